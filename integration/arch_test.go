@@ -1,0 +1,121 @@
+// Package integration holds black-box tests: real binaries, the real kernel,
+// real foreign clients. It never imports the insides of the service.
+package integration
+
+import (
+	"encoding/json"
+	"os/exec"
+	"path"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/svcfs/svcfs/"
+
+// forbidden is the import table of the design: a package and everything it
+// imports of ours may not reach what stands beside it. Names ending in /... match
+// a tree; ours means any package of this module.
+var forbidden = map[string][]string{
+	"format":      {"ours", "net/...", "os"},
+	"cache":       {"ours", "github.com/hanwen/go-fuse/...", "net/..."},
+	"sdk/wire":    {"ours", "net/http"},
+	"sdk":         {"fs/...", "cache", "service/...", "cmd/...", "github.com/hanwen/go-fuse/..."},
+	"sdk/sdktest": {"fs/...", "cache", "service/...", "cmd/...", "github.com/hanwen/go-fuse/..."},
+	"fs/tree":     {"github.com/hanwen/go-fuse/...", "net", "net/http", "service/..."},
+	"fs":          {"net/http", "crypto/...", "service/..."},
+	"service/...": {"fs/...", "cache", "sdk", "cmd/...", "github.com/hanwen/go-fuse/..."},
+	"integration": {"service/..."},
+}
+
+// onlyIn says which packages alone may import a library directly.
+var onlyIn = map[string][]string{
+	"github.com/hanwen/go-fuse/v2/...":       {"fs", "integration"},
+	"github.com/golang-jwt/jwt/v5":           {"service/auth", "sdk"},
+	"github.com/hashicorp/golang-lru/v2/...": {"cache"},
+	"modernc.org/sqlite":                     {"service/store"},
+	"github.com/svcfs/svcfs/service/vault":   {"service/...", "cmd/svcd"},
+}
+
+type listed struct {
+	ImportPath   string
+	Imports      []string
+	TestImports  []string
+	XTestImports []string
+}
+
+func TestImportTable(t *testing.T) {
+	packages := listPackages(t)
+	if len(packages) < 5 {
+		t.Fatalf("go list found %d packages of ours", len(packages))
+	}
+	for _, p := range packages {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		for pattern, banned := range forbidden {
+			if !matches(pattern, name) {
+				continue
+			}
+			for _, imported := range p.Imports {
+				for _, ban := range banned {
+					if isBanned(ban, name, imported) {
+						t.Errorf("%s imports %s: the design forbids %s there", name, imported, ban)
+					}
+				}
+			}
+		}
+		for library, allowed := range onlyIn {
+			for _, imported := range append(append([]string{}, p.Imports...), p.TestImports...) {
+				if matches(library, imported) && !anyMatches(allowed, name) {
+					t.Errorf("%s imports %s: only %v may", name, imported, allowed)
+				}
+			}
+		}
+	}
+}
+
+func isBanned(ban, name, imported string) bool {
+	ours, isOurs := strings.CutPrefix(imported, module)
+	if ban == "ours" {
+		return isOurs
+	}
+	if isOurs {
+		return matches(ban, ours) && !strings.HasPrefix(ours, name+"/")
+	}
+	return matches(ban, imported)
+}
+
+func anyMatches(patterns []string, name string) bool {
+	for _, p := range patterns {
+		if matches(p, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// matches reports whether name is pattern, or lies in the tree of a pattern
+// that ends in /...
+func matches(pattern, name string) bool {
+	if tree, ok := strings.CutSuffix(pattern, "/..."); ok {
+		return name == tree || strings.HasPrefix(name, tree+"/")
+	}
+	return path.Clean(pattern) == name
+}
+
+func listPackages(t *testing.T) []listed {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-json=ImportPath,Imports,TestImports,XTestImports", "./...")
+	cmd.Dir = ".."
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var packages []listed
+	for dec := json.NewDecoder(strings.NewReader(string(out))); dec.More(); {
+		var p listed
+		if err := dec.Decode(&p); err != nil {
+			t.Fatal(err)
+		}
+		packages = append(packages, p)
+	}
+	return packages
+}

@@ -1,0 +1,211 @@
+package sdk
+
+import (
+	"fmt"
+	"sync"
+)
+
+const (
+	// sealRoom is what AES-GCM appends when a buffer is sealed in place, in bytes.
+	sealRoom = 16
+	// smallestCell and largestCell bound the cells that share an arena, in
+	// bytes; larger buffers have a mapping of their own, so that a cache full of
+	// small files does not use up the kernel's limit of mappings.
+	smallestCell = 512
+	largestCell  = 128 << 10
+	arenaBytes   = 1 << 20
+)
+
+// Pool hands out buffers for plaintext. Their memory lies outside the Go heap,
+// is left out of core dumps and is wiped before it is used again or returned to
+// the system. A Pool is safe for concurrent use; the zero value is not usable.
+type Pool struct {
+	mu     sync.Mutex
+	free   map[int][][]byte // by cell size; wiped
+	arenas [][]byte
+	closed bool
+}
+
+// NewPool returns an empty pool.
+func NewPool() *Pool { return &Pool{free: make(map[int][][]byte)} }
+
+// Get returns a buffer of size zero bytes of content, which the caller owns
+// until [Buffer.Release]. It fails when the system has no memory for it.
+func (p *Pool) Get(size int64) (*Buffer, error) {
+	b := &Buffer{pool: p}
+	if err := b.Resize(size); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// Close returns the arenas to the system. Every buffer must have been released.
+func (p *Pool) Close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	p.free = nil
+	var first error
+	for _, arena := range p.arenas {
+		if err := unmapMemory(arena); err != nil && first == nil {
+			first = fmt.Errorf("unmap arena: %w", err)
+		}
+	}
+	p.arenas = nil
+	return first
+}
+
+// cellSize returns the size class for need bytes, or 0 when it wants a mapping
+// of its own.
+func cellSize(need int) int {
+	if need > largestCell {
+		return 0
+	}
+	size := smallestCell
+	for size < need {
+		size *= 2
+	}
+	return size
+}
+
+// cell returns wiped memory of the size class.
+func (p *Pool) cell(size int) ([]byte, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, fmt.Errorf("buffer pool is closed")
+	}
+	if len(p.free[size]) == 0 {
+		arena, err := mapMemory(arenaBytes)
+		if err != nil {
+			return nil, fmt.Errorf("map %d bytes: %w", arenaBytes, err)
+		}
+		p.arenas = append(p.arenas, arena)
+		for at := 0; at < arenaBytes; at += size {
+			p.free[size] = append(p.free[size], arena[at:at+size:at+size])
+		}
+	}
+	cells := p.free[size]
+	last := len(cells) - 1
+	p.free[size] = cells[:last]
+	return cells[last], nil
+}
+
+func (p *Pool) putCell(cell []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.free != nil {
+		p.free[cap(cell)] = append(p.free[cap(cell)], cell)
+	}
+}
+
+// Buffer is a resizable run of bytes for one file's plaintext, with room behind
+// it so that AES-GCM seals in place. It is not safe for concurrent use: its
+// owner serialises. Its text form never shows content.
+type Buffer struct {
+	pool *Pool
+	mem  []byte // whole cell or mapping; nil after Release
+	own  bool   // mem is a mapping of its own
+	size int
+}
+
+// Len returns the content's length in bytes.
+func (b *Buffer) Len() int64 { return int64(b.size) }
+
+// Bytes returns the content, with a capacity of 16 bytes more for sealing. The
+// slice is valid until the next Resize or Release and belongs to the buffer.
+func (b *Buffer) Bytes() []byte {
+	return b.mem[:b.size : b.size+sealRoom]
+}
+
+// Footprint returns the memory the buffer occupies, in bytes.
+func (b *Buffer) Footprint() int64 { return int64(len(b.mem)) }
+
+// Resize sets the content's length to size bytes. What is cut off is wiped;
+// what is added reads as zero. On error the buffer is unchanged.
+func (b *Buffer) Resize(size int64) error {
+	if size < 0 || size > maxBufferBytes {
+		return fmt.Errorf("buffer of %d bytes: want 0 to %d", size, maxBufferBytes)
+	}
+	n := int(size)
+	if b.mem == nil || n+sealRoom > len(b.mem) {
+		if err := b.grow(n + sealRoom); err != nil {
+			return err
+		}
+	}
+	if n < b.size {
+		clear(b.mem[n : b.size+sealRoom])
+	} else {
+		clear(b.mem[b.size : b.size+sealRoom]) // a tag left by sealing
+	}
+	b.size = n
+	return nil
+}
+
+// grow replaces the memory by at least need bytes, keeping the content. A
+// buffer that outgrows its memory doubles, so that appending is linear.
+func (b *Buffer) grow(need int) error {
+	if b.mem != nil {
+		need = max(need, min(2*len(b.mem), need+maxGrowAhead))
+	}
+	if size := cellSize(need); size != 0 {
+		cell, err := b.pool.cell(size)
+		if err != nil {
+			return err
+		}
+		b.replace(cell, false)
+		return nil
+	}
+	if b.own {
+		mem, err := remapMemory(b.mem, need)
+		if err != nil {
+			return fmt.Errorf("grow buffer to %d bytes: %w", need, err)
+		}
+		b.mem = mem
+		return nil
+	}
+	mem, err := mapMemory(need)
+	if err != nil {
+		return fmt.Errorf("map %d bytes: %w", need, err)
+	}
+	b.replace(mem, true)
+	return nil
+}
+
+func (b *Buffer) replace(mem []byte, own bool) {
+	copy(mem, b.mem[:b.size])
+	b.drop()
+	b.mem, b.own = mem, own
+}
+
+// drop wipes the memory and gives it back.
+func (b *Buffer) drop() {
+	if b.mem == nil {
+		return
+	}
+	if b.own {
+		_ = unmapMemory(b.mem) // the kernel zeroes pages before anybody gets them again
+	} else {
+		clear(b.mem)
+		b.pool.putCell(b.mem)
+	}
+	b.mem = nil
+}
+
+// Release wipes the content and gives the memory back. Releasing twice is
+// allowed; any other use after Release is not.
+func (b *Buffer) Release() {
+	b.drop()
+	b.size = 0
+}
+
+// Format prints the length only, whatever the verb.
+func (b *Buffer) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "buffer of %d bytes", b.size) }
+
+const (
+	// maxBufferBytes bounds one buffer: a file is one AES-GCM message, which may
+	// not exceed 2^36-32 bytes (NIST SP 800-38D, section 5.2.1.1).
+	maxBufferBytes = 1<<36 - 32
+	// maxGrowAhead bounds how much a growing buffer takes in advance, in bytes.
+	maxGrowAhead = 64 << 20
+)

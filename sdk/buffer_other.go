@@ -1,0 +1,20 @@
+//go:build !linux
+
+package sdk
+
+// On systems other than Linux buffers live on the Go heap and are wiped when
+// they are released.
+
+func mapMemory(size int) ([]byte, error) { return make([]byte, size), nil }
+
+func remapMemory(mem []byte, size int) ([]byte, error) {
+	grown := make([]byte, size)
+	copy(grown, mem)
+	clear(mem)
+	return grown, nil
+}
+
+func unmapMemory(mem []byte) error {
+	clear(mem)
+	return nil
+}

@@ -1,0 +1,121 @@
+package sdk
+
+import (
+	"errors"
+	"strings"
+)
+
+// Kind classifies an [Error]. Kinds are append-only: programs switch on them.
+type Kind uint8
+
+// The kinds. The first four after KindOther are the classes of the
+// specification, section 7.1.
+const (
+	KindOther           Kind = iota // report the message
+	KindAudience                    // token made for another service address
+	KindNotFound                    // no such account, group, file or upload
+	KindNotAuthorized               // not a member, or not the owner
+	KindInsufficient                // account balance too low
+	KindUnauthenticated             // no, wrong or dead credentials
+	KindDeleted                     // the file's key was destroyed
+	KindConflict                    // exists already, or changed meanwhile
+	KindTooLarge                    // over a limit of the service or of this client
+	KindRateLimited                 // asked too often; retry later
+	KindUnavailable                 // unreachable, down, or out of storage
+	KindCorrupt                     // bytes that fail the tag, the hash or the protocol
+	KindUnsupported                 // the service does not offer the operation
+	KindInvalid                     // refused before anything was sent: bad argument or configuration
+	KindTimeout                     // no answer within the deadline
+	KindCanceled                    // the caller gave up
+)
+
+var kindNames = [...]string{"other", "audience", "not found", "not authorized", "insufficient", "unauthenticated",
+	"deleted", "conflict", "too large", "rate limited", "unavailable", "corrupt", "unsupported", "invalid", "timeout", "canceled"}
+
+// String returns the kind in words, such as "not authorized".
+func (k Kind) String() string {
+	if int(k) < len(kindNames) {
+		return kindNames[k]
+	}
+	return "other"
+}
+
+// Error is the one error type of this package. Test for a class with
+// errors.Is(err, sdk.ErrNotFound) or [KindOf]; never match its text, which
+// contains words of the service.
+type Error struct {
+	Op    string  // operation in words, such as "retrieve"
+	Group GroupID // "" when none is concerned
+	Ref   Ref     // "" when none is concerned
+	Kind  Kind
+	Hint  string // what to do next, a whole sentence; may be empty
+	Err   error  // the cause
+}
+
+// Sentinels for errors.Is; each matches every [*Error] of its kind.
+var (
+	ErrAudience        error = &Error{Kind: KindAudience}
+	ErrNotFound        error = &Error{Kind: KindNotFound}
+	ErrNotAuthorized   error = &Error{Kind: KindNotAuthorized}
+	ErrInsufficient    error = &Error{Kind: KindInsufficient}
+	ErrUnauthenticated error = &Error{Kind: KindUnauthenticated}
+	ErrDeleted         error = &Error{Kind: KindDeleted}
+	ErrConflict        error = &Error{Kind: KindConflict}
+	ErrTooLarge        error = &Error{Kind: KindTooLarge}
+	ErrRateLimited     error = &Error{Kind: KindRateLimited}
+	ErrUnavailable     error = &Error{Kind: KindUnavailable}
+	ErrCorrupt         error = &Error{Kind: KindCorrupt}
+	ErrUnsupported     error = &Error{Kind: KindUnsupported}
+	ErrInvalid         error = &Error{Kind: KindInvalid}
+	ErrTimeout         error = &Error{Kind: KindTimeout}
+	ErrCanceled        error = &Error{Kind: KindCanceled}
+)
+
+// Error returns operation, group, reference and cause, without the hint.
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString(e.Op)
+	if e.Group != "" {
+		b.WriteString(" in group ")
+		b.WriteString(quote(string(e.Group)))
+	}
+	if e.Ref != "" {
+		b.WriteString(" of ")
+		b.WriteString(quote(string(e.Ref)))
+	}
+	b.WriteString(": ")
+	if e.Err != nil {
+		b.WriteString(e.Err.Error())
+	} else {
+		b.WriteString(e.Kind.String())
+	}
+	return b.String()
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Is reports whether target is a sentinel of the same kind.
+func (e *Error) Is(target error) bool {
+	t, ok := target.(*Error)
+	return ok && t.Op == "" && t.Err == nil && t.Kind == e.Kind
+}
+
+// KindOf returns the kind of the outermost [*Error] in err's chain, and
+// KindOther when there is none.
+func KindOf(err error) Kind {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Kind
+	}
+	return KindOther
+}
+
+// HintOf returns what to do about err, or "".
+func HintOf(err error) string {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Hint
+	}
+	return ""
+}

@@ -1,0 +1,153 @@
+package sdk
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+)
+
+// AccountID is a ledger account id, such as "alice.svc.testnet".
+type AccountID string
+
+// GroupID is the name a group was registered under. It is chosen by its owner
+// and is hostile input: never build a path or a URL from it.
+type GroupID string
+
+// Ref is the location reference of a stored file: what the wire calls cid,
+// ipfs_hash or location. It is opaque and never parsed.
+type Ref string
+
+// TxID is a ledger record id, 64 hex digits without quotes.
+type TxID string
+
+// Seq is a ledger sequence number, ascending; 0 means unknown.
+type Seq int64
+
+// Amount is an exact quantity of the native token in yocto (10^-24).
+type Amount = wire.Amount
+
+// Digest is the SHA-256 of a file's plaintext.
+type Digest [sha256.Size]byte
+
+// ComputeHash returns the SHA-256 of data. Free, local.
+func ComputeHash(data []byte) Digest { return sha256.Sum256(data) }
+
+// ParseDigest reads 64 hex digits of either case.
+func ParseDigest(s string) (Digest, error) {
+	var d Digest
+	if len(s) != 2*len(d) {
+		return d, fmt.Errorf("digest of %d characters: want 64 hex digits", len(s))
+	}
+	if _, err := hex.Decode(d[:], []byte(s)); err != nil {
+		return d, fmt.Errorf("digest: %w", err)
+	}
+	return d, nil
+}
+
+// String returns 64 lower-case hex digits.
+func (d Digest) String() string { return hex.EncodeToString(d[:]) }
+
+// Secret is a credential that prints as "redacted" in every format verb, in
+// JSON and in logs. Reveal is the one way to its bytes.
+type Secret struct{ value string }
+
+const redacted = "redacted"
+
+// NewSecret wraps value.
+func NewSecret(value string) Secret { return Secret{value} }
+
+// Reveal returns the credential itself. Never print or store the result.
+func (s Secret) Reveal() string { return s.value }
+
+// IsZero reports whether there is no credential.
+func (s Secret) IsZero() bool { return s.value == "" }
+
+// String returns "redacted".
+func (s Secret) String() string { return redacted }
+
+// Format prints "redacted" for every verb, also %#v and %x.
+func (s Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(redacted)) }
+
+// MarshalText gives "redacted" to JSON and other encoders.
+func (s Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
+
+// LogValue gives "redacted" to slog.
+func (s Secret) LogValue() slog.Value { return slog.StringValue(redacted) }
+
+// Group is a group the caller owns or belongs to.
+type Group struct {
+	ID    GroupID
+	Owned bool // the caller is its owner
+}
+
+// Entry is one file record of a group, as the ledger lists it.
+type Entry struct {
+	Group      GroupID
+	Ref        Ref
+	Tx         TxID
+	Hash       Digest    // SHA-256 of the plaintext: what a retrieved file must match
+	Uploader   AccountID //
+	Time       time.Time // of the ledger record; zero when unknown
+	Seq        Seq       // of the upload; entries of a group ascend by it
+	ChangedSeq Seq       // of the newest record about this file; where the next listing continues
+
+	// Facts only a service with the extension "rows" tells. Name is hostile
+	// input; it may be empty, contain slashes, or anything else.
+	Name        string
+	Size        int64 // plaintext bytes, or SizeUnknown
+	ContentType string
+
+	Deleted *Deletion // nil while the file lives
+}
+
+// SizeUnknown is [Entry].Size when the ledger does not tell it.
+const SizeUnknown int64 = -1
+
+// Deletion tells when, by whom and why a file's key was destroyed.
+type Deletion struct {
+	Time   time.Time
+	By     AccountID
+	Reason string // one of the Reason constants of package wire
+}
+
+// Receipt is what an upload returns once the service has recorded it.
+type Receipt struct {
+	Ref  Ref
+	Tx   TxID
+	Hash Digest
+	Size int64     // plaintext bytes
+	Seq  Seq       // 0 when the service does not tell
+	Time time.Time // ledger time, or the local time of the answer when the service does not tell
+	Fee  Amount    // charged by this call; zero when the service does not tell
+}
+
+// Plain describes a retrieved and verified file.
+type Plain struct {
+	Size        int64  // bytes now in the buffer
+	Hash        Digest // equal to the entry's
+	Name        string // the format's filename, "" when none was recorded
+	ContentType string // "" when none was recorded
+	Fee         Amount // charged by this call; zero when the service does not tell
+}
+
+// AuthStatus is the service's view of the caller.
+type AuthStatus struct {
+	Authenticated bool
+	Account       AccountID
+	Group         GroupID
+	Authorized    bool   // the caller is a member of Group; false when no group was asked
+	Detail        string // why Authorized is false, where the service says so
+}
+
+// NetworkInfo is the configuration a [Client] works with.
+type NetworkInfo struct {
+	Network    string // "mainnet" or "testnet"
+	ContractID string
+	RPCURL     string
+	MCPURL     string
+	AuthURL    string
+}

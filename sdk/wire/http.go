@@ -1,0 +1,120 @@
+package wire
+
+// Paths, below the authentication address or the MCP address.
+const (
+	PathSessionToken = "/api/auth/session-token" // POST, authentication address
+	PathTools        = "/tools/"                 // POST PathTools + operation name
+	PathFinalizeGenA = "/api/finalize-upload"    // POST, generation A finalize
+	PathCapabilities = "/capabilities"           // GET, extension; 404 means no extensions
+	PathHealth       = "/health"                 // GET
+	PathRPC          = "/rpc"                    // POST, JSON-RPC of a self-hosted ledger
+	PathUploadBlob   = "/raw/upload/"            // PUT PathUploadBlob + upload id, extension "raw"
+	PathReadBlob     = "/raw/read/"              // GET PathReadBlob + ticket, extension "raw"
+)
+
+// Request headers. HTTP header names are case-insensitive.
+const (
+	HeaderAPIKey    = "X-Api-Key"
+	HeaderAccountID = "X-Account-Id"
+	// HeaderWalletID repeats the account id. Every JavaScript SDK from 1.1.1 on
+	// sends it, 1.0.3 never does: a service may tell the generations apart by it.
+	HeaderWalletID  = "X-Wallet-Id"
+	HeaderRequestID = "X-Request-Id" // response, extension: also in the service's log
+)
+
+// Operation names below [PathTools].
+const (
+	OpAuthStatus           = "auth_status"
+	OpRegisterGroup        = "register_group"
+	OpAddGroupMember       = "add_group_member"
+	OpRevokeGroupMember    = "revoke_group_member"
+	OpJoinGroup            = "join_group"
+	OpCreateHackathonGroup = "create_hackathon_group"
+	OpCloseHackathonJoin   = "close_hackathon_join"
+	OpSetGroupRetention    = "set_group_retention"
+	OpPrepareUpload        = "prepare_upload"
+	OpFinalizeUpload       = "finalize_upload"
+	OpPrepareRetrieve      = "prepare_retrieve"
+	OpGetOwnedGroups       = "get_owned_groups"
+	OpGetMemberGroups      = "get_member_groups"
+	OpGetGroupMembers      = "get_group_members"
+	OpGetGroupTransactions = "get_group_transactions"
+	OpDeleteFile           = "delete_file" // extension "delete"
+	OpRenameFile           = "rename_file" // extension "rename"
+)
+
+// Capability names in [Capabilities].Features.
+const (
+	// CapRows: rows of get_group_transactions carry filename, original_size,
+	// content_type and seq.
+	CapRows = "rows"
+	// CapPaging: get_group_transactions understands after_seq and limit.
+	CapPaging = "paging"
+	// CapRaw: ciphertext may travel as raw bytes beside the JSON, see
+	// [PrepareUploadResult].UploadURL and [PrepareRetrieveRequest].Transfer.
+	CapRaw = "raw"
+	// CapIdempotentFinalize: finalize_upload repeated with the same upload id
+	// gives the first answer again and takes no second fee.
+	CapIdempotentFinalize = "idempotent-finalize"
+	// CapIdempotentRetrieve: prepare_retrieve repeated with the same claim_id
+	// takes no second fee.
+	CapIdempotentRetrieve = "idempotent-retrieve"
+	CapWatch              = "watch"
+	CapDelete             = "delete"
+	CapRename             = "rename"
+)
+
+// Limits both sides know.
+const (
+	// MaxJSONBytes bounds an answer that carries no file content, in bytes.
+	MaxJSONBytes = 16 << 20
+	// InlineBlobBytes is the largest ciphertext, in bytes, that travels inside
+	// the JSON although raw transfer is available: one round trip instead of two.
+	InlineBlobBytes = 64 << 10
+	// MaxPageRows is the largest page of get_group_transactions, in rows.
+	MaxPageRows = 5000
+)
+
+// Capabilities answers GET [PathCapabilities]. Extension.
+type Capabilities struct {
+	Service      string   `json:"service"`                  // product name of the service, "svcd"
+	Version      string   `json:"version"`                  // of the service
+	ContractID   string   `json:"contract_id"`              // ledger contract the service acts for
+	Features     []string `json:"features"`                 // Cap… names; unknown ones are ignored
+	MaxFileBytes int64    `json:"max_file_bytes,omitempty"` // largest plaintext accepted, in bytes; 0 = unstated
+	// Fees maps an action ("upload", "retrieve", "register_group", …) to its
+	// price in yocto (10^-24 of the native token) as a decimal string.
+	Fees map[string]string `json:"fees,omitempty"`
+}
+
+// Error is the body of every answer that is not 2xx.
+type Error struct {
+	Error string `json:"error"`          // readable text; classes are recognised by words in it
+	Code  string `json:"code,omitempty"` // one of the Code… constants; absent on the hosted service
+}
+
+// Machine-readable codes beside the text. Append only.
+const (
+	CodeAuthRequired   = "AUTH_REQUIRED"      // 401 nothing sent
+	CodeInvalidToken   = "INVALID_TOKEN"      // 401 bad, expired or superseded session token
+	CodeAudience       = "AUDIENCE"           // 401 token made for another address
+	CodeInvalidKey     = "INVALID_API_KEY"    // 401
+	CodeAccountUnknown = "ACCOUNT_NOT_FOUND"  // 404
+	CodeNotAuthorized  = "UNAUTHORIZED"       // 403 not a member, or not the owner
+	CodeGroupNotFound  = "GROUP_NOT_FOUND"    // 404
+	CodeGroupExists    = "GROUP_EXISTS"       // 409
+	CodeConflict       = "CONFLICT"           // 409 already a member, not a member, …
+	CodeFileNotFound   = "FILE_KEY_NOT_FOUND" // 404 no such reference in this group
+	CodeFileDeleted    = "FILE_DELETED"       // 404 key destroyed
+	CodeUploadUnknown  = "UPLOAD_NOT_FOUND"   // 404 unknown or expired upload id
+	CodeInsufficient   = "INSUFFICIENT"       // 402 balance too low
+	CodeTooLarge       = "TOO_LARGE"          // 413
+	CodeRateLimited    = "TOO_MANY_REQUESTS"  // 429, with Retry-After
+	CodeValidation     = "VALIDATION_FAILED"  // 400
+	CodeInvalidJSON    = "INVALID_JSON"       // 400
+	CodeUnsupported    = "UNSUPPORTED"        // 404 operation not offered
+	CodeStorageFull    = "STORAGE_FULL"       // 507
+	CodeBlobCorrupt    = "BLOB_CORRUPT"       // 500 stored ciphertext fails its checksum
+	CodeUnavailable    = "UNAVAILABLE"        // 503, with Retry-After
+	CodeInternal       = "INTERNAL"           // 500
+)

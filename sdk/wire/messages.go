@@ -1,0 +1,171 @@
+package wire
+
+import "encoding/json"
+
+// SessionTokenRequest is the body of POST [PathSessionToken]; the API key
+// travels in [HeaderAPIKey].
+type SessionTokenRequest struct {
+	AccountID string `json:"account_id"`
+}
+
+// SessionTokenResult answers it. ExpiresIn is digits and one of h, m, d, and
+// must be a JSON string: a number breaks the JavaScript SDK.
+type SessionTokenResult struct {
+	Token     string `json:"token"`
+	AccountID string `json:"account_id"`
+	ExpiresIn string `json:"expires_in"`
+}
+
+// GroupRequest is the body of every operation that names only a group.
+type GroupRequest struct {
+	GroupID string `json:"group_id"`
+}
+
+// MemberRequest is the body of add_group_member and revoke_group_member.
+type MemberRequest struct {
+	GroupID  string `json:"group_id"`
+	MemberID string `json:"member_id"`
+}
+
+// RetentionRequest is the body of set_group_retention; nil clears the window.
+type RetentionRequest struct {
+	GroupID       string `json:"group_id"`
+	RetentionDays *int64 `json:"retention_days"`
+}
+
+// OpenJoinRequest is the body of create_hackathon_group.
+type OpenJoinRequest struct {
+	GroupID   string `json:"group_id"`
+	ExpiresAt string `json:"expires_at"` // ns since the epoch, decimal
+	MaxUses   *int64 `json:"max_uses"`   // nil = unlimited
+}
+
+// AuthStatusResult answers auth_status. AuthorizedForGroup is absent when the
+// group id is "default".
+type AuthStatusResult struct {
+	Authenticated      bool   `json:"authenticated"`
+	AccountID          string `json:"near_account_id"`
+	GroupID            string `json:"group_id"`
+	AuthorizedForGroup *bool  `json:"authorized_for_group,omitempty"`
+	AuthError          string `json:"auth_error,omitempty"`
+}
+
+// PrepareUploadRequest is the body of prepare_upload. Filename may be empty.
+type PrepareUploadRequest struct {
+	GroupID  string `json:"group_id"`
+	Filename string `json:"filename,omitempty"`
+	// Size of the ciphertext that will follow, in bytes, so that a service can
+	// refuse early. 0 = unstated. Extension.
+	Size int64 `json:"size,omitempty"`
+}
+
+// PrepareUploadResult answers it. Key is 32 bytes in standard base64 with
+// padding. UploadURL (extension "raw") is a path on the MCP address where the
+// ciphertext may be PUT before a finalize without encrypted_data.
+type PrepareUploadResult struct {
+	UploadID  string `json:"upload_id"`
+	Key       string `json:"key"`
+	GroupID   string `json:"group_id"`
+	Filename  string `json:"filename"`
+	UploadURL string `json:"upload_url,omitempty"`
+}
+
+// FinalizeUploadRequest is the body of finalize_upload. EncryptedData is the
+// v0 blob (IV | ciphertext | tag) in standard base64; it is left out when the
+// blob was PUT to the upload URL. FileHash is the hex SHA-256 of the plaintext.
+type FinalizeUploadRequest struct {
+	UploadID      string          `json:"upload_id"`
+	EncryptedData string          `json:"encrypted_data,omitempty"`
+	FileHash      string          `json:"file_hash"`
+	Format        json.RawMessage `json:"format,omitempty"`
+}
+
+// FinalizeUploadResult answers it. Location and CID are the same reference;
+// the hosted service puts literal double quotes around TransID.
+type FinalizeUploadResult struct {
+	Location string `json:"location"`
+	CID      string `json:"cid"`
+	TransID  string `json:"trans_id"`
+	FileHash string `json:"file_hash"`
+	Seq      int64  `json:"seq,omitempty"`       // ledger sequence of the row; extension
+	Time     string `json:"timestamp,omitempty"` // ns since the epoch, decimal; extension
+	Fee      string `json:"fee,omitempty"`       // yocto charged, decimal; extension
+}
+
+// PrepareRetrieveRequest is the body of prepare_retrieve.
+type PrepareRetrieveRequest struct {
+	GroupID  string `json:"group_id"`
+	IPFSHash string `json:"ipfs_hash"`
+	// Transfer "raw" (extension) allows the service to answer DataURL instead
+	// of EncryptedB64 when the blob is larger than [InlineBlobBytes].
+	Transfer string `json:"transfer,omitempty"`
+	// ClaimID (extension "idempotent-retrieve") is a UUID of the client's; the
+	// same claim repeated within an hour takes no second fee.
+	ClaimID string `json:"claim_id,omitempty"`
+}
+
+// TransferRaw is the value of [PrepareRetrieveRequest].Transfer.
+const TransferRaw = "raw"
+
+// PrepareRetrieveResult answers it. Exactly one of EncryptedB64 and DataURL is
+// set; DataURL is a path on the MCP address that needs the same Bearer token.
+// Format is an object, or null for a v0 blob.
+type PrepareRetrieveResult struct {
+	Key          string          `json:"key"`
+	EncryptedB64 string          `json:"encrypted_b64,omitempty"`
+	IPFSHash     string          `json:"ipfs_hash"`
+	Location     string          `json:"location"`
+	GroupID      string          `json:"group_id"`
+	Format       json.RawMessage `json:"format"`
+	DataURL      string          `json:"data_url,omitempty"`  // extension "raw"
+	DataSize     int64           `json:"data_size,omitempty"` // bytes behind DataURL
+	Fee          string          `json:"fee,omitempty"`       // yocto charged, decimal; extension
+}
+
+// TransactionsRequest is the body of get_group_transactions. AfterSeq and
+// Limit are the extension "paging": only rows whose ChangedSeq is larger, at
+// most Limit of them, in order of ChangedSeq. A client that remembers the
+// largest ChangedSeq it has seen and merges by reference learns of every
+// upload, deletion and rename exactly once. Limit 0 means no paging: all rows
+// in upload order.
+type TransactionsRequest struct {
+	GroupID  string `json:"group_id"`
+	AfterSeq int64  `json:"after_seq,omitempty"`
+	Limit    int    `json:"limit,omitempty"`
+}
+
+// TransactionRow is one file record of a group, in upload order. Rows are
+// never removed: a deleted file keeps its row with Deleted set.
+type TransactionRow struct {
+	TransID   string   `json:"trans_id"`
+	GroupID   string   `json:"group_id"`
+	UserID    string   `json:"user_id"`   // uploader
+	FileHash  string   `json:"file_hash"` // hex SHA-256 of the plaintext
+	IPFSHash  string   `json:"ipfs_hash"` // the reference, whatever its kind
+	Backend   *string  `json:"backend"`   // "FastFS", "Ipfs" or null
+	Timestamp *string  `json:"timestamp"` // ns since the epoch, decimal, or null
+	Deleted   *Deleted `json:"deleted"`
+
+	// Extension "rows". Pointers: a service without the extension, or a file
+	// uploaded without the fact, leaves them out.
+	Filename     *string `json:"filename,omitempty"`
+	OriginalSize *int64  `json:"original_size,omitempty"` // plaintext bytes
+	ContentType  *string `json:"content_type,omitempty"`
+	Seq          int64   `json:"seq,omitempty"`         // ledger sequence of the upload, ascending, 0 = unknown
+	ChangedSeq   int64   `json:"changed_seq,omitempty"` // of the newest record about this file
+}
+
+// Deleted tells when, by whom and why a file's key was destroyed.
+type Deleted struct {
+	DeletedAt string `json:"deleted_at"` // ns since the epoch, decimal
+	DeletedBy string `json:"deleted_by"`
+	Reason    string `json:"reason"` // one of the Reason… constants
+}
+
+// Reasons of a deletion.
+const (
+	ReasonMemberRevocation  = "MemberRevocation"
+	ReasonOwnerRequest      = "OwnerRequest"
+	ReasonRetentionPolicy   = "RetentionPolicy"
+	ReasonComplianceRequest = "ComplianceRequest"
+)
