@@ -1,0 +1,130 @@
+package tree
+
+import (
+	"context"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk"
+)
+
+// Remote is what the tree asks of the world. *sdk.Client implements it.
+type Remote interface {
+	Account() sdk.AccountID
+	// Groups lists the caller's groups. Free.
+	Groups(ctx context.Context) ([]sdk.Group, error)
+	// Entries lists file records changed after a sequence. Free.
+	Entries(ctx context.Context, g sdk.GroupID, after sdk.Seq) ([]sdk.Entry, error)
+	// Retrieve fetches and verifies one file. Costs one claim.
+	Retrieve(ctx context.Context, e sdk.Entry, into *sdk.Buffer) (sdk.Plain, error)
+	// Upload records one file. Costs one upload; never twice for one content.
+	Upload(ctx context.Context, g sdk.GroupID, name string, b *sdk.Buffer) (sdk.Receipt, error)
+	// RegisterGroup creates a group. Costs one registration.
+	RegisterGroup(ctx context.Context, g sdk.GroupID) (string, error)
+}
+
+// Node is an inode: *Dir or *File.
+type Node interface {
+	Attr() Attr
+}
+
+// Attr is what stat shows. Reading it never blocks and never spends.
+type Attr struct {
+	Ino, Gen uint64 // (Ino, Gen) never names two inodes during the life of a Tree
+	Dir      bool
+	ReadOnly bool // mode without write bits: control files, old versions
+	Size     int64
+	Blocks   int64 // of 512 bytes
+	Nlink    uint32
+	Mtime    time.Time
+	Ctime    time.Time
+	// Mode holds permission bits set by chmod, or 0 for the default.
+	Mode uint32
+}
+
+// DirEntry is one name of a directory.
+type DirEntry struct {
+	Name string
+	Node Node
+}
+
+// OpenFlags say what an open wants.
+type OpenFlags struct {
+	Read, Write, Append, Truncate bool
+	// Caller describes the process that asks, for messages and crawler rules.
+	Caller Caller
+}
+
+// Caller is the process behind a request. The zero value is unknown.
+type Caller struct {
+	PID  uint32
+	Name string // its comm, "" when unknown
+}
+
+// CacheMode says how the kernel may keep an open file's pages.
+type CacheMode uint8
+
+const (
+	// CacheKeep: content of this inode is immutable while open; keep pages.
+	CacheKeep CacheMode = iota
+	// CacheDrop: drop pages cached before this open, then cache.
+	CacheDrop
+	// CacheDirect: the size is not known; bypass the page cache.
+	CacheDirect
+)
+
+// Class says why the tree refused or failed; package fs maps it to an errno.
+type Class uint8
+
+// The classes, with the errno that package fs gives them.
+const (
+	ClassOther       Class = iota // EIO
+	ClassNotExist                 // ENOENT
+	ClassExist                    // EEXIST
+	ClassNotDir                   // ENOTDIR
+	ClassIsDir                    // EISDIR
+	ClassNotEmpty                 // ENOTEMPTY
+	ClassByDesign                 // EPERM: refused by design
+	ClassAccess                   // EACCES: not a member, crawler
+	ClassRevoked                  // EKEYREVOKED: revoked, or shredded while open
+	ClassRejected                 // EKEYREJECTED: unknown account, dead credentials
+	ClassBudget                   // EDQUOT: balance or budget
+	ClassCorrupt                  // EIO: bytes that fail tag or hash
+	ClassUnreachable              // EHOSTUNREACH
+	ClassTimeout                  // ETIMEDOUT
+	ClassInterrupted              // EINTR
+	ClassTooBig                   // EFBIG
+	ClassNoMemory                 // ENOMEM: staging budget
+	ClassReadOnly                 // EROFS
+	ClassCrossDevice              // EXDEV
+	ClassInvalid                  // EINVAL
+	ClassNameTooLong              // ENAMETOOLONG
+	ClassBadHandle                // EBADF
+	ClassNoSpace                  // ENOSPC: the service's storage is full
+	ClassBusy                     // EBUSY
+	ClassNoAttr                   // ENODATA
+	ClassUnsupported              // ENOTSUP
+)
+
+// Error is the one error type of this package.
+type Error struct {
+	Class Class
+	Op    string // in words: "open", "close", "rename"
+	Path  string // below the mount, escaped as shown
+	Err   error  // cause; its text is one sentence without secrets
+	Hint  string // the next command or action; may be empty
+}
+
+// Error returns operation, path and cause.
+func (e *Error) Error() string { return e.Op + " " + e.Path + ": " + e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Kernel is told when something the kernel may have cached is no longer true.
+// Methods are called without any lock of the tree held and may block briefly.
+type Kernel interface {
+	// EntryChanged: name in d appeared, vanished or points at another inode.
+	EntryChanged(d *Dir, name string)
+	// ContentChanged: cached pages and attributes of f are stale.
+	ContentChanged(f *File)
+}
