@@ -115,7 +115,7 @@ func (b *Buffer) Len() int64 { return int64(b.size) }
 // Bytes returns the content, with a capacity of 16 bytes more for sealing. The
 // slice is valid until the next Resize or Release and belongs to the buffer.
 func (b *Buffer) Bytes() []byte {
-	return b.mem[:b.size : b.size+sealRoom]
+	return b.mem[: b.size : b.size+sealRoom]
 }
 
 // Footprint returns the memory the buffer occupies, in bytes.

@@ -21,16 +21,17 @@ const (
 	KindConflict                    // exists already, or changed meanwhile
 	KindTooLarge                    // over a limit of the service or of this client
 	KindRateLimited                 // asked too often; retry later
-	KindUnavailable                 // unreachable, down, or out of storage
+	KindUnavailable                 // unreachable or down
 	KindCorrupt                     // bytes that fail the tag, the hash or the protocol
 	KindUnsupported                 // the service does not offer the operation
 	KindInvalid                     // refused before anything was sent: bad argument or configuration
 	KindTimeout                     // no answer within the deadline
 	KindCanceled                    // the caller gave up
+	KindStorageFull                 // the service has no room for the file
 )
 
 var kindNames = [...]string{"other", "audience", "not found", "not authorized", "insufficient", "unauthenticated",
-	"deleted", "conflict", "too large", "rate limited", "unavailable", "corrupt", "unsupported", "invalid", "timeout", "canceled"}
+	"deleted", "conflict", "too large", "rate limited", "unavailable", "corrupt", "unsupported", "invalid", "timeout", "canceled", "storage full"}
 
 // String returns the kind in words, such as "not authorized".
 func (k Kind) String() string {
@@ -69,6 +70,7 @@ var (
 	ErrInvalid         error = &Error{Kind: KindInvalid}
 	ErrTimeout         error = &Error{Kind: KindTimeout}
 	ErrCanceled        error = &Error{Kind: KindCanceled}
+	ErrStorageFull     error = &Error{Kind: KindStorageFull}
 )
 
 // Error returns operation, group, reference and cause, without the hint.

@@ -30,6 +30,12 @@ type Seq int64
 // Amount is an exact quantity of the native token in yocto (10^-24).
 type Amount = wire.Amount
 
+// ParseAmount reads decimal digits of yocto, as balances and fees come.
+func ParseAmount(yocto string) (Amount, error) { return wire.ParseAmount(yocto) }
+
+// ParseTokens reads a decimal number of whole tokens such as "0.64".
+func ParseTokens(tokens string) (Amount, error) { return wire.ParseTokens(tokens) }
+
 // Digest is the SHA-256 of a file's plaintext.
 type Digest [sha256.Size]byte
 

@@ -1,0 +1,395 @@
+// Package cache keeps decrypted files in memory within a budget of bytes. It
+// loads each file once for all who ask at the same time, hands out leases, and
+// wipes what it drops. Nothing in it ever touches a disk.
+package cache
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+)
+
+// Errors of a lease or of a load that was overtaken by a purge.
+var (
+	ErrPurged   = errors.New("content was purged from the cache")
+	ErrReleased = errors.New("lease was released")
+	ErrClosed   = errors.New("cache is closed")
+)
+
+// Key names the content of one file. Content under a key never changes.
+type Key struct{ Group, Ref string }
+
+// Buffer is decrypted content. The cache calls Release exactly once, when the
+// content is dropped and no lease is left; Release must wipe it.
+type Buffer interface {
+	Bytes() []byte
+	Footprint() int64 // memory occupied, in bytes
+	Release()
+}
+
+// Store is the cache. It is safe for concurrent use.
+//
+// Lock order: Store.mu, then entry.mu. Neither is held while a load runs.
+type Store struct {
+	budget int64
+
+	mu      sync.Mutex
+	recency *simplelru.LRU[Key, *entry] // every entry that may be handed out
+	loads   map[Key]*load
+	stats   Stats
+	closed  bool
+}
+
+// Stats counts what the cache did since it was made.
+type Stats struct {
+	Bytes     int64 // footprint of all entries, leased ones included
+	Entries   int
+	Hits      int64
+	Misses    int64
+	Evictions int64
+	Purged    int64
+}
+
+// entry is one buffer. It is wiped when it is out of the store and nobody
+// leases it, or at once by a purge.
+type entry struct {
+	buf    Buffer
+	leases int  // by Store.mu
+	stored bool // by Store.mu: in recency
+
+	mu   sync.RWMutex // held for reading while bytes are copied out, for writing while they are wiped
+	gone bool
+}
+
+// load is one retrieval under way.
+type load struct {
+	done    chan struct{}
+	waiters int // by Store.mu
+	cancel  context.CancelFunc
+	purged  bool // by Store.mu
+	entry   *entry
+	err     error
+}
+
+// New returns an empty cache for budget bytes. Content larger than the budget
+// lives only as long as somebody leases it.
+func New(budget int64) *Store {
+	recency, err := simplelru.NewLRU[Key, *entry](math.MaxInt, nil)
+	if err != nil {
+		panic("cache: " + err.Error()) // only for a size below one
+	}
+	return &Store{budget: budget, recency: recency, loads: make(map[Key]*load)}
+}
+
+// Get leases the content of k, which load fetches unless it is cached. All who
+// ask for k while it loads share one load; a caller whose context ends leaves it
+// to the others, and the load is cancelled only when nobody waits any more. A
+// failed load caches nothing.
+func (s *Store) Get(ctx context.Context, k Key, fetch func(context.Context) (Buffer, error)) (*Lease, error) {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil, ErrClosed
+	}
+	if e, ok := s.recency.Get(k); ok {
+		s.stats.Hits++
+		lease := s.lease(e)
+		s.mu.Unlock()
+		return lease, nil
+	}
+	l := s.loads[k]
+	if l == nil {
+		s.stats.Misses++
+		l = s.start(ctx, k, fetch)
+	}
+	l.waiters++
+	s.mu.Unlock()
+	return s.wait(ctx, l)
+}
+
+// start begins a load. Needs Store.mu.
+func (s *Store) start(ctx context.Context, k Key, fetch func(context.Context) (Buffer, error)) *load {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	l := &load{done: make(chan struct{}), cancel: cancel}
+	s.loads[k] = l
+	go func() {
+		defer cancel()
+		buf, err := fetch(ctx)
+		s.finish(k, l, buf, err)
+	}()
+	return l
+}
+
+// finish stores what was loaded and leases it to every waiter.
+func (s *Store) finish(k Key, l *load, buf Buffer, err error) {
+	s.mu.Lock()
+	if s.loads[k] == l {
+		delete(s.loads, k)
+	}
+	switch {
+	case err != nil:
+		l.err = err
+	case l.purged || s.closed:
+		l.err = ErrPurged
+		defer buf.Release()
+	default:
+		l.entry = s.store(k, buf)
+		l.entry.leases += l.waiters
+	}
+	close(l.done)
+	var wipe []*entry
+	if l.entry != nil {
+		wipe = append(s.evict(), s.drop(l.entry)...)
+	}
+	s.mu.Unlock()
+	wipeAll(wipe)
+}
+
+func (s *Store) wait(ctx context.Context, l *load) (*Lease, error) {
+	select {
+	case <-l.done:
+	case <-ctx.Done():
+		s.leave(l)
+		return nil, ctx.Err()
+	}
+	if l.err != nil {
+		return nil, l.err
+	}
+	return &Lease{store: s, entry: l.entry}, nil
+}
+
+// leave gives up one waiter's claim on a load.
+func (s *Store) leave(l *load) {
+	s.mu.Lock()
+	var wipe []*entry
+	select {
+	case <-l.done:
+		if l.entry != nil {
+			l.entry.leases--
+			wipe = s.drop(l.entry)
+		}
+	default:
+		l.waiters--
+		if l.waiters == 0 {
+			l.cancel()
+			for k, other := range s.loads {
+				if other == l {
+					delete(s.loads, k) // the next caller starts afresh
+				}
+			}
+		}
+	}
+	s.mu.Unlock()
+	wipeAll(wipe)
+}
+
+// Lookup leases the content of k if it is cached.
+func (s *Store) Lookup(k Key) (*Lease, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e, ok := s.recency.Get(k)
+	if !ok {
+		return nil, false
+	}
+	s.stats.Hits++
+	return s.lease(e), true
+}
+
+// Contains reports whether k is cached, without making it more recent.
+func (s *Store) Contains(k Key) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.recency.Contains(k)
+}
+
+// Add stores b, which the cache owns from now on, and leases it. If k is cached
+// already, b is released and the present content is leased.
+func (s *Store) Add(k Key, b Buffer) *Lease {
+	s.mu.Lock()
+	e, ok := s.recency.Get(k)
+	if ok {
+		defer b.Release()
+	} else {
+		e = s.store(k, b)
+	}
+	lease := s.lease(e)
+	wipe := s.evict()
+	s.mu.Unlock()
+	wipeAll(wipe)
+	return lease
+}
+
+// store makes an entry for b under k. Needs Store.mu.
+func (s *Store) store(k Key, b Buffer) *entry {
+	e := &entry{buf: b}
+	s.stats.Bytes += b.Footprint()
+	s.stats.Entries++
+	if s.closed {
+		return e
+	}
+	e.stored = true
+	s.recency.Add(k, e)
+	return e
+}
+
+func (s *Store) lease(e *entry) *Lease {
+	e.leases++
+	return &Lease{store: s, entry: e}
+}
+
+// evict takes the least recently used entries nobody leases out of the store
+// until the budget holds, and returns what is to be wiped. Leased entries stay:
+// they may exceed the budget for as long as they are read. Needs Store.mu.
+func (s *Store) evict() []*entry {
+	var wipe []*entry
+	for range s.recency.Len() {
+		if s.stats.Bytes <= s.budget {
+			break
+		}
+		k, e, _ := s.recency.GetOldest()
+		if e.leases > 0 {
+			s.recency.Get(k) // in use now: the most recent
+			continue
+		}
+		s.recency.Remove(k)
+		e.stored = false
+		s.stats.Evictions++
+		wipe = append(wipe, s.drop(e)...)
+	}
+	return wipe
+}
+
+// drop returns e for wiping when it is out of the store and nobody leases it.
+// Needs Store.mu.
+func (s *Store) drop(e *entry) []*entry {
+	if e.stored || e.leases > 0 {
+		return nil
+	}
+	s.forget(e)
+	return []*entry{e}
+}
+
+// forget takes e out of the statistics once. Needs Store.mu.
+func (s *Store) forget(e *entry) {
+	s.stats.Bytes -= e.buf.Footprint()
+	s.stats.Entries--
+}
+
+// wipeAll releases buffers outside the store's lock: wiping takes time.
+func wipeAll(entries []*entry) {
+	for _, e := range entries {
+		e.wipe()
+	}
+}
+
+func (e *entry) wipe() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.gone {
+		e.gone = true
+		e.buf.Release()
+	}
+}
+
+// Purge drops and wipes every entry that match selects, now, and makes loads of
+// such keys fail with [ErrPurged]. Live leases fail their next read. It returns
+// how many entries it dropped. match must not call the cache.
+func (s *Store) Purge(match func(Key) bool) (n int) {
+	s.mu.Lock()
+	var wipe []*entry
+	for _, k := range s.recency.Keys() {
+		if !match(k) {
+			continue
+		}
+		e, _ := s.recency.Peek(k)
+		s.recency.Remove(k)
+		e.stored = false
+		s.forget(e)
+		s.stats.Purged++
+		wipe = append(wipe, e)
+	}
+	for k, l := range s.loads {
+		if match(k) {
+			l.purged = true
+		}
+	}
+	s.mu.Unlock()
+	wipeAll(wipe)
+	return len(wipe)
+}
+
+// Close purges everything; loads under way fail.
+func (s *Store) Close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.Purge(func(Key) bool { return true })
+}
+
+// Stats returns the counters.
+func (s *Store) Stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stats
+}
+
+// Lease keeps content readable until it is released or purged.
+type Lease struct {
+	store    *Store
+	entry    *entry
+	released bool // by Store.mu
+}
+
+// Len returns the length of the content in bytes, 0 after a purge.
+func (l *Lease) Len() int64 {
+	l.entry.mu.RLock()
+	defer l.entry.mu.RUnlock()
+	if l.entry.gone {
+		return 0
+	}
+	return int64(len(l.entry.buf.Bytes()))
+}
+
+// ReadAt copies content from off into p; n < len(p) only at the end, with a nil
+// error. After a purge it fails with [ErrPurged].
+func (l *Lease) ReadAt(p []byte, off int64) (n int, err error) {
+	l.entry.mu.RLock()
+	defer l.entry.mu.RUnlock()
+	if l.entry.gone {
+		return 0, ErrPurged
+	}
+	content := l.entry.buf.Bytes()
+	if off < 0 || off >= int64(len(content)) {
+		return 0, nil
+	}
+	return copy(p, content[off:]), nil
+}
+
+// Release gives the lease up. Releasing twice does nothing.
+func (l *Lease) Release() {
+	s := l.store
+	s.mu.Lock()
+	if l.released {
+		s.mu.Unlock()
+		return
+	}
+	l.released = true
+	l.entry.leases--
+	var wipe []*entry
+	if l.entry.leases == 0 && l.entry.stored {
+		wipe = s.evict()
+	} else if !l.entry.isGone() {
+		wipe = s.drop(l.entry)
+	}
+	s.mu.Unlock()
+	wipeAll(wipe)
+}
+
+func (e *entry) isGone() bool {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	return e.gone
+}

@@ -1,0 +1,202 @@
+package tree
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// addControlDir hangs /.svcfs into the root: found by name, not listed, all
+// read-only, and reading it never spends (N4).
+func (t *Tree) addControlDir() {
+	dir := t.newDir(t.root, controlName, dirControl)
+	t.root.hidden = map[string]Node{controlName: dir}
+	for name, show := range map[string]func() []byte{
+		"status":  t.statusText,
+		"pending": t.pendingText,
+		"errors":  t.errors.text,
+		"version": func() []byte { return []byte(t.cfg.Version + "\n") },
+	} {
+		f := t.newFile(dir, name)
+		f.show = show
+		dir.children[name] = f
+	}
+}
+
+// Pending is a file whose staged content the ledger has not recorded.
+type Pending struct {
+	Path  string    `json:"path"`
+	Size  int64     `json:"size"`            // bytes
+	Since time.Time `json:"since"`           // when it was first changed
+	Error string    `json:"error,omitempty"` // of the last attempt to upload it
+	Open  bool      `json:"open"`            // some program still has it open
+}
+
+// Pending lists what would be lost if the mount ended now, by path. Scratch
+// files do not count.
+func (t *Tree) Pending() []Pending {
+	var list []Pending
+	for _, f := range t.stagedFiles() {
+		if p, ok := f.pending(); ok {
+			list = append(list, p)
+		}
+	}
+	slices.SortFunc(list, func(a, b Pending) int { return strings.Compare(a.Path, b.Path) })
+	return list
+}
+
+func (f *File) pending() (Pending, bool) {
+	f.t.mu.RLock()
+	linked := f.dir != nil
+	f.t.mu.RUnlock()
+	if !linked || f.scratch.Load() {
+		return Pending{}, false
+	}
+	path := f.Path()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.stage == nil || !f.stage.dirty {
+		return Pending{}, false
+	}
+	p := Pending{Path: path, Since: f.stage.since, Open: f.opens > 0}
+	f.attrMu.Lock()
+	p.Size = f.size
+	f.attrMu.Unlock()
+	if f.stage.failed != nil {
+		p.Error = f.stage.failed.Err.Error()
+	}
+	return p, true
+}
+
+// Drain commits everything staged, also of files that are still open, and
+// returns what stayed behind.
+func (t *Tree) Drain(ctx context.Context) []Pending {
+	for _, f := range t.stagedFiles() {
+		if _, ok := f.pending(); !ok {
+			continue
+		}
+		if err := f.commit(ctx, commitNow); err != nil {
+			_ = f.failed("drain", err)
+		}
+	}
+	return t.Pending()
+}
+
+// retryPending commits what could not be sent while the service was away.
+func (t *Tree) retryPending(ctx context.Context) {
+	for _, f := range t.stagedFiles() {
+		f.mu.Lock()
+		again := f.stage != nil && f.stage.failed != nil && f.opens == 0 &&
+			(f.stage.failed.Class == ClassUnreachable || f.stage.failed.Class == ClassTimeout)
+		f.mu.Unlock()
+		if !again {
+			continue
+		}
+		if err := f.commit(ctx, commitNow); err != nil {
+			_ = f.failed("retry", err)
+		}
+	}
+}
+
+// Status is what /.svcfs/status shows, as JSON.
+type Status struct {
+	PID        int       `json:"pid"`
+	Version    string    `json:"version"`
+	Account    string    `json:"account"`
+	Mountpoint string    `json:"mountpoint"`
+	Started    time.Time `json:"started"`
+	Reachable  bool      `json:"reachable"` // the last look at the ledger succeeded
+	Groups     int       `json:"groups"`
+	Pending    int       `json:"pending"` // files not yet recorded
+	Staged     int64     `json:"staged_bytes"`
+	Cached     int64     `json:"cached_bytes"`
+	CacheLimit int64     `json:"cache_limit_bytes"`
+	CacheHits  int64     `json:"cache_hits"`
+	Retrieves  int64     `json:"retrieves"` // charged
+	Uploads    int64     `json:"uploads"`   // charged
+	Spent      string    `json:"spent"`     // tokens
+	Budget     string    `json:"budget,omitempty"`
+	Errors     int64     `json:"errors"` // lines ever added to /.svcfs/errors
+}
+
+// Status tells how the mount is doing.
+func (t *Tree) Status() Status {
+	cached := t.cache.Stats()
+	s := Status{
+		PID: os.Getpid(), Version: t.cfg.Version, Account: string(t.remote.Account()), Mountpoint: t.cfg.Mountpoint,
+		Started: t.started.UTC(), Reachable: t.reached.Load(), Pending: len(t.Pending()), Staged: t.staging.Load(),
+		Cached: cached.Bytes, CacheLimit: t.cfg.CacheBytes, CacheHits: cached.Hits, Retrieves: t.counts.retrieves.Load(),
+		Uploads: t.counts.uploads.Load(), Spent: t.spent.total().Tokens(),
+	}
+	if !t.cfg.Budget.IsZero() {
+		s.Budget = t.cfg.Budget.Tokens()
+	}
+	t.mu.RLock()
+	s.Groups = len(t.groups)
+	t.mu.RUnlock()
+	t.errors.mu.Lock()
+	s.Errors = t.errors.total
+	t.errors.mu.Unlock()
+	return s
+}
+
+func (t *Tree) statusText() []byte {
+	text, err := json.MarshalIndent(t.Status(), "", "  ")
+	if err != nil {
+		return []byte(err.Error())
+	}
+	return append(text, '\n')
+}
+
+func (t *Tree) pendingText() []byte {
+	var b strings.Builder
+	for _, p := range t.Pending() {
+		fmt.Fprintf(&b, "%s\t%d\t%s\t%s\n", p.Since.UTC().Format(time.RFC3339), p.Size, p.Path, oneLine(p.Error))
+	}
+	return []byte(b.String())
+}
+
+// StatFS is what statfs shows.
+type StatFS struct{ TotalBytes, FreeBytes, Files, FreeFiles int64 }
+
+// shownCapacity is the size the mount claims: the service states none, and copy
+// programs refuse to start when they see less than they need.
+const shownCapacity int64 = 1 << 40
+
+// StatFS answers from memory; free is never above total (A3).
+func (t *Tree) StatFS() StatFS {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	var s StatFS
+	var used int64
+	for _, g := range t.groups {
+		s.Files += int64(len(g.byRef))
+		for _, e := range g.byRef {
+			used += max(e.Size, 0)
+		}
+	}
+	s.TotalBytes = max(shownCapacity, 2*used)
+	s.FreeBytes = s.TotalBytes - used
+	s.FreeFiles = 1 << 30
+	return s
+}
+
+// byteText prints a size for a person: "1.5 MiB".
+func byteText(n int64) string {
+	const unit = 1024
+	if n < unit {
+		return fmt.Sprintf("%d bytes", n)
+	}
+	value, names := float64(n), []string{"KiB", "MiB", "GiB", "TiB"}
+	for i, name := range names {
+		value /= unit
+		if value < unit || i == len(names)-1 {
+			return strings.TrimSuffix(fmt.Sprintf("%.1f", value), ".0") + " " + name
+		}
+	}
+	return ""
+}

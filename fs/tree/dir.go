@@ -1,0 +1,446 @@
+package tree
+
+import (
+	"cmp"
+	"context"
+	"hash/fnv"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk"
+)
+
+const rootIno = 1
+
+type dirKind uint8
+
+const (
+	dirRoot    dirKind = iota // the mount itself: one directory per group
+	dirGroup                  // a group
+	dirFolder                 // a folder inside a group, made of slashes in recorded names
+	dirControl                // /.svcfs
+)
+
+// Dir is a directory inode.
+type Dir struct {
+	t        *Tree
+	ino, gen uint64
+	kind     dirKind
+
+	// By Tree.mu.
+	parent   *Dir // nil for the root, and for a directory that is gone
+	name     string
+	raw      string // recorded component of a folder
+	group    *group // nil for the root and control directories
+	children map[string]Node
+	hidden   map[string]Node // found by name, not listed
+	local    bool            // made by mkdir here: stays while empty
+	mtime    time.Time
+	mode     uint32
+}
+
+// newDir makes a directory that is not yet in its parent. Needs Tree.mu.
+func (t *Tree) newDir(parent *Dir, name string, kind dirKind) *Dir {
+	d := &Dir{t: t, kind: kind, parent: parent, name: name, children: make(map[string]Node), mtime: t.started}
+	if parent != nil {
+		d.group = parent.group
+		if kind == dirFolder {
+			d.mtime = t.now()
+		}
+	}
+	d.ino, d.gen = inodeOf(d.path()), t.gens.Add(1)
+	return d
+}
+
+// inodeOf gives a path the same inode number in every mount (A4). Generations
+// keep inodes apart should two paths share a number.
+func inodeOf(path string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(path))
+	ino := h.Sum64()
+	if ino <= rootIno {
+		ino += 2
+	}
+	return ino
+}
+
+// Path returns the directory's place below the mount, such as "/team/photos".
+func (d *Dir) Path() string {
+	d.t.mu.RLock()
+	defer d.t.mu.RUnlock()
+	return d.path()
+}
+
+// path needs Tree.mu.
+func (d *Dir) path() string {
+	if d.kind == dirRoot {
+		return "/"
+	}
+	var parts []string
+	for at := d; at != nil && at.kind != dirRoot; at = at.parent {
+		parts = append(parts, at.name)
+	}
+	slices.Reverse(parts)
+	return "/" + strings.Join(parts, "/")
+}
+
+// rawPath returns the recorded name of a file called name in d. Needs Tree.mu.
+func (d *Dir) rawPath(name string) string {
+	parts := []string{name}
+	for at := d; at != nil && at.kind == dirFolder; at = at.parent {
+		parts = append(parts, at.raw)
+	}
+	slices.Reverse(parts)
+	return strings.Join(parts, "/")
+}
+
+func join(dir, name string) string {
+	if dir == "/" {
+		return "/" + name
+	}
+	return dir + "/" + name
+}
+
+// Attr returns what stat shows.
+func (d *Dir) Attr() Attr {
+	d.t.mu.RLock()
+	defer d.t.mu.RUnlock()
+	return Attr{Ino: d.ino, Gen: d.gen, Dir: true, ReadOnly: d.kind == dirControl, Nlink: 2,
+		Mtime: d.mtime, Ctime: d.mtime, Mode: d.mode}
+}
+
+// SetMode keeps permission bits for this mount only (W10).
+func (d *Dir) SetMode(mode uint32) {
+	d.t.mu.Lock()
+	defer d.t.mu.Unlock()
+	d.mode = mode
+}
+
+// SetTimes keeps a modification time for this mount only (W10).
+func (d *Dir) SetTimes(mtime time.Time) {
+	d.t.mu.Lock()
+	defer d.t.mu.Unlock()
+	d.mtime = mtime
+}
+
+// Lookup finds a name. A name that is not there makes the tree look at the
+// ledger once more, at most twice a second. Free.
+func (d *Dir) Lookup(ctx context.Context, name string) (Node, error) {
+	if d.group != nil {
+		if err := d.t.use(ctx, d.group, -1); err != nil {
+			return nil, d.failed("look up", name, err)
+		}
+	}
+	if n := d.child(name); n != nil {
+		return n, nil
+	}
+	absent := plain(ClassNotExist, "look up", join(d.Path(), name), "no such file")
+	if isScratch(d.t.cfg.Scratch, name) || d.kind == dirControl {
+		return nil, absent
+	}
+	if err := d.lookAgain(ctx); err != nil {
+		return nil, d.failed("look up", name, err)
+	}
+	if n := d.child(name); n != nil {
+		return n, nil
+	}
+	return nil, absent
+}
+
+func (d *Dir) lookAgain(ctx context.Context) error {
+	if d.group != nil {
+		return d.t.use(ctx, d.group, missInterval)
+	}
+	d.t.mu.RLock()
+	recent := d.t.now().Sub(d.t.listedAt) < missInterval
+	d.t.mu.RUnlock()
+	if recent {
+		return nil
+	}
+	return d.t.refreshGroups(ctx)
+}
+
+// child returns the node of a name as typed or as shown.
+func (d *Dir) child(name string) Node {
+	d.t.mu.RLock()
+	defer d.t.mu.RUnlock()
+	return d.find(name)
+}
+
+// find needs Tree.mu.
+func (d *Dir) find(name string) Node {
+	if n, ok := d.children[name]; ok {
+		return n
+	}
+	if n, ok := d.hidden[name]; ok {
+		return n
+	}
+	if !isSafe(name) {
+		if n, ok := d.children[showComponent(name)]; ok {
+			return n
+		}
+	}
+	return nil
+}
+
+// Entries returns the listed names in order, after a look at the ledger if the
+// last one is older than the refresh interval. Free.
+func (d *Dir) Entries(ctx context.Context) ([]DirEntry, error) {
+	if d.group != nil {
+		if err := d.t.use(ctx, d.group, missInterval); err != nil {
+			return nil, d.failed("list", "", err)
+		}
+	}
+	if d.kind == dirRoot {
+		if err := d.lookAgain(ctx); err != nil {
+			return nil, d.failed("list", "", err)
+		}
+	}
+	d.t.mu.RLock()
+	defer d.t.mu.RUnlock()
+	list := make([]DirEntry, 0, len(d.children))
+	for name, n := range d.children {
+		list = append(list, DirEntry{Name: name, Node: n})
+	}
+	slices.SortFunc(list, func(a, b DirEntry) int { return cmp.Compare(a.Name, b.Name) })
+	return list, nil
+}
+
+// failed notes why an operation on name in d failed.
+func (d *Dir) failed(op, name string, err error) error {
+	path := d.Path()
+	if name != "" {
+		path = join(path, name)
+	}
+	wrapped := wrapRemote(op, path, err)
+	return d.t.fail(op, path, wrapped)
+}
+
+// refuse notes a refusal by a rule of ours.
+func (d *Dir) refuse(class Class, op, name, text, hint string) error {
+	return d.t.fail(op, join(d.Path(), name), &Error{Class: class, Err: errText(text), Hint: hint})
+}
+
+// changeable refuses changes where nothing may change.
+func (d *Dir) changeable(op, name string) error {
+	switch {
+	case d.t.cfg.ReadOnly:
+		return d.refuse(ClassReadOnly, op, name, "the mount is read-only", "Mount again without -o ro.")
+	case d.kind == dirControl:
+		return d.refuse(ClassByDesign, op, name, "control files are read-only", "")
+	}
+	if err := checkNewName(name); err != nil {
+		return d.t.fail(op, join(d.Path(), name), err)
+	}
+	return nil
+}
+
+// Create makes a file for writing, or opens the one that is there. Free until
+// it is closed.
+func (d *Dir) Create(ctx context.Context, name string, exclusive bool, flags OpenFlags) (*File, *Handle, error) {
+	if err := d.changeable("create", name); err != nil {
+		return nil, nil, err
+	}
+	if d.group == nil {
+		return nil, nil, d.refuse(ClassByDesign, "create", name, "files live in groups, and this is the list of groups",
+			"Create the file inside one of the directories, or make a group with: svcfs group create NAME")
+	}
+	if err := d.t.use(ctx, d.group, -1); err != nil {
+		return nil, nil, d.failed("create", name, err)
+	}
+	f, h, err := d.createHere(name, flags)
+	if err != nil || f != nil {
+		return f, h, err
+	}
+	switch n := d.child(name).(type) {
+	case *File:
+		if exclusive {
+			return nil, nil, plain(ClassExist, "create", n.Path(), "the file exists")
+		}
+		h, err := n.Open(ctx, flags)
+		return n, h, err
+	case *Dir:
+		return nil, nil, plain(ClassIsDir, "create", n.Path(), "a folder has this name")
+	default:
+		return nil, nil, plain(ClassNotExist, "create", join(d.Path(), name), "the folder is gone")
+	}
+}
+
+// createHere makes the file unless the name is taken: then all results are nil.
+func (d *Dir) createHere(name string, flags OpenFlags) (*File, *Handle, error) {
+	t := d.t
+	t.mu.Lock()
+	if d.find(name) != nil || d.parent == nil || d.group.gone {
+		t.mu.Unlock()
+		return nil, nil, nil
+	}
+	shown := showComponent(name)
+	f := t.newFile(d, shown)
+	f.group, f.raw = d.group, d.rawPath(name)
+	f.scratch.Store(isScratch(t.cfg.Scratch, name))
+	d.children[shown] = f
+	d.mtime = t.now()
+	if !f.scratch.Load() {
+		d.group.version(f.raw).shown = f
+	}
+	f.staged.Store(true)
+	t.mu.Unlock()
+	if err := f.begin(); err != nil {
+		t.unhang(f)
+		return nil, nil, t.fail("create", join(d.Path(), name), err)
+	}
+	return f, f.newHandle(flags), nil
+}
+
+// unhang takes a file that is staged or local out of the tree. What it hid
+// (W8) or replaced shows again.
+func (t *Tree) unhang(f *File) {
+	t.mu.Lock()
+	notices := t.detach(f)
+	notices = append(notices, t.release(f)...)
+	t.mu.Unlock()
+	t.tell(notices)
+}
+
+// release ends that f shows or hides a recorded name. Needs Tree.mu.
+func (t *Tree) release(f *File) []notice {
+	e := f.entry.Load()
+	if f.scratch.Load() && e != nil {
+		v := f.group.version(recordedName(e))
+		if v.hidden == nil || v.hidden.Ref != e.Ref {
+			return nil
+		}
+		v.hidden = nil
+		return t.place(f.group, v)
+	}
+	if v := f.versions(); v != nil && v.shown == f {
+		v.shown = nil
+		return t.place(f.group, v)
+	}
+	return nil
+}
+
+// Mkdir makes a folder of this mount inside a group, free; in the root it
+// registers a group where that is allowed, which costs one registration (N5).
+func (d *Dir) Mkdir(ctx context.Context, name string) (*Dir, error) {
+	if err := d.changeable("mkdir", name); err != nil {
+		return nil, err
+	}
+	if d.kind == dirRoot {
+		return d.mkGroup(ctx, name)
+	}
+	if err := d.t.use(ctx, d.group, -1); err != nil {
+		return nil, d.failed("mkdir", name, err)
+	}
+	d.t.mu.Lock()
+	defer d.t.mu.Unlock()
+	if d.parent == nil || d.group.gone {
+		return nil, plain(ClassNotExist, "mkdir", join(d.path(), name), "the folder is gone")
+	}
+	if d.find(name) != nil {
+		return nil, plain(ClassExist, "mkdir", join(d.path(), name), "the name exists")
+	}
+	shown := showComponent(name)
+	made := d.t.newDir(d, shown, dirFolder)
+	made.raw, made.local = name, true
+	d.children[shown] = made
+	d.mtime = d.t.now()
+	return made, nil
+}
+
+func (d *Dir) mkGroup(ctx context.Context, name string) (*Dir, error) {
+	if d.child(name) != nil {
+		return nil, plain(ClassExist, "mkdir", join("/", name), "the group exists")
+	}
+	if !d.t.cfg.AllowMkdir {
+		return nil, d.refuse(ClassByDesign, "mkdir", name, "registering a group costs tokens, so mkdir does not do it here",
+			"Use: svcfs group create NAME (or mount with --allow-mkdir).")
+	}
+	price := d.t.price("register_group", sdk.Amount{})
+	if err := d.t.spent.check(price); err != nil {
+		return nil, d.t.fail("mkdir", join("/", name), err)
+	}
+	ctx, cancel := d.t.transfer(ctx, 0)
+	defer cancel()
+	if _, err := d.t.remote.RegisterGroup(ctx, sdk.GroupID(name)); err != nil {
+		return nil, d.failed("mkdir", name, err)
+	}
+	d.t.spent.charge(price)
+	if err := d.t.refreshGroups(ctx); err != nil {
+		return nil, d.failed("mkdir", name, err)
+	}
+	made, ok := d.child(name).(*Dir)
+	if !ok {
+		return nil, d.refuse(ClassOther, "mkdir", name, "the group was registered but is not listed yet", "Look again in a few seconds.")
+	}
+	return made, nil
+}
+
+// existing returns the node of name, listing the group first if need be.
+func (d *Dir) existing(ctx context.Context, op, name string) (Node, error) {
+	if d.group != nil {
+		if err := d.t.use(ctx, d.group, -1); err != nil {
+			return nil, d.failed(op, name, err)
+		}
+	}
+	if n := d.child(name); n != nil {
+		return n, nil
+	}
+	return nil, plain(ClassNotExist, op, join(d.Path(), name), "no such file")
+}
+
+// Rmdir removes an empty folder of this mount.
+func (d *Dir) Rmdir(ctx context.Context, name string) error {
+	if err := d.changeable("rmdir", name); err != nil {
+		return err
+	}
+	n, err := d.existing(ctx, "rmdir", name)
+	if err != nil {
+		return err
+	}
+	dir, ok := n.(*Dir)
+	switch {
+	case !ok:
+		return plain(ClassNotDir, "rmdir", join(d.Path(), name), "it is a file")
+	case dir.kind != dirFolder:
+		return d.refuse(ClassByDesign, "rmdir", name, "a group is not removed by removing its directory", "")
+	}
+	d.t.mu.Lock()
+	defer d.t.mu.Unlock()
+	if len(dir.children) > 0 {
+		return plain(ClassNotEmpty, "rmdir", dir.path(), "the folder is not empty")
+	}
+	delete(d.children, dir.name)
+	dir.parent = nil
+	d.mtime = d.t.now()
+	return nil
+}
+
+// Unlink removes a staged or scratch file. An uploaded file is refused at once
+// (W9): this mount does not destroy keys.
+func (d *Dir) Unlink(ctx context.Context, name string) error {
+	if err := d.changeable("unlink", name); err != nil {
+		return err
+	}
+	n, err := d.existing(ctx, "unlink", name)
+	if err != nil {
+		return err
+	}
+	f, ok := n.(*File)
+	if !ok {
+		return plain(ClassIsDir, "unlink", join(d.Path(), name), "it is a folder")
+	}
+	if f.entry.Load() != nil && !f.scratch.Load() {
+		return d.refuse(ClassByDesign, "unlink", name, "the file is uploaded, and removing it would destroy its key for everybody",
+			"The service keeps it; upload another file of this name to replace what is shown.")
+	}
+	f.discard()
+	d.t.unhang(f)
+	return nil
+}
+
+// Link is refused: an uploaded file has one name.
+func (d *Dir) Link(ctx context.Context, f *File, name string) error {
+	return d.refuse(ClassByDesign, "link", name, "files here have one name", "Copy the file instead.")
+}

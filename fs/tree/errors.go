@@ -1,0 +1,173 @@
+package tree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk"
+)
+
+// errText is a cause that is only a sentence.
+type errText string
+
+func (e errText) Error() string { return string(e) }
+
+var classNames = [...]string{"other", "not found", "exists", "not a directory", "is a directory", "not empty", "refused by design",
+	"not authorized", "revoked", "credentials rejected", "budget", "corrupt", "unreachable", "timeout", "interrupted", "too large",
+	"no memory", "read-only", "across groups", "invalid", "name too long", "bad handle", "storage full", "busy", "no attribute", "unsupported"}
+
+// String returns the class in words, such as "refused by design".
+func (c Class) String() string {
+	if int(c) < len(classNames) {
+		return classNames[c]
+	}
+	return "other"
+}
+
+// classOf maps what the service said to what a program is told.
+func classOf(kind sdk.Kind) Class {
+	switch kind {
+	case sdk.KindAudience, sdk.KindUnauthenticated:
+		return ClassRejected
+	case sdk.KindNotFound, sdk.KindDeleted:
+		return ClassNotExist
+	case sdk.KindNotAuthorized:
+		return ClassAccess
+	case sdk.KindInsufficient:
+		return ClassBudget
+	case sdk.KindConflict:
+		return ClassExist
+	case sdk.KindTooLarge:
+		return ClassTooBig
+	case sdk.KindRateLimited, sdk.KindUnavailable:
+		return ClassUnreachable
+	case sdk.KindStorageFull:
+		return ClassNoSpace
+	case sdk.KindCorrupt:
+		return ClassCorrupt
+	case sdk.KindTimeout:
+		return ClassTimeout
+	case sdk.KindCanceled:
+		return ClassInterrupted
+	case sdk.KindInvalid:
+		return ClassInvalid
+	case sdk.KindUnsupported:
+		return ClassUnsupported
+	default:
+		return ClassOther
+	}
+}
+
+// wrapRemote turns an error of the service, or of a context, into ours.
+func wrapRemote(op, path string, err error) *Error {
+	var own *Error
+	if errors.As(err, &own) {
+		return &Error{Class: own.Class, Op: op, Path: path, Err: own.Err, Hint: own.Hint}
+	}
+	class := classOf(sdk.KindOf(err))
+	if class == ClassOther {
+		switch {
+		case errors.Is(err, context.Canceled):
+			class = ClassInterrupted
+		case errors.Is(err, context.DeadlineExceeded):
+			class = ClassTimeout
+		}
+	}
+	return &Error{Class: class, Op: op, Path: path, Err: err, Hint: sdk.HintOf(err)}
+}
+
+const (
+	// keptErrors bounds /.svcfs/errors, in lines.
+	keptErrors = 500
+	// maxErrorText bounds the sentence of one line, in bytes.
+	maxErrorText = 400
+)
+
+// errorLog keeps the last refusals and failures for /.svcfs/errors (E1).
+type errorLog struct {
+	mu     sync.Mutex
+	recent []errorRecord // oldest first
+	total  int64
+}
+
+type errorRecord struct {
+	at  time.Time
+	err *Error
+}
+
+func (l *errorLog) add(at time.Time, err *Error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.total++
+	if len(l.recent) == keptErrors {
+		l.recent = append(l.recent[:0], l.recent[1:]...)
+	}
+	l.recent = append(l.recent, errorRecord{at, err})
+}
+
+// text returns one line each: time, path, operation, class, sentence, next step.
+func (l *errorLog) text() []byte {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var b strings.Builder
+	for _, r := range l.recent {
+		writeErrorLine(&b, r)
+	}
+	return []byte(b.String())
+}
+
+func writeErrorLine(w io.Writer, r errorRecord) {
+	sentence := r.err.Err.Error()
+	if len(sentence) > maxErrorText {
+		sentence = sentence[:maxErrorText] + "…"
+	}
+	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", r.at.UTC().Format(time.RFC3339Nano), oneLine(r.err.Path), r.err.Op,
+		r.err.Class, oneLine(sentence), oneLine(r.err.Hint))
+}
+
+func oneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if isUnsafe(r, 2) && r != '/' {
+			return ' '
+		}
+		return r
+	}, s)
+}
+
+// Note records a refusal that the kernel adapter made itself, as the tree does
+// with its own: a line in /.svcfs/errors and in the log.
+func (t *Tree) Note(err *Error) {
+	t.errors.add(t.now(), err)
+	level := slog.LevelWarn
+	if err.Class == ClassNotExist || err.Class == ClassExist || err.Class == ClassInterrupted {
+		level = slog.LevelInfo
+	}
+	t.log.Log(context.Background(), level, "refused", "op", err.Op, "path", err.Path, "class", err.Class.String(),
+		"reason", err.Err.Error(), "hint", err.Hint)
+}
+
+// fail notes err and returns it. Names that are merely absent or present are
+// everyday answers and are not noted.
+func (t *Tree) fail(op, path string, err *Error) error {
+	err.Op, err.Path = op, path
+	t.Note(err)
+	return err
+}
+
+// plain returns an error without noting it: the everyday answers of look-ups.
+func plain(class Class, op, path, text string) error {
+	return everyday(class, op, path, text)
+}
+
+func everyday(class Class, op, path, text string) *Error {
+	return &Error{Class: class, Op: op, Path: path, Err: errText(text)}
+}
+
+// asError finds the *Error in err's chain.
+func asError(err error, into **Error) bool { return errors.As(err, into) }

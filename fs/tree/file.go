@@ -1,0 +1,285 @@
+package tree
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/svcfs/svcfs/cache"
+	"github.com/svcfs/svcfs/sdk"
+)
+
+// File is a file inode: content that was committed, or a staged copy of it, or
+// both. See the package comment.
+type File struct {
+	t        *Tree
+	ino, gen uint64
+	group    *group        // nil for control files
+	show     func() []byte // content of a control file, else nil
+
+	// By Tree.mu.
+	dir  *Dir   // nil once the name points elsewhere
+	name string // as shown
+	raw  string // as recorded, or to be recorded
+
+	entry   atomic.Pointer[sdk.Entry] // committed content; nil while never uploaded
+	staged  atomic.Bool               // there is a stage, or one is being made
+	scratch atomic.Bool               // lives in memory only (W6)
+
+	// mu guards the content. It is held while bytes are copied, never while the
+	// service is asked: then stage.busy tells others to wait.
+	mu    sync.Mutex
+	opens int          // handles
+	lease *cache.Lease // committed content, while handles are open
+	stage *stage
+
+	attrMu sync.Mutex
+	size   int64
+	known  bool // size is the truth
+	mtime  time.Time
+	mode   uint32
+}
+
+// newFile makes a file that is not yet in its directory. Needs Tree.mu.
+func (t *Tree) newFile(dir *Dir, name string) *File {
+	f := &File{t: t, dir: dir, name: name, known: true, mtime: t.now(), gen: t.gens.Add(1)}
+	f.ino = inodeOf(join(dir.path(), name))
+	return f
+}
+
+func (f *File) setEntry(e *sdk.Entry) {
+	f.entry.Store(e)
+	f.attrMu.Lock()
+	defer f.attrMu.Unlock()
+	f.size, f.known, f.mtime = max(e.Size, 0), e.Size != sdk.SizeUnknown, e.Time
+}
+
+func (f *File) setSize(size int64) {
+	f.attrMu.Lock()
+	defer f.attrMu.Unlock()
+	f.size, f.known = size, true
+}
+
+// Path returns the file's place below the mount; for a file whose name points
+// elsewhere by now, its last name.
+func (f *File) Path() string {
+	f.t.mu.RLock()
+	defer f.t.mu.RUnlock()
+	if f.dir == nil {
+		return f.name
+	}
+	return join(f.dir.path(), f.name)
+}
+
+// versions returns the record of the file's name. Needs Tree.mu.
+func (f *File) versions() *versions {
+	if f.group == nil {
+		return nil
+	}
+	return f.group.names[f.raw]
+}
+
+const blockBytes = 512
+
+// Attr returns what stat shows. It never blocks on the service.
+func (f *File) Attr() Attr {
+	if f.show != nil {
+		size := int64(len(f.show()))
+		return Attr{Ino: f.ino, Gen: f.gen, ReadOnly: true, Size: size, Nlink: 1, Mtime: f.t.now(), Ctime: f.t.now()}
+	}
+	f.t.mu.RLock()
+	linked := f.dir != nil
+	f.t.mu.RUnlock()
+	f.attrMu.Lock()
+	defer f.attrMu.Unlock()
+	a := Attr{Ino: f.ino, Gen: f.gen, Size: f.size, Blocks: (f.size + blockBytes - 1) / blockBytes,
+		Mtime: f.mtime, Ctime: f.mtime, Mode: f.mode}
+	if linked {
+		a.Nlink = 1
+	}
+	return a
+}
+
+// SetMode keeps permission bits for this mount only (W10).
+func (f *File) SetMode(mode uint32) {
+	f.attrMu.Lock()
+	defer f.attrMu.Unlock()
+	f.mode = mode
+}
+
+// SetTimes keeps the modification time until the next commit (W10).
+func (f *File) SetTimes(mtime time.Time) {
+	f.attrMu.Lock()
+	defer f.attrMu.Unlock()
+	f.mtime = mtime
+}
+
+// Xattrs returns the read-only attributes (A2). Free.
+func (f *File) Xattrs() map[string]string {
+	if f.show != nil {
+		return nil
+	}
+	x := map[string]string{"user.svcfs.group": string(f.group.id), "user.svcfs.state": f.state()}
+	if price, ok := f.openPrice(); ok {
+		x["user.svcfs.price"] = price.Tokens()
+	}
+	e := f.entry.Load()
+	if e == nil {
+		return x
+	}
+	x["user.svcfs.ref"] = string(e.Ref)
+	x["user.svcfs.tx"] = string(e.Tx)
+	x["user.svcfs.sha256"] = e.Hash.String()
+	x["user.svcfs.uploader"] = string(e.Uploader)
+	x["user.svcfs.seq"] = strconv.FormatInt(int64(e.Seq), 10)
+	if !e.Time.IsZero() {
+		x["user.svcfs.time"] = e.Time.UTC().Format(time.RFC3339Nano)
+	}
+	return x
+}
+
+// state tells where the content is: staged, scratch, cached or remote.
+func (f *File) state() string {
+	switch {
+	case f.scratch.Load():
+		return "scratch"
+	case f.staged.Load():
+		return "staged"
+	case f.isCached():
+		return "cached"
+	default:
+		return "remote"
+	}
+}
+
+func (f *File) isCached() bool {
+	e := f.entry.Load()
+	return e != nil && f.t.cache.Contains(f.key(e))
+}
+
+// openPrice tells what opening the file for reading would cost now.
+func (f *File) openPrice() (sdk.Amount, bool) {
+	if f.staged.Load() || f.isCached() {
+		return sdk.Amount{}, true
+	}
+	if f.t.cfg.Price == nil {
+		return sdk.Amount{}, false
+	}
+	return f.t.cfg.Price("retrieve")
+}
+
+// key names the content of e in the cache.
+func (f *File) key(e *sdk.Entry) cache.Key {
+	return cache.Key{Group: string(e.Group), Ref: string(e.Ref)}
+}
+
+// Open opens the file. Opening for reading, or for modification without
+// Truncate, retrieves and verifies the content unless it is cached or staged;
+// that costs one retrieve claim (R1, W4).
+func (f *File) Open(ctx context.Context, flags OpenFlags) (*Handle, error) {
+	if f.show != nil {
+		return f.openControl(flags)
+	}
+	if flags.Write || flags.Truncate {
+		if f.t.cfg.ReadOnly {
+			return nil, f.failed("open", &Error{Class: ClassReadOnly, Err: errText("the mount is read-only"), Hint: "Mount again without -o ro."})
+		}
+	}
+	if f.isLost() {
+		return nil, f.failed("open", &Error{Class: ClassRevoked, Err: errText("this account was revoked from the group"),
+			Hint: "Ask the owner of the group to add you again."})
+	}
+	h := f.newHandle(flags)
+	if flags.Truncate {
+		if err := f.Truncate(ctx, 0, h); err != nil {
+			h.Release()
+			return nil, err
+		}
+		return h, nil
+	}
+	if err := f.load(ctx, h); err != nil {
+		h.Release()
+		return nil, f.failed("open", err)
+	}
+	return h, nil
+}
+
+// isLost reports whether the group is no longer ours.
+func (f *File) isLost() bool {
+	f.t.mu.RLock()
+	defer f.t.mu.RUnlock()
+	return f.group != nil && f.group.gone
+}
+
+// load makes the content readable through h: a stage does, else the lease that
+// all handles of the file share.
+func (f *File) load(ctx context.Context, h *Handle) error {
+	f.mu.Lock()
+	ready := f.stage != nil || f.lease != nil
+	f.mu.Unlock()
+	e := f.entry.Load()
+	if ready || e == nil {
+		return nil
+	}
+	f.attrMu.Lock()
+	h.direct = !f.known
+	f.attrMu.Unlock()
+	lease, err := f.t.cache.Get(ctx, f.key(e), func(ctx context.Context) (cache.Buffer, error) { return f.retrieve(ctx, e) })
+	if err != nil {
+		if gone := f.group; wrapRemote("", "", err).Class == ClassAccess {
+			return f.t.failedInGroup(ctx, gone, "open", f.Path(), err)
+		}
+		return err
+	}
+	f.setSize(lease.Len())
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.lease != nil || f.stage != nil {
+		lease.Release()
+		return nil
+	}
+	f.lease = lease
+	return nil
+}
+
+// retrieve fetches e. It runs once for all who wait for it.
+func (f *File) retrieve(ctx context.Context, e *sdk.Entry) (cache.Buffer, error) {
+	if e.Size > f.t.cfg.MaxFileBytes {
+		return nil, &Error{Class: ClassTooBig, Err: errText("the file is larger than this mount allows"),
+			Hint: "Mount again with a larger --max-file-size."}
+	}
+	price := f.t.price("retrieve", sdk.Amount{})
+	if err := f.t.spent.check(price); err != nil {
+		return nil, err
+	}
+	buf, err := f.t.pool.Get(0)
+	if err != nil {
+		return nil, &Error{Class: ClassNoMemory, Err: err}
+	}
+	ctx, cancel := f.t.transfer(ctx, e.Size)
+	defer cancel()
+	plain, err := f.t.remote.Retrieve(ctx, *e, buf)
+	if err != nil {
+		buf.Release()
+		return nil, err
+	}
+	f.t.counts.retrieves.Add(1)
+	f.t.spent.charge(f.t.price("retrieve", plain.Fee))
+	return buf, nil
+}
+
+// failed notes why an operation on f failed.
+func (f *File) failed(op string, err error) error {
+	path := f.Path()
+	wrapped := wrapRemote(op, path, err)
+	return f.t.fail(op, path, wrapped)
+}
+
+func (f *File) openControl(flags OpenFlags) (*Handle, error) {
+	if flags.Write || flags.Truncate {
+		return nil, f.failed("open", &Error{Class: ClassByDesign, Err: errText("control files are read-only")})
+	}
+	return &Handle{f: f, flags: flags, control: f.show(), direct: true}, nil
+}

@@ -1,0 +1,397 @@
+package tree
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/svcfs/svcfs/cache"
+	"github.com/svcfs/svcfs/sdk"
+)
+
+// group is one group the account owns or belongs to.
+type group struct {
+	id    sdk.GroupID
+	dir   *Dir
+	owned bool
+
+	listing gate // one listing at a time; guards after and listedAt
+	after   sdk.Seq
+	loaded  bool // Tree.mu
+
+	// By Tree.mu.
+	listedAt time.Time // of the last look at the ledger
+	usedAt   time.Time // somebody looked inside
+	gone     bool      // no longer ours
+	names    map[string]*versions
+	byRef    map[sdk.Ref]*sdk.Entry
+}
+
+// versions are the uploads of one recorded name, and the file that shows the
+// newest of them.
+type versions struct {
+	raw     string
+	entries []*sdk.Entry // ascending; deleted ones stay
+	shown   *File        // nil when none lives, or when hidden
+	// hidden: a program renamed the file to a scratch name in this mount (W8),
+	// so the name is free here until a newer upload arrives.
+	hidden *sdk.Entry
+}
+
+// newest returns the newest upload that is not deleted, or nil.
+func (v *versions) newest() *sdk.Entry {
+	for _, e := range slices.Backward(v.entries) {
+		if e.Deleted == nil {
+			return e
+		}
+	}
+	return nil
+}
+
+// refreshGroups lists the groups; ones that appeared or vanished show at once.
+func (t *Tree) refreshGroups(ctx context.Context) error {
+	if err := t.listing.enter(ctx); err != nil {
+		return wrapRemote("list groups", "/", err)
+	}
+	defer t.listing.leave()
+	ctx, cancel := t.metadata(ctx)
+	defer cancel()
+	listed, err := t.remote.Groups(ctx)
+	if err != nil {
+		failed := wrapRemote("list groups", "/", err)
+		if failed.Class == ClassNotExist {
+			failed.Class = ClassRejected // the account itself is unknown
+		}
+		return failed
+	}
+	t.tell(t.applyGroups(listed))
+	return nil
+}
+
+func (t *Tree) applyGroups(listed []sdk.Group) []notice {
+	var notices []notice
+	var lost []*group
+	t.mu.Lock()
+	t.listedAt = t.now()
+	still := make(map[sdk.GroupID]bool, len(listed))
+	for _, listedGroup := range listed {
+		still[listedGroup.ID] = true
+		if g := t.groups[listedGroup.ID]; g != nil {
+			g.owned = listedGroup.Owned
+			continue
+		}
+		g := t.addGroup(listedGroup)
+		notices = append(notices, notice{dir: t.root, name: g.dir.name})
+	}
+	for id, g := range t.groups {
+		if !still[id] {
+			lost = append(lost, g)
+			notices = append(notices, t.removeGroup(g)...)
+		}
+	}
+	t.mu.Unlock()
+	for _, g := range lost {
+		t.cache.Purge(func(k cache.Key) bool { return k.Group == string(g.id) })
+	}
+	return notices
+}
+
+// addGroup needs Tree.mu.
+func (t *Tree) addGroup(listed sdk.Group) *group {
+	g := &group{id: listed.ID, owned: listed.Owned, listing: newGate(),
+		names: make(map[string]*versions), byRef: make(map[sdk.Ref]*sdk.Entry)}
+	name := showGroup(listed.ID)
+	if t.root.children[name] != nil {
+		name = withSuffix(name, string(listed.ID))
+	}
+	g.dir = t.newDir(t.root, name, dirGroup)
+	g.dir.group = g
+	t.root.children[name] = g.dir
+	t.groups[listed.ID] = g
+	return g
+}
+
+// removeGroup needs Tree.mu. Open handles fail from now on (E, revoked).
+func (t *Tree) removeGroup(g *group) []notice {
+	g.gone = true
+	delete(t.groups, g.id)
+	delete(t.root.children, g.dir.name)
+	t.log.Warn("group is no longer ours", "group", string(g.id))
+	notices := []notice{{dir: t.root, name: g.dir.name}}
+	for _, v := range g.names {
+		if v.shown != nil {
+			notices = append(notices, notice{file: v.shown})
+		}
+	}
+	return notices
+}
+
+func (t *Tree) groupsInUse() []*group {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	var used []*group
+	for _, g := range t.groups {
+		if g.loaded && t.now().Sub(g.usedAt) < idleAfter {
+			used = append(used, g)
+		}
+	}
+	return used
+}
+
+// use makes sure that g was listed within maxAge; negative means ever.
+func (t *Tree) use(ctx context.Context, g *group, maxAge time.Duration) error {
+	t.mu.Lock()
+	g.usedAt = t.now()
+	fresh := g.loaded && (maxAge < 0 || t.now().Sub(g.listedAt) < maxAge)
+	gone := g.gone
+	t.mu.Unlock()
+	if gone {
+		return plain(ClassNotExist, "look up", g.dir.Path(), "the group is gone")
+	}
+	if fresh {
+		return nil
+	}
+	return t.refreshGroup(ctx, g, max(maxAge, 0))
+}
+
+// refreshGroup lists what changed in g, unless somebody else just did.
+func (t *Tree) refreshGroup(ctx context.Context, g *group, maxAge time.Duration) error {
+	if err := g.listing.enter(ctx); err != nil {
+		return wrapRemote("list", g.dir.Path(), err)
+	}
+	defer g.listing.leave()
+	t.mu.RLock()
+	fresh := maxAge > 0 && g.loaded && t.now().Sub(g.listedAt) < maxAge
+	t.mu.RUnlock()
+	if fresh {
+		return nil
+	}
+	ctx, cancel := t.metadata(ctx)
+	defer cancel()
+	entries, err := t.remote.Entries(ctx, g.id, g.after)
+	if err != nil {
+		return t.failedInGroup(ctx, g, "list", g.dir.Path(), err)
+	}
+	for i := range entries {
+		g.after = max(g.after, entries[i].ChangedSeq)
+	}
+	t.tell(t.applyEntries(g, entries))
+	return nil
+}
+
+// failedInGroup turns an error that concerns g into ours. Who is told "not
+// authorized" in a group it was listed in has been revoked: the group then
+// vanishes at once (E).
+func (t *Tree) failedInGroup(ctx context.Context, g *group, op, path string, err error) error {
+	failed := wrapRemote(op, path, err)
+	if failed.Class != ClassAccess {
+		return failed
+	}
+	if t.refreshGroups(context.WithoutCancel(ctx)) == nil && t.isGone(g) {
+		failed.Class = ClassRevoked
+		failed.Err = errText("this account was revoked from the group")
+		failed.Hint = "Ask the owner of the group to add you again."
+	}
+	return failed
+}
+
+func (t *Tree) isGone(g *group) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return g.gone
+}
+
+// applyEntries merges file records into the namespace and returns what the
+// kernel must forget.
+func (t *Tree) applyEntries(g *group, entries []sdk.Entry) []notice {
+	var notices []notice
+	shredded := make(map[sdk.Ref]bool)
+	t.mu.Lock()
+	g.loaded, g.listedAt = true, t.now()
+	touched := make(map[*versions]bool, len(entries))
+	for i := range entries {
+		e := &entries[i]
+		if e.Deleted != nil {
+			shredded[e.Ref] = true
+		}
+		g.merge(e, touched)
+	}
+	for v := range touched {
+		sortVersions(v)
+	}
+	for v := range touched {
+		notices = append(notices, t.place(g, v)...)
+	}
+	t.mu.Unlock()
+	if len(shredded) > 0 {
+		t.cache.Purge(func(k cache.Key) bool {
+			return k.Group == string(g.id) && shredded[sdk.Ref(k.Ref)]
+		})
+	}
+	return notices
+}
+
+// merge adds or replaces one record and marks the names it touches: two when
+// the file was renamed. Needs Tree.mu; the caller sorts.
+func (g *group) merge(e *sdk.Entry, touched map[*versions]bool) {
+	known := g.byRef[e.Ref]
+	if known != nil {
+		learn(e, known)
+		v := g.names[recordedName(known)]
+		v.entries = slices.DeleteFunc(v.entries, func(other *sdk.Entry) bool { return other == known })
+		touched[v] = true
+	}
+	g.byRef[e.Ref] = e
+	v := g.version(recordedName(e))
+	v.entries = append(v.entries, e)
+	touched[v] = true
+	if v.hidden == known && known != nil {
+		v.hidden = e
+	}
+}
+
+func sortVersions(v *versions) {
+	slices.SortStableFunc(v.entries, func(a, b *sdk.Entry) int { return cmp.Compare(a.Seq, b.Seq) })
+}
+
+// learn keeps what only reading the file could tell.
+func learn(e, known *sdk.Entry) {
+	if e.Name == "" {
+		e.Name = known.Name
+	}
+	if e.Size == sdk.SizeUnknown {
+		e.Size = known.Size
+	}
+}
+
+// version returns the record of a name, made when it is new. Needs Tree.mu.
+func (g *group) version(raw string) *versions {
+	v := g.names[raw]
+	if v == nil {
+		v = &versions{raw: raw}
+		g.names[raw] = v
+	}
+	return v
+}
+
+// place makes the tree show the newest upload of v. A file with staged content
+// keeps showing that until it is committed. Needs Tree.mu.
+func (t *Tree) place(g *group, v *versions) []notice {
+	if g.gone || v.shown != nil && v.shown.staged.Load() {
+		return nil
+	}
+	newest := v.newest()
+	if newest != nil && newest == v.hidden {
+		return nil
+	}
+	v.hidden = nil
+	old := v.shown
+	if newest == nil {
+		if old == nil {
+			return nil
+		}
+		v.shown = nil
+		return append(t.detach(old), notice{file: old})
+	}
+	if old != nil {
+		if was := old.entry.Load(); was != nil && was.Ref == newest.Ref {
+			old.entry.Store(newest)
+			return nil
+		}
+		return t.supersede(v, old, newest)
+	}
+	return t.show(g, v, newest)
+}
+
+// show hangs a new file for e into the tree. Needs Tree.mu.
+func (t *Tree) show(g *group, v *versions, e *sdk.Entry) []notice {
+	dir, name, notices := t.slot(g, v.raw, string(e.Ref))
+	f := t.newFile(dir, name)
+	f.group, f.raw = g, v.raw
+	f.setEntry(e)
+	dir.children[name] = f
+	v.shown = f
+	return append(notices, notice{dir: dir, name: name})
+}
+
+// supersede replaces the file that shows v by one of the same inode number and
+// the next generation. Needs Tree.mu.
+func (t *Tree) supersede(v *versions, old *File, e *sdk.Entry) []notice {
+	dir, name := old.dir, old.name
+	if dir == nil {
+		v.shown = nil
+		return t.show(old.group, v, e)
+	}
+	f := t.newFile(dir, name)
+	f.ino, f.group, f.raw = old.ino, old.group, v.raw
+	f.setEntry(e)
+	dir.children[name] = f
+	old.dir = nil
+	v.shown = f
+	return []notice{{dir: dir, name: name}}
+}
+
+// detach takes a file out of its directory, and folders that are empty then.
+// Needs Tree.mu.
+func (t *Tree) detach(f *File) []notice {
+	dir := f.dir
+	if dir == nil {
+		return nil
+	}
+	notices := []notice{{dir: dir, name: f.name}}
+	if dir.children[f.name] == Node(f) {
+		delete(dir.children, f.name)
+	}
+	f.dir = nil
+	for dir.kind == dirFolder && !dir.local && len(dir.children) == 0 && dir.parent != nil {
+		parent := dir.parent
+		delete(parent.children, dir.name)
+		notices = append(notices, notice{dir: parent, name: dir.name})
+		dir.parent = nil
+		dir = parent
+	}
+	return notices
+}
+
+// slot finds the directory and the free name for a recorded name, and makes the
+// folders on the way (N2, N3). A folder keeps its name; a file that stands in
+// its way, or whose shown name is taken by another, gets a suffix made of ref.
+// Needs Tree.mu.
+func (t *Tree) slot(g *group, raw, ref string) (*Dir, string, []notice) {
+	parts := strings.Split(raw, "/")
+	dir := g.dir
+	var notices []notice
+	for _, part := range parts[:len(parts)-1] {
+		next, more := t.folder(dir, part)
+		dir, notices = next, append(notices, more...)
+	}
+	name := showComponent(parts[len(parts)-1])
+	if len(name) > maxNameBytes || dir.children[name] != nil {
+		name = withSuffix(name, ref)
+	}
+	return dir, name, notices
+}
+
+// folder returns the folder of that recorded component in dir, making it.
+// Needs Tree.mu.
+func (t *Tree) folder(dir *Dir, raw string) (*Dir, []notice) {
+	name := showComponent(raw)
+	if len(name) > maxNameBytes {
+		name = withSuffix(name, name)
+	}
+	var notices []notice
+	switch child := dir.children[name].(type) {
+	case *Dir:
+		return child, nil
+	case *File:
+		moved := withSuffix(name, child.raw)
+		dir.children[moved], child.name = child, moved
+		notices = append(notices, notice{dir: dir, name: moved})
+	}
+	made := t.newDir(dir, name, dirFolder)
+	made.raw = raw
+	dir.children[name] = made
+	return made, append(notices, notice{dir: dir, name: name})
+}

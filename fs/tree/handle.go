@@ -1,0 +1,152 @@
+package tree
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"github.com/svcfs/svcfs/cache"
+)
+
+// Handle is an open file.
+type Handle struct {
+	f        *File
+	flags    OpenFlags
+	direct   bool   // the size was not known when it was opened
+	control  []byte // content of a control file
+	released atomic.Bool
+}
+
+func (f *File) newHandle(flags OpenFlags) *Handle {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.opens++
+	return &Handle{f: f, flags: flags}
+}
+
+// File returns the file that is open.
+func (h *Handle) File() *File { return h.f }
+
+// CacheMode says how the kernel may keep pages: content of an inode changes only
+// through the kernel itself, so pages may always be kept once the size is known.
+func (h *Handle) CacheMode() CacheMode {
+	if h.direct {
+		return CacheDirect
+	}
+	return CacheKeep
+}
+
+// ReadAt fills p from off; n < len(p) only at the end of the file, with err nil.
+// It reads memory; it waits only while the file is being sealed and sent.
+func (h *Handle) ReadAt(ctx context.Context, p []byte, off int64) (n int, err error) {
+	if h.f.show != nil {
+		if off >= int64(len(h.control)) {
+			return 0, nil
+		}
+		return copy(p, h.control[off:]), nil
+	}
+	n, err = h.f.readAt(ctx, p, off)
+	if err != nil {
+		return 0, h.f.failed("read", err)
+	}
+	return n, nil
+}
+
+func (f *File) readAt(ctx context.Context, p []byte, off int64) (int, error) {
+	s, err := f.quiet(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if s != nil {
+		defer f.mu.Unlock()
+		if f.isLost() {
+			return 0, revoked()
+		}
+		content := s.buf.Bytes()
+		if off >= int64(len(content)) {
+			return 0, nil
+		}
+		return copy(p, content[off:]), nil
+	}
+	lease := f.lease
+	f.mu.Unlock()
+	if lease == nil {
+		return 0, nil // created, never written
+	}
+	n, err := lease.ReadAt(p, off)
+	if errors.Is(err, cache.ErrPurged) {
+		return 0, revoked()
+	}
+	return n, err
+}
+
+func revoked() *Error {
+	return &Error{Class: ClassRevoked, Err: errText("the key of this file is no longer available to this account"),
+		Hint: "The account was revoked from the group, or the file was deleted."}
+}
+
+// WriteAt writes to the staged copy. Nothing leaves the machine (W1).
+func (h *Handle) WriteAt(ctx context.Context, p []byte, off int64) (n int, err error) {
+	if !h.flags.Write {
+		return 0, plain(ClassBadHandle, "write", h.f.Path(), "the file is not open for writing")
+	}
+	if err := h.f.writeAt(ctx, p, off); err != nil {
+		return 0, h.f.failed("write", err)
+	}
+	return len(p), nil
+}
+
+// Flush commits what is staged: seals, uploads and waits for the record (W2).
+// With nothing new it does nothing and costs nothing (W3). An empty file waits a
+// moment before it is uploaded (W5).
+func (h *Handle) Flush(ctx context.Context) error {
+	if !h.flags.Write && !h.flags.Truncate {
+		return nil
+	}
+	if err := h.f.commit(ctx, commitOnClose); err != nil {
+		return h.f.failed("close", err)
+	}
+	return nil
+}
+
+// Fsync commits like Flush, also an empty file: 0 means recorded on the ledger.
+func (h *Handle) Fsync(ctx context.Context) error {
+	if h.f.show != nil {
+		return nil
+	}
+	if err := h.f.commit(ctx, commitNow); err != nil {
+		return h.f.failed("fsync", err)
+	}
+	return nil
+}
+
+// Release gives the handle up. What an interrupted close or a late page left
+// uncommitted is committed in the background; a failure is noted and the bytes
+// stay pending.
+func (h *Handle) Release() {
+	if h.released.Swap(true) || h.f.show != nil {
+		return
+	}
+	f := h.f
+	f.mu.Lock()
+	f.opens--
+	var lease *cache.Lease
+	if f.opens == 0 {
+		lease, f.lease = f.lease, nil
+	}
+	if f.opens == 0 && f.stage != nil && !f.stage.dirty {
+		f.dropStage() // a write that was refused
+	}
+	leftover := f.opens == 0 && f.stage != nil && f.stage.retryAtRelease()
+	f.mu.Unlock()
+	if lease != nil {
+		lease.Release()
+	}
+	if leftover {
+		f.t.inBackground(func(ctx context.Context) {
+			if err := f.commit(ctx, commitOnClose); err != nil {
+				_ = f.failed("release", err)
+			}
+		})
+	}
+}

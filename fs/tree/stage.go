@@ -1,0 +1,431 @@
+package tree
+
+import (
+	"context"
+	"time"
+
+	"github.com/svcfs/svcfs/cache"
+	"github.com/svcfs/svcfs/sdk"
+)
+
+// stage is the changed copy of a file, in memory. Its fields are guarded by
+// File.mu; the buffer's content by busy as well.
+type stage struct {
+	buf      *sdk.Buffer
+	reserved int64 // bytes of the staging budget
+	dirty    bool  // holds something the ledger has not recorded
+	since    time.Time
+	failed   *Error        // of the last commit; nil when none failed
+	busy     chan struct{} // open while the content is sealed and sent; nil otherwise
+	delayed  bool          // an empty file that waits for its moment (W5)
+}
+
+// retryAtRelease tells whether nobody has been told yet that a commit failed.
+func (s *stage) retryAtRelease() bool {
+	return s.failed == nil || s.failed.Class == ClassInterrupted
+}
+
+// quiet waits until the file is not being sealed and returns its stage, or nil,
+// with File.mu held. On error the lock is not held.
+func (f *File) quiet(ctx context.Context) (*stage, error) {
+	for {
+		f.mu.Lock()
+		if f.stage == nil || f.stage.busy == nil {
+			return f.stage, nil
+		}
+		busy := f.stage.busy
+		f.mu.Unlock()
+		select {
+		case <-busy:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// begin gives a new file its empty stage.
+func (f *File) begin() *Error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.addStage(0)
+}
+
+// addStage makes an empty stage of size bytes. Needs File.mu.
+func (f *File) addStage(size int64) *Error {
+	buf, err := f.t.pool.Get(0)
+	if err != nil {
+		return &Error{Class: ClassNoMemory, Err: err}
+	}
+	f.stage = &stage{buf: buf, since: f.t.now(), dirty: true}
+	f.markStaged(true)
+	if err := f.resize(size); err != nil {
+		f.dropStage()
+		return err
+	}
+	return nil
+}
+
+func (f *File) markStaged(on bool) {
+	f.staged.Store(on)
+	f.t.stagedMu.Lock()
+	defer f.t.stagedMu.Unlock()
+	if on {
+		f.t.staged[f] = struct{}{}
+	} else {
+		delete(f.t.staged, f)
+	}
+}
+
+// dropStage wipes the stage. Needs File.mu.
+func (f *File) dropStage() {
+	s := f.stage
+	if s == nil {
+		return
+	}
+	s.buf.Release()
+	f.t.staging.Add(-s.reserved)
+	f.stage = nil
+	f.markStaged(false)
+}
+
+// discard wipes staged content that nobody wants any more, once it is not being
+// sent.
+func (f *File) discard() {
+	if s, err := f.quiet(context.Background()); err == nil {
+		if s != nil {
+			f.dropStage()
+		}
+		f.mu.Unlock()
+	}
+}
+
+// copyIn makes the stage from the committed content. Needs File.mu and a lease.
+func (f *File) copyIn() *Error {
+	size := int64(0)
+	if f.lease != nil {
+		size = f.lease.Len()
+	}
+	if err := f.addStage(size); err != nil {
+		return err
+	}
+	f.stage.dirty = false
+	if f.lease == nil {
+		return nil
+	}
+	if _, err := f.lease.ReadAt(f.stage.buf.Bytes(), 0); err != nil {
+		f.dropStage()
+		return revoked()
+	}
+	return nil
+}
+
+// resize changes the staged length within the limits; what is refused leaves
+// the content as it was (W12). Needs File.mu.
+func (f *File) resize(size int64) *Error {
+	if size > f.t.cfg.MaxFileBytes {
+		return &Error{Class: ClassTooBig, Err: errText("the file would be larger than " + byteText(f.t.cfg.MaxFileBytes)),
+			Hint: "Mount with a larger --max-file-size if the service accepts it."}
+	}
+	s := f.stage
+	need := max(size, s.reserved)
+	if size > s.reserved {
+		if total := f.t.staging.Add(need - s.reserved); total > f.t.cfg.StagingBytes {
+			f.t.staging.Add(s.reserved - need)
+			return &Error{Class: ClassNoMemory, Err: errText("files being written already hold " + byteText(total-need+s.reserved) +
+				" of the " + byteText(f.t.cfg.StagingBytes) + " allowed"), Hint: "Close other files first, or mount with a larger --staging-size."}
+		}
+		s.reserved = need
+	}
+	if err := s.buf.Resize(size); err != nil {
+		return &Error{Class: ClassNoMemory, Err: err}
+	}
+	f.setSize(size)
+	return nil
+}
+
+func (f *File) writeAt(ctx context.Context, p []byte, off int64) error {
+	s, err := f.quiet(ctx)
+	if err != nil {
+		return err
+	}
+	defer f.mu.Unlock()
+	if f.isLost() {
+		return revoked()
+	}
+	if s == nil {
+		if err := f.copyIn(); err != nil {
+			return err
+		}
+		s = f.stage
+	}
+	if end := off + int64(len(p)); end > s.buf.Len() {
+		if err := f.resize(end); err != nil {
+			return err
+		}
+	}
+	copy(s.buf.Bytes()[off:], p)
+	f.touched(s)
+	return nil
+}
+
+// touched marks the stage changed now. Needs File.mu.
+func (f *File) touched(s *stage) {
+	s.dirty, s.delayed = true, false
+	f.SetTimes(f.t.now())
+}
+
+// Truncate sets the length. To zero it needs no content; to anything else of an
+// uploaded file it retrieves it first, which costs one claim. A file that nobody
+// has open is committed at once. h may be nil.
+func (f *File) Truncate(ctx context.Context, size int64, h *Handle) error {
+	if f.show != nil {
+		return f.failed("truncate", &Error{Class: ClassByDesign, Err: errText("control files are read-only")})
+	}
+	if f.t.cfg.ReadOnly {
+		return f.failed("truncate", &Error{Class: ClassReadOnly, Err: errText("the mount is read-only"), Hint: "Mount again without -o ro."})
+	}
+	own := h
+	if h == nil {
+		own = f.newHandle(OpenFlags{Write: true})
+		defer own.Release()
+	}
+	if size != 0 {
+		if err := f.load(ctx, own); err != nil {
+			return f.failed("truncate", err)
+		}
+	}
+	if err := f.setLength(ctx, size); err != nil {
+		return f.failed("truncate", err)
+	}
+	f.mu.Lock()
+	alone := h == nil && f.opens == 1
+	f.mu.Unlock()
+	if !alone {
+		return nil
+	}
+	if err := f.commit(ctx, commitOnClose); err != nil {
+		return f.failed("truncate", err)
+	}
+	return nil
+}
+
+func (f *File) setLength(ctx context.Context, size int64) error {
+	s, err := f.quiet(ctx)
+	if err != nil {
+		return err
+	}
+	defer f.mu.Unlock()
+	if s == nil && size == 0 {
+		if err := f.addStage(0); err != nil {
+			return err
+		}
+		f.setSize(0)
+		f.touched(f.stage)
+		return nil
+	}
+	if s == nil {
+		if f.lease != nil && f.lease.Len() == size {
+			return nil
+		}
+		if err := f.copyIn(); err != nil {
+			return err
+		}
+	}
+	if f.stage.buf.Len() == size {
+		return nil
+	}
+	if err := f.resize(size); err != nil {
+		return err
+	}
+	f.touched(f.stage)
+	return nil
+}
+
+type commitWhen uint8
+
+const (
+	commitOnClose commitWhen = iota // an empty file may wait (W5)
+	commitNow                       // fsync, rename, unmount
+)
+
+// commit records what is staged. It returns nil when there is nothing to record:
+// no stage, nothing new, a scratch name, a file without a name, or identical
+// content. On failure the bytes stay staged and pending.
+func (f *File) commit(ctx context.Context, when commitWhen) error {
+	if f.scratch.Load() {
+		return nil
+	}
+	f.t.mu.RLock()
+	group, raw, linked := f.group, f.raw, f.dir != nil
+	f.t.mu.RUnlock()
+	if !linked {
+		return nil
+	}
+	e, err := f.commitAs(ctx, when, group, raw)
+	if e != nil {
+		f.t.adopt(f, group, raw, e)
+	}
+	return err
+}
+
+// commitAs commits under a recorded name in a group and returns the new row, or
+// nil when there was nothing to record.
+func (f *File) commitAs(ctx context.Context, when commitWhen, g *group, raw string) (*sdk.Entry, error) {
+	s, err := f.quiet(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if s == nil || !s.dirty {
+		f.mu.Unlock()
+		return nil, nil
+	}
+	if s.buf.Len() == 0 && when == commitOnClose {
+		f.delay(s)
+		f.mu.Unlock()
+		return nil, nil
+	}
+	if f.isUnchanged(s, g, raw) {
+		f.settle(s, f.entry.Load())
+		f.mu.Unlock()
+		return nil, nil
+	}
+	s.busy = make(chan struct{})
+	f.mu.Unlock()
+
+	receipt, err := f.upload(ctx, s, g, raw)
+
+	f.mu.Lock()
+	close(s.busy)
+	s.busy = nil
+	if err != nil {
+		failed := wrapRemote("close", "", err)
+		s.failed = failed
+		f.mu.Unlock()
+		if failed.Class == ClassAccess {
+			return nil, f.t.failedInGroup(ctx, g, "close", f.Path(), err)
+		}
+		return nil, err
+	}
+	e := f.t.entryOf(g, raw, receipt)
+	f.settle(s, e)
+	f.mu.Unlock()
+	return e, nil
+}
+
+// isUnchanged reports whether the staged bytes are what the name already holds
+// (W3). Needs File.mu.
+func (f *File) isUnchanged(s *stage, g *group, raw string) bool {
+	e := f.entry.Load()
+	f.t.mu.RLock()
+	same := f.group == g && f.raw == raw
+	f.t.mu.RUnlock()
+	return same && e != nil && e.Deleted == nil && e.Size == s.buf.Len() && sdk.ComputeHash(s.buf.Bytes()) == e.Hash
+}
+
+func (f *File) upload(ctx context.Context, s *stage, g *group, raw string) (sdk.Receipt, error) {
+	price := f.t.price("upload", sdk.Amount{})
+	if err := f.t.spent.check(price); err != nil {
+		return sdk.Receipt{}, err
+	}
+	ctx, cancel := f.t.transfer(ctx, s.buf.Len())
+	defer cancel()
+	receipt, err := f.t.remote.Upload(ctx, g.id, raw, s.buf)
+	if err != nil {
+		return sdk.Receipt{}, err
+	}
+	f.t.counts.uploads.Add(1)
+	f.t.spent.charge(f.t.price("upload", receipt.Fee))
+	return receipt, nil
+}
+
+// settle turns the stage into the committed content of e and keeps it cached
+// (R3). Needs File.mu.
+func (f *File) settle(s *stage, e *sdk.Entry) {
+	old := f.lease
+	lease := f.t.cache.Add(f.key(e), s.buf)
+	f.t.staging.Add(-s.reserved)
+	f.stage, f.lease = nil, lease
+	f.setEntry(e)
+	f.setSize(lease.Len())
+	f.markStaged(false)
+	if old != nil {
+		old.Release()
+	}
+	if f.opens == 0 {
+		f.lease = nil
+		lease.Release()
+	}
+}
+
+// entryOf makes the ledger's row for what was just recorded.
+func (t *Tree) entryOf(g *group, raw string, r sdk.Receipt) *sdk.Entry {
+	return &sdk.Entry{Group: g.id, Ref: r.Ref, Tx: r.Tx, Hash: r.Hash, Uploader: t.remote.Account(), Time: r.Time,
+		Seq: r.Seq, ChangedSeq: r.Seq, Name: raw, Size: r.Size}
+}
+
+// adopt merges the row of a commit into the namespace: the file shows it, unless
+// a newer upload of the name came from elsewhere meanwhile.
+func (t *Tree) adopt(f *File, g *group, raw string, e *sdk.Entry) {
+	t.mu.Lock()
+	touched := make(map[*versions]bool, 1)
+	if known := g.byRef[e.Ref]; known != nil {
+		e = known // the poller was faster
+		f.entry.Store(e)
+		touched[g.version(raw)] = true
+	} else {
+		g.merge(e, touched)
+	}
+	var notices []notice
+	for v := range touched {
+		sortVersions(v)
+		if v.raw == raw && f.raw == raw && f.dir != nil && !f.scratch.Load() {
+			v.shown = f
+		}
+		notices = append(notices, t.place(g, v)...)
+	}
+	t.mu.Unlock()
+	t.tell(notices)
+}
+
+// delay uploads an empty file later, unless it is written to before (W5). Needs
+// File.mu.
+func (f *File) delay(s *stage) {
+	if s.delayed {
+		return
+	}
+	s.delayed = true
+	f.t.inBackground(func(ctx context.Context) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(f.t.cfg.EmptyDelay):
+		}
+		f.mu.Lock()
+		still := f.stage == s && s.delayed && s.dirty && s.buf.Len() == 0
+		s.delayed = false
+		f.mu.Unlock()
+		if !still {
+			return
+		}
+		if err := f.commit(ctx, commitNow); err != nil {
+			_ = f.failed("close", err)
+		}
+	})
+}
+
+// inBackground runs work that outlives a request, until the tree is closed.
+func (t *Tree) inBackground(work func(context.Context)) {
+	t.done.Go(func() { work(t.life) })
+}
+
+func (t *Tree) stagedFiles() []*File {
+	t.stagedMu.Lock()
+	defer t.stagedMu.Unlock()
+	files := make([]*File, 0, len(t.staged))
+	for f := range t.staged {
+		files = append(files, f)
+	}
+	return files
+}
+
+var _ cache.Buffer = (*sdk.Buffer)(nil)

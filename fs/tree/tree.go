@@ -1,0 +1,305 @@
+package tree
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/svcfs/svcfs/cache"
+	"github.com/svcfs/svcfs/sdk"
+)
+
+// Defaults of [Config].
+const (
+	DefaultCacheBytes      int64 = 512 << 20
+	DefaultStagingBytes    int64 = 2 << 30
+	DefaultMaxFileBytes    int64 = 1 << 30
+	DefaultMetadataTimeout       = 5 * time.Second
+	DefaultTransferTimeout       = 60 * time.Second
+	DefaultRefreshInterval       = 2 * time.Second
+	DefaultEmptyDelay            = 2 * time.Second
+)
+
+const (
+	// transferRate is the slowest transfer that is waited for, in bytes per
+	// second: it lengthens TransferTimeout for large files.
+	transferRate = 1 << 20
+	// missInterval is how often a look-up of an unknown name may ask the ledger.
+	missInterval = 500 * time.Millisecond
+	// idleAfter is how long a group nobody looks at is still polled.
+	idleAfter = 5 * time.Minute
+)
+
+// Config configures a [Tree]. Zero values mean the defaults above.
+type Config struct {
+	Remote          Remote
+	Pool            *sdk.Pool     // memory of staged and cached content
+	CacheBytes      int64         // budget of decrypted content
+	StagingBytes    int64         // budget of staged content
+	MaxFileBytes    int64         // largest file, in plaintext bytes
+	ReadOnly        bool          // every change is refused
+	AllowMkdir      bool          // mkdir in the root registers a group, which costs
+	MetadataTimeout time.Duration // for one listing
+	TransferTimeout time.Duration // for one file; larger files get a second per MiB more
+	RefreshInterval time.Duration // between looks at the ledger
+	EmptyDelay      time.Duration // before an empty file is uploaded (W5)
+	Scratch         []string      // more names that live in memory only, path.Match patterns
+	Budget          sdk.Amount    // most to spend while mounted; zero = no limit
+	// Price tells an action's price ("upload", "retrieve") where it is known; may be nil.
+	Price      func(action string) (sdk.Amount, bool)
+	Kernel     Kernel // may be nil, and set later
+	Logger     *slog.Logger
+	Version    string // shown in /.svcfs/version
+	Mountpoint string // shown in /.svcfs/status
+}
+
+// Tree is the namespace of one account. Methods of Tree, Dir, File and Handle
+// are safe for concurrent use.
+//
+// Lock order: File.mu, then Tree.mu, then the small locks (File.attrMu,
+// stagedMu, the error log's). No lock is held while the service is asked; a
+// File that is being sealed and sent says so by its stage, and others wait for
+// that with their context.
+type Tree struct {
+	cfg    Config
+	remote Remote
+	cache  *cache.Store
+	pool   *sdk.Pool
+	log    *slog.Logger
+	errors errorLog
+	spent  budget
+
+	started time.Time
+	gens    atomic.Uint64
+	staging atomic.Int64 // bytes promised to stages
+	counts  counters
+
+	mu     sync.RWMutex // guards the namespace: every field below and those marked "Tree.mu"
+	kernel Kernel
+	root   *Dir
+	groups map[sdk.GroupID]*group
+
+	stagedMu sync.Mutex
+	staged   map[*File]struct{} // files with a stage that is not scratch
+
+	listing  gate // one listing of the groups at a time
+	listedAt time.Time
+	reached  atomic.Bool // the last look at the ledger succeeded
+
+	stop context.CancelFunc
+	done sync.WaitGroup
+	life context.Context
+}
+
+type counters struct {
+	retrieves, uploads, refused atomic.Int64
+}
+
+// New lists the groups once, and fails when the service cannot be asked or does
+// not know the account. Close ends what it started.
+func New(ctx context.Context, cfg Config) (*Tree, error) {
+	cfg = withDefaults(cfg)
+	t := &Tree{
+		cfg: cfg, remote: cfg.Remote, pool: cfg.Pool, log: cfg.Logger, kernel: cfg.Kernel,
+		cache: cache.New(cfg.CacheBytes), started: time.Now(), groups: make(map[sdk.GroupID]*group),
+		staged: make(map[*File]struct{}), listing: newGate(),
+	}
+	t.spent.limit = cfg.Budget
+	t.root = t.newDir(nil, "", dirRoot)
+	t.root.ino = rootIno
+	t.addControlDir()
+	t.life, t.stop = context.WithCancel(context.Background())
+	if err := t.refreshGroups(ctx); err != nil {
+		t.stop()
+		t.cache.Close()
+		return nil, err
+	}
+	t.done.Add(1)
+	go t.poll()
+	return t, nil
+}
+
+func withDefaults(cfg Config) Config {
+	setDefault(&cfg.CacheBytes, DefaultCacheBytes)
+	setDefault(&cfg.StagingBytes, DefaultStagingBytes)
+	setDefault(&cfg.MaxFileBytes, DefaultMaxFileBytes)
+	setDefault(&cfg.MetadataTimeout, DefaultMetadataTimeout)
+	setDefault(&cfg.TransferTimeout, DefaultTransferTimeout)
+	setDefault(&cfg.RefreshInterval, DefaultRefreshInterval)
+	setDefault(&cfg.EmptyDelay, DefaultEmptyDelay)
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Pool == nil {
+		cfg.Pool = sdk.NewPool()
+	}
+	cfg.Scratch = append(scratchPatterns(), cfg.Scratch...)
+	return cfg
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// SetKernel says whom to tell about changes. Call it before serving.
+func (t *Tree) SetKernel(k Kernel) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.kernel = k
+}
+
+// Root returns the root directory.
+func (t *Tree) Root() *Dir { return t.root }
+
+// Close stops looking at the ledger and wipes what is cached and staged. Drain
+// first: whatever is still staged is lost.
+func (t *Tree) Close() error {
+	t.stop()
+	t.done.Wait()
+	for _, f := range t.stagedFiles() {
+		f.discard()
+	}
+	t.cache.Close()
+	return nil
+}
+
+// now is the local time; ledger times come from entries.
+func (t *Tree) now() time.Time { return time.Now() }
+
+// metadata bounds one listing.
+func (t *Tree) metadata(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, t.cfg.MetadataTimeout)
+}
+
+// transfer bounds the transfer of size bytes.
+func (t *Tree) transfer(ctx context.Context, size int64) (context.Context, context.CancelFunc) {
+	extra := time.Duration(max(size, 0)/transferRate) * time.Second
+	return context.WithTimeout(ctx, t.cfg.TransferTimeout+extra)
+}
+
+// poll looks at the ledger until the tree is closed: new and lost groups, and
+// the records of groups that are in use.
+func (t *Tree) poll() {
+	defer t.done.Done()
+	tick := time.NewTicker(t.cfg.RefreshInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-t.life.Done():
+			return
+		case <-tick.C:
+		}
+		err := t.Refresh(t.life)
+		if was := t.reached.Swap(err == nil); was != (err == nil) && t.life.Err() == nil {
+			t.log.Info("service reachable", "reachable", err == nil)
+			if err == nil {
+				t.retryPending(t.life)
+			}
+		}
+	}
+}
+
+// Refresh looks at the ledger now: groups, and the records of groups in use.
+func (t *Tree) Refresh(ctx context.Context) error {
+	if err := t.refreshGroups(ctx); err != nil {
+		return err
+	}
+	var failed []error
+	for _, g := range t.groupsInUse() {
+		if err := t.refreshGroup(ctx, g, 0); err != nil {
+			failed = append(failed, err)
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// gate lets one through at a time; waiting ends with the context.
+type gate chan struct{}
+
+func newGate() gate { return make(gate, 1) }
+
+func (g gate) enter(ctx context.Context) error {
+	select {
+	case g <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (g gate) leave() { <-g }
+
+// notice is what the kernel must be told once no lock is held.
+type notice struct {
+	dir  *Dir
+	name string
+	file *File
+}
+
+func (t *Tree) tell(notices []notice) {
+	t.mu.RLock()
+	kernel := t.kernel
+	t.mu.RUnlock()
+	if kernel == nil {
+		return
+	}
+	for _, n := range notices {
+		if n.file != nil {
+			kernel.ContentChanged(n.file)
+		} else {
+			kernel.EntryChanged(n.dir, n.name)
+		}
+	}
+}
+
+// budget adds up what this mount was charged (R6).
+type budget struct {
+	mu    sync.Mutex
+	limit sdk.Amount // zero = none
+	spent sdk.Amount
+}
+
+// check refuses a charge of price that would exceed the limit.
+func (b *budget) check(price sdk.Amount) *Error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.limit.IsZero() {
+		return nil
+	}
+	sum, ok := b.spent.Add(price)
+	if ok && sum.Cmp(b.limit) <= 0 && (!price.IsZero() || b.spent.Cmp(b.limit) < 0) {
+		return nil
+	}
+	return &Error{Class: ClassBudget, Err: errText("this would cost " + price.Tokens() + " tokens, and the mount has spent " +
+		b.spent.Tokens() + " of its budget of " + b.limit.Tokens()), Hint: "Mount again with a larger --budget."}
+}
+
+func (b *budget) charge(fee sdk.Amount) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if sum, ok := b.spent.Add(fee); ok {
+		b.spent = sum
+	}
+}
+
+func (b *budget) total() sdk.Amount {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.spent
+}
+
+// price returns what action costs where that is known, else fee.
+func (t *Tree) price(action string, fee sdk.Amount) sdk.Amount {
+	if fee.IsZero() && t.cfg.Price != nil {
+		if known, ok := t.cfg.Price(action); ok {
+			return known
+		}
+	}
+	return fee
+}

@@ -1,0 +1,697 @@
+package tree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/svcfs/svcfs/sdk"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const alice, bob sdk.AccountID = "alice.svc.testnet", "bob.svc.testnet"
+
+// team is a world with one group of alice and bob.
+func team() *world {
+	w := newWorld()
+	w.member("team", alice, bob)
+	return w
+}
+
+func TestN1GroupsAppearAndVanish(t *testing.T) {
+	w := team()
+	m := mount(t, w, bob)
+	if got := m.names("/"); !slices.Equal(got, []string{"team"}) {
+		t.Fatalf("root lists %v", got)
+	}
+	w.member("photos", alice, bob)
+	if err := m.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := m.names("/"); !slices.Equal(got, []string{"photos", "team"}) {
+		t.Errorf("after joining, root lists %v", got)
+	}
+	w.revoke("photos", bob)
+	if err := m.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := m.names("/"); !slices.Equal(got, []string{"team"}) {
+		t.Errorf("after losing it, root lists %v", got)
+	}
+}
+
+func TestN2NewestUploadOfANameIsShownAndSlashesAreFolders(t *testing.T) {
+	w := team()
+	w.put("team", alice, "a.txt", []byte("old"))
+	w.put("team", alice, "docs/deep/b.txt", []byte("b"))
+	w.put("team", alice, "a.txt", []byte("new"))
+	gone := w.put("team", alice, "c.txt", []byte("c"))
+	w.shred("team", gone.Ref)
+	m := mount(t, w, bob)
+	if got := m.names("/team"); !slices.Equal(got, []string{"a.txt", "docs"}) {
+		t.Errorf("group lists %v", got)
+	}
+	m.wantContent("/team/a.txt", "new")
+	m.wantContent("/team/docs/deep/b.txt", "b")
+}
+
+func TestN3HostileNamesStayInsideAndApart(t *testing.T) {
+	for _, tc := range []struct{ name, raw, shown string }{
+		{"plain", "a.txt", "a.txt"},
+		{"percent alone", "100%.txt", "100%.txt"},
+		{"url encoded", "My%20File.pdf", "My%20File.pdf"},
+		{"empty is replaced by hash", "", sdk.ComputeHash([]byte("x")).String()[:12]},
+		{"dot", ".", "%2E"},
+		{"dot dot", "..", "%2E%2E"},
+		{"climb", "../../etc/passwd", "%2E%2E/%2E%2E/etc/passwd"},
+		{"absolute", "/etc/passwd", "%2F/etc/passwd"},
+		{"doubled slash", "a//b", "a/%2F/b"},
+		{"trailing slash", "a/", "a/%2F"},
+		{"NUL", "a\x00b", "a%00b"},
+		{"newline", "a\nb", "a%0Ab"},
+		{"escape sequence", "a\x1b[31mb", "a%1B[31mb"},
+		{"right to left override", "gpj.\u202eexe", "gpj.%E2%80%AEexe"},
+		{"not UTF-8", "a\xff", "a%FF"},
+		{"percent in an unsafe name", "50%\n", "50%25%0A"},
+		{"control directory", ".svcfs", "%2Esvcfs"},
+		{"control directory in path", ".svcfs/status", "%2Esvcfs/status"},
+		{"backslash", `a\b`, `a\b`},
+		{"shell", "$(rm -rf ~)", "$(rm -rf ~)"},
+		{"leading dash", "-rf", "-rf"},
+		{"umlaut", "Grüße.txt", "Grüße.txt"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := team()
+			w.put("team", alice, tc.raw, []byte("x"))
+			m := mount(t, w, bob)
+			if got := allFiles(t, m.dir("/team"), ""); !slices.Equal(got, []string{tc.shown}) {
+				t.Fatalf("%q is shown as %q, want %q", tc.raw, got, tc.shown)
+			}
+			m.wantContent("/team/"+tc.shown, "x")
+		})
+	}
+}
+
+func allFiles(t *testing.T, d *Dir, prefix string) []string {
+	t.Helper()
+	list, err := d.Entries(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var files []string
+	for _, e := range list {
+		if strings.ContainsAny(e.Name, "/\x00") || e.Name == "." || e.Name == ".." || e.Name == "" || len(e.Name) > maxNameBytes {
+			t.Errorf("a directory lists the impossible name %q", e.Name)
+		}
+		if sub, ok := e.Node.(*Dir); ok {
+			files = append(files, allFiles(t, sub, prefix+e.Name+"/")...)
+		} else {
+			files = append(files, prefix+e.Name)
+		}
+	}
+	return files
+}
+
+func TestN3CollisionsAndLongNamesGetASuffix(t *testing.T) {
+	w := team()
+	long := strings.Repeat("ü", 200) + ".txt"
+	w.put("team", alice, "a", []byte("file"))
+	w.put("team", alice, "a/b", []byte("in folder"))
+	w.put("team", alice, "c%0Ad", []byte("typed"))
+	w.put("team", alice, "c\nd", []byte("escaped"))
+	w.put("team", alice, long, []byte("long"))
+	w.member("x/y", alice, bob)
+	w.member("x%2Fy", alice, bob)
+	m := mount(t, w, bob)
+	files := allFiles(t, m.dir("/team"), "")
+	if len(files) != 5 {
+		t.Errorf("want five files, got %q", files)
+	}
+	seen := map[string]bool{}
+	for _, f := range files {
+		content, err := m.read("/team/" + f)
+		if err != nil {
+			t.Error(err)
+		}
+		seen[content] = true
+	}
+	if len(seen) != 5 {
+		t.Errorf("the five files hold %v", seen)
+	}
+	if got := m.names("/"); len(got) != 3 {
+		t.Errorf("root lists %q, want three different groups", got)
+	}
+}
+
+func TestN5FoldersAreLocalAndGroupsCost(t *testing.T) {
+	w := team()
+	m := mount(t, w, alice)
+	if _, err := m.dir("/team").Mkdir(t.Context(), "new"); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.save("/team/new/f", "x"); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.rows["team"][0].Name; got != "new/f" {
+		t.Errorf("recorded as %q", got)
+	}
+	wantClass(t, m.dir("/team").Rmdir(t.Context(), "new"), ClassNotEmpty)
+	if _, err := m.dir("/team").Mkdir(t.Context(), "empty"); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.dir("/team").Rename(t.Context(), "empty", m.dir("/team"), "still empty", false); err != nil {
+		t.Error(err)
+	}
+	if err := m.dir("/team").Rmdir(t.Context(), "still empty"); err != nil {
+		t.Error(err)
+	}
+	wantClass(t, m.dir("/team").Rename(t.Context(), "new", m.dir("/team"), "other", false), ClassByDesign)
+	_, err := m.Root().Mkdir(t.Context(), "costly")
+	wantClass(t, err, ClassByDesign)
+	if !strings.Contains(string(m.errors.text()), "svcfs group create") {
+		t.Error("the refusal does not name svcfs group create")
+	}
+	allowed := mount(t, w, alice, func(c *Config) { c.AllowMkdir = true })
+	if _, err := allowed.Root().Mkdir(t.Context(), "costly"); err != nil {
+		t.Error(err)
+	}
+	if w.owners["costly"] != alice {
+		t.Error("mkdir did not register the group")
+	}
+}
+
+func TestR1OnlyOpenRetrieves(t *testing.T) {
+	w := team()
+	for i := range 50 {
+		w.put("team", alice, fmt.Sprintf("d%d/f", i), []byte("content"))
+	}
+	m := mount(t, w, bob)
+	for _, f := range allFiles(t, m.dir("/team"), "") {
+		n := m.node("/team/" + f)
+		if a := n.Attr(); a.Size != 7 || a.Mtime.Unix() < 1700000000 {
+			t.Errorf("%s has size %d, mtime %v", f, a.Size, a.Mtime)
+		}
+		_ = n.(*File).Xattrs()
+	}
+	m.StatFS()
+	m.wantCharges(0, 0)
+	h, err := m.node("/team/d0/f").(*File).Open(t.Context(), OpenFlags{Read: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Release()
+	m.wantCharges(1, 0)
+}
+
+func TestR1ConcurrentOpenersShareOneRetrieval(t *testing.T) {
+	w := team()
+	w.put("team", alice, "f", []byte("content"))
+	m := mount(t, w, bob)
+	f := m.node("/team/f").(*File)
+	release := w.stall("retrieve")
+	interrupted, cancel := context.WithCancel(t.Context())
+	left := make(chan error, 1)
+	go func() {
+		_, err := f.Open(interrupted, OpenFlags{Read: true})
+		left <- err
+	}()
+	var all sync.WaitGroup
+	for range 16 {
+		all.Go(func() {
+			if got, err := m.read("/team/f"); err != nil || got != "content" {
+				t.Errorf("read %q, %v", got, err)
+			}
+		})
+	}
+	cancel()
+	wantClass(t, <-left, ClassInterrupted)
+	release()
+	all.Wait()
+	m.wantCharges(1, 0)
+}
+
+func TestR2CorruptIsNeverServedNorCached(t *testing.T) {
+	w := team()
+	w.put("team", alice, "bad", []byte("content"))
+	w.put("team", alice, "good", []byte("fine"))
+	m := mount(t, w, bob)
+	w.set("retrieve", &sdk.Error{Op: "retrieve", Kind: sdk.KindCorrupt, Err: errors.New("the tag does not fit")})
+	_, err := m.read("/team/bad")
+	wantClass(t, err, ClassCorrupt)
+	if text := string(m.errors.text()); !strings.Contains(text, "/team/bad") || !strings.Contains(text, "corrupt") {
+		t.Errorf("no record in errors: %q", text)
+	}
+	w.set("retrieve", nil)
+	m.wantContent("/team/good", "fine")
+	m.wantContent("/team/bad", "content")
+}
+
+func TestR3ReadOnceIsFreeAgainAndOldReadersKeepTheirVersion(t *testing.T) {
+	w := team()
+	w.put("team", alice, "f", []byte("one"))
+	m := mount(t, w, bob)
+	m.wantContent("/team/f", "one")
+	m.wantContent("/team/f", "one")
+	m.wantCharges(1, 0)
+	f := m.node("/team/f").(*File)
+	h, err := f.Open(t.Context(), OpenFlags{Read: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Release()
+	w.put("team", alice, "f", []byte("second"))
+	if err := m.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := readAll(t, h); err != nil || got != "one" {
+		t.Errorf("the old reader sees %q, %v", got, err)
+	}
+	m.wantContent("/team/f", "second")
+	newer := m.node("/team/f").(*File)
+	if newer.Attr().Ino != f.Attr().Ino || newer.Attr().Gen == f.Attr().Gen {
+		t.Error("a new version wants the same inode number and another generation")
+	}
+}
+
+func TestW1NothingLeavesBeforeClose(t *testing.T) {
+	w := team()
+	m := mount(t, w, alice)
+	h := m.create("/team/f")
+	defer h.Release()
+	write := func(s string, off int64) {
+		t.Helper()
+		if _, err := h.WriteAt(t.Context(), []byte(s), off); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("hello", 0)
+	write("world", 10)
+	if got, _ := readAll(t, h); got != "hello\x00\x00\x00\x00\x00world" {
+		t.Errorf("read back %q", got)
+	}
+	if err := h.File().Truncate(t.Context(), 4, h); err != nil {
+		t.Fatal(err)
+	}
+	write("!", 4)
+	m.wantCharges(0, 0)
+	if err := h.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	m.wantContent("/team/f", "hell!")
+	m.wantCharges(0, 1)
+	if got := string(w.content["ref/1"]); got != "hell!" {
+		t.Errorf("uploaded %q", got)
+	}
+}
+
+func TestW2FailedCloseKeepsTheBytes(t *testing.T) {
+	w := team()
+	m := mount(t, w, alice)
+	w.set("upload", &sdk.Error{Op: "upload", Kind: sdk.KindInsufficient, Err: errors.New("Insufficient balance"), Hint: "Deposit tokens."})
+	wantClass(t, m.save("/team/f", "precious"), ClassBudget)
+	pending := m.Pending()
+	if len(pending) != 1 || pending[0].Path != "/team/f" || pending[0].Size != 8 || !strings.Contains(pending[0].Error, "Insufficient") {
+		t.Errorf("pending is %+v", pending)
+	}
+	m.wantContent("/team/f", "precious")
+	if left := m.Drain(t.Context()); len(left) != 1 {
+		t.Errorf("drain left %+v", left)
+	}
+	w.set("upload", nil)
+	if left := m.Drain(t.Context()); len(left) != 0 {
+		t.Errorf("drain left %+v", left)
+	}
+	m.wantCharges(0, 1)
+}
+
+func TestW3NothingNewCostsNothing(t *testing.T) {
+	w := team()
+	m := mount(t, w, alice)
+	h := m.create("/team/f")
+	if _, err := h.WriteAt(t.Context(), []byte("x"), 0); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := h.Fsync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.Release()
+	m.wantCharges(0, 1)
+	if err := m.save("/team/f", "x"); err != nil {
+		t.Fatal(err)
+	}
+	m.wantCharges(0, 1)
+	if err := m.save("/team/f", "y"); err != nil {
+		t.Fatal(err)
+	}
+	m.wantCharges(0, 2)
+}
+
+func TestW4TruncatingOpenDoesNotRetrieve(t *testing.T) {
+	w := team()
+	w.put("team", alice, "f", []byte("old content"))
+	m := mount(t, w, bob)
+	f := m.node("/team/f").(*File)
+	h, err := f.Open(t.Context(), OpenFlags{Write: true, Truncate: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.WriteAt(t.Context(), []byte("new"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.Release()
+	m.wantCharges(0, 1)
+	other := mount(t, w, alice)
+	h, err = other.node("/team/f").(*File).Open(t.Context(), OpenFlags{Write: true, Append: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Release()
+	if _, err := h.WriteAt(t.Context(), []byte("er"), 3); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	m.wantCharges(1, 2)
+	other.wantContent("/team/f", "newer")
+}
+
+func TestW5EmptyFilesWait(t *testing.T) {
+	w := team()
+	m := mount(t, w, alice, func(c *Config) { c.EmptyDelay = time.Millisecond })
+	h := m.create("/team/f")
+	if err := h.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.Release()
+	for deadline := time.Now().Add(10 * time.Second); len(m.Pending()) > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the empty file was never uploaded")
+		}
+	}
+	m.wantCharges(0, 1)
+	slow := mount(t, w, alice)
+	h = slow.create("/team/g")
+	if err := h.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.Release()
+	if err := slow.save("/team/g", "hi"); err != nil {
+		t.Fatal(err)
+	}
+	slow.wantCharges(0, 2)
+}
+
+func TestW7SaveByRenameIsOneUpload(t *testing.T) {
+	w := team()
+	w.put("team", alice, "f", []byte("old"))
+	m := mount(t, w, alice)
+	dir := m.dir("/team")
+	for i, scratch := range []string{".f.AbC123", "sedXy12Zz", "f.tmp", ".goutputstream-1234", "f.part"} {
+		content := fmt.Sprintf("new %d", i)
+		if err := m.save("/team/"+scratch, content); err != nil {
+			t.Fatal(err)
+		}
+		m.wantCharges(0, i)
+		if err := dir.Rename(t.Context(), scratch, dir, "f", false); err != nil {
+			t.Fatal(err)
+		}
+		m.wantCharges(0, i+1)
+		m.wantContent("/team/f", content)
+		if got := m.names("/team"); !slices.Equal(got, []string{"f"}) {
+			t.Errorf("%s: left %v", scratch, got)
+		}
+	}
+	m.wantCharges(0, 5)
+}
+
+// vim with backupcopy=no: the file becomes the backup, a new one takes its name.
+func TestW8BackupByRename(t *testing.T) {
+	w := team()
+	w.put("team", alice, "f", []byte("old"))
+	m := mount(t, w, alice)
+	dir := m.dir("/team")
+	if err := dir.Rename(t.Context(), "f", dir, "f~", false); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.lookup("/team/f"); err == nil {
+		t.Error("the old name is still there")
+	}
+	if err := m.save("/team/f", "new"); err != nil {
+		t.Fatal(err)
+	}
+	if err := dir.Unlink(t.Context(), "f~"); err != nil {
+		t.Fatal(err)
+	}
+	m.wantContent("/team/f", "new")
+	m.wantCharges(0, 1)
+	t.Run("and back", func(t *testing.T) {
+		if err := dir.Rename(t.Context(), "f", dir, "f~", false); err != nil {
+			t.Fatal(err)
+		}
+		if err := dir.Rename(t.Context(), "f~", dir, "f", false); err != nil {
+			t.Fatal(err)
+		}
+		m.wantContent("/team/f", "new")
+	})
+	t.Run("an unlinked backup whose file was not replaced shows again", func(t *testing.T) {
+		if err := dir.Rename(t.Context(), "f", dir, "f~", false); err != nil {
+			t.Fatal(err)
+		}
+		if err := dir.Unlink(t.Context(), "f~"); err != nil {
+			t.Fatal(err)
+		}
+		m.wantContent("/team/f", "new")
+	})
+	wantClass(t, dir.Rename(t.Context(), "f", dir, "g", false), ClassByDesign)
+}
+
+func TestW9UnlinkOfAnUploadIsRefused(t *testing.T) {
+	w := team()
+	w.put("team", alice, "f", []byte("x"))
+	m := mount(t, w, alice)
+	wantClass(t, m.dir("/team").Unlink(t.Context(), "f"), ClassByDesign)
+	m.wantContent("/team/f", "x")
+	if err := m.save("/team/scratch.tmp", "x"); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.dir("/team").Unlink(t.Context(), "scratch.tmp"); err != nil {
+		t.Error(err)
+	}
+	h := m.create("/team/staged")
+	if err := m.dir("/team").Unlink(t.Context(), "staged"); err != nil {
+		t.Error(err)
+	}
+	if err := h.Flush(t.Context()); err != nil {
+		t.Error(err)
+	}
+	h.Release()
+	m.wantCharges(1, 0)
+}
+
+func TestW12LimitsRefuseAtWriteTime(t *testing.T) {
+	w := team()
+	m := mount(t, w, alice, func(c *Config) { c.MaxFileBytes, c.StagingBytes = 1000, 1500 })
+	h := m.create("/team/big")
+	defer h.Release()
+	_, err := h.WriteAt(t.Context(), make([]byte, 1001), 0)
+	wantClass(t, err, ClassTooBig)
+	if _, err := h.WriteAt(t.Context(), make([]byte, 1000), 0); err != nil {
+		t.Fatal(err)
+	}
+	second := m.create("/team/second")
+	defer second.Release()
+	_, err = second.WriteAt(t.Context(), make([]byte, 600), 0)
+	wantClass(t, err, ClassNoMemory)
+	if _, err := second.WriteAt(t.Context(), make([]byte, 500), 0); err != nil {
+		t.Error("what fits was refused:", err)
+	}
+}
+
+func TestErrorsByClass(t *testing.T) {
+	for _, tc := range []struct {
+		kind sdk.Kind
+		want Class
+	}{
+		{sdk.KindUnauthenticated, ClassRejected}, {sdk.KindAudience, ClassRejected}, {sdk.KindInsufficient, ClassBudget},
+		{sdk.KindUnavailable, ClassUnreachable}, {sdk.KindTimeout, ClassTimeout}, {sdk.KindTooLarge, ClassTooBig},
+		{sdk.KindCorrupt, ClassCorrupt}, {sdk.KindDeleted, ClassNotExist}, {sdk.KindStorageFull, ClassNoSpace},
+		{sdk.KindCanceled, ClassInterrupted},
+	} {
+		t.Run(tc.kind.String(), func(t *testing.T) {
+			w := team()
+			w.put("team", alice, "f", []byte("x"))
+			m := mount(t, w, bob)
+			m.names("/team")
+			w.set("retrieve", &sdk.Error{Op: "retrieve", Kind: tc.kind, Err: errors.New("scripted"), Hint: "Do this."})
+			_, err := m.read("/team/f")
+			wantClass(t, err, tc.want)
+			if text := string(m.errors.text()); !strings.Contains(text, "\t/team/f\topen\t") || !strings.Contains(text, "Do this.") {
+				t.Errorf("E1: errors holds %q", text)
+			}
+		})
+	}
+}
+
+func TestERevokedThenGone(t *testing.T) {
+	w := team()
+	w.put("team", alice, "f", []byte("x"))
+	w.put("team", alice, "g", []byte("y"))
+	m := mount(t, w, bob)
+	g := m.node("/team/g").(*File)
+	h, err := m.node("/team/f").(*File).Open(t.Context(), OpenFlags{Read: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Release()
+	w.revoke("team", bob)
+	_, err = g.Open(t.Context(), OpenFlags{Read: true})
+	wantClass(t, err, ClassRevoked)
+	if got := m.names("/"); len(got) != 0 {
+		t.Errorf("the directory is still listed: %v", got)
+	}
+	_, err = readAll(t, h)
+	wantClass(t, err, ClassRevoked)
+}
+
+func TestM5ShreddedWhileOpen(t *testing.T) {
+	w := team()
+	e := w.put("team", alice, "f", []byte("x"))
+	m := mount(t, w, bob)
+	h, err := m.node("/team/f").(*File).Open(t.Context(), OpenFlags{Read: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Release()
+	w.shred("team", e.Ref)
+	if err := m.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_, err = readAll(t, h)
+	wantClass(t, err, ClassRevoked)
+	_, err = m.lookup("/team/f")
+	wantClass(t, err, ClassNotExist)
+}
+
+func TestR6BudgetEndsInRefusal(t *testing.T) {
+	w := team()
+	w.put("team", alice, "f", []byte("x"))
+	w.put("team", alice, "g", []byte("y"))
+	price, _ := sdk.ParseTokens("0.013")
+	m := mount(t, w, bob, func(c *Config) {
+		c.Budget, _ = sdk.ParseTokens("0.02")
+		c.Price = func(string) (sdk.Amount, bool) { return price, true }
+	})
+	m.wantContent("/team/f", "x")
+	_, err := m.read("/team/g")
+	wantClass(t, err, ClassBudget)
+	m.wantContent("/team/f", "x")
+	m.wantCharges(1, 0)
+}
+
+func TestE2SlowServiceDoesNotBlockOtherPaths(t *testing.T) {
+	w := team()
+	w.put("team", alice, "slow", []byte("x"))
+	w.put("team", alice, "quick", []byte("y"))
+	m := mount(t, w, bob, func(c *Config) { c.TransferTimeout = 50 * time.Millisecond })
+	m.wantContent("/team/quick", "y")
+	defer w.stall("retrieve")()
+	failed := make(chan error)
+	go func() {
+		_, err := m.read("/team/slow")
+		failed <- err
+	}()
+	m.wantContent("/team/quick", "y")
+	m.names("/team")
+	wantClass(t, <-failed, ClassTimeout)
+}
+
+func TestReadOnlyMountRefusesEveryChange(t *testing.T) {
+	w := team()
+	w.put("team", alice, "f", []byte("x"))
+	m := mount(t, w, alice, func(c *Config) { c.ReadOnly = true })
+	dir := m.dir("/team")
+	f := m.node("/team/f").(*File)
+	_, _, err := dir.Create(t.Context(), "g", false, OpenFlags{Write: true})
+	wantClass(t, err, ClassReadOnly)
+	_, err = f.Open(t.Context(), OpenFlags{Write: true})
+	wantClass(t, err, ClassReadOnly)
+	wantClass(t, f.Truncate(t.Context(), 0, nil), ClassReadOnly)
+	_, err = dir.Mkdir(t.Context(), "d")
+	wantClass(t, err, ClassReadOnly)
+	wantClass(t, dir.Unlink(t.Context(), "f"), ClassReadOnly)
+	wantClass(t, dir.Rename(t.Context(), "f", dir, "f~", false), ClassReadOnly)
+	m.wantContent("/team/f", "x")
+}
+
+func TestN4ControlFiles(t *testing.T) {
+	w := team()
+	m := mount(t, w, alice, func(c *Config) { c.Version = "v1.2.3" })
+	if got := m.names("/"); slices.Contains(got, ".svcfs") {
+		t.Error("the control directory is listed")
+	}
+	m.wantContent("/.svcfs/version", "v1.2.3\n")
+	for _, name := range m.names("/.svcfs") {
+		if _, err := m.read("/.svcfs/" + name); err != nil {
+			t.Error(err)
+		}
+		_, err := m.node("/.svcfs/"+name).(*File).Open(t.Context(), OpenFlags{Write: true})
+		wantClass(t, err, ClassByDesign)
+	}
+	m.wantCharges(0, 0)
+}
+
+func TestParallelWritersAndPollers(t *testing.T) {
+	w := team()
+	m := mount(t, w, alice, func(c *Config) { c.RefreshInterval = time.Millisecond })
+	other := mount(t, w, bob, func(c *Config) { c.RefreshInterval = time.Millisecond })
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			for n := range 20 {
+				p := fmt.Sprintf("/team/d%d/f%d", i%3, n%5)
+				_, _ = m.dir("/team").Mkdir(t.Context(), fmt.Sprintf("d%d", i%3))
+				if err := m.save(p, fmt.Sprintf("%d-%d", i, n)); err != nil {
+					t.Error(err)
+				}
+				_, _ = other.read(p)
+			}
+		})
+	}
+	all.Wait()
+	for _, x := range []*mounted{m, other} {
+		if err := x.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mine, theirs := allFiles(t, m.dir("/team"), ""), allFiles(t, other.dir("/team"), "")
+	if !slices.Equal(mine, theirs) {
+		t.Errorf("one sees %v, the other %v", mine, theirs)
+	}
+	for _, f := range mine {
+		a, _ := m.read("/team/" + f)
+		b, _ := other.read("/team/" + f)
+		if a != b {
+			t.Errorf("%s: one reads %q, the other %q", f, a, b)
+		}
+	}
+	if left := m.Pending(); len(left) != 0 {
+		t.Errorf("left %+v", left)
+	}
+}
