@@ -1,95 +1,177 @@
+// Package sdk is the client of the encrypted group file service, hosted or
+// self-hosted. Files are encrypted and decrypted here; the service sees
+// ciphertext, and content that comes back is compared with the hash the ledger
+// recorded before anybody sees it.
+//
+// Every method takes a context, returns an [*Error], and says in its
+// documentation what it costs. The client never follows redirects, bounds every
+// answer, and repeats a request only where repeating cannot be charged twice.
 package sdk
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
+	"net"
+	"net/http"
+	"net/url"
+	"sync"
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
-// Config configures a [Client].
-type Config struct {
-	APIKey     Secret
-	Network    string // "mainnet" (default) or "testnet"
-	URL        string // one address of a self-hosted service: sets the three below
-	AuthURL    string
-	MCPURL     string
-	RPCURL     string
-	ContractID string
-
-	InsecureHTTP bool          // allow http:// to hosts other than loopback
-	MaxFileBytes int64         // largest plaintext handled, in bytes; 0 = DefaultMaxFileBytes
-	Timeout      time.Duration // per metadata request; 0 = DefaultTimeout
-}
-
 const (
-	DefaultMaxFileBytes int64 = 4 << 30
-	DefaultTimeout            = 15 * time.Second
+	// connections kept open to one host.
+	keptConnections = 32
+	// transferBuffer is the size of a connection's read and write buffers.
+	transferBuffer = 64 << 10
+	dialTimeout    = 10 * time.Second
 )
 
-// Client speaks to the service for one account. Safe for concurrent use.
-type Client struct{ pool *Pool }
+// Client speaks to the service for one account. It is safe for concurrent use.
+type Client struct {
+	account AccountID
+	cfg     Config
+	http    *http.Client
+	pool    *Pool
+	tokens  tokenSource
 
-var errSoon = errors.New("being written")
+	mu         sync.Mutex
+	caps       *wire.Capabilities // nil until asked
+	capsAsking chan struct{}      // non-nil while one asks
+	seenKeys   map[[32]byte]string
+	unfinished map[uploadKey]*ticket
+}
 
-func New(account AccountID, cfg Config) (*Client, error) { return nil, errSoon }
+// New makes a client. It sends nothing; a wrong setting is [KindInvalid].
+func New(account AccountID, cfg Config) (*Client, error) {
+	if account == "" {
+		return nil, &Error{Op: "configure client", Kind: KindInvalid, Err: errors.New("no account id"),
+			Hint: "Set SVC_ACCOUNT_ID or give --account."}
+	}
+	cfg, err := cfg.resolve()
+	if err != nil {
+		return nil, &Error{Op: "configure client", Kind: KindInvalid, Err: err, Hint: "Correct the address, for example --url https://files.example.org."}
+	}
+	c := &Client{account: account, cfg: cfg, pool: NewPool(), seenKeys: make(map[[32]byte]string), unfinished: make(map[uploadKey]*ticket)}
+	c.http = &http.Client{
+		Transport: &http.Transport{
+			Proxy:               proxyFor,
+			DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
+			TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12},
+			MaxIdleConnsPerHost: keptConnections,
+			IdleConnTimeout:     90 * time.Second,
+			DisableCompression:  true, // answers are bounded as they are on the wire
+			ReadBufferSize:      transferBuffer,
+			WriteBufferSize:     transferBuffer,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	c.tokens.client = c
+	return c, nil
+}
 
-func (c *Client) Account() AccountID       { return "" }
-func (c *Client) NetworkInfo() NetworkInfo { return NetworkInfo{} }
-func (c *Client) Pool() *Pool              { return c.pool }
-func (c *Client) Close() error             { return nil }
+// proxyFor honours the environment's proxy, but never for loopback.
+func proxyFor(r *http.Request) (*url.URL, error) {
+	if isLoopback(r.URL.Hostname()) {
+		return nil, nil
+	}
+	return http.ProxyFromEnvironment(r)
+}
 
-// Capabilities asks once and remembers; a service without the path has none.
+// Account returns the account the client acts for.
+func (c *Client) Account() AccountID { return c.account }
+
+// Pool returns where the client takes its buffers from.
+func (c *Client) Pool() *Pool { return c.pool }
+
+// Close drops idle connections. Calls under way go on.
+func (c *Client) Close() error {
+	c.http.CloseIdleConnections()
+	return nil
+}
+
+// NetworkInfo returns the configuration in use. Local, free.
+func (c *Client) NetworkInfo() NetworkInfo {
+	return NetworkInfo{Network: c.cfg.networkName(), ContractID: c.cfg.ContractID, RPCURL: c.cfg.RPCURL,
+		MCPURL: c.cfg.MCPURL, AuthURL: c.cfg.AuthURL}
+}
+
+// Capabilities asks once which extensions the service offers; a service without
+// the path has none. Free, no authentication.
 func (c *Client) Capabilities(ctx context.Context) (wire.Capabilities, error) {
-	return wire.Capabilities{}, errSoon
-}
-func (c *Client) RefreshToken(ctx context.Context) error { return errSoon }
-func (c *Client) AuthStatus(ctx context.Context, g GroupID) (AuthStatus, error) {
-	return AuthStatus{}, errSoon
-}
-func (c *Client) Health(ctx context.Context) error                             { return errSoon }
-func (c *Client) RegisterGroup(ctx context.Context, g GroupID) (string, error) { return "", errSoon }
-func (c *Client) AddGroupMember(ctx context.Context, g GroupID, m AccountID) (string, error) {
-	return "", errSoon
-}
-func (c *Client) RevokeGroupMember(ctx context.Context, g GroupID, m AccountID) (string, error) {
-	return "", errSoon
-}
-func (c *Client) OwnedGroups(ctx context.Context) ([]GroupID, error)  { return nil, errSoon }
-func (c *Client) MemberGroups(ctx context.Context) ([]GroupID, error) { return nil, errSoon }
-
-// Groups merges OwnedGroups and MemberGroups, sorted by id. Free.
-func (c *Client) Groups(ctx context.Context) ([]Group, error) { return nil, errSoon }
-func (c *Client) GroupMembers(ctx context.Context, g GroupID) ([]AccountID, error) {
-	return nil, errSoon
-}
-
-// Entries lists the file records of g whose ChangedSeq is larger than after, in
-// that order; all of them, also deleted ones. A service without paging answers
-// everything, which the caller merges by Ref. Free.
-func (c *Client) Entries(ctx context.Context, g GroupID, after Seq) ([]Entry, error) {
-	return nil, errSoon
+	for {
+		c.mu.Lock()
+		if c.caps != nil {
+			caps := *c.caps
+			c.mu.Unlock()
+			return caps, nil
+		}
+		asking := c.capsAsking
+		if asking == nil {
+			asking = make(chan struct{})
+			c.capsAsking = asking
+			c.mu.Unlock()
+			return c.askCapabilities(ctx, asking)
+		}
+		c.mu.Unlock()
+		select {
+		case <-asking:
+		case <-ctx.Done():
+			return wire.Capabilities{}, c.wrap("ask capabilities", "", "", ctx.Err())
+		}
+	}
 }
 
-// Retrieve fetches, decrypts and verifies e into b, which it resizes. Costs one
-// retrieve claim. On error b is empty.
-func (c *Client) Retrieve(ctx context.Context, e Entry, b *Buffer) (Plain, error) {
-	return Plain{}, errSoon
+func (c *Client) askCapabilities(ctx context.Context, asking chan struct{}) (wire.Capabilities, error) {
+	var caps wire.Capabilities
+	err := c.retry(ctx, func(ctx context.Context) error {
+		caps = wire.Capabilities{}
+		return c.get(ctx, c.cfg.MCPURL+wire.PathCapabilities, &caps)
+	})
+	switch KindOf(c.wrap("", "", "", err)) {
+	case KindUnavailable, KindTimeout, KindCanceled, KindRateLimited:
+	default:
+		if err != nil {
+			caps, err = wire.Capabilities{}, nil // whatever it is, it offers nothing of ours
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err == nil {
+		c.caps = &caps
+	}
+	c.capsAsking = nil
+	close(asking)
+	if err != nil {
+		return caps, c.wrap("ask capabilities", "", "", err)
+	}
+	return caps, nil
 }
 
-// Upload seals b in place, sends and records it under name, and restores the
-// plaintext before it returns, whatever the outcome. Costs one upload. Calling
-// it again with the same content after an error never pays twice.
-func (c *Client) Upload(ctx context.Context, g GroupID, name string, b *Buffer) (Receipt, error) {
-	return Receipt{}, errSoon
+// offers reports whether the service has an extension.
+func (c *Client) offers(ctx context.Context, feature string) (bool, error) {
+	caps, err := c.Capabilities(ctx)
+	if err != nil {
+		return false, err
+	}
+	for _, f := range caps.Features {
+		if f == feature {
+			return true, nil
+		}
+	}
+	return false, nil
 }
-func (c *Client) Balance(ctx context.Context, a AccountID) (Amount, error) { return Amount{}, errSoon }
-func (c *Client) EstimateFee(ctx context.Context, action string) (Amount, error) {
-	return Amount{}, errSoon
-}
-func (c *Client) GroupOwner(ctx context.Context, g GroupID) (AccountID, error) { return "", errSoon }
-func (c *Client) GroupChecksum(ctx context.Context, g GroupID) (string, error) { return "", errSoon }
-func (c *Client) IsAuthorized(ctx context.Context, g GroupID, a AccountID) (bool, error) {
-	return false, errSoon
+
+// Price tells what an action ("upload", "retrieve", "register_group", …) costs,
+// where the service has said so already. Local, free.
+func (c *Client) Price(action string) (Amount, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.caps == nil {
+		return Amount{}, false
+	}
+	fee, err := ParseAmount(c.caps.Fees[action])
+	return fee, err == nil
 }

@@ -95,7 +95,7 @@ type Tree struct {
 }
 
 type counters struct {
-	retrieves, uploads, refused atomic.Int64
+	retrieves, uploads atomic.Int64
 }
 
 // New lists the groups once, and fails when the service cannot be asked or does

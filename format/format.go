@@ -1,0 +1,158 @@
+// Package format is the file format of the service: how plaintext becomes the
+// ciphertext that is stored, and back. SPEC.md beside this file describes it for
+// other implementations.
+//
+// A blob is IV (12 bytes), ciphertext, tag (16 bytes) of AES-256-GCM without
+// additional data. It says nothing about which file it is: whoever opens a blob
+// must compare the SHA-256 of the plaintext with the hash the ledger recorded.
+package format
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+)
+
+// Sizes in bytes (NIST SP 800-38D).
+const (
+	KeyBytes   = 32
+	NonceBytes = 12
+	TagBytes   = 16
+	Overhead   = NonceBytes + TagBytes // of a blob over its plaintext
+)
+
+// Errors of opening a blob. Test with errors.Is.
+var (
+	// ErrAuthentication: wrong key, or changed bytes.
+	ErrAuthentication = errors.New("authentication tag does not fit: wrong key or changed bytes")
+	// ErrCorrupt: the bytes are not what the format prescribes.
+	ErrCorrupt = errors.New("malformed file")
+	// ErrUnsupported: a version or compression this package does not know.
+	ErrUnsupported = errors.New("unsupported file format")
+	// ErrTooLarge: content over the caller's limit.
+	ErrTooLarge = errors.New("content is larger than allowed")
+)
+
+// Key is the key of one file. It prints as "redacted" in every form.
+type Key struct {
+	raw [KeyBytes]byte
+}
+
+// ParseKey reads 32 bytes in standard base64 with padding, strictly. Other
+// lengths are refused: 16 bytes would silently select a weaker cipher. So is
+// the key of only zeros.
+func ParseKey(text string) (*Key, error) {
+	raw, err := base64.StdEncoding.Strict().DecodeString(text)
+	if err != nil {
+		return nil, fmt.Errorf("parse key: not standard base64: %w", ErrCorrupt)
+	}
+	defer clear(raw)
+	return NewKey(raw)
+}
+
+// NewKey copies raw, which must be 32 bytes and not all zero.
+func NewKey(raw []byte) (*Key, error) {
+	if len(raw) != KeyBytes {
+		return nil, fmt.Errorf("key of %d bytes: want %d: %w", len(raw), KeyBytes, ErrCorrupt)
+	}
+	k := &Key{raw: [KeyBytes]byte(raw)}
+	if k.raw == [KeyBytes]byte{} {
+		return nil, fmt.Errorf("key is all zero: %w", ErrCorrupt)
+	}
+	return k, nil
+}
+
+// Fingerprint returns the SHA-256 of the key, to recognise one that is handed
+// out twice.
+func (k *Key) Fingerprint() [sha256.Size]byte { return sha256.Sum256(k.raw[:]) }
+
+// Wipe overwrites the key. It is of no use afterwards.
+func (k *Key) Wipe() { clear(k.raw[:]) }
+
+const redacted = "redacted"
+
+// Format prints "redacted" for every verb.
+func (k Key) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(redacted)) }
+
+// MarshalText gives "redacted" to encoders.
+func (k Key) MarshalText() ([]byte, error) { return []byte(redacted), nil }
+
+// LogValue gives "redacted" to slog.
+func (k Key) LogValue() slog.Value { return slog.StringValue(redacted) }
+
+func (k *Key) aead() (cipher.AEAD, error) {
+	block, err := aes.NewCipher(k.raw[:])
+	if err != nil {
+		return nil, fmt.Errorf("make cipher: %w", err)
+	}
+	return cipher.NewGCM(block)
+}
+
+// Seal encrypts plain in place under a fresh random nonce. plain needs a
+// capacity of 16 bytes more than its length; sealed (ciphertext, then tag)
+// shares its memory.
+func Seal(k *Key, plain []byte) (nonce [NonceBytes]byte, sealed []byte, err error) {
+	if cap(plain)-len(plain) < TagBytes {
+		return nonce, nil, fmt.Errorf("seal %d bytes: no room for the tag behind them", len(plain))
+	}
+	aead, err := k.aead()
+	if err != nil {
+		return nonce, nil, err
+	}
+	if _, err := rand.Read(nonce[:]); err != nil {
+		return nonce, nil, fmt.Errorf("make nonce: %w", err)
+	}
+	return nonce, aead.Seal(plain[:0], nonce[:], plain, nil), nil
+}
+
+// Open decrypts sealed (ciphertext, then tag) in place; plain shares its memory.
+// On failure, which is [ErrAuthentication], sealed is wiped.
+func Open(k *Key, nonce, sealed []byte) (plain []byte, err error) {
+	if len(nonce) != NonceBytes || len(sealed) < TagBytes {
+		return nil, fmt.Errorf("open blob of %d bytes: %w", len(nonce)+len(sealed), ErrCorrupt)
+	}
+	aead, err := k.aead()
+	if err != nil {
+		return nil, err
+	}
+	plain, err = aead.Open(sealed[:0], nonce, sealed, nil)
+	if err != nil {
+		clear(sealed)
+		return nil, ErrAuthentication
+	}
+	return plain, nil
+}
+
+// SplitBlob returns the parts of a blob, which share its memory.
+func SplitBlob(blob []byte) (nonce, sealed []byte, err error) {
+	if len(blob) < Overhead {
+		return nil, nil, fmt.Errorf("blob of %d bytes: want at least %d: %w", len(blob), Overhead, ErrCorrupt)
+	}
+	return blob[:NonceBytes], blob[NonceBytes:], nil
+}
+
+// OpenBlob decrypts a blob in place; plain shares its memory.
+func OpenBlob(k *Key, blob []byte) (plain []byte, err error) {
+	nonce, sealed, err := SplitBlob(blob)
+	if err != nil {
+		return nil, err
+	}
+	return Open(k, nonce, sealed)
+}
+
+// SealBlob encrypts a copy of plain into a new blob.
+func SealBlob(k *Key, plain []byte) ([]byte, error) {
+	blob := make([]byte, NonceBytes+len(plain), Overhead+len(plain))
+	copy(blob[NonceBytes:], plain)
+	nonce, sealed, err := Seal(k, blob[NonceBytes:])
+	if err != nil {
+		return nil, err
+	}
+	copy(blob, nonce[:])
+	return blob[:NonceBytes+len(sealed)], nil
+}

@@ -1,0 +1,259 @@
+package sdk
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+)
+
+const (
+	// maxTries bounds how often an idempotent request is sent.
+	maxTries = 4
+	// firstPause is the pause before the second try; it doubles, with jitter.
+	firstPause = 100 * time.Millisecond
+	// maxPause bounds what a service may demand with Retry-After.
+	maxPause = 5 * time.Second
+	// maxErrorBytes bounds the body of an answer that is not 2xx.
+	maxErrorBytes = 64 << 10
+	// maxDepth bounds the nesting of an answer.
+	maxDepth = 64
+)
+
+// tool calls one operation with a session token and unwraps its result into
+// result, which may be nil. It is sent once, and once more with a fresh token
+// when the service refuses the token: a refused request was not carried out.
+func (c *Client) tool(ctx context.Context, op string, request, result any) error {
+	return c.authorized(ctx, func(token Secret) error {
+		var raw json.RawMessage
+		if err := c.post(ctx, c.cfg.MCPURL+wire.PathTools+op, c.bearer(token), request, &raw); err != nil {
+			return err
+		}
+		return unwrap(raw, result)
+	})
+}
+
+// read is tool for operations that change nothing: repeated after passing faults.
+func (c *Client) read(ctx context.Context, op string, request, result any) error {
+	return c.retry(ctx, func(ctx context.Context) error { return c.tool(ctx, op, request, result) })
+}
+
+// authorized runs send with a token, and once more with a new one when that
+// was refused.
+func (c *Client) authorized(ctx context.Context, send func(Secret) error) error {
+	token, err := c.tokens.get(ctx, Secret{})
+	if err != nil {
+		return err
+	}
+	err = send(token)
+	var answered *answerError
+	if !errors.As(err, &answered) || answered.status != http.StatusUnauthorized && answered.kind() != KindAudience {
+		return err
+	}
+	if token, err = c.tokens.get(ctx, token); err != nil {
+		return err
+	}
+	return send(token)
+}
+
+func (c *Client) bearer(token Secret) http.Header {
+	h := http.Header{}
+	h.Set("Authorization", "Bearer "+token.Reveal())
+	h.Set(wire.HeaderAccountID, string(c.account))
+	h.Set(wire.HeaderWalletID, string(c.account))
+	return h
+}
+
+// post sends request as JSON and decodes the whole answer into answer.
+func (c *Client) post(ctx context.Context, address string, header http.Header, request, answer any) error {
+	body, err := json.Marshal(request)
+	if err != nil {
+		return fmt.Errorf("encode request: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("make request: %w", err)
+	}
+	for k, v := range header {
+		req.Header[k] = v
+	}
+	req.Header.Set("Content-Type", "application/json")
+	return c.exchange(req, answer)
+}
+
+// get fetches a JSON document without authentication.
+func (c *Client) get(ctx context.Context, address string, answer any) error {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return fmt.Errorf("make request: %w", err)
+	}
+	return c.exchange(req, answer)
+}
+
+func (c *Client) exchange(req *http.Request, answer any) error {
+	resp, err := c.send(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	raw, err := readBounded(resp.Body, wire.MaxJSONBytes)
+	if err != nil {
+		return err
+	}
+	return decode(raw, answer)
+}
+
+// send sends a request; an answer that is not 2xx becomes an *answerError.
+func (c *Client) send(req *http.Request) (*http.Response, error) {
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode/100 == 2 {
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBytes))
+	return nil, c.answered(resp, body)
+}
+
+// errTooMuch is an answer over its bound.
+var errTooMuch = errors.New("the answer is larger than it may be")
+
+func readBounded(r io.Reader, limit int64) ([]byte, error) {
+	raw, err := io.ReadAll(io.LimitReader(r, limit+1))
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(raw)) > limit {
+		return nil, malformed(errTooMuch)
+	}
+	return raw, nil
+}
+
+// malformedError is an answer that is not what the protocol prescribes.
+type malformedError struct{ err error }
+
+func malformed(err error) error { return &malformedError{err} }
+
+func (e *malformedError) Error() string {
+	return "the service's answer makes no sense: " + e.err.Error()
+}
+func (e *malformedError) Unwrap() error { return e.err }
+
+// decode reads one JSON document of bounded depth.
+func decode(raw []byte, into any) error {
+	if err := checkDepth(raw); err != nil {
+		return malformed(err)
+	}
+	if err := json.Unmarshal(raw, into); err != nil {
+		return malformed(describeJSON(err))
+	}
+	return nil
+}
+
+// describeJSON keeps the place and drops the content of a JSON error.
+func describeJSON(err error) error {
+	var syntax *json.SyntaxError
+	if errors.As(err, &syntax) {
+		return fmt.Errorf("not JSON at byte %d", syntax.Offset)
+	}
+	var wrong *json.UnmarshalTypeError
+	if errors.As(err, &wrong) {
+		return fmt.Errorf("field %s has the wrong type", quote(wrong.Field))
+	}
+	return errors.New("not the JSON that was expected")
+}
+
+func checkDepth(raw []byte) error {
+	depth, inString, escaped := 0, false, false
+	for _, b := range raw {
+		switch {
+		case escaped:
+			escaped = false
+		case inString:
+			escaped = b == '\\'
+			inString = b != '"'
+		case b == '"':
+			inString = true
+		case b == '{' || b == '[':
+			if depth++; depth > maxDepth {
+				return fmt.Errorf("nested deeper than %d", maxDepth)
+			}
+		case b == '}' || b == ']':
+			depth--
+		}
+	}
+	return nil
+}
+
+// unwrap decodes {"result": …}, or a bare body (generation A), into result.
+func unwrap(raw json.RawMessage, result any) error {
+	var envelope map[string]json.RawMessage
+	if json.Unmarshal(raw, &envelope) == nil {
+		if inner, ok := envelope["result"]; ok {
+			raw = inner
+		}
+	}
+	if result == nil {
+		return nil
+	}
+	if len(raw) == 0 || string(raw) == "null" {
+		return malformed(errors.New("the result is null"))
+	}
+	return decode(raw, result)
+}
+
+// retry repeats a request that may be repeated, after faults that pass.
+func (c *Client) retry(ctx context.Context, send func(context.Context) error) error {
+	pause := firstPause
+	for try := 1; ; try++ {
+		err := send(ctx)
+		wait, passes := passing(err)
+		if err == nil || !passes || try == maxTries || ctx.Err() != nil {
+			return err
+		}
+		if wait == 0 {
+			wait = pause/2 + rand.N(pause)
+			pause *= 2
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// passing reports whether a later try may succeed, and what pause was asked for.
+func passing(err error) (pause time.Duration, passes bool) {
+	var answered *answerError
+	if errors.As(err, &answered) {
+		switch answered.status {
+		case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+			return answered.retryAfter, true
+		}
+		return 0, false
+	}
+	return 0, isConnectionLost(err)
+}
+
+func retryAfter(h http.Header) time.Duration {
+	seconds, err := strconv.Atoi(h.Get("Retry-After"))
+	if err != nil || seconds <= 0 {
+		return 0
+	}
+	return min(time.Duration(seconds)*time.Second, maxPause)
+}

@@ -1,0 +1,292 @@
+package sdk
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk/wire"
+)
+
+// This is the one file that looks at the text of the service: the hosted one
+// sends nothing else to tell errors apart (specification 7.1, wire protocol 3.7).
+
+// answerError is an answer that is not 2xx.
+type answerError struct {
+	status     int
+	code       string // of our own service, else ""
+	text       string // bounded, one line, without our credentials
+	retryAfter time.Duration
+}
+
+func (e *answerError) Error() string { return fmt.Sprintf("%s (HTTP %d)", e.text, e.status) }
+
+// answered reads the error of an answer.
+func (c *Client) answered(resp *http.Response, body []byte) error {
+	e := &answerError{status: resp.StatusCode, retryAfter: retryAfter(resp.Header)}
+	var fields map[string]json.RawMessage
+	if checkDepth(body) == nil && json.Unmarshal(body, &fields) == nil {
+		_ = json.Unmarshal(fields["code"], &e.code)
+		for _, name := range []string{"error", "message", "detail"} {
+			if e.text == "" {
+				_ = json.Unmarshal(fields[name], &e.text)
+			}
+		}
+	}
+	if e.text == "" {
+		e.text = http.StatusText(e.status)
+	}
+	if e.status/100 == 3 {
+		e.text = "the service redirects, which this client does not follow"
+	}
+	e.text = c.scrub(e.text)
+	return e
+}
+
+const maxAnswerText = 300
+
+// scrub makes a text of the service fit for a message: without our credentials,
+// without control characters, bounded.
+func (c *Client) scrub(text string) string {
+	c.tokens.mu.Lock()
+	token := c.tokens.token
+	c.tokens.mu.Unlock()
+	for _, secret := range []Secret{c.cfg.APIKey, token} {
+		if !secret.IsZero() {
+			text = strings.ReplaceAll(text, secret.Reveal(), redacted)
+		}
+	}
+	for _, marker := range []string{"Bearer ", "svc_sk_", "nova_sk_"} {
+		text = cutSecrets(text, marker)
+	}
+	text = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 || r == '\u2028' || r >= '\u202a' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069' {
+			return ' '
+		}
+		return r
+	}, text)
+	if len(text) > maxAnswerText {
+		text = strings.ToValidUTF8(text[:maxAnswerText], "") + "…"
+	}
+	return text
+}
+
+// cutSecrets replaces what follows marker, up to the end of the word.
+func cutSecrets(text, marker string) string {
+	var out strings.Builder
+	for {
+		before, after, found := strings.Cut(text, marker)
+		out.WriteString(before)
+		if !found {
+			return out.String()
+		}
+		out.WriteString(marker + redacted)
+		end := strings.IndexAny(after, " \t\n\"',;)}]")
+		if end < 0 {
+			return out.String()
+		}
+		text = after[end:]
+	}
+}
+
+// kind classifies by code, then by words, then by status.
+func (e *answerError) kind() Kind {
+	if k, ok := kindByCode(e.code); ok {
+		return k
+	}
+	if k, ok := kindByWords(strings.ToLower(e.text)); ok {
+		return k
+	}
+	return kindByStatus(e.status)
+}
+
+func kindByCode(code string) (Kind, bool) {
+	switch code {
+	case wire.CodeAudience:
+		return KindAudience, true
+	case wire.CodeAuthRequired, wire.CodeInvalidToken, wire.CodeInvalidKey:
+		return KindUnauthenticated, true
+	case wire.CodeAccountUnknown, wire.CodeGroupNotFound, wire.CodeFileNotFound, wire.CodeUploadUnknown:
+		return KindNotFound, true
+	case wire.CodeNotAuthorized, "FORBIDDEN":
+		return KindNotAuthorized, true
+	case wire.CodeFileDeleted:
+		return KindDeleted, true
+	case wire.CodeInsufficient:
+		return KindInsufficient, true
+	case wire.CodeGroupExists, wire.CodeConflict:
+		return KindConflict, true
+	case wire.CodeTooLarge:
+		return KindTooLarge, true
+	case wire.CodeRateLimited:
+		return KindRateLimited, true
+	case wire.CodeStorageFull:
+		return KindStorageFull, true
+	case wire.CodeBlobCorrupt:
+		return KindCorrupt, true
+	case wire.CodeUnavailable:
+		return KindUnavailable, true
+	case wire.CodeUnsupported:
+		return KindUnsupported, true
+	case wire.CodeValidation, wire.CodeInvalidJSON:
+		return KindInvalid, true
+	default:
+		return KindOther, false
+	}
+}
+
+// kindByWords knows the words of the specification and the substrings clients
+// of the hosted service rely on. The order matters: "File deleted" arrives in
+// texts that also hold "not found".
+func kindByWords(text string) (Kind, bool) {
+	for _, known := range []struct {
+		word string
+		kind Kind
+	}{
+		{"audience", KindAudience},
+		{"file deleted", KindDeleted}, {"file_deleted", KindDeleted},
+		{"insufficient", KindInsufficient}, {"attach at least", KindInsufficient}, {"notenoughbalance", KindInsufficient},
+		{"already a member", KindConflict}, {"group exists", KindConflict}, {"user not a member", KindConflict},
+		{"not authorized", KindNotAuthorized}, {"unauthorized", KindNotAuthorized}, {"only group owner", KindNotAuthorized},
+		{"not open for join", KindNotAuthorized}, {"join window", KindNotAuthorized}, {"not joinable", KindNotAuthorized},
+		{"not a member", KindNotAuthorized}, {"does not own", KindNotAuthorized},
+		{"invalid or expired upload_id", KindNotFound}, {"not found", KindNotFound}, {"does not exist", KindNotFound},
+		{"file_key_not_found", KindNotFound}, {"no key for this file", KindNotFound},
+		{"auth required", KindUnauthenticated}, {"auth failed", KindUnauthenticated}, {"invalid api key", KindUnauthenticated},
+		{"api key required", KindUnauthenticated}, {"no api key configured", KindUnauthenticated},
+		{"too many requests", KindRateLimited}, {"too large", KindTooLarge},
+	} {
+		if strings.Contains(text, known.word) {
+			return known.kind, true
+		}
+	}
+	return KindOther, false
+}
+
+func kindByStatus(status int) Kind {
+	switch status {
+	case http.StatusUnauthorized:
+		return KindUnauthenticated
+	case http.StatusPaymentRequired:
+		return KindInsufficient
+	case http.StatusForbidden:
+		return KindNotAuthorized
+	case http.StatusNotFound:
+		return KindNotFound
+	case http.StatusConflict:
+		return KindConflict
+	case http.StatusRequestEntityTooLarge:
+		return KindTooLarge
+	case http.StatusTooManyRequests:
+		return KindRateLimited
+	case http.StatusInsufficientStorage:
+		return KindStorageFull
+	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return KindUnavailable
+	case http.StatusBadRequest:
+		return KindInvalid
+	default:
+		return KindOther
+	}
+}
+
+// wrap turns any failure into an *Error of this package. One that is such an
+// error already keeps its kind and hint and gets the outer operation.
+func (c *Client) wrap(op string, g GroupID, ref Ref, err error) error {
+	if err == nil {
+		return nil
+	}
+	var own *Error
+	if errors.As(err, &own) {
+		return &Error{Op: op, Group: g, Ref: ref, Kind: own.Kind, Hint: own.Hint, Err: err}
+	}
+	kind := classify(err)
+	return &Error{Op: op, Group: g, Ref: ref, Kind: kind, Hint: c.hint(kind), Err: withoutURL(err)}
+}
+
+func classify(err error) Kind {
+	var answered *answerError
+	var senseless *malformedError
+	switch {
+	case errors.As(err, &answered):
+		return answered.kind()
+	case errors.As(err, &senseless), errors.Is(err, format.ErrAuthentication), errors.Is(err, format.ErrCorrupt):
+		return KindCorrupt
+	case errors.Is(err, format.ErrTooLarge):
+		return KindTooLarge
+	case errors.Is(err, format.ErrUnsupported):
+		return KindUnsupported
+	case errors.Is(err, context.Canceled):
+		return KindCanceled
+	case errors.Is(err, context.DeadlineExceeded):
+		return KindTimeout
+	}
+	var timeout net.Error
+	if errors.As(err, &timeout) && timeout.Timeout() {
+		return KindTimeout
+	}
+	if isConnectionLost(err) {
+		return KindUnavailable
+	}
+	var network *url.Error
+	if errors.As(err, &network) {
+		return KindUnavailable
+	}
+	return KindOther
+}
+
+// isConnectionLost reports a connection that could not be made or broke.
+func isConnectionLost(err error) bool {
+	var dial *net.OpError
+	return errors.As(err, &dial) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
+
+// withoutURL drops the method and address net/http puts in front: the address
+// may hold a ticket.
+func withoutURL(err error) error {
+	var network *url.Error
+	if errors.As(err, &network) {
+		return network.Err
+	}
+	return err
+}
+
+// hint says what to do about a kind (specification 7.1, suggested handling).
+func (c *Client) hint(kind Kind) string {
+	switch kind {
+	case KindAudience:
+		return "Refresh the session token; if that does not help, the MCP address is not the one the service issues tokens for."
+	case KindNotFound:
+		return "Check the account, group and file names; an account is created with: svcd account create NAME."
+	case KindNotAuthorized:
+		return "Ask the owner of the group to add " + string(c.account) + " with: svcfs group add GROUP " + string(c.account) + "."
+	case KindInsufficient:
+		return "Deposit native tokens, on a self-hosted service with: svcd account fund NAME AMOUNT."
+	case KindUnauthenticated:
+		return "Check the account id and the API key; a lost key is replaced with: svcd account rotate-key NAME."
+	case KindUnavailable:
+		return "Check the network and that the service runs at " + c.cfg.MCPURL + "."
+	case KindTimeout:
+		return "The service at " + c.cfg.MCPURL + " does not answer in time; try again."
+	case KindRateLimited:
+		return "Wait a little and try again."
+	case KindDeleted:
+		return "The key was destroyed; the file cannot be read again."
+	case KindStorageFull:
+		return "The operator of the service must make room."
+	case KindCorrupt:
+		return "Nothing of it was used; tell the operator of the service."
+	default:
+		return ""
+	}
+}

@@ -1,0 +1,133 @@
+package sdk
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// Networks.
+const (
+	Mainnet = "mainnet"
+	Testnet = "testnet"
+)
+
+// Addresses of the hosted service.
+const (
+	hostedAuthURL   = "https://nova-sdk.com"
+	hostedMCPURL    = "https://5a5223f7d1bfe777433c496b9d52ff851e927259-8000.dstack-prod5.phala.network"
+	testnetAuthURL  = "https://testnet.nova-sdk.com"
+	mainnetRPCURL   = "https://rpc.mainnet.near.org"
+	testnetRPCURL   = "https://rpc.testnet.near.org"
+	mainnetContract = "nova-sdk.near"
+	testnetContract = "nova-sdk-7.testnet"
+	// selfHostedContract is the contract id a self-hosted service has unless its
+	// operator chose another.
+	selfHostedContract = "svc.testnet"
+)
+
+// Defaults of [Config].
+const (
+	DefaultMaxFileBytes int64 = 4 << 30
+	DefaultTimeout            = 15 * time.Second
+)
+
+// Config configures a [Client]. The zero value means the hosted service on the
+// main network, without a key: only reads that need no authentication work.
+type Config struct {
+	APIKey  Secret
+	Network string // Mainnet (default) or Testnet; chooses the hosted addresses
+	// URL is the one address of a self-hosted service. It sets AuthURL and
+	// MCPURL to itself and RPCURL to URL + "/rpc".
+	URL        string
+	AuthURL    string // where API keys are exchanged for session tokens
+	MCPURL     string // where the operations are
+	RPCURL     string // ledger JSON-RPC, used as it is
+	ContractID string // ledger contract account
+
+	InsecureHTTP bool          // allow http:// to hosts other than loopback
+	MaxFileBytes int64         // largest plaintext handled, in bytes; 0 = DefaultMaxFileBytes
+	Timeout      time.Duration // of a request without file content; 0 = DefaultTimeout
+}
+
+// resolve fills in defaults and checks every address.
+func (c Config) resolve() (Config, error) {
+	hosted := Config{AuthURL: hostedAuthURL, MCPURL: hostedMCPURL, RPCURL: mainnetRPCURL, ContractID: mainnetContract}
+	switch c.Network {
+	case "", Mainnet:
+	case Testnet:
+		hosted.AuthURL, hosted.RPCURL, hosted.ContractID = testnetAuthURL, testnetRPCURL, testnetContract
+	default:
+		return c, fmt.Errorf("network %s: want %s or %s", quote(c.Network), Mainnet, Testnet)
+	}
+	if c.URL != "" {
+		base := strings.TrimRight(c.URL, "/")
+		hosted = Config{AuthURL: base, MCPURL: base, RPCURL: base + "/rpc", ContractID: selfHostedContract}
+	}
+	for _, f := range []struct{ field, fallback *string }{
+		{&c.AuthURL, &hosted.AuthURL}, {&c.MCPURL, &hosted.MCPURL}, {&c.RPCURL, &hosted.RPCURL}, {&c.ContractID, &hosted.ContractID},
+	} {
+		if *f.field == "" {
+			*f.field = *f.fallback
+		}
+	}
+	for _, address := range []*string{&c.AuthURL, &c.MCPURL, &c.RPCURL} {
+		checked, err := c.checkAddress(*address)
+		if err != nil {
+			return c, err
+		}
+		*address = checked
+	}
+	if c.MaxFileBytes <= 0 {
+		c.MaxFileBytes = DefaultMaxFileBytes
+	}
+	if c.Timeout <= 0 {
+		c.Timeout = DefaultTimeout
+	}
+	return c, nil
+}
+
+func (c Config) checkAddress(address string) (string, error) {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" {
+		return "", fmt.Errorf("address %s: want https://host[:port][/path]", quote(address))
+	}
+	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return "", errors.New("a service address holds a user name, a query or a fragment: leave them out")
+	}
+	switch u.Scheme {
+	case "https":
+	case "http":
+		if !c.InsecureHTTP && !isLoopback(u.Hostname()) {
+			return "", fmt.Errorf("address %s sends keys over plain http: use https, or allow it with --insecure-http", quote(address))
+		}
+	default:
+		return "", fmt.Errorf("address %s: want https://", quote(address))
+	}
+	return strings.TrimRight(address, "/"), nil
+}
+
+func isLoopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
+
+// networkName tells the network by the rules of the JavaScript SDK.
+func (c Config) networkName() string {
+	switch {
+	case strings.HasSuffix(c.ContractID, ".testnet"):
+		return Testnet
+	case strings.HasSuffix(c.ContractID, ".near"):
+		return Mainnet
+	case strings.Contains(c.RPCURL, Testnet):
+		return Testnet
+	default:
+		return Mainnet
+	}
+}

@@ -1,0 +1,148 @@
+package sdk
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+)
+
+// message calls an operation whose result is a sentence, which the generations
+// send as a string or as an object with a message.
+func (c *Client) message(ctx context.Context, op string, request any) (string, error) {
+	var raw json.RawMessage
+	if err := c.tool(ctx, op, request, &raw); err != nil {
+		return "", err
+	}
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		return c.scrub(text), nil
+	}
+	var object struct {
+		Message string `json:"message"`
+	}
+	_ = json.Unmarshal(raw, &object)
+	return c.scrub(object.Message), nil
+}
+
+// RegisterGroup creates a group; the caller becomes its owner and first member.
+// Costs about 0.64 tokens. Any account with the balance may call it. Errors:
+// [KindConflict] when the group exists, [KindInsufficient]. Specification 4.2.
+func (c *Client) RegisterGroup(ctx context.Context, g GroupID) (string, error) {
+	text, err := c.message(ctx, wire.OpRegisterGroup, wire.GroupRequest{GroupID: string(g)})
+	return text, c.wrap("register group", g, "", err)
+}
+
+// AddGroupMember adds member to g. Costs about 0.013 tokens. Owner only.
+// Errors: [KindNotAuthorized], [KindConflict] when already a member.
+// Specification 4.2.
+func (c *Client) AddGroupMember(ctx context.Context, g GroupID, member AccountID) (string, error) {
+	text, err := c.message(ctx, wire.OpAddGroupMember, wire.MemberRequest{GroupID: string(g), MemberID: string(member)})
+	return text, c.wrap("add "+quote(string(member)), g, "", err)
+}
+
+// RevokeGroupMember removes member from g and rotates the group's key. Costs
+// about 0.001 tokens. Owner only. Keys the member received before stay usable
+// for the ciphertext they belong to. Specification 4.2.
+func (c *Client) RevokeGroupMember(ctx context.Context, g GroupID, member AccountID) (string, error) {
+	text, err := c.message(ctx, wire.OpRevokeGroupMember, wire.MemberRequest{GroupID: string(g), MemberID: string(member)})
+	return text, c.wrap("revoke "+quote(string(member)), g, "", err)
+}
+
+// JoinGroup adds the caller to an open group. Being a member already is not an
+// error. Costs about 0.001 tokens, nothing when already a member. Specification 4.2.
+func (c *Client) JoinGroup(ctx context.Context, g GroupID) (string, error) {
+	already := "Already a member of '" + string(g) + "'"
+	if member, err := c.IsAuthorized(ctx, g, c.account); err == nil && member {
+		return already, nil
+	}
+	text, err := c.message(ctx, wire.OpJoinGroup, wire.GroupRequest{GroupID: string(g)})
+	if err = c.wrap("join", g, "", err); errors.Is(err, ErrConflict) {
+		return already, nil
+	}
+	return text, err
+}
+
+// SetGroupRetention sets the group's retention window in days; nil clears it.
+// Owner only. Free of charge on a self-hosted service.
+func (c *Client) SetGroupRetention(ctx context.Context, g GroupID, days *int64) (string, error) {
+	text, err := c.message(ctx, wire.OpSetGroupRetention, wire.RetentionRequest{GroupID: string(g), RetentionDays: days})
+	return text, c.wrap("set retention", g, "", err)
+}
+
+// AuthStatus asks what the service thinks of the caller, and of its membership
+// in g unless g is empty. Free. Specification 4.2.
+func (c *Client) AuthStatus(ctx context.Context, g GroupID) (AuthStatus, error) {
+	request := wire.GroupRequest{GroupID: string(g)}
+	if g == "" {
+		request.GroupID = "default"
+	}
+	var a wire.AuthStatusResult
+	if err := c.read(ctx, wire.OpAuthStatus, request, &a); err != nil {
+		return AuthStatus{}, c.wrap("ask status", g, "", err)
+	}
+	return AuthStatus{Authenticated: a.Authenticated, Account: AccountID(a.AccountID), Group: GroupID(a.GroupID),
+		Authorized: a.AuthorizedForGroup != nil && *a.AuthorizedForGroup, Detail: c.scrub(a.AuthError)}, nil
+}
+
+// OwnedGroups lists the groups the caller owns. Free on the self-hosted service
+// and on the hosted main network. Specification 4.2.
+func (c *Client) OwnedGroups(ctx context.Context) ([]GroupID, error) {
+	return c.groupList(ctx, wire.OpGetOwnedGroups)
+}
+
+// MemberGroups lists the groups the caller belongs to, owned ones included.
+// Free like [Client.OwnedGroups]. Specification 4.2.
+func (c *Client) MemberGroups(ctx context.Context) ([]GroupID, error) {
+	return c.groupList(ctx, wire.OpGetMemberGroups)
+}
+
+func (c *Client) groupList(ctx context.Context, op string) ([]GroupID, error) {
+	var list []GroupID
+	err := c.read(ctx, op, struct{}{}, &list)
+	return list, c.wrap("list groups", "", "", err)
+}
+
+// Groups merges [Client.OwnedGroups] and [Client.MemberGroups], sorted by id.
+func (c *Client) Groups(ctx context.Context) ([]Group, error) {
+	var owned, member []GroupID
+	both, groupCtx := errgroup.WithContext(ctx)
+	both.Go(func() (err error) { owned, err = c.OwnedGroups(groupCtx); return err })
+	both.Go(func() (err error) { member, err = c.MemberGroups(groupCtx); return err })
+	if err := both.Wait(); err != nil {
+		return nil, err
+	}
+	merged := make(map[GroupID]bool, len(member))
+	for _, g := range member {
+		merged[g] = false
+	}
+	for _, g := range owned {
+		merged[g] = true
+	}
+	delete(merged, "")
+	list := make([]Group, 0, len(merged))
+	for g, isOwned := range merged {
+		list = append(list, Group{ID: g, Owned: isOwned})
+	}
+	slices.SortFunc(list, func(a, b Group) int { return strings.Compare(string(a.ID), string(b.ID)) })
+	return list, nil
+}
+
+// GroupMembers lists the members of g. Free like [Client.OwnedGroups]. The
+// caller must be a member, or the group open. Specification 4.2.
+func (c *Client) GroupMembers(ctx context.Context, g GroupID) ([]AccountID, error) {
+	var list []AccountID
+	err := c.read(ctx, wire.OpGetGroupMembers, wire.GroupRequest{GroupID: string(g)}, &list)
+	return list, c.wrap("list members", g, "", err)
+}
+
+// Health asks whether the service is up. Free, no authentication.
+func (c *Client) Health(ctx context.Context) error {
+	var any json.RawMessage
+	return c.wrap("ask health", "", "", c.get(ctx, c.cfg.MCPURL+wire.PathHealth, &any))
+}

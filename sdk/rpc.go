@@ -1,0 +1,175 @@
+package sdk
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+)
+
+// rpcRequest is a query to the ledger (wire protocol 4.1).
+type rpcRequest struct {
+	Version string `json:"jsonrpc"`
+	ID      int    `json:"id"`
+	Method  string `json:"method"`
+	Params  any    `json:"params"`
+}
+
+type viewAccount struct {
+	RequestType string `json:"request_type"`
+	Finality    string `json:"finality"`
+	AccountID   string `json:"account_id"`
+}
+
+type callFunction struct {
+	viewAccount
+	MethodName string `json:"method_name"`
+	Args       []byte `json:"args_base64"`
+}
+
+// rpcError is what the ledger answers, with HTTP 200.
+type rpcError struct {
+	Cause struct {
+		Name string `json:"name"`
+	} `json:"cause"`
+	Message string          `json:"message"`
+	Data    json.RawMessage `json:"data"`
+}
+
+// query asks the ledger and decodes its result. Free, no authentication.
+func (c *Client) query(ctx context.Context, params, result any) error {
+	var answer struct {
+		Result json.RawMessage `json:"result"`
+		Error  *rpcError       `json:"error"`
+	}
+	request := rpcRequest{Version: "2.0", ID: 1, Method: "query", Params: params}
+	err := c.retry(ctx, func(ctx context.Context) error { return c.post(ctx, c.cfg.RPCURL, nil, request, &answer) })
+	if err != nil {
+		return err
+	}
+	if answer.Error != nil {
+		return c.ledgerError(answer.Error)
+	}
+	// Old views answer an error inside the result.
+	var inner struct {
+		Error string `json:"error"`
+	}
+	if json.Unmarshal(answer.Result, &inner) == nil && inner.Error != "" {
+		return c.ledgerError(&rpcError{Message: inner.Error})
+	}
+	return decode(answer.Result, result)
+}
+
+func (c *Client) ledgerError(e *rpcError) error {
+	var data string
+	if json.Unmarshal(e.Data, &data) != nil || data == "" {
+		data = e.Message
+	}
+	text := c.scrub(data)
+	kind, ok := kindByWords(strings.ToLower(text))
+	if e.Cause.Name == "UNKNOWN_ACCOUNT" {
+		kind, ok = KindNotFound, true
+	}
+	if !ok {
+		kind = KindOther
+	}
+	return &Error{Op: "query ledger", Kind: kind, Err: errors.New(text), Hint: c.hint(kind)}
+}
+
+// view calls a view method of the ledger contract.
+func (c *Client) view(ctx context.Context, method string, args, result any) error {
+	encoded, err := json.Marshal(args)
+	if err != nil {
+		return err
+	}
+	// A byte array in JSON: []byte would be read as base64.
+	var answer struct {
+		Result []uint16 `json:"result"`
+	}
+	params := callFunction{viewAccount{"call_function", "final", c.cfg.ContractID}, method, encoded}
+	if err := c.query(ctx, params, &answer); err != nil {
+		return err
+	}
+	raw := make([]byte, len(answer.Result))
+	for i, b := range answer.Result {
+		if b > 0xff {
+			return malformed(errors.New("a byte above 255"))
+		}
+		raw[i] = byte(b)
+	}
+	if len(raw) == 0 {
+		raw = []byte("null")
+	}
+	return decode(raw, result)
+}
+
+type groupArgs struct {
+	GroupID GroupID   `json:"group_id"`
+	UserID  AccountID `json:"user_id,omitempty"`
+}
+
+// Balance returns the native token balance of account, default the caller's.
+// Free, no authentication. Errors: [KindNotFound]. Specification 4.2.
+func (c *Client) Balance(ctx context.Context, account AccountID) (Amount, error) {
+	if account == "" {
+		account = c.account
+	}
+	var answer struct {
+		Amount Amount `json:"amount"`
+	}
+	err := c.query(ctx, viewAccount{"view_account", "optimistic", string(account)}, &answer)
+	return answer.Amount, c.wrap("ask balance of "+quote(string(account)), "", "", err)
+}
+
+// EstimateFee returns what an action of the ledger costs, such as
+// "register_group"; 0 for one it does not know. Free, no authentication.
+// Specification 4.2.
+func (c *Client) EstimateFee(ctx context.Context, action string) (Amount, error) {
+	var digits json.Number
+	args := struct {
+		Action string `json:"action"`
+	}{action}
+	if err := c.view(ctx, "estimate_fee", args, &digits); err != nil {
+		return Amount{}, c.wrap("estimate fee of "+quote(action), "", "", err)
+	}
+	fee, err := ParseAmount(digits.String())
+	if err != nil {
+		err = malformed(err)
+	}
+	return fee, c.wrap("estimate fee of "+quote(action), "", "", err)
+}
+
+// GroupOwner returns the owner of g. Free, no authentication. Errors:
+// [KindNotFound]. Specification 4.2.
+func (c *Client) GroupOwner(ctx context.Context, g GroupID) (AccountID, error) {
+	var owner *AccountID
+	if err := c.view(ctx, "get_group_owner", groupArgs{GroupID: g}, &owner); err != nil {
+		return "", c.wrap("ask owner", g, "", err)
+	}
+	if owner == nil {
+		return "", &Error{Op: "ask owner", Group: g, Kind: KindNotFound, Err: errors.New("group not found"), Hint: c.hint(KindNotFound)}
+	}
+	return *owner, nil
+}
+
+// GroupChecksum returns the attestation checksum of g, or "" when the service
+// publishes none. Free, no authentication. Specification 4.2.
+func (c *Client) GroupChecksum(ctx context.Context, g GroupID) (string, error) {
+	var sum *string
+	if err := c.view(ctx, "get_group_checksum", groupArgs{GroupID: g}, &sum); err != nil || sum == nil {
+		return "", c.wrap("ask checksum", g, "", err)
+	}
+	return *sum, nil
+}
+
+// IsAuthorized reports whether account (default the caller) is a member of g.
+// Free, no authentication. Errors: [KindNotFound] for an unknown group.
+// Specification 4.2.
+func (c *Client) IsAuthorized(ctx context.Context, g GroupID, account AccountID) (bool, error) {
+	if account == "" {
+		account = c.account
+	}
+	var member bool
+	err := c.view(ctx, "is_authorized", groupArgs{GroupID: g, UserID: account}, &member)
+	return member, c.wrap("ask membership", g, "", err)
+}

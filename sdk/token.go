@@ -1,0 +1,166 @@
+package sdk
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"regexp"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+)
+
+const (
+	// refreshMargin is how long before its end a token is replaced; short-lived
+	// tokens are replaced after four fifths of their life.
+	refreshMargin    = 5 * time.Minute
+	unparsedLifetime = 23 * time.Hour // expires_in in an unknown form
+	absentLifetime   = 24 * time.Hour // no expires_in
+)
+
+// tokenSource fetches a session token once for all who wait and keeps it until
+// shortly before its end.
+type tokenSource struct {
+	client *Client
+
+	mu      sync.Mutex
+	token   Secret
+	renewAt time.Time
+	fetch   *tokenFetch // non-nil while one is under way
+}
+
+type tokenFetch struct {
+	done chan struct{}
+	err  error
+}
+
+// get returns a token that is good for a while. stale, when set, is a token the
+// service refused: it is replaced even if it looks good.
+func (s *tokenSource) get(ctx context.Context, stale Secret) (Secret, error) {
+	for {
+		s.mu.Lock()
+		if !s.token.IsZero() && s.token != stale && time.Now().Before(s.renewAt) {
+			token := s.token
+			s.mu.Unlock()
+			return token, nil
+		}
+		f := s.fetch
+		if f == nil {
+			f = &tokenFetch{done: make(chan struct{})}
+			s.fetch = f
+			go s.renew(context.WithoutCancel(ctx), f)
+		}
+		s.mu.Unlock()
+		select {
+		case <-f.done:
+		case <-ctx.Done():
+			return Secret{}, ctx.Err()
+		}
+		if f.err != nil {
+			return Secret{}, f.err
+		}
+		s.mu.Lock()
+		token := s.token
+		s.mu.Unlock()
+		return token, nil // also when it is so short-lived that it wants renewal already
+	}
+}
+
+func (s *tokenSource) renew(ctx context.Context, f *tokenFetch) {
+	ctx, cancel := context.WithTimeout(ctx, s.client.cfg.Timeout)
+	defer cancel()
+	var token Secret
+	var life time.Duration
+	err := s.client.retry(ctx, func(ctx context.Context) (err error) {
+		token, life, err = s.client.fetchToken(ctx)
+		return err
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil {
+		s.token, s.renewAt = token, time.Now().Add(life-min(refreshMargin, life/5))
+	}
+	f.err = err
+	s.fetch = nil
+	close(f.done)
+}
+
+// fetchToken exchanges the API key for a session token (specification 4.1).
+func (c *Client) fetchToken(ctx context.Context) (Secret, time.Duration, error) {
+	if c.cfg.APIKey.IsZero() {
+		return Secret{}, 0, &Error{Op: "get session token", Kind: KindUnauthenticated, Err: errors.New("no API key"),
+			Hint: "Set SVC_API_KEY, or give --api-key-file or --api-key-command."}
+	}
+	var answer struct {
+		Token     string          `json:"token"`
+		AccountID string          `json:"account_id"`
+		ExpiresIn json.RawMessage `json:"expires_in"`
+	}
+	header := http.Header{}
+	header.Set(wire.HeaderAPIKey, c.cfg.APIKey.Reveal())
+	err := c.post(ctx, c.cfg.AuthURL+wire.PathSessionToken, header, wire.SessionTokenRequest{AccountID: string(c.account)}, &answer)
+	if err != nil {
+		return Secret{}, 0, c.wrap("get session token", "", "", err)
+	}
+	if answer.Token == "" {
+		return Secret{}, 0, &Error{Op: "get session token", Kind: KindUnauthenticated, Err: errors.New("the answer holds no token"),
+			Hint: "Check that the account exists and that --url names a service."}
+	}
+	life := lifetime(answer.ExpiresIn)
+	if exp, ok := expiryOf(answer.Token); ok {
+		life = min(life, exp)
+	}
+	return NewSecret(answer.Token), life, nil
+}
+
+// lifetime reads expires_in: digits with h, m, d or s; a number counts as
+// seconds; anything else has the values the JavaScript SDK uses.
+func lifetime(raw json.RawMessage) time.Duration {
+	if len(raw) == 0 || string(raw) == "null" {
+		return absentLifetime
+	}
+	var seconds float64
+	if json.Unmarshal(raw, &seconds) == nil && seconds > 0 && seconds < 1e9 {
+		return time.Duration(seconds) * time.Second
+	}
+	var text string
+	if json.Unmarshal(raw, &text) != nil {
+		return unparsedLifetime
+	}
+	m := regexp.MustCompile(`^(\d{1,9})([hmds])$`).FindStringSubmatch(text)
+	if m == nil {
+		return unparsedLifetime
+	}
+	n, _ := strconv.Atoi(m[1])
+	unit := map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour}[m[2]]
+	return time.Duration(min(n, 10_000)) * unit
+}
+
+// expiryOf reads exp of a token we cannot and need not verify: it only makes the
+// next fetch earlier. The token's own life is used, not the local clock, so that
+// a wrong clock does no harm.
+func expiryOf(token string) (time.Duration, bool) {
+	var claims jwt.RegisteredClaims
+	if _, _, err := jwt.NewParser().ParseUnverified(token, &claims); err != nil || claims.ExpiresAt == nil || claims.IssuedAt == nil {
+		return 0, false
+	}
+	life := claims.ExpiresAt.Sub(claims.IssuedAt.Time)
+	return life, life > 0
+}
+
+// RefreshToken forces a new session token (specification 4.2). Free; needs the
+// API key.
+func (c *Client) RefreshToken(ctx context.Context) error {
+	c.tokens.mu.Lock()
+	c.tokens.token = Secret{}
+	c.tokens.mu.Unlock()
+	if _, err := c.tokens.get(ctx, Secret{}); err != nil {
+		return c.wrap("refresh token", "", "", err)
+	}
+	return nil
+}

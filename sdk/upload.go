@@ -1,0 +1,434 @@
+package sdk
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk/wire"
+)
+
+const (
+	// ticketLife is how long a service keeps an upload id.
+	ticketLife = 300 * time.Second
+	// keptKeys bounds the memory of file keys seen, to notice one handed out twice.
+	keptKeys = 100_000
+	// transferRate is the slowest transfer waited for, in bytes per second.
+	transferRate = 256 << 10
+)
+
+// uploadKey names content on its way: the same content under the same name in
+// the same group is the same upload, until it is recorded.
+type uploadKey struct {
+	group  GroupID
+	name   string
+	digest Digest
+}
+
+// ticket is an upload whose outcome is not known.
+type ticket struct {
+	id        string
+	key       *format.Key
+	uploadURL string // path for raw transfer; "" when not offered
+	since     time.Time
+	sent      bool // a finalize was sent: it may have been recorded
+}
+
+// Upload seals b in place, sends it, has it recorded under name, and restores
+// the plaintext before it returns, whatever the outcome: meanwhile nobody may
+// read b. It returns only after the service acknowledged the record.
+//
+// Costs one upload. After an error whose outcome is unknown, calling it again
+// with the same content finds out first: nobody pays twice. Needs membership in
+// g. Errors: [KindNotAuthorized], [KindInsufficient], [KindTooLarge],
+// [KindStorageFull], [KindUnavailable], [KindTimeout], [KindCorrupt] when the
+// service acknowledges something else. Source: specification 4.3.
+func (c *Client) Upload(ctx context.Context, g GroupID, name string, b *Buffer) (Receipt, error) {
+	receipt, err := c.upload(ctx, g, name, b)
+	if err != nil {
+		return Receipt{}, c.wrap("upload "+quote(name), g, "", err)
+	}
+	return receipt, nil
+}
+
+// UploadBytes is [Client.Upload] of a copy of data.
+func (c *Client) UploadBytes(ctx context.Context, g GroupID, name string, data []byte) (Receipt, error) {
+	b, err := c.pool.Get(int64(len(data)))
+	if err != nil {
+		return Receipt{}, c.wrap("upload "+quote(name), g, "", err)
+	}
+	defer b.Release()
+	copy(b.Bytes(), data)
+	return c.Upload(ctx, g, name, b)
+}
+
+func (c *Client) upload(ctx context.Context, g GroupID, name string, b *Buffer) (Receipt, error) {
+	caps, err := c.Capabilities(ctx)
+	if err != nil {
+		return Receipt{}, err
+	}
+	if err := c.checkSize(b.Len(), caps.MaxFileBytes); err != nil {
+		return Receipt{}, err
+	}
+	u := &uploading{c: c, caps: caps, key: uploadKey{g, name, ComputeHash(b.Bytes())}, buf: b}
+	if receipt, done, err := u.resume(ctx); done || err != nil {
+		return receipt, err
+	}
+	if u.ticket == nil {
+		if err := u.prepare(ctx); err != nil {
+			return Receipt{}, err
+		}
+	}
+	return u.sealAndSend(ctx)
+}
+
+func (c *Client) checkSize(size, served int64) error {
+	limit := c.cfg.MaxFileBytes
+	if served > 0 {
+		limit = min(limit, served)
+	}
+	if size > limit {
+		return &Error{Op: "check size", Kind: KindTooLarge, Err: fmt.Errorf("the file has %d bytes, allowed are %d", size, limit),
+			Hint: "Split the file, or ask the operator for a larger limit."}
+	}
+	return nil
+}
+
+// uploading is one upload under way.
+type uploading struct {
+	c      *Client
+	caps   wire.Capabilities
+	key    uploadKey
+	buf    *Buffer
+	ticket *ticket
+}
+
+func (u *uploading) offers(feature string) bool {
+	for _, f := range u.caps.Features {
+		if f == feature {
+			return true
+		}
+	}
+	return false
+}
+
+// resume finds out about an earlier attempt with the same content.
+func (u *uploading) resume(ctx context.Context) (r Receipt, done bool, err error) {
+	u.c.mu.Lock()
+	t := u.c.unfinished[u.key]
+	u.c.mu.Unlock()
+	if t == nil {
+		return Receipt{}, false, nil
+	}
+	fresh := time.Since(t.since) < ticketLife
+	if fresh && (!t.sent || u.offers(wire.CapIdempotentFinalize)) {
+		u.ticket = t // sealing and sending again repeats the finalize under its id
+		return Receipt{}, false, nil
+	}
+	if t.sent {
+		r, done, err = u.c.findRecorded(ctx, u.key, t.since)
+		if err != nil {
+			return Receipt{}, false, err
+		}
+	}
+	u.forget()
+	return r, done, nil
+}
+
+func (u *uploading) forget() {
+	u.c.mu.Lock()
+	defer u.c.mu.Unlock()
+	delete(u.c.unfinished, u.key)
+}
+
+// findRecorded looks for our own row of the same content in the ledger.
+func (c *Client) findRecorded(ctx context.Context, k uploadKey, since time.Time) (Receipt, bool, error) {
+	entries, err := c.Entries(ctx, k.group, 0)
+	if err != nil {
+		return Receipt{}, false, err
+	}
+	const clockSkew = 5 * time.Minute
+	for i := len(entries) - 1; i >= 0; i-- {
+		e := entries[i]
+		if e.Hash == k.digest && e.Uploader == c.account && e.Deleted == nil && (e.Name == "" || e.Name == k.name) &&
+			(e.Time.IsZero() || e.Time.After(since.Add(-clockSkew))) {
+			return Receipt{Ref: e.Ref, Tx: e.Tx, Hash: e.Hash, Size: e.Size, Seq: e.Seq, Time: e.Time}, true, nil
+		}
+	}
+	return Receipt{}, false, nil
+}
+
+// prepare asks for an upload id and the file's key.
+func (u *uploading) prepare(ctx context.Context) error {
+	var answer wire.PrepareUploadResult
+	request := wire.PrepareUploadRequest{GroupID: string(u.key.group), Filename: u.key.name, Size: u.buf.Len() + format.Overhead}
+	// An upload id that nobody uses costs nothing: this may be repeated.
+	if err := u.c.read(ctx, wire.OpPrepareUpload, request, &answer); err != nil {
+		return err
+	}
+	if answer.UploadID == "" {
+		return malformed(errors.New("no upload id"))
+	}
+	key, err := format.ParseKey(answer.Key)
+	if err != nil {
+		return malformed(err)
+	}
+	if err := u.c.noteKey(key, answer.UploadID); err != nil {
+		return err
+	}
+	u.ticket = &ticket{id: answer.UploadID, key: key, since: time.Now()}
+	if u.offers(wire.CapRaw) {
+		u.ticket.uploadURL = answer.UploadURL
+	}
+	return nil
+}
+
+// noteKey refuses a key that was handed out for another upload: two files under
+// one key would be one nonce collision away from each other (threat 11).
+func (c *Client) noteKey(key *format.Key, uploadID string) error {
+	print := key.Fingerprint()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if other, ok := c.seenKeys[print]; ok && other != uploadID {
+		return malformed(errors.New("it hands out the key of another upload"))
+	}
+	if len(c.seenKeys) < keptKeys {
+		c.seenKeys[print] = uploadID
+	}
+	return nil
+}
+
+// sealAndSend encrypts in place, sends, and decrypts in place again.
+func (u *uploading) sealAndSend(ctx context.Context) (Receipt, error) {
+	size := u.buf.Len()
+	nonce, sealed, err := format.Seal(u.ticket.key, u.buf.Bytes())
+	if err != nil {
+		return Receipt{}, err
+	}
+	blob := blobOf(nonce[:], sealed)
+	receipt, err := u.send(ctx, blob, size)
+	if _, restoreErr := format.Open(u.ticket.key, nonce[:], sealed); restoreErr != nil {
+		return Receipt{}, fmt.Errorf("restore the content after sending it: %w", restoreErr)
+	}
+	if err == nil || !u.ticket.sent {
+		u.forget()
+		u.ticket.key.Wipe()
+	}
+	return receipt, err
+}
+
+// blob is ciphertext in two parts, so that the large one is not copied.
+type blob struct{ nonce, sealed []byte }
+
+func blobOf(nonce, sealed []byte) blob { return blob{nonce, sealed} }
+
+func (b blob) size() int64 { return int64(len(b.nonce) + len(b.sealed)) }
+
+func (b blob) reader() io.Reader {
+	return io.MultiReader(bytes.NewReader(b.nonce), bytes.NewReader(b.sealed))
+}
+
+// send transfers the blob and has it recorded, repeating only under the upload
+// id.
+func (u *uploading) send(ctx context.Context, b blob, size int64) (Receipt, error) {
+	raw := u.ticket.uploadURL != "" && b.size() > wire.InlineBlobBytes
+	if raw {
+		if err := u.c.retry(ctx, func(ctx context.Context) error { return u.put(ctx, b) }); err != nil {
+			return Receipt{}, err
+		}
+	}
+	var answer wire.FinalizeUploadResult
+	finalize := func(ctx context.Context) error { return u.finalize(ctx, b, size, raw, &answer) }
+	u.remember()
+	var err error
+	if u.offers(wire.CapIdempotentFinalize) {
+		err = u.c.retry(ctx, finalize)
+	} else {
+		err = finalize(ctx)
+	}
+	if err != nil {
+		if !isOutcomeUnknown(err) {
+			u.ticket.sent = false // refused: nothing was recorded
+			return Receipt{}, err
+		}
+		if u.offers(wire.CapIdempotentFinalize) {
+			return Receipt{}, err
+		}
+		r, found, lookErr := u.c.findRecorded(ctx, u.key, u.ticket.since)
+		if lookErr == nil && found {
+			return r, nil
+		}
+		return Receipt{}, err
+	}
+	return u.receipt(answer, size)
+}
+
+// remember keeps the ticket in case no answer comes.
+func (u *uploading) remember() {
+	u.ticket.sent = true
+	u.c.mu.Lock()
+	defer u.c.mu.Unlock()
+	for k, t := range u.c.unfinished {
+		if time.Since(t.since) > 2*ticketLife {
+			delete(u.c.unfinished, k)
+		}
+	}
+	u.c.unfinished[u.key] = u.ticket
+}
+
+// isOutcomeUnknown reports failures after which the service may have recorded
+// the upload all the same.
+func isOutcomeUnknown(err error) bool {
+	var answered *answerError
+	if !errors.As(err, &answered) {
+		return true
+	}
+	return answered.status >= 500 && answered.code == "" || answered.code == wire.CodeUnavailable || answered.code == wire.CodeInternal
+}
+
+// put sends the ciphertext as it is.
+func (u *uploading) put(ctx context.Context, b blob) error {
+	return u.c.authorized(ctx, func(token Secret) error {
+		req, cancel, err := u.c.transferRequest(ctx, http.MethodPut, u.ticket.uploadURL, b.size(), token)
+		if err != nil {
+			return err
+		}
+		defer cancel()
+		req.Body, req.ContentLength = io.NopCloser(b.reader()), b.size()
+		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(b.reader()), nil }
+		req.Header.Set("Content-Type", "application/octet-stream")
+		resp, err := u.c.send(req)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		_, err = io.Copy(io.Discard, io.LimitReader(resp.Body, maxErrorBytes))
+		return err
+	})
+}
+
+// transferRequest makes a request to a path the service named. Only a path on
+// the MCP address is accepted: a ticket must not lead elsewhere.
+func (c *Client) transferRequest(ctx context.Context, method, target string, size int64, token Secret) (*http.Request, context.CancelFunc, error) {
+	if !strings.HasPrefix(target, "/") || strings.HasPrefix(target, "//") || strings.ContainsAny(target, "\\?#\r\n") {
+		return nil, nil, malformed(fmt.Errorf("transfer address %s is not a path on the service", quote(target)))
+	}
+	ctx, cancel := context.WithTimeout(ctx, 4*c.cfg.Timeout+time.Duration(size/transferRate)*time.Second)
+	req, err := http.NewRequestWithContext(ctx, method, c.cfg.MCPURL+target, nil)
+	if err != nil {
+		cancel()
+		return nil, nil, malformed(fmt.Errorf("transfer address %s is not a path on the service", quote(target)))
+	}
+	for k, v := range c.bearer(token) {
+		req.Header[k] = v
+	}
+	return req, cancel, nil
+}
+
+// finalize has the upload recorded. The base64 form is written while it is sent:
+// the nonce is a multiple of three bytes long, so its base64 and that of the
+// rest join without a seam.
+func (u *uploading) finalize(ctx context.Context, b blob, size int64, raw bool, answer *wire.FinalizeUploadResult) error {
+	meta, err := json.Marshal(format.NewMetadata(size, contentType(u.key.name), u.key.name))
+	if err != nil {
+		return err
+	}
+	head, err := json.Marshal(wire.FinalizeUploadRequest{UploadID: u.ticket.id, FileHash: u.key.digest.String(), Format: meta})
+	if err != nil {
+		return err
+	}
+	if raw {
+		return u.c.tool(ctx, wire.OpFinalizeUpload, json.RawMessage(head), answer)
+	}
+	return u.c.authorized(ctx, func(token Secret) error {
+		req, cancel, err := u.c.transferRequest(ctx, http.MethodPost, wire.PathTools+wire.OpFinalizeUpload, b.size(), token)
+		if err != nil {
+			return err
+		}
+		defer cancel()
+		req.Header.Set("Content-Type", "application/json")
+		req.ContentLength = finalizeLength(head, b)
+		req.GetBody = func() (io.ReadCloser, error) { return finalizeBody(head, b), nil }
+		req.Body = finalizeBody(head, b)
+		var body json.RawMessage
+		if err := u.c.exchange(req, &body); err != nil {
+			return err
+		}
+		return unwrap(body, answer)
+	})
+}
+
+const encryptedField = `,"encrypted_data":"`
+
+func finalizeLength(head []byte, b blob) int64 {
+	encoded := base64.StdEncoding.EncodedLen(len(b.nonce)) + base64.StdEncoding.EncodedLen(len(b.sealed))
+	return int64(len(head) - 1 + len(encryptedField) + encoded + len(`"}`))
+}
+
+// finalizeBody is head, which is a JSON object, with encrypted_data added.
+func finalizeBody(head []byte, b blob) io.ReadCloser {
+	return io.NopCloser(io.MultiReader(bytes.NewReader(head[:len(head)-1]), strings.NewReader(encryptedField),
+		&base64Reader{src: b.nonce}, &base64Reader{src: b.sealed}, strings.NewReader(`"}`)))
+}
+
+// base64Reader encodes src as it is read.
+type base64Reader struct {
+	src     []byte
+	pending []byte
+	chunk   [64 << 10]byte
+}
+
+func (r *base64Reader) Read(p []byte) (int, error) {
+	if len(r.pending) == 0 {
+		if len(r.src) == 0 {
+			return 0, io.EOF
+		}
+		n := min(len(r.src), len(r.chunk)/4*3)
+		base64.StdEncoding.Encode(r.chunk[:], r.src[:n])
+		r.pending = r.chunk[:base64.StdEncoding.EncodedLen(n)]
+		r.src = r.src[n:]
+	}
+	n := copy(p, r.pending)
+	r.pending = r.pending[n:]
+	return n, nil
+}
+
+func contentType(name string) string {
+	kind, _, err := mime.ParseMediaType(mime.TypeByExtension(path.Ext(name)))
+	if err != nil {
+		return "application/octet-stream"
+	}
+	return kind
+}
+
+// receipt checks what was acknowledged (threat 13).
+func (u *uploading) receipt(a wire.FinalizeUploadResult, size int64) (Receipt, error) {
+	ref := a.Location
+	if ref == "" {
+		ref = a.CID
+	}
+	digest, err := ParseDigest(a.FileHash)
+	if err != nil || digest != u.key.digest || ref == "" {
+		return Receipt{}, malformed(errors.New("it acknowledges another file than the one that was sent"))
+	}
+	r := Receipt{Ref: Ref(ref), Tx: TxID(strings.Trim(a.TransID, `"`)), Hash: digest, Size: size, Seq: Seq(a.Seq), Time: parseTime(a.Time)}
+	if r.Time.IsZero() {
+		r.Time = time.Now()
+	}
+	if a.Fee != "" {
+		if r.Fee, err = ParseAmount(a.Fee); err != nil {
+			return Receipt{}, malformed(err)
+		}
+	}
+	return r, nil
+}

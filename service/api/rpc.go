@@ -1,0 +1,187 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strconv"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/vault"
+)
+
+// rpcRequest is a JSON-RPC 2.0 request as the network's clients send it.
+type rpcRequest struct {
+	ID     json.RawMessage `json:"id"`
+	Method string          `json:"method"`
+	Params struct {
+		RequestType string `json:"request_type"`
+		AccountID   string `json:"account_id"`
+		MethodName  string `json:"method_name"`
+		Args        []byte `json:"args_base64"`
+	} `json:"params"`
+}
+
+// rpc answers the views of the ledger like the real network (wire protocol 4.1):
+// HTTP 200 always, errors inside.
+func (s *server) rpc(w http.ResponseWriter, r *http.Request) {
+	raw, err := body(w, r, maxRequestBytes)
+	var req rpcRequest
+	if err != nil || json.Unmarshal(raw, &req) != nil {
+		writeRPC(w, req.ID, nil, rpcFault("PARSE_ERROR", "REQUEST_VALIDATION_ERROR", "the request is not understood"))
+		return
+	}
+	if req.Method == "status" {
+		writeRPC(w, req.ID, map[string]any{"chain_id": s.ContractID, "version": map[string]string{"version": s.Version}}, nil)
+		return
+	}
+	if req.Method != "query" {
+		writeRPC(w, req.ID, nil, rpcFault("METHOD_NOT_FOUND", "REQUEST_VALIDATION_ERROR", "only query and status are answered here"))
+		return
+	}
+	switch req.Params.RequestType {
+	case "view_account":
+		s.viewAccount(r.Context(), w, req)
+	case "call_function":
+		s.callFunction(r.Context(), w, req)
+	default:
+		writeRPC(w, req.ID, nil, rpcFault("PARSE_ERROR", "REQUEST_VALIDATION_ERROR", "request_type must be view_account or call_function"))
+	}
+}
+
+const (
+	noBlockHash = "11111111111111111111111111111111"
+	noCodeHash  = noBlockHash
+)
+
+func (s *server) viewAccount(ctx context.Context, w http.ResponseWriter, req rpcRequest) {
+	balance, err := s.Accounts.Balance(ctx, req.Params.AccountID)
+	if err != nil {
+		if fault.Of(err).Code != wire.CodeAccountUnknown {
+			writeRPC(w, req.ID, nil, s.internal(ctx, err))
+			return
+		}
+		writeRPC(w, req.ID, nil, rpcFault("UNKNOWN_ACCOUNT", "HANDLER_ERROR", "account "+req.Params.AccountID+" does not exist while viewing"))
+		return
+	}
+	writeRPC(w, req.ID, map[string]any{"amount": balance.String(), "locked": "0", "code_hash": noCodeHash, "storage_usage": 0,
+		"storage_paid_at": 0, "block_height": 1, "block_hash": noBlockHash}, nil)
+}
+
+func (s *server) callFunction(ctx context.Context, w http.ResponseWriter, req rpcRequest) {
+	value, err := s.view(ctx, req.Params.MethodName, req.Params.Args)
+	if err != nil {
+		e := fault.Of(err)
+		if e.Code == wire.CodeInternal {
+			writeRPC(w, req.ID, nil, s.internal(ctx, err))
+			return
+		}
+		writeRPC(w, req.ID, nil, rpcFault("CONTRACT_EXECUTION_ERROR", "HANDLER_ERROR",
+			"wasm execution failed with error: HostError(GuestPanic { panic_msg: "+strconv.Quote(e.Text)+" })"))
+		return
+	}
+	raw, err := json.Marshal(value)
+	if err != nil {
+		writeRPC(w, req.ID, nil, s.internal(ctx, err))
+		return
+	}
+	bytes := make([]int, len(raw)) // the network answers an array of byte numbers
+	for i, b := range raw {
+		bytes[i] = int(b)
+	}
+	writeRPC(w, req.ID, map[string]any{"result": bytes, "logs": []string{}, "block_height": 1, "block_hash": noBlockHash}, nil)
+}
+
+// view answers the free view methods of the contract (wire protocol 4.2).
+func (s *server) view(ctx context.Context, method string, raw []byte) (any, error) {
+	var args struct {
+		GroupID string `json:"group_id"`
+		UserID  string `json:"user_id"`
+		Action  string `json:"action"`
+	}
+	if len(raw) > 0 && json.Unmarshal(raw, &args) != nil {
+		return nil, fault.New(wire.CodeInvalidJSON, "Failed to deserialize input from JSON.")
+	}
+	switch method {
+	case "estimate_fee":
+		return json.Number(s.Ledger.Fee(args.Action).String()), nil
+	case "get_dynamic_fee":
+		return 0, nil
+	}
+	g, member, err := s.Groups.View(ctx, args.GroupID, args.UserID)
+	known := err == nil
+	if err != nil && fault.Of(err).Code != wire.CodeGroupNotFound {
+		return nil, err
+	}
+	switch method {
+	case "group_contains_key":
+		return known, nil
+	case "is_group_joinable":
+		return g.Joinable, nil
+	case "get_group_checksum":
+		if !known {
+			return nil, nil
+		}
+		return vault.Checksum(g.ID, g.KeyVersion), nil
+	case "get_group_retention":
+		if !g.RetentionDays.Valid {
+			return nil, nil
+		}
+		return g.RetentionDays.Int64, nil
+	case "get_join_window":
+		return joinWindow(g), nil
+	}
+	if !known {
+		return nil, err
+	}
+	switch method {
+	case "get_group_owner":
+		return g.Owner, nil
+	case "is_authorized":
+		return member, nil
+	case "get_group_members_public":
+		return s.public(g.Joinable, func() (any, error) { return s.Groups.Members(ctx, "", g.ID) })
+	case "get_transactions_for_group", "get_transactions_for_group_public":
+		return s.public(g.Joinable, func() (any, error) { return s.Files.List(ctx, "", wire.TransactionsRequest{GroupID: g.ID}) })
+	default:
+		return nil, fault.New(wire.CodeUnsupported, "MethodNotFound: %.60q", method)
+	}
+}
+
+func (s *server) public(joinable bool, list func() (any, error)) (any, error) {
+	if !joinable {
+		return nil, fault.New(wire.CodeNotAuthorized, "Unauthorized: Group is not joinable (public view refused)")
+	}
+	return list()
+}
+
+type rpcError struct {
+	Code    int            `json:"code"`
+	Name    string         `json:"name"`
+	Cause   map[string]any `json:"cause"`
+	Message string         `json:"message"`
+	Data    string         `json:"data"`
+}
+
+func rpcFault(cause, name, data string) *rpcError {
+	return &rpcError{Code: -32000, Name: name, Cause: map[string]any{"name": cause, "info": map[string]any{}}, Message: "Server error", Data: data}
+}
+
+func (s *server) internal(ctx context.Context, err error) *rpcError {
+	s.Logger.Error("failed", "cause", err.Error())
+	return rpcFault("INTERNAL_ERROR", "INTERNAL_ERROR", "internal error")
+}
+
+func writeRPC(w http.ResponseWriter, id json.RawMessage, value any, failed *rpcError) {
+	if len(id) == 0 {
+		id = json.RawMessage("null")
+	}
+	answer := map[string]any{"jsonrpc": "2.0", "id": id}
+	if failed != nil {
+		answer["error"] = failed
+	} else {
+		answer["result"] = value
+	}
+	writeJSON(w, http.StatusOK, answer)
+}

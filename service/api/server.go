@@ -1,0 +1,324 @@
+// Package api is the service on HTTP: session tokens, the operations below
+// /tools/, raw transfers and the ledger's JSON-RPC, in both generations of the
+// protocol.
+package api
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/auth"
+	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/files"
+	"github.com/svcfs/svcfs/service/groups"
+	"github.com/svcfs/svcfs/service/ledger"
+)
+
+const (
+	// maxRequestBytes bounds a JSON request without file content.
+	maxRequestBytes = 1 << 20
+	// maxInlineFile bounds a file that arrives as base64 inside JSON, in
+	// plaintext bytes; larger ones use the raw transfer.
+	maxInlineFile = 64 << 20
+	// maxDepth bounds the nesting of a request.
+	maxDepth = 32
+)
+
+// Deps are the parts the API answers from.
+type Deps struct {
+	Accounts     *auth.Accounts
+	Tokens       *auth.Tokens
+	Groups       *groups.Groups
+	Files        *files.Files
+	Ledger       *ledger.Ledger
+	TicketKey    []byte // signs raw transfer tickets
+	ContractID   string
+	Version      string
+	MaxFileBytes int64
+	Healthy      func(context.Context) error
+	Logger       *slog.Logger
+}
+
+type server struct {
+	Deps
+	tools map[string]tool
+}
+
+// tool is one operation: it decodes its request and returns its result.
+type tool func(ctx context.Context, account string, body []byte) (any, error)
+
+// New returns the handler of the whole service.
+func New(d Deps) http.Handler {
+	s := &server{Deps: d}
+	s.tools = s.operations()
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST "+wire.PathSessionToken, s.sessionToken)
+	mux.HandleFunc("GET "+wire.PathSessionToken, s.loginProbe)
+	mux.HandleFunc("POST "+wire.PathTools+"{op}", s.tool)
+	mux.HandleFunc("POST "+wire.PathFinalizeGenA, func(w http.ResponseWriter, r *http.Request) { s.finalize(w, r) })
+	mux.HandleFunc("PUT "+wire.PathUploadBlob+"{id}", s.putBlob)
+	mux.HandleFunc("GET "+wire.PathReadBlob+"{ticket}", s.getBlob)
+	mux.HandleFunc("POST "+wire.PathRPC, s.rpc)
+	mux.HandleFunc("GET "+wire.PathCapabilities, s.capabilities)
+	mux.HandleFunc("GET "+wire.PathHealth, s.health)
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(w, http.StatusOK, map[string]string{"status": "ok", "service": "svcd"})
+	})
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		s.refuse(w, r, fault.New(wire.CodeUnsupported, "not found: no such path or method here"))
+	})
+	return s.observed(mux)
+}
+
+// observed gives every request an id, logs it, and turns a panic into an answer.
+func (s *server) observed(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var raw [8]byte
+		_, _ = rand.Read(raw[:])
+		id := hex.EncodeToString(raw[:])
+		w.Header().Set(wire.HeaderRequestID, id)
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("Cache-Control", "no-store")
+		answer := &statusWriter{ResponseWriter: w, status: http.StatusOK}
+		start := time.Now()
+		defer func() {
+			if p := recover(); p != nil {
+				s.Logger.Error("panic", "request", id, "panic", fmt.Sprintf("%T", p), "stack", string(debug.Stack()))
+				s.refuse(answer, r, errors.New("panic"))
+			}
+			s.Logger.Info("request", "request", id, "method", r.Method, "path", routeOf(r), "status", answer.status,
+				"ms", time.Since(start).Milliseconds())
+		}()
+		next.ServeHTTP(answer, r.WithContext(ledger.WithRequestID(r.Context(), id)))
+	})
+}
+
+// routeOf names the route, not the path: a path may hold a ticket.
+func routeOf(r *http.Request) string {
+	for _, prefix := range []string{wire.PathUploadBlob, wire.PathReadBlob} {
+		if strings.HasPrefix(r.URL.Path, prefix) {
+			return prefix
+		}
+	}
+	if len(r.URL.Path) > 80 {
+		return r.URL.Path[:80]
+	}
+	return r.URL.Path
+}
+
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+func (w *statusWriter) WriteHeader(status int) {
+	w.status = status
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap lets http.ResponseController and io.Copy reach the connection.
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// ReadFrom keeps sendfile for blobs.
+func (w *statusWriter) ReadFrom(r io.Reader) (int64, error) { return io.Copy(w.ResponseWriter, r) }
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		status, raw = http.StatusInternalServerError, []byte(`{"error":"internal error","code":"`+wire.CodeInternal+`"}`)
+	}
+	writeRaw(w, status, raw)
+}
+
+func writeRaw(w http.ResponseWriter, status int, parts ...[]byte) {
+	n := 0
+	for _, p := range parts {
+		n += len(p)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(n))
+	w.WriteHeader(status)
+	for _, p := range parts {
+		_, _ = w.Write(p) // the caller may be gone
+	}
+}
+
+// refuse answers an error and logs its cause.
+func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &tooLarge) {
+		err = fault.New(wire.CodeTooLarge, "request too large: at most %d bytes here; use the raw transfer for large files", tooLarge.Limit)
+	}
+	if r.Context().Err() != nil {
+		err = &fault.Error{Code: wire.CodeUnavailable, Text: "the request was given up", Err: err}
+	}
+	e := fault.Of(err)
+	if e.Err != nil {
+		s.Logger.Error("failed", "request", ledger.RequestID(r.Context()), "code", e.Code, "cause", e.Err.Error())
+	}
+	if e.RetryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(e.RetryAfter.Seconds())))
+	}
+	writeJSON(w, e.Status(), wire.Error{Error: e.Text, Code: e.Code})
+}
+
+// result answers the result of an operation in the form both generations read:
+// an object as {"result": {…}, …}, a sentence as {"result": s, "message": s}, a
+// list as {"result": […]}.
+func result(w http.ResponseWriter, v any) {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		writeJSON(w, http.StatusInternalServerError, wire.Error{Error: "internal error", Code: wire.CodeInternal})
+		return
+	}
+	switch {
+	case raw[0] == '"':
+		writeRaw(w, http.StatusOK, []byte(`{"result":`), raw, []byte(`,"message":`), raw, []byte(`}`))
+	case raw[0] == '{' && len(raw) > 2:
+		writeRaw(w, http.StatusOK, []byte(`{"result":`), raw, []byte(`,`), raw[1:])
+	default:
+		writeRaw(w, http.StatusOK, []byte(`{"result":`), raw, []byte(`}`))
+	}
+}
+
+// caller authenticates a request. A Bearer token, if present, decides alone; an
+// API key needs its account beside it.
+func (s *server) caller(r *http.Request) (account string, err error) {
+	if len(r.Header.Values("Authorization")) > 1 || len(r.Header.Values(wire.HeaderAPIKey)) > 1 || len(r.Header.Values(wire.HeaderAccountID)) > 1 {
+		return "", fault.New(wire.CodeInvalidToken, "Auth failed: malformed credential: a header was sent twice")
+	}
+	claimed := r.Header.Get(wire.HeaderAccountID)
+	if header := r.Header.Get("Authorization"); header != "" {
+		token, ok := strings.CutPrefix(header, "Bearer ")
+		if !ok {
+			return "", fault.New(wire.CodeInvalidToken, "Auth failed: malformed credential")
+		}
+		if account, err = s.Tokens.Verify(r.Context(), token); err != nil {
+			return "", err
+		}
+		if claimed != "" && claimed != account {
+			return "", fault.New(wire.CodeInvalidToken, "Auth failed: account ID mismatch")
+		}
+		return account, nil
+	}
+	key := r.Header.Get(wire.HeaderAPIKey)
+	switch {
+	case key == "":
+		return "", fault.New(wire.CodeAuthRequired, "Auth required: missing Bearer session token")
+	case claimed == "":
+		return "", fault.New(wire.CodeAuthRequired, "Auth required: x-account-id must accompany the X-API-Key credential")
+	}
+	_, err = s.Accounts.CheckKey(r.Context(), claimed, key)
+	return claimed, err
+}
+
+// body reads a JSON request. A missing or malformed body counts as {}, as at
+// the hosted service; one nested too deep is refused.
+func body(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	if err != nil {
+		return nil, err
+	}
+	if tooDeep(raw) {
+		return nil, fault.New(wire.CodeInvalidJSON, "the request is nested deeper than %d", maxDepth)
+	}
+	if len(raw) == 0 || !json.Valid(raw) || strings.TrimLeft(string(raw[:1]), " \t\r\n{") != "" {
+		return []byte("{}"), nil
+	}
+	return raw, nil
+}
+
+func tooDeep(raw []byte) bool {
+	depth, inString, escaped := 0, false, false
+	for _, b := range raw {
+		switch {
+		case escaped:
+			escaped = false
+		case inString:
+			escaped = b == '\\'
+			inString = b != '"'
+		case b == '"':
+			inString = true
+		case b == '{' || b == '[':
+			if depth++; depth > maxDepth {
+				return true
+			}
+		case b == '}' || b == ']':
+			depth--
+		}
+	}
+	return false
+}
+
+// decode reads a request into its shape; a field of the wrong type is refused.
+func decode[T any](raw []byte) (T, error) {
+	var v T
+	if err := json.Unmarshal(raw, &v); err != nil {
+		var wrong *json.UnmarshalTypeError
+		if errors.As(err, &wrong) {
+			return v, fault.New(wire.CodeInvalidJSON, "field %.60q has the wrong type", wrong.Field)
+		}
+		return v, fault.New(wire.CodeInvalidJSON, "the request is not the JSON that was expected")
+	}
+	return v, nil
+}
+
+func (s *server) sessionToken(w http.ResponseWriter, r *http.Request) {
+	raw, err := body(w, r, maxRequestBytes)
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	req, err := decode[wire.SessionTokenRequest](raw)
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	key := r.Header.Get(wire.HeaderAPIKey)
+	if key == "" || req.AccountID == "" {
+		s.refuse(w, r, fault.New(wire.CodeAuthRequired, "API key required: send X-API-Key and account_id; the operator makes a key with: svcd account create NAME"))
+		return
+	}
+	generation, err := s.Accounts.CheckKey(r.Context(), req.AccountID, key)
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	token, err := s.Tokens.Issue(req.AccountID, generation)
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, wire.SessionTokenResult{Token: token, AccountID: req.AccountID, ExpiresIn: s.Tokens.Lifetime()})
+}
+
+func (s *server) loginProbe(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, map[string]any{"authenticated": false, "message": "no session"})
+}
+
+func (s *server) capabilities(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, wire.Capabilities{Service: "svcd", Version: s.Version, ContractID: s.ContractID,
+		Features:     []string{wire.CapRows, wire.CapPaging, wire.CapRaw, wire.CapIdempotentFinalize, wire.CapIdempotentRetrieve},
+		MaxFileBytes: s.MaxFileBytes, Fees: s.Ledger.Fees()})
+}
+
+func (s *server) health(w http.ResponseWriter, r *http.Request) {
+	status, text := http.StatusOK, "ok"
+	if err := s.Healthy(r.Context()); err != nil {
+		s.Logger.Error("unhealthy", "cause", err.Error())
+		status, text = http.StatusServiceUnavailable, "database unavailable"
+	}
+	writeJSON(w, status, map[string]any{"status": text, "version": s.Version, "auth": "enabled", "rpc_reachable": true})
+}

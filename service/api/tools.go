@@ -1,0 +1,294 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/fault"
+)
+
+// operations are those of the wire protocol 3.3, but for finalize_upload and
+// prepare_retrieve, which carry content.
+func (s *server) operations() map[string]tool {
+	group := func(f func(ctx context.Context, account, group string) (any, error)) tool {
+		return func(ctx context.Context, account string, raw []byte) (any, error) {
+			req, err := decode[wire.GroupRequest](raw)
+			if err != nil {
+				return nil, err
+			}
+			return f(ctx, account, req.GroupID)
+		}
+	}
+	member := func(f func(ctx context.Context, account, group, member string) (string, error)) tool {
+		return func(ctx context.Context, account string, raw []byte) (any, error) {
+			req, err := decode[wire.MemberRequest](raw)
+			if err != nil {
+				return nil, err
+			}
+			return f(ctx, account, req.GroupID, req.MemberID)
+		}
+	}
+	return map[string]tool{
+		wire.OpAuthStatus: group(s.authStatus),
+		wire.OpRegisterGroup: group(func(ctx context.Context, account, g string) (any, error) {
+			return s.Groups.Register(ctx, account, g, false)
+		}),
+		wire.OpAddGroupMember:    member(s.Groups.Add),
+		wire.OpRevokeGroupMember: member(s.Groups.Revoke),
+		wire.OpJoinGroup:         group(func(ctx context.Context, account, g string) (any, error) { return s.Groups.Join(ctx, account, g) }),
+		wire.OpCreateHackathonGroup: func(ctx context.Context, account string, raw []byte) (any, error) {
+			req, err := decode[wire.OpenJoinRequest](raw)
+			if err != nil {
+				return nil, err
+			}
+			return s.Groups.OpenJoin(ctx, account, req.GroupID, req.ExpiresAt, req.MaxUses)
+		},
+		wire.OpCloseHackathonJoin: group(func(ctx context.Context, account, g string) (any, error) { return s.Groups.CloseJoin(ctx, account, g) }),
+		wire.OpSetGroupRetention: func(ctx context.Context, account string, raw []byte) (any, error) {
+			req, err := decode[wire.RetentionRequest](raw)
+			if err != nil {
+				return nil, err
+			}
+			return s.Groups.SetRetention(ctx, account, req.GroupID, req.RetentionDays)
+		},
+		wire.OpPrepareUpload: func(ctx context.Context, account string, raw []byte) (any, error) {
+			req, err := decode[wire.PrepareUploadRequest](raw)
+			if err != nil {
+				return nil, err
+			}
+			return s.Files.Prepare(ctx, account, req)
+		},
+		wire.OpGetOwnedGroups:  func(ctx context.Context, account string, _ []byte) (any, error) { return s.Groups.Owned(ctx, account) },
+		wire.OpGetMemberGroups: func(ctx context.Context, account string, _ []byte) (any, error) { return s.Groups.Of(ctx, account) },
+		wire.OpGetGroupMembers: group(func(ctx context.Context, account, g string) (any, error) { return s.Groups.Members(ctx, account, g) }),
+		wire.OpGetGroupTransactions: func(ctx context.Context, account string, raw []byte) (any, error) {
+			req, err := decode[wire.TransactionsRequest](raw)
+			if err != nil {
+				return nil, err
+			}
+			return s.Files.List(ctx, account, req)
+		},
+	}
+}
+
+func (s *server) tool(w http.ResponseWriter, r *http.Request) {
+	op := r.PathValue("op")
+	switch op {
+	case wire.OpFinalizeUpload:
+		s.finalize(w, r)
+		return
+	case wire.OpPrepareRetrieve:
+		s.retrieve(w, r)
+		return
+	}
+	run, ok := s.tools[op]
+	if !ok {
+		s.refuse(w, r, fault.New(wire.CodeUnsupported, "operation not found: %.60q is not offered here", op))
+		return
+	}
+	account, err := s.caller(r)
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	raw, err := body(w, r, maxRequestBytes)
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	value, err := run(r.Context(), account, raw)
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	result(w, value)
+}
+
+func (s *server) authStatus(ctx context.Context, account, group string) (any, error) {
+	if group == "" {
+		group = "default"
+	}
+	out := wire.AuthStatusResult{Authenticated: true, AccountID: account, GroupID: group}
+	if group == "default" {
+		return out, nil
+	}
+	_, member, err := s.Groups.View(ctx, group, account)
+	if err != nil {
+		refused := fault.Of(err)
+		if refused.Code == wire.CodeInternal {
+			return nil, err
+		}
+		out.AuthError = refused.Text
+	}
+	out.AuthorizedForGroup = &member
+	return out, nil
+}
+
+// finalize records an upload, with the ciphertext inside the JSON or sent before.
+func (s *server) finalize(w http.ResponseWriter, r *http.Request) {
+	account, err := s.caller(r)
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	limit := int64(maxRequestBytes) + int64(base64.StdEncoding.EncodedLen(int(min(s.MaxFileBytes, maxInlineFile)+format.Overhead)))
+	raw, err := body(w, r, limit)
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	req, data, err := decodeFinalize(raw)
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	out, err := s.Files.Finalize(r.Context(), account, req, data)
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	result(w, out)
+}
+
+func decodeFinalize(raw []byte) (req wire.FinalizeUploadRequest, data io.Reader, err error) {
+	if req, err = decode[wire.FinalizeUploadRequest](raw); err != nil {
+		return req, nil, err
+	}
+	if req.EncryptedData == "" {
+		return req, nil, nil
+	}
+	decoded, err := base64.StdEncoding.Strict().DecodeString(req.EncryptedData)
+	if err != nil {
+		return req, nil, fault.New(wire.CodeValidation, "encrypted_data is not standard base64")
+	}
+	req.EncryptedData = ""
+	return req, bytes.NewReader(decoded), nil
+}
+
+// retrieve hands out a key with the ciphertext, or with the address of it.
+func (s *server) retrieve(w http.ResponseWriter, r *http.Request) {
+	account, err := s.caller(r)
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	raw, err := body(w, r, maxRequestBytes)
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	req, err := decode[wire.PrepareRetrieveRequest](raw)
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	inlineUpTo := int64(wire.InlineBlobBytes)
+	if req.Transfer != wire.TransferRaw {
+		inlineUpTo = s.MaxFileBytes + format.Overhead
+	}
+	stored, err := s.Files.Retrieve(r.Context(), account, req, inlineUpTo)
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	out := wire.PrepareRetrieveResult{Key: stored.Key.Base64(), IPFSHash: req.IPFSHash, Location: req.IPFSHash, GroupID: req.GroupID,
+		Format: stored.Format, Fee: stored.Fee.String()}
+	if stored.Inline != nil {
+		out.EncryptedB64 = base64.StdEncoding.EncodeToString(stored.Inline)
+	} else {
+		out.DataURL = wire.PathReadBlob + s.ticket(account, req.GroupID, req.IPFSHash)
+		out.DataSize = stored.BlobSize
+	}
+	if r.Header.Get(wire.HeaderWalletID) != "" { // every SDK from 1.1.1 on: the ciphertext once
+		writeJSON(w, http.StatusOK, map[string]any{"result": out})
+		return
+	}
+	result(w, out)
+}
+
+func (s *server) putBlob(w http.ResponseWriter, r *http.Request) {
+	account, err := s.caller(r)
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	if r.ContentLength > s.MaxFileBytes+format.Overhead {
+		s.refuse(w, r, fault.New(wire.CodeTooLarge, "file too large: at most %d bytes are accepted", s.MaxFileBytes))
+		return
+	}
+	if err := s.Files.PutBlob(r.Context(), account, r.PathValue("id"), r.Body); err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+const ticketLife = 5 * time.Minute
+
+// ticketBody is what a raw transfer ticket grants; it is signed, and good only
+// together with the session token of the same account.
+type ticketBody struct {
+	Account string `json:"a"`
+	Group   string `json:"g"`
+	Ref     string `json:"r"`
+	Expires int64  `json:"e"` // s since the epoch
+}
+
+func (s *server) ticket(account, group, ref string) string {
+	raw, _ := json.Marshal(ticketBody{account, group, ref, time.Now().Add(ticketLife).Unix()})
+	return base64.RawURLEncoding.EncodeToString(raw) + "." + base64.RawURLEncoding.EncodeToString(s.sign(raw))
+}
+
+func (s *server) sign(raw []byte) []byte {
+	mac := hmac.New(sha256.New, s.TicketKey)
+	mac.Write(raw)
+	return mac.Sum(nil)
+}
+
+func (s *server) openTicket(text, account string) (ticketBody, error) {
+	var t ticketBody
+	body, mac, ok := strings.Cut(text, ".")
+	raw, err1 := base64.RawURLEncoding.Strict().DecodeString(body)
+	sum, err2 := base64.RawURLEncoding.Strict().DecodeString(mac)
+	if !ok || errors.Join(err1, err2) != nil || !hmac.Equal(sum, s.sign(raw)) || json.Unmarshal(raw, &t) != nil ||
+		t.Account != account || t.Expires < time.Now().Unix() {
+		return t, fault.New(wire.CodeFileNotFound, "transfer not found: ask prepare_retrieve for a new address")
+	}
+	return t, nil
+}
+
+// getBlob streams ciphertext to the holder of a ticket, with ranges.
+func (s *server) getBlob(w http.ResponseWriter, r *http.Request) {
+	account, err := s.caller(r)
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	t, err := s.openTicket(r.PathValue("ticket"), account)
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	f, info, err := s.Files.OpenBlob(r.Context(), account, t.Group, t.Ref)
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	defer f.Close()
+	w.Header().Set("Content-Type", "application/octet-stream")
+	w.Header().Set("ETag", strconv.Quote(hex.EncodeToString(info.Sum[:])))
+	http.ServeContent(w, r, "", time.Time{}, f)
+}

@@ -1,0 +1,264 @@
+// Package auth knows who is asking: accounts with one API key each, and session
+// tokens made from them.
+package auth
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"database/sql"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/ledger"
+	"github.com/svcfs/svcfs/service/store"
+)
+
+const (
+	keyPrefix    = "svc_sk_"
+	keyBytes     = 32 // 43 base64url characters
+	minKeyLength = 40
+	// failures allowed per account and minute before guessing is slowed down.
+	failuresPerMinute = 10
+	// watchedAccounts bounds the memory of failures.
+	watchedAccounts = 10_000
+)
+
+// APIKey is shown once, when it is made. It prints as "redacted"; Reveal is the
+// one way to its text.
+type APIKey struct{ text string }
+
+// Reveal returns the key itself.
+func (k APIKey) Reveal() string { return k.text }
+
+// Format prints "redacted" for every verb.
+func (k APIKey) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("redacted")) }
+
+// MarshalText gives "redacted" to encoders.
+func (k APIKey) MarshalText() ([]byte, error) { return []byte("redacted"), nil }
+
+// LogValue gives "redacted" to slog.
+func (k APIKey) LogValue() slog.Value { return slog.StringValue("redacted") }
+
+// newKey returns a random key and the hash that is kept of it.
+func newKey() (APIKey, []byte, error) {
+	raw := make([]byte, keyBytes)
+	if _, err := rand.Read(raw); err != nil {
+		return APIKey{}, nil, fmt.Errorf("make API key: %w", err)
+	}
+	key := APIKey{keyPrefix + base64.RawURLEncoding.EncodeToString(raw)}
+	sum := sha256.Sum256([]byte(key.text))
+	return key, sum[:], nil
+}
+
+// Accounts makes and checks accounts.
+type Accounts struct {
+	store    *store.Store
+	ledger   *ledger.Ledger
+	contract string
+
+	mu       sync.Mutex
+	failures map[string]*rate.Limiter
+}
+
+// NewAccounts returns the accounts of a service whose ledger contract has the
+// given id: account NAME becomes NAME.CONTRACT.
+func NewAccounts(s *store.Store, l *ledger.Ledger, contract string) *Accounts {
+	return &Accounts{store: s, ledger: l, contract: contract, failures: make(map[string]*rate.Limiter)}
+}
+
+var nameForm = regexp.MustCompile(`^[a-z0-9_-]{2,64}$`)
+
+// FullID completes a bare name and checks its form.
+func (a *Accounts) FullID(name string) (string, error) {
+	id := strings.ToLower(strings.TrimSpace(name))
+	bare := strings.TrimSuffix(id, "."+a.contract)
+	if !strings.Contains(id, ".") {
+		id += "." + a.contract
+	}
+	if !nameForm.MatchString(bare) && !foreignForm.MatchString(id) {
+		return "", fault.New(wire.CodeValidation, "Invalid username format: %.80q: use 2 to 64 of a-z, 0-9, _ and -", name)
+	}
+	return id, nil
+}
+
+// foreignForm is any ledger account id: members need not have an account here.
+var foreignForm = regexp.MustCompile(`^[a-z0-9_-]{1,64}(\.[a-z0-9_-]{1,64}){1,8}$`)
+
+// Create makes an account and returns its key, which is never shown again.
+func (a *Accounts) Create(ctx context.Context, name string, balance wire.Amount) (id string, key APIKey, err error) {
+	if id, err = a.FullID(name); err != nil {
+		return "", key, err
+	}
+	key, hash, err := newKey()
+	if err != nil {
+		return "", key, err
+	}
+	err = a.store.Write(ctx, func(tx *store.Tx) error {
+		result, err := tx.ExecContext(ctx, `INSERT INTO accounts (id, key_hash, key_generation, balance, created_ns) VALUES (?, ?, 1, ?, ?)
+			ON CONFLICT DO NOTHING`, id, hash, balance.String(), time.Now().UnixNano())
+		if err != nil {
+			return fmt.Errorf("insert account: %w", err)
+		}
+		if n, _ := result.RowsAffected(); n == 0 {
+			return fault.New(wire.CodeConflict, "account %s exists already: replace its key with: svcd account rotate-key %s", id, name)
+		}
+		_, err = a.ledger.Append(ctx, tx, ledger.Record{Kind: ledger.KindCreateAccount, Account: id, Detail: balance.String()})
+		return err
+	})
+	return id, key, err
+}
+
+// Rotate replaces the key of an account. The old key, and tokens made with it,
+// are dead when it returns.
+func (a *Accounts) Rotate(ctx context.Context, name string) (id string, key APIKey, err error) {
+	if id, err = a.FullID(name); err != nil {
+		return "", key, err
+	}
+	key, hash, err := newKey()
+	if err != nil {
+		return "", key, err
+	}
+	err = a.store.Write(ctx, func(tx *store.Tx) error {
+		result, err := tx.ExecContext(ctx, "UPDATE accounts SET key_hash = ?, key_generation = key_generation + 1 WHERE id = ?", hash, id)
+		if err != nil {
+			return fmt.Errorf("update key: %w", err)
+		}
+		if n, _ := result.RowsAffected(); n == 0 {
+			return unknownAccount(id)
+		}
+		_, err = a.ledger.Append(ctx, tx, ledger.Record{Kind: ledger.KindRotateKey, Account: id})
+		return err
+	})
+	return id, key, err
+}
+
+func unknownAccount(id string) error {
+	return fault.New(wire.CodeAccountUnknown, "account %.80s not found: create it with: svcd account create NAME", id)
+}
+
+// Fund adds tokens to an account and returns its balance.
+func (a *Accounts) Fund(ctx context.Context, name string, amount wire.Amount) (balance wire.Amount, err error) {
+	id, err := a.FullID(name)
+	if err != nil {
+		return balance, err
+	}
+	err = a.store.Write(ctx, func(tx *store.Tx) error {
+		balance, err = a.ledger.Fund(ctx, tx, id, amount)
+		return err
+	})
+	return balance, err
+}
+
+// Listed is one account as the operator sees it.
+type Listed struct {
+	AccountID string      `json:"account_id"`
+	Balance   wire.Amount `json:"balance"`
+}
+
+// List returns all accounts by id.
+func (a *Accounts) List(ctx context.Context) (list []Listed, err error) {
+	err = a.store.Read(ctx, func(tx *store.Tx) error {
+		rows, err := tx.QueryContext(ctx, "SELECT id, balance FROM accounts ORDER BY id")
+		if err != nil {
+			return fmt.Errorf("list accounts: %w", err)
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var l Listed
+			var balance string
+			if err := rows.Scan(&l.AccountID, &balance); err != nil {
+				return fmt.Errorf("list accounts: %w", err)
+			}
+			if l.Balance, err = wire.ParseAmount(balance); err != nil {
+				return err
+			}
+			list = append(list, l)
+		}
+		return rows.Err()
+	})
+	return list, err
+}
+
+// Balance returns the balance of an account.
+func (a *Accounts) Balance(ctx context.Context, id string) (balance wire.Amount, err error) {
+	err = a.store.Read(ctx, func(tx *store.Tx) error {
+		balance, err = ledger.Balance(ctx, tx, id)
+		return err
+	})
+	return balance, err
+}
+
+// CheckKey verifies an API key and returns the key's generation. The hash of
+// what was sent is compared in constant time, also for an unknown account.
+func (a *Accounts) CheckKey(ctx context.Context, id, key string) (generation int64, err error) {
+	if !a.mayTry(id) {
+		return 0, &fault.Error{Code: wire.CodeRateLimited, Text: "too many requests: too many wrong keys for this account, try again in a minute", RetryAfter: time.Minute}
+	}
+	if !strings.HasPrefix(key, keyPrefix) || len(key) < minKeyLength {
+		a.failed(id)
+		return 0, fault.New(wire.CodeInvalidKey, "Invalid format")
+	}
+	stored, generation, found, err := a.keyOf(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	sum := sha256.Sum256([]byte(key))
+	equal := subtle.ConstantTimeCompare(sum[:], stored) == 1
+	if !found {
+		a.failed(id)
+		return 0, unknownAccount(id)
+	}
+	if !equal {
+		a.failed(id)
+		return 0, fault.New(wire.CodeInvalidKey, "Invalid API key")
+	}
+	return generation, nil
+}
+
+func (a *Accounts) keyOf(ctx context.Context, id string) (hash []byte, generation int64, found bool, err error) {
+	hash = make([]byte, sha256.Size)
+	err = a.store.Read(ctx, func(tx *store.Tx) error {
+		return tx.QueryRowContext(ctx, "SELECT key_hash, key_generation FROM accounts WHERE id = ?", id).Scan(&hash, &generation)
+	})
+	if errors.Is(err, sql.ErrNoRows) {
+		return hash, 0, false, nil
+	}
+	if err != nil {
+		return nil, 0, false, fmt.Errorf("read key hash: %w", err)
+	}
+	return hash, generation, true, nil
+}
+
+// mayTry reports whether the account has had few enough failures.
+func (a *Accounts) mayTry(id string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	l := a.failures[id]
+	return l == nil || l.Tokens() >= 1
+}
+
+func (a *Accounts) failed(id string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	l := a.failures[id]
+	if l == nil {
+		if len(a.failures) >= watchedAccounts {
+			clear(a.failures)
+		}
+		l = rate.NewLimiter(rate.Every(time.Minute/failuresPerMinute), failuresPerMinute)
+		a.failures[id] = l
+	}
+	l.Allow()
+}

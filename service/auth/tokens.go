@@ -1,0 +1,116 @@
+package auth
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/fault"
+)
+
+const (
+	// MaxTokenLifetime is the life of a session token (specification 2.5).
+	MaxTokenLifetime = 24 * time.Hour
+	tokenType        = "svc_session"
+	leeway           = 30 * time.Second
+)
+
+// claims are those of the specification 2.5, the hosted service's iss, sub and
+// type, and the generation of the API key the token was made with.
+type claims struct {
+	AccountID  string `json:"account_id"`
+	Type       string `json:"type"`
+	Generation int64  `json:"gen"`
+	jwt.RegisteredClaims
+}
+
+// Tokens issues and verifies session tokens: HS256 with one secret.
+type Tokens struct {
+	accounts *Accounts
+	secret   []byte
+	issuer   string
+	audience string
+	lifetime time.Duration
+}
+
+// NewTokens returns an issuer for the service at the public address audience.
+func NewTokens(a *Accounts, secret [keyBytes]byte, audience string, lifetime time.Duration) *Tokens {
+	if lifetime <= 0 || lifetime > MaxTokenLifetime {
+		lifetime = MaxTokenLifetime
+	}
+	return &Tokens{accounts: a, secret: secret[:], issuer: audience, audience: audience, lifetime: lifetime}
+}
+
+// Lifetime returns how long a token is good, as expires_in says it.
+func (t *Tokens) Lifetime() string {
+	if t.lifetime%time.Hour == 0 {
+		return fmt.Sprintf("%dh", t.lifetime/time.Hour)
+	}
+	if t.lifetime%time.Minute == 0 {
+		return fmt.Sprintf("%dm", t.lifetime/time.Minute)
+	}
+	return fmt.Sprintf("%ds", t.lifetime/time.Second)
+}
+
+// Issue makes a token for an account whose key of this generation was checked.
+func (t *Tokens) Issue(account string, generation int64) (string, error) {
+	now := time.Now()
+	c := claims{AccountID: account, Type: tokenType, Generation: generation, RegisteredClaims: jwt.RegisteredClaims{
+		Issuer: t.issuer, Subject: "apikey|" + account, Audience: jwt.ClaimStrings{t.audience},
+		IssuedAt: jwt.NewNumericDate(now), ExpiresAt: jwt.NewNumericDate(now.Add(t.lifetime))}}
+	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, singleAudience{c}).SignedString(t.secret)
+	if err != nil {
+		return "", fmt.Errorf("sign token: %w", err)
+	}
+	return token, nil
+}
+
+// singleAudience writes aud as one string, as the hosted service does.
+type singleAudience struct{ claims }
+
+// MarshalJSON writes the claims with a single audience.
+func (s singleAudience) MarshalJSON() ([]byte, error) {
+	return json.Marshal(map[string]any{"account_id": s.AccountID, "type": s.Type, "gen": s.Generation, "iss": s.Issuer, "sub": s.Subject,
+		"aud": s.Audience[0], "iat": s.IssuedAt.Unix(), "exp": s.ExpiresAt.Unix()})
+}
+
+// Verify returns the account of a token. Everything is required: signature,
+// algorithm, issuer, audience, times, type, and that the account's key has not
+// been rotated since.
+func (t *Tokens) Verify(ctx context.Context, token string) (account string, err error) {
+	var c claims
+	_, err = jwt.ParseWithClaims(token, &c, func(*jwt.Token) (any, error) { return t.secret, nil },
+		jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), jwt.WithAudience(t.audience), jwt.WithIssuer(t.issuer),
+		jwt.WithExpirationRequired(), jwt.WithIssuedAt(), jwt.WithLeeway(leeway), jwt.WithStrictDecoding())
+	switch {
+	case errors.Is(err, jwt.ErrTokenSignatureInvalid):
+		return "", invalidToken("invalid session token")
+	case errors.Is(err, jwt.ErrTokenInvalidAudience) || errors.Is(err, jwt.ErrTokenInvalidIssuer):
+		return "", fault.New(wire.CodeAudience, "Auth failed: Audience mismatch: the token was made for another service address")
+	case err != nil:
+		return "", invalidToken("invalid session token")
+	case len(c.Audience) != 1:
+		return "", fault.New(wire.CodeAudience, "Auth failed: Audience mismatch: the token names several addresses")
+	case c.Type != tokenType || c.AccountID == "" || c.IssuedAt == nil:
+		return "", invalidToken("not a session token of this service")
+	case c.ExpiresAt.Sub(c.IssuedAt.Time) > MaxTokenLifetime:
+		return "", invalidToken("invalid session token")
+	}
+	_, generation, found, err := t.accounts.keyOf(ctx, c.AccountID)
+	if err != nil {
+		return "", err
+	}
+	if !found || generation != c.Generation {
+		return "", invalidToken("invalid session token: the API key was rotated since")
+	}
+	return c.AccountID, nil
+}
+
+func invalidToken(text string) error {
+	return fault.New(wire.CodeInvalidToken, "Auth failed: %s", text)
+}

@@ -1,0 +1,482 @@
+// Package files holds the rules of uploads, retrievals and listings. Bytes are
+// on the disk before the record commits, and the record before anybody is told;
+// membership is checked in the same transaction that hands out a key or records
+// an upload.
+package files
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/blob"
+	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/groups"
+	"github.com/svcfs/svcfs/service/ledger"
+	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/vault"
+)
+
+const (
+	// uploadLife is how long an upload id is good.
+	uploadLife = 300 * time.Second
+	// claimLife is how long a claim may be repeated without a second fee.
+	claimLife = time.Hour
+	// MaxFilename is the longest recorded name, in bytes: a path of components.
+	MaxFilename = 4096
+	// maxOpenUploads bounds the uploads an account has begun and not finished.
+	maxOpenUploads = 10_000
+	// orphanAge is how old a blob without a record must be before it is removed.
+	orphanAge = 2 * uploadLife
+)
+
+// Blobs is where ciphertext is kept.
+type Blobs interface {
+	Put(ctx context.Context, r io.Reader, limit int64) (blob.Info, error)
+	Open(id string) (io.ReadSeekCloser, int64, error)
+	Delete(id string) error
+	Sweep(age time.Duration, visit func(id string) error) error
+}
+
+// Files answers uploads, retrievals and listings.
+type Files struct {
+	store    *store.Store
+	ledger   *ledger.Ledger
+	vault    *vault.Vault
+	blobs    Blobs
+	contract string
+	maxBytes int64
+}
+
+// New returns the files of a service.
+func New(s *store.Store, l *ledger.Ledger, v *vault.Vault, b Blobs, contract string, maxBytes int64) *Files {
+	return &Files{s, l, v, b, contract, maxBytes}
+}
+
+// newRef makes a reference: three parts like the hosted service's, the second
+// constant per group. It starts with "bafy", because SDK 1.0.3 accepts nothing
+// else; it is only ever looked up, never parsed.
+func (f *Files) newRef(group string) string {
+	sum := sha256.Sum256([]byte("svc-location\x00" + f.contract + "\x00" + group))
+	return "bafy." + f.contract + "/fastfs." + f.contract + "/" + hex.EncodeToString(sum[:]) + "/" + uuid.NewString()
+}
+
+// Prepare makes the key of a file to be uploaded. Members only; free, but the
+// balance must suffice for the upload.
+func (f *Files) Prepare(ctx context.Context, account string, req wire.PrepareUploadRequest) (out wire.PrepareUploadResult, err error) {
+	if len(req.Filename) > MaxFilename || !utf8.ValidString(req.Filename) {
+		return out, fault.New(wire.CodeValidation, "filename must be UTF-8 of at most %d bytes", MaxFilename)
+	}
+	if req.Size > f.maxBytes+format.Overhead {
+		return out, f.tooLarge()
+	}
+	ref := f.newRef(req.GroupID)
+	out = wire.PrepareUploadResult{UploadID: uuid.NewString(), GroupID: req.GroupID, Filename: req.Filename}
+	out.UploadURL = wire.PathUploadBlob + out.UploadID
+	err = f.store.Write(ctx, func(tx *store.Tx) error {
+		g, err := groups.RequireMember(ctx, tx, req.GroupID, account)
+		if err != nil {
+			return err
+		}
+		if err := f.canPay(ctx, tx, account); err != nil {
+			return err
+		}
+		key, wrapped, err := f.vault.NewFileKey(vault.Binding{Group: g.ID, Ref: ref, Version: g.KeyVersion})
+		if err != nil {
+			return err
+		}
+		out.Key = key.Base64()
+		_, err = tx.ExecContext(ctx, `INSERT INTO uploads (id, account, group_id, ref, filename, key_version, wrapped_key, expires_ns)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?)`, out.UploadID, account, g.ID, ref, req.Filename, g.KeyVersion, wrapped, time.Now().Add(uploadLife).UnixNano())
+		if err != nil {
+			return fmt.Errorf("insert upload: %w", err)
+		}
+		return nil
+	})
+	return out, err
+}
+
+func (f *Files) tooLarge() error {
+	return fault.New(wire.CodeTooLarge, "file too large: at most %d bytes are accepted", f.maxBytes)
+}
+
+func (f *Files) canPay(ctx context.Context, tx *store.Tx, account string) error {
+	balance, err := ledger.Balance(ctx, tx, account)
+	if err != nil {
+		return err
+	}
+	fee := f.ledger.Fee(ledger.ActionUpload)
+	if balance.Cmp(fee) < 0 {
+		return ledger.Insufficient(ledger.ActionUpload, fee, balance)
+	}
+	var open int
+	if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM uploads WHERE account = ? AND result IS NULL", account).Scan(&open); err != nil {
+		return fmt.Errorf("count uploads: %w", err)
+	}
+	if open >= maxOpenUploads {
+		return &fault.Error{Code: wire.CodeRateLimited, Text: "too many requests: too many uploads begun and not finished", RetryAfter: time.Minute}
+	}
+	return nil
+}
+
+// upload is a row of the uploads table.
+type upload struct {
+	id, account, group, ref, filename string
+	keyVersion                        int64
+	wrapped                           []byte
+	blob                              *blob.Info // of a raw transfer
+	result                            []byte     // JSON once finalized
+}
+
+func getUpload(ctx context.Context, tx *store.Tx, account, id string) (u upload, err error) {
+	var blobID, result sql.NullString
+	var size sql.NullInt64
+	var sum []byte
+	var expires int64
+	err = tx.QueryRowContext(ctx, `SELECT id, account, group_id, ref, filename, key_version, wrapped_key, blob_id, blob_size, blob_sum, result, expires_ns
+		FROM uploads WHERE id = ?`, id).Scan(&u.id, &u.account, &u.group, &u.ref, &u.filename, &u.keyVersion, &u.wrapped, &blobID, &size, &sum, &result, &expires)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return u, fmt.Errorf("read upload: %w", err)
+	}
+	if err != nil || expires < time.Now().UnixNano() {
+		return u, fault.New(wire.CodeUploadUnknown, "Invalid or expired upload_id")
+	}
+	if u.account != account {
+		return u, fault.New(wire.CodeNotAuthorized, "User not authorized: Account mismatch - you do not own this upload")
+	}
+	if blobID.Valid {
+		u.blob = &blob.Info{ID: blobID.String, Size: size.Int64, Sum: [sha256.Size]byte(sum)}
+	}
+	u.result = []byte(result.String)
+	return u, nil
+}
+
+// PutBlob stores the ciphertext of an upload ahead of its finalize.
+func (f *Files) PutBlob(ctx context.Context, account, uploadID string, r io.Reader) error {
+	if err := f.store.Read(ctx, func(tx *store.Tx) error {
+		u, err := getUpload(ctx, tx, account, uploadID)
+		if err == nil {
+			_, err = groups.RequireMember(ctx, tx, u.group, account)
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	info, err := f.put(ctx, r)
+	if err != nil {
+		return err
+	}
+	var replaced string
+	err = f.store.Write(ctx, func(tx *store.Tx) error {
+		u, err := getUpload(ctx, tx, account, uploadID)
+		if err != nil {
+			return err
+		}
+		if len(u.result) > 0 {
+			replaced = info.ID // finished already: these bytes are of no use
+			return nil
+		}
+		if u.blob != nil {
+			replaced = u.blob.ID
+		}
+		_, err = tx.ExecContext(ctx, "UPDATE uploads SET blob_id = ?, blob_size = ?, blob_sum = ? WHERE id = ?", info.ID, info.Size, info.Sum[:], uploadID)
+		return err
+	})
+	if err != nil {
+		replaced = info.ID
+	}
+	if replaced != "" {
+		_ = f.blobs.Delete(replaced) // the sweep repeats it
+	}
+	return full(err)
+}
+
+// put stores ciphertext.
+func (f *Files) put(ctx context.Context, r io.Reader) (blob.Info, error) {
+	info, err := f.blobs.Put(ctx, r, f.maxBytes+format.Overhead)
+	switch {
+	case errors.Is(err, blob.ErrTooLarge):
+		return info, f.tooLarge()
+	case err != nil:
+		return info, full(err)
+	case info.Size < format.Overhead:
+		_ = f.blobs.Delete(info.ID)
+		return info, fault.New(wire.CodeValidation, "encrypted data of %d bytes: at least %d are needed (IV and tag)", info.Size, format.Overhead)
+	}
+	return info, nil
+}
+
+// full answers a disk without room as what it is.
+func full(err error) error {
+	if errors.Is(err, blob.ErrFull) || errors.Is(err, store.ErrFull) {
+		return &fault.Error{Code: wire.CodeStorageFull, Text: "the service's storage is full: nothing was recorded or charged", Err: err}
+	}
+	return err
+}
+
+// Finalize records an upload: the bytes from data, or the raw transfer when data
+// is nil. Repeated with the same upload id it gives the first answer again.
+func (f *Files) Finalize(ctx context.Context, account string, req wire.FinalizeUploadRequest, data io.Reader) (out wire.FinalizeUploadResult, err error) {
+	var u upload
+	if err := f.store.Read(ctx, func(tx *store.Tx) (err error) {
+		u, err = getUpload(ctx, tx, account, req.UploadID)
+		return err
+	}); err != nil {
+		return out, err
+	}
+	if len(u.result) > 0 {
+		return out, json.Unmarshal(u.result, &out)
+	}
+	req.FileHash = strings.ToLower(req.FileHash)
+	if raw, err := hex.DecodeString(req.FileHash); err != nil || len(raw) != sha256.Size {
+		return out, fault.New(wire.CodeValidation, "file_hash must be 64-char hex (SHA-256)")
+	}
+	meta, err := format.ParseMetadata(req.Format)
+	if err != nil {
+		return out, fault.New(wire.CodeValidation, "format is not understood: %v", err)
+	}
+	var own string // blob that is only ours until the record commits
+	info := u.blob
+	if data != nil {
+		stored, err := f.put(ctx, data)
+		if err != nil {
+			return out, err
+		}
+		info, own = &stored, stored.ID
+	}
+	if info == nil {
+		return out, fault.New(wire.CodeValidation, "Required: encrypted_data, or a PUT to upload_url before")
+	}
+	kept := false
+	err = f.store.Write(ctx, func(tx *store.Tx) error {
+		kept = false
+		out, kept, err = f.record(ctx, tx, account, req, meta, *info)
+		return err
+	})
+	if own != "" && (err != nil || !kept) {
+		_ = f.blobs.Delete(own) // the sweep repeats it
+	}
+	return out, full(err)
+}
+
+// record is the transaction of a finalize. kept tells whether the file now owns
+// the blob: not when another call was faster.
+func (f *Files) record(ctx context.Context, tx *store.Tx, account string, req wire.FinalizeUploadRequest, meta format.Metadata, info blob.Info) (out wire.FinalizeUploadResult, kept bool, err error) {
+	u, err := getUpload(ctx, tx, account, req.UploadID)
+	if err != nil {
+		return out, false, err
+	}
+	if len(u.result) > 0 {
+		return out, false, json.Unmarshal(u.result, &out)
+	}
+	if _, err := groups.RequireMember(ctx, tx, u.group, account); err != nil {
+		return out, false, err
+	}
+	r, err := f.ledger.Charge(ctx, tx, ledger.ActionUpload, ledger.Record{Kind: ledger.KindRecord, Account: account, Group: u.group,
+		Ref: u.ref, FileHash: req.FileHash, Detail: u.filename})
+	if err != nil {
+		return out, false, err
+	}
+	if err := insertFile(ctx, tx, u, req, meta, info, r); err != nil {
+		return out, false, err
+	}
+	out = wire.FinalizeUploadResult{Location: u.ref, CID: u.ref, TransID: r.TxID, FileHash: req.FileHash, Seq: r.Seq,
+		Time: strconv.FormatInt(r.TimeNS, 10), Fee: r.Fee.String()}
+	result, err := json.Marshal(out)
+	if err != nil {
+		return out, false, err
+	}
+	_, err = tx.ExecContext(ctx, "UPDATE uploads SET result = ?, wrapped_key = NULL, blob_id = NULL, expires_ns = ? WHERE id = ?",
+		string(result), time.Now().Add(uploadLife).UnixNano(), u.id)
+	return out, true, err
+}
+
+func insertFile(ctx context.Context, tx *store.Tx, u upload, req wire.FinalizeUploadRequest, meta format.Metadata, info blob.Info, r ledger.Record) error {
+	var size *int64
+	switch {
+	case meta.OriginalSize != format.SizeUnknown:
+		size = &meta.OriginalSize
+	case meta.Compression == "":
+		plain := info.Size - format.Overhead
+		size = &plain
+	}
+	name := u.filename
+	if name == "" {
+		name = meta.Filename
+	}
+	raw := string(req.Format)
+	if meta.Version == 0 && strings.TrimSpace(raw) == "" {
+		raw = "null"
+	}
+	_, err := tx.ExecContext(ctx, `INSERT INTO files (ref, group_id, seq, changed_seq, tx_id, uploader, file_hash, time_ns, filename, original_size,
+		content_type, format, blob_id, blob_size, blob_sum, key_version, wrapped_key) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		u.ref, u.group, r.Seq, r.Seq, r.TxID, u.account, req.FileHash, r.TimeNS, name, size, meta.ContentType, raw,
+		info.ID, info.Size, info.Sum[:], u.keyVersion, u.wrapped)
+	if err != nil {
+		return fmt.Errorf("insert file: %w", err)
+	}
+	return nil
+}
+
+// Stored is a file's ciphertext, and what opens it.
+type Stored struct {
+	Key      vault.FileKey
+	Format   json.RawMessage
+	BlobID   string
+	BlobSize int64
+	Inline   []byte // the whole blob when it was asked for and small enough
+	Fee      wire.Amount
+}
+
+// Retrieve hands out the key of a file to a member and charges the claim. The
+// blob is read before the charge when it is to be answered inline, and checked
+// against its checksum: nobody pays for bytes that are known to be damaged. Of a
+// larger blob only the size is checked; the reader's tag and hash do the rest.
+func (f *Files) Retrieve(ctx context.Context, account string, req wire.PrepareRetrieveRequest, inlineUpTo int64) (s Stored, err error) {
+	row, err := f.find(ctx, account, req)
+	if err != nil {
+		return s, err
+	}
+	s = Stored{BlobID: row.blob.ID, BlobSize: row.blob.Size, Format: json.RawMessage(row.format)}
+	if s.Inline, err = f.readBlob(row.blob, inlineUpTo); err != nil {
+		return s, err
+	}
+	err = f.store.Write(ctx, func(tx *store.Tx) error {
+		row, err := getFile(ctx, tx, account, req)
+		if err != nil {
+			return err
+		}
+		if s.Key, err = f.vault.Unwrap(vault.Binding{Group: req.GroupID, Ref: req.IPFSHash, Version: row.keyVersion}, row.wrapped); err != nil {
+			return err
+		}
+		s.Fee, err = f.claim(ctx, tx, account, req)
+		return err
+	})
+	return s, full(err)
+}
+
+// claim charges a retrieval once per claim id.
+func (f *Files) claim(ctx context.Context, tx *store.Tx, account string, req wire.PrepareRetrieveRequest) (wire.Amount, error) {
+	if req.ClaimID != "" {
+		var at int64
+		err := tx.QueryRowContext(ctx, "SELECT time_ns FROM claims WHERE account = ? AND claim_id = ? AND ref = ?", account, req.ClaimID, req.IPFSHash).Scan(&at)
+		if err == nil && time.Since(time.Unix(0, at)) < claimLife {
+			return wire.Amount{}, nil
+		}
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return wire.Amount{}, fmt.Errorf("read claim: %w", err)
+		}
+	}
+	r, err := f.ledger.Charge(ctx, tx, ledger.ActionRetrieve, ledger.Record{Kind: ledger.KindClaim, Account: account, Group: req.GroupID, Ref: req.IPFSHash})
+	if err != nil || req.ClaimID == "" {
+		return r.Fee, err
+	}
+	_, err = tx.ExecContext(ctx, `INSERT INTO claims (account, claim_id, ref, time_ns) VALUES (?, ?, ?, ?)
+		ON CONFLICT (account, claim_id, ref) DO UPDATE SET time_ns = excluded.time_ns`, account, req.ClaimID, req.IPFSHash, time.Now().UnixNano())
+	return r.Fee, err
+}
+
+// file is what Retrieve needs of a row.
+type file struct {
+	blob       blob.Info
+	format     string
+	keyVersion int64
+	wrapped    []byte
+}
+
+func (f *Files) find(ctx context.Context, account string, req wire.PrepareRetrieveRequest) (row file, err error) {
+	err = f.store.Read(ctx, func(tx *store.Tx) error {
+		row, err = getFile(ctx, tx, account, req)
+		return err
+	})
+	return row, err
+}
+
+func getFile(ctx context.Context, tx *store.Tx, account string, req wire.PrepareRetrieveRequest) (row file, err error) {
+	if _, err := groups.RequireMember(ctx, tx, req.GroupID, account); err != nil {
+		return row, err
+	}
+	var sum []byte
+	var deleted sql.NullInt64
+	err = tx.QueryRowContext(ctx, "SELECT blob_id, blob_size, blob_sum, format, key_version, wrapped_key, deleted_ns FROM files WHERE ref = ? AND group_id = ?",
+		req.IPFSHash, req.GroupID).Scan(&row.blob.ID, &row.blob.Size, &sum, &row.format, &row.keyVersion, &row.wrapped, &deleted)
+	if errors.Is(err, sql.ErrNoRows) {
+		return row, fault.New(wire.CodeFileNotFound, "file not found: No key for this file in group %q", req.GroupID)
+	}
+	if err != nil {
+		return row, fmt.Errorf("read file: %w", err)
+	}
+	if deleted.Valid || row.wrapped == nil {
+		return row, fault.New(wire.CodeFileDeleted, "File deleted: its key was destroyed")
+	}
+	copy(row.blob.Sum[:], sum)
+	return row, nil
+}
+
+// readBlob returns the whole blob if it has at most inlineUpTo bytes, after
+// checking it; of a larger one it checks the size.
+func (f *Files) readBlob(want blob.Info, inlineUpTo int64) ([]byte, error) {
+	r, size, err := f.blobs.Open(want.ID)
+	if err != nil {
+		return nil, damaged("missing or unreadable", err)
+	}
+	defer r.Close()
+	if size != want.Size {
+		return nil, damaged("cut or extended", nil)
+	}
+	if size > inlineUpTo {
+		return nil, nil
+	}
+	data := make([]byte, size)
+	if _, err := io.ReadFull(r, data); err != nil {
+		return nil, damaged("unreadable", err)
+	}
+	if sha256.Sum256(data) != want.Sum {
+		return nil, damaged("changed", nil)
+	}
+	return data, nil
+}
+
+func damaged(how string, cause error) error {
+	return &fault.Error{Code: wire.CodeBlobCorrupt, Text: "stored ciphertext is corrupt (" + how + "): nothing was charged", Err: cause}
+}
+
+// OpenBlob opens ciphertext for a raw transfer to a member who has a ticket.
+func (f *Files) OpenBlob(ctx context.Context, account, group, ref string) (io.ReadSeekCloser, blob.Info, error) {
+	row, err := f.find(ctx, account, wire.PrepareRetrieveRequest{GroupID: group, IPFSHash: ref})
+	if err != nil {
+		return nil, blob.Info{}, err
+	}
+	r, size, err := f.blobs.Open(row.blob.ID)
+	if err != nil {
+		return nil, blob.Info{}, damaged("missing or unreadable", err)
+	}
+	if size != row.blob.Size {
+		return nil, blob.Info{}, errors.Join(damaged("cut or extended", nil), r.Close())
+	}
+	return r, row.blob, nil
+}
+
+// BlobID returns where the ciphertext of a reference is kept, for the operator.
+func (f *Files) BlobID(ctx context.Context, ref string) (id string, err error) {
+	err = f.store.Read(ctx, func(tx *store.Tx) error {
+		return tx.QueryRowContext(ctx, "SELECT blob_id FROM files WHERE ref = ?", ref).Scan(&id)
+	})
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", fault.New(wire.CodeFileNotFound, "file not found: no such reference")
+	}
+	return id, err
+}

@@ -1,0 +1,189 @@
+package files
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/blob"
+	"github.com/svcfs/svcfs/service/groups"
+	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/vault"
+)
+
+const backendFastFS = "FastFS"
+
+const selectRows = `SELECT ref, seq, changed_seq, tx_id, uploader, file_hash, time_ns, filename, original_size, content_type,
+	deleted_ns, deleted_by, deleted_why FROM files WHERE group_id = ?`
+
+// List returns the file records of a group for a member, or for anybody when
+// the group is open: all in upload order, or a page in order of change.
+func (f *Files) List(ctx context.Context, account string, req wire.TransactionsRequest) (list []wire.TransactionRow, err error) {
+	query, args := selectRows+" ORDER BY seq", []any{req.GroupID}
+	if req.Limit > 0 {
+		query = selectRows + " AND changed_seq > ? ORDER BY changed_seq LIMIT ?"
+		args = append(args, req.AfterSeq, min(req.Limit, wire.MaxPageRows))
+	} else if req.AfterSeq > 0 {
+		query = selectRows + " AND changed_seq > ? ORDER BY changed_seq"
+		args = append(args, req.AfterSeq)
+	}
+	list = []wire.TransactionRow{}
+	err = f.store.Read(ctx, func(tx *store.Tx) error {
+		if err := mayList(ctx, tx, req.GroupID, account); err != nil {
+			return err
+		}
+		rows, err := tx.QueryContext(ctx, query, args...)
+		if err != nil {
+			return fmt.Errorf("list files: %w", err)
+		}
+		defer rows.Close()
+		for rows.Next() {
+			row, err := scanRow(rows, req.GroupID)
+			if err != nil {
+				return fmt.Errorf("list files: %w", err)
+			}
+			list = append(list, row)
+		}
+		return rows.Err()
+	})
+	return list, err
+}
+
+func mayList(ctx context.Context, tx *store.Tx, group, account string) error {
+	g, err := groups.Get(ctx, tx, group)
+	if err != nil || g.Joinable {
+		return err
+	}
+	_, err = groups.RequireMember(ctx, tx, group, account)
+	return err
+}
+
+func scanRow(rows *sql.Rows, group string) (wire.TransactionRow, error) {
+	row := wire.TransactionRow{GroupID: group}
+	var timeNS int64
+	var name, contentType string
+	var size, deletedNS sql.NullInt64
+	var deletedBy, deletedWhy sql.NullString
+	err := rows.Scan(&row.IPFSHash, &row.Seq, &row.ChangedSeq, &row.TransID, &row.UserID, &row.FileHash, &timeNS, &name, &size, &contentType,
+		&deletedNS, &deletedBy, &deletedWhy)
+	if err != nil {
+		return row, err
+	}
+	backend, stamp := backendFastFS, strconv.FormatInt(timeNS, 10)
+	row.Backend, row.Timestamp = &backend, &stamp
+	if name != "" {
+		row.Filename = &name
+	}
+	if contentType != "" {
+		row.ContentType = &contentType
+	}
+	if size.Valid {
+		row.OriginalSize = &size.Int64
+	}
+	if deletedNS.Valid {
+		row.Deleted = &wire.Deleted{DeletedAt: strconv.FormatInt(deletedNS.Int64, 10), DeletedBy: deletedBy.String, Reason: deletedWhy.String}
+	}
+	return row, nil
+}
+
+// Sweep removes what nobody owns: expired uploads and claims, and blobs without
+// a record.
+func (f *Files) Sweep(ctx context.Context) error {
+	now := time.Now()
+	err := f.store.Write(ctx, func(tx *store.Tx) error {
+		if _, err := tx.ExecContext(ctx, "DELETE FROM uploads WHERE expires_ns < ?", now.UnixNano()); err != nil {
+			return fmt.Errorf("delete expired uploads: %w", err)
+		}
+		if _, err := tx.ExecContext(ctx, "DELETE FROM claims WHERE time_ns < ?", now.Add(-claimLife).UnixNano()); err != nil {
+			return fmt.Errorf("delete old claims: %w", err)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return f.blobs.Sweep(orphanAge, func(id string) error {
+		owned, err := f.isOwned(ctx, id)
+		if err != nil || owned {
+			return err
+		}
+		return f.blobs.Delete(id)
+	})
+}
+
+func (f *Files) isOwned(ctx context.Context, blobID string) (owned bool, err error) {
+	err = f.store.Read(ctx, func(tx *store.Tx) error {
+		return tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM files WHERE blob_id = ? UNION ALL SELECT 1 FROM uploads WHERE blob_id = ?)",
+			blobID, blobID).Scan(&owned)
+	})
+	return owned, err
+}
+
+// Verify checks every living file: the blob is there with the right size, the
+// key unwraps, and with readData the bytes fit their checksum. report is called
+// with each file that is not good.
+func (f *Files) Verify(ctx context.Context, readData bool, report func(ref string, err error)) (checked int, err error) {
+	type row struct {
+		ref, group string
+		file
+	}
+	var all []row
+	err = f.store.Read(ctx, func(tx *store.Tx) error {
+		rows, err := tx.QueryContext(ctx, "SELECT ref, group_id, blob_id, blob_size, blob_sum, key_version, wrapped_key FROM files WHERE deleted_ns IS NULL ORDER BY seq")
+		if err != nil {
+			return fmt.Errorf("list files: %w", err)
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var r row
+			var sum []byte
+			if err := rows.Scan(&r.ref, &r.group, &r.blob.ID, &r.blob.Size, &sum, &r.keyVersion, &r.wrapped); err != nil {
+				return fmt.Errorf("list files: %w", err)
+			}
+			copy(r.blob.Sum[:], sum)
+			all = append(all, r)
+		}
+		return rows.Err()
+	})
+	for _, r := range all {
+		if err := ctx.Err(); err != nil {
+			return checked, err
+		}
+		checked++
+		if err := f.verify(r.group, r.ref, r.file, readData); err != nil {
+			report(r.ref, err)
+		}
+	}
+	return checked, err
+}
+
+func (f *Files) verify(group, ref string, row file, readData bool) error {
+	if _, err := f.vault.Unwrap(vault.Binding{Group: group, Ref: ref, Version: row.keyVersion}, row.wrapped); err != nil {
+		return err
+	}
+	if _, err := f.readBlob(row.blob, -1); err != nil || !readData {
+		return err
+	}
+	r, _, err := f.blobs.Open(row.blob.ID)
+	if err != nil {
+		return damaged("missing or unreadable", err)
+	}
+	defer r.Close()
+	return checkSum(r, row.blob)
+}
+
+func checkSum(r io.Reader, want blob.Info) error {
+	hash := sha256.New()
+	if _, err := io.Copy(hash, r); err != nil {
+		return damaged("unreadable", err)
+	}
+	if [sha256.Size]byte(hash.Sum(nil)) != want.Sum {
+		return damaged("changed", nil)
+	}
+	return nil
+}

@@ -1,0 +1,387 @@
+// Package groups holds the rules of membership: who owns a group, who belongs to
+// it, who may change that. Every change is one transaction with its ledger
+// record and fee.
+package groups
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/auth"
+	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/ledger"
+	"github.com/svcfs/svcfs/service/store"
+)
+
+// MaxGroupID is the longest group id, in bytes.
+const MaxGroupID = 128
+
+// MaxMembers bounds one group.
+const MaxMembers = 10_000
+
+// Groups answers and changes membership.
+type Groups struct {
+	store    *store.Store
+	ledger   *ledger.Ledger
+	accounts *auth.Accounts
+}
+
+// New returns the groups of a service.
+func New(s *store.Store, l *ledger.Ledger, a *auth.Accounts) *Groups { return &Groups{s, l, a} }
+
+// CheckID refuses ids that cannot be shown or stored: empty, long, not UTF-8, or
+// with control characters. Anything else, slashes and spaces too, is a name.
+func CheckID(id string) error {
+	if id == "" || len(id) > MaxGroupID || !utf8.ValidString(id) {
+		return fault.New(wire.CodeValidation, "Required: group_id, 1 to %d bytes of UTF-8", MaxGroupID)
+	}
+	for _, r := range id {
+		if unicode.IsControl(r) {
+			return fault.New(wire.CodeValidation, "group_id holds a control character")
+		}
+	}
+	return nil
+}
+
+// Group is one group's row.
+type Group struct {
+	ID            string
+	Owner         string
+	Joinable      bool
+	JoinExpires   sql.NullInt64 // ns
+	JoinMaxUses   sql.NullInt64
+	JoinUses      int64
+	RetentionDays sql.NullInt64
+	KeyVersion    int64
+}
+
+// ErrUnknown is the refusal for a group that does not exist.
+func unknown(id string) error {
+	return fault.New(wire.CodeGroupNotFound, "Group not found: %q", id)
+}
+
+// Get reads a group inside a transaction.
+func Get(ctx context.Context, tx *store.Tx, id string) (Group, error) {
+	g := Group{ID: id}
+	err := tx.QueryRowContext(ctx, `SELECT owner, joinable, join_expires, join_max_uses, join_uses, retention_days, key_version
+		FROM groups WHERE id = ?`, id).Scan(&g.Owner, &g.Joinable, &g.JoinExpires, &g.JoinMaxUses, &g.JoinUses, &g.RetentionDays, &g.KeyVersion)
+	if errors.Is(err, sql.ErrNoRows) {
+		return g, unknown(id)
+	}
+	if err != nil {
+		return g, fmt.Errorf("read group: %w", err)
+	}
+	return g, nil
+}
+
+// IsMember reports membership inside a transaction.
+func IsMember(ctx context.Context, tx *store.Tx, group, account string) (bool, error) {
+	var one int
+	err := tx.QueryRowContext(ctx, "SELECT 1 FROM members WHERE group_id = ? AND account = ?", group, account).Scan(&one)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read membership: %w", err)
+	}
+	return true, nil
+}
+
+// RequireMember returns the group, or refuses an account that is not a member.
+func RequireMember(ctx context.Context, tx *store.Tx, group, account string) (Group, error) {
+	g, err := Get(ctx, tx, group)
+	if err != nil {
+		return g, err
+	}
+	member, err := IsMember(ctx, tx, group, account)
+	if err != nil {
+		return g, err
+	}
+	if !member {
+		return g, fault.New(wire.CodeNotAuthorized, "User not authorized: Unauthorized for group %q: %s is not a member", group, account)
+	}
+	return g, nil
+}
+
+func requireOwner(ctx context.Context, tx *store.Tx, group, account, action string) (Group, error) {
+	g, err := Get(ctx, tx, group)
+	if err != nil {
+		return g, err
+	}
+	if g.Owner != account {
+		return g, fault.New(wire.CodeNotAuthorized, "User not authorized: Only group owner can %s in group %q", action, group)
+	}
+	return g, nil
+}
+
+// Register creates a group; the caller becomes owner and first member.
+func (gs *Groups) Register(ctx context.Context, account, id string, joinable bool) (string, error) {
+	if err := CheckID(id); err != nil {
+		return "", err
+	}
+	err := gs.store.Write(ctx, func(tx *store.Tx) error { return gs.register(ctx, tx, account, id, joinable) })
+	return fmt.Sprintf("Group '%s' registered successfully", id), err
+}
+
+func (gs *Groups) register(ctx context.Context, tx *store.Tx, account, id string, joinable bool) error {
+	if _, err := Get(ctx, tx, id); err == nil {
+		return fault.New(wire.CodeGroupExists, "Group exists: %q", id)
+	} else if fault.Of(err).Code != wire.CodeGroupNotFound {
+		return err
+	}
+	r, err := gs.ledger.Charge(ctx, tx, ledger.KindRegister, ledger.Record{Kind: ledger.KindRegister, Account: account, Group: id})
+	if err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, "INSERT INTO groups (id, owner, joinable, key_version) VALUES (?, ?, ?, 1)", id, account, joinable); err != nil {
+		return fmt.Errorf("insert group: %w", err)
+	}
+	return insertMember(ctx, tx, id, account, r.Seq)
+}
+
+func insertMember(ctx context.Context, tx *store.Tx, group, account string, seq int64) error {
+	var n int
+	if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM members WHERE group_id = ?", group).Scan(&n); err != nil {
+		return fmt.Errorf("count members: %w", err)
+	}
+	if n >= MaxMembers {
+		return fault.New(wire.CodeTooLarge, "the group has %d members already, which is the most", MaxMembers)
+	}
+	if _, err := tx.ExecContext(ctx, "INSERT INTO members (group_id, account, since) VALUES (?, ?, ?)", group, account, seq); err != nil {
+		return fmt.Errorf("insert member: %w", err)
+	}
+	return nil
+}
+
+// Add adds a member. Owner only.
+func (gs *Groups) Add(ctx context.Context, account, group, member string) (string, error) {
+	member, err := gs.accounts.FullID(member)
+	if err != nil {
+		return "", err
+	}
+	err = gs.store.Write(ctx, func(tx *store.Tx) error {
+		if _, err := requireOwner(ctx, tx, group, account, "add members"); err != nil {
+			return err
+		}
+		already, err := IsMember(ctx, tx, group, member)
+		if err != nil {
+			return err
+		}
+		if already {
+			return fault.New(wire.CodeConflict, "User already a member: %s", member)
+		}
+		r, err := gs.ledger.Charge(ctx, tx, ledger.KindAdd, ledger.Record{Kind: ledger.KindAdd, Account: account, Group: group, Detail: member})
+		if err != nil {
+			return err
+		}
+		return insertMember(ctx, tx, group, member, r.Seq)
+	})
+	return fmt.Sprintf("Added %s to group '%s'", member, group), err
+}
+
+// Revoke removes a member and rotates the group's key, in one transaction:
+// when it returns, the member gets no key any more. Owner only; the owner stays.
+func (gs *Groups) Revoke(ctx context.Context, account, group, member string) (string, error) {
+	member, err := gs.accounts.FullID(member)
+	if err != nil {
+		return "", err
+	}
+	err = gs.store.Write(ctx, func(tx *store.Tx) error {
+		g, err := requireOwner(ctx, tx, group, account, "revoke members")
+		if err != nil {
+			return err
+		}
+		if member == g.Owner {
+			return fault.New(wire.CodeConflict, "the owner cannot be revoked from the group")
+		}
+		result, err := tx.ExecContext(ctx, "DELETE FROM members WHERE group_id = ? AND account = ?", group, member)
+		if err != nil {
+			return fmt.Errorf("delete member: %w", err)
+		}
+		if n, _ := result.RowsAffected(); n == 0 {
+			return fault.New(wire.CodeConflict, "User not a member: %s", member)
+		}
+		if _, err := tx.ExecContext(ctx, "UPDATE groups SET key_version = key_version + 1 WHERE id = ?", group); err != nil {
+			return fmt.Errorf("rotate key: %w", err)
+		}
+		_, err = gs.ledger.Charge(ctx, tx, ledger.KindRevoke, ledger.Record{Kind: ledger.KindRevoke, Account: account, Group: group, Detail: member})
+		return err
+	})
+	return fmt.Sprintf("Revoked %s from group '%s' (key rotated)", member, group), err
+}
+
+// Join adds the caller to an open group. Joining twice is not an error and
+// costs nothing.
+func (gs *Groups) Join(ctx context.Context, account, group string) (text string, err error) {
+	text = fmt.Sprintf("Joined group '%s'", group)
+	err = gs.store.Write(ctx, func(tx *store.Tx) error {
+		g, err := Get(ctx, tx, group)
+		if err != nil {
+			return err
+		}
+		already, err := IsMember(ctx, tx, group, account)
+		if err != nil || already {
+			text = fmt.Sprintf("Already a member of '%s'", group)
+			return err
+		}
+		if err := mayJoin(g); err != nil {
+			return err
+		}
+		r, err := gs.ledger.Charge(ctx, tx, ledger.KindJoin, ledger.Record{Kind: ledger.KindJoin, Account: account, Group: group})
+		if err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, "UPDATE groups SET join_uses = join_uses + 1 WHERE id = ?", group); err != nil {
+			return fmt.Errorf("count join: %w", err)
+		}
+		return insertMember(ctx, tx, group, account, r.Seq)
+	})
+	return text, err
+}
+
+func mayJoin(g Group) error {
+	switch {
+	case !g.Joinable:
+		return fault.New(wire.CodeNotAuthorized, "Group not open for join: %q", g.ID)
+	case !g.JoinExpires.Valid || g.JoinExpires.Int64 <= time.Now().UnixNano():
+		return fault.New(wire.CodeNotAuthorized, "Join window closed: %q", g.ID)
+	case g.JoinMaxUses.Valid && g.JoinUses >= g.JoinMaxUses.Int64:
+		return fault.New(wire.CodeNotAuthorized, "Join window full: %q", g.ID)
+	}
+	return nil
+}
+
+// OpenJoin registers the group as joinable if it does not exist, and opens its
+// join window until expires (ns). maxUses nil means unlimited. Owner only.
+func (gs *Groups) OpenJoin(ctx context.Context, account, group, expires string, maxUses *int64) (string, error) {
+	if err := CheckID(group); err != nil {
+		return "", err
+	}
+	until, err := strconv.ParseInt(expires, 10, 64)
+	if err != nil || until <= time.Now().UnixNano() {
+		return "", fault.New(wire.CodeValidation, "expires_at must be in the future, as ns since the epoch")
+	}
+	if maxUses != nil && *maxUses < 1 {
+		return "", fault.New(wire.CodeValidation, "max_uses must be 1 or more")
+	}
+	err = gs.store.Write(ctx, func(tx *store.Tx) error {
+		if _, err := Get(ctx, tx, group); err != nil {
+			if fault.Of(err).Code != wire.CodeGroupNotFound {
+				return err
+			}
+			if err := gs.register(ctx, tx, account, group, true); err != nil {
+				return err
+			}
+		}
+		g, err := requireOwner(ctx, tx, group, account, "open join")
+		if err != nil {
+			return err
+		}
+		if !g.Joinable {
+			return fault.New(wire.CodeConflict, "Group is not joinable (must be created with joinable=true): %q", group)
+		}
+		if _, err := tx.ExecContext(ctx, "UPDATE groups SET join_expires = ?, join_max_uses = ?, join_uses = 0 WHERE id = ?", until, maxUses, group); err != nil {
+			return fmt.Errorf("open window: %w", err)
+		}
+		_, err = gs.ledger.Append(ctx, tx, ledger.Record{Kind: ledger.KindOpenJoin, Account: account, Group: group, Detail: expires})
+		return err
+	})
+	return fmt.Sprintf("Opened join window for group '%s'", group), err
+}
+
+// CloseJoin closes the join window. Owner only.
+func (gs *Groups) CloseJoin(ctx context.Context, account, group string) (string, error) {
+	err := gs.ownerChange(ctx, account, group, "close join", ledger.KindCloseJoin, "", "UPDATE groups SET join_expires = NULL WHERE id = ?", group)
+	return fmt.Sprintf("Closed join window for group '%s'", group), err
+}
+
+// SetRetention sets the retention window in days; nil clears it. Owner only. It
+// deletes nothing itself.
+func (gs *Groups) SetRetention(ctx context.Context, account, group string, days *int64) (string, error) {
+	text, detail := fmt.Sprintf("Cleared retention window for group '%s'", group), "none"
+	if days != nil {
+		if *days < 0 || *days > 1<<31 {
+			return "", fault.New(wire.CodeValidation, "retention_days must be 0 or more")
+		}
+		detail = strconv.FormatInt(*days, 10)
+		text = fmt.Sprintf("Set retention for group '%s' to %s days", group, detail)
+	}
+	err := gs.ownerChange(ctx, account, group, "set retention", ledger.KindRetention, detail, "UPDATE groups SET retention_days = ? WHERE id = ?", days, group)
+	return text, err
+}
+
+// ownerChange runs one free statement that only the owner may cause.
+func (gs *Groups) ownerChange(ctx context.Context, account, group, action, kind, detail, statement string, args ...any) error {
+	return gs.store.Write(ctx, func(tx *store.Tx) error {
+		if _, err := requireOwner(ctx, tx, group, account, action); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, statement, args...); err != nil {
+			return fmt.Errorf("%s: %w", action, err)
+		}
+		_, err := gs.ledger.Append(ctx, tx, ledger.Record{Kind: kind, Account: account, Group: group, Detail: detail})
+		return err
+	})
+}
+
+// View reads a group and whether account is a member. Public.
+func (gs *Groups) View(ctx context.Context, group, account string) (g Group, member bool, err error) {
+	err = gs.store.Read(ctx, func(tx *store.Tx) error {
+		if g, err = Get(ctx, tx, group); err != nil {
+			return err
+		}
+		member, err = IsMember(ctx, tx, group, account)
+		return err
+	})
+	return g, member, err
+}
+
+// Owned lists the groups an account owns.
+func (gs *Groups) Owned(ctx context.Context, account string) ([]string, error) {
+	return gs.list(ctx, "SELECT id FROM groups WHERE owner = ? ORDER BY id", account)
+}
+
+// Of lists the groups an account belongs to, owned ones included.
+func (gs *Groups) Of(ctx context.Context, account string) ([]string, error) {
+	return gs.list(ctx, "SELECT group_id FROM members WHERE account = ? ORDER BY group_id", account)
+}
+
+// Members lists the members of a group for one of them, or for anybody when the
+// group is open.
+func (gs *Groups) Members(ctx context.Context, account, group string) (list []string, err error) {
+	g, member, err := gs.View(ctx, group, account)
+	if err != nil {
+		return nil, err
+	}
+	if !member && !g.Joinable {
+		return nil, fault.New(wire.CodeNotAuthorized, "User not authorized: Unauthorized for group %q", group)
+	}
+	return gs.list(ctx, "SELECT account FROM members WHERE group_id = ? ORDER BY since", group)
+}
+
+func (gs *Groups) list(ctx context.Context, query string, args ...any) ([]string, error) {
+	list := []string{}
+	err := gs.store.Read(ctx, func(tx *store.Tx) error {
+		rows, err := tx.QueryContext(ctx, query, args...)
+		if err != nil {
+			return fmt.Errorf("list: %w", err)
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var s string
+			if err := rows.Scan(&s); err != nil {
+				return fmt.Errorf("list: %w", err)
+			}
+			list = append(list, s)
+		}
+		return rows.Err()
+	})
+	return list, err
+}

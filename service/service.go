@@ -1,0 +1,231 @@
+// Package service is the self-hosted service in one process over one directory:
+// accounts, session tokens, groups, key custody, ciphertext and the ledger.
+package service
+
+import (
+	"context"
+	"crypto/hkdf"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/api"
+	"github.com/svcfs/svcfs/service/auth"
+	"github.com/svcfs/svcfs/service/blob"
+	"github.com/svcfs/svcfs/service/files"
+	"github.com/svcfs/svcfs/service/groups"
+	"github.com/svcfs/svcfs/service/ledger"
+	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/vault"
+)
+
+// Version is what the service says it is.
+const Version = "0.1.0"
+
+// Defaults of [Config].
+const (
+	DefaultContractID         = "svc.testnet"
+	DefaultMaxFileBytes int64 = 4 << 30
+)
+
+const (
+	blobDir       = "blobs"
+	tokenFile     = "token.key" // signs session tokens
+	sweepInterval = time.Minute
+	drainTimeout  = 30 * time.Second
+	headerTimeout = 10 * time.Second
+	idleTimeout   = 2 * time.Minute
+	maxHeader     = 64 << 10
+)
+
+// Config configures a [Service].
+type Config struct {
+	DataDir       string        // made with mode 0700
+	PublicURL     string        // address clients use; tokens are good for it alone
+	ContractID    string        // "" = DefaultContractID; account NAME is NAME.ContractID
+	MaxFileBytes  int64         // largest plaintext; 0 = DefaultMaxFileBytes
+	TokenLifetime time.Duration // 0 = 24 h
+	Fees          ledger.Fees   // nil = the specification's table
+	Logger        *slog.Logger  // nil = none
+}
+
+// Service is the opened service. Several processes may open one directory.
+type Service struct {
+	cfg      Config
+	store    *store.Store
+	blobs    *blob.Dir
+	accounts *auth.Accounts
+	files    *files.Files
+	handler  http.Handler
+}
+
+// APIKey is shown once; see [auth.APIKey].
+type APIKey = auth.APIKey
+
+// NewAccount is an account with the key that was just made for it.
+type NewAccount struct {
+	AccountID string `json:"account_id"`
+	APIKey    APIKey `json:"api_key"` // encodes as "redacted": reveal it deliberately
+}
+
+// Open opens the service in cfg.DataDir, making it at the first start.
+func Open(ctx context.Context, cfg Config) (*Service, error) {
+	cfg = withDefaults(cfg)
+	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
+		return nil, fmt.Errorf("make data directory: %w", err)
+	}
+	v, err := vault.Open(cfg.DataDir)
+	if err != nil {
+		return nil, err
+	}
+	secret, err := vault.LoadSecret(filepath.Join(cfg.DataDir, tokenFile))
+	if err != nil {
+		return nil, fmt.Errorf("open token key: %w", err)
+	}
+	ticketKey, err := hkdf.Key(sha256.New, secret[:], nil, "svc-transfer-ticket-1", sha256.Size)
+	if err != nil {
+		return nil, fmt.Errorf("derive ticket key: %w", err)
+	}
+	s := &Service{cfg: cfg}
+	if s.store, err = store.Open(ctx, cfg.DataDir); err != nil {
+		return nil, err
+	}
+	if s.blobs, err = blob.OpenDir(filepath.Join(cfg.DataDir, blobDir)); err != nil {
+		return nil, errors.Join(err, s.store.Close())
+	}
+	l := ledger.New(cfg.Fees)
+	s.accounts = auth.NewAccounts(s.store, l, cfg.ContractID)
+	s.files = files.New(s.store, l, v, s.blobs, cfg.ContractID, cfg.MaxFileBytes)
+	s.handler = api.New(api.Deps{
+		Accounts: s.accounts, Tokens: auth.NewTokens(s.accounts, secret, cfg.PublicURL, cfg.TokenLifetime),
+		Groups: groups.New(s.store, l, s.accounts), Files: s.files, Ledger: l, TicketKey: ticketKey, ContractID: cfg.ContractID,
+		Version: Version, MaxFileBytes: cfg.MaxFileBytes, Healthy: s.healthy, Logger: cfg.Logger,
+	})
+	return s, nil
+}
+
+func withDefaults(cfg Config) Config {
+	if cfg.ContractID == "" {
+		cfg.ContractID = DefaultContractID
+	}
+	if cfg.MaxFileBytes <= 0 {
+		cfg.MaxFileBytes = DefaultMaxFileBytes
+	}
+	if cfg.Fees == nil {
+		cfg.Fees = ledger.DefaultFees()
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	cfg.PublicURL = strings.TrimRight(cfg.PublicURL, "/")
+	return cfg
+}
+
+func (s *Service) healthy(ctx context.Context) error {
+	return s.store.Read(ctx, func(tx *store.Tx) error {
+		var one int
+		return tx.QueryRowContext(ctx, "SELECT 1").Scan(&one)
+	})
+}
+
+// Handler answers HTTP.
+func (s *Service) Handler() http.Handler { return s.handler }
+
+// Serve answers on l until ctx ends, then finishes what is under way, and sweeps
+// once a minute meanwhile.
+func (s *Service) Serve(ctx context.Context, l net.Listener) error {
+	server := &http.Server{Handler: s.handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+		ErrorLog: slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelWarn)}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	swept := make(chan struct{})
+	go func() {
+		defer close(swept)
+		s.sweep(ctx)
+	}()
+	stopped := make(chan error, 1)
+	go func() {
+		<-ctx.Done()
+		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
+		defer cancel()
+		stopped <- server.Shutdown(drain)
+	}()
+	err := server.Serve(l)
+	stop()
+	<-swept
+	if errors.Is(err, http.ErrServerClosed) {
+		err = nil
+	}
+	return errors.Join(err, <-stopped)
+}
+
+func (s *Service) sweep(ctx context.Context) {
+	tick := time.NewTicker(sweepInterval)
+	defer tick.Stop()
+	for {
+		if err := s.files.Sweep(ctx); err != nil && ctx.Err() == nil {
+			s.cfg.Logger.Error("sweep", "cause", err.Error())
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// Close closes the stores.
+func (s *Service) Close() error { return errors.Join(s.store.Close(), s.blobs.Close()) }
+
+// CreateAccount makes account name with a balance and returns its key, once.
+func (s *Service) CreateAccount(ctx context.Context, name string, balance wire.Amount) (NewAccount, error) {
+	id, key, err := s.accounts.Create(ctx, name, balance)
+	return NewAccount{id, key}, err
+}
+
+// RotateKey replaces the key of an account; the old one is dead at once, and so
+// are the session tokens made with it.
+func (s *Service) RotateKey(ctx context.Context, name string) (NewAccount, error) {
+	id, key, err := s.accounts.Rotate(ctx, name)
+	return NewAccount{id, key}, err
+}
+
+// Fund adds tokens to an account and returns its balance.
+func (s *Service) Fund(ctx context.Context, name string, amount wire.Amount) (wire.Amount, error) {
+	return s.accounts.Fund(ctx, name, amount)
+}
+
+// Accounts lists all accounts.
+func (s *Service) Accounts(ctx context.Context) ([]auth.Listed, error) { return s.accounts.List(ctx) }
+
+// Audit verifies the hash chain of the ledger and returns how many records it has.
+func (s *Service) Audit(ctx context.Context) (records int64, err error) {
+	err = s.store.Read(ctx, func(tx *store.Tx) error {
+		records, err = ledger.Audit(ctx, tx)
+		return err
+	})
+	return records, err
+}
+
+// Verify checks that every living file can be served, with readData byte by
+// byte; see [files.Files.Verify].
+func (s *Service) Verify(ctx context.Context, readData bool, report func(ref string, err error)) (int, error) {
+	return s.files.Verify(ctx, readData, report)
+}
+
+// BlobPath returns where the ciphertext of a reference lies.
+func (s *Service) BlobPath(ctx context.Context, ref string) (string, error) {
+	id, err := s.files.BlobID(ctx, ref)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(s.cfg.DataDir, blobDir, blob.Path(id)), nil
+}
