@@ -445,11 +445,7 @@ const shownCipherBytes = 64
 
 // showCiphertext prints the beginning of what the service keeps of one file.
 func (d *demo) showCiphertext(ctx context.Context) error {
-	entries, err := allEntries(ctx, d.alice.client, demoGroup)
-	if err != nil {
-		return err
-	}
-	entry, err := findEntry(entries, demoGroup, "hello.txt")
+	entry, err := d.alice.client.Find(ctx, demoGroup, "hello.txt")
 	if err != nil {
 		return err
 	}

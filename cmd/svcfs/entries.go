@@ -59,26 +59,6 @@ func current(entries []sdk.Entry) []sdk.Entry {
 	return list
 }
 
-// findEntry finds a reference, or else the newest live file of that name.
-func findEntry(entries []sdk.Entry, g sdk.GroupID, what string) (sdk.Entry, error) {
-	hint := fmt.Sprintf("run 'svcfs ls %s' for the names, 'svcfs ledger %s' for the references", escapeName(string(g)), escapeName(string(g)))
-	for _, e := range entries {
-		if string(e.Ref) != what {
-			continue
-		}
-		if e.Deleted != nil {
-			return sdk.Entry{}, refuse(exitNotFound, hint, fmt.Errorf("%q was deleted on %s: its key no longer exists", what, timeText(e.Deleted.Time)))
-		}
-		return e, nil
-	}
-	for _, e := range slices.Backward(entries) {
-		if e.Deleted == nil && (entryName(e) == what || escapeName(entryName(e)) == what) {
-			return e, nil
-		}
-	}
-	return sdk.Entry{}, refuse(exitNotFound, hint, fmt.Errorf("no file or reference %q in group %q", what, string(g)))
-}
-
 // listedEntry is a file record in JSON output.
 type listedEntry struct {
 	Name        string         `json:"name"` // as shown: escaped

@@ -20,7 +20,8 @@ func (a *app) groupCommand() *cobra.Command {
 			return usage("run 'svcfs help group' for its commands", "svcfs group wants a command")
 		},
 	}
-	cmd.AddCommand(a.groupCreateCommand(), a.groupMemberCommand(true), a.groupMemberCommand(false), a.groupMembersCommand(), a.groupListCommand())
+	cmd.AddCommand(a.groupCreateCommand(), a.groupMemberCommand(true), a.groupMemberCommand(false), a.groupMembersCommand(), a.groupListCommand(),
+		a.groupJoinCommand(), a.groupRetentionCommand())
 	return cmd
 }
 
@@ -32,11 +33,11 @@ func (a *app) groupCreateCommand() *cobra.Command {
 		Example: "  svcfs group create team",
 		Args:    exactly(1, "one GROUP"),
 		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
-			tx, err := c.RegisterGroup(ctx, sdk.GroupID(args[0]))
+			message, err := c.RegisterGroup(ctx, sdk.GroupID(args[0]))
 			if err != nil {
 				return err
 			}
-			return a.printRecorded(asJSON, map[string]any{"group_id": args[0], "trans_id": tx}, tx)
+			return a.printMessage(asJSON, groupChange{Group: args[0], Message: message})
 		}),
 	}
 	addJSON(cmd, &asJSON)
@@ -61,23 +62,81 @@ func (a *app) groupMemberCommand(add bool) *cobra.Command {
 		if add {
 			change = c.AddGroupMember
 		}
-		tx, err := change(ctx, sdk.GroupID(args[0]), sdk.AccountID(args[1]))
+		message, err := change(ctx, sdk.GroupID(args[0]), sdk.AccountID(args[1]))
 		if err != nil {
 			return err
 		}
-		return a.printRecorded(asJSON, map[string]any{"group_id": args[0], "member_id": args[1], "trans_id": tx}, tx)
+		return a.printMessage(asJSON, groupChange{Group: args[0], Member: args[1], Message: message})
 	})
 	addJSON(cmd, &asJSON)
 	return cmd
 }
 
-// printRecorded prints what the ledger recorded.
-func (a *app) printRecorded(asJSON bool, doc map[string]any, tx string) error {
+// groupChange is the answer to a change of a group, in JSON output.
+type groupChange struct {
+	Group   string `json:"group_id"`
+	Member  string `json:"member_id,omitempty"`
+	Message string `json:"message"` // of the service
+}
+
+// printMessage prints what the service said to a change.
+func (a *app) printMessage(asJSON bool, change groupChange) error {
 	if asJSON {
-		return a.printJSON(doc)
+		return a.printJSON(change)
 	}
-	a.ui.printf("trans_id  %s\n", escapeText(tx))
+	a.ui.printf("%s\n", escapeText(change.Message))
 	return nil
+}
+
+func (a *app) groupJoinCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "join GROUP",
+		Short:   "Join a group that is open to everybody; joining twice is fine",
+		Example: "  svcfs group join submissions",
+		Args:    exactly(1, "one GROUP"),
+		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
+			message, err := c.JoinGroup(ctx, sdk.GroupID(args[0]))
+			if err != nil {
+				return err
+			}
+			return a.printMessage(asJSON, groupChange{Group: args[0], Member: string(c.Account()), Message: message})
+		}),
+	}
+	addJSON(cmd, &asJSON)
+	return cmd
+}
+
+func (a *app) groupRetentionCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "retention GROUP DAYS|none",
+		Short:   "Let files of a group be destroyed after so many days, or never",
+		Example: "  svcfs group retention team 90\n  svcfs group retention team none",
+		Args:    exactly(2, "a GROUP and DAYS or none"),
+		RunE: a.simple(func(ctx context.Context, args []string) error {
+			var days *int64
+			if args[1] != "none" {
+				n, err := strconv.ParseInt(args[1], 10, 64)
+				if err != nil || n < 1 {
+					return usage("give a number of days, or none", "retention "+strconv.Quote(args[1]))
+				}
+				days = &n
+			}
+			c, _, err := a.client(ctx)
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			message, err := c.SetGroupRetention(ctx, sdk.GroupID(args[0]), days)
+			if err != nil {
+				return err
+			}
+			return a.printMessage(asJSON, groupChange{Group: args[0], Message: message})
+		}),
+	}
+	addJSON(cmd, &asJSON)
+	return cmd
 }
 
 func (a *app) groupMembersCommand() *cobra.Command {

@@ -179,11 +179,15 @@ func (a *app) startMount(ctx context.Context, p mountPlan) (*liveMount, error) {
 		_ = c.Close()
 		return nil, err
 	}
+	if _, err := c.Capabilities(ctx); err != nil { // from here on the prices are known
+		_ = c.Close()
+		return nil, err
+	}
 	logger := slog.New(slog.NewTextHandler(a.ui.err, &slog.HandlerOptions{Level: p.level}))
 	t, err := tree.New(ctx, tree.Config{
 		Remote: c, Pool: c.Pool(), CacheBytes: int64(p.flags.cacheSize), MaxFileBytes: int64(p.flags.maxFileSize),
 		Logger: logger, ReadOnly: p.readOnly, AllowMkdir: p.flags.allowMkdir, Scratch: p.flags.scratch,
-		Budget: p.budget, Price: priceList(ctx, c), Version: version(), Mountpoint: p.dir,
+		Budget: p.budget, Price: c.Price, Version: version(), Mountpoint: p.dir,
 	})
 	if err != nil {
 		_ = c.Close()
@@ -199,24 +203,6 @@ func (a *app) startMount(ctx context.Context, p mountPlan) (*liveMount, error) {
 		return nil, err
 	}
 	return &liveMount{app: a, dir: p.dir, client: c, tree: t, server: server}, nil
-}
-
-// priceList returns the prices the service states, or nil.
-func priceList(ctx context.Context, c *sdk.Client) func(string) (sdk.Amount, bool) {
-	prices := make(map[string]sdk.Amount)
-	caps, err := c.Capabilities(ctx)
-	if err != nil {
-		return nil
-	}
-	for action, yocto := range caps.Fees {
-		if price, err := wire.ParseAmount(yocto); err == nil {
-			prices[action] = price
-		}
-	}
-	return func(action string) (sdk.Amount, bool) {
-		price, ok := prices[action]
-		return price, ok
-	}
 }
 
 // prepareMountpoint refuses a folder that cannot be mounted on, and cleans a

@@ -198,11 +198,7 @@ func checkOutput(output string) error {
 }
 
 func (a *app) get(ctx context.Context, c *sdk.Client, group sdk.GroupID, what, output string) error {
-	entries, err := allEntries(ctx, c, group)
-	if err != nil {
-		return err
-	}
-	entry, err := findEntry(entries, group, what)
+	entry, err := c.Find(ctx, group, what)
 	if err != nil {
 		return err
 	}
