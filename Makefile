@@ -1,0 +1,69 @@
+# svcfs: make demo shows it, make test proves it. Go is the only prerequisite;
+# mounting as an ordinary user also needs fusermount3 (package fuse3).
+
+GO ?= go
+PREFIX ?= /usr/local
+STATICCHECK ?= $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
+FUZZTIME ?= 30s
+# make demo: DIR=PATH keeps its data there, DEMO_FROM=PATH also sends that
+# folder's files, ONCE=1 cleans up and ends.
+DIR ?=
+ONCE ?=
+TESTFLAGS ?=
+
+.DEFAULT_GOAL := help
+
+.PHONY: help build demo test race vet lint vectors bench fuzz install clean require-fuse
+
+help:
+	@echo "make demo      mount two accounts on a service of their own (ONCE=1: check and end)"
+	@echo "make build     bin/svcfs and bin/svcd"
+	@echo "make test      vet, staticcheck, every test with the race detector, the test vectors"
+	@echo "make lint bench fuzz install clean"
+
+build:
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/ ./cmd/...
+
+demo: build
+	./bin/svcfs demo $(if $(ONCE),--once) $(if $(DIR),"$(DIR)")
+
+test: require-fuse lint race vectors
+
+# The tests mount for real. Root needs no helper; a user does.
+require-fuse:
+	@test -e /dev/fuse || { echo "make test: /dev/fuse is missing: run modprobe fuse, or start the container with --device /dev/fuse --cap-add SYS_ADMIN" >&2; exit 1; }
+	@test "$$(id -u)" = 0 || command -v fusermount3 >/dev/null || { echo "make test: fusermount3 is missing: apt-get install fuse3" >&2; exit 1; }
+	@command -v gcc >/dev/null || command -v cc >/dev/null || { echo "make test: the race detector needs a C compiler: apt-get install gcc libc6-dev" >&2; exit 1; }
+
+race:
+	$(GO) test -race -timeout 30m $(TESTFLAGS) ./...
+
+vet:
+	$(GO) vet ./...
+
+lint: vet
+	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "run: gofmt -w ." >&2; exit 1; }
+	$(STATICCHECK) ./...
+
+# Test vectors that are too large for this module live in one of their own.
+vectors:
+	@if [ -f integration/vectors/go.mod ]; then cd integration/vectors && $(GO) test $(TESTFLAGS) ./...; fi
+
+bench:
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+# Every fuzz target, one after the other, FUZZTIME each.
+fuzz:
+	@set -e; for package in $$($(GO) list ./...); do \
+		for target in $$($(GO) test -list '^Fuzz' $$package | grep '^Fuzz' || true); do \
+			echo "$$package $$target"; \
+			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$package; \
+		done; \
+	done
+
+install: build
+	install -d "$(DESTDIR)$(PREFIX)/bin"
+	install -m 0755 bin/svcfs bin/svcd "$(DESTDIR)$(PREFIX)/bin/"
+
+clean:
+	rm -rf bin dist

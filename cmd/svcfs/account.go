@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+	"github.com/svcfs/svcfs/sdk"
+)
+
+func (a *app) whoamiCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "whoami",
+		Short:   "Show the account, its balance and the service in use",
+		Example: "  svcfs whoami\n  svcfs whoami --json",
+		Args:    cobra.NoArgs,
+		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, _ []string) error {
+			return a.whoami(ctx, c, asJSON)
+		}),
+	}
+	addJSON(cmd, &asJSON)
+	return cmd
+}
+
+func (a *app) whoami(ctx context.Context, c *sdk.Client, asJSON bool) error {
+	status, err := c.AuthStatus(ctx, "")
+	if err != nil {
+		return err
+	}
+	balance, err := c.Balance(ctx, status.Account)
+	if err != nil {
+		return err
+	}
+	groups, err := c.Groups(ctx)
+	if err != nil {
+		return err
+	}
+	info := c.NetworkInfo()
+	if asJSON {
+		return a.printJSON(map[string]any{
+			"account_id": status.Account, "balance": balance.Tokens(), "groups": len(groups), "network": info.Network,
+			"contract_id": info.ContractID, "mcp_url": info.MCPURL, "auth_url": info.AuthURL, "rpc_url": info.RPCURL,
+		})
+	}
+	a.printPairs([][2]string{
+		{"account", escapeName(string(status.Account))},
+		{"balance", balance.Tokens()},
+		{"groups", itoa(len(groups))},
+		{"network", info.Network + " (" + info.ContractID + ")"},
+		{"service", info.MCPURL},
+	}...)
+	return nil
+}
+
+func (a *app) balanceCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "balance [ACCOUNT]",
+		Short:   "Show the balance of an account in tokens",
+		Example: "  svcfs balance\n  svcfs balance bob.svc.testnet",
+		Args:    between(0, 1, "at most one ACCOUNT"),
+		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
+			account := c.Account()
+			if len(args) == 1 {
+				account = sdk.AccountID(args[0])
+			}
+			balance, err := c.Balance(ctx, account)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return a.printJSON(map[string]any{"account_id": account, "balance": balance.Tokens(), "yocto": balance})
+			}
+			a.ui.printf("%s\n", balance.Tokens())
+			return nil
+		}),
+	}
+	addJSON(cmd, &asJSON)
+	return cmd
+}
+
+func (a *app) feeCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "fee ACTION",
+		Short:   "Show what an action costs in tokens",
+		Long:    "Show what an action costs in tokens: upload, retrieve, register_group, add_group_member, revoke_group_member and whatever else the service knows.",
+		Example: "  svcfs fee upload\n  svcfs fee register_group",
+		Args:    exactly(1, "one ACTION"),
+		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
+			fee, err := c.EstimateFee(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return a.printJSON(map[string]any{"action": args[0], "fee": fee.Tokens(), "yocto": fee})
+			}
+			a.ui.printf("%s\n", fee.Tokens())
+			return nil
+		}),
+	}
+	addJSON(cmd, &asJSON)
+	return cmd
+}

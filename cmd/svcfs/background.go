@@ -1,0 +1,186 @@
+package main
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"github.com/svcfs/svcfs/sdk"
+)
+
+// mountChild is a mount in a process of its own. The API key reaches it through
+// a pipe on its standard input: neither its arguments nor its environment hold it.
+type mountChild struct {
+	args  []string // after "svcfs mount", without the key's source
+	env   []string // settings that replace those of this process; nil keeps them
+	key   sdk.Secret
+	log   io.Writer // its standard output and error
+	attrs *syscall.SysProcAttr
+}
+
+// start runs the child and returns once it is mounted, or with its error.
+func (m mountChild) start() (*exec.Cmd, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program: %w", err)
+	}
+	ready, report, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer ready.Close()
+	args := append([]string{"mount", "--ready-fd=3", "--api-key-file=-"}, m.args...)
+	cmd := exec.Command(self, args...)
+	cmd.Dir = "/"
+	cmd.Env = childEnv(os.Environ(), m.env)
+	cmd.Stdin = strings.NewReader(m.key.Reveal() + "\n")
+	cmd.Stdout, cmd.Stderr = m.log, m.log
+	cmd.ExtraFiles = []*os.File{report} // descriptor 3
+	cmd.SysProcAttr = m.attrs
+	if err := cmd.Start(); err != nil {
+		_ = report.Close()
+		return nil, fmt.Errorf("start the mount process: %w", err)
+	}
+	_ = report.Close()
+	if err := readReport(ready); err != nil {
+		_ = cmd.Wait()
+		return nil, err
+	}
+	return cmd, nil
+}
+
+// childEnv is environ without the API key, and with the settings replaced when
+// there are others.
+func childEnv(environ, settings []string) []string {
+	dropped := []string{envKey}
+	if settings != nil {
+		dropped = settingNames()
+	}
+	kept := slices.DeleteFunc(slices.Clone(environ), func(pair string) bool {
+		name, _, _ := strings.Cut(pair, "=")
+		return slices.Contains(dropped, name)
+	})
+	return append(kept, settings...)
+}
+
+// readReport waits for the child's report.
+func readReport(ready io.Reader) error {
+	line, _ := bufio.NewReader(ready).ReadString('\n')
+	var r readyReport
+	if json.Unmarshal([]byte(line), &r) != nil {
+		return refuse(exitOther, "run it without --background to see why", errors.New("the mount process ended before it was ready"))
+	}
+	if !r.OK {
+		return refuse(r.Code, r.Hint, errors.New(r.Error))
+	}
+	return nil
+}
+
+func encodeReport(r readyReport) string {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return "{}"
+	}
+	return string(text)
+}
+
+// mountInBackground runs this command again as a child in a session of its own
+// and returns once that is mounted.
+func (a *app) mountInBackground(cmd *cobra.Command, p mountPlan) error {
+	s, err := a.loadSettings()
+	if err != nil {
+		return err
+	}
+	if s.account == "" {
+		return refuse(exitAuth, "set "+envAccount+" or use --account ID", errors.New("no account was given"))
+	}
+	key, err := a.readKey(cmd.Context(), s.key)
+	if err != nil {
+		return err
+	}
+	log, err := a.openLog(p.dir)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	args, err := childArgs(cmd.Flags())
+	if err != nil {
+		return err
+	}
+	child := mountChild{args: append(args, "--", p.dir), key: key, log: log, attrs: &syscall.SysProcAttr{Setsid: true}}
+	started, err := child.start()
+	if err != nil {
+		return err
+	}
+	a.ui.printf("mounted %s on %s\n", escapeName(string(s.account)), p.dir)
+	return started.Process.Release()
+}
+
+// childArgs repeats the flags that were given, but for those the parent acts on.
+func childArgs(set *pflag.FlagSet) (args []string, err error) {
+	set.Visit(func(f *pflag.Flag) {
+		switch f.Name {
+		case "background", "api-key-file", "api-key-command", "ready-fd":
+			return
+		}
+		values := []string{f.Value.String()}
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			values = list.GetSlice()
+		}
+		if f.Name == "config" { // the child runs in /
+			if values[0], err = filepath.Abs(values[0]); err != nil {
+				return
+			}
+		}
+		for _, v := range values {
+			args = append(args, "--"+f.Name+"="+v)
+		}
+	})
+	return args, err
+}
+
+// openLog opens the log of a background mount on dir, mode 0600; without a home
+// directory there is none.
+func (a *app) openLog(dir string) (*os.File, error) {
+	sum := sha256.Sum256([]byte(dir))
+	name := fmt.Sprintf("mount-%s-%s.log", safeFileName(filepath.Base(dir)), hex.EncodeToString(sum[:4]))
+	path := a.userDir("XDG_STATE_HOME", ".local/state", name)
+	if path == "" {
+		a.ui.notice("neither HOME nor XDG_STATE_HOME is set: this mount keeps no log")
+		return os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, fmt.Errorf("make the log's folder: %w", err)
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open the log: %w", err)
+	}
+	if err := f.Chmod(0o600); err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("close the log to others: %w", err)
+	}
+	return f, nil
+}
+
+// safeFileName keeps what is harmless in a file name.
+func safeFileName(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' {
+			return r
+		}
+		return '_'
+	}, s)
+}

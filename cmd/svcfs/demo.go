@@ -1,0 +1,485 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/svcfs/svcfs/fs"
+	"github.com/svcfs/svcfs/sdk"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	demoGroup = "demo"
+	// demoMarker is a file that says a folder belongs to the demo, so that
+	// nothing else is ever removed.
+	demoMarker = ".svcfs-demo"
+	// demoPatience is how long the second account may take to see a file.
+	demoPatience = 30 * time.Second
+)
+
+func (a *app) demoCommand() *cobra.Command {
+	var once bool
+	var from string
+	cmd := &cobra.Command{
+		Use:   "demo [DIR]",
+		Short: "Show everything on this machine: a service, two accounts, two mounts",
+		Long: `Start a service of its own on a free loopback port, make the accounts alice and
+bob and a group, mount it for both, put real files in as alice, read every one
+back as bob and compare. Then it stays mounted until it is interrupted.
+The data is kept in DIR (default ~/.local/share/svcfs/demo) for the next run;
+with --once it is removed and the command ends, with 0 only if all was equal.`,
+		Example: "  svcfs demo\n  svcfs demo --once\n  svcfs demo --from ~/Documents /tmp/demo",
+		Args:    between(0, 1, "at most one DIR"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+			defer stop()
+			a.began = true
+			dir := ""
+			if len(args) == 1 {
+				dir = args[0]
+			}
+			return a.demo(ctx, dir, from, once)
+		},
+	}
+	cmd.Flags().BoolVar(&once, "once", false, "unmount, remove the data and end after the comparison")
+	cmd.Flags().StringVar(&from, "from", "", "also put every file of this folder in (environment: DEMO_FROM)")
+	return cmd
+}
+
+// demo is one run.
+type demo struct {
+	*app
+	dir     string
+	once    bool
+	service *demoService
+	log     *os.File
+	alice   *demoUser
+	bob     *demoUser
+	undo    []func() error // what cleanup runs, last first
+}
+
+// demoUser is an account with its client and its mount.
+type demoUser struct {
+	account sdk.AccountID
+	key     sdk.Secret
+	client  *sdk.Client
+	dir     string // mountpoint
+	process *exec.Cmd
+	ended   chan struct{} // closed when the process has ended
+	before  sdk.Amount    // balance before the files
+}
+
+func (a *app) demo(ctx context.Context, dir, from string, once bool) (err error) {
+	if err := fs.Harden(); err != nil {
+		return fmt.Errorf("protect this process: %w", err)
+	}
+	if from == "" {
+		from = a.env.get("DEMO_FROM")
+	}
+	if f := checkFuse(); f.State == "fail" {
+		return refuse(exitOther, f.Hint, errors.New(f.Detail))
+	}
+	if f := checkHelper(os.Geteuid()); f.State == "fail" {
+		return refuse(exitOther, f.Hint, errors.New("fusermount3 is "+f.Detail))
+	}
+	files, err := demoCorpus(from)
+	if err != nil {
+		return err
+	}
+	d := &demo{app: a, once: once}
+	defer func() { err = errors.Join(err, d.cleanup()) }()
+	if err := d.prepareDir(dir); err != nil {
+		return err
+	}
+	if err := d.start(ctx); err != nil {
+		return interrupted(ctx, err)
+	}
+	if err := d.exchange(ctx, files); err != nil {
+		return interrupted(ctx, err)
+	}
+	if once {
+		return nil
+	}
+	d.explain()
+	select {
+	case <-ctx.Done():
+		a.ui.notice("unmounting")
+		return nil
+	case <-d.alice.ended:
+	case <-d.bob.ended:
+	}
+	a.ui.notice("a mount has ended; stopping the demo")
+	return nil
+}
+
+// interrupted says so when that is why something failed.
+func interrupted(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return refuse(exitOther, "", errors.New("interrupted; everything was unmounted"))
+	}
+	return err
+}
+
+// prepareDir finds and claims the folder of this run.
+func (d *demo) prepareDir(dir string) error {
+	if dir == "" {
+		base := d.userDir("XDG_DATA_HOME", ".local/share", "")
+		if base == "" {
+			return usage("name a folder: svcfs demo DIR", "neither HOME nor XDG_DATA_HOME is set")
+		}
+		dir = filepath.Join(base, "demo")
+		if d.once {
+			if err := os.MkdirAll(base, 0o700); err != nil {
+				return err
+			}
+			made, err := os.MkdirTemp(base, "demo-once-")
+			if err != nil {
+				return err
+			}
+			dir = made
+		}
+	}
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return usage("give an absolute path", err.Error())
+	}
+	d.dir = abs
+	if err := os.MkdirAll(abs, 0o700); err != nil {
+		return refuse(exitUsage, "name a folder you can write", err)
+	}
+	if err := claimDir(abs); err != nil {
+		return err
+	}
+	if err := d.lock(); err != nil {
+		return err
+	}
+	if d.once {
+		d.undo = append(d.undo, func() error { return removeDemo(abs) })
+	}
+	return d.openDemoLog()
+}
+
+// claimDir marks an empty folder, or recognises one of an earlier run.
+func claimDir(dir string) error {
+	marker := filepath.Join(dir, demoMarker)
+	if _, err := os.Stat(marker); err == nil {
+		return nil
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return refuse(exitUsage, "name a folder you can read", err)
+	}
+	if len(entries) > 0 {
+		return usage("name an empty or new folder", dir+" is not empty and not from an earlier demo")
+	}
+	return os.WriteFile(marker, []byte("made by svcfs demo; may be removed when no demo runs\n"), 0o600)
+}
+
+// lock keeps two demos out of one folder.
+func (d *demo) lock() error {
+	f, err := os.OpenFile(filepath.Join(d.dir, demoMarker), os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = f.Close()
+		return refuse(exitOther, "use it, or stop it with Ctrl-C, or name another folder: svcfs demo DIR", errors.New("another demo runs in "+d.dir))
+	}
+	d.undo = append(d.undo, f.Close)
+	return nil
+}
+
+func (d *demo) openDemoLog() error {
+	f, err := os.OpenFile(filepath.Join(d.dir, "log"), os.O_CREATE|os.O_WRONLY|os.O_TRUNC|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	d.log = f
+	d.undo = append(d.undo, f.Close)
+	return nil
+}
+
+// removeDemo removes what a demo makes in its folder and then the folder, if
+// nothing else is in it. The mountpoints must be empty: a mount that is still
+// there is never descended into.
+func removeDemo(dir string) error {
+	for _, name := range []string{"alice", "bob"} {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	for _, name := range []string{"service", "log", demoMarker} {
+		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	if err := os.Remove(dir); err != nil && !errors.Is(err, syscall.ENOTEMPTY) && !errors.Is(err, syscall.EEXIST) {
+		return err
+	}
+	return nil
+}
+
+// cleanup undoes what was done, last first, whatever happened.
+func (d *demo) cleanup() error {
+	var first error
+	for i := len(d.undo) - 1; i >= 0; i-- {
+		if err := d.undo[i](); err != nil && first == nil {
+			first = fmt.Errorf("clean up after the demo: %w", err)
+		}
+	}
+	d.undo = nil
+	return first
+}
+
+// start brings up the service, the accounts, the group and the mounts.
+func (d *demo) start(ctx context.Context) error {
+	var err error
+	if d.service, err = startDemoService(d.dir, d.log); err != nil {
+		return err
+	}
+	d.undo = append(d.undo, d.service.close)
+	d.ui.printf("service    %s  data in %s\n", d.service.url, filepath.Join(d.dir, "service"))
+	if d.alice, err = d.makeUser(ctx, "alice"); err != nil {
+		return err
+	}
+	if d.bob, err = d.makeUser(ctx, "bob"); err != nil {
+		return err
+	}
+	d.ui.printf("accounts   %s and %s\n", d.alice.account, d.bob.account)
+	if _, err := d.alice.client.RegisterGroup(ctx, demoGroup); err != nil && !errors.Is(err, sdk.ErrConflict) {
+		return err
+	}
+	if _, err := d.alice.client.AddGroupMember(ctx, demoGroup, d.bob.account); err != nil && !errors.Is(err, sdk.ErrConflict) {
+		return err
+	}
+	d.ui.printf("group      %s, owned by alice, bob is a member\n", demoGroup)
+	for _, u := range []*demoUser{d.alice, d.bob} {
+		if err := d.mountUser(ctx, u); err != nil {
+			return err
+		}
+	}
+	d.ui.printf("mounted    %s and %s\n", d.alice.dir, d.bob.dir)
+	return nil
+}
+
+func (d *demo) makeUser(ctx context.Context, name string) (*demoUser, error) {
+	u := &demoUser{dir: filepath.Join(d.dir, name), ended: make(chan struct{})}
+	var err error
+	if u.account, u.key, err = d.service.account(ctx, name); err != nil {
+		return nil, err
+	}
+	u.client, err = sdk.New(u.account, sdk.Config{APIKey: u.key, URL: d.service.url, ContractID: demoContract})
+	if err != nil {
+		return nil, err
+	}
+	d.undo = append(d.undo, u.client.Close)
+	return u, nil
+}
+
+// mountUser mounts in a child process: a process that uses its own mount can
+// wait for itself for ever.
+func (d *demo) mountUser(ctx context.Context, u *demoUser) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if errors.Is(fs.CheckMountpoint(u.dir), fs.ErrDeadMount) {
+		if err := fs.UnmountLazily(u.dir); err != nil {
+			return err
+		}
+	}
+	if err := os.MkdirAll(u.dir, 0o700); err != nil {
+		return err
+	}
+	child := mountChild{
+		args: []string{"--account=" + string(u.account), "--url=" + d.service.url, "--config=" + os.DevNull, "--log-level=info", "--", u.dir},
+		env:  []string{envContract + "=" + demoContract},
+		key:  u.key, log: d.log,
+		// A session group of its own: Ctrl-C reaches the demo, which unmounts in
+		// order; should the demo be killed, the child unmounts by itself.
+		attrs: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM},
+	}
+	process, err := child.start()
+	if err != nil {
+		return err
+	}
+	u.process = process
+	go func() {
+		_ = process.Wait()
+		close(u.ended)
+	}()
+	d.undo = append(d.undo, func() error { return d.unmountUser(u) })
+	return nil
+}
+
+// unmountUser ends the mount process, which uploads and unmounts; if it does
+// not, the mount is taken away.
+func (d *demo) unmountUser(u *demoUser) error {
+	_ = u.process.Process.Signal(syscall.SIGTERM) // it may have ended already
+	select {
+	case <-u.ended:
+	case <-time.After(drainLimit + 10*time.Second):
+		_ = u.process.Process.Kill()
+		<-u.ended
+	}
+	dirs, err := findMounts()
+	if err != nil {
+		return err
+	}
+	for _, dir := range dirs {
+		if dir == u.dir {
+			return fs.UnmountLazily(dir)
+		}
+	}
+	return nil
+}
+
+// exchange writes every file as alice, reads it as bob, and shows the result.
+func (d *demo) exchange(ctx context.Context, files []demoFile) error {
+	for _, u := range []*demoUser{d.alice, d.bob} {
+		var err error
+		if u.before, err = u.client.Balance(ctx, u.account); err != nil {
+			return err
+		}
+	}
+	sums := make([][sha256.Size]byte, len(files))
+	var total int64
+	began := time.Now()
+	for i, f := range files {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		d.ui.progress("alice writes %d of %d: %s", i+1, len(files), f.name)
+		sum, err := f.copyTo(d.alice.path(f.name))
+		if err != nil {
+			return d.explainFailure(ctx, d.alice, f, err)
+		}
+		sums[i] = sum
+		total += f.size
+	}
+	d.ui.printf("written    %s, %d bytes, as alice in %s\n", plural(len(files), "file"), total, seconds(began))
+	began = time.Now()
+	for i, f := range files {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		d.ui.progress("bob reads %d of %d: %s", i+1, len(files), f.name)
+		if err := d.readBack(ctx, f, sums[i]); err != nil {
+			return err
+		}
+	}
+	d.ui.printf("read back  %s as bob in %s, every SHA-256 equal\n", plural(len(files), "file"), seconds(began))
+	return d.show(ctx)
+}
+
+// path is where name lies in this user's mount.
+func (u *demoUser) path(name string) string { return filepath.Join(u.dir, demoGroup, name) }
+
+func seconds(since time.Time) string { return fmt.Sprintf("%.1f s", time.Since(since).Seconds()) }
+
+// explainFailure adds what the mount knows about an error that a program got.
+func (d *demo) explainFailure(ctx context.Context, u *demoUser, f demoFile, err error) error {
+	text, _ := readControl(ctx, u.dir, "errors")
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	if last := lines[len(lines)-1]; last != "" {
+		err = fmt.Errorf("%w (the mount says: %s)", err, strings.ReplaceAll(last, "\t", " "))
+	}
+	return refuse(exitOther, "the log is "+d.log.Name(), fmt.Errorf("%s: %w", f.name, err))
+}
+
+// readBack waits until bob sees the file's newest version, and compares.
+func (d *demo) readBack(ctx context.Context, f demoFile, want [sha256.Size]byte) error {
+	path := d.bob.path(f.name)
+	for deadline := time.Now().Add(demoPatience); ; {
+		got, size, err := sumOf(path)
+		if err == nil && got == want {
+			return nil
+		}
+		late := time.Now().After(deadline) || ctx.Err() != nil
+		if err != nil && (late || !errors.Is(err, os.ErrNotExist)) {
+			return d.explainFailure(ctx, d.bob, f, err)
+		}
+		if late {
+			return refuse(exitNotFound, "the log is "+d.log.Name(), fmt.Errorf("%s: bob reads %d bytes that are not what alice wrote", f.name, size))
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// show prints the listing, the bill and what the service holds.
+func (d *demo) show(ctx context.Context) error {
+	d.ui.printf("\n$ ls -l %s\n", d.bob.path(""))
+	if out, err := exec.CommandContext(ctx, "ls", "-l", d.bob.path("")).CombinedOutput(); err == nil {
+		d.ui.printf("%s", out)
+	}
+	d.ui.printf("\n")
+	for _, u := range []*demoUser{d.alice, d.bob} {
+		balance, err := u.client.Balance(ctx, u.account)
+		if err != nil {
+			return err
+		}
+		spent, _ := u.before.Sub(balance)
+		d.ui.printf("cost       %s spent %s tokens on these files, %s are left\n", u.account, spent.Tokens(), balance.Tokens())
+	}
+	return d.showCiphertext(ctx)
+}
+
+// shownCipherBytes is how much ciphertext is shown.
+const shownCipherBytes = 64
+
+// showCiphertext prints the beginning of what the service keeps of one file.
+func (d *demo) showCiphertext(ctx context.Context) error {
+	entry, err := d.alice.client.Find(ctx, demoGroup, "hello.txt")
+	if err != nil {
+		return err
+	}
+	path, err := d.service.blobPath(ctx, entry.Ref)
+	if err != nil {
+		return err
+	}
+	blob, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	plain, err := os.ReadFile(d.bob.path("hello.txt"))
+	if err != nil {
+		return err
+	}
+	if bytes.Contains(blob, plain) {
+		return refuse(exitOther, "report this", errors.New("the service holds plaintext"))
+	}
+	d.ui.printf("\nhello.txt begins for bob with\n%s", hex.Dump(plain[:min(len(plain), shownCipherBytes)]))
+	d.ui.printf("and on the service's disk, %s, with\n%s", path, hex.Dump(blob[:min(len(blob), shownCipherBytes)]))
+	return nil
+}
+
+// explain tells how to look around and how to stop.
+func (d *demo) explain() {
+	_, _ = io.WriteString(d.ui.out, fmt.Sprintf(`
+Both mounts stay until you press Ctrl-C here. In another terminal:
+
+  ls -l %[1]s
+  echo "hi bob" > %[2]s/note.txt; cat %[1]s/note.txt
+  cp -r ~/some-folder %[2]s/
+  cat %[3]s/.svcfs/status          # also: pending, errors
+  svcfs status; svcfs why %[1]s/note.txt
+
+Stop with Ctrl-C. The data stays in %[4]s for the next run; remove that folder to forget it.
+`, d.bob.path(""), d.alice.path(""), d.bob.dir, d.dir))
+}

@@ -1,0 +1,252 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/svcfs/svcfs/fs"
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/wire"
+	"golang.org/x/sys/unix"
+)
+
+// finding is one line of doctor.
+type finding struct {
+	Check  string   `json:"check"`
+	State  string   `json:"state"` // ok, warn or fail
+	Detail string   `json:"detail"`
+	Hint   string   `json:"hint,omitempty"`
+	Code   exitCode `json:"code,omitempty"` // of a failure
+}
+
+func passed(check, detail string) finding {
+	return finding{Check: check, State: "ok", Detail: detail}
+}
+
+func warned(check, detail, hint string) finding {
+	return finding{Check: check, State: "warn", Detail: detail, Hint: hint}
+}
+
+func failed(check string, err error, hint string) finding {
+	f := finding{Check: check, State: "fail", Detail: err.Error(), Hint: hint, Code: exitCodeOf(err)}
+	if hint == "" {
+		f.Hint = hintFor(err)
+	}
+	if f.Hint == "" {
+		f.Hint = "report this line"
+	}
+	return f
+}
+
+func (a *app) doctorCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Check this machine, the credentials and the service, and say what to do",
+		Long: `Check this machine, the credentials and the service. Every line that does not
+say ok says what to do. The exit code is that of the first failure. Free.`,
+		Example: "  svcfs doctor\n  svcfs doctor --json",
+		Args:    cobra.NoArgs,
+		RunE: a.simple(func(ctx context.Context, _ []string) error {
+			return a.doctor(ctx, asJSON)
+		}),
+	}
+	addJSON(cmd, &asJSON)
+	return cmd
+}
+
+func (a *app) doctor(ctx context.Context, asJSON bool) error {
+	hardened := fs.Harden()
+	findings := []finding{checkFuse(), checkHelper(os.Geteuid()), checkOpenFiles(), checkLockLimit(), checkHarden(hardened)}
+	findings = append(findings, a.checkMounts(ctx)...)
+	findings = append(findings, a.checkService(ctx)...)
+	if asJSON {
+		if err := a.printJSON(findings); err != nil {
+			return err
+		}
+	} else {
+		a.printFindings(findings)
+	}
+	for _, f := range findings {
+		if f.State == "fail" {
+			return refuse(f.Code, "", errReported)
+		}
+	}
+	return nil
+}
+
+func (a *app) printFindings(findings []finding) {
+	for _, f := range findings {
+		a.ui.printf("%-4s  %-12s  %s\n", f.State, f.Check, escapeText(f.Detail))
+		if f.Hint != "" {
+			a.ui.printf("      %-12s  hint: %s\n", "", escapeText(f.Hint))
+		}
+	}
+}
+
+func checkFuse() finding {
+	f, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
+	if err != nil {
+		return failed("fuse", fmt.Errorf("the kernel's fuse device: %w", err), "run: modprobe fuse; in a container start it with --device /dev/fuse --cap-add SYS_ADMIN")
+	}
+	_ = f.Close()
+	return passed("fuse", "/dev/fuse can be opened")
+}
+
+// helperHint says how to get the program that lets a user mount.
+const helperHint = "install it: apt-get install fuse3 (Debian, Ubuntu), dnf install fuse3 (Fedora), apk add fuse3 (Alpine)"
+
+func checkHelper(uid int) finding {
+	path, err := exec.LookPath("fusermount3")
+	if err == nil {
+		return passed("fusermount3", path)
+	}
+	if uid == 0 {
+		return passed("fusermount3", "not installed; root mounts without it")
+	}
+	return failed("fusermount3", errors.New("not installed: without it only root can mount"), helperHint)
+}
+
+// fewOpenFiles is a limit below which a mount may run out of descriptors.
+const fewOpenFiles = 1024
+
+func checkOpenFiles() finding {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return failed("open files", err, "")
+	}
+	detail := fmt.Sprintf("%d files may be open", limit.Cur)
+	if limit.Cur < fewOpenFiles {
+		return warned("open files", detail, fmt.Sprintf("run: ulimit -n %d", fewOpenFiles))
+	}
+	return passed("open files", detail)
+}
+
+// littleLocked is the memory that keys and tokens need, in bytes.
+const littleLocked = 64 << 10
+
+func checkLockLimit() finding {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit); err != nil {
+		return failed("locked memory", err, "")
+	}
+	if limit.Cur < littleLocked {
+		return warned("locked memory", fmt.Sprintf("only %d bytes may be locked", limit.Cur), "run: ulimit -l 8192")
+	}
+	return passed("locked memory", "enough for keys; decrypted content may be swapped, so encrypt the swap")
+}
+
+func checkHarden(err error) finding {
+	if err != nil {
+		return failed("process", err, "")
+	}
+	return passed("process", "no core dumps, not readable by other processes of this user")
+}
+
+func (a *app) checkMounts(ctx context.Context) []finding {
+	dirs, err := findMounts()
+	if err != nil {
+		return []finding{failed("mounts", err, "")}
+	}
+	var findings []finding
+	for _, dir := range dirs {
+		if m := inspect(ctx, dir); m.State == stateDead {
+			findings = append(findings, warned("mounts", dir+" is dead: its process is gone", "run: svcfs umount "+dir))
+		}
+	}
+	if findings == nil {
+		return []finding{passed("mounts", plural(len(dirs), "mount")+", none dead")}
+	}
+	return findings
+}
+
+// checkService goes from settings to a call in the account's name, and stops at
+// the first step that fails, because the later ones would only repeat it.
+func (a *app) checkService(ctx context.Context) []finding {
+	s, err := a.loadSettings()
+	if err != nil {
+		return []finding{failed("settings", err, "")}
+	}
+	var findings []finding
+	add := func(f finding) { findings = append(findings, f) }
+	if s.account == "" {
+		return append(findings, failed("account", refuse(exitAuth, "", errors.New("no account was given")), "set "+envAccount+" or use --account ID"))
+	}
+	add(passed("account", fmt.Sprintf("%s (from %s)", escapeName(string(s.account)), s.accountVia)))
+	s.config.APIKey, err = a.readKey(ctx, s.key)
+	if err != nil {
+		return append(findings, failed("API key", err, ""))
+	}
+	add(passed("API key", fmt.Sprintf("given by %s (from %s)", s.key.kind, s.key.via)))
+	c, err := sdk.New(s.account, s.config)
+	if err != nil {
+		return append(findings, failed("settings", err, ""))
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	if err := c.Health(ctx); err != nil {
+		return append(findings, failed("service", err, "check the address ("+c.NetworkInfo().MCPURL+") and that the service runs"))
+	}
+	add(passed("service", c.NetworkInfo().MCPURL+" answers"))
+	add(checkClock(ctx, c.NetworkInfo().MCPURL))
+	add(checkCapabilities(ctx, c))
+	if _, err := c.AuthStatus(ctx, ""); err != nil {
+		return append(findings, failed("sign-in", err, ""))
+	}
+	add(passed("sign-in", "the service accepts the key"))
+	balance, err := c.Balance(ctx, c.Account())
+	if err != nil {
+		return append(findings, failed("balance", err, ""))
+	}
+	if balance.IsZero() {
+		return append(findings, warned("balance", "0 tokens", "deposit tokens; nothing can be read or written without"))
+	}
+	return append(findings, passed("balance", balance.Tokens()+" tokens"))
+}
+
+func checkCapabilities(ctx context.Context, c *sdk.Client) finding {
+	caps, err := c.Capabilities(ctx)
+	if err != nil {
+		return failed("extensions", err, "")
+	}
+	if len(caps.Features) == 0 {
+		return warned("extensions", "none: names and sizes are not known before a file is opened", "this is how the hosted service is; nothing to do")
+	}
+	return passed("extensions", escapeText(strings.TrimSpace(caps.Service+" "+caps.Version)+": "+strings.Join(caps.Features, " ")))
+}
+
+// clockTolerance is how far clocks may be apart before tokens look expired.
+const clockTolerance = 2 * time.Minute
+
+// checkClock compares the clock with the service's Date header.
+func checkClock(ctx context.Context, url string) finding {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(url, "/")+wire.PathHealth, nil)
+	if err != nil {
+		return failed("clock", err, "")
+	}
+	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	resp, err := client.Do(req)
+	if err != nil {
+		return failed("clock", refuse(exitUnreachable, "", err), "")
+	}
+	defer resp.Body.Close()
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, wire.MaxJSONBytes))
+	date, err := http.ParseTime(resp.Header.Get("Date"))
+	if err != nil {
+		return warned("clock", "the service does not tell its time", "compare this machine's clock with another: date -u")
+	}
+	apart := time.Since(date).Round(time.Second)
+	if apart.Abs() > clockTolerance {
+		return failed("clock", fmt.Errorf("this machine's clock is %s apart from the service's", apart.Abs()), "set the clock: timedatectl set-ntp true")
+	}
+	return passed("clock", fmt.Sprintf("%s apart from the service's", apart.Abs()))
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/svcfs/svcfs/fs/tree"
+	"github.com/svcfs/svcfs/sdk"
+)
+
+// exitCode is what the process ends with. The list is closed: scripts depend on
+// it, and 0, 1 and 2 are those of the agent scripts.
+type exitCode int
+
+const (
+	exitOK          exitCode = 0 // done
+	exitAuth        exitCode = 1 // authentication failed, or not a member
+	exitNotFound    exitCode = 2 // no such thing, or it could not be decrypted
+	exitUsage       exitCode = 3 // wrong command line or settings
+	exitMoney       exitCode = 4 // balance or budget does not cover it
+	exitUnreachable exitCode = 5 // service not reachable, or no answer in time
+	exitOther       exitCode = 6 // anything else
+)
+
+// commandError is a failure with an exit code of its own and the next step.
+type commandError struct {
+	code exitCode
+	err  error
+	hint string
+}
+
+func (e *commandError) Error() string { return e.err.Error() }
+func (e *commandError) Unwrap() error { return e.err }
+
+// refuse returns an error of this command, with what to do next.
+func refuse(code exitCode, hint string, err error) error {
+	return &commandError{code: code, err: err, hint: hint}
+}
+
+// usage returns a mistake in the command line or settings.
+func usage(hint, text string) error { return refuse(exitUsage, hint, errors.New(text)) }
+
+// exitCodeOf classifies err: our own refusals first, then the tree's, then the
+// service's.
+func exitCodeOf(err error) exitCode {
+	var own *commandError
+	var fromTree *tree.Error
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &own):
+		return own.code
+	case errors.As(err, &fromTree):
+		return exitCodeOfClass(fromTree.Class)
+	}
+	if code := exitCodeOfKind(sdk.KindOf(err)); code != exitOther {
+		return code
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return exitUnreachable
+	}
+	return exitOther
+}
+
+func exitCodeOfKind(kind sdk.Kind) exitCode {
+	switch kind {
+	case sdk.KindAudience, sdk.KindNotAuthorized, sdk.KindUnauthenticated:
+		return exitAuth
+	case sdk.KindNotFound, sdk.KindDeleted, sdk.KindCorrupt:
+		return exitNotFound
+	case sdk.KindInvalid:
+		return exitUsage
+	case sdk.KindInsufficient:
+		return exitMoney
+	case sdk.KindUnavailable, sdk.KindTimeout, sdk.KindRateLimited:
+		return exitUnreachable
+	}
+	return exitOther
+}
+
+func exitCodeOfClass(class tree.Class) exitCode {
+	switch class {
+	case tree.ClassRejected, tree.ClassAccess, tree.ClassRevoked:
+		return exitAuth
+	case tree.ClassNotExist, tree.ClassCorrupt:
+		return exitNotFound
+	case tree.ClassInvalid:
+		return exitUsage
+	case tree.ClassBudget:
+		return exitMoney
+	case tree.ClassUnreachable, tree.ClassTimeout:
+		return exitUnreachable
+	}
+	return exitOther
+}
+
+// hintFor returns what to do about err, or "".
+func hintFor(err error) string {
+	var own *commandError
+	if errors.As(err, &own) && own.hint != "" {
+		return own.hint
+	}
+	var fromTree *tree.Error
+	if errors.As(err, &fromTree) && fromTree.Hint != "" {
+		return fromTree.Hint
+	}
+	if hint := sdk.HintOf(err); hint != "" {
+		return hint
+	}
+	switch exitCodeOf(err) {
+	case exitAuth:
+		return "run 'svcfs whoami' to see which account and key are used"
+	case exitMoney:
+		return "run 'svcfs balance', then deposit tokens ('svcd account fund NAME AMOUNT' on a service of your own)"
+	case exitUnreachable:
+		return "run 'svcfs doctor' to see what cannot be reached"
+	}
+	return ""
+}

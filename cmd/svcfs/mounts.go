@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/svcfs/svcfs/fs"
+	"github.com/svcfs/svcfs/fs/tree"
+)
+
+// controlDeadline bounds the reading of a control file: a mount whose process
+// is stuck must not hang whoever asks about it.
+const controlDeadline = 2 * time.Second
+
+// readControl reads a file of DIR/.svcfs.
+func readControl(ctx context.Context, dir, name string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, controlDeadline)
+	defer cancel()
+	type answer struct {
+		text []byte
+		err  error
+	}
+	done := make(chan answer, 1)
+	go func() {
+		text, err := os.ReadFile(filepath.Join(dir, ".svcfs", name))
+		done <- answer{text, err}
+	}()
+	select {
+	case got := <-done:
+		return got.text, got.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("the mount on %s does not answer: %w", dir, ctx.Err())
+	}
+}
+
+// mountState is a mount of ours as found.
+type mountState struct {
+	Dir    string       `json:"mountpoint"`
+	State  string       `json:"state"` // "mounted", "dead" or "stuck"
+	Status *tree.Status `json:"status,omitempty"`
+}
+
+// The states of a mount.
+const (
+	stateMounted = "mounted"
+	stateDead    = "dead"  // no process serves it any more
+	stateStuck   = "stuck" // it does not answer, or not to us
+)
+
+// inspect asks the mount on dir how it is.
+func inspect(ctx context.Context, dir string) mountState {
+	m := mountState{Dir: dir, State: stateStuck}
+	text, err := readControl(ctx, dir, "status")
+	if errors.Is(err, syscall.ENOTCONN) {
+		m.State = stateDead
+	}
+	var status tree.Status
+	if err == nil && json.Unmarshal(text, &status) == nil && status.PID > 0 {
+		m.State, m.Status = stateMounted, &status
+	}
+	return m
+}
+
+// findMounts lists the mountpoints of ours that this user may ask about.
+func findMounts() ([]string, error) {
+	all, err := fs.Mounts()
+	if err != nil {
+		return nil, fmt.Errorf("list mounts: %w", err)
+	}
+	var dirs []string
+	for _, m := range all {
+		dirs = append(dirs, m.Dir)
+	}
+	slices.Sort(dirs)
+	return slices.Compact(dirs), nil
+}
+
+// mountAt finds the mount on exactly dir.
+func mountAt(dir string) (string, error) {
+	path, err := resolve(dir)
+	if err != nil {
+		return "", err
+	}
+	dirs, err := findMounts()
+	if err != nil {
+		return "", err
+	}
+	if !slices.Contains(dirs, path) {
+		return "", refuse(exitNotFound, "run 'svcfs status' for the mounts there are", fmt.Errorf("nothing of ours is mounted on %s", path))
+	}
+	return path, nil
+}
+
+// mountHolding finds the mount that path lies in, and path below it.
+func mountHolding(path string) (dir, inside string, err error) {
+	abs, err := resolve(path)
+	if err != nil {
+		return "", "", err
+	}
+	dirs, err := findMounts()
+	if err != nil {
+		return "", "", err
+	}
+	for _, d := range slices.Backward(dirs) { // an inner mount sorts behind an outer one
+		if abs == d {
+			return d, "/", nil
+		}
+		if rest, ok := strings.CutPrefix(abs, d+"/"); ok {
+			return d, "/" + rest, nil
+		}
+	}
+	return "", "", refuse(exitNotFound, "run 'svcfs status' for the mounts there are", fmt.Errorf("%s is in no mount of ours", abs))
+}
+
+// resolve makes path absolute and follows the symbolic links of its parent, and
+// its own where that can be asked; it never touches what a dead mount serves.
+func resolve(path string) (string, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return "", usage("give an absolute path", err.Error())
+	}
+	if info, err := os.Lstat(abs); err == nil && info.Mode()&os.ModeSymlink != 0 {
+		if target, err := filepath.EvalSymlinks(abs); err == nil {
+			return target, nil
+		}
+	}
+	if parent, err := filepath.EvalSymlinks(filepath.Dir(abs)); err == nil {
+		return filepath.Join(parent, filepath.Base(abs)), nil
+	}
+	return abs, nil
+}

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// addJSON adds the flag --json.
+func addJSON(cmd *cobra.Command, to *bool) {
+	cmd.Flags().BoolVar(to, "json", false, "print JSON")
+}
+
+// printJSON prints v as one JSON document.
+func (a *app) printJSON(v any) error {
+	text, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode JSON: %w", err)
+	}
+	a.ui.printf("%s\n", text)
+	return nil
+}
+
+// printPairs prints "name value" lines with the values in one column.
+func (a *app) printPairs(pairs ...[2]string) {
+	width := 0
+	for _, p := range pairs {
+		width = max(width, len(p[0]))
+	}
+	for _, p := range pairs {
+		a.ui.printf("%-*s  %s\n", width, p[0], p[1])
+	}
+}
+
+// printTable prints rows in aligned columns; cells are already escaped.
+func (a *app) printTable(rows [][]string) {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		fmt.Fprintln(w, strings.Join(row, "\t"))
+	}
+	_ = w.Flush() // into memory
+	a.ui.printf("%s", b.String())
+}
+
+// timeText prints a ledger time for a table, "-" when unknown.
+func timeText(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.UTC().Format("2006-01-02T15:04:05Z")
+}
+
+// plural returns "1 file" or "2 files".
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

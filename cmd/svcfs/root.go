@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"github.com/svcfs/svcfs/fs"
+	"github.com/svcfs/svcfs/sdk"
+)
+
+// app is one run of the program.
+type app struct {
+	stdin io.Reader
+	ui    *terminal
+	env   environment
+	flags settingFlags
+	began bool // a command's own code was reached: later errors are not usage
+}
+
+func newApp(stdin io.Reader, stdout, stderr io.Writer, env environment) *app {
+	return &app{stdin: stdin, ui: newTerminal(stdout, stderr), env: env}
+}
+
+// execute runs one command line and reports its failure.
+func (a *app) execute(ctx context.Context, args []string) exitCode {
+	root := a.rootCommand()
+	root.SetArgs(args)
+	root.SetOut(a.ui.out)
+	root.SetErr(a.ui.err)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitOK
+	}
+	var own *commandError
+	if !a.began && !errors.As(err, &own) {
+		err = usage("run 'svcfs help' for the commands, 'svcfs help COMMAND' for its flags", firstLine(err.Error()))
+	}
+	if !errors.Is(err, errReported) {
+		a.ui.fail(err)
+	}
+	return exitCodeOf(err)
+}
+
+// errReported marks a failure that the command has told already.
+var errReported = errors.New("reported")
+
+// firstLine cuts what the flag library adds, such as a whole help text.
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(s, "\n")
+	return line
+}
+
+func (a *app) rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "svcfs",
+		Short: "Encrypted groups of files as a folder",
+		Long: `svcfs mounts the encrypted groups of an account as a folder: groups are
+directories, files are entries, reading decrypts on this machine, closing a
+written file encrypts it here and uploads only ciphertext.
+
+Settings come from flags, then the environment, then ~/.config/svcfs/config
+(KEY=VALUE lines with the names of the environment):
+  SVC_ACCOUNT_ID  SVC_API_KEY (or SVC_API_KEY_FILE, SVC_API_KEY_COMMAND)
+  SVC_URL         one address of a self-hosted service, or each of
+                  SVC_AUTH_URL SVC_MCP_URL SVC_RPC_URL SVC_CONTRACT_ID
+  SVC_NETWORK     mainnet or testnet of the hosted service
+
+Exit codes: 0 ok, 1 authentication or membership, 2 not found or decryption
+failed, 3 usage, 4 insufficient balance or budget, 5 unreachable, 6 other.`,
+		Example:       "  svcfs demo\n  svcfs mount ~/team\n  svcfs put team report.pdf\n  svcfs ls -l team",
+		Version:       version(),
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usage("run '"+cmd.CommandPath()+" --help' for its flags", firstLine(err.Error()))
+	})
+	a.flags.register(root.PersistentFlags())
+	root.AddCommand(
+		a.mountCommand(), a.umountCommand(), a.statusCommand(), a.whyCommand(),
+		a.putCommand(), a.getCommand(), a.lsCommand(), a.groupCommand(), a.ledgerCommand(),
+		a.whoamiCommand(), a.balanceCommand(), a.feeCommand(), a.doctorCommand(), a.demoCommand(),
+	)
+	return root
+}
+
+// version names the build.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" {
+		return "(devel)"
+	}
+	return info.Main.Version
+}
+
+// commandFunc is a command's own code.
+type commandFunc func(ctx context.Context, args []string) error
+
+// simple is a command that an interrupt just ends.
+func (a *app) simple(run commandFunc) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		a.began = true
+		return run(ctx, args)
+	}
+}
+
+// withClient is a simple command that talks to the service.
+func (a *app) withClient(run func(ctx context.Context, c *sdk.Client, args []string) error) func(*cobra.Command, []string) error {
+	return a.simple(func(ctx context.Context, args []string) error {
+		c, _, err := a.client(ctx)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		return run(ctx, c, args)
+	})
+}
+
+// client makes the client of the settings. Before anything secret is read the
+// process is closed to debuggers and core dumps.
+func (a *app) client(ctx context.Context) (*sdk.Client, settings, error) {
+	if err := fs.Harden(); err != nil {
+		return nil, settings{}, fmt.Errorf("protect this process: %w", err)
+	}
+	s, err := a.loadSettings()
+	if err != nil {
+		return nil, settings{}, err
+	}
+	if s.account == "" {
+		return nil, settings{}, refuse(exitAuth, "set "+envAccount+" or use --account ID", errors.New("no account was given"))
+	}
+	s.config.APIKey, err = a.readKey(ctx, s.key)
+	if err != nil {
+		return nil, settings{}, err
+	}
+	c, err := sdk.New(s.account, s.config)
+	if err != nil {
+		return nil, settings{}, err
+	}
+	return c, s, nil
+}
+
+// exactly is cobra.ExactArgs with a sentence that names the arguments.
+func exactly(n int, what string) cobra.PositionalArgs { return between(n, n, what) }
+
+// between checks the number of arguments; most < 0 means any number.
+func between(least, most int, what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) >= least && (most < 0 || len(args) <= most) {
+			return nil
+		}
+		return usage("usage: "+cmd.UseLine(), fmt.Sprintf("%s wants %s, got %d arguments", cmd.CommandPath(), what, len(args)))
+	}
+}

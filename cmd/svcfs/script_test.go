@@ -1,0 +1,226 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// update rewrites the expected output in the scripts: go test -update.
+var update = flag.Bool("update", false, "rewrite the expected output of the scripts")
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"svcfs": main})
+}
+
+// TestScript runs the command lines of testdata/script with the real programs,
+// each script with a home of its own. Commands beside those of testscript:
+//
+//	service                start svcd on a free port; sets SVC_URL
+//	service stop           end it
+//	account NAME TOKENS    make an account; its key goes to $WORK/NAME.key
+//	as NAME                be that account from here on
+//	exits CODE svcfs ...   run a command and check its exit code
+//	until COMMAND ...      repeat a command until it succeeds, at most 15 s
+//	unmounted DIR          check that nothing is mounted on DIR
+func TestScript(t *testing.T) {
+	svcd := sync.OnceValues(buildService)
+	t.Cleanup(func() {
+		if path, err := svcd(); err == nil {
+			_ = os.RemoveAll(filepath.Dir(path))
+		}
+	})
+	testscript.Run(t, testscript.Params{
+		Dir:           "testdata/script",
+		UpdateScripts: *update,
+		Setup: func(e *testscript.Env) error {
+			home := filepath.Join(e.WorkDir, "home")
+			e.Setenv("HOME", home)
+			for _, name := range []string{"XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"} {
+				e.Setenv(name, "")
+			}
+			e.Defer(func() { unmountBelow(e.WorkDir) })
+			return os.Mkdir(home, 0o700)
+		},
+		Condition: func(cond string) (bool, error) {
+			if cond == "fuse" {
+				_, err := os.Stat("/dev/fuse")
+				return err == nil, nil
+			}
+			return false, fmt.Errorf("unknown condition %q", cond)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"service": func(ts *testscript.TestScript, _ bool, args []string) {
+				path, err := svcd()
+				ts.Check(err)
+				serviceCmd(ts, path, args)
+			},
+			"account": func(ts *testscript.TestScript, _ bool, args []string) {
+				path, err := svcd()
+				ts.Check(err)
+				accountCmd(ts, path, args)
+			},
+			"as": func(ts *testscript.TestScript, _ bool, args []string) {
+				ts.Setenv(envAccount, args[0]+".svc.testnet")
+				ts.Setenv(envKeyFile, ts.MkAbs(args[0]+".key"))
+			},
+			"exits": exitsCmd,
+			"until": untilCmd,
+			"unmounted": func(ts *testscript.TestScript, _ bool, args []string) {
+				if list := mountsBelow(ts.MkAbs(args[0])); len(list) > 0 {
+					ts.Fatalf("still mounted: %v", list)
+				}
+			},
+		},
+	})
+}
+
+// buildService builds svcd once for all scripts.
+func buildService() (string, error) {
+	dir, err := os.MkdirTemp("", "svcfs-script-")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "svcd")
+	if out, err := exec.Command("go", "build", "-o", path, "github.com/svcfs/svcfs/cmd/svcd").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build svcd: %w\n%s", err, out)
+	}
+	return path, nil
+}
+
+func serviceCmd(ts *testscript.TestScript, svcd string, args []string) {
+	if len(args) == 1 && args[0] == "stop" {
+		stopService(ts)
+		return
+	}
+	listen := "127.0.0.1:0"
+	if url := ts.Getenv("SVC_URL"); url != "" { // again where it was
+		listen = strings.TrimPrefix(url, "http://")
+	}
+	cmd := exec.Command(svcd, "serve", "--data", ts.MkAbs("service"), "--listen", listen)
+	var log bytes.Buffer
+	cmd.Stderr = &log
+	out, err := cmd.StdoutPipe()
+	ts.Check(err)
+	ts.Check(cmd.Start())
+	ts.Setenv("SERVICE_PID", fmt.Sprint(cmd.Process.Pid))
+	done := make(chan struct{})
+	line, _ := bufio.NewReader(out).ReadString('\n')
+	go func() {
+		_ = cmd.Wait()
+		close(done)
+	}()
+	ts.Defer(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		select {
+		case <-done:
+		case <-time.After(15 * time.Second):
+			_ = cmd.Process.Kill()
+			<-done
+		}
+	})
+	_, url, ok := strings.Cut(strings.TrimSpace(line), "listening on ")
+	if !ok {
+		<-done
+		ts.Fatalf("svcd serve said %q\n%s", line, log.String())
+	}
+	ts.Setenv("SVC_URL", url)
+}
+
+func stopService(ts *testscript.TestScript) {
+	var pid int
+	_, err := fmt.Sscan(ts.Getenv("SERVICE_PID"), &pid)
+	ts.Check(err)
+	ts.Check(syscall.Kill(pid, syscall.SIGTERM))
+	for range 300 {
+		if syscall.Kill(pid, 0) != nil {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	ts.Fatalf("svcd did not end within 15 s of SIGTERM")
+}
+
+func accountCmd(ts *testscript.TestScript, svcd string, args []string) {
+	if len(args) != 2 {
+		ts.Fatalf("usage: account NAME TOKENS")
+	}
+	cmd := exec.Command(svcd, "account", "create", args[0], "--data", ts.MkAbs("service"), "--balance", args[1])
+	out, err := cmd.Output()
+	ts.Check(err)
+	var made struct {
+		AccountID string `json:"account_id"`
+		APIKey    string `json:"api_key"`
+	}
+	ts.Check(json.Unmarshal(out, &made))
+	if made.AccountID != args[0]+".svc.testnet" {
+		ts.Fatalf("account create made %q", made.AccountID)
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]+".key"), []byte(made.APIKey+"\n"), 0o600))
+}
+
+// exitsCmd runs a command that must end with exactly the code given; its output
+// is there for stdout and stderr as after exec.
+func exitsCmd(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) < 2 {
+		ts.Fatalf("usage: exits CODE COMMAND...")
+	}
+	err := ts.Exec(args[1], args[2:]...)
+	got := "0"
+	if failed, ok := err.(*exec.ExitError); ok {
+		got = fmt.Sprint(failed.ExitCode())
+	} else if err != nil {
+		ts.Fatalf("%v", err)
+	}
+	if got != args[0] {
+		ts.Fatalf("exit code %s, want %s\n[stdout]\n%s[stderr]\n%s", got, args[0], ts.ReadFile("stdout"), ts.ReadFile("stderr"))
+	}
+}
+
+func untilCmd(ts *testscript.TestScript, _ bool, args []string) {
+	var err error
+	for deadline := time.Now().Add(15 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+		if err = ts.Exec(args[0], args[1:]...); err == nil {
+			return
+		}
+	}
+	ts.Fatalf("never succeeded: %v\n%s", err, ts.ReadFile("stderr"))
+}
+
+func mountsBelow(dir string) []string {
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil
+	}
+	var list []string
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line)
+		if len(fields) > 4 && (fields[4] == dir || strings.HasPrefix(fields[4], dir+"/")) {
+			list = append(list, fields[4])
+		}
+	}
+	return list
+}
+
+// unmountBelow ends what a failed script left behind.
+func unmountBelow(dir string) {
+	for _, mounted := range mountsBelow(dir) {
+		if os.Geteuid() == 0 {
+			_ = syscall.Unmount(mounted, syscall.MNT_DETACH)
+		} else {
+			_ = exec.Command("fusermount3", "-uz", mounted).Run()
+		}
+	}
+}

@@ -1,0 +1,259 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"github.com/svcfs/svcfs/sdk"
+)
+
+// Names of the settings, in the environment and in the configuration file.
+const (
+	envAccount    = "SVC_ACCOUNT_ID"
+	envKey        = "SVC_API_KEY"
+	envKeyFile    = "SVC_API_KEY_FILE"
+	envKeyCommand = "SVC_API_KEY_COMMAND"
+	envURL        = "SVC_URL"
+	envAuthURL    = "SVC_AUTH_URL"
+	envMCPURL     = "SVC_MCP_URL"
+	envRPCURL     = "SVC_RPC_URL"
+	envContract   = "SVC_CONTRACT_ID"
+	envNetwork    = "SVC_NETWORK"
+	envInsecure   = "SVC_INSECURE_HTTP"
+)
+
+// settingNames lists what a configuration file may hold.
+func settingNames() []string {
+	return []string{envAccount, envKey, envKeyFile, envKeyCommand, envURL, envAuthURL, envMCPURL, envRPCURL,
+		envContract, envNetwork, envInsecure}
+}
+
+// environment is the process environment, replaceable in tests.
+type environment struct {
+	lookup func(name string) (string, bool)
+	unset  func(name string) error
+}
+
+func processEnv() environment { return environment{lookup: os.LookupEnv, unset: os.Unsetenv} }
+
+func (e environment) get(name string) string {
+	value, _ := e.lookup(name)
+	return value
+}
+
+// settingFlags are the command-line flags behind the settings. The API key
+// itself is never one: a command line is visible to every user of a machine.
+type settingFlags struct {
+	account, url, network, keyFile, keyCommand, config string
+	insecureHTTP                                       bool
+}
+
+func (f *settingFlags) register(set *pflag.FlagSet) {
+	set.StringVar(&f.account, "account", "", "account id (environment: "+envAccount+")")
+	set.StringVar(&f.url, "url", "", "address of a self-hosted service (environment: "+envURL+")")
+	set.StringVar(&f.network, "network", "", "mainnet or testnet of the hosted service (default mainnet)")
+	set.StringVar(&f.keyFile, "api-key-file", "", "file with the API key, mode 0600; - reads standard input (environment: "+envKey+" holds the key)")
+	set.StringVar(&f.keyCommand, "api-key-command", "", "command whose first line of output is the API key")
+	set.StringVar(&f.config, "config", "", "configuration file of KEY=VALUE lines (default ~/.config/svcfs/config)")
+	set.BoolVar(&f.insecureHTTP, "insecure-http", false, "allow http:// to a host that is not this machine")
+}
+
+// level is one source of settings; an earlier level wins over a later one.
+type level struct {
+	name   string // for messages: "command line", "environment", a file's path
+	values map[string]string
+}
+
+// settings is what a client is made from, with where each part came from.
+type settings struct {
+	account    sdk.AccountID
+	config     sdk.Config // without the API key
+	accountVia string     // source of the account id
+	urlVia     string     // source of the address, "" for the hosted service
+	key        keySource
+}
+
+// keySource says where the API key is; read fetches it.
+type keySource struct {
+	kind  string // one of the env… key names, or "" when there is none
+	value string // key, path or command
+	via   string // level it came from
+}
+
+// loadSettings resolves every setting: flag before environment before file. It
+// takes the API key out of the process environment, so that no child inherits
+// it; what the kernel keeps of the initial environment is closed to other
+// processes because the process is not dumpable.
+func (a *app) loadSettings() (settings, error) {
+	levels, err := a.settingLevels()
+	if err != nil {
+		return settings{}, err
+	}
+	var s settings
+	account, via := firstOf(levels, envAccount)
+	s.account, s.accountVia = sdk.AccountID(account), via
+	s.config.ContractID, _ = firstOf(levels, envContract)
+	s.config.Network, _ = firstOf(levels, envNetwork)
+	insecure, _ := firstOf(levels, envInsecure)
+	s.config.InsecureHTTP = insecure == "1" || insecure == "true"
+	s.setAddresses(levels)
+	s.key = findKey(levels)
+	if n := s.config.Network; n != "" && n != "mainnet" && n != "testnet" {
+		return settings{}, usage("use mainnet or testnet, or --url for a service of your own", fmt.Sprintf("unknown network %q", n))
+	}
+	return s, nil
+}
+
+// setAddresses takes the addresses; one address for all, named nearer to the
+// user than the single ones, replaces them.
+func (s *settings) setAddresses(levels []level) {
+	for _, l := range levels {
+		c := &s.config
+		for name, field := range map[string]*string{envAuthURL: &c.AuthURL, envMCPURL: &c.MCPURL, envRPCURL: &c.RPCURL} {
+			if *field == "" {
+				*field = l.values[name]
+			}
+			if *field != "" && s.urlVia == "" {
+				s.urlVia = l.name
+			}
+		}
+		if url := l.values[envURL]; url != "" {
+			c.URL, s.urlVia = url, l.name
+			return
+		}
+	}
+}
+
+func findKey(levels []level) keySource {
+	for _, l := range levels {
+		for _, kind := range []string{envKey, envKeyFile, envKeyCommand} {
+			if value := l.values[kind]; value != "" {
+				return keySource{kind: kind, value: value, via: l.name}
+			}
+		}
+	}
+	return keySource{}
+}
+
+func firstOf(levels []level, name string) (value, via string) {
+	for _, l := range levels {
+		if v := l.values[name]; v != "" {
+			return v, l.name
+		}
+	}
+	return "", ""
+}
+
+func (a *app) settingLevels() ([]level, error) {
+	if a.flags.keyFile != "" && a.flags.keyCommand != "" {
+		return nil, usage("give one of them", "both --api-key-file and --api-key-command were given")
+	}
+	fromFlags := map[string]string{envAccount: a.flags.account, envURL: a.flags.url, envNetwork: a.flags.network,
+		envKeyFile: a.flags.keyFile, envKeyCommand: a.flags.keyCommand}
+	if a.flags.insecureHTTP {
+		fromFlags[envInsecure] = "1"
+	}
+	fromEnv := make(map[string]string)
+	for _, name := range settingNames() {
+		fromEnv[name] = a.env.get(name)
+	}
+	if err := a.env.unset(envKey); err != nil {
+		return nil, fmt.Errorf("take the API key out of the environment: %w", err)
+	}
+	levels := []level{{"command line", fromFlags}, {"environment", fromEnv}}
+	path := a.configPath()
+	if path == "" {
+		return levels, nil
+	}
+	fromFile, err := readConfig(path)
+	if errors.Is(err, os.ErrNotExist) && a.flags.config == "" {
+		return levels, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return append(levels, level{path, fromFile}), nil
+}
+
+// configPath returns the configuration file's path, or "" when the account has
+// no home directory.
+func (a *app) configPath() string {
+	if a.flags.config != "" {
+		return a.flags.config
+	}
+	return a.userDir("XDG_CONFIG_HOME", ".config", "config")
+}
+
+// userDir returns a path of ours below the directory that an XDG variable
+// names, or below its default in the home directory; "" without either.
+func (a *app) userDir(variable, fallback, name string) string {
+	if dir := a.env.get(variable); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "svcfs", name)
+	}
+	if home := a.env.get("HOME"); filepath.IsAbs(home) {
+		return filepath.Join(home, fallback, "svcfs", name)
+	}
+	return ""
+}
+
+// readConfig reads KEY=VALUE lines; blank lines and lines that begin with # are
+// skipped. A file that holds the key must be closed to other users.
+func readConfig(path string) (map[string]string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, refuse(exitUsage, "check the path and its permissions", fmt.Errorf("read settings: %w", err))
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("read settings: %w", err)
+	}
+	values, err := parseConfig(f, path)
+	if err != nil {
+		return nil, err
+	}
+	if values[envKey] != "" && info.Mode().Perm()&0o077 != 0 {
+		return nil, usage("chmod 600 "+path, fmt.Sprintf("%s holds an API key and others may read it (mode %04o)", path, info.Mode().Perm()))
+	}
+	return values, nil
+}
+
+func parseConfig(r io.Reader, path string) (map[string]string, error) {
+	known := make(map[string]bool)
+	for _, name := range settingNames() {
+		known[name] = true
+	}
+	values := make(map[string]string)
+	scan := bufio.NewScanner(r)
+	for n := 1; scan.Scan(); n++ {
+		line := strings.TrimSpace(scan.Text())
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		name, value, ok := strings.Cut(line, "=")
+		name = strings.TrimSpace(name)
+		if !ok || !known[name] {
+			// The line itself is not shown: it may hold a key.
+			return nil, usage("known settings: "+strings.Join(settingNames(), " "), fmt.Sprintf("%s line %d: not a known setting", path, n))
+		}
+		values[name] = unquote(strings.TrimSpace(value))
+	}
+	if err := scan.Err(); err != nil {
+		return nil, refuse(exitUsage, "settings are KEY=VALUE lines", fmt.Errorf("read settings %s: %w", path, err))
+	}
+	return values, nil
+}
+
+// unquote takes one pair of quotes off, as a shell would.
+func unquote(s string) string {
+	if len(s) >= 2 && (s[0] == '"' || s[0] == '\'') && s[len(s)-1] == s[0] {
+		return s[1 : len(s)-1]
+	}
+	return s
+}

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *app) statusCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "status [DIR]",
+		Short:   "Show the mounts of this machine, or how the one on DIR is doing",
+		Example: "  svcfs status\n  svcfs status ~/team\n  svcfs status --json",
+		Args:    between(0, 1, "at most one DIR"),
+		RunE: a.simple(func(ctx context.Context, args []string) error {
+			if len(args) == 1 {
+				return a.statusOf(ctx, args[0], asJSON)
+			}
+			return a.statusAll(ctx, asJSON)
+		}),
+	}
+	addJSON(cmd, &asJSON)
+	return cmd
+}
+
+func (a *app) statusAll(ctx context.Context, asJSON bool) error {
+	dirs, err := findMounts()
+	if err != nil {
+		return err
+	}
+	states := []mountState{}
+	for _, dir := range dirs {
+		states = append(states, inspect(ctx, dir))
+	}
+	if asJSON {
+		return a.printJSON(states)
+	}
+	rows := make([][]string, 0, len(states))
+	for _, m := range states {
+		row := []string{m.State, "-", "-", m.Dir}
+		if m.Status != nil {
+			row = []string{m.State, escapeName(m.Status.Account), pendingWords(m.Status.Pending), m.Dir}
+		}
+		rows = append(rows, row)
+	}
+	a.printTable(rows)
+	return nil
+}
+
+func pendingWords(n int) string {
+	if n == 0 {
+		return "all uploaded"
+	}
+	return fmt.Sprintf("%d not uploaded", n)
+}
+
+func (a *app) statusOf(ctx context.Context, path string, asJSON bool) error {
+	dir, err := mountAt(path)
+	if err != nil {
+		return err
+	}
+	m := inspect(ctx, dir)
+	if asJSON {
+		return a.printJSON(m)
+	}
+	if m.Status == nil {
+		a.printPairs([][2]string{{"mountpoint", dir}, {"state", m.State}}...)
+		if m.State == stateDead {
+			a.ui.notice("its process is gone; run: svcfs umount %s", dir)
+		}
+		return nil
+	}
+	s := m.Status
+	spent := s.Spent
+	if s.Budget != "" {
+		spent += " of " + s.Budget
+	}
+	reachable := "yes"
+	if !s.Reachable {
+		reachable = "no"
+	}
+	a.printPairs([][2]string{
+		{"mountpoint", dir}, {"state", m.State}, {"account", escapeName(s.Account)}, {"process", itoa(s.PID)},
+		{"since", s.Started.UTC().Format(time.RFC3339)}, {"service reachable", reachable}, {"groups", itoa(s.Groups)},
+		{"pending", pendingWords(s.Pending)}, {"cached", fmt.Sprintf("%d of %d bytes", s.Cached, s.CacheLimit)},
+		{"charged", fmt.Sprintf("%d retrievals, %s", s.Retrieves, plural(int(s.Uploads), "upload"))},
+		{"spent", spent}, {"errors", fmt.Sprint(s.Errors)},
+	}...)
+	return a.printPending(ctx, dir)
+}
+
+// printPending shows what is not uploaded yet.
+func (a *app) printPending(ctx context.Context, dir string) error {
+	text, err := readControl(ctx, dir, "pending")
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(text)) {
+		a.ui.printf("not uploaded  %s\n", escapeText(strings.ReplaceAll(strings.TrimSpace(line), "\t", "  ")))
+	}
+	return nil
+}
+
+// errorFields is how many tab-separated fields a line of /.svcfs/errors has:
+// time, path, operation, class, sentence and next step.
+const errorFields = 6
+
+func (a *app) whyCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "why PATH",
+		Short:   "Explain the last error that a path in a mount gave",
+		Example: "  svcfs why ~/team/team/report.pdf",
+		Args:    exactly(1, "one PATH"),
+		RunE: a.simple(func(ctx context.Context, args []string) error {
+			return a.why(ctx, args[0], asJSON)
+		}),
+	}
+	addJSON(cmd, &asJSON)
+	return cmd
+}
+
+func (a *app) why(ctx context.Context, path string, asJSON bool) error {
+	dir, inside, err := mountHolding(path)
+	if err != nil {
+		return err
+	}
+	text, err := readControl(ctx, dir, "errors")
+	if err != nil {
+		return err
+	}
+	var last []string
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
+		if len(fields) >= errorFields-1 && fields[1] == inside {
+			last = append(fields, "")
+		}
+	}
+	if last == nil {
+		return refuse(exitNotFound, "see all of them: cat "+dir+"/.svcfs/errors", fmt.Errorf("no error is recorded for %s", inside))
+	}
+	names := []string{"time", "path", "operation", "class", "error", "hint"}
+	doc := make(map[string]string)
+	var pairs [][2]string
+	for i, name := range names {
+		doc[name] = escapeText(last[i])
+		if last[i] != "" {
+			pairs = append(pairs, [2]string{name, escapeText(last[i])})
+		}
+	}
+	if asJSON {
+		return a.printJSON(doc)
+	}
+	a.printPairs(pairs...)
+	return nil
+}

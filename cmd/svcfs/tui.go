@@ -1,0 +1,69 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/term"
+)
+
+// terminal is how the program speaks. The rules:
+//
+//   - Data goes to standard output and nothing else does; everything else goes
+//     to standard error.
+//   - A failure is one line "svcfs: sentence" and, where there is a next step,
+//     one line "hint: next step". Nothing is printed twice.
+//   - Progress is shown only when standard error is a terminal, on one line that
+//     is erased before anything else is printed.
+//   - Words of the service and names of files are escaped before they are
+//     printed: no control character of theirs reaches a terminal.
+//
+// There are exactly four functions: printf, notice, fail and progress.
+type terminal struct {
+	out, err io.Writer
+	live     bool // err is a terminal
+	drawn    bool // a progress line is on the screen
+}
+
+func newTerminal(out, err io.Writer) *terminal {
+	t := &terminal{out: out, err: err}
+	if f, ok := err.(*os.File); ok {
+		t.live = term.IsTerminal(int(f.Fd()))
+	}
+	return t
+}
+
+// printf writes data to standard output.
+func (t *terminal) printf(format string, args ...any) {
+	t.progress("")
+	fmt.Fprintf(t.out, format, args...)
+}
+
+// notice tells something that is neither data nor a failure.
+func (t *terminal) notice(format string, args ...any) {
+	t.progress("")
+	fmt.Fprintf(t.err, "svcfs: %s\n", escapeText(fmt.Sprintf(format, args...)))
+}
+
+// fail tells a failure and the next step.
+func (t *terminal) fail(err error) {
+	t.progress("")
+	fmt.Fprintf(t.err, "svcfs: %s\n", escapeText(err.Error()))
+	if hint := hintFor(err); hint != "" {
+		fmt.Fprintf(t.err, "hint: %s\n", escapeText(hint))
+	}
+}
+
+// progress replaces the progress line; "" erases it.
+func (t *terminal) progress(format string, args ...any) {
+	if !t.live || format == "" && !t.drawn {
+		return
+	}
+	fmt.Fprint(t.err, "\r\x1b[K")
+	t.drawn = format != ""
+	if t.drawn {
+		fmt.Fprint(t.err, strings.ReplaceAll(escapeText(fmt.Sprintf(format, args...)), "\n", " "))
+	}
+}

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/svcfs/svcfs/fs"
+	"github.com/svcfs/svcfs/fs/tree"
+)
+
+func (a *app) umountCommand() *cobra.Command {
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:     "umount DIR",
+		Aliases: []string{"unmount"},
+		Short:   "Upload what is left and unmount; says what stayed behind",
+		Long: `Ask the process behind the mount on DIR to upload what is left, for at most 30
+seconds, and to unmount. Ends with 6 and a list when something could not be
+uploaded. A mount whose process is gone is only cleaned away.`,
+		Example: "  svcfs umount ~/team",
+		Args:    exactly(1, "one DIR"),
+		RunE: a.simple(func(ctx context.Context, args []string) error {
+			return a.umount(ctx, args[0], timeout)
+		}),
+	}
+	cmd.Flags().DurationVar(&timeout, "timeout", drainLimit+15*time.Second, "how long to wait for it")
+	return cmd
+}
+
+func (a *app) umount(ctx context.Context, path string, timeout time.Duration) error {
+	dir, err := mountAt(path)
+	if err != nil {
+		return err
+	}
+	m := inspect(ctx, dir)
+	if m.Status == nil || !isOurProcess(m.Status.PID) {
+		if err := fs.UnmountLazily(dir); err != nil {
+			return refuse(exitOther, "run: fusermount3 -uz "+dir, err)
+		}
+		a.ui.notice("no process answered for %s; the mount was taken away", dir)
+		return nil
+	}
+	if err := syscall.Kill(m.Status.PID, syscall.SIGTERM); err != nil {
+		return refuse(exitOther, "unmount it as the user who mounted it", fmt.Errorf("tell process %d to unmount: %w", m.Status.PID, err))
+	}
+	if err := a.waitUntilGone(ctx, dir, m.Status.PID, timeout); err != nil {
+		return err
+	}
+	return a.reportLeft(dir, m.Status.PID)
+}
+
+// isOurProcess guards against signalling a stranger who got the number of a
+// mount process that is gone.
+func isOurProcess(pid int) bool {
+	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	return err == nil && strings.HasPrefix(string(name), "svcfs")
+}
+
+// waitUntilGone waits for the mount and its process to end.
+func (a *app) waitUntilGone(ctx context.Context, dir string, pid int, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	defer a.ui.progress("")
+	for {
+		dirs, err := findMounts()
+		if err != nil {
+			return err
+		}
+		mounted := slices.Contains(dirs, dir)
+		if !mounted && errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) || !mounted && isZombie(pid) {
+			return nil
+		}
+		if m := inspect(ctx, dir); mounted && m.Status != nil && m.Status.Pending > 0 {
+			a.ui.progress("uploading %s before unmounting", plural(m.Status.Pending, "file"))
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return refuse(exitOther, "it goes on by itself; 'svcfs status "+dir+"' shows how far it is", fmt.Errorf("%s is still mounted after %s", dir, timeout))
+		}
+	}
+}
+
+// isZombie reports whether a process has ended and nobody has asked how.
+func isZombie(pid int) bool {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false
+	}
+	_, rest, _ := strings.Cut(string(text), ") ")
+	return strings.HasPrefix(rest, "Z") || strings.HasPrefix(rest, "X")
+}
+
+// leftPath is where a mount process that had to give something up says what,
+// for the umount that waits; "" without a home directory.
+func (a *app) leftPath(pid int) string {
+	return a.userDir("XDG_STATE_HOME", ".local/state", fmt.Sprintf("left-%d.json", pid))
+}
+
+// leaveReport writes what was not uploaded: names and sizes, never content.
+func (a *app) leaveReport(left []tree.Pending) {
+	path := a.leftPath(os.Getpid())
+	if path == "" {
+		return
+	}
+	text, err := json.Marshal(left)
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(path), 0o700)
+	}
+	if err == nil {
+		err = os.WriteFile(path, text, 0o600)
+	}
+	if err != nil {
+		a.ui.notice("could not record what was lost: %v", err)
+	}
+}
+
+// reportLeft takes the report of a mount process and tells it.
+func (a *app) reportLeft(dir string, pid int) error {
+	path := a.leftPath(pid)
+	if path == "" {
+		return nil
+	}
+	text, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	_ = os.Remove(path)
+	var left []tree.Pending
+	if err := json.Unmarshal(text, &left); err != nil {
+		return fmt.Errorf("read %s: %w", path, err)
+	}
+	for _, p := range left {
+		a.ui.notice("lost: %s  %d bytes  %s", p.Path, p.Size, p.Error)
+	}
+	return refuse(exitOther, "mount again and save them again", fmt.Errorf("%s was unmounted with %s not uploaded", dir, plural(len(left), "file")))
+}
