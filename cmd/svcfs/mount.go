@@ -196,7 +196,7 @@ func (a *app) startMount(ctx context.Context, p mountPlan) (*liveMount, error) {
 	if p.flags.allowOther {
 		a.ui.notice("other users of this machine can see %s as far as its modes permit", p.dir)
 	}
-	server, err := fs.Mount(p.dir, t, fs.Options{AllowOther: p.flags.allowOther, ReadOnly: p.readOnly, Umask: p.umask, Logger: logger})
+	server, err := fs.Mount(p.dir, t, fs.Options{Account: string(c.Account()), AllowOther: p.flags.allowOther, ReadOnly: p.readOnly, Umask: p.umask, Logger: logger})
 	if err != nil {
 		_ = t.Close()
 		_ = c.Close()
