@@ -85,9 +85,9 @@ func (a *app) doctor(ctx context.Context, asJSON bool) error {
 
 func (a *app) printFindings(findings []finding) {
 	for _, f := range findings {
-		a.ui.printf("%-4s  %-12s  %s\n", f.State, f.Check, escapeText(f.Detail))
+		a.ui.printf("%-4s  %-13s  %s\n", f.State, f.Check, escapeText(f.Detail))
 		if f.Hint != "" {
-			a.ui.printf("      %-12s  hint: %s\n", "", escapeText(f.Hint))
+			a.ui.printf("      %-13s  hint: %s\n", "", escapeText(f.Hint))
 		}
 	}
 }
