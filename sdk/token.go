@@ -35,39 +35,32 @@ type tokenSource struct {
 }
 
 type tokenFetch struct {
-	done chan struct{}
-	err  error
+	done  chan struct{}
+	token Secret
+	err   error
 }
 
 // get returns a token that is good for a while. stale, when set, is a token the
 // service refused: it is replaced even if it looks good.
 func (s *tokenSource) get(ctx context.Context, stale Secret) (Secret, error) {
-	for {
-		s.mu.Lock()
-		if !s.token.IsZero() && s.token != stale && time.Now().Before(s.renewAt) {
-			token := s.token
-			s.mu.Unlock()
-			return token, nil
-		}
-		f := s.fetch
-		if f == nil {
-			f = &tokenFetch{done: make(chan struct{})}
-			s.fetch = f
-			go s.renew(context.WithoutCancel(ctx), f)
-		}
-		s.mu.Unlock()
-		select {
-		case <-f.done:
-		case <-ctx.Done():
-			return Secret{}, ctx.Err()
-		}
-		if f.err != nil {
-			return Secret{}, f.err
-		}
-		s.mu.Lock()
+	s.mu.Lock()
+	if !s.token.IsZero() && s.token != stale && time.Now().Before(s.renewAt) {
 		token := s.token
 		s.mu.Unlock()
-		return token, nil // also when it is so short-lived that it wants renewal already
+		return token, nil
+	}
+	f := s.fetch
+	if f == nil {
+		f = &tokenFetch{done: make(chan struct{})}
+		s.fetch = f
+		go s.renew(context.WithoutCancel(ctx), f)
+	}
+	s.mu.Unlock()
+	select {
+	case <-f.done:
+		return f.token, f.err // also when it is so short-lived that it wants renewal already
+	case <-ctx.Done():
+		return Secret{}, ctx.Err()
 	}
 }
 
@@ -85,7 +78,7 @@ func (s *tokenSource) renew(ctx context.Context, f *tokenFetch) {
 	if err == nil {
 		s.token, s.renewAt = token, time.Now().Add(life-min(refreshMargin, life/5))
 	}
-	f.err = err
+	f.token, f.err = token, err
 	s.fetch = nil
 	close(f.done)
 }

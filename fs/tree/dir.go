@@ -158,7 +158,7 @@ func (d *Dir) lookAgain(ctx context.Context) error {
 	if recent {
 		return nil
 	}
-	return d.t.refreshGroups(ctx)
+	return d.t.unlessAway(d.t.refreshGroups(ctx), nil)
 }
 
 // child returns the node of a name as typed or as shown.

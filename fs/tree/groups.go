@@ -22,7 +22,7 @@ type group struct {
 	loaded  bool // Tree.mu
 
 	// By Tree.mu.
-	listedAt time.Time // of the last look at the ledger
+	listedAt time.Time // of the last look at the ledger, also of one that failed
 	usedAt   time.Time // somebody looked inside
 	gone     bool      // no longer ours
 	names    map[string]*versions
@@ -153,7 +153,28 @@ func (t *Tree) use(ctx context.Context, g *group, maxAge time.Duration) error {
 	if fresh {
 		return nil
 	}
-	return t.refreshGroup(ctx, g, max(maxAge, 0))
+	return t.unlessAway(t.refreshGroup(ctx, g, max(maxAge, 0)), g)
+}
+
+// unlessAway lets names that are known answer while the service is away: what
+// was listed stays listed, and new files can be begun. Closing them tells.
+func (t *Tree) unlessAway(err error, g *group) error {
+	var failed *Error
+	if err == nil || !asError(err, &failed) || failed.Class != ClassUnreachable && failed.Class != ClassTimeout {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if g != nil && !g.loaded {
+		return err
+	}
+	if g != nil {
+		g.listedAt = t.now() // the next look-up does not wait again
+	} else {
+		t.listedAt = t.now()
+	}
+	t.reached.Store(false)
+	return nil
 }
 
 // refreshGroup lists what changed in g, unless somebody else just did.

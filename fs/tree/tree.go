@@ -117,6 +117,7 @@ func New(ctx context.Context, cfg Config) (*Tree, error) {
 		t.cache.Close()
 		return nil, err
 	}
+	t.reached.Store(true)
 	t.done.Add(1)
 	go t.poll()
 	return t, nil

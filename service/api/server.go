@@ -20,10 +20,12 @@ import (
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/auth"
+	"github.com/svcfs/svcfs/service/blob"
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/files"
 	"github.com/svcfs/svcfs/service/groups"
 	"github.com/svcfs/svcfs/service/ledger"
+	"github.com/svcfs/svcfs/service/store"
 )
 
 const (
@@ -160,6 +162,9 @@ func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {
 		err = fault.New(wire.CodeTooLarge, "request too large: at most %d bytes here; use the raw transfer for large files", tooLarge.Limit)
+	}
+	if errors.Is(err, blob.ErrFull) || errors.Is(err, store.ErrFull) {
+		err = &fault.Error{Code: wire.CodeStorageFull, Text: "the service's storage is full: nothing was recorded or charged", Err: err}
 	}
 	if r.Context().Err() != nil {
 		err = &fault.Error{Code: wire.CodeUnavailable, Text: "the request was given up", Err: err}

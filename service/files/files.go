@@ -201,7 +201,7 @@ func (f *Files) PutBlob(ctx context.Context, account, uploadID string, r io.Read
 	if replaced != "" {
 		_ = f.blobs.Delete(replaced) // the sweep repeats it
 	}
-	return full(err)
+	return err
 }
 
 // put stores ciphertext.
@@ -211,20 +211,12 @@ func (f *Files) put(ctx context.Context, r io.Reader) (blob.Info, error) {
 	case errors.Is(err, blob.ErrTooLarge):
 		return info, f.tooLarge()
 	case err != nil:
-		return info, full(err)
+		return info, err
 	case info.Size < format.Overhead:
 		_ = f.blobs.Delete(info.ID)
 		return info, fault.New(wire.CodeValidation, "encrypted data of %d bytes: at least %d are needed (IV and tag)", info.Size, format.Overhead)
 	}
 	return info, nil
-}
-
-// full answers a disk without room as what it is.
-func full(err error) error {
-	if errors.Is(err, blob.ErrFull) || errors.Is(err, store.ErrFull) {
-		return &fault.Error{Code: wire.CodeStorageFull, Text: "the service's storage is full: nothing was recorded or charged", Err: err}
-	}
-	return err
 }
 
 // Finalize records an upload: the bytes from data, or the raw transfer when data
@@ -269,7 +261,7 @@ func (f *Files) Finalize(ctx context.Context, account string, req wire.FinalizeU
 	if own != "" && (err != nil || !kept) {
 		_ = f.blobs.Delete(own) // the sweep repeats it
 	}
-	return out, full(err)
+	return out, err
 }
 
 // record is the transaction of a finalize. kept tells whether the file now owns
@@ -365,7 +357,7 @@ func (f *Files) Retrieve(ctx context.Context, account string, req wire.PrepareRe
 		s.Fee, err = f.claim(ctx, tx, account, req)
 		return err
 	})
-	return s, full(err)
+	return s, err
 }
 
 // claim charges a retrieval once per claim id.

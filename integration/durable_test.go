@@ -1,0 +1,123 @@
+package integration
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+)
+
+// kills is how often each process is killed; the long run raises it.
+const kills = 10
+
+// Fault "kill -9 of the service": what close() acknowledged is there afterwards,
+// once, and the books are right.
+func TestServiceKilledAtRandomMoments(t *testing.T) {
+	w, alice, bob := team(t)
+	a := alice.mount("a")
+	a.lost = true
+	acknowledged := map[string][]byte{}
+	for round := range kills {
+		var stop atomic.Bool
+		done := make(chan map[string][]byte)
+		go func() {
+			ok := map[string][]byte{}
+			for i := 0; !stop.Load() && i < 200; i++ {
+				name, content := fmt.Sprintf("r%d-%d", round, i), bytes.Repeat([]byte{byte(i + 1)}, 100+i*1000)
+				if os.WriteFile(a.path("team", name), content, 0o600) == nil {
+					ok[name] = content
+				}
+			}
+			done <- ok
+		}()
+		eventually(t, func() string { // some files got through, then the axe falls
+			if _, uploads := a.charges(); uploads > len(acknowledged)+round%7 {
+				return ""
+			}
+			return "nothing is uploaded"
+		})
+		w.kill()
+		stop.Store(true)
+		for name, content := range <-done {
+			acknowledged[name] = content
+		}
+		w.start()
+		eventually(t, func() string {
+			if err := os.WriteFile(a.path("team", fmt.Sprintf("probe%d", round)), []byte{1}, 0o600); err != nil {
+				return err.Error()
+			}
+			return ""
+		})
+	}
+	b := bob.mount("b")
+	for name, content := range acknowledged { // b is mounted after the last of them
+		if got, err := os.ReadFile(b.path("team", name)); err != nil || !bytes.Equal(got, content) {
+			t.Errorf("%s was acknowledged and reads %d bytes, %v", name, len(got), err)
+		}
+	}
+	if len(acknowledged) < kills {
+		t.Errorf("only %d files were acknowledged", len(acknowledged))
+	}
+	if out, err := w.svcd("verify", "--read-data"); err != nil {
+		t.Errorf("svcd verify: %v\n%s", err, out)
+	}
+	if out, err := w.svcd("audit"); err != nil || !strings.Contains(out, "chain intact") {
+		t.Errorf("svcd audit: %v\n%s", err, out)
+	}
+}
+
+// Fault "kill -9 of the mount": what close() acknowledged is retrievable, what
+// was not is absent or whole.
+func TestMountKilledAtRandomMoments(t *testing.T) {
+	_, alice, bob := team(t)
+	b := bob.mount("b")
+	whole := bytes.Repeat([]byte("content "), 20_000)
+	for round := range kills {
+		a := alice.mount(fmt.Sprintf("a%d", round))
+		acknowledged := map[string]bool{}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for i := range 100 {
+				name := fmt.Sprintf("k%d-%d", round, i)
+				f, err := os.Create(a.path("team", name))
+				if err != nil {
+					return
+				}
+				_, err = f.Write(whole)
+				if f.Close() == nil && err == nil {
+					acknowledged[name] = true
+				}
+			}
+		}()
+		eventually(t, func() string {
+			if _, uploads := a.charges(); uploads > round {
+				return ""
+			}
+			return "nothing is uploaded"
+		})
+		_ = a.cmd.Process.Signal(syscall.SIGKILL)
+		a.kill()
+		<-done
+		eventually(t, func() string { // within seconds the other account sees all of it
+			for name := range acknowledged {
+				if _, err := os.Stat(b.path("team", name)); err != nil {
+					return fmt.Sprintf("%s was acknowledged and is gone: %v", name, err)
+				}
+			}
+			return ""
+		})
+		names, err := os.ReadDir(b.path("team"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range names {
+			if got, err := os.ReadFile(b.path("team", n.Name())); err != nil || !bytes.Equal(got, whole) {
+				t.Errorf("%s reads %d bytes, %v", n.Name(), len(got), err)
+			}
+		}
+	}
+}

@@ -1,0 +1,254 @@
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// wantError checks the errno a program gets, and the line that explains it (E1).
+func (m *mount) wantError(err error, want syscall.Errno, path, sentence string) {
+	m.p.w.t.Helper()
+	if !errors.Is(err, want) {
+		m.p.w.t.Errorf("%s: %v, want %v", path, err, want)
+	}
+	for line := range strings.Lines(m.control("errors")) {
+		if strings.Contains(line, "\t/"+path+"\t") && strings.Contains(line, sentence) {
+			return
+		}
+	}
+	m.p.w.t.Errorf("E1: no line about %s with %q in\n%s", path, sentence, m.control("errors"))
+}
+
+func TestEWrongKeyIsRefusedBeforeMounting(t *testing.T) {
+	w, alice, _ := team(t)
+	if err := os.WriteFile(alice.keyFile, []byte("svc_sk_"+strings.Repeat("A", 43)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, code := alice.try("mount", w.mkdir("m"))
+	if code != 1 || !strings.Contains(out, "Invalid API key") || !strings.Contains(out, "hint: ") {
+		t.Errorf("exit %d\n%s", code, out)
+	}
+	stranger := &person{w: w, id: "nobody.svc.testnet", keyFile: alice.keyFile}
+	out, code = stranger.try("mount", w.mkdir("m"))
+	if code == 0 || !strings.Contains(out, "not found") {
+		t.Errorf("unknown account: exit %d\n%s", code, out)
+	}
+}
+
+// Threat 23: a rotated key kills the tokens made with it.
+func TestERotatedKey(t *testing.T) {
+	w, alice, bob := team(t)
+	a, b := alice.mount("a"), bob.mount("b")
+	write(t, a.path("team/f"), []byte("x"))
+	if out, err := w.svcd("account", "rotate-key", "bob"); err != nil {
+		t.Fatal(out)
+	}
+	_, err := os.ReadFile(b.path("team/f"))
+	b.wantError(err, unix.EKEYREJECTED, "team/f", "rotate-key")
+}
+
+func TestERevokedThenGone(t *testing.T) {
+	_, alice, bob := team(t)
+	a, b := alice.mount("a"), bob.mount("b")
+	write(t, a.path("team/f"), []byte("x"))
+	write(t, a.path("team/g"), []byte("y"))
+	write(t, a.path("team/cold"), []byte("z"))
+	if got := string(read(t, b.path("team/f"))); got != "x" {
+		t.Fatalf("read %q", got)
+	}
+	open, err := os.Open(b.path("team/g"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer open.Close()
+	if _, err := os.Stat(b.path("team/f")); err != nil {
+		t.Fatal(err)
+	}
+	alice.must("group", "revoke", "team", bob.id)
+	if _, err = os.ReadFile(b.path("team/cold")); !errors.Is(err, unix.EKEYREVOKED) && !errors.Is(err, unix.ENOENT) {
+		t.Errorf("after revocation: %v", err)
+	}
+	eventually(t, func() string {
+		if names, err := os.ReadDir(b.dir); err != nil || len(names) != 0 {
+			return fmt.Sprintf("the directory is still listed: %v, %v", names, err)
+		}
+		return ""
+	})
+	if _, err := open.ReadAt(make([]byte, 10), 0); !errors.Is(err, unix.EKEYREVOKED) {
+		t.Errorf("the open file still answers: %v", err)
+	}
+	if out, code := bob.try("ls", "team"); code != 1 || !strings.Contains(out, "not authorized") {
+		t.Errorf("svcfs ls: exit %d\n%s", code, out)
+	}
+}
+
+func TestEEmptyBalance(t *testing.T) {
+	w, alice, _ := team(t)
+	poor := w.account("poor", "0.01")
+	alice.must("group", "add", "team", poor.id)
+	a := alice.mount("a")
+	write(t, a.path("team/f"), []byte("x"))
+	p := poor.mount("p")
+	_, err := os.ReadFile(p.path("team/f"))
+	p.wantError(err, unix.EDQUOT, "team/f", "Insufficient")
+	err = os.WriteFile(p.path("team/mine"), []byte("y"), 0o600)
+	p.wantError(err, unix.EDQUOT, "team/mine", "Insufficient")
+	if text := p.control("pending"); !strings.Contains(text, "/team/mine") {
+		t.Errorf("W2: not pending: %q", text)
+	}
+	if out, err := w.svcd("account", "fund", "poor", "1"); err != nil {
+		t.Fatal(out)
+	}
+	f, err := os.OpenFile(p.path("team/mine"), os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		t.Errorf("after funding, fsync still fails: %v", err)
+	}
+	if text := p.control("pending"); text != "" {
+		t.Errorf("still pending: %q", text)
+	}
+}
+
+func TestEStoppedService(t *testing.T) {
+	w, alice, bob := team(t)
+	a, b := alice.mount("a"), bob.mount("b")
+	write(t, a.path("team/cached"), []byte("x"))
+	write(t, a.path("team/cold"), []byte("y"))
+	if got := string(read(t, b.path("team/cached"))); got != "x" {
+		t.Fatal(got)
+	}
+	w.stop()
+	_, err := os.ReadFile(b.path("team/cold"))
+	b.wantError(err, unix.EHOSTUNREACH, "team/cold", "connection refused")
+	if got, err := os.ReadFile(b.path("team/cached")); string(got) != "x" {
+		t.Errorf("R3: what was read once is gone: %v", err)
+	}
+	err = os.WriteFile(a.path("team/new"), []byte("kept"), 0o600)
+	a.wantError(err, unix.EHOSTUNREACH, "team/new", "connection refused")
+	w.start()
+	eventually(t, func() string { // what could not be sent is sent by itself
+		if text := a.control("pending"); text != "" {
+			return "still pending: " + text
+		}
+		return ""
+	})
+	eventually(t, func() string {
+		if got, err := os.ReadFile(b.path("team/new")); string(got) != "kept" {
+			return fmt.Sprintf("read %q, %v", got, err)
+		}
+		return ""
+	})
+}
+
+func TestECorruptBlob(t *testing.T) {
+	w, alice, bob := team(t)
+	a, b := alice.mount("a"), bob.mount("b")
+	write(t, a.path("team/small"), []byte("small content"))
+	write(t, a.path("team/large"), make([]byte, 1<<20))
+	write(t, a.path("team/good"), []byte("good"))
+	for _, name := range []string{"small", "large"} {
+		ref := make([]byte, 300)
+		n, err := unix.Getxattr(a.path("team", name), "user.svcfs.ref", ref)
+		if err != nil {
+			t.Fatal(err)
+		}
+		damage(t, w, string(ref[:n]))
+		_, err = os.ReadFile(b.path("team", name))
+		b.wantError(err, unix.EIO, "team/"+name, "")
+	}
+	if got := string(read(t, b.path("team/good"))); got != "good" {
+		t.Errorf("another file reads %q", got)
+	}
+	out, err := w.svcd("verify", "--read-data")
+	if err == nil || !strings.Contains(out, "3 checked, 2 bad") {
+		t.Errorf("svcd verify: %v\n%s", err, out)
+	}
+	if out, err := w.svcd("audit"); err != nil {
+		t.Errorf("svcd audit: %v\n%s", err, out)
+	}
+}
+
+// damage flips one bit in the middle of a file's ciphertext.
+func damage(t *testing.T, w *world, ref string) {
+	t.Helper()
+	query := fmt.Sprintf("SELECT blob_id FROM files WHERE ref = '%s'", ref)
+	id := strings.TrimSpace(blobID(t, filepath.Join(w.data, "svc.db"), query))
+	path := filepath.Join(w.data, "blobs", id[:2], id)
+	raw := read(t, path)
+	raw[len(raw)/2] ^= 1
+	if err := os.WriteFile(path, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Threat and fault "disk full": nothing acknowledged is lost, and the service
+// goes on by itself when there is room.
+func TestEFullDiskOfTheService(t *testing.T) {
+	needRoot(t)
+	w := newWorld(t)
+	w.stop()
+	small := w.mkdir("small")
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", small).CombinedOutput(); err != nil {
+		t.Skipf("cannot mount a tmpfs here: %s", out)
+	}
+	t.Cleanup(func() {
+		w.stop()
+		if out, err := exec.Command("umount", small).CombinedOutput(); err != nil {
+			t.Errorf("umount: %s", out)
+		}
+	})
+	w.data = filepath.Join(small, "data")
+	w.start()
+	alice := w.account("alice", "100")
+	alice.must("group", "create", "team")
+	a := alice.mount("a")
+	a.lost = true
+	write(t, a.path("team/first"), make([]byte, 1<<20))
+	big := filepath.Join(small, "filler")
+	shell(t, small, "head -c 20000000 /dev/zero >filler || true")
+	err := os.WriteFile(a.path("team/second"), make([]byte, 2<<20), 0o600)
+	a.wantError(err, unix.ENOSPC, "team/second", "storage is full")
+	if err := os.Remove(big); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(a.path("team/third"), make([]byte, 1<<20), 0o600); err != nil {
+		t.Errorf("after making room: %v", err)
+	}
+	if out, err := w.svcd("verify", "--read-data"); err != nil || !strings.Contains(out, "0 bad") {
+		t.Errorf("svcd verify: %v\n%s", err, out)
+	}
+	a.unmount()
+}
+
+// Interrupting a program that waits for a dead service ends it at once (E2), and
+// the mount can still be ended.
+func TestE2HungServiceCanBeInterrupted(t *testing.T) {
+	w, alice, bob := team(t)
+	a, b := alice.mount("a"), bob.mount("b")
+	write(t, a.path("team/f"), []byte("x"))
+	eventually(t, func() string {
+		if _, err := os.Stat(b.path("team/f")); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	if err := w.service.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = w.service.Process.Signal(syscall.SIGCONT) }()
+	cat := exec.Command("timeout", "--signal=INT", "--kill-after=20", "1", "cat", b.path("team/f"))
+	if out, _ := cat.CombinedOutput(); cat.ProcessState.ExitCode() == 137 {
+		t.Errorf("cat had to be killed: %s", out)
+	}
+	b.unmount()
+}

@@ -1,0 +1,349 @@
+package integration
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A real tree goes in with cp -r and comes back equal, also for somebody else.
+func TestTreeOfFilesBothWays(t *testing.T) {
+	w, alice, bob := team(t)
+	a, b := alice.mount("a"), bob.mount("b")
+	src := w.mkdir("src")
+	goroot := strings.TrimSpace(shell(t, w.dir, "go env GOROOT"))
+	shell(t, w.dir, fmt.Sprintf("cp -r %s/src/net %s/src/crypto src/", goroot, goroot))
+	if n := strings.Count(shell(t, w.dir, "find src -type f"), "\n"); n < 500 {
+		t.Fatalf("the tree has only %d files", n)
+	}
+	shell(t, w.dir, "cp -r src a/team/")
+	shell(t, w.dir, "diff -r src b/team/src")
+	shell(t, w.dir, "cp -r b/team/src back && diff -r src back")
+	if got, want := a.control("pending"), ""; got != want {
+		t.Errorf("pending: %q", got)
+	}
+	_ = src
+	// R1: looking around is free.
+	retrieves, uploads := b.charges()
+	shell(t, w.dir, "ls -lR b/team >/dev/null; find b/team -newer src >/dev/null; du -s b/team >/dev/null; stat b/team/src/net/* >/dev/null")
+	if r, u := b.charges(); r != retrieves || u != uploads {
+		t.Errorf("looking around cost %d retrievals", r-retrieves)
+	}
+}
+
+// 256 MiB pass in both directions.
+func TestLargeFileBothWays(t *testing.T) {
+	w, alice, bob := team(t)
+	alice.mount("a")
+	b := bob.mount("b")
+	shell(t, w.dir, "head -c 268435456 /dev/urandom >big && cp big a/team/big && cmp big b/team/big && cp b/team/big back && cmp big back")
+	if r, _ := b.charges(); r != 1 {
+		t.Errorf("read three times, charged %d times (R3)", r)
+	}
+	if info, err := os.Stat(b.path("team/big")); err != nil || info.Size() != 256<<20 {
+		t.Errorf("A1: stat says %v, %v", info, err)
+	}
+}
+
+func TestOddFiles(t *testing.T) {
+	_, alice, bob := team(t)
+	a, b := alice.mount("a"), bob.mount("b")
+	binary := make([]byte, 100_003)
+	for i := range binary {
+		binary[i] = byte(rand.Uint32())
+	}
+	for name, content := range map[string][]byte{"empty": {}, "one": {0}, "binary.bin": binary, "Grüße aus Köln.txt": []byte("ä"),
+		"with space": []byte("x"), "-rf": []byte("dash"), "100%.txt": []byte("%"), "My%20File": []byte("url")} {
+		write(t, a.path("team", name), content)
+		eventually(t, func() string { // an empty file may take 2 s (W5)
+			got, err := os.ReadFile(b.path("team", name))
+			if err != nil || !bytes.Equal(got, content) {
+				return fmt.Sprintf("%q: %d bytes, %v; want %d", name, len(got), err, len(content))
+			}
+			return ""
+		})
+	}
+}
+
+// W1, W3, W4: what programs do with open files.
+func TestW1RandomWritesAppendTruncateMmap(t *testing.T) {
+	_, alice, bob := team(t)
+	a, b := alice.mount("a"), bob.mount("b")
+	path := a.path("team/f")
+	model := []byte{}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rnd := rand.New(rand.NewPCG(7, 7))
+	for range 300 {
+		off, n := rnd.IntN(200_000), rnd.IntN(9000)
+		chunk := bytes.Repeat([]byte{byte(rnd.Uint32())}, n)
+		switch rnd.IntN(5) {
+		case 0:
+			if err := f.Truncate(int64(off)); err != nil {
+				t.Fatal(err)
+			}
+			model = resized(model, off)
+		default:
+			if _, err := f.WriteAt(chunk, int64(off)); err != nil {
+				t.Fatal(err)
+			}
+			model = resized(model, max(len(model), off+n))
+			copy(model[off:], chunk)
+		}
+		got := make([]byte, len(model))
+		if _, err := f.ReadAt(got, 0); len(model) > 0 && err != nil || !bytes.Equal(got, model) {
+			t.Fatalf("read-back differs: %v", err)
+		}
+	}
+	if _, u := a.charges(); u != 0 {
+		t.Errorf("W1: %d uploads before close", u)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	appendTo(t, path, "the end")
+	model = append(model, "the end"...)
+	if got := read(t, b.path("team/f")); !bytes.Equal(got, model) {
+		t.Error("the other account reads something else")
+	}
+	mapped, err := os.Open(b.path("team/f"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mapped.Close()
+	mem, err := unix.Mmap(int(mapped.Fd()), 0, len(model), unix.PROT_READ, unix.MAP_PRIVATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(mem, model) {
+		t.Error("mmap shows something else")
+	}
+	if err := unix.Munmap(mem); err != nil {
+		t.Error(err)
+	}
+	if _, u := a.charges(); u != 2 {
+		t.Errorf("%d uploads for two saves", u)
+	}
+}
+
+func resized(b []byte, n int) []byte {
+	if n <= len(b) {
+		return b[:n:n]
+	}
+	return append(b, make([]byte, n-len(b))...)
+}
+
+func appendTo(t *testing.T, path, text string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteString(text); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// W4: a truncating open does not retrieve. The shell closes a duplicate of the
+// descriptor before it writes: that must not upload an empty version (W5).
+func TestW4RedirectionCostsOneUploadAndNoRetrieval(t *testing.T) {
+	_, alice, bob := team(t)
+	a, b := alice.mount("a"), bob.mount("b")
+	write(t, a.path("team/f"), []byte("old content"))
+	eventually(t, func() string {
+		if _, err := os.Stat(b.path("team/f")); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	shell(t, b.dir, "echo new >team/f; cat team/f >/dev/null; touch team/g; echo hi >team/g")
+	if r, u := b.charges(); r != 0 || u != 2 {
+		t.Errorf("%d retrievals and %d uploads, want 0 and 2", r, u)
+	}
+	eventually(t, func() string {
+		if got, err := os.ReadFile(a.path("team/f")); string(got) != "new\n" {
+			return fmt.Sprintf("the first account reads %q, %v", got, err)
+		}
+		return ""
+	})
+}
+
+// W7: each save of a program is one upload.
+func TestW7EditorsSaveOnce(t *testing.T) {
+	_, alice, _ := team(t)
+	a := alice.mount("a")
+	write(t, a.path("team/f"), []byte("one\n"))
+	for _, tc := range []struct{ name, tool, script, want string }{
+		{"sed", "sed", "sed -i s/one/two/ team/f", "two\n"},
+		{"cp over", "cp", "echo three >../x && cp ../x team/f", "three\n"},
+		{"mv over", "mv", "echo four >team/.f.tmp && mv team/.f.tmp team/f", "four\n"},
+		{"rsync", "rsync", "echo five >../x && rsync --checksum ../x team/f", "five\n"},
+		{"vim", "vim", "vim -u NONE -es -c 's/five/six/' -c 'set backupcopy=no backup' -c wq team/f && rm -f team/f~", "six\n"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if _, err := exec.LookPath(tc.tool); err != nil {
+				t.Logf("%s is not installed: not tried", tc.tool)
+				return
+			}
+			if tc.name == "vim" { // whatever ran before
+				write(t, a.path("team/f"), []byte("five\n"))
+			}
+			_, before := a.charges()
+			shell(t, a.dir, tc.script)
+			if got := string(read(t, a.path("team/f"))); got != tc.want {
+				t.Errorf("holds %q, want %q", got, tc.want)
+			}
+			if _, after := a.charges(); after-before != 1 {
+				t.Errorf("%d uploads for one save", after-before)
+			}
+		})
+	}
+	names := shell(t, a.dir, "ls -A team")
+	if names != "f\n" {
+		t.Errorf("left behind: %q", names)
+	}
+}
+
+// N5, W9, W10: what is refused, and what succeeds without effect.
+func TestRefusalsByDesign(t *testing.T) {
+	_, alice, _ := team(t)
+	a := alice.mount("a")
+	write(t, a.path("team/f"), []byte("x"))
+	for _, tc := range []struct {
+		name string
+		do   func() error
+		want syscall.Errno
+	}{
+		{"W9 unlink", func() error { return os.Remove(a.path("team/f")) }, unix.EPERM},
+		{"W8 rename", func() error { return os.Rename(a.path("team/f"), a.path("team/g")) }, unix.EPERM},
+		{"N5 mkdir in the root", func() error { return os.Mkdir(a.path("new"), 0o700) }, unix.EPERM},
+		{"N5 symlink", func() error { return os.Symlink("f", a.path("team/l")) }, unix.EPERM},
+		{"N5 device", func() error { return unix.Mknod(a.path("team/d"), unix.S_IFIFO, 0) }, unix.EPERM},
+		{"N5 link", func() error { return os.Link(a.path("team/f"), a.path("team/h")) }, unix.EPERM},
+		{"file in the root", func() error { return os.WriteFile(a.path("x"), nil, 0o600) }, unix.EPERM},
+		{"write to a control file", func() error { return os.WriteFile(a.path(".svcfs/status"), []byte("x"), 0o600) }, unix.EPERM},
+		{"W10 chown to somebody", func() error { return os.Chown(a.path("team/f"), 12345, 12345) }, unix.EPERM},
+		{"absent", func() error { _, err := os.Stat(a.path("team/none")); return err }, unix.ENOENT},
+		{"unknown group", func() error { _, err := os.ReadDir(a.path("nobody")); return err }, unix.ENOENT},
+	} {
+		if err := tc.do(); !errors.Is(err, tc.want) {
+			t.Errorf("%s: %v, want %v", tc.name, err, tc.want)
+		}
+	}
+	for name, err := range map[string]error{
+		"chmod":  os.Chmod(a.path("team/f"), 0o640),
+		"utimes": os.Chtimes(a.path("team/f"), time.Unix(1_600_000_000, 0), time.Unix(1_600_000_000, 0)),
+		"xattr":  unix.Setxattr(a.path("team/f"), "user.comment", []byte("x"), 0),
+		"chown":  os.Chown(a.path("team/f"), os.Getuid(), os.Getgid()),
+		"mkdir":  os.Mkdir(a.path("team/folder"), 0o700),
+		"rmdir":  os.Remove(a.path("team/folder")),
+	} {
+		if err != nil {
+			t.Errorf("W10: %s: %v", name, err)
+		}
+	}
+	if text := a.control("errors"); !strings.Contains(text, "svcfs group create") || !strings.Contains(text, "unlink") {
+		t.Errorf("E1: errors holds %q", text)
+	}
+	var stat unix.Statfs_t
+	if err := unix.Statfs(a.path("team"), &stat); err != nil || stat.Bfree > stat.Blocks || stat.Bavail == 0 {
+		t.Errorf("A3: statfs %+v, %v", stat, err)
+	}
+	ref := make([]byte, 300)
+	if n, err := unix.Getxattr(a.path("team/f"), "user.svcfs.ref", ref); err != nil || !strings.HasPrefix(string(ref[:n]), "bafy") {
+		t.Errorf("A2: user.svcfs.ref is %q, %v", ref[:max(n, 0)], err)
+	}
+}
+
+// M1: a bad mountpoint is refused before any secret is asked for.
+func TestM1BadMountpoints(t *testing.T) {
+	needFuse(t)
+	w, alice, _ := team(t)
+	full := w.mkdir("full")
+	write(t, filepath.Join(full, "x"), nil)
+	write(t, filepath.Join(w.dir, "file"), nil)
+	mounted := alice.mount("a")
+	for name, dir := range map[string]string{"not empty": full, "not a directory": filepath.Join(w.dir, "file"),
+		"no such": filepath.Join(w.dir, "none"), "mounted": mounted.dir} {
+		cmd := exec.Command(filepath.Join(w.bin, "svcfs"), "mount", dir) // no credentials at all
+		cmd.Env = w.env()
+		out, err := cmd.CombinedOutput()
+		if err == nil || !strings.Contains(string(out), name) {
+			t.Errorf("%s: %v\n%s", name, err, out)
+		}
+		if strings.Contains(string(out), "API key") {
+			t.Errorf("%s: asked for the key first\n%s", name, out)
+		}
+	}
+}
+
+// M2, threat 1: only the mounting user can enter.
+func TestM2OtherUsersCannotEnter(t *testing.T) {
+	needRoot(t)
+	_, alice, _ := team(t)
+	a := alice.mount("a")
+	write(t, a.path("team/f"), []byte("x"))
+	for dir := a.dir; dir != "/" && dir != "/tmp"; dir = filepath.Dir(dir) {
+		if err := os.Chmod(dir, 0o755); err != nil && !errors.Is(err, fs.ErrPermission) {
+			t.Fatal(err)
+		}
+	}
+	for _, script := range []string{"ls " + a.dir, "stat " + a.path("team/f"), "cat " + a.path("team/f"), "cat " + a.path(".svcfs/status")} {
+		cmd := exec.Command("sh", "-c", script)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		if out, err := cmd.CombinedOutput(); err == nil {
+			t.Errorf("nobody could %s: %s", script, out)
+		}
+	}
+}
+
+// M3, M4: signals end the mount; the process cannot be dumped or looked into.
+func TestM4ProcessIsClosed(t *testing.T) {
+	_, alice, _ := team(t)
+	a := alice.mount("a")
+	limits := string(read(t, fmt.Sprintf("/proc/%d/limits", a.cmd.Process.Pid)))
+	if !strings.Contains(limits, "Max core file size        0                    0") {
+		t.Errorf("core size is not zero:\n%s", limits)
+	}
+	info, err := os.Stat(fmt.Sprintf("/proc/%d/mem", a.cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if owner := info.Sys().(*syscall.Stat_t).Uid; owner != 0 {
+		t.Errorf("memory belongs to user %d: the process is dumpable", owner)
+	}
+	environ, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", a.cmd.Process.Pid))
+	cmdline, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", a.cmd.Process.Pid))
+	if bytes.Contains(environ, []byte(alice.key)) || bytes.Contains(cmdline, []byte(alice.key)) {
+		t.Error("the key is in the environment or the arguments")
+	}
+	a.unmount()
+}
+
+// A mount that was killed is cleared at the next start.
+func TestM3DeadMountIsCleared(t *testing.T) {
+	needFuse(t)
+	_, alice, _ := team(t)
+	a := alice.mount("a")
+	a.gone = true
+	_ = a.cmd.Process.Kill()
+	_ = a.cmd.Wait()
+	again := alice.mount("a")
+	write(t, again.path("team/f"), []byte("x"))
+}
