@@ -23,6 +23,10 @@ type File struct {
 	dir  *Dir   // nil once the name points elsewhere
 	name string // as shown
 	raw  string // as recorded, or to be recorded
+	// unlinked: removed, or replaced by a rename, in this mount. What is written
+	// to it from then on belongs to no name. A file whose name only points at a
+	// newer upload is not unlinked: its changes are the next version.
+	unlinked bool
 
 	entry   atomic.Pointer[sdk.Entry] // committed content; nil while never uploaded
 	staged  atomic.Bool               // there is a stage, or one is being made

@@ -101,7 +101,7 @@ func (t *Tree) move(f *File, to *Dir, newName string, becomesScratch bool) (repl
 	shown := showComponent(newName)
 	if old, ok := to.children[shown].(*File); ok && old != f {
 		replaced = old
-		old.dir = nil
+		old.dir, old.unlinked = nil, true
 	}
 	f.dir, f.name, f.group, f.raw = to, shown, to.group, to.rawPath(newName)
 	f.scratch.Store(becomesScratch)
