@@ -273,7 +273,8 @@ func mounting(t *testing.T, change ...func(*plan)) *mount {
 func role(name string, p plan) *exec.Cmd {
 	text, _ := json.Marshal(p) // strings, numbers and flags
 	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = append(os.Environ(), envRole+"="+name, envPlan+"="+string(text))
+	cmd.Env = append(os.Environ(), envRole+"="+name, envPlan+"="+string(text),
+		"GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE")) // the race detector's pause at exit
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return cmd
 }
