@@ -32,6 +32,7 @@ test: require-fuse lint race vectors
 # The tests mount for real. Root needs no helper; a user does.
 require-fuse:
 	@test -e /dev/fuse || { echo "make test: /dev/fuse is missing: run modprobe fuse, or start the container with --device /dev/fuse --cap-add SYS_ADMIN" >&2; exit 1; }
+	@test -r /dev/fuse -a -w /dev/fuse || { echo "make test: this user may not open /dev/fuse: sudo chmod 666 /dev/fuse" >&2; exit 1; }
 	@test "$$(id -u)" = 0 || command -v fusermount3 >/dev/null || { echo "make test: fusermount3 is missing: apt-get install fuse3" >&2; exit 1; }
 	@command -v gcc >/dev/null || command -v cc >/dev/null || { echo "make test: the race detector needs a C compiler: apt-get install gcc libc6-dev" >&2; exit 1; }
 

@@ -94,6 +94,9 @@ func (a *app) printFindings(findings []finding) {
 
 func checkFuse() finding {
 	f, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
+	if errors.Is(err, os.ErrPermission) {
+		return failed("fuse", errors.New("this user may not open /dev/fuse"), "let users mount: sudo chmod 666 /dev/fuse (most systems do), or run as root")
+	}
 	if err != nil {
 		return failed("fuse", fmt.Errorf("the kernel's fuse device: %w", err), "run: modprobe fuse; in a container start it with --device /dev/fuse --cap-add SYS_ADMIN")
 	}

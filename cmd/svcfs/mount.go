@@ -104,6 +104,9 @@ func (f *mountFlags) plan(dir string) (mountPlan, error) {
 	if err != nil || mask > 0o777 {
 		return p, usage("use octal digits such as 077", fmt.Sprintf("umask %q", f.umask))
 	}
+	if mask == 0 {
+		return p, usage("leave it out, or use 022 to let others read", "umask 0 would let everybody write")
+	}
 	p.umask = uint32(mask)
 	if f.budget != "" {
 		if p.budget, err = wire.ParseTokens(f.budget); err != nil {
@@ -134,7 +137,7 @@ func (a *app) mount(cmd *cobra.Command, f *mountFlags, dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := a.prepareMountpoint(plan.dir); err != nil {
+	if err := a.prepareMountpoint(cmd.Context(), plan.dir); err != nil {
 		return err
 	}
 	if f.background {
@@ -207,25 +210,29 @@ func (a *app) startMount(ctx context.Context, p mountPlan) (*liveMount, error) {
 
 // prepareMountpoint refuses a folder that cannot be mounted on, and cleans a
 // mount of ours that a crash left behind.
-func (a *app) prepareMountpoint(dir string) error {
+func (a *app) prepareMountpoint(ctx context.Context, dir string) error {
 	err := fs.CheckMountpoint(dir)
-	if !errors.Is(err, fs.ErrDeadMount) {
-		return mountpointRefusal(dir, err)
+	if !errors.Is(err, fs.ErrDeadMount) && !errors.Is(err, fs.ErrMounted) {
+		return mountpointRefusal(err, "name an empty folder of yours: mkdir -p DIR")
 	}
-	if err := fs.UnmountLazily(dir); err != nil {
+	// The kernel may answer for a dead mount from what it remembers.
+	ours, lookErr := mountAt(dir)
+	if lookErr != nil {
+		return mountpointRefusal(err, "if it is dead, clean it with: fusermount3 -uz "+dir)
+	}
+	if inspect(ctx, ours).State != stateDead {
+		return mountpointRefusal(err, "run 'svcfs umount "+dir+"' first")
+	}
+	if err := fs.UnmountLazily(ours); err != nil {
 		return refuse(exitOther, "run: fusermount3 -uz "+dir, fmt.Errorf("clean the dead mount on %s: %w", dir, err))
 	}
 	a.ui.notice("cleaned the dead mount that an earlier run left on %s", dir)
-	return mountpointRefusal(dir, fs.CheckMountpoint(dir))
+	return mountpointRefusal(fs.CheckMountpoint(dir), "name an empty folder of yours: mkdir -p DIR")
 }
 
-func mountpointRefusal(dir string, err error) error {
+func mountpointRefusal(err error, hint string) error {
 	if err == nil {
 		return nil
-	}
-	hint := hintFor(err)
-	if hint == "" {
-		hint = "name an empty folder of yours: mkdir -p DIR"
 	}
 	return refuse(exitUsage, hint, err)
 }

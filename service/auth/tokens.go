@@ -2,9 +2,11 @@ package auth
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -94,6 +96,8 @@ func (t *Tokens) Verify(ctx context.Context, token string) (account string, err 
 		return "", fault.New(wire.CodeAudience, "Auth failed: Audience mismatch: the token was made for another service address")
 	case err != nil:
 		return "", invalidToken("invalid session token")
+	case !hasPlainTimes(token):
+		return "", invalidToken("invalid session token")
 	case len(c.Audience) != 1:
 		return "", fault.New(wire.CodeAudience, "Auth failed: Audience mismatch: the token names several addresses")
 	case c.Type != tokenType || c.AccountID == "" || c.IssuedAt == nil:
@@ -109,6 +113,19 @@ func (t *Tokens) Verify(ctx context.Context, token string) (account string, err 
 		return "", invalidToken("invalid session token: the API key was rotated since")
 	}
 	return c.AccountID, nil
+}
+
+// hasPlainTimes reports whether exp and iat are JSON numbers (RFC 7519 section
+// 2): the library also takes strings.
+func hasPlainTimes(token string) bool {
+	_, rest, _ := strings.Cut(token, ".")
+	body, _, _ := strings.Cut(rest, ".")
+	raw, err := base64.RawURLEncoding.DecodeString(body)
+	var times struct {
+		Exp float64 `json:"exp"`
+		Iat float64 `json:"iat"`
+	}
+	return err == nil && json.Unmarshal(raw, &times) == nil
 }
 
 func invalidToken(text string) error {

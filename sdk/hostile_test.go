@@ -1,0 +1,623 @@
+package sdk_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/wire"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	account = sdk.AccountID("alice.svc.testnet")
+	apiKey  = "svc_sk_0123456789012345678901234567890123456789012"
+	token   = "token-that-must-never-show"
+)
+
+// server answers like a service; a test replaces the answers it lies in.
+type server struct {
+	t    *testing.T
+	url  string
+	mux  sync.Mutex
+	lies map[string]http.HandlerFunc // by path
+	hits map[string]*atomic.Int32
+}
+
+func newServer(t *testing.T) *server {
+	t.Helper()
+	s := &server{t: t, lies: map[string]http.HandlerFunc{}, hits: map[string]*atomic.Int32{}}
+	h := httptest.NewServer(s)
+	s.url = h.URL
+	t.Cleanup(h.Close)
+	s.lie(wire.PathSessionToken, answer(200, wire.SessionTokenResult{Token: token, AccountID: string(account), ExpiresIn: "24h"}))
+	s.lie(wire.PathCapabilities, answer(404, wire.Error{Error: "not found"}))
+	return s
+}
+
+func (s *server) lie(path string, f http.HandlerFunc) {
+	s.mux.Lock()
+	defer s.mux.Unlock()
+	s.lies[path] = f
+}
+
+func (s *server) tool(op string, f http.HandlerFunc) { s.lie(wire.PathTools+op, f) }
+
+func (s *server) count(path string) int {
+	s.mux.Lock()
+	defer s.mux.Unlock()
+	if s.hits[path] == nil {
+		return 0
+	}
+	return int(s.hits[path].Load())
+}
+
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mux.Lock()
+	f := s.lies[r.URL.Path]
+	if s.hits[r.URL.Path] == nil {
+		s.hits[r.URL.Path] = new(atomic.Int32)
+	}
+	s.hits[r.URL.Path].Add(1)
+	s.mux.Unlock()
+	if f == nil {
+		f = answer(404, wire.Error{Error: "no such path"})
+	}
+	f(w, r)
+}
+
+func answer(status int, v any) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status)
+		if raw, ok := v.(string); ok {
+			_, _ = w.Write([]byte(raw))
+			return
+		}
+		_ = json.NewEncoder(w).Encode(v)
+	}
+}
+
+func result(v any) http.HandlerFunc { return answer(200, map[string]any{"result": v}) }
+
+func client(t *testing.T, url string) *sdk.Client {
+	t.Helper()
+	c, err := sdk.New(account, sdk.Config{URL: url, APIKey: sdk.NewSecret(apiKey), MaxFileBytes: 8 << 20, Timeout: 2 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// stored is a file as a service keeps it.
+type stored struct {
+	key  string
+	blob []byte
+	meta any
+}
+
+func store(t *testing.T, content []byte) stored {
+	t.Helper()
+	raw := bytes.Repeat([]byte{7}, format.KeyBytes)
+	k, err := format.NewKey(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	blob, err := format.SealBlob(k, content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stored{base64.StdEncoding.EncodeToString(raw), blob, format.NewMetadata(int64(len(content)), "", "")}
+}
+
+func (f stored) answer() map[string]any {
+	return map[string]any{"key": f.key, "encrypted_b64": base64.StdEncoding.EncodeToString(f.blob), "ipfs_hash": "ref", "group_id": "g", "format": f.meta}
+}
+
+// TestHostileRetrieve: rows 5 and 8 to 13 of the threat table. Whatever the
+// service says, a file that is not the recorded one is an error of the right
+// kind, the buffer is empty, no secret shows, and the next good answer works.
+func TestHostileRetrieve(t *testing.T) {
+	content := []byte("the plaintext that must never show in an error")
+	good := store(t, content)
+	deflated, err := format.Deflate(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bomb, err := format.Deflate(make([]byte, 64<<20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := func(f func(m map[string]any)) http.HandlerFunc {
+		m := good.answer()
+		f(m)
+		return result(m)
+	}
+	blob := func(f func(b []byte) []byte) http.HandlerFunc {
+		return changed(func(m map[string]any) {
+			m["encrypted_b64"] = base64.StdEncoding.EncodeToString(f(bytes.Clone(good.blob)))
+		})
+	}
+	flip := func(at int) http.HandlerFunc {
+		return blob(func(b []byte) []byte { b[(at+len(b))%len(b)] ^= 1; return b })
+	}
+	other := func(plain []byte, meta any) http.HandlerFunc {
+		f := store(t, plain)
+		f.meta = meta
+		return result(f.answer())
+	}
+	metadata := func(size int64, compression string) format.Metadata {
+		m := format.NewMetadata(size, "", "")
+		m.Compression = compression
+		return m
+	}
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a second host was asked") }))
+	defer elsewhere.Close()
+	key := func(n int) http.HandlerFunc {
+		return changed(func(m map[string]any) { m["key"] = base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, n)) })
+	}
+	redirect := func(status int) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere.URL+"/steal", status) }
+	}
+	for _, tc := range []struct {
+		name string
+		lie  http.HandlerFunc
+		want sdk.Kind
+	}{
+		{"bit of the IV", flip(0), sdk.KindCorrupt},
+		{"bit of the ciphertext", flip(20), sdk.KindCorrupt},
+		{"bit of the tag", flip(-1), sdk.KindCorrupt},
+		{"truncated", blob(func(b []byte) []byte { return b[:len(b)-1] }), sdk.KindCorrupt},
+		{"appended", blob(func(b []byte) []byte { return append(b, 1) }), sdk.KindCorrupt},
+		{"27 bytes", blob(func(b []byte) []byte { return b[:27] }), sdk.KindCorrupt},
+		{"5 bytes", blob(func(b []byte) []byte { return b[:5] }), sdk.KindCorrupt},
+		{"empty", blob(func([]byte) []byte { return nil }), sdk.KindCorrupt},
+		{"no data", changed(func(m map[string]any) { delete(m, "encrypted_b64") }), sdk.KindCorrupt},
+		{"data a number", changed(func(m map[string]any) { m["encrypted_b64"] = 7 }), sdk.KindCorrupt},
+		{"not base64", changed(func(m map[string]any) { m["encrypted_b64"] = "!" + strings.Repeat("A", 80) }), sdk.KindCorrupt},
+		{"base64 with line breaks", changed(func(m map[string]any) {
+			m["encrypted_b64"] = m["encrypted_b64"].(string)[:20] + "\n" + m["encrypted_b64"].(string)[20:]
+		}), sdk.KindCorrupt},
+		{"another file", other([]byte("something else of the same kind"), nil), sdk.KindCorrupt},
+		{"an older version", other([]byte("the plaintext that must never show in an errOr"), nil), sdk.KindCorrupt},
+		{"key of 16 bytes", key(16), sdk.KindCorrupt},
+		{"key of 24 bytes", key(24), sdk.KindCorrupt},
+		{"key of 31 bytes", key(31), sdk.KindCorrupt},
+		{"no key", changed(func(m map[string]any) { delete(m, "key") }), sdk.KindCorrupt},
+		{"zero key", changed(func(m map[string]any) { m["key"] = base64.StdEncoding.EncodeToString(make([]byte, 32)) }), sdk.KindCorrupt},
+		{"stripped compression", other(deflated, metadata(int64(len(content)), "")), sdk.KindCorrupt},
+		{"added compression", other(content, metadata(int64(len(content)), format.CompressionDeflate)), sdk.KindCorrupt},
+		{"bad checksum", other(append(deflated[:len(deflated)-1:len(deflated)-1], deflated[len(deflated)-1]^1), metadata(int64(len(content)), format.CompressionDeflate)), sdk.KindCorrupt},
+		{"trailing bytes", other(append(deflated[:len(deflated):len(deflated)], 1), metadata(int64(len(content)), format.CompressionDeflate)), sdk.KindCorrupt},
+		{"size lies", other(deflated, metadata(3, format.CompressionDeflate)), sdk.KindCorrupt},
+		{"size 2^62", other(deflated, map[string]any{"version": 1, "compression": "deflate", "original_size": int64(1) << 62}), sdk.KindCorrupt},
+		{"size negative", other(deflated, map[string]any{"version": 1, "compression": "deflate", "original_size": -1}), sdk.KindCorrupt},
+		{"size over the limit", other(deflated, metadata(1<<40, format.CompressionDeflate)), sdk.KindTooLarge},
+		{"bomb", other(bomb, metadata(1000, format.CompressionDeflate)), sdk.KindCorrupt},
+		{"unknown version", changed(func(m map[string]any) { m["format"] = map[string]any{"version": 9} }), sdk.KindUnsupported},
+		{"unknown compression", changed(func(m map[string]any) { m["format"] = map[string]any{"version": 1, "compression": "brotli"} }), sdk.KindUnsupported},
+		{"format a list", changed(func(m map[string]any) { m["format"] = []int{1} }), sdk.KindCorrupt},
+		{"null", answer(200, `{"result":null}`), sdk.KindCorrupt},
+		{"a list", answer(200, `{"result":[1]}`), sdk.KindCorrupt},
+		{"nothing", answer(200, ""), sdk.KindCorrupt},
+		{"an HTML page", answer(200, "<html><script>alert(1)</script>"), sdk.KindCorrupt},
+		{"an HTML error page", answer(500, "<html><script>alert(1)</script>"), sdk.KindOther},
+		{"deep JSON", answer(200, strings.Repeat(`{"result":`, 10_000)), sdk.KindCorrupt},
+		{"endless", func(w http.ResponseWriter, r *http.Request) {
+			for r.Context().Err() == nil {
+				if _, err := w.Write(bytes.Repeat([]byte("A"), 1<<20)); err != nil {
+					return
+				}
+			}
+		}, sdk.KindCorrupt},
+		{"cut", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "1000")
+			_, _ = w.Write([]byte(`{"result":{"key":"`))
+		}, sdk.KindUnavailable},
+		{"redirect 302", redirect(302), sdk.KindOther},
+		{"redirect 307", redirect(307), sdk.KindOther},
+		{"address of another host", changed(func(m map[string]any) {
+			delete(m, "encrypted_b64")
+			m["data_url"], m["data_size"] = elsewhere.URL+"/x", 100
+		}), sdk.KindCorrupt},
+		{"address of another host, short", changed(func(m map[string]any) {
+			delete(m, "encrypted_b64")
+			m["data_url"], m["data_size"] = "//127.0.0.1:1/x", 100
+		}), sdk.KindCorrupt},
+		{"echo of our secrets", func(w http.ResponseWriter, r *http.Request) {
+			answer(500, wire.Error{Error: "bad header " + r.Header.Get("Authorization") + " key " + apiKey + " \x1b[31m"})(w, r)
+		}, sdk.KindOther},
+		{"an error that is an object", answer(500, `{"error":{"a":1}}`), sdk.KindOther},
+		{"401 forever", answer(401, wire.Error{Error: "Auth failed: invalid session token"}), sdk.KindUnauthenticated},
+		{"wrong audience", answer(401, wire.Error{Error: "Auth failed: Audience mismatch"}), sdk.KindAudience},
+		{"not a member", answer(500, wire.Error{Error: `Shade retrieve failed: 403 - {"error":"Unauthorized"}`}), sdk.KindNotAuthorized},
+		{"not a member, our words", answer(403, wire.Error{Error: "User not authorized", Code: wire.CodeNotAuthorized}), sdk.KindNotAuthorized},
+		{"no such file", answer(500, wire.Error{Error: "FILE_KEY_NOT_FOUND No key for this file"}), sdk.KindNotFound},
+		{"deleted", answer(500, wire.Error{Error: "404 File deleted"}), sdk.KindDeleted},
+		{"no money", answer(500, wire.Error{Error: "Insufficient balance"}), sdk.KindInsufficient},
+		{"busy", answer(429, wire.Error{Error: "slow down"}), sdk.KindRateLimited},
+		{"down", answer(503, wire.Error{Error: "maintenance"}), sdk.KindUnavailable},
+		{"full", answer(507, wire.Error{Error: "no room", Code: wire.CodeStorageFull}), sdk.KindStorageFull},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := newServer(t)
+			c := client(t, s.url)
+			s.tool(wire.OpPrepareRetrieve, tc.lie)
+			e := sdk.Entry{Group: "g", Ref: "ref", Hash: sdk.ComputeHash(content), Size: sdk.SizeUnknown}
+			b, err := c.Pool().Get(0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer b.Release()
+			_, err = c.Retrieve(t.Context(), e, b)
+			if sdk.KindOf(err) != tc.want || err == nil {
+				t.Errorf("kind %q, want %q: %v", sdk.KindOf(err), tc.want, err)
+			}
+			if b.Len() != 0 {
+				t.Errorf("%d bytes are in the buffer", b.Len())
+			}
+			text := fmt.Sprintf("%v %+v %s", err, err, sdk.HintOf(err))
+			for _, secret := range []string{token, apiKey, "plaintext that", "\x1b", "<script>"} {
+				if strings.Contains(text, secret) {
+					t.Errorf("the error shows %q: %s", secret, text)
+				}
+			}
+			s.tool(wire.OpPrepareRetrieve, result(good.answer()))
+			if plain, err := c.Retrieve(t.Context(), e, b); err != nil || !bytes.Equal(b.Bytes(), content) || plain.Size != int64(len(content)) {
+				t.Errorf("the next good answer gives %v", err)
+			}
+		})
+	}
+}
+
+// Compressed files are read, and both generations' envelopes.
+func TestRetrieveForms(t *testing.T) {
+	content := bytes.Repeat([]byte("compressible "), 1000)
+	deflated, err := format.Deflate(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	compressed := store(t, deflated)
+	meta := format.NewMetadata(int64(len(content)), "", "")
+	meta.Compression = format.CompressionDeflate
+	compressed.meta = meta
+	v0 := store(t, content)
+	v0.meta = nil
+	hybrid := v0.answer()
+	hybrid["result"] = v0.answer()
+	for name, lie := range map[string]http.HandlerFunc{"compressed": result(compressed.answer()), "version 0": result(v0.answer()),
+		"generation A": answer(200, v0.answer()), "hybrid": answer(200, hybrid)} {
+		s := newServer(t)
+		c := client(t, s.url)
+		s.tool(wire.OpPrepareRetrieve, lie)
+		s.tool(wire.OpGetGroupTransactions, result([]wire.TransactionRow{{IPFSHash: "ref", FileHash: strings.ToUpper(sdk.ComputeHash(content).String()), TransID: `"tx"`}}))
+		got, _, err := c.RetrieveBytes(t.Context(), "g", "ref")
+		if err != nil || !bytes.Equal(got, content) {
+			t.Errorf("%s: %d bytes, %v", name, len(got), err)
+		}
+	}
+}
+
+// One token for many callers; one more when it is refused, never a loop.
+func TestTokens(t *testing.T) {
+	s := newServer(t)
+	c := client(t, s.url)
+	s.tool(wire.OpGetOwnedGroups, result([]string{}))
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			if _, err := c.OwnedGroups(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if n := s.count(wire.PathSessionToken); n != 1 {
+		t.Errorf("%d tokens were fetched", n)
+	}
+	var refused atomic.Bool
+	s.tool(wire.OpGetOwnedGroups, func(w http.ResponseWriter, r *http.Request) {
+		if !refused.Swap(true) {
+			answer(401, wire.Error{Error: "Auth failed: Audience mismatch"})(w, r)
+			return
+		}
+		result([]string{"g"})(w, r)
+	})
+	if got, err := c.OwnedGroups(t.Context()); err != nil || len(got) != 1 {
+		t.Errorf("after one refusal: %v, %v", got, err)
+	}
+	s.tool(wire.OpGetOwnedGroups, answer(401, wire.Error{Error: "Auth failed: invalid session token"}))
+	before := s.count(wire.PathTools + wire.OpGetOwnedGroups)
+	if _, err := c.OwnedGroups(t.Context()); !errors.Is(err, sdk.ErrUnauthenticated) {
+		t.Error(err)
+	}
+	if n := s.count(wire.PathTools+wire.OpGetOwnedGroups) - before; n != 2 {
+		t.Errorf("a refused token was tried %d times", n)
+	}
+	for _, expires := range []any{"5m", "1h", "2d", "30s", 86400, "soon", nil, ""} {
+		s := newServer(t)
+		s.lie(wire.PathSessionToken, answer(200, map[string]any{"token": token, "expires_in": expires}))
+		if err := client(t, s.url).RefreshToken(t.Context()); err != nil {
+			t.Errorf("expires_in %v: %v", expires, err)
+		}
+	}
+	s.lie(wire.PathSessionToken, answer(404, wire.Error{Error: "account not found"}))
+	if err := c.RefreshToken(t.Context()); !errors.Is(err, sdk.ErrNotFound) || sdk.HintOf(err) == "" {
+		t.Error(err)
+	}
+}
+
+// uploads is the honest side of an upload, which a test may disturb.
+type uploads struct {
+	mu       sync.Mutex
+	recorded int
+	rows     []wire.TransactionRow
+	done     map[string]wire.FinalizeUploadResult
+	prepared int
+	cut      int // answers to lose after recording
+}
+
+func (u *uploads) prepare(w http.ResponseWriter, r *http.Request) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.prepared++
+	key := bytes.Repeat([]byte{byte(u.prepared)}, 32)
+	result(wire.PrepareUploadResult{UploadID: fmt.Sprint("upload", u.prepared), Key: base64.StdEncoding.EncodeToString(key)})(w, r)
+}
+
+func (u *uploads) finalize(w http.ResponseWriter, r *http.Request) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	var req wire.FinalizeUploadRequest
+	if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
+		answer(400, wire.Error{Error: err.Error()})(w, r)
+		return
+	}
+	out, ok := u.done[req.UploadID]
+	if !ok {
+		u.recorded++
+		out = wire.FinalizeUploadResult{Location: fmt.Sprint("ref", u.recorded), TransID: `"tx"`, FileHash: req.FileHash}
+		u.done[req.UploadID] = out
+		u.rows = append(u.rows, wire.TransactionRow{IPFSHash: out.Location, FileHash: req.FileHash, UserID: string(account)})
+	}
+	if u.cut > 0 {
+		u.cut--
+		panic(http.ErrAbortHandler)
+	}
+	result(out)(w, r)
+}
+
+func uploadServer(t *testing.T, features ...string) (*server, *uploads) {
+	s := newServer(t)
+	u := &uploads{done: map[string]wire.FinalizeUploadResult{}}
+	if len(features) > 0 {
+		s.lie(wire.PathCapabilities, answer(200, wire.Capabilities{Features: features}))
+	}
+	s.tool(wire.OpPrepareUpload, u.prepare)
+	s.tool(wire.OpFinalizeUpload, u.finalize)
+	s.tool(wire.OpGetGroupTransactions, func(w http.ResponseWriter, r *http.Request) {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		result(u.rows)(w, r)
+	})
+	return s, u
+}
+
+// Fault "answer lost after commit": recorded once, paid once, and the caller
+// hears of it; with a service that knows upload ids and with one that does not.
+func TestLostAnswerIsNotPaidTwice(t *testing.T) {
+	for name, features := range map[string][]string{"idempotent": {wire.CapIdempotentFinalize}, "hosted": nil} {
+		for _, cut := range []int{1, 3, 6} {
+			t.Run(fmt.Sprint(name, cut), func(t *testing.T) {
+				s, u := uploadServer(t, features...)
+				u.cut = cut
+				c := client(t, s.url)
+				var receipt sdk.Receipt
+				var err error
+				for range 3 { // a program that saves again
+					if receipt, err = c.UploadBytes(t.Context(), "g", "f", []byte("content")); err == nil {
+						break
+					}
+				}
+				if err != nil || u.recorded != 1 || receipt.Ref != "ref1" || receipt.Hash != sdk.ComputeHash([]byte("content")) {
+					t.Errorf("recorded %d times, receipt %+v, %v", u.recorded, receipt, err)
+				}
+			})
+		}
+	}
+}
+
+// Upload restores the plaintext whatever happens; rows 11 and 13.
+func TestHostileUpload(t *testing.T) {
+	content := bytes.Repeat([]byte("content "), 100)
+	prepared := func(key []byte) http.HandlerFunc {
+		return result(wire.PrepareUploadResult{UploadID: "u", Key: base64.StdEncoding.EncodeToString(key)})
+	}
+	for _, tc := range []struct {
+		name, op string
+		lie      http.HandlerFunc
+		want     sdk.Kind
+	}{
+		{"short key", wire.OpPrepareUpload, prepared(make([]byte, 16)), sdk.KindCorrupt},
+		{"zero key", wire.OpPrepareUpload, prepared(make([]byte, 32)), sdk.KindCorrupt},
+		{"no upload id", wire.OpPrepareUpload, result(wire.PrepareUploadResult{Key: "x"}), sdk.KindCorrupt},
+		{"another hash", wire.OpFinalizeUpload, result(wire.FinalizeUploadResult{Location: "r", FileHash: strings.Repeat("0", 64)}), sdk.KindCorrupt},
+		{"no reference", wire.OpFinalizeUpload, result(wire.FinalizeUploadResult{FileHash: sdk.ComputeHash(content).String()}), sdk.KindCorrupt},
+		{"empty answer", wire.OpFinalizeUpload, result(map[string]any{}), sdk.KindCorrupt},
+		{"refused", wire.OpFinalizeUpload, answer(402, wire.Error{Error: "Insufficient", Code: wire.CodeInsufficient}), sdk.KindInsufficient},
+		{"redirect", wire.OpFinalizeUpload, func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://127.0.0.1:1/", http.StatusTemporaryRedirect)
+		}, sdk.KindOther},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s, _ := uploadServer(t)
+			s.tool(tc.op, tc.lie)
+			c := client(t, s.url)
+			b, err := c.Pool().Get(int64(len(content)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer b.Release()
+			copy(b.Bytes(), content)
+			if _, err := c.Upload(t.Context(), "g", "f", b); sdk.KindOf(err) != tc.want || err == nil {
+				t.Errorf("kind %q, want %q: %v", sdk.KindOf(err), tc.want, err)
+			}
+			if !bytes.Equal(b.Bytes(), content) {
+				t.Error("the plaintext was not restored")
+			}
+		})
+	}
+	t.Run("a key handed out twice", func(t *testing.T) {
+		s, _ := uploadServer(t)
+		c := client(t, s.url)
+		n := 0
+		s.tool(wire.OpPrepareUpload, func(w http.ResponseWriter, r *http.Request) {
+			n++
+			result(wire.PrepareUploadResult{UploadID: fmt.Sprint(n), Key: base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{9}, 32))})(w, r)
+		})
+		if _, err := c.UploadBytes(t.Context(), "g", "a", []byte("a")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.UploadBytes(t.Context(), "g", "b", []byte("b")); !errors.Is(err, sdk.ErrCorrupt) {
+			t.Errorf("the second use gives %v", err)
+		}
+	})
+	t.Run("over the service's limit", func(t *testing.T) {
+		s, _ := uploadServer(t)
+		s.lie(wire.PathCapabilities, answer(200, wire.Capabilities{MaxFileBytes: 10}))
+		if _, err := client(t, s.url).UploadBytes(t.Context(), "g", "f", content); !errors.Is(err, sdk.ErrTooLarge) || s.count(wire.PathTools+wire.OpPrepareUpload) != 0 {
+			t.Error(err)
+		}
+	})
+}
+
+// Threat 9: keys do not travel over plain http to another machine.
+func TestAddresses(t *testing.T) {
+	for _, tc := range []struct {
+		url string
+		ok  bool
+	}{
+		{"http://127.0.0.1:8000", true}, {"http://localhost:8000/", true}, {"http://[::1]:8000", true}, {"https://files.example.org", true},
+		{"http://files.example.org", false}, {"http://127.0.0.1.example.org", false}, {"ftp://127.0.0.1", false}, {"127.0.0.1:8000", false},
+		{"https://user:secret@example.org", false}, {"https://example.org/?key=1", false}, {"https://", false}, {"://", false},
+	} {
+		_, err := sdk.New(account, sdk.Config{URL: tc.url})
+		if (err == nil) != tc.ok || err != nil && (!errors.Is(err, sdk.ErrInvalid) || sdk.HintOf(err) == "" || strings.Contains(err.Error(), "secret")) {
+			t.Errorf("%s: %v", tc.url, err)
+		}
+	}
+	if c, err := sdk.New(account, sdk.Config{}); err != nil || c.NetworkInfo().Network != sdk.Mainnet {
+		t.Error(err)
+	}
+	if _, err := sdk.New("", sdk.Config{}); !errors.Is(err, sdk.ErrInvalid) {
+		t.Error(err)
+	}
+	// Threat 9: a certificate nobody signed is refused.
+	tls := httptest.NewTLSServer(answer(200, "{}"))
+	defer tls.Close()
+	tls.Config.ErrorLog = nil
+	if err := client(t, tls.URL).Health(t.Context()); !errors.Is(err, sdk.ErrUnavailable) {
+		t.Errorf("a self-signed certificate gives %v", err)
+	}
+}
+
+// Threat 12: a dead service ends in an error in time; cancelling ends at once.
+func TestDeadService(t *testing.T) {
+	s := newServer(t)
+	hang := make(chan struct{})
+	defer close(hang)
+	s.tool(wire.OpGetOwnedGroups, func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-hang:
+		case <-r.Context().Done():
+		}
+	})
+	c, err := sdk.New(account, sdk.Config{URL: s.url, APIKey: sdk.NewSecret(apiKey), Timeout: 100 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.OwnedGroups(t.Context()); !errors.Is(err, sdk.ErrTimeout) {
+		t.Errorf("a hanging service gives %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := c.OwnedGroups(ctx); !errors.Is(err, sdk.ErrCanceled) {
+		t.Errorf("a cancelled call gives %v", err)
+	}
+	if _, err := client(t, "http://127.0.0.1:1").OwnedGroups(t.Context()); !errors.Is(err, sdk.ErrUnavailable) {
+		t.Errorf("nobody listening gives %v", err)
+	}
+}
+
+// Passing faults are waited out where repeating is free.
+func TestReadsAreRepeated(t *testing.T) {
+	s := newServer(t)
+	c := client(t, s.url)
+	for _, status := range []int{429, 502, 503} {
+		var n atomic.Int32
+		s.tool(wire.OpGetOwnedGroups, func(w http.ResponseWriter, r *http.Request) {
+			if n.Add(1) <= 2 {
+				answer(status, wire.Error{Error: "later"})(w, r)
+				return
+			}
+			result([]string{"g"})(w, r)
+		})
+		if got, err := c.OwnedGroups(t.Context()); err != nil || len(got) != 1 {
+			t.Errorf("%d twice: %v, %v", status, got, err)
+		}
+	}
+	var n atomic.Int32
+	s.tool(wire.OpRegisterGroup, func(w http.ResponseWriter, r *http.Request) { n.Add(1); answer(503, wire.Error{Error: "later"})(w, r) })
+	if _, err := c.RegisterGroup(t.Context(), "g"); !errors.Is(err, sdk.ErrUnavailable) || n.Load() != 1 {
+		t.Errorf("a change was sent %d times, %v", n.Load(), err)
+	}
+}
+
+// Threat 7: rows of any shape never panic.
+func FuzzRows(f *testing.F) {
+	f.Add([]byte(`{"result":[{"trans_id":"t","ipfs_hash":"r","file_hash":"00","timestamp":"1","filename":"../x","original_size":-5,"seq":9}]}`))
+	f.Add([]byte(`{"result":[null,{}]}`))
+	f.Add([]byte(`[]`))
+	var body atomic.Pointer[[]byte]
+	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case wire.PathSessionToken:
+			answer(200, wire.SessionTokenResult{Token: token, ExpiresIn: "24h"})(w, r)
+		case wire.PathCapabilities:
+			w.WriteHeader(404)
+		default:
+			_, _ = w.Write(*body.Load())
+		}
+	}))
+	f.Cleanup(h.Close)
+	c, err := sdk.New(account, sdk.Config{URL: h.URL, APIKey: sdk.NewSecret(apiKey)})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { _ = c.Close() })
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		body.Store(&raw)
+		entries, err := c.Entries(t.Context(), "g", 0)
+		for _, e := range entries {
+			if e.Size < sdk.SizeUnknown || e.Ref == "" || err != nil {
+				t.Fatalf("%+v, %v", e, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,792 @@
+package service_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// running is a service behind a real HTTP server.
+type running struct {
+	t   *testing.T
+	svc *service.Service
+	dir string
+	url string
+}
+
+func run(t *testing.T) *running {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "data")
+	server := httptest.NewUnstartedServer(nil)
+	url := "http://" + server.Listener.Addr().String()
+	svc, err := service.Open(t.Context(), service.Config{DataDir: dir, PublicURL: url, MaxFileBytes: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.Config.Handler = svc.Handler()
+	server.Start()
+	t.Cleanup(func() {
+		server.Close()
+		http.DefaultClient.CloseIdleConnections()
+		if err := svc.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &running{t, svc, dir, url}
+}
+
+// user is an account with a session token.
+type user struct {
+	*running
+	id, key, token string
+}
+
+func (r *running) user(name, tokens string) *user {
+	r.t.Helper()
+	balance, err := wire.ParseTokens(tokens)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	made, err := r.svc.CreateAccount(r.t.Context(), name, balance)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	u := &user{running: r, id: made.AccountID, key: made.APIKey.Reveal()}
+	u.login()
+	return u
+}
+
+func (u *user) login() {
+	u.t.Helper()
+	var out wire.SessionTokenResult
+	status, body := u.post("/api/auth/session-token", http.Header{wire.HeaderAPIKey: {u.key}}, wire.SessionTokenRequest{AccountID: u.id})
+	if status != http.StatusOK || json.Unmarshal(body, &out) != nil || out.ExpiresIn != "24h" || out.AccountID != u.id {
+		u.t.Fatalf("login: %d %s", status, body)
+	}
+	u.token = out.Token
+}
+
+func (r *running) post(path string, header http.Header, request any) (int, []byte) {
+	r.t.Helper()
+	raw, ok := request.([]byte)
+	if !ok {
+		var err error
+		if raw, err = json.Marshal(request); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	req, err := http.NewRequest(http.MethodPost, r.url+path, bytes.NewReader(raw))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	req.Header = header.Clone()
+	if req.Header == nil {
+		req.Header = http.Header{}
+	}
+	return r.do(req)
+}
+
+func (r *running) do(req *http.Request) (int, []byte) {
+	r.t.Helper()
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		r.t.Error(err)
+		return 0, nil
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		r.t.Error(err)
+	}
+	return resp.StatusCode, body
+}
+
+func (u *user) header() http.Header {
+	return http.Header{"Authorization": {"Bearer " + u.token}, wire.HeaderAccountID: {u.id}}
+}
+
+func (u *user) tool(op string, request any) (int, string) {
+	u.t.Helper()
+	status, body := u.post("/tools/"+op, u.header(), request)
+	return status, string(body)
+}
+
+// must calls an operation that has to succeed and decodes its result.
+func must[T any](u *user, op string, request any) T {
+	u.t.Helper()
+	status, body := u.tool(op, request)
+	var out struct {
+		Result T `json:"result"`
+	}
+	if err := json.Unmarshal([]byte(body), &out); status != http.StatusOK || err != nil {
+		u.t.Fatalf("%s: %d %s", op, status, body)
+	}
+	return out.Result
+}
+
+type object = map[string]any
+
+func (u *user) upload(group, name string, content []byte) wire.FinalizeUploadResult {
+	u.t.Helper()
+	return must[wire.FinalizeUploadResult](u, wire.OpFinalizeUpload, u.finalize(group, name, content))
+}
+
+// finalize prepares an upload and returns the request that finishes it.
+func (u *user) finalize(group, name string, content []byte) wire.FinalizeUploadRequest {
+	u.t.Helper()
+	p := must[wire.PrepareUploadResult](u, wire.OpPrepareUpload, wire.PrepareUploadRequest{GroupID: group, Filename: name})
+	return wire.FinalizeUploadRequest{UploadID: p.UploadID, EncryptedData: seal(u.t, p.Key, content), FileHash: hash(content)}
+}
+
+func seal(t *testing.T, key string, content []byte) string {
+	t.Helper()
+	k, err := format.ParseKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	blob, err := format.SealBlob(k, content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return base64.StdEncoding.EncodeToString(blob)
+}
+
+func hash(content []byte) string { return fmt.Sprintf("%x", sha256.Sum256(content)) }
+
+func (u *user) retrieve(group, ref string) ([]byte, string) {
+	u.t.Helper()
+	status, body := u.tool(wire.OpPrepareRetrieve, object{"group_id": group, "ipfs_hash": ref})
+	if status != http.StatusOK {
+		return nil, body
+	}
+	var out wire.PrepareRetrieveResult
+	if err := json.Unmarshal([]byte(body), &out); err != nil { // the hybrid body is a bare one too
+		u.t.Fatal(err)
+	}
+	blob, err := base64.StdEncoding.DecodeString(out.EncryptedB64)
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	k, err := format.ParseKey(out.Key)
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	plain, err := format.OpenBlob(k, blob)
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	return plain, ""
+}
+
+func (u *user) balance() string {
+	u.t.Helper()
+	list, err := u.svc.Accounts(u.t.Context())
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	for _, a := range list {
+		if a.AccountID == u.id {
+			return a.Balance.Tokens()
+		}
+	}
+	return "?"
+}
+
+func TestUploadRetrieveListAndFees(t *testing.T) {
+	r := run(t)
+	alice := r.user("alice", "10")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "team"})
+	content := []byte("some content")
+	up := alice.upload("team", "a/b.txt", content)
+	if up.CID != up.Location || !strings.HasPrefix(up.CID, "bafy") || len(up.TransID) != 64 || up.FileHash != hash(content) {
+		t.Errorf("finalize answered %+v", up)
+	}
+	if got, problem := alice.retrieve("team", up.CID); !bytes.Equal(got, content) {
+		t.Errorf("retrieved %q, %s", got, problem)
+	}
+	rows := must[[]wire.TransactionRow](alice, wire.OpGetGroupTransactions, object{"group_id": "team"})
+	if len(rows) != 1 || *rows[0].Filename != "a/b.txt" || *rows[0].OriginalSize != int64(len(content)) || rows[0].TransID != up.TransID {
+		t.Errorf("rows %+v", rows)
+	}
+	// 10 - 0.64 - 0.039 - 0.013
+	if got := alice.balance(); got != "9.308" {
+		t.Errorf("balance %s", got)
+	}
+	if n, err := r.svc.Audit(t.Context()); err != nil || n != 4 {
+		t.Errorf("audit: %d, %v", n, err)
+	}
+	if n, err := r.svc.Verify(t.Context(), true, func(ref string, err error) { t.Error(ref, err) }); err != nil || n != 1 {
+		t.Errorf("verify: %d, %v", n, err)
+	}
+}
+
+// The role x operation matrix: who may do what.
+func TestRoleOperationMatrix(t *testing.T) {
+	r := run(t)
+	owner, member, revoked, outsider := r.user("owner", "10"), r.user("member", "10"), r.user("revoked", "10"), r.user("outsider", "10")
+	rotated := r.user("rotated", "10")
+	must[string](owner, wire.OpRegisterGroup, object{"group_id": "g"})
+	for _, u := range []*user{member, revoked, rotated} {
+		must[string](owner, wire.OpAddGroupMember, object{"group_id": "g", "member_id": u.id})
+	}
+	must[string](owner, wire.OpRevokeGroupMember, object{"group_id": "g", "member_id": revoked.id})
+	if _, err := r.svc.RotateKey(t.Context(), "rotated"); err != nil {
+		t.Fatal(err)
+	}
+	ref := owner.upload("g", "f", []byte("x")).CID
+	other := run(t).user("owner", "10") // a token of another deployment
+	foreign := &user{running: r, id: owner.id, token: other.token}
+	nobody := &user{running: r, id: owner.id}
+	operations := map[string]struct {
+		op       string
+		request  object
+		statuses [5]int // owner, member, revoked, outsider, dead credentials
+	}{
+		"list":      {wire.OpGetGroupTransactions, object{"group_id": "g"}, [5]int{200, 200, 403, 403, 401}},
+		"members":   {wire.OpGetGroupMembers, object{"group_id": "g"}, [5]int{200, 200, 403, 403, 401}},
+		"prepare":   {wire.OpPrepareUpload, object{"group_id": "g"}, [5]int{200, 200, 403, 403, 401}},
+		"retrieve":  {wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": ref}, [5]int{200, 200, 403, 403, 401}},
+		"add":       {wire.OpAddGroupMember, object{"group_id": "g", "member_id": "new"}, [5]int{200, 403, 403, 403, 401}},
+		"revoke":    {wire.OpRevokeGroupMember, object{"group_id": "g", "member_id": "new"}, [5]int{200, 403, 403, 403, 401}},
+		"retention": {wire.OpSetGroupRetention, object{"group_id": "g", "retention_days": 3}, [5]int{200, 403, 403, 403, 401}},
+		"close":     {wire.OpCloseHackathonJoin, object{"group_id": "g"}, [5]int{200, 403, 403, 403, 401}},
+		"join":      {wire.OpJoinGroup, object{"group_id": "g"}, [5]int{200, 200, 403, 403, 401}},
+		"status":    {wire.OpAuthStatus, object{"group_id": "g"}, [5]int{200, 200, 200, 200, 401}},
+		"owned":     {wire.OpGetOwnedGroups, object{}, [5]int{200, 200, 200, 200, 401}},
+		"groups":    {wire.OpGetMemberGroups, object{}, [5]int{200, 200, 200, 200, 401}},
+	}
+	for _, name := range []string{"list", "members", "prepare", "retrieve", "add", "revoke", "retention", "close", "join", "status", "owned", "groups"} {
+		o := operations[name]
+		for i, u := range []*user{owner, member, revoked, outsider, rotated, foreign, nobody} {
+			want := o.statuses[min(i, 4)]
+			if status, body := u.tool(o.op, o.request); status != want {
+				t.Errorf("%s as %s (%d): %d, want %d: %s", name, u.id, i, status, want, body)
+			} else if want == 403 && !strings.Contains(body, "ot authorized") && !strings.Contains(body, "not open for join") {
+				t.Errorf("%s as %s: the text holds no word of the specification: %s", name, u.id, body)
+			}
+		}
+	}
+	if status, body := owner.tool(wire.OpRevokeGroupMember, object{"group_id": "g", "member_id": owner.id}); status != 409 {
+		t.Errorf("threat 25: the owner revoked itself: %d %s", status, body)
+	}
+	if _, body := foreign.tool(wire.OpGetOwnedGroups, object{}); !strings.Contains(body, "Auth failed") {
+		t.Errorf("another deployment's token: %s", body)
+	}
+}
+
+// Threat 20: forged tokens. Threat 21: mixed credentials.
+func TestForgedAndMixedCredentials(t *testing.T) {
+	r := run(t)
+	alice, bob := r.user("alice", "1"), r.user("bob", "1")
+	secret, err := os.ReadFile(filepath.Join(r.dir, "token.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now().Unix()
+	good := object{"account_id": alice.id, "type": "svc_session", "gen": 1, "iss": r.url, "aud": r.url, "sub": "apikey|" + alice.id, "iat": now, "exp": now + 3600}
+	with := func(changes object) object {
+		out := object{}
+		for k, v := range good {
+			out[k] = v
+		}
+		for k, v := range changes {
+			if v == nil {
+				delete(out, k)
+			} else {
+				out[k] = v
+			}
+		}
+		return out
+	}
+	hs := object{"alg": "HS256", "typ": "JWT"}
+	for _, tc := range []struct {
+		name           string
+		header, claims object
+		secret         []byte
+		want           int
+	}{
+		{"good", hs, good, secret, 200},
+		{"alg none", object{"alg": "none"}, good, nil, 401},
+		{"alg NONE", object{"alg": "NONE"}, good, nil, 401},
+		{"empty secret", hs, good, []byte{}, 401},
+		{"guessed secret", hs, good, []byte("secret"), 401},
+		{"HS512", object{"alg": "HS512"}, good, secret, 401},
+		{"RS256 named", object{"alg": "RS256"}, good, secret, 401},
+		{"no exp", hs, with(object{"exp": nil}), secret, 401},
+		{"past exp", hs, with(object{"exp": now - 60, "iat": now - 7200}), secret, 401},
+		{"exp a string", hs, with(object{"exp": fmt.Sprint(now + 60)}), secret, 401},
+		{"exp 1e30", hs, with(object{"exp": 1e30}), secret, 401},
+		{"too long a life", hs, with(object{"exp": now + 90000}), secret, 401},
+		{"no iat", hs, with(object{"iat": nil}), secret, 401},
+		{"future iat", hs, with(object{"iat": now + 600}), secret, 401},
+		{"no aud", hs, with(object{"aud": nil}), secret, 401},
+		{"aud with slash", hs, with(object{"aud": r.url + "/"}), secret, 401},
+		{"aud prefix", hs, with(object{"aud": r.url[:len(r.url)-1]}), secret, 401},
+		{"aud list", hs, with(object{"aud": []string{r.url, "x"}}), secret, 401},
+		{"wrong iss", hs, with(object{"iss": "x"}), secret, 401},
+		{"wrong type", hs, with(object{"type": "other"}), secret, 401},
+		{"no account", hs, with(object{"account_id": ""}), secret, 401},
+		{"account a number", hs, with(object{"account_id": 7}), secret, 401},
+		{"unknown account", hs, with(object{"account_id": "nobody.svc.testnet"}), secret, 401},
+		{"old key generation", hs, with(object{"gen": 0}), secret, 401},
+		{"kid with a path", object{"alg": "HS256", "kid": "../../etc/passwd"}, good, secret, 200},
+		{"jku is ignored", object{"alg": "HS256", "jku": "http://127.0.0.1:1/"}, good, []byte("x"), 401},
+	} {
+		token := forge(t, tc.header, tc.claims, tc.secret)
+		status, body := r.post("/tools/get_owned_groups", http.Header{"Authorization": {"Bearer " + token}}, object{})
+		if status != tc.want {
+			t.Errorf("%s: %d, want %d: %s", tc.name, status, tc.want, body)
+		}
+	}
+	wrong := forge(t, hs, with(object{"aud": "http://elsewhere:8000"}), secret)
+	if _, body := r.post("/tools/get_owned_groups", http.Header{"Authorization": {"Bearer " + wrong}}, object{}); !strings.Contains(string(body), "Audience") {
+		t.Errorf("the text about a wrong audience: %s", body)
+	}
+	for _, tc := range []struct {
+		name   string
+		header http.Header
+		want   int
+	}{
+		{"nothing", nil, 401},
+		{"key and account", http.Header{wire.HeaderAPIKey: {alice.key}, wire.HeaderAccountID: {alice.id}}, 200},
+		{"key alone", http.Header{wire.HeaderAPIKey: {alice.key}}, 401},
+		{"key of another", http.Header{wire.HeaderAPIKey: {alice.key}, wire.HeaderAccountID: {bob.id}}, 401},
+		{"token of another", http.Header{"Authorization": {"Bearer " + alice.token}, wire.HeaderAccountID: {bob.id}}, 401},
+		{"bad token with a good key", http.Header{"Authorization": {"Bearer x"}, wire.HeaderAPIKey: {alice.key}, wire.HeaderAccountID: {alice.id}}, 401},
+		{"two tokens", http.Header{"Authorization": {"Bearer " + alice.token, "Bearer " + bob.token}}, 401},
+		{"another scheme", http.Header{"Authorization": {"Basic " + alice.token}}, 401},
+		{"token alone", http.Header{"Authorization": {"Bearer " + alice.token}}, 200},
+	} {
+		if status, body := r.post("/tools/get_owned_groups", tc.header, object{}); status != tc.want {
+			t.Errorf("%s: %d, want %d: %s", tc.name, status, tc.want, body)
+		}
+	}
+}
+
+func forge(t *testing.T, header, claims object, secret []byte) string {
+	t.Helper()
+	part := func(v any) string {
+		raw, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return base64.RawURLEncoding.EncodeToString(raw)
+	}
+	body := part(header) + "." + part(claims)
+	if secret == nil {
+		return body + "."
+	}
+	mac := hmac.New(sha256.New, secret)
+	mac.Write([]byte(body))
+	return body + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+}
+
+// Threat 22: guessing is slowed down, and the database holds no key.
+func TestGuessingIsSlowedDown(t *testing.T) {
+	r := run(t)
+	alice := r.user("alice", "1")
+	seen := map[int]int{}
+	for i := range 30 {
+		status, _ := r.post("/api/auth/session-token", http.Header{wire.HeaderAPIKey: {fmt.Sprintf("svc_sk_%043d", i)}}, wire.SessionTokenRequest{AccountID: alice.id})
+		seen[status]++
+	}
+	if seen[401] > 11 || seen[429] < 19 {
+		t.Errorf("statuses %v", seen)
+	}
+	if status, body := r.post("/api/auth/session-token", http.Header{wire.HeaderAPIKey: {alice.key}}, wire.SessionTokenRequest{AccountID: "nobody.svc.testnet"}); status != 404 || !strings.Contains(string(body), "not found") {
+		t.Errorf("unknown account: %d %s", status, body)
+	}
+	for _, name := range []string{"svc.db", "svc.db-wal"} {
+		raw, err := os.ReadFile(filepath.Join(r.dir, name))
+		if err == nil && bytes.Contains(raw, []byte(alice.key)) {
+			t.Errorf("%s holds the API key", name)
+		}
+	}
+}
+
+// Threat 23.
+func TestRotationKillsKeyAndTokens(t *testing.T) {
+	r := run(t)
+	alice := r.user("alice", "1")
+	made, err := r.svc.RotateKey(t.Context(), "alice")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status, _ := alice.tool(wire.OpGetOwnedGroups, object{}); status != 401 {
+		t.Errorf("the old token still works: %d", status)
+	}
+	if status, _ := r.post("/api/auth/session-token", http.Header{wire.HeaderAPIKey: {alice.key}}, wire.SessionTokenRequest{AccountID: alice.id}); status != 401 {
+		t.Errorf("the old key still works: %d", status)
+	}
+	alice.key = made.APIKey.Reveal()
+	alice.login()
+	if text := fmt.Sprintf("%v %+v %#v", made, made, made); strings.Contains(text, alice.key) {
+		t.Error("a new account prints its key")
+	}
+}
+
+// Threat 27: money is spent once. 50 parallel uploads with money for 10.
+func TestMoneyForTenUploadsPaysTen(t *testing.T) {
+	r := run(t)
+	owner, poor := r.user("owner", "5"), r.user("poor", "0.395") // ten uploads and a little
+	must[string](owner, wire.OpRegisterGroup, object{"group_id": "g"})
+	must[string](owner, wire.OpAddGroupMember, object{"group_id": "g", "member_id": "poor"})
+	var requests []wire.FinalizeUploadRequest
+	for i := range 50 {
+		requests = append(requests, poor.finalize("g", fmt.Sprint(i), []byte(fmt.Sprint(i))))
+	}
+	var paid, refused atomic.Int32
+	var all sync.WaitGroup
+	for _, req := range requests {
+		all.Go(func() {
+			status, body := poor.tool(wire.OpFinalizeUpload, req)
+			switch {
+			case status == 200:
+				paid.Add(1)
+			case status == 402 && strings.Contains(body, "Insufficient"):
+				refused.Add(1)
+			default:
+				t.Errorf("%d %s", status, body)
+			}
+		})
+	}
+	all.Wait()
+	if paid.Load() != 10 || refused.Load() != 40 || poor.balance() != "0.005" {
+		t.Errorf("%d paid, %d refused, balance %s", paid.Load(), refused.Load(), poor.balance())
+	}
+	if rows := must[[]wire.TransactionRow](owner, wire.OpGetGroupTransactions, object{"group_id": "g"}); len(rows) != 10 {
+		t.Errorf("%d rows", len(rows))
+	}
+	if _, err := r.svc.Audit(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// Threat 24: nothing that starts after a revocation returned succeeds, also not
+// the end of an upload begun before.
+func TestRevocationWinsEveryRace(t *testing.T) {
+	r := run(t)
+	owner, member := r.user("owner", "50"), r.user("member", "50")
+	must[string](owner, wire.OpRegisterGroup, object{"group_id": "g"})
+	must[string](owner, wire.OpAddGroupMember, object{"group_id": "g", "member_id": "member"})
+	ref := owner.upload("g", "f", []byte("x")).CID
+	begun := member.finalize("g", "late", []byte("late"))
+	var revoked atomic.Bool
+	var all sync.WaitGroup
+	for range 50 {
+		all.Go(func() {
+			after := revoked.Load()
+			status, _ := member.tool(wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": ref})
+			if after && status == 200 {
+				t.Error("a key was handed out after the revocation returned")
+			}
+		})
+	}
+	must[string](owner, wire.OpRevokeGroupMember, object{"group_id": "g", "member_id": "member"})
+	revoked.Store(true)
+	for range 10 {
+		all.Go(func() {
+			if status, _ := member.tool(wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": ref}); status == 200 {
+				t.Error("a key was handed out after the revocation returned")
+			}
+		})
+	}
+	all.Wait()
+	if status, body := member.tool(wire.OpFinalizeUpload, begun); status != 403 {
+		t.Errorf("an upload begun before ended after: %d %s", status, body)
+	}
+	if got, problem := owner.retrieve("g", ref); string(got) != "x" {
+		t.Errorf("after the rotation the old file reads %q, %s", got, problem)
+	}
+}
+
+func TestFinalizeIsIdempotent(t *testing.T) {
+	r := run(t)
+	alice := r.user("alice", "10")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	req := alice.finalize("g", "f", []byte("x"))
+	var first atomic.Pointer[string]
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			status, body := alice.tool(wire.OpFinalizeUpload, req)
+			if status != 200 {
+				t.Errorf("%d %s", status, body)
+			}
+			if !first.CompareAndSwap(nil, &body) && *first.Load() != body {
+				t.Errorf("answers differ: %s and %s", *first.Load(), body)
+			}
+		})
+	}
+	all.Wait()
+	if got := alice.balance(); got != "9.321" {
+		t.Errorf("balance %s: charged more than once", got)
+	}
+	if blobs := countFiles(t, filepath.Join(r.dir, "blobs")); blobs != 1 {
+		t.Errorf("%d blobs for one file", blobs)
+	}
+	ref := must[[]wire.TransactionRow](alice, wire.OpGetGroupTransactions, object{"group_id": "g"})[0].IPFSHash
+	for range 3 {
+		must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": ref, "claim_id": "7c9e6679-7425-40de-944b-e07fc1f90ae7"})
+	}
+	if got := alice.balance(); got != "9.308" {
+		t.Errorf("balance %s: one claim was charged more than once", got)
+	}
+}
+
+func countFiles(t *testing.T, dir string) (n int) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(_ string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			n++
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// The extension "raw": ciphertext beside the JSON.
+func TestRawTransfer(t *testing.T) {
+	r := run(t)
+	alice, bob := r.user("alice", "10"), r.user("bob", "10")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	content := bytes.Repeat([]byte("large "), 50_000)
+	p := must[wire.PrepareUploadResult](alice, wire.OpPrepareUpload, object{"group_id": "g", "filename": "f"})
+	blob, err := base64.StdEncoding.DecodeString(seal(t, p.Key, content))
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(u *user, body []byte) int {
+		req, err := http.NewRequest(http.MethodPut, r.url+p.UploadURL, bytes.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header = u.header()
+		status, _ := r.do(req)
+		return status
+	}
+	if got := put(bob, blob); got != 403 {
+		t.Errorf("somebody else's upload was taken: %d", got)
+	}
+	if got := put(alice, make([]byte, 2<<20)); got != 413 {
+		t.Errorf("too large: %d", got)
+	}
+	if got := put(alice, blob[:20]); got != 400 {
+		t.Errorf("too short: %d", got)
+	}
+	if got := put(alice, blob); got != 204 {
+		t.Fatalf("put: %d", got)
+	}
+	up := must[wire.FinalizeUploadResult](alice, wire.OpFinalizeUpload, object{"upload_id": p.UploadID, "file_hash": strings.ToUpper(hash(content))})
+	got := must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": up.CID, "transfer": "raw"})
+	if got.EncryptedB64 != "" || got.DataSize != int64(len(blob)) {
+		t.Fatalf("answered %+v", got.DataSize)
+	}
+	fetch := func(u *user, target, ranges string) (int, []byte) {
+		req, err := http.NewRequest(http.MethodGet, r.url+target, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header = u.header()
+		if ranges != "" {
+			req.Header.Set("Range", ranges)
+		}
+		return r.do(req)
+	}
+	if status, body := fetch(alice, got.DataURL, ""); status != 200 || !bytes.Equal(body, blob) {
+		t.Errorf("fetched %d bytes: %d", len(body), status)
+	}
+	if status, body := fetch(alice, got.DataURL, "bytes=5-9"); status != 206 || !bytes.Equal(body, blob[5:10]) {
+		t.Errorf("range: %d %x", status, body)
+	}
+	if status, _ := fetch(bob, got.DataURL, ""); status != 404 {
+		t.Errorf("another account used the ticket: %d", status)
+	}
+	if status, _ := fetch(alice, got.DataURL[:len(got.DataURL)-2]+"AA", ""); status != 404 {
+		t.Errorf("a forged ticket: %d", status)
+	}
+}
+
+// Threat 26: the audit names the first bad row. Threat 34's base: rows cannot be
+// changed through the database by accident.
+func TestAuditNamesTheBadRow(t *testing.T) {
+	for _, tc := range []struct{ name, statement, want string }{
+		{"edited", "UPDATE ledger SET fee = '0' WHERE seq = 3", "row 3"},
+		{"deleted", "DELETE FROM ledger WHERE seq = 2", "row 2"},
+		{"swapped", "UPDATE ledger SET seq = 5 - seq WHERE seq IN (2, 3)", "row 2"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := run(t)
+			alice := r.user("alice", "10")
+			for _, g := range []string{"a", "b", "c"} {
+				must[string](alice, wire.OpRegisterGroup, object{"group_id": g})
+			}
+			db, err := sql.Open("sqlite", filepath.Join(r.dir, "svc.db"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer db.Close()
+			if _, err := db.Exec(tc.statement); err == nil {
+				t.Error("the ledger let itself be changed")
+			}
+			statement := tc.statement
+			if tc.name == "swapped" { // a key cannot be swapped in place
+				statement = "UPDATE ledger SET seq = -2 WHERE seq = 2; UPDATE ledger SET seq = 2 WHERE seq = 3; UPDATE ledger SET seq = 3 WHERE seq = -2"
+			}
+			if _, err := db.Exec("DROP TRIGGER ledger_no_update; DROP TRIGGER ledger_no_delete; " + statement); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := r.svc.Audit(t.Context()); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("audit says %v, want %s", err, tc.want)
+			}
+		})
+	}
+}
+
+// Threats 28, 29: references and names are only ever values.
+func TestHostileInputIsOnlyAValue(t *testing.T) {
+	r := run(t)
+	alice := r.user("alice", "100")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	alice.upload("g", "f", []byte("x"))
+	for _, evil := range []string{"../../svc.db", "/etc/passwd", "..%2f..", "x\x00y", "'; DROP TABLE files; --", `" OR 1=1 --`, "http://127.0.0.1:1/", strings.Repeat("a", 100_000)} {
+		if status, body := alice.tool(wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": evil}); status != 404 {
+			t.Errorf("reference %.30q: %d %s", evil, status, body)
+		}
+		for _, op := range []string{wire.OpGetGroupTransactions, wire.OpPrepareUpload, wire.OpRegisterGroup} {
+			if status, body := alice.tool(op, object{"group_id": evil}); status >= 500 {
+				t.Errorf("%s of %.30q: %d %s", op, evil, status, body)
+			}
+		}
+		if status, body := alice.tool(wire.OpPrepareUpload, object{"group_id": "g", "filename": evil}); status >= 500 {
+			t.Errorf("name %.30q: %d %s", evil, status, body)
+		}
+		if status, body := alice.tool(wire.OpAddGroupMember, object{"group_id": "g", "member_id": evil}); status != 400 {
+			t.Errorf("member %.30q: %d %s", evil, status, body)
+		}
+	}
+	for _, raw := range []string{"", "null", "[]", "7", `"x"`, "{", `{"group_id":7}`, `{"group_id":{"a":1}}`, strings.Repeat("[", 5000), `{"group_id":null}`} {
+		for _, op := range []string{wire.OpRegisterGroup, wire.OpPrepareUpload, wire.OpFinalizeUpload, wire.OpPrepareRetrieve, wire.OpGetGroupTransactions} {
+			if status, body := alice.tool(op, []byte(raw)); status < 400 || status >= 500 {
+				t.Errorf("%s with body %.20q: %d %s", op, raw, status, body)
+			}
+		}
+		if status, body := r.post("/rpc", nil, []byte(raw)); status != 200 {
+			t.Errorf("rpc with body %.20q: %d %s", raw, status, body)
+		}
+	}
+	if status, _ := alice.tool(wire.OpGetOwnedGroups, bytes.Repeat([]byte(" "), 2<<20)); status != 413 {
+		t.Errorf("a large request: %d", status)
+	}
+	if status, _ := alice.tool("no_such_operation", object{}); status != 404 {
+		t.Errorf("an unknown operation: %d", status)
+	}
+	if rows := must[[]wire.TransactionRow](alice, wire.OpGetGroupTransactions, object{"group_id": "g"}); len(rows) != 1 {
+		t.Errorf("%d rows are left", len(rows))
+	}
+}
+
+// Threat 33: without the master key the rest is noise.
+func TestMasterKeyIsNeededAndGuarded(t *testing.T) {
+	r := run(t)
+	info, err := os.Stat(filepath.Join(r.dir, "master.key"))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Fatal(info, err)
+	}
+	master, err := os.ReadFile(filepath.Join(r.dir, "master.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	alice := r.user("alice", "10")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	p := must[wire.PrepareUploadResult](alice, wire.OpPrepareUpload, object{"group_id": "g"})
+	fileKey, err := base64.StdEncoding.DecodeString(p.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"svc.db", "svc.db-wal"} {
+		raw, err := os.ReadFile(filepath.Join(r.dir, name))
+		if err == nil && (bytes.Contains(raw, master) || bytes.Contains(raw, fileKey)) {
+			t.Errorf("%s holds a key in the clear", name)
+		}
+	}
+	loose := filepath.Join(t.TempDir(), "data")
+	if err := os.MkdirAll(loose, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(loose, "master.key"), master, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := service.Open(context.Background(), service.Config{DataDir: loose}); err == nil || !strings.Contains(err.Error(), "chmod 600") {
+		t.Errorf("a master key that others may read was accepted: %v", err)
+	}
+}
+
+func TestPagingTellsEveryChangeOnce(t *testing.T) {
+	r := run(t)
+	alice := r.user("alice", "10")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	for i := range 7 {
+		alice.upload("g", fmt.Sprint(i), []byte{byte(i)})
+	}
+	var names []string
+	after := int64(0)
+	for {
+		rows := must[[]wire.TransactionRow](alice, wire.OpGetGroupTransactions, object{"group_id": "g", "after_seq": after, "limit": 3})
+		for _, row := range rows {
+			names = append(names, *row.Filename)
+			after = row.ChangedSeq
+		}
+		if len(rows) < 3 {
+			break
+		}
+	}
+	if got := strings.Join(names, ""); got != "0123456" {
+		t.Errorf("pages told %s", got)
+	}
+}
+
+func TestOpenGroups(t *testing.T) {
+	r := run(t)
+	owner, guest, late := r.user("owner", "10"), r.user("guest", "1"), r.user("late", "1")
+	in := func(d time.Duration) string { return fmt.Sprint(time.Now().Add(d).UnixNano()) }
+	must[string](owner, wire.OpCreateHackathonGroup, object{"group_id": "h", "expires_at": in(time.Hour), "max_uses": 1})
+	for range 2 {
+		must[string](guest, wire.OpJoinGroup, object{"group_id": "h"})
+	}
+	if got := guest.balance(); got != "0.999" {
+		t.Errorf("joining twice cost %s of 1", got)
+	}
+	for _, step := range []struct{ word string }{{"Join window full"}, {"Join window closed"}} {
+		if status, body := late.tool(wire.OpJoinGroup, object{"group_id": "h"}); status != 403 || !strings.Contains(body, step.word) {
+			t.Errorf("want %q: %d %s", step.word, status, body)
+		}
+		must[string](owner, wire.OpCloseHackathonJoin, object{"group_id": "h"})
+	}
+}
