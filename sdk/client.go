@@ -15,6 +15,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
 
@@ -41,7 +42,8 @@ type Client struct {
 	caps       *wire.Capabilities // nil until asked
 	capsAsking chan struct{}      // non-nil while one asks
 	seenKeys   map[[32]byte]string
-	unfinished map[uploadKey]*ticket
+	unfinished map[uploadKey]*ticket       // outcome not known
+	sending    map[uploadKey]chan struct{} // closed when the upload under way ends
 }
 
 // New makes a client. It sends nothing; a wrong setting is [KindInvalid].
@@ -54,7 +56,8 @@ func New(account AccountID, cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, &Error{Op: "configure client", Kind: KindInvalid, Err: err, Hint: "Correct the address, for example --url https://files.example.org."}
 	}
-	c := &Client{account: account, cfg: cfg, pool: NewPool(), seenKeys: make(map[[32]byte]string), unfinished: make(map[uploadKey]*ticket)}
+	c := &Client{account: account, cfg: cfg, pool: NewPool(), seenKeys: make(map[[32]byte]string), unfinished: make(map[uploadKey]*ticket),
+		sending: make(map[uploadKey]chan struct{})}
 	c.http = &http.Client{
 		Transport: &http.Transport{
 			Proxy:               proxyFor,
@@ -72,9 +75,10 @@ func New(account AccountID, cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// proxyFor honours the environment's proxy, but never for loopback.
+// proxyFor honours the environment's proxy, but never for loopback, and never
+// where the proxy would see the key.
 func proxyFor(r *http.Request) (*url.URL, error) {
-	if isLoopback(r.URL.Hostname()) {
+	if r.URL.Scheme != "https" || isLoopback(r.URL.Hostname()) {
 		return nil, nil
 	}
 	return http.ProxyFromEnvironment(r)
@@ -156,12 +160,11 @@ func (c *Client) offers(ctx context.Context, feature string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	for _, f := range caps.Features {
-		if f == feature {
-			return true, nil
-		}
-	}
-	return false, nil
+	return offered(caps, feature), nil
+}
+
+func offered(caps wire.Capabilities, feature string) bool {
+	return slices.Contains(caps.Features, feature)
 }
 
 // Price tells what an action ("upload", "retrieve", "register_group", …) costs,

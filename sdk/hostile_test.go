@@ -460,7 +460,9 @@ func TestHostileUpload(t *testing.T) {
 		{"no reference", wire.OpFinalizeUpload, result(wire.FinalizeUploadResult{FileHash: sdk.ComputeHash(content).String()}), sdk.KindCorrupt},
 		{"empty answer", wire.OpFinalizeUpload, result(map[string]any{}), sdk.KindCorrupt},
 		{"refused", wire.OpFinalizeUpload, answer(402, wire.Error{Error: "Insufficient", Code: wire.CodeInsufficient}), sdk.KindInsufficient},
-		{"redirect", wire.OpFinalizeUpload, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://127.0.0.1:1/", http.StatusTemporaryRedirect) }, sdk.KindOther},
+		{"redirect", wire.OpFinalizeUpload, func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://127.0.0.1:1/", http.StatusTemporaryRedirect)
+		}, sdk.KindOther},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s, _ := uploadServer(t)
