@@ -134,16 +134,21 @@ func (c *Client) askCapabilities(ctx context.Context, asking chan struct{}) (wir
 		caps = wire.Capabilities{}
 		return c.get(ctx, c.cfg.MCPURL+wire.PathCapabilities, &caps)
 	})
-	switch KindOf(c.wrap("", "", "", err)) {
+	known := err == nil
+	switch classify(err) {
 	case KindUnavailable, KindTimeout, KindCanceled, KindRateLimited:
 	default:
+		// Whatever it is, it offers nothing of ours; a fault of the service is
+		// asked about again next time.
+		var refused *answerError
+		known = known || !errors.As(err, &refused) || refused.status < http.StatusInternalServerError
 		if err != nil {
-			caps, err = wire.Capabilities{}, nil // whatever it is, it offers nothing of ours
+			caps, err = wire.Capabilities{}, nil
 		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err == nil {
+	if known {
 		c.caps = &caps
 	}
 	c.capsAsking = nil

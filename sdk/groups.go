@@ -16,7 +16,7 @@ import (
 // send as a string or as an object with a message.
 func (c *Client) message(ctx context.Context, op string, request any) (string, error) {
 	var raw json.RawMessage
-	if err := c.tool(ctx, op, request, &raw); err != nil {
+	if err := c.change(ctx, op, request, &raw); err != nil {
 		return "", err
 	}
 	var text string

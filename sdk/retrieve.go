@@ -110,7 +110,7 @@ func (c *Client) prepareRetrieve(ctx context.Context, request wire.PrepareRetrie
 				return err
 			}
 			answer.inline = inline
-			return unwrap(document, &answer.PrepareRetrieveResult)
+			return c.unwrap(document, &answer.PrepareRetrieveResult)
 		})
 	})
 }

@@ -355,7 +355,7 @@ func (u *uploading) finalize(ctx context.Context, b blob, size int64, raw bool, 
 			if err != nil {
 				return err
 			}
-			return unwrap(answered, answer)
+			return u.c.unwrap(answered, answer)
 		})
 	})
 }
