@@ -306,6 +306,12 @@ func (c *Client) hint(kind Kind) string {
 		return "The service at " + c.cfg.MCPURL + " does not answer in time; try again."
 	case KindRateLimited:
 		return "Wait a little and try again."
+	case KindUnsupported:
+		return "See what the service at " + c.cfg.MCPURL + " offers with: svcfs doctor."
+	case KindConflict:
+		return "Look at the present state with: svcfs group members GROUP, or svcfs ls GROUP."
+	case KindTooLarge:
+		return "Split the file, or ask the operator for a larger limit."
 	case KindDeleted:
 		return "The key was destroyed; the file cannot be read again."
 	case KindStorageFull:
