@@ -17,6 +17,7 @@ import (
 	"net/url"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/wire"
@@ -37,6 +38,8 @@ type Client struct {
 	http    *http.Client
 	pool    *Pool
 	tokens  tokenSource
+
+	generationA atomic.Bool // the service finalizes uploads at the path of generation A
 
 	mu         sync.Mutex
 	caps       *wire.Capabilities // nil until asked

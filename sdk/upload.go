@@ -349,8 +349,24 @@ func (u *uploading) finalize(ctx context.Context, b blob, size int64, raw bool, 
 	if !raw {
 		body = outgoing{body.kind, finalizeLength(head, b), func() io.Reader { return finalizeBody(head, b) }}
 	}
+	if u.c.generationA.Load() {
+		return u.postFinalize(ctx, wire.PathFinalizeGenA, body, answer)
+	}
+	err = u.postFinalize(ctx, wire.PathTools+wire.OpFinalizeUpload, body, answer)
+	var refused *answerError
+	if errors.As(err, &refused) && refused.status == http.StatusNotFound && refused.code == "" {
+		// No such path: generation A has another one, and nothing was carried out.
+		if otherErr := u.postFinalize(ctx, wire.PathFinalizeGenA, body, answer); otherErr == nil || isOutcomeUnknown(otherErr) {
+			u.c.generationA.Store(otherErr == nil)
+			return otherErr
+		}
+	}
+	return err
+}
+
+func (u *uploading) postFinalize(ctx context.Context, path string, body outgoing, answer *wire.FinalizeUploadResult) error {
 	return u.c.authorized(ctx, func(token Secret) error {
-		return u.c.transfer(ctx, http.MethodPost, wire.PathTools+wire.OpFinalizeUpload, token, body, func(_ *http.Response, in io.Reader) error {
+		return u.c.transfer(ctx, http.MethodPost, path, token, body, func(_ *http.Response, in io.Reader) error {
 			answered, err := readBounded(in, wire.MaxJSONBytes)
 			if err != nil {
 				return err
