@@ -31,19 +31,25 @@ const (
 // tool calls one operation with a session token and unwraps its result into
 // result, which may be nil. It is sent once, and once more with a fresh token
 // when the service refuses the token: a refused request was not carried out.
-func (c *Client) tool(ctx context.Context, op string, request, result any) error {
+func (c *Client) tool(ctx context.Context, op string, patience time.Duration, request, result any) error {
 	return c.authorized(ctx, func(token Secret) error {
 		var raw json.RawMessage
-		if err := c.post(ctx, c.cfg.MCPURL+wire.PathTools+op, c.bearer(token), request, &raw); err != nil {
+		if err := c.post(ctx, c.cfg.MCPURL+wire.PathTools+op, patience, c.bearer(token), request, &raw); err != nil {
 			return err
 		}
-		return unwrap(raw, result)
+		return c.unwrap(raw, result)
 	})
 }
 
 // read is tool for operations that change nothing: repeated after passing faults.
 func (c *Client) read(ctx context.Context, op string, request, result any) error {
-	return c.retry(ctx, func(ctx context.Context) error { return c.tool(ctx, op, request, result) })
+	return c.retry(ctx, func(ctx context.Context) error { return c.tool(ctx, op, c.cfg.Timeout, request, result) })
+}
+
+// change is tool for operations that may wait for the ledger and are sent once:
+// giving up early would leave the caller in doubt about something paid for.
+func (c *Client) change(ctx context.Context, op string, request, result any) error {
+	return c.tool(ctx, op, transferPatience*c.cfg.Timeout, request, result)
 }
 
 // authorized runs send with a token, and once more with a new one when that
@@ -55,7 +61,7 @@ func (c *Client) authorized(ctx context.Context, send func(Secret) error) error 
 	}
 	err = send(token)
 	var answered *answerError
-	if !errors.As(err, &answered) || answered.status != http.StatusUnauthorized && answered.kind() != KindAudience {
+	if !errors.As(err, &answered) || answered.status != http.StatusUnauthorized && answered.kind != KindAudience {
 		return err
 	}
 	if token, err = c.tokens.get(ctx, token); err != nil {
@@ -73,12 +79,12 @@ func (c *Client) bearer(token Secret) http.Header {
 }
 
 // post sends request as JSON and decodes the whole answer into answer.
-func (c *Client) post(ctx context.Context, address string, header http.Header, request, answer any) error {
+func (c *Client) post(ctx context.Context, address string, patience time.Duration, header http.Header, request, answer any) error {
 	body, err := json.Marshal(request)
 	if err != nil {
 		return fmt.Errorf("encode request: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
 	if err != nil {
@@ -126,7 +132,7 @@ func (c *Client) send(req *http.Request) (*http.Response, error) {
 	}
 	defer resp.Body.Close()
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBytes))
-	return nil, c.answered(resp, body)
+	return nil, c.scrubAnswer(readError(resp, body))
 }
 
 // errTooMuch is an answer over its bound.
@@ -199,12 +205,21 @@ func checkDepth(raw []byte) error {
 	return nil
 }
 
-// unwrap decodes {"result": …}, or a bare body (generation A), into result.
+// unwrap is [unwrap] for messages.
+func (c *Client) unwrap(raw json.RawMessage, result any) error {
+	return c.scrubAnswer(unwrap(raw, result))
+}
+
+// unwrap decodes {"result": …}, or a bare body (generation A), into result. An
+// error in an answer that claims success is an error.
 func unwrap(raw json.RawMessage, result any) error {
 	var envelope map[string]json.RawMessage
 	if json.Unmarshal(raw, &envelope) == nil {
-		if inner, ok := envelope["result"]; ok {
+		inner, wrapped := envelope["result"]
+		if wrapped {
 			raw = inner
+		} else if text := textOf(envelope["error"]); text != "" {
+			return newAnswerError(http.StatusOK, textOf(envelope["code"]), text)
 		}
 	}
 	if result == nil {
@@ -214,6 +229,12 @@ func unwrap(raw json.RawMessage, result any) error {
 		return malformed(errors.New("the result is null"))
 	}
 	return decode(raw, result)
+}
+
+// textOf returns a JSON string's content, and "" for anything else.
+func textOf(raw json.RawMessage) (text string) {
+	_ = json.Unmarshal(raw, &text)
+	return text
 }
 
 // retry repeats a request that may be repeated, after faults that pass.
@@ -232,7 +253,7 @@ func (c *Client) retry(ctx context.Context, send func(context.Context) error) er
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
-			return err
+			return fmt.Errorf("%w while waiting to repeat: %v", ctx.Err(), err)
 		}
 	}
 }

@@ -24,32 +24,54 @@ import (
 type answerError struct {
 	status     int
 	code       string // of our own service, else ""
-	text       string // bounded, one line, without our credentials
+	text       string // of the service
+	kind       Kind   // by the whole text, before it is cut for a message
 	retryAfter time.Duration
 }
 
 func (e *answerError) Error() string { return fmt.Sprintf("%s (HTTP %d)", e.text, e.status) }
 
-// answered reads the error of an answer.
-func (c *Client) answered(resp *http.Response, body []byte) error {
-	e := &answerError{status: resp.StatusCode, retryAfter: retryAfter(resp.Header)}
+// newAnswerError classifies by code, then by words, then by status.
+func newAnswerError(status int, code, text string) *answerError {
+	kind, ok := kindByCode(code)
+	if !ok {
+		kind, ok = kindByWords(strings.ToLower(text))
+	}
+	if !ok {
+		kind = kindByStatus(status)
+	}
+	return &answerError{status: status, code: code, text: text, kind: kind}
+}
+
+// readError reads the error of an answer that is not 2xx.
+func readError(resp *http.Response, body []byte) error {
+	var code, text string
 	var fields map[string]json.RawMessage
 	if checkDepth(body) == nil && json.Unmarshal(body, &fields) == nil {
-		_ = json.Unmarshal(fields["code"], &e.code)
+		code = textOf(fields["code"])
 		for _, name := range []string{"error", "message", "detail"} {
-			if e.text == "" {
-				_ = json.Unmarshal(fields[name], &e.text)
+			if text == "" {
+				text = textOf(fields[name])
 			}
 		}
 	}
-	if e.text == "" {
-		e.text = http.StatusText(e.status)
+	if text == "" { // a page for browsers says nothing to a user of this library
+		text = http.StatusText(resp.StatusCode)
 	}
-	if e.status/100 == 3 {
-		e.text = "the service redirects, which this client does not follow"
+	if resp.StatusCode/100 == 3 {
+		text = "the service redirects, which this client does not follow"
 	}
-	e.text = c.scrub(e.text)
+	e := newAnswerError(resp.StatusCode, code, text)
+	e.retryAfter = retryAfter(resp.Header)
 	return e
+}
+
+// scrubAnswer makes the text of an answer's error fit for a message.
+func (c *Client) scrubAnswer(err error) error {
+	if e, ok := err.(*answerError); ok {
+		e.text = c.scrub(e.text)
+	}
+	return err
 }
 
 const maxAnswerText = 300
@@ -57,10 +79,7 @@ const maxAnswerText = 300
 // scrub makes a text of the service fit for a message: without our credentials,
 // without control characters, bounded.
 func (c *Client) scrub(text string) string {
-	c.tokens.mu.Lock()
-	token := c.tokens.token
-	c.tokens.mu.Unlock()
-	for _, secret := range []Secret{c.cfg.APIKey, token} {
+	for _, secret := range append(c.tokens.used(), c.cfg.APIKey) {
 		if !secret.IsZero() {
 			text = strings.ReplaceAll(text, secret.Reveal(), redacted)
 		}
@@ -96,17 +115,6 @@ func cutSecrets(text, marker string) string {
 		}
 		text = after[end:]
 	}
-}
-
-// kind classifies by code, then by words, then by status.
-func (e *answerError) kind() Kind {
-	if k, ok := kindByCode(e.code); ok {
-		return k
-	}
-	if k, ok := kindByWords(strings.ToLower(e.text)); ok {
-		return k
-	}
-	return kindByStatus(e.status)
 }
 
 func kindByCode(code string) (Kind, bool) {
@@ -210,15 +218,33 @@ func (c *Client) wrap(op string, g GroupID, ref Ref, err error) error {
 		return &Error{Op: op, Group: g, Ref: ref, Kind: own.Kind, Hint: own.Hint, Err: err}
 	}
 	kind := classify(err)
-	return &Error{Op: op, Group: g, Ref: ref, Kind: kind, Hint: c.hint(kind), Err: withoutURL(err)}
+	return &Error{Op: op, Group: g, Ref: ref, Kind: kind, Hint: c.hint(kind), Err: c.scrubbed(withoutURL(err))}
 }
+
+// scrubbed keeps err's chain and makes its text fit for a message: anything in
+// it may come from the service.
+func (c *Client) scrubbed(err error) error {
+	text := err.Error()
+	if fit := c.scrub(text); fit != text {
+		return &scrubbedError{fit, err}
+	}
+	return err
+}
+
+type scrubbedError struct {
+	text string
+	err  error
+}
+
+func (e *scrubbedError) Error() string { return e.text }
+func (e *scrubbedError) Unwrap() error { return e.err }
 
 func classify(err error) Kind {
 	var answered *answerError
 	var senseless *malformedError
 	switch {
 	case errors.As(err, &answered):
-		return answered.kind()
+		return answered.kind
 	case errors.As(err, &senseless), errors.Is(err, format.ErrAuthentication), errors.Is(err, format.ErrCorrupt):
 		return KindCorrupt
 	case errors.Is(err, format.ErrTooLarge):
@@ -280,6 +306,12 @@ func (c *Client) hint(kind Kind) string {
 		return "The service at " + c.cfg.MCPURL + " does not answer in time; try again."
 	case KindRateLimited:
 		return "Wait a little and try again."
+	case KindUnsupported:
+		return "See what the service at " + c.cfg.MCPURL + " offers with: svcfs doctor."
+	case KindConflict:
+		return "Look at the present state with: svcfs group members GROUP, or svcfs ls GROUP."
+	case KindTooLarge:
+		return "Split the file, or ask the operator for a larger limit."
 	case KindDeleted:
 		return "The key was destroyed; the file cannot be read again."
 	case KindStorageFull:

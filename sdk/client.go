@@ -15,7 +15,9 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/wire"
@@ -37,11 +39,14 @@ type Client struct {
 	pool    *Pool
 	tokens  tokenSource
 
+	generationA atomic.Bool // the service finalizes uploads at the path of generation A
+
 	mu         sync.Mutex
 	caps       *wire.Capabilities // nil until asked
 	capsAsking chan struct{}      // non-nil while one asks
 	seenKeys   map[[32]byte]string
-	unfinished map[uploadKey]*ticket
+	unfinished map[uploadKey]*ticket       // outcome not known
+	sending    map[uploadKey]chan struct{} // closed when the upload under way ends
 }
 
 // New makes a client. It sends nothing; a wrong setting is [KindInvalid].
@@ -54,7 +59,8 @@ func New(account AccountID, cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, &Error{Op: "configure client", Kind: KindInvalid, Err: err, Hint: "Correct the address, for example --url https://files.example.org."}
 	}
-	c := &Client{account: account, cfg: cfg, pool: NewPool(), seenKeys: make(map[[32]byte]string), unfinished: make(map[uploadKey]*ticket)}
+	c := &Client{account: account, cfg: cfg, pool: NewPool(), seenKeys: make(map[[32]byte]string), unfinished: make(map[uploadKey]*ticket),
+		sending: make(map[uploadKey]chan struct{})}
 	c.http = &http.Client{
 		Transport: &http.Transport{
 			Proxy:               proxyFor,
@@ -72,9 +78,10 @@ func New(account AccountID, cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// proxyFor honours the environment's proxy, but never for loopback.
+// proxyFor honours the environment's proxy, but never for loopback, and never
+// where the proxy would see the key.
 func proxyFor(r *http.Request) (*url.URL, error) {
-	if isLoopback(r.URL.Hostname()) {
+	if r.URL.Scheme != "https" || isLoopback(r.URL.Hostname()) {
 		return nil, nil
 	}
 	return http.ProxyFromEnvironment(r)
@@ -130,16 +137,21 @@ func (c *Client) askCapabilities(ctx context.Context, asking chan struct{}) (wir
 		caps = wire.Capabilities{}
 		return c.get(ctx, c.cfg.MCPURL+wire.PathCapabilities, &caps)
 	})
-	switch KindOf(c.wrap("", "", "", err)) {
+	known := err == nil
+	switch classify(err) {
 	case KindUnavailable, KindTimeout, KindCanceled, KindRateLimited:
 	default:
+		// Whatever it is, it offers nothing of ours; a fault of the service is
+		// asked about again next time.
+		var refused *answerError
+		known = known || !errors.As(err, &refused) || refused.status < http.StatusInternalServerError
 		if err != nil {
-			caps, err = wire.Capabilities{}, nil // whatever it is, it offers nothing of ours
+			caps, err = wire.Capabilities{}, nil
 		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err == nil {
+	if known {
 		c.caps = &caps
 	}
 	c.capsAsking = nil
@@ -156,12 +168,11 @@ func (c *Client) offers(ctx context.Context, feature string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	for _, f := range caps.Features {
-		if f == feature {
-			return true, nil
-		}
-	}
-	return false, nil
+	return offered(caps, feature), nil
+}
+
+func offered(caps wire.Capabilities, feature string) bool {
+	return slices.Contains(caps.Features, feature)
 }
 
 // Price tells what an action ("upload", "retrieve", "register_group", …) costs,

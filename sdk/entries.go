@@ -3,6 +3,7 @@ package sdk
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -10,53 +11,65 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
+// maxRows bounds the records of one group that are listed.
+const maxRows = 5_000_000
+
 // Entries lists the file records of g whose ChangedSeq is larger than after, in
-// that order, deleted ones included. A service without paging answers all of
-// them every time; the caller merges by Ref. A row whose hash cannot be read is
-// returned with a zero Hash, which no content matches.
+// that order, deleted ones included; 0 lists all. A service without paging
+// answers all of them every time, in upload order; the caller merges by Ref.
 //
-// Free. Needs membership in g, or an open group. Source: wire protocol 4.4.
+// Rows are hostile input. A field of the wrong JSON type makes the whole answer
+// [KindCorrupt]. A row without a reference is left out. A row whose hash cannot
+// be read has a zero Hash: no content matches it, so it cannot be retrieved. A
+// negative size is [SizeUnknown].
+//
+// Free. Needs membership in g, or an open group. Errors: [KindNotFound],
+// [KindNotAuthorized], [KindUnavailable], [KindTimeout]. Source: specification
+// 4.2 (getTransactionsForGroup), wire protocol 4.4.
 func (c *Client) Entries(ctx context.Context, g GroupID, after Seq) ([]Entry, error) {
+	entries, err := c.entries(ctx, g, after)
+	return entries, c.wrap("list", g, "", err)
+}
+
+func (c *Client) entries(ctx context.Context, g GroupID, after Seq) ([]Entry, error) {
 	paging, err := c.offers(ctx, wire.CapPaging)
 	if err != nil {
-		return nil, c.wrap("list", g, "", err)
+		return nil, err
 	}
 	if !paging {
-		entries, err := c.page(ctx, wire.TransactionsRequest{GroupID: string(g)})
-		return entries, c.wrap("list", g, "", err)
+		rows, err := c.page(ctx, wire.TransactionsRequest{GroupID: string(g)})
+		return appendEntries(nil, g, rows), err
 	}
 	var all []Entry
 	for {
-		request := wire.TransactionsRequest{GroupID: string(g), AfterSeq: int64(after), Limit: wire.MaxPageRows}
-		page, err := c.page(ctx, request)
+		rows, err := c.page(ctx, wire.TransactionsRequest{GroupID: string(g), AfterSeq: int64(after), Limit: wire.MaxPageRows})
 		if err != nil {
-			return nil, c.wrap("list", g, "", err)
+			return nil, err
 		}
-		all = append(all, page...)
-		if len(page) < wire.MaxPageRows {
+		all = appendEntries(all, g, rows)
+		if len(rows) < wire.MaxPageRows {
 			return all, nil
 		}
-		last := page[len(page)-1].ChangedSeq
-		if last <= after {
-			return nil, c.wrap("list", g, "", malformed(errors.New("pages do not advance")))
+		last := Seq(rows[len(rows)-1].ChangedSeq)
+		if last <= after || len(all) > maxRows {
+			return nil, malformed(errors.New("its pages do not advance, or have no end"))
 		}
 		after = last
 	}
 }
 
-func (c *Client) page(ctx context.Context, request wire.TransactionsRequest) ([]Entry, error) {
-	var rows []wire.TransactionRow
-	if err := c.read(ctx, wire.OpGetGroupTransactions, request, &rows); err != nil {
-		return nil, err
-	}
-	entries := make([]Entry, 0, len(rows))
+func (c *Client) page(ctx context.Context, request wire.TransactionsRequest) (rows []wire.TransactionRow, err error) {
+	return rows, c.read(ctx, wire.OpGetGroupTransactions, request, &rows)
+}
+
+func appendEntries(to []Entry, g GroupID, rows []wire.TransactionRow) []Entry {
+	to = slices.Grow(to, len(rows))
 	for _, row := range rows {
-		if row.IPFSHash == "" {
-			continue // a record without a reference cannot be retrieved
+		if row.IPFSHash != "" {
+			to = append(to, entryOf(g, row))
 		}
-		entries = append(entries, entryOf(GroupID(request.GroupID), row))
 	}
-	return entries, nil
+	return to
 }
 
 func entryOf(g GroupID, row wire.TransactionRow) Entry {

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -16,7 +18,7 @@ import (
 // send as a string or as an object with a message.
 func (c *Client) message(ctx context.Context, op string, request any) (string, error) {
 	var raw json.RawMessage
-	if err := c.tool(ctx, op, request, &raw); err != nil {
+	if err := c.change(ctx, op, request, &raw); err != nil {
 		return "", err
 	}
 	var text string
@@ -66,6 +68,64 @@ func (c *Client) JoinGroup(ctx context.Context, g GroupID) (string, error) {
 		return already, nil
 	}
 	return text, err
+}
+
+// OpenGroup opens g until a moment, for at most uses accounts (0 = any number)
+// that may add themselves with [Client.JoinGroup]. A group that does not exist
+// is registered first, as one that can be opened; a group registered otherwise
+// cannot be. Owner only. Costs a registration when it registers, else nothing.
+// Errors: [KindInvalid] when until is over, [KindNotAuthorized],
+// [KindInsufficient]. Source: specification 1.5, wire protocol 3.3.
+func (c *Client) OpenGroup(ctx context.Context, g GroupID, until time.Time, uses int64) (string, error) {
+	if !until.After(time.Now()) || uses < 0 {
+		return "", &Error{Op: "open", Group: g, Kind: KindInvalid, Err: errors.New("the end must lie ahead, and the number of uses may not be negative")}
+	}
+	request := wire.OpenJoinRequest{GroupID: string(g), ExpiresAt: strconv.FormatInt(until.UnixNano(), 10)}
+	if uses > 0 {
+		request.MaxUses = &uses
+	}
+	text, err := c.message(ctx, wire.OpCreateHackathonGroup, request)
+	return text, c.wrap("open", g, "", err)
+}
+
+// CloseGroup ends what [Client.OpenGroup] began; who joined stays. Owner only.
+// Free of charge on a self-hosted service. Errors: [KindNotAuthorized],
+// [KindNotFound]. Source: wire protocol 3.3.
+func (c *Client) CloseGroup(ctx context.Context, g GroupID) (string, error) {
+	text, err := c.message(ctx, wire.OpCloseHackathonJoin, wire.GroupRequest{GroupID: string(g)})
+	return text, c.wrap("close", g, "", err)
+}
+
+// DeleteFile destroys the key of a file: nobody can read it again, and its
+// record stays in the ledger as deleted. Uploader or owner only. Errors:
+// [KindUnsupported] where the service does not offer it, which is asked before
+// anything is sent, [KindNotFound], [KindDeleted], [KindNotAuthorized]. Source:
+// specification 1.3.
+func (c *Client) DeleteFile(ctx context.Context, g GroupID, ref Ref) error {
+	if err := c.need(ctx, wire.CapDelete, "delete"); err != nil {
+		return c.wrap("delete", g, ref, err)
+	}
+	_, err := c.message(ctx, wire.OpDeleteFile, wire.FileRequest{GroupID: string(g), IPFSHash: string(ref)})
+	return c.wrap("delete", g, ref, err)
+}
+
+// RenameFile records another name for a file; content and reference stay.
+// Uploader or owner only. Errors as of [Client.DeleteFile]. Our extension.
+func (c *Client) RenameFile(ctx context.Context, g GroupID, ref Ref, name string) error {
+	if err := c.need(ctx, wire.CapRename, "rename"); err != nil {
+		return c.wrap("rename", g, ref, err)
+	}
+	_, err := c.message(ctx, wire.OpRenameFile, wire.RenameRequest{GroupID: string(g), IPFSHash: string(ref), Filename: name})
+	return c.wrap("rename", g, ref, err)
+}
+
+// need refuses an extension that the service does not offer.
+func (c *Client) need(ctx context.Context, feature, does string) error {
+	offered, err := c.offers(ctx, feature)
+	if err != nil || offered {
+		return err
+	}
+	return &Error{Op: does, Kind: KindUnsupported, Err: errors.New("the service does not offer to " + does + " files"), Hint: c.hint(KindUnsupported)}
 }
 
 // SetGroupRetention sets the group's retention window in days; nil clears it.

@@ -3,7 +3,6 @@ package sdk
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -58,67 +57,66 @@ func (c *Client) retrieve(ctx context.Context, e Entry, b *Buffer) (Plain, error
 	if e.Deleted != nil {
 		return Plain{}, &Error{Op: "check", Kind: KindDeleted, Err: errors.New("the file was deleted and its key destroyed"), Hint: c.hint(KindDeleted)}
 	}
+	if e.Hash == (Digest{}) { // not worth a claim: no content could be accepted
+		return Plain{}, malformed(errors.New("the ledger record has no hash that can be read"))
+	}
 	if err := c.checkSize(e.Size, 0); err != nil {
 		return Plain{}, err
 	}
-	raw, err := c.offers(ctx, wire.CapRaw)
+	caps, err := c.Capabilities(ctx)
 	if err != nil {
 		return Plain{}, err
 	}
 	request := wire.PrepareRetrieveRequest{GroupID: string(e.Group), IPFSHash: string(e.Ref), ClaimID: uuid.NewString()}
-	if raw {
+	if offered(caps, wire.CapRaw) {
 		request.Transfer = wire.TransferRaw
 	}
+	sink := &blobSink{buf: b, limit: c.cfg.MaxFileBytes + format.TagBytes + 2}
 	var answer retrieveAnswer
-	// Repeating is free: our service knows the claim id, the hosted one does not
-	// charge retrievals.
-	err = c.retry(ctx, func(ctx context.Context) error { return c.prepareRetrieve(ctx, request, &answer) })
+	ask := func(ctx context.Context) error { return c.prepareRetrieve(ctx, request, sink, &answer) }
+	// Repeating must be free: a service that knows claim ids charges once, the
+	// hosted one does not charge retrievals.
+	if offered(caps, wire.CapIdempotentRetrieve) || caps.Service == "" {
+		err = c.retry(ctx, ask)
+	} else {
+		err = ask(ctx)
+	}
 	if err != nil {
 		return Plain{}, err
 	}
-	return c.openAnswer(ctx, e, answer, b)
+	return c.openAnswer(ctx, e, answer, sink)
 }
 
-// retrieveAnswer is a PrepareRetrieveResult whose base64 stays undecoded bytes.
+// retrieveAnswer is a PrepareRetrieveResult whose data went into a buffer while
+// it was read.
 type retrieveAnswer struct {
 	wire.PrepareRetrieveResult
-	EncryptedB64 json.RawMessage `json:"encrypted_b64"`
+	inline bool
 }
 
-func (c *Client) prepareRetrieve(ctx context.Context, request wire.PrepareRetrieveRequest, answer *retrieveAnswer) error {
-	body, err := json.Marshal(request)
+func (c *Client) prepareRetrieve(ctx context.Context, request wire.PrepareRetrieveRequest, sink *blobSink, answer *retrieveAnswer) error {
+	raw, err := json.Marshal(request)
 	if err != nil {
 		return err
 	}
-	limit := int64(wire.MaxJSONBytes)
-	if request.Transfer == "" {
-		limit += c.cfg.MaxFileBytes / 3 * 4
-	}
 	return c.authorized(ctx, func(token Secret) error {
-		req, cancel, err := c.transferRequest(ctx, http.MethodPost, wire.PathTools+wire.OpPrepareRetrieve, limit-wire.MaxJSONBytes, token)
-		if err != nil {
-			return err
-		}
-		defer cancel()
-		req.Header.Set("Content-Type", "application/json")
-		req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
-		resp, err := c.send(req)
-		if err != nil {
-			return err
-		}
-		defer resp.Body.Close()
-		raw, err := readBounded(resp.Body, limit)
-		if err != nil {
-			return err
-		}
 		*answer = retrieveAnswer{}
-		return unwrap(raw, answer)
+		if err := sink.reset(); err != nil {
+			return err
+		}
+		return c.transfer(ctx, http.MethodPost, wire.PathTools+wire.OpPrepareRetrieve, token, jsonBody(raw), func(_ *http.Response, in io.Reader) error {
+			document, inline, err := scanAnswer(in, sink)
+			if err != nil {
+				return err
+			}
+			answer.inline = inline
+			return c.unwrap(document, &answer.PrepareRetrieveResult)
+		})
 	})
 }
 
-// openAnswer gets the ciphertext into b, opens it there and verifies it.
-func (c *Client) openAnswer(ctx context.Context, e Entry, a retrieveAnswer, b *Buffer) (Plain, error) {
+// openAnswer gets the ciphertext into the buffer, opens it there and verifies it.
+func (c *Client) openAnswer(ctx context.Context, e Entry, a retrieveAnswer, sink *blobSink) (Plain, error) {
 	meta, err := format.ParseMetadata(a.Format)
 	if err != nil {
 		return Plain{}, err
@@ -128,20 +126,27 @@ func (c *Client) openAnswer(ctx context.Context, e Entry, a retrieveAnswer, b *B
 		return Plain{}, malformed(err)
 	}
 	defer key.Wipe()
-	var nonce [format.NonceBytes]byte
-	if a.DataURL != "" {
-		err = c.fetchBlob(ctx, a.DataURL, a.DataSize, &nonce, b)
-	} else {
-		err = decodeBlob(a.EncryptedB64, c.cfg.MaxFileBytes, &nonce, b)
+	switch {
+	case a.inline:
+	case a.DataURL == "":
+		err = malformed(errors.New("no encrypted data"))
+	case meta.Compression == "" && e.Size != SizeUnknown && a.DataSize != e.Size+format.Overhead:
+		err = malformed(fmt.Errorf("data of %d bytes: the ledger recorded a file of %d", a.DataSize, e.Size))
+	default:
+		err = c.fetchBlob(ctx, a.DataURL, a.DataSize, sink)
 	}
 	if err != nil {
 		return Plain{}, err
 	}
-	plain, err := format.Open(key, nonce[:], b.Bytes())
+	b := sink.buf
+	plain, err := format.Open(key, sink.nonce[:], b.Bytes())
 	if err != nil {
 		return Plain{}, err
 	}
 	if err := b.Resize(int64(len(plain))); err != nil {
+		return Plain{}, err
+	}
+	if err := c.checkSize(b.Len(), 0); err != nil {
 		return Plain{}, err
 	}
 	if meta.Compression == format.CompressionDeflate {
@@ -194,83 +199,22 @@ func (c *Client) inflate(meta format.Metadata, b *Buffer) error {
 	return format.Inflate(b.Bytes(), compressed.Bytes())
 }
 
-// fetchBlob reads a raw transfer: the nonce, then the rest straight into b.
-func (c *Client) fetchBlob(ctx context.Context, target string, size int64, nonce *[format.NonceBytes]byte, b *Buffer) error {
+// fetchBlob reads a raw transfer of exactly size bytes.
+func (c *Client) fetchBlob(ctx context.Context, target string, size int64, sink *blobSink) error {
 	if size < format.Overhead || size-format.Overhead > c.cfg.MaxFileBytes {
 		return malformed(fmt.Errorf("data of %d bytes: want %d to %d", size, format.Overhead, c.cfg.MaxFileBytes+format.Overhead))
 	}
 	return c.retry(ctx, func(ctx context.Context) error {
 		return c.authorized(ctx, func(token Secret) error {
-			req, cancel, err := c.transferRequest(ctx, http.MethodGet, target, size, token)
-			if err != nil {
+			if err := sink.reset(); err != nil {
 				return err
 			}
-			defer cancel()
-			resp, err := c.send(req)
-			if err != nil {
-				return err
-			}
-			defer resp.Body.Close()
-			return readBlob(resp.Body, size, nonce, b)
+			return c.transfer(ctx, http.MethodGet, target, token, outgoing{}, func(resp *http.Response, in io.Reader) error {
+				if resp.ContentLength >= 0 && resp.ContentLength != size {
+					return malformed(fmt.Errorf("data of %d bytes, announced were %d", resp.ContentLength, size))
+				}
+				return sink.read(in, size)
+			})
 		})
 	})
-}
-
-func readBlob(r io.Reader, size int64, nonce *[format.NonceBytes]byte, b *Buffer) error {
-	if _, err := io.ReadFull(r, nonce[:]); err != nil {
-		return err
-	}
-	rest := size - format.NonceBytes
-	for have := int64(0); have < rest; {
-		next := min(rest, max(firstChunk, 2*have))
-		if err := b.Resize(next); err != nil {
-			return err
-		}
-		n, err := io.ReadFull(r, b.Bytes()[have:next])
-		have += int64(n)
-		if err != nil {
-			return err
-		}
-	}
-	if n, _ := r.Read(make([]byte, 1)); n != 0 {
-		return malformed(errors.New("more data than announced"))
-	}
-	return nil
-}
-
-// decodeBlob decodes a JSON string of base64: the nonce, then the rest straight
-// into b.
-func decodeBlob(quoted json.RawMessage, maxFile int64, nonce *[format.NonceBytes]byte, b *Buffer) error {
-	if len(quoted) < 2 || quoted[0] != '"' {
-		return malformed(errors.New("no encrypted data"))
-	}
-	text := quoted[1 : len(quoted)-1]
-	if bytes.IndexByte(text, '\\') >= 0 {
-		var plain string // "\/" for "/" is legal JSON
-		if err := json.Unmarshal(quoted, &plain); err != nil {
-			return malformed(describeJSON(err))
-		}
-		text = []byte(plain)
-	}
-	encoding := base64.StdEncoding.Strict()
-	nonceText := encoding.EncodedLen(format.NonceBytes)
-	if len(text) < nonceText || bytes.ContainsAny(text, "\r\n") {
-		return malformed(errors.New("encrypted data is too short, or not base64"))
-	}
-	if _, err := encoding.Decode(nonce[:], text[:nonceText]); err != nil {
-		return malformed(errors.New("encrypted data is not base64"))
-	}
-	text = text[nonceText:]
-	size := encoding.DecodedLen(len(text))
-	if int64(size) > maxFile+format.TagBytes+2 {
-		return fmt.Errorf("encrypted data of %d bytes: %w", size, format.ErrTooLarge)
-	}
-	if err := b.Resize(int64(size)); err != nil {
-		return err
-	}
-	n, err := encoding.Decode(b.Bytes(), text)
-	if err != nil {
-		return malformed(errors.New("encrypted data is not base64"))
-	}
-	return b.Resize(int64(n))
 }

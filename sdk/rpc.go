@@ -43,7 +43,9 @@ func (c *Client) query(ctx context.Context, params, result any) error {
 		Error  *rpcError       `json:"error"`
 	}
 	request := rpcRequest{Version: "2.0", ID: 1, Method: "query", Params: params}
-	err := c.retry(ctx, func(ctx context.Context) error { return c.post(ctx, c.cfg.RPCURL, nil, request, &answer) })
+	err := c.retry(ctx, func(ctx context.Context) error {
+		return c.post(ctx, c.cfg.RPCURL, c.cfg.Timeout, nil, request, &answer)
+	})
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"regexp"
 	"strconv"
 	"sync"
 	"time"
@@ -21,6 +20,7 @@ const (
 	refreshMargin    = 5 * time.Minute
 	unparsedLifetime = 23 * time.Hour // expires_in in an unknown form
 	absentLifetime   = 24 * time.Hour // no expires_in
+	longestLifetime  = 365 * 24 * time.Hour
 )
 
 // tokenSource fetches a session token once for all who wait and keeps it until
@@ -30,6 +30,7 @@ type tokenSource struct {
 
 	mu      sync.Mutex
 	token   Secret
+	old     Secret // the one before, which calls under way may still carry
 	renewAt time.Time
 	fetch   *tokenFetch // non-nil while one is under way
 }
@@ -76,11 +77,21 @@ func (s *tokenSource) renew(ctx context.Context, f *tokenFetch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == nil {
+		if !s.token.IsZero() && s.token != token {
+			s.old = s.token
+		}
 		s.token, s.renewAt = token, time.Now().Add(life-min(refreshMargin, life/5))
 	}
 	f.token, f.err = token, err
 	s.fetch = nil
 	close(f.done)
+}
+
+// used returns the tokens that a hostile answer could repeat.
+func (s *tokenSource) used() []Secret {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return []Secret{s.token, s.old}
 }
 
 // fetchToken exchanges the API key for a session token (specification 4.1).
@@ -96,7 +107,7 @@ func (c *Client) fetchToken(ctx context.Context) (Secret, time.Duration, error) 
 	}
 	header := http.Header{}
 	header.Set(wire.HeaderAPIKey, c.cfg.APIKey.Reveal())
-	err := c.post(ctx, c.cfg.AuthURL+wire.PathSessionToken, header, wire.SessionTokenRequest{AccountID: string(c.account)}, &answer)
+	err := c.post(ctx, c.cfg.AuthURL+wire.PathSessionToken, c.cfg.Timeout, header, wire.SessionTokenRequest{AccountID: string(c.account)}, &answer)
 	if err != nil {
 		return Secret{}, 0, c.wrap("get session token", "", "", err)
 	}
@@ -125,13 +136,17 @@ func lifetime(raw json.RawMessage) time.Duration {
 	if json.Unmarshal(raw, &text) != nil {
 		return unparsedLifetime
 	}
-	m := regexp.MustCompile(`^(\d{1,9})([hmds])$`).FindStringSubmatch(text)
-	if m == nil {
+	units := map[byte]time.Duration{'s': time.Second, 'm': time.Minute, 'h': time.Hour, 'd': 24 * time.Hour}
+	if text == "" {
 		return unparsedLifetime
 	}
-	n, _ := strconv.Atoi(m[1])
-	unit := map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour}[m[2]]
-	return time.Duration(min(n, 10_000)) * unit
+	last := len(text) - 1
+	n, err := strconv.ParseUint(text[:last], 10, 31)
+	unit, known := units[text[last]]
+	if err != nil || !known {
+		return unparsedLifetime
+	}
+	return min(time.Duration(n), longestLifetime/unit) * unit
 }
 
 // expiryOf reads exp of a token we cannot and need not verify: it only makes the
@@ -150,9 +165,9 @@ func expiryOf(token string) (time.Duration, bool) {
 // API key.
 func (c *Client) RefreshToken(ctx context.Context) error {
 	c.tokens.mu.Lock()
-	c.tokens.token = Secret{}
+	current := c.tokens.token
 	c.tokens.mu.Unlock()
-	if _, err := c.tokens.get(ctx, Secret{}); err != nil {
+	if _, err := c.tokens.get(ctx, current); err != nil {
 		return c.wrap("refresh token", "", "", err)
 	}
 	return nil

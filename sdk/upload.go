@@ -23,8 +23,6 @@ const (
 	ticketLife = 300 * time.Second
 	// keptKeys bounds the memory of file keys seen, to notice one handed out twice.
 	keptKeys = 100_000
-	// transferRate is the slowest transfer waited for, in bytes per second.
-	transferRate = 256 << 10
 )
 
 // uploadKey names content on its way: the same content under the same name in
@@ -41,7 +39,9 @@ type ticket struct {
 	key       *format.Key
 	uploadURL string // path for raw transfer; "" when not offered
 	since     time.Time
-	sent      bool // a finalize was sent: it may have been recorded
+	put       bool // the raw transfer was done
+	unsure    bool // a finalize without an answer: it may have been recorded
+	gone      bool // the service does not know the id, and nothing was recorded
 }
 
 // Upload seals b in place, sends it, has it recorded under name, and restores
@@ -81,15 +81,50 @@ func (c *Client) upload(ctx context.Context, g GroupID, name string, b *Buffer) 
 		return Receipt{}, err
 	}
 	u := &uploading{c: c, caps: caps, key: uploadKey{g, name, ComputeHash(b.Bytes())}, buf: b}
-	if receipt, done, err := u.resume(ctx); done || err != nil {
+	done, err := c.alone(ctx, u.key)
+	if err != nil {
+		return Receipt{}, err
+	}
+	defer done()
+	if receipt, found, err := u.resume(ctx); found || err != nil {
 		return receipt, err
 	}
-	if u.ticket == nil {
-		if err := u.prepare(ctx); err != nil {
-			return Receipt{}, err
+	if u.ticket != nil {
+		receipt, err := u.sealAndSend(ctx)
+		if !u.ticket.gone {
+			return receipt, err
 		}
 	}
+	if err := u.prepare(ctx); err != nil {
+		return Receipt{}, err
+	}
 	return u.sealAndSend(ctx)
+}
+
+// alone waits while the same content is on its way under the same name: two
+// callers must not share a ticket.
+func (c *Client) alone(ctx context.Context, k uploadKey) (done func(), err error) {
+	for {
+		c.mu.Lock()
+		busy := c.sending[k]
+		if busy == nil {
+			mine := make(chan struct{})
+			c.sending[k] = mine
+			c.mu.Unlock()
+			return func() {
+				c.mu.Lock()
+				delete(c.sending, k)
+				c.mu.Unlock()
+				close(mine)
+			}, nil
+		}
+		c.mu.Unlock()
+		select {
+		case <-busy:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 }
 
 func (c *Client) checkSize(size, served int64) error {
@@ -113,14 +148,7 @@ type uploading struct {
 	ticket *ticket
 }
 
-func (u *uploading) offers(feature string) bool {
-	for _, f := range u.caps.Features {
-		if f == feature {
-			return true
-		}
-	}
-	return false
-}
+func (u *uploading) offers(feature string) bool { return offered(u.caps, feature) }
 
 // resume finds out about an earlier attempt with the same content.
 func (u *uploading) resume(ctx context.Context) (r Receipt, done bool, err error) {
@@ -130,16 +158,12 @@ func (u *uploading) resume(ctx context.Context) (r Receipt, done bool, err error
 	if t == nil {
 		return Receipt{}, false, nil
 	}
-	fresh := time.Since(t.since) < ticketLife
-	if fresh && (!t.sent || u.offers(wire.CapIdempotentFinalize)) {
-		u.ticket = t // sealing and sending again repeats the finalize under its id
+	if time.Since(t.since) < ticketLife && u.offers(wire.CapIdempotentFinalize) {
+		u.ticket = t // repeats the finalize under its id
 		return Receipt{}, false, nil
 	}
-	if t.sent {
-		r, done, err = u.c.findRecorded(ctx, u.key, t.since)
-		if err != nil {
-			return Receipt{}, false, err
-		}
+	if r, done, err = u.c.findRecorded(ctx, u.key, t.since); err != nil {
+		return Receipt{}, false, err
 	}
 	u.forget()
 	return r, done, nil
@@ -215,40 +239,35 @@ func (u *uploading) sealAndSend(ctx context.Context) (Receipt, error) {
 	if err != nil {
 		return Receipt{}, err
 	}
-	blob := blobOf(nonce[:], sealed)
-	receipt, err := u.send(ctx, blob, size)
+	receipt, err := u.send(ctx, blob{nonce[:], sealed}, size) // ends every loan of the memory
 	if _, restoreErr := format.Open(u.ticket.key, nonce[:], sealed); restoreErr != nil {
 		return Receipt{}, fmt.Errorf("restore the content after sending it: %w", restoreErr)
 	}
-	if err == nil || !u.ticket.sent {
+	if err == nil || !u.ticket.unsure {
 		u.forget()
 		u.ticket.key.Wipe()
 	}
 	return receipt, err
 }
 
-// blob is ciphertext in two parts, so that the large one is not copied.
-type blob struct{ nonce, sealed []byte }
-
-func blobOf(nonce, sealed []byte) blob { return blob{nonce, sealed} }
-
-func (b blob) size() int64 { return int64(len(b.nonce) + len(b.sealed)) }
-
-func (b blob) reader() io.Reader {
-	return io.MultiReader(bytes.NewReader(b.nonce), bytes.NewReader(b.sealed))
-}
-
 // send transfers the blob and has it recorded, repeating only under the upload
 // id.
 func (u *uploading) send(ctx context.Context, b blob, size int64) (Receipt, error) {
 	raw := u.ticket.uploadURL != "" && b.size() > wire.InlineBlobBytes
-	if raw {
+	if raw && !u.ticket.put {
 		if err := u.c.retry(ctx, func(ctx context.Context) error { return u.put(ctx, b) }); err != nil {
 			return Receipt{}, err
 		}
+		u.ticket.put = true
 	}
 	var answer wire.FinalizeUploadResult
-	finalize := func(ctx context.Context) error { return u.finalize(ctx, b, size, raw, &answer) }
+	finalize := func(ctx context.Context) error {
+		err := u.finalize(ctx, b, size, raw, &answer)
+		if err != nil && isOutcomeUnknown(err) {
+			u.ticket.unsure = true // and stays so: a later refusal says nothing about this one
+		}
+		return err
+	}
 	u.remember()
 	var err error
 	if u.offers(wire.CapIdempotentFinalize) {
@@ -256,26 +275,33 @@ func (u *uploading) send(ctx context.Context, b blob, size int64) (Receipt, erro
 	} else {
 		err = finalize(ctx)
 	}
-	if err != nil {
-		if !isOutcomeUnknown(err) {
-			u.ticket.sent = false // refused: nothing was recorded
-			return Receipt{}, err
-		}
-		if u.offers(wire.CapIdempotentFinalize) {
-			return Receipt{}, err
-		}
-		r, found, lookErr := u.c.findRecorded(ctx, u.key, u.ticket.since)
-		if lookErr == nil && found {
-			return r, nil
-		}
+	if err == nil {
+		return u.receipt(answer, size)
+	}
+	return u.unanswered(ctx, err)
+}
+
+// unanswered looks in the ledger when a finalize may have been recorded although
+// its answer did not arrive.
+func (u *uploading) unanswered(ctx context.Context, err error) (Receipt, error) {
+	if !u.ticket.unsure || u.offers(wire.CapIdempotentFinalize) && isOutcomeUnknown(err) {
 		return Receipt{}, err
 	}
-	return u.receipt(answer, size)
+	r, found, lookErr := u.c.findRecorded(ctx, u.key, u.ticket.since)
+	if lookErr != nil {
+		return Receipt{}, err
+	}
+	if found {
+		return r, nil
+	}
+	if classify(err) == KindNotFound {
+		u.ticket.unsure, u.ticket.gone = false, true
+	}
+	return Receipt{}, err
 }
 
 // remember keeps the ticket in case no answer comes.
 func (u *uploading) remember() {
-	u.ticket.sent = true
 	u.c.mu.Lock()
 	defer u.c.mu.Unlock()
 	for k, t := range u.c.unfinished {
@@ -298,41 +324,13 @@ func isOutcomeUnknown(err error) bool {
 
 // put sends the ciphertext as it is.
 func (u *uploading) put(ctx context.Context, b blob) error {
+	body := outgoing{"application/octet-stream", b.size(), b.reader}
 	return u.c.authorized(ctx, func(token Secret) error {
-		req, cancel, err := u.c.transferRequest(ctx, http.MethodPut, u.ticket.uploadURL, b.size(), token)
-		if err != nil {
+		return u.c.transfer(ctx, http.MethodPut, u.ticket.uploadURL, token, body, func(_ *http.Response, in io.Reader) error {
+			_, err := io.Copy(io.Discard, io.LimitReader(in, maxErrorBytes))
 			return err
-		}
-		defer cancel()
-		req.Body, req.ContentLength = io.NopCloser(b.reader()), b.size()
-		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(b.reader()), nil }
-		req.Header.Set("Content-Type", "application/octet-stream")
-		resp, err := u.c.send(req)
-		if err != nil {
-			return err
-		}
-		defer resp.Body.Close()
-		_, err = io.Copy(io.Discard, io.LimitReader(resp.Body, maxErrorBytes))
-		return err
+		})
 	})
-}
-
-// transferRequest makes a request to a path the service named. Only a path on
-// the MCP address is accepted: a ticket must not lead elsewhere.
-func (c *Client) transferRequest(ctx context.Context, method, target string, size int64, token Secret) (*http.Request, context.CancelFunc, error) {
-	if !strings.HasPrefix(target, "/") || strings.HasPrefix(target, "//") || strings.ContainsAny(target, "\\?#\r\n") {
-		return nil, nil, malformed(fmt.Errorf("transfer address %s is not a path on the service", quote(target)))
-	}
-	ctx, cancel := context.WithTimeout(ctx, 4*c.cfg.Timeout+time.Duration(size/transferRate)*time.Second)
-	req, err := http.NewRequestWithContext(ctx, method, c.cfg.MCPURL+target, nil)
-	if err != nil {
-		cancel()
-		return nil, nil, malformed(fmt.Errorf("transfer address %s is not a path on the service", quote(target)))
-	}
-	for k, v := range c.bearer(token) {
-		req.Header[k] = v
-	}
-	return req, cancel, nil
 }
 
 // finalize has the upload recorded. The base64 form is written while it is sent:
@@ -347,24 +345,34 @@ func (u *uploading) finalize(ctx context.Context, b blob, size int64, raw bool, 
 	if err != nil {
 		return err
 	}
-	if raw {
-		return u.c.tool(ctx, wire.OpFinalizeUpload, json.RawMessage(head), answer)
+	body := jsonBody(head)
+	if !raw {
+		body = outgoing{body.kind, finalizeLength(head, b), func() io.Reader { return finalizeBody(head, b) }}
 	}
+	if u.c.generationA.Load() {
+		return u.postFinalize(ctx, wire.PathFinalizeGenA, body, answer)
+	}
+	err = u.postFinalize(ctx, wire.PathTools+wire.OpFinalizeUpload, body, answer)
+	var refused *answerError
+	if errors.As(err, &refused) && refused.status == http.StatusNotFound && refused.code == "" {
+		// No such path: generation A has another one, and nothing was carried out.
+		if otherErr := u.postFinalize(ctx, wire.PathFinalizeGenA, body, answer); otherErr == nil || isOutcomeUnknown(otherErr) {
+			u.c.generationA.Store(otherErr == nil)
+			return otherErr
+		}
+	}
+	return err
+}
+
+func (u *uploading) postFinalize(ctx context.Context, path string, body outgoing, answer *wire.FinalizeUploadResult) error {
 	return u.c.authorized(ctx, func(token Secret) error {
-		req, cancel, err := u.c.transferRequest(ctx, http.MethodPost, wire.PathTools+wire.OpFinalizeUpload, b.size(), token)
-		if err != nil {
-			return err
-		}
-		defer cancel()
-		req.Header.Set("Content-Type", "application/json")
-		req.ContentLength = finalizeLength(head, b)
-		req.GetBody = func() (io.ReadCloser, error) { return finalizeBody(head, b), nil }
-		req.Body = finalizeBody(head, b)
-		var body json.RawMessage
-		if err := u.c.exchange(req, &body); err != nil {
-			return err
-		}
-		return unwrap(body, answer)
+		return u.c.transfer(ctx, http.MethodPost, path, token, body, func(_ *http.Response, in io.Reader) error {
+			answered, err := readBounded(in, wire.MaxJSONBytes)
+			if err != nil {
+				return err
+			}
+			return u.c.unwrap(answered, answer)
+		})
 	})
 }
 
@@ -376,31 +384,9 @@ func finalizeLength(head []byte, b blob) int64 {
 }
 
 // finalizeBody is head, which is a JSON object, with encrypted_data added.
-func finalizeBody(head []byte, b blob) io.ReadCloser {
-	return io.NopCloser(io.MultiReader(bytes.NewReader(head[:len(head)-1]), strings.NewReader(encryptedField),
-		&base64Reader{src: b.nonce}, &base64Reader{src: b.sealed}, strings.NewReader(`"}`)))
-}
-
-// base64Reader encodes src as it is read.
-type base64Reader struct {
-	src     []byte
-	pending []byte
-	chunk   [64 << 10]byte
-}
-
-func (r *base64Reader) Read(p []byte) (int, error) {
-	if len(r.pending) == 0 {
-		if len(r.src) == 0 {
-			return 0, io.EOF
-		}
-		n := min(len(r.src), len(r.chunk)/4*3)
-		base64.StdEncoding.Encode(r.chunk[:], r.src[:n])
-		r.pending = r.chunk[:base64.StdEncoding.EncodedLen(n)]
-		r.src = r.src[n:]
-	}
-	n := copy(p, r.pending)
-	r.pending = r.pending[n:]
-	return n, nil
+func finalizeBody(head []byte, b blob) io.Reader {
+	return io.MultiReader(bytes.NewReader(head[:len(head)-1]), strings.NewReader(encryptedField),
+		&base64Reader{src: b.nonce}, &base64Reader{src: b.sealed}, strings.NewReader(`"}`))
 }
 
 func contentType(name string) string {
@@ -419,6 +405,7 @@ func (u *uploading) receipt(a wire.FinalizeUploadResult, size int64) (Receipt, e
 	}
 	digest, err := ParseDigest(a.FileHash)
 	if err != nil || digest != u.key.digest || ref == "" {
+		u.ticket.unsure = true
 		return Receipt{}, malformed(errors.New("it acknowledges another file than the one that was sent"))
 	}
 	r := Receipt{Ref: Ref(ref), Tx: TxID(strings.Trim(a.TransID, `"`)), Hash: digest, Size: size, Seq: Seq(a.Seq), Time: parseTime(a.Time)}
@@ -427,6 +414,7 @@ func (u *uploading) receipt(a wire.FinalizeUploadResult, size int64) (Receipt, e
 	}
 	if a.Fee != "" {
 		if r.Fee, err = ParseAmount(a.Fee); err != nil {
+			u.ticket.unsure = true
 			return Receipt{}, malformed(err)
 		}
 	}

@@ -122,6 +122,19 @@ type PrepareRetrieveResult struct {
 	Fee          string          `json:"fee,omitempty"`       // yocto charged, decimal; extension
 }
 
+// FileRequest is the body of delete_file. Extension "delete".
+type FileRequest struct {
+	GroupID  string `json:"group_id"`
+	IPFSHash string `json:"ipfs_hash"`
+}
+
+// RenameRequest is the body of rename_file. Extension "rename".
+type RenameRequest struct {
+	GroupID  string `json:"group_id"`
+	IPFSHash string `json:"ipfs_hash"`
+	Filename string `json:"filename"`
+}
+
 // TransactionsRequest is the body of get_group_transactions. AfterSeq and
 // Limit are the extension "paging": only rows whose ChangedSeq is larger, at
 // most Limit of them, in order of ChangedSeq. A client that remembers the

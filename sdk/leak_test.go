@@ -1,0 +1,72 @@
+package sdk_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/wire"
+)
+
+// A service that answers before it has read the request makes Upload restore
+// the plaintext while the connection is still sending from the same memory. No
+// byte of plaintext may follow the ciphertext.
+func TestEarlyAnswerNeverReceivesPlaintext(t *testing.T) {
+	content := bytes.Repeat([]byte("canary!!"), 4<<20)
+	needles := [][]byte{[]byte("canary!!canary!!")}
+	for shift := range 3 {
+		encoded := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("canary!!"), 6)[shift:])
+		needles = append(needles, []byte(encoded[4:24]))
+	}
+	for name, features := range map[string][]string{"raw": {wire.CapRaw}, "inline": nil} {
+		t.Run(name, func(t *testing.T) {
+			s, _ := uploadServer(t, features...)
+			var received sync.WaitGroup
+			early := func(w http.ResponseWriter, r *http.Request) {
+				received.Add(1)
+				defer received.Done()
+				rc := http.NewResponseController(w)
+				_ = rc.EnableFullDuplex()
+				_, _ = io.CopyN(io.Discard, r.Body, 64<<10)
+				w.WriteHeader(http.StatusRequestEntityTooLarge)
+				_, _ = w.Write(make([]byte, 128<<10)) // more than the client reads of an error: it leaves early
+				_ = rc.Flush()
+				time.Sleep(10 * time.Millisecond)
+				rest, _ := io.ReadAll(r.Body)
+				for _, needle := range needles {
+					if bytes.Contains(rest, needle) {
+						t.Errorf("the service received plaintext: %q among %d bytes", needle, len(rest))
+					}
+				}
+			}
+			s.tool(wire.OpPrepareUpload, result(wire.PrepareUploadResult{UploadID: "u", UploadURL: wire.PathUploadBlob + "u",
+				Key: base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", 32)))}))
+			s.lie(wire.PathUploadBlob+"u", early)
+			s.tool(wire.OpFinalizeUpload, early)
+			c, err := sdk.New(account, sdk.Config{URL: s.url, APIKey: sdk.NewSecret(apiKey)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			b, err := c.Pool().Get(int64(len(content)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer b.Release()
+			copy(b.Bytes(), content)
+			if _, err := c.Upload(t.Context(), "g", "f", b); sdk.KindOf(err) != sdk.KindTooLarge {
+				t.Errorf("upload: %v", err)
+			}
+			if !bytes.Equal(b.Bytes(), content) {
+				t.Error("the plaintext was not restored")
+			}
+			received.Wait()
+		})
+	}
+}

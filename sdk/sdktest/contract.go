@@ -1,0 +1,450 @@
+package sdktest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/wire"
+)
+
+// World is a service under test: where it is, and two accounts that have at
+// least 20 tokens each and nothing in common. Groups are named at random, so
+// one service may serve several runs.
+type World struct {
+	Config     sdk.Config // addresses; the key is set per account
+	Alice, Bob Account
+}
+
+// Run checks what every service promises its clients, whatever its generation:
+// what an extension promises is checked where the service offers it.
+func Run(t *testing.T, factory func(testing.TB) World) {
+	for _, tc := range []struct {
+		name string
+		run  func(*testing.T, *suite)
+	}{
+		{"Credentials", credentials}, {"GroupLife", groupLife}, {"OpenGroup", openGroup}, {"Retention", retention},
+		{"Files", files}, {"Versions", versions}, {"Listing", listing}, {"Outsiders", outsiders}, {"Revoked", revoked},
+		{"Money", money}, {"Parallel", parallel}, {"DeleteAndRename", deleteAndRename},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := factory(t)
+			s := &suite{world: w, alice: dial(t, w, w.Alice), bob: dial(t, w, w.Bob)}
+			s.group = sdk.GroupID("contract-" + uuid.NewString())
+			if _, err := s.alice.RegisterGroup(t.Context(), s.group); err != nil {
+				t.Fatal(err)
+			}
+			tc.run(t, s)
+		})
+	}
+}
+
+type suite struct {
+	world      World
+	alice, bob *sdk.Client
+	group      sdk.GroupID // alice's
+}
+
+func dial(t *testing.T, w World, a Account) *sdk.Client {
+	t.Helper()
+	cfg := w.Config
+	cfg.APIKey = a.Key
+	c, err := sdk.New(a.ID, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func (s *suite) offers(t *testing.T, feature string) bool {
+	t.Helper()
+	caps, err := s.alice.Capabilities(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.Contains(caps.Features, feature)
+}
+
+func (s *suite) upload(t *testing.T, c *sdk.Client, name string, content []byte) sdk.Receipt {
+	t.Helper()
+	r, err := c.UploadBytes(t.Context(), s.group, name, content)
+	if err != nil {
+		t.Fatalf("upload %s: %v", name, err)
+	}
+	return r
+}
+
+// is checks the kind of an error.
+func is(t *testing.T, what string, err error, kinds ...sdk.Kind) {
+	t.Helper()
+	if err == nil || !slices.Contains(kinds, sdk.KindOf(err)) {
+		t.Errorf("%s: kind %q, want one of %q: %v", what, sdk.KindOf(err), kinds, err)
+	}
+}
+
+func ok(t *testing.T, what string, err error) {
+	t.Helper()
+	if err != nil {
+		t.Errorf("%s: %v", what, err)
+	}
+}
+
+func credentials(t *testing.T, s *suite) {
+	ctx := t.Context()
+	ok(t, "health", s.alice.Health(ctx))
+	status, err := s.alice.AuthStatus(ctx, "")
+	if err != nil || !status.Authenticated || status.Account != s.world.Alice.ID {
+		t.Errorf("status %+v, %v", status, err)
+	}
+	status, err = s.alice.AuthStatus(ctx, s.group)
+	if err != nil || !status.Authorized {
+		t.Errorf("status in an own group %+v, %v", status, err)
+	}
+	status, err = s.bob.AuthStatus(ctx, s.group)
+	if err != nil || status.Authorized {
+		t.Errorf("status in another's group %+v, %v", status, err)
+	}
+	ok(t, "refresh", s.alice.RefreshToken(ctx))
+	wrong := dial(t, s.world, Account{s.world.Alice.ID, s.world.Bob.Key})
+	_, err = wrong.OwnedGroups(ctx)
+	is(t, "another's key", err, sdk.KindUnauthenticated)
+	unknown := dial(t, s.world, Account{"nobody-" + s.world.Alice.ID, s.world.Bob.Key})
+	_, err = unknown.OwnedGroups(ctx)
+	is(t, "unknown account", err, sdk.KindNotFound, sdk.KindUnauthenticated)
+	none := dial(t, s.world, Account{ID: s.world.Alice.ID})
+	_, err = none.OwnedGroups(ctx)
+	is(t, "no key", err, sdk.KindUnauthenticated)
+	_, err = none.Balance(ctx, "")
+	ok(t, "balance without a key", err)
+}
+
+func groupLife(t *testing.T, s *suite) {
+	ctx := t.Context()
+	_, err := s.alice.RegisterGroup(ctx, s.group)
+	is(t, "register twice", err, sdk.KindConflict)
+	_, err = s.bob.RegisterGroup(ctx, s.group)
+	is(t, "register another's", err, sdk.KindConflict)
+	_, err = s.bob.AddGroupMember(ctx, s.group, s.world.Bob.ID)
+	is(t, "add oneself", err, sdk.KindNotAuthorized)
+	text, err := s.alice.AddGroupMember(ctx, s.group, s.world.Bob.ID)
+	if err != nil || text == "" {
+		t.Errorf("add says %q, %v", text, err)
+	}
+	_, err = s.alice.AddGroupMember(ctx, s.group, s.world.Bob.ID)
+	is(t, "add twice", err, sdk.KindConflict)
+	_, err = s.bob.RevokeGroupMember(ctx, s.group, s.world.Alice.ID)
+	is(t, "revoke the owner", err, sdk.KindNotAuthorized, sdk.KindConflict)
+	owner, err := s.bob.GroupOwner(ctx, s.group)
+	if err != nil || owner != s.world.Alice.ID {
+		t.Errorf("owner %q, %v", owner, err)
+	}
+	for c, owned := range map[*sdk.Client]bool{s.alice: true, s.bob: false} {
+		members, err := c.GroupMembers(ctx, s.group)
+		if err != nil || !slices.Contains(members, s.world.Alice.ID) || !slices.Contains(members, s.world.Bob.ID) || len(members) != 2 {
+			t.Errorf("members %q, %v", members, err)
+		}
+		groups, err := c.Groups(ctx)
+		if err != nil || !slices.Contains(groups, sdk.Group{ID: s.group, Owned: owned}) {
+			t.Errorf("groups of %s: %+v, %v", c.Account(), groups, err)
+		}
+		if member, err := c.IsAuthorized(ctx, s.group, ""); err != nil || !member {
+			t.Errorf("%s is a member: %v, %v", c.Account(), member, err)
+		}
+	}
+	_, err = s.alice.RevokeGroupMember(ctx, s.group, s.world.Bob.ID)
+	ok(t, "revoke", err)
+	_, err = s.alice.RevokeGroupMember(ctx, s.group, s.world.Bob.ID)
+	is(t, "revoke twice", err, sdk.KindConflict, sdk.KindNotFound)
+	if member, err := s.bob.IsAuthorized(ctx, s.group, ""); err != nil || member {
+		t.Errorf("after the revocation a member: %v, %v", member, err)
+	}
+	_, err = s.alice.GroupOwner(ctx, "no-such-"+s.group)
+	is(t, "owner of nothing", err, sdk.KindNotFound)
+	_, err = s.alice.IsAuthorized(ctx, "no-such-"+s.group, "")
+	is(t, "member of nothing", err, sdk.KindNotFound)
+	_, err = s.alice.GroupChecksum(ctx, s.group)
+	ok(t, "checksum", err)
+}
+
+func openGroup(t *testing.T, s *suite) {
+	ctx := t.Context()
+	_, err := s.bob.JoinGroup(ctx, s.group)
+	is(t, "join a closed group", err, sdk.KindNotAuthorized)
+	_, err = s.alice.OpenGroup(ctx, s.group, time.Now().Add(time.Hour), 0)
+	is(t, "open a group that cannot be", err, sdk.KindNotAuthorized, sdk.KindConflict, sdk.KindInvalid)
+	_, err = s.alice.OpenGroup(ctx, s.group, time.Now().Add(-time.Hour), 0)
+	is(t, "open until yesterday", err, sdk.KindInvalid)
+	open := s.group + "-open"
+	_, err = s.alice.OpenGroup(ctx, open, time.Now().Add(time.Hour), 5)
+	ok(t, "open", err)
+	for range 2 {
+		_, err = s.bob.JoinGroup(ctx, open)
+		ok(t, "join", err)
+	}
+	if member, err := s.alice.IsAuthorized(ctx, open, s.world.Bob.ID); err != nil || !member {
+		t.Errorf("bob joined: %v, %v", member, err)
+	}
+	_, err = s.bob.CloseGroup(ctx, open)
+	is(t, "close as a member", err, sdk.KindNotAuthorized)
+	_, err = s.alice.CloseGroup(ctx, open)
+	ok(t, "close", err)
+	_, err = s.alice.RevokeGroupMember(ctx, open, s.world.Bob.ID)
+	ok(t, "revoke", err)
+	_, err = s.bob.JoinGroup(ctx, open)
+	is(t, "join a group closed again", err, sdk.KindNotAuthorized)
+}
+
+func retention(t *testing.T, s *suite) {
+	days := int64(30)
+	_, err := s.alice.SetGroupRetention(t.Context(), s.group, &days)
+	ok(t, "set", err)
+	_, err = s.alice.SetGroupRetention(t.Context(), s.group, nil)
+	ok(t, "clear", err)
+	_, err = s.bob.SetGroupRetention(t.Context(), s.group, &days)
+	is(t, "set in another's group", err, sdk.KindNotAuthorized)
+}
+
+func files(t *testing.T, s *suite) {
+	ctx := t.Context()
+	if _, err := s.alice.AddGroupMember(ctx, s.group, s.world.Bob.ID); err != nil {
+		t.Fatal(err)
+	}
+	border := wire.InlineBlobBytes - format.Overhead
+	for _, size := range []int{0, 1, 2, 3, 1000, border - 1, border, border + 1, 1 << 20, 3<<20 + 1} {
+		content := pattern(size)
+		name := fmt.Sprintf("file of %d.bin", size)
+		r := s.upload(t, s.alice, name, content)
+		if r.Ref == "" || r.Hash != sdk.ComputeHash(content) || r.Size != int64(size) || r.Time.IsZero() || strings.Contains(string(r.Tx), `"`) {
+			t.Errorf("receipt %+v", r)
+		}
+		for _, c := range []*sdk.Client{s.alice, s.bob} {
+			got, plain, err := c.RetrieveBytes(ctx, s.group, string(r.Ref))
+			if err != nil || !bytes.Equal(got, content) || plain.Size != int64(size) || plain.Name != name {
+				t.Errorf("%d bytes come back as %d to %s: %+v, %v", size, len(got), c.Account(), plain, err)
+			}
+		}
+	}
+	_, _, err := s.alice.RetrieveBytes(ctx, s.group, "no such name")
+	is(t, "no such name", err, sdk.KindNotFound)
+	e := sdk.Entry{Group: s.group, Ref: "bafy-no-such-reference", Hash: sdk.ComputeHash(nil), Size: sdk.SizeUnknown}
+	is(t, "no such reference", retrieve(ctx, t, s.alice, e), sdk.KindNotFound)
+}
+
+func pattern(size int) []byte {
+	content := make([]byte, size)
+	for i := range content {
+		content[i] = byte(i*7 + i>>8 + size)
+	}
+	return content
+}
+
+// retrieve checks that a failure leaves nothing in the buffer.
+func retrieve(ctx context.Context, t *testing.T, c *sdk.Client, e sdk.Entry) error {
+	t.Helper()
+	b, err := c.Pool().Get(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Release()
+	_, err = c.Retrieve(ctx, e, b)
+	if err != nil && b.Len() != 0 {
+		t.Errorf("%d bytes are in the buffer after %v", b.Len(), err)
+	}
+	return err
+}
+
+func versions(t *testing.T, s *suite) {
+	first := s.upload(t, s.alice, "notes.txt", []byte("one"))
+	same := s.upload(t, s.alice, "notes.txt", []byte("one"))
+	second := s.upload(t, s.alice, "notes.txt", []byte("two"))
+	if first.Ref == same.Ref || first.Ref == second.Ref || first.Tx == second.Tx {
+		t.Errorf("uploads share a reference: %q %q %q", first.Ref, same.Ref, second.Ref)
+	}
+	old, _, err := s.alice.RetrieveBytes(t.Context(), s.group, string(first.Ref))
+	if err != nil || string(old) != "one" {
+		t.Errorf("the older version is %q, %v", old, err)
+	}
+	if s.offers(t, wire.CapRows) {
+		newest, _, err := s.alice.RetrieveBytes(t.Context(), s.group, "notes.txt")
+		if err != nil || string(newest) != "two" {
+			t.Errorf("the name means %q, %v", newest, err)
+		}
+	}
+}
+
+func listing(t *testing.T, s *suite) {
+	ctx := t.Context()
+	empty, err := s.alice.Entries(ctx, s.group, 0)
+	if err != nil || len(empty) != 0 {
+		t.Errorf("a new group lists %d, %v", len(empty), err)
+	}
+	names := []string{"a.txt", "dir/b.png", "ünïcödé 文.md", "..", "a\tb", strings.Repeat("x", 300)}
+	var receipts []sdk.Receipt
+	for i, name := range names {
+		receipts = append(receipts, s.upload(t, s.alice, name, pattern(i*10)))
+	}
+	entries, err := s.alice.Entries(ctx, s.group, 0)
+	if err != nil || len(entries) != len(names) {
+		t.Fatalf("%d entries, %v", len(entries), err)
+	}
+	rows := s.offers(t, wire.CapRows)
+	for i, e := range entries {
+		if e.Ref != receipts[i].Ref || e.Hash != receipts[i].Hash || e.Uploader != s.world.Alice.ID || e.Deleted != nil || e.Group != s.group || e.Tx != receipts[i].Tx {
+			t.Errorf("entry %d is %+v, uploaded was %+v", i, e, receipts[i])
+		}
+		if rows && (e.Name != names[i] || e.Size != int64(i*10) || e.Seq == 0 || e.ContentType == "") {
+			t.Errorf("entry %d lacks facts: %+v", i, e)
+		}
+		if !rows && (e.Name != "" || e.Size != sdk.SizeUnknown) {
+			t.Errorf("entry %d has facts nobody told: %+v", i, e)
+		}
+	}
+	if !s.offers(t, wire.CapPaging) {
+		return
+	}
+	for i, e := range entries {
+		rest, err := s.alice.Entries(ctx, s.group, e.ChangedSeq)
+		if err != nil || len(rest) != len(entries)-i-1 {
+			t.Errorf("after entry %d come %d, %v", i, len(rest), err)
+		}
+	}
+}
+
+func outsiders(t *testing.T, s *suite) {
+	ctx := t.Context()
+	r := s.upload(t, s.alice, "secret.txt", []byte("not for bob"))
+	e := sdk.Entry{Group: s.group, Ref: r.Ref, Hash: r.Hash, Size: r.Size}
+	is(t, "retrieve", retrieve(ctx, t, s.bob, e), sdk.KindNotAuthorized)
+	_, err := s.bob.UploadBytes(ctx, s.group, "f", []byte("x"))
+	is(t, "upload", err, sdk.KindNotAuthorized)
+	_, err = s.bob.Entries(ctx, s.group, 0)
+	is(t, "list", err, sdk.KindNotAuthorized)
+	_, err = s.bob.GroupMembers(ctx, s.group)
+	is(t, "members", err, sdk.KindNotAuthorized)
+	_, err = s.bob.UploadBytes(ctx, "no-such-"+s.group, "f", []byte("x"))
+	is(t, "upload to no group", err, sdk.KindNotFound, sdk.KindNotAuthorized)
+	// A reference counts in its own group only.
+	other := s.group + "-bob"
+	if _, err := s.bob.RegisterGroup(ctx, other); err != nil {
+		t.Fatal(err)
+	}
+	e.Group = other
+	is(t, "another group's reference", retrieve(ctx, t, s.bob, e), sdk.KindNotFound)
+}
+
+func revoked(t *testing.T, s *suite) {
+	ctx := t.Context()
+	if _, err := s.alice.AddGroupMember(ctx, s.group, s.world.Bob.ID); err != nil {
+		t.Fatal(err)
+	}
+	mine := s.upload(t, s.bob, "by bob", []byte("bob's own"))
+	if _, err := s.alice.RevokeGroupMember(ctx, s.group, s.world.Bob.ID); err != nil {
+		t.Fatal(err)
+	}
+	e := sdk.Entry{Group: s.group, Ref: mine.Ref, Hash: mine.Hash, Size: mine.Size}
+	is(t, "retrieve one's own", retrieve(ctx, t, s.bob, e), sdk.KindNotAuthorized)
+	_, err := s.bob.UploadBytes(ctx, s.group, "again", []byte("x"))
+	is(t, "upload", err, sdk.KindNotAuthorized)
+	ok(t, "the owner still reads it", retrieve(ctx, t, s.alice, e))
+	if _, err := s.alice.AddGroupMember(ctx, s.group, s.world.Bob.ID); err != nil {
+		t.Fatal(err)
+	}
+	ok(t, "readmitted", retrieve(ctx, t, s.bob, e))
+}
+
+func money(t *testing.T, s *suite) {
+	ctx := t.Context()
+	before, err := s.alice.Balance(ctx, "")
+	ok(t, "balance", err)
+	r := s.upload(t, s.alice, "paid", []byte("content"))
+	after, err := s.bob.Balance(ctx, s.world.Alice.ID)
+	ok(t, "balance of another", err)
+	paid, enough := before.Sub(after)
+	if !enough {
+		t.Errorf("the balance grew from %s to %s", before.Tokens(), after.Tokens())
+	}
+	if price, known := s.alice.Price("upload"); known && (paid != price || r.Fee != price) {
+		t.Errorf("%s were taken, the price is %s, the receipt says %s", paid.Tokens(), price.Tokens(), r.Fee.Tokens())
+	}
+	if _, err := s.alice.Entries(ctx, s.group, 0); err != nil {
+		t.Error(err)
+	}
+	if again, err := s.alice.Balance(ctx, ""); err != nil || again != after {
+		t.Errorf("listing cost something: %s, then %s, %v", after.Tokens(), again.Tokens(), err)
+	}
+	fee, err := s.alice.EstimateFee(ctx, "register_group")
+	if err != nil || fee.IsZero() {
+		t.Errorf("registering is free, %v", err)
+	}
+	if fee, err = s.alice.EstimateFee(ctx, "no such action"); err != nil || !fee.IsZero() {
+		t.Errorf("nothing costs %s, %v", fee.Tokens(), err)
+	}
+	_, err = s.alice.Balance(ctx, "nobody-"+s.world.Alice.ID)
+	is(t, "balance of nobody", err, sdk.KindNotFound)
+}
+
+func parallel(t *testing.T, s *suite) {
+	ctx := t.Context()
+	const writers = 8
+	var all sync.WaitGroup
+	for i := range writers {
+		all.Go(func() {
+			content := pattern(20_000 * (i + 1)) // some inline, some raw
+			r, err := s.alice.UploadBytes(ctx, s.group, fmt.Sprint("parallel ", i), content)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			got, _, err := s.alice.RetrieveBytes(ctx, s.group, string(r.Ref))
+			if err != nil || !bytes.Equal(got, content) {
+				t.Errorf("writer %d reads %d bytes, %v", i, len(got), err)
+			}
+		})
+	}
+	all.Wait()
+	if entries, err := s.alice.Entries(ctx, s.group, 0); err != nil || len(entries) != writers {
+		t.Errorf("%d entries, %v", len(entries), err)
+	}
+}
+
+func deleteAndRename(t *testing.T, s *suite) {
+	ctx := t.Context()
+	r := s.upload(t, s.alice, "old name", []byte("content"))
+	err := s.alice.RenameFile(ctx, s.group, r.Ref, "new name")
+	if s.offers(t, wire.CapRename) {
+		ok(t, "rename", err)
+		e, err := s.alice.Find(ctx, s.group, "new name")
+		if err != nil || e.Ref != r.Ref || e.ChangedSeq <= e.Seq {
+			t.Errorf("renamed %+v, %v", e, err)
+		}
+	} else {
+		is(t, "rename", err, sdk.KindUnsupported)
+	}
+	err = s.alice.DeleteFile(ctx, s.group, r.Ref)
+	if !s.offers(t, wire.CapDelete) {
+		is(t, "delete", err, sdk.KindUnsupported)
+		return
+	}
+	ok(t, "delete", err)
+	entries, err := s.alice.Entries(ctx, s.group, 0)
+	if err != nil || len(entries) != 1 || entries[0].Deleted == nil {
+		t.Fatalf("after the deletion %+v, %v", entries, err)
+	}
+	is(t, "retrieve", retrieve(ctx, t, s.alice, entries[0]), sdk.KindDeleted)
+	entries[0].Deleted = nil // a client that has not heard of it
+	is(t, "retrieve unaware", retrieve(ctx, t, s.alice, entries[0]), sdk.KindDeleted)
+	if err := s.alice.DeleteFile(ctx, s.group, r.Ref); !errors.Is(err, sdk.ErrDeleted) && !errors.Is(err, sdk.ErrNotFound) {
+		t.Errorf("delete twice: %v", err)
+	}
+}

@@ -1,0 +1,592 @@
+package sdktest
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/wire"
+)
+
+// state is what a service remembers.
+type state struct {
+	flavour Flavour
+
+	mu       sync.Mutex
+	accounts map[string]*account
+	tokens   map[string]string // token to account
+	groups   map[string]*group
+	files    []*file // in upload order
+	uploads  map[string]*pending
+	claims   map[string]bool
+	seq      int64
+}
+
+type account struct {
+	key     string
+	balance sdk.Amount
+}
+
+type group struct {
+	owner    string
+	members  []string
+	joinable bool
+	until    time.Time
+	uses     int64 // left; -1 = any number
+}
+
+type file struct {
+	row    wire.TransactionRow
+	key    []byte
+	blob   []byte
+	format json.RawMessage
+}
+
+type pending struct {
+	account, group, name string
+	key, blob            []byte
+	result               *wire.FinalizeUploadResult
+}
+
+func newState(f Flavour) state {
+	return state{flavour: f, accounts: map[string]*account{}, tokens: map[string]string{}, groups: map[string]*group{},
+		uploads: map[string]*pending{}, claims: map[string]bool{}}
+}
+
+// fees are the prices of specification section 8, in yocto.
+func (s *state) fees() map[string]string {
+	fees := map[string]string{}
+	for action, tokens := range map[string]string{"register_group": "0.64", "add_group_member": "0.013",
+		"revoke_group_member": "0.001", "upload": "0.039", "retrieve": "0.013"} {
+		if action == "retrieve" && s.flavour != Extended {
+			continue // the hosted service does not charge it
+		}
+		fee, err := sdk.ParseTokens(tokens)
+		if err != nil {
+			panic(err)
+		}
+		fees[action] = fee.String()
+	}
+	return fees
+}
+
+// charge takes a fee. The caller holds the lock.
+func (s *state) charge(id, action string) (sdk.Amount, error) {
+	fee, err := sdk.ParseAmount(s.fees()[action])
+	if err != nil {
+		return sdk.Amount{}, nil // free
+	}
+	rest, ok := s.accounts[id].balance.Sub(fee)
+	if !ok {
+		return sdk.Amount{}, refuse(http.StatusPaymentRequired, wire.CodeInsufficient, "Insufficient balance for %s", action)
+	}
+	s.accounts[id].balance = rest
+	return fee, nil
+}
+
+func (s *state) addAccount(id, key string, balance sdk.Amount) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.accounts[id] = &account{key, balance}
+}
+
+func (s *state) records() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.files)
+}
+
+func (s *state) sessionToken(c call) (any, error) {
+	var req wire.SessionTokenRequest
+	if err := c.decode(&req); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := s.accounts[req.AccountID]
+	if a == nil {
+		return nil, refuse(http.StatusNotFound, wire.CodeAccountUnknown, "account not found")
+	}
+	if c.r.Header.Get(wire.HeaderAPIKey) != a.key {
+		return nil, refuse(http.StatusUnauthorized, wire.CodeInvalidKey, "Invalid API key")
+	}
+	token := "session." + uuid.NewString()
+	s.tokens[token] = req.AccountID
+	return wire.SessionTokenResult{Token: token, AccountID: req.AccountID, ExpiresIn: "24h"}, nil
+}
+
+func (s *state) authenticate(h http.Header) (string, error) {
+	token, ok := strings.CutPrefix(h.Get("Authorization"), "Bearer ")
+	if !ok {
+		return "", refuse(http.StatusUnauthorized, wire.CodeAuthRequired, "Auth required: missing Bearer session token")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	id, ok := s.tokens[token]
+	if !ok {
+		return "", refuse(http.StatusUnauthorized, wire.CodeInvalidToken, "Auth failed: invalid session token")
+	}
+	if claimed := h.Get(wire.HeaderAccountID); claimed != "" && claimed != id {
+		return "", refuse(http.StatusUnauthorized, wire.CodeInvalidToken, "Auth failed: account ID mismatch")
+	}
+	return id, nil
+}
+
+// member returns a group the caller belongs to. The caller holds the lock.
+func (s *state) member(id, g string) (*group, error) {
+	found := s.groups[g]
+	if found == nil {
+		return nil, refuse(http.StatusNotFound, wire.CodeGroupNotFound, "Group not found")
+	}
+	if !slices.Contains(found.members, id) {
+		return nil, refuse(http.StatusForbidden, wire.CodeNotAuthorized, "Shade call failed: 403 - Unauthorized")
+	}
+	return found, nil
+}
+
+// owner is member for what only owners may do.
+func (s *state) owner(id, g, what string) (*group, error) {
+	found, err := s.member(id, g)
+	if err == nil && found.owner != id {
+		err = refuse(http.StatusForbidden, wire.CodeNotAuthorized, "Only group owner can %s", what)
+	}
+	return found, err
+}
+
+func (s *state) authStatus(c call) (any, error) {
+	var req wire.GroupRequest
+	if err := c.decode(&req); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := wire.AuthStatusResult{Authenticated: true, AccountID: c.account, GroupID: req.GroupID}
+	if req.GroupID != "default" {
+		_, err := s.member(c.account, req.GroupID)
+		in := err == nil
+		out.AuthorizedForGroup = &in
+		if err != nil {
+			out.AuthError = err.Error()
+		}
+	}
+	return out, nil
+}
+
+func (s *state) register(c call) (any, error) {
+	var req wire.GroupRequest
+	if err := c.decode(&req); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return "Group '" + req.GroupID + "' registered successfully", s.addGroup(c.account, req.GroupID, false)
+}
+
+func (s *state) addGroup(owner, g string, joinable bool) error {
+	if s.groups[g] != nil {
+		return refuse(http.StatusConflict, wire.CodeGroupExists, "Smart contract panicked: Group exists")
+	}
+	if _, err := s.charge(owner, "register_group"); err != nil {
+		return err
+	}
+	s.groups[g] = &group{owner: owner, members: []string{owner}, joinable: joinable}
+	return nil
+}
+
+func (s *state) add(c call) (any, error) {
+	var req wire.MemberRequest
+	if err := c.decode(&req); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g, err := s.owner(c.account, req.GroupID, "add")
+	if err != nil {
+		return nil, err
+	}
+	if slices.Contains(g.members, req.MemberID) {
+		return nil, refuse(http.StatusConflict, wire.CodeConflict, "User already a member")
+	}
+	if _, err := s.charge(c.account, "add_group_member"); err != nil {
+		return nil, err
+	}
+	g.members = append(g.members, req.MemberID)
+	return "Added " + req.MemberID + " to group '" + req.GroupID + "'", nil
+}
+
+func (s *state) revoke(c call) (any, error) {
+	var req wire.MemberRequest
+	if err := c.decode(&req); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g, err := s.owner(c.account, req.GroupID, "revoke")
+	if err != nil {
+		return nil, err
+	}
+	at := slices.Index(g.members, req.MemberID)
+	if at < 0 {
+		return nil, refuse(http.StatusConflict, wire.CodeConflict, "User not a member")
+	}
+	if _, err := s.charge(c.account, "revoke_group_member"); err != nil {
+		return nil, err
+	}
+	g.members = slices.Delete(g.members, at, at+1)
+	return "Revoked " + req.MemberID + " from group '" + req.GroupID + "' (key rotated)", nil
+}
+
+func (s *state) open(c call) (any, error) {
+	var req wire.OpenJoinRequest
+	if err := c.decode(&req); err != nil {
+		return nil, err
+	}
+	until, err := strconv.ParseInt(req.ExpiresAt, 10, 64)
+	if err != nil || time.Unix(0, until).Before(time.Now()) {
+		return nil, refuse(http.StatusBadRequest, wire.CodeValidation, "expires_at must be in the future")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.groups[req.GroupID] == nil {
+		if err := s.addGroup(c.account, req.GroupID, true); err != nil {
+			return nil, err
+		}
+	}
+	g, err := s.owner(c.account, req.GroupID, "open join")
+	if err != nil {
+		return nil, err
+	}
+	if !g.joinable {
+		return nil, refuse(http.StatusForbidden, wire.CodeNotAuthorized, "Group is not joinable (must be created with joinable=true)")
+	}
+	g.until, g.uses = time.Unix(0, until), -1
+	if req.MaxUses != nil {
+		g.uses = *req.MaxUses
+	}
+	return "Opened group '" + req.GroupID + "'", nil
+}
+
+func (s *state) close(c call) (any, error) {
+	var req wire.GroupRequest
+	if err := c.decode(&req); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g, err := s.owner(c.account, req.GroupID, "close join")
+	if err != nil {
+		return nil, err
+	}
+	g.until = time.Time{}
+	return "Closed join window for group '" + req.GroupID + "'", nil
+}
+
+func (s *state) join(c call) (any, error) {
+	var req wire.GroupRequest
+	if err := c.decode(&req); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g := s.groups[req.GroupID]
+	switch {
+	case g == nil:
+		return nil, refuse(http.StatusNotFound, wire.CodeGroupNotFound, "Group not found")
+	case slices.Contains(g.members, c.account):
+		return nil, refuse(http.StatusConflict, wire.CodeConflict, "Already a member")
+	case !g.joinable || g.until.IsZero():
+		return nil, refuse(http.StatusForbidden, wire.CodeNotAuthorized, "Group not open for join")
+	case g.until.Before(time.Now()):
+		return nil, refuse(http.StatusForbidden, wire.CodeNotAuthorized, "Join window closed")
+	case g.uses == 0:
+		return nil, refuse(http.StatusForbidden, wire.CodeNotAuthorized, "Join window full")
+	}
+	g.uses--
+	g.members = append(g.members, c.account)
+	return "Joined group '" + req.GroupID + "'", nil
+}
+
+func (s *state) retention(c call) (any, error) {
+	var req wire.RetentionRequest
+	if err := c.decode(&req); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, err := s.owner(c.account, req.GroupID, "set retention")
+	return "Set retention for group '" + req.GroupID + "'", err
+}
+
+func (s *state) owned(c call) (any, error) {
+	return s.listGroups(func(g *group) bool { return g.owner == c.account }), nil
+}
+
+func (s *state) memberOf(c call) (any, error) {
+	return s.listGroups(func(g *group) bool { return slices.Contains(g.members, c.account) }), nil
+}
+
+func (s *state) listGroups(want func(*group) bool) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := []string{}
+	for id, g := range s.groups {
+		if want(g) {
+			list = append(list, id)
+		}
+	}
+	return list
+}
+
+func (s *state) members(c call) (any, error) {
+	var req wire.GroupRequest
+	if err := c.decode(&req); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g, err := s.member(c.account, req.GroupID)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Clone(g.members), nil
+}
+
+func (s *state) prepare(c call) (any, error) {
+	var req wire.PrepareUploadRequest
+	if err := c.decode(&req); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, err := s.member(c.account, req.GroupID); err != nil {
+		return nil, err
+	}
+	u := &pending{account: c.account, group: req.GroupID, name: req.Filename, key: make([]byte, format.KeyBytes)}
+	_, _ = rand.Read(u.key)
+	out := wire.PrepareUploadResult{UploadID: uuid.NewString(), Key: encode64(u.key), GroupID: req.GroupID, Filename: req.Filename}
+	s.uploads[out.UploadID] = u
+	if s.flavour == Extended {
+		out.UploadURL = wire.PathUploadBlob + out.UploadID
+	}
+	return out, nil
+}
+
+func (s *state) pending(id, account string) (*pending, error) {
+	u := s.uploads[id]
+	if u == nil || u.account != account {
+		return nil, refuse(http.StatusNotFound, wire.CodeUploadUnknown, "Invalid or expired upload_id")
+	}
+	return u, nil
+}
+
+func (s *state) putBlob(c call, id string) (any, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u, err := s.pending(id, c.account)
+	if err != nil {
+		return nil, err
+	}
+	u.blob = c.body
+	return []byte{}, nil
+}
+
+func (s *state) finalize(c call) (any, error) {
+	var req wire.FinalizeUploadRequest
+	if err := c.decode(&req); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u, err := s.pending(req.UploadID, c.account)
+	if err != nil {
+		return nil, err
+	}
+	if u.result != nil {
+		return u.result, nil
+	}
+	blob := u.blob
+	if req.EncryptedData != "" {
+		if blob, err = base64.StdEncoding.Strict().DecodeString(req.EncryptedData); err != nil {
+			return nil, refuse(http.StatusBadRequest, wire.CodeValidation, "encrypted_data is not base64")
+		}
+	}
+	if _, err := sdk.ParseDigest(req.FileHash); err != nil || len(blob) < format.Overhead {
+		return nil, refuse(http.StatusBadRequest, wire.CodeValidation, "file_hash must be 64-char hex (SHA-256)")
+	}
+	if _, err := s.member(c.account, u.group); err != nil {
+		return nil, err
+	}
+	fee, err := s.charge(c.account, "upload")
+	if err != nil {
+		return nil, err
+	}
+	f := s.record(u, req, blob)
+	out := &wire.FinalizeUploadResult{Location: f.row.IPFSHash, CID: f.row.IPFSHash, TransID: f.row.TransID, FileHash: req.FileHash}
+	if s.flavour == Extended {
+		u.result = out // repeated, the same answer
+		out.Seq, out.Time, out.Fee = f.row.Seq, *f.row.Timestamp, fee.String()
+		return out, nil
+	}
+	out.TransID = strconv.Quote(out.TransID) // as the hosted service does
+	delete(s.uploads, req.UploadID)
+	return out, nil
+}
+
+// record writes the ledger row. The caller holds the lock.
+func (s *state) record(u *pending, req wire.FinalizeUploadRequest, blob []byte) *file {
+	s.seq++
+	now := strconv.FormatInt(time.Now().UnixNano(), 10)
+	id := make([]byte, 32)
+	_, _ = rand.Read(id)
+	f := &file{key: u.key, blob: blob, format: req.Format, row: wire.TransactionRow{TransID: hex.EncodeToString(id), GroupID: u.group,
+		UserID: u.account, FileHash: req.FileHash, IPFSHash: "bafy" + uuid.NewString(), Timestamp: &now}}
+	if s.flavour == Extended {
+		size := int64(len(blob) - format.Overhead)
+		meta, err := format.ParseMetadata(req.Format)
+		if err == nil && meta.OriginalSize != format.SizeUnknown {
+			size = meta.OriginalSize
+		}
+		f.row.Filename, f.row.OriginalSize, f.row.ContentType = &u.name, &size, &meta.ContentType
+		f.row.Seq, f.row.ChangedSeq = s.seq, s.seq
+	}
+	s.files = append(s.files, f)
+	return f
+}
+
+// file finds a file for a member. The caller holds the lock.
+func (s *state) file(id, g, ref string) (*file, error) {
+	if _, err := s.member(id, g); err != nil {
+		return nil, err
+	}
+	for _, f := range s.files {
+		if f.row.GroupID != g || f.row.IPFSHash != ref {
+			continue
+		}
+		if f.row.Deleted != nil {
+			return nil, refuse(http.StatusNotFound, wire.CodeFileDeleted, "File deleted")
+		}
+		return f, nil
+	}
+	return nil, refuse(http.StatusNotFound, wire.CodeFileNotFound, "FILE_KEY_NOT_FOUND: No key for this file")
+}
+
+func (s *state) retrieve(c call) (any, error) {
+	var req wire.PrepareRetrieveRequest
+	if err := c.decode(&req); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f, err := s.file(c.account, req.GroupID, req.IPFSHash)
+	if err != nil {
+		return nil, err
+	}
+	out := wire.PrepareRetrieveResult{Key: encode64(f.key), IPFSHash: req.IPFSHash, Location: req.IPFSHash, GroupID: req.GroupID, Format: f.format}
+	if s.flavour == Extended {
+		claim := c.account + " " + req.ClaimID + " " + req.IPFSHash
+		if !s.claims[claim] {
+			fee, err := s.charge(c.account, "retrieve")
+			if err != nil {
+				return nil, err
+			}
+			out.Fee = fee.String()
+			s.claims[claim] = req.ClaimID != ""
+		}
+		if req.Transfer == wire.TransferRaw && len(f.blob) > wire.InlineBlobBytes {
+			out.DataURL, out.DataSize = wire.PathReadBlob+f.row.TransID, int64(len(f.blob))
+			return out, nil
+		}
+	}
+	out.EncryptedB64 = encode64(f.blob)
+	return out, nil
+}
+
+func (s *state) readBlob(c call, ticket string) (any, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range s.files {
+		if f.row.TransID == ticket {
+			if _, err := s.member(c.account, f.row.GroupID); err != nil {
+				return nil, err
+			}
+			return f.blob, nil
+		}
+	}
+	return nil, refuse(http.StatusNotFound, wire.CodeFileNotFound, "transfer not found")
+}
+
+func (s *state) transactions(c call) (any, error) {
+	var req wire.TransactionsRequest
+	if err := c.decode(&req); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, err := s.member(c.account, req.GroupID); err != nil {
+		return nil, err
+	}
+	rows := []wire.TransactionRow{}
+	for _, f := range s.files {
+		if f.row.GroupID == req.GroupID && (s.flavour != Extended || f.row.ChangedSeq > req.AfterSeq) {
+			rows = append(rows, f.row)
+		}
+	}
+	if s.flavour == Extended && req.Limit > 0 {
+		slices.SortFunc(rows, func(a, b wire.TransactionRow) int { return int(a.ChangedSeq - b.ChangedSeq) })
+		rows = rows[:min(len(rows), req.Limit)]
+	}
+	return rows, nil
+}
+
+func (s *state) delete(c call) (any, error) {
+	var req wire.FileRequest
+	if err := c.decode(&req); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f, err := s.ownFile(c.account, req.GroupID, req.IPFSHash)
+	if err != nil {
+		return nil, err
+	}
+	s.seq++
+	f.key, f.blob, f.row.ChangedSeq = nil, nil, s.seq
+	f.row.Deleted = &wire.Deleted{DeletedAt: strconv.FormatInt(time.Now().UnixNano(), 10), DeletedBy: c.account, Reason: wire.ReasonOwnerRequest}
+	return "Deleted", nil
+}
+
+func (s *state) rename(c call) (any, error) {
+	var req wire.RenameRequest
+	if err := c.decode(&req); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f, err := s.ownFile(c.account, req.GroupID, req.IPFSHash)
+	if err != nil {
+		return nil, err
+	}
+	s.seq++
+	f.row.ChangedSeq, f.row.Filename = s.seq, &req.Filename
+	return "Renamed", nil
+}
+
+// ownFile is file for its uploader or the owner of the group.
+func (s *state) ownFile(id, g, ref string) (*file, error) {
+	f, err := s.file(id, g, ref)
+	if err == nil && f.row.UserID != id && s.groups[g].owner != id {
+		err = refuse(http.StatusForbidden, wire.CodeNotAuthorized, "User not authorized: uploader or owner only")
+	}
+	return f, err
+}
