@@ -48,6 +48,9 @@ func TestPosix(t *testing.T) {
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(posixtest.All)) {
+		if name == "Tmpfile" {
+			continue // it skips itself: O_TMPFILE is refused, a file without a name cannot be recorded
+		}
 		t.Run(name, func(t *testing.T) {
 			m := mounting(t, func(p *plan) { p.Options.Umask = 0o022 })
 			refusal, ok := refused[name]

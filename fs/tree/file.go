@@ -50,6 +50,9 @@ type File struct {
 func (t *Tree) newFile(dir *Dir, name string) *File {
 	f := &File{t: t, dir: dir, name: name, known: true, mtime: t.now(), gen: t.gens.Add(1)}
 	f.ino = inodeOf(join(dir.path(), name))
+	if t.carried[f.ino] {
+		f.ino = inodeOf(join(dir.path(), name) + "\x00" + strconv.FormatUint(f.gen, 10))
+	}
 	return f
 }
 

@@ -103,6 +103,7 @@ func (t *Tree) move(f *File, to *Dir, newName string, becomesScratch bool) (repl
 		replaced = old
 		old.dir, old.unlinked = nil, true
 	}
+	t.carried[f.ino] = true
 	f.dir, f.name, f.group, f.raw = to, shown, to.group, to.rawPath(newName)
 	f.scratch.Store(becomesScratch)
 	to.children[shown] = f

@@ -730,3 +730,29 @@ func TestW11WriterWhoWasOvertakenLosesNothing(t *testing.T) {
 		t.Errorf("%d versions in the ledger, want all three", got)
 	}
 }
+
+// A4: a renamed file keeps its inode number, and a new file of the old name gets
+// another, or mv and cp would say that both are the same file.
+func TestA4RenamedFilesShareNoInode(t *testing.T) {
+	w := team()
+	w.put("team", alice, "f", []byte("old"))
+	m := mount(t, w, alice)
+	dir := m.dir("/team")
+	if err := dir.Rename(t.Context(), "f", dir, "f~", false); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := m.save("/team/f.tmp", "x"); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := m.lookup("/team/f"); err == nil && n.Attr().Ino == m.node("/team/f.tmp").Attr().Ino {
+			t.Error("the file and the next save of it share an inode number")
+		}
+		if err := dir.Rename(t.Context(), "f.tmp", dir, "f", false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if m.node("/team/f").Attr().Ino == m.node("/team/f~").Attr().Ino {
+		t.Error("the file and its backup share an inode number")
+	}
+}
