@@ -56,9 +56,11 @@ type Stats struct {
 // entry is one buffer. It is wiped when it is out of the store and nobody
 // leases it, or at once by a purge.
 type entry struct {
-	buf    Buffer
-	leases int  // by Store.mu
-	stored bool // by Store.mu: in recency
+	buf     Buffer
+	size    int64 // footprint, as it was when the entry was made
+	leases  int   // by Store.mu
+	stored  bool  // by Store.mu: in recency
+	dropped bool  // by Store.mu: no longer in the statistics
 
 	mu   sync.RWMutex // held for reading while bytes are copied out, for writing while they are wiped
 	gone bool
@@ -168,8 +170,7 @@ func (s *Store) leave(l *load) {
 	select {
 	case <-l.done:
 		if l.entry != nil {
-			l.entry.leases--
-			wipe = s.drop(l.entry)
+			wipe = s.unlease(l.entry)
 		}
 	default:
 		l.waiters--
@@ -224,8 +225,8 @@ func (s *Store) Add(k Key, b Buffer) *Lease {
 
 // store makes an entry for b under k. Needs Store.mu.
 func (s *Store) store(k Key, b Buffer) *entry {
-	e := &entry{buf: b}
-	s.stats.Bytes += b.Footprint()
+	e := &entry{buf: b, size: b.Footprint()}
+	s.stats.Bytes += e.size
 	s.stats.Entries++
 	if s.closed {
 		return e
@@ -262,19 +263,30 @@ func (s *Store) evict() []*entry {
 	return wipe
 }
 
+// unlease takes one lease off e and returns what is to be wiped. Needs Store.mu.
+func (s *Store) unlease(e *entry) []*entry {
+	e.leases--
+	if e.leases == 0 && e.stored {
+		return s.evict()
+	}
+	return s.drop(e)
+}
+
 // drop returns e for wiping when it is out of the store and nobody leases it.
 // Needs Store.mu.
 func (s *Store) drop(e *entry) []*entry {
-	if e.stored || e.leases > 0 {
+	if e.dropped || e.stored || e.leases > 0 {
 		return nil
 	}
 	s.forget(e)
 	return []*entry{e}
 }
 
-// forget takes e out of the statistics once. Needs Store.mu.
+// forget takes e out of the statistics, which the caller does once. Needs
+// Store.mu.
 func (s *Store) forget(e *entry) {
-	s.stats.Bytes -= e.buf.Footprint()
+	e.dropped = true
+	s.stats.Bytes -= e.size
 	s.stats.Entries--
 }
 
@@ -377,19 +389,7 @@ func (l *Lease) Release() {
 		return
 	}
 	l.released = true
-	l.entry.leases--
-	var wipe []*entry
-	if l.entry.leases == 0 && l.entry.stored {
-		wipe = s.evict()
-	} else if !l.entry.isGone() {
-		wipe = s.drop(l.entry)
-	}
+	wipe := s.unlease(l.entry)
 	s.mu.Unlock()
 	wipeAll(wipe)
-}
-
-func (e *entry) isGone() bool {
-	e.mu.RLock()
-	defer e.mu.RUnlock()
-	return e.gone
 }
