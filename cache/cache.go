@@ -38,7 +38,8 @@ type Store struct {
 
 	mu      sync.Mutex
 	recency *simplelru.LRU[Key, *entry] // every entry that may be handed out
-	loads   map[Key]*load
+	loads   map[Key]*load               // loads that further callers may join
+	running map[*load]struct{}          // all loads, also those nobody waits for any more
 	stats   Stats
 	closed  bool
 }
@@ -68,12 +69,15 @@ type entry struct {
 
 // load is one retrieval under way.
 type load struct {
-	done    chan struct{}
-	waiters int // by Store.mu
+	key     Key
 	cancel  context.CancelFunc
+	waiters int  // by Store.mu
 	purged  bool // by Store.mu
-	entry   *entry
-	err     error
+	ended   bool // by Store.mu: entry or err is set
+
+	done  chan struct{} // closed after ended is set
+	entry *entry
+	err   error
 }
 
 // New returns an empty cache for budget bytes. Content larger than the budget
@@ -83,7 +87,7 @@ func New(budget int64) *Store {
 	if err != nil {
 		panic("cache: " + err.Error()) // only for a size below one
 	}
-	return &Store{budget: budget, recency: recency, loads: make(map[Key]*load)}
+	return &Store{budget: budget, recency: recency, loads: make(map[Key]*load), running: make(map[*load]struct{})}
 }
 
 // Get leases the content of k, which load fetches unless it is cached. All who
@@ -115,39 +119,57 @@ func (s *Store) Get(ctx context.Context, k Key, fetch func(context.Context) (Buf
 // start begins a load. Needs Store.mu.
 func (s *Store) start(ctx context.Context, k Key, fetch func(context.Context) (Buffer, error)) *load {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	l := &load{done: make(chan struct{}), cancel: cancel}
-	s.loads[k] = l
+	l := &load{key: k, cancel: cancel, done: make(chan struct{})}
+	s.loads[k], s.running[l] = l, struct{}{}
 	go func() {
 		defer cancel()
 		buf, err := fetch(ctx)
-		s.finish(k, l, buf, err)
+		s.finish(l, buf, err)
 	}()
 	return l
 }
 
-// finish stores what was loaded and leases it to every waiter.
-func (s *Store) finish(k Key, l *load, buf Buffer, err error) {
+// finish stores what was loaded and leases it to every waiter. Content that
+// came under the same key meanwhile stays: two entries under one key would leave
+// the first where neither eviction nor a purge finds it.
+func (s *Store) finish(l *load, buf Buffer, err error) {
+	var unused Buffer
 	s.mu.Lock()
-	if s.loads[k] == l {
-		delete(s.loads, k)
-	}
+	s.detach(l)
+	delete(s.running, l)
 	switch {
-	case err != nil:
-		l.err = err
 	case l.purged || s.closed:
 		l.err = ErrPurged
-		defer buf.Release()
+		if err == nil {
+			unused = buf
+		}
+	case err != nil:
+		l.err = err
 	default:
-		l.entry = s.store(k, buf)
-		l.entry.leases += l.waiters
+		e, ok := s.recency.Get(l.key)
+		if ok {
+			unused = buf
+		} else {
+			e = s.store(l.key, buf)
+		}
+		e.leases += l.waiters
+		l.entry = e
+	}
+	l.ended = true
+	wipe := s.evict()
+	s.mu.Unlock()
+	if unused != nil {
+		unused.Release()
 	}
 	close(l.done)
-	var wipe []*entry
-	if l.entry != nil {
-		wipe = append(s.evict(), s.drop(l.entry)...)
-	}
-	s.mu.Unlock()
 	wipeAll(wipe)
+}
+
+// detach keeps further callers from joining l. Needs Store.mu.
+func (s *Store) detach(l *load) {
+	if s.loads[l.key] == l {
+		delete(s.loads, l.key)
+	}
 }
 
 func (s *Store) wait(ctx context.Context, l *load) (*Lease, error) {
@@ -167,21 +189,12 @@ func (s *Store) wait(ctx context.Context, l *load) (*Lease, error) {
 func (s *Store) leave(l *load) {
 	s.mu.Lock()
 	var wipe []*entry
-	select {
-	case <-l.done:
-		if l.entry != nil {
-			wipe = s.unlease(l.entry)
-		}
-	default:
-		l.waiters--
-		if l.waiters == 0 {
-			l.cancel()
-			for k, other := range s.loads {
-				if other == l {
-					delete(s.loads, k) // the next caller starts afresh
-				}
-			}
-		}
+	switch l.waiters--; {
+	case l.ended && l.entry != nil:
+		wipe = s.unlease(l.entry)
+	case !l.ended && l.waiters == 0:
+		l.cancel()
+		s.detach(l) // the next caller starts afresh
 	}
 	s.mu.Unlock()
 	wipeAll(wipe)
@@ -323,8 +336,8 @@ func (s *Store) Purge(match func(Key) bool) (n int) {
 		s.stats.Purged++
 		wipe = append(wipe, e)
 	}
-	for k, l := range s.loads {
-		if match(k) {
+	for l := range s.running {
+		if match(l.key) {
 			l.purged = true
 		}
 	}

@@ -31,7 +31,6 @@ func abandon(t *testing.T, s *Store, name string, b Buffer) (end func()) {
 	return func() {
 		close(begin)
 		<-l.done
-		s.Stats() // after the load gave up the lock
 	}
 }
 
@@ -92,8 +91,8 @@ func TestLeavingAfterTheLoadEnded(t *testing.T) {
 	for _, purge := range []bool{false, true} {
 		s := New(3)
 		buf := content("larger")
-		l := &load{done: make(chan struct{}), waiters: 1, cancel: func() {}}
-		s.finish(key("a"), l, buf, nil)
+		l := &load{key: key("a"), done: make(chan struct{}), waiters: 1, cancel: func() {}}
+		s.finish(l, buf, nil)
 		wantStats(t, s, 6, 1)
 		if purge {
 			s.Purge(func(Key) bool { return true })
