@@ -161,8 +161,8 @@ func (s *Store) finish(l *load, buf Buffer, err error) {
 	if unused != nil {
 		unused.Release()
 	}
-	close(l.done)
 	wipeAll(wipe)
+	close(l.done) // last: whoever has an answer may rely on the wiping
 }
 
 // detach keeps further callers from joining l. Needs Store.mu.
@@ -319,9 +319,9 @@ func (e *entry) wipe() {
 	}
 }
 
-// Purge drops and wipes every entry that match selects, now, and makes loads of
-// such keys fail with [ErrPurged]. Live leases fail their next read. It returns
-// how many entries it dropped. match must not call the cache.
+// Purge drops and wipes every entry that match selects, now, cancels loads of
+// such keys and makes them fail with [ErrPurged]. Live leases fail their next
+// read. It returns how many entries it dropped. match must not call the cache.
 func (s *Store) Purge(match func(Key) bool) (n int) {
 	s.mu.Lock()
 	var wipe []*entry
@@ -339,6 +339,8 @@ func (s *Store) Purge(match func(Key) bool) (n int) {
 	for l := range s.running {
 		if match(l.key) {
 			l.purged = true
+			l.cancel()
+			s.detach(l) // whoever asks from now on gets a load of their own
 		}
 	}
 	s.mu.Unlock()
@@ -346,7 +348,7 @@ func (s *Store) Purge(match func(Key) bool) (n int) {
 	return len(wipe)
 }
 
-// Close purges everything; loads under way fail.
+// Close purges everything; loads under way are cancelled and fail.
 func (s *Store) Close() {
 	s.mu.Lock()
 	s.closed = true

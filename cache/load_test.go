@@ -2,6 +2,7 @@ package cache
 
 import (
 	"context"
+	"errors"
 	"testing"
 )
 
@@ -73,4 +74,45 @@ func mustLoad(t *testing.T, s *Store, name string, fetch func() Buffer) *Lease {
 		t.Fatal(err)
 	}
 	return l
+}
+
+// A purge ends the loads it reaches, and who asks afterwards does not share
+// their failure.
+func TestGetAfterAPurgeStartsAfresh(t *testing.T) {
+	s := New(100)
+	entered, next, ended := make(chan struct{}), make(chan struct{}), make(chan error)
+	go func() {
+		_, err := s.Get(t.Context(), key("a"), func(ctx context.Context) (Buffer, error) {
+			close(entered)
+			<-ctx.Done()
+			<-next
+			return nil, ctx.Err()
+		})
+		ended <- err
+	}()
+	<-entered
+	s.Purge(func(k Key) bool { return k.Ref == "a" })
+	fresh := content("fresh")
+	mustGet(t, s, "a", fresh).Release()
+	close(next)
+	if err := <-ended; !errors.Is(err, ErrPurged) {
+		t.Errorf("the purged load ends with %v", err)
+	}
+	if !s.Contains(key("a")) {
+		t.Error("the end of the purged load took the fresh content away")
+	}
+	s.Close()
+	wantWiped(t, fresh)
+}
+
+func TestCloseCancelsLoads(t *testing.T) {
+	s := New(100)
+	_, err := s.Get(t.Context(), key("a"), func(ctx context.Context) (Buffer, error) {
+		s.Close()
+		<-ctx.Done()
+		return nil, ctx.Err()
+	})
+	if !errors.Is(err, ErrPurged) {
+		t.Error(err)
+	}
 }
