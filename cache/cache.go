@@ -38,7 +38,8 @@ type Store struct {
 
 	mu      sync.Mutex
 	recency *simplelru.LRU[Key, *entry] // every entry that may be handed out
-	loads   map[Key]*load
+	loads   map[Key]*load               // loads that further callers may join
+	running map[*load]struct{}          // all loads, also those nobody waits for any more
 	stats   Stats
 	closed  bool
 }
@@ -56,9 +57,11 @@ type Stats struct {
 // entry is one buffer. It is wiped when it is out of the store and nobody
 // leases it, or at once by a purge.
 type entry struct {
-	buf    Buffer
-	leases int  // by Store.mu
-	stored bool // by Store.mu: in recency
+	buf     Buffer
+	size    int64 // footprint, as it was when the entry was made
+	leases  int   // by Store.mu
+	stored  bool  // by Store.mu: in recency
+	dropped bool  // by Store.mu: no longer in the statistics
 
 	mu   sync.RWMutex // held for reading while bytes are copied out, for writing while they are wiped
 	gone bool
@@ -66,12 +69,15 @@ type entry struct {
 
 // load is one retrieval under way.
 type load struct {
-	done    chan struct{}
-	waiters int // by Store.mu
+	key     Key
 	cancel  context.CancelFunc
+	waiters int  // by Store.mu
 	purged  bool // by Store.mu
-	entry   *entry
-	err     error
+	ended   bool // by Store.mu: entry or err is set
+
+	done  chan struct{} // closed after ended is set
+	entry *entry
+	err   error
 }
 
 // New returns an empty cache for budget bytes. Content larger than the budget
@@ -81,7 +87,7 @@ func New(budget int64) *Store {
 	if err != nil {
 		panic("cache: " + err.Error()) // only for a size below one
 	}
-	return &Store{budget: budget, recency: recency, loads: make(map[Key]*load)}
+	return &Store{budget: budget, recency: recency, loads: make(map[Key]*load), running: make(map[*load]struct{})}
 }
 
 // Get leases the content of k, which load fetches unless it is cached. All who
@@ -113,39 +119,57 @@ func (s *Store) Get(ctx context.Context, k Key, fetch func(context.Context) (Buf
 // start begins a load. Needs Store.mu.
 func (s *Store) start(ctx context.Context, k Key, fetch func(context.Context) (Buffer, error)) *load {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	l := &load{done: make(chan struct{}), cancel: cancel}
-	s.loads[k] = l
+	l := &load{key: k, cancel: cancel, done: make(chan struct{})}
+	s.loads[k], s.running[l] = l, struct{}{}
 	go func() {
 		defer cancel()
 		buf, err := fetch(ctx)
-		s.finish(k, l, buf, err)
+		s.finish(l, buf, err)
 	}()
 	return l
 }
 
-// finish stores what was loaded and leases it to every waiter.
-func (s *Store) finish(k Key, l *load, buf Buffer, err error) {
+// finish stores what was loaded and leases it to every waiter. Content that
+// came under the same key meanwhile stays: two entries under one key would leave
+// the first where neither eviction nor a purge finds it.
+func (s *Store) finish(l *load, buf Buffer, err error) {
+	var unused Buffer
 	s.mu.Lock()
-	if s.loads[k] == l {
-		delete(s.loads, k)
-	}
+	s.detach(l)
+	delete(s.running, l)
 	switch {
-	case err != nil:
-		l.err = err
 	case l.purged || s.closed:
 		l.err = ErrPurged
-		defer buf.Release()
+		if err == nil {
+			unused = buf
+		}
+	case err != nil:
+		l.err = err
 	default:
-		l.entry = s.store(k, buf)
-		l.entry.leases += l.waiters
+		e, ok := s.recency.Get(l.key)
+		if ok {
+			unused = buf
+		} else {
+			e = s.store(l.key, buf)
+		}
+		e.leases += l.waiters
+		l.entry = e
 	}
-	close(l.done)
-	var wipe []*entry
-	if l.entry != nil {
-		wipe = append(s.evict(), s.drop(l.entry)...)
-	}
+	l.ended = true
+	wipe := s.evict()
 	s.mu.Unlock()
+	if unused != nil {
+		unused.Release()
+	}
 	wipeAll(wipe)
+	close(l.done) // last: whoever has an answer may rely on the wiping
+}
+
+// detach keeps further callers from joining l. Needs Store.mu.
+func (s *Store) detach(l *load) {
+	if s.loads[l.key] == l {
+		delete(s.loads, l.key)
+	}
 }
 
 func (s *Store) wait(ctx context.Context, l *load) (*Lease, error) {
@@ -165,22 +189,12 @@ func (s *Store) wait(ctx context.Context, l *load) (*Lease, error) {
 func (s *Store) leave(l *load) {
 	s.mu.Lock()
 	var wipe []*entry
-	select {
-	case <-l.done:
-		if l.entry != nil {
-			l.entry.leases--
-			wipe = s.drop(l.entry)
-		}
-	default:
-		l.waiters--
-		if l.waiters == 0 {
-			l.cancel()
-			for k, other := range s.loads {
-				if other == l {
-					delete(s.loads, k) // the next caller starts afresh
-				}
-			}
-		}
+	switch l.waiters--; {
+	case l.ended && l.entry != nil:
+		wipe = s.unlease(l.entry)
+	case !l.ended && l.waiters == 0:
+		l.cancel()
+		s.detach(l) // the next caller starts afresh
 	}
 	s.mu.Unlock()
 	wipeAll(wipe)
@@ -224,8 +238,8 @@ func (s *Store) Add(k Key, b Buffer) *Lease {
 
 // store makes an entry for b under k. Needs Store.mu.
 func (s *Store) store(k Key, b Buffer) *entry {
-	e := &entry{buf: b}
-	s.stats.Bytes += b.Footprint()
+	e := &entry{buf: b, size: b.Footprint()}
+	s.stats.Bytes += e.size
 	s.stats.Entries++
 	if s.closed {
 		return e
@@ -262,19 +276,30 @@ func (s *Store) evict() []*entry {
 	return wipe
 }
 
+// unlease takes one lease off e and returns what is to be wiped. Needs Store.mu.
+func (s *Store) unlease(e *entry) []*entry {
+	e.leases--
+	if e.leases == 0 && e.stored {
+		return s.evict()
+	}
+	return s.drop(e)
+}
+
 // drop returns e for wiping when it is out of the store and nobody leases it.
 // Needs Store.mu.
 func (s *Store) drop(e *entry) []*entry {
-	if e.stored || e.leases > 0 {
+	if e.dropped || e.stored || e.leases > 0 {
 		return nil
 	}
 	s.forget(e)
 	return []*entry{e}
 }
 
-// forget takes e out of the statistics once. Needs Store.mu.
+// forget takes e out of the statistics, which the caller does once. Needs
+// Store.mu.
 func (s *Store) forget(e *entry) {
-	s.stats.Bytes -= e.buf.Footprint()
+	e.dropped = true
+	s.stats.Bytes -= e.size
 	s.stats.Entries--
 }
 
@@ -294,9 +319,9 @@ func (e *entry) wipe() {
 	}
 }
 
-// Purge drops and wipes every entry that match selects, now, and makes loads of
-// such keys fail with [ErrPurged]. Live leases fail their next read. It returns
-// how many entries it dropped. match must not call the cache.
+// Purge drops and wipes every entry that match selects, now, cancels loads of
+// such keys and makes them fail with [ErrPurged]. Live leases fail their next
+// read. It returns how many entries it dropped. match must not call the cache.
 func (s *Store) Purge(match func(Key) bool) (n int) {
 	s.mu.Lock()
 	var wipe []*entry
@@ -311,9 +336,11 @@ func (s *Store) Purge(match func(Key) bool) (n int) {
 		s.stats.Purged++
 		wipe = append(wipe, e)
 	}
-	for k, l := range s.loads {
-		if match(k) {
+	for l := range s.running {
+		if match(l.key) {
 			l.purged = true
+			l.cancel()
+			s.detach(l) // whoever asks from now on gets a load of their own
 		}
 	}
 	s.mu.Unlock()
@@ -321,7 +348,7 @@ func (s *Store) Purge(match func(Key) bool) (n int) {
 	return len(wipe)
 }
 
-// Close purges everything; loads under way fail.
+// Close purges everything; loads under way are cancelled and fail.
 func (s *Store) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -377,19 +404,7 @@ func (l *Lease) Release() {
 		return
 	}
 	l.released = true
-	l.entry.leases--
-	var wipe []*entry
-	if l.entry.leases == 0 && l.entry.stored {
-		wipe = s.evict()
-	} else if !l.entry.isGone() {
-		wipe = s.drop(l.entry)
-	}
+	wipe := s.unlease(l.entry)
 	s.mu.Unlock()
 	wipeAll(wipe)
-}
-
-func (e *entry) isGone() bool {
-	e.mu.RLock()
-	defer e.mu.RUnlock()
-	return e.gone
 }
