@@ -4,38 +4,52 @@ import gofs "github.com/hanwen/go-fuse/v2/fs"
 
 // What the kernel can ask of us. Refused on purpose, by not being here:
 //
-//   - NodeReadlinker: there are no symbolic links.
-//   - NodeTmpfiler (O_TMPFILE): a file without a name cannot be recorded.
-//   - NodeAllocater, NodeCopyFileRanger, NodeLseeker: programs fall back to
-//     ordinary reads and writes, which is what would happen here as well.
+//   - NodeReadlinker: there are no symbolic links. NodeSymlinker and NodeMknoder
+//     are here to answer EPERM at once and to note why (N5).
+//   - NodeTmpfiler (O_TMPFILE): a file without a name cannot be recorded;
+//     programs are told EOPNOTSUPP and use a named temporary file.
+//   - NodeAllocater, NodeCopyFileRanger: programs fall back to ordinary writes,
+//     which is what would happen here as well.
+//   - NodeLseeker: go-fuse answers from the size; there are no holes.
 //   - NodeGetlker, NodeSetlker, NodeSetlkwer: the kernel keeps locks itself,
 //     which holds inside one mount (W13).
 //   - NodeIoctler: nothing to control.
+//   - NodeAccesser: go-fuse answers from the bits that stat shows.
+//   - NodeReaddirer: NodeOpendirHandler takes its place, because an open
+//     directory is a snapshot.
+//   - FilePassthroughFder: content lives outside of files.
 var (
-	_ gofs.NodeLookuper      = (*dirNode)(nil)
-	_ gofs.NodeReaddirer     = (*dirNode)(nil)
-	_ gofs.NodeGetattrer     = (*dirNode)(nil)
-	_ gofs.NodeSetattrer     = (*dirNode)(nil)
-	_ gofs.NodeCreater       = (*dirNode)(nil)
-	_ gofs.NodeMkdirer       = (*dirNode)(nil)
-	_ gofs.NodeRmdirer       = (*dirNode)(nil)
-	_ gofs.NodeUnlinker      = (*dirNode)(nil)
-	_ gofs.NodeRenamer       = (*dirNode)(nil)
-	_ gofs.NodeLinker        = (*dirNode)(nil)
-	_ gofs.NodeSymlinker     = (*dirNode)(nil)
-	_ gofs.NodeMknoder       = (*dirNode)(nil)
-	_ gofs.NodeStatfser      = (*dirNode)(nil)
-	_ gofs.NodeGetxattrer    = (*dirNode)(nil)
-	_ gofs.NodeSetxattrer    = (*dirNode)(nil)
-	_ gofs.NodeRemovexattrer = (*dirNode)(nil)
+	_ gofs.NodeLookuper       = (*dirNode)(nil)
+	_ gofs.NodeOpendirHandler = (*dirNode)(nil)
+	_ gofs.NodeGetattrer      = (*dirNode)(nil)
+	_ gofs.NodeSetattrer      = (*dirNode)(nil)
+	_ gofs.NodeCreater        = (*dirNode)(nil)
+	_ gofs.NodeMkdirer        = (*dirNode)(nil)
+	_ gofs.NodeRmdirer        = (*dirNode)(nil)
+	_ gofs.NodeUnlinker       = (*dirNode)(nil)
+	_ gofs.NodeRenamer        = (*dirNode)(nil)
+	_ gofs.NodeLinker         = (*dirNode)(nil)
+	_ gofs.NodeSymlinker      = (*dirNode)(nil)
+	_ gofs.NodeMknoder        = (*dirNode)(nil)
+	_ gofs.NodeStatfser       = (*dirNode)(nil)
+	_ gofs.NodeGetxattrer     = (*dirNode)(nil)
+	_ gofs.NodeSetxattrer     = (*dirNode)(nil)
+	_ gofs.NodeRemovexattrer  = (*dirNode)(nil)
+	_ gofs.NodeOnForgetter    = (*dirNode)(nil)
+
+	_ gofs.FileReaddirenter = (*dirHandle)(nil)
+	_ gofs.FileSeekdirer    = (*dirHandle)(nil)
+	_ gofs.FileFsyncdirer   = (*dirHandle)(nil)
 
 	_ gofs.NodeOpener        = (*fileNode)(nil)
 	_ gofs.NodeGetattrer     = (*fileNode)(nil)
 	_ gofs.NodeSetattrer     = (*fileNode)(nil)
+	_ gofs.NodeStatfser      = (*fileNode)(nil)
 	_ gofs.NodeGetxattrer    = (*fileNode)(nil)
 	_ gofs.NodeListxattrer   = (*fileNode)(nil)
 	_ gofs.NodeSetxattrer    = (*fileNode)(nil)
 	_ gofs.NodeRemovexattrer = (*fileNode)(nil)
+	_ gofs.NodeOnForgetter   = (*fileNode)(nil)
 
 	_ gofs.FileReader   = (*fileHandle)(nil)
 	_ gofs.FileWriter   = (*fileHandle)(nil)

@@ -1,6 +1,7 @@
 package fs
 
 import (
+	"context"
 	"errors"
 	"syscall"
 
@@ -9,60 +10,41 @@ import (
 	"github.com/svcfs/svcfs/fs/tree"
 )
 
-// errnoOf is the one place that names an errno for what the tree says.
+// errnoOf is the one table from what the tree says to what a program is told
+// (E). A class without a line of its own is an I/O error.
 func errnoOf(class tree.Class) syscall.Errno {
-	switch class {
-	case tree.ClassNotExist:
-		return unix.ENOENT
-	case tree.ClassExist:
-		return unix.EEXIST
-	case tree.ClassNotDir:
-		return unix.ENOTDIR
-	case tree.ClassIsDir:
-		return unix.EISDIR
-	case tree.ClassNotEmpty:
-		return unix.ENOTEMPTY
-	case tree.ClassByDesign:
-		return unix.EPERM
-	case tree.ClassAccess:
-		return unix.EACCES
-	case tree.ClassRevoked:
-		return unix.EKEYREVOKED
-	case tree.ClassRejected:
-		return unix.EKEYREJECTED
-	case tree.ClassBudget:
-		return unix.EDQUOT
-	case tree.ClassUnreachable:
-		return unix.EHOSTUNREACH
-	case tree.ClassTimeout:
-		return unix.ETIMEDOUT
-	case tree.ClassInterrupted:
-		return unix.EINTR
-	case tree.ClassTooBig:
-		return unix.EFBIG
-	case tree.ClassNoMemory:
-		return unix.ENOMEM
-	case tree.ClassReadOnly:
-		return unix.EROFS
-	case tree.ClassCrossDevice:
-		return unix.EXDEV
-	case tree.ClassInvalid:
-		return unix.EINVAL
-	case tree.ClassNameTooLong:
-		return unix.ENAMETOOLONG
-	case tree.ClassBadHandle:
-		return unix.EBADF
-	case tree.ClassNoSpace:
-		return unix.ENOSPC
-	case tree.ClassBusy:
-		return unix.EBUSY
-	case tree.ClassNoAttr:
-		return unix.ENODATA
-	case tree.ClassUnsupported:
-		return unix.ENOTSUP
-	default: // ClassCorrupt, ClassOther
-		return unix.EIO
+	table := [...]syscall.Errno{
+		tree.ClassOther:       unix.EIO,
+		tree.ClassNotExist:    unix.ENOENT,
+		tree.ClassExist:       unix.EEXIST,
+		tree.ClassNotDir:      unix.ENOTDIR,
+		tree.ClassIsDir:       unix.EISDIR,
+		tree.ClassNotEmpty:    unix.ENOTEMPTY,
+		tree.ClassByDesign:    unix.EPERM,
+		tree.ClassAccess:      unix.EACCES,
+		tree.ClassRevoked:     unix.EKEYREVOKED,
+		tree.ClassRejected:    unix.EKEYREJECTED,
+		tree.ClassBudget:      unix.EDQUOT,
+		tree.ClassCorrupt:     unix.EIO,
+		tree.ClassUnreachable: unix.EHOSTUNREACH,
+		tree.ClassTimeout:     unix.ETIMEDOUT,
+		tree.ClassInterrupted: unix.EINTR,
+		tree.ClassTooBig:      unix.EFBIG,
+		tree.ClassNoMemory:    unix.ENOMEM,
+		tree.ClassReadOnly:    unix.EROFS,
+		tree.ClassCrossDevice: unix.EXDEV,
+		tree.ClassInvalid:     unix.EINVAL,
+		tree.ClassNameTooLong: unix.ENAMETOOLONG,
+		tree.ClassBadHandle:   unix.EBADF,
+		tree.ClassNoSpace:     unix.ENOSPC,
+		tree.ClassBusy:        unix.EBUSY,
+		tree.ClassNoAttr:      unix.ENODATA,
+		tree.ClassUnsupported: unix.ENOTSUP,
 	}
+	if int(class) < len(table) && table[class] != 0 {
+		return table[class]
+	}
+	return unix.EIO
 }
 
 // errno maps an error of the tree; nil is 0.
@@ -71,8 +53,14 @@ func errno(err error) syscall.Errno {
 		return 0
 	}
 	var e *tree.Error
-	if errors.As(err, &e) {
+	switch {
+	case errors.As(err, &e):
 		return errnoOf(e.Class)
+	case errors.Is(err, context.Canceled):
+		return unix.EINTR
+	case errors.Is(err, context.DeadlineExceeded):
+		return unix.ETIMEDOUT
+	default:
+		return unix.EIO
 	}
-	return unix.EIO
 }

@@ -3,16 +3,16 @@
 package fs
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log"
 	"log/slog"
 	"os"
 	"os/exec"
-	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	gofs "github.com/hanwen/go-fuse/v2/fs"
@@ -29,72 +29,69 @@ const (
 	maxTransfer = 1 << 20
 	// maxBackground is how many readahead and asynchronous requests may wait.
 	maxBackground = 64
-	// defaultAttrTimeout is how long the kernel believes names and attributes.
-	defaultAttrTimeout = time.Second
-	defaultUmask       = 0o077
+	// defaultTimeout is how long the kernel believes names and attributes.
+	defaultTimeout = time.Second
+	defaultUmask   = 0o077
 )
 
-// Options configure a mount. The zero value is right for one user.
+// Options configure a mount. The zero value mounts for the user of this process
+// alone, writable, with modes 0600 and 0700.
 type Options struct {
-	Account    string // shown as the source of the mount
-	AllowOther bool   // let other users in, by permission bits
-	ReadOnly   bool
-	Umask      uint32        // 0 = 077; the mode of files is 0666 &^ Umask
-	UID, GID   uint32        // owner shown; 0 = whoever runs this process
-	Timeout    time.Duration // how long the kernel believes names and attributes; 0 = 1 s
-	Logger     *slog.Logger
-	Debug      bool // log every request
+	Account    string        // shown as the source of the mount, svcfs:ACCOUNT
+	AllowOther bool          // let other users in, by permission bits
+	ReadOnly   bool          // the kernel answers EROFS to every change
+	Umask      uint32        // bits no mode shows, whatever chmod said; 0 = 077
+	UID, GID   uint32        // owner shown; both 0 = whoever runs this process
+	Timeout    time.Duration // how long the kernel believes names and attributes; 0 = 1 s, negative = not at all
+	Logger     *slog.Logger  // nil = no log
+	Debug      bool          // log every request at debug level: names, never content
 }
 
-// mounted is what all nodes of a mount share. It tells the kernel what changed.
+// mounted is what all nodes of a mount share.
 type mounted struct {
+	*notifier
 	tree *tree.Tree
 	opt  Options
-	root *dirNode
-
-	mu    sync.Mutex
-	open  map[*tree.File]*openFile // files some program has open
-	queue []func()
-	wake  *sync.Cond
-	ended bool
 }
 
-type openFile struct {
-	inode   *gofs.Inode
-	handles int
-}
-
-// Server is a mount that is up.
+// Server is a mount that is up. Its methods are safe for concurrent use.
 type Server struct {
 	dir  string
 	fuse *fuse.Server
 	m    *mounted
-	told sync.WaitGroup
+
+	unmounting sync.Mutex // go-fuse allows one attempt at a time
 }
 
 // Mount mounts t on dir and returns when programs can use it. Check dir with
-// [CheckMountpoint] before.
+// [CheckMountpoint] before. The caller drains and closes the tree; whoever it
+// is must not use the mount itself: a process that waits for its own answers
+// can wait for ever.
 func Mount(dir string, t *tree.Tree, opt Options) (*Server, error) {
 	opt = withDefaults(opt)
 	if err := CheckSupport(); err != nil {
 		return nil, err
 	}
-	m := &mounted{tree: t, opt: opt, open: make(map[*tree.File]*openFile)}
-	m.wake = sync.NewCond(&m.mu)
-	m.root = &dirNode{m: m, d: t.Root()}
+	if opt.AllowOther {
+		if err := checkAllowOther(); err != nil {
+			return nil, err
+		}
+	}
+	m := &mounted{notifier: newNotifier(), tree: t, opt: opt}
+	root := &dirNode{m: m, d: t.Root()}
 	rootAttr := stable(t.Root().Attr())
-	timeout, none := opt.Timeout, time.Duration(0)
-	server, err := gofs.Mount(dir, m.root, &gofs.Options{
+	timeout, none := max(opt.Timeout, 0), time.Duration(0)
+	t.SetKernel(m) // before the kernel believes anything
+	server, err := gofs.Mount(dir, root, &gofs.Options{
 		MountOptions: m.mountOptions(), EntryTimeout: &timeout, AttrTimeout: &timeout, NegativeTimeout: &none,
-		RootStableAttr: &rootAttr, UID: opt.UID, GID: opt.GID,
+		RootStableAttr: &rootAttr, NullPermissions: true, UID: opt.UID, GID: opt.GID, Logger: m.fuseLog(),
 	})
 	if err != nil {
+		t.SetKernel(nil)
 		return nil, fmt.Errorf("mount %s: %w", dir, err)
 	}
-	s := &Server{dir: dir, fuse: server, m: m}
-	s.told.Go(m.tellKernel)
-	t.SetKernel(m)
-	return s, nil
+	m.start()
+	return &Server{dir: dir, fuse: server, m: m}, nil
 }
 
 func withDefaults(opt Options) Options {
@@ -102,7 +99,7 @@ func withDefaults(opt Options) Options {
 		opt.Umask = defaultUmask
 	}
 	if opt.Timeout == 0 {
-		opt.Timeout = defaultAttrTimeout
+		opt.Timeout = defaultTimeout
 	}
 	if opt.UID == 0 && opt.GID == 0 {
 		opt.UID, opt.GID = uint32(os.Getuid()), uint32(os.Getgid())
@@ -117,25 +114,42 @@ func (m *mounted) mountOptions() fuse.MountOptions {
 	o := fuse.MountOptions{
 		FsName: "svcfs:" + strings.NewReplacer(",", "_", "\\", "_").Replace(m.opt.Account), Name: fsType,
 		MaxWrite: maxTransfer, MaxReadAhead: maxTransfer, MaxBackground: maxBackground,
-		AllowOther: m.opt.AllowOther, Debug: m.opt.Debug,
-		// O_TRUNC arrives with open, so that a truncating open retrieves nothing (W4).
-		ExtraCapabilities: fuse.CAP_ATOMIC_O_TRUNC,
-		Logger:            log.New(logWriter{m.opt.Logger}, "", 0),
+		AllowOther: m.opt.AllowOther, Debug: m.opt.Debug, Logger: m.fuseLog(), PanicHandler: m.panicked,
+		// Content of an inode changes only through the kernel, and where it must be
+		// forgotten we say so: a new time alone is no reason to read it all again.
+		ExplicitDataCacheControl: true,
+		// O_TRUNC arrives with open, so that a truncating open retrieves nothing
+		// (W4). We never show set-id bits or capabilities, so none need killing: the
+		// kernel then saves asking for them before every write.
+		ExtraCapabilities: fuse.CAP_ATOMIC_O_TRUNC | fuse.CAP_HANDLE_KILLPRIV_V2,
 	}
 	if m.opt.AllowOther {
 		o.Options = append(o.Options, "default_permissions")
 	}
-	if os.Geteuid() == 0 { // no helper program needed
-		o.DirectMountStrict = true
-		o.DirectMountFlags = unix.MS_NOSUID | unix.MS_NODEV
+	if os.Geteuid() != 0 { // fusermount3 adds nosuid and nodev itself
 		if m.opt.ReadOnly {
-			o.DirectMountFlags |= unix.MS_RDONLY
+			o.Options = append(o.Options, "ro")
 		}
-	} else if m.opt.ReadOnly {
-		o.Options = append(o.Options, "ro")
+		return o
+	}
+	o.DirectMount = true // the helper is tried if this fails
+	_, err := helperProgram()
+	o.DirectMountStrict = err != nil
+	o.DirectMountFlags = unix.MS_NOSUID | unix.MS_NODEV
+	if m.opt.ReadOnly {
+		o.DirectMountFlags |= unix.MS_RDONLY
 	}
 	return o
 }
+
+// panicked answers a request whose handler has a bug: an I/O error for one
+// program, a line for us, and the mount goes on.
+func (m *mounted) panicked(what any) fuse.Status {
+	m.opt.Logger.Error("bug: a request failed", "panic", fmt.Sprint(what), "stack", string(debug.Stack()))
+	return fuse.EIO
+}
+
+func (m *mounted) fuseLog() *log.Logger { return log.New(logWriter{m.opt.Logger}, "", 0) }
 
 // logWriter passes go-fuse's log lines on.
 type logWriter struct{ log *slog.Logger }
@@ -145,285 +159,115 @@ func (w logWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// embedder makes the kernel side of a node of the tree.
-func (m *mounted) embedder(n tree.Node) gofs.InodeEmbedder {
-	if d, ok := n.(*tree.Dir); ok {
-		return &dirNode{m: m, d: d}
-	}
-	return &fileNode{m: m, f: n.(*tree.File)}
-}
-
-func (m *mounted) opened(f *tree.File, h *tree.Handle, inode *gofs.Inode) *fileHandle {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	o := m.open[f]
-	if o == nil {
-		o = &openFile{inode: inode}
-		m.open[f] = o
-	}
-	o.handles++
-	return &fileHandle{m: m, h: h}
-}
-
-func (m *mounted) closed(f *tree.File) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	o := m.open[f]
-	if o == nil {
-		return
-	}
-	if o.handles--; o.handles == 0 {
-		delete(m.open, f)
-	}
-}
-
-// EntryChanged makes the kernel look the name up again. It only queues: the
-// kernel may hold the directory until a request of ours is answered.
-func (m *mounted) EntryChanged(d *tree.Dir, name string) {
-	path := d.Path()
-	m.later(func() {
-		if inode := m.walk(path); inode != nil {
-			_ = inode.NotifyEntry(name) // not cached is fine
-		}
-	})
-}
-
-// ContentChanged makes the kernel forget pages and attributes of an open file;
-// of one that is not open it keeps none that could be read.
-func (m *mounted) ContentChanged(f *tree.File) {
-	m.later(func() {
-		m.mu.Lock()
-		o := m.open[f]
-		m.mu.Unlock()
-		if o != nil {
-			_ = o.inode.NotifyContent(0, 0)
-		}
-	})
-}
-
-// walk finds the kernel's inode of a directory, nil if it knows none.
-func (m *mounted) walk(path string) *gofs.Inode {
-	inode := m.root.EmbeddedInode()
-	for part := range strings.SplitSeq(strings.Trim(path, "/"), "/") {
-		if part == "" {
-			continue
-		}
-		if inode = inode.GetChild(part); inode == nil {
-			return nil
-		}
-	}
-	return inode
-}
-
-func (m *mounted) later(f func()) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.queue = append(m.queue, f)
-	m.wake.Signal()
-}
-
-// tellKernel delivers notifications, one after the other, until the mount ends.
-func (m *mounted) tellKernel() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for {
-		for len(m.queue) == 0 && !m.ended {
-			m.wake.Wait()
-		}
-		if m.ended {
-			return
-		}
-		queue := m.queue
-		m.queue = nil
-		m.mu.Unlock()
-		for _, f := range queue {
-			f()
-		}
-		m.mu.Lock()
-	}
-}
-
-// Wait returns when the mount is gone.
+// Wait returns when the mount is gone, whoever took it away.
 func (s *Server) Wait() {
 	s.fuse.Wait()
 	s.m.tree.SetKernel(nil)
-	s.m.mu.Lock()
-	s.m.ended = true
-	s.m.wake.Signal()
-	s.m.mu.Unlock()
-	s.told.Wait()
+	s.m.stop()
 }
 
-// ErrBusy means that some program has a file open or stands in the mount.
-var ErrBusy = errors.New("the mount is in use")
+// Unmount ends the mount, or leaves it as it is and returns a [*BusyError] that
+// names who uses it. It never waits for the service, and not beyond ctx.
+func (s *Server) Unmount(ctx context.Context) error {
+	done := make(chan error, 1)
+	go func() {
+		s.unmounting.Lock()
+		defer s.unmounting.Unlock()
+		done <- s.fuse.Unmount()
+	}()
+	select {
+	case err := <-done:
+		return s.unmountError(err)
+	case <-ctx.Done():
+		return fmt.Errorf("unmount %s: %w", s.dir, ctx.Err())
+	}
+}
 
-// Unmount ends the mount, or returns [ErrBusy] and leaves it as it is.
-func (s *Server) Unmount() error {
-	err := s.fuse.Unmount()
+func (s *Server) unmountError(err error) error {
 	if err == nil {
 		return nil
 	}
 	if errors.Is(err, unix.EBUSY) || strings.Contains(strings.ToLower(err.Error()), "busy") {
-		return fmt.Errorf("unmount %s: %w", s.dir, ErrBusy)
+		return &BusyError{Dir: s.dir, Holders: holders(s.dir)}
+	}
+	if points, listErr := mountpoints(); listErr == nil && !isMounted(points, s.dir) {
+		return nil // somebody else was faster
 	}
 	return fmt.Errorf("unmount %s: %w", s.dir, err)
 }
 
+// UnmountLazy gives up on an orderly end: see [UnmountLazily].
+func (s *Server) UnmountLazy() error { return UnmountLazily(s.dir) }
+
+// helperLimit bounds the helper program that takes a mount away.
+const helperLimit = 10 * time.Second
+
 // UnmountLazily takes dir out of the namespace at once; programs that still use
-// it get errors. It also clears a dead mount.
+// it keep what they have open until they close it. It also clears a dead mount.
 func UnmountLazily(dir string) error {
 	if os.Geteuid() == 0 {
-		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+		if err := unix.Unmount(dir, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
 			return fmt.Errorf("unmount %s: %w", dir, err)
 		}
 		return nil
 	}
-	helper, err := exec.LookPath("fusermount3")
+	helper, err := helperProgram()
 	if err != nil {
-		return errNoHelper
+		return err
 	}
-	if out, err := exec.Command(helper, "-u", "-z", "--", dir).CombinedOutput(); err != nil {
+	ctx, cancel := context.WithTimeout(context.Background(), helperLimit)
+	defer cancel()
+	if out, err := exec.CommandContext(ctx, helper, "-u", "-z", "--", dir).CombinedOutput(); err != nil {
 		return fmt.Errorf("unmount %s: %s: %w", dir, strings.TrimSpace(string(out)), err)
 	}
 	return nil
 }
 
-var errNoHelper = errors.New("fusermount3 is not installed: install it with: sudo apt-get install fuse3")
+// ErrNoHelper means that an ordinary user lacks the program that mounts.
+var ErrNoHelper = errors.New("fusermount3 is not installed: install it with: sudo apt-get install fuse3")
+
+// ErrAllowOther means that this machine does not let an ordinary user share a mount.
+var ErrAllowOther = errors.New("/etc/fuse.conf does not allow --allow-other: an administrator adds the line user_allow_other there")
+
+func helperProgram() (string, error) {
+	for _, name := range []string{"fusermount3", "/bin/fusermount3"} { // where go-fuse looks as well
+		if path, err := exec.LookPath(name); err == nil {
+			return path, nil
+		}
+	}
+	return "", ErrNoHelper
+}
 
 // CheckSupport reports what this machine lacks for mounting.
 func CheckSupport() error {
 	f, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
-	if err != nil {
+	switch {
+	case errors.Is(err, os.ErrPermission):
+		return fmt.Errorf("open /dev/fuse: %w: an administrator allows it with: sudo chmod 666 /dev/fuse", err)
+	case err != nil:
 		return fmt.Errorf("open /dev/fuse: %w: load the module with: sudo modprobe fuse", err)
 	}
 	_ = f.Close()
 	if os.Geteuid() == 0 {
 		return nil
 	}
-	if _, err := exec.LookPath("fusermount3"); err != nil {
-		return errNoHelper
-	}
-	return nil
+	_, err = helperProgram()
+	return err
 }
 
-// Harden keeps this process out of core dumps and closes its memory to other
-// processes of the same user (M4). Call it before a secret is loaded.
-func Harden() error {
-	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
-		return fmt.Errorf("forbid dumps: %w", err)
+// checkAllowOther says before mounting what the helper would say less clearly.
+func checkAllowOther() error {
+	if os.Geteuid() == 0 {
+		return nil
 	}
-	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
-		return fmt.Errorf("set core size to zero: %w", err)
-	}
-	return nil
-}
-
-// Errors of [CheckMountpoint].
-var (
-	ErrDeadMount     = errors.New("a mount that crashed is still there")
-	ErrMounted       = errors.New("something is mounted there already")
-	ErrNotDirectory  = errors.New("it is not a directory")
-	ErrNotEmpty      = errors.New("the directory is not empty")
-	ErrNoMountpoint  = errors.New("there is no such directory")
-	ErrNotAccessible = errors.New("this user may not write there")
-)
-
-// CheckMountpoint refuses a directory that cannot or should not be mounted on
-// (M1). It asks for nothing secret and changes nothing.
-func CheckMountpoint(dir string) error {
-	info, err := os.Stat(dir)
-	switch {
-	case errors.Is(err, syscall.ENOTCONN):
-		return fmt.Errorf("%s: %w", dir, ErrDeadMount)
-	case errors.Is(err, os.ErrNotExist):
-		return fmt.Errorf("%s: %w", dir, ErrNoMountpoint)
-	case err != nil:
-		return err
-	case !info.IsDir():
-		return fmt.Errorf("%s: %w", dir, ErrNotDirectory)
-	}
-	full, err := filepath.EvalSymlinks(dir)
-	if err == nil {
-		full, err = filepath.Abs(full)
-	}
+	text, err := os.ReadFile("/etc/fuse.conf")
 	if err != nil {
-		return err
+		return ErrAllowOther
 	}
-	points, err := mountpoints()
-	if err != nil {
-		return err
-	}
-	for _, p := range points {
-		if p.Dir == full {
-			return fmt.Errorf("%s: %w", dir, ErrMounted)
+	for line := range strings.Lines(string(text)) {
+		if strings.TrimSpace(line) == "user_allow_other" {
+			return nil
 		}
 	}
-	names, err := os.ReadDir(dir)
-	if err != nil {
-		return err
-	}
-	if len(names) > 0 {
-		return fmt.Errorf("%s: %w", dir, ErrNotEmpty)
-	}
-	if unix.Access(dir, unix.W_OK) != nil {
-		return fmt.Errorf("%s: %w", dir, ErrNotAccessible)
-	}
-	return nil
-}
-
-// MountInfo is one mounted filesystem.
-type MountInfo struct {
-	Dir    string // mountpoint
-	Type   string // such as fuse.svcfs
-	Source string // svcfs:ACCOUNT
-}
-
-// Mounts lists the svcfs mounts this process can see.
-func Mounts() ([]MountInfo, error) {
-	all, err := mountpoints()
-	if err != nil {
-		return nil, err
-	}
-	var ours []MountInfo
-	for _, p := range all {
-		if p.Type == "fuse."+fsType {
-			ours = append(ours, p)
-		}
-	}
-	return ours, nil
-}
-
-// mountpoints reads the kernel's list (proc(5), mountinfo).
-func mountpoints() ([]MountInfo, error) {
-	raw, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return nil, err
-	}
-	var list []MountInfo
-	for line := range strings.Lines(string(raw)) {
-		before, after, ok := strings.Cut(line, " - ")
-		fields, rest := strings.Fields(before), strings.Fields(after)
-		if !ok || len(fields) < 5 || len(rest) < 2 {
-			continue
-		}
-		list = append(list, MountInfo{Dir: unescape(fields[4]), Type: rest[0], Source: unescape(rest[1])})
-	}
-	return list, nil
-}
-
-// unescape undoes the octal escapes of mountinfo.
-func unescape(s string) string {
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && i+3 < len(s) {
-			v := (int(s[i+1]-'0')*8+int(s[i+2]-'0'))*8 + int(s[i+3]-'0')
-			if v >= 0 && v < 256 {
-				b.WriteByte(byte(v))
-				i += 3
-				continue
-			}
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
+	return ErrAllowOther
 }

@@ -301,7 +301,7 @@ func (m *liveMount) drain(ctx context.Context, limit time.Duration) []tree.Pendi
 
 // unmount takes the mount away; by force also while a program uses it.
 func (m *liveMount) unmount(gone <-chan struct{}, force bool) error {
-	err := m.server.Unmount()
+	err := m.server.Unmount(context.Background())
 	if err != nil && force {
 		err = fs.UnmountLazily(m.dir)
 	}

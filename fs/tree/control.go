@@ -51,7 +51,7 @@ func (t *Tree) Pending() []Pending {
 
 func (f *File) pending() (Pending, bool) {
 	f.t.mu.RLock()
-	linked := f.dir != nil
+	linked := !f.unlinked
 	f.t.mu.RUnlock()
 	if !linked || f.scratch.Load() {
 		return Pending{}, false

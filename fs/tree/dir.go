@@ -297,6 +297,7 @@ func (d *Dir) createHere(name string, flags OpenFlags) (*File, *Handle, error) {
 // (W8) or replaced shows again.
 func (t *Tree) unhang(f *File) {
 	t.mu.Lock()
+	f.unlinked = true
 	notices := t.detach(f)
 	notices = append(notices, t.release(f)...)
 	t.mu.Unlock()
@@ -435,8 +436,8 @@ func (d *Dir) Unlink(ctx context.Context, name string) error {
 		return d.refuse(ClassByDesign, "unlink", name, "the file is uploaded, and removing it would destroy its key for everybody",
 			"The service keeps it; upload another file of this name to replace what is shown.")
 	}
-	f.discard()
 	d.t.unhang(f)
+	f.discard()
 	return nil
 }
 

@@ -22,18 +22,20 @@ type world struct {
 	owners  map[sdk.GroupID]sdk.AccountID
 
 	retrieves, uploads, listings int
+	begun                        map[string]int   // by operation, also those under way
 	fail                         map[string]error // by operation
 	hold                         map[string]chan struct{}
 }
 
 func newWorld() *world {
-	return &world{rows: map[sdk.GroupID][]sdk.Entry{}, content: map[sdk.Ref][]byte{}, fail: map[string]error{},
+	return &world{rows: map[sdk.GroupID][]sdk.Entry{}, content: map[sdk.Ref][]byte{}, fail: map[string]error{}, begun: map[string]int{},
 		hold: map[string]chan struct{}{}, members: map[sdk.GroupID]map[sdk.AccountID]bool{}, owners: map[sdk.GroupID]sdk.AccountID{}}
 }
 
 // begin applies a scripted failure or delay to an operation.
 func (w *world) begin(ctx context.Context, op string) error {
 	w.mu.Lock()
+	w.begun[op]++
 	err, hold := w.fail[op], w.hold[op]
 	w.mu.Unlock()
 	if hold != nil {
@@ -105,6 +107,12 @@ func (w *world) shred(g sdk.GroupID, ref sdk.Ref) {
 		}
 	}
 	delete(w.content, ref)
+}
+
+func (w *world) hasBegun(op string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.begun[op]
 }
 
 func (w *world) counts() (retrieves, uploads int) {

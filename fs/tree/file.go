@@ -23,6 +23,10 @@ type File struct {
 	dir  *Dir   // nil once the name points elsewhere
 	name string // as shown
 	raw  string // as recorded, or to be recorded
+	// unlinked: removed, or replaced by a rename, in this mount. What is written
+	// to it from then on belongs to no name. A file whose name only points at a
+	// newer upload is not unlinked: its changes are the next version.
+	unlinked bool
 
 	entry   atomic.Pointer[sdk.Entry] // committed content; nil while never uploaded
 	staged  atomic.Bool               // there is a stage, or one is being made
@@ -46,6 +50,9 @@ type File struct {
 func (t *Tree) newFile(dir *Dir, name string) *File {
 	f := &File{t: t, dir: dir, name: name, known: true, mtime: t.now(), gen: t.gens.Add(1)}
 	f.ino = inodeOf(join(dir.path(), name))
+	if t.carried[f.ino] {
+		f.ino = inodeOf(join(dir.path(), name) + "\x00" + strconv.FormatUint(f.gen, 10))
+	}
 	return f
 }
 

@@ -101,8 +101,9 @@ func (t *Tree) move(f *File, to *Dir, newName string, becomesScratch bool) (repl
 	shown := showComponent(newName)
 	if old, ok := to.children[shown].(*File); ok && old != f {
 		replaced = old
-		old.dir = nil
+		old.dir, old.unlinked = nil, true
 	}
+	t.carried[f.ino] = true
 	f.dir, f.name, f.group, f.raw = to, shown, to.group, to.rawPath(newName)
 	f.scratch.Store(becomesScratch)
 	to.children[shown] = f

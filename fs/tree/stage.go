@@ -256,7 +256,7 @@ func (f *File) commit(ctx context.Context, when commitWhen) error {
 		return nil
 	}
 	f.t.mu.RLock()
-	group, raw, linked := f.group, f.raw, f.dir != nil
+	group, raw, linked := f.group, f.raw, !f.unlinked
 	f.t.mu.RUnlock()
 	if !linked {
 		return nil

@@ -81,6 +81,9 @@ type Tree struct {
 	kernel Kernel
 	root   *Dir
 	groups map[sdk.GroupID]*group
+	// carried holds inode numbers that renamed files took along: a new file of
+	// the old name must not share one with them.
+	carried map[uint64]bool
 
 	stagedMu sync.Mutex
 	staged   map[*File]struct{} // files with a stage that is not scratch
@@ -105,7 +108,7 @@ func New(ctx context.Context, cfg Config) (*Tree, error) {
 	t := &Tree{
 		cfg: cfg, remote: cfg.Remote, pool: cfg.Pool, log: cfg.Logger, kernel: cfg.Kernel,
 		cache: cache.New(cfg.CacheBytes), started: time.Now(), groups: make(map[sdk.GroupID]*group),
-		staged: make(map[*File]struct{}), listing: newGate(),
+		staged: make(map[*File]struct{}), carried: make(map[uint64]bool), listing: newGate(),
 	}
 	t.spent.limit = cfg.Budget
 	t.root = t.newDir(nil, "", dirRoot)

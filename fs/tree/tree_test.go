@@ -217,12 +217,6 @@ func TestR1ConcurrentOpenersShareOneRetrieval(t *testing.T) {
 	m := mount(t, w, bob)
 	f := m.node("/team/f").(*File)
 	release := w.stall("retrieve")
-	interrupted, cancel := context.WithCancel(t.Context())
-	left := make(chan error, 1)
-	go func() {
-		_, err := f.Open(interrupted, OpenFlags{Read: true})
-		left <- err
-	}()
 	var all sync.WaitGroup
 	for range 16 {
 		all.Go(func() {
@@ -231,6 +225,15 @@ func TestR1ConcurrentOpenersShareOneRetrieval(t *testing.T) {
 			}
 		})
 	}
+	for w.hasBegun("retrieve") == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	interrupted, cancel := context.WithCancel(t.Context())
+	left := make(chan error, 1)
+	go func() {
+		_, err := f.Open(interrupted, OpenFlags{Read: true})
+		left <- err
+	}()
 	cancel()
 	wantClass(t, <-left, ClassInterrupted)
 	release()
@@ -693,5 +696,63 @@ func TestParallelWritersAndPollers(t *testing.T) {
 	}
 	if left := m.Pending(); len(left) != 0 {
 		t.Errorf("left %+v", left)
+	}
+}
+
+// A file that was opened before a newer upload of its name arrived, and written
+// to after, is uploaded all the same: close never says 0 for bytes that are lost.
+func TestW11WriterWhoWasOvertakenLosesNothing(t *testing.T) {
+	w := team()
+	w.put("team", alice, "f", []byte("one"))
+	m := mount(t, w, bob)
+	h, err := m.node("/team/f").(*File).Open(t.Context(), OpenFlags{Read: true, Write: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Release()
+	w.put("team", alice, "f", []byte("two"))
+	if err := m.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	m.wantContent("/team/f", "two")
+	if _, err := h.WriteAt(t.Context(), []byte("!"), 3); err != nil {
+		t.Fatal(err)
+	}
+	if len(m.Pending()) != 1 {
+		t.Errorf("pending is %+v", m.Pending())
+	}
+	if err := h.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	m.wantCharges(2, 1)
+	m.wantContent("/team/f", "one!")
+	if got := len(w.rows["team"]); got != 3 {
+		t.Errorf("%d versions in the ledger, want all three", got)
+	}
+}
+
+// A4: a renamed file keeps its inode number, and a new file of the old name gets
+// another, or mv and cp would say that both are the same file.
+func TestA4RenamedFilesShareNoInode(t *testing.T) {
+	w := team()
+	w.put("team", alice, "f", []byte("old"))
+	m := mount(t, w, alice)
+	dir := m.dir("/team")
+	if err := dir.Rename(t.Context(), "f", dir, "f~", false); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := m.save("/team/f.tmp", "x"); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := m.lookup("/team/f"); err == nil && n.Attr().Ino == m.node("/team/f.tmp").Attr().Ino {
+			t.Error("the file and the next save of it share an inode number")
+		}
+		if err := dir.Rename(t.Context(), "f.tmp", dir, "f", false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if m.node("/team/f").Attr().Ino == m.node("/team/f~").Attr().Ino {
+		t.Error("the file and its backup share an inode number")
 	}
 }

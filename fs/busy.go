@@ -1,0 +1,91 @@
+package fs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// ErrBusy means that some program has a file open or stands in the mount.
+var ErrBusy = errors.New("the mount is in use")
+
+// BusyError is [ErrBusy] with who uses it, as far as this user may know.
+type BusyError struct {
+	Dir     string
+	Holders []Holder
+}
+
+// Holder is a process that uses a mount.
+type Holder struct {
+	PID  int
+	Name string // of the program
+	Path string // one place it holds
+}
+
+// maxHolders bounds how many processes a [BusyError] names.
+const maxHolders = 8
+
+// Error names the processes.
+func (e *BusyError) Error() string {
+	text := "unmount " + e.Dir + ": " + ErrBusy.Error()
+	for i, h := range e.Holders {
+		text += map[bool]string{true: " by ", false: ", "}[i == 0] + fmt.Sprintf("%s (%d)", h.Name, h.PID)
+	}
+	return text
+}
+
+// Unwrap returns [ErrBusy].
+func (e *BusyError) Unwrap() error { return ErrBusy }
+
+// holders looks through /proc for processes that stand in dir or have something
+// open there. It reads links only, which asks nothing of the mount.
+func holders(dir string) []Holder {
+	processes, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	var list []Holder
+	for _, p := range processes {
+		pid, err := strconv.Atoi(p.Name())
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		path, ok := held(filepath.Join("/proc", p.Name()), dir)
+		if !ok {
+			continue
+		}
+		name, _ := os.ReadFile(filepath.Join("/proc", p.Name(), "comm")) // it may have ended
+		list = append(list, Holder{PID: pid, Name: strings.TrimSpace(string(name)), Path: path})
+		if len(list) == maxHolders {
+			break
+		}
+	}
+	return list
+}
+
+// held returns what the process beneath proc holds in dir.
+func held(proc, dir string) (string, bool) {
+	links := []string{filepath.Join(proc, "cwd"), filepath.Join(proc, "root"), filepath.Join(proc, "exe")}
+	for _, table := range []string{"fd", "map_files"} {
+		entries, err := os.ReadDir(filepath.Join(proc, table))
+		if err != nil {
+			continue // of another user
+		}
+		for _, e := range entries {
+			links = append(links, filepath.Join(proc, table, e.Name()))
+		}
+	}
+	i := slices.IndexFunc(links, func(link string) bool {
+		target, err := os.Readlink(link)
+		return err == nil && (target == dir || strings.HasPrefix(target, dir+"/"))
+	})
+	if i < 0 {
+		return "", false
+	}
+	target, err := os.Readlink(links[i])
+	return target, err == nil
+}

@@ -1,0 +1,180 @@
+package fs
+
+import (
+	"context"
+	"sync"
+	"syscall"
+
+	gofs "github.com/hanwen/go-fuse/v2/fs"
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"github.com/svcfs/svcfs/fs/tree"
+)
+
+// Lookup finds a name. Free.
+func (n *dirNode) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*gofs.Inode, syscall.Errno) {
+	n.m.knowDir(n)
+	node, err := n.d.Lookup(ctx, name)
+	if err != nil {
+		return nil, errno(err)
+	}
+	return n.child(ctx, node, out), 0
+}
+
+// OpendirHandle takes a snapshot of the names. Free.
+func (n *dirNode) OpendirHandle(ctx context.Context, _ uint32) (gofs.FileHandle, uint32, syscall.Errno) {
+	n.m.knowDir(n)
+	h := &dirHandle{n: n}
+	if no := h.snapshot(ctx); no != 0 {
+		return nil, 0, no
+	}
+	return h, 0, 0
+}
+
+// dirHandle is an open directory: the names as they were at opendir or
+// rewinddir, so that a listing neither repeats nor skips a name while others
+// come and go.
+type dirHandle struct {
+	n *dirNode
+
+	mu   sync.Mutex
+	list []fuse.DirEntry
+	next int
+}
+
+func (h *dirHandle) snapshot(ctx context.Context) syscall.Errno {
+	entries, err := h.n.d.Entries(ctx)
+	if err != nil {
+		return errno(err)
+	}
+	list := make([]fuse.DirEntry, 0, len(entries)+2)
+	list = append(list, fuse.DirEntry{Name: ".", Mode: fuse.S_IFDIR, Ino: h.n.StableAttr().Ino},
+		fuse.DirEntry{Name: "..", Mode: fuse.S_IFDIR, Ino: h.n.parentIno()})
+	for _, e := range entries {
+		attr := stable(e.Node.Attr())
+		list = append(list, fuse.DirEntry{Name: e.Name, Mode: attr.Mode, Ino: attr.Ino})
+	}
+	for i := range list {
+		list[i].Off = uint64(i + 1)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.list, h.next = list, 0
+	return 0
+}
+
+// parentIno is what ".." shows; the root is its own parent, as programs see the
+// number of the directory beneath the mount themselves.
+func (n *dirNode) parentIno() uint64 {
+	if _, parent := n.Parent(); parent != nil {
+		return parent.StableAttr().Ino
+	}
+	return n.StableAttr().Ino
+}
+
+// Readdirent returns the next name, or nil at the end.
+func (h *dirHandle) Readdirent(context.Context) (*fuse.DirEntry, syscall.Errno) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.next >= len(h.list) {
+		return nil, 0
+	}
+	e := h.list[h.next]
+	h.next++
+	return &e, 0
+}
+
+// Seekdir continues at an offset that Readdirent told; 0 is rewinddir, which
+// shows the names as they are now.
+func (h *dirHandle) Seekdir(ctx context.Context, off uint64) syscall.Errno {
+	if off == 0 {
+		return h.snapshot(ctx)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if off > uint64(len(h.list)) {
+		return unix.EINVAL
+	}
+	h.next = int(off)
+	return 0
+}
+
+// Fsyncdir has nothing to do: a name is recorded when its file is closed,
+// fsynced or renamed, before the program is told so.
+func (h *dirHandle) Fsyncdir(context.Context, uint32) syscall.Errno { return 0 }
+
+// Create makes or opens a file for writing. Nothing is sent.
+func (n *dirNode) Create(ctx context.Context, name string, flags uint32, mode uint32, out *fuse.EntryOut) (*gofs.Inode, gofs.FileHandle, uint32, syscall.Errno) {
+	f, h, err := n.d.Create(ctx, name, flags&unix.O_EXCL != 0, openFlags(ctx, flags))
+	if err != nil {
+		return nil, nil, 0, errno(err)
+	}
+	if f.Attr().Mode == 0 { // else another mount was faster, and it is opened
+		f.SetMode(mode & permBits)
+	}
+	inode := n.child(ctx, f, out)
+	if node, ok := inode.Operations().(*fileNode); ok {
+		n.m.knowFile(node)
+	}
+	return inode, &fileHandle{h: h}, openMode(h.CacheMode()), 0
+}
+
+// Mkdir makes a folder, or registers a group where that is allowed (N5).
+func (n *dirNode) Mkdir(ctx context.Context, name string, mode uint32, out *fuse.EntryOut) (*gofs.Inode, syscall.Errno) {
+	d, err := n.d.Mkdir(ctx, name)
+	if err != nil {
+		return nil, errno(err)
+	}
+	d.SetMode(mode & permBits)
+	return n.child(ctx, d, out), 0
+}
+
+// Rmdir removes an empty folder of this mount.
+func (n *dirNode) Rmdir(ctx context.Context, name string) syscall.Errno {
+	return errno(n.d.Rmdir(ctx, name))
+}
+
+// Unlink removes staged and scratch files (W9).
+func (n *dirNode) Unlink(ctx context.Context, name string) syscall.Errno {
+	return errno(n.d.Unlink(ctx, name))
+}
+
+// Rename moves a name; see [tree.Dir.Rename]. Two names cannot be exchanged in
+// one step: the service records one upload at a time.
+func (n *dirNode) Rename(ctx context.Context, name string, newParent gofs.InodeEmbedder, newName string, flags uint32) syscall.Errno {
+	if flags&^unix.RENAME_NOREPLACE != 0 {
+		return n.m.refuse(tree.ClassInvalid, "rename", n.path(name), "only plain renames and those that replace nothing are supported", "Rename in several steps.")
+	}
+	to, ok := newParent.EmbeddedInode().Operations().(*dirNode)
+	if !ok {
+		return unix.ENOTDIR
+	}
+	return errno(n.d.Rename(ctx, name, to.d, newName, flags&unix.RENAME_NOREPLACE != 0))
+}
+
+// Link gives a file a second name where the tree allows it (N5).
+func (n *dirNode) Link(ctx context.Context, target gofs.InodeEmbedder, name string, out *fuse.EntryOut) (*gofs.Inode, syscall.Errno) {
+	node, ok := target.EmbeddedInode().Operations().(*fileNode)
+	if !ok {
+		return nil, unix.EPERM
+	}
+	if err := n.d.Link(ctx, node.f, name); err != nil {
+		return nil, errno(err)
+	}
+	n.m.fill(node.f.Attr(), &out.Attr)
+	return node.EmbeddedInode(), 0
+}
+
+// copyHint is the next step after a refused special file.
+const copyHint = "Copy the file that is meant, for example with: cp -L"
+
+// Symlink is refused at once: the ledger has no links (N5).
+func (n *dirNode) Symlink(_ context.Context, _, name string, _ *fuse.EntryOut) (*gofs.Inode, syscall.Errno) {
+	return nil, n.m.refuse(tree.ClassByDesign, "symlink", n.path(name), "the ledger holds files, not symbolic links", copyHint)
+}
+
+// Mknod is refused at once: no device nodes, pipes or sockets (N5).
+func (n *dirNode) Mknod(_ context.Context, name string, _, _ uint32, _ *fuse.EntryOut) (*gofs.Inode, syscall.Errno) {
+	return nil, n.m.refuse(tree.ClassByDesign, "mknod", n.path(name), "the ledger holds files, not devices, pipes or sockets", copyHint)
+}

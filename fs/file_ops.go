@@ -1,0 +1,53 @@
+package fs
+
+import (
+	"context"
+	"syscall"
+
+	gofs "github.com/hanwen/go-fuse/v2/fs"
+	"github.com/hanwen/go-fuse/v2/fuse"
+)
+
+// Open retrieves and verifies the content unless it is in memory (R1).
+func (n *fileNode) Open(ctx context.Context, flags uint32) (gofs.FileHandle, uint32, syscall.Errno) {
+	n.m.knowFile(n) // before, so that a purge during the retrieval is not missed
+	h, err := n.f.Open(ctx, openFlags(ctx, flags))
+	if err != nil {
+		return nil, 0, errno(err)
+	}
+	return &fileHandle{h: h}, openMode(h.CacheMode()), 0
+}
+
+// Read copies from memory.
+func (fh *fileHandle) Read(ctx context.Context, dest []byte, off int64) (fuse.ReadResult, syscall.Errno) {
+	n, err := fh.h.ReadAt(ctx, dest, off)
+	if err != nil {
+		return nil, errno(err)
+	}
+	return fuse.ReadResultData(dest[:n]), 0
+}
+
+// Write copies into the staged content; nothing leaves the machine (W1). The
+// kernel has placed appended data already.
+func (fh *fileHandle) Write(ctx context.Context, data []byte, off int64) (uint32, syscall.Errno) {
+	n, err := fh.h.WriteAt(ctx, data, off)
+	if err != nil {
+		return 0, errno(err)
+	}
+	return uint32(n), 0
+}
+
+// Flush commits what was written, at close (W2). The context ends when the
+// program is interrupted; what that means for an upload the tree decides.
+func (fh *fileHandle) Flush(ctx context.Context) syscall.Errno { return errno(fh.h.Flush(ctx)) }
+
+// Fsync commits what was written; 0 means recorded on the ledger.
+func (fh *fileHandle) Fsync(ctx context.Context, _ uint32) syscall.Errno {
+	return errno(fh.h.Fsync(ctx))
+}
+
+// Release gives the handle up; nobody hears of an error here.
+func (fh *fileHandle) Release(context.Context) syscall.Errno {
+	fh.h.Release()
+	return 0
+}

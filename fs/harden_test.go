@@ -1,0 +1,156 @@
+package fs
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// hardened is the role "harden": it shows itself, then aborts.
+func hardened() int {
+	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}); err != nil {
+		fmt.Println("no core to forbid:", err)
+	}
+	if err := Harden(); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	dumpable, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0)
+	limits, _ := os.ReadFile(fmt.Sprintf("/proc/%d/limits", os.Getpid()))
+	fmt.Printf("dumpable %d %v\n%s\n", dumpable, err, limits)
+	_ = unix.Kill(os.Getpid(), unix.SIGABRT)
+	select {}
+}
+
+// M4, threat 3: no core dump, not even of a process that is told to abort.
+func TestM4ProcessCannotBeDumped(t *testing.T) {
+	dir := t.TempDir()
+	cmd := role("harden", plan{})
+	cmd.Dir = dir
+	out, _ := cmd.CombinedOutput() // it aborts
+	if !bytes.Contains(out, []byte("dumpable 0 <nil>")) {
+		t.Errorf("the process is dumpable:\n%s", out)
+	}
+	if !regexp.MustCompile(`(?m)^Max core file size +0 +0 `).Match(out) {
+		t.Errorf("core size is not zero:\n%s", out)
+	}
+	status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus)
+	if !ok || !status.Signaled() && status.ExitStatus() == 0 || status.CoreDump() {
+		t.Errorf("ended with %v", cmd.ProcessState)
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, "*core*")); len(left) > 0 {
+		t.Errorf("left %v", left)
+	}
+}
+
+// nobody is an ordinary user's number.
+const nobody = 65534
+
+// asUser is the role "user", in a mount namespace of its own: it lets everybody
+// use the FUSE device there, has an ordinary user mount and read, and unmounts.
+func asUser() int {
+	dir := os.Getenv(envPlan)
+	device := filepath.Join(dir, "fuse")
+	if err := mountPrivateDevice(device); err != nil {
+		fmt.Println("SKIP", err)
+		return 0
+	}
+	if err := userSession(filepath.Join(dir, "mnt")); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	return 0
+}
+
+func asNobody(cmd *exec.Cmd) *exec.Cmd {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
+	return cmd
+}
+
+// userSession has an ordinary user mount dir, write, read and unmount.
+func userSession(dir string) error {
+	if err := errors.Join(os.Mkdir(dir, 0o700), os.Chown(dir, nobody, nobody)); err != nil {
+		return err
+	}
+	server := asNobody(role("serve", plan{Dir: dir, Harden: true, MaxFile: 1 << 20}))
+	server.Stderr = os.Stderr
+	in, err := server.StdinPipe()
+	if err != nil {
+		return err
+	}
+	out, err := server.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := server.Start(); err != nil {
+		return err
+	}
+	answers := json.NewDecoder(out)
+	var a answer
+	if err := answers.Decode(&a); err != nil || a.Error != "" {
+		return fmt.Errorf("mount: %v %s", err, a.Error)
+	}
+	text, err := asNobody(exec.Command("sh", "-c", `cd "$1" && echo hello >team/f && cat team/f`, "sh", dir)).CombinedOutput()
+	fmt.Printf("read: %s %v\n", text, err)
+	if err := json.NewEncoder(in).Encode(order{Do: "unmount", Limit: hangLimit}); err != nil {
+		return err
+	}
+	if err := answers.Decode(&a); err != nil || a.Error != "" {
+		return fmt.Errorf("unmount: %v %s", err, a.Error)
+	}
+	_ = in.Close()
+	return server.Wait()
+}
+
+func mountPrivateDevice(device string) error {
+	const fuseMajor, fuseMinor = 10, 229
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("private mounts: %w", err)
+	}
+	if err := unix.Mknod(device, unix.S_IFCHR|0o666, int(unix.Mkdev(fuseMajor, fuseMinor))); err != nil {
+		return fmt.Errorf("make a FUSE device: %w", err)
+	}
+	if err := os.Chmod(device, 0o666); err != nil {
+		return err
+	}
+	if err := unix.Mount(device, "/dev/fuse", "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("show it as /dev/fuse: %w", err)
+	}
+	f, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
+	if err != nil {
+		return fmt.Errorf("use it: %w", err)
+	}
+	return f.Close()
+}
+
+// M4: an ordinary user can mount, through fusermount3, from a hardened process.
+func TestM4OrdinaryUserCanMount(t *testing.T) {
+	needFuse(t)
+	needRoot(t)
+	if _, err := helperProgram(); err != nil {
+		t.Skip(err)
+	}
+	cmd := role("user", plan{})
+	cmd.Env = append(cmd.Env, envPlan+"="+place(t))
+	cmd.SysProcAttr.Unshareflags = unix.CLONE_NEWNS
+	out, err := cmd.CombinedOutput()
+	if reason, ok := strings.CutPrefix(string(out), "SKIP "); ok {
+		t.Skip("no FUSE device for an ordinary user here: ", reason)
+	}
+	if err != nil || !strings.Contains(string(out), "read: hello") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

@@ -1,0 +1,393 @@
+package fs
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/svcfs/svcfs/fs/tree"
+	"github.com/svcfs/svcfs/sdk"
+)
+
+const (
+	// envRole makes the test binary do something else than test: a process must
+	// not use the mount it serves, so that another one serves.
+	envRole = "SVCFS_FS_TEST_ROLE"
+	// envPlan is the JSON of a plan, for the role "serve".
+	envPlan = "SVCFS_FS_TEST_PLAN"
+	// envRoot is the directory beneath which every mountpoint lies.
+	envRoot = "SVCFS_FS_TEST_ROOT"
+	// hangLimit is how long anything may take that must not hang.
+	hangLimit = 20 * time.Second
+)
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(envRole) {
+	case "serve":
+		os.Exit(serve(os.Stdin, os.Stdout))
+	case "harden":
+		os.Exit(hardened())
+	case "user":
+		os.Exit(asUser())
+	}
+	os.Exit(runTests(m))
+}
+
+// runTests fails when a mount is left behind.
+func runTests(m *testing.M) int {
+	root, err := os.MkdirTemp("", "svcfs-fs-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	if root, err = filepath.EvalSymlinks(root); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	_ = os.Chmod(root, 0o755) // other users must reach the mounts, to be refused there
+	_ = os.Setenv(envRoot, root)
+	code := m.Run()
+	points, err := mountpoints()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	for _, p := range points {
+		if within(p.Dir, root) {
+			fmt.Fprintln(os.Stderr, "left mounted:", p.Dir)
+			_ = UnmountLazily(p.Dir)
+			code = 1
+		}
+	}
+	_ = os.RemoveAll(root)
+	return code
+}
+
+// plan says what a serving process mounts.
+type plan struct {
+	Dir     string
+	Options Options // without Logger
+	Harden  bool
+	MaxFile int64
+}
+
+// order is a line to a serving process, and answer its line back.
+type order struct {
+	Do    string
+	Group sdk.GroupID
+	Name  string
+	Data  []byte
+	Size  int64
+	On    bool
+	Kind  *sdk.Kind
+	Limit time.Duration
+}
+
+type answer struct {
+	Error   string
+	Busy    []Holder
+	Counts  counts
+	Pending []tree.Pending
+}
+
+// server is what the role "serve" holds.
+type server struct {
+	world *world
+	tree  *tree.Tree
+	mount *Server
+}
+
+// serve mounts a tree over a world in memory and obeys until its input ends.
+func serve(in io.Reader, out io.Writer) int {
+	enc := json.NewEncoder(out)
+	s, err := startServer()
+	if err != nil {
+		_ = enc.Encode(answer{Error: err.Error()})
+		return 1
+	}
+	_ = enc.Encode(answer{})
+	lines := json.NewDecoder(in)
+	for {
+		var o order
+		if err := lines.Decode(&o); err != nil {
+			break
+		}
+		_ = enc.Encode(s.obey(o))
+	}
+	s.world.stall("upload", false)
+	s.world.stall("retrieve", false)
+	s.world.stall("entries", false)
+	if err := s.mount.UnmountLazy(); err == nil {
+		s.mount.Wait()
+	}
+	_ = s.tree.Close()
+	return 0
+}
+
+func startServer() (*server, error) {
+	var p plan
+	if err := json.Unmarshal([]byte(os.Getenv(envPlan)), &p); err != nil {
+		return nil, err
+	}
+	if p.Harden {
+		if err := Harden(); err != nil {
+			return nil, err
+		}
+	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	w := newWorld()
+	t, err := tree.New(context.Background(), tree.Config{Remote: w, RefreshInterval: time.Hour, MetadataTimeout: time.Hour,
+		TransferTimeout: time.Hour, EmptyDelay: time.Hour, MaxFileBytes: p.MaxFile, ReadOnly: p.Options.ReadOnly, Logger: log})
+	if err != nil {
+		return nil, err
+	}
+	p.Options.Logger = log
+	p.Options.Account = string(w.Account())
+	mount, err := Mount(p.Dir, t, p.Options)
+	if err != nil {
+		return nil, err
+	}
+	return &server{w, t, mount}, nil
+}
+
+func (s *server) obey(o order) (a answer) {
+	switch o.Do {
+	case "put":
+		s.world.put(o.Group, o.Name, o.Data, o.Size)
+	case "stall":
+		s.world.stall(o.Name, o.On)
+	case "fail":
+		s.world.failWith(o.Name, o.Kind)
+	case "member":
+		s.world.join(o.Group, o.On)
+	case "refresh":
+		a.setError(s.tree.Refresh(context.Background()))
+	case "counts":
+		a.Counts, a.Pending = s.world.charged(), s.tree.Pending()
+	case "unmount":
+		ctx, cancel := context.WithTimeout(context.Background(), o.Limit)
+		defer cancel()
+		err := s.mount.Unmount(ctx)
+		a.setError(err)
+		var busy *BusyError
+		if errors.As(err, &busy) {
+			a.Busy = busy.Holders
+		}
+		if err == nil {
+			s.mount.Wait()
+		}
+	default:
+		a.Error = "unknown order " + o.Do
+	}
+	return a
+}
+
+func (a *answer) setError(err error) {
+	if err != nil {
+		a.Error = err.Error()
+	}
+}
+
+// mount is a mount that another process serves.
+type mount struct {
+	t   *testing.T
+	dir string
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *json.Decoder
+	log *bytes.Buffer
+}
+
+func needFuse(t *testing.T) {
+	t.Helper()
+	if err := CheckSupport(); err != nil {
+		t.Skip("cannot mount here:", err)
+	}
+}
+
+func needRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to become another user")
+	}
+}
+
+// place makes a directory that every user can reach.
+func place(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(os.Getenv(envRoot), strings.NewReplacer("/", "-").Replace(t.Name())+"-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func mounting(t *testing.T, change ...func(*plan)) *mount {
+	t.Helper()
+	needFuse(t)
+	p := plan{Dir: filepath.Join(place(t), "mnt"), MaxFile: 64 << 20}
+	if err := os.Mkdir(p.Dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range change {
+		c(&p)
+	}
+	cmd, log := role("serve", p), &bytes.Buffer{}
+	cmd.Stderr = log
+	m := &mount{t: t, dir: p.Dir, cmd: cmd, log: log}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.in, m.out = in, json.NewDecoder(bufio.NewReader(out))
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.end)
+	if a := m.answer("mount"); a.Error != "" {
+		t.Fatal("mount: ", a.Error)
+	}
+	return m
+}
+
+// role prepares the test binary for a role. It ends with the test process.
+func role(name string, p plan) *exec.Cmd {
+	text, _ := json.Marshal(p) // strings, numbers and flags
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), envRole+"="+name, envPlan+"="+string(text),
+		"GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE")) // the race detector's pause at exit
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return cmd
+}
+
+func (m *mount) end() {
+	_ = m.in.Close()
+	done := make(chan error, 1)
+	go func() { done <- m.cmd.Wait() }()
+	select {
+	case err := <-done:
+		if err != nil && m.cmd.ProcessState.ExitCode() != -1 { // -1: killed by the test
+			m.t.Errorf("serving process: %v\n%s", err, m.log)
+		}
+	case <-time.After(hangLimit):
+		_ = m.cmd.Process.Kill()
+		m.t.Errorf("the serving process hangs\n%s", m.log)
+	}
+	if strings.Contains(m.log.String(), "bug: a request failed") {
+		m.t.Errorf("panic in a request:\n%s", m.log)
+	}
+	points, err := mountpoints()
+	if err != nil || isMounted(points, m.dir) {
+		_ = UnmountLazily(m.dir)
+	}
+}
+
+func (m *mount) order(o order) answer {
+	m.t.Helper()
+	if err := json.NewEncoder(m.in).Encode(o); err != nil {
+		m.t.Fatalf("%s: %v", o.Do, err)
+	}
+	return m.answer(o.Do)
+}
+
+func (m *mount) answer(what string) (a answer) {
+	m.t.Helper()
+	if err := m.out.Decode(&a); err != nil {
+		m.t.Fatalf("%s: the serving process: %v\n%s", what, err, m.log)
+	}
+	return a
+}
+
+// must orders what cannot fail.
+func (m *mount) must(o order) answer {
+	m.t.Helper()
+	a := m.order(o)
+	if a.Error != "" {
+		m.t.Fatalf("%s: %s", o.Do, a.Error)
+	}
+	return a
+}
+
+// put records a file as if another member had uploaded it.
+func (m *mount) put(name, content string) {
+	m.t.Helper()
+	m.must(order{Do: "put", Group: "team", Name: name, Data: []byte(content), Size: int64(len(content))})
+}
+
+func (m *mount) refresh() { m.t.Helper(); m.must(order{Do: "refresh"}) }
+
+func (m *mount) path(name string) string { return filepath.Join(m.dir, name) }
+
+func (m *mount) read(name string) string {
+	m.t.Helper()
+	data, err := os.ReadFile(m.path(name))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return string(data)
+}
+
+func (m *mount) write(name, content string) {
+	m.t.Helper()
+	if err := os.WriteFile(m.path(name), []byte(content), 0o600); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+func (m *mount) wantCharges(retrieves, uploads int) {
+	m.t.Helper()
+	if c := m.must(order{Do: "counts"}).Counts; c.Retrieves != retrieves || c.Uploads != uploads {
+		m.t.Errorf("charged %d retrievals and %d uploads, want %d and %d", c.Retrieves, c.Uploads, retrieves, uploads)
+	}
+}
+
+// eventually polls until ok, or fails.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(hangLimit); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if ok() {
+			return
+		}
+	}
+	t.Fatalf("not within %s: %s", hangLimit, what)
+}
+
+// inTime limits what must not hang.
+func inTime(t *testing.T, what string, do func() error) error {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() { done <- do() }()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(hangLimit):
+		t.Fatalf("%s hangs", what)
+		return nil
+	}
+}
+
+func wantErrno(t *testing.T, what string, err error, want syscall.Errno) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("%s: got %v, want %v", what, err, want)
+	}
+}

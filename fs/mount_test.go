@@ -1,0 +1,887 @@
+package fs
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	iofs "io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/svcfs/svcfs/sdk"
+)
+
+func pattern(n int) string {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(i*7 + i>>8*13)
+	}
+	return string(b)
+}
+
+// R4: looking at everything spends nothing; reading spends once.
+func TestR4ListingsSpendNothingAndReadsSpendOnce(t *testing.T) {
+	m := mounting(t)
+	content := pattern(300_000)
+	m.put("a/b/big", content)
+	m.put("plain", "text")
+	err := filepath.WalkDir(m.dir, func(_ string, d iofs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		_, err = d.Info()
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("sh", "-c", `cd "$1" && ls -laR . && find . && du -a . && stat team/plain`, "sh", m.dir).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	info, err := os.Stat(m.path("team/a/b/big"))
+	if err != nil || info.Size() != int64(len(content)) {
+		t.Fatalf("A1: %+v, %v", info, err)
+	}
+	m.wantCharges(0, 0)
+
+	if got := m.read("team/a/b/big"); got != content {
+		t.Error("the whole file reads differently")
+	}
+	readEveryWay(t, m.path("team/a/b/big"), content)
+	m.wantCharges(1, 0)
+}
+
+func readEveryWay(t *testing.T, path, content string) {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	for _, off := range []int{0, 1, 4095, 4096, 131_071, len(content) - 3} {
+		p := make([]byte, 5000)
+		n, err := f.ReadAt(p, int64(off))
+		if want := content[off:min(off+len(p), len(content))]; string(p[:n]) != want || err != nil && !errors.Is(err, io.EOF) {
+			t.Errorf("at %d: %d bytes, %v", off, n, err)
+		}
+	}
+	mem, err := unix.Mmap(int(f.Fd()), 0, len(content), unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal("mmap: ", err)
+	}
+	if string(mem) != content {
+		t.Error("the mapping holds something else")
+	}
+	if err := unix.Munmap(mem); err != nil {
+		t.Error(err)
+	}
+	out, err := os.Create(filepath.Join(t.TempDir(), "copy"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = out.Close() }()
+	if n, err := unix.Sendfile(int(out.Fd()), int(f.Fd()), new(int64), len(content)); n <= 0 || err != nil {
+		t.Errorf("sendfile: %d, %v", n, err)
+	}
+	for script, want := range map[string]string{"tail -c 7": content[len(content)-7:], "head -c 9": content[:9]} {
+		if got, err := exec.Command("sh", "-c", script+` "$1"`, "sh", path).Output(); string(got) != want {
+			t.Errorf("%s: %q, %v", script, got, err)
+		}
+	}
+}
+
+// A1: an unknown size is direct I/O, and right once the file was read.
+func TestA1UnknownSizeReadsWhole(t *testing.T) {
+	m := mounting(t)
+	content := pattern(50_000)
+	m.must(order{Do: "put", Group: "team", Name: "f", Data: []byte(content), Size: sdk.SizeUnknown})
+	if got := m.read("team/f"); got != content {
+		t.Errorf("read %d bytes of %d", len(got), len(content))
+	}
+	if info, err := os.Stat(m.path("team/f")); err != nil || info.Size() != int64(len(content)) {
+		t.Errorf("size afterwards: %+v, %v", info, err)
+	}
+	m.wantCharges(1, 0)
+}
+
+// W1: create, write anywhere, append, truncate and read back.
+func TestW1WriteAppendTruncateReadBack(t *testing.T) {
+	m := mounting(t)
+	f, err := os.OpenFile(m.path("team/f"), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps := []func() error{
+		func() error { _, err := f.WriteAt([]byte("world"), 6); return err },
+		func() error { _, err := f.WriteAt([]byte("hello"), 0); return err },
+		func() error { return f.Truncate(20) },
+		func() error { return f.Truncate(11) },
+	}
+	for i, step := range steps {
+		if err := step(); err != nil {
+			t.Fatalf("step %d: %v", i, err)
+		}
+	}
+	back := make([]byte, 30)
+	if n, _ := f.ReadAt(back, 0); string(back[:n]) != "hello\x00world" {
+		t.Errorf("read back %q", back[:n])
+	}
+	m.wantCharges(0, 0)
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	m.wantCharges(0, 1)
+	appendTo(t, m.path("team/f"), "!")
+	if got := m.read("team/f"); got != "hello\x00world!" {
+		t.Errorf("after appending: %q", got)
+	}
+	if err := os.Truncate(m.path("team/f"), 5); err != nil {
+		t.Fatal(err)
+	}
+	if got := m.read("team/f"); got != "hello" {
+		t.Errorf("after truncate by name: %q", got)
+	}
+	m.wantCharges(0, 3)
+	_, err = os.OpenFile(m.path("team/f"), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	wantErrno(t, "exclusive create", err, unix.EEXIST)
+}
+
+func appendTo(t *testing.T, path, text string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteString(text); err != nil {
+		t.Error(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// W3: closing twice, closing after fsync and duplicated descriptors pay once.
+func TestW3SecondCloseIsFree(t *testing.T) {
+	m := mounting(t)
+	f, err := os.Create(m.path("team/f"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteString("x"); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	m.wantCharges(0, 1)
+	for range 3 {
+		fd, err := unix.Dup(int(f.Fd()))
+		if err == nil {
+			err = unix.Close(fd)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+	m.write("team/f", "x")
+	m.wantCharges(0, 1)
+	dir, err := os.Open(m.path("team"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = dir.Close() }()
+	if err := dir.Sync(); err != nil {
+		t.Errorf("fsync of a directory: %v", err)
+	}
+}
+
+// W4: O_TRUNC arrives with open and retrieves nothing; without it the content is needed.
+func TestW4TruncatingOpenRetrievesNothing(t *testing.T) {
+	m := mounting(t)
+	m.put("f", "before")
+	m.write("team/f", "after")
+	m.wantCharges(0, 1)
+	m.put("g", "before")
+	m.refresh()
+	appendTo(t, m.path("team/g"), " and after")
+	if got := m.read("team/g"); got != "before and after" {
+		t.Errorf("g holds %q", got)
+	}
+	m.wantCharges(1, 2)
+}
+
+// W7: renaming a scratch file onto a name is one save.
+func TestW7RenameOverSavesOnce(t *testing.T) {
+	m := mounting(t)
+	m.put("f", "old")
+	m.write("team/f.tmp", "new")
+	m.wantCharges(0, 0)
+	err := unix.Renameat2(unix.AT_FDCWD, m.path("team/f.tmp"), unix.AT_FDCWD, m.path("team/f"), unix.RENAME_NOREPLACE)
+	wantErrno(t, "rename without replacing", err, unix.EEXIST)
+	err = unix.Renameat2(unix.AT_FDCWD, m.path("team/f.tmp"), unix.AT_FDCWD, m.path("team/f"), unix.RENAME_EXCHANGE)
+	wantErrno(t, "exchange", err, unix.EINVAL)
+	if err := os.Rename(m.path("team/f.tmp"), m.path("team/f")); err != nil {
+		t.Fatal(err)
+	}
+	if got := m.read("team/f"); got != "new" {
+		t.Errorf("f holds %q", got)
+	}
+	if _, err := os.Stat(m.path("team/f.tmp")); !errors.Is(err, iofs.ErrNotExist) {
+		t.Errorf("the old name: %v", err)
+	}
+	m.wantCharges(0, 1)
+}
+
+// N5, W9: what is refused is refused at once, with a line that says why.
+func TestN5SpecialFilesAreRefused(t *testing.T) {
+	m := mounting(t)
+	m.put("f", "x")
+	for what, err := range map[string]error{
+		"symlink":        os.Symlink("f", m.path("team/link")),
+		"symlink in /":   os.Symlink("f", m.path("link")),
+		"fifo":           unix.Mkfifo(m.path("team/fifo"), 0o600),
+		"socket":         unix.Mknod(m.path("team/socket"), unix.S_IFSOCK|0o600, 0),
+		"link":           os.Link(m.path("team/f"), m.path("team/second")),
+		"unlink":         os.Remove(m.path("team/f")),
+		"mkdir in /":     os.Mkdir(m.path("group"), 0o700),
+		"file in /":      os.WriteFile(m.path("file"), nil, 0o600),
+		"remove a group": os.Remove(m.path("team")),
+		"chown":          os.Chown(m.path("team/f"), 12345, -1),
+	} {
+		wantErrno(t, what, err, unix.EPERM)
+	}
+	_, err := unix.Open(m.path("team"), unix.O_TMPFILE|unix.O_RDWR, 0o600)
+	wantErrno(t, "O_TMPFILE", err, unix.EOPNOTSUPP)
+	errorsText := m.read(".svcfs/errors")
+	for _, want := range []string{"\t/team/link\tsymlink\trefused by design\t", "\t/link\tsymlink\t", "\t/team/fifo\tmknod\t", "\t/team/f\tchown\t"} {
+		if !strings.Contains(errorsText, want) {
+			t.Errorf("E1: %q is not in\n%s", want, errorsText)
+		}
+	}
+	m.wantCharges(0, 0)
+}
+
+// N5: folders inside a group are free, and go again while they are empty.
+func TestN5MkdirRmdir(t *testing.T) {
+	m := mounting(t)
+	if err := os.MkdirAll(m.path("team/a/b"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	wantErrno(t, "mkdir again", os.Mkdir(m.path("team/a"), 0o700), unix.EEXIST)
+	wantErrno(t, "rmdir of a full folder", unix.Rmdir(m.path("team/a")), unix.ENOTEMPTY)
+	wantErrno(t, "unlink of a folder", unix.Unlink(m.path("team/a")), unix.EISDIR)
+	m.write("team/a/b/x.tmp", "scratch")
+	wantErrno(t, "rmdir of a file", unix.Rmdir(m.path("team/a/b/x.tmp")), unix.ENOTDIR)
+	if err := os.RemoveAll(m.path("team/a")); err != nil {
+		t.Error(err)
+	}
+	m.wantCharges(0, 0)
+}
+
+// W10: what copying tools set succeeds, and shows no more than the umask leaves.
+func TestW10AttributesOfCopyingTools(t *testing.T) {
+	m := mounting(t)
+	m.put("f", "x")
+	m.write("team/new", "x")
+	path, when := m.path("team/f"), time.Unix(1_500_000_000, 123_000_000)
+	for what, err := range map[string]error{
+		"chown to the owner": os.Chown(path, os.Getuid(), os.Getgid()),
+		"times":              os.Chtimes(path, when, when),
+		"chmod":              os.Chmod(path, 0o755),
+		"chmod of a folder":  os.Chmod(m.path("team"), 0o750),
+		"user xattr":         unix.Setxattr(path, "user.comment", []byte("x"), 0),
+		"security xattr":     unix.Setxattr(path, "security.selinux", []byte("x"), 0),
+		"xattr of a folder":  unix.Setxattr(m.path("team"), "user.comment", []byte("x"), 0),
+		"remove xattr":       unix.Removexattr(path, "user.comment"),
+	} {
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	wantErrno(t, "our own xattr", unix.Setxattr(path, "user.svcfs.ref", []byte("x"), 0), unix.EPERM)
+	_, err := unix.Getxattr(path, "user.comment", nil)
+	wantErrno(t, "xattr afterwards", err, unix.ENODATA)
+	for name, want := range map[string]iofs.FileMode{"team/f": 0o700, "team/new": 0o600, "team": 0o700 | iofs.ModeDir, ".svcfs/status": 0o400, ".svcfs": 0o500 | iofs.ModeDir} {
+		if info, err := os.Stat(m.path(name)); err != nil || info.Mode() != want {
+			t.Errorf("%s: %v, %v, want %v", name, info.Mode(), err, want)
+		}
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := info.Sys().(*syscall.Stat_t)
+	if !info.ModTime().Equal(when) || st.Uid != uint32(os.Getuid()) || st.Nlink != 1 || st.Blocks == 0 {
+		t.Errorf("stat shows %+v", st)
+	}
+	src := filepath.Join(t.TempDir(), "tool.sh")
+	if err := os.WriteFile(src, []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("cp", "-a", src, m.path("team/")).CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("cp -a: %v %s", err, out)
+	}
+	if info, err := os.Stat(m.path("team/tool.sh")); err != nil || info.Mode() != 0o700 {
+		t.Errorf("a copied program: %v, %v", info, err)
+	}
+	m.wantCharges(0, 2)
+}
+
+func TestW10UmaskOption(t *testing.T) {
+	m := mounting(t, func(p *plan) { p.Options.Umask = 0o027 })
+	m.write("team/f", "x")
+	if err := os.Chmod(m.path("team/f"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]iofs.FileMode{"team/f": 0o750, "team": 0o750 | iofs.ModeDir} {
+		if info, err := os.Stat(m.path(name)); err != nil || info.Mode() != want {
+			t.Errorf("%s: %v, %v, want %v", name, info, err, want)
+		}
+	}
+}
+
+func TestW10ReadOnlyMount(t *testing.T) {
+	m := mounting(t, func(p *plan) { p.Options.ReadOnly = true })
+	m.put("f", "x")
+	if got := m.read("team/f"); got != "x" {
+		t.Errorf("f holds %q", got)
+	}
+	for what, err := range map[string]error{
+		"write":    os.WriteFile(m.path("team/f"), nil, 0o600),
+		"create":   os.WriteFile(m.path("team/g"), nil, 0o600),
+		"mkdir":    os.Mkdir(m.path("team/d"), 0o700),
+		"rename":   os.Rename(m.path("team/f"), m.path("team/g")),
+		"truncate": os.Truncate(m.path("team/f"), 0),
+		"unlink":   os.Remove(m.path("team/f")),
+		"chmod":    os.Chmod(m.path("team/f"), 0o600),
+	} {
+		wantErrno(t, what, err, unix.EROFS)
+	}
+}
+
+// W12: a write that would be too large fails when it is made.
+func TestW12TooLargeFailsAtWrite(t *testing.T) {
+	m := mounting(t, func(p *plan) { p.MaxFile = 10_000 })
+	f, err := os.Create(m.path("team/f"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Write([]byte(pattern(10_000))); err != nil {
+		t.Error(err)
+	}
+	_, err = f.Write([]byte("x"))
+	wantErrno(t, "one byte more", err, unix.EFBIG)
+	wantErrno(t, "truncate", f.Truncate(1<<40), unix.EFBIG)
+	if err := f.Close(); err != nil {
+		t.Errorf("close: %v", err)
+	}
+	if got := m.read("team/f"); got != pattern(10_000) {
+		t.Errorf("%d bytes were kept", len(got))
+	}
+}
+
+// W13: locks work, and a writable mapping is uploaded.
+func TestW13LocksAndMappings(t *testing.T) {
+	m := mounting(t)
+	m.write("team/f", pattern(8192))
+	a, b := openFile(t, m.path("team/f")), openFile(t, m.path("team/f"))
+	if err := unix.Flock(int(a.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		t.Fatal(err)
+	}
+	wantErrno(t, "second flock", unix.Flock(int(b.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK)
+	whole := unix.Flock_t{Type: unix.F_WRLCK}
+	if err := unix.FcntlFlock(a.Fd(), unix.F_OFD_SETLK, &whole); err != nil {
+		t.Error(err)
+	}
+	wantErrno(t, "second lock", unix.FcntlFlock(b.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK}), unix.EAGAIN)
+
+	mem, err := unix.Mmap(int(a.Fd()), 0, 8192, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	copy(mem[5000:], "mapped")
+	if err := unix.Msync(mem, unix.MS_SYNC); err != nil {
+		t.Error(err)
+	}
+	m.wantCharges(0, 2)
+	if err := unix.Munmap(mem); err != nil {
+		t.Error(err)
+	}
+	if got := m.read("team/f"); got[5000:5006] != "mapped" || got[:5000] != pattern(8192)[:5000] {
+		t.Error("the mapping was not written")
+	}
+}
+
+func openFile(t *testing.T, path string) *os.File {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() })
+	return f
+}
+
+// A2: the attributes, and the protocol of asking for their size.
+func TestA2Xattrs(t *testing.T) {
+	m := mounting(t)
+	m.put("f", "hello")
+	path := m.path("team/f")
+	for name, want := range map[string]string{"user.svcfs.ref": "ref/1", "user.svcfs.tx": "tx1", "user.svcfs.group": "team",
+		"user.svcfs.sha256": sdk.ComputeHash([]byte("hello")).String(), "user.svcfs.state": "remote", "user.svcfs.uploader": "bob.svc.testnet"} {
+		size, err := unix.Getxattr(path, name, nil)
+		if err != nil || size != len(want) {
+			t.Errorf("%s: size %d, %v", name, size, err)
+			continue
+		}
+		_, err = unix.Getxattr(path, name, make([]byte, size-1))
+		wantErrno(t, name+" with too little room", err, unix.ERANGE)
+		value := make([]byte, size+10)
+		if n, err := unix.Getxattr(path, name, value); err != nil || string(value[:n]) != want {
+			t.Errorf("%s: %q, %v", name, value[:max(n, 0)], err)
+		}
+	}
+	size, err := unix.Listxattr(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = unix.Listxattr(path, make([]byte, size-1))
+	wantErrno(t, "list with too little room", err, unix.ERANGE)
+	list := make([]byte, size)
+	n, err := unix.Listxattr(path, list)
+	names := strings.Split(strings.TrimSuffix(string(list[:max(n, 0)]), "\x00"), "\x00")
+	if err != nil || !slices.IsSorted(names) || !slices.Contains(names, "user.svcfs.ref") {
+		t.Errorf("names %q, %v", names, err)
+	}
+	if n, err := unix.Listxattr(m.path("team"), nil); n != 0 || err != nil {
+		t.Errorf("names of a folder: %d, %v", n, err)
+	}
+	m.wantCharges(0, 0)
+}
+
+// A3: room enough, never more free than there is, on files as well.
+func TestA3Statfs(t *testing.T) {
+	m := mounting(t)
+	m.put("f", "x")
+	for _, name := range []string{"", "team", "team/f"} {
+		var st unix.Statfs_t
+		if err := unix.Statfs(m.path(name), &st); err != nil || st.Bfree > st.Blocks || st.Bavail == 0 || st.Ffree > st.Files || st.Namelen != maxName {
+			t.Errorf("%q: %+v, %v", name, st, err)
+		}
+	}
+}
+
+// An open directory is a snapshot: removing while listing skips nothing, and
+// rewinding shows what is there now.
+func TestA4ListingWhileRemoving(t *testing.T) {
+	m := mounting(t)
+	const many = 2500
+	if err := os.Mkdir(m.path("team/d"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for i := range many {
+		m.write(fmt.Sprintf("team/d/%04d.tmp", i), "")
+	}
+	dir, err := os.Open(m.path("team/d"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = dir.Close() }()
+	seen := map[string]bool{}
+	for {
+		names, err := dir.Readdirnames(100)
+		for _, name := range names {
+			if seen[name] {
+				t.Errorf("%s comes twice", name)
+			}
+			seen[name] = true
+			if err := os.Remove(m.path("team/d/" + name)); err != nil {
+				t.Error(err)
+			}
+		}
+		if err != nil {
+			break
+		}
+	}
+	if len(seen) != many {
+		t.Errorf("saw %d of %d names", len(seen), many)
+	}
+	m.write("team/d/after.tmp", "")
+	if _, err := dir.Seek(0, io.SeekStart); err != nil {
+		t.Fatal(err)
+	}
+	if names, err := dir.Readdirnames(-1); err != nil || !slices.Equal(names, []string{"after.tmp"}) {
+		t.Errorf("after rewinding: %v, %v", names, err)
+	}
+	if out, err := exec.Command("ls", "-a", m.path("team")).Output(); err != nil || string(out) != ".\n..\nd\n" {
+		t.Errorf("ls -a: %q, %v", out, err)
+	}
+	if out, err := exec.Command("rm", "-r", m.path("team/d")).CombinedOutput(); err != nil {
+		t.Errorf("rm -r: %v %s", err, out)
+	}
+}
+
+// A4, W8: the backup an editor keeps and the new file are two files.
+func TestA4BackupIsAnotherFile(t *testing.T) {
+	m := mounting(t)
+	m.put("f", "old")
+	if err := os.Rename(m.path("team/f"), m.path("team/f~")); err != nil {
+		t.Fatal(err)
+	}
+	m.write("team/f", "new")
+	a, errA := os.Stat(m.path("team/f"))
+	b, errB := os.Stat(m.path("team/f~"))
+	if err := errors.Join(errA, errB); err != nil {
+		t.Fatal(err)
+	}
+	if os.SameFile(a, b) {
+		t.Error("file and backup share an inode number: cp and mv take them for one file")
+	}
+}
+
+// E: the errno reaches the program, at open.
+func TestEErrnosReachPrograms(t *testing.T) {
+	m := mounting(t)
+	m.put("f", "x")
+	m.refresh()
+	for kind, want := range map[sdk.Kind]syscall.Errno{
+		sdk.KindInsufficient: unix.EDQUOT, sdk.KindUnavailable: unix.EHOSTUNREACH, sdk.KindTimeout: unix.ETIMEDOUT,
+		sdk.KindCorrupt: unix.EIO, sdk.KindUnauthenticated: unix.EKEYREJECTED, sdk.KindNotAuthorized: unix.EACCES,
+		sdk.KindDeleted: unix.ENOENT, sdk.KindTooLarge: unix.EFBIG, sdk.KindStorageFull: unix.ENOSPC,
+	} {
+		m.must(order{Do: "fail", Name: "retrieve", Kind: &kind})
+		_, err := os.ReadFile(m.path("team/f"))
+		wantErrno(t, kind.String(), err, want)
+	}
+	m.must(order{Do: "fail", Name: "retrieve"})
+	if got := m.read("team/f"); got != "x" {
+		t.Errorf("afterwards: %q", got)
+	}
+	kind := sdk.KindInsufficient
+	m.must(order{Do: "fail", Name: "upload", Kind: &kind})
+	wantErrno(t, "W2: close", os.WriteFile(m.path("team/g"), []byte("x"), 0o600), unix.EDQUOT)
+	if p := m.must(order{Do: "counts"}).Pending; len(p) != 1 || p[0].Path != "/team/g" {
+		t.Errorf("W2: pending %+v", p)
+	}
+	m.must(order{Do: "fail", Name: "upload"})
+	m.write("team/g", "y")
+}
+
+// waitFor polls until n requests hang in the service.
+func (m *mount) waitFor(n int) {
+	m.t.Helper()
+	eventually(m.t, fmt.Sprintf("%d requests hang", n), func() bool { return m.must(order{Do: "counts"}).Counts.Waiting == n })
+}
+
+// E2: Ctrl-C ends a program that waits for a service that hangs, and nobody else waits.
+func TestE2InterruptEndsHungPrograms(t *testing.T) {
+	m := mounting(t)
+	m.put("f", "x")
+	m.put("other", "y")
+	if got := m.read("team/other"); got != "y" {
+		t.Fatal(got)
+	}
+	src := filepath.Join(t.TempDir(), "src")
+	if err := os.WriteFile(src, []byte("content"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		op   string
+		args []string
+	}{
+		{"retrieve", []string{"cat", m.path("team/f")}},
+		{"upload", []string{"cp", src, m.path("team/new")}},
+		{"entries", []string{"ls", m.path("second")}},
+	} {
+		if tc.op == "entries" {
+			m.must(order{Do: "member", Group: "second", On: true})
+			m.refresh()
+		}
+		m.must(order{Do: "stall", Name: tc.op, On: true})
+		cmd := exec.Command(tc.args[0], tc.args[1:]...)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		m.waitFor(1)
+		if got := m.read("team/other"); got != "y" {
+			t.Errorf("%s hangs: another file reads %q", tc.op, got)
+		}
+		if err := cmd.Process.Signal(unix.SIGINT); err != nil {
+			t.Error(err)
+		}
+		if err := inTime(t, strings.Join(tc.args, " "), cmd.Wait); err == nil {
+			t.Errorf("%v succeeded", tc.args)
+		}
+		m.must(order{Do: "stall", Name: tc.op})
+	}
+}
+
+// E2, threat 12: unmounting never waits for the service.
+func TestE2UnmountNeverHangs(t *testing.T) {
+	m := mounting(t)
+	m.write("team/kept", "x")
+	for _, op := range []string{"groups", "entries", "retrieve", "upload"} {
+		m.must(order{Do: "stall", Name: op, On: true})
+	}
+	cmd := exec.Command("sh", "-c", `echo y > "$1"`, "sh", m.path("team/pending"))
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	m.waitFor(1)
+	a := m.order(order{Do: "unmount", Limit: hangLimit})
+	if !strings.Contains(a.Error, ErrBusy.Error()) {
+		t.Errorf("while a program waits: %q", a.Error)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Error(err)
+	}
+	_ = inTime(t, "a killed program", cmd.Wait)
+	if err := inTime(t, "unmount", func() error {
+		if a := m.order(order{Do: "unmount", Limit: hangLimit}); a.Error != "" {
+			return errors.New(a.Error)
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
+// M2, threat 1: only the mounting user can enter.
+func TestM2OtherUsersCannotEnter(t *testing.T) {
+	needRoot(t)
+	m := mounting(t)
+	m.put("f", "x")
+	if out, err := asNobody(exec.Command("ls", filepath.Dir(m.dir))).CombinedOutput(); err != nil {
+		t.Fatalf("nobody does not even reach the mountpoint: %v %s", err, out)
+	}
+	for _, args := range [][]string{{"ls", m.dir}, {"stat", m.path("team/f")}, {"cat", m.path("team/f")}, {"cat", m.path(".svcfs/status")}, {"touch", m.path("team/g")}} {
+		if out, err := asNobody(exec.Command(args[0], args[1:]...)).CombinedOutput(); err == nil || !bytes.Contains(out, []byte("Permission denied")) {
+			t.Errorf("nobody: %v: %v %s", args, err, out)
+		}
+	}
+	m.wantCharges(0, 0)
+}
+
+// M2: with AllowOther others enter as far as the bits permit.
+func TestM2AllowOtherChecksPermissions(t *testing.T) {
+	needRoot(t)
+	for _, tc := range []struct {
+		umask  uint32
+		script string
+		ok     bool
+	}{
+		{0, "ls DIR/team", false},
+		{0, "cat DIR/team/f", false},
+		{0o022, "ls DIR/team", true},
+		{0o022, "cat DIR/team/f", true},
+		{0o022, "echo x >DIR/team/f", false},
+		{0o022, "echo x >DIR/team/g", false},
+		{0o022, "chmod 777 DIR/team/f", false},
+	} {
+		m := mounting(t, func(p *plan) { p.Options.AllowOther, p.Options.Umask = true, tc.umask })
+		m.put("f", "x")
+		out, err := asNobody(exec.Command("sh", "-c", strings.ReplaceAll(tc.script, "DIR", m.dir))).CombinedOutput()
+		if (err == nil) != tc.ok {
+			t.Errorf("umask %03o: nobody: %s: %v %s", tc.umask, tc.script, err, out)
+		}
+	}
+}
+
+// M1, M3: what is mounted is refused; a mount in use says who uses it.
+func TestM3BusyMountNamesItsUsers(t *testing.T) {
+	m := mounting(t)
+	if err := CheckMountpoint(m.dir); !errors.Is(err, ErrMounted) {
+		t.Errorf("M1: %v", err)
+	}
+	if err := CleanStale(m.dir); !errors.Is(err, ErrMounted) {
+		t.Errorf("a live mount: %v", err)
+	}
+	mounts, err := Mounts()
+	i := slices.IndexFunc(mounts, func(i MountInfo) bool { return i.Dir == m.dir })
+	if err != nil || i < 0 || mounts[i].Source != "svcfs:alice.svc.testnet" || mounts[i].Type != "fuse.svcfs" {
+		t.Errorf("%+v, %v", mounts, err)
+	}
+	user := exec.Command("sleep", "1000")
+	user.Dir = m.path("team")
+	if err := user.Start(); err != nil {
+		t.Fatal(err)
+	}
+	a := m.order(order{Do: "unmount", Limit: hangLimit})
+	if !strings.Contains(a.Error, "in use by sleep (") || len(a.Busy) != 1 || a.Busy[0].PID != user.Process.Pid || a.Busy[0].Path != m.path("team") {
+		t.Errorf("busy: %+v", a)
+	}
+	_ = user.Process.Kill()
+	_ = user.Wait()
+	m.must(order{Do: "unmount", Limit: hangLimit})
+	if a := m.order(order{Do: "unmount", Limit: hangLimit}); a.Error != "" {
+		t.Errorf("unmounting again: %s", a.Error)
+	}
+	if err := CheckMountpoint(m.dir); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+}
+
+// M3: a mount whose process was killed is found and cleaned.
+func TestM3DeadMountIsCleaned(t *testing.T) {
+	m := mounting(t)
+	if err := m.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the mount is dead", func() bool { return errors.Is(CheckMountpoint(m.dir), ErrDeadMount) })
+	wantRefusal := CheckMountpoint(m.path("team"))
+	if !errors.Is(wantRefusal, ErrDeadMount) {
+		t.Errorf("beneath a dead mount: %v", wantRefusal)
+	}
+	if err := CleanStale(m.dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := CheckMountpoint(m.dir); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+}
+
+// A mount that hangs is not waited for, and not taken for a dead one.
+func TestM1HungMountIsNotWaitedFor(t *testing.T) {
+	m := mounting(t)
+	if err := m.cmd.Process.Signal(unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = m.cmd.Process.Signal(unix.SIGCONT) }()
+	if err := inTime(t, "checking a hung mount", func() error { return CheckMountpoint(m.dir) }); !errors.Is(err, ErrMounted) {
+		t.Errorf("a hung mount: %v", err)
+	}
+}
+
+// longMount makes the kernel believe what it was told for an hour, so that only
+// a notification can change its mind.
+func longMount(t *testing.T) *mount {
+	return mounting(t, func(p *plan) { p.Options.Timeout = time.Hour })
+}
+
+// A change elsewhere is seen at once; who has the old version open keeps it (R3).
+func TestR3NewVersionIsSeenAtOnce(t *testing.T) {
+	m := longMount(t)
+	m.put("f", "one")
+	m.put("gone/x", "y")
+	if got := m.read("team/f"); got != "one" {
+		t.Fatal(got)
+	}
+	old := openFile(t, m.path("team/f"))
+	m.put("f", "number two")
+	m.put("new", "z")
+	m.refresh()
+	eventually(t, "the new version shows", func() bool {
+		info, err := os.Stat(m.path("team/f"))
+		return err == nil && info.Size() == int64(len("number two"))
+	})
+	if got := m.read("team/f") + m.read("team/new"); got != "number twoz" {
+		t.Errorf("reads %q", got)
+	}
+	p := make([]byte, 20)
+	if n, _ := old.ReadAt(p, 0); string(p[:n]) != "one" {
+		t.Errorf("the old version reads %q", p[:n])
+	}
+	m.must(order{Do: "member", Group: "later", On: true})
+	m.refresh()
+	if _, err := os.Stat(m.path("later")); err != nil {
+		t.Errorf("N1: a new group: %v", err)
+	}
+}
+
+// M5: after a revocation no byte of content is handed out: not by name, not
+// through what is open, not from the kernel's pages.
+func TestM5RevocationDropsPages(t *testing.T) {
+	m := longMount(t)
+	content := pattern(3 * 4096)
+	m.put("f", content)
+	f, err := os.Open(m.path("team/f"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	mem, err := unix.Mmap(int(f.Fd()), 0, len(content), unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Munmap(mem) }()
+	if string(mem) != content {
+		t.Fatal("the mapping holds something else")
+	}
+	m.must(order{Do: "member", Group: "team"})
+	m.refresh()
+	eventually(t, "the mapping is gone", func() bool { return faults(mem) })
+	p := make([]byte, 10)
+	n, err := f.ReadAt(p, 0)
+	if n != 0 {
+		t.Errorf("read %q after the revocation", p[:n])
+	}
+	wantErrno(t, "an open file", err, unix.EKEYREVOKED)
+	eventually(t, "the directory is gone", func() bool {
+		_, err := os.Stat(m.path("team/f"))
+		return errors.Is(err, unix.ENOENT)
+	})
+	if names, err := os.ReadDir(m.dir); err != nil || len(names) != 0 {
+		t.Errorf("the root lists %v, %v", names, err)
+	}
+}
+
+// faults reports whether touching memory is answered by a signal.
+func faults(mem []byte) (failed bool) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() { failed = recover() != nil }()
+	return mem[4096] == 0 && mem[0] == 1
+}
+
+// A notification never waits for a directory that a slow rename holds.
+func TestM5SlowRenameDoesNotDelayRevocation(t *testing.T) {
+	m := longMount(t)
+	m.must(order{Do: "member", Group: "slow", On: true})
+	m.must(order{Do: "put", Group: "slow", Name: "known", Data: []byte("1"), Size: 1})
+	m.put("f", pattern(4096))
+	m.refresh()
+	openFile(t, m.path("slow/known")) // so that the kernel does not forget it
+	m.write("slow/x.tmp", "x")
+	f, err := os.Open(m.path("team/f"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	if _, err := io.ReadAll(f); err != nil {
+		t.Fatal(err)
+	}
+	m.must(order{Do: "stall", Name: "upload", On: true})
+	mv := exec.Command("mv", m.path("slow/x.tmp"), m.path("slow/x"))
+	if err := mv.Start(); err != nil {
+		t.Fatal(err)
+	}
+	m.waitFor(1)
+	m.must(order{Do: "put", Group: "slow", Name: "known", Data: []byte("22"), Size: 2})
+	m.refresh() // the notice of the new version waits for the directory
+	m.must(order{Do: "member", Group: "team"})
+	m.refresh()
+	eventually(t, "the open file fails", func() bool {
+		_, err := f.ReadAt(make([]byte, 1), 0)
+		return errors.Is(err, unix.EKEYREVOKED)
+	})
+	m.must(order{Do: "stall", Name: "upload"})
+	if err := inTime(t, "mv", mv.Wait); err != nil {
+		t.Error(err)
+	}
+	eventually(t, "the new version shows", func() bool {
+		info, err := os.Stat(m.path("slow/known"))
+		return err == nil && info.Size() == 2
+	})
+}

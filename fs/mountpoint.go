@@ -1,0 +1,189 @@
+package fs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Reasons of a [*MountpointError].
+var (
+	ErrDeadMount     = errors.New("a mount that crashed is still there")
+	ErrMounted       = errors.New("something is mounted there already")
+	ErrNotDirectory  = errors.New("it is not a directory")
+	ErrNotEmpty      = errors.New("the directory is not empty")
+	ErrNoMountpoint  = errors.New("there is no such directory")
+	ErrNotAccessible = errors.New("this user may not write there")
+	ErrOwnState      = errors.New("svcfs keeps its own files there")
+)
+
+// MountpointError says why a directory cannot be mounted on, and what to do.
+type MountpointError struct {
+	Dir  string
+	Err  error  // one of the reasons above, or what the system said
+	Hint string // the next step
+}
+
+// Error returns the directory and the reason.
+func (e *MountpointError) Error() string { return e.Dir + ": " + e.Err.Error() }
+
+// Unwrap returns the reason.
+func (e *MountpointError) Unwrap() error { return e.Err }
+
+// CheckMountpoint refuses a directory that cannot or should not be mounted on
+// (M1). It asks for nothing secret, changes nothing, and does not wait for a
+// mount that hangs. keepOut are directories of our own: state, configuration.
+// A refusal is a [*MountpointError].
+func CheckMountpoint(dir string, keepOut ...string) error {
+	full, err := resolve(dir)
+	if err != nil {
+		return refuseSystem(dir, err)
+	}
+	points, err := mountpoints()
+	if err != nil {
+		return refuseSystem(dir, err)
+	}
+	if at, ok := mountAt(points, full); ok {
+		return refuseMounted(dir, at)
+	}
+	if err := checkDirectory(dir); err != nil {
+		return err
+	}
+	for _, own := range keepOut {
+		if overlaps(full, own) {
+			return &MountpointError{dir, ErrOwnState, "Name a directory outside " + own + "."}
+		}
+	}
+	return nil
+}
+
+// resolve makes dir absolute without symbolic links. It does not ask what may be
+// mounted on dir itself.
+func resolve(dir string) (string, error) {
+	full, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	parent, err := filepath.EvalSymlinks(filepath.Dir(full))
+	if err != nil {
+		return "", err
+	}
+	full = filepath.Join(parent, filepath.Base(full))
+	if target, err := os.Readlink(full); err == nil {
+		if !filepath.IsAbs(target) {
+			target = filepath.Join(parent, target)
+		}
+		return filepath.EvalSymlinks(target)
+	}
+	return full, nil
+}
+
+func refuseSystem(dir string, err error) error {
+	switch {
+	case errors.Is(err, syscall.ENOTCONN):
+		return &MountpointError{dir, ErrDeadMount, "Clean it with: fusermount3 -uz -- " + dir}
+	case errors.Is(err, os.ErrNotExist):
+		return &MountpointError{dir, ErrNoMountpoint, "Make it with: mkdir -p -- " + dir}
+	case errors.Is(err, os.ErrPermission):
+		return &MountpointError{dir, ErrNotAccessible, "Name a directory of yours."}
+	case errors.Is(err, syscall.ENOTDIR):
+		return &MountpointError{dir, ErrNotDirectory, "Name an empty directory."}
+	default:
+		return &MountpointError{dir, err, "Name an empty directory of yours."}
+	}
+}
+
+func refuseMounted(dir string, at MountInfo) error {
+	if isDead(at.Dir) {
+		return &MountpointError{dir, ErrDeadMount, "Clean it with: fusermount3 -uz -- " + dir}
+	}
+	if at.isOurs() {
+		return &MountpointError{dir, ErrMounted, "It is a mount of ours; end it with: svcfs umount " + dir}
+	}
+	return &MountpointError{dir, ErrMounted, "Name another directory."}
+}
+
+// probeLimit is how long a mount may take to show that it lives.
+const probeLimit = 2 * time.Second
+
+// isDead reports a mount whose process is gone. One that does not answer in time
+// is not dead: its process is still there.
+func isDead(dir string) bool {
+	answer := make(chan error, 1)
+	go func() {
+		var st unix.Stat_t
+		answer <- unix.Stat(dir, &st)
+	}()
+	select {
+	case err := <-answer:
+		return errors.Is(err, unix.ENOTCONN)
+	case <-time.After(probeLimit):
+		return false
+	}
+}
+
+func checkDirectory(dir string) error {
+	info, err := os.Stat(dir)
+	switch {
+	case err != nil:
+		return refuseSystem(dir, err)
+	case !info.IsDir():
+		return &MountpointError{dir, ErrNotDirectory, "Name an empty directory."}
+	}
+	names, err := os.ReadDir(dir)
+	if err != nil {
+		return refuseSystem(dir, err)
+	}
+	if len(names) > 0 {
+		return &MountpointError{dir, ErrNotEmpty, "Name an empty directory: its files would be hidden."}
+	}
+	if unix.Access(dir, unix.W_OK) != nil {
+		return &MountpointError{dir, ErrNotAccessible, "Name a directory of yours."}
+	}
+	return nil
+}
+
+// overlaps reports whether one of the two directories lies in the other.
+func overlaps(full, own string) bool {
+	own, err := resolve(own)
+	if err != nil {
+		return false // not there, so nothing is kept there
+	}
+	return within(full, own) || within(own, full)
+}
+
+func within(dir, parent string) bool {
+	return dir == parent || strings.HasPrefix(dir, strings.TrimSuffix(parent, "/")+"/")
+}
+
+// CleanStale takes away a mount of ours whose process is gone (M3). Anything
+// else it leaves alone and says so.
+func CleanStale(dir string) error {
+	full, err := resolve(dir)
+	if err != nil {
+		return refuseSystem(dir, err)
+	}
+	points, err := mountpoints()
+	if err != nil {
+		return err
+	}
+	at, ok := mountAt(points, full)
+	switch {
+	case !ok:
+		return nil
+	case !at.isOurs():
+		return &MountpointError{dir, ErrMounted, "It is not a mount of ours: " + at.Type}
+	case !isDead(full):
+		return &MountpointError{dir, ErrMounted, "Its process is running; end it with: svcfs umount " + dir}
+	}
+	if err := UnmountLazily(full); err != nil {
+		return fmt.Errorf("clean %s: %w", dir, err)
+	}
+	return nil
+}

@@ -1,0 +1,103 @@
+package fs
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// M1: a bad mountpoint is refused, and the refusal names the next step.
+func TestM1BadMountpointsAreRefused(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	for _, name := range []string{"empty", "full", "own/state", "target"} {
+		if err := os.MkdirAll(at(name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"file", "full/x"} {
+		if err := os.WriteFile(at(name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for link, target := range map[string]string{"link": "target", "dangling": "nothing", "tofile": at("file")} {
+		if err := os.Symlink(target, at(link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tc := range []struct {
+		dir  string
+		want error
+	}{
+		{at("empty"), nil},
+		{at("link"), nil},
+		{at("empty/../empty/"), nil},
+		{at("none"), ErrNoMountpoint},
+		{at("none/deeper"), ErrNoMountpoint},
+		{at("dangling"), ErrNoMountpoint},
+		{at("file"), ErrNotDirectory},
+		{at("file/below"), ErrNotDirectory},
+		{at("tofile"), ErrNotDirectory},
+		{at("full"), ErrNotEmpty},
+		{at("own/state"), ErrOwnState},
+		{"/proc", ErrMounted},
+	} {
+		err := CheckMountpoint(tc.dir, at("own"), at("not/there"))
+		if !errors.Is(err, tc.want) {
+			t.Errorf("%s: got %v, want %v", tc.dir, err, tc.want)
+		}
+		var refused *MountpointError
+		if err != nil && (!errors.As(err, &refused) || refused.Hint == "") {
+			t.Errorf("%s: %v names no next step", tc.dir, err)
+		}
+	}
+}
+
+func TestM1OwnStateBothWays(t *testing.T) {
+	for _, tc := range []struct {
+		dir, parent string
+		want        bool
+	}{
+		{"/a/b", "/a/b", true}, {"/a/b/c", "/a/b", true}, {"/a/bc", "/a/b", false}, {"/a", "/a/b", false}, {"/a", "/", true},
+	} {
+		if got := within(tc.dir, tc.parent); got != tc.want {
+			t.Errorf("within(%q, %q) = %v", tc.dir, tc.parent, got)
+		}
+	}
+}
+
+func TestCleanStaleLeavesOthersAlone(t *testing.T) {
+	if err := CleanStale(t.TempDir()); err != nil {
+		t.Errorf("nothing mounted: %v", err)
+	}
+	if err := CleanStale("/proc"); !errors.Is(err, ErrMounted) {
+		t.Errorf("/proc: %v", err)
+	}
+}
+
+func TestMountinfo(t *testing.T) {
+	const text = `22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/root rw
+30 22 0:40 / /home/a\040b\134c\011d rw,nosuid,nodev - fuse.svcfs svcfs:alice\040x rw,user_id=0
+31 22 0:41 / /mnt rw,nosuid shared:5 master:2 - fuse.sshfs host: rw
+32 22 0:42 / /mnt rw - fuse.svcfs svcfs:bob rw
+short line
+33 22 0:43 / /odd\9zz\4 rw - tmpfs tmpfs rw
+`
+	points := parseMountinfo(text)
+	if len(points) != 5 {
+		t.Fatalf("%d mounts: %+v", len(points), points)
+	}
+	if want := (MountInfo{"/home/a b\\c\td", "fuse.svcfs", "svcfs:alice x"}); points[1] != want {
+		t.Errorf("got %+v, want %+v", points[1], want)
+	}
+	if at, ok := mountAt(points, "/mnt"); !ok || at.Source != "svcfs:bob" {
+		t.Errorf("what shows at /mnt is %+v", at)
+	}
+	if points[4].Dir != `/odd\9zz\4` {
+		t.Errorf("what is no escape became %q", points[4].Dir)
+	}
+	if isMounted(points, "/none") {
+		t.Error("/none is mounted")
+	}
+}

@@ -1,0 +1,102 @@
+package fs
+
+import (
+	"context"
+	"strings"
+	"syscall"
+
+	gofs "github.com/hanwen/go-fuse/v2/fs"
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"github.com/svcfs/svcfs/fs/tree"
+)
+
+// dirNode shows a directory of the tree to the kernel.
+type dirNode struct {
+	gofs.Inode
+	m *mounted
+	d *tree.Dir
+}
+
+// fileNode shows a file of the tree to the kernel. Committed content never
+// changes under it: a newer upload of the name is another node of the same
+// inode number and a new generation.
+type fileNode struct {
+	gofs.Inode
+	m *mounted
+	f *tree.File
+}
+
+// fileHandle is an open file.
+type fileHandle struct{ h *tree.Handle }
+
+// embedder makes the kernel side of a node of the tree. go-fuse recognises by
+// inode number and generation that it knows the node, and then uses the old one.
+func (m *mounted) embedder(n tree.Node) gofs.InodeEmbedder {
+	if d, ok := n.(*tree.Dir); ok {
+		return &dirNode{m: m, d: d}
+	}
+	return &fileNode{m: m, f: n.(*tree.File)}
+}
+
+// child makes the kernel's inode for a node of the tree and fills out.
+func (n *dirNode) child(ctx context.Context, node tree.Node, out *fuse.EntryOut) *gofs.Inode {
+	attr := node.Attr()
+	n.m.fill(attr, &out.Attr)
+	return n.NewInode(ctx, n.m.embedder(node), stable(attr))
+}
+
+func stable(attr tree.Attr) gofs.StableAttr {
+	mode := uint32(fuse.S_IFREG)
+	if attr.Dir {
+		mode = fuse.S_IFDIR
+	}
+	return gofs.StableAttr{Mode: mode, Ino: attr.Ino, Gen: attr.Gen}
+}
+
+// OnForget drops what notifications needed: the kernel has let go of the inode.
+func (n *dirNode) OnForget() { n.m.forgetDir(n) }
+
+// OnForget drops what notifications needed: the kernel has let go of the inode,
+// and of its pages.
+func (n *fileNode) OnForget() { n.m.forgetFile(n) }
+
+// refusal is a cause that is only a sentence.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+
+// refuse notes a refusal that this package decides and returns its errno (E1).
+func (m *mounted) refuse(class tree.Class, op, path, text, hint string) syscall.Errno {
+	m.tree.Note(&tree.Error{Class: class, Op: op, Path: path, Err: refusal(text), Hint: hint})
+	return errnoOf(class)
+}
+
+// path returns the place of name in the directory, below the mount.
+func (n *dirNode) path(name string) string {
+	return strings.TrimSuffix(n.d.Path(), "/") + "/" + name
+}
+
+// openFlags translates what a program asked for.
+func openFlags(ctx context.Context, flags uint32) tree.OpenFlags {
+	access := flags & unix.O_ACCMODE
+	of := tree.OpenFlags{Read: access != unix.O_WRONLY, Write: access != unix.O_RDONLY,
+		Append: flags&unix.O_APPEND != 0, Truncate: flags&unix.O_TRUNC != 0}
+	if caller, ok := fuse.FromContext(ctx); ok {
+		of.Caller.PID = caller.Pid
+	}
+	return of
+}
+
+// openMode tells the kernel how to cache an open file's pages.
+func openMode(mode tree.CacheMode) uint32 {
+	switch mode {
+	case tree.CacheDirect:
+		return fuse.FOPEN_DIRECT_IO
+	case tree.CacheKeep:
+		return fuse.FOPEN_KEEP_CACHE
+	default:
+		return 0
+	}
+}

@@ -1,0 +1,144 @@
+package fs
+
+import (
+	"sync"
+
+	"github.com/svcfs/svcfs/fs/tree"
+)
+
+// contentWorkers is how many inodes may be dropped from the page cache at once.
+// The kernel waits for pages that are being read, and one file that is being
+// sent must not hold up the others.
+const contentWorkers = 4
+
+// notifier tells the kernel what it must forget. It only queues, and workers of
+// its own tell: the kernel may hold a directory or a page until a request of
+// ours is answered. Names and content have workers apart, because the kernel
+// holds a directory for as long as a rename in it takes, and content must be
+// gone within seconds (M5).
+type notifier struct {
+	mu       sync.Mutex
+	dirs     map[*tree.Dir]*dirNode   // that the kernel looked into
+	files    map[*tree.File]*fileNode // that were opened: only these have pages
+	names    map[nameNotice]struct{}  // queued
+	contents map[*fileNode]struct{}   // queued
+	wake     *sync.Cond
+	ended    bool
+	workers  sync.WaitGroup
+}
+
+type nameNotice struct {
+	dir  *dirNode
+	name string
+}
+
+func newNotifier() *notifier {
+	k := &notifier{dirs: make(map[*tree.Dir]*dirNode), files: make(map[*tree.File]*fileNode),
+		names: make(map[nameNotice]struct{}), contents: make(map[*fileNode]struct{})}
+	k.wake = sync.NewCond(&k.mu)
+	return k
+}
+
+// start begins to tell; the mount is up.
+func (k *notifier) start() {
+	k.workers.Go(func() { deliver(k, k.names, tellName) })
+	for range contentWorkers {
+		k.workers.Go(func() { deliver(k, k.contents, tellContent) })
+	}
+}
+
+// stop ends the workers; the mount is gone, so that none waits for the kernel.
+func (k *notifier) stop() {
+	k.mu.Lock()
+	k.ended = true
+	k.wake.Broadcast()
+	k.mu.Unlock()
+	k.workers.Wait()
+}
+
+// deliver tells one notice after the other until the notifier is stopped. Their
+// order does not matter: each only makes the kernel ask again.
+func deliver[N comparable](k *notifier, queue map[N]struct{}, tell func(N)) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for !k.ended {
+		n, ok := take(queue)
+		if !ok {
+			k.wake.Wait()
+			continue
+		}
+		k.mu.Unlock()
+		tell(n)
+		k.mu.Lock()
+	}
+}
+
+func take[N comparable](queue map[N]struct{}) (n N, ok bool) {
+	for n = range queue {
+		delete(queue, n)
+		return n, true
+	}
+	return n, false
+}
+
+// tellName makes the kernel look a name up again. A name it never looked up is
+// left alone: the first listing of a large group brings one notice per file.
+func tellName(n nameNotice) {
+	if n.dir.GetChild(n.name) != nil {
+		_ = n.dir.NotifyEntry(n.name) // forgotten meanwhile is fine
+	}
+}
+
+// tellContent drops an inode's pages and attributes from the kernel.
+func tellContent(n *fileNode) { _ = n.NotifyContent(0, 0) } // forgotten meanwhile is fine
+
+// EntryChanged makes the kernel look the name up again.
+func (k *notifier) EntryChanged(d *tree.Dir, name string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if dir := k.dirs[d]; dir != nil && !k.ended {
+		k.names[nameNotice{dir, name}] = struct{}{}
+		k.wake.Broadcast()
+	}
+}
+
+// ContentChanged makes the kernel drop pages and attributes, also of a file
+// that nobody has open any more.
+func (k *notifier) ContentChanged(f *tree.File) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if file := k.files[f]; file != nil && !k.ended {
+		k.contents[file] = struct{}{}
+		k.wake.Broadcast()
+	}
+}
+
+func (k *notifier) knowDir(n *dirNode) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.dirs[n.d] = n
+}
+
+func (k *notifier) knowFile(n *fileNode) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.files[n.f] = n
+}
+
+func (k *notifier) forgetDir(n *dirNode) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.dirs[n.d] == n {
+		delete(k.dirs, n.d)
+	}
+}
+
+func (k *notifier) forgetFile(n *fileNode) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.files[n.f] == n {
+		delete(k.files, n.f)
+	}
+}
+
+var _ tree.Kernel = (*notifier)(nil)

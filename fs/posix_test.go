@@ -1,0 +1,74 @@
+package fs
+
+import (
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hanwen/go-fuse/v2/posixtest"
+)
+
+// envPosix names the directory in which TestPosix runs one refused test, as a
+// process of its own: a test that must fail cannot be part of this one.
+const envPosix = "SVCFS_FS_TEST_POSIX"
+
+// posixRefusals are the tests of go-fuse's suite that cannot pass, with what
+// they say when they meet the refusal and why it is one.
+func posixRefusals() map[string]struct{ says, why string } {
+	const eperm = "operation not permitted"
+	return map[string]struct{ says, why string }{
+		"Fallocate":         {"operation not supported", "programs fall back to writing"},
+		"FallocateKeepSize": {"operation not supported", "programs fall back to writing"},
+		"FcntlFlockLocksFile": {"FcntlFlock returned <nil>, expected EAGAIN",
+			"POSIX locks of one process never conflict; the test wants a server that takes them per open file"},
+		"FstatDeleted":               {eperm, "W9: an uploaded file is not removed"},
+		"Link":                       {eperm, "N5: uploaded files have one name"},
+		"LinkUnlinkRename":           {eperm, "N5: uploaded files have one name"},
+		"NlinkZero":                  {eperm, "W8: an uploaded file is not renamed"},
+		"OpenSymlinkRace":            {eperm, "N5: no symbolic links"},
+		"RenameOverwriteDestExist":   {eperm, "W8: an uploaded file is not renamed"},
+		"RenameOverwriteDestNoExist": {eperm, "W8: an uploaded file is not renamed"},
+		"SetattrSymlink":             {eperm, "N5: no symbolic links"},
+		"SymlinkReadlink":            {eperm, "N5: no symbolic links"},
+		"XAttr":                      {`not found: "user.xattrtest"`, "W10: attributes that programs set have no effect"},
+		"XAttrLarge":                 {"no data available", "W10: attributes that programs set have no effect"},
+	}
+}
+
+// go-fuse's own suite of what programs expect, without what is refused by design.
+func TestPosix(t *testing.T) {
+	refused := posixRefusals()
+	if dir := os.Getenv(envPosix); dir != "" {
+		for name := range refused {
+			t.Run(name, func(t *testing.T) { posixtest.All[name](t, dir) })
+		}
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(posixtest.All)) {
+		if name == "Tmpfile" {
+			continue // it skips itself: O_TMPFILE is refused, a file without a name cannot be recorded
+		}
+		t.Run(name, func(t *testing.T) {
+			m := mounting(t, func(p *plan) { p.Options.Umask = 0o022 })
+			refusal, ok := refused[name]
+			if !ok {
+				posixtest.All[name](t, m.path("team"))
+				return
+			}
+			cmd := exec.Command("/proc/self/exe", "-test.run", "^TestPosix$/^"+name+"$", "-test.count=1")
+			cmd.Env = append(os.Environ(), envPosix+"="+m.path("team"))
+			out, err := cmd.CombinedOutput()
+			if err == nil || !strings.Contains(string(out), refusal.says) {
+				t.Errorf("refused because %s; want it to say %q, got %v\n%s", refusal.why, refusal.says, err, out)
+			}
+		})
+	}
+	for name := range refused {
+		if posixtest.All[name] == nil {
+			t.Errorf("no test %s in the suite", name)
+		}
+	}
+}

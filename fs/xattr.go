@@ -1,0 +1,78 @@
+package fs
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/svcfs/svcfs/fs/tree"
+)
+
+// xattrPrefix is the namespace of our own attributes (A2).
+const xattrPrefix = "user.svcfs."
+
+// Getxattr answers from memory.
+func (n *fileNode) Getxattr(_ context.Context, attr string, dest []byte) (uint32, syscall.Errno) {
+	if !strings.HasPrefix(attr, xattrPrefix) {
+		return 0, unix.ENODATA // programs ask for security and ACL names all the time
+	}
+	value, ok := n.f.Xattrs()[attr]
+	if !ok {
+		return 0, unix.ENODATA
+	}
+	return copyOut(dest, []byte(value))
+}
+
+// Listxattr names our own attributes.
+func (n *fileNode) Listxattr(_ context.Context, dest []byte) (uint32, syscall.Errno) {
+	var list []byte
+	for _, name := range slices.Sorted(maps.Keys(n.f.Xattrs())) {
+		list = append(append(list, name...), 0)
+	}
+	return copyOut(dest, list)
+}
+
+// copyOut follows the protocol of xattr calls: too little room answers ERANGE
+// with the size that is needed; go-fuse tells the size to who asked with none.
+func copyOut(dest, value []byte) (uint32, syscall.Errno) {
+	if len(dest) < len(value) {
+		return uint32(len(value)), unix.ERANGE
+	}
+	return uint32(copy(dest, value)), 0
+}
+
+// Setxattr succeeds without effect, as copying tools expect (W10).
+func (n *fileNode) Setxattr(_ context.Context, attr string, _ []byte, _ uint32) syscall.Errno {
+	return n.m.ignoreXattr(attr, n.f.Path)
+}
+
+// Removexattr succeeds without effect (W10).
+func (n *fileNode) Removexattr(_ context.Context, attr string) syscall.Errno {
+	return n.m.ignoreXattr(attr, n.f.Path)
+}
+
+// Getxattr: directories have none.
+func (n *dirNode) Getxattr(context.Context, string, []byte) (uint32, syscall.Errno) {
+	return 0, unix.ENODATA
+}
+
+// Setxattr succeeds without effect, as copying tools expect (W10).
+func (n *dirNode) Setxattr(_ context.Context, attr string, _ []byte, _ uint32) syscall.Errno {
+	return n.m.ignoreXattr(attr, n.d.Path)
+}
+
+// Removexattr succeeds without effect (W10).
+func (n *dirNode) Removexattr(_ context.Context, attr string) syscall.Errno {
+	return n.m.ignoreXattr(attr, n.d.Path)
+}
+
+func (m *mounted) ignoreXattr(attr string, path func() string) syscall.Errno {
+	if !strings.HasPrefix(attr, xattrPrefix) {
+		return 0
+	}
+	return m.refuse(tree.ClassByDesign, "setxattr", path(), "attributes of "+xattrPrefix+" come from the ledger", "Use another name.")
+}
