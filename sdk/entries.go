@@ -38,7 +38,10 @@ func (c *Client) entries(ctx context.Context, g GroupID, after Seq) ([]Entry, er
 	}
 	if !paging {
 		rows, err := c.page(ctx, wire.TransactionsRequest{GroupID: string(g)})
-		return appendEntries(nil, g, rows), err
+		if err != nil {
+			return nil, err
+		}
+		return appendEntries(nil, g, rows), nil
 	}
 	var all []Entry
 	for {
@@ -58,8 +61,10 @@ func (c *Client) entries(ctx context.Context, g GroupID, after Seq) ([]Entry, er
 	}
 }
 
-func (c *Client) page(ctx context.Context, request wire.TransactionsRequest) (rows []wire.TransactionRow, err error) {
-	return rows, c.read(ctx, wire.OpGetGroupTransactions, request, &rows)
+func (c *Client) page(ctx context.Context, request wire.TransactionsRequest) ([]wire.TransactionRow, error) {
+	var rows []wire.TransactionRow
+	err := c.read(ctx, wire.OpGetGroupTransactions, request, &rows)
+	return rows, err
 }
 
 func appendEntries(to []Entry, g GroupID, rows []wire.TransactionRow) []Entry {

@@ -164,8 +164,10 @@ func (c *Client) MemberGroups(ctx context.Context) ([]GroupID, error) {
 
 func (c *Client) groupList(ctx context.Context, op string) ([]GroupID, error) {
 	var list []GroupID
-	err := c.read(ctx, op, struct{}{}, &list)
-	return list, c.wrap("list groups", "", "", err)
+	if err := c.read(ctx, op, struct{}{}, &list); err != nil {
+		return nil, c.wrap("list groups", "", "", err)
+	}
+	return list, nil
 }
 
 // Groups merges [Client.OwnedGroups] and [Client.MemberGroups], sorted by id.
@@ -197,8 +199,10 @@ func (c *Client) Groups(ctx context.Context) ([]Group, error) {
 // caller must be a member, or the group open. Specification 4.2.
 func (c *Client) GroupMembers(ctx context.Context, g GroupID) ([]AccountID, error) {
 	var list []AccountID
-	err := c.read(ctx, wire.OpGetGroupMembers, wire.GroupRequest{GroupID: string(g)}, &list)
-	return list, c.wrap("list members", g, "", err)
+	if err := c.read(ctx, wire.OpGetGroupMembers, wire.GroupRequest{GroupID: string(g)}, &list); err != nil {
+		return nil, c.wrap("list members", g, "", err)
+	}
+	return list, nil
 }
 
 // Health asks whether the service is up. Free, no authentication.

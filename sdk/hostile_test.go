@@ -32,14 +32,14 @@ const (
 
 // server answers like a service; a test replaces the answers it lies in.
 type server struct {
-	t    *testing.T
+	t    testing.TB
 	url  string
 	mux  sync.Mutex
 	lies map[string]http.HandlerFunc // by path
 	hits map[string]*atomic.Int32
 }
 
-func newServer(t *testing.T) *server {
+func newServer(t testing.TB) *server {
 	t.Helper()
 	s := &server{t: t, lies: map[string]http.HandlerFunc{}, hits: map[string]*atomic.Int32{}}
 	h := httptest.NewServer(s)
@@ -111,7 +111,7 @@ type stored struct {
 	meta any
 }
 
-func store(t *testing.T, content []byte) stored {
+func store(t testing.TB, content []byte) stored {
 	t.Helper()
 	raw := bytes.Repeat([]byte{7}, format.KeyBytes)
 	k, err := format.NewKey(raw)

@@ -302,7 +302,7 @@ func (s *blobSink) finish() error {
 
 // read takes a raw transfer of exactly size bytes.
 func (s *blobSink) read(r io.Reader, size int64) error {
-	if _, err := io.ReadFull(r, s.nonce[:]); err != nil {
+	if err := fill(s.nonce[:], r); err != nil {
 		return err
 	}
 	s.have = len(s.nonce)
@@ -312,14 +312,29 @@ func (s *blobSink) read(r io.Reader, size int64) error {
 		if err != nil {
 			return err
 		}
-		n, err := io.ReadFull(r, into)
-		if err != nil {
+		if err := fill(into, r); err != nil {
 			return err
 		}
-		rest -= int64(n)
+		rest -= int64(len(into))
 	}
 	if n, _ := io.ReadFull(r, make([]byte, 1)); n != 0 {
 		return malformed(errors.New("more data than announced"))
+	}
+	return nil
+}
+
+// fill reads exactly len(p) bytes. A body that was sent whole and is too short
+// is malformed; one that broke off is not, and may be asked for again.
+func fill(p []byte, r io.Reader) error {
+	for len(p) > 0 {
+		n, err := r.Read(p)
+		p = p[n:]
+		if err == io.EOF && len(p) > 0 {
+			return malformed(errors.New("less data than announced"))
+		}
+		if err != nil && err != io.EOF {
+			return err
+		}
 	}
 	return nil
 }

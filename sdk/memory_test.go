@@ -1,0 +1,82 @@
+package sdk_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"runtime"
+	"testing"
+
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/wire"
+)
+
+// streamed answers a file inside JSON without holding its text.
+func streamed(t testing.TB, f stored) http.HandlerFunc {
+	t.Helper()
+	meta, err := json.Marshal(f.meta)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprintf(w, `{"result":{"key":%q,"format":%s,"encrypted_b64":"`, f.key, meta)
+		encoder := base64.NewEncoder(base64.StdEncoding, w)
+		_, _ = encoder.Write(f.blob)
+		_ = encoder.Close()
+		_, _ = w.Write([]byte(`"}}`))
+	}
+}
+
+// A file inside JSON is held once, in its buffer: not as text, not on the heap.
+func TestInlineRetrieveHoldsTheFileOnce(t *testing.T) {
+	content := make([]byte, 48<<20)
+	s := newServer(t)
+	s.tool(wire.OpPrepareRetrieve, streamed(t, store(t, content)))
+	c, err := sdk.New(account, sdk.Config{URL: s.url, APIKey: sdk.NewSecret(apiKey)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	b, err := c.Pool().Get(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Release()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	e := sdk.Entry{Group: "g", Ref: "ref", Hash: sdk.ComputeHash(content), Size: sdk.SizeUnknown}
+	if _, err := c.Retrieve(t.Context(), e, b); err != nil {
+		t.Fatal(err)
+	}
+	runtime.ReadMemStats(&after)
+	if used := after.TotalAlloc - before.TotalAlloc; used > 4<<20 {
+		t.Errorf("%d bytes were allocated on the way", used)
+	}
+	if most := int64(len(content)) * 5 / 2; b.Footprint() > most {
+		t.Errorf("the buffer takes %d bytes", b.Footprint())
+	}
+}
+
+func BenchmarkInlineRetrieve(b *testing.B) {
+	content := make([]byte, 48<<20)
+	s := newServer(b)
+	s.tool(wire.OpPrepareRetrieve, streamed(b, store(b, content)))
+	c, err := sdk.New(account, sdk.Config{URL: s.url, APIKey: sdk.NewSecret(apiKey)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer c.Close()
+	buf, err := c.Pool().Get(0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer buf.Release()
+	e := sdk.Entry{Group: "g", Ref: "ref", Hash: sdk.ComputeHash(content), Size: sdk.SizeUnknown}
+	b.SetBytes(int64(len(content)))
+	for b.Loop() {
+		if _, err := c.Retrieve(b.Context(), e, buf); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

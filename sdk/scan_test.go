@@ -1,0 +1,168 @@
+package sdk
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+)
+
+func newSink(t testing.TB, limit int64) *blobSink {
+	t.Helper()
+	pool := NewPool()
+	b, err := pool.Get(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		b.Release()
+		_ = pool.Close()
+	})
+	return &blobSink{buf: b, limit: limit}
+}
+
+func (s *blobSink) blob() []byte { return append(bytes.Clone(s.nonce[:s.have]), s.buf.Bytes()...) }
+
+// The scanner reads what encoding/json reads, in every envelope, however the
+// bytes arrive.
+func TestScanAgreesWithJSON(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(3, 4))
+	for _, size := range []int{28, 29, 30, 31, 100, 4095, 70_000, 200_001} {
+		blob := make([]byte, size)
+		for i := range blob {
+			blob[i] = byte(rnd.Uint32())
+		}
+		text := base64.StdEncoding.EncodeToString(blob)
+		fields := `"key":"k\"\\","format":{"encrypted_b64":"inner","list":[1,-2.5e3,true,null,{}]},"encrypted_b64":"` + text + `","ipfs_hash":"ü"`
+		other := strings.Replace(fields, text, base64.StdEncoding.EncodeToString(make([]byte, 40)), 1)
+		for name, document := range map[string]string{
+			"envelope": `{"result":{` + fields + `}}`, "bare": `{` + fields + `}`, "hybrid": ` {"result" : {` + fields + `}, ` + fields + `} `,
+			"the result counts first": `{"result":{` + fields + `},` + other + `}`, "the result counts last": `{` + other + `,"result":{` + fields + `}}`,
+			"escaped slashes": `{"result":{` + strings.ReplaceAll(fields, "/", `\/`) + `}}`, "escaped name": `{"result":{` + strings.Replace(fields, `"encrypted_b64":"`+text, `"encrypted\u005fb64":"`+text, 1) + `}}`,
+		} {
+			for how, in := range map[string]io.Reader{"whole": strings.NewReader(document), "halves": iotest.HalfReader(strings.NewReader(document)), "bytes": iotest.OneByteReader(strings.NewReader(document))} {
+				sink := newSink(t, 1<<20)
+				rest, found, err := scanAnswer(in, sink)
+				if err != nil || !found || !bytes.Equal(sink.blob(), blob) {
+					t.Fatalf("%s, %s, %d bytes: found %v, %d bytes, %v", name, how, size, found, len(sink.blob()), err)
+				}
+				var got, want wire.PrepareRetrieveResult
+				if err := errors.Join(unwrap(rest, &got), unwrap([]byte(document), &want)); err != nil {
+					t.Fatal(err)
+				}
+				want.EncryptedB64 = ""
+				if got.Key != want.Key || got.IPFSHash != want.IPFSHash || !bytes.Contains(got.Format, []byte("inner")) {
+					t.Errorf("%s: %+v, want %+v", name, got, want)
+				}
+			}
+		}
+	}
+}
+
+func TestScanRefuses(t *testing.T) {
+	good := base64.StdEncoding.EncodeToString(make([]byte, 60))
+	for name, document := range map[string]string{
+		"nothing": "", "spaces": "   ", "half": `{"result":`, "no colon": `{"a" 1}`, "no comma": `{"a":1 "b":2}`, "trailing comma": `{"a":1,}`, "bare name": `{a:1}`,
+		"list without commas": `[1 2]`, "open list": `[1`, "open text": `{"a":"b`, "two documents": `{} {}`, "deep": strings.Repeat(`{"a":`, 100), "word and list": `tru[e]`,
+		"twice": `{"encrypted_b64":"` + good + `","encrypted_b64":"` + good + `"}`, "escape": `{"encrypted_b64":"\u0041` + good + `"}`, "cut data": `{"encrypted_b64":"` + good,
+		"long name": `{"` + strings.Repeat("n", 2000) + `":1}`, "too large": `{"encrypted_b64":"` + strings.Repeat("A", 4<<20) + `"}`,
+	} {
+		if _, _, err := scanAnswer(strings.NewReader(document), newSink(t, 1<<20)); err == nil {
+			t.Errorf("%s was accepted", name)
+		}
+	}
+	broken := io.MultiReader(strings.NewReader(`{"encrypted_b64":"`+good), iotest.ErrReader(io.ErrUnexpectedEOF))
+	if _, _, err := scanAnswer(broken, newSink(t, 1<<20)); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("a broken connection gives %v", err)
+	}
+}
+
+// FuzzAnswer: an answer of any shape never panics, and what the scanner accepts
+// with data is a document that encoding/json reads the same way.
+func FuzzAnswer(f *testing.F) {
+	good := base64.StdEncoding.EncodeToString(make([]byte, 60))
+	for _, seed := range []string{`{"result":{"key":"k","encrypted_b64":"` + good + `"}}`, `{"encrypted_b64":"` + good + `"}`, `{"result":null}`, `{"result":"text","message":"text"}`,
+		`[1,[2,{"a":[]}]]`, `{"error":"x","code":"y"}`, `{"encrypted_b64":"QUJD\/+=="}`, `{"result":{"encrypted_b64":null,"data_url":"/x"}}`, `nul`, `{"a":"\ud800"}`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		var text string
+		var rows []wire.TransactionRow
+		_, _ = unwrap(raw, &text), unwrap(raw, &rows)
+		_, _ = text, rows
+		sink := newSink(t, 1<<20)
+		rest, found, err := scanAnswer(bytes.NewReader(raw), sink)
+		if err != nil {
+			return
+		}
+		var got wire.PrepareRetrieveResult
+		if unwrap(rest, &got) != nil || !found {
+			return
+		}
+		if !json.Valid(raw) && json.Valid(rest) {
+			t.Errorf("%q is not JSON, what is left of it is: %q", raw, rest)
+		}
+		if got.EncryptedB64 != "" && got.EncryptedB64 == base64.StdEncoding.EncodeToString(sink.blob()) {
+			t.Errorf("the data is in what is left: %q", rest)
+		}
+	})
+}
+
+// FuzzClassify: no text of a service panics, goes unbounded into a message, or
+// carries a control character or our key there.
+func FuzzClassify(f *testing.F) {
+	for _, seed := range []string{"Audience", "not found", "User not authorized", "Insufficient", "File deleted", "Bearer abc", "svc_sk_x", "<html>", "\x1b[31m\u202e"} {
+		f.Add(500, "", seed)
+		f.Add(404, wire.CodeFileDeleted, seed)
+	}
+	const key = "svc_sk_0123456789012345678901234567890123456789012"
+	c, err := New("alice.svc.testnet", Config{URL: "http://127.0.0.1:1", APIKey: NewSecret(key)})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, status int, code, text string) {
+		wrapped := c.wrap("try", "g", "r", c.scrubAnswer(newAnswerError(status, code, text+key+text)))
+		message := wrapped.Error()
+		if len(message) > 2*maxAnswerText+100 || strings.Contains(message, key) || strings.ContainsFunc(message, func(r rune) bool { return r < ' ' || r == '\u202e' }) {
+			t.Errorf("message %q", message)
+		}
+		if int(KindOf(wrapped)) >= len(kindNames) {
+			t.Errorf("kind %d", KindOf(wrapped))
+		}
+	})
+}
+
+// What is lent to the network is not read once it was taken back.
+func TestLoanEnds(t *testing.T) {
+	l := &loan{pace: &pace{timer: nil, patience: 1 << 40}}
+	memory := []byte("ciphertext")
+	body := l.body(bytes.NewReader(memory))
+	if _, copies := body.(io.WriterTo); copies {
+		t.Error("the body hands its memory to the network without copying")
+	}
+	got := make([]byte, 6)
+	if _, err := io.ReadFull(body, got); err != nil || string(got) != "cipher" {
+		t.Errorf("%q, %v", got, err)
+	}
+	l.takeBack()
+	copy(memory, "plaintext!")
+	if n, err := body.Read(got); n != 0 || err == nil {
+		t.Errorf("after the end %q, %v", got[:n], err)
+	}
+}
+
+func TestLifetime(t *testing.T) {
+	for text, want := range map[string]string{`"24h"`: "24h0m0s", `"5m"`: "5m0s", `"2d"`: "48h0m0s", `"30s"`: "30s", `3600`: "1h0m0s", ``: "24h0m0s", `null`: "24h0m0s",
+		`""`: "23h0m0s", `"h"`: "23h0m0s", `"5"`: "23h0m0s", `"-5m"`: "23h0m0s", `"1h30m"`: "23h0m0s", `"99999999999d"`: "23h0m0s", `"2000000000d"`: "8760h0m0s", `{}`: "23h0m0s", `-1`: "23h0m0s"} {
+		if got := lifetime(json.RawMessage(text)).String(); got != want {
+			t.Errorf("expires_in %s lasts %s, want %s", text, got, want)
+		}
+	}
+}

@@ -1,0 +1,577 @@
+package sdktest
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/wire"
+)
+
+// Surface is what a lie is told about.
+type Surface string
+
+// The surfaces.
+const (
+	OnRetrieve Surface = "retrieve" // prepare_retrieve and the data behind it
+	OnUpload   Surface = "upload"   // prepare_upload and finalize_upload
+	OnList     Surface = "list"     // get_group_transactions
+	OnToken    Surface = "token"    // the session token
+)
+
+// Mode is one lie.
+type Mode struct {
+	Name    string
+	Surface Surface
+	// Want is the kind of error a client must end with; Survives means that the
+	// client must succeed all the same, because the fault passes.
+	Want     sdk.Kind
+	Survives bool
+
+	raw bool // through raw transfer: a large file at an extended service
+	lie func(*Hostile, http.Handler) http.Handler
+}
+
+// Hostile is a service that is honest but for one lie, and holds one file.
+type Hostile struct {
+	*Server
+	Mode    Mode
+	Alice   Account
+	Group   sdk.GroupID
+	Entry   sdk.Entry // of the file, as an honest ledger has it
+	Content []byte    // of the file
+	other   *httptest.Server
+	asked   atomic.Int32 // requests at another host
+	ended   chan struct{}
+}
+
+// NewHostile starts a service that lies until [Hostile.Behave].
+func NewHostile(tb testing.TB, mode Mode) *Hostile {
+	tb.Helper()
+	flavour := GenB
+	if mode.raw {
+		flavour = Extended
+	}
+	h := &Hostile{Server: NewServer(tb, flavour), Mode: mode, Group: "hostile", ended: make(chan struct{})}
+	h.Alice = h.Account("alice", "1000")
+	h.Content = bytes.Repeat([]byte("the plaintext that must never show in an error. "), 40)
+	if mode.raw {
+		h.Content = bytes.Repeat(h.Content, 100)
+	}
+	h.other = httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { h.asked.Add(1) }))
+	tb.Cleanup(func() { close(h.ended); h.other.Close() })
+	h.Entry = h.keep(h.Content, "secret.txt")
+	h.keep([]byte("something else"), "other.txt")
+	for _, path := range mode.Surface.paths(mode.raw) {
+		h.Disturb(path, func(next http.Handler) http.Handler { return mode.lie(h, next) })
+	}
+	return h
+}
+
+func (s Surface) paths(raw bool) []string {
+	switch s {
+	case OnUpload:
+		return []string{wire.PathTools + wire.OpPrepareUpload, wire.PathTools + wire.OpFinalizeUpload}
+	case OnList:
+		return []string{wire.PathTools + wire.OpGetGroupTransactions}
+	case OnToken:
+		return []string{wire.PathSessionToken}
+	}
+	if raw {
+		return []string{wire.PathTools + wire.OpPrepareRetrieve, wire.PathReadBlob + "*"}
+	}
+	return []string{wire.PathTools + wire.OpPrepareRetrieve}
+}
+
+// Behave ends the lie.
+func (h *Hostile) Behave() {
+	for _, path := range h.Mode.Surface.paths(h.Mode.raw) {
+		h.Disturb(path, nil)
+	}
+}
+
+// AskedElsewhere counts requests the client was led to make at another host.
+func (h *Hostile) AskedElsewhere() int { return int(h.asked.Load()) }
+
+// keep stores a file without a client.
+func (h *Hostile) keep(content []byte, name string) sdk.Entry {
+	raw := bytes.Repeat([]byte{byte(len(name) + 1)}, format.KeyBytes)
+	key, err := format.NewKey(raw)
+	if err != nil {
+		panic(err)
+	}
+	blob, err := format.SealBlob(key, content)
+	if err != nil {
+		panic(err)
+	}
+	meta, err := json.Marshal(format.NewMetadata(int64(len(content)), "", name))
+	if err != nil {
+		panic(err)
+	}
+	h.state.mu.Lock()
+	defer h.state.mu.Unlock()
+	if h.state.groups[string(h.Group)] == nil {
+		h.state.groups[string(h.Group)] = &group{owner: string(h.Alice.ID), members: []string{string(h.Alice.ID)}}
+	}
+	hash := sdk.ComputeHash(content)
+	f := h.state.record(&pending{account: string(h.Alice.ID), group: string(h.Group), name: name, key: raw},
+		wire.FinalizeUploadRequest{FileHash: hash.String(), Format: meta}, blob)
+	return sdk.Entry{Group: h.Group, Ref: sdk.Ref(f.row.IPFSHash), Hash: hash, Size: sdk.SizeUnknown, Uploader: h.Alice.ID}
+}
+
+// Modes returns every lie.
+func Modes() []Mode {
+	var all []Mode
+	for _, list := range [][]Mode{blobModes(), keyModes(), metadataModes(), transportModes(), rawModes(), uploadModes(), listModes(), tokenModes()} {
+		all = append(all, list...)
+	}
+	return all
+}
+
+// changed lets the honest service answer and changes the result.
+func changed(change func(h *Hostile, result map[string]any)) func(*Hostile, http.Handler) http.Handler {
+	return func(h *Hostile, next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			honest := httptest.NewRecorder()
+			next.ServeHTTP(honest, r)
+			var envelope map[string]any
+			if honest.Code != http.StatusOK || json.Unmarshal(honest.Body.Bytes(), &envelope) != nil {
+				forward(w, honest)
+				return
+			}
+			result, ok := envelope["result"].(map[string]any)
+			if !ok {
+				result = envelope
+			}
+			change(h, result)
+			writeJSON(w, http.StatusOK, envelope)
+		})
+	}
+}
+
+func forward(w http.ResponseWriter, from *httptest.ResponseRecorder) {
+	maps.Copy(w.Header(), from.Header())
+	w.WriteHeader(from.Code)
+	_, _ = w.Write(from.Body.Bytes())
+}
+
+// said answers a fixed body.
+func said(status int, body string) func(*Hostile, http.Handler) http.Handler {
+	return func(*Hostile, http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(status)
+			_, _ = w.Write([]byte(body))
+		})
+	}
+}
+
+// blobOf changes the ciphertext of an inline answer.
+func blobOf(change func([]byte) []byte) func(*Hostile, http.Handler) http.Handler {
+	return changed(func(_ *Hostile, m map[string]any) {
+		blob, err := base64.StdEncoding.DecodeString(m["encrypted_b64"].(string))
+		if err != nil {
+			panic(err)
+		}
+		m["encrypted_b64"] = encode64(change(blob))
+	})
+}
+
+func flip(at int) func(*Hostile, http.Handler) http.Handler {
+	return blobOf(func(b []byte) []byte { b[(at+len(b))%len(b)] ^= 1; return b })
+}
+
+func blobModes() []Mode {
+	text := func(change func(string) any) func(*Hostile, http.Handler) http.Handler {
+		return changed(func(_ *Hostile, m map[string]any) { m["encrypted_b64"] = change(m["encrypted_b64"].(string)) })
+	}
+	return onRetrieve(sdk.KindCorrupt, map[string]func(*Hostile, http.Handler) http.Handler{
+		"bit of the IV":         flip(3),
+		"bit of the ciphertext": flip(40),
+		"bit of the tag":        flip(-1),
+		"truncated":             blobOf(func(b []byte) []byte { return b[:len(b)-1] }),
+		"truncated to the IV":   blobOf(func(b []byte) []byte { return b[:12] }),
+		"27 bytes":              blobOf(func(b []byte) []byte { return b[:27] }),
+		"5 bytes":               blobOf(func(b []byte) []byte { return b[:5] }),
+		"empty":                 text(func(string) any { return "" }),
+		"appended":              blobOf(func(b []byte) []byte { return append(b, 0) }),
+		"data of null":          text(func(string) any { return nil }),
+		"data a number":         text(func(string) any { return 7 }),
+		"data an object":        text(func(s string) any { return map[string]any{"encrypted_b64": s} }),
+		"not base64":            text(func(s string) any { return s[:40] + "!" + s[41:] }),
+		"base64 url-safe":       text(func(s string) any { return s[:40] + "-_-_" + s[44:] }),
+		"base64 with newlines":  text(func(s string) any { return s[:40] + "\n" + s[40:] }),
+		"base64 unpadded":       text(func(s string) any { return s + "A" }),
+		"base64 padded inside":  text(func(s string) any { return s[:40] + "AA==" + s[44:] }),
+		"other file":            changed(func(h *Hostile, m map[string]any) { m["key"], m["encrypted_b64"] = sealed([]byte("another file")) }),
+		"older version": changed(func(h *Hostile, m map[string]any) {
+			m["key"], m["encrypted_b64"] = sealed(append(bytes.Clone(h.Content[:len(h.Content)-1]), '!'))
+		}),
+		"empty file": changed(func(h *Hostile, m map[string]any) { m["key"], m["encrypted_b64"] = sealed(nil) }),
+	})
+}
+
+// sealed returns a key and a blob in base64.
+func sealed(content []byte) (key, blob string) {
+	raw := bytes.Repeat([]byte{0x5a}, format.KeyBytes)
+	k, err := format.NewKey(raw)
+	if err != nil {
+		panic(err)
+	}
+	b, err := format.SealBlob(k, content)
+	if err != nil {
+		panic(err)
+	}
+	return encode64(raw), encode64(b)
+}
+
+func onRetrieve(want sdk.Kind, lies map[string]func(*Hostile, http.Handler) http.Handler) []Mode {
+	return modes(OnRetrieve, want, lies)
+}
+
+func modes(on Surface, want sdk.Kind, lies map[string]func(*Hostile, http.Handler) http.Handler) []Mode {
+	var list []Mode
+	for name, lie := range lies {
+		list = append(list, Mode{Name: name, Surface: on, Want: want, lie: lie})
+	}
+	return list
+}
+
+func keyModes() []Mode {
+	key := func(v any) func(*Hostile, http.Handler) http.Handler {
+		return changed(func(_ *Hostile, m map[string]any) { m["key"] = v })
+	}
+	of := func(n int) any { return encode64(bytes.Repeat([]byte{9}, n)) }
+	return onRetrieve(sdk.KindCorrupt, map[string]func(*Hostile, http.Handler) http.Handler{
+		"key of 16 bytes": key(of(16)), "key of 24 bytes": key(of(24)), "key of 31 bytes": key(of(31)), "key of 33 bytes": key(of(33)),
+		"wrong key": key(of(32)), "zero key": key(encode64(make([]byte, 32))), "no key": key(""), "key a number": key(1), "key unpadded": key(strings.TrimRight(of(32).(string), "=")),
+	})
+}
+
+func metadataModes() []Mode {
+	deflated := func(size any, change func([]byte) []byte) func(*Hostile, http.Handler) http.Handler {
+		return changed(func(h *Hostile, m map[string]any) {
+			stream, err := format.Deflate(h.Content)
+			if err != nil {
+				panic(err)
+			}
+			if size == nil {
+				size = len(h.Content)
+			}
+			m["key"], m["encrypted_b64"] = sealed(change(stream))
+			m["format"] = map[string]any{"version": 1, "compression": "deflate", "original_size": size}
+		})
+	}
+	as := func(b []byte) []byte { return b }
+	meta := func(v any) func(*Hostile, http.Handler) http.Handler {
+		return changed(func(_ *Hostile, m map[string]any) { m["format"] = v })
+	}
+	list := onRetrieve(sdk.KindCorrupt, map[string]func(*Hostile, http.Handler) http.Handler{
+		"stripped compression": changed(func(h *Hostile, m map[string]any) {
+			stream, err := format.Deflate(h.Content)
+			if err != nil {
+				panic(err)
+			}
+			m["key"], m["encrypted_b64"] = sealed(stream)
+		}),
+		"added compression": meta(map[string]any{"version": 1, "compression": "deflate", "original_size": 100}),
+		"bad Adler-32":      deflated(nil, func(b []byte) []byte { b[len(b)-1] ^= 1; return b }),
+		"trailing zlib":     deflated(nil, func(b []byte) []byte { return append(b, 0) }),
+		"cut zlib":          deflated(nil, func(b []byte) []byte { return b[:len(b)-5] }),
+		"size too small":    deflated(3, as),
+		"size too large":    deflated(100_000, as),
+		"size negative":     deflated(-1, as),
+		"size 2^62":         deflated(int64(1)<<62, as),
+		"size a fraction":   deflated(1.5, as),
+		"bomb": changed(func(h *Hostile, m map[string]any) {
+			stream, err := format.Deflate(make([]byte, 64<<20))
+			if err != nil {
+				panic(err)
+			}
+			m["key"], m["encrypted_b64"] = sealed(stream)
+			m["format"] = map[string]any{"version": 1, "compression": "deflate", "original_size": len(h.Content)}
+		}),
+		"format a list": meta([]int{1}), "format a string": meta("v1"), "format huge": meta(map[string]any{"x": strings.Repeat("x", 1<<20)}),
+	})
+	list = append(list, onRetrieve(sdk.KindUnsupported, map[string]func(*Hostile, http.Handler) http.Handler{
+		"unknown version":     meta(map[string]any{"version": 2}),
+		"version a string":    meta(map[string]any{"version": "1"}),
+		"unknown compression": meta(map[string]any{"version": 1, "compression": "brotli"}),
+		"token as version": func(h *Hostile, next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				changed(func(_ *Hostile, m map[string]any) {
+					m["format"] = map[string]any{"version": r.Header.Get("Authorization")}
+				})(h, next).ServeHTTP(w, r)
+			})
+		},
+	})...)
+	return append(list, onRetrieve(sdk.KindTooLarge, map[string]func(*Hostile, http.Handler) http.Handler{
+		"size over the limit": deflated(int64(1)<<50, as),
+	})...)
+}
+
+// once tells a lie n times, then the truth.
+func once(n int32, lie func(*Hostile, http.Handler) http.Handler) func(*Hostile, http.Handler) http.Handler {
+	var told atomic.Int32
+	return func(h *Hostile, next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if told.Add(1) > n {
+				next.ServeHTTP(w, r)
+				return
+			}
+			lie(h, next).ServeHTTP(w, r)
+		})
+	}
+}
+
+func redirect(status int) func(*Hostile, http.Handler) http.Handler {
+	return func(h *Hostile, _ http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, h.other.URL+r.URL.Path, status) })
+	}
+}
+
+// cut breaks the connection behind a part of the honest answer.
+func cut(_ *Hostile, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		honest := httptest.NewRecorder()
+		next.ServeHTTP(honest, r)
+		w.Header().Set("Content-Length", "1000000")
+		_, _ = w.Write(honest.Body.Bytes()[:honest.Body.Len()/2])
+		panic(http.ErrAbortHandler)
+	})
+}
+
+// endless sends head, then filler until the client leaves.
+func endless(head, filler string, pause time.Duration) func(*Hostile, http.Handler) http.Handler {
+	return func(h *Hostile, _ http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, err := w.Write([]byte(head))
+			for err == nil {
+				if _, err = w.Write([]byte(filler)); pause > 0 {
+					_ = http.NewResponseController(w).Flush()
+				}
+				select {
+				case <-time.After(pause):
+				case <-r.Context().Done():
+					return
+				case <-h.ended:
+					return
+				}
+			}
+		})
+	}
+}
+
+// echo repeats the request's secrets in an error.
+func echo(_ *Hostile, _ http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		bearer := r.Header.Get("Authorization")
+		text := "bad request: " + bearer + " / " + strings.TrimPrefix(bearer, "Bearer ") + " / " + r.Header.Get(wire.HeaderAPIKey) + "\x1b[2J\n\u202e"
+		writeJSON(w, http.StatusInternalServerError, wire.Error{Error: text})
+	})
+}
+
+const filler = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+
+const page = `<!doctype html><html><script>alert("x")</script><h1>Bad gateway</h1></html>`
+
+func transportModes() []Mode {
+	big := strings.Repeat(filler, 1<<12)
+	var list []Mode
+	for want, lies := range map[sdk.Kind]map[string]func(*Hostile, http.Handler) http.Handler{
+		sdk.KindCorrupt: {
+			"null result": said(200, `{"result":null}`), "result a list": said(200, `{"result":[1]}`), "no body": said(200, ""), "HTML": said(200, page),
+			"half a document": said(200, `{"result":{"key":"`), "two documents": said(200, `{"result":{}}{"result":{}}`),
+			"deep JSON": said(200, strings.Repeat(`{"result":`, 100_000)), "deep list": said(200, `{"result":`+strings.Repeat(`[`, 1_000_000)),
+			"endless text":  endless(`{"result":{"key":"`, big, 0),
+			"endless names": endless(`{"result":{"`, big, 0),
+			"endless list":  endless(`{"result":[`, strings.Repeat("1,", 1<<16), 0),
+		},
+		sdk.KindTooLarge:    {"endless data": endless(`{"result":{"encrypted_b64":"`, big, 0), "413": said(413, `{"error":"request too large"}`)},
+		sdk.KindTimeout:     {"slow data": endless(`{"result":{"encrypted_b64":"`, "AAAA", 20*time.Millisecond)},
+		sdk.KindUnavailable: {"cut": cut, "503": said(503, page), "502": said(502, page)},
+		sdk.KindOther: {"HTML 500": said(500, page), "echo": echo, "redirect 302": redirect(302), "redirect 307": redirect(307), "redirect 308": redirect(308),
+			"error an object": said(500, `{"error":{"a":1}}`), "error in a success": said(200, `{"error":"no reason given"}`)},
+		sdk.KindUnauthenticated: {"401 forever": said(401, `{"error":"Auth failed: invalid session token"}`)},
+		sdk.KindAudience:        {"wrong audience": said(401, `{"error":"Auth failed: Audience mismatch"}`)},
+		sdk.KindNotAuthorized:   {"403": said(403, `{"error":"User not authorized"}`), "long panic": said(500, `{"error":"`+strings.Repeat("ActionError ", 100)+`Smart contract panicked: User not authorized"}`)},
+		sdk.KindInsufficient:    {"402": said(402, `{"error":"Insufficient balance"}`)},
+		sdk.KindDeleted:         {"deleted": said(500, `{"error":"Shade retrieve failed: 404 - File deleted"}`)},
+		sdk.KindNotFound:        {"404": said(404, `{"error":"No key for this file","code":"FILE_KEY_NOT_FOUND"}`)},
+		sdk.KindRateLimited:     {"429": said(429, `{"error":"too many requests"}`)},
+	} {
+		list = append(list, onRetrieve(want, lies)...)
+	}
+	for name, lie := range map[string]func(*Hostile, http.Handler) http.Handler{
+		"wrong audience once": once(1, said(401, `{"error":"Auth failed: Audience mismatch"}`)),
+		"401 once":            once(1, said(401, `{"error":"Auth failed: invalid session token"}`)),
+		"503 thrice":          once(3, said(503, page)),
+		"cut once":            once(1, cut),
+		"429 with Retry-After": once(1, func(*Hostile, http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Retry-After", "1")
+				writeJSON(w, http.StatusTooManyRequests, wire.Error{Error: "too many requests"})
+			})
+		}),
+	} {
+		list = append(list, Mode{Name: name, Surface: OnRetrieve, Survives: true, lie: lie})
+	}
+	return list
+}
+
+// rawModes lie about data that travels beside the JSON.
+func rawModes() []Mode {
+	address := func(change func(h *Hostile, m map[string]any)) func(*Hostile, http.Handler) http.Handler {
+		return func(h *Hostile, next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if strings.HasPrefix(r.URL.Path, wire.PathTools) {
+					next = changed(change)(h, next)
+				}
+				next.ServeHTTP(w, r)
+			})
+		}
+	}
+	data := func(change func([]byte) []byte) func(*Hostile, http.Handler) http.Handler {
+		return func(_ *Hostile, next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if strings.HasPrefix(r.URL.Path, wire.PathTools) {
+					next.ServeHTTP(w, r)
+					return
+				}
+				honest := httptest.NewRecorder()
+				next.ServeHTTP(honest, r)
+				_, _ = w.Write(change(bytes.Clone(honest.Body.Bytes())))
+			})
+		}
+	}
+	field := func(name string, value func(h *Hostile) any) func(*Hostile, http.Handler) http.Handler {
+		return address(func(h *Hostile, m map[string]any) { m[name] = value(h) })
+	}
+	list := onRetrieve(sdk.KindCorrupt, map[string]func(*Hostile, http.Handler) http.Handler{
+		"raw: bit":          data(func(b []byte) []byte { b[1000] ^= 1; return b }),
+		"raw: truncated":    data(func(b []byte) []byte { return b[:len(b)-1] }),
+		"raw: appended":     data(func(b []byte) []byte { return append(b, 0) }),
+		"raw: nothing":      data(func(b []byte) []byte { return b[:0] }),
+		"raw: another host": field("data_url", func(h *Hostile) any { return h.other.URL + "/x" }),
+		"raw: another host, no scheme": field("data_url", func(h *Hostile) any {
+			return strings.TrimPrefix(h.other.URL, "http:") + "/x"
+		}),
+		"raw: backslashes":   field("data_url", func(h *Hostile) any { return `/\` + strings.TrimPrefix(h.other.URL, "http://") }),
+		"raw: at sign":       field("data_url", func(h *Hostile) any { return "@" + strings.TrimPrefix(h.other.URL, "http://") + "/x" }),
+		"raw: no address":    field("data_url", func(*Hostile) any { return "" }),
+		"raw: size 2^62":     field("data_size", func(*Hostile) any { return int64(1) << 62 }),
+		"raw: size negative": field("data_size", func(*Hostile) any { return -1 }),
+		"raw: size 0":        field("data_size", func(*Hostile) any { return 0 }),
+		"raw: size off":      field("data_size", func(h *Hostile) any { return len(h.Content) + format.Overhead - 1 }),
+	})
+	list = append(list, onRetrieve(sdk.KindOther, map[string]func(*Hostile, http.Handler) http.Handler{
+		"raw: redirect": func(h *Hostile, next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if !strings.HasPrefix(r.URL.Path, wire.PathTools) {
+					next = redirect(307)(h, next)
+				}
+				next.ServeHTTP(w, r)
+			})
+		},
+	})...)
+	for i := range list {
+		list[i].raw = true
+	}
+	return list
+}
+
+func uploadModes() []Mode {
+	at := func(op string, lie func(*Hostile, http.Handler) http.Handler) func(*Hostile, http.Handler) http.Handler {
+		return func(h *Hostile, next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == wire.PathTools+op {
+					lie(h, next).ServeHTTP(w, r)
+					return
+				}
+				next.ServeHTTP(w, r)
+			})
+		}
+	}
+	field := func(op, name string, v any) func(*Hostile, http.Handler) http.Handler {
+		return at(op, changed(func(_ *Hostile, m map[string]any) { m[name] = v }))
+	}
+	list := modes(OnUpload, sdk.KindCorrupt, map[string]func(*Hostile, http.Handler) http.Handler{
+		"upload: key of 16 bytes": field(wire.OpPrepareUpload, "key", encode64(make([]byte, 16))),
+		"upload: key of 24 bytes": field(wire.OpPrepareUpload, "key", encode64(bytes.Repeat([]byte{1}, 24))),
+		"upload: key of 31 bytes": field(wire.OpPrepareUpload, "key", encode64(bytes.Repeat([]byte{1}, 31))),
+		"upload: zero key":        field(wire.OpPrepareUpload, "key", encode64(make([]byte, 32))),
+		"upload: no id":           field(wire.OpPrepareUpload, "upload_id", ""),
+		"upload: id a number":     field(wire.OpPrepareUpload, "upload_id", 7),
+		"finalize: wrong hash":    field(wire.OpFinalizeUpload, "file_hash", strings.Repeat("0", 64)),
+		"finalize: no hash":       field(wire.OpFinalizeUpload, "file_hash", ""),
+		"finalize: no reference":  at(wire.OpFinalizeUpload, changed(func(_ *Hostile, m map[string]any) { m["location"], m["cid"] = "", "" })),
+		"finalize: empty":         at(wire.OpFinalizeUpload, said(200, `{"result":{}}`)),
+		"finalize: null":          at(wire.OpFinalizeUpload, said(200, `{"result":null}`)),
+		"finalize: HTML":          at(wire.OpFinalizeUpload, said(200, page)),
+		"finalize: deep":          at(wire.OpFinalizeUpload, said(200, strings.Repeat(`[`, 1_000_000))),
+	})
+	list = append(list, modes(OnUpload, sdk.KindOther, map[string]func(*Hostile, http.Handler) http.Handler{
+		"finalize: echo": at(wire.OpFinalizeUpload, echo), "finalize: redirect": at(wire.OpFinalizeUpload, redirect(307)), "upload: redirect": at(wire.OpPrepareUpload, redirect(302)),
+	})...)
+	return append(list, Mode{Name: "upload: reused key", Surface: OnUpload, Want: sdk.KindCorrupt, lie: reusedKey()})
+}
+
+// reusedKey hands out one key for every upload from the second on: the first of
+// them succeeds, as a client cannot know better.
+func reusedKey() func(*Hostile, http.Handler) http.Handler {
+	var mu sync.Mutex
+	var first any
+	return changed(func(_ *Hostile, m map[string]any) {
+		mu.Lock()
+		defer mu.Unlock()
+		if m["key"] == nil {
+			return
+		}
+		if first == nil {
+			first = m["key"]
+		}
+		m["key"] = first
+	})
+}
+
+func listModes() []Mode {
+	row := func(extra string) func(*Hostile, http.Handler) http.Handler {
+		return said(200, `{"result":[{"ipfs_hash":"r","file_hash":"`+strings.Repeat("ab", 32)+`",`+extra+`}]}`)
+	}
+	list := modes(OnList, sdk.KindCorrupt, map[string]func(*Hostile, http.Handler) http.Handler{
+		"list: null": said(200, `{"result":null}`), "list: an object": said(200, `{"result":{"a":1}}`), "list: a string": said(200, `{"result":"x"}`),
+		"list: numbers": said(200, `{"result":[1,2]}`), "list: HTML": said(200, page), "list: deep": said(200, `{"result":`+strings.Repeat("[", 100_000)),
+		"list: hash a number": said(200, `{"result":[{"ipfs_hash":"r","file_hash":7}]}`), "list: size a string": row(`"original_size":"7"`),
+		"list: size 2^70": row(`"original_size":1180591620717411303424`), "list: deleted a string": row(`"deleted":"yes"`), "list: name an object": row(`"filename":{}`),
+		"list: endless": endless(`{"result":[`, strings.Repeat(`{},`, 1<<14), 0),
+	})
+	list = append(list, modes(OnList, sdk.KindOther, map[string]func(*Hostile, http.Handler) http.Handler{"list: echo": echo, "list: redirect": redirect(302)})...)
+	for name, lie := range map[string]func(*Hostile, http.Handler) http.Handler{
+		"list: hash not hex": row(`"file_hash":"zz"`), "list: null rows": said(200, `{"result":[null,{}]}`), "list: size negative": row(`"original_size":-5`),
+		"list: times not numbers": row(`"timestamp":"tomorrow","deleted":{"deleted_at":"x"}`), "list: evil name": row(`"filename":"../../etc/passwd\u0000"`),
+	} {
+		list = append(list, Mode{Name: name, Surface: OnList, Survives: true, lie: lie})
+	}
+	return list
+}
+
+func tokenModes() []Mode {
+	list := modes(OnToken, sdk.KindOther, map[string]func(*Hostile, http.Handler) http.Handler{"token: echo": echo, "token: redirect 302": redirect(302), "token: redirect 307": redirect(307), "token: HTML 500": said(500, page)})
+	list = append(list, modes(OnToken, sdk.KindUnauthenticated, map[string]func(*Hostile, http.Handler) http.Handler{
+		"token: refused": said(401, `{"error":"Invalid API key"}`), "token: none": said(200, `{"expires_in":"24h"}`), "token: useless": changed(func(_ *Hostile, m map[string]any) { m["token"] = "x" }),
+	})...)
+	list = append(list, modes(OnToken, sdk.KindNotFound, map[string]func(*Hostile, http.Handler) http.Handler{"token: no account": said(404, `{"error":"account not found"}`)})...)
+	list = append(list, modes(OnToken, sdk.KindCorrupt, map[string]func(*Hostile, http.Handler) http.Handler{
+		"token: a number": said(200, `{"token":7}`), "token: HTML": said(200, page), "token: endless": endless(`{"token":"`, strings.Repeat(filler, 1<<12), 0),
+	})...)
+	return append(list, Mode{Name: "token: 503 thrice", Surface: OnToken, Survives: true, lie: once(3, said(503, page))})
+}

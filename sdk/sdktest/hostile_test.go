@@ -1,0 +1,136 @@
+package sdktest_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/sdktest"
+)
+
+// Whatever the one lie is: the right kind of error, nothing in the buffer, no
+// secret in the message, no request elsewhere, an end in time; and the next
+// honest answer works.
+func TestEveryLie(t *testing.T) {
+	seen := map[string]bool{}
+	for _, mode := range sdktest.Modes() {
+		if seen[mode.Name] {
+			t.Errorf("two lies are called %q", mode.Name)
+		}
+		seen[mode.Name] = true
+		t.Run(mode.Name, func(t *testing.T) {
+			t.Parallel()
+			h := sdktest.NewHostile(t, mode)
+			cfg := h.Config()
+			cfg.APIKey, cfg.MaxFileBytes, cfg.Timeout = h.Alice.Key, 8<<20, 2*time.Second
+			if mode.Want == sdk.KindTimeout {
+				cfg.Timeout = 100 * time.Millisecond
+			}
+			c, err := sdk.New(h.Alice.ID, cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			v := &victim{t: t, h: h, c: c}
+			v.check(v.try(t.Context()))
+			h.Behave()
+			if mode.Surface == sdktest.OnToken {
+				if err := c.RefreshToken(t.Context()); err != nil {
+					t.Errorf("a new token: %v", err)
+				}
+			}
+			if err := v.try(t.Context()); err != nil {
+				t.Errorf("the next honest answer: %v", err)
+			}
+			if n := h.AskedElsewhere(); n != 0 {
+				t.Errorf("%d requests went to another host", n)
+			}
+		})
+	}
+}
+
+type victim struct {
+	t *testing.T
+	h *sdktest.Hostile
+	c *sdk.Client
+	n int
+}
+
+// try does what the lie is about.
+func (v *victim) try(ctx context.Context) error {
+	v.t.Helper()
+	switch v.h.Mode.Surface {
+	case sdktest.OnUpload:
+		for range 2 { // the second meets a key that was handed out before
+			if err := v.upload(ctx); err != nil {
+				return err
+			}
+		}
+		return nil
+	case sdktest.OnList:
+		entries, err := v.c.Entries(ctx, v.h.Group, 0)
+		for _, e := range entries {
+			if e.Ref == "" || e.Size < sdk.SizeUnknown || err != nil {
+				v.t.Errorf("entry %+v with %v", e, err)
+			}
+		}
+		return err
+	}
+	b, err := v.c.Pool().Get(0)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	defer b.Release()
+	_, err = v.c.Retrieve(ctx, v.h.Entry, b)
+	if err != nil && b.Len() != 0 {
+		v.t.Errorf("%d bytes are in the buffer", b.Len())
+	}
+	if err == nil && !bytes.Equal(b.Bytes(), v.h.Content) {
+		v.t.Error("other content than the file's")
+	}
+	return err
+}
+
+func (v *victim) upload(ctx context.Context) error {
+	v.n++
+	content := append(bytes.Clone(v.h.Content), byte(v.n))
+	b, err := v.c.Pool().Get(int64(len(content)))
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	defer b.Release()
+	copy(b.Bytes(), content)
+	_, err = v.c.Upload(ctx, v.h.Group, fmt.Sprint("upload ", v.n), b)
+	if !bytes.Equal(b.Bytes(), content) {
+		v.t.Error("the plaintext was not restored")
+	}
+	return err
+}
+
+// check judges what a lie ended in.
+func (v *victim) check(err error) {
+	v.t.Helper()
+	if v.h.Mode.Survives {
+		if err != nil {
+			v.t.Errorf("a passing fault ends in %v", err)
+		}
+		return
+	}
+	if err == nil || sdk.KindOf(err) != v.h.Mode.Want {
+		v.t.Errorf("kind %q, want %q: %v", sdk.KindOf(err), v.h.Mode.Want, err)
+		return
+	}
+	text := fmt.Sprintf("%v %+v %#v %s", err, err, err, sdk.HintOf(err))
+	for _, secret := range []string{"session.", v.h.Alice.Key.Reveal(), "the plaintext that", "\x1b", "\u202e", "<script>", "<html"} {
+		if strings.Contains(text, secret) {
+			v.t.Errorf("the error shows %q: %s", secret, text)
+		}
+	}
+	if len(err.Error()) > 1000 {
+		v.t.Errorf("the error has %d characters", len(err.Error()))
+	}
+}

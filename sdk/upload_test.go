@@ -1,0 +1,234 @@
+package sdk_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/sdktest"
+	"github.com/svcfs/svcfs/sdk/wire"
+)
+
+// world is an honest service with a group and a client.
+func world(t *testing.T, f sdktest.Flavour) (*sdktest.Server, *sdk.Client) {
+	t.Helper()
+	s := sdktest.NewServer(t, f)
+	a := s.Account("alice", "100")
+	cfg := s.Config()
+	cfg.APIKey, cfg.Timeout = a.Key, 2*time.Second
+	c, err := sdk.New(a.ID, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	if _, err := c.RegisterGroup(t.Context(), "g"); err != nil {
+		t.Fatal(err)
+	}
+	return s, c
+}
+
+// lost lets the service do its work and loses the answers that lose says so of;
+// the others are replaced by status, unless that is 0.
+func lost(n int32, status int) func(http.Handler) http.Handler {
+	var seen atomic.Int32
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			at := seen.Add(1)
+			if at > n && status != 0 && at < n+4 {
+				w.WriteHeader(status)
+				_, _ = w.Write([]byte(`{"error":"not now"}`))
+				return
+			}
+			if at > n {
+				next.ServeHTTP(w, r)
+				return
+			}
+			next.ServeHTTP(httptest.NewRecorder(), r)
+			panic(http.ErrAbortHandler)
+		})
+	}
+}
+
+// The service records and the answer is lost, once or for good, or lost and then
+// refused for a while: one record, one fee, and the caller hears of it.
+func TestNobodyPaysTwice(t *testing.T) {
+	for _, f := range []sdktest.Flavour{sdktest.GenA, sdktest.GenB, sdktest.Extended} {
+		for _, size := range []int{10, 200_000} {
+			for _, cut := range []int32{1, 4, 7} {
+				for _, after := range []int{0, 429, 401} {
+					t.Run(fmt.Sprint(f, size, " cut ", cut, " then ", after), func(t *testing.T) {
+						t.Parallel()
+						s, c := world(t, f)
+						before, err := c.Balance(t.Context(), "")
+						if err != nil {
+							t.Fatal(err)
+						}
+						path := wire.PathTools + wire.OpFinalizeUpload
+						if f == sdktest.GenA {
+							path = wire.PathFinalizeGenA
+						}
+						s.Disturb(path, lost(cut, after))
+						content := bytes.Repeat([]byte("x"), size)
+						var r sdk.Receipt
+						for range 6 { // a program that saves again
+							if r, err = c.UploadBytes(t.Context(), "g", "f", content); err == nil {
+								break
+							}
+						}
+						if err != nil || s.Records() != 1 || r.Ref == "" || r.Hash != sdk.ComputeHash(content) {
+							t.Fatalf("%d records, receipt %+v, %v", s.Records(), r, err)
+						}
+						s.Disturb(path, nil)
+						balance, err := c.Balance(t.Context(), "")
+						paid, ok := before.Sub(balance)
+						if err != nil || !ok || paid.Tokens() != "0.039" {
+							t.Errorf("%s were paid, %v", paid.Tokens(), err)
+						}
+						got, _, err := c.RetrieveBytes(t.Context(), "g", string(r.Ref))
+						if err != nil || !bytes.Equal(got, content) {
+							t.Errorf("%d bytes come back, %v", len(got), err)
+						}
+					})
+				}
+			}
+		}
+	}
+}
+
+// An upload id the service has forgotten, with nothing recorded, does not keep
+// the file from being uploaded.
+func TestForgottenUploadStartsAgain(t *testing.T) {
+	s, c := world(t, sdktest.Extended)
+	s.Disturb(wire.PathTools+wire.OpFinalizeUpload, func(http.Handler) http.Handler {
+		return http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }) // nothing is recorded
+	})
+	if _, err := c.UploadBytes(t.Context(), "g", "f", []byte("content")); !errors.Is(err, sdk.ErrUnavailable) {
+		t.Fatal(err)
+	}
+	var told atomic.Bool
+	s.Disturb(wire.PathTools+wire.OpFinalizeUpload, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !told.Swap(true) {
+				w.WriteHeader(http.StatusNotFound)
+				_, _ = w.Write([]byte(`{"error":"Invalid or expired upload_id","code":"UPLOAD_NOT_FOUND"}`))
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	})
+	if _, err := c.UploadBytes(t.Context(), "g", "f", []byte("content")); err != nil || s.Records() != 1 {
+		t.Errorf("%d records, %v", s.Records(), err)
+	}
+}
+
+// The same content under the same name at the same time, while answers get
+// lost: nobody shares a key that is wiped, every plaintext comes back.
+func TestSameContentAtOnce(t *testing.T) {
+	s, c := world(t, sdktest.Extended)
+	s.Disturb(wire.PathTools+wire.OpFinalizeUpload, lost(5, 0))
+	content := bytes.Repeat([]byte("same "), 40_000)
+	var all sync.WaitGroup
+	var good atomic.Int32
+	for range 6 {
+		all.Go(func() {
+			b, err := c.Pool().Get(int64(len(content)))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer b.Release()
+			copy(b.Bytes(), content)
+			if _, err := c.Upload(t.Context(), "g", "f", b); err == nil {
+				good.Add(1)
+			}
+			if !bytes.Equal(b.Bytes(), content) {
+				t.Error("the plaintext was not restored")
+			}
+		})
+	}
+	all.Wait()
+	if good.Load() < 5 || s.Records() > 6 {
+		t.Errorf("%d of 6 succeeded, %d records", good.Load(), s.Records())
+	}
+}
+
+// A service that takes nothing in ends the upload in time, and so does a caller.
+func TestUploadThatStandsStill(t *testing.T) {
+	for _, size := range []int{10, 32 << 20} {
+		s, _ := world(t, sdktest.Extended)
+		a := s.Account("bob", "100")
+		cfg := s.Config()
+		cfg.APIKey, cfg.Timeout = a.Key, 200*time.Millisecond
+		c, err := sdk.New(a.ID, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := c.RegisterGroup(t.Context(), "h"); err != nil {
+			t.Fatal(err)
+		}
+		still := func(http.Handler) http.Handler {
+			return http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { time.Sleep(1500 * time.Millisecond) })
+		}
+		s.Disturb(wire.PathUploadBlob+"*", still)
+		s.Disturb(wire.PathTools+wire.OpFinalizeUpload, still)
+		b, err := c.Pool().Get(int64(size))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Release()
+		b.Bytes()[0] = 'x'
+		start := time.Now()
+		if _, err := c.Upload(t.Context(), "h", "f", b); !errors.Is(err, sdk.ErrTimeout) || time.Since(start) > 1400*time.Millisecond {
+			t.Errorf("%d bytes: %v after %v", size, err, time.Since(start))
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(50*time.Millisecond, cancel)
+		if _, err := c.Upload(ctx, "h", "other", b); !errors.Is(err, sdk.ErrCanceled) {
+			t.Errorf("%d bytes, cancelled: %v", size, err)
+		}
+		if b.Bytes()[0] != 'x' || b.Len() != int64(size) {
+			t.Error("the plaintext was not restored")
+		}
+	}
+}
+
+// A waiter for the token gives up alone; the others get it.
+func TestTokenWaiterGivesUpAlone(t *testing.T) {
+	s, _ := world(t, sdktest.Extended)
+	a := s.Account("bob", "1")
+	release := make(chan struct{})
+	s.Disturb(wire.PathSessionToken, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { <-release; next.ServeHTTP(w, r) })
+	})
+	cfg := s.Config()
+	cfg.APIKey = a.Key
+	c, err := sdk.New(a.ID, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	hits := s.Hits(wire.PathSessionToken)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	patient := make(chan error, 1)
+	go func() { _, err := c.OwnedGroups(t.Context()); patient <- err }()
+	if _, err := c.OwnedGroups(ctx); !errors.Is(err, sdk.ErrTimeout) {
+		t.Errorf("the impatient one gets %v", err)
+	}
+	close(release)
+	if err := <-patient; err != nil {
+		t.Errorf("the patient one gets %v", err)
+	}
+	if n := s.Hits(wire.PathSessionToken) - hits; n != 1 {
+		t.Errorf("%d tokens were fetched", n)
+	}
+}
