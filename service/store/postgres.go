@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strconv"
 	"strings"
@@ -103,10 +104,13 @@ func (postgresEngine) kind(err error) error {
 	}
 	var connecting *pgconn.ConnectError
 	var network net.Error
-	if errors.As(err, &connecting) || errors.As(err, &network) || errors.Is(err, driver.ErrBadConn) || pgconn.Timeout(err) {
+	switch {
+	case errors.As(err, &connecting), errors.As(err, &network), errors.Is(err, driver.ErrBadConn),
+		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), pgconn.Timeout(err), pgconn.SafeToRetry(err):
 		return ErrUnavailable
+	default:
+		return nil
 	}
-	return nil
 }
 
 // kindOfCode reads an SQLSTATE (PostgreSQL manual, appendix A).
