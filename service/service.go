@@ -49,6 +49,7 @@ const (
 // Config configures a [Service].
 type Config struct {
 	DataDir       string        // made with mode 0700
+	Database      string        // postgres://…; "" = SQLite in DataDir
 	PublicURL     string        // address clients use; tokens are good for it alone
 	ContractID    string        // "" = DefaultContractID; account NAME is NAME.ContractID
 	MaxFileBytes  int64         // largest plaintext; 0 = DefaultMaxFileBytes
@@ -95,7 +96,7 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 		return nil, fmt.Errorf("derive ticket key: %w", err)
 	}
 	s := &Service{cfg: cfg}
-	if s.store, err = store.Open(ctx, cfg.DataDir); err != nil {
+	if s.store, err = store.Open(ctx, cfg.DataDir, cfg.Database); err != nil {
 		return nil, err
 	}
 	if s.blobs, err = blob.OpenDir(filepath.Join(cfg.DataDir, blobDir)); err != nil {

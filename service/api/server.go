@@ -166,6 +166,12 @@ func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, blob.ErrFull) || errors.Is(err, store.ErrFull) {
 		err = &fault.Error{Code: wire.CodeStorageFull, Text: "the service's storage is full: nothing was recorded or charged", Err: err}
 	}
+	if errors.Is(err, store.ErrUnavailable) {
+		err = &fault.Error{Code: wire.CodeUnavailable, Text: "the service's database is unavailable: try again in a moment", RetryAfter: time.Second, Err: err}
+	}
+	if errors.Is(err, store.ErrInvalidText) {
+		err = fault.New(wire.CodeValidation, "a name or id holds a NUL character")
+	}
 	if r.Context().Err() != nil {
 		err = &fault.Error{Code: wire.CodeUnavailable, Text: "the request was given up", Err: err}
 	}
