@@ -4,8 +4,8 @@ package service
 
 import (
 	"context"
-	"crypto/hkdf"
-	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -37,9 +37,15 @@ const (
 	DefaultMaxFileBytes int64 = 4 << 30
 )
 
+// Purposes of keys derived from the master key.
+const (
+	purposeTokens  = "session tokens"
+	purposeTickets = "transfer tickets"
+	purposeName    = "name of the master key"
+)
+
 const (
 	blobDir       = "blobs"
-	tokenFile     = "token.key" // signs session tokens
 	sweepInterval = time.Minute
 	drainTimeout  = 30 * time.Second
 	headerTimeout = 10 * time.Second
@@ -89,17 +95,17 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	secret, err := vault.LoadSecret(filepath.Join(cfg.DataDir, tokenFile))
-	if err != nil {
-		return nil, fmt.Errorf("open token key: %w", err)
-	}
-	ticketKey, err := hkdf.Key(sha256.New, secret[:], nil, "svc-transfer-ticket-1", sha256.Size)
-	if err != nil {
-		return nil, fmt.Errorf("derive ticket key: %w", err)
+	tokenKey, err1 := v.Derive(purposeTokens)
+	ticketKey, err2 := v.Derive(purposeTickets)
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, err
 	}
 	s := &Service{cfg: cfg}
 	if s.store, err = store.Open(ctx, cfg.DataDir, cfg.Database); err != nil {
 		return nil, err
+	}
+	if err := s.checkMasterKey(ctx, v); err != nil {
+		return nil, errors.Join(err, s.store.Close())
 	}
 	if s.blobs, err = blob.Open(ctx, cfg.Blobs); err != nil {
 		return nil, errors.Join(err, s.store.Close())
@@ -108,11 +114,37 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	s.accounts = auth.NewAccounts(s.store, l, cfg.ContractID)
 	s.files = files.New(s.store, l, v, s.blobs, cfg.ContractID, cfg.MaxFileBytes)
 	s.handler = api.New(api.Deps{
-		Accounts: s.accounts, Tokens: auth.NewTokens(s.accounts, secret, cfg.PublicURL, cfg.TokenLifetime),
-		Groups: groups.New(s.store, l, s.accounts), Files: s.files, Ledger: l, TicketKey: ticketKey, ContractID: cfg.ContractID,
+		Accounts: s.accounts, Tokens: auth.NewTokens(s.accounts, tokenKey, cfg.PublicURL, cfg.TokenLifetime),
+		Groups: groups.New(s.store, l, s.accounts), Files: s.files, Ledger: l, TicketKey: ticketKey[:], ContractID: cfg.ContractID,
 		Version: Version, MaxFileBytes: cfg.MaxFileBytes, Healthy: s.healthy, Logger: cfg.Logger,
 	})
 	return s, nil
+}
+
+// checkMasterKey refuses a database whose keys were wrapped under another
+// master key. The database keeps a name of the key that says nothing about it.
+func (s *Service) checkMasterKey(ctx context.Context, v *vault.Vault) error {
+	raw, err := v.Derive(purposeName)
+	if err != nil {
+		return err
+	}
+	name, known := hex.EncodeToString(raw[:]), ""
+	err = s.store.Write(ctx, func(tx *store.Tx) error {
+		err := tx.QueryRowContext(ctx, "SELECT value FROM meta WHERE name = 'master_key'").Scan(&known)
+		if !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+		known = name
+		_, err = tx.ExecContext(ctx, "INSERT INTO meta (name, value) VALUES ('master_key', ?)", name)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("check master key: %w", err)
+	}
+	if known != name {
+		return fmt.Errorf("the database was written under another master key: put that master.key into %s, with mode 0600", s.cfg.DataDir)
+	}
+	return nil
 }
 
 func withDefaults(cfg Config) Config {

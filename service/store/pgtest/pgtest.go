@@ -6,6 +6,7 @@ package pgtest
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -17,7 +18,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
-	"sync/atomic"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -33,12 +34,11 @@ const (
 
 // Server is a running PostgreSQL.
 type Server struct {
-	bin      string // folder of initdb and postgres
-	dir      string
-	port     int
-	user     *syscall.Credential // nil = whoever runs the test
-	process  *process
-	database atomic.Int64
+	bin     string // folder of initdb and postgres
+	dir     string
+	port    int
+	user    *syscall.Credential // nil = whoever runs the test
+	process *process
 }
 
 // Start starts a server that ends with the test. It skips the test when
@@ -133,7 +133,7 @@ func (s *Server) Restart(t testing.TB) {
 	t.Helper()
 	s.process = start(exec.Command(filepath.Join(s.bin, "postgres"), "-D", s.dir, "-c", "listen_addresses=127.0.0.1", "-p", strconv.Itoa(s.port),
 		"-c", "unix_socket_directories="+s.dir, "-c", "max_connections=200"), s.dir, s.user)
-	db, err := sql.Open("pgx", s.url("postgres"))
+	db, err := sql.Open("pgx", s.URL())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,23 +168,28 @@ func (s *Server) signal(sig syscall.Signal) {
 	<-s.process.done
 }
 
-func (s *Server) url(database string) string {
-	return fmt.Sprintf("postgres://%s:%s@127.0.0.1:%d/%s?sslmode=disable", superuser, password, s.port, database)
+// URL is the address of the server's administrative database.
+func (s *Server) URL() string {
+	return fmt.Sprintf("postgres://%s:%s@127.0.0.1:%d/postgres?sslmode=disable", superuser, password, s.port)
 }
 
 // NewDatabase makes an empty database and returns its address.
-func (s *Server) NewDatabase(t testing.TB) string {
+func (s *Server) NewDatabase(t testing.TB) string { return NewDatabase(t, s.URL()) }
+
+// NewDatabase makes an empty database on the server with the given URL and
+// returns its address.
+func NewDatabase(t testing.TB, server string) string {
 	t.Helper()
-	db, err := sql.Open("pgx", s.url("postgres"))
+	db, err := sql.Open("pgx", server)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	name := fmt.Sprintf("test%d", s.database.Add(1))
+	name := "test_" + strings.ToLower(rand.Text())
 	if _, err := db.ExecContext(context.Background(), "CREATE DATABASE "+name); err != nil {
 		t.Fatal(err)
 	}
-	return s.url(name)
+	return strings.Replace(server, "/postgres?", "/"+name+"?", 1)
 }
 
 // process is a child that dies with the test, even when that is killed.
