@@ -83,7 +83,7 @@ func (f *Files) shred(ctx context.Context, tx *store.Tx, t target, by, reason st
 func (f *Files) eraseTraces(ctx context.Context, shredded []target) error {
 	ctx = context.WithoutCancel(ctx)
 	for _, t := range shredded {
-		_ = f.blobs.Delete(t.blobID) // the sweep repeats it
+		_ = f.blobs.Delete(ctx, t.blobID) // the sweep repeats it
 	}
 	return f.store.Scrub(ctx)
 }
