@@ -85,11 +85,12 @@ func (f *Files) shred(ctx context.Context, tx *store.Tx, t target, by, reason st
 // of the database that still hold the wrapped key. What fails here, the sweep
 // repeats.
 func (f *Files) eraseTraces(ctx context.Context, shredded ...target) {
+	ctx = context.WithoutCancel(ctx)
 	for _, t := range shredded {
-		_ = f.blobs.Delete(t.blobID)
+		_ = f.blobs.Delete(ctx, t.blobID)
 	}
 	f.traces.Store(true)
-	_ = f.scrub(context.WithoutCancel(ctx))
+	_ = f.scrub(ctx)
 }
 
 // scrub cleans the database's files after deletions; calls that meet share one

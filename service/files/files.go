@@ -47,9 +47,9 @@ const (
 // Blobs is where ciphertext is kept.
 type Blobs interface {
 	Put(ctx context.Context, r io.Reader, limit int64) (blob.Info, error)
-	Open(id string) (io.ReadSeekCloser, int64, error)
-	Delete(id string) error
-	Sweep(age time.Duration, visit func(id string) error) error
+	Open(ctx context.Context, id string) (io.ReadSeekCloser, int64, error)
+	Delete(ctx context.Context, id string) error
+	Sweep(ctx context.Context, age time.Duration, visit func(id string) error) error
 }
 
 // Files answers uploads, retrievals and listings.
@@ -209,9 +209,14 @@ func (f *Files) PutBlob(ctx context.Context, account, uploadID string, r io.Read
 		replaced = info.ID
 	}
 	if replaced != "" {
-		_ = f.blobs.Delete(replaced) // the sweep repeats it
+		f.discard(ctx, replaced) // the sweep repeats it
 	}
 	return err
+}
+
+// discard removes a blob nobody owns, also when the caller has left.
+func (f *Files) discard(ctx context.Context, id string) {
+	_ = f.blobs.Delete(context.WithoutCancel(ctx), id)
 }
 
 // put stores ciphertext.
@@ -223,7 +228,7 @@ func (f *Files) put(ctx context.Context, r io.Reader) (blob.Info, error) {
 	case err != nil:
 		return info, err
 	case info.Size < format.Overhead:
-		_ = f.blobs.Delete(info.ID)
+		f.discard(ctx, info.ID)
 		return info, fault.New(wire.CodeValidation, "encrypted data of %d bytes: at least %d are needed (IV and tag)", info.Size, format.Overhead)
 	}
 	return info, nil
@@ -272,7 +277,7 @@ func (f *Files) Finalize(ctx context.Context, account string, req wire.FinalizeU
 		return err
 	})
 	if own != "" && (err != nil || !kept) {
-		_ = f.blobs.Delete(own) // the sweep repeats it
+		f.discard(ctx, own) // the sweep repeats it
 	}
 	return out, err
 }
@@ -356,7 +361,7 @@ func (f *Files) Retrieve(ctx context.Context, account string, req wire.PrepareRe
 		return s, err
 	}
 	s = Stored{BlobID: row.blob.ID, BlobSize: row.blob.Size, Format: json.RawMessage(row.format)}
-	if s.Inline, err = f.readBlob(row.blob, inlineUpTo); err != nil {
+	if s.Inline, err = f.readBlob(ctx, row.blob, inlineUpTo); err != nil {
 		return s, f.unlessDeleted(ctx, account, req, err)
 	}
 	err = f.store.Write(ctx, func(tx *store.Tx) error {
@@ -443,8 +448,8 @@ func getFile(ctx context.Context, tx *store.Tx, account string, req wire.Prepare
 
 // readBlob returns the whole blob if it has at most inlineUpTo bytes, after
 // checking it; of a larger one it checks the size.
-func (f *Files) readBlob(want blob.Info, inlineUpTo int64) ([]byte, error) {
-	r, size, err := f.blobs.Open(want.ID)
+func (f *Files) readBlob(ctx context.Context, want blob.Info, inlineUpTo int64) ([]byte, error) {
+	r, size, err := f.blobs.Open(ctx, want.ID)
 	if err != nil {
 		return nil, damaged("missing or unreadable", err)
 	}
@@ -465,7 +470,12 @@ func (f *Files) readBlob(want blob.Info, inlineUpTo int64) ([]byte, error) {
 	return data, nil
 }
 
+// damaged is the refusal to hand out what cannot be right; an outage of the
+// store stays one.
 func damaged(how string, cause error) error {
+	if errors.Is(cause, blob.ErrUnavailable) || errors.Is(cause, context.Canceled) {
+		return cause
+	}
 	return &fault.Error{Code: wire.CodeBlobCorrupt, Text: "stored ciphertext is corrupt (" + how + "): nothing was charged", Err: cause}
 }
 
@@ -476,7 +486,7 @@ func (f *Files) OpenBlob(ctx context.Context, account, group, ref string) (io.Re
 	if err != nil {
 		return nil, blob.Info{}, err
 	}
-	r, size, err := f.blobs.Open(row.blob.ID)
+	r, size, err := f.blobs.Open(ctx, row.blob.ID)
 	if err != nil {
 		return nil, blob.Info{}, f.unlessDeleted(ctx, account, req, damaged("missing or unreadable", err))
 	}

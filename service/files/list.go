@@ -113,12 +113,12 @@ func (f *Files) Sweep(ctx context.Context) error {
 	if err := f.scrub(ctx); err != nil {
 		return err
 	}
-	return f.blobs.Sweep(orphanAge, func(id string) error {
+	return f.blobs.Sweep(ctx, orphanAge, func(id string) error {
 		owned, err := f.isOwned(ctx, id)
 		if err != nil || owned {
 			return err
 		}
-		return f.blobs.Delete(id)
+		return f.blobs.Delete(ctx, id)
 	})
 }
 
@@ -162,7 +162,7 @@ func (f *Files) Verify(ctx context.Context, readData bool, report func(ref strin
 			return checked, err
 		}
 		checked++
-		if err := f.verify(r.group, r.ref, r.file, readData); err != nil && f.lives(ctx, r.ref) {
+		if err := f.verify(ctx, r.group, r.ref, r.file, readData); err != nil && f.lives(ctx, r.ref) {
 			report(r.ref, err)
 		}
 	}
@@ -178,14 +178,14 @@ func (f *Files) lives(ctx context.Context, ref string) bool {
 	return err != nil || lives
 }
 
-func (f *Files) verify(group, ref string, row file, readData bool) error {
+func (f *Files) verify(ctx context.Context, group, ref string, row file, readData bool) error {
 	if _, err := f.vault.Unwrap(vault.Binding{Group: group, Ref: ref, Version: row.keyVersion}, row.wrapped); err != nil {
 		return err
 	}
-	if _, err := f.readBlob(row.blob, -1); err != nil || !readData {
+	if _, err := f.readBlob(ctx, row.blob, -1); err != nil || !readData {
 		return err
 	}
-	r, _, err := f.blobs.Open(row.blob.ID)
+	r, _, err := f.blobs.Open(ctx, row.blob.ID)
 	if err != nil {
 		return damaged("missing or unreadable", err)
 	}
