@@ -16,7 +16,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -77,8 +76,8 @@ func (f *Files) newRef(group string) string {
 // Prepare makes the key of a file to be uploaded. Members only; free, but the
 // balance must suffice for the upload.
 func (f *Files) Prepare(ctx context.Context, account string, req wire.PrepareUploadRequest) (out wire.PrepareUploadResult, err error) {
-	if len(req.Filename) > MaxFilename || !utf8.ValidString(req.Filename) {
-		return out, fault.New(wire.CodeValidation, "filename must be UTF-8 of at most %d bytes", MaxFilename)
+	if err := checkName(req.Filename); err != nil {
+		return out, err
 	}
 	if req.Size > f.maxBytes+format.Overhead {
 		return out, f.tooLarge()
@@ -245,6 +244,9 @@ func (f *Files) Finalize(ctx context.Context, account string, req wire.FinalizeU
 	if err != nil {
 		return out, fault.New(wire.CodeValidation, "format is not understood: %v", err)
 	}
+	if err := checkName(meta.Filename); err != nil {
+		return out, err
+	}
 	var own string // blob that is only ours until the record commits
 	info := u.blob
 	if data != nil {
@@ -349,7 +351,7 @@ func (f *Files) Retrieve(ctx context.Context, account string, req wire.PrepareRe
 	}
 	s = Stored{BlobID: row.blob.ID, BlobSize: row.blob.Size, Format: json.RawMessage(row.format)}
 	if s.Inline, err = f.readBlob(ctx, row.blob, inlineUpTo); err != nil {
-		return s, err
+		return s, f.unlessDeleted(ctx, account, req, err)
 	}
 	err = f.store.Write(ctx, func(tx *store.Tx) error {
 		row, err := getFile(ctx, tx, account, req)
@@ -400,6 +402,15 @@ func (f *Files) find(ctx context.Context, account string, req wire.PrepareRetrie
 		return err
 	})
 	return row, err
+}
+
+// unlessDeleted returns err, which came of reading a blob, or that the file was
+// deleted meanwhile.
+func (f *Files) unlessDeleted(ctx context.Context, account string, req wire.PrepareRetrieveRequest, err error) error {
+	if _, now := f.find(ctx, account, req); now != nil {
+		return now
+	}
+	return err
 }
 
 func getFile(ctx context.Context, tx *store.Tx, account string, req wire.PrepareRetrieveRequest) (row file, err error) {
@@ -458,13 +469,14 @@ func damaged(how string, cause error) error {
 
 // OpenBlob opens ciphertext for a raw transfer to a member who has a ticket.
 func (f *Files) OpenBlob(ctx context.Context, account, group, ref string) (io.ReadSeekCloser, blob.Info, error) {
-	row, err := f.find(ctx, account, wire.PrepareRetrieveRequest{GroupID: group, IPFSHash: ref})
+	req := wire.PrepareRetrieveRequest{GroupID: group, IPFSHash: ref}
+	row, err := f.find(ctx, account, req)
 	if err != nil {
 		return nil, blob.Info{}, err
 	}
 	r, size, err := f.blobs.Open(ctx, row.blob.ID)
 	if err != nil {
-		return nil, blob.Info{}, damaged("missing or unreadable", err)
+		return nil, blob.Info{}, f.unlessDeleted(ctx, account, req, damaged("missing or unreadable", err))
 	}
 	if size != row.blob.Size {
 		return nil, blob.Info{}, errors.Join(damaged("cut or extended", nil), r.Close())

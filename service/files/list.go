@@ -118,7 +118,7 @@ func (f *Files) Sweep(ctx context.Context) error {
 
 func (f *Files) isOwned(ctx context.Context, blobID string) (owned bool, err error) {
 	err = f.store.Read(ctx, func(tx *store.Tx) error {
-		return tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM files WHERE blob_id = ? UNION ALL SELECT 1 FROM uploads WHERE blob_id = ?)",
+		return tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM files WHERE blob_id = ? AND deleted_ns IS NULL UNION ALL SELECT 1 FROM uploads WHERE blob_id = ?)",
 			blobID, blobID).Scan(&owned)
 	})
 	return owned, err
@@ -155,11 +155,20 @@ func (f *Files) Verify(ctx context.Context, readData bool, report func(ref strin
 			return checked, err
 		}
 		checked++
-		if err := f.verify(ctx, r.group, r.ref, r.file, readData); err != nil {
+		if err := f.verify(ctx, r.group, r.ref, r.file, readData); err != nil && f.lives(ctx, r.ref) {
 			report(r.ref, err)
 		}
 	}
 	return checked, err
+}
+
+// lives tells whether a file was not deleted meanwhile.
+func (f *Files) lives(ctx context.Context, ref string) bool {
+	lives := true
+	err := f.store.Read(ctx, func(tx *store.Tx) error {
+		return tx.QueryRowContext(ctx, "SELECT deleted_ns IS NULL FROM files WHERE ref = ?", ref).Scan(&lives)
+	})
+	return err != nil || lives
 }
 
 func (f *Files) verify(ctx context.Context, group, ref string, row file, readData bool) error {
