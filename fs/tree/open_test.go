@@ -447,3 +447,93 @@ func TestW10ModeZeroIsAMode(t *testing.T) {
 		t.Errorf("after the rename: %+v", a)
 	}
 }
+
+// W11: the second of two writers is told, whichever way the records arrive.
+func TestW11SecondWriterIsTold(t *testing.T) {
+	for name, late := range map[string]bool{"the other upload is known": false, "it is learned later": true} {
+		t.Run(name, func(t *testing.T) {
+			w := team()
+			w.put("team", alice, "f", []byte("one"))
+			m := mount(t, w, bob)
+			h := m.open("/team/f", OpenFlags{Read: true, Write: true})
+			m.write(h, "mine", 0)
+			w.put("team", alice, "f", []byte("theirs"))
+			if !late {
+				if err := m.Refresh(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := h.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			h.Release()
+			for range 2 {
+				if err := m.Refresh(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			text := string(m.errors.text())
+			if strings.Count(text, "\tconflict\t") != 1 || !strings.Contains(text, "\t/team/f\tclose\t") || !strings.Contains(text, string(alice)) {
+				t.Errorf("errors holds %q", text)
+			}
+			m.wantContent("/team/f", "mine")
+			if err := m.save("/team/f", "and on"); err != nil {
+				t.Fatal(err)
+			}
+			if n := strings.Count(string(m.errors.text()), "\tconflict\t"); n != 1 {
+				t.Errorf("told %d times", n)
+			}
+		})
+	}
+}
+
+// pages is a Kernel that notes whose pages it must drop.
+type pages struct {
+	known []*File
+	gone  map[*File]bool
+}
+
+func (k *pages) EntryChanged(*Dir, string) {}
+func (k *pages) ContentChanged(f *File)    { k.gone[f] = true }
+func (k *pages) ContentGone(match func(*File) bool) {
+	for _, f := range k.known {
+		if match(f) {
+			k.gone[f] = true
+		}
+	}
+}
+
+// M5: pages of a version that no name shows any more are dropped like those of
+// the one that is shown, and those of other files stay.
+func TestM5PagesOfOldVersionsAreDropped(t *testing.T) {
+	for name, lose := range map[string]func(w *world, ref sdk.Ref){
+		"shredded": func(w *world, ref sdk.Ref) { w.shred("team", ref) },
+		"revoked":  func(w *world, _ sdk.Ref) { w.revoke("team", bob) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := team()
+			w.member("other", alice, bob)
+			one := w.put("team", alice, "f", []byte("one"))
+			w.put("other", alice, "g", []byte("kept"))
+			m := mount(t, w, bob)
+			old, kept := m.open("/team/f", OpenFlags{Read: true}), m.open("/other/g", OpenFlags{Read: true})
+			defer old.Release()
+			defer kept.Release()
+			backup := m.node("/team/f").(*File)
+			w.put("team", alice, "f", []byte("two"))
+			if err := m.Refresh(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			kernel := &pages{known: []*File{backup, kept.File()}, gone: map[*File]bool{}}
+			m.SetKernel(kernel)
+			lose(w, one.Ref)
+			_ = m.Refresh(t.Context())
+			if !kernel.gone[backup] || kernel.gone[kept.File()] {
+				t.Errorf("dropped %v", kernel.gone)
+			}
+			_, err := readAll(t, old)
+			wantClass(t, err, ClassRevoked)
+			wantOpen(t, kept, "kept")
+		})
+	}
+}
