@@ -20,6 +20,7 @@ import (
 	"github.com/svcfs/svcfs/service/api"
 	"github.com/svcfs/svcfs/service/auth"
 	"github.com/svcfs/svcfs/service/blob"
+	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/files"
 	"github.com/svcfs/svcfs/service/groups"
 	"github.com/svcfs/svcfs/service/ledger"
@@ -56,6 +57,7 @@ const (
 type Config struct {
 	DataDir       string        // made with mode 0700
 	Database      string        // postgres://…; "" = SQLite in DataDir
+	Blobs         string        // s3://BUCKET…, see blob.ParseLocation; "" = a directory in DataDir
 	PublicURL     string        // address clients use; tokens are good for it alone
 	ContractID    string        // "" = DefaultContractID; account NAME is NAME.ContractID
 	MaxFileBytes  int64         // largest plaintext; 0 = DefaultMaxFileBytes
@@ -68,7 +70,7 @@ type Config struct {
 type Service struct {
 	cfg      Config
 	store    *store.Store
-	blobs    *blob.Dir
+	blobs    blob.Store
 	accounts *auth.Accounts
 	files    *files.Files
 	handler  http.Handler
@@ -105,7 +107,7 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	if err := s.checkMasterKey(ctx, v); err != nil {
 		return nil, errors.Join(err, s.store.Close())
 	}
-	if s.blobs, err = blob.OpenDir(filepath.Join(cfg.DataDir, blobDir)); err != nil {
+	if s.blobs, err = blob.Open(ctx, cfg.Blobs); err != nil {
 		return nil, errors.Join(err, s.store.Close())
 	}
 	l := ledger.New(cfg.Fees)
@@ -158,15 +160,26 @@ func withDefaults(cfg Config) Config {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	if cfg.Blobs == "" {
+		cfg.Blobs = filepath.Join(cfg.DataDir, blobDir)
+	}
 	cfg.PublicURL = strings.TrimRight(cfg.PublicURL, "/")
 	return cfg
 }
 
+// healthy tells which part cannot be used.
 func (s *Service) healthy(ctx context.Context) error {
-	return s.store.Read(ctx, func(tx *store.Tx) error {
+	err := s.store.Read(ctx, func(tx *store.Tx) error {
 		var one int
 		return tx.QueryRowContext(ctx, "SELECT 1").Scan(&one)
 	})
+	if err != nil {
+		return &fault.Error{Code: wire.CodeUnavailable, Text: "database unavailable", Err: err}
+	}
+	if err := s.blobs.Check(ctx); err != nil {
+		return &fault.Error{Code: wire.CodeUnavailable, Text: "file store unavailable", Err: err}
+	}
+	return nil
 }
 
 // Handler answers HTTP.
@@ -254,11 +267,12 @@ func (s *Service) Verify(ctx context.Context, readData bool, report func(ref str
 	return s.files.Verify(ctx, readData, report)
 }
 
-// BlobPath returns where the ciphertext of a reference lies.
+// BlobPath returns where the ciphertext of a reference lies: a file, or an s3://
+// address.
 func (s *Service) BlobPath(ctx context.Context, ref string) (string, error) {
 	id, err := s.files.BlobID(ctx, ref)
 	if err != nil {
 		return "", err
 	}
-	return filepath.Join(s.cfg.DataDir, blobDir, blob.Path(id)), nil
+	return s.blobs.Where(id), nil
 }

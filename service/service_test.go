@@ -56,7 +56,7 @@ func TestOnPostgres(t *testing.T) {
 	cmd.Env = append(os.Environ(), postgresVar+"="+server.URL())
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Errorf("on PostgreSQL: %v\n%s", err, out)
+		t.Errorf("on PostgreSQL: %v\n%s", err, regexp.MustCompile(`(?m)^\s*(=== |--- PASS).*\n`).ReplaceAll(out, nil))
 	}
 	for _, m := range regexp.MustCompile(`(?m)^--- (PASS|FAIL|SKIP): (\S+)`).FindAllStringSubmatch(string(out), -1) {
 		t.Run(m[2], func(t *testing.T) {

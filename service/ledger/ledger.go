@@ -34,6 +34,8 @@ const (
 	KindRetention     = "set_group_retention"
 	KindRecord        = "record_transaction"
 	KindClaim         = "claim_token"
+	KindTombstone     = "tombstone_transaction" // detail: the reason
+	KindRename        = "rename_file"           // detail: the new name
 )
 
 // Actions that are priced but are not kinds of records.

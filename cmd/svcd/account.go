@@ -1,0 +1,104 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service"
+)
+
+func newAccount(s *settings) *cobra.Command {
+	cmd := &cobra.Command{Use: "account", Short: "Make and manage accounts", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	cmd.AddCommand(newAccountCreate(s), newAccountFund(s), newAccountRotate(s), newAccountList(s))
+	return cmd
+}
+
+func newAccountCreate(s *settings) *cobra.Command {
+	var balance string
+	cmd := &cobra.Command{
+		Use: "create NAME", Short: "Make an account and show its API key, this once", Args: oneArg("NAME"),
+		Example: "  svcd account create alice --data ./data --balance 10",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			amount, err := wire.ParseTokens(balance)
+			if err != nil {
+				return usageError{err}
+			}
+			return s.with(cmd.Context(), func(svc *service.Service) error {
+				made, err := svc.CreateAccount(cmd.Context(), args[0], amount)
+				return s.show(made, err)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&balance, "balance", "10", "tokens to start with")
+	return cmd
+}
+
+// show prints an account with its key: the one place where a key is revealed.
+func (s *settings) show(a service.NewAccount, err error) error {
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(s.stdout).Encode(map[string]string{"account_id": a.AccountID, "api_key": a.APIKey.Reveal()})
+}
+
+func newAccountRotate(s *settings) *cobra.Command {
+	return &cobra.Command{
+		Use: "rotate-key NAME", Short: "Replace the API key of an account; the old one is dead at once", Args: oneArg("NAME"),
+		Example: "  svcd account rotate-key alice --data ./data",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return s.with(cmd.Context(), func(svc *service.Service) error {
+				made, err := svc.RotateKey(cmd.Context(), args[0])
+				return s.show(made, err)
+			})
+		},
+	}
+}
+
+func newAccountFund(s *settings) *cobra.Command {
+	return &cobra.Command{
+		Use: "fund NAME TOKENS", Short: "Add tokens to the balance of an account",
+		Example: "  svcd account fund alice 5 --data ./data",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return usageError{errors.New("want NAME and TOKENS, for example: svcd account fund alice 5")}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			amount, err := wire.ParseTokens(args[1])
+			if err != nil {
+				return usageError{err}
+			}
+			return s.with(cmd.Context(), func(svc *service.Service) error {
+				balance, err := svc.Fund(cmd.Context(), args[0], amount)
+				if err != nil {
+					return err
+				}
+				return json.NewEncoder(s.stdout).Encode(map[string]string{"balance": balance.Tokens(), "balance_yocto": balance.String()})
+			})
+		},
+	}
+}
+
+func newAccountList(s *settings) *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List accounts and balances", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return s.with(cmd.Context(), func(svc *service.Service) error {
+				list, err := svc.Accounts(cmd.Context())
+				if err != nil {
+					return err
+				}
+				for _, a := range list {
+					fmt.Fprintf(s.stdout, "%s\t%s\n", a.AccountID, a.Balance.Tokens())
+				}
+				return nil
+			})
+		},
+	}
+}
