@@ -69,7 +69,7 @@ func TestOnPostgres(t *testing.T) {
 
 // running is a service behind a real HTTP server.
 type running struct {
-	t   *testing.T
+	t   testing.TB
 	svc *service.Service
 	dir string
 	url string
@@ -79,10 +79,14 @@ type running struct {
 
 func run(t *testing.T) *running {
 	t.Helper()
+	return runOn(t, newDatabase(t))
+}
+
+func runOn(t testing.TB, database string) *running {
+	t.Helper()
 	dir := filepath.Join(t.TempDir(), "data")
 	server := httptest.NewUnstartedServer(nil)
 	url := "http://" + server.Listener.Addr().String()
-	database := newDatabase(t)
 	svc, err := service.Open(t.Context(), service.Config{DataDir: dir, Database: database, PublicURL: url, MaxFileBytes: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
@@ -251,7 +255,7 @@ func (u *user) finalize(group, name string, content []byte) wire.FinalizeUploadR
 	return wire.FinalizeUploadRequest{UploadID: p.UploadID, EncryptedData: seal(u.t, p.Key, content), FileHash: hash(content)}
 }
 
-func seal(t *testing.T, key string, content []byte) string {
+func seal(t testing.TB, key string, content []byte) string {
 	t.Helper()
 	k, err := format.ParseKey(key)
 	if err != nil {
