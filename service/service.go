@@ -220,6 +220,13 @@ func (s *Service) sweep(ctx context.Context) {
 		if err := s.files.Sweep(ctx); err != nil && ctx.Err() == nil {
 			s.cfg.Logger.Error("sweep", "cause", err.Error())
 		}
+		n, err := s.files.RemoveExpired(ctx)
+		if n > 0 {
+			s.cfg.Logger.Info("expired files deleted", "count", n)
+		}
+		if err != nil && ctx.Err() == nil && !errors.Is(err, files.ErrRetentionBusy) {
+			s.cfg.Logger.Error("retention", "cause", err.Error())
+		}
 		select {
 		case <-ctx.Done():
 			return
@@ -266,6 +273,14 @@ func (s *Service) Audit(ctx context.Context) (records int64, err error) {
 func (s *Service) Verify(ctx context.Context, readData bool, report func(ref string, err error)) (int, error) {
 	return s.files.Verify(ctx, readData, report)
 }
+
+// Expired lists the files that are older than their groups keep files.
+func (s *Service) Expired(ctx context.Context) ([]files.Expired, error) {
+	return s.files.Expired(ctx, "")
+}
+
+// RemoveExpired deletes them now and returns how many; see [files.Files.RemoveExpired].
+func (s *Service) RemoveExpired(ctx context.Context) (int, error) { return s.files.RemoveExpired(ctx) }
 
 // BlobPath returns where the ciphertext of a reference lies: a file, or an s3://
 // address.
