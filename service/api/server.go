@@ -174,6 +174,16 @@ func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, blob.ErrFull) || errors.Is(err, store.ErrFull) {
 		err = &fault.Error{Code: wire.CodeStorageFull, Text: "the service's storage is full: nothing was recorded or charged", Err: err}
 	}
+	if errors.Is(err, store.ErrUnavailable) {
+		err = &fault.Error{Code: wire.CodeUnavailable, Text: "the service's database is unavailable: try again in a moment", RetryAfter: time.Second, Err: err}
+	}
+	if errors.Is(err, blob.ErrUnavailable) {
+		err = &fault.Error{Code: wire.CodeUnavailable, Text: "the service's file store is unavailable: nothing was recorded or charged; try again in a moment",
+			RetryAfter: 2 * time.Second, Err: err}
+	}
+	if errors.Is(err, store.ErrInvalidText) {
+		err = fault.New(wire.CodeValidation, "a name or id holds a NUL character")
+	}
 	if r.Context().Err() != nil {
 		err = &fault.Error{Code: wire.CodeUnavailable, Text: "the request was given up", Err: err}
 	}
@@ -323,15 +333,16 @@ func (s *server) loginProbe(w http.ResponseWriter, _ *http.Request) {
 
 func (s *server) capabilities(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, wire.Capabilities{Service: "svcd", Version: s.Version, ContractID: s.ContractID,
-		Features:     []string{wire.CapRows, wire.CapPaging, wire.CapRaw, wire.CapIdempotentFinalize, wire.CapIdempotentRetrieve},
+		Features:     []string{wire.CapRows, wire.CapPaging, wire.CapRaw, wire.CapIdempotentFinalize, wire.CapIdempotentRetrieve, wire.CapDelete, wire.CapRename},
 		MaxFileBytes: s.MaxFileBytes, Fees: s.Ledger.Fees()})
 }
 
 func (s *server) health(w http.ResponseWriter, r *http.Request) {
 	status, text := http.StatusOK, "ok"
 	if err := s.Healthy(r.Context()); err != nil {
-		s.Logger.Error("unhealthy", "cause", err.Error())
-		status, text = http.StatusServiceUnavailable, "database unavailable"
+		e := fault.Of(err)
+		s.Logger.Error("unhealthy", "part", e.Text, "cause", fmt.Sprint(e.Err))
+		status, text = http.StatusServiceUnavailable, e.Text
 	}
 	writeJSON(w, status, map[string]any{"status": text, "version": s.Version, "auth": "enabled", "rpc_reachable": true})
 }

@@ -1,5 +1,5 @@
--- Schema version 1. Amounts are decimal digits of yocto; times are ns since the
--- epoch; hashes of files are lower-case hex.
+-- Amounts are decimal digits of yocto; times are ns since the epoch; hashes of
+-- files are lower-case hex.
 CREATE TABLE meta (
 	name  TEXT PRIMARY KEY,
 	value TEXT NOT NULL
@@ -102,6 +102,3 @@ CREATE INDEX ledger_by_group ON ledger (group_id, seq);
 -- The ledger is append-only.
 CREATE TRIGGER ledger_no_update BEFORE UPDATE ON ledger BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
 CREATE TRIGGER ledger_no_delete BEFORE DELETE ON ledger BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
-CREATE TABLE sign_in_links (hash BLOB PRIMARY KEY, account TEXT NOT NULL, expires_ns INTEGER NOT NULL) STRICT, WITHOUT ROWID;
-CREATE TABLE web_sessions (hash BLOB PRIMARY KEY, account TEXT NOT NULL, created_ns INTEGER NOT NULL, expires_ns INTEGER NOT NULL) STRICT, WITHOUT ROWID;
-CREATE TABLE identities (issuer TEXT NOT NULL, subject TEXT NOT NULL, account TEXT NOT NULL, PRIMARY KEY (issuer, subject)) STRICT, WITHOUT ROWID;
