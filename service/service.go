@@ -26,6 +26,7 @@ import (
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/vault"
+	"github.com/svcfs/svcfs/service/web"
 )
 
 // Version is what the service says it is.
@@ -113,10 +114,16 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	l := ledger.New(cfg.Fees)
 	s.accounts = auth.NewAccounts(s.store, l, cfg.ContractID)
 	s.files = files.New(s.store, l, v, s.blobs, cfg.ContractID, cfg.MaxFileBytes)
+	g := groups.New(s.store, l, s.accounts)
+	page, err := web.New(web.Deps{Store: s.store, Accounts: s.accounts, Groups: g, Files: s.files, Ledger: l, PublicURL: cfg.PublicURL,
+		ContractID: cfg.ContractID, MaxFileBytes: cfg.MaxFileBytes, Logger: cfg.Logger})
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
 	s.handler = api.New(api.Deps{
 		Accounts: s.accounts, Tokens: auth.NewTokens(s.accounts, tokenKey, cfg.PublicURL, cfg.TokenLifetime),
-		Groups: groups.New(s.store, l, s.accounts), Files: s.files, Ledger: l, TicketKey: ticketKey[:], ContractID: cfg.ContractID,
-		Version: Version, MaxFileBytes: cfg.MaxFileBytes, Healthy: s.healthy, Logger: cfg.Logger,
+		Groups: g, Files: s.files, Ledger: l, TicketKey: ticketKey[:], ContractID: cfg.ContractID,
+		Version: Version, MaxFileBytes: cfg.MaxFileBytes, Healthy: s.healthy, Page: page, Logger: cfg.Logger,
 	})
 	return s, nil
 }
@@ -188,6 +195,9 @@ func (s *Service) Handler() http.Handler { return s.handler }
 // Serve answers on l until ctx ends, then finishes what is under way, and sweeps
 // once a minute meanwhile.
 func (s *Service) Serve(ctx context.Context, l net.Listener) error {
+	if err := s.rememberAddress(ctx); err != nil {
+		return err
+	}
 	server := &http.Server{Handler: s.handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 		ErrorLog: slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelWarn)}
 	ctx, stop := context.WithCancel(ctx)
