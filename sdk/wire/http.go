@@ -61,9 +61,9 @@ const (
 	// takes no second fee.
 	CapIdempotentRetrieve = "idempotent-retrieve"
 	// CapWatch: the operation watch waits for what happens, see [WatchRequest].
-	CapWatch              = "watch"
-	CapDelete             = "delete"
-	CapRename             = "rename"
+	CapWatch  = "watch"
+	CapDelete = "delete"
+	CapRename = "rename"
 )
 
 // Limits both sides know.
