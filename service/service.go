@@ -56,15 +56,16 @@ const (
 
 // Config configures a [Service].
 type Config struct {
-	DataDir       string        // made with mode 0700
-	Database      string        // postgres://…; "" = SQLite in DataDir
-	Blobs         string        // s3://BUCKET…, see blob.ParseLocation; "" = a directory in DataDir
-	PublicURL     string        // address clients use; tokens are good for it alone
-	ContractID    string        // "" = DefaultContractID; account NAME is NAME.ContractID
-	MaxFileBytes  int64         // largest plaintext; 0 = DefaultMaxFileBytes
-	TokenLifetime time.Duration // 0 = 24 h
-	Fees          ledger.Fees   // nil = the specification's table
-	Logger        *slog.Logger  // nil = none
+	DataDir       string           // made with mode 0700
+	Database      string           // postgres://…; "" = SQLite in DataDir
+	Blobs         string           // s3://BUCKET…, see blob.ParseLocation; "" = a directory in DataDir
+	PublicURL     string           // address clients use; tokens are good for it alone
+	ContractID    string           // "" = DefaultContractID; account NAME is NAME.ContractID
+	MaxFileBytes  int64            // largest plaintext; 0 = DefaultMaxFileBytes
+	TokenLifetime time.Duration    // 0 = 24 h
+	Fees          ledger.Fees      // nil = the specification's table
+	Logger        *slog.Logger     // nil = none
+	Now           func() time.Time // nil = time.Now; the time of tokens and records
 }
 
 // Service is the opened service. Several processes may open one directory.
@@ -111,7 +112,7 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	if s.blobs, err = blob.Open(ctx, cfg.Blobs); err != nil {
 		return nil, errors.Join(err, s.store.Close())
 	}
-	l := ledger.New(cfg.Fees)
+	l := ledger.New(cfg.Fees, cfg.Now)
 	s.accounts = auth.NewAccounts(s.store, l, cfg.ContractID)
 	s.files = files.New(s.store, l, v, s.blobs, cfg.ContractID, cfg.MaxFileBytes)
 	g := groups.New(s.store, l, s.accounts)
@@ -121,7 +122,7 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 		return nil, errors.Join(err, s.Close())
 	}
 	s.handler = api.New(api.Deps{
-		Accounts: s.accounts, Tokens: auth.NewTokens(s.accounts, tokenKey, cfg.PublicURL, cfg.TokenLifetime),
+		Accounts: s.accounts, Tokens: auth.NewTokens(s.accounts, tokenKey, cfg.PublicURL, cfg.TokenLifetime, cfg.Now),
 		Groups: g, Files: s.files, Ledger: l, TicketKey: ticketKey[:], ContractID: cfg.ContractID,
 		Version: Version, MaxFileBytes: cfg.MaxFileBytes, Healthy: s.healthy, Page: page, Logger: cfg.Logger,
 	})
@@ -163,6 +164,9 @@ func withDefaults(cfg Config) Config {
 	}
 	if cfg.Fees == nil {
 		cfg.Fees = ledger.DefaultFees()
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)

@@ -84,10 +84,17 @@ func run(t *testing.T) *running {
 
 func runOn(t testing.TB, database string) *running {
 	t.Helper()
+	return runWith(t, service.Config{Database: database})
+}
+
+// runWith runs a service of this configuration; what every test needs is added.
+func runWith(t testing.TB, cfg service.Config) *running {
+	t.Helper()
 	dir := filepath.Join(t.TempDir(), "data")
 	server := httptest.NewUnstartedServer(nil)
 	url := "http://" + server.Listener.Addr().String()
-	svc, err := service.Open(t.Context(), service.Config{DataDir: dir, Database: database, PublicURL: url, MaxFileBytes: 1 << 20})
+	cfg.DataDir, cfg.PublicURL, cfg.MaxFileBytes = dir, url, 1<<20
+	svc, err := service.Open(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +107,7 @@ func runOn(t testing.TB, database string) *running {
 			t.Error(err)
 		}
 	})
-	return &running{t, svc, dir, url, database}
+	return &running{t, svc, dir, url, cfg.Database}
 }
 
 // openDatabase opens the service's database beside it, as an operator can.
