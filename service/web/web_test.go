@@ -18,6 +18,9 @@ import (
 
 func TestMain(m *testing.M) {
 	code := m.Run()
+	if browser, err := startChromium(); err == nil {
+		browser.close()
+	}
 	http.DefaultClient.CloseIdleConnections()
 	if err := goleak.Find(); err != nil && code == 0 {
 		println(err.Error())
