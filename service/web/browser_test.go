@@ -129,6 +129,12 @@ func (b *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
+// open loads an address in this tab.
+func (b *tab) open(url string) {
+	b.t.Helper()
+	b.do(chromedp.Navigate(url))
+}
+
 func (b *tab) body() string {
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()

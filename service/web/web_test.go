@@ -101,7 +101,7 @@ func TestOneLinkSignsInOneOfMany(t *testing.T) {
 }
 
 func TestNoSecretOnDiskOrInTheLog(t *testing.T) {
-	log := &bytes.Buffer{}
+	log := &lockedBuffer{}
 	s := serve(t, withLog(log))
 	alice := s.user("alice", "1")
 	secret := alice.secret()
