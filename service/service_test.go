@@ -324,8 +324,8 @@ func TestUploadRetrieveListAndFees(t *testing.T) {
 	if got := alice.balance(); got != "9.308" {
 		t.Errorf("balance %s", got)
 	}
-	if n, err := r.svc.Audit(t.Context()); err != nil || n != 4 {
-		t.Errorf("audit: %d, %v", n, err)
+	if n, err := r.svc.Audit(t.Context()); err != nil || n.Records != 4 {
+		t.Errorf("audit: %+v, %v", n, err)
 	}
 	if n, err := r.svc.Verify(t.Context(), true, func(ref string, err error) { t.Error(ref, err) }); err != nil || n != 1 {
 		t.Errorf("verify: %d, %v", n, err)

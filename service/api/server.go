@@ -50,7 +50,14 @@ type Deps struct {
 	Version      string
 	MaxFileBytes int64
 	Healthy      func(context.Context) error
+	Checkpoints  Checkpoints
 	Logger       *slog.Logger
+}
+
+// Checkpoints publishes the ledger for outsiders.
+type Checkpoints interface {
+	Handler() http.Handler // everything below wire.PathTlog
+	Problem() error        // why nothing is signed any more
 }
 
 type server struct {
@@ -75,6 +82,7 @@ func New(d Deps) http.Handler {
 	mux.HandleFunc("POST "+wire.PathRPC, s.rpc)
 	mux.HandleFunc("GET "+wire.PathCapabilities, s.capabilities)
 	mux.HandleFunc("GET "+wire.PathHealth, s.health)
+	mux.Handle("GET "+wire.PathTlog, d.Checkpoints.Handler())
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, map[string]string{"status": "ok", "service": "svcd"})
 	})
@@ -321,7 +329,8 @@ func (s *server) loginProbe(w http.ResponseWriter, _ *http.Request) {
 
 func (s *server) capabilities(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, wire.Capabilities{Service: "svcd", Version: s.Version, ContractID: s.ContractID,
-		Features:     []string{wire.CapRows, wire.CapPaging, wire.CapRaw, wire.CapIdempotentFinalize, wire.CapIdempotentRetrieve},
+		Features: []string{wire.CapRows, wire.CapPaging, wire.CapRaw, wire.CapIdempotentFinalize, wire.CapIdempotentRetrieve,
+			wire.CapCheckpoints},
 		MaxFileBytes: s.MaxFileBytes, Fees: s.Ledger.Fees()})
 }
 
@@ -331,5 +340,9 @@ func (s *server) health(w http.ResponseWriter, r *http.Request) {
 		s.Logger.Error("unhealthy", "cause", err.Error())
 		status, text = http.StatusServiceUnavailable, "database unavailable"
 	}
-	writeJSON(w, status, map[string]any{"status": text, "version": s.Version, "auth": "enabled", "rpc_reachable": true})
+	checkpoints := "ok"
+	if err := s.Checkpoints.Problem(); err != nil { // files are served all the same
+		text, checkpoints = "degraded", err.Error()
+	}
+	writeJSON(w, status, map[string]any{"status": text, "version": s.Version, "auth": "enabled", "rpc_reachable": true, "checkpoints": checkpoints})
 }
