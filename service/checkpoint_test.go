@@ -236,7 +236,7 @@ func TestThreat26RewrittenHistoryContradictsTheCheckpoint(t *testing.T) {
 				must[string](alice, wire.OpRegisterGroup, object{"group_id": g})
 			}
 			signed := r.checkpoint()
-			if got, err := r.svc.Audit(t.Context()); err != nil || got.Records != 4 || got.Signed != 4 || got.Root != signed.Hash.String() {
+			if got, err := r.svc.AuditReport(t.Context()); err != nil || got.Records != 4 || got.Signed != 4 || got.Root != signed.Hash.String() {
 				t.Errorf("audit of the true history: %+v, %v", got, err)
 			}
 			statement := r.withoutTriggers() + tc.statement

@@ -33,6 +33,13 @@ func newLog(s *store.Store, v *vault.Vault, cfg Config) (*checkpoint.Log, error)
 	return checkpoint.New(s, cfg.DataDir, checkpoint.Origin(host, cfg.ContractID), ed25519.NewKeyFromSeed(seed[:]), cfg.Logger), nil
 }
 
-// Audit verifies the hash chain of the ledger and compares its tree with the
-// newest signed checkpoint. The error names the first bad row.
-func (s *Service) Audit(ctx context.Context) (checkpoint.Report, error) { return s.log.Audit(ctx) }
+// Audit verifies the hash chain of the ledger, compares its tree with the newest
+// signed checkpoint and returns how many records there are. The error names the
+// first bad row.
+func (s *Service) Audit(ctx context.Context) (records int64, err error) {
+	report, err := s.AuditReport(ctx)
+	return report.Records, err
+}
+
+// AuditReport is [Service.Audit] with what it compared.
+func (s *Service) AuditReport(ctx context.Context) (checkpoint.Report, error) { return s.log.Audit(ctx) }

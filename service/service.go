@@ -22,11 +22,13 @@ import (
 	"github.com/svcfs/svcfs/service/auth"
 	"github.com/svcfs/svcfs/service/blob"
 	"github.com/svcfs/svcfs/service/checkpoint"
+	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/files"
 	"github.com/svcfs/svcfs/service/groups"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/vault"
+	"github.com/svcfs/svcfs/service/web"
 )
 
 // Version is what the service says it is.
@@ -56,21 +58,23 @@ const (
 
 // Config configures a [Service].
 type Config struct {
-	DataDir       string        // made with mode 0700
-	Database      string        // postgres://…; "" = SQLite in DataDir
-	PublicURL     string        // address clients use; tokens are good for it alone
-	ContractID    string        // "" = DefaultContractID; account NAME is NAME.ContractID
-	MaxFileBytes  int64         // largest plaintext; 0 = DefaultMaxFileBytes
-	TokenLifetime time.Duration // 0 = 24 h
-	Fees          ledger.Fees   // nil = the specification's table
-	Logger        *slog.Logger  // nil = none
+	DataDir       string           // made with mode 0700
+	Database      string           // postgres://…; "" = SQLite in DataDir
+	Blobs         string           // s3://BUCKET…, see blob.ParseLocation; "" = a directory in DataDir
+	PublicURL     string           // address clients use; tokens are good for it alone
+	ContractID    string           // "" = DefaultContractID; account NAME is NAME.ContractID
+	MaxFileBytes  int64            // largest plaintext; 0 = DefaultMaxFileBytes
+	TokenLifetime time.Duration    // 0 = 24 h
+	Fees          ledger.Fees      // nil = the specification's table
+	Logger        *slog.Logger     // nil = none
+	Now           func() time.Time // nil = time.Now; the time of tokens and records
 }
 
 // Service is the opened service. Several processes may open one directory.
 type Service struct {
 	cfg      Config
 	store    *store.Store
-	blobs    *blob.Dir
+	blobs    blob.Store
 	accounts *auth.Accounts
 	files    *files.Files
 	log      *checkpoint.Log
@@ -108,19 +112,25 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	if err := s.checkMasterKey(ctx, v); err != nil {
 		return nil, errors.Join(err, s.store.Close())
 	}
-	if s.blobs, err = blob.OpenDir(filepath.Join(cfg.DataDir, blobDir)); err != nil {
+	if s.blobs, err = blob.Open(ctx, cfg.Blobs); err != nil {
 		return nil, errors.Join(err, s.store.Close())
 	}
 	if s.log, err = newLog(s.store, v, cfg); err != nil {
 		return nil, errors.Join(err, s.store.Close(), s.blobs.Close())
 	}
-	l := ledger.New(cfg.Fees)
+	l := ledger.New(cfg.Fees, cfg.Now)
 	s.accounts = auth.NewAccounts(s.store, l, cfg.ContractID)
 	s.files = files.New(s.store, l, v, s.blobs, cfg.ContractID, cfg.MaxFileBytes)
+	g := groups.New(s.store, l, s.accounts)
+	page, err := web.New(web.Deps{Store: s.store, Accounts: s.accounts, Groups: g, Files: s.files, Ledger: l, PublicURL: cfg.PublicURL,
+		ContractID: cfg.ContractID, MaxFileBytes: cfg.MaxFileBytes, Logger: cfg.Logger})
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
 	s.handler = api.New(api.Deps{
-		Accounts: s.accounts, Tokens: auth.NewTokens(s.accounts, tokenKey, cfg.PublicURL, cfg.TokenLifetime),
-		Groups: groups.New(s.store, l, s.accounts), Files: s.files, Ledger: l, TicketKey: ticketKey[:], ContractID: cfg.ContractID,
-		Version: Version, MaxFileBytes: cfg.MaxFileBytes, Healthy: s.healthy, Checkpoints: s.log, Logger: cfg.Logger,
+		Accounts: s.accounts, Tokens: auth.NewTokens(s.accounts, tokenKey, cfg.PublicURL, cfg.TokenLifetime, cfg.Now),
+		Groups: g, Files: s.files, Ledger: l, TicketKey: ticketKey[:], ContractID: cfg.ContractID,
+		Version: Version, MaxFileBytes: cfg.MaxFileBytes, Healthy: s.healthy, Page: page, Checkpoints: s.log, Logger: cfg.Logger,
 	})
 	return s, nil
 }
@@ -161,18 +171,32 @@ func withDefaults(cfg Config) Config {
 	if cfg.Fees == nil {
 		cfg.Fees = ledger.DefaultFees()
 	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Blobs == "" {
+		cfg.Blobs = filepath.Join(cfg.DataDir, blobDir)
 	}
 	cfg.PublicURL = strings.TrimRight(cfg.PublicURL, "/")
 	return cfg
 }
 
+// healthy tells which part cannot be used.
 func (s *Service) healthy(ctx context.Context) error {
-	return s.store.Read(ctx, func(tx *store.Tx) error {
+	err := s.store.Read(ctx, func(tx *store.Tx) error {
 		var one int
 		return tx.QueryRowContext(ctx, "SELECT 1").Scan(&one)
 	})
+	if err != nil {
+		return &fault.Error{Code: wire.CodeUnavailable, Text: "database unavailable", Err: err}
+	}
+	if err := s.blobs.Check(ctx); err != nil {
+		return &fault.Error{Code: wire.CodeUnavailable, Text: "file store unavailable", Err: err}
+	}
+	return nil
 }
 
 // Handler answers HTTP.
@@ -181,6 +205,9 @@ func (s *Service) Handler() http.Handler { return s.handler }
 // Serve answers on l until ctx ends, then finishes what is under way, and sweeps
 // once a minute meanwhile.
 func (s *Service) Serve(ctx context.Context, l net.Listener) error {
+	if err := s.rememberAddress(ctx); err != nil {
+		return err
+	}
 	server := &http.Server{Handler: s.handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 		ErrorLog: slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelWarn)}
 	ctx, stop := context.WithCancel(ctx)
@@ -210,6 +237,13 @@ func (s *Service) sweep(ctx context.Context) {
 	for {
 		if err := s.files.Sweep(ctx); err != nil && ctx.Err() == nil {
 			s.cfg.Logger.Error("sweep", "cause", err.Error())
+		}
+		n, err := s.files.RemoveExpired(ctx)
+		if n > 0 {
+			s.cfg.Logger.Info("expired files deleted", "count", n)
+		}
+		if err != nil && ctx.Err() == nil && !errors.Is(err, files.ErrRetentionBusy) {
+			s.cfg.Logger.Error("retention", "cause", err.Error())
 		}
 		select {
 		case <-ctx.Done():
@@ -249,11 +283,20 @@ func (s *Service) Verify(ctx context.Context, readData bool, report func(ref str
 	return s.files.Verify(ctx, readData, report)
 }
 
-// BlobPath returns where the ciphertext of a reference lies.
+// Expired lists the files that are older than their groups keep files.
+func (s *Service) Expired(ctx context.Context) ([]files.Expired, error) {
+	return s.files.Expired(ctx, "")
+}
+
+// RemoveExpired deletes them now and returns how many; see [files.Files.RemoveExpired].
+func (s *Service) RemoveExpired(ctx context.Context) (int, error) { return s.files.RemoveExpired(ctx) }
+
+// BlobPath returns where the ciphertext of a reference lies: a file, or an s3://
+// address.
 func (s *Service) BlobPath(ctx context.Context, ref string) (string, error) {
 	id, err := s.files.BlobID(ctx, ref)
 	if err != nil {
 		return "", err
 	}
-	return filepath.Join(s.cfg.DataDir, blobDir, blob.Path(id)), nil
+	return s.blobs.Where(id), nil
 }

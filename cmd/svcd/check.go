@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 
@@ -14,7 +15,7 @@ func newAudit(s *settings) *cobra.Command {
 		Use: "audit", Short: "Check the ledger's hash chain and signed checkpoint; names the first bad row", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return s.with(cmd.Context(), func(svc *service.Service) error {
-				report, err := svc.Audit(cmd.Context())
+				report, err := svc.AuditReport(cmd.Context())
 				if err != nil {
 					return err
 				}
@@ -47,7 +48,7 @@ func newVerify(s *settings) *cobra.Command {
 				}
 				fmt.Fprintf(s.stdout, "files: %d checked, %d bad\n", n, bad)
 				if bad > 0 {
-					return fmt.Errorf("%d files cannot be served as they were stored: restore %s from a backup", bad, filepath.Join(s.data, "blobs"))
+					return fmt.Errorf("%d files cannot be served as they were stored: restore %s from a backup", bad, cmp.Or(s.blobs, filepath.Join(s.data, "blobs")))
 				}
 				return nil
 			})

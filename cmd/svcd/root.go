@@ -59,6 +59,7 @@ func exitCode(err error) int {
 type settings struct {
 	data     string
 	database string
+	blobs    string
 	contract string
 	stdout   io.Writer
 	stderr   io.Writer
@@ -77,8 +78,10 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.PersistentFlags().StringVar(&s.data, "data", "", "data directory (required)")
 	root.PersistentFlags().StringVar(&s.database, "db", "", "PostgreSQL database, postgres://USER@HOST/DATABASE; the password in PGPASSWORD or a PGPASSFILE (default: SQLite in the data directory)")
+	root.PersistentFlags().StringVar(&s.blobs, "blobs", os.Getenv("SVCD_BLOBS"), "where ciphertext is kept: a directory, or s3://BUCKET[/PREFIX]?endpoint=URL&region=NAME&path-style=true; "+
+		"credentials in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or AWS_SHARED_CREDENTIALS_FILE; also SVCD_BLOBS (default: blobs in the data directory)")
 	root.PersistentFlags().StringVar(&s.contract, "contract", service.DefaultContractID, "ledger contract id; account NAME is NAME.CONTRACT")
-	root.AddCommand(newServe(s), newAccount(s), newAudit(s), newVerify(s))
+	root.AddCommand(newServe(s), newAccount(s), newAudit(s), newVerify(s), newRetention(s))
 	return root
 }
 
@@ -87,7 +90,8 @@ func (s *settings) open(ctx context.Context, publicURL string, maxFile int64, lo
 	if s.data == "" {
 		return nil, usageError{errors.New("no data directory: give --data DIR")}
 	}
-	return service.Open(ctx, service.Config{DataDir: s.data, Database: s.database, PublicURL: publicURL, ContractID: s.contract, MaxFileBytes: maxFile, Logger: log})
+	return service.Open(ctx, service.Config{DataDir: s.data, Database: s.database, Blobs: s.blobs, PublicURL: publicURL, ContractID: s.contract,
+		MaxFileBytes: maxFile, Logger: log})
 }
 
 // with runs f on the opened service. Unlike serve, other commands do not make a

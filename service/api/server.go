@@ -26,6 +26,7 @@ import (
 	"github.com/svcfs/svcfs/service/groups"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/web"
 )
 
 const (
@@ -51,6 +52,7 @@ type Deps struct {
 	MaxFileBytes int64
 	Healthy      func(context.Context) error
 	Checkpoints  Checkpoints
+	Page         *web.Page // the account page
 	Logger       *slog.Logger
 }
 
@@ -83,7 +85,13 @@ func New(d Deps) http.Handler {
 	mux.HandleFunc("GET "+wire.PathCapabilities, s.capabilities)
 	mux.HandleFunc("GET "+wire.PathHealth, s.health)
 	mux.Handle("GET "+wire.PathTlog, d.Checkpoints.Handler())
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+	mux.Handle(web.Path, d.Page.Handler(s.refuse))
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Vary", "Accept")
+		if web.WantsPage(r) {
+			http.Redirect(w, r, web.Path, http.StatusSeeOther)
+			return
+		}
 		writeJSON(w, http.StatusOK, map[string]string{"status": "ok", "service": "svcd"})
 	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
@@ -176,6 +184,10 @@ func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	if errors.Is(err, store.ErrUnavailable) {
 		err = &fault.Error{Code: wire.CodeUnavailable, Text: "the service's database is unavailable: try again in a moment", RetryAfter: time.Second, Err: err}
+	}
+	if errors.Is(err, blob.ErrUnavailable) {
+		err = &fault.Error{Code: wire.CodeUnavailable, Text: "the service's file store is unavailable: nothing was recorded or charged; try again in a moment",
+			RetryAfter: 2 * time.Second, Err: err}
 	}
 	if errors.Is(err, store.ErrInvalidText) {
 		err = fault.New(wire.CodeValidation, "a name or id holds a NUL character")
@@ -330,19 +342,23 @@ func (s *server) loginProbe(w http.ResponseWriter, _ *http.Request) {
 func (s *server) capabilities(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, wire.Capabilities{Service: "svcd", Version: s.Version, ContractID: s.ContractID,
 		Features: []string{wire.CapRows, wire.CapPaging, wire.CapRaw, wire.CapIdempotentFinalize, wire.CapIdempotentRetrieve,
-			wire.CapCheckpoints},
+			wire.CapDelete, wire.CapRename, wire.CapCheckpoints},
 		MaxFileBytes: s.MaxFileBytes, Fees: s.Ledger.Fees()})
 }
 
 func (s *server) health(w http.ResponseWriter, r *http.Request) {
 	status, text := http.StatusOK, "ok"
 	if err := s.Healthy(r.Context()); err != nil {
-		s.Logger.Error("unhealthy", "cause", err.Error())
-		status, text = http.StatusServiceUnavailable, "database unavailable"
+		e := fault.Of(err)
+		s.Logger.Error("unhealthy", "part", e.Text, "cause", fmt.Sprint(e.Err))
+		status, text = http.StatusServiceUnavailable, e.Text
 	}
 	checkpoints := "ok"
 	if err := s.Checkpoints.Problem(); err != nil { // files are served all the same
-		text, checkpoints = "degraded", err.Error()
+		checkpoints = err.Error()
+		if status == http.StatusOK {
+			text = "degraded"
+		}
 	}
 	writeJSON(w, status, map[string]any{"status": text, "version": s.Version, "auth": "enabled", "rpc_reachable": true, "checkpoints": checkpoints})
 }

@@ -15,8 +15,9 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
-	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -46,9 +47,9 @@ const (
 // Blobs is where ciphertext is kept.
 type Blobs interface {
 	Put(ctx context.Context, r io.Reader, limit int64) (blob.Info, error)
-	Open(id string) (io.ReadSeekCloser, int64, error)
-	Delete(id string) error
-	Sweep(age time.Duration, visit func(id string) error) error
+	Open(ctx context.Context, id string) (io.ReadSeekCloser, int64, error)
+	Delete(ctx context.Context, id string) error
+	Sweep(ctx context.Context, age time.Duration, visit func(id string) error) error
 }
 
 // Files answers uploads, retrievals and listings.
@@ -59,11 +60,16 @@ type Files struct {
 	blobs    Blobs
 	contract string
 	maxBytes int64
+
+	scrubbing sync.Mutex
+	traces    atomic.Bool // keys were destroyed since the last scrub, or may have been
 }
 
 // New returns the files of a service.
 func New(s *store.Store, l *ledger.Ledger, v *vault.Vault, b Blobs, contract string, maxBytes int64) *Files {
-	return &Files{s, l, v, b, contract, maxBytes}
+	f := &Files{store: s, ledger: l, vault: v, blobs: b, contract: contract, maxBytes: maxBytes}
+	f.traces.Store(true) // of a process that ended before it could scrub
+	return f
 }
 
 // newRef makes a reference: three parts like the hosted service's, the second
@@ -77,8 +83,8 @@ func (f *Files) newRef(group string) string {
 // Prepare makes the key of a file to be uploaded. Members only; free, but the
 // balance must suffice for the upload.
 func (f *Files) Prepare(ctx context.Context, account string, req wire.PrepareUploadRequest) (out wire.PrepareUploadResult, err error) {
-	if len(req.Filename) > MaxFilename || !utf8.ValidString(req.Filename) {
-		return out, fault.New(wire.CodeValidation, "filename must be UTF-8 of at most %d bytes", MaxFilename)
+	if err := checkName(req.Filename); err != nil {
+		return out, err
 	}
 	if req.Size > f.maxBytes+format.Overhead {
 		return out, f.tooLarge()
@@ -99,8 +105,12 @@ func (f *Files) Prepare(ctx context.Context, account string, req wire.PrepareUpl
 			return err
 		}
 		out.Key = key.Base64()
-		_, err = tx.ExecContext(ctx, `INSERT INTO uploads (id, account, group_id, ref, filename, key_version, wrapped_key, expires_ns)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?)`, out.UploadID, account, g.ID, ref, req.Filename, g.KeyVersion, wrapped, time.Now().Add(uploadLife).UnixNano())
+		keyID, err := storeKey(ctx, tx, wrapped)
+		if err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, `INSERT INTO uploads (id, account, group_id, ref, filename, key_version, key_id, expires_ns)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?)`, out.UploadID, account, g.ID, ref, req.Filename, g.KeyVersion, keyID, time.Now().Add(uploadLife).UnixNano())
 		if err != nil {
 			return fmt.Errorf("insert upload: %w", err)
 		}
@@ -136,7 +146,7 @@ func (f *Files) canPay(ctx context.Context, tx *store.Tx, account string) error 
 type upload struct {
 	id, account, group, ref, filename string
 	keyVersion                        int64
-	wrapped                           []byte
+	keyID                             sql.NullInt64
 	blob                              *blob.Info // of a raw transfer
 	result                            []byte     // JSON once finalized
 }
@@ -146,8 +156,8 @@ func getUpload(ctx context.Context, tx *store.Tx, account, id string) (u upload,
 	var size sql.NullInt64
 	var sum []byte
 	var expires int64
-	err = tx.QueryRowContext(ctx, `SELECT id, account, group_id, ref, filename, key_version, wrapped_key, blob_id, blob_size, blob_sum, result, expires_ns
-		FROM uploads WHERE id = ?`, id).Scan(&u.id, &u.account, &u.group, &u.ref, &u.filename, &u.keyVersion, &u.wrapped, &blobID, &size, &sum, &result, &expires)
+	err = tx.QueryRowContext(ctx, `SELECT id, account, group_id, ref, filename, key_version, key_id, blob_id, blob_size, blob_sum, result, expires_ns
+		FROM uploads WHERE id = ?`, id).Scan(&u.id, &u.account, &u.group, &u.ref, &u.filename, &u.keyVersion, &u.keyID, &blobID, &size, &sum, &result, &expires)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return u, fmt.Errorf("read upload: %w", err)
 	}
@@ -199,9 +209,14 @@ func (f *Files) PutBlob(ctx context.Context, account, uploadID string, r io.Read
 		replaced = info.ID
 	}
 	if replaced != "" {
-		_ = f.blobs.Delete(replaced) // the sweep repeats it
+		f.discard(ctx, replaced) // the sweep repeats it
 	}
 	return err
+}
+
+// discard removes a blob nobody owns, also when the caller has left.
+func (f *Files) discard(ctx context.Context, id string) {
+	_ = f.blobs.Delete(context.WithoutCancel(ctx), id)
 }
 
 // put stores ciphertext.
@@ -213,7 +228,7 @@ func (f *Files) put(ctx context.Context, r io.Reader) (blob.Info, error) {
 	case err != nil:
 		return info, err
 	case info.Size < format.Overhead:
-		_ = f.blobs.Delete(info.ID)
+		f.discard(ctx, info.ID)
 		return info, fault.New(wire.CodeValidation, "encrypted data of %d bytes: at least %d are needed (IV and tag)", info.Size, format.Overhead)
 	}
 	return info, nil
@@ -240,6 +255,9 @@ func (f *Files) Finalize(ctx context.Context, account string, req wire.FinalizeU
 	if err != nil {
 		return out, fault.New(wire.CodeValidation, "format is not understood: %v", err)
 	}
+	if err := checkName(meta.Filename); err != nil {
+		return out, err
+	}
 	var own string // blob that is only ours until the record commits
 	info := u.blob
 	if data != nil {
@@ -259,7 +277,7 @@ func (f *Files) Finalize(ctx context.Context, account string, req wire.FinalizeU
 		return err
 	})
 	if own != "" && (err != nil || !kept) {
-		_ = f.blobs.Delete(own) // the sweep repeats it
+		f.discard(ctx, own) // the sweep repeats it
 	}
 	return out, err
 }
@@ -291,7 +309,7 @@ func (f *Files) record(ctx context.Context, tx *store.Tx, account string, req wi
 	if err != nil {
 		return out, false, err
 	}
-	_, err = tx.ExecContext(ctx, "UPDATE uploads SET result = ?, wrapped_key = NULL, blob_id = NULL, expires_ns = ? WHERE id = ?",
+	_, err = tx.ExecContext(ctx, "UPDATE uploads SET result = ?, key_id = NULL, blob_id = NULL, expires_ns = ? WHERE id = ?",
 		string(result), time.Now().Add(uploadLife).UnixNano(), u.id)
 	return out, true, err
 }
@@ -314,9 +332,9 @@ func insertFile(ctx context.Context, tx *store.Tx, u upload, req wire.FinalizeUp
 		raw = "null"
 	}
 	_, err := tx.ExecContext(ctx, `INSERT INTO files (ref, group_id, seq, changed_seq, tx_id, uploader, file_hash, time_ns, filename, original_size,
-		content_type, format, blob_id, blob_size, blob_sum, key_version, wrapped_key) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		content_type, format, blob_id, blob_size, blob_sum, key_version, key_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		u.ref, u.group, r.Seq, r.Seq, r.TxID, u.account, req.FileHash, r.TimeNS, name, size, meta.ContentType, raw,
-		info.ID, info.Size, info.Sum[:], u.keyVersion, u.wrapped)
+		info.ID, info.Size, info.Sum[:], u.keyVersion, u.keyID)
 	if err != nil {
 		return fmt.Errorf("insert file: %w", err)
 	}
@@ -343,8 +361,8 @@ func (f *Files) Retrieve(ctx context.Context, account string, req wire.PrepareRe
 		return s, err
 	}
 	s = Stored{BlobID: row.blob.ID, BlobSize: row.blob.Size, Format: json.RawMessage(row.format)}
-	if s.Inline, err = f.readBlob(row.blob, inlineUpTo); err != nil {
-		return s, err
+	if s.Inline, err = f.readBlob(ctx, row.blob, inlineUpTo); err != nil {
+		return s, f.unlessDeleted(ctx, account, req, err)
 	}
 	err = f.store.Write(ctx, func(tx *store.Tx) error {
 		row, err := getFile(ctx, tx, account, req)
@@ -397,13 +415,23 @@ func (f *Files) find(ctx context.Context, account string, req wire.PrepareRetrie
 	return row, err
 }
 
+// unlessDeleted returns err, which came of reading a blob, or that the file was
+// deleted meanwhile.
+func (f *Files) unlessDeleted(ctx context.Context, account string, req wire.PrepareRetrieveRequest, err error) error {
+	if _, now := f.find(ctx, account, req); now != nil {
+		return now
+	}
+	return err
+}
+
 func getFile(ctx context.Context, tx *store.Tx, account string, req wire.PrepareRetrieveRequest) (row file, err error) {
 	if _, err := groups.RequireMember(ctx, tx, req.GroupID, account); err != nil {
 		return row, err
 	}
 	var sum []byte
 	var deleted sql.NullInt64
-	err = tx.QueryRowContext(ctx, "SELECT blob_id, blob_size, blob_sum, format, key_version, wrapped_key, deleted_ns FROM files WHERE ref = ? AND group_id = ?",
+	err = tx.QueryRowContext(ctx, `SELECT blob_id, blob_size, blob_sum, format, key_version, wrapped_key, deleted_ns
+		FROM files LEFT JOIN file_keys ON file_keys.id = files.key_id WHERE ref = ? AND group_id = ?`,
 		req.IPFSHash, req.GroupID).Scan(&row.blob.ID, &row.blob.Size, &sum, &row.format, &row.keyVersion, &row.wrapped, &deleted)
 	if errors.Is(err, sql.ErrNoRows) {
 		return row, fault.New(wire.CodeFileNotFound, "file not found: No key for this file in group %q", req.GroupID)
@@ -420,8 +448,8 @@ func getFile(ctx context.Context, tx *store.Tx, account string, req wire.Prepare
 
 // readBlob returns the whole blob if it has at most inlineUpTo bytes, after
 // checking it; of a larger one it checks the size.
-func (f *Files) readBlob(want blob.Info, inlineUpTo int64) ([]byte, error) {
-	r, size, err := f.blobs.Open(want.ID)
+func (f *Files) readBlob(ctx context.Context, want blob.Info, inlineUpTo int64) ([]byte, error) {
+	r, size, err := f.blobs.Open(ctx, want.ID)
 	if err != nil {
 		return nil, damaged("missing or unreadable", err)
 	}
@@ -442,19 +470,25 @@ func (f *Files) readBlob(want blob.Info, inlineUpTo int64) ([]byte, error) {
 	return data, nil
 }
 
+// damaged is the refusal to hand out what cannot be right; an outage of the
+// store stays one.
 func damaged(how string, cause error) error {
+	if errors.Is(cause, blob.ErrUnavailable) || errors.Is(cause, context.Canceled) {
+		return cause
+	}
 	return &fault.Error{Code: wire.CodeBlobCorrupt, Text: "stored ciphertext is corrupt (" + how + "): nothing was charged", Err: cause}
 }
 
 // OpenBlob opens ciphertext for a raw transfer to a member who has a ticket.
 func (f *Files) OpenBlob(ctx context.Context, account, group, ref string) (io.ReadSeekCloser, blob.Info, error) {
-	row, err := f.find(ctx, account, wire.PrepareRetrieveRequest{GroupID: group, IPFSHash: ref})
+	req := wire.PrepareRetrieveRequest{GroupID: group, IPFSHash: ref}
+	row, err := f.find(ctx, account, req)
 	if err != nil {
 		return nil, blob.Info{}, err
 	}
-	r, size, err := f.blobs.Open(row.blob.ID)
+	r, size, err := f.blobs.Open(ctx, row.blob.ID)
 	if err != nil {
-		return nil, blob.Info{}, damaged("missing or unreadable", err)
+		return nil, blob.Info{}, f.unlessDeleted(ctx, account, req, damaged("missing or unreadable", err))
 	}
 	if size != row.blob.Size {
 		return nil, blob.Info{}, errors.Join(damaged("cut or extended", nil), r.Close())

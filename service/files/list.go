@@ -16,10 +16,11 @@ import (
 	"github.com/svcfs/svcfs/service/vault"
 )
 
+// backendFastFS marks files of this service; others are references from before it.
 const backendFastFS = "FastFS"
 
 const selectRows = `SELECT ref, seq, changed_seq, tx_id, uploader, file_hash, time_ns, filename, original_size, content_type,
-	deleted_ns, deleted_by, deleted_why FROM files WHERE group_id = ?`
+	backend, deleted_ns, deleted_by, deleted_why FROM files WHERE group_id = ?`
 
 // List returns the file records of a group for a member, or for anybody when
 // the group is open: all in upload order, or a page in order of change.
@@ -66,15 +67,15 @@ func mayList(ctx context.Context, tx *store.Tx, group, account string) error {
 func scanRow(rows *sql.Rows, group string) (wire.TransactionRow, error) {
 	row := wire.TransactionRow{GroupID: group}
 	var timeNS int64
-	var name, contentType string
+	var name, contentType, backend string
 	var size, deletedNS sql.NullInt64
 	var deletedBy, deletedWhy sql.NullString
 	err := rows.Scan(&row.IPFSHash, &row.Seq, &row.ChangedSeq, &row.TransID, &row.UserID, &row.FileHash, &timeNS, &name, &size, &contentType,
-		&deletedNS, &deletedBy, &deletedWhy)
+		&backend, &deletedNS, &deletedBy, &deletedWhy)
 	if err != nil {
 		return row, err
 	}
-	backend, stamp := backendFastFS, strconv.FormatInt(timeNS, 10)
+	stamp := strconv.FormatInt(timeNS, 10)
 	row.Backend, row.Timestamp = &backend, &stamp
 	if name != "" {
 		row.Filename = &name
@@ -85,17 +86,18 @@ func scanRow(rows *sql.Rows, group string) (wire.TransactionRow, error) {
 	if size.Valid {
 		row.OriginalSize = &size.Int64
 	}
-	if deletedNS.Valid {
-		row.Deleted = &wire.Deleted{DeletedAt: strconv.FormatInt(deletedNS.Int64, 10), DeletedBy: deletedBy.String, Reason: deletedWhy.String}
-	}
+	row.Deleted = deletion(deletedNS, deletedBy, deletedWhy)
 	return row, nil
 }
 
-// Sweep removes what nobody owns: expired uploads and claims, and blobs without
-// a record.
+// Sweep removes what nobody owns: expired uploads and claims, blobs without a
+// record, and what is left of destroyed keys.
 func (f *Files) Sweep(ctx context.Context) error {
 	now := time.Now()
 	err := f.store.Write(ctx, func(tx *store.Tx) error {
+		if err := destroyKeys(ctx, tx, "SELECT key_id FROM uploads WHERE expires_ns < ?", now.UnixNano()); err != nil {
+			return err
+		}
 		if _, err := tx.ExecContext(ctx, "DELETE FROM uploads WHERE expires_ns < ?", now.UnixNano()); err != nil {
 			return fmt.Errorf("delete expired uploads: %w", err)
 		}
@@ -107,18 +109,21 @@ func (f *Files) Sweep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return f.blobs.Sweep(orphanAge, func(id string) error {
+	if err := f.scrub(ctx); err != nil {
+		return err
+	}
+	return f.blobs.Sweep(ctx, orphanAge, func(id string) error {
 		owned, err := f.isOwned(ctx, id)
 		if err != nil || owned {
 			return err
 		}
-		return f.blobs.Delete(id)
+		return f.blobs.Delete(ctx, id)
 	})
 }
 
 func (f *Files) isOwned(ctx context.Context, blobID string) (owned bool, err error) {
 	err = f.store.Read(ctx, func(tx *store.Tx) error {
-		return tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM files WHERE blob_id = ? UNION ALL SELECT 1 FROM uploads WHERE blob_id = ?)",
+		return tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM files WHERE blob_id = ? AND deleted_ns IS NULL UNION ALL SELECT 1 FROM uploads WHERE blob_id = ?)",
 			blobID, blobID).Scan(&owned)
 	})
 	return owned, err
@@ -134,7 +139,8 @@ func (f *Files) Verify(ctx context.Context, readData bool, report func(ref strin
 	}
 	var all []row
 	err = f.store.Read(ctx, func(tx *store.Tx) error {
-		rows, err := tx.QueryContext(ctx, "SELECT ref, group_id, blob_id, blob_size, blob_sum, key_version, wrapped_key FROM files WHERE deleted_ns IS NULL ORDER BY seq")
+		rows, err := tx.QueryContext(ctx, `SELECT ref, group_id, blob_id, blob_size, blob_sum, key_version, wrapped_key
+			FROM files LEFT JOIN file_keys ON file_keys.id = files.key_id WHERE deleted_ns IS NULL ORDER BY seq`)
 		if err != nil {
 			return fmt.Errorf("list files: %w", err)
 		}
@@ -155,21 +161,30 @@ func (f *Files) Verify(ctx context.Context, readData bool, report func(ref strin
 			return checked, err
 		}
 		checked++
-		if err := f.verify(r.group, r.ref, r.file, readData); err != nil {
+		if err := f.verify(ctx, r.group, r.ref, r.file, readData); err != nil && f.lives(ctx, r.ref) {
 			report(r.ref, err)
 		}
 	}
 	return checked, err
 }
 
-func (f *Files) verify(group, ref string, row file, readData bool) error {
+// lives tells whether a file was not deleted meanwhile.
+func (f *Files) lives(ctx context.Context, ref string) bool {
+	lives := true
+	err := f.store.Read(ctx, func(tx *store.Tx) error {
+		return tx.QueryRowContext(ctx, "SELECT deleted_ns IS NULL FROM files WHERE ref = ?", ref).Scan(&lives)
+	})
+	return err != nil || lives
+}
+
+func (f *Files) verify(ctx context.Context, group, ref string, row file, readData bool) error {
 	if _, err := f.vault.Unwrap(vault.Binding{Group: group, Ref: ref, Version: row.keyVersion}, row.wrapped); err != nil {
 		return err
 	}
-	if _, err := f.readBlob(row.blob, -1); err != nil || !readData {
+	if _, err := f.readBlob(ctx, row.blob, -1); err != nil || !readData {
 		return err
 	}
-	r, _, err := f.blobs.Open(row.blob.ID)
+	r, _, err := f.blobs.Open(ctx, row.blob.ID)
 	if err != nil {
 		return damaged("missing or unreadable", err)
 	}
