@@ -14,12 +14,14 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/api"
 	"github.com/svcfs/svcfs/service/auth"
 	"github.com/svcfs/svcfs/service/blob"
+	"github.com/svcfs/svcfs/service/checkpoint"
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/files"
 	"github.com/svcfs/svcfs/service/groups"
@@ -75,6 +77,7 @@ type Service struct {
 	blobs    blob.Store
 	accounts *auth.Accounts
 	files    *files.Files
+	log      *checkpoint.Log
 	handler  http.Handler
 }
 
@@ -112,6 +115,9 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	if s.blobs, err = blob.Open(ctx, cfg.Blobs); err != nil {
 		return nil, errors.Join(err, s.store.Close())
 	}
+	if s.log, err = newLog(s.store, v, cfg); err != nil {
+		return nil, errors.Join(err, s.store.Close(), s.blobs.Close())
+	}
 	l := ledger.New(cfg.Fees, cfg.Now)
 	s.accounts = auth.NewAccounts(s.store, l, cfg.ContractID)
 	s.files = files.New(s.store, l, v, s.blobs, cfg.ContractID, cfg.MaxFileBytes)
@@ -124,7 +130,7 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	s.handler = api.New(api.Deps{
 		Accounts: s.accounts, Tokens: auth.NewTokens(s.accounts, tokenKey, cfg.PublicURL, cfg.TokenLifetime, cfg.Now),
 		Groups: g, Files: s.files, Ledger: l, TicketKey: ticketKey[:], ContractID: cfg.ContractID,
-		Version: Version, MaxFileBytes: cfg.MaxFileBytes, Healthy: s.healthy, Page: page, Logger: cfg.Logger,
+		Version: Version, MaxFileBytes: cfg.MaxFileBytes, Healthy: s.healthy, Page: page, Checkpoints: s.log, Logger: cfg.Logger,
 	})
 	return s, nil
 }
@@ -206,11 +212,9 @@ func (s *Service) Serve(ctx context.Context, l net.Listener) error {
 		ErrorLog: slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelWarn)}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	swept := make(chan struct{})
-	go func() {
-		defer close(swept)
-		s.sweep(ctx)
-	}()
+	var behind sync.WaitGroup
+	behind.Go(func() { s.sweep(ctx) })
+	behind.Go(func() { s.log.Run(ctx) })
 	stopped := make(chan error, 1)
 	go func() {
 		<-ctx.Done()
@@ -220,7 +224,7 @@ func (s *Service) Serve(ctx context.Context, l net.Listener) error {
 	}()
 	err := server.Serve(l)
 	stop()
-	<-swept
+	behind.Wait()
 	if errors.Is(err, http.ErrServerClosed) {
 		err = nil
 	}
@@ -250,7 +254,7 @@ func (s *Service) sweep(ctx context.Context) {
 }
 
 // Close closes the stores.
-func (s *Service) Close() error { return errors.Join(s.store.Close(), s.blobs.Close()) }
+func (s *Service) Close() error { return errors.Join(s.log.Close(), s.store.Close(), s.blobs.Close()) }
 
 // CreateAccount makes account name with a balance and returns its key, once.
 func (s *Service) CreateAccount(ctx context.Context, name string, balance wire.Amount) (NewAccount, error) {
@@ -272,15 +276,6 @@ func (s *Service) Fund(ctx context.Context, name string, amount wire.Amount) (wi
 
 // Accounts lists all accounts.
 func (s *Service) Accounts(ctx context.Context) ([]auth.Listed, error) { return s.accounts.List(ctx) }
-
-// Audit verifies the hash chain of the ledger and returns how many records it has.
-func (s *Service) Audit(ctx context.Context) (records int64, err error) {
-	err = s.store.Read(ctx, func(tx *store.Tx) error {
-		records, err = ledger.Audit(ctx, tx)
-		return err
-	})
-	return records, err
-}
 
 // Verify checks that every living file can be served, with readData byte by
 // byte; see [files.Files.Verify].
