@@ -28,6 +28,7 @@ import (
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/vault"
+	"github.com/svcfs/svcfs/service/watch"
 	"github.com/svcfs/svcfs/service/web"
 )
 
@@ -78,6 +79,7 @@ type Service struct {
 	accounts *auth.Accounts
 	files    *files.Files
 	log      *checkpoint.Log
+	watch    *watch.Watch
 	handler  http.Handler
 }
 
@@ -109,6 +111,7 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	if s.store, err = store.Open(ctx, cfg.DataDir, cfg.Database); err != nil {
 		return nil, err
 	}
+	s.watch = watch.New(s.store)
 	if err := s.checkMasterKey(ctx, v); err != nil {
 		return nil, errors.Join(err, s.store.Close())
 	}
@@ -129,7 +132,7 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	}
 	s.handler = api.New(api.Deps{
 		Accounts: s.accounts, Tokens: auth.NewTokens(s.accounts, tokenKey, cfg.PublicURL, cfg.TokenLifetime, cfg.Now),
-		Groups: g, Files: s.files, Ledger: l, TicketKey: ticketKey[:], ContractID: cfg.ContractID,
+		Groups: g, Files: s.files, Watch: s.watch, Ledger: l, TicketKey: ticketKey[:], ContractID: cfg.ContractID,
 		Version: Version, MaxFileBytes: cfg.MaxFileBytes, Healthy: s.healthy, Page: page, Checkpoints: s.log, Logger: cfg.Logger,
 	})
 	return s, nil
@@ -218,6 +221,7 @@ func (s *Service) Serve(ctx context.Context, l net.Listener) error {
 	stopped := make(chan error, 1)
 	go func() {
 		<-ctx.Done()
+		s.watch.Close() // who waits would hold up the drain
 		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 		defer cancel()
 		stopped <- server.Shutdown(drain)
@@ -253,8 +257,11 @@ func (s *Service) sweep(ctx context.Context) {
 	}
 }
 
-// Close closes the stores.
-func (s *Service) Close() error { return errors.Join(s.log.Close(), s.store.Close(), s.blobs.Close()) }
+// Close ends waiting calls and closes the stores.
+func (s *Service) Close() error {
+	s.watch.Close()
+	return errors.Join(s.log.Close(), s.store.Close(), s.blobs.Close())
+}
 
 // CreateAccount makes account name with a balance and returns its key, once.
 func (s *Service) CreateAccount(ctx context.Context, name string, balance wire.Amount) (NewAccount, error) {
