@@ -27,7 +27,7 @@ func scripted(answers ...func(http.ResponseWriter)) func(http.Handler) http.Hand
 	}
 }
 
-func answer(status int, body string) func(http.ResponseWriter) {
+func say(status int, body string) func(http.ResponseWriter) {
 	return func(w http.ResponseWriter) {
 		w.WriteHeader(status)
 		_, _ = w.Write([]byte(body))
@@ -52,8 +52,8 @@ func TestWatchWaitsFaultsOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Disturb(watchPath, scripted(answer(503, `{"error":"not now"}`), func(http.ResponseWriter) { panic(http.ErrAbortHandler) },
-		answer(500, `<html>`), answer(200, `{"result":{"events":[],"seq":1}}`)))
+	s.Disturb(watchPath, scripted(say(503, `{"error":"not now"}`), func(http.ResponseWriter) { panic(http.ErrAbortHandler) },
+		say(500, `<html>`), say(200, `{"result":{"events":[],"seq":1}}`)))
 	for _, name := range []string{"first", "second"} { // the first ends the request that waits already
 		r, err := c.UploadBytes(t.Context(), "g", name, []byte("x"))
 		if err != nil {
@@ -70,11 +70,11 @@ func TestWatchWaitsFaultsOut(t *testing.T) {
 
 func TestWatchEndsForGood(t *testing.T) {
 	for name, last := range map[string]func(http.ResponseWriter){
-		"not offered any more":  answer(404, `{"error":"operation not found","code":"UNSUPPORTED"}`),
-		"account unknown":       answer(404, `{"error":"account not found","code":"ACCOUNT_NOT_FOUND"}`),
-		"nonsense":              answer(200, `{"result":[1]}`),
-		"events without end":    answer(200, `{"result":{"events":[{"seq":1,"kind":"record_transaction","group_id":"g","time":"1"}],"seq":1}}`),
-		"events of the past":    answer(200, `{"result":{"events":[{"seq":1,"kind":"record_transaction","group_id":"g","time":"1"}],"seq":-5}}`),
+		"not offered any more":  say(404, `{"error":"operation not found","code":"UNSUPPORTED"}`),
+		"account unknown":       say(404, `{"error":"account not found","code":"ACCOUNT_NOT_FOUND"}`),
+		"nonsense":              say(200, `{"result":[1]}`),
+		"events without end":    say(200, `{"result":{"events":[{"seq":1,"kind":"record_transaction","group_id":"g","time":"1"}],"seq":1}}`),
+		"events of the past":    say(200, `{"result":{"events":[{"seq":1,"kind":"record_transaction","group_id":"g","time":"1"}],"seq":-5}}`),
 		"more than it may send": func(w http.ResponseWriter) { _, _ = w.Write(make([]byte, wire.MaxJSONBytes+1)) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -97,7 +97,7 @@ func TestWatchRefused(t *testing.T) {
 		t.Errorf("a service without it: %v", err)
 	}
 	s, c := world(t, sdktest.Extended)
-	s.Disturb(watchPath, scripted(answer(404, `{"error":"account not found","code":"ACCOUNT_NOT_FOUND"}`)))
+	s.Disturb(watchPath, scripted(say(404, `{"error":"account not found","code":"ACCOUNT_NOT_FOUND"}`)))
 	if _, err := c.Watch(t.Context(), 0); sdk.KindOf(err) != sdk.KindNotFound {
 		t.Errorf("a refused beginning: %v", err)
 	}

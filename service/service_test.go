@@ -75,6 +75,8 @@ type running struct {
 	url string
 	// database is the address on PostgreSQL, "" on SQLite.
 	database string
+	// public is the address clients use, where it is not url.
+	public string
 }
 
 func run(t *testing.T) *running {
@@ -84,10 +86,17 @@ func run(t *testing.T) *running {
 
 func runOn(t testing.TB, database string) *running {
 	t.Helper()
+	return runWith(t, service.Config{Database: database})
+}
+
+// runWith runs a service of this configuration; what every test needs is added.
+func runWith(t testing.TB, cfg service.Config) *running {
+	t.Helper()
 	dir := filepath.Join(t.TempDir(), "data")
 	server := httptest.NewUnstartedServer(nil)
 	url := "http://" + server.Listener.Addr().String()
-	svc, err := service.Open(t.Context(), service.Config{DataDir: dir, Database: database, PublicURL: url, MaxFileBytes: 1 << 20})
+	cfg.DataDir, cfg.PublicURL, cfg.MaxFileBytes = dir, url, 1<<20
+	svc, err := service.Open(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +109,7 @@ func runOn(t testing.TB, database string) *running {
 			t.Error(err)
 		}
 	})
-	return &running{t, svc, dir, url, database}
+	return &running{t: t, svc: svc, dir: dir, url: url, database: cfg.Database}
 }
 
 // openDatabase opens the service's database beside it, as an operator can.
