@@ -79,11 +79,19 @@ type running struct {
 
 func run(t *testing.T) *running {
 	t.Helper()
+	return runWith(t, func(*service.Config) {})
+}
+
+// runWith is run with a changed configuration.
+func runWith(t *testing.T, change func(*service.Config)) *running {
+	t.Helper()
 	dir := filepath.Join(t.TempDir(), "data")
 	server := httptest.NewUnstartedServer(nil)
 	url := "http://" + server.Listener.Addr().String()
 	database := newDatabase(t)
-	svc, err := service.Open(t.Context(), service.Config{DataDir: dir, Database: database, PublicURL: url, MaxFileBytes: 1 << 20})
+	cfg := service.Config{DataDir: dir, Database: database, PublicURL: url, MaxFileBytes: 1 << 20}
+	change(&cfg)
+	svc, err := service.Open(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
