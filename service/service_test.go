@@ -143,7 +143,8 @@ func (r *running) databaseHolds(needle []byte) bool {
 		return false
 	}
 	db, held := r.openDatabase(), false
-	for _, table := range []string{"meta", "accounts", "groups", "members", "uploads", "files", "claims", "ledger"} {
+	defer db.Close()
+	for _, table := range []string{"meta", "accounts", "groups", "members", "uploads", "files", "file_keys", "claims", "ledger"} {
 		var found bool
 		err := db.QueryRow("SELECT EXISTS (SELECT 1 FROM "+table+" t WHERE strpos(t::text, $1) > 0 OR strpos(t::text, $2) > 0)",
 			strings.ToValidUTF8(strings.ReplaceAll(string(needle), "\x00", ""), ""), hex.EncodeToString(needle)).Scan(&found)

@@ -37,8 +37,8 @@ type Attr struct {
 	Nlink    uint32
 	Mtime    time.Time
 	Ctime    time.Time
-	// Mode holds permission bits set by chmod, or 0 for the default.
-	Mode uint32
+	Mode     uint32 // permission bits set by chmod or create, where HasMode
+	HasMode  bool
 }
 
 // DirEntry is one name of a directory.
@@ -56,8 +56,10 @@ type OpenFlags struct {
 
 // Caller is the process behind a request. The zero value is unknown.
 type Caller struct {
-	PID  uint32
-	Name string // its comm, "" when unknown
+	PID uint32
+	// Name tells the program's name, at most 15 bytes as in /proc/PID/comm, ""
+	// when unknown. It is called only when something hangs on it; may be nil.
+	Name func() string
 }
 
 // CacheMode says how the kernel may keep an open file's pages.
@@ -103,6 +105,7 @@ const (
 	ClassBusy                     // EBUSY
 	ClassNoAttr                   // ENODATA
 	ClassUnsupported              // ENOTSUP
+	ClassConflict                 // told, never returned: two wrote the same name (W11)
 )
 
 // Error is the one error type of this package.
@@ -127,4 +130,7 @@ type Kernel interface {
 	EntryChanged(d *Dir, name string)
 	// ContentChanged: cached pages and attributes of f are stale.
 	ContentChanged(f *File)
+	// ContentGone: no page of the files that match selects may be shown again,
+	// also of files that no name points at any more (M5).
+	ContentGone(match func(f *File) bool)
 }

@@ -2,6 +2,7 @@ package tree
 
 import (
 	"context"
+	"slices"
 
 	"github.com/svcfs/svcfs/sdk"
 )
@@ -40,82 +41,207 @@ func (d *Dir) Rename(ctx context.Context, name string, to *Dir, newName string, 
 	if _, ok := target.(*Dir); ok {
 		return plain(ClassIsDir, "rename", join(to.Path(), newName), "a folder has this name")
 	}
-	return d.renameFile(ctx, n.(*File), to, newName)
+	replaced, _ := target.(*File)
+	return d.renameFile(ctx, name, n.(*File), to, newName, replaced)
 }
 
-func (d *Dir) renameFile(ctx context.Context, f *File, to *Dir, newName string) error {
-	t := d.t
-	becomesScratch := isScratch(t.cfg.Scratch, newName)
-	if err := t.mayRename(f, to, newName, becomesScratch); err != nil {
+// renameFile renames f once no commit of it or of what it replaces is under way.
+func (d *Dir) renameFile(ctx context.Context, name string, f *File, to *Dir, newName string, replaced *File) error {
+	leave, err := enterBoth(ctx, f, replaced)
+	if err != nil {
 		return f.failed("rename", err)
 	}
+	defer leave()
+	t := d.t
+	if !t.choose(f, d, name) {
+		return d.renameLink(f, name, to, newName)
+	}
+	how, refused := t.mayRename(f, to, newName)
+	if refused != nil {
+		return f.failed("rename", refused)
+	}
 	var row *sdk.Entry
-	t.mu.RLock()
-	raw := to.rawPath(newName)
-	t.mu.RUnlock()
-	if !becomesScratch {
-		var err error
-		if row, err = f.commitAs(ctx, commitNow, to.group, raw); err != nil {
+	if how == renameCommits {
+		if row, err = f.commitRenamed(ctx, to, newName); err != nil {
 			return f.failed("rename", err)
 		}
 	}
-	replaced := t.move(f, to, newName, becomesScratch)
-	if row != nil {
-		t.adopt(f, to.group, raw, row)
-	}
+	t.move(f, to, newName, how == renameToScratch, row)
 	if replaced != nil {
-		replaced.discard()
+		replaced.forsake()
 	}
 	return nil
 }
 
-// mayRename applies W8.
-func (t *Tree) mayRename(f *File, to *Dir, newName string, becomesScratch bool) *Error {
-	e := f.entry.Load()
-	if e == nil {
-		return nil // never uploaded: it may go anywhere
+// enterBoth keeps commits of two files out, always in the same order. b may be nil.
+func enterBoth(ctx context.Context, a, b *File) (leave func(), err error) {
+	if b != nil && b.gen < a.gen {
+		a, b = b, a
 	}
-	if f.group != to.group {
-		return &Error{Class: ClassByDesign, Err: errText("an uploaded file stays in its group: moving it would buy a copy and could not remove the original"),
+	if err := a.naming.enter(ctx); err != nil {
+		return nil, err
+	}
+	if b == nil {
+		return a.naming.leave, nil
+	}
+	if err := b.naming.enter(ctx); err != nil {
+		a.naming.leave()
+		return nil, err
+	}
+	return func() { b.naming.leave(); a.naming.leave() }, nil
+}
+
+// choose makes name in d the main name of f. It returns false when that is a
+// scratch name of a file that is uploaded, which stays what it is.
+func (t *Tree) choose(f *File, d *Dir, name string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	i := slices.Index(f.links, link{d, showComponent(name)})
+	if i < 0 {
+		return true
+	}
+	if f.entry.Load() != nil && !f.scratch.Load() {
+		return false
+	}
+	t.promote(f, i)
+	return true
+}
+
+// renameLink moves a scratch name of an uploaded file.
+func (d *Dir) renameLink(f *File, name string, to *Dir, newName string) error {
+	if !to.isScratch(newName) || d.group != to.group {
+		return d.refuse(ClassByDesign, "rename", name, "a file of the ledger has one name", "Copy the file instead.")
+	}
+	t := d.t
+	t.mu.Lock()
+	from, shown := link{d, showComponent(name)}, showComponent(newName)
+	var notices []notice
+	if old, ok := to.children[shown].(*File); ok && old != f {
+		notices = t.dropName(old, to, shown)
+	}
+	f.links[slices.Index(f.links, from)] = link{to, shown}
+	delete(d.children, from.name)
+	to.children[shown] = f
+	d.mtime, to.mtime = t.now(), t.now()
+	t.mu.Unlock()
+	t.tell(notices)
+	return nil
+}
+
+type renameHow uint8
+
+const (
+	renameToScratch renameHow = iota // in this mount only
+	renameCommits                    // the content is recorded under the new name, if it is not yet
+	renameBack                       // a backup takes its own name again
+)
+
+// mayRename applies W8.
+func (t *Tree) mayRename(f *File, to *Dir, newName string) (renameHow, *Error) {
+	toScratch, e := to.isScratch(newName), f.entry.Load()
+	if e != nil && !f.isOf(to.group) {
+		return 0, &Error{Class: ClassByDesign, Err: errText("an uploaded file stays in its group: moving it would buy a copy and could not remove the original"),
 			Hint: "Copy it, if a second upload is wanted."}
 	}
-	if becomesScratch {
-		return nil
+	switch {
+	case toScratch:
+		return renameToScratch, nil
+	case e == nil: // never uploaded: it may go anywhere
+		return renameCommits, nil
 	}
 	if f.scratch.Load() {
 		t.mu.RLock()
-		back := to.rawPath(newName) == recordedName(e)
+		back, newest := to.rawPath(newName) == recordedName(e), t.isNewest(e)
 		t.mu.RUnlock()
-		if back || f.staged.Load() {
-			return nil
+		switch {
+		case f.staged.Load() || back && !newest:
+			return renameCommits, nil
+		case back:
+			return renameBack, nil
 		}
 	}
-	return &Error{Class: ClassByDesign, Err: errText("the ledger keeps the name a file was uploaded under"),
+	return 0, &Error{Class: ClassByDesign, Err: errText("the ledger keeps the name a file was uploaded under"),
 		Hint: "Copy it to the new name, which uploads it again."}
 }
 
-// move hangs f under its new name and returns the file it replaced.
-func (t *Tree) move(f *File, to *Dir, newName string, becomesScratch bool) (replaced *File) {
+// isNewest reports whether e is what its name shows. Needs Tree.mu.
+func (t *Tree) isNewest(e *sdk.Entry) bool {
+	g := t.groups[e.Group]
+	if g == nil || g.names[recordedName(e)] == nil {
+		return false
+	}
+	newest := g.names[recordedName(e)].newest()
+	return newest != nil && newest.Ref == e.Ref
+}
+
+// commitRenamed records the content of f under a new name. A backup whose name
+// was saved again since is a version once more: its content is needed for that.
+func (f *File) commitRenamed(ctx context.Context, to *Dir, newName string) (*sdk.Entry, error) {
+	if e := f.entry.Load(); e != nil && !f.staged.Load() {
+		h := f.newHandle(OpenFlags{Read: true, Write: true})
+		defer h.Release()
+		if err := f.load(ctx, h); err != nil {
+			return nil, err
+		}
+		if err := f.restage(ctx); err != nil {
+			return nil, err
+		}
+	}
+	f.t.mu.RLock()
+	raw := to.rawPath(newName)
+	f.t.mu.RUnlock()
+	return f.commitAs(ctx, commitNow, to.group, raw)
+}
+
+// restage makes the committed content one that is to be recorded.
+func (f *File) restage(ctx context.Context) error {
+	s, err := f.quiet(ctx)
+	if err != nil {
+		return err
+	}
+	defer f.mu.Unlock()
+	if s == nil {
+		if err := f.copyIn(); err != nil {
+			return err
+		}
+	}
+	f.stage.dirty = true
+	return nil
+}
+
+// move hangs f under its new name, in place of what has it.
+func (t *Tree) move(f *File, to *Dir, newName string, becomesScratch bool, row *sdk.Entry) {
 	t.mu.Lock()
 	notices := t.leave(f, becomesScratch)
 	shown := showComponent(newName)
 	if old, ok := to.children[shown].(*File); ok && old != f {
-		replaced = old
-		old.dir, old.unlinked = nil, true
+		notices = append(notices, t.replace(old, to, shown, becomesScratch)...)
 	}
 	t.carried[f.ino] = true
 	f.dir, f.name, f.group, f.raw = to, shown, to.group, to.rawPath(newName)
 	f.scratch.Store(becomesScratch)
 	to.children[shown] = f
 	to.mtime = t.now()
-	if !becomesScratch {
+	switch {
+	case row != nil:
+		notices = append(notices, t.record(f, f.group, f.raw, row)...)
+	case !becomesScratch:
 		v := f.group.version(f.raw)
 		v.shown, v.hidden = f, nil
 		notices = append(notices, t.place(f.group, v)...)
 	}
 	t.mu.Unlock()
 	t.tell(notices)
-	return replaced
+}
+
+// replace takes a name from old because a rename gives it to another file. Needs
+// Tree.mu.
+func (t *Tree) replace(old *File, to *Dir, shown string, becomesScratch bool) []notice {
+	if len(old.links) > 0 || becomesScratch {
+		return t.dropName(old, to, shown)
+	}
+	old.dir, old.unlinked = nil, true // its record is the one the new file gets
+	return nil
 }
 
 // leave takes f from its old name. Needs Tree.mu.

@@ -37,7 +37,8 @@ func (f *Files) Delete(ctx context.Context, account string, req wire.FileRequest
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("Deleted '%s' from group '%s': its key is destroyed", victim.ref, victim.group), f.eraseTraces(ctx, []target{victim})
+	f.eraseTraces(ctx, victim)
+	return fmt.Sprintf("Deleted '%s' from group '%s': its key is destroyed", victim.ref, victim.group), nil
 }
 
 // changeable returns a file that account may delete or rename.
@@ -69,23 +70,42 @@ func (f *Files) shred(ctx context.Context, tx *store.Tx, t target, by, reason st
 	if err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, "UPDATE files SET wrapped_key = NULL, deleted_ns = ?, deleted_by = ?, deleted_why = ?, changed_seq = ? WHERE ref = ?",
+	if err := destroyKeys(ctx, tx, "SELECT key_id FROM files WHERE ref = ?", t.ref); err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, "UPDATE files SET key_id = NULL, deleted_ns = ?, deleted_by = ?, deleted_why = ?, changed_seq = ? WHERE ref = ?",
 		r.TimeNS, by, reason, r.Seq, t.ref)
 	if err != nil {
-		return fmt.Errorf("destroy key: %w", err)
+		return fmt.Errorf("record deletion: %w", err)
 	}
 	return nil
 }
 
 // eraseTraces removes what shredding left: ciphertext without a key, and pages
-// of the database that still hold the wrapped key. It does not stop half way
-// because a caller leaves.
-func (f *Files) eraseTraces(ctx context.Context, shredded []target) error {
+// of the database that still hold the wrapped key. What fails here, the sweep
+// repeats.
+func (f *Files) eraseTraces(ctx context.Context, shredded ...target) {
 	ctx = context.WithoutCancel(ctx)
 	for _, t := range shredded {
-		_ = f.blobs.Delete(ctx, t.blobID) // the sweep repeats it
+		_ = f.blobs.Delete(ctx, t.blobID)
 	}
-	return f.store.Scrub(ctx)
+	f.traces.Store(true)
+	_ = f.scrub(ctx)
+}
+
+// scrub cleans the database's files after deletions; calls that meet share one
+// cleaning.
+func (f *Files) scrub(ctx context.Context) error {
+	f.scrubbing.Lock()
+	defer f.scrubbing.Unlock()
+	if !f.traces.Swap(false) {
+		return nil
+	}
+	err := f.store.Scrub(ctx)
+	if err != nil {
+		f.traces.Store(true)
+	}
+	return err
 }
 
 // Rename records another name for a file; reference and content stay. Uploader

@@ -15,6 +15,8 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -58,11 +60,16 @@ type Files struct {
 	blobs    Blobs
 	contract string
 	maxBytes int64
+
+	scrubbing sync.Mutex
+	traces    atomic.Bool // keys were destroyed since the last scrub, or may have been
 }
 
 // New returns the files of a service.
 func New(s *store.Store, l *ledger.Ledger, v *vault.Vault, b Blobs, contract string, maxBytes int64) *Files {
-	return &Files{s, l, v, b, contract, maxBytes}
+	f := &Files{store: s, ledger: l, vault: v, blobs: b, contract: contract, maxBytes: maxBytes}
+	f.traces.Store(true) // of a process that ended before it could scrub
+	return f
 }
 
 // newRef makes a reference: three parts like the hosted service's, the second
@@ -98,8 +105,12 @@ func (f *Files) Prepare(ctx context.Context, account string, req wire.PrepareUpl
 			return err
 		}
 		out.Key = key.Base64()
-		_, err = tx.ExecContext(ctx, `INSERT INTO uploads (id, account, group_id, ref, filename, key_version, wrapped_key, expires_ns)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?)`, out.UploadID, account, g.ID, ref, req.Filename, g.KeyVersion, wrapped, time.Now().Add(uploadLife).UnixNano())
+		keyID, err := storeKey(ctx, tx, wrapped)
+		if err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, `INSERT INTO uploads (id, account, group_id, ref, filename, key_version, key_id, expires_ns)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?)`, out.UploadID, account, g.ID, ref, req.Filename, g.KeyVersion, keyID, time.Now().Add(uploadLife).UnixNano())
 		if err != nil {
 			return fmt.Errorf("insert upload: %w", err)
 		}
@@ -135,7 +146,7 @@ func (f *Files) canPay(ctx context.Context, tx *store.Tx, account string) error 
 type upload struct {
 	id, account, group, ref, filename string
 	keyVersion                        int64
-	wrapped                           []byte
+	keyID                             sql.NullInt64
 	blob                              *blob.Info // of a raw transfer
 	result                            []byte     // JSON once finalized
 }
@@ -145,8 +156,8 @@ func getUpload(ctx context.Context, tx *store.Tx, account, id string) (u upload,
 	var size sql.NullInt64
 	var sum []byte
 	var expires int64
-	err = tx.QueryRowContext(ctx, `SELECT id, account, group_id, ref, filename, key_version, wrapped_key, blob_id, blob_size, blob_sum, result, expires_ns
-		FROM uploads WHERE id = ?`, id).Scan(&u.id, &u.account, &u.group, &u.ref, &u.filename, &u.keyVersion, &u.wrapped, &blobID, &size, &sum, &result, &expires)
+	err = tx.QueryRowContext(ctx, `SELECT id, account, group_id, ref, filename, key_version, key_id, blob_id, blob_size, blob_sum, result, expires_ns
+		FROM uploads WHERE id = ?`, id).Scan(&u.id, &u.account, &u.group, &u.ref, &u.filename, &u.keyVersion, &u.keyID, &blobID, &size, &sum, &result, &expires)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return u, fmt.Errorf("read upload: %w", err)
 	}
@@ -298,7 +309,7 @@ func (f *Files) record(ctx context.Context, tx *store.Tx, account string, req wi
 	if err != nil {
 		return out, false, err
 	}
-	_, err = tx.ExecContext(ctx, "UPDATE uploads SET result = ?, wrapped_key = NULL, blob_id = NULL, expires_ns = ? WHERE id = ?",
+	_, err = tx.ExecContext(ctx, "UPDATE uploads SET result = ?, key_id = NULL, blob_id = NULL, expires_ns = ? WHERE id = ?",
 		string(result), time.Now().Add(uploadLife).UnixNano(), u.id)
 	return out, true, err
 }
@@ -321,9 +332,9 @@ func insertFile(ctx context.Context, tx *store.Tx, u upload, req wire.FinalizeUp
 		raw = "null"
 	}
 	_, err := tx.ExecContext(ctx, `INSERT INTO files (ref, group_id, seq, changed_seq, tx_id, uploader, file_hash, time_ns, filename, original_size,
-		content_type, format, blob_id, blob_size, blob_sum, key_version, wrapped_key) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		content_type, format, blob_id, blob_size, blob_sum, key_version, key_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		u.ref, u.group, r.Seq, r.Seq, r.TxID, u.account, req.FileHash, r.TimeNS, name, size, meta.ContentType, raw,
-		info.ID, info.Size, info.Sum[:], u.keyVersion, u.wrapped)
+		info.ID, info.Size, info.Sum[:], u.keyVersion, u.keyID)
 	if err != nil {
 		return fmt.Errorf("insert file: %w", err)
 	}
@@ -419,7 +430,8 @@ func getFile(ctx context.Context, tx *store.Tx, account string, req wire.Prepare
 	}
 	var sum []byte
 	var deleted sql.NullInt64
-	err = tx.QueryRowContext(ctx, "SELECT blob_id, blob_size, blob_sum, format, key_version, wrapped_key, deleted_ns FROM files WHERE ref = ? AND group_id = ?",
+	err = tx.QueryRowContext(ctx, `SELECT blob_id, blob_size, blob_sum, format, key_version, wrapped_key, deleted_ns
+		FROM files LEFT JOIN file_keys ON file_keys.id = files.key_id WHERE ref = ? AND group_id = ?`,
 		req.IPFSHash, req.GroupID).Scan(&row.blob.ID, &row.blob.Size, &sum, &row.format, &row.keyVersion, &row.wrapped, &deleted)
 	if errors.Is(err, sql.ErrNoRows) {
 		return row, fault.New(wire.CodeFileNotFound, "file not found: No key for this file in group %q", req.GroupID)

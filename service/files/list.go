@@ -91,11 +91,14 @@ func scanRow(rows *sql.Rows, group string) (wire.TransactionRow, error) {
 	return row, nil
 }
 
-// Sweep removes what nobody owns: expired uploads and claims, and blobs without
-// a record.
+// Sweep removes what nobody owns: expired uploads and claims, blobs without a
+// record, and what is left of destroyed keys.
 func (f *Files) Sweep(ctx context.Context) error {
 	now := time.Now()
 	err := f.store.Write(ctx, func(tx *store.Tx) error {
+		if err := destroyKeys(ctx, tx, "SELECT key_id FROM uploads WHERE expires_ns < ?", now.UnixNano()); err != nil {
+			return err
+		}
 		if _, err := tx.ExecContext(ctx, "DELETE FROM uploads WHERE expires_ns < ?", now.UnixNano()); err != nil {
 			return fmt.Errorf("delete expired uploads: %w", err)
 		}
@@ -105,6 +108,9 @@ func (f *Files) Sweep(ctx context.Context) error {
 		return nil
 	})
 	if err != nil {
+		return err
+	}
+	if err := f.scrub(ctx); err != nil {
 		return err
 	}
 	return f.blobs.Sweep(ctx, orphanAge, func(id string) error {
@@ -134,7 +140,8 @@ func (f *Files) Verify(ctx context.Context, readData bool, report func(ref strin
 	}
 	var all []row
 	err = f.store.Read(ctx, func(tx *store.Tx) error {
-		rows, err := tx.QueryContext(ctx, "SELECT ref, group_id, blob_id, blob_size, blob_sum, key_version, wrapped_key FROM files WHERE deleted_ns IS NULL ORDER BY seq")
+		rows, err := tx.QueryContext(ctx, `SELECT ref, group_id, blob_id, blob_size, blob_sum, key_version, wrapped_key
+			FROM files LEFT JOIN file_keys ON file_keys.id = files.key_id WHERE deleted_ns IS NULL ORDER BY seq`)
 		if err != nil {
 			return fmt.Errorf("list files: %w", err)
 		}
