@@ -8,3 +8,5 @@ require (
 	github.com/c2sp/wycheproof v0.0.0-20260902155932-3fa63dd0344a
 	github.com/svcfs/svcfs v0.0.0-00010101000000-000000000000
 )
+
+require github.com/ipfs/boxo v0.39.0 // indirect
