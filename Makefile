@@ -22,7 +22,7 @@ help:
 	@echo "make lint bench fuzz install clean"
 
 build:
-	CGO_ENABLED=0 $(GO) build -trimpath -o bin/ ./cmd/...
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=auto -o bin/ ./cmd/...
 
 demo: build
 	./bin/svcfs demo $(if $(ONCE),--once) $(if $(DIR),"$(DIR)")

@@ -33,8 +33,10 @@ var onlyIn = map[string][]string{
 	"github.com/golang-jwt/jwt/v5":           {"service/auth", "sdk"},
 	"github.com/hashicorp/golang-lru/v2/...": {"cache"},
 	"modernc.org/sqlite":                     {"service/store"},
-	"github.com/jackc/pgx/v5/...":            {"service/store", "service/store/pgtest"},
+	"github.com/jackc/pgx/v5/...":            {"service/store/..."},
 	"github.com/minio/minio-go/v7/...":       {"service/blob"},
+	"github.com/ipfs/...":                    {"service/legacy"},
+	"github.com/multiformats/...":            {"service/legacy"},
 	"github.com/svcfs/svcfs/service/vault":   {"service/...", "cmd/svcd"},
 }
 

@@ -30,10 +30,8 @@ func onS3(t *testing.T) (*running, *s3test.Server, string, *lockedBuffer) {
 	s3test.SetEnv(t)
 	bucket := server.NewBucket(t)
 	log := &lockedBuffer{}
-	r := runWith(t, func(cfg *service.Config) {
-		cfg.Blobs, cfg.MaxFileBytes = server.Location(bucket+"/files"), 20<<20
-		cfg.Logger = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	})
+	r := runWith(t, service.Config{Database: newDatabase(t), Blobs: server.Location(bucket + "/files"), MaxFileBytes: 20 << 20,
+		Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	return r, server, server.Dir(bucket), log
 }
 

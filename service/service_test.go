@@ -2,6 +2,7 @@ package service_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/hkdf"
 	"crypto/hmac"
@@ -69,7 +70,7 @@ func TestOnPostgres(t *testing.T) {
 
 // running is a service behind a real HTTP server.
 type running struct {
-	t   *testing.T
+	t   testing.TB
 	svc *service.Service
 	dir string
 	url string
@@ -79,18 +80,21 @@ type running struct {
 
 func run(t *testing.T) *running {
 	t.Helper()
-	return runWith(t, func(*service.Config) {})
+	return runOn(t, newDatabase(t))
 }
 
-// runWith is run with a changed configuration.
-func runWith(t *testing.T, change func(*service.Config)) *running {
+func runOn(t testing.TB, database string) *running {
+	t.Helper()
+	return runWith(t, service.Config{Database: database})
+}
+
+// runWith runs a service of this configuration; what every test needs is added.
+func runWith(t testing.TB, cfg service.Config) *running {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "data")
 	server := httptest.NewUnstartedServer(nil)
 	url := "http://" + server.Listener.Addr().String()
-	database := newDatabase(t)
-	cfg := service.Config{DataDir: dir, Database: database, PublicURL: url, MaxFileBytes: 1 << 20}
-	change(&cfg)
+	cfg.DataDir, cfg.PublicURL, cfg.MaxFileBytes = dir, url, cmp.Or(cfg.MaxFileBytes, 1<<20)
 	svc, err := service.Open(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +108,7 @@ func runWith(t *testing.T, change func(*service.Config)) *running {
 			t.Error(err)
 		}
 	})
-	return &running{t, svc, dir, url, database}
+	return &running{t, svc, dir, url, cfg.Database}
 }
 
 // openDatabase opens the service's database beside it, as an operator can.
@@ -259,7 +263,7 @@ func (u *user) finalize(group, name string, content []byte) wire.FinalizeUploadR
 	return wire.FinalizeUploadRequest{UploadID: p.UploadID, EncryptedData: seal(u.t, p.Key, content), FileHash: hash(content)}
 }
 
-func seal(t *testing.T, key string, content []byte) string {
+func seal(t testing.TB, key string, content []byte) string {
 	t.Helper()
 	k, err := format.ParseKey(key)
 	if err != nil {

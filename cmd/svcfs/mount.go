@@ -211,30 +211,42 @@ func (a *app) startMount(ctx context.Context, p mountPlan) (*liveMount, error) {
 // prepareMountpoint refuses a folder that cannot be mounted on, and cleans a
 // mount of ours that a crash left behind.
 func (a *app) prepareMountpoint(ctx context.Context, dir string) error {
-	err := fs.CheckMountpoint(dir)
+	err := fs.CheckMountpoint(dir, a.ownDirs()...)
 	if !errors.Is(err, fs.ErrDeadMount) && !errors.Is(err, fs.ErrMounted) {
-		return mountpointRefusal(err, "name an empty folder of yours: mkdir -p DIR")
+		return mountpointRefusal(err)
 	}
 	// The kernel may answer for a dead mount from what it remembers.
 	ours, lookErr := mountAt(dir)
 	if lookErr != nil {
-		return mountpointRefusal(err, "if it is dead, clean it with: fusermount3 -uz "+dir)
+		return mountpointRefusal(err)
 	}
 	if inspect(ctx, ours).State != stateDead {
-		return mountpointRefusal(err, "run 'svcfs umount "+dir+"' first")
+		return mountpointRefusal(err)
 	}
 	if err := fs.UnmountLazily(ours); err != nil {
 		return refuse(exitOther, "run: fusermount3 -uz "+dir, fmt.Errorf("clean the dead mount on %s: %w", dir, err))
 	}
 	a.ui.notice("cleaned the dead mount that an earlier run left on %s", dir)
-	return mountpointRefusal(fs.CheckMountpoint(dir), "name an empty folder of yours: mkdir -p DIR")
+	return mountpointRefusal(fs.CheckMountpoint(dir, a.ownDirs()...))
 }
 
-func mountpointRefusal(err error, hint string) error {
+// ownDirs are where settings and state of ours lie.
+func (a *app) ownDirs() []string {
+	var dirs []string
+	for _, dir := range []string{a.userDir("XDG_CONFIG_HOME", ".config", ""), a.userDir("XDG_STATE_HOME", ".local/state", "")} {
+		if dir != "" {
+			dirs = append(dirs, dir)
+		}
+	}
+	return dirs
+}
+
+// mountpointRefusal is a usage error; its next step is the refusal's own.
+func mountpointRefusal(err error) error {
 	if err == nil {
 		return nil
 	}
-	return refuse(exitUsage, hint, err)
+	return refuse(exitUsage, "", err)
 }
 
 // readyReport is the one line a mount process writes on its readiness pipe.
@@ -267,6 +279,8 @@ func (m *liveMount) serve(signals *signalWatch) error {
 			left = m.drain(context.Background(), drainLimit)
 			err = m.unmount(gone, true)
 			return m.finish(left, err)
+		case <-signals.refresh:
+			m.refresh()
 		case <-signals.interrupt:
 			if left = m.drain(signals.nextInterrupt(), 0); len(left) > 0 && !signals.again() {
 				m.list("kept the mount: not uploaded yet", left)
@@ -281,6 +295,15 @@ func (m *liveMount) serve(signals *signalWatch) error {
 			}
 			return m.finish(left, nil)
 		}
+	}
+}
+
+// refresh asks the service what is new, at once instead of in a while.
+func (m *liveMount) refresh() {
+	ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
+	defer cancel()
+	if err := m.tree.Refresh(ctx); err != nil {
+		m.app.ui.notice("refresh: %v", err)
 	}
 }
 

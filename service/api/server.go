@@ -26,6 +26,7 @@ import (
 	"github.com/svcfs/svcfs/service/groups"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/web"
 )
 
 const (
@@ -50,6 +51,7 @@ type Deps struct {
 	Version      string
 	MaxFileBytes int64
 	Healthy      func(context.Context) error
+	Page         *web.Page // the account page
 	Logger       *slog.Logger
 }
 
@@ -75,7 +77,13 @@ func New(d Deps) http.Handler {
 	mux.HandleFunc("POST "+wire.PathRPC, s.rpc)
 	mux.HandleFunc("GET "+wire.PathCapabilities, s.capabilities)
 	mux.HandleFunc("GET "+wire.PathHealth, s.health)
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+	mux.Handle(web.Path, d.Page.Handler(s.refuse))
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Vary", "Accept")
+		if web.WantsPage(r) {
+			http.Redirect(w, r, web.Path, http.StatusSeeOther)
+			return
+		}
 		writeJSON(w, http.StatusOK, map[string]string{"status": "ok", "service": "svcd"})
 	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {

@@ -103,7 +103,7 @@ type Ledger struct {
 }
 
 // New returns a ledger with the given prices.
-func New(fees Fees) *Ledger { return &Ledger{fees: fees, now: time.Now} }
+func New(fees Fees, now func() time.Time) *Ledger { return &Ledger{fees: fees, now: now} }
 
 // Fee returns the price of an action, zero for one it does not know.
 func (l *Ledger) Fee(action string) wire.Amount { return l.fees[action] }
