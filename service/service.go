@@ -14,12 +14,14 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/api"
 	"github.com/svcfs/svcfs/service/auth"
 	"github.com/svcfs/svcfs/service/blob"
+	"github.com/svcfs/svcfs/service/checkpoint"
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/files"
 	"github.com/svcfs/svcfs/service/groups"
@@ -56,15 +58,16 @@ const (
 
 // Config configures a [Service].
 type Config struct {
-	DataDir       string        // made with mode 0700
-	Database      string        // postgres://…; "" = SQLite in DataDir
-	Blobs         string        // s3://BUCKET…, see blob.ParseLocation; "" = a directory in DataDir
-	PublicURL     string        // address clients use; tokens are good for it alone
-	ContractID    string        // "" = DefaultContractID; account NAME is NAME.ContractID
-	MaxFileBytes  int64         // largest plaintext; 0 = DefaultMaxFileBytes
-	TokenLifetime time.Duration // 0 = 24 h
-	Fees          ledger.Fees   // nil = the specification's table
-	Logger        *slog.Logger  // nil = none
+	DataDir       string           // made with mode 0700
+	Database      string           // postgres://…; "" = SQLite in DataDir
+	Blobs         string           // s3://BUCKET…, see blob.ParseLocation; "" = a directory in DataDir
+	PublicURL     string           // address clients use; tokens are good for it alone
+	ContractID    string           // "" = DefaultContractID; account NAME is NAME.ContractID
+	MaxFileBytes  int64            // largest plaintext; 0 = DefaultMaxFileBytes
+	TokenLifetime time.Duration    // 0 = 24 h
+	Fees          ledger.Fees      // nil = the specification's table
+	Logger        *slog.Logger     // nil = none
+	Now           func() time.Time // nil = time.Now; the time of tokens and records
 }
 
 // Service is the opened service. Several processes may open one directory.
@@ -74,6 +77,7 @@ type Service struct {
 	blobs    blob.Store
 	accounts *auth.Accounts
 	files    *files.Files
+	log      *checkpoint.Log
 	handler  http.Handler
 }
 
@@ -111,7 +115,10 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	if s.blobs, err = blob.Open(ctx, cfg.Blobs); err != nil {
 		return nil, errors.Join(err, s.store.Close())
 	}
-	l := ledger.New(cfg.Fees)
+	if s.log, err = newLog(s.store, v, cfg); err != nil {
+		return nil, errors.Join(err, s.store.Close(), s.blobs.Close())
+	}
+	l := ledger.New(cfg.Fees, cfg.Now)
 	s.accounts = auth.NewAccounts(s.store, l, cfg.ContractID)
 	s.files = files.New(s.store, l, v, s.blobs, cfg.ContractID, cfg.MaxFileBytes)
 	g := groups.New(s.store, l, s.accounts)
@@ -121,9 +128,9 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 		return nil, errors.Join(err, s.Close())
 	}
 	s.handler = api.New(api.Deps{
-		Accounts: s.accounts, Tokens: auth.NewTokens(s.accounts, tokenKey, cfg.PublicURL, cfg.TokenLifetime),
+		Accounts: s.accounts, Tokens: auth.NewTokens(s.accounts, tokenKey, cfg.PublicURL, cfg.TokenLifetime, cfg.Now),
 		Groups: g, Files: s.files, Ledger: l, TicketKey: ticketKey[:], ContractID: cfg.ContractID,
-		Version: Version, MaxFileBytes: cfg.MaxFileBytes, Healthy: s.healthy, Page: page, Logger: cfg.Logger,
+		Version: Version, MaxFileBytes: cfg.MaxFileBytes, Healthy: s.healthy, Page: page, Checkpoints: s.log, Logger: cfg.Logger,
 	})
 	return s, nil
 }
@@ -164,6 +171,9 @@ func withDefaults(cfg Config) Config {
 	if cfg.Fees == nil {
 		cfg.Fees = ledger.DefaultFees()
 	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -202,11 +212,9 @@ func (s *Service) Serve(ctx context.Context, l net.Listener) error {
 		ErrorLog: slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelWarn)}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	swept := make(chan struct{})
-	go func() {
-		defer close(swept)
-		s.sweep(ctx)
-	}()
+	var behind sync.WaitGroup
+	behind.Go(func() { s.sweep(ctx) })
+	behind.Go(func() { s.log.Run(ctx) })
 	stopped := make(chan error, 1)
 	go func() {
 		<-ctx.Done()
@@ -216,7 +224,7 @@ func (s *Service) Serve(ctx context.Context, l net.Listener) error {
 	}()
 	err := server.Serve(l)
 	stop()
-	<-swept
+	behind.Wait()
 	if errors.Is(err, http.ErrServerClosed) {
 		err = nil
 	}
@@ -230,6 +238,13 @@ func (s *Service) sweep(ctx context.Context) {
 		if err := s.files.Sweep(ctx); err != nil && ctx.Err() == nil {
 			s.cfg.Logger.Error("sweep", "cause", err.Error())
 		}
+		n, err := s.files.RemoveExpired(ctx)
+		if n > 0 {
+			s.cfg.Logger.Info("expired files deleted", "count", n)
+		}
+		if err != nil && ctx.Err() == nil && !errors.Is(err, files.ErrRetentionBusy) {
+			s.cfg.Logger.Error("retention", "cause", err.Error())
+		}
 		select {
 		case <-ctx.Done():
 			return
@@ -239,7 +254,7 @@ func (s *Service) sweep(ctx context.Context) {
 }
 
 // Close closes the stores.
-func (s *Service) Close() error { return errors.Join(s.store.Close(), s.blobs.Close()) }
+func (s *Service) Close() error { return errors.Join(s.log.Close(), s.store.Close(), s.blobs.Close()) }
 
 // CreateAccount makes account name with a balance and returns its key, once.
 func (s *Service) CreateAccount(ctx context.Context, name string, balance wire.Amount) (NewAccount, error) {
@@ -262,20 +277,19 @@ func (s *Service) Fund(ctx context.Context, name string, amount wire.Amount) (wi
 // Accounts lists all accounts.
 func (s *Service) Accounts(ctx context.Context) ([]auth.Listed, error) { return s.accounts.List(ctx) }
 
-// Audit verifies the hash chain of the ledger and returns how many records it has.
-func (s *Service) Audit(ctx context.Context) (records int64, err error) {
-	err = s.store.Read(ctx, func(tx *store.Tx) error {
-		records, err = ledger.Audit(ctx, tx)
-		return err
-	})
-	return records, err
-}
-
 // Verify checks that every living file can be served, with readData byte by
 // byte; see [files.Files.Verify].
 func (s *Service) Verify(ctx context.Context, readData bool, report func(ref string, err error)) (int, error) {
 	return s.files.Verify(ctx, readData, report)
 }
+
+// Expired lists the files that are older than their groups keep files.
+func (s *Service) Expired(ctx context.Context) ([]files.Expired, error) {
+	return s.files.Expired(ctx, "")
+}
+
+// RemoveExpired deletes them now and returns how many; see [files.Files.RemoveExpired].
+func (s *Service) RemoveExpired(ctx context.Context) (int, error) { return s.files.RemoveExpired(ctx) }
 
 // BlobPath returns where the ciphertext of a reference lies: a file, or an s3://
 // address.

@@ -460,8 +460,13 @@ func (d *Dir) Unlink(ctx context.Context, name string) error {
 	}
 	defer f.naming.leave()
 	if f.entry.Load() != nil && !f.scratch.Load() && !d.t.isLink(f, d, name) {
-		return d.refuse(ClassByDesign, "unlink", name, "the file is uploaded, and removing it would destroy its key for everybody",
-			"The service keeps it; upload another file of this name to replace what is shown.")
+		if !d.t.cfg.AllowDelete {
+			return d.refuse(ClassByDesign, "unlink", name, "the file is uploaded, and removing it would destroy its key for everybody",
+				"Upload another file of this name to replace what is shown, or mount with --allow-delete.")
+		}
+		if err := d.t.deleteUploads(ctx, f); err != nil {
+			return d.failed("unlink", name, err)
+		}
 	}
 	d.t.mu.Lock()
 	notices := d.t.dropName(f, d, showComponent(name))

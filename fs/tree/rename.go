@@ -1,8 +1,10 @@
 package tree
 
 import (
+	"cmp"
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/svcfs/svcfs/sdk"
 )
@@ -10,10 +12,9 @@ import (
 // Rename moves name to newName in to.
 //
 // A staged or scratch file that gets a real name is committed under it before
-// Rename returns: one save, one charge (W7). An uploaded file may only take a
-// scratch name, in this mount, as editors do for a backup, or its own name back;
-// any other rename of it is refused (W8). Folders move while nothing beneath
-// them is uploaded (N5).
+// Rename returns: one save, one charge (W7). An uploaded file may take a scratch
+// name, in this mount, as editors do for a backup, and its own name back; any
+// other name needs a service that renames (W8).
 func (d *Dir) Rename(ctx context.Context, name string, to *Dir, newName string, noReplace bool) error {
 	if err := d.changeable("rename", name); err != nil {
 		return err
@@ -36,7 +37,7 @@ func (d *Dir) Rename(ctx context.Context, name string, to *Dir, newName string, 
 		return nil
 	}
 	if dir, ok := n.(*Dir); ok {
-		return d.renameFolder(dir, to, newName, target)
+		return d.renameFolder(ctx, dir, to, newName, target)
 	}
 	if _, ok := target.(*Dir); ok {
 		return plain(ClassIsDir, "rename", join(to.Path(), newName), "a folder has this name")
@@ -61,7 +62,13 @@ func (d *Dir) renameFile(ctx context.Context, name string, f *File, to *Dir, new
 		return f.failed("rename", refused)
 	}
 	var row *sdk.Entry
-	if how == renameCommits {
+	switch how {
+	case renameRecords:
+		if err := t.renameRecorded(ctx, f, to, newName); err != nil {
+			return f.failed("rename", err)
+		}
+		return nil
+	case renameCommits:
 		if row, err = f.commitRenamed(ctx, to, newName); err != nil {
 			return f.failed("rename", err)
 		}
@@ -134,12 +141,16 @@ const (
 	renameToScratch renameHow = iota // in this mount only
 	renameCommits                    // the content is recorded under the new name, if it is not yet
 	renameBack                       // a backup takes its own name again
+	renameRecords                    // the service records the new name
 )
 
 // mayRename applies W8.
 func (t *Tree) mayRename(f *File, to *Dir, newName string) (renameHow, *Error) {
 	toScratch, e := to.isScratch(newName), f.entry.Load()
 	if e != nil && !f.isOf(to.group) {
+		if t.cfg.AllowDelete {
+			return 0, &Error{Class: ClassCrossDevice, Err: errText("groups are sealed with different keys"), Hint: "mv copies the file and deletes the original."}
+		}
 		return 0, &Error{Class: ClassByDesign, Err: errText("an uploaded file stays in its group: moving it would buy a copy and could not remove the original"),
 			Hint: "Copy it, if a second upload is wanted."}
 	}
@@ -160,8 +171,38 @@ func (t *Tree) mayRename(f *File, to *Dir, newName string) (renameHow, *Error) {
 			return renameBack, nil
 		}
 	}
-	return 0, &Error{Class: ClassByDesign, Err: errText("the ledger keeps the name a file was uploaded under"),
-		Hint: "Copy it to the new name, which uploads it again."}
+	if t.cfg.CanRename {
+		return renameRecords, nil
+	}
+	return 0, keepsName("the ledger keeps the name a file was uploaded under")
+}
+
+func keepsName(why string) *Error {
+	return &Error{Class: ClassByDesign, Err: errText(why), Hint: "Copy it to the new name, which uploads it again."}
+}
+
+// renameRecorded lets the service rename every version of f (W8). Onto a name
+// that has newer uploads it cannot: they would go on showing.
+func (t *Tree) renameRecorded(ctx context.Context, f *File, to *Dir, newName string) error {
+	g := to.group
+	t.mu.RLock()
+	from, raw := recordedName(f.entry.Load()), to.rawPath(newName)
+	list, there := livingOf(g.names[from]), livingOf(g.names[raw])
+	t.mu.RUnlock()
+	if len(list) == 0 {
+		return &Error{Class: ClassNotExist, Err: errText("the file is gone")}
+	}
+	if len(there) > 0 && there[len(there)-1].Seq > list[len(list)-1].Seq {
+		return keepsName("the name was uploaded later than the file that would take it")
+	}
+	if err := t.mayChange(g, list, "rename"); err != nil {
+		return err
+	}
+	if err := t.renameUploads(ctx, g, list, raw); err != nil {
+		return err
+	}
+	t.moveRecorded(f, to, newName, list)
+	return nil
 }
 
 // isNewest reports whether e is what its name shows. Needs Tree.mu.
@@ -209,19 +250,11 @@ func (f *File) restage(ctx context.Context) error {
 	return nil
 }
 
-// move hangs f under its new name, in place of what has it.
+// move hangs f under its new name, in place of what has it. row is what was
+// recorded for it under that name, if anything was.
 func (t *Tree) move(f *File, to *Dir, newName string, becomesScratch bool, row *sdk.Entry) {
 	t.mu.Lock()
-	notices := t.leave(f, becomesScratch)
-	shown := showComponent(newName)
-	if old, ok := to.children[shown].(*File); ok && old != f {
-		notices = append(notices, t.replace(old, to, shown, becomesScratch)...)
-	}
-	t.carried[f.ino] = true
-	f.dir, f.name, f.group, f.raw = to, shown, to.group, to.rawPath(newName)
-	f.scratch.Store(becomesScratch)
-	to.children[shown] = f
-	to.mtime = t.now()
+	notices := t.hang(f, to, newName, becomesScratch)
 	switch {
 	case row != nil:
 		notices = append(notices, t.record(f, f.group, f.raw, row)...)
@@ -232,6 +265,32 @@ func (t *Tree) move(f *File, to *Dir, newName string, becomesScratch bool, row *
 	}
 	t.mu.Unlock()
 	t.tell(notices)
+}
+
+// moveRecorded is move for a file whose uploads the service renamed.
+func (t *Tree) moveRecorded(f *File, to *Dir, newName string, renamed []sdk.Entry) {
+	t.mu.Lock()
+	notices := t.hang(f, to, newName, false)
+	v := f.group.version(f.raw)
+	v.shown, v.hidden = f, nil
+	notices = append(notices, t.placeAll(f.group, f.group.mergeAll(renamed))...)
+	t.mu.Unlock()
+	t.tell(notices)
+}
+
+// hang takes f from its old name and gives it the new one. Needs Tree.mu.
+func (t *Tree) hang(f *File, to *Dir, newName string, becomesScratch bool) []notice {
+	notices := t.leave(f, becomesScratch)
+	shown := showComponent(newName)
+	if old, ok := to.children[shown].(*File); ok && old != f {
+		notices = append(notices, t.replace(old, to, shown, becomesScratch)...)
+	}
+	t.carried[f.ino] = true
+	f.dir, f.name, f.group, f.raw = to, shown, to.group, to.rawPath(newName)
+	f.scratch.Store(becomesScratch)
+	to.children[shown] = f
+	to.mtime = t.now()
+	return notices
 }
 
 // replace takes a name from old because a rename gives it to another file. Needs
@@ -263,43 +322,103 @@ func (t *Tree) leave(f *File, becomesScratch bool) []notice {
 	return t.place(f.group, v)
 }
 
-// renameFolder moves a folder of this mount: nothing beneath it may be uploaded.
-func (d *Dir) renameFolder(dir, to *Dir, newName string, target Node) error {
+// renameFolder moves a folder: as it is while nothing beneath it is uploaded, file
+// by file where the service can rename (N5).
+func (d *Dir) renameFolder(ctx context.Context, dir, to *Dir, newName string, target Node) error {
 	if dir.kind != dirFolder || dir.group != to.group {
 		return d.refuse(ClassByDesign, "rename", dir.name, "a folder moves only inside its group", "")
 	}
-	err := d.moveFolder(dir, to, newName, target)
-	if err != nil && err.Class == ClassByDesign {
-		d.t.Note(err)
+	t := d.t
+	t.mu.RLock()
+	err := mayMoveFolder(dir, to, newName, target)
+	uploads := dir.uploads()
+	from, onto := dir.rawPrefix(), to.rawPath(newName)+"/"
+	t.mu.RUnlock()
+	if err != nil {
+		return err
 	}
+	var renamed []sdk.Entry
+	if len(uploads) > 0 {
+		var failed error
+		if renamed, failed = t.renameBeneath(ctx, dir.group, uploads, from, onto); failed != nil {
+			if len(renamed) > 0 { // some have their new names already: show what is true
+				t.tell(t.applyEntries(dir.group, renamed))
+			}
+			return d.failed("rename", dir.name, failed)
+		}
+	}
+	notices, err := d.moveFolder(dir, to, newName, target, renamed)
+	t.tell(notices)
 	if err != nil {
 		return err
 	}
 	return nil
 }
 
-func (d *Dir) moveFolder(dir, to *Dir, newName string, target Node) *Error {
-	t := d.t
-	t.mu.Lock()
-	defer t.mu.Unlock()
+// renameBeneath lets the service rename the uploads beneath a folder. It refuses
+// before anything is changed when one of them cannot be.
+func (t *Tree) renameBeneath(ctx context.Context, g *group, uploads []sdk.Entry, from, onto string) (done []sdk.Entry, err error) {
+	if !t.cfg.CanRename {
+		return nil, &Error{Class: ClassByDesign, Err: errText("files beneath it are uploaded, and the ledger keeps their names"),
+			Hint: "Copy the folder to the new name, which uploads the files again."}
+	}
+	if err := t.mayChange(g, uploads, "rename"); err != nil {
+		return nil, err
+	}
+	for i := range uploads {
+		if err := t.renameUploads(ctx, g, uploads[i:i+1], onto+strings.TrimPrefix(uploads[i].Name, from)); err != nil {
+			return uploads[:i], err
+		}
+	}
+	return uploads, nil
+}
+
+// rawPrefix is what recorded names beneath the folder d begin with. Needs Tree.mu.
+func (d *Dir) rawPrefix() string { return d.parent.rawPath(d.raw) + "/" }
+
+// uploads returns copies of the living uploads beneath the folder d, in the order
+// of the ledger. Needs Tree.mu.
+func (d *Dir) uploads() []sdk.Entry {
+	var list []sdk.Entry
+	prefix := d.rawPrefix()
+	for raw, v := range d.group.names {
+		if strings.HasPrefix(raw, prefix) {
+			list = append(list, livingOf(v)...)
+		}
+	}
+	slices.SortFunc(list, func(a, b sdk.Entry) int { return cmp.Compare(a.Seq, b.Seq) })
+	return list
+}
+
+// mayMoveFolder needs Tree.mu.
+func mayMoveFolder(dir, to *Dir, newName string, target Node) error {
 	if old, ok := target.(*Dir); target != nil && (!ok || len(old.children) > 0) {
 		if !ok {
 			return everyday(ClassNotDir, "rename", join(to.path(), newName), "a file has this name")
 		}
 		return everyday(ClassNotEmpty, "rename", join(to.path(), newName), "the folder is not empty")
 	}
+	if dir.parent == nil {
+		return everyday(ClassNotExist, "rename", dir.path(), "the folder is gone")
+	}
 	for at := to; at != nil; at = at.parent {
 		if at == dir {
 			return everyday(ClassInvalid, "rename", dir.path(), "a folder cannot move into itself")
 		}
 	}
+	return nil
+}
+
+// moveFolder hangs dir under its new name, with the uploads that were renamed.
+func (d *Dir) moveFolder(dir, to *Dir, newName string, target Node, renamed []sdk.Entry) ([]notice, error) {
+	t := d.t
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := mayMoveFolder(dir, to, newName, target); err != nil {
+		return nil, err
+	}
 	files := dir.files(nil)
 	for _, f := range files {
-		if f.entry.Load() != nil {
-			return &Error{Class: ClassByDesign, Op: "rename", Path: dir.path(),
-				Err:  errText("files beneath it are uploaded, and the ledger keeps their names"),
-				Hint: "Copy the folder to the new name, which uploads the files again."}
-		}
 		if v := f.versions(); v != nil && v.shown == f {
 			v.shown = nil
 		}
@@ -314,7 +433,7 @@ func (d *Dir) moveFolder(dir, to *Dir, newName string, target Node) *Error {
 			f.group.version(f.raw).shown = f
 		}
 	}
-	return nil
+	return t.placeAll(dir.group, dir.group.mergeAll(renamed)), nil
 }
 
 // files collects the files beneath d. Needs Tree.mu.

@@ -42,6 +42,8 @@ type Config struct {
 	MaxFileBytes    int64         // largest file, in plaintext bytes
 	ReadOnly        bool          // every change is refused
 	AllowMkdir      bool          // mkdir in the root registers a group, which costs
+	AllowDelete     bool          // unlink of an uploaded file destroys its key; the service offers it (W9)
+	CanRename       bool          // the service renames uploads (W8)
 	MetadataTimeout time.Duration // for one listing
 	TransferTimeout time.Duration // for one file; larger files get a second per MiB more
 	RefreshInterval time.Duration // between looks at the ledger

@@ -10,6 +10,7 @@ const (
 	PathRPC          = "/rpc"                    // POST, JSON-RPC of a self-hosted ledger
 	PathUploadBlob   = "/raw/upload/"            // PUT PathUploadBlob + upload id, extension "raw"
 	PathReadBlob     = "/raw/read/"              // GET PathReadBlob + ticket, extension "raw"
+	PathTlog         = "/tlog/"                  // GET checkpoint, key, tile/…; extension "checkpoints"
 )
 
 // Request headers. HTTP header names are case-insensitive.
@@ -62,6 +63,9 @@ const (
 	CapWatch              = "watch"
 	CapDelete             = "delete"
 	CapRename             = "rename"
+	// CapCheckpoints: signed checkpoints of the ledger below [PathTlog], as
+	// service/LEDGER.md describes them.
+	CapCheckpoints = "checkpoints"
 )
 
 // Limits both sides know.

@@ -168,6 +168,13 @@ type TransactionRow struct {
 	ChangedSeq   int64   `json:"changed_seq,omitempty"` // of the newest record about this file
 }
 
+// TransactionMeta answers the ledger's view get_transaction_meta.
+type TransactionMeta struct {
+	Backend   string   `json:"backend"`
+	Timestamp string   `json:"timestamp"` // ns since the epoch, decimal
+	Deleted   *Deleted `json:"deleted"`
+}
+
 // Deleted tells when, by whom and why a file's key was destroyed.
 type Deleted struct {
 	DeletedAt string `json:"deleted_at"` // ns since the epoch, decimal

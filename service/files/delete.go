@@ -10,6 +10,7 @@ import (
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/faultpoint"
 	"github.com/svcfs/svcfs/service/groups"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
@@ -37,7 +38,9 @@ func (f *Files) Delete(ctx context.Context, account string, req wire.FileRequest
 	if err != nil {
 		return "", err
 	}
-	f.eraseTraces(ctx, victim)
+	f.removeBlobs(ctx, victim)
+	faultpoint.Hit("delete.blob_removed")
+	_ = f.scrub(context.WithoutCancel(ctx)) // the sweep repeats it
 	return fmt.Sprintf("Deleted '%s' from group '%s': its key is destroyed", victim.ref, victim.group), nil
 }
 
@@ -63,10 +66,15 @@ func changeable(ctx context.Context, tx *store.Tx, account, group, ref, action s
 	return t, nil
 }
 
-// shred destroys the key of a file and records by whom and why.
-func (f *Files) shred(ctx context.Context, tx *store.Tx, t target, by, reason string) error {
-	r, err := f.ledger.Charge(ctx, tx, ledger.KindTombstone, ledger.Record{Kind: ledger.KindTombstone, Account: by, Group: t.group, Ref: t.ref,
-		FileHash: t.hash, Detail: reason})
+// shred destroys the key of a file and records by whom and why. The service
+// itself, by the name of its contract, pays nothing.
+func (f *Files) shred(ctx context.Context, tx *store.Tx, t target, by, reason string) (err error) {
+	r := ledger.Record{Kind: ledger.KindTombstone, Account: by, Group: t.group, Ref: t.ref, FileHash: t.hash, Detail: reason}
+	if by == f.contract {
+		r, err = f.ledger.Append(ctx, tx, r)
+	} else {
+		r, err = f.ledger.Charge(ctx, tx, ledger.KindTombstone, r)
+	}
 	if err != nil {
 		return err
 	}
@@ -81,16 +89,13 @@ func (f *Files) shred(ctx context.Context, tx *store.Tx, t target, by, reason st
 	return nil
 }
 
-// eraseTraces removes what shredding left: ciphertext without a key, and pages
-// of the database that still hold the wrapped key. What fails here, the sweep
+// removeBlobs removes ciphertext that has no key any more. What fails, the sweep
 // repeats.
-func (f *Files) eraseTraces(ctx context.Context, shredded ...target) {
-	ctx = context.WithoutCancel(ctx)
-	for _, t := range shredded {
-		_ = f.blobs.Delete(ctx, t.blobID)
-	}
+func (f *Files) removeBlobs(ctx context.Context, shredded ...target) {
 	f.traces.Store(true)
-	_ = f.scrub(ctx)
+	for _, t := range shredded {
+		_ = f.blobs.Delete(context.WithoutCancel(ctx), t.blobID)
+	}
 }
 
 // scrub cleans the database's files after deletions; calls that meet share one

@@ -16,10 +16,11 @@ import (
 	"github.com/svcfs/svcfs/service/vault"
 )
 
+// backendFastFS marks files of this service; others are references from before it.
 const backendFastFS = "FastFS"
 
 const selectRows = `SELECT ref, seq, changed_seq, tx_id, uploader, file_hash, time_ns, filename, original_size, content_type,
-	deleted_ns, deleted_by, deleted_why FROM files WHERE group_id = ?`
+	backend, deleted_ns, deleted_by, deleted_why FROM files WHERE group_id = ?`
 
 // List returns the file records of a group for a member, or for anybody when
 // the group is open: all in upload order, or a page in order of change.
@@ -66,15 +67,15 @@ func mayList(ctx context.Context, tx *store.Tx, group, account string) error {
 func scanRow(rows *sql.Rows, group string) (wire.TransactionRow, error) {
 	row := wire.TransactionRow{GroupID: group}
 	var timeNS int64
-	var name, contentType string
+	var name, contentType, backend string
 	var size, deletedNS sql.NullInt64
 	var deletedBy, deletedWhy sql.NullString
 	err := rows.Scan(&row.IPFSHash, &row.Seq, &row.ChangedSeq, &row.TransID, &row.UserID, &row.FileHash, &timeNS, &name, &size, &contentType,
-		&deletedNS, &deletedBy, &deletedWhy)
+		&backend, &deletedNS, &deletedBy, &deletedWhy)
 	if err != nil {
 		return row, err
 	}
-	backend, stamp := backendFastFS, strconv.FormatInt(timeNS, 10)
+	stamp := strconv.FormatInt(timeNS, 10)
 	row.Backend, row.Timestamp = &backend, &stamp
 	if name != "" {
 		row.Filename = &name
@@ -85,9 +86,7 @@ func scanRow(rows *sql.Rows, group string) (wire.TransactionRow, error) {
 	if size.Valid {
 		row.OriginalSize = &size.Int64
 	}
-	if deletedNS.Valid {
-		row.Deleted = &wire.Deleted{DeletedAt: strconv.FormatInt(deletedNS.Int64, 10), DeletedBy: deletedBy.String, Reason: deletedWhy.String}
-	}
+	row.Deleted = deletion(deletedNS, deletedBy, deletedWhy)
 	return row, nil
 }
 
