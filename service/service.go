@@ -44,6 +44,7 @@ const (
 const (
 	purposeTokens  = "session tokens"
 	purposeTickets = "transfer tickets"
+	purposePage    = "sign-ins at an identity provider"
 	purposeName    = "name of the master key"
 )
 
@@ -66,6 +67,7 @@ type Config struct {
 	MaxFileBytes  int64            // largest plaintext; 0 = DefaultMaxFileBytes
 	TokenLifetime time.Duration    // 0 = 24 h
 	Fees          ledger.Fees      // nil = the specification's table
+	OIDC          OIDC             // sign-in at an identity provider; zero = none
 	Logger        *slog.Logger     // nil = none
 	Now           func() time.Time // nil = time.Now; the time of tokens and records
 }
@@ -102,7 +104,8 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	}
 	tokenKey, err1 := v.Derive(purposeTokens)
 	ticketKey, err2 := v.Derive(purposeTickets)
-	if err := errors.Join(err1, err2); err != nil {
+	pageKey, err3 := v.Derive(purposePage)
+	if err := errors.Join(err1, err2, err3); err != nil {
 		return nil, err
 	}
 	s := &Service{cfg: cfg}
@@ -123,7 +126,7 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	s.files = files.New(s.store, l, v, s.blobs, cfg.ContractID, cfg.MaxFileBytes)
 	g := groups.New(s.store, l, s.accounts)
 	page, err := web.New(web.Deps{Store: s.store, Accounts: s.accounts, Groups: g, Files: s.files, Ledger: l, PublicURL: cfg.PublicURL,
-		ContractID: cfg.ContractID, MaxFileBytes: cfg.MaxFileBytes, Logger: cfg.Logger})
+		ContractID: cfg.ContractID, MaxFileBytes: cfg.MaxFileBytes, OIDC: cfg.OIDC, SealKey: pageKey, Logger: cfg.Logger})
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
