@@ -37,6 +37,9 @@ var onlyIn = map[string][]string{
 	"github.com/coreos/go-oidc/v3/...":       {"service/web"},
 	"github.com/chromedp/chromedp/...":       {"service/web", "integration"},
 	"github.com/jackc/pgx/v5/...":            {"service/store/..."},
+	"github.com/minio/minio-go/v7/...":       {"service/blob"},
+	"github.com/ipfs/...":                    {"service/legacy"},
+	"github.com/multiformats/...":            {"service/legacy"},
 	"github.com/svcfs/svcfs/service/vault":   {"service/...", "cmd/svcd"},
 }
 

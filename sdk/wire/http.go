@@ -42,6 +42,7 @@ const (
 	OpGetGroupTransactions = "get_group_transactions"
 	OpDeleteFile           = "delete_file" // extension "delete"
 	OpRenameFile           = "rename_file" // extension "rename"
+	OpWatch                = "watch"       // extension "watch"
 )
 
 // Capability names in [Capabilities].Features.
@@ -60,6 +61,7 @@ const (
 	// CapIdempotentRetrieve: prepare_retrieve repeated with the same claim_id
 	// takes no second fee.
 	CapIdempotentRetrieve = "idempotent-retrieve"
+	// CapWatch: the operation watch waits for what happens, see [WatchRequest].
 	CapWatch              = "watch"
 	CapDelete             = "delete"
 	CapRename             = "rename"
@@ -77,6 +79,8 @@ const (
 	InlineBlobBytes = 64 << 10
 	// MaxPageRows is the largest page of get_group_transactions, in rows.
 	MaxPageRows = 5000
+	// MaxWatchMillis is the longest that watch waits, in ms.
+	MaxWatchMillis = 30_000
 )
 
 // Capabilities answers GET [PathCapabilities]. Extension.

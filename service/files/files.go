@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk/wire"
@@ -28,6 +29,7 @@ import (
 	"github.com/svcfs/svcfs/service/faultpoint"
 	"github.com/svcfs/svcfs/service/groups"
 	"github.com/svcfs/svcfs/service/ledger"
+	"github.com/svcfs/svcfs/service/legacy"
 	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/vault"
 )
@@ -61,24 +63,37 @@ type Files struct {
 	blobs    Blobs
 	contract string
 	maxBytes int64
+	options  Options
+	fetching singleflight.Group // of bytes behind a legacy reference
 
 	scrubbing sync.Mutex
 	traces    atomic.Bool // keys were destroyed since the last scrub, or may have been
 }
 
+// Options are what an operator may choose; the zero value is the default.
+type Options struct {
+	PlainRefs bool            // references of new files do not start with bafy
+	Gateway   *legacy.Gateway // has the bytes of legacy references that are not kept here; nil = nobody
+}
+
 // New returns the files of a service.
-func New(s *store.Store, l *ledger.Ledger, v *vault.Vault, b Blobs, contract string, maxBytes int64) *Files {
-	f := &Files{store: s, ledger: l, vault: v, blobs: b, contract: contract, maxBytes: maxBytes}
+func New(s *store.Store, l *ledger.Ledger, v *vault.Vault, b Blobs, contract string, maxBytes int64, o Options) *Files {
+	f := &Files{store: s, ledger: l, vault: v, blobs: b, contract: contract, maxBytes: maxBytes, options: o}
 	f.traces.Store(true) // of a process that ended before it could scrub
 	return f
 }
 
 // newRef makes a reference: three parts like the hosted service's, the second
-// constant per group. It starts with "bafy", because SDK 1.0.3 accepts nothing
-// else; it is only ever looked up, never parsed.
+// constant per group. It starts with "bafy" unless the operator knows of no
+// client that is as old as SDK 1.0.3, which accepts nothing else; it is only ever
+// looked up, never parsed.
 func (f *Files) newRef(group string) string {
 	sum := sha256.Sum256([]byte("svc-location\x00" + f.contract + "\x00" + group))
-	return "bafy." + f.contract + "/fastfs." + f.contract + "/" + hex.EncodeToString(sum[:]) + "/" + uuid.NewString()
+	prefix := "bafy."
+	if f.options.PlainRefs {
+		prefix = ""
+	}
+	return prefix + f.contract + "/fastfs." + f.contract + "/" + hex.EncodeToString(sum[:]) + "/" + uuid.NewString()
 }
 
 // Prepare makes the key of a file to be uploaded. Members only; free, but the
@@ -313,7 +328,7 @@ func (f *Files) record(ctx context.Context, tx *store.Tx, account string, req wi
 	if info == nil {
 		return out, false, fault.New(wire.CodeValidation, "Required: encrypted_data, or a PUT to upload_url before")
 	}
-	if err := insertFile(ctx, tx, u, req, meta, *info, r); err != nil {
+	if err := insertFile(ctx, tx, u, backendFastFS, req, meta, *info, r); err != nil {
 		return out, false, err
 	}
 	out = wire.FinalizeUploadResult{Location: u.ref, CID: u.ref, TransID: r.TxID, FileHash: req.FileHash, Seq: r.Seq,
@@ -327,12 +342,13 @@ func (f *Files) record(ctx context.Context, tx *store.Tx, account string, req wi
 	return out, true, err
 }
 
-func insertFile(ctx context.Context, tx *store.Tx, u upload, req wire.FinalizeUploadRequest, meta format.Metadata, info blob.Info, r ledger.Record) error {
+func insertFile(ctx context.Context, tx *store.Tx, u upload, backend string, req wire.FinalizeUploadRequest, meta format.Metadata, info blob.Info,
+	r ledger.Record) error {
 	var size *int64
 	switch {
 	case meta.OriginalSize != format.SizeUnknown:
 		size = &meta.OriginalSize
-	case meta.Compression == "":
+	case meta.Compression == "" && info.Size >= format.Overhead:
 		plain := info.Size - format.Overhead
 		size = &plain
 	}
@@ -345,9 +361,9 @@ func insertFile(ctx context.Context, tx *store.Tx, u upload, req wire.FinalizeUp
 		raw = "null"
 	}
 	_, err := tx.ExecContext(ctx, `INSERT INTO files (ref, group_id, seq, changed_seq, tx_id, uploader, file_hash, time_ns, filename, original_size,
-		content_type, format, blob_id, blob_size, blob_sum, key_version, key_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		content_type, format, blob_id, blob_size, blob_sum, key_version, key_id, backend) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		u.ref, u.group, r.Seq, r.Seq, r.TxID, u.account, req.FileHash, r.TimeNS, name, size, meta.ContentType, raw,
-		info.ID, info.Size, info.Sum[:], u.keyVersion, u.keyID)
+		info.ID, info.Size, info.Sum[:], u.keyVersion, u.keyID, backend)
 	if err != nil {
 		return fmt.Errorf("insert file: %w", err)
 	}
@@ -371,6 +387,9 @@ type Stored struct {
 func (f *Files) Retrieve(ctx context.Context, account string, req wire.PrepareRetrieveRequest, inlineUpTo int64) (s Stored, err error) {
 	row, err := f.find(ctx, account, req)
 	if err != nil {
+		return s, err
+	}
+	if row, err = f.present(ctx, account, req, row); err != nil {
 		return s, err
 	}
 	s = Stored{BlobID: row.blob.ID, BlobSize: row.blob.Size, Format: json.RawMessage(row.format)}
@@ -496,6 +515,9 @@ func damaged(how string, cause error) error {
 func (f *Files) OpenBlob(ctx context.Context, account, group, ref string) (io.ReadSeekCloser, blob.Info, error) {
 	req := wire.PrepareRetrieveRequest{GroupID: group, IPFSHash: ref}
 	row, err := f.find(ctx, account, req)
+	if err == nil {
+		row, err = f.present(ctx, account, req, row)
+	}
 	if err != nil {
 		return nil, blob.Info{}, err
 	}

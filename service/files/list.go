@@ -16,8 +16,11 @@ import (
 	"github.com/svcfs/svcfs/service/vault"
 )
 
-// backendFastFS marks files of this service; others are references from before it.
-const backendFastFS = "FastFS"
+// Backends of files: those of this service, and references from before it.
+const (
+	backendFastFS = "FastFS"
+	backendLegacy = "Ipfs"
+)
 
 const selectRows = `SELECT ref, seq, changed_seq, tx_id, uploader, file_hash, time_ns, filename, original_size, content_type,
 	backend, deleted_ns, deleted_by, deleted_why FROM files WHERE group_id = ?`
@@ -180,6 +183,9 @@ func (f *Files) lives(ctx context.Context, ref string) bool {
 func (f *Files) verify(ctx context.Context, group, ref string, row file, readData bool) error {
 	if _, err := f.vault.Unwrap(vault.Binding{Group: group, Ref: ref, Version: row.keyVersion}, row.wrapped); err != nil {
 		return err
+	}
+	if row.blob.ID == ref {
+		return nil // a legacy reference whose bytes were not asked for yet
 	}
 	if _, err := f.readBlob(ctx, row.blob, -1); err != nil || !readData {
 		return err
