@@ -35,6 +35,9 @@ var onlyIn = map[string][]string{
 	"github.com/hashicorp/golang-lru/v2/...": {"cache"},
 	"modernc.org/sqlite":                     {"service/store"},
 	"github.com/jackc/pgx/v5/...":            {"service/store/..."},
+	"github.com/minio/minio-go/v7/...":       {"service/blob"},
+	"github.com/ipfs/...":                    {"service/legacy"},
+	"github.com/multiformats/...":            {"service/legacy"},
 	"github.com/svcfs/svcfs/service/vault":   {"service/...", "cmd/svcd"},
 }
 

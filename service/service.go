@@ -26,8 +26,10 @@ import (
 	"github.com/svcfs/svcfs/service/files"
 	"github.com/svcfs/svcfs/service/groups"
 	"github.com/svcfs/svcfs/service/ledger"
+	"github.com/svcfs/svcfs/service/legacy"
 	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/vault"
+	"github.com/svcfs/svcfs/service/watch"
 	"github.com/svcfs/svcfs/service/web"
 )
 
@@ -64,6 +66,8 @@ type Config struct {
 	PublicURL     string           // address clients use; tokens are good for it alone
 	ContractID    string           // "" = DefaultContractID; account NAME is NAME.ContractID
 	MaxFileBytes  int64            // largest plaintext; 0 = DefaultMaxFileBytes
+	PlainRefs     bool             // references of new files do not start with bafy, which SDK 1.0.3 needs
+	Gateway       string           // https://HOST/ipfs/ has the bytes of legacy references that are not kept here; "" = none
 	TokenLifetime time.Duration    // 0 = 24 h
 	Fees          ledger.Fees      // nil = the specification's table
 	Logger        *slog.Logger     // nil = none
@@ -78,6 +82,8 @@ type Service struct {
 	accounts *auth.Accounts
 	files    *files.Files
 	log      *checkpoint.Log
+	watch    *watch.Watch
+	gateway  *legacy.Gateway // nil = none
 	handler  http.Handler
 }
 
@@ -106,9 +112,15 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 		return nil, err
 	}
 	s := &Service{cfg: cfg}
+	if cfg.Gateway != "" {
+		if s.gateway, err = legacy.NewGateway(cfg.Gateway); err != nil {
+			return nil, err
+		}
+	}
 	if s.store, err = store.Open(ctx, cfg.DataDir, cfg.Database); err != nil {
 		return nil, err
 	}
+	s.watch = watch.New(s.store)
 	if err := s.checkMasterKey(ctx, v); err != nil {
 		return nil, errors.Join(err, s.store.Close())
 	}
@@ -120,7 +132,7 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	}
 	l := ledger.New(cfg.Fees, cfg.Now)
 	s.accounts = auth.NewAccounts(s.store, l, cfg.ContractID)
-	s.files = files.New(s.store, l, v, s.blobs, cfg.ContractID, cfg.MaxFileBytes)
+	s.files = files.New(s.store, l, v, s.blobs, cfg.ContractID, cfg.MaxFileBytes, files.Options{PlainRefs: cfg.PlainRefs, Gateway: s.gateway})
 	g := groups.New(s.store, l, s.accounts)
 	page, err := web.New(web.Deps{Store: s.store, Accounts: s.accounts, Groups: g, Files: s.files, Ledger: l, PublicURL: cfg.PublicURL,
 		ContractID: cfg.ContractID, MaxFileBytes: cfg.MaxFileBytes, Logger: cfg.Logger})
@@ -129,7 +141,7 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	}
 	s.handler = api.New(api.Deps{
 		Accounts: s.accounts, Tokens: auth.NewTokens(s.accounts, tokenKey, cfg.PublicURL, cfg.TokenLifetime, cfg.Now),
-		Groups: g, Files: s.files, Ledger: l, TicketKey: ticketKey[:], ContractID: cfg.ContractID,
+		Groups: g, Files: s.files, Watch: s.watch, Ledger: l, TicketKey: ticketKey[:], ContractID: cfg.ContractID,
 		Version: Version, MaxFileBytes: cfg.MaxFileBytes, Healthy: s.healthy, Page: page, Checkpoints: s.log, Logger: cfg.Logger,
 	})
 	return s, nil
@@ -218,6 +230,7 @@ func (s *Service) Serve(ctx context.Context, l net.Listener) error {
 	stopped := make(chan error, 1)
 	go func() {
 		<-ctx.Done()
+		s.watch.Close() // who waits would hold up the drain
 		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 		defer cancel()
 		stopped <- server.Shutdown(drain)
@@ -253,8 +266,14 @@ func (s *Service) sweep(ctx context.Context) {
 	}
 }
 
-// Close closes the stores.
-func (s *Service) Close() error { return errors.Join(s.log.Close(), s.store.Close(), s.blobs.Close()) }
+// Close ends waiting calls and closes the stores.
+func (s *Service) Close() error {
+	s.watch.Close()
+	if s.gateway != nil {
+		s.gateway.Close()
+	}
+	return errors.Join(s.log.Close(), s.store.Close(), s.blobs.Close())
+}
 
 // CreateAccount makes account name with a balance and returns its key, once.
 func (s *Service) CreateAccount(ctx context.Context, name string, balance wire.Amount) (NewAccount, error) {
@@ -291,6 +310,43 @@ func (s *Service) Expired(ctx context.Context) ([]files.Expired, error) {
 // RemoveExpired deletes them now and returns how many; see [files.Files.RemoveExpired].
 func (s *Service) RemoveExpired(ctx context.Context) (int, error) { return s.files.RemoveExpired(ctx) }
 
+// LegacyFile is what an operator knows of a file from before this service.
+type LegacyFile = files.LegacyFile
+
+// Imported tells where an imported file is.
+type Imported = files.Imported
+
+// ImportPlain imports a file in the clear; see [files.Files.ImportPlain].
+func (s *Service) ImportPlain(ctx context.Context, l LegacyFile, plain []byte, cidVersion int) (out Imported, err error) {
+	if l.Account, err = s.uploader(l.Account); err != nil {
+		return out, err
+	}
+	return s.files.ImportPlain(ctx, l, plain, cidVersion)
+}
+
+// ImportSealed imports ciphertext; see [files.Files.ImportSealed].
+func (s *Service) ImportSealed(ctx context.Context, l LegacyFile, data []byte, cid string, cidVersion int) (out Imported, err error) {
+	if l.Account, err = s.uploader(l.Account); err != nil {
+		return out, err
+	}
+	return s.files.ImportSealed(ctx, l, data, cid, cidVersion)
+}
+
+// ImportReference imports a reference alone; see [files.Files.ImportReference].
+func (s *Service) ImportReference(ctx context.Context, l LegacyFile, cid, fileHash string) (out Imported, err error) {
+	if l.Account, err = s.uploader(l.Account); err != nil {
+		return out, err
+	}
+	return s.files.ImportReference(ctx, l, cid, fileHash)
+}
+
+func (s *Service) uploader(name string) (string, error) {
+	if name == "" {
+		return "", nil
+	}
+	return s.accounts.FullID(name)
+}
+
 // BlobPath returns where the ciphertext of a reference lies: a file, or an s3://
 // address.
 func (s *Service) BlobPath(ctx context.Context, ref string) (string, error) {
@@ -298,5 +354,9 @@ func (s *Service) BlobPath(ctx context.Context, ref string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return s.blobs.Where(id), nil
+	where := s.blobs.Where(id)
+	if where == "" {
+		return "", fault.New(wire.CodeFileNotFound, "file not found: its bytes are not kept here")
+	}
+	return where, nil
 }

@@ -2,6 +2,7 @@ package service_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/hkdf"
 	"crypto/hmac"
@@ -95,7 +96,7 @@ func runWith(t testing.TB, cfg service.Config) *running {
 	dir := filepath.Join(t.TempDir(), "data")
 	server := httptest.NewUnstartedServer(nil)
 	url := "http://" + server.Listener.Addr().String()
-	cfg.DataDir, cfg.PublicURL, cfg.MaxFileBytes = dir, url, 1<<20
+	cfg.DataDir, cfg.PublicURL, cfg.MaxFileBytes = dir, url, cmp.Or(cfg.MaxFileBytes, 1<<20)
 	svc, err := service.Open(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -26,6 +26,7 @@ import (
 	"github.com/svcfs/svcfs/service/groups"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/watch"
 	"github.com/svcfs/svcfs/service/web"
 )
 
@@ -45,6 +46,7 @@ type Deps struct {
 	Tokens       *auth.Tokens
 	Groups       *groups.Groups
 	Files        *files.Files
+	Watch        *watch.Watch
 	Ledger       *ledger.Ledger
 	TicketKey    []byte // signs raw transfer tickets
 	ContractID   string
@@ -342,7 +344,7 @@ func (s *server) loginProbe(w http.ResponseWriter, _ *http.Request) {
 func (s *server) capabilities(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, wire.Capabilities{Service: "svcd", Version: s.Version, ContractID: s.ContractID,
 		Features: []string{wire.CapRows, wire.CapPaging, wire.CapRaw, wire.CapIdempotentFinalize, wire.CapIdempotentRetrieve,
-			wire.CapDelete, wire.CapRename, wire.CapCheckpoints},
+			wire.CapDelete, wire.CapRename, wire.CapWatch, wire.CapCheckpoints},
 		MaxFileBytes: s.MaxFileBytes, Fees: s.Ledger.Fees()})
 }
 

@@ -11,13 +11,17 @@ import (
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/blob"
+	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/groups"
 	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/vault"
 )
 
-// backendFastFS marks files of this service; others are references from before it.
-const backendFastFS = "FastFS"
+// Backends of files: those of this service, and references from before it.
+const (
+	backendFastFS = "FastFS"
+	backendLegacy = "Ipfs"
+)
 
 const selectRows = `SELECT ref, seq, changed_seq, tx_id, uploader, file_hash, time_ns, filename, original_size, content_type,
 	backend, deleted_ns, deleted_by, deleted_why FROM files WHERE group_id = ?`
@@ -25,6 +29,13 @@ const selectRows = `SELECT ref, seq, changed_seq, tx_id, uploader, file_hash, ti
 // List returns the file records of a group for a member, or for anybody when
 // the group is open: all in upload order, or a page in order of change.
 func (f *Files) List(ctx context.Context, account string, req wire.TransactionsRequest) (list []wire.TransactionRow, err error) {
+	switch req.Kinds {
+	case "":
+	case wire.KindsAll:
+		return f.records(ctx, account, req)
+	default:
+		return nil, fault.New(wire.CodeValidation, "kinds %.60q: want %q, or none for the files of the group", req.Kinds, wire.KindsAll)
+	}
 	query, args := selectRows+" ORDER BY seq", []any{req.GroupID}
 	if req.Limit > 0 {
 		query = selectRows + " AND changed_seq > ? ORDER BY changed_seq LIMIT ?"
@@ -180,6 +191,9 @@ func (f *Files) lives(ctx context.Context, ref string) bool {
 func (f *Files) verify(ctx context.Context, group, ref string, row file, readData bool) error {
 	if _, err := f.vault.Unwrap(vault.Binding{Group: group, Ref: ref, Version: row.keyVersion}, row.wrapped); err != nil {
 		return err
+	}
+	if row.blob.ID == ref {
+		return nil // a legacy reference whose bytes were not asked for yet
 	}
 	if _, err := f.readBlob(ctx, row.blob, -1); err != nil || !readData {
 		return err
