@@ -20,6 +20,7 @@ var forbidden = map[string][]string{
 	"cache":       {"ours", "github.com/hanwen/go-fuse/...", "net/..."},
 	"sdk/wire":    {"ours", "net/http"},
 	"sdk":         {"fs/...", "cache", "service/...", "cmd/...", "github.com/hanwen/go-fuse/..."},
+	"sdk/proof":   {"ours", "net/...", "os"},
 	"sdk/sdktest": {"fs/...", "cache", "service/...", "cmd/...", "github.com/hanwen/go-fuse/..."},
 	"fs/tree":     {"github.com/hanwen/go-fuse/...", "net", "net/http", "service/..."},
 	"fs":          {"net/http", "crypto/...", "service/..."},

@@ -14,12 +14,14 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/api"
 	"github.com/svcfs/svcfs/service/auth"
 	"github.com/svcfs/svcfs/service/blob"
+	"github.com/svcfs/svcfs/service/checkpoint"
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/files"
 	"github.com/svcfs/svcfs/service/groups"
@@ -27,6 +29,7 @@ import (
 	"github.com/svcfs/svcfs/service/legacy"
 	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/vault"
+	"github.com/svcfs/svcfs/service/watch"
 	"github.com/svcfs/svcfs/service/web"
 )
 
@@ -79,6 +82,8 @@ type Service struct {
 	accounts *auth.Accounts
 	files    *files.Files
 	gateway  *legacy.Gateway // nil = none
+	log      *checkpoint.Log
+	watch    *watch.Watch
 	handler  http.Handler
 }
 
@@ -115,11 +120,15 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	if s.store, err = store.Open(ctx, cfg.DataDir, cfg.Database); err != nil {
 		return nil, err
 	}
+	s.watch = watch.New(s.store)
 	if err := s.checkMasterKey(ctx, v); err != nil {
 		return nil, errors.Join(err, s.store.Close())
 	}
 	if s.blobs, err = blob.Open(ctx, cfg.Blobs); err != nil {
 		return nil, errors.Join(err, s.store.Close())
+	}
+	if s.log, err = newLog(s.store, v, cfg); err != nil {
+		return nil, errors.Join(err, s.store.Close(), s.blobs.Close())
 	}
 	l := ledger.New(cfg.Fees, cfg.Now)
 	s.accounts = auth.NewAccounts(s.store, l, cfg.ContractID)
@@ -132,8 +141,8 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	}
 	s.handler = api.New(api.Deps{
 		Accounts: s.accounts, Tokens: auth.NewTokens(s.accounts, tokenKey, cfg.PublicURL, cfg.TokenLifetime, cfg.Now),
-		Groups: g, Files: s.files, Ledger: l, TicketKey: ticketKey[:], ContractID: cfg.ContractID,
-		Version: Version, MaxFileBytes: cfg.MaxFileBytes, Healthy: s.healthy, Page: page, Logger: cfg.Logger,
+		Groups: g, Files: s.files, Watch: s.watch, Ledger: l, TicketKey: ticketKey[:], ContractID: cfg.ContractID,
+		Version: Version, MaxFileBytes: cfg.MaxFileBytes, Healthy: s.healthy, Page: page, Checkpoints: s.log, Logger: cfg.Logger,
 	})
 	return s, nil
 }
@@ -215,21 +224,20 @@ func (s *Service) Serve(ctx context.Context, l net.Listener) error {
 		ErrorLog: slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelWarn)}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	swept := make(chan struct{})
-	go func() {
-		defer close(swept)
-		s.sweep(ctx)
-	}()
+	var behind sync.WaitGroup
+	behind.Go(func() { s.sweep(ctx) })
+	behind.Go(func() { s.log.Run(ctx) })
 	stopped := make(chan error, 1)
 	go func() {
 		<-ctx.Done()
+		s.watch.Close() // who waits would hold up the drain
 		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 		defer cancel()
 		stopped <- server.Shutdown(drain)
 	}()
 	err := server.Serve(l)
 	stop()
-	<-swept
+	behind.Wait()
 	if errors.Is(err, http.ErrServerClosed) {
 		err = nil
 	}
@@ -258,12 +266,13 @@ func (s *Service) sweep(ctx context.Context) {
 	}
 }
 
-// Close closes the stores.
+// Close ends waiting calls and closes the stores.
 func (s *Service) Close() error {
+	s.watch.Close()
 	if s.gateway != nil {
 		s.gateway.Close()
 	}
-	return errors.Join(s.store.Close(), s.blobs.Close())
+	return errors.Join(s.log.Close(), s.store.Close(), s.blobs.Close())
 }
 
 // CreateAccount makes account name with a balance and returns its key, once.
@@ -286,15 +295,6 @@ func (s *Service) Fund(ctx context.Context, name string, amount wire.Amount) (wi
 
 // Accounts lists all accounts.
 func (s *Service) Accounts(ctx context.Context) ([]auth.Listed, error) { return s.accounts.List(ctx) }
-
-// Audit verifies the hash chain of the ledger and returns how many records it has.
-func (s *Service) Audit(ctx context.Context) (records int64, err error) {
-	err = s.store.Read(ctx, func(tx *store.Tx) error {
-		records, err = ledger.Audit(ctx, tx)
-		return err
-	})
-	return records, err
-}
 
 // Verify checks that every living file can be served, with readData byte by
 // byte; see [files.Files.Verify].

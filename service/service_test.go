@@ -76,6 +76,8 @@ type running struct {
 	url string
 	// database is the address on PostgreSQL, "" on SQLite.
 	database string
+	// public is the address clients use, where it is not url.
+	public string
 }
 
 func run(t *testing.T) *running {
@@ -108,7 +110,7 @@ func runWith(t testing.TB, cfg service.Config) *running {
 			t.Error(err)
 		}
 	})
-	return &running{t, svc, dir, url, cfg.Database}
+	return &running{t: t, svc: svc, dir: dir, url: url, database: cfg.Database}
 }
 
 // openDatabase opens the service's database beside it, as an operator can.

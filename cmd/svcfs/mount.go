@@ -32,6 +32,7 @@ type mountFlags struct {
 	umask       string
 	logLevel    string
 	scratch     []string
+	asJSON      bool
 }
 
 // mountPlan is what the flags mean.
@@ -56,6 +57,8 @@ twice gives it up. Listing and stat are free; opening a file costs one
 retrieval unless it is in memory, closing a changed one costs one upload.`,
 		Example: "  svcfs mount ~/team\n  svcfs mount --background --budget 5 ~/team\n  svcfs mount -o ro ~/team",
 		Args:    exactly(1, "one DIR"),
+
+		ValidArgsFunction: completeDirs,
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		a.began = true
@@ -78,6 +81,7 @@ retrieval unless it is in memory, closing a changed one costs one upload.`,
 	flags.StringVar(&f.logLevel, "log-level", "warn", "debug, info, warn or error")
 	flags.StringArrayVar(&f.scratch, "scratch", nil, "more names that stay in memory and are never uploaded, such as *.bak")
 	_ = flags.MarkHidden("ready-fd") // exists
+	addJSON(cmd, &f.asJSON)
 	return cmd
 }
 
@@ -154,8 +158,25 @@ func (a *app) mount(cmd *cobra.Command, f *mountFlags, dir string) error {
 	}
 	stopEarly()
 	reportReady(f.readyFD, readyReport{OK: true, PID: os.Getpid()})
-	a.ui.printf("mounted %s on %s\n", escapeName(string(m.client.Account())), plan.dir)
+	if err := a.printMounted(m.client.Account(), plan, os.Getpid()); err != nil {
+		return err
+	}
 	return m.serve(signals)
+}
+
+// mounted is what mount prints as JSON, once it is.
+type mounted struct {
+	Dir     string        `json:"mountpoint"`
+	Account sdk.AccountID `json:"account_id"`
+	PID     int           `json:"pid"`
+}
+
+func (a *app) printMounted(account sdk.AccountID, plan mountPlan, pid int) error {
+	if plan.flags.asJSON {
+		return a.printJSON(mounted{plan.dir, account, pid})
+	}
+	a.ui.printf("mounted %s on %s\n", escapeName(string(account)), plan.dir)
+	return nil
 }
 
 // liveMount is a mount of this process.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/faultpoint"
 	"github.com/svcfs/svcfs/service/groups"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
@@ -38,6 +39,7 @@ func (f *Files) Delete(ctx context.Context, account string, req wire.FileRequest
 		return "", err
 	}
 	f.removeBlobs(ctx, victim)
+	faultpoint.Hit("delete.blob_removed")
 	_ = f.scrub(context.WithoutCancel(ctx)) // the sweep repeats it
 	return fmt.Sprintf("Deleted '%s' from group '%s': its key is destroyed", victim.ref, victim.group), nil
 }

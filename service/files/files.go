@@ -26,6 +26,7 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/blob"
 	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/faultpoint"
 	"github.com/svcfs/svcfs/service/groups"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/legacy"
@@ -220,13 +221,21 @@ func (f *Files) PutBlob(ctx context.Context, account, uploadID string, r io.Read
 		_, err = tx.ExecContext(ctx, "UPDATE uploads SET blob_id = ?, blob_size = ?, blob_sum = ? WHERE id = ?", info.ID, info.Size, info.Sum[:], uploadID)
 		return err
 	})
-	if err != nil {
+	if hasNotHappened(err) {
 		replaced = info.ID
 	}
-	if replaced != "" {
+	if replaced != "" && (err == nil || hasNotHappened(err)) {
 		f.discard(ctx, replaced) // the sweep repeats it
 	}
 	return err
+}
+
+// hasNotHappened tells that a write was refused. After another failure it may be
+// in the database nevertheless: what it refers to is left to the sweep, which
+// looks there.
+func hasNotHappened(err error) bool {
+	var refused *fault.Error
+	return errors.As(err, &refused) || errors.Is(err, store.ErrFull)
 }
 
 // discard removes a blob nobody owns, also when the caller has left.
@@ -237,6 +246,7 @@ func (f *Files) discard(ctx context.Context, id string) {
 // put stores ciphertext.
 func (f *Files) put(ctx context.Context, r io.Reader) (blob.Info, error) {
 	info, err := f.blobs.Put(ctx, r, f.maxBytes+format.Overhead)
+	faultpoint.Hit("blob.stored")
 	switch {
 	case errors.Is(err, blob.ErrTooLarge):
 		return info, f.tooLarge()
@@ -273,33 +283,29 @@ func (f *Files) Finalize(ctx context.Context, account string, req wire.FinalizeU
 	if err := checkName(meta.Filename); err != nil {
 		return out, err
 	}
-	var own string // blob that is only ours until the record commits
-	info := u.blob
+	var own *blob.Info // only ours until the record commits
 	if data != nil {
 		stored, err := f.put(ctx, data)
 		if err != nil {
 			return out, err
 		}
-		info, own = &stored, stored.ID
-	}
-	if info == nil {
-		return out, fault.New(wire.CodeValidation, "Required: encrypted_data, or a PUT to upload_url before")
+		own = &stored
 	}
 	kept := false
 	err = f.store.Write(ctx, func(tx *store.Tx) error {
-		kept = false
-		out, kept, err = f.record(ctx, tx, account, req, meta, *info)
+		out, kept, err = f.record(ctx, tx, account, req, meta, own)
 		return err
 	})
-	if own != "" && (err != nil || !kept) {
-		f.discard(ctx, own) // the sweep repeats it
+	if own != nil && (hasNotHappened(err) || err == nil && !kept) {
+		f.discard(ctx, own.ID) // the sweep repeats it
 	}
 	return out, err
 }
 
-// record is the transaction of a finalize. kept tells whether the file now owns
-// the blob: not when another call was faster.
-func (f *Files) record(ctx context.Context, tx *store.Tx, account string, req wire.FinalizeUploadRequest, meta format.Metadata, info blob.Info) (out wire.FinalizeUploadResult, kept bool, err error) {
+// record is the transaction of a finalize. The blob is own, or that of the raw
+// transfer. kept tells whether the file now owns it: not when another call was
+// faster.
+func (f *Files) record(ctx context.Context, tx *store.Tx, account string, req wire.FinalizeUploadRequest, meta format.Metadata, own *blob.Info) (out wire.FinalizeUploadResult, kept bool, err error) {
 	u, err := getUpload(ctx, tx, account, req.UploadID)
 	if err != nil {
 		return out, false, err
@@ -315,7 +321,14 @@ func (f *Files) record(ctx context.Context, tx *store.Tx, account string, req wi
 	if err != nil {
 		return out, false, err
 	}
-	if err := insertFile(ctx, tx, u, backendFastFS, req, meta, info, r); err != nil {
+	info := u.blob
+	if own != nil {
+		info = own
+	}
+	if info == nil {
+		return out, false, fault.New(wire.CodeValidation, "Required: encrypted_data, or a PUT to upload_url before")
+	}
+	if err := insertFile(ctx, tx, u, backendFastFS, req, meta, *info, r); err != nil {
 		return out, false, err
 	}
 	out = wire.FinalizeUploadResult{Location: u.ref, CID: u.ref, TransID: r.TxID, FileHash: req.FileHash, Seq: r.Seq,

@@ -107,13 +107,13 @@ func (p *Page) guarded(next http.Handler) http.Handler {
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("X-Frame-Options", "DENY")
 		h.Set("Referrer-Policy", "no-referrer")
-		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		if !p.isOwnHost(r) {
 			http.Error(w, "This service is not called "+strings.ToValidUTF8(r.Host, "?")+
 				".\nOpen the address the operator gave you; the operator sets it with: svcd serve --public-url URL", http.StatusMisdirectedRequest)
 			return
 		}
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		site := r.Header.Get("Sec-Fetch-Site")
 		if strings.HasPrefix(r.URL.Path, Path+"api/") && site != "" && site != "same-origin" {
 			p.refuse(w, r, fault.New(wire.CodeNotAuthorized, "not authorized: another site caused this request"))

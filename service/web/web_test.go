@@ -18,6 +18,9 @@ import (
 
 func TestMain(m *testing.M) {
 	code := m.Run()
+	if browser, err := startChromium(); err == nil {
+		browser.close()
+	}
 	http.DefaultClient.CloseIdleConnections()
 	if err := goleak.Find(); err != nil && code == 0 {
 		println(err.Error())
@@ -98,7 +101,7 @@ func TestOneLinkSignsInOneOfMany(t *testing.T) {
 }
 
 func TestNoSecretOnDiskOrInTheLog(t *testing.T) {
-	log := &bytes.Buffer{}
+	log := &lockedBuffer{}
 	s := serve(t, withLog(log))
 	alice := s.user("alice", "1")
 	secret := alice.secret()

@@ -16,15 +16,15 @@ let session = { account_id: "" };
 let turn = 0; // a view that was left does not draw any more
 let first = true;
 
+let link = ""; // of a one-time link that was opened and not used yet
+
 // takeLink removes a one-time link from the address before anything else, so
 // that it is not in the history.
 function takeLink() {
 	const match = location.hash.match(/^#link=([\w-]+)$/);
 	if (match) history.replaceState(null, "", location.pathname);
-	return match?.[1] ?? "";
+	link = match?.[1] ?? "";
 }
-
-const link = takeLink();
 
 function route() {
 	const [, view, name] = location.hash.match(/^#\/([a-z]+)(?:\/(.+))?$/) ?? [];
@@ -52,9 +52,9 @@ async function show() {
 		if (mine !== turn) return;
 		const signedIn = session.account_id !== "";
 		nav.hidden = signOut.hidden = !signedIn;
-		if (!signedIn) {
+		if (!signedIn || link) {
 			document.title = "Sign in · svcfs";
-			signInView(draw, session, link, () => { history.replaceState(null, "", "#/account"); show(); });
+			signInView(draw, session, link, begin);
 			return;
 		}
 		const [title, view] = route();
@@ -65,6 +65,12 @@ async function show() {
 		draw(h("h1", { tabindex: "-1" }, "Not shown"), failure(error), h("p", null, h("button", { type: "button", onclick: show }, "Try again")));
 	}
 	if (mine === turn) focusHeading();
+}
+
+function begin() {
+	link = "";
+	history.replaceState(null, "", "#/account");
+	show();
 }
 
 // focusHeading moves the keyboard to the new view, but not when the page opens.
@@ -96,6 +102,11 @@ signOut.addEventListener("click", async () => {
 	}
 });
 
-window.addEventListener("hashchange", show);
+function arrive() {
+	takeLink();
+	show();
+}
+
+window.addEventListener("hashchange", arrive);
 window.addEventListener("signed-out", () => { if (session.account_id !== "") show(); });
-show();
+arrive();

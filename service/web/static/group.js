@@ -3,19 +3,19 @@
 import { get, post } from "./api.js";
 import { announce, ask, askForm, badge, busy, copyButton, empty, field, h, mono, notice } from "./dom.js";
 import { badges } from "./groups.js";
-import { bytes, date, nsToMS, plural, price, reason } from "./text.js";
+import { bytes, date, nsToMS, plural, price, reason, visible } from "./text.js";
 import { isFree, verify } from "./verify.js";
 
 export async function groupView(draw, session, id) {
 	const [g, page] = await Promise.all([get("group", { group: id }), get("files", { group: id })]);
-	document.title = `${id} · svcfs`;
+	document.title = `${visible(id)} · svcfs`;
 	const again = (text) => {
 		announce(text);
 		return groupView(draw, session, id);
 	};
 	draw(
 		h("p", { class: "crumb" }, h("a", { href: "#/groups" }, "Groups")),
-		h("div", { class: "title" }, h("h1", { tabindex: "-1" }, id), h("span", { class: "badges" }, badges(g))),
+		h("div", { class: "title" }, h("h1", { tabindex: "-1" }, visible(id)), h("span", { class: "badges" }, badges(g))),
 		filesSection(g, session, page),
 		membersSection(g, session, again),
 		g.role === "owner" && settings(g, again),
@@ -53,7 +53,7 @@ function cell(label, ...children) {
 }
 
 function fileRow(g, session, f) {
-	const name = f.filename ?? `${f.file_hash.slice(0, 12)} (no name recorded)`;
+	const name = f.filename ? visible(f.filename) : `${f.file_hash.slice(0, 12)} (no name recorded)`;
 	return h("tr", { class: f.deleted ? "gone" : undefined },
 		h("th", { scope: "row", class: "file-name" }, name),
 		cell("Size", bytes(f.original_size)),
@@ -167,7 +167,7 @@ function windowCard(g, again) {
 
 async function openWindow(g, again) {
 	const done = await askForm({
-		title: `Open ${g.id} to join`, yes: "Open join window",
+		title: `Open ${visible(g.id)} to join`, yes: "Open join window",
 		fields: [
 			field("For how many hours", "", h("input", { name: "hours", type: "number", min: 1, max: 8784, value: 24, required: true, autofocus: true })),
 			field("Most people who may join", "Empty: no limit", h("input", { name: "uses", type: "number", min: 1 })),

@@ -2,7 +2,7 @@
 
 import { get, post } from "./api.js";
 import { announce, ask, askForm, badge, busy, empty, field, h } from "./dom.js";
-import { date, plural, price } from "./text.js";
+import { date, plural, price, visible } from "./text.js";
 
 export async function groupsView(draw, session) {
 	const { mine, open } = await get("groups");
@@ -41,31 +41,31 @@ export function badges(g) {
 function list(groups) {
 	return h("ul", { class: "list" }, groups.map((g) => h("li", null,
 		h("a", { class: "item", href: `#/groups/${encodeURIComponent(g.id)}` },
-			h("span", { class: "name" }, g.id),
+			h("span", { class: "name" }, visible(g.id)),
 			h("span", { class: "meta" }, plural(g.members, "member"), g.role !== "owner" && ` · owner ${g.owner}`),
 			h("span", { class: "badges" }, badges(g))))));
 }
 
 function openRow(g, session, again) {
 	const slot = h("div");
-	const button = h("button", { type: "button", "aria-label": `Join ${g.id}` }, "Join");
+	const button = h("button", { type: "button", "aria-label": `Join ${visible(g.id)}` }, "Join");
 	button.addEventListener("click", async () => {
 		if (!await confirmJoin(g.id, session)) return;
 		if (await busy(button, slot, () => post("groups/join", { group_id: g.id }))) {
-			announce(`Joined ${g.id}`);
+			announce(`Joined ${visible(g.id)}`);
 			await again();
 		}
 	});
 	const left = g.window.max_uses === null ? "" : ` · ${plural(g.window.max_uses - g.window.uses, "place")} left`;
 	return h("li", null, h("div", { class: "item" },
-		h("span", { class: "name" }, g.id),
+		h("span", { class: "name" }, visible(g.id)),
 		h("span", { class: "meta" }, `owner ${g.owner} · open until ${date(g.window.expires_ms)}${left}`),
 		h("span", { class: "badges" }, button)), slot);
 }
 
 function confirmJoin(id, session) {
 	return ask({
-		title: `Join ${id}?`, yes: `Join for ${price(session.fees.join_group)}`,
+		title: `Join ${visible(id)}?`, yes: `Join for ${price(session.fees.join_group)}`,
 		body: [h("p", null, "You can then read its files and save new ones. The owner can revoke you.")],
 	});
 }

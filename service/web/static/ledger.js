@@ -2,7 +2,7 @@
 
 import { get } from "./api.js";
 import { busy, empty, h, mono, svg } from "./dom.js";
-import { action, date, detail } from "./text.js";
+import { action, date, detail, visible } from "./text.js";
 
 const dayMS = 86400000;
 
@@ -81,12 +81,12 @@ function records(page, session) {
 
 function row(r, session) {
 	const cell = (label, ...children) => h("td", { "data-label": label }, ...children);
-	const more = detail(r);
+	const more = visible(detail(r));
 	return h("tr", null,
 		h("th", { scope: "row", title: `record hash ${r.hash}` }, `#${r.seq}`),
 		cell("Time", date(r.time_ms)),
 		cell("Action", action(r.kind), more && h("p", { class: "hint" }, more)),
-		cell("Group", r.group ? h("a", { href: `#/groups/${encodeURIComponent(r.group)}` }, r.group) : "–"),
+		cell("Group", r.group ? h("a", { href: `#/groups/${encodeURIComponent(r.group)}` }, visible(r.group)) : "–"),
 		cell("By", r.account === session.account_id ? "you" : mono(r.account, 28)),
 		cell("Fee", r.fee === "0" ? "free" : r.fee));
 }

@@ -1,4 +1,11 @@
-// How numbers, times and actions are written.
+// How names, numbers, times and actions are written.
+
+// visible writes characters nobody sees, or that turn the direction of what
+// follows, as escapes: a name is not what it looks like otherwise.
+export function visible(name) {
+	return name.replace(/[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g,
+		(c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`);
+}
 
 export function bytes(n) {
 	if (n === null || n === undefined) return "unknown";
