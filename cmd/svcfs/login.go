@@ -105,20 +105,22 @@ func (a *app) askKey(ctx context.Context, s settings, address string) (sdk.Secre
 // storeKey stores the key, in the file when the keyring cannot take it.
 func (a *app) storeKey(s settings, address string, toFile bool) (keyStore, error) {
 	stores := a.keyStores()
-	if toFile {
-		stores = stores[1:]
-	}
-	for i, store := range stores {
-		err := store.set(address, s.account, s.config.APIKey)
+	if !toFile {
+		keyring := stores[0]
+		err := keyring.set(address, s.account, s.config.APIKey)
 		if err == nil {
-			return store, nil
+			return keyring, nil
 		}
-		if i == len(stores)-1 {
-			return nil, fmt.Errorf("store the key in %s: %w", store.name(), err)
-		}
-		a.ui.notice("%s: %v", store.name(), err)
+		a.ui.notice("%s: %v", keyring.name(), err)
 	}
-	return nil, refuse(exitUsage, "set HOME, or use "+envKeyFile, errors.New("there is no home directory for the key"))
+	if len(stores) < 2 {
+		return nil, refuse(exitUsage, "set HOME, or use "+envKeyFile, errors.New("there is no home directory for the key"))
+	}
+	file := stores[1]
+	if err := file.set(address, s.account, s.config.APIKey); err != nil {
+		return nil, fmt.Errorf("store the key in %s: %w", file.name(), err)
+	}
+	return file, nil
 }
 
 func (a *app) logoutCommand() *cobra.Command {
