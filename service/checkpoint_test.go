@@ -160,7 +160,9 @@ func TestThreat26OutsidersCheckTheLedger(t *testing.T) {
 // hashes reads the record hashes, by row.
 func (r *running) hashes() map[int64][]byte {
 	r.t.Helper()
-	rows, err := r.openDatabase().Query("SELECT seq, hash FROM ledger")
+	db := r.openDatabase()
+	defer db.Close() // it is asked hundreds of times
+	rows, err := db.Query("SELECT seq, hash FROM ledger")
 	if err != nil {
 		r.t.Fatal(err)
 	}
