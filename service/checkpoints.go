@@ -42,4 +42,6 @@ func (s *Service) Audit(ctx context.Context) (records int64, err error) {
 }
 
 // AuditReport is [Service.Audit] with what it compared.
-func (s *Service) AuditReport(ctx context.Context) (checkpoint.Report, error) { return s.log.Audit(ctx) }
+func (s *Service) AuditReport(ctx context.Context) (checkpoint.Report, error) {
+	return s.log.Audit(ctx)
+}

@@ -46,6 +46,7 @@ const (
 const (
 	purposeTokens  = "session tokens"
 	purposeTickets = "transfer tickets"
+	purposePage    = "sign-ins at an identity provider"
 	purposeName    = "name of the master key"
 )
 
@@ -70,6 +71,7 @@ type Config struct {
 	Gateway       string           // https://HOST/ipfs/ has the bytes of legacy references that are not kept here; "" = none
 	TokenLifetime time.Duration    // 0 = 24 h
 	Fees          ledger.Fees      // nil = the specification's table
+	OIDC          OIDC             // sign-in at an identity provider; zero = none
 	Logger        *slog.Logger     // nil = none
 	Now           func() time.Time // nil = time.Now; the time of tokens and records
 }
@@ -81,9 +83,9 @@ type Service struct {
 	blobs    blob.Store
 	accounts *auth.Accounts
 	files    *files.Files
-	gateway  *legacy.Gateway // nil = none
 	log      *checkpoint.Log
 	watch    *watch.Watch
+	gateway  *legacy.Gateway // nil = none
 	handler  http.Handler
 }
 
@@ -108,7 +110,8 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	}
 	tokenKey, err1 := v.Derive(purposeTokens)
 	ticketKey, err2 := v.Derive(purposeTickets)
-	if err := errors.Join(err1, err2); err != nil {
+	pageKey, err3 := v.Derive(purposePage)
+	if err := errors.Join(err1, err2, err3); err != nil {
 		return nil, err
 	}
 	s := &Service{cfg: cfg}
@@ -135,7 +138,7 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	s.files = files.New(s.store, l, v, s.blobs, cfg.ContractID, cfg.MaxFileBytes, files.Options{PlainRefs: cfg.PlainRefs, Gateway: s.gateway})
 	g := groups.New(s.store, l, s.accounts)
 	page, err := web.New(web.Deps{Store: s.store, Accounts: s.accounts, Groups: g, Files: s.files, Ledger: l, PublicURL: cfg.PublicURL,
-		ContractID: cfg.ContractID, MaxFileBytes: cfg.MaxFileBytes, Logger: cfg.Logger})
+		ContractID: cfg.ContractID, MaxFileBytes: cfg.MaxFileBytes, OIDC: cfg.OIDC, SealKey: pageKey, Logger: cfg.Logger})
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}

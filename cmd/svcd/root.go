@@ -46,7 +46,7 @@ func exitCode(err error) int {
 		return exitUsage
 	}
 	switch fault.Of(err).Code {
-	case wire.CodeAccountUnknown, wire.CodeFileNotFound:
+	case wire.CodeAccountUnknown, wire.CodeGroupNotFound, wire.CodeFileNotFound:
 		return exitNotFound
 	case wire.CodeValidation:
 		return exitUsage
@@ -83,7 +83,7 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root.PersistentFlags().StringVar(&s.blobs, "blobs", os.Getenv("SVCD_BLOBS"), "where ciphertext is kept: a directory, or s3://BUCKET[/PREFIX]?endpoint=URL&region=NAME&path-style=true; "+
 		"credentials in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or AWS_SHARED_CREDENTIALS_FILE; also SVCD_BLOBS (default: blobs in the data directory)")
 	root.PersistentFlags().StringVar(&s.contract, "contract", service.DefaultContractID, "ledger contract id; account NAME is NAME.CONTRACT")
-	root.AddCommand(newServe(s), newAccount(s), newAudit(s), newVerify(s), newRetention(s), newImportLegacy(s))
+	root.AddCommand(newServe(s), newAccount(s), newAudit(s), newVerify(s), newChecksum(s), newRetention(s), newImportLegacy(s))
 	return root
 }
 
