@@ -104,7 +104,7 @@ func (a *app) groupRetentionCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:     "retention GROUP DAYS|none",
-		Short:   "Let files of a group be destroyed after so many days, or never",
+		Short:   "Let files of a group be destroyed after so many days, 0 at once, or never",
 		Example: "  svcfs group retention team 90\n  svcfs group retention team none",
 		Args:    exactly(2, "a GROUP and DAYS or none"),
 
@@ -113,7 +113,7 @@ func (a *app) groupRetentionCommand() *cobra.Command {
 			var days *int64
 			if args[1] != "none" {
 				n, err := strconv.ParseInt(args[1], 10, 64)
-				if err != nil || n < 1 {
+				if err != nil || n < 0 {
 					return usage("give a number of days, or none", "retention "+strconv.Quote(args[1]))
 				}
 				days = &n
