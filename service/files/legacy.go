@@ -325,15 +325,16 @@ func (f *Files) fetch(ctx context.Context, ref string) error {
 	}
 	defer body.Close()
 	v := legacy.NewVerifier(id)
-	info, err := f.blobs.Put(ctx, legacy.Decoded(io.TeeReader(body, v)), f.maxBytes+format.Overhead)
+	source := &watched{r: body}
+	info, err := f.blobs.Put(ctx, legacy.Decoded(io.TeeReader(source, v)), f.maxBytes+format.Overhead)
 	var badText base64.CorruptInputError
 	switch {
 	case errors.Is(err, blob.ErrTooLarge):
 		return f.tooLarge()
-	case errors.Is(err, blob.ErrUnavailable), errors.Is(err, blob.ErrFull):
-		return err
-	case err != nil && !errors.As(err, &badText):
+	case err != nil && (source.err != nil || ctx.Err() != nil):
 		return lost(err)
+	case err != nil && !errors.As(err, &badText) && !errors.Is(err, io.ErrUnexpectedEOF):
+		return err
 	}
 	if err != nil || info.Size < format.Overhead || !v.OK() {
 		f.discard(ctx, info.ID)
@@ -348,4 +349,18 @@ func (f *Files) fetch(ctx context.Context, ref string) error {
 		f.discard(ctx, info.ID)
 	}
 	return err
+}
+
+// watched remembers how reading failed.
+type watched struct {
+	r   io.Reader
+	err error
+}
+
+func (w *watched) Read(p []byte) (int, error) {
+	n, err := w.r.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		w.err = err
+	}
+	return n, err
 }
