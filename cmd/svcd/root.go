@@ -63,6 +63,7 @@ type settings struct {
 	contract string
 	refs     string // of new files; "" = bafy
 	gateway  string
+	oidc     oidcSettings
 	stdout   io.Writer
 	stderr   io.Writer
 }
@@ -92,8 +93,12 @@ func (s *settings) open(ctx context.Context, publicURL string, maxFile int64, lo
 	if s.data == "" {
 		return nil, usageError{errors.New("no data directory: give --data DIR")}
 	}
+	oidc, err := s.oidc.config()
+	if err != nil {
+		return nil, err
+	}
 	return service.Open(ctx, service.Config{DataDir: s.data, Database: s.database, Blobs: s.blobs, PublicURL: publicURL, ContractID: s.contract,
-		MaxFileBytes: maxFile, PlainRefs: s.refs == refsPlain, Gateway: s.gateway, Logger: log})
+		MaxFileBytes: maxFile, OIDC: oidc, PlainRefs: s.refs == refsPlain, Gateway: s.gateway, Logger: log})
 }
 
 // with runs f on the opened service. Unlike serve, other commands do not make a

@@ -52,9 +52,12 @@ type lie struct {
 	consume bool                                               // forget the code before it is used
 }
 
+// rsaKey is made once: it takes long.
+var rsaKey = sync.OnceValues(func() (*rsa.PrivateKey, error) { return rsa.GenerateKey(rand.Reader, 2048) })
+
 func startIDP(t *testing.T, l lie) *idp {
 	t.Helper()
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	key, err := rsaKey()
 	if err != nil {
 		t.Fatal(err)
 	}
