@@ -9,8 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,6 +23,7 @@ import (
 	"github.com/svcfs/svcfs/service/files"
 	"github.com/svcfs/svcfs/service/groups"
 	"github.com/svcfs/svcfs/service/ledger"
+	"github.com/svcfs/svcfs/service/metrics"
 	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/vault"
 )
@@ -32,18 +33,16 @@ const Version = "0.1.0"
 
 // Defaults of [Config].
 const (
-	DefaultContractID         = "svc.testnet"
-	DefaultMaxFileBytes int64 = 4 << 30
+	DefaultContractID           = "svc.testnet"
+	DefaultMaxFileBytes   int64 = 4 << 30
+	DefaultTokenLifetime        = auth.MaxTokenLifetime
+	DefaultMaxConnections       = 4096
+	DefaultClientTimeout        = 30 * time.Second
 )
 
 const (
-	blobDir       = "blobs"
-	tokenFile     = "token.key" // signs session tokens
-	sweepInterval = time.Minute
-	drainTimeout  = 30 * time.Second
-	headerTimeout = 10 * time.Second
-	idleTimeout   = 2 * time.Minute
-	maxHeader     = 64 << 10
+	blobDir   = "blobs"
+	tokenFile = "token.key" // signs session tokens
 )
 
 // Config configures a [Service].
@@ -55,6 +54,19 @@ type Config struct {
 	TokenLifetime time.Duration // 0 = 24 h
 	Fees          ledger.Fees   // nil = the specification's table
 	Logger        *slog.Logger  // nil = none
+
+	TLSCert, TLSKey string         // PEM files; "" = plain HTTP
+	TrustedProxies  []netip.Prefix // whose X-Forwarded-For is believed
+	MaxConnections  int            // open at once; 0 = DefaultMaxConnections
+	ClientTimeout   time.Duration  // for a client that stands still; 0 = DefaultClientTimeout
+}
+
+// Scheme is how clients reach a service that is not behind a proxy.
+func (c Config) Scheme() string {
+	if c.TLSCert != "" {
+		return "https"
+	}
+	return "http"
 }
 
 // Service is the opened service. Several processes may open one directory.
@@ -64,7 +76,11 @@ type Service struct {
 	blobs    *blob.Dir
 	accounts *auth.Accounts
 	files    *files.Files
+	metrics  *metrics.Metrics
+	health   *health
 	handler  http.Handler
+
+	certificate *certificate // nil = plain HTTP
 }
 
 // APIKey is shown once; see [auth.APIKey].
@@ -94,20 +110,27 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("derive ticket key: %w", err)
 	}
-	s := &Service{cfg: cfg}
+	s := &Service{cfg: cfg, metrics: metrics.New(Version)}
+	if cfg.TLSCert != "" {
+		if s.certificate, err = loadCertificate(cfg.TLSCert, cfg.TLSKey, cfg.Logger); err != nil {
+			return nil, err
+		}
+	}
 	if s.store, err = store.Open(ctx, cfg.DataDir); err != nil {
 		return nil, err
 	}
 	if s.blobs, err = blob.OpenDir(filepath.Join(cfg.DataDir, blobDir)); err != nil {
 		return nil, errors.Join(err, s.store.Close())
 	}
+	s.observeParts()
 	l := ledger.New(cfg.Fees)
 	s.accounts = auth.NewAccounts(s.store, l, cfg.ContractID)
-	s.files = files.New(s.store, l, v, s.blobs, cfg.ContractID, cfg.MaxFileBytes)
+	s.files = files.New(s.store, l, v, measuredBlobs{s.blobs, s.metrics}, cfg.ContractID, cfg.MaxFileBytes)
 	s.handler = api.New(api.Deps{
 		Accounts: s.accounts, Tokens: auth.NewTokens(s.accounts, secret, cfg.PublicURL, cfg.TokenLifetime),
 		Groups: groups.New(s.store, l, s.accounts), Files: s.files, Ledger: l, TicketKey: ticketKey, ContractID: cfg.ContractID,
-		Version: Version, MaxFileBytes: cfg.MaxFileBytes, Healthy: s.healthy, Logger: cfg.Logger,
+		Version: Version, MaxFileBytes: cfg.MaxFileBytes, Health: s.health.check, Metrics: s.metrics,
+		Logger: cfg.Logger, TrustedProxies: cfg.TrustedProxies, ClientTimeout: cfg.ClientTimeout,
 	})
 	return s, nil
 }
@@ -122,6 +145,12 @@ func withDefaults(cfg Config) Config {
 	if cfg.Fees == nil {
 		cfg.Fees = ledger.DefaultFees()
 	}
+	if cfg.MaxConnections <= 0 {
+		cfg.MaxConnections = DefaultMaxConnections
+	}
+	if cfg.ClientTimeout <= 0 {
+		cfg.ClientTimeout = DefaultClientTimeout
+	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -129,58 +158,8 @@ func withDefaults(cfg Config) Config {
 	return cfg
 }
 
-func (s *Service) healthy(ctx context.Context) error {
-	return s.store.Read(ctx, func(tx *store.Tx) error {
-		var one int
-		return tx.QueryRowContext(ctx, "SELECT 1").Scan(&one)
-	})
-}
-
 // Handler answers HTTP.
 func (s *Service) Handler() http.Handler { return s.handler }
-
-// Serve answers on l until ctx ends, then finishes what is under way, and sweeps
-// once a minute meanwhile.
-func (s *Service) Serve(ctx context.Context, l net.Listener) error {
-	server := &http.Server{Handler: s.handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
-		ErrorLog: slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelWarn)}
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	swept := make(chan struct{})
-	go func() {
-		defer close(swept)
-		s.sweep(ctx)
-	}()
-	stopped := make(chan error, 1)
-	go func() {
-		<-ctx.Done()
-		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
-		defer cancel()
-		stopped <- server.Shutdown(drain)
-	}()
-	err := server.Serve(l)
-	stop()
-	<-swept
-	if errors.Is(err, http.ErrServerClosed) {
-		err = nil
-	}
-	return errors.Join(err, <-stopped)
-}
-
-func (s *Service) sweep(ctx context.Context) {
-	tick := time.NewTicker(sweepInterval)
-	defer tick.Stop()
-	for {
-		if err := s.files.Sweep(ctx); err != nil && ctx.Err() == nil {
-			s.cfg.Logger.Error("sweep", "cause", err.Error())
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
-}
 
 // Close closes the stores.
 func (s *Service) Close() error { return errors.Join(s.store.Close(), s.blobs.Close()) }

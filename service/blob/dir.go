@@ -210,3 +210,11 @@ func (d *Dir) Sweep(age time.Duration, visit func(id string) error) error {
 
 // Path returns where a blob lies below the directory.
 func Path(id string) string { return place(id) }
+
+// Ping reports whether the directory is there.
+func (d *Dir) Ping(context.Context) error {
+	if _, err := d.root.Stat(tmpDir); err != nil {
+		return fmt.Errorf("look at blob directory: %w", err)
+	}
+	return nil
+}

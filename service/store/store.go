@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
@@ -39,6 +40,21 @@ type Store struct {
 	read  *sql.DB
 	write *sql.DB
 	turn  sync.Mutex // one writing transaction at a time in this process
+
+	observe func(call string, took time.Duration, err error)
+}
+
+// Observe has f called after every transaction: call is "read" or "write". It
+// is set before the store is used.
+func (s *Store) Observe(f func(call string, took time.Duration, err error)) { s.observe = f }
+
+// observed notes when a transaction began; the result notes its end.
+func (s *Store) observed(call string, err *error) func() {
+	if s.observe == nil {
+		return func() {}
+	}
+	start := time.Now()
+	return func() { s.observe(call, time.Since(start), *err) }
 }
 
 // Tx is a transaction.
@@ -116,7 +132,8 @@ func (s *Store) migrate(ctx context.Context) error {
 func (s *Store) Close() error { return errors.Join(s.read.Close(), s.write.Close()) }
 
 // Read runs f in a transaction that sees one state of the database.
-func (s *Store) Read(ctx context.Context, f func(*Tx) error) error {
+func (s *Store) Read(ctx context.Context, f func(*Tx) error) (err error) {
+	defer s.observed("read", &err)()
 	tx, err := s.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
 		return fmt.Errorf("begin reading: %w", err)
@@ -127,7 +144,8 @@ func (s *Store) Read(ctx context.Context, f func(*Tx) error) error {
 
 // Write runs f in a transaction that is durable when Write returns nil, and has
 // not happened otherwise. Writers take turns.
-func (s *Store) Write(ctx context.Context, f func(*Tx) error) error {
+func (s *Store) Write(ctx context.Context, f func(*Tx) error) (err error) {
+	defer s.observed("write", &err)()
 	s.turn.Lock()
 	defer s.turn.Unlock()
 	// A commit under way is not torn by a caller who leaves.
