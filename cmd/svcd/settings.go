@@ -148,8 +148,7 @@ func (s *settings) resolve(cmd *cobra.Command) error {
 
 // shown is a value as it may be printed.
 func shown(name string, v pflag.Value) string {
-	switch name {
-	case "db", "blobs":
+	if name == "db" || name == "blobs" || strings.Contains(v.String(), "://") {
 		return redactURL(v.String())
 	}
 	if list, ok := v.(pflag.SliceValue); ok {
