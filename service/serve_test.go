@@ -337,7 +337,7 @@ func TestThreat38(t *testing.T) {
 				byID[o["request"].(string)] = o
 			}
 		}
-		return byID != nil && len(byID) >= 9
+		return len(byID) >= 9
 	})
 	kinds := map[string]string{"register_group": wire.OpRegisterGroup, "add_group_member": wire.OpAddGroupMember, "record_transaction": wire.OpFinalizeUpload,
 		"claim_token": wire.OpPrepareRetrieve, "revoke_group_member": wire.OpRevokeGroupMember}
