@@ -33,6 +33,7 @@ var onlyIn = map[string][]string{
 	"github.com/golang-jwt/jwt/v5":           {"service/auth", "sdk"},
 	"github.com/hashicorp/golang-lru/v2/...": {"cache"},
 	"modernc.org/sqlite":                     {"service/store"},
+	"github.com/jackc/pgx/v5/...":            {"service/store"},
 	"github.com/svcfs/svcfs/service/vault":   {"service/...", "cmd/svcd"},
 }
 

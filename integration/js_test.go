@@ -113,6 +113,21 @@ func TestJavaScriptSDK(t *testing.T) {
 	if got := must(alice, "js-group", "balance"); !strings.HasSuffix(got, `000"`) {
 		t.Errorf("balance: %s", got)
 	}
+	if got := must(alice, "team", "composite", file, "twice.bin"); got != "true" {
+		t.Errorf("compositeUpload and compositeRetrieve: %s", got)
+	}
+	if got := must(alice, "team", "hash", file); strings.Count(got, uploaded.Hash) != 2 {
+		t.Errorf("computeHash: %s, want %s", got, uploaded.Hash)
+	}
+	if got := must(alice, "team", "network"); !strings.Contains(got, `"networkId":"testnet"`) {
+		t.Errorf("getNetworkInfo: %s", got)
+	}
+	if got := must(alice, "team", "token"); got != "" && got != "null" {
+		t.Errorf("refreshToken: %s", got)
+	}
+	if _, problem := js(alice, "team", "transactions"); !strings.Contains(problem, "Unauthorized") {
+		t.Errorf("getTransactionsForGroup of a closed group by the free view: %q", problem)
+	}
 	for _, tc := range []struct{ name, group, command, arg, word string }{
 		{"not a member", "js-group", "retrieve", uploaded.CID, "not authorized"},
 		{"wrong group", "team", "add", alice.id, "Only group owner"},

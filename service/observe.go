@@ -21,7 +21,7 @@ const stateWait = time.Second
 // they are.
 func (s *Service) observeParts() {
 	s.store.Observe(func(call string, took time.Duration, err error) { s.metrics.Part("database", call, took, err) })
-	s.health = &health{log: s.cfg.Logger, parts: map[string]func(context.Context) error{"database": s.pingDatabase, "blobs": s.blobs.Ping}}
+	s.health = &health{log: s.cfg.Logger, parts: map[string]func(context.Context) error{"database": s.pingDatabase, "blobs": s.blobs.Check}}
 	s.metrics.Watch(s.state)
 }
 
@@ -69,14 +69,14 @@ func (m measuredBlobs) Put(ctx context.Context, r io.Reader, limit int64) (info 
 	return m.Blobs.Put(ctx, r, limit)
 }
 
-func (m measuredBlobs) Open(id string) (r io.ReadSeekCloser, size int64, err error) {
+func (m measuredBlobs) Open(ctx context.Context, id string) (r io.ReadSeekCloser, size int64, err error) {
 	defer m.count("open", time.Now(), &err)
-	return m.Blobs.Open(id)
+	return m.Blobs.Open(ctx, id)
 }
 
-func (m measuredBlobs) Delete(id string) (err error) {
+func (m measuredBlobs) Delete(ctx context.Context, id string) (err error) {
 	defer m.count("delete", time.Now(), &err)
-	return m.Blobs.Delete(id)
+	return m.Blobs.Delete(ctx, id)
 }
 
 func (m measuredBlobs) count(call string, start time.Time, err *error) {

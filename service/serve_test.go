@@ -10,7 +10,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"database/sql"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
@@ -45,7 +44,7 @@ func serve(t *testing.T, change func(*service.Config)) *serving {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := service.Config{DataDir: filepath.Join(t.TempDir(), "data"), MaxFileBytes: 64 << 20}
+	cfg := service.Config{DataDir: filepath.Join(t.TempDir(), "data"), Database: newDatabase(t), MaxFileBytes: 64 << 20}
 	if change != nil {
 		change(&cfg)
 	}
@@ -55,7 +54,7 @@ func serve(t *testing.T, change func(*service.Config)) *serving {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	s := &serving{running: &running{t, svc, cfg.DataDir, cfg.PublicURL}, addr: l.Addr().String(), stop: stop, ended: make(chan error, 1)}
+	s := &serving{running: &running{t, svc, cfg.DataDir, cfg.PublicURL, cfg.Database}, addr: l.Addr().String(), stop: stop, ended: make(chan error, 1)}
 	go func() {
 		s.ended <- svc.Serve(ctx, l)
 		close(s.ended)
@@ -342,7 +341,7 @@ func TestThreat38(t *testing.T) {
 	kinds := map[string]string{"register_group": wire.OpRegisterGroup, "add_group_member": wire.OpAddGroupMember, "record_transaction": wire.OpFinalizeUpload,
 		"claim_token": wire.OpPrepareRetrieve, "revoke_group_member": wire.OpRevokeGroupMember}
 	joined := 0
-	for _, row := range ledgerRows(t, s.dir) {
+	for _, row := range s.ledgerRows() {
 		operation, ok := kinds[row.kind]
 		if !ok {
 			continue
@@ -366,12 +365,10 @@ func TestThreat38(t *testing.T) {
 
 type ledgerRow struct{ kind, account, request string }
 
-func ledgerRows(t *testing.T, dir string) (list []ledgerRow) {
+func (r *running) ledgerRows() (list []ledgerRow) {
+	t := r.t
 	t.Helper()
-	db, err := sql.Open("sqlite", filepath.Join(dir, "svc.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := r.openDatabase()
 	defer db.Close()
 	rows, err := db.QueryContext(t.Context(), "SELECT kind, account, request FROM ledger ORDER BY seq")
 	if err != nil {

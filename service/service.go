@@ -4,8 +4,8 @@ package service
 
 import (
 	"context"
-	"crypto/hkdf"
-	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -40,14 +40,20 @@ const (
 	DefaultClientTimeout        = 30 * time.Second
 )
 
+// Purposes of keys derived from the master key.
 const (
-	blobDir   = "blobs"
-	tokenFile = "token.key" // signs session tokens
+	purposeTokens  = "session tokens"
+	purposeTickets = "transfer tickets"
+	purposeName    = "name of the master key"
 )
+
+const blobDir = "blobs"
 
 // Config configures a [Service].
 type Config struct {
 	DataDir       string        // made with mode 0700
+	Database      string        // postgres://…; "" = SQLite in DataDir
+	Blobs         string        // s3://BUCKET…, see blob.ParseLocation; "" = a directory in DataDir
 	PublicURL     string        // address clients use; tokens are good for it alone
 	ContractID    string        // "" = DefaultContractID; account NAME is NAME.ContractID
 	MaxFileBytes  int64         // largest plaintext; 0 = DefaultMaxFileBytes
@@ -73,7 +79,7 @@ func (c Config) Scheme() string {
 type Service struct {
 	cfg      Config
 	store    *store.Store
-	blobs    *blob.Dir
+	blobs    blob.Store
 	accounts *auth.Accounts
 	files    *files.Files
 	metrics  *metrics.Metrics
@@ -102,13 +108,10 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	secret, err := vault.LoadSecret(filepath.Join(cfg.DataDir, tokenFile))
-	if err != nil {
-		return nil, fmt.Errorf("open token key: %w", err)
-	}
-	ticketKey, err := hkdf.Key(sha256.New, secret[:], nil, "svc-transfer-ticket-1", sha256.Size)
-	if err != nil {
-		return nil, fmt.Errorf("derive ticket key: %w", err)
+	tokenKey, err1 := v.Derive(purposeTokens)
+	ticketKey, err2 := v.Derive(purposeTickets)
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, err
 	}
 	s := &Service{cfg: cfg, metrics: metrics.New(Version)}
 	if cfg.TLSCert != "" {
@@ -116,10 +119,13 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 			return nil, err
 		}
 	}
-	if s.store, err = store.Open(ctx, cfg.DataDir); err != nil {
+	if s.store, err = store.Open(ctx, cfg.DataDir, cfg.Database); err != nil {
 		return nil, err
 	}
-	if s.blobs, err = blob.OpenDir(filepath.Join(cfg.DataDir, blobDir)); err != nil {
+	if err := s.checkMasterKey(ctx, v); err != nil {
+		return nil, errors.Join(err, s.store.Close())
+	}
+	if s.blobs, err = blob.Open(ctx, cfg.Blobs); err != nil {
 		return nil, errors.Join(err, s.store.Close())
 	}
 	s.observeParts()
@@ -127,12 +133,38 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	s.accounts = auth.NewAccounts(s.store, l, cfg.ContractID)
 	s.files = files.New(s.store, l, v, measuredBlobs{s.blobs, s.metrics}, cfg.ContractID, cfg.MaxFileBytes)
 	s.handler = api.New(api.Deps{
-		Accounts: s.accounts, Tokens: auth.NewTokens(s.accounts, secret, cfg.PublicURL, cfg.TokenLifetime),
-		Groups: groups.New(s.store, l, s.accounts), Files: s.files, Ledger: l, TicketKey: ticketKey, ContractID: cfg.ContractID,
+		Accounts: s.accounts, Tokens: auth.NewTokens(s.accounts, tokenKey, cfg.PublicURL, cfg.TokenLifetime),
+		Groups: groups.New(s.store, l, s.accounts), Files: s.files, Ledger: l, TicketKey: ticketKey[:], ContractID: cfg.ContractID,
 		Version: Version, MaxFileBytes: cfg.MaxFileBytes, Health: s.health.check, Metrics: s.metrics,
 		Logger: cfg.Logger, TrustedProxies: cfg.TrustedProxies, ClientTimeout: cfg.ClientTimeout,
 	})
 	return s, nil
+}
+
+// checkMasterKey refuses a database whose keys were wrapped under another
+// master key. The database keeps a name of the key that says nothing about it.
+func (s *Service) checkMasterKey(ctx context.Context, v *vault.Vault) error {
+	raw, err := v.Derive(purposeName)
+	if err != nil {
+		return err
+	}
+	name, known := hex.EncodeToString(raw[:]), ""
+	err = s.store.Write(ctx, func(tx *store.Tx) error {
+		err := tx.QueryRowContext(ctx, "SELECT value FROM meta WHERE name = 'master_key'").Scan(&known)
+		if !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+		known = name
+		_, err = tx.ExecContext(ctx, "INSERT INTO meta (name, value) VALUES ('master_key', ?)", name)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("check master key: %w", err)
+	}
+	if known != name {
+		return fmt.Errorf("the database was written under another master key: put that master.key into %s, with mode 0600", s.cfg.DataDir)
+	}
+	return nil
 }
 
 func withDefaults(cfg Config) Config {
@@ -153,6 +185,9 @@ func withDefaults(cfg Config) Config {
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Blobs == "" {
+		cfg.Blobs = filepath.Join(cfg.DataDir, blobDir)
 	}
 	cfg.PublicURL = strings.TrimRight(cfg.PublicURL, "/")
 	return cfg
@@ -200,11 +235,12 @@ func (s *Service) Verify(ctx context.Context, readData bool, report func(ref str
 	return s.files.Verify(ctx, readData, report)
 }
 
-// BlobPath returns where the ciphertext of a reference lies.
+// BlobPath returns where the ciphertext of a reference lies: a file, or an s3://
+// address.
 func (s *Service) BlobPath(ctx context.Context, ref string) (string, error) {
 	id, err := s.files.BlobID(ctx, ref)
 	if err != nil {
 		return "", err
 	}
-	return filepath.Join(s.cfg.DataDir, blobDir, blob.Path(id)), nil
+	return s.blobs.Where(id), nil
 }

@@ -3,17 +3,21 @@ package service_test
 import (
 	"bytes"
 	"context"
+	"crypto/hkdf"
 	"crypto/hmac"
 	"crypto/sha256"
 	"database/sql"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -25,9 +29,43 @@ import (
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
+	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/store/pgtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// postgresVar holds the address of a PostgreSQL server in the process that
+// [TestOnPostgres] starts; every test there has a database of its own.
+const postgresVar = "SVCD_TEST_POSTGRES"
+
+func newDatabase(t *testing.T) string {
+	if server := os.Getenv(postgresVar); server != "" {
+		return pgtest.NewDatabase(t, server)
+	}
+	return ""
+}
+
+// TestOnPostgres runs all tests of this package once more, on PostgreSQL.
+func TestOnPostgres(t *testing.T) {
+	if os.Getenv(postgresVar) != "" {
+		return // the second run
+	}
+	server := pgtest.Start(t)
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.v", "-test.timeout=10m")
+	cmd.Env = append(os.Environ(), postgresVar+"="+server.URL())
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("on PostgreSQL: %v\n%s", err, regexp.MustCompile(`(?m)^\s*(=== |--- PASS).*\n`).ReplaceAll(out, nil))
+	}
+	for _, m := range regexp.MustCompile(`(?m)^--- (PASS|FAIL|SKIP): (\S+)`).FindAllStringSubmatch(string(out), -1) {
+		t.Run(m[2], func(t *testing.T) {
+			if m[1] != "PASS" {
+				t.Error(m[1], "on PostgreSQL")
+			}
+		})
+	}
+}
 
 // running is a service behind a real HTTP server.
 type running struct {
@@ -35,6 +73,8 @@ type running struct {
 	svc *service.Service
 	dir string
 	url string
+	// database is the address on PostgreSQL, "" on SQLite.
+	database string
 }
 
 func run(t *testing.T) *running {
@@ -42,7 +82,8 @@ func run(t *testing.T) *running {
 	dir := filepath.Join(t.TempDir(), "data")
 	server := httptest.NewUnstartedServer(nil)
 	url := "http://" + server.Listener.Addr().String()
-	svc, err := service.Open(t.Context(), service.Config{DataDir: dir, PublicURL: url, MaxFileBytes: 1 << 20})
+	database := newDatabase(t)
+	svc, err := service.Open(t.Context(), service.Config{DataDir: dir, Database: database, PublicURL: url, MaxFileBytes: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +96,55 @@ func run(t *testing.T) *running {
 			t.Error(err)
 		}
 	})
-	return &running{t, svc, dir, url}
+	return &running{t, svc, dir, url, database}
+}
+
+// openDatabase opens the service's database beside it, as an operator can.
+func (r *running) openDatabase() *sql.DB {
+	r.t.Helper()
+	driver, address := "sqlite", filepath.Join(r.dir, store.FileName)
+	if r.database != "" {
+		driver, address = "pgx", r.database
+	}
+	db, err := sql.Open(driver, address)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { db.Close() })
+	return db
+}
+
+// withoutTriggers is the SQL that takes the ledger's protection away.
+func (r *running) withoutTriggers() string {
+	if r.database != "" {
+		return "ALTER TABLE ledger DISABLE TRIGGER ALL; "
+	}
+	return "DROP TRIGGER ledger_no_update; DROP TRIGGER ledger_no_delete; "
+}
+
+// databaseHolds searches the files of SQLite, or every row of PostgreSQL.
+func (r *running) databaseHolds(needle []byte) bool {
+	r.t.Helper()
+	if r.database == "" {
+		for _, suffix := range []string{"", "-wal", "-shm"} {
+			raw, err := os.ReadFile(filepath.Join(r.dir, store.FileName) + suffix)
+			if err == nil && bytes.Contains(raw, needle) {
+				return true
+			}
+		}
+		return false
+	}
+	db, held := r.openDatabase(), false
+	for _, table := range []string{"meta", "accounts", "groups", "members", "uploads", "files", "claims", "ledger"} {
+		var found bool
+		err := db.QueryRow("SELECT EXISTS (SELECT 1 FROM "+table+" t WHERE strpos(t::text, $1) > 0 OR strpos(t::text, $2) > 0)",
+			strings.ToValidUTF8(strings.ReplaceAll(string(needle), "\x00", ""), ""), hex.EncodeToString(needle)).Scan(&found)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		held = held || found
+	}
+	return held
 }
 
 // user is an account with a session token.
@@ -301,7 +390,11 @@ func TestRoleOperationMatrix(t *testing.T) {
 func TestForgedAndMixedCredentials(t *testing.T) {
 	r := run(t)
 	alice, bob := r.user("alice", "1"), r.user("bob", "1")
-	secret, err := os.ReadFile(filepath.Join(r.dir, "token.key"))
+	master, err := os.ReadFile(filepath.Join(r.dir, "master.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := hkdf.Key(sha256.New, master, nil, "svc-derived-1 session tokens", 32)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -419,11 +512,8 @@ func TestGuessingIsSlowedDown(t *testing.T) {
 	if status, body := r.post("/api/auth/session-token", http.Header{wire.HeaderAPIKey: {alice.key}}, wire.SessionTokenRequest{AccountID: "nobody.svc.testnet"}); status != 404 || !strings.Contains(string(body), "not found") {
 		t.Errorf("unknown account: %d %s", status, body)
 	}
-	for _, name := range []string{"svc.db", "svc.db-wal"} {
-		raw, err := os.ReadFile(filepath.Join(r.dir, name))
-		if err == nil && bytes.Contains(raw, []byte(alice.key)) {
-			t.Errorf("%s holds the API key", name)
-		}
+	if r.databaseHolds([]byte(alice.key)) {
+		t.Error("the database holds the API key")
 	}
 }
 
@@ -647,11 +737,7 @@ func TestAuditNamesTheBadRow(t *testing.T) {
 			for _, g := range []string{"a", "b", "c"} {
 				must[string](alice, wire.OpRegisterGroup, object{"group_id": g})
 			}
-			db, err := sql.Open("sqlite", filepath.Join(r.dir, "svc.db"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer db.Close()
+			db := r.openDatabase()
 			if _, err := db.Exec(tc.statement); err == nil {
 				t.Error("the ledger let itself be changed")
 			}
@@ -659,7 +745,7 @@ func TestAuditNamesTheBadRow(t *testing.T) {
 			if tc.name == "swapped" { // a key cannot be swapped in place
 				statement = "UPDATE ledger SET seq = -2 WHERE seq = 2; UPDATE ledger SET seq = 2 WHERE seq = 3; UPDATE ledger SET seq = 3 WHERE seq = -2"
 			}
-			if _, err := db.Exec("DROP TRIGGER ledger_no_update; DROP TRIGGER ledger_no_delete; " + statement); err != nil {
+			if _, err := db.Exec(r.withoutTriggers() + statement); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := r.svc.Audit(t.Context()); err == nil || !strings.Contains(err.Error(), tc.want) {
@@ -676,7 +762,7 @@ func TestHostileInputIsOnlyAValue(t *testing.T) {
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
 	alice.upload("g", "f", []byte("x"))
 	for _, evil := range []string{"../../svc.db", "/etc/passwd", "..%2f..", "x\x00y", "'; DROP TABLE files; --", `" OR 1=1 --`, "http://127.0.0.1:1/", strings.Repeat("a", 100_000)} {
-		if status, body := alice.tool(wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": evil}); status != 404 {
+		if status, body := alice.tool(wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": evil}); status != 404 && status != 400 {
 			t.Errorf("reference %.30q: %d %s", evil, status, body)
 		}
 		for _, op := range []string{wire.OpGetGroupTransactions, wire.OpPrepareUpload, wire.OpRegisterGroup} {
@@ -730,11 +816,11 @@ func TestMasterKeyIsNeededAndGuarded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"svc.db", "svc.db-wal"} {
-		raw, err := os.ReadFile(filepath.Join(r.dir, name))
-		if err == nil && (bytes.Contains(raw, master) || bytes.Contains(raw, fileKey)) {
-			t.Errorf("%s holds a key in the clear", name)
-		}
+	if r.databaseHolds(master) || r.databaseHolds(fileKey) {
+		t.Error("the database holds a key in the clear")
+	}
+	if !r.databaseHolds([]byte(alice.id)) {
+		t.Error("the search finds nothing at all")
 	}
 	loose := filepath.Join(t.TempDir(), "data")
 	if err := os.MkdirAll(loose, 0o700); err != nil {

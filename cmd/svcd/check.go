@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 
@@ -42,7 +43,7 @@ func newVerify(s *settings) *cobra.Command {
 				}
 				fmt.Fprintf(s.stdout, "files: %d checked, %d bad\n", n, bad)
 				if bad > 0 {
-					return fmt.Errorf("%d files cannot be served as they were stored: restore %s from a backup", bad, filepath.Join(s.data, "blobs"))
+					return fmt.Errorf("%d files cannot be served as they were stored: restore %s from a backup", bad, cmp.Or(s.blobs, filepath.Join(s.data, "blobs")))
 				}
 				return nil
 			})

@@ -80,7 +80,7 @@ func (s *settings) with(ctx context.Context, f func(*service.Service) error) err
 	if _, err := os.Stat(s.data); err != nil {
 		return fmt.Errorf("look at data directory: %w; svcd serve --data DIR makes one", err)
 	}
-	svc, err := service.Open(ctx, service.Config{DataDir: s.data, ContractID: s.contract})
+	svc, err := service.Open(ctx, service.Config{DataDir: s.data, Database: s.database, Blobs: s.blobs, ContractID: s.contract})
 	if err != nil {
 		return err
 	}

@@ -28,6 +28,8 @@ import (
 type settings struct {
 	file     string // the configuration file
 	data     string
+	database string
+	blobs    string
 	contract string
 
 	listen         string
@@ -61,6 +63,9 @@ func envName(flag string) string {
 func (s *settings) register(set *pflag.FlagSet) {
 	set.StringVar(&s.file, "config", "", "configuration file (TOML); every setting has also an environment variable, SVCD_DATA for --data")
 	set.StringVar(&s.data, "data", "", "data directory (required)")
+	set.StringVar(&s.database, "db", "", "PostgreSQL database, postgres://USER@HOST/DATABASE; the password in PGPASSWORD or a PGPASSFILE (default: SQLite in the data directory)")
+	set.StringVar(&s.blobs, "blobs", "", "where ciphertext is kept: a directory, or s3://BUCKET[/PREFIX]?endpoint=URL&region=NAME&path-style=true; "+
+		"credentials in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or AWS_SHARED_CREDENTIALS_FILE (default: blobs in the data directory)")
 	set.StringVar(&s.contract, "contract", service.DefaultContractID, "ledger contract id; account NAME is NAME.CONTRACT")
 }
 
@@ -282,7 +287,7 @@ func distance(a, b string) int {
 
 // serviceConfig checks the settings of a running service.
 func (s *settings) serviceConfig() (cfg service.Config, err error) {
-	cfg = service.Config{DataDir: s.data, PublicURL: s.publicURL, ContractID: s.contract, MaxFileBytes: s.maxFileBytes,
+	cfg = service.Config{DataDir: s.data, Database: s.database, Blobs: s.blobs, PublicURL: s.publicURL, ContractID: s.contract, MaxFileBytes: s.maxFileBytes,
 		TokenLifetime: s.tokenLifetime, TLSCert: s.tlsCert, TLSKey: s.tlsKey, MaxConnections: s.maxConnections, ClientTimeout: s.clientTimeout}
 	if s.data == "" {
 		return cfg, usageError{errors.New("no data directory: give --data DIR")}

@@ -29,6 +29,15 @@ const commands = {
   owner: () => sdk.getGroupOwner(group),
   checksum: () => sdk.getGroupChecksum(group),
   authorized: (member) => sdk.isAuthorized(group, member),
+  transactions: () => sdk.getTransactionsForGroup(group),
+  network: () => sdk.getNetworkInfo(),
+  token: () => sdk.refreshToken(),
+  hash: async (file) => [sdk.computeHash(readFileSync(file)), await sdk.computeHashAsync(readFileSync(file))],
+  composite: async (file, name) => {
+    const up = await sdk.compositeUpload(group, readFileSync(file), name);
+    const down = await sdk.compositeRetrieve(group, up.cid);
+    return Buffer.compare(down.data, readFileSync(file)) === 0;
+  },
   fee: async (action) => String(await sdk.estimateFee(action)),
 };
 

@@ -119,6 +119,16 @@ func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, blob.ErrFull) || errors.Is(err, store.ErrFull) {
 		err = &fault.Error{Code: wire.CodeStorageFull, Text: "the service's storage is full: nothing was recorded or charged", Err: err}
 	}
+	if errors.Is(err, store.ErrUnavailable) {
+		err = &fault.Error{Code: wire.CodeUnavailable, Text: "the service's database is unavailable: try again in a moment", RetryAfter: time.Second, Err: err}
+	}
+	if errors.Is(err, blob.ErrUnavailable) {
+		err = &fault.Error{Code: wire.CodeUnavailable, Text: "the service's file store is unavailable: nothing was recorded or charged; try again in a moment",
+			RetryAfter: 2 * time.Second, Err: err}
+	}
+	if errors.Is(err, store.ErrInvalidText) {
+		err = fault.New(wire.CodeValidation, "a name or id holds a NUL character")
+	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		w.Header().Set("Connection", "close")
 		writeJSON(w, http.StatusRequestTimeout, wire.Error{Error: "the request came too slowly: send it again", Code: wire.CodeUnavailable})
@@ -283,6 +293,6 @@ func (s *server) loginProbe(w http.ResponseWriter, _ *http.Request) {
 
 func (s *server) capabilities(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, wire.Capabilities{Service: "svcd", Version: s.Version, ContractID: s.ContractID,
-		Features:     []string{wire.CapRows, wire.CapPaging, wire.CapRaw, wire.CapIdempotentFinalize, wire.CapIdempotentRetrieve},
+		Features:     []string{wire.CapRows, wire.CapPaging, wire.CapRaw, wire.CapIdempotentFinalize, wire.CapIdempotentRetrieve, wire.CapDelete, wire.CapRename},
 		MaxFileBytes: s.MaxFileBytes, Fees: s.Ledger.Fees()})
 }

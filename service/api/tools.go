@@ -81,6 +81,20 @@ func (s *server) operations() map[string]tool {
 			}
 			return s.Files.List(ctx, account, req)
 		},
+		wire.OpDeleteFile: func(ctx context.Context, account string, raw []byte) (any, error) {
+			req, err := decode[wire.FileRequest](raw)
+			if err != nil {
+				return nil, err
+			}
+			return s.Files.Delete(ctx, account, req)
+		},
+		wire.OpRenameFile: func(ctx context.Context, account string, raw []byte) (any, error) {
+			req, err := decode[wire.RenameRequest](raw)
+			if err != nil {
+				return nil, err
+			}
+			return s.Files.Rename(ctx, account, req)
+		},
 	}
 }
 

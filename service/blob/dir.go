@@ -1,38 +1,26 @@
-// Package blob keeps ciphertext: a directory of files that are written once
-// under random names and never changed.
 package blob
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"syscall"
 	"time"
 )
 
-// ErrFull means that the disk or the quota has no room.
-var ErrFull = errors.New("no room for the file")
-
-// ErrTooLarge means that more bytes came than were allowed.
-var ErrTooLarge = errors.New("more bytes than allowed")
-
-// Info describes one stored blob.
-type Info struct {
-	ID   string // 32 hex digits, made here
-	Size int64  // bytes
-	Sum  [sha256.Size]byte
-}
-
 // Dir stores blobs in a directory: tmp/ while they arrive, then xx/ID where xx
-// are the first two digits. Nothing outside the directory can be named.
-type Dir struct{ root *os.Root }
+// are the first two digits. Nothing outside the directory can be named, and only
+// plain files are read.
+type Dir struct {
+	path string
+	root *os.Root
+}
 
 const tmpDir = "tmp"
 
@@ -45,7 +33,7 @@ func OpenDir(dir string) (*Dir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open blob directory: %w", err)
 	}
-	d := &Dir{root: root}
+	d := &Dir{path: dir, root: root}
 	if err := d.makeFolder(tmpDir); err != nil {
 		return nil, errors.Join(err, root.Close())
 	}
@@ -54,6 +42,22 @@ func OpenDir(dir string) (*Dir, error) {
 
 // Close closes the directory.
 func (d *Dir) Close() error { return d.root.Close() }
+
+// Check reports whether the directory is still there.
+func (d *Dir) Check(context.Context) error {
+	if _, err := d.root.Stat(tmpDir); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return nil
+}
+
+// Where returns the file of a blob.
+func (d *Dir) Where(id string) string {
+	if checkID(id) != nil {
+		return ""
+	}
+	return filepath.Join(d.path, filepath.FromSlash(place(id)))
+}
 
 func (d *Dir) makeFolder(name string) error {
 	err := d.root.Mkdir(name, 0o700)
@@ -74,24 +78,14 @@ func (d *Dir) syncFolder(name string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// checkID accepts only names this package makes.
-func checkID(id string) error {
-	if raw, err := hex.DecodeString(id); err != nil || len(raw) != 16 {
-		return fmt.Errorf("blob id of %d characters: want 32 hex digits", len(id))
-	}
-	return nil
-}
-
-func place(id string) string { return path.Join(id[:2], id) }
-
 // Put stores what r gives, at most limit bytes, under a new name. When it
 // returns, the bytes and their name are on the disk. On error nothing is left.
 func (d *Dir) Put(ctx context.Context, r io.Reader, limit int64) (Info, error) {
-	var random [16]byte
-	if _, err := rand.Read(random[:]); err != nil {
-		return Info{}, fmt.Errorf("make blob id: %w", err)
+	id, err := newID()
+	if err != nil {
+		return Info{}, err
 	}
-	info := Info{ID: hex.EncodeToString(random[:])}
+	info := Info{ID: id}
 	tmp := path.Join(tmpDir, info.ID)
 	if err := d.write(ctx, tmp, r, limit, &info); err != nil {
 		_ = d.root.Remove(tmp)
@@ -112,7 +106,8 @@ func (d *Dir) write(ctx context.Context, name string, r io.Reader, limit int64, 
 	}
 	defer f.Close()
 	hash := sha256.New()
-	n, err := io.CopyBuffer(struct{ io.Writer }{io.MultiWriter(f, hash)}, &contextReader{ctx, io.LimitReader(r, limit+1)}, make([]byte, 256<<10))
+	source := &contextReader{ctx: ctx, r: io.LimitReader(r, limit+1)}
+	n, err := io.CopyBuffer(struct{ io.Writer }{io.MultiWriter(f, hash)}, source, make([]byte, 256<<10))
 	if err != nil {
 		return err
 	}
@@ -122,19 +117,6 @@ func (d *Dir) write(ctx context.Context, name string, r io.Reader, limit int64, 
 	info.Size = n
 	hash.Sum(info.Sum[:0])
 	return errors.Join(f.Sync(), f.Close())
-}
-
-// contextReader ends with its context.
-type contextReader struct {
-	ctx context.Context
-	r   io.Reader
-}
-
-func (c *contextReader) Read(p []byte) (int, error) {
-	if err := c.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return c.r.Read(p)
 }
 
 func (d *Dir) publish(tmp, id string) error {
@@ -156,12 +138,20 @@ func full(err error) error {
 }
 
 // Open opens a blob for reading; the caller closes it. A missing one is
-// fs.ErrNotExist.
-func (d *Dir) Open(id string) (io.ReadSeekCloser, int64, error) {
+// fs.ErrNotExist, and so is anything but a plain file under its own name: a link
+// planted in the store is not followed, a pipe not waited for.
+func (d *Dir) Open(_ context.Context, id string) (io.ReadSeekCloser, int64, error) {
 	if err := checkID(id); err != nil {
 		return nil, 0, err
 	}
-	f, err := d.root.Open(place(id))
+	named, err := d.root.Lstat(place(id))
+	if err == nil && !named.Mode().IsRegular() {
+		err = fs.ErrNotExist
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("open blob: %w", err)
+	}
+	f, err := d.root.OpenFile(place(id), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, 0, fmt.Errorf("open blob: %w", err)
 	}
@@ -169,14 +159,14 @@ func (d *Dir) Open(id string) (io.ReadSeekCloser, int64, error) {
 	if err != nil {
 		return nil, 0, errors.Join(err, f.Close())
 	}
-	if !info.Mode().IsRegular() {
+	if !os.SameFile(named, info) {
 		return nil, 0, errors.Join(fmt.Errorf("open blob: %w", fs.ErrNotExist), f.Close())
 	}
 	return f, info.Size(), nil
 }
 
 // Delete removes a blob; one that is not there is no error.
-func (d *Dir) Delete(id string) error {
+func (d *Dir) Delete(_ context.Context, id string) error {
 	if err := checkID(id); err != nil {
 		return err
 	}
@@ -188,9 +178,12 @@ func (d *Dir) Delete(id string) error {
 
 // Sweep removes what an interrupted Put left in tmp/ and calls visit with every
 // blob older than age.
-func (d *Dir) Sweep(age time.Duration, visit func(id string) error) error {
+func (d *Dir) Sweep(ctx context.Context, age time.Duration, visit func(id string) error) error {
 	before := time.Now().Add(-age)
 	return fs.WalkDir(d.root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
+		if err == nil {
+			err = ctx.Err()
+		}
 		if err != nil || entry.IsDir() {
 			return err
 		}
@@ -198,23 +191,13 @@ func (d *Dir) Sweep(age time.Duration, visit func(id string) error) error {
 		if err != nil || info.ModTime().After(before) {
 			return nil // gone meanwhile, or young
 		}
-		if path.Dir(name) == tmpDir {
+		id := path.Base(name)
+		switch {
+		case path.Dir(name) == tmpDir:
 			return d.root.Remove(name)
-		}
-		if checkID(path.Base(name)) != nil {
+		case checkID(id) != nil || name != place(id):
 			return nil
 		}
-		return visit(path.Base(name))
+		return visit(id)
 	})
-}
-
-// Path returns where a blob lies below the directory.
-func Path(id string) string { return place(id) }
-
-// Ping reports whether the directory is there.
-func (d *Dir) Ping(context.Context) error {
-	if _, err := d.root.Stat(tmpDir); err != nil {
-		return fmt.Errorf("look at blob directory: %w", err)
-	}
-	return nil
 }

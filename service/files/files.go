@@ -16,7 +16,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -46,9 +45,9 @@ const (
 // Blobs is where ciphertext is kept.
 type Blobs interface {
 	Put(ctx context.Context, r io.Reader, limit int64) (blob.Info, error)
-	Open(id string) (io.ReadSeekCloser, int64, error)
-	Delete(id string) error
-	Sweep(age time.Duration, visit func(id string) error) error
+	Open(ctx context.Context, id string) (io.ReadSeekCloser, int64, error)
+	Delete(ctx context.Context, id string) error
+	Sweep(ctx context.Context, age time.Duration, visit func(id string) error) error
 }
 
 // Files answers uploads, retrievals and listings.
@@ -77,8 +76,8 @@ func (f *Files) newRef(group string) string {
 // Prepare makes the key of a file to be uploaded. Members only; free, but the
 // balance must suffice for the upload.
 func (f *Files) Prepare(ctx context.Context, account string, req wire.PrepareUploadRequest) (out wire.PrepareUploadResult, err error) {
-	if len(req.Filename) > MaxFilename || !utf8.ValidString(req.Filename) {
-		return out, fault.New(wire.CodeValidation, "filename must be UTF-8 of at most %d bytes", MaxFilename)
+	if err := checkName(req.Filename); err != nil {
+		return out, err
 	}
 	if req.Size > f.maxBytes+format.Overhead {
 		return out, f.tooLarge()
@@ -199,9 +198,14 @@ func (f *Files) PutBlob(ctx context.Context, account, uploadID string, r io.Read
 		replaced = info.ID
 	}
 	if replaced != "" {
-		_ = f.blobs.Delete(replaced) // the sweep repeats it
+		f.discard(ctx, replaced) // the sweep repeats it
 	}
 	return err
+}
+
+// discard removes a blob nobody owns, also when the caller has left.
+func (f *Files) discard(ctx context.Context, id string) {
+	_ = f.blobs.Delete(context.WithoutCancel(ctx), id)
 }
 
 // put stores ciphertext.
@@ -213,7 +217,7 @@ func (f *Files) put(ctx context.Context, r io.Reader) (blob.Info, error) {
 	case err != nil:
 		return info, err
 	case info.Size < format.Overhead:
-		_ = f.blobs.Delete(info.ID)
+		f.discard(ctx, info.ID)
 		return info, fault.New(wire.CodeValidation, "encrypted data of %d bytes: at least %d are needed (IV and tag)", info.Size, format.Overhead)
 	}
 	return info, nil
@@ -240,6 +244,9 @@ func (f *Files) Finalize(ctx context.Context, account string, req wire.FinalizeU
 	if err != nil {
 		return out, fault.New(wire.CodeValidation, "format is not understood: %v", err)
 	}
+	if err := checkName(meta.Filename); err != nil {
+		return out, err
+	}
 	var own string // blob that is only ours until the record commits
 	info := u.blob
 	if data != nil {
@@ -259,7 +266,7 @@ func (f *Files) Finalize(ctx context.Context, account string, req wire.FinalizeU
 		return err
 	})
 	if own != "" && (err != nil || !kept) {
-		_ = f.blobs.Delete(own) // the sweep repeats it
+		f.discard(ctx, own) // the sweep repeats it
 	}
 	return out, err
 }
@@ -343,8 +350,8 @@ func (f *Files) Retrieve(ctx context.Context, account string, req wire.PrepareRe
 		return s, err
 	}
 	s = Stored{BlobID: row.blob.ID, BlobSize: row.blob.Size, Format: json.RawMessage(row.format)}
-	if s.Inline, err = f.readBlob(row.blob, inlineUpTo); err != nil {
-		return s, err
+	if s.Inline, err = f.readBlob(ctx, row.blob, inlineUpTo); err != nil {
+		return s, f.unlessDeleted(ctx, account, req, err)
 	}
 	err = f.store.Write(ctx, func(tx *store.Tx) error {
 		row, err := getFile(ctx, tx, account, req)
@@ -397,6 +404,15 @@ func (f *Files) find(ctx context.Context, account string, req wire.PrepareRetrie
 	return row, err
 }
 
+// unlessDeleted returns err, which came of reading a blob, or that the file was
+// deleted meanwhile.
+func (f *Files) unlessDeleted(ctx context.Context, account string, req wire.PrepareRetrieveRequest, err error) error {
+	if _, now := f.find(ctx, account, req); now != nil {
+		return now
+	}
+	return err
+}
+
 func getFile(ctx context.Context, tx *store.Tx, account string, req wire.PrepareRetrieveRequest) (row file, err error) {
 	if _, err := groups.RequireMember(ctx, tx, req.GroupID, account); err != nil {
 		return row, err
@@ -420,8 +436,8 @@ func getFile(ctx context.Context, tx *store.Tx, account string, req wire.Prepare
 
 // readBlob returns the whole blob if it has at most inlineUpTo bytes, after
 // checking it; of a larger one it checks the size.
-func (f *Files) readBlob(want blob.Info, inlineUpTo int64) ([]byte, error) {
-	r, size, err := f.blobs.Open(want.ID)
+func (f *Files) readBlob(ctx context.Context, want blob.Info, inlineUpTo int64) ([]byte, error) {
+	r, size, err := f.blobs.Open(ctx, want.ID)
 	if err != nil {
 		return nil, damaged("missing or unreadable", err)
 	}
@@ -442,19 +458,25 @@ func (f *Files) readBlob(want blob.Info, inlineUpTo int64) ([]byte, error) {
 	return data, nil
 }
 
+// damaged is the refusal to hand out what cannot be right; an outage of the
+// store stays one.
 func damaged(how string, cause error) error {
+	if errors.Is(cause, blob.ErrUnavailable) || errors.Is(cause, context.Canceled) {
+		return cause
+	}
 	return &fault.Error{Code: wire.CodeBlobCorrupt, Text: "stored ciphertext is corrupt (" + how + "): nothing was charged", Err: cause}
 }
 
 // OpenBlob opens ciphertext for a raw transfer to a member who has a ticket.
 func (f *Files) OpenBlob(ctx context.Context, account, group, ref string) (io.ReadSeekCloser, blob.Info, error) {
-	row, err := f.find(ctx, account, wire.PrepareRetrieveRequest{GroupID: group, IPFSHash: ref})
+	req := wire.PrepareRetrieveRequest{GroupID: group, IPFSHash: ref}
+	row, err := f.find(ctx, account, req)
 	if err != nil {
 		return nil, blob.Info{}, err
 	}
-	r, size, err := f.blobs.Open(row.blob.ID)
+	r, size, err := f.blobs.Open(ctx, row.blob.ID)
 	if err != nil {
-		return nil, blob.Info{}, damaged("missing or unreadable", err)
+		return nil, blob.Info{}, f.unlessDeleted(ctx, account, req, damaged("missing or unreadable", err))
 	}
 	if size != row.blob.Size {
 		return nil, blob.Info{}, errors.Join(damaged("cut or extended", nil), r.Close())

@@ -107,18 +107,18 @@ func (f *Files) Sweep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return f.blobs.Sweep(orphanAge, func(id string) error {
+	return f.blobs.Sweep(ctx, orphanAge, func(id string) error {
 		owned, err := f.isOwned(ctx, id)
 		if err != nil || owned {
 			return err
 		}
-		return f.blobs.Delete(id)
+		return f.blobs.Delete(ctx, id)
 	})
 }
 
 func (f *Files) isOwned(ctx context.Context, blobID string) (owned bool, err error) {
 	err = f.store.Read(ctx, func(tx *store.Tx) error {
-		return tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM files WHERE blob_id = ? UNION ALL SELECT 1 FROM uploads WHERE blob_id = ?)",
+		return tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM files WHERE blob_id = ? AND deleted_ns IS NULL UNION ALL SELECT 1 FROM uploads WHERE blob_id = ?)",
 			blobID, blobID).Scan(&owned)
 	})
 	return owned, err
@@ -155,21 +155,30 @@ func (f *Files) Verify(ctx context.Context, readData bool, report func(ref strin
 			return checked, err
 		}
 		checked++
-		if err := f.verify(r.group, r.ref, r.file, readData); err != nil {
+		if err := f.verify(ctx, r.group, r.ref, r.file, readData); err != nil && f.lives(ctx, r.ref) {
 			report(r.ref, err)
 		}
 	}
 	return checked, err
 }
 
-func (f *Files) verify(group, ref string, row file, readData bool) error {
+// lives tells whether a file was not deleted meanwhile.
+func (f *Files) lives(ctx context.Context, ref string) bool {
+	lives := true
+	err := f.store.Read(ctx, func(tx *store.Tx) error {
+		return tx.QueryRowContext(ctx, "SELECT deleted_ns IS NULL FROM files WHERE ref = ?", ref).Scan(&lives)
+	})
+	return err != nil || lives
+}
+
+func (f *Files) verify(ctx context.Context, group, ref string, row file, readData bool) error {
 	if _, err := f.vault.Unwrap(vault.Binding{Group: group, Ref: ref, Version: row.keyVersion}, row.wrapped); err != nil {
 		return err
 	}
-	if _, err := f.readBlob(row.blob, -1); err != nil || !readData {
+	if _, err := f.readBlob(ctx, row.blob, -1); err != nil || !readData {
 		return err
 	}
-	r, _, err := f.blobs.Open(row.blob.ID)
+	r, _, err := f.blobs.Open(ctx, row.blob.ID)
 	if err != nil {
 		return damaged("missing or unreadable", err)
 	}

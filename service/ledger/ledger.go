@@ -17,6 +17,7 @@ import (
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/store"
 )
 
 // Kinds of records.
@@ -33,6 +34,8 @@ const (
 	KindRetention     = "set_group_retention"
 	KindRecord        = "record_transaction"
 	KindClaim         = "claim_token"
+	KindTombstone     = "tombstone_transaction" // detail: the reason
+	KindRename        = "rename_file"           // detail: the new name
 )
 
 // Actions that are priced but are not kinds of records.
@@ -116,7 +119,7 @@ func (l *Ledger) Fees() map[string]string {
 
 // Append writes r as the next record and returns it complete. The caller fills
 // Kind, Account and what the kind needs. Times never go back.
-func (l *Ledger) Append(ctx context.Context, tx *sql.Tx, r Record) (Record, error) {
+func (l *Ledger) Append(ctx context.Context, tx *store.Tx, r Record) (Record, error) {
 	var lastTime int64
 	var prev []byte
 	err := tx.QueryRowContext(ctx, "SELECT seq, time_ns, hash FROM ledger ORDER BY seq DESC LIMIT 1").Scan(&r.Seq, &lastTime, &prev)
@@ -152,7 +155,7 @@ func txID(r Record) string {
 
 // Charge takes the price of action from the account and appends r with that fee.
 // Too little is refused before anything changes.
-func (l *Ledger) Charge(ctx context.Context, tx *sql.Tx, action string, r Record) (Record, error) {
+func (l *Ledger) Charge(ctx context.Context, tx *store.Tx, action string, r Record) (Record, error) {
 	r.Fee = l.Fee(action)
 	if !r.Fee.IsZero() {
 		balance, err := Balance(ctx, tx, r.Account)
@@ -176,7 +179,7 @@ func Insufficient(action string, need, have wire.Amount) error {
 }
 
 // Balance returns the balance of an account.
-func Balance(ctx context.Context, tx *sql.Tx, account string) (wire.Amount, error) {
+func Balance(ctx context.Context, tx *store.Tx, account string) (wire.Amount, error) {
 	var text string
 	err := tx.QueryRowContext(ctx, "SELECT balance FROM accounts WHERE id = ?", account).Scan(&text)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -188,7 +191,7 @@ func Balance(ctx context.Context, tx *sql.Tx, account string) (wire.Amount, erro
 	return wire.ParseAmount(text)
 }
 
-func setBalance(ctx context.Context, tx *sql.Tx, account string, a wire.Amount) error {
+func setBalance(ctx context.Context, tx *store.Tx, account string, a wire.Amount) error {
 	if _, err := tx.ExecContext(ctx, "UPDATE accounts SET balance = ? WHERE id = ?", a.String(), account); err != nil {
 		return fmt.Errorf("write balance: %w", err)
 	}
@@ -196,7 +199,7 @@ func setBalance(ctx context.Context, tx *sql.Tx, account string, a wire.Amount) 
 }
 
 // Fund adds amount to an account and returns the new balance.
-func (l *Ledger) Fund(ctx context.Context, tx *sql.Tx, account string, amount wire.Amount) (wire.Amount, error) {
+func (l *Ledger) Fund(ctx context.Context, tx *store.Tx, account string, amount wire.Amount) (wire.Amount, error) {
 	balance, err := Balance(ctx, tx, account)
 	if err != nil {
 		return wire.Amount{}, err
@@ -217,7 +220,7 @@ var ErrBroken = errors.New("the ledger is broken")
 
 // Audit walks all records and returns how many there are. It fails at the first
 // whose hash, link or place is wrong.
-func Audit(ctx context.Context, tx *sql.Tx) (n int64, err error) {
+func Audit(ctx context.Context, tx *store.Tx) (n int64, err error) {
 	rows, err := tx.QueryContext(ctx, `SELECT seq, tx_id, kind, time_ns, account, group_id, ref, file_hash, detail, fee, request, prev_hash, hash
 		FROM ledger ORDER BY seq`)
 	if err != nil {

@@ -1,45 +1,63 @@
-// Package store is the SQL database: SQLite with a write-ahead log, synced at
-// every commit, so that what was acknowledged survives a power cut.
+// Package store is the SQL database: SQLite in one directory, or PostgreSQL. The
+// same statements run on both. What a write acknowledged survives a power cut;
+// all writes of all processes happen one after the other, so that balances and
+// the chain of the ledger need no further locks.
 package store
 
 import (
 	"context"
 	"database/sql"
-	_ "embed"
+	"embed"
 	"errors"
 	"fmt"
-	"net/url"
-	"os"
-	"path/filepath"
+	"strings"
 	"sync"
 	"time"
-
-	"modernc.org/sqlite"
-	sqlite3 "modernc.org/sqlite/lib"
 )
 
-const (
-	fileName = "svc.db"
-	// schemaVersion is what this program reads and writes.
-	schemaVersion = 1
-	// readers is the number of connections for reading; there is one for writing.
-	readers = 4
-	// busyTimeout is how long a write waits for another process, in ms.
-	busyTimeout = "10000"
+// writeTimeout bounds a write, also one whose caller has left: a commit under
+// way is not torn by that.
+const writeTimeout = 30 * time.Second
+
+var (
+	// ErrFull means that the disk has no room for the commit.
+	ErrFull = errors.New("no room in the database")
+	// ErrUnavailable means that the database cannot be reached now. What was
+	// being written may or may not have happened.
+	ErrUnavailable = errors.New("the database is unavailable")
+	// ErrInvalidText means that a text cannot be stored: it holds a NUL.
+	ErrInvalidText = errors.New("a text holds a NUL character")
 )
 
-// ErrFull means that the disk has no room for the commit.
-var ErrFull = errors.New("no room in the database")
+//go:embed migrations
+var migrations embed.FS
 
-//go:embed schema.sql
-var schema string
+// engine is what the two databases do differently.
+type engine interface {
+	// name is the folder of its migrations.
+	name() string
+	// rebind turns the placeholders ? into the engine's own.
+	rebind(query string) string
+	// serialise makes a writing transaction wait for the others.
+	serialise(ctx context.Context, tx *sql.Tx) error
+	// version and setVersion keep the number of the newest migration that ran.
+	version(ctx context.Context, tx *sql.Tx) (int, error)
+	setVersion(ctx context.Context, tx *sql.Tx, version int) error
+	// scrub removes what was deleted from the files, as far as the engine can.
+	scrub(ctx context.Context, db *sql.DB) error
+	// kind returns ErrFull, ErrUnavailable or ErrInvalidText for errors of that kind, else nil.
+	kind(err error) error
+}
 
 // Store is the database. It is safe for concurrent use, also by several
-// processes over one file.
+// processes over one database.
 type Store struct {
-	read  *sql.DB
-	write *sql.DB
-	turn  sync.Mutex // one writing transaction at a time in this process
+	engine engine
+	read   *sql.DB
+	write  *sql.DB
+	reads  *sql.TxOptions
+	turn   chan struct{} // one writing transaction at a time in this process
+	once   sync.Once
 
 	observe func(call string, took time.Duration, err error)
 }
@@ -57,117 +75,124 @@ func (s *Store) observed(call string, err *error) func() {
 	return func() { s.observe(call, time.Since(start), *err) }
 }
 
-// Tx is a transaction.
-type Tx = sql.Tx
-
-// Open opens or makes the database in a data directory.
-func Open(ctx context.Context, dir string) (*Store, error) {
-	file := filepath.Join(dir, fileName)
-	if err := makePrivate(file); err != nil {
-		return nil, fmt.Errorf("open database: %w", err)
-	}
-	s := &Store{}
-	var err error
-	if s.write, err = connect(file, true); err != nil {
+// Open opens the database at url, postgres://…, or the SQLite database in dir
+// when url is empty, and brings its schema up to date.
+func Open(ctx context.Context, dir, url string) (*Store, error) {
+	s, err := connect(dir, url)
+	if err != nil {
 		return nil, err
 	}
-	s.write.SetMaxOpenConns(1)
-	if s.read, err = connect(file, false); err != nil {
-		return nil, errors.Join(err, s.write.Close())
-	}
-	s.read.SetMaxOpenConns(readers)
-	s.read.SetMaxIdleConns(readers)
+	s.turn = make(chan struct{}, 1)
 	if err := s.migrate(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
 
-// makePrivate creates the file before SQLite does, so that nobody else can
-// ever open it.
-func makePrivate(file string) error {
-	f, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return err
+func connect(dir, url string) (*Store, error) {
+	if url == "" {
+		return openSQLite(dir)
 	}
-	return f.Close()
+	if scheme, _, _ := strings.Cut(url, "://"); scheme != "postgres" && scheme != "postgresql" {
+		return nil, errors.New("open database: want an address like postgres://USER:PASSWORD@HOST/DATABASE, or none for SQLite in the data directory")
+	}
+	return openPostgres(url)
 }
 
-func connect(file string, forWriting bool) (*sql.DB, error) {
-	q := url.Values{"_pragma": {"busy_timeout(" + busyTimeout + ")", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)",
-		"secure_delete(1)", "trusted_schema(0)", "cache_size(-16000)"}}
-	if forWriting {
-		q.Set("_txlock", "immediate")
-	} else {
-		q.Add("_pragma", "query_only(1)")
-	}
-	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: file}).EscapedPath()+"?"+q.Encode())
-	if err != nil {
-		return nil, fmt.Errorf("open database: %w", err)
-	}
-	return db, nil
-}
-
-func (s *Store) migrate(ctx context.Context) error {
-	return s.Write(ctx, func(tx *Tx) error {
-		var version int
-		if err := tx.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err != nil {
-			return fmt.Errorf("read schema version: %w", err)
-		}
-		switch {
-		case version == schemaVersion:
-			return nil
-		case version > schemaVersion:
-			return fmt.Errorf("the data was written by a newer svcd (schema %d, this program knows %d): install that version", version, schemaVersion)
-		}
-		if _, err := tx.ExecContext(ctx, schema); err != nil {
-			return fmt.Errorf("make schema: %w", err)
-		}
-		_, err := tx.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", schemaVersion))
-		return err
-	})
-}
+// Engine names the database: sqlite or postgres.
+func (s *Store) Engine() string { return s.engine.name() }
 
 // Close closes the database.
-func (s *Store) Close() error { return errors.Join(s.read.Close(), s.write.Close()) }
+func (s *Store) Close() (err error) {
+	s.once.Do(func() {
+		err = s.read.Close()
+		if s.write != s.read {
+			err = errors.Join(err, s.write.Close())
+		}
+	})
+	return err
+}
+
+// Tx is a transaction. Statements are written with the placeholder ? for both
+// engines.
+type Tx struct {
+	tx     *sql.Tx
+	engine engine
+}
+
+// ExecContext runs a statement.
+func (t *Tx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	return t.tx.ExecContext(ctx, t.engine.rebind(query), args...)
+}
+
+// QueryContext runs a query; the caller closes the rows.
+func (t *Tx) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	return t.tx.QueryContext(ctx, t.engine.rebind(query), args...)
+}
+
+// QueryRowContext runs a query for one row.
+func (t *Tx) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+	return t.tx.QueryRowContext(ctx, t.engine.rebind(query), args...)
+}
 
 // Read runs f in a transaction that sees one state of the database.
 func (s *Store) Read(ctx context.Context, f func(*Tx) error) (err error) {
 	defer s.observed("read", &err)()
-	tx, err := s.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	tx, err := s.read.BeginTx(ctx, s.reads)
 	if err != nil {
-		return fmt.Errorf("begin reading: %w", err)
+		return s.mark(fmt.Errorf("begin reading: %w", err))
 	}
 	defer func() { _ = tx.Rollback() }()
-	return f(tx)
+	return s.mark(f(&Tx{tx, s.engine}))
 }
 
 // Write runs f in a transaction that is durable when Write returns nil, and has
-// not happened otherwise. Writers take turns.
+// not happened otherwise (but see [ErrUnavailable]). Writers take turns.
 func (s *Store) Write(ctx context.Context, f func(*Tx) error) (err error) {
 	defer s.observed("write", &err)()
-	s.turn.Lock()
-	defer s.turn.Unlock()
-	// A commit under way is not torn by a caller who leaves.
-	tx, err := s.write.BeginTx(context.WithoutCancel(ctx), nil)
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
+	defer cancel()
+	tx, err := s.write.BeginTx(ctx, nil)
 	if err != nil {
-		return mark(fmt.Errorf("begin writing: %w", err))
+		return s.mark(fmt.Errorf("begin writing: %w", err))
 	}
 	defer func() { _ = tx.Rollback() }()
-	if err := f(tx); err != nil {
-		return mark(err)
+	if err := s.engine.serialise(ctx, tx); err != nil {
+		return s.mark(fmt.Errorf("wait for other writers: %w", err))
+	}
+	if err := f(&Tx{tx, s.engine}); err != nil {
+		return s.mark(err)
 	}
 	if err := tx.Commit(); err != nil {
-		return mark(fmt.Errorf("commit: %w", err))
+		return s.mark(fmt.Errorf("commit: %w", err))
 	}
 	return nil
 }
 
-// mark names the errors that mean there is no room.
-func mark(err error) error {
-	var failed *sqlite.Error
-	if errors.As(err, &failed) && failed.Code()&0xff == sqlite3.SQLITE_FULL {
-		return errors.Join(ErrFull, err)
+// Scrub removes deleted rows from the database's files. SQLite overwrites
+// deleted rows at once, and Scrub empties its write-ahead log; PostgreSQL
+// vacuums, which frees the space for reuse (service/OPERATING.md says what
+// that means for deleted keys).
+func (s *Store) Scrub(ctx context.Context) error {
+	if err := s.engine.scrub(ctx, s.write); err != nil {
+		return s.mark(fmt.Errorf("scrub database: %w", err))
+	}
+	return nil
+}
+
+// mark adds the kind of an error to it.
+func (s *Store) mark(err error) error {
+	if err == nil {
+		return nil
+	}
+	if kind := s.engine.kind(err); kind != nil && !errors.Is(err, kind) {
+		return errors.Join(kind, err)
 	}
 	return err
 }

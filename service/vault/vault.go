@@ -53,16 +53,16 @@ type Vault struct{ master [keyBytes]byte }
 // Open reads the master key of a data directory, or makes it at the first
 // start. A file that others may read is refused.
 func Open(dir string) (*Vault, error) {
-	raw, err := LoadSecret(filepath.Join(dir, masterFile))
+	raw, err := loadSecret(filepath.Join(dir, masterFile))
 	if err != nil {
 		return nil, fmt.Errorf("open vault: %w", err)
 	}
 	return &Vault{master: raw}, nil
 }
 
-// LoadSecret reads a file of 32 secret bytes, or makes it with mode 0600. Two
+// loadSecret reads a file of 32 secret bytes, or makes it with mode 0600. Two
 // processes that start at once end up with the same secret.
-func LoadSecret(path string) (secret [keyBytes]byte, err error) {
+func loadSecret(path string) (secret [keyBytes]byte, err error) {
 	raw, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err := makeSecret(path); err != nil {
@@ -111,6 +111,16 @@ func makeSecret(path string) error {
 		return err
 	}
 	return errors.Join(d.Sync(), d.Close())
+}
+
+// Derive returns a key for another purpose than files, by HKDF-SHA256. Purposes
+// are constants of this program; two of them never share a key.
+func (v *Vault) Derive(purpose string) ([keyBytes]byte, error) {
+	key, err := hkdf.Key(sha256.New, v.master[:], nil, "svc-derived-1 "+purpose, keyBytes)
+	if err != nil {
+		return [keyBytes]byte{}, fmt.Errorf("derive key for %s: %w", purpose, err)
+	}
+	return [keyBytes]byte(key), nil
 }
 
 // Binding says what a wrapped key belongs to; it cannot be unwrapped as

@@ -1,5 +1,5 @@
--- Schema version 1. Amounts are decimal digits of yocto; times are ns since the
--- epoch; hashes of files are lower-case hex.
+-- Amounts are decimal digits of yocto; times are ns since the epoch; hashes of
+-- files are lower-case hex.
 CREATE TABLE meta (
 	name  TEXT PRIMARY KEY,
 	value TEXT NOT NULL

@@ -1,0 +1,108 @@
+// Package blob keeps ciphertext: blobs that are written once under random names
+// and never changed, in a directory or in an S3 bucket.
+package blob
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+	"time"
+)
+
+var (
+	// ErrFull means that the disk, the bucket or the quota has no room.
+	ErrFull = errors.New("no room for the file")
+	// ErrTooLarge means that more bytes came than were allowed.
+	ErrTooLarge = errors.New("more bytes than allowed")
+	// ErrUnavailable means that the store does not answer, or refuses what it
+	// normally does. Nothing is known about the blob; the same call may succeed
+	// later.
+	ErrUnavailable = errors.New("blob store unavailable")
+)
+
+// Info describes one stored blob.
+type Info struct {
+	ID   string // 32 hex digits, made here
+	Size int64  // bytes
+	Sum  [sha256.Size]byte
+}
+
+// Store keeps blobs. Both kinds pass the suite in suite_test.go. It is safe for
+// concurrent use, also by several processes over one directory or bucket.
+type Store interface {
+	// Put stores what r gives, at most limit bytes, under a new name. When it
+	// returns, the blob is as durable as the store makes it; on error nothing is
+	// left, or what is left is never named and removed by Sweep. An error of r is
+	// returned as it is.
+	Put(ctx context.Context, r io.Reader, limit int64) (Info, error)
+	// Open opens a blob for reading until ctx ends; the caller closes it. A
+	// missing one is fs.ErrNotExist.
+	Open(ctx context.Context, id string) (io.ReadSeekCloser, int64, error)
+	// Delete removes a blob; one that is not there is no error.
+	Delete(ctx context.Context, id string) error
+	// Sweep removes what interrupted Puts left and calls visit with every blob
+	// older than age.
+	Sweep(ctx context.Context, age time.Duration, visit func(id string) error) error
+	// Check reports whether the store can be used now.
+	Check(ctx context.Context) error
+	// Where names the place of a blob for an operator.
+	Where(id string) string
+	Close() error
+}
+
+// Open opens the store at location: a directory, which it makes, or
+// s3://BUCKET[/PREFIX]?endpoint=…, see [OpenS3].
+func Open(ctx context.Context, location string) (Store, error) {
+	if strings.HasPrefix(location, s3Scheme) {
+		return OpenS3(ctx, location)
+	}
+	if scheme, _, ok := strings.Cut(location, "://"); ok {
+		return nil, fmt.Errorf("blob store %q: want a directory or s3://BUCKET", scheme+"://…")
+	}
+	return OpenDir(location)
+}
+
+func newID() (string, error) {
+	var random [16]byte
+	if _, err := rand.Read(random[:]); err != nil {
+		return "", fmt.Errorf("make blob id: %w", err)
+	}
+	return hex.EncodeToString(random[:]), nil
+}
+
+// checkID accepts only names this package makes.
+func checkID(id string) error {
+	if raw, err := hex.DecodeString(id); err != nil || len(raw) != 16 || strings.ToLower(id) != id {
+		return fmt.Errorf("blob id of %d characters: want 32 hex digits", len(id))
+	}
+	return nil
+}
+
+// place is where a blob lies below the directory or prefix. It is the same in
+// both, so that one can be copied to the other file by file.
+func place(id string) string { return path.Join(id[:2], id) }
+
+// contextReader ends with its context and remembers the error of its source.
+type contextReader struct {
+	ctx context.Context
+	r   io.Reader
+	err error
+}
+
+func (c *contextReader) Read(p []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		c.err = err
+		return 0, err
+	}
+	n, err := c.r.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		c.err = err
+	}
+	return n, err
+}

@@ -1,0 +1,438 @@
+package blob
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"path"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+)
+
+const (
+	// partBytes is how much of a blob is in memory at a time; a smaller one is
+	// put in one request. S3 wants at least 5 MiB and at most 10 000 parts.
+	partBytes = 8 << 20
+	maxParts  = 10_000
+	// maxLarge bounds the Puts of more than one part that run at a time.
+	maxLarge = 16
+	// attempts is how often a request is tried.
+	attempts = 3
+
+	dialTimeout = 5 * time.Second
+	// answerTimeout bounds a request without content, with its retries.
+	answerTimeout = 10 * time.Second
+	// stallTimeout is how long a transfer may stand still.
+	stallTimeout = 20 * time.Second
+
+	// sweepEvery spares the bucket: a listing costs a request per 1000 blobs.
+	sweepEvery = time.Hour
+	// maxSkew is how far the bucket's clock may be from ours: S3 refuses more.
+	maxSkew = 15 * time.Minute
+
+	probePrefix = "probe-"
+	sumMetadata = "Sha256" // hex SHA-256 of a blob of one part
+)
+
+// S3 stores blobs in a bucket, below a prefix. What Put acknowledged is as
+// durable as the bucket makes it.
+type S3 struct {
+	core      minio.Core
+	transport *http.Transport
+	location  Location
+	large     chan struct{} // a token per Put of more than one part
+
+	mu    sync.Mutex
+	swept time.Time // end of the last complete sweep
+}
+
+// OpenS3 opens the bucket of a location, see [ParseLocation], and proves with a
+// throw-away object that it keeps what a blob store relies on: bytes come back,
+// also in part, and a put under a taken name is refused. Credentials come from
+// AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or the file that
+// AWS_SHARED_CREDENTIALS_FILE names.
+func OpenS3(ctx context.Context, location string) (*S3, error) {
+	l, err := ParseLocation(location)
+	if err != nil {
+		return nil, err
+	}
+	creds, err := findCredentials()
+	if err != nil {
+		return nil, err
+	}
+	transport := newTransport()
+	lookup := minio.BucketLookupAuto
+	if l.PathStyle {
+		lookup = minio.BucketLookupPath
+	}
+	core, err := minio.NewCore(l.Endpoint.Host, &minio.Options{Creds: creds, Secure: l.Endpoint.Scheme == "https", Region: l.Region,
+		BucketLookup: lookup, Transport: transport, MaxRetries: attempts})
+	if err != nil {
+		return nil, fmt.Errorf("open bucket: %w", err)
+	}
+	s := &S3{core: *core, transport: transport, location: l, large: make(chan struct{}, maxLarge)}
+	if err := s.probe(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("open bucket: %w", err), s.Close())
+	}
+	return s, nil
+}
+
+// newTransport returns a transport on which no request waits for ever.
+func newTransport() *http.Transport {
+	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}
+	return &http.Transport{
+		Proxy: http.ProxyFromEnvironment,
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := dialer.DialContext(ctx, network, address)
+			if err != nil {
+				return nil, err
+			}
+			return stallingConn{conn}, nil
+		},
+		TLSHandshakeTimeout:   answerTimeout,
+		ResponseHeaderTimeout: stallTimeout,
+		IdleConnTimeout:       time.Minute,
+		MaxIdleConnsPerHost:   64,
+		DisableCompression:    true,
+	}
+}
+
+// stallingConn fails a write that does not move within stallTimeout. Reads are
+// bounded by ResponseHeaderTimeout and by [object].
+type stallingConn struct{ net.Conn }
+
+func (c stallingConn) Write(p []byte) (int, error) {
+	if err := c.SetWriteDeadline(time.Now().Add(stallTimeout)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Write(p)
+}
+
+// Close closes the connections.
+func (s *S3) Close() error {
+	s.transport.CloseIdleConnections()
+	return nil
+}
+
+// Where returns the address of a blob.
+func (s *S3) Where(id string) string {
+	if checkID(id) != nil {
+		return ""
+	}
+	return s3Scheme + s.location.Bucket + "/" + s.key(place(id))
+}
+
+func (s *S3) key(name string) string { return path.Join(s.location.Prefix, name) }
+
+// Check asks for the bucket.
+func (s *S3) Check(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	found, err := s.core.BucketExists(ctx, s.location.Bucket)
+	if err != nil {
+		return s.kind(ctx, "look for bucket", err)
+	}
+	if !found {
+		return fmt.Errorf("%w: %s", ErrUnavailable, s.location.missing())
+	}
+	return nil
+}
+
+// probe checks the promises of OpenS3.
+func (s *S3) probe(ctx context.Context) error {
+	if err := s.Check(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 3*answerTimeout)
+	defer cancel()
+	id, err := newID()
+	if err != nil {
+		return err
+	}
+	key := s.key(probePrefix + id)
+	defer s.remove(ctx, key)
+	if err := s.putPart(ctx, key, []byte(id)); err != nil {
+		return s.kind(ctx, "put the probe object", err)
+	}
+	err = s.putPart(ctx, key, []byte("overwritten"))
+	if err == nil {
+		return errors.New("the S3 server ignores If-None-Match: a put under a taken name was accepted; use a server that honours conditional puts " +
+			"(versitygw must not run with --nometa)")
+	}
+	if minio.ToErrorResponse(err).StatusCode != http.StatusPreconditionFailed {
+		return s.kind(ctx, "put the probe object again", err)
+	}
+	r := &object{s: s, ctx: ctx, key: key, size: int64(len(id))}
+	defer r.Close()
+	for _, from := range []int64{0, 7} {
+		if _, err := r.Seek(from, io.SeekStart); err != nil {
+			return err
+		}
+		back, err := io.ReadAll(r)
+		if err != nil {
+			return err
+		}
+		if string(back) != id[from:] {
+			return fmt.Errorf("the S3 server returns other bytes than were put, read from byte %d: do not trust it with files", from)
+		}
+	}
+	return nil
+}
+
+// Put stores what r gives, at most limit bytes, under a new name.
+func (s *S3) Put(ctx context.Context, r io.Reader, limit int64) (Info, error) {
+	id, err := newID()
+	if err != nil {
+		return Info{}, err
+	}
+	up := &upload{s: s, key: s.key(place(id)), limit: limit, hash: sha256.New(), source: contextReader{ctx: ctx, r: io.LimitReader(r, limit+1)}}
+	if err := up.run(ctx); err != nil {
+		if up.sent {
+			s.remove(ctx, up.key) // the sweep repeats it
+		}
+		if up.source.err != nil { // the caller's, not the bucket's
+			return Info{}, fmt.Errorf("put blob: %w", up.source.err)
+		}
+		return Info{}, s.kind(ctx, "put blob", err)
+	}
+	info := Info{ID: id, Size: up.size}
+	up.hash.Sum(info.Sum[:0])
+	return info, nil
+}
+
+// upload is one Put.
+type upload struct {
+	s      *S3
+	key    string
+	limit  int64
+	source contextReader
+	hash   hash.Hash
+	size   int64
+	sent   bool // something may be in the bucket
+}
+
+func (u *upload) run(ctx context.Context) error {
+	part, last, err := u.read(make([]byte, 0, 4<<10))
+	if err != nil {
+		return err
+	}
+	if last {
+		u.sent = true
+		return u.s.putPart(ctx, u.key, part)
+	}
+	select {
+	case u.s.large <- struct{}{}:
+		defer func() { <-u.s.large }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	u.sent = true
+	id, err := u.s.core.NewMultipartUpload(ctx, u.s.location.Bucket, u.key, minio.PutObjectOptions{})
+	if err != nil {
+		return err
+	}
+	if err := u.parts(ctx, id, part); err != nil {
+		u.s.abort(ctx, u.key, id)
+		return err
+	}
+	return nil
+}
+
+// parts sends the first part and all that follow, and completes the upload.
+func (u *upload) parts(ctx context.Context, id string, part []byte) error {
+	var done []minio.CompletePart
+	for last := false; len(part) > 0; {
+		if len(done) == maxParts {
+			return ErrTooLarge
+		}
+		sum := sha256.Sum256(part)
+		sent, err := u.s.core.PutObjectPart(ctx, u.s.location.Bucket, u.key, id, len(done)+1, bytes.NewReader(part), int64(len(part)),
+			minio.PutObjectPartOptions{Sha256Hex: hex.EncodeToString(sum[:]), DisableContentSha256: true})
+		if err != nil {
+			return err
+		}
+		done = append(done, minio.CompletePart{PartNumber: sent.PartNumber, ETag: sent.ETag})
+		if last {
+			break
+		}
+		if part, last, err = u.read(part[:0]); err != nil {
+			return err
+		}
+	}
+	opts := minio.PutObjectOptions{}
+	opts.SetMatchETagExcept("*")
+	_, err := u.s.core.CompleteMultipartUpload(ctx, u.s.location.Bucket, u.key, id, done, opts)
+	return err
+}
+
+// read fills buf with the next part and tells whether it is the last. buf grows
+// with the content, so that a small blob takes little memory.
+func (u *upload) read(buf []byte) (part []byte, last bool, err error) {
+	for len(buf) < partBytes {
+		if len(buf) == cap(buf) {
+			grown := make([]byte, len(buf), min(4*cap(buf), partBytes))
+			copy(grown, buf)
+			buf = grown
+		}
+		n, err := u.source.Read(buf[len(buf):min(cap(buf), partBytes)])
+		buf = buf[:len(buf)+n]
+		if errors.Is(err, io.EOF) {
+			last = true
+			break
+		}
+		if err != nil {
+			return nil, false, err
+		}
+	}
+	u.size += int64(len(buf))
+	if u.size > u.limit {
+		return nil, false, ErrTooLarge
+	}
+	u.hash.Write(buf)
+	return buf, last, nil
+}
+
+// putPart puts a small object under a free name. A refusal because the name is
+// taken by the same bytes means that an earlier attempt got through.
+func (s *S3) putPart(ctx context.Context, key string, data []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*stallTimeout)
+	defer cancel()
+	sum := sha256.Sum256(data)
+	digest := hex.EncodeToString(sum[:])
+	opts := minio.PutObjectOptions{UserMetadata: map[string]string{sumMetadata: digest}, DisableContentSha256: true}
+	opts.SetMatchETagExcept("*")
+	_, err := s.core.PutObject(ctx, s.location.Bucket, key, bytes.NewReader(data), int64(len(data)), "", digest, opts)
+	if minio.ToErrorResponse(err).StatusCode != http.StatusPreconditionFailed {
+		return err
+	}
+	found, statErr := s.core.StatObject(ctx, s.location.Bucket, key, minio.StatObjectOptions{})
+	if statErr == nil && found.UserMetadata[sumMetadata] == digest {
+		return nil
+	}
+	return err
+}
+
+// Open opens a blob for reading; the caller closes it.
+func (s *S3) Open(ctx context.Context, id string) (io.ReadSeekCloser, int64, error) {
+	if err := checkID(id); err != nil {
+		return nil, 0, err
+	}
+	short, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	key := s.key(place(id))
+	info, err := s.core.StatObject(short, s.location.Bucket, key, minio.StatObjectOptions{})
+	if err != nil {
+		return nil, 0, s.kind(ctx, "open blob", err)
+	}
+	return &object{s: s, ctx: ctx, key: key, size: info.Size}, info.Size, nil
+}
+
+// Delete removes a blob; one that is not there is no error.
+func (s *S3) Delete(ctx context.Context, id string) error {
+	if err := checkID(id); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	err := s.kind(ctx, "delete blob", s.core.RemoveObject(ctx, s.location.Bucket, s.key(place(id)), minio.RemoveObjectOptions{}))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// remove takes back what a failed call may have left, also after its context ended.
+func (s *S3) remove(ctx context.Context, key string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
+	defer cancel()
+	_ = s.core.RemoveObject(ctx, s.location.Bucket, key, minio.RemoveObjectOptions{})
+}
+
+func (s *S3) abort(ctx context.Context, key, uploadID string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
+	defer cancel()
+	_ = s.core.AbortMultipartUpload(ctx, s.location.Bucket, key, uploadID)
+}
+
+// Sweep removes what interrupted Puts left and calls visit with every blob older
+// than age. After a complete one it does nothing for sweepEvery.
+func (s *S3) Sweep(ctx context.Context, age time.Duration, visit func(id string) error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.swept.IsZero() && time.Since(s.swept) < sweepEvery {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(ctx) // ends the listings
+	defer cancel()
+	if age > 0 {
+		age += maxSkew
+	}
+	before := time.Now().Add(-age)
+	prefix := s.key("") // "" or without a slash at its end
+	if prefix != "" {
+		prefix += "/"
+	}
+	for entry := range s.core.ListObjectsIter(ctx, s.location.Bucket, minio.ListObjectsOptions{Prefix: prefix, Recursive: true}) {
+		if entry.Err != nil {
+			return s.kind(ctx, "list blobs", entry.Err)
+		}
+		if entry.LastModified.After(before) {
+			continue
+		}
+		name := strings.TrimPrefix(entry.Key, prefix)
+		id := path.Base(name)
+		if strings.HasPrefix(name, probePrefix) {
+			s.remove(ctx, entry.Key)
+		}
+		if checkID(id) != nil || name != place(id) {
+			continue
+		}
+		if err := visit(id); err != nil {
+			return err
+		}
+	}
+	for entry := range s.core.ListIncompleteUploads(ctx, s.location.Bucket, prefix, true) {
+		if entry.Err != nil {
+			return s.kind(ctx, "list interrupted uploads", entry.Err)
+		}
+		if entry.Initiated.Before(before) {
+			s.abort(ctx, entry.Key, entry.UploadID)
+		}
+	}
+	s.swept = time.Now()
+	return nil
+}
+
+// kind gives an error of the client its kind: what the caller did, a missing
+// blob, no room, or else an outage, which every other answer of a bucket is.
+func (s *S3) kind(ctx context.Context, what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var refused minio.ErrorResponse
+	errors.As(err, &refused)
+	switch {
+	case errors.Is(err, ErrTooLarge), errors.Is(err, context.Canceled) && ctx.Err() != nil:
+		return fmt.Errorf("%s: %w", what, err)
+	case refused.Code == minio.NoSuchBucket:
+		return fmt.Errorf("%s: %w: %s", what, ErrUnavailable, s.location.missing())
+	case refused.StatusCode == http.StatusNotFound:
+		return fmt.Errorf("%s: %w", what, fs.ErrNotExist)
+	case refused.StatusCode == http.StatusInsufficientStorage, strings.Contains(refused.Code, "QuotaExceeded"), strings.Contains(refused.Code, "StorageFull"):
+		return fmt.Errorf("%s: %w: %w", what, ErrFull, err)
+	case refused.StatusCode == http.StatusForbidden:
+		return fmt.Errorf("%s: %w: the S3 server refuses: %w; check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and the rights to the bucket", what, ErrUnavailable, err)
+	}
+	return fmt.Errorf("%s: %w: %w", what, ErrUnavailable, err)
+}

@@ -1,0 +1,128 @@
+package files
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/groups"
+	"github.com/svcfs/svcfs/service/ledger"
+	"github.com/svcfs/svcfs/service/store"
+)
+
+// target is a file that is about to change.
+type target struct {
+	group, ref, hash, uploader, blobID string
+	deleted                            bool
+}
+
+// Delete destroys the key of a file, in one transaction with its record, and
+// then what is left of it: the ciphertext, and old copies of the wrapped key in
+// the database's files. Uploader or owner, who must be members. A file that is
+// deleted already stays as it is: the first record wins. What cannot be removed
+// at once, the sweep removes.
+func (f *Files) Delete(ctx context.Context, account string, req wire.FileRequest) (string, error) {
+	var victim target
+	err := f.store.Write(ctx, func(tx *store.Tx) (err error) {
+		if victim, err = changeable(ctx, tx, account, req.GroupID, req.IPFSHash, "delete"); err != nil || victim.deleted {
+			return err
+		}
+		return f.shred(ctx, tx, victim, account, wire.ReasonOwnerRequest)
+	})
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("Deleted '%s' from group '%s': its key is destroyed", victim.ref, victim.group), f.eraseTraces(ctx, []target{victim})
+}
+
+// changeable returns a file that account may delete or rename.
+func changeable(ctx context.Context, tx *store.Tx, account, group, ref, action string) (t target, err error) {
+	g, err := groups.RequireMember(ctx, tx, group, account)
+	if err != nil {
+		return t, err
+	}
+	t = target{group: group, ref: ref}
+	var at sql.NullInt64
+	err = tx.QueryRowContext(ctx, "SELECT file_hash, uploader, blob_id, deleted_ns FROM files WHERE ref = ? AND group_id = ?", ref, group).
+		Scan(&t.hash, &t.uploader, &t.blobID, &at)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return t, fault.New(wire.CodeFileNotFound, "file not found: no such reference in group %q", group)
+	case err != nil:
+		return t, fmt.Errorf("read file: %w", err)
+	case t.uploader != account && g.Owner != account:
+		return t, fault.New(wire.CodeNotAuthorized, "User not authorized: only %s, who uploaded the file, and the owner of group %q can %s it", t.uploader, group, action)
+	}
+	t.deleted = at.Valid
+	return t, nil
+}
+
+// shred destroys the key of a file and records by whom and why.
+func (f *Files) shred(ctx context.Context, tx *store.Tx, t target, by, reason string) error {
+	r, err := f.ledger.Charge(ctx, tx, ledger.KindTombstone, ledger.Record{Kind: ledger.KindTombstone, Account: by, Group: t.group, Ref: t.ref,
+		FileHash: t.hash, Detail: reason})
+	if err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, "UPDATE files SET wrapped_key = NULL, deleted_ns = ?, deleted_by = ?, deleted_why = ?, changed_seq = ? WHERE ref = ?",
+		r.TimeNS, by, reason, r.Seq, t.ref)
+	if err != nil {
+		return fmt.Errorf("destroy key: %w", err)
+	}
+	return nil
+}
+
+// eraseTraces removes what shredding left: ciphertext without a key, and pages
+// of the database that still hold the wrapped key. It does not stop half way
+// because a caller leaves.
+func (f *Files) eraseTraces(ctx context.Context, shredded []target) error {
+	ctx = context.WithoutCancel(ctx)
+	for _, t := range shredded {
+		_ = f.blobs.Delete(ctx, t.blobID) // the sweep repeats it
+	}
+	return f.store.Scrub(ctx)
+}
+
+// Rename records another name for a file; reference and content stay. Uploader
+// or owner, who must be members.
+func (f *Files) Rename(ctx context.Context, account string, req wire.RenameRequest) (string, error) {
+	if req.Filename == "" {
+		return "", fault.New(wire.CodeValidation, "Required: filename")
+	}
+	if err := checkName(req.Filename); err != nil {
+		return "", err
+	}
+	err := f.store.Write(ctx, func(tx *store.Tx) error {
+		t, err := changeable(ctx, tx, account, req.GroupID, req.IPFSHash, "rename")
+		if err != nil {
+			return err
+		}
+		if t.deleted {
+			return fault.New(wire.CodeFileDeleted, "File deleted: its key was destroyed")
+		}
+		r, err := f.ledger.Charge(ctx, tx, ledger.KindRename, ledger.Record{Kind: ledger.KindRename, Account: account, Group: t.group, Ref: t.ref,
+			FileHash: t.hash, Detail: req.Filename})
+		if err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, "UPDATE files SET filename = ?, changed_seq = ? WHERE ref = ?", req.Filename, r.Seq, t.ref); err != nil {
+			return fmt.Errorf("write name: %w", err)
+		}
+		return nil
+	})
+	return fmt.Sprintf("Renamed '%s' in group '%s'", req.IPFSHash, req.GroupID), err
+}
+
+// checkName refuses names that cannot be recorded. Any other name is only a
+// value, also one with slashes.
+func checkName(name string) error {
+	if len(name) > MaxFilename || !utf8.ValidString(name) || strings.ContainsRune(name, 0) {
+		return fault.New(wire.CodeValidation, "filename must be UTF-8 of at most %d bytes without NUL", MaxFilename)
+	}
+	return nil
+}

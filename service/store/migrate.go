@@ -1,0 +1,74 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"io/fs"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// migration is one numbered file of SQL.
+type migration struct {
+	version int
+	sql     string
+}
+
+// load reads the migrations of an engine, in order: 0001_name.sql, 0002_…
+func load(engine string) ([]migration, error) {
+	dir := path.Join("migrations", engine)
+	files, err := fs.ReadDir(migrations, dir)
+	if err != nil {
+		return nil, err
+	}
+	var all []migration
+	for i, file := range files {
+		number, _, _ := strings.Cut(file.Name(), "_")
+		version, err := strconv.Atoi(number)
+		if err != nil || version != i+1 {
+			return nil, fmt.Errorf("migration %s: want number %d", file.Name(), i+1)
+		}
+		text, err := fs.ReadFile(migrations, path.Join(dir, file.Name()))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, migration{version, string(text)})
+	}
+	return all, nil
+}
+
+// migrate runs what the database does not have yet, in one transaction.
+func (s *Store) migrate(ctx context.Context) error {
+	all, err := load(s.engine.name())
+	if err != nil {
+		return fmt.Errorf("load migrations: %w", err)
+	}
+	newest := all[len(all)-1].version
+	return s.Write(ctx, func(tx *Tx) error {
+		have, err := s.engine.version(ctx, tx.tx)
+		if err != nil {
+			return fmt.Errorf("read schema version: %w", err)
+		}
+		if have > newest {
+			return fmt.Errorf("the data was written by a newer svcd (schema %d, this program knows %d): install that version", have, newest)
+		}
+		for _, m := range all[have:] {
+			if err := apply(ctx, tx.tx, m); err != nil {
+				return err
+			}
+		}
+		if have == newest {
+			return nil
+		}
+		return s.engine.setVersion(ctx, tx.tx, newest)
+	})
+}
+
+func apply(ctx context.Context, tx *sql.Tx, m migration) error {
+	if _, err := tx.ExecContext(ctx, m.sql); err != nil {
+		return fmt.Errorf("migrate to schema %d: %w", m.version, err)
+	}
+	return nil
+}

@@ -1,0 +1,221 @@
+// Package pgtest starts a real PostgreSQL server for tests: an own cluster in a
+// temporary directory, on a free port of 127.0.0.1, run by an ordinary user also
+// when the tests run as root.
+package pgtest
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+)
+
+const (
+	superuser    = "svc"
+	password     = "test-only"
+	startTimeout = 60 * time.Second
+)
+
+// Server is a running PostgreSQL.
+type Server struct {
+	bin     string // folder of initdb and postgres
+	dir     string
+	port    int
+	user    *syscall.Credential // nil = whoever runs the test
+	process *process
+}
+
+// Start starts a server that ends with the test. It skips the test when
+// PostgreSQL is not installed.
+func Start(t testing.TB) *Server {
+	t.Helper()
+	bin, err := find()
+	if err != nil {
+		t.Skip(err)
+	}
+	s := &Server{bin: bin}
+	if err := s.init(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		s.Stop()
+		if err := os.RemoveAll(filepath.Dir(s.dir)); err != nil {
+			t.Error(err)
+		}
+	})
+	s.Restart(t)
+	return s
+}
+
+// find returns the folder of PostgreSQL's programs.
+func find() (string, error) {
+	if path, err := exec.LookPath("initdb"); err == nil {
+		return filepath.Dir(path), nil
+	}
+	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb") // Debian keeps them out of PATH
+	if len(found) == 0 {
+		return "", errors.New("PostgreSQL is not installed: apt-get install postgresql")
+	}
+	return filepath.Dir(slices.Max(found)), nil
+}
+
+func (s *Server) init() error {
+	parent, err := os.MkdirTemp("", "pgtest-")
+	if err != nil {
+		return err
+	}
+	s.dir = filepath.Join(parent, "cluster")
+	if err := s.chooseUser(parent); err != nil {
+		return err
+	}
+	secret := filepath.Join(parent, "password")
+	if err := os.WriteFile(secret, []byte(password+"\n"), 0o644); err != nil {
+		return err
+	}
+	cmd := exec.Command(filepath.Join(s.bin, "initdb"), "-D", s.dir, "-U", superuser, "-A", "scram-sha-256",
+		"--pwfile="+secret, "--data-checksums", "-E", "UTF8", "--locale=C")
+	cmd.Dir, cmd.SysProcAttr = parent, &syscall.SysProcAttr{Credential: s.user}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("initdb: %w\n%s", err, out)
+	}
+	s.port, err = freePort()
+	return err
+}
+
+// chooseUser gives the folder to postgres or nobody when the tests run as root,
+// which PostgreSQL refuses to run as.
+func (s *Server) chooseUser(dir string) error {
+	if os.Getuid() != 0 {
+		return nil
+	}
+	u, err := user.Lookup("postgres")
+	if err != nil {
+		if u, err = user.Lookup("nobody"); err != nil {
+			return err
+		}
+	}
+	uid, err1 := strconv.ParseUint(u.Uid, 10, 32)
+	gid, err2 := strconv.ParseUint(u.Gid, 10, 32)
+	if err := errors.Join(err1, err2); err != nil {
+		return err
+	}
+	s.user = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+	return os.Chown(dir, int(uid), int(gid))
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}
+
+// Restart starts the server, on the same port and data, after Stop or Kill.
+func (s *Server) Restart(t testing.TB) {
+	t.Helper()
+	s.process = start(exec.Command(filepath.Join(s.bin, "postgres"), "-D", s.dir, "-c", "listen_addresses=127.0.0.1", "-p", strconv.Itoa(s.port),
+		"-c", "unix_socket_directories="+s.dir, "-c", "max_connections=200"), s.dir, s.user)
+	db, err := sql.Open("pgx", s.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	deadline := time.Now().Add(startTimeout)
+	for {
+		if err = db.Ping(); err == nil {
+			return
+		}
+		select {
+		case <-s.process.done:
+			t.Fatalf("postgres ended: %v\n%s", s.process.err, s.process.output.String())
+		case <-time.After(50 * time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("postgres does not answer: %v\n%s", err, s.process.output.String())
+		}
+	}
+}
+
+// Stop stops the server without waiting for its clients (fast shutdown).
+func (s *Server) Stop() { s.signal(syscall.SIGINT) }
+
+// Kill stops the server as a crash would: nothing is flushed.
+func (s *Server) Kill() { s.signal(syscall.SIGQUIT) }
+
+func (s *Server) signal(sig syscall.Signal) {
+	if s.process == nil {
+		return
+	}
+	_ = s.process.cmd.Process.Signal(sig) // it may have ended already
+	<-s.process.done
+}
+
+// URL is the address of the server's administrative database.
+func (s *Server) URL() string {
+	return fmt.Sprintf("postgres://%s:%s@127.0.0.1:%d/postgres?sslmode=disable", superuser, password, s.port)
+}
+
+// NewDatabase makes an empty database and returns its address.
+func (s *Server) NewDatabase(t testing.TB) string { return NewDatabase(t, s.URL()) }
+
+// NewDatabase makes an empty database on the server with the given URL and
+// returns its address.
+func NewDatabase(t testing.TB, server string) string {
+	t.Helper()
+	db, err := sql.Open("pgx", server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	name := "test_" + strings.ToLower(rand.Text())
+	if _, err := db.ExecContext(context.Background(), "CREATE DATABASE "+name); err != nil {
+		t.Fatal(err)
+	}
+	return strings.Replace(server, "/postgres?", "/"+name+"?", 1)
+}
+
+// process is a child that dies with the test, even when that is killed.
+type process struct {
+	cmd    *exec.Cmd
+	output bytes.Buffer
+	done   chan struct{}
+	err    error
+}
+
+// start keeps one thread for the child, because the kernel ends the child when
+// the thread that made it ends.
+func start(cmd *exec.Cmd, dir string, user *syscall.Credential) *process {
+	p := &process{cmd: cmd, done: make(chan struct{})}
+	cmd.Stdout, cmd.Stderr, cmd.Dir = &p.output, &p.output, dir
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: user, Pdeathsig: syscall.SIGQUIT}
+	started := make(chan struct{})
+	go func() {
+		runtime.LockOSThread()
+		defer close(p.done)
+		p.err = cmd.Start()
+		close(started)
+		if p.err == nil {
+			p.err = cmd.Wait()
+		}
+	}()
+	<-started
+	return p
+}

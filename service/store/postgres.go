@@ -1,0 +1,128 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+)
+
+const (
+	// postgresConns bounds the connections of one process.
+	postgresConns = 16
+	// connectTimeout is for one attempt to reach the server.
+	connectTimeout = 5 * time.Second
+	// writersLock is the advisory lock that makes writers take turns; the number
+	// only has to be the same in every process.
+	writersLock = 0x7376_6364 // "svcd"
+)
+
+type postgresEngine struct{}
+
+func openPostgres(url string) (*Store, error) {
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		return nil, fmt.Errorf("open database: %w", err) // pgx takes the password out of the text
+	}
+	if config.ConnectTimeout == 0 {
+		config.ConnectTimeout = connectTimeout
+	}
+	db := stdlib.OpenDB(*config)
+	db.SetMaxOpenConns(postgresConns)
+	db.SetMaxIdleConns(postgresConns)
+	db.SetConnMaxIdleTime(5 * time.Minute)
+	return &Store{engine: postgresEngine{}, read: db, write: db,
+		reads: &sql.TxOptions{ReadOnly: true, Isolation: sql.LevelRepeatableRead}}, nil
+}
+
+func (postgresEngine) name() string { return "postgres" }
+
+// rebind turns each ? outside of quotes into $1, $2, …
+func (postgresEngine) rebind(query string) string {
+	if !strings.Contains(query, "?") {
+		return query
+	}
+	var b strings.Builder
+	b.Grow(len(query) + 16)
+	n, quoted := 0, false
+	for _, c := range []byte(query) {
+		if c == '\'' {
+			quoted = !quoted
+		}
+		if c != '?' || quoted {
+			b.WriteByte(c)
+			continue
+		}
+		n++
+		b.WriteByte('$')
+		b.WriteString(strconv.Itoa(n))
+	}
+	return b.String()
+}
+
+func (postgresEngine) serialise(ctx context.Context, tx *sql.Tx) error {
+	_, err := tx.ExecContext(ctx, "SELECT pg_advisory_xact_lock($1)", writersLock)
+	return err
+}
+
+func (postgresEngine) version(ctx context.Context, tx *sql.Tx) (version int, err error) {
+	if _, err := tx.ExecContext(ctx, "CREATE TABLE IF NOT EXISTS schema_version (version INTEGER NOT NULL)"); err != nil {
+		return 0, err
+	}
+	return version, tx.QueryRowContext(ctx, "SELECT COALESCE(max(version), 0) FROM schema_version").Scan(&version)
+}
+
+func (postgresEngine) setVersion(ctx context.Context, tx *sql.Tx, version int) error {
+	_, err := tx.ExecContext(ctx, "INSERT INTO schema_version (version) VALUES ($1)", version)
+	return err
+}
+
+// scrub frees the rows that held wrapped keys.
+func (postgresEngine) scrub(ctx context.Context, db *sql.DB) error {
+	for _, table := range []string{"files", "uploads"} {
+		if _, err := db.ExecContext(ctx, "VACUUM "+table); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (postgresEngine) kind(err error) error {
+	var failed *pgconn.PgError
+	if errors.As(err, &failed) {
+		return kindOfCode(failed.Code)
+	}
+	var connecting *pgconn.ConnectError
+	var network net.Error
+	switch {
+	case errors.As(err, &connecting), errors.As(err, &network), errors.Is(err, driver.ErrBadConn),
+		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), pgconn.Timeout(err), pgconn.SafeToRetry(err):
+		return ErrUnavailable
+	default:
+		return nil
+	}
+}
+
+// kindOfCode reads an SQLSTATE (PostgreSQL manual, appendix A).
+func kindOfCode(code string) error {
+	switch {
+	case code == "53100" || code == "53200": // disk_full, out_of_memory
+		return ErrFull
+	case code == "22021": // character_not_in_repertoire
+		return ErrInvalidText
+	case strings.HasPrefix(code, "08"), strings.HasPrefix(code, "57P"), strings.HasPrefix(code, "53"), code == "25006":
+		return ErrUnavailable // connection lost, shutting down, too many connections, a standby
+	default:
+		return nil
+	}
+}

@@ -1,0 +1,113 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+const (
+	// FileName is the SQLite database in the data directory.
+	FileName = "svc.db"
+	// sqliteReaders is the number of connections for reading; one writes.
+	sqliteReaders = 4
+	// busyTimeout is how long a write waits for another process, in ms.
+	busyTimeout = "10000"
+)
+
+// sqliteEngine: a write-ahead log that is synced at every commit.
+type sqliteEngine struct{}
+
+func openSQLite(dir string) (*Store, error) {
+	file := filepath.Join(dir, FileName)
+	if err := makePrivate(file); err != nil {
+		return nil, fmt.Errorf("open database: %w", err)
+	}
+	s := &Store{engine: sqliteEngine{}, reads: &sql.TxOptions{ReadOnly: true}}
+	var err error
+	if s.write, err = connectSQLite(file, true); err != nil {
+		return nil, err
+	}
+	s.write.SetMaxOpenConns(1)
+	if s.read, err = connectSQLite(file, false); err != nil {
+		return nil, errors.Join(err, s.write.Close())
+	}
+	s.read.SetMaxOpenConns(sqliteReaders)
+	s.read.SetMaxIdleConns(sqliteReaders)
+	return s, nil
+}
+
+// makePrivate creates the file before SQLite does, so that nobody else can
+// ever open it.
+func makePrivate(file string) error {
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+func connectSQLite(file string, forWriting bool) (*sql.DB, error) {
+	q := url.Values{"_pragma": {"busy_timeout(" + busyTimeout + ")", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)",
+		"secure_delete(1)", "trusted_schema(0)", "cache_size(-16000)"}}
+	if forWriting {
+		q.Set("_txlock", "immediate")
+	} else {
+		q.Add("_pragma", "query_only(1)")
+	}
+	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: file}).EscapedPath()+"?"+q.Encode())
+	if err != nil {
+		return nil, fmt.Errorf("open database: %w", err)
+	}
+	return db, nil
+}
+
+func (sqliteEngine) name() string { return "sqlite" }
+
+func (sqliteEngine) rebind(query string) string { return query }
+
+// serialise has nothing to do: a transaction begins with the write lock.
+func (sqliteEngine) serialise(context.Context, *sql.Tx) error { return nil }
+
+func (sqliteEngine) version(ctx context.Context, tx *sql.Tx) (version int, err error) {
+	return version, tx.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version)
+}
+
+func (sqliteEngine) setVersion(ctx context.Context, tx *sql.Tx, version int) error {
+	_, err := tx.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", version))
+	return err
+}
+
+// scrub moves the write-ahead log into the database and cuts it to nothing.
+func (sqliteEngine) scrub(ctx context.Context, db *sql.DB) error {
+	var busy, inLog, moved int
+	if err := db.QueryRowContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &inLog, &moved); err != nil {
+		return err
+	}
+	if busy != 0 {
+		return errors.New("the write-ahead log is in use: it is emptied at the next sweep")
+	}
+	return nil
+}
+
+func (sqliteEngine) kind(err error) error {
+	var failed *sqlite.Error
+	if !errors.As(err, &failed) {
+		return nil
+	}
+	switch failed.Code() & 0xff {
+	case sqlite3.SQLITE_FULL:
+		return ErrFull
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
+		return ErrUnavailable
+	default:
+		return nil
+	}
+}

@@ -1,0 +1,378 @@
+package store_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/store/pgtest"
+)
+
+// source opens stores over one database.
+type source struct {
+	name string
+	open func(t *testing.T) func() (*store.Store, error)
+}
+
+// engines lists the databases; every test of the suite runs on each.
+func engines(t *testing.T) []source {
+	server := pgtest.Start(t)
+	return []source{
+		{"sqlite", func(t *testing.T) func() (*store.Store, error) {
+			dir := t.TempDir()
+			return func() (*store.Store, error) { return store.Open(t.Context(), dir, "") }
+		}},
+		{"postgres", func(t *testing.T) func() (*store.Store, error) {
+			url := server.NewDatabase(t)
+			return func() (*store.Store, error) { return store.Open(t.Context(), "", url) }
+		}},
+	}
+}
+
+func TestStore(t *testing.T) {
+	suite := map[string]func(*testing.T, func() (*store.Store, error)){
+		"a write is seen, a failed one is not":              testWrite,
+		"a reader sees one state":                           testSnapshot,
+		"writers of several processes take turns":           testTurns,
+		"processes that start at once make one schema":      testStartTogether,
+		"the ledger cannot be changed":                      testAppendOnly,
+		"a newer schema is refused":                         testNewer,
+		"text is compared by bytes, NUL is refused":         testText,
+		"a caller who leaves waiting leaves nothing behind": testGivenUp,
+		"scrubbing works beside readers":                    testScrub,
+	}
+	for _, engine := range engines(t) {
+		for name, test := range suite {
+			t.Run(engine.name+"/"+name, func(t *testing.T) { test(t, engine.open(t)) })
+		}
+	}
+}
+
+func open(t *testing.T, opener func() (*store.Store, error)) *store.Store {
+	t.Helper()
+	s, err := opener()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func set(ctx context.Context, s *store.Store, name, value string) error {
+	return s.Write(ctx, func(tx *store.Tx) error {
+		_, err := tx.ExecContext(ctx, "INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value", name, value)
+		return err
+	})
+}
+
+func get(t *testing.T, s *store.Store, name string) (value string) {
+	t.Helper()
+	err := s.Read(t.Context(), func(tx *store.Tx) error {
+		return tx.QueryRowContext(t.Context(), "SELECT value FROM meta WHERE name = ? AND value <> '?'", name).Scan(&value)
+	})
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		t.Fatal(err)
+	}
+	return value
+}
+
+func testWrite(t *testing.T, opener func() (*store.Store, error)) {
+	s := open(t, opener)
+	if err := set(t.Context(), s, "a", "1"); err != nil {
+		t.Fatal(err)
+	}
+	refused := errors.New("refused")
+	err := s.Write(t.Context(), func(tx *store.Tx) error {
+		if _, err := tx.ExecContext(t.Context(), "UPDATE meta SET value = ? WHERE name = ?", "2", "a"); err != nil {
+			return err
+		}
+		return refused
+	})
+	if !errors.Is(err, refused) {
+		t.Fatal(err)
+	}
+	if got := get(t, s, "a"); got != "1" {
+		t.Errorf("after a failed write the value is %q", got)
+	}
+	err = s.Read(t.Context(), func(tx *store.Tx) error {
+		_, err := tx.ExecContext(t.Context(), "DELETE FROM meta")
+		return err
+	})
+	if err == nil {
+		t.Error("a reading transaction could write")
+	}
+}
+
+func testSnapshot(t *testing.T, opener func() (*store.Store, error)) {
+	s := open(t, opener)
+	if err := set(t.Context(), s, "a", "1"); err != nil {
+		t.Fatal(err)
+	}
+	var before, after string
+	err := s.Read(t.Context(), func(tx *store.Tx) error {
+		const query = "SELECT value FROM meta WHERE name = 'a'"
+		if err := tx.QueryRowContext(t.Context(), query).Scan(&before); err != nil {
+			return err
+		}
+		if err := set(t.Context(), s, "a", "2"); err != nil {
+			return err
+		}
+		return tx.QueryRowContext(t.Context(), query).Scan(&after)
+	})
+	if err != nil || before != "1" || after != "1" {
+		t.Errorf("a reader saw %q, then %q, %v", before, after, err)
+	}
+}
+
+func testTurns(t *testing.T, opener func() (*store.Store, error)) {
+	const processes, each = 3, 20
+	first := open(t, opener)
+	if err := set(t.Context(), first, "n", "0"); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for range processes {
+		s := open(t, opener)
+		wg.Go(func() {
+			for range each {
+				err := s.Write(t.Context(), func(tx *store.Tx) error {
+					var n int
+					if err := tx.QueryRowContext(t.Context(), "SELECT CAST(value AS INTEGER) FROM meta WHERE name = 'n'").Scan(&n); err != nil {
+						return err
+					}
+					_, err := tx.ExecContext(t.Context(), "UPDATE meta SET value = ? WHERE name = 'n'", fmt.Sprint(n+1))
+					return err
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if got := get(t, first, "n"); got != fmt.Sprint(processes*each) {
+		t.Errorf("%d increments gave %s", processes*each, got)
+	}
+}
+
+func testStartTogether(t *testing.T, opener func() (*store.Store, error)) {
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			s, err := opener()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// testAppendOnly is threat 26: not even the service's own connection changes history.
+func testAppendOnly(t *testing.T, opener func() (*store.Store, error)) {
+	s := open(t, opener)
+	err := s.Write(t.Context(), func(tx *store.Tx) error {
+		_, err := tx.ExecContext(t.Context(), `INSERT INTO ledger (seq, tx_id, kind, time_ns, account, group_id, ref, file_hash, detail, fee, request, prev_hash, hash)
+			VALUES (1, 'a', 'k', 1, '', '', '', '', '', '0', '', ?, ?)`, []byte{1}, []byte{2})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, statement := range []string{"UPDATE ledger SET fee = '1'", "DELETE FROM ledger"} {
+		err := s.Write(t.Context(), func(tx *store.Tx) error {
+			_, err := tx.ExecContext(t.Context(), statement)
+			return err
+		})
+		if err == nil || !strings.Contains(err.Error(), "append-only") {
+			t.Errorf("%s: %v", statement, err)
+		}
+	}
+}
+
+func testNewer(t *testing.T, opener func() (*store.Store, error)) {
+	s := open(t, opener)
+	statement := "PRAGMA user_version = 99"
+	if s.Engine() == "postgres" {
+		statement = "INSERT INTO schema_version VALUES (99)"
+	}
+	err := s.Write(t.Context(), func(tx *store.Tx) error {
+		_, err := tx.ExecContext(t.Context(), statement)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := opener(); err == nil || !strings.Contains(err.Error(), "newer svcd") {
+		t.Errorf("a newer schema opens: %v", err)
+	}
+}
+
+func testText(t *testing.T, opener func() (*store.Store, error)) {
+	s := open(t, opener)
+	for _, name := range []string{"b", "B", "ä", "a b", "a", "\U0001F600", "a?'; DROP TABLE meta; --"} {
+		if err := set(t.Context(), s, name, name); err != nil {
+			t.Fatal(err)
+		}
+		if got := get(t, s, name); got != name {
+			t.Errorf("%q came back as %q", name, got)
+		}
+	}
+	var order []string
+	err := s.Read(t.Context(), func(tx *store.Tx) error {
+		rows, err := tx.QueryContext(t.Context(), "SELECT name FROM meta WHERE name IN ('a', 'b', 'B', 'a b') ORDER BY name")
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var name string
+			if err := rows.Scan(&name); err != nil {
+				return err
+			}
+			order = append(order, name)
+		}
+		return rows.Err()
+	})
+	if got := strings.Join(order, "|"); err != nil || got != "B|a|a b|b" {
+		t.Errorf("order %s, %v", got, err)
+	}
+	if s.Engine() == "postgres" {
+		if err := set(t.Context(), s, "x\x00y", "1"); !errors.Is(err, store.ErrInvalidText) {
+			t.Errorf("NUL: %v", err)
+		}
+	}
+}
+
+func testGivenUp(t *testing.T, opener func() (*store.Store, error)) {
+	s := open(t, opener)
+	ctx, cancel := context.WithCancel(t.Context())
+	inside, leave := make(chan struct{}), make(chan struct{})
+	done := make(chan error, 1)
+	go func() {
+		done <- s.Write(t.Context(), func(*store.Tx) error {
+			close(inside)
+			<-leave
+			return nil
+		})
+	}()
+	<-inside
+	cancel()
+	if err := set(ctx, s, "a", "1"); !errors.Is(err, context.Canceled) {
+		t.Errorf("waiting for its turn after leaving: %v", err)
+	}
+	close(leave)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if got := get(t, s, "a"); got != "" {
+		t.Errorf("it was written: %q", got)
+	}
+}
+
+func testScrub(t *testing.T, opener func() (*store.Store, error)) {
+	s := open(t, opener)
+	if err := set(t.Context(), s, "a", "1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Scrub(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := get(t, s, "a"); got != "1" {
+		t.Errorf("after scrubbing: %q", got)
+	}
+}
+
+// TestThreat39DatabaseGone: a server that goes away gives a typed error, and the
+// store recovers by itself when it is back.
+func TestThreat39DatabaseGone(t *testing.T) {
+	server := pgtest.Start(t)
+	s, err := store.Open(t.Context(), "", server.NewDatabase(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := set(t.Context(), s, "a", "1"); err != nil {
+		t.Fatal(err)
+	}
+	server.Kill()
+	for range 3 {
+		if err := set(t.Context(), s, "a", "2"); !errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("without a server: %v", err)
+		}
+	}
+	server.Restart(t)
+	if err := set(t.Context(), s, "a", "3"); err != nil {
+		t.Errorf("the server is back: %v", err)
+	}
+	if got := get(t, s, "a"); got != "3" {
+		t.Errorf("value %q", got)
+	}
+}
+
+func TestAddressIsChecked(t *testing.T) {
+	for url, want := range map[string]string{
+		"mysql://x":                           "postgres://USER",
+		"postgres://u:secret-word@host:bad/x": "parse",
+		"somewhere":                           "postgres://USER",
+	} {
+		_, err := store.Open(t.Context(), t.TempDir(), url)
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret-word") {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+}
+
+// TestReleasedSchemaOpens opens a database as each released version left it.
+func TestReleasedSchemaOpens(t *testing.T) {
+	files, err := filepath.Glob("testdata/schema-*.sql")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no released schemas", err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			dir := t.TempDir()
+			db, err := sql.Open("sqlite", filepath.Join(dir, store.FileName))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := db.ExecContext(t.Context(), string(text)); err != nil {
+				t.Fatal(err)
+			}
+			if err := db.Close(); err != nil {
+				t.Fatal(err)
+			}
+			s, err := store.Open(t.Context(), dir, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			var backend string
+			err = s.Read(t.Context(), func(tx *store.Tx) error {
+				return tx.QueryRowContext(t.Context(), "SELECT backend FROM files WHERE filename = 'old.txt'").Scan(&backend)
+			})
+			if err != nil || backend != "FastFS" {
+				t.Errorf("the old file: backend %q, %v", backend, err)
+			}
+		})
+	}
+}
