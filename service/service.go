@@ -86,7 +86,8 @@ type Service struct {
 	health   *health
 	handler  http.Handler
 
-	certificate *certificate // nil = plain HTTP
+	certificate   *certificate // nil = plain HTTP
+	masterKeyName string
 }
 
 // APIKey is shown once; see [auth.APIKey].
@@ -161,6 +162,7 @@ func (s *Service) checkMasterKey(ctx context.Context, v *vault.Vault) error {
 	if err != nil {
 		return fmt.Errorf("check master key: %w", err)
 	}
+	s.masterKeyName = name
 	if known != name {
 		return fmt.Errorf("the database was written under another master key: put that master.key into %s, with mode 0600", s.cfg.DataDir)
 	}

@@ -43,6 +43,12 @@ type engine interface {
 	// version and setVersion keep the number of the newest migration that ran.
 	version(ctx context.Context, tx *sql.Tx) (int, error)
 	setVersion(ctx context.Context, tx *sql.Tx, version int) error
+	// tables lists tables with their columns, and references which table must be
+	// filled before which.
+	tables(ctx context.Context, tx *sql.Tx) ([]Table, error)
+	references(ctx context.Context, tx *sql.Tx) (map[string][]string, error)
+	// check looks for damage.
+	check(ctx context.Context, db *sql.DB) error
 	// scrub removes what was deleted from the files, as far as the engine can.
 	scrub(ctx context.Context, db *sql.DB) error
 	// kind returns ErrFull, ErrUnavailable or ErrInvalidText for errors of that kind, else nil.
@@ -58,6 +64,7 @@ type Store struct {
 	reads  *sql.TxOptions
 	turn   chan struct{} // one writing transaction at a time in this process
 	once   sync.Once
+	dir    string // of SQLite
 
 	observe func(call string, took time.Duration, err error)
 }
@@ -150,14 +157,37 @@ func (s *Store) Read(ctx context.Context, f func(*Tx) error) (err error) {
 // not happened otherwise (but see [ErrUnavailable]). Writers take turns.
 func (s *Store) Write(ctx context.Context, f func(*Tx) error) (err error) {
 	defer s.observed("write", &err)()
+	if err := s.takeTurn(ctx); err != nil {
+		return err
+	}
+	defer s.passTurn()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
+	defer cancel()
+	return s.commit(ctx, f)
+}
+
+// Load is Write for as long as it takes, until ctx ends: for filling an empty
+// service. Other writers wait.
+func (s *Store) Load(ctx context.Context, f func(*Tx) error) error {
+	if err := s.takeTurn(ctx); err != nil {
+		return err
+	}
+	defer s.passTurn()
+	return s.commit(ctx, f)
+}
+
+func (s *Store) takeTurn(ctx context.Context) error {
 	select {
 	case s.turn <- struct{}{}:
-		defer func() { <-s.turn }()
+		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
-	defer cancel()
+}
+
+func (s *Store) passTurn() { <-s.turn }
+
+func (s *Store) commit(ctx context.Context, f func(*Tx) error) error {
 	tx, err := s.write.BeginTx(ctx, nil)
 	if err != nil {
 		return s.mark(fmt.Errorf("begin writing: %w", err))
