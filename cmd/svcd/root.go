@@ -67,15 +67,15 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	s.register(root.PersistentFlags())
-	root.AddCommand(newServe(s), newAccount(s), newAudit(s), newVerify(s), newConfig(s))
+	root.AddCommand(newServe(s), newAccount(s), newAudit(s), newVerify(s), newConfig(s), newBackup(s), newRestore(s), newExport(s), newImport(s))
 	return root
 }
 
 // with runs f on the opened service, for a command beside a running one. Unlike
 // serve, other commands do not make a data directory by accident.
 func (s *settings) with(ctx context.Context, f func(*service.Service) error) error {
-	if s.data == "" {
-		return usageError{errors.New("no data directory: give --data DIR")}
+	if err := s.needData(); err != nil {
+		return err
 	}
 	if _, err := os.Stat(s.data); err != nil {
 		return fmt.Errorf("look at data directory: %w; svcd serve --data DIR makes one", err)
@@ -85,6 +85,13 @@ func (s *settings) with(ctx context.Context, f func(*service.Service) error) err
 		return err
 	}
 	return errors.Join(f(svc), svc.Close())
+}
+
+func (s *settings) needData() error {
+	if s.data == "" {
+		return usageError{errors.New("no data directory: give --data DIR")}
+	}
+	return nil
 }
 
 func noArgs(_ *cobra.Command, args []string) error {

@@ -289,8 +289,8 @@ func distance(a, b string) int {
 func (s *settings) serviceConfig() (cfg service.Config, err error) {
 	cfg = service.Config{DataDir: s.data, Database: s.database, Blobs: s.blobs, PublicURL: s.publicURL, ContractID: s.contract, MaxFileBytes: s.maxFileBytes,
 		TokenLifetime: s.tokenLifetime, TLSCert: s.tlsCert, TLSKey: s.tlsKey, MaxConnections: s.maxConnections, ClientTimeout: s.clientTimeout}
-	if s.data == "" {
-		return cfg, usageError{errors.New("no data directory: give --data DIR")}
+	if err := s.needData(); err != nil {
+		return cfg, err
 	}
 	if cfg.Logger, err = s.logger(); err != nil {
 		return cfg, err
