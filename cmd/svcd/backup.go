@@ -8,6 +8,7 @@ import (
 
 	"github.com/svcfs/svcfs/service"
 	"github.com/svcfs/svcfs/service/archive"
+	"github.com/svcfs/svcfs/service/vault"
 )
 
 func newBackup(s *settings) *cobra.Command {
@@ -31,7 +32,7 @@ With PostgreSQL use svcd export, or pg_dump and a copy of the files.`,
 				if withKey {
 					fmt.Fprintln(s.stdout, "master key: in the backup: whoever has it can read every file")
 				} else {
-					fmt.Fprintf(s.stdout, "master key: not in the backup: keep a copy of %s elsewhere, without it nothing can be read\n", filepath.Join(s.data, "master.key"))
+					fmt.Fprintf(s.stdout, "master key: not in the backup: keep a copy of %s elsewhere, without it nothing can be read\n", filepath.Join(s.data, vault.FileName))
 				}
 				return nil
 			})

@@ -14,6 +14,7 @@ import (
 	"github.com/svcfs/svcfs/service"
 	"github.com/svcfs/svcfs/service/archive"
 	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/vault"
 )
 
 const standardStream = "-"
@@ -67,6 +68,9 @@ master key of the exported service into the data directory first. Nothing may
 serve meanwhile; on any error the service stays empty.`,
 		Example: "  svcd import /backup/svcd.tar --data /srv/svcd --db postgres://svcd@db.example.org/svcd --blobs s3://svcd",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if _, err := os.Stat(filepath.Join(s.data, vault.FileName)); err != nil { // a new one would not fit
+				return usageError{fmt.Errorf("put master.key of the exported service into %s first, mode 0600: %w", s.data, err)}
+			}
 			in := io.Reader(os.Stdin)
 			if args[0] != standardStream {
 				f, err := os.Open(args[0])
