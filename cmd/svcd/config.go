@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
-	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -22,12 +22,7 @@ default. Checks them as serve does. Passwords and keys are not shown.`,
 		Example: "  svcd config --config /etc/svcd.toml",
 		RunE: func(*cobra.Command, []string) error {
 			cfg, problem := s.serviceConfig()
-			for i, l := range s.effective {
-				if l.Name == "fees" && cfg.Fees != nil {
-					s.effective[i].Value = priceList(cfg.Fees)
-				}
-			}
-			return errors.Join(s.printSettings(asJSON), problem)
+			return errors.Join(s.printSettings(s.withPrices(cfg.Fees), asJSON), problem)
 		},
 	}
 	s.registerServing(cmd.Flags())
@@ -35,23 +30,32 @@ default. Checks them as serve does. Passwords and keys are not shown.`,
 	return cmd
 }
 
-func (s *settings) printSettings(asJSON bool) error {
+// withPrices lists the settings with every price by itself, also those of the
+// default table.
+func (s *settings) withPrices(fees ledger.Fees) (list []setting) {
+	for _, l := range s.effective {
+		if l.Name != "fees" || fees == nil {
+			list = append(list, l)
+			continue
+		}
+		for _, action := range slices.Sorted(maps.Keys(fees)) {
+			from := "default"
+			if _, set := s.fees[action]; set {
+				from = l.From
+			}
+			list = append(list, setting{"fees." + action, fees[action].Tokens(), from})
+		}
+	}
+	return list
+}
+
+func (s *settings) printSettings(list []setting, asJSON bool) error {
 	if asJSON {
-		return json.NewEncoder(s.stdout).Encode(s.effective)
+		return json.NewEncoder(s.stdout).Encode(list)
 	}
 	table := tabwriter.NewWriter(s.stdout, 0, 0, 2, ' ', 0)
-	for _, l := range s.effective {
+	for _, l := range list {
 		fmt.Fprintf(table, "%s\t%s\t%s\n", l.Name, l.Value, l.From)
 	}
 	return table.Flush()
-}
-
-// priceList shows all prices, also those of the default table.
-func priceList(fees ledger.Fees) string {
-	var list []string
-	for action, amount := range fees {
-		list = append(list, action+"="+amount.Tokens())
-	}
-	slices.Sort(list)
-	return strings.Join(list, ",")
 }

@@ -79,7 +79,7 @@ func (s *settings) printFindings(list []finding, asJSON bool) error {
 	for _, f := range list {
 		fmt.Fprintf(s.stdout, "%s %-14s %s\n", marks[f.State], f.Check, f.Detail)
 		if f.Hint != "" {
-			fmt.Fprintf(s.stdout, "  %-14s do: %s\n", "", f.Hint)
+			fmt.Fprintf(s.stdout, "  %14s %s\n", "do:", f.Hint)
 		}
 	}
 	return nil
@@ -216,6 +216,11 @@ func checkParts(ctx context.Context, svc *service.Service) []finding {
 		add(failed("database", err.Error(), "stop the service and restore a backup: service/OPERATING.md, Backup and restore"))
 	} else {
 		add(passed("database", detail+", no damage found"))
+	}
+	if may, err := svc.MayChangeLedger(ctx); err != nil {
+		add(failed("ledger", err.Error(), "see the line about the database"))
+	} else if may {
+		add(warned("ledger", "this database role owns the ledger and could rewrite it", "service/OPERATING.md, PostgreSQL: let another role own the ledger table"))
 	}
 	last, err := svc.LastRecord(ctx)
 	switch ahead := time.Until(last); {

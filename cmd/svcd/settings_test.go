@@ -74,8 +74,10 @@ upload = "0.5"
 			t.Errorf("got %+v, want %+v", got[want.Name], want)
 		}
 	}
-	if fees := got["fees"].Value; !strings.Contains(fees, "upload=0.5") || !strings.Contains(fees, "retrieve=0.013") {
-		t.Errorf("fees %q: want the file's price of upload and the default of retrieve", fees)
+	for _, want := range []setting{{"fees.upload", "0.5", "file " + file}, {"fees.retrieve", "0.013", "default"}} {
+		if got[want.Name] != want {
+			t.Errorf("got %+v, want %+v", got[want.Name], want)
+		}
 	}
 }
 

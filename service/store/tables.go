@@ -209,3 +209,17 @@ func (postgresEngine) check(ctx context.Context, db *sql.DB) error {
 	}
 	return err
 }
+
+// MayChangeLedger reports whether the database itself would let this service
+// change or remove ledger rows, were it not for the trigger. In SQLite whoever
+// has the file can.
+func (s *Store) MayChangeLedger(ctx context.Context) (may bool, err error) {
+	if s.Engine() != (postgresEngine{}).name() {
+		return false, nil
+	}
+	err = s.read.QueryRowContext(ctx, "SELECT has_table_privilege('ledger', 'UPDATE, DELETE, TRUNCATE')").Scan(&may)
+	if err != nil {
+		return false, s.mark(fmt.Errorf("read privileges: %w", err))
+	}
+	return may, nil
+}
