@@ -46,7 +46,7 @@ func (m *mounted) mode(a tree.Attr) uint32 {
 	if a.Dir {
 		kind, perm = fuse.S_IFDIR, permBits
 	}
-	if a.Mode != 0 {
+	if a.HasMode {
 		perm = a.Mode & permBits
 	}
 	if a.ReadOnly {

@@ -100,24 +100,27 @@ func (h *dirHandle) Seekdir(ctx context.Context, off uint64) syscall.Errno {
 	return 0
 }
 
-// Fsyncdir has nothing to do: a name is recorded when its file is closed,
-// fsynced or renamed, before the program is told so.
-func (h *dirHandle) Fsyncdir(context.Context, uint32) syscall.Errno { return 0 }
+// Fsyncdir records the empty files that still wait (W5); all other names were
+// recorded before a program was told so.
+func (h *dirHandle) Fsyncdir(ctx context.Context, _ uint32) syscall.Errno {
+	return errno(h.n.d.Fsync(ctx))
+}
 
 // Create makes or opens a file for writing. Nothing is sent.
 func (n *dirNode) Create(ctx context.Context, name string, flags uint32, mode uint32, out *fuse.EntryOut) (*gofs.Inode, gofs.FileHandle, uint32, syscall.Errno) {
-	f, h, err := n.d.Create(ctx, name, flags&unix.O_EXCL != 0, openFlags(ctx, flags))
+	want := openFlags(ctx, flags)
+	f, h, err := n.d.Create(ctx, name, flags&unix.O_EXCL != 0, want)
 	if err != nil {
 		return nil, nil, 0, errno(err)
 	}
-	if f.Attr().Mode == 0 { // else another mount was faster, and it is opened
+	if !f.Attr().HasMode { // else it was there already, and is opened
 		f.SetMode(mode & permBits)
 	}
 	inode := n.child(ctx, f, out)
 	if node, ok := inode.Operations().(*fileNode); ok {
 		n.m.knowFile(node)
 	}
-	return inode, &fileHandle{h: h}, openMode(h.CacheMode()), 0
+	return inode, newHandle(ctx, h, want), openMode(h.CacheMode()), 0
 }
 
 // Mkdir makes a folder, or registers a group where that is allowed (N5).

@@ -40,6 +40,7 @@ func errnoOf(class tree.Class) syscall.Errno {
 		tree.ClassBusy:        unix.EBUSY,
 		tree.ClassNoAttr:      unix.ENODATA,
 		tree.ClassUnsupported: unix.ENOTSUP,
+		tree.ClassConflict:    unix.EIO, // told in /.svcfs/errors, never returned
 	}
 	if int(class) < len(table) && table[class] != 0 {
 		return table[class]

@@ -11,11 +11,12 @@ import (
 // Open retrieves and verifies the content unless it is in memory (R1).
 func (n *fileNode) Open(ctx context.Context, flags uint32) (gofs.FileHandle, uint32, syscall.Errno) {
 	n.m.knowFile(n) // before, so that a purge during the retrieval is not missed
-	h, err := n.f.Open(ctx, openFlags(ctx, flags))
+	want := openFlags(ctx, flags)
+	h, err := n.f.Open(ctx, want)
 	if err != nil {
 		return nil, 0, errno(err)
 	}
-	return &fileHandle{h: h}, openMode(h.CacheMode()), 0
+	return newHandle(ctx, h, want), openMode(h.CacheMode()), 0
 }
 
 // Read copies from memory.
@@ -38,8 +39,17 @@ func (fh *fileHandle) Write(ctx context.Context, data []byte, off int64) (uint32
 }
 
 // Flush commits what was written, at close (W2). The context ends when the
-// program is interrupted; what that means for an upload the tree decides.
-func (fh *fileHandle) Flush(ctx context.Context) syscall.Errno { return errno(fh.h.Flush(ctx)) }
+// program is interrupted; what that means for an upload the tree decides. A
+// child that closes what it inherited leaves the upload to the process that
+// opened the file, as long as that has it open for writing: "{ a; b; } >f" is one
+// save, not three.
+func (fh *fileHandle) Flush(ctx context.Context) syscall.Errno {
+	if caller, ok := fuse.FromContext(ctx); ok && fh.opener != 0 && caller.Pid != fh.opener &&
+		isHeldBy(fh.opener, caller.Pid, fh.h.File().Attr().Ino) {
+		return 0
+	}
+	return errno(fh.h.Flush(ctx))
+}
 
 // Fsync commits what was written; 0 means recorded on the ledger.
 func (fh *fileHandle) Fsync(ctx context.Context, _ uint32) syscall.Errno {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"syscall"
 	"testing"
 
@@ -82,7 +83,7 @@ func TestOpenFlags(t *testing.T) {
 		{unix.O_WRONLY | unix.O_TRUNC, tree.OpenFlags{Write: true, Truncate: true}},
 		{unix.O_RDWR | unix.O_APPEND, tree.OpenFlags{Read: true, Write: true, Append: true}},
 	} {
-		if got := openFlags(context.Background(), tc.flags); got != tc.want {
+		if got := openFlags(context.Background(), tc.flags); !reflect.DeepEqual(got, tc.want) {
 			t.Errorf("%#x: %+v, want %+v", tc.flags, got, tc.want)
 		}
 	}

@@ -885,3 +885,122 @@ func TestM5SlowRenameDoesNotDelayRevocation(t *testing.T) {
 		return err == nil && info.Size() == 2
 	})
 }
+
+// N5: git's way to make a file: link the temporary name to the real one.
+func TestN5LinkThenUnlinkIsASave(t *testing.T) {
+	m := mounting(t)
+	m.write("team/x.tmp", "content")
+	if err := os.Link(m.path("team/x.tmp"), m.path("team/x")); err != nil {
+		t.Fatal(err)
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(m.path("team/x"), &st); err != nil || st.Nlink != 2 {
+		t.Errorf("%d links, %v", st.Nlink, err)
+	}
+	if err := os.Remove(m.path("team/x.tmp")); err != nil {
+		t.Fatal(err)
+	}
+	if got := m.read("team/x"); got != "content" {
+		t.Errorf("x holds %q", got)
+	}
+	if err := unix.Stat(m.path("team/x"), &st); err != nil || st.Nlink != 1 {
+		t.Errorf("afterwards %d links, %v", st.Nlink, err)
+	}
+	m.wantCharges(0, 1)
+}
+
+// W10: a file without any permission bit, from create and from chmod.
+func TestW10ModeZero(t *testing.T) {
+	m := mounting(t)
+	f, err := os.OpenFile(m.path("team/a.tmp"), os.O_CREATE|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+	m.write("team/b.tmp", "x")
+	if err := os.Chmod(m.path("team/b.tmp"), 0); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a.tmp", "b.tmp"} {
+		if info, err := os.Stat(m.path("team/" + name)); err != nil || info.Mode() != 0 {
+			t.Errorf("%s: %v, %v", name, info.Mode(), err)
+		}
+	}
+}
+
+// W5: fsync of a directory records the empty files closed in it.
+func TestW5FsyncOfADirectory(t *testing.T) {
+	m := mounting(t)
+	m.write("team/empty", "")
+	m.wantCharges(0, 0)
+	dir, err := os.Open(m.path("team"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = dir.Close() }()
+	if err := dir.Sync(); err != nil {
+		t.Error(err)
+	}
+	m.wantCharges(0, 1)
+}
+
+// W9: what is unlinked or replaced stays readable and writable until it is closed.
+func TestW9UnlinkedFilesStayOpen(t *testing.T) {
+	m := mounting(t)
+	m.write("team/x.tmp", pattern(10_000))
+	f := openFile(t, m.path("team/x.tmp"))
+	if err := os.Remove(m.path("team/x.tmp")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt([]byte("!"), 10_000); err != nil {
+		t.Error(err)
+	}
+	got := make([]byte, 20_000)
+	if n, _ := f.ReadAt(got, 0); string(got[:n]) != pattern(10_000)+"!" {
+		t.Errorf("%d bytes after the unlink", n)
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+	m.wantCharges(0, 0)
+}
+
+// M5: mappings that could be written are dropped as well, of the shown version
+// and of one that was overtaken, whose descriptors are closed.
+func TestM5MappingsOfOldVersionsAreDropped(t *testing.T) {
+	m := longMount(t)
+	content := pattern(3 * 4096)
+	mapped := func(write bool) []byte {
+		f := openFile(t, m.path("team/f"))
+		prot := unix.PROT_READ
+		if write {
+			prot |= unix.PROT_WRITE
+		}
+		mem, err := unix.Mmap(int(f.Fd()), 0, len(content), prot, unix.MAP_SHARED)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = unix.Munmap(mem) })
+		if string(mem) != content {
+			t.Fatal("the mapping holds something else")
+		}
+		return mem
+	}
+	m.put("f", content)
+	old := mapped(false)
+	m.put("f", content+"2")
+	m.refresh()
+	eventually(t, "the new version shows", func() bool {
+		info, err := os.Stat(m.path("team/f"))
+		return err == nil && info.Size() == int64(len(content)+1)
+	})
+	content += "2"
+	newer := mapped(true)
+	copy(newer, "changed")
+	m.must(order{Do: "member", Group: "team"})
+	m.refresh()
+	eventually(t, "the old version's mapping is gone", func() bool { return faults(old) })
+	eventually(t, "the newer version's mapping is gone", func() bool { return faults(newer) })
+}

@@ -29,7 +29,19 @@ type fileNode struct {
 }
 
 // fileHandle is an open file.
-type fileHandle struct{ h *tree.Handle }
+type fileHandle struct {
+	h      *tree.Handle
+	opener uint32 // thread that opened it for writing; 0 = read-only or unknown
+}
+
+// newHandle remembers who opened the file if it can be written through h.
+func newHandle(ctx context.Context, h *tree.Handle, flags tree.OpenFlags) *fileHandle {
+	fh := &fileHandle{h: h}
+	if caller, ok := fuse.FromContext(ctx); ok && flags.Write {
+		fh.opener = caller.Pid
+	}
+	return fh
+}
 
 // embedder makes the kernel side of a node of the tree. go-fuse recognises by
 // inode number and generation that it knows the node, and then uses the old one.
@@ -84,7 +96,7 @@ func openFlags(ctx context.Context, flags uint32) tree.OpenFlags {
 	of := tree.OpenFlags{Read: access != unix.O_WRONLY, Write: access != unix.O_RDONLY,
 		Append: flags&unix.O_APPEND != 0, Truncate: flags&unix.O_TRUNC != 0}
 	if caller, ok := fuse.FromContext(ctx); ok {
-		of.Caller.PID = caller.Pid
+		of.Caller = tree.Caller{PID: caller.Pid, Name: func() string { return programName(caller.Pid) }}
 	}
 	return of
 }

@@ -141,4 +141,16 @@ func (k *notifier) forgetFile(n *fileNode) {
 	}
 }
 
+// ContentGone makes the kernel drop the pages of all files that match selects.
+func (k *notifier) ContentGone(match func(*tree.File) bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for f, node := range k.files {
+		if !k.ended && match(f) {
+			k.contents[node] = struct{}{}
+		}
+	}
+	k.wake.Broadcast()
+}
+
 var _ tree.Kernel = (*notifier)(nil)

@@ -175,6 +175,30 @@ func (w *world) Upload(ctx context.Context, g sdk.GroupID, name string, b *sdk.B
 	return sdk.Receipt{Ref: e.Ref, Tx: e.Tx, Hash: e.Hash, Size: e.Size, Seq: e.Seq, Time: e.Time}, nil
 }
 
+func (w *world) RenameFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref, name string) error {
+	return w.change(ctx, g, ref, func(e *sdk.Entry) { e.Name = name })
+}
+
+func (w *world) DeleteFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref) error {
+	return w.change(ctx, g, ref, func(e *sdk.Entry) { e.Deleted = &sdk.Deletion{Reason: "OwnerRequest"} })
+}
+
+func (w *world) change(ctx context.Context, g sdk.GroupID, ref sdk.Ref, do func(*sdk.Entry)) error {
+	if err := w.begin(ctx, "change"); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	i := slices.IndexFunc(w.rows[g], func(e sdk.Entry) bool { return e.Ref == ref })
+	if i < 0 {
+		return &sdk.Error{Op: "change", Group: g, Kind: sdk.KindNotFound}
+	}
+	w.seq++
+	w.rows[g][i].ChangedSeq = w.seq
+	do(&w.rows[g][i])
+	return nil
+}
+
 func (w *world) RegisterGroup(ctx context.Context, g sdk.GroupID) (string, error) {
 	if err := w.begin(ctx, "register"); err != nil {
 		return "", err

@@ -56,7 +56,9 @@ func (s *Service) compareBlob(ctx context.Context, id string, want []byte) error
 }
 
 // MayChangeLedger reports whether the database role may change ledger rows.
-func (s *Service) MayChangeLedger(ctx context.Context) (bool, error) { return s.store.MayChangeLedger(ctx) }
+func (s *Service) MayChangeLedger(ctx context.Context) (bool, error) {
+	return s.store.MayChangeLedger(ctx)
+}
 
 // LastRecord returns the time of the newest ledger record, zero without any.
 func (s *Service) LastRecord(ctx context.Context) (at time.Time, err error) {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,26 +20,6 @@ import (
 	"github.com/svcfs/svcfs/service/blob/s3test"
 	"github.com/svcfs/svcfs/service/store/pgtest"
 )
-
-// runOn is run with the stores of cfg.
-func runOn(t *testing.T, cfg service.Config) *running {
-	t.Helper()
-	server := httptest.NewUnstartedServer(nil)
-	cfg.PublicURL, cfg.MaxFileBytes = "http://"+server.Listener.Addr().String(), 1<<20
-	svc, err := service.Open(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server.Config.Handler = svc.Handler()
-	server.Start()
-	t.Cleanup(func() {
-		server.Close()
-		if err := svc.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return &running{t, svc, cfg.DataDir, cfg.PublicURL, cfg.Database}
-}
 
 // clean verifies every byte and the chain of the ledger.
 func (r *running) clean(files int) {
@@ -126,7 +105,7 @@ func TestBackupUnderLoadRestoresClean(t *testing.T) {
 	if _, err := service.Restore(t.Context(), backup, dir); err != nil {
 		t.Fatal(err)
 	}
-	restored := runOn(t, service.Config{DataDir: dir})
+	restored := runWith(t, service.Config{DataDir: dir})
 	restored.clean(-1)
 	again := &user{running: restored, id: alice.id, key: alice.key}
 	again.login()
@@ -202,8 +181,8 @@ func filesBelow(t *testing.T, dir string) (list []string) {
 	return list
 }
 
-// fill makes a service with files in all states and returns what can be read.
-func fill(r *running, files int) (owner *user, contents map[string][]byte) {
+// fillService makes a service with files in all states and returns what can be read.
+func fillService(r *running, files int) (owner *user, contents map[string][]byte) {
 	r.t.Helper()
 	owner, member := r.user("owner", "1000"), r.user("member", "1000")
 	must[string](owner, wire.OpRegisterGroup, object{"group_id": "g"})
@@ -231,8 +210,8 @@ func TestExportMovesTheServiceBetweenStoresAndBack(t *testing.T) {
 	server := pgtest.Start(t)
 	bucket := s3test.Start(t)
 	s3test.SetEnv(t)
-	first := runOn(t, service.Config{DataDir: filepath.Join(t.TempDir(), "data")})
-	owner, contents := fill(first, 200)
+	first := runWith(t, service.Config{DataDir: filepath.Join(t.TempDir(), "data")})
+	owner, contents := fillService(first, 200)
 	check := func(r *running) {
 		t.Helper()
 		r.clean(len(contents))
@@ -248,8 +227,8 @@ func TestExportMovesTheServiceBetweenStoresAndBack(t *testing.T) {
 			}
 		}
 	}
-	second := runOn(t, service.Config{DataDir: masterKeyOnly(t, first.dir), Database: server.NewDatabase(t), Blobs: bucket.Location(bucket.NewBucket(t))})
-	third := runOn(t, service.Config{DataDir: masterKeyOnly(t, first.dir)})
+	second := runWith(t, service.Config{DataDir: masterKeyOnly(t, first.dir), Database: server.NewDatabase(t), Blobs: bucket.Location(bucket.NewBucket(t))})
+	third := runWith(t, service.Config{DataDir: masterKeyOnly(t, first.dir)})
 	var there, back bytes.Buffer
 	sum, err := first.svc.Export(t.Context(), &there)
 	if err != nil || sum.Blobs != 200 || sum.LedgerRoot == "" {
@@ -322,7 +301,7 @@ func writeStream(t *testing.T, list []entry) []byte {
 
 func TestImportRefusesEverythingButAWholeExport(t *testing.T) {
 	source := run(t)
-	_, contents := fill(source, 5)
+	_, contents := fillService(source, 5)
 	var b bytes.Buffer
 	if _, err := source.svc.Export(t.Context(), &b); err != nil {
 		t.Fatal(err)
@@ -345,8 +324,8 @@ func TestImportRefusesEverythingButAWholeExport(t *testing.T) {
 		i := find(prefix)
 		return writeStream(t, slices.Delete(slices.Clone(whole), i, i+1))
 	}
-	target := runOn(t, service.Config{DataDir: masterKeyOnly(t, source.dir), Database: newDatabase(t)})
-	other := runOn(t, service.Config{DataDir: filepath.Join(t.TempDir(), "data"), Database: newDatabase(t), ContractID: "x.testnet"})
+	target := runWith(t, service.Config{DataDir: masterKeyOnly(t, source.dir), Database: newDatabase(t)})
+	other := runWith(t, service.Config{DataDir: filepath.Join(t.TempDir(), "data"), Database: newDatabase(t), ContractID: "x.testnet"})
 	cases := []struct {
 		name   string
 		stream []byte
@@ -371,7 +350,7 @@ func TestImportRefusesEverythingButAWholeExport(t *testing.T) {
 		{"an unknown table", writeStream(t, slices.Insert(slices.Clone(whole), len(whole)-1, entry{"rows/sqlite_master/000001.jsonl", []byte("{}")})), "does not belong", target},
 		{"a path", writeStream(t, slices.Insert(slices.Clone(whole), 1, entry{"../evil", []byte("{}")})), "does not belong", target},
 		{"another contract", b.Bytes(), "--contract svc.testnet", other},
-		{"another master key", b.Bytes(), "another master key", runOn(t, service.Config{DataDir: filepath.Join(t.TempDir(), "data"), Database: newDatabase(t)})},
+		{"another master key", b.Bytes(), "another master key", runWith(t, service.Config{DataDir: filepath.Join(t.TempDir(), "data"), Database: newDatabase(t)})},
 	}
 	i := find("blobs/")
 	damaged := slices.Clone(whole)
@@ -432,7 +411,7 @@ func TestExportUnderLoad(t *testing.T) {
 	stop.Store(true)
 	load.Wait()
 	for _, b := range streams {
-		target := runOn(t, service.Config{DataDir: masterKeyOnly(t, r.dir), Database: newDatabase(t)})
+		target := runWith(t, service.Config{DataDir: masterKeyOnly(t, r.dir), Database: newDatabase(t)})
 		if _, err := target.svc.Import(t.Context(), b); err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/svcfs/svcfs/service/files"
 )
 
 const (
@@ -24,6 +26,12 @@ const (
 // Serve answers on l until ctx ends, then finishes what is under way, and sweeps
 // once a minute meanwhile. It speaks TLS when a certificate is configured.
 func (s *Service) Serve(ctx context.Context, l net.Listener) error {
+	if err := s.rememberAddress(ctx); err != nil {
+		if ctx.Err() != nil { // ended before it began
+			err = nil
+		}
+		return errors.Join(err, l.Close())
+	}
 	conns := newConnections(s.cfg.MaxConnections)
 	server := &http.Server{Handler: s.handler, ReadHeaderTimeout: min(headerTimeout, s.cfg.ClientTimeout), IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 		ErrorLog: slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelDebug), ConnState: conns.changed}
@@ -40,7 +48,12 @@ func (s *Service) Serve(ctx context.Context, l net.Listener) error {
 		return nil
 	})
 	all.Go(func() error {
+		s.log.Run(ctx)
+		return nil
+	})
+	all.Go(func() error {
 		<-ctx.Done()
+		s.watch.Close() // who waits would hold up the drain
 		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 		defer cancel()
 		if err := server.Shutdown(drain); err != nil {
@@ -79,18 +92,33 @@ func (s *Service) sweep(ctx context.Context) {
 	tick := time.NewTicker(sweepInterval)
 	defer tick.Stop()
 	for {
-		err := s.files.Sweep(ctx)
-		if ctx.Err() != nil {
-			return
-		}
-		s.metrics.Sweep(err)
-		if err != nil {
-			s.cfg.Logger.Error("sweep", "cause", err.Error())
-		}
+		s.sweepOnce(ctx)
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
 	}
+}
+
+// sweepOnce removes leftovers, and files whose time is over.
+func (s *Service) sweepOnce(ctx context.Context) {
+	err := s.files.Sweep(ctx)
+	if ctx.Err() != nil {
+		return
+	}
+	if err != nil {
+		s.cfg.Logger.Error("sweep", "cause", err.Error())
+	}
+	n, expired := s.files.RemoveExpired(ctx)
+	if n > 0 {
+		s.cfg.Logger.Info("expired files deleted", "count", n)
+	}
+	if errors.Is(expired, files.ErrRetentionBusy) || ctx.Err() != nil {
+		expired = nil
+	}
+	if expired != nil {
+		s.cfg.Logger.Error("retention", "cause", expired.Error())
+	}
+	s.metrics.Sweep(errors.Join(err, expired))
 }

@@ -54,7 +54,7 @@ func serve(t *testing.T, change func(*service.Config)) *serving {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	s := &serving{running: &running{t, svc, cfg.DataDir, cfg.PublicURL, cfg.Database}, addr: l.Addr().String(), stop: stop, ended: make(chan error, 1)}
+	s := &serving{running: &running{t: t, svc: svc, dir: cfg.DataDir, url: cfg.PublicURL, database: cfg.Database}, addr: l.Addr().String(), stop: stop, ended: make(chan error, 1)}
 	go func() {
 		s.ended <- svc.Serve(ctx, l)
 		close(s.ended)
@@ -82,9 +82,9 @@ func (s *serving) dial() net.Conn {
 	return conn
 }
 
-// health asks over a connection of its own and fails when no answer comes
+// asked asks for /health over a connection of its own and fails when no answer comes
 // within a second.
-func (s *serving) health() (int, object) {
+func (s *serving) asked() (int, object) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), time.Second)
 	defer cancel()
@@ -132,7 +132,7 @@ func TestThreat31(t *testing.T) {
 	bearer := "Authorization: Bearer " + alice.token + "\r\n"
 	answers := func(t *testing.T) {
 		t.Helper()
-		if status, out := s.health(); status != 200 || out["status"] != "ok" {
+		if status, out := s.asked(); status != 200 || out["status"] != "ok" {
 			t.Errorf("health: %d %v", status, out)
 		}
 	}
@@ -330,7 +330,7 @@ func TestThreat38(t *testing.T) {
 		t.Errorf("status %d", status)
 	}
 	byID := make(map[string]object)
-	eventually(t, func() bool { // the line comes after the answer
+	eventually(t, 20*time.Second, "every request is in the log", func() bool { // the line comes after the answer
 		for _, o := range log.records(t) {
 			if o["msg"] == "request" {
 				byID[o["request"].(string)] = o
@@ -385,35 +385,26 @@ func (r *running) ledgerRows() (list []ledgerRow) {
 	return list
 }
 
-func eventually(t *testing.T, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("it did not happen within 20 s")
-		}
-	}
-}
-
 func TestHealthNamesThePart(t *testing.T) {
 	s := serve(t, nil)
-	status, out := s.health()
+	status, out := s.asked()
 	if status != 200 || out["status"] != "ok" || out["version"] != service.Version || out["auth"] != "enabled" || out["rpc_reachable"] != true {
 		t.Errorf("%d %v", status, out)
 	}
-	if parts := fmt.Sprint(out["parts"]); parts != "map[blobs:ok database:ok]" {
+	if parts := fmt.Sprint(out["parts"]); parts != "map[blobs:ok checkpoints:ok database:ok]" {
 		t.Errorf("parts %s", parts)
 	}
 	if err := os.Rename(filepath.Join(s.dir, "blobs", "tmp"), filepath.Join(s.dir, "gone")); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() bool { status, out = s.health(); return status == 503 })
-	if out["status"] != "degraded" || fmt.Sprint(out["parts"]) != "map[blobs:down database:ok]" || strings.Contains(fmt.Sprint(out), s.dir) {
+	eventually(t, 20*time.Second, "health tells", func() bool { status, out = s.asked(); return status == 503 })
+	if out["status"] != "degraded" || fmt.Sprint(out["parts"]) != "map[blobs:down checkpoints:ok database:ok]" || strings.Contains(fmt.Sprint(out), s.dir) {
 		t.Errorf("%v", out)
 	}
 	if err := os.Rename(filepath.Join(s.dir, "gone"), filepath.Join(s.dir, "blobs", "tmp")); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() bool { status, _ = s.health(); return status == 200 })
+	eventually(t, 20*time.Second, "health recovers", func() bool { status, _ = s.asked(); return status == 200 })
 }
 
 func TestMetrics(t *testing.T) {
@@ -550,7 +541,7 @@ func TestTLS(t *testing.T) {
 		t.Errorf("after a reload the certificate is %q", got)
 	}
 	writePair(t, dir, "third")
-	eventually(t, func() bool { return name() == "third" })
+	eventually(t, 20*time.Second, "the third certificate", func() bool { return name() == "third" })
 
 	if err := os.Chmod(key, 0o644); err != nil {
 		t.Fatal(err)
@@ -583,7 +574,7 @@ func TestForwardedAddressLimitsTheClient(t *testing.T) {
 	if got := try("203.0.113.8"); got != 401 {
 		t.Errorf("another client: %d", got)
 	}
-	eventually(t, func() bool {
+	eventually(t, 20*time.Second, "the line of the log", func() bool {
 		list := log.records(t)
 		return list[len(list)-1]["client"] == "203.0.113.8"
 	})

@@ -20,12 +20,17 @@ import (
 	"github.com/svcfs/svcfs/service/api"
 	"github.com/svcfs/svcfs/service/auth"
 	"github.com/svcfs/svcfs/service/blob"
+	"github.com/svcfs/svcfs/service/checkpoint"
+	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/files"
 	"github.com/svcfs/svcfs/service/groups"
 	"github.com/svcfs/svcfs/service/ledger"
+	"github.com/svcfs/svcfs/service/legacy"
 	"github.com/svcfs/svcfs/service/metrics"
 	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/vault"
+	"github.com/svcfs/svcfs/service/watch"
+	"github.com/svcfs/svcfs/service/web"
 )
 
 // Version is what the service says it is.
@@ -51,15 +56,18 @@ const blobDir = "blobs"
 
 // Config configures a [Service].
 type Config struct {
-	DataDir       string        // made with mode 0700
-	Database      string        // postgres://…; "" = SQLite in DataDir
-	Blobs         string        // s3://BUCKET…, see blob.ParseLocation; "" = a directory in DataDir
-	PublicURL     string        // address clients use; tokens are good for it alone
-	ContractID    string        // "" = DefaultContractID; account NAME is NAME.ContractID
-	MaxFileBytes  int64         // largest plaintext; 0 = DefaultMaxFileBytes
-	TokenLifetime time.Duration // 0 = 24 h
-	Fees          ledger.Fees   // nil = the specification's table
-	Logger        *slog.Logger  // nil = none
+	DataDir       string           // made with mode 0700
+	Database      string           // postgres://…; "" = SQLite in DataDir
+	Blobs         string           // s3://BUCKET…, see blob.ParseLocation; "" = a directory in DataDir
+	PublicURL     string           // address clients use; tokens are good for it alone
+	ContractID    string           // "" = DefaultContractID; account NAME is NAME.ContractID
+	MaxFileBytes  int64            // largest plaintext; 0 = DefaultMaxFileBytes
+	PlainRefs     bool             // references of new files do not start with bafy, which SDK 1.0.3 needs
+	Gateway       string           // https://HOST/ipfs/ has the bytes of legacy references that are not kept here; "" = none
+	TokenLifetime time.Duration    // 0 = 24 h
+	Fees          ledger.Fees      // nil = the specification's table
+	Logger        *slog.Logger     // nil = none
+	Now           func() time.Time // nil = time.Now; the time of tokens and records
 
 	TLSCert, TLSKey string         // PEM files; "" = plain HTTP
 	TrustedProxies  []netip.Prefix // whose X-Forwarded-For is believed
@@ -82,6 +90,9 @@ type Service struct {
 	blobs    blob.Store
 	accounts *auth.Accounts
 	files    *files.Files
+	log      *checkpoint.Log
+	watch    *watch.Watch
+	gateway  *legacy.Gateway // nil = none
 	metrics  *metrics.Metrics
 	health   *health
 	handler  http.Handler
@@ -120,23 +131,38 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 			return nil, err
 		}
 	}
+	if cfg.Gateway != "" {
+		if s.gateway, err = legacy.NewGateway(cfg.Gateway); err != nil {
+			return nil, err
+		}
+	}
 	if s.store, err = store.Open(ctx, cfg.DataDir, cfg.Database); err != nil {
 		return nil, err
 	}
+	s.watch = watch.New(s.store)
 	if err := s.checkMasterKey(ctx, v); err != nil {
 		return nil, errors.Join(err, s.store.Close())
 	}
 	if s.blobs, err = blob.Open(ctx, cfg.Blobs); err != nil {
 		return nil, errors.Join(err, s.store.Close())
 	}
+	if s.log, err = newLog(s.store, v, cfg); err != nil {
+		return nil, errors.Join(err, s.store.Close(), s.blobs.Close())
+	}
 	s.observeParts()
-	l := ledger.New(cfg.Fees)
+	l := ledger.New(cfg.Fees, cfg.Now)
 	s.accounts = auth.NewAccounts(s.store, l, cfg.ContractID)
-	s.files = files.New(s.store, l, v, measuredBlobs{s.blobs, s.metrics}, cfg.ContractID, cfg.MaxFileBytes)
+	s.files = files.New(s.store, l, v, measuredBlobs{s.blobs, s.metrics}, cfg.ContractID, cfg.MaxFileBytes, files.Options{PlainRefs: cfg.PlainRefs, Gateway: s.gateway})
+	g := groups.New(s.store, l, s.accounts)
+	page, err := web.New(web.Deps{Store: s.store, Accounts: s.accounts, Groups: g, Files: s.files, Ledger: l, PublicURL: cfg.PublicURL,
+		ContractID: cfg.ContractID, MaxFileBytes: cfg.MaxFileBytes, Logger: cfg.Logger})
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
 	s.handler = api.New(api.Deps{
-		Accounts: s.accounts, Tokens: auth.NewTokens(s.accounts, tokenKey, cfg.PublicURL, cfg.TokenLifetime),
-		Groups: groups.New(s.store, l, s.accounts), Files: s.files, Ledger: l, TicketKey: ticketKey[:], ContractID: cfg.ContractID,
-		Version: Version, MaxFileBytes: cfg.MaxFileBytes, Health: s.health.check, Metrics: s.metrics,
+		Accounts: s.accounts, Tokens: auth.NewTokens(s.accounts, tokenKey, cfg.PublicURL, cfg.TokenLifetime, cfg.Now),
+		Groups: g, Files: s.files, Watch: s.watch, Ledger: l, TicketKey: ticketKey[:], ContractID: cfg.ContractID,
+		Version: Version, MaxFileBytes: cfg.MaxFileBytes, Health: s.health.check, Metrics: s.metrics, Page: page, Checkpoints: s.log,
 		Logger: cfg.Logger, TrustedProxies: cfg.TrustedProxies, ClientTimeout: cfg.ClientTimeout,
 	})
 	return s, nil
@@ -185,6 +211,9 @@ func withDefaults(cfg Config) Config {
 	if cfg.ClientTimeout <= 0 {
 		cfg.ClientTimeout = DefaultClientTimeout
 	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -198,8 +227,14 @@ func withDefaults(cfg Config) Config {
 // Handler answers HTTP.
 func (s *Service) Handler() http.Handler { return s.handler }
 
-// Close closes the stores.
-func (s *Service) Close() error { return errors.Join(s.store.Close(), s.blobs.Close()) }
+// Close ends waiting calls and closes the stores.
+func (s *Service) Close() error {
+	s.watch.Close()
+	if s.gateway != nil {
+		s.gateway.Close()
+	}
+	return errors.Join(s.log.Close(), s.store.Close(), s.blobs.Close())
+}
 
 // CreateAccount makes account name with a balance and returns its key, once.
 func (s *Service) CreateAccount(ctx context.Context, name string, balance wire.Amount) (NewAccount, error) {
@@ -222,19 +257,55 @@ func (s *Service) Fund(ctx context.Context, name string, amount wire.Amount) (wi
 // Accounts lists all accounts.
 func (s *Service) Accounts(ctx context.Context) ([]auth.Listed, error) { return s.accounts.List(ctx) }
 
-// Audit verifies the hash chain of the ledger and returns how many records it has.
-func (s *Service) Audit(ctx context.Context) (records int64, err error) {
-	err = s.store.Read(ctx, func(tx *store.Tx) error {
-		records, err = ledger.Audit(ctx, tx)
-		return err
-	})
-	return records, err
-}
-
 // Verify checks that every living file can be served, with readData byte by
 // byte; see [files.Files.Verify].
 func (s *Service) Verify(ctx context.Context, readData bool, report func(ref string, err error)) (int, error) {
 	return s.files.Verify(ctx, readData, report)
+}
+
+// Expired lists the files that are older than their groups keep files.
+func (s *Service) Expired(ctx context.Context) ([]files.Expired, error) {
+	return s.files.Expired(ctx, "")
+}
+
+// RemoveExpired deletes them now and returns how many; see [files.Files.RemoveExpired].
+func (s *Service) RemoveExpired(ctx context.Context) (int, error) { return s.files.RemoveExpired(ctx) }
+
+// LegacyFile is what an operator knows of a file from before this service.
+type LegacyFile = files.LegacyFile
+
+// Imported tells where an imported file is.
+type Imported = files.Imported
+
+// ImportPlain imports a file in the clear; see [files.Files.ImportPlain].
+func (s *Service) ImportPlain(ctx context.Context, l LegacyFile, plain []byte, cidVersion int) (out Imported, err error) {
+	if l.Account, err = s.uploader(l.Account); err != nil {
+		return out, err
+	}
+	return s.files.ImportPlain(ctx, l, plain, cidVersion)
+}
+
+// ImportSealed imports ciphertext; see [files.Files.ImportSealed].
+func (s *Service) ImportSealed(ctx context.Context, l LegacyFile, data []byte, cid string, cidVersion int) (out Imported, err error) {
+	if l.Account, err = s.uploader(l.Account); err != nil {
+		return out, err
+	}
+	return s.files.ImportSealed(ctx, l, data, cid, cidVersion)
+}
+
+// ImportReference imports a reference alone; see [files.Files.ImportReference].
+func (s *Service) ImportReference(ctx context.Context, l LegacyFile, cid, fileHash string) (out Imported, err error) {
+	if l.Account, err = s.uploader(l.Account); err != nil {
+		return out, err
+	}
+	return s.files.ImportReference(ctx, l, cid, fileHash)
+}
+
+func (s *Service) uploader(name string) (string, error) {
+	if name == "" {
+		return "", nil
+	}
+	return s.accounts.FullID(name)
 }
 
 // BlobPath returns where the ciphertext of a reference lies: a file, or an s3://
@@ -244,5 +315,9 @@ func (s *Service) BlobPath(ctx context.Context, ref string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return s.blobs.Where(id), nil
+	where := s.blobs.Where(id)
+	if where == "" {
+		return "", fault.New(wire.CodeFileNotFound, "file not found: its bytes are not kept here")
+	}
+	return where, nil
 }

@@ -2,6 +2,7 @@ package service_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/hkdf"
 	"crypto/hmac"
@@ -69,21 +70,34 @@ func TestOnPostgres(t *testing.T) {
 
 // running is a service behind a real HTTP server.
 type running struct {
-	t   *testing.T
+	t   testing.TB
 	svc *service.Service
 	dir string
 	url string
 	// database is the address on PostgreSQL, "" on SQLite.
 	database string
+	// public is the address clients use, where it is not url.
+	public string
 }
 
 func run(t *testing.T) *running {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), "data")
+	return runOn(t, newDatabase(t))
+}
+
+func runOn(t testing.TB, database string) *running {
+	t.Helper()
+	return runWith(t, service.Config{Database: database})
+}
+
+// runWith runs a service of this configuration; what every test needs is added.
+func runWith(t testing.TB, cfg service.Config) *running {
+	t.Helper()
+	dir := cmp.Or(cfg.DataDir, filepath.Join(t.TempDir(), "data"))
 	server := httptest.NewUnstartedServer(nil)
 	url := "http://" + server.Listener.Addr().String()
-	database := newDatabase(t)
-	svc, err := service.Open(t.Context(), service.Config{DataDir: dir, Database: database, PublicURL: url, MaxFileBytes: 1 << 20})
+	cfg.DataDir, cfg.PublicURL, cfg.MaxFileBytes = dir, url, cmp.Or(cfg.MaxFileBytes, 1<<20)
+	svc, err := service.Open(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +110,7 @@ func run(t *testing.T) *running {
 			t.Error(err)
 		}
 	})
-	return &running{t, svc, dir, url, database}
+	return &running{t: t, svc: svc, dir: dir, url: url, database: cfg.Database}
 }
 
 // openDatabase opens the service's database beside it, as an operator can.
@@ -135,7 +149,8 @@ func (r *running) databaseHolds(needle []byte) bool {
 		return false
 	}
 	db, held := r.openDatabase(), false
-	for _, table := range []string{"meta", "accounts", "groups", "members", "uploads", "files", "claims", "ledger"} {
+	defer db.Close()
+	for _, table := range []string{"meta", "accounts", "groups", "members", "uploads", "files", "file_keys", "claims", "ledger"} {
 		var found bool
 		err := db.QueryRow("SELECT EXISTS (SELECT 1 FROM "+table+" t WHERE strpos(t::text, $1) > 0 OR strpos(t::text, $2) > 0)",
 			strings.ToValidUTF8(strings.ReplaceAll(string(needle), "\x00", ""), ""), hex.EncodeToString(needle)).Scan(&found)
@@ -250,7 +265,7 @@ func (u *user) finalize(group, name string, content []byte) wire.FinalizeUploadR
 	return wire.FinalizeUploadRequest{UploadID: p.UploadID, EncryptedData: seal(u.t, p.Key, content), FileHash: hash(content)}
 }
 
-func seal(t *testing.T, key string, content []byte) string {
+func seal(t testing.TB, key string, content []byte) string {
 	t.Helper()
 	k, err := format.ParseKey(key)
 	if err != nil {

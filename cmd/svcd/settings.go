@@ -35,6 +35,8 @@ type settings struct {
 	listen         string
 	publicURL      string
 	maxFileBytes   int64
+	refs           string // of new files
+	gateway        string
 	tokenLifetime  time.Duration
 	fees           map[string]string // action to tokens
 	logLevel       string
@@ -51,6 +53,12 @@ type settings struct {
 	stdout    io.Writer
 	stderr    io.Writer
 }
+
+// What references of new files look like.
+const (
+	refsBafy  = "bafy"
+	refsPlain = "plain"
+)
 
 const envPrefix = "SVCD_"
 
@@ -74,6 +82,8 @@ func (s *settings) registerServing(set *pflag.FlagSet) {
 	set.StringVar(&s.listen, "listen", "127.0.0.1:8000", "address to listen on; port 0 takes a free one")
 	set.StringVar(&s.publicURL, "public-url", "", "address clients use (default: the address listened on)")
 	set.Int64Var(&s.maxFileBytes, "max-file-bytes", service.DefaultMaxFileBytes, "largest file accepted, in plaintext bytes")
+	set.StringVar(&s.refs, "refs", refsBafy, "references of new files: bafy.CONTRACT/fastfs.CONTRACT/…, which clients as old as SDK 1.0.3 accept, or plain without bafy.")
+	set.StringVar(&s.gateway, "gateway", "", "address like https://HOST/ipfs/ that has the bytes of legacy references, see svcd import-legacy --reference")
 	set.DurationVar(&s.tokenLifetime, "token-lifetime", service.DefaultTokenLifetime, "how long a session token is good, at most 24h")
 	set.StringToStringVar(&s.fees, "fees", nil, "prices in tokens by action, for example upload=0.039,retrieve=0.013; [fees] in the file")
 	set.StringVar(&s.logLevel, "log-level", "warn", "debug, info (every request), warn or error")
@@ -287,7 +297,7 @@ func distance(a, b string) int {
 
 // serviceConfig checks the settings of a running service.
 func (s *settings) serviceConfig() (cfg service.Config, err error) {
-	cfg = service.Config{DataDir: s.data, Database: s.database, Blobs: s.blobs, PublicURL: s.publicURL, ContractID: s.contract, MaxFileBytes: s.maxFileBytes,
+	cfg = service.Config{DataDir: s.data, Database: s.database, Blobs: s.blobs, PublicURL: s.publicURL, ContractID: s.contract, MaxFileBytes: s.maxFileBytes, PlainRefs: s.refs == refsPlain, Gateway: s.gateway,
 		TokenLifetime: s.tokenLifetime, TLSCert: s.tlsCert, TLSKey: s.tlsKey, MaxConnections: s.maxConnections, ClientTimeout: s.clientTimeout}
 	if err := s.needData(); err != nil {
 		return cfg, err
@@ -311,6 +321,8 @@ func (s *settings) serviceConfig() (cfg service.Config, err error) {
 		}
 	}
 	switch {
+	case s.refs != refsBafy && s.refs != refsPlain:
+		return cfg, usageError{fmt.Errorf("--refs %q: want %s or %s", s.refs, refsBafy, refsPlain)}
 	case (s.tlsCert == "") != (s.tlsKey == ""):
 		return cfg, usageError{errors.New("give --tls-cert and --tls-key together")}
 	case s.tokenLifetime <= 0 || s.tokenLifetime > service.DefaultTokenLifetime:

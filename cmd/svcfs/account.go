@@ -74,6 +74,7 @@ func (a *app) balanceCommand() *cobra.Command {
 			a.ui.printf("%s\n", balance.Tokens())
 			return nil
 		}),
+		ValidArgsFunction: completeNothing,
 	}
 	addJSON(cmd, &asJSON)
 	return cmd
@@ -98,6 +99,7 @@ func (a *app) feeCommand() *cobra.Command {
 			a.ui.printf("%s\n", fee.Tokens())
 			return nil
 		}),
+		ValidArgsFunction: completeWords("upload", "retrieve", "register_group", "add_group_member", "revoke_group_member", "join_group"),
 	}
 	addJSON(cmd, &asJSON)
 	return cmd

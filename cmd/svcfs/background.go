@@ -124,7 +124,9 @@ func (a *app) mountInBackground(cmd *cobra.Command, p mountPlan) error {
 	if err != nil {
 		return err
 	}
-	a.ui.printf("mounted %s on %s\n", escapeName(string(s.account)), p.dir)
+	if err := a.printMounted(s.account, p, started.Process.Pid); err != nil {
+		return err
+	}
 	return started.Process.Release()
 }
 
@@ -132,7 +134,7 @@ func (a *app) mountInBackground(cmd *cobra.Command, p mountPlan) error {
 func childArgs(set *pflag.FlagSet) (args []string, err error) {
 	set.Visit(func(f *pflag.Flag) {
 		switch f.Name {
-		case "background", "api-key-file", "api-key-command", "ready-fd":
+		case "background", "api-key-file", "api-key-command", "ready-fd", "json":
 			return
 		}
 		values := []string{f.Value.String()}

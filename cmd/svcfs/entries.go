@@ -119,6 +119,7 @@ func (a *app) lsCommand() *cobra.Command {
 			}
 			return a.printFiles(current(entries), long, asJSON)
 		}),
+		ValidArgsFunction: a.completeGroup,
 	}
 	cmd.Flags().BoolVarP(&long, "long", "l", false, "also size, uploader and time")
 	addJSON(cmd, &asJSON)
@@ -168,6 +169,7 @@ func (a *app) ledgerCommand() *cobra.Command {
 			a.printLedger(entries)
 			return nil
 		}),
+		ValidArgsFunction: a.completeGroup,
 	}
 	addJSON(cmd, &asJSON)
 	return cmd

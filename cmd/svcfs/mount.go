@@ -32,6 +32,7 @@ type mountFlags struct {
 	umask       string
 	logLevel    string
 	scratch     []string
+	asJSON      bool
 }
 
 // mountPlan is what the flags mean.
@@ -56,6 +57,8 @@ twice gives it up. Listing and stat are free; opening a file costs one
 retrieval unless it is in memory, closing a changed one costs one upload.`,
 		Example: "  svcfs mount ~/team\n  svcfs mount --background --budget 5 ~/team\n  svcfs mount -o ro ~/team",
 		Args:    exactly(1, "one DIR"),
+
+		ValidArgsFunction: completeDirs,
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		a.began = true
@@ -78,6 +81,7 @@ retrieval unless it is in memory, closing a changed one costs one upload.`,
 	flags.StringVar(&f.logLevel, "log-level", "warn", "debug, info, warn or error")
 	flags.StringArrayVar(&f.scratch, "scratch", nil, "more names that stay in memory and are never uploaded, such as *.bak")
 	_ = flags.MarkHidden("ready-fd") // exists
+	addJSON(cmd, &f.asJSON)
 	return cmd
 }
 
@@ -154,8 +158,25 @@ func (a *app) mount(cmd *cobra.Command, f *mountFlags, dir string) error {
 	}
 	stopEarly()
 	reportReady(f.readyFD, readyReport{OK: true, PID: os.Getpid()})
-	a.ui.printf("mounted %s on %s\n", escapeName(string(m.client.Account())), plan.dir)
+	if err := a.printMounted(m.client.Account(), plan, os.Getpid()); err != nil {
+		return err
+	}
 	return m.serve(signals)
+}
+
+// mounted is what mount prints as JSON, once it is.
+type mounted struct {
+	Dir     string        `json:"mountpoint"`
+	Account sdk.AccountID `json:"account_id"`
+	PID     int           `json:"pid"`
+}
+
+func (a *app) printMounted(account sdk.AccountID, plan mountPlan, pid int) error {
+	if plan.flags.asJSON {
+		return a.printJSON(mounted{plan.dir, account, pid})
+	}
+	a.ui.printf("mounted %s on %s\n", escapeName(string(account)), plan.dir)
+	return nil
 }
 
 // liveMount is a mount of this process.
@@ -211,30 +232,42 @@ func (a *app) startMount(ctx context.Context, p mountPlan) (*liveMount, error) {
 // prepareMountpoint refuses a folder that cannot be mounted on, and cleans a
 // mount of ours that a crash left behind.
 func (a *app) prepareMountpoint(ctx context.Context, dir string) error {
-	err := fs.CheckMountpoint(dir)
+	err := fs.CheckMountpoint(dir, a.ownDirs()...)
 	if !errors.Is(err, fs.ErrDeadMount) && !errors.Is(err, fs.ErrMounted) {
-		return mountpointRefusal(err, "name an empty folder of yours: mkdir -p DIR")
+		return mountpointRefusal(err)
 	}
 	// The kernel may answer for a dead mount from what it remembers.
 	ours, lookErr := mountAt(dir)
 	if lookErr != nil {
-		return mountpointRefusal(err, "if it is dead, clean it with: fusermount3 -uz "+dir)
+		return mountpointRefusal(err)
 	}
 	if inspect(ctx, ours).State != stateDead {
-		return mountpointRefusal(err, "run 'svcfs umount "+dir+"' first")
+		return mountpointRefusal(err)
 	}
 	if err := fs.UnmountLazily(ours); err != nil {
 		return refuse(exitOther, "run: fusermount3 -uz "+dir, fmt.Errorf("clean the dead mount on %s: %w", dir, err))
 	}
 	a.ui.notice("cleaned the dead mount that an earlier run left on %s", dir)
-	return mountpointRefusal(fs.CheckMountpoint(dir), "name an empty folder of yours: mkdir -p DIR")
+	return mountpointRefusal(fs.CheckMountpoint(dir, a.ownDirs()...))
 }
 
-func mountpointRefusal(err error, hint string) error {
+// ownDirs are where settings and state of ours lie.
+func (a *app) ownDirs() []string {
+	var dirs []string
+	for _, dir := range []string{a.userDir("XDG_CONFIG_HOME", ".config", ""), a.userDir("XDG_STATE_HOME", ".local/state", "")} {
+		if dir != "" {
+			dirs = append(dirs, dir)
+		}
+	}
+	return dirs
+}
+
+// mountpointRefusal is a usage error; its next step is the refusal's own.
+func mountpointRefusal(err error) error {
 	if err == nil {
 		return nil
 	}
-	return refuse(exitUsage, hint, err)
+	return refuse(exitUsage, "", err)
 }
 
 // readyReport is the one line a mount process writes on its readiness pipe.
@@ -267,6 +300,8 @@ func (m *liveMount) serve(signals *signalWatch) error {
 			left = m.drain(context.Background(), drainLimit)
 			err = m.unmount(gone, true)
 			return m.finish(left, err)
+		case <-signals.refresh:
+			m.refresh()
 		case <-signals.interrupt:
 			if left = m.drain(signals.nextInterrupt(), 0); len(left) > 0 && !signals.again() {
 				m.list("kept the mount: not uploaded yet", left)
@@ -281,6 +316,15 @@ func (m *liveMount) serve(signals *signalWatch) error {
 			}
 			return m.finish(left, nil)
 		}
+	}
+}
+
+// refresh asks the service what is new, at once instead of in a while.
+func (m *liveMount) refresh() {
+	ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
+	defer cancel()
+	if err := m.tree.Refresh(ctx); err != nil {
+		m.app.ui.notice("refresh: %v", err)
 	}
 }
 

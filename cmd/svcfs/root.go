@@ -88,19 +88,42 @@ failed, 3 usage, 4 insufficient balance or budget, 5 unreachable, 6 other.`,
 	a.flags.register(root.PersistentFlags())
 	root.AddCommand(
 		a.mountCommand(), a.umountCommand(), a.statusCommand(), a.whyCommand(),
-		a.putCommand(), a.getCommand(), a.lsCommand(), a.groupCommand(), a.ledgerCommand(),
+		a.putCommand(), a.getCommand(), a.lsCommand(), a.rmCommand(), a.mvCommand(), a.groupCommand(), a.ledgerCommand(),
 		a.whoamiCommand(), a.balanceCommand(), a.feeCommand(), a.doctorCommand(), a.demoCommand(),
 	)
 	return root
 }
 
-// version names the build.
+// version names the build: its version and the commit it was made from.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" {
+	if !ok {
 		return "(devel)"
 	}
-	return info.Main.Version
+	return versionOf(info)
+}
+
+// shownCommitDigits is how much of a commit's hash is shown.
+const shownCommitDigits = 12
+
+func versionOf(info *debug.BuildInfo) string {
+	name := info.Main.Version
+	if name == "" {
+		name = "(devel)"
+	}
+	settings := make(map[string]string)
+	for _, s := range info.Settings {
+		settings[s.Key] = s.Value
+	}
+	commit := settings["vcs.revision"]
+	if commit == "" {
+		return name
+	}
+	state := ""
+	if settings["vcs.modified"] == "true" {
+		state = ", modified"
+	}
+	return fmt.Sprintf("%s (commit %s%s)", name, commit[:min(len(commit), shownCommitDigits)], state)
 }
 
 // commandFunc is a command's own code.

@@ -13,7 +13,8 @@ type signalWatch struct {
 	raw       chan os.Signal
 	quit      chan struct{}
 	interrupt chan struct{} // a first SIGINT, or a later one after arm
-	terminate chan struct{} // closed by SIGTERM or SIGHUP
+	terminate chan struct{} // closed by SIGTERM
+	refresh   chan struct{} // a SIGHUP: look for what is new; it never ends a mount
 	first     context.Context
 
 	mu      sync.Mutex
@@ -25,9 +26,10 @@ type signalWatch struct {
 	stopped sync.WaitGroup
 }
 
-// watchSignals begins to catch SIGINT, SIGTERM and SIGHUP.
+// watchSignals begins to catch SIGINT, SIGTERM and SIGHUP. A SIGHUP, which also a
+// closed terminal sends, must not take a mount away from the programs in it.
 func watchSignals() *signalWatch {
-	w := &signalWatch{raw: make(chan os.Signal, 8), quit: make(chan struct{}), interrupt: make(chan struct{}, 8), terminate: make(chan struct{})}
+	w := &signalWatch{raw: make(chan os.Signal, 8), quit: make(chan struct{}), interrupt: make(chan struct{}, 8), terminate: make(chan struct{}), refresh: make(chan struct{}, 1)}
 	first, cancelFirst := context.WithCancel(context.Background())
 	w.first = first
 	w.next, w.cancel = context.WithCancel(context.Background())
@@ -39,6 +41,10 @@ func watchSignals() *signalWatch {
 		for {
 			select {
 			case s := <-w.raw:
+				if s == syscall.SIGHUP {
+					w.askRefresh()
+					continue
+				}
 				cancelFirst()
 				w.take(s)
 			case <-w.quit:
@@ -47,6 +53,14 @@ func watchSignals() *signalWatch {
 		}
 	}()
 	return w
+}
+
+// askRefresh leaves one request, however many signals came.
+func (w *signalWatch) askRefresh() {
+	select {
+	case w.refresh <- struct{}{}:
+	default:
+	}
 }
 
 func (w *signalWatch) take(s os.Signal) {

@@ -22,6 +22,7 @@ func (a *app) statusCommand() *cobra.Command {
 			}
 			return a.statusAll(ctx, asJSON)
 		}),
+		ValidArgsFunction: completeMount,
 	}
 	addJSON(cmd, &asJSON)
 	return cmd

@@ -20,6 +20,10 @@ type Remote interface {
 	Upload(ctx context.Context, g sdk.GroupID, name string, b *sdk.Buffer) (sdk.Receipt, error)
 	// RegisterGroup creates a group. Costs one registration.
 	RegisterGroup(ctx context.Context, g sdk.GroupID) (string, error)
+	// RenameFile records another name for one upload. Only with Config.CanRename.
+	RenameFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref, name string) error
+	// DeleteFile destroys the key of one upload. Only with Config.AllowDelete.
+	DeleteFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref) error
 }
 
 // Node is an inode: *Dir or *File.
@@ -37,8 +41,8 @@ type Attr struct {
 	Nlink    uint32
 	Mtime    time.Time
 	Ctime    time.Time
-	// Mode holds permission bits set by chmod, or 0 for the default.
-	Mode uint32
+	Mode     uint32 // permission bits set by chmod or create, where HasMode
+	HasMode  bool
 }
 
 // DirEntry is one name of a directory.
@@ -56,8 +60,10 @@ type OpenFlags struct {
 
 // Caller is the process behind a request. The zero value is unknown.
 type Caller struct {
-	PID  uint32
-	Name string // its comm, "" when unknown
+	PID uint32
+	// Name tells the program's name, at most 15 bytes as in /proc/PID/comm, ""
+	// when unknown. It is called only when something hangs on it; may be nil.
+	Name func() string
 }
 
 // CacheMode says how the kernel may keep an open file's pages.
@@ -103,6 +109,7 @@ const (
 	ClassBusy                     // EBUSY
 	ClassNoAttr                   // ENODATA
 	ClassUnsupported              // ENOTSUP
+	ClassConflict                 // told, never returned: two wrote the same name (W11)
 )
 
 // Error is the one error type of this package.
@@ -127,4 +134,7 @@ type Kernel interface {
 	EntryChanged(d *Dir, name string)
 	// ContentChanged: cached pages and attributes of f are stale.
 	ContentChanged(f *File)
+	// ContentGone: no page of the files that match selects may be shown again,
+	// also of files that no name points at any more (M5).
+	ContentGone(match func(f *File) bool)
 }

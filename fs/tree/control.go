@@ -118,7 +118,8 @@ type Status struct {
 	CacheHits  int64     `json:"cache_hits"`
 	Retrieves  int64     `json:"retrieves"` // charged
 	Uploads    int64     `json:"uploads"`   // charged
-	Spent      string    `json:"spent"`     // tokens
+	Crawlers   int64     `json:"crawlers_refused"`
+	Spent      string    `json:"spent"` // tokens
 	Budget     string    `json:"budget,omitempty"`
 	Errors     int64     `json:"errors"` // lines ever added to /.svcfs/errors
 }
@@ -130,7 +131,7 @@ func (t *Tree) Status() Status {
 		PID: os.Getpid(), Version: t.cfg.Version, Account: string(t.remote.Account()), Mountpoint: t.cfg.Mountpoint,
 		Started: t.started.UTC(), Reachable: t.reached.Load(), Pending: len(t.Pending()), Staged: t.staging.Load(),
 		Cached: cached.Bytes, CacheLimit: t.cfg.CacheBytes, CacheHits: cached.Hits, Retrieves: t.counts.retrieves.Load(),
-		Uploads: t.counts.uploads.Load(), Spent: t.spent.total().Tokens(),
+		Uploads: t.counts.uploads.Load(), Crawlers: t.counts.crawlers.Load(), Spent: t.spent.total().Tokens(),
 	}
 	if !t.cfg.Budget.IsZero() {
 		s.Budget = t.cfg.Budget.Tokens()

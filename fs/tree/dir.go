@@ -38,6 +38,7 @@ type Dir struct {
 	local    bool            // made by mkdir here: stays while empty
 	mtime    time.Time
 	mode     uint32
+	moded    bool // mode was set
 }
 
 // newDir makes a directory that is not yet in its parent. Needs Tree.mu.
@@ -107,14 +108,14 @@ func (d *Dir) Attr() Attr {
 	d.t.mu.RLock()
 	defer d.t.mu.RUnlock()
 	return Attr{Ino: d.ino, Gen: d.gen, Dir: true, ReadOnly: d.kind == dirControl, Nlink: 2,
-		Mtime: d.mtime, Ctime: d.mtime, Mode: d.mode}
+		Mtime: d.mtime, Ctime: d.mtime, Mode: d.mode, HasMode: d.moded}
 }
 
 // SetMode keeps permission bits for this mount only (W10).
 func (d *Dir) SetMode(mode uint32) {
 	d.t.mu.Lock()
 	defer d.t.mu.Unlock()
-	d.mode = mode
+	d.mode, d.moded = mode, true
 }
 
 // SetTimes keeps a modification time for this mount only (W10).
@@ -136,7 +137,7 @@ func (d *Dir) Lookup(ctx context.Context, name string) (Node, error) {
 		return n, nil
 	}
 	absent := plain(ClassNotExist, "look up", join(d.Path(), name), "no such file")
-	if isScratch(d.t.cfg.Scratch, name) || d.kind == dirControl {
+	if d.isScratch(name) || d.kind == dirControl {
 		return nil, absent
 	}
 	if err := d.lookAgain(ctx); err != nil {
@@ -278,7 +279,7 @@ func (d *Dir) createHere(name string, flags OpenFlags) (*File, *Handle, error) {
 	shown := showComponent(name)
 	f := t.newFile(d, shown)
 	f.group, f.raw = d.group, d.rawPath(name)
-	f.scratch.Store(isScratch(t.cfg.Scratch, name))
+	f.scratch.Store(d.namesScratch(name))
 	d.children[shown] = f
 	d.mtime = t.now()
 	if !f.scratch.Load() {
@@ -358,16 +359,15 @@ func (d *Dir) mkGroup(ctx context.Context, name string) (*Dir, error) {
 		return nil, d.refuse(ClassByDesign, "mkdir", name, "registering a group costs tokens, so mkdir does not do it here",
 			"Use: svcfs group create NAME (or mount with --allow-mkdir).")
 	}
-	price := d.t.price("register_group", sdk.Amount{})
-	if err := d.t.spent.check(price); err != nil {
-		return nil, d.t.fail("mkdir", join("/", name), err)
-	}
 	ctx, cancel := d.t.transfer(ctx, 0)
 	defer cancel()
-	if _, err := d.t.remote.RegisterGroup(ctx, sdk.GroupID(name)); err != nil {
+	err := d.t.spend("register_group", func() (fee sdk.Amount, err error) {
+		_, err = d.t.remote.RegisterGroup(ctx, sdk.GroupID(name))
+		return fee, err
+	})
+	if err != nil {
 		return nil, d.failed("mkdir", name, err)
 	}
-	d.t.spent.charge(price)
 	if err := d.t.refreshGroups(ctx); err != nil {
 		return nil, d.failed("mkdir", name, err)
 	}
@@ -418,8 +418,31 @@ func (d *Dir) Rmdir(ctx context.Context, name string) error {
 	return nil
 }
 
-// Unlink removes a staged or scratch file. An uploaded file is refused at once
-// (W9): this mount does not destroy keys.
+// Fsync records the empty files that wait in the directory for their moment: after
+// it, every name that was closed here is on the ledger (W5).
+func (d *Dir) Fsync(ctx context.Context) error {
+	d.t.mu.RLock()
+	var files []*File
+	for _, n := range d.children {
+		if f, ok := n.(*File); ok && f.staged.Load() && !f.scratch.Load() {
+			files = append(files, f)
+		}
+	}
+	d.t.mu.RUnlock()
+	for _, f := range files {
+		if !f.isDelayed() {
+			continue
+		}
+		if err := f.commit(ctx, commitNow); err != nil {
+			return f.failed("fsync", err)
+		}
+	}
+	return nil
+}
+
+// Unlink removes a name. Staged and scratch files go with their last name; what
+// has them open keeps them until it closes them. An uploaded file is refused at
+// once (W9).
 func (d *Dir) Unlink(ctx context.Context, name string) error {
 	if err := d.changeable("unlink", name); err != nil {
 		return err
@@ -432,16 +455,23 @@ func (d *Dir) Unlink(ctx context.Context, name string) error {
 	if !ok {
 		return plain(ClassIsDir, "unlink", join(d.Path(), name), "it is a folder")
 	}
-	if f.entry.Load() != nil && !f.scratch.Load() {
-		return d.refuse(ClassByDesign, "unlink", name, "the file is uploaded, and removing it would destroy its key for everybody",
-			"The service keeps it; upload another file of this name to replace what is shown.")
+	if err := f.naming.enter(ctx); err != nil {
+		return d.failed("unlink", name, err)
 	}
-	d.t.unhang(f)
-	f.discard()
+	defer f.naming.leave()
+	if f.entry.Load() != nil && !f.scratch.Load() && !d.t.isLink(f, d, name) {
+		if !d.t.cfg.AllowDelete {
+			return d.refuse(ClassByDesign, "unlink", name, "the file is uploaded, and removing it would destroy its key for everybody",
+				"Upload another file of this name to replace what is shown, or mount with --allow-delete.")
+		}
+		if err := d.t.deleteUploads(ctx, f); err != nil {
+			return d.failed("unlink", name, err)
+		}
+	}
+	d.t.mu.Lock()
+	notices := d.t.dropName(f, d, showComponent(name))
+	d.t.mu.Unlock()
+	d.t.tell(notices)
+	f.forsake()
 	return nil
-}
-
-// Link is refused: an uploaded file has one name.
-func (d *Dir) Link(ctx context.Context, f *File, name string) error {
-	return d.refuse(ClassByDesign, "link", name, "files here have one name", "Copy the file instead.")
 }

@@ -20,7 +20,7 @@ func (e errText) Error() string { return string(e) }
 
 var classNames = [...]string{"other", "not found", "exists", "not a directory", "is a directory", "not empty", "refused by design",
 	"not authorized", "revoked", "credentials rejected", "budget", "corrupt", "unreachable", "timeout", "interrupted", "too large",
-	"no memory", "read-only", "across groups", "invalid", "name too long", "bad handle", "storage full", "busy", "no attribute", "unsupported"}
+	"no memory", "read-only", "across groups", "invalid", "name too long", "bad handle", "storage full", "busy", "no attribute", "unsupported", "conflict"}
 
 // String returns the class in words, such as "refused by design".
 func (c Class) String() string {

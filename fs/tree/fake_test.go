@@ -206,6 +206,35 @@ func (p person) Upload(ctx context.Context, g sdk.GroupID, name string, b *sdk.B
 	return sdk.Receipt{Ref: e.Ref, Tx: e.Tx, Hash: e.Hash, Size: e.Size, Seq: e.Seq, Time: e.Time}, nil
 }
 
+// change finds an upload that p may rename or delete.
+func (p person) change(ctx context.Context, op string, g sdk.GroupID, ref sdk.Ref, do func(e *sdk.Entry)) error {
+	if err := p.begin(ctx, op); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range p.rows[g] {
+		if e := &p.rows[g][i]; e.Ref == ref && p.allowed(g) == nil && (e.Uploader == p.id || p.owners[g] == p.id) {
+			p.seq++
+			e.ChangedSeq = p.seq
+			do(e)
+			return nil
+		}
+	}
+	return &sdk.Error{Op: op, Group: g, Kind: sdk.KindNotAuthorized, Err: fmt.Errorf("only the uploader and the owner can")}
+}
+
+func (p person) RenameFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref, name string) error {
+	return p.change(ctx, "rename", g, ref, func(e *sdk.Entry) { e.Name = name })
+}
+
+func (p person) DeleteFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref) error {
+	return p.change(ctx, "delete", g, ref, func(e *sdk.Entry) {
+		e.Deleted = &sdk.Deletion{By: p.id, Reason: "OwnerRequest"}
+		delete(p.content, ref)
+	})
+}
+
 func (p person) RegisterGroup(ctx context.Context, g sdk.GroupID) (string, error) {
 	if err := p.begin(ctx, "register"); err != nil {
 		return "", err

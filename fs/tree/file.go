@@ -23,6 +23,8 @@ type File struct {
 	dir  *Dir   // nil once the name points elsewhere
 	name string // as shown
 	raw  string // as recorded, or to be recorded
+	// links are further names of the file, always scratch names (N5).
+	links []link
 	// unlinked: removed, or replaced by a rename, in this mount. What is written
 	// to it from then on belongs to no name. A file whose name only points at a
 	// newer upload is not unlinked: its changes are the next version.
@@ -31,6 +33,10 @@ type File struct {
 	entry   atomic.Pointer[sdk.Entry] // committed content; nil while never uploaded
 	staged  atomic.Bool               // there is a stage, or one is being made
 	scratch atomic.Bool               // lives in memory only (W6)
+
+	// naming lets one commit, rename, link or unlink of the file through at a time:
+	// what is recorded and under which name belong together.
+	naming gate
 
 	// mu guards the content. It is held while bytes are copied, never while the
 	// service is asked: then stage.busy tells others to wait.
@@ -44,11 +50,18 @@ type File struct {
 	known  bool // size is the truth
 	mtime  time.Time
 	mode   uint32
+	moded  bool // mode was set
+}
+
+// link is one more name of a file.
+type link struct {
+	dir  *Dir
+	name string // as shown
 }
 
 // newFile makes a file that is not yet in its directory. Needs Tree.mu.
 func (t *Tree) newFile(dir *Dir, name string) *File {
-	f := &File{t: t, dir: dir, name: name, known: true, mtime: t.now(), gen: t.gens.Add(1)}
+	f := &File{t: t, dir: dir, name: name, known: true, mtime: t.now(), gen: t.gens.Add(1), naming: newGate()}
 	f.ino = inodeOf(join(dir.path(), name))
 	if t.carried[f.ino] {
 		f.ino = inodeOf(join(dir.path(), name) + "\x00" + strconv.FormatUint(f.gen, 10))
@@ -97,23 +110,22 @@ func (f *File) Attr() Attr {
 		return Attr{Ino: f.ino, Gen: f.gen, ReadOnly: true, Size: size, Nlink: 1, Mtime: f.t.now(), Ctime: f.t.now()}
 	}
 	f.t.mu.RLock()
-	linked := f.dir != nil
+	names := uint32(len(f.links))
+	if f.dir != nil {
+		names++
+	}
 	f.t.mu.RUnlock()
 	f.attrMu.Lock()
 	defer f.attrMu.Unlock()
-	a := Attr{Ino: f.ino, Gen: f.gen, Size: f.size, Blocks: (f.size + blockBytes - 1) / blockBytes,
-		Mtime: f.mtime, Ctime: f.mtime, Mode: f.mode}
-	if linked {
-		a.Nlink = 1
-	}
-	return a
+	return Attr{Ino: f.ino, Gen: f.gen, Size: f.size, Blocks: (f.size + blockBytes - 1) / blockBytes, Nlink: names,
+		Mtime: f.mtime, Ctime: f.mtime, Mode: f.mode, HasMode: f.moded}
 }
 
 // SetMode keeps permission bits for this mount only (W10).
 func (f *File) SetMode(mode uint32) {
 	f.attrMu.Lock()
 	defer f.attrMu.Unlock()
-	f.mode = mode
+	f.mode, f.moded = mode, true
 }
 
 // SetTimes keeps the modification time until the next commit (W10).
@@ -220,6 +232,13 @@ func (f *File) isLost() bool {
 	return f.group != nil && f.group.gone
 }
 
+// isOf reports whether the file belongs to g.
+func (f *File) isOf(g *group) bool {
+	f.t.mu.RLock()
+	defer f.t.mu.RUnlock()
+	return f.group == g
+}
+
 // load makes the content readable through h: a stage does, else the lease that
 // all handles of the file share.
 func (f *File) load(ctx context.Context, h *Handle) error {
@@ -229,6 +248,9 @@ func (f *File) load(ctx context.Context, h *Handle) error {
 	e := f.entry.Load()
 	if ready || e == nil {
 		return nil
+	}
+	if err := f.refuseCrawler(h.flags.Caller); err != nil {
+		return err
 	}
 	f.attrMu.Lock()
 	h.direct = !f.known
@@ -240,13 +262,13 @@ func (f *File) load(ctx context.Context, h *Handle) error {
 		}
 		return err
 	}
-	f.setSize(lease.Len())
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.lease != nil || f.stage != nil {
 		lease.Release()
 		return nil
 	}
+	f.setSize(lease.Len())
 	f.lease = lease
 	return nil
 }
@@ -257,23 +279,21 @@ func (f *File) retrieve(ctx context.Context, e *sdk.Entry) (cache.Buffer, error)
 		return nil, &Error{Class: ClassTooBig, Err: errText("the file is larger than this mount allows"),
 			Hint: "Mount again with a larger --max-file-size."}
 	}
-	price := f.t.price("retrieve", sdk.Amount{})
-	if err := f.t.spent.check(price); err != nil {
-		return nil, err
-	}
 	buf, err := f.t.pool.Get(0)
 	if err != nil {
 		return nil, &Error{Class: ClassNoMemory, Err: err}
 	}
 	ctx, cancel := f.t.transfer(ctx, e.Size)
 	defer cancel()
-	plain, err := f.t.remote.Retrieve(ctx, *e, buf)
+	err = f.t.spend("retrieve", func() (sdk.Amount, error) {
+		plain, err := f.t.remote.Retrieve(ctx, *e, buf)
+		return plain.Fee, err
+	})
 	if err != nil {
 		buf.Release()
 		return nil, err
 	}
 	f.t.counts.retrieves.Add(1)
-	f.t.spent.charge(f.t.price("retrieve", plain.Fee))
 	return buf, nil
 }
 

@@ -38,6 +38,44 @@ type versions struct {
 	// hidden: a program renamed the file to a scratch name in this mount (W8),
 	// so the name is free here until a newer upload arrives.
 	hidden *sdk.Entry
+	// saved is the last upload of this name by this mount, and base what it was
+	// made from: an upload by others between the two is a conflict (W11).
+	saved, base sdk.Seq
+}
+
+// overtook returns an upload that the last save of this mount did not know, and
+// forgets that save's base, so that it is told once. Needs Tree.mu.
+func (v *versions) overtook() *sdk.Entry {
+	for _, e := range v.entries {
+		if e.Seq > v.base && e.Seq < v.saved {
+			v.base = v.saved
+			return e
+		}
+	}
+	return nil
+}
+
+// noteOwn remembers what a save of this mount was made from. Needs no lock.
+func (t *Tree) noteOwn(g *group, row *sdk.Entry, base sdk.Seq) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	v := g.version(row.Name)
+	if newest := v.newest(); base == 0 && newest != nil {
+		base = newest.Seq
+	}
+	v.saved, v.base = row.Seq, base
+}
+
+// conflict tells the second of two writers (W11). Needs Tree.mu.
+func (t *Tree) conflict(g *group, v *versions) []notice {
+	e := v.overtook()
+	if e == nil {
+		return nil
+	}
+	path := join(g.dir.path(), v.raw)
+	return []notice{{err: &Error{Class: ClassConflict, Op: "close", Path: path,
+		Err:  errText(string(e.Uploader) + " uploaded this name while it was changed here; both are kept, and the newest is shown"),
+		Hint: "Compare with the others: ls -l " + join(g.dir.path(), controlName+"/history/"+v.raw)}}}
 }
 
 // newest returns the newest upload that is not deleted, or nil.
@@ -94,6 +132,7 @@ func (t *Tree) applyGroups(listed []sdk.Group) []notice {
 	t.mu.Unlock()
 	for _, g := range lost {
 		t.cache.Purge(func(k cache.Key) bool { return k.Group == string(g.id) })
+		notices = append([]notice{{gone: func(f *File) bool { return f.isOf(g) }}}, notices...)
 	}
 	return notices
 }
@@ -119,13 +158,7 @@ func (t *Tree) removeGroup(g *group) []notice {
 	delete(t.groups, g.id)
 	delete(t.root.children, g.dir.name)
 	t.log.Warn("group is no longer ours", "group", string(g.id))
-	notices := []notice{{dir: t.root, name: g.dir.name}}
-	for _, v := range g.names {
-		if v.shown != nil {
-			notices = append(notices, notice{file: v.shown})
-		}
-	}
-	return notices
+	return []notice{{dir: t.root, name: g.dir.name}}
 }
 
 func (t *Tree) groupsInUse() []*group {
@@ -244,12 +277,17 @@ func (t *Tree) applyEntries(g *group, entries []sdk.Entry) []notice {
 	}
 	for v := range touched {
 		notices = append(notices, t.place(g, v)...)
+		notices = append(notices, t.conflict(g, v)...)
 	}
 	t.mu.Unlock()
 	if len(shredded) > 0 {
 		t.cache.Purge(func(k cache.Key) bool {
 			return k.Group == string(g.id) && shredded[sdk.Ref(k.Ref)]
 		})
+		notices = append([]notice{{gone: func(f *File) bool {
+			e := f.entry.Load()
+			return e != nil && shredded[e.Ref] && f.isOf(g)
+		}}}, notices...)
 	}
 	return notices
 }

@@ -57,11 +57,12 @@ func (f *File) readAt(ctx context.Context, p []byte, off int64) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	if f.isLost() {
+		f.mu.Unlock()
+		return 0, revoked()
+	}
 	if s != nil {
 		defer f.mu.Unlock()
-		if f.isLost() {
-			return 0, revoked()
-		}
 		content := s.buf.Bytes()
 		if off >= int64(len(content)) {
 			return 0, nil
@@ -134,8 +135,8 @@ func (h *Handle) Release() {
 	if f.opens == 0 {
 		lease, f.lease = f.lease, nil
 	}
-	if f.opens == 0 && f.stage != nil && !f.stage.dirty {
-		f.dropStage() // a write that was refused
+	if f.opens == 0 {
+		f.dropUseless()
 	}
 	leftover := f.opens == 0 && f.stage != nil && f.stage.retryAtRelease()
 	f.mu.Unlock()

@@ -1,7 +1,10 @@
 package tree
 
 import (
+	"cmp"
 	"context"
+	"slices"
+	"strings"
 
 	"github.com/svcfs/svcfs/sdk"
 )
@@ -9,10 +12,9 @@ import (
 // Rename moves name to newName in to.
 //
 // A staged or scratch file that gets a real name is committed under it before
-// Rename returns: one save, one charge (W7). An uploaded file may only take a
-// scratch name, in this mount, as editors do for a backup, or its own name back;
-// any other rename of it is refused (W8). Folders move while nothing beneath
-// them is uploaded (N5).
+// Rename returns: one save, one charge (W7). An uploaded file may take a scratch
+// name, in this mount, as editors do for a backup, and its own name back; any
+// other name needs a service that renames (W8).
 func (d *Dir) Rename(ctx context.Context, name string, to *Dir, newName string, noReplace bool) error {
 	if err := d.changeable("rename", name); err != nil {
 		return err
@@ -35,87 +37,270 @@ func (d *Dir) Rename(ctx context.Context, name string, to *Dir, newName string, 
 		return nil
 	}
 	if dir, ok := n.(*Dir); ok {
-		return d.renameFolder(dir, to, newName, target)
+		return d.renameFolder(ctx, dir, to, newName, target)
 	}
 	if _, ok := target.(*Dir); ok {
 		return plain(ClassIsDir, "rename", join(to.Path(), newName), "a folder has this name")
 	}
-	return d.renameFile(ctx, n.(*File), to, newName)
+	replaced, _ := target.(*File)
+	return d.renameFile(ctx, name, n.(*File), to, newName, replaced)
 }
 
-func (d *Dir) renameFile(ctx context.Context, f *File, to *Dir, newName string) error {
-	t := d.t
-	becomesScratch := isScratch(t.cfg.Scratch, newName)
-	if err := t.mayRename(f, to, newName, becomesScratch); err != nil {
+// renameFile renames f once no commit of it or of what it replaces is under way.
+func (d *Dir) renameFile(ctx context.Context, name string, f *File, to *Dir, newName string, replaced *File) error {
+	leave, err := enterBoth(ctx, f, replaced)
+	if err != nil {
 		return f.failed("rename", err)
 	}
+	defer leave()
+	t := d.t
+	if !t.choose(f, d, name) {
+		return d.renameLink(f, name, to, newName)
+	}
+	how, refused := t.mayRename(f, to, newName)
+	if refused != nil {
+		return f.failed("rename", refused)
+	}
 	var row *sdk.Entry
-	t.mu.RLock()
-	raw := to.rawPath(newName)
-	t.mu.RUnlock()
-	if !becomesScratch {
-		var err error
-		if row, err = f.commitAs(ctx, commitNow, to.group, raw); err != nil {
+	switch how {
+	case renameRecords:
+		if err := t.renameRecorded(ctx, f, to, newName); err != nil {
+			return f.failed("rename", err)
+		}
+		return nil
+	case renameCommits:
+		if row, err = f.commitRenamed(ctx, to, newName); err != nil {
 			return f.failed("rename", err)
 		}
 	}
-	replaced := t.move(f, to, newName, becomesScratch)
-	if row != nil {
-		t.adopt(f, to.group, raw, row)
-	}
+	t.move(f, to, newName, how == renameToScratch, row)
 	if replaced != nil {
-		replaced.discard()
+		replaced.forsake()
 	}
 	return nil
 }
 
-// mayRename applies W8.
-func (t *Tree) mayRename(f *File, to *Dir, newName string, becomesScratch bool) *Error {
-	e := f.entry.Load()
-	if e == nil {
-		return nil // never uploaded: it may go anywhere
+// enterBoth keeps commits of two files out, always in the same order. b may be nil.
+func enterBoth(ctx context.Context, a, b *File) (leave func(), err error) {
+	if b != nil && b.gen < a.gen {
+		a, b = b, a
 	}
-	if f.group != to.group {
-		return &Error{Class: ClassByDesign, Err: errText("an uploaded file stays in its group: moving it would buy a copy and could not remove the original"),
+	if err := a.naming.enter(ctx); err != nil {
+		return nil, err
+	}
+	if b == nil {
+		return a.naming.leave, nil
+	}
+	if err := b.naming.enter(ctx); err != nil {
+		a.naming.leave()
+		return nil, err
+	}
+	return func() { b.naming.leave(); a.naming.leave() }, nil
+}
+
+// choose makes name in d the main name of f. It returns false when that is a
+// scratch name of a file that is uploaded, which stays what it is.
+func (t *Tree) choose(f *File, d *Dir, name string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	i := slices.Index(f.links, link{d, showComponent(name)})
+	if i < 0 {
+		return true
+	}
+	if f.entry.Load() != nil && !f.scratch.Load() {
+		return false
+	}
+	t.promote(f, i)
+	return true
+}
+
+// renameLink moves a scratch name of an uploaded file.
+func (d *Dir) renameLink(f *File, name string, to *Dir, newName string) error {
+	if !to.isScratch(newName) || d.group != to.group {
+		return d.refuse(ClassByDesign, "rename", name, "a file of the ledger has one name", "Copy the file instead.")
+	}
+	t := d.t
+	t.mu.Lock()
+	from, shown := link{d, showComponent(name)}, showComponent(newName)
+	var notices []notice
+	if old, ok := to.children[shown].(*File); ok && old != f {
+		notices = t.dropName(old, to, shown)
+	}
+	f.links[slices.Index(f.links, from)] = link{to, shown}
+	delete(d.children, from.name)
+	to.children[shown] = f
+	d.mtime, to.mtime = t.now(), t.now()
+	t.mu.Unlock()
+	t.tell(notices)
+	return nil
+}
+
+type renameHow uint8
+
+const (
+	renameToScratch renameHow = iota // in this mount only
+	renameCommits                    // the content is recorded under the new name, if it is not yet
+	renameBack                       // a backup takes its own name again
+	renameRecords                    // the service records the new name
+)
+
+// mayRename applies W8.
+func (t *Tree) mayRename(f *File, to *Dir, newName string) (renameHow, *Error) {
+	toScratch, e := to.isScratch(newName), f.entry.Load()
+	if e != nil && !f.isOf(to.group) {
+		if t.cfg.AllowDelete {
+			return 0, &Error{Class: ClassCrossDevice, Err: errText("groups are sealed with different keys"), Hint: "mv copies the file and deletes the original."}
+		}
+		return 0, &Error{Class: ClassByDesign, Err: errText("an uploaded file stays in its group: moving it would buy a copy and could not remove the original"),
 			Hint: "Copy it, if a second upload is wanted."}
 	}
-	if becomesScratch {
-		return nil
+	switch {
+	case toScratch:
+		return renameToScratch, nil
+	case e == nil: // never uploaded: it may go anywhere
+		return renameCommits, nil
 	}
 	if f.scratch.Load() {
 		t.mu.RLock()
-		back := to.rawPath(newName) == recordedName(e)
+		back, newest := to.rawPath(newName) == recordedName(e), t.isNewest(e)
 		t.mu.RUnlock()
-		if back || f.staged.Load() {
-			return nil
+		switch {
+		case f.staged.Load() || back && !newest:
+			return renameCommits, nil
+		case back:
+			return renameBack, nil
 		}
 	}
-	return &Error{Class: ClassByDesign, Err: errText("the ledger keeps the name a file was uploaded under"),
-		Hint: "Copy it to the new name, which uploads it again."}
+	if t.cfg.CanRename {
+		return renameRecords, nil
+	}
+	return 0, keepsName("the ledger keeps the name a file was uploaded under")
 }
 
-// move hangs f under its new name and returns the file it replaced.
-func (t *Tree) move(f *File, to *Dir, newName string, becomesScratch bool) (replaced *File) {
-	t.mu.Lock()
-	notices := t.leave(f, becomesScratch)
-	shown := showComponent(newName)
-	if old, ok := to.children[shown].(*File); ok && old != f {
-		replaced = old
-		old.dir, old.unlinked = nil, true
+func keepsName(why string) *Error {
+	return &Error{Class: ClassByDesign, Err: errText(why), Hint: "Copy it to the new name, which uploads it again."}
+}
+
+// renameRecorded lets the service rename every version of f (W8). Onto a name
+// that has newer uploads it cannot: they would go on showing.
+func (t *Tree) renameRecorded(ctx context.Context, f *File, to *Dir, newName string) error {
+	g := to.group
+	t.mu.RLock()
+	from, raw := recordedName(f.entry.Load()), to.rawPath(newName)
+	list, there := livingOf(g.names[from]), livingOf(g.names[raw])
+	t.mu.RUnlock()
+	if len(list) == 0 {
+		return &Error{Class: ClassNotExist, Err: errText("the file is gone")}
 	}
-	t.carried[f.ino] = true
-	f.dir, f.name, f.group, f.raw = to, shown, to.group, to.rawPath(newName)
-	f.scratch.Store(becomesScratch)
-	to.children[shown] = f
-	to.mtime = t.now()
-	if !becomesScratch {
+	if len(there) > 0 && there[len(there)-1].Seq > list[len(list)-1].Seq {
+		return keepsName("the name was uploaded later than the file that would take it")
+	}
+	if err := t.mayChange(g, list, "rename"); err != nil {
+		return err
+	}
+	if err := t.renameUploads(ctx, g, list, raw); err != nil {
+		return err
+	}
+	t.moveRecorded(f, to, newName, list)
+	return nil
+}
+
+// isNewest reports whether e is what its name shows. Needs Tree.mu.
+func (t *Tree) isNewest(e *sdk.Entry) bool {
+	g := t.groups[e.Group]
+	if g == nil || g.names[recordedName(e)] == nil {
+		return false
+	}
+	newest := g.names[recordedName(e)].newest()
+	return newest != nil && newest.Ref == e.Ref
+}
+
+// commitRenamed records the content of f under a new name. A backup whose name
+// was saved again since is a version once more: its content is needed for that.
+func (f *File) commitRenamed(ctx context.Context, to *Dir, newName string) (*sdk.Entry, error) {
+	if e := f.entry.Load(); e != nil && !f.staged.Load() {
+		h := f.newHandle(OpenFlags{Read: true, Write: true})
+		defer h.Release()
+		if err := f.load(ctx, h); err != nil {
+			return nil, err
+		}
+		if err := f.restage(ctx); err != nil {
+			return nil, err
+		}
+	}
+	f.t.mu.RLock()
+	raw := to.rawPath(newName)
+	f.t.mu.RUnlock()
+	return f.commitAs(ctx, commitNow, to.group, raw)
+}
+
+// restage makes the committed content one that is to be recorded.
+func (f *File) restage(ctx context.Context) error {
+	s, err := f.quiet(ctx)
+	if err != nil {
+		return err
+	}
+	defer f.mu.Unlock()
+	if s == nil {
+		if err := f.copyIn(); err != nil {
+			return err
+		}
+	}
+	f.stage.dirty = true
+	return nil
+}
+
+// move hangs f under its new name, in place of what has it. row is what was
+// recorded for it under that name, if anything was.
+func (t *Tree) move(f *File, to *Dir, newName string, becomesScratch bool, row *sdk.Entry) {
+	t.mu.Lock()
+	notices := t.hang(f, to, newName, becomesScratch)
+	switch {
+	case row != nil:
+		notices = append(notices, t.record(f, f.group, f.raw, row)...)
+	case !becomesScratch:
 		v := f.group.version(f.raw)
 		v.shown, v.hidden = f, nil
 		notices = append(notices, t.place(f.group, v)...)
 	}
 	t.mu.Unlock()
 	t.tell(notices)
-	return replaced
+}
+
+// moveRecorded is move for a file whose uploads the service renamed.
+func (t *Tree) moveRecorded(f *File, to *Dir, newName string, renamed []sdk.Entry) {
+	t.mu.Lock()
+	notices := t.hang(f, to, newName, false)
+	v := f.group.version(f.raw)
+	v.shown, v.hidden = f, nil
+	notices = append(notices, t.placeAll(f.group, f.group.mergeAll(renamed))...)
+	t.mu.Unlock()
+	t.tell(notices)
+}
+
+// hang takes f from its old name and gives it the new one. Needs Tree.mu.
+func (t *Tree) hang(f *File, to *Dir, newName string, becomesScratch bool) []notice {
+	notices := t.leave(f, becomesScratch)
+	shown := showComponent(newName)
+	if old, ok := to.children[shown].(*File); ok && old != f {
+		notices = append(notices, t.replace(old, to, shown, becomesScratch)...)
+	}
+	t.carried[f.ino] = true
+	f.dir, f.name, f.group, f.raw = to, shown, to.group, to.rawPath(newName)
+	f.scratch.Store(becomesScratch)
+	to.children[shown] = f
+	to.mtime = t.now()
+	return notices
+}
+
+// replace takes a name from old because a rename gives it to another file. Needs
+// Tree.mu.
+func (t *Tree) replace(old *File, to *Dir, shown string, becomesScratch bool) []notice {
+	if len(old.links) > 0 || becomesScratch {
+		return t.dropName(old, to, shown)
+	}
+	old.dir, old.unlinked = nil, true // its record is the one the new file gets
+	return nil
 }
 
 // leave takes f from its old name. Needs Tree.mu.
@@ -137,43 +322,103 @@ func (t *Tree) leave(f *File, becomesScratch bool) []notice {
 	return t.place(f.group, v)
 }
 
-// renameFolder moves a folder of this mount: nothing beneath it may be uploaded.
-func (d *Dir) renameFolder(dir, to *Dir, newName string, target Node) error {
+// renameFolder moves a folder: as it is while nothing beneath it is uploaded, file
+// by file where the service can rename (N5).
+func (d *Dir) renameFolder(ctx context.Context, dir, to *Dir, newName string, target Node) error {
 	if dir.kind != dirFolder || dir.group != to.group {
 		return d.refuse(ClassByDesign, "rename", dir.name, "a folder moves only inside its group", "")
 	}
-	err := d.moveFolder(dir, to, newName, target)
-	if err != nil && err.Class == ClassByDesign {
-		d.t.Note(err)
+	t := d.t
+	t.mu.RLock()
+	err := mayMoveFolder(dir, to, newName, target)
+	uploads := dir.uploads()
+	from, onto := dir.rawPrefix(), to.rawPath(newName)+"/"
+	t.mu.RUnlock()
+	if err != nil {
+		return err
 	}
+	var renamed []sdk.Entry
+	if len(uploads) > 0 {
+		var failed error
+		if renamed, failed = t.renameBeneath(ctx, dir.group, uploads, from, onto); failed != nil {
+			if len(renamed) > 0 { // some have their new names already: show what is true
+				t.tell(t.applyEntries(dir.group, renamed))
+			}
+			return d.failed("rename", dir.name, failed)
+		}
+	}
+	notices, err := d.moveFolder(dir, to, newName, target, renamed)
+	t.tell(notices)
 	if err != nil {
 		return err
 	}
 	return nil
 }
 
-func (d *Dir) moveFolder(dir, to *Dir, newName string, target Node) *Error {
-	t := d.t
-	t.mu.Lock()
-	defer t.mu.Unlock()
+// renameBeneath lets the service rename the uploads beneath a folder. It refuses
+// before anything is changed when one of them cannot be.
+func (t *Tree) renameBeneath(ctx context.Context, g *group, uploads []sdk.Entry, from, onto string) (done []sdk.Entry, err error) {
+	if !t.cfg.CanRename {
+		return nil, &Error{Class: ClassByDesign, Err: errText("files beneath it are uploaded, and the ledger keeps their names"),
+			Hint: "Copy the folder to the new name, which uploads the files again."}
+	}
+	if err := t.mayChange(g, uploads, "rename"); err != nil {
+		return nil, err
+	}
+	for i := range uploads {
+		if err := t.renameUploads(ctx, g, uploads[i:i+1], onto+strings.TrimPrefix(uploads[i].Name, from)); err != nil {
+			return uploads[:i], err
+		}
+	}
+	return uploads, nil
+}
+
+// rawPrefix is what recorded names beneath the folder d begin with. Needs Tree.mu.
+func (d *Dir) rawPrefix() string { return d.parent.rawPath(d.raw) + "/" }
+
+// uploads returns copies of the living uploads beneath the folder d, in the order
+// of the ledger. Needs Tree.mu.
+func (d *Dir) uploads() []sdk.Entry {
+	var list []sdk.Entry
+	prefix := d.rawPrefix()
+	for raw, v := range d.group.names {
+		if strings.HasPrefix(raw, prefix) {
+			list = append(list, livingOf(v)...)
+		}
+	}
+	slices.SortFunc(list, func(a, b sdk.Entry) int { return cmp.Compare(a.Seq, b.Seq) })
+	return list
+}
+
+// mayMoveFolder needs Tree.mu.
+func mayMoveFolder(dir, to *Dir, newName string, target Node) error {
 	if old, ok := target.(*Dir); target != nil && (!ok || len(old.children) > 0) {
 		if !ok {
 			return everyday(ClassNotDir, "rename", join(to.path(), newName), "a file has this name")
 		}
 		return everyday(ClassNotEmpty, "rename", join(to.path(), newName), "the folder is not empty")
 	}
+	if dir.parent == nil {
+		return everyday(ClassNotExist, "rename", dir.path(), "the folder is gone")
+	}
 	for at := to; at != nil; at = at.parent {
 		if at == dir {
 			return everyday(ClassInvalid, "rename", dir.path(), "a folder cannot move into itself")
 		}
 	}
+	return nil
+}
+
+// moveFolder hangs dir under its new name, with the uploads that were renamed.
+func (d *Dir) moveFolder(dir, to *Dir, newName string, target Node, renamed []sdk.Entry) ([]notice, error) {
+	t := d.t
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := mayMoveFolder(dir, to, newName, target); err != nil {
+		return nil, err
+	}
 	files := dir.files(nil)
 	for _, f := range files {
-		if f.entry.Load() != nil {
-			return &Error{Class: ClassByDesign, Op: "rename", Path: dir.path(),
-				Err:  errText("files beneath it are uploaded, and the ledger keeps their names"),
-				Hint: "Copy the folder to the new name, which uploads the files again."}
-		}
 		if v := f.versions(); v != nil && v.shown == f {
 			v.shown = nil
 		}
@@ -188,7 +433,7 @@ func (d *Dir) moveFolder(dir, to *Dir, newName string, target Node) *Error {
 			f.group.version(f.raw).shown = f
 		}
 	}
-	return nil
+	return t.placeAll(dir.group, dir.group.mergeAll(renamed)), nil
 }
 
 // files collects the files beneath d. Needs Tree.mu.

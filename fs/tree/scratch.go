@@ -12,6 +12,32 @@ func scratchPatterns() []string {
 		".#*", "#*#", ".fuse_hidden*", ".nfs*", ".DS_Store", "._*", ".Trash-*", ".xdp-*"}
 }
 
+// isScratch reports whether a file called name in d is never uploaded under it.
+func (d *Dir) isScratch(name string) bool {
+	d.t.mu.RLock()
+	defer d.t.mu.RUnlock()
+	return d.namesScratch(name)
+}
+
+// namesScratch is isScratch for who holds Tree.mu.
+func (d *Dir) namesScratch(name string) bool {
+	if isScratch(d.t.cfg.Scratch, name) {
+		return true
+	}
+	for at := d; at != nil && at.kind == dirFolder; at = at.parent {
+		if strings.HasSuffix(at.raw, ".git") {
+			return isScratch(gitPatterns(), name)
+		}
+	}
+	return false
+}
+
+// gitPatterns are the names beneath a folder of git's that git renames or links to
+// the real ones. Elsewhere they may be anything: Cargo.lock is no lock.
+func gitPatterns() []string {
+	return []string{"*.lock", "tmp_*", ".tmp-*", "packed-refs.new"}
+}
+
 // isScratch reports whether a file of this name is never uploaded under it.
 func isScratch(patterns []string, name string) bool {
 	for _, pattern := range patterns {

@@ -18,6 +18,7 @@ type stage struct {
 	failed   *Error        // of the last commit; nil when none failed
 	busy     chan struct{} // open while the content is sealed and sent; nil otherwise
 	delayed  bool          // an empty file that waits for its moment (W5)
+	base     sdk.Seq       // newest upload of the name when the change began (W11)
 }
 
 // retryAtRelease tells whether nobody has been told yet that a commit failed.
@@ -57,6 +58,9 @@ func (f *File) addStage(size int64) *Error {
 		return &Error{Class: ClassNoMemory, Err: err}
 	}
 	f.stage = &stage{buf: buf, since: f.t.now(), dirty: true}
+	if e := f.entry.Load(); e != nil {
+		f.stage.base = e.Seq
+	}
 	f.markStaged(true)
 	if err := f.resize(size); err != nil {
 		f.dropStage()
@@ -88,8 +92,28 @@ func (f *File) dropStage() {
 	f.markStaged(false)
 }
 
-// discard wipes staged content that nobody wants any more, once it is not being
-// sent.
+// dropUseless wipes staged content when nobody has the file open that nobody can
+// open any more, or that a refused write left unchanged. Needs File.mu.
+func (f *File) dropUseless() {
+	if f.opens > 0 || f.stage == nil || f.stage.busy != nil {
+		return
+	}
+	f.t.mu.RLock()
+	gone := f.unlinked
+	f.t.mu.RUnlock()
+	if gone || !f.stage.dirty {
+		f.dropStage()
+	}
+}
+
+// forsake drops what no name leads to any more once it is closed, which may be now.
+func (f *File) forsake() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.dropUseless()
+}
+
+// discard wipes staged content, whoever has it open, once it is not being sent.
 func (f *File) discard() {
 	if s, err := f.quiet(context.Background()); err == nil {
 		if s != nil {
@@ -248,28 +272,32 @@ const (
 	commitNow                       // fsync, rename, unmount
 )
 
-// commit records what is staged. It returns nil when there is nothing to record:
-// no stage, nothing new, a scratch name, a file without a name, or identical
-// content. On failure the bytes stay staged and pending.
+// commit records what is staged under the file's name. It returns nil when there
+// is nothing to record: no stage, nothing new, a scratch name, a file without a
+// name, or identical content. On failure the bytes stay staged and pending.
 func (f *File) commit(ctx context.Context, when commitWhen) error {
 	if f.scratch.Load() {
 		return nil
 	}
+	if err := f.naming.enter(ctx); err != nil {
+		return err
+	}
+	defer f.naming.leave()
 	f.t.mu.RLock()
-	group, raw, linked := f.group, f.raw, !f.unlinked
+	group, raw, named := f.group, f.raw, !f.unlinked && !f.scratch.Load()
 	f.t.mu.RUnlock()
-	if !linked {
+	if !named {
 		return nil
 	}
-	e, err := f.commitAs(ctx, when, group, raw)
-	if e != nil {
-		f.t.adopt(f, group, raw, e)
+	row, err := f.commitAs(ctx, when, group, raw)
+	if row != nil {
+		f.t.adopt(f, group, raw, row)
 	}
 	return err
 }
 
-// commitAs commits under a recorded name in a group and returns the new row, or
-// nil when there was nothing to record.
+// commitAs commits under a recorded name in a group and returns the row that
+// holds the content now, or nil when there was nothing to record. Needs naming.
 func (f *File) commitAs(ctx context.Context, when commitWhen, g *group, raw string) (*sdk.Entry, error) {
 	s, err := f.quiet(ctx)
 	if err != nil {
@@ -284,10 +312,10 @@ func (f *File) commitAs(ctx context.Context, when commitWhen, g *group, raw stri
 		f.mu.Unlock()
 		return nil, nil
 	}
-	if f.isUnchanged(s, g, raw) {
-		f.settle(s, f.entry.Load())
+	if held := f.t.holding(s, g, raw); held != nil {
+		f.settle(s, held)
 		f.mu.Unlock()
-		return nil, nil
+		return held, nil
 	}
 	s.busy = make(chan struct{})
 	f.mu.Unlock()
@@ -306,36 +334,49 @@ func (f *File) commitAs(ctx context.Context, when commitWhen, g *group, raw stri
 		}
 		return nil, err
 	}
-	e := f.t.entryOf(g, raw, receipt)
-	f.settle(s, e)
+	row := f.t.entryOf(g, raw, receipt)
+	f.t.noteOwn(g, row, s.base)
+	f.settle(s, row)
 	f.mu.Unlock()
-	return e, nil
+	f.t.dropIfLost(g, f.key(row))
+	return row, nil
 }
 
-// isUnchanged reports whether the staged bytes are what the name already holds
-// (W3). Needs File.mu.
-func (f *File) isUnchanged(s *stage, g *group, raw string) bool {
-	e := f.entry.Load()
-	f.t.mu.RLock()
-	same := f.group == g && f.raw == raw
-	f.t.mu.RUnlock()
-	return same && e != nil && e.Deleted == nil && e.Size == s.buf.Len() && sdk.ComputeHash(s.buf.Bytes()) == e.Hash
+// holding returns the newest upload of the name when it holds exactly the staged
+// bytes: saving them again would buy nothing (W3). Needs the file's mu.
+func (t *Tree) holding(s *stage, g *group, raw string) *sdk.Entry {
+	t.mu.RLock()
+	var newest *sdk.Entry
+	if v := g.names[raw]; v != nil {
+		newest = v.newest()
+	}
+	t.mu.RUnlock()
+	if newest == nil || newest.Size != s.buf.Len() || sdk.ComputeHash(s.buf.Bytes()) != newest.Hash {
+		return nil
+	}
+	return newest
+}
+
+// dropIfLost keeps content out of the cache that was sent while its group was
+// taken away (M5).
+func (t *Tree) dropIfLost(g *group, key cache.Key) {
+	if t.isGone(g) {
+		t.cache.Purge(func(k cache.Key) bool { return k == key })
+	}
 }
 
 func (f *File) upload(ctx context.Context, s *stage, g *group, raw string) (sdk.Receipt, error) {
-	price := f.t.price("upload", sdk.Amount{})
-	if err := f.t.spent.check(price); err != nil {
-		return sdk.Receipt{}, err
-	}
 	ctx, cancel := f.t.transfer(ctx, s.buf.Len())
 	defer cancel()
-	receipt, err := f.t.remote.Upload(ctx, g.id, raw, s.buf)
-	if err != nil {
-		return sdk.Receipt{}, err
+	var receipt sdk.Receipt
+	err := f.t.spend("upload", func() (fee sdk.Amount, err error) {
+		receipt, err = f.t.remote.Upload(ctx, g.id, raw, s.buf)
+		return receipt.Fee, err
+	})
+	if err == nil {
+		f.t.counts.uploads.Add(1)
 	}
-	f.t.counts.uploads.Add(1)
-	f.t.spent.charge(f.t.price("upload", receipt.Fee))
-	return receipt, nil
+	return receipt, err
 }
 
 // settle turns the stage into the committed content of e and keeps it cached
@@ -365,26 +406,32 @@ func (t *Tree) entryOf(g *group, raw string, r sdk.Receipt) *sdk.Entry {
 
 // adopt merges the row of a commit into the namespace: the file shows it, unless
 // a newer upload of the name came from elsewhere meanwhile.
-func (t *Tree) adopt(f *File, g *group, raw string, e *sdk.Entry) {
+func (t *Tree) adopt(f *File, g *group, raw string, row *sdk.Entry) {
 	t.mu.Lock()
-	touched := make(map[*versions]bool, 1)
-	if known := g.byRef[e.Ref]; known != nil {
-		e = known // the poller was faster
-		f.entry.Store(e)
-		touched[g.version(raw)] = true
+	notices := t.record(f, g, raw, row)
+	t.mu.Unlock()
+	t.tell(notices)
+}
+
+// record is adopt for who holds Tree.mu.
+func (t *Tree) record(f *File, g *group, raw string, row *sdk.Entry) []notice {
+	touched := map[*versions]bool{g.version(raw): true}
+	if known := g.byRef[row.Ref]; known != nil { // the poller was faster, or it is an old row
+		f.entry.Store(known)
 	} else {
-		g.merge(e, touched)
+		g.merge(row, touched)
+	}
+	if f.raw == raw && f.dir != nil && !f.scratch.Load() {
+		v := g.version(raw)
+		v.shown, v.hidden = f, nil
 	}
 	var notices []notice
 	for v := range touched {
 		sortVersions(v)
-		if v.raw == raw && f.raw == raw && f.dir != nil && !f.scratch.Load() {
-			v.shown = f
-		}
 		notices = append(notices, t.place(g, v)...)
+		notices = append(notices, t.conflict(g, v)...)
 	}
-	t.mu.Unlock()
-	t.tell(notices)
+	return notices
 }
 
 // delay uploads an empty file later, unless it is written to before (W5). Needs
@@ -429,3 +476,11 @@ func (t *Tree) stagedFiles() []*File {
 }
 
 var _ cache.Buffer = (*sdk.Buffer)(nil)
+
+// isDelayed reports whether the file is an empty one that was closed and waits to
+// be recorded (W5).
+func (f *File) isDelayed() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.stage != nil && f.stage.delayed
+}

@@ -42,12 +42,16 @@ type Config struct {
 	MaxFileBytes    int64         // largest file, in plaintext bytes
 	ReadOnly        bool          // every change is refused
 	AllowMkdir      bool          // mkdir in the root registers a group, which costs
+	AllowDelete     bool          // unlink of an uploaded file destroys its key; the service offers it (W9)
+	CanRename       bool          // the service renames uploads (W8)
 	MetadataTimeout time.Duration // for one listing
 	TransferTimeout time.Duration // for one file; larger files get a second per MiB more
 	RefreshInterval time.Duration // between looks at the ledger
 	EmptyDelay      time.Duration // before an empty file is uploaded (W5)
 	Scratch         []string      // more names that live in memory only, path.Match patterns
 	Budget          sdk.Amount    // most to spend while mounted; zero = no limit
+	BudgetPerHour   sdk.Amount    // most to spend in any hour; zero = no limit
+	AllowCrawlers   bool          // thumbnailers and indexers may spend (R5)
 	// Price tells an action's price ("upload", "retrieve") where it is known; may be nil.
 	Price      func(action string) (sdk.Amount, bool)
 	Kernel     Kernel // may be nil, and set later
@@ -98,7 +102,7 @@ type Tree struct {
 }
 
 type counters struct {
-	retrieves, uploads atomic.Int64
+	retrieves, uploads, crawlers atomic.Int64
 }
 
 // New lists the groups once, and fails when the service cannot be asked or does
@@ -110,7 +114,7 @@ func New(ctx context.Context, cfg Config) (*Tree, error) {
 		cache: cache.New(cfg.CacheBytes), started: time.Now(), groups: make(map[sdk.GroupID]*group),
 		staged: make(map[*File]struct{}), carried: make(map[uint64]bool), listing: newGate(),
 	}
-	t.spent.limit = cfg.Budget
+	t.spent.limit, t.spent.hourly = cfg.Budget, cfg.BudgetPerHour
 	t.root = t.newDir(nil, "", dirRoot)
 	t.root.ino = rootIno
 	t.addControlDir()
@@ -239,63 +243,34 @@ func (g gate) enter(ctx context.Context) error {
 
 func (g gate) leave() { <-g }
 
-// notice is what the kernel must be told once no lock is held.
+// notice is what the kernel, or the reader of /.svcfs/errors, must be told once no
+// lock is held: a name that changed, a file whose pages are stale, files that may
+// not be shown any more, or an error.
 type notice struct {
 	dir  *Dir
 	name string
 	file *File
+	gone func(*File) bool
+	err  *Error
 }
 
 func (t *Tree) tell(notices []notice) {
 	t.mu.RLock()
 	kernel := t.kernel
 	t.mu.RUnlock()
-	if kernel == nil {
-		return
-	}
 	for _, n := range notices {
-		if n.file != nil {
+		switch {
+		case n.err != nil:
+			t.Note(n.err)
+		case kernel == nil:
+		case n.gone != nil:
+			kernel.ContentGone(n.gone)
+		case n.file != nil:
 			kernel.ContentChanged(n.file)
-		} else {
+		default:
 			kernel.EntryChanged(n.dir, n.name)
 		}
 	}
-}
-
-// budget adds up what this mount was charged (R6).
-type budget struct {
-	mu    sync.Mutex
-	limit sdk.Amount // zero = none
-	spent sdk.Amount
-}
-
-// check refuses a charge of price that would exceed the limit.
-func (b *budget) check(price sdk.Amount) *Error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.limit.IsZero() {
-		return nil
-	}
-	sum, ok := b.spent.Add(price)
-	if ok && sum.Cmp(b.limit) <= 0 && (!price.IsZero() || b.spent.Cmp(b.limit) < 0) {
-		return nil
-	}
-	return &Error{Class: ClassBudget, Err: errText("this would cost " + price.Tokens() + " tokens, and the mount has spent " +
-		b.spent.Tokens() + " of its budget of " + b.limit.Tokens()), Hint: "Mount again with a larger --budget."}
-}
-
-func (b *budget) charge(fee sdk.Amount) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if sum, ok := b.spent.Add(fee); ok {
-		b.spent = sum
-	}
-}
-
-func (b *budget) total() sdk.Amount {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.spent
 }
 
 // price returns what action costs where that is known, else fee.

@@ -3,7 +3,6 @@ package sdktest
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -444,7 +443,28 @@ func deleteAndRename(t *testing.T, s *suite) {
 	is(t, "retrieve", retrieve(ctx, t, s.alice, entries[0]), sdk.KindDeleted)
 	entries[0].Deleted = nil // a client that has not heard of it
 	is(t, "retrieve unaware", retrieve(ctx, t, s.alice, entries[0]), sdk.KindDeleted)
-	if err := s.alice.DeleteFile(ctx, s.group, r.Ref); !errors.Is(err, sdk.ErrDeleted) && !errors.Is(err, sdk.ErrNotFound) {
-		t.Errorf("delete twice: %v", err)
+	ok(t, "delete twice", s.alice.DeleteFile(ctx, s.group, r.Ref))
+	again, err := s.alice.Entries(ctx, s.group, 0)
+	if err != nil || len(again) != 1 || again[0].ChangedSeq != entries[0].ChangedSeq {
+		t.Errorf("deleting twice changed the record to %+v, %v", again, err)
 	}
+	is(t, "rename what is deleted", s.alice.RenameFile(ctx, s.group, r.Ref, "x"), sdk.KindDeleted)
+	others(t, s)
+}
+
+// others may neither delete nor rename, members as little as strangers.
+func others(t *testing.T, s *suite) {
+	ctx := t.Context()
+	r := s.upload(t, s.alice, "alice's", []byte("content"))
+	for _, who := range []string{"stranger", "member"} {
+		is(t, "delete as a "+who, s.bob.DeleteFile(ctx, s.group, r.Ref), sdk.KindNotAuthorized)
+		is(t, "rename as a "+who, s.bob.RenameFile(ctx, s.group, r.Ref, "bob's"), sdk.KindNotAuthorized)
+		if _, err := s.alice.AddGroupMember(ctx, s.group, s.world.Bob.ID); who == "stranger" && err != nil {
+			t.Fatal(err)
+		}
+	}
+	bobs := s.upload(t, s.bob, "bob's", []byte("content"))
+	ok(t, "rename as the uploader", s.bob.RenameFile(ctx, s.group, bobs.Ref, "still bob's"))
+	ok(t, "delete as the owner", s.alice.DeleteFile(ctx, s.group, bobs.Ref))
+	is(t, "delete what is not there", s.alice.DeleteFile(ctx, s.group, "bafy-no-such-reference"), sdk.KindNotFound)
 }

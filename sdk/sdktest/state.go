@@ -470,15 +470,18 @@ func (s *state) file(id, g, ref string) (*file, error) {
 		return nil, err
 	}
 	for _, f := range s.files {
-		if f.row.GroupID != g || f.row.IPFSHash != ref {
-			continue
+		if f.row.GroupID == g && f.row.IPFSHash == ref {
+			return f, nil
 		}
-		if f.row.Deleted != nil {
-			return nil, refuse(http.StatusNotFound, wire.CodeFileDeleted, "File deleted")
-		}
-		return f, nil
 	}
 	return nil, refuse(http.StatusNotFound, wire.CodeFileNotFound, "FILE_KEY_NOT_FOUND: No key for this file")
+}
+
+func (f *file) living() error {
+	if f.row.Deleted != nil {
+		return refuse(http.StatusNotFound, wire.CodeFileDeleted, "File deleted")
+	}
+	return nil
 }
 
 func (s *state) retrieve(c call) (any, error) {
@@ -489,6 +492,9 @@ func (s *state) retrieve(c call) (any, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f, err := s.file(c.account, req.GroupID, req.IPFSHash)
+	if err == nil {
+		err = f.living()
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -560,6 +566,9 @@ func (s *state) delete(c call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if f.row.Deleted != nil {
+		return "Deleted", nil
+	}
 	s.seq++
 	f.key, f.blob, f.row.ChangedSeq = nil, nil, s.seq
 	f.row.Deleted = &wire.Deleted{DeletedAt: strconv.FormatInt(time.Now().UnixNano(), 10), DeletedBy: c.account, Reason: wire.ReasonOwnerRequest}
@@ -574,6 +583,9 @@ func (s *state) rename(c call) (any, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f, err := s.ownFile(c.account, req.GroupID, req.IPFSHash)
+	if err == nil {
+		err = f.living()
+	}
 	if err != nil {
 		return nil, err
 	}

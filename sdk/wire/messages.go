@@ -168,6 +168,52 @@ type TransactionRow struct {
 	ChangedSeq   int64   `json:"changed_seq,omitempty"` // of the newest record about this file
 }
 
+// WatchRequest is the body of watch, which answers what happened after AfterSeq
+// and concerns the caller: at once if there is something, else as soon as there
+// is, at the latest after TimeoutMS (at most [MaxWatchMillis]; 0 = do not wait).
+// Without AfterSeq it answers the present sequence at once. Extension "watch".
+type WatchRequest struct {
+	AfterSeq  *int64 `json:"after_seq,omitempty"`
+	TimeoutMS int64  `json:"timeout_ms,omitempty"`
+}
+
+// WatchResult answers it. The next request continues after Seq, which may be
+// larger than that of the last event.
+type WatchResult struct {
+	Events []Event `json:"events"` // ascending
+	Seq    int64   `json:"seq"`
+}
+
+// Event is one ledger record, as members of its group may see it. Whoever was
+// revoked gets that one event, and none of the group any more.
+type Event struct {
+	Seq     int64  `json:"seq"`
+	Kind    string `json:"kind"` // one of the Event… constants; unknown ones are ignored
+	GroupID string `json:"group_id"`
+	Ref     string `json:"ref,omitempty"`     // of a file
+	Account string `json:"account,omitempty"` // the member who was added or revoked or joined, else who acted
+	Time    string `json:"time"`              // ns since the epoch, decimal
+}
+
+// Kinds of events: the ledger's names.
+const (
+	EventRegistered = "register_group"
+	EventAdded      = "add_group_member"
+	EventJoined     = "join_group"
+	EventRevoked    = "revoke_group_member" // the group's key was rotated too
+	EventUploaded   = "record_transaction"
+	EventDeleted    = "tombstone_transaction"
+	EventRenamed    = "rename_file"
+	EventRetention  = "set_group_retention"
+)
+
+// TransactionMeta answers the ledger's view get_transaction_meta.
+type TransactionMeta struct {
+	Backend   string   `json:"backend"`
+	Timestamp string   `json:"timestamp"` // ns since the epoch, decimal
+	Deleted   *Deleted `json:"deleted"`
+}
+
 // Deleted tells when, by whom and why a file's key was destroyed.
 type Deleted struct {
 	DeletedAt string `json:"deleted_at"` // ns since the epoch, decimal

@@ -25,6 +25,8 @@ import (
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/metrics"
 	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/watch"
+	"github.com/svcfs/svcfs/service/web"
 )
 
 const (
@@ -43,6 +45,7 @@ type Deps struct {
 	Tokens       *auth.Tokens
 	Groups       *groups.Groups
 	Files        *files.Files
+	Watch        *watch.Watch
 	Ledger       *ledger.Ledger
 	TicketKey    []byte // signs raw transfer tickets
 	ContractID   string
@@ -50,10 +53,18 @@ type Deps struct {
 	MaxFileBytes int64
 	Health       func(context.Context) map[string]string // part to "ok" or "down"; answers within a second
 	Metrics      *metrics.Metrics
+	Checkpoints  Checkpoints
+	Page         *web.Page // the account page
 	Logger       *slog.Logger
 
 	TrustedProxies []netip.Prefix // whose X-Forwarded-For is believed
 	ClientTimeout  time.Duration  // for the next piece of a request or answer
+}
+
+// Checkpoints publishes the ledger for outsiders.
+type Checkpoints interface {
+	Handler() http.Handler // everything below wire.PathTlog
+	Problem() error        // why nothing is signed any more
 }
 
 type server struct {
@@ -79,7 +90,14 @@ func New(d Deps) http.Handler {
 	mux.HandleFunc("POST "+wire.PathRPC, s.rpc)
 	mux.HandleFunc("GET "+wire.PathCapabilities, s.capabilities)
 	mux.HandleFunc("GET "+wire.PathHealth, s.health)
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+	mux.Handle("GET "+wire.PathTlog, d.Checkpoints.Handler())
+	mux.Handle(web.Path, d.Page.Handler(s.refuse))
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Vary", "Accept")
+		if web.WantsPage(r) {
+			http.Redirect(w, r, web.Path, http.StatusSeeOther)
+			return
+		}
 		writeJSON(w, http.StatusOK, map[string]string{"status": "ok", "service": "svcd"})
 	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
@@ -293,6 +311,7 @@ func (s *server) loginProbe(w http.ResponseWriter, _ *http.Request) {
 
 func (s *server) capabilities(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, wire.Capabilities{Service: "svcd", Version: s.Version, ContractID: s.ContractID,
-		Features:     []string{wire.CapRows, wire.CapPaging, wire.CapRaw, wire.CapIdempotentFinalize, wire.CapIdempotentRetrieve, wire.CapDelete, wire.CapRename},
+		Features: []string{wire.CapRows, wire.CapPaging, wire.CapRaw, wire.CapIdempotentFinalize, wire.CapIdempotentRetrieve,
+			wire.CapDelete, wire.CapRename, wire.CapWatch, wire.CapCheckpoints},
 		MaxFileBytes: s.MaxFileBytes, Fees: s.Ledger.Fees()})
 }

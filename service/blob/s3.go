@@ -333,7 +333,13 @@ func (s *S3) Open(ctx context.Context, id string) (io.ReadSeekCloser, int64, err
 	key := s.key(place(id))
 	info, err := s.core.StatObject(short, s.location.Bucket, key, minio.StatObjectOptions{})
 	if err != nil {
-		return nil, 0, s.kind(ctx, "open blob", err)
+		err = s.kind(ctx, "open blob", err)
+		if errors.Is(err, fs.ErrNotExist) { // the answer does not tell a missing bucket from a missing blob
+			if gone := s.Check(ctx); gone != nil {
+				err = gone
+			}
+		}
+		return nil, 0, err
 	}
 	return &object{s: s, ctx: ctx, key: key, size: info.Size}, info.Size, nil
 }

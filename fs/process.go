@@ -1,0 +1,86 @@
+package fs
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// procDir is where the kernel shows processes. Requests carry the number of the
+// thread that asks; /proc/THREAD exists, though it is not listed.
+const procDir = "/proc"
+
+// procField returns a field of a proc(5) file of "Name:\tvalue" lines.
+func procField(text, name string) (string, bool) {
+	for line := range strings.Lines(text) {
+		if value, ok := strings.CutPrefix(line, name+":"); ok {
+			return strings.TrimSpace(value), true
+		}
+	}
+	return "", false
+}
+
+// processOf returns the process that a thread belongs to.
+func processOf(thread uint32) (pid int, ok bool) {
+	status, err := os.ReadFile(filepath.Join(procDir, strconv.FormatUint(uint64(thread), 10), "status"))
+	if err != nil {
+		return 0, false // it has ended
+	}
+	value, _ := procField(string(status), "Tgid")
+	pid, err = strconv.Atoi(value)
+	return pid, err == nil && pid > 0
+}
+
+// programName returns the name of the process behind a thread, at most 15 bytes,
+// or "": the thread's own name may be anything.
+func programName(thread uint32) string {
+	pid, ok := processOf(thread)
+	if !ok {
+		return ""
+	}
+	name, err := os.ReadFile(filepath.Join(procDir, strconv.Itoa(pid), "comm"))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(name))
+}
+
+// isHeldBy reports whether the process of the thread opener, which is not the
+// process of the thread caller, has a descriptor open for writing on the inode.
+// It asks /proc only, never the mount. When it cannot be known the answer is no.
+func isHeldBy(opener, caller uint32, ino uint64) bool {
+	owner, ok := processOf(opener)
+	if !ok {
+		return false
+	}
+	if closer, ok := processOf(caller); !ok || closer == owner {
+		return false
+	}
+	dir := filepath.Join(procDir, strconv.Itoa(owner), "fdinfo")
+	fds, err := os.ReadDir(dir)
+	if err != nil {
+		return false // of another user, or gone
+	}
+	for _, fd := range fds {
+		info, err := os.ReadFile(filepath.Join(dir, fd.Name()))
+		if err == nil && isWritable(string(info), ino) {
+			return true
+		}
+	}
+	return false
+}
+
+// isWritable reports whether a file of /proc/PID/fdinfo tells of a descriptor
+// on the inode that can be written through.
+func isWritable(info string, ino uint64) bool {
+	number, ok := procField(info, "ino")
+	if !ok || number != strconv.FormatUint(ino, 10) {
+		return false
+	}
+	text, _ := procField(info, "flags")
+	flags, err := strconv.ParseUint(text, 8, 32)
+	return err == nil && flags&unix.O_ACCMODE != unix.O_RDONLY
+}

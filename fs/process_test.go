@@ -1,0 +1,105 @@
+package fs
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// R5: a thread is named by its process.
+func TestR5ThreadsAreNamedByTheirProcess(t *testing.T) {
+	runtime.LockOSThread() // and not unlocked: the thread ends with its name
+	thread := uint32(unix.Gettid())
+	if err := os.WriteFile(fmt.Sprintf("/proc/self/task/%d/comm", thread), []byte("tumblerd"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if pid, ok := processOf(thread); !ok || pid != os.Getpid() {
+		t.Errorf("thread %d belongs to %d, %v; want %d", thread, pid, ok, os.Getpid())
+	}
+	want, err := os.ReadFile("/proc/self/comm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := programName(thread); got != strings.TrimSpace(string(want)) {
+		t.Errorf("named %q, want %q", got, want)
+	}
+	if _, ok := processOf(1 << 30); ok {
+		t.Error("a thread that is not there belongs to a process")
+	}
+}
+
+// R5: on a mount, the program that asks is known by its own name.
+func TestR5CrawlersAreRefusedOnTheMount(t *testing.T) {
+	m := mounting(t)
+	m.put("f", "x")
+	cat, err := exec.LookPath("cat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	crawler := place(t) + "/updatedb"
+	if out, err := exec.Command("cp", cat, crawler).CombinedOutput(); err != nil {
+		t.Fatalf("%v %s", err, out)
+	}
+	if out, err := exec.Command(crawler, m.path("team/f")).CombinedOutput(); err == nil || !strings.Contains(string(out), "Permission denied") {
+		t.Errorf("a crawler reads %q, %v", out, err)
+	}
+	m.wantCharges(0, 0)
+	if !strings.Contains(m.read(".svcfs/errors"), "updatedb makes previews") {
+		t.Error("E1: the refusal is not noted")
+	}
+	if got := m.read("team/f"); got != "x" {
+		t.Errorf("others read %q", got)
+	}
+	if out, err := exec.Command(crawler, m.path("team/f")).CombinedOutput(); err != nil || string(out) != "x" {
+		t.Errorf("from memory: %q, %v", out, err)
+	}
+}
+
+// W2: what children close that a program started with its own descriptor is one save.
+func TestW2InheritedDescriptorsAreOneSave(t *testing.T) {
+	m := mounting(t)
+	for _, tc := range []struct{ script, want string }{
+		{"{ /bin/echo a; /bin/echo b; } >f", "a\nb\n"},
+		{"{ /bin/echo c; (/bin/echo d; exec /bin/echo e); } >f", "c\nd\ne\n"},
+		{"for i in 1 2 3; do /bin/echo $i; done >f", "1\n2\n3\n"},
+		{"/bin/echo x >f; wait", "x\n"},
+		{"sh -c '/bin/echo y; /bin/echo z' >f", "y\nz\n"},
+	} {
+		before := m.must(order{Do: "counts"}).Counts.Uploads
+		cmd := exec.Command("sh", "-c", tc.script)
+		cmd.Dir = m.path("team")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v %s", tc.script, err, out)
+		}
+		c := m.must(order{Do: "counts"})
+		if got := m.read("team/f"); got != tc.want || c.Counts.Uploads != before+1 || len(c.Pending) != 0 {
+			t.Errorf("%s: %q with %d uploads, pending %v", tc.script, got, c.Counts.Uploads-before, c.Pending)
+		}
+	}
+}
+
+// W2: the last who has the file open saves it, also when who opened it is gone
+// or has closed it.
+func TestW2OrphanedDescriptorsAreSaved(t *testing.T) {
+	m := mounting(t)
+	for _, script := range []string{
+		"(exec 5>f; (read x <go; /bin/echo late >&5) & ) ; echo >go",             // opener ended
+		"exec 5>f; (read x <go; /bin/echo late >&5) & exec 5>&-; echo >go; wait", // opener closed
+	} {
+		dir := place(t)
+		cmd := exec.Command("sh", "-c", "mkfifo go; ln -s "+m.path("team/f")+" f; "+script)
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v %s", script, err, out)
+		}
+		eventually(t, script, func() bool {
+			return len(m.must(order{Do: "counts"}).Pending) == 0 && m.read("team/f") == "late\n"
+		})
+		m.write("team/f", "other\n")
+	}
+}

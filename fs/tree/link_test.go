@@ -1,0 +1,107 @@
+package tree
+
+import (
+	"slices"
+	"testing"
+)
+
+// N5, W6: what git does with an object: a temporary name is linked to the real
+// one, which records it, and is unlinked.
+func TestN5LinkOntoARealNameIsTheSave(t *testing.T) {
+	w := team()
+	m := mount(t, w, alice)
+	dir := m.dir("/team")
+	if err := m.save("/team/obj.tmp", "content"); err != nil {
+		t.Fatal(err)
+	}
+	f := m.node("/team/obj.tmp").(*File)
+	if err := dir.Link(t.Context(), f, "obj"); err != nil {
+		t.Fatal(err)
+	}
+	m.wantCharges(0, 1)
+	if got := m.names("/team"); !slices.Equal(got, []string{"obj", "obj.tmp"}) {
+		t.Errorf("lists %v", got)
+	}
+	if n := m.node("/team/obj"); n != Node(f) || n.Attr().Nlink != 2 {
+		t.Errorf("the second name is another file: %+v", n.Attr())
+	}
+	wantClass(t, dir.Link(t.Context(), f, "obj"), ClassExist)
+	wantClass(t, dir.Link(t.Context(), f, "third"), ClassByDesign)
+	if err := dir.Unlink(t.Context(), "obj.tmp"); err != nil {
+		t.Fatal(err)
+	}
+	if n := m.node("/team/obj"); n.Attr().Nlink != 1 {
+		t.Errorf("after the unlink: %+v", n.Attr())
+	}
+	m.wantContent("/team/obj", "content")
+	wantClass(t, dir.Unlink(t.Context(), "obj"), ClassByDesign)
+	if err := m.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	m.wantContent("/team/obj", "content")
+	m.wantCharges(0, 1)
+}
+
+// N5: scratch names may be linked among each other; each goes by itself.
+func TestN5LinksBetweenScratchNames(t *testing.T) {
+	w := team()
+	m := mount(t, w, alice)
+	dir := m.dir("/team")
+	if _, err := dir.Mkdir(t.Context(), "d"); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.save("/team/a.tmp", "one"); err != nil {
+		t.Fatal(err)
+	}
+	f := m.node("/team/a.tmp").(*File)
+	for _, to := range []struct {
+		dir  *Dir
+		name string
+	}{{dir, "b.tmp"}, {m.dir("/team/d"), "c.tmp"}} {
+		if err := to.dir.Link(t.Context(), f, to.name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := f.Attr().Nlink; got != 3 {
+		t.Errorf("%d links, want 3", got)
+	}
+	if err := dir.Unlink(t.Context(), "a.tmp"); err != nil { // the first name
+		t.Fatal(err)
+	}
+	if err := m.save("/team/b.tmp", "two"); err != nil {
+		t.Fatal(err)
+	}
+	m.wantContent("/team/d/c.tmp", "two")
+	if err := dir.Rename(t.Context(), "b.tmp", dir, "real", false); err != nil {
+		t.Fatal(err)
+	}
+	m.wantContent("/team/real", "two")
+	m.wantContent("/team/d/c.tmp", "two")
+	m.wantCharges(0, 1)
+	if err := m.dir("/team/d").Unlink(t.Context(), "c.tmp"); err != nil {
+		t.Fatal(err)
+	}
+	m.wantContent("/team/real", "two")
+	if got := m.node("/team/real").Attr().Nlink; got != 1 {
+		t.Errorf("%d links at the end", got)
+	}
+}
+
+func TestN5LinkRefusals(t *testing.T) {
+	w := team()
+	w.put("team", alice, "f", []byte("x"))
+	m := mount(t, w, alice)
+	dir := m.dir("/team")
+	f := m.node("/team/f").(*File)
+	wantClass(t, dir.Link(t.Context(), f, "g"), ClassByDesign)
+	wantClass(t, dir.Link(t.Context(), f, "g.tmp"), ClassByDesign)
+	wantClass(t, m.Root().Link(t.Context(), f, "g"), ClassByDesign)
+	h := m.create("/team/staged")
+	defer h.Release()
+	wantClass(t, dir.Link(t.Context(), h.File(), "second"), ClassByDesign)
+	if err := dir.Link(t.Context(), h.File(), "staged~"); err != nil {
+		t.Error("a scratch name for a staged file: ", err)
+	}
+	readonly := mount(t, w, alice, func(c *Config) { c.ReadOnly = true })
+	wantClass(t, readonly.dir("/team").Link(t.Context(), readonly.node("/team/f").(*File), "g"), ClassReadOnly)
+}

@@ -1,0 +1,539 @@
+package tree
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk"
+)
+
+// begun polls until an operation of the service is under way.
+func (w *world) waitFor(t *testing.T, op string) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); w.hasBegun(op) == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s was never called", op)
+		}
+	}
+}
+
+func (m *mounted) write(h *Handle, text string, off int64) {
+	m.t.Helper()
+	if _, err := h.WriteAt(m.t.Context(), []byte(text), off); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+func (m *mounted) open(p string, flags OpenFlags) *Handle {
+	m.t.Helper()
+	h, err := m.node(p).(*File).Open(m.t.Context(), flags)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return h
+}
+
+func (m *mounted) rename(from, to string) error {
+	m.t.Helper()
+	return m.dir("/team").Rename(m.t.Context(), from, m.dir("/team"), to, false)
+}
+
+// wantOpen reads through a handle.
+func wantOpen(t *testing.T, h *Handle, want string) {
+	t.Helper()
+	if got, err := readAll(t, h); err != nil || got != want {
+		t.Errorf("the open file holds %q, %v; want %q", got, err, want)
+	}
+}
+
+// An unlinked or replaced file lives until it is closed, and its memory is given
+// back then.
+func TestW9UnlinkedFilesLiveUntilTheyAreClosed(t *testing.T) {
+	for name, remove := range map[string]func(m *mounted) error{
+		"unlinked": func(m *mounted) error { return m.dir("/team").Unlink(m.t.Context(), "x.tmp") },
+		"replaced": func(m *mounted) error {
+			if err := m.save("/team/y.tmp", "other"); err != nil {
+				return err
+			}
+			return m.rename("y.tmp", "x.tmp")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := mount(t, team(), alice)
+			h := m.create("/team/x.tmp")
+			m.write(h, "hello world", 0)
+			if err := remove(m); err != nil {
+				t.Fatal(err)
+			}
+			wantOpen(t, h, "hello world")
+			m.write(h, "!", 11)
+			wantOpen(t, h, "hello world!")
+			if err := h.Flush(t.Context()); err != nil {
+				t.Error(err)
+			}
+			h.Release()
+			if name == "replaced" {
+				if err := m.dir("/team").Unlink(t.Context(), "x.tmp"); err != nil {
+					t.Error(err)
+				}
+			}
+			if n := m.staging.Load(); n != 0 || len(m.stagedFiles()) != 0 {
+				t.Errorf("%d bytes and %d files stay staged", n, len(m.stagedFiles()))
+			}
+			m.wantCharges(0, 0)
+		})
+	}
+}
+
+// What a name shows is never older than what the ledger says and never less than
+// what was saved: a save that equals an overtaken version is a new version.
+func TestW11UnchangedSaveAfterAnotherUploadIsAVersion(t *testing.T) {
+	w := team()
+	w.put("team", alice, "f", []byte("one"))
+	m := mount(t, w, bob)
+	h := m.open("/team/f", OpenFlags{Read: true, Write: true})
+	m.write(h, "one", 0)
+	w.put("team", alice, "f", []byte("two"))
+	if err := m.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.Release()
+	if err := m.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	m.wantContent("/team/f", "one")
+	if got := len(w.rows["team"]); got != 3 {
+		t.Errorf("%d versions, want 3", got)
+	}
+}
+
+// W3: a save by rename that changes nothing is not bought.
+func TestW3UnchangedSaveByRenameIsFree(t *testing.T) {
+	w := team()
+	w.put("team", alice, "f", []byte("same"))
+	m := mount(t, w, bob)
+	if err := m.save("/team/f.tmp", "same"); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.rename("f.tmp", "f"); err != nil {
+		t.Fatal(err)
+	}
+	m.wantContent("/team/f", "same")
+	m.wantCharges(0, 0)
+	if got := m.names("/team"); !slices.Equal(got, []string{"f"}) {
+		t.Errorf("lists %v", got)
+	}
+}
+
+// W8: a rename waits for an upload under way, and then the file has its name.
+func TestW8RenameDuringUploadIsRefused(t *testing.T) {
+	w := team()
+	m := mount(t, w, alice)
+	h := m.create("/team/a")
+	m.write(h, "data", 0)
+	release := w.stall("upload")
+	flushed, renamed := make(chan error, 1), make(chan error, 1)
+	go func() { flushed <- h.Flush(t.Context()) }()
+	w.waitFor(t, "upload")
+	go func() { renamed <- m.rename("a", "b") }()
+	release()
+	if err := <-flushed; err != nil {
+		t.Error(err)
+	}
+	wantClass(t, <-renamed, ClassByDesign)
+	h.Release()
+	if got := m.names("/team"); !slices.Equal(got, []string{"a"}) {
+		t.Errorf("lists %v", got)
+	}
+	m.wantContent("/team/a", "data")
+	m.wantCharges(0, 1)
+}
+
+// W9: an unlink waits for an upload under way, and then it is too late.
+func TestW9UnlinkDuringUploadIsRefused(t *testing.T) {
+	w := team()
+	m := mount(t, w, alice)
+	h := m.create("/team/a")
+	m.write(h, "data", 0)
+	release := w.stall("upload")
+	flushed, gone := make(chan error, 1), make(chan error, 1)
+	go func() { flushed <- h.Flush(t.Context()) }()
+	w.waitFor(t, "upload")
+	go func() { gone <- m.dir("/team").Unlink(t.Context(), "a") }()
+	release()
+	if err := <-flushed; err != nil {
+		t.Error(err)
+	}
+	wantClass(t, <-gone, ClassByDesign)
+	h.Release()
+	m.wantContent("/team/a", "data")
+}
+
+// watcher is a Kernel that notes what a name shows when it is told of a change.
+type watcher struct {
+	m    *mounted
+	seen []string
+}
+
+func (k *watcher) EntryChanged(d *Dir, name string) {
+	if f, ok := d.child(name).(*File); ok {
+		k.seen = append(k.seen, fmt.Sprintf("%s %d", name, f.Attr().Size))
+	}
+}
+func (k *watcher) ContentChanged(*File)         {}
+func (k *watcher) ContentGone(func(*File) bool) {}
+
+// W7: a save by rename never shows the old version again, and who has the file
+// open has what the name shows.
+func TestW7SaveByRenameKeepsTheOpenFile(t *testing.T) {
+	w := team()
+	w.put("team", alice, "f", []byte("old content"))
+	m := mount(t, w, alice)
+	m.names("/team")
+	h := m.create("/team/f.tmp")
+	m.write(h, "new", 0)
+	kernel := &watcher{m: m}
+	m.SetKernel(kernel)
+	if err := m.rename("f.tmp", "f"); err != nil {
+		t.Fatal(err)
+	}
+	if n := m.node("/team/f"); n != Node(h.File()) || n.Attr().Nlink != 1 {
+		t.Errorf("the name shows another file than the one that was renamed: %+v", n.Attr())
+	}
+	for _, s := range kernel.seen {
+		if s == "f 11" {
+			t.Error("the kernel was told to look while the old version showed")
+		}
+	}
+	m.write(h, "er", 3)
+	if err := h.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.Release()
+	m.wantContent("/team/f", "newer")
+	m.wantCharges(0, 2)
+}
+
+// W8: a backup that is renamed back over a later save is a version again.
+func TestW8RestoredBackupIsTheNewVersion(t *testing.T) {
+	w := team()
+	w.put("team", alice, "f", []byte("good"))
+	m := mount(t, w, alice)
+	if err := m.rename("f", "f~"); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.save("/team/f", "bad"); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.rename("f~", "f"); err != nil {
+		t.Fatal(err)
+	}
+	m.wantContent("/team/f", "good")
+	m.wantCharges(1, 2)
+	if got := m.names("/team"); !slices.Equal(got, []string{"f"}) {
+		t.Errorf("lists %v", got)
+	}
+}
+
+// A1: a retrieval that ends after a truncating open does not set the old size.
+func TestA1SizeOfATruncatedFileIsItsOwn(t *testing.T) {
+	w := team()
+	w.put("team", alice, "f", []byte("a long old content"))
+	m := mount(t, w, alice)
+	f := m.node("/team/f").(*File)
+	release := w.stall("retrieve")
+	opened := make(chan *Handle, 1)
+	go func() {
+		h, err := f.Open(context.WithoutCancel(t.Context()), OpenFlags{Read: true})
+		if err != nil {
+			t.Error(err)
+		}
+		opened <- h
+	}()
+	w.waitFor(t, "retrieve")
+	h := m.open("/team/f", OpenFlags{Write: true, Truncate: true})
+	m.write(h, "hi", 0)
+	release()
+	r := <-opened
+	wantOpen(t, r, "hi")
+	if got := f.Attr().Size; got != 2 {
+		t.Errorf("stat shows %d bytes, want 2", got)
+	}
+	r.Release()
+	h.Release()
+}
+
+// M5: what an upload under way leaves behind when the group is lost cannot be read.
+func TestM5RevokedDuringUpload(t *testing.T) {
+	w := team()
+	m := mount(t, w, bob)
+	h := m.create("/team/a")
+	m.write(h, "data", 0)
+	release := w.stall("upload")
+	done := make(chan error, 1)
+	go func() { done <- h.Flush(t.Context()) }()
+	w.waitFor(t, "upload")
+	m.applyGroups(nil)
+	release()
+	if err := <-done; err != nil {
+		t.Error("the upload was recorded: ", err)
+	}
+	_, err := readAll(t, h)
+	wantClass(t, err, ClassRevoked)
+	h.Release()
+	if n := m.cache.Stats().Bytes; n != 0 {
+		t.Errorf("%d bytes stay cached", n)
+	}
+}
+
+// R6: what is under way counts, so that parallel openers do not overspend.
+func TestR6ParallelOpenersStayWithinTheBudget(t *testing.T) {
+	w := team()
+	const files = 8
+	for i := range files {
+		w.put("team", alice, fmt.Sprint(i), []byte{byte(i)})
+	}
+	one, _ := sdk.ParseAmount("1000")
+	m := mount(t, w, alice, func(c *Config) {
+		c.Budget = one
+		c.Price = func(string) (sdk.Amount, bool) { return one, true }
+	})
+	m.names("/team")
+	release := w.stall("retrieve")
+	done := make(chan error, files)
+	for i := range files {
+		f := m.node(fmt.Sprintf("/team/%d", i)).(*File)
+		go func() {
+			h, err := f.Open(context.WithoutCancel(t.Context()), OpenFlags{Read: true})
+			if h != nil {
+				h.Release()
+			}
+			done <- err
+		}()
+	}
+	w.waitFor(t, "retrieve")
+	for range files - 1 {
+		wantClass(t, <-done, ClassBudget)
+	}
+	release()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	m.wantCharges(1, 0)
+}
+
+// R6: a refused or failed charge gives back what was set aside, and the hour's
+// budget is one of its own.
+func TestR6FailedChargesAreGivenBack(t *testing.T) {
+	w := team()
+	w.put("team", alice, "f", []byte("x"))
+	w.put("team", alice, "g", []byte("y"))
+	one, _ := sdk.ParseAmount("1000")
+	m := mount(t, w, alice, func(c *Config) {
+		c.BudgetPerHour = one
+		c.Price = func(string) (sdk.Amount, bool) { return one, true }
+	})
+	w.set("retrieve", &sdk.Error{Op: "retrieve", Kind: sdk.KindUnavailable})
+	_, err := m.read("/team/f")
+	wantClass(t, err, ClassUnreachable)
+	w.set("retrieve", nil)
+	m.wantContent("/team/f", "x")
+	_, err = m.read("/team/g")
+	wantClass(t, err, ClassBudget)
+	if text := string(m.errors.text()); !strings.Contains(text, "this hour") {
+		t.Errorf("errors does not name the hour: %q", text)
+	}
+}
+
+// R5: programs that look at everything for a preview or an index do not spend.
+func TestR5CrawlersAreRefusedUncachedContent(t *testing.T) {
+	w := team()
+	w.put("team", alice, "f", []byte("x"))
+	m := mount(t, w, bob)
+	f := m.node("/team/f").(*File)
+	named := func(name string) OpenFlags {
+		return OpenFlags{Read: true, Caller: Caller{PID: 1, Name: func() string { return name }}}
+	}
+	for _, name := range []string{"tumblerd", "tracker-miner-f", "tracker-extract", "localsearch-3", "localsearch-ext", "baloo_file",
+		"baloo_file_extr", "updatedb", "updatedb.plocat", "evince-thumbnai", "totem-video-thu", "gdk-pixbuf-thum", "ffmpegthumbnail", "recollindex"} {
+		_, err := f.Open(t.Context(), named(name))
+		wantClass(t, err, ClassAccess)
+	}
+	m.wantCharges(0, 0)
+	if got := m.Status().Crawlers; got != 14 {
+		t.Errorf("status counts %d refusals", got)
+	}
+	h, err := f.Open(t.Context(), named("cat"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Release()
+	h, err = f.Open(t.Context(), named("tumblerd")) // cached: free
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Release()
+	w.put("team", alice, "g", []byte("y"))
+	allowed := mount(t, w, bob, func(c *Config) { c.AllowCrawlers = true })
+	h, err = allowed.node("/team/g").(*File).Open(t.Context(), named("updatedb"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Release()
+}
+
+// R5: who asks is looked up only when a charge hangs on it.
+func TestR5CallersAreNamedLazily(t *testing.T) {
+	w := team()
+	w.put("team", alice, "f", []byte("x"))
+	m := mount(t, w, bob)
+	m.wantContent("/team/f", "x")
+	h, err := m.node("/team/f").(*File).Open(t.Context(), OpenFlags{Read: true, Caller: Caller{Name: func() string {
+		t.Error("the caller's name was asked for")
+		return ""
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Release()
+}
+
+// W5: fsync of a directory records the empty files that wait in it.
+func TestW5FsyncOfADirectoryRecordsEmptyFiles(t *testing.T) {
+	w := team()
+	m := mount(t, w, alice)
+	for _, name := range []string{"a", "b", "c.tmp"} {
+		if err := m.save("/team/"+name, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.wantCharges(0, 0)
+	if err := m.dir("/team").Fsync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	m.wantCharges(0, 2)
+	w.set("upload", &sdk.Error{Op: "upload", Kind: sdk.KindUnavailable})
+	if err := m.save("/team/d", ""); err != nil {
+		t.Fatal(err)
+	}
+	wantClass(t, m.dir("/team").Fsync(t.Context()), ClassUnreachable)
+}
+
+// W10: every mode can be set, also none.
+func TestW10ModeZeroIsAMode(t *testing.T) {
+	m := mount(t, team(), alice)
+	if err := m.save("/team/f.tmp", "x"); err != nil {
+		t.Fatal(err)
+	}
+	f := m.node("/team/f.tmp").(*File)
+	if a := f.Attr(); a.HasMode {
+		t.Errorf("a new file has the mode %o", a.Mode)
+	}
+	f.SetMode(0)
+	if a := f.Attr(); !a.HasMode || a.Mode != 0 {
+		t.Errorf("after chmod 000: %+v", a)
+	}
+	if err := m.rename("f.tmp", "f"); err != nil {
+		t.Fatal(err)
+	}
+	if a := m.node("/team/f").Attr(); !a.HasMode || a.Mode != 0 {
+		t.Errorf("after the rename: %+v", a)
+	}
+}
+
+// W11: the second of two writers is told, whichever way the records arrive.
+func TestW11SecondWriterIsTold(t *testing.T) {
+	for name, late := range map[string]bool{"the other upload is known": false, "it is learned later": true} {
+		t.Run(name, func(t *testing.T) {
+			w := team()
+			w.put("team", alice, "f", []byte("one"))
+			m := mount(t, w, bob)
+			h := m.open("/team/f", OpenFlags{Read: true, Write: true})
+			m.write(h, "mine", 0)
+			w.put("team", alice, "f", []byte("theirs"))
+			if !late {
+				if err := m.Refresh(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := h.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			h.Release()
+			for range 2 {
+				if err := m.Refresh(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			text := string(m.errors.text())
+			if strings.Count(text, "\tconflict\t") != 1 || !strings.Contains(text, "\t/team/f\tclose\t") || !strings.Contains(text, string(alice)) {
+				t.Errorf("errors holds %q", text)
+			}
+			m.wantContent("/team/f", "mine")
+			if err := m.save("/team/f", "and on"); err != nil {
+				t.Fatal(err)
+			}
+			if n := strings.Count(string(m.errors.text()), "\tconflict\t"); n != 1 {
+				t.Errorf("told %d times", n)
+			}
+		})
+	}
+}
+
+// pages is a Kernel that notes whose pages it must drop.
+type pages struct {
+	known []*File
+	gone  map[*File]bool
+}
+
+func (k *pages) EntryChanged(*Dir, string) {}
+func (k *pages) ContentChanged(f *File)    { k.gone[f] = true }
+func (k *pages) ContentGone(match func(*File) bool) {
+	for _, f := range k.known {
+		if match(f) {
+			k.gone[f] = true
+		}
+	}
+}
+
+// M5: pages of a version that no name shows any more are dropped like those of
+// the one that is shown, and those of other files stay.
+func TestM5PagesOfOldVersionsAreDropped(t *testing.T) {
+	for name, lose := range map[string]func(w *world, ref sdk.Ref){
+		"shredded": func(w *world, ref sdk.Ref) { w.shred("team", ref) },
+		"revoked":  func(w *world, _ sdk.Ref) { w.revoke("team", bob) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := team()
+			w.member("other", alice, bob)
+			one := w.put("team", alice, "f", []byte("one"))
+			w.put("other", alice, "g", []byte("kept"))
+			m := mount(t, w, bob)
+			old, kept := m.open("/team/f", OpenFlags{Read: true}), m.open("/other/g", OpenFlags{Read: true})
+			defer old.Release()
+			defer kept.Release()
+			backup := m.node("/team/f").(*File)
+			w.put("team", alice, "f", []byte("two"))
+			if err := m.Refresh(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			kernel := &pages{known: []*File{backup, kept.File()}, gone: map[*File]bool{}}
+			m.SetKernel(kernel)
+			lose(w, one.Ref)
+			_ = m.Refresh(t.Context())
+			if !kernel.gone[backup] || kernel.gone[kept.File()] {
+				t.Errorf("dropped %v", kernel.gone)
+			}
+			_, err := readAll(t, old)
+			wantClass(t, err, ClassRevoked)
+			wantOpen(t, kept, "kept")
+		})
+	}
+}

@@ -1,0 +1,167 @@
+package tree
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/svcfs/svcfs/sdk"
+)
+
+func renames(c *Config) { c.CanRename = true }
+func deletes(c *Config) { c.AllowDelete = true }
+
+// W8: where the service renames, every version of a file gets the new name.
+func TestW8ServiceRenamesAllVersions(t *testing.T) {
+	w := team()
+	w.put("team", alice, "f", []byte("one"))
+	w.put("team", alice, "f", []byte("two"))
+	w.put("team", alice, "d/old", []byte("three"))
+	m := mount(t, w, alice, renames)
+	h := m.open("/team/f", OpenFlags{Read: true, Write: true})
+	if err := m.rename("f", "g"); err != nil {
+		t.Fatal(err)
+	}
+	m.write(h, "TWO!", 0)
+	if err := h.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.Release()
+	for range 2 {
+		if got := m.names("/team"); !slices.Equal(got, []string{"d", "g"}) {
+			t.Errorf("lists %v", got)
+		}
+		m.wantContent("/team/g", "TWO!")
+		if err := m.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, e := range w.rows["team"] {
+		if e.Name == "f" {
+			t.Errorf("%s kept the old name", e.Ref)
+		}
+	}
+	m.wantCharges(1, 1)
+	other := mount(t, w, bob)
+	other.wantContent("/team/g", "TWO!")
+	t.Run("onto an older upload", func(t *testing.T) {
+		if err := m.dir("/team").Rename(t.Context(), "g", m.dir("/team/d"), "old", false); err != nil {
+			t.Fatal(err)
+		}
+		m.wantContent("/team/d/old", "TWO!")
+		if got := m.names("/team"); !slices.Equal(got, []string{"d"}) {
+			t.Errorf("lists %v", got)
+		}
+	})
+	t.Run("onto a newer upload", func(t *testing.T) {
+		if err := m.save("/team/newer", "x"); err != nil {
+			t.Fatal(err)
+		}
+		wantClass(t, m.dir("/team/d").Rename(t.Context(), "old", m.dir("/team"), "newer", false), ClassByDesign)
+		m.wantContent("/team/newer", "x")
+	})
+}
+
+// N5: a folder is renamed file by file, with what is not uploaded yet.
+func TestN5ServiceRenamesFolders(t *testing.T) {
+	w := team()
+	w.put("team", alice, "d/a", []byte("a"))
+	w.put("team", alice, "d/e/b", []byte("b1"))
+	w.put("team", alice, "d/e/b", []byte("b2"))
+	w.put("team", alice, "deep", []byte("not beneath"))
+	m := mount(t, w, alice, renames)
+	if err := m.save("/team/d/c.tmp", "scratch"); err != nil {
+		t.Fatal(err)
+	}
+	h := m.open("/team/d/a", OpenFlags{Read: true})
+	defer h.Release()
+	if err := m.rename("d", "n"); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if got := allFiles(t, m.dir("/team"), ""); !slices.Equal(got, []string{"deep", "n/a", "n/c.tmp", "n/e/b"}) {
+			t.Errorf("lists %v", got)
+		}
+		m.wantContent("/team/n/e/b", "b2")
+		m.wantContent("/team/n/c.tmp", "scratch")
+		if err := m.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := m.node("/team/n/a"); n != Node(h.File()) {
+		t.Error("an open file is another one after the rename")
+	}
+	if got := allFiles(t, mount(t, w, bob).dir("/team"), ""); !slices.Equal(got, []string{"deep", "n/a", "n/e/b"}) {
+		t.Errorf("others see %v", got)
+	}
+}
+
+// N5, W8: what the service would refuse for one file is refused before any is changed.
+func TestW8RenameOfOthersUploadsChangesNothing(t *testing.T) {
+	w := team()
+	w.put("team", bob, "d/mine", []byte("a"))
+	w.put("team", alice, "d/theirs", []byte("b"))
+	m := mount(t, w, bob, renames)
+	wantClass(t, m.rename("d", "n"), ClassByDesign)
+	wantClass(t, m.dir("/team/d").Rename(t.Context(), "theirs", m.dir("/team"), "x", false), ClassByDesign)
+	if w.hasBegun("rename") != 0 {
+		t.Error("the service was asked to rename")
+	}
+	if err := m.dir("/team/d").Rename(t.Context(), "mine", m.dir("/team"), "x", false); err != nil {
+		t.Error("one's own: ", err)
+	}
+}
+
+// W9: with deletion allowed, unlink destroys the keys of all versions.
+func TestW9UnlinkDeletesWhereAllowed(t *testing.T) {
+	w := team()
+	w.put("team", bob, "f", []byte("one"))
+	w.put("team", bob, "f", []byte("two"))
+	w.put("team", alice, "g", []byte("theirs"))
+	m := mount(t, w, bob, deletes)
+	h := m.open("/team/f", OpenFlags{Read: true})
+	defer h.Release()
+	if err := m.dir("/team").Unlink(t.Context(), "f"); err != nil {
+		t.Fatal(err)
+	}
+	wantClass(t, m.dir("/team").Unlink(t.Context(), "g"), ClassByDesign)
+	if got := m.names("/team"); !slices.Equal(got, []string{"g"}) {
+		t.Errorf("lists %v", got)
+	}
+	_, err := readAll(t, h)
+	wantClass(t, err, ClassRevoked)
+	for _, e := range w.rows["team"] {
+		if (e.Deleted != nil) != (e.Name == "f") {
+			t.Errorf("%s: deleted %v", e.Name, e.Deleted)
+		}
+	}
+	if members := w.members["team"]; !members[alice] || !members[bob] {
+		t.Error("unlink revoked somebody")
+	}
+	if err := m.save("/team/f", "again"); err != nil {
+		t.Fatal(err)
+	}
+	m.wantContent("/team/f", "again")
+	w.set("delete", &sdk.Error{Op: "delete", Kind: sdk.KindUnavailable})
+	wantClass(t, m.dir("/team").Unlink(t.Context(), "f"), ClassUnreachable)
+	m.wantContent("/team/f", "again")
+}
+
+// W8: mv to another group copies and deletes where it may, and else buys nothing.
+func TestW8AcrossGroups(t *testing.T) {
+	w := team()
+	w.member("other", alice, bob)
+	w.put("team", alice, "f", []byte("x"))
+	for class, change := range map[Class]func(*Config){ClassByDesign: renames, ClassCrossDevice: deletes} {
+		m := mount(t, w, alice, change)
+		wantClass(t, m.dir("/team").Rename(t.Context(), "f", m.dir("/other"), "f", false), class)
+		m.wantCharges(0, 0)
+	}
+	m := mount(t, w, alice)
+	if err := m.save("/team/new.tmp", "y"); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.dir("/team").Rename(t.Context(), "new.tmp", m.dir("/other"), "new", false); err != nil {
+		t.Error("what is not uploaded: ", err)
+	}
+	m.wantContent("/other/new", "y")
+}
