@@ -30,8 +30,10 @@ func (s *Service) AddIdentity(ctx context.Context, name, issuer, subject string)
 
 const metaPublicURL = "public_url"
 
-// rememberAddress notes where the service answers, for commands beside it.
+// rememberAddress notes where the service answers, for commands beside it. A
+// stop right after the start does not make it fail.
 func (s *Service) rememberAddress(ctx context.Context) error {
+	ctx = context.WithoutCancel(ctx)
 	return s.store.Write(ctx, func(tx *store.Tx) error {
 		_, err := tx.ExecContext(ctx, "INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
 			metaPublicURL, s.cfg.PublicURL)
