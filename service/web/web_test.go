@@ -326,3 +326,19 @@ func TestRootIsThePageForBrowsersOnly(t *testing.T) {
 		}
 	}
 }
+
+func TestTooManyRequestsOfThePage(t *testing.T) {
+	s := serve(t, func(c *service.Config) { c.RequestRate = 2 })
+	alice := s.user("alice", "1")
+	c, refused := alice.signedIn(), 0
+	for range 20 {
+		if status, body := do(t, c, s.page(http.MethodGet, "groups", nil)); status == http.StatusTooManyRequests {
+			refused++
+		} else if status != http.StatusOK {
+			t.Fatalf("%d %s", status, body)
+		}
+	}
+	if refused == 0 {
+		t.Error("20 requests at once were answered, 2 a second are allowed")
+	}
+}
