@@ -65,6 +65,12 @@ func TestSignInByLink(t *testing.T) {
 			t.Errorf("%s: %d %s", name, status, body)
 		}
 	}
+	if link, err := s.svc.SignInLink(t.Context(), "alice", "http://0.0.0.0:8000/"); err != nil || !strings.HasPrefix(link, "http://localhost:8000/account/#link=") {
+		t.Errorf("link of a service that listens everywhere: %s, %v", link, err)
+	}
+	if _, err := s.svc.SignInLink(t.Context(), "alice", "files.example"); err == nil || !strings.Contains(err.Error(), "https://HOST") {
+		t.Errorf("link without a scheme: %v", err)
+	}
 	if _, err := s.svc.SignInLink(t.Context(), "nobody", s.url); err == nil || !strings.Contains(err.Error(), "svcd account create") {
 		t.Errorf("link of nobody: %v", err)
 	}
@@ -324,6 +330,9 @@ func TestRootIsThePageForBrowsersOnly(t *testing.T) {
 		if status != want || want == http.StatusOK && decode(t, body)["status"] != "ok" {
 			t.Errorf("Accept %q: %d %s", accept, status, body)
 		}
+	}
+	if resp, body := visit(t, client(t), s.url+"/account"); resp.StatusCode != http.StatusOK || !strings.Contains(body, "app.js") {
+		t.Errorf("/account: %d %s", resp.StatusCode, body)
 	}
 }
 
