@@ -93,7 +93,7 @@ func New(d Deps) http.Handler {
 	mux.HandleFunc("GET "+wire.PathCapabilities, s.capabilities)
 	mux.HandleFunc("GET "+wire.PathHealth, s.health)
 	mux.Handle("GET "+wire.PathTlog, d.Checkpoints.Handler())
-	mux.Handle(web.Path, d.Page.Handler(s.refuse))
+	mux.Handle(web.Path, d.Page.Handler(s.refuse, s.admitPage))
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Vary", "Accept")
 		if web.WantsPage(r) {
