@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -215,6 +216,41 @@ func TestLostAnswers(t *testing.T) {
 		if got, err := get(s, info.ID); err != nil || !bytes.Equal(got, content(5000)) {
 			t.Errorf("a server that %s: %d bytes, %v", lie, len(got), err)
 		}
+	}
+}
+
+// The same for a blob of several parts, on a real server.
+func TestLostAnswerOfALargePut(t *testing.T) {
+	server := s3test.Start(t)
+	s3test.SetEnv(t)
+	target, err := url.Parse(server.Endpoint())
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost := 0
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	proxy := httptest.NewServer(&httputil.ReverseProxy{
+		Transport: transport,
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(target)
+			r.Out.Host = r.In.Host // it is signed
+		},
+		ModifyResponse: func(r *http.Response) error {
+			if r.Request.Method == http.MethodPost && r.Request.URL.Query().Has("uploadId") && lost == 0 {
+				lost++
+				return errors.New("the answer is lost")
+			}
+			return nil
+		},
+		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
+	})
+	defer proxy.Close()
+	s := backend{location: "s3://" + server.NewBucket(t) + "?endpoint=" + proxy.URL + "&path-style=true"}.open(t)
+	data := content(11 << 20)
+	info := put(t, s, data)
+	if got, err := get(s, info.ID); err != nil || !bytes.Equal(got, data) || lost != 1 {
+		t.Errorf("%d bytes, %v; %d answers were lost", len(got), err, lost)
 	}
 }
 
