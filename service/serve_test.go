@@ -12,6 +12,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -23,6 +24,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -152,6 +154,20 @@ func TestThreat31(t *testing.T) {
 			t.Errorf("%d %s", status, body)
 		}
 	})
+	t.Run("slow body that nobody reads", func(t *testing.T) {
+		for _, start := range []string{"POST /tools/prepare_upload", "POST /no/such/path", "GET /health"} {
+			conn := s.dial()
+			fmt.Fprint(conn, start+" HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{")
+			answers(t)
+			reader := bufio.NewReader(conn)
+			if err := conn.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.Copy(io.Discard, reader); err != nil && !errors.Is(err, syscall.ECONNRESET) {
+				t.Errorf("%s: the connection stays open: %v", start, err)
+			}
+		}
+	})
 	t.Run("a drip below the pace", func(t *testing.T) {
 		p := must[wire.PrepareUploadResult](alice, wire.OpPrepareUpload, wire.PrepareUploadRequest{GroupID: "g"})
 		conn := s.dial()
@@ -237,6 +253,46 @@ func TestSlowBigUploadSucceeds(t *testing.T) {
 	if took := time.Since(start); took < 800*time.Millisecond {
 		t.Errorf("the upload took %s: too short to prove anything", took)
 	}
+}
+
+// A client that reads a long answer slowly, and a service that works long before
+// it answers, are not cut off.
+func TestSlowBigAnswerSucceeds(t *testing.T) {
+	s := serve(t, func(c *service.Config) { c.ClientTimeout = 400 * time.Millisecond })
+	alice := s.user("alice", "10")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	content := bytes.Repeat([]byte("0123456789abcdef"), 1<<20)
+	up := alice.uploadRaw("g", "big", content)
+	raw := must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": up.CID, "transfer": "raw"})
+	for _, request := range []string{
+		"GET " + raw.DataURL + " HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + alice.token + "\r\n\r\n",
+		fmt.Sprintf("POST /tools/prepare_retrieve HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n{\"group_id\":\"g\",\"ipfs_hash\":\"%s\"}",
+			alice.token, len(`{"group_id":"g","ipfs_hash":""}`)+len(up.CID), up.CID),
+	} {
+		conn := s.dial()
+		fmt.Fprint(conn, request)
+		start := time.Now()
+		resp, err := http.ReadResponse(bufio.NewReaderSize(&slowly{conn: conn}, 256<<10), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := io.Copy(io.Discard, resp.Body)
+		if err != nil || n != resp.ContentLength || n < int64(len(content)) {
+			t.Errorf("%.30s: %d of %d bytes, %v", request, n, resp.ContentLength, err)
+		}
+		if took := time.Since(start); took < 500*time.Millisecond {
+			t.Errorf("%.30s took %s: too short to prove anything", request, took)
+		}
+		_ = resp.Body.Close()
+	}
+}
+
+// slowly reads at most 256 KiB in 15 ms.
+type slowly struct{ conn net.Conn }
+
+func (s *slowly) Read(p []byte) (int, error) {
+	time.Sleep(15 * time.Millisecond)
+	return s.conn.Read(p[:min(len(p), 256<<10)])
 }
 
 // The drain: what is under way finishes, nothing new begins, Serve ends well.
