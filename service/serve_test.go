@@ -22,6 +22,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -492,7 +493,7 @@ func TestMetrics(t *testing.T) {
 		`svcd_request_duration_seconds_count{operation="prepare_retrieve"} 1`,
 		`svcd_uploads_total 1`, `svcd_retrieves_total 1`, `svcd_ledger_seq 4`, `svcd_open_uploads 1`, `svcd_accounts 1`, `svcd_files 1`,
 		`svcd_part_duration_seconds_count{call="put",part="blobs"} 1`, `svcd_part_duration_seconds_count{call="write",part="database"}`,
-		`svcd_build_info{go="`, `svcd_sweeps_total{result="ok"} 1`, `svcd_data_free_bytes`, `svcd_request_bytes_total{operation="finalize_upload"}`,
+		`svcd_build_info{go="`, `svcd_part_failures_total{call="put",part="blobs"} 0`, `svcd_sweeps_total{result="ok"} 1`, `svcd_data_free_bytes`, `svcd_request_bytes_total{operation="finalize_upload"}`,
 	}
 	missing := func() string {
 		resp, err := http.Get("http://" + l.Addr().String() + "/metrics")
@@ -515,6 +516,15 @@ func TestMetrics(t *testing.T) {
 	for deadline := time.Now().Add(20 * time.Second); missing() != ""; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%s is missing in\n%s", missing(), text)
+		}
+	}
+	guide, err := os.ReadFile("OPERATING.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range regexp.MustCompile(`svcd_[a-z_]+`).FindAllString(string(guide), -1) {
+		if name != "svcd_ledger" && !strings.Contains(text, name) { // that is a database role
+			t.Errorf("OPERATING.md speaks of %s, which is not there", name)
 		}
 	}
 	if strings.Contains(text, alice.token) || strings.Contains(text, alice.id) {

@@ -2,8 +2,6 @@ package api
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -43,7 +41,7 @@ func traceOf(ctx context.Context) *trace {
 func (s *server) observed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
-		t := &trace{id: newRequestID(), client: s.clients.address(r)}
+		t := &trace{id: ledger.NewRequestID(""), client: s.clients.address(r)}
 		r = r.WithContext(ledger.WithRequestID(context.WithValue(r.Context(), traceKey{}, t), t.id))
 		body := &countedBody{ReadCloser: r.Body, pace: s.pace(http.NewResponseController(w).SetReadDeadline)}
 		r.Body = body
@@ -111,12 +109,6 @@ func (s *server) operationOf(r *http.Request) string {
 		return "unknown"
 	}
 	return route
-}
-
-func newRequestID() string {
-	var raw [8]byte
-	_, _ = rand.Read(raw[:]) // never fails
-	return hex.EncodeToString(raw[:])
 }
 
 // pacePiece is how much must pass within the time-out, in bytes: with the
