@@ -371,6 +371,9 @@ func TestThreat30Gateway(t *testing.T) {
 	if n := gateway.asked.Load() - asked; n != 1 {
 		t.Errorf("the gateway was asked %d times for one file", n)
 	}
+	if row := alice.row("g", ref); row.OriginalSize == nil || *row.OriginalSize != int64(len(content)) {
+		t.Errorf("now listed as %+v", row)
+	}
 	server.Close()
 	if got, problem := alice.retrieve("g", ref); !bytes.Equal(got, content) {
 		t.Errorf("without the gateway: %d bytes, %s", len(got), problem)

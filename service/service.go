@@ -40,6 +40,7 @@ const Version = "0.1.0"
 const (
 	DefaultContractID         = "svc.testnet"
 	DefaultMaxFileBytes int64 = 4 << 30
+	DefaultRequestRate        = 500
 )
 
 // Purposes of keys derived from the master key.
@@ -67,6 +68,7 @@ type Config struct {
 	PublicURL     string           // address clients use; tokens are good for it alone
 	ContractID    string           // "" = DefaultContractID; account NAME is NAME.ContractID
 	MaxFileBytes  int64            // largest plaintext; 0 = DefaultMaxFileBytes
+	RequestRate   int              // requests of one account per second, twice as many at once; 0 = DefaultRequestRate, negative = any number
 	PlainRefs     bool             // references of new files do not start with bafy, which SDK 1.0.3 needs
 	Gateway       string           // https://HOST/ipfs/ has the bytes of legacy references that are not kept here; "" = none
 	TokenLifetime time.Duration    // 0 = 24 h
@@ -145,7 +147,7 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	s.handler = api.New(api.Deps{
 		Accounts: s.accounts, Tokens: auth.NewTokens(s.accounts, tokenKey, cfg.PublicURL, cfg.TokenLifetime, cfg.Now),
 		Groups: g, Files: s.files, Watch: s.watch, Ledger: l, TicketKey: ticketKey[:], ContractID: cfg.ContractID,
-		Version: Version, MaxFileBytes: cfg.MaxFileBytes, Healthy: s.healthy, Page: page, Checkpoints: s.log, Logger: cfg.Logger,
+		Version: Version, MaxFileBytes: cfg.MaxFileBytes, RequestRate: cfg.RequestRate, Healthy: s.healthy, Page: page, Checkpoints: s.log, Logger: cfg.Logger,
 	})
 	return s, nil
 }
@@ -182,6 +184,9 @@ func withDefaults(cfg Config) Config {
 	}
 	if cfg.MaxFileBytes <= 0 {
 		cfg.MaxFileBytes = DefaultMaxFileBytes
+	}
+	if cfg.RequestRate == 0 {
+		cfg.RequestRate = DefaultRequestRate
 	}
 	if cfg.Fees == nil {
 		cfg.Fees = ledger.DefaultFees()

@@ -275,8 +275,8 @@ func importedBefore(ctx context.Context, tx *store.Tx, row legacyRow) (out Impor
 
 // keepBytes makes a blob the one of a living legacy row that has none.
 func (f *Files) keepBytes(ctx context.Context, tx *store.Tx, ref string, info blob.Info) (kept bool, err error) {
-	result, err := tx.ExecContext(ctx, "UPDATE files SET blob_id = ?, blob_size = ?, blob_sum = ? WHERE ref = ? AND blob_id = ? AND deleted_ns IS NULL",
-		info.ID, info.Size, info.Sum[:], ref, ref)
+	result, err := tx.ExecContext(ctx, `UPDATE files SET blob_id = ?, blob_size = ?, blob_sum = ?, original_size = ?
+		WHERE ref = ? AND blob_id = ? AND deleted_ns IS NULL`, info.ID, info.Size, info.Sum[:], info.Size-format.Overhead, ref, ref)
 	if err != nil {
 		return false, fmt.Errorf("record bytes: %w", err)
 	}
