@@ -5,6 +5,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
 	"strings"
 
 	"github.com/svcfs/svcfs/sdk/wire"
@@ -64,9 +67,16 @@ func (s *Service) SignInLink(ctx context.Context, name, publicURL string) (strin
 			return "", err
 		}
 	}
+	address, err := url.Parse(strings.TrimRight(publicURL, "/"))
+	if err != nil || address.Host == "" {
+		return "", fault.New(wire.CodeValidation, "%.100q is not an address: give --public-url https://HOST", publicURL)
+	}
+	if ip, err := netip.ParseAddr(address.Hostname()); err == nil && ip.IsUnspecified() { // listens everywhere, is called nowhere
+		address.Host = net.JoinHostPort("localhost", address.Port())
+	}
 	_, link, err := s.accounts.NewLink(ctx, name)
 	if err != nil {
 		return "", err
 	}
-	return strings.TrimRight(publicURL, "/") + web.Path + "#link=" + link.Reveal(), nil
+	return address.String() + web.Path + "#link=" + link.Reveal(), nil
 }
