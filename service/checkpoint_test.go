@@ -287,6 +287,20 @@ func TestCheckpointsAreAFunctionOfTheLedger(t *testing.T) {
 	if _, two := other.get("/tlog/checkpoint"); one != two || one == "" {
 		t.Errorf("two processes sign\n%s\n%s", one, two)
 	}
+	if r.database != "" { // another machine has the master key and the database
+		there := *r
+		there.dir = t.TempDir()
+		key, err := os.ReadFile(filepath.Join(r.dir, "master.key"))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(there.dir, "master.key"), key, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, three := there.again().get("/tlog/checkpoint"); three != one {
+			t.Errorf("another machine signs\n%s\n%s", three, one)
+		}
+	}
 	dir := filepath.Join(r.dir, checkpoint.Dir)
 	before, err := os.ReadFile(filepath.Join(dir, "hashes"))
 	if err != nil {
