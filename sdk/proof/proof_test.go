@@ -298,7 +298,7 @@ func TestThreat6CheckpointsThatMakeNoSense(t *testing.T) {
 				}
 				return h.checkpoint(text), nil
 			}
-			if strings.HasPrefix(path, "tile/") {
+			if strings.HasPrefix(path, "tile/") && path != "tile/0/000.p/3" { // of no tree there is
 				return make([]byte, 32), nil
 			}
 			return h.fetch(ctx, path)
