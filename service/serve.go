@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/svcfs/svcfs/service/files"
+	"github.com/svcfs/svcfs/service/ledger"
 )
 
 const (
@@ -103,22 +104,25 @@ func (s *Service) sweep(ctx context.Context) {
 
 // sweepOnce removes leftovers, and files whose time is over.
 func (s *Service) sweepOnce(ctx context.Context) {
+	id := ledger.NewRequestID("sweep-")
+	log := s.cfg.Logger.With("request", id)
+	ctx = ledger.WithRequestID(ctx, id)
 	err := s.files.Sweep(ctx)
 	if ctx.Err() != nil {
 		return
 	}
 	if err != nil {
-		s.cfg.Logger.Error("sweep", "cause", err.Error())
+		log.Error("sweep", "cause", err.Error())
 	}
 	n, expired := s.files.RemoveExpired(ctx)
 	if n > 0 {
-		s.cfg.Logger.Info("expired files deleted", "count", n)
+		log.Info("expired files deleted", "count", n)
 	}
 	if errors.Is(expired, files.ErrRetentionBusy) || ctx.Err() != nil {
 		expired = nil
 	}
 	if expired != nil {
-		s.cfg.Logger.Error("retention", "cause", expired.Error())
+		log.Error("retention", "cause", expired.Error())
 	}
 	s.metrics.Sweep(errors.Join(err, expired))
 }

@@ -12,6 +12,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -21,8 +22,10 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -152,6 +155,20 @@ func TestThreat31(t *testing.T) {
 			t.Errorf("%d %s", status, body)
 		}
 	})
+	t.Run("slow body that nobody reads", func(t *testing.T) {
+		for _, start := range []string{"POST /tools/prepare_upload", "POST /no/such/path", "GET /health"} {
+			conn := s.dial()
+			fmt.Fprint(conn, start+" HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{")
+			answers(t)
+			reader := bufio.NewReader(conn)
+			if err := conn.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.Copy(io.Discard, reader); err != nil && !errors.Is(err, syscall.ECONNRESET) {
+				t.Errorf("%s: the connection stays open: %v", start, err)
+			}
+		}
+	})
 	t.Run("a drip below the pace", func(t *testing.T) {
 		p := must[wire.PrepareUploadResult](alice, wire.OpPrepareUpload, wire.PrepareUploadRequest{GroupID: "g"})
 		conn := s.dial()
@@ -237,6 +254,46 @@ func TestSlowBigUploadSucceeds(t *testing.T) {
 	if took := time.Since(start); took < 800*time.Millisecond {
 		t.Errorf("the upload took %s: too short to prove anything", took)
 	}
+}
+
+// A client that reads a long answer slowly, and a service that works long before
+// it answers, are not cut off.
+func TestSlowBigAnswerSucceeds(t *testing.T) {
+	s := serve(t, func(c *service.Config) { c.ClientTimeout = 400 * time.Millisecond })
+	alice := s.user("alice", "10")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	content := bytes.Repeat([]byte("0123456789abcdef"), 1<<20)
+	up := alice.uploadRaw("g", "big", content)
+	raw := must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": up.CID, "transfer": "raw"})
+	for _, request := range []string{
+		"GET " + raw.DataURL + " HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + alice.token + "\r\n\r\n",
+		fmt.Sprintf("POST /tools/prepare_retrieve HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n{\"group_id\":\"g\",\"ipfs_hash\":\"%s\"}",
+			alice.token, len(`{"group_id":"g","ipfs_hash":""}`)+len(up.CID), up.CID),
+	} {
+		conn := s.dial()
+		fmt.Fprint(conn, request)
+		start := time.Now()
+		resp, err := http.ReadResponse(bufio.NewReaderSize(&slowly{conn: conn}, 256<<10), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := io.Copy(io.Discard, resp.Body)
+		if err != nil || n != resp.ContentLength || n < int64(len(content)) {
+			t.Errorf("%.30s: %d of %d bytes, %v", request, n, resp.ContentLength, err)
+		}
+		if took := time.Since(start); took < 500*time.Millisecond {
+			t.Errorf("%.30s took %s: too short to prove anything", request, took)
+		}
+		_ = resp.Body.Close()
+	}
+}
+
+// slowly reads at most 256 KiB in 15 ms.
+type slowly struct{ conn net.Conn }
+
+func (s *slowly) Read(p []byte) (int, error) {
+	time.Sleep(15 * time.Millisecond)
+	return s.conn.Read(p[:min(len(p), 256<<10)])
 }
 
 // The drain: what is under way finishes, nothing new begins, Serve ends well.
@@ -436,7 +493,7 @@ func TestMetrics(t *testing.T) {
 		`svcd_request_duration_seconds_count{operation="prepare_retrieve"} 1`,
 		`svcd_uploads_total 1`, `svcd_retrieves_total 1`, `svcd_ledger_seq 4`, `svcd_open_uploads 1`, `svcd_accounts 1`, `svcd_files 1`,
 		`svcd_part_duration_seconds_count{call="put",part="blobs"} 1`, `svcd_part_duration_seconds_count{call="write",part="database"}`,
-		`svcd_build_info{go="`, `svcd_sweeps_total{result="ok"} 1`, `svcd_data_free_bytes`, `svcd_request_bytes_total{operation="finalize_upload"}`,
+		`svcd_build_info{go="`, `svcd_part_failures_total{call="put",part="blobs"} 0`, `svcd_sweeps_total{result="ok"} 1`, `svcd_data_free_bytes`, `svcd_request_bytes_total{operation="finalize_upload"}`,
 	}
 	missing := func() string {
 		resp, err := http.Get("http://" + l.Addr().String() + "/metrics")
@@ -459,6 +516,15 @@ func TestMetrics(t *testing.T) {
 	for deadline := time.Now().Add(20 * time.Second); missing() != ""; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%s is missing in\n%s", missing(), text)
+		}
+	}
+	guide, err := os.ReadFile("OPERATING.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range regexp.MustCompile(`svcd_[a-z_]+`).FindAllString(string(guide), -1) {
+		if name != "svcd_ledger" && !strings.Contains(text, name) { // that is a database role
+			t.Errorf("OPERATING.md speaks of %s, which is not there", name)
 		}
 	}
 	if strings.Contains(text, alice.token) || strings.Contains(text, alice.id) {

@@ -13,6 +13,7 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
 	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/ledger"
 )
 
 // Exit codes; those of svcfs that apply.
@@ -59,9 +60,12 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use: "svcd", Short: "Self-hosted service for encrypted group files", Version: service.Version,
 		SilenceUsage: true, SilenceErrors: true,
-		Long:              "svcd stores encrypted files, keeps their keys, controls access by groups and records every action on a ledger.",
-		Example:           "  svcd serve --data /var/lib/svcd\n  svcd account create alice --data /var/lib/svcd --balance 10",
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return s.resolve(cmd) },
+		Long:    "svcd stores encrypted files, keeps their keys, controls access by groups and records every action on a ledger.",
+		Example: "  svcd serve --data /var/lib/svcd\n  svcd account create alice --data /var/lib/svcd --balance 10",
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			cmd.SetContext(ledger.WithRequestID(cmd.Context(), ledger.NewRequestID("operator-")))
+			return s.resolve(cmd)
+		},
 	}
 	root.SetOut(stdout)
 	root.SetErr(stderr)

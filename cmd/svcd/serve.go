@@ -52,24 +52,24 @@ func (s *settings) serve(ctx context.Context) error {
 		cfg.Logger.Info("metrics", "url", "http://"+listeners[1].Addr().String()+"/metrics")
 		all.Go(func() error { return svc.ServeMetrics(ctx, listeners[1]) })
 	}
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP) // before anybody knows the process
+	defer signal.Stop(hangup)
 	all.Go(func() error {
-		reloadOnHangup(ctx, svc.Reload)
+		reloadOn(ctx, hangup, svc.Reload)
 		return nil
 	})
 	fmt.Fprintln(s.stdout, "listening on", cfg.PublicURL)
 	return errors.Join(all.Wait(), svc.Close())
 }
 
-// reloadOnHangup calls reload at every SIGHUP until ctx ends.
-func reloadOnHangup(ctx context.Context, reload func()) {
-	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP)
-	defer signal.Stop(hangup)
+// reloadOn calls reload at every signal until ctx ends.
+func reloadOn(ctx context.Context, signals <-chan os.Signal, reload func()) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-hangup:
+		case <-signals:
 			reload()
 		}
 	}

@@ -2,8 +2,6 @@ package api
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -43,19 +41,20 @@ func traceOf(ctx context.Context) *trace {
 func (s *server) observed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
-		t := &trace{id: newRequestID(), client: s.clients.address(r)}
+		t := &trace{id: ledger.NewRequestID(""), client: s.clients.address(r)}
 		r = r.WithContext(ledger.WithRequestID(context.WithValue(r.Context(), traceKey{}, t), t.id))
 		body := &countedBody{ReadCloser: r.Body, pace: s.pace(http.NewResponseController(w).SetReadDeadline)}
 		r.Body = body
 		answer := &countedWriter{ResponseWriter: w, status: http.StatusOK, pace: s.pace(http.NewResponseController(w).SetWriteDeadline)}
-		answer.pace.restart() // the connection may carry the deadline of an earlier request
+		answer.pace.deadline(s.ClientTimeout) // the connection may carry that of an earlier request
 		s.Metrics.InFlight.Inc()
 		defer func() {
 			if p := recover(); p != nil {
 				s.Logger.Error("panic", "request", t.id, "panic", fmt.Sprintf("%T", p), "stack", string(debug.Stack()))
 				s.refuse(answer, r, errors.New("panic"))
 			}
-			answer.pace.restart() // for what is still buffered
+			answer.pace.deadline(s.ClientTimeout) // for what is still buffered
+			body.pace.deadline(s.ClientTimeout)   // for what nobody read
 			s.Metrics.InFlight.Dec()
 			s.finish(r, t, start, body.pace.n, answer)
 		}()
@@ -112,39 +111,42 @@ func (s *server) operationOf(r *http.Request) string {
 	return route
 }
 
-func newRequestID() string {
-	var raw [8]byte
-	_, _ = rand.Read(raw[:]) // never fails
-	return hex.EncodeToString(raw[:])
-}
-
-// pacePiece is how much must pass for a deadline to move, in bytes: with the
-// default time-out about half a kilobyte a second.
+// pacePiece is how much must pass within the time-out, in bytes: with the
+// default about half a kilobyte a second.
 const pacePiece = 16 << 10
 
-// pace moves a deadline as long as bytes pass.
+// pace sets deadlines that move as long as bytes pass. Only the time in which
+// the service waits for the client counts, not that in which it works.
 type pace struct {
 	set     func(time.Time) error
 	timeout time.Duration
-	n       int64 // bytes that passed
-	due     int64 // the deadline moves when n is there
+	n       int64         // bytes that passed
+	due     int64         // the waiting is forgiven when n is there
+	waited  time.Duration // since it was forgiven
+	began   time.Time
 }
 
 func (s *server) pace(set func(time.Time) error) pace {
 	return pace{set: set, timeout: s.ClientTimeout}
 }
 
-// before is called before some bytes pass.
-func (p *pace) before() {
+// begin is called before some bytes pass, end after.
+func (p *pace) begin() {
 	if p.n >= p.due {
-		p.restart()
+		p.waited, p.due = 0, p.n+pacePiece
 	}
+	p.began = time.Now()
+	p.deadline(p.timeout - p.waited)
 }
 
-func (p *pace) restart() {
-	p.due = p.n + pacePiece
+func (p *pace) end(n int64) {
+	p.n += n
+	p.waited += time.Since(p.began)
+}
+
+func (p *pace) deadline(in time.Duration) {
 	if p.timeout > 0 {
-		_ = p.set(time.Now().Add(p.timeout)) // a writer of a test has none
+		_ = p.set(time.Now().Add(in)) // a writer of a test has none
 	}
 }
 
@@ -154,9 +156,9 @@ type countedBody struct {
 }
 
 func (b *countedBody) Read(p []byte) (int, error) {
-	b.pace.before()
+	b.pace.begin()
 	n, err := b.ReadCloser.Read(p)
-	b.pace.n += int64(n)
+	b.pace.end(int64(n))
 	if err != nil {
 		_ = b.pace.set(time.Time{}) // or the wait for the end of the connection would end the request
 	}
@@ -174,18 +176,27 @@ func (w *countedWriter) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-func (w *countedWriter) Write(p []byte) (int, error) {
-	w.pace.before()
-	n, err := w.ResponseWriter.Write(p)
-	w.pace.n += int64(n)
-	return n, err
+// Write sends p in pieces, so that a long answer may take long.
+func (w *countedWriter) Write(p []byte) (total int, err error) {
+	for {
+		piece := p[total:min(len(p), total+pacePiece)]
+		w.pace.begin()
+		n, err := w.ResponseWriter.Write(piece)
+		w.pace.end(int64(n))
+		total += n
+		if err != nil || total == len(p) {
+			return total, err
+		}
+	}
 }
 
 // Unwrap lets http.ResponseController reach the connection.
 func (w *countedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// sendPiece is how much of a blob is handed to the kernel at once, in bytes.
-const sendPiece = 4 << 20
+// sendPiece is how much of a blob is handed to the kernel at once, in bytes. It
+// is more than what fits into the kernel's buffers at a time, which saves calls,
+// and has the time-out of its size.
+const sendPiece = 1 << 20
 
 // ReadFrom keeps sendfile for blobs: the file, or a file with a limit, goes on
 // piece by piece in a form the net package knows.
@@ -195,7 +206,7 @@ func (w *countedWriter) ReadFrom(r io.Reader) (total int64, err error) {
 		limited = &io.LimitedReader{R: r, N: 1<<63 - 1}
 	}
 	for limited.N > 0 {
-		w.pace.restart()
+		w.pace.deadline(w.pace.timeout * (sendPiece / pacePiece))
 		piece := &io.LimitedReader{R: limited.R, N: min(limited.N, sendPiece)}
 		want := piece.N
 		n, err := io.Copy(w.ResponseWriter, piece)

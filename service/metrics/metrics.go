@@ -56,6 +56,14 @@ func New(version string) *Metrics {
 		parts: prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "svcd", Name: "part_duration_seconds",
 			Help: "Time of calls of the database and the blob store.", Buckets: prometheus.ExponentialBuckets(0.0005, 2.5, 11)}, []string{"part", "call"}),
 	}
+	for part, calls := range map[string][]string{"database": {"read", "write"}, "blobs": {"put", "open", "delete"}} {
+		for _, call := range calls {
+			m.failures.WithLabelValues(part, call) // is there before the first
+		}
+	}
+	for _, result := range []string{"ok", "failed"} {
+		m.sweeps.WithLabelValues(result)
+	}
 	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "svcd", Name: "build_info", Help: "Always 1."}, []string{"version", "go"})
 	build.WithLabelValues(version, runtime.Version()).Set(1)
 	m.registry.MustRegister(m.Uploads, m.Retrieves, m.InFlight, m.requests, m.bytesIn, m.bytesOut, m.failures, m.sweeps, m.lastSweep, m.duration, m.parts, build,
