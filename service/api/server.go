@@ -64,8 +64,8 @@ type Deps struct {
 
 // Checkpoints publishes the ledger for outsiders.
 type Checkpoints interface {
-	Handler() http.Handler // everything below wire.PathTlog
-	Problem() error        // why nothing is signed any more
+	Handler(refuse func(http.ResponseWriter, *http.Request, error)) http.Handler // everything below wire.PathTlog
+	Problem() error                                                              // why nothing is signed any more
 }
 
 type server struct {
@@ -92,7 +92,7 @@ func New(d Deps) http.Handler {
 	mux.HandleFunc("POST "+wire.PathRPC, s.rpc)
 	mux.HandleFunc("GET "+wire.PathCapabilities, s.capabilities)
 	mux.HandleFunc("GET "+wire.PathHealth, s.health)
-	mux.Handle("GET "+wire.PathTlog, d.Checkpoints.Handler())
+	mux.Handle("GET "+wire.PathTlog, d.Checkpoints.Handler(s.refuse))
 	mux.Handle(web.Path, d.Page.Handler(s.refuse, s.admitPage))
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Vary", "Accept")
