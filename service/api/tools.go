@@ -205,6 +205,7 @@ func (s *server) finalize(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, err)
 		return
 	}
+	s.Metrics.Uploads.Inc()
 	result(w, out)
 }
 
@@ -249,6 +250,7 @@ func (s *server) retrieve(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, err)
 		return
 	}
+	s.Metrics.Retrieves.Inc()
 	out := wire.PrepareRetrieveResult{Key: stored.Key.Base64(), IPFSHash: req.IPFSHash, Location: req.IPFSHash, GroupID: req.GroupID,
 		Format: stored.Format, Fee: stored.Fee.String()}
 	if stored.Inline != nil {
