@@ -46,7 +46,7 @@ func exitCode(err error) int {
 		return exitUsage
 	}
 	switch fault.Of(err).Code {
-	case wire.CodeAccountUnknown, wire.CodeFileNotFound:
+	case wire.CodeAccountUnknown, wire.CodeGroupNotFound, wire.CodeFileNotFound:
 		return exitNotFound
 	case wire.CodeValidation:
 		return exitUsage
@@ -71,7 +71,7 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	s.register(root.PersistentFlags())
-	root.AddCommand(newServe(s), newAccount(s), newAudit(s), newVerify(s), newRetention(s), newImportLegacy(s), newConfig(s), newBackup(s), newRestore(s), newExport(s), newImport(s), newDoctor(s))
+	root.AddCommand(newServe(s), newAccount(s), newAudit(s), newVerify(s), newChecksum(s), newRetention(s), newImportLegacy(s), newConfig(s), newBackup(s), newRestore(s), newExport(s), newImport(s), newDoctor(s))
 	return root
 }
 

@@ -32,6 +32,8 @@ type mountFlags struct {
 	umask       string
 	logLevel    string
 	scratch     []string
+	reads       fs.Reads
+	cpuProfile  string
 	asJSON      bool
 }
 
@@ -80,7 +82,11 @@ retrieval unless it is in memory, closing a changed one costs one upload.`,
 	flags.StringVar(&f.umask, "umask", "077", "permission bits that are never shown, octal")
 	flags.StringVar(&f.logLevel, "log-level", "warn", "debug, info, warn or error")
 	flags.StringArrayVar(&f.scratch, "scratch", nil, "more names that stay in memory and are never uploaded, such as *.bak")
-	_ = flags.MarkHidden("ready-fd") // exists
+	flags.Var(&f.reads, "kernel-cache", "how the kernel serves reads")
+	flags.StringVar(&f.cpuProfile, "cpuprofile", "", "write a CPU profile to this file")
+	for _, name := range []string{"ready-fd", "kernel-cache", "cpuprofile"} {
+		_ = flags.MarkHidden(name) // exists
+	}
 	addJSON(cmd, &f.asJSON)
 	return cmd
 }
@@ -147,6 +153,11 @@ func (a *app) mount(cmd *cobra.Command, f *mountFlags, dir string) error {
 	if f.background {
 		return a.mountInBackground(cmd, plan)
 	}
+	stopProfile, err := startProfile(f.cpuProfile)
+	if err != nil {
+		return err
+	}
+	defer stopProfile()
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()
 	signals := watchSignals()
@@ -220,7 +231,7 @@ func (a *app) startMount(ctx context.Context, p mountPlan) (*liveMount, error) {
 	if p.flags.allowOther {
 		a.ui.notice("other users of this machine can see %s as far as its modes permit", p.dir)
 	}
-	server, err := fs.Mount(p.dir, t, fs.Options{Account: string(c.Account()), AllowOther: p.flags.allowOther, ReadOnly: p.readOnly, Umask: p.umask, Logger: logger})
+	server, err := fs.Mount(p.dir, t, fs.Options{Account: string(c.Account()), AllowOther: p.flags.allowOther, ReadOnly: p.readOnly, Umask: p.umask, Reads: p.flags.reads, Logger: logger})
 	if err != nil {
 		_ = t.Close()
 		_ = c.Close()

@@ -53,6 +53,7 @@ type Deps struct {
 	MaxFileBytes int64
 	Health       func(context.Context) map[string]string // part to "ok" or "down"; answers within a second
 	Metrics      *metrics.Metrics
+	RequestRate  int // of one account per second; 0 = no bound
 	Checkpoints  Checkpoints
 	Page         *web.Page // the account page
 	Logger       *slog.Logger
@@ -71,6 +72,7 @@ type server struct {
 	Deps
 	tools   map[string]tool
 	clients *clients
+	limits  *limits
 }
 
 // tool is one operation: it decodes its request and returns its result.
@@ -78,7 +80,7 @@ type tool func(ctx context.Context, account string, body []byte) (any, error)
 
 // New returns the handler of the whole service.
 func New(d Deps) http.Handler {
-	s := &server{Deps: d, clients: newClients(d.TrustedProxies)}
+	s := &server{Deps: d, clients: newClients(d.TrustedProxies), limits: newLimits(d.RequestRate)}
 	s.tools = s.operations()
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+wire.PathSessionToken, s.sessionToken)
@@ -185,14 +187,9 @@ func result(w http.ResponseWriter, v any) {
 	}
 }
 
-// caller authenticates a request. A Bearer token, if present, decides alone; an
+// authenticate returns who sent a request. A Bearer token, if present, decides alone; an
 // API key needs its account beside it.
-func (s *server) caller(r *http.Request) (account string, err error) {
-	defer func() {
-		if err == nil {
-			traceOf(r.Context()).account = account
-		}
-	}()
+func (s *server) authenticate(r *http.Request) (account string, err error) {
 	if len(r.Header.Values("Authorization")) > 1 || len(r.Header.Values(wire.HeaderAPIKey)) > 1 || len(r.Header.Values(wire.HeaderAccountID)) > 1 {
 		return "", fault.New(wire.CodeInvalidToken, "Auth failed: malformed credential: a header was sent twice")
 	}
