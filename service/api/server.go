@@ -35,6 +35,10 @@ const (
 	// maxInlineFile bounds a file that arrives as base64 inside JSON, in
 	// plaintext bytes; larger ones use the raw transfer.
 	maxInlineFile = 64 << 20
+	// maxInline bounds the files inside JSON that are in memory at a time; an
+	// upload waits inlineWait for its turn.
+	maxInline  = 8
+	inlineWait = 2 * time.Second
 	// maxDepth bounds the nesting of a request.
 	maxDepth = 32
 )
@@ -73,6 +77,7 @@ type server struct {
 	tools   map[string]tool
 	clients *clients
 	limits  *limits
+	inline  chan struct{} // a token per file inside JSON
 }
 
 // tool is one operation: it decodes its request and returns its result.
@@ -80,7 +85,7 @@ type tool func(ctx context.Context, account string, body []byte) (any, error)
 
 // New returns the handler of the whole service.
 func New(d Deps) http.Handler {
-	s := &server{Deps: d, clients: newClients(d.TrustedProxies), limits: newLimits(d.RequestRate)}
+	s := &server{Deps: d, clients: newClients(d.TrustedProxies), limits: newLimits(d.RequestRate), inline: make(chan struct{}, maxInline)}
 	s.tools = s.operations()
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+wire.PathSessionToken, s.sessionToken)
