@@ -14,6 +14,8 @@ type signalWatch struct {
 	quit      chan struct{}
 	interrupt chan struct{} // a first SIGINT, or a later one after arm
 	terminate chan struct{} // closed by SIGTERM or SIGHUP
+	verbosity chan struct{} // SIGUSR1
+	refresh   chan struct{} // SIGUSR2
 	first     context.Context
 
 	mu      sync.Mutex
@@ -25,13 +27,15 @@ type signalWatch struct {
 	stopped sync.WaitGroup
 }
 
-// watchSignals begins to catch SIGINT, SIGTERM and SIGHUP.
+// watchSignals begins to catch the signals that end a mount and those that ask
+// something of it.
 func watchSignals() *signalWatch {
-	w := &signalWatch{raw: make(chan os.Signal, 8), quit: make(chan struct{}), interrupt: make(chan struct{}, 8), terminate: make(chan struct{})}
+	w := &signalWatch{raw: make(chan os.Signal, 8), quit: make(chan struct{}), interrupt: make(chan struct{}, 8), terminate: make(chan struct{}),
+		verbosity: make(chan struct{}, 1), refresh: make(chan struct{}, 1)}
 	first, cancelFirst := context.WithCancel(context.Background())
 	w.first = first
 	w.next, w.cancel = context.WithCancel(context.Background())
-	signal.Notify(w.raw, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	signal.Notify(w.raw, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
 	w.stopped.Add(1)
 	go func() {
 		defer w.stopped.Done()
@@ -39,14 +43,29 @@ func watchSignals() *signalWatch {
 		for {
 			select {
 			case s := <-w.raw:
-				cancelFirst()
-				w.take(s)
+				switch s {
+				case syscall.SIGUSR1:
+					offer(w.verbosity)
+				case syscall.SIGUSR2:
+					offer(w.refresh)
+				default:
+					cancelFirst()
+					w.take(s)
+				}
 			case <-w.quit:
 				return
 			}
 		}
 	}()
 	return w
+}
+
+// offer sends unless something is waiting to be taken already.
+func offer(to chan<- struct{}) {
+	select {
+	case to <- struct{}{}:
+	default:
+	}
 }
 
 func (w *signalWatch) take(s os.Signal) {

@@ -36,6 +36,7 @@ type Attr struct {
 	Ino, Gen uint64 // (Ino, Gen) never names two inodes during the life of a Tree
 	Dir      bool
 	ReadOnly bool // mode without write bits: control files, old versions
+	Control  bool // of a .svcfs directory: looking at it is not using the mount
 	Size     int64
 	Blocks   int64 // of 512 bytes
 	Nlink    uint32

@@ -107,7 +107,7 @@ func join(dir, name string) string {
 func (d *Dir) Attr() Attr {
 	d.t.mu.RLock()
 	defer d.t.mu.RUnlock()
-	return Attr{Ino: d.ino, Gen: d.gen, Dir: true, ReadOnly: d.kind == dirControl, Nlink: 2,
+	return Attr{Ino: d.ino, Gen: d.gen, Dir: true, ReadOnly: d.kind == dirControl, Control: d.kind == dirControl, Nlink: 2,
 		Mtime: d.mtime, Ctime: d.mtime, Mode: d.mode, HasMode: d.moded}
 }
 

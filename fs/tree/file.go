@@ -107,7 +107,7 @@ const blockBytes = 512
 func (f *File) Attr() Attr {
 	if f.show != nil {
 		size := int64(len(f.show()))
-		return Attr{Ino: f.ino, Gen: f.gen, ReadOnly: true, Size: size, Nlink: 1, Mtime: f.t.now(), Ctime: f.t.now()}
+		return Attr{Ino: f.ino, Gen: f.gen, ReadOnly: true, Control: true, Size: size, Nlink: 1, Mtime: f.t.now(), Ctime: f.t.now()}
 	}
 	f.t.mu.RLock()
 	names := uint32(len(f.links))
