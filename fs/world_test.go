@@ -199,6 +199,18 @@ func (w *world) change(ctx context.Context, g sdk.GroupID, ref sdk.Ref, do func(
 	return nil
 }
 
+func (w *world) GroupMembers(ctx context.Context, _ sdk.GroupID) ([]sdk.AccountID, error) {
+	return []sdk.AccountID{w.Account(), "bob.svc.testnet"}, w.begin(ctx, "members")
+}
+
+func (w *world) GroupOwner(ctx context.Context, _ sdk.GroupID) (sdk.AccountID, error) {
+	return w.Account(), w.begin(ctx, "members")
+}
+
+func (w *world) GroupChecksum(ctx context.Context, _ sdk.GroupID) (string, error) {
+	return "c0ffee", w.begin(ctx, "members")
+}
+
 func (w *world) RegisterGroup(ctx context.Context, g sdk.GroupID) (string, error) {
 	if err := w.begin(ctx, "register"); err != nil {
 		return "", err

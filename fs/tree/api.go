@@ -20,6 +20,10 @@ type Remote interface {
 	Upload(ctx context.Context, g sdk.GroupID, name string, b *sdk.Buffer) (sdk.Receipt, error)
 	// RegisterGroup creates a group. Costs one registration.
 	RegisterGroup(ctx context.Context, g sdk.GroupID) (string, error)
+	// GroupMembers, GroupOwner and GroupChecksum tell about a group. Free.
+	GroupMembers(ctx context.Context, g sdk.GroupID) ([]sdk.AccountID, error)
+	GroupOwner(ctx context.Context, g sdk.GroupID) (sdk.AccountID, error)
+	GroupChecksum(ctx context.Context, g sdk.GroupID) (string, error)
 	// RenameFile records another name for one upload. Only with Config.CanRename.
 	RenameFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref, name string) error
 	// DeleteFile destroys the key of one upload. Only with Config.AllowDelete.

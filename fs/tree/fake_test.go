@@ -3,7 +3,9 @@ package tree
 import (
 	"context"
 	"fmt"
+	"maps"
 	"path"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -233,6 +235,28 @@ func (p person) DeleteFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref) erro
 		e.Deleted = &sdk.Deletion{By: p.id, Reason: "OwnerRequest"}
 		delete(p.content, ref)
 	})
+}
+
+func (p person) GroupMembers(ctx context.Context, g sdk.GroupID) ([]sdk.AccountID, error) {
+	if err := p.begin(ctx, "members"); err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Collect(maps.Keys(p.members[g])), p.allowed(g)
+}
+
+func (p person) GroupOwner(ctx context.Context, g sdk.GroupID) (sdk.AccountID, error) {
+	if err := p.begin(ctx, "members"); err != nil {
+		return "", err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.owners[g], nil
+}
+
+func (p person) GroupChecksum(ctx context.Context, g sdk.GroupID) (string, error) {
+	return "c0ffee", p.begin(ctx, "members")
 }
 
 func (p person) RegisterGroup(ctx context.Context, g sdk.GroupID) (string, error) {

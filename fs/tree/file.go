@@ -25,6 +25,7 @@ type File struct {
 	raw  string // as recorded, or to be recorded
 	// links are further names of the file, always scratch names (N5).
 	links []link
+	old   bool // a version in a history directory: never changes
 	// unlinked: removed, or replaced by a rename, in this mount. What is written
 	// to it from then on belongs to no name. A file whose name only points at a
 	// newer upload is not unlinked: its changes are the next version.
@@ -117,7 +118,7 @@ func (f *File) Attr() Attr {
 	f.t.mu.RUnlock()
 	f.attrMu.Lock()
 	defer f.attrMu.Unlock()
-	return Attr{Ino: f.ino, Gen: f.gen, Size: f.size, Blocks: (f.size + blockBytes - 1) / blockBytes, Nlink: names,
+	return Attr{Ino: f.ino, Gen: f.gen, ReadOnly: f.old, Control: f.old, Size: f.size, Blocks: (f.size + blockBytes - 1) / blockBytes, Nlink: names,
 		Mtime: f.mtime, Ctime: f.mtime, Mode: f.mode, HasMode: f.moded}
 }
 
@@ -204,6 +205,9 @@ func (f *File) Open(ctx context.Context, flags OpenFlags) (*Handle, error) {
 	if flags.Write || flags.Truncate {
 		if f.t.cfg.ReadOnly {
 			return nil, f.failed("open", &Error{Class: ClassReadOnly, Err: errText("the mount is read-only"), Hint: "Mount again without -o ro."})
+		}
+		if f.old {
+			return nil, f.failed("open", oldVersion())
 		}
 	}
 	if f.isLost() {
@@ -302,6 +306,10 @@ func (f *File) failed(op string, err error) error {
 	path := f.Path()
 	wrapped := wrapRemote(op, path, err)
 	return f.t.fail(op, path, wrapped)
+}
+
+func oldVersion() *Error {
+	return &Error{Class: ClassByDesign, Err: errText("an old version does not change"), Hint: "Copy it over the file itself to make it the newest."}
 }
 
 func (f *File) openControl(flags OpenFlags) (*Handle, error) {

@@ -27,6 +27,11 @@ type group struct {
 	gone     bool      // no longer ours
 	names    map[string]*versions
 	byRef    map[sdk.Ref]*sdk.Entry
+	changes  int // counts changes of names and byRef
+
+	info      groupInfo
+	history   *past
+	unlearned []*versions // names that history does not have yet
 }
 
 // versions are the uploads of one recorded name, and the file that shows the
@@ -147,6 +152,7 @@ func (t *Tree) addGroup(listed sdk.Group) *group {
 	}
 	g.dir = t.newDir(t.root, name, dirGroup)
 	g.dir.group = g
+	t.addGroupControl(g)
 	t.root.children[name] = g.dir
 	t.groups[listed.ID] = g
 	return g
@@ -303,6 +309,7 @@ func (g *group) merge(e *sdk.Entry, touched map[*versions]bool) {
 		touched[v] = true
 	}
 	g.byRef[e.Ref] = e
+	g.changes++
 	v := g.version(recordedName(e))
 	v.entries = append(v.entries, e)
 	touched[v] = true
@@ -312,7 +319,11 @@ func (g *group) merge(e *sdk.Entry, touched map[*versions]bool) {
 }
 
 func sortVersions(v *versions) {
-	slices.SortStableFunc(v.entries, func(a, b *sdk.Entry) int { return cmp.Compare(a.Seq, b.Seq) })
+	sortEntries(v.entries)
+}
+
+func sortEntries(list []*sdk.Entry) {
+	slices.SortStableFunc(list, func(a, b *sdk.Entry) int { return cmp.Compare(a.Seq, b.Seq) })
 }
 
 // learn keeps what only reading the file could tell.
@@ -331,6 +342,7 @@ func (g *group) version(raw string) *versions {
 	if v == nil {
 		v = &versions{raw: raw}
 		g.names[raw] = v
+		g.unlearned = append(g.unlearned, v)
 	}
 	return v
 }

@@ -208,6 +208,9 @@ func (f *File) Truncate(ctx context.Context, size int64, h *Handle) error {
 	if f.t.cfg.ReadOnly {
 		return f.failed("truncate", &Error{Class: ClassReadOnly, Err: errText("the mount is read-only"), Hint: "Mount again without -o ro."})
 	}
+	if f.old {
+		return f.failed("truncate", oldVersion())
+	}
 	own := h
 	if h == nil {
 		own = f.newHandle(OpenFlags{Write: true})
@@ -368,6 +371,8 @@ func (t *Tree) dropIfLost(g *group, key cache.Key) {
 func (f *File) upload(ctx context.Context, s *stage, g *group, raw string) (sdk.Receipt, error) {
 	ctx, cancel := f.t.transfer(ctx, s.buf.Len())
 	defer cancel()
+	f.t.counts.sending.Add(1)
+	defer f.t.counts.sending.Add(-1)
 	var receipt sdk.Receipt
 	err := f.t.spend("upload", func() (fee sdk.Amount, err error) {
 		receipt, err = f.t.remote.Upload(ctx, g.id, raw, s.buf)
