@@ -199,7 +199,9 @@ func (p person) Upload(ctx context.Context, g sdk.GroupID, name string, b *sdk.B
 	}
 	p.mu.Lock()
 	err := p.allowed(g)
-	p.uploads++
+	if err == nil {
+		p.uploads++
+	}
 	p.mu.Unlock()
 	if err != nil {
 		return sdk.Receipt{}, err
@@ -365,7 +367,7 @@ func (m *mounted) read(p string) (string, error) {
 }
 
 func readAll(t *testing.T, h *Handle) (string, error) {
-	buf := make([]byte, 1<<20)
+	buf := make([]byte, h.f.Attr().Size+1)
 	n, err := h.ReadAt(t.Context(), buf, 0)
 	return string(buf[:n]), err
 }

@@ -247,7 +247,7 @@ func (f *File) isOf(g *group) bool {
 // all handles of the file share.
 func (f *File) load(ctx context.Context, h *Handle) error {
 	f.mu.Lock()
-	ready := f.stage != nil || f.lease != nil
+	ready := f.stage != nil || f.lease != nil && !isPurged(f.lease)
 	f.mu.Unlock()
 	e := f.entry.Load()
 	if ready || e == nil {
@@ -268,13 +268,22 @@ func (f *File) load(ctx context.Context, h *Handle) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.lease != nil || f.stage != nil {
+	if f.stage != nil || f.lease != nil && !isPurged(f.lease) {
 		lease.Release()
 		return nil
+	}
+	if f.lease != nil {
+		f.lease.Release()
 	}
 	f.setSize(lease.Len())
 	f.lease = lease
 	return nil
+}
+
+// isPurged reports whether the content was taken away: no new opens (M5).
+func isPurged(lease *cache.Lease) bool {
+	_, err := lease.ReadAt(nil, 0)
+	return err != nil
 }
 
 // retrieve fetches e. It runs once for all who wait for it.

@@ -537,3 +537,24 @@ func TestM5PagesOfOldVersionsAreDropped(t *testing.T) {
 		})
 	}
 }
+
+// W5: an empty file that waits is not sent before its time because somebody opened
+// it again: what is being written is one save.
+func TestW5ReopenedEmptyFileIsOneSave(t *testing.T) {
+	w := team()
+	m := mount(t, w, alice)
+	for i := range 50 {
+		name := fmt.Sprint("/team/f", i)
+		if err := m.save(name, ""); err != nil {
+			t.Fatal(err)
+		}
+		h := m.open(name, OpenFlags{Write: true})
+		m.write(h, "first, ", 0)
+		m.write(h, "second", 7)
+		if err := h.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		h.Release()
+	}
+	m.wantCharges(0, 50)
+}

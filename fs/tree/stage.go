@@ -21,9 +21,13 @@ type stage struct {
 	base     sdk.Seq       // newest upload of the name when the change began (W11)
 }
 
-// retryAtRelease tells whether nobody has been told yet that a commit failed.
-func (s *stage) retryAtRelease() bool {
-	return s.failed == nil || s.failed.Class == ClassInterrupted
+// isLeftover reports whether nobody has the file open, something in it is not
+// recorded, and nobody was told so: an interrupted close, or pages of a mapping
+// that came late. Needs File.mu.
+func (f *File) isLeftover() bool {
+	s := f.stage
+	return f.opens == 0 && s != nil && s.dirty && !s.delayed && !f.scratch.Load() &&
+		(s.failed == nil || s.failed.Class == ClassInterrupted)
 }
 
 // quiet waits until the file is not being sealed and returns its stage, or nil,
@@ -216,7 +220,7 @@ func (f *File) Truncate(ctx context.Context, size int64, h *Handle) error {
 		own = f.newHandle(OpenFlags{Write: true})
 		defer own.Release()
 	}
-	if size != 0 {
+	if size != 0 && h == nil { // who has it open has its content
 		if err := f.load(ctx, own); err != nil {
 			return f.failed("truncate", err)
 		}
