@@ -13,21 +13,21 @@ TESTFLAGS ?=
 
 .DEFAULT_GOAL := help
 
-.PHONY: help build demo test race vet lint vectors bench fuzz install clean require-fuse
+.PHONY: help build demo test race vet lint vectors bench fuzz man install clean require-fuse tell-missing s3-server soak
 
 help:
 	@echo "make demo      mount two accounts on a service of their own (ONCE=1: check and end)"
 	@echo "make build     bin/svcfs and bin/svcd"
 	@echo "make test      vet, staticcheck, every test with the race detector, the test vectors"
-	@echo "make lint bench fuzz install clean"
+	@echo "make lint bench fuzz man install clean"
 
 build:
-	CGO_ENABLED=0 $(GO) build -trimpath -o bin/ ./cmd/...
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=auto -o bin/ ./cmd/...
 
 demo: build
 	./bin/svcfs demo $(if $(ONCE),--once) $(if $(DIR),"$(DIR)")
 
-test: require-fuse lint race vectors
+test: require-fuse tell-missing s3-server lint race vectors
 
 # The tests mount for real. Root needs no helper; a user does.
 require-fuse:
@@ -35,6 +35,14 @@ require-fuse:
 	@test -r /dev/fuse -a -w /dev/fuse || { echo "make test: this user may not open /dev/fuse: sudo chmod 666 /dev/fuse" >&2; exit 1; }
 	@test "$$(id -u)" = 0 || command -v fusermount3 >/dev/null || { echo "make test: fusermount3 is missing: apt-get install fuse3" >&2; exit 1; }
 	@command -v gcc >/dev/null || command -v cc >/dev/null || { echo "make test: the race detector needs a C compiler: apt-get install gcc libc6-dev" >&2; exit 1; }
+
+# Tests that need a program which is not installed are skipped, each with its reason.
+tell-missing:
+	@missing="$$(.ci/missing | tr '\n' ' ')"; test -z "$$missing" || echo "make test: some tests will be skipped; to run all: sudo apt-get install $$missing"
+
+# The S3 server of the tests, in the version that integration/tools pins.
+s3-server:
+	cd integration/tools && $(GO) install tool
 
 race:
 	$(GO) test -race -timeout 30m $(TESTFLAGS) ./...
@@ -53,6 +61,14 @@ vectors:
 bench:
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
+# The long runs: KILLS kills of the service and of the mount each, many rounds of
+# many clients.
+KILLS ?= 500
+ROUNDS ?= 50
+soak:
+	SVCFS_KILLS=$(KILLS) $(GO) test -count=1 -timeout 6h -run KilledAtRandomMoments ./integration
+	SVCD_CLIENT_ROUNDS=$(ROUNDS) $(GO) test -count=1 -timeout 1h -run TestManyClients ./service
+
 # Every fuzz target, one after the other, FUZZTIME each.
 fuzz:
 	@set -e; for package in $$($(GO) list ./...); do \
@@ -62,9 +78,19 @@ fuzz:
 		done; \
 	done
 
-install: build
-	install -d "$(DESTDIR)$(PREFIX)/bin"
+# The manual pages are made from the help texts.
+man: build
+	rm -rf dist/man
+	./bin/svcfs man dist/man
+
+install: man
+	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/share/man/man1"
 	install -m 0755 bin/svcfs bin/svcd "$(DESTDIR)$(PREFIX)/bin/"
+	install -m 0644 dist/man/*.1 "$(DESTDIR)$(PREFIX)/share/man/man1/"
+	install -d "$(DESTDIR)$(PREFIX)/share/bash-completion/completions" "$(DESTDIR)$(PREFIX)/share/zsh/site-functions" "$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d"
+	./bin/svcfs completion bash > "$(DESTDIR)$(PREFIX)/share/bash-completion/completions/svcfs"
+	./bin/svcfs completion zsh > "$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_svcfs"
+	./bin/svcfs completion fish > "$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/svcfs.fish"
 
 clean:
 	rm -rf bin dist

@@ -19,7 +19,7 @@ func (n *fileNode) Open(ctx context.Context, flags uint32) (gofs.FileHandle, uin
 	if !n.f.Attr().Control {
 		n.m.use()
 	}
-	return newHandle(ctx, h, want), openMode(h.CacheMode()), 0
+	return newHandle(ctx, h, want), n.m.openMode(h.CacheMode()), 0
 }
 
 // Read copies from memory.

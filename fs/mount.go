@@ -45,6 +45,7 @@ type Options struct {
 	UID, GID   uint32        // owner shown; both 0 = whoever runs this process
 	Timeout    time.Duration // how long the kernel believes names and attributes; 0 = 1 s, negative = not at all
 	Logger     *slog.Logger  // nil = no log
+	Reads      Reads         // how the kernel serves reads
 	Debug      bool          // log every request at debug level: names, never content
 }
 

@@ -100,15 +100,3 @@ func openFlags(ctx context.Context, flags uint32) tree.OpenFlags {
 	}
 	return of
 }
-
-// openMode tells the kernel how to cache an open file's pages.
-func openMode(mode tree.CacheMode) uint32 {
-	switch mode {
-	case tree.CacheDirect:
-		return fuse.FOPEN_DIRECT_IO
-	case tree.CacheKeep:
-		return fuse.FOPEN_KEEP_CACHE
-	default:
-		return 0
-	}
-}

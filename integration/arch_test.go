@@ -20,6 +20,7 @@ var forbidden = map[string][]string{
 	"cache":       {"ours", "github.com/hanwen/go-fuse/...", "net/..."},
 	"sdk/wire":    {"ours", "net/http"},
 	"sdk":         {"fs/...", "cache", "service/...", "cmd/...", "github.com/hanwen/go-fuse/..."},
+	"sdk/proof":   {"ours", "net/...", "os"},
 	"sdk/sdktest": {"fs/...", "cache", "service/...", "cmd/...", "github.com/hanwen/go-fuse/..."},
 	"fs/tree":     {"github.com/hanwen/go-fuse/...", "net", "net/http", "service/..."},
 	"fs":          {"net/http", "crypto/...", "service/..."},
@@ -33,7 +34,12 @@ var onlyIn = map[string][]string{
 	"github.com/golang-jwt/jwt/v5":           {"service/auth", "sdk"},
 	"github.com/hashicorp/golang-lru/v2/...": {"cache"},
 	"modernc.org/sqlite":                     {"service/store"},
-	"github.com/jackc/pgx/v5/...":            {"service/store"},
+	"github.com/coreos/go-oidc/v3/...":       {"service/web"},
+	"github.com/chromedp/chromedp/...":       {"service/web", "integration"},
+	"github.com/jackc/pgx/v5/...":            {"service/store/..."},
+	"github.com/minio/minio-go/v7/...":       {"service/blob"},
+	"github.com/ipfs/...":                    {"service/legacy"},
+	"github.com/multiformats/...":            {"service/legacy"},
 	"github.com/svcfs/svcfs/service/vault":   {"service/...", "cmd/svcd"},
 }
 

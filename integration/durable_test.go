@@ -4,19 +4,45 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
+
+	"github.com/svcfs/svcfs/service/blob/s3test"
+	"github.com/svcfs/svcfs/service/store/pgtest"
 )
 
-// kills is how often each process is killed; the long run raises it.
-const kills = 10
+// killsVar says how often each process is killed; see the target soak.
+const killsVar = "SVCFS_KILLS"
+
+func kills(t *testing.T) int {
+	t.Helper()
+	text, given := os.LookupEnv(killsVar)
+	if !given {
+		return 25
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatalf("%s: %v", killsVar, err)
+	}
+	return n
+}
 
 // Fault "kill -9 of the service": what close() acknowledged is there afterwards,
 // once, and the books are right.
 func TestServiceKilledAtRandomMoments(t *testing.T) {
-	w, alice, bob := team(t)
+	t.Run("SQLite and directory", func(t *testing.T) { testServiceKilled(t) })
+	t.Run("PostgreSQL and S3", func(t *testing.T) {
+		s3 := s3test.Start(t)
+		testServiceKilled(t, "--db", pgtest.Start(t).NewDatabase(t), "--blobs", s3.Location(s3.NewBucket(t)))
+	})
+}
+
+func testServiceKilled(t *testing.T, stores ...string) {
+	w, alice, bob := teamOn(t, stores...)
+	kills := kills(t)
 	a := alice.mount("a")
 	a.lost = true
 	acknowledged := map[string][]byte{}
@@ -73,6 +99,7 @@ func TestServiceKilledAtRandomMoments(t *testing.T) {
 // was not is absent or whole.
 func TestMountKilledAtRandomMoments(t *testing.T) {
 	_, alice, bob := team(t)
+	kills := kills(t)
 	b := bob.mount("b")
 	whole := bytes.Repeat([]byte("content "), 20_000)
 	for round := range kills {

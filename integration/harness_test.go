@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/svcfs/svcfs/service/blob/s3test"
 )
 
 // programs builds the two binaries once, with the race detector when the tests
@@ -54,6 +56,7 @@ type world struct {
 	data    string // the service's data directory
 	addr    string // host:port
 	url     string
+	stores  []string // flags that name the database and the blobs; none = in data
 	service *exec.Cmd
 	log     *safeBuffer
 }
@@ -77,11 +80,17 @@ func (b *safeBuffer) String() string {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
+	return newWorldOn(t)
+}
+
+// newWorldOn is a world whose service has its stores elsewhere.
+func newWorldOn(t *testing.T, stores ...string) *world {
+	t.Helper()
 	bin, err := programs()
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, bin: bin, dir: t.TempDir(), log: &safeBuffer{}, addr: "127.0.0.1:0"}
+	w := &world{t: t, bin: bin, dir: t.TempDir(), log: &safeBuffer{}, addr: "127.0.0.1:0", stores: stores}
 	w.data = filepath.Join(w.dir, "data")
 	w.mkdir("home")
 	w.start()
@@ -112,8 +121,8 @@ func (w *world) env(more ...string) []string {
 // start runs the service, on the same address after a stop.
 func (w *world) start() {
 	w.t.Helper()
-	w.service = exec.Command(filepath.Join(w.bin, "svcd"), "serve", "--data", w.data, "--listen", w.addr, "--log-level", "info")
-	w.service.Env, w.service.Stderr = w.env(), w.log
+	w.service = exec.Command(filepath.Join(w.bin, "svcd"), append([]string{"serve", "--data", w.data, "--listen", w.addr, "--log-level", "info"}, w.stores...)...)
+	w.service.Env, w.service.Stderr = w.env(append(s3test.Env(), crashFileVar+"="+os.Getenv(crashFileVar))...), w.log
 	out, err := w.service.StdoutPipe()
 	if err != nil {
 		w.t.Fatal(err)
@@ -149,8 +158,8 @@ func (w *world) kill() {
 
 // svcd runs an operator's command beside the service.
 func (w *world) svcd(args ...string) (string, error) {
-	cmd := exec.Command(filepath.Join(w.bin, "svcd"), append(args, "--data", w.data)...)
-	cmd.Env = w.env()
+	cmd := exec.Command(filepath.Join(w.bin, "svcd"), append(append(args, "--data", w.data), w.stores...)...)
+	cmd.Env = w.env(s3test.Env()...)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
@@ -375,7 +384,12 @@ func shell(t *testing.T, dir, script string) string {
 // team is a world where alice owns the group "team" and bob belongs to it.
 func team(t *testing.T) (w *world, alice, bob *person) {
 	t.Helper()
-	w = newWorld(t)
+	return teamOn(t)
+}
+
+func teamOn(t *testing.T, stores ...string) (w *world, alice, bob *person) {
+	t.Helper()
+	w = newWorldOn(t, stores...)
 	alice, bob = w.account("alice", "1000"), w.account("bob", "1000")
 	alice.must("group", "create", "team")
 	alice.must("group", "add", "team", bob.id)

@@ -73,6 +73,13 @@ var (
 	ErrStorageFull     error = &Error{Kind: KindStorageFull}
 )
 
+// ErrSignIn matches every [*Error] of exchanging the API key for a session
+// token, whatever its kind: one that is also [ErrNotFound] means that the
+// account does not exist.
+var ErrSignIn error = &Error{Op: opSignIn}
+
+const opSignIn = "get session token"
+
 // Error returns operation, group, reference and cause, without the hint.
 func (e *Error) Error() string {
 	var b strings.Builder
@@ -99,6 +106,9 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // Is reports whether target is a sentinel of the same kind.
 func (e *Error) Is(target error) bool {
+	if target == ErrSignIn {
+		return e.Op == opSignIn
+	}
 	t, ok := target.(*Error)
 	return ok && t.Op == "" && t.Err == nil && t.Kind == e.Kind
 }

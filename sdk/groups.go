@@ -97,10 +97,11 @@ func (c *Client) CloseGroup(ctx context.Context, g GroupID) (string, error) {
 }
 
 // DeleteFile destroys the key of a file: nobody can read it again, and its
-// record stays in the ledger as deleted. Uploader or owner only. Errors:
-// [KindUnsupported] where the service does not offer it, which is asked before
-// anything is sent, [KindNotFound], [KindDeleted], [KindNotAuthorized]. Source:
-// specification 1.3.
+// record stays in the ledger as deleted. Uploader or owner only, who must be
+// members. Free of charge unless the operator chose otherwise. A file that is
+// deleted already stays as it is, which is no error. Errors: [KindUnsupported]
+// where the service does not offer it, which is asked before anything is sent,
+// [KindNotFound], [KindNotAuthorized]. Source: specification 1.3.
 func (c *Client) DeleteFile(ctx context.Context, g GroupID, ref Ref) error {
 	if err := c.need(ctx, wire.CapDelete, "delete"); err != nil {
 		return c.wrap("delete", g, ref, err)
@@ -110,7 +111,8 @@ func (c *Client) DeleteFile(ctx context.Context, g GroupID, ref Ref) error {
 }
 
 // RenameFile records another name for a file; content and reference stay.
-// Uploader or owner only. Errors as of [Client.DeleteFile]. Our extension.
+// Uploader or owner only. Errors as of [Client.DeleteFile], and [KindDeleted].
+// Our extension.
 func (c *Client) RenameFile(ctx context.Context, g GroupID, ref Ref, name string) error {
 	if err := c.need(ctx, wire.CapRename, "rename"); err != nil {
 		return c.wrap("rename", g, ref, err)

@@ -143,7 +143,7 @@ func FuzzClassify(f *testing.F) {
 func TestLoanEnds(t *testing.T) {
 	l := &loan{pace: &pace{timer: nil, patience: 1 << 40}}
 	memory := []byte("ciphertext")
-	body := l.body(bytes.NewReader(memory))
+	body := l.body(bytes.NewReader(memory), nil)
 	if _, copies := body.(io.WriterTo); copies {
 		t.Error("the body hands its memory to the network without copying")
 	}

@@ -97,7 +97,7 @@ func (s *tokenSource) used() []Secret {
 // fetchToken exchanges the API key for a session token (specification 4.1).
 func (c *Client) fetchToken(ctx context.Context) (Secret, time.Duration, error) {
 	if c.cfg.APIKey.IsZero() {
-		return Secret{}, 0, &Error{Op: "get session token", Kind: KindUnauthenticated, Err: errors.New("no API key"),
+		return Secret{}, 0, &Error{Op: opSignIn, Kind: KindUnauthenticated, Err: errors.New("no API key"),
 			Hint: "Set SVC_API_KEY, or give --api-key-file or --api-key-command."}
 	}
 	var answer struct {
@@ -109,10 +109,10 @@ func (c *Client) fetchToken(ctx context.Context) (Secret, time.Duration, error) 
 	header.Set(wire.HeaderAPIKey, c.cfg.APIKey.Reveal())
 	err := c.post(ctx, c.cfg.AuthURL+wire.PathSessionToken, c.cfg.Timeout, header, wire.SessionTokenRequest{AccountID: string(c.account)}, &answer)
 	if err != nil {
-		return Secret{}, 0, c.wrap("get session token", "", "", err)
+		return Secret{}, 0, c.wrap(opSignIn, "", "", err)
 	}
 	if answer.Token == "" {
-		return Secret{}, 0, &Error{Op: "get session token", Kind: KindUnauthenticated, Err: errors.New("the answer holds no token"),
+		return Secret{}, 0, &Error{Op: opSignIn, Kind: KindUnauthenticated, Err: errors.New("the answer holds no token"),
 			Hint: "Check that the account exists and that --url names a service."}
 	}
 	life := lifetime(answer.ExpiresIn)

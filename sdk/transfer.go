@@ -61,11 +61,13 @@ type pacedReader struct {
 	ctx  context.Context
 	r    io.Reader
 	pace *pace
+	read *meter
 }
 
 func (r *pacedReader) Read(p []byte) (int, error) {
 	n, err := r.r.Read(p)
 	r.pace.advance(n, false)
+	r.read.add(n)
 	if err != nil && err != io.EOF {
 		err = whyEnded(r.ctx, err)
 	}
@@ -95,7 +97,7 @@ type loan struct {
 
 // body returns a request body that reads from r while the loan lasts. It hides
 // every other method of r, so that the bytes are copied under the lock.
-func (l *loan) body(r io.Reader) io.ReadCloser { return &lent{loan: l, r: r} }
+func (l *loan) body(r io.Reader, sent *meter) io.ReadCloser { return &lent{loan: l, r: r, sent: sent} }
 
 func (l *loan) takeBack() {
 	l.mu.Lock()
@@ -106,6 +108,7 @@ func (l *loan) takeBack() {
 type lent struct {
 	loan *loan
 	r    io.Reader
+	sent *meter
 }
 
 func (b *lent) Read(p []byte) (int, error) {
@@ -116,6 +119,7 @@ func (b *lent) Read(p []byte) (int, error) {
 	}
 	n, err := b.r.Read(p)
 	b.loan.pace.advance(n, err != nil)
+	b.sent.add(n)
 	return n, err
 }
 
@@ -161,8 +165,9 @@ func (c *Client) transfer(ctx context.Context, method, target string, token Secr
 	if body.open != nil {
 		lent := &loan{pace: pace}
 		defer lent.takeBack()
-		req.Body, req.ContentLength = lent.body(body.open()), body.length
-		req.GetBody = func() (io.ReadCloser, error) { return lent.body(body.open()), nil }
+		open := func() io.ReadCloser { return lent.body(body.open(), newMeter(ctx, true, body.length)) }
+		req.Body, req.ContentLength = open(), body.length
+		req.GetBody = func() (io.ReadCloser, error) { return open(), nil }
 		req.Header.Set("Content-Type", body.kind)
 	}
 	resp, err := c.send(req)
@@ -171,7 +176,7 @@ func (c *Client) transfer(ctx context.Context, method, target string, token Secr
 	}
 	defer resp.Body.Close()
 	pace.advance(0, true)
-	return receive(resp, &pacedReader{ctx, resp.Body, pace})
+	return receive(resp, &pacedReader{ctx, resp.Body, pace, newMeter(ctx, false, resp.ContentLength)})
 }
 
 // onService resolves a path that the service named. Only a path on the MCP

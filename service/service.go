@@ -14,18 +14,23 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/api"
 	"github.com/svcfs/svcfs/service/auth"
 	"github.com/svcfs/svcfs/service/blob"
+	"github.com/svcfs/svcfs/service/checkpoint"
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/files"
 	"github.com/svcfs/svcfs/service/groups"
 	"github.com/svcfs/svcfs/service/ledger"
+	"github.com/svcfs/svcfs/service/legacy"
 	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/vault"
+	"github.com/svcfs/svcfs/service/watch"
+	"github.com/svcfs/svcfs/service/web"
 )
 
 // Version is what the service says it is.
@@ -35,12 +40,14 @@ const Version = "0.1.0"
 const (
 	DefaultContractID         = "svc.testnet"
 	DefaultMaxFileBytes int64 = 4 << 30
+	DefaultRequestRate        = 500
 )
 
 // Purposes of keys derived from the master key.
 const (
 	purposeTokens  = "session tokens"
 	purposeTickets = "transfer tickets"
+	purposePage    = "sign-ins at an identity provider"
 	purposeName    = "name of the master key"
 )
 
@@ -55,15 +62,20 @@ const (
 
 // Config configures a [Service].
 type Config struct {
-	DataDir       string        // made with mode 0700
-	Database      string        // postgres://…; "" = SQLite in DataDir
-	Blobs         string        // s3://BUCKET…, see blob.ParseLocation; "" = a directory in DataDir
-	PublicURL     string        // address clients use; tokens are good for it alone
-	ContractID    string        // "" = DefaultContractID; account NAME is NAME.ContractID
-	MaxFileBytes  int64         // largest plaintext; 0 = DefaultMaxFileBytes
-	TokenLifetime time.Duration // 0 = 24 h
-	Fees          ledger.Fees   // nil = the specification's table
-	Logger        *slog.Logger  // nil = none
+	DataDir       string           // made with mode 0700
+	Database      string           // postgres://…; "" = SQLite in DataDir
+	Blobs         string           // s3://BUCKET…, see blob.ParseLocation; "" = a directory in DataDir
+	PublicURL     string           // address clients use; tokens are good for it alone
+	ContractID    string           // "" = DefaultContractID; account NAME is NAME.ContractID
+	MaxFileBytes  int64            // largest plaintext; 0 = DefaultMaxFileBytes
+	RequestRate   int              // requests of one account per second, twice as many at once; 0 = DefaultRequestRate, negative = any number
+	PlainRefs     bool             // references of new files do not start with bafy, which SDK 1.0.3 needs
+	Gateway       string           // https://HOST/ipfs/ has the bytes of legacy references that are not kept here; "" = none
+	TokenLifetime time.Duration    // 0 = 24 h
+	Fees          ledger.Fees      // nil = the specification's table
+	OIDC          OIDC             // sign-in at an identity provider; zero = none
+	Logger        *slog.Logger     // nil = none
+	Now           func() time.Time // nil = time.Now; the time of tokens and records
 }
 
 // Service is the opened service. Several processes may open one directory.
@@ -73,6 +85,9 @@ type Service struct {
 	blobs    blob.Store
 	accounts *auth.Accounts
 	files    *files.Files
+	log      *checkpoint.Log
+	watch    *watch.Watch
+	gateway  *legacy.Gateway // nil = none
 	handler  http.Handler
 }
 
@@ -97,26 +112,42 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	}
 	tokenKey, err1 := v.Derive(purposeTokens)
 	ticketKey, err2 := v.Derive(purposeTickets)
-	if err := errors.Join(err1, err2); err != nil {
+	pageKey, err3 := v.Derive(purposePage)
+	if err := errors.Join(err1, err2, err3); err != nil {
 		return nil, err
 	}
 	s := &Service{cfg: cfg}
+	if cfg.Gateway != "" {
+		if s.gateway, err = legacy.NewGateway(cfg.Gateway); err != nil {
+			return nil, err
+		}
+	}
 	if s.store, err = store.Open(ctx, cfg.DataDir, cfg.Database); err != nil {
 		return nil, err
 	}
+	s.watch = watch.New(s.store)
 	if err := s.checkMasterKey(ctx, v); err != nil {
 		return nil, errors.Join(err, s.store.Close())
 	}
 	if s.blobs, err = blob.Open(ctx, cfg.Blobs); err != nil {
 		return nil, errors.Join(err, s.store.Close())
 	}
-	l := ledger.New(cfg.Fees)
+	if s.log, err = newLog(s.store, v, cfg); err != nil {
+		return nil, errors.Join(err, s.store.Close(), s.blobs.Close())
+	}
+	l := ledger.New(cfg.Fees, cfg.Now)
 	s.accounts = auth.NewAccounts(s.store, l, cfg.ContractID)
-	s.files = files.New(s.store, l, v, s.blobs, cfg.ContractID, cfg.MaxFileBytes)
+	s.files = files.New(s.store, l, v, s.blobs, cfg.ContractID, cfg.MaxFileBytes, files.Options{PlainRefs: cfg.PlainRefs, Gateway: s.gateway})
+	g := groups.New(s.store, l, s.accounts)
+	page, err := web.New(web.Deps{Store: s.store, Accounts: s.accounts, Groups: g, Files: s.files, Ledger: l, PublicURL: cfg.PublicURL,
+		ContractID: cfg.ContractID, MaxFileBytes: cfg.MaxFileBytes, OIDC: cfg.OIDC, SealKey: pageKey, Logger: cfg.Logger})
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
 	s.handler = api.New(api.Deps{
-		Accounts: s.accounts, Tokens: auth.NewTokens(s.accounts, tokenKey, cfg.PublicURL, cfg.TokenLifetime),
-		Groups: groups.New(s.store, l, s.accounts), Files: s.files, Ledger: l, TicketKey: ticketKey[:], ContractID: cfg.ContractID,
-		Version: Version, MaxFileBytes: cfg.MaxFileBytes, Healthy: s.healthy, Logger: cfg.Logger,
+		Accounts: s.accounts, Tokens: auth.NewTokens(s.accounts, tokenKey, cfg.PublicURL, cfg.TokenLifetime, cfg.Now),
+		Groups: g, Files: s.files, Watch: s.watch, Ledger: l, TicketKey: ticketKey[:], ContractID: cfg.ContractID,
+		Version: Version, MaxFileBytes: cfg.MaxFileBytes, RequestRate: cfg.RequestRate, Healthy: s.healthy, Page: page, Checkpoints: s.log, Logger: cfg.Logger,
 	})
 	return s, nil
 }
@@ -154,8 +185,14 @@ func withDefaults(cfg Config) Config {
 	if cfg.MaxFileBytes <= 0 {
 		cfg.MaxFileBytes = DefaultMaxFileBytes
 	}
+	if cfg.RequestRate == 0 {
+		cfg.RequestRate = DefaultRequestRate
+	}
 	if cfg.Fees == nil {
 		cfg.Fees = ledger.DefaultFees()
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -188,25 +225,27 @@ func (s *Service) Handler() http.Handler { return s.handler }
 // Serve answers on l until ctx ends, then finishes what is under way, and sweeps
 // once a minute meanwhile.
 func (s *Service) Serve(ctx context.Context, l net.Listener) error {
+	if err := s.rememberAddress(ctx); err != nil {
+		return err
+	}
 	server := &http.Server{Handler: s.handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 		ErrorLog: slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelWarn)}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	swept := make(chan struct{})
-	go func() {
-		defer close(swept)
-		s.sweep(ctx)
-	}()
+	var behind sync.WaitGroup
+	behind.Go(func() { s.sweep(ctx) })
+	behind.Go(func() { s.log.Run(ctx) })
 	stopped := make(chan error, 1)
 	go func() {
 		<-ctx.Done()
+		s.watch.Close() // who waits would hold up the drain
 		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 		defer cancel()
 		stopped <- server.Shutdown(drain)
 	}()
 	err := server.Serve(l)
 	stop()
-	<-swept
+	behind.Wait()
 	if errors.Is(err, http.ErrServerClosed) {
 		err = nil
 	}
@@ -220,6 +259,13 @@ func (s *Service) sweep(ctx context.Context) {
 		if err := s.files.Sweep(ctx); err != nil && ctx.Err() == nil {
 			s.cfg.Logger.Error("sweep", "cause", err.Error())
 		}
+		n, err := s.files.RemoveExpired(ctx)
+		if n > 0 {
+			s.cfg.Logger.Info("expired files deleted", "count", n)
+		}
+		if err != nil && ctx.Err() == nil && !errors.Is(err, files.ErrRetentionBusy) {
+			s.cfg.Logger.Error("retention", "cause", err.Error())
+		}
 		select {
 		case <-ctx.Done():
 			return
@@ -228,8 +274,14 @@ func (s *Service) sweep(ctx context.Context) {
 	}
 }
 
-// Close closes the stores.
-func (s *Service) Close() error { return errors.Join(s.store.Close(), s.blobs.Close()) }
+// Close ends waiting calls and closes the stores.
+func (s *Service) Close() error {
+	s.watch.Close()
+	if s.gateway != nil {
+		s.gateway.Close()
+	}
+	return errors.Join(s.log.Close(), s.store.Close(), s.blobs.Close())
+}
 
 // CreateAccount makes account name with a balance and returns its key, once.
 func (s *Service) CreateAccount(ctx context.Context, name string, balance wire.Amount) (NewAccount, error) {
@@ -252,19 +304,55 @@ func (s *Service) Fund(ctx context.Context, name string, amount wire.Amount) (wi
 // Accounts lists all accounts.
 func (s *Service) Accounts(ctx context.Context) ([]auth.Listed, error) { return s.accounts.List(ctx) }
 
-// Audit verifies the hash chain of the ledger and returns how many records it has.
-func (s *Service) Audit(ctx context.Context) (records int64, err error) {
-	err = s.store.Read(ctx, func(tx *store.Tx) error {
-		records, err = ledger.Audit(ctx, tx)
-		return err
-	})
-	return records, err
-}
-
 // Verify checks that every living file can be served, with readData byte by
 // byte; see [files.Files.Verify].
 func (s *Service) Verify(ctx context.Context, readData bool, report func(ref string, err error)) (int, error) {
 	return s.files.Verify(ctx, readData, report)
+}
+
+// Expired lists the files that are older than their groups keep files.
+func (s *Service) Expired(ctx context.Context) ([]files.Expired, error) {
+	return s.files.Expired(ctx, "")
+}
+
+// RemoveExpired deletes them now and returns how many; see [files.Files.RemoveExpired].
+func (s *Service) RemoveExpired(ctx context.Context) (int, error) { return s.files.RemoveExpired(ctx) }
+
+// LegacyFile is what an operator knows of a file from before this service.
+type LegacyFile = files.LegacyFile
+
+// Imported tells where an imported file is.
+type Imported = files.Imported
+
+// ImportPlain imports a file in the clear; see [files.Files.ImportPlain].
+func (s *Service) ImportPlain(ctx context.Context, l LegacyFile, plain []byte, cidVersion int) (out Imported, err error) {
+	if l.Account, err = s.uploader(l.Account); err != nil {
+		return out, err
+	}
+	return s.files.ImportPlain(ctx, l, plain, cidVersion)
+}
+
+// ImportSealed imports ciphertext; see [files.Files.ImportSealed].
+func (s *Service) ImportSealed(ctx context.Context, l LegacyFile, data []byte, cid string, cidVersion int) (out Imported, err error) {
+	if l.Account, err = s.uploader(l.Account); err != nil {
+		return out, err
+	}
+	return s.files.ImportSealed(ctx, l, data, cid, cidVersion)
+}
+
+// ImportReference imports a reference alone; see [files.Files.ImportReference].
+func (s *Service) ImportReference(ctx context.Context, l LegacyFile, cid, fileHash string) (out Imported, err error) {
+	if l.Account, err = s.uploader(l.Account); err != nil {
+		return out, err
+	}
+	return s.files.ImportReference(ctx, l, cid, fileHash)
+}
+
+func (s *Service) uploader(name string) (string, error) {
+	if name == "" {
+		return "", nil
+	}
+	return s.accounts.FullID(name)
 }
 
 // BlobPath returns where the ciphertext of a reference lies: a file, or an s3://
@@ -274,5 +362,9 @@ func (s *Service) BlobPath(ctx context.Context, ref string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return s.blobs.Where(id), nil
+	where := s.blobs.Where(id)
+	if where == "" {
+		return "", fault.New(wire.CodeFileNotFound, "file not found: its bytes are not kept here")
+	}
+	return where, nil
 }

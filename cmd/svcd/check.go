@@ -12,14 +12,19 @@ import (
 
 func newAudit(s *settings) *cobra.Command {
 	return &cobra.Command{
-		Use: "audit", Short: "Check the hash chain of the ledger; names the first bad row", Args: noArgs,
+		Use: "audit", Short: "Check the ledger's hash chain and signed checkpoint; names the first bad row", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return s.with(cmd.Context(), func(svc *service.Service) error {
-				n, err := svc.Audit(cmd.Context())
+				report, err := svc.AuditReport(cmd.Context())
 				if err != nil {
 					return err
 				}
-				fmt.Fprintf(s.stdout, "ledger: %d records, chain intact\n", n)
+				fmt.Fprintf(s.stdout, "ledger: %d records, chain intact\n", report.Records)
+				if report.Signed < 0 {
+					fmt.Fprintln(s.stdout, "checkpoint: none was signed in this data directory yet")
+				} else {
+					fmt.Fprintf(s.stdout, "checkpoint: of %d records, root %s as signed\n", report.Signed, report.Root)
+				}
 				return nil
 			})
 		},

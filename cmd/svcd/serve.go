@@ -12,6 +12,12 @@ import (
 	"github.com/svcfs/svcfs/service"
 )
 
+// What references of new files look like.
+const (
+	refsBafy  = "bafy"
+	refsPlain = "plain"
+)
+
 func newServe(s *settings) *cobra.Command {
 	var listen, public, level string
 	var maxFile int64
@@ -23,6 +29,9 @@ func newServe(s *settings) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if s.refs != refsBafy && s.refs != refsPlain {
+				return usageError{fmt.Errorf("--refs %q: want %s or %s", s.refs, refsBafy, refsPlain)}
+			}
 			return s.serve(cmd.Context(), listen, public, maxFile, log)
 		},
 	}
@@ -30,6 +39,9 @@ func newServe(s *settings) *cobra.Command {
 	cmd.Flags().StringVar(&public, "public-url", "", "address clients use (default: http:// and the address listened on)")
 	cmd.Flags().StringVar(&level, "log-level", "warn", "debug, info, warn or error")
 	cmd.Flags().Int64Var(&maxFile, "max-file-bytes", service.DefaultMaxFileBytes, "largest file accepted, in plaintext bytes")
+	cmd.Flags().StringVar(&s.refs, "refs", refsBafy, "references of new files: bafy.CONTRACT/fastfs.CONTRACT/…, which clients as old as SDK 1.0.3 accept, or plain without bafy.")
+	cmd.Flags().StringVar(&s.gateway, "gateway", "", "address like https://HOST/ipfs/ that has the bytes of legacy references, see svcd import-legacy --reference")
+	s.oidc.register(cmd.Flags())
 	return cmd
 }
 

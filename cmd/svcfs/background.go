@@ -99,15 +99,11 @@ func encodeReport(r readyReport) string {
 // mountInBackground runs this command again as a child in a session of its own
 // and returns once that is mounted.
 func (a *app) mountInBackground(cmd *cobra.Command, p mountPlan) error {
-	s, err := a.loadSettings()
+	s, err := a.accountSettings()
 	if err != nil {
 		return err
 	}
-	if s.account == "" {
-		return refuse(exitAuth, "set "+envAccount+" or use --account ID", errors.New("no account was given"))
-	}
-	key, err := a.readKey(cmd.Context(), s.key)
-	if err != nil {
+	if err := a.resolveKey(cmd.Context(), &s); err != nil {
 		return err
 	}
 	args, err := childArgs(cmd.Flags())
@@ -128,12 +124,14 @@ func (a *app) mountInBackground(cmd *cobra.Command, p mountPlan) error {
 		return err
 	}
 	defer log.Close()
-	child := mountChild{args: append(args, "--", p.dir), key: key, log: log, attrs: &syscall.SysProcAttr{Setsid: true}}
+	child := mountChild{args: append(args, "--", p.dir), key: s.config.APIKey, log: log, attrs: &syscall.SysProcAttr{Setsid: true}}
 	started, err := child.start()
 	if err != nil {
 		return err
 	}
-	a.ui.printf("mounted %s on %s\n", escapeName(string(s.account)), p.dir)
+	if err := a.printMounted(s.account, p, started.Process.Pid); err != nil {
+		return err
+	}
 	return started.Process.Release()
 }
 
@@ -141,7 +139,7 @@ func (a *app) mountInBackground(cmd *cobra.Command, p mountPlan) error {
 func childArgs(set *pflag.FlagSet) (args []string, err error) {
 	set.Visit(func(f *pflag.Flag) {
 		switch f.Name {
-		case "background", "api-key-file", "api-key-command", "ready-fd":
+		case "background", "api-key-file", "api-key-command", "ready-fd", "json":
 			return
 		}
 		values := []string{f.Value.String()}

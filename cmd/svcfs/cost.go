@@ -117,52 +117,51 @@ func (c *costDoc) add(path string, total *sdk.Amount) error {
 }
 
 func (a *app) refreshCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:     "refresh [DIR]",
-		Short:   "Make the mounts, or the one on DIR, look at the ledger now; free",
-		Long:    "Make the mounts of this user, or the one on DIR, look at the ledger now and wait until\nthey have. They look every few seconds by themselves while they are used.",
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "refresh DIR",
+		Short: "Make the mount on DIR look at the ledger now; free",
+		Long: `Make the mount on DIR look at the ledger now, and wait until it has. It looks
+every few seconds by itself while it is used.`,
 		Example: "  svcfs refresh ~/team",
-		Args:    between(0, 1, "at most one DIR"),
+		Args:    exactly(1, "one DIR"),
 		RunE: a.simple(func(ctx context.Context, args []string) error {
-			return a.refresh(ctx, args)
+			return a.refresh(ctx, args[0], asJSON)
 		}),
+
+		ValidArgsFunction: completeDirs,
 	}
+	addJSON(cmd, &asJSON)
+	return cmd
 }
 
-func (a *app) refresh(ctx context.Context, args []string) error {
-	dirs, err := findMounts()
-	if len(args) == 1 {
-		var dir string
-		dir, err = mountAt(args[0])
-		dirs = []string{dir}
-	}
+// refreshed is what refresh prints as JSON.
+type refreshed struct {
+	Dir  string    `json:"mountpoint"`
+	Time time.Time `json:"refreshed"`
+}
+
+// refresh signals the mount and waits until it has looked since.
+func (a *app) refresh(ctx context.Context, path string, asJSON bool) error {
+	dir, err := mountAt(path)
 	if err != nil {
 		return err
 	}
-	for _, dir := range dirs {
-		m := inspect(ctx, dir)
-		if m.Status == nil || !isOurProcess(m.Status.PID) {
-			if len(args) == 1 {
-				return refuse(exitOther, "see: svcfs status "+dir, fmt.Errorf("the mount on %s does not answer", dir))
-			}
-			continue
-		}
-		if err := a.refreshOne(ctx, dir, m.Status.PID, m.Status.Refreshed); err != nil {
-			return err
-		}
+	m := inspect(ctx, dir)
+	if m.Status == nil || !isOurProcess(m.Status.PID) {
+		return refuse(exitOther, "see: svcfs status "+dir, fmt.Errorf("the mount on %s does not answer", dir))
 	}
-	return nil
-}
-
-// refreshOne signals a mount and waits until it has looked since.
-func (a *app) refreshOne(ctx context.Context, dir string, pid int, before time.Time) error {
-	if err := syscall.Kill(pid, syscall.SIGUSR2); err != nil {
-		return refuse(exitOther, "do it as the user who mounted it", fmt.Errorf("tell process %d: %w", pid, err))
+	before := m.Status.Refreshed
+	if err := syscall.Kill(m.Status.PID, syscall.SIGHUP); err != nil {
+		return refuse(exitOther, "do it as the user who mounted it", fmt.Errorf("tell process %d: %w", m.Status.PID, err))
 	}
 	ctx, cancel := context.WithTimeout(ctx, refreshLimit)
 	defer cancel()
 	for {
 		if m := inspect(ctx, dir); m.Status != nil && m.Status.Refreshed.After(before) {
+			if asJSON {
+				return a.printJSON(refreshed{dir, m.Status.Refreshed})
+			}
 			return nil
 		}
 		select {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/svcfs/svcfs/fs"
 	"github.com/svcfs/svcfs/fs/tree"
 	"github.com/svcfs/svcfs/sdk"
 )
@@ -52,6 +53,8 @@ func exitCodeOf(err error) exitCode {
 		return own.code
 	case errors.As(err, &fromTree):
 		return exitCodeOfClass(fromTree.Class)
+	case errors.Is(err, sdk.ErrSignIn) && errors.Is(err, sdk.ErrNotFound): // no such account
+		return exitAuth
 	}
 	if code := exitCodeOfKind(sdk.KindOf(err)); code != exitOther {
 		return code
@@ -99,6 +102,10 @@ func hintFor(err error) string {
 	var own *commandError
 	if errors.As(err, &own) && own.hint != "" {
 		return own.hint
+	}
+	var mountpoint *fs.MountpointError
+	if errors.As(err, &mountpoint) && mountpoint.Hint != "" {
+		return mountpoint.Hint
 	}
 	var fromTree *tree.Error
 	if errors.As(err, &fromTree) && fromTree.Hint != "" {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/svcfs/svcfs/sdk"
@@ -21,26 +22,7 @@ func (a *app) groupCommand() *cobra.Command {
 		},
 	}
 	cmd.AddCommand(a.groupCreateCommand(), a.groupMemberCommand(true), a.groupMemberCommand(false), a.groupMembersCommand(), a.groupListCommand(),
-		a.groupJoinCommand(), a.groupRetentionCommand())
-	return cmd
-}
-
-func (a *app) groupCreateCommand() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use:     "create GROUP",
-		Short:   "Register a group that this account owns; costs one registration",
-		Example: "  svcfs group create team",
-		Args:    exactly(1, "one GROUP"),
-		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
-			message, err := c.RegisterGroup(ctx, sdk.GroupID(args[0]))
-			if err != nil {
-				return err
-			}
-			return a.printMessage(asJSON, groupChange{Group: args[0], Message: message})
-		}),
-	}
-	addJSON(cmd, &asJSON)
+		a.groupJoinCommand(), a.groupOpenCommand(), a.groupCloseCommand(), a.groupRetentionCommand())
 	return cmd
 }
 
@@ -52,8 +34,11 @@ func (a *app) groupMemberCommand(add bool) *cobra.Command {
 		Short:   "Add a member to a group this account owns; costs one membership change",
 		Example: "  svcfs group add team bob.svc.testnet",
 		Args:    exactly(2, "a GROUP and an ACCOUNT"),
+
+		ValidArgsFunction: a.completeGroup,
 	}
 	if !add {
+		cmd.ValidArgsFunction = a.completeGroupThenMember
 		cmd.Use, cmd.Example = "revoke GROUP ACCOUNT", "  svcfs group revoke team bob.svc.testnet"
 		cmd.Short = "Remove a member; the group key is rotated"
 	}
@@ -74,9 +59,12 @@ func (a *app) groupMemberCommand(add bool) *cobra.Command {
 
 // groupChange is the answer to a change of a group, in JSON output.
 type groupChange struct {
-	Group   string `json:"group_id"`
-	Member  string `json:"member_id,omitempty"`
-	Message string `json:"message"` // of the service
+	Group   string     `json:"group_id"`
+	Member  string     `json:"member_id,omitempty"`
+	Until   *time.Time `json:"open_until,omitempty"`
+	Uses    int64      `json:"open_uses,omitempty"`
+	Days    *int64     `json:"retention_days,omitempty"`
+	Message string     `json:"message"` // of the service
 }
 
 // printMessage prints what the service said to a change.
@@ -85,6 +73,9 @@ func (a *app) printMessage(asJSON bool, change groupChange) error {
 		return a.printJSON(change)
 	}
 	a.ui.printf("%s\n", escapeText(change.Message))
+	if change.Until != nil {
+		a.ui.printf("open until %s\n", timeText(*change.Until))
+	}
 	return nil
 }
 
@@ -95,6 +86,8 @@ func (a *app) groupJoinCommand() *cobra.Command {
 		Short:   "Join a group that is open to everybody; joining twice is fine",
 		Example: "  svcfs group join submissions",
 		Args:    exactly(1, "one GROUP"),
+
+		ValidArgsFunction: completeNothing,
 		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
 			message, err := c.JoinGroup(ctx, sdk.GroupID(args[0]))
 			if err != nil {
@@ -111,14 +104,16 @@ func (a *app) groupRetentionCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:     "retention GROUP DAYS|none",
-		Short:   "Let files of a group be destroyed after so many days, or never",
+		Short:   "Let files of a group be destroyed after so many days, 0 at once, or never",
 		Example: "  svcfs group retention team 90\n  svcfs group retention team none",
 		Args:    exactly(2, "a GROUP and DAYS or none"),
+
+		ValidArgsFunction: a.completeGroup,
 		RunE: a.simple(func(ctx context.Context, args []string) error {
 			var days *int64
 			if args[1] != "none" {
 				n, err := strconv.ParseInt(args[1], 10, 64)
-				if err != nil || n < 1 {
+				if err != nil || n < 0 {
 					return usage("give a number of days, or none", "retention "+strconv.Quote(args[1]))
 				}
 				days = &n
@@ -132,7 +127,7 @@ func (a *app) groupRetentionCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.printMessage(asJSON, groupChange{Group: args[0], Message: message})
+			return a.printMessage(asJSON, groupChange{Group: args[0], Days: days, Message: message})
 		}),
 	}
 	addJSON(cmd, &asJSON)
@@ -142,10 +137,11 @@ func (a *app) groupRetentionCommand() *cobra.Command {
 func (a *app) groupMembersCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:     "members GROUP",
-		Short:   "List the members of a group",
-		Example: "  svcfs group members team\n  svcfs group members team --json",
-		Args:    exactly(1, "one GROUP"),
+		Use:               "members GROUP",
+		ValidArgsFunction: a.completeGroup,
+		Short:             "List the members of a group",
+		Example:           "  svcfs group members team\n  svcfs group members team --json",
+		Args:              exactly(1, "one GROUP"),
 		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
 			members, err := c.GroupMembers(ctx, sdk.GroupID(args[0]))
 			if err != nil {

@@ -42,6 +42,11 @@ func (a *app) mount(cmd *cobra.Command, f *mountFlags, dir string) error {
 	if f.background {
 		return a.mountInBackground(cmd, plan)
 	}
+	stopProfile, err := startProfile(f.cpuProfile)
+	if err != nil {
+		return err
+	}
+	defer stopProfile()
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()
 	signals := watchSignals()
@@ -54,8 +59,25 @@ func (a *app) mount(cmd *cobra.Command, f *mountFlags, dir string) error {
 	stopEarly()
 	reportReady(f.readyFD, readyReport{OK: true, PID: os.Getpid()})
 	a.notifyManager("READY=1\nSTATUS=mounted " + string(m.client.Account()) + " on " + plan.dir)
-	a.ui.printf("mounted %s on %s\n", escapeName(string(m.client.Account())), plan.dir)
+	if err := a.printMounted(m.client.Account(), plan, os.Getpid()); err != nil {
+		return err
+	}
 	return m.serve(signals)
+}
+
+// mounted is what mount prints as JSON, once it is.
+type mounted struct {
+	Dir     string        `json:"mountpoint"`
+	Account sdk.AccountID `json:"account_id"`
+	PID     int           `json:"pid"`
+}
+
+func (a *app) printMounted(account sdk.AccountID, plan mountPlan, pid int) error {
+	if plan.flags.asJSON {
+		return a.printJSON(mounted{plan.dir, account, pid})
+	}
+	a.ui.printf("mounted %s on %s\n", escapeName(string(account)), plan.dir)
+	return nil
 }
 
 // liveMount is a mount of this process.
@@ -101,7 +123,7 @@ func (a *app) startMount(ctx context.Context, p mountPlan) (*liveMount, error) {
 		a.ui.notice("other users of this machine can see %s as far as its modes permit", p.dir)
 	}
 	server, err := fs.Mount(p.dir, t, fs.Options{Account: p.sourceName(c.Account()), AllowOther: p.flags.allowOther, ReadOnly: p.readOnly, Umask: p.umask,
-		UID: p.uid, GID: p.gid, Logger: logger})
+		UID: p.uid, GID: p.gid, Reads: p.flags.reads, Logger: logger})
 	if err != nil {
 		_ = t.Close()
 		_ = c.Close()
@@ -128,30 +150,42 @@ func (a *app) treeConfig(c *sdk.Client, caps wire.Capabilities, p mountPlan, log
 // prepareMountpoint refuses a folder that cannot be mounted on, and cleans a
 // mount of ours that a crash left behind.
 func (a *app) prepareMountpoint(ctx context.Context, dir string) error {
-	err := fs.CheckMountpoint(dir)
+	err := fs.CheckMountpoint(dir, a.ownDirs()...)
 	if !errors.Is(err, fs.ErrDeadMount) && !errors.Is(err, fs.ErrMounted) {
-		return mountpointRefusal(err, "name an empty folder of yours: mkdir -p DIR")
+		return mountpointRefusal(err)
 	}
 	// The kernel may answer for a dead mount from what it remembers.
 	ours, lookErr := mountAt(dir)
 	if lookErr != nil {
-		return mountpointRefusal(err, "if it is dead, clean it with: fusermount3 -uz "+dir)
+		return mountpointRefusal(err)
 	}
 	if inspect(ctx, ours).State != stateDead {
-		return mountpointRefusal(err, "run 'svcfs umount "+dir+"' first")
+		return mountpointRefusal(err)
 	}
 	if err := fs.UnmountLazily(ours); err != nil {
 		return refuse(exitOther, "run: fusermount3 -uz "+dir, fmt.Errorf("clean the dead mount on %s: %w", dir, err))
 	}
 	a.ui.notice("cleaned the dead mount that an earlier run left on %s", dir)
-	return mountpointRefusal(fs.CheckMountpoint(dir), "name an empty folder of yours: mkdir -p DIR")
+	return mountpointRefusal(fs.CheckMountpoint(dir, a.ownDirs()...))
 }
 
-func mountpointRefusal(err error, hint string) error {
+// ownDirs are where settings and state of ours lie.
+func (a *app) ownDirs() []string {
+	var dirs []string
+	for _, dir := range []string{a.userDir("XDG_CONFIG_HOME", ".config", ""), a.userDir("XDG_STATE_HOME", ".local/state", "")} {
+		if dir != "" {
+			dirs = append(dirs, dir)
+		}
+	}
+	return dirs
+}
+
+// mountpointRefusal is a usage error; its next step is the refusal's own.
+func mountpointRefusal(err error) error {
 	if err == nil {
 		return nil
 	}
-	return refuse(exitUsage, hint, err)
+	return refuse(exitUsage, "", err)
 }
 
 // readyReport is the one line a mount process writes on its readiness pipe.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/svcfs/svcfs/fs"
 	"github.com/svcfs/svcfs/fs/tree"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/wire"
@@ -35,6 +36,9 @@ type mountFlags struct {
 	scratch       []string
 	idle          time.Duration
 	volumeName    string
+	reads         fs.Reads
+	cpuProfile    string
+	asJSON        bool
 }
 
 // mountPlan is what the flags mean.
@@ -61,9 +65,11 @@ twice gives it up. Listing and stat are free; opening a file costs one
 retrieval unless it is in memory, closing a changed one costs one upload.
 
 Signals: SIGTERM uploads what is left and unmounts, SIGUSR1 switches the log
-between --log-level and debug, SIGUSR2 looks at the ledger now.`,
+between --log-level and debug, SIGHUP looks at the ledger now.`,
 		Example: "  svcfs mount ~/team\n  svcfs mount --background --budget 5 ~/team\n  svcfs mount -o ro ~/team",
 		Args:    exactly(1, "one DIR"),
+
+		ValidArgsFunction: completeDirs,
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		a.began = true
@@ -97,7 +103,12 @@ func (f *mountFlags) register(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.scratch, "scratch", nil, "more names that stay in memory and are never uploaded, such as *.bak")
 	flags.DurationVar(&f.idle, "idle-unmount", 0, "unmount when nobody used it for so long, such as 10m")
 	flags.StringVar(&f.volumeName, "volume-name", "", "what df and findmnt show as its source, after svcfs: (default the account)")
-	_ = flags.MarkHidden("ready-fd") // exists
+	flags.Var(&f.reads, "kernel-cache", "how the kernel serves reads")
+	flags.StringVar(&f.cpuProfile, "cpuprofile", "", "write a CPU profile to this file")
+	for _, name := range []string{"ready-fd", "kernel-cache", "cpuprofile"} {
+		_ = flags.MarkHidden(name) // exists
+	}
+	addJSON(cmd, &f.asJSON)
 }
 
 // plan checks the flags.

@@ -13,9 +13,9 @@ type signalWatch struct {
 	raw       chan os.Signal
 	quit      chan struct{}
 	interrupt chan struct{} // a first SIGINT, or a later one after arm
-	terminate chan struct{} // closed by SIGTERM or SIGHUP
-	verbosity chan struct{} // SIGUSR1
-	refresh   chan struct{} // SIGUSR2
+	terminate chan struct{} // closed by SIGTERM
+	verbosity chan struct{} // SIGUSR1: another log level
+	refresh   chan struct{} // a SIGHUP: look for what is new; it never ends a mount
 	first     context.Context
 
 	mu      sync.Mutex
@@ -27,15 +27,14 @@ type signalWatch struct {
 	stopped sync.WaitGroup
 }
 
-// watchSignals begins to catch the signals that end a mount and those that ask
-// something of it.
+// watchSignals begins to catch SIGINT, SIGTERM, SIGHUP and SIGUSR1. A SIGHUP, which also a
+// closed terminal sends, must not take a mount away from the programs in it.
 func watchSignals() *signalWatch {
-	w := &signalWatch{raw: make(chan os.Signal, 8), quit: make(chan struct{}), interrupt: make(chan struct{}, 8), terminate: make(chan struct{}),
-		verbosity: make(chan struct{}, 1), refresh: make(chan struct{}, 1)}
+	w := &signalWatch{raw: make(chan os.Signal, 8), quit: make(chan struct{}), interrupt: make(chan struct{}, 8), terminate: make(chan struct{}), verbosity: make(chan struct{}, 1), refresh: make(chan struct{}, 1)}
 	first, cancelFirst := context.WithCancel(context.Background())
 	w.first = first
 	w.next, w.cancel = context.WithCancel(context.Background())
-	signal.Notify(w.raw, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
+	signal.Notify(w.raw, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1)
 	w.stopped.Add(1)
 	go func() {
 		defer w.stopped.Done()
@@ -46,7 +45,7 @@ func watchSignals() *signalWatch {
 				switch s {
 				case syscall.SIGUSR1:
 					offer(w.verbosity)
-				case syscall.SIGUSR2:
+				case syscall.SIGHUP:
 					offer(w.refresh)
 				default:
 					cancelFirst()

@@ -32,6 +32,7 @@ func (a *app) statusCommand() *cobra.Command {
 			}
 			return show()
 		}),
+		ValidArgsFunction: completeMount,
 	}
 	addJSON(cmd, &asJSON)
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show it again whenever it changes, until interrupted")

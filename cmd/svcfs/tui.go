@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 
 	"golang.org/x/term"
 )
@@ -20,11 +21,26 @@ import (
 //   - Words of the service and names of files are escaped before they are
 //     printed: no control character of theirs reaches a terminal.
 //
-// There are exactly four functions: printf, notice, fail and progress.
+// There are exactly four functions: printf, notice, fail and progress. All are
+// safe for concurrent use.
 type terminal struct {
 	out, err io.Writer
 	live     bool // err is a terminal
-	drawn    bool // a progress line is on the screen
+
+	mu    sync.Mutex
+	drawn bool // a progress line is on the screen
+}
+
+const defaultWidth = 80
+
+// width is how many columns there are.
+func (t *terminal) width() int {
+	if f, ok := t.err.(*os.File); ok {
+		if columns, _, err := term.GetSize(int(f.Fd())); err == nil && columns > 0 {
+			return columns
+		}
+	}
+	return defaultWidth
 }
 
 func newTerminal(out, err io.Writer) *terminal {
@@ -37,19 +53,25 @@ func newTerminal(out, err io.Writer) *terminal {
 
 // printf writes data to standard output.
 func (t *terminal) printf(format string, args ...any) {
-	t.progress("")
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.erase()
 	fmt.Fprintf(t.out, format, args...)
 }
 
 // notice tells something that is neither data nor a failure.
 func (t *terminal) notice(format string, args ...any) {
-	t.progress("")
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.erase()
 	fmt.Fprintf(t.err, "svcfs: %s\n", escapeText(fmt.Sprintf(format, args...)))
 }
 
 // fail tells a failure and the next step.
 func (t *terminal) fail(err error) {
-	t.progress("")
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.erase()
 	fmt.Fprintf(t.err, "svcfs: %s\n", escapeText(err.Error()))
 	if hint := hintFor(err); hint != "" {
 		fmt.Fprintf(t.err, "hint: %s\n", escapeText(hint))
@@ -58,12 +80,23 @@ func (t *terminal) fail(err error) {
 
 // progress replaces the progress line; "" erases it.
 func (t *terminal) progress(format string, args ...any) {
-	if !t.live || format == "" && !t.drawn {
+	if !t.live {
 		return
 	}
-	fmt.Fprint(t.err, "\r\x1b[K")
-	t.drawn = format != ""
-	if t.drawn {
-		fmt.Fprint(t.err, strings.ReplaceAll(escapeText(fmt.Sprintf(format, args...)), "\n", " "))
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.erase()
+	if format == "" {
+		return
 	}
+	t.drawn = true
+	fmt.Fprint(t.err, strings.ReplaceAll(escapeText(fmt.Sprintf(format, args...)), "\n", " "))
+}
+
+// erase takes the progress line away; t.mu is held.
+func (t *terminal) erase() {
+	if t.drawn {
+		fmt.Fprint(t.err, "\r\x1b[K")
+	}
+	t.drawn = false
 }

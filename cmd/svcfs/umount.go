@@ -19,6 +19,7 @@ import (
 
 func (a *app) umountCommand() *cobra.Command {
 	var timeout time.Duration
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use:     "umount DIR",
 		Aliases: []string{"unmount"},
@@ -29,14 +30,23 @@ uploaded. A mount whose process is gone is only cleaned away.`,
 		Example: "  svcfs umount ~/team",
 		Args:    exactly(1, "one DIR"),
 		RunE: a.simple(func(ctx context.Context, args []string) error {
-			return a.umount(ctx, args[0], timeout)
+			return a.umount(ctx, args[0], timeout, asJSON)
 		}),
+		ValidArgsFunction: completeMount,
 	}
 	cmd.Flags().DurationVar(&timeout, "timeout", drainLimit+15*time.Second, "how long to wait for it")
+	addJSON(cmd, &asJSON)
 	return cmd
 }
 
-func (a *app) umount(ctx context.Context, path string, timeout time.Duration) error {
+// unmounted is what umount prints as JSON.
+type unmounted struct {
+	Dir   string         `json:"mountpoint"`
+	State string         `json:"state"` // "unmounted", or "removed" when no process served it any more
+	Lost  []tree.Pending `json:"lost"`  // what could not be uploaded
+}
+
+func (a *app) umount(ctx context.Context, path string, timeout time.Duration, asJSON bool) error {
 	dir, err := mountAt(path)
 	if err != nil {
 		return err
@@ -47,6 +57,9 @@ func (a *app) umount(ctx context.Context, path string, timeout time.Duration) er
 			return refuse(exitOther, "run: fusermount3 -uz "+dir, err)
 		}
 		a.ui.notice("no process answered for %s; the mount was taken away", dir)
+		if asJSON {
+			return a.printJSON(unmounted{dir, "removed", []tree.Pending{}})
+		}
 		return nil
 	}
 	if err := syscall.Kill(m.Status.PID, syscall.SIGTERM); err != nil {
@@ -55,7 +68,16 @@ func (a *app) umount(ctx context.Context, path string, timeout time.Duration) er
 	if err := a.waitUntilGone(ctx, dir, m.Status.PID, timeout); err != nil {
 		return err
 	}
-	return a.reportLeft(dir, m.Status.PID)
+	left, err := a.takeLeft(m.Status.PID)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		if err := a.printJSON(unmounted{dir, "unmounted", notNil(left)}); err != nil {
+			return err
+		}
+	}
+	return a.reportLeft(dir, left)
 }
 
 // isOurProcess guards against signalling a stranger who got the number of a
@@ -124,23 +146,31 @@ func (a *app) leaveReport(left []tree.Pending) {
 	}
 }
 
-// reportLeft takes the report of a mount process and tells it.
-func (a *app) reportLeft(dir string, pid int) error {
+// takeLeft reads the report of a mount process that has ended, and removes it.
+func (a *app) takeLeft(pid int) ([]tree.Pending, error) {
 	path := a.leftPath(pid)
 	if path == "" {
-		return nil
+		return nil, nil
 	}
 	text, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil
+		return nil, nil
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	_ = os.Remove(path)
 	var left []tree.Pending
 	if err := json.Unmarshal(text, &left); err != nil {
-		return fmt.Errorf("read %s: %w", path, err)
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	return left, nil
+}
+
+// reportLeft tells what was not uploaded.
+func (a *app) reportLeft(dir string, left []tree.Pending) error {
+	if len(left) == 0 {
+		return nil
 	}
 	for _, p := range left {
 		a.ui.notice("lost: %s  %d bytes  %s", p.Path, p.Size, p.Error)

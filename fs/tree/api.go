@@ -135,7 +135,8 @@ func (e *Error) Unwrap() error { return e.Err }
 // Kernel is told when something the kernel may have cached is no longer true.
 // Methods are called without any lock of the tree held and may block briefly.
 type Kernel interface {
-	// EntryChanged: name in d appeared, vanished or points at another inode.
+	// EntryChanged: name in d vanished or points at another inode. Names that
+	// appear are not told: the kernel may not remember that one is absent.
 	EntryChanged(d *Dir, name string)
 	// ContentChanged: cached pages and attributes of f are stale.
 	ContentChanged(f *File)

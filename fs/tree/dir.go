@@ -302,6 +302,7 @@ func (d *Dir) Create(ctx context.Context, name string, exclusive bool, flags Ope
 // createHere makes the file unless the name is taken: then all results are nil.
 func (d *Dir) createHere(name string, flags OpenFlags) (*File, *Handle, error) {
 	t := d.t
+	temp := isTemp(name, flags.Caller)
 	t.mu.Lock()
 	if d.find(name) != nil || d.parent == nil || d.group.gone {
 		t.mu.Unlock()
@@ -310,7 +311,7 @@ func (d *Dir) createHere(name string, flags OpenFlags) (*File, *Handle, error) {
 	shown := showComponent(name)
 	f := t.newFile(d, shown)
 	f.group, f.raw = d.group, d.rawPath(name)
-	f.scratch.Store(d.namesScratch(name))
+	f.scratch.Store(d.namesScratch(name) || temp)
 	d.children[shown] = f
 	d.mtime = t.now()
 	if !f.scratch.Load() {

@@ -50,6 +50,7 @@ type File struct {
 	size   int64
 	known  bool // size is the truth
 	mtime  time.Time
+	timed  bool // mtime was set by a program, and the content is as it was then
 	mode   uint32
 	moded  bool // mode was set
 }
@@ -74,7 +75,10 @@ func (f *File) setEntry(e *sdk.Entry) {
 	f.entry.Store(e)
 	f.attrMu.Lock()
 	defer f.attrMu.Unlock()
-	f.size, f.known, f.mtime = max(e.Size, 0), e.Size != sdk.SizeUnknown, e.Time
+	f.size, f.known = max(e.Size, 0), e.Size != sdk.SizeUnknown
+	if !f.timed {
+		f.mtime = e.Time
+	}
 }
 
 func (f *File) setSize(size int64) {
@@ -129,11 +133,19 @@ func (f *File) SetMode(mode uint32) {
 	f.mode, f.moded = mode, true
 }
 
-// SetTimes keeps the modification time until the next commit (W10).
+// SetTimes keeps a modification time for this mount only, until the content
+// changes (W10): copying tools compare it the next time.
 func (f *File) SetTimes(mtime time.Time) {
 	f.attrMu.Lock()
 	defer f.attrMu.Unlock()
-	f.mtime = mtime
+	f.mtime, f.timed = mtime, true
+}
+
+// changed sets the modification time to now.
+func (f *File) changed() {
+	f.attrMu.Lock()
+	defer f.attrMu.Unlock()
+	f.mtime, f.timed = f.t.now(), false
 }
 
 // Xattrs returns the read-only attributes (A2). Free.

@@ -125,8 +125,7 @@ func (t *Tree) applyGroups(listed []sdk.Group) []notice {
 			g.owned = listedGroup.Owned
 			continue
 		}
-		g := t.addGroup(listedGroup)
-		notices = append(notices, notice{dir: t.root, name: g.dir.name})
+		t.addGroup(listedGroup)
 	}
 	for id, g := range t.groups {
 		if !still[id] {
@@ -143,7 +142,7 @@ func (t *Tree) applyGroups(listed []sdk.Group) []notice {
 }
 
 // addGroup needs Tree.mu.
-func (t *Tree) addGroup(listed sdk.Group) *group {
+func (t *Tree) addGroup(listed sdk.Group) {
 	g := &group{id: listed.ID, owned: listed.Owned, listing: newGate(),
 		names: make(map[string]*versions), byRef: make(map[sdk.Ref]*sdk.Entry)}
 	name := showGroup(listed.ID)
@@ -155,7 +154,6 @@ func (t *Tree) addGroup(listed sdk.Group) *group {
 	t.addGroupControl(g)
 	t.root.children[name] = g.dir
 	t.groups[listed.ID] = g
-	return g
 }
 
 // removeGroup needs Tree.mu. Open handles fail from now on (E, revoked).
@@ -376,7 +374,9 @@ func (t *Tree) place(g *group, v *versions) []notice {
 	return t.show(g, v, newest)
 }
 
-// show hangs a new file for e into the tree. Needs Tree.mu.
+// show hangs a new file for e into the tree. Nothing is told of a name that only
+// appears: telling late would throw a program out of a folder it has entered by
+// then. Needs Tree.mu.
 func (t *Tree) show(g *group, v *versions, e *sdk.Entry) []notice {
 	dir, name, notices := t.slot(g, v.raw, string(e.Ref))
 	f := t.newFile(dir, name)
@@ -384,7 +384,7 @@ func (t *Tree) show(g *group, v *versions, e *sdk.Entry) []notice {
 	f.setEntry(e)
 	dir.children[name] = f
 	v.shown = f
-	return append(notices, notice{dir: dir, name: name})
+	return notices
 }
 
 // supersede replaces the file that shows v by one of the same inode number and
@@ -459,10 +459,10 @@ func (t *Tree) folder(dir *Dir, raw string) (*Dir, []notice) {
 	case *File:
 		moved := withSuffix(name, child.raw)
 		dir.children[moved], child.name = child, moved
-		notices = append(notices, notice{dir: dir, name: moved})
+		notices = append(notices, notice{dir: dir, name: name})
 	}
 	made := t.newDir(dir, name, dirFolder)
 	made.raw = raw
 	dir.children[name] = made
-	return made, append(notices, notice{dir: dir, name: name})
+	return made, notices
 }

@@ -558,3 +558,27 @@ func TestW5ReopenedEmptyFileIsOneSave(t *testing.T) {
 	}
 	m.wantCharges(0, 50)
 }
+
+// W10: a time that was set before the save is still there after it, and gone with
+// the next change; then the ledger's shows.
+func TestW10TimesSurviveTheSave(t *testing.T) {
+	m := mount(t, team(), alice)
+	h := m.create("/team/f.tmp")
+	m.write(h, "x", 0)
+	when := time.Unix(1_500_000_000, 0)
+	h.File().SetTimes(when)
+	if err := m.rename("f.tmp", "f"); err != nil {
+		t.Fatal(err)
+	}
+	if got := m.node("/team/f").Attr().Mtime; !got.Equal(when) {
+		t.Errorf("after the save: %v", got)
+	}
+	m.write(h, "y", 1)
+	if err := h.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.Release()
+	if got := m.node("/team/f").Attr().Mtime; got.Unix() != 1_700_000_002 {
+		t.Errorf("after a change: %v", got)
+	}
+}

@@ -8,8 +8,8 @@ import (
 func TestW6ScratchNamesAreNeverUploaded(t *testing.T) {
 	scratch := []string{".~lock.letter.odt#", "notes.swp", ".notes.txt.swp", ".notes.txt.swx", "notes.txt~", "4913", ".goutputstream-ABC123",
 		"x.tmp", "movie.mkv.part", "setup.exe.crdownload", ".#notes.txt", "#notes.txt#", ".fuse_hidden0001", ".nfs0001", ".DS_Store",
-		"._photo.jpg", ".Trash-1000", ".photo.jpg.aB3dE9", "sedXy12Zz", "mine.bak"}
-	real := []string{"notes.txt", ".config", ".config.backup", "49134", "sedation", "a~b", "#1", "part", "tmp", ".photo.jpg.backup", "Cargo.lock"}
+		"._photo.jpg", ".Trash-1000", ".photo.jpg.aB3dE9", "sedXy12Zz", "zi7dQ5wa", "mine.bak"}
+	real := []string{"notes.txt", ".config", ".config.backup", "49134", "sedation", "zincdust", "a~b", "#1", "part", "tmp", ".photo.jpg.backup", "Cargo.lock"}
 	w := team()
 	m := mount(t, w, alice, func(c *Config) { c.Scratch = []string{"*.bak"} })
 	for _, name := range scratch {
@@ -41,6 +41,34 @@ func TestW6ScratchNamesAreNeverUploaded(t *testing.T) {
 		if err := m.dir("/team").Unlink(t.Context(), name); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// W6: a name that only its program means as a temporary one is real for others.
+func TestW6NamesOfProgramsAreTheirs(t *testing.T) {
+	m := mount(t, team(), alice)
+	uploads := 0
+	for _, tc := range []struct {
+		name, program string
+		scratch       bool
+	}{
+		{"sedan2024", "cp", false}, {"sedan2023", "sed", true}, {"zipped01", "vim", false}, {"zipped02", "zip", true},
+		{".list.2024ab", "tar", false}, {".list.2023ab", "rsync", true},
+	} {
+		caller := Caller{Name: func() string { return tc.program }}
+		_, h, err := m.dir("/team").Create(t.Context(), tc.name, true, OpenFlags{Write: true, Caller: caller})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.write(h, tc.name, 0)
+		if err := h.Flush(t.Context()); err != nil {
+			t.Error(err)
+		}
+		h.Release()
+		if !tc.scratch {
+			uploads++
+		}
+		m.wantCharges(0, uploads)
 	}
 }
 

@@ -199,7 +199,7 @@ func (f *File) writeAt(ctx context.Context, p []byte, off int64) error {
 // touched marks the stage changed now. Needs File.mu.
 func (f *File) touched(s *stage) {
 	s.dirty, s.delayed = true, false
-	f.SetTimes(f.t.now())
+	f.changed()
 }
 
 // Truncate sets the length. To zero it needs no content; to anything else of an

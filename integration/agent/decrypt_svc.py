@@ -21,7 +21,7 @@ import zlib
 KEY_BYTES, NONCE_BYTES, TAG_BYTES = 32, 12, 16
 FORMAT_BYTES = 64 << 10  # largest format object
 EXTRA_BYTES = 256 << 10  # of an answer beside the ciphertext
-REASON_CHARS = 400
+REASON_CHARS = 16 << 10
 
 
 class Refused(Exception):

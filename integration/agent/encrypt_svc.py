@@ -74,10 +74,10 @@ def main():
         content = read_file(args.file, args.max_bytes)
         file_hash, body = request(upload_id, key, os.path.basename(args.file), content)
     except Unusable as reason:
-        print(reason, file=sys.stderr)
+        print(f"encrypt_svc.py: {reason}", file=sys.stderr)
         return 2
     except ImportError:
-        print("the Python package cryptography is missing: pip install cryptography", file=sys.stderr)
+        print("encrypt_svc.py: the Python package cryptography is missing: pip install cryptography", file=sys.stderr)
         return 2
     sys.stdout.write(file_hash + "\n" + body)
     sys.stdout.flush()

@@ -25,7 +25,7 @@ send() {
 		printf '%s\n' "$file_hash"
 		post "$mcp_url$1" "$timeout" token_headers 2>/dev/null | tr -d '\0' | head -c "$small_answer" || printf '\n000'
 	}) || code=$?
-	((code == 0)) || die 2 'nothing was sent'
+	((code == 0)) || exit 2 # the helper has said why
 	file_hash=${told%%$'\n'*}
 	told=${told#*$'\n'}
 	status=${told##*$'\n'}

@@ -10,6 +10,7 @@ const (
 	PathRPC          = "/rpc"                    // POST, JSON-RPC of a self-hosted ledger
 	PathUploadBlob   = "/raw/upload/"            // PUT PathUploadBlob + upload id, extension "raw"
 	PathReadBlob     = "/raw/read/"              // GET PathReadBlob + ticket, extension "raw"
+	PathTlog         = "/tlog/"                  // GET checkpoint, key, tile/…; extension "checkpoints"
 )
 
 // Request headers. HTTP header names are case-insensitive.
@@ -41,6 +42,7 @@ const (
 	OpGetGroupTransactions = "get_group_transactions"
 	OpDeleteFile           = "delete_file" // extension "delete"
 	OpRenameFile           = "rename_file" // extension "rename"
+	OpWatch                = "watch"       // extension "watch"
 )
 
 // Capability names in [Capabilities].Features.
@@ -59,9 +61,13 @@ const (
 	// CapIdempotentRetrieve: prepare_retrieve repeated with the same claim_id
 	// takes no second fee.
 	CapIdempotentRetrieve = "idempotent-retrieve"
-	CapWatch              = "watch"
-	CapDelete             = "delete"
-	CapRename             = "rename"
+	// CapWatch: the operation watch waits for what happens, see [WatchRequest].
+	CapWatch  = "watch"
+	CapDelete = "delete"
+	CapRename = "rename"
+	// CapCheckpoints: signed checkpoints of the ledger below [PathTlog], as
+	// service/LEDGER.md describes them.
+	CapCheckpoints = "checkpoints"
 )
 
 // Limits both sides know.
@@ -73,6 +79,8 @@ const (
 	InlineBlobBytes = 64 << 10
 	// MaxPageRows is the largest page of get_group_transactions, in rows.
 	MaxPageRows = 5000
+	// MaxWatchMillis is the longest that watch waits, in ms.
+	MaxWatchMillis = 30_000
 )
 
 // Capabilities answers GET [PathCapabilities]. Extension.

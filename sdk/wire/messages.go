@@ -145,7 +145,14 @@ type TransactionsRequest struct {
 	GroupID  string `json:"group_id"`
 	AfterSeq int64  `json:"after_seq,omitempty"`
 	Limit    int    `json:"limit,omitempty"`
+	// Kinds [KindsAll] (extension "checkpoints") asks for every record of the
+	// group instead of its files, as rows with Hash set, in order of Seq, for
+	// members only. AfterSeq and Limit count Seq then.
+	Kinds string `json:"kinds,omitempty"`
 }
+
+// KindsAll is the value of [TransactionsRequest].Kinds.
+const KindsAll = "all"
 
 // TransactionRow is one file record of a group, in upload order. Rows are
 // never removed: a deleted file keeps its row with Deleted set.
@@ -166,6 +173,62 @@ type TransactionRow struct {
 	ContentType  *string `json:"content_type,omitempty"`
 	Seq          int64   `json:"seq,omitempty"`         // ledger sequence of the upload, ascending, 0 = unknown
 	ChangedSeq   int64   `json:"changed_seq,omitempty"` // of the newest record about this file
+
+	// Extension "checkpoints", in rows that [KindsAll] asked for: with TransID,
+	// GroupID, UserID (who acted), FileHash, IPFSHash, Timestamp and Seq they are
+	// everything that Hash covers; service/LEDGER.md has the layout.
+	Kind     string `json:"kind,omitempty"`   // such as "add_group_member"
+	Detail   string `json:"detail,omitempty"` // the member, the reason, …
+	Fee      string `json:"fee,omitempty"`    // yocto, decimal
+	Request  string `json:"request,omitempty"`
+	PrevHash string `json:"prev_hash,omitempty"` // hex SHA-256 of the record before, of whatever group
+	Hash     string `json:"hash,omitempty"`      // hex
+}
+
+// WatchRequest is the body of watch, which answers what happened after AfterSeq
+// and concerns the caller: at once if there is something, else as soon as there
+// is, at the latest after TimeoutMS (at most [MaxWatchMillis]; 0 = do not wait).
+// Without AfterSeq it answers the present sequence at once. Extension "watch".
+type WatchRequest struct {
+	AfterSeq  *int64 `json:"after_seq,omitempty"`
+	TimeoutMS int64  `json:"timeout_ms,omitempty"`
+}
+
+// WatchResult answers it. The next request continues after Seq, which may be
+// larger than that of the last event.
+type WatchResult struct {
+	Events []Event `json:"events"` // ascending
+	Seq    int64   `json:"seq"`
+}
+
+// Event is one ledger record, as members of its group may see it. Whoever was
+// revoked gets that one event, and none of the group any more.
+type Event struct {
+	Seq     int64  `json:"seq"`
+	Kind    string `json:"kind"` // one of the Event… constants; unknown ones are ignored
+	GroupID string `json:"group_id"`
+	Ref     string `json:"ref,omitempty"`     // of a file
+	Account string `json:"account,omitempty"` // the member who was added or revoked or joined, else who acted
+	Time    string `json:"time"`              // ns since the epoch, decimal
+}
+
+// Kinds of events: the ledger's names.
+const (
+	EventRegistered = "register_group"
+	EventAdded      = "add_group_member"
+	EventJoined     = "join_group"
+	EventRevoked    = "revoke_group_member" // the group's key was rotated too
+	EventUploaded   = "record_transaction"
+	EventDeleted    = "tombstone_transaction"
+	EventRenamed    = "rename_file"
+	EventRetention  = "set_group_retention"
+)
+
+// TransactionMeta answers the ledger's view get_transaction_meta.
+type TransactionMeta struct {
+	Backend   string   `json:"backend"`
+	Timestamp string   `json:"timestamp"` // ns since the epoch, decimal
+	Deleted   *Deleted `json:"deleted"`
 }
 
 // Deleted tells when, by whom and why a file's key was destroyed.

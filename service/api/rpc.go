@@ -99,6 +99,8 @@ func (s *server) view(ctx context.Context, method string, raw []byte) (any, erro
 		GroupID string `json:"group_id"`
 		UserID  string `json:"user_id"`
 		Action  string `json:"action"`
+		TransID string `json:"trans_id"`
+		Nonce   string `json:"nonce"`
 	}
 	if len(raw) > 0 && json.Unmarshal(raw, &args) != nil {
 		return nil, fault.New(wire.CodeInvalidJSON, "Failed to deserialize input from JSON.")
@@ -108,6 +110,15 @@ func (s *server) view(ctx context.Context, method string, raw []byte) (any, erro
 		return json.Number(s.Ledger.Fee(args.Action).String()), nil
 	case "get_dynamic_fee":
 		return 0, nil
+	case "get_transaction_meta":
+		return s.Files.Meta(ctx, args.TransID)
+	case "is_tombstoned":
+		meta, err := s.Files.Meta(ctx, args.TransID)
+		return meta != nil && meta.Deleted != nil, err
+	case "get_expired_transactions":
+		return s.expired(ctx, args.GroupID)
+	case "get_nonce_validity":
+		return s.Files.ClaimUnused(ctx, args.GroupID, args.UserID, args.Nonce)
 	}
 	g, member, err := s.Groups.View(ctx, args.GroupID, args.UserID)
 	known := err == nil
@@ -147,6 +158,19 @@ func (s *server) view(ctx context.Context, method string, raw []byte) (any, erro
 	default:
 		return nil, fault.New(wire.CodeUnsupported, "MethodNotFound: %.60q", method)
 	}
+}
+
+// expired lists the records of a group that retention will remove next.
+func (s *server) expired(ctx context.Context, group string) (any, error) {
+	ids := []string{}
+	if group == "" {
+		return ids, nil
+	}
+	list, err := s.Files.Expired(ctx, group)
+	for _, e := range list {
+		ids = append(ids, e.TxID)
+	}
+	return ids, err
 }
 
 func (s *server) public(joinable bool, list func() (any, error)) (any, error) {

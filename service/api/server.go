@@ -26,6 +26,8 @@ import (
 	"github.com/svcfs/svcfs/service/groups"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/watch"
+	"github.com/svcfs/svcfs/service/web"
 )
 
 const (
@@ -44,18 +46,29 @@ type Deps struct {
 	Tokens       *auth.Tokens
 	Groups       *groups.Groups
 	Files        *files.Files
+	Watch        *watch.Watch
 	Ledger       *ledger.Ledger
 	TicketKey    []byte // signs raw transfer tickets
 	ContractID   string
 	Version      string
 	MaxFileBytes int64
+	RequestRate  int // of one account per second; 0 = no bound
 	Healthy      func(context.Context) error
+	Checkpoints  Checkpoints
+	Page         *web.Page // the account page
 	Logger       *slog.Logger
+}
+
+// Checkpoints publishes the ledger for outsiders.
+type Checkpoints interface {
+	Handler() http.Handler // everything below wire.PathTlog
+	Problem() error        // why nothing is signed any more
 }
 
 type server struct {
 	Deps
-	tools map[string]tool
+	tools  map[string]tool
+	limits *limits
 }
 
 // tool is one operation: it decodes its request and returns its result.
@@ -63,7 +76,7 @@ type tool func(ctx context.Context, account string, body []byte) (any, error)
 
 // New returns the handler of the whole service.
 func New(d Deps) http.Handler {
-	s := &server{Deps: d}
+	s := &server{Deps: d, limits: newLimits(d.RequestRate)}
 	s.tools = s.operations()
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+wire.PathSessionToken, s.sessionToken)
@@ -75,7 +88,14 @@ func New(d Deps) http.Handler {
 	mux.HandleFunc("POST "+wire.PathRPC, s.rpc)
 	mux.HandleFunc("GET "+wire.PathCapabilities, s.capabilities)
 	mux.HandleFunc("GET "+wire.PathHealth, s.health)
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+	mux.Handle("GET "+wire.PathTlog, d.Checkpoints.Handler())
+	mux.Handle(web.Path, d.Page.Handler(s.refuse))
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Vary", "Accept")
+		if web.WantsPage(r) {
+			http.Redirect(w, r, web.Path, http.StatusSeeOther)
+			return
+		}
 		writeJSON(w, http.StatusOK, map[string]string{"status": "ok", "service": "svcd"})
 	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
@@ -208,9 +228,9 @@ func result(w http.ResponseWriter, v any) {
 	}
 }
 
-// caller authenticates a request. A Bearer token, if present, decides alone; an
+// authenticate returns who sent a request. A Bearer token, if present, decides alone; an
 // API key needs its account beside it.
-func (s *server) caller(r *http.Request) (account string, err error) {
+func (s *server) authenticate(r *http.Request) (account string, err error) {
 	if len(r.Header.Values("Authorization")) > 1 || len(r.Header.Values(wire.HeaderAPIKey)) > 1 || len(r.Header.Values(wire.HeaderAccountID)) > 1 {
 		return "", fault.New(wire.CodeInvalidToken, "Auth failed: malformed credential: a header was sent twice")
 	}
@@ -325,7 +345,8 @@ func (s *server) loginProbe(w http.ResponseWriter, _ *http.Request) {
 
 func (s *server) capabilities(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, wire.Capabilities{Service: "svcd", Version: s.Version, ContractID: s.ContractID,
-		Features:     []string{wire.CapRows, wire.CapPaging, wire.CapRaw, wire.CapIdempotentFinalize, wire.CapIdempotentRetrieve, wire.CapDelete, wire.CapRename},
+		Features: []string{wire.CapRows, wire.CapPaging, wire.CapRaw, wire.CapIdempotentFinalize, wire.CapIdempotentRetrieve,
+			wire.CapDelete, wire.CapRename, wire.CapWatch, wire.CapCheckpoints},
 		MaxFileBytes: s.MaxFileBytes, Fees: s.Ledger.Fees()})
 }
 
@@ -336,5 +357,12 @@ func (s *server) health(w http.ResponseWriter, r *http.Request) {
 		s.Logger.Error("unhealthy", "part", e.Text, "cause", fmt.Sprint(e.Err))
 		status, text = http.StatusServiceUnavailable, e.Text
 	}
-	writeJSON(w, status, map[string]any{"status": text, "version": s.Version, "auth": "enabled", "rpc_reachable": true})
+	checkpoints := "ok"
+	if err := s.Checkpoints.Problem(); err != nil { // files are served all the same
+		checkpoints = err.Error()
+		if status == http.StatusOK {
+			text = "degraded"
+		}
+	}
+	writeJSON(w, status, map[string]any{"status": text, "version": s.Version, "auth": "enabled", "rpc_reachable": true, "checkpoints": checkpoints})
 }

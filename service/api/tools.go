@@ -107,6 +107,9 @@ func (s *server) tool(w http.ResponseWriter, r *http.Request) {
 	case wire.OpPrepareRetrieve:
 		s.retrieve(w, r)
 		return
+	case wire.OpWatch:
+		s.watch(w, r)
+		return
 	}
 	run, ok := s.tools[op]
 	if !ok {
@@ -129,6 +132,34 @@ func (s *server) tool(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	result(w, value)
+}
+
+// watch waits for what happens in the caller's groups.
+func (s *server) watch(w http.ResponseWriter, r *http.Request) {
+	account, err := s.caller(r)
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	raw, err := body(w, r, maxRequestBytes)
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	req, err := decode[wire.WatchRequest](raw)
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	out, err := s.Watch.Events(r.Context(), account, req, func() error {
+		_, err := s.authenticate(r) // its key may have been rotated meanwhile
+		return err
+	})
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	result(w, out)
 }
 
 func (s *server) authStatus(ctx context.Context, account, group string) (any, error) {

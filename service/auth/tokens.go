@@ -38,14 +38,16 @@ type Tokens struct {
 	issuer   string
 	audience string
 	lifetime time.Duration
+	now      func() time.Time
+	started  time.Time
 }
 
 // NewTokens returns an issuer for the service at the public address audience.
-func NewTokens(a *Accounts, secret [keyBytes]byte, audience string, lifetime time.Duration) *Tokens {
+func NewTokens(a *Accounts, secret [keyBytes]byte, audience string, lifetime time.Duration, now func() time.Time) *Tokens {
 	if lifetime <= 0 || lifetime > MaxTokenLifetime {
 		lifetime = MaxTokenLifetime
 	}
-	return &Tokens{accounts: a, secret: secret[:], issuer: audience, audience: audience, lifetime: lifetime}
+	return &Tokens{accounts: a, secret: secret[:], issuer: audience, audience: audience, lifetime: lifetime, now: now, started: time.Now()}
 }
 
 // Lifetime returns how long a token is good, as expires_in says it.
@@ -61,7 +63,12 @@ func (t *Tokens) Lifetime() string {
 
 // Issue makes a token for an account whose key of this generation was checked.
 func (t *Tokens) Issue(account string, generation int64) (string, error) {
-	now := time.Now()
+	now := t.now()
+	if behind := t.setBack(now); behind > leeway {
+		return "", &fault.Error{Code: wire.CodeUnavailable, RetryAfter: time.Minute,
+			Text: "the service's clock was set back: it issues no tokens until the clock is right again, or svcd is restarted",
+			Err:  fmt.Errorf("the clock is %s behind where it was", behind.Round(time.Second))}
+	}
 	c := claims{AccountID: account, Type: tokenType, Generation: generation, RegisteredClaims: jwt.RegisteredClaims{
 		Issuer: t.issuer, Subject: "apikey|" + account, Audience: jwt.ClaimStrings{t.audience},
 		IssuedAt: jwt.NewNumericDate(now), ExpiresAt: jwt.NewNumericDate(now.Add(t.lifetime))}}
@@ -70,6 +77,13 @@ func (t *Tokens) Issue(account string, generation int64) (string, error) {
 		return "", fmt.Errorf("sign token: %w", err)
 	}
 	return token, nil
+}
+
+// setBack returns how far the clock is behind where it should be by the
+// monotonic clock. A token of a wrong time would live too long.
+func (t *Tokens) setBack(now time.Time) time.Duration {
+	expected := t.started.Round(0).Add(time.Since(t.started))
+	return expected.Sub(now.Round(0))
 }
 
 // singleAudience writes aud as one string, as the hosted service does.
@@ -88,7 +102,7 @@ func (t *Tokens) Verify(ctx context.Context, token string) (account string, err 
 	var c claims
 	_, err = jwt.ParseWithClaims(token, &c, func(*jwt.Token) (any, error) { return t.secret, nil },
 		jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), jwt.WithAudience(t.audience), jwt.WithIssuer(t.issuer),
-		jwt.WithExpirationRequired(), jwt.WithIssuedAt(), jwt.WithLeeway(leeway), jwt.WithStrictDecoding())
+		jwt.WithExpirationRequired(), jwt.WithIssuedAt(), jwt.WithLeeway(leeway), jwt.WithStrictDecoding(), jwt.WithTimeFunc(t.now))
 	switch {
 	case errors.Is(err, jwt.ErrTokenSignatureInvalid):
 		return "", invalidToken("invalid session token")

@@ -10,19 +10,30 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/svcfs/svcfs/service/faultpoint"
 )
 
 // Dir stores blobs in a directory: tmp/ while they arrive, then xx/ID where xx
 // are the first two digits. Nothing outside the directory can be named, and only
 // plain files are read.
+//
+// After a failed sync nobody knows what is on the disk, and a second sync that
+// succeeds says nothing about the first: the store then takes no more blobs
+// until it is opened again. Reading goes on.
 type Dir struct {
-	path string
-	root *os.Root
+	path   string
+	root   *os.Root
+	sync   func(*os.File) error
+	failed atomic.Bool // a sync
 }
 
 const tmpDir = "tmp"
+
+var errSyncFailed = fmt.Errorf("%w: a sync failed: stop the service, check the disk, run svcd verify --read-data, then start it again", ErrUnavailable)
 
 // OpenDir opens or makes a directory store.
 func OpenDir(dir string) (*Dir, error) {
@@ -33,7 +44,7 @@ func OpenDir(dir string) (*Dir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open blob directory: %w", err)
 	}
-	d := &Dir{path: dir, root: root}
+	d := &Dir{path: dir, root: root, sync: (*os.File).Sync}
 	if err := d.makeFolder(tmpDir); err != nil {
 		return nil, errors.Join(err, root.Close())
 	}
@@ -47,6 +58,9 @@ func (d *Dir) Close() error { return d.root.Close() }
 func (d *Dir) Check(context.Context) error {
 	if _, err := d.root.Stat(tmpDir); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	if d.failed.Load() {
+		return errSyncFailed
 	}
 	return nil
 }
@@ -70,17 +84,29 @@ func (d *Dir) makeFolder(name string) error {
 	return d.syncFolder(".")
 }
 
+// synced syncs a file or a folder.
+func (d *Dir) synced(f *os.File) error {
+	err := d.sync(f)
+	if err != nil {
+		d.failed.Store(true)
+	}
+	return err
+}
+
 func (d *Dir) syncFolder(name string) error {
 	f, err := d.root.Open(name)
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.Sync(), f.Close())
+	return errors.Join(d.synced(f), f.Close())
 }
 
 // Put stores what r gives, at most limit bytes, under a new name. When it
 // returns, the bytes and their name are on the disk. On error nothing is left.
 func (d *Dir) Put(ctx context.Context, r io.Reader, limit int64) (Info, error) {
+	if d.failed.Load() {
+		return Info{}, errSyncFailed
+	}
 	id, err := newID()
 	if err != nil {
 		return Info{}, err
@@ -91,6 +117,7 @@ func (d *Dir) Put(ctx context.Context, r io.Reader, limit int64) (Info, error) {
 		_ = d.root.Remove(tmp)
 		return Info{}, full(fmt.Errorf("write blob: %w", err))
 	}
+	faultpoint.Hit("blob.written")
 	if err := d.publish(tmp, info.ID); err != nil {
 		_ = d.root.Remove(tmp)
 		_ = d.root.Remove(place(info.ID))
@@ -116,7 +143,7 @@ func (d *Dir) write(ctx context.Context, name string, r io.Reader, limit int64, 
 	}
 	info.Size = n
 	hash.Sum(info.Sum[:0])
-	return errors.Join(f.Sync(), f.Close())
+	return errors.Join(d.synced(f), f.Close())
 }
 
 func (d *Dir) publish(tmp, id string) error {
@@ -126,6 +153,7 @@ func (d *Dir) publish(tmp, id string) error {
 	if err := d.root.Rename(tmp, place(id)); err != nil {
 		return err
 	}
+	faultpoint.Hit("blob.named")
 	return d.syncFolder(id[:2])
 }
 

@@ -23,10 +23,10 @@ import (
 const (
 	// partBytes is how much of a blob is in memory at a time; a smaller one is
 	// put in one request. S3 wants at least 5 MiB and at most 10 000 parts.
-	partBytes = 8 << 20
+	partBytes = 5 << 20
 	maxParts  = 10_000
 	// maxLarge bounds the Puts of more than one part that run at a time.
-	maxLarge = 16
+	maxLarge = 64
 	// attempts is how often a request is tried.
 	attempts = 3
 
@@ -333,7 +333,13 @@ func (s *S3) Open(ctx context.Context, id string) (io.ReadSeekCloser, int64, err
 	key := s.key(place(id))
 	info, err := s.core.StatObject(short, s.location.Bucket, key, minio.StatObjectOptions{})
 	if err != nil {
-		return nil, 0, s.kind(ctx, "open blob", err)
+		err = s.kind(ctx, "open blob", err)
+		if errors.Is(err, fs.ErrNotExist) { // the answer does not tell a missing bucket from a missing blob
+			if gone := s.Check(ctx); gone != nil {
+				err = gone
+			}
+		}
+		return nil, 0, err
 	}
 	return &object{s: s, ctx: ctx, key: key, size: info.Size}, info.Size, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/faultpoint"
 	"github.com/svcfs/svcfs/service/groups"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
@@ -37,7 +38,10 @@ func (f *Files) Delete(ctx context.Context, account string, req wire.FileRequest
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("Deleted '%s' from group '%s': its key is destroyed", victim.ref, victim.group), f.eraseTraces(ctx, []target{victim})
+	f.removeBlobs(ctx, victim)
+	faultpoint.Hit("delete.blob_removed")
+	_ = f.scrub(context.WithoutCancel(ctx)) // the sweep repeats it
+	return fmt.Sprintf("Deleted '%s' from group '%s': its key is destroyed", victim.ref, victim.group), nil
 }
 
 // changeable returns a file that account may delete or rename.
@@ -62,30 +66,51 @@ func changeable(ctx context.Context, tx *store.Tx, account, group, ref, action s
 	return t, nil
 }
 
-// shred destroys the key of a file and records by whom and why.
-func (f *Files) shred(ctx context.Context, tx *store.Tx, t target, by, reason string) error {
-	r, err := f.ledger.Charge(ctx, tx, ledger.KindTombstone, ledger.Record{Kind: ledger.KindTombstone, Account: by, Group: t.group, Ref: t.ref,
-		FileHash: t.hash, Detail: reason})
+// shred destroys the key of a file and records by whom and why. The service
+// itself, by the name of its contract, pays nothing.
+func (f *Files) shred(ctx context.Context, tx *store.Tx, t target, by, reason string) (err error) {
+	r := ledger.Record{Kind: ledger.KindTombstone, Account: by, Group: t.group, Ref: t.ref, FileHash: t.hash, Detail: reason}
+	if by == f.contract {
+		r, err = f.ledger.Append(ctx, tx, r)
+	} else {
+		r, err = f.ledger.Charge(ctx, tx, ledger.KindTombstone, r)
+	}
 	if err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, "UPDATE files SET wrapped_key = NULL, deleted_ns = ?, deleted_by = ?, deleted_why = ?, changed_seq = ? WHERE ref = ?",
+	if err := destroyKeys(ctx, tx, "SELECT key_id FROM files WHERE ref = ?", t.ref); err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, "UPDATE files SET key_id = NULL, deleted_ns = ?, deleted_by = ?, deleted_why = ?, changed_seq = ? WHERE ref = ?",
 		r.TimeNS, by, reason, r.Seq, t.ref)
 	if err != nil {
-		return fmt.Errorf("destroy key: %w", err)
+		return fmt.Errorf("record deletion: %w", err)
 	}
 	return nil
 }
 
-// eraseTraces removes what shredding left: ciphertext without a key, and pages
-// of the database that still hold the wrapped key. It does not stop half way
-// because a caller leaves.
-func (f *Files) eraseTraces(ctx context.Context, shredded []target) error {
-	ctx = context.WithoutCancel(ctx)
+// removeBlobs removes ciphertext that has no key any more. What fails, the sweep
+// repeats.
+func (f *Files) removeBlobs(ctx context.Context, shredded ...target) {
+	f.traces.Store(true)
 	for _, t := range shredded {
-		_ = f.blobs.Delete(ctx, t.blobID) // the sweep repeats it
+		_ = f.blobs.Delete(context.WithoutCancel(ctx), t.blobID)
 	}
-	return f.store.Scrub(ctx)
+}
+
+// scrub cleans the database's files after deletions; calls that meet share one
+// cleaning.
+func (f *Files) scrub(ctx context.Context) error {
+	f.scrubbing.Lock()
+	defer f.scrubbing.Unlock()
+	if !f.traces.Swap(false) {
+		return nil
+	}
+	err := f.store.Scrub(ctx)
+	if err != nil {
+		f.traces.Store(true)
+	}
+	return err
 }
 
 // Rename records another name for a file; reference and content stay. Uploader

@@ -15,16 +15,21 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/blob"
 	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/faultpoint"
 	"github.com/svcfs/svcfs/service/groups"
 	"github.com/svcfs/svcfs/service/ledger"
+	"github.com/svcfs/svcfs/service/legacy"
 	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/vault"
 )
@@ -58,19 +63,37 @@ type Files struct {
 	blobs    Blobs
 	contract string
 	maxBytes int64
+	options  Options
+	fetching singleflight.Group // of bytes behind a legacy reference
+
+	scrubbing sync.Mutex
+	traces    atomic.Bool // keys were destroyed since the last scrub, or may have been
+}
+
+// Options are what an operator may choose; the zero value is the default.
+type Options struct {
+	PlainRefs bool            // references of new files do not start with bafy
+	Gateway   *legacy.Gateway // has the bytes of legacy references that are not kept here; nil = nobody
 }
 
 // New returns the files of a service.
-func New(s *store.Store, l *ledger.Ledger, v *vault.Vault, b Blobs, contract string, maxBytes int64) *Files {
-	return &Files{s, l, v, b, contract, maxBytes}
+func New(s *store.Store, l *ledger.Ledger, v *vault.Vault, b Blobs, contract string, maxBytes int64, o Options) *Files {
+	f := &Files{store: s, ledger: l, vault: v, blobs: b, contract: contract, maxBytes: maxBytes, options: o}
+	f.traces.Store(true) // of a process that ended before it could scrub
+	return f
 }
 
 // newRef makes a reference: three parts like the hosted service's, the second
-// constant per group. It starts with "bafy", because SDK 1.0.3 accepts nothing
-// else; it is only ever looked up, never parsed.
+// constant per group. It starts with "bafy" unless the operator knows of no
+// client that is as old as SDK 1.0.3, which accepts nothing else; it is only ever
+// looked up, never parsed.
 func (f *Files) newRef(group string) string {
 	sum := sha256.Sum256([]byte("svc-location\x00" + f.contract + "\x00" + group))
-	return "bafy." + f.contract + "/fastfs." + f.contract + "/" + hex.EncodeToString(sum[:]) + "/" + uuid.NewString()
+	prefix := "bafy."
+	if f.options.PlainRefs {
+		prefix = ""
+	}
+	return prefix + f.contract + "/fastfs." + f.contract + "/" + hex.EncodeToString(sum[:]) + "/" + uuid.NewString()
 }
 
 // Prepare makes the key of a file to be uploaded. Members only; free, but the
@@ -98,8 +121,12 @@ func (f *Files) Prepare(ctx context.Context, account string, req wire.PrepareUpl
 			return err
 		}
 		out.Key = key.Base64()
-		_, err = tx.ExecContext(ctx, `INSERT INTO uploads (id, account, group_id, ref, filename, key_version, wrapped_key, expires_ns)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?)`, out.UploadID, account, g.ID, ref, req.Filename, g.KeyVersion, wrapped, time.Now().Add(uploadLife).UnixNano())
+		keyID, err := storeKey(ctx, tx, wrapped)
+		if err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, `INSERT INTO uploads (id, account, group_id, ref, filename, key_version, key_id, expires_ns)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?)`, out.UploadID, account, g.ID, ref, req.Filename, g.KeyVersion, keyID, time.Now().Add(uploadLife).UnixNano())
 		if err != nil {
 			return fmt.Errorf("insert upload: %w", err)
 		}
@@ -135,7 +162,7 @@ func (f *Files) canPay(ctx context.Context, tx *store.Tx, account string) error 
 type upload struct {
 	id, account, group, ref, filename string
 	keyVersion                        int64
-	wrapped                           []byte
+	keyID                             sql.NullInt64
 	blob                              *blob.Info // of a raw transfer
 	result                            []byte     // JSON once finalized
 }
@@ -145,8 +172,8 @@ func getUpload(ctx context.Context, tx *store.Tx, account, id string) (u upload,
 	var size sql.NullInt64
 	var sum []byte
 	var expires int64
-	err = tx.QueryRowContext(ctx, `SELECT id, account, group_id, ref, filename, key_version, wrapped_key, blob_id, blob_size, blob_sum, result, expires_ns
-		FROM uploads WHERE id = ?`, id).Scan(&u.id, &u.account, &u.group, &u.ref, &u.filename, &u.keyVersion, &u.wrapped, &blobID, &size, &sum, &result, &expires)
+	err = tx.QueryRowContext(ctx, `SELECT id, account, group_id, ref, filename, key_version, key_id, blob_id, blob_size, blob_sum, result, expires_ns
+		FROM uploads WHERE id = ?`, id).Scan(&u.id, &u.account, &u.group, &u.ref, &u.filename, &u.keyVersion, &u.keyID, &blobID, &size, &sum, &result, &expires)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return u, fmt.Errorf("read upload: %w", err)
 	}
@@ -194,13 +221,21 @@ func (f *Files) PutBlob(ctx context.Context, account, uploadID string, r io.Read
 		_, err = tx.ExecContext(ctx, "UPDATE uploads SET blob_id = ?, blob_size = ?, blob_sum = ? WHERE id = ?", info.ID, info.Size, info.Sum[:], uploadID)
 		return err
 	})
-	if err != nil {
+	if hasNotHappened(err) {
 		replaced = info.ID
 	}
-	if replaced != "" {
+	if replaced != "" && (err == nil || hasNotHappened(err)) {
 		f.discard(ctx, replaced) // the sweep repeats it
 	}
 	return err
+}
+
+// hasNotHappened tells that a write was refused. After another failure it may be
+// in the database nevertheless: what it refers to is left to the sweep, which
+// looks there.
+func hasNotHappened(err error) bool {
+	var refused *fault.Error
+	return errors.As(err, &refused) || errors.Is(err, store.ErrFull)
 }
 
 // discard removes a blob nobody owns, also when the caller has left.
@@ -211,6 +246,7 @@ func (f *Files) discard(ctx context.Context, id string) {
 // put stores ciphertext.
 func (f *Files) put(ctx context.Context, r io.Reader) (blob.Info, error) {
 	info, err := f.blobs.Put(ctx, r, f.maxBytes+format.Overhead)
+	faultpoint.Hit("blob.stored")
 	switch {
 	case errors.Is(err, blob.ErrTooLarge):
 		return info, f.tooLarge()
@@ -247,33 +283,32 @@ func (f *Files) Finalize(ctx context.Context, account string, req wire.FinalizeU
 	if err := checkName(meta.Filename); err != nil {
 		return out, err
 	}
-	var own string // blob that is only ours until the record commits
-	info := u.blob
+	if strings.ContainsRune(meta.ContentType, 0) {
+		return out, fault.New(wire.CodeValidation, "content_type holds a NUL character")
+	}
+	var own *blob.Info // only ours until the record commits
 	if data != nil {
 		stored, err := f.put(ctx, data)
 		if err != nil {
 			return out, err
 		}
-		info, own = &stored, stored.ID
-	}
-	if info == nil {
-		return out, fault.New(wire.CodeValidation, "Required: encrypted_data, or a PUT to upload_url before")
+		own = &stored
 	}
 	kept := false
 	err = f.store.Write(ctx, func(tx *store.Tx) error {
-		kept = false
-		out, kept, err = f.record(ctx, tx, account, req, meta, *info)
+		out, kept, err = f.record(ctx, tx, account, req, meta, own)
 		return err
 	})
-	if own != "" && (err != nil || !kept) {
-		f.discard(ctx, own) // the sweep repeats it
+	if own != nil && (hasNotHappened(err) || err == nil && !kept) {
+		f.discard(ctx, own.ID) // the sweep repeats it
 	}
 	return out, err
 }
 
-// record is the transaction of a finalize. kept tells whether the file now owns
-// the blob: not when another call was faster.
-func (f *Files) record(ctx context.Context, tx *store.Tx, account string, req wire.FinalizeUploadRequest, meta format.Metadata, info blob.Info) (out wire.FinalizeUploadResult, kept bool, err error) {
+// record is the transaction of a finalize. The blob is own, or that of the raw
+// transfer. kept tells whether the file now owns it: not when another call was
+// faster.
+func (f *Files) record(ctx context.Context, tx *store.Tx, account string, req wire.FinalizeUploadRequest, meta format.Metadata, own *blob.Info) (out wire.FinalizeUploadResult, kept bool, err error) {
 	u, err := getUpload(ctx, tx, account, req.UploadID)
 	if err != nil {
 		return out, false, err
@@ -289,7 +324,14 @@ func (f *Files) record(ctx context.Context, tx *store.Tx, account string, req wi
 	if err != nil {
 		return out, false, err
 	}
-	if err := insertFile(ctx, tx, u, req, meta, info, r); err != nil {
+	info := u.blob
+	if own != nil {
+		info = own
+	}
+	if info == nil {
+		return out, false, fault.New(wire.CodeValidation, "Required: encrypted_data, or a PUT to upload_url before")
+	}
+	if err := insertFile(ctx, tx, u, backendFastFS, req, meta, *info, r); err != nil {
 		return out, false, err
 	}
 	out = wire.FinalizeUploadResult{Location: u.ref, CID: u.ref, TransID: r.TxID, FileHash: req.FileHash, Seq: r.Seq,
@@ -298,17 +340,18 @@ func (f *Files) record(ctx context.Context, tx *store.Tx, account string, req wi
 	if err != nil {
 		return out, false, err
 	}
-	_, err = tx.ExecContext(ctx, "UPDATE uploads SET result = ?, wrapped_key = NULL, blob_id = NULL, expires_ns = ? WHERE id = ?",
+	_, err = tx.ExecContext(ctx, "UPDATE uploads SET result = ?, key_id = NULL, blob_id = NULL, expires_ns = ? WHERE id = ?",
 		string(result), time.Now().Add(uploadLife).UnixNano(), u.id)
 	return out, true, err
 }
 
-func insertFile(ctx context.Context, tx *store.Tx, u upload, req wire.FinalizeUploadRequest, meta format.Metadata, info blob.Info, r ledger.Record) error {
+func insertFile(ctx context.Context, tx *store.Tx, u upload, backend string, req wire.FinalizeUploadRequest, meta format.Metadata, info blob.Info,
+	r ledger.Record) error {
 	var size *int64
 	switch {
 	case meta.OriginalSize != format.SizeUnknown:
 		size = &meta.OriginalSize
-	case meta.Compression == "":
+	case meta.Compression == "" && info.Size >= format.Overhead:
 		plain := info.Size - format.Overhead
 		size = &plain
 	}
@@ -321,9 +364,9 @@ func insertFile(ctx context.Context, tx *store.Tx, u upload, req wire.FinalizeUp
 		raw = "null"
 	}
 	_, err := tx.ExecContext(ctx, `INSERT INTO files (ref, group_id, seq, changed_seq, tx_id, uploader, file_hash, time_ns, filename, original_size,
-		content_type, format, blob_id, blob_size, blob_sum, key_version, wrapped_key) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		content_type, format, blob_id, blob_size, blob_sum, key_version, key_id, backend) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		u.ref, u.group, r.Seq, r.Seq, r.TxID, u.account, req.FileHash, r.TimeNS, name, size, meta.ContentType, raw,
-		info.ID, info.Size, info.Sum[:], u.keyVersion, u.wrapped)
+		info.ID, info.Size, info.Sum[:], u.keyVersion, u.keyID, backend)
 	if err != nil {
 		return fmt.Errorf("insert file: %w", err)
 	}
@@ -347,6 +390,9 @@ type Stored struct {
 func (f *Files) Retrieve(ctx context.Context, account string, req wire.PrepareRetrieveRequest, inlineUpTo int64) (s Stored, err error) {
 	row, err := f.find(ctx, account, req)
 	if err != nil {
+		return s, err
+	}
+	if row, err = f.present(ctx, account, req, row); err != nil {
 		return s, err
 	}
 	s = Stored{BlobID: row.blob.ID, BlobSize: row.blob.Size, Format: json.RawMessage(row.format)}
@@ -419,7 +465,8 @@ func getFile(ctx context.Context, tx *store.Tx, account string, req wire.Prepare
 	}
 	var sum []byte
 	var deleted sql.NullInt64
-	err = tx.QueryRowContext(ctx, "SELECT blob_id, blob_size, blob_sum, format, key_version, wrapped_key, deleted_ns FROM files WHERE ref = ? AND group_id = ?",
+	err = tx.QueryRowContext(ctx, `SELECT blob_id, blob_size, blob_sum, format, key_version, wrapped_key, deleted_ns
+		FROM files LEFT JOIN file_keys ON file_keys.id = files.key_id WHERE ref = ? AND group_id = ?`,
 		req.IPFSHash, req.GroupID).Scan(&row.blob.ID, &row.blob.Size, &sum, &row.format, &row.keyVersion, &row.wrapped, &deleted)
 	if errors.Is(err, sql.ErrNoRows) {
 		return row, fault.New(wire.CodeFileNotFound, "file not found: No key for this file in group %q", req.GroupID)
@@ -471,6 +518,9 @@ func damaged(how string, cause error) error {
 func (f *Files) OpenBlob(ctx context.Context, account, group, ref string) (io.ReadSeekCloser, blob.Info, error) {
 	req := wire.PrepareRetrieveRequest{GroupID: group, IPFSHash: ref}
 	row, err := f.find(ctx, account, req)
+	if err == nil {
+		row, err = f.present(ctx, account, req, row)
+	}
 	if err != nil {
 		return nil, blob.Info{}, err
 	}

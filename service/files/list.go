@@ -11,19 +11,31 @@ import (
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/blob"
+	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/groups"
 	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/vault"
 )
 
-const backendFastFS = "FastFS"
+// Backends of files: those of this service, and references from before it.
+const (
+	backendFastFS = "FastFS"
+	backendLegacy = "Ipfs"
+)
 
 const selectRows = `SELECT ref, seq, changed_seq, tx_id, uploader, file_hash, time_ns, filename, original_size, content_type,
-	deleted_ns, deleted_by, deleted_why FROM files WHERE group_id = ?`
+	backend, deleted_ns, deleted_by, deleted_why FROM files WHERE group_id = ?`
 
 // List returns the file records of a group for a member, or for anybody when
 // the group is open: all in upload order, or a page in order of change.
 func (f *Files) List(ctx context.Context, account string, req wire.TransactionsRequest) (list []wire.TransactionRow, err error) {
+	switch req.Kinds {
+	case "":
+	case wire.KindsAll:
+		return f.records(ctx, account, req)
+	default:
+		return nil, fault.New(wire.CodeValidation, "kinds %.60q: want %q, or none for the files of the group", req.Kinds, wire.KindsAll)
+	}
 	query, args := selectRows+" ORDER BY seq", []any{req.GroupID}
 	if req.Limit > 0 {
 		query = selectRows + " AND changed_seq > ? ORDER BY changed_seq LIMIT ?"
@@ -66,15 +78,15 @@ func mayList(ctx context.Context, tx *store.Tx, group, account string) error {
 func scanRow(rows *sql.Rows, group string) (wire.TransactionRow, error) {
 	row := wire.TransactionRow{GroupID: group}
 	var timeNS int64
-	var name, contentType string
+	var name, contentType, backend string
 	var size, deletedNS sql.NullInt64
 	var deletedBy, deletedWhy sql.NullString
 	err := rows.Scan(&row.IPFSHash, &row.Seq, &row.ChangedSeq, &row.TransID, &row.UserID, &row.FileHash, &timeNS, &name, &size, &contentType,
-		&deletedNS, &deletedBy, &deletedWhy)
+		&backend, &deletedNS, &deletedBy, &deletedWhy)
 	if err != nil {
 		return row, err
 	}
-	backend, stamp := backendFastFS, strconv.FormatInt(timeNS, 10)
+	stamp := strconv.FormatInt(timeNS, 10)
 	row.Backend, row.Timestamp = &backend, &stamp
 	if name != "" {
 		row.Filename = &name
@@ -85,17 +97,18 @@ func scanRow(rows *sql.Rows, group string) (wire.TransactionRow, error) {
 	if size.Valid {
 		row.OriginalSize = &size.Int64
 	}
-	if deletedNS.Valid {
-		row.Deleted = &wire.Deleted{DeletedAt: strconv.FormatInt(deletedNS.Int64, 10), DeletedBy: deletedBy.String, Reason: deletedWhy.String}
-	}
+	row.Deleted = deletion(deletedNS, deletedBy, deletedWhy)
 	return row, nil
 }
 
-// Sweep removes what nobody owns: expired uploads and claims, and blobs without
-// a record.
+// Sweep removes what nobody owns: expired uploads and claims, blobs without a
+// record, and what is left of destroyed keys.
 func (f *Files) Sweep(ctx context.Context) error {
 	now := time.Now()
 	err := f.store.Write(ctx, func(tx *store.Tx) error {
+		if err := destroyKeys(ctx, tx, "SELECT key_id FROM uploads WHERE expires_ns < ?", now.UnixNano()); err != nil {
+			return err
+		}
 		if _, err := tx.ExecContext(ctx, "DELETE FROM uploads WHERE expires_ns < ?", now.UnixNano()); err != nil {
 			return fmt.Errorf("delete expired uploads: %w", err)
 		}
@@ -105,6 +118,9 @@ func (f *Files) Sweep(ctx context.Context) error {
 		return nil
 	})
 	if err != nil {
+		return err
+	}
+	if err := f.scrub(ctx); err != nil {
 		return err
 	}
 	return f.blobs.Sweep(ctx, orphanAge, func(id string) error {
@@ -134,7 +150,8 @@ func (f *Files) Verify(ctx context.Context, readData bool, report func(ref strin
 	}
 	var all []row
 	err = f.store.Read(ctx, func(tx *store.Tx) error {
-		rows, err := tx.QueryContext(ctx, "SELECT ref, group_id, blob_id, blob_size, blob_sum, key_version, wrapped_key FROM files WHERE deleted_ns IS NULL ORDER BY seq")
+		rows, err := tx.QueryContext(ctx, `SELECT ref, group_id, blob_id, blob_size, blob_sum, key_version, wrapped_key
+			FROM files LEFT JOIN file_keys ON file_keys.id = files.key_id WHERE deleted_ns IS NULL ORDER BY seq`)
 		if err != nil {
 			return fmt.Errorf("list files: %w", err)
 		}
@@ -174,6 +191,9 @@ func (f *Files) lives(ctx context.Context, ref string) bool {
 func (f *Files) verify(ctx context.Context, group, ref string, row file, readData bool) error {
 	if _, err := f.vault.Unwrap(vault.Binding{Group: group, Ref: ref, Version: row.keyVersion}, row.wrapped); err != nil {
 		return err
+	}
+	if row.blob.ID == ref {
+		return nil // a legacy reference whose bytes were not asked for yet
 	}
 	if _, err := f.readBlob(ctx, row.blob, -1); err != nil || !readData {
 		return err

@@ -12,6 +12,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
@@ -80,7 +81,8 @@ type Record struct {
 	Hash     [sha256.Size]byte
 }
 
-// hash covers every field, each with its length in front.
+// hash covers every field, each with its length in front. The layout is written
+// down byte by byte in service/LEDGER.md and never changes.
 func (r *Record) hash() [sha256.Size]byte {
 	var b []byte
 	field := func(s string) {
@@ -103,7 +105,7 @@ type Ledger struct {
 }
 
 // New returns a ledger with the given prices.
-func New(fees Fees) *Ledger { return &Ledger{fees: fees, now: time.Now} }
+func New(fees Fees, now func() time.Time) *Ledger { return &Ledger{fees: fees, now: now} }
 
 // Fee returns the price of an action, zero for one it does not know.
 func (l *Ledger) Fee(action string) wire.Amount { return l.fees[action] }
@@ -218,33 +220,58 @@ func (l *Ledger) Fund(ctx context.Context, tx *store.Tx, account string, amount 
 // ErrBroken is what an audit finds; the text names the first bad row.
 var ErrBroken = errors.New("the ledger is broken")
 
-// Audit walks all records and returns how many there are. It fails at the first
-// whose hash, link or place is wrong.
-func Audit(ctx context.Context, tx *store.Tx) (n int64, err error) {
+// Chain is a place in the chain of records: the newest one that was checked.
+// The zero value stands before the first.
+type Chain struct {
+	Seq  int64
+	Hash [sha256.Size]byte
+}
+
+// Next reads up to limit records that follow c, checks place, link and content
+// of each, passes it to f and moves c to it. It returns how many there were;
+// less than limit means that the end is reached. [ErrBroken] names the first bad
+// row, where c stays before it.
+func (c *Chain) Next(ctx context.Context, tx *store.Tx, limit int, f func(Record) error) (n int, err error) {
 	rows, err := tx.QueryContext(ctx, `SELECT seq, tx_id, kind, time_ns, account, group_id, ref, file_hash, detail, fee, request, prev_hash, hash
-		FROM ledger ORDER BY seq`)
+		FROM ledger WHERE seq > ? ORDER BY seq LIMIT ?`, c.Seq, limit)
 	if err != nil {
 		return 0, fmt.Errorf("read ledger: %w", err)
 	}
 	defer rows.Close()
-	var prev [sha256.Size]byte
 	for rows.Next() {
 		r, err := scan(rows)
+		if ctx.Err() != nil { // the rows may have been closed under the scan
+			return n, ctx.Err()
+		}
 		if err != nil {
-			return n, fmt.Errorf("row %d: %w: %w", n+1, ErrBroken, err)
+			return n, fmt.Errorf("row %d: %w: %w", c.Seq+1, ErrBroken, err)
 		}
 		switch {
-		case r.Seq != n+1:
-			return n, fmt.Errorf("row %d: %w: the next row has sequence %d", n+1, ErrBroken, r.Seq)
-		case r.Prev != prev:
+		case r.Seq != c.Seq+1:
+			return n, fmt.Errorf("row %d: %w: the next row has sequence %d", c.Seq+1, ErrBroken, r.Seq)
+		case r.Prev != c.Hash:
 			return n, fmt.Errorf("row %d: %w: it does not follow the row before", r.Seq, ErrBroken)
 		case r.hash() != r.Hash:
 			return n, fmt.Errorf("row %d: %w: its content was changed", r.Seq, ErrBroken)
 		}
-		prev = r.Hash
+		if err := f(r); err != nil {
+			return n, err
+		}
+		c.Seq, c.Hash = r.Seq, r.Hash
 		n++
 	}
-	return n, rows.Err()
+	if err := rows.Err(); err != nil {
+		return n, fmt.Errorf("read ledger: %w", err)
+	}
+	return n, nil
+}
+
+// Audit walks all records and returns how many there are. It fails at the first
+// whose hash, link or place is wrong.
+func Audit(ctx context.Context, tx *store.Tx) (int64, error) {
+	var c Chain
+	_, err := c.Next(ctx, tx, math.MaxInt32, func(Record) error { return nil })
+	return c.Seq, err
 }
 
 func scan(rows *sql.Rows) (r Record, err error) {
@@ -255,7 +282,9 @@ func scan(rows *sql.Rows) (r Record, err error) {
 	}
 	copy(r.Prev[:], prev)
 	copy(r.Hash[:], hash)
-	r.Fee, err = wire.ParseAmount(fee)
+	if r.Fee, err = wire.ParseAmount(fee); err == nil && r.Fee.String() != fee {
+		err = fmt.Errorf("fee %q is not written as the ledger writes it", fee)
+	}
 	return r, err
 }
 

@@ -89,12 +89,8 @@ func (postgresEngine) setVersion(ctx context.Context, tx *sql.Tx, version int) e
 
 // scrub frees the rows that held wrapped keys.
 func (postgresEngine) scrub(ctx context.Context, db *sql.DB) error {
-	for _, table := range []string{"files", "uploads"} {
-		if _, err := db.ExecContext(ctx, "VACUUM "+table); err != nil {
-			return err
-		}
-	}
-	return nil
+	_, err := db.ExecContext(ctx, "VACUUM file_keys")
+	return err
 }
 
 func (postgresEngine) kind(err error) error {

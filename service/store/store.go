@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/svcfs/svcfs/service/faultpoint"
 )
 
 // writeTimeout bounds a write, also one whose caller has left: a commit under
@@ -152,9 +154,11 @@ func (s *Store) Write(ctx context.Context, f func(*Tx) error) error {
 	if err := f(&Tx{tx, s.engine}); err != nil {
 		return s.mark(err)
 	}
+	faultpoint.Hit("write.before_commit")
 	if err := tx.Commit(); err != nil {
 		return s.mark(fmt.Errorf("commit: %w", err))
 	}
+	faultpoint.Hit("write.committed")
 	return nil
 }
 

@@ -157,19 +157,25 @@ func (v *Vault) groupKey(group string, version int64) (cipher.AEAD, error) {
 
 // NewFileKey makes a random key for a file and returns it with its wrapped form.
 func (v *Vault) NewFileKey(b Binding) (FileKey, []byte, error) {
-	aead, err := v.groupKey(b.Group, b.Version)
-	if err != nil {
-		return FileKey{}, nil, fmt.Errorf("derive group key: %w", err)
-	}
 	var key FileKey
-	nonce := make([]byte, aead.NonceSize())
 	if _, err := rand.Read(key.raw[:]); err != nil {
 		return FileKey{}, nil, fmt.Errorf("make file key: %w", err)
 	}
-	if _, err := rand.Read(nonce); err != nil {
-		return FileKey{}, nil, fmt.Errorf("make nonce: %w", err)
+	wrapped, err := v.Wrap(b, key)
+	return key, wrapped, err
+}
+
+// Wrap returns the wrapped form of a key for exactly this binding.
+func (v *Vault) Wrap(b Binding, key FileKey) ([]byte, error) {
+	aead, err := v.groupKey(b.Group, b.Version)
+	if err != nil {
+		return nil, fmt.Errorf("derive group key: %w", err)
 	}
-	return key, aead.Seal(nonce, nonce, key.raw[:], b.bytes()), nil
+	nonce := make([]byte, aead.NonceSize())
+	if _, err := rand.Read(nonce); err != nil {
+		return nil, fmt.Errorf("make nonce: %w", err)
+	}
+	return aead.Seal(nonce, nonce, key.raw[:], b.bytes()), nil
 }
 
 // Unwrap returns the key wrapped for exactly this binding.
@@ -189,10 +195,19 @@ func (v *Vault) Unwrap(b Binding, wrapped []byte) (FileKey, error) {
 	return FileKey{raw: [keyBytes]byte(raw)}, nil
 }
 
-// Checksum is the public commitment of a group: hex SHA-256 over the vault's
-// measurement, the group and its key version. It changes when the key is
-// rotated or other code handles keys, and anyone can compute it.
+// Measurement identifies the code that handles keys; see [Checksum].
+func Measurement() string { return measurement }
+
+// Checksum is the public commitment of a group: hex SHA-256 of [ChecksumInput].
+// It changes when the key is rotated or other code handles keys, and anyone can
+// compute it: service/LEDGER.md says how.
 func Checksum(group string, version int64) string {
-	sum := sha256.Sum256(append([]byte(measurement+"\x00"), Binding{Group: group, Version: version}.bytes()...))
+	sum := sha256.Sum256(ChecksumInput(group, version))
 	return hex.EncodeToString(sum[:])
+}
+
+// ChecksumInput is the vault's measurement, the group and its key version, as
+// service/LEDGER.md lays them out.
+func ChecksumInput(group string, version int64) []byte {
+	return append([]byte(measurement+"\x00"), Binding{Group: group, Version: version}.bytes()...)
 }

@@ -40,7 +40,6 @@ type machine struct {
 	m       *model
 	sys     System
 	handles []opened
-	revoked bool
 }
 
 type opened struct {

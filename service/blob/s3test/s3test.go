@@ -34,11 +34,23 @@ type Server struct {
 	cmd     *exec.Cmd
 	done    chan struct{}
 	bucket  atomic.Int64
+	meta    []string // where the gateway keeps what it knows about objects
 }
 
 // Start starts a server that ends with the test. It skips the test when the
 // gateway is not installed.
 func Start(t testing.TB) *Server {
+	t.Helper()
+	return start(t, false)
+}
+
+// StartWithoutMetadata starts a server that ignores the conditions of requests.
+func StartWithoutMetadata(t testing.TB) *Server {
+	t.Helper()
+	return start(t, true)
+}
+
+func start(t testing.TB, bare bool) *Server {
 	t.Helper()
 	program, err := find()
 	if err != nil {
@@ -50,7 +62,12 @@ func Start(t testing.TB) *Server {
 		t.Fatal(err)
 	}
 	s := &Server{program: program, dir: filepath.Join(dir, "buckets"), log: log}
-	for _, folder := range []string{s.dir, s.sidecar()} {
+	sidecar := filepath.Join(dir, "metadata") // so that the file system needs no extended attributes
+	s.meta = []string{"--sidecar", sidecar}
+	if bare {
+		s.meta = []string{"--nometa"}
+	}
+	for _, folder := range []string{s.dir, sidecar} {
 		if err := os.Mkdir(folder, 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -100,17 +117,14 @@ func freePort() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
-// sidecar holds what the gateway knows about objects, so that the file system
-// needs no extended attributes.
-func (s *Server) sidecar() string { return filepath.Join(filepath.Dir(s.dir), "metadata") }
-
 // Restart starts the server, on the same port and data, after Stop or Kill.
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
-	s.cmd = exec.Command(s.program, "--port", "127.0.0.1:"+strconv.Itoa(s.port), "--keep-alive", "--quiet", "posix", "--sidecar", s.sidecar(), s.dir)
+	args := []string{"--port", "127.0.0.1:" + strconv.Itoa(s.port), "--keep-alive", "--quiet", "posix"}
+	s.cmd = exec.Command(s.program, append(append(args, s.meta...), s.dir)...)
 	s.cmd.Env = append(os.Environ(), "ROOT_ACCESS_KEY="+accessKey, "ROOT_SECRET_KEY="+secretKey)
 	s.cmd.Stdout, s.cmd.Stderr = s.log, s.log
-	if err := s.start(); err != nil {
+	if err := s.run(); err != nil {
 		t.Fatal(err)
 	}
 	deadline := time.Now().Add(startTimeout)
@@ -126,9 +140,9 @@ func (s *Server) Restart(t testing.TB) {
 	}
 }
 
-// start keeps one thread for the child, because the kernel ends the child, which
+// run keeps one thread for the child, because the kernel ends the child, which
 // must not outlive a killed test, when the thread that made it ends.
-func (s *Server) start() error {
+func (s *Server) run() error {
 	cmd, done := s.cmd, make(chan struct{})
 	s.done = done
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/svcfs/svcfs/service"
+	"github.com/svcfs/svcfs/service/legacy"
+	"github.com/svcfs/svcfs/service/vault"
+)
+
+// legacyImport are the flags of import-legacy.
+type legacyImport struct {
+	*settings
+	account, name, keyFile string
+	reference, fileHash    string
+	ciphertext             bool
+	cidVersion             int
+}
+
+func newImportLegacy(s *settings) *cobra.Command {
+	l := &legacyImport{settings: s}
+	cmd := &cobra.Command{
+		Use:   "import-legacy GROUP FILE…",
+		Short: "Import files that were kept on a content-addressed network",
+		Long: "import-legacy records files under content ids (Qm… or bafy…), as older clients know them, free of charge.\n\n" +
+			"Plain files are sealed with the key of the group; what is printed is their new content id. With --ciphertext the files are what\n" +
+			"the old network held, as bytes or base64, sealed with the key in --key-file; a file that is named by its content id must fit it.\n" +
+			"With --reference and --file-hash only the reference is recorded: svcd serve --gateway fetches its bytes when they are first wanted.\n" +
+			"The version of the group's key is remembered per file, so that revoking members does not lose it.",
+		Example: "  svcd import-legacy team report.pdf --data ./data\n" +
+			"  svcd import-legacy team QmT78z… --ciphertext --key-file old.key --data ./data\n" +
+			"  svcd import-legacy team --reference QmT78z… --file-hash 9f86d0… --name report.pdf --key-file old.key --data ./data",
+		Args: l.checkArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return s.with(cmd.Context(), func(svc *service.Service) error { return l.run(cmd.Context(), svc, args[0], args[1:]) })
+		},
+	}
+	cmd.Flags().StringVar(&l.account, "account", "", "who counts as uploader (default: the group's owner)")
+	cmd.Flags().StringVar(&l.name, "name", "", "recorded name, for one file (default: that of the file)")
+	cmd.Flags().IntVar(&l.cidVersion, "cid-version", 1, "version of content ids that are made: 1 gives bafy…, 0 gives Qm…")
+	cmd.Flags().BoolVar(&l.ciphertext, "ciphertext", false, "the files are sealed already")
+	cmd.Flags().StringVar(&l.keyFile, "key-file", "", "file with the group's old key, 32 bytes or base64 (default: the group's key here)")
+	cmd.Flags().StringVar(&l.reference, "reference", "", "content id to record without its bytes")
+	cmd.Flags().StringVar(&l.fileHash, "file-hash", "", "SHA-256 of the plaintext behind --reference, in hex")
+	return cmd
+}
+
+func (l *legacyImport) checkArgs(_ *cobra.Command, args []string) error {
+	wrong := func(text string) error { return usageError{errors.New(text + ": see svcd import-legacy --help")} }
+	switch {
+	case len(args) == 0:
+		return wrong("want GROUP and files")
+	case l.reference != "" && (len(args) > 1 || l.fileHash == "" || l.ciphertext):
+		return wrong("--reference goes with --file-hash and without files")
+	case l.reference == "" && (len(args) == 1 || l.fileHash != ""):
+		return wrong("want files, or --reference with --file-hash")
+	case l.name != "" && len(args) > 2:
+		return wrong("--name is for one file")
+	case l.keyFile != "" && !l.ciphertext && l.reference == "":
+		return wrong("--key-file goes with --ciphertext or --reference: plain files are sealed with the group's key")
+	case l.cidVersion != 0 && l.cidVersion != 1:
+		return wrong("--cid-version is 0 or 1")
+	}
+	return nil
+}
+
+func (l *legacyImport) run(ctx context.Context, svc *service.Service, group string, names []string) error {
+	file := service.LegacyFile{Group: group, Name: l.name, Account: l.account}
+	if l.keyFile != "" {
+		key, err := vault.ReadFileKey(l.keyFile)
+		if err != nil {
+			return err
+		}
+		file.Key = &key
+	}
+	if l.reference != "" {
+		return l.print(svc.ImportReference(ctx, file, l.reference, l.fileHash))
+	}
+	for _, name := range names {
+		data, err := readRegular(name)
+		if err != nil {
+			return err
+		}
+		if err := l.print(l.importFile(ctx, svc, file, filepath.Base(name), data)); err != nil {
+			return fmt.Errorf("import %q: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (l *legacyImport) importFile(ctx context.Context, svc *service.Service, file service.LegacyFile, base string, data []byte) (service.Imported, error) {
+	if !l.ciphertext {
+		if file.Name == "" {
+			file.Name = base
+		}
+		return svc.ImportPlain(ctx, file, data, l.cidVersion)
+	}
+	id := ""
+	if _, err := legacy.Parse(base); err == nil {
+		id = base // and no name of a file
+	} else if file.Name == "" {
+		file.Name = base
+	}
+	return svc.ImportSealed(ctx, file, data, id, l.cidVersion)
+}
+
+// print writes a line of JSON per file.
+func (l *legacyImport) print(done service.Imported, err error) error {
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(l.stdout).Encode(done)
+}
+
+// readRegular reads a whole file, which its tag covers as a whole.
+func readRegular(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, usageError{fmt.Errorf("%s is not a file", name)}
+	}
+	return io.ReadAll(f)
+}

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/svcfs/svcfs/service"
+)
+
+func newRetention(s *settings) *cobra.Command {
+	var dryRun bool
+	cmd := &cobra.Command{
+		Use: "retention", Short: "Delete the files that are older than their groups keep files", Args: noArgs,
+		Long: "Destroys the keys of files that are older than the retention window of their group, as svcd serve does once a minute.\n" +
+			"With --dry-run it lists them instead: group, reference, name and age.",
+		Example: "  svcd retention --data ./data --dry-run",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return s.with(cmd.Context(), func(svc *service.Service) error {
+				if dryRun {
+					return s.listExpired(cmd, svc)
+				}
+				n, err := svc.RemoveExpired(cmd.Context())
+				fmt.Fprintf(s.stdout, "files: %d deleted\n", n)
+				return err
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "list what would be deleted, and delete nothing")
+	return cmd
+}
+
+// listExpired quotes what users chose: it may hold line breaks and escapes.
+func (s *settings) listExpired(cmd *cobra.Command, svc *service.Service) error {
+	list, err := svc.Expired(cmd.Context())
+	if err != nil {
+		return err
+	}
+	for _, e := range list {
+		fmt.Fprintf(s.stdout, "%q\t%s\t%q\t%s\n", e.Group, e.Ref, e.Name, e.Age.Round(time.Second))
+	}
+	fmt.Fprintf(s.stdout, "files: %d would be deleted\n", len(list))
+	return nil
+}

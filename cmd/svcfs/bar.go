@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk"
+)
+
+// barEvery is how often the progress line is drawn at most.
+const barEvery = 100 * time.Millisecond
+
+// bar is the progress of one command over all its files.
+type bar struct {
+	ui    *terminal
+	verb  string // "uploading"
+	files int
+	now   func() time.Time
+
+	mu     sync.Mutex
+	began  time.Time
+	drawn  time.Time
+	total  int64 // bytes of all files; unknown sizes count nothing
+	done   int64 // bytes of files that are finished
+	ended  int   // files that are finished
+	flying map[*flight]bool
+}
+
+// flight is one file under way.
+type flight struct {
+	bar  *bar
+	name string
+	size int64 // or sdk.SizeUnknown
+	done int64 // of size, estimated from the bytes on the wire
+}
+
+func (a *app) newBar(verb string, files int, total int64) *bar {
+	b := &bar{ui: a.ui, verb: verb, files: files, total: total, now: time.Now, flying: make(map[*flight]bool)}
+	b.began = b.now()
+	return b
+}
+
+// start adds a file; the context it returns reports its transfers.
+func (b *bar) start(ctx context.Context, name string, size int64) (context.Context, *flight) {
+	f := &flight{bar: b, name: name, size: size}
+	b.mu.Lock()
+	b.flying[f] = true
+	b.mu.Unlock()
+	b.draw()
+	return sdk.WithProgress(ctx, f.report), f
+}
+
+// report takes a progress of the transfer: bytes on the wire are scaled to those
+// of the file where both totals are known.
+func (f *flight) report(p sdk.Progress) {
+	f.bar.mu.Lock()
+	f.done = p.Done
+	switch {
+	case f.size == sdk.SizeUnknown:
+	case p.Total > 0:
+		f.done = int64(float64(p.Done) / float64(p.Total) * float64(f.size))
+	default:
+		f.done = min(p.Done, f.size)
+	}
+	f.bar.mu.Unlock()
+	f.bar.draw()
+}
+
+// end counts the file as finished, however it ended.
+func (f *flight) end() {
+	f.bar.mu.Lock()
+	delete(f.bar.flying, f)
+	f.bar.ended++
+	f.bar.done += max(f.size, 0)
+	f.bar.mu.Unlock()
+}
+
+// draw shows the line, unless it was drawn a moment ago.
+func (b *bar) draw() {
+	if !b.ui.live {
+		return
+	}
+	b.mu.Lock()
+	now := b.now()
+	if now.Sub(b.drawn) < barEvery {
+		b.mu.Unlock()
+		return
+	}
+	b.drawn = now
+	line := b.line(b.ui.width(), now.Sub(b.began))
+	b.mu.Unlock()
+	b.ui.progress("%s", line)
+}
+
+// barCells is the length of the drawn bar.
+const barCells = 20
+
+// line is the progress in at most width columns: what, how far, how fast.
+func (b *bar) line(width int, took time.Duration) string {
+	done, name := b.done, ""
+	for f := range b.flying {
+		done += f.done
+		name = f.name
+	}
+	what := b.verb + " " + name
+	if b.files > 1 {
+		what = fmt.Sprintf("%s %d of %d", b.verb, min(b.ended+1, b.files), b.files)
+	}
+	rate := ""
+	if seconds := took.Seconds(); seconds >= 1 {
+		rate = fmt.Sprintf("  %s/s", roughSize(int64(float64(done)/seconds)))
+	}
+	progress := "  " + roughSize(done) + rate
+	if b.total > 0 {
+		share := min(float64(done)/float64(b.total), 1)
+		full := int(share * barCells)
+		progress = fmt.Sprintf("  [%-*s] %3d%%  %s of %s%s", barCells, hashes(full), int(share*100), roughSize(min(done, b.total)), roughSize(b.total), rate)
+	}
+	return cutText(what, width-1-len(progress)) + progress
+}
+
+func hashes(n int) string { return fmt.Sprintf("%.*s", n, "####################") }
+
+// cutText shortens a text to at most width runes, with an ellipsis.
+func cutText(text string, width int) string {
+	runes := []rune(text)
+	if len(runes) <= width {
+		return text
+	}
+	if width < 2 {
+		return ""
+	}
+	return string(runes[:width-1]) + "…"
+}
+
+// roughSize prints a size with three digits for a person.
+func roughSize(n int64) string {
+	if n < 1024 {
+		return fmt.Sprintf("%d B", n)
+	}
+	value := float64(n)
+	for _, unit := range []string{"KiB", "MiB", "GiB"} {
+		value /= 1024
+		if value < 1000 || unit == "GiB" {
+			if value < 9.95 {
+				return fmt.Sprintf("%.1f %s", value, unit)
+			}
+			return fmt.Sprintf("%.0f %s", value, unit)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/svcfs/svcfs/sdk"
+)
+
+// completeLimit bounds the questions asked for a completion: a shell waits.
+const completeLimit = 1500 * time.Millisecond
+
+// completion is what a shell asks for: the candidates and how to go on.
+type completion = func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective)
+
+// ask collects candidates from the service. Every failure gives none, silently:
+// a shell in the middle of a line has no place for messages.
+func (a *app) ask(cmd *cobra.Command, prefix string, from func(ctx context.Context, c *sdk.Client) ([]string, error)) ([]string, cobra.ShellCompDirective) {
+	silent := newApp(strings.NewReader(""), io.Discard, io.Discard, a.env)
+	silent.flags = a.flags
+	ctx, cancel := context.WithTimeout(cmd.Context(), completeLimit)
+	defer cancel()
+	if silent.flags.keyFile == "-" { // that is the shell's own input
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	c, _, err := silent.client(ctx)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	defer c.Close()
+	found, err := from(ctx, c)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var list []string
+	for _, name := range found {
+		// What a shell could take for something else is not offered.
+		if strings.HasPrefix(name, prefix) && name == escapeName(name) && !strings.ContainsAny(name, "\t\n") {
+			list = append(list, name)
+		}
+	}
+	return list, cobra.ShellCompDirectiveNoFileComp
+}
+
+func groupNames(ctx context.Context, c *sdk.Client) ([]string, error) {
+	groups, err := c.Groups(ctx)
+	names := make([]string, 0, len(groups))
+	for _, g := range groups {
+		names = append(names, string(g.ID))
+	}
+	return names, err
+}
+
+// completeGroup offers groups for the first argument.
+func (a *app) completeGroup(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return a.ask(cmd, toComplete, groupNames)
+}
+
+// completeGroupThenFiles offers groups, then files of this machine.
+func (a *app) completeGroupThenFiles(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	if len(args) == 0 {
+		return a.ask(cmd, toComplete, groupNames)
+	}
+	return nil, cobra.ShellCompDirectiveDefault
+}
+
+// completeGroupThenName offers groups, then names of files in that group.
+func (a *app) completeGroupThenName(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	if len(args) == 0 {
+		return a.ask(cmd, toComplete, groupNames)
+	}
+	return a.ask(cmd, toComplete, func(ctx context.Context, c *sdk.Client) ([]string, error) {
+		entries, err := allEntries(ctx, c, sdk.GroupID(args[0]))
+		var names []string
+		for _, e := range current(entries) {
+			names = append(names, entryName(e))
+		}
+		return names, err
+	})
+}
+
+// completeGroupThenMember offers groups, then members of that group.
+func (a *app) completeGroupThenMember(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	switch len(args) {
+	case 0:
+		return a.ask(cmd, toComplete, groupNames)
+	case 1:
+		return a.ask(cmd, toComplete, func(ctx context.Context, c *sdk.Client) ([]string, error) {
+			members, err := c.GroupMembers(ctx, sdk.GroupID(args[0]))
+			var names []string
+			for _, m := range members {
+				names = append(names, string(m))
+			}
+			return names, err
+		})
+	}
+	return nil, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeMount offers the mounts there are.
+func completeMount(_ *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	dirs, err := findMounts()
+	if err != nil || len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var list []string
+	for _, dir := range dirs {
+		if strings.HasPrefix(dir, toComplete) {
+			list = append(list, dir)
+		}
+	}
+	if len(list) == 0 {
+		return nil, cobra.ShellCompDirectiveFilterDirs
+	}
+	return list, cobra.ShellCompDirectiveNoFileComp
+}
+
+func completeNothing(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return nil, cobra.ShellCompDirectiveNoFileComp
+}
+
+func completeDirs(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return nil, cobra.ShellCompDirectiveFilterDirs
+}
+
+// completeWords offers fixed words for the first argument.
+func completeWords(words ...string) completion {
+	return func(_ *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+		var list []string
+		for _, w := range words {
+			if len(args) == 0 && strings.HasPrefix(w, toComplete) {
+				list = append(list, w)
+			}
+		}
+		return list, cobra.ShellCompDirectiveNoFileComp
+	}
+}

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+	"github.com/svcfs/svcfs/sdk"
+)
+
+// getFlags are the flags of get.
+type getFlags struct {
+	output string
+	all    bool
+	jobs   int
+	asJSON bool
+}
+
+func (a *app) getCommand() *cobra.Command {
+	var f getFlags
+	cmd := &cobra.Command{
+		Use:   "get GROUP REF|NAME",
+		Short: "Fetch a file, decrypt it here and verify it; costs one retrieval",
+		Long: `Fetch a file, decrypt it here and verify it against the ledger; costs one
+retrieval. NAME means the newest version of that name. The content goes to
+standard output, or with -o into a file (mode 0600) that appears only when it
+is complete and verified.
+
+With --all the newest version of every file of the group goes into the folder
+of -o. Files that are there already and equal are left as they are and cost
+nothing, so that the same command again finishes what was interrupted.`,
+		Example: "  svcfs get team report.pdf -o report.pdf\n  svcfs get team notes/todo.txt | less\n  svcfs get team --all -o team",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if f.all {
+				return exactly(1, "one GROUP, with --all,")(cmd, args)
+			}
+			return exactly(2, "a GROUP and a REF or NAME")(cmd, args)
+		},
+		RunE: a.simple(func(ctx context.Context, args []string) error {
+			if err := f.check(); err != nil {
+				return err
+			}
+			c, _, err := a.client(ctx)
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			if f.all {
+				return a.getAll(ctx, c, sdk.GroupID(args[0]), f)
+			}
+			return a.get(ctx, c, sdk.GroupID(args[0]), args[1], f)
+		}),
+		ValidArgsFunction: a.completeGroupThenName,
+	}
+	flags := cmd.Flags()
+	flags.StringVarP(&f.output, "output", "o", "", "file to write (default standard output), or folder with --all")
+	flags.BoolVar(&f.all, "all", false, "every file of the group, into the folder of -o")
+	flags.IntVarP(&f.jobs, "jobs", "j", defaultJobs, "with --all, files to fetch at a time; each is held in memory")
+	addJSON(cmd, &f.asJSON)
+	return cmd
+}
+
+// check refuses what cannot work before a token is spent.
+func (f getFlags) check() error {
+	toFile := f.output != "" && f.output != "-"
+	switch {
+	case f.jobs < 1:
+		return usage("use --jobs 4", "--jobs must be 1 or more")
+	case f.all && !toFile:
+		return usage("add -o DIR", "--all needs a folder to write to")
+	case f.asJSON && !toFile:
+		return usage("add -o FILE", "--json prints a description, and the content would be in the way")
+	case !toFile:
+		return nil
+	}
+	info, err := os.Stat(f.output)
+	if f.all {
+		if err == nil && !info.IsDir() {
+			return usage("name a folder", f.output+" is not a folder")
+		}
+		return nil
+	}
+	if err == nil && !info.Mode().IsRegular() {
+		return usage("name a file", f.output+" is not a regular file")
+	}
+	if _, err := os.Stat(filepath.Dir(f.output)); err != nil {
+		return refuse(exitUsage, "create the folder first", err)
+	}
+	return nil
+}
+
+// fetched is what get prints as JSON, with --all one document per file.
+type fetched struct {
+	Name     string  `json:"name"`
+	Path     string  `json:"path"`
+	CID      sdk.Ref `json:"cid"`
+	FileHash string  `json:"file_hash"`
+	Size     int64   `json:"size"`
+	Fee      string  `json:"fee,omitempty"` // tokens, where the service tells
+	State    string  `json:"state"`         // fetched, equal or failed
+	Error    string  `json:"error,omitempty"`
+}
+
+// The states of a fetched file.
+const (
+	stateFetched = "fetched"
+	stateEqual   = "equal" // was there already
+	stateFailed  = "failed"
+)
+
+func (a *app) get(ctx context.Context, c *sdk.Client, group sdk.GroupID, what string, f getFlags) error {
+	entry, err := c.Find(ctx, group, what)
+	if err != nil {
+		return err
+	}
+	progress := a.newBar("fetching", 1, max(entry.Size, 0))
+	defer a.ui.progress("")
+	ctx, flying := progress.start(ctx, what, entry.Size)
+	defer flying.end()
+	b, err := c.Pool().Get(0)
+	if err != nil {
+		return err
+	}
+	defer b.Release()
+	plain, err := c.Retrieve(ctx, entry, b)
+	if err != nil {
+		return err
+	}
+	a.ui.progress("")
+	if f.output == "" || f.output == "-" {
+		if _, err := a.ui.out.Write(b.Bytes()); err != nil {
+			return fmt.Errorf("write standard output: %w", err)
+		}
+		return nil
+	}
+	dir, err := os.OpenRoot(filepath.Dir(f.output))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if err := writeWhole(dir, filepath.Base(f.output), b.Bytes()); err != nil {
+		return err
+	}
+	if f.asJSON {
+		return a.printJSON(fetchedFrom(entry, plain, f.output))
+	}
+	return nil
+}
+
+func fetchedFrom(e sdk.Entry, plain sdk.Plain, path string) fetched {
+	got := fetched{Name: escapeName(entryName(e)), Path: path, CID: e.Ref, FileHash: e.Hash.String(), Size: plain.Size, State: stateFetched}
+	if !plain.Fee.IsZero() {
+		got.Fee = plain.Fee.Tokens()
+	}
+	return got
+}

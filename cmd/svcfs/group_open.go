@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"github.com/svcfs/svcfs/sdk"
+)
+
+// openFlags say for how long, and for how many, a group is open.
+type openFlags struct {
+	span timeSpan
+	uses int64
+}
+
+// defaultOpen is how long a group stays open unless told otherwise.
+const defaultOpen = 24 * time.Hour
+
+func (f *openFlags) register(set *pflag.FlagSet) {
+	f.span = timeSpan(defaultOpen)
+	set.Var(&f.span, "for", "how long it stays open, such as 90m, 24h or 7d")
+	set.Int64Var(&f.uses, "uses", 0, "how many accounts may join (default any number)")
+}
+
+func (f *openFlags) check() error {
+	if f.span <= 0 {
+		return usage("use a time such as --for 24h", "--for must be longer than nothing")
+	}
+	if f.uses < 0 {
+		return usage("leave it out for any number", "--uses must not be negative")
+	}
+	return nil
+}
+
+func (a *app) groupCreateCommand() *cobra.Command {
+	var asJSON, open bool
+	var f openFlags
+	cmd := &cobra.Command{
+		Use:   "create GROUP",
+		Short: "Register a group that this account owns; costs one registration",
+		Long: `Register a group that this account owns; costs one registration. With --open it
+is one that accounts may join by themselves, for a while: only a group made
+that way can be opened and closed.`,
+		Example: "  svcfs group create team\n  svcfs group create submissions --open --for 7d",
+		Args:    exactly(1, "one GROUP"),
+	}
+	cmd.RunE = a.simple(func(ctx context.Context, args []string) error {
+		if err := f.check(); err != nil {
+			return err
+		}
+		if !open && (cmd.Flags().Changed("for") || cmd.Flags().Changed("uses")) {
+			return usage("add --open", "--for and --uses are about an open group")
+		}
+		c, _, err := a.client(ctx)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		group := sdk.GroupID(args[0])
+		if !open {
+			message, err := c.RegisterGroup(ctx, group)
+			if err != nil {
+				return err
+			}
+			return a.printMessage(asJSON, groupChange{Group: args[0], Message: message})
+		}
+		if err := mustBeNew(ctx, c, group); err != nil {
+			return err
+		}
+		return a.openGroup(ctx, c, group, f, asJSON)
+	})
+	cmd.Flags().BoolVar(&open, "open", false, "let accounts join by themselves")
+	f.register(cmd.Flags())
+	addJSON(cmd, &asJSON)
+	cmd.ValidArgsFunction = completeNothing
+	return cmd
+}
+
+// mustBeNew refuses a group that exists: opening it would not create it.
+func mustBeNew(ctx context.Context, c *sdk.Client, group sdk.GroupID) error {
+	_, err := c.GroupOwner(ctx, group)
+	if errors.Is(err, sdk.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return refuse(exitOther, "open it with: svcfs group open "+escapeName(string(group)), fmt.Errorf("group %s exists already", escapeName(string(group))))
+}
+
+func (a *app) groupOpenCommand() *cobra.Command {
+	var asJSON bool
+	var f openFlags
+	cmd := &cobra.Command{
+		Use:   "open GROUP",
+		Short: "Let accounts join a group by themselves for a while",
+		Long: `Let accounts join a group by themselves for a while. The group must have been
+made with 'svcfs group create --open'; only its owner can open it.`,
+		Example: "  svcfs group open submissions --for 7d --uses 100",
+		Args:    exactly(1, "one GROUP"),
+		RunE: a.simple(func(ctx context.Context, args []string) error {
+			if err := f.check(); err != nil {
+				return err
+			}
+			c, _, err := a.client(ctx)
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			group := sdk.GroupID(args[0])
+			if _, err := c.GroupOwner(ctx, group); err != nil { // opening would register it, which costs
+				return err
+			}
+			return a.openGroup(ctx, c, group, f, asJSON)
+		}),
+		ValidArgsFunction: a.completeGroup,
+	}
+	f.register(cmd.Flags())
+	addJSON(cmd, &asJSON)
+	return cmd
+}
+
+func (a *app) openGroup(ctx context.Context, c *sdk.Client, group sdk.GroupID, f openFlags, asJSON bool) error {
+	until := time.Now().Add(time.Duration(f.span)).UTC().Truncate(time.Second)
+	message, err := c.OpenGroup(ctx, group, until, f.uses)
+	if err != nil {
+		return err
+	}
+	return a.printMessage(asJSON, groupChange{Group: string(group), Until: &until, Uses: f.uses, Message: message})
+}
+
+func (a *app) groupCloseCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "close GROUP",
+		Short:   "End what 'group open' began; who has joined stays a member",
+		Example: "  svcfs group close submissions",
+		Args:    exactly(1, "one GROUP"),
+		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
+			message, err := c.CloseGroup(ctx, sdk.GroupID(args[0]))
+			if err != nil {
+				return err
+			}
+			return a.printMessage(asJSON, groupChange{Group: args[0], Message: message})
+		}),
+		ValidArgsFunction: a.completeGroup,
+	}
+	addJSON(cmd, &asJSON)
+	return cmd
+}
+
+// timeSpan is a flag value such as 90m, 24h or 7d.
+type timeSpan time.Duration
+
+func (s *timeSpan) String() string { return time.Duration(*s).String() }
+
+// Type names the value in help texts.
+func (s *timeSpan) Type() string { return "TIME" }
+
+// maxDays keeps a span within what a duration can hold.
+const maxDays = 36500
+
+// Set reads what time.ParseDuration reads, and whole days.
+func (s *timeSpan) Set(text string) error {
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		n, err := strconv.ParseInt(days, 10, 32)
+		if err != nil || n < 0 || n > maxDays {
+			return errors.New("want a time such as 90m, 24h or 7d")
+		}
+		*s = timeSpan(time.Duration(n) * 24 * time.Hour)
+		return nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return errors.New("want a time such as 90m, 24h or 7d")
+	}
+	*s = timeSpan(d)
+	return nil
+}

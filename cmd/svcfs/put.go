@@ -1,0 +1,291 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+	"github.com/svcfs/svcfs/sdk"
+)
+
+// putFlags are the flags of put.
+type putFlags struct {
+	name   string
+	update bool
+	jobs   int
+	asJSON bool
+}
+
+func (a *app) putCommand() *cobra.Command {
+	var f putFlags
+	cmd := &cobra.Command{
+		Use:   "put GROUP FILE...",
+		Short: "Encrypt files and folders here and upload them to a group; costs one upload each",
+		Long: `Encrypt files here and upload them to a group; costs one upload each. Prints
+cid, trans_id and file_hash of each file once the ledger has recorded it.
+
+A folder is put with everything in it, under its own name: put team docs makes
+docs/a.txt. Links and devices in it are left out, with a notice. FILE - reads
+standard input and needs --name. With --update a file whose newest version in
+the group is equal already is left out: the same command run again only sends
+what is missing.`,
+		Example: "  svcfs put team report.pdf\n  svcfs put team *.jpg photos/\n  svcfs put team docs --update\n  tar c src | svcfs put team - --name src.tar",
+		Args:    between(2, -1, "a GROUP and at least one FILE"),
+		RunE: a.simple(func(ctx context.Context, args []string) error {
+			if f.jobs < 1 {
+				return usage("use --jobs 4", "--jobs must be 1 or more")
+			}
+			files, err := a.findLocal(args[1:], f.name)
+			if err != nil {
+				return err
+			}
+			c, _, err := a.client(ctx)
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			return a.put(ctx, c, sdk.GroupID(args[0]), files, f)
+		}),
+		ValidArgsFunction: a.completeGroupThenFiles,
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.name, "name", "", "name in the group, with / for folders (default: the file's own name)")
+	flags.BoolVarP(&f.update, "update", "u", false, "leave out files that are in the group already, unchanged")
+	flags.IntVarP(&f.jobs, "jobs", "j", defaultJobs, "files to send at a time; each is held in memory")
+	addJSON(cmd, &f.asJSON)
+	return cmd
+}
+
+// localFile is a file to put.
+type localFile struct {
+	path string // "-" is standard input
+	name string // in the group
+	size int64  // or sdk.SizeUnknown
+}
+
+// findLocal lists what the arguments name. It refuses what cannot work before a
+// secret is read or a token spent.
+func (a *app) findLocal(args []string, name string) ([]localFile, error) {
+	if name != "" && len(args) > 1 {
+		return nil, usage("put them one by one, each with its --name", "--name was given with several files")
+	}
+	var files []localFile
+	from := make(map[string]string)
+	for _, arg := range args {
+		found, err := a.findOne(arg, name)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range found {
+			if other, taken := from[f.name]; taken {
+				return nil, usage("put them one by one, each with its --name", fmt.Sprintf("%s and %s have the same name, %s", other, f.path, f.name))
+			}
+			from[f.name] = f.path
+		}
+		files = append(files, found...)
+	}
+	return files, nil
+}
+
+func (a *app) findOne(arg, name string) ([]localFile, error) {
+	if arg == "-" {
+		if name == "" {
+			return nil, usage("add --name NAME", "standard input has no name")
+		}
+		return []localFile{{path: "-", name: name, size: sdk.SizeUnknown}}, nil
+	}
+	info, err := os.Stat(arg)
+	if err != nil {
+		return nil, refuse(exitNotFound, "check the path", err)
+	}
+	if name == "" {
+		if name, err = ownName(arg); err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case info.Mode().IsRegular():
+		return []localFile{{path: arg, name: name, size: info.Size()}}, nil
+	case info.IsDir():
+		return a.findBelow(arg, name)
+	default:
+		return nil, usage("put takes files and folders", fmt.Sprintf("%s is neither", arg))
+	}
+}
+
+// ownName is the last component of a path, also of "." and "docs/".
+func ownName(arg string) (string, error) {
+	full, err := filepath.Abs(arg)
+	if err != nil {
+		return "", err
+	}
+	name := filepath.Base(full)
+	if name == string(filepath.Separator) {
+		return "", usage("add --name NAME", "the root folder has no name")
+	}
+	return name, nil
+}
+
+// findBelow lists the files in a folder, links not followed.
+func (a *app) findBelow(dir, name string) ([]localFile, error) {
+	var files []localFile
+	err := filepath.WalkDir(dir, func(at string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return refuse(exitNotFound, "check the permissions", err)
+		}
+		if d.IsDir() {
+			return nil
+		}
+		if !d.Type().IsRegular() {
+			a.ui.notice("left out, because it is not a file: %s", at)
+			return nil
+		}
+		info, err := d.Info()
+		if err != nil {
+			return refuse(exitNotFound, "do not change the folder meanwhile", err)
+		}
+		below, err := filepath.Rel(dir, at)
+		if err != nil {
+			return err
+		}
+		files = append(files, localFile{path: at, name: path.Join(name, filepath.ToSlash(below)), size: info.Size()})
+		return nil
+	})
+	if err == nil && len(files) == 0 {
+		a.ui.notice("there is no file in %s", dir)
+	}
+	return files, err
+}
+
+// receipt is what put prints as JSON, one document per file.
+type receipt struct {
+	Name      string   `json:"name"`
+	CID       sdk.Ref  `json:"cid"`
+	TransID   sdk.TxID `json:"trans_id"`
+	FileHash  string   `json:"file_hash"`
+	Size      int64    `json:"size"`
+	Fee       string   `json:"fee,omitempty"`       // tokens, where the service tells
+	Unchanged bool     `json:"unchanged,omitempty"` // --update: was there already, nothing was sent
+}
+
+// put sends the files, several at a time, and prints their receipts in order.
+func (a *app) put(ctx context.Context, c *sdk.Client, group sdk.GroupID, files []localFile, f putFlags) error {
+	there := make(map[string]sdk.Entry)
+	if f.update {
+		entries, err := allEntries(ctx, c, group)
+		if err != nil {
+			return err
+		}
+		for _, e := range current(entries) {
+			there[e.Name] = e
+		}
+	}
+	var total int64
+	for _, file := range files {
+		total += max(file.size, 0)
+	}
+	progress := a.newBar("uploading", len(files), total)
+	defer a.ui.progress("")
+	return inOrder(ctx, f.jobs, len(files), func(ctx context.Context, i int) (receipt, error) {
+		ctx, flying := progress.start(ctx, files[i].name, files[i].size)
+		defer flying.end()
+		entry, known := there[files[i].name]
+		if !known {
+			entry = sdk.Entry{}
+		}
+		return a.putOne(ctx, c, group, files[i], entry)
+	}, func(r receipt) error { return a.printReceipt(r, f.asJSON, len(files) > 1) })
+}
+
+// putOne sends one file, unless it equals what is there.
+func (a *app) putOne(ctx context.Context, c *sdk.Client, group sdk.GroupID, file localFile, there sdk.Entry) (receipt, error) {
+	b, err := c.Pool().Get(0)
+	if err != nil {
+		return receipt{}, fmt.Errorf("memory for %s: %w", file.path, err)
+	}
+	defer b.Release()
+	if err := a.load(b, file.path); err != nil {
+		return receipt{}, err
+	}
+	if there.Ref != "" && sha256.Sum256(b.Bytes()) == there.Hash {
+		return receipt{Name: file.name, CID: there.Ref, TransID: there.Tx, FileHash: there.Hash.String(), Size: b.Len(), Unchanged: true}, nil
+	}
+	got, err := c.Upload(ctx, group, file.name, b)
+	if err != nil {
+		return receipt{}, fmt.Errorf("%s: %w", file.path, err)
+	}
+	r := receipt{Name: file.name, CID: got.Ref, TransID: got.Tx, FileHash: got.Hash.String(), Size: got.Size}
+	if !got.Fee.IsZero() {
+		r.Fee = got.Fee.Tokens()
+	}
+	return r, nil
+}
+
+func (a *app) printReceipt(r receipt, asJSON, several bool) error {
+	if asJSON {
+		return a.printJSON(r)
+	}
+	var pairs [][2]string
+	if several {
+		pairs = append(pairs, [2]string{"name", escapeName(r.Name)})
+	}
+	pairs = append(pairs, [2]string{"cid", escapeText(string(r.CID))}, [2]string{"trans_id", escapeText(string(r.TransID))}, [2]string{"file_hash", r.FileHash})
+	if r.Unchanged {
+		pairs = append(pairs, [2]string{"unchanged", "it was there already"})
+	}
+	a.printPairs(pairs...)
+	return nil
+}
+
+// load reads a file, or standard input, into b.
+func (a *app) load(b *sdk.Buffer, file string) error {
+	if file == "-" {
+		return fill(b, a.stdin, 0)
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return refuse(exitNotFound, "check the path and its permissions", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	return fill(b, f, info.Size())
+}
+
+// fillStep is how much room is made for what comes next, in bytes.
+const fillStep = 64 << 10
+
+// fill reads r to its end, expecting about size bytes.
+func fill(b *sdk.Buffer, r io.Reader, size int64) error {
+	var n int64
+	if err := b.Resize(max(size+1, fillStep)); err != nil {
+		return refuse(exitOther, "the file must fit into memory", err)
+	}
+	for {
+		if n > sdk.DefaultMaxFileBytes {
+			return refuse(exitOther, "split the file", fmt.Errorf("larger than %d bytes", sdk.DefaultMaxFileBytes))
+		}
+		if n == b.Len() {
+			if err := b.Resize(n + max(fillStep, n/2)); err != nil {
+				return refuse(exitOther, "the file must fit into memory", err)
+			}
+		}
+		got, err := r.Read(b.Bytes()[n:])
+		n += int64(got)
+		if errors.Is(err, io.EOF) {
+			return b.Resize(n)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}

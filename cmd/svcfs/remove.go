@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/svcfs/svcfs/sdk"
+)
+
+func (a *app) rmCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "rm GROUP REF|NAME...",
+		Short: "Destroy the key of files, so that nobody can read them again",
+		Long: `Destroy the key of files, so that nobody can read them again; their records stay
+in the ledger as deleted. NAME means all versions of that name, REF that one.
+Only the uploader or the group's owner may, and only where the service offers it.
+There is no way back.`,
+		Example: "  svcfs rm team old-report.pdf\n  svcfs rm team notes/a.txt notes/b.txt",
+		Args:    between(2, -1, "a GROUP and at least one REF or NAME"),
+		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
+			return a.rm(ctx, c, sdk.GroupID(args[0]), args[1:], asJSON)
+		}),
+		ValidArgsFunction: a.completeGroupThenName,
+	}
+	addJSON(cmd, &asJSON)
+	return cmd
+}
+
+// changedFile is what rm and mv print as JSON, one document per version.
+type changedFile struct {
+	Name     string  `json:"name"`
+	NewName  string  `json:"new_name,omitempty"`
+	CID      sdk.Ref `json:"cid"`
+	FileHash string  `json:"file_hash"`
+}
+
+func (a *app) rm(ctx context.Context, c *sdk.Client, group sdk.GroupID, wanted []string, asJSON bool) error {
+	entries, err := allEntries(ctx, c, group)
+	if err != nil {
+		return err
+	}
+	var chosen []sdk.Entry // all are found before the first is destroyed
+	for _, what := range wanted {
+		versions, err := living(group, entries, what)
+		if err != nil {
+			return err
+		}
+		chosen = append(chosen, versions...)
+	}
+	for _, e := range chosen {
+		if err := c.DeleteFile(ctx, group, e.Ref); err != nil {
+			return err
+		}
+		if err := a.printChanged(changedFile{Name: escapeName(entryName(e)), CID: e.Ref, FileHash: e.Hash.String()}, "deleted", asJSON); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// living returns the file of a reference, or every version of a name.
+func living(group sdk.GroupID, entries []sdk.Entry, what string) ([]sdk.Entry, error) {
+	var versions []sdk.Entry
+	gone := false
+	for _, e := range entries {
+		switch {
+		case string(e.Ref) != what && entryName(e) != what:
+		case e.Deleted != nil:
+			gone = true
+		case string(e.Ref) == what:
+			return []sdk.Entry{e}, nil
+		default:
+			versions = append(versions, e)
+		}
+	}
+	if len(versions) > 0 {
+		return versions, nil
+	}
+	text := "not found: no file of the name or reference %s in group %s"
+	if gone {
+		text = "%s in group %s was deleted already"
+	}
+	return nil, refuse(exitNotFound, "see what there is with: svcfs ls "+escapeName(string(group)), fmt.Errorf(text, escapeName(what), escapeName(string(group))))
+}
+
+func (a *app) printChanged(f changedFile, verb string, asJSON bool) error {
+	if asJSON {
+		return a.printJSON(f)
+	}
+	if f.NewName != "" {
+		a.ui.printf("%s %s to %s\n", verb, f.Name, f.NewName)
+		return nil
+	}
+	a.ui.printf("%s %s  %s\n", verb, f.Name, escapeText(string(f.CID)))
+	return nil
+}
+
+func (a *app) mvCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "mv GROUP REF|NAME NEWNAME",
+		Short: "Give a file another name; its content and reference stay",
+		Long: `Give a file another name; its content and reference stay. NAME means all
+versions of that name, REF that one. A name that is in use is refused. Only the
+uploader or the group's owner may, and only where the service offers it.`,
+		Example: "  svcfs mv team draft.txt final.txt\n  svcfs mv team notes.txt archive/2026/notes.txt",
+		Args:    exactly(3, "a GROUP, a REF or NAME, and a NEWNAME"),
+		RunE: a.simple(func(ctx context.Context, args []string) error {
+			if args[2] == "" {
+				return usage("give a name", "the new name is empty")
+			}
+			c, _, err := a.client(ctx)
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			return a.mv(ctx, c, sdk.GroupID(args[0]), args[1], args[2], asJSON)
+		}),
+		ValidArgsFunction: a.completeGroupThenName,
+	}
+	addJSON(cmd, &asJSON)
+	return cmd
+}
+
+func (a *app) mv(ctx context.Context, c *sdk.Client, group sdk.GroupID, what, name string, asJSON bool) error {
+	entries, err := allEntries(ctx, c, group)
+	if err != nil {
+		return err
+	}
+	versions, err := living(group, entries, what)
+	if err != nil {
+		return err
+	}
+	for _, e := range current(entries) {
+		if entryName(e) == name {
+			return refuse(exitOther, "choose another name, or remove that file first", errors.New(escapeName(name)+" is in use"))
+		}
+	}
+	for _, e := range versions {
+		if err := c.RenameFile(ctx, group, e.Ref, name); err != nil {
+			return err
+		}
+		f := changedFile{Name: escapeName(entryName(e)), NewName: escapeName(name), CID: e.Ref, FileHash: e.Hash.String()}
+		if err := a.printChanged(f, "renamed", asJSON); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,54 @@
+package fs
+
+import (
+	"fmt"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/svcfs/svcfs/fs/tree"
+)
+
+// Reads says how the kernel serves what was decrypted.
+type Reads uint8
+
+const (
+	// ReadsKeep lets the kernel keep pages from one open to the next.
+	ReadsKeep Reads = iota
+	// ReadsPlain answers every read from here; for measurements, and it takes
+	// shared mappings away.
+	ReadsPlain
+)
+
+var readsNames = []string{ReadsKeep: "keep", ReadsPlain: "plain"}
+
+// String returns the mode's name.
+func (r Reads) String() string { return readsNames[r] }
+
+// Set reads a mode's name.
+func (r *Reads) Set(name string) error {
+	for mode, known := range readsNames {
+		if name == known {
+			*r = Reads(mode)
+			return nil
+		}
+	}
+	return fmt.Errorf("%q: want one of %v", name, readsNames)
+}
+
+// Type names the kind of value in a command's help.
+func (*Reads) Type() string { return "mode" }
+
+// openMode tells the kernel how to cache an open file's pages.
+func (m *mounted) openMode(mode tree.CacheMode) uint32 {
+	if m.opt.Reads == ReadsPlain {
+		return fuse.FOPEN_DIRECT_IO
+	}
+	switch mode {
+	case tree.CacheDirect:
+		return fuse.FOPEN_DIRECT_IO
+	case tree.CacheKeep:
+		return fuse.FOPEN_KEEP_CACHE
+	default:
+		return 0
+	}
+}

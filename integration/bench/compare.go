@@ -1,0 +1,188 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// sample is one measurement.
+type sample struct {
+	value float64
+	usage
+}
+
+// cell is all measurements of one step on one system.
+type cell struct {
+	samples []sample
+	err     error
+	took    time.Duration
+}
+
+// results are the cells, by step and system.
+type results struct {
+	cells map[*step]map[string]*cell
+	idle  map[string][]int64 // resident memory after mounting, in bytes
+}
+
+// Names of the columns that are no file systems.
+const (
+	namePipeline = "bare pipeline"
+	nameDirect   = "bare requests"
+)
+
+func (r *results) cell(s *step, name string) *cell {
+	if r.cells[s] == nil {
+		r.cells[s] = make(map[string]*cell)
+	}
+	c := r.cells[s][name]
+	if c == nil {
+		c = &cell{}
+		r.cells[s][name] = c
+	}
+	return c
+}
+
+// median of a figure over the samples; ok = there are any.
+func (c *cell) median(figure func(sample) float64) (m float64, ok bool) {
+	if c == nil || len(c.samples) == 0 {
+		return 0, false
+	}
+	values := make([]float64, len(c.samples))
+	for i, s := range c.samples {
+		values[i] = figure(s)
+	}
+	slices.Sort(values)
+	if n := len(values); n%2 == 0 {
+		return (values[n/2-1] + values[n/2]) / 2, true
+	}
+	return values[len(values)/2], true
+}
+
+func valueOf(s sample) float64 { return s.value }
+func cpuOfS(s sample) float64  { return s.cpu.Seconds() }
+func peakOf(s sample) float64  { return mib(s.peak) }
+
+// compare runs every scene on every system, alternately, and writes the report.
+func (w *world) compare(out string) error {
+	begun := time.Now()
+	load := loadAverage()
+	if err := w.newSystems(); err != nil {
+		return err
+	}
+	floor, err := w.newPipeline()
+	if err != nil {
+		return err
+	}
+	scenes := w.scenes()
+	r := &results{cells: make(map[*step]map[string]*cell), idle: make(map[string][]int64)}
+	for rep := range w.reps {
+		for _, sc := range scenes {
+			progress("repetition %d of %d: %s", rep+1, w.reps, sc.name)
+			w.besides(r, sc, floor)
+			for i := range w.systems { // each repetition begins with another one
+				w.play(r, sc, w.systems[(i+rep)%len(w.systems)], rep)
+			}
+		}
+	}
+	rep := &report{w: w, r: r, scenes: scenes, begun: begun, load: load}
+	return errors.Join(os.WriteFile(filepath.Join(out, "results.md"), []byte(rep.markdown()), 0o644),
+		os.WriteFile(filepath.Join(out, "results.svg"), []byte(rep.svg()), 0o644))
+}
+
+// besides measures what is no file system: the bare pipeline and bare requests.
+func (w *world) besides(r *results, sc *scene, f *pipeline) {
+	for _, st := range sc.steps {
+		if st.floor != nil {
+			if err := warm(f.dir); err != nil {
+				r.cell(st, namePipeline).err = err
+			}
+			m := startMeter(nil, []*process{f.server})
+			result, value, err := st.floor(f)
+			u := m.stop()
+			u.peak = result.Peak
+			r.cell(st, namePipeline).add(sample{value, u}, err)
+		}
+		if st.direct == nil || w.svc == nil {
+			continue
+		}
+		d, err := newDirect(w.svc)
+		if err != nil {
+			r.cell(st, nameDirect).add(sample{}, err)
+			continue
+		}
+		m := startMeter(nil, []*process{w.svc.process})
+		value, err := st.direct(d)
+		r.cell(st, nameDirect).add(sample{value, m.stop()}, err)
+	}
+}
+
+func (c *cell) add(s sample, err error) {
+	if err != nil {
+		c.err = err
+		return
+	}
+	c.samples = append(c.samples, s)
+}
+
+// play runs one scene on one system.
+func (w *world) play(r *results, sc *scene, s *system, rep int) {
+	if s.missing != "" || r.spent(sc, s.name) > w.patience {
+		return
+	}
+	begin := time.Now()
+	defer func() { r.cell(sc.steps[0], s.name).took += time.Since(begin) }()
+	if err := s.up(sc.cold); err != nil {
+		r.failed(sc, s.name, err)
+		return
+	}
+	if sc.steps[0].name == stepFirst {
+		r.noteIdle(s)
+	}
+	_, _ = os.ReadDir(s.path(setWrite)) // the folder that is written to is known; nothing else is
+	for _, st := range sc.steps {
+		m := s.meter()
+		value, err := st.run(s, rep)
+		r.cell(st, s.name).add(sample{value, m.stop()}, err)
+		if err != nil {
+			progress("%s: %s: %v", s.name, st.name, err)
+		}
+	}
+	if err := s.down(); err != nil {
+		r.failed(sc, s.name, err)
+	}
+}
+
+// spent is how long a scene has taken on a system so far.
+func (r *results) spent(sc *scene, name string) time.Duration { return r.cell(sc.steps[0], name).took }
+
+func (r *results) failed(sc *scene, name string, err error) {
+	progress("%s: %v", name, err)
+	for _, st := range sc.steps {
+		r.cell(st, name).err = err
+	}
+}
+
+func (r *results) noteIdle(s *system) {
+	if s.client == nil {
+		return
+	}
+	var sum int64
+	for _, pid := range trees([]*process{s.client}) {
+		sum += statusBytes(pid, "VmRSS:")
+	}
+	r.idle[s.name] = append(r.idle[s.name], sum)
+}
+
+func loadAverage() string {
+	raw, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "unknown"
+	}
+	fields := strings.Fields(string(raw))
+	return fmt.Sprint(strings.Join(fields[:3], " "))
+}

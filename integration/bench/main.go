@@ -1,0 +1,97 @@
+// Command bench is the canonical benchmark: it builds svcd and svcfs, runs them
+// beside the floor (tmpfs, and the bare pipeline of HTTP, AES-GCM and SHA-256)
+// and beside what users would pick otherwise, and writes medians and ratios to
+// results.md and results.svg. See NOTES.md for what the profiles say.
+//
+// BENCH chooses what runs: nothing = everything below three times; quick = small
+// sizes once, for CI; growth = time and memory against size, group and clients;
+// service = operations a second of svcd against its stores.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// plan says how much is measured.
+type plan struct {
+	mode     string
+	reps     int           // of each cell
+	patience time.Duration // a cell that has taken this long is not repeated
+	big      int64         // bytes of the large file
+	small    int           // files of smallBytes
+	listed   int           // entries of the listed folder
+	random   int           // random reads of smallBytes
+	readers  int           // at once
+	tree     string        // what cp -r copies
+}
+
+const (
+	smallBytes = 4 << 10
+	blockBytes = 1 << 20 // of one sequential read or write
+)
+
+func planFor(mode, goroot string) (plan, error) {
+	full := plan{mode: mode, reps: 3, patience: 40 * time.Second, big: 256 << 20, small: 1000, listed: 10_000, random: 20_000, readers: 8,
+		tree: filepath.Join(goroot, "src", "net")}
+	switch mode {
+	case "", "growth", "service":
+		return full, nil
+	case "quick":
+		return plan{mode: mode, reps: 1, patience: 5 * time.Second, big: 8 << 20, small: 30, listed: 200, random: 500, readers: 8,
+			tree: filepath.Join(goroot, "src", "net", "textproto")}, nil
+	}
+	return plan{}, fmt.Errorf("BENCH=%s: want nothing, quick, growth or service", mode)
+}
+
+func main() {
+	if len(os.Args) > 1 && strings.HasPrefix(os.Args[1], "floor-") {
+		exit(floorMain(os.Args[1], os.Args[2:]))
+	}
+	out := flag.String("out", "integration/bench", "folder of the results")
+	only := flag.String("only", "", "systems to run, by the beginnings of their names, comma-separated; empty = all")
+	keep := flag.Bool("keep", false, "keep the work folder")
+	flag.Parse()
+	exit(run(os.Getenv("BENCH"), *out, *only, *keep))
+}
+
+func exit(err error) {
+	if err == nil {
+		os.Exit(0)
+	}
+	fmt.Fprintln(os.Stderr, "bench:", err)
+	os.Exit(1)
+}
+
+func run(mode, out, only string, keep bool) (err error) {
+	goroot, err := commandOutput("go", "env", "GOROOT")
+	if err != nil {
+		return err
+	}
+	p, err := planFor(mode, goroot)
+	if err != nil {
+		return err
+	}
+	w, err := newWorld(p, only)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		w.close()
+		if !keep {
+			err = errors.Join(err, os.RemoveAll(w.dir), os.RemoveAll(w.shm))
+		}
+	}()
+	switch mode {
+	case "growth":
+		return w.growth(out)
+	case "service":
+		return w.throughput(out)
+	}
+	return w.compare(out)
+}

@@ -1,0 +1,90 @@
+package main
+
+import "fmt"
+
+// target is a ratio that svcfs should reach. It is told, never enforced: a
+// machine that is busy with something else misses what it reached yesterday.
+type target struct {
+	text  string
+	limit float64
+	most  bool // the ratio may be at most limit; else at least
+	ratio func(r *report) (float64, bool)
+}
+
+func (t target) reached(ratio float64) bool { return t.most == (ratio <= t.limit) || ratio == t.limit }
+
+const (
+	svcfsPassthrough = "svcfs passthrough"
+	svcfsKeep        = "svcfs keep"
+	rcloneOff        = "rclone crypt (cache off)"
+)
+
+// targets of the product; the mode they speak of is the best one that runs.
+func (r *report) targets() []target {
+	best := svcfsKeep
+	if _, ok := r.value(stepCold, svcfsPassthrough); ok {
+		best = svcfsPassthrough
+	}
+	ofValues := func(step, a, b string) func(*report) (float64, bool) {
+		return func(r *report) (float64, bool) {
+			x, ok1 := r.value(step, a)
+			y, ok2 := r.value(step, b)
+			return x / y, ok1 && ok2 && y != 0
+		}
+	}
+	ofCPU := func(step string) func(*report) (float64, bool) {
+		return func(r *report) (float64, bool) {
+			x, ok1 := r.find(step, best).median(cpuOfS)
+			y, ok2 := r.find(step, namePipeline).median(cpuOfS)
+			return x / y, ok1 && ok2 && y != 0
+		}
+	}
+	inverse := func(of func(*report) (float64, bool)) func(*report) (float64, bool) {
+		return func(r *report) (float64, bool) {
+			x, ok := of(r)
+			return 1 / x, ok && x != 0
+		}
+	}
+	return []target{
+		{"warm sequential read, passthrough, of tmpfs", 0.95, false, ofValues(stepWarm, svcfsPassthrough, "tmpfs")},
+		{"warm sequential read, keep-cache, of tmpfs", 0.75, false, ofValues(stepWarm, svcfsKeep, "tmpfs")},
+		{"random 4 KiB reads, passthrough, of tmpfs", 0.9, false, ofValues(stepRandom, svcfsPassthrough, "tmpfs")},
+		{"cold read, of the bare pipeline", 0.8, false, ofValues(stepCold, best, namePipeline)},
+		{"cold first byte, of the bare pipeline's time", 1.25, true, ofValues(stepFirst, best, namePipeline)},
+		{"cold read, of rclone crypt", 2.5, false, ofValues(stepCold, best, rcloneOff)},
+		{"warm read, of gocryptfs", 4, false, ofValues(stepWarm, best, "gocryptfs")},
+		{"write with close, of the bare pipeline", 0.8, false, ofValues(stepWrite, best, namePipeline)},
+		{"creating small files, of rclone crypt", 5, false, ofValues(stepCreate, best, rcloneOff)},
+		{"cold small files, of rclone crypt", 5, false, ofValues(stepSmallCold, best, rcloneOff)},
+		{"cold small files, of one bare request's time each", 1.3, true, inverse(ofValues(stepSmallCold, best, nameDirect))},
+		{"cold ls -l, of the time to fetch and decode the rows", 1.5, true, ofValues(stepListCold, best, nameDirect)},
+		{"warm ls -l, of tmpfs", 0.8, false, inverse(ofValues(stepListWarm, best, "tmpfs"))},
+		{"peak memory of a cold read, of the file", 1.1, true, func(r *report) (float64, bool) {
+			x, ok := r.find(stepCold, best).median(peakOf)
+			return x / mib(r.w.big), ok
+		}},
+		{"idle memory in MiB", 64, true, func(r *report) (float64, bool) { return r.idleMiB(best) }},
+		{"CPU of a cold first byte, of the bare pipeline", 1.2, true, ofCPU(stepFirst)},
+		{"CPU of a write, of the bare pipeline", 1.2, true, ofCPU(stepWrite)},
+	}
+}
+
+func (r *report) targetTable() string {
+	text := "| Target | Limit | Measured | |\n|---|---|---|---|\n"
+	for _, t := range r.targets() {
+		sign := "≥"
+		if t.most {
+			sign = "≤"
+		}
+		ratio, ok := t.ratio(r)
+		verdict, figure := "not measured", "–"
+		if ok {
+			verdict, figure = "**missed**", short(ratio)
+			if t.reached(ratio) {
+				verdict = "reached"
+			}
+		}
+		text += fmt.Sprintf("| %s | %s %s | %s | %s |\n", t.text, sign, short(t.limit), figure, verdict)
+	}
+	return text
+}

@@ -1,0 +1,272 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/svcfs/svcfs/sdk"
+)
+
+// world is everything the benchmark starts and fills.
+type world struct {
+	plan
+	dir  string // on a disk
+	shm  string // in memory: tmpfs
+	bin  string
+	data []byte // content of the large file
+	only []string
+
+	systems []*system
+	svc     *service
+	servers []*process // to be ended
+
+	open      *openBig // the large file between readFirst and readRest
+	firstTook float64  // milliseconds
+}
+
+// folders of every system's data set. For svcfs each is a group.
+const (
+	setBig   = "big"
+	setSmall = "small"
+	setList  = "list"
+	setWrite = "write"
+	bigName  = "large.bin"
+)
+
+func newWorld(p plan, only string) (*world, error) {
+	dir, err := os.MkdirTemp("", "svcfs-bench-")
+	if err != nil {
+		return nil, err
+	}
+	shm, err := os.MkdirTemp("/dev/shm", "svcfs-bench-")
+	if err != nil {
+		return nil, fmt.Errorf("the floor needs tmpfs on /dev/shm: %w", err)
+	}
+	w := &world{plan: p, dir: dir, shm: shm, bin: filepath.Join(dir, "bin"), data: make([]byte, p.big)}
+	if only != "" {
+		w.only = strings.Split(only, ",")
+	}
+	if _, err := rand.Read(w.data); err != nil {
+		return nil, err
+	}
+	progress("building svcd and svcfs")
+	cmd := exec.Command("go", "build", "-trimpath", "-o", w.bin+"/", "./cmd/svcfs", "./cmd/svcd")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("build: %w\n%s", err, out)
+	}
+	return w, nil
+}
+
+func (w *world) close() {
+	for _, s := range w.systems {
+		_ = s.down()
+	}
+	for i := len(w.servers) - 1; i >= 0; i-- {
+		w.servers[i].stop()
+	}
+}
+
+// serve starts a server that ends with the benchmark, and waits for it.
+func (w *world) serve(cmd *exec.Cmd, addr string) (*process, error) {
+	p, err := start(cmd)
+	if err != nil {
+		return nil, err
+	}
+	w.servers = append(w.servers, p)
+	return p, p.until(serving(addr))
+}
+
+// ended tells which servers are gone that should be there.
+func (w *world) ended() (text string) {
+	for _, p := range w.servers {
+		select {
+		case <-p.done:
+			text += fmt.Sprintf("; %s ended: %v: %s", filepath.Base(p.cmd.Path), p.err, p.output)
+		default:
+		}
+	}
+	return text
+}
+
+func (w *world) wants(name string) bool {
+	for _, prefix := range w.only {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return len(w.only) == 0
+}
+
+func (w *world) path(parts ...string) string {
+	return filepath.Join(append([]string{w.dir}, parts...)...)
+}
+
+func progress(format string, args ...any) { fmt.Fprintf(os.Stderr, "bench: "+format+"\n", args...) }
+
+// service is a svcd with one account.
+type service struct {
+	w       *world
+	data    string
+	url     string
+	account string
+	keyFile string
+	key     string
+	process *process
+	client  *sdk.Client
+}
+
+// newService starts svcd over a fresh data directory; stores are its --db and
+// --blobs flags.
+func (w *world) newService(name string, env []string, stores ...string) (*service, error) {
+	s := &service{w: w, data: w.path(name)}
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	addr := fmt.Sprintf("127.0.0.1:%d", port)
+	s.url = "http://" + addr
+	cmd := exec.Command(filepath.Join(w.bin, "svcd"), append([]string{"serve", "--data", s.data, "--listen", addr}, stores...)...)
+	cmd.Env = append(os.Environ(), env...)
+	if s.process, err = w.serve(cmd, addr); err != nil {
+		return nil, err
+	}
+	if s.account, s.key, err = s.newAccount("bench", env, stores); err != nil {
+		return nil, err
+	}
+	s.keyFile = w.path(name + ".key")
+	if err := os.WriteFile(s.keyFile, []byte(s.key+"\n"), 0o600); err != nil {
+		return nil, err
+	}
+	s.client, err = s.clientOf(s.account, s.key)
+	return s, err
+}
+
+func (s *service) newAccount(name string, env, stores []string) (account, key string, err error) {
+	create := exec.Command(filepath.Join(s.w.bin, "svcd"), append([]string{"account", "create", name, "--balance", "1000000", "--data", s.data}, stores...)...)
+	create.Env = append(os.Environ(), env...)
+	out, err := create.Output()
+	if err != nil {
+		return "", "", fmt.Errorf("create account: %w", err)
+	}
+	var made struct {
+		Account string `json:"account_id"`
+		Key     string `json:"api_key"`
+	}
+	if err := json.Unmarshal(out, &made); err != nil {
+		return "", "", fmt.Errorf("create account: %w", err)
+	}
+	return made.Account, made.Key, nil
+}
+
+func (s *service) clientOf(account, key string) (*sdk.Client, error) {
+	return sdk.New(sdk.AccountID(account), sdk.Config{URL: s.url, APIKey: sdk.NewSecret(key)})
+}
+
+// upload puts files into a new group, some at a time.
+func (s *service) upload(group string, files []file) error {
+	if _, err := s.client.RegisterGroup(context.Background(), sdk.GroupID(group)); err != nil {
+		return err
+	}
+	return inParallel(16, len(files), func(i int) error {
+		_, err := s.client.UploadBytes(context.Background(), sdk.GroupID(group), files[i].name, files[i].data)
+		return err
+	})
+}
+
+// file is one file of the data set.
+type file struct {
+	name string
+	data []byte
+}
+
+// dataSet returns the files of each folder.
+func (w *world) dataSet() map[string][]file {
+	set := map[string][]file{setBig: {{bigName, w.data}}}
+	for i := range w.small {
+		at := (int64(i) * smallBytes) % (w.big - smallBytes)
+		set[setSmall] = append(set[setSmall], file{fmt.Sprintf("file-%05d.dat", i), w.data[at+1 : at+1+smallBytes]})
+	}
+	for i := range w.listed {
+		set[setList] = append(set[setList], file{fmt.Sprintf("entry-%06d.txt", i), []byte(fmt.Sprintf("%d\n", i))})
+	}
+	return set
+}
+
+// writeTo puts the data set below an ordinary folder.
+func (w *world) writeTo(root string) error {
+	for folder, files := range w.dataSet() {
+		if err := os.MkdirAll(filepath.Join(root, folder), 0o755); err != nil {
+			return err
+		}
+		for _, f := range files {
+			if err := os.WriteFile(filepath.Join(root, folder, f.name), f.data, 0o644); err != nil {
+				return err
+			}
+		}
+	}
+	return os.MkdirAll(filepath.Join(root, setWrite), 0o755)
+}
+
+// inParallel calls do with 0 to n-1, workers at a time, and returns the first error.
+func inParallel(workers, n int, do func(i int) error) error {
+	next := make(chan int)
+	failed := make(chan error, workers)
+	var group sync.WaitGroup
+	for range workers {
+		group.Go(func() {
+			var first error
+			for i := range next {
+				if first == nil {
+					first = do(i)
+				}
+			}
+			failed <- first
+		})
+	}
+	for i := range n {
+		next <- i
+	}
+	close(next)
+	group.Wait()
+	close(failed)
+	var errs []error
+	for err := range failed {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// warm reads everything below the folders once: what is stored encrypted is in
+// memory for everybody, so that no disk is measured.
+func warm(dirs ...string) error {
+	buf := make([]byte, blockBytes)
+	for _, dir := range dirs {
+		err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || !entry.Type().IsRegular() {
+				return nil // gone meanwhile, or a folder
+			}
+			f, err := os.Open(path)
+			if err != nil {
+				return nil
+			}
+			defer f.Close()
+			_, _ = io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{f}, buf)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,357 @@
+package proof_test
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/svcfs/svcfs/sdk/proof"
+)
+
+// history is a ledger with its log, held in memory.
+type history struct {
+	t         *testing.T
+	rows      []proof.Row
+	hashes    []tlog.Hash
+	signer    note.Signer
+	key       string
+	size      int // of the checkpoint; 0 = all rows
+	tile      func(path string, raw []byte) []byte
+	fetches   map[string]int
+	unreached string // path that cannot be fetched
+}
+
+const origin = "files.example.org/svc.testnet"
+
+// newHistory has n rows, every third in the group "team".
+func newHistory(t *testing.T, n int, change ...func(*proof.Row)) *history {
+	t.Helper()
+	h := &history{t: t, fetches: map[string]int{}}
+	h.setKey('k', origin)
+	for i := range n {
+		r := proof.Row{Seq: int64(i + 1), TimeNS: int64(i) + 1e18, Tx: fmt.Sprint("tx", i), Kind: "record_transaction", Account: "alice.svc.testnet",
+			Group: []string{"team", "other", "third"}[i%3], Ref: fmt.Sprint("ref", i), Fee: "39", Request: "r"}
+		for _, f := range change {
+			f(&r)
+		}
+		if i > 0 {
+			r.Prev = h.rows[i-1].Hash
+		}
+		r.Hash = r.Sum()
+		h.rows = append(h.rows, r)
+		hashes, err := tlog.StoredHashesForRecordHash(int64(i), tlog.RecordHash(r.Hash[:]), h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.hashes = append(h.hashes, hashes...)
+	}
+	return h
+}
+
+func (h *history) setKey(seed byte, name string) {
+	private := ed25519.NewKeyFromSeed([]byte(strings.Repeat(string(seed), ed25519.SeedSize)))
+	var err error
+	if h.key, err = note.NewEd25519VerifierKey(name, private.Public().(ed25519.PublicKey)); err != nil {
+		h.t.Fatal(err)
+	}
+	v, err := note.NewVerifier(h.key)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.signer = signer{v, private}
+}
+
+type signer struct {
+	note.Verifier
+	key ed25519.PrivateKey
+}
+
+func (s signer) Sign(text []byte) ([]byte, error) { return ed25519.Sign(s.key, text), nil }
+
+func (h *history) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
+	out := make([]tlog.Hash, len(indexes))
+	for i, x := range indexes {
+		out[i] = h.hashes[x]
+	}
+	return out, nil
+}
+
+func (h *history) team() []proof.Row {
+	var rows []proof.Row
+	for _, r := range h.rows {
+		if r.Group == "team" {
+			rows = append(rows, r)
+		}
+	}
+	return rows
+}
+
+var errUnreached = errors.New("connection refused")
+
+func (h *history) fetch(_ context.Context, path string) ([]byte, error) {
+	if path == h.unreached {
+		return nil, errUnreached
+	}
+	switch {
+	case path == "key":
+		return []byte(h.key + "\n"), nil
+	case path == "checkpoint":
+		return h.checkpoint(fmt.Sprintf("%s\n%d\n%s\n", h.signer.Name(), h.signed(), h.root())), nil
+	}
+	tile, err := tlog.ParseTilePath(strings.Replace(path, "tile/", "tile/8/", 1))
+	if err != nil {
+		return nil, err
+	}
+	raw, err := tlog.ReadTileData(tile, h)
+	if err == nil && h.tile != nil {
+		raw = h.tile(path, raw)
+	}
+	return raw, err
+}
+
+func (h *history) signed() int64 {
+	if h.size > 0 {
+		return int64(h.size)
+	}
+	return int64(len(h.rows))
+}
+
+func (h *history) root() tlog.Hash {
+	root, err := tlog.TreeHash(h.signed(), h)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return root
+}
+
+func (h *history) checkpoint(text string) []byte {
+	raw, err := note.Sign(&note.Note{Text: text}, h.signer)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return raw
+}
+
+func (h *history) check(m proof.Memory, rows []proof.Row) (proof.Memory, proof.Report, error) {
+	return proof.Checker{Fetch: h.fetch}.Check(h.t.Context(), m, "team", rows)
+}
+
+// verified is what a client remembers after an honest check.
+func (h *history) verified() proof.Memory {
+	h.t.Helper()
+	m, _, err := h.check(proof.Memory{}, h.team())
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return m
+}
+
+func TestHonestHistoryOfEverySize(t *testing.T) {
+	for _, n := range []int{1, 2, 3, 255, 256, 257, 512, 513, 700} {
+		h := newHistory(t, n)
+		before := newHistory(t, (n+1)/2).verified()
+		m, report, err := h.check(before, h.team())
+		if err != nil {
+			t.Fatalf("%d rows: %v", n, err)
+		}
+		if report.Rows != len(h.team()) || report.Size != int64(n) || report.Before != int64((n+1)/2) || !report.Pinned || report.Origin != origin {
+			t.Errorf("%d rows: %+v", n, report)
+		}
+		if again, _, err := h.check(m, h.team()); err != nil || len(again.Groups["team"].Seqs) != len(h.team()) {
+			t.Errorf("%d rows, again: %v", n, err)
+		}
+	}
+}
+
+func TestEmptyGroupAndEmptyLedger(t *testing.T) {
+	for _, n := range []int{0, 5} {
+		h := newHistory(t, n)
+		m, report, err := proof.Checker{Fetch: h.fetch}.Check(t.Context(), proof.Memory{}, "nothing here", nil)
+		if err != nil || report.Rows != 0 || report.Size != int64(n) || report.Pinned {
+			t.Errorf("%d rows: %+v, %v", n, report, err)
+		}
+		if _, report, err = newHistory(t, n+3).check(m, newHistory(t, n+3).team()); err != nil || report.Before != int64(n) {
+			t.Errorf("after %d rows: %+v, %v", n, report, err)
+		}
+	}
+}
+
+// Each lie of a service is refused and names the first bad row where there is
+// one. The client saw 60 rows before, unless it is new.
+func TestThreat6HistoriesThatAreRefused(t *testing.T) {
+	edit := func(seq int64) func(*proof.Row) {
+		return func(r *proof.Row) {
+			if r.Seq == seq {
+				r.Detail = "edited"
+			}
+		}
+	}
+	drop := func(rows []proof.Row, i int) []proof.Row { return append(rows[:i:i], rows[i+1:]...) }
+	for _, tc := range []struct {
+		name  string
+		now   *history
+		rows  func(h *history) []proof.Row // nil = all
+		fresh bool                         // a client that saw nothing before
+		row   int64
+		text  string
+	}{
+		{name: "altered row", now: newHistory(t, 90), row: 7, text: "content",
+			rows: func(h *history) []proof.Row { l := h.team(); l[2].Fee = "0"; return l }},
+		{name: "altered row, hash recomputed", now: newHistory(t, 90), row: 7, text: "another row was signed", fresh: true,
+			rows: func(h *history) []proof.Row { l := h.team(); l[2].Fee = "0"; l[2].Hash = l[2].Sum(); return l }},
+		{name: "altered row, hash recomputed, seen before", now: newHistory(t, 90), row: 7, text: "not the row that was",
+			rows: func(h *history) []proof.Row { l := h.team(); l[2].Fee = "0"; l[2].Hash = l[2].Sum(); return l }},
+		{name: "dropped row", now: newHistory(t, 90), row: 10, text: "missing",
+			rows: func(h *history) []proof.Row { return drop(h.team(), 3) }},
+		{name: "dropped last row that was seen", now: newHistory(t, 60), row: 58, text: "missing",
+			rows: func(h *history) []proof.Row { return drop(h.team(), 19) }},
+		{name: "row invented between", now: newHistory(t, 90), row: 8, text: "was not in the history before",
+			rows: func(h *history) []proof.Row {
+				made := h.rows[7]
+				made.Group = "team"
+				made.Hash = made.Sum()
+				return append(append(h.team()[:3:3], made), h.team()[3:]...)
+			}},
+		{name: "row of another group", now: newHistory(t, 90), row: 8, text: "another group",
+			rows: func(h *history) []proof.Row { return append(h.team()[:3:3], h.rows[7]) }},
+		{name: "row twice", now: newHistory(t, 90), row: 7, text: "listed after",
+			rows: func(h *history) []proof.Row { return append(h.team()[:3:3], h.team()[2]) }},
+		{name: "rows swapped", now: newHistory(t, 90), row: 4, text: "listed after",
+			rows: func(h *history) []proof.Row { l := h.team(); l[1], l[2] = l[2], l[1]; return l }},
+		{name: "row of place zero", now: newHistory(t, 90), row: 0, text: "listed after", fresh: true,
+			rows: func(h *history) []proof.Row {
+				l := h.team()[:1]
+				l[0].Seq = 0
+				l[0].Hash = l[0].Sum()
+				return l
+			}},
+		{name: "adjacent rows that do not follow", now: newHistory(t, 90), row: 5, text: "does not follow", fresh: true,
+			rows: func(h *history) []proof.Row {
+				made := h.rows[4]
+				made.Group, made.Prev = "team", [32]byte{1}
+				made.Hash = made.Sum()
+				return append(h.team()[:2:2], made)
+			}},
+		{name: "smaller tree", now: newHistory(t, 59), row: 60, text: "ends before it"},
+		{name: "list shorter too", now: newHistory(t, 30), row: 31, text: "missing"},
+		{name: "checkpoint behind the list", now: func() *history { h := newHistory(t, 90); h.size = 80; return h }(), row: 81, text: "ends before it"},
+		{name: "forked tree, row of the group", now: newHistory(t, 90, edit(7)), row: 7, text: "not the row that was"},
+		{name: "forked tree, row of another group", now: newHistory(t, 90, edit(8)), row: 10, text: "not the row that was"}, // the chain shows in the next row
+		{name: "forked tree behind the group's rows", now: newHistory(t, 90, edit(60)), row: 0, text: "forked"},
+		{name: "forked tree of the same length", now: newHistory(t, 60, edit(59)), row: 0, text: "forked"},
+		{name: "rows of a fork in the honest tree", now: newHistory(t, 90), row: 7, text: "another row was signed", fresh: true,
+			rows: func(*history) []proof.Row { return newHistory(t, 90, edit(7)).team() }},
+		{name: "other key", now: func() *history { h := newHistory(t, 90); h.setKey('x', origin); return h }(), text: "not signed with the key"},
+		{name: "other log", now: func() *history { h := newHistory(t, 90); h.setKey('k', "elsewhere/svc.testnet"); return h }(), text: "not signed with the key"},
+		{name: "garbage tiles", text: "do not give the signed root", now: func() *history {
+			h := newHistory(t, 90)
+			h.tile = func(_ string, raw []byte) []byte { raw[40] ^= 1; return raw }
+			return h
+		}()},
+		{name: "short tiles", text: "do not give the signed root", fresh: true, now: func() *history {
+			h := newHistory(t, 600)
+			h.tile = func(_ string, raw []byte) []byte { return raw[1:] }
+			return h
+		}()},
+		{name: "empty tiles", text: "do not give the signed root", fresh: true, now: func() *history {
+			h := newHistory(t, 90)
+			h.tile = func(string, []byte) []byte { return nil }
+			return h
+		}()},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			rows := tc.now.team()
+			if tc.rows != nil {
+				rows = tc.rows(tc.now)
+			}
+			var before proof.Memory
+			if !tc.fresh {
+				before = newHistory(t, 60).verified()
+			}
+			_, _, err := tc.now.check(before, rows)
+			var refused *proof.Refusal
+			if !errors.As(err, &refused) || refused.Row != tc.row || !strings.Contains(refused.Text, tc.text) {
+				t.Errorf("got %v, want row %d and %q", err, tc.row, tc.text)
+			}
+		})
+	}
+}
+
+// A checkpoint that is signed but makes no sense is refused, whatever is in it.
+func TestThreat6CheckpointsThatMakeNoSense(t *testing.T) {
+	h := newHistory(t, 3)
+	root := h.root().String()
+	for _, text := range []string{"", "\n", origin + "\n", origin + "\n3\n", origin + "\n-1\n" + root + "\n", origin + "\n03\n" + root + "\n",
+		origin + "\nthree\n" + root + "\n", origin + "\n3\nAAAA\n", origin + "\n9223372036854775808\n" + root + "\n",
+		"elsewhere\n3\n" + root + "\n", origin + "\n9223372036854775807\n" + root + "\n", origin + "\n0\n" + root + "\n"} {
+		fetch := func(ctx context.Context, path string) ([]byte, error) {
+			if path == "checkpoint" {
+				if text == "" {
+					return []byte("no note at all"), nil
+				}
+				return h.checkpoint(text), nil
+			}
+			if strings.HasPrefix(path, "tile/") {
+				return make([]byte, 32), nil
+			}
+			return h.fetch(ctx, path)
+		}
+		_, _, err := proof.Checker{Fetch: fetch}.Check(t.Context(), proof.Memory{}, "team", h.team())
+		var refused *proof.Refusal
+		if !errors.As(err, &refused) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+// Lines that other programs add to a checkpoint are allowed by its format.
+func TestCheckpointWithExtensions(t *testing.T) {
+	h := newHistory(t, 3)
+	fetch := func(ctx context.Context, path string) ([]byte, error) {
+		if path == "checkpoint" {
+			return h.checkpoint(fmt.Sprintf("%s\n3\n%s\nextension line\n", origin, h.root())), nil
+		}
+		return h.fetch(ctx, path)
+	}
+	if _, _, err := (proof.Checker{Fetch: fetch}).Check(t.Context(), proof.Memory{}, "team", h.team()); err != nil {
+		t.Error(err)
+	}
+}
+
+// A service that does not answer is not called a liar.
+func TestUnreachableIsNotARefusal(t *testing.T) {
+	for _, path := range []string{"key", "checkpoint", "tile/0/000.p/3"} {
+		h := newHistory(t, 3)
+		h.unreached = path
+		_, _, err := h.check(proof.Memory{}, h.team())
+		var refused *proof.Refusal
+		if !errors.Is(err, errUnreached) || errors.As(err, &refused) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	h := newHistory(t, 3)
+	for _, m := range []proof.Memory{{Key: "x"}, {Key: h.key, Checkpoint: "x"}, {Groups: map[string]proof.Seen{"team": {Seqs: []int64{1}}}}} {
+		if _, _, err := h.check(m, h.team()); err == nil {
+			t.Errorf("damaged memory %+v was accepted", m)
+		}
+	}
+}
+
+// The layout of service/LEDGER.md, byte by byte: a change of it breaks every
+// history that was signed.
+func TestHashOfARecordIsFixed(t *testing.T) {
+	r := proof.Row{Seq: 2, TimeNS: 1700000000000000001, Tx: "ab", Kind: "register_group", Account: "alice.svc.testnet", Group: "team",
+		Fee: "640000000000000000000000", Request: "0011223344556677", Prev: [32]byte{0xaa}}
+	const want = "9acc7bc2cf243bc8d292c28f9919c2c84361550bdfce651fd1be6c1402cb9c1c"
+	sum := r.Sum()
+	if got := hex.EncodeToString(sum[:]); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}

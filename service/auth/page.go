@@ -1,0 +1,184 @@
+package auth
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/ledger"
+	"github.com/svcfs/svcfs/service/store"
+)
+
+const (
+	// LinkLifetime is how long a sign-in link is good, once.
+	LinkLifetime = 15 * time.Minute
+	// PageLifetime is how long a session of the account page lasts.
+	PageLifetime = 12 * time.Hour
+	// secretBytes is the size of link and session secrets: 256 bits.
+	secretBytes = 32
+	// maxIdentity bounds issuer and subject of an identity, in bytes.
+	maxIdentity = 512
+)
+
+// Secret opens a page session, or is one; of these only the SHA-256 is stored. Or
+// it is what this service shows an identity provider. It prints
+// as "redacted"; Reveal is the one way to its text.
+type Secret struct{ text string }
+
+// SecretFrom wraps a secret that was configured.
+func SecretFrom(text string) Secret { return Secret{text} }
+
+// Reveal returns the secret itself.
+func (s Secret) Reveal() string { return s.text }
+
+// Format prints "redacted" for every verb.
+func (s Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("redacted")) }
+
+// MarshalText gives "redacted" to encoders.
+func (s Secret) MarshalText() ([]byte, error) { return []byte("redacted"), nil }
+
+// LogValue gives "redacted" to slog.
+func (s Secret) LogValue() slog.Value { return slog.StringValue("redacted") }
+
+func newSecret() (Secret, error) {
+	raw := make([]byte, secretBytes)
+	if _, err := rand.Read(raw); err != nil {
+		return Secret{}, fmt.Errorf("make secret: %w", err)
+	}
+	return Secret{base64.RawURLEncoding.EncodeToString(raw)}, nil
+}
+
+func hashOf(secret string) []byte {
+	sum := sha256.Sum256([]byte(secret))
+	return sum[:]
+}
+
+// NewLink makes a secret that signs the account in at the page, once, within
+// [LinkLifetime].
+func (a *Accounts) NewLink(ctx context.Context, name string) (id string, link Secret, err error) {
+	if id, err = a.FullID(name); err != nil {
+		return "", link, err
+	}
+	if link, err = newSecret(); err != nil {
+		return "", link, err
+	}
+	now := time.Now()
+	err = a.store.Write(ctx, func(tx *store.Tx) error {
+		if _, err := ledger.Balance(ctx, tx, id); err != nil {
+			if fault.Of(err).Code == wire.CodeAccountUnknown {
+				return unknownAccount(id)
+			}
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, "DELETE FROM sign_in_links WHERE expires_ns < ?", now.UnixNano()); err != nil {
+			return fmt.Errorf("delete old links: %w", err)
+		}
+		_, err := tx.ExecContext(ctx, "INSERT INTO sign_in_links (hash, account, expires_ns) VALUES (?, ?, ?)",
+			hashOf(link.text), id, now.Add(LinkLifetime).UnixNano())
+		if err != nil {
+			return fmt.Errorf("insert link: %w", err)
+		}
+		return nil
+	})
+	return id, link, err
+}
+
+// UseLink ends a link and begins a page session for its account.
+func (a *Accounts) UseLink(ctx context.Context, link string) (account string, session Secret, err error) {
+	hash, now := hashOf(link), time.Now().UnixNano()
+	find := func(tx *store.Tx) error {
+		err := tx.QueryRowContext(ctx, "SELECT account FROM sign_in_links WHERE hash = ? AND expires_ns > ?", hash, now).Scan(&account)
+		if errors.Is(err, sql.ErrNoRows) {
+			return usedLink()
+		}
+		return err
+	}
+	if err := a.store.Read(ctx, find); err != nil { // a wrong link costs no writing transaction
+		return "", session, err
+	}
+	if session, err = newSecret(); err != nil {
+		return "", session, err
+	}
+	err = a.store.Write(ctx, func(tx *store.Tx) error {
+		if err := find(tx); err != nil {
+			return err
+		}
+		result, err := tx.ExecContext(ctx, "DELETE FROM sign_in_links WHERE hash = ?", hash)
+		if err != nil {
+			return fmt.Errorf("use link: %w", err)
+		}
+		if n, _ := result.RowsAffected(); n != 1 {
+			return usedLink()
+		}
+		return beginSession(ctx, tx, account, session)
+	})
+	return account, session, err
+}
+
+func usedLink() error {
+	return fault.New(wire.CodeAuthRequired, "this link was used already or is older than %d minutes: ask the operator for another (svcd account link NAME)",
+		int(LinkLifetime.Minutes()))
+}
+
+// BeginSession begins a page session for an account that was authenticated.
+func (a *Accounts) BeginSession(ctx context.Context, account string) (Secret, error) {
+	session, err := newSecret()
+	if err != nil {
+		return session, err
+	}
+	return session, a.store.Write(ctx, func(tx *store.Tx) error { return beginSession(ctx, tx, account, session) })
+}
+
+func beginSession(ctx context.Context, tx *store.Tx, account string, session Secret) error {
+	now := time.Now()
+	if _, err := tx.ExecContext(ctx, "DELETE FROM web_sessions WHERE expires_ns < ?", now.UnixNano()); err != nil {
+		return fmt.Errorf("delete old sessions: %w", err)
+	}
+	_, err := tx.ExecContext(ctx, "INSERT INTO web_sessions (hash, account, created_ns, expires_ns) VALUES (?, ?, ?, ?)",
+		hashOf(session.text), account, now.UnixNano(), now.Add(PageLifetime).UnixNano())
+	if err != nil {
+		return fmt.Errorf("insert session: %w", err)
+	}
+	return nil
+}
+
+// Session returns the account of a page session. Rotating the API key does not
+// end it.
+func (a *Accounts) Session(ctx context.Context, session string) (account string, err error) {
+	err = a.store.Read(ctx, func(tx *store.Tx) error {
+		return tx.QueryRowContext(ctx, "SELECT account FROM web_sessions WHERE hash = ? AND expires_ns > ?",
+			hashOf(session), time.Now().UnixNano()).Scan(&account)
+	})
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", fault.New(wire.CodeAuthRequired, "not signed in, or the session of %d hours is over: sign in again", int(PageLifetime.Hours()))
+	}
+	if err != nil {
+		return "", fmt.Errorf("read session: %w", err)
+	}
+	return account, nil
+}
+
+// EndSession signs out.
+func (a *Accounts) EndSession(ctx context.Context, session string) error {
+	return a.store.Write(ctx, func(tx *store.Tx) error {
+		if _, err := tx.ExecContext(ctx, "DELETE FROM web_sessions WHERE hash = ?", hashOf(session)); err != nil {
+			return fmt.Errorf("delete session: %w", err)
+		}
+		return nil
+	})
+}
+
+// HasKey reports whether the account ever had an API key; one that signed up by
+// an identity provider has none at first.
+func (a *Accounts) HasKey(ctx context.Context, id string) (bool, error) {
+	_, generation, found, err := a.keyOf(ctx, id)
+	return found && generation > 0, err
+}

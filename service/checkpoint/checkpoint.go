@@ -1,0 +1,338 @@
+// Package checkpoint publishes the ledger as a transparency log: a Merkle tree
+// over the hashes of its records, signed checkpoints of the tree, and tiles from
+// which anybody computes inclusion and consistency proofs. Formats are those of
+// c2sp.org/tlog-checkpoint and c2sp.org/tlog-tiles; service/LEDGER.md describes
+// them for outsiders.
+//
+// The SQL ledger stays the primary record. The tree follows it in row order and
+// is a pure function of it: every process with the same master key computes and
+// signs the same tree, also several of them over one directory. Nothing but
+// hashes leaves the package.
+package checkpoint
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/svcfs/svcfs/service/ledger"
+	"github.com/svcfs/svcfs/service/store"
+)
+
+const (
+	// Dir is the folder of the tree in the data directory.
+	Dir      = "tlog"
+	noteFile = "checkpoint" // the newest signed checkpoint
+	pageRows = 4096         // records read in one transaction
+	interval = time.Second  // between two looks at the ledger
+)
+
+// ErrContradiction means that a checkpoint was signed for a history that the
+// ledger does not tell any more. The text names the first row in question.
+var ErrContradiction = errors.New("the ledger contradicts its signed checkpoint")
+
+// Checkpoint is a signed statement about the first Size records.
+type Checkpoint struct {
+	Origin string // which log: the note's first line
+	tlog.Tree
+	Note []byte // as it is served; nil when nothing was signed yet
+}
+
+// Log is the tree in one data directory. It is safe for concurrent use. It
+// makes no file before the first [Log.Update].
+type Log struct {
+	store  *store.Store
+	dir    string
+	origin string
+	key    ed25519.PrivateKey
+	logger *slog.Logger
+
+	// turn is held while the tree grows, and guards chain and compared. It comes
+	// before mu.
+	turn     chan struct{}
+	chain    ledger.Chain // newest record that is in the tree
+	compared bool         // the records below the checkpoint found at the start were compared with it
+
+	mu     sync.Mutex // guards the rest
+	hashes *os.File
+	signed Checkpoint // newest
+	failed error      // ErrContradiction or ledger.ErrBroken: nothing is signed any more
+}
+
+// New returns the log of a data directory. origin names it in checkpoints.
+func New(s *store.Store, dataDir, origin string, key ed25519.PrivateKey, logger *slog.Logger) *Log {
+	return &Log{store: s, dir: filepath.Join(dataDir, Dir), origin: origin, key: key, logger: logger, turn: make(chan struct{}, 1)}
+}
+
+// Origin names the log of a contract at a public address, as
+// c2sp.org/tlog-checkpoint recommends: host/contract.
+func Origin(host, contract string) string {
+	return strings.NewReplacer(" ", "", "+", "").Replace(host + "/" + contract)
+}
+
+// Run follows the ledger until ctx ends.
+func (l *Log) Run(ctx context.Context) {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	reported := ""
+	for {
+		if err := l.Update(ctx); err != nil && ctx.Err() == nil && err.Error() != reported {
+			reported = err.Error()
+			l.logger.Error("ledger checkpoints have stopped: run svcd audit", "cause", reported)
+		} else if err == nil {
+			reported = ""
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// Problem returns why no checkpoint is signed any more, or nil.
+func (l *Log) Problem() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.failed
+}
+
+// newest returns what is served.
+func (l *Log) newest() (Checkpoint, *os.File) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.signed, l.hashes
+}
+
+// Close closes the tree.
+func (l *Log) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.hashes == nil {
+		return nil
+	}
+	return l.hashes.Close()
+}
+
+// Update brings the tree up to the newest record and signs it. The first call
+// compares every record with the tree that was found. [ErrContradiction] and
+// [ledger.ErrBroken] are final: the tree is left as it is, for whoever has to
+// find out what happened.
+func (l *Log) Update(ctx context.Context) error {
+	select {
+	case l.turn <- struct{}{}:
+		defer func() { <-l.turn }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if err := l.Problem(); err != nil {
+		return err
+	}
+	err := l.update(ctx)
+	if errors.Is(err, ErrContradiction) || errors.Is(err, ledger.ErrBroken) {
+		l.mu.Lock()
+		l.failed = err
+		l.mu.Unlock()
+	}
+	return err
+}
+
+func (l *Log) update(ctx context.Context) error {
+	if err := l.open(); err != nil {
+		return err
+	}
+	signed, file := l.newest()
+	for {
+		p := page{base: tlog.StoredHashCount(l.chain.Seq), file: file}
+		chain := l.chain
+		n, err := replay(ctx, l.store, &chain, pageRows, &p)
+		if err != nil {
+			return err
+		}
+		if err := p.settle(l.chain.Seq, signed, l.compared); err != nil {
+			return err
+		}
+		l.chain = chain
+		if n < pageRows {
+			break
+		}
+	}
+	if !l.compared {
+		if err := compareRoot(signed, l.chain.Seq, hashReader(file)); err != nil {
+			return err
+		}
+		l.compared = true
+	}
+	if signed.Note != nil && l.chain.Seq == signed.N && signed.Origin == l.origin {
+		return nil
+	}
+	return l.sign(file)
+}
+
+// open opens what is there, or begins an empty tree.
+func (l *Log) open() error {
+	if _, file := l.newest(); file != nil {
+		return nil
+	}
+	if err := os.MkdirAll(l.dir, 0o700); err != nil {
+		return fmt.Errorf("make tree directory: %w", err)
+	}
+	found, err := l.load()
+	if err != nil {
+		return err
+	}
+	file, err := os.OpenFile(filepath.Join(l.dir, hashesFile), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return fmt.Errorf("open tree: %w", err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.signed, l.hashes = found, file
+	return nil
+}
+
+// load reads the newest signed checkpoint; none is not an error. One that this
+// service did not sign is a contradiction.
+func (l *Log) load() (Checkpoint, error) {
+	raw, err := os.ReadFile(filepath.Join(l.dir, noteFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return Checkpoint{}, nil
+	}
+	if err != nil {
+		return Checkpoint{}, fmt.Errorf("read checkpoint: %w", err)
+	}
+	c, err := parse(raw, l.key.Public().(ed25519.PublicKey))
+	if err != nil {
+		return c, fmt.Errorf("%w: %s was not signed with the master key of this data directory: %w", ErrContradiction, filepath.Join(l.dir, noteFile), err)
+	}
+	return c, nil
+}
+
+// sign publishes the tree of all records so far. The hashes are durable before
+// the checkpoint is, and the checkpoint before it is served.
+func (l *Log) sign(file *os.File) error {
+	if err := file.Sync(); err != nil {
+		return fmt.Errorf("sync tree: %w", err)
+	}
+	c := Checkpoint{Origin: l.origin, Tree: tlog.Tree{N: l.chain.Seq}}
+	var err error
+	if c.Hash, err = tlog.TreeHash(c.N, hashReader(file)); err != nil {
+		return fmt.Errorf("compute root: %w", err)
+	}
+	s, err := newSigner(l.origin, l.key)
+	if err != nil {
+		return err
+	}
+	if c.Note, err = note.Sign(&note.Note{Text: c.text()}, s); err != nil {
+		return fmt.Errorf("sign checkpoint: %w", err)
+	}
+	// Another process over this directory may be ahead.
+	if other, err := l.load(); err != nil || other.Origin != l.origin || other.N < c.N {
+		if err := replaceFile(filepath.Join(l.dir, noteFile), c.Note); err != nil {
+			return fmt.Errorf("write checkpoint: %w", err)
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.signed = c
+	return nil
+}
+
+// text is the body of a checkpoint: origin, size, root.
+func (c Checkpoint) text() string {
+	return c.Origin + "\n" + strconv.FormatInt(c.N, 10) + "\n" + base64.StdEncoding.EncodeToString(c.Hash[:]) + "\n"
+}
+
+// parse reads a checkpoint that key signed, under whatever origin it has.
+func parse(raw []byte, key ed25519.PublicKey) (Checkpoint, error) {
+	origin, _, _ := strings.Cut(string(raw), "\n")
+	text, err := note.NewEd25519VerifierKey(origin, key)
+	if err != nil {
+		return Checkpoint{}, err
+	}
+	verifier, err := note.NewVerifier(text)
+	if err != nil {
+		return Checkpoint{}, err
+	}
+	opened, err := note.Open(raw, note.VerifierList(verifier))
+	if err != nil {
+		return Checkpoint{}, err
+	}
+	c := Checkpoint{Origin: origin, Note: raw}
+	lines := strings.SplitN(opened.Text, "\n", 4)
+	if len(lines) < 4 {
+		return c, errors.New("it has too few lines")
+	}
+	if c.N, err = strconv.ParseInt(lines[1], 10, 64); err != nil {
+		return c, errors.New("its size is not a number")
+	}
+	if c.Hash, err = tlog.ParseHash(lines[2]); err != nil || c.text() != opened.Text {
+		return c, errors.New("it is not written as this service writes it")
+	}
+	return c, nil
+}
+
+// VerifierKey is the public key under which checkpoints of origin are verified,
+// in the form of golang.org/x/mod/sumdb/note.
+func (l *Log) VerifierKey() (string, error) {
+	return note.NewEd25519VerifierKey(l.origin, l.key.Public().(ed25519.PublicKey))
+}
+
+// signer signs notes. It prints without the key.
+type signer struct {
+	note.Verifier
+	key ed25519.PrivateKey
+}
+
+func newSigner(origin string, key ed25519.PrivateKey) (*signer, error) {
+	text, err := note.NewEd25519VerifierKey(origin, key.Public().(ed25519.PublicKey))
+	if err != nil {
+		return nil, fmt.Errorf("make verifier key: %w", err)
+	}
+	v, err := note.NewVerifier(text)
+	if err != nil {
+		return nil, fmt.Errorf("name the log %q: %w", origin, err)
+	}
+	return &signer{v, key}, nil
+}
+
+// Sign signs a note's text.
+func (s *signer) Sign(text []byte) ([]byte, error) { return ed25519.Sign(s.key, text), nil }
+
+// Format prints "redacted" for every verb.
+func (s *signer) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("redacted")) }
+
+// replaceFile writes a file in one step, durably.
+func replaceFile(path string, content []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = bytes.NewReader(content).WriteTo(f)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	d, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -1,0 +1,220 @@
+package checkpoint
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/svcfs/svcfs/service/ledger"
+	"github.com/svcfs/svcfs/service/store"
+)
+
+// hashesFile holds every complete hash of the tree, 32 bytes each, in the order
+// of tlog.StoredHashIndex: 64 bytes for a record on average. It is append-only,
+// and every tile of every size is read from it. What lies behind the newest
+// checkpoint after a crash is written again, with the same bytes.
+const hashesFile = "hashes"
+
+// leaf is the hash of a record in the tree: SHA-256 of a zero byte and the
+// record's own hash (RFC 6962, with the 32 bytes of the record hash as the entry).
+func leaf(r ledger.Record) tlog.Hash { return tlog.RecordHash(r.Hash[:]) }
+
+// hashReader reads complete hashes from a file.
+func hashReader(file *os.File) tlog.HashReaderFunc {
+	return func(indexes []int64) ([]tlog.Hash, error) {
+		out := make([]tlog.Hash, len(indexes))
+		for i, x := range indexes {
+			if _, err := file.ReadAt(out[i][:], x*tlog.HashSize); err != nil {
+				return nil, fmt.Errorf("read hash %d of the tree: %w", x, err)
+			}
+		}
+		return out, nil
+	}
+}
+
+// growing is a tree that records are added to.
+type growing interface {
+	tlog.HashReader
+	add(seq int64, hashes []tlog.Hash) error
+}
+
+// replay adds up to limit records after chain to a tree and moves chain.
+func replay(ctx context.Context, s *store.Store, chain *ledger.Chain, limit int, to growing) (n int, err error) {
+	err = s.Read(ctx, func(tx *store.Tx) error {
+		n, err = chain.Next(ctx, tx, limit, func(r ledger.Record) error {
+			hashes, err := tlog.StoredHashesForRecordHash(r.Seq-1, leaf(r), to)
+			if err != nil {
+				return fmt.Errorf("add row %d to the tree: %w", r.Seq, err)
+			}
+			return to.add(r.Seq, hashes)
+		})
+		return err
+	})
+	return n, err
+}
+
+// page is the hashes of some records on their way to the file.
+type page struct {
+	base int64 // index of the first
+	file *os.File
+	raw  []byte
+}
+
+// ReadHashes reads from the page, and from the file what comes before it.
+func (p *page) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
+	out := make([]tlog.Hash, len(indexes))
+	for i, x := range indexes {
+		if x >= p.base {
+			copy(out[i][:], p.raw[(x-p.base)*tlog.HashSize:])
+			continue
+		}
+		if _, err := p.file.ReadAt(out[i][:], x*tlog.HashSize); err != nil {
+			return nil, fmt.Errorf("read hash %d of the tree: %w", x, err)
+		}
+	}
+	return out, nil
+}
+
+func (p *page) add(_ int64, hashes []tlog.Hash) error {
+	for _, h := range hashes {
+		p.raw = append(p.raw, h[:]...)
+	}
+	return nil
+}
+
+// settle compares the records up to the checkpoint found at the start with the
+// file, and writes those behind it. The page begins behind row from.
+func (p *page) settle(from int64, found Checkpoint, compared bool) error {
+	raw := p.raw
+	if known := (tlog.StoredHashCount(found.N) - p.base) * tlog.HashSize; !compared && known > 0 {
+		raw = raw[min(known, int64(len(raw))):]
+		if err := p.compare(p.raw[:len(p.raw)-len(raw)], from); err != nil {
+			return err
+		}
+	}
+	if len(raw) == 0 {
+		return nil
+	}
+	at := p.base*tlog.HashSize + int64(len(p.raw)-len(raw))
+	if _, err := p.file.WriteAt(raw, at); err != nil {
+		return fmt.Errorf("write tree: %w", err)
+	}
+	return nil
+}
+
+// compare finds the first row whose hashes are not those in the file.
+func (p *page) compare(want []byte, from int64) error {
+	got := make([]byte, len(want))
+	n, err := p.file.ReadAt(got, p.base*tlog.HashSize)
+	if n < len(got) && !isEnd(err) {
+		return fmt.Errorf("read tree: %w", err)
+	}
+	for at := 0; at < len(want); from++ {
+		end := int(tlog.StoredHashCount(from+1)-p.base) * tlog.HashSize
+		if end > n {
+			return fmt.Errorf("row %d: %w: %s ends before it", from+1, ErrContradiction, p.file.Name())
+		}
+		if !bytes.Equal(got[at:end], want[at:end]) {
+			return fmt.Errorf("row %d: %w: another row was signed at this place", from+1, ErrContradiction)
+		}
+		at = end
+	}
+	return nil
+}
+
+// compareRoot checks that the first rows of a ledger with n records give the
+// root that was signed.
+func compareRoot(signed Checkpoint, n int64, r tlog.HashReader) error {
+	if signed.Note == nil {
+		return nil
+	}
+	if n < signed.N {
+		return fmt.Errorf("row %d: %w: the ledger ends at row %d, and %d rows were signed", n+1, ErrContradiction, n, signed.N)
+	}
+	root, err := tlog.TreeHash(signed.N, r)
+	if err != nil {
+		return fmt.Errorf("compute root: %w", err)
+	}
+	if root != signed.Hash {
+		return fmt.Errorf("rows 1 to %d: %w: they give root %s, signed was %s", signed.N, ErrContradiction, root, signed.Hash)
+	}
+	return nil
+}
+
+// Report is what an audit found to be in order.
+type Report struct {
+	Records int64 // in the ledger, chain intact
+	Signed  int64 // of them below the newest checkpoint; -1 = nothing was signed here
+	Root    string
+}
+
+// Audit replays the ledger into a fresh tree and compares it with the newest
+// signed checkpoint. It changes nothing and fails at the first row that breaks
+// the chain ([ledger.ErrBroken]) or is not the one that was signed
+// ([ErrContradiction]). It holds 64 bytes for each record.
+func (l *Log) Audit(ctx context.Context) (Report, error) {
+	signed, err := l.load()
+	if err != nil {
+		return Report{}, err
+	}
+	file, err := os.Open(filepath.Join(l.dir, hashesFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return Report{}, fmt.Errorf("open tree: %w", err)
+	}
+	if file != nil {
+		defer file.Close()
+	}
+	fresh := &freshTree{signed: signed.N, file: file}
+	var chain ledger.Chain
+	for n := pageRows; n == pageRows; {
+		if n, err = replay(ctx, l.store, &chain, pageRows, fresh); err != nil {
+			return Report{Records: chain.Seq, Signed: signed.N}, err
+		}
+	}
+	report := Report{Records: chain.Seq, Signed: signed.N, Root: signed.Hash.String()}
+	if signed.Note == nil {
+		report.Signed = -1
+	}
+	return report, compareRoot(signed, chain.Seq, fresh)
+}
+
+// freshTree is a tree in memory beside the one on disk, which names the first
+// row that differs.
+type freshTree struct {
+	all    []tlog.Hash
+	signed int64
+	file   *os.File // nil = there is none: only the root can be compared
+}
+
+// ReadHashes returns hashes of the tree.
+func (t *freshTree) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
+	out := make([]tlog.Hash, len(indexes))
+	for i, x := range indexes {
+		out[i] = t.all[x]
+	}
+	return out, nil
+}
+
+func (t *freshTree) add(seq int64, hashes []tlog.Hash) error {
+	if t.file != nil && seq <= t.signed {
+		p := page{base: int64(len(t.all)), file: t.file}
+		if err := p.add(seq, hashes); err != nil {
+			return err
+		}
+		if err := p.compare(p.raw, seq-1); err != nil {
+			return err
+		}
+	}
+	t.all = append(t.all, hashes...)
+	return nil
+}
+
+// isEnd reports that a file ended before what was to be read.
+func isEnd(err error) bool { return errors.Is(err, io.EOF) }

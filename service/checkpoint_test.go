@@ -1,0 +1,440 @@
+package service_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service"
+	"github.com/svcfs/svcfs/service/checkpoint"
+)
+
+// get fetches a path without any credential.
+func (r *running) get(path string) (int, string) {
+	r.t.Helper()
+	req, err := http.NewRequest(http.MethodGet, r.url+path, nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	status, body := r.do(req)
+	return status, string(body)
+}
+
+// checkpoint fetches the checkpoint and verifies it as an outsider would.
+func (r *running) checkpoint() tlog.Tree {
+	r.t.Helper()
+	_, key := r.get("/tlog/key")
+	verifier, err := note.NewVerifier(strings.TrimSpace(key))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	status, raw := r.get("/tlog/checkpoint")
+	opened, err := note.Open([]byte(raw), note.VerifierList(verifier))
+	if status != http.StatusOK || err != nil {
+		r.t.Fatalf("checkpoint: %d %q: %v", status, raw, err)
+	}
+	var origin, root string
+	var tree tlog.Tree
+	if _, err := fmt.Sscanf(opened.Text, "%s\n%d\n%s\n", &origin, &tree.N, &root); err != nil {
+		r.t.Fatal(err)
+	}
+	if want := strings.TrimPrefix(r.address(), "http://") + "/svc.testnet"; origin != want || verifier.Name() != want {
+		r.t.Errorf("origin %q of key %q, want %q", origin, verifier.Name(), want)
+	}
+	if tree.Hash, err = tlog.ParseHash(root); err != nil {
+		r.t.Fatal(err)
+	}
+	return tree
+}
+
+func (r *running) address() string {
+	if r.public != "" {
+		return r.public
+	}
+	return r.url
+}
+
+// again opens one more service over the same data, with the same public address.
+func (r *running) again() *running {
+	r.t.Helper()
+	svc, err := service.Open(r.t.Context(), service.Config{DataDir: r.dir, Database: r.database, PublicURL: r.address(), MaxFileBytes: 1 << 20})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	server := httptest.NewServer(svc.Handler())
+	r.t.Cleanup(func() {
+		server.Close()
+		http.DefaultClient.CloseIdleConnections()
+		if err := svc.Close(); err != nil {
+			r.t.Error(err)
+		}
+	})
+	return &running{t: r.t, svc: svc, dir: r.dir, url: server.URL, database: r.database, public: r.address()}
+}
+
+// at is the same account at another process of the service.
+func (u *user) at(r *running) *user {
+	there := *u
+	there.running = r
+	return &there
+}
+
+// tiles reads the service's tiles for x/mod, which checks them.
+type tiles struct{ *running }
+
+func (tiles) Height() int { return 8 }
+
+func (r tiles) ReadTiles(list []tlog.Tile) (data [][]byte, err error) {
+	for _, t := range list {
+		status, raw := r.get("/tlog/" + strings.Replace(t.Path(), "tile/8/", "tile/", 1))
+		if status != http.StatusOK || len(raw) != t.W*tlog.HashSize {
+			return nil, fmt.Errorf("%s: %d, %d bytes", t.Path(), status, len(raw))
+		}
+		data = append(data, []byte(raw))
+	}
+	return data, nil
+}
+
+func (tiles) SaveTiles([]tlog.Tile, [][]byte) {}
+
+// Everything an outsider needs is there without a credential: each record is in
+// the signed tree, and each tree continues the one before.
+func TestThreat26OutsidersCheckTheLedger(t *testing.T) {
+	r := run(t)
+	if tree := r.checkpoint(); tree.N != 0 || tree.Hash != tlog.Hash(sha256.Sum256(nil)) {
+		t.Errorf("empty ledger: %+v", tree)
+	}
+	alice := r.user("alice", "1000")
+	before := r.checkpoint()
+	for i := range 300 {
+		must[string](alice, wire.OpRegisterGroup, object{"group_id": fmt.Sprint(i)})
+	}
+	after := r.checkpoint()
+	if before.N != 1 || after.N != 301 {
+		t.Fatalf("trees of %d and %d records", before.N, after.N)
+	}
+	reader := tlog.TileHashReader(after, tiles{r})
+	proof, err := tlog.ProveTree(after.N, before.N, reader)
+	if err != nil || tlog.CheckTree(proof, after.N, after.Hash, before.N, before.Hash) != nil {
+		t.Errorf("consistency: %v", err)
+	}
+	hashes := r.hashes()
+	for seq, hash := range hashes {
+		proof, err := tlog.ProveRecord(after.N, seq-1, reader)
+		if err != nil || tlog.CheckRecord(proof, after.N, after.Hash, seq-1, tlog.RecordHash(hash)) != nil {
+			t.Fatalf("inclusion of row %d: %v", seq, err)
+		}
+	}
+	for path, want := range map[string]string{"entries/000": "", "entries/001.p/45": ""} {
+		status, bundle := r.get("/tlog/tile/" + path)
+		for seq := int64(1); seq <= 301; seq++ {
+			if (seq > 256) == (path == "entries/001.p/45") {
+				want += "\x00\x20" + string(hashes[seq])
+			}
+		}
+		if status != http.StatusOK || bundle != want {
+			t.Errorf("bundle %s: %d, %d bytes, want %d", path, status, len(bundle), len(want))
+		}
+	}
+	for _, path := range []string{"0/001", "0/001.p/46", "0/002.p/1", "1/000", "1/000.p/2", "2/000.p/1", "63/000.p/1", "64/000", "8/0/000", "data/000",
+		"0/000.p/0", "0/000.p/256", "0/0", "0/x000/000", "0/-01", "-1/000", "entries/002", "entries/001", "0/x999/x999/x999/x999/x999/x999/999",
+		"..%2f..%2fmaster.key", "0/..%2f000"} {
+		if status, body := r.get("/tlog/tile/" + path); status != http.StatusNotFound {
+			t.Errorf("tile %s: %d, %d bytes", path, status, len(body))
+		}
+	}
+}
+
+// hashes reads the record hashes, by row.
+func (r *running) hashes() map[int64][]byte {
+	r.t.Helper()
+	db := r.openDatabase()
+	defer db.Close() // it is asked hundreds of times
+	rows, err := db.Query("SELECT seq, hash FROM ledger")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer rows.Close()
+	all := map[int64][]byte{}
+	for rows.Next() {
+		var seq int64
+		var hash []byte
+		if err := rows.Scan(&seq, &hash); err != nil {
+			r.t.Fatal(err)
+		}
+		all[seq] = hash
+	}
+	return all
+}
+
+// forgeChain makes the chain valid again after rows were changed, as somebody
+// with the whole database could.
+func (r *running) forgeChain() {
+	r.t.Helper()
+	db := r.openDatabase()
+	rows, err := db.Query("SELECT seq, tx_id, kind, time_ns, account, group_id, ref, file_hash, detail, fee, request FROM ledger ORDER BY seq")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer rows.Close()
+	statements, prev := "", make([]byte, sha256.Size)
+	for rows.Next() {
+		var seq, ns int64
+		var text [9]string
+		if err := rows.Scan(&seq, &text[0], &text[1], &ns, &text[2], &text[3], &text[4], &text[5], &text[6], &text[7], &text[8]); err != nil {
+			r.t.Fatal(err)
+		}
+		field := func(b []byte, s string) []byte { return append(binary.BigEndian.AppendUint64(b, uint64(len(s))), s...) }
+		b := field(nil, "svc-ledger-1")
+		b = binary.BigEndian.AppendUint64(b, uint64(seq))
+		b = binary.BigEndian.AppendUint64(b, uint64(ns))
+		for _, s := range text {
+			b = field(b, s)
+		}
+		hash := sha256.Sum256(append(b, prev...))
+		literal := "x'%x'"
+		if r.database != "" {
+			literal = `'\x%x'`
+		}
+		statements += fmt.Sprintf("UPDATE ledger SET prev_hash = "+literal+", hash = "+literal+" WHERE seq = %d; ", prev, hash, seq)
+		prev = hash[:]
+	}
+	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+		r.t.Fatal(err)
+	}
+	if _, err := db.Exec(statements); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// A history that was rewritten together with its hash chain still differs from
+// the one that was signed: the audit and the running service name the first
+// row, nothing is signed any more, and files are served all the same.
+func TestThreat26RewrittenHistoryContradictsTheCheckpoint(t *testing.T) {
+	const swap = "UPDATE ledger SET seq = -2 WHERE seq = 2; UPDATE ledger SET seq = 2 WHERE seq = 3; UPDATE ledger SET seq = 3 WHERE seq = -2"
+	for _, tc := range []struct{ name, statement, want string }{
+		{"edited", "UPDATE ledger SET fee = '0' WHERE seq = 3", "row 3: the ledger contradicts"},
+		{"newest edited", "UPDATE ledger SET detail = 'x' WHERE seq = 4", "row 4: the ledger contradicts"},
+		{"newest deleted", "DELETE FROM ledger WHERE seq = 4", "row 4: the ledger contradicts"},
+		{"deleted and closed up", "DELETE FROM ledger WHERE seq = 2; UPDATE ledger SET seq = 2 WHERE seq = 3; UPDATE ledger SET seq = 3 WHERE seq = 4", "row 2: the ledger contradicts"},
+		{"swapped", swap, "row 2: the ledger contradicts"},
+		{"all deleted", "DELETE FROM ledger", "row 1: the ledger contradicts"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := run(t)
+			alice := r.user("alice", "10")
+			for _, g := range []string{"a", "b", "c"} {
+				must[string](alice, wire.OpRegisterGroup, object{"group_id": g})
+			}
+			signed := r.checkpoint()
+			if got, err := r.svc.AuditReport(t.Context()); err != nil || got.Records != 4 || got.Signed != 4 || got.Root != signed.Hash.String() {
+				t.Errorf("audit of the true history: %+v, %v", got, err)
+			}
+			statement := r.withoutTriggers() + tc.statement
+			if _, err := r.openDatabase().Exec(statement); err != nil {
+				t.Fatal(err)
+			}
+			r.forgeChain()
+			if _, err := r.svc.Audit(t.Context()); !errors.Is(err, checkpoint.ErrContradiction) || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("audit says %v, want %s", err, tc.want)
+			}
+			again := r.again()
+			must[string](alice.at(again), wire.OpRegisterGroup, object{"group_id": "d"})
+			if got := again.checkpoint(); got != signed {
+				t.Errorf("signed %+v after %+v", got, signed)
+			}
+			_, health := again.get("/health")
+			var answer struct{ Status, Checkpoints string }
+			if err := json.Unmarshal([]byte(health), &answer); err != nil || answer.Status != "degraded" || !strings.Contains(answer.Checkpoints, "contradicts") {
+				t.Errorf("health %s", health)
+			}
+		})
+	}
+}
+
+// Trees come out the same wherever they are computed: in another process over
+// the same directory, after a restart, after a crash between two writes, and
+// from nothing.
+func TestCheckpointsAreAFunctionOfTheLedger(t *testing.T) {
+	r := run(t)
+	alice := r.user("alice", "100")
+	register := func(n int) {
+		for range n {
+			must[string](alice, wire.OpRegisterGroup, object{"group_id": fmt.Sprint(r.checkpoint().N)})
+		}
+	}
+	register(5)
+	other := r.again()
+	register(3)
+	_, one := r.get("/tlog/checkpoint")
+	if _, two := other.get("/tlog/checkpoint"); one != two || one == "" {
+		t.Errorf("two processes sign\n%s\n%s", one, two)
+	}
+	dir := filepath.Join(r.dir, checkpoint.Dir)
+	before, err := os.ReadFile(filepath.Join(dir, "hashes"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A crash after the hashes of a row were half written.
+	if err := os.WriteFile(filepath.Join(dir, "hashes"), append(before, "half a hash"...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	restarted := r.again()
+	want := restarted.checkpoint()
+	must[string](alice.at(restarted), wire.OpRegisterGroup, object{"group_id": "one more"})
+	grown := restarted.checkpoint()
+	if want.N != 9 || grown.N != 10 {
+		t.Errorf("trees of %d and %d records", want.N, grown.N)
+	}
+	if _, err := tlog.ProveRecord(grown.N, 9, tlog.TileHashReader(grown, tiles{restarted})); err != nil {
+		t.Error(err)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.again().checkpoint(); got != grown {
+		t.Errorf("made anew: %+v, want %+v", got, grown)
+	}
+}
+
+// A tree that was tampered with on disk is not repaired in silence.
+func TestThreat26DamagedTreeIsReported(t *testing.T) {
+	for _, tc := range []struct {
+		name, file string
+		change     func(raw []byte) []byte
+		want       string
+	}{
+		{"hash flipped", "hashes", func(raw []byte) []byte { raw[len(raw)-1] ^= 1; return raw }, "row 3: the ledger contradicts"},
+		{"hashes cut", "hashes", func(raw []byte) []byte { return raw[:len(raw)-1] }, "row 3: the ledger contradicts"},
+		{"hashes gone", "hashes", func([]byte) []byte { return nil }, "row 1: the ledger contradicts"},
+		{"signature of nobody", "checkpoint", func(raw []byte) []byte { return []byte(strings.Replace(string(raw), "\n3\n", "\n2\n", 1)) }, "master key"},
+		{"not a checkpoint", "checkpoint", func([]byte) []byte { return []byte("x") }, "master key"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := run(t)
+			alice := r.user("alice", "10")
+			for _, g := range []string{"a", "b"} {
+				must[string](alice, wire.OpRegisterGroup, object{"group_id": g})
+			}
+			r.checkpoint()
+			path := filepath.Join(r.dir, checkpoint.Dir, tc.file)
+			raw, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, tc.change(raw), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := r.svc.Audit(t.Context()); !errors.Is(err, checkpoint.ErrContradiction) || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("audit says %v, want %s", err, tc.want)
+			}
+			again := r.again()
+			again.get("/tlog/checkpoint")
+			if _, health := again.get("/health"); !strings.Contains(health, tc.want) {
+				t.Errorf("health %s, want %s", health, tc.want)
+			}
+		})
+	}
+}
+
+// Another address of the service means another name of the log; the history goes on.
+func TestCheckpointsGoOnUnderAnotherAddress(t *testing.T) {
+	r := run(t)
+	r.user("alice", "10")
+	first := r.checkpoint()
+	r.public = "https://files.example.org"
+	moved := r.again()
+	_, raw := moved.get("/tlog/checkpoint")
+	if !strings.HasPrefix(raw, "files.example.org/svc.testnet\n1\n"+first.Hash.String()+"\n") {
+		t.Errorf("checkpoint %q", raw)
+	}
+}
+
+// Members, and nobody else, see every record of their group with all that its
+// hash covers, page by page.
+func TestRecordsOfAGroup(t *testing.T) {
+	r := run(t)
+	alice, bob := r.user("alice", "10"), r.user("bob", "10")
+	open := object{"group_id": "g", "expires_at": fmt.Sprint(time.Now().Add(time.Hour).UnixNano())}
+	must[string](alice, wire.OpCreateHackathonGroup, open)
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "other"})
+	ref := alice.upload("g", "name", []byte("content")).Location
+	alice.retrieve("g", ref)
+	must[string](alice, wire.OpAddGroupMember, object{"group_id": "g", "member_id": "bob"})
+	must[string](alice, wire.OpRevokeGroupMember, object{"group_id": "g", "member_id": "bob"})
+
+	hashes := r.hashes()
+	all := must[[]wire.TransactionRow](alice, wire.OpGetGroupTransactions, object{"group_id": "g", "kinds": "all"})
+	var kinds []string
+	for _, row := range all {
+		kinds = append(kinds, row.Kind)
+		raw, err := hex.DecodeString(row.Hash)
+		if err != nil || !bytes.Equal(raw, hashes[row.Seq]) || row.PrevHash != hex.EncodeToString(hashes[row.Seq-1]) {
+			t.Errorf("row %d: hash %s after %s: %v", row.Seq, row.Hash, row.PrevHash, err)
+		}
+		if sum := sumOf(t, row); sum != row.Hash {
+			t.Errorf("row %d: its fields give %s, not %s", row.Seq, sum, row.Hash)
+		}
+	}
+	want := []string{"register_group", "open_hackathon_join", "record_transaction", "claim_token", "add_group_member", "revoke_group_member"}
+	if !slices.Equal(kinds, want) {
+		t.Errorf("kinds %q, want %q", kinds, want)
+	}
+	var paged []wire.TransactionRow
+	for after := int64(0); ; after = paged[len(paged)-1].Seq {
+		page := must[[]wire.TransactionRow](alice, wire.OpGetGroupTransactions, object{"group_id": "g", "kinds": "all", "after_seq": after, "limit": 4})
+		if len(page) == 0 {
+			break
+		}
+		paged = append(paged, page...)
+	}
+	if len(paged) != len(all) {
+		t.Errorf("%d rows by pages, %d at once", len(paged), len(all))
+	}
+	for request, want := range map[string]int{`{"group_id":"g","kinds":"all"}`: 403, `{"group_id":"g"}`: 200, `{"group_id":"","kinds":"all"}`: 404} {
+		if status, body := bob.tool(wire.OpGetGroupTransactions, []byte(request)); status != want {
+			t.Errorf("bob asks %s: %d %s", request, status, body)
+		}
+	}
+	if status, body := alice.tool(wire.OpGetGroupTransactions, object{"group_id": "g", "kinds": "some"}); status != http.StatusBadRequest {
+		t.Errorf("unknown kinds: %d %s", status, body)
+	}
+}
+
+// sumOf computes the hash of a listed record as service/LEDGER.md says.
+func sumOf(t *testing.T, row wire.TransactionRow) string {
+	t.Helper()
+	ns, err := strconv.ParseUint(*row.Timestamp, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	prev, err := hex.DecodeString(row.PrevHash)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b []byte
+	text := func(s string) { b = append(binary.BigEndian.AppendUint64(b, uint64(len(s))), s...) }
+	text("svc-ledger-1")
+	b = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, uint64(row.Seq)), ns)
+	for _, s := range []string{row.TransID, row.Kind, row.UserID, row.GroupID, row.IPFSHash, row.FileHash, row.Detail, row.Fee, row.Request} {
+		text(s)
+	}
+	return hash(append(b, prev...))
+}

@@ -1,0 +1,47 @@
+package files
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/svcfs/svcfs/service/store"
+)
+
+// Wrapped keys have a table of their own, file_keys. Its rows are appended, never
+// removed, and overwritten by rows of the same size: so SQLite changes them in
+// place. A row that moves to another page leaves a copy where it was, which no
+// deletion reaches, and in the other tables rows move.
+
+// wrappedBytes is the size of a wrapped key: nonce, key and tag.
+const wrappedBytes = 12 + 32 + 16
+
+// storeKey keeps a wrapped key and returns its place.
+func storeKey(ctx context.Context, tx *store.Tx, wrapped []byte) (id int64, err error) {
+	if len(wrapped) != wrappedBytes {
+		return 0, fmt.Errorf("store key: %d bytes, want %d", len(wrapped), wrappedBytes)
+	}
+	err = tx.QueryRowContext(ctx, "SELECT id FROM file_keys WHERE free = ? LIMIT 1", true).Scan(&id)
+	if err == nil {
+		_, err = tx.ExecContext(ctx, "UPDATE file_keys SET wrapped_key = ?, free = ? WHERE id = ?", wrapped, false, id)
+	} else if errors.Is(err, sql.ErrNoRows) {
+		if err = tx.QueryRowContext(ctx, "SELECT COALESCE(max(id), 0) + 1 FROM file_keys").Scan(&id); err == nil {
+			_, err = tx.ExecContext(ctx, "INSERT INTO file_keys (id, wrapped_key, free) VALUES (?, ?, ?)", id, wrapped, false)
+		}
+	}
+	if err != nil {
+		return 0, fmt.Errorf("store key: %w", err)
+	}
+	return id, nil
+}
+
+// destroyKeys overwrites keys; condition, with its args, selects their ids.
+func destroyKeys(ctx context.Context, tx *store.Tx, condition string, args ...any) error {
+	_, err := tx.ExecContext(ctx, "UPDATE file_keys SET wrapped_key = ?, free = ? WHERE id IN ("+condition+")",
+		append([]any{make([]byte, wrappedBytes), true}, args...)...)
+	if err != nil {
+		return fmt.Errorf("destroy key: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,366 @@
+package files
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/blob"
+	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/groups"
+	"github.com/svcfs/svcfs/service/ledger"
+	"github.com/svcfs/svcfs/service/legacy"
+	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/vault"
+)
+
+// Legacy files are those from before this service: their reference is a content
+// id, their format is version 0 without metadata, and their key is one of the
+// group, which is remembered per file. A row whose blob_id is its own reference
+// has its bytes elsewhere: the gateway is asked for them once.
+
+// fetchTimeout is how long a gateway may take for a file: clients wait 60 s.
+const fetchTimeout = 50 * time.Second
+
+// LegacyFile is what an operator knows of a file that is imported.
+type LegacyFile struct {
+	Group   string
+	Name    string         // recorded name; may be empty
+	Account string         // uploader; "" = the group's owner
+	Key     *vault.FileKey // that sealed it; nil = the group's own key
+}
+
+// Imported tells where an imported file is.
+type Imported struct {
+	CID      string `json:"cid"`
+	TransID  string `json:"trans_id"`
+	FileHash string `json:"file_hash"`
+	Filename string `json:"filename,omitempty"`
+	Known    bool   `json:"already_there,omitempty"`
+}
+
+// ImportPlain seals a file with the group's key of its current version and
+// records it under its content id, version 0 or 1. The same content under the
+// same name is recorded once. Free of charge.
+func (f *Files) ImportPlain(ctx context.Context, l LegacyFile, plain []byte, cidVersion int) (out Imported, err error) {
+	if int64(len(plain)) > f.maxBytes {
+		return out, f.tooLarge()
+	}
+	sum := sha256.Sum256(plain)
+	row := legacyRow{LegacyFile: l, hash: hex.EncodeToString(sum[:])}
+	var known bool
+	err = f.store.Read(ctx, func(tx *store.Tx) error {
+		g, err := groups.Get(ctx, tx, l.Group)
+		if err != nil {
+			return err
+		}
+		row.version = g.KeyVersion
+		out, known, err = importedBefore(ctx, tx, row)
+		return err
+	})
+	if err != nil || known {
+		return out, err
+	}
+	if row.key, err = f.vault.LegacyKey(l.Group, row.version); err != nil {
+		return out, err
+	}
+	sealed, err := row.key.Seal(plain)
+	if err != nil {
+		return out, err
+	}
+	row.ref = legacy.Sum(sealed, legacy.Default(cidVersion)).String()
+	return f.importBytes(ctx, row, bytes.NewReader(sealed))
+}
+
+// ImportSealed records a file that was sealed elsewhere; data is the blob or its
+// base64, as it was put away. want is the content id it is known by, "" when it
+// is not: then the id of a version is computed.
+func (f *Files) ImportSealed(ctx context.Context, l LegacyFile, data []byte, want string, cidVersion int) (out Imported, err error) {
+	row := legacyRow{LegacyFile: l, ref: want}
+	if want == "" {
+		row.ref = legacy.Sum(data, legacy.Default(cidVersion)).String()
+	}
+	id, err := legacy.Parse(row.ref)
+	if err != nil {
+		return out, fault.New(wire.CodeValidation, "%v", err)
+	}
+	v := legacy.NewVerifier(id)
+	if _, _ = v.Write(data); !v.OK() {
+		return out, fault.New(wire.CodeValidation, "the bytes are not those that %s names", row.ref)
+	}
+	sealed, err := io.ReadAll(legacy.Decoded(bytes.NewReader(data)))
+	if err != nil || len(sealed) < format.Overhead {
+		return out, fault.New(wire.CodeValidation, "no ciphertext: want IV, ciphertext and tag, or standard base64 of them")
+	}
+	plain, err := f.openLegacy(ctx, &row, sealed)
+	if err != nil {
+		return out, err
+	}
+	sum := sha256.Sum256(plain)
+	clear(plain)
+	row.hash = hex.EncodeToString(sum[:])
+	return f.importBytes(ctx, row, bytes.NewReader(sealed))
+}
+
+// openLegacy finds the key of a sealed file: the one given, or the newest of the
+// group's that opens it.
+func (f *Files) openLegacy(ctx context.Context, row *legacyRow, sealed []byte) (plain []byte, err error) {
+	err = f.store.Read(ctx, func(tx *store.Tx) error {
+		g, err := groups.Get(ctx, tx, row.Group)
+		row.version = g.KeyVersion
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	wrong := fault.New(wire.CodeValidation, "the key does not open the file: give the key it was sealed with in --key-file")
+	if row.Key != nil {
+		row.key = *row.Key
+		if plain, err = row.key.Open(sealed); errors.Is(err, vault.ErrWrongKey) {
+			err = wrong
+		}
+		return plain, err
+	}
+	for version := row.version; version > 0; version-- {
+		if row.key, err = f.vault.LegacyKey(row.Group, version); err != nil {
+			return nil, err
+		}
+		if plain, err = row.key.Open(sealed); err == nil {
+			row.version = version
+			return plain, nil
+		}
+	}
+	return nil, wrong
+}
+
+// ImportReference records a file whose bytes stay elsewhere until somebody
+// retrieves it.
+func (f *Files) ImportReference(ctx context.Context, l LegacyFile, ref, fileHash string) (out Imported, err error) {
+	if _, err := legacy.Parse(ref); err != nil {
+		return out, fault.New(wire.CodeValidation, "%v", err)
+	}
+	row := legacyRow{LegacyFile: l, ref: ref, hash: strings.ToLower(fileHash), info: blob.Info{ID: ref}}
+	if raw, err := hex.DecodeString(row.hash); err != nil || len(raw) != sha256.Size {
+		return out, fault.New(wire.CodeValidation, "file_hash must be 64-char hex (SHA-256)")
+	}
+	err = f.store.Write(ctx, func(tx *store.Tx) error {
+		g, err := groups.Get(ctx, tx, l.Group)
+		if err != nil {
+			return err
+		}
+		row.version = g.KeyVersion
+		if l.Key != nil {
+			row.key = *l.Key
+		} else if row.key, err = f.vault.LegacyKey(g.ID, g.KeyVersion); err != nil {
+			return err
+		}
+		out, err = f.recordLegacy(ctx, tx, row)
+		return err
+	})
+	return out, err
+}
+
+// legacyRow is a legacy file about to be recorded.
+type legacyRow struct {
+	LegacyFile
+	ref, hash string
+	key       vault.FileKey
+	version   int64 // of the group's key
+	info      blob.Info
+}
+
+// importBytes stores the blob of a row and records it.
+func (f *Files) importBytes(ctx context.Context, row legacyRow, sealed io.Reader) (out Imported, err error) {
+	if row.info, err = f.put(ctx, sealed); err != nil {
+		return out, err
+	}
+	err = f.store.Write(ctx, func(tx *store.Tx) error {
+		out, err = f.recordLegacy(ctx, tx, row)
+		return err
+	})
+	if err != nil || out.Known {
+		f.discard(ctx, row.info.ID)
+	}
+	return out, err
+}
+
+// recordLegacy is the transaction of an import. A reference that is there
+// already stays as it is, unless its bytes were missing.
+func (f *Files) recordLegacy(ctx context.Context, tx *store.Tx, row legacyRow) (out Imported, err error) {
+	g, err := groups.Get(ctx, tx, row.Group)
+	if err != nil {
+		return out, err
+	}
+	if row.Account == "" {
+		row.Account = g.Owner
+	}
+	if _, err := ledger.Balance(ctx, tx, row.Account); err != nil { // the account exists
+		return out, err
+	}
+	if out, known, err := f.recordedAs(ctx, tx, row); err != nil || known {
+		return out, err
+	}
+	wrapped, err := f.vault.Wrap(vault.Binding{Group: g.ID, Ref: row.ref, Version: row.version}, row.key)
+	if err != nil {
+		return out, err
+	}
+	u := upload{account: row.Account, group: g.ID, ref: row.ref, filename: row.Name, keyVersion: row.version}
+	keyID, err := storeKey(ctx, tx, wrapped)
+	if err != nil {
+		return out, err
+	}
+	u.keyID.Int64, u.keyID.Valid = keyID, true
+	r, err := f.ledger.Append(ctx, tx, ledger.Record{Kind: ledger.KindRecord, Account: u.account, Group: u.group, Ref: u.ref, FileHash: row.hash, Detail: u.filename})
+	if err != nil {
+		return out, err
+	}
+	meta, err := format.ParseMetadata(nil)
+	if err != nil {
+		return out, err
+	}
+	req := wire.FinalizeUploadRequest{FileHash: row.hash, Format: json.RawMessage("null")}
+	out = Imported{CID: row.ref, TransID: r.TxID, FileHash: row.hash, Filename: row.Name}
+	return out, insertFile(ctx, tx, u, backendLegacy, req, meta, row.info, r)
+}
+
+// recordedAs finds a reference that is recorded already. Bytes that were missing
+// are kept now.
+func (f *Files) recordedAs(ctx context.Context, tx *store.Tx, row legacyRow) (out Imported, known bool, err error) {
+	var group, blobID string
+	var deleted sql.NullInt64
+	out = Imported{CID: row.ref, Known: true}
+	err = tx.QueryRowContext(ctx, "SELECT group_id, tx_id, file_hash, filename, blob_id, deleted_ns FROM files WHERE ref = ?", row.ref).
+		Scan(&group, &out.TransID, &out.FileHash, &out.Filename, &blobID, &deleted)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return Imported{}, false, nil
+	case err != nil:
+		return out, false, fmt.Errorf("read file: %w", err)
+	case group != row.Group || out.FileHash != row.hash:
+		return out, true, fault.New(wire.CodeConflict, "%s is recorded already, in group %q with file hash %s", row.ref, group, out.FileHash)
+	case deleted.Valid:
+		return out, true, fault.New(wire.CodeFileDeleted, "%s was deleted here: a reference is not used twice", row.ref)
+	}
+	if blobID == row.ref && row.info.ID != row.ref {
+		out.Known = false // the blob is owned by the row now
+		_, err = f.keepBytes(ctx, tx, row.ref, row.info)
+	}
+	return out, true, err
+}
+
+// importedBefore finds content that was imported under the same name.
+func importedBefore(ctx context.Context, tx *store.Tx, row legacyRow) (out Imported, known bool, err error) {
+	out = Imported{FileHash: row.hash, Filename: row.Name, Known: true}
+	err = tx.QueryRowContext(ctx, `SELECT ref, tx_id FROM files WHERE group_id = ? AND file_hash = ? AND filename = ? AND backend = ? AND deleted_ns IS NULL
+		ORDER BY seq LIMIT 1`, row.Group, row.hash, row.Name, backendLegacy).Scan(&out.CID, &out.TransID)
+	if errors.Is(err, sql.ErrNoRows) {
+		return Imported{}, false, nil
+	}
+	if err != nil {
+		return out, false, fmt.Errorf("read file: %w", err)
+	}
+	return out, true, nil
+}
+
+// keepBytes makes a blob the one of a living legacy row that has none.
+func (f *Files) keepBytes(ctx context.Context, tx *store.Tx, ref string, info blob.Info) (kept bool, err error) {
+	result, err := tx.ExecContext(ctx, `UPDATE files SET blob_id = ?, blob_size = ?, blob_sum = ?, original_size = ?
+		WHERE ref = ? AND blob_id = ? AND deleted_ns IS NULL`, info.ID, info.Size, info.Sum[:], info.Size-format.Overhead, ref, ref)
+	if err != nil {
+		return false, fmt.Errorf("record bytes: %w", err)
+	}
+	n, err := result.RowsAffected()
+	return n == 1, err
+}
+
+// present returns a row whose bytes are kept here, asking the gateway for them
+// if they are not.
+func (f *Files) present(ctx context.Context, account string, req wire.PrepareRetrieveRequest, row file) (file, error) {
+	if row.blob.ID != req.IPFSHash {
+		return row, nil
+	}
+	if f.options.Gateway == nil {
+		return row, fault.New(wire.CodeFileNotFound, "file not found: its bytes are not kept here; the operator can import them with svcd import-legacy, "+
+			"or name a gateway with svcd serve --gateway")
+	}
+	_, err, _ := f.fetching.Do(req.IPFSHash, func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchTimeout) // others may wait for it too
+		defer cancel()
+		return nil, f.fetch(ctx, req.IPFSHash)
+	})
+	if err != nil {
+		return row, f.unlessDeleted(ctx, account, req, err)
+	}
+	return f.find(ctx, account, req)
+}
+
+// fetch gets the bytes behind a reference from the gateway, checks them and
+// keeps them. What the gateway sends is believed in nothing.
+func (f *Files) fetch(ctx context.Context, ref string) error {
+	id, err := legacy.Parse(ref)
+	if err != nil {
+		return err
+	}
+	lost := func(err error) error {
+		return &fault.Error{Code: wire.CodeUnavailable, Text: "the gateway for old references does not deliver: nothing was charged; try again in a moment",
+			RetryAfter: 5 * time.Second, Err: err}
+	}
+	body, err := f.options.Gateway.Open(ctx, id)
+	if errors.Is(err, legacy.ErrNotThere) {
+		return &fault.Error{Code: wire.CodeFileNotFound, Text: "file not found: the gateway does not have its bytes", Err: err}
+	}
+	if err != nil {
+		return lost(err)
+	}
+	defer body.Close()
+	v := legacy.NewVerifier(id)
+	source := &watched{r: body}
+	info, err := f.blobs.Put(ctx, legacy.Decoded(io.TeeReader(source, v)), f.maxBytes+format.Overhead)
+	var badText base64.CorruptInputError
+	switch {
+	case errors.Is(err, blob.ErrTooLarge):
+		return f.tooLarge()
+	case err != nil && (source.err != nil || ctx.Err() != nil):
+		return lost(err)
+	case err != nil && !errors.As(err, &badText) && !errors.Is(err, io.ErrUnexpectedEOF):
+		return err
+	}
+	if err != nil || info.Size < format.Overhead || !v.OK() {
+		f.discard(ctx, info.ID)
+		return &fault.Error{Code: wire.CodeBlobCorrupt, Text: "the gateway answers other bytes than the reference names: nothing was charged", Err: err}
+	}
+	kept := false
+	err = f.store.Write(ctx, func(tx *store.Tx) error {
+		kept, err = f.keepBytes(ctx, tx, ref, info)
+		return err
+	})
+	if err != nil || !kept {
+		f.discard(ctx, info.ID)
+	}
+	return err
+}
+
+// watched remembers how reading failed.
+type watched struct {
+	r   io.Reader
+	err error
+}
+
+func (w *watched) Read(p []byte) (int, error) {
+	n, err := w.r.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		w.err = err
+	}
+	return n, err
+}

@@ -1,0 +1,204 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/store"
+)
+
+const (
+	// retentionLease is the work that one process at a time does.
+	retentionLease = "retention"
+	// leaseTime is how long a process that died keeps others from it.
+	leaseTime = time.Minute
+	// expiredBatch is how many files one transaction shreds.
+	expiredBatch = 100
+	// maxRetentionDays is what fits into nanoseconds; a longer window never ends.
+	maxRetentionDays = 100_000
+)
+
+// ErrRetentionBusy means that another process removes expired files.
+var ErrRetentionBusy = fault.New(wire.CodeConflict, "another process removes expired files right now: try again in a minute")
+
+// Expired is a living file that is older than its group keeps files.
+type Expired struct {
+	Group, Ref, Name, TxID string
+	Age                    time.Duration
+}
+
+// Expired lists what [Files.RemoveExpired] would remove, in one group or, when
+// group is empty, in all: oldest first.
+func (f *Files) Expired(ctx context.Context, group string) (list []Expired, err error) {
+	err = f.store.Read(ctx, func(tx *store.Tx) error {
+		windows, err := windows(ctx, tx, group)
+		if err != nil {
+			return err
+		}
+		now := time.Now()
+		for _, w := range windows {
+			found, err := w.expired(ctx, tx, now, -1)
+			if err != nil {
+				return err
+			}
+			for _, e := range found {
+				list = append(list, e.Expired)
+			}
+		}
+		return nil
+	})
+	return list, err
+}
+
+// window is how long a group keeps files.
+type window struct {
+	group string
+	days  int64
+}
+
+func windows(ctx context.Context, tx *store.Tx, group string) (list []window, err error) {
+	rows, err := tx.QueryContext(ctx, `SELECT id, retention_days FROM groups WHERE retention_days IS NOT NULL AND retention_days <= ? AND (id = ? OR ? = '')
+		ORDER BY id`, maxRetentionDays, group, group)
+	if err != nil {
+		return nil, fmt.Errorf("list retention windows: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var w window
+		if err := rows.Scan(&w.group, &w.days); err != nil {
+			return nil, fmt.Errorf("list retention windows: %w", err)
+		}
+		list = append(list, w)
+	}
+	return list, rows.Err()
+}
+
+// victim is an expired file with what shredding needs.
+type victim struct {
+	Expired
+	target
+}
+
+// expired lists at most limit expired files of the group; -1 means all. Files
+// of other backends than ours never expire (wire protocol 6.3).
+func (w window) expired(ctx context.Context, tx *store.Tx, now time.Time, limit int) (list []victim, err error) {
+	query := `SELECT ref, filename, tx_id, file_hash, blob_id, time_ns FROM files
+		WHERE group_id = ? AND deleted_ns IS NULL AND backend = ? AND time_ns <= ? ORDER BY seq`
+	args := []any{w.group, backendFastFS, now.Add(-time.Duration(w.days) * 24 * time.Hour).UnixNano()}
+	if limit >= 0 {
+		query += " LIMIT ?"
+		args = append(args, limit)
+	}
+	rows, err := tx.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, fmt.Errorf("list expired files: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		v := victim{Expired: Expired{Group: w.group}, target: target{group: w.group}}
+		var timeNS int64
+		if err := rows.Scan(&v.ref, &v.Name, &v.TxID, &v.hash, &v.blobID, &timeNS); err != nil {
+			return nil, fmt.Errorf("list expired files: %w", err)
+		}
+		v.Ref, v.Age = v.ref, now.Sub(time.Unix(0, timeNS))
+		list = append(list, v)
+	}
+	return list, rows.Err()
+}
+
+// RemoveExpired deletes the files that are older than their groups keep files,
+// as [Files.Delete] does, and returns how many. One process at a time does it;
+// the others get [ErrRetentionBusy].
+func (f *Files) RemoveExpired(ctx context.Context) (removed int, err error) {
+	if any, err := f.anyExpired(ctx); err != nil || !any {
+		return 0, err
+	}
+	holder := uuid.NewString()
+	defer func() { err = f.endRetention(ctx, holder, removed, err) }()
+	for {
+		n, err := f.removeBatch(ctx, holder)
+		removed += n
+		if err != nil || n == 0 {
+			return removed, err
+		}
+		if err := ctx.Err(); err != nil {
+			return removed, err
+		}
+	}
+}
+
+// anyExpired spares the sweep of a service without expired files the writing.
+func (f *Files) anyExpired(ctx context.Context) (any bool, err error) {
+	err = f.store.Read(ctx, func(tx *store.Tx) error {
+		windows, err := windows(ctx, tx, "")
+		for i := 0; i < len(windows) && err == nil && !any; i++ {
+			var found []victim
+			found, err = windows[i].expired(ctx, tx, time.Now(), 1)
+			any = len(found) > 0
+		}
+		return err
+	})
+	return any, err
+}
+
+// removeBatch shreds some expired files in one transaction.
+func (f *Files) removeBatch(ctx context.Context, holder string) (removed int, err error) {
+	var shredded []target
+	err = f.store.Write(ctx, func(tx *store.Tx) error {
+		shredded = nil
+		held, err := store.Lease(ctx, tx, retentionLease, holder, time.Now().Add(leaseTime))
+		if err != nil {
+			return err
+		}
+		if !held {
+			return ErrRetentionBusy
+		}
+		windows, err := windows(ctx, tx, "")
+		if err != nil {
+			return err
+		}
+		for _, w := range windows {
+			found, err := w.expired(ctx, tx, time.Now(), expiredBatch-len(shredded))
+			if err != nil {
+				return err
+			}
+			for _, v := range found {
+				if err := f.shred(ctx, tx, v.target, f.contract, wire.ReasonRetentionPolicy); err != nil {
+					return err
+				}
+				shredded = append(shredded, v.target)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	f.removeBlobs(ctx, shredded...)
+	return len(shredded), nil
+}
+
+// endRetention gives the lease back and erases the traces.
+func (f *Files) endRetention(ctx context.Context, holder string, removed int, err error) error {
+	ctx = context.WithoutCancel(ctx)
+	if removed > 0 {
+		_ = f.scrub(ctx) // the sweep repeats it
+	}
+	if errors.Is(err, ErrRetentionBusy) {
+		return err
+	}
+	released := f.store.Write(ctx, func(tx *store.Tx) error {
+		_, err := store.Lease(ctx, tx, retentionLease, holder, time.Unix(0, 0))
+		return err
+	})
+	if err == nil {
+		err = released
+	}
+	return err
+}

@@ -1,0 +1,54 @@
+package groups
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/svcfs/svcfs/service/store"
+)
+
+// maxOpen bounds the list of groups that are open to join.
+const maxOpen = 200
+
+// Summary is a group as one account sees it.
+type Summary struct {
+	Group
+	Members int64
+}
+
+const selectSummary = `SELECT g.id, g.owner, g.joinable, g.join_expires, g.join_max_uses, g.join_uses, g.retention_days, g.key_version,
+	(SELECT count(*) FROM members n WHERE n.group_id = g.id) FROM groups g`
+
+// Overview returns the groups an account belongs to, owned ones included.
+func (gs *Groups) Overview(ctx context.Context, account string) ([]Summary, error) {
+	return gs.summaries(ctx, selectSummary+" JOIN members m ON m.group_id = g.id WHERE m.account = ? ORDER BY g.id", account)
+}
+
+// OpenTo returns the groups with an open join window that an account does not
+// belong to, at most 200. Opening the window made them public.
+func (gs *Groups) OpenTo(ctx context.Context, account string) ([]Summary, error) {
+	return gs.summaries(ctx, selectSummary+` WHERE g.joinable = ? AND g.join_expires > ? AND (g.join_max_uses IS NULL OR g.join_uses < g.join_max_uses)
+		AND NOT EXISTS (SELECT 1 FROM members m WHERE m.group_id = g.id AND m.account = ?) ORDER BY g.id LIMIT ?`,
+		true, time.Now().UnixNano(), account, maxOpen)
+}
+
+func (gs *Groups) summaries(ctx context.Context, query string, args ...any) ([]Summary, error) {
+	list := []Summary{}
+	err := gs.store.Read(ctx, func(tx *store.Tx) error {
+		rows, err := tx.QueryContext(ctx, query, args...)
+		if err != nil {
+			return fmt.Errorf("list groups: %w", err)
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var g Summary
+			if err := rows.Scan(&g.ID, &g.Owner, &g.Joinable, &g.JoinExpires, &g.JoinMaxUses, &g.JoinUses, &g.RetentionDays, &g.KeyVersion, &g.Members); err != nil {
+				return fmt.Errorf("list groups: %w", err)
+			}
+			list = append(list, g)
+		}
+		return rows.Err()
+	})
+	return list, err
+}

@@ -1,0 +1,70 @@
+package service
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/auth"
+	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/web"
+)
+
+// LinkLifetime is how long a sign-in link is good.
+const LinkLifetime = auth.LinkLifetime
+
+// OIDC configures sign-in at an OpenID Connect provider; see [web.OIDC].
+type OIDC = web.OIDC
+
+// NewSecret wraps a configured secret, so that it prints as "redacted".
+func NewSecret(text string) auth.Secret { return auth.SecretFrom(text) }
+
+// AddIdentity lets a person at an OpenID Connect provider sign in to an account.
+func (s *Service) AddIdentity(ctx context.Context, name, issuer, subject string) (account string, err error) {
+	return s.accounts.AddIdentity(ctx, name, auth.Identity{Issuer: issuer, Subject: subject})
+}
+
+const metaPublicURL = "public_url"
+
+// rememberAddress notes where the service answers, for commands beside it.
+func (s *Service) rememberAddress(ctx context.Context) error {
+	return s.store.Write(ctx, func(tx *store.Tx) error {
+		_, err := tx.ExecContext(ctx, "INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+			metaPublicURL, s.cfg.PublicURL)
+		if err != nil {
+			return fmt.Errorf("note the public URL: %w", err)
+		}
+		return nil
+	})
+}
+
+func (s *Service) lastAddress(ctx context.Context) (address string, err error) {
+	err = s.store.Read(ctx, func(tx *store.Tx) error {
+		return tx.QueryRowContext(ctx, "SELECT value FROM meta WHERE name = ?", metaPublicURL).Scan(&address)
+	})
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", fault.New(wire.CodeValidation, "the address of the service is not known: start it once with svcd serve, or give --public-url URL")
+	}
+	return address, err
+}
+
+// SignInLink makes an address that signs an account in at its page, once. The
+// secret is in the fragment, which browsers do not send. publicURL "" is where
+// the service last served.
+func (s *Service) SignInLink(ctx context.Context, name, publicURL string) (string, error) {
+	if publicURL == "" {
+		var err error
+		if publicURL, err = s.lastAddress(ctx); err != nil {
+			return "", err
+		}
+	}
+	_, link, err := s.accounts.NewLink(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	return strings.TrimRight(publicURL, "/") + web.Path + "#link=" + link.Reveal(), nil
+}

@@ -1,0 +1,125 @@
+package service_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/store/pgtest"
+)
+
+// TestManyClients: 200 clients at once upload, list and retrieve without an
+// error. SVCD_CLIENT_ROUNDS makes it longer.
+func TestManyClients(t *testing.T) {
+	const clients, accounts = 200, 20
+	rounds := 1
+	if n, err := strconv.Atoi(os.Getenv("SVCD_CLIENT_ROUNDS")); err == nil {
+		rounds = n
+	}
+	r := run(t)
+	users := make([]*user, accounts)
+	for i := range users {
+		users[i] = r.user(fmt.Sprintf("user%d", i), "100000")
+		must[string](users[i], wire.OpRegisterGroup, object{"group_id": fmt.Sprint("g", i)})
+	}
+	var wg sync.WaitGroup
+	for i := range clients {
+		u, group := users[i%accounts], fmt.Sprint("g", i%accounts)
+		wg.Go(func() {
+			for round := range rounds {
+				content := bytes.Repeat([]byte{byte(i), byte(round)}, 2048)
+				done := u.upload(group, fmt.Sprintf("f%d-%d", i, round), content)
+				if got, problem := u.retrieve(group, done.Location); !bytes.Equal(got, content) {
+					t.Errorf("client %d: %d bytes %s", i, len(got), problem)
+				}
+				must[[]wire.TransactionRow](u, wire.OpGetGroupTransactions, wire.TransactionsRequest{GroupID: group, Limit: 100})
+			}
+		})
+	}
+	wg.Wait()
+	if n, err := r.svc.Audit(t.Context()); err != nil || n < int64(clients*rounds*2) {
+		t.Errorf("audit: %d records, %v", n, err)
+	}
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	if memory.Sys > 512<<20 {
+		t.Errorf("the process holds %d MiB, want less than 512", memory.Sys>>20)
+	}
+}
+
+// BenchmarkPage reads a full page from the middle of groups of growing size.
+// The time must not grow with the group.
+func BenchmarkPage(b *testing.B) {
+	databases := map[string]string{"sqlite": ""}
+	if server := pgtest.Start(b); server != nil {
+		databases["postgres"] = server.NewDatabase(b)
+	}
+	for _, engine := range []string{"sqlite", "postgres"} {
+		r := runOn(b, databases[engine])
+		alice := r.user("alice", "100")
+		for _, size := range []int{10_000, 30_000, 100_000} {
+			group := fmt.Sprint("group-of-", size)
+			must[string](alice, wire.OpRegisterGroup, object{"group_id": group})
+			fill(b, r.openDatabase(), group, alice.id, size)
+			middle := middleOf(b, r.openDatabase(), group, size)
+			b.Run(fmt.Sprintf("%s/files=%d", engine, size), func(b *testing.B) {
+				for b.Loop() {
+					status, body := alice.tool(wire.OpGetGroupTransactions, wire.TransactionsRequest{GroupID: group, AfterSeq: middle, Limit: wire.MaxPageRows})
+					var out struct {
+						Result []json.RawMessage `json:"result"`
+					}
+					if err := json.Unmarshal([]byte(body), &out); status != http.StatusOK || err != nil || len(out.Result) != wire.MaxPageRows {
+						b.Fatalf("%d: %d rows, %v", status, len(out.Result), err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// fill writes rows as so many uploads would have.
+func fill(tb testing.TB, db *sql.DB, group, account string, n int) {
+	tb.Helper()
+	var base int
+	if err := db.QueryRow("SELECT COALESCE(max(seq), 0) FROM files").Scan(&base); err != nil {
+		tb.Fatal(err)
+	}
+	base += 1000
+	empty := "x''"
+	if _, err := db.Exec("SELECT ''::bytea"); err == nil {
+		empty = "''" // PostgreSQL
+	}
+	const batch = 500
+	for from := 0; from < n; from += batch {
+		var values []string
+		for i := from; i < min(from+batch, n); i++ {
+			seq := base + i
+			values = append(values, fmt.Sprintf("('ref-%d', '%s', %d, %d, '%064x', '%s', '%064x', %d, 'folder/file-%d.txt', %d, 'text/plain', 'null', 'blob-%d', 1000, %s, 1)",
+				seq, group, seq, seq, seq, account, seq, 1_700_000_000_000_000_000+seq, i, 1000+i, seq, empty))
+		}
+		_, err := db.ExecContext(context.Background(), `INSERT INTO files (ref, group_id, seq, changed_seq, tx_id, uploader, file_hash, time_ns, filename, original_size,
+			content_type, format, blob_id, blob_size, blob_sum, key_version) VALUES `+strings.Join(values, ", "))
+		if err != nil {
+			tb.Fatal(err)
+		}
+	}
+}
+
+func middleOf(tb testing.TB, db *sql.DB, group string, n int) (seq int64) {
+	tb.Helper()
+	query := fmt.Sprintf("SELECT changed_seq FROM files WHERE group_id = '%s' ORDER BY changed_seq LIMIT 1 OFFSET %d", group, n/2-1)
+	if err := db.QueryRow(query).Scan(&seq); err != nil {
+		tb.Fatal(err)
+	}
+	return seq
+}

@@ -1,0 +1,21 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Lease gives the work called name to holder until a moment, and reports
+// whether it did: not while another holder's time runs. A holder renews it in
+// the same way, and gives it back with a moment that is over.
+func Lease(ctx context.Context, tx *Tx, name, holder string, until time.Time) (bool, error) {
+	result, err := tx.ExecContext(ctx, `INSERT INTO leases (name, holder, until_ns) VALUES (?, ?, ?) ON CONFLICT (name) DO UPDATE
+		SET holder = excluded.holder, until_ns = excluded.until_ns WHERE leases.holder = excluded.holder OR leases.until_ns < ?`,
+		name, holder, until.UnixNano(), time.Now().UnixNano())
+	if err != nil {
+		return false, fmt.Errorf("take lease: %w", err)
+	}
+	n, err := result.RowsAffected()
+	return n == 1, err
+}

@@ -1,0 +1,203 @@
+package service_test
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service"
+)
+
+// Threat 22: a wrong key and an unknown account take the same time. The two are
+// measured in turns in one run; only their ratio counts.
+func TestThreat22SameTimeForUnknownAndWrong(t *testing.T) {
+	const accounts, each = 300, 9 // fewer wrong keys than an account may try in a minute
+	r := run(t)
+	known := make([]string, accounts)
+	for i := range known {
+		made, err := r.svc.CreateAccount(t.Context(), fmt.Sprint("user", i), wire.Amount{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		known[i] = made.AccountID
+	}
+	wrongKey := http.Header{wire.HeaderAPIKey: {"svc_sk_" + strings.Repeat("A", 43)}}
+	took := map[bool][]time.Duration{}
+	for range each {
+		for i, id := range known {
+			for _, exists := range []bool{true, false} {
+				want := http.StatusUnauthorized
+				if !exists {
+					id, want = fmt.Sprintf("absent%d.svc.testnet", i), http.StatusNotFound
+				}
+				start := time.Now()
+				status, body := r.post(wire.PathSessionToken, wrongKey, wire.SessionTokenRequest{AccountID: id})
+				took[exists] = append(took[exists], time.Since(start))
+				if status != want || !strings.Contains(string(body), `"code"`) || !strings.Contains(string(body), `"error"`) {
+					t.Fatalf("%s: %d %s", id, status, body)
+				}
+			}
+		}
+	}
+	median := func(d []time.Duration) float64 {
+		slices.Sort(d)
+		return float64(d[len(d)/2])
+	}
+	if ratio := median(took[true]) / median(took[false]); ratio < 0.5 || ratio > 2 {
+		t.Errorf("a wrong key takes %.2f times as long as an unknown account", ratio)
+	}
+}
+
+// Threat 35: an ex-member keeps what he saw, but gets no key for old or new
+// files from the service, and new files are wrapped by another key.
+func TestThreat35ExMemberGetsNoKey(t *testing.T) {
+	r := run(t)
+	alice, bob := r.user("alice", "10"), r.user("bob", "10")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	must[string](alice, wire.OpAddGroupMember, object{"group_id": "g", "member_id": bob.id})
+	old := alice.upload("g", "old", []byte("old"))
+	if got, problem := bob.retrieve("g", old.Location); string(got) != "old" {
+		t.Fatal(problem)
+	}
+	before := r.checksum("g")
+	must[string](alice, wire.OpRevokeGroupMember, object{"group_id": "g", "member_id": bob.id})
+	fresh := alice.upload("g", "new", []byte("new"))
+	for _, ref := range []string{old.Location, fresh.Location} {
+		if _, problem := bob.retrieve("g", ref); !strings.Contains(problem, "not authorized") {
+			t.Errorf("%s: %s", ref, problem)
+		}
+	}
+	if r.checksum("g") == before {
+		t.Error("the group's key was not rotated")
+	}
+	for ref, want := range map[string]string{old.Location: "old", fresh.Location: "new"} {
+		if got, problem := alice.retrieve("g", ref); string(got) != want {
+			t.Errorf("the owner reads %q %s", got, problem)
+		}
+	}
+}
+
+func (r *running) checksum(group string) string {
+	r.t.Helper()
+	return fmt.Sprint(first((&sdk12{user: &user{running: r}}).view("get_group_checksum", object{"group_id": group})))
+}
+
+// Threat 37: a clock that is wrong. Forward, old tokens end and new ones work;
+// back, no token is issued and old ones are not from the future for long.
+func TestThreat37WrongClock(t *testing.T) {
+	var shift atomic.Int64
+	now := func() time.Time { return time.Now().Add(time.Duration(shift.Load())) }
+	r := runWith(t, service.Config{Database: newDatabase(t), Now: now})
+	alice := r.user("alice", "10")
+	login := func() (int, string) {
+		status, body := r.post(wire.PathSessionToken, http.Header{wire.HeaderAPIKey: {alice.key}}, wire.SessionTokenRequest{AccountID: alice.id})
+		return status, string(body)
+	}
+	for _, tc := range []struct {
+		shift      time.Duration
+		token, log int // status of the old token, of a new login
+	}{
+		{29 * time.Second, 200, 200}, {-29 * time.Second, 200, 200},
+		{time.Hour, 200, 200}, {-time.Hour, 401, 503},
+		{25 * time.Hour, 401, 200}, {-24 * time.Hour, 401, 503}, {0, 200, 200},
+	} {
+		shift.Store(int64(tc.shift))
+		if status, body := alice.tool(wire.OpAuthStatus, object{"group_id": "default"}); status != tc.token {
+			t.Errorf("clock %v: the old token: %d %s", tc.shift, status, body)
+		}
+		status, body := login()
+		if status != tc.log || status == 503 && !strings.Contains(body, "clock") {
+			t.Errorf("clock %v: login: %d %s", tc.shift, status, body)
+		}
+	}
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "now"})
+	shift.Store(int64(-time.Minute / 4)) // records never go back in time
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "later"})
+	if _, err := r.svc.Audit(t.Context()); err != nil {
+		t.Error(err)
+	}
+	var back int
+	if err := r.openDatabase().QueryRow("SELECT count(*) FROM ledger a JOIN ledger b ON b.seq = a.seq + 1 WHERE b.time_ns <= a.time_ns").Scan(&back); err != nil || back != 0 {
+		t.Errorf("%d records are older than the one before, %v", back, err)
+	}
+}
+
+// Threat 32: answers and logs, also of failures, hold no key, token, path,
+// statement or stack.
+func TestThreat32NothingLeaks(t *testing.T) {
+	var log safeLog
+	r := runWith(t, service.Config{Database: newDatabase(t), Logger: slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	alice := r.user("alice", "10")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	secrets := []string{alice.key, alice.token}
+	var answers strings.Builder
+	note := func(_ int, body string) { answers.WriteString(body + "\n") }
+	for _, op := range operations(t) {
+		for _, request := range []any{object{}, object{"group_id": "g"}, object{"group_id": "absent", "ipfs_hash": "x", "upload_id": "y", "filename": "z"},
+			object{"group_id": 7}, []byte("{"), object{"group_id": strings.Repeat("x", 500), "member_id": "'; DROP TABLE files; --"}} {
+			note(alice.tool(op, request))
+		}
+	}
+	content := []byte("the plaintext canary of threat 32")
+	p := must[wire.PrepareUploadResult](alice, wire.OpPrepareUpload, object{"group_id": "g", "filename": "f"})
+	ref := must[wire.FinalizeUploadResult](alice, wire.OpFinalizeUpload, object{"upload_id": p.UploadID, "encrypted_data": seal(t, p.Key, content), "file_hash": hash(content)}).Location
+	secrets = append(secrets, p.Key, string(content))
+	path, err := r.svc.BlobPath(t.Context(), ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, 5); err != nil {
+		t.Fatal(err)
+	}
+	note(alice.tool(wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": ref})) // a damaged blob
+	db := r.openDatabase()
+	if _, err := db.Exec("ALTER TABLE claims RENAME TO claims_gone"); err != nil {
+		t.Fatal(err)
+	}
+	ref = alice.upload("g", "f2", []byte("x")).Location
+	note(alice.tool(wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": ref, "claim_id": "c"})) // a database that fails
+	status, body := r.post(wire.PathSessionToken, http.Header{wire.HeaderAPIKey: {alice.key + "x"}}, wire.SessionTokenRequest{AccountID: alice.id})
+	note(status, string(body))
+	if !strings.Contains(log.String(), "claims") || !strings.Contains(answers.String(), wire.CodeInternal) {
+		t.Error("the failures that were made did not happen")
+	}
+	for _, secret := range secrets {
+		if strings.Contains(log.String(), secret) {
+			t.Errorf("the log holds %.12s…", secret)
+		}
+		if strings.Contains(answers.String(), secret) && secret != p.Key {
+			t.Errorf("an answer holds %.12s…", secret)
+		}
+	}
+	for _, inside := range []string{r.dir, "SELECT", "INSERT", "sqlite", "SQLSTATE", "goroutine", ".go:", "pgx"} {
+		if strings.Contains(answers.String(), inside) {
+			t.Errorf("an answer holds %q:\n%s", inside, answers.String())
+		}
+	}
+}
+
+// safeLog collects what several goroutines write.
+type safeLog struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *safeLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *safeLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}

@@ -1,0 +1,92 @@
+package vault
+
+import (
+	"bytes"
+	"crypto/hkdf"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/svcfs/svcfs/format"
+)
+
+// Files from before this service have no key of their own: they were sealed with
+// a key of their group. Such a key is kept per file, wrapped like any other, so
+// that it opens the file whatever happens to the group's version.
+
+// LegacyKey returns the key that seals legacy files of a group at one version.
+// It is derived apart from the key that wraps file keys: who holds it can open
+// the group's legacy files of that version and nothing else.
+func (v *Vault) LegacyKey(group string, version int64) (FileKey, error) {
+	salt := Binding{Group: group, Version: version}.bytes()
+	raw, err := hkdf.Key(sha256.New, v.master[:], salt, "svc-legacy-key-1", keyBytes)
+	if err != nil {
+		return FileKey{}, fmt.Errorf("derive legacy key: %w", err)
+	}
+	defer clear(raw)
+	return FileKey{raw: [keyBytes]byte(raw)}, nil
+}
+
+// ReadFileKey reads a key of another service from a file: 32 bytes, or standard
+// base64 of them. A file that others may read is refused.
+func ReadFileKey(path string) (FileKey, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return FileKey{}, fmt.Errorf("read key: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return FileKey{}, fmt.Errorf("read key: %w", err)
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return FileKey{}, fmt.Errorf("%s may be read by others: run chmod 600 on it", path)
+	}
+	raw, err := io.ReadAll(io.LimitReader(f, 100))
+	defer clear(raw)
+	if err != nil {
+		return FileKey{}, fmt.Errorf("read key: %w", err)
+	}
+	var key FileKey
+	if len(raw) == keyBytes {
+		copy(key.raw[:], raw)
+		return key, nil
+	}
+	decoded, err := base64.StdEncoding.Strict().DecodeString(string(bytes.TrimSpace(raw)))
+	defer clear(decoded)
+	if err != nil || len(decoded) != keyBytes {
+		return FileKey{}, fmt.Errorf("%s holds no key: want 32 bytes, or standard base64 of them", path)
+	}
+	copy(key.raw[:], decoded)
+	return key, nil
+}
+
+// Seal encrypts a file in the format of version 0.
+func (k FileKey) Seal(plain []byte) ([]byte, error) {
+	key, err := format.NewKey(k.raw[:])
+	if err != nil {
+		return nil, fmt.Errorf("seal file: %w", err)
+	}
+	defer key.Wipe()
+	return format.SealBlob(key, plain)
+}
+
+// ErrWrongKey means that a key does not open a blob, or the blob was changed.
+var ErrWrongKey = errors.New("the key does not open the file, or its bytes were changed")
+
+// Open decrypts a copy of a file in the format of version 0, for importing.
+func (k FileKey) Open(blob []byte) ([]byte, error) {
+	key, err := format.NewKey(k.raw[:])
+	if err != nil {
+		return nil, fmt.Errorf("open file: %w", err)
+	}
+	defer key.Wipe()
+	plain, err := format.OpenBlob(key, bytes.Clone(blob))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrWrongKey, err)
+	}
+	return plain, nil
+}

@@ -1,0 +1,371 @@
+package web
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/groups"
+	"github.com/svcfs/svcfs/service/ledger"
+	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/vault"
+)
+
+const (
+	// pageRows is how many files or records one request returns.
+	pageRows = 100
+	// costDays is how far back the costs go.
+	costDays = 30
+	// maxWindowHours bounds a join window: a year.
+	maxWindowHours = 366 * 24
+)
+
+// reads are the free questions of the page.
+func (p *Page) reads() map[string]action {
+	return map[string]action{
+		"groups": p.listGroups, "group": p.group, "files": p.listFiles, "ledger": p.history, "costs": p.costs,
+	}
+}
+
+// actions change something, and may cost.
+func (p *Page) actions() map[string]action {
+	return map[string]action{
+		"key": p.newKey, "groups/create": p.createGroup, "groups/add": p.addMember, "groups/revoke": p.revokeMember,
+		"groups/join": p.joinGroup, "groups/open": p.openWindow, "groups/close": p.closeWindow, "groups/retention": p.setRetention,
+		"retrieve": p.retrieve,
+	}
+}
+
+// newKey makes the account's API key, or replaces it when that was asked for. It
+// is in this one answer and nowhere else.
+func (p *Page) newKey(r *http.Request, account string) (any, error) {
+	req, err := decode[struct {
+		Replace bool `json:"replace"`
+	}](r)
+	if err != nil {
+		return nil, err
+	}
+	has, err := p.Accounts.HasKey(r.Context(), account)
+	if err != nil {
+		return nil, err
+	}
+	if has && !req.Replace {
+		return nil, fault.New(wire.CodeConflict, "the account has a key already: it cannot be shown again, only rotated")
+	}
+	_, key, err := p.Accounts.Rotate(r.Context(), account)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]string{"api_key": key.Reveal()}, nil
+}
+
+// groupView is a group as the page shows it.
+type groupView struct {
+	ID            string      `json:"id"`
+	Owner         string      `json:"owner"`
+	Role          string      `json:"role"` // owner, member, or none
+	Members       int64       `json:"members"`
+	Joinable      bool        `json:"joinable"`
+	Window        *windowView `json:"window"` // nil = closed
+	RetentionDays *int64      `json:"retention_days"`
+	Checksum      string      `json:"checksum"`
+}
+
+type windowView struct {
+	ExpiresMS int64  `json:"expires_ms"`
+	MaxUses   *int64 `json:"max_uses"` // nil = unlimited
+	Uses      int64  `json:"uses"`
+}
+
+func viewGroup(g groups.Summary, account, role string) groupView {
+	v := groupView{ID: g.ID, Owner: g.Owner, Role: role, Members: g.Members, Joinable: g.Joinable, Checksum: vault.Checksum(g.ID, g.KeyVersion)}
+	if g.Owner == account {
+		v.Role = "owner"
+	}
+	if g.JoinExpires.Valid && g.JoinExpires.Int64 > time.Now().UnixNano() {
+		v.Window = &windowView{ExpiresMS: g.JoinExpires.Int64 / int64(time.Millisecond), Uses: g.JoinUses}
+		if g.JoinMaxUses.Valid {
+			v.Window.MaxUses = &g.JoinMaxUses.Int64
+		}
+	}
+	if g.RetentionDays.Valid {
+		v.RetentionDays = &g.RetentionDays.Int64
+	}
+	return v
+}
+
+func (p *Page) listGroups(r *http.Request, account string) (any, error) {
+	mine, err := p.Groups.Overview(r.Context(), account)
+	if err != nil {
+		return nil, err
+	}
+	open, err := p.Groups.OpenTo(r.Context(), account)
+	if err != nil {
+		return nil, err
+	}
+	view := func(list []groups.Summary, role string) []groupView {
+		out := make([]groupView, 0, len(list))
+		for _, g := range list {
+			out = append(out, viewGroup(g, account, role))
+		}
+		return out
+	}
+	return map[string][]groupView{"mine": view(mine, "member"), "open": view(open, "none")}, nil
+}
+
+func (p *Page) group(r *http.Request, account string) (any, error) {
+	id := r.FormValue("group")
+	members, err := p.Groups.Members(r.Context(), account, id)
+	if err != nil {
+		return nil, err
+	}
+	g, member, err := p.Groups.View(r.Context(), id, account)
+	if err != nil {
+		return nil, err
+	}
+	role := "none"
+	if member {
+		role = "member"
+	}
+	return struct {
+		groupView
+		MemberIDs []string `json:"member_ids"`
+	}{viewGroup(groups.Summary{Group: g, Members: int64(len(members))}, account, role), members}, nil
+}
+
+// windowHours is a join window as it is asked for.
+type windowHours struct {
+	Hours   int64  `json:"hours"`
+	MaxUses *int64 `json:"max_uses"`
+}
+
+func (w windowHours) expires() (string, error) {
+	if w.Hours < 1 || w.Hours > maxWindowHours {
+		return "", fault.New(wire.CodeValidation, "a join window lasts 1 to %d hours", maxWindowHours)
+	}
+	return strconv.FormatInt(time.Now().Add(time.Duration(w.Hours)*time.Hour).UnixNano(), 10), nil
+}
+
+func (p *Page) createGroup(r *http.Request, account string) (any, error) {
+	req, err := decode[struct {
+		GroupID string       `json:"group_id"`
+		Window  *windowHours `json:"window"` // nil = members are added by the owner alone, for ever
+	}](r)
+	if err != nil {
+		return nil, err
+	}
+	if req.Window == nil {
+		return said(p.Groups.Register(r.Context(), account, req.GroupID, false))
+	}
+	if _, _, err := p.Groups.View(r.Context(), req.GroupID, account); err == nil {
+		return nil, fault.New(wire.CodeGroupExists, "Group exists: %q", req.GroupID)
+	}
+	expires, err := req.Window.expires()
+	if err != nil {
+		return nil, err
+	}
+	return said(p.Groups.OpenJoin(r.Context(), account, req.GroupID, expires, req.Window.MaxUses))
+}
+
+// said is the answer of an action that returns a sentence.
+func said(text string, err error) (any, error) { return map[string]string{"message": text}, err }
+
+func (p *Page) addMember(r *http.Request, account string) (any, error) {
+	req, err := decode[wire.MemberRequest](r)
+	if err != nil {
+		return nil, err
+	}
+	return said(p.Groups.Add(r.Context(), account, req.GroupID, req.MemberID))
+}
+
+func (p *Page) revokeMember(r *http.Request, account string) (any, error) {
+	req, err := decode[wire.MemberRequest](r)
+	if err != nil {
+		return nil, err
+	}
+	return said(p.Groups.Revoke(r.Context(), account, req.GroupID, req.MemberID))
+}
+
+func (p *Page) joinGroup(r *http.Request, account string) (any, error) {
+	req, err := decode[wire.GroupRequest](r)
+	if err != nil {
+		return nil, err
+	}
+	return said(p.Groups.Join(r.Context(), account, req.GroupID))
+}
+
+func (p *Page) openWindow(r *http.Request, account string) (any, error) {
+	req, err := decode[struct {
+		wire.GroupRequest
+		windowHours
+	}](r)
+	if err != nil {
+		return nil, err
+	}
+	expires, err := req.expires()
+	if err != nil {
+		return nil, err
+	}
+	if _, _, err := p.Groups.View(r.Context(), req.GroupID, account); err != nil { // opening would register it
+		return nil, err
+	}
+	return said(p.Groups.OpenJoin(r.Context(), account, req.GroupID, expires, req.MaxUses))
+}
+
+func (p *Page) closeWindow(r *http.Request, account string) (any, error) {
+	req, err := decode[wire.GroupRequest](r)
+	if err != nil {
+		return nil, err
+	}
+	return said(p.Groups.CloseJoin(r.Context(), account, req.GroupID))
+}
+
+func (p *Page) setRetention(r *http.Request, account string) (any, error) {
+	req, err := decode[wire.RetentionRequest](r)
+	if err != nil {
+		return nil, err
+	}
+	return said(p.Groups.SetRetention(r.Context(), account, req.GroupID, req.RetentionDays))
+}
+
+// before is the sequence a page of rows ends below; 0 = the first page.
+func before(r *http.Request) (int64, error) {
+	text := r.FormValue("before")
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 1 {
+		return 0, fault.New(wire.CodeValidation, "before must be a sequence number")
+	}
+	return n, nil
+}
+
+func (p *Page) listFiles(r *http.Request, account string) (any, error) {
+	from, err := before(r)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := p.Files.Newest(r.Context(), account, r.FormValue("group"), from, pageRows+1)
+	if err != nil {
+		return nil, err
+	}
+	more := len(rows) > pageRows
+	return map[string]any{"files": rows[:min(len(rows), pageRows)], "more": more}, nil
+}
+
+// retrieve charges one retrieval and hands the key to the page, with the
+// ciphertext when it is small; the page decrypts and compares.
+func (p *Page) retrieve(r *http.Request, account string) (any, error) {
+	req, err := decode[wire.PrepareRetrieveRequest](r)
+	if err != nil {
+		return nil, err
+	}
+	stored, err := p.Files.Retrieve(r.Context(), account, req, wire.InlineBlobBytes)
+	if err != nil {
+		return nil, err
+	}
+	out := struct {
+		Key    string          `json:"key"`
+		Format json.RawMessage `json:"format"`
+		Inline string          `json:"inline,omitempty"` // base64; absent = ask for the blob
+		Size   int64           `json:"size"`
+		Fee    string          `json:"fee"` // tokens
+	}{stored.Key.Base64(), stored.Format, "", stored.BlobSize, stored.Fee.Tokens()}
+	if stored.Inline != nil {
+		out.Inline = base64.StdEncoding.EncodeToString(stored.Inline)
+	}
+	return out, nil
+}
+
+// blob streams ciphertext to a member. It is of no use without the key.
+func (p *Page) blob(w http.ResponseWriter, r *http.Request) {
+	account, err := p.caller(r)
+	if err != nil {
+		p.refuse(w, r, err)
+		return
+	}
+	f, info, err := p.Files.OpenBlob(r.Context(), account, r.FormValue("group"), r.FormValue("ref"))
+	if err != nil {
+		p.refuse(w, r, err)
+		return
+	}
+	defer f.Close()
+	w.Header().Set("Content-Type", "application/octet-stream")
+	w.Header().Set("ETag", strconv.Quote(hex.EncodeToString(info.Sum[:])))
+	http.ServeContent(w, r, "", time.Time{}, f)
+}
+
+// recordView is a row of the ledger.
+type recordView struct {
+	Seq      int64  `json:"seq"`
+	TxID     string `json:"tx_id"`
+	Kind     string `json:"kind"`
+	TimeMS   int64  `json:"time_ms"`
+	Account  string `json:"account"`
+	Group    string `json:"group"`
+	Ref      string `json:"ref"`
+	FileHash string `json:"file_hash"`
+	Detail   string `json:"detail"`
+	Fee      string `json:"fee"` // tokens
+	Hash     string `json:"hash"`
+}
+
+func (p *Page) history(r *http.Request, account string) (any, error) {
+	from, err := before(r)
+	if err != nil {
+		return nil, err
+	}
+	var records []ledger.Record
+	err = p.Store.Read(r.Context(), func(tx *store.Tx) error {
+		records, err = ledger.History(r.Context(), tx, account, from, pageRows+1)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	more := len(records) > pageRows
+	out := make([]recordView, 0, len(records))
+	for _, l := range records[:min(len(records), pageRows)] {
+		v := recordView{l.Seq, l.TxID, l.Kind, l.TimeNS / int64(time.Millisecond), l.Account, l.Group, l.Ref, l.FileHash, l.Detail,
+			l.Fee.Tokens(), hex.EncodeToString(l.Hash[:])}
+		if l.Kind == ledger.KindFund || l.Kind == ledger.KindCreateAccount {
+			if amount, err := wire.ParseAmount(l.Detail); err == nil {
+				v.Detail = amount.Tokens()
+			}
+		}
+		out = append(out, v)
+	}
+	return map[string]any{"records": out, "more": more}, nil
+}
+
+// costs are what the account paid in the last 30 days.
+func (p *Page) costs(r *http.Request, account string) (any, error) {
+	now := time.Now()
+	var days []ledger.DayCost
+	err := p.Store.Read(r.Context(), func(tx *store.Tx) (err error) {
+		days, err = ledger.Costs(r.Context(), tx, account, now.AddDate(0, 0, 1-costDays))
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	type cost struct {
+		Day   int64  `json:"day"` // since the epoch, UTC
+		Kind  string `json:"kind"`
+		Count int64  `json:"count"`
+		Fees  string `json:"fees"` // tokens
+	}
+	out := make([]cost, 0, len(days))
+	var total wire.Amount
+	for _, d := range days {
+		out = append(out, cost{d.Day, d.Kind, d.Count, d.Fees.Tokens()})
+		total, _ = total.Add(d.Fees)
+	}
+	return map[string]any{"costs": out, "total": total.Tokens(), "today": now.Unix() / 86400, "days": costDays}, nil
+}

@@ -1,0 +1,241 @@
+package web_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+// patience is how long a test waits for what the page should show.
+const patience = 20 * time.Second
+
+// chromium is one real browser for all tests; each tab has cookies of its own.
+// Names below .example lead to this machine, as an attacker's DNS would do.
+type chromium struct {
+	ctx   context.Context
+	close func()
+}
+
+var startChromium = sync.OnceValues(func() (*chromium, error) {
+	path, err := exec.LookPath("chromium")
+	if err != nil {
+		return nil, err
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.IgnoreCertErrors,
+		chromedp.Flag("host-resolver-rules", "MAP *.example 127.0.0.1"), chromedp.Flag("lang", "en-GB"), chromedp.Env("TZ=UTC", "LANG=en_GB.UTF-8"))
+	if os.Geteuid() == 0 {
+		options = append(options, chromedp.NoSandbox)
+	}
+	allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
+	ctx, _ := chromedp.NewContext(allocator)
+	if err := chromedp.Do(ctx); err != nil {
+		stop()
+		return nil, fmt.Errorf("start chromium: %w", err)
+	}
+	return &chromium{ctx, func() { _ = chromedp.Cancel(ctx); stop() }}, nil
+})
+
+// tab is a page in a fresh profile. What its console says that a test did not
+// announce fails the test: refusals by the content security policy are there too.
+type tab struct {
+	t   *testing.T
+	ctx context.Context
+
+	mu       sync.Mutex
+	problems []string
+	expected []string
+}
+
+func open(t *testing.T, url string) *tab {
+	t.Helper()
+	browser, err := startChromium()
+	if errors.Is(err, exec.ErrNotFound) {
+		t.Skip("chromium is missing: apt-get install chromium")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := chromedp.NewContext(browser.ctx, chromedp.WithNewBrowserContext())
+	b := &tab{t: t, ctx: ctx}
+	if err := chromedp.Do(ctx); err != nil { // opens the tab
+		t.Fatal(err)
+	}
+	messages, listened := chromedp.Console(ctx), make(chan struct{})
+	go func() {
+		defer close(listened)
+		for m, err := range messages {
+			if err != nil {
+				return
+			}
+			b.listen(m)
+		}
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-listened
+		b.checkConsole()
+	})
+	b.do(chromedp.EmulateViewport(1280, 900), chromedp.Navigate(url))
+	return b
+}
+
+func (b *tab) listen(m chromedp.ConsoleMessage) {
+	switch m.Type {
+	case "log", "info", "debug":
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.problems = append(b.problems, strings.ReplaceAll(m.Text, "\n", " ")+" "+m.URL)
+}
+
+// expect announces a text in the console, such as the status of a refusal.
+func (b *tab) expect(text string) { b.expected = append(b.expected, text) }
+
+func (b *tab) console() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return strings.Join(b.problems, "\n")
+}
+
+func (b *tab) checkConsole() {
+	for line := range strings.Lines(b.console()) {
+		known := false
+		for _, text := range b.expected {
+			known = known || strings.Contains(line, text)
+		}
+		if !known {
+			b.t.Errorf("console: %s", line)
+		}
+	}
+}
+
+func (b *tab) do(steps ...chromedp.Action[chromedp.Void]) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	if err := chromedp.Do(ctx, steps...); err != nil {
+		b.t.Fatalf("%v; the page shows: %.600s", err, b.body())
+	}
+}
+
+// open loads an address in this tab.
+func (b *tab) open(url string) {
+	b.t.Helper()
+	b.do(chromedp.Navigate(url))
+}
+
+func (b *tab) body() string {
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	text, _ := chromedp.Run(ctx, chromedp.Evaluate[string]("document.body?.innerText ?? ''"))
+	return text
+}
+
+// js runs a statement in the page.
+func (b *tab) js(statement string) {
+	b.t.Helper()
+	eval[bool](b, statement+"; true")
+}
+
+// eval returns the value of an expression, awaited when it is a promise.
+func eval[T any](b *tab, expression string) T {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	value, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
+	if err != nil {
+		b.t.Fatalf("%s: %v; the page shows: %.600s", expression, err, b.body())
+	}
+	return value
+}
+
+// await waits until an expression is true.
+func (b *tab) await(expression string) {
+	b.t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		is, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool]("Boolean("+expression+")"))
+		if err == nil && is {
+			return
+		}
+		if time.Now().After(deadline) {
+			b.t.Fatalf("never true: %s (%v); the page shows: %.600s", expression, err, b.body())
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// sees waits until the page shows a text.
+func (b *tab) sees(text string) {
+	b.t.Helper()
+	b.await("document.body?.innerText.includes(" + strconv.Quote(text) + ")")
+}
+
+// button finds by its accessible name or text, inside an open dialog if there is one.
+func button(name string) string {
+	return fmt.Sprintf(`Array.from((document.querySelector("dialog[open]") ?? document).querySelectorAll("button, a, summary"))
+		.find((e) => (e.getAttribute("aria-label") ?? e.textContent).trim() === %q && !e.disabled && e.offsetParent !== null)`, name)
+}
+
+// click clicks where a user would: in the middle of the button.
+func (b *tab) click(name string) {
+	b.t.Helper()
+	b.await(button(name))
+	where := eval[[]float64](b, "(() => { const e = "+button(name)+`; e.scrollIntoView({block: "center"}); const r = e.getBoundingClientRect();
+		return [r.x + r.width / 2, r.y + r.height / 2]; })()`)
+	b.do(chromedp.MouseClickXY(where[0], where[1]))
+}
+
+// fill types into a field of the open form.
+func (b *tab) fill(name, text string) {
+	b.t.Helper()
+	b.await("document.getElementById('f-" + name + "')?.offsetParent")
+	b.js("document.getElementById('f-" + name + "').select()")
+	b.do(chromedp.KeyEvent(text))
+}
+
+func (b *tab) press(keys ...string) {
+	b.t.Helper()
+	for _, key := range keys {
+		b.do(chromedp.KeyEvent(key))
+	}
+}
+
+// focused is the accessible name of what has the focus.
+func (b *tab) focused() string {
+	b.t.Helper()
+	return eval[string](b, `(document.activeElement.getAttribute("aria-label") ?? document.activeElement.textContent).trim()`)
+}
+
+// tabTo presses Tab until the named element has the focus.
+func (b *tab) tabTo(name string) {
+	b.t.Helper()
+	for range 60 {
+		b.press(kb.Tab)
+		if b.focused() == name {
+			return
+		}
+	}
+	b.t.Fatalf("Tab never reaches %q; the page shows: %.600s", name, b.body())
+}
+
+// browse opens the page of a user who has just signed in.
+func (u *user) browse() *tab {
+	u.t.Helper()
+	b := open(u.t, u.link())
+	b.click("Sign in")
+	b.sees("Manage Account")
+	b.await("document.getElementById('account')")
+	return b
+}

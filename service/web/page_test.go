@@ -1,0 +1,467 @@
+package web_test
+
+import (
+	"bytes"
+	"compress/zlib"
+	"crypto/rand"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/browser"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+)
+
+func TestEveryViewIsQuietAndFits(t *testing.T) {
+	s := serve(t)
+	alice, bob := s.user("alice", "100"), s.user("bob", "100")
+	alice.register("team")
+	alice.add("team", bob.id)
+	alice.upload("team", "a-rather-long-name-without-any-place-to-break-"+strings.Repeat("x", 120)+".txt", []byte("hello"), nil, "")
+	bob.register("a group of bob's / with a slash")
+	for _, u := range []*user{alice, bob, s.user("nobody", "0")} {
+		t.Run(u.id, func(t *testing.T) {
+			u := &user{&site{t, u.svc, u.dir, u.url}, u.id, u.key}
+			b := u.browse()
+			for view, shows := range map[string]string{"": "Balance", "#/account": "API key", "#/groups": "Open to join", "#/ledger": "Spent in 30 days"} {
+				b.js("location.hash = '" + view + "'")
+				b.sees(shows)
+				b.fits(view)
+			}
+			if u.id == "alice.svc.testnet" {
+				b.js("location.hash = '#/groups/team'")
+				b.sees("About this group")
+				b.fits("group")
+			}
+			if title := eval[string](b, "document.title"); !strings.HasSuffix(title, "· svcfs") {
+				t.Errorf("title %q", title)
+			}
+		})
+	}
+	t.Run("signed out", func(t *testing.T) {
+		b := open(t, s.url+"/")
+		b.sees("svcd account link NAME")
+		b.fits("sign-in")
+	})
+	t.Run("unknown group", func(t *testing.T) {
+		u := &user{&site{t, s.svc, s.dir, s.url}, alice.id, alice.key}
+		b := u.browse()
+		b.expect("status of 404")
+		b.js("location.hash = '#/groups/nothing'")
+		b.sees("Group not found")
+	})
+}
+
+// fits checks that nothing makes the page scroll sideways, on a phone either.
+func (b *tab) fits(view string) {
+	b.t.Helper()
+	for _, width := range []int64{1280, 360} {
+		b.do(chromedp.EmulateViewport(width, 900))
+		if wide := eval[int64](b, "document.documentElement.scrollWidth"); wide > width {
+			b.t.Errorf("%s is %d wide in a window of %d", view, wide, width)
+		}
+	}
+	b.do(chromedp.EmulateViewport(1280, 900))
+}
+
+func TestLinkLeavesNoTrace(t *testing.T) {
+	alice := serve(t).user("alice", "1")
+	link := alice.link()
+	_, secret, _ := strings.Cut(link, "#link=")
+	b := open(t, link)
+	b.sees("This link signs you in on this browser, once.")
+	if at := eval[string](b, "location.href"); strings.Contains(at, secret) {
+		t.Errorf("the address still holds the secret: %s", at)
+	}
+	b.click("Sign in")
+	b.await("document.getElementById('account')")
+	if stored := eval[string](b, "JSON.stringify({...localStorage, ...sessionStorage}) + document.cookie"); stored != "{}" {
+		t.Errorf("scripts see %s", stored)
+	}
+
+	used := open(t, link)
+	used.expect("status of 401")
+	used.click("Sign in")
+	used.sees("This link was used already")
+}
+
+func TestLinkOpenedWhileSignedIn(t *testing.T) {
+	s := serve(t)
+	alice, bob := s.user("alice", "1"), s.user("bob", "1")
+	b := alice.browse()
+	_, fragment, _ := strings.Cut(bob.link(), "#")
+	b.js("location.hash = '" + fragment + "'")
+	b.sees("You are signed in as " + alice.id + "; that ends.")
+	b.click("Manage Account")
+	b.sees("Rotate this key")
+	if got := eval[string](b, "document.getElementById('account').textContent"); got != alice.id {
+		t.Errorf("looking at a link signed in %s", got)
+	}
+	b.js("location.hash = '" + fragment + "'")
+	b.click("Sign in")
+	b.await("document.getElementById('account')?.textContent === '" + bob.id + "'")
+}
+
+func TestKeyIsShownOnceAndReplacesTheOld(t *testing.T) {
+	alice := serve(t).user("alice", "1")
+	b := alice.browse()
+	b.click("Rotate this key")
+	b.sees("The present key stops working at once")
+	b.click("Cancel")
+	if status, body := alice.tool(wire.OpGetOwnedGroups, nil); status != http.StatusOK {
+		t.Errorf("cancelled, yet the key does not work: %d %s", status, body)
+	}
+	b.click("Rotate this key")
+	b.click("Yes, rotate key")
+	b.sees("The previous key is invalid.")
+	key := eval[string](b, "document.getElementById('api-key').textContent")
+	if !strings.HasPrefix(key, "svc_sk_") || key == alice.key {
+		t.Fatalf("shown key %q", key)
+	}
+	if status, _ := alice.tool(wire.OpGetOwnedGroups, nil); status != http.StatusUnauthorized {
+		t.Errorf("the old key answers %d", status)
+	}
+	fresh := &user{alice.site, alice.id, key}
+	if status, body := fresh.tool(wire.OpGetOwnedGroups, nil); status != http.StatusOK {
+		t.Errorf("the new key: %d %s", status, body)
+	}
+	for name, leave := range map[string]chromedp.Action[chromedp.Void]{
+		"another view": chromedp.Evaluate[chromedp.Void]("location.hash = '#/groups'"), "reload": chromedp.Reload()} {
+		b.do(leave)
+		b.await("document.querySelector('h1')")
+		b.await("!document.documentElement.outerHTML.includes('" + key + "')")
+		b.js("location.hash = '#/account'")
+		b.sees("It cannot be shown again, only replaced.")
+		if strings.Contains(b.body(), "svc_sk_") {
+			t.Errorf("after %s a key is shown", name)
+		}
+	}
+}
+
+func TestFirstKeyIsGenerated(t *testing.T) {
+	alice := serve(t).user("alice", "1")
+	alice.sql("UPDATE accounts SET key_generation = 0")
+	b := alice.browse()
+	b.sees("You have none yet.")
+	b.click("Generate API key")
+	b.sees("Save this key now. It is not shown again.")
+	key := eval[string](b, "document.getElementById('api-key').textContent")
+	if status, body := (&user{alice.site, alice.id, key}).tool(wire.OpGetOwnedGroups, nil); status != http.StatusOK {
+		t.Errorf("%d %s", status, body)
+	}
+	b.await(button("Rotate this key"))
+}
+
+func TestGroupsOnThePage(t *testing.T) {
+	s := serve(t)
+	alice, bob := s.user("alice", "10"), s.user("bob", "1")
+	b := alice.browse()
+	b.click("Groups")
+	b.sees("You own no group yet")
+	b.click("Create group")
+	b.fill("name", "team")
+	b.click("Create for 0.64 tokens")
+	b.sees("No files yet")
+	b.fill("member", "bob")
+	b.click("Add for 0.013 tokens")
+	b.sees("Members (2)")
+	b.expect("status of 409")
+	b.fill("member", "bob")
+	b.click("Add for 0.013 tokens")
+	b.sees("User already a member: " + bob.id)
+
+	b.click("Change retention")
+	b.fill("days", "30")
+	b.click("Set retention")
+	b.sees("Files are kept for 30 days.")
+
+	before := eval[string](b, "document.querySelector('dd code').title")
+	b.click("Revoke " + bob.id)
+	b.sees("What was already read cannot be taken back.")
+	b.click("Yes, revoke for 0.001 tokens")
+	b.sees("Members (1)")
+	if after := eval[string](b, "document.querySelectorAll('dd code')[1].title"); after == before || after == "" {
+		t.Errorf("the checksum did not change: %q", after)
+	}
+	if status, body := bob.tool(wire.OpPrepareUpload, wire.PrepareUploadRequest{GroupID: "team"}); status != http.StatusForbidden {
+		t.Errorf("revoked member: %d %s", status, body)
+	}
+
+	t.Run("with too little money", func(t *testing.T) {
+		poor := s.user("poor", "0.1")
+		poor.site = &site{t, s.svc, s.dir, s.url}
+		b := poor.browse()
+		b.expect("status of 402")
+		b.click("Groups")
+		b.click("Create group")
+		b.fill("name", "mine")
+		b.click("Create for 0.64 tokens")
+		b.sees("Insufficient balance")
+		b.sees("svcd account fund NAME TOKENS")
+		b.click("Cancel")
+		b.sees("You own no group yet")
+	})
+}
+
+func TestOpenGroupOnThePage(t *testing.T) {
+	s := serve(t)
+	alice, bob := s.user("alice", "10"), s.user("bob", "10")
+	a := alice.browse()
+	a.click("Groups")
+	a.click("Create group")
+	a.fill("name", "open house")
+	a.js("document.getElementById('f-open').click()")
+	a.fill("uses", "5")
+	a.click("Create for 0.64 tokens")
+	a.sees("0 of 5 have joined")
+
+	b := bob.browse()
+	b.click("Groups")
+	b.sees("5 places left")
+	b.click("Join open house")
+	b.click("Join for 0.001 tokens")
+	b.await(`document.querySelector('a.item[href="#/groups/open%20house"]')`)
+
+	a.click("Close join window")
+	a.sees("Closed: nobody can join by themselves.")
+	carol := s.user("carol", "10")
+	c := carol.browse()
+	c.expect("status of 403")
+	c.click("Groups")
+	c.sees("No group is open at the moment")
+	c.fill("join", "open house")
+	c.press(kb.Enter)
+	c.click("Join for 0.001 tokens")
+	c.sees("Join window closed")
+
+	a.click("Open join window")
+	a.fill("hours", "2")
+	a.press(kb.Enter)
+	a.sees("Open until")
+	c.click("Join")
+	c.click("Join for 0.001 tokens")
+	c.sees("Members (3)")
+}
+
+func random(n int) []byte {
+	b := make([]byte, n)
+	_, _ = rand.Read(b)
+	return b
+}
+
+func deflate(t *testing.T, content []byte) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := zlib.NewWriter(&b)
+	if _, err := w.Write(content); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// flip changes one bit of the stored ciphertext.
+func (s *site) flip(ref string) {
+	s.t.Helper()
+	path, err := s.svc.BlobPath(s.t.Context(), ref)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	raw[len(raw)/2] ^= 1
+	if err := os.Chmod(path, 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, raw, 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func TestVerifyInTheBrowser(t *testing.T) {
+	s := serve(t)
+	alice := s.user("alice", "10")
+	alice.register("team")
+	text := []byte(strings.Repeat("Meet at nine. ", 20000))
+	sum := func(b []byte) string { return fmt.Sprintf("%x", sumOf(b)) }
+	packed := object{"version": 1, "compression": "deflate", "original_size": len(text)}
+	with := func(key string, value any) object {
+		out := object{}
+		for k, v := range packed {
+			out[k] = v
+		}
+		out[key] = value
+		return out
+	}
+	large := random(300_000)
+	files := []struct {
+		name, verdict string
+		content       []byte // what a good file holds
+		stored        []byte
+		format        any
+		sum           string
+		flip          bool
+	}{
+		{"small.txt", "byte-identical", []byte("hello"), []byte("hello"), nil, "", false},
+		{"empty.txt", "byte-identical", []byte{}, []byte{}, nil, "", false},
+		{"large.bin", "byte-identical", large, large, object{"version": 1}, "", false},
+		{"packed.txt", "byte-identical", text, deflate(t, text), packed, sum(text), false},
+		{"damaged-small.txt", "byte-mismatched", nil, []byte("hello again"), nil, "", true},
+		{"damaged-large.bin", "byte-mismatched", nil, large, nil, "", true},
+		{"other-content.txt", "byte-mismatched", nil, []byte("hello"), nil, sum([]byte("world")), false},
+		{"stripped.txt", "byte-mismatched", nil, deflate(t, text), nil, sum(text), false},
+		{"bomb.txt", "byte-mismatched", nil, deflate(t, text), with("original_size", 10), sum(text), false},
+		{"cut.txt", "byte-mismatched", nil, deflate(t, text)[:30], packed, sum(text), false},
+		{"short.txt", "byte-mismatched", nil, deflate(t, text), with("original_size", len(text)+1), sum(text), false},
+		{"trailing.txt", "byte-mismatched", nil, append(deflate(t, text), 0), packed, sum(text), false},
+	}
+	for _, f := range files {
+		up := alice.upload("team", "notes/"+f.name, f.stored, f.format, f.sum)
+		if f.flip {
+			s.flip(up.CID)
+		}
+	}
+	b := alice.browse()
+	downloads := t.TempDir()
+	_, err := chromedp.CallBrowser(b.ctx, browser.SetDownloadBehavior, browser.SetDownloadBehaviorParams{
+		Behavior: browser.SetDownloadBehaviorBehaviorAllow, DownloadPath: downloads, BrowserContextID: chromedp.FromContext(b.ctx).BrowserContextID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.expect("status of 500") // the service itself finds small damaged ciphertext
+	b.js("location.hash = '#/groups/team'")
+	for _, f := range files {
+		row := fmt.Sprintf(`Array.from(document.querySelectorAll("tr")).find((r) => r.textContent.startsWith("notes/%s"))`, f.name)
+		b.click("Verify notes/" + f.name)
+		b.sees("It costs one retrieval: 0.013 tokens.")
+		b.click("Verify for 0.013 tokens")
+		b.await(row + `?.querySelector(".result .badge")`)
+		if got := eval[string](b, row+`.querySelector(".result").innerText`); !strings.HasPrefix(got, f.verdict) {
+			t.Errorf("%s: %s", f.name, got)
+		}
+		if offered := eval[bool](b, row+`.querySelector(".result a[download]") !== null`); offered != (f.content != nil) {
+			t.Errorf("%s: download offered: %v", f.name, offered)
+		}
+		if f.content == nil {
+			continue
+		}
+		b.js(row + `.querySelector(".result a[download]").click()`)
+		eventually(t, func() string {
+			if got, err := os.ReadFile(filepath.Join(downloads, f.name)); err != nil || !bytes.Equal(got, f.content) {
+				return fmt.Sprintf("%s: downloaded %d bytes, %v", f.name, len(got), err)
+			}
+			return ""
+		})
+	}
+	b.click("Verify notes/small.txt")
+	b.sees("It was paid a moment ago and costs nothing now.")
+	b.click("Verify, free")
+}
+
+func TestThreat36HostileNamesAreOnlyText(t *testing.T) {
+	s := serve(t)
+	alice := s.user("alice", "10")
+	names := []string{
+		`<img src=x onerror="window.pwned=1">`, `"><script>window.pwned=1</script>`, `javascript:window.pwned=1`, `{{constructor.constructor('window.pwned=1')()}}`,
+		`'onmouseover='window.pwned=1`, `<svg/onload=window.pwned=1>`, `</title><style>*{display:none}</style>`, `</textarea><iframe srcdoc="<script>parent.pwned=1</script>">`,
+	}
+	group := names[0]
+	alice.register(group)
+	for _, name := range names {
+		alice.upload(group, name, []byte("x"), object{"version": 1, "content_type": names[0]}, "")
+	}
+	alice.upload(group, "photo\u202egpj.exe", []byte("x"), nil, "")
+	b := alice.browse()
+	for _, view := range []string{"#/groups", "#/ledger", "#/groups/" + strings.NewReplacer("<", "%3C", ">", "%3E", `"`, "%22", " ", "%20").Replace(group)} {
+		b.js("location.hash = " + fmt.Sprintf("%q", view))
+		b.sees(group)
+	}
+	for _, name := range names {
+		b.sees(name)
+	}
+	b.sees(`photo\u202egpj.exe`)
+	b.click("Verify " + names[0])
+	b.sees("Verify " + names[0] + "?")
+	b.click("Verify for 0.013 tokens")
+	b.sees("byte-identical")
+	if eval[bool](b, "window.pwned !== undefined || document.querySelectorAll('main img, main script, main iframe, main style, main svg').length > 0") {
+		t.Error("a name became markup")
+	}
+}
+
+func TestKeyboardAlone(t *testing.T) {
+	alice := serve(t).user("alice", "10")
+	b := open(t, alice.link())
+	b.sees("This link signs you in")
+	b.tabTo("Skip to content")
+	if hidden := eval[bool](b, "document.activeElement.getBoundingClientRect().bottom <= 0"); hidden {
+		t.Error("the skip link is not visible when it has the focus")
+	}
+	b.press(kb.Enter)
+	b.tabTo("Sign in")
+	if outline := eval[string](b, "getComputedStyle(document.activeElement).outlineStyle"); outline == "none" {
+		t.Error("the focus is not visible")
+	}
+	b.press(kb.Enter)
+	b.await("document.getElementById('account')")
+
+	b.tabTo("Rotate this key")
+	b.press(kb.Enter)
+	b.await(button("Yes, rotate key"))
+	if got := b.focused(); got != "Cancel" {
+		t.Errorf("a dangerous dialog begins at %q", got)
+	}
+	for range 4 { // the focus stays in the dialog, or in the browser's own controls
+		b.press(kb.Tab)
+		if eval[bool](b, `document.activeElement !== document.body && !document.activeElement.closest("dialog")`) {
+			t.Errorf("Tab left the dialog to %q", b.focused())
+		}
+	}
+	b.press(kb.Escape)
+	b.await("!document.querySelector('dialog')")
+	if got := b.focused(); got != "Rotate this key" {
+		t.Errorf("after Escape the focus is on %q", got)
+	}
+	b.press(kb.Enter)
+	b.await(button("Yes, rotate key"))
+	b.tabTo("Yes, rotate key")
+	b.press(kb.Enter)
+	b.await("document.getElementById('api-key')")
+	b.await(`document.getElementById("status").textContent.includes("Save it now")`)
+
+	b.js("document.activeElement.blur()")
+	b.tabTo("Groups")
+	b.press(kb.Enter)
+	b.sees("You own no group yet")
+	if got := b.focused(); got != "Groups" || eval[string](b, "document.activeElement.tagName") != "H1" {
+		t.Errorf("a new view begins at %q", got)
+	}
+	b.tabTo("Create group")
+	b.press(kb.Enter)
+	b.await("document.activeElement.id === 'f-name'")
+	b.press("team", kb.Enter)
+	b.sees("No files yet")
+	b.tabTo("Sign out")
+	b.press(kb.Enter)
+	b.sees("Ask the operator of this service for a sign-in link")
+}
+
+func TestSessionEndsWhileThePageIsOpen(t *testing.T) {
+	alice := serve(t).user("alice", "10")
+	b := alice.browse()
+	b.expect("status of 401")
+	alice.sql("UPDATE web_sessions SET expires_ns = 1")
+	b.click("Rotate this key")
+	b.click("Yes, rotate key")
+	b.sees("Ask the operator of this service for a sign-in link")
+}

@@ -1,0 +1,198 @@
+package web
+
+import (
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/auth"
+	"github.com/svcfs/svcfs/service/fault"
+)
+
+// cookieName is the session cookie's. Cookies do not know ports: on loopback,
+// where several services may run, the port is part of the name.
+const cookieName = "svc_session"
+
+// plainHost is a host in lower case without the default port of the scheme.
+func plainHost(host, scheme string) string {
+	host = strings.ToLower(host)
+	if scheme == "https" {
+		return strings.TrimSuffix(host, ":443")
+	}
+	return strings.TrimSuffix(host, ":80")
+}
+
+// isOwnHost reports whether a request names the public address, or the very
+// address its connection came in on. A name that an attacker lets point here
+// is neither.
+func (p *Page) isOwnHost(r *http.Request) bool {
+	if plainHost(r.Host, p.public.Scheme) == p.public.Host {
+		return true
+	}
+	local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	if !ok {
+		return false
+	}
+	host, port, err := net.SplitHostPort(r.Host)
+	if err != nil {
+		host, port = strings.Trim(r.Host, "[]"), "80"
+		if r.TLS != nil {
+			port = "443"
+		}
+	}
+	if port != strconv.Itoa(local.Port) {
+		return false
+	}
+	return strings.EqualFold(host, "localhost") && local.IP.IsLoopback() || local.IP.Equal(net.ParseIP(host))
+}
+
+// isLoopback reports whether a browser treats a host as this machine: no network
+// to protect from, and WebCrypto works without TLS.
+func isLoopback(host string) bool {
+	name, _, err := net.SplitHostPort(host)
+	if err != nil {
+		name = strings.Trim(host, "[]")
+	}
+	return strings.EqualFold(name, "localhost") || net.ParseIP(name).IsLoopback()
+}
+
+// checkOrigin refuses a state change that another origin sent, and any over
+// plain http from another machine: a Secure cookie would not be kept.
+func (p *Page) checkOrigin(r *http.Request) error {
+	values := r.Header.Values("Origin")
+	if len(values) != 1 {
+		return fault.New(wire.CodeNotAuthorized, "not authorized: the request must carry one Origin header")
+	}
+	origin, err := url.Parse(values[0])
+	if err != nil || plainHost(origin.Host, origin.Scheme) != plainHost(r.Host, origin.Scheme) {
+		return fault.New(wire.CodeNotAuthorized, "not authorized: another site sent this request")
+	}
+	if origin.Scheme != "https" && (p.isSecure(r) || origin.Scheme != "http") {
+		return fault.New(wire.CodeNotAuthorized, "not authorized: from another machine the account page needs https: "+
+			"the operator puts TLS in front and starts svcd serve with --public-url https://HOST")
+	}
+	return nil
+}
+
+// isSecure reports whether cookies of this request are for https alone: always,
+// but for plain http on this machine.
+func (p *Page) isSecure(r *http.Request) bool {
+	return !isLoopback(r.Host) || r.TLS != nil || p.public.Scheme == "https" && plainHost(r.Host, "https") == p.public.Host
+}
+
+func (p *Page) cookie(r *http.Request, name, value string, maxAge int) *http.Cookie {
+	c := &http.Cookie{Name: name, Value: value, Path: "/", MaxAge: maxAge, HttpOnly: true, SameSite: http.SameSiteStrictMode}
+	if p.isSecure(r) {
+		c.Name, c.Secure = "__Host-"+name, true
+	} else if _, port, err := net.SplitHostPort(r.Host); err == nil {
+		c.Name += "_" + port
+	}
+	return c
+}
+
+// secretOf returns the value of a cookie that was sent exactly once: two of one
+// name mean that somebody planted the other.
+func (p *Page) secretOf(r *http.Request, name string) (string, bool) {
+	sent := r.CookiesNamed(p.cookie(r, name, "", 0).Name)
+	if len(sent) != 1 || sent[0].Value == "" {
+		return "", false
+	}
+	return sent[0].Value, true
+}
+
+// caller returns the account that is signed in.
+func (p *Page) caller(r *http.Request) (string, error) {
+	secret, ok := p.secretOf(r, cookieName)
+	if !ok {
+		return "", fault.New(wire.CodeAuthRequired, "not signed in: open a sign-in link")
+	}
+	return p.Accounts.Session(r.Context(), secret)
+}
+
+// signIn exchanges a one-time link for a session. The link's secret came in the
+// fragment of the page's address, which no browser sends and no log keeps.
+func (p *Page) signIn(w http.ResponseWriter, r *http.Request) {
+	p.answer(w, r, nil, func() (any, error) {
+		req, err := decode[struct {
+			Link string `json:"link"`
+		}](r)
+		if err != nil {
+			return nil, err
+		}
+		account, session, err := p.Accounts.UseLink(r.Context(), req.Link)
+		if err != nil {
+			return nil, err
+		}
+		return map[string]string{"account_id": account}, p.begin(w, r, account, session)
+	})
+}
+
+// begin replaces the browser's session, if it had one.
+func (p *Page) begin(w http.ResponseWriter, r *http.Request, account string, session auth.Secret) error {
+	if old, ok := p.secretOf(r, cookieName); ok {
+		if err := p.Accounts.EndSession(r.Context(), old); err != nil {
+			return err
+		}
+	}
+	http.SetCookie(w, p.cookie(r, cookieName, session.Reveal(), int(auth.PageLifetime.Seconds())))
+	p.Logger.Info("signed in", "account", account)
+	return nil
+}
+
+func (p *Page) signOut(w http.ResponseWriter, r *http.Request) {
+	p.answer(w, r, nil, func() (any, error) {
+		http.SetCookie(w, p.cookie(r, cookieName, "", -1))
+		if secret, ok := p.secretOf(r, cookieName); ok {
+			return struct{}{}, p.Accounts.EndSession(r.Context(), secret)
+		}
+		return struct{}{}, nil
+	})
+}
+
+// session tells who is signed in; nobody is not an error.
+func (p *Page) session(w http.ResponseWriter, r *http.Request) {
+	account, err := p.caller(r)
+	if err != nil && fault.Of(err).Code == wire.CodeAuthRequired {
+		p.answer(w, r, nil, func() (any, error) { return sessionView{OIDC: p.providerName()}, nil })
+		return
+	}
+	p.answer(w, r, err, func() (any, error) { return p.describe(r, account) })
+}
+
+// sessionView is what the page shows everywhere.
+type sessionView struct {
+	AccountID    string            `json:"account_id"` // "" = nobody is signed in
+	Balance      string            `json:"balance"`    // tokens
+	HasKey       bool              `json:"has_key"`
+	ContractID   string            `json:"contract_id"`
+	MaxFileBytes int64             `json:"max_file_bytes"`
+	Fees         map[string]string `json:"fees"`           // tokens by action
+	OIDC         string            `json:"oidc,omitempty"` // host of the identity provider
+}
+
+func (p *Page) providerName() string {
+	if p.oidc == nil {
+		return ""
+	}
+	return p.oidc.name()
+}
+
+func (p *Page) describe(r *http.Request, account string) (any, error) {
+	balance, err := p.Accounts.Balance(r.Context(), account)
+	if err != nil {
+		return nil, err
+	}
+	hasKey, err := p.Accounts.HasKey(r.Context(), account)
+	if err != nil {
+		return nil, err
+	}
+	v := sessionView{AccountID: account, Balance: balance.Tokens(), HasKey: hasKey, ContractID: p.ContractID,
+		MaxFileBytes: p.MaxFileBytes, OIDC: p.providerName(), Fees: map[string]string{}}
+	for action := range p.Ledger.Fees() {
+		v.Fees[action] = p.Ledger.Fee(action).Tokens()
+	}
+	return v, nil
+}

@@ -1,0 +1,75 @@
+// Calls to the service. The session is in a cookie no script can read; every
+// change carries a header only this page may send.
+
+export class ServiceError extends Error {
+	constructor(status, code, message) {
+		super(message);
+		this.status = status;
+		this.code = code;
+	}
+}
+
+export async function get(path, params) {
+	const query = params ? `?${new URLSearchParams(params)}` : "";
+	return read(await send(`api/${path}${query}`, {}));
+}
+
+export async function post(path, body) {
+	return read(await send(`api/${path}`, {
+		method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json", "X-Svc-Page": "1" },
+	}));
+}
+
+// download fetches bytes; step is told how many of how many came.
+export async function download(path, params, step) {
+	const response = await send(`api/${path}?${new URLSearchParams(params)}`, {});
+	if (!response.ok) await read(response);
+	const size = Number(response.headers.get("Content-Length"));
+	const bytes = new Uint8Array(size);
+	let at = 0;
+	for (const reader = response.body.getReader(); ;) {
+		const { done, value } = await reader.read();
+		if (done) break;
+		if (at + value.length > size) throw new Error("The service sent more bytes than it promised. Try again.");
+		bytes.set(value, at);
+		at += value.length;
+		step(at, size);
+	}
+	if (at !== size) throw new Error("The connection broke in the middle. Try again: it is not charged twice within an hour.");
+	return bytes;
+}
+
+async function send(url, options) {
+	try {
+		return await fetch(url, { credentials: "same-origin", redirect: "error", cache: "no-store", ...options });
+	} catch {
+		throw new ServiceError(0, "UNREACHABLE", "The service cannot be reached. Check the connection and try again; nothing was changed here.");
+	}
+}
+
+async function read(response) {
+	let body;
+	try {
+		body = await response.json();
+	} catch {
+		throw new ServiceError(response.status, "", `The service answered ${response.status} and no text. Try again; if it stays, tell the operator.`);
+	}
+	if (response.ok) return body;
+	if (response.status === 401) window.dispatchEvent(new Event("signed-out"));
+	throw new ServiceError(response.status, body.code, sentence(body.error) + advice(body.code));
+}
+
+function sentence(text) {
+	const first = text.charAt(0).toUpperCase() + text.slice(1);
+	return /[.!?]$/.test(first) ? first : `${first}.`;
+}
+
+function advice(code) {
+	switch (code) {
+	case "INSUFFICIENT": return " Ask the operator for tokens: svcd account fund NAME TOKENS.";
+	case "GROUP_EXISTS": return " Choose another name.";
+	case "STORAGE_FULL": return " Tell the operator.";
+	case "UNAUTHORIZED": return " Ask the group's owner.";
+	default: return "";
+	}
+}

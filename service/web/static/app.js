@@ -1,0 +1,112 @@
+// The account page: who is signed in, and which view the address names.
+
+import { get, post } from "./api.js";
+import { announce, failure, h } from "./dom.js";
+import { accountView } from "./account.js";
+import { groupView } from "./group.js";
+import { groupsView } from "./groups.js";
+import { ledgerView } from "./ledger.js";
+import { signInView } from "./signin.js";
+
+const main = document.getElementById("main");
+const nav = document.getElementById("nav");
+const signOut = document.getElementById("sign-out");
+
+let session = { account_id: "" };
+let turn = 0; // a view that was left does not draw any more
+let first = true;
+
+let link = ""; // of a one-time link that was opened and not used yet
+
+// takeLink removes a one-time link from the address before anything else, so
+// that it is not in the history.
+function takeLink() {
+	const match = location.hash.match(/^#link=([\w-]+)$/);
+	if (match) history.replaceState(null, "", location.pathname);
+	link = match?.[1] ?? "";
+}
+
+function route() {
+	const [, view, name] = location.hash.match(/^#\/([a-z]+)(?:\/(.+))?$/) ?? [];
+	if (view === "groups" && name) return ["Group", (draw) => groupView(draw, session, decodeURIComponent(name))];
+	if (view === "groups") return ["Groups", (draw) => groupsView(draw, session)];
+	if (view === "ledger") return ["Ledger", (draw) => ledgerView(draw, session)];
+	return ["Manage Account", (draw) => accountView(draw, session, refresh)];
+}
+
+// refresh asks the service who is signed in and what it has.
+async function refresh() {
+	session = await get("session");
+	return session;
+}
+
+async function show() {
+	const mine = ++turn;
+	const draw = (...children) => {
+		if (mine !== turn) return false;
+		main.replaceChildren(...children);
+		return true;
+	};
+	try {
+		await refresh();
+		if (mine !== turn) return;
+		const signedIn = session.account_id !== "";
+		nav.hidden = signOut.hidden = !signedIn;
+		if (!signedIn || link) {
+			document.title = "Sign in · svcfs";
+			signInView(draw, session, link, begin);
+			return;
+		}
+		const [title, view] = route();
+		document.title = `${title} · svcfs`;
+		markCurrent();
+		await view(draw);
+	} catch (error) {
+		draw(h("h1", { tabindex: "-1" }, "Not shown"), failure(error), h("p", null, h("button", { type: "button", onclick: show }, "Try again")));
+	}
+	if (mine === turn) focusHeading();
+}
+
+function begin() {
+	link = "";
+	history.replaceState(null, "", "#/account");
+	show();
+}
+
+// focusHeading moves the keyboard to the new view, but not when the page opens.
+function focusHeading() {
+	if (!first) main.querySelector("h1")?.focus();
+	first = false;
+}
+
+function markCurrent() {
+	const current = `#/${location.hash.split("/")[1] || "account"}`;
+	for (const a of nav.children) {
+		if (a.getAttribute("href") === current) a.setAttribute("aria-current", "page");
+		else a.removeAttribute("aria-current");
+	}
+}
+
+document.getElementById("skip").addEventListener("click", (event) => {
+	event.preventDefault();
+	main.focus();
+});
+
+signOut.addEventListener("click", async () => {
+	try {
+		await post("sign-out", {});
+	} finally {
+		history.replaceState(null, "", location.pathname);
+		await show();
+		announce("Signed out");
+	}
+});
+
+function arrive() {
+	takeLink();
+	show();
+}
+
+window.addEventListener("hashchange", arrive);
+window.addEventListener("signed-out", () => { if (session.account_id !== "") show(); });
+arrive();

@@ -1,0 +1,202 @@
+// One group: its files, its members, and what its owner may set.
+
+import { get, post } from "./api.js";
+import { announce, ask, askForm, badge, busy, copyButton, empty, field, h, mono, notice } from "./dom.js";
+import { badges } from "./groups.js";
+import { bytes, date, nsToMS, plural, price, reason, visible } from "./text.js";
+import { isFree, verify } from "./verify.js";
+
+export async function groupView(draw, session, id) {
+	const [g, page] = await Promise.all([get("group", { group: id }), get("files", { group: id })]);
+	document.title = `${visible(id)} · svcfs`;
+	const again = (text) => {
+		announce(text);
+		return groupView(draw, session, id);
+	};
+	draw(
+		h("p", { class: "crumb" }, h("a", { href: "#/groups" }, "Groups")),
+		h("div", { class: "title" }, h("h1", { tabindex: "-1" }, visible(id)), h("span", { class: "badges" }, badges(g))),
+		filesSection(g, session, page),
+		membersSection(g, session, again),
+		g.role === "owner" && settings(g, again),
+		about(g));
+}
+
+function filesSection(g, session, page) {
+	const body = h("tbody");
+	const slot = h("div");
+	const more = h("button", { type: "button" }, "Show older files");
+	const add = ({ files, more: hasMore }) => {
+		body.append(...files.map((f) => fileRow(g, session, f)));
+		more.hidden = !hasMore;
+		more.dataset.before = files.at(-1)?.seq ?? "";
+	};
+	add(page);
+	more.addEventListener("click", async () => {
+		const next = await busy(more, slot, () => get("files", { group: g.id, before: more.dataset.before }));
+		if (next) add(next);
+	});
+	const head = ["Name", "Size", "Uploader", "Date", "Status", "Integrity"].map((t) => h("th", { scope: "col" }, t));
+	return h("section", { "aria-labelledby": "files-title" }, h("h2", { id: "files-title" }, "Files"),
+		page.files.length
+			? h("table", { class: "files" }, h("thead", null, h("tr", null, head)), body)
+			: empty("No files yet", "Members save files here from a mount, or with:", h("pre", null, `svcfs put ${shellWord(g.id)} FILE`)),
+		slot, h("p", null, more));
+}
+
+function shellWord(text) {
+	return /^[\w.-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+}
+
+function cell(label, ...children) {
+	return h("td", { "data-label": label }, ...children);
+}
+
+function fileRow(g, session, f) {
+	const name = f.filename ? visible(f.filename) : `${f.file_hash.slice(0, 12)} (no name recorded)`;
+	return h("tr", { class: f.deleted ? "gone" : undefined },
+		h("th", { scope: "row", class: "file-name" }, name),
+		cell("Size", bytes(f.original_size)),
+		cell("Uploader", mono(f.user_id, 28)),
+		cell("Date", f.timestamp ? date(nsToMS(f.timestamp)) : "unknown"),
+		cell("Status", status(f)),
+		cell("Integrity", f.deleted ? h("span", { class: "hint" }, "key destroyed") : integrity(g, session, f, name)));
+}
+
+function status(f) {
+	if (!f.deleted) return badge("active", "accent-line");
+	return [badge("deleted", "bad"), h("p", { class: "hint" },
+		`Because ${reason(f.deleted.reason)}; by ${f.deleted.deleted_by || "the service"}, ${date(nsToMS(f.deleted.deleted_at))}`)];
+}
+
+function integrity(g, session, f, name) {
+	if (g.role === "none") return h("span", { class: "hint" }, "members only");
+	const slot = h("div", { class: "result", "aria-live": "polite" });
+	const button = h("button", { type: "button", class: "small", "aria-label": `Verify ${name}` }, "Verify");
+	button.addEventListener("click", async () => {
+		if (!await confirmVerify(session, f, name)) return;
+		button.disabled = true;
+		const step = (text) => slot.replaceChildren(h("span", { class: "hint" }, text));
+		try {
+			slot.replaceChildren(...outcome(await verify(g.id, f, session.max_file_bytes, step)));
+		} catch (error) {
+			slot.replaceChildren(notice("bad", error.message));
+		}
+		button.disabled = false;
+	});
+	return [button, slot];
+}
+
+function confirmVerify(session, f, name) {
+	const cost = isFree(f.ipfs_hash) ? "free" : price(session.fees.retrieve);
+	return ask({
+		title: `Verify ${name}?`, yes: cost === "free" ? "Verify, free" : `Verify for ${cost}`,
+		body: [
+			h("p", null, `This fetches the file (${bytes(f.original_size)}) into this browser, decrypts it here and compares it with the hash in the ledger.`),
+			h("p", null, cost === "free" ? "It was paid a moment ago and costs nothing now." : `It costs one retrieval: ${cost}.`),
+			h("p", { class: "hint" }, "SHA-256 in the ledger: ", mono(f.file_hash, 24)),
+		],
+	});
+}
+
+// outcome shows the verdict; only what is byte-identical can be downloaded.
+function outcome({ identical, why, content, filename }) {
+	if (!identical) {
+		return [badge("byte-mismatched", "bad"), h("p", { class: "hint" }, `${why} Do not use this file; ask its uploader to save it again.`)];
+	}
+	const url = URL.createObjectURL(new Blob([content], { type: "application/octet-stream" }));
+	const link = h("a", { class: "button small", href: url, download: filename }, "Download");
+	link.addEventListener("click", () => setTimeout(() => URL.revokeObjectURL(url), 60000));
+	return [badge("byte-identical", "accent"), link];
+}
+
+function membersSection(g, session, again) {
+	const slot = h("div");
+	const rows = g.member_ids.map((id) => h("li", null, h("div", { class: "item" },
+		h("span", { class: "name" }, mono(id)),
+		h("span", { class: "meta" }, id === g.owner && "owner", id === session.account_id && " (you)"),
+		g.role === "owner" && id !== g.owner && h("span", { class: "badges" }, revokeButton(g, session, id, slot, again)))));
+	return h("section", { "aria-labelledby": "members-title" },
+		h("h2", { id: "members-title" }, `Members (${g.member_ids.length})`),
+		h("ul", { class: "list" }, rows), slot,
+		g.role === "owner" && addForm(g, session, again));
+}
+
+function revokeButton(g, session, id, slot, again) {
+	const button = h("button", { type: "button", class: "small", "aria-label": `Revoke ${id}` }, "Revoke");
+	button.addEventListener("click", async () => {
+		const sure = await ask({
+			title: `Revoke ${id}?`, yes: `Yes, revoke for ${price(session.fees.revoke_group_member)}`, danger: true,
+			body: [h("p", null, "From now on this member gets no key of this group any more, and the group's key changes."),
+				h("p", { class: "hint" }, "What was already read cannot be taken back.")],
+		});
+		if (sure && await busy(button, slot, () => post("groups/revoke", { group_id: g.id, member_id: id }))) await again(`Revoked ${id}`);
+	});
+	return button;
+}
+
+function addForm(g, session, again) {
+	const slot = h("div");
+	const input = h("input", { name: "member", required: true, autocomplete: "off", autocapitalize: "none", spellcheck: "false" });
+	const button = h("button", { type: "submit" }, `Add for ${price(session.fees.add_group_member)}`);
+	const form = h("form", { class: "inline" }, field("Add a member", "Their account id; a bare name means an account of this service.", input), button);
+	form.addEventListener("submit", async (event) => {
+		event.preventDefault();
+		if (await busy(button, slot, () => post("groups/add", { group_id: g.id, member_id: input.value }))) await again(`Added ${input.value}`);
+	});
+	return h("div", null, form, slot);
+}
+
+function settings(g, again) {
+	return h("section", { "aria-labelledby": "settings-title" }, h("h2", { id: "settings-title" }, "Settings"),
+		h("div", { class: "grid" }, g.joinable && windowCard(g, again), retentionCard(g, again)));
+}
+
+function windowCard(g, again) {
+	const slot = h("div");
+	const open = h("button", { type: "button", onclick: () => openWindow(g, again) }, g.window ? "Open a new window" : "Open join window");
+	const close = h("button", { type: "button" }, "Close join window");
+	close.addEventListener("click", async () => {
+		if (await busy(close, slot, () => post("groups/close", { group_id: g.id }))) await again("Join window closed");
+	});
+	const used = g.window && (g.window.max_uses === null ? plural(g.window.uses, "person has", "people have") : `${g.window.uses} of ${g.window.max_uses} have`);
+	return h("div", { class: "card" }, h("h3", null, "Join window"),
+		h("p", null, g.window ? `Open until ${date(g.window.expires_ms)}; ${used} joined.` : "Closed: nobody can join by themselves."),
+		slot, h("div", { class: "actions" }, open, g.window && close));
+}
+
+async function openWindow(g, again) {
+	const done = await askForm({
+		title: `Open ${visible(g.id)} to join`, yes: "Open join window",
+		fields: [
+			field("For how many hours", "", h("input", { name: "hours", type: "number", min: 1, max: 8784, value: 24, required: true, autofocus: true })),
+			field("Most people who may join", "Empty: no limit", h("input", { name: "uses", type: "number", min: 1 })),
+		],
+		submit: (data) => post("groups/open",
+			{ group_id: g.id, hours: Number(data.get("hours")), max_uses: data.get("uses") ? Number(data.get("uses")) : null }),
+	});
+	if (done) await again("Join window opened");
+}
+
+function retentionCard(g, again) {
+	const change = async () => {
+		const done = await askForm({
+			title: "Retention", yes: "Set retention",
+			fields: [field("Keep files for how many days", "Empty: for ever. Older files lose their key and cannot be read any more.",
+				h("input", { name: "days", type: "number", min: 0, value: g.retention_days ?? "", autofocus: true }))],
+			submit: (data) => post("groups/retention", { group_id: g.id, retention_days: data.get("days") === "" ? null : Number(data.get("days")) }),
+		});
+		if (done) await again("Retention set");
+	};
+	return h("div", { class: "card" }, h("h3", null, "Retention"),
+		h("p", null, g.retention_days === null ? "Files are kept for ever." : `Files are kept for ${plural(g.retention_days, "day")}.`),
+		h("div", { class: "actions" }, h("button", { type: "button", onclick: change }, "Change retention")));
+}
+
+function about(g) {
+	return h("section", { "aria-labelledby": "about-title" }, h("h2", { id: "about-title" }, "About this group"),
+		h("dl", { class: "facts" },
+			h("dt", null, "Owner"), h("dd", null, mono(g.owner)),
+			h("dt", null, "Checksum"), h("dd", { class: "row" }, mono(g.checksum, 24), copyButton(g.checksum, "Checksum"))),
+		h("p", { class: "hint" }, "The checksum commits to the key custody and the version of the group's key; it changes when a member is revoked."));
+}

@@ -1,0 +1,109 @@
+// The groups of the account: owned, joined, and open to join.
+
+import { get, post } from "./api.js";
+import { announce, ask, askForm, badge, busy, empty, field, h } from "./dom.js";
+import { date, plural, price, visible } from "./text.js";
+
+export async function groupsView(draw, session) {
+	const { mine, open } = await get("groups");
+	const owned = mine.filter((g) => g.role === "owner");
+	const joined = mine.filter((g) => g.role !== "owner");
+	const again = () => groupsView(draw, session);
+	const create = (kind) => h("button", { type: "button", class: kind, onclick: () => createGroup(session) }, "Create group");
+	draw(
+		h("div", { class: "title" }, h("h1", { tabindex: "-1" }, "Groups"), create("primary")),
+		h("p", { class: "lead" }, "A group is a folder its members share. Only members get the keys of its files."),
+		section("Owned by you", owned.length
+			? list(owned)
+			: empty("You own no group yet", "Create one, add members by their account id, and files you save there are theirs to read.", create(""))),
+		section("You are a member of", joined.length
+			? list(joined)
+			: empty("Nobody added you yet", `Tell a group's owner your account id: ${session.account_id}`)),
+		section("Open to join", open.length
+			? h("ul", { class: "list" }, open.map((g) => openRow(g, session, again)))
+			: empty("No group is open at the moment", "Owners open a join window for a limited time. You can also join by name.")),
+		joinByName(session));
+}
+
+function section(title, ...children) {
+	const id = `s-${title.toLowerCase().replace(/\W+/g, "-")}`;
+	return h("section", { "aria-labelledby": id }, h("h2", { id }, title), ...children);
+}
+
+export function badges(g) {
+	return [
+		badge(g.role === "none" ? "not a member" : g.role, g.role === "owner" ? "accent" : ""),
+		g.window ? badge("open to join", "accent-line") : g.joinable && badge("join window closed"),
+		g.retention_days !== null && badge(`keeps files ${plural(g.retention_days, "day")}`),
+	];
+}
+
+function list(groups) {
+	return h("ul", { class: "list" }, groups.map((g) => h("li", null,
+		h("a", { class: "item", href: `#/groups/${encodeURIComponent(g.id)}` },
+			h("span", { class: "name" }, visible(g.id)),
+			h("span", { class: "meta" }, plural(g.members, "member"), g.role !== "owner" && ` · owner ${g.owner}`),
+			h("span", { class: "badges" }, badges(g))))));
+}
+
+function openRow(g, session, again) {
+	const slot = h("div");
+	const button = h("button", { type: "button", "aria-label": `Join ${visible(g.id)}` }, "Join");
+	button.addEventListener("click", async () => {
+		if (!await confirmJoin(g.id, session)) return;
+		if (await busy(button, slot, () => post("groups/join", { group_id: g.id }))) {
+			announce(`Joined ${visible(g.id)}`);
+			await again();
+		}
+	});
+	const left = g.window.max_uses === null ? "" : ` · ${plural(g.window.max_uses - g.window.uses, "place")} left`;
+	return h("li", null, h("div", { class: "item" },
+		h("span", { class: "name" }, visible(g.id)),
+		h("span", { class: "meta" }, `owner ${g.owner} · open until ${date(g.window.expires_ms)}${left}`),
+		h("span", { class: "badges" }, button)), slot);
+}
+
+function confirmJoin(id, session) {
+	return ask({
+		title: `Join ${visible(id)}?`, yes: `Join for ${price(session.fees.join_group)}`,
+		body: [h("p", null, "You can then read its files and save new ones. The owner can revoke you.")],
+	});
+}
+
+function joinByName(session) {
+	const slot = h("div");
+	const input = h("input", { name: "join", required: true, maxlength: 128, autocomplete: "off" });
+	const button = h("button", { type: "submit" }, "Join");
+	const form = h("form", { class: "inline" }, field("Join a group by its name", "", input), button);
+	form.addEventListener("submit", async (event) => {
+		event.preventDefault();
+		const id = input.value;
+		if (!await confirmJoin(id, session)) return;
+		if (await busy(button, slot, () => post("groups/join", { group_id: id }))) location.hash = `#/groups/${encodeURIComponent(id)}`;
+	});
+	return h("section", null, form, slot);
+}
+
+async function createGroup(session) {
+	const hours = h("input", { name: "hours", type: "number", min: 1, max: 8784, value: 24 });
+	const uses = h("input", { name: "uses", type: "number", min: 1 });
+	const window = h("div", { hidden: true }, field("Join window, in hours", "", hours), field("Most people who may join", "Empty: no limit", uses));
+	const open = h("input", { type: "checkbox", name: "open", id: "f-open" });
+	open.addEventListener("change", () => { window.hidden = !open.checked; });
+	const created = await askForm({
+		title: "Create a group", yes: `Create for ${price(session.fees.register_group)}`,
+		fields: [
+			field("Name", "Up to 128 bytes. It cannot be changed later, and everybody can see that it exists.",
+				h("input", { name: "name", required: true, maxlength: 128, autocomplete: "off", autofocus: true })),
+			h("div", { class: "check" }, open, h("label", { for: "f-open" }, "Others may join by themselves during a window; its file list is public")),
+			window,
+		],
+		submit: async (data) => {
+			const id = data.get("name");
+			const join = open.checked ? { hours: Number(data.get("hours")), max_uses: data.get("uses") ? Number(data.get("uses")) : null } : null;
+			await post("groups/create", { group_id: id, window: join });
+			return id;
+		},
+	});
+	if (created !== undefined) location.hash = `#/groups/${encodeURIComponent(created)}`;
+}

@@ -1,0 +1,70 @@
+// How names, numbers, times and actions are written.
+
+// visible writes characters nobody sees, or that turn the direction of what
+// follows, as escapes: a name is not what it looks like otherwise.
+export function visible(name) {
+	return name.replace(/[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g,
+		(c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`);
+}
+
+export function bytes(n) {
+	if (n === null || n === undefined) return "unknown";
+	if (n < 1000) return `${n} B`;
+	const units = ["kB", "MB", "GB", "TB"];
+	let value = n, unit = -1;
+	while (value >= 999.5 && unit < units.length - 1) {
+		value /= 1000;
+		unit++;
+	}
+	return `${value < 10 ? value.toFixed(1) : Math.round(value)} ${units[unit]}`;
+}
+
+const dateForm = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+
+export function date(ms) {
+	return dateForm.format(new Date(ms));
+}
+
+// nsToMS reads the decimal nanoseconds of a record.
+export function nsToMS(ns) {
+	return Number(BigInt(ns) / 1000000n);
+}
+
+export function plural(n, one, many = `${one}s`) {
+	return `${n} ${n === 1 ? one : many}`;
+}
+
+const actionNames = {
+	create_account: "Account created", fund: "Tokens added", rotate_api_key: "API key made", register_group: "Group created",
+	add_group_member: "Member added", revoke_group_member: "Member revoked", join_group: "Group joined",
+	open_hackathon_join: "Join window opened", close_hackathon_join: "Join window closed", set_group_retention: "Retention set",
+	record_transaction: "File uploaded", claim_token: "File retrieved", tombstone_transaction: "File deleted", rename_file: "File renamed",
+};
+
+export function action(kind) {
+	return actionNames[kind] ?? kind;
+}
+
+// detail tells what a record's kind needs beside it.
+export function detail(record) {
+	switch (record.kind) {
+	case "fund": case "create_account": return `${record.detail} tokens`;
+	case "set_group_retention": return record.detail === "none" ? "for ever" : `${record.detail} days`;
+	case "open_hackathon_join": return /^\d+$/.test(record.detail) ? `until ${date(nsToMS(record.detail))}` : "";
+	case "tombstone_transaction": return `because ${reason(record.detail)}`;
+	default: return record.detail;
+	}
+}
+
+const reasons = {
+	MemberRevocation: "a member was revoked", OwnerRequest: "the owner asked for it",
+	RetentionPolicy: "the retention of the group ended", ComplianceRequest: "a compliance request",
+};
+
+export function reason(code) {
+	return reasons[code] ?? code;
+}
+
+export function price(tokens) {
+	return tokens === undefined || tokens === "0" ? "free" : `${tokens} tokens`;
+}

@@ -1,0 +1,203 @@
+// Package web is the account page of the service: static files without a build
+// step, and JSON below /account/api/ for the account that is signed in there. It
+// calls the same rules as the operations below /tools/ do.
+package web
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/auth"
+	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/files"
+	"github.com/svcfs/svcfs/service/groups"
+	"github.com/svcfs/svcfs/service/ledger"
+	"github.com/svcfs/svcfs/service/store"
+)
+
+// Path is where the page lies.
+const Path = "/account/"
+
+const (
+	// maxRequest bounds a request of the page, in bytes.
+	maxRequest = 64 << 10
+	// headerPage marks requests of the page's own script: a form cannot send it,
+	// and another origin may not without CORS, which is never granted here.
+	headerPage = "X-Svc-Page"
+	policy     = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " +
+		"frame-ancestors 'none'; base-uri 'none'; form-action 'self'; require-trusted-types-for 'script'; trusted-types 'none'"
+)
+
+// Deps are the parts the page answers from.
+type Deps struct {
+	Store        *store.Store
+	Accounts     *auth.Accounts
+	Groups       *groups.Groups
+	Files        *files.Files
+	Ledger       *ledger.Ledger
+	PublicURL    string
+	ContractID   string
+	MaxFileBytes int64
+	OIDC         OIDC
+	SealKey      [32]byte // the same in every process of the service
+	Logger       *slog.Logger
+}
+
+// Refuse answers an error as JSON and logs its cause.
+type Refuse func(http.ResponseWriter, *http.Request, error)
+
+// Page is the account page.
+type Page struct {
+	Deps
+	public *url.URL  // address users type; host in lower case, without a default port
+	oidc   *provider // nil = not configured
+	mux    *http.ServeMux
+	refuse Refuse
+}
+
+// New returns the page of a service.
+func New(d Deps) (*Page, error) {
+	public, err := url.Parse(strings.ToLower(d.PublicURL))
+	if err != nil {
+		return nil, errors.New("the public URL is not a URL: give --public-url https://HOST")
+	}
+	public.Host = plainHost(public.Host, public.Scheme)
+	p := &Page{Deps: d, public: public, mux: http.NewServeMux()}
+	if d.OIDC.Issuer != "" {
+		if p.oidc, err = newProvider(d.OIDC, d.SealKey, d.PublicURL); err != nil {
+			return nil, err
+		}
+	}
+	p.routes()
+	return p, p.addStatic(p.mux)
+}
+
+// Handler answers everything below [Path]; refuse answers what went wrong.
+func (p *Page) Handler(refuse Refuse) http.Handler {
+	p.refuse = refuse
+	return p.guarded(p.mux)
+}
+
+func (p *Page) routes() {
+	mux := p.mux
+	mux.HandleFunc("POST "+Path+"api/sign-in", p.change(p.signIn))
+	mux.HandleFunc("POST "+Path+"api/sign-out", p.change(p.signOut))
+	mux.HandleFunc("GET "+Path+"api/session", p.session)
+	mux.HandleFunc("GET "+Path+"api/blob", p.blob)
+	if p.oidc != nil {
+		mux.HandleFunc("GET "+pathStart, p.startOIDC)
+		mux.HandleFunc("GET "+pathCallback, p.finishOIDC)
+	}
+	for path, read := range p.reads() {
+		mux.HandleFunc("GET "+Path+"api/"+path, p.signedIn(read))
+	}
+	for path, act := range p.actions() {
+		mux.HandleFunc("POST "+Path+"api/"+path, p.change(p.signedIn(act)))
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		p.refuse(w, r, fault.New(wire.CodeUnsupported, "not found: no such path or method here"))
+	})
+}
+
+// WantsPage reports whether a request for / comes from somebody in front of a
+// browser, not from a program.
+func WantsPage(r *http.Request) bool { return strings.Contains(r.Header.Get("Accept"), "text/html") }
+
+// guarded refuses foreign host names (DNS rebinding) and requests that another
+// site caused, and forbids the browser everything the page does not need.
+func (p *Page) guarded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("X-Frame-Options", "DENY")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		if !p.isOwnHost(r) {
+			http.Error(w, "This service is not called "+strings.ToValidUTF8(r.Host, "?")+
+				".\nOpen the address the operator gave you; the operator sets it with: svcd serve --public-url URL", http.StatusMisdirectedRequest)
+			return
+		}
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		site := r.Header.Get("Sec-Fetch-Site")
+		if strings.HasPrefix(r.URL.Path, Path+"api/") && site != "" && site != "same-origin" {
+			p.refuse(w, r, fault.New(wire.CodeNotAuthorized, "not authorized: another site caused this request"))
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// action is what a signed-in account does; its result is answered as JSON.
+type action func(r *http.Request, account string) (any, error)
+
+// signedIn runs an action for whom the session cookie names.
+func (p *Page) signedIn(do action) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		account, err := p.caller(r)
+		p.answer(w, r, err, func() (any, error) { return do(r, account) })
+	}
+}
+
+// change guards every state change: JSON, from this origin, by our script.
+func (p *Page) change(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+		if err != nil || kind != "application/json" {
+			p.refuse(w, r, fault.New(wire.CodeValidation, "Content-Type must be application/json"))
+			return
+		}
+		if r.Header.Get(headerPage) != "1" {
+			p.refuse(w, r, fault.New(wire.CodeNotAuthorized, "not authorized: only the account page may ask this"))
+			return
+		}
+		if err := p.checkOrigin(r); err != nil {
+			p.refuse(w, r, err)
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, maxRequest)
+		next(w, r)
+	}
+}
+
+func (p *Page) answer(w http.ResponseWriter, r *http.Request, err error, do func() (any, error)) {
+	var value any
+	if err == nil {
+		value, err = do()
+	}
+	if err != nil {
+		p.refuse(w, r, err)
+		return
+	}
+	raw, err := json.Marshal(value)
+	if err != nil {
+		p.refuse(w, r, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(raw) // the caller may be gone
+}
+
+// decode reads a request into its shape; what does not belong there is refused.
+func decode[T any](r *http.Request) (v T, err error) {
+	d := json.NewDecoder(r.Body)
+	d.DisallowUnknownFields()
+	if err := d.Decode(&v); err != nil {
+		var tooLarge *http.MaxBytesError
+		if errors.As(err, &tooLarge) {
+			return v, err
+		}
+		return v, fault.New(wire.CodeInvalidJSON, "the request is not the JSON that was expected")
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return v, fault.New(wire.CodeInvalidJSON, "the request holds more than one JSON value")
+	}
+	return v, nil
+}
