@@ -249,7 +249,11 @@ func TestReadsUnderWayEndCleanly(t *testing.T) {
 				}
 			})
 		}
-		all.Go(func() { must[string](alice, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": ref}) })
+		all.Go(func() {
+			if status, body := alice.tool(wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": ref}); status != http.StatusOK {
+				t.Errorf("delete: %d %s", status, body)
+			}
+		})
 		all.Wait()
 	}
 }
