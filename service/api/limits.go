@@ -67,5 +67,6 @@ func (s *server) caller(r *http.Request) (account string, err error) {
 	if account, err = s.authenticate(r); err != nil {
 		return "", err
 	}
+	traceOf(r.Context()).account = account
 	return account, s.limits.admit(account)
 }
