@@ -89,7 +89,7 @@ func (s *server) finish(r *http.Request, t *trace, start time.Time, in int64, an
 	}
 	s.Metrics.Request(operation, answer.status, took, in, answer.pace.n)
 	level := slog.LevelInfo
-	if answer.status >= http.StatusInternalServerError {
+	if answer.status >= http.StatusInternalServerError && r.Context().Err() == nil { // else the caller left
 		level = slog.LevelWarn
 	}
 	s.Logger.LogAttrs(r.Context(), level, "request", slog.String("request", t.id), slog.String("operation", operation), slog.String("account", t.account),
