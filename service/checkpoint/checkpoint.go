@@ -217,7 +217,7 @@ func (l *Log) load() (Checkpoint, error) {
 	}
 	c, err := parse(raw, l.key.Public().(ed25519.PublicKey))
 	if err != nil {
-		return c, fmt.Errorf("%w: %s was not signed with the master key of this data directory: %w", ErrContradiction, filepath.Join(l.dir, noteFile), err)
+		return c, fmt.Errorf("%w: %s was not signed with the master key of this data directory: %w", ErrContradiction, filepath.Join(Dir, noteFile), err)
 	}
 	return c, nil
 }

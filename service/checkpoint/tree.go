@@ -119,7 +119,7 @@ func (p *page) compare(want []byte, from int64) error {
 	for at := 0; at < len(want); from++ {
 		end := int(tlog.StoredHashCount(from+1)-p.base) * tlog.HashSize
 		if end > n {
-			return fmt.Errorf("row %d: %w: %s ends before it", from+1, ErrContradiction, p.file.Name())
+			return fmt.Errorf("row %d: %w: %s ends before it", from+1, ErrContradiction, filepath.Join(Dir, hashesFile))
 		}
 		if !bytes.Equal(got[at:end], want[at:end]) {
 			return fmt.Errorf("row %d: %w: another row was signed at this place", from+1, ErrContradiction)
