@@ -8,6 +8,11 @@
 // is a pure function of it: every process with the same master key computes and
 // signs the same tree, also several of them over one directory. Nothing but
 // hashes leaves the package.
+//
+// Why not a log server's library such as Tessera v1.0.4: it gives entries their
+// places itself, so two processes that follow one ledger would add a row twice;
+// its POSIX driver panics in a goroutine of its own, and ends the service, when
+// its directory cannot be opened. Its fsck accepts what is served here.
 package checkpoint
 
 import (
