@@ -42,8 +42,8 @@ const (
 	DefaultMaxFileBytes   int64 = 4 << 30
 	DefaultTokenLifetime        = auth.MaxTokenLifetime
 	DefaultMaxConnections       = 4096
-	DefaultClientTimeout        = 30 * time.Second
 	DefaultRequestRate          = 500
+	DefaultClientTimeout        = 30 * time.Second
 )
 
 // Purposes of keys derived from the master key.

@@ -222,7 +222,7 @@ func (a *app) startMount(ctx context.Context, p mountPlan) (*liveMount, error) {
 	t, err := tree.New(ctx, tree.Config{
 		Remote: c, Pool: c.Pool(), CacheBytes: int64(p.flags.cacheSize), MaxFileBytes: int64(p.flags.maxFileSize),
 		Logger: logger, ReadOnly: p.readOnly, AllowMkdir: p.flags.allowMkdir, Scratch: p.flags.scratch,
-		Budget: p.budget, Price: c.Price, Version: version(), Mountpoint: p.dir,
+		Budget: p.budget, Price: c.Price, Watch: c.Watch, Version: version(), Mountpoint: p.dir,
 	})
 	if err != nil {
 		_ = c.Close()

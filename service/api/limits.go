@@ -56,6 +56,9 @@ func (l *limits) of(account string) *rate.Limiter {
 	return made
 }
 
+// admitPage counts a request of the account page.
+func (s *server) admitPage(_ *http.Request, account string) error { return s.limits.admit(account) }
+
 // caller authenticates a request and counts it.
 func (s *server) caller(r *http.Request) (account string, err error) {
 	if account, err = s.authenticate(r); err != nil {

@@ -55,9 +55,9 @@ type Deps struct {
 	ContractID   string
 	Version      string
 	MaxFileBytes int64
+	RequestRate  int                                     // of one account per second; 0 = no bound
 	Health       func(context.Context) map[string]string // part to "ok" or "down"; answers within a second
 	Metrics      *metrics.Metrics
-	RequestRate  int // of one account per second; 0 = no bound
 	Checkpoints  Checkpoints
 	Page         *web.Page // the account page
 	Logger       *slog.Logger
@@ -68,15 +68,15 @@ type Deps struct {
 
 // Checkpoints publishes the ledger for outsiders.
 type Checkpoints interface {
-	Handler() http.Handler // everything below wire.PathTlog
-	Problem() error        // why nothing is signed any more
+	Handler(refuse func(http.ResponseWriter, *http.Request, error)) http.Handler // everything below wire.PathTlog
+	Problem() error                                                              // why nothing is signed any more
 }
 
 type server struct {
 	Deps
 	tools   map[string]tool
-	clients *clients
 	limits  *limits
+	clients *clients
 	inline  chan struct{} // a token per file inside JSON
 }
 
@@ -85,7 +85,7 @@ type tool func(ctx context.Context, account string, body []byte) (any, error)
 
 // New returns the handler of the whole service.
 func New(d Deps) http.Handler {
-	s := &server{Deps: d, clients: newClients(d.TrustedProxies), limits: newLimits(d.RequestRate), inline: make(chan struct{}, maxInline)}
+	s := &server{Deps: d, limits: newLimits(d.RequestRate), clients: newClients(d.TrustedProxies), inline: make(chan struct{}, maxInline)}
 	s.tools = s.operations()
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+wire.PathSessionToken, s.sessionToken)
@@ -97,8 +97,8 @@ func New(d Deps) http.Handler {
 	mux.HandleFunc("POST "+wire.PathRPC, s.rpc)
 	mux.HandleFunc("GET "+wire.PathCapabilities, s.capabilities)
 	mux.HandleFunc("GET "+wire.PathHealth, s.health)
-	mux.Handle("GET "+wire.PathTlog, d.Checkpoints.Handler())
-	mux.Handle(web.Path, d.Page.Handler(s.refuse))
+	mux.Handle("GET "+wire.PathTlog, d.Checkpoints.Handler(s.refuse))
+	mux.Handle(web.Path, d.Page.Handler(s.refuse, s.admitPage))
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Vary", "Accept")
 		if web.WantsPage(r) {
