@@ -75,6 +75,7 @@ type Checkpoints interface {
 type server struct {
 	Deps
 	tools   map[string]tool
+	special map[string]http.HandlerFunc // operations that carry content or wait
 	limits  *limits
 	clients *clients
 	inline  chan struct{} // a token per file inside JSON
@@ -87,6 +88,7 @@ type tool func(ctx context.Context, account string, body []byte) (any, error)
 func New(d Deps) http.Handler {
 	s := &server{Deps: d, limits: newLimits(d.RequestRate), clients: newClients(d.TrustedProxies), inline: make(chan struct{}, maxInline)}
 	s.tools = s.operations()
+	s.special = map[string]http.HandlerFunc{wire.OpFinalizeUpload: s.finalize, wire.OpPrepareRetrieve: s.retrieve, wire.OpWatch: s.watch}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+wire.PathSessionToken, s.sessionToken)
 	mux.HandleFunc("GET "+wire.PathSessionToken, s.loginProbe)
@@ -164,8 +166,12 @@ func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	e := fault.Of(err)
 	traceOf(r.Context()).code = e.Code
+	level := slog.LevelError
+	if r.Context().Err() != nil { // a caller who left is no failure
+		level = slog.LevelDebug
+	}
 	if e.Err != nil {
-		s.Logger.Error("failed", "request", ledger.RequestID(r.Context()), "code", e.Code, "cause", e.Err.Error())
+		s.Logger.Log(r.Context(), level, "failed", "request", ledger.RequestID(r.Context()), "code", e.Code, "cause", e.Err.Error())
 	}
 	if e.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(e.RetryAfter.Seconds())))
