@@ -91,7 +91,10 @@ func TestThreat34ManyFiles(t *testing.T) {
 	r := run(t)
 	alice := r.user("alice", "100")
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
-	const count = 120
+	count := 120
+	if r.database != "" {
+		count = 12 // PostgreSQL never overwrites rows in place: the rows are looked at, not the files
+	}
 	var refs []string
 	for i := range count {
 		refs = append(refs, alice.upload("g", fmt.Sprint("file ", i), []byte{byte(i)}).CID)

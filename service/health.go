@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 )
@@ -34,7 +35,7 @@ type health struct {
 // round is one time of asking all parts.
 type round struct {
 	done  chan struct{}
-	state map[string]string // complete when done is closed
+	state map[string]string // of the parts that have answered, with the lock of health
 }
 
 // check returns the state of every part. It never waits longer than healthWait:
@@ -46,7 +47,7 @@ func (h *health) check(ctx context.Context) map[string]string {
 		return h.state
 	}
 	if h.round == nil {
-		h.round = &round{done: make(chan struct{})}
+		h.round = &round{done: make(chan struct{}), state: make(map[string]string)}
 		go h.ask(h.round)
 	}
 	current := h.round
@@ -55,23 +56,21 @@ func (h *health) check(ctx context.Context) map[string]string {
 	defer wait.Stop()
 	select {
 	case <-current.done:
-		return current.state
 	case <-wait.C:
 	case <-ctx.Done():
 	}
-	return h.hanging()
+	return h.answered(current)
 }
 
-// hanging is the state when the parts have not all answered in time.
-func (h *health) hanging() map[string]string {
+// answered is the state so far; a part that has not answered is down.
+func (h *health) answered(r *round) map[string]string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	state := make(map[string]string)
+	state := maps.Clone(r.state)
 	for name := range h.parts {
-		state[name] = partDown
-	}
-	if h.round == nil { // just now
-		return h.state
+		if state[name] == "" {
+			state[name] = partDown
+		}
 	}
 	return state
 }
@@ -88,18 +87,19 @@ func (h *health) ask(r *round) {
 	for name, ask := range h.parts {
 		go func() { answers <- answer{name, ask(ctx)} }()
 	}
-	state := make(map[string]string)
 	for range h.parts {
 		a := <-answers
-		state[a.name] = partOK
+		state := partOK
 		if a.err != nil {
-			state[a.name] = partDown
+			state = partDown
 			h.log.Error("unhealthy", "part", a.name, "cause", a.err.Error())
 		}
+		h.mu.Lock()
+		r.state[a.name] = state
+		h.mu.Unlock()
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.state, h.at, h.round = state, time.Now(), nil
-	r.state = state
+	h.state, h.at, h.round = r.state, time.Now(), nil
 	close(r.done)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
 	"github.com/svcfs/svcfs/service/blob/s3test"
+	"github.com/svcfs/svcfs/service/legacy"
 	"github.com/svcfs/svcfs/service/store/pgtest"
 )
 
@@ -127,6 +128,11 @@ func TestBackupAndRestoreRefusals(t *testing.T) {
 	alice := r.user("alice", "10")
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
 	alice.upload("g", "f", []byte("content"))
+	key, outside := oldKey(t)
+	ref := legacy.Sum(sealWith(t, outside, []byte("elsewhere")), legacy.Layout{Version: 0, Chunk: 1 << 20, Links: 174}).String()
+	if _, err := r.svc.ImportReference(t.Context(), service.LegacyFile{Group: "g", Key: key}, ref, hash([]byte("elsewhere"))); err != nil {
+		t.Fatal(err)
+	}
 	dir := t.TempDir()
 	backup := filepath.Join(dir, "backup")
 	if _, err := r.svc.Backup(t.Context(), backup, true); err != nil {
@@ -164,7 +170,7 @@ func TestBackupAndRestoreRefusals(t *testing.T) {
 	if entries, _ := os.ReadDir(target); len(entries) > 0 {
 		t.Errorf("a failed restore left %v", entries)
 	}
-	r.clean(1)
+	r.clean(2)
 }
 
 func filesBelow(t *testing.T, dir string) (list []string) {
@@ -181,9 +187,10 @@ func filesBelow(t *testing.T, dir string) (list []string) {
 	return list
 }
 
-// fillService makes a service with files in all states and returns what can be read.
-func fillService(r *running, files int) (owner *user, contents map[string][]byte) {
-	r.t.Helper()
+// fillService makes a service with files in all states and returns those with
+// bytes; one more is a reference to bytes elsewhere.
+func fillService(t *testing.T, r *running, files int) (owner *user, contents map[string][]byte) {
+	t.Helper()
 	owner, member := r.user("owner", "1000"), r.user("member", "1000")
 	must[string](owner, wire.OpRegisterGroup, object{"group_id": "g"})
 	must[string](owner, wire.OpAddGroupMember, object{"group_id": "g", "member_id": member.id})
@@ -199,6 +206,16 @@ func fillService(r *running, files int) (owner *user, contents map[string][]byte
 	must[string](owner, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": gone.CID})
 	must[string](owner, wire.OpRevokeGroupMember, object{"group_id": "g", "member_id": member.id})
 	owner.finalize("g", "open", []byte("prepared, not finished"))
+	old, err := r.svc.ImportPlain(t.Context(), service.LegacyFile{Group: "g", Name: "legacy"}, []byte("legacy"), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	contents[old.CID] = []byte("legacy")
+	key, outside := oldKey(t)
+	ref := legacy.Sum(sealWith(t, outside, []byte("elsewhere")), legacy.Layout{Version: 0, Chunk: 1 << 20, Links: 174}).String()
+	if _, err := r.svc.ImportReference(t.Context(), service.LegacyFile{Group: "g", Key: key}, ref, hash([]byte("elsewhere"))); err != nil {
+		t.Fatal(err)
+	}
 	return owner, contents
 }
 
@@ -211,14 +228,14 @@ func TestExportMovesTheServiceBetweenStoresAndBack(t *testing.T) {
 	bucket := s3test.Start(t)
 	s3test.SetEnv(t)
 	first := runWith(t, service.Config{DataDir: filepath.Join(t.TempDir(), "data")})
-	owner, contents := fillService(first, 200)
+	owner, contents := fillService(t, first, 200)
 	check := func(r *running) {
 		t.Helper()
-		r.clean(len(contents))
+		r.clean(len(contents) + 1)
 		u := &user{running: r, id: owner.id, key: owner.key}
 		u.login()
 		rows := must[[]wire.TransactionRow](u, wire.OpGetGroupTransactions, object{"group_id": "g"})
-		if len(rows) != len(contents)+1 {
+		if len(rows) != len(contents)+2 { // one is deleted, one elsewhere
 			t.Errorf("%d rows", len(rows))
 		}
 		for ref, want := range contents {
@@ -231,7 +248,7 @@ func TestExportMovesTheServiceBetweenStoresAndBack(t *testing.T) {
 	third := runWith(t, service.Config{DataDir: masterKeyOnly(t, first.dir)})
 	var there, back bytes.Buffer
 	sum, err := first.svc.Export(t.Context(), &there)
-	if err != nil || sum.Blobs != 200 || sum.LedgerRoot == "" {
+	if err != nil || sum.Blobs != 201 || sum.LedgerRoot == "" {
 		t.Fatal(sum, err)
 	}
 	got, err := second.svc.Import(t.Context(), bytes.NewReader(there.Bytes()))
@@ -301,7 +318,7 @@ func writeStream(t *testing.T, list []entry) []byte {
 
 func TestImportRefusesEverythingButAWholeExport(t *testing.T) {
 	source := run(t)
-	_, contents := fillService(source, 5)
+	_, contents := fillService(t, source, 5)
 	var b bytes.Buffer
 	if _, err := source.svc.Export(t.Context(), &b); err != nil {
 		t.Fatal(err)
@@ -382,7 +399,7 @@ func TestImportRefusesEverythingButAWholeExport(t *testing.T) {
 	if _, err := target.svc.Import(t.Context(), bytes.NewReader(b.Bytes())); err != nil {
 		t.Fatal(err) // after all this the target still takes the whole one
 	}
-	target.clean(len(contents))
+	target.clean(len(contents) + 1)
 }
 
 const headerPrefix = "header.json"

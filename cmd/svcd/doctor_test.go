@@ -51,7 +51,7 @@ func serving(t *testing.T) (dir, url string) {
 
 func doctor(t *testing.T, args ...string) (byCheck map[string]finding, code int) {
 	t.Helper()
-	out, errs, code := svcd(t, append([]string{"doctor", "--json"}, args...)...)
+	out, errs, code := execute(t, append([]string{"doctor", "--json"}, args...)...)
 	var list []finding
 	if err := json.Unmarshal([]byte(out), &list); err != nil {
 		t.Fatalf("%v: %s%s", err, out, errs)
@@ -77,7 +77,7 @@ func TestDoctorBesideAHealthyService(t *testing.T) {
 	if code != exitOK {
 		t.Errorf("exit %d", code)
 	}
-	out, _, _ := svcd(t, "doctor", "--data", dir, "--public-url", url)
+	out, _, _ := execute(t, "doctor", "--data", dir, "--public-url", url)
 	if !strings.Contains(out, "✓ file store") || strings.Contains(out, "✗") {
 		t.Errorf("%s", out)
 	}
@@ -183,7 +183,7 @@ func TestBackupRestoreExportImportCommands(t *testing.T) {
 	dir, _ := serving(t)
 	good := func(want string, args ...string) string {
 		t.Helper()
-		out, errs, code := svcd(t, args...)
+		out, errs, code := execute(t, args...)
 		if code != exitOK || !strings.Contains(out, want) {
 			t.Fatalf("svcd %v: exit %d\n%s%s", args, code, out, errs)
 		}
@@ -191,7 +191,7 @@ func TestBackupRestoreExportImportCommands(t *testing.T) {
 	}
 	bad := func(wantCode int, want string, args ...string) {
 		t.Helper()
-		if out, errs, code := svcd(t, args...); code != wantCode || !strings.Contains(errs, want) {
+		if out, errs, code := execute(t, args...); code != wantCode || !strings.Contains(errs, want) {
 			t.Errorf("svcd %v: exit %d, want %d\n%s%s", args, code, wantCode, out, errs)
 		}
 	}

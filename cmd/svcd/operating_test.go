@@ -50,8 +50,8 @@ func freePort(t *testing.T) string {
 	return port
 }
 
-// shell is the environment of a script with a home of its own.
-func shell(t *testing.T, script string, env ...string) *exec.Cmd {
+// bash is the environment of a script with a home of its own.
+func bash(t *testing.T, script string, env ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "bash", "--norc", "--noprofile", "-euo", "pipefail", "-c", script)
 	cmd.Dir = root
@@ -84,7 +84,7 @@ func TestOperatingGuide(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(work, "backup"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	cmd := shell(t, script, append(s3test.Env(), "PATH="+bin+":"+os.Getenv("PATH"), "DATA="+filepath.Join(work, "data"), "BACKUP="+filepath.Join(work, "backup"),
+	cmd := bash(t, script, append(s3test.Env(), "PATH="+bin+":"+os.Getenv("PATH"), "DATA="+filepath.Join(work, "data"), "BACKUP="+filepath.Join(work, "backup"),
 		"ADMIN_DB="+server.URL())...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -111,7 +111,7 @@ func TestOperatingGuideNamesEverySetting(t *testing.T) {
 		}
 	}
 	file := filepath.Join(root, "service", "examples", "svcd.toml")
-	if out, errs, code := svcd(t, "config", "--config", file); code != exitOK || !strings.Contains(out, "https://files.example.org") {
+	if out, errs, code := execute(t, "config", "--config", file); code != exitOK || !strings.Contains(out, "https://files.example.org") {
 		t.Errorf("%s: exit %d\n%s%s", file, code, out, errs)
 	}
 }
@@ -210,7 +210,7 @@ test -z "$(find body proxy -type f)"        # nothing of a file in temporary fil
 svcd verify --read-data
 svcd audit
 `
-	cmd := shell(t, "unshare -n bash -euo pipefail -c \"$SCRIPT\"", "SCRIPT="+script, "WORK="+work, "PATH="+bin+":"+os.Getenv("PATH"))
+	cmd := bash(t, "unshare -n bash -euo pipefail -c \"$SCRIPT\"", "SCRIPT="+script, "WORK="+work, "PATH="+bin+":"+os.Getenv("PATH"))
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		logs, _ := exec.Command("bash", "-c", "tail -n 20 "+work+"/*.log").CombinedOutput()

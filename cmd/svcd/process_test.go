@@ -84,7 +84,7 @@ func call[T any](t *testing.T, p *process, account, key, op string, request any)
 // SIGTERM: the upload under way finishes, new connections are refused, exit 0.
 func TestTerminationFinishesAnUpload(t *testing.T) {
 	p := startServe(t)
-	out, errs, code := svcd(t, "account", "create", "alice", "--data", p.data)
+	out, errs, code := execute(t, "account", "create", "alice", "--data", p.data)
 	var made struct {
 		ID  string `json:"account_id"`
 		Key string `json:"api_key"`
@@ -160,10 +160,10 @@ func TestHangupReloads(t *testing.T) {
 // What an operator does is in the ledger under an id of its own.
 func TestOperatorCommandsHaveARequestID(t *testing.T) {
 	dir, _ := serving(t)
-	if _, errs, code := svcd(t, "account", "create", "alice", "--data", dir); code != exitOK {
+	if _, errs, code := execute(t, "account", "create", "alice", "--data", dir); code != exitOK {
 		t.Fatal(errs)
 	}
-	out, errs, code := svcd(t, "export", "-", "--data", dir)
+	out, errs, code := execute(t, "export", "-", "--data", dir)
 	if code != exitOK || !strings.Contains(out, `"request":"operator-`) {
 		t.Errorf("exit %d %s", code, errs)
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// svcd runs a command line in this process.
-func svcd(t *testing.T, args ...string) (stdout, stderr string, code int) {
+// execute runs a command line in this process.
+func execute(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	var out, errs bytes.Buffer
 	code = run(t.Context(), args, &out, &errs)
@@ -33,7 +33,7 @@ func configFile(t *testing.T, text string) string {
 // effective returns the settings as svcd config shows them.
 func effective(t *testing.T, args ...string) map[string]setting {
 	t.Helper()
-	out, errs, code := svcd(t, append([]string{"config", "--json"}, args...)...)
+	out, errs, code := execute(t, append([]string{"config", "--json"}, args...)...)
 	var list []setting
 	if err := json.Unmarshal([]byte(out), &list); err != nil || code != exitOK {
 		t.Fatalf("svcd config: exit %d, %v\n%s%s", code, err, out, errs)
@@ -111,7 +111,7 @@ func TestRefusedSettings(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			args := append([]string{"config", "--data", "/x", "--config", configFile(t, tc.file)}, tc.args...)
-			out, errs, code := svcd(t, args...)
+			out, errs, code := execute(t, args...)
 			if code != exitUsage || !strings.Contains(errs, tc.want) {
 				t.Errorf("exit %d, %q: want %d and %q", code, errs, exitUsage, tc.want)
 			}
@@ -178,8 +178,8 @@ func TestEveryCommandIsDescribed(t *testing.T) {
 			}
 		})
 		for line := range strings.Lines(cmd.Example) {
-			command, _, _ := strings.Cut(line, " | ")
-			words := strings.Fields(command)
+			line, _, _ = strings.Cut(line, " | ")
+			words := strings.Fields(line)
 			found, rest, err := newRoot(&bytes.Buffer{}, &bytes.Buffer{}).Find(words[1:])
 			if err != nil || found.CommandPath() != cmd.CommandPath() && cmd.HasParent() {
 				t.Errorf("example %q: %v", line, err)

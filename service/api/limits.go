@@ -57,12 +57,16 @@ func (l *limits) of(account string) *rate.Limiter {
 }
 
 // admitPage counts a request of the account page.
-func (s *server) admitPage(_ *http.Request, account string) error { return s.limits.admit(account) }
+func (s *server) admitPage(r *http.Request, account string) error {
+	traceOf(r.Context()).account = account
+	return s.limits.admit(account)
+}
 
 // caller authenticates a request and counts it.
 func (s *server) caller(r *http.Request) (account string, err error) {
 	if account, err = s.authenticate(r); err != nil {
 		return "", err
 	}
+	traceOf(r.Context()).account = account
 	return account, s.limits.admit(account)
 }

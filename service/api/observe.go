@@ -101,7 +101,7 @@ func (s *server) finish(r *http.Request, t *trace, start time.Time, in int64, an
 // few of them, and a path may hold a ticket.
 func (s *server) operationOf(r *http.Request) string {
 	op := r.PathValue("op")
-	if _, ok := s.tools[op]; ok || op == wire.OpFinalizeUpload || op == wire.OpPrepareRetrieve {
+	if _, ok := s.tools[op]; ok || op == wire.OpFinalizeUpload || op == wire.OpPrepareRetrieve || op == wire.OpWatch {
 		return op
 	}
 	_, route, _ := strings.Cut(r.Pattern, " ")

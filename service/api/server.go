@@ -35,6 +35,10 @@ const (
 	// maxInlineFile bounds a file that arrives as base64 inside JSON, in
 	// plaintext bytes; larger ones use the raw transfer.
 	maxInlineFile = 64 << 20
+	// maxInline bounds the files inside JSON that are in memory at a time; an
+	// upload waits inlineWait for its turn.
+	maxInline  = 8
+	inlineWait = 2 * time.Second
 	// maxDepth bounds the nesting of a request.
 	maxDepth = 32
 )
@@ -51,9 +55,9 @@ type Deps struct {
 	ContractID   string
 	Version      string
 	MaxFileBytes int64
-	RequestRate  int                                     // of one account per second; 0 = no bound
 	Health       func(context.Context) map[string]string // part to "ok" or "down"; answers within a second
 	Metrics      *metrics.Metrics
+	RequestRate  int // of one account per second; 0 = no bound
 	Checkpoints  Checkpoints
 	Page         *web.Page // the account page
 	Logger       *slog.Logger
@@ -71,8 +75,9 @@ type Checkpoints interface {
 type server struct {
 	Deps
 	tools   map[string]tool
-	limits  *limits
 	clients *clients
+	limits  *limits
+	inline  chan struct{} // a token per file inside JSON
 }
 
 // tool is one operation: it decodes its request and returns its result.
@@ -80,7 +85,7 @@ type tool func(ctx context.Context, account string, body []byte) (any, error)
 
 // New returns the handler of the whole service.
 func New(d Deps) http.Handler {
-	s := &server{Deps: d, limits: newLimits(d.RequestRate), clients: newClients(d.TrustedProxies)}
+	s := &server{Deps: d, clients: newClients(d.TrustedProxies), limits: newLimits(d.RequestRate), inline: make(chan struct{}, maxInline)}
 	s.tools = s.operations()
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+wire.PathSessionToken, s.sessionToken)
@@ -190,11 +195,6 @@ func result(w http.ResponseWriter, v any) {
 // authenticate returns who sent a request. A Bearer token, if present, decides alone; an
 // API key needs its account beside it.
 func (s *server) authenticate(r *http.Request) (account string, err error) {
-	defer func() {
-		if err == nil {
-			traceOf(r.Context()).account = account
-		}
-	}()
 	if len(r.Header.Values("Authorization")) > 1 || len(r.Header.Values(wire.HeaderAPIKey)) > 1 || len(r.Header.Values(wire.HeaderAccountID)) > 1 {
 		return "", fault.New(wire.CodeInvalidToken, "Auth failed: malformed credential: a header was sent twice")
 	}
