@@ -49,8 +49,6 @@ type settings struct {
 	trustedProxies []string
 	maxConnections int
 	clientTimeout  time.Duration
-	requestRate    int
-	oidc           oidcSettings
 
 	effective []setting // after resolve
 	lookupEnv func(string) (string, bool)
