@@ -95,7 +95,7 @@ func (s *settings) registerServing(set *pflag.FlagSet) {
 	set.StringVar(&s.tlsKey, "tls-key", "", "private key of the certificate (PEM), mode 0600")
 	set.StringSliceVar(&s.trustedProxies, "trusted-proxy", nil, "networks (CIDR) whose X-Forwarded-For is believed, for rate limits and logs")
 	set.IntVar(&s.maxConnections, "max-connections", service.DefaultMaxConnections, "connections open at once; above it idle ones are closed")
-	set.IntVar(&s.requestRate, "request-rate", service.DefaultRequestRate, "requests of one account per second, twice as many at once; -1 = any number")
+	set.IntVar(&s.requestRate, "request-rate", service.DefaultRequestRate, "requests of one account per second, twice as many at once; above it 429; -1 = any number")
 	set.DurationVar(&s.clientTimeout, "client-timeout", service.DefaultClientTimeout, "how long a client may stand still in the middle of a request or answer")
 	s.oidc.register(set)
 }
@@ -301,8 +301,9 @@ func distance(a, b string) int {
 
 // serviceConfig checks the settings of a running service.
 func (s *settings) serviceConfig() (cfg service.Config, err error) {
-	cfg = service.Config{DataDir: s.data, Database: s.database, Blobs: s.blobs, PublicURL: s.publicURL, ContractID: s.contract, MaxFileBytes: s.maxFileBytes, PlainRefs: s.refs == refsPlain, Gateway: s.gateway, RequestRate: s.requestRate,
-		TokenLifetime: s.tokenLifetime, TLSCert: s.tlsCert, TLSKey: s.tlsKey, MaxConnections: s.maxConnections, ClientTimeout: s.clientTimeout}
+	cfg = service.Config{DataDir: s.data, Database: s.database, Blobs: s.blobs, PublicURL: s.publicURL, ContractID: s.contract, MaxFileBytes: s.maxFileBytes,
+		PlainRefs: s.refs == refsPlain, Gateway: s.gateway,
+		TokenLifetime: s.tokenLifetime, TLSCert: s.tlsCert, TLSKey: s.tlsKey, MaxConnections: s.maxConnections, ClientTimeout: s.clientTimeout, RequestRate: s.requestRate}
 	if err := s.needData(); err != nil {
 		return cfg, err
 	}
