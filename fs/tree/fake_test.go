@@ -111,6 +111,12 @@ func (w *world) shred(g sdk.GroupID, ref sdk.Ref) {
 	delete(w.content, ref)
 }
 
+func (w *world) last() sdk.Seq {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.seq
+}
+
 func (w *world) hasBegun(op string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -17,9 +17,10 @@ type group struct {
 	dir   *Dir
 	owned bool
 
-	listing gate // one listing at a time; guards after and listedAt
-	after   sdk.Seq
-	loaded  bool // Tree.mu
+	listing gate    // one listing at a time; guards after and marked
+	after   sdk.Seq // up to which changes are known
+	marked  sdk.Ref // of the change at after: every later listing must know it
+	loaded  bool    // Tree.mu
 
 	// By Tree.mu.
 	listedAt time.Time // of the last look at the ledger, also of one that failed
@@ -230,12 +231,17 @@ func (t *Tree) refreshGroup(ctx context.Context, g *group, maxAge time.Duration)
 	}
 	ctx, cancel := t.metadata(ctx)
 	defer cancel()
-	entries, err := t.remote.Entries(ctx, g.id, g.after)
+	entries, err := t.remote.Entries(ctx, g.id, max(g.after-1, 0))
 	if err != nil {
 		return t.failedInGroup(ctx, g, "list", g.dir.Path(), err)
 	}
+	if entries, err = t.continued(g, entries); err != nil {
+		return err
+	}
 	for i := range entries {
-		g.after = max(g.after, entries[i].ChangedSeq)
+		if e := &entries[i]; e.ChangedSeq > g.after {
+			g.after, g.marked = e.ChangedSeq, e.Ref
+		}
 	}
 	t.tell(t.applyEntries(g, entries))
 	return nil

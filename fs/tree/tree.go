@@ -53,7 +53,10 @@ type Config struct {
 	BudgetPerHour   sdk.Amount    // most to spend in any hour; zero = no limit
 	AllowCrawlers   bool          // thumbnailers and indexers may spend (R5)
 	// Price tells an action's price ("upload", "retrieve") where it is known; may be nil.
-	Price      func(action string) (sdk.Amount, bool)
+	Price func(action string) (sdk.Amount, bool)
+	// Watch delivers what happens, see [sdk.Client.Watch]; may be nil, and fail
+	// where the service does not offer it.
+	Watch      func(ctx context.Context, from sdk.Seq) (<-chan sdk.Event, error)
 	Kernel     Kernel // may be nil, and set later
 	Logger     *slog.Logger
 	Version    string // shown in /.svcfs/version
@@ -94,6 +97,7 @@ type Tree struct {
 
 	listing  gate // one listing of the groups at a time
 	listedAt time.Time
+	watched  atomic.Bool // the service tells of changes by itself
 	// refreshedAt: the last complete look at the ledger. Tree.mu.
 	refreshedAt time.Time
 	reached     atomic.Bool // the last look at the ledger succeeded
@@ -129,6 +133,10 @@ func New(ctx context.Context, cfg Config) (*Tree, error) {
 	t.reached.Store(true)
 	t.done.Add(1)
 	go t.poll()
+	if cfg.Watch != nil {
+		t.done.Add(1)
+		go t.watch()
+	}
 	return t, nil
 }
 
@@ -199,19 +207,18 @@ func (t *Tree) poll() {
 	defer t.done.Done()
 	tick := time.NewTicker(t.cfg.RefreshInterval)
 	defer tick.Stop()
+	var looked time.Time
 	for {
 		select {
 		case <-t.life.Done():
 			return
 		case <-tick.C:
 		}
-		err := t.Refresh(t.life)
-		if was := t.reached.Swap(err == nil); was != (err == nil) && t.life.Err() == nil {
-			t.log.Info("service reachable", "reachable", err == nil)
-			if err == nil {
-				t.retryPending(t.life)
-			}
+		if t.watched.Load() && t.reached.Load() && time.Since(looked) < watchedInterval {
+			continue
 		}
+		looked = time.Now()
+		t.noteReached(t.Refresh(t.life))
 	}
 }
 
