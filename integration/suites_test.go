@@ -2,7 +2,6 @@ package integration
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -77,5 +76,5 @@ func TestSuites(t *testing.T) {
 		t.Errorf("pending: %s", text)
 	}
 	retrieves, uploads := m.charges()
-	t.Log(fmt.Sprintf("%d retrievals, %d uploads", retrieves, uploads))
+	t.Logf("%d retrievals, %d uploads", retrieves, uploads)
 }
