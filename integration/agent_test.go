@@ -500,7 +500,7 @@ func TestThreat42AgentHostileService(t *testing.T) {
 			t.Parallel()
 			h := sdktest.NewHostile(t, mode)
 			a := newAgent(t, h.URL, h.Alice.ID, h.Alice.Key.Reveal())
-			a.env = append(a.env, "SVC_MAX_BYTES=8388608", "SVC_TIMEOUT=20")
+			a.env = append(a.env, "SVC_MAX_BYTES=8388608")
 			if mode.Want == sdk.KindTimeout {
 				a.env = append(a.env, "SVC_TIMEOUT=1")
 			}

@@ -37,7 +37,7 @@ var onlyIn = map[string][]string{
 	"github.com/coreos/go-oidc/v3/...":        {"service/web"},
 	"github.com/chromedp/chromedp/...":        {"service/web", "integration"},
 	"github.com/jackc/pgx/v5/...":             {"service/store/..."},
-	"github.com/minio/minio-go/v7/...":        {"service/blob"},
+	"github.com/minio/minio-go/v7/...":        {"service/blob", "integration/bench"},
 	"github.com/ipfs/...":                     {"service/legacy"},
 	"github.com/multiformats/...":             {"service/legacy"},
 	"github.com/prometheus/client_golang/...": {"service/metrics"},

@@ -28,6 +28,11 @@ type group struct {
 	gone     bool      // no longer ours
 	names    map[string]*versions
 	byRef    map[sdk.Ref]*sdk.Entry
+	changes  int // counts changes of names and byRef
+
+	info      groupInfo
+	history   *past
+	unlearned []*versions // names that history does not have yet
 }
 
 // versions are the uploads of one recorded name, and the file that shows the
@@ -121,8 +126,7 @@ func (t *Tree) applyGroups(listed []sdk.Group) []notice {
 			g.owned = listedGroup.Owned
 			continue
 		}
-		g := t.addGroup(listedGroup)
-		notices = append(notices, notice{dir: t.root, name: g.dir.name})
+		t.addGroup(listedGroup)
 	}
 	for id, g := range t.groups {
 		if !still[id] {
@@ -139,7 +143,7 @@ func (t *Tree) applyGroups(listed []sdk.Group) []notice {
 }
 
 // addGroup needs Tree.mu.
-func (t *Tree) addGroup(listed sdk.Group) *group {
+func (t *Tree) addGroup(listed sdk.Group) {
 	g := &group{id: listed.ID, owned: listed.Owned, listing: newGate(),
 		names: make(map[string]*versions), byRef: make(map[sdk.Ref]*sdk.Entry)}
 	name := showGroup(listed.ID)
@@ -148,9 +152,9 @@ func (t *Tree) addGroup(listed sdk.Group) *group {
 	}
 	g.dir = t.newDir(t.root, name, dirGroup)
 	g.dir.group = g
+	t.addGroupControl(g)
 	t.root.children[name] = g.dir
 	t.groups[listed.ID] = g
-	return g
 }
 
 // removeGroup needs Tree.mu. Open handles fail from now on (E, revoked).
@@ -309,6 +313,7 @@ func (g *group) merge(e *sdk.Entry, touched map[*versions]bool) {
 		touched[v] = true
 	}
 	g.byRef[e.Ref] = e
+	g.changes++
 	v := g.version(recordedName(e))
 	v.entries = append(v.entries, e)
 	touched[v] = true
@@ -318,7 +323,11 @@ func (g *group) merge(e *sdk.Entry, touched map[*versions]bool) {
 }
 
 func sortVersions(v *versions) {
-	slices.SortStableFunc(v.entries, func(a, b *sdk.Entry) int { return cmp.Compare(a.Seq, b.Seq) })
+	sortEntries(v.entries)
+}
+
+func sortEntries(list []*sdk.Entry) {
+	slices.SortStableFunc(list, func(a, b *sdk.Entry) int { return cmp.Compare(a.Seq, b.Seq) })
 }
 
 // learn keeps what only reading the file could tell.
@@ -337,6 +346,7 @@ func (g *group) version(raw string) *versions {
 	if v == nil {
 		v = &versions{raw: raw}
 		g.names[raw] = v
+		g.unlearned = append(g.unlearned, v)
 	}
 	return v
 }
@@ -370,7 +380,9 @@ func (t *Tree) place(g *group, v *versions) []notice {
 	return t.show(g, v, newest)
 }
 
-// show hangs a new file for e into the tree. Needs Tree.mu.
+// show hangs a new file for e into the tree. Nothing is told of a name that only
+// appears: telling late would throw a program out of a folder it has entered by
+// then. Needs Tree.mu.
 func (t *Tree) show(g *group, v *versions, e *sdk.Entry) []notice {
 	dir, name, notices := t.slot(g, v.raw, string(e.Ref))
 	f := t.newFile(dir, name)
@@ -378,7 +390,7 @@ func (t *Tree) show(g *group, v *versions, e *sdk.Entry) []notice {
 	f.setEntry(e)
 	dir.children[name] = f
 	v.shown = f
-	return append(notices, notice{dir: dir, name: name})
+	return notices
 }
 
 // supersede replaces the file that shows v by one of the same inode number and
@@ -453,10 +465,10 @@ func (t *Tree) folder(dir *Dir, raw string) (*Dir, []notice) {
 	case *File:
 		moved := withSuffix(name, child.raw)
 		dir.children[moved], child.name = child, moved
-		notices = append(notices, notice{dir: dir, name: moved})
+		notices = append(notices, notice{dir: dir, name: name})
 	}
 	made := t.newDir(dir, name, dirFolder)
 	made.raw = raw
 	dir.children[name] = made
-	return made, append(notices, notice{dir: dir, name: name})
+	return made, notices
 }

@@ -97,8 +97,10 @@ type Tree struct {
 
 	listing  gate // one listing of the groups at a time
 	listedAt time.Time
-	reached  atomic.Bool // the last look at the ledger succeeded
 	watched  atomic.Bool // the service tells of changes by itself
+	// refreshedAt: the last complete look at the ledger. Tree.mu.
+	refreshedAt time.Time
+	reached     atomic.Bool // the last look at the ledger succeeded
 
 	stop context.CancelFunc
 	done sync.WaitGroup
@@ -106,7 +108,7 @@ type Tree struct {
 }
 
 type counters struct {
-	retrieves, uploads, crawlers atomic.Int64
+	retrieves, uploads, crawlers, sending atomic.Int64
 }
 
 // New lists the groups once, and fails when the service cannot be asked or does
@@ -230,6 +232,11 @@ func (t *Tree) Refresh(ctx context.Context) error {
 		if err := t.refreshGroup(ctx, g, 0); err != nil {
 			failed = append(failed, err)
 		}
+	}
+	if failed == nil {
+		t.mu.Lock()
+		t.refreshedAt = t.now()
+		t.mu.Unlock()
 	}
 	return errors.Join(failed...)
 }

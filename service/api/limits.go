@@ -57,7 +57,10 @@ func (l *limits) of(account string) *rate.Limiter {
 }
 
 // admitPage counts a request of the account page.
-func (s *server) admitPage(_ *http.Request, account string) error { return s.limits.admit(account) }
+func (s *server) admitPage(r *http.Request, account string) error {
+	traceOf(r.Context()).account = account
+	return s.limits.admit(account)
+}
 
 // caller authenticates a request and counts it.
 func (s *server) caller(r *http.Request) (account string, err error) {

@@ -161,7 +161,11 @@ func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		writeJSON(w, http.StatusRequestTimeout, wire.Error{Error: "the request came too slowly: send it again", Code: wire.CodeUnavailable})
 		return
 	}
-	if r.Context().Err() != nil {
+	switch {
+	case r.Context().Err() == nil:
+	case errors.Is(err, context.Canceled): // the caller left: nobody's fault
+		err = fault.New(wire.CodeUnavailable, "the request was given up")
+	default:
 		err = &fault.Error{Code: wire.CodeUnavailable, Text: "the request was given up", Err: err}
 	}
 	e := fault.Of(err)

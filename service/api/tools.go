@@ -148,6 +148,9 @@ func (s *server) watch(w http.ResponseWriter, r *http.Request) {
 		_, err := s.authenticate(r) // its key may have been rotated meanwhile
 		return err
 	})
+	if r.Context().Err() != nil {
+		return // the caller left, as it may
+	}
 	if err != nil {
 		s.refuse(w, r, err)
 		return

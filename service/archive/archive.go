@@ -82,7 +82,7 @@ type blobRow struct {
 }
 
 // livingBlobs lists the blobs of files that can be retrieved and of uploads under
-// way. A legacy file whose bytes are elsewhere has its reference for a blob.
+// way, without those of legacy references whose bytes are elsewhere.
 func livingBlobs(ctx context.Context, tx *store.Tx) (list []blobRow, err error) {
 	rows, err := tx.QueryContext(ctx, `SELECT blob_id, blob_sum FROM files WHERE deleted_ns IS NULL AND blob_id <> ref
 		UNION ALL SELECT blob_id, blob_sum FROM uploads WHERE blob_id IS NOT NULL ORDER BY 1`)

@@ -278,7 +278,7 @@ func convert(v any, kind store.Kind) (any, error) {
 // what the row says.
 func (i *importer) moveBlob(row map[string]any) error {
 	id, ok := row["blob_id"].(string)
-	if !ok || id == row["ref"] { // none, or bytes that are elsewhere
+	if !ok || row["ref"] == id { // none, or elsewhere: a legacy reference without bytes
 		return nil
 	}
 	info, ok := i.blobs[id]

@@ -116,12 +116,12 @@ func TestThreat36FramesAreRefused(t *testing.T) {
 	b.expect("frame-ancestors")
 	b.expect("X-Frame-Options")
 	b.expect("chrome-error")
-	asked := strings.Count(log.String(), "path=/account/app.js")
+	asked := strings.Count(log.String(), "operation=/account/app.js")
 	for _, host := range []string{"attacker.example", "127.0.0.1"} {
 		b.open("http://" + host + ":" + port)
 		b.await("window.framed")
 	}
-	if got := strings.Count(log.String(), "path=/account/app.js"); got != asked || asked == 0 {
+	if got := strings.Count(log.String(), "operation=/account/app.js"); got != asked || asked == 0 {
 		t.Errorf("the page ran in a frame: its script was asked for %d times, before %d", got, asked)
 	}
 	if !strings.Contains(b.console(), "frame-ancestors") {
