@@ -3,8 +3,10 @@ package service_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -104,5 +106,27 @@ func TestThreat31SizeOfRequests(t *testing.T) {
 		if status, body := alice.tool(tc.op, tc.request); status != tc.want {
 			t.Errorf("%s: %d, want %d: %.300s", tc.name, status, tc.want, body)
 		}
+	}
+}
+
+// Threat 31: accounts that somebody makes up are not remembered at any length.
+func TestThreat31MadeUpAccountsTakeLittleMemory(t *testing.T) {
+	r := run(t)
+	inUse := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before, most := inUse(), uint64(16<<20)
+	for i := range 64 {
+		status, _ := r.post(wire.PathSessionToken, http.Header{wire.HeaderAPIKey: {fmt.Sprintf("svc_sk_%043d", i)}},
+			wire.SessionTokenRequest{AccountID: fmt.Sprint(i) + strings.Repeat("x", 900<<10)})
+		if status != http.StatusNotFound {
+			t.Fatalf("%d", status)
+		}
+	}
+	if now := inUse(); now > before+most {
+		t.Errorf("%d bytes are kept of 64 accounts that do not exist", now-before)
 	}
 }
