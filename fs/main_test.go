@@ -178,6 +178,8 @@ func (s *server) obey(o order) (a answer) {
 		a.setError(s.tree.Refresh(context.Background()))
 	case "shred":
 		_ = s.world.shred(o.Group, int(o.Size))
+	case "moved":
+		_ = s.world.rename(o.Group, int(o.Size), o.Name)
 	case "settle":
 		for !s.mount.m.isQuiet() {
 			time.Sleep(time.Millisecond)

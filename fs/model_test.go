@@ -97,7 +97,12 @@ func (s *modelSystem) Rename(from, to string) string {
 	return outcome(os.Rename(s.path(from), s.path(to)))
 }
 
-func (s *modelSystem) Unlink(name string) string { return outcome(os.Remove(s.path(name))) }
+// Unlink may delete for good; then the kernel is told within seconds (M5).
+func (s *modelSystem) Unlink(name string) string {
+	err := os.Remove(s.path(name))
+	s.m.must(order{Do: "settle"})
+	return outcome(err)
+}
 
 func (s *modelSystem) Link(from, to string) string {
 	return outcome(os.Link(s.path(from), s.path(to)))
@@ -136,6 +141,11 @@ func (s *modelSystem) Put(name, data string) {
 
 func (s *modelSystem) Shred(nth int) {
 	s.m.must(order{Do: "shred", Group: s.group, Size: int64(nth)})
+	s.look()
+}
+
+func (s *modelSystem) Moved(nth int, name string) {
+	s.m.must(order{Do: "moved", Group: s.group, Name: name, Size: int64(nth)})
 	s.look()
 }
 

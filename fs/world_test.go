@@ -102,6 +102,14 @@ func (w *world) shred(g sdk.GroupID, nth int) error {
 	return w.DeleteFile(context.Background(), g, ref)
 }
 
+// rename gives the nth upload of a group another name.
+func (w *world) rename(g sdk.GroupID, nth int, name string) error {
+	w.mu.Lock()
+	ref := w.rows[g][nth].Ref
+	w.mu.Unlock()
+	return w.RenameFile(context.Background(), g, ref, name)
+}
+
 func (w *world) join(g sdk.GroupID, member bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

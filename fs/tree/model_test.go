@@ -118,6 +118,11 @@ func (s *modelSystem) Shred(nth int) {
 	s.look()
 }
 
+func (s *modelSystem) Moved(nth int, name string) {
+	_ = person{s.w, bob}.RenameFile(context.Background(), "team", s.w.rows["team"][nth].Ref, name)
+	s.look()
+}
+
 func (s *modelSystem) Member(on bool) {
 	if on {
 		s.w.member("team", bob)

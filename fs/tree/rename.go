@@ -291,7 +291,7 @@ func (t *Tree) move(f *File, to *Dir, newName string, becomesScratch bool, row *
 		notices = append(notices, t.record(f, f.group, f.raw, row)...)
 	case !becomesScratch:
 		v := f.group.version(f.raw)
-		v.shown, v.hidden = f, nil
+		v.shown, v.hidden = f, ""
 		notices = append(notices, t.place(f.group, v)...)
 	}
 	t.mu.Unlock()
@@ -303,7 +303,7 @@ func (t *Tree) moveRecorded(f *File, to *Dir, newName string, renamed []sdk.Entr
 	t.mu.Lock()
 	notices := t.hang(f, to, newName, false)
 	v := f.group.version(f.raw)
-	v.shown, v.hidden = f, nil
+	v.shown, v.hidden = f, ""
 	notices = append(notices, t.placeAll(f.group, f.group.mergeAll(renamed))...)
 	t.mu.Unlock()
 	t.tell(notices)
@@ -351,7 +351,9 @@ func (t *Tree) leave(f *File, becomesScratch bool) []notice {
 	}
 	v.shown = nil
 	if e := f.entry.Load(); e != nil && becomesScratch {
-		v.hidden = v.newest()
+		if newest := v.newest(); newest != nil { // else it was deleted, or renamed by others
+			v.hidden = newest.Ref
+		}
 		return nil
 	}
 	return t.place(f.group, v)

@@ -381,6 +381,14 @@ func (m *model) shred(v *version) {
 	m.place(v.name)
 }
 
+// moved is a rename by somebody else, seen.
+func (m *model) moved(v *version, name string) {
+	old := v.name
+	v.name = name
+	m.place(old)
+	m.place(name)
+}
+
 // forget is losing the group and getting it back: only the ledger is left.
 func (m *model) forget() {
 	m.names, m.hidden = map[string]*node{}, map[string]*version{}
