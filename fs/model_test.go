@@ -23,16 +23,19 @@ func TestModelOnAMount(t *testing.T) {
 	for name, change := range map[string]func(*plan){
 		"names asked for every time": func(p *plan) { p.Options.Timeout = -1 },
 		"names remembered":           func(*plan) {},
+		"renames and deletes":        func(p *plan) { p.Renames, p.Deletes = true, true },
 	} {
 		t.Run(name, func(t *testing.T) {
-			m, groups := mounting(t, change), 0
+			var p plan
+			change(&p)
+			m, groups, allows := mounting(t, change), 0, treetest.Allows{Rename: p.Renames, Delete: p.Deletes}
 			rapid.Check(t, func(rt *rapid.T) {
 				groups++
 				s := &modelSystem{m: m, group: sdk.GroupID(fmt.Sprint("group", groups))}
 				s.Member(true)
 				s.before = s.uploads()
 				defer s.Member(false)
-				treetest.Run(rt, s)
+				treetest.Run(rt, s, allows)
 			})
 		})
 	}

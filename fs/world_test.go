@@ -98,7 +98,6 @@ func (w *world) record(g sdk.GroupID, name string, data []byte, size int64) sdk.
 func (w *world) shred(g sdk.GroupID, nth int) error {
 	w.mu.Lock()
 	ref := w.rows[g][nth].Ref
-	delete(w.content, ref)
 	w.mu.Unlock()
 	return w.DeleteFile(context.Background(), g, ref)
 }
@@ -192,7 +191,10 @@ func (w *world) RenameFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref, name
 }
 
 func (w *world) DeleteFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref) error {
-	return w.change(ctx, g, ref, func(e *sdk.Entry) { e.Deleted = &sdk.Deletion{Reason: "OwnerRequest"} })
+	return w.change(ctx, g, ref, func(e *sdk.Entry) {
+		e.Deleted = &sdk.Deletion{Reason: "OwnerRequest"}
+		delete(w.content, ref)
+	})
 }
 
 func (w *world) change(ctx context.Context, g sdk.GroupID, ref sdk.Ref, do func(*sdk.Entry)) error {

@@ -339,7 +339,7 @@ func (t *Tree) unhang(f *File) {
 
 // release ends that f shows or hides a recorded name. Needs Tree.mu.
 func (t *Tree) release(f *File) []notice {
-	e := f.entry.Load()
+	e := f.record()
 	if f.scratch.Load() && e != nil {
 		v := f.group.version(recordedName(e))
 		if v.hidden == nil || v.hidden.Ref != e.Ref {

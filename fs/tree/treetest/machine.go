@@ -48,8 +48,8 @@ type opened struct {
 }
 
 // Run checks sys, which must be fresh, with random steps.
-func Run(t *rapid.T, sys System) {
-	x := &machine{m: newModel(), sys: sys}
+func Run(t *rapid.T, sys System, allows Allows) {
+	x := &machine{m: newModel(allows), sys: sys}
 	defer x.closeAll()
 	t.Repeat(map[string]func(*rapid.T){
 		"":         x.check,
