@@ -450,10 +450,13 @@ func (f *Files) find(ctx context.Context, account string, req wire.PrepareRetrie
 	return row, err
 }
 
-// BlobSize returns how many bytes of ciphertext a member would retrieve, 0 when
-// they are elsewhere.
+// BlobSize returns how many bytes of ciphertext a member would retrieve, asking
+// the gateway for them if they are not kept here.
 func (f *Files) BlobSize(ctx context.Context, account string, req wire.PrepareRetrieveRequest) (int64, error) {
 	row, err := f.find(ctx, account, req)
+	if err == nil {
+		row, err = f.present(ctx, account, req, row)
+	}
 	return row.blob.Size, err
 }
 
