@@ -65,7 +65,7 @@ type Store struct {
 	write  *sql.DB
 	reads  *sql.TxOptions
 	writes *sql.TxOptions // nil = the engine's default
-	turn   chan struct{} // one writing transaction at a time in this process
+	turn   chan struct{}  // one writing transaction at a time in this process
 	once   sync.Once
 	dir    string // of SQLite
 
