@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
@@ -134,5 +135,25 @@ func TestThreat31MadeUpAccountsTakeLittleMemory(t *testing.T) {
 	}
 	if now := inUse(); now > before+most {
 		t.Errorf("%d bytes are kept of 64 accounts that do not exist", now-before)
+	}
+}
+
+// Threat 31: a view that anybody may ask for answers so many files and no more.
+func TestThreat31ViewsAreBounded(t *testing.T) {
+	r := run(t)
+	alice := r.user("alice", "10")
+	must[string](alice, wire.OpCreateHackathonGroup, object{"group_id": "open", "expires_at": fmt.Sprint(time.Now().Add(time.Hour).UnixNano())})
+	db := r.openDatabase()
+	fill(t, db, "open", alice.id, wire.MaxPageRows)
+	var rows []wire.TransactionRow
+	if err := json.Unmarshal([]byte(r.view("get_transactions_for_group", object{"group_id": "open"})), &rows); err != nil || len(rows) != wire.MaxPageRows || rows[0].Seq > rows[1].Seq {
+		t.Errorf("the largest answer: %d rows, %v", len(rows), err)
+	}
+	fill(t, db, "open", alice.id, 1)
+	if got := r.view("get_transactions_for_group", object{"group_id": "open"}); !strings.Contains(got, "get_group_transactions") {
+		t.Errorf("one more: %.200s", got)
+	}
+	if rows := must[[]wire.TransactionRow](alice, wire.OpGetGroupTransactions, object{"group_id": "open"}); len(rows) != wire.MaxPageRows+1 {
+		t.Errorf("the operation: %d rows", len(rows))
 	}
 }
