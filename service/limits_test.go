@@ -157,3 +157,17 @@ func TestThreat31ViewsAreBounded(t *testing.T) {
 		t.Errorf("the operation: %d rows", len(rows))
 	}
 }
+
+// Threat 31: many ranges at once would be as many requests to a bucket.
+func TestThreat31OneRangeAtATime(t *testing.T) {
+	r := run(t)
+	alice := r.user("alice", "10")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	up := alice.uploadRaw("g", "f", make([]byte, 2*wire.InlineBlobBytes))
+	raw := must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": up.CID, "transfer": "raw"})
+	for ranges, want := range map[string]int{"bytes=0-9": 10, "bytes=0-9,20-29": int(raw.DataSize), "bytes=0-0" + strings.Repeat(",2-2", 5000): int(raw.DataSize)} {
+		if status, body := alice.fetch(raw.DataURL, ranges); len(body) != want {
+			t.Errorf("%.20s: %d, %d bytes, want %d", ranges, status, len(body), want)
+		}
+	}
+}
