@@ -73,8 +73,9 @@ func (postgresEngine) rebind(query string) string {
 	return b.String()
 }
 
-func (postgresEngine) serialise(ctx context.Context, tx *sql.Tx) error {
-	_, err := tx.ExecContext(ctx, "SELECT pg_advisory_xact_lock($1)", writersLock)
+func (postgresEngine) serialise(ctx context.Context, tx *sql.Tx, idle time.Duration) error {
+	_, err := tx.ExecContext(ctx, "SELECT set_config('idle_in_transaction_session_timeout', $2, true), pg_advisory_xact_lock($1)",
+		writersLock, strconv.FormatInt(idle.Milliseconds(), 10))
 	return err
 }
 

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"time"
 
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
@@ -75,8 +76,9 @@ func (sqliteEngine) name() string { return "sqlite" }
 
 func (sqliteEngine) rebind(query string) string { return query }
 
-// serialise has nothing to do: a transaction begins with the write lock.
-func (sqliteEngine) serialise(context.Context, *sql.Tx) error { return nil }
+// serialise has nothing to do: a transaction begins with the write lock, which
+// ends with its process.
+func (sqliteEngine) serialise(context.Context, *sql.Tx, time.Duration) error { return nil }
 
 func (sqliteEngine) version(ctx context.Context, tx *sql.Tx) (version int, err error) {
 	return version, tx.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version)

@@ -40,8 +40,10 @@ type engine interface {
 	name() string
 	// rebind turns the placeholders ? into the engine's own.
 	rebind(query string) string
-	// serialise makes a writing transaction wait for the others.
-	serialise(ctx context.Context, tx *sql.Tx) error
+	// serialise makes a writing transaction wait for the others. A process that
+	// says nothing for longer than idle loses its turn, where the database is a
+	// server: its machine may be gone. 0 = it may take its time.
+	serialise(ctx context.Context, tx *sql.Tx, idle time.Duration) error
 	// version and setVersion keep the number of the newest migration that ran.
 	version(ctx context.Context, tx *sql.Tx) (int, error)
 	setVersion(ctx context.Context, tx *sql.Tx, version int) error
@@ -69,6 +71,8 @@ type Store struct {
 	once   sync.Once
 	dir    string // of SQLite
 
+	timeout time.Duration // of a write
+
 	observe func(call string, took time.Duration, err error)
 }
 
@@ -92,7 +96,7 @@ func Open(ctx context.Context, dir, url string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.turn = make(chan struct{}, 1)
+	s.turn, s.timeout = make(chan struct{}, 1), writeTimeout
 	if err := s.migrate(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -164,9 +168,9 @@ func (s *Store) Write(ctx context.Context, f func(*Tx) error) (err error) {
 		return err
 	}
 	defer s.passTurn()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.timeout)
 	defer cancel()
-	return s.commit(ctx, f)
+	return s.commit(ctx, s.timeout, f)
 }
 
 // Load is Write for as long as it takes, until ctx ends: for filling an empty
@@ -176,7 +180,7 @@ func (s *Store) Load(ctx context.Context, f func(*Tx) error) error {
 		return err
 	}
 	defer s.passTurn()
-	return s.commit(ctx, f)
+	return s.commit(ctx, 0, f)
 }
 
 func (s *Store) takeTurn(ctx context.Context) error {
@@ -190,13 +194,13 @@ func (s *Store) takeTurn(ctx context.Context) error {
 
 func (s *Store) passTurn() { <-s.turn }
 
-func (s *Store) commit(ctx context.Context, f func(*Tx) error) error {
+func (s *Store) commit(ctx context.Context, idle time.Duration, f func(*Tx) error) error {
 	tx, err := s.write.BeginTx(ctx, s.writes)
 	if err != nil {
 		return s.mark(fmt.Errorf("begin writing: %w", err))
 	}
 	defer func() { _ = tx.Rollback() }()
-	if err := s.engine.serialise(ctx, tx); err != nil {
+	if err := s.engine.serialise(ctx, tx, idle); err != nil {
 		return s.mark(fmt.Errorf("wait for other writers: %w", err))
 	}
 	if err := f(&Tx{tx, s.engine}); err != nil {

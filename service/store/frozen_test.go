@@ -1,0 +1,114 @@
+package store_test
+
+import (
+	"io"
+	"net"
+	"net/url"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/store/pgtest"
+)
+
+// TestThreat39MachineGoneWhileItWrites: the machine of one process loses power in
+// a transaction, and PostgreSQL is not told. The others' turn comes nevertheless.
+func TestThreat39MachineGoneWhileItWrites(t *testing.T) {
+	direct := pgtest.Start(t).NewDatabase(t)
+	ours := open(t, func() (*store.Store, error) { return store.Open(t.Context(), "", direct) })
+	freeze, address := freezable(t, direct)
+	lost, err := store.Open(t.Context(), "", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost.SetWriteTimeout(time.Second)
+	writing, over := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(over)
+		_ = lost.Write(t.Context(), func(tx *store.Tx) error {
+			_, err := tx.ExecContext(t.Context(), "INSERT INTO meta (name, value) VALUES ('a', 'lost')")
+			freeze()
+			close(writing)
+			return err
+		})
+		_ = lost.Close()
+	}()
+	<-writing
+	if err := set(t.Context(), ours, "a", "ours"); err != nil {
+		t.Errorf("the other process: %v", err)
+	}
+	if got := get(t, ours, "a"); got != "ours" {
+		t.Errorf("value %q", got)
+	}
+	<-over
+}
+
+// freezable is a proxy that stops passing anything on when it is told to.
+func freezable(t *testing.T, database string) (freeze func(), address string) {
+	t.Helper()
+	u, err := url.Parse(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	target := u.Host
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Host = l.Addr().String()
+	var mu sync.Mutex
+	frozen := false
+	var conns []net.Conn
+	var all sync.WaitGroup
+	pass := func(to, from net.Conn) {
+		buf := make([]byte, 64<<10)
+		for {
+			n, err := from.Read(buf)
+			mu.Lock()
+			stopped := frozen
+			mu.Unlock()
+			if err != nil || stopped {
+				return // and neither side is told
+			}
+			if _, err := to.Write(buf[:n]); err != nil {
+				return
+			}
+		}
+	}
+	all.Go(func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("tcp", target)
+			if err != nil {
+				_ = client.Close()
+				continue
+			}
+			mu.Lock()
+			conns = append(conns, client, server)
+			mu.Unlock()
+			all.Go(func() { pass(server, client) })
+			all.Go(func() { pass(client, server) })
+		}
+	})
+	t.Cleanup(func() {
+		closers := []io.Closer{l}
+		mu.Lock()
+		for _, c := range conns {
+			closers = append(closers, c)
+		}
+		mu.Unlock()
+		for _, c := range closers {
+			_ = c.Close()
+		}
+		all.Wait()
+	})
+	return func() {
+		mu.Lock()
+		defer mu.Unlock()
+		frozen = true
+	}, u.String()
+}
