@@ -10,6 +10,8 @@ FUZZTIME ?= 30s
 DIR ?=
 ONCE ?=
 TESTFLAGS ?=
+BENCH ?=
+BENCHFLAGS ?=
 
 .DEFAULT_GOAL := help
 
@@ -19,7 +21,8 @@ help:
 	@echo "make demo      mount two accounts on a service of their own (ONCE=1: check and end)"
 	@echo "make build     bin/svcfs and bin/svcd"
 	@echo "make test      vet, staticcheck, every test with the race detector, the test vectors"
-	@echo "make lint bench fuzz install clean"
+	@echo "make bench     svcfs beside its floor and its peers (BENCH=quick, growth or service)"
+	@echo "make lint fuzz install clean"
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=auto -o bin/ ./cmd/...
@@ -58,16 +61,12 @@ lint: vet
 vectors:
 	@if [ -f integration/vectors/go.mod ]; then cd integration/vectors && $(GO) test $(TESTFLAGS) ./...; fi
 
+# BENCH=quick: small sizes, once; growth: time and memory against size; service:
+# svcd against its stores. A peer that is not installed is named in the table. All:
+#   apt-get install gocryptfs rclone sshfs openssh-server s3fs postgresql fuse3
+#   make s3-server
 bench:
-	$(GO) test -run '^$$' -bench . -benchmem ./...
-
-# The long runs: KILLS kills of the service and of the mount each, many rounds of
-# many clients.
-KILLS ?= 500
-ROUNDS ?= 50
-soak:
-	SVCFS_KILLS=$(KILLS) $(GO) test -count=1 -timeout 6h -run KilledAtRandomMoments ./integration
-	SVCD_CLIENT_ROUNDS=$(ROUNDS) $(GO) test -count=1 -timeout 1h -run TestManyClients ./service
+	BENCH="$(BENCH)" $(GO) run ./integration/bench $(BENCHFLAGS)
 
 # Every fuzz target, one after the other, FUZZTIME each.
 fuzz:

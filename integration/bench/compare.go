@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"os"
 	"path/filepath"
 	"slices"
@@ -71,6 +73,7 @@ func peakOf(s sample) float64  { return mib(s.peak) }
 func (w *world) compare(out string) error {
 	begun := time.Now()
 	load := loadAverage()
+	log.SetOutput(io.Discard) // a server's manners are not ours
 	if err := w.newSystems(); err != nil {
 		return err
 	}
@@ -151,6 +154,9 @@ func (w *world) play(r *results, sc *scene, s *system, rep int) {
 		if err != nil {
 			progress("%s: %s: %v", s.name, st.name, err)
 		}
+	}
+	if sc.linger {
+		time.Sleep(s.linger)
 	}
 	if err := s.down(); err != nil {
 		r.failed(sc, s.name, err)

@@ -9,6 +9,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
@@ -65,6 +66,10 @@ func (w *world) fillThrough(s *system) error {
 	return s.down()
 }
 
+// rcloneWriteBack is longer than rclone's default of five seconds before it sends
+// what was closed. An unmount does not wait for it.
+const rcloneWriteBack = 8 * time.Second
+
 // rclone encrypts in front of a WebDAV server of its own, without and with its
 // cache of decrypted files on the disk.
 func (w *world) rclone() ([]*system, error) {
@@ -75,7 +80,11 @@ func (w *world) rclone() ([]*system, error) {
 		{"off", "over rclone serve webdav; cannot write at random"},
 		{"full", "over rclone serve webdav; decrypted files on the disk; close returns before the upload"},
 	} {
-		list = append(list, &system{name: "rclone crypt (cache " + mode.flag + ")", note: mode.note, missing: missing, stored: []string{w.path("rclone")}})
+		s := &system{name: "rclone crypt (cache " + mode.flag + ")", note: mode.note, missing: missing, stored: []string{w.path("rclone")}}
+		if mode.flag == "full" {
+			s.linger = rcloneWriteBack
+		}
+		list = append(list, s)
 	}
 	if list = w.chosen(list...); missing != "" || len(list) == 0 {
 		return list, nil

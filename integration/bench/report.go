@@ -211,14 +211,18 @@ func cellText(c *cell) string {
 	return fmt.Sprintf(" %s | %s | %s |", text, short(cpu), memory)
 }
 
-// failures says why a cell is empty.
+// failures says why a cell is empty; the same reason once.
 func (r *report) failures(sc *scene) string {
 	var b strings.Builder
 	for _, name := range r.columns(sc) {
+		said := ""
 		for _, st := range sc.steps {
-			if c := r.r.cells[st][name]; c != nil && c.err != nil {
-				fmt.Fprintf(&b, "\n%s, %s: %.300s\n", name, st.name, strings.ReplaceAll(c.err.Error(), "\n", " "))
+			c := r.r.cells[st][name]
+			if c == nil || c.err == nil || c.err.Error() == said {
+				continue
 			}
+			said = c.err.Error()
+			fmt.Fprintf(&b, "\n%s, %s: %.300s\n", name, st.name, strings.ReplaceAll(said, "\n", " "))
 		}
 	}
 	return b.String()

@@ -22,9 +22,10 @@ type step struct {
 
 // scene is the steps of one mount.
 type scene struct {
-	name  string
-	cold  bool
-	steps []*step
+	name   string
+	cold   bool
+	linger bool // what was written must have arrived before the mount ends
+	steps  []*step
 }
 
 // Names of steps that targets refer to.
@@ -73,7 +74,7 @@ func (w *world) scenes() []*scene {
 			{name: stepListWarm, unit: "ms", lower: true, run: w.list},
 			{name: stepStat, unit: "stats/s", run: w.stat},
 		}},
-		{name: "Copying a tree", steps: []*step{{name: stepCopyIn, unit: "s", lower: true, run: w.copyIn}}},
+		{name: "Copying a tree", linger: true, steps: []*step{{name: stepCopyIn, unit: "s", lower: true, run: w.copyIn}}},
 		{name: "Copying a tree back", cold: true, steps: []*step{{name: stepCopyOut, unit: "s", lower: true, run: w.copyOut}}},
 	}
 }
@@ -239,17 +240,22 @@ func (w *world) readSmall(s *system, _ int) (float64, error) {
 	return rate(w.small, time.Since(begin)), nil
 }
 
-// list runs ls -l.
+// list runs ls -l on the listed folder.
 func (w *world) list(s *system, _ int) (float64, error) {
-	cmd := exec.Command("ls", "-l", s.path(setList))
+	took, lines, err := listFolder(s.path(setList))
+	if err == nil && lines != w.listed+1 {
+		err = fmt.Errorf("ls -l printed %d lines for %d files", lines, w.listed)
+	}
+	return took, err
+}
+
+// listFolder runs ls -l and returns milliseconds and lines.
+func listFolder(dir string) (took float64, lines int, err error) {
+	cmd := exec.Command("ls", "-l", dir)
 	cmd.Env = []string{"LC_ALL=C", "PATH=" + os.Getenv("PATH")}
 	begin := time.Now()
 	out, err := cmd.Output()
-	took := time.Since(begin)
-	if lines := countLines(out); err == nil && lines != w.listed+1 {
-		err = fmt.Errorf("ls -l printed %d lines for %d files", lines, w.listed)
-	}
-	return milliseconds(took), err
+	return milliseconds(time.Since(begin)), countLines(out), err
 }
 
 func countLines(text []byte) (n int) {

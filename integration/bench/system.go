@@ -22,6 +22,7 @@ type system struct {
 	mount   func(dir string) *exec.Cmd // nil: root is an ordinary folder
 	forget  []string                   // folders of local caches that make a mount warm
 	root    string                     // mountpoint
+	linger  time.Duration              // how long it may send after a close; 0 = not at all
 
 	client *process
 }

@@ -130,17 +130,18 @@ type service struct {
 // --blobs flags.
 func (w *world) newService(name string, env []string, stores ...string) (*service, error) {
 	s := &service{w: w, data: w.path(name)}
-	port, err := freePort()
+	cmd := exec.Command(filepath.Join(w.bin, "svcd"), append([]string{"serve", "--data", s.data, "--listen", "127.0.0.1:0"}, stores...)...)
+	cmd.Env = append(os.Environ(), env...)
+	p, err := start(cmd)
 	if err != nil {
 		return nil, err
 	}
-	addr := fmt.Sprintf("127.0.0.1:%d", port)
-	s.url = "http://" + addr
-	cmd := exec.Command(filepath.Join(w.bin, "svcd"), append([]string{"serve", "--data", s.data, "--listen", addr}, stores...)...)
-	cmd.Env = append(os.Environ(), env...)
-	if s.process, err = w.serve(cmd, addr); err != nil {
+	s.process, w.servers = p, append(w.servers, p)
+	if err := p.until(func() bool { return strings.Contains(p.output.String(), "listening on ") }); err != nil {
 		return nil, err
 	}
+	_, line, _ := strings.Cut(p.output.String(), "listening on ")
+	s.url, _, _ = strings.Cut(line, "\n")
 	if s.account, s.key, err = s.newAccount("bench", env, stores); err != nil {
 		return nil, err
 	}
