@@ -68,6 +68,14 @@ vectors:
 bench:
 	BENCH="$(BENCH)" $(GO) run ./integration/bench $(BENCHFLAGS)
 
+# The long runs: KILLS kills of the service and of the mount each, many rounds of
+# many clients.
+KILLS ?= 500
+ROUNDS ?= 50
+soak:
+	SVCFS_KILLS=$(KILLS) $(GO) test -count=1 -timeout 6h -run KilledAtRandomMoments ./integration
+	SVCD_CLIENT_ROUNDS=$(ROUNDS) $(GO) test -count=1 -timeout 1h -run TestManyClients ./service
+
 # Every fuzz target, one after the other, FUZZTIME each.
 fuzz:
 	@set -e; for package in $$($(GO) list ./...); do \
