@@ -15,14 +15,14 @@ BENCHFLAGS ?=
 
 .DEFAULT_GOAL := help
 
-.PHONY: help build demo test race vet lint vectors bench fuzz install clean require-fuse tell-missing s3-server soak
+.PHONY: help build demo test race vet lint vectors bench fuzz man install clean require-fuse tell-missing s3-server soak
 
 help:
 	@echo "make demo      mount two accounts on a service of their own (ONCE=1: check and end)"
 	@echo "make build     bin/svcfs and bin/svcd"
 	@echo "make test      vet, staticcheck, every test with the race detector, the test vectors"
 	@echo "make bench     svcfs beside its floor and its peers (BENCH=quick, growth or service)"
-	@echo "make lint fuzz install clean"
+	@echo "make lint fuzz man install clean"
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=auto -o bin/ ./cmd/...
@@ -85,9 +85,19 @@ fuzz:
 		done; \
 	done
 
-install: build
-	install -d "$(DESTDIR)$(PREFIX)/bin"
+# The manual pages are made from the help texts.
+man: build
+	rm -rf dist/man
+	./bin/svcfs man dist/man
+
+install: man
+	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/share/man/man1"
 	install -m 0755 bin/svcfs bin/svcd "$(DESTDIR)$(PREFIX)/bin/"
+	install -m 0644 dist/man/*.1 "$(DESTDIR)$(PREFIX)/share/man/man1/"
+	install -d "$(DESTDIR)$(PREFIX)/share/bash-completion/completions" "$(DESTDIR)$(PREFIX)/share/zsh/site-functions" "$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d"
+	./bin/svcfs completion bash > "$(DESTDIR)$(PREFIX)/share/bash-completion/completions/svcfs"
+	./bin/svcfs completion zsh > "$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_svcfs"
+	./bin/svcfs completion fish > "$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/svcfs.fish"
 
 clean:
 	rm -rf bin dist

@@ -34,6 +34,8 @@ var onlyIn = map[string][]string{
 	"github.com/golang-jwt/jwt/v5":           {"service/auth", "sdk"},
 	"github.com/hashicorp/golang-lru/v2/...": {"cache"},
 	"modernc.org/sqlite":                     {"service/store", "integration/bench"},
+	"github.com/coreos/go-oidc/v3/...":       {"service/web"},
+	"github.com/chromedp/chromedp/...":       {"service/web", "integration"},
 	"github.com/jackc/pgx/v5/...":            {"service/store/..."},
 	"github.com/minio/minio-go/v7/...":       {"service/blob", "integration/bench"},
 	"github.com/ipfs/...":                    {"service/legacy"},

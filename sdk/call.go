@@ -46,10 +46,13 @@ func (c *Client) read(ctx context.Context, op string, request, result any) error
 	return c.retry(ctx, func(ctx context.Context) error { return c.tool(ctx, op, c.cfg.Timeout, request, result) })
 }
 
-// change is tool for operations that may wait for the ledger and are sent once:
-// giving up early would leave the caller in doubt about something paid for.
+// change is tool for operations that may wait for the ledger: giving up early
+// would leave the caller in doubt about something paid for. They are repeated
+// only when the service was too busy to look at them.
 func (c *Client) change(ctx context.Context, op string, request, result any) error {
-	return c.tool(ctx, op, transferPatience*c.cfg.Timeout, request, result)
+	return retryWhen(ctx, refusedBusy, func(ctx context.Context) error {
+		return c.tool(ctx, op, transferPatience*c.cfg.Timeout, request, result)
+	})
 }
 
 // authorized runs send with a token, and once more with a new one when that
@@ -239,10 +242,15 @@ func textOf(raw json.RawMessage) (text string) {
 
 // retry repeats a request that may be repeated, after faults that pass.
 func (c *Client) retry(ctx context.Context, send func(context.Context) error) error {
+	return retryWhen(ctx, passing, send)
+}
+
+// retryWhen repeats a request after the faults that may be repeated.
+func retryWhen(ctx context.Context, may func(error) (pause time.Duration, again bool), send func(context.Context) error) error {
 	pause := firstPause
 	for try := 1; ; try++ {
 		err := send(ctx)
-		wait, passes := passing(err)
+		wait, passes := may(err)
 		if err == nil || !passes || try == maxTries || ctx.Err() != nil {
 			return err
 		}
@@ -269,6 +277,15 @@ func passing(err error) (pause time.Duration, passes bool) {
 		return 0, false
 	}
 	return 0, isConnectionLost(err)
+}
+
+// refusedBusy is passing for what was certainly not carried out.
+func refusedBusy(err error) (pause time.Duration, again bool) {
+	var answered *answerError
+	if errors.As(err, &answered) && answered.status == http.StatusTooManyRequests {
+		return answered.retryAfter, true
+	}
+	return 0, false
 }
 
 func retryAfter(h http.Header) time.Duration {

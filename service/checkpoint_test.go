@@ -1,8 +1,10 @@
 package service_test
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,8 +12,11 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
@@ -130,7 +135,8 @@ func TestThreat26OutsidersCheckTheLedger(t *testing.T) {
 	if err != nil || tlog.CheckTree(proof, after.N, after.Hash, before.N, before.Hash) != nil {
 		t.Errorf("consistency: %v", err)
 	}
-	for seq, hash := range r.hashes() {
+	hashes := r.hashes()
+	for seq, hash := range hashes {
 		proof, err := tlog.ProveRecord(after.N, seq-1, reader)
 		if err != nil || tlog.CheckRecord(proof, after.N, after.Hash, seq-1, tlog.RecordHash(hash)) != nil {
 			t.Fatalf("inclusion of row %d: %v", seq, err)
@@ -140,7 +146,7 @@ func TestThreat26OutsidersCheckTheLedger(t *testing.T) {
 		status, bundle := r.get("/tlog/tile/" + path)
 		for seq := int64(1); seq <= 301; seq++ {
 			if (seq > 256) == (path == "entries/001.p/45") {
-				want += "\x00\x20" + string(r.hashes()[seq])
+				want += "\x00\x20" + string(hashes[seq])
 			}
 		}
 		if status != http.StatusOK || bundle != want {
@@ -159,7 +165,9 @@ func TestThreat26OutsidersCheckTheLedger(t *testing.T) {
 // hashes reads the record hashes, by row.
 func (r *running) hashes() map[int64][]byte {
 	r.t.Helper()
-	rows, err := r.openDatabase().Query("SELECT seq, hash FROM ledger")
+	db := r.openDatabase()
+	defer db.Close() // it is asked hundreds of times
+	rows, err := db.Query("SELECT seq, hash FROM ledger")
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -357,4 +365,76 @@ func TestCheckpointsGoOnUnderAnotherAddress(t *testing.T) {
 	if !strings.HasPrefix(raw, "files.example.org/svc.testnet\n1\n"+first.Hash.String()+"\n") {
 		t.Errorf("checkpoint %q", raw)
 	}
+}
+
+// Members, and nobody else, see every record of their group with all that its
+// hash covers, page by page.
+func TestRecordsOfAGroup(t *testing.T) {
+	r := run(t)
+	alice, bob := r.user("alice", "10"), r.user("bob", "10")
+	open := object{"group_id": "g", "expires_at": fmt.Sprint(time.Now().Add(time.Hour).UnixNano())}
+	must[string](alice, wire.OpCreateHackathonGroup, open)
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "other"})
+	ref := alice.upload("g", "name", []byte("content")).Location
+	alice.retrieve("g", ref)
+	must[string](alice, wire.OpAddGroupMember, object{"group_id": "g", "member_id": "bob"})
+	must[string](alice, wire.OpRevokeGroupMember, object{"group_id": "g", "member_id": "bob"})
+
+	hashes := r.hashes()
+	all := must[[]wire.TransactionRow](alice, wire.OpGetGroupTransactions, object{"group_id": "g", "kinds": "all"})
+	var kinds []string
+	for _, row := range all {
+		kinds = append(kinds, row.Kind)
+		raw, err := hex.DecodeString(row.Hash)
+		if err != nil || !bytes.Equal(raw, hashes[row.Seq]) || row.PrevHash != hex.EncodeToString(hashes[row.Seq-1]) {
+			t.Errorf("row %d: hash %s after %s: %v", row.Seq, row.Hash, row.PrevHash, err)
+		}
+		if sum := sumOf(t, row); sum != row.Hash {
+			t.Errorf("row %d: its fields give %s, not %s", row.Seq, sum, row.Hash)
+		}
+	}
+	want := []string{"register_group", "open_hackathon_join", "record_transaction", "claim_token", "add_group_member", "revoke_group_member"}
+	if !slices.Equal(kinds, want) {
+		t.Errorf("kinds %q, want %q", kinds, want)
+	}
+	var paged []wire.TransactionRow
+	for after := int64(0); ; after = paged[len(paged)-1].Seq {
+		page := must[[]wire.TransactionRow](alice, wire.OpGetGroupTransactions, object{"group_id": "g", "kinds": "all", "after_seq": after, "limit": 4})
+		if len(page) == 0 {
+			break
+		}
+		paged = append(paged, page...)
+	}
+	if len(paged) != len(all) {
+		t.Errorf("%d rows by pages, %d at once", len(paged), len(all))
+	}
+	for request, want := range map[string]int{`{"group_id":"g","kinds":"all"}`: 403, `{"group_id":"g"}`: 200, `{"group_id":"","kinds":"all"}`: 404} {
+		if status, body := bob.tool(wire.OpGetGroupTransactions, []byte(request)); status != want {
+			t.Errorf("bob asks %s: %d %s", request, status, body)
+		}
+	}
+	if status, body := alice.tool(wire.OpGetGroupTransactions, object{"group_id": "g", "kinds": "some"}); status != http.StatusBadRequest {
+		t.Errorf("unknown kinds: %d %s", status, body)
+	}
+}
+
+// sumOf computes the hash of a listed record as service/LEDGER.md says.
+func sumOf(t *testing.T, row wire.TransactionRow) string {
+	t.Helper()
+	ns, err := strconv.ParseUint(*row.Timestamp, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	prev, err := hex.DecodeString(row.PrevHash)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b []byte
+	text := func(s string) { b = append(binary.BigEndian.AppendUint64(b, uint64(len(s))), s...) }
+	text("svc-ledger-1")
+	b = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, uint64(row.Seq)), ns)
+	for _, s := range []string{row.TransID, row.Kind, row.UserID, row.GroupID, row.IPFSHash, row.FileHash, row.Detail, row.Fee, row.Request} {
+		text(s)
+	}
+	return hash(append(b, prev...))
 }

@@ -17,6 +17,17 @@ import (
 // LinkLifetime is how long a sign-in link is good.
 const LinkLifetime = auth.LinkLifetime
 
+// OIDC configures sign-in at an OpenID Connect provider; see [web.OIDC].
+type OIDC = web.OIDC
+
+// NewSecret wraps a configured secret, so that it prints as "redacted".
+func NewSecret(text string) auth.Secret { return auth.SecretFrom(text) }
+
+// AddIdentity lets a person at an OpenID Connect provider sign in to an account.
+func (s *Service) AddIdentity(ctx context.Context, name, issuer, subject string) (account string, err error) {
+	return s.accounts.AddIdentity(ctx, name, auth.Identity{Issuer: issuer, Subject: subject})
+}
+
 const metaPublicURL = "public_url"
 
 // rememberAddress notes where the service answers, for commands beside it.

@@ -40,12 +40,14 @@ const Version = "0.1.0"
 const (
 	DefaultContractID         = "svc.testnet"
 	DefaultMaxFileBytes int64 = 4 << 30
+	DefaultRequestRate        = 500
 )
 
 // Purposes of keys derived from the master key.
 const (
 	purposeTokens  = "session tokens"
 	purposeTickets = "transfer tickets"
+	purposePage    = "sign-ins at an identity provider"
 	purposeName    = "name of the master key"
 )
 
@@ -66,10 +68,12 @@ type Config struct {
 	PublicURL     string           // address clients use; tokens are good for it alone
 	ContractID    string           // "" = DefaultContractID; account NAME is NAME.ContractID
 	MaxFileBytes  int64            // largest plaintext; 0 = DefaultMaxFileBytes
+	RequestRate   int              // requests of one account per second, twice as many at once; 0 = DefaultRequestRate, negative = any number
 	PlainRefs     bool             // references of new files do not start with bafy, which SDK 1.0.3 needs
 	Gateway       string           // https://HOST/ipfs/ has the bytes of legacy references that are not kept here; "" = none
 	TokenLifetime time.Duration    // 0 = 24 h
 	Fees          ledger.Fees      // nil = the specification's table
+	OIDC          OIDC             // sign-in at an identity provider; zero = none
 	Logger        *slog.Logger     // nil = none
 	Now           func() time.Time // nil = time.Now; the time of tokens and records
 }
@@ -108,7 +112,8 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	}
 	tokenKey, err1 := v.Derive(purposeTokens)
 	ticketKey, err2 := v.Derive(purposeTickets)
-	if err := errors.Join(err1, err2); err != nil {
+	pageKey, err3 := v.Derive(purposePage)
+	if err := errors.Join(err1, err2, err3); err != nil {
 		return nil, err
 	}
 	s := &Service{cfg: cfg}
@@ -135,14 +140,14 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	s.files = files.New(s.store, l, v, s.blobs, cfg.ContractID, cfg.MaxFileBytes, files.Options{PlainRefs: cfg.PlainRefs, Gateway: s.gateway})
 	g := groups.New(s.store, l, s.accounts)
 	page, err := web.New(web.Deps{Store: s.store, Accounts: s.accounts, Groups: g, Files: s.files, Ledger: l, PublicURL: cfg.PublicURL,
-		ContractID: cfg.ContractID, MaxFileBytes: cfg.MaxFileBytes, Logger: cfg.Logger})
+		ContractID: cfg.ContractID, MaxFileBytes: cfg.MaxFileBytes, OIDC: cfg.OIDC, SealKey: pageKey, Logger: cfg.Logger})
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	s.handler = api.New(api.Deps{
 		Accounts: s.accounts, Tokens: auth.NewTokens(s.accounts, tokenKey, cfg.PublicURL, cfg.TokenLifetime, cfg.Now),
 		Groups: g, Files: s.files, Watch: s.watch, Ledger: l, TicketKey: ticketKey[:], ContractID: cfg.ContractID,
-		Version: Version, MaxFileBytes: cfg.MaxFileBytes, Healthy: s.healthy, Page: page, Checkpoints: s.log, Logger: cfg.Logger,
+		Version: Version, MaxFileBytes: cfg.MaxFileBytes, RequestRate: cfg.RequestRate, Healthy: s.healthy, Page: page, Checkpoints: s.log, Logger: cfg.Logger,
 	})
 	return s, nil
 }
@@ -179,6 +184,9 @@ func withDefaults(cfg Config) Config {
 	}
 	if cfg.MaxFileBytes <= 0 {
 		cfg.MaxFileBytes = DefaultMaxFileBytes
+	}
+	if cfg.RequestRate == 0 {
+		cfg.RequestRate = DefaultRequestRate
 	}
 	if cfg.Fees == nil {
 		cfg.Fees = ledger.DefaultFees()

@@ -347,60 +347,6 @@ func TestUploadRetrieveListAndFees(t *testing.T) {
 	}
 }
 
-// The role x operation matrix: who may do what.
-func TestRoleOperationMatrix(t *testing.T) {
-	r := run(t)
-	owner, member, revoked, outsider := r.user("owner", "10"), r.user("member", "10"), r.user("revoked", "10"), r.user("outsider", "10")
-	rotated := r.user("rotated", "10")
-	must[string](owner, wire.OpRegisterGroup, object{"group_id": "g"})
-	for _, u := range []*user{member, revoked, rotated} {
-		must[string](owner, wire.OpAddGroupMember, object{"group_id": "g", "member_id": u.id})
-	}
-	must[string](owner, wire.OpRevokeGroupMember, object{"group_id": "g", "member_id": revoked.id})
-	if _, err := r.svc.RotateKey(t.Context(), "rotated"); err != nil {
-		t.Fatal(err)
-	}
-	ref := owner.upload("g", "f", []byte("x")).CID
-	other := run(t).user("owner", "10") // a token of another deployment
-	foreign := &user{running: r, id: owner.id, token: other.token}
-	nobody := &user{running: r, id: owner.id}
-	operations := map[string]struct {
-		op       string
-		request  object
-		statuses [5]int // owner, member, revoked, outsider, dead credentials
-	}{
-		"list":      {wire.OpGetGroupTransactions, object{"group_id": "g"}, [5]int{200, 200, 403, 403, 401}},
-		"members":   {wire.OpGetGroupMembers, object{"group_id": "g"}, [5]int{200, 200, 403, 403, 401}},
-		"prepare":   {wire.OpPrepareUpload, object{"group_id": "g"}, [5]int{200, 200, 403, 403, 401}},
-		"retrieve":  {wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": ref}, [5]int{200, 200, 403, 403, 401}},
-		"add":       {wire.OpAddGroupMember, object{"group_id": "g", "member_id": "new"}, [5]int{200, 403, 403, 403, 401}},
-		"revoke":    {wire.OpRevokeGroupMember, object{"group_id": "g", "member_id": "new"}, [5]int{200, 403, 403, 403, 401}},
-		"retention": {wire.OpSetGroupRetention, object{"group_id": "g", "retention_days": 3}, [5]int{200, 403, 403, 403, 401}},
-		"close":     {wire.OpCloseHackathonJoin, object{"group_id": "g"}, [5]int{200, 403, 403, 403, 401}},
-		"join":      {wire.OpJoinGroup, object{"group_id": "g"}, [5]int{200, 200, 403, 403, 401}},
-		"status":    {wire.OpAuthStatus, object{"group_id": "g"}, [5]int{200, 200, 200, 200, 401}},
-		"owned":     {wire.OpGetOwnedGroups, object{}, [5]int{200, 200, 200, 200, 401}},
-		"groups":    {wire.OpGetMemberGroups, object{}, [5]int{200, 200, 200, 200, 401}},
-	}
-	for _, name := range []string{"list", "members", "prepare", "retrieve", "add", "revoke", "retention", "close", "join", "status", "owned", "groups"} {
-		o := operations[name]
-		for i, u := range []*user{owner, member, revoked, outsider, rotated, foreign, nobody} {
-			want := o.statuses[min(i, 4)]
-			if status, body := u.tool(o.op, o.request); status != want {
-				t.Errorf("%s as %s (%d): %d, want %d: %s", name, u.id, i, status, want, body)
-			} else if want == 403 && !strings.Contains(body, "ot authorized") && !strings.Contains(body, "not open for join") {
-				t.Errorf("%s as %s: the text holds no word of the specification: %s", name, u.id, body)
-			}
-		}
-	}
-	if status, body := owner.tool(wire.OpRevokeGroupMember, object{"group_id": "g", "member_id": owner.id}); status != 409 {
-		t.Errorf("threat 25: the owner revoked itself: %d %s", status, body)
-	}
-	if _, body := foreign.tool(wire.OpGetOwnedGroups, object{}); !strings.Contains(body, "Auth failed") {
-		t.Errorf("another deployment's token: %s", body)
-	}
-}
-
 // Threat 20: forged tokens. Threat 21: mixed credentials.
 func TestForgedAndMixedCredentials(t *testing.T) {
 	r := run(t)

@@ -2,9 +2,12 @@ package service_test
 
 import (
 	"fmt"
+	"log/slog"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -125,4 +128,76 @@ func TestThreat37WrongClock(t *testing.T) {
 	if err := r.openDatabase().QueryRow("SELECT count(*) FROM ledger a JOIN ledger b ON b.seq = a.seq + 1 WHERE b.time_ns <= a.time_ns").Scan(&back); err != nil || back != 0 {
 		t.Errorf("%d records are older than the one before, %v", back, err)
 	}
+}
+
+// Threat 32: answers and logs, also of failures, hold no key, token, path,
+// statement or stack.
+func TestThreat32NothingLeaks(t *testing.T) {
+	var log safeLog
+	r := runWith(t, service.Config{Database: newDatabase(t), Logger: slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	alice := r.user("alice", "10")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	secrets := []string{alice.key, alice.token}
+	var answers strings.Builder
+	note := func(_ int, body string) { answers.WriteString(body + "\n") }
+	for _, op := range operations(t) {
+		for _, request := range []any{object{}, object{"group_id": "g"}, object{"group_id": "absent", "ipfs_hash": "x", "upload_id": "y", "filename": "z"},
+			object{"group_id": 7}, []byte("{"), object{"group_id": strings.Repeat("x", 500), "member_id": "'; DROP TABLE files; --"}} {
+			note(alice.tool(op, request))
+		}
+	}
+	content := []byte("the plaintext canary of threat 32")
+	p := must[wire.PrepareUploadResult](alice, wire.OpPrepareUpload, object{"group_id": "g", "filename": "f"})
+	ref := must[wire.FinalizeUploadResult](alice, wire.OpFinalizeUpload, object{"upload_id": p.UploadID, "encrypted_data": seal(t, p.Key, content), "file_hash": hash(content)}).Location
+	secrets = append(secrets, p.Key, string(content))
+	path, err := r.svc.BlobPath(t.Context(), ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, 5); err != nil {
+		t.Fatal(err)
+	}
+	note(alice.tool(wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": ref})) // a damaged blob
+	db := r.openDatabase()
+	if _, err := db.Exec("ALTER TABLE claims RENAME TO claims_gone"); err != nil {
+		t.Fatal(err)
+	}
+	ref = alice.upload("g", "f2", []byte("x")).Location
+	note(alice.tool(wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": ref, "claim_id": "c"})) // a database that fails
+	status, body := r.post(wire.PathSessionToken, http.Header{wire.HeaderAPIKey: {alice.key + "x"}}, wire.SessionTokenRequest{AccountID: alice.id})
+	note(status, string(body))
+	if !strings.Contains(log.String(), "claims") || !strings.Contains(answers.String(), wire.CodeInternal) {
+		t.Error("the failures that were made did not happen")
+	}
+	for _, secret := range secrets {
+		if strings.Contains(log.String(), secret) {
+			t.Errorf("the log holds %.12s…", secret)
+		}
+		if strings.Contains(answers.String(), secret) && secret != p.Key {
+			t.Errorf("an answer holds %.12s…", secret)
+		}
+	}
+	for _, inside := range []string{r.dir, "SELECT", "INSERT", "sqlite", "SQLSTATE", "goroutine", ".go:", "pgx"} {
+		if strings.Contains(answers.String(), inside) {
+			t.Errorf("an answer holds %q:\n%s", inside, answers.String())
+		}
+	}
+}
+
+// safeLog collects what several goroutines write.
+type safeLog struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *safeLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *safeLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }

@@ -243,16 +243,18 @@ func TestWatchEndsAtShutdown(t *testing.T) {
 	go func() { ended <- svc.Serve(ctx, l) }()
 	alice := (&running{t: t, svc: svc, dir: dir, url: url, database: database}).user("alice", "10")
 	seq := alice.watch(0, 0).Seq
-	var answers []<-chan wire.WatchResult
+	answers := make(chan wire.WatchResult, 20)
+	for range cap(answers) {
+		go func() { answers <- <-alice.waiting(seq) }()
+	}
+	for range cap(answers) - 16 {
+		if got := receive(t, answers); got.Seq != 0 {
+			t.Errorf("one too many was told %+v", got)
+		}
+	}
+	stop() // 16 wait
 	for range 16 {
-		answers = append(answers, alice.waiting(seq))
-	}
-	for status := 0; status != http.StatusTooManyRequests && t.Context().Err() == nil; { // then all of them wait
-		status, _ = alice.tool(wire.OpWatch, object{})
-	}
-	stop()
-	for _, answer := range answers {
-		if got := receive(t, answer); len(got.Events) > 0 || got.Seq == 0 {
+		if got := receive(t, answers); len(got.Events) > 0 || got.Seq == 0 {
 			t.Errorf("told at the end: %+v", got)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 func newAccount(s *settings) *cobra.Command {
 	cmd := &cobra.Command{Use: "account", Short: "Make and manage accounts", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
-	cmd.AddCommand(newAccountCreate(s), newAccountFund(s), newAccountRotate(s), newAccountList(s), newAccountLink(s))
+	cmd.AddCommand(newAccountCreate(s), newAccountFund(s), newAccountRotate(s), newAccountList(s), newAccountLink(s), newAccountIdentity(s))
 	return cmd
 }
 

@@ -46,7 +46,7 @@ func exitCode(err error) int {
 		return exitUsage
 	}
 	switch fault.Of(err).Code {
-	case wire.CodeAccountUnknown, wire.CodeFileNotFound:
+	case wire.CodeAccountUnknown, wire.CodeGroupNotFound, wire.CodeFileNotFound:
 		return exitNotFound
 	case wire.CodeValidation:
 		return exitUsage
@@ -63,6 +63,7 @@ type settings struct {
 	contract string
 	refs     string // of new files; "" = bafy
 	gateway  string
+	oidc     oidcSettings
 	stdout   io.Writer
 	stderr   io.Writer
 }
@@ -83,7 +84,7 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root.PersistentFlags().StringVar(&s.blobs, "blobs", os.Getenv("SVCD_BLOBS"), "where ciphertext is kept: a directory, or s3://BUCKET[/PREFIX]?endpoint=URL&region=NAME&path-style=true; "+
 		"credentials in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or AWS_SHARED_CREDENTIALS_FILE; also SVCD_BLOBS (default: blobs in the data directory)")
 	root.PersistentFlags().StringVar(&s.contract, "contract", service.DefaultContractID, "ledger contract id; account NAME is NAME.CONTRACT")
-	root.AddCommand(newServe(s), newAccount(s), newAudit(s), newVerify(s), newRetention(s), newImportLegacy(s))
+	root.AddCommand(newServe(s), newAccount(s), newAudit(s), newVerify(s), newChecksum(s), newRetention(s), newImportLegacy(s))
 	return root
 }
 
@@ -92,8 +93,12 @@ func (s *settings) open(ctx context.Context, publicURL string, maxFile int64, lo
 	if s.data == "" {
 		return nil, usageError{errors.New("no data directory: give --data DIR")}
 	}
+	oidc, err := s.oidc.config()
+	if err != nil {
+		return nil, err
+	}
 	return service.Open(ctx, service.Config{DataDir: s.data, Database: s.database, Blobs: s.blobs, PublicURL: publicURL, ContractID: s.contract,
-		MaxFileBytes: maxFile, PlainRefs: s.refs == refsPlain, Gateway: s.gateway, Logger: log})
+		MaxFileBytes: maxFile, OIDC: oidc, PlainRefs: s.refs == refsPlain, Gateway: s.gateway, Logger: log})
 }
 
 // with runs f on the opened service. Unlike serve, other commands do not make a

@@ -41,6 +41,7 @@ func newServe(s *settings) *cobra.Command {
 	cmd.Flags().Int64Var(&maxFile, "max-file-bytes", service.DefaultMaxFileBytes, "largest file accepted, in plaintext bytes")
 	cmd.Flags().StringVar(&s.refs, "refs", refsBafy, "references of new files: bafy.CONTRACT/fastfs.CONTRACT/…, which clients as old as SDK 1.0.3 accept, or plain without bafy.")
 	cmd.Flags().StringVar(&s.gateway, "gateway", "", "address like https://HOST/ipfs/ that has the bytes of legacy references, see svcd import-legacy --reference")
+	s.oidc.register(cmd.Flags())
 	return cmd
 }
 

@@ -14,15 +14,20 @@ func (a *app) whoamiCommand() *cobra.Command {
 		Short:   "Show the account, its balance and the service in use",
 		Example: "  svcfs whoami\n  svcfs whoami --json",
 		Args:    cobra.NoArgs,
-		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, _ []string) error {
-			return a.whoami(ctx, c, asJSON)
+		RunE: a.simple(func(ctx context.Context, _ []string) error {
+			c, s, err := a.client(ctx)
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			return a.whoami(ctx, c, s.key, asJSON)
 		}),
 	}
 	addJSON(cmd, &asJSON)
 	return cmd
 }
 
-func (a *app) whoami(ctx context.Context, c *sdk.Client, asJSON bool) error {
+func (a *app) whoami(ctx context.Context, c *sdk.Client, key keySource, asJSON bool) error {
 	status, err := c.AuthStatus(ctx, "")
 	if err != nil {
 		return err
@@ -39,13 +44,14 @@ func (a *app) whoami(ctx context.Context, c *sdk.Client, asJSON bool) error {
 	if asJSON {
 		return a.printJSON(map[string]any{
 			"account_id": status.Account, "balance": balance.Tokens(), "groups": len(groups), "network": info.Network,
-			"contract_id": info.ContractID, "mcp_url": info.MCPURL, "auth_url": info.AuthURL, "rpc_url": info.RPCURL,
+			"api_key_from": key.String(), "contract_id": info.ContractID, "mcp_url": info.MCPURL, "auth_url": info.AuthURL, "rpc_url": info.RPCURL,
 		})
 	}
 	a.printPairs([][2]string{
 		{"account", escapeName(string(status.Account))},
 		{"balance", balance.Tokens()},
 		{"groups", itoa(len(groups))},
+		{"API key", "given by " + escapeText(key.String())},
 		{"network", info.Network + " (" + info.ContractID + ")"},
 		{"service", info.MCPURL},
 	}...)

@@ -27,7 +27,7 @@ func (a *app) readKey(ctx context.Context, from keySource) (sdk.Secret, error) {
 	case envKeyCommand:
 		return a.runKeyCommand(ctx, from.value)
 	}
-	return sdk.Secret{}, refuse(exitAuth, "set "+envKey+", or use --api-key-file FILE or --api-key-command COMMAND", errors.New("no API key was given"))
+	return sdk.Secret{}, refuse(exitAuth, "set "+envKey+", or use --api-key-file FILE or --api-key-command COMMAND, or store it with: svcfs login", errors.New("no API key was given"))
 }
 
 func (a *app) readKeyFile(path string) (sdk.Secret, error) {

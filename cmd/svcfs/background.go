@@ -99,15 +99,11 @@ func encodeReport(r readyReport) string {
 // mountInBackground runs this command again as a child in a session of its own
 // and returns once that is mounted.
 func (a *app) mountInBackground(cmd *cobra.Command, p mountPlan) error {
-	s, err := a.loadSettings()
+	s, err := a.accountSettings()
 	if err != nil {
 		return err
 	}
-	if s.account == "" {
-		return refuse(exitAuth, "set "+envAccount+" or use --account ID", errors.New("no account was given"))
-	}
-	key, err := a.readKey(cmd.Context(), s.key)
-	if err != nil {
+	if err := a.resolveKey(cmd.Context(), &s); err != nil {
 		return err
 	}
 	log, err := a.openLog(p.dir)
@@ -119,7 +115,7 @@ func (a *app) mountInBackground(cmd *cobra.Command, p mountPlan) error {
 	if err != nil {
 		return err
 	}
-	child := mountChild{args: append(args, "--", p.dir), key: key, log: log, attrs: &syscall.SysProcAttr{Setsid: true}}
+	child := mountChild{args: append(args, "--", p.dir), key: s.config.APIKey, log: log, attrs: &syscall.SysProcAttr{Setsid: true}}
 	started, err := child.start()
 	if err != nil {
 		return err

@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -32,7 +31,7 @@ const (
 )
 
 func (a *app) demoCommand() *cobra.Command {
-	var once bool
+	var once, asJSON bool
 	var from string
 	cmd := &cobra.Command{
 		Use:   "demo [DIR]",
@@ -52,11 +51,13 @@ with --once it is removed and the command ends, with 0 only if all was equal.`,
 			if len(args) == 1 {
 				dir = args[0]
 			}
-			return a.demo(ctx, dir, from, once)
+			return a.demo(ctx, dir, from, once, asJSON)
 		},
 	}
 	cmd.Flags().BoolVar(&once, "once", false, "unmount, remove the data and end after the comparison")
 	cmd.Flags().StringVar(&from, "from", "", "also put every file of this folder in (environment: DEMO_FROM)")
+	addJSON(cmd, &asJSON)
+	cmd.ValidArgsFunction = completeDirs
 	return cmd
 }
 
@@ -65,11 +66,33 @@ type demo struct {
 	*app
 	dir     string
 	once    bool
+	asJSON  bool
+	result  demoResult
 	service *demoService
 	log     *os.File
 	alice   *demoUser
 	bob     *demoUser
 	undo    []func() error // what cleanup runs, last first
+}
+
+// demoResult is what demo prints as JSON, once all files were compared.
+type demoResult struct {
+	URL      string            `json:"url"`
+	Data     string            `json:"data"`
+	Accounts []sdk.AccountID   `json:"accounts"`
+	Group    string            `json:"group_id"`
+	Mounts   []string          `json:"mountpoints"`
+	Files    int               `json:"files"`
+	Bytes    int64             `json:"bytes"`
+	Equal    bool              `json:"equal"` // every file read back has the SHA-256 of what was written
+	Spent    map[string]string `json:"spent"` // tokens by account
+}
+
+// say tells the story, unless JSON was asked for.
+func (d *demo) say(format string, args ...any) {
+	if !d.asJSON {
+		d.ui.printf(format, args...)
+	}
 }
 
 // demoUser is an account with its client and its mount.
@@ -83,7 +106,7 @@ type demoUser struct {
 	before  sdk.Amount    // balance before the files
 }
 
-func (a *app) demo(ctx context.Context, dir, from string, once bool) (err error) {
+func (a *app) demo(ctx context.Context, dir, from string, once, asJSON bool) (err error) {
 	if err := fs.Harden(); err != nil {
 		return fmt.Errorf("protect this process: %w", err)
 	}
@@ -100,7 +123,7 @@ func (a *app) demo(ctx context.Context, dir, from string, once bool) (err error)
 	if err != nil {
 		return err
 	}
-	d := &demo{app: a, once: once}
+	d := &demo{app: a, once: once, asJSON: asJSON}
 	defer func() { err = errors.Join(err, d.cleanup()) }()
 	if err := d.prepareDir(dir); err != nil {
 		return err
@@ -252,27 +275,27 @@ func (d *demo) start(ctx context.Context) error {
 		return err
 	}
 	d.undo = append(d.undo, d.service.close)
-	d.ui.printf("service    %s  data in %s\n", d.service.url, filepath.Join(d.dir, "service"))
+	d.say("service    %s  data in %s\n", d.service.url, filepath.Join(d.dir, "service"))
 	if d.alice, err = d.makeUser(ctx, "alice"); err != nil {
 		return err
 	}
 	if d.bob, err = d.makeUser(ctx, "bob"); err != nil {
 		return err
 	}
-	d.ui.printf("accounts   %s and %s\n", d.alice.account, d.bob.account)
+	d.say("accounts   %s and %s\n", d.alice.account, d.bob.account)
 	if _, err := d.alice.client.RegisterGroup(ctx, demoGroup); err != nil && !errors.Is(err, sdk.ErrConflict) {
 		return err
 	}
 	if _, err := d.alice.client.AddGroupMember(ctx, demoGroup, d.bob.account); err != nil && !errors.Is(err, sdk.ErrConflict) {
 		return err
 	}
-	d.ui.printf("group      %s, owned by alice, bob is a member\n", demoGroup)
+	d.say("group      %s, owned by alice, bob is a member\n", demoGroup)
 	for _, u := range []*demoUser{d.alice, d.bob} {
 		if err := d.mountUser(ctx, u); err != nil {
 			return err
 		}
 	}
-	d.ui.printf("mounted    %s and %s\n", d.alice.dir, d.bob.dir)
+	d.say("mounted    %s and %s\n", d.alice.dir, d.bob.dir)
 	return nil
 }
 
@@ -361,7 +384,7 @@ func (d *demo) exchange(ctx context.Context, files []demoFile) error {
 		sums[i] = sum
 		total += f.size
 	}
-	d.ui.printf("written    %s, %d bytes, as alice in %s\n", plural(len(files), "file"), total, seconds(began))
+	d.say("written    %s, %d bytes, as alice in %s\n", plural(len(files), "file"), total, seconds(began))
 	began = time.Now()
 	for i, f := range files {
 		if ctx.Err() != nil {
@@ -372,8 +395,13 @@ func (d *demo) exchange(ctx context.Context, files []demoFile) error {
 			return err
 		}
 	}
-	d.ui.printf("read back  %s as bob in %s, every SHA-256 equal\n", plural(len(files), "file"), seconds(began))
-	return d.show(ctx)
+	d.say("read back  %s as bob in %s, every SHA-256 equal\n", plural(len(files), "file"), seconds(began))
+	d.result = demoResult{URL: d.service.url, Data: d.dir, Accounts: []sdk.AccountID{d.alice.account, d.bob.account}, Group: demoGroup,
+		Mounts: []string{d.alice.dir, d.bob.dir}, Files: len(files), Bytes: total, Equal: true, Spent: make(map[string]string)}
+	if err := d.show(ctx); err != nil || !d.asJSON {
+		return err
+	}
+	return d.printJSON(d.result)
 }
 
 // path is where name lies in this user's mount.
@@ -415,18 +443,19 @@ func (d *demo) readBack(ctx context.Context, f demoFile, want [sha256.Size]byte)
 
 // show prints the listing, the bill and what the service holds.
 func (d *demo) show(ctx context.Context) error {
-	d.ui.printf("\n$ ls -l %s\n", d.bob.path(""))
+	d.say("\n$ ls -l %s\n", d.bob.path(""))
 	if out, err := exec.CommandContext(ctx, "ls", "-l", d.bob.path("")).CombinedOutput(); err == nil {
-		d.ui.printf("%s", out)
+		d.say("%s", out)
 	}
-	d.ui.printf("\n")
+	d.say("\n")
 	for _, u := range []*demoUser{d.alice, d.bob} {
 		balance, err := u.client.Balance(ctx, u.account)
 		if err != nil {
 			return err
 		}
 		spent, _ := u.before.Sub(balance)
-		d.ui.printf("cost       %s spent %s tokens on these files, %s are left\n", u.account, spent.Tokens(), balance.Tokens())
+		d.result.Spent[string(u.account)] = spent.Tokens()
+		d.say("cost       %s spent %s tokens on these files, %s are left\n", u.account, spent.Tokens(), balance.Tokens())
 	}
 	return d.showCiphertext(ctx)
 }
@@ -455,14 +484,14 @@ func (d *demo) showCiphertext(ctx context.Context) error {
 	if bytes.Contains(blob, plain) {
 		return refuse(exitOther, "report this", errors.New("the service holds plaintext"))
 	}
-	d.ui.printf("\nhello.txt begins for bob with\n%s", hex.Dump(plain[:min(len(plain), shownCipherBytes)]))
-	d.ui.printf("and on the service's disk, %s, with\n%s", path, hex.Dump(blob[:min(len(blob), shownCipherBytes)]))
+	d.say("\nhello.txt begins for bob with\n%s", hex.Dump(plain[:min(len(plain), shownCipherBytes)]))
+	d.say("and on the service's disk, %s, with\n%s", path, hex.Dump(blob[:min(len(blob), shownCipherBytes)]))
 	return nil
 }
 
 // explain tells how to look around and how to stop.
 func (d *demo) explain() {
-	_, _ = io.WriteString(d.ui.out, fmt.Sprintf(`
+	d.say(`
 Both mounts stay until you press Ctrl-C here. In another terminal:
 
   ls -l %[1]s
@@ -472,5 +501,5 @@ Both mounts stay until you press Ctrl-C here. In another terminal:
   svcfs status; svcfs why %[1]s/note.txt
 
 Stop with Ctrl-C. The data stays in %[4]s for the next run; remove that folder to forget it.
-`, d.bob.path(""), d.alice.path(""), d.bob.dir, d.dir))
+`, d.bob.path(""), d.alice.path(""), d.bob.dir, d.dir)
 }

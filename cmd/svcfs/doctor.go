@@ -184,11 +184,10 @@ func (a *app) checkService(ctx context.Context) []finding {
 		return append(findings, failed("account", refuse(exitAuth, "", errors.New("no account was given")), "set "+envAccount+" or use --account ID"))
 	}
 	add(passed("account", fmt.Sprintf("%s (from %s)", escapeName(string(s.account)), s.accountVia)))
-	s.config.APIKey, err = a.readKey(ctx, s.key)
-	if err != nil {
+	if err := a.resolveKey(ctx, &s); err != nil {
 		return append(findings, failed("API key", err, ""))
 	}
-	add(passed("API key", fmt.Sprintf("given by %s (from %s)", s.key.kind, s.key.via)))
+	add(passed("API key", "given by "+s.key.String()))
 	c, err := sdk.New(s.account, s.config)
 	if err != nil {
 		return append(findings, failed("settings", err, ""))

@@ -12,21 +12,21 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"github.com/svcfs/svcfs/fs"
 	"github.com/svcfs/svcfs/sdk"
 )
 
 // app is one run of the program.
 type app struct {
-	stdin io.Reader
-	ui    *terminal
-	env   environment
-	flags settingFlags
-	began bool // a command's own code was reached: later errors are not usage
+	stdin   io.Reader
+	ui      *terminal
+	env     environment
+	flags   settingFlags
+	keyring keyStore
+	began   bool // a command's own code was reached: later errors are not usage
 }
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer, env environment) *app {
-	return &app{stdin: stdin, ui: newTerminal(stdout, stderr), env: env}
+	return &app{stdin: stdin, ui: newTerminal(stdout, stderr), env: env, keyring: systemKeyring{env}}
 }
 
 // execute runs one command line and reports its failure.
@@ -68,7 +68,8 @@ written file encrypts it here and uploads only ciphertext.
 
 Settings come from flags, then the environment, then ~/.config/svcfs/config
 (KEY=VALUE lines with the names of the environment):
-  SVC_ACCOUNT_ID  SVC_API_KEY (or SVC_API_KEY_FILE, SVC_API_KEY_COMMAND)
+  SVC_ACCOUNT_ID  SVC_API_KEY (or SVC_API_KEY_FILE, SVC_API_KEY_COMMAND);
+                  else the key that 'svcfs login' stored
   SVC_URL         one address of a self-hosted service, or each of
                   SVC_AUTH_URL SVC_MCP_URL SVC_RPC_URL SVC_CONTRACT_ID
   SVC_NETWORK     mainnet or testnet of the hosted service
@@ -89,7 +90,7 @@ failed, 3 usage, 4 insufficient balance or budget, 5 unreachable, 6 other.`,
 	root.AddCommand(
 		a.mountCommand(), a.umountCommand(), a.statusCommand(), a.whyCommand(),
 		a.putCommand(), a.getCommand(), a.lsCommand(), a.rmCommand(), a.mvCommand(), a.groupCommand(), a.ledgerCommand(),
-		a.whoamiCommand(), a.balanceCommand(), a.feeCommand(), a.doctorCommand(), a.demoCommand(),
+		a.loginCommand(), a.logoutCommand(), a.whoamiCommand(), a.balanceCommand(), a.feeCommand(), a.doctorCommand(), a.demoCommand(), a.manCommand(),
 	)
 	return root
 }
@@ -154,18 +155,11 @@ func (a *app) withClient(run func(ctx context.Context, c *sdk.Client, args []str
 // client makes the client of the settings. Before anything secret is read the
 // process is closed to debuggers and core dumps.
 func (a *app) client(ctx context.Context) (*sdk.Client, settings, error) {
-	if err := fs.Harden(); err != nil {
-		return nil, settings{}, fmt.Errorf("protect this process: %w", err)
-	}
-	s, err := a.loadSettings()
+	s, err := a.accountSettings()
 	if err != nil {
 		return nil, settings{}, err
 	}
-	if s.account == "" {
-		return nil, settings{}, refuse(exitAuth, "set "+envAccount+" or use --account ID", errors.New("no account was given"))
-	}
-	s.config.APIKey, err = a.readKey(ctx, s.key)
-	if err != nil {
+	if err := a.resolveKey(ctx, &s); err != nil {
 		return nil, settings{}, err
 	}
 	c, err := sdk.New(s.account, s.config)

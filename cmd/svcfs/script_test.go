@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/svcfs/svcfs/sdk/sdktest"
 )
 
 // update rewrites the expected output in the scripts: go test -update.
@@ -35,6 +37,10 @@ func TestMain(m *testing.M) {
 //	exits CODE svcfs ...   run a command and check its exit code
 //	until COMMAND ...      repeat a command until it succeeds, at most 15 s
 //	unmounted DIR          check that nothing is mounted on DIR
+//	hosted NAME TOKENS     a service like the hosted one, without extensions, and
+//	                       be an account of it
+//	stable FILE            write the last output to FILE, with what differs from
+//	                       run to run replaced
 func TestScript(t *testing.T) {
 	svcd := sync.OnceValues(buildService)
 	t.Cleanup(func() {
@@ -76,8 +82,10 @@ func TestScript(t *testing.T) {
 				ts.Setenv(envAccount, args[0]+".svc.testnet")
 				ts.Setenv(envKeyFile, ts.MkAbs(args[0]+".key"))
 			},
-			"exits": exitsCmd,
-			"until": untilCmd,
+			"hosted": func(ts *testscript.TestScript, _ bool, args []string) { hostedCmd(t, ts, args) },
+			"stable": stableCmd,
+			"exits":  exitsCmd,
+			"until":  untilCmd,
 			"unmounted": func(ts *testscript.TestScript, _ bool, args []string) {
 				if list := mountsBelow(ts.MkAbs(args[0])); len(list) > 0 {
 					ts.Fatalf("still mounted: %v", list)
@@ -187,6 +195,43 @@ func exitsCmd(ts *testscript.TestScript, _ bool, args []string) {
 	if got != args[0] {
 		ts.Fatalf("exit code %s, want %s\n[stdout]\n%s[stderr]\n%s", got, args[0], ts.ReadFile("stdout"), ts.ReadFile("stderr"))
 	}
+}
+
+// hostedCmd serves from the test's own process.
+func hostedCmd(t *testing.T, ts *testscript.TestScript, args []string) {
+	if len(args) != 2 {
+		ts.Fatalf("usage: hosted NAME TOKENS")
+	}
+	s := sdktest.NewServer(t, sdktest.GenB)
+	account := s.Account(args[0], args[1])
+	key := ts.MkAbs(args[0] + ".key")
+	ts.Check(os.WriteFile(key, []byte(account.Key.Reveal()+"\n"), 0o600))
+	ts.Setenv(envURL, s.URL)
+	ts.Setenv(envAccount, string(account.ID))
+	ts.Setenv(envKeyFile, key)
+}
+
+// changing is what differs from run to run in an output.
+var changing = []struct{ pattern, replacement string }{
+	{`"cid": "[^"]*"`, `"cid": "CID"`},
+	{`"(trans_id)": "[0-9a-f]{64}"`, `"$1": "HEX64"`},
+	{`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`, "TIME"},
+	{`127\.0\.0\.1:\d+`, "HOST"},
+	{`"(pid|cache_limit|cached|seq)": \d+`, `"$1": N`},
+	{`"(files|bytes)": \d+`, `"$1": N`},
+	{`demo-once-\d+`, "demo-once"},
+	{`"([a-z]+\.svc\.testnet)": "[0-9.]+"`, `"$1": "TOKENS"`},
+}
+
+func stableCmd(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) != 1 {
+		ts.Fatalf("usage: stable FILE")
+	}
+	text := strings.ReplaceAll(ts.ReadFile("stdout"), ts.Getenv("WORK"), "WORK")
+	for _, c := range changing {
+		text = regexp.MustCompile(c.pattern).ReplaceAllString(text, c.replacement)
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o600))
 }
 
 func untilCmd(ts *testscript.TestScript, _ bool, args []string) {

@@ -81,10 +81,13 @@ type settings struct {
 
 // keySource says where the API key is; read fetches it.
 type keySource struct {
-	kind  string // one of the env… key names, or "" when there is none
+	kind  string // one of the env… key names, a store's name, or "" when there is none
 	value string // key, path or command
 	via   string // level it came from
 }
+
+// String tells where the key is, never the key.
+func (k keySource) String() string { return k.kind + " (from " + k.via + ")" }
 
 // loadSettings resolves every setting: flag before environment before file. It
 // takes the API key out of the process environment, so that no child inherits

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -270,8 +269,10 @@ func (m Memory) with(group string, rows []Row, raw []byte) Memory {
 	return m
 }
 
-// KeyChanged reports whether a service now publishes another key than key.
-func (c Checker) KeyChanged(ctx context.Context, key string) bool {
-	raw, err := c.Fetch(ctx, "key")
-	return err == nil && !slices.Equal(bytes.TrimSpace(raw), []byte(key))
+// CheckKey says what is wrong with the text of a verifier key, or nothing.
+func CheckKey(key string) error {
+	if _, err := note.NewVerifier(key); err != nil {
+		return fmt.Errorf("verifier key %.200q: want NAME+HASH+KEY", key)
+	}
+	return nil
 }

@@ -34,7 +34,7 @@ func Run(t *testing.T, factory func(testing.TB) World) {
 	}{
 		{"Credentials", credentials}, {"GroupLife", groupLife}, {"OpenGroup", openGroup}, {"Retention", retention},
 		{"Files", files}, {"Versions", versions}, {"Listing", listing}, {"Outsiders", outsiders}, {"Revoked", revoked},
-		{"Money", money}, {"Parallel", parallel}, {"DeleteAndRename", deleteAndRename},
+		{"Money", money}, {"Parallel", parallel}, {"DeleteAndRename", deleteAndRename}, {"Watch", watch},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := factory(t)
@@ -467,4 +467,71 @@ func others(t *testing.T, s *suite) {
 	ok(t, "rename as the uploader", s.bob.RenameFile(ctx, s.group, bobs.Ref, "still bob's"))
 	ok(t, "delete as the owner", s.alice.DeleteFile(ctx, s.group, bobs.Ref))
 	is(t, "delete what is not there", s.alice.DeleteFile(ctx, s.group, "bafy-no-such-reference"), sdk.KindNotFound)
+}
+
+func watch(t *testing.T, s *suite) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	events, err := s.bob.Watch(ctx, 0)
+	if !s.offers(t, wire.CapWatch) {
+		is(t, "watch", err, sdk.KindUnsupported)
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	mine, err := s.alice.Watch(ctx, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.upload(t, s.alice, "before bob", []byte("x"))
+	expect(t, "alice", mine, sdk.Event{Kind: sdk.EventUploaded, Group: s.group, Account: s.world.Alice.ID})
+	_, err = s.alice.AddGroupMember(ctx, s.group, s.world.Bob.ID)
+	ok(t, "add", err)
+	added := expect(t, "bob", events, sdk.Event{Kind: sdk.EventAdded, Group: s.group, Account: s.world.Bob.ID})
+	r := s.upload(t, s.alice, "f", []byte("x"))
+	expect(t, "bob", events, sdk.Event{Kind: sdk.EventUploaded, Group: s.group, Ref: r.Ref, Account: s.world.Alice.ID})
+	ok(t, "rename", s.alice.RenameFile(ctx, s.group, r.Ref, "g"))
+	expect(t, "bob", events, sdk.Event{Kind: sdk.EventRenamed, Group: s.group, Ref: r.Ref, Account: s.world.Alice.ID})
+	ok(t, "delete", s.alice.DeleteFile(ctx, s.group, r.Ref))
+	expect(t, "bob", events, sdk.Event{Kind: sdk.EventDeleted, Group: s.group, Ref: r.Ref, Account: s.world.Alice.ID})
+	_, err = s.alice.RevokeGroupMember(ctx, s.group, s.world.Bob.ID)
+	ok(t, "revoke", err)
+	revoked := expect(t, "bob", events, sdk.Event{Kind: sdk.EventRevoked, Group: s.group, Account: s.world.Bob.ID})
+	s.upload(t, s.alice, "after bob", []byte("x"))
+	_, err = s.bob.RegisterGroup(ctx, s.group+"-bob")
+	ok(t, "register", err)
+	expect(t, "bob, no longer a member,", events, sdk.Event{Kind: sdk.EventRegistered, Group: s.group + "-bob", Account: s.world.Bob.ID})
+	again, err := s.bob.Watch(ctx, added.Seq) // what he may not see any more is not told again
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := expect(t, "bob, from the middle,", again, sdk.Event{Kind: sdk.EventRevoked, Group: s.group, Account: s.world.Bob.ID}); got != revoked {
+		t.Errorf("told %+v first and %+v then", revoked, got)
+	}
+	cancel()
+	for _, ch := range []<-chan sdk.Event{events, mine, again} {
+		for range ch { // ends because the channel is closed
+		}
+	}
+}
+
+// expect receives the next event, which must be want but for its sequence and
+// time, and its reference where want has none.
+func expect(t *testing.T, who string, events <-chan sdk.Event, want sdk.Event) sdk.Event {
+	t.Helper()
+	select {
+	case got, open := <-events:
+		if want.Seq = got.Seq; want.Ref == "" {
+			want.Ref = got.Ref
+		}
+		want.Time = got.Time
+		if !open || got != want || got.Seq == 0 || got.Time.IsZero() {
+			t.Fatalf("%s is told %+v (open: %v), want %+v", who, got, open, want)
+		}
+		return got
+	case <-time.After(20 * time.Second):
+		t.Fatalf("%s is not told %+v", who, want)
+		return want
+	}
 }

@@ -252,10 +252,11 @@ func (s *Server) table() map[string]route {
 	if s.flavour == Extended {
 		t[wire.PathTools+wire.OpDeleteFile] = route{run: st.delete}
 		t[wire.PathTools+wire.OpRenameFile] = route{run: st.rename}
+		t[wire.PathTools+wire.OpWatch] = route{run: st.watch}
 		t[wire.PathCapabilities] = route{open: true, bare: true, run: func(call) (any, error) {
 			return wire.Capabilities{Service: "sdktest", Version: "1", ContractID: ContractID, Fees: st.fees(), MaxFileBytes: 64 << 20,
 				Features: []string{wire.CapRows, wire.CapPaging, wire.CapRaw, wire.CapIdempotentFinalize, wire.CapIdempotentRetrieve,
-					wire.CapDelete, wire.CapRename}}, nil
+					wire.CapDelete, wire.CapRename, wire.CapWatch}}, nil
 		}}
 	}
 	return t

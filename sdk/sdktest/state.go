@@ -31,6 +31,8 @@ type state struct {
 	uploads  map[string]*pending
 	claims   map[string]bool
 	seq      int64
+	events   []event
+	news     chan struct{} // closed at every event
 }
 
 type account struct {
@@ -61,7 +63,7 @@ type pending struct {
 
 func newState(f Flavour) state {
 	return state{flavour: f, accounts: map[string]*account{}, tokens: map[string]string{}, groups: map[string]*group{},
-		uploads: map[string]*pending{}, claims: map[string]bool{}}
+		uploads: map[string]*pending{}, claims: map[string]bool{}, news: make(chan struct{})}
 }
 
 // fees are the prices of specification section 8, in yocto.
@@ -201,6 +203,7 @@ func (s *state) addGroup(owner, g string, joinable bool) error {
 		return err
 	}
 	s.groups[g] = &group{owner: owner, members: []string{owner}, joinable: joinable}
+	s.note(wire.EventRegistered, g, "", owner)
 	return nil
 }
 
@@ -222,6 +225,7 @@ func (s *state) add(c call) (any, error) {
 		return nil, err
 	}
 	g.members = append(g.members, req.MemberID)
+	s.note(wire.EventAdded, req.GroupID, "", req.MemberID)
 	return "Added " + req.MemberID + " to group '" + req.GroupID + "'", nil
 }
 
@@ -243,6 +247,7 @@ func (s *state) revoke(c call) (any, error) {
 	if _, err := s.charge(c.account, "revoke_group_member"); err != nil {
 		return nil, err
 	}
+	s.note(wire.EventRevoked, req.GroupID, "", req.MemberID)
 	g.members = slices.Delete(g.members, at, at+1)
 	return "Revoked " + req.MemberID + " from group '" + req.GroupID + "' (key rotated)", nil
 }
@@ -314,6 +319,7 @@ func (s *state) join(c call) (any, error) {
 	}
 	g.uses--
 	g.members = append(g.members, c.account)
+	s.note(wire.EventJoined, req.GroupID, "", c.account)
 	return "Joined group '" + req.GroupID + "'", nil
 }
 
@@ -325,6 +331,9 @@ func (s *state) retention(c call) (any, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, err := s.owner(c.account, req.GroupID, "set retention")
+	if err == nil {
+		s.note(wire.EventRetention, req.GroupID, "", c.account)
+	}
 	return "Set retention for group '" + req.GroupID + "'", err
 }
 
@@ -445,12 +454,13 @@ func (s *state) finalize(c call) (any, error) {
 
 // record writes the ledger row. The caller holds the lock.
 func (s *state) record(u *pending, req wire.FinalizeUploadRequest, blob []byte) *file {
-	s.seq++
 	now := strconv.FormatInt(time.Now().UnixNano(), 10)
 	id := make([]byte, 32)
 	_, _ = rand.Read(id)
+	ref := "bafy" + uuid.NewString()
+	s.note(wire.EventUploaded, u.group, ref, u.account)
 	f := &file{key: u.key, blob: blob, format: req.Format, row: wire.TransactionRow{TransID: hex.EncodeToString(id), GroupID: u.group,
-		UserID: u.account, FileHash: req.FileHash, IPFSHash: "bafy" + uuid.NewString(), Timestamp: &now}}
+		UserID: u.account, FileHash: req.FileHash, IPFSHash: ref, Timestamp: &now}}
 	if s.flavour == Extended {
 		size := int64(len(blob) - format.Overhead)
 		meta, err := format.ParseMetadata(req.Format)
@@ -569,7 +579,7 @@ func (s *state) delete(c call) (any, error) {
 	if f.row.Deleted != nil {
 		return "Deleted", nil
 	}
-	s.seq++
+	s.note(wire.EventDeleted, req.GroupID, req.IPFSHash, c.account)
 	f.key, f.blob, f.row.ChangedSeq = nil, nil, s.seq
 	f.row.Deleted = &wire.Deleted{DeletedAt: strconv.FormatInt(time.Now().UnixNano(), 10), DeletedBy: c.account, Reason: wire.ReasonOwnerRequest}
 	return "Deleted", nil
@@ -589,7 +599,7 @@ func (s *state) rename(c call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.seq++
+	s.note(wire.EventRenamed, req.GroupID, req.IPFSHash, c.account)
 	f.row.ChangedSeq, f.row.Filename = s.seq, &req.Filename
 	return "Renamed", nil
 }

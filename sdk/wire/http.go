@@ -62,9 +62,9 @@ const (
 	// takes no second fee.
 	CapIdempotentRetrieve = "idempotent-retrieve"
 	// CapWatch: the operation watch waits for what happens, see [WatchRequest].
-	CapWatch              = "watch"
-	CapDelete             = "delete"
-	CapRename             = "rename"
+	CapWatch  = "watch"
+	CapDelete = "delete"
+	CapRename = "rename"
 	// CapCheckpoints: signed checkpoints of the ledger below [PathTlog], as
 	// service/LEDGER.md describes them.
 	CapCheckpoints = "checkpoints"

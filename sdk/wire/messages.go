@@ -145,7 +145,14 @@ type TransactionsRequest struct {
 	GroupID  string `json:"group_id"`
 	AfterSeq int64  `json:"after_seq,omitempty"`
 	Limit    int    `json:"limit,omitempty"`
+	// Kinds [KindsAll] (extension "checkpoints") asks for every record of the
+	// group instead of its files, as rows with Hash set, in order of Seq, for
+	// members only. AfterSeq and Limit count Seq then.
+	Kinds string `json:"kinds,omitempty"`
 }
+
+// KindsAll is the value of [TransactionsRequest].Kinds.
+const KindsAll = "all"
 
 // TransactionRow is one file record of a group, in upload order. Rows are
 // never removed: a deleted file keeps its row with Deleted set.
@@ -166,6 +173,16 @@ type TransactionRow struct {
 	ContentType  *string `json:"content_type,omitempty"`
 	Seq          int64   `json:"seq,omitempty"`         // ledger sequence of the upload, ascending, 0 = unknown
 	ChangedSeq   int64   `json:"changed_seq,omitempty"` // of the newest record about this file
+
+	// Extension "checkpoints", in rows that [KindsAll] asked for: with TransID,
+	// GroupID, UserID (who acted), FileHash, IPFSHash, Timestamp and Seq they are
+	// everything that Hash covers; service/LEDGER.md has the layout.
+	Kind     string `json:"kind,omitempty"`   // such as "add_group_member"
+	Detail   string `json:"detail,omitempty"` // the member, the reason, …
+	Fee      string `json:"fee,omitempty"`    // yocto, decimal
+	Request  string `json:"request,omitempty"`
+	PrevHash string `json:"prev_hash,omitempty"` // hex SHA-256 of the record before, of whatever group
+	Hash     string `json:"hash,omitempty"`      // hex
 }
 
 // WatchRequest is the body of watch, which answers what happened after AfterSeq

@@ -52,6 +52,7 @@ type Deps struct {
 	ContractID   string
 	Version      string
 	MaxFileBytes int64
+	RequestRate  int // of one account per second; 0 = no bound
 	Healthy      func(context.Context) error
 	Checkpoints  Checkpoints
 	Page         *web.Page // the account page
@@ -66,7 +67,8 @@ type Checkpoints interface {
 
 type server struct {
 	Deps
-	tools map[string]tool
+	tools  map[string]tool
+	limits *limits
 }
 
 // tool is one operation: it decodes its request and returns its result.
@@ -74,7 +76,7 @@ type tool func(ctx context.Context, account string, body []byte) (any, error)
 
 // New returns the handler of the whole service.
 func New(d Deps) http.Handler {
-	s := &server{Deps: d}
+	s := &server{Deps: d, limits: newLimits(d.RequestRate)}
 	s.tools = s.operations()
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+wire.PathSessionToken, s.sessionToken)
@@ -226,9 +228,9 @@ func result(w http.ResponseWriter, v any) {
 	}
 }
 
-// caller authenticates a request. A Bearer token, if present, decides alone; an
+// authenticate returns who sent a request. A Bearer token, if present, decides alone; an
 // API key needs its account beside it.
-func (s *server) caller(r *http.Request) (account string, err error) {
+func (s *server) authenticate(r *http.Request) (account string, err error) {
 	if len(r.Header.Values("Authorization")) > 1 || len(r.Header.Values(wire.HeaderAPIKey)) > 1 || len(r.Header.Values(wire.HeaderAccountID)) > 1 {
 		return "", fault.New(wire.CodeInvalidToken, "Auth failed: malformed credential: a header was sent twice")
 	}

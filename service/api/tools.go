@@ -152,7 +152,7 @@ func (s *server) watch(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	out, err := s.Watch.Events(r.Context(), account, req, func() error {
-		_, err := s.caller(r) // its key may have been rotated meanwhile
+		_, err := s.authenticate(r) // its key may have been rotated meanwhile
 		return err
 	})
 	if err != nil {

@@ -28,9 +28,13 @@ const (
 	maxIdentity = 512
 )
 
-// Secret opens a page session, or is one. Only its SHA-256 is stored. It prints
+// Secret opens a page session, or is one; of these only the SHA-256 is stored. Or
+// it is what this service shows an identity provider. It prints
 // as "redacted"; Reveal is the one way to its text.
 type Secret struct{ text string }
+
+// SecretFrom wraps a secret that was configured.
+func SecretFrom(text string) Secret { return Secret{text} }
 
 // Reveal returns the secret itself.
 func (s Secret) Reveal() string { return s.text }

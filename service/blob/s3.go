@@ -23,10 +23,10 @@ import (
 const (
 	// partBytes is how much of a blob is in memory at a time; a smaller one is
 	// put in one request. S3 wants at least 5 MiB and at most 10 000 parts.
-	partBytes = 8 << 20
+	partBytes = 5 << 20
 	maxParts  = 10_000
 	// maxLarge bounds the Puts of more than one part that run at a time.
-	maxLarge = 16
+	maxLarge = 64
 	// attempts is how often a request is tried.
 	attempts = 3
 

@@ -9,12 +9,16 @@ import (
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
 
 	"github.com/svcfs/svcfs/service/blob"
 	"github.com/svcfs/svcfs/service/blob/s3test"
@@ -324,5 +328,119 @@ func TestMissingBucketIsAnOutage(t *testing.T) {
 	}
 	if err := s.Check(t.Context()); !errors.Is(err, blob.ErrUnavailable) || !strings.Contains(err.Error(), "s3 mb") {
 		t.Errorf("check: %v", err)
+	}
+}
+
+// client is another S3 client, for what our own never does.
+func client(t *testing.T, server *s3test.Server) minio.Core {
+	t.Helper()
+	endpoint, err := url.Parse(server.Endpoint())
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	core, err := minio.NewCore(endpoint.Host, &minio.Options{Creds: credentials.NewEnvAWS(), Region: "us-east-1", Transport: transport})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return *core
+}
+
+// What a killed process left in the bucket is removed once it is old: parts of
+// an upload and probes. What is not ours stays.
+func TestSweepOfInterruptedUploads(t *testing.T) {
+	server := s3test.Start(t)
+	s3test.SetEnv(t)
+	bucket := server.NewBucket(t)
+	b := backend{server.Location(bucket + "/files"), server.Dir(bucket)}
+	kept := put(t, b.open(t), content(100))
+	other := client(t, server)
+	id := strings.Repeat("a", 32)
+	upload, err := other.NewMultipartUpload(t.Context(), bucket, "files/aa/"+id, minio.PutObjectOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.PutObjectPart(t.Context(), bucket, "files/aa/"+id, upload, 1, bytes.NewReader(content(5<<20)), 5<<20, minio.PutObjectPartOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"files/probe-" + id, "files/notes.txt", "elsewhere/aa/" + id} {
+		if _, err := other.Client.PutObject(t.Context(), bucket, key, strings.NewReader("x"), 1, minio.PutObjectOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	count := func() (objects, uploads int) {
+		for entry := range other.ListObjectsIter(t.Context(), bucket, minio.ListObjectsOptions{Recursive: true}) {
+			if entry.Err != nil {
+				t.Fatal(entry.Err)
+			}
+			objects++
+		}
+		for entry := range other.ListIncompleteUploads(t.Context(), bucket, "", true) {
+			if entry.Err != nil {
+				t.Fatal(entry.Err)
+			}
+			uploads++
+		}
+		return objects, uploads
+	}
+	sweep := func(age time.Duration) (visited []string) {
+		s := b.open(t)
+		for range 2 { // the second has nothing to do: a listing costs money
+			err := s.Sweep(t.Context(), age, func(id string) error {
+				visited = append(visited, id)
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		return visited
+	}
+	sweep(time.Hour)
+	if objects, uploads := count(); objects != 4 || uploads != 1 {
+		t.Errorf("a sweep of old things left %d objects and %d uploads", objects, uploads)
+	}
+	until(t, "the upload and the probe are removed", func() bool {
+		sweep(0)
+		objects, uploads := count()
+		return objects == 3 && uploads == 0
+	})
+	if visited := sweep(0); len(visited) != 1 || visited[0] != kept.ID {
+		t.Errorf("visited %v, want %s once", visited, kept.ID)
+	}
+}
+
+// A directory copied into a bucket file by file is the same store, and back.
+func TestDirectoryAndBucketAreCopiesOfEachOther(t *testing.T) {
+	server := s3test.Start(t)
+	s3test.SetEnv(t)
+	bucket, dir := server.NewBucket(t), filepath.Join(t.TempDir(), "blobs")
+	first := backend{dir, dir}.open(t)
+	want := map[string][]byte{}
+	for _, n := range []int{28, 5000, 9 << 20} {
+		want[put(t, first, content(n)).ID] = content(n)
+	}
+	other := client(t, server)
+	for id := range want {
+		if _, err := other.FPutObject(t.Context(), bucket, "p/"+id[:2]+"/"+id, first.Where(id), minio.PutObjectOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	second := backend{server.Location(bucket + "/p"), ""}.open(t)
+	back := filepath.Join(t.TempDir(), "back")
+	for id, data := range want {
+		if got, err := get(second, id); err != nil || !bytes.Equal(got, data) {
+			t.Errorf("in the bucket: %d bytes, %v", len(got), err)
+		}
+		if err := other.FGetObject(t.Context(), bucket, "p/"+id[:2]+"/"+id, filepath.Join(back, id[:2], id), minio.GetObjectOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	third := backend{back, back}.open(t)
+	for id, data := range want {
+		if got, err := get(third, id); err != nil || !bytes.Equal(got, data) {
+			t.Errorf("back in a directory: %d bytes, %v", len(got), err)
+		}
 	}
 }

@@ -131,7 +131,7 @@ func files(t *testing.T, dir string) (n int) {
 
 func testRoundTrip(t *testing.T, b backend) {
 	s := b.open(t)
-	const part = 8 << 20
+	const part = 5 << 20
 	for _, n := range []int{0, 1, 28, 4095, 4096, 70_000, part - 1, part, part + 1, 2*part + 12_345} {
 		data := content(n)
 		info := put(t, s, data)

@@ -283,6 +283,9 @@ func (f *Files) Finalize(ctx context.Context, account string, req wire.FinalizeU
 	if err := checkName(meta.Filename); err != nil {
 		return out, err
 	}
+	if strings.ContainsRune(meta.ContentType, 0) {
+		return out, fault.New(wire.CodeValidation, "content_type holds a NUL character")
+	}
 	var own *blob.Info // only ours until the record commits
 	if data != nil {
 		stored, err := f.put(ctx, data)

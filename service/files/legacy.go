@@ -275,8 +275,8 @@ func importedBefore(ctx context.Context, tx *store.Tx, row legacyRow) (out Impor
 
 // keepBytes makes a blob the one of a living legacy row that has none.
 func (f *Files) keepBytes(ctx context.Context, tx *store.Tx, ref string, info blob.Info) (kept bool, err error) {
-	result, err := tx.ExecContext(ctx, "UPDATE files SET blob_id = ?, blob_size = ?, blob_sum = ? WHERE ref = ? AND blob_id = ? AND deleted_ns IS NULL",
-		info.ID, info.Size, info.Sum[:], ref, ref)
+	result, err := tx.ExecContext(ctx, `UPDATE files SET blob_id = ?, blob_size = ?, blob_sum = ?, original_size = ?
+		WHERE ref = ? AND blob_id = ? AND deleted_ns IS NULL`, info.ID, info.Size, info.Sum[:], info.Size-format.Overhead, ref, ref)
 	if err != nil {
 		return false, fmt.Errorf("record bytes: %w", err)
 	}
@@ -325,15 +325,16 @@ func (f *Files) fetch(ctx context.Context, ref string) error {
 	}
 	defer body.Close()
 	v := legacy.NewVerifier(id)
-	info, err := f.blobs.Put(ctx, legacy.Decoded(io.TeeReader(body, v)), f.maxBytes+format.Overhead)
+	source := &watched{r: body}
+	info, err := f.blobs.Put(ctx, legacy.Decoded(io.TeeReader(source, v)), f.maxBytes+format.Overhead)
 	var badText base64.CorruptInputError
 	switch {
 	case errors.Is(err, blob.ErrTooLarge):
 		return f.tooLarge()
-	case errors.Is(err, blob.ErrUnavailable), errors.Is(err, blob.ErrFull):
-		return err
-	case err != nil && !errors.As(err, &badText):
+	case err != nil && (source.err != nil || ctx.Err() != nil):
 		return lost(err)
+	case err != nil && !errors.As(err, &badText) && !errors.Is(err, io.ErrUnexpectedEOF):
+		return err
 	}
 	if err != nil || info.Size < format.Overhead || !v.OK() {
 		f.discard(ctx, info.ID)
@@ -348,4 +349,18 @@ func (f *Files) fetch(ctx context.Context, ref string) error {
 		f.discard(ctx, info.ID)
 	}
 	return err
+}
+
+// watched remembers how reading failed.
+type watched struct {
+	r   io.Reader
+	err error
+}
+
+func (w *watched) Read(p []byte) (int, error) {
+	n, err := w.r.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		w.err = err
+	}
+	return n, err
 }

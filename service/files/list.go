@@ -11,6 +11,7 @@ import (
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/blob"
+	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/groups"
 	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/vault"
@@ -28,6 +29,13 @@ const selectRows = `SELECT ref, seq, changed_seq, tx_id, uploader, file_hash, ti
 // List returns the file records of a group for a member, or for anybody when
 // the group is open: all in upload order, or a page in order of change.
 func (f *Files) List(ctx context.Context, account string, req wire.TransactionsRequest) (list []wire.TransactionRow, err error) {
+	switch req.Kinds {
+	case "":
+	case wire.KindsAll:
+		return f.records(ctx, account, req)
+	default:
+		return nil, fault.New(wire.CodeValidation, "kinds %.60q: want %q, or none for the files of the group", req.Kinds, wire.KindsAll)
+	}
 	query, args := selectRows+" ORDER BY seq", []any{req.GroupID}
 	if req.Limit > 0 {
 		query = selectRows + " AND changed_seq > ? ORDER BY changed_seq LIMIT ?"

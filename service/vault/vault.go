@@ -195,10 +195,19 @@ func (v *Vault) Unwrap(b Binding, wrapped []byte) (FileKey, error) {
 	return FileKey{raw: [keyBytes]byte(raw)}, nil
 }
 
-// Checksum is the public commitment of a group: hex SHA-256 over the vault's
-// measurement, the group and its key version. It changes when the key is
-// rotated or other code handles keys, and anyone can compute it.
+// Measurement identifies the code that handles keys; see [Checksum].
+func Measurement() string { return measurement }
+
+// Checksum is the public commitment of a group: hex SHA-256 of [ChecksumInput].
+// It changes when the key is rotated or other code handles keys, and anyone can
+// compute it: service/LEDGER.md says how.
 func Checksum(group string, version int64) string {
-	sum := sha256.Sum256(append([]byte(measurement+"\x00"), Binding{Group: group, Version: version}.bytes()...))
+	sum := sha256.Sum256(ChecksumInput(group, version))
 	return hex.EncodeToString(sum[:])
+}
+
+// ChecksumInput is the vault's measurement, the group and its key version, as
+// service/LEDGER.md lays them out.
+func ChecksumInput(group string, version int64) []byte {
+	return append([]byte(measurement+"\x00"), Binding{Group: group, Version: version}.bytes()...)
 }

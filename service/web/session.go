@@ -156,7 +156,7 @@ func (p *Page) signOut(w http.ResponseWriter, r *http.Request) {
 func (p *Page) session(w http.ResponseWriter, r *http.Request) {
 	account, err := p.caller(r)
 	if err != nil && fault.Of(err).Code == wire.CodeAuthRequired {
-		p.answer(w, r, nil, func() (any, error) { return sessionView{}, nil })
+		p.answer(w, r, nil, func() (any, error) { return sessionView{OIDC: p.providerName()}, nil })
 		return
 	}
 	p.answer(w, r, err, func() (any, error) { return p.describe(r, account) })
@@ -169,7 +169,15 @@ type sessionView struct {
 	HasKey       bool              `json:"has_key"`
 	ContractID   string            `json:"contract_id"`
 	MaxFileBytes int64             `json:"max_file_bytes"`
-	Fees         map[string]string `json:"fees"` // tokens by action
+	Fees         map[string]string `json:"fees"`           // tokens by action
+	OIDC         string            `json:"oidc,omitempty"` // host of the identity provider
+}
+
+func (p *Page) providerName() string {
+	if p.oidc == nil {
+		return ""
+	}
+	return p.oidc.name()
 }
 
 func (p *Page) describe(r *http.Request, account string) (any, error) {
@@ -182,7 +190,7 @@ func (p *Page) describe(r *http.Request, account string) (any, error) {
 		return nil, err
 	}
 	v := sessionView{AccountID: account, Balance: balance.Tokens(), HasKey: hasKey, ContractID: p.ContractID,
-		MaxFileBytes: p.MaxFileBytes, Fees: map[string]string{}}
+		MaxFileBytes: p.MaxFileBytes, OIDC: p.providerName(), Fees: map[string]string{}}
 	for action := range p.Ledger.Fees() {
 		v.Fees[action] = p.Ledger.Fee(action).Tokens()
 	}

@@ -45,6 +45,8 @@ type Deps struct {
 	PublicURL    string
 	ContractID   string
 	MaxFileBytes int64
+	OIDC         OIDC
+	SealKey      [32]byte // the same in every process of the service
 	Logger       *slog.Logger
 }
 
@@ -54,7 +56,8 @@ type Refuse func(http.ResponseWriter, *http.Request, error)
 // Page is the account page.
 type Page struct {
 	Deps
-	public *url.URL // address users type; host in lower case, without a default port
+	public *url.URL  // address users type; host in lower case, without a default port
+	oidc   *provider // nil = not configured
 	mux    *http.ServeMux
 	refuse Refuse
 }
@@ -67,6 +70,11 @@ func New(d Deps) (*Page, error) {
 	}
 	public.Host = plainHost(public.Host, public.Scheme)
 	p := &Page{Deps: d, public: public, mux: http.NewServeMux()}
+	if d.OIDC.Issuer != "" {
+		if p.oidc, err = newProvider(d.OIDC, d.SealKey, d.PublicURL); err != nil {
+			return nil, err
+		}
+	}
 	p.routes()
 	return p, p.addStatic(p.mux)
 }
@@ -83,6 +91,10 @@ func (p *Page) routes() {
 	mux.HandleFunc("POST "+Path+"api/sign-out", p.change(p.signOut))
 	mux.HandleFunc("GET "+Path+"api/session", p.session)
 	mux.HandleFunc("GET "+Path+"api/blob", p.blob)
+	if p.oidc != nil {
+		mux.HandleFunc("GET "+pathStart, p.startOIDC)
+		mux.HandleFunc("GET "+pathCallback, p.finishOIDC)
+	}
 	for path, read := range p.reads() {
 		mux.HandleFunc("GET "+Path+"api/"+path, p.signedIn(read))
 	}

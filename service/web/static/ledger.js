@@ -34,10 +34,10 @@ function chart(costs, today, days) {
 		const sum = sums.get(day) ?? 0;
 		const tall = sum > 0 ? Math.max(2, (sum / top) * height) : 1;
 		bars.push(svg("rect", { class: sum > 0 ? "bar-paid" : "bar-none", x: (i * step + 2).toFixed(1), y: (height - tall).toFixed(1),
-			width: (step - 4).toFixed(1), height: tall.toFixed(1), rx: 2 }, svg("title", null, `${dayName(day)}: ${Number(sum.toFixed(6))} tokens`)));
+			width: (step - 4).toFixed(1), height: tall.toFixed(1) }, svg("title", null, `${dayName(day)}: ${Number(sum.toFixed(6))} tokens`)));
 	}
 	return h("figure", { class: "chart" },
-		svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `Tokens spent per day, at most ${Number(top.toFixed(6))} on one day` }, bars),
+		svg("svg", { viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", role: "img", "aria-label": `Tokens spent per day, at most ${Number(top.toFixed(6))} on one day` }, bars),
 		h("figcaption", null, h("span", null, dayName(today - days + 1)), h("span", null, `most on a day: ${Number(top.toFixed(6))}`), h("span", null, dayName(today))));
 }
 

@@ -38,7 +38,7 @@ const actionNames = {
 	create_account: "Account created", fund: "Tokens added", rotate_api_key: "API key made", register_group: "Group created",
 	add_group_member: "Member added", revoke_group_member: "Member revoked", join_group: "Group joined",
 	open_hackathon_join: "Join window opened", close_hackathon_join: "Join window closed", set_group_retention: "Retention set",
-	record_transaction: "File uploaded", claim_token: "File retrieved", delete_file: "File deleted", rename_file: "File renamed",
+	record_transaction: "File uploaded", claim_token: "File retrieved", tombstone_transaction: "File deleted", rename_file: "File renamed",
 };
 
 export function action(kind) {
@@ -51,6 +51,7 @@ export function detail(record) {
 	case "fund": case "create_account": return `${record.detail} tokens`;
 	case "set_group_retention": return record.detail === "none" ? "for ever" : `${record.detail} days`;
 	case "open_hackathon_join": return /^\d+$/.test(record.detail) ? `until ${date(nsToMS(record.detail))}` : "";
+	case "tombstone_transaction": return `because ${reason(record.detail)}`;
 	default: return record.detail;
 	}
 }

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/svcfs/svcfs/service"
+)
+
+func newChecksum(s *settings) *cobra.Command {
+	return &cobra.Command{
+		Use: "checksum GROUP", Short: "Show the public checksum of a group and how to compute it", Args: oneArg("GROUP"),
+		Long: "Prints what get_group_checksum answers for a group, what it is computed from, and a shell command that computes it\n" +
+			"without this program. The checksum changes with every revocation, which rotates the key of the group.",
+		Example: "  svcd checksum team --data ./data\n  svcd checksum team --data ./data | sed -n 's/^command *//p' | sh",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return s.with(cmd.Context(), func(svc *service.Service) error {
+				c, err := svc.Checksum(cmd.Context(), args[0])
+				if err != nil {
+					return err
+				}
+				fmt.Fprintf(s.stdout, "group        %q\nkey version  %d\nmeasurement  %s\nchecksum     %s\ncommand      printf '%s' | sha256sum\n",
+					c.Group, c.KeyVersion, c.Measurement, c.Sum, octal(c.Input))
+				return nil
+			})
+		},
+	}
+}
+
+// octal writes bytes for printf(1) between single quotes; letters and dashes
+// stay readable.
+func octal(raw []byte) string {
+	var b strings.Builder
+	for i, c := range raw {
+		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '-' && i > 0 {
+			b.WriteByte(c)
+			continue
+		}
+		fmt.Fprintf(&b, "\\%03o", c)
+	}
+	return b.String()
+}

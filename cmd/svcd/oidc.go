@@ -1,0 +1,78 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/svcfs/svcfs/service"
+)
+
+// envClientSecret holds the client secret, which is never a flag.
+const envClientSecret = "SVCD_OIDC_CLIENT_SECRET"
+
+// oidcSettings are the flags of sign-in at an OpenID Connect provider.
+type oidcSettings struct {
+	issuer, clientID, secretFile string
+	create                       bool
+}
+
+func (o *oidcSettings) register(set *pflag.FlagSet) {
+	set.StringVar(&o.issuer, "oidc-issuer", "", "OpenID Connect provider whose users may sign in to the account page")
+	set.StringVar(&o.clientID, "oidc-client-id", "", "client id of this service at the provider; redirect address: PUBLIC_URL/account/oidc/callback")
+	set.StringVar(&o.secretFile, "oidc-client-secret-file", "", "file with the client secret, mode 0600 (or "+envClientSecret+" in the environment)")
+	set.BoolVar(&o.create, "oidc-create", false, "make an account at the first sign-in, named by preferred_username")
+}
+
+// config reads the client secret.
+func (o *oidcSettings) config() (service.OIDC, error) {
+	if o.issuer == "" {
+		if o.clientID != "" || o.secretFile != "" || o.create {
+			return service.OIDC{}, usageError{errors.New("--oidc-… without --oidc-issuer: give the provider's address")}
+		}
+		return service.OIDC{}, nil
+	}
+	secret := os.Getenv(envClientSecret)
+	if o.secretFile != "" {
+		info, err := os.Stat(o.secretFile)
+		if err != nil {
+			return service.OIDC{}, fmt.Errorf("read client secret: %w", err)
+		}
+		if info.Mode().Perm()&0o077 != 0 {
+			return service.OIDC{}, usageError{fmt.Errorf("%s can be read by others: chmod 600 %s", o.secretFile, o.secretFile)}
+		}
+		raw, err := os.ReadFile(o.secretFile)
+		if err != nil {
+			return service.OIDC{}, fmt.Errorf("read client secret: %w", err)
+		}
+		secret = string(raw)
+	}
+	return service.OIDC{Issuer: o.issuer, ClientID: o.clientID, ClientSecret: service.NewSecret(strings.TrimSpace(secret)), Create: o.create}, nil
+}
+
+func newAccountIdentity(s *settings) *cobra.Command {
+	return &cobra.Command{
+		Use: "identity NAME ISSUER SUBJECT", Short: "Let a person at an OpenID Connect provider sign in to an account",
+		Example: "  svcd account identity alice https://id.example.org 248289761001 --data ./data",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 3 {
+				return usageError{errors.New("want NAME, ISSUER and SUBJECT, as the refused sign-in shows them")}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return s.with(cmd.Context(), func(svc *service.Service) error {
+				account, err := svc.AddIdentity(cmd.Context(), args[0], args[1], args[2])
+				if err != nil {
+					return err
+				}
+				fmt.Fprintln(s.stdout, account)
+				return nil
+			})
+		},
+	}
+}

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	"github.com/svcfs/svcfs/fs"
+	"github.com/svcfs/svcfs/sdk"
+	"golang.org/x/term"
+)
+
+// keyPlace is what login and logout print as JSON.
+type keyPlace struct {
+	Account sdk.AccountID `json:"account_id"`
+	Address string        `json:"auth_url"`
+	Stores  []string      `json:"stores"` // "system keyring", or the path of a file
+}
+
+func (a *app) loginCommand() *cobra.Command {
+	var toFile, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "login",
+		Short: "Check the API key and store it in the system keyring",
+		Long: `Check the API key and store it in the system keyring, from where every other
+command takes it unless a flag, the environment or the configuration file says
+otherwise. The key is asked for, or read from standard input, or from where
+--api-key-file and the other settings say. Without a keyring, or with --file, it
+goes to ~/.config/svcfs/keys, mode 0600.`,
+		Example: "  svcfs login --account alice.svc.testnet --url http://127.0.0.1:8000\n  pass show svcfs | svcfs login --file",
+		Args:    cobra.NoArgs,
+		RunE: a.simple(func(ctx context.Context, _ []string) error {
+			return a.login(ctx, toFile, asJSON)
+		}),
+	}
+	cmd.Flags().BoolVar(&toFile, "file", false, "store it in ~/.config/svcfs/keys, not in the keyring")
+	addJSON(cmd, &asJSON)
+	return cmd
+}
+
+// accountSettings are the settings with an account, in a closed process.
+func (a *app) accountSettings() (settings, error) {
+	if err := fs.Harden(); err != nil {
+		return settings{}, fmt.Errorf("protect this process: %w", err)
+	}
+	s, err := a.loadSettings()
+	if err == nil && s.account == "" {
+		err = refuse(exitAuth, "set "+envAccount+" or use --account ID", errors.New("no account was given"))
+	}
+	return s, err
+}
+
+func (a *app) login(ctx context.Context, toFile, asJSON bool) error {
+	s, err := a.accountSettings()
+	if err != nil {
+		return err
+	}
+	address, err := s.address()
+	if err != nil {
+		return err
+	}
+	if s.config.APIKey, err = a.askKey(ctx, s, address); err != nil {
+		return err
+	}
+	c, err := sdk.New(s.account, s.config)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if _, err := c.AuthStatus(ctx, ""); err != nil {
+		return err
+	}
+	store, err := a.storeKey(s, address, toFile)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return a.printJSON(keyPlace{s.account, address, []string{store.name()}})
+	}
+	a.ui.printf("the key of %s is in: %s\n", escapeName(string(s.account)), store.name())
+	return nil
+}
+
+// askKey reads the key from where the settings say, from a terminal without
+// showing it, or from standard input.
+func (a *app) askKey(ctx context.Context, s settings, address string) (sdk.Secret, error) {
+	if s.key.kind != "" {
+		return a.readKey(ctx, s.key)
+	}
+	f, ok := a.stdin.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return a.readKeyFile("-")
+	}
+	fmt.Fprintf(a.ui.err, "API key of %s at %s (not shown): ", escapeName(string(s.account)), address)
+	text, err := term.ReadPassword(int(f.Fd()))
+	fmt.Fprintln(a.ui.err)
+	if err != nil {
+		return sdk.Secret{}, refuse(exitUsage, "pipe the key in, or use --api-key-file FILE", fmt.Errorf("read the API key: %w", err))
+	}
+	return parseKey(string(text), "the terminal")
+}
+
+// storeKey stores the key, in the file when the keyring cannot take it.
+func (a *app) storeKey(s settings, address string, toFile bool) (keyStore, error) {
+	stores := a.keyStores()
+	if !toFile {
+		keyring := stores[0]
+		err := keyring.set(address, s.account, s.config.APIKey)
+		if err == nil {
+			return keyring, nil
+		}
+		a.ui.notice("%s: %v", keyring.name(), err)
+	}
+	if len(stores) < 2 {
+		return nil, refuse(exitUsage, "set HOME, or use "+envKeyFile, errors.New("there is no home directory for the key"))
+	}
+	file := stores[1]
+	if err := file.set(address, s.account, s.config.APIKey); err != nil {
+		return nil, fmt.Errorf("store the key in %s: %w", file.name(), err)
+	}
+	return file, nil
+}
+
+func (a *app) logoutCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "logout",
+		Short:   "Remove the API key that 'svcfs login' stored",
+		Long:    "Remove the API key that 'svcfs login' stored. The key itself stays valid: rotate it to end that.",
+		Example: "  svcfs logout --account alice.svc.testnet",
+		Args:    cobra.NoArgs,
+		RunE: a.simple(func(context.Context, []string) error {
+			return a.logout(asJSON)
+		}),
+	}
+	addJSON(cmd, &asJSON)
+	return cmd
+}
+
+func (a *app) logout(asJSON bool) error {
+	s, err := a.accountSettings()
+	if err != nil {
+		return err
+	}
+	address, err := s.address()
+	if err != nil {
+		return err
+	}
+	gone := []string{}
+	for i, store := range a.keyStores() {
+		switch err := store.remove(address, s.account); {
+		case err == nil:
+			gone = append(gone, store.name())
+		case errors.Is(err, errNoKey), i == 0: // a keyring that is not there holds nothing
+		default:
+			return fmt.Errorf("remove the key from %s: %w", store.name(), err)
+		}
+	}
+	if len(gone) == 0 {
+		return refuse(exitNotFound, "name it as at the login, with --account and --url", fmt.Errorf("no key is stored for %s at %s", escapeName(string(s.account)), address))
+	}
+	if asJSON {
+		return a.printJSON(keyPlace{s.account, address, gone})
+	}
+	for _, name := range gone {
+		a.ui.printf("the key of %s is gone from: %s\n", escapeName(string(s.account)), name)
+	}
+	return nil
+}

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// Every command has a manual page with its synopsis and, where its help has
+// one, an example.
+func TestManual(t *testing.T) {
+	dir := t.TempDir()
+	a := newApp(strings.NewReader(""), io.Discard, io.Discard, environment{lookup: func(string) (string, bool) { return "", false }})
+	if err := a.writeManual(dir); err != nil {
+		t.Fatal(err)
+	}
+	var check func(cmd *cobra.Command)
+	check = func(cmd *cobra.Command) {
+		if cmd.Hidden {
+			return
+		}
+		page, err := os.ReadFile(filepath.Join(dir, strings.ReplaceAll(cmd.CommandPath(), " ", "-")+".1"))
+		if err != nil {
+			t.Error(err)
+		}
+		for _, section := range []string{".SH NAME", ".SH SYNOPSIS", ".SH OPTIONS"} {
+			if !strings.Contains(string(page), section) {
+				t.Errorf("%s: no %s", cmd.CommandPath(), section)
+			}
+		}
+		if cmd.Example == "" && cmd.RunE != nil {
+			t.Errorf("%s has no example", cmd.CommandPath())
+		}
+		if cmd.Example != "" && !strings.Contains(string(page), ".SH EXAMPLE") {
+			t.Errorf("%s: the page has no example", cmd.CommandPath())
+		}
+		for _, sub := range cmd.Commands() {
+			check(sub)
+		}
+	}
+	check(a.rootCommand())
+	if _, err := os.Stat(filepath.Join(dir, "svcfs-man.1")); err == nil {
+		t.Error("the hidden command has a page")
+	}
+}

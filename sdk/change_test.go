@@ -1,0 +1,32 @@
+package sdk_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/sdktest"
+	"github.com/svcfs/svcfs/sdk/wire"
+)
+
+// A change is repeated when the service was too busy to look at it, and only then.
+func TestChangesAreRepeatedOnlyWhenRefusedUnseen(t *testing.T) {
+	const path = wire.PathTools + wire.OpRegisterGroup
+	for name, tc := range map[string]struct {
+		status, requests int
+		kind             sdk.Kind
+	}{
+		"too many requests": {http.StatusTooManyRequests, 2, sdk.KindOther},
+		"unavailable":       {http.StatusServiceUnavailable, 1, sdk.KindUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, c := world(t, sdktest.Extended)
+			before := s.Hits(path)
+			s.Disturb(path, scripted(say(tc.status, `{"error":"not now"}`)))
+			_, err := c.RegisterGroup(t.Context(), "another")
+			if n := s.Hits(path) - before; n != tc.requests || sdk.KindOf(err) != tc.kind || (err == nil) != (tc.requests == 2) {
+				t.Errorf("%d requests, %v", n, err)
+			}
+		})
+	}
+}

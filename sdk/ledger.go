@@ -1,0 +1,108 @@
+package sdk
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/svcfs/svcfs/sdk/proof"
+	"github.com/svcfs/svcfs/sdk/wire"
+)
+
+// maxTlogBytes bounds a checkpoint, a key or a tile.
+const maxTlogBytes = 64 << 10
+
+// LedgerRows lists every record of g in order, as package proof checks them: not
+// only files, also members, retrievals and what they cost. Rows are hostile
+// input; a field that cannot be read makes the answer [KindCorrupt].
+//
+// Free. Members only. Errors: [KindUnsupported] at a service without signed
+// checkpoints, [KindNotFound], [KindNotAuthorized].
+func (c *Client) LedgerRows(ctx context.Context, g GroupID) ([]proof.Row, error) {
+	rows, err := c.ledgerRows(ctx, g)
+	return rows, c.wrap("list records", g, "", err)
+}
+
+func (c *Client) ledgerRows(ctx context.Context, g GroupID) ([]proof.Row, error) {
+	if err := c.needCheckpoints(ctx); err != nil {
+		return nil, err
+	}
+	var all []proof.Row
+	for after := int64(0); ; {
+		page, err := c.page(ctx, wire.TransactionsRequest{GroupID: string(g), AfterSeq: after, Limit: wire.MaxPageRows, Kinds: wire.KindsAll})
+		if err != nil {
+			return nil, err
+		}
+		for _, row := range page {
+			r, err := proofRow(row)
+			if err != nil {
+				return nil, malformed(fmt.Errorf("row %d: %w", row.Seq, err))
+			}
+			all = append(all, r)
+		}
+		if len(page) < wire.MaxPageRows {
+			return all, nil
+		}
+		last := page[len(page)-1].Seq
+		if last <= after || len(all) > maxRows {
+			return nil, malformed(errors.New("its pages do not advance, or have no end"))
+		}
+		after = last
+	}
+}
+
+func (c *Client) needCheckpoints(ctx context.Context) error {
+	ok, err := c.offers(ctx, wire.CapCheckpoints)
+	if err == nil && !ok {
+		err = &Error{Op: "verify ledger", Kind: KindUnsupported, Err: errors.New("the service signs no checkpoints of its ledger"),
+			Hint: "A service of your own does: svcd serve."}
+	}
+	return err
+}
+
+// proofRow takes the group from the row too: it is part of what was hashed.
+func proofRow(row wire.TransactionRow) (r proof.Row, err error) {
+	r = proof.Row{Seq: row.Seq, Tx: row.TransID, Kind: row.Kind, Account: row.UserID, Group: row.GroupID, Ref: row.IPFSHash,
+		FileHash: row.FileHash, Detail: row.Detail, Fee: row.Fee, Request: row.Request}
+	if row.Timestamp == nil {
+		return r, errors.New("it has no time")
+	}
+	if r.TimeNS, err = strconv.ParseInt(*row.Timestamp, 10, 64); err != nil {
+		return r, errors.New("its time is not a number")
+	}
+	for _, f := range []struct {
+		to   *[32]byte
+		from string
+	}{{&r.Prev, row.PrevHash}, {&r.Hash, row.Hash}} {
+		raw, err := hex.DecodeString(f.from)
+		if err != nil || len(raw) != len(f.to) {
+			return r, errors.New("its hash is not 64 hex digits")
+		}
+		copy(f.to[:], raw)
+	}
+	return r, nil
+}
+
+// Tlog reads "checkpoint", "key" or a tile of the ledger's transparency log; it
+// is a [proof.Fetch]. Free, no authentication.
+func (c *Client) Tlog(ctx context.Context, path string) (raw []byte, err error) {
+	err = c.retry(ctx, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+		defer cancel()
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.cfg.MCPURL+wire.PathTlog+path, nil)
+		if err != nil {
+			return fmt.Errorf("make request: %w", err)
+		}
+		resp, err := c.send(req)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		raw, err = readBounded(resp.Body, maxTlogBytes)
+		return err
+	})
+	return raw, c.wrap("read "+quote(path)+" of the ledger's log", "", "", err)
+}

@@ -1,0 +1,32 @@
+package sdk_test
+
+import (
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/svcfs/svcfs/sdk"
+)
+
+// README.md names every method, ours and those of the JavaScript SDK 1.2.3.
+func TestReadmeNamesEveryMethod(t *testing.T) {
+	raw, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(raw)
+	client := reflect.TypeFor[*sdk.Client]()
+	for i := range client.NumMethod() {
+		if name := client.Method(i).Name; !strings.Contains(text, "`"+name+"`") && !strings.Contains(text, "`"+name+"(") {
+			t.Errorf("Client.%s is not in README.md", name)
+		}
+	}
+	for _, name := range []string{"upload", "retrieve", "registerGroup", "addGroupMember", "revokeGroupMember", "joinGroup", "setGroupRetention", "authStatus",
+		"isAuthorized", "getGroupOwner", "getGroupChecksum", "getTransactionsForGroup", "getOwnedGroups", "getMemberGroups", "getGroupMembers", "getBalance",
+		"estimateFee", "refreshToken", "getNetworkInfo", "computeHash", "computeHashAsync"} {
+		if !strings.Contains(text, "`"+name+"(") {
+			t.Errorf("%s of the JavaScript SDK is not in README.md", name)
+		}
+	}
+}

@@ -1,0 +1,104 @@
+package sdk_test
+
+import (
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/sdktest"
+	"github.com/svcfs/svcfs/sdk/wire"
+)
+
+const watchPath = wire.PathTools + wire.OpWatch
+
+// scripted answers the first requests as written; nil passes one on.
+func scripted(answers ...func(http.ResponseWriter)) func(http.Handler) http.Handler {
+	var seen atomic.Int32
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if at := int(seen.Add(1)) - 1; at < len(answers) && answers[at] != nil {
+				answers[at](w)
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
+}
+
+func say(status int, body string) func(http.ResponseWriter) {
+	return func(w http.ResponseWriter) {
+		w.WriteHeader(status)
+		_, _ = w.Write([]byte(body))
+	}
+}
+
+// next receives one event, or that the watch is over.
+func next(t *testing.T, events <-chan sdk.Event) (sdk.Event, bool) {
+	t.Helper()
+	select {
+	case e, open := <-events:
+		return e, open
+	case <-time.After(30 * time.Second):
+		t.Fatal("nothing arrives")
+		return sdk.Event{}, false
+	}
+}
+
+func TestWatchWaitsFaultsOut(t *testing.T) {
+	s, c := world(t, sdktest.Extended)
+	events, err := c.Watch(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Disturb(watchPath, scripted(say(503, `{"error":"not now"}`), func(http.ResponseWriter) { panic(http.ErrAbortHandler) },
+		say(500, `<html>`), say(200, `{"result":{"events":[],"seq":1}}`)))
+	for _, name := range []string{"first", "second"} { // the first ends the request that waits already
+		r, err := c.UploadBytes(t.Context(), "g", name, []byte("x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e, open := next(t, events); !open || e.Ref != r.Ref || e.Kind != sdk.EventUploaded {
+			t.Errorf("%s: told %+v (open: %v), uploaded %s", name, e, open, r.Ref)
+		}
+	}
+	if n := s.Hits(watchPath); n < 6 {
+		t.Errorf("%d requests: the faults were not met", n)
+	}
+}
+
+func TestWatchEndsForGood(t *testing.T) {
+	for name, last := range map[string]func(http.ResponseWriter){
+		"not offered any more":  say(404, `{"error":"operation not found","code":"UNSUPPORTED"}`),
+		"account unknown":       say(404, `{"error":"account not found","code":"ACCOUNT_NOT_FOUND"}`),
+		"nonsense":              say(200, `{"result":[1]}`),
+		"events without end":    say(200, `{"result":{"events":[{"seq":1,"kind":"record_transaction","group_id":"g","time":"1"}],"seq":1}}`),
+		"events of the past":    say(200, `{"result":{"events":[{"seq":1,"kind":"record_transaction","group_id":"g","time":"1"}],"seq":-5}}`),
+		"more than it may send": func(w http.ResponseWriter) { _, _ = w.Write(make([]byte, wire.MaxJSONBytes+1)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, c := world(t, sdktest.Extended)
+			s.Disturb(watchPath, scripted(nil, last))
+			events, err := c.Watch(t.Context(), 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e, open := next(t, events); open {
+				t.Errorf("told %+v", e)
+			}
+		})
+	}
+}
+
+func TestWatchRefused(t *testing.T) {
+	_, c := world(t, sdktest.GenB)
+	if _, err := c.Watch(t.Context(), 0); sdk.KindOf(err) != sdk.KindUnsupported {
+		t.Errorf("a service without it: %v", err)
+	}
+	s, c := world(t, sdktest.Extended)
+	s.Disturb(watchPath, scripted(say(404, `{"error":"account not found","code":"ACCOUNT_NOT_FOUND"}`)))
+	if _, err := c.Watch(t.Context(), 0); sdk.KindOf(err) != sdk.KindNotFound {
+		t.Errorf("a refused beginning: %v", err)
+	}
+}

@@ -1,0 +1,178 @@
+package checkpoint_test
+
+import (
+	"context"
+	"crypto/ed25519"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/svcfs/svcfs/service/checkpoint"
+	"github.com/svcfs/svcfs/service/ledger"
+	"github.com/svcfs/svcfs/service/store"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// ledgerOf makes a database with n records.
+func ledgerOf(t testing.TB, n int) (*store.Store, string) {
+	t.Helper()
+	dir := t.TempDir()
+	s, err := store.Open(t.Context(), dir, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	appendRows(t, s, n)
+	return s, dir
+}
+
+func appendRows(t testing.TB, s *store.Store, n int) {
+	t.Helper()
+	l := ledger.New(nil, time.Now)
+	err := s.Write(t.Context(), func(tx *store.Tx) error {
+		for i := range n {
+			if _, err := l.Append(t.Context(), tx, ledger.Record{Kind: ledger.KindRecord, Account: "alice.svc.testnet", Group: fmt.Sprint("g", i%100)}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func open(t testing.TB, s *store.Store, dir string) *checkpoint.Log {
+	t.Helper()
+	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
+	l := checkpoint.New(s, dir, checkpoint.Origin("files.example.org", "svc.testnet"), key, slog.New(slog.DiscardHandler))
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return l
+}
+
+// Trees that grow in steps of any size, over pages and tiles, are the tree that
+// an audit computes at once.
+func TestTreesGrowInSteps(t *testing.T) {
+	s, dir := ledgerOf(t, 0)
+	l := open(t, s, dir)
+	size := int64(0)
+	for _, step := range []int{0, 1, 1, 254, 1, 4096, 3} {
+		appendRows(t, s, step)
+		size += int64(step)
+		if step%2 == 1 { // as after a restart
+			l = open(t, s, dir)
+		}
+		if err := l.Update(t.Context()); err != nil {
+			t.Fatalf("%d records: %v", size, err)
+		}
+		if got, err := l.Audit(t.Context()); err != nil || got.Records != size || got.Signed != size {
+			t.Fatalf("%d records: audit %+v, %v", size, got, err)
+		}
+	}
+}
+
+// What makes a request fail for a moment does not stop the checkpoints.
+func TestFaultsThatPass(t *testing.T) {
+	s, dir := ledgerOf(t, 5)
+	l := open(t, s, dir)
+	tree := filepath.Join(dir, checkpoint.Dir)
+	if err := os.WriteFile(tree, nil, 0o600); err != nil { // where the folder should be
+		t.Fatal(err)
+	}
+	if err := l.Update(t.Context()); err == nil {
+		t.Error("an update without a folder succeeded")
+	}
+	if err := os.Remove(tree); err != nil {
+		t.Fatal(err)
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := l.Update(gone); err == nil {
+		t.Error("an update without time succeeded")
+	}
+	if err := l.Update(t.Context()); err != nil || l.Problem() != nil {
+		t.Errorf("it did not recover: %v, %v", err, l.Problem())
+	}
+}
+
+// Run ends with its context and signs what comes meanwhile.
+func TestRun(t *testing.T) {
+	s, dir := ledgerOf(t, 5)
+	l := open(t, s, dir)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		l.Run(ctx)
+	}()
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		if got, err := l.Audit(t.Context()); err == nil && got.Signed == 5 {
+			break
+		} else if time.Now().After(deadline) {
+			t.Fatalf("nothing was signed: %+v, %v", got, err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	cancel()
+	<-done
+}
+
+// BenchmarkUpdate: the first tree over 100 000 records, the comparison after a
+// restart, one more record, and an audit.
+func BenchmarkUpdate(b *testing.B) {
+	s, dir := ledgerOf(b, 100_000)
+	update := func(l *checkpoint.Log) {
+		if err := l.Update(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.Run("first", func(b *testing.B) {
+		for b.Loop() {
+			if err := os.RemoveAll(filepath.Join(dir, checkpoint.Dir)); err != nil {
+				b.Fatal(err)
+			}
+			update(open(b, s, dir))
+		}
+	})
+	b.Run("restart", func(b *testing.B) {
+		for b.Loop() {
+			update(open(b, s, dir))
+		}
+	})
+	l := open(b, s, dir)
+	update(l)
+	b.Run("one more", func(b *testing.B) {
+		for b.Loop() {
+			b.StopTimer()
+			appendRows(b, s, 1)
+			b.StartTimer()
+			update(l)
+		}
+	})
+	b.Run("nothing new", func(b *testing.B) {
+		for b.Loop() {
+			update(l)
+		}
+	})
+	b.Run("audit", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := l.Audit(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

@@ -1,0 +1,29 @@
+package service
+
+import (
+	"context"
+
+	"github.com/svcfs/svcfs/service/groups"
+	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/vault"
+)
+
+// Checksum is the public commitment of a group with what it is computed from.
+type Checksum struct {
+	Sum         string // hex SHA-256 of Input
+	Measurement string // of the code that handles keys
+	Group       string
+	KeyVersion  int64 // 1, and one more for each revocation
+	Input       []byte
+}
+
+// Checksum returns the checksum of a group that its members are told, with its
+// inputs.
+func (s *Service) Checksum(ctx context.Context, group string) (c Checksum, err error) {
+	err = s.store.Read(ctx, func(tx *store.Tx) error {
+		g, err := groups.Get(ctx, tx, group)
+		c = Checksum{vault.Checksum(g.ID, g.KeyVersion), vault.Measurement(), g.ID, g.KeyVersion, vault.ChecksumInput(g.ID, g.KeyVersion)}
+		return err
+	})
+	return c, err
+}

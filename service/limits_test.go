@@ -1,0 +1,108 @@
+package service_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service"
+)
+
+// limited is the service of r once more, with few requests per second.
+func (r *running) limited(perSecond int) *running {
+	r.t.Helper()
+	svc, err := service.Open(r.t.Context(), service.Config{DataDir: r.dir, Database: r.database, PublicURL: r.url, RequestRate: perSecond})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	server := httptest.NewServer(svc.Handler())
+	r.t.Cleanup(func() {
+		server.Close()
+		if err := svc.Close(); err != nil {
+			r.t.Error(err)
+		}
+	})
+	return &running{t: r.t, svc: svc, dir: r.dir, url: server.URL, database: r.database}
+}
+
+// Threat 31: one account's flood is refused, and another's requests are not.
+func TestThreat31RequestsPerAccount(t *testing.T) {
+	r := run(t)
+	alice, bob := r.user("alice", "10"), r.user("bob", "10")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	few := r.limited(1)
+	for _, u := range []*user{alice, bob} {
+		u.running = few
+	}
+	raw, err := json.Marshal(object{"group_id": "g"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var answers []int
+	var last *http.Response
+	for len(answers) < 30 && (last == nil || last.StatusCode != http.StatusTooManyRequests) {
+		req, err := http.NewRequest(http.MethodPost, few.url+"/tools/get_group_members", bytes.NewReader(raw))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header = alice.header()
+		if last, err = http.DefaultClient.Do(req); err != nil {
+			t.Fatal(err)
+		}
+		last.Body.Close()
+		answers = append(answers, last.StatusCode)
+	}
+	if len(answers) < 3 || answers[0] != 200 || answers[1] != 200 || last.StatusCode != http.StatusTooManyRequests || last.Header.Get("Retry-After") != "1" {
+		t.Errorf("answers %v, Retry-After %q", answers, last.Header.Get("Retry-After"))
+	}
+	if status, body := bob.tool(wire.OpGetOwnedGroups, object{}); status != http.StatusOK {
+		t.Errorf("another account: %d %s", status, body)
+	}
+	if status, _ := few.post("/rpc", nil, object{}); status != http.StatusOK {
+		t.Errorf("without an account: %d", status)
+	}
+	alice.running = r.limited(-1)
+	for range 50 {
+		must[[]string](alice, wire.OpGetOwnedGroups, object{})
+	}
+}
+
+// Threat 31: what is too large, too deep or cannot be recorded is refused.
+func TestThreat31SizeOfRequests(t *testing.T) {
+	r := run(t)
+	alice := r.user("alice", "10")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	deep := []byte(`{"group_id":` + strings.Repeat("[", 40) + strings.Repeat("]", 40) + `}`)
+	named := func(format string) wire.FinalizeUploadRequest {
+		req := alice.finalize("g", "", []byte("x"))
+		req.Format = json.RawMessage(format)
+		return req
+	}
+	for _, tc := range []struct {
+		name, op string
+		request  any
+		want     int
+	}{
+		{"body", wire.OpRegisterGroup, bytes.Repeat([]byte("x"), 2<<20), 413},
+		{"body of a watch", wire.OpWatch, bytes.Repeat([]byte("x"), 2<<20), 413},
+		{"depth", wire.OpRegisterGroup, deep, 400},
+		{"depth of a deletion", wire.OpDeleteFile, deep, 400},
+		{"group id", wire.OpRegisterGroup, object{"group_id": strings.Repeat("g", 129)}, 400},
+		{"longest group id", wire.OpRegisterGroup, object{"group_id": strings.Repeat("g", 128)}, 200},
+		{"NUL in a group id", wire.OpRegisterGroup, object{"group_id": "a\x00b"}, 400},
+		{"file name", wire.OpPrepareUpload, object{"group_id": "g", "filename": strings.Repeat("n", 4097)}, 400},
+		{"longest file name", wire.OpPrepareUpload, object{"group_id": "g", "filename": strings.Repeat("n", 4096)}, 200},
+		{"NUL in a file name", wire.OpPrepareUpload, object{"group_id": "g", "filename": "a\x00b"}, 400},
+		{"NUL in a format's name", wire.OpFinalizeUpload, named(`{"version":1,"filename":"a\u0000b"}`), 400},
+		{"long name in a format", wire.OpFinalizeUpload, named(`{"version":1,"filename":"` + strings.Repeat("n", 4097) + `"}`), 400},
+		{"NUL in a content type", wire.OpFinalizeUpload, named(`{"version":1,"content_type":"a\u0000b"}`), 400},
+	} {
+		if status, body := alice.tool(tc.op, tc.request); status != tc.want {
+			t.Errorf("%s: %d, want %d: %.300s", tc.name, status, tc.want, body)
+		}
+	}
+}

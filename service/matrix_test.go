@@ -1,0 +1,196 @@
+package service_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+)
+
+// role is one who calls; several of them may stand in one column of the matrix.
+type role struct {
+	name   string
+	column int // of matrixRow.want
+	*user
+}
+
+// matrixRow is one operation: the status that each role gets. request makes the
+// request of one call, with whatever it needs to succeed for an owner.
+type matrixRow struct {
+	op      string
+	request func(m *matrix, r role) object
+	want    [5]int // owner, member, revoked, outsider, dead credentials
+}
+
+// matrix is a group with everybody around it.
+type matrix struct {
+	*running
+	owner, member, revoked *user
+	late                   string // an upload the revoked member began as a member
+	n                      int
+}
+
+func (m *matrix) unique(prefix string) string {
+	m.n++
+	return fmt.Sprint(prefix, m.n)
+}
+
+const (
+	ok  = 200
+	no  = 403
+	who = 401
+)
+
+var (
+	anybody = [5]int{ok, ok, ok, ok, who}
+	members = [5]int{ok, ok, no, no, who}
+	owners  = [5]int{ok, no, no, no, who}
+)
+
+func inGroup(*matrix, role) object { return object{"group_id": "g"} }
+
+func inOpenGroup(*matrix, role) object { return object{"group_id": "open"} }
+
+func nothing(*matrix, role) object { return object{} }
+
+// fileOf is a fresh file of one uploader.
+func fileOf(uploader func(*matrix) *user, more object) func(*matrix, role) object {
+	return func(m *matrix, _ role) object {
+		o := object{"group_id": "g", "ipfs_hash": uploader(m).upload("g", m.unique("f"), []byte("x")).Location}
+		for k, v := range more {
+			o[k] = v
+		}
+		return o
+	}
+}
+
+func theOwner(m *matrix) *user { return m.owner }
+func aMember(m *matrix) *user  { return m.member }
+
+func rows() []matrixRow {
+	freshMember := func(m *matrix, _ role) object {
+		id := m.unique("member")
+		must[string](m.owner, wire.OpAddGroupMember, object{"group_id": "g", "member_id": id})
+		return object{"group_id": "g", "member_id": id}
+	}
+	ownUpload := func(m *matrix, r role) object {
+		content := []byte(m.unique("content"))
+		request := object{"file_hash": hash(content), "encrypted_data": make([]byte, 28)}
+		switch r.name {
+		case "owner", "member":
+			request["upload_id"] = must[wire.PrepareUploadResult](r.user, wire.OpPrepareUpload, object{"group_id": "g"}).UploadID
+		case "revoked":
+			request["upload_id"] = m.late
+		default: // somebody else's
+			request["upload_id"] = must[wire.PrepareUploadResult](m.owner, wire.OpPrepareUpload, object{"group_id": "g"}).UploadID
+		}
+		return request
+	}
+	return []matrixRow{
+		{wire.OpAuthStatus, inGroup, anybody},
+		{wire.OpRegisterGroup, func(m *matrix, _ role) object { return object{"group_id": m.unique("new")} }, anybody},
+		{wire.OpAddGroupMember, func(m *matrix, _ role) object { return object{"group_id": "g", "member_id": m.unique("somebody")} }, owners},
+		{wire.OpRevokeGroupMember, freshMember, owners},
+		{wire.OpJoinGroup, inGroup, members}, // who belongs to it already is told so
+		{wire.OpJoinGroup, inOpenGroup, anybody},
+		{wire.OpCreateHackathonGroup, func(*matrix, role) object {
+			return object{"group_id": "open", "expires_at": strconv.FormatInt(time.Now().Add(time.Hour).UnixNano(), 10)}
+		}, owners},
+		{wire.OpCloseHackathonJoin, inGroup, owners},
+		{wire.OpSetGroupRetention, func(*matrix, role) object { return object{"group_id": "g", "retention_days": 3} }, owners},
+		{wire.OpPrepareUpload, inGroup, members},
+		{wire.OpFinalizeUpload, ownUpload, members},
+		{wire.OpPrepareRetrieve, fileOf(theOwner, nil), members},
+		{wire.OpGetOwnedGroups, nothing, anybody},
+		{wire.OpGetMemberGroups, nothing, anybody},
+		{wire.OpGetGroupMembers, inGroup, members},
+		{wire.OpGetGroupMembers, inOpenGroup, anybody},
+		{wire.OpGetGroupTransactions, inGroup, members},
+		{wire.OpGetGroupTransactions, inOpenGroup, anybody},
+		{wire.OpGetGroupTransactions, func(*matrix, role) object { return object{"group_id": "g", "kinds": "all"} }, members},
+		{wire.OpDeleteFile, fileOf(theOwner, nil), owners},
+		{wire.OpDeleteFile, fileOf(aMember, nil), members},
+		{wire.OpRenameFile, fileOf(theOwner, object{"filename": "other"}), owners},
+		{wire.OpRenameFile, fileOf(aMember, object{"filename": "other"}), members},
+		{wire.OpWatch, func(*matrix, role) object { return object{"after_seq": 0, "timeout_ms": 1} }, anybody},
+	}
+}
+
+// Threats 24, 25: every operation as every role.
+func TestRoleOperationMatrix(t *testing.T) {
+	m := &matrix{running: run(t)}
+	m.owner, m.member, m.revoked = m.user("owner", "1000"), m.user("member", "1000"), m.user("revoked", "1000")
+	outsider, rotated := m.user("outsider", "1000"), m.user("rotated", "1000")
+	must[string](m.owner, wire.OpRegisterGroup, object{"group_id": "g"})
+	must[string](m.owner, wire.OpCreateHackathonGroup, object{"group_id": "open", "expires_at": strconv.FormatInt(time.Now().Add(time.Hour).UnixNano(), 10)})
+	for _, u := range []*user{m.member, m.revoked, rotated} {
+		must[string](m.owner, wire.OpAddGroupMember, object{"group_id": "g", "member_id": u.id})
+	}
+	m.late = must[wire.PrepareUploadResult](m.revoked, wire.OpPrepareUpload, object{"group_id": "g"}).UploadID
+	must[string](m.owner, wire.OpRevokeGroupMember, object{"group_id": "g", "member_id": m.revoked.id})
+	if _, err := m.svc.RotateKey(t.Context(), "rotated"); err != nil {
+		t.Fatal(err)
+	}
+	roles := []role{
+		{"owner", 0, m.owner}, {"member", 1, m.member}, {"revoked", 2, m.revoked}, {"outsider", 3, outsider},
+		{"no token", 4, &user{running: m.running, id: m.owner.id}},
+		{"wrong audience", 4, &user{running: m.running, id: m.owner.id, token: run(t).user("owner", "10").token}},
+		{"rotated key", 4, rotated},
+	}
+	called := map[string]bool{}
+	for _, row := range rows() {
+		called[row.op] = true
+		for _, r := range slices.Backward(roles) { // the owner last: what he does may change the group
+			request := row.request(m, r)
+			status, body := r.tool(row.op, request)
+			if status != row.want[r.column] {
+				t.Errorf("%s %v as %s: %d, want %d: %s", row.op, request, r.name, status, row.want[r.column], body)
+			}
+			if status == no && !strings.Contains(body, "ot authorized") && !strings.Contains(body, "not open for join") {
+				t.Errorf("%s as %s: the text holds no word of the specification: %s", row.op, r.name, body)
+			}
+		}
+	}
+	for _, op := range operations(t) {
+		if !called[op] {
+			t.Errorf("the matrix does not call %s", op)
+		}
+	}
+	if status, body := m.owner.tool(wire.OpRevokeGroupMember, object{"group_id": "g", "member_id": m.owner.id}); status != 409 {
+		t.Errorf("the owner revoked itself: %d %s", status, body)
+	}
+}
+
+// operations are the values of all constants Op… of the wire package.
+func operations(t *testing.T) (list []string) {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "../sdk/wire/http.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, isValue := n.(*ast.ValueSpec)
+		if !isValue || !strings.HasPrefix(spec.Names[0].Name, "Op") || len(spec.Values) == 0 {
+			return true
+		}
+		if value, isText := spec.Values[0].(*ast.BasicLit); isText {
+			op, err := strconv.Unquote(value.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			list = append(list, op)
+		}
+		return true
+	})
+	if len(list) < 15 {
+		t.Fatalf("only %d operations were found: %v", len(list), list)
+	}
+	return list
+}

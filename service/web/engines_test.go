@@ -1,0 +1,183 @@
+package web_test
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service"
+	"github.com/svcfs/svcfs/service/store/pgtest"
+)
+
+// onBothEngines runs a test over SQLite and over PostgreSQL.
+func onBothEngines(t *testing.T, test func(t *testing.T, start func(...func(*service.Config)) *site)) {
+	t.Run("sqlite", func(t *testing.T) {
+		test(t, func(change ...func(*service.Config)) *site { return serve(t, change...) })
+	})
+	t.Run("postgres", func(t *testing.T) {
+		server := pgtest.Start(t)
+		test(t, func(change ...func(*service.Config)) *site {
+			return serve(t, append(change, func(c *service.Config) { c.Database = server.NewDatabase(t) })...)
+		})
+	})
+}
+
+// get is a question of the page.
+func (s *site) get(c *http.Client, path string) object {
+	s.t.Helper()
+	status, body := do(s.t, c, s.page(http.MethodGet, path, nil))
+	if status != http.StatusOK {
+		s.t.Fatalf("%s: %d %s", path, status, body)
+	}
+	return decode(s.t, body)
+}
+
+func (s *site) post(c *http.Client, path string, body any) {
+	s.t.Helper()
+	if status, body := do(s.t, c, s.page(http.MethodPost, path, body)); status != http.StatusOK {
+		s.t.Fatalf("%s: %d %s", path, status, body)
+	}
+}
+
+func list(v any) []object {
+	var out []object
+	for _, item := range v.([]any) {
+		out = append(out, item.(object))
+	}
+	return out
+}
+
+func TestLedgerShowsWhatOneMaySee(t *testing.T) {
+	onBothEngines(t, func(t *testing.T, start func(...func(*service.Config)) *site) {
+		s := start()
+		owner, reader, member, outsider := s.user("owner", "10"), s.user("reader", "10"), s.user("member", "10"), s.user("outsider", "10")
+		owner.register("team")
+		owner.add("team", reader.id)
+		owner.add("team", member.id)
+		file := owner.upload("team", "a.txt", []byte("hello"), nil, "")
+		var got wire.PrepareRetrieveResult
+		reader.must(wire.OpPrepareRetrieve, wire.PrepareRetrieveRequest{GroupID: "team", IPFSHash: file.CID}, &got)
+		for u, want := range map[*user]string{
+			owner:    "claim_token record_transaction add_group_member add_group_member register_group create_account",
+			reader:   "claim_token record_transaction add_group_member add_group_member register_group create_account",
+			member:   "record_transaction add_group_member add_group_member register_group create_account",
+			outsider: "create_account",
+		} {
+			var kinds []string
+			for _, r := range list(s.get(u.signedIn(), "ledger")["records"]) {
+				kinds = append(kinds, r["kind"].(string))
+			}
+			if got := strings.Join(kinds, " "); got != want {
+				t.Errorf("%s sees %s, want %s", u.id, got, want)
+			}
+		}
+		costs := s.get(owner.signedIn(), "costs")
+		if costs["total"] != "0.705" { // 0.64 and twice 0.013 and 0.039
+			t.Errorf("costs: %v", costs)
+		}
+		if balance := s.get(owner.signedIn(), "session")["balance"]; balance != "9.295" {
+			t.Errorf("balance %v", balance)
+		}
+		for _, bad := range []string{"before=0", "before=x", "before=-1", "before=99999999999999999999"} {
+			if status, body := do(t, owner.signedIn(), s.page(http.MethodGet, "ledger?"+bad, nil)); status != http.StatusBadRequest {
+				t.Errorf("%s: %d %s", bad, status, body)
+			}
+		}
+	})
+}
+
+func TestPagesOfRows(t *testing.T) {
+	s := serve(t)
+	alice := s.user("alice", "1000")
+	alice.register("team")
+	for range 105 {
+		alice.upload("team", "x", []byte("x"), nil, "")
+	}
+	c := alice.signedIn()
+	for path, key := range map[string]string{"ledger?": "records", "files?group=team&": "files"} {
+		first := s.get(c, path)
+		rows := list(first[key])
+		if len(rows) != 100 || first["more"] != true {
+			t.Fatalf("%s: %d rows, more %v", path, len(rows), first["more"])
+		}
+		seen := map[any]bool{}
+		last := rows[99]["seq"].(float64)
+		next := s.get(c, path+"before="+strconv.Itoa(int(last)))
+		for _, row := range append(rows, list(next[key])...) {
+			if seen[row["seq"]] {
+				t.Errorf("%s: row %v twice", path, row["seq"])
+			}
+			seen[row["seq"]] = true
+		}
+		if want := map[string]int{"records": 107, "files": 105}[key]; len(seen) != want || next["more"] != false {
+			t.Errorf("%s: %d rows, want %d, more %v", path, len(seen), want, next["more"])
+		}
+	}
+}
+
+func TestPageRulesOnBothEngines(t *testing.T) {
+	onBothEngines(t, func(t *testing.T, start func(...func(*service.Config)) *site) {
+		s := start()
+		alice, bob := s.user("alice", "10"), s.user("bob", "10")
+		a, b := alice.signedIn(), bob.signedIn()
+		s.post(a, "groups/create", object{"group_id": "open", "window": object{"hours": 1, "max_uses": 1}})
+		s.post(a, "groups/create", object{"group_id": "closed", "window": nil})
+		if open := list(s.get(b, "groups")["open"]); len(open) != 1 || open[0]["id"] != "open" || open[0]["role"] != "none" {
+			t.Errorf("open to bob: %v", open)
+		}
+		if open := list(s.get(a, "groups")["mine"]); len(open) != 2 || open[0]["role"] != "owner" || open[0]["members"] != 1.0 {
+			t.Errorf("of alice: %v", open)
+		}
+		s.post(b, "groups/join", object{"group_id": "open"})
+		s.post(a, "groups/retention", object{"group_id": "open", "retention_days": 7})
+		if g := s.get(b, "group?group=open"); g["role"] != "member" || g["retention_days"] != 7.0 || len(g["member_ids"].([]any)) != 2 {
+			t.Errorf("open: %v", g)
+		}
+		for path, body := range map[string]object{
+			"groups/add":       {"group_id": "open", "member_id": "carol"},
+			"groups/revoke":    {"group_id": "open", "member_id": bob.id},
+			"groups/open":      {"group_id": "open", "hours": 1, "max_uses": nil},
+			"groups/close":     {"group_id": "open"},
+			"groups/retention": {"group_id": "open", "retention_days": nil},
+			"groups/join":      {"group_id": "closed"},
+			"retrieve":         {"group_id": "closed", "ipfs_hash": "x"},
+		} {
+			if status, body := do(t, b, s.page(http.MethodPost, path, body)); status != http.StatusForbidden {
+				t.Errorf("%s by a member: %d %s", path, status, body)
+			}
+		}
+		for _, path := range []string{"group?group=closed", "files?group=closed", "blob?group=closed&ref=x"} {
+			if status, body := do(t, b, s.page(http.MethodGet, path, nil)); status != http.StatusForbidden {
+				t.Errorf("%s by an outsider: %d %s", path, status, body)
+			}
+		}
+		for name, bad := range map[string]object{
+			"groups/create": {"group_id": "open", "window": object{"hours": 1}}, "groups/open": {"group_id": "none", "hours": 1, "max_uses": nil},
+			"groups/join": {"group_id": 5}, "groups/close": {"group_id": "open", "other": 1}, "groups/add": {"group_id": "open", "member_id": "not a name"},
+		} {
+			if status, body := do(t, a, s.page(http.MethodPost, name, bad)); status < 400 || status > 409 || !strings.Contains(body, `"error"`) {
+				t.Errorf("%s: %d %s", name, status, body)
+			}
+		}
+	})
+}
+
+func TestIdentitiesOnBothEngines(t *testing.T) {
+	onBothEngines(t, func(t *testing.T, start func(...func(*service.Config)) *site) {
+		o := startIDP(t, lie{})
+		s := start(o.config(true))
+		c := client(t)
+		if resp, body := visit(t, c, s.url+"/account/oidc/start"); resp.StatusCode != http.StatusOK || s.who(c) != "alice.svc.testnet" {
+			t.Fatalf("%d %s", resp.StatusCode, body)
+		}
+		bob := s.user("bob", "1")
+		secret := bob.secret()
+		for i, want := range []int{http.StatusOK, http.StatusUnauthorized} {
+			if status, body := do(t, client(t), s.page(http.MethodPost, "sign-in", object{"link": secret})); status != want {
+				t.Errorf("use %d: %d %s", i+1, status, body)
+			}
+		}
+	})
+}
