@@ -12,10 +12,6 @@ import (
 	"github.com/svcfs/svcfs/sdk"
 )
 
-// fillPatience bounds the filling of one more step of a group; what is larger is
-// left out of the chart, and the text says so.
-const fillPatience = 8 * time.Minute
-
 // row is one line of a growth table: what grew, and what it took.
 type row struct {
 	x       float64
@@ -37,8 +33,7 @@ func (w *world) growth(out string) error {
 	if err != nil {
 		return err
 	}
-	w.small, w.listed, w.big = 1, 1, smallBytes // the data set itself is of no interest here
-	w.data = w.data[:2*smallBytes]
+	w.small, w.listed, w.big, w.data = 1, 1, 2*smallBytes, w.data[:2*smallBytes] // the data set itself is of no interest here
 	var s *system
 	for _, candidate := range systems {
 		if candidate.name == svcfsKeep {
@@ -131,7 +126,7 @@ func (w *world) growGroup(s *system) (growing, error) {
 		progress("group of %d files", size)
 		begin := time.Now()
 		err := inParallel(16, size-have, func(i int) error {
-			if time.Since(begin) > fillPatience {
+			if time.Since(begin) > w.fillPatience {
 				return nil
 			}
 			name := fmt.Sprintf("entry-%06d.txt", have+i)
@@ -141,8 +136,8 @@ func (w *world) growGroup(s *system) (growing, error) {
 		if err != nil {
 			return g, err
 		}
-		if time.Since(begin) > fillPatience {
-			g.note += fmt.Sprintf(" %d files are left out: filling took longer than %v.", size, fillPatience)
+		if time.Since(begin) > w.fillPatience {
+			g.note += fmt.Sprintf(" %d files are left out: filling took longer than %v.", size, w.fillPatience)
 			break
 		}
 		g.note += fmt.Sprintf(" The last %d uploads of the %d took %v.", size-have, size, time.Since(begin).Round(time.Millisecond))

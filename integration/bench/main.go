@@ -29,6 +29,9 @@ type plan struct {
 	random   int           // random reads of smallBytes
 	readers  int           // at once
 	tree     string        // what cp -r copies
+	// fillPatience bounds the filling of one more step of a growing group; what is
+	// larger is left out of the chart, and the text says so.
+	fillPatience time.Duration
 }
 
 const (
@@ -55,9 +58,10 @@ func main() {
 	}
 	out := flag.String("out", "integration/bench", "folder of the results")
 	only := flag.String("only", "", "systems to run, by the beginnings of their names, comma-separated; empty = all")
+	fill := flag.Duration("fill", 10*time.Minute, "how long BENCH=growth may fill one more step of a group")
 	keep := flag.Bool("keep", false, "keep the work folder")
 	flag.Parse()
-	exit(run(os.Getenv("BENCH"), *out, *only, *keep))
+	exit(run(os.Getenv("BENCH"), *out, *only, *fill, *keep))
 }
 
 func exit(err error) {
@@ -68,7 +72,7 @@ func exit(err error) {
 	os.Exit(1)
 }
 
-func run(mode, out, only string, keep bool) (err error) {
+func run(mode, out, only string, fill time.Duration, keep bool) (err error) {
 	goroot, err := commandOutput("go", "env", "GOROOT")
 	if err != nil {
 		return err
@@ -77,6 +81,7 @@ func run(mode, out, only string, keep bool) (err error) {
 	if err != nil {
 		return err
 	}
+	p.fillPatience = fill
 	w, err := newWorld(p, only)
 	if err != nil {
 		return err
