@@ -395,6 +395,37 @@ func (l *Lease) ReadAt(p []byte, off int64) (n int, err error) {
 	return copy(p, content[off:]), nil
 }
 
+// View is content that was lent, not copied. The zero View is empty.
+type View struct {
+	Bytes []byte
+	entry *entry
+}
+
+// View returns at most n bytes from off as they lie in the cache; fewer only at
+// the end. The caller must call Done soon: wiping the content waits for it. After
+// a purge it fails with [ErrPurged].
+func (l *Lease) View(off int64, n int) (View, error) {
+	l.entry.mu.RLock()
+	if l.entry.gone {
+		l.entry.mu.RUnlock()
+		return View{}, ErrPurged
+	}
+	content := l.entry.buf.Bytes()
+	if off < 0 || off >= int64(len(content)) {
+		l.entry.mu.RUnlock()
+		return View{}, nil
+	}
+	end := min(off+int64(n), int64(len(content)))
+	return View{Bytes: content[off:end:end], entry: l.entry}, nil
+}
+
+// Done ends the loan: the bytes may not be touched any more. Call it once.
+func (v View) Done() {
+	if v.entry != nil {
+		v.entry.mu.RUnlock()
+	}
+}
+
 // Release gives the lease up. Releasing twice does nothing.
 func (l *Lease) Release() {
 	s := l.store

@@ -5,6 +5,7 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
+	"github.com/svcfs/svcfs/cache"
 	"github.com/svcfs/svcfs/fs/tree"
 )
 
@@ -52,3 +53,22 @@ func (m *mounted) openMode(mode tree.CacheMode) uint32 {
 		return 0
 	}
 }
+
+// lentResult answers a read with bytes that stay where they are. Slices makes
+// go-fuse write them to the kernel with writev; anything else it first tries to
+// splice, which costs a pipe for each read, and then copies.
+type lentResult struct {
+	view  cache.View
+	parts [1][]byte
+}
+
+func (r *lentResult) Slices() ([][]byte, fuse.Status) { return r.parts[:], fuse.OK }
+
+func (r *lentResult) Bytes([]byte) ([]byte, fuse.Status) { return r.view.Bytes, fuse.OK }
+
+func (r *lentResult) Size() int { return len(r.view.Bytes) }
+
+// Done is called once the answer was written, or given up.
+func (r *lentResult) Done() { r.view.Done() }
+
+var _ fuse.ReadResult = (*lentResult)(nil)
