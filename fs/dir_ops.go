@@ -120,7 +120,8 @@ func (n *dirNode) Create(ctx context.Context, name string, flags uint32, mode ui
 	if node, ok := inode.Operations().(*fileNode); ok {
 		n.m.knowFile(node)
 	}
-	return inode, newHandle(ctx, h, want), n.m.openMode(h.CacheMode()), 0
+	fh := newHandle(ctx, h, want)
+	return inode, fh, n.m.openMode(fh), 0
 }
 
 // Mkdir makes a folder, or registers a group where that is allowed (N5).

@@ -16,7 +16,8 @@ func (n *fileNode) Open(ctx context.Context, flags uint32) (gofs.FileHandle, uin
 	if err != nil {
 		return nil, 0, errno(err)
 	}
-	return newHandle(ctx, h, want), n.m.openMode(h.CacheMode()), 0
+	fh := newHandle(ctx, h, want)
+	return fh, n.m.openMode(fh), 0
 }
 
 // Read lends the kernel what lies in the cache.
@@ -63,5 +64,8 @@ func (fh *fileHandle) Fsync(ctx context.Context, _ uint32) syscall.Errno {
 // Release gives the handle up; nobody hears of an error here.
 func (fh *fileHandle) Release(context.Context) syscall.Errno {
 	fh.h.Release()
+	if fh.memory != nil {
+		_ = fh.memory.Close() // the kernel has its own
+	}
 	return 0
 }

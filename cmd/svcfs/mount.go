@@ -208,6 +208,9 @@ func (a *app) startMount(ctx context.Context, p mountPlan) (*liveMount, error) {
 	if err != nil {
 		return nil, err
 	}
+	if p.flags.reads == fs.ReadsPassthrough {
+		c.Pool().ShareLarge()
+	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	if _, err := c.AuthStatus(ctx, ""); err != nil {

@@ -13,6 +13,7 @@ type Handle struct {
 	f        *File
 	flags    OpenFlags
 	direct   bool   // the size was not known when it was opened
+	lent     bool   // counted in File.lent
 	control  []byte // content of a control file
 	released atomic.Bool
 }
@@ -142,6 +143,7 @@ func (h *Handle) Release() {
 	f := h.f
 	f.mu.Lock()
 	f.opens--
+	unlent := h.lendEnd()
 	var lease *cache.Lease
 	if f.opens == 0 {
 		lease, f.lease = f.lease, nil
@@ -153,6 +155,9 @@ func (h *Handle) Release() {
 	f.mu.Unlock()
 	if lease != nil {
 		lease.Release()
+	}
+	if unlent != nil {
+		unlent.Release()
 	}
 	if leftover {
 		f.t.inBackground(func(ctx context.Context) {
