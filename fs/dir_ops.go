@@ -19,12 +19,18 @@ func (n *dirNode) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (
 	if err != nil {
 		return nil, errno(err)
 	}
+	if !node.Attr().Control {
+		n.m.use()
+	}
 	return n.child(ctx, node, out), 0
 }
 
 // OpendirHandle takes a snapshot of the names. Free.
 func (n *dirNode) OpendirHandle(ctx context.Context, _ uint32) (gofs.FileHandle, uint32, syscall.Errno) {
 	n.m.knowDir(n)
+	if !n.d.Attr().Control {
+		n.m.use()
+	}
 	h := &dirHandle{n: n}
 	if no := h.snapshot(ctx); no != 0 {
 		return nil, 0, no

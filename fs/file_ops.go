@@ -16,6 +16,9 @@ func (n *fileNode) Open(ctx context.Context, flags uint32) (gofs.FileHandle, uin
 	if err != nil {
 		return nil, 0, errno(err)
 	}
+	if !n.f.Attr().Control {
+		n.m.use()
+	}
 	fh := newHandle(ctx, h, want)
 	return fh, n.m.openMode(fh), 0
 }

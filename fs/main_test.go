@@ -177,6 +177,12 @@ func (s *server) obey(o order) (a answer) {
 		s.world.join(o.Group, o.On)
 	case "refresh":
 		a.setError(s.tree.Refresh(context.Background()))
+	case "shred":
+		_ = s.world.shred(o.Group, int(o.Size))
+	case "settle":
+		for !s.mount.m.isQuiet() {
+			time.Sleep(time.Millisecond)
+		}
 	case "counts":
 		a.Counts, a.Pending = s.world.charged(), s.tree.Pending()
 	case "unmount":

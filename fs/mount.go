@@ -13,6 +13,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	gofs "github.com/hanwen/go-fuse/v2/fs"
@@ -53,6 +54,7 @@ type mounted struct {
 	*notifier
 	tree *tree.Tree
 	opt  Options
+	used atomic.Int64 // when a program last asked for something, ns since the epoch
 }
 
 // Server is a mount that is up. Its methods are safe for concurrent use.
@@ -91,6 +93,7 @@ func Mount(dir string, t *tree.Tree, opt Options) (*Server, error) {
 		t.SetKernel(nil)
 		return nil, fmt.Errorf("mount %s: %w", dir, err)
 	}
+	m.use()
 	m.start()
 	return &Server{dir: dir, fuse: server, m: m}, nil
 }
@@ -159,6 +162,13 @@ func (w logWriter) Write(p []byte) (int, error) {
 	w.log.Debug("fuse", "line", strings.TrimSpace(string(p)))
 	return len(p), nil
 }
+
+// use notes that a program asked for something.
+func (m *mounted) use() { m.used.Store(time.Now().UnixNano()) }
+
+// LastUse tells when a program last looked a name up, listed a directory, opened,
+// read or wrote a file. The files of /.svcfs do not count.
+func (s *Server) LastUse() time.Time { return time.Unix(0, s.m.used.Load()) }
 
 // Wait returns when the mount is gone, whoever took it away.
 func (s *Server) Wait() {

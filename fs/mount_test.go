@@ -311,7 +311,13 @@ func TestW10AttributesOfCopyingTools(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	wantErrno(t, "our own xattr", unix.Setxattr(path, "user.svcfs.ref", []byte("x"), 0), unix.EPERM)
+	if err := unix.Setxattr(path, "user.svcfs.ref", []byte("x"), 0); err != nil {
+		t.Errorf("our own xattr, as cp -a sets it: %v", err)
+	}
+	ref := make([]byte, 20)
+	if n, err := unix.Getxattr(path, "user.svcfs.ref", ref); err != nil || string(ref[:n]) != "ref/1" {
+		t.Errorf("our own xattr is %q afterwards, %v", ref[:max(n, 0)], err)
+	}
 	_, err := unix.Getxattr(path, "user.comment", nil)
 	wantErrno(t, "xattr afterwards", err, unix.ENODATA)
 	for name, want := range map[string]iofs.FileMode{"team/f": 0o700, "team/new": 0o600, "team": 0o700 | iofs.ModeDir, ".svcfs/status": 0o400, ".svcfs": 0o500 | iofs.ModeDir} {
@@ -1003,4 +1009,63 @@ func TestM5MappingsOfOldVersionsAreDropped(t *testing.T) {
 	m.refresh()
 	eventually(t, "the old version's mapping is gone", func() bool { return faults(old) })
 	eventually(t, "the newer version's mapping is gone", func() bool { return faults(newer) })
+}
+
+// E1: every refusal leaves one line of six fields that says what to do next.
+func TestE1EveryRefusalLeavesALine(t *testing.T) {
+	m := mounting(t, func(p *plan) { p.MaxFile = 1000 })
+	m.put("f", "x")
+	m.refresh()
+	corrupt := sdk.KindCorrupt
+	for _, tc := range []struct {
+		path, op, class string
+		do              func() error
+		want            syscall.Errno
+	}{
+		{"/team/f", "unlink", "refused by design", func() error { return os.Remove(m.path("team/f")) }, unix.EPERM},
+		{"/team/f", "rename", "refused by design", func() error { return os.Rename(m.path("team/f"), m.path("team/g")) }, unix.EPERM},
+		{"/new", "mkdir", "refused by design", func() error { return os.Mkdir(m.path("new"), 0o700) }, unix.EPERM},
+		{"/team/big", "truncate", "too large", func() error {
+			m.write("team/big", "x")
+			return os.Truncate(m.path("team/big"), 2000)
+		}, unix.EFBIG},
+		{"/team/f", "open", "corrupt", func() error {
+			m.must(order{Do: "fail", Name: "retrieve", Kind: &corrupt})
+			defer m.must(order{Do: "fail", Name: "retrieve"})
+			_, err := os.ReadFile(m.path("team/f"))
+			return err
+		}, unix.EIO},
+		{"/team/n", "close", "corrupt", func() error {
+			m.must(order{Do: "fail", Name: "upload", Kind: &corrupt})
+			defer m.must(order{Do: "fail", Name: "upload"})
+			return os.WriteFile(m.path("team/n"), []byte("x"), 0o600)
+		}, unix.EIO},
+	} {
+		before := strings.Count(m.read(".svcfs/errors"), "\n")
+		wantErrno(t, tc.op, tc.do(), tc.want)
+		lines := strings.Split(strings.TrimSuffix(m.read(".svcfs/errors"), "\n"), "\n")
+		if len(lines) != before+1 {
+			t.Errorf("%s %s leaves %d lines", tc.op, tc.path, len(lines)-before)
+		}
+		fields := strings.Split(lines[len(lines)-1], "\t")
+		if len(fields) != 6 || fields[1] != tc.path || fields[2] != tc.op || fields[3] != tc.class || fields[4] == "" {
+			t.Errorf("%s %s: %q", tc.op, tc.path, fields)
+		}
+		if _, err := time.Parse(time.RFC3339Nano, fields[0]); err != nil {
+			t.Errorf("%s %s: %v", tc.op, tc.path, err)
+		}
+	}
+	m.write("team/n", "y") // or it stays pending
+}
+
+// A1: size, time and owner are right before anything was retrieved.
+func TestA1AttributesBeforeReading(t *testing.T) {
+	m := mounting(t)
+	m.put("f", pattern(12_345))
+	var st unix.Stat_t
+	if err := unix.Stat(m.path("team/f"), &st); err != nil || st.Size != 12_345 || st.Mtim.Sec != 1_700_000_001 ||
+		st.Uid != uint32(os.Getuid()) || st.Gid != uint32(os.Getgid()) || st.Mode != unix.S_IFREG|0o600 {
+		t.Errorf("%+v, %v", st, err)
+	}
+	m.wantCharges(0, 0)
 }

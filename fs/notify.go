@@ -23,6 +23,7 @@ type notifier struct {
 	names    map[nameNotice]struct{}  // queued
 	contents map[*fileNode]struct{}   // queued
 	wake     *sync.Cond
+	telling  int // notices being told now
 	ended    bool
 	workers  sync.WaitGroup
 }
@@ -67,9 +68,11 @@ func deliver[N comparable](k *notifier, queue map[N]struct{}, tell func(N)) {
 			k.wake.Wait()
 			continue
 		}
+		k.telling++
 		k.mu.Unlock()
 		tell(n)
 		k.mu.Lock()
+		k.telling--
 	}
 }
 
@@ -139,6 +142,13 @@ func (k *notifier) forgetFile(n *fileNode) {
 	if k.files[n.f] == n {
 		delete(k.files, n.f)
 	}
+}
+
+// isQuiet reports whether the kernel was told everything.
+func (k *notifier) isQuiet() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.names) == 0 && len(k.contents) == 0 && k.telling == 0
 }
 
 // ContentGone makes the kernel drop the pages of all files that match selects.

@@ -94,6 +94,15 @@ func (w *world) record(g sdk.GroupID, name string, data []byte, size int64) sdk.
 	return e
 }
 
+// shred deletes the nth upload of a group.
+func (w *world) shred(g sdk.GroupID, nth int) error {
+	w.mu.Lock()
+	ref := w.rows[g][nth].Ref
+	delete(w.content, ref)
+	w.mu.Unlock()
+	return w.DeleteFile(context.Background(), g, ref)
+}
+
 func (w *world) join(g sdk.GroupID, member bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -152,8 +161,11 @@ func (w *world) Retrieve(ctx context.Context, e sdk.Entry, into *sdk.Buffer) (sd
 	if err := w.allowed(e.Group); err != nil {
 		return sdk.Plain{}, err
 	}
+	data, ok := w.content[e.Ref]
+	if !ok {
+		return sdk.Plain{}, &sdk.Error{Op: "retrieve", Kind: sdk.KindDeleted}
+	}
 	w.counts.Retrieves++
-	data := w.content[e.Ref]
 	if err := into.Resize(int64(len(data))); err != nil {
 		return sdk.Plain{}, err
 	}
@@ -197,6 +209,18 @@ func (w *world) change(ctx context.Context, g sdk.GroupID, ref sdk.Ref, do func(
 	w.rows[g][i].ChangedSeq = w.seq
 	do(&w.rows[g][i])
 	return nil
+}
+
+func (w *world) GroupMembers(ctx context.Context, _ sdk.GroupID) ([]sdk.AccountID, error) {
+	return []sdk.AccountID{w.Account(), "bob.svc.testnet"}, w.begin(ctx, "members")
+}
+
+func (w *world) GroupOwner(ctx context.Context, _ sdk.GroupID) (sdk.AccountID, error) {
+	return w.Account(), w.begin(ctx, "members")
+}
+
+func (w *world) GroupChecksum(ctx context.Context, _ sdk.GroupID) (string, error) {
+	return "c0ffee", w.begin(ctx, "members")
 }
 
 func (w *world) RegisterGroup(ctx context.Context, g sdk.GroupID) (string, error) {

@@ -8,8 +8,6 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/svcfs/svcfs/fs/tree"
 )
 
 // xattrPrefix is the namespace of our own attributes (A2).
@@ -45,15 +43,12 @@ func copyOut(dest, value []byte) (uint32, syscall.Errno) {
 	return uint32(copy(dest, value)), 0
 }
 
-// Setxattr succeeds without effect, as copying tools expect (W10).
-func (n *fileNode) Setxattr(_ context.Context, attr string, _ []byte, _ uint32) syscall.Errno {
-	return n.m.ignoreXattr(attr, n.f.Path)
-}
+// Setxattr succeeds without effect, as copying tools expect (W10): they also set
+// what they found on a file of ours.
+func (n *fileNode) Setxattr(context.Context, string, []byte, uint32) syscall.Errno { return 0 }
 
 // Removexattr succeeds without effect (W10).
-func (n *fileNode) Removexattr(_ context.Context, attr string) syscall.Errno {
-	return n.m.ignoreXattr(attr, n.f.Path)
-}
+func (n *fileNode) Removexattr(context.Context, string) syscall.Errno { return 0 }
 
 // Getxattr: directories have none.
 func (n *dirNode) Getxattr(context.Context, string, []byte) (uint32, syscall.Errno) {
@@ -61,18 +56,7 @@ func (n *dirNode) Getxattr(context.Context, string, []byte) (uint32, syscall.Err
 }
 
 // Setxattr succeeds without effect, as copying tools expect (W10).
-func (n *dirNode) Setxattr(_ context.Context, attr string, _ []byte, _ uint32) syscall.Errno {
-	return n.m.ignoreXattr(attr, n.d.Path)
-}
+func (n *dirNode) Setxattr(context.Context, string, []byte, uint32) syscall.Errno { return 0 }
 
 // Removexattr succeeds without effect (W10).
-func (n *dirNode) Removexattr(_ context.Context, attr string) syscall.Errno {
-	return n.m.ignoreXattr(attr, n.d.Path)
-}
-
-func (m *mounted) ignoreXattr(attr string, path func() string) syscall.Errno {
-	if !strings.HasPrefix(attr, xattrPrefix) {
-		return 0
-	}
-	return m.refuse(tree.ClassByDesign, "setxattr", path(), "attributes of "+xattrPrefix+" come from the ledger", "Use another name.")
-}
+func (n *dirNode) Removexattr(context.Context, string) syscall.Errno { return 0 }

@@ -297,6 +297,47 @@ func TestAgentScriptsInflate(t *testing.T) {
 	}
 }
 
+// The helper reads every frozen sample of the format as the library does.
+func TestAgentHelperReadsFrozenSamples(t *testing.T) {
+	paths, err := filepath.Glob("../format/testdata/*.json")
+	if err != nil || len(paths) < 40 {
+		t.Fatalf("%d samples, %v", len(paths), err)
+	}
+	a := newAgent(t, "", "", "")
+	for _, path := range paths {
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".json"), func(t *testing.T) {
+			t.Parallel()
+			var sample struct {
+				Key    string          `json:"key"`
+				Blob   string          `json:"blob"`
+				Format json.RawMessage `json:"format"`
+				SHA256 string          `json:"sha256"`
+				Result string          `json:"result"`
+			}
+			if err := json.Unmarshal(read(t, path), &sample); err != nil {
+				t.Fatal(err)
+			}
+			answer, err := json.Marshal(map[string]any{"result": map[string]any{"key": sample.Key, "encrypted_b64": sample.Blob, "format": sample.Format}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if sample.SHA256 == "" {
+				sample.SHA256 = strings.Repeat("0", 64)
+			}
+			cmd := a.command("python3", "-B", filepath.Join(a.scripts, "decrypt_svc.py"), "--sha256", sample.SHA256, "--max-bytes", "1048576")
+			cmd.Stdin = bytes.NewReader(answer)
+			r := a.finish(cmd)
+			if sample.Result == "ok" {
+				if r.code != agentDone || sdk.ComputeHash(r.out).String() != sample.SHA256 {
+					t.Errorf("exit %d with %d bytes: %s", r.code, len(r.out), r.err)
+				}
+			} else if r.code != agentMissing || len(r.out) != 0 || strings.Count(r.err, "\n") != 1 {
+				t.Errorf("%s: exit %d with %d bytes: %s", sample.Result, r.code, len(r.out), r.err)
+			}
+		})
+	}
+}
+
 // secretsOf listens to what a service is sent and what it answers.
 func secretsOf(s *sdktest.Server) func() map[string]string {
 	var mu sync.Mutex
@@ -459,7 +500,7 @@ func TestThreat42AgentHostileService(t *testing.T) {
 			t.Parallel()
 			h := sdktest.NewHostile(t, mode)
 			a := newAgent(t, h.URL, h.Alice.ID, h.Alice.Key.Reveal())
-			a.env = append(a.env, "SVC_MAX_BYTES=8388608", "SVC_TIMEOUT=20")
+			a.env = append(a.env, "SVC_MAX_BYTES=8388608")
 			if mode.Want == sdk.KindTimeout {
 				a.env = append(a.env, "SVC_TIMEOUT=1")
 			}

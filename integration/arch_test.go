@@ -30,17 +30,19 @@ var forbidden = map[string][]string{
 
 // onlyIn says which packages alone may import a library directly.
 var onlyIn = map[string][]string{
-	"github.com/hanwen/go-fuse/v2/...":       {"fs", "integration"},
-	"github.com/golang-jwt/jwt/v5":           {"service/auth", "sdk"},
-	"github.com/hashicorp/golang-lru/v2/...": {"cache"},
-	"modernc.org/sqlite":                     {"service/store", "integration/bench"},
-	"github.com/coreos/go-oidc/v3/...":       {"service/web"},
-	"github.com/chromedp/chromedp/...":       {"service/web", "integration"},
-	"github.com/jackc/pgx/v5/...":            {"service/store/..."},
-	"github.com/minio/minio-go/v7/...":       {"service/blob", "integration/bench"},
-	"github.com/ipfs/...":                    {"service/legacy"},
-	"github.com/multiformats/...":            {"service/legacy"},
-	"github.com/svcfs/svcfs/service/vault":   {"service/...", "cmd/svcd"},
+	"github.com/hanwen/go-fuse/v2/...":        {"fs", "integration"},
+	"github.com/golang-jwt/jwt/v5":            {"service/auth", "sdk"},
+	"github.com/hashicorp/golang-lru/v2/...":  {"cache"},
+	"modernc.org/sqlite":                      {"service/store", "integration/bench"},
+	"github.com/coreos/go-oidc/v3/...":        {"service/web"},
+	"github.com/chromedp/chromedp/...":        {"service/web", "integration"},
+	"github.com/jackc/pgx/v5/...":             {"service/store/..."},
+	"github.com/minio/minio-go/v7/...":        {"service/blob", "integration/bench"},
+	"github.com/ipfs/...":                     {"service/legacy"},
+	"github.com/multiformats/...":             {"service/legacy"},
+	"github.com/prometheus/client_golang/...": {"service/metrics"},
+	"github.com/pelletier/go-toml/v2":         {"cmd/svcd"},
+	"github.com/svcfs/svcfs/service/vault":    {"service/...", "cmd/svcd"},
 }
 
 type listed struct {

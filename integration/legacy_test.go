@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk"
 )
 
 // imported is a line of svcd import-legacy.
@@ -74,6 +75,7 @@ func TestLegacyFilesForEveryClient(t *testing.T) {
 		empty += ".second"
 	}
 	js := javaScript(t, w)
+	scripts := newAgent(t, w.url, sdk.AccountID(alice.id), alice.key)
 	check := func(when string) {
 		t.Helper()
 		for _, ref := range refs {
@@ -84,6 +86,9 @@ func TestLegacyFilesForEveryClient(t *testing.T) {
 			alice.must("get", "team", ref, "-o", back+"-svcfs-"+ref[:2]+when)
 			if got := read(t, back+"-svcfs-"+ref[:2]+when); !bytes.Equal(got, content) {
 				t.Errorf("%s, svcfs reads %s as %d bytes", when, ref, len(got))
+			}
+			if run := scripts.want(agentDone, "retrieve_and_decrypt.sh", "team", ref); !bytes.Equal(run.out, content) {
+				t.Errorf("%s, the agent script reads %s as %d bytes: %s", when, ref, len(run.out), run.err)
 			}
 		}
 	}

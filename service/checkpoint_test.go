@@ -269,6 +269,53 @@ func TestThreat26RewrittenHistoryContradictsTheCheckpoint(t *testing.T) {
 	}
 }
 
+// Whoever rewrites database and tree, but has no key, is betrayed by the root.
+func TestThreat26RewrittenTreeContradictsTheCheckpoint(t *testing.T) {
+	r := run(t)
+	alice := r.user("alice", "10")
+	for _, g := range []string{"a", "b", "c"} {
+		must[string](alice, wire.OpRegisterGroup, object{"group_id": g})
+	}
+	signed := r.checkpoint()
+	note := filepath.Join(r.dir, checkpoint.Dir, "checkpoint")
+	honest, err := os.ReadFile(note)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.openDatabase().Exec(r.withoutTriggers() + "UPDATE ledger SET fee = '0' WHERE seq = 3"); err != nil {
+		t.Fatal(err)
+	}
+	r.forgeChain()
+	if err := os.RemoveAll(filepath.Join(r.dir, checkpoint.Dir)); err != nil {
+		t.Fatal(err)
+	}
+	if forged := r.again().checkpoint(); forged.N != signed.N || forged.Hash == signed.Hash {
+		t.Fatalf("the forged tree is %+v, the honest one %+v", forged, signed)
+	}
+	if err := os.WriteFile(note, honest, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const want = "rows 1 to 4: the ledger contradicts"
+	check := func(when string) {
+		t.Helper()
+		if _, err := r.svc.Audit(t.Context()); !errors.Is(err, checkpoint.ErrContradiction) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: audit says %v, want %s", when, err, want)
+		}
+	}
+	check("tree forged")
+	again := r.again()
+	if got := again.checkpoint(); got != signed {
+		t.Errorf("signed %+v after %+v", got, signed)
+	}
+	if _, health := again.get("/health"); !strings.Contains(health, want) {
+		t.Errorf("health %s, want %s", health, want)
+	}
+	if err := os.Remove(filepath.Join(r.dir, checkpoint.Dir, "hashes")); err != nil {
+		t.Fatal(err)
+	}
+	check("tree gone")
+}
+
 // Trees come out the same wherever they are computed: in another process over
 // the same directory, after a restart, after a crash between two writes, and
 // from nothing.
@@ -286,6 +333,20 @@ func TestCheckpointsAreAFunctionOfTheLedger(t *testing.T) {
 	_, one := r.get("/tlog/checkpoint")
 	if _, two := other.get("/tlog/checkpoint"); one != two || one == "" {
 		t.Errorf("two processes sign\n%s\n%s", one, two)
+	}
+	if r.database != "" { // another machine has the master key and the database
+		there := *r
+		there.dir = t.TempDir()
+		key, err := os.ReadFile(filepath.Join(r.dir, "master.key"))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(there.dir, "master.key"), key, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, three := there.again().get("/tlog/checkpoint"); three != one {
+			t.Errorf("another machine signs\n%s\n%s", three, one)
+		}
 	}
 	dir := filepath.Join(r.dir, checkpoint.Dir)
 	before, err := os.ReadFile(filepath.Join(dir, "hashes"))

@@ -86,30 +86,40 @@ func TestThreat34(t *testing.T) {
 	}
 }
 
-// Pages of the database are split, joined and moved while files come and go.
+// Pages of the database are split and joined while files come and go, and the
+// places of destroyed keys are taken by others.
 func TestThreat34ManyFiles(t *testing.T) {
 	r := run(t)
 	alice := r.user("alice", "100")
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
-	const count = 120
-	var refs []string
-	for i := range count {
-		refs = append(refs, alice.upload("g", fmt.Sprint("file ", i), []byte{byte(i)}).CID)
+	count := 100
+	if r.database != "" {
+		count = 12 // PostgreSQL does not overwrite in place: the rows are looked at, not the files
 	}
-	wrapped := r.wrappedKeys()
-	for i, ref := range refs {
-		if i%3 != 0 {
-			must[string](alice, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": ref})
+	destroyed := map[string][]byte{}
+	for range 2 {
+		for i := range count {
+			alice.upload("g", fmt.Sprint("file ", i), []byte{byte(i)})
+		}
+		i := 0
+		for ref, wrapped := range r.wrappedKeys() { // in no order
+			if i++; i%3 != 0 {
+				must[string](alice, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": ref})
+				destroyed[ref] = wrapped
+			}
+		}
+		left := 0
+		for _, wrapped := range destroyed {
+			if r.databaseHolds(wrapped) {
+				left++
+			}
+		}
+		if left > 0 {
+			t.Errorf("%d of %d destroyed keys are left", left, len(destroyed))
 		}
 	}
-	left := 0
-	for i, ref := range refs {
-		if i%3 != 0 && r.databaseHolds(wrapped[ref]) {
-			left++
-		}
-	}
-	if left > 0 {
-		t.Errorf("%d of %d wrapped keys are left", left, count-count/3)
+	if n, err := r.svc.Verify(t.Context(), true, func(ref string, err error) { t.Error(ref, err) }); err != nil || n != 2*count-len(destroyed) {
+		t.Errorf("verify: %d, %v", n, err)
 	}
 }
 
@@ -246,7 +256,11 @@ func TestReadsUnderWayEndCleanly(t *testing.T) {
 				}
 			})
 		}
-		all.Go(func() { must[string](alice, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": ref}) })
+		all.Go(func() {
+			if status, body := alice.tool(wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": ref}); status != http.StatusOK {
+				t.Errorf("delete: %d %s", status, body)
+			}
+		})
 		all.Wait()
 	}
 }

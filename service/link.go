@@ -5,6 +5,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
 	"strings"
 
 	"github.com/svcfs/svcfs/sdk/wire"
@@ -30,8 +33,10 @@ func (s *Service) AddIdentity(ctx context.Context, name, issuer, subject string)
 
 const metaPublicURL = "public_url"
 
-// rememberAddress notes where the service answers, for commands beside it.
+// rememberAddress notes where the service answers, for commands beside it. A
+// stop right after the start does not make it fail.
 func (s *Service) rememberAddress(ctx context.Context) error {
+	ctx = context.WithoutCancel(ctx)
 	return s.store.Write(ctx, func(tx *store.Tx) error {
 		_, err := tx.ExecContext(ctx, "INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
 			metaPublicURL, s.cfg.PublicURL)
@@ -62,9 +67,16 @@ func (s *Service) SignInLink(ctx context.Context, name, publicURL string) (strin
 			return "", err
 		}
 	}
+	address, err := url.Parse(strings.TrimRight(publicURL, "/"))
+	if err != nil || address.Host == "" {
+		return "", fault.New(wire.CodeValidation, "%.100q is not an address: give --public-url https://HOST", publicURL)
+	}
+	if ip, err := netip.ParseAddr(address.Hostname()); err == nil && ip.IsUnspecified() { // listens everywhere, is called nowhere
+		address.Host = net.JoinHostPort("localhost", address.Port())
+	}
 	_, link, err := s.accounts.NewLink(ctx, name)
 	if err != nil {
 		return "", err
 	}
-	return strings.TrimRight(publicURL, "/") + web.Path + "#link=" + link.Reveal(), nil
+	return address.String() + web.Path + "#link=" + link.Reveal(), nil
 }

@@ -142,7 +142,7 @@ func TestRetentionRunsOnce(t *testing.T) {
 	r := run(t)
 	alice := r.user("alice", "100")
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
-	const count = 230 // more than two transactions
+	const count = 110 // more than one transaction
 	for i := range count {
 		alice.upload("g", fmt.Sprint(i), []byte("x"))
 	}

@@ -9,12 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/wire"
@@ -27,6 +26,7 @@ import (
 	"github.com/svcfs/svcfs/service/groups"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/legacy"
+	"github.com/svcfs/svcfs/service/metrics"
 	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/vault"
 	"github.com/svcfs/svcfs/service/watch"
@@ -38,9 +38,12 @@ const Version = "0.1.0"
 
 // Defaults of [Config].
 const (
-	DefaultContractID         = "svc.testnet"
-	DefaultMaxFileBytes int64 = 4 << 30
-	DefaultRequestRate        = 500
+	DefaultContractID           = "svc.testnet"
+	DefaultMaxFileBytes   int64 = 4 << 30
+	DefaultTokenLifetime        = auth.MaxTokenLifetime
+	DefaultMaxConnections       = 4096
+	DefaultRequestRate          = 500
+	DefaultClientTimeout        = 30 * time.Second
 )
 
 // Purposes of keys derived from the master key.
@@ -51,14 +54,7 @@ const (
 	purposeName    = "name of the master key"
 )
 
-const (
-	blobDir       = "blobs"
-	sweepInterval = time.Minute
-	drainTimeout  = 30 * time.Second
-	headerTimeout = 10 * time.Second
-	idleTimeout   = 2 * time.Minute
-	maxHeader     = 64 << 10
-)
+const blobDir = "blobs"
 
 // Config configures a [Service].
 type Config struct {
@@ -76,6 +72,19 @@ type Config struct {
 	OIDC          OIDC             // sign-in at an identity provider; zero = none
 	Logger        *slog.Logger     // nil = none
 	Now           func() time.Time // nil = time.Now; the time of tokens and records
+
+	TLSCert, TLSKey string         // PEM files; "" = plain HTTP
+	TrustedProxies  []netip.Prefix // whose X-Forwarded-For is believed
+	MaxConnections  int            // open at once; 0 = DefaultMaxConnections
+	ClientTimeout   time.Duration  // for a client that stands still; 0 = DefaultClientTimeout
+}
+
+// Scheme is how clients reach a service that is not behind a proxy.
+func (c Config) Scheme() string {
+	if c.TLSCert != "" {
+		return "https"
+	}
+	return "http"
 }
 
 // Service is the opened service. Several processes may open one directory.
@@ -88,7 +97,12 @@ type Service struct {
 	log      *checkpoint.Log
 	watch    *watch.Watch
 	gateway  *legacy.Gateway // nil = none
+	metrics  *metrics.Metrics
+	health   *health
 	handler  http.Handler
+
+	certificate   *certificate // nil = plain HTTP
+	masterKeyName string
 }
 
 // APIKey is shown once; see [auth.APIKey].
@@ -116,7 +130,12 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return nil, err
 	}
-	s := &Service{cfg: cfg}
+	s := &Service{cfg: cfg, metrics: metrics.New(Version)}
+	if cfg.TLSCert != "" {
+		if s.certificate, err = loadCertificate(cfg.TLSCert, cfg.TLSKey, cfg.Logger); err != nil {
+			return nil, err
+		}
+	}
 	if cfg.Gateway != "" {
 		if s.gateway, err = legacy.NewGateway(cfg.Gateway); err != nil {
 			return nil, err
@@ -135,9 +154,10 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	if s.log, err = newLog(s.store, v, cfg); err != nil {
 		return nil, errors.Join(err, s.store.Close(), s.blobs.Close())
 	}
+	s.observeParts()
 	l := ledger.New(cfg.Fees, cfg.Now)
 	s.accounts = auth.NewAccounts(s.store, l, cfg.ContractID)
-	s.files = files.New(s.store, l, v, s.blobs, cfg.ContractID, cfg.MaxFileBytes, files.Options{PlainRefs: cfg.PlainRefs, Gateway: s.gateway})
+	s.files = files.New(s.store, l, v, measuredBlobs{s.blobs, s.metrics}, cfg.ContractID, cfg.MaxFileBytes, files.Options{PlainRefs: cfg.PlainRefs, Gateway: s.gateway})
 	g := groups.New(s.store, l, s.accounts)
 	page, err := web.New(web.Deps{Store: s.store, Accounts: s.accounts, Groups: g, Files: s.files, Ledger: l, PublicURL: cfg.PublicURL,
 		ContractID: cfg.ContractID, MaxFileBytes: cfg.MaxFileBytes, OIDC: cfg.OIDC, SealKey: pageKey, Logger: cfg.Logger})
@@ -147,7 +167,8 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	s.handler = api.New(api.Deps{
 		Accounts: s.accounts, Tokens: auth.NewTokens(s.accounts, tokenKey, cfg.PublicURL, cfg.TokenLifetime, cfg.Now),
 		Groups: g, Files: s.files, Watch: s.watch, Ledger: l, TicketKey: ticketKey[:], ContractID: cfg.ContractID,
-		Version: Version, MaxFileBytes: cfg.MaxFileBytes, RequestRate: cfg.RequestRate, Healthy: s.healthy, Page: page, Checkpoints: s.log, Logger: cfg.Logger,
+		Version: Version, MaxFileBytes: cfg.MaxFileBytes, RequestRate: cfg.RequestRate, Health: s.health.check, Metrics: s.metrics, Page: page, Checkpoints: s.log,
+		Logger: cfg.Logger, TrustedProxies: cfg.TrustedProxies, ClientTimeout: cfg.ClientTimeout,
 	})
 	return s, nil
 }
@@ -172,6 +193,7 @@ func (s *Service) checkMasterKey(ctx context.Context, v *vault.Vault) error {
 	if err != nil {
 		return fmt.Errorf("check master key: %w", err)
 	}
+	s.masterKeyName = name
 	if known != name {
 		return fmt.Errorf("the database was written under another master key: put that master.key into %s, with mode 0600", s.cfg.DataDir)
 	}
@@ -191,6 +213,12 @@ func withDefaults(cfg Config) Config {
 	if cfg.Fees == nil {
 		cfg.Fees = ledger.DefaultFees()
 	}
+	if cfg.MaxConnections <= 0 {
+		cfg.MaxConnections = DefaultMaxConnections
+	}
+	if cfg.ClientTimeout <= 0 {
+		cfg.ClientTimeout = DefaultClientTimeout
+	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
@@ -204,75 +232,8 @@ func withDefaults(cfg Config) Config {
 	return cfg
 }
 
-// healthy tells which part cannot be used.
-func (s *Service) healthy(ctx context.Context) error {
-	err := s.store.Read(ctx, func(tx *store.Tx) error {
-		var one int
-		return tx.QueryRowContext(ctx, "SELECT 1").Scan(&one)
-	})
-	if err != nil {
-		return &fault.Error{Code: wire.CodeUnavailable, Text: "database unavailable", Err: err}
-	}
-	if err := s.blobs.Check(ctx); err != nil {
-		return &fault.Error{Code: wire.CodeUnavailable, Text: "file store unavailable", Err: err}
-	}
-	return nil
-}
-
 // Handler answers HTTP.
 func (s *Service) Handler() http.Handler { return s.handler }
-
-// Serve answers on l until ctx ends, then finishes what is under way, and sweeps
-// once a minute meanwhile.
-func (s *Service) Serve(ctx context.Context, l net.Listener) error {
-	if err := s.rememberAddress(ctx); err != nil {
-		return err
-	}
-	server := &http.Server{Handler: s.handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
-		ErrorLog: slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelWarn)}
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	var behind sync.WaitGroup
-	behind.Go(func() { s.sweep(ctx) })
-	behind.Go(func() { s.log.Run(ctx) })
-	stopped := make(chan error, 1)
-	go func() {
-		<-ctx.Done()
-		s.watch.Close() // who waits would hold up the drain
-		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
-		defer cancel()
-		stopped <- server.Shutdown(drain)
-	}()
-	err := server.Serve(l)
-	stop()
-	behind.Wait()
-	if errors.Is(err, http.ErrServerClosed) {
-		err = nil
-	}
-	return errors.Join(err, <-stopped)
-}
-
-func (s *Service) sweep(ctx context.Context) {
-	tick := time.NewTicker(sweepInterval)
-	defer tick.Stop()
-	for {
-		if err := s.files.Sweep(ctx); err != nil && ctx.Err() == nil {
-			s.cfg.Logger.Error("sweep", "cause", err.Error())
-		}
-		n, err := s.files.RemoveExpired(ctx)
-		if n > 0 {
-			s.cfg.Logger.Info("expired files deleted", "count", n)
-		}
-		if err != nil && ctx.Err() == nil && !errors.Is(err, files.ErrRetentionBusy) {
-			s.cfg.Logger.Error("retention", "cause", err.Error())
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
-}
 
 // Close ends waiting calls and closes the stores.
 func (s *Service) Close() error {

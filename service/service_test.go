@@ -93,7 +93,7 @@ func runOn(t testing.TB, database string) *running {
 // runWith runs a service of this configuration; what every test needs is added.
 func runWith(t testing.TB, cfg service.Config) *running {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), "data")
+	dir := cmp.Or(cfg.DataDir, filepath.Join(t.TempDir(), "data"))
 	server := httptest.NewUnstartedServer(nil)
 	url := "http://" + server.Listener.Addr().String()
 	cfg.DataDir, cfg.PublicURL, cfg.MaxFileBytes = dir, url, cmp.Or(cfg.MaxFileBytes, 1<<20)

@@ -266,3 +266,23 @@ func TestWatchEndsAtShutdown(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Who watches stands still because it was told to, and is not one of the slow
+// clients that are cut off.
+func TestWatchOutlastsTheClientTimeout(t *testing.T) {
+	r := run(t)
+	alice := r.user("alice", "10")
+	svc, err := service.Open(t.Context(), service.Config{DataDir: r.dir, Database: r.database, PublicURL: r.url, ClientTimeout: 100 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(svc.Handler())
+	t.Cleanup(func() { server.Close(); svc.Close() })
+	alice.running = &running{t: t, svc: svc, dir: r.dir, url: server.URL, database: r.database}
+	seq := alice.watch(0, 0).Seq
+	for range 2 { // on one connection
+		if got := alice.watch(seq, time.Second); got.Seq != seq || len(got.Events) > 0 {
+			t.Errorf("told %+v", got)
+		}
+	}
+}

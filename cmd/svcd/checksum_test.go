@@ -16,8 +16,8 @@ import (
 	"github.com/svcfs/svcfs/service"
 )
 
-// svcd runs a command line and returns what it prints.
-func svcd(t *testing.T, args ...string) string {
+// mustRun runs a command line and returns what it prints.
+func mustRun(t *testing.T, args ...string) string {
 	t.Helper()
 	var out, failed bytes.Buffer
 	if code := run(t.Context(), args, &out, &failed); code != exitOK {
@@ -26,8 +26,8 @@ func svcd(t *testing.T, args ...string) string {
 	return out.String()
 }
 
-// shell runs a command line with sh.
-func shell(t *testing.T, script string, args ...string) string {
+// firstWord runs a command line with sh.
+func firstWord(t *testing.T, script string, args ...string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "sh", append([]string{"-euc", script, "sh"}, args...)...).CombinedOutput()
 	if err != nil {
@@ -73,7 +73,7 @@ func TestChecksumCanBeComputedWithoutSvcd(t *testing.T) {
 		t.Fatal("service/LEDGER.md has no shell function")
 	}
 	example := regexp.MustCompile(`(?m)^    \$ checksum team 1\n    ([0-9a-f]{64})  -$`).FindSubmatch(text)
-	if got := shell(t, string(function[1])+"checksum team 1"); example == nil || got != string(example[1]) {
+	if got := firstWord(t, string(function[1])+"checksum team 1"); example == nil || got != string(example[1]) {
 		t.Errorf("the example of service/LEDGER.md gives %s", got)
 	}
 
@@ -82,10 +82,10 @@ func TestChecksumCanBeComputedWithoutSvcd(t *testing.T) {
 		AccountID string `json:"account_id"`
 		APIKey    string `json:"api_key"`
 	}
-	if err := json.Unmarshal([]byte(svcd(t, "account", "create", "alice", "--data", dir)), &made); err != nil {
+	if err := json.Unmarshal([]byte(mustRun(t, "account", "create", "alice", "--data", dir)), &made); err != nil {
 		t.Fatal(err)
 	}
-	svcd(t, "account", "create", "bob", "--data", dir)
+	mustRun(t, "account", "create", "bob", "--data", dir)
 	svc, err := service.Open(t.Context(), service.Config{DataDir: dir, PublicURL: "http://127.0.0.1:1"})
 	if err != nil {
 		t.Fatal(err)
@@ -100,15 +100,15 @@ func TestChecksumCanBeComputedWithoutSvcd(t *testing.T) {
 		told := map[string]bool{}
 		for version := 1; version <= 3; version++ {
 			sum := alice.checksum(group)
-			printed := svcd(t, "checksum", group, "--data", dir)
+			printed := mustRun(t, "checksum", group, "--data", dir)
 			command := regexp.MustCompile(`(?m)^command +(.*)$`).FindStringSubmatch(printed)
 			if command == nil || !strings.Contains(printed, sum) || !strings.Contains(printed, fmt.Sprintf("key version  %d\n", version)) {
 				t.Fatalf("svcd checksum prints\n%swant %s, version %d", printed, sum, version)
 			}
-			if got := shell(t, command[1]); got != sum {
+			if got := firstWord(t, command[1]); got != sum {
 				t.Errorf("%q version %d: the printed command gives %s, the service %s", group, version, got, sum)
 			}
-			if got := shell(t, string(function[1])+`checksum "$@"`, group, fmt.Sprint(version)); got != sum {
+			if got := firstWord(t, string(function[1])+`checksum "$@"`, group, fmt.Sprint(version)); got != sum {
 				t.Errorf("%q version %d: the documented function gives %s, the service %s", group, version, got, sum)
 			}
 			if told[sum] {

@@ -4,74 +4,96 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
+	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/svcfs/svcfs/service"
 )
 
-// What references of new files look like.
-const (
-	refsBafy  = "bafy"
-	refsPlain = "plain"
-)
-
 func newServe(s *settings) *cobra.Command {
-	var listen, public, level string
-	var maxFile int64
 	cmd := &cobra.Command{
 		Use: "serve", Short: "Run the service", Args: noArgs,
+		Long: `Run the service. It prints "listening on URL" when it is ready. SIGTERM ends it
+after what is under way; SIGHUP has the certificate read again.`,
 		Example: "  svcd serve --data ./data\n  svcd serve --data /var/lib/svcd --listen 0.0.0.0:8000 --public-url https://files.example.org",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			log, err := s.logger(level)
-			if err != nil {
-				return err
-			}
-			if s.refs != refsBafy && s.refs != refsPlain {
-				return usageError{fmt.Errorf("--refs %q: want %s or %s", s.refs, refsBafy, refsPlain)}
-			}
-			return s.serve(cmd.Context(), listen, public, maxFile, log)
-		},
+		RunE:    func(cmd *cobra.Command, _ []string) error { return s.serve(cmd.Context()) },
 	}
-	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:8000", "address to listen on; port 0 takes a free one")
-	cmd.Flags().StringVar(&public, "public-url", "", "address clients use (default: http:// and the address listened on)")
-	cmd.Flags().StringVar(&level, "log-level", "warn", "debug, info, warn or error")
-	cmd.Flags().Int64Var(&maxFile, "max-file-bytes", service.DefaultMaxFileBytes, "largest file accepted, in plaintext bytes")
-	cmd.Flags().StringVar(&s.refs, "refs", refsBafy, "references of new files: bafy.CONTRACT/fastfs.CONTRACT/…, which clients as old as SDK 1.0.3 accept, or plain without bafy.")
-	cmd.Flags().StringVar(&s.gateway, "gateway", "", "address like https://HOST/ipfs/ that has the bytes of legacy references, see svcd import-legacy --reference")
-	s.oidc.register(cmd.Flags())
+	s.registerServing(cmd.Flags())
 	return cmd
 }
 
-func (s *settings) logger(level string) (*slog.Logger, error) {
-	var l slog.Level
-	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, usageError{fmt.Errorf("--log-level %q: want debug, info, warn or error", level)}
-	}
-	return slog.New(slog.NewTextHandler(s.stderr, &slog.HandlerOptions{Level: l})), nil
-}
-
-func (s *settings) serve(ctx context.Context, listen, public string, maxFile int64, log *slog.Logger) error {
-	if s.data == "" {
-		return usageError{errors.New("no data directory: give --data DIR")}
+func (s *settings) serve(ctx context.Context) error {
+	cfg, err := s.serviceConfig()
+	if err != nil {
+		return err
 	}
 	if err := harden(); err != nil {
 		return err
 	}
-	l, err := net.Listen("tcp", listen)
+	listeners, err := listenOn(s.listen, s.metricsListen)
 	if err != nil {
-		return fmt.Errorf("listen: %w; choose another address with --listen", err)
+		return err
 	}
-	url := "http://" + l.Addr().String()
-	if public != "" {
-		url = public
+	if cfg.PublicURL == "" {
+		cfg.PublicURL = cfg.Scheme() + "://" + listeners[0].Addr().String()
 	}
-	svc, err := s.open(ctx, url, maxFile, log)
+	svc, err := service.Open(ctx, cfg)
 	if err != nil {
-		return errors.Join(err, l.Close())
+		return errors.Join(err, closeAll(listeners))
 	}
-	fmt.Fprintln(s.stdout, "listening on", url)
-	return errors.Join(svc.Serve(ctx, l), svc.Close())
+	all, ctx := errgroup.WithContext(ctx)
+	all.Go(func() error { return svc.Serve(ctx, listeners[0]) })
+	if len(listeners) > 1 {
+		cfg.Logger.Info("metrics", "url", "http://"+listeners[1].Addr().String()+"/metrics")
+		all.Go(func() error { return svc.ServeMetrics(ctx, listeners[1]) })
+	}
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP) // before anybody knows the process
+	defer signal.Stop(hangup)
+	all.Go(func() error {
+		reloadOn(ctx, hangup, svc.Reload)
+		return nil
+	})
+	fmt.Fprintln(s.stdout, "listening on", cfg.PublicURL)
+	return errors.Join(all.Wait(), svc.Close())
+}
+
+// reloadOn calls reload at every signal until ctx ends.
+func reloadOn(ctx context.Context, signals <-chan os.Signal, reload func()) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-signals:
+			reload()
+		}
+	}
+}
+
+// listenOn opens every address that is not empty.
+func listenOn(addresses ...string) (list []net.Listener, err error) {
+	for _, address := range addresses {
+		if address == "" {
+			continue
+		}
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("listen: %w; choose another address", err), closeAll(list))
+		}
+		list = append(list, l)
+	}
+	return list, nil
+}
+
+func closeAll(list []net.Listener) error {
+	var all error
+	for _, l := range list {
+		all = errors.Join(all, l.Close())
+	}
+	return all
 }

@@ -106,15 +106,24 @@ func (a *app) mountInBackground(cmd *cobra.Command, p mountPlan) error {
 	if err := a.resolveKey(cmd.Context(), &s); err != nil {
 		return err
 	}
-	log, err := a.openLog(p.dir)
-	if err != nil {
-		return err
-	}
-	defer log.Close()
 	args, err := childArgs(cmd.Flags())
 	if err != nil {
 		return err
 	}
+	path := p.flags.logFile
+	if path == "" {
+		if path, err = a.logPath(p.dir); err != nil {
+			return err
+		}
+		if path != os.DevNull {
+			args = append(args, "--log-file="+path)
+		}
+	}
+	log, err := openLog(path)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
 	child := mountChild{args: append(args, "--", p.dir), key: s.config.APIKey, log: log, attrs: &syscall.SysProcAttr{Setsid: true}}
 	started, err := child.start()
 	if err != nil {
@@ -137,7 +146,7 @@ func childArgs(set *pflag.FlagSet) (args []string, err error) {
 		if list, ok := f.Value.(pflag.SliceValue); ok {
 			values = list.GetSlice()
 		}
-		if f.Name == "config" { // the child runs in /
+		if f.Name == "config" || f.Name == "log-file" { // the child runs in /
 			if values[0], err = filepath.Abs(values[0]); err != nil {
 				return
 			}
@@ -149,28 +158,33 @@ func childArgs(set *pflag.FlagSet) (args []string, err error) {
 	return args, err
 }
 
-// openLog opens the log of a background mount on dir, mode 0600; without a home
-// directory there is none.
-func (a *app) openLog(dir string) (*os.File, error) {
+// logPath is where a background mount on dir logs; its folder is made. Without a
+// home directory there is none.
+func (a *app) logPath(dir string) (string, error) {
 	sum := sha256.Sum256([]byte(dir))
 	name := fmt.Sprintf("mount-%s-%s.log", safeFileName(filepath.Base(dir)), hex.EncodeToString(sum[:4]))
 	path := a.userDir("XDG_STATE_HOME", ".local/state", name)
 	if path == "" {
 		a.ui.notice("neither HOME nor XDG_STATE_HOME is set: this mount keeps no log")
-		return os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+		return os.DevNull, nil
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, fmt.Errorf("make the log's folder: %w", err)
+		return "", fmt.Errorf("make the log's folder: %w", err)
 	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND|syscall.O_NOFOLLOW, 0o600)
+	return path, nil
+}
+
+// openLog opens what a background mount's standard error goes to: panics, and
+// what is said before the log takes over.
+func openLog(path string) (*os.File, error) {
+	if path == os.DevNull {
+		return os.OpenFile(path, os.O_WRONLY, 0)
+	}
+	log, err := openLogFile(path, maxLogBytes)
 	if err != nil {
-		return nil, fmt.Errorf("open the log: %w", err)
+		return nil, err
 	}
-	if err := f.Chmod(0o600); err != nil {
-		_ = f.Close()
-		return nil, fmt.Errorf("close the log to others: %w", err)
-	}
-	return f, nil
+	return log.f, nil
 }
 
 // safeFileName keeps what is harmless in a file name.

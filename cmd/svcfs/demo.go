@@ -137,7 +137,9 @@ func (a *app) demo(ctx context.Context, dir, from string, once, asJSON bool) (er
 	if once {
 		return nil
 	}
-	d.explain()
+	if err := d.explain(ctx); err != nil {
+		return interrupted(ctx, err)
+	}
 	select {
 	case <-ctx.Done():
 		a.ui.notice("unmounting")
@@ -490,7 +492,11 @@ func (d *demo) showCiphertext(ctx context.Context) error {
 }
 
 // explain tells how to look around and how to stop.
-func (d *demo) explain() {
+func (d *demo) explain(ctx context.Context) error {
+	page, err := d.service.signInLink(ctx, "alice")
+	if err != nil {
+		return err
+	}
 	d.say(`
 Both mounts stay until you press Ctrl-C here. In another terminal:
 
@@ -500,6 +506,11 @@ Both mounts stay until you press Ctrl-C here. In another terminal:
   cat %[3]s/.svcfs/status          # also: pending, errors
   svcfs status; svcfs why %[1]s/note.txt
 
+In a browser on this machine, alice's account page (this link works once, for 15 minutes):
+
+  %[5]s
+
 Stop with Ctrl-C. The data stays in %[4]s for the next run; remove that folder to forget it.
-`, d.bob.path(""), d.alice.path(""), d.bob.dir, d.dir)
+`, d.bob.path(""), d.alice.path(""), d.bob.dir, d.dir, page)
+	return nil
 }

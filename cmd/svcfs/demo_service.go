@@ -55,6 +55,11 @@ func (d *demoService) close() error {
 	return err
 }
 
+// signInLink is an address that opens an account's page, once.
+func (d *demoService) signInLink(ctx context.Context, name string) (string, error) {
+	return d.svc.SignInLink(ctx, name, d.url)
+}
+
 // demoBalance is what a demo account starts with, in tokens.
 const demoBalance = "1000"
 

@@ -10,5 +10,16 @@ func main() { os.Exit(int(run())) }
 // run is main without the exit, for the script tests.
 func run() exitCode {
 	a := newApp(os.Stdin, os.Stdout, os.Stderr, processEnv())
-	return a.execute(context.Background(), os.Args[1:])
+	args := os.Args[1:]
+	if isMountHelper(os.Args[0]) {
+		var err error
+		if args, err = helperArgs(args); err != nil {
+			a.ui.fail(err)
+			return exitCodeOf(err)
+		}
+		if args == nil { // mount -f: only pretend
+			return exitOK
+		}
+	}
+	return a.execute(context.Background(), args)
 }

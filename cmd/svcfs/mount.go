@@ -7,8 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,124 +18,6 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
-// mountFlags are the flags of mount.
-type mountFlags struct {
-	background  bool
-	readyFD     int // of the pipe on which a background child reports
-	allowMkdir  bool
-	allowOther  bool
-	options     []string // -o
-	budget      string
-	cacheSize   byteSize
-	maxFileSize byteSize
-	umask       string
-	logLevel    string
-	scratch     []string
-	reads       fs.Reads
-	cpuProfile  string
-	asJSON      bool
-}
-
-// mountPlan is what the flags mean.
-type mountPlan struct {
-	dir      string // absolute
-	readOnly bool
-	umask    uint32
-	budget   sdk.Amount
-	level    slog.Level
-	flags    *mountFlags
-}
-
-func (a *app) mountCommand() *cobra.Command {
-	f := &mountFlags{readyFD: -1, cacheSize: byteSize(tree.DefaultCacheBytes), maxFileSize: byteSize(tree.DefaultMaxFileBytes)}
-	cmd := &cobra.Command{
-		Use:   "mount DIR",
-		Short: "Mount the groups of the account on the empty folder DIR",
-		Long: `Mount the groups of the account on the empty folder DIR. Stays in the
-foreground until it is interrupted; what is not uploaded yet is uploaded first.
-Ctrl-C once keeps the mount when something cannot be uploaded, and lists it;
-twice gives it up. Listing and stat are free; opening a file costs one
-retrieval unless it is in memory, closing a changed one costs one upload.`,
-		Example: "  svcfs mount ~/team\n  svcfs mount --background --budget 5 ~/team\n  svcfs mount -o ro ~/team",
-		Args:    exactly(1, "one DIR"),
-
-		ValidArgsFunction: completeDirs,
-	}
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		a.began = true
-		err := a.mount(cmd, f, args[0])
-		if err != nil {
-			reportReady(f.readyFD, readyReport{Error: err.Error(), Hint: hintFor(err), Code: exitCodeOf(err)})
-		}
-		return err
-	}
-	flags := cmd.Flags()
-	flags.BoolVarP(&f.background, "background", "d", false, "return as soon as it is mounted; log to ~/.local/state/svcfs")
-	flags.IntVar(&f.readyFD, "ready-fd", -1, "report readiness on this descriptor")
-	flags.BoolVar(&f.allowMkdir, "allow-mkdir", false, "let mkdir in the root register a group, which costs")
-	flags.BoolVar(&f.allowOther, "allow-other", false, "let other users of this machine in, as the modes permit")
-	flags.StringSliceVarP(&f.options, "options", "o", nil, "mount options: ro, rw, allow_other")
-	flags.StringVar(&f.budget, "budget", "", "most tokens to spend while mounted; then EDQUOT")
-	flags.Var(&f.cacheSize, "cache-size", "decrypted content kept in memory")
-	flags.Var(&f.maxFileSize, "max-file-size", "largest file")
-	flags.StringVar(&f.umask, "umask", "077", "permission bits that are never shown, octal")
-	flags.StringVar(&f.logLevel, "log-level", "warn", "debug, info, warn or error")
-	flags.StringArrayVar(&f.scratch, "scratch", nil, "more names that stay in memory and are never uploaded, such as *.bak")
-	flags.Var(&f.reads, "kernel-cache", "how the kernel serves reads")
-	flags.StringVar(&f.cpuProfile, "cpuprofile", "", "write a CPU profile to this file")
-	for _, name := range []string{"ready-fd", "kernel-cache", "cpuprofile"} {
-		_ = flags.MarkHidden(name) // exists
-	}
-	addJSON(cmd, &f.asJSON)
-	return cmd
-}
-
-// plan checks the flags.
-func (f *mountFlags) plan(dir string) (mountPlan, error) {
-	p := mountPlan{flags: f}
-	var err error
-	if p.dir, err = filepath.Abs(dir); err != nil {
-		return p, usage("give an absolute path", err.Error())
-	}
-	for _, o := range f.options {
-		switch o {
-		case "ro":
-			p.readOnly = true
-		case "rw":
-			p.readOnly = false
-		case "allow_other":
-			f.allowOther = true
-		default:
-			return p, usage("known options: ro, rw, allow_other", fmt.Sprintf("unknown mount option %q", o))
-		}
-	}
-	mask, err := strconv.ParseUint(f.umask, 8, 32)
-	if err != nil || mask > 0o777 {
-		return p, usage("use octal digits such as 077", fmt.Sprintf("umask %q", f.umask))
-	}
-	if mask == 0 {
-		return p, usage("leave it out, or use 022 to let others read", "umask 0 would let everybody write")
-	}
-	p.umask = uint32(mask)
-	if f.budget != "" {
-		if p.budget, err = wire.ParseTokens(f.budget); err != nil {
-			return p, usage("use a number of tokens such as --budget 2.5", err.Error())
-		}
-		if p.budget.IsZero() {
-			return p, usage("use a number of tokens such as --budget 2.5", "a budget of nothing allows nothing")
-		}
-	}
-	if err := p.level.UnmarshalText([]byte(f.logLevel)); err != nil {
-		return p, usage("use debug, info, warn or error", fmt.Sprintf("unknown log level %q", f.logLevel))
-	}
-	for _, pattern := range f.scratch {
-		if _, err := filepath.Match(pattern, ""); err != nil {
-			return p, usage("patterns are as in the shell: *.bak", fmt.Sprintf("scratch pattern %q", pattern))
-		}
-	}
-	return p, nil
-}
-
 // mount is the command: the cheap refusals come first, then secrets, then the
 // service, then the kernel.
 func (a *app) mount(cmd *cobra.Command, f *mountFlags, dir string) error {
@@ -146,6 +27,14 @@ func (a *app) mount(cmd *cobra.Command, f *mountFlags, dir string) error {
 	plan, err := f.plan(dir)
 	if err != nil {
 		return err
+	}
+	if f.logFile != "" {
+		log, err := openLogFile(f.logFile, maxLogBytes)
+		if err != nil {
+			return err
+		}
+		defer log.Close()
+		a.ui = newTerminal(a.ui.out, log)
 	}
 	if err := a.prepareMountpoint(cmd.Context(), plan.dir); err != nil {
 		return err
@@ -169,6 +58,7 @@ func (a *app) mount(cmd *cobra.Command, f *mountFlags, dir string) error {
 	}
 	stopEarly()
 	reportReady(f.readyFD, readyReport{OK: true, PID: os.Getpid()})
+	a.notifyManager("READY=1\nSTATUS=mounted " + string(m.client.Account()) + " on " + plan.dir)
 	if err := a.printMounted(m.client.Account(), plan, os.Getpid()); err != nil {
 		return err
 	}
@@ -197,6 +87,8 @@ type liveMount struct {
 	client *sdk.Client
 	tree   *tree.Tree
 	server *fs.Server
+	level  *slog.LevelVar // of the log; SIGUSR1 changes it
+	plan   mountPlan
 }
 
 // checkTimeout bounds the questions asked before mounting.
@@ -217,16 +109,15 @@ func (a *app) startMount(ctx context.Context, p mountPlan) (*liveMount, error) {
 		_ = c.Close()
 		return nil, err
 	}
-	if _, err := c.Capabilities(ctx); err != nil { // from here on the prices are known
+	caps, err := c.Capabilities(ctx) // from here on the prices are known
+	if err != nil {
 		_ = c.Close()
 		return nil, err
 	}
-	logger := slog.New(slog.NewTextHandler(a.ui.err, &slog.HandlerOptions{Level: p.level}))
-	t, err := tree.New(ctx, tree.Config{
-		Remote: c, Pool: c.Pool(), CacheBytes: int64(p.flags.cacheSize), MaxFileBytes: int64(p.flags.maxFileSize),
-		Logger: logger, ReadOnly: p.readOnly, AllowMkdir: p.flags.allowMkdir, Scratch: p.flags.scratch,
-		Budget: p.budget, Price: c.Price, Version: version(), Mountpoint: p.dir,
-	})
+	level := new(slog.LevelVar)
+	level.Set(p.level)
+	logger := slog.New(slog.NewTextHandler(a.ui.err, &slog.HandlerOptions{Level: level}))
+	t, err := tree.New(ctx, a.treeConfig(c, caps, p, logger))
 	if err != nil {
 		_ = c.Close()
 		return nil, err
@@ -234,13 +125,29 @@ func (a *app) startMount(ctx context.Context, p mountPlan) (*liveMount, error) {
 	if p.flags.allowOther {
 		a.ui.notice("other users of this machine can see %s as far as its modes permit", p.dir)
 	}
-	server, err := fs.Mount(p.dir, t, fs.Options{Account: string(c.Account()), AllowOther: p.flags.allowOther, ReadOnly: p.readOnly, Umask: p.umask, Reads: p.flags.reads, Logger: logger})
+	server, err := fs.Mount(p.dir, t, fs.Options{Account: p.sourceName(c.Account()), AllowOther: p.flags.allowOther, ReadOnly: p.readOnly, Umask: p.umask,
+		UID: p.uid, GID: p.gid, Reads: p.flags.reads, Logger: logger})
 	if err != nil {
 		_ = t.Close()
 		_ = c.Close()
 		return nil, err
 	}
-	return &liveMount{app: a, dir: p.dir, client: c, tree: t, server: server}, nil
+	return &liveMount{app: a, dir: p.dir, client: c, tree: t, server: server, level: level, plan: p}, nil
+}
+
+// treeConfig puts together what the flags and the service allow.
+func (a *app) treeConfig(c *sdk.Client, caps wire.Capabilities, p mountPlan, logger *slog.Logger) tree.Config {
+	deletes := slices.Contains(caps.Features, wire.CapDelete)
+	if p.flags.allowDelete && !deletes {
+		a.ui.notice("this service does not delete files: --allow-delete has no effect")
+	}
+	return tree.Config{
+		Remote: c, Pool: c.Pool(), CacheBytes: int64(p.flags.cacheSize), MaxFileBytes: int64(p.flags.maxFileSize),
+		StagingBytes: int64(p.flags.stagingSize), Logger: logger, ReadOnly: p.readOnly, AllowMkdir: p.flags.allowMkdir,
+		AllowDelete: p.flags.allowDelete && deletes, AllowCrawlers: p.flags.allowCrawlers,
+		CanRename: slices.Contains(caps.Features, wire.CapRename), Scratch: p.flags.scratch,
+		Budget: p.budget, BudgetPerHour: p.budgetPerHour, Price: c.Price, Watch: c.Watch, Version: version(), Mountpoint: p.dir,
+	}
 }
 
 // prepareMountpoint refuses a folder that cannot be mounted on, and cleans a
@@ -303,10 +210,23 @@ func (m *liveMount) serve(signals *signalWatch) error {
 		m.server.Wait()
 		close(gone)
 	}()
+	idle, stopIdle := m.watchIdle()
+	defer stopIdle()
+	defer m.app.notifyManager("STOPPING=1")
 	var left []tree.Pending
 	var err error
 	for {
 		select {
+		case <-signals.verbosity:
+			m.toggleLog()
+		case <-signals.refresh:
+			m.refresh()
+		case <-idle:
+			if !m.endIdle(gone) {
+				continue
+			}
+			m.app.ui.notice("unmounted %s, which nobody used for %s", m.dir, m.plan.flags.idle)
+			return m.finish(nil, nil)
 		case <-gone: // by umount from outside: the kernel has flushed what was closed
 			left = m.drain(context.Background(), drainLimit)
 			return m.finish(left, err)
@@ -314,8 +234,6 @@ func (m *liveMount) serve(signals *signalWatch) error {
 			left = m.drain(context.Background(), drainLimit)
 			err = m.unmount(gone, true)
 			return m.finish(left, err)
-		case <-signals.refresh:
-			m.refresh()
 		case <-signals.interrupt:
 			if left = m.drain(signals.nextInterrupt(), 0); len(left) > 0 && !signals.again() {
 				m.list("kept the mount: not uploaded yet", left)
@@ -330,15 +248,6 @@ func (m *liveMount) serve(signals *signalWatch) error {
 			}
 			return m.finish(left, nil)
 		}
-	}
-}
-
-// refresh asks the service what is new, at once instead of in a while.
-func (m *liveMount) refresh() {
-	ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
-	defer cancel()
-	if err := m.tree.Refresh(ctx); err != nil {
-		m.app.ui.notice("refresh: %v", err)
 	}
 }
 

@@ -88,7 +88,7 @@ failed, 3 usage, 4 insufficient balance or budget, 5 unreachable, 6 other.`,
 	})
 	a.flags.register(root.PersistentFlags())
 	root.AddCommand(
-		a.mountCommand(), a.umountCommand(), a.statusCommand(), a.whyCommand(),
+		a.mountCommand(), a.umountCommand(), a.statusCommand(), a.whyCommand(), a.costCommand(), a.refreshCommand(),
 		a.putCommand(), a.getCommand(), a.lsCommand(), a.rmCommand(), a.mvCommand(), a.groupCommand(), a.ledgerCommand(),
 		a.loginCommand(), a.logoutCommand(), a.whoamiCommand(), a.balanceCommand(), a.feeCommand(), a.doctorCommand(), a.demoCommand(), a.manCommand(),
 	)

@@ -14,6 +14,7 @@ type signalWatch struct {
 	quit      chan struct{}
 	interrupt chan struct{} // a first SIGINT, or a later one after arm
 	terminate chan struct{} // closed by SIGTERM
+	verbosity chan struct{} // SIGUSR1: another log level
 	refresh   chan struct{} // a SIGHUP: look for what is new; it never ends a mount
 	first     context.Context
 
@@ -26,14 +27,14 @@ type signalWatch struct {
 	stopped sync.WaitGroup
 }
 
-// watchSignals begins to catch SIGINT, SIGTERM and SIGHUP. A SIGHUP, which also a
+// watchSignals begins to catch SIGINT, SIGTERM, SIGHUP and SIGUSR1. A SIGHUP, which also a
 // closed terminal sends, must not take a mount away from the programs in it.
 func watchSignals() *signalWatch {
-	w := &signalWatch{raw: make(chan os.Signal, 8), quit: make(chan struct{}), interrupt: make(chan struct{}, 8), terminate: make(chan struct{}), refresh: make(chan struct{}, 1)}
+	w := &signalWatch{raw: make(chan os.Signal, 8), quit: make(chan struct{}), interrupt: make(chan struct{}, 8), terminate: make(chan struct{}), verbosity: make(chan struct{}, 1), refresh: make(chan struct{}, 1)}
 	first, cancelFirst := context.WithCancel(context.Background())
 	w.first = first
 	w.next, w.cancel = context.WithCancel(context.Background())
-	signal.Notify(w.raw, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	signal.Notify(w.raw, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1)
 	w.stopped.Add(1)
 	go func() {
 		defer w.stopped.Done()
@@ -41,12 +42,15 @@ func watchSignals() *signalWatch {
 		for {
 			select {
 			case s := <-w.raw:
-				if s == syscall.SIGHUP {
-					w.askRefresh()
-					continue
+				switch s {
+				case syscall.SIGUSR1:
+					offer(w.verbosity)
+				case syscall.SIGHUP:
+					offer(w.refresh)
+				default:
+					cancelFirst()
+					w.take(s)
 				}
-				cancelFirst()
-				w.take(s)
 			case <-w.quit:
 				return
 			}
@@ -55,10 +59,10 @@ func watchSignals() *signalWatch {
 	return w
 }
 
-// askRefresh leaves one request, however many signals came.
-func (w *signalWatch) askRefresh() {
+// offer sends unless something is waiting to be taken already.
+func offer(to chan<- struct{}) {
 	select {
-	case w.refresh <- struct{}{}:
+	case to <- struct{}{}:
 	default:
 	}
 }

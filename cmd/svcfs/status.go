@@ -1,31 +1,80 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 )
 
 func (a *app) statusCommand() *cobra.Command {
-	var asJSON bool
+	var asJSON, watch bool
+	var interval time.Duration
 	cmd := &cobra.Command{
 		Use:     "status [DIR]",
 		Short:   "Show the mounts of this machine, or how the one on DIR is doing",
-		Example: "  svcfs status\n  svcfs status ~/team\n  svcfs status --json",
+		Example: "  svcfs status\n  svcfs status ~/team\n  svcfs status --watch ~/team\n  svcfs status --json",
 		Args:    between(0, 1, "at most one DIR"),
 		RunE: a.simple(func(ctx context.Context, args []string) error {
-			if len(args) == 1 {
-				return a.statusOf(ctx, args[0], asJSON)
+			show := func() error {
+				if len(args) == 1 {
+					return a.statusOf(ctx, args[0], asJSON)
+				}
+				return a.statusAll(ctx, asJSON)
 			}
-			return a.statusAll(ctx, asJSON)
+			if watch {
+				return a.watch(ctx, interval, show)
+			}
+			return show()
 		}),
 		ValidArgsFunction: completeMount,
 	}
 	addJSON(cmd, &asJSON)
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show it again whenever it changes, until interrupted")
+	cmd.Flags().DurationVar(&interval, "interval", time.Second, "how often --watch looks")
 	return cmd
+}
+
+// clearScreen moves to the top left of a terminal and erases what is below.
+const clearScreen = "\x1b[H\x1b[2J"
+
+// watch repeats show until ctx ends, and prints what it says when that is not what
+// it said before; on a terminal in place of it.
+func (a *app) watch(ctx context.Context, interval time.Duration, show func() error) error {
+	if interval < 100*time.Millisecond {
+		return usage("use a time such as 1s", fmt.Sprintf("interval %s", interval))
+	}
+	out := a.ui.out
+	defer func() { a.ui.out = out }()
+	file, isFile := out.(*os.File)
+	isTerminal := isFile && term.IsTerminal(int(file.Fd()))
+	var last string
+	for {
+		var now bytes.Buffer
+		a.ui.out = &now
+		err := show()
+		a.ui.out = out
+		if err != nil {
+			return err
+		}
+		if now.String() != last {
+			last = now.String()
+			if isTerminal {
+				a.ui.printf("%s", clearScreen)
+			}
+			a.ui.printf("%s", last)
+		}
+		select {
+		case <-time.After(interval):
+		case <-ctx.Done():
+			return nil
+		}
+	}
 }
 
 func (a *app) statusAll(ctx context.Context, asJSON bool) error {
@@ -59,6 +108,13 @@ func pendingWords(n int) string {
 	return fmt.Sprintf("%d not uploaded", n)
 }
 
+func sendingWords(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %d being sent", n)
+}
+
 func (a *app) statusOf(ctx context.Context, path string, asJSON bool) error {
 	dir, err := mountAt(path)
 	if err != nil {
@@ -87,7 +143,7 @@ func (a *app) statusOf(ctx context.Context, path string, asJSON bool) error {
 	a.printPairs([][2]string{
 		{"mountpoint", dir}, {"state", m.State}, {"account", escapeName(s.Account)}, {"process", itoa(s.PID)},
 		{"since", s.Started.UTC().Format(time.RFC3339)}, {"service reachable", reachable}, {"groups", itoa(s.Groups)},
-		{"pending", pendingWords(s.Pending)}, {"cached", fmt.Sprintf("%d of %d bytes", s.Cached, s.CacheLimit)},
+		{"pending", pendingWords(s.Pending) + sendingWords(s.Sending)}, {"cached", fmt.Sprintf("%d of %d bytes", s.Cached, s.CacheLimit)},
 		{"charged", fmt.Sprintf("%d retrievals, %s", s.Retrieves, plural(int(s.Uploads), "upload"))},
 		{"spent", spent}, {"errors", fmt.Sprint(s.Errors)},
 	}...)

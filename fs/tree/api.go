@@ -20,6 +20,10 @@ type Remote interface {
 	Upload(ctx context.Context, g sdk.GroupID, name string, b *sdk.Buffer) (sdk.Receipt, error)
 	// RegisterGroup creates a group. Costs one registration.
 	RegisterGroup(ctx context.Context, g sdk.GroupID) (string, error)
+	// GroupMembers, GroupOwner and GroupChecksum tell about a group. Free.
+	GroupMembers(ctx context.Context, g sdk.GroupID) ([]sdk.AccountID, error)
+	GroupOwner(ctx context.Context, g sdk.GroupID) (sdk.AccountID, error)
+	GroupChecksum(ctx context.Context, g sdk.GroupID) (string, error)
 	// RenameFile records another name for one upload. Only with Config.CanRename.
 	RenameFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref, name string) error
 	// DeleteFile destroys the key of one upload. Only with Config.AllowDelete.
@@ -36,6 +40,7 @@ type Attr struct {
 	Ino, Gen uint64 // (Ino, Gen) never names two inodes during the life of a Tree
 	Dir      bool
 	ReadOnly bool // mode without write bits: control files, old versions
+	Control  bool // of a .svcfs directory: looking at it is not using the mount
 	Size     int64
 	Blocks   int64 // of 512 bytes
 	Nlink    uint32
@@ -130,7 +135,8 @@ func (e *Error) Unwrap() error { return e.Err }
 // Kernel is told when something the kernel may have cached is no longer true.
 // Methods are called without any lock of the tree held and may block briefly.
 type Kernel interface {
-	// EntryChanged: name in d appeared, vanished or points at another inode.
+	// EntryChanged: name in d vanished or points at another inode. Names that
+	// appear are not told: the kernel may not remember that one is absent.
 	EntryChanged(d *Dir, name string)
 	// ContentChanged: cached pages and attributes of f are stale.
 	ContentChanged(f *File)

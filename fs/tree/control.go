@@ -15,16 +15,10 @@ import (
 func (t *Tree) addControlDir() {
 	dir := t.newDir(t.root, controlName, dirControl)
 	t.root.hidden = map[string]Node{controlName: dir}
-	for name, show := range map[string]func() []byte{
-		"status":  t.statusText,
-		"pending": t.pendingText,
-		"errors":  t.errors.text,
-		"version": func() []byte { return []byte(t.cfg.Version + "\n") },
-	} {
-		f := t.newFile(dir, name)
-		f.show = show
-		dir.children[name] = f
-	}
+	t.addControlFile(dir, "status", t.statusText)
+	t.addControlFile(dir, "pending", t.pendingText)
+	t.addControlFile(dir, "errors", t.errors.text)
+	t.addControlFile(dir, "version", func() []byte { return []byte(t.cfg.Version + "\n") })
 }
 
 // Pending is a file whose staged content the ledger has not recorded.
@@ -121,7 +115,9 @@ type Status struct {
 	Crawlers   int64     `json:"crawlers_refused"`
 	Spent      string    `json:"spent"` // tokens
 	Budget     string    `json:"budget,omitempty"`
-	Errors     int64     `json:"errors"` // lines ever added to /.svcfs/errors
+	Errors     int64     `json:"errors"`    // lines ever added to /.svcfs/errors
+	Refreshed  time.Time `json:"refreshed"` // when the ledger was last looked at with success
+	Sending    int       `json:"sending"`   // of Pending, being sent now
 }
 
 // Status tells how the mount is doing.
@@ -136,8 +132,9 @@ func (t *Tree) Status() Status {
 	if !t.cfg.Budget.IsZero() {
 		s.Budget = t.cfg.Budget.Tokens()
 	}
+	s.Sending = int(t.counts.sending.Load())
 	t.mu.RLock()
-	s.Groups = len(t.groups)
+	s.Groups, s.Refreshed = len(t.groups), t.refreshedAt.UTC()
 	t.mu.RUnlock()
 	t.errors.mu.Lock()
 	s.Errors = t.errors.total

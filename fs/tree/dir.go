@@ -19,7 +19,8 @@ const (
 	dirRoot    dirKind = iota // the mount itself: one directory per group
 	dirGroup                  // a group
 	dirFolder                 // a folder inside a group, made of slashes in recorded names
-	dirControl                // /.svcfs
+	dirControl                // /.svcfs and GROUP/.svcfs
+	dirHistory                // in GROUP/.svcfs: the versions of a name
 )
 
 // Dir is a directory inode.
@@ -38,7 +39,9 @@ type Dir struct {
 	local    bool            // made by mkdir here: stays while empty
 	mtime    time.Time
 	mode     uint32
-	moded    bool // mode was set
+	moded    bool  // mode was set
+	past     *past // of a history directory
+	seen     int   // group.changes when its children were made
 }
 
 // newDir makes a directory that is not yet in its parent. Needs Tree.mu.
@@ -107,9 +110,12 @@ func join(dir, name string) string {
 func (d *Dir) Attr() Attr {
 	d.t.mu.RLock()
 	defer d.t.mu.RUnlock()
-	return Attr{Ino: d.ino, Gen: d.gen, Dir: true, ReadOnly: d.kind == dirControl, Nlink: 2,
+	return Attr{Ino: d.ino, Gen: d.gen, Dir: true, ReadOnly: d.isControl(), Control: d.isControl(), Nlink: 2,
 		Mtime: d.mtime, Ctime: d.mtime, Mode: d.mode, HasMode: d.moded}
 }
+
+// isControl reports whether d is a .svcfs directory or lies in one.
+func (d *Dir) isControl() bool { return d.kind == dirControl || d.kind == dirHistory }
 
 // SetMode keeps permission bits for this mount only (W10).
 func (d *Dir) SetMode(mode uint32) {
@@ -133,11 +139,14 @@ func (d *Dir) Lookup(ctx context.Context, name string) (Node, error) {
 			return nil, d.failed("look up", name, err)
 		}
 	}
+	if err := d.prepare(ctx, name); err != nil {
+		return nil, d.failed("look up", name, err)
+	}
 	if n := d.child(name); n != nil {
 		return n, nil
 	}
 	absent := plain(ClassNotExist, "look up", join(d.Path(), name), "no such file")
-	if d.isScratch(name) || d.kind == dirControl {
+	if d.isScratch(name) || d.isControl() {
 		return nil, absent
 	}
 	if err := d.lookAgain(ctx); err != nil {
@@ -147,6 +156,25 @@ func (d *Dir) Lookup(ctx context.Context, name string) (Node, error) {
 		return n, nil
 	}
 	return nil, absent
+}
+
+// prepare brings what a control directory shows for name up to date.
+func (d *Dir) prepare(ctx context.Context, name string) error {
+	switch {
+	case d.kind == dirControl && d.group != nil:
+		return d.t.unlessAway(d.asked(ctx, name), d.group)
+	case d.kind == dirHistory:
+		d.t.refreshPast(d)
+	}
+	return nil
+}
+
+// asked is ask with the error as ours.
+func (d *Dir) asked(ctx context.Context, name string) error {
+	if err := d.t.ask(ctx, d.group, name); err != nil {
+		return wrapRemote("look up", join(d.Path(), name), err)
+	}
+	return nil
 }
 
 func (d *Dir) lookAgain(ctx context.Context) error {
@@ -193,6 +221,9 @@ func (d *Dir) Entries(ctx context.Context) ([]DirEntry, error) {
 			return nil, d.failed("list", "", err)
 		}
 	}
+	if d.kind == dirHistory {
+		d.t.refreshPast(d)
+	}
 	if d.kind == dirRoot {
 		if err := d.lookAgain(ctx); err != nil {
 			return nil, d.failed("list", "", err)
@@ -228,7 +259,7 @@ func (d *Dir) changeable(op, name string) error {
 	switch {
 	case d.t.cfg.ReadOnly:
 		return d.refuse(ClassReadOnly, op, name, "the mount is read-only", "Mount again without -o ro.")
-	case d.kind == dirControl:
+	case d.isControl():
 		return d.refuse(ClassByDesign, op, name, "control files are read-only", "")
 	}
 	if err := checkNewName(name); err != nil {
@@ -271,6 +302,7 @@ func (d *Dir) Create(ctx context.Context, name string, exclusive bool, flags Ope
 // createHere makes the file unless the name is taken: then all results are nil.
 func (d *Dir) createHere(name string, flags OpenFlags) (*File, *Handle, error) {
 	t := d.t
+	temp := isTemp(name, flags.Caller)
 	t.mu.Lock()
 	if d.find(name) != nil || d.parent == nil || d.group.gone {
 		t.mu.Unlock()
@@ -279,7 +311,7 @@ func (d *Dir) createHere(name string, flags OpenFlags) (*File, *Handle, error) {
 	shown := showComponent(name)
 	f := t.newFile(d, shown)
 	f.group, f.raw = d.group, d.rawPath(name)
-	f.scratch.Store(d.namesScratch(name))
+	f.scratch.Store(d.namesScratch(name) || temp)
 	d.children[shown] = f
 	d.mtime = t.now()
 	if !f.scratch.Load() {

@@ -3,7 +3,9 @@ package tree
 import (
 	"context"
 	"fmt"
+	"maps"
 	"path"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -109,6 +111,12 @@ func (w *world) shred(g sdk.GroupID, ref sdk.Ref) {
 	delete(w.content, ref)
 }
 
+func (w *world) last() sdk.Seq {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.seq
+}
+
 func (w *world) hasBegun(op string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -197,7 +205,9 @@ func (p person) Upload(ctx context.Context, g sdk.GroupID, name string, b *sdk.B
 	}
 	p.mu.Lock()
 	err := p.allowed(g)
-	p.uploads++
+	if err == nil {
+		p.uploads++
+	}
 	p.mu.Unlock()
 	if err != nil {
 		return sdk.Receipt{}, err
@@ -233,6 +243,28 @@ func (p person) DeleteFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref) erro
 		e.Deleted = &sdk.Deletion{By: p.id, Reason: "OwnerRequest"}
 		delete(p.content, ref)
 	})
+}
+
+func (p person) GroupMembers(ctx context.Context, g sdk.GroupID) ([]sdk.AccountID, error) {
+	if err := p.begin(ctx, "members"); err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Collect(maps.Keys(p.members[g])), p.allowed(g)
+}
+
+func (p person) GroupOwner(ctx context.Context, g sdk.GroupID) (sdk.AccountID, error) {
+	if err := p.begin(ctx, "members"); err != nil {
+		return "", err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.owners[g], nil
+}
+
+func (p person) GroupChecksum(ctx context.Context, g sdk.GroupID) (string, error) {
+	return "c0ffee", p.begin(ctx, "members")
 }
 
 func (p person) RegisterGroup(ctx context.Context, g sdk.GroupID) (string, error) {
@@ -341,7 +373,7 @@ func (m *mounted) read(p string) (string, error) {
 }
 
 func readAll(t *testing.T, h *Handle) (string, error) {
-	buf := make([]byte, 1<<20)
+	buf := make([]byte, h.f.Attr().Size+1)
 	n, err := h.ReadAt(t.Context(), buf, 0)
 	return string(buf[:n]), err
 }

@@ -25,6 +25,7 @@ type File struct {
 	raw  string // as recorded, or to be recorded
 	// links are further names of the file, always scratch names (N5).
 	links []link
+	old   bool // a version in a history directory: never changes
 	// unlinked: removed, or replaced by a rename, in this mount. What is written
 	// to it from then on belongs to no name. A file whose name only points at a
 	// newer upload is not unlinked: its changes are the next version.
@@ -50,6 +51,7 @@ type File struct {
 	size   int64
 	known  bool // size is the truth
 	mtime  time.Time
+	timed  bool // mtime was set by a program, and the content is as it was then
 	mode   uint32
 	moded  bool // mode was set
 }
@@ -74,7 +76,10 @@ func (f *File) setEntry(e *sdk.Entry) {
 	f.entry.Store(e)
 	f.attrMu.Lock()
 	defer f.attrMu.Unlock()
-	f.size, f.known, f.mtime = max(e.Size, 0), e.Size != sdk.SizeUnknown, e.Time
+	f.size, f.known = max(e.Size, 0), e.Size != sdk.SizeUnknown
+	if !f.timed {
+		f.mtime = e.Time
+	}
 }
 
 func (f *File) setSize(size int64) {
@@ -108,7 +113,7 @@ const blockBytes = 512
 func (f *File) Attr() Attr {
 	if f.show != nil {
 		size := int64(len(f.show()))
-		return Attr{Ino: f.ino, Gen: f.gen, ReadOnly: true, Size: size, Nlink: 1, Mtime: f.t.now(), Ctime: f.t.now()}
+		return Attr{Ino: f.ino, Gen: f.gen, ReadOnly: true, Control: true, Size: size, Nlink: 1, Mtime: f.t.now(), Ctime: f.t.now()}
 	}
 	f.t.mu.RLock()
 	names := uint32(len(f.links))
@@ -118,7 +123,7 @@ func (f *File) Attr() Attr {
 	f.t.mu.RUnlock()
 	f.attrMu.Lock()
 	defer f.attrMu.Unlock()
-	return Attr{Ino: f.ino, Gen: f.gen, Size: f.size, Blocks: (f.size + blockBytes - 1) / blockBytes, Nlink: names,
+	return Attr{Ino: f.ino, Gen: f.gen, ReadOnly: f.old, Control: f.old, Size: f.size, Blocks: (f.size + blockBytes - 1) / blockBytes, Nlink: names,
 		Mtime: f.mtime, Ctime: f.mtime, Mode: f.mode, HasMode: f.moded}
 }
 
@@ -129,11 +134,19 @@ func (f *File) SetMode(mode uint32) {
 	f.mode, f.moded = mode, true
 }
 
-// SetTimes keeps the modification time until the next commit (W10).
+// SetTimes keeps a modification time for this mount only, until the content
+// changes (W10): copying tools compare it the next time.
 func (f *File) SetTimes(mtime time.Time) {
 	f.attrMu.Lock()
 	defer f.attrMu.Unlock()
-	f.mtime = mtime
+	f.mtime, f.timed = mtime, true
+}
+
+// changed sets the modification time to now.
+func (f *File) changed() {
+	f.attrMu.Lock()
+	defer f.attrMu.Unlock()
+	f.mtime, f.timed = f.t.now(), false
 }
 
 // Xattrs returns the read-only attributes (A2). Free.
@@ -206,6 +219,9 @@ func (f *File) Open(ctx context.Context, flags OpenFlags) (*Handle, error) {
 		if f.t.cfg.ReadOnly {
 			return nil, f.failed("open", &Error{Class: ClassReadOnly, Err: errText("the mount is read-only"), Hint: "Mount again without -o ro."})
 		}
+		if f.old {
+			return nil, f.failed("open", oldVersion())
+		}
 	}
 	if f.isLost() {
 		return nil, f.failed("open", &Error{Class: ClassRevoked, Err: errText("this account was revoked from the group"),
@@ -244,7 +260,7 @@ func (f *File) isOf(g *group) bool {
 // all handles of the file share.
 func (f *File) load(ctx context.Context, h *Handle) error {
 	f.mu.Lock()
-	ready := f.stage != nil || f.lease != nil
+	ready := f.stage != nil || f.lease != nil && !isPurged(f.lease)
 	f.mu.Unlock()
 	e := f.entry.Load()
 	if ready || e == nil {
@@ -265,13 +281,22 @@ func (f *File) load(ctx context.Context, h *Handle) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.lease != nil || f.stage != nil {
+	if f.stage != nil || f.lease != nil && !isPurged(f.lease) {
 		lease.Release()
 		return nil
+	}
+	if f.lease != nil {
+		f.lease.Release()
 	}
 	f.setSize(lease.Len())
 	f.lease = lease
 	return nil
+}
+
+// isPurged reports whether the content was taken away: no new opens (M5).
+func isPurged(lease *cache.Lease) bool {
+	_, err := lease.ReadAt(nil, 0)
+	return err != nil
 }
 
 // retrieve fetches e. It runs once for all who wait for it.
@@ -303,6 +328,10 @@ func (f *File) failed(op string, err error) error {
 	path := f.Path()
 	wrapped := wrapRemote(op, path, err)
 	return f.t.fail(op, path, wrapped)
+}
+
+func oldVersion() *Error {
+	return &Error{Class: ClassByDesign, Err: errText("an old version does not change"), Hint: "Copy it over the file itself to make it the newest."}
 }
 
 func (f *File) openControl(flags OpenFlags) (*Handle, error) {

@@ -17,9 +17,10 @@ type group struct {
 	dir   *Dir
 	owned bool
 
-	listing gate // one listing at a time; guards after and listedAt
-	after   sdk.Seq
-	loaded  bool // Tree.mu
+	listing gate    // one listing at a time; guards after and marked
+	after   sdk.Seq // up to which changes are known
+	marked  sdk.Ref // of the change at after: every later listing must know it
+	loaded  bool    // Tree.mu
 
 	// By Tree.mu.
 	listedAt time.Time // of the last look at the ledger, also of one that failed
@@ -27,6 +28,11 @@ type group struct {
 	gone     bool      // no longer ours
 	names    map[string]*versions
 	byRef    map[sdk.Ref]*sdk.Entry
+	changes  int // counts changes of names and byRef
+
+	info      groupInfo
+	history   *past
+	unlearned []*versions // names that history does not have yet
 }
 
 // versions are the uploads of one recorded name, and the file that shows the
@@ -120,8 +126,7 @@ func (t *Tree) applyGroups(listed []sdk.Group) []notice {
 			g.owned = listedGroup.Owned
 			continue
 		}
-		g := t.addGroup(listedGroup)
-		notices = append(notices, notice{dir: t.root, name: g.dir.name})
+		t.addGroup(listedGroup)
 	}
 	for id, g := range t.groups {
 		if !still[id] {
@@ -138,7 +143,7 @@ func (t *Tree) applyGroups(listed []sdk.Group) []notice {
 }
 
 // addGroup needs Tree.mu.
-func (t *Tree) addGroup(listed sdk.Group) *group {
+func (t *Tree) addGroup(listed sdk.Group) {
 	g := &group{id: listed.ID, owned: listed.Owned, listing: newGate(),
 		names: make(map[string]*versions), byRef: make(map[sdk.Ref]*sdk.Entry)}
 	name := showGroup(listed.ID)
@@ -147,9 +152,9 @@ func (t *Tree) addGroup(listed sdk.Group) *group {
 	}
 	g.dir = t.newDir(t.root, name, dirGroup)
 	g.dir.group = g
+	t.addGroupControl(g)
 	t.root.children[name] = g.dir
 	t.groups[listed.ID] = g
-	return g
 }
 
 // removeGroup needs Tree.mu. Open handles fail from now on (E, revoked).
@@ -224,12 +229,17 @@ func (t *Tree) refreshGroup(ctx context.Context, g *group, maxAge time.Duration)
 	}
 	ctx, cancel := t.metadata(ctx)
 	defer cancel()
-	entries, err := t.remote.Entries(ctx, g.id, g.after)
+	entries, err := t.remote.Entries(ctx, g.id, max(g.after-1, 0))
 	if err != nil {
 		return t.failedInGroup(ctx, g, "list", g.dir.Path(), err)
 	}
+	if entries, err = t.continued(g, entries); err != nil {
+		return err
+	}
 	for i := range entries {
-		g.after = max(g.after, entries[i].ChangedSeq)
+		if e := &entries[i]; e.ChangedSeq > g.after {
+			g.after, g.marked = e.ChangedSeq, e.Ref
+		}
 	}
 	t.tell(t.applyEntries(g, entries))
 	return nil
@@ -303,6 +313,7 @@ func (g *group) merge(e *sdk.Entry, touched map[*versions]bool) {
 		touched[v] = true
 	}
 	g.byRef[e.Ref] = e
+	g.changes++
 	v := g.version(recordedName(e))
 	v.entries = append(v.entries, e)
 	touched[v] = true
@@ -312,7 +323,11 @@ func (g *group) merge(e *sdk.Entry, touched map[*versions]bool) {
 }
 
 func sortVersions(v *versions) {
-	slices.SortStableFunc(v.entries, func(a, b *sdk.Entry) int { return cmp.Compare(a.Seq, b.Seq) })
+	sortEntries(v.entries)
+}
+
+func sortEntries(list []*sdk.Entry) {
+	slices.SortStableFunc(list, func(a, b *sdk.Entry) int { return cmp.Compare(a.Seq, b.Seq) })
 }
 
 // learn keeps what only reading the file could tell.
@@ -331,6 +346,7 @@ func (g *group) version(raw string) *versions {
 	if v == nil {
 		v = &versions{raw: raw}
 		g.names[raw] = v
+		g.unlearned = append(g.unlearned, v)
 	}
 	return v
 }
@@ -364,7 +380,9 @@ func (t *Tree) place(g *group, v *versions) []notice {
 	return t.show(g, v, newest)
 }
 
-// show hangs a new file for e into the tree. Needs Tree.mu.
+// show hangs a new file for e into the tree. Nothing is told of a name that only
+// appears: telling late would throw a program out of a folder it has entered by
+// then. Needs Tree.mu.
 func (t *Tree) show(g *group, v *versions, e *sdk.Entry) []notice {
 	dir, name, notices := t.slot(g, v.raw, string(e.Ref))
 	f := t.newFile(dir, name)
@@ -372,7 +390,7 @@ func (t *Tree) show(g *group, v *versions, e *sdk.Entry) []notice {
 	f.setEntry(e)
 	dir.children[name] = f
 	v.shown = f
-	return append(notices, notice{dir: dir, name: name})
+	return notices
 }
 
 // supersede replaces the file that shows v by one of the same inode number and
@@ -447,10 +465,10 @@ func (t *Tree) folder(dir *Dir, raw string) (*Dir, []notice) {
 	case *File:
 		moved := withSuffix(name, child.raw)
 		dir.children[moved], child.name = child, moved
-		notices = append(notices, notice{dir: dir, name: moved})
+		notices = append(notices, notice{dir: dir, name: name})
 	}
 	made := t.newDir(dir, name, dirFolder)
 	made.raw = raw
 	dir.children[name] = made
-	return made, append(notices, notice{dir: dir, name: name})
+	return made, notices
 }

@@ -151,7 +151,7 @@ func (h *Handle) Release() {
 	if f.opens == 0 {
 		f.dropUseless()
 	}
-	leftover := f.opens == 0 && f.stage != nil && f.stage.retryAtRelease()
+	leftover := f.isLeftover()
 	f.mu.Unlock()
 	if lease != nil {
 		lease.Release()
@@ -161,6 +161,12 @@ func (h *Handle) Release() {
 	}
 	if leftover {
 		f.t.inBackground(func(ctx context.Context) {
+			f.mu.Lock()
+			still := f.isLeftover() // else somebody opened it, and closing it will tell
+			f.mu.Unlock()
+			if !still {
+				return
+			}
 			if err := f.commit(ctx, commitOnClose); err != nil {
 				_ = f.failed("release", err)
 			}

@@ -78,33 +78,37 @@ func (t *Tree) isLink(f *File, d *Dir, name string) bool {
 	return slices.Contains(f.links, link{d, showComponent(name)})
 }
 
-// dropName takes one name from f; with the last one it is unlinked. Needs Tree.mu.
+// dropName takes one name from f; with the last one it is unlinked. What it hid
+// or kept from showing shows again. Needs Tree.mu.
 func (t *Tree) dropName(f *File, d *Dir, shown string) []notice {
-	one := link{d, shown}
-	if i := slices.Index(f.links, one); i >= 0 {
-		f.links = slices.Delete(f.links, i, i+1)
-		if d.children[shown] == Node(f) {
-			delete(d.children, shown)
-		}
-		d.mtime = t.now()
-		return []notice{{dir: d, name: shown}}
-	}
-	if len(f.links) == 0 {
+	i := slices.Index(f.links, link{d, shown})
+	if i < 0 && len(f.links) == 0 {
 		f.unlinked = true
 		return append(t.detach(f), t.release(f)...)
 	}
-	t.promote(f, 0)
-	return t.dropName(f, d, shown)
+	if d.children[shown] == Node(f) {
+		delete(d.children, shown)
+	}
+	d.mtime = t.now()
+	notices := []notice{{dir: d, name: shown}}
+	if i >= 0 {
+		f.links = slices.Delete(f.links, i, i+1)
+		return notices
+	}
+	v := f.versions()
+	t.promote(f)
+	if v != nil && v.shown == f {
+		v.shown = nil
+		notices = append(notices, t.place(f.group, v)...)
+	}
+	return notices
 }
 
-// promote exchanges the main name of f, which is not uploaded, with one of its
-// links. Needs Tree.mu.
-func (t *Tree) promote(f *File, i int) {
-	if v := f.versions(); v != nil && v.shown == f {
-		v.shown = nil
-	}
-	to := f.links[i]
-	f.links[i] = link{f.dir, f.name}
+// promote makes the oldest link the main name of f, in place of one that goes.
+// Needs Tree.mu.
+func (t *Tree) promote(f *File) {
+	to := f.links[0]
+	f.links = f.links[1:]
 	f.dir, f.name, f.raw = to.dir, to.name, to.dir.rawPath(to.name)
 	f.scratch.Store(true)
 }

@@ -537,3 +537,48 @@ func TestM5PagesOfOldVersionsAreDropped(t *testing.T) {
 		})
 	}
 }
+
+// W5: an empty file that waits is not sent before its time because somebody opened
+// it again: what is being written is one save.
+func TestW5ReopenedEmptyFileIsOneSave(t *testing.T) {
+	w := team()
+	m := mount(t, w, alice)
+	for i := range 50 {
+		name := fmt.Sprint("/team/f", i)
+		if err := m.save(name, ""); err != nil {
+			t.Fatal(err)
+		}
+		h := m.open(name, OpenFlags{Write: true})
+		m.write(h, "first, ", 0)
+		m.write(h, "second", 7)
+		if err := h.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		h.Release()
+	}
+	m.wantCharges(0, 50)
+}
+
+// W10: a time that was set before the save is still there after it, and gone with
+// the next change; then the ledger's shows.
+func TestW10TimesSurviveTheSave(t *testing.T) {
+	m := mount(t, team(), alice)
+	h := m.create("/team/f.tmp")
+	m.write(h, "x", 0)
+	when := time.Unix(1_500_000_000, 0)
+	h.File().SetTimes(when)
+	if err := m.rename("f.tmp", "f"); err != nil {
+		t.Fatal(err)
+	}
+	if got := m.node("/team/f").Attr().Mtime; !got.Equal(when) {
+		t.Errorf("after the save: %v", got)
+	}
+	m.write(h, "y", 1)
+	if err := h.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.Release()
+	if got := m.node("/team/f").Attr().Mtime; got.Unix() != 1_700_000_002 {
+		t.Errorf("after a change: %v", got)
+	}
+}

@@ -99,7 +99,7 @@ func enterBoth(ctx context.Context, a, b *File) (leave func(), err error) {
 }
 
 // choose makes name in d the main name of f. It returns false when that is a
-// scratch name of a file that is uploaded, which stays what it is.
+// further name of a file with a real one, which stays what it is.
 func (t *Tree) choose(f *File, d *Dir, name string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -107,14 +107,16 @@ func (t *Tree) choose(f *File, d *Dir, name string) bool {
 	if i < 0 {
 		return true
 	}
-	if f.entry.Load() != nil && !f.scratch.Load() {
+	if !f.scratch.Load() {
 		return false
 	}
-	t.promote(f, i)
+	main := link{f.dir, f.name}
+	f.dir, f.name, f.raw = d, f.links[i].name, d.rawPath(name)
+	f.links[i] = main
 	return true
 }
 
-// renameLink moves a scratch name of an uploaded file.
+// renameLink moves a scratch name of a file that has a real one.
 func (d *Dir) renameLink(f *File, name string, to *Dir, newName string) error {
 	if !to.isScratch(newName) || d.group != to.group {
 		return d.refuse(ClassByDesign, "rename", name, "a file of the ledger has one name", "Copy the file instead.")
@@ -296,8 +298,12 @@ func (t *Tree) hang(f *File, to *Dir, newName string, becomesScratch bool) []not
 // replace takes a name from old because a rename gives it to another file. Needs
 // Tree.mu.
 func (t *Tree) replace(old *File, to *Dir, shown string, becomesScratch bool) []notice {
-	if len(old.links) > 0 || becomesScratch {
+	if becomesScratch || old.dir != to || old.name != shown {
 		return t.dropName(old, to, shown)
+	}
+	if len(old.links) > 0 {
+		t.promote(old)
+		return nil
 	}
 	old.dir, old.unlinked = nil, true // its record is the one the new file gets
 	return nil

@@ -38,14 +38,31 @@ func gitPatterns() []string {
 	return []string{"*.lock", "tmp_*", ".tmp-*", "packed-refs.new"}
 }
 
-// isScratch reports whether a file of this name is never uploaded under it.
+// isScratch reports whether a name matches one of the patterns.
 func isScratch(patterns []string, name string) bool {
 	for _, pattern := range patterns {
 		if ok, _ := path.Match(pattern, name); ok {
 			return true
 		}
 	}
-	return isTempOfRsync(name) || isTempOfSed(name)
+	return false
+}
+
+// isTemp reports whether the program that creates a file of this name will rename
+// it. Other programs may choose such a name and mean it: sedan2024 is a car.
+func isTemp(name string, caller Caller) bool {
+	program := ""
+	switch {
+	case isTempOfRsync(name):
+		program = "rsync"
+	case isRandom(name, "sed"): // sed -i
+		program = "sed"
+	case isRandom(name, "zi"): // zip, when it changes an archive
+		program = "zip"
+	default:
+		return false
+	}
+	return caller.Name == nil || caller.Name() == program
 }
 
 // isTempOfRsync recognises .NAME.XXXXXX, the name rsync writes to before it
@@ -59,9 +76,10 @@ func isTempOfRsync(name string) bool {
 	return isRandomSuffix(name[dot+1:])
 }
 
-// isTempOfSed recognises sedXXXXXX, the name sed -i writes to.
-func isTempOfSed(name string) bool {
-	return len(name) == 9 && strings.HasPrefix(name, "sed") && isRandomSuffix(name[3:])
+// isRandom recognises a name of mkstemp(3): prefix and six random characters.
+func isRandom(name, prefix string) bool {
+	suffix, ok := strings.CutPrefix(name, prefix)
+	return ok && len(suffix) == 6 && isRandomSuffix(suffix)
 }
 
 func isRandomSuffix(s string) bool {

@@ -21,9 +21,13 @@ type stage struct {
 	base     sdk.Seq       // newest upload of the name when the change began (W11)
 }
 
-// retryAtRelease tells whether nobody has been told yet that a commit failed.
-func (s *stage) retryAtRelease() bool {
-	return s.failed == nil || s.failed.Class == ClassInterrupted
+// isLeftover reports whether nobody has the file open, something in it is not
+// recorded, and nobody was told so: an interrupted close, or pages of a mapping
+// that came late. Needs File.mu.
+func (f *File) isLeftover() bool {
+	s := f.stage
+	return f.opens == 0 && s != nil && s.dirty && !s.delayed && !f.scratch.Load() &&
+		(s.failed == nil || s.failed.Class == ClassInterrupted)
 }
 
 // quiet waits until the file is not being sealed and returns its stage, or nil,
@@ -195,7 +199,7 @@ func (f *File) writeAt(ctx context.Context, p []byte, off int64) error {
 // touched marks the stage changed now. Needs File.mu.
 func (f *File) touched(s *stage) {
 	s.dirty, s.delayed = true, false
-	f.SetTimes(f.t.now())
+	f.changed()
 }
 
 // Truncate sets the length. To zero it needs no content; to anything else of an
@@ -208,12 +212,15 @@ func (f *File) Truncate(ctx context.Context, size int64, h *Handle) error {
 	if f.t.cfg.ReadOnly {
 		return f.failed("truncate", &Error{Class: ClassReadOnly, Err: errText("the mount is read-only"), Hint: "Mount again without -o ro."})
 	}
+	if f.old {
+		return f.failed("truncate", oldVersion())
+	}
 	own := h
 	if h == nil {
 		own = f.newHandle(OpenFlags{Write: true})
 		defer own.Release()
 	}
-	if size != 0 {
+	if size != 0 && h == nil { // who has it open has its content
 		if err := f.load(ctx, own); err != nil {
 			return f.failed("truncate", err)
 		}
@@ -368,6 +375,8 @@ func (t *Tree) dropIfLost(g *group, key cache.Key) {
 func (f *File) upload(ctx context.Context, s *stage, g *group, raw string) (sdk.Receipt, error) {
 	ctx, cancel := f.t.transfer(ctx, s.buf.Len())
 	defer cancel()
+	f.t.counts.sending.Add(1)
+	defer f.t.counts.sending.Add(-1)
 	var receipt sdk.Receipt
 	err := f.t.spend("upload", func() (fee sdk.Amount, err error) {
 		receipt, err = f.t.remote.Upload(ctx, g.id, raw, s.buf)

@@ -53,7 +53,10 @@ type Config struct {
 	BudgetPerHour   sdk.Amount    // most to spend in any hour; zero = no limit
 	AllowCrawlers   bool          // thumbnailers and indexers may spend (R5)
 	// Price tells an action's price ("upload", "retrieve") where it is known; may be nil.
-	Price      func(action string) (sdk.Amount, bool)
+	Price func(action string) (sdk.Amount, bool)
+	// Watch delivers what happens, see [sdk.Client.Watch]; may be nil, and fail
+	// where the service does not offer it.
+	Watch      func(ctx context.Context, from sdk.Seq) (<-chan sdk.Event, error)
 	Kernel     Kernel // may be nil, and set later
 	Logger     *slog.Logger
 	Version    string // shown in /.svcfs/version
@@ -94,7 +97,10 @@ type Tree struct {
 
 	listing  gate // one listing of the groups at a time
 	listedAt time.Time
-	reached  atomic.Bool // the last look at the ledger succeeded
+	watched  atomic.Bool // the service tells of changes by itself
+	// refreshedAt: the last complete look at the ledger. Tree.mu.
+	refreshedAt time.Time
+	reached     atomic.Bool // the last look at the ledger succeeded
 
 	stop context.CancelFunc
 	done sync.WaitGroup
@@ -102,7 +108,7 @@ type Tree struct {
 }
 
 type counters struct {
-	retrieves, uploads, crawlers atomic.Int64
+	retrieves, uploads, crawlers, sending atomic.Int64
 }
 
 // New lists the groups once, and fails when the service cannot be asked or does
@@ -127,6 +133,10 @@ func New(ctx context.Context, cfg Config) (*Tree, error) {
 	t.reached.Store(true)
 	t.done.Add(1)
 	go t.poll()
+	if cfg.Watch != nil {
+		t.done.Add(1)
+		go t.watch()
+	}
 	return t, nil
 }
 
@@ -197,19 +207,18 @@ func (t *Tree) poll() {
 	defer t.done.Done()
 	tick := time.NewTicker(t.cfg.RefreshInterval)
 	defer tick.Stop()
+	var looked time.Time
 	for {
 		select {
 		case <-t.life.Done():
 			return
 		case <-tick.C:
 		}
-		err := t.Refresh(t.life)
-		if was := t.reached.Swap(err == nil); was != (err == nil) && t.life.Err() == nil {
-			t.log.Info("service reachable", "reachable", err == nil)
-			if err == nil {
-				t.retryPending(t.life)
-			}
+		if t.watched.Load() && t.reached.Load() && time.Since(looked) < watchedInterval {
+			continue
 		}
+		looked = time.Now()
+		t.noteReached(t.Refresh(t.life))
 	}
 }
 
@@ -223,6 +232,11 @@ func (t *Tree) Refresh(ctx context.Context) error {
 		if err := t.refreshGroup(ctx, g, 0); err != nil {
 			failed = append(failed, err)
 		}
+	}
+	if failed == nil {
+		t.mu.Lock()
+		t.refreshedAt = t.now()
+		t.mu.Unlock()
 	}
 	return errors.Join(failed...)
 }

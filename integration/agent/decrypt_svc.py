@@ -21,6 +21,7 @@ import zlib
 KEY_BYTES, NONCE_BYTES, TAG_BYTES = 32, 12, 16
 FORMAT_BYTES = 64 << 10  # largest format object
 EXTRA_BYTES = 256 << 10  # of an answer beside the ciphertext
+LARGEST_SIZE = 1 << 53  # integers that every JSON implementation keeps
 REASON_CHARS = 16 << 10
 
 
@@ -97,6 +98,11 @@ def parse_format(meta):
     if not isinstance(meta, dict) or len(json.dumps(meta)) > FORMAT_BYTES:
         raise Undecryptable("the format is not the JSON that was expected")
     version, compression, size = meta.get("version"), meta.get("compression"), meta.get("original_size")
+    for name in ("backend", "encryption", "wrapping", "content_type", "compression", "filename"):
+        if not isinstance(meta.get(name), (str, type(None))):
+            raise Undecryptable(f"the {name} of the format is not text")
+    if size is not None and not (type(size) is int and 0 <= size <= LARGEST_SIZE):
+        raise Undecryptable("the original_size of the format is not a size")
     if version is None or type(version) is int and version == 0:
         return None
     if type(version) is not int or version != 1:
@@ -105,7 +111,7 @@ def parse_format(meta):
         return None
     if compression != "deflate":
         raise Undecryptable("unsupported compression")
-    if type(size) is not int or size < 0:
+    if size is None:
         raise Undecryptable("compressed content without its size")
     return size
 

@@ -56,10 +56,17 @@ func (l *limits) of(account string) *rate.Limiter {
 	return made
 }
 
+// admitPage counts a request of the account page.
+func (s *server) admitPage(r *http.Request, account string) error {
+	traceOf(r.Context()).account = account
+	return s.limits.admit(account)
+}
+
 // caller authenticates a request and counts it.
 func (s *server) caller(r *http.Request) (account string, err error) {
 	if account, err = s.authenticate(r); err != nil {
 		return "", err
 	}
+	traceOf(r.Context()).account = account
 	return account, s.limits.admit(account)
 }

@@ -5,15 +5,13 @@ package api
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
-	"runtime/debug"
+	"net/netip"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -25,6 +23,7 @@ import (
 	"github.com/svcfs/svcfs/service/files"
 	"github.com/svcfs/svcfs/service/groups"
 	"github.com/svcfs/svcfs/service/ledger"
+	"github.com/svcfs/svcfs/service/metrics"
 	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/watch"
 	"github.com/svcfs/svcfs/service/web"
@@ -36,6 +35,10 @@ const (
 	// maxInlineFile bounds a file that arrives as base64 inside JSON, in
 	// plaintext bytes; larger ones use the raw transfer.
 	maxInlineFile = 64 << 20
+	// maxInline bounds the files inside JSON that are in memory at a time; an
+	// upload waits inlineWait for its turn.
+	maxInline  = 8
+	inlineWait = 2 * time.Second
 	// maxDepth bounds the nesting of a request.
 	maxDepth = 32
 )
@@ -52,23 +55,29 @@ type Deps struct {
 	ContractID   string
 	Version      string
 	MaxFileBytes int64
+	Health       func(context.Context) map[string]string // part to "ok" or "down"; answers within a second
+	Metrics      *metrics.Metrics
 	RequestRate  int // of one account per second; 0 = no bound
-	Healthy      func(context.Context) error
 	Checkpoints  Checkpoints
 	Page         *web.Page // the account page
 	Logger       *slog.Logger
+
+	TrustedProxies []netip.Prefix // whose X-Forwarded-For is believed
+	ClientTimeout  time.Duration  // for the next piece of a request or answer
 }
 
 // Checkpoints publishes the ledger for outsiders.
 type Checkpoints interface {
-	Handler() http.Handler // everything below wire.PathTlog
-	Problem() error        // why nothing is signed any more
+	Handler(refuse func(http.ResponseWriter, *http.Request, error)) http.Handler // everything below wire.PathTlog
+	Problem() error                                                              // why nothing is signed any more
 }
 
 type server struct {
 	Deps
-	tools  map[string]tool
-	limits *limits
+	tools   map[string]tool
+	clients *clients
+	limits  *limits
+	inline  chan struct{} // a token per file inside JSON
 }
 
 // tool is one operation: it decodes its request and returns its result.
@@ -76,7 +85,7 @@ type tool func(ctx context.Context, account string, body []byte) (any, error)
 
 // New returns the handler of the whole service.
 func New(d Deps) http.Handler {
-	s := &server{Deps: d, limits: newLimits(d.RequestRate)}
+	s := &server{Deps: d, clients: newClients(d.TrustedProxies), limits: newLimits(d.RequestRate), inline: make(chan struct{}, maxInline)}
 	s.tools = s.operations()
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+wire.PathSessionToken, s.sessionToken)
@@ -88,8 +97,8 @@ func New(d Deps) http.Handler {
 	mux.HandleFunc("POST "+wire.PathRPC, s.rpc)
 	mux.HandleFunc("GET "+wire.PathCapabilities, s.capabilities)
 	mux.HandleFunc("GET "+wire.PathHealth, s.health)
-	mux.Handle("GET "+wire.PathTlog, d.Checkpoints.Handler())
-	mux.Handle(web.Path, d.Page.Handler(s.refuse))
+	mux.Handle("GET "+wire.PathTlog, d.Checkpoints.Handler(s.refuse))
+	mux.Handle(web.Path, d.Page.Handler(s.refuse, s.admitPage))
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Vary", "Accept")
 		if web.WantsPage(r) {
@@ -103,58 +112,6 @@ func New(d Deps) http.Handler {
 	})
 	return s.observed(mux)
 }
-
-// observed gives every request an id, logs it, and turns a panic into an answer.
-func (s *server) observed(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var raw [8]byte
-		_, _ = rand.Read(raw[:])
-		id := hex.EncodeToString(raw[:])
-		w.Header().Set(wire.HeaderRequestID, id)
-		w.Header().Set("X-Content-Type-Options", "nosniff")
-		w.Header().Set("Cache-Control", "no-store")
-		answer := &statusWriter{ResponseWriter: w, status: http.StatusOK}
-		start := time.Now()
-		defer func() {
-			if p := recover(); p != nil {
-				s.Logger.Error("panic", "request", id, "panic", fmt.Sprintf("%T", p), "stack", string(debug.Stack()))
-				s.refuse(answer, r, errors.New("panic"))
-			}
-			s.Logger.Info("request", "request", id, "method", r.Method, "path", routeOf(r), "status", answer.status,
-				"ms", time.Since(start).Milliseconds())
-		}()
-		next.ServeHTTP(answer, r.WithContext(ledger.WithRequestID(r.Context(), id)))
-	})
-}
-
-// routeOf names the route, not the path: a path may hold a ticket.
-func routeOf(r *http.Request) string {
-	for _, prefix := range []string{wire.PathUploadBlob, wire.PathReadBlob} {
-		if strings.HasPrefix(r.URL.Path, prefix) {
-			return prefix
-		}
-	}
-	if len(r.URL.Path) > 80 {
-		return r.URL.Path[:80]
-	}
-	return r.URL.Path
-}
-
-type statusWriter struct {
-	http.ResponseWriter
-	status int
-}
-
-func (w *statusWriter) WriteHeader(status int) {
-	w.status = status
-	w.ResponseWriter.WriteHeader(status)
-}
-
-// Unwrap lets http.ResponseController and io.Copy reach the connection.
-func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-// ReadFrom keeps sendfile for blobs.
-func (w *statusWriter) ReadFrom(r io.Reader) (int64, error) { return io.Copy(w.ResponseWriter, r) }
 
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	raw, err := json.Marshal(v)
@@ -182,6 +139,7 @@ func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {
 		err = fault.New(wire.CodeTooLarge, "request too large: at most %d bytes here; use the raw transfer for large files", tooLarge.Limit)
+		w.Header().Set("Connection", "close") // the rest is not wanted
 	}
 	if errors.Is(err, blob.ErrFull) || errors.Is(err, store.ErrFull) {
 		err = &fault.Error{Code: wire.CodeStorageFull, Text: "the service's storage is full: nothing was recorded or charged", Err: err}
@@ -196,10 +154,20 @@ func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, store.ErrInvalidText) {
 		err = fault.New(wire.CodeValidation, "a name or id holds a NUL character")
 	}
-	if r.Context().Err() != nil {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		w.Header().Set("Connection", "close")
+		writeJSON(w, http.StatusRequestTimeout, wire.Error{Error: "the request came too slowly: send it again", Code: wire.CodeUnavailable})
+		return
+	}
+	switch {
+	case r.Context().Err() == nil:
+	case errors.Is(err, context.Canceled): // the caller left: nobody's fault
+		err = fault.New(wire.CodeUnavailable, "the request was given up")
+	default:
 		err = &fault.Error{Code: wire.CodeUnavailable, Text: "the request was given up", Err: err}
 	}
 	e := fault.Of(err)
+	traceOf(r.Context()).code = e.Code
 	if e.Err != nil {
 		s.Logger.Error("failed", "request", ledger.RequestID(r.Context()), "code", e.Code, "cause", e.Err.Error())
 	}
@@ -262,6 +230,9 @@ func (s *server) authenticate(r *http.Request) (account string, err error) {
 // body reads a JSON request. A missing or malformed body counts as {}, as at
 // the hosted service; one nested too deep is refused.
 func body(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	if r.ContentLength > limit { // before a byte of it is read
+		return nil, &http.MaxBytesError{Limit: limit}
+	}
 	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	if err != nil {
 		return nil, err
@@ -336,6 +307,7 @@ func (s *server) sessionToken(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, err)
 		return
 	}
+	traceOf(r.Context()).account = req.AccountID
 	writeJSON(w, http.StatusOK, wire.SessionTokenResult{Token: token, AccountID: req.AccountID, ExpiresIn: s.Tokens.Lifetime()})
 }
 
@@ -348,21 +320,4 @@ func (s *server) capabilities(w http.ResponseWriter, _ *http.Request) {
 		Features: []string{wire.CapRows, wire.CapPaging, wire.CapRaw, wire.CapIdempotentFinalize, wire.CapIdempotentRetrieve,
 			wire.CapDelete, wire.CapRename, wire.CapWatch, wire.CapCheckpoints},
 		MaxFileBytes: s.MaxFileBytes, Fees: s.Ledger.Fees()})
-}
-
-func (s *server) health(w http.ResponseWriter, r *http.Request) {
-	status, text := http.StatusOK, "ok"
-	if err := s.Healthy(r.Context()); err != nil {
-		e := fault.Of(err)
-		s.Logger.Error("unhealthy", "part", e.Text, "cause", fmt.Sprint(e.Err))
-		status, text = http.StatusServiceUnavailable, e.Text
-	}
-	checkpoints := "ok"
-	if err := s.Checkpoints.Problem(); err != nil { // files are served all the same
-		checkpoints = err.Error()
-		if status == http.StatusOK {
-			text = "degraded"
-		}
-	}
-	writeJSON(w, status, map[string]any{"status": text, "version": s.Version, "auth": "enabled", "rpc_reachable": true, "checkpoints": checkpoints})
 }

@@ -155,6 +155,9 @@ func (s *server) watch(w http.ResponseWriter, r *http.Request) {
 		_, err := s.authenticate(r) // its key may have been rotated meanwhile
 		return err
 	})
+	if r.Context().Err() != nil {
+		return // the caller left, as it may
+	}
 	if err != nil {
 		s.refuse(w, r, err)
 		return
@@ -189,6 +192,12 @@ func (s *server) finalize(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, err)
 		return
 	}
+	release, err := s.takeInline(r)
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	defer release()
 	limit := int64(maxRequestBytes) + int64(base64.StdEncoding.EncodedLen(int(min(s.MaxFileBytes, maxInlineFile)+format.Overhead)))
 	raw, err := body(w, r, limit)
 	if err != nil {
@@ -205,7 +214,27 @@ func (s *server) finalize(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, err)
 		return
 	}
+	s.Metrics.Uploads.Inc()
 	result(w, out)
+}
+
+// takeInline reserves the memory of a file inside JSON, or refuses when too many
+// are under way already. A finalize without one needs none.
+func (s *server) takeInline(r *http.Request) (release func(), err error) {
+	if r.ContentLength >= 0 && r.ContentLength <= maxRequestBytes {
+		return func() {}, nil
+	}
+	wait := time.NewTimer(inlineWait)
+	defer wait.Stop()
+	select {
+	case s.inline <- struct{}{}:
+		return func() { <-s.inline }, nil
+	case <-wait.C:
+		return nil, &fault.Error{Code: wire.CodeUnavailable, Text: "too many large files are being uploaded inside JSON: try again in a moment, or use the raw transfer",
+			RetryAfter: 5 * time.Second}
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	}
 }
 
 func decodeFinalize(raw []byte) (req wire.FinalizeUploadRequest, data io.Reader, err error) {
@@ -249,6 +278,7 @@ func (s *server) retrieve(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, err)
 		return
 	}
+	s.Metrics.Retrieves.Inc()
 	out := wire.PrepareRetrieveResult{Key: stored.Key.Base64(), IPFSHash: req.IPFSHash, Location: req.IPFSHash, GroupID: req.GroupID,
 		Format: stored.Format, Fee: stored.Fee.String()}
 	if stored.Inline != nil {

@@ -273,6 +273,14 @@ func (u *upload) parts(ctx context.Context, id string, part []byte) error {
 	opts := minio.PutObjectOptions{}
 	opts.SetMatchETagExcept("*")
 	_, err := u.s.core.CompleteMultipartUpload(ctx, u.s.location.Bucket, u.key, id, done, opts)
+	if refused := minio.ToErrorResponse(err); refused.Code != minio.NoSuchUpload && refused.StatusCode != http.StatusPreconditionFailed {
+		return err
+	}
+	// Nobody else knows the name: an earlier attempt got through.
+	found, statErr := u.s.core.StatObject(ctx, u.s.location.Bucket, u.key, minio.StatObjectOptions{})
+	if statErr == nil && found.Size == u.size {
+		return nil
+	}
 	return err
 }
 
@@ -433,7 +441,7 @@ func (s *S3) kind(ctx context.Context, what string, err error) error {
 		return fmt.Errorf("%s: %w", what, err)
 	case refused.Code == minio.NoSuchBucket:
 		return fmt.Errorf("%s: %w: %s", what, ErrUnavailable, s.location.missing())
-	case refused.StatusCode == http.StatusNotFound:
+	case refused.Code == minio.NoSuchKey:
 		return fmt.Errorf("%s: %w", what, fs.ErrNotExist)
 	case refused.StatusCode == http.StatusInsufficientStorage, strings.Contains(refused.Code, "QuotaExceeded"), strings.Contains(refused.Code, "StorageFull"):
 		return fmt.Errorf("%s: %w: %w", what, ErrFull, err)

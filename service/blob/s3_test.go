@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -122,17 +123,27 @@ func TestOpenS3Refusals(t *testing.T) {
 	}
 }
 
-// lyingServer is an S3 server in memory that lies in one way.
+// lyingServer is an S3 server in memory that lies in one way, or fails.
 type lyingServer struct {
-	mu      sync.Mutex
-	objects map[string][]byte
-	lie     string
+	mu       sync.Mutex
+	objects  map[string][]byte
+	sums     map[string]string // metadata
+	lie      string
+	requests int
+}
+
+func newLyingServer(lie string) *lyingServer {
+	return &lyingServer{objects: map[string][]byte{}, sums: map[string]string{}, lie: lie}
 }
 
 func (l *lyingServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	data, taken := l.objects[r.URL.Path]
+	if l.requests++; l.lie == "fails every other request" && l.requests%2 == 1 {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
 	switch r.Method {
 	case http.MethodPut:
 		if taken && r.Header.Get("If-None-Match") == "*" && l.lie != "ignores conditions" {
@@ -140,15 +151,24 @@ func (l *lyingServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		l.objects[r.URL.Path], _ = io.ReadAll(r.Body)
+		l.sums[r.URL.Path] = r.Header.Get("X-Amz-Meta-Sha256")
+		if l.lie == "loses the answers to puts" {
+			panic(http.ErrAbortHandler)
+		}
 	case http.MethodDelete:
 		delete(l.objects, r.URL.Path)
 		w.WriteHeader(http.StatusNoContent)
-	case http.MethodGet:
-		if l.lie == "redirects" {
+	case http.MethodGet, http.MethodHead:
+		if !taken && strings.Count(r.URL.Path, "/") > 2 {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		w.Header().Set("X-Amz-Meta-Sha256", l.sums[r.URL.Path])
+		if l.lie == "redirects" && r.Method == http.MethodGet {
 			http.Redirect(w, r, "http://127.0.0.1:1/elsewhere", http.StatusTemporaryRedirect)
 			return
 		}
-		if l.lie == "changes bytes" {
+		if l.lie == "changes bytes" && taken {
 			data = append([]byte("x"), data[1:]...)
 		}
 		if l.lie == "ignores ranges" {
@@ -161,12 +181,12 @@ func (l *lyingServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func TestOpenS3FindsLies(t *testing.T) {
 	s3test.SetEnv(t)
-	for lie, word := range map[string]string{"": "", "ignores conditions": "ignores If-None-Match", "changes bytes": "other bytes", "ignores ranges": "answers", "redirects": "unavailable"} {
-		server := httptest.NewServer(&lyingServer{objects: map[string][]byte{}, lie: lie})
+	for lie, word := range map[string]string{"": "", "fails every other request": "", "ignores conditions": "ignores If-None-Match", "changes bytes": "other bytes", "ignores ranges": "answers", "redirects": "unavailable"} {
+		server := httptest.NewServer(newLyingServer(lie))
 		s, err := blob.Open(t.Context(), "s3://files?endpoint="+server.URL+"&path-style=true")
 		switch {
 		case word == "" && err != nil:
-			t.Errorf("an honest server: %v", err)
+			t.Errorf("an honest server that %s: %v", lie, err)
 		case word != "" && (err == nil || !strings.Contains(err.Error(), word)):
 			t.Errorf("a server that %s: %v, want %q", lie, err, word)
 		}
@@ -177,6 +197,60 @@ func TestOpenS3FindsLies(t *testing.T) {
 			}
 		}
 		server.Close()
+	}
+}
+
+// A put whose answer is lost is repeated, refused because the name is taken, and
+// recognised as done: nobody is told of a failure that was none.
+func TestLostAnswers(t *testing.T) {
+	s3test.SetEnv(t)
+	fake := newLyingServer("")
+	server := httptest.NewServer(fake)
+	defer server.Close()
+	s := backend{location: "s3://files?endpoint=" + server.URL + "&path-style=true"}.open(t)
+	for _, lie := range []string{"loses the answers to puts", "fails every other request"} {
+		fake.mu.Lock()
+		fake.lie = lie
+		fake.mu.Unlock()
+		info := put(t, s, content(5000))
+		if got, err := get(s, info.ID); err != nil || !bytes.Equal(got, content(5000)) {
+			t.Errorf("a server that %s: %d bytes, %v", lie, len(got), err)
+		}
+	}
+}
+
+// The same for a blob of several parts, on a real server.
+func TestLostAnswerOfALargePut(t *testing.T) {
+	server := s3test.Start(t)
+	s3test.SetEnv(t)
+	target, err := url.Parse(server.Endpoint())
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost := 0
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	proxy := httptest.NewServer(&httputil.ReverseProxy{
+		Transport: transport,
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(target)
+			r.Out.Host = r.In.Host // it is signed
+		},
+		ModifyResponse: func(r *http.Response) error {
+			if r.Request.Method == http.MethodPost && r.Request.URL.Query().Has("uploadId") && lost == 0 {
+				lost++
+				return errors.New("the answer is lost")
+			}
+			return nil
+		},
+		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
+	})
+	defer proxy.Close()
+	s := backend{location: "s3://" + server.NewBucket(t) + "?endpoint=" + proxy.URL + "&path-style=true"}.open(t)
+	data := content(11 << 20)
+	info := put(t, s, data)
+	if got, err := get(s, info.ID); err != nil || !bytes.Equal(got, data) || lost != 1 {
+		t.Errorf("%d bytes, %v; %d answers were lost", len(got), err, lost)
 	}
 }
 

@@ -5,14 +5,19 @@ import (
 	"crypto/ed25519"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+	"pgregory.net/rapid"
 
 	"github.com/svcfs/svcfs/service/checkpoint"
+	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
 )
@@ -173,6 +178,30 @@ func BenchmarkUpdate(b *testing.B) {
 			if _, err := l.Audit(b.Context()); err != nil {
 				b.Fatal(err)
 			}
+		}
+	})
+}
+
+// Whatever path is asked for, the answer is a tile of the signed tree or 404.
+func TestAnyTilePath(t *testing.T) {
+	s, dir := ledgerOf(t, 300)
+	l := open(t, s, dir)
+	if err := l.Update(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	handler := l.Handler(func(w http.ResponseWriter, _ *http.Request, err error) { w.WriteHeader(fault.Of(err).Status()) })
+	part := rapid.OneOf(rapid.SampledFrom([]string{"0", "1", "2", "7", "63", "64", "-1", "8", "entries", "data", "000", "001", "002", "x000", "x999", "999",
+		"000.p", "001.p", "44", "45", "255", "256", "..", ""}), rapid.StringMatching(`[-x.p0-9]{1,24}`))
+	rapid.Check(t, func(t *rapid.T) {
+		path := strings.Join(rapid.SliceOfN(part, 1, 8).Draw(t, "path"), "/")
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/tlog/tile/x", nil)
+		r.URL.Path = "/tlog/tile/" + path
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r)
+		switch {
+		case w.Code == http.StatusNotFound, w.Code >= 300 && w.Code < 400: // the router cleans ..
+		case w.Code != http.StatusOK || w.Body.Len() == 0 || w.Body.Len() > 256*34:
+			t.Errorf("%q: %d, %d bytes", path, w.Code, w.Body.Len())
 		}
 	})
 }

@@ -3,7 +3,6 @@ package checkpoint
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/store"
 )
 
@@ -23,62 +23,58 @@ const (
 	maxWait = 3 * time.Second
 	// entrySize of a record in an entry bundle: its hash, with the length in front.
 	entrySize = 2 + tlog.HashSize
+
+	textType = "text/plain; charset=utf-8"
+	tileType = "application/octet-stream"
 )
 
-// Handler serves checkpoint, tiles and verifier key below [wire.PathTlog]. It needs no
-// authentication: they hold hashes only.
-func (l *Log) Handler() http.Handler {
+// Handler serves checkpoint, tiles and verifier key below [wire.PathTlog], and
+// answers errors with refuse. It needs no authentication: they hold hashes only.
+func (l *Log) Handler(refuse func(http.ResponseWriter, *http.Request, error)) http.Handler {
+	serve := func(contentType string, read func(*http.Request) ([]byte, error)) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			data, err := read(r)
+			if err != nil {
+				refuse(w, r, err)
+				return
+			}
+			if contentType == tileType {
+				w.Header().Set("Cache-Control", "public, max-age=31536000, immutable") // a tile of one width never changes
+			}
+			w.Header().Set("Content-Type", contentType)
+			_, _ = w.Write(data) // the caller may be gone
+		}
+	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET "+wire.PathTlog+"checkpoint", l.serveCheckpoint)
-	mux.HandleFunc("GET "+wire.PathTlog+"key", l.serveKey)
-	mux.HandleFunc("GET "+wire.PathTlog+"tile/{tile...}", l.serveTile)
+	mux.HandleFunc("GET "+wire.PathTlog+"checkpoint", serve(textType, l.checkpoint))
+	mux.HandleFunc("GET "+wire.PathTlog+"key", serve(textType, func(*http.Request) ([]byte, error) {
+		key, err := l.VerifierKey()
+		return []byte(key + "\n"), err
+	}))
+	mux.HandleFunc("GET "+wire.PathTlog+"tile/{tile...}", serve(tileType, func(r *http.Request) ([]byte, error) {
+		return l.tile(r.Context(), r.PathValue("tile"))
+	}))
+	mux.HandleFunc(wire.PathTlog, func(w http.ResponseWriter, r *http.Request) { refuse(w, r, errNoTile()) })
 	return mux
 }
 
-// serveCheckpoint answers a checkpoint of everything that was recorded before
-// the request came, so that no process shows an older tree than another did. A
-// ledger that cannot be followed answers the last one that was signed.
-func (l *Log) serveCheckpoint(w http.ResponseWriter, r *http.Request) {
+// checkpoint returns one of everything that was recorded before the request
+// came, so that no process shows an older tree than another did. A ledger that
+// cannot be followed gives the last one that was signed.
+func (l *Log) checkpoint(r *http.Request) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), maxWait)
 	defer cancel()
-	_ = l.Update(ctx) // Run reports it
+	err := l.Update(ctx) // Run reports it
 	newest, _ := l.newest()
 	if newest.Note == nil {
-		w.Header().Set("Retry-After", "1")
-		http.Error(w, "no checkpoint has been signed yet: ask again in a moment", http.StatusServiceUnavailable)
-		return
+		return nil, &fault.Error{Code: wire.CodeUnavailable, Text: "no checkpoint has been signed yet: ask again in a moment", RetryAfter: time.Second, Err: err}
 	}
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	_, _ = w.Write(newest.Note)
+	return newest.Note, nil
 }
 
-func (l *Log) serveKey(w http.ResponseWriter, _ *http.Request) {
-	key, err := l.VerifierKey()
-	if err != nil {
-		http.Error(w, "internal error", http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	fmt.Fprintln(w, key)
-}
-
-// errNoTile is a tile outside the signed tree.
-var errNoTile = errors.New("no such tile")
-
-func (l *Log) serveTile(w http.ResponseWriter, r *http.Request) {
-	data, err := l.tile(r.Context(), r.PathValue("tile"))
-	switch {
-	case errors.Is(err, errNoTile):
-		http.Error(w, "not found: the signed tree has no such tile", http.StatusNotFound)
-		return
-	case err != nil:
-		l.logger.Error("serve tile", "cause", err.Error())
-		http.Error(w, "internal error", http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "application/octet-stream")
-	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable") // a tile of one width never changes
-	_, _ = w.Write(data)
+// errNoTile is a path outside the signed tree.
+func errNoTile() error {
+	return fault.New(wire.CodeUnsupported, "not found: the signed tree has no such tile")
 }
 
 // tile reads L/N, L/N.p/W, entries/N or entries/N.p/W of the signed tree.
@@ -87,16 +83,16 @@ func (l *Log) tile(ctx context.Context, path string) ([]byte, error) {
 	if rest, ok := strings.CutPrefix(path, "entries/"); ok {
 		path = "data/" + rest
 	} else if strings.HasPrefix(path, "data/") {
-		return nil, errNoTile
+		return nil, errNoTile()
 	}
 	t, err := tlog.ParseTilePath(fmt.Sprintf("tile/%d/%s", height, path))
 	if err != nil {
-		return nil, errNoTile
+		return nil, errNoTile()
 	}
 	newest, file := l.newest()
 	inLevel := newest.N >> (height * max(t.L, 0)) // hashes there are at this level
 	if newest.Note == nil || t.N > inLevel/width || t.N*width+int64(t.W) > inLevel {
-		return nil, errNoTile
+		return nil, errNoTile()
 	}
 	if t.L < 0 {
 		return l.entries(ctx, t.N*width, t.W)

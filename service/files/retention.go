@@ -164,6 +164,9 @@ func (f *Files) removeBatch(ctx context.Context, holder string) (removed int, er
 			return err
 		}
 		for _, w := range windows {
+			if len(shredded) == expiredBatch {
+				break
+			}
 			found, err := w.expired(ctx, tx, time.Now(), expiredBatch-len(shredded))
 			if err != nil {
 				return err

@@ -6,6 +6,7 @@ package ledger
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"database/sql"
 	"encoding/binary"
@@ -289,6 +290,14 @@ func scan(rows *sql.Rows) (r Record, err error) {
 }
 
 type requestKey struct{}
+
+// NewRequestID makes an id; the prefix tells what kind of request it is, "" for
+// those of clients.
+func NewRequestID(prefix string) string {
+	var raw [8]byte
+	_, _ = rand.Read(raw[:]) // never fails
+	return prefix + hex.EncodeToString(raw[:])
+}
 
 // WithRequestID notes the id under which the log speaks of this request.
 func WithRequestID(ctx context.Context, id string) context.Context {

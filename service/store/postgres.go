@@ -76,8 +76,14 @@ func (postgresEngine) serialise(ctx context.Context, tx *sql.Tx) error {
 }
 
 func (postgresEngine) version(ctx context.Context, tx *sql.Tx) (version int, err error) {
-	if _, err := tx.ExecContext(ctx, "CREATE TABLE IF NOT EXISTS schema_version (version INTEGER NOT NULL)"); err != nil {
+	var there bool
+	if err := tx.QueryRowContext(ctx, "SELECT to_regclass('schema_version') IS NOT NULL").Scan(&there); err != nil {
 		return 0, err
+	}
+	if !there { // asked first: a role that may not make tables can run what is there
+		if _, err := tx.ExecContext(ctx, "CREATE TABLE schema_version (version INTEGER NOT NULL)"); err != nil {
+			return 0, err
+		}
 	}
 	return version, tx.QueryRowContext(ctx, "SELECT COALESCE(max(version), 0) FROM schema_version").Scan(&version)
 }

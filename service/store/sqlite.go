@@ -26,11 +26,11 @@ const (
 type sqliteEngine struct{}
 
 func openSQLite(dir string) (*Store, error) {
-	file := filepath.Join(dir, FileName)
+	file := sqliteFile(dir)
 	if err := makePrivate(file); err != nil {
 		return nil, fmt.Errorf("open database: %w", err)
 	}
-	s := &Store{engine: sqliteEngine{}, reads: &sql.TxOptions{ReadOnly: true}}
+	s := &Store{engine: sqliteEngine{}, reads: &sql.TxOptions{ReadOnly: true}, dir: dir}
 	var err error
 	if s.write, err = connectSQLite(file, true); err != nil {
 		return nil, err
@@ -43,6 +43,8 @@ func openSQLite(dir string) (*Store, error) {
 	s.read.SetMaxIdleConns(sqliteReaders)
 	return s, nil
 }
+
+func sqliteFile(dir string) string { return filepath.Join(dir, FileName) }
 
 // makePrivate creates the file before SQLite does, so that nobody else can
 // ever open it.

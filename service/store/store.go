@@ -45,6 +45,12 @@ type engine interface {
 	// version and setVersion keep the number of the newest migration that ran.
 	version(ctx context.Context, tx *sql.Tx) (int, error)
 	setVersion(ctx context.Context, tx *sql.Tx, version int) error
+	// tables lists tables with their columns, and references which table must be
+	// filled before which.
+	tables(ctx context.Context, tx *sql.Tx) ([]Table, error)
+	references(ctx context.Context, tx *sql.Tx) (map[string][]string, error)
+	// check looks for damage.
+	check(ctx context.Context, db *sql.DB) error
 	// scrub removes what was deleted from the files, as far as the engine can.
 	scrub(ctx context.Context, db *sql.DB) error
 	// kind returns ErrFull, ErrUnavailable or ErrInvalidText for errors of that kind, else nil.
@@ -60,6 +66,22 @@ type Store struct {
 	reads  *sql.TxOptions
 	turn   chan struct{} // one writing transaction at a time in this process
 	once   sync.Once
+	dir    string // of SQLite
+
+	observe func(call string, took time.Duration, err error)
+}
+
+// Observe has f called after every transaction: call is "read" or "write". It
+// is set before the store is used.
+func (s *Store) Observe(f func(call string, took time.Duration, err error)) { s.observe = f }
+
+// observed notes when a transaction began; the result notes its end.
+func (s *Store) observed(call string, err *error) func() {
+	if s.observe == nil {
+		return func() {}
+	}
+	start := time.Now()
+	return func() { s.observe(call, time.Since(start), *err) }
 }
 
 // Open opens the database at url, postgres://…, or the SQLite database in dir
@@ -123,7 +145,8 @@ func (t *Tx) QueryRowContext(ctx context.Context, query string, args ...any) *sq
 }
 
 // Read runs f in a transaction that sees one state of the database.
-func (s *Store) Read(ctx context.Context, f func(*Tx) error) error {
+func (s *Store) Read(ctx context.Context, f func(*Tx) error) (err error) {
+	defer s.observed("read", &err)()
 	tx, err := s.read.BeginTx(ctx, s.reads)
 	if err != nil {
 		return s.mark(fmt.Errorf("begin reading: %w", err))
@@ -134,15 +157,39 @@ func (s *Store) Read(ctx context.Context, f func(*Tx) error) error {
 
 // Write runs f in a transaction that is durable when Write returns nil, and has
 // not happened otherwise (but see [ErrUnavailable]). Writers take turns.
-func (s *Store) Write(ctx context.Context, f func(*Tx) error) error {
+func (s *Store) Write(ctx context.Context, f func(*Tx) error) (err error) {
+	defer s.observed("write", &err)()
+	if err := s.takeTurn(ctx); err != nil {
+		return err
+	}
+	defer s.passTurn()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
+	defer cancel()
+	return s.commit(ctx, f)
+}
+
+// Load is Write for as long as it takes, until ctx ends: for filling an empty
+// service. Other writers wait.
+func (s *Store) Load(ctx context.Context, f func(*Tx) error) error {
+	if err := s.takeTurn(ctx); err != nil {
+		return err
+	}
+	defer s.passTurn()
+	return s.commit(ctx, f)
+}
+
+func (s *Store) takeTurn(ctx context.Context) error {
 	select {
 	case s.turn <- struct{}{}:
-		defer func() { <-s.turn }()
+		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
-	defer cancel()
+}
+
+func (s *Store) passTurn() { <-s.turn }
+
+func (s *Store) commit(ctx context.Context, f func(*Tx) error) error {
 	tx, err := s.write.BeginTx(ctx, nil)
 	if err != nil {
 		return s.mark(fmt.Errorf("begin writing: %w", err))

@@ -376,3 +376,45 @@ func TestReleasedSchemaOpens(t *testing.T) {
 		})
 	}
 }
+
+// A copy of the database goes from each engine to the other: tables, columns and
+// their order are the same, and no table comes before one it refers to.
+func TestTablesAreTheSameOnBothEngines(t *testing.T) {
+	described := make(map[string]string)
+	for _, engine := range engines(t) {
+		s := open(t, engine.open(t))
+		if _, err := s.SchemaVersion(); err != nil {
+			t.Fatal(err)
+		}
+		err := s.Read(t.Context(), func(tx *store.Tx) error {
+			tables, err := s.Tables(t.Context(), tx)
+			for i, table := range tables {
+				for k, c := range table.Columns {
+					if c.Kind == store.KindBool {
+						tables[i].Columns[k].Kind = store.KindInt // SQLite has none
+					}
+				}
+			}
+			described[engine.name] = fmt.Sprint(tables)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Check(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if may, err := s.MayChangeLedger(t.Context()); err != nil || may != (engine.name == "postgres") { // the owner may
+			t.Errorf("%s: %v %v", engine.name, may, err)
+		}
+	}
+	if described["sqlite"] != described["postgres"] {
+		t.Errorf("SQLite has   %s\nPostgreSQL has %s", described["sqlite"], described["postgres"])
+	}
+	all := described["sqlite"]
+	for _, pair := range [][2]string{{"{accounts ", "{groups "}, {"{groups ", "{files "}, {"{groups ", "{members "}} {
+		if strings.Index(all, pair[0]) > strings.Index(all, pair[1]) || !strings.Contains(all, pair[0]) {
+			t.Errorf("%v are in the wrong order in %s", pair, all)
+		}
+	}
+}

@@ -27,8 +27,8 @@ import (
 
 const (
 	keyBytes = 32
-	// masterFile is the name of the master key in the data directory.
-	masterFile = "master.key"
+	// FileName is the name of the master key in the data directory.
+	FileName = "master.key"
 	// measurement identifies the code that handles keys, as an attestation would.
 	// It changes when this package changes what it does with a key.
 	measurement = "svcd-vault-1"
@@ -53,7 +53,7 @@ type Vault struct{ master [keyBytes]byte }
 // Open reads the master key of a data directory, or makes it at the first
 // start. A file that others may read is refused.
 func Open(dir string) (*Vault, error) {
-	raw, err := loadSecret(filepath.Join(dir, masterFile))
+	raw, err := loadSecret(filepath.Join(dir, FileName))
 	if err != nil {
 		return nil, fmt.Errorf("open vault: %w", err)
 	}

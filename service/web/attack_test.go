@@ -1,6 +1,7 @@
 package web_test
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/http"
@@ -8,7 +9,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/chromedp"
+
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service"
 )
 
 // attacker serves a page of another origin.
@@ -110,12 +116,12 @@ func TestThreat36FramesAreRefused(t *testing.T) {
 	b.expect("frame-ancestors")
 	b.expect("X-Frame-Options")
 	b.expect("chrome-error")
-	asked := strings.Count(log.String(), "path=/account/app.js")
+	asked := strings.Count(log.String(), "operation=/account/app.js")
 	for _, host := range []string{"attacker.example", "127.0.0.1"} {
 		b.open("http://" + host + ":" + port)
 		b.await("window.framed")
 	}
-	if got := strings.Count(log.String(), "path=/account/app.js"); got != asked || asked == 0 {
+	if got := strings.Count(log.String(), "operation=/account/app.js"); got != asked || asked == 0 {
 		t.Errorf("the page ran in a frame: its script was asked for %d times, before %d", got, asked)
 	}
 	if !strings.Contains(b.console(), "frame-ancestors") {
@@ -160,4 +166,27 @@ func TestThreat36NoInlineScriptRuns(t *testing.T) {
 	if got := eval[string](b, "fetch('http://attacker.example/').then(() => 'sent', () => 'refused')"); got != "refused" {
 		t.Errorf("a request to another site was %s", got)
 	}
+}
+
+// TestThreat36SessionOverTLS: the cookie that is for https alone works there.
+func TestThreat36SessionOverTLS(t *testing.T) {
+	s := serve(t, func(c *service.Config) {
+		c.PublicURL = "https://files.example" + c.PublicURL[strings.LastIndex(c.PublicURL, ":"):]
+	})
+	alice := s.user("alice", "1")
+	b := alice.browse()
+	b.do(chromedp.Reload())
+	b.await("document.getElementById('account')?.textContent === '" + alice.id + "'")
+	cookies, err := chromedp.Run(b.ctx, func(ctx context.Context, target *chromedp.Target) ([]*network.Cookie, error) {
+		found, err := cdp.Call(ctx, target, network.GetCookies, network.GetCookiesParams{})
+		return found.Cookies, err
+	})
+	if err != nil || len(cookies) != 1 {
+		t.Fatalf("%v %v", cookies, err)
+	}
+	if c := cookies[0]; c.Name != "__Host-svc_session" || !c.Secure || !c.HTTPOnly || c.SameSite != network.CookieSameSiteStrict {
+		t.Errorf("%+v", c)
+	}
+	b.click("Sign out")
+	b.sees("Ask the operator of this service for a sign-in link")
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // patience is how long a test waits for what the page should show.
-const patience = 20 * time.Second
+const patience = 30 * time.Second
 
 // chromium is one real browser for all tests; each tab has cookies of its own.
 // Names below .example lead to this machine, as an attacker's DNS would do.

@@ -34,6 +34,8 @@ const (
 	flowLife   = 10 * time.Minute
 	// providerTimeout bounds each conversation with the provider.
 	providerTimeout = 10 * time.Second
+	// discoveryPause is how long a provider that failed is left alone.
+	discoveryPause = 5 * time.Second
 	// providerBytes bounds each of its answers.
 	providerBytes = 1 << 20
 )
@@ -59,6 +61,8 @@ type provider struct {
 
 	mu         sync.Mutex
 	discovered *oidc.Provider
+	failed     error     // of the last discovery
+	again      time.Time // not asked before
 }
 
 func newProvider(cfg OIDC, sealKey [32]byte, publicURL string) (*provider, error) {
@@ -107,11 +111,16 @@ func (o *provider) discover() (*oidc.Provider, error) {
 	if o.discovered != nil {
 		return o.discovered, nil
 	}
+	if time.Now().Before(o.again) {
+		return nil, o.failed
+	}
 	// The provider keeps this context to fetch keys later.
 	found, err := oidc.NewProvider(oidc.ClientContext(context.Background(), o.client), o.Issuer)
 	if err != nil {
-		return nil, &fault.Error{Code: wire.CodeUnavailable, RetryAfter: time.Minute, Err: err,
+		o.failed = &fault.Error{Code: wire.CodeUnavailable, RetryAfter: discoveryPause, Err: err,
 			Text: "the identity provider " + o.name() + " does not answer as it should: try again later, or ask the operator for a sign-in link"}
+		o.again = time.Now().Add(discoveryPause)
+		return nil, o.failed
 	}
 	o.discovered = found
 	return found, nil

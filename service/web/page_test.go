@@ -124,6 +124,18 @@ func TestKeyIsShownOnceAndReplacesTheOld(t *testing.T) {
 	if !strings.HasPrefix(key, "svc_sk_") || key == alice.key {
 		t.Fatalf("shown key %q", key)
 	}
+	for _, name := range []string{"clipboard-read", "clipboard-write"} {
+		_, err := chromedp.CallBrowser(b.ctx, browser.SetPermission, browser.SetPermissionParams{Permission: &browser.PermissionDescriptor{Name: name},
+			Setting: browser.PermissionSettingGranted, Origin: alice.url, BrowserContextID: chromedp.FromContext(b.ctx).BrowserContextID})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.click("Copy API key")
+	b.sees("Copied")
+	if got := eval[string](b, "navigator.clipboard.readText()"); got != key {
+		t.Errorf("the clipboard holds %q", got)
+	}
 	if status, _ := alice.tool(wire.OpGetOwnedGroups, nil); status != http.StatusUnauthorized {
 		t.Errorf("the old key answers %d", status)
 	}

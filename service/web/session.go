@@ -109,7 +109,11 @@ func (p *Page) caller(r *http.Request) (string, error) {
 	if !ok {
 		return "", fault.New(wire.CodeAuthRequired, "not signed in: open a sign-in link")
 	}
-	return p.Accounts.Session(r.Context(), secret)
+	account, err := p.Accounts.Session(r.Context(), secret)
+	if err != nil {
+		return "", err
+	}
+	return account, p.admit(r, account)
 }
 
 // signIn exchanges a one-time link for a session. The link's secret came in the

@@ -53,6 +53,10 @@ type Deps struct {
 // Refuse answers an error as JSON and logs its cause.
 type Refuse func(http.ResponseWriter, *http.Request, error)
 
+// Admit counts a request of an account that is signed in, or refuses it when
+// there are too many.
+type Admit func(r *http.Request, account string) error
+
 // Page is the account page.
 type Page struct {
 	Deps
@@ -60,6 +64,7 @@ type Page struct {
 	oidc   *provider // nil = not configured
 	mux    *http.ServeMux
 	refuse Refuse
+	admit  Admit
 }
 
 // New returns the page of a service.
@@ -79,9 +84,9 @@ func New(d Deps) (*Page, error) {
 	return p, p.addStatic(p.mux)
 }
 
-// Handler answers everything below [Path]; refuse answers what went wrong.
-func (p *Page) Handler(refuse Refuse) http.Handler {
-	p.refuse = refuse
+// Handler answers everything below [Path].
+func (p *Page) Handler(refuse Refuse, admit Admit) http.Handler {
+	p.refuse, p.admit = refuse, admit
 	return p.guarded(p.mux)
 }
 

@@ -65,6 +65,12 @@ func TestSignInByLink(t *testing.T) {
 			t.Errorf("%s: %d %s", name, status, body)
 		}
 	}
+	if link, err := s.svc.SignInLink(t.Context(), "alice", "http://0.0.0.0:8000/"); err != nil || !strings.HasPrefix(link, "http://localhost:8000/account/#link=") {
+		t.Errorf("link of a service that listens everywhere: %s, %v", link, err)
+	}
+	if _, err := s.svc.SignInLink(t.Context(), "alice", "files.example"); err == nil || !strings.Contains(err.Error(), "https://HOST") {
+		t.Errorf("link without a scheme: %v", err)
+	}
 	if _, err := s.svc.SignInLink(t.Context(), "nobody", s.url); err == nil || !strings.Contains(err.Error(), "svcd account create") {
 		t.Errorf("link of nobody: %v", err)
 	}
@@ -324,5 +330,24 @@ func TestRootIsThePageForBrowsersOnly(t *testing.T) {
 		if status != want || want == http.StatusOK && decode(t, body)["status"] != "ok" {
 			t.Errorf("Accept %q: %d %s", accept, status, body)
 		}
+	}
+	if resp, body := visit(t, client(t), s.url+"/account"); resp.StatusCode != http.StatusOK || !strings.Contains(body, "app.js") {
+		t.Errorf("/account: %d %s", resp.StatusCode, body)
+	}
+}
+
+func TestTooManyRequestsOfThePage(t *testing.T) {
+	s := serve(t, func(c *service.Config) { c.RequestRate = 2 })
+	alice := s.user("alice", "1")
+	c, refused := alice.signedIn(), 0
+	for range 20 {
+		if status, body := do(t, c, s.page(http.MethodGet, "groups", nil)); status == http.StatusTooManyRequests {
+			refused++
+		} else if status != http.StatusOK {
+			t.Fatalf("%d %s", status, body)
+		}
+	}
+	if refused == 0 {
+		t.Error("20 requests at once were answered, 2 a second are allowed")
 	}
 }

@@ -30,7 +30,8 @@ type site struct {
 	url string // http://127.0.0.1:PORT
 }
 
-// serve starts a service; change may alter its configuration.
+// serve starts a service; change may alter its configuration. With a public
+// address that has https and its very port it speaks TLS.
 func serve(t *testing.T, change ...func(*service.Config)) *site {
 	t.Helper()
 	s := &site{t: t, dir: filepath.Join(t.TempDir(), "data")}
@@ -45,7 +46,12 @@ func serve(t *testing.T, change ...func(*service.Config)) *site {
 		t.Fatal(err)
 	}
 	server.Config.Handler = s.svc.Handler()
-	server.Start()
+	if strings.HasPrefix(cfg.PublicURL, "https://") && strings.HasSuffix(cfg.PublicURL, s.url[strings.LastIndex(s.url, ":"):]) {
+		server.StartTLS()
+		s.url = cfg.PublicURL
+	} else {
+		server.Start()
+	}
 	t.Cleanup(func() {
 		server.Close()
 		if err := s.svc.Close(); err != nil {

@@ -30,6 +30,9 @@ function balance(session) {
 
 function keyCard(session, refresh) {
 	const slot = h("div", { id: "key-slot" });
+	const about = h("p", null, session.has_key
+		? "Your key was shown when it was made. It cannot be shown again, only replaced."
+		: "Programs sign in with an API key: svcfs, the SDKs and the agent scripts. You have none yet.");
 	const card = h("section", { class: "card", "aria-labelledby": "key-title" }, h("h2", { id: "key-title" }, "API key"));
 	const button = session.has_key
 		? h("button", { type: "button", id: "rotate" }, "Rotate this key")
@@ -39,17 +42,14 @@ function keyCard(session, refresh) {
 		const made = await busy(button, slot, () => post("key", { replace: session.has_key }));
 		if (!made) return;
 		slot.replaceChildren(shownKey(made.api_key, session.has_key));
+		about.hidden = true;
 		announce("A new API key is shown. Save it now.");
 		session.has_key = (await refresh()).has_key;
 		button.textContent = "Rotate this key";
 		button.className = "";
 		button.id = "rotate";
 	});
-	card.append(
-		h("p", null, session.has_key
-			? "Your key was shown when it was made. It cannot be shown again, only replaced."
-			: "Programs sign in with an API key: svcfs, the SDKs and the agent scripts. You have none yet."),
-		slot, h("p", null, button), usage(session));
+	card.append(about, slot, h("p", null, button), usage(session));
 	return card;
 }
 

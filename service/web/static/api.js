@@ -20,11 +20,10 @@ export async function post(path, body) {
 	}));
 }
 
-// download fetches bytes; step is told how many of how many came.
-export async function download(path, params, step) {
+// download fetches size bytes; step is told how many came.
+export async function download(path, params, size, step) {
 	const response = await send(`api/${path}?${new URLSearchParams(params)}`, {});
 	if (!response.ok) await read(response);
-	const size = Number(response.headers.get("Content-Length"));
 	const bytes = new Uint8Array(size);
 	let at = 0;
 	for (const reader = response.body.getReader(); ;) {
@@ -33,7 +32,7 @@ export async function download(path, params, step) {
 		if (at + value.length > size) throw new Error("The service sent more bytes than it promised. Try again.");
 		bytes.set(value, at);
 		at += value.length;
-		step(at, size);
+		step(at);
 	}
 	if (at !== size) throw new Error("The connection broke in the middle. Try again: it is not charged twice within an hour.");
 	return bytes;

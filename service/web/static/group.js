@@ -64,7 +64,7 @@ function fileRow(g, session, f) {
 }
 
 function status(f) {
-	if (!f.deleted) return badge("active", "accent-line");
+	if (!f.deleted) return [badge("active", "accent-line"), f.backend === "Ipfs" && badge("legacy")];
 	return [badge("deleted", "bad"), h("p", { class: "hint" },
 		`Because ${reason(f.deleted.reason)}; by ${f.deleted.deleted_by || "the service"}, ${date(nsToMS(f.deleted.deleted_at))}`)];
 }

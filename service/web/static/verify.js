@@ -60,8 +60,8 @@ async function fetchSealed(group, file, most, step) {
 	const answer = await post("retrieve", { group_id: group, ipfs_hash: file.ipfs_hash, claim_id: claim.id });
 	claim.paid ||= Date.now();
 	if (answer.size > most + ivBytes + tagBytes) throw new Error("This file is too large to verify in a browser. Use: svcfs get");
-	const blob = answer.inline !== undefined ? fromBase64(answer.inline) : await download("blob", { group, ref: file.ipfs_hash },
-		(at, size) => step(`Fetching… ${Math.floor(100 * at / size)} %`));
+	const blob = answer.inline !== undefined ? fromBase64(answer.inline) : await download("blob", { group, ref: file.ipfs_hash }, answer.size,
+		(at) => step(`Fetching… ${Math.floor(100 * at / answer.size)} %`));
 	return { key: fromBase64(answer.key), blob, format: answer.format };
 }
 

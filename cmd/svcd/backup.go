@@ -1,0 +1,68 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/svcfs/svcfs/service"
+	"github.com/svcfs/svcfs/service/archive"
+	"github.com/svcfs/svcfs/service/vault"
+)
+
+func newBackup(s *settings) *cobra.Command {
+	var withKey bool
+	cmd := &cobra.Command{
+		Use: "backup DIR", Short: "Write a backup of the service into a new directory, also while it serves", Args: oneArg("DIR"),
+		Long: `Write a backup of the service into a new directory, also while it serves: the
+database in one state, and every file it refers to. The master key is not in it:
+without that key a backup is noise, so keep a copy elsewhere.
+
+On one file system files are hard links: copy the directory to another machine.
+With PostgreSQL use svcd export, or pg_dump and a copy of the files.`,
+		Example: "  svcd backup /backup/monday --data /var/lib/svcd",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return s.with(cmd.Context(), func(svc *service.Service) error {
+				m, err := svc.Backup(cmd.Context(), args[0], withKey)
+				if err != nil {
+					return err
+				}
+				s.told("backed up", m.Summary)
+				if withKey {
+					fmt.Fprintln(s.stdout, "master key: in the backup: whoever has it can read every file")
+				} else {
+					fmt.Fprintf(s.stdout, "master key: not in the backup: keep a copy of %s elsewhere, without it nothing can be read\n", filepath.Join(s.data, vault.FileName))
+				}
+				return nil
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&withKey, "with-master-key", false, "put the master key into the backup")
+	return cmd
+}
+
+// told prints what was moved.
+func (s *settings) told(what string, sum archive.Summary) {
+	fmt.Fprintf(s.stdout, "%s: %d files of %d bytes, %d ledger records\nledger root: %s\n", what, sum.Blobs, sum.BlobBytes, sum.Rows["ledger"], sum.LedgerRoot)
+}
+
+func newRestore(s *settings) *cobra.Command {
+	return &cobra.Command{
+		Use: "restore DIR", Short: "Make a data directory from a backup", Args: oneArg("DIR"),
+		Long: `Make a data directory from a backup. It must be new; put the master key into it
+first, unless the backup holds it. Every file is compared with its checksum.`,
+		Example: "  svcd restore /backup/monday --data /var/lib/svcd",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := s.needData(); err != nil {
+				return err
+			}
+			m, err := service.Restore(cmd.Context(), args[0], s.data)
+			if err != nil {
+				return err
+			}
+			s.told("restored", m.Summary)
+			return nil
+		},
+	}
+}

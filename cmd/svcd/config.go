@@ -1,0 +1,61 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/svcfs/svcfs/service/ledger"
+)
+
+func newConfig(s *settings) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "config", Short: "Show the settings in effect and where each came from", Args: noArgs,
+		Long: `Show the settings in effect and where each came from: flag, environment, file or
+default. Checks them as serve does. Passwords and keys are not shown.`,
+		Example: "  svcd config --config /etc/svcd.toml",
+		RunE: func(*cobra.Command, []string) error {
+			cfg, problem := s.serviceConfig()
+			return errors.Join(s.printSettings(s.withPrices(cfg.Fees), asJSON), problem)
+		},
+	}
+	s.registerServing(cmd.Flags())
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// withPrices lists the settings with every price by itself, also those of the
+// default table.
+func (s *settings) withPrices(fees ledger.Fees) (list []setting) {
+	for _, l := range s.effective {
+		if l.Name != "fees" || fees == nil {
+			list = append(list, l)
+			continue
+		}
+		for _, action := range slices.Sorted(maps.Keys(fees)) {
+			from := "default"
+			if _, set := s.fees[action]; set {
+				from = l.From
+			}
+			list = append(list, setting{"fees." + action, fees[action].Tokens(), from})
+		}
+	}
+	return list
+}
+
+func (s *settings) printSettings(list []setting, asJSON bool) error {
+	if asJSON {
+		return json.NewEncoder(s.stdout).Encode(list)
+	}
+	table := tabwriter.NewWriter(s.stdout, 0, 0, 2, ' ', 0)
+	for _, l := range list {
+		fmt.Fprintf(table, "%s\t%s\t%s\n", l.Name, l.Value, l.From)
+	}
+	return table.Flush()
+}

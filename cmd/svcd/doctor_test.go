@@ -1,0 +1,228 @@
+package main
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/svcfs/svcfs/service"
+)
+
+// serving runs a service in this process and returns its data directory and address.
+func serving(t *testing.T) (dir, url string) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "data")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	url = "http://" + l.Addr().String()
+	svc, err := service.Open(t.Context(), service.Config{DataDir: dir, PublicURL: url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- svc.Serve(ctx, l) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if err := svc.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir, url
+}
+
+func doctor(t *testing.T, args ...string) (byCheck map[string]finding, code int) {
+	t.Helper()
+	out, errs, code := execute(t, append([]string{"doctor", "--json"}, args...)...)
+	var list []finding
+	if err := json.Unmarshal([]byte(out), &list); err != nil {
+		t.Fatalf("%v: %s%s", err, out, errs)
+	}
+	byCheck = make(map[string]finding)
+	for _, f := range list {
+		if f.State != stateOK && f.Hint == "" {
+			t.Errorf("%+v does not say what to do", f)
+		}
+		byCheck[f.Check] = f
+	}
+	return byCheck, code
+}
+
+func TestDoctorBesideAHealthyService(t *testing.T) {
+	dir, url := serving(t)
+	got, code := doctor(t, "--data", dir, "--public-url", url)
+	for _, check := range []string{"settings", "data directory", "master key", "database", "clock", "file store", "address"} {
+		if got[check].State != stateOK {
+			t.Errorf("%s: %+v", check, got[check])
+		}
+	}
+	if code != exitOK {
+		t.Errorf("exit %d", code)
+	}
+	out, _, _ := execute(t, "doctor", "--data", dir, "--public-url", url)
+	if !strings.Contains(out, "✓ file store") || strings.Contains(out, "✗") {
+		t.Errorf("%s", out)
+	}
+}
+
+func TestDoctorNamesWhatIsWrong(t *testing.T) {
+	broken := func(change func(t *testing.T, dir string)) func(t *testing.T) []string {
+		return func(t *testing.T) []string {
+			dir, _ := serving(t)
+			change(t, dir)
+			return []string{"--data", dir}
+		}
+	}
+	must := func(t *testing.T, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	chmod := func(name string, mode os.FileMode) func(t *testing.T, dir string) {
+		return func(t *testing.T, dir string) { must(t, os.Chmod(filepath.Join(dir, name), mode)) }
+	}
+	elsewhere := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(elsewhere.Close)
+	for _, tc := range []struct {
+		name  string
+		args  func(t *testing.T) []string
+		check string
+		hint  string
+	}{
+		{"no directory", func(*testing.T) []string { return []string{"--data", "/does/not/exist"} }, "data directory", "check --data"},
+		{"wrong setting", func(*testing.T) []string { return []string{"--data", "/x", "--log-level", "x"} }, "settings", "svcd config"},
+		{"password in a flag", func(*testing.T) []string {
+			return []string{"--data", "/x", "--db", "postgres://a:hunter2@127.0.0.1:1/x"}
+		}, "settings", "SVCD_DB"},
+		{"directory for all", broken(chmod("", 0o755)), "data directory", "chmod 700"},
+		{"key for all", broken(chmod("master.key", 0o644)), "master key", "chmod 600"},
+		{"no key", broken(func(t *testing.T, dir string) { must(t, os.Remove(filepath.Join(dir, "master.key"))) }), "master key", "saved copy"},
+		{"file store gone", broken(func(t *testing.T, dir string) {
+			must(t, os.Remove(filepath.Join(dir, "blobs", "tmp")))
+			must(t, os.Remove(filepath.Join(dir, "blobs")))
+			must(t, os.WriteFile(filepath.Join(dir, "blobs"), nil, 0o600))
+		}), "service", "which part"},
+		{"nobody answers", func(t *testing.T) []string {
+			dir, _ := serving(t)
+			return []string{"--data", dir, "--public-url", "http://127.0.0.1:1"}
+		}, "address", "start the service"},
+		{"somebody else answers", func(t *testing.T) []string {
+			dir, _ := serving(t)
+			return []string{"--data", dir, "--public-url", elsewhere.URL}
+		}, "address", "proxy"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got, code := doctor(t, tc.args(t)...)
+			if f := got[tc.check]; f.State != stateFail || !strings.Contains(f.Hint, tc.hint) || code != exitOther {
+				t.Errorf("exit %d, %+v", code, got)
+			}
+			for _, f := range got {
+				if strings.Contains(f.Detail+f.Hint, "hunter2") {
+					t.Errorf("the password is shown: %+v", f)
+				}
+			}
+		})
+	}
+}
+
+func TestDoctorOnCertificates(t *testing.T) {
+	dir := t.TempDir()
+	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: now.Add(-time.Hour), NotAfter: now.Add(90 * 24 * time.Hour), DNSNames: []string{"files.example.org"}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der}, key: {Type: "PRIVATE KEY", Bytes: raw}} {
+		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tc := range []struct {
+		after time.Duration
+		state string
+	}{{-2 * time.Hour, stateFail}, {0, stateOK}, {75 * 24 * time.Hour, stateWarn}, {86 * 24 * time.Hour, stateFail}, {91 * 24 * time.Hour, stateFail}} {
+		if f := checkCertificate(cert, key, now.Add(tc.after)); f.State != tc.state {
+			t.Errorf("%s from now: %+v, want %s", tc.after, f, tc.state)
+		}
+	}
+	if f := checkCertificate(cert, cert, now); f.State != stateFail {
+		t.Errorf("no key: %+v", f)
+	}
+}
+
+func TestBackupRestoreExportImportCommands(t *testing.T) {
+	dir, _ := serving(t)
+	good := func(want string, args ...string) string {
+		t.Helper()
+		out, errs, code := execute(t, args...)
+		if code != exitOK || !strings.Contains(out, want) {
+			t.Fatalf("svcd %v: exit %d\n%s%s", args, code, out, errs)
+		}
+		return out
+	}
+	bad := func(wantCode int, want string, args ...string) {
+		t.Helper()
+		if out, errs, code := execute(t, args...); code != wantCode || !strings.Contains(errs, want) {
+			t.Errorf("svcd %v: exit %d, want %d\n%s%s", args, code, wantCode, out, errs)
+		}
+	}
+	good("api_key", "account", "create", "alice", "--data", dir)
+	tmp := t.TempDir()
+	backup, stream, restored, imported := filepath.Join(tmp, "backup"), filepath.Join(tmp, "svcd.tar"), filepath.Join(tmp, "restored"), filepath.Join(tmp, "imported")
+	out := good("not in the backup", "backup", backup, "--data", dir)
+	root := out[strings.Index(out, "ledger root"):][:40]
+	good("whoever has it", "backup", filepath.Join(tmp, "with-key"), "--data", dir, "--with-master-key")
+	bad(exitUsage, "not empty", "backup", backup, "--data", dir)
+	bad(exitUsage, "master key is needed", "restore", backup, "--data", restored)
+	good(root, "restore", filepath.Join(tmp, "with-key"), "--data", restored)
+	good("chain intact", "audit", "--data", restored)
+	good(root, "export", stream, "--data", dir)
+	bad(exitUsage, "exists already", "export", stream, "--data", dir)
+	if err := os.Mkdir(imported, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	bad(exitUsage, "master.key", "import", stream, "--data", imported)
+	key, err := os.ReadFile(filepath.Join(dir, "master.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(imported, "master.key"), key, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	good(root, "import", stream, "--data", imported)
+	bad(exitOther, "holds accounts already", "import", stream, "--data", imported)
+	bad(exitUsage, "open export", "import", filepath.Join(tmp, "none"), "--data", imported)
+	bad(exitOther, "no such file", "audit", "--data", filepath.Join(tmp, "none"))
+	if got := good("", "export", "-", "--data", imported); !strings.Contains(got, "header.json") {
+		t.Error("an export to standard output is not the stream alone")
+	}
+}

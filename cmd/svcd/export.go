@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service"
+	"github.com/svcfs/svcfs/service/archive"
+	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/vault"
+)
+
+const standardStream = "-"
+
+func newExport(s *settings) *cobra.Command {
+	return &cobra.Command{
+		Use: "export FILE", Short: "Write the whole service as one stream, also while it serves", Args: oneArg("FILE, or - for standard output"),
+		Long: `Write the whole service as one stream that any database and file store takes
+back, also while it serves. Its end proves that it is complete. The master key is
+not in it; sign-in links and page sessions are not either.`,
+		Example: "  svcd export /backup/svcd.tar --data /var/lib/svcd\n  svcd export - --data /var/lib/svcd",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return s.with(cmd.Context(), func(svc *service.Service) error { return s.export(cmd.Context(), svc, args[0]) })
+		},
+	}
+}
+
+func (s *settings) export(ctx context.Context, svc *service.Service, path string) error {
+	if path == standardStream {
+		_, err := svc.Export(ctx, s.stdout)
+		return err
+	}
+	if _, err := os.Lstat(path); err == nil {
+		return fault.New(wire.CodeValidation, "%s exists already: give a new name", path)
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".partial-*") // mode 0600
+	if err != nil {
+		return fmt.Errorf("make export: %w", err)
+	}
+	defer os.Remove(f.Name()) // is gone when all went well
+	var sum archive.Summary
+	sum, err = svc.Export(ctx, f)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return fmt.Errorf("name export: %w", err)
+	}
+	s.told("exported", sum)
+	return nil
+}
+
+func newImport(s *settings) *cobra.Command {
+	return &cobra.Command{
+		Use: "import FILE", Short: "Fill an empty service from an export", Args: oneArg("FILE, or - for standard input"),
+		Long: `Fill an empty service from an export, on any database and file store. Put the
+master key of the exported service into the data directory first. Nothing may
+serve meanwhile; on any error the service stays empty.`,
+		Example: "  svcd import /backup/svcd.tar --data /srv/svcd --db postgres://svcd@db.example.org/svcd --blobs s3://svcd",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if _, err := os.Stat(filepath.Join(s.data, vault.FileName)); err != nil { // a new one would not fit
+				return usageError{fmt.Errorf("put master.key of the exported service into %s first, mode 0600: %w", s.data, err)}
+			}
+			in := io.Reader(os.Stdin)
+			if args[0] != standardStream {
+				f, err := os.Open(args[0])
+				if err != nil {
+					return usageError{fmt.Errorf("open export: %w", err)}
+				}
+				defer f.Close()
+				in = f
+			}
+			return s.with(cmd.Context(), func(svc *service.Service) error {
+				sum, err := svc.Import(cmd.Context(), in)
+				if err != nil {
+					return err
+				}
+				s.told("imported", sum)
+				return nil
+			})
+		},
+	}
+}

@@ -1,0 +1,222 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/svcfs/svcfs/service/blob/s3test"
+	"github.com/svcfs/svcfs/service/store/pgtest"
+)
+
+const root = "../.."
+
+func operating(t *testing.T) string {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(root, "service", "OPERATING.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+// build builds the programs for tests that need processes.
+func build(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	cmd := exec.Command("go", "build", "-o", dir+"/", "./cmd/svcd", "./cmd/svcfs")
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	return dir
+}
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	return port
+}
+
+// bash is the environment of a script with a home of its own.
+func bash(t *testing.T, script string, env ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "bash", "--norc", "--noprofile", "-euo", "pipefail", "-c", script)
+	cmd.Dir = root
+	cmd.Env = append([]string{"HOME=" + t.TempDir(), "LC_ALL=C.UTF-8", "TMPDIR=" + t.TempDir()}, env...)
+	return cmd
+}
+
+// TestOperatingGuide runs the marked blocks of OPERATING.md in one shell, against
+// a real PostgreSQL and a real S3 server.
+func TestOperatingGuide(t *testing.T) {
+	blocks := regexp.MustCompile("(?s)<!-- test -->\n```sh\n(.*?)```").FindAllStringSubmatch(operating(t), -1)
+	if len(blocks) < 7 {
+		t.Fatalf("OPERATING.md has %d marked blocks, want at least 7", len(blocks))
+	}
+	bin := build(t)
+	server, bucket := pgtest.Start(t), s3test.Start(t)
+	admin, err := url.Parse(server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	replaced := strings.NewReplacer(
+		"postgres://svcd@db.example.org/svcd?sslmode=verify-full", "postgres://svcd@"+admin.Host+"/svcd",
+		"s3://svcd-files?endpoint=https://s3.example.org&region=eu-1", bucket.Location(bucket.NewBucket(t)),
+		"127.0.0.1:8001", "127.0.0.1:"+freePort(t))
+	script := "trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT\n"
+	for _, b := range blocks {
+		script += replaced.Replace(b[1])
+	}
+	work := t.TempDir()
+	if err := os.Mkdir(filepath.Join(work, "backup"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	cmd := bash(t, script, append(s3test.Env(), "PATH="+bin+":"+os.Getenv("PATH"), "DATA="+filepath.Join(work, "data"), "BACKUP="+filepath.Join(work, "backup"),
+		"ADMIN_DB="+server.URL())...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, want := range []string{"✓ database       sqlite", "✓ database       postgres", "✓ file store", "chain intact", "ledger root", "not in the backup"} {
+		if !bytes.Contains(out, []byte(want)) {
+			t.Errorf("nothing printed %q:\n%s", want, out)
+		}
+	}
+	if bytes.Contains(out, []byte("✗")) || bytes.Contains(out, []byte("could rewrite it")) {
+		t.Errorf("doctor complains:\n%s", out)
+	}
+}
+
+// Every setting is in the table of OPERATING.md, with its variable.
+func TestOperatingGuideNamesEverySetting(t *testing.T) {
+	text := operating(t)
+	for _, name := range settingNames() {
+		for _, want := range []string{"`--" + name + "`", "`" + envName(name) + "`"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("OPERATING.md does not name %s", want)
+			}
+		}
+	}
+	file := filepath.Join(root, "service", "examples", "svcd.toml")
+	if out, errs, code := execute(t, "config", "--config", file); code != exitOK || !strings.Contains(out, "https://files.example.org") {
+		t.Errorf("%s: exit %d\n%s%s", file, code, out, errs)
+	}
+}
+
+// The unit's command line is one that svcd takes, and systemd takes the unit.
+func TestExampleUnit(t *testing.T) {
+	raw, err := os.ReadFile(filepath.Join(root, "service", "examples", "svcd.service"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := regexp.MustCompile(`(?m)^ExecStart=(\S+) (.*)$`).FindStringSubmatch(string(raw))
+	if command == nil {
+		t.Fatal("the unit starts nothing")
+	}
+	words := strings.Fields(strings.ReplaceAll(command[2], "%i", "8001"))
+	found, rest, err := newRoot(&bytes.Buffer{}, &bytes.Buffer{}).Find(words)
+	if err == nil {
+		err = found.ParseFlags(rest)
+	}
+	if err != nil || found.Name() != "serve" {
+		t.Errorf("%v: %v", words, err)
+	}
+	analyze, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Skip("systemd-analyze is not installed: apt-get install systemd")
+	}
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	unit := filepath.Join(t.TempDir(), "svcd@8001.service")
+	if err := os.WriteFile(unit, bytes.ReplaceAll(raw, []byte(command[1]), []byte(program)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(analyze, "verify", "--man=no", unit).CombinedOutput()
+	if err != nil || bytes.Contains(out, []byte(filepath.Base(unit))) {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestExampleNginx runs the example as it is, in a network of its own so that
+// its ports are free: three processes, TLS, a client whose files go through.
+func TestExampleNginx(t *testing.T) {
+	if _, err := exec.LookPath("nginx"); err != nil {
+		t.Skip("nginx is not installed: apt-get install nginx")
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("needs root for port 443 in a network namespace")
+	}
+	bin := build(t)
+	example, err := filepath.Abs(filepath.Join(root, "service", "examples", "nginx.conf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	work := t.TempDir()
+	conf := fmt.Sprintf("daemon off;\nuser root;\npid %[1]s/pid;\nerror_log %[1]s/error.log;\nevents {}\nhttp {\n"+
+		"client_body_temp_path %[1]s/body; proxy_temp_path %[1]s/proxy; fastcgi_temp_path %[1]s/f; uwsgi_temp_path %[1]s/u; scgi_temp_path %[1]s/s;\n"+
+		"include %[2]s;\n}\n", work, example)
+	if err := os.Mkdir(filepath.Join(work, "svcd"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(work, "nginx.conf"), []byte(conf), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const script = `
+trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT
+ip link set lo up
+cd "$WORK"
+openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=files.example.org -addext subjectAltName=IP:127.0.0.1 -keyout svcd/key.pem -out svcd/cert.pem 2>/dev/null
+export SVCD_DATA=$WORK/data SVCD_PUBLIC_URL=https://127.0.0.1 SVCD_TRUSTED_PROXY=127.0.0.1/32 SVCD_LOG_LEVEL=info SVCD_LOG_FORMAT=json
+for port in 8001 8002 8003; do
+	svcd serve --listen 127.0.0.1:$port > $port.out 2> $port.log &
+	echo $! > $port.pid
+	until grep -q 'listening on' $port.out; do sleep 0.05; done
+done
+nginx -p "$WORK" -c "$WORK/nginx.conf" &
+export SSL_CERT_FILE=$WORK/svcd/cert.pem SVC_URL=https://127.0.0.1 SVC_ACCOUNT_ID=alice.svc.testnet SVC_API_KEY_FILE=$WORK/alice.key
+for i in $(seq 200); do curl -sf --cacert "$SSL_CERT_FILE" https://127.0.0.1/health > /dev/null && break; sleep 0.05; done
+umask 077
+svcd account create alice --balance 100 | jq -r .api_key > alice.key
+svcd doctor
+svcfs group create team
+head -c 30000000 /dev/urandom > big
+svcfs put team big > /dev/null
+svcfs get team big -o back
+cmp big back
+for i in $(seq 12); do echo "content $i" > small; svcfs put team small --name "small $i" > /dev/null; done
+kill "$(cat 8002.pid)"                      # an upgrade: one process leaves, nobody notices
+for i in $(seq 12); do test "$(svcfs get team "small $i")" = "content $i"; done
+test "$(curl -s --cacert "$SSL_CERT_FILE" --http2 -o /dev/null -w '%{http_version} %{http_code}' https://127.0.0.1/health)" = "2 200"
+test "$(curl -s --tls-max 1.1 --cacert "$SSL_CERT_FILE" https://127.0.0.1/health || echo refused)" = refused
+for i in $(seq 130); do curl -s --cacert "$SSL_CERT_FILE" -H 'X-Forwarded-For: 203.0.113.9' -o /dev/null -w '%{http_code}\n' -X POST https://127.0.0.1/tools/auth_status; done | sort -u > codes
+test "$(cat codes)" = 401                   # what a client claims about its address does not count
+for port in 8001 8003; do grep -q '"operation":"finalize_upload"' $port.log; grep -q '"client":"127.0.0.1"' $port.log; ! grep -q 203.0.113.9 $port.log; done
+test -z "$(find body proxy -type f)"        # nothing of a file in temporary files
+svcd verify --read-data
+svcd audit
+`
+	cmd := bash(t, "unshare -n bash -euo pipefail -c \"$SCRIPT\"", "SCRIPT="+script, "WORK="+work, "PATH="+bin+":"+os.Getenv("PATH"))
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		logs, _ := exec.Command("bash", "-c", "tail -n 20 "+work+"/*.log").CombinedOutput()
+		t.Fatalf("%v\n%s\n%s", err, out, logs)
+	}
+	if !bytes.Contains(out, []byte("files: 13 checked, 0 bad")) {
+		t.Errorf("%s", out)
+	}
+}

@@ -1,0 +1,388 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pelletier/go-toml/v2"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service"
+	"github.com/svcfs/svcfs/service/ledger"
+)
+
+// settings are what the operator can set. Each is a flag; the flag's name in
+// upper case after SVCD_ is its environment variable, and its name a key of the
+// configuration file. Flag wins over environment, environment over file.
+type settings struct {
+	file     string // the configuration file
+	data     string
+	database string
+	blobs    string
+	contract string
+
+	listen         string
+	publicURL      string
+	maxFileBytes   int64
+	refs           string // of new files
+	gateway        string
+	requestRate    int
+	oidc           oidcSettings
+	tokenLifetime  time.Duration
+	fees           map[string]string // action to tokens
+	logLevel       string
+	logFormat      string
+	metricsListen  string
+	tlsCert        string
+	tlsKey         string
+	trustedProxies []string
+	maxConnections int
+	clientTimeout  time.Duration
+
+	effective []setting // after resolve
+	lookupEnv func(string) (string, bool)
+	stdout    io.Writer
+	stderr    io.Writer
+}
+
+// What references of new files look like.
+const (
+	refsBafy  = "bafy"
+	refsPlain = "plain"
+)
+
+const envPrefix = "SVCD_"
+
+// environment variable of a setting.
+func envName(flag string) string {
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// register adds the settings that every command has.
+func (s *settings) register(set *pflag.FlagSet) {
+	set.StringVar(&s.file, "config", "", "configuration file (TOML); every setting has also an environment variable, SVCD_DATA for --data")
+	set.StringVar(&s.data, "data", "", "data directory (required)")
+	set.StringVar(&s.database, "db", "", "PostgreSQL database, postgres://USER@HOST/DATABASE; the password in PGPASSWORD or a PGPASSFILE (default: SQLite in the data directory)")
+	set.StringVar(&s.blobs, "blobs", "", "where ciphertext is kept: a directory, or s3://BUCKET[/PREFIX]?endpoint=URL&region=NAME&path-style=true; "+
+		"credentials in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or AWS_SHARED_CREDENTIALS_FILE (default: blobs in the data directory)")
+	set.StringVar(&s.contract, "contract", service.DefaultContractID, "ledger contract id; account NAME is NAME.CONTRACT")
+}
+
+// registerServing adds the settings of a running service.
+func (s *settings) registerServing(set *pflag.FlagSet) {
+	set.StringVar(&s.listen, "listen", "127.0.0.1:8000", "address to listen on; port 0 takes a free one")
+	set.StringVar(&s.publicURL, "public-url", "", "address clients use (default: the address listened on)")
+	set.Int64Var(&s.maxFileBytes, "max-file-bytes", service.DefaultMaxFileBytes, "largest file accepted, in plaintext bytes")
+	set.StringVar(&s.refs, "refs", refsBafy, "references of new files: bafy.CONTRACT/fastfs.CONTRACT/…, which clients as old as SDK 1.0.3 accept, or plain without bafy.")
+	set.StringVar(&s.gateway, "gateway", "", "address like https://HOST/ipfs/ that has the bytes of legacy references, see svcd import-legacy --reference")
+	set.DurationVar(&s.tokenLifetime, "token-lifetime", service.DefaultTokenLifetime, "how long a session token is good, at most 24h")
+	set.StringToStringVar(&s.fees, "fees", nil, "prices in tokens by action, for example upload=0.039,retrieve=0.013; [fees] in the file")
+	set.StringVar(&s.logLevel, "log-level", "warn", "debug, info (every request), warn or error")
+	set.StringVar(&s.logFormat, "log-format", "text", "text or json")
+	set.StringVar(&s.metricsListen, "metrics-listen", "", "address for Prometheus on /metrics, for example 127.0.0.1:9000 (default: none)")
+	set.StringVar(&s.tlsCert, "tls-cert", "", "certificate chain (PEM); read again when it changes or on SIGHUP")
+	set.StringVar(&s.tlsKey, "tls-key", "", "private key of the certificate (PEM), mode 0600")
+	set.StringSliceVar(&s.trustedProxies, "trusted-proxy", nil, "networks (CIDR) whose X-Forwarded-For is believed, for rate limits and logs")
+	set.IntVar(&s.maxConnections, "max-connections", service.DefaultMaxConnections, "connections open at once; above it idle ones are closed")
+	set.IntVar(&s.requestRate, "request-rate", service.DefaultRequestRate, "requests of one account per second, twice as many at once; -1 = any number")
+	set.DurationVar(&s.clientTimeout, "client-timeout", service.DefaultClientTimeout, "how long a client may stand still in the middle of a request or answer")
+	s.oidc.register(set)
+}
+
+// settingNames lists the settings in the order in which they are shown.
+func settingNames() []string {
+	var s settings
+	var names []string
+	set := pflag.NewFlagSet("", pflag.ContinueOnError)
+	set.SortFlags = false
+	s.register(set)
+	s.registerServing(set)
+	set.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	return names
+}
+
+// setting is one effective value and its source.
+type setting struct {
+	Name  string `json:"name"`
+	Value string `json:"value"` // secrets redacted
+	From  string `json:"from"`
+}
+
+// resolve fills the settings of a command from the environment and the file, as
+// far as flags did not set them.
+func (s *settings) resolve(cmd *cobra.Command) error {
+	names := settingNames()
+	from := make(map[string]string)
+	set := func(name, value, source string) error {
+		if err := cmd.Flags().Lookup(name).Value.Set(value); err != nil {
+			return usageError{fmt.Errorf("%s, %s: %w", name, source, err)}
+		}
+		from[name] = source
+		return nil
+	}
+	has := func(name string) bool { return cmd.Flags().Lookup(name) != nil }
+	for _, name := range names {
+		value, ok := s.lookupEnv(envName(name))
+		switch {
+		case !has(name):
+		case cmd.Flags().Changed(name):
+			from[name] = "flag"
+		case ok && value != "":
+			if err := set(name, value, "environment "+envName(name)); err != nil {
+				return err
+			}
+		}
+	}
+	values, err := s.readFile()
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if !has(name) {
+			continue
+		}
+		if value, ok := values[name]; ok && from[name] == "" {
+			if err := set(name, value, "file "+s.file); err != nil {
+				return err
+			}
+		}
+		if from[name] == "" {
+			from[name] = "default"
+		}
+		s.effective = append(s.effective, setting{name, shown(name, cmd.Flags().Lookup(name).Value), from[name]})
+	}
+	return nil
+}
+
+// shown is a value as it may be printed.
+func shown(name string, v pflag.Value) string {
+	if name == "db" || name == "blobs" || strings.Contains(v.String(), "://") {
+		return redactURL(v.String())
+	}
+	if list, ok := v.(pflag.SliceValue); ok {
+		return strings.Join(list.GetSlice(), ",")
+	}
+	return strings.Trim(v.String(), "[]")
+}
+
+// redactURL takes passwords and keys out of an address.
+func redactURL(text string) string {
+	u, err := url.Parse(text)
+	if err != nil || (u.Scheme == "" && strings.Contains(strings.ToLower(text), "password")) {
+		return "redacted"
+	}
+	if _, has := u.User.Password(); has {
+		u.User = url.UserPassword(u.User.Username(), "redacted")
+	}
+	query := u.Query()
+	for name := range query {
+		if hidden := strings.ToLower(name); strings.Contains(hidden, "password") || strings.Contains(hidden, "secret") || strings.Contains(hidden, "key") {
+			query.Set(name, "redacted")
+			u.RawQuery = query.Encode()
+		}
+	}
+	return u.String()
+}
+
+// readFile reads the configuration file into values as flags take them.
+func (s *settings) readFile() (map[string]string, error) {
+	if s.file == "" {
+		return nil, nil
+	}
+	raw, err := os.ReadFile(s.file)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("read configuration: %w", err)}
+	}
+	var tree map[string]any
+	if err := toml.Unmarshal(raw, &tree); err != nil {
+		line := 0
+		var at *toml.DecodeError // its text may quote a secret
+		if errors.As(err, &at) {
+			line, _ = at.Position()
+		}
+		return nil, usageError{fmt.Errorf("%s line %d is not TOML: write NAME = \"VALUE\"", s.file, line)}
+	}
+	known := settingNames()
+	values := make(map[string]string)
+	for name, v := range tree {
+		if name == "config" || !slices.Contains(known, name) {
+			return nil, usageError{fmt.Errorf("%s: unknown setting %q; did you mean %q? All are: %s", s.file, name, nearest(name, known), strings.Join(known[1:], " "))}
+		}
+		if values[name], err = flat(v); err != nil {
+			return nil, usageError{fmt.Errorf("%s: %s: %w", s.file, name, err)}
+		}
+	}
+	return values, s.checkMode(values)
+}
+
+// checkMode refuses a file with a password that others may read.
+func (s *settings) checkMode(values map[string]string) error {
+	info, err := os.Stat(s.file)
+	if err != nil {
+		return fmt.Errorf("look at configuration: %w", err)
+	}
+	for name, value := range values {
+		if (name == "db" || name == "blobs") && redactURL(value) != value && info.Mode().Perm()&0o077 != 0 {
+			return usageError{fmt.Errorf("%s holds a password in %s and others may read it (mode %04o): run chmod 600 %s", s.file, name, info.Mode().Perm(), s.file)}
+		}
+	}
+	return nil
+}
+
+// flat writes a TOML value as its flag takes it: lists with commas, tables as
+// NAME=VALUE with commas.
+func flat(v any) (string, error) {
+	switch v := v.(type) {
+	case string:
+		return v, nil
+	case int64, bool:
+		return fmt.Sprint(v), nil
+	case []any:
+		var parts []string
+		for _, item := range v {
+			text, ok := item.(string)
+			if !ok {
+				return "", errors.New("a list holds strings")
+			}
+			parts = append(parts, text)
+		}
+		return strings.Join(parts, ","), nil
+	case map[string]any:
+		var parts []string
+		for name, item := range v {
+			text, ok := item.(string)
+			if !ok {
+				return "", fmt.Errorf("%s: put the value in quotes: amounts are exact", name)
+			}
+			parts = append(parts, name+"="+text)
+		}
+		slices.Sort(parts)
+		return strings.Join(parts, ","), nil
+	default:
+		return "", errors.New("put the value in quotes")
+	}
+}
+
+// nearest returns the name that takes the fewest edits.
+func nearest(name string, names []string) string {
+	return slices.MinFunc(names, func(a, b string) int { return distance(name, a) - distance(name, b) })
+}
+
+// distance is Levenshtein's.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost = 1 + min(diagonal, row[j], row[j+1])
+			}
+			diagonal, row[j+1] = row[j+1], cost
+		}
+	}
+	return row[len(b)]
+}
+
+// serviceConfig checks the settings of a running service.
+func (s *settings) serviceConfig() (cfg service.Config, err error) {
+	cfg = service.Config{DataDir: s.data, Database: s.database, Blobs: s.blobs, PublicURL: s.publicURL, ContractID: s.contract, MaxFileBytes: s.maxFileBytes, PlainRefs: s.refs == refsPlain, Gateway: s.gateway, RequestRate: s.requestRate,
+		TokenLifetime: s.tokenLifetime, TLSCert: s.tlsCert, TLSKey: s.tlsKey, MaxConnections: s.maxConnections, ClientTimeout: s.clientTimeout}
+	if err := s.needData(); err != nil {
+		return cfg, err
+	}
+	if cfg.OIDC, err = s.oidc.config(); err != nil {
+		return cfg, err
+	}
+	if cfg.Logger, err = s.logger(); err != nil {
+		return cfg, err
+	}
+	if cfg.Fees, err = s.feeTable(); err != nil {
+		return cfg, err
+	}
+	for _, text := range s.trustedProxies {
+		network, err := netip.ParsePrefix(strings.TrimSpace(text))
+		if err != nil {
+			return cfg, usageError{fmt.Errorf("--trusted-proxy %q: want a network such as 10.0.0.0/8 or 127.0.0.1/32", text)}
+		}
+		cfg.TrustedProxies = append(cfg.TrustedProxies, network.Masked())
+	}
+	for name, address := range map[string]string{"listen": s.listen, "metrics-listen": s.metricsListen} {
+		if _, _, err := net.SplitHostPort(address); err != nil && address != "" {
+			return cfg, usageError{fmt.Errorf("--%s %q: want HOST:PORT", name, address)}
+		}
+	}
+	switch {
+	case s.refs != refsBafy && s.refs != refsPlain:
+		return cfg, usageError{fmt.Errorf("--refs %q: want %s or %s", s.refs, refsBafy, refsPlain)}
+	case (s.tlsCert == "") != (s.tlsKey == ""):
+		return cfg, usageError{errors.New("give --tls-cert and --tls-key together")}
+	case s.tokenLifetime <= 0 || s.tokenLifetime > service.DefaultTokenLifetime:
+		return cfg, usageError{fmt.Errorf("--token-lifetime %s: want more than 0 and at most 24h", s.tokenLifetime)}
+	case s.maxFileBytes <= 0 || s.maxConnections <= 0 || s.clientTimeout <= 0:
+		return cfg, usageError{errors.New("--max-file-bytes, --max-connections and --client-timeout must be above 0")}
+	}
+	return cfg, s.checkPublicURL()
+}
+
+func (s *settings) checkPublicURL() error {
+	if s.publicURL == "" {
+		return nil
+	}
+	u, err := url.Parse(s.publicURL)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+		return usageError{errors.New("--public-url: want http://HOST or https://HOST")}
+	}
+	return nil
+}
+
+func (s *settings) feeTable() (ledger.Fees, error) {
+	fees := ledger.DefaultFees()
+	var known []string
+	for action := range fees {
+		known = append(known, action)
+	}
+	slices.Sort(known)
+	for action, tokens := range s.fees {
+		if !slices.Contains(known, action) {
+			return nil, usageError{fmt.Errorf("fees: unknown action %q; did you mean %q?", action, nearest(action, known))}
+		}
+		amount, err := wire.ParseTokens(strings.TrimSpace(tokens))
+		if err != nil {
+			return nil, usageError{fmt.Errorf("fees: %s: %w", action, err)}
+		}
+		fees[action] = amount
+	}
+	return fees, nil
+}
+
+func (s *settings) logger() (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(s.logLevel)); err != nil {
+		return nil, usageError{fmt.Errorf("--log-level %q: want debug, info, warn or error", s.logLevel)}
+	}
+	options := &slog.HandlerOptions{Level: level}
+	switch s.logFormat {
+	case "text":
+		return slog.New(slog.NewTextHandler(s.stderr, options)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(s.stderr, options)), nil
+	default:
+		return nil, usageError{fmt.Errorf("--log-format %q: want text or json", s.logFormat)}
+	}
+}

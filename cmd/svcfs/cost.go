@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/wire"
+)
+
+// costDoc is what cost prints: what reading everything would cost now.
+type costDoc struct {
+	Files   int    `json:"files"`
+	Bytes   int64  `json:"bytes"` // of the files whose size is known
+	Free    int    `json:"free"`  // in memory or not uploaded yet
+	Charged int    `json:"charged"`
+	Unknown int    `json:"unknown,omitempty"` // price not told by the service
+	Tokens  string `json:"tokens"`
+}
+
+func (a *app) costCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "cost PATH...",
+		Short: "Tell what reading files in a mount would cost now; free",
+		Long: `Tell what opening every file at or below PATH would cost now. Files that are in
+memory, or were written and not uploaded yet, are free. Asking is free: it reads
+the attribute user.svcfs.price, which never opens a file.`,
+		Example: "  svcfs cost ~/team/photos\n  svcfs cost --json ~/team/photos/*.jpg",
+		Args:    between(1, -1, "one PATH or more"),
+		RunE: a.simple(func(ctx context.Context, args []string) error {
+			return a.cost(ctx, args, asJSON)
+		}),
+	}
+	addJSON(cmd, &asJSON)
+	return cmd
+}
+
+func (a *app) cost(ctx context.Context, paths []string, asJSON bool) error {
+	var sum costDoc
+	var total sdk.Amount
+	for _, path := range paths {
+		if _, _, err := mountHolding(path); err != nil {
+			return err
+		}
+		err := filepath.WalkDir(path, func(path string, d fs.DirEntry, err error) error {
+			switch {
+			case err != nil:
+				return err
+			case ctx.Err() != nil:
+				return ctx.Err()
+			case d.IsDir():
+				return nil
+			}
+			if info, err := d.Info(); err == nil {
+				sum.Bytes += info.Size()
+			}
+			return sum.add(path, &total)
+		})
+		if errors.Is(err, fs.ErrNotExist) {
+			return refuse(exitNotFound, "look with: ls -a", err)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	sum.Tokens = total.Tokens()
+	if asJSON {
+		return a.printJSON(sum)
+	}
+	a.printPairs([2]string{"files", itoa(sum.Files)}, [2]string{"size", sizeWords(sum.Bytes)}, [2]string{"free", itoa(sum.Free)},
+		[2]string{"charged", itoa(sum.Charged)}, [2]string{"tokens", sum.Tokens})
+	if sum.Unknown > 0 {
+		a.ui.notice("the service does not tell its prices: %s more would be charged", plural(sum.Unknown, "file"))
+	}
+	return nil
+}
+
+// maxPriceText bounds the attribute's value, in bytes.
+const maxPriceText = 64
+
+// add adds one file.
+func (c *costDoc) add(path string, total *sdk.Amount) error {
+	c.Files++
+	text := make([]byte, maxPriceText)
+	n, err := unix.Lgetxattr(path, "user.svcfs.price", text)
+	if errors.Is(err, syscall.ENODATA) {
+		c.Unknown++
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("ask the price of %s: %w", path, err)
+	}
+	price, err := wire.ParseTokens(string(text[:n]))
+	if err != nil {
+		return fmt.Errorf("price of %s: %w", path, err)
+	}
+	if price.IsZero() {
+		c.Free++
+		return nil
+	}
+	c.Charged++
+	sum, ok := total.Add(price)
+	if !ok {
+		return fmt.Errorf("the sum of the prices is beyond what can be counted")
+	}
+	*total = sum
+	return nil
+}
+
+func (a *app) refreshCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "refresh DIR",
+		Short: "Make the mount on DIR look at the ledger now; free",
+		Long: `Make the mount on DIR look at the ledger now, and wait until it has. It looks
+every few seconds by itself while it is used.`,
+		Example: "  svcfs refresh ~/team",
+		Args:    exactly(1, "one DIR"),
+		RunE: a.simple(func(ctx context.Context, args []string) error {
+			return a.refresh(ctx, args[0], asJSON)
+		}),
+
+		ValidArgsFunction: completeDirs,
+	}
+	addJSON(cmd, &asJSON)
+	return cmd
+}
+
+// refreshed is what refresh prints as JSON.
+type refreshed struct {
+	Dir  string    `json:"mountpoint"`
+	Time time.Time `json:"refreshed"`
+}
+
+// refresh signals the mount and waits until it has looked since.
+func (a *app) refresh(ctx context.Context, path string, asJSON bool) error {
+	dir, err := mountAt(path)
+	if err != nil {
+		return err
+	}
+	m := inspect(ctx, dir)
+	if m.Status == nil || !isOurProcess(m.Status.PID) {
+		return refuse(exitOther, "see: svcfs status "+dir, fmt.Errorf("the mount on %s does not answer", dir))
+	}
+	before := m.Status.Refreshed
+	if err := syscall.Kill(m.Status.PID, syscall.SIGHUP); err != nil {
+		return refuse(exitOther, "do it as the user who mounted it", fmt.Errorf("tell process %d: %w", m.Status.PID, err))
+	}
+	ctx, cancel := context.WithTimeout(ctx, refreshLimit)
+	defer cancel()
+	for {
+		if m := inspect(ctx, dir); m.Status != nil && m.Status.Refreshed.After(before) {
+			if asJSON {
+				return a.printJSON(refreshed{dir, m.Status.Refreshed})
+			}
+			return nil
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return refuse(exitUnreachable, "see: svcfs status "+dir, fmt.Errorf("%s could not look at the ledger", dir))
+		}
+	}
+}

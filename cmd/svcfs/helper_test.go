@@ -1,0 +1,70 @@
+package main
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestHelperArgs(t *testing.T) {
+	for _, tc := range []struct{ args, want, refused string }{
+		{"alice.svc.testnet /mnt/team", "mount --background --account=alice.svc.testnet -- /mnt/team", ""},
+		{"svcfs:alice.near /mnt -o rw", "mount --background --account=alice.near --options=rw -- /mnt", ""},
+		{"svcfs /mnt -s -n -v", "mount --background -- /mnt", ""},
+		{"alice /mnt -o noauto,user,_netdev,nofail,x-systemd.automount,x-systemd.idle-timeout=5min,nosuid,nodev", "mount --background --account=alice -- /mnt", ""},
+		{"alice /mnt -t svcfs -N 4 -o ro,allow_other,uid=1000,gid=100,umask=027", "mount --background --account=alice --options=ro --options=allow_other --options=uid=1000 --options=gid=100 --umask=027 -- /mnt", ""},
+		{"alice /mnt -o url=https://files.example.org:8443,api_key_file=/etc/svcfs/key,idle_unmount=10m,allow_delete", "mount --background --account=alice --url=https://files.example.org:8443 --api-key-file=/etc/svcfs/key --idle-unmount=10m --allow-delete -- /mnt", ""},
+		{"alice /mnt -f -o anything", "", ""},
+		{"alice -leading/dash", "", "got 1 arguments"},
+		{"alice", "", "got 1 arguments"},
+		{"alice /mnt more", "", "got 3 arguments"},
+		{"alice /mnt -o", "", "-o wants a value"},
+		{"alice /mnt -o api_key=svc_sk_x", "", "unknown mount option"},
+		{"alice /mnt -o ready-fd=3", "", "unknown mount option"},
+		{"alice /mnt -o budget", "", "mount option"},
+		{"alice /mnt -o allow_mkdir=yes", "", "mount option"},
+		{"alice /mnt -o api_key_file=key", "", "api_key_file=key"},
+	} {
+		got, err := helperArgs(strings.Fields(tc.args))
+		switch {
+		case tc.refused != "":
+			if err == nil || !strings.Contains(err.Error(), tc.refused) {
+				t.Errorf("%s: %v, want %q", tc.args, err, tc.refused)
+			}
+		case err != nil || !slices.Equal(got, strings.Fields(tc.want)):
+			t.Errorf("%s:\n got %q, %v\nwant %q", tc.args, got, err, strings.Fields(tc.want))
+		}
+	}
+	for program, want := range map[string]bool{"/sbin/mount.svcfs": true, "mount.fuse.svcfs": true, "/usr/bin/svcfs": false, "mount": false} {
+		if isMountHelper(program) != want {
+			t.Errorf("%s: %v", program, !want)
+		}
+	}
+}
+
+// The samples say only what the program understands.
+func TestSystemdSamples(t *testing.T) {
+	text, err := os.ReadFile("systemd/mnt-team.mount")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lists []string
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSpace(line)
+		if options, ok := strings.CutPrefix(line, "Options="); ok {
+			lists = append(lists, options)
+		}
+		if fields := strings.Fields(line); len(fields) == 7 && fields[3] == "svcfs" { // "#", then a line of fstab
+			lists = append(lists, fields[4])
+		}
+	}
+	if len(lists) != 2 {
+		t.Fatalf("found %q", lists)
+	}
+	for _, list := range lists {
+		if _, err := helperArgs([]string{"alice.svc.testnet", "/mnt/team", "-o", list}); err != nil {
+			t.Errorf("%s: %v", list, err)
+		}
+	}
+}

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/svcfs/svcfs/fs"
+	"github.com/svcfs/svcfs/fs/tree"
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/wire"
+)
+
+// mountFlags are the flags of mount.
+type mountFlags struct {
+	background    bool
+	readyFD       int // of the pipe on which a background child reports
+	logFile       string
+	allowMkdir    bool
+	allowDelete   bool
+	allowCrawlers bool
+	allowOther    bool
+	options       []string // -o
+	budget        string
+	budgetPerHour string
+	cacheSize     byteSize
+	stagingSize   byteSize
+	maxFileSize   byteSize
+	umask         string
+	logLevel      string
+	scratch       []string
+	idle          time.Duration
+	volumeName    string
+	reads         fs.Reads
+	cpuProfile    string
+	asJSON        bool
+}
+
+// mountPlan is what the flags mean.
+type mountPlan struct {
+	dir                   string // absolute
+	readOnly              bool
+	umask                 uint32
+	uid, gid              uint32 // both 0: whoever mounts
+	budget, budgetPerHour sdk.Amount
+	level                 slog.Level
+	flags                 *mountFlags
+}
+
+func (a *app) mountCommand() *cobra.Command {
+	f := &mountFlags{readyFD: -1, cacheSize: byteSize(tree.DefaultCacheBytes), maxFileSize: byteSize(tree.DefaultMaxFileBytes),
+		stagingSize: byteSize(tree.DefaultStagingBytes)}
+	cmd := &cobra.Command{
+		Use:   "mount DIR",
+		Short: "Mount the groups of the account on the empty folder DIR",
+		Long: `Mount the groups of the account on the empty folder DIR. Stays in the
+foreground until it is interrupted; what is not uploaded yet is uploaded first.
+Ctrl-C once keeps the mount when something cannot be uploaded, and lists it;
+twice gives it up. Listing and stat are free; opening a file costs one
+retrieval unless it is in memory, closing a changed one costs one upload.
+
+Signals: SIGTERM uploads what is left and unmounts, SIGUSR1 switches the log
+between --log-level and debug, SIGHUP looks at the ledger now.`,
+		Example: "  svcfs mount ~/team\n  svcfs mount --background --budget 5 ~/team\n  svcfs mount -o ro ~/team",
+		Args:    exactly(1, "one DIR"),
+
+		ValidArgsFunction: completeDirs,
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		a.began = true
+		err := a.mount(cmd, f, args[0])
+		if err != nil {
+			reportReady(f.readyFD, readyReport{Error: err.Error(), Hint: hintFor(err), Code: exitCodeOf(err)})
+		}
+		return err
+	}
+	f.register(cmd)
+	return cmd
+}
+
+func (f *mountFlags) register(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.BoolVarP(&f.background, "background", "d", false, "return as soon as it is mounted; log to ~/.local/state/svcfs")
+	flags.IntVar(&f.readyFD, "ready-fd", -1, "report readiness on this descriptor")
+	flags.StringVar(&f.logFile, "log-file", "", "log there instead of to standard error; put aside at 4 MiB, three are kept")
+	flags.BoolVar(&f.allowMkdir, "allow-mkdir", false, "let mkdir in the root register a group, which costs")
+	flags.BoolVar(&f.allowDelete, "allow-delete", false, "let rm destroy the key of an uploaded file, for everybody and for ever")
+	flags.BoolVar(&f.allowCrawlers, "allow-crawlers", false, "let programs that make previews and indexes open files, which costs")
+	flags.BoolVar(&f.allowOther, "allow-other", false, "let other users of this machine in, as the modes permit")
+	flags.StringSliceVarP(&f.options, "options", "o", nil, "mount options: ro, rw, allow_other, uid=N, gid=N")
+	flags.StringVar(&f.budget, "budget", "", "most tokens to spend while mounted; then EDQUOT")
+	flags.StringVar(&f.budgetPerHour, "budget-per-hour", "", "most tokens to spend in any hour; then EDQUOT")
+	flags.Var(&f.cacheSize, "cache-size", "decrypted content kept in memory")
+	flags.Var(&f.stagingSize, "staging-size", "memory for files being written; more is ENOMEM")
+	flags.Var(&f.maxFileSize, "max-file-size", "largest file")
+	flags.StringVar(&f.umask, "umask", "077", "permission bits that are never shown, octal")
+	flags.StringVar(&f.logLevel, "log-level", "warn", "debug, info, warn or error")
+	flags.StringArrayVar(&f.scratch, "scratch", nil, "more names that stay in memory and are never uploaded, such as *.bak")
+	flags.DurationVar(&f.idle, "idle-unmount", 0, "unmount when nobody used it for so long, such as 10m")
+	flags.StringVar(&f.volumeName, "volume-name", "", "what df and findmnt show as its source, after svcfs: (default the account)")
+	flags.Var(&f.reads, "kernel-cache", "how the kernel serves reads")
+	flags.StringVar(&f.cpuProfile, "cpuprofile", "", "write a CPU profile to this file")
+	for _, name := range []string{"ready-fd", "kernel-cache", "cpuprofile"} {
+		_ = flags.MarkHidden(name) // exists
+	}
+	addJSON(cmd, &f.asJSON)
+}
+
+// plan checks the flags.
+func (f *mountFlags) plan(dir string) (mountPlan, error) {
+	p := mountPlan{flags: f}
+	var err error
+	if p.dir, err = filepath.Abs(dir); err != nil {
+		return p, usage("give an absolute path", err.Error())
+	}
+	if err := f.planOptions(&p); err != nil {
+		return p, err
+	}
+	mask, err := strconv.ParseUint(f.umask, 8, 32)
+	if err != nil || mask > 0o777 {
+		return p, usage("use octal digits such as 077", fmt.Sprintf("umask %q", f.umask))
+	}
+	if mask == 0 {
+		return p, usage("leave it out, or use 022 to let others read", "umask 0 would let everybody write")
+	}
+	p.umask = uint32(mask)
+	if p.budget, err = parseBudget("--budget", f.budget); err != nil {
+		return p, err
+	}
+	if p.budgetPerHour, err = parseBudget("--budget-per-hour", f.budgetPerHour); err != nil {
+		return p, err
+	}
+	if err := p.level.UnmarshalText([]byte(f.logLevel)); err != nil {
+		return p, usage("use debug, info, warn or error", fmt.Sprintf("unknown log level %q", f.logLevel))
+	}
+	for _, pattern := range f.scratch {
+		if _, err := filepath.Match(pattern, ""); err != nil {
+			return p, usage("patterns are as in the shell: *.bak", fmt.Sprintf("scratch pattern %q", pattern))
+		}
+	}
+	if f.idle < 0 || f.idle > 0 && f.idle < time.Second {
+		return p, usage("use a time such as 10m", fmt.Sprintf("idle time %s", f.idle))
+	}
+	return p, nil
+}
+
+func (f *mountFlags) planOptions(p *mountPlan) error {
+	for _, o := range f.options {
+		name, value, _ := strings.Cut(o, "=")
+		switch name {
+		case "ro":
+			p.readOnly = true
+		case "rw":
+			p.readOnly = false
+		case "allow_other":
+			f.allowOther = true
+		case "uid", "gid":
+			id, err := strconv.ParseUint(value, 10, 32)
+			if err != nil {
+				return usage("use a number, as id -u prints it", fmt.Sprintf("mount option %q", o))
+			}
+			if name == "uid" {
+				p.uid = uint32(id)
+			} else {
+				p.gid = uint32(id)
+			}
+		default:
+			return usage("known options: ro, rw, allow_other, uid=N, gid=N", fmt.Sprintf("unknown mount option %q", o))
+		}
+	}
+	if os.Geteuid() != 0 && p.uid+p.gid != 0 {
+		return usage("leave uid and gid out", "only root mounts for another user")
+	}
+	return nil
+}
+
+// parseBudget reads a number of tokens; "" is no limit.
+func parseBudget(flag, text string) (sdk.Amount, error) {
+	if text == "" {
+		return sdk.Amount{}, nil
+	}
+	amount, err := wire.ParseTokens(text)
+	if err != nil {
+		return amount, usage("use a number of tokens such as "+flag+" 2.5", err.Error())
+	}
+	if amount.IsZero() {
+		return amount, usage("use a number of tokens such as "+flag+" 2.5", "a budget of nothing allows nothing")
+	}
+	return amount, nil
+}
+
+// sourceName is what the kernel shows as the mount's source, after "svcfs:".
+func (p mountPlan) sourceName(account sdk.AccountID) string {
+	if p.flags.volumeName != "" {
+		return p.flags.volumeName
+	}
+	return string(account)
+}

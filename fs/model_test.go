@@ -1,0 +1,151 @@
+package fs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	"pgregory.net/rapid"
+
+	"github.com/svcfs/svcfs/fs/tree/treetest"
+	"github.com/svcfs/svcfs/sdk"
+)
+
+// The random operations that the tree is checked with, on a real mount: what the
+// kernel remembers of names, sizes and pages is never wrong.
+func TestModelOnAMount(t *testing.T) {
+	for name, change := range map[string]func(*plan){
+		"names asked for every time": func(p *plan) { p.Options.Timeout = -1 },
+		"names remembered":           func(*plan) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, groups := mounting(t, change), 0
+			rapid.Check(t, func(rt *rapid.T) {
+				groups++
+				s := &modelSystem{m: m, group: sdk.GroupID(fmt.Sprint("group", groups))}
+				s.Member(true)
+				s.before = s.uploads()
+				defer s.Member(false)
+				treetest.Run(rt, s)
+			})
+		})
+	}
+}
+
+// modelSystem is a group of a mount as the model's machine drives it.
+type modelSystem struct {
+	m      *mount
+	group  sdk.GroupID
+	before int // uploads when it began
+}
+
+type modelHandle struct{ f *os.File }
+
+func outcome(err error) string {
+	switch {
+	case err == nil:
+		return treetest.OK
+	case errors.Is(err, unix.ENOENT):
+		return treetest.NoEntry
+	case errors.Is(err, unix.EEXIST):
+		return treetest.Exists
+	case errors.Is(err, unix.EPERM):
+		return treetest.Refused
+	case errors.Is(err, unix.EKEYREVOKED):
+		return treetest.Revoked
+	default:
+		return err.Error()
+	}
+}
+
+func (s *modelSystem) path(name string) string { return s.m.path(string(s.group) + "/" + name) }
+
+func (s *modelSystem) openAs(name string, flags int) (treetest.Handle, string) {
+	f, err := os.OpenFile(s.path(name), os.O_RDWR|flags, 0o600)
+	return modelHandle{f}, outcome(err)
+}
+
+func (s *modelSystem) Create(name string) (treetest.Handle, string) {
+	return s.openAs(name, os.O_CREATE|os.O_TRUNC)
+}
+
+func (s *modelSystem) Open(name string) (treetest.Handle, string) { return s.openAs(name, 0) }
+
+func (s *modelSystem) Rename(from, to string) string {
+	return outcome(os.Rename(s.path(from), s.path(to)))
+}
+
+func (s *modelSystem) Unlink(name string) string { return outcome(os.Remove(s.path(name))) }
+
+func (s *modelSystem) Link(from, to string) string {
+	return outcome(os.Link(s.path(from), s.path(to)))
+}
+
+func (s *modelSystem) Mkdir(name string) string { return outcome(os.Mkdir(s.m.path(name), 0o700)) }
+
+func (s *modelSystem) Read(name string) (string, string) {
+	data, err := os.ReadFile(s.path(name))
+	return string(data), outcome(err)
+}
+
+func (s *modelSystem) List() []string {
+	entries, err := os.ReadDir(s.path(""))
+	if err != nil {
+		return []string{err.Error()}
+	}
+	names := []string{}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	slices.Sort(names)
+	return names
+}
+
+// look makes the mount see what others did, and waits until the kernel knows.
+func (s *modelSystem) look() {
+	s.m.order(order{Do: "refresh"})
+	s.m.must(order{Do: "settle"})
+}
+
+func (s *modelSystem) Put(name, data string) {
+	s.m.must(order{Do: "put", Group: s.group, Name: name, Data: []byte(data), Size: int64(len(data))})
+	s.look()
+}
+
+func (s *modelSystem) Shred(nth int) {
+	s.m.must(order{Do: "shred", Group: s.group, Size: int64(nth)})
+	s.look()
+}
+
+func (s *modelSystem) Member(on bool) {
+	s.m.must(order{Do: "member", Group: s.group, On: on})
+	s.look()
+}
+
+func (s *modelSystem) uploads() int { return s.m.must(order{Do: "counts"}).Counts.Uploads }
+
+func (s *modelSystem) Uploads() int { return s.uploads() - s.before }
+
+func (h modelHandle) Read() (string, string) {
+	p := make([]byte, 100)
+	n, err := h.f.ReadAt(p, 0)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return string(p[:n]), outcome(err)
+}
+
+func (h modelHandle) Write(data string, off int) string {
+	_, err := h.f.WriteAt([]byte(data), int64(off))
+	return outcome(err)
+}
+
+func (h modelHandle) Truncate(size int) string { return outcome(h.f.Truncate(int64(size))) }
+
+func (h modelHandle) Sync() string { return outcome(h.f.Sync()) }
+
+func (h modelHandle) Close() string { return outcome(h.f.Close()) }

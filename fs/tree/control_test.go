@@ -1,0 +1,167 @@
+package tree
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk"
+)
+
+// N4: what a group tells about itself is free, hidden and read-only.
+func TestN4GroupControlFiles(t *testing.T) {
+	w := team()
+	w.put("team", alice, "a", []byte("x"))
+	gone := w.put("team", bob, "docs/b.txt", []byte("yy"))
+	w.shred("team", gone.Ref)
+	m := mount(t, w, bob)
+	if got := m.names("/team"); !slices.Equal(got, []string{"a"}) {
+		t.Errorf("the group lists %v", got)
+	}
+	if got := m.names("/team/.svcfs"); !slices.Equal(got, []string{"checksum", "history", "ledger.jsonl", "members", "owner"}) {
+		t.Errorf(".svcfs lists %v", got)
+	}
+	m.wantContent("/team/.svcfs/members", "alice.svc.testnet\nbob.svc.testnet\n")
+	m.wantContent("/team/.svcfs/owner", "alice.svc.testnet\n")
+	m.wantContent("/team/.svcfs/checksum", "c0ffee\n")
+	text, err := m.read("/team/.svcfs/ledger.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	if len(lines) != 2 {
+		t.Fatalf("ledger.jsonl holds %q", text)
+	}
+	var row struct {
+		Name, Uploader, SHA256 string
+		Size                   int64
+		Deleted                *struct{ Reason string }
+	}
+	if err := json.Unmarshal([]byte(lines[1]), &row); err != nil || row.Name != "docs/b.txt" || row.Size != 2 || row.Deleted == nil ||
+		row.Uploader != string(bob) || row.SHA256 != gone.Hash.String() {
+		t.Errorf("second row %q: %+v, %v", lines[1], row, err)
+	}
+	for _, name := range []string{"checksum", "ledger.jsonl", "members", "owner"} {
+		f := m.node("/team/.svcfs/" + name).(*File)
+		content, _ := m.read("/team/.svcfs/" + name)
+		if a := f.Attr(); !a.ReadOnly || !a.Control || a.Size != int64(len(content)) {
+			t.Errorf("%s: %+v for %d bytes", name, a, len(content))
+		}
+		_, err := f.Open(t.Context(), OpenFlags{Write: true})
+		wantClass(t, err, ClassByDesign)
+	}
+	_, _, err = m.dir("/team/.svcfs").Create(t.Context(), "x", false, OpenFlags{Write: true})
+	wantClass(t, err, ClassByDesign)
+	w.put("team", alice, "c", []byte("z"))
+	if err := m.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if text, _ := m.read("/team/.svcfs/ledger.jsonl"); strings.Count(text, "\n") != 3 {
+		t.Errorf("afterwards ledger.jsonl holds %q", text)
+	}
+	m.wantCharges(0, 0)
+}
+
+// N4: a service that does not answer is said so, and only when nothing is known.
+func TestN4GroupControlFilesWithoutService(t *testing.T) {
+	w := team()
+	m := mount(t, w, bob)
+	m.names("/team")
+	w.set("members", &sdk.Error{Op: "list members", Kind: sdk.KindNotAuthorized})
+	_, err := m.lookup("/team/.svcfs/members")
+	wantClass(t, err, ClassAccess)
+	w.set("members", nil)
+	m.wantContent("/team/.svcfs/members", "alice.svc.testnet\nbob.svc.testnet\n")
+}
+
+// N4: every version of a name is in its history, read-only; looking is free,
+// reading one costs what reading costs.
+func TestN4History(t *testing.T) {
+	w := team()
+	one := w.put("team", alice, "f.txt", []byte("one"))
+	two := w.put("team", bob, "f.txt", []byte("two"))
+	w.put("team", alice, "docs/deep/g", []byte("g"))
+	w.put("team", alice, "docs", []byte("a file of that name"))
+	w.put("team", "../evil\x1b", "f.txt", []byte("three"))
+	lost := w.put("team", alice, "lost", []byte("x"))
+	w.shred("team", lost.Ref)
+	m := mount(t, w, bob)
+	if got := m.names("/team/.svcfs/history"); !slices.Equal(got, []string{"docs", "f.txt"}) {
+		t.Errorf("history lists %v", got)
+	}
+	want := []string{"000001-20231114T221321Z-alice.svc.testnet.txt", "000002-20231114T221322Z-bob.svc.testnet.txt",
+		"000005-20231114T221325Z-..%2Fevil%1B.txt"}
+	if got := m.names("/team/.svcfs/history/f.txt"); !slices.Equal(got, want) {
+		t.Errorf("f.txt has the versions %v", got)
+	}
+	if got := allFiles(t, m.dir("/team/.svcfs/history/docs"), ""); !slices.Equal(got, []string{"000004-20231114T221324Z-alice.svc.testnet",
+		"deep/g/000003-20231114T221323Z-alice.svc.testnet"}) {
+		t.Errorf("docs has %v", got)
+	}
+	m.wantCharges(0, 0)
+	dir := m.dir("/team/.svcfs/history/f.txt")
+	first := m.node("/team/.svcfs/history/f.txt/" + want[0])
+	m.wantContent("/team/.svcfs/history/f.txt/"+want[0], "one")
+	m.wantContent("/team/.svcfs/history/f.txt/"+want[2], "three")
+	m.wantContent("/team/f.txt", "three") // the same content: in memory already
+	m.wantCharges(2, 0)
+	_, err := first.(*File).Open(t.Context(), OpenFlags{Write: true})
+	wantClass(t, err, ClassByDesign)
+	wantClass(t, first.(*File).Truncate(t.Context(), 0, nil), ClassByDesign)
+	wantClass(t, dir.Unlink(t.Context(), want[0]), ClassByDesign)
+	wantClass(t, dir.Rename(t.Context(), want[0], m.dir("/team"), "x", false), ClassByDesign)
+	w.shred("team", one.Ref)
+	if err := m.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := m.names("/team/.svcfs/history/f.txt"); !slices.Equal(got, want[1:]) {
+		t.Errorf("after deleting the first: %v", got)
+	}
+	if again := m.node("/team/.svcfs/history/f.txt/" + want[1]); again.(*File).entry.Load().Ref != two.Ref ||
+		m.node("/team/.svcfs/history/f.txt/"+want[1]) != again {
+		t.Error("a version is another inode at the second look")
+	}
+}
+
+// M6: 100,000 files are listed within seconds and little memory, also when
+// somebody looks at their history.
+func TestM6ManyFiles(t *testing.T) {
+	const files = 100_000
+	w := team()
+	for i := range files {
+		w.put("team", alice, fmt.Sprintf("folder-%03d/file-%05d.txt", i%500, i), nil)
+	}
+	m := mount(t, w, bob)
+	before := heap()
+	inTime, cancel := context.WithTimeout(t.Context(), 10*time.Second) // the promise
+	defer cancel()
+	if list, err := m.dir("/team").Entries(inTime); err != nil || inTime.Err() != nil || len(list) != 500 {
+		t.Fatalf("%d folders, %v, %v", len(list), err, inTime.Err())
+	}
+	if grown := int64(heap()) - int64(before); grown > 200<<20 {
+		t.Errorf("memory grew by %s", byteText(grown))
+	}
+	total := 0
+	for _, d := range m.names("/team") {
+		total += len(m.names("/team/" + d))
+	}
+	if total != files {
+		t.Errorf("%d files", total)
+	}
+	if got := len(m.names("/team/.svcfs/history/folder-007")); got != files/500 {
+		t.Errorf("%d names in the history", got)
+	}
+	m.wantCharges(0, 0)
+}
+
+func heap() uint64 {
+	runtime.GC()
+	var s runtime.MemStats
+	runtime.ReadMemStats(&s)
+	return s.HeapAlloc
+}

@@ -1,0 +1,181 @@
+package tree
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk"
+)
+
+// infoInterval is how long the answers about a group are shown before the service
+// is asked again.
+const infoInterval = 5 * time.Second
+
+// groupInfo is what GROUP/.svcfs shows of a group beside its files. It is asked
+// for when one of its names is looked up, and shown as it was then.
+type groupInfo struct {
+	asking gate
+
+	mu      sync.Mutex
+	texts   map[string][]byte // by file name
+	askedAt map[string]time.Time
+
+	ledger     []byte // rows as JSON lines
+	ledgerSeen int    // group.changes when ledger was made
+}
+
+// addGroupControl hangs GROUP/.svcfs into a group: found by name, not listed, all
+// read-only, and reading it never spends (N4). Needs Tree.mu.
+func (t *Tree) addGroupControl(g *group) {
+	g.info.asking = newGate()
+	g.info.texts, g.info.askedAt = make(map[string][]byte), make(map[string]time.Time)
+	dir := t.newDir(g.dir, controlName, dirControl)
+	g.dir.hidden = map[string]Node{controlName: dir}
+	for _, name := range []string{infoMembers, infoOwner, infoChecksum} {
+		t.addControlFile(dir, name, func() []byte { return g.info.text(name) })
+	}
+	t.addControlFile(dir, "ledger.jsonl", func() []byte { return t.ledgerText(g) })
+	g.history = &past{}
+	g.history.dir = t.newDir(dir, "history", dirHistory)
+	g.history.dir.past = g.history
+	dir.children["history"] = g.history.dir
+}
+
+// addControlFile needs Tree.mu.
+func (t *Tree) addControlFile(dir *Dir, name string, show func() []byte) {
+	f := t.newFile(dir, name)
+	f.group, f.show = dir.group, show
+	dir.children[name] = f
+}
+
+const (
+	infoMembers  = "members"
+	infoOwner    = "owner"
+	infoChecksum = "checksum"
+)
+
+func (i *groupInfo) text(name string) []byte {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.texts[name]
+}
+
+func (i *groupInfo) isFresh(name string, now time.Time) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return now.Sub(i.askedAt[name]) < infoInterval
+}
+
+// ask brings what the control file name of g shows up to date.
+func (t *Tree) ask(ctx context.Context, g *group, name string) error {
+	if name != infoMembers && name != infoOwner && name != infoChecksum {
+		return nil
+	}
+	ctx, cancel := t.metadata(ctx)
+	defer cancel()
+	if err := g.info.asking.enter(ctx); err != nil {
+		return err
+	}
+	defer g.info.asking.leave()
+	if g.info.isFresh(name, t.now()) {
+		return nil
+	}
+	var list []string
+	var err error
+	switch name {
+	case infoMembers:
+		var members []sdk.AccountID
+		members, err = t.remote.GroupMembers(ctx, g.id)
+		for _, m := range members {
+			list = append(list, string(m))
+		}
+		slices.Sort(list)
+	case infoOwner:
+		var owner sdk.AccountID
+		owner, err = t.remote.GroupOwner(ctx, g.id)
+		list = []string{string(owner)}
+	case infoChecksum:
+		var sum string
+		sum, err = t.remote.GroupChecksum(ctx, g.id)
+		list = []string{sum}
+	}
+	if err != nil {
+		return err
+	}
+	g.info.mu.Lock()
+	defer g.info.mu.Unlock()
+	var text []byte
+	for _, line := range list {
+		text = append(append(text, oneLine(line)...), '\n')
+	}
+	g.info.texts[name], g.info.askedAt[name] = text, t.now()
+	return nil
+}
+
+// ledgerRow is one line of ledger.jsonl.
+type ledgerRow struct {
+	Seq         sdk.Seq    `json:"seq"`
+	Time        *time.Time `json:"time,omitempty"`
+	Name        string     `json:"name,omitempty"`
+	Size        *int64     `json:"size,omitempty"` // plaintext bytes
+	ContentType string     `json:"content_type,omitempty"`
+	Uploader    string     `json:"uploader"`
+	Ref         string     `json:"ref"`
+	Tx          string     `json:"tx"`
+	SHA256      string     `json:"sha256"`
+	ChangedSeq  sdk.Seq    `json:"changed_seq,omitempty"`
+	Deleted     *deletion  `json:"deleted,omitempty"`
+}
+
+type deletion struct {
+	Time   *time.Time `json:"time,omitempty"`
+	By     string     `json:"by"`
+	Reason string     `json:"reason"`
+}
+
+// ledgerText shows the records of g in order, as far as they were listed.
+func (t *Tree) ledgerText(g *group) []byte {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	g.info.mu.Lock()
+	defer g.info.mu.Unlock()
+	if g.info.ledger != nil && g.info.ledgerSeen == g.changes {
+		return g.info.ledger
+	}
+	rows := make([]*sdk.Entry, 0, len(g.byRef))
+	for _, e := range g.byRef {
+		rows = append(rows, e)
+	}
+	sortEntries(rows)
+	text := bytes.NewBuffer([]byte{})
+	enc := json.NewEncoder(text)
+	for _, e := range rows {
+		_ = enc.Encode(rowOf(e)) // strings and numbers, into memory
+	}
+	g.info.ledger, g.info.ledgerSeen = text.Bytes(), g.changes
+	return g.info.ledger
+}
+
+func rowOf(e *sdk.Entry) ledgerRow {
+	row := ledgerRow{Seq: e.Seq, Time: knownTime(e.Time), Name: e.Name, ContentType: e.ContentType, Uploader: string(e.Uploader),
+		Ref: string(e.Ref), Tx: string(e.Tx), SHA256: e.Hash.String(), ChangedSeq: e.ChangedSeq}
+	if e.Size != sdk.SizeUnknown {
+		row.Size = &e.Size
+	}
+	if e.Deleted != nil {
+		row.Deleted = &deletion{knownTime(e.Deleted.Time), string(e.Deleted.By), e.Deleted.Reason}
+	}
+	return row
+}
+
+func knownTime(at time.Time) *time.Time {
+	if at.IsZero() {
+		return nil
+	}
+	utc := at.UTC()
+	return &utc
+}

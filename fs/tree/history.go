@@ -1,0 +1,137 @@
+package tree
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/svcfs/svcfs/sdk"
+)
+
+// past is a directory of GROUP/.svcfs/history: one for each component of the
+// names that were ever recorded, with the versions of the name that ends there.
+// It is made when somebody looks, and then kept, so that its inodes stay. By
+// Tree.mu.
+type past struct {
+	dir   *Dir             // nil until it is looked at
+	under map[string]*past // by component as shown
+	raw   string           // recorded component
+	v     *versions        // of the name that ends here; nil when none does
+	files map[sdk.Ref]*File
+}
+
+// learnPast puts the names of the group that are not in its history yet there.
+// Needs Tree.mu for writing.
+func (g *group) learnPast() {
+	for _, v := range g.unlearned {
+		at := g.history
+		for _, part := range strings.Split(v.raw, "/") {
+			at = at.step(part)
+		}
+		at.v = v
+	}
+	g.unlearned = nil
+}
+
+// step returns the directory of a component, making it.
+func (p *past) step(raw string) *past {
+	shown := showComponent(raw)
+	if next := p.under[shown]; len(shown) > maxNameBytes || next != nil && next.raw != raw {
+		shown = withSuffix(shown, raw)
+	}
+	next := p.under[shown]
+	if next == nil {
+		next = &past{raw: raw}
+		if p.under == nil {
+			p.under = make(map[string]*past)
+		}
+		p.under[shown] = next
+	}
+	return next
+}
+
+// lives reports whether a version at p or beneath can still be read.
+func (p *past) lives() bool {
+	if p.v != nil && p.v.newest() != nil {
+		return true
+	}
+	for _, next := range p.under {
+		if next.lives() {
+			return true
+		}
+	}
+	return false
+}
+
+// refreshPast makes the children of a history directory what the ledger says now:
+// one directory per component, one file per version that is not deleted.
+func (t *Tree) refreshPast(d *Dir) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	d.group.learnPast()
+	if d.seen == d.group.changes && d.seen > 0 {
+		return
+	}
+	d.seen = d.group.changes
+	children := make(map[string]Node)
+	for name, next := range d.past.under {
+		if !next.lives() {
+			continue
+		}
+		if next.dir == nil {
+			next.dir = t.newDir(d, name, dirHistory)
+			next.dir.past = next
+		}
+		children[name] = next.dir
+	}
+	for name, f := range t.pastFiles(d) {
+		if children[name] != nil {
+			name = withSuffix(name, string(f.entry.Load().Ref))
+			f.name = name
+		}
+		children[name] = f
+	}
+	d.children = children
+}
+
+// pastFiles returns the files of the versions in d, by name. Needs Tree.mu.
+func (t *Tree) pastFiles(d *Dir) map[string]*File {
+	p, named := d.past, make(map[string]*File)
+	if p.v == nil {
+		return nil
+	}
+	files := make(map[sdk.Ref]*File)
+	for i, e := range p.v.entries {
+		if e.Deleted != nil {
+			continue
+		}
+		f := p.files[e.Ref]
+		if f == nil {
+			f = t.newFile(d, versionName(i, e))
+			f.group, f.raw, f.old = d.group, p.v.raw, true
+			f.setEntry(e)
+		}
+		f.entry.Store(e)
+		files[e.Ref], named[f.name] = f, f
+	}
+	p.files = files
+	return named
+}
+
+// versionName names a version by sequence, date and uploader, with the extension
+// that programs know its kind by. i stands in where the ledger tells no sequence.
+func versionName(i int, e *sdk.Entry) string {
+	seq := int64(e.Seq)
+	if seq == 0 {
+		seq = int64(i + 1)
+	}
+	date := "unknown"
+	if !e.Time.IsZero() {
+		date = e.Time.UTC().Format("20060102T150405Z")
+	}
+	name := showComponent(fmt.Sprintf("%06d-%s-%s%s", seq, date, e.Uploader, path.Ext(path.Base(recordedName(e)))))
+	if len(name) > maxNameBytes {
+		return withSuffix(name, string(e.Ref))
+	}
+	return name
+}

@@ -1,0 +1,148 @@
+package tree
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/svcfs/svcfs/fs/tree/treetest"
+)
+
+// Random operations, of this mount and of others, against a small model.
+func TestModel(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		w := team()
+		m := mount(t, w, bob)
+		treetest.Run(rt, &modelSystem{m, w})
+	})
+}
+
+// modelSystem is a tree as the model's machine drives it.
+type modelSystem struct {
+	m *mounted
+	w *world
+}
+
+type modelHandle struct{ h *Handle }
+
+func outcome(err error) string {
+	var e *Error
+	switch {
+	case err == nil:
+		return treetest.OK
+	case !errors.As(err, &e):
+		return err.Error()
+	}
+	switch e.Class {
+	case ClassNotExist:
+		return treetest.NoEntry
+	case ClassExist:
+		return treetest.Exists
+	case ClassByDesign:
+		return treetest.Refused
+	case ClassRevoked:
+		return treetest.Revoked
+	default:
+		return err.Error()
+	}
+}
+
+func (s *modelSystem) dir() *Dir {
+	n, err := s.m.lookup("/team")
+	if err != nil {
+		return s.m.Root()
+	}
+	return n.(*Dir)
+}
+
+func (s *modelSystem) Create(name string) (treetest.Handle, string) {
+	_, h, err := s.dir().Create(context.Background(), name, false, OpenFlags{Read: true, Write: true, Truncate: true})
+	return modelHandle{h}, outcome(err)
+}
+
+func (s *modelSystem) Open(name string) (treetest.Handle, string) {
+	n, err := s.m.lookup("/team/" + name)
+	if err != nil {
+		return nil, outcome(err)
+	}
+	h, err := n.(*File).Open(context.Background(), OpenFlags{Read: true, Write: true})
+	return modelHandle{h}, outcome(err)
+}
+
+func (s *modelSystem) Rename(from, to string) string {
+	return outcome(s.dir().Rename(context.Background(), from, s.dir(), to, false))
+}
+
+func (s *modelSystem) Unlink(name string) string {
+	return outcome(s.dir().Unlink(context.Background(), name))
+}
+
+func (s *modelSystem) Link(from, to string) string {
+	n, err := s.m.lookup("/team/" + from)
+	if err != nil {
+		return outcome(err)
+	}
+	return outcome(s.dir().Link(context.Background(), n.(*File), to))
+}
+
+func (s *modelSystem) Mkdir(name string) string {
+	_, err := s.m.Root().Mkdir(context.Background(), name)
+	return outcome(err)
+}
+
+func (s *modelSystem) Read(name string) (string, string) {
+	got, err := s.m.read("/team/" + name)
+	return got, outcome(err)
+}
+
+func (s *modelSystem) List() []string { return s.m.names("/team") }
+
+func (s *modelSystem) look() { _ = s.m.Refresh(context.Background()) }
+
+func (s *modelSystem) Put(name, data string) {
+	s.w.put("team", alice, name, []byte(data))
+	s.look()
+}
+
+func (s *modelSystem) Shred(nth int) {
+	s.w.shred("team", s.w.rows["team"][nth].Ref)
+	s.look()
+}
+
+func (s *modelSystem) Member(on bool) {
+	if on {
+		s.w.member("team", bob)
+	} else {
+		s.w.revoke("team", bob)
+	}
+	s.look()
+}
+
+func (s *modelSystem) Uploads() int {
+	_, uploads := s.w.counts()
+	return uploads
+}
+
+func (h modelHandle) Read() (string, string) {
+	p := make([]byte, 100)
+	n, err := h.h.ReadAt(context.Background(), p, 0)
+	return string(p[:n]), outcome(err)
+}
+
+func (h modelHandle) Write(data string, off int) string {
+	_, err := h.h.WriteAt(context.Background(), []byte(data), int64(off))
+	return outcome(err)
+}
+
+func (h modelHandle) Truncate(size int) string {
+	return outcome(h.h.File().Truncate(context.Background(), int64(size), h.h))
+}
+
+func (h modelHandle) Sync() string { return outcome(h.h.Fsync(context.Background())) }
+
+func (h modelHandle) Close() string {
+	defer h.h.Release()
+	return outcome(h.h.Flush(context.Background()))
+}

@@ -1,0 +1,40 @@
+package tree
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/svcfs/svcfs/sdk"
+)
+
+// continued refuses a listing that does not continue the ones before it: one
+// that lost the newest change this mount knows, has a record where there was
+// none, or another one in its place. Records that were refused change nothing in
+// the mount. It returns what is new. Only a service that numbers its records can
+// be held to it. Needs g.listing.
+func (t *Tree) continued(g *group, listed []sdk.Entry) ([]sdk.Entry, error) {
+	if g.after == 0 {
+		return listed, nil
+	}
+	if !slices.ContainsFunc(listed, func(e sdk.Entry) bool { return e.Ref == g.marked }) {
+		return nil, rolledBack(g, "record %d is missing, which it told before", g.after)
+	}
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for i := range listed {
+		e := &listed[i]
+		known := g.byRef[e.Ref]
+		switch {
+		case known == nil && e.Seq <= g.after:
+			return nil, rolledBack(g, "record %d has appeared where there was none", e.Seq)
+		case known != nil && (known.Hash != e.Hash || known.Seq != 0 && known.Seq != e.Seq):
+			return nil, rolledBack(g, "record %d is not the one it told before", e.Seq)
+		}
+	}
+	return slices.DeleteFunc(listed, func(e sdk.Entry) bool { return e.ChangedSeq <= g.after }), nil
+}
+
+func rolledBack(g *group, format string, args ...any) error {
+	return &Error{Class: ClassCorrupt, Op: "list", Path: g.dir.Path(), Err: errText("the service changed the group's history: " + fmt.Sprintf(format, args...)),
+		Hint: "Ask the operator whether an old backup was restored; 'svcfs ledger " + string(g.id) + " --verify' checks all of it. A new mount starts anew."}
+}

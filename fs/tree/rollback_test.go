@@ -1,0 +1,80 @@
+package tree
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/svcfs/svcfs/sdk"
+)
+
+// A service that tells less than before, or something else, is not believed, and
+// what was known stays; when it tells the truth again, all is well.
+func TestThreat6RolledBackListing(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		lie  func(rows []sdk.Entry) []sdk.Entry
+		want string
+	}{
+		{"newest record gone", func(rows []sdk.Entry) []sdk.Entry { return rows[:2] }, "record 3 is missing"},
+		{"everything gone", func([]sdk.Entry) []sdk.Entry { return nil }, "record 3 is missing"},
+		{"fork of the same length", func(rows []sdk.Entry) []sdk.Entry { rows[2].Ref = "ref/x"; return rows }, "record 3 is missing"},
+		{"longer fork", func(rows []sdk.Entry) []sdk.Entry {
+			rows[2].Ref = "ref/x"
+			return append(rows, sdk.Entry{Group: "team", Ref: "ref/y", Seq: 4, ChangedSeq: 4, Name: "y"})
+		}, "record 3 is missing"},
+		{"record slipped in", func(rows []sdk.Entry) []sdk.Entry {
+			return append(rows, sdk.Entry{Group: "team", Ref: "ref/y", Seq: 2, ChangedSeq: 5, Name: "y"})
+		}, "record 2 has appeared"},
+		{"other content", func(rows []sdk.Entry) []sdk.Entry { rows[2].Hash[0] ^= 1; return rows }, "record 3 is not the one"},
+		{"other place", func(rows []sdk.Entry) []sdk.Entry { rows[2].Seq = 9; rows[2].ChangedSeq = 9; return rows }, "record 9 is not the one"},
+		{"old record changed", func(rows []sdk.Entry) []sdk.Entry { rows[0].Hash[0] ^= 1; rows[0].ChangedSeq = 9; return rows }, "record 1 is not the one"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := team()
+			for _, name := range []string{"a", "b", "c"} {
+				w.put("team", alice, name, []byte(name))
+			}
+			m := mount(t, w, bob)
+			if got := m.names("/team"); !slices.Equal(got, []string{"a", "b", "c"}) {
+				t.Fatalf("group lists %v", got)
+			}
+			truth := w.rows["team"]
+			w.rows["team"] = tc.lie(slices.Clone(truth))
+			err := m.Refresh(t.Context())
+			if wantClass(t, err, ClassCorrupt); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v, want %q", err, tc.want)
+			}
+			w.rows["team"] = truth
+			w.put("team", alice, "d", []byte("d"))
+			if err := m.Refresh(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if got := m.names("/team"); !slices.Equal(got, []string{"a", "b", "c", "d"}) {
+				t.Errorf("afterwards the group lists %v", got)
+			}
+		})
+	}
+}
+
+// What honest services do is no rollback: changes of old records, own uploads,
+// and a service that numbers nothing.
+func TestThreat6HonestListings(t *testing.T) {
+	w := team()
+	first := w.put("team", alice, "a", []byte("a"))
+	m := mount(t, w, bob)
+	m.names("/team")
+	if err := m.save("/team/own", "own"); err != nil {
+		t.Fatal(err)
+	}
+	w.put("team", alice, "b", []byte("b"))
+	w.shred("team", first.Ref)
+	for range 3 {
+		if err := m.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := m.names("/team"); !slices.Equal(got, []string{"b", "own"}) {
+		t.Errorf("group lists %v", got)
+	}
+}

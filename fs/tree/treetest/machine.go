@@ -1,0 +1,239 @@
+package treetest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"pgregory.net/rapid"
+)
+
+// System is the real thing: one mount of a group, and the service behind it.
+// Names lie in the group. Outcomes are those of the model, other errors their text.
+type System interface {
+	Create(name string) (Handle, string)
+	Open(name string) (Handle, string) // for reading and writing
+	Rename(from, to string) string
+	Unlink(name string) string
+	Link(from, to string) string
+	Mkdir(name string) string // in the root
+	Read(name string) (string, string)
+	List() []string
+
+	Put(name, data string) // by another member, and then a look at the ledger
+	Shred(nth int)         // the nth upload, and then a look at the ledger
+	Member(on bool)        // whether the account is one, and then a look at the ledger
+	Uploads() int          // charged to this mount
+}
+
+// Handle is an open file.
+type Handle interface {
+	Read() (string, string)
+	Write(data string, off int) string
+	Truncate(size int) string
+	Sync() string
+	Close() string
+}
+
+// machine drives model and system with the same steps.
+type machine struct {
+	m       *model
+	sys     System
+	handles []opened
+}
+
+type opened struct {
+	n *node
+	h Handle
+}
+
+// Run checks sys, which must be fresh, with random steps.
+func Run(t *rapid.T, sys System) {
+	x := &machine{m: newModel(), sys: sys}
+	defer x.closeAll()
+	t.Repeat(map[string]func(*rapid.T){
+		"":         x.check,
+		"create":   x.create,
+		"open":     x.open,
+		"write":    x.write,
+		"truncate": x.truncate,
+		"sync":     x.sync,
+		"close":    x.close,
+		"rename":   x.rename,
+		"save":     x.save,
+		"unlink":   x.unlink,
+		"link":     x.link,
+		"mkdir":    func(t *rapid.T) { equal(t, "mkdir", x.sys.Mkdir("group"), Refused) },
+		"put":      x.put,
+		"shred":    x.shred,
+		"revoke":   x.revoke,
+	})
+}
+
+func equal[V comparable](t *rapid.T, what string, got, want V) {
+	t.Helper()
+	if got != want {
+		t.Fatalf("%s: got %v, the model says %v", what, got, want)
+	}
+}
+
+// denied wants an error or the end of the file, and no byte of content (M5).
+func denied(t *rapid.T, what string, h Handle) {
+	t.Helper()
+	if got, how := h.Read(); how != Revoked && (how != OK || got != "") {
+		t.Fatalf("%s: got %q, %s; want nothing", what, got, how)
+	}
+}
+
+// names are few, so that they meet: two real ones, their backups and temporaries.
+func name() *rapid.Generator[string] {
+	return rapid.SampledFrom([]string{"a", "b", "a~", "b~", "t.tmp"})
+}
+
+func data() *rapid.Generator[string] {
+	return rapid.SampledFrom([]string{"", "x", "yy", "content", "more content"})
+}
+
+func (x *machine) create(t *rapid.T) {
+	name := name().Draw(t, "name")
+	h, got := x.sys.Create(name)
+	equal(t, "create "+name, got, OK)
+	x.handles = append(x.handles, opened{x.m.create(name), h})
+}
+
+func (x *machine) open(t *rapid.T) {
+	name := name().Draw(t, "name")
+	n, want := x.m.open(name)
+	h, got := x.sys.Open(name)
+	equal(t, "open "+name, got, want)
+	if n != nil {
+		x.handles = append(x.handles, opened{n, h})
+	}
+}
+
+// handle picks an open file.
+func (x *machine) handle(t *rapid.T) (opened, int) {
+	if len(x.handles) == 0 {
+		t.Skip("nothing is open")
+	}
+	i := rapid.IntRange(0, len(x.handles)-1).Draw(t, "handle")
+	return x.handles[i], i
+}
+
+func (x *machine) write(t *rapid.T) {
+	o, _ := x.handle(t)
+	text, off := rapid.SampledFrom([]string{"x", "yy", "content"}).Draw(t, "data"), rapid.IntRange(0, 12).Draw(t, "at")
+	equal(t, "write "+o.n.main, o.h.Write(text, off), x.m.write(o.n, text, off))
+}
+
+func (x *machine) truncate(t *rapid.T) {
+	o, _ := x.handle(t)
+	size := rapid.IntRange(0, 12).Draw(t, "size")
+	equal(t, "truncate "+o.n.main, o.h.Truncate(size), x.m.truncate(o.n, size))
+}
+
+func (x *machine) sync(t *rapid.T) {
+	o, _ := x.handle(t)
+	x.m.commit(o.n, true)
+	equal(t, "fsync "+o.n.main, o.h.Sync(), OK)
+}
+
+func (x *machine) close(t *rapid.T) {
+	o, i := x.handle(t)
+	x.handles = slices.Delete(x.handles, i, i+1)
+	x.m.close(o.n)
+	equal(t, "close "+o.n.main, o.h.Close(), OK)
+}
+
+// save is what programs do: create, write, close, rename.
+func (x *machine) save(t *rapid.T) {
+	text, to := data().Draw(t, "data"), name().Draw(t, "to")
+	h, got := x.sys.Create("t.tmp")
+	equal(t, "create", got, OK)
+	n := x.m.create("t.tmp")
+	equal(t, "write", h.Write(text, 0), x.m.write(n, text, 0))
+	x.m.close(n)
+	equal(t, "close", h.Close(), OK)
+	equal(t, "rename to "+to, x.sys.Rename("t.tmp", to), x.m.rename("t.tmp", to))
+}
+
+func (x *machine) rename(t *rapid.T) {
+	from, to := name().Draw(t, "from"), name().Draw(t, "to")
+	equal(t, "rename "+from+" to "+to, x.sys.Rename(from, to), x.m.rename(from, to))
+}
+
+func (x *machine) unlink(t *rapid.T) {
+	name := name().Draw(t, "name")
+	equal(t, "unlink "+name, x.sys.Unlink(name), x.m.unlink(name))
+}
+
+func (x *machine) link(t *rapid.T) {
+	from, to := name().Draw(t, "from"), name().Draw(t, "to")
+	if n := x.m.names[from]; n != nil && x.m.other(n) != "" {
+		t.Skip("it has a link already")
+	}
+	equal(t, "link "+from+" to "+to, x.sys.Link(from, to), x.m.link(from, to))
+}
+
+func (x *machine) put(t *rapid.T) {
+	name, text := rapid.SampledFrom([]string{"a", "b"}).Draw(t, "name"), data().Draw(t, "data")
+	x.sys.Put(name, text)
+	x.m.put(name, text)
+}
+
+func (x *machine) shred(t *rapid.T) {
+	if len(x.m.ledger) == 0 {
+		t.Skip("nothing is uploaded")
+	}
+	i := rapid.IntRange(0, len(x.m.ledger)-1).Draw(t, "nth")
+	x.sys.Shred(i)
+	x.m.shred(x.m.ledger[i])
+}
+
+// revoke loses the group: what is open fails, nothing is listed. Then it is back.
+func (x *machine) revoke(t *rapid.T) {
+	if rapid.IntRange(0, 9).Draw(t, "rarely") > 0 {
+		t.Skip("not now")
+	}
+	x.sys.Member(false)
+	for _, o := range x.handles {
+		denied(t, "reading after the revocation", o.h)
+	}
+	_, got := x.sys.Read("a")
+	equal(t, "read by name after the revocation", got, NoEntry)
+	x.closeAll()
+	x.sys.Member(true)
+	x.m.forget()
+}
+
+func (x *machine) closeAll() {
+	for _, o := range x.handles {
+		_ = o.h.Close() // what could not be saved is lost, as the test knows
+	}
+	x.handles = nil
+}
+
+// check compares everything that shows.
+func (x *machine) check(t *rapid.T) {
+	equal(t, "names", fmt.Sprint(x.sys.List()), fmt.Sprint(slices.Sorted(maps.Keys(x.m.names))))
+	equal(t, "uploads", x.sys.Uploads(), x.m.uploads)
+	for _, name := range slices.Sorted(maps.Keys(x.m.names)) {
+		n := x.m.names[name]
+		got, how := x.sys.Read(name)
+		if n.gone() {
+			equal(t, "reading "+name, how, NoEntry)
+			continue
+		}
+		equal(t, "reading "+name, how, OK)
+		equal(t, name+" holds", got, n.data)
+	}
+	for _, o := range x.handles {
+		if o.n.gone() {
+			denied(t, "reading "+o.n.main+", which is open", o.h)
+			continue
+		}
+		got, how := o.h.Read()
+		equal(t, "reading "+o.n.main+", which is open", how, OK)
+		equal(t, o.n.main+", which is open, holds", got, o.n.data)
+	}
+}

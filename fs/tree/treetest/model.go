@@ -1,0 +1,320 @@
+// Package treetest holds a small model of one group in one mount, and drives it
+// side by side with the real thing by random operations: the tree itself, or a
+// mount of it. What they show must be equal after every step.
+package treetest
+
+import "strings"
+
+// The outcomes of an operation.
+const (
+	OK      = "ok"
+	NoEntry = "no such file"
+	Exists  = "exists"
+	Refused = "refused by design"
+	Revoked = "revoked"
+)
+
+// version is an upload.
+type version struct {
+	name, data string
+	dead       bool
+}
+
+// node is a file as this mount sees it.
+type node struct {
+	main          string   // its name, the recorded one unless scratch
+	data          string   // what reading shows
+	ver           *version // committed content; nil while never uploaded
+	staged, dirty bool
+	scratch       bool
+	unlinked      bool // written content belongs to no name
+	opens         int
+}
+
+// gone reports content that was deleted and can be read no more.
+func (n *node) gone() bool { return !n.staged && n.ver != nil && n.ver.dead }
+
+// model is one group: the ledger, and the names of one mount.
+type model struct {
+	ledger  []*version
+	names   map[string]*node    // a node may have several
+	hidden  map[string]*version // a backup was made of it: the name is free (W8)
+	uploads int                 // by this mount
+}
+
+func newModel() *model {
+	return &model{names: map[string]*node{}, hidden: map[string]*version{}}
+}
+
+func isScratch(name string) bool {
+	return strings.HasSuffix(name, ".tmp") || strings.HasSuffix(name, "~")
+}
+
+func (m *model) newest(name string) *version {
+	for i := len(m.ledger) - 1; i >= 0; i-- {
+		if v := m.ledger[i]; v.name == name && !v.dead {
+			return v
+		}
+	}
+	return nil
+}
+
+// shown is the node of a recorded name, if any shows it.
+func (m *model) shown(name string) *node {
+	if n := m.names[name]; n != nil && !n.scratch && n.main == name {
+		return n
+	}
+	return nil
+}
+
+// place makes a name show its newest upload, unless changes are staged.
+func (m *model) place(name string) {
+	old, newest := m.shown(name), m.newest(name)
+	if old != nil && old.staged || newest != nil && newest == m.hidden[name] {
+		return
+	}
+	delete(m.hidden, name)
+	switch {
+	case newest == nil && old != nil:
+		delete(m.names, name)
+	case newest != nil && (old == nil || old.ver != newest):
+		m.names[name] = &node{main: name, data: newest.data, ver: newest}
+	}
+}
+
+func (m *model) create(name string) *node {
+	n := m.names[name]
+	switch {
+	case n == nil:
+		n = &node{main: name, scratch: isScratch(name), staged: true, dirty: true}
+		m.names[name] = n
+	case !n.staged:
+		n.data, n.staged, n.dirty = "", true, true
+	case n.data != "":
+		n.data, n.dirty = "", true
+	}
+	n.opens++
+	return n
+}
+
+func (m *model) open(name string) (*node, string) {
+	n := m.names[name]
+	if n == nil || n.gone() {
+		return nil, NoEntry
+	}
+	n.opens++
+	return n, OK
+}
+
+func (m *model) write(n *node, data string, off int) string {
+	if n.gone() {
+		return Revoked
+	}
+	n.data = resized(n.data, max(len(n.data), off+len(data)))
+	n.data = n.data[:off] + data + n.data[off+len(data):]
+	n.staged, n.dirty = true, true
+	return OK
+}
+
+func (m *model) truncate(n *node, size int) string {
+	if n.gone() && size > 0 {
+		return Revoked
+	}
+	if n.gone() || len(n.data) != size || size == 0 && !n.staged {
+		n.data, n.staged, n.dirty = resized(n.data, size), true, true
+	}
+	return OK
+}
+
+func resized(s string, size int) string {
+	if len(s) >= size {
+		return s[:size]
+	}
+	return s + strings.Repeat("\x00", size-len(s))
+}
+
+// commit records what is staged. now is fsync; at close an empty file waits (W5).
+func (m *model) commit(n *node, now bool) {
+	if n.scratch || n.unlinked || !n.staged || !n.dirty || n.data == "" && !now {
+		return
+	}
+	m.record(n, n.main)
+	if m.names[n.main] == n {
+		delete(m.hidden, n.main)
+	}
+	m.place(n.main)
+}
+
+// record buys a version unless the name holds the bytes already (W3).
+func (m *model) record(n *node, name string) {
+	if newest := m.newest(name); newest != nil && newest.data == n.data {
+		n.ver = newest
+	} else {
+		n.ver = &version{name: name, data: n.data}
+		m.ledger = append(m.ledger, n.ver)
+		m.uploads++
+	}
+	n.staged, n.dirty = false, false
+}
+
+func (m *model) close(n *node) {
+	m.commit(n, false)
+	n.opens--
+}
+
+// other is the name of n beside its main one, "" when there is none: the machine
+// makes at most one link of a file.
+func (m *model) other(n *node) string {
+	for name, at := range m.names {
+		if at == n && name != n.main {
+			return name
+		}
+	}
+	return ""
+}
+
+// dropName takes one name from n (W9, N5).
+func (m *model) dropName(n *node, name string) {
+	delete(m.names, name)
+	if name != n.main {
+		return
+	}
+	main, wasReal, other := n.main, !n.scratch, m.other(n)
+	if other != "" {
+		n.main, n.scratch = other, true
+	} else {
+		n.unlinked = true
+	}
+	switch {
+	case wasReal:
+		m.place(main)
+	case other == "" && n.ver != nil && m.hidden[n.ver.name] == n.ver:
+		delete(m.hidden, n.ver.name)
+		m.place(n.ver.name)
+	}
+}
+
+func (m *model) unlink(name string) string {
+	n := m.names[name]
+	switch {
+	case n == nil:
+		return NoEntry
+	case n.ver != nil && !n.scratch && name == n.main:
+		return Refused
+	}
+	m.dropName(n, name)
+	return OK
+}
+
+func (m *model) link(from, to string) string {
+	n := m.names[from]
+	real := !isScratch(to)
+	switch {
+	case n == nil:
+		return NoEntry
+	case m.names[to] != nil:
+		return Exists
+	case n.ver != nil && (real || !n.scratch), real && !n.scratch:
+		return Refused
+	}
+	m.names[to] = n
+	if real {
+		m.record(n, to)
+		n.main, n.scratch = to, false
+		delete(m.hidden, to)
+		m.place(to)
+	}
+	return OK
+}
+
+func (m *model) rename(from, to string) string {
+	n, target := m.names[from], m.names[to]
+	switch {
+	case n == nil:
+		return NoEntry
+	case n == target:
+		return OK
+	case from != n.main && !n.scratch: // a link of a file with a real name
+		if !isScratch(to) {
+			return Refused
+		}
+		m.replace(target, to)
+		delete(m.names, from)
+		m.names[to] = n
+		return OK
+	}
+	if how := m.mayRename(n, to); how != OK {
+		return how
+	}
+	back := n.ver != nil && !n.staged && n.ver == m.newest(to)
+	if !isScratch(to) && !back {
+		m.record(n, to)
+	}
+	m.leave(n, from, isScratch(to))
+	m.replace(target, to)
+	n.main, n.scratch = to, isScratch(to)
+	m.names[to] = n
+	if !n.scratch {
+		delete(m.hidden, to)
+		m.place(to)
+	}
+	return OK
+}
+
+// mayRename is W8 without a service that renames.
+func (m *model) mayRename(n *node, to string) string {
+	switch {
+	case isScratch(to), n.ver == nil, n.scratch && n.staged:
+		return OK
+	case !n.scratch || n.ver.name != to:
+		return Refused
+	case n.gone():
+		return NoEntry // the content of the backup was deleted
+	}
+	return OK
+}
+
+// leave takes n from the name it is renamed from.
+func (m *model) leave(n *node, from string, toScratch bool) {
+	delete(m.names, from)
+	switch {
+	case n.scratch:
+	case n.ver != nil && toScratch:
+		m.hidden[from] = m.newest(from)
+	default:
+		m.place(from)
+	}
+}
+
+// replace takes the name to from what has it, for another file.
+func (m *model) replace(target *node, to string) {
+	switch {
+	case target == nil:
+	case isScratch(to):
+		m.dropName(target, to)
+	case m.other(target) != "":
+		target.main, target.scratch = m.other(target), true
+	default:
+		target.unlinked = true
+	}
+}
+
+// put is an upload by somebody else, seen.
+func (m *model) put(name, data string) {
+	m.ledger = append(m.ledger, &version{name: name, data: data})
+	m.place(name)
+}
+
+// shred deletes an upload, seen.
+func (m *model) shred(v *version) {
+	v.dead = true
+	m.place(v.name)
+}
+
+// forget is losing the group and getting it back: only the ledger is left.
+func (m *model) forget() {
+	m.names, m.hidden = map[string]*node{}, map[string]*version{}
+	for _, v := range m.ledger {
+		m.place(v.name)
+	}
+}

@@ -1,0 +1,89 @@
+package tree
+
+import (
+	"context"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk"
+)
+
+const (
+	// watchedInterval is the time between looks at the ledger while the service
+	// tells of changes by itself; it bounds what a lost event costs.
+	watchedInterval = 30 * time.Second
+	// watchRestart is the time before a watch that ended is begun again.
+	watchRestart = time.Minute
+)
+
+// watch applies what the service tells until the tree is closed. Where it tells
+// nothing, poll does the work alone.
+func (t *Tree) watch() {
+	defer t.done.Done()
+	for {
+		if events, err := t.cfg.Watch(t.life, 0); err == nil {
+			t.follow(events)
+		}
+		select {
+		case <-t.life.Done():
+			return
+		case <-time.After(watchRestart):
+		}
+	}
+}
+
+// follow applies events until there are no more. What happened before the first
+// one is listed.
+func (t *Tree) follow(events <-chan sdk.Event) {
+	t.noteReached(t.Refresh(t.life))
+	t.watched.Store(true)
+	defer t.watched.Store(false)
+	for e := range events {
+		if err := t.applyEvent(t.life, e); err != nil {
+			t.noteReached(err)
+		}
+	}
+}
+
+// applyEvent looks at the ledger where something happened.
+func (t *Tree) applyEvent(ctx context.Context, e sdk.Event) error {
+	switch e.Kind {
+	case sdk.EventRegistered, sdk.EventAdded, sdk.EventJoined, sdk.EventRevoked:
+		if e.Account != t.remote.Account() {
+			return nil
+		}
+		return t.refreshGroups(ctx)
+	case sdk.EventUploaded, sdk.EventDeleted, sdk.EventRenamed:
+		t.mu.RLock()
+		g := t.groups[e.Group]
+		loaded := g != nil && g.loaded
+		t.mu.RUnlock()
+		if !loaded || t.hasListed(ctx, g, e.Seq) {
+			return nil
+		}
+		return t.refreshGroup(ctx, g, 0)
+	default:
+		return nil
+	}
+}
+
+// hasListed reports whether g was listed up to a record already: of many
+// uploads in a row one listing tells.
+func (t *Tree) hasListed(ctx context.Context, g *group, seq sdk.Seq) bool {
+	if g.listing.enter(ctx) != nil {
+		return false
+	}
+	defer g.listing.leave()
+	return g.after >= seq
+}
+
+// noteReached remembers whether the service answers, and sends what waited for
+// it when it does again.
+func (t *Tree) noteReached(err error) {
+	if was := t.reached.Swap(err == nil); was == (err == nil) || t.life.Err() != nil {
+		return
+	}
+	t.log.Info("service reachable", "reachable", err == nil)
+	if err == nil {
+		t.retryPending(t.life)
+	}
+}

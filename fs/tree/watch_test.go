@@ -1,0 +1,163 @@
+package tree
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk"
+)
+
+// told mounts alice without polling: what the test sends is all she is told.
+func told(t *testing.T, w *world) (*mounted, chan<- sdk.Event) {
+	t.Helper()
+	events := make(chan sdk.Event)
+	m := mount(t, w, alice, func(c *Config) {
+		c.Watch = func(_ context.Context, from sdk.Seq) (<-chan sdk.Event, error) {
+			if from != 0 {
+				t.Errorf("watches from %d, want from now: what was before is listed", from)
+			}
+			return events, nil
+		}
+	})
+	t.Cleanup(func() { close(events) })
+	return m, events
+}
+
+func until(t *testing.T, what string, check func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !check(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("not within ten seconds: ", what)
+		}
+	}
+}
+
+func (m *mounted) shows(dir, name string) func() bool {
+	d := m.dir(dir)
+	return func() bool { return d.child(name) != nil } // does not look at the ledger
+}
+
+func TestEventsShowAtOnce(t *testing.T) {
+	w := newWorld()
+	w.member("g", alice, bob)
+	m, events := told(t, w)
+	if _, err := m.dir("/g").Entries(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	e := w.put("g", bob, "new", []byte("content"))
+	events <- sdk.Event{Seq: e.Seq, Kind: sdk.EventUploaded, Group: "g", Ref: e.Ref, Account: bob}
+	until(t, "the upload shows", m.shows("/g", "new"))
+	before := w.hasBegun("entries")
+	events <- sdk.Event{Seq: e.Seq, Kind: sdk.EventUploaded, Group: "g", Ref: e.Ref, Account: bob}
+	events <- sdk.Event{Seq: e.Seq, Kind: "newer than this program", Group: "g"}
+	events <- sdk.Event{Seq: e.Seq, Kind: sdk.EventUploaded, Group: "of somebody else"}
+	events <- sdk.Event{Seq: e.Seq, Kind: sdk.EventAdded, Group: "g", Account: "carol.svc.testnet"}
+	w.member("h", bob, alice)
+	events <- sdk.Event{Seq: e.Seq + 1, Kind: sdk.EventAdded, Group: "h", Account: alice}
+	until(t, "the group shows", m.shows("/", "h"))
+	if n := w.hasBegun("entries"); n != before {
+		t.Errorf("%d listings for events that say nothing new", n-before)
+	}
+	if err := (person{w, bob}).RenameFile(t.Context(), "g", e.Ref, "renamed"); err != nil {
+		t.Fatal(err)
+	}
+	events <- sdk.Event{Seq: w.last(), Kind: sdk.EventRenamed, Group: "g", Ref: e.Ref, Account: bob}
+	until(t, "the new name shows", m.shows("/g", "renamed"))
+	if m.shows("/g", "new")() {
+		t.Error("the old name still shows")
+	}
+}
+
+// Threats 14 and 34: who watches does not keep what was taken away until the
+// next look at the ledger.
+func TestEventsTakeAwayAtOnce(t *testing.T) {
+	for name, take := range map[string]func(*world, sdk.Entry) sdk.Event{
+		"deleted": func(w *world, e sdk.Entry) sdk.Event {
+			w.shred("g", e.Ref)
+			return sdk.Event{Seq: w.last(), Kind: sdk.EventDeleted, Group: "g", Ref: e.Ref, Account: bob}
+		},
+		"revoked": func(w *world, _ sdk.Entry) sdk.Event {
+			w.revoke("g", alice)
+			return sdk.Event{Seq: w.last() + 1, Kind: sdk.EventRevoked, Group: "g", Account: alice}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			w.member("g", bob, alice)
+			e := w.put("g", bob, "f", []byte("content"))
+			m, events := told(t, w)
+			h, err := m.node("/g/f").(*File).Open(t.Context(), OpenFlags{Read: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer h.Release()
+			if got, err := readAll(t, h); err != nil || got != "content" {
+				t.Fatalf("reads %q, %v", got, err)
+			}
+			events <- take(w, e)
+			var failed *Error
+			until(t, "the open file fails", func() bool {
+				_, err := readAll(t, h)
+				return errors.As(err, &failed)
+			})
+			if failed.Class != ClassRevoked {
+				t.Errorf("it fails with class %d: %v", failed.Class, failed)
+			}
+		})
+	}
+}
+
+// Without a watch, and after its end, the ledger is looked at as often as ever.
+func TestPollingGoesOnWithoutAWatch(t *testing.T) {
+	for name, begin := range map[string]func() (<-chan sdk.Event, error){
+		"not offered": func() (<-chan sdk.Event, error) { return nil, sdk.ErrUnsupported },
+		"ended": func() (<-chan sdk.Event, error) {
+			events := make(chan sdk.Event)
+			close(events)
+			return events, nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			w.member("g", alice, bob)
+			var begun atomic.Int32
+			m := mount(t, w, alice, func(c *Config) {
+				c.RefreshInterval = time.Millisecond
+				c.Watch = func(context.Context, sdk.Seq) (<-chan sdk.Event, error) {
+					begun.Add(1)
+					return begin()
+				}
+			})
+			if _, err := m.dir("/g").Entries(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			w.put("g", bob, "new", nil)
+			until(t, "polling shows the upload", m.shows("/g", "new"))
+			until(t, "the watch was tried", func() bool { return begun.Load() == 1 })
+		})
+	}
+}
+
+// While the service tells of changes it is not asked all the time.
+func TestWatchedTreesPollSeldom(t *testing.T) {
+	w := newWorld()
+	w.member("g", alice)
+	events := make(chan sdk.Event)
+	m := mount(t, w, alice, func(c *Config) {
+		c.RefreshInterval = time.Millisecond
+		c.Watch = func(context.Context, sdk.Seq) (<-chan sdk.Event, error) { return events, nil }
+	})
+	t.Cleanup(func() { close(events) })
+	until(t, "the watch runs", m.watched.Load)
+	before := w.hasBegun("groups")
+	for range 50 { // each outlasts a tick
+		events <- sdk.Event{Kind: "nothing"}
+		time.Sleep(time.Millisecond)
+	}
+	if n := w.hasBegun("groups") - before; n > 2 {
+		t.Errorf("asked %d times in 50 intervals", n)
+	}
+}

@@ -1,0 +1,92 @@
+package integration
+
+import (
+	"bufio"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// mount(8) runs mount.svcfs ACCOUNT DIR -o OPTIONS for a line of fstab.
+func TestMountHelperOfFstab(t *testing.T) {
+	needFuse(t)
+	w, alice, _ := team(t)
+	helper := filepath.Join(w.dir, "mount.svcfs")
+	if err := os.Symlink(filepath.Join(w.bin, "svcfs"), helper); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(w.dir, "f")
+	write(t, file, []byte("x"))
+	alice.must("put", "team", file)
+	dir, log := w.mkdir("mnt"), filepath.Join(w.dir, "mount.log")
+	cmd := exec.Command(helper, alice.id, dir, "-n", "-o", "ro,noauto,_netdev,x-systemd.automount,log_level=debug,url="+w.url+",api_key_file="+alice.keyFile+",log_file="+log)
+	cmd.Env = w.env("SVC_URL=http://127.0.0.1:1") // the option counts
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Cleanup(func() { alice.must("umount", dir) })
+	if got := string(read(t, filepath.Join(dir, "team/f"))); got != "x" {
+		t.Errorf("f holds %q", got)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "team/g"), nil, 0o600); err == nil {
+		t.Error("ro had no effect")
+	}
+	if info, err := os.Stat(log); err != nil || info.Mode() != 0o600 {
+		t.Errorf("log: %v, %v", info, err)
+	}
+	if out, err := exec.Command(helper, alice.id, dir, "-o", "api_key=x").CombinedOutput(); err == nil || !strings.Contains(string(out), "unknown mount option") {
+		t.Errorf("an unknown option: %v %s", err, out)
+	}
+	if out, err := exec.Command(helper, "-f", alice.id, dir).CombinedOutput(); err != nil {
+		t.Errorf("mount -f: %v %s", err, out)
+	}
+}
+
+// A service manager is told when the mount can be used, and when it ends.
+func TestServiceManagerIsTold(t *testing.T) {
+	needFuse(t)
+	w, alice, _ := team(t)
+	path := filepath.Join(w.dir, "notify")
+	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	cmd := alice.command("mount", w.mkdir("mnt"))
+	cmd.Env = append(cmd.Env, "NOTIFY_SOCKET="+path)
+	log := &safeBuffer{}
+	cmd.Stderr = log
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	told := func(want string) {
+		t.Helper()
+		message := make([]byte, 1000)
+		if err := socket.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		n, err := socket.Read(message)
+		if err != nil || !strings.HasPrefix(string(message[:n]), want) {
+			t.Errorf("told %q, %v; want %s\n%s", message[:n], err, want, log)
+		}
+	}
+	told("READY=1\nSTATUS=mounted alice.svc.testnet on ")
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || !strings.HasPrefix(line, "mounted ") {
+		t.Errorf("said %q, %v", line, err)
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	told("STOPPING=1")
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("%v\n%s", err, log)
+	}
+}

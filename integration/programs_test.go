@@ -1,0 +1,234 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// program is something people run on a mount. The script runs in a folder of its
+// own that holds a file f with the line "one"; SRC is a folder outside.
+type program struct {
+	name    string
+	tool    string // what must be installed
+	pkg     string // Debian's package of it
+	script  string
+	want    string // pattern of what it prints, and then of what f holds
+	uploads int    // charged for it; -1: as many as files it leaves, see extra
+	refused string // errno, when the mount refuses something of it
+	note    string // for the table
+}
+
+const vimSave = `vim -u NONE -N -i NONE -es -c 'set %s writebackup backup swapfile' -c '%%s/one/two/' -c wq f`
+
+// nano is typed into: text, ^O, Enter, ^X.
+const nanoSave = `(until [ -e .typing ]; do sleep 0.05; done; printf 'two '; sleep 0.3; printf '\017\r'; sleep 0.5; printf '\030') |
+	TERM=xterm script -qec 'touch .typing; exec nano %s f' /dev/null >/dev/null; rm .typing`
+
+func programsTable() []program {
+	return []program{
+		{name: "vim, backupcopy=yes", tool: "vim", pkg: "vim", script: fmt.Sprintf(vimSave, "backupcopy=yes"), want: "two", uploads: 1},
+		{name: "vim, backupcopy=no", tool: "vim", pkg: "vim", script: fmt.Sprintf(vimSave, "backupcopy=no"), want: "two", uploads: 1},
+		{name: "vim, backupcopy=auto", tool: "vim", pkg: "vim", script: fmt.Sprintf(vimSave, "backupcopy=auto"), want: "two", uploads: 1},
+		{name: "nano", tool: "nano", pkg: "nano", script: "touch .typing.tmp; " + strings.ReplaceAll(fmt.Sprintf(nanoSave, ""), ".typing", "typing.tmp"), want: "two one", uploads: 1},
+		{name: "nano with a backup", tool: "nano", pkg: "nano", script: strings.ReplaceAll(fmt.Sprintf(nanoSave, "-B"), ".typing", "typing.tmp"), want: "two one", uploads: 1},
+		{name: "emacs", tool: "emacs", pkg: "emacs-nox", script: `emacs -Q -nw --batch f --eval '(progn (goto-char (point-max)) (insert "two\n") (save-buffer))' 2>&1 | grep -v Saving; true`,
+			want: "one\ntwo", uploads: 1, note: "its lock file is a symbolic link: EPERM, which it accepts"},
+		{name: "sed -i", tool: "sed", pkg: "sed", script: "sed -i s/one/two/ f", want: "two", uploads: 1},
+		{name: "perl -pi.bak", tool: "perl", pkg: "perl", script: "perl -pi.bak -e s/one/two/ f; cat f.bak", want: "one\n two", uploads: 1, note: "the original is renamed by the service"},
+		{name: "patch", tool: "patch", pkg: "patch", script: `printf -- '--- f\n+++ f\n@@ -1 +1 @@\n-one\n+two\n' | patch -s f`, want: "two", uploads: 1},
+		{name: "cp -a of a tree", tool: "cp", pkg: "coreutils", script: "cp -a $SRC d; diff -r $SRC d; cp -a d e; diff -r d e", want: "one", uploads: 6},
+		{name: "cp over a file", tool: "cp", pkg: "coreutils", script: "cp $SRC/x f; cp $SRC/x f", want: "xx", uploads: 1},
+		{name: "mv", tool: "mv", pkg: "coreutils", script: "mv f g; mv g h; mv h f; mkdir d; mv f d/f; mv d e; mv e/f f", want: "one", uploads: 0},
+		{name: "install", tool: "install", pkg: "coreutils", script: "install -m 755 f g; stat -c %a g", want: "700\n one", uploads: 1},
+		{name: "tee", tool: "tee", pkg: "coreutils", script: "echo two | tee f g", want: "two\n two", uploads: 2},
+		{name: "dd", tool: "dd", pkg: "coreutils", script: "dd if=/dev/zero of=f bs=4k count=3 seek=2 conv=notrunc,fsync status=none; stat -c %s f; echo two >f", want: "20480\n two", uploads: 2},
+		{name: "dd oflag=sync", tool: "dd", pkg: "coreutils", script: "dd if=/dev/zero of=g bs=4k count=3 oflag=sync status=none", want: "one", uploads: 3, note: "every write is a save"},
+		{name: "truncate", tool: "truncate", pkg: "coreutils", script: "truncate -s 100 f; truncate -s 3 f; cat f", want: "one", uploads: 2},
+		{name: "rsync", tool: "rsync", pkg: "rsync", script: "rsync -a $SRC/ d/; rsync -a $SRC/ d/; diff -r $SRC d; rsync --checksum $SRC/x f", want: "xx", uploads: 4},
+		{name: "rsync --inplace", tool: "rsync", pkg: "rsync", script: "rsync --inplace --checksum $SRC/x f; rsync --inplace --checksum $SRC/x f", want: "xx", uploads: 1},
+		{name: "tar", tool: "tar", pkg: "tar", script: "tar -C $SRC -cf - . | tar -xf -; diff $SRC/x x; tar -cf t.tar x y; tar -tf t.tar", want: "x\ny\n one", uploads: 4},
+		{name: "zip, unzip", tool: "zip", pkg: "zip", script: "zip -q s.zip f; unzip -q s.zip -d out; cat out/f", want: "one\n one", uploads: 2},
+		{name: "zip, changing an archive", tool: "zip", pkg: "zip", script: "zip -q s.zip f; cp $SRC/x f; zip -q s.zip f 2>&1 | head -1; ls | grep -v ^zi", want: "Operation not permitted\nf\ns.zip\n xx", uploads: 2, refused: "EPERM",
+			note: "it removes the archive first: mount with --allow-delete"},
+		{name: "gzip -k", tool: "gzip", pkg: "gzip", script: "gzip -k f; gzip -dc f.gz", want: "one\n one", uploads: 1},
+		{name: "gzip", tool: "gzip", pkg: "gzip", script: "gzip f 2>&1 | grep -o 'Operation not permitted'; gzip -dc f.gz", want: "Operation not permitted\none\n one", uploads: 1, refused: "EPERM",
+			note: "it removes the original: use gzip -k"},
+		{name: "git clone, commit, fsck", tool: "git", pkg: "git", script: `git clone -q $SRC/bare.git wc; cd wc; git config user.name a; git config user.email a@example.org
+			cp ../f f; git add f; git commit -qm two; git status --short; git log --format=%s; git fsck --strict; git status --short`, want: "two\none\n one", uploads: -1,
+			note: "one for every file of .git and every save of one; objects cannot be pruned"},
+		{name: "sqlite3, journal in memory", tool: "sqlite3", pkg: "sqlite3", script: "sqlite3 f.db 'pragma journal_mode=memory; create table t(a); insert into t values(7); select * from t'", want: "memory\n7\n one", uploads: 2,
+			note: "one for each transaction"},
+		{name: "sqlite3, rollback journal", tool: "sqlite3", pkg: "sqlite3", script: "sqlite3 g.db 'create table t(a)' 2>&1 | grep -o 'disk I/O error'", want: "disk I/O error\n one", uploads: -2, refused: "EPERM",
+			note: "the journal cannot be removed; use the journal mode memory"},
+		{name: "python mmap, shared and written", tool: "python3", pkg: "python3", script: `python3 -c "
+import mmap
+f = open('f', 'r+b'); m = mmap.mmap(f.fileno(), 0); m[0:3] = b'TWO'; m.flush(); m.close(); f.close()"`, want: "TWO", uploads: 1},
+		{name: "python shutil", tool: "python3", pkg: "python3", script: `python3 -c "
+import shutil
+shutil.copy2('f', 'g'); shutil.move('g', 'h')"; cat h`, want: "one\n one", uploads: 1},
+		{name: "gio list, cat, info, copy, save", tool: "gio", pkg: "libglib2.0-bin", script: "gio list; gio cat f; gio info -a standard::size f | grep ::; gio copy f g; echo two | gio save f", want: "f\none\n  standard::size: 4\n two", uploads: 2},
+		{name: "inotifywait", tool: "inotifywait", pkg: "inotify-tools", script: `inotifywait -q -e close_write --timeout 20 --format %e f >seen.tmp 2>&1 & until [ "$(cat /proc/$!/wchan 2>/dev/null)" != 0 ] && grep -q inotify /proc/$!/fdinfo/3 2>/dev/null; do sleep 0.05; done
+			echo two >f; wait; cat seen.tmp; rm seen.tmp`, want: "CLOSE_WRITE,CLOSE\n two", uploads: 1, note: "sees changes made through this mount, not those of others"},
+		{name: "ffmpeg", tool: "ffmpeg", pkg: "ffmpeg", script: "ffmpeg -v error -f lavfi -i testsrc=duration=2:size=64x64:rate=10 -y o.mp4; ffmpeg -v error -ss 1 -i o.mp4 -f null - && echo played", want: "played\n one", uploads: 1},
+		{name: "ImageMagick", tool: "convert", pkg: "imagemagick", script: "convert -size 32x32 xc:red o.png; convert o.png -resize 50% o.jpg; identify o.jpg | cut -d' ' -f1-3", want: "o.jpg JPEG 16x16\n one", uploads: 2},
+		{name: "touch, then writing", tool: "touch", pkg: "coreutils", script: "touch g; echo two >g; { echo a; echo b; } >h", want: "one", uploads: 2},
+	}
+}
+
+// R4, W7: programs on a real mount of a real service: that they work, or which
+// errno stops them, and what it costs. The table in fs/SEMANTICS.md says the same.
+func TestPrograms(t *testing.T) {
+	w, alice, _ := team(t)
+	a := alice.mount("a")
+	src := w.mkdir("src")
+	write(t, filepath.Join(src, "x"), []byte("xx\n"))
+	write(t, filepath.Join(src, "y"), []byte("yy\n"))
+	w.mkdir("src/sub")
+	write(t, filepath.Join(src, "sub/z"), []byte("zz\n"))
+	bare := w.mkdir("outside")
+	shell(t, bare, `git init -q --bare bare.git; git clone -q bare.git wc 2>/dev/null; cd wc; git config user.name a; git config user.email a@example.org
+		echo one >one; git add one; git commit -qm one; git push -q origin HEAD 2>/dev/null`)
+	doc := string(read(t, "../fs/SEMANTICS.md"))
+	for i, p := range programsTable() {
+		t.Run(p.name, func(t *testing.T) {
+			need(t, p.tool, p.pkg)
+			dir := a.path("team", fmt.Sprintf("p%02d", i))
+			if err := os.Mkdir(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			write(t, filepath.Join(dir, "f"), []byte("one\n"))
+			_, before := a.charges()
+			from := src
+			if p.tool == "git" {
+				from = bare
+			}
+			got := inFolder(t, dir, p.script, "SRC="+from)
+			_, after := a.charges()
+			got += " " + strings.TrimSpace(string(read(t, filepath.Join(dir, "f"))))
+			if !strings.Contains(strings.TrimSpace(got), strings.TrimSpace(p.want)) || !strings.HasSuffix(strings.TrimSpace(got), lastLine(p.want)) {
+				t.Errorf("shows %q, want %q", got, p.want)
+			}
+			checkUploads(t, p, dir, after-before)
+			if row := p.row(); !strings.Contains(doc, row) {
+				t.Errorf("fs/SEMANTICS.md lacks the row\n%s", row)
+			}
+			if p.refused == "EPERM" && !strings.Contains(a.control("errors"), fmt.Sprintf("/team/p%02d/", i)) {
+				t.Error("E1: the refusal left no line")
+			}
+		})
+	}
+	if text := a.control("pending"); text != "" {
+		t.Errorf("pending: %s", text)
+	}
+	_, uploads := a.charges()
+	if rows := strings.Count(string(read(t, a.path("team/.svcfs/ledger.jsonl"))), "\n"); rows != uploads {
+		t.Errorf("the ledger has %d uploads, the mount was charged for %d", rows, uploads)
+	}
+}
+
+func lastLine(s string) string { return strings.TrimSpace(s[strings.LastIndexByte(s, '\n')+1:]) }
+
+// checkUploads compares with the exact number, or with how many files there are.
+func checkUploads(t *testing.T, p program, dir string, uploads int) {
+	t.Helper()
+	switch {
+	case p.uploads == -2: // as many as it took until it was refused
+	case p.uploads == -1:
+		files := strings.Count(inFolder(t, dir, "find . -type f", ""), "\n") - 1 // f was there
+		if uploads < files || uploads > 2*files {
+			t.Errorf("%d uploads for %d files", uploads, files)
+		}
+	case uploads != p.uploads:
+		t.Errorf("%d uploads, want %d", uploads, p.uploads)
+	}
+}
+
+// row is the program's line of the table.
+func (p program) row() string {
+	outcome, uploads := "works", fmt.Sprint(p.uploads)
+	if p.refused != "" {
+		outcome = p.refused
+	}
+	switch p.uploads {
+	case -1:
+		uploads = "each file"
+	case -2:
+		uploads = "some"
+	}
+	return fmt.Sprintf("| %s | %s | %s | %s |", p.name, outcome, uploads, p.note)
+}
+
+// need skips a test whose program is not installed.
+func need(t *testing.T, tool, pkg string) {
+	t.Helper()
+	if _, err := exec.LookPath(tool); err != nil {
+		t.Skip("not installed: apt-get install " + pkg)
+	}
+}
+
+// inFolder runs a script and returns what it prints; it may not take for ever.
+func inFolder(t *testing.T, dir, script string, env ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "bash", "-c", script)
+	cmd.Dir, cmd.Env = dir, append(append(os.Environ(), "LC_ALL=C.UTF-8", "GIT_CONFIG_GLOBAL=/dev/null"), env...)
+	cmd.WaitDelay = time.Second
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", script, err, out)
+	}
+	return regexp.MustCompile(`\r`).ReplaceAllString(string(out), "")
+}
+
+// R1, R4: programs that read pay once for each file, wherever they read in it.
+func TestReadingProgramsPayOnce(t *testing.T) {
+	w, alice, bob := team(t)
+	a, b := alice.mount("a"), bob.mount("b")
+	src := w.mkdir("src")
+	need(t, "ffmpeg", "ffmpeg")
+	need(t, "sqlite3", "sqlite3")
+	shell(t, src, `mkdir tree; for i in 1 2 3; do echo "line $i" >tree/$i.txt; done; seq 10000 >lines
+		sqlite3 data.db 'create table t(a); insert into t values(42)'; ffmpeg -v error -f lavfi -i testsrc=duration=2:size=64x64:rate=10 film.mp4
+		zip -q archive.zip lines; convert -size 32x32 xc:red picture.png; cp lines mapped; cp lines paged; cp lines ends; cp lines named; cp lines tailed`)
+	shell(t, w.dir, "cp -r src a/team/")
+	for _, p := range []struct {
+		name, tool, pkg, script, want string
+		retrieves                     int
+	}{
+		{"ls, find, du, stat", "find", "findutils", "ls -lR . >/dev/null; find . -newer tree >/dev/null; du -sh . >/dev/null; stat -c %s lines", "48894", 0},
+		{"completion", "bash", "bash", "compgen -f tree/ | sort | head -1", "tree/1.txt", 0},
+		{"grep -r", "grep", "grep", "grep -r 'line 2' tree", "tree/2.txt:line 2", 3},
+		{"less", "less", "less", "TERM=dumb less -E paged | tail -1", "10000", 1},
+		{"file", "file", "file", "file -b --mime-type named", "text/plain", 1},
+		{"head and tail", "tail", "coreutils", "head -1 ends; tail -c 6 ends; tail -n 1 tailed", "1\n10000\n10000", 2},
+		{"sqlite3", "sqlite3", "sqlite3", "sqlite3 data.db 'select a from t'", "42", 1},
+		{"ffmpeg, seeking", "ffmpeg", "ffmpeg", "ffmpeg -v error -ss 1 -i film.mp4 -f null - && echo played", "played", 1},
+		{"ImageMagick", "identify", "imagemagick", "identify -format %wx%h picture.png", "32x32", 1},
+		{"unzip", "unzip", "unzip", "unzip -p archive.zip lines | tail -1", "10000", 1},
+		{"python mmap", "python3", "python3", `python3 -c "
+import mmap
+f = open('mapped', 'rb'); m = mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ); print(m[-6:-1].decode(), m.find(b'5000'))"`, "10000 23888", 1},
+		{"again, from memory", "grep", "grep", "grep -c . tree/1.txt lines mapped | head -1", "tree/1.txt:1", 1},
+		{"tar", "tar", "tar", "tar -cf - . | tar -tf - | wc -l", "15", 0},
+	} {
+		t.Run(p.name, func(t *testing.T) {
+			need(t, p.tool, p.pkg)
+			before, _ := b.charges()
+			if got := strings.TrimSpace(inFolder(t, b.path("team/src"), p.script)); got != p.want {
+				t.Errorf("shows %q, want %q", got, p.want)
+			}
+			if after, _ := b.charges(); after-before != p.retrieves {
+				t.Errorf("%d retrievals, want %d", after-before, p.retrieves)
+			}
+		})
+	}
+	_ = a
+}

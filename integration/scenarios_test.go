@@ -1,0 +1,326 @@
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// scenario is people who work in the same groups, each on a mount of their own.
+type scenario struct {
+	t      *testing.T
+	people map[string]*actor
+}
+
+// actor is one of them, with what they have open.
+type actor struct {
+	*person
+	m     *mount
+	files map[string]*os.File
+	maps  map[string][]byte
+}
+
+// action is something an actor does, or that becomes true for them within seconds.
+type action func(t *testing.T, who *actor)
+
+// alice owns the group "team", bob belongs to it, carol does not.
+func newScenario(t *testing.T) *scenario {
+	t.Helper()
+	needFuse(t)
+	w, alice, bob := team(t)
+	s := &scenario{t: t, people: map[string]*actor{}}
+	for name, p := range map[string]*person{"alice": alice, "bob": bob, "carol": w.account("carol", "1000")} {
+		a := &actor{person: p, m: p.mount(name, "--allow-delete"), files: map[string]*os.File{}, maps: map[string][]byte{}}
+		s.people[name] = a
+		t.Cleanup(a.letGo)
+	}
+	return s
+}
+
+// letGo closes what an actor has open, so that the mount can end.
+func (a *actor) letGo() {
+	for _, f := range a.files {
+		_ = f.Close() // may say that the group was lost
+	}
+	for _, mem := range a.maps {
+		_ = unix.Munmap(mem)
+	}
+}
+
+// as lets somebody do steps, one after the other.
+func (s *scenario) as(name string, steps ...action) {
+	s.t.Helper()
+	for _, do := range steps {
+		do(s.t, s.people[name])
+	}
+}
+
+func writes(name, content string) action {
+	return func(t *testing.T, who *actor) {
+		t.Helper()
+		write(t, who.m.path(name), []byte(content))
+	}
+}
+
+// reads polls, because another mount may need seconds to see what was written.
+func reads(name, want string) action {
+	return func(t *testing.T, who *actor) {
+		t.Helper()
+		eventually(t, func() string {
+			if got, err := os.ReadFile(who.m.path(name)); err != nil || string(got) != want {
+				return fmt.Sprintf("%s reads %q in %s, %v; want %q", who.id, got, name, err, want)
+			}
+			return ""
+		})
+	}
+}
+
+func sees(dir string, want ...string) action {
+	return func(t *testing.T, who *actor) {
+		t.Helper()
+		eventually(t, func() string {
+			names := []string{}
+			entries, err := os.ReadDir(who.m.path(dir))
+			for _, e := range entries {
+				names = append(names, e.Name())
+			}
+			if err != nil || !slices.Equal(names, want) {
+				return fmt.Sprintf("%s sees %v in %q, %v; want %v", who.id, names, dir, err, want)
+			}
+			return ""
+		})
+	}
+}
+
+// fails does something that must be refused with an errno.
+func fails(want syscall.Errno, what string, do func(who *actor) error) action {
+	return func(t *testing.T, who *actor) {
+		t.Helper()
+		if err := do(who); !errors.Is(err, want) {
+			t.Errorf("%s: %s: %v, want %v", who.id, what, err, want)
+		}
+	}
+}
+
+func renames(from, to string) func(who *actor) error {
+	return func(who *actor) error { return os.Rename(who.m.path(from), who.m.path(to)) }
+}
+
+func removes(name string) func(who *actor) error {
+	return func(who *actor) error { return os.Remove(who.m.path(name)) }
+}
+
+func does(what string, do func(who *actor) error) action {
+	return func(t *testing.T, who *actor) {
+		t.Helper()
+		if err := do(who); err != nil {
+			t.Fatalf("%s: %s: %v", who.id, what, err)
+		}
+	}
+}
+
+func opens(name string) action {
+	return does("open "+name, func(who *actor) (err error) {
+		who.files[name], err = os.OpenFile(who.m.path(name), os.O_RDWR|os.O_CREATE, 0o600)
+		return err
+	})
+}
+
+func writesOpen(name, content string) action {
+	return does("write "+name, func(who *actor) error {
+		_, err := who.files[name].WriteString(content)
+		return err
+	})
+}
+
+func closes(name string) func(who *actor) error {
+	return func(who *actor) error {
+		defer delete(who.files, name)
+		return who.files[name].Close()
+	}
+}
+
+func readsOpen(name, want string) action {
+	return func(t *testing.T, who *actor) {
+		t.Helper()
+		if got, err := who.contentOf(name); err != nil || got != want {
+			t.Errorf("%s reads %q from the open %s, %v; want %q", who.id, got, name, err, want)
+		}
+	}
+}
+
+func (a *actor) contentOf(name string) (string, error) {
+	p := make([]byte, 1<<16)
+	n, err := a.files[name].ReadAt(p, 0)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return string(p[:n]), err
+}
+
+// losesOpen: the open file gives nothing any more.
+func losesOpen(name string) action {
+	return func(t *testing.T, who *actor) {
+		t.Helper()
+		eventually(t, func() string {
+			if got, err := who.contentOf(name); got != "" || !errors.Is(err, unix.EKEYREVOKED) {
+				return fmt.Sprintf("%s still reads %q from the open %s, %v", who.id, got, name, err)
+			}
+			return ""
+		})
+	}
+}
+
+func mapsFile(name string) action {
+	return does("map "+name, func(who *actor) error {
+		f, err := os.Open(who.m.path(name))
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		who.maps[name], err = unix.Mmap(int(f.Fd()), 0, 4096, unix.PROT_READ, unix.MAP_SHARED)
+		if err == nil && who.maps[name][0] == 0 {
+			err = errors.New("the mapping is empty")
+		}
+		return err
+	})
+}
+
+// losesMap: touching the mapping is answered by SIGBUS.
+func losesMap(name string) action {
+	return func(t *testing.T, who *actor) {
+		t.Helper()
+		eventually(t, func() string {
+			if !faults(who.maps[name]) {
+				return who.id + " still sees the mapping of " + name
+			}
+			return ""
+		})
+	}
+}
+
+func faults(mem []byte) (failed bool) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() { failed = recover() != nil }()
+	return mem[0] == 0 && mem[1] == 0
+}
+
+// runs runs svcfs; @NAME stands for an account id.
+func (s *scenario) runs(args ...string) action {
+	return func(t *testing.T, who *actor) {
+		t.Helper()
+		for i, arg := range args {
+			if name, ok := strings.CutPrefix(arg, "@"); ok {
+				args[i] = s.people[name].id
+			}
+		}
+		who.must(args...)
+	}
+}
+
+func tells(control, want string) action {
+	return func(t *testing.T, who *actor) {
+		t.Helper()
+		eventually(t, func() string {
+			if text := who.m.control(control); !strings.Contains(text, want) {
+				return fmt.Sprintf("%s: %s does not hold %q:\n%s", who.id, control, want, text)
+			}
+			return ""
+		})
+	}
+}
+
+func TestN2WhatOneWritesTheOtherReads(t *testing.T) {
+	s := newScenario(t)
+	s.as("alice", writes("team/f", "one"))
+	s.as("bob", reads("team/f", "one"), writes("team/f", "two"), writes("team/g", "new"))
+	s.as("alice", reads("team/f", "two"), reads("team/g", "new"), sees("team", "f", "g"))
+	s.as("carol", sees("", []string{}...))
+}
+
+func TestR3ReaderKeepsItsVersion(t *testing.T) {
+	s := newScenario(t)
+	s.as("alice", writes("team/f", "one"))
+	s.as("bob", reads("team/f", "one"), opens("team/f"))
+	s.as("alice", writes("team/f", "a longer two"))
+	s.as("bob", reads("team/f", "a longer two"), readsOpen("team/f", "one"))
+}
+
+func TestW8RenameIsSeenByOthers(t *testing.T) {
+	s := newScenario(t)
+	s.as("alice", writes("team/f", "one"), writes("team/theirs", "x"))
+	s.as("bob", reads("team/f", "one"), writes("team/mine", "y"))
+	s.as("alice", sees("team", "f", "mine", "theirs"), does("rename", renames("team/f", "team/g")))
+	s.as("bob", sees("team", "g", "mine", "theirs"), reads("team/g", "one"))
+	s.as("bob", fails(unix.EPERM, "rename what alice uploaded", renames("team/theirs", "team/x")), does("rename", renames("team/mine", "team/kept")))
+	s.as("alice", sees("team", "g", "kept", "theirs"), does("rename as the owner", renames("team/kept", "team/moved")))
+	s.as("bob", sees("team", "g", "moved", "theirs"))
+}
+
+func TestW11BothSaveTheSameName(t *testing.T) {
+	s := newScenario(t)
+	s.as("alice", writes("team/f", "base"))
+	s.as("bob", reads("team/f", "base"), opens("team/f"), writesOpen("team/f", "bob's"))
+	s.as("alice", writes("team/f", "alice's"))
+	s.as("bob", does("close", closes("team/f")), tells("errors", "\tconflict\t"), reads("team/f", "bob's"))
+	s.as("alice", reads("team/f", "bob's"), sees("team", "f"))
+	for _, name := range []string{"alice", "bob"} {
+		s.as(name, func(t *testing.T, who *actor) {
+			if list, err := os.ReadDir(who.m.path("team/.svcfs/history/f")); err != nil || len(list) != 3 {
+				t.Errorf("%s has %d versions, %v", name, len(list), err)
+			}
+		})
+	}
+}
+
+func TestM5RevokedInTheMiddle(t *testing.T) {
+	s := newScenario(t)
+	content := strings.Repeat("content ", 1024)
+	s.as("alice", writes("team/f", content), writes("team/mapped", content))
+	s.as("bob", reads("team/f", content), opens("team/f"), mapsFile("team/mapped"), opens("team/new"), writesOpen("team/new", "unfinished"))
+	s.as("alice", s.runs("group", "revoke", "team", "@bob"))
+	s.as("bob", losesOpen("team/f"), losesMap("team/mapped"), sees("", []string{}...))
+	s.as("bob", fails(unix.EKEYREVOKED, "close", closes("team/new")))
+	s.as("bob", tells("pending", "/team/new"))
+	s.as("bob", fails(unix.ENOENT, "open again", func(who *actor) error { _, err := os.ReadFile(who.m.path("team/f")); return err }))
+	s.as("alice", reads("team/f", content), sees("team", "f", "mapped"))
+	s.people["bob"].m.lost = true // his unfinished file is nobody's
+}
+
+func TestN1GroupsComeAndGo(t *testing.T) {
+	s := newScenario(t)
+	s.as("alice", writes("team/f", "one"))
+	s.as("carol", sees("", []string{}...))
+	s.as("alice", s.runs("group", "add", "team", "@carol"))
+	s.as("carol", sees("", "team"), reads("team/f", "one"), writes("team/hello", "from carol"))
+	s.as("bob", reads("team/hello", "from carol"))
+	s.as("alice", s.runs("group", "revoke", "team", "@carol"))
+	s.as("carol", sees("", []string{}...))
+	s.as("alice", s.runs("group", "add", "team", "@carol"))
+	s.as("carol", sees("", "team"), reads("team/hello", "from carol"))
+	s.as("alice", s.runs("group", "create", "club", "--open"))
+	s.as("bob", s.runs("group", "join", "club"))
+	s.as("bob", sees("", "club", "team"), writes("club/f", "joined"))
+	s.as("alice", reads("club/f", "joined"))
+}
+
+func TestW9DeletedWhileOpen(t *testing.T) {
+	s := newScenario(t)
+	s.as("alice", writes("team/f", "one"))
+	s.as("bob", reads("team/f", "one"), opens("team/f"), writes("team/mine", "x"))
+	s.as("bob", fails(unix.EPERM, "delete what alice uploaded", removes("team/f")))
+	s.as("alice", does("delete", removes("team/f")), sees("team", "mine"))
+	s.as("bob", losesOpen("team/f"), sees("team", "mine"))
+	s.as("alice", writes("team/f", "again"))
+	s.as("bob", reads("team/f", "again"), does("delete", removes("team/mine")))
+	s.as("alice", sees("team", "f"), does("delete", removes("team/f")))
+	s.as("bob", sees("team", []string{}...))
+}

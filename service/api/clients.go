@@ -1,0 +1,85 @@
+package api
+
+import (
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+const (
+	// failuresPerClient is how many failed sign-ins an address has per minute.
+	failuresPerClient = 100
+	// watchedClients bounds the memory of failures.
+	watchedClients = 10_000
+)
+
+// clients knows where requests come from, and who fails to sign in too often.
+type clients struct {
+	trusted []netip.Prefix
+
+	mu       sync.Mutex
+	failures map[netip.Addr]*rate.Limiter
+}
+
+func newClients(trusted []netip.Prefix) *clients {
+	return &clients{trusted: trusted, failures: make(map[netip.Addr]*rate.Limiter)}
+}
+
+// address returns the client's address: that of the connection or, as long as
+// that is a trusted proxy's, the next one it names in X-Forwarded-For, from the
+// right. What an untrusted one claims is not looked at.
+func (c *clients) address(r *http.Request) netip.Addr {
+	at, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return netip.Addr{}
+	}
+	addr := at.Addr().Unmap()
+	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+	for i := len(hops) - 1; i >= 0 && c.isTrusted(addr); i-- {
+		next, err := netip.ParseAddr(strings.TrimSpace(hops[i]))
+		if err != nil {
+			break
+		}
+		addr = next.Unmap().WithZone("")
+	}
+	return addr
+}
+
+func (c *clients) isTrusted(a netip.Addr) bool {
+	for _, network := range c.trusted {
+		if network.Contains(a) {
+			return true
+		}
+	}
+	return false
+}
+
+// mayTry reports whether an address has had few enough failures. The machine
+// itself is not counted.
+func (c *clients) mayTry(a netip.Addr) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := c.failures[a]
+	return l == nil || l.Tokens() >= 1
+}
+
+func (c *clients) failed(a netip.Addr) {
+	if !a.IsValid() || a.IsLoopback() {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := c.failures[a]
+	if l == nil {
+		if len(c.failures) >= watchedClients {
+			clear(c.failures)
+		}
+		l = rate.NewLimiter(rate.Every(time.Minute/failuresPerClient), failuresPerClient)
+		c.failures[a] = l
+	}
+	l.Allow()
+}

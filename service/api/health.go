@@ -1,0 +1,27 @@
+package api
+
+import (
+	"maps"
+	"net/http"
+)
+
+// health answers what the hosted service does, and how each part is. It is 503
+// when files cannot be served; a ledger that is not signed any more is only
+// degraded.
+func (s *server) health(w http.ResponseWriter, r *http.Request) {
+	code, status := http.StatusOK, "ok"
+	parts := maps.Clone(s.Health(r.Context()))
+	for _, state := range parts {
+		if state != "ok" {
+			code, status = http.StatusServiceUnavailable, "degraded"
+			w.Header().Set("Retry-After", "5")
+		}
+	}
+	checkpoints := "ok"
+	parts["checkpoints"] = "ok"
+	if err := s.Checkpoints.Problem(); err != nil {
+		checkpoints, status, parts["checkpoints"] = err.Error(), "degraded", "down"
+	}
+	writeJSON(w, code, map[string]any{"status": status, "version": s.Version, "auth": "enabled", "rpc_reachable": parts["database"] == "ok",
+		"checkpoints": checkpoints, "parts": parts})
+}

@@ -1,0 +1,221 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/ledger"
+)
+
+// trace is what is known of a request while it is answered.
+type trace struct {
+	id      string
+	client  netip.Addr
+	account string // once authenticated
+	code    string // of a refusal
+}
+
+type traceKey struct{}
+
+// traceOf returns the trace of a request, or an empty one outside of any.
+func traceOf(ctx context.Context) *trace {
+	if t, ok := ctx.Value(traceKey{}).(*trace); ok {
+		return t
+	}
+	return &trace{}
+}
+
+// observed gives every request an id under which the log and the ledger speak of
+// it, counts it, ends it when the client stands still, and turns a panic into an
+// answer.
+func (s *server) observed(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		start := time.Now()
+		t := &trace{id: ledger.NewRequestID(""), client: s.clients.address(r)}
+		r = r.WithContext(ledger.WithRequestID(context.WithValue(r.Context(), traceKey{}, t), t.id))
+		body := &countedBody{ReadCloser: r.Body, pace: s.pace(http.NewResponseController(w).SetReadDeadline)}
+		r.Body = body
+		answer := &countedWriter{ResponseWriter: w, status: http.StatusOK, pace: s.pace(http.NewResponseController(w).SetWriteDeadline)}
+		answer.pace.deadline(s.ClientTimeout) // the connection may carry that of an earlier request
+		s.Metrics.InFlight.Inc()
+		defer func() {
+			if p := recover(); p != nil {
+				s.Logger.Error("panic", "request", t.id, "panic", fmt.Sprintf("%T", p), "stack", string(debug.Stack()))
+				s.refuse(answer, r, errors.New("panic"))
+			}
+			answer.pace.deadline(s.ClientTimeout) // for what is still buffered
+			body.pace.deadline(s.ClientTimeout)   // for what nobody read
+			s.Metrics.InFlight.Dec()
+			s.finish(r, t, start, body.pace.n, answer)
+		}()
+		w.Header().Set(wire.HeaderRequestID, t.id)
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("Cache-Control", "no-store")
+		s.admit(answer, r, t, next)
+	})
+}
+
+// admit refuses what no operation takes.
+func (s *server) admit(w http.ResponseWriter, r *http.Request, t *trace, next http.Handler) {
+	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
+		w.Header().Set("Connection", "close")
+		writeJSON(w, http.StatusUnsupportedMediaType, wire.Error{Error: "compressed requests are not taken: send the body as it is", Code: wire.CodeValidation})
+		return
+	}
+	if !s.clients.mayTry(t.client) {
+		s.refuse(w, r, &fault.Error{Code: wire.CodeRateLimited, Text: "too many requests: too many failed sign-ins from your address, try again in a minute",
+			RetryAfter: time.Minute})
+		return
+	}
+	next.ServeHTTP(w, r)
+}
+
+// finish counts and logs an answered request.
+func (s *server) finish(r *http.Request, t *trace, start time.Time, in int64, answer *countedWriter) {
+	took := time.Since(start)
+	operation := s.operationOf(r)
+	if answer.status == http.StatusUnauthorized {
+		s.clients.failed(t.client)
+	}
+	s.Metrics.Request(operation, answer.status, took, in, answer.pace.n)
+	level := slog.LevelInfo
+	if answer.status >= http.StatusInternalServerError && r.Context().Err() == nil { // else the caller left
+		level = slog.LevelWarn
+	}
+	s.Logger.LogAttrs(r.Context(), level, "request", slog.String("request", t.id), slog.String("operation", operation), slog.String("account", t.account),
+		slog.Int("status", answer.status), slog.String("code", t.code), slog.Int64("bytes_in", in), slog.Int64("bytes_out", answer.pace.n),
+		slog.Int64("ms", took.Milliseconds()), slog.String("client", t.client.String()), slog.String("method", r.Method))
+}
+
+// operationOf names an operation, else the route, never the path: there are
+// few of them, and a path may hold a ticket.
+func (s *server) operationOf(r *http.Request) string {
+	op := r.PathValue("op")
+	if _, ok := s.tools[op]; ok || op == wire.OpFinalizeUpload || op == wire.OpPrepareRetrieve || op == wire.OpWatch {
+		return op
+	}
+	_, route, _ := strings.Cut(r.Pattern, " ")
+	if route == "" || op != "" {
+		return "unknown"
+	}
+	return route
+}
+
+// pacePiece is how much must pass within the time-out, in bytes: with the
+// default about half a kilobyte a second.
+const pacePiece = 16 << 10
+
+// pace sets deadlines that move as long as bytes pass. Only the time in which
+// the service waits for the client counts, not that in which it works.
+type pace struct {
+	set     func(time.Time) error
+	timeout time.Duration
+	n       int64         // bytes that passed
+	due     int64         // the waiting is forgiven when n is there
+	waited  time.Duration // since it was forgiven
+	began   time.Time
+}
+
+func (s *server) pace(set func(time.Time) error) pace {
+	return pace{set: set, timeout: s.ClientTimeout}
+}
+
+// begin is called before some bytes pass, end after.
+func (p *pace) begin() {
+	if p.n >= p.due {
+		p.waited, p.due = 0, p.n+pacePiece
+	}
+	p.began = time.Now()
+	p.deadline(p.timeout - p.waited)
+}
+
+func (p *pace) end(n int64) {
+	p.n += n
+	p.waited += time.Since(p.began)
+}
+
+func (p *pace) deadline(in time.Duration) {
+	if p.timeout > 0 {
+		_ = p.set(time.Now().Add(in)) // a writer of a test has none
+	}
+}
+
+type countedBody struct {
+	io.ReadCloser
+	pace pace
+}
+
+func (b *countedBody) Read(p []byte) (int, error) {
+	b.pace.begin()
+	n, err := b.ReadCloser.Read(p)
+	b.pace.end(int64(n))
+	if err != nil {
+		_ = b.pace.set(time.Time{}) // or the wait for the end of the connection would end the request
+	}
+	return n, err
+}
+
+type countedWriter struct {
+	http.ResponseWriter
+	status int
+	pace   pace
+}
+
+func (w *countedWriter) WriteHeader(status int) {
+	w.status = status
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write sends p in pieces, so that a long answer may take long.
+func (w *countedWriter) Write(p []byte) (total int, err error) {
+	for {
+		piece := p[total:min(len(p), total+pacePiece)]
+		w.pace.begin()
+		n, err := w.ResponseWriter.Write(piece)
+		w.pace.end(int64(n))
+		total += n
+		if err != nil || total == len(p) {
+			return total, err
+		}
+	}
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (w *countedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// sendPiece is how much of a blob is handed to the kernel at once, in bytes. It
+// is more than what fits into the kernel's buffers at a time, which saves calls,
+// and has the time-out of its size.
+const sendPiece = 1 << 20
+
+// ReadFrom keeps sendfile for blobs: the file, or a file with a limit, goes on
+// piece by piece in a form the net package knows.
+func (w *countedWriter) ReadFrom(r io.Reader) (total int64, err error) {
+	limited, ok := r.(*io.LimitedReader)
+	if !ok {
+		limited = &io.LimitedReader{R: r, N: 1<<63 - 1}
+	}
+	for limited.N > 0 {
+		w.pace.deadline(w.pace.timeout * (sendPiece / pacePiece))
+		piece := &io.LimitedReader{R: limited.R, N: min(limited.N, sendPiece)}
+		want := piece.N
+		n, err := io.Copy(w.ResponseWriter, piece)
+		total += n
+		limited.N -= n
+		w.pace.n += n
+		if err != nil || n < want {
+			return total, err
+		}
+	}
+	return total, nil
+}

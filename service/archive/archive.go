@@ -1,0 +1,113 @@
+// Package archive moves a whole service: as a stream that every database and
+// blob store writes and reads, or as a directory that a service can be started
+// from.
+//
+// A stream is a tar file: header.json, then blobs/ID, then rows/TABLE/N.jsonl
+// with a JSON object per row, and trailer.json, which proves that nothing is
+// missing. It holds ciphertext, wrapped keys and hashes of API keys, but never
+// the master key.
+package archive
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/svcfs/svcfs/service/blob"
+	"github.com/svcfs/svcfs/service/store"
+)
+
+const (
+	formatName    = "svcd-export"
+	formatVersion = 1
+
+	headerName  = "header.json"
+	trailerName = "trailer.json"
+	blobPrefix  = "blobs/"
+	rowsPrefix  = "rows/"
+)
+
+// Service is what is moved.
+type Service struct {
+	Store     *store.Store
+	Blobs     blob.Store
+	Contract  string
+	MasterKey string // name of the master key, which says nothing about it
+	Version   string // of the program
+}
+
+// Header begins a stream.
+type Header struct {
+	Format    string   `json:"format"`
+	Version   int      `json:"version"`
+	Program   string   `json:"program"`
+	Schema    int      `json:"schema"`
+	Engine    string   `json:"engine"` // it came from
+	Contract  string   `json:"contract"`
+	MasterKey string   `json:"master_key"`
+	CreatedNS int64    `json:"created_ns"`
+	Tables    []string `json:"tables"` // in the order in which they can be filled
+}
+
+// Summary ends a stream, and tells what was moved.
+type Summary struct {
+	Blobs      int64            `json:"blobs"`
+	BlobBytes  int64            `json:"blob_bytes"`
+	Rows       map[string]int64 `json:"rows"`
+	LedgerRoot string           `json:"ledger_root"`      // hash of the last record, hex
+	Digest     string           `json:"digest,omitempty"` // of all entries before
+}
+
+// leftBehind are tables a moved service begins anew: who does which work now,
+// and sign-ins at the old address.
+func leftBehind() []string { return []string{"leases", "sign_in_links", "web_sessions"} }
+
+// tables lists what is moved.
+func (s Service) tables(ctx context.Context, tx *store.Tx) ([]store.Table, error) {
+	all, err := s.Store.Tables(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(all, func(t store.Table) bool { return slices.Contains(leftBehind(), t.Name) }), nil
+}
+
+// blobRow is a blob that the database refers to.
+type blobRow struct {
+	id  string
+	sum [sha256.Size]byte
+}
+
+// livingBlobs lists the blobs of files that can be retrieved and of uploads under
+// way, without those of legacy references whose bytes are elsewhere.
+func livingBlobs(ctx context.Context, tx *store.Tx) (list []blobRow, err error) {
+	rows, err := tx.QueryContext(ctx, `SELECT blob_id, blob_sum FROM files WHERE deleted_ns IS NULL AND blob_id <> ref
+		UNION ALL SELECT blob_id, blob_sum FROM uploads WHERE blob_id IS NOT NULL ORDER BY 1`)
+	if err != nil {
+		return nil, fmt.Errorf("list blobs: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var r blobRow
+		var sum []byte
+		if err := rows.Scan(&r.id, &sum); err != nil {
+			return nil, fmt.Errorf("list blobs: %w", err)
+		}
+		copy(r.sum[:], sum)
+		list = append(list, r)
+	}
+	return list, rows.Err()
+}
+
+// ledgerRoot returns the hash of the last record, "" for an empty ledger.
+func ledgerRoot(ctx context.Context, tx *store.Tx) (string, error) {
+	var hash []byte
+	err := tx.QueryRowContext(ctx, "SELECT hash FROM ledger ORDER BY seq DESC LIMIT 1").Scan(&hash)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return "", fmt.Errorf("read last record: %w", err)
+	}
+	return hex.EncodeToString(hash), nil
+}

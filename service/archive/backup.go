@@ -1,0 +1,301 @@
+package archive
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/blob"
+	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/ledger"
+	"github.com/svcfs/svcfs/service/store"
+)
+
+const (
+	// ManifestName is the file that a complete backup ends with.
+	ManifestName = "backup.json"
+	// BlobFolder is the folder of blobs in a backup, as in a data directory.
+	BlobFolder = "blobs"
+	// snapshotTries bounds how often a backup begins again because files were
+	// deleted meanwhile.
+	snapshotTries = 5
+)
+
+// Manifest describes a backup.
+type Manifest struct {
+	Program   string `json:"program"`
+	CreatedNS int64  `json:"created_ns"`
+	Contract  string `json:"contract"`
+	MasterKey string `json:"master_key"` // its name
+	Summary
+}
+
+// errGone means that a blob of the snapshot is not there any more.
+var errGone = errors.New("a blob is gone")
+
+// Backup writes the service to an empty or new directory while it may be
+// serving: the database in one state, then every blob this state refers to,
+// linked where source and backup are on one file system, else copied.
+func Backup(ctx context.Context, dir string, s Service) (Manifest, error) {
+	m := Manifest{Program: s.Version, CreatedNS: time.Now().UnixNano(), Contract: s.Contract, MasterKey: s.MasterKey}
+	if err := makeEmpty(dir); err != nil {
+		return m, err
+	}
+	target, err := blob.OpenDir(filepath.Join(dir, BlobFolder))
+	if err != nil {
+		return m, err
+	}
+	defer target.Close()
+	for try := 1; ; try++ {
+		m.Summary, err = snapshot(ctx, dir, target, s)
+		if err == nil || !errors.Is(err, errGone) {
+			break
+		}
+		if try == snapshotTries {
+			err = fmt.Errorf("%w; svcd verify tells whether it is damage", err)
+			break
+		}
+	}
+	if errors.Is(err, store.ErrNoSnapshot) {
+		return m, fault.New(wire.CodeUnsupported, "a backup directory needs SQLite: use svcd export FILE, or pg_dump and a copy of the blobs")
+	}
+	if err != nil {
+		return m, fmt.Errorf("backup: %w", err)
+	}
+	return m, writeManifest(dir, m)
+}
+
+// makeEmpty makes a directory, or takes one that is empty.
+func makeEmpty(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("make directory: %w", err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("read directory: %w", err)
+	}
+	if len(entries) > 0 {
+		return fault.New(wire.CodeValidation, "%s is not empty: give a new directory", dir)
+	}
+	return nil
+}
+
+// snapshot writes the database and what it refers to.
+func snapshot(ctx context.Context, dir string, target *blob.Dir, s Service) (sum Summary, err error) {
+	if err := s.Store.Snapshot(ctx, filepath.Join(dir, store.FileName)); err != nil {
+		return sum, err
+	}
+	list, sum, err := inspect(ctx, dir)
+	if err != nil {
+		return sum, err
+	}
+	keep := make(map[string]bool)
+	for _, b := range list {
+		size, err := copyBlob(ctx, s.Blobs, target, b)
+		if err != nil {
+			return sum, fmt.Errorf("blob %s: %w", b.id, err)
+		}
+		keep[b.id] = true
+		sum.Blobs++
+		sum.BlobBytes += size
+	}
+	return sum, target.Sweep(ctx, 0, func(id string) error { // of an earlier try
+		if keep[id] {
+			return nil
+		}
+		return target.Delete(ctx, id)
+	})
+}
+
+// inspect opens a copied database, audits its ledger and lists its blobs.
+func inspect(ctx context.Context, dir string) (list []blobRow, sum Summary, err error) {
+	copied, err := store.Open(ctx, dir, "")
+	if err != nil {
+		return nil, sum, err
+	}
+	defer func() { err = errors.Join(err, copied.Close()) }()
+	sum.Rows = make(map[string]int64)
+	err = copied.Read(ctx, func(tx *store.Tx) error {
+		if sum.Rows["ledger"], err = ledger.Audit(ctx, tx); err != nil {
+			return err
+		}
+		if sum.LedgerRoot, err = ledgerRoot(ctx, tx); err != nil {
+			return err
+		}
+		list, err = livingBlobs(ctx, tx)
+		return err
+	})
+	return list, sum, err
+}
+
+// copyBlob brings a blob into the backup and returns its size. A blob that is
+// linked is the same bytes on the disk; one that is copied is compared with its
+// checksum.
+func copyBlob(ctx context.Context, from blob.Store, target *blob.Dir, b blobRow) (int64, error) {
+	path := target.Where(b.id)
+	if info, err := os.Stat(path); err == nil {
+		return info.Size(), nil
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return 0, err
+	}
+	if source, ok := from.(*blob.Dir); ok && os.Link(source.Where(b.id), path) == nil {
+		info, err := os.Stat(path)
+		if err != nil {
+			return 0, err
+		}
+		return info.Size(), syncDir(filepath.Dir(path))
+	}
+	r, size, err := from.Open(ctx, b.id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, errGone
+	}
+	if err != nil {
+		return 0, err
+	}
+	defer r.Close()
+	sum, err := writeFile(path, r)
+	if err == nil && sum != b.sum {
+		err = errors.New("it was changed since it was stored: svcd verify --read-data names its file")
+	}
+	return size, err
+}
+
+// writeFile writes a new file with mode 0600 and makes it durable.
+func writeFile(path string, r io.Reader) (sum [sha256.Size]byte, err error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return sum, err
+	}
+	content := sha256.New()
+	_, err = io.Copy(io.MultiWriter(f, content), r)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return sum, errors.Join(err, os.Remove(path))
+	}
+	content.Sum(sum[:0])
+	return sum, syncDir(filepath.Dir(path))
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+func writeManifest(dir string, m Manifest) error {
+	raw, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return err
+	}
+	db, err := os.Open(filepath.Join(dir, store.FileName))
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(db.Sync(), db.Close()); err != nil {
+		return err
+	}
+	path := filepath.Join(dir, ManifestName)
+	if err := os.WriteFile(path, append(raw, '\n'), 0o600); err != nil {
+		return fmt.Errorf("write manifest: %w", err)
+	}
+	return syncDir(dir)
+}
+
+// Restore fills a data directory from a backup. The directory may hold a master
+// key and nothing else; it is left as it was when the backup is not complete.
+func Restore(ctx context.Context, from, dir string, keep func(name string) bool) (Manifest, error) {
+	var m Manifest
+	raw, err := os.ReadFile(filepath.Join(from, ManifestName))
+	if err == nil {
+		err = json.Unmarshal(raw, &m)
+	}
+	if err != nil {
+		return m, fault.New(wire.CodeValidation, "%s is not a complete backup: it has no readable %s", from, ManifestName)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return m, fmt.Errorf("make data directory: %w", err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return m, fmt.Errorf("read data directory: %w", err)
+	}
+	for _, e := range entries {
+		if !keep(e.Name()) {
+			return m, fault.New(wire.CodeValidation, "%s is not empty: restore into a new directory", dir)
+		}
+	}
+	return m, restore(ctx, from, dir, m)
+}
+
+func restore(ctx context.Context, from, dir string, m Manifest) (err error) {
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("restore: %w", err), os.RemoveAll(filepath.Join(dir, store.FileName)), os.RemoveAll(filepath.Join(dir, BlobFolder)))
+		}
+	}()
+	if err := copyFile(filepath.Join(from, store.FileName), filepath.Join(dir, store.FileName)); err != nil {
+		return err
+	}
+	list, sum, err := inspect(ctx, dir)
+	if err != nil {
+		return err
+	}
+	if sum.LedgerRoot != m.LedgerRoot || int64(len(list)) != m.Blobs {
+		return errors.New("the database is not the one its manifest speaks of")
+	}
+	source, err := blob.OpenDir(filepath.Join(from, BlobFolder))
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	target, err := blob.OpenDir(filepath.Join(dir, BlobFolder))
+	if err != nil {
+		return err
+	}
+	defer target.Close()
+	for _, b := range list {
+		if err := restoreBlob(ctx, source, target, b); err != nil {
+			return fmt.Errorf("blob %s: %w", b.id, err)
+		}
+	}
+	return syncDir(dir)
+}
+
+// restoreBlob copies, so that the backup stays what it is whatever happens to
+// the data directory.
+func restoreBlob(ctx context.Context, source, target *blob.Dir, b blobRow) error {
+	r, _, err := source.Open(ctx, b.id)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	path := target.Where(b.id)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	sum, err := writeFile(path, r)
+	if err == nil && sum != b.sum {
+		err = errors.New("it is damaged in the backup")
+	}
+	return err
+}
+
+func copyFile(from, to string) error {
+	f, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = writeFile(to, f)
+	return err
+}

@@ -1,0 +1,330 @@
+package archive
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"maps"
+	"strings"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/blob"
+	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/ledger"
+	"github.com/svcfs/svcfs/service/store"
+)
+
+// maxJSON bounds an entry that is read into memory.
+const maxJSON = 64 << 20
+
+// errCut means that a stream ends before its trailer.
+var errCut = errors.New("the stream ends early: it is not a complete export")
+
+// Import fills an empty service from a stream. All of it is there when Import
+// returns nil, and nothing otherwise.
+func Import(ctx context.Context, r io.Reader, s Service) (Summary, error) {
+	i := &importer{Service: s, tar: tar.NewReader(r), digest: sha256.New(), blobs: make(map[string]blob.Info), used: make(map[string]bool),
+		sum: Summary{Rows: make(map[string]int64)}}
+	err := i.run(ctx)
+	if !errors.Is(err, store.ErrUnavailable) { // or the rows may be there
+		i.removeUnused(ctx, err != nil)
+	}
+	if err != nil {
+		return i.sum, fmt.Errorf("import: %w", err)
+	}
+	return i.sum, nil
+}
+
+type importer struct {
+	Service
+	tar    *tar.Reader
+	digest hash.Hash
+	blobs  map[string]blob.Info // by the id they had
+	used   map[string]bool      // ids they had
+	sum    Summary
+}
+
+// entry is one entry of a stream; content is nil for a blob.
+type entry struct {
+	name    string
+	content []byte
+}
+
+func (i *importer) run(ctx context.Context) error {
+	if err := i.Store.Read(ctx, func(tx *store.Tx) error { return requireEmpty(ctx, tx) }); err != nil {
+		return err
+	}
+	first, err := i.next(ctx)
+	if err != nil {
+		return err
+	}
+	var h Header
+	if err := json.Unmarshal(first.content, &h); err != nil || first.name != headerName {
+		return errors.New("this is no export of svcd")
+	}
+	if err := i.accept(h); err != nil {
+		return err
+	}
+	e, err := i.next(ctx)
+	for err == nil && e.content == nil { // blobs
+		e, err = i.next(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	return i.Store.Load(ctx, func(tx *store.Tx) error { return i.fill(ctx, tx, h, e) })
+}
+
+// requireEmpty refuses a service that holds anything.
+func requireEmpty(ctx context.Context, tx *store.Tx) error {
+	var n int64
+	if err := tx.QueryRowContext(ctx, "SELECT (SELECT count(*) FROM accounts) + (SELECT count(*) FROM ledger)").Scan(&n); err != nil {
+		return fmt.Errorf("look for rows: %w", err)
+	}
+	if n > 0 {
+		return fault.New(wire.CodeConflict, "this service holds accounts already: import into a new --data directory or --db database")
+	}
+	return nil
+}
+
+func (i *importer) accept(h Header) error {
+	schema, err := i.Store.SchemaVersion()
+	switch {
+	case err != nil:
+		return err
+	case h.Format != formatName:
+		return errors.New("this is no export of svcd")
+	case h.Version > formatVersion || h.Schema > schema:
+		return fmt.Errorf("the export was made by svcd %s, which is newer: install that version", h.Program)
+	case h.Schema < schema:
+		return fmt.Errorf("the export was made by svcd %s, whose database is older (schema %d, here %d): upgrade that service, then export again", h.Program, h.Schema, schema)
+	case h.Contract != i.Contract:
+		return fmt.Errorf("the export is of contract %s, this service has %s: give --contract %s", h.Contract, i.Contract, h.Contract)
+	case h.MasterKey != i.MasterKey:
+		return errors.New("the export belongs to another master key: copy master.key of the exported service into the new data directory first, mode 0600")
+	}
+	return nil
+}
+
+// next reads an entry. Blobs go to the store at once.
+func (i *importer) next(ctx context.Context) (entry, error) {
+	h, err := i.tar.Next()
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return entry{}, errCut
+	}
+	if err != nil {
+		return entry{}, fmt.Errorf("read the stream: %w", err)
+	}
+	if id, ok := strings.CutPrefix(h.Name, blobPrefix); ok && h.Typeflag == tar.TypeReg {
+		return entry{name: h.Name}, i.blob(ctx, h, id)
+	}
+	if h.Typeflag != tar.TypeReg || h.Size > maxJSON {
+		return entry{}, fmt.Errorf("entry %.80q does not belong here", h.Name)
+	}
+	content, err := io.ReadAll(i.tar)
+	if err != nil {
+		return entry{}, errCut
+	}
+	if h.Name != trailerName {
+		addToDigest(i.digest, h.Name, sha256.Sum256(content))
+	}
+	return entry{h.Name, content}, nil
+}
+
+func (i *importer) blob(ctx context.Context, h *tar.Header, id string) error {
+	if _, twice := i.blobs[id]; twice {
+		return fmt.Errorf("blob %.80q comes twice", id)
+	}
+	info, err := i.Blobs.Put(ctx, i.tar, h.Size)
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return errCut
+	}
+	if err != nil {
+		return err
+	}
+	i.blobs[id] = info
+	i.sum.Blobs++
+	i.sum.BlobBytes += info.Size
+	addToDigest(i.digest, h.Name, info.Sum)
+	return nil
+}
+
+// fill inserts all rows, the first of which is in e, and accepts them when the
+// trailer does and the ledger is whole.
+func (i *importer) fill(ctx context.Context, tx *store.Tx, h Header, e entry) error {
+	if err := requireEmpty(ctx, tx); err != nil {
+		return err
+	}
+	tables, err := i.tables(ctx, tx)
+	if err != nil {
+		return err
+	}
+	byName := make(map[string]store.Table)
+	for _, t := range tables {
+		byName[t.Name] = t
+	}
+	for ; e.name != trailerName; e, err = i.next(ctx) {
+		if err != nil {
+			return err
+		}
+		name, _, _ := strings.Cut(strings.TrimPrefix(e.name, rowsPrefix), "/")
+		t, ok := byName[name]
+		if !ok || e.content == nil || !strings.HasPrefix(e.name, rowsPrefix) {
+			return fmt.Errorf("entry %.80q does not belong here", e.name)
+		}
+		if err := i.rows(ctx, tx, t, e.content); err != nil {
+			return fmt.Errorf("%s: %w", e.name, err)
+		}
+	}
+	return i.compare(ctx, tx, e.content)
+}
+
+// rows inserts the rows of one entry.
+func (i *importer) rows(ctx context.Context, tx *store.Tx, t store.Table, content []byte) error {
+	var names, marks []string
+	for _, c := range t.Columns {
+		names, marks = append(names, c.Name), append(marks, "?")
+	}
+	insert := "INSERT INTO " + t.Name + " (" + strings.Join(names, ", ") + ") VALUES (" + strings.Join(marks, ", ") + ")"
+	lines := bufio.NewScanner(bytes.NewReader(content))
+	lines.Buffer(nil, maxJSON)
+	for lines.Scan() {
+		row, err := decodeRow(lines.Bytes(), t)
+		if err != nil {
+			return err
+		}
+		i.sum.Rows[t.Name]++
+		if t.Name == "meta" && row["name"] == "master_key" {
+			continue // is here, and the same
+		}
+		if err := i.moveBlob(row); err != nil {
+			return err
+		}
+		values := make([]any, len(t.Columns))
+		for k, c := range t.Columns {
+			values[k] = row[c.Name]
+		}
+		if _, err := tx.ExecContext(ctx, insert, values...); err != nil {
+			return fmt.Errorf("insert: %w", err)
+		}
+	}
+	return lines.Err()
+}
+
+// decodeRow reads a row for the columns of a table, all of which it must have.
+func decodeRow(line []byte, t store.Table) (map[string]any, error) {
+	decoder := json.NewDecoder(bytes.NewReader(line))
+	decoder.UseNumber()
+	var given map[string]any
+	if err := decoder.Decode(&given); err != nil {
+		return nil, errors.New("a row is not JSON")
+	}
+	if len(given) != len(t.Columns) {
+		return nil, fmt.Errorf("a row has %d columns, the table %d", len(given), len(t.Columns))
+	}
+	row := make(map[string]any, len(given))
+	for _, c := range t.Columns {
+		value, ok := given[c.Name]
+		if !ok {
+			return nil, fmt.Errorf("a row has no %s", c.Name)
+		}
+		converted, err := convert(value, c.Kind)
+		if err != nil {
+			return nil, fmt.Errorf("column %s: %w", c.Name, err)
+		}
+		row[c.Name] = converted
+	}
+	return row, nil
+}
+
+// convert makes a JSON value what the column holds.
+func convert(v any, kind store.Kind) (any, error) {
+	if v == nil {
+		return nil, nil
+	}
+	switch kind {
+	case store.KindText:
+		if text, ok := v.(string); ok {
+			return text, nil
+		}
+	case store.KindBytes:
+		if text, ok := v.(string); ok {
+			return base64.StdEncoding.DecodeString(text)
+		}
+	case store.KindInt, store.KindBool:
+		number, ok := v.(json.Number)
+		if !ok {
+			break
+		}
+		n, err := number.Int64()
+		if kind == store.KindBool {
+			return n != 0, err
+		}
+		return n, err
+	}
+	return nil, errors.New("has the wrong type")
+}
+
+// moveBlob gives a row the new id of its blob, after comparing what came with
+// what the row says.
+func (i *importer) moveBlob(row map[string]any) error {
+	id, ok := row["blob_id"].(string)
+	if !ok || row["ref"] == id { // none, or elsewhere: a legacy reference without bytes
+		return nil
+	}
+	info, ok := i.blobs[id]
+	if !ok {
+		if row["deleted_ns"] != nil {
+			return nil // gone with its file
+		}
+		return fmt.Errorf("blob %s is not in the stream", id)
+	}
+	sum, _ := row["blob_sum"].([]byte)
+	if row["blob_size"] != info.Size || !bytes.Equal(sum, info.Sum[:]) {
+		return fmt.Errorf("blob %s was changed on the way", id)
+	}
+	row["blob_id"] = info.ID
+	i.used[id] = true
+	return nil
+}
+
+// compare checks the trailer, the chain of the ledger, and that nothing follows.
+func (i *importer) compare(ctx context.Context, tx *store.Tx, trailer []byte) error {
+	var want Summary
+	if err := json.Unmarshal(trailer, &want); err != nil {
+		return errCut
+	}
+	if _, err := ledger.Audit(ctx, tx); err != nil {
+		return err
+	}
+	root, err := ledgerRoot(ctx, tx)
+	if err != nil {
+		return err
+	}
+	i.sum.LedgerRoot, i.sum.Digest = root, hex.EncodeToString(i.digest.Sum(nil))
+	if i.sum.Digest != want.Digest || root != want.LedgerRoot || i.sum.Blobs != want.Blobs || i.sum.BlobBytes != want.BlobBytes || !maps.Equal(i.sum.Rows, want.Rows) {
+		return errors.New("the stream is not what its trailer says: it was changed or put together from parts")
+	}
+	if _, err := i.tar.Next(); !errors.Is(err, io.EOF) {
+		return errors.New("something follows the trailer")
+	}
+	return nil
+}
+
+// removeUnused removes blobs that no row refers to, or all after a failure.
+func (i *importer) removeUnused(ctx context.Context, all bool) {
+	for id, info := range i.blobs {
+		if all || !i.used[id] {
+			_ = i.Blobs.Delete(context.WithoutCancel(ctx), info.ID) // the sweep repeats it
+		}
+	}
+}

@@ -1,0 +1,76 @@
+package service
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/svcfs/svcfs/service/store"
+)
+
+// probeBytes is the size of the blob that CheckBlobs writes.
+const probeBytes = 64 << 10
+
+// CheckDatabase looks for damage and tells which engine and schema it is. On
+// SQLite it reads the whole database.
+func (s *Service) CheckDatabase(ctx context.Context) (string, error) {
+	if err := s.store.Check(ctx); err != nil {
+		return "", err
+	}
+	version, err := s.store.SchemaVersion()
+	return fmt.Sprintf("%s, schema %d", s.store.Engine(), version), err
+}
+
+// CheckBlobs writes, reads and deletes a blob.
+func (s *Service) CheckBlobs(ctx context.Context) error {
+	content := make([]byte, probeBytes)
+	if _, err := rand.Read(content); err != nil {
+		return fmt.Errorf("make content: %w", err)
+	}
+	info, err := s.blobs.Put(ctx, bytes.NewReader(content), probeBytes)
+	if err != nil {
+		return err
+	}
+	return errors.Join(s.compareBlob(ctx, info.ID, content), s.blobs.Delete(ctx, info.ID))
+}
+
+func (s *Service) compareBlob(ctx context.Context, id string, want []byte) error {
+	r, _, err := s.blobs.Open(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	got, err := io.ReadAll(r)
+	if err != nil {
+		return fmt.Errorf("read blob: %w", err)
+	}
+	if !bytes.Equal(got, want) {
+		return errors.New("other bytes came back than were written")
+	}
+	return nil
+}
+
+// MayChangeLedger reports whether the database role may change ledger rows.
+func (s *Service) MayChangeLedger(ctx context.Context) (bool, error) {
+	return s.store.MayChangeLedger(ctx)
+}
+
+// LastRecord returns the time of the newest ledger record, zero without any.
+func (s *Service) LastRecord(ctx context.Context) (at time.Time, err error) {
+	var ns sql.NullInt64
+	err = s.store.Read(ctx, func(tx *store.Tx) error {
+		return tx.QueryRowContext(ctx, "SELECT max(time_ns) FROM ledger").Scan(&ns)
+	})
+	if err != nil || !ns.Valid {
+		return time.Time{}, err
+	}
+	return time.Unix(0, ns.Int64), nil
+}
+
+// FreeBytes is the free space on the disk of the data directory, -1 when it is not known.
+func (s *Service) FreeBytes() int64 { return freeBytes(s.cfg.DataDir) }

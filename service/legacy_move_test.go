@@ -1,0 +1,72 @@
+package service_test
+
+import (
+	"bytes"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service"
+	"github.com/svcfs/svcfs/service/legacy"
+)
+
+// Legacy files move with a service, also references whose bytes are elsewhere.
+func TestLegacyFilesMove(t *testing.T) {
+	first := runWith(t, service.Config{Database: newDatabase(t), DataDir: filepath.Join(t.TempDir(), "data")})
+	alice := first.user("alice", "10")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	here, err := first.svc.ImportPlain(t.Context(), service.LegacyFile{Group: "g"}, []byte("here"), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealed, err := os.ReadFile(func() string {
+		where, err := first.svc.BlobPath(t.Context(), here.CID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return where
+	}())
+	if err != nil {
+		t.Fatal(err)
+	}
+	elsewhere := legacy.Sum(sealed, legacy.Default(1)).String() // the same bytes under another id
+	if _, err := first.svc.ImportReference(t.Context(), service.LegacyFile{Group: "g"}, elsewhere, here.FileHash); err != nil {
+		t.Fatal(err)
+	}
+	gateway := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(sealed) }))
+	defer gateway.Close()
+	check := func(r *running) {
+		t.Helper()
+		r.clean(2)
+		u := &user{running: r, id: alice.id, key: alice.key}
+		u.login()
+		for _, ref := range []string{here.CID, elsewhere} {
+			if got, problem := u.retrieve("g", ref); string(got) != "here" {
+				t.Errorf("%s: %q, %s", ref, got, problem)
+			}
+		}
+	}
+	var stream bytes.Buffer
+	if sum, err := first.svc.Export(t.Context(), &stream); err != nil || sum.Blobs != 1 {
+		t.Fatal(sum, err)
+	}
+	second := runWith(t, service.Config{DataDir: masterKeyOnly(t, first.dir), Gateway: gateway.URL})
+	if _, err := second.svc.Import(t.Context(), &stream); err != nil {
+		t.Fatal(err)
+	}
+	check(second)
+	if first.database != "" {
+		return // backups are of SQLite
+	}
+	backup, dir := filepath.Join(t.TempDir(), "backup"), masterKeyOnly(t, first.dir)
+	if _, err := first.svc.Backup(t.Context(), backup, false); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := service.Restore(t.Context(), backup, dir); err != nil {
+		t.Fatal(err)
+	}
+	check(runWith(t, service.Config{DataDir: dir, Gateway: gateway.URL}))
+}

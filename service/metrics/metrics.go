@@ -1,0 +1,155 @@
+// Package metrics counts what the service does, in the form Prometheus reads.
+package metrics
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"runtime"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/svcfs/svcfs/service/blob"
+	"github.com/svcfs/svcfs/service/fault"
+)
+
+// Metrics are the counters of one service.
+type Metrics struct {
+	Uploads   prometheus.Counter // answered with success, repeats included
+	Retrieves prometheus.Counter
+	InFlight  prometheus.Gauge
+
+	registry  *prometheus.Registry
+	requests  *prometheus.CounterVec
+	duration  *prometheus.HistogramVec
+	bytesIn   *prometheus.CounterVec
+	bytesOut  *prometheus.CounterVec
+	parts     *prometheus.HistogramVec
+	failures  *prometheus.CounterVec
+	sweeps    *prometheus.CounterVec
+	lastSweep prometheus.Gauge
+}
+
+// New returns counters at zero, registered nowhere else.
+func New(version string) *Metrics {
+	counter := func(name, help string) prometheus.CounterOpts {
+		return prometheus.CounterOpts{Namespace: "svcd", Name: name, Help: help}
+	}
+	operation := []string{"operation"}
+	m := &Metrics{registry: prometheus.NewRegistry(),
+		Uploads:   prometheus.NewCounter(counter("uploads_total", "Uploads finished, repeated answers included.")),
+		Retrieves: prometheus.NewCounter(counter("retrieves_total", "File keys handed out.")),
+		InFlight:  prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "svcd", Name: "requests_in_flight", Help: "Requests being answered."}),
+		requests:  prometheus.NewCounterVec(counter("requests_total", "Requests answered, by operation and HTTP status."), []string{"operation", "status"}),
+		bytesIn:   prometheus.NewCounterVec(counter("request_bytes_total", "Bytes of request bodies read."), operation),
+		bytesOut:  prometheus.NewCounterVec(counter("response_bytes_total", "Bytes of answers sent."), operation),
+		failures:  prometheus.NewCounterVec(counter("part_failures_total", "Failed calls of the database and the blob store."), []string{"part", "call"}),
+		sweeps:    prometheus.NewCounterVec(counter("sweeps_total", "Sweeps of leftovers, by result."), []string{"result"}),
+		lastSweep: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "svcd", Name: "last_sweep_timestamp_seconds", Help: "When the last sweep succeeded."}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "svcd", Name: "request_duration_seconds", Help: "Time to answer, by operation.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 2.5, 11)}, operation),
+		parts: prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "svcd", Name: "part_duration_seconds",
+			Help: "Time of calls of the database and the blob store.", Buckets: prometheus.ExponentialBuckets(0.0005, 2.5, 11)}, []string{"part", "call"}),
+	}
+	for part, calls := range map[string][]string{"database": {"read", "write"}, "blobs": {"put", "open", "delete"}} {
+		for _, call := range calls {
+			m.failures.WithLabelValues(part, call) // is there before the first
+		}
+	}
+	for _, result := range []string{"ok", "failed"} {
+		m.sweeps.WithLabelValues(result)
+	}
+	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "svcd", Name: "build_info", Help: "Always 1."}, []string{"version", "go"})
+	build.WithLabelValues(version, runtime.Version()).Set(1)
+	m.registry.MustRegister(m.Uploads, m.Retrieves, m.InFlight, m.requests, m.bytesIn, m.bytesOut, m.failures, m.sweeps, m.lastSweep, m.duration, m.parts, build,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+// Handler answers /metrics.
+func (m *Metrics) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
+	return mux
+}
+
+// Request counts an answered request. Operations must be few.
+func (m *Metrics) Request(operation string, status int, took time.Duration, in, out int64) {
+	m.requests.WithLabelValues(operation, strconv.Itoa(status)).Inc()
+	m.duration.WithLabelValues(operation).Observe(took.Seconds())
+	m.bytesIn.WithLabelValues(operation).Add(float64(in))
+	m.bytesOut.WithLabelValues(operation).Add(float64(out))
+}
+
+// Part counts a call of the database or the blob store. A refusal, or a caller
+// who left, is no failure of the part.
+func (m *Metrics) Part(part, call string, took time.Duration, err error) {
+	m.parts.WithLabelValues(part, call).Observe(took.Seconds())
+	var refused *fault.Error
+	if err == nil || errors.As(err, &refused) || errors.Is(err, context.Canceled) || errors.Is(err, blob.ErrTooLarge) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return
+	}
+	m.failures.WithLabelValues(part, call).Inc()
+}
+
+// Sweep counts a sweep.
+func (m *Metrics) Sweep(err error) {
+	if err != nil {
+		m.sweeps.WithLabelValues("failed").Inc()
+		return
+	}
+	m.sweeps.WithLabelValues("ok").Inc()
+	m.lastSweep.SetToCurrentTime()
+}
+
+// State are figures that are read when they are asked for.
+type State struct {
+	LedgerSeq   int64
+	OpenUploads int64
+	Accounts    int64
+	Files       int64 // living
+	FileBytes   int64 // ciphertext of living files
+	FreeBytes   int64 // on the disk of the data directory; -1 = unknown
+}
+
+// Watch adds the figures that read gives; when it fails they are left out.
+func (m *Metrics) Watch(read func() (State, error)) {
+	gauge := func(name, help string) *prometheus.Desc { return prometheus.NewDesc("svcd_"+name, help, nil, nil) }
+	m.registry.MustRegister(&stateCollector{read: read, ledger: gauge("ledger_seq", "Sequence of the newest ledger record."),
+		uploads: gauge("open_uploads", "Uploads begun and not finished."), accounts: gauge("accounts", "Accounts."),
+		files: gauge("files", "Files that can be retrieved."), bytes: gauge("file_bytes", "Ciphertext of files that can be retrieved."),
+		free: gauge("data_free_bytes", "Free space on the disk of the data directory.")})
+}
+
+type stateCollector struct {
+	read                                          func() (State, error)
+	ledger, uploads, accounts, files, bytes, free *prometheus.Desc
+}
+
+// Describe lists the figures.
+func (c *stateCollector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{c.ledger, c.uploads, c.accounts, c.files, c.bytes, c.free} {
+		ch <- d
+	}
+}
+
+// Collect reads them.
+func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
+	s, err := c.read()
+	if err != nil {
+		return
+	}
+	for _, v := range []struct {
+		desc  *prometheus.Desc
+		value int64
+	}{{c.ledger, s.LedgerSeq}, {c.uploads, s.OpenUploads}, {c.accounts, s.Accounts}, {c.files, s.Files}, {c.bytes, s.FileBytes}, {c.free, s.FreeBytes}} {
+		if v.value >= 0 {
+			ch <- prometheus.MustNewConstMetric(v.desc, prometheus.GaugeValue, float64(v.value))
+		}
+	}
+}

@@ -1,0 +1,437 @@
+package service_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service"
+	"github.com/svcfs/svcfs/service/blob/s3test"
+	"github.com/svcfs/svcfs/service/legacy"
+	"github.com/svcfs/svcfs/service/store/pgtest"
+)
+
+// clean verifies every byte and the chain of the ledger.
+func (r *running) clean(files int) {
+	r.t.Helper()
+	n, err := r.svc.Verify(r.t.Context(), true, func(ref string, err error) { r.t.Errorf("verify %s: %v", ref, err) })
+	if err != nil || (files >= 0 && n != files) {
+		r.t.Errorf("verify: %d files, want %d, %v", n, files, err)
+	}
+	if _, err := r.svc.Audit(r.t.Context()); err != nil {
+		r.t.Error(err)
+	}
+}
+
+// masterKeyOnly makes a data directory with nothing but the master key of another.
+func masterKeyOnly(t *testing.T, from string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "data")
+	raw, err := os.ReadFile(filepath.Join(from, "master.key"))
+	if err == nil {
+		err = errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, "master.key"), raw, 0o600))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestBackupUnderLoadRestoresClean(t *testing.T) {
+	if os.Getenv(postgresVar) != "" {
+		r := run(t)
+		if _, err := r.svc.Backup(t.Context(), filepath.Join(t.TempDir(), "backup"), false); err == nil || !strings.Contains(err.Error(), "svcd export") {
+			t.Errorf("PostgreSQL: %v", err)
+		}
+		return
+	}
+	r := run(t)
+	alice := r.user("alice", "1000")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	before := make(map[string][]byte)
+	for i := range 10 {
+		content := []byte(fmt.Sprint("before ", i))
+		before[alice.upload("g", fmt.Sprint(i), content).CID] = content
+	}
+	var stop atomic.Bool
+	var load sync.WaitGroup
+	for worker := range 3 {
+		load.Go(func() {
+			for i := 0; !stop.Load(); i++ {
+				up := alice.upload("g", "load", []byte(fmt.Sprint(worker, i)))
+				if i%3 == 0 {
+					must[string](alice, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": up.CID})
+				}
+			}
+		})
+	}
+	backup := filepath.Join(t.TempDir(), "backup")
+	var problem error
+	for n := range 3 { // the last one is restored
+		backup = filepath.Join(t.TempDir(), fmt.Sprint("backup", n))
+		if _, err := r.svc.Backup(t.Context(), backup, false); err != nil {
+			problem = errors.Join(problem, err)
+		}
+	}
+	stop.Store(true)
+	load.Wait()
+	if problem != nil {
+		t.Fatal(problem)
+	}
+	for name, want := range map[string]bool{"svc.db": true, "backup.json": true, "blobs": true, "master.key": false, "svc.db-wal": false} {
+		info, err := os.Stat(filepath.Join(backup, name))
+		if (err == nil) != want {
+			t.Errorf("%s in the backup: %v", name, err)
+		}
+		if err == nil && info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s may be read by others: %v", name, info.Mode())
+		}
+	}
+	empty := filepath.Join(t.TempDir(), "data")
+	if _, err := service.Restore(t.Context(), backup, empty); err == nil || !strings.Contains(err.Error(), "master key is needed") {
+		t.Errorf("restored without a master key: %v", err)
+	}
+	dir := masterKeyOnly(t, r.dir)
+	if _, err := service.Restore(t.Context(), backup, dir); err != nil {
+		t.Fatal(err)
+	}
+	restored := runWith(t, service.Config{DataDir: dir})
+	restored.clean(-1)
+	again := &user{running: restored, id: alice.id, key: alice.key}
+	again.login()
+	for ref, content := range before {
+		if got, problem := again.retrieve("g", ref); !bytes.Equal(got, content) {
+			t.Errorf("%s: %q %s", ref, got, problem)
+		}
+	}
+	again.upload("g", "after", []byte("after"))
+	restored.clean(-1)
+	r.clean(-1) // blobs of the backup are links: the service still has its own
+}
+
+func TestBackupAndRestoreRefusals(t *testing.T) {
+	if os.Getenv(postgresVar) != "" {
+		return // SQLite only
+	}
+	r := run(t)
+	alice := r.user("alice", "10")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	alice.upload("g", "f", []byte("content"))
+	key, outside := oldKey(t)
+	ref := legacy.Sum(sealWith(t, outside, []byte("elsewhere")), legacy.Layout{Version: 0, Chunk: 1 << 20, Links: 174}).String()
+	if _, err := r.svc.ImportReference(t.Context(), service.LegacyFile{Group: "g", Key: key}, ref, hash([]byte("elsewhere"))); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	backup := filepath.Join(dir, "backup")
+	if _, err := r.svc.Backup(t.Context(), backup, true); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(backup, "master.key")); err != nil {
+		t.Error(err)
+	}
+	refused := func(name, want string, err error) {
+		t.Helper()
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", name, err, want)
+		}
+	}
+	_, err := r.svc.Backup(t.Context(), backup, false)
+	refused("backup over a backup", "not empty", err)
+	_, err = service.Restore(t.Context(), backup, r.dir)
+	refused("restore over a service", "not empty", err)
+	_, err = service.Restore(t.Context(), t.TempDir(), masterKeyOnly(t, r.dir))
+	refused("restore of nothing", "not a complete backup", err)
+	_, err = service.Restore(t.Context(), backup, masterKeyOnly(t, run(t).dir))
+	refused("another master key", "another master key", err)
+	blobs := filesBelow(t, filepath.Join(backup, "blobs"))
+	raw, err := os.ReadFile(blobs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw[len(raw)-1] ^= 1
+	if err := errors.Join(os.Remove(blobs[0]), os.WriteFile(blobs[0], raw, 0o600)); err != nil { // a link is cut, not written through
+		t.Fatal(err)
+	}
+	target := filepath.Join(dir, "target")
+	_, err = service.Restore(t.Context(), backup, target)
+	refused("damaged blob", "damaged in the backup", err)
+	if entries, _ := os.ReadDir(target); len(entries) > 0 {
+		t.Errorf("a failed restore left %v", entries)
+	}
+	r.clean(2)
+}
+
+func filesBelow(t *testing.T, dir string) (list []string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			list = append(list, path)
+		}
+		return err
+	})
+	if err != nil || len(list) == 0 {
+		t.Fatal(list, err)
+	}
+	return list
+}
+
+// fillService makes a service with files in all states and returns those with
+// bytes; one more is a reference to bytes elsewhere.
+func fillService(t *testing.T, r *running, files int) (owner *user, contents map[string][]byte) {
+	t.Helper()
+	owner, member := r.user("owner", "1000"), r.user("member", "1000")
+	must[string](owner, wire.OpRegisterGroup, object{"group_id": "g"})
+	must[string](owner, wire.OpAddGroupMember, object{"group_id": "g", "member_id": member.id})
+	must[string](owner, wire.OpRegisterGroup, object{"group_id": "Gruppe ä/\"'"})
+	must[string](owner, wire.OpSetGroupRetention, object{"group_id": "g", "retention_days": 30})
+	contents = make(map[string][]byte)
+	for i := range files {
+		u := []*user{owner, member}[i%2]
+		content := bytes.Repeat([]byte{byte(i), byte(i >> 8)}, 1+i*7)
+		contents[u.upload("g", fmt.Sprintf("file %d ü\n", i), content).CID] = content
+	}
+	gone := owner.upload("g", "deleted", []byte("deleted"))
+	must[string](owner, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": gone.CID})
+	must[string](owner, wire.OpRevokeGroupMember, object{"group_id": "g", "member_id": member.id})
+	owner.finalize("g", "open", []byte("prepared, not finished"))
+	old, err := r.svc.ImportPlain(t.Context(), service.LegacyFile{Group: "g", Name: "legacy"}, []byte("legacy"), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	contents[old.CID] = []byte("legacy")
+	key, outside := oldKey(t)
+	ref := legacy.Sum(sealWith(t, outside, []byte("elsewhere")), legacy.Layout{Version: 0, Chunk: 1 << 20, Links: 174}).String()
+	if _, err := r.svc.ImportReference(t.Context(), service.LegacyFile{Group: "g", Key: key}, ref, hash([]byte("elsewhere"))); err != nil {
+		t.Fatal(err)
+	}
+	return owner, contents
+}
+
+// Engine switch: SQLite and a directory to PostgreSQL and S3, and back.
+func TestExportMovesTheServiceBetweenStoresAndBack(t *testing.T) {
+	if os.Getenv(postgresVar) != "" {
+		return // has both
+	}
+	server := pgtest.Start(t)
+	bucket := s3test.Start(t)
+	s3test.SetEnv(t)
+	first := runWith(t, service.Config{DataDir: filepath.Join(t.TempDir(), "data")})
+	owner, contents := fillService(t, first, 200)
+	check := func(r *running) {
+		t.Helper()
+		r.clean(len(contents) + 1)
+		u := &user{running: r, id: owner.id, key: owner.key}
+		u.login()
+		rows := must[[]wire.TransactionRow](u, wire.OpGetGroupTransactions, object{"group_id": "g"})
+		if len(rows) != len(contents)+2 { // one is deleted, one elsewhere
+			t.Errorf("%d rows", len(rows))
+		}
+		for ref, want := range contents {
+			if got, problem := u.retrieve("g", ref); !bytes.Equal(got, want) {
+				t.Fatalf("%s: %d bytes, %s", ref, len(got), problem)
+			}
+		}
+	}
+	second := runWith(t, service.Config{DataDir: masterKeyOnly(t, first.dir), Database: server.NewDatabase(t), Blobs: bucket.Location(bucket.NewBucket(t))})
+	third := runWith(t, service.Config{DataDir: masterKeyOnly(t, first.dir)})
+	var there, back bytes.Buffer
+	sum, err := first.svc.Export(t.Context(), &there)
+	if err != nil || sum.Blobs != 201 || sum.LedgerRoot == "" {
+		t.Fatal(sum, err)
+	}
+	got, err := second.svc.Import(t.Context(), bytes.NewReader(there.Bytes()))
+	if err != nil || got.LedgerRoot != sum.LedgerRoot {
+		t.Fatal(got, err)
+	}
+	if sum, err = second.svc.Export(t.Context(), &back); err != nil || got.LedgerRoot != sum.LedgerRoot {
+		t.Fatal(sum, err)
+	}
+	if got, err = third.svc.Import(t.Context(), &back); err != nil || got.LedgerRoot != sum.LedgerRoot {
+		t.Fatal(got, err)
+	}
+	check(second)
+	check(third)
+	master, err := os.ReadFile(filepath.Join(first.dir, "master.key"))
+	if err != nil || bytes.Contains(there.Bytes(), master) {
+		t.Error("the stream holds the master key", err)
+	}
+	_, err = second.svc.Import(t.Context(), bytes.NewReader(there.Bytes()))
+	if err == nil || !strings.Contains(err.Error(), "holds accounts already") {
+		t.Errorf("imported into a service with accounts: %v", err)
+	}
+}
+
+// entry is one entry of a stream.
+type entry struct {
+	name string
+	data []byte
+}
+
+func readStream(t *testing.T, stream []byte) (list []entry) {
+	t.Helper()
+	r := tar.NewReader(bytes.NewReader(stream))
+	for {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return list
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, entry{h.Name, data})
+	}
+}
+
+func writeStream(t *testing.T, list []entry) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, e := range list {
+		if err := w.WriteHeader(&tar.Header{Name: e.name, Size: int64(len(e.data)), Typeflag: tar.TypeReg, Mode: 0o600}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write(e.data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func TestImportRefusesEverythingButAWholeExport(t *testing.T) {
+	source := run(t)
+	_, contents := fillService(t, source, 5)
+	var b bytes.Buffer
+	if _, err := source.svc.Export(t.Context(), &b); err != nil {
+		t.Fatal(err)
+	}
+	whole := readStream(t, b.Bytes())
+	find := func(prefix string) int {
+		return slices.IndexFunc(whole, func(e entry) bool { return strings.HasPrefix(e.name, prefix) })
+	}
+	change := func(prefix, old, new string) []byte {
+		list := slices.Clone(whole)
+		i := find(prefix)
+		changed := bytes.Replace(list[i].data, []byte(old), []byte(new), 1)
+		if bytes.Equal(changed, list[i].data) {
+			t.Fatalf("%s holds no %s", prefix, old)
+		}
+		list[i].data = changed
+		return writeStream(t, list)
+	}
+	without := func(prefix string) []byte {
+		i := find(prefix)
+		return writeStream(t, slices.Delete(slices.Clone(whole), i, i+1))
+	}
+	target := runWith(t, service.Config{DataDir: masterKeyOnly(t, source.dir), Database: newDatabase(t)})
+	other := runWith(t, service.Config{DataDir: filepath.Join(t.TempDir(), "data"), Database: newDatabase(t), ContractID: "x.testnet"})
+	cases := []struct {
+		name   string
+		stream []byte
+		want   string
+		into   *running
+	}{
+		{"nothing", nil, "ends early", target},
+		{"text", []byte(strings.Repeat("no tar ", 200)), "read the stream", target},
+		{"another tar", writeStream(t, []entry{{"a", []byte("b")}}), "no export of svcd", target},
+		{"newer format", change(headerPrefix, `"version": 1`, `"version": 2`), "newer", target},
+		{"newer schema", change(headerPrefix, `"schema": `, `"schema": 1`), "newer", target},
+		{"no trailer", without("trailer.json"), "ends early", target},
+		{"something after the trailer", writeStream(t, append(slices.Clone(whole), entry{"rows/meta/000009.jsonl", nil})), "follows the trailer", target},
+		{"a blob is missing", without("blobs/"), "not in the stream", target},
+		{"a blob twice", writeStream(t, slices.Insert(slices.Clone(whole), 1, whole[find("blobs/")])), "comes twice", target},
+		{"rows are missing", without("rows/uploads"), "trailer", target},
+		{"ledger rows are missing", without("rows/ledger"), "trailer", target},
+		{"a ledger row is changed", change("rows/ledger", `"kind":"create_account"`, `"kind":"fund"`), "row 1", target},
+		{"a balance is changed", change("rows/accounts", `"balance":"`, `"balance":"9`), "trailer", target},
+		{"a column is missing", change("rows/accounts", `"balance"`, `"balanse"`), "has no balance", target},
+		{"a column of another type", change("rows/accounts", `"key_generation":1`, `"key_generation":"1"`), "wrong type", target},
+		{"an unknown table", writeStream(t, slices.Insert(slices.Clone(whole), len(whole)-1, entry{"rows/sqlite_master/000001.jsonl", []byte("{}")})), "does not belong", target},
+		{"a path", writeStream(t, slices.Insert(slices.Clone(whole), 1, entry{"../evil", []byte("{}")})), "does not belong", target},
+		{"another contract", b.Bytes(), "--contract svc.testnet", other},
+		{"another master key", b.Bytes(), "another master key", runWith(t, service.Config{DataDir: filepath.Join(t.TempDir(), "data"), Database: newDatabase(t)})},
+	}
+	i := find("blobs/")
+	damaged := slices.Clone(whole)
+	damaged[i].data = bytes.Clone(damaged[i].data)
+	damaged[i].data[0] ^= 1
+	cases = append(cases, struct {
+		name   string
+		stream []byte
+		want   string
+		into   *running
+	}{"a blob is changed", writeStream(t, damaged), "changed on the way", target})
+	for _, tc := range cases {
+		_, err := tc.into.svc.Import(t.Context(), bytes.NewReader(tc.stream))
+		if err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v, want %q", tc.name, err, tc.want)
+		}
+	}
+	for cut := 0; cut < b.Len()-1024; cut += 997 { // the last 1024 bytes are tar's own end
+		if _, err := target.svc.Import(t.Context(), bytes.NewReader(b.Bytes()[:cut])); err == nil {
+			t.Errorf("a stream cut at byte %d was accepted", cut)
+		}
+	}
+	if list, err := target.svc.Accounts(t.Context()); err != nil || len(list) != 0 {
+		t.Errorf("a refused import left accounts: %v %v", list, err)
+	}
+	if n := countFiles(t, filepath.Join(target.dir, "blobs")); n != 0 {
+		t.Errorf("a refused import left %d blobs", n)
+	}
+	if _, err := target.svc.Import(t.Context(), bytes.NewReader(b.Bytes())); err != nil {
+		t.Fatal(err) // after all this the target still takes the whole one
+	}
+	target.clean(len(contents) + 1)
+}
+
+const headerPrefix = "header.json"
+
+func TestExportUnderLoad(t *testing.T) {
+	r := run(t)
+	alice := r.user("alice", "1000")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	var stop atomic.Bool
+	var load sync.WaitGroup
+	for worker := range 3 {
+		load.Go(func() {
+			for i := 0; !stop.Load(); i++ {
+				alice.upload("g", "load", []byte(fmt.Sprint(worker, i)))
+			}
+		})
+	}
+	var streams []*bytes.Buffer
+	for range 3 {
+		b := &bytes.Buffer{}
+		if _, err := r.svc.Export(context.Background(), b); err != nil {
+			t.Error(err)
+		}
+		streams = append(streams, b)
+	}
+	stop.Store(true)
+	load.Wait()
+	for _, b := range streams {
+		target := runWith(t, service.Config{DataDir: masterKeyOnly(t, r.dir), Database: newDatabase(t)})
+		if _, err := target.svc.Import(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		target.clean(-1)
+	}
+}

@@ -1,0 +1,84 @@
+package service
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/svcfs/svcfs/service/blob"
+	"github.com/svcfs/svcfs/service/files"
+	"github.com/svcfs/svcfs/service/metrics"
+	"github.com/svcfs/svcfs/service/store"
+)
+
+// stateWait bounds the reading of figures for one scrape.
+const stateWait = time.Second
+
+// observeParts lets the database and the blob store be counted and asked how
+// they are.
+func (s *Service) observeParts() {
+	s.store.Observe(func(call string, took time.Duration, err error) { s.metrics.Part("database", call, took, err) })
+	s.health = &health{log: s.cfg.Logger, parts: map[string]func(context.Context) error{"database": s.pingDatabase, "blobs": s.blobs.Check}}
+	s.metrics.Watch(s.state)
+}
+
+// MetricsHandler answers /metrics for Prometheus. It is not part of
+// [Service.Handler]: it belongs on an address of its own.
+func (s *Service) MetricsHandler() http.Handler { return s.metrics.Handler() }
+
+func (s *Service) pingDatabase(ctx context.Context) error {
+	return s.store.Read(ctx, func(tx *store.Tx) error {
+		var one int
+		return tx.QueryRowContext(ctx, "SELECT 1").Scan(&one)
+	})
+}
+
+func (s *Service) state() (metrics.State, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), stateWait)
+	defer cancel()
+	state := metrics.State{FreeBytes: freeBytes(s.cfg.DataDir)}
+	err := s.store.Read(ctx, func(tx *store.Tx) error {
+		return tx.QueryRowContext(ctx, `SELECT (SELECT coalesce(max(seq), 0) FROM ledger), (SELECT count(*) FROM uploads WHERE result IS NULL),
+			(SELECT count(*) FROM accounts), (SELECT count(*) FROM files WHERE deleted_ns IS NULL),
+			(SELECT coalesce(sum(blob_size), 0) FROM files WHERE deleted_ns IS NULL)`).
+			Scan(&state.LedgerSeq, &state.OpenUploads, &state.Accounts, &state.Files, &state.FileBytes)
+	})
+	return state, err
+}
+
+// freeBytes is what an unprivileged user may still write, or -1.
+func freeBytes(dir string) int64 {
+	var fs unix.Statfs_t
+	if unix.Statfs(dir, &fs) != nil {
+		return -1
+	}
+	return int64(fs.Bavail) * int64(fs.Bsize)
+}
+
+// measuredBlobs counts the calls of a blob store.
+type measuredBlobs struct {
+	files.Blobs
+	metrics *metrics.Metrics
+}
+
+func (m measuredBlobs) Put(ctx context.Context, r io.Reader, limit int64) (info blob.Info, err error) {
+	defer m.count("put", time.Now(), &err)
+	return m.Blobs.Put(ctx, r, limit)
+}
+
+func (m measuredBlobs) Open(ctx context.Context, id string) (r io.ReadSeekCloser, size int64, err error) {
+	defer m.count("open", time.Now(), &err)
+	return m.Blobs.Open(ctx, id)
+}
+
+func (m measuredBlobs) Delete(ctx context.Context, id string) (err error) {
+	defer m.count("delete", time.Now(), &err)
+	return m.Blobs.Delete(ctx, id)
+}
+
+func (m measuredBlobs) count(call string, start time.Time, err *error) {
+	m.metrics.Part("blobs", call, time.Since(start), *err)
+}

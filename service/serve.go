@@ -1,0 +1,128 @@
+package service
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/svcfs/svcfs/service/files"
+	"github.com/svcfs/svcfs/service/ledger"
+)
+
+const (
+	sweepInterval = time.Minute
+	drainTimeout  = 30 * time.Second
+	headerTimeout = 10 * time.Second
+	idleTimeout   = 2 * time.Minute
+	maxHeader     = 64 << 10
+)
+
+// Serve answers on l until ctx ends, then finishes what is under way, and sweeps
+// once a minute meanwhile. It speaks TLS when a certificate is configured.
+func (s *Service) Serve(ctx context.Context, l net.Listener) error {
+	if err := s.rememberAddress(ctx); err != nil {
+		if ctx.Err() != nil { // ended before it began
+			err = nil
+		}
+		return errors.Join(err, l.Close())
+	}
+	conns := newConnections(s.cfg.MaxConnections)
+	server := &http.Server{Handler: s.handler, ReadHeaderTimeout: min(headerTimeout, s.cfg.ClientTimeout), IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+		ErrorLog: slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelDebug), ConnState: conns.changed}
+	serve := server.Serve
+	if s.certificate != nil {
+		server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.certificate.get}
+		serve = func(l net.Listener) error { return server.ServeTLS(l, "", "") }
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var all errgroup.Group
+	all.Go(func() error {
+		s.sweep(ctx)
+		return nil
+	})
+	all.Go(func() error {
+		s.log.Run(ctx)
+		return nil
+	})
+	all.Go(func() error {
+		<-ctx.Done()
+		s.watch.Close() // who waits would hold up the drain
+		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
+		defer cancel()
+		if err := server.Shutdown(drain); err != nil {
+			return errors.Join(fmt.Errorf("requests were cut off after %s: %w", drainTimeout, err), server.Close())
+		}
+		return nil
+	})
+	err := serve(l)
+	if errors.Is(err, http.ErrServerClosed) {
+		err = nil
+	}
+	stop()
+	return errors.Join(err, all.Wait())
+}
+
+// Reload has the certificate read again.
+func (s *Service) Reload() {
+	if s.certificate != nil {
+		s.certificate.forget()
+	}
+}
+
+// ServeMetrics answers /metrics on l until ctx ends.
+func (s *Service) ServeMetrics(ctx context.Context, l net.Listener) error {
+	server := &http.Server{Handler: s.MetricsHandler(), ReadHeaderTimeout: headerTimeout, ReadTimeout: headerTimeout, WriteTimeout: time.Minute,
+		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader, ErrorLog: slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelDebug)}
+	stopped := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer stopped()
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve metrics: %w", err)
+	}
+	return nil
+}
+
+func (s *Service) sweep(ctx context.Context) {
+	tick := time.NewTicker(sweepInterval)
+	defer tick.Stop()
+	for {
+		s.sweepOnce(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// sweepOnce removes leftovers, and files whose time is over.
+func (s *Service) sweepOnce(ctx context.Context) {
+	id := ledger.NewRequestID("sweep-")
+	log := s.cfg.Logger.With("request", id)
+	ctx = ledger.WithRequestID(ctx, id)
+	err := s.files.Sweep(ctx)
+	if ctx.Err() != nil {
+		return
+	}
+	if err != nil {
+		log.Error("sweep", "cause", err.Error())
+	}
+	n, expired := s.files.RemoveExpired(ctx)
+	if n > 0 {
+		log.Info("expired files deleted", "count", n)
+	}
+	if errors.Is(expired, files.ErrRetentionBusy) || ctx.Err() != nil {
+		expired = nil
+	}
+	if expired != nil {
+		log.Error("retention", "cause", expired.Error())
+	}
+	s.metrics.Sweep(errors.Join(err, expired))
+}

@@ -1,0 +1,674 @@
+package service_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service"
+)
+
+// serving is a service that answers on its own listener, as svcd runs it.
+type serving struct {
+	*running
+	addr  string
+	stop  context.CancelFunc
+	ended chan error // of Serve
+}
+
+func serve(t *testing.T, change func(*service.Config)) *serving {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := service.Config{DataDir: filepath.Join(t.TempDir(), "data"), Database: newDatabase(t), MaxFileBytes: 64 << 20}
+	if change != nil {
+		change(&cfg)
+	}
+	cfg.PublicURL = cfg.Scheme() + "://" + l.Addr().String()
+	svc, err := service.Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	s := &serving{running: &running{t: t, svc: svc, dir: cfg.DataDir, url: cfg.PublicURL, database: cfg.Database}, addr: l.Addr().String(), stop: stop, ended: make(chan error, 1)}
+	go func() {
+		s.ended <- svc.Serve(ctx, l)
+		close(s.ended)
+	}()
+	t.Cleanup(func() {
+		http.DefaultClient.CloseIdleConnections()
+		stop()
+		if err := <-s.ended; err != nil {
+			t.Error(err)
+		}
+		if err := svc.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func (s *serving) dial() net.Conn {
+	s.t.Helper()
+	conn, err := net.Dial("tcp", s.addr)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// asked asks for /health over a connection of its own and fails when no answer comes
+// within a second.
+func (s *serving) asked() (int, object) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+wire.PathHealth, nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	req.Close = true
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		s.t.Errorf("health: %v", err)
+		return 0, nil
+	}
+	defer resp.Body.Close()
+	var out object
+	if err := json.NewDecoder(resp.Body).Decode(&out); err != nil {
+		s.t.Error(err)
+	}
+	return resp.StatusCode, out
+}
+
+// reply reads an HTTP answer from a raw connection; the status is 0 when the
+// service closed it without one.
+func reply(t *testing.T, conn net.Conn) (int, string) {
+	t.Helper()
+	if err := conn.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		if timeout, ok := err.(net.Error); ok && timeout.Timeout() {
+			t.Error("the connection stays open without an answer")
+		}
+		return 0, ""
+	}
+	defer resp.Body.Close()
+	body, _ := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(body)
+}
+
+func TestThreat31(t *testing.T) {
+	s := serve(t, func(c *service.Config) { c.MaxConnections, c.ClientTimeout = 200, 300*time.Millisecond })
+	alice := s.user("alice", "10")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	bearer := "Authorization: Bearer " + alice.token + "\r\n"
+	answers := func(t *testing.T) {
+		t.Helper()
+		if status, out := s.asked(); status != 200 || out["status"] != "ok" {
+			t.Errorf("health: %d %v", status, out)
+		}
+	}
+	t.Run("slow header", func(t *testing.T) {
+		conn := s.dial()
+		fmt.Fprint(conn, "GET /health HTTP/1.1\r\nHost: x\r\nX-Slow: ")
+		answers(t)
+		if status, _ := reply(t, conn); status != 0 && status != 408 {
+			t.Errorf("status %d", status)
+		}
+	})
+	t.Run("slow body", func(t *testing.T) {
+		conn := s.dial()
+		fmt.Fprint(conn, "POST /tools/prepare_upload HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n"+bearer+"\r\n{")
+		answers(t)
+		if status, body := reply(t, conn); status != 408 || !strings.Contains(body, "too slowly") {
+			t.Errorf("%d %s", status, body)
+		}
+	})
+	t.Run("slow body that nobody reads", func(t *testing.T) {
+		for _, start := range []string{"POST /tools/prepare_upload", "POST /no/such/path", "GET /health"} {
+			conn := s.dial()
+			fmt.Fprint(conn, start+" HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{")
+			answers(t)
+			reader := bufio.NewReader(conn)
+			if err := conn.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.Copy(io.Discard, reader); err != nil && !errors.Is(err, syscall.ECONNRESET) {
+				t.Errorf("%s: the connection stays open: %v", start, err)
+			}
+		}
+	})
+	t.Run("a drip below the pace", func(t *testing.T) {
+		p := must[wire.PrepareUploadResult](alice, wire.OpPrepareUpload, wire.PrepareUploadRequest{GroupID: "g"})
+		conn := s.dial()
+		fmt.Fprintf(conn, "PUT %s HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n%s\r\n", p.UploadURL, bearer)
+		var drip sync.WaitGroup
+		drip.Go(func() {
+			tick := time.NewTicker(50 * time.Millisecond)
+			defer tick.Stop()
+			for range tick.C {
+				if _, err := conn.Write([]byte("x")); err != nil {
+					return
+				}
+			}
+		})
+		if status, _ := reply(t, conn); status != 408 && status != 0 {
+			t.Errorf("status %d", status)
+		}
+		_ = conn.Close()
+		drip.Wait()
+	})
+	t.Run("2 GiB Content-Length", func(t *testing.T) {
+		for _, path := range []string{"/tools/finalize_upload", "/tools/prepare_upload", "/api/auth/session-token", "/upload/x"} {
+			method := "POST"
+			if path == "/upload/x" {
+				method, path = "PUT", wire.PathUploadBlob+"x"
+			}
+			conn := s.dial()
+			fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n%s\r\n{", method, path, 2<<30, bearer)
+			if status, body := reply(t, conn); status != 413 {
+				t.Errorf("%s: %d %s", path, status, body)
+			}
+			answers(t)
+		}
+	})
+	t.Run("many large files inside JSON", func(t *testing.T) {
+		slow := serve(t, nil)
+		bob := slow.user("bob", "10")
+		must[string](bob, wire.OpRegisterGroup, object{"group_id": "g"})
+		for range 8 { // as many as are held in memory
+			conn := slow.dial()
+			fmt.Fprintf(conn, "POST /tools/finalize_upload HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", bob.token, 50<<20)
+			if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || !strings.Contains(line, "100") {
+				t.Fatal(line, err)
+			}
+		}
+		conn := slow.dial()
+		fmt.Fprintf(conn, "POST /tools/finalize_upload HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n{", bob.token, 50<<20)
+		if status, body := reply(t, conn); status != 503 || !strings.Contains(body, "raw transfer") {
+			t.Errorf("%d %s", status, body)
+		}
+		bob.upload("g", "small", []byte("small files go on"))
+		if status, _ := slow.asked(); status != 200 {
+			t.Errorf("health: %d", status)
+		}
+	})
+	t.Run("gzip body", func(t *testing.T) {
+		status, body := s.post("/tools/prepare_upload", http.Header{"Content-Encoding": {"gzip"}, "Authorization": {"Bearer " + alice.token}}, []byte("\x1f\x8b"))
+		if status != 415 || !strings.Contains(string(body), "compressed requests") {
+			t.Errorf("%d %s", status, body)
+		}
+	})
+	t.Run("1000 idle connections", func(t *testing.T) {
+		for i := range 1000 {
+			conn := s.dial()
+			if i%2 == 0 { // has been used before
+				fmt.Fprint(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+			}
+			if i%100 == 99 {
+				answers(t)
+			}
+		}
+		answers(t)
+	})
+}
+
+// A big upload that makes progress outlives every time-out.
+func TestSlowBigUploadSucceeds(t *testing.T) {
+	s := serve(t, func(c *service.Config) { c.ClientTimeout = 400 * time.Millisecond })
+	alice := s.user("alice", "10")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	p := must[wire.PrepareUploadResult](alice, wire.OpPrepareUpload, wire.PrepareUploadRequest{GroupID: "g"})
+	blob := bytes.Repeat([]byte("b"), 40*(16<<10))
+	reader, writer := io.Pipe()
+	start := time.Now()
+	go func() {
+		tick := time.NewTicker(30 * time.Millisecond)
+		defer tick.Stop()
+		for rest := blob; len(rest) > 0; rest = rest[16<<10:] {
+			<-tick.C
+			if _, err := writer.Write(rest[:16<<10]); err != nil {
+				return
+			}
+		}
+		_ = writer.Close()
+	}()
+	req, err := http.NewRequest(http.MethodPut, s.url+p.UploadURL, reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header, req.ContentLength = alice.header(), int64(len(blob))
+	if status, body := s.do(req); status != http.StatusNoContent {
+		t.Errorf("%d %s", status, body)
+	}
+	if took := time.Since(start); took < 800*time.Millisecond {
+		t.Errorf("the upload took %s: too short to prove anything", took)
+	}
+}
+
+// A client that reads a long answer slowly, and a service that works long before
+// it answers, are not cut off.
+func TestSlowBigAnswerSucceeds(t *testing.T) {
+	s := serve(t, func(c *service.Config) { c.ClientTimeout = 400 * time.Millisecond })
+	alice := s.user("alice", "10")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	content := bytes.Repeat([]byte("0123456789abcdef"), 1<<20)
+	up := alice.uploadRaw("g", "big", content)
+	raw := must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": up.CID, "transfer": "raw"})
+	for _, request := range []string{
+		"GET " + raw.DataURL + " HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + alice.token + "\r\n\r\n",
+		fmt.Sprintf("POST /tools/prepare_retrieve HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n{\"group_id\":\"g\",\"ipfs_hash\":\"%s\"}",
+			alice.token, len(`{"group_id":"g","ipfs_hash":""}`)+len(up.CID), up.CID),
+	} {
+		conn := s.dial()
+		fmt.Fprint(conn, request)
+		start := time.Now()
+		resp, err := http.ReadResponse(bufio.NewReaderSize(&slowly{conn: conn}, 256<<10), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := io.Copy(io.Discard, resp.Body)
+		if err != nil || n != resp.ContentLength || n < int64(len(content)) {
+			t.Errorf("%.30s: %d of %d bytes, %v", request, n, resp.ContentLength, err)
+		}
+		if took := time.Since(start); took < 500*time.Millisecond {
+			t.Errorf("%.30s took %s: too short to prove anything", request, took)
+		}
+		_ = resp.Body.Close()
+	}
+}
+
+// slowly reads at most 256 KiB in 15 ms.
+type slowly struct{ conn net.Conn }
+
+func (s *slowly) Read(p []byte) (int, error) {
+	time.Sleep(15 * time.Millisecond)
+	return s.conn.Read(p[:min(len(p), 256<<10)])
+}
+
+// The drain: what is under way finishes, nothing new begins, Serve ends well.
+func TestDrainFinishesAnUpload(t *testing.T) {
+	s := serve(t, nil)
+	alice := s.user("alice", "10")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	req := alice.finalize("g", "f", []byte("content"))
+	raw, err := json.Marshal(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	http.DefaultClient.CloseIdleConnections()
+	conn := s.dial()
+	fmt.Fprintf(conn, "POST /tools/finalize_upload HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", alice.token, len(raw))
+	answer := bufio.NewReader(conn)
+	if line, err := answer.ReadString('\n'); err != nil || !strings.Contains(line, "100 Continue") {
+		t.Fatalf("%q %v", line, err) // the service is now reading the body
+	}
+	if _, err := answer.ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	s.stop()
+	refused := func() bool {
+		probe, err := net.Dial("tcp", s.addr)
+		if err == nil {
+			_ = probe.Close()
+		}
+		return err != nil
+	}
+	for deadline := time.Now().Add(10 * time.Second); !refused(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("new connections are still taken")
+		}
+	}
+	if _, err := conn.Write(raw); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.ReadResponse(answer, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var out wire.FinalizeUploadResult
+	if err := json.NewDecoder(resp.Body).Decode(&out); err != nil || resp.StatusCode != 200 || out.Seq == 0 {
+		t.Errorf("%d %+v %v", resp.StatusCode, out, err)
+	}
+	if err := <-s.ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// lines is a log that is read while it is written.
+type lines struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lines) records(t *testing.T) (list []object) {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for line := range strings.Lines(l.b.String()) {
+		var o object
+		if err := json.Unmarshal([]byte(line), &o); err != nil {
+			t.Fatalf("a line of the log is not JSON: %s", line)
+		}
+		list = append(list, o)
+	}
+	return list
+}
+
+// Every state change has account, time and request id in the ledger; the line of
+// the log with the same id says the same.
+func TestThreat38(t *testing.T) {
+	log := &lines{}
+	s := serve(t, func(c *service.Config) { c.Logger = slog.New(slog.NewJSONHandler(log, nil)) })
+	alice, bob := s.user("alice", "10"), s.user("bob", "10")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	must[string](alice, wire.OpAddGroupMember, object{"group_id": "g", "member_id": bob.id})
+	up := bob.upload("g", "f", []byte("content"))
+	alice.retrieve("g", up.CID)
+	must[string](alice, wire.OpRevokeGroupMember, object{"group_id": "g", "member_id": bob.id})
+	if status, _ := bob.tool(wire.OpPrepareUpload, object{"group_id": "g"}); status != 403 {
+		t.Errorf("status %d", status)
+	}
+	byID := make(map[string]object)
+	eventually(t, 20*time.Second, "every request is in the log", func() bool { // the line comes after the answer
+		for _, o := range log.records(t) {
+			if o["msg"] == "request" {
+				byID[o["request"].(string)] = o
+			}
+		}
+		return len(byID) >= 9
+	})
+	kinds := map[string]string{"register_group": wire.OpRegisterGroup, "add_group_member": wire.OpAddGroupMember, "record_transaction": wire.OpFinalizeUpload,
+		"claim_token": wire.OpPrepareRetrieve, "revoke_group_member": wire.OpRevokeGroupMember}
+	joined := 0
+	for _, row := range s.ledgerRows() {
+		operation, ok := kinds[row.kind]
+		if !ok {
+			continue
+		}
+		o := byID[row.request]
+		if row.request == "" || o == nil || o["account"] != row.account || o["operation"] != operation || o["status"] != 200.0 || o["bytes_in"].(float64) <= 0 {
+			t.Errorf("ledger row %+v, log %v", row, o)
+			continue
+		}
+		joined++
+	}
+	if joined != 5 {
+		t.Errorf("%d rows joined, want 5", joined)
+	}
+	for _, o := range log.records(t) {
+		if text := fmt.Sprint(o); strings.Contains(text, alice.key) || strings.Contains(text, alice.token) {
+			t.Errorf("a line of the log holds a secret: %v", o["msg"])
+		}
+	}
+}
+
+type ledgerRow struct{ kind, account, request string }
+
+func (r *running) ledgerRows() (list []ledgerRow) {
+	t := r.t
+	t.Helper()
+	db := r.openDatabase()
+	defer db.Close()
+	rows, err := db.QueryContext(t.Context(), "SELECT kind, account, request FROM ledger ORDER BY seq")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var r ledgerRow
+		if err := rows.Scan(&r.kind, &r.account, &r.request); err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, r)
+	}
+	return list
+}
+
+func TestHealthNamesThePart(t *testing.T) {
+	s := serve(t, nil)
+	status, out := s.asked()
+	if status != 200 || out["status"] != "ok" || out["version"] != service.Version || out["auth"] != "enabled" || out["rpc_reachable"] != true {
+		t.Errorf("%d %v", status, out)
+	}
+	if parts := fmt.Sprint(out["parts"]); parts != "map[blobs:ok checkpoints:ok database:ok]" {
+		t.Errorf("parts %s", parts)
+	}
+	if err := os.Rename(filepath.Join(s.dir, "blobs", "tmp"), filepath.Join(s.dir, "gone")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 20*time.Second, "health tells", func() bool { status, out = s.asked(); return status == 503 })
+	if out["status"] != "degraded" || fmt.Sprint(out["parts"]) != "map[blobs:down checkpoints:ok database:ok]" || strings.Contains(fmt.Sprint(out), s.dir) {
+		t.Errorf("%v", out)
+	}
+	if err := os.Rename(filepath.Join(s.dir, "gone"), filepath.Join(s.dir, "blobs", "tmp")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 20*time.Second, "health recovers", func() bool { status, _ = s.asked(); return status == 200 })
+}
+
+func TestMetrics(t *testing.T) {
+	s := serve(t, nil)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	all.Go(func() {
+		if err := s.svc.ServeMetrics(ctx, l); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() { cancel(); all.Wait() })
+	alice := s.user("alice", "10")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	up := alice.upload("g", "f", []byte("content"))
+	alice.retrieve("g", up.CID)
+	alice.finalize("g", "open", []byte("x"))
+	if status, _ := alice.tool("no_such_operation_"+alice.token, object{}); status != 404 {
+		t.Errorf("status %d", status)
+	}
+	var text string
+	wants := []string{
+		`svcd_requests_total{operation="finalize_upload",status="200"} 1`,
+		`svcd_requests_total{operation="unknown",status="404"} 1`,
+		`svcd_request_duration_seconds_count{operation="prepare_retrieve"} 1`,
+		`svcd_uploads_total 1`, `svcd_retrieves_total 1`, `svcd_ledger_seq 4`, `svcd_open_uploads 1`, `svcd_accounts 1`, `svcd_files 1`,
+		`svcd_part_duration_seconds_count{call="put",part="blobs"} 1`, `svcd_part_duration_seconds_count{call="write",part="database"}`,
+		`svcd_build_info{go="`, `svcd_part_failures_total{call="put",part="blobs"} 0`, `svcd_sweeps_total{result="ok"} 1`, `svcd_data_free_bytes`, `svcd_request_bytes_total{operation="finalize_upload"}`,
+	}
+	missing := func() string {
+		resp, err := http.Get("http://" + l.Addr().String() + "/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		raw, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = string(raw)
+		for _, want := range wants {
+			if !strings.Contains(text, want) {
+				return want
+			}
+		}
+		return ""
+	}
+	for deadline := time.Now().Add(20 * time.Second); missing() != ""; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s is missing in\n%s", missing(), text)
+		}
+	}
+	guide, err := os.ReadFile("OPERATING.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range regexp.MustCompile(`svcd_[a-z_]+`).FindAllString(string(guide), -1) {
+		if name != "svcd_ledger" && !strings.Contains(text, name) { // that is a database role
+			t.Errorf("OPERATING.md speaks of %s, which is not there", name)
+		}
+	}
+	if strings.Contains(text, alice.token) || strings.Contains(text, alice.id) {
+		t.Error("the metrics name an account or a token")
+	}
+	if status, _ := s.post("/metrics", nil, object{}); status != 404 {
+		t.Errorf("the public address answers /metrics with %d", status)
+	}
+}
+
+// writePair makes a self-signed certificate.
+func writePair(t *testing.T, dir, name string) (cert, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	for path, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der}, key: {Type: "PRIVATE KEY", Bytes: raw}} {
+		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return cert, key
+}
+
+func TestTLS(t *testing.T) {
+	dir := t.TempDir()
+	cert, key := writePair(t, dir, "first")
+	s := serve(t, func(c *service.Config) { c.TLSCert, c.TLSKey = cert, key })
+	if !strings.HasPrefix(s.url, "https://") {
+		t.Errorf("address %s", s.url)
+	}
+	handshake := func(c *tls.Config) (tls.ConnectionState, error) {
+		c.InsecureSkipVerify = true // self-signed; the name tells which it is
+		conn, err := tls.Dial("tcp", s.addr, c)
+		if err != nil {
+			return tls.ConnectionState{}, err
+		}
+		defer conn.Close()
+		return conn.ConnectionState(), nil
+	}
+	state, err := handshake(&tls.Config{NextProtos: []string{"h2", "http/1.1"}})
+	if err != nil || state.NegotiatedProtocol != "h2" || state.Version != tls.VersionTLS13 {
+		t.Fatalf("%v, protocol %q, version %x", err, state.NegotiatedProtocol, state.Version)
+	}
+	if _, err := handshake(&tls.Config{MaxVersion: tls.VersionTLS11, MinVersion: tls.VersionTLS10}); err == nil {
+		t.Error("TLS 1.1 is spoken")
+	}
+	if _, err := handshake(&tls.Config{MaxVersion: tls.VersionTLS12}); err != nil {
+		t.Error(err)
+	}
+	name := func() string {
+		state, err := handshake(&tls.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return state.PeerCertificates[0].Subject.CommonName
+	}
+	if err := os.WriteFile(cert, []byte("half written"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.svc.Reload()
+	if got := name(); got != "first" {
+		t.Errorf("a broken file replaced the certificate: %q", got)
+	}
+	writePair(t, dir, "second")
+	s.svc.Reload()
+	if got := name(); got != "second" {
+		t.Errorf("after a reload the certificate is %q", got)
+	}
+	writePair(t, dir, "third")
+	eventually(t, 20*time.Second, "the third certificate", func() bool { return name() == "third" })
+
+	if err := os.Chmod(key, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	_, err = service.Open(t.Context(), service.Config{DataDir: filepath.Join(dir, "data"), TLSCert: cert, TLSKey: key})
+	if err == nil || !strings.Contains(err.Error(), "chmod 600") {
+		t.Errorf("a key that others may read: %v", err)
+	}
+}
+
+// X-Forwarded-For counts only from a trusted proxy, and only its last untrusted
+// entry.
+func TestForwardedAddressLimitsTheClient(t *testing.T) {
+	log := &lines{}
+	s := serve(t, func(c *service.Config) {
+		c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("10.0.0.0/8")}
+		c.Logger = slog.New(slog.NewJSONHandler(log, nil))
+	})
+	try := func(forwarded string) int {
+		status, _ := s.post("/tools/auth_status", http.Header{"X-Forwarded-For": {forwarded}}, object{})
+		return status
+	}
+	seen := map[int]int{}
+	for i := range 150 {
+		seen[try(fmt.Sprintf("198.51.100.%d, 203.0.113.7, 10.1.2.3", i))]++ // the first is the client's claim
+	}
+	if seen[401] < 100 || seen[401] > 110 || seen[429] < 40 {
+		t.Errorf("answers %v", seen)
+	}
+	if got := try("203.0.113.8"); got != 401 {
+		t.Errorf("another client: %d", got)
+	}
+	eventually(t, 20*time.Second, "the line of the log", func() bool {
+		list := log.records(t)
+		return list[len(list)-1]["client"] == "203.0.113.8"
+	})
+	plain := serve(t, nil)
+	for range 120 {
+		if status, _ := plain.post("/tools/auth_status", http.Header{"X-Forwarded-For": {"203.0.113.7"}}, object{}); status != 401 {
+			t.Fatalf("an untrusted proxy's word counts: %d", status)
+		}
+	}
+}
