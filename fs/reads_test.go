@@ -147,3 +147,17 @@ func TestM5RevocationEmptiesWhatWasLent(t *testing.T) {
 		t.Errorf("open: %v", err)
 	}
 }
+
+func TestNoXattr(t *testing.T) {
+	m := mounting(t, func(p *plan) { p.Options.NoXattr = true })
+	m.put("f", "text")
+	if _, err := unix.Getxattr(m.path("team/f"), "user.svcfs.ref", nil); !errors.Is(err, unix.EOPNOTSUPP) {
+		t.Errorf("getxattr: %v", err)
+	}
+	if _, err := unix.Listxattr(m.path("team/f"), nil); !errors.Is(err, unix.EOPNOTSUPP) {
+		t.Errorf("listxattr: %v", err)
+	}
+	if got := m.read("team/f"); got != "text" {
+		t.Errorf("reads %q", got)
+	}
+}

@@ -126,7 +126,7 @@ func (a *app) startMount(ctx context.Context, p mountPlan) (*liveMount, error) {
 		a.ui.notice("other users of this machine can see %s as far as its modes permit", p.dir)
 	}
 	server, err := fs.Mount(p.dir, t, fs.Options{Account: p.sourceName(c.Account()), AllowOther: p.flags.allowOther, ReadOnly: p.readOnly, Umask: p.umask,
-		UID: p.uid, GID: p.gid, Reads: p.flags.reads, Logger: logger})
+		UID: p.uid, GID: p.gid, Reads: p.flags.reads, NoXattr: p.flags.noXattr, Logger: logger})
 	if err != nil {
 		_ = t.Close()
 		_ = c.Close()

@@ -134,7 +134,7 @@ func (c *cell) add(s sample, err error) {
 
 // play runs one scene on one system.
 func (w *world) play(r *results, sc *scene, s *system, rep int) {
-	if s.missing != "" || r.spent(sc, s.name) > w.patience {
+	if s.missing != "" || s.scene != "" && s.scene != sc.kind || r.spent(sc, s.name) > w.patience {
 		return
 	}
 	begin := time.Now()

@@ -278,5 +278,5 @@ func (g growing) draw(c *canvas, y float64) float64 {
 			times = append(times, line)
 		}
 	}
-	return max(c.chart(panelGap, y, g.title, g.x, "", times), c.chart(2*panelGap+panelWidth, y, g.title+": memory", g.x, "MiB", memory))
+	return max(c.chart(panelGap, y, g.title, g.x, times), c.chart(2*panelGap+panelWidth, y, g.title+": memory", g.x, memory))
 }

@@ -66,9 +66,12 @@ func (w *world) fillThrough(s *system) error {
 	return s.down()
 }
 
-// rcloneWriteBack is longer than rclone's default of five seconds before it sends
-// what was closed. An unmount does not wait for it.
-const rcloneWriteBack = 8 * time.Second
+// rclone with its cache sends what was closed after rcloneWriteBack, and an
+// unmount does not wait for it: rcloneLinger does.
+const (
+	rcloneWriteBack = time.Second
+	rcloneLinger    = 4 * time.Second
+)
 
 // rclone encrypts in front of a WebDAV server of its own, without and with its
 // cache of decrypted files on the disk.
@@ -82,7 +85,7 @@ func (w *world) rclone() ([]*system, error) {
 	} {
 		s := &system{name: "rclone crypt (cache " + mode.flag + ")", note: mode.note, missing: missing, stored: []string{w.path("rclone")}}
 		if mode.flag == "full" {
-			s.linger = rcloneWriteBack
+			s.linger = rcloneLinger
 		}
 		list = append(list, s)
 	}
@@ -119,7 +122,8 @@ func (w *world) rclone() ([]*system, error) {
 		mode := strings.TrimSuffix(s.name[strings.LastIndexByte(s.name, ' ')+1:], ")")
 		s.version, s.servers, s.forget = version, []*process{server}, []string{cache}
 		s.mount = func(dir string) *exec.Cmd {
-			return exec.Command(program, "mount", "remote:", dir, "--config", config, "--vfs-cache-mode", mode, "--cache-dir", cache)
+			return exec.Command(program, "mount", "remote:", dir, "--config", config, "--vfs-cache-mode", mode, "--cache-dir", cache,
+				"--vfs-write-back", rcloneWriteBack.String())
 		}
 	}
 	list[0].fill = func() error { // for both: into what the server serves

@@ -159,7 +159,9 @@ func (r *report) columns(sc *scene) (names []string) {
 		}
 	}
 	for _, s := range r.w.systems {
-		names = append(names, s.name)
+		if s.scene == "" || s.scene == sc.kind {
+			names = append(names, s.name)
+		}
 	}
 	return names
 }

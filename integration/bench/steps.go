@@ -24,7 +24,8 @@ type step struct {
 type scene struct {
 	name   string
 	cold   bool
-	linger bool // what was written must have arrived before the mount ends
+	kind   string // for systems that play only one
+	linger bool   // what was written must have arrived before the mount ends
 	steps  []*step
 }
 
@@ -45,6 +46,9 @@ const (
 	stepCopyIn    = "cp -r in"
 	stepCopyOut   = "cp -r out, cold"
 )
+
+// sceneList is the kind of the scene that lists a folder.
+const sceneList = "list"
 
 // scenes are what every system goes through.
 func (w *world) scenes() []*scene {
@@ -69,7 +73,7 @@ func (w *world) scenes() []*scene {
 			{name: stepSmallWarm, unit: "files/s", run: w.readSmall},
 			{name: stepCreate, unit: "files/s", run: w.createSmall, floor: w.floorSmall("write")},
 		}},
-		{name: fmt.Sprintf("A folder of %d files", w.listed), cold: true, steps: []*step{
+		{name: fmt.Sprintf("A folder of %d files", w.listed), kind: sceneList, cold: true, steps: []*step{
 			{name: stepListCold, unit: "ms", lower: true, run: w.list, direct: w.directList},
 			{name: stepListWarm, unit: "ms", lower: true, run: w.list},
 			{name: stepStat, unit: "stats/s", run: w.stat},

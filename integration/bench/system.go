@@ -25,6 +25,7 @@ type system struct {
 	linger  time.Duration              // how long it may send after a close; 0 = not at all
 
 	client *process
+	scene  string // the only scene it plays; empty = all
 }
 
 // up mounts it. With cold, nothing that was decrypted is in memory: the mount is
@@ -164,10 +165,15 @@ func (w *world) tmpfs() ([]*system, error) {
 }
 
 // modes are how svcfs lets the kernel serve reads.
-var modes = []struct{ flag, note string }{
-	{"passthrough", "the kernel reads decrypted memory itself; needs root"},
-	{"keep", "the kernel keeps pages from one open to the next; what an ordinary user gets"},
-	{"plain", "no pages are kept: every read asks svcfs"},
+var modes = []struct {
+	name, note string
+	flags      []string
+	scene      string
+}{
+	{"passthrough", "the kernel reads decrypted memory of large files itself; needs root", []string{"--kernel-cache", "passthrough"}, ""},
+	{"keep", "the kernel keeps pages from one open to the next; the default", nil, ""},
+	{"plain", "no pages are kept: every read asks svcfs", []string{"--kernel-cache", "plain"}, ""},
+	{"no-xattr", "like keep; ls asks for no attributes of files", []string{"--no-xattr"}, sceneList},
 }
 
 // svcfs is the system this is about, in every mode this user can have, over one
@@ -190,17 +196,17 @@ func (w *world) svcfs() (list []*system, err error) {
 		return w.svc.upload(setWrite, nil)
 	}
 	for _, mode := range modes {
-		s := &system{name: "svcfs " + mode.flag, note: mode.note, fill: func() error { return fill() }}
+		s := &system{name: "svcfs " + mode.name, note: mode.note, scene: mode.scene, fill: func() error { return fill() }}
 		if !w.wants(s.name) {
 			continue
 		}
-		if mode.flag == "passthrough" && os.Geteuid() != 0 {
+		if mode.name == "passthrough" && os.Geteuid() != 0 {
 			s.missing = "needs root: run make bench as root"
 		}
 		s.mount = func(dir string) *exec.Cmd {
 			s.servers = []*process{w.svc.process}
-			cmd := exec.Command(filepath.Join(w.bin, "svcfs"), "mount", dir, "--account", w.svc.account, "--api-key-file", w.svc.keyFile,
-				"--url", w.svc.url, "--kernel-cache", mode.flag, "--cache-size", "1GiB")
+			cmd := exec.Command(filepath.Join(w.bin, "svcfs"), append([]string{"mount", dir, "--account", w.svc.account, "--api-key-file", w.svc.keyFile,
+				"--url", w.svc.url, "--cache-size", "2GiB", "--max-file-size", "2GiB"}, mode.flags...)...)
 			cmd.Env = append(os.Environ(), "HOME="+w.path("home"))
 			return cmd
 		}
