@@ -15,14 +15,14 @@ BENCHFLAGS ?=
 
 .DEFAULT_GOAL := help
 
-.PHONY: help build demo test race vet lint vectors bench fuzz man install clean require-fuse tell-missing s3-server soak
+.PHONY: help build demo test race vet lint vectors bench fuzz suites man install clean require-fuse tell-missing s3-server soak
 
 help:
 	@echo "make demo      mount two accounts on a service of their own (ONCE=1: check and end)"
 	@echo "make build     bin/svcfs and bin/svcd"
 	@echo "make test      vet, staticcheck, every test with the race detector, the test vectors"
 	@echo "make bench     svcfs beside its floor and its peers (BENCH=quick, growth or service)"
-	@echo "make lint fuzz man install clean"
+	@echo "make lint fuzz suites man install clean"
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=auto -o bin/ ./cmd/...
@@ -67,6 +67,10 @@ vectors:
 #   make s3-server
 bench:
 	BENCH="$(BENCH)" $(GO) run ./integration/bench $(BENCHFLAGS)
+
+# The long forms of other people's suites on a mount: fio, postmark, dbench, bonnie++.
+suites: require-fuse
+	SVCFS_LONG=1 $(GO) test -v -count=1 -timeout 3h -run '^TestSuites$$' ./integration
 
 # The long runs: KILLS kills of the service and of the mount each, many rounds of
 # many clients.

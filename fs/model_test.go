@@ -2,6 +2,7 @@ package fs
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -18,6 +19,7 @@ import (
 // The random operations that the tree is checked with, on a real mount: what the
 // kernel remembers of names, sizes and pages is never wrong.
 func TestModelOnAMount(t *testing.T) {
+	fewerChecks(t)
 	for name, change := range map[string]func(*plan){
 		"names asked for every time": func(p *plan) { p.Options.Timeout = -1 },
 		"names remembered":           func(*plan) {},
@@ -34,6 +36,19 @@ func TestModelOnAMount(t *testing.T) {
 			})
 		})
 	}
+}
+
+// fewerChecks makes rapid's default number of checks a smaller one for this test:
+// each step asks the kernel for everything. A number on the command line counts.
+func fewerChecks(t *testing.T) {
+	const name, usual, here = "rapid.checks", "100", "30"
+	if f := flag.Lookup(name); f == nil || f.Value.String() != usual {
+		return
+	}
+	if err := flag.Set(name, here); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = flag.Set(name, usual) })
 }
 
 // modelSystem is a group of a mount as the model's machine drives it.

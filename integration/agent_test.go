@@ -109,7 +109,8 @@ func random(t *testing.T, n int) []byte {
 func TestAgentScripts(t *testing.T) {
 	w, alice, bob := team(t)
 	stranger := w.account("carol", "10")
-	a, b, c := newAgent(t, w.url, sdk.AccountID(alice.id), alice.key), newAgent(t, w.url, sdk.AccountID(bob.id), bob.key), newAgent(t, w.url, sdk.AccountID(stranger.id), stranger.key)
+	as := func(p *person) *agent { return newAgent(t, w.url, sdk.AccountID(p.id), p.key) }
+	a, b, c := as(alice), as(bob), as(stranger)
 	content := random(t, 1<<20)
 	write(t, filepath.Join(a.dir, "random.bin"), content)
 	ref := strings.TrimSuffix(string(a.want(agentDone, "upload_to_svc.sh", "team", "random.bin").out), "\n")
@@ -375,6 +376,10 @@ func secretsOf(s *sdktest.Server) func() map[string]string {
 	}
 }
 
+// namingCalls are the system calls that run a program or make something with a
+// name.
+const namingCalls = "execve,open,openat,creat,mknod,mknodat,mkdir,mkdirat,link,linkat,rename,renameat,renameat2,symlink,symlinkat,memfd_create"
+
 // Threat 40: no secret is in an argument, in the environment of a child, in a
 // file or in a trace.
 func TestThreat40AgentSecretsStayInPipes(t *testing.T) {
@@ -393,8 +398,8 @@ func TestThreat40AgentSecretsStayInPipes(t *testing.T) {
 		}
 		for _, call := range calls {
 			log := filepath.Join(t.TempDir(), "strace")
-			r := a.finish(a.command("strace", append([]string{"-f", "-v", "-s", "100000", "-o", log, "-e", "trace=execve,open,openat,creat,mknod,mknodat,mkdir,mkdirat,link,linkat,rename,renameat,renameat2,symlink,symlinkat,memfd_create",
-				filepath.Join(a.scripts, call[0])}, call[1:]...)...))
+			args := []string{"-f", "-v", "-s", "100000", "-o", log, "-e", "trace=" + namingCalls, filepath.Join(a.scripts, call[0])}
+			r := a.finish(a.command("strace", append(args, call[1:]...)...))
 			if r.code != agentDone {
 				t.Fatalf("%v: exit %d\n%s", call, r.code, r.err)
 			}
@@ -465,7 +470,8 @@ func checkTrace(t *testing.T, trace, script, key string, secrets map[string]stri
 // Threat 41: names of groups, references and files are never read as anything
 // but names.
 func TestThreat41AgentHostileNames(t *testing.T) {
-	names := []string{`"`, `'`, "a\nb", "$(touch pwned)", "`touch pwned`", "-rf", "--help", "-", "; touch pwned", "a b  c", `\`, `\n`, "*", "~", "@f", "%s%n", `"},"x":{"`, "ü\u202e", "$HOME", "${x}", "&touch pwned", "\tx"}
+	names := []string{`"`, `'`, "a\nb", "$(touch pwned)", "`touch pwned`", "-rf", "--help", "-", "; touch pwned", "a b  c",
+		`\`, `\n`, "*", "~", "@f", "%s%n", `"},"x":{"`, "ü\u202e", "$HOME", "${x}", "&touch pwned", "\tx"}
 	s, alice, c := memoryWorld(t, sdktest.GenB, "first")
 	for i, name := range names {
 		t.Run(fmt.Sprintf("%q", name), func(t *testing.T) {

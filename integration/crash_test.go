@@ -125,7 +125,6 @@ type step struct {
 	name    string
 	do      func() (int, map[string]any)
 	settled []int
-	blob    bool // stores or removes ciphertext
 	points  []string
 }
 

@@ -40,8 +40,7 @@ func (r *running) get(path string) (int, string) {
 // checkpoint fetches the checkpoint and verifies it as an outsider would.
 func (r *running) checkpoint() tlog.Tree {
 	r.t.Helper()
-	_, key := r.get("/tlog/key")
-	verifier, err := note.NewVerifier(strings.TrimSpace(key))
+	verifier, err := note.NewVerifier(r.key())
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -62,6 +61,11 @@ func (r *running) checkpoint() tlog.Tree {
 		r.t.Fatal(err)
 	}
 	return tree
+}
+
+func (r *running) key() string {
+	_, key := r.get("/tlog/key")
+	return strings.TrimSuffix(key, "\n")
 }
 
 func (r *running) address() string {
@@ -244,7 +248,7 @@ func TestThreat26RewrittenHistoryContradictsTheCheckpoint(t *testing.T) {
 				must[string](alice, wire.OpRegisterGroup, object{"group_id": g})
 			}
 			signed := r.checkpoint()
-			if got, err := r.svc.AuditReport(t.Context()); err != nil || got.Records != 4 || got.Signed != 4 || got.Root != signed.Hash.String() {
+			if got, err := r.svc.AuditReport(t.Context()); err != nil || got.Records != 4 || got.Signed != 4 || got.Root != signed.Hash.String() || got.Key != r.key() {
 				t.Errorf("audit of the true history: %+v, %v", got, err)
 			}
 			statement := r.withoutTriggers() + tc.statement
@@ -408,7 +412,7 @@ func TestThreat26DamagedTreeIsReported(t *testing.T) {
 			}
 			again := r.again()
 			again.get("/tlog/checkpoint")
-			if _, health := again.get("/health"); !strings.Contains(health, tc.want) {
+			if _, health := again.get("/health"); !strings.Contains(health, tc.want) || strings.Contains(health, r.dir) {
 				t.Errorf("health %s, want %s", health, tc.want)
 			}
 		})

@@ -309,6 +309,19 @@ func TestSlowBigAnswerSucceeds(t *testing.T) {
 	}
 }
 
+// A call that waits for news is not a client that stands still.
+func TestWaitingLongerThanTheClientTimeout(t *testing.T) {
+	s := serve(t, func(c *service.Config) { c.ClientTimeout = 100 * time.Millisecond })
+	alice := s.user("alice", "10")
+	now := must[wire.WatchResult](alice, wire.OpWatch, wire.WatchRequest{})
+	for range 2 { // on one connection
+		got := must[wire.WatchResult](alice, wire.OpWatch, wire.WatchRequest{AfterSeq: &now.Seq, TimeoutMS: 500})
+		if len(got.Events) != 0 {
+			t.Errorf("%+v", got)
+		}
+	}
+}
+
 // slowly reads at most 256 KiB in 15 ms.
 type slowly struct{ conn net.Conn }
 

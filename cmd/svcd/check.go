@@ -23,7 +23,7 @@ func newAudit(s *settings) *cobra.Command {
 				if report.Signed < 0 {
 					fmt.Fprintln(s.stdout, "checkpoint: none was signed in this data directory yet")
 				} else {
-					fmt.Fprintf(s.stdout, "checkpoint: of %d records, root %s as signed\n", report.Signed, report.Root)
+					fmt.Fprintf(s.stdout, "checkpoint: of %d records, root %s as signed\nverifier key: %s\n", report.Signed, report.Root, report.Key)
 				}
 				return nil
 			})

@@ -91,7 +91,8 @@ func (s *settings) examine(ctx context.Context) []finding {
 	if err != nil {
 		return []finding{failed("settings", err.Error(), "see svcd config and svcd serve --help")}
 	}
-	list := []finding{s.checkSettings(), checkPlace("data directory", s.data, 0o700), checkPlace("master key", filepath.Join(s.data, vault.FileName), 0o600), checkFiles(s.maxConnections)}
+	list := []finding{s.checkSettings(), checkPlace("data directory", s.data, 0o700),
+		checkPlace("master key", filepath.Join(s.data, vault.FileName), 0o600), checkFiles(s.maxConnections)}
 	if s.tlsCert != "" {
 		list = append(list, checkCertificate(s.tlsCert, s.tlsKey, time.Now()))
 	}
@@ -227,7 +228,8 @@ func checkParts(ctx context.Context, svc *service.Service) []finding {
 	case err != nil:
 		add(failed("clock", err.Error(), "see the line about the database"))
 	case ahead > clockTolerance:
-		add(failed("clock", fmt.Sprintf("the newest record is %s in the future: this clock went back", ahead.Round(time.Second)), "set the clock: timedatectl set-ntp true"))
+		add(failed("clock", fmt.Sprintf("the newest record is %s in the future: this clock went back", ahead.Round(time.Second)),
+			"set the clock: timedatectl set-ntp true"))
 	default:
 		add(passed("clock", "not behind the ledger: "+time.Now().UTC().Format(time.RFC3339)))
 	}

@@ -178,8 +178,8 @@ func TestEveryCommandIsDescribed(t *testing.T) {
 			}
 		})
 		for line := range strings.Lines(cmd.Example) {
-			line, _, _ = strings.Cut(line, " | ")
-			words := strings.Fields(line)
+			command, _, _ := strings.Cut(line, " | ")
+			words := strings.Fields(command)
 			found, rest, err := newRoot(&bytes.Buffer{}, &bytes.Buffer{}).Find(words[1:])
 			if err != nil || found.CommandPath() != cmd.CommandPath() && cmd.HasParent() {
 				t.Errorf("example %q: %v", line, err)

@@ -27,10 +27,11 @@ type signalWatch struct {
 	stopped sync.WaitGroup
 }
 
-// watchSignals begins to catch SIGINT, SIGTERM, SIGHUP and SIGUSR1. A SIGHUP, which also a
-// closed terminal sends, must not take a mount away from the programs in it.
+// watchSignals begins to catch SIGINT, SIGTERM, SIGHUP and SIGUSR1. A SIGHUP,
+// which also a closed terminal sends, must not take a mount away from the programs in it.
 func watchSignals() *signalWatch {
-	w := &signalWatch{raw: make(chan os.Signal, 8), quit: make(chan struct{}), interrupt: make(chan struct{}, 8), terminate: make(chan struct{}), verbosity: make(chan struct{}, 1), refresh: make(chan struct{}, 1)}
+	w := &signalWatch{raw: make(chan os.Signal, 8), quit: make(chan struct{}), interrupt: make(chan struct{}, 8), terminate: make(chan struct{}),
+		verbosity: make(chan struct{}, 1), refresh: make(chan struct{}, 1)}
 	first, cancelFirst := context.WithCancel(context.Background())
 	w.first = first
 	w.next, w.cancel = context.WithCancel(context.Background())

@@ -28,7 +28,8 @@ type group struct {
 	gone     bool      // no longer ours
 	names    map[string]*versions
 	byRef    map[sdk.Ref]*sdk.Entry
-	changes  int // counts changes of names and byRef
+	own      map[sdk.Ref]struct{} // uploads of this mount
+	changes  int                  // counts changes of names and byRef
 
 	info      groupInfo
 	history   *past
@@ -51,9 +52,9 @@ type versions struct {
 
 // overtook returns an upload that the last save of this mount did not know, and
 // forgets that save's base, so that it is told once. Needs Tree.mu.
-func (v *versions) overtook() *sdk.Entry {
+func (v *versions) overtook(own map[sdk.Ref]struct{}) *sdk.Entry {
 	for _, e := range v.entries {
-		if e.Seq > v.base && e.Seq < v.saved {
+		if _, ours := own[e.Ref]; !ours && e.Seq > v.base && e.Seq < v.saved {
 			v.base = v.saved
 			return e
 		}
@@ -66,22 +67,23 @@ func (t *Tree) noteOwn(g *group, row *sdk.Entry, base sdk.Seq) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	v := g.version(row.Name)
-	if newest := v.newest(); base == 0 && newest != nil {
-		base = newest.Seq
+	if n := len(v.entries); base == 0 && n > 0 { // made anew, or under another name: what was known was meant
+		base = v.entries[n-1].Seq
 	}
 	v.saved, v.base = row.Seq, base
+	g.own[row.Ref] = struct{}{}
 }
 
 // conflict tells the second of two writers (W11). Needs Tree.mu.
 func (t *Tree) conflict(g *group, v *versions) []notice {
-	e := v.overtook()
+	e := v.overtook(g.own)
 	if e == nil {
 		return nil
 	}
 	path := join(g.dir.path(), v.raw)
 	return []notice{{err: &Error{Class: ClassConflict, Op: "close", Path: path,
 		Err:  errText(string(e.Uploader) + " uploaded this name while it was changed here; both are kept, and the newest is shown"),
-		Hint: "Compare with the others: ls -l " + join(g.dir.path(), controlName+"/history/"+v.raw)}}}
+		Hint: "Compare with the others: ls -l '" + t.cfg.Mountpoint + join(g.dir.path(), controlName+"/history/"+oneLine(v.raw)) + "'"}}}
 }
 
 // newest returns the newest upload that is not deleted, or nil.
@@ -145,7 +147,7 @@ func (t *Tree) applyGroups(listed []sdk.Group) []notice {
 // addGroup needs Tree.mu.
 func (t *Tree) addGroup(listed sdk.Group) {
 	g := &group{id: listed.ID, owned: listed.Owned, listing: newGate(),
-		names: make(map[string]*versions), byRef: make(map[sdk.Ref]*sdk.Entry)}
+		names: make(map[string]*versions), byRef: make(map[sdk.Ref]*sdk.Entry), own: make(map[sdk.Ref]struct{})}
 	name := showGroup(listed.ID)
 	if t.root.children[name] != nil {
 		name = withSuffix(name, string(listed.ID))

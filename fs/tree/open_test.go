@@ -582,3 +582,45 @@ func TestW10TimesSurviveTheSave(t *testing.T) {
 		t.Errorf("after a change: %v", got)
 	}
 }
+
+// W11: what one mount does by itself is no conflict: removing and making again,
+// renaming about, two files of one name.
+func TestW11OneMountHasNoConflicts(t *testing.T) {
+	w := team()
+	m := mount(t, w, alice, deletes, renames)
+	dir := m.dir("/team")
+	for i := range 3 {
+		if err := m.save("/team/f", fmt.Sprint("f", i)); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.save("/team/g", fmt.Sprint("g", i)); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.rename("f", "h"); err != nil {
+			t.Fatal(err)
+		}
+		old := m.open("/team/h", OpenFlags{Read: true, Write: true})
+		if err := m.save("/team/h.tmp", fmt.Sprint("h", i)); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.rename("h.tmp", "h"); err != nil {
+			t.Fatal(err)
+		}
+		m.write(old, "late", 0)
+		if err := old.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		old.Release()
+		for _, name := range []string{"g", "h"} {
+			if err := dir.Unlink(t.Context(), name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := m.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if text := string(m.errors.text()); text != "" {
+		t.Errorf("errors holds %s", text)
+	}
+}

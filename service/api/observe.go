@@ -89,7 +89,7 @@ func (s *server) finish(r *http.Request, t *trace, start time.Time, in int64, an
 	}
 	s.Metrics.Request(operation, answer.status, took, in, answer.pace.n)
 	level := slog.LevelInfo
-	if answer.status >= http.StatusInternalServerError && r.Context().Err() == nil { // else the caller left
+	if answer.status >= http.StatusInternalServerError && r.Context().Err() == nil {
 		level = slog.LevelWarn
 	}
 	s.Logger.LogAttrs(r.Context(), level, "request", slog.String("request", t.id), slog.String("operation", operation), slog.String("account", t.account),
@@ -101,7 +101,7 @@ func (s *server) finish(r *http.Request, t *trace, start time.Time, in int64, an
 // few of them, and a path may hold a ticket.
 func (s *server) operationOf(r *http.Request) string {
 	op := r.PathValue("op")
-	if _, ok := s.tools[op]; ok || op == wire.OpFinalizeUpload || op == wire.OpPrepareRetrieve || op == wire.OpWatch {
+	if s.tools[op] != nil || s.special[op] != nil {
 		return op
 	}
 	_, route, _ := strings.Cut(r.Pattern, " ")

@@ -55,9 +55,9 @@ type Deps struct {
 	ContractID   string
 	Version      string
 	MaxFileBytes int64
+	RequestRate  int                                     // of one account per second; 0 = no bound
 	Health       func(context.Context) map[string]string // part to "ok" or "down"; answers within a second
 	Metrics      *metrics.Metrics
-	RequestRate  int // of one account per second; 0 = no bound
 	Checkpoints  Checkpoints
 	Page         *web.Page // the account page
 	Logger       *slog.Logger
@@ -75,8 +75,9 @@ type Checkpoints interface {
 type server struct {
 	Deps
 	tools   map[string]tool
-	clients *clients
+	special map[string]http.HandlerFunc // operations that carry content or wait
 	limits  *limits
+	clients *clients
 	inline  chan struct{} // a token per file inside JSON
 }
 
@@ -85,8 +86,9 @@ type tool func(ctx context.Context, account string, body []byte) (any, error)
 
 // New returns the handler of the whole service.
 func New(d Deps) http.Handler {
-	s := &server{Deps: d, clients: newClients(d.TrustedProxies), limits: newLimits(d.RequestRate), inline: make(chan struct{}, maxInline)}
+	s := &server{Deps: d, limits: newLimits(d.RequestRate), clients: newClients(d.TrustedProxies), inline: make(chan struct{}, maxInline)}
 	s.tools = s.operations()
+	s.special = map[string]http.HandlerFunc{wire.OpFinalizeUpload: s.finalize, wire.OpPrepareRetrieve: s.retrieve, wire.OpWatch: s.watch}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+wire.PathSessionToken, s.sessionToken)
 	mux.HandleFunc("GET "+wire.PathSessionToken, s.loginProbe)
@@ -168,8 +170,12 @@ func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	e := fault.Of(err)
 	traceOf(r.Context()).code = e.Code
+	level := slog.LevelError
+	if r.Context().Err() != nil { // a caller who left is no failure
+		level = slog.LevelDebug
+	}
 	if e.Err != nil {
-		s.Logger.Error("failed", "request", ledger.RequestID(r.Context()), "code", e.Code, "cause", e.Err.Error())
+		s.Logger.Log(r.Context(), level, "failed", "request", ledger.RequestID(r.Context()), "code", e.Code, "cause", e.Err.Error())
 	}
 	if e.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(e.RetryAfter.Seconds())))

@@ -100,15 +100,8 @@ func (s *server) operations() map[string]tool {
 
 func (s *server) tool(w http.ResponseWriter, r *http.Request) {
 	op := r.PathValue("op")
-	switch op {
-	case wire.OpFinalizeUpload:
-		s.finalize(w, r)
-		return
-	case wire.OpPrepareRetrieve:
-		s.retrieve(w, r)
-		return
-	case wire.OpWatch:
-		s.watch(w, r)
+	if answer := s.special[op]; answer != nil {
+		answer(w, r)
 		return
 	}
 	run, ok := s.tools[op]

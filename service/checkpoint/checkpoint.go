@@ -8,6 +8,11 @@
 // is a pure function of it: every process with the same master key computes and
 // signs the same tree, also several of them over one directory. Nothing but
 // hashes leaves the package.
+//
+// Why not a log server's library such as Tessera v1.0.4: it gives entries their
+// places itself, so two processes that follow one ledger would add a row twice;
+// its POSIX driver panics in a goroutine of its own, and ends the service, when
+// its directory cannot be opened. Its fsck accepts what is served here.
 package checkpoint
 
 import (
@@ -217,7 +222,7 @@ func (l *Log) load() (Checkpoint, error) {
 	}
 	c, err := parse(raw, l.key.Public().(ed25519.PublicKey))
 	if err != nil {
-		return c, fmt.Errorf("%w: %s was not signed with the master key of this data directory: %w", ErrContradiction, filepath.Join(l.dir, noteFile), err)
+		return c, fmt.Errorf("%w: %s was not signed with the master key of this data directory: %w", ErrContradiction, filepath.Join(Dir, noteFile), err)
 	}
 	return c, nil
 }

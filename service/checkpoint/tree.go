@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"bytes"
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/svcfs/svcfs/service/ledger"
@@ -119,7 +121,7 @@ func (p *page) compare(want []byte, from int64) error {
 	for at := 0; at < len(want); from++ {
 		end := int(tlog.StoredHashCount(from+1)-p.base) * tlog.HashSize
 		if end > n {
-			return fmt.Errorf("row %d: %w: %s ends before it", from+1, ErrContradiction, p.file.Name())
+			return fmt.Errorf("row %d: %w: %s ends before it", from+1, ErrContradiction, filepath.Join(Dir, hashesFile))
 		}
 		if !bytes.Equal(got[at:end], want[at:end]) {
 			return fmt.Errorf("row %d: %w: another row was signed at this place", from+1, ErrContradiction)
@@ -153,6 +155,7 @@ type Report struct {
 	Records int64 // in the ledger, chain intact
 	Signed  int64 // of them below the newest checkpoint; -1 = nothing was signed here
 	Root    string
+	Key     string // verifier key of the checkpoint; "" = nothing was signed here
 }
 
 // Audit replays the ledger into a fresh tree and compares it with the newest
@@ -181,6 +184,10 @@ func (l *Log) Audit(ctx context.Context) (Report, error) {
 	report := Report{Records: chain.Seq, Signed: signed.N, Root: signed.Hash.String()}
 	if signed.Note == nil {
 		report.Signed = -1
+		return report, nil
+	}
+	if report.Key, err = note.NewEd25519VerifierKey(signed.Origin, l.key.Public().(ed25519.PublicKey)); err != nil {
+		return report, fmt.Errorf("make verifier key: %w", err)
 	}
 	return report, compareRoot(signed, chain.Seq, fresh)
 }

@@ -279,7 +279,7 @@ func scan(rows *sql.Rows) (r Record, err error) {
 	var fee string
 	var prev, hash []byte
 	if err := rows.Scan(&r.Seq, &r.TxID, &r.Kind, &r.TimeNS, &r.Account, &r.Group, &r.Ref, &r.FileHash, &r.Detail, &fee, &r.Request, &prev, &hash); err != nil {
-		return r, err
+		return r, errors.New("a field has the wrong type")
 	}
 	copy(r.Prev[:], prev)
 	copy(r.Hash[:], hash)

@@ -42,7 +42,7 @@ type Watch struct {
 	endPoll  context.CancelFunc
 	head     int64         // newest sequence the poller saw
 	failed   error         // of the poller's last look
-	news     chan struct{} // closed at every change of head and failed
+	news     chan struct{} // closed when there are new events, for whomever, or failed is set
 }
 
 // New returns the watch over a store; Close ends it.
@@ -164,14 +164,18 @@ func (w *Watch) poll(ctx context.Context) {
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for {
-		head, err := w.readHead(ctx)
+		w.mu.Lock()
+		since := w.head
+		w.mu.Unlock()
+		head, news, err := w.look(ctx, since)
 		if ctx.Err() != nil {
 			return
 		}
 		w.mu.Lock()
-		w.failed = err
-		if err != nil || head > w.head {
-			w.head = max(head, w.head)
+		if w.failed = err; err == nil {
+			w.head = head // smaller than before when a backup was restored
+		}
+		if err != nil || news {
 			close(w.news)
 			w.news = make(chan struct{})
 		}
@@ -182,6 +186,22 @@ func (w *Watch) poll(ctx context.Context) {
 		case <-tick.C:
 		}
 	}
+}
+
+// look returns the newest sequence, and whether there is an event after since:
+// most records are retrievals, which wake nobody.
+func (w *Watch) look(ctx context.Context, since int64) (head int64, news bool, err error) {
+	err = w.store.Read(ctx, func(tx *store.Tx) error {
+		if head, err = headOf(ctx, tx); err != nil || head <= since {
+			return err
+		}
+		err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM ledger WHERE seq > ? AND kind IN ("+eventKinds+"))", since).Scan(&news)
+		if err != nil {
+			return fmt.Errorf("look for events: %w", err)
+		}
+		return nil
+	})
+	return head, news, err
 }
 
 func (w *Watch) readHead(ctx context.Context) (head int64, err error) {
@@ -226,17 +246,20 @@ func (w *Watch) read(ctx context.Context, account string, after int64) (events [
 	}
 }
 
+// eventKinds are the records that concern members.
+const eventKinds = "'" + ledger.KindRegister + "', '" + ledger.KindAdd + "', '" + ledger.KindJoin + "', '" + ledger.KindRevoke + "', '" +
+	ledger.KindRecord + "', '" + ledger.KindTombstone + "', '" + ledger.KindRename + "', '" + ledger.KindRetention + "'"
+
 // selectEvents tells a member what happened in a group since it became a member,
 // and whoever was revoked that, and nothing else.
 const selectEvents = `SELECT seq, kind, group_id, ref, account, detail, time_ns FROM ledger
-	WHERE seq > ? AND seq <= ? AND kind IN (?, ?, ?, ?, ?, ?, ?, ?)
+	WHERE seq > ? AND seq <= ? AND kind IN (` + eventKinds + `)
 	AND (EXISTS (SELECT 1 FROM members WHERE members.group_id = ledger.group_id AND members.account = ? AND members.since <= ledger.seq)
 		OR kind = ? AND detail = ?)
 	ORDER BY seq LIMIT ?`
 
 func eventsOf(ctx context.Context, tx *store.Tx, account string, after, upTo int64) ([]wire.Event, error) {
-	rows, err := tx.QueryContext(ctx, selectEvents, after, upTo, ledger.KindRegister, ledger.KindAdd, ledger.KindJoin, ledger.KindRevoke,
-		ledger.KindRecord, ledger.KindTombstone, ledger.KindRename, ledger.KindRetention, account, ledger.KindRevoke, account, maxEvents)
+	rows, err := tx.QueryContext(ctx, selectEvents, after, upTo, account, ledger.KindRevoke, account, maxEvents)
 	if err != nil {
 		return nil, fmt.Errorf("read events: %w", err)
 	}
