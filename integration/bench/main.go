@@ -13,8 +13,11 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"sync"
+	"syscall"
 	"time"
 )
 
@@ -86,11 +89,19 @@ func run(mode, out, only string, fill time.Duration, keep bool) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() {
+	clean := sync.OnceValue(func() error {
 		w.close()
-		if !keep {
-			err = errors.Join(err, os.RemoveAll(w.dir), os.RemoveAll(w.shm))
+		if keep {
+			return nil
 		}
+		return errors.Join(os.RemoveAll(w.dir), os.RemoveAll(w.shm))
+	})
+	defer func() { err = errors.Join(err, clean()) }()
+	interrupted := make(chan os.Signal, 1)
+	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-interrupted
+		exit(errors.Join(errors.New("interrupted"), clean()))
 	}()
 	switch mode {
 	case "growth":

@@ -298,12 +298,9 @@ func (w *world) fillBucket(addr string) error {
 		return err
 	}
 	for folder, files := range w.dataSet() {
-		if err := put(folder+"/", nil); err != nil {
-			return err
-		}
 		if err := inParallel(16, len(files), func(i int) error { return put(folder+"/"+files[i].name, files[i].data) }); err != nil {
 			return err
 		}
 	}
-	return put(setWrite+"/", nil)
+	return put(setWrite+"/keep", []byte("a folder is what lies in it\n"))
 }

@@ -130,7 +130,7 @@ type service struct {
 // --blobs flags.
 func (w *world) newService(name string, env []string, stores ...string) (*service, error) {
 	s := &service{w: w, data: w.path(name)}
-	cmd := exec.Command(filepath.Join(w.bin, "svcd"), append([]string{"serve", "--data", s.data, "--listen", "127.0.0.1:0"}, stores...)...)
+	cmd := exec.Command(filepath.Join(w.bin, "svcd"), append([]string{"serve", "--data", s.data, "--listen", "127.0.0.1:0", "--request-rate", "-1"}, stores...)...)
 	cmd.Env = append(os.Environ(), env...)
 	p, err := start(cmd)
 	if err != nil {
