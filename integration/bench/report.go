@@ -63,7 +63,7 @@ medians. *Cold* means that nothing decrypted is in memory: before it the file sy
 emptied, and the kernel's page cache is dropped%s; then what is stored, encrypted or not, is read once, so that nobody waits
 for a disk. tmpfs is never cold. The *bare pipeline* receives a file over loopback HTTP, opens AES-256-GCM in place and takes the
 SHA-256, or the reverse with a server that syncs the file before it answers: no ledger, no file system. *Bare requests* are single
-requests to svcd on a kept connection. svcd runs without its bound on requests (`--request-rate -1`; by default 500 a second for one
+requests to svcd on a kept connection. svcd runs without its bound on requests (--request-rate -1; by default 500 a second for one
 account). CPU is user and system time of the client, its server and the program that reads or writes;
 memory is the largest resident size of the client. What close means differs: svcfs has the file on the service's disk and ledger
 by then, rclone without its cache and s3fs have it on their server without a sync, gocryptfs and sshfs in a page cache,
