@@ -10,6 +10,8 @@ import (
 
 // Open retrieves and verifies the content unless it is in memory (R1).
 func (n *fileNode) Open(ctx context.Context, flags uint32) (gofs.FileHandle, uint32, syscall.Errno) {
+	ctx, done := patiently(ctx)
+	defer done()
 	n.m.knowFile(n) // before, so that a purge during the retrieval is not missed
 	want := openFlags(ctx, flags)
 	h, err := n.f.Open(ctx, want)
@@ -56,11 +58,15 @@ func (fh *fileHandle) Flush(ctx context.Context) syscall.Errno {
 		isHeldBy(fh.opener, caller.Pid, fh.h.File().Attr().Ino) {
 		return 0
 	}
+	ctx, done := patiently(ctx)
+	defer done()
 	return errno(fh.h.Flush(ctx))
 }
 
 // Fsync commits what was written; 0 means recorded on the ledger.
 func (fh *fileHandle) Fsync(ctx context.Context, _ uint32) syscall.Errno {
+	ctx, done := patiently(ctx)
+	defer done()
 	return errno(fh.h.Fsync(ctx))
 }
 

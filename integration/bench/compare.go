@@ -85,7 +85,7 @@ func (w *world) compare(out string) error {
 	r := &results{cells: make(map[*step]map[string]*cell), idle: make(map[string][]int64)}
 	for rep := range w.reps {
 		for _, sc := range scenes {
-			progress("repetition %d of %d: %s", rep+1, w.reps, sc.name)
+			progress("%v: repetition %d of %d: %s", time.Since(begun).Round(time.Second), rep+1, w.reps, sc.name)
 			w.besides(r, sc, floor)
 			for i := range w.systems { // each repetition begins with another one
 				w.play(r, sc, w.systems[(i+rep)%len(w.systems)], rep)
@@ -101,9 +101,6 @@ func (w *world) compare(out string) error {
 func (w *world) besides(r *results, sc *scene, f *pipeline) {
 	for _, st := range sc.steps {
 		if st.floor != nil {
-			if err := warm(f.dir); err != nil {
-				r.cell(st, namePipeline).err = err
-			}
 			m := startMeter(nil, []*process{f.server})
 			result, value, err := st.floor(f)
 			u := m.stop()
@@ -151,6 +148,9 @@ func (w *world) play(r *results, sc *scene, s *system, rep int) {
 		m := s.meter()
 		value, err := st.run(s, rep)
 		r.cell(st, s.name).add(sample{value, m.stop()}, err)
+		if err == nil && st.after != nil {
+			err = st.after(s, rep)
+		}
 		if err != nil {
 			progress("%s: %s: %v", s.name, st.name, err)
 		}

@@ -59,9 +59,9 @@ func short(x float64) string {
 }
 
 const howMeasured = `Every system runs the same steps in the same session, one after the other in changing order; figures are
-medians. *Cold* means that nothing decrypted is in memory: before it the file system is mounted anew, its own cache folder is
-emptied, and the kernel's page cache is dropped%s; then what is stored, encrypted or not, is read once, so that nobody waits
-for a disk. tmpfs is never cold. The *bare pipeline* receives a file over loopback HTTP, opens AES-256-GCM in place and takes the
+medians, lowest and highest in brackets. *Cold* means that nothing decrypted is in memory: the file system was mounted anew, which
+takes the kernel's pages of it away, and its own cache folder was emptied. The page cache was dropped once all systems were filled%s,
+and then what they store was read once: nobody waits for a disk. tmpfs is never cold. The *bare pipeline* receives a file over loopback HTTP, opens AES-256-GCM in place and takes the
 SHA-256, or the reverse with a server that syncs the file before it answers: no ledger, no file system. *Bare requests* are single
 requests to svcd on a kept connection. svcd runs without its bound on requests (--request-rate -1; by default 500 a second for one
 account). CPU is user and system time of the client, its server and the program that reads or writes;

@@ -18,6 +18,7 @@ type step struct {
 	run    func(s *system, rep int) (float64, error)
 	floor  func(f *pipeline) (floorResult, float64, error) // of the bare pipeline; nil = it has none
 	direct func(d *direct) (float64, error)                // bare requests to svcd; nil = none
+	after  func(s *system, rep int) error                  // not measured; nil = nothing
 }
 
 // scene is the steps of one mount.
@@ -67,7 +68,7 @@ func (w *world) scenes() []*scene {
 		{name: "Writing a file of " + big, steps: []*step{{name: stepWrite, unit: "MiB/s", run: w.writeBig, floor: func(f *pipeline) (floorResult, float64, error) {
 			r, err := f.client("write", 1, w.big)
 			return r, mib(w.big) / r.Seconds, err
-		}}}},
+		}, after: w.removeBig}}},
 		{name: fmt.Sprintf("%d files of 4 KiB", w.small), cold: true, steps: []*step{
 			{name: stepSmallCold, unit: "files/s", run: w.readSmall, floor: w.floorSmall("read"), direct: w.directSmall},
 			{name: stepSmallWarm, unit: "files/s", run: w.readSmall},
@@ -190,9 +191,8 @@ func (w *world) readParallel(s *system, _ int) (float64, error) {
 // writeBig writes new content under a new name and closes it.
 func (w *world) writeBig(s *system, rep int) (float64, error) {
 	copy(w.data, fmt.Sprintf("%s %d %d", s.name, rep, time.Now().UnixNano())) // no two alike
-	path := s.path(setWrite, fmt.Sprintf("big-%s-%d", fileName(s.name), rep))
 	begin := time.Now()
-	f, err := os.Create(path)
+	f, err := os.Create(w.bigWritten(s, rep))
 	if err != nil {
 		return 0, err
 	}
@@ -206,11 +206,15 @@ func (w *world) writeBig(s *system, rep int) (float64, error) {
 		return 0, err
 	}
 	took := time.Since(begin)
-	if s.mount == nil {
-		return mib(w.big) / took.Seconds(), os.Remove(path) // memory is scarce
-	}
 	return mib(w.big) / took.Seconds(), nil
 }
+
+func (w *world) bigWritten(s *system, rep int) string {
+	return s.path(setWrite, fmt.Sprintf("big-%s-%d", fileName(s.name), rep))
+}
+
+// removeBig makes room: what all have written would not stay in memory.
+func (w *world) removeBig(s *system, rep int) error { return os.Remove(w.bigWritten(s, rep)) }
 
 func (w *world) createSmall(s *system, rep int) (float64, error) {
 	dir := s.path(setWrite, fmt.Sprintf("small-%s-%d", fileName(s.name), rep))

@@ -28,9 +28,9 @@ type system struct {
 	scene  string // the only scene it plays; empty = all
 }
 
-// up mounts it. With cold, nothing that was decrypted is in memory: the mount is
-// new, its own cache is empty and the kernel's page cache was dropped; what is
-// stored was then read once.
+// up mounts it anew. With cold, nothing that was decrypted is in memory: the
+// kernel's pages of the mount before went with it, and its own cache is emptied.
+// What is stored stays in memory, so that no disk is measured.
 func (s *system) up(cold bool) error {
 	if s.mount == nil {
 		return nil
@@ -45,10 +45,6 @@ func (s *system) up(cold bool) error {
 			if err := os.RemoveAll(dir); err != nil {
 				return err
 			}
-		}
-		dropCaches()
-		if err := warm(s.stored...); err != nil {
-			return err
 		}
 	}
 	if err := os.MkdirAll(s.root, 0o755); err != nil {
@@ -137,6 +133,12 @@ func (w *world) newSystems() error {
 			return fmt.Errorf("fill %s: %w%s", s.name, err, w.ended())
 		}
 	}
+	dropCaches()
+	for _, s := range w.systems {
+		if err := warm(s.stored...); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -206,7 +208,7 @@ func (w *world) svcfs() (list []*system, err error) {
 		s.mount = func(dir string) *exec.Cmd {
 			s.servers = []*process{w.svc.process}
 			cmd := exec.Command(filepath.Join(w.bin, "svcfs"), append([]string{"mount", dir, "--account", w.svc.account, "--api-key-file", w.svc.keyFile,
-				"--url", w.svc.url, "--cache-size", "2GiB", "--max-file-size", "2GiB"}, mode.flags...)...)
+				"--url", w.svc.url, "--cache-size", "2GiB", "--max-file-size", "2GiB", "--allow-delete"}, mode.flags...)...)
 			cmd.Env = append(os.Environ(), "HOME="+w.path("home"))
 			return cmd
 		}
