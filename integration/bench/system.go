@@ -78,7 +78,7 @@ func (s *system) down() error {
 			break
 		}
 		if time.Now().After(deadline) {
-			_ = syscall.Unmount(s.root, syscall.MNT_DETACH)
+			unmountLazily(s.root)
 			s.client.stop()
 			s.client = nil
 			return fmt.Errorf("%s does not unmount", s.name)
@@ -92,6 +92,12 @@ func (s *system) down() error {
 	s.client.stop()
 	s.client = nil
 	return nil
+}
+
+func unmountLazily(dir string) {
+	if syscall.Unmount(dir, syscall.MNT_DETACH) != nil {
+		_ = exec.Command("fusermount3", "-uz", dir).Run()
+	}
 }
 
 func (s *system) path(parts ...string) string {
