@@ -92,6 +92,9 @@ func (w *world) compare(out string) error {
 			}
 		}
 	}
+	if w.over.Load() {
+		return nil
+	}
 	rep := &report{w: w, r: r, scenes: scenes, begun: begun, load: load}
 	return errors.Join(os.WriteFile(filepath.Join(out, "results.md"), []byte(rep.markdown()), 0o644),
 		os.WriteFile(filepath.Join(out, "results.svg"), []byte(rep.svg()), 0o644))
@@ -131,7 +134,7 @@ func (c *cell) add(s sample, err error) {
 
 // play runs one scene on one system.
 func (w *world) play(r *results, sc *scene, s *system, rep int) {
-	if s.missing != "" || s.scene != "" && s.scene != sc.kind || r.spent(sc, s.name) > w.patience {
+	if w.over.Load() || s.missing != "" || s.scene != "" && s.scene != sc.kind || r.spent(sc, s.name) > w.patience {
 		return
 	}
 	begin := time.Now()

@@ -16,7 +16,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 )
@@ -89,19 +88,21 @@ func run(mode, out, only string, fill time.Duration, keep bool) (err error) {
 	if err != nil {
 		return err
 	}
-	clean := sync.OnceValue(func() error {
-		w.close()
-		if keep {
-			return nil
-		}
-		return errors.Join(os.RemoveAll(w.dir), os.RemoveAll(w.shm))
-	})
-	defer func() { err = errors.Join(err, clean()) }()
 	interrupted := make(chan os.Signal, 1)
 	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
 	go func() {
 		<-interrupted
-		exit(errors.Join(errors.New("interrupted"), clean()))
+		w.over.Store(true)
+		w.close() // what is under way fails
+	}()
+	defer func() {
+		w.close()
+		if !keep {
+			err = errors.Join(err, os.RemoveAll(w.dir), os.RemoveAll(w.shm))
+		}
+		if w.over.Load() {
+			err = errors.New("interrupted")
+		}
 	}()
 	switch mode {
 	case "growth":

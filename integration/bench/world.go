@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/svcfs/svcfs/sdk"
 )
@@ -28,7 +29,8 @@ type world struct {
 
 	systems []*system
 	svc     *service
-	servers []*process // to be ended
+	servers []*process  // to be ended
+	over    atomic.Bool // interrupted
 
 	open      *openBig // the large file between readFirst and readRest
 	firstTook float64  // milliseconds
