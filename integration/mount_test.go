@@ -223,6 +223,7 @@ func TestW7EditorsSaveOnce(t *testing.T) {
 // N5, W9, W10: what is refused, and what succeeds without effect.
 func TestRefusalsByDesign(t *testing.T) {
 	_, alice, _ := team(t)
+	alice.must("group", "create", "other")
 	a := alice.mount("a")
 	write(t, a.path("team/f"), []byte("x"))
 	for _, tc := range []struct {
@@ -231,7 +232,8 @@ func TestRefusalsByDesign(t *testing.T) {
 		want syscall.Errno
 	}{
 		{"W9 unlink", func() error { return os.Remove(a.path("team/f")) }, unix.EPERM},
-		{"W8 rename", func() error { return os.Rename(a.path("team/f"), a.path("team/g")) }, unix.EPERM},
+		{"W8 rename to another group", func() error { return os.Rename(a.path("team/f"), a.path("other/f")) }, unix.EPERM},
+		{"N5 rename of a group", func() error { return os.Rename(a.path("other"), a.path("others")) }, unix.EPERM},
 		{"N5 mkdir in the root", func() error { return os.Mkdir(a.path("new"), 0o700) }, unix.EPERM},
 		{"N5 symlink", func() error { return os.Symlink("f", a.path("team/l")) }, unix.EPERM},
 		{"N5 device", func() error { return unix.Mknod(a.path("team/d"), unix.S_IFIFO, 0) }, unix.EPERM},

@@ -173,6 +173,33 @@ func TestBackupAndRestoreRefusals(t *testing.T) {
 	r.clean(2)
 }
 
+// SQLite beside a bucket: the backup holds the files all the same.
+func TestBackupOfABucket(t *testing.T) {
+	if os.Getenv(postgresVar) != "" {
+		return // SQLite only
+	}
+	bucket := s3test.Start(t)
+	s3test.SetEnv(t)
+	r := runWith(t, service.Config{Blobs: bucket.Location(bucket.NewBucket(t))})
+	alice := r.user("alice", "10")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	ref := alice.upload("g", "f", []byte("content")).CID
+	backup, dir := filepath.Join(t.TempDir(), "backup"), masterKeyOnly(t, r.dir)
+	if _, err := r.svc.Backup(t.Context(), backup, false); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := service.Restore(t.Context(), backup, dir); err != nil {
+		t.Fatal(err)
+	}
+	restored := runWith(t, service.Config{DataDir: dir})
+	restored.clean(1)
+	again := &user{running: restored, id: alice.id, key: alice.key}
+	again.login()
+	if got, problem := again.retrieve("g", ref); string(got) != "content" {
+		t.Errorf("%q %s", got, problem)
+	}
+}
+
 func filesBelow(t *testing.T, dir string) (list []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {

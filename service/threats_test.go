@@ -2,6 +2,7 @@ package service_test
 
 import (
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -200,4 +201,39 @@ func (l *safeLog) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
+}
+
+// Threat 31: a file that is too large for an answer of JSON is refused before it
+// is charged or read into memory; as a raw transfer it is served.
+func TestThreat31LargeFileInsideJSON(t *testing.T) {
+	r := runWith(t, service.Config{Database: newDatabase(t), MaxFileBytes: 100 << 20})
+	alice := r.user("alice", "10")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	p := must[wire.PrepareUploadResult](alice, wire.OpPrepareUpload, object{"group_id": "g", "filename": "large"})
+	req, err := http.NewRequest(http.MethodPut, r.url+p.UploadURL, io.LimitReader(zeros{}, 65<<20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header = alice.header()
+	if status, body := r.do(req); status != http.StatusNoContent {
+		t.Fatalf("put: %d %s", status, body)
+	}
+	ref := must[wire.FinalizeUploadResult](alice, wire.OpFinalizeUpload, object{"upload_id": p.UploadID, "file_hash": hash(nil)}).Location
+	before := alice.balance()
+	if status, body := alice.tool(wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": ref}); status != http.StatusRequestEntityTooLarge || !strings.Contains(body, "raw") {
+		t.Errorf("inside JSON: %d %.200s", status, body)
+	}
+	if after := alice.balance(); after != before {
+		t.Errorf("the refusal cost %s of %s", after, before)
+	}
+	if got := must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": ref, "transfer": "raw"}); got.DataSize != 65<<20 {
+		t.Errorf("raw: %+v", got.DataSize)
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
 }

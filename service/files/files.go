@@ -450,6 +450,13 @@ func (f *Files) find(ctx context.Context, account string, req wire.PrepareRetrie
 	return row, err
 }
 
+// BlobSize returns how many bytes of ciphertext a member would retrieve, 0 when
+// they are elsewhere.
+func (f *Files) BlobSize(ctx context.Context, account string, req wire.PrepareRetrieveRequest) (int64, error) {
+	row, err := f.find(ctx, account, req)
+	return row.blob.Size, err
+}
+
 // unlessDeleted returns err, which came of reading a blob, or that the file was
 // deleted meanwhile.
 func (f *Files) unlessDeleted(ctx context.Context, account string, req wire.PrepareRetrieveRequest, err error) error {

@@ -297,6 +297,9 @@ func (f *Files) present(ctx context.Context, account string, req wire.PrepareRet
 	_, err, _ := f.fetching.Do(req.IPFSHash, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchTimeout) // others may wait for it too
 		defer cancel()
+		if now, err := f.find(ctx, account, req); err == nil && now.blob.ID != req.IPFSHash {
+			return nil, nil // another call fetched it since
+		}
 		return nil, f.fetch(ctx, req.IPFSHash)
 	})
 	if err != nil {
