@@ -442,6 +442,20 @@ func TestLostAnswerIsNotPaidTwice(t *testing.T) {
 	}
 }
 
+// A refusal stays one, also when the same content was recorded just before
+// under another name and the service tells neither names nor codes.
+func TestRefusalIsNotAnEarlierRecord(t *testing.T) {
+	s, u := uploadServer(t)
+	c := client(t, s.url)
+	if _, err := c.UploadBytes(t.Context(), "g", "first", []byte("content")); err != nil {
+		t.Fatal(err)
+	}
+	s.tool(wire.OpFinalizeUpload, answer(500, wire.Error{Error: "Insufficient balance"}))
+	if r, err := c.UploadBytes(t.Context(), "g", "second", []byte("content")); !errors.Is(err, sdk.ErrInsufficient) || u.recorded != 1 {
+		t.Errorf("%+v, %v; recorded %d times", r, err, u.recorded)
+	}
+}
+
 // Upload restores the plaintext whatever happens; rows 11 and 13.
 func TestHostileUpload(t *testing.T) {
 	content := bytes.Repeat([]byte("content "), 100)

@@ -21,7 +21,8 @@ import (
 const (
 	// ticketLife is how long a service keeps an upload id.
 	ticketLife = 300 * time.Second
-	// keptKeys bounds the memory of file keys seen, to notice one handed out twice.
+	// keptKeys bounds the memory of file keys seen, to notice one handed out
+	// twice, and that of references acknowledged.
 	keptKeys = 100_000
 )
 
@@ -58,6 +59,7 @@ func (c *Client) Upload(ctx context.Context, g GroupID, name string, b *Buffer) 
 	if err != nil {
 		return Receipt{}, c.wrap("upload "+quote(name), g, "", err)
 	}
+	c.acknowledge(receipt.Ref)
 	return receipt, nil
 }
 
@@ -175,7 +177,25 @@ func (u *uploading) forget() {
 	delete(u.c.unfinished, u.key)
 }
 
-// findRecorded looks for our own row of the same content in the ledger.
+// acknowledge remembers which records were told to a caller: the same content
+// uploaded again is another record.
+func (c *Client) acknowledge(ref Ref) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.receipts) < keptKeys {
+		c.receipts[ref] = struct{}{}
+	}
+}
+
+func (c *Client) acknowledged(ref Ref) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, known := c.receipts[ref]
+	return known
+}
+
+// findRecorded looks for our own row of the same content in the ledger, one
+// that no caller was told of.
 func (c *Client) findRecorded(ctx context.Context, k uploadKey, since time.Time) (Receipt, bool, error) {
 	entries, err := c.Entries(ctx, k.group, 0)
 	if err != nil {
@@ -184,7 +204,7 @@ func (c *Client) findRecorded(ctx context.Context, k uploadKey, since time.Time)
 	const clockSkew = 5 * time.Minute
 	for i := len(entries) - 1; i >= 0; i-- {
 		e := entries[i]
-		if e.Hash == k.digest && e.Uploader == c.account && e.Deleted == nil && (e.Name == "" || e.Name == k.name) &&
+		if e.Hash == k.digest && e.Uploader == c.account && e.Deleted == nil && (e.Name == "" || e.Name == k.name) && !c.acknowledged(e.Ref) &&
 			(e.Time.IsZero() || e.Time.After(since.Add(-clockSkew))) {
 			return Receipt{Ref: e.Ref, Tx: e.Tx, Hash: e.Hash, Size: e.Size, Seq: e.Seq, Time: e.Time}, true, nil
 		}
