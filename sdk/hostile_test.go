@@ -129,10 +129,10 @@ func (f stored) answer() map[string]any {
 	return map[string]any{"key": f.key, "encrypted_b64": base64.StdEncoding.EncodeToString(f.blob), "ipfs_hash": "ref", "group_id": "g", "format": f.meta}
 }
 
-// TestHostileRetrieve: rows 5 and 8 to 13 of the threat table. Whatever the
-// service says, a file that is not the recorded one is an error of the right
-// kind, the buffer is empty, no secret shows, and the next good answer works.
-func TestHostileRetrieve(t *testing.T) {
+// Threats 5, 8 and 10 of retrieving: whatever the service says, a file that is
+// not the recorded one is an error of the right kind, the buffer is empty, no
+// secret shows, and the next good answer works.
+func TestThreat5HostileRetrieve(t *testing.T) {
 	content := []byte("the plaintext that must never show in an error")
 	good := store(t, content)
 	deflated, err := format.Deflate(content)
@@ -456,8 +456,9 @@ func TestRefusalIsNotAnEarlierRecord(t *testing.T) {
 	}
 }
 
-// Upload restores the plaintext whatever happens; rows 11 and 13.
-func TestHostileUpload(t *testing.T) {
+// Threats 11 and 13: weak keys and false acknowledgements are refused, and the
+// plaintext is restored whatever happens.
+func TestThreat11And13HostileUpload(t *testing.T) {
 	content := bytes.Repeat([]byte("content "), 100)
 	prepared := func(key []byte) http.HandlerFunc {
 		return result(wire.PrepareUploadResult{UploadID: "u", Key: base64.StdEncoding.EncodeToString(key)})
@@ -521,7 +522,7 @@ func TestHostileUpload(t *testing.T) {
 }
 
 // Threat 9: keys do not travel over plain http to another machine.
-func TestAddresses(t *testing.T) {
+func TestThreat9Addresses(t *testing.T) {
 	for _, tc := range []struct {
 		url string
 		ok  bool
@@ -551,7 +552,7 @@ func TestAddresses(t *testing.T) {
 }
 
 // Threat 12: a dead service ends in an error in time; cancelling ends at once.
-func TestDeadService(t *testing.T) {
+func TestThreat12DeadService(t *testing.T) {
 	s := newServer(t)
 	hang := make(chan struct{})
 	defer close(hang)
