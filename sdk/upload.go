@@ -40,6 +40,7 @@ type ticket struct {
 	key       *format.Key
 	uploadURL string // path for raw transfer; "" when not offered
 	since     time.Time
+	deflated  bool // what is sealed is compressed
 	put       bool // the raw transfer was done
 	unsure    bool // a finalize without an answer: it may have been recorded
 	gone      bool // the service does not know the id, and nothing was recorded
@@ -48,6 +49,8 @@ type ticket struct {
 // Upload seals b in place, sends it, has it recorded under name, and restores
 // the plaintext before it returns, whatever the outcome: meanwhile nobody may
 // read b. It returns only after the service acknowledged the record.
+//
+// Content is compressed first with [WithDeflate], and not otherwise.
 //
 // Costs one upload. After an error whose outcome is unknown, calling it again
 // with the same content finds out first: nobody pays twice. Needs membership in
@@ -91,6 +94,11 @@ func (c *Client) upload(ctx context.Context, g GroupID, name string, b *Buffer) 
 	if receipt, found, err := u.resume(ctx); found || err != nil {
 		return receipt, err
 	}
+	release, err := u.pack(ctx)
+	if err != nil {
+		return Receipt{}, err
+	}
+	defer release()
 	if u.ticket != nil {
 		receipt, err := u.sealAndSend(ctx)
 		if !u.ticket.gone {
@@ -146,7 +154,8 @@ type uploading struct {
 	c      *Client
 	caps   wire.Capabilities
 	key    uploadKey
-	buf    *Buffer
+	buf    *Buffer // the content
+	body   *Buffer // what is sealed: the content, or compressed
 	ticket *ticket
 }
 
@@ -215,7 +224,7 @@ func (c *Client) findRecorded(ctx context.Context, k uploadKey, since time.Time)
 // prepare asks for an upload id and the file's key.
 func (u *uploading) prepare(ctx context.Context) error {
 	var answer wire.PrepareUploadResult
-	request := wire.PrepareUploadRequest{GroupID: string(u.key.group), Filename: u.key.name, Size: u.buf.Len() + format.Overhead}
+	request := wire.PrepareUploadRequest{GroupID: string(u.key.group), Filename: u.key.name, Size: u.body.Len() + format.Overhead}
 	// An upload id that nobody uses costs nothing: this may be repeated.
 	if err := u.c.read(ctx, wire.OpPrepareUpload, request, &answer); err != nil {
 		return err
@@ -230,7 +239,7 @@ func (u *uploading) prepare(ctx context.Context) error {
 	if err := u.c.noteKey(key, answer.UploadID); err != nil {
 		return err
 	}
-	u.ticket = &ticket{id: answer.UploadID, key: key, since: time.Now()}
+	u.ticket = &ticket{id: answer.UploadID, key: key, since: time.Now(), deflated: u.body != u.buf}
 	if u.offers(wire.CapRaw) {
 		u.ticket.uploadURL = answer.UploadURL
 	}
@@ -255,7 +264,7 @@ func (c *Client) noteKey(key *format.Key, uploadID string) error {
 // sealAndSend encrypts in place, sends, and decrypts in place again.
 func (u *uploading) sealAndSend(ctx context.Context) (Receipt, error) {
 	size := u.buf.Len()
-	nonce, sealed, err := format.Seal(u.ticket.key, u.buf.Bytes())
+	nonce, sealed, err := format.Seal(u.ticket.key, u.body.Bytes())
 	if err != nil {
 		return Receipt{}, err
 	}
@@ -357,7 +366,11 @@ func (u *uploading) put(ctx context.Context, b blob) error {
 // the nonce is a multiple of three bytes long, so its base64 and that of the
 // rest join without a seam.
 func (u *uploading) finalize(ctx context.Context, b blob, size int64, raw bool, answer *wire.FinalizeUploadResult) error {
-	meta, err := json.Marshal(format.NewMetadata(size, contentType(u.key.name), u.key.name))
+	facts := format.NewMetadata(size, contentType(u.key.name), u.key.name)
+	if u.ticket.deflated {
+		facts.Compression = format.CompressionDeflate
+	}
+	meta, err := json.Marshal(facts)
 	if err != nil {
 		return err
 	}
