@@ -604,6 +604,36 @@ func TestReadsAreRepeated(t *testing.T) {
 	}
 }
 
+// Threat 8: a hundred thousand records in one answer are listed; more than may
+// be are refused.
+func TestThreat8ManyRows(t *testing.T) {
+	const rows = 100_000
+	s := newServer(t)
+	row := fmt.Sprintf(`{"trans_id":"%s","group_id":"g","user_id":"%s","file_hash":"%s","ipfs_hash":"nova-sdk.near/fastfs.near/%s/%%d","backend":"FastFS","timestamp":"1","deleted":null}`,
+		strings.Repeat("ab", 32), account, strings.Repeat("cd", 32), strings.Repeat("ef", 32))
+	s.tool(wire.OpGetGroupTransactions, func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(`{"result":[`))
+		for i := range rows {
+			if i > 0 {
+				_, _ = w.Write([]byte(","))
+			}
+			_, _ = fmt.Fprintf(w, row, i)
+		}
+		_, _ = w.Write([]byte(`]}`))
+	})
+	c, err := sdk.New(account, sdk.Config{URL: s.url, APIKey: sdk.NewSecret(apiKey)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if got, err := c.Entries(t.Context(), "g", 0); err != nil || len(got) != rows || got[0].Ref == got[rows-1].Ref {
+		t.Errorf("%d entries, %v", len(got), err)
+	}
+	if _, err := client(t, s.url).Entries(t.Context(), "g", 0); !errors.Is(err, sdk.ErrCorrupt) {
+		t.Errorf("a client of small files takes it: %v", err)
+	}
+}
+
 // Threat 7: rows of any shape never panic.
 func FuzzRows(f *testing.F) {
 	f.Add([]byte(`{"result":[{"trans_id":"t","ipfs_hash":"r","file_hash":"00","timestamp":"1","filename":"../x","original_size":-5,"seq":9}]}`))
