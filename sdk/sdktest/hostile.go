@@ -2,6 +2,7 @@ package sdktest
 
 import (
 	"bytes"
+	"compress/zlib"
 	"encoding/base64"
 	"encoding/json"
 	"maps"
@@ -324,11 +325,7 @@ func metadataModes() []Mode {
 		"size 2^62":         deflated(int64(1)<<62, as),
 		"size a fraction":   deflated(1.5, as),
 		"bomb": changed(func(h *Hostile, m map[string]any) {
-			stream, err := format.Deflate(make([]byte, 64<<20))
-			if err != nil {
-				panic(err)
-			}
-			m["key"], m["encrypted_b64"] = sealed(stream)
+			m["key"], m["encrypted_b64"] = sealed(bomb())
 			m["format"] = map[string]any{"version": 1, "compression": "deflate", "original_size": len(h.Content)}
 		}),
 		"format a list": meta([]int{1}), "format a string": meta("v1"), "format huge": meta(map[string]any{"x": strings.Repeat("x", 1<<20)}),
@@ -348,6 +345,17 @@ func metadataModes() []Mode {
 	return append(list, onRetrieve(sdk.KindTooLarge, map[string]func(*Hostile, http.Handler) http.Handler{
 		"size over the limit": deflated(int64(1)<<50, as),
 	})...)
+}
+
+// bomb is 64 MiB of zeros as a zlib stream, made without holding them.
+func bomb() []byte {
+	var stream bytes.Buffer
+	z := zlib.NewWriter(&stream)
+	for range 64 {
+		_, _ = z.Write(make([]byte, 1<<20)) // into memory
+	}
+	_ = z.Close()
+	return stream.Bytes()
 }
 
 // once tells a lie n times, then the truth.
