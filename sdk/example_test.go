@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/svcfs/svcfs/sdk"
@@ -397,6 +398,12 @@ func ExampleClient_RefreshToken() {
 func ExampleComputeHash() {
 	fmt.Println(sdk.ComputeHash([]byte("hello")))
 	// Output: 2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824
+}
+
+func ExampleComputeHashReader() {
+	digest, err := sdk.ComputeHashReader(strings.NewReader("hello"))
+	fmt.Println(digest, err)
+	// Output: 2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824 <nil>
 }
 
 func ExampleWithProgress() {

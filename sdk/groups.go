@@ -15,28 +15,35 @@ import (
 )
 
 // message calls an operation whose result is a sentence, which the generations
-// send as a string or as an object with a message.
-func (c *Client) message(ctx context.Context, op string, request any) (string, error) {
+// send as a string or as an object with a message. A success without words has
+// those of otherwise (wire protocol 8.3).
+func (c *Client) message(ctx context.Context, op string, request any, otherwise string) (string, error) {
 	var raw json.RawMessage
 	if err := c.change(ctx, op, request, &raw); err != nil {
 		return "", err
 	}
-	var text string
-	if json.Unmarshal(raw, &text) == nil {
-		return c.scrub(text), nil
+	text := textOf(raw)
+	if text == "" {
+		var object struct {
+			Message string `json:"message"`
+		}
+		_ = json.Unmarshal(raw, &object)
+		text = object.Message
 	}
-	var object struct {
-		Message string `json:"message"`
+	if text == "" {
+		text = otherwise
 	}
-	_ = json.Unmarshal(raw, &object)
-	return c.scrub(object.Message), nil
+	return c.scrub(text), nil
 }
+
+// inQuotes is a group in the words of the service.
+func inQuotes(g GroupID) string { return "'" + string(g) + "'" }
 
 // RegisterGroup creates a group; the caller becomes its owner and first member.
 // Costs about 0.64 tokens. Any account with the balance may call it. Errors:
 // [KindConflict] when the group exists, [KindInsufficient]. Specification 4.2.
 func (c *Client) RegisterGroup(ctx context.Context, g GroupID) (string, error) {
-	text, err := c.message(ctx, wire.OpRegisterGroup, wire.GroupRequest{GroupID: string(g)})
+	text, err := c.message(ctx, wire.OpRegisterGroup, wire.GroupRequest{GroupID: string(g)}, "Group "+inQuotes(g)+" registered successfully")
 	return text, c.wrap("register group", g, "", err)
 }
 
@@ -44,7 +51,7 @@ func (c *Client) RegisterGroup(ctx context.Context, g GroupID) (string, error) {
 // Errors: [KindNotAuthorized], [KindConflict] when already a member.
 // Specification 4.2.
 func (c *Client) AddGroupMember(ctx context.Context, g GroupID, member AccountID) (string, error) {
-	text, err := c.message(ctx, wire.OpAddGroupMember, wire.MemberRequest{GroupID: string(g), MemberID: string(member)})
+	text, err := c.message(ctx, wire.OpAddGroupMember, wire.MemberRequest{GroupID: string(g), MemberID: string(member)}, "Added "+string(member)+" to group "+inQuotes(g))
 	return text, c.wrap("add "+quote(string(member)), g, "", err)
 }
 
@@ -52,18 +59,18 @@ func (c *Client) AddGroupMember(ctx context.Context, g GroupID, member AccountID
 // about 0.001 tokens. Owner only. Keys the member received before stay usable
 // for the ciphertext they belong to. Specification 4.2.
 func (c *Client) RevokeGroupMember(ctx context.Context, g GroupID, member AccountID) (string, error) {
-	text, err := c.message(ctx, wire.OpRevokeGroupMember, wire.MemberRequest{GroupID: string(g), MemberID: string(member)})
+	text, err := c.message(ctx, wire.OpRevokeGroupMember, wire.MemberRequest{GroupID: string(g), MemberID: string(member)}, "Revoked "+string(member)+" from group "+inQuotes(g))
 	return text, c.wrap("revoke "+quote(string(member)), g, "", err)
 }
 
 // JoinGroup adds the caller to an open group. Being a member already is not an
 // error. Costs about 0.001 tokens, nothing when already a member. Specification 4.2.
 func (c *Client) JoinGroup(ctx context.Context, g GroupID) (string, error) {
-	already := "Already a member of '" + string(g) + "'"
+	already := "Already a member of " + inQuotes(g)
 	if member, err := c.IsAuthorized(ctx, g, c.account); err == nil && member {
 		return already, nil
 	}
-	text, err := c.message(ctx, wire.OpJoinGroup, wire.GroupRequest{GroupID: string(g)})
+	text, err := c.message(ctx, wire.OpJoinGroup, wire.GroupRequest{GroupID: string(g)}, "Joined group "+inQuotes(g))
 	if err = c.wrap("join", g, "", err); errors.Is(err, ErrConflict) {
 		return already, nil
 	}
@@ -84,7 +91,7 @@ func (c *Client) OpenGroup(ctx context.Context, g GroupID, until time.Time, uses
 	if uses > 0 {
 		request.MaxUses = &uses
 	}
-	text, err := c.message(ctx, wire.OpCreateHackathonGroup, request)
+	text, err := c.message(ctx, wire.OpCreateHackathonGroup, request, "Opened group "+inQuotes(g))
 	return text, c.wrap("open", g, "", err)
 }
 
@@ -92,7 +99,7 @@ func (c *Client) OpenGroup(ctx context.Context, g GroupID, until time.Time, uses
 // Free of charge on a self-hosted service. Errors: [KindNotAuthorized],
 // [KindNotFound]. Source: wire protocol 3.3.
 func (c *Client) CloseGroup(ctx context.Context, g GroupID) (string, error) {
-	text, err := c.message(ctx, wire.OpCloseHackathonJoin, wire.GroupRequest{GroupID: string(g)})
+	text, err := c.message(ctx, wire.OpCloseHackathonJoin, wire.GroupRequest{GroupID: string(g)}, "Closed group "+inQuotes(g))
 	return text, c.wrap("close", g, "", err)
 }
 
@@ -106,7 +113,7 @@ func (c *Client) DeleteFile(ctx context.Context, g GroupID, ref Ref) error {
 	if err := c.need(ctx, wire.CapDelete, "delete"); err != nil {
 		return c.wrap("delete", g, ref, err)
 	}
-	_, err := c.message(ctx, wire.OpDeleteFile, wire.FileRequest{GroupID: string(g), IPFSHash: string(ref)})
+	_, err := c.message(ctx, wire.OpDeleteFile, wire.FileRequest{GroupID: string(g), IPFSHash: string(ref)}, "")
 	return c.wrap("delete", g, ref, err)
 }
 
@@ -117,7 +124,7 @@ func (c *Client) RenameFile(ctx context.Context, g GroupID, ref Ref, name string
 	if err := c.need(ctx, wire.CapRename, "rename"); err != nil {
 		return c.wrap("rename", g, ref, err)
 	}
-	_, err := c.message(ctx, wire.OpRenameFile, wire.RenameRequest{GroupID: string(g), IPFSHash: string(ref), Filename: name})
+	_, err := c.message(ctx, wire.OpRenameFile, wire.RenameRequest{GroupID: string(g), IPFSHash: string(ref), Filename: name}, "")
 	return c.wrap("rename", g, ref, err)
 }
 
@@ -133,7 +140,7 @@ func (c *Client) need(ctx context.Context, feature, does string) error {
 // SetGroupRetention sets the group's retention window in days; nil clears it.
 // Owner only. Free of charge on a self-hosted service.
 func (c *Client) SetGroupRetention(ctx context.Context, g GroupID, days *int64) (string, error) {
-	text, err := c.message(ctx, wire.OpSetGroupRetention, wire.RetentionRequest{GroupID: string(g), RetentionDays: days})
+	text, err := c.message(ctx, wire.OpSetGroupRetention, wire.RetentionRequest{GroupID: string(g), RetentionDays: days}, "Set retention for group "+inQuotes(g))
 	return text, c.wrap("set retention", g, "", err)
 }
 
