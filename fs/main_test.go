@@ -81,6 +81,8 @@ type plan struct {
 	Options Options // without Logger
 	Harden  bool
 	MaxFile int64
+	Renames bool // the service renames
+	Deletes bool // and deletes, and the mount may
 }
 
 // order is a line to a serving process, and answer its line back.
@@ -147,9 +149,12 @@ func startServer() (*server, error) {
 		}
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	w := newWorld()
-	t, err := tree.New(context.Background(), tree.Config{Remote: w, RefreshInterval: time.Hour, MetadataTimeout: time.Hour,
-		TransferTimeout: time.Hour, EmptyDelay: time.Hour, MaxFileBytes: p.MaxFile, ReadOnly: p.Options.ReadOnly, Logger: log})
+	w, pool := newWorld(), sdk.NewPool()
+	if p.Options.Reads == ReadsPassthrough {
+		pool.ShareLarge()
+	}
+	t, err := tree.New(context.Background(), tree.Config{Remote: w, Pool: pool, RefreshInterval: time.Hour, MetadataTimeout: time.Hour,
+		TransferTimeout: time.Hour, EmptyDelay: time.Hour, MaxFileBytes: p.MaxFile, CanRename: p.Renames, AllowDelete: p.Deletes, ReadOnly: p.Options.ReadOnly, Logger: log})
 	if err != nil {
 		return nil, err
 	}
@@ -176,6 +181,8 @@ func (s *server) obey(o order) (a answer) {
 		a.setError(s.tree.Refresh(context.Background()))
 	case "shred":
 		_ = s.world.shred(o.Group, int(o.Size))
+	case "moved":
+		_ = s.world.rename(o.Group, int(o.Size), o.Name)
 	case "settle":
 		for !s.mount.m.isQuiet() {
 			time.Sleep(time.Millisecond)

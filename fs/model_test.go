@@ -23,16 +23,19 @@ func TestModelOnAMount(t *testing.T) {
 	for name, change := range map[string]func(*plan){
 		"names asked for every time": func(p *plan) { p.Options.Timeout = -1 },
 		"names remembered":           func(*plan) {},
+		"renames and deletes":        func(p *plan) { p.Renames, p.Deletes = true, true },
 	} {
 		t.Run(name, func(t *testing.T) {
-			m, groups := mounting(t, change), 0
+			var p plan
+			change(&p)
+			m, groups, allows := mounting(t, change), 0, treetest.Allows{Rename: p.Renames, Delete: p.Deletes}
 			rapid.Check(t, func(rt *rapid.T) {
 				groups++
 				s := &modelSystem{m: m, group: sdk.GroupID(fmt.Sprint("group", groups))}
 				s.Member(true)
 				s.before = s.uploads()
 				defer s.Member(false)
-				treetest.Run(rt, s)
+				treetest.Run(rt, s, allows)
 			})
 		})
 	}
@@ -94,7 +97,12 @@ func (s *modelSystem) Rename(from, to string) string {
 	return outcome(os.Rename(s.path(from), s.path(to)))
 }
 
-func (s *modelSystem) Unlink(name string) string { return outcome(os.Remove(s.path(name))) }
+// Unlink may delete for good; then the kernel is told within seconds (M5).
+func (s *modelSystem) Unlink(name string) string {
+	err := os.Remove(s.path(name))
+	s.m.must(order{Do: "settle"})
+	return outcome(err)
+}
 
 func (s *modelSystem) Link(from, to string) string {
 	return outcome(os.Link(s.path(from), s.path(to)))
@@ -133,6 +141,11 @@ func (s *modelSystem) Put(name, data string) {
 
 func (s *modelSystem) Shred(nth int) {
 	s.m.must(order{Do: "shred", Group: s.group, Size: int64(nth)})
+	s.look()
+}
+
+func (s *modelSystem) Moved(nth int, name string) {
+	s.m.must(order{Do: "moved", Group: s.group, Name: name, Size: int64(nth)})
 	s.look()
 }
 

@@ -98,9 +98,16 @@ func (w *world) record(g sdk.GroupID, name string, data []byte, size int64) sdk.
 func (w *world) shred(g sdk.GroupID, nth int) error {
 	w.mu.Lock()
 	ref := w.rows[g][nth].Ref
-	delete(w.content, ref)
 	w.mu.Unlock()
 	return w.DeleteFile(context.Background(), g, ref)
+}
+
+// rename gives the nth upload of a group another name.
+func (w *world) rename(g sdk.GroupID, nth int, name string) error {
+	w.mu.Lock()
+	ref := w.rows[g][nth].Ref
+	w.mu.Unlock()
+	return w.RenameFile(context.Background(), g, ref, name)
 }
 
 func (w *world) join(g sdk.GroupID, member bool) {
@@ -192,7 +199,10 @@ func (w *world) RenameFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref, name
 }
 
 func (w *world) DeleteFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref) error {
-	return w.change(ctx, g, ref, func(e *sdk.Entry) { e.Deleted = &sdk.Deletion{Reason: "OwnerRequest"} })
+	return w.change(ctx, g, ref, func(e *sdk.Entry) {
+		e.Deleted = &sdk.Deletion{Reason: "OwnerRequest"}
+		delete(w.content, ref)
+	})
 }
 
 func (w *world) change(ctx context.Context, g sdk.GroupID, ref sdk.Ref, do func(*sdk.Entry)) error {

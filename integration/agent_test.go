@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -379,7 +380,7 @@ func secretsOf(s *sdktest.Server) func() map[string]string {
 				delete(found, name)
 			}
 		}
-		return found
+		return maps.Clone(found)
 	}
 }
 

@@ -45,12 +45,12 @@ func (c *Client) entries(ctx context.Context, g GroupID, after Seq) ([]Entry, er
 	}
 	var all []Entry
 	for {
-		rows, err := c.page(ctx, wire.TransactionsRequest{GroupID: string(g), AfterSeq: int64(after), Limit: wire.MaxPageRows})
+		rows, more, err := c.pageAfter(ctx, wire.TransactionsRequest{GroupID: string(g), AfterSeq: int64(after)})
 		if err != nil {
 			return nil, err
 		}
 		all = appendEntries(all, g, rows)
-		if len(rows) < wire.MaxPageRows {
+		if !more {
 			return all, nil
 		}
 		last := Seq(rows[len(rows)-1].ChangedSeq)
@@ -59,6 +59,20 @@ func (c *Client) entries(ctx context.Context, g GroupID, after Seq) ([]Entry, er
 		}
 		after = last
 	}
+}
+
+// shortPage is how many rows are few enough for one answer, however long the
+// names in them are.
+const shortPage = 500
+
+// pageAfter returns the next rows, and whether there may be more.
+func (c *Client) pageAfter(ctx context.Context, request wire.TransactionsRequest) (rows []wire.TransactionRow, more bool, err error) {
+	request.Limit = wire.MaxPageRows
+	if rows, err = c.page(ctx, request); errors.Is(err, errTooMuch) {
+		request.Limit = shortPage
+		rows, err = c.page(ctx, request)
+	}
+	return rows, len(rows) >= request.Limit, err
 }
 
 func (c *Client) page(ctx context.Context, request wire.TransactionsRequest) ([]wire.TransactionRow, error) {

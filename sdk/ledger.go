@@ -32,7 +32,7 @@ func (c *Client) ledgerRows(ctx context.Context, g GroupID) ([]proof.Row, error)
 	}
 	var all []proof.Row
 	for after := int64(0); ; {
-		page, err := c.page(ctx, wire.TransactionsRequest{GroupID: string(g), AfterSeq: after, Limit: wire.MaxPageRows, Kinds: wire.KindsAll})
+		page, more, err := c.pageAfter(ctx, wire.TransactionsRequest{GroupID: string(g), AfterSeq: after, Kinds: wire.KindsAll})
 		if err != nil {
 			return nil, err
 		}
@@ -43,7 +43,7 @@ func (c *Client) ledgerRows(ctx context.Context, g GroupID) ([]proof.Row, error)
 			}
 			all = append(all, r)
 		}
-		if len(page) < wire.MaxPageRows {
+		if !more {
 			return all, nil
 		}
 		last := page[len(page)-1].Seq

@@ -440,3 +440,30 @@ func TestPlainReferences(t *testing.T) {
 		}
 	}
 }
+
+// Threat 31: a file at the gateway that is too large for an answer of JSON is
+// refused before it is charged, also when it was not fetched yet.
+func TestThreat31LargeFileAtTheGateway(t *testing.T) {
+	key, outside := oldKey(t)
+	content := make([]byte, 65<<20)
+	gateway := &gatewayFor{data: sealWith(t, outside, content)}
+	server := httptest.NewServer(gateway)
+	defer server.Close()
+	r := runWith(t, service.Config{Database: newDatabase(t), Gateway: server.URL, MaxFileBytes: 100 << 20})
+	alice := r.user("alice", "10")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	ref := legacy.Sum(gateway.data, legacy.Default(1)).String()
+	if _, err := r.svc.ImportReference(t.Context(), service.LegacyFile{Group: "g", Key: key}, ref, hash(content)); err != nil {
+		t.Fatal(err)
+	}
+	before := alice.balance()
+	if status, body := alice.tool(wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": ref}); status != http.StatusRequestEntityTooLarge {
+		t.Errorf("inside JSON: %d %.200s", status, body)
+	}
+	if after := alice.balance(); after != before {
+		t.Errorf("the refusal left %s of %s", after, before)
+	}
+	if got := must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": ref, "transfer": "raw"}); got.DataSize != int64(len(gateway.data)) {
+		t.Errorf("raw: %d bytes", got.DataSize)
+	}
+}

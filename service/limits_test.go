@@ -3,8 +3,10 @@ package service_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -76,6 +78,7 @@ func TestThreat31SizeOfRequests(t *testing.T) {
 	r := run(t)
 	alice := r.user("alice", "10")
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	file := alice.upload("g", "f", []byte("x"))
 	deep := []byte(`{"group_id":` + strings.Repeat("[", 40) + strings.Repeat("]", 40) + `}`)
 	named := func(format string) wire.FinalizeUploadRequest {
 		req := alice.finalize("g", "", []byte("x"))
@@ -100,9 +103,36 @@ func TestThreat31SizeOfRequests(t *testing.T) {
 		{"NUL in a format's name", wire.OpFinalizeUpload, named(`{"version":1,"filename":"a\u0000b"}`), 400},
 		{"long name in a format", wire.OpFinalizeUpload, named(`{"version":1,"filename":"` + strings.Repeat("n", 4097) + `"}`), 400},
 		{"NUL in a content type", wire.OpFinalizeUpload, named(`{"version":1,"content_type":"a\u0000b"}`), 400},
+		{"long content type", wire.OpFinalizeUpload, named(`{"version":1,"content_type":"` + strings.Repeat("t", 256) + `"}`), 400},
+		{"longest content type", wire.OpFinalizeUpload, named(`{"version":1,"content_type":"` + strings.Repeat("t", 255) + `"}`), 200},
+		{"long claim id", wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": file.CID, "claim_id": strings.Repeat("c", 10_000)}, 400},
+		{"longest claim id", wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": file.CID, "claim_id": strings.Repeat("c", 128)}, 200},
+		{"NUL in a claim id", wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": file.CID, "claim_id": "a\x00b"}, 400},
 	} {
 		if status, body := alice.tool(tc.op, tc.request); status != tc.want {
 			t.Errorf("%s: %d, want %d: %.300s", tc.name, status, tc.want, body)
 		}
+	}
+}
+
+// Threat 31: accounts that somebody makes up are not remembered at any length.
+func TestThreat31MadeUpAccountsTakeLittleMemory(t *testing.T) {
+	r := run(t)
+	inUse := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before, most := inUse(), uint64(16<<20)
+	for i := range 64 {
+		status, _ := r.post(wire.PathSessionToken, http.Header{wire.HeaderAPIKey: {fmt.Sprintf("svc_sk_%043d", i)}},
+			wire.SessionTokenRequest{AccountID: fmt.Sprint(i) + strings.Repeat("x", 900<<10)})
+		if status != http.StatusNotFound {
+			t.Fatalf("%d", status)
+		}
+	}
+	if now := inUse(); now > before+most {
+		t.Errorf("%d bytes are kept of 64 accounts that do not exist", now-before)
 	}
 }

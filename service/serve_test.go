@@ -678,6 +678,15 @@ func TestForwardedAddressLimitsTheClient(t *testing.T) {
 		list := log.records(t)
 		return list[len(list)-1]["client"] == "203.0.113.8"
 	})
+	clear(seen)
+	for i := range 150 { // who asks for accounts that do not exist is a guesser too
+		status, _ := s.post(wire.PathSessionToken, http.Header{"X-Forwarded-For": {"203.0.113.9"}, wire.HeaderAPIKey: {fmt.Sprintf("svc_sk_%043d", i)}},
+			wire.SessionTokenRequest{AccountID: fmt.Sprint("nobody", i)})
+		seen[status]++
+	}
+	if seen[404] < 100 || seen[404] > 110 || seen[429] < 40 {
+		t.Errorf("answers %v", seen)
+	}
 	plain := serve(t, nil)
 	for range 120 {
 		if status, _ := plain.post("/tools/auth_status", http.Header{"X-Forwarded-For": {"203.0.113.7"}}, object{}); status != 401 {

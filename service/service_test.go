@@ -348,7 +348,7 @@ func TestUploadRetrieveListAndFees(t *testing.T) {
 }
 
 // Threat 20: forged tokens. Threat 21: mixed credentials.
-func TestForgedAndMixedCredentials(t *testing.T) {
+func TestThreat20Threat21ForgedAndMixedCredentials(t *testing.T) {
 	r := run(t)
 	alice, bob := r.user("alice", "1"), r.user("bob", "1")
 	master, err := os.ReadFile(filepath.Join(r.dir, "master.key"))
@@ -459,7 +459,7 @@ func forge(t *testing.T, header, claims object, secret []byte) string {
 }
 
 // Threat 22: guessing is slowed down, and the database holds no key.
-func TestGuessingIsSlowedDown(t *testing.T) {
+func TestThreat22GuessingIsSlowedDown(t *testing.T) {
 	r := run(t)
 	alice := r.user("alice", "1")
 	seen := map[int]int{}
@@ -479,7 +479,7 @@ func TestGuessingIsSlowedDown(t *testing.T) {
 }
 
 // Threat 23.
-func TestRotationKillsKeyAndTokens(t *testing.T) {
+func TestThreat23RotationKillsKeyAndTokens(t *testing.T) {
 	r := run(t)
 	alice := r.user("alice", "1")
 	made, err := r.svc.RotateKey(t.Context(), "alice")
@@ -500,7 +500,7 @@ func TestRotationKillsKeyAndTokens(t *testing.T) {
 }
 
 // Threat 27: money is spent once. 50 parallel uploads with money for 10.
-func TestMoneyForTenUploadsPaysTen(t *testing.T) {
+func TestThreat27MoneyForTenUploadsPaysTen(t *testing.T) {
 	r := run(t)
 	owner, poor := r.user("owner", "5"), r.user("poor", "0.395") // ten uploads and a little
 	must[string](owner, wire.OpRegisterGroup, object{"group_id": "g"})
@@ -538,7 +538,7 @@ func TestMoneyForTenUploadsPaysTen(t *testing.T) {
 
 // Threat 24: nothing that starts after a revocation returned succeeds, also not
 // the end of an upload begun before.
-func TestRevocationWinsEveryRace(t *testing.T) {
+func TestThreat24RevocationWinsEveryRace(t *testing.T) {
 	r := run(t)
 	owner, member := r.user("owner", "50"), r.user("member", "50")
 	must[string](owner, wire.OpRegisterGroup, object{"group_id": "g"})
@@ -686,7 +686,7 @@ func TestRawTransfer(t *testing.T) {
 
 // Threat 26: the audit names the first bad row. Threat 34's base: rows cannot be
 // changed through the database by accident.
-func TestAuditNamesTheBadRow(t *testing.T) {
+func TestThreat26AuditNamesTheBadRow(t *testing.T) {
 	for _, tc := range []struct{ name, statement, want string }{
 		{"edited", "UPDATE ledger SET fee = '0' WHERE seq = 3", "row 3"},
 		{"deleted", "DELETE FROM ledger WHERE seq = 2", "row 2"},
@@ -717,7 +717,7 @@ func TestAuditNamesTheBadRow(t *testing.T) {
 }
 
 // Threats 28, 29: references and names are only ever values.
-func TestHostileInputIsOnlyAValue(t *testing.T) {
+func TestThreat28Threat29HostileInputIsOnlyAValue(t *testing.T) {
 	r := run(t)
 	alice := r.user("alice", "100")
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
@@ -760,7 +760,7 @@ func TestHostileInputIsOnlyAValue(t *testing.T) {
 }
 
 // Threat 33: without the master key the rest is noise.
-func TestMasterKeyIsNeededAndGuarded(t *testing.T) {
+func TestThreat33MasterKeyIsNeededAndGuarded(t *testing.T) {
 	r := run(t)
 	info, err := os.Stat(filepath.Join(r.dir, "master.key"))
 	if err != nil || info.Mode().Perm() != 0o600 {

@@ -1,9 +1,13 @@
 package service_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
+	"maps"
 	"net/http"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -200,4 +204,90 @@ func (l *safeLog) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
+}
+
+// Threat 31: a file that is too large for an answer of JSON is refused before it
+// is charged or read into memory; as a raw transfer it is served.
+func TestThreat31LargeFileInsideJSON(t *testing.T) {
+	r := runWith(t, service.Config{Database: newDatabase(t), MaxFileBytes: 100 << 20})
+	alice := r.user("alice", "10")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	p := must[wire.PrepareUploadResult](alice, wire.OpPrepareUpload, object{"group_id": "g", "filename": "large"})
+	req, err := http.NewRequest(http.MethodPut, r.url+p.UploadURL, io.LimitReader(zeros{}, 65<<20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header = alice.header()
+	if status, body := r.do(req); status != http.StatusNoContent {
+		t.Fatalf("put: %d %s", status, body)
+	}
+	ref := must[wire.FinalizeUploadResult](alice, wire.OpFinalizeUpload, object{"upload_id": p.UploadID, "file_hash": hash(nil)}).Location
+	before := alice.balance()
+	if status, body := alice.tool(wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": ref}); status != http.StatusRequestEntityTooLarge || !strings.Contains(body, "raw") {
+		t.Errorf("inside JSON: %d %.200s", status, body)
+	}
+	if after := alice.balance(); after != before {
+		t.Errorf("the refusal cost %s of %s", after, before)
+	}
+	if got := must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": ref, "transfer": "raw"}); got.DataSize != 65<<20 {
+		t.Errorf("raw: %+v", got.DataSize)
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
+// Threat 29: SQL is only a value, in every field of every operation and of the
+// account's credentials.
+func TestThreat29EveryFieldIsOnlyAValue(t *testing.T) {
+	r := run(t)
+	alice := r.user("alice", "1000")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	file := alice.upload("g", "f", []byte("x"))
+	honest := object{"group_id": "g", "ipfs_hash": file.CID, "member_id": "bob", "filename": "n", "upload_id": "u", "file_hash": file.FileHash, "claim_id": "c",
+		"transfer": "raw", "kinds": "all", "expires_at": "1", "encrypted_data": "eA=="}
+	for _, evil := range []string{`'; DROP TABLE files; --`, `' OR '1'='1`, `") OR 1=1 --`, `x' UNION SELECT key_hash FROM accounts --`, `?`, `$1`, `\'; SELECT pg_sleep(9); --`,
+		`%' AND 1=0 --`, "/*", ";"} {
+		for _, op := range operations(t) {
+			for field := range honest {
+				request := maps.Clone(honest)
+				request[field] = evil
+				if op == wire.OpDeleteFile && field != "ipfs_hash" && field != "group_id" || op == wire.OpRevokeGroupMember {
+					continue // would do what they say
+				}
+				if status, body := alice.tool(op, request); status >= 500 || status >= 400 && strings.Contains(body, "SQL") {
+					t.Errorf("%s with %s %q: %d %.300s", op, field, evil, status, body)
+				}
+			}
+		}
+		for _, method := range []string{"get_group_owner", "get_transaction_meta", "get_nonce_validity", "get_expired_transactions", "get_transactions_for_group", evil} {
+			args, err := json.Marshal(object{"group_id": evil, "user_id": evil, "trans_id": evil, "nonce": evil, "action": evil})
+			if err != nil {
+				t.Fatal(err)
+			}
+			status, body := r.post("/rpc", nil, object{"id": 1, "method": "query", "params": object{"request_type": "call_function", "method_name": method, "args_base64": args}})
+			if status != http.StatusOK || strings.Contains(string(body), "INTERNAL") {
+				t.Errorf("view %q of %q: %d %.300s", method, evil, status, body)
+			}
+		}
+		for _, header := range []http.Header{{wire.HeaderAPIKey: {alice.key}, wire.HeaderAccountID: {evil}}, {wire.HeaderAPIKey: {evil}, wire.HeaderAccountID: {alice.id}}} {
+			if status, body := r.post("/tools/get_owned_groups", header, object{}); status == http.StatusOK || status >= 500 {
+				t.Errorf("credentials with %q: %d %s", evil, status, body)
+			}
+		}
+		alice.fetch("/raw/read/"+url.PathEscape(evil), "")
+	}
+	if got, problem := alice.retrieve("g", file.CID); string(got) != "x" {
+		t.Errorf("afterwards: %q %s", got, problem)
+	}
+	if n, err := r.svc.Verify(t.Context(), true, func(ref string, err error) { t.Error(ref, err) }); err != nil || n != 1 {
+		t.Errorf("verify: %d, %v", n, err)
+	}
+	if _, err := r.svc.Audit(t.Context()); err != nil {
+		t.Error(err)
+	}
 }

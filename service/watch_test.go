@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -222,6 +223,27 @@ func TestThreat31WatchesAreBounded(t *testing.T) {
 		}
 		if time.Now().After(deadline) {
 			t.Fatalf("after all were given up: %d", status)
+		}
+	}
+}
+
+// Threat 31: no sequence that a caller may claim to have seen keeps the service
+// searching.
+func TestThreat31WatchFromAnySequence(t *testing.T) {
+	r := run(t)
+	alice := r.user("alice", "10")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	for _, after := range []int64{math.MaxInt64, math.MaxInt64 - 20_000, 1 << 62, -1, math.MinInt64} {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url+"/tools/watch", strings.NewReader(fmt.Sprintf(`{"after_seq":%d}`, after)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header = alice.header()
+		status, body := r.do(req)
+		cancel()
+		if sees := strings.Contains(string(body), `"register_group"`); status != http.StatusOK || sees != (after < 0) {
+			t.Errorf("after %d: %d %s", after, status, body)
 		}
 	}
 }

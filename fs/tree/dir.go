@@ -339,13 +339,13 @@ func (t *Tree) unhang(f *File) {
 
 // release ends that f shows or hides a recorded name. Needs Tree.mu.
 func (t *Tree) release(f *File) []notice {
-	e := f.entry.Load()
+	e := f.record()
 	if f.scratch.Load() && e != nil {
 		v := f.group.version(recordedName(e))
-		if v.hidden == nil || v.hidden.Ref != e.Ref {
+		if v.hidden != e.Ref {
 			return nil
 		}
-		v.hidden = nil
+		v.hidden = ""
 		return t.place(f.group, v)
 	}
 	if v := f.versions(); v != nil && v.shown == f {

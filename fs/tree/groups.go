@@ -44,7 +44,7 @@ type versions struct {
 	shown   *File        // nil when none lives, or when hidden
 	// hidden: a program renamed the file to a scratch name in this mount (W8),
 	// so the name is free here until a newer upload arrives.
-	hidden *sdk.Entry
+	hidden sdk.Ref // "" when none is
 	// saved is the last upload of this name by this mount, and base what it was
 	// made from: an upload by others between the two is a conflict (W11).
 	saved, base sdk.Seq
@@ -319,9 +319,6 @@ func (g *group) merge(e *sdk.Entry, touched map[*versions]bool) {
 	v := g.version(recordedName(e))
 	v.entries = append(v.entries, e)
 	touched[v] = true
-	if v.hidden == known && known != nil {
-		v.hidden = e
-	}
 }
 
 func sortVersions(v *versions) {
@@ -360,10 +357,10 @@ func (t *Tree) place(g *group, v *versions) []notice {
 		return nil
 	}
 	newest := v.newest()
-	if newest != nil && newest == v.hidden {
+	if newest != nil && newest.Ref == v.hidden {
 		return nil
 	}
-	v.hidden = nil
+	v.hidden = ""
 	old := v.shown
 	if newest == nil {
 		if old == nil {

@@ -12,11 +12,18 @@ import (
 
 // Random operations, of this mount and of others, against a small model.
 func TestModel(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		w := team()
-		m := mount(t, w, bob)
-		treetest.Run(rt, &modelSystem{m, w})
-	})
+	for name, allows := range map[string]treetest.Allows{
+		"hosted service": {}, "renames": {Rename: true}, "renames and deletes": {Rename: true, Delete: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rapid.Check(t, func(rt *rapid.T) {
+				w := newWorld()
+				w.member("team", bob, alice) // bob owns it
+				m := mount(t, w, bob, func(c *Config) { c.CanRename, c.AllowDelete = allows.Rename, allows.Delete })
+				treetest.Run(rt, &modelSystem{m, w}, allows)
+			})
+		})
+	}
 }
 
 // modelSystem is a tree as the model's machine drives it.
@@ -108,6 +115,11 @@ func (s *modelSystem) Put(name, data string) {
 
 func (s *modelSystem) Shred(nth int) {
 	s.w.shred("team", s.w.rows["team"][nth].Ref)
+	s.look()
+}
+
+func (s *modelSystem) Moved(nth int, name string) {
+	_ = person{s.w, bob}.RenameFile(context.Background(), "team", s.w.rows["team"][nth].Ref, name)
 	s.look()
 }
 

@@ -61,6 +61,22 @@ func TestW8ServiceRenamesAllVersions(t *testing.T) {
 	})
 }
 
+// W8: a backup whose name was saved again does not take the new versions along.
+func TestW8BackupDoesNotTakeLaterSavesAlong(t *testing.T) {
+	w := team()
+	w.put("team", alice, "f", []byte("one"))
+	m := mount(t, w, alice, renames)
+	if err := m.rename("f", "f~"); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.save("/team/f", "two"); err != nil {
+		t.Fatal(err)
+	}
+	wantClass(t, m.rename("f~", "g"), ClassByDesign)
+	m.wantContent("/team/f", "two")
+	m.wantContent("/team/f~", "one")
+}
+
 // N5: a folder is renamed file by file, with what is not uploaded yet.
 func TestN5ServiceRenamesFolders(t *testing.T) {
 	w := team()

@@ -148,7 +148,7 @@ const (
 
 // mayRename applies W8.
 func (t *Tree) mayRename(f *File, to *Dir, newName string) (renameHow, *Error) {
-	toScratch, e := to.isScratch(newName), f.entry.Load()
+	toScratch, e := to.isScratch(newName), t.recordOf(f)
 	if e != nil && !f.isOf(to.group) {
 		if t.cfg.AllowDelete {
 			return 0, &Error{Class: ClassCrossDevice, Err: errText("groups are sealed with different keys"), Hint: "mv copies the file and deletes the original."}
@@ -171,6 +171,8 @@ func (t *Tree) mayRename(f *File, to *Dir, newName string) (renameHow, *Error) {
 			return renameCommits, nil
 		case back:
 			return renameBack, nil
+		case !newest: // its name was saved again: the versions are not this file's alone
+			return 0, keepsName("the name it was uploaded under was saved again since")
 		}
 	}
 	if t.cfg.CanRename {
@@ -186,9 +188,12 @@ func keepsName(why string) *Error {
 // renameRecorded lets the service rename every version of f (W8). Onto a name
 // that has newer uploads it cannot: they would go on showing.
 func (t *Tree) renameRecorded(ctx context.Context, f *File, to *Dir, newName string) error {
-	g := to.group
+	g, e := to.group, t.recordOf(f)
+	if e == nil {
+		return &Error{Class: ClassNotExist, Err: errText("the file is gone")}
+	}
 	t.mu.RLock()
-	from, raw := recordedName(f.entry.Load()), to.rawPath(newName)
+	from, raw := recordedName(e), to.rawPath(newName)
 	list, there := livingOf(g.names[from]), livingOf(g.names[raw])
 	t.mu.RUnlock()
 	if len(list) == 0 {
@@ -205,6 +210,30 @@ func (t *Tree) renameRecorded(ctx context.Context, f *File, to *Dir, newName str
 	}
 	t.moveRecorded(f, to, newName, list)
 	return nil
+}
+
+// recordOf returns the record of f as it is now, or nil when it has none, or one
+// that others gave another name while the file was changed here.
+func (t *Tree) recordOf(f *File) *sdk.Entry {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	e := f.record()
+	if e != nil && f.staged.Load() && !f.scratch.Load() && recordedName(e) != f.raw {
+		return nil
+	}
+	return e
+}
+
+// record returns the newest form of the record f was made from. Needs Tree.mu.
+func (f *File) record() *sdk.Entry {
+	e := f.entry.Load()
+	if e == nil {
+		return nil
+	}
+	if now := f.group.byRef[e.Ref]; now != nil {
+		return now
+	}
+	return e
 }
 
 // isNewest reports whether e is what its name shows. Needs Tree.mu.
@@ -262,7 +291,7 @@ func (t *Tree) move(f *File, to *Dir, newName string, becomesScratch bool, row *
 		notices = append(notices, t.record(f, f.group, f.raw, row)...)
 	case !becomesScratch:
 		v := f.group.version(f.raw)
-		v.shown, v.hidden = f, nil
+		v.shown, v.hidden = f, ""
 		notices = append(notices, t.place(f.group, v)...)
 	}
 	t.mu.Unlock()
@@ -274,7 +303,7 @@ func (t *Tree) moveRecorded(f *File, to *Dir, newName string, renamed []sdk.Entr
 	t.mu.Lock()
 	notices := t.hang(f, to, newName, false)
 	v := f.group.version(f.raw)
-	v.shown, v.hidden = f, nil
+	v.shown, v.hidden = f, ""
 	notices = append(notices, t.placeAll(f.group, f.group.mergeAll(renamed))...)
 	t.mu.Unlock()
 	t.tell(notices)
@@ -322,7 +351,9 @@ func (t *Tree) leave(f *File, becomesScratch bool) []notice {
 	}
 	v.shown = nil
 	if e := f.entry.Load(); e != nil && becomesScratch {
-		v.hidden = v.newest()
+		if newest := v.newest(); newest != nil { // else it was deleted, or renamed by others
+			v.hidden = newest.Ref
+		}
 		return nil
 	}
 	return t.place(f.group, v)

@@ -432,7 +432,7 @@ func (t *Tree) record(f *File, g *group, raw string, row *sdk.Entry) []notice {
 	}
 	if f.raw == raw && f.dir != nil && !f.scratch.Load() {
 		v := g.version(raw)
-		v.shown, v.hidden = f, nil
+		v.shown, v.hidden = f, ""
 	}
 	var notices []notice
 	for v := range touched {

@@ -26,7 +26,7 @@ func TestThreats4To13EveryLie(t *testing.T) {
 			t.Parallel()
 			h := sdktest.NewHostile(t, mode)
 			cfg := h.Config()
-			cfg.APIKey, cfg.MaxFileBytes, cfg.Timeout = h.Alice.Key, 8<<20, 2*time.Second
+			cfg.APIKey, cfg.MaxFileBytes, cfg.Timeout = h.Alice.Key, 8<<20, 20*time.Second
 			if mode.Want == sdk.KindTimeout {
 				cfg.Timeout = 100 * time.Millisecond
 			}

@@ -33,6 +33,9 @@ const (
 	failuresPerMinute = 10
 	// watchedAccounts bounds the memory of failures.
 	watchedAccounts = 10_000
+	// maxAccountID is the longest id an account can have, in bytes: nine parts of
+	// 64 and the dots between them.
+	maxAccountID = 9*64 + 8
 )
 
 // APIKey is shown once, when it is made. It prints as "redacted"; Reveal is the
@@ -203,6 +206,9 @@ func (a *Accounts) Balance(ctx context.Context, id string) (balance wire.Amount,
 // CheckKey verifies an API key and returns the key's generation. The hash of
 // what was sent is compared in constant time, also for an unknown account.
 func (a *Accounts) CheckKey(ctx context.Context, id, key string) (generation int64, err error) {
+	if len(id) > maxAccountID {
+		return 0, unknownAccount(id)
+	}
 	if !a.mayTry(id) {
 		return 0, &fault.Error{Code: wire.CodeRateLimited, Text: "too many requests: too many wrong keys for this account, try again in a minute", RetryAfter: time.Minute}
 	}

@@ -41,6 +41,10 @@ const (
 	claimLife = time.Hour
 	// MaxFilename is the longest recorded name, in bytes: a path of components.
 	MaxFilename = 4096
+	// maxContentType is the longest recorded type, in bytes (RFC 6838 section 4.2).
+	maxContentType = 255
+	// maxClaimID is the longest claim id, in bytes; a UUID has 36.
+	maxClaimID = 128
 	// maxOpenUploads bounds the uploads an account has begun and not finished.
 	maxOpenUploads = 10_000
 	// orphanAge is how old a blob without a record must be before it is removed.
@@ -283,8 +287,8 @@ func (f *Files) Finalize(ctx context.Context, account string, req wire.FinalizeU
 	if err := checkName(meta.Filename); err != nil {
 		return out, err
 	}
-	if strings.ContainsRune(meta.ContentType, 0) {
-		return out, fault.New(wire.CodeValidation, "content_type holds a NUL character")
+	if len(meta.ContentType) > maxContentType || strings.ContainsRune(meta.ContentType, 0) {
+		return out, fault.New(wire.CodeValidation, "content_type must be at most %d bytes without NUL", maxContentType)
 	}
 	var own *blob.Info // only ours until the record commits
 	if data != nil {
@@ -388,6 +392,9 @@ type Stored struct {
 // against its checksum: nobody pays for bytes that are known to be damaged. Of a
 // larger blob only the size is checked; the reader's tag and hash do the rest.
 func (f *Files) Retrieve(ctx context.Context, account string, req wire.PrepareRetrieveRequest, inlineUpTo int64) (s Stored, err error) {
+	if len(req.ClaimID) > maxClaimID || strings.ContainsRune(req.ClaimID, 0) {
+		return s, fault.New(wire.CodeValidation, "claim_id must be at most %d bytes without NUL", maxClaimID)
+	}
 	row, err := f.find(ctx, account, req)
 	if err != nil {
 		return s, err
@@ -448,6 +455,16 @@ func (f *Files) find(ctx context.Context, account string, req wire.PrepareRetrie
 		return err
 	})
 	return row, err
+}
+
+// BlobSize returns how many bytes of ciphertext a member would retrieve, asking
+// the gateway for them if they are not kept here.
+func (f *Files) BlobSize(ctx context.Context, account string, req wire.PrepareRetrieveRequest) (int64, error) {
+	row, err := f.find(ctx, account, req)
+	if err == nil {
+		row, err = f.present(ctx, account, req, row)
+	}
+	return row.blob.Size, err
 }
 
 // unlessDeleted returns err, which came of reading a blob, or that the file was

@@ -42,7 +42,10 @@ func openPostgres(url string) (*Store, error) {
 	db.SetMaxIdleConns(postgresConns)
 	db.SetConnMaxIdleTime(5 * time.Minute)
 	return &Store{engine: postgresEngine{}, read: db, write: db,
-		reads: &sql.TxOptions{ReadOnly: true, Isolation: sql.LevelRepeatableRead}}, nil
+		reads: &sql.TxOptions{ReadOnly: true, Isolation: sql.LevelRepeatableRead},
+		// Whatever the server's default is: a writer that waited for its turn has to
+		// see what those before it wrote.
+		writes: &sql.TxOptions{Isolation: sql.LevelReadCommitted}}, nil
 }
 
 func (postgresEngine) name() string { return "postgres" }

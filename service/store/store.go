@@ -64,7 +64,8 @@ type Store struct {
 	read   *sql.DB
 	write  *sql.DB
 	reads  *sql.TxOptions
-	turn   chan struct{} // one writing transaction at a time in this process
+	writes *sql.TxOptions // nil = the engine's default
+	turn   chan struct{}  // one writing transaction at a time in this process
 	once   sync.Once
 	dir    string // of SQLite
 
@@ -190,7 +191,7 @@ func (s *Store) takeTurn(ctx context.Context) error {
 func (s *Store) passTurn() { <-s.turn }
 
 func (s *Store) commit(ctx context.Context, f func(*Tx) error) error {
-	tx, err := s.write.BeginTx(ctx, nil)
+	tx, err := s.write.BeginTx(ctx, s.writes)
 	if err != nil {
 		return s.mark(fmt.Errorf("begin writing: %w", err))
 	}

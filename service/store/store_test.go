@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,6 +33,16 @@ func engines(t *testing.T) []source {
 		{"postgres", func(t *testing.T) func() (*store.Store, error) {
 			url := server.NewDatabase(t)
 			return func() (*store.Store, error) { return store.Open(t.Context(), "", url) }
+		}},
+		{"postgres with defaults of its own", func(t *testing.T) func() (*store.Store, error) {
+			address, err := url.Parse(server.NewDatabase(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			query := address.Query()
+			query.Set("default_transaction_isolation", "serializable")
+			address.RawQuery = query.Encode()
+			return func() (*store.Store, error) { return store.Open(t.Context(), "", address.String()) }
 		}},
 	}
 }

@@ -223,13 +223,15 @@ func headOf(ctx context.Context, tx *store.Tx) (head int64, err error) {
 // everything was looked at. A sequence the ledger has not reached, as after the
 // restore of an older backup, is set back.
 func (w *Watch) read(ctx context.Context, account string, after int64) (events []wire.Event, upTo int64, err error) {
+	after = max(after, 0)
 	for {
 		var head int64
 		err := w.store.Read(ctx, func(tx *store.Tx) error {
 			if head, err = headOf(ctx, tx); err != nil {
 				return err
 			}
-			upTo = min(after+scanRows, head)
+			upTo = min(after, head)
+			upTo += min(scanRows, head-upTo)
 			events, err = eventsOf(ctx, tx, account, after, upTo)
 			return err
 		})

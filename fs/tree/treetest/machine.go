@@ -22,8 +22,9 @@ type System interface {
 
 	Put(name, data string) // by another member, and then a look at the ledger
 	Shred(nth int)         // the nth upload, and then a look at the ledger
-	Member(on bool)        // whether the account is one, and then a look at the ledger
-	Uploads() int          // charged to this mount
+	Moved(nth int, name string)
+	Member(on bool) // whether the account is one, and then a look at the ledger
+	Uploads() int   // charged to this mount
 }
 
 // Handle is an open file.
@@ -48,8 +49,8 @@ type opened struct {
 }
 
 // Run checks sys, which must be fresh, with random steps.
-func Run(t *rapid.T, sys System) {
-	x := &machine{m: newModel(), sys: sys}
+func Run(t *rapid.T, sys System, allows Allows) {
+	x := &machine{m: newModel(allows), sys: sys}
 	defer x.closeAll()
 	t.Repeat(map[string]func(*rapid.T){
 		"":         x.check,
@@ -66,6 +67,7 @@ func Run(t *rapid.T, sys System) {
 		"mkdir":    func(t *rapid.T) { equal(t, "mkdir", x.sys.Mkdir("group"), Refused) },
 		"put":      x.put,
 		"shred":    x.shred,
+		"moved":    x.moved,
 		"revoke":   x.revoke,
 	})
 }
@@ -188,6 +190,19 @@ func (x *machine) shred(t *rapid.T) {
 	i := rapid.IntRange(0, len(x.m.ledger)-1).Draw(t, "nth")
 	x.sys.Shred(i)
 	x.m.shred(x.m.ledger[i])
+}
+
+// moved is a rename of one upload by somebody else.
+func (x *machine) moved(t *rapid.T) {
+	if len(x.m.ledger) == 0 {
+		t.Skip("nothing is uploaded")
+	}
+	i, name := rapid.IntRange(0, len(x.m.ledger)-1).Draw(t, "nth"), rapid.SampledFrom([]string{"a", "b"}).Draw(t, "name")
+	if x.m.ledger[i].dead {
+		t.Skip("it is deleted")
+	}
+	x.sys.Moved(i, name)
+	x.m.moved(x.m.ledger[i], name)
 }
 
 // revoke loses the group: what is open fails, nothing is listed. Then it is back.

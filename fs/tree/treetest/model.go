@@ -3,7 +3,10 @@
 // mount of it. What they show must be equal after every step.
 package treetest
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // The outcomes of an operation.
 const (
@@ -40,10 +43,14 @@ type model struct {
 	names   map[string]*node    // a node may have several
 	hidden  map[string]*version // a backup was made of it: the name is free (W8)
 	uploads int                 // by this mount
+	allows  Allows
 }
 
-func newModel() *model {
-	return &model{names: map[string]*node{}, hidden: map[string]*version{}}
+// Allows is what the service offers to the owner of the group, who mounts it.
+type Allows struct{ Rename, Delete bool }
+
+func newModel(allows Allows) *model {
+	return &model{allows: allows, names: map[string]*node{}, hidden: map[string]*version{}}
 }
 
 func isScratch(name string) bool {
@@ -199,11 +206,30 @@ func (m *model) unlink(name string) string {
 	switch {
 	case n == nil:
 		return NoEntry
-	case n.ver != nil && !n.scratch && name == n.main:
+	case n.ver != nil && !n.scratch && name == n.main && !m.allows.Delete:
 		return Refused
+	case n.ver != nil && !n.scratch && name == n.main:
+		m.deleteAll(name)
 	}
 	m.dropName(n, name)
 	return OK
+}
+
+// deleteAll is W9 with deletion: every version goes.
+func (m *model) deleteAll(name string) {
+	for _, v := range m.living(name) {
+		v.dead = true
+	}
+	m.place(name)
+}
+
+func (m *model) living(name string) (list []*version) {
+	for _, v := range m.ledger {
+		if v.name == name && !v.dead {
+			list = append(list, v)
+		}
+	}
+	return list
 }
 
 func (m *model) link(from, to string) string {
@@ -246,14 +272,27 @@ func (m *model) rename(from, to string) string {
 	if how := m.mayRename(n, to); how != OK {
 		return how
 	}
-	back := n.ver != nil && !n.staged && n.ver == m.newest(to)
-	if !isScratch(to) && !back {
+	ver := n.record()
+	back := ver != nil && !n.staged && ver == m.newest(to)
+	records := ver != nil && !isScratch(to) && m.renamesRecord(n, to)
+	if !isScratch(to) && !back && !records {
 		m.record(n, to)
+	}
+	var versions []*version
+	if records {
+		versions = m.living(ver.name)
 	}
 	m.leave(n, from, isScratch(to))
 	m.replace(target, to)
 	n.main, n.scratch = to, isScratch(to)
 	m.names[to] = n
+	if records {
+		old := versions[0].name
+		for _, v := range versions {
+			v.name = to
+		}
+		m.place(old)
+	}
 	if !n.scratch {
 		delete(m.hidden, to)
 		m.place(to)
@@ -261,18 +300,49 @@ func (m *model) rename(from, to string) string {
 	return OK
 }
 
-// mayRename is W8 without a service that renames.
+// record is what n was uploaded as, nil when it has no record of its name: others
+// may have renamed it while it was changed here.
+func (n *node) record() *version {
+	if n.ver != nil && n.staged && !n.scratch && n.ver.name != n.main {
+		return nil
+	}
+	return n.ver
+}
+
+// renamesRecord reports whether the service has to rename n's uploads.
+func (m *model) renamesRecord(n *node, to string) bool {
+	return !n.scratch || !n.staged && n.ver.name != to
+}
+
+// mayRename is W8.
 func (m *model) mayRename(n *node, to string) string {
 	switch {
-	case isScratch(to), n.ver == nil, n.scratch && n.staged:
+	case isScratch(to), n.record() == nil, n.scratch && n.staged:
 		return OK
-	case !n.scratch || n.ver.name != to:
+	case n.scratch && n.ver.name == to:
+		if n.gone() {
+			return NoEntry // the content of the backup was deleted
+		}
+		return OK
+	case !m.allows.Rename, n.scratch && n.ver != m.newest(n.ver.name):
 		return Refused
-	case n.gone():
-		return NoEntry // the content of the backup was deleted
+	}
+	return m.mayRecord(n, to)
+}
+
+// mayRecord refuses a name whose newest upload is later than all of n's.
+func (m *model) mayRecord(n *node, to string) string {
+	versions, there := m.living(n.ver.name), m.newest(to)
+	switch {
+	case len(versions) == 0:
+		return NoEntry
+	case there != nil && m.index(there) > m.index(versions[len(versions)-1]):
+		return Refused
 	}
 	return OK
 }
+
+func (m *model) index(v *version) int { return slices.Index(m.ledger, v) }
 
 // leave takes n from the name it is renamed from.
 func (m *model) leave(n *node, from string, toScratch bool) {
@@ -309,6 +379,14 @@ func (m *model) put(name, data string) {
 func (m *model) shred(v *version) {
 	v.dead = true
 	m.place(v.name)
+}
+
+// moved is a rename by somebody else, seen.
+func (m *model) moved(v *version, name string) {
+	old := v.name
+	v.name = name
+	m.place(old)
+	m.place(name)
 }
 
 // forget is losing the group and getting it back: only the ledger is left.

@@ -1,0 +1,147 @@
+package service_test
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service"
+	"github.com/svcfs/svcfs/service/legacy"
+	"github.com/svcfs/svcfs/service/store/pgtest"
+)
+
+// TestThreat39AnswerOfACommitIsLost cuts the connection to the database between
+// a commit and its answer: what was recorded keeps its bytes.
+func TestThreat39AnswerOfACommitIsLost(t *testing.T) {
+	if os.Getenv(postgresVar) != "" {
+		return // ran already
+	}
+	proxy, database := cutCommits(t, pgtest.NewDatabase(t, pgtest.Start(t).URL()))
+	key, outside := oldKey(t)
+	content := bytes.Repeat([]byte("elsewhere "), 1000)
+	gateway := &gatewayFor{data: sealWith(t, outside, content)}
+	server := httptest.NewServer(gateway)
+	defer server.Close()
+	r := runWith(t, service.Config{Database: database, Gateway: server.URL})
+	alice := r.user("alice", "10")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	t.Run("bytes from the gateway", func(t *testing.T) {
+		ref := legacy.Sum(gateway.data, legacy.Default(0)).String()
+		if _, err := r.svc.ImportReference(t.Context(), service.LegacyFile{Group: "g", Key: key}, ref, hash(content)); err != nil {
+			t.Fatal(err)
+		}
+		proxy.armed.Store(true)
+		if _, problem := alice.retrieve("g", ref); !strings.Contains(problem, "unavailable") || proxy.armed.Load() {
+			t.Errorf("without the answer: %s", problem)
+		}
+		if got, problem := alice.retrieve("g", ref); !bytes.Equal(got, content) {
+			t.Errorf("afterwards: %s", problem)
+		}
+	})
+	t.Run("import", func(t *testing.T) {
+		proxy.armed.Store(true)
+		l := service.LegacyFile{Group: "g", Name: "old"}
+		if _, err := r.svc.ImportPlain(t.Context(), l, content, 1); err == nil || proxy.armed.Load() {
+			t.Errorf("without the answer: %v", err)
+		}
+		again, err := r.svc.ImportPlain(t.Context(), l, content, 1)
+		if err != nil || !again.Known {
+			t.Fatalf("again: %+v, %v", again, err)
+		}
+		if got, problem := alice.retrieve("g", again.CID); !bytes.Equal(got, content) {
+			t.Errorf("afterwards: %s", problem)
+		}
+	})
+	t.Run("finalize", func(t *testing.T) {
+		req := alice.finalize("g", "new", content)
+		proxy.armed.Store(true)
+		if status, body := alice.tool(wire.OpFinalizeUpload, req); status != 503 || proxy.armed.Load() {
+			t.Errorf("without the answer: %d %s", status, body)
+		}
+		done := must[wire.FinalizeUploadResult](alice, wire.OpFinalizeUpload, req)
+		if got, problem := alice.retrieve("g", done.CID); !bytes.Equal(got, content) {
+			t.Errorf("afterwards: %s", problem)
+		}
+	})
+}
+
+// cutter is a proxy before PostgreSQL. Armed, it lets the next commit pass and
+// drops the connection before the answer.
+type cutter struct {
+	armed  atomic.Bool
+	target string
+	all    sync.WaitGroup
+}
+
+func cutCommits(t *testing.T, database string) (*cutter, string) {
+	t.Helper()
+	address, err := url.Parse(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &cutter{target: address.Host}
+	c.all.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			c.all.Go(func() { c.pass(conn) })
+		}
+	})
+	t.Cleanup(func() { // after the service is closed
+		_ = l.Close()
+		c.all.Wait()
+	})
+	address.Host = l.Addr().String()
+	return c, address.String()
+}
+
+func (c *cutter) pass(client net.Conn) {
+	defer client.Close()
+	server, err := net.Dial("tcp", c.target)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	var cut atomic.Bool
+	c.all.Go(func() {
+		buf := make([]byte, 64<<10)
+		for {
+			n, err := server.Read(buf)
+			if err != nil || cut.Load() {
+				_ = client.Close()
+				_ = server.Close()
+				return
+			}
+			if _, err := client.Write(buf[:n]); err != nil {
+				return
+			}
+		}
+	})
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := client.Read(buf)
+		if err != nil {
+			return
+		}
+		if bytes.Contains(bytes.ToLower(buf[:n]), []byte("commit\x00")) && c.armed.Swap(false) {
+			cut.Store(true)
+		}
+		if _, err := io.Copy(server, bytes.NewReader(buf[:n])); err != nil {
+			return
+		}
+	}
+}
