@@ -313,6 +313,15 @@ func withoutURL(err error) error {
 
 // hint says what to do about a kind (specification 7.1, suggested handling).
 func (c *Client) hint(kind Kind) string {
+	switch page := c.cfg.hostedPage(); {
+	case page == "":
+	case kind == KindNotFound:
+		return "Check the account, group and file names; an account is made at " + page + "."
+	case kind == KindInsufficient:
+		return "Deposit native tokens into " + string(c.account) + ", at " + page + " under Manage Account."
+	case kind == KindUnauthenticated:
+		return "Check the account id and the API key; a lost key is replaced at " + page + " under Manage Account."
+	}
 	switch kind {
 	case KindAudience:
 		return "Refresh the session token; if that does not help, the MCP address is not the one the service issues tokens for."

@@ -16,7 +16,7 @@ const fillStep = 64 << 10
 // once, outside the garbage-collected heap, because a file is sealed as a whole.
 // More than the largest allowed file is [KindTooLarge] without reading on.
 //
-// Costs one upload. Needs membership in g. Errors are those of r, which can be
+// Costs one upload. Needs the API key and membership in g. Errors are those of r, which can be
 // tested with errors.Is, and those of [Client.Upload].
 func (c *Client) UploadReader(ctx context.Context, g GroupID, name string, r io.Reader) (Receipt, error) {
 	return c.uploadReader(ctx, g, name, r, 0)
@@ -87,8 +87,8 @@ func (c *Client) fill(ctx context.Context, b *Buffer, r io.Reader, expected int6
 // RetrieveTo finds what nameOrRef means in g and writes its content to w: all of
 // it, once it is verified, or nothing. It is held in memory once meanwhile.
 //
-// Costs one retrieve claim, also when w fails. Needs membership in g. Errors are
-// those of w, of [Client.Find] and of [Client.Retrieve].
+// Costs one retrieve claim, also when w fails. Needs the API key and membership
+// in g. Errors are those of w, of [Client.Find] and of [Client.Retrieve].
 func (c *Client) RetrieveTo(ctx context.Context, g GroupID, nameOrRef string, w io.Writer) (Plain, error) {
 	e, err := c.Find(ctx, g, nameOrRef)
 	if err != nil {

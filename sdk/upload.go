@@ -53,8 +53,8 @@ type ticket struct {
 // Content is compressed first with [WithDeflate], and not otherwise.
 //
 // Costs one upload. After an error whose outcome is unknown, calling it again
-// with the same content finds out first: nobody pays twice. Needs membership in
-// g. Errors: [KindNotAuthorized], [KindInsufficient], [KindTooLarge],
+// with the same content finds out first: nobody pays twice. Needs the API key and
+// membership in g. Errors: [KindNotAuthorized], [KindInsufficient], [KindTooLarge],
 // [KindStorageFull], [KindUnavailable], [KindTimeout], [KindCorrupt] when the
 // service acknowledges something else. Source: specification 4.3.
 func (c *Client) Upload(ctx context.Context, g GroupID, name string, b *Buffer) (Receipt, error) {
