@@ -10,6 +10,8 @@ FUZZTIME ?= 30s
 DIR ?=
 ONCE ?=
 TESTFLAGS ?=
+BENCH ?=
+BENCHFLAGS ?=
 
 .DEFAULT_GOAL := help
 
@@ -19,7 +21,8 @@ help:
 	@echo "make demo      mount two accounts on a service of their own (ONCE=1: check and end)"
 	@echo "make build     bin/svcfs and bin/svcd"
 	@echo "make test      vet, staticcheck, every test with the race detector, the test vectors"
-	@echo "make lint bench fuzz suites man install clean"
+	@echo "make bench     svcfs beside its floor and its peers (BENCH=quick, growth or service)"
+	@echo "make lint fuzz suites man install clean"
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=auto -o bin/ ./cmd/...
@@ -58,8 +61,12 @@ lint: vet
 vectors:
 	@if [ -f integration/vectors/go.mod ]; then cd integration/vectors && $(GO) test $(TESTFLAGS) ./...; fi
 
+# BENCH=quick: small sizes, once; growth: time and memory against size; service:
+# svcd against its stores. A peer that is not installed is named in the table. All:
+#   apt-get install gocryptfs rclone sshfs openssh-server s3fs postgresql fuse3
+#   make s3-server
 bench:
-	$(GO) test -run '^$$' -bench . -benchmem ./...
+	BENCH="$(BENCH)" $(GO) run ./integration/bench $(BENCHFLAGS)
 
 # The long forms of other people's suites on a mount: fio, postmark, dbench, bonnie++.
 suites: require-fuse

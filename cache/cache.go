@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"os"
 	"sync"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
@@ -394,6 +395,69 @@ func (l *Lease) ReadAt(p []byte, off int64) (n int, err error) {
 	}
 	return copy(p, content[off:]), nil
 }
+
+// View is content that was lent, not copied. The zero View is empty.
+type View struct {
+	Bytes []byte
+	entry *entry
+}
+
+// View returns at most n bytes from off as they lie in the cache; fewer only at
+// the end. The caller must call Done soon: wiping the content waits for it. After
+// a purge it fails with [ErrPurged].
+func (l *Lease) View(off int64, n int) (View, error) {
+	l.entry.mu.RLock()
+	if l.entry.gone {
+		l.entry.mu.RUnlock()
+		return View{}, ErrPurged
+	}
+	content := l.entry.buf.Bytes()
+	if off < 0 || off >= int64(len(content)) {
+		l.entry.mu.RUnlock()
+		return View{}, nil
+	}
+	end := min(off+int64(n), int64(len(content)))
+	return View{Bytes: content[off:end:end], entry: l.entry}, nil
+}
+
+// Done ends the loan: the bytes may not be touched any more. Call it once.
+func (v View) Done() {
+	if v.entry != nil {
+		v.entry.mu.RUnlock()
+	}
+}
+
+// sharer is a buffer whose memory has a descriptor. Its Release must empty the
+// file.
+type sharer interface {
+	Share() (*os.File, bool)
+}
+
+// Share returns a new descriptor of memory that holds exactly the content, which
+// the caller closes; false where the buffer has none, or was purged. A purge
+// empties the file. Keep the lease for as long as the descriptor is in use.
+func (l *Lease) Share() (*os.File, bool) {
+	l.entry.mu.RLock()
+	defer l.entry.mu.RUnlock()
+	b, ok := l.entry.buf.(sharer)
+	if !ok || l.entry.gone {
+		return nil, false
+	}
+	return b.Share()
+}
+
+// Again leases the same content once more; nil when it is out of the cache.
+func (l *Lease) Again() *Lease {
+	l.store.mu.Lock()
+	defer l.store.mu.Unlock()
+	if l.released || !l.entry.stored {
+		return nil
+	}
+	return l.store.lease(l.entry)
+}
+
+// Shows reports whether other leases the same content.
+func (l *Lease) Shows(other *Lease) bool { return other != nil && l.entry == other.entry }
 
 // Release gives the lease up. Releasing twice does nothing.
 func (l *Lease) Release() {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -320,5 +321,55 @@ func TestParallelUse(t *testing.T) {
 		if n := b.wiped.Load(); n != 1 {
 			t.Fatalf("content was wiped %d times", n)
 		}
+	}
+}
+
+func TestViewShowsContentInPlace(t *testing.T) {
+	s := New(100)
+	defer s.Close()
+	b := content("0123456789")
+	l := mustGet(t, s, "a", b)
+	defer l.Release()
+	for _, c := range []struct {
+		off  int64
+		n    int
+		want string
+	}{{0, 4, "0123"}, {8, 10, "89"}, {10, 1, ""}, {99, 1, ""}, {-1, 1, ""}, {3, 0, ""}} {
+		v, err := l.View(c.off, c.n)
+		if err != nil || string(v.Bytes) != c.want {
+			t.Errorf("View(%d, %d) = %q, %v, want %q", c.off, c.n, v.Bytes, err, c.want)
+		}
+		if len(v.Bytes) > 0 && (&v.Bytes[0] != &b.data[c.off] || cap(v.Bytes) != len(v.Bytes)) {
+			t.Errorf("View(%d, %d) is a copy, or shows what lies behind", c.off, c.n)
+		}
+		v.Done()
+	}
+}
+
+func TestPurgeWaitsForViews(t *testing.T) {
+	s := New(100)
+	defer s.Close()
+	b := content("secret")
+	l := mustGet(t, s, "a", b)
+	defer l.Release()
+	v, err := l.View(0, 6)
+	if err != nil {
+		t.Fatal(err)
+	}
+	purged := make(chan struct{})
+	go func() {
+		s.Purge(func(Key) bool { return true })
+		close(purged)
+	}()
+	for s.Contains(key("a")) {
+		runtime.Gosched()
+	}
+	if string(v.Bytes) != "secret" || b.wiped.Load() != 0 {
+		t.Errorf("wiped under a view: %q", v.Bytes)
+	}
+	v.Done()
+	<-purged
+	if _, err := l.View(0, 1); !errors.Is(err, ErrPurged) || b.wiped.Load() != 1 {
+		t.Errorf("a view after the purge: %v, wiped %d times", err, b.wiped.Load())
 	}
 }

@@ -81,7 +81,7 @@ func TestSealNeedsRoomForTheTag(t *testing.T) {
 }
 
 // Threat 11: a nonce is never used twice.
-func TestNoncesDoNotRepeat(t *testing.T) {
+func TestThreat11NoncesDoNotRepeat(t *testing.T) {
 	k := testKey(t)
 	seen := make(map[[NonceBytes]byte]bool, 100_000)
 	buf := make([]byte, 1, 1+TagBytes)

@@ -110,14 +110,23 @@ func ParseMetadata(raw []byte) (Metadata, error) {
 // Deflate returns plain as a zlib stream.
 func Deflate(plain []byte) ([]byte, error) {
 	var out bytes.Buffer
-	w := zlib.NewWriter(&out)
-	if _, err := w.Write(plain); err != nil {
-		return nil, fmt.Errorf("deflate %d bytes: %w", len(plain), err)
-	}
-	if err := w.Close(); err != nil {
-		return nil, fmt.Errorf("deflate %d bytes: %w", len(plain), err)
+	if err := DeflateTo(&out, plain); err != nil {
+		return nil, err
 	}
 	return out.Bytes(), nil
+}
+
+// DeflateTo writes plain to out as a zlib stream: always the same for the same
+// content.
+func DeflateTo(out io.Writer, plain []byte) error {
+	w := zlib.NewWriter(out)
+	if _, err := w.Write(plain); err != nil {
+		return fmt.Errorf("deflate %d bytes: %w", len(plain), err)
+	}
+	if err := w.Close(); err != nil {
+		return fmt.Errorf("deflate %d bytes: %w", len(plain), err)
+	}
+	return nil
 }
 
 // InflatedSize returns how many bytes to provide for [Inflate]: what m says, if

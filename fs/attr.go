@@ -98,6 +98,8 @@ func (n *fileNode) Setattr(ctx context.Context, fh gofs.FileHandle, in *fuse.Set
 		return n.m.refuseOwner(n.f.Path())
 	}
 	if size, ok := in.GetSize(); ok {
+		ctx, done := patiently(ctx)
+		defer done()
 		if err := n.f.Truncate(ctx, int64(size), treeHandle(fh)); err != nil {
 			return errno(err)
 		}

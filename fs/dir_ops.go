@@ -109,11 +109,15 @@ func (h *dirHandle) Seekdir(ctx context.Context, off uint64) syscall.Errno {
 // Fsyncdir records the empty files that still wait (W5); all other names were
 // recorded before a program was told so.
 func (h *dirHandle) Fsyncdir(ctx context.Context, _ uint32) syscall.Errno {
+	ctx, done := patiently(ctx)
+	defer done()
 	return errno(h.n.d.Fsync(ctx))
 }
 
 // Create makes or opens a file for writing. Nothing is sent.
 func (n *dirNode) Create(ctx context.Context, name string, flags uint32, mode uint32, out *fuse.EntryOut) (*gofs.Inode, gofs.FileHandle, uint32, syscall.Errno) {
+	ctx, done := patiently(ctx)
+	defer done()
 	want := openFlags(ctx, flags)
 	f, h, err := n.d.Create(ctx, name, flags&unix.O_EXCL != 0, want)
 	if err != nil {
@@ -126,11 +130,14 @@ func (n *dirNode) Create(ctx context.Context, name string, flags uint32, mode ui
 	if node, ok := inode.Operations().(*fileNode); ok {
 		n.m.knowFile(node)
 	}
-	return inode, newHandle(ctx, h, want), n.m.openMode(h.CacheMode()), 0
+	fh := newHandle(ctx, h, want)
+	return inode, fh, n.m.openMode(fh), 0
 }
 
 // Mkdir makes a folder, or registers a group where that is allowed (N5).
 func (n *dirNode) Mkdir(ctx context.Context, name string, mode uint32, out *fuse.EntryOut) (*gofs.Inode, syscall.Errno) {
+	ctx, done := patiently(ctx)
+	defer done()
 	d, err := n.d.Mkdir(ctx, name)
 	if err != nil {
 		return nil, errno(err)
@@ -146,12 +153,16 @@ func (n *dirNode) Rmdir(ctx context.Context, name string) syscall.Errno {
 
 // Unlink removes staged and scratch files (W9).
 func (n *dirNode) Unlink(ctx context.Context, name string) syscall.Errno {
+	ctx, done := patiently(ctx)
+	defer done()
 	return errno(n.d.Unlink(ctx, name))
 }
 
 // Rename moves a name; see [tree.Dir.Rename]. Two names cannot be exchanged in
 // one step: the service records one upload at a time.
 func (n *dirNode) Rename(ctx context.Context, name string, newParent gofs.InodeEmbedder, newName string, flags uint32) syscall.Errno {
+	ctx, done := patiently(ctx)
+	defer done()
 	if flags&^unix.RENAME_NOREPLACE != 0 {
 		return n.m.refuse(tree.ClassInvalid, "rename", n.path(name), "only plain renames and those that replace nothing are supported", "Rename in several steps.")
 	}

@@ -10,6 +10,8 @@ import (
 
 // Open retrieves and verifies the content unless it is in memory (R1).
 func (n *fileNode) Open(ctx context.Context, flags uint32) (gofs.FileHandle, uint32, syscall.Errno) {
+	ctx, done := patiently(ctx)
+	defer done()
 	n.m.knowFile(n) // before, so that a purge during the retrieval is not missed
 	want := openFlags(ctx, flags)
 	h, err := n.f.Open(ctx, want)
@@ -19,16 +21,21 @@ func (n *fileNode) Open(ctx context.Context, flags uint32) (gofs.FileHandle, uin
 	if !n.f.Attr().Control {
 		n.m.use()
 	}
-	return newHandle(ctx, h, want), n.m.openMode(h.CacheMode()), 0
+	fh := newHandle(ctx, h, want)
+	return fh, n.m.openMode(fh), 0
 }
 
-// Read copies from memory.
+// Read lends the kernel what lies in the cache.
 func (fh *fileHandle) Read(ctx context.Context, dest []byte, off int64) (fuse.ReadResult, syscall.Errno) {
-	n, err := fh.h.ReadAt(ctx, dest, off)
+	v, err := fh.h.View(ctx, dest, off)
 	if err != nil {
 		return nil, errno(err)
 	}
-	return fuse.ReadResultData(dest[:n]), 0
+	if len(v.Bytes) == 0 { // of an empty answer go-fuse does not tell when it is done
+		v.Done()
+		return fuse.ReadResultData(nil), 0
+	}
+	return &lentResult{view: v, parts: [1][]byte{v.Bytes}}, 0
 }
 
 // Write copies into the staged content; nothing leaves the machine (W1). The
@@ -51,16 +58,23 @@ func (fh *fileHandle) Flush(ctx context.Context) syscall.Errno {
 		isHeldBy(fh.opener, caller.Pid, fh.h.File().Attr().Ino) {
 		return 0
 	}
+	ctx, done := patiently(ctx)
+	defer done()
 	return errno(fh.h.Flush(ctx))
 }
 
 // Fsync commits what was written; 0 means recorded on the ledger.
 func (fh *fileHandle) Fsync(ctx context.Context, _ uint32) syscall.Errno {
+	ctx, done := patiently(ctx)
+	defer done()
 	return errno(fh.h.Fsync(ctx))
 }
 
 // Release gives the handle up; nobody hears of an error here.
 func (fh *fileHandle) Release(context.Context) syscall.Errno {
 	fh.h.Release()
+	if fh.memory != nil {
+		_ = fh.memory.Close() // the kernel has its own
+	}
 	return 0
 }

@@ -149,8 +149,11 @@ func startServer() (*server, error) {
 		}
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	w := newWorld()
-	t, err := tree.New(context.Background(), tree.Config{Remote: w, RefreshInterval: time.Hour, MetadataTimeout: time.Hour,
+	w, pool := newWorld(), sdk.NewPool()
+	if p.Options.Reads == ReadsPassthrough {
+		pool.ShareLarge()
+	}
+	t, err := tree.New(context.Background(), tree.Config{Remote: w, Pool: pool, RefreshInterval: time.Hour, MetadataTimeout: time.Hour,
 		TransferTimeout: time.Hour, EmptyDelay: time.Hour, MaxFileBytes: p.MaxFile, CanRename: p.Renames, AllowDelete: p.Deletes, ReadOnly: p.Options.ReadOnly, Logger: log})
 	if err != nil {
 		return nil, err

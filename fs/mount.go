@@ -46,6 +46,7 @@ type Options struct {
 	Timeout    time.Duration // how long the kernel believes names and attributes; 0 = 1 s, negative = not at all
 	Logger     *slog.Logger  // nil = no log
 	Reads      Reads         // how the kernel serves reads
+	NoXattr    bool          // no extended attributes: ls asks for two of every file, and the kernel caches none
 	Debug      bool          // log every request at debug level: names, never content
 }
 
@@ -118,7 +119,7 @@ func (m *mounted) mountOptions() fuse.MountOptions {
 	o := fuse.MountOptions{
 		FsName: "svcfs:" + strings.NewReplacer(",", "_", "\\", "_").Replace(m.opt.Account), Name: fsType,
 		MaxWrite: maxTransfer, MaxReadAhead: maxTransfer, MaxBackground: maxBackground,
-		AllowOther: m.opt.AllowOther, Debug: m.opt.Debug, Logger: m.fuseLog(), PanicHandler: m.panicked,
+		AllowOther: m.opt.AllowOther, Debug: m.opt.Debug, DisableXAttrs: m.opt.NoXattr, Logger: m.fuseLog(), PanicHandler: m.panicked,
 		// Content of an inode changes only through the kernel, and where it must be
 		// forgotten we say so: a new time alone is no reason to read it all again.
 		ExplicitDataCacheControl: true,

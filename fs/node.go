@@ -2,6 +2,7 @@ package fs
 
 import (
 	"context"
+	"os"
 	"strings"
 	"syscall"
 
@@ -31,7 +32,8 @@ type fileNode struct {
 // fileHandle is an open file.
 type fileHandle struct {
 	h      *tree.Handle
-	opener uint32 // thread that opened it for writing; 0 = read-only or unknown
+	opener uint32   // thread that opened it for writing; 0 = read-only or unknown
+	memory *os.File // content that the kernel reads itself; nil = it asks
 }
 
 // newHandle remembers who opened the file if it can be written through h.

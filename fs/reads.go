@@ -3,8 +3,10 @@ package fs
 import (
 	"fmt"
 
+	gofs "github.com/hanwen/go-fuse/v2/fs"
 	"github.com/hanwen/go-fuse/v2/fuse"
 
+	"github.com/svcfs/svcfs/cache"
 	"github.com/svcfs/svcfs/fs/tree"
 )
 
@@ -14,12 +16,17 @@ type Reads uint8
 const (
 	// ReadsKeep lets the kernel keep pages from one open to the next.
 	ReadsKeep Reads = iota
+	// ReadsPassthrough lends the kernel decrypted memory of large files, which it
+	// reads without asking. Needs root and Linux 6.9; else it is ReadsKeep. The
+	// memory pool must share large buffers. A reader then sees the content as it
+	// was when it opened the file.
+	ReadsPassthrough
 	// ReadsPlain answers every read from here; for measurements, and it takes
 	// shared mappings away.
 	ReadsPlain
 )
 
-var readsNames = []string{ReadsKeep: "keep", ReadsPlain: "plain"}
+var readsNames = []string{ReadsKeep: "keep", ReadsPassthrough: "passthrough", ReadsPlain: "plain"}
 
 // String returns the mode's name.
 func (r Reads) String() string { return readsNames[r] }
@@ -38,12 +45,18 @@ func (r *Reads) Set(name string) error {
 // Type names the kind of value in a command's help.
 func (*Reads) Type() string { return "mode" }
 
-// openMode tells the kernel how to cache an open file's pages.
-func (m *mounted) openMode(mode tree.CacheMode) uint32 {
-	if m.opt.Reads == ReadsPlain {
+// openMode decides how the kernel reads an open file, and tells it in flags.
+func (m *mounted) openMode(fh *fileHandle) uint32 {
+	switch m.opt.Reads {
+	case ReadsPlain:
 		return fuse.FOPEN_DIRECT_IO
+	case ReadsPassthrough:
+		var how tree.Lending
+		if how, fh.memory = fh.h.Lend(); how == tree.LendAround {
+			return fuse.FOPEN_DIRECT_IO
+		}
 	}
-	switch mode {
+	switch fh.h.CacheMode() {
 	case tree.CacheDirect:
 		return fuse.FOPEN_DIRECT_IO
 	case tree.CacheKeep:
@@ -52,3 +65,33 @@ func (m *mounted) openMode(mode tree.CacheMode) uint32 {
 		return 0
 	}
 }
+
+// PassthroughFd tells go-fuse what the kernel is to read. It is asked when
+// nothing of the inode is lent yet; all who open it meanwhile share what is.
+func (fh *fileHandle) PassthroughFd() (int, bool) {
+	if fh.memory == nil {
+		return 0, false
+	}
+	return int(fh.memory.Fd()), true
+}
+
+var _ gofs.FilePassthroughFder = (*fileHandle)(nil)
+
+// lentResult answers a read with bytes that stay where they are. Slices makes
+// go-fuse write them to the kernel with writev; anything else it first tries to
+// splice, which costs a pipe for each read, and then copies.
+type lentResult struct {
+	view  cache.View
+	parts [1][]byte
+}
+
+func (r *lentResult) Slices() ([][]byte, fuse.Status) { return r.parts[:], fuse.OK }
+
+func (r *lentResult) Bytes([]byte) ([]byte, fuse.Status) { return r.view.Bytes, fuse.OK }
+
+func (r *lentResult) Size() int { return len(r.view.Bytes) }
+
+// Done is called once the answer was written, or given up.
+func (r *lentResult) Done() { r.view.Done() }
+
+var _ fuse.ReadResult = (*lentResult)(nil)

@@ -241,8 +241,15 @@ func TestAgentScriptsMeetEveryGeneration(t *testing.T) {
 			if got := a.want(agentDone, "check_auth.sh", "team"); !bytes.Contains(got.out, []byte(`"authorized": true`)) || !bytes.Contains(got.out, []byte(`"member_count": 1`)) {
 				t.Errorf("%s", got.out)
 			}
-			if s.Records() != 2 {
-				t.Errorf("%d records, want 2", s.Records())
+			text := bytes.Repeat([]byte("the same thing again "), 10_000)
+			if receipt, err = c.UploadBytes(sdk.WithDeflate(t.Context()), "team", "packed", text); err != nil {
+				t.Fatal(err)
+			}
+			if got := a.want(agentDone, "retrieve_and_decrypt.sh", "team", string(receipt.Ref)); !bytes.Equal(got.out, text) {
+				t.Errorf("compressed: %d bytes", len(got.out))
+			}
+			if s.Records() != 3 {
+				t.Errorf("%d records, want 3", s.Records())
 			}
 			carol := s.Account("carol", "100")
 			newAgent(t, s.URL, carol.ID, carol.Key.Reveal()).want(agentAuth, "retrieve_and_decrypt.sh", "team", ref)

@@ -33,7 +33,7 @@ var onlyIn = map[string][]string{
 	"github.com/hanwen/go-fuse/v2/...":        {"fs", "integration"},
 	"github.com/golang-jwt/jwt/v5":            {"service/auth", "sdk"},
 	"github.com/hashicorp/golang-lru/v2/...":  {"cache"},
-	"modernc.org/sqlite":                      {"service/store"},
+	"modernc.org/sqlite":                      {"service/store", "integration/bench"},
 	"github.com/coreos/go-oidc/v3/...":        {"service/web"},
 	"github.com/chromedp/chromedp/...":        {"service/web", "integration"},
 	"github.com/jackc/pgx/v5/...":             {"service/store/..."},

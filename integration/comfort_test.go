@@ -23,7 +23,8 @@ func TestMountHelperOfFstab(t *testing.T) {
 	write(t, file, []byte("x"))
 	alice.must("put", "team", file)
 	dir, log := w.mkdir("mnt"), filepath.Join(w.dir, "mount.log")
-	cmd := exec.Command(helper, alice.id, dir, "-n", "-o", "ro,noauto,_netdev,x-systemd.automount,log_level=debug,url="+w.url+",api_key_file="+alice.keyFile+",log_file="+log)
+	options := "ro,noauto,_netdev,x-systemd.automount,log_level=debug,url=" + w.url + ",api_key_file=" + alice.keyFile + ",log_file=" + log
+	cmd := exec.Command(helper, alice.id, dir, "-n", "-o", options)
 	cmd.Env = w.env("SVC_URL=http://127.0.0.1:1") // the option counts
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

@@ -55,7 +55,7 @@ func TestERotatedKey(t *testing.T) {
 	b.wantError(err, unix.EKEYREJECTED, "team/f", "rotate-key")
 }
 
-func TestERevokedThenGone(t *testing.T) {
+func TestEThreat14RevokedThenGone(t *testing.T) {
 	_, alice, bob := team(t)
 	a, b := alice.mount("a"), bob.mount("b")
 	write(t, a.path("team/f"), []byte("x"))

@@ -2,7 +2,9 @@ package sdk
 
 import (
 	"fmt"
+	"os"
 	"sync"
+	"sync/atomic"
 )
 
 const (
@@ -24,15 +26,20 @@ type Pool struct {
 	free   map[int][][]byte // by cell size; wiped
 	arenas [][]byte
 	closed bool
+	files  bool // buffers with a mapping of their own can be shared
 }
 
 // NewPool returns an empty pool.
 func NewPool() *Pool { return &Pool{free: make(map[int][][]byte)} }
 
+// ShareLarge makes [Buffer.Share] work for buffers that are large enough for a
+// mapping of their own, where the system can. Call it before the first Get.
+func (p *Pool) ShareLarge() { p.files = true }
+
 // Get returns a buffer of size zero bytes of content, which the caller owns
 // until [Buffer.Release]. It fails when the system has no memory for it.
 func (p *Pool) Get(size int64) (*Buffer, error) {
-	b := &Buffer{pool: p}
+	b := &Buffer{pool: p, file: -1}
 	if err := b.Resize(size); err != nil {
 		return nil, err
 	}
@@ -106,7 +113,10 @@ type Buffer struct {
 	pool *Pool
 	mem  []byte // whole cell or mapping; nil after Release
 	own  bool   // mem is a mapping of its own
+	file int    // descriptor behind mem, which closes with it; -1 = none
 	size int
+
+	cut atomic.Bool // the file ends with the content
 }
 
 // Len returns the content's length in bytes.
@@ -128,6 +138,12 @@ func (b *Buffer) Resize(size int64) error {
 		return fmt.Errorf("buffer of %d bytes: want 0 to %d", size, maxBufferBytes)
 	}
 	n := int(size)
+	if b.cut.Load() {
+		if err := resizeFile(b.file, len(b.mem)); err != nil {
+			return fmt.Errorf("resize shared buffer: %w", err)
+		}
+		b.cut.Store(false)
+	}
 	if b.mem == nil || n+sealRoom > len(b.mem) {
 		if err := b.grow(n + sealRoom); err != nil {
 			return err
@@ -157,6 +173,11 @@ func (b *Buffer) grow(need int) error {
 		return nil
 	}
 	if b.own {
+		if b.file >= 0 {
+			if err := resizeFile(b.file, need); err != nil {
+				return fmt.Errorf("grow buffer to %d bytes: %w", need, err)
+			}
+		}
 		mem, err := remapMemory(b.mem, need)
 		if err != nil {
 			return fmt.Errorf("grow buffer to %d bytes: %w", need, err)
@@ -164,12 +185,40 @@ func (b *Buffer) grow(need int) error {
 		b.mem = mem
 		return nil
 	}
-	mem, err := mapMemory(need)
+	mem, file, err := b.pool.mapping(need)
 	if err != nil {
 		return fmt.Errorf("map %d bytes: %w", need, err)
 	}
 	b.replace(mem, true)
+	b.file = file
 	return nil
+}
+
+// mapping returns memory of its own and the file behind it, -1 when it has none.
+func (p *Pool) mapping(size int) (mem []byte, file int, err error) {
+	if p.files {
+		if mem, file, err = mapFile(size); err == nil {
+			return mem, file, nil
+		}
+	}
+	mem, err = mapMemory(size)
+	return mem, -1, err
+}
+
+// Share returns a new descriptor of memory that holds exactly the content, which
+// the caller closes; false where there is none. Release empties the file whoever
+// else has it. Until then the content may not be changed.
+func (b *Buffer) Share() (*os.File, bool) {
+	if b.mem == nil || b.file < 0 {
+		return nil, false
+	}
+	if !b.cut.Load() {
+		if resizeFile(b.file, b.size) != nil {
+			return nil, false
+		}
+		b.cut.Store(true)
+	}
+	return duplicate(b.file)
 }
 
 func (b *Buffer) replace(mem []byte, own bool) {
@@ -182,6 +231,11 @@ func (b *Buffer) replace(mem []byte, own bool) {
 func (b *Buffer) drop() {
 	if b.mem == nil {
 		return
+	}
+	if b.file >= 0 {
+		closeFile(b.file)
+		b.file = -1
+		b.cut.Store(false)
 	}
 	if b.own {
 		_ = unmapMemory(b.mem) // the kernel zeroes pages before anybody gets them again

@@ -1,6 +1,10 @@
 package sdk
 
-import "golang.org/x/sys/unix"
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
 
 const hugePageBytes = 2 << 20
 
@@ -30,4 +34,42 @@ func advise(mem []byte) error {
 		_ = unix.Madvise(mem, unix.MADV_HUGEPAGE)
 	}
 	return unix.Madvise(mem, unix.MADV_DONTDUMP)
+}
+
+// mapFile is mapMemory with a file of memory behind it, which never touches a
+// disk.
+func mapFile(size int) (mem []byte, file int, err error) {
+	file, err = unix.MemfdCreate("svcfs", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, -1, err
+	}
+	if err = resizeFile(file, size); err == nil {
+		mem, err = unix.Mmap(file, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	}
+	if err == nil {
+		if err = advise(mem); err != nil {
+			_ = unix.Munmap(mem)
+		}
+	}
+	if err != nil {
+		_ = unix.Close(file)
+		return nil, -1, err
+	}
+	return mem, file, nil
+}
+
+func resizeFile(file, size int) error { return unix.Ftruncate(file, int64(size)) }
+
+// closeFile empties the file first: others may have it open.
+func closeFile(file int) {
+	_ = unix.Ftruncate(file, 0) // shrinking takes nothing that could be missing
+	_ = unix.Close(file)
+}
+
+func duplicate(file int) (*os.File, bool) {
+	fd, err := unix.FcntlInt(uintptr(file), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, false
+	}
+	return os.NewFile(uintptr(fd), "svcfs"), true
 }

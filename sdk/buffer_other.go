@@ -2,6 +2,11 @@
 
 package sdk
 
+import (
+	"errors"
+	"os"
+)
+
 // On systems other than Linux buffers live on the Go heap and are wiped when
 // they are released.
 
@@ -18,3 +23,11 @@ func unmapMemory(mem []byte) error {
 	clear(mem)
 	return nil
 }
+
+func mapFile(int) ([]byte, int, error) { return nil, -1, errors.ErrUnsupported }
+
+func resizeFile(int, int) error { return errors.ErrUnsupported }
+
+func closeFile(int) {}
+
+func duplicate(int) (*os.File, bool) { return nil, false }

@@ -3,6 +3,7 @@ package sdk
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"testing"
 )
@@ -79,5 +80,49 @@ func TestBufferRefusesImpossibleSizes(t *testing.T) {
 		if _, err := pool.Get(size); err == nil {
 			t.Errorf("Get(%d) succeeded", size)
 		}
+	}
+}
+
+func TestSharedBufferEndsWithItsContent(t *testing.T) {
+	pool := NewPool()
+	pool.ShareLarge()
+	b, err := pool.Get(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := b.Share(); ok {
+		t.Error("an empty buffer has a file")
+	}
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for _, size := range []int{200_000, 1 << 20, 1<<20 - 8, 3 << 20, 150_000, 1<<20 + 1} {
+		if err := b.Resize(int64(size)); err != nil {
+			t.Fatal(err)
+		}
+		want := make([]byte, size)
+		for i := range want {
+			want[i] = byte(rnd.Uint32())
+		}
+		copy(b.Bytes(), want)
+		copy(b.Bytes()[:size+sealRoom][size:], "a tag is written") // as sealing does
+		for range 2 {
+			f, ok := b.Share()
+			if !ok {
+				t.Fatal("not shared")
+			}
+			got, err := io.ReadAll(io.NewSectionReader(f, 0, 1<<30))
+			if err != nil || !bytes.Equal(got, want) {
+				t.Fatalf("%d bytes: the file holds %d others, %v", size, len(got), err)
+			}
+			_ = f.Close()
+		}
+	}
+	f, ok := b.Share()
+	if !ok {
+		t.Fatal("not shared")
+	}
+	defer f.Close()
+	b.Release()
+	if info, err := f.Stat(); err != nil || info.Size() != 0 {
+		t.Errorf("after Release the file has %d bytes, %v", info.Size(), err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/wire"
@@ -117,11 +118,23 @@ func (c *Client) exchange(req *http.Request, answer any) error {
 		return err
 	}
 	defer resp.Body.Close()
-	raw, err := readBounded(resp.Body, wire.MaxJSONBytes)
+	raw, err := readBounded(resp.Body, c.answerLimit(req.URL.Path))
 	if err != nil {
 		return err
 	}
 	return decode(raw, answer)
+}
+
+// maxListBytes bounds a list of records, in bytes: some 300 000 of them.
+const maxListBytes = 128 << 20
+
+// answerLimit bounds an answer without file content, in bytes. A service without
+// paging lists a whole group at once, which may take as much as a file.
+func (c *Client) answerLimit(path string) int64 {
+	if strings.HasSuffix(path, wire.PathTools+wire.OpGetGroupTransactions) {
+		return max(wire.MaxJSONBytes, min(maxListBytes, c.cfg.MaxFileBytes))
+	}
+	return wire.MaxJSONBytes
 }
 
 // send sends a request; an answer that is not 2xx becomes an *answerError.

@@ -2,6 +2,8 @@ package sdk
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,6 +29,7 @@ type answerError struct {
 	text       string // of the service
 	kind       Kind   // by the whole text, before it is cut for a message
 	retryAfter time.Duration
+	ledger     *rpcError // the error object of a ledger's node, else nil
 }
 
 func (e *answerError) Error() string { return fmt.Sprintf("%s (HTTP %d)", e.text, e.status) }
@@ -63,6 +66,10 @@ func readError(resp *http.Response, body []byte) error {
 	}
 	e := newAnswerError(resp.StatusCode, code, text)
 	e.retryAfter = retryAfter(resp.Header)
+	var fault rpcError
+	if json.Unmarshal(fields["error"], &fault) == nil && (fault.Cause.Name != "" || fault.Message != "") {
+		e.ledger = &fault
+	}
 	return e
 }
 
@@ -80,8 +87,8 @@ const maxAnswerText = 300
 // without control characters, bounded.
 func (c *Client) scrub(text string) string {
 	for _, secret := range append(c.tokens.used(), c.cfg.APIKey) {
-		if !secret.IsZero() {
-			text = strings.ReplaceAll(text, secret.Reveal(), redacted)
+		for _, form := range formsOf(secret) {
+			text = strings.ReplaceAll(text, form, redacted)
 		}
 	}
 	for _, marker := range []string{"Bearer ", "svc_sk_", "nova_sk_"} {
@@ -98,6 +105,23 @@ func (c *Client) scrub(text string) string {
 	}
 	return text
 }
+
+// formsOf returns how a credential may appear in a text.
+func formsOf(secret Secret) []string {
+	if secret.IsZero() {
+		return nil
+	}
+	raw := secret.Reveal()
+	forms := []string{raw, hex.EncodeToString([]byte(raw)), base64.RawStdEncoding.EncodeToString([]byte(raw)), base64.RawURLEncoding.EncodeToString([]byte(raw))}
+	if len(raw) > shownOfSecret { // cut off by the service, or by us
+		forms = append(forms, raw[:shownOfSecret])
+	}
+	return forms
+}
+
+// shownOfSecret is how much of a longer credential may be told: what every one
+// of its kind begins with.
+const shownOfSecret = 32
 
 // cutSecrets replaces what follows marker, up to the end of the word.
 func cutSecrets(text, marker string) string {
@@ -289,6 +313,15 @@ func withoutURL(err error) error {
 
 // hint says what to do about a kind (specification 7.1, suggested handling).
 func (c *Client) hint(kind Kind) string {
+	switch page := c.cfg.hostedPage(); {
+	case page == "":
+	case kind == KindNotFound:
+		return "Check the account, group and file names; an account is made at " + page + "."
+	case kind == KindInsufficient:
+		return "Deposit native tokens into " + string(c.account) + ", at " + page + " under Manage Account."
+	case kind == KindUnauthenticated:
+		return "Check the account id and the API key; a lost key is replaced at " + page + " under Manage Account."
+	}
 	switch kind {
 	case KindAudience:
 		return "Refresh the session token; if that does not help, the MCP address is not the one the service issues tokens for."

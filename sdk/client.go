@@ -46,6 +46,7 @@ type Client struct {
 	capsAsking chan struct{}      // non-nil while one asks
 	seenKeys   map[[32]byte]string
 	unfinished map[uploadKey]*ticket       // outcome not known
+	receipts   map[Ref]struct{}            // records that answered an upload of ours already
 	sending    map[uploadKey]chan struct{} // closed when the upload under way ends
 }
 
@@ -60,7 +61,7 @@ func New(account AccountID, cfg Config) (*Client, error) {
 		return nil, &Error{Op: "configure client", Kind: KindInvalid, Err: err, Hint: "Correct the address, for example --url https://files.example.org."}
 	}
 	c := &Client{account: account, cfg: cfg, pool: NewPool(), seenKeys: make(map[[32]byte]string), unfinished: make(map[uploadKey]*ticket),
-		sending: make(map[uploadKey]chan struct{})}
+		sending: make(map[uploadKey]chan struct{}), receipts: make(map[Ref]struct{})}
 	c.http = &http.Client{
 		Transport: &http.Transport{
 			Proxy:               proxyFor,

@@ -118,6 +118,15 @@ func isLoopback(host string) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
+// hostedPage returns the web page of the hosted service, and "" at a service of
+// one's own.
+func (c Config) hostedPage() string {
+	if c.AuthURL == hostedAuthURL || c.AuthURL == testnetAuthURL {
+		return c.AuthURL
+	}
+	return ""
+}
+
 // networkName tells the network by the rules of the JavaScript SDK.
 func (c Config) networkName() string {
 	switch {

@@ -23,7 +23,7 @@ const maxRows = 5_000_000
 // be read has a zero Hash: no content matches it, so it cannot be retrieved. A
 // negative size is [SizeUnknown].
 //
-// Free. Needs membership in g, or an open group. Errors: [KindNotFound],
+// Free. Needs the API key, and membership in g or an open group. Errors: [KindNotFound],
 // [KindNotAuthorized], [KindUnavailable], [KindTimeout]. Source: specification
 // 4.2 (getTransactionsForGroup), wire protocol 4.4.
 func (c *Client) Entries(ctx context.Context, g GroupID, after Seq) ([]Entry, error) {
@@ -124,7 +124,8 @@ func parseTime(ns string) time.Time {
 
 // Find returns what nameOrRef means in g: the file of exactly that reference,
 // else the newest living upload of that name, else the one whose hash starts
-// with it (12 digits at least). Free.
+// with it (12 digits at least). Free; needs the API key, and membership in g or
+// an open group. Errors are those of [Client.Entries].
 func (c *Client) Find(ctx context.Context, g GroupID, nameOrRef string) (Entry, error) {
 	entries, err := c.Entries(ctx, g, 0)
 	if err != nil {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/svcfs/svcfs/sdk"
@@ -105,6 +107,70 @@ func ExampleClient_UploadBytes() {
 	}
 	fmt.Println(receipt.Hash == sdk.ComputeHash([]byte("hello")))
 	// Output: true
+}
+
+// Readers, writers and files work too. What is written to a writer was verified
+// first.
+func ExampleClient_UploadReader() {
+	alice, _, done := connect()
+	defer done()
+	ctx := context.Background()
+	if _, err := alice.RegisterGroup(ctx, "team"); err != nil {
+		log.Fatal(err)
+	}
+	if _, err := alice.UploadReader(ctx, "team", "hello.txt", strings.NewReader("hello\n")); err != nil {
+		log.Fatal(err)
+	}
+	if _, err := alice.RetrieveTo(ctx, "team", "hello.txt", os.Stdout); err != nil {
+		log.Fatal(err)
+	}
+	// Output: hello
+}
+
+func ExampleClient_RetrieveFile() {
+	alice, _, done := connect()
+	defer done()
+	ctx := context.Background()
+	if _, err := alice.RegisterGroup(ctx, "team"); err != nil {
+		log.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	here, back := filepath.Join(dir, "report.txt"), filepath.Join(dir, "back.txt")
+	if err := os.WriteFile(here, []byte("all is well"), 0o600); err != nil {
+		log.Fatal(err)
+	}
+
+	if _, err := alice.UploadFile(ctx, "team", "", here); err != nil {
+		log.Fatal(err)
+	}
+	plain, err := alice.RetrieveFile(ctx, "team", "report.txt", back)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(plain.Size, plain.Name, plain.ContentType)
+	// Output: 11 report.txt text/plain
+}
+
+// Compression is opt in: old JavaScript clients cannot read what was compressed.
+func ExampleWithDeflate() {
+	alice, _, done := connect()
+	defer done()
+	ctx := context.Background()
+	if _, err := alice.RegisterGroup(ctx, "team"); err != nil {
+		log.Fatal(err)
+	}
+	text := []byte(strings.Repeat("the same line again\n", 1000))
+	receipt, err := alice.UploadBytes(sdk.WithDeflate(ctx), "team", "lines.txt", text)
+	if err != nil {
+		log.Fatal(err)
+	}
+	back, _, err := alice.RetrieveBytes(ctx, "team", "lines.txt")
+	fmt.Println(receipt.Size, receipt.Hash == sdk.ComputeHash(text), len(back), err)
+	// Output: 20000 true 20000 <nil>
 }
 
 // What was retrieved equals the ledger's hash, or there is an error and nothing
@@ -397,6 +463,12 @@ func ExampleClient_RefreshToken() {
 func ExampleComputeHash() {
 	fmt.Println(sdk.ComputeHash([]byte("hello")))
 	// Output: 2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824
+}
+
+func ExampleComputeHashReader() {
+	digest, err := sdk.ComputeHashReader(strings.NewReader("hello"))
+	fmt.Println(digest, err)
+	// Output: 2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824 <nil>
 }
 
 func ExampleWithProgress() {

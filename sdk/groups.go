@@ -15,55 +15,68 @@ import (
 )
 
 // message calls an operation whose result is a sentence, which the generations
-// send as a string or as an object with a message.
-func (c *Client) message(ctx context.Context, op string, request any) (string, error) {
+// send as a string or as an object with a message. A success without words has
+// those of otherwise (wire protocol 8.3).
+func (c *Client) message(ctx context.Context, op string, request any, otherwise string) (string, error) {
 	var raw json.RawMessage
 	if err := c.change(ctx, op, request, &raw); err != nil {
 		return "", err
 	}
-	var text string
-	if json.Unmarshal(raw, &text) == nil {
-		return c.scrub(text), nil
+	text := textOf(raw)
+	if text == "" {
+		var object struct {
+			Message string `json:"message"`
+		}
+		_ = json.Unmarshal(raw, &object)
+		text = object.Message
 	}
-	var object struct {
-		Message string `json:"message"`
+	if text == "" {
+		text = otherwise
 	}
-	_ = json.Unmarshal(raw, &object)
-	return c.scrub(object.Message), nil
+	return c.scrub(text), nil
 }
 
+// inQuotes is a group in the words of the service.
+func inQuotes(g GroupID) string { return "'" + string(g) + "'" }
+
 // RegisterGroup creates a group; the caller becomes its owner and first member.
-// Costs about 0.64 tokens. Any account with the balance may call it. Errors:
-// [KindConflict] when the group exists, [KindInsufficient]. Specification 4.2.
+// Costs about 0.64 tokens. Any account with the balance may call it; needs the
+// API key. Returns the service's words. Errors: [KindConflict] when the group
+// exists, [KindInsufficient]. Specification 4.2.
 func (c *Client) RegisterGroup(ctx context.Context, g GroupID) (string, error) {
-	text, err := c.message(ctx, wire.OpRegisterGroup, wire.GroupRequest{GroupID: string(g)})
+	text, err := c.message(ctx, wire.OpRegisterGroup, wire.GroupRequest{GroupID: string(g)}, "Group "+inQuotes(g)+" registered successfully")
 	return text, c.wrap("register group", g, "", err)
 }
 
-// AddGroupMember adds member to g. Costs about 0.013 tokens. Owner only.
-// Errors: [KindNotAuthorized], [KindConflict] when already a member.
-// Specification 4.2.
+// AddGroupMember adds member to g. Costs about 0.013 tokens. Owner only; needs
+// the API key. Errors: [KindNotFound], [KindNotAuthorized], [KindInsufficient],
+// [KindConflict] when already a member. Specification 4.2.
 func (c *Client) AddGroupMember(ctx context.Context, g GroupID, member AccountID) (string, error) {
-	text, err := c.message(ctx, wire.OpAddGroupMember, wire.MemberRequest{GroupID: string(g), MemberID: string(member)})
+	text, err := c.message(ctx, wire.OpAddGroupMember, wire.MemberRequest{GroupID: string(g), MemberID: string(member)}, "Added "+string(member)+" to group "+inQuotes(g))
 	return text, c.wrap("add "+quote(string(member)), g, "", err)
 }
 
 // RevokeGroupMember removes member from g and rotates the group's key. Costs
-// about 0.001 tokens. Owner only. Keys the member received before stay usable
-// for the ciphertext they belong to. Specification 4.2.
+// about 0.001 tokens. Owner only; needs the API key. Keys the member received
+// before stay usable for the ciphertext they belong to. Errors: [KindNotFound],
+// [KindNotAuthorized], [KindInsufficient], [KindConflict] when not a member.
+// Specification 4.2.
 func (c *Client) RevokeGroupMember(ctx context.Context, g GroupID, member AccountID) (string, error) {
-	text, err := c.message(ctx, wire.OpRevokeGroupMember, wire.MemberRequest{GroupID: string(g), MemberID: string(member)})
+	text, err := c.message(ctx, wire.OpRevokeGroupMember, wire.MemberRequest{GroupID: string(g), MemberID: string(member)}, "Revoked "+string(member)+" from group "+inQuotes(g))
 	return text, c.wrap("revoke "+quote(string(member)), g, "", err)
 }
 
 // JoinGroup adds the caller to an open group. Being a member already is not an
-// error. Costs about 0.001 tokens, nothing when already a member. Specification 4.2.
+// error. Costs about 0.001 tokens, nothing when already a member. Any account
+// may call it while the group is open; needs the API key. Errors:
+// [KindNotFound], [KindNotAuthorized] when it is not open, [KindInsufficient].
+// Specification 4.2.
 func (c *Client) JoinGroup(ctx context.Context, g GroupID) (string, error) {
-	already := "Already a member of '" + string(g) + "'"
+	already := "Already a member of " + inQuotes(g)
 	if member, err := c.IsAuthorized(ctx, g, c.account); err == nil && member {
 		return already, nil
 	}
-	text, err := c.message(ctx, wire.OpJoinGroup, wire.GroupRequest{GroupID: string(g)})
+	text, err := c.message(ctx, wire.OpJoinGroup, wire.GroupRequest{GroupID: string(g)}, "Joined group "+inQuotes(g))
 	if err = c.wrap("join", g, "", err); errors.Is(err, ErrConflict) {
 		return already, nil
 	}
@@ -84,7 +97,7 @@ func (c *Client) OpenGroup(ctx context.Context, g GroupID, until time.Time, uses
 	if uses > 0 {
 		request.MaxUses = &uses
 	}
-	text, err := c.message(ctx, wire.OpCreateHackathonGroup, request)
+	text, err := c.message(ctx, wire.OpCreateHackathonGroup, request, "Opened group "+inQuotes(g))
 	return text, c.wrap("open", g, "", err)
 }
 
@@ -92,13 +105,13 @@ func (c *Client) OpenGroup(ctx context.Context, g GroupID, until time.Time, uses
 // Free of charge on a self-hosted service. Errors: [KindNotAuthorized],
 // [KindNotFound]. Source: wire protocol 3.3.
 func (c *Client) CloseGroup(ctx context.Context, g GroupID) (string, error) {
-	text, err := c.message(ctx, wire.OpCloseHackathonJoin, wire.GroupRequest{GroupID: string(g)})
+	text, err := c.message(ctx, wire.OpCloseHackathonJoin, wire.GroupRequest{GroupID: string(g)}, "Closed group "+inQuotes(g))
 	return text, c.wrap("close", g, "", err)
 }
 
 // DeleteFile destroys the key of a file: nobody can read it again, and its
 // record stays in the ledger as deleted. Uploader or owner only, who must be
-// members. Free of charge unless the operator chose otherwise. A file that is
+// members; needs the API key. Free of charge unless the operator chose otherwise. A file that is
 // deleted already stays as it is, which is no error. Errors: [KindUnsupported]
 // where the service does not offer it, which is asked before anything is sent,
 // [KindNotFound], [KindNotAuthorized]. Source: specification 1.3.
@@ -106,7 +119,7 @@ func (c *Client) DeleteFile(ctx context.Context, g GroupID, ref Ref) error {
 	if err := c.need(ctx, wire.CapDelete, "delete"); err != nil {
 		return c.wrap("delete", g, ref, err)
 	}
-	_, err := c.message(ctx, wire.OpDeleteFile, wire.FileRequest{GroupID: string(g), IPFSHash: string(ref)})
+	_, err := c.message(ctx, wire.OpDeleteFile, wire.FileRequest{GroupID: string(g), IPFSHash: string(ref)}, "")
 	return c.wrap("delete", g, ref, err)
 }
 
@@ -117,7 +130,7 @@ func (c *Client) RenameFile(ctx context.Context, g GroupID, ref Ref, name string
 	if err := c.need(ctx, wire.CapRename, "rename"); err != nil {
 		return c.wrap("rename", g, ref, err)
 	}
-	_, err := c.message(ctx, wire.OpRenameFile, wire.RenameRequest{GroupID: string(g), IPFSHash: string(ref), Filename: name})
+	_, err := c.message(ctx, wire.OpRenameFile, wire.RenameRequest{GroupID: string(g), IPFSHash: string(ref), Filename: name}, "")
 	return c.wrap("rename", g, ref, err)
 }
 
@@ -130,15 +143,16 @@ func (c *Client) need(ctx context.Context, feature, does string) error {
 	return &Error{Op: does, Kind: KindUnsupported, Err: errors.New("the service does not offer to " + does + " files"), Hint: c.hint(KindUnsupported)}
 }
 
-// SetGroupRetention sets the group's retention window in days; nil clears it.
-// Owner only. Free of charge on a self-hosted service.
+// SetGroupRetention sets the group's retention window in days, 0 for at once;
+// nil clears it. Owner only; needs the API key. Free of charge on a self-hosted
+// service. Errors: [KindNotFound], [KindNotAuthorized]. Wire protocol 3.3.
 func (c *Client) SetGroupRetention(ctx context.Context, g GroupID, days *int64) (string, error) {
-	text, err := c.message(ctx, wire.OpSetGroupRetention, wire.RetentionRequest{GroupID: string(g), RetentionDays: days})
+	text, err := c.message(ctx, wire.OpSetGroupRetention, wire.RetentionRequest{GroupID: string(g), RetentionDays: days}, "Set retention for group "+inQuotes(g))
 	return text, c.wrap("set retention", g, "", err)
 }
 
 // AuthStatus asks what the service thinks of the caller, and of its membership
-// in g unless g is empty. Free. Specification 4.2.
+// in g unless g is empty. Free; needs the API key. Specification 4.2.
 func (c *Client) AuthStatus(ctx context.Context, g GroupID) (AuthStatus, error) {
 	request := wire.GroupRequest{GroupID: string(g)}
 	if g == "" {
@@ -153,7 +167,7 @@ func (c *Client) AuthStatus(ctx context.Context, g GroupID) (AuthStatus, error) 
 }
 
 // OwnedGroups lists the groups the caller owns. Free on the self-hosted service
-// and on the hosted main network. Specification 4.2.
+// and on the hosted main network. Needs the API key. Specification 4.2.
 func (c *Client) OwnedGroups(ctx context.Context) ([]GroupID, error) {
 	return c.groupList(ctx, wire.OpGetOwnedGroups)
 }

@@ -129,10 +129,10 @@ func (f stored) answer() map[string]any {
 	return map[string]any{"key": f.key, "encrypted_b64": base64.StdEncoding.EncodeToString(f.blob), "ipfs_hash": "ref", "group_id": "g", "format": f.meta}
 }
 
-// TestHostileRetrieve: rows 5 and 8 to 13 of the threat table. Whatever the
-// service says, a file that is not the recorded one is an error of the right
-// kind, the buffer is empty, no secret shows, and the next good answer works.
-func TestHostileRetrieve(t *testing.T) {
+// Threats 5, 8 and 10 of retrieving: whatever the service says, a file that is
+// not the recorded one is an error of the right kind, the buffer is empty, no
+// secret shows, and the next good answer works.
+func TestThreat5HostileRetrieve(t *testing.T) {
 	content := []byte("the plaintext that must never show in an error")
 	good := store(t, content)
 	deflated, err := format.Deflate(content)
@@ -442,8 +442,23 @@ func TestLostAnswerIsNotPaidTwice(t *testing.T) {
 	}
 }
 
-// Upload restores the plaintext whatever happens; rows 11 and 13.
-func TestHostileUpload(t *testing.T) {
+// A refusal stays one, also when the same content was recorded just before
+// under another name and the service tells neither names nor codes.
+func TestRefusalIsNotAnEarlierRecord(t *testing.T) {
+	s, u := uploadServer(t)
+	c := client(t, s.url)
+	if _, err := c.UploadBytes(t.Context(), "g", "first", []byte("content")); err != nil {
+		t.Fatal(err)
+	}
+	s.tool(wire.OpFinalizeUpload, answer(500, wire.Error{Error: "Insufficient balance"}))
+	if r, err := c.UploadBytes(t.Context(), "g", "second", []byte("content")); !errors.Is(err, sdk.ErrInsufficient) || u.recorded != 1 {
+		t.Errorf("%+v, %v; recorded %d times", r, err, u.recorded)
+	}
+}
+
+// Threats 11 and 13: weak keys and false acknowledgements are refused, and the
+// plaintext is restored whatever happens.
+func TestThreat11And13HostileUpload(t *testing.T) {
 	content := bytes.Repeat([]byte("content "), 100)
 	prepared := func(key []byte) http.HandlerFunc {
 		return result(wire.PrepareUploadResult{UploadID: "u", Key: base64.StdEncoding.EncodeToString(key)})
@@ -507,7 +522,7 @@ func TestHostileUpload(t *testing.T) {
 }
 
 // Threat 9: keys do not travel over plain http to another machine.
-func TestAddresses(t *testing.T) {
+func TestThreat9Addresses(t *testing.T) {
 	for _, tc := range []struct {
 		url string
 		ok  bool
@@ -537,7 +552,7 @@ func TestAddresses(t *testing.T) {
 }
 
 // Threat 12: a dead service ends in an error in time; cancelling ends at once.
-func TestDeadService(t *testing.T) {
+func TestThreat12DeadService(t *testing.T) {
 	s := newServer(t)
 	hang := make(chan struct{})
 	defer close(hang)
@@ -586,6 +601,36 @@ func TestReadsAreRepeated(t *testing.T) {
 	s.tool(wire.OpRegisterGroup, func(w http.ResponseWriter, r *http.Request) { n.Add(1); answer(503, wire.Error{Error: "later"})(w, r) })
 	if _, err := c.RegisterGroup(t.Context(), "g"); !errors.Is(err, sdk.ErrUnavailable) || n.Load() != 1 {
 		t.Errorf("a change was sent %d times, %v", n.Load(), err)
+	}
+}
+
+// Threat 8: a hundred thousand records in one answer are listed; more than may
+// be are refused.
+func TestThreat8ManyRows(t *testing.T) {
+	const rows = 100_000
+	s := newServer(t)
+	row := fmt.Sprintf(`{"trans_id":"%s","group_id":"g","user_id":"%s","file_hash":"%s","ipfs_hash":"nova-sdk.near/fastfs.near/%s/%%d","backend":"FastFS","timestamp":"1","deleted":null}`,
+		strings.Repeat("ab", 32), account, strings.Repeat("cd", 32), strings.Repeat("ef", 32))
+	s.tool(wire.OpGetGroupTransactions, func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(`{"result":[`))
+		for i := range rows {
+			if i > 0 {
+				_, _ = w.Write([]byte(","))
+			}
+			_, _ = fmt.Fprintf(w, row, i)
+		}
+		_, _ = w.Write([]byte(`]}`))
+	})
+	c, err := sdk.New(account, sdk.Config{URL: s.url, APIKey: sdk.NewSecret(apiKey)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if got, err := c.Entries(t.Context(), "g", 0); err != nil || len(got) != rows || got[0].Ref == got[rows-1].Ref {
+		t.Errorf("%d entries, %v", len(got), err)
+	}
+	if _, err := client(t, s.url).Entries(t.Context(), "g", 0); !errors.Is(err, sdk.ErrCorrupt) {
+		t.Errorf("a client of small files takes it: %v", err)
 	}
 }
 

@@ -19,7 +19,7 @@ const maxTlogBytes = 64 << 10
 // only files, also members, retrievals and what they cost. Rows are hostile
 // input; a field that cannot be read makes the answer [KindCorrupt].
 //
-// Free. Members only. Errors: [KindUnsupported] at a service without signed
+// Free. Members only; needs the API key. Errors: [KindUnsupported] at a service without signed
 // checkpoints, [KindNotFound], [KindNotAuthorized].
 func (c *Client) LedgerRows(ctx context.Context, g GroupID) ([]proof.Row, error) {
 	rows, err := c.ledgerRows(ctx, g)

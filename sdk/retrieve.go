@@ -22,7 +22,7 @@ const firstChunk = 1 << 20
 // content is complete and equals e.Hash, or there is an error and b is empty.
 //
 // Costs one retrieve claim; repeated internally only where that is free. Needs
-// membership in e.Group. Errors: [KindNotAuthorized], [KindNotFound],
+// the API key and membership in e.Group. Errors: [KindNotAuthorized], [KindNotFound],
 // [KindDeleted], [KindInsufficient], [KindTooLarge], [KindCorrupt],
 // [KindUnavailable], [KindTimeout]. Source: specification 4.3.
 func (c *Client) Retrieve(ctx context.Context, e Entry, b *Buffer) (Plain, error) {
@@ -35,7 +35,8 @@ func (c *Client) Retrieve(ctx context.Context, e Entry, b *Buffer) (Plain, error
 }
 
 // RetrieveBytes finds what nameOrRef means in g and returns its content, which
-// belongs to the caller. Costs one retrieve claim.
+// belongs to the caller. Costs one retrieve claim. Needs the API key and
+// membership in g. Errors are those of [Client.Find] and [Client.Retrieve].
 func (c *Client) RetrieveBytes(ctx context.Context, g GroupID, nameOrRef string) ([]byte, Plain, error) {
 	e, err := c.Find(ctx, g, nameOrRef)
 	if err != nil {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/http"
 	"strings"
+	"time"
 )
 
 // rpcRequest is a query to the ledger (wire protocol 4.1).
@@ -27,7 +29,7 @@ type callFunction struct {
 	Args       []byte `json:"args_base64"`
 }
 
-// rpcError is what the ledger answers, with HTTP 200.
+// rpcError is what the ledger answers: with HTTP 200, by newer nodes with 4xx.
 type rpcError struct {
 	Cause struct {
 		Name string `json:"name"`
@@ -43,9 +45,13 @@ func (c *Client) query(ctx context.Context, params, result any) error {
 		Error  *rpcError       `json:"error"`
 	}
 	request := rpcRequest{Version: "2.0", ID: 1, Method: "query", Params: params}
-	err := c.retry(ctx, func(ctx context.Context) error {
+	err := retryWhen(ctx, passingView, func(ctx context.Context) error {
 		return c.post(ctx, c.cfg.RPCURL, c.cfg.Timeout, nil, request, &answer)
 	})
+	var refused *answerError
+	if errors.As(err, &refused) && refused.ledger != nil {
+		return c.ledgerError(refused.ledger)
+	}
 	if err != nil {
 		return err
 	}
@@ -59,7 +65,20 @@ func (c *Client) query(ctx context.Context, params, result any) error {
 	if json.Unmarshal(answer.Result, &inner) == nil && inner.Error != "" {
 		return c.ledgerError(&rpcError{Message: inner.Error})
 	}
+	if len(answer.Result) == 0 || string(answer.Result) == "null" {
+		return malformed(errors.New("the ledger's result is null"))
+	}
 	return decode(answer.Result, result)
+}
+
+// passingView is passing for views, which change nothing: nodes of the network
+// answer 408 when they are behind and 500 for faults of their own.
+func passingView(err error) (pause time.Duration, passes bool) {
+	var answered *answerError
+	if errors.As(err, &answered) && (answered.status == http.StatusRequestTimeout || answered.status == http.StatusInternalServerError) {
+		return answered.retryAfter, true
+	}
+	return passing(err)
 }
 
 func (c *Client) ledgerError(e *rpcError) error {
@@ -92,6 +111,9 @@ func (c *Client) view(ctx context.Context, method string, args, result any) erro
 	if err := c.query(ctx, params, &answer); err != nil {
 		return err
 	}
+	if answer.Result == nil {
+		return malformed(errors.New("the view returned nothing"))
+	}
 	raw := make([]byte, len(answer.Result))
 	for i, b := range answer.Result {
 		if b > 0xff {
@@ -117,10 +139,16 @@ func (c *Client) Balance(ctx context.Context, account AccountID) (Amount, error)
 		account = c.account
 	}
 	var answer struct {
-		Amount Amount `json:"amount"`
+		Amount *Amount `json:"amount"`
 	}
 	err := c.query(ctx, viewAccount{"view_account", "optimistic", string(account)}, &answer)
-	return answer.Amount, c.wrap("ask balance of "+quote(string(account)), "", "", err)
+	if err == nil && answer.Amount == nil {
+		err = malformed(errors.New("the account has no amount"))
+	}
+	if err != nil {
+		return Amount{}, c.wrap("ask balance of "+quote(string(account)), "", "", err)
+	}
+	return *answer.Amount, nil
 }
 
 // EstimateFee returns what an action of the ledger costs, such as
@@ -148,7 +176,7 @@ func (c *Client) GroupOwner(ctx context.Context, g GroupID) (AccountID, error) {
 	if err := c.view(ctx, "get_group_owner", groupArgs{GroupID: g}, &owner); err != nil {
 		return "", c.wrap("ask owner", g, "", err)
 	}
-	if owner == nil {
+	if owner == nil || *owner == "" {
 		return "", &Error{Op: "ask owner", Group: g, Kind: KindNotFound, Err: errors.New("group not found"), Hint: c.hint(KindNotFound)}
 	}
 	return *owner, nil
@@ -171,7 +199,10 @@ func (c *Client) IsAuthorized(ctx context.Context, g GroupID, account AccountID)
 	if account == "" {
 		account = c.account
 	}
-	var member bool
+	var member *bool
 	err := c.view(ctx, "is_authorized", groupArgs{GroupID: g, UserID: account}, &member)
-	return member, c.wrap("ask membership", g, "", err)
+	if err == nil && member == nil {
+		err = malformed(errors.New("neither true nor false"))
+	}
+	return err == nil && *member, c.wrap("ask membership", g, "", err)
 }

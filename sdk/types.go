@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"log/slog"
 	"time"
 
@@ -41,6 +42,17 @@ type Digest [sha256.Size]byte
 
 // ComputeHash returns the SHA-256 of data. Free, local.
 func ComputeHash(data []byte) Digest { return sha256.Sum256(data) }
+
+// ComputeHashReader returns the SHA-256 of what r holds, read to its end in
+// small pieces. Free, local. Errors are those of r. It is computeHashAsync of
+// specification 4.2: cancel it by ending r.
+func ComputeHashReader(r io.Reader) (Digest, error) {
+	sum := sha256.New()
+	if _, err := io.Copy(sum, r); err != nil {
+		return Digest{}, fmt.Errorf("compute hash: %w", err)
+	}
+	return Digest(sum.Sum(nil)), nil
+}
 
 // ParseDigest reads 64 hex digits of either case.
 func ParseDigest(s string) (Digest, error) {

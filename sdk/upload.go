@@ -21,7 +21,8 @@ import (
 const (
 	// ticketLife is how long a service keeps an upload id.
 	ticketLife = 300 * time.Second
-	// keptKeys bounds the memory of file keys seen, to notice one handed out twice.
+	// keptKeys bounds the memory of file keys seen, to notice one handed out
+	// twice, and that of references acknowledged.
 	keptKeys = 100_000
 )
 
@@ -39,6 +40,7 @@ type ticket struct {
 	key       *format.Key
 	uploadURL string // path for raw transfer; "" when not offered
 	since     time.Time
+	deflated  bool // what is sealed is compressed
 	put       bool // the raw transfer was done
 	unsure    bool // a finalize without an answer: it may have been recorded
 	gone      bool // the service does not know the id, and nothing was recorded
@@ -48,9 +50,11 @@ type ticket struct {
 // the plaintext before it returns, whatever the outcome: meanwhile nobody may
 // read b. It returns only after the service acknowledged the record.
 //
+// Content is compressed first with [WithDeflate], and not otherwise.
+//
 // Costs one upload. After an error whose outcome is unknown, calling it again
-// with the same content finds out first: nobody pays twice. Needs membership in
-// g. Errors: [KindNotAuthorized], [KindInsufficient], [KindTooLarge],
+// with the same content finds out first: nobody pays twice. Needs the API key and
+// membership in g. Errors: [KindNotAuthorized], [KindInsufficient], [KindTooLarge],
 // [KindStorageFull], [KindUnavailable], [KindTimeout], [KindCorrupt] when the
 // service acknowledges something else. Source: specification 4.3.
 func (c *Client) Upload(ctx context.Context, g GroupID, name string, b *Buffer) (Receipt, error) {
@@ -58,6 +62,7 @@ func (c *Client) Upload(ctx context.Context, g GroupID, name string, b *Buffer) 
 	if err != nil {
 		return Receipt{}, c.wrap("upload "+quote(name), g, "", err)
 	}
+	c.acknowledge(receipt.Ref)
 	return receipt, nil
 }
 
@@ -89,6 +94,11 @@ func (c *Client) upload(ctx context.Context, g GroupID, name string, b *Buffer) 
 	if receipt, found, err := u.resume(ctx); found || err != nil {
 		return receipt, err
 	}
+	release, err := u.pack(ctx)
+	if err != nil {
+		return Receipt{}, err
+	}
+	defer release()
 	if u.ticket != nil {
 		receipt, err := u.sealAndSend(ctx)
 		if !u.ticket.gone {
@@ -144,7 +154,8 @@ type uploading struct {
 	c      *Client
 	caps   wire.Capabilities
 	key    uploadKey
-	buf    *Buffer
+	buf    *Buffer // the content
+	body   *Buffer // what is sealed: the content, or compressed
 	ticket *ticket
 }
 
@@ -175,7 +186,25 @@ func (u *uploading) forget() {
 	delete(u.c.unfinished, u.key)
 }
 
-// findRecorded looks for our own row of the same content in the ledger.
+// acknowledge remembers which records were told to a caller: the same content
+// uploaded again is another record.
+func (c *Client) acknowledge(ref Ref) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.receipts) < keptKeys {
+		c.receipts[ref] = struct{}{}
+	}
+}
+
+func (c *Client) acknowledged(ref Ref) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, known := c.receipts[ref]
+	return known
+}
+
+// findRecorded looks for our own row of the same content in the ledger, one
+// that no caller was told of.
 func (c *Client) findRecorded(ctx context.Context, k uploadKey, since time.Time) (Receipt, bool, error) {
 	entries, err := c.Entries(ctx, k.group, 0)
 	if err != nil {
@@ -184,7 +213,7 @@ func (c *Client) findRecorded(ctx context.Context, k uploadKey, since time.Time)
 	const clockSkew = 5 * time.Minute
 	for i := len(entries) - 1; i >= 0; i-- {
 		e := entries[i]
-		if e.Hash == k.digest && e.Uploader == c.account && e.Deleted == nil && (e.Name == "" || e.Name == k.name) &&
+		if e.Hash == k.digest && e.Uploader == c.account && e.Deleted == nil && (e.Name == "" || e.Name == k.name) && !c.acknowledged(e.Ref) &&
 			(e.Time.IsZero() || e.Time.After(since.Add(-clockSkew))) {
 			return Receipt{Ref: e.Ref, Tx: e.Tx, Hash: e.Hash, Size: e.Size, Seq: e.Seq, Time: e.Time}, true, nil
 		}
@@ -195,7 +224,7 @@ func (c *Client) findRecorded(ctx context.Context, k uploadKey, since time.Time)
 // prepare asks for an upload id and the file's key.
 func (u *uploading) prepare(ctx context.Context) error {
 	var answer wire.PrepareUploadResult
-	request := wire.PrepareUploadRequest{GroupID: string(u.key.group), Filename: u.key.name, Size: u.buf.Len() + format.Overhead}
+	request := wire.PrepareUploadRequest{GroupID: string(u.key.group), Filename: u.key.name, Size: u.body.Len() + format.Overhead}
 	// An upload id that nobody uses costs nothing: this may be repeated.
 	if err := u.c.read(ctx, wire.OpPrepareUpload, request, &answer); err != nil {
 		return err
@@ -210,7 +239,7 @@ func (u *uploading) prepare(ctx context.Context) error {
 	if err := u.c.noteKey(key, answer.UploadID); err != nil {
 		return err
 	}
-	u.ticket = &ticket{id: answer.UploadID, key: key, since: time.Now()}
+	u.ticket = &ticket{id: answer.UploadID, key: key, since: time.Now(), deflated: u.body != u.buf}
 	if u.offers(wire.CapRaw) {
 		u.ticket.uploadURL = answer.UploadURL
 	}
@@ -235,7 +264,7 @@ func (c *Client) noteKey(key *format.Key, uploadID string) error {
 // sealAndSend encrypts in place, sends, and decrypts in place again.
 func (u *uploading) sealAndSend(ctx context.Context) (Receipt, error) {
 	size := u.buf.Len()
-	nonce, sealed, err := format.Seal(u.ticket.key, u.buf.Bytes())
+	nonce, sealed, err := format.Seal(u.ticket.key, u.body.Bytes())
 	if err != nil {
 		return Receipt{}, err
 	}
@@ -337,7 +366,11 @@ func (u *uploading) put(ctx context.Context, b blob) error {
 // the nonce is a multiple of three bytes long, so its base64 and that of the
 // rest join without a seam.
 func (u *uploading) finalize(ctx context.Context, b blob, size int64, raw bool, answer *wire.FinalizeUploadResult) error {
-	meta, err := json.Marshal(format.NewMetadata(size, contentType(u.key.name), u.key.name))
+	facts := format.NewMetadata(size, contentType(u.key.name), u.key.name)
+	if u.ticket.deflated {
+		facts.Compression = format.CompressionDeflate
+	}
+	meta, err := json.Marshal(facts)
 	if err != nil {
 		return err
 	}

@@ -48,7 +48,7 @@ const (
 // when ctx ends, or when the service refuses for good; poll then. Events must be
 // received, or the watch stands still.
 //
-// Free. Errors: [KindUnsupported] where the service does not offer it, and
+// Free; needs the API key. Errors: [KindUnsupported] where the service does not offer it, and
 // whatever the first request fails with. Our extension.
 func (c *Client) Watch(ctx context.Context, from Seq) (<-chan Event, error) {
 	if err := c.need(ctx, wire.CapWatch, "watch"); err != nil {

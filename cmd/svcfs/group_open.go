@@ -114,7 +114,11 @@ made with 'svcfs group create --open'; only its owner can open it.`,
 			}
 			defer c.Close()
 			group := sdk.GroupID(args[0])
-			if _, err := c.GroupOwner(ctx, group); err != nil { // opening would register it, which costs
+			_, err = c.GroupOwner(ctx, group) // opening would register it, which costs
+			if errors.Is(err, sdk.ErrNotFound) {
+				return refuse(exitNotFound, "make it with: svcfs group create "+escapeName(args[0])+" --open", err)
+			}
+			if err != nil {
 				return err
 			}
 			return a.openGroup(ctx, c, group, f, asJSON)

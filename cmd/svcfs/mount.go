@@ -100,6 +100,9 @@ func (a *app) startMount(ctx context.Context, p mountPlan) (*liveMount, error) {
 	if err != nil {
 		return nil, err
 	}
+	if p.flags.reads == fs.ReadsPassthrough {
+		c.Pool().ShareLarge()
+	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	if _, err := c.AuthStatus(ctx, ""); err != nil {
@@ -123,7 +126,7 @@ func (a *app) startMount(ctx context.Context, p mountPlan) (*liveMount, error) {
 		a.ui.notice("other users of this machine can see %s as far as its modes permit", p.dir)
 	}
 	server, err := fs.Mount(p.dir, t, fs.Options{Account: p.sourceName(c.Account()), AllowOther: p.flags.allowOther, ReadOnly: p.readOnly, Umask: p.umask,
-		UID: p.uid, GID: p.gid, Reads: p.flags.reads, Logger: logger})
+		UID: p.uid, GID: p.gid, Reads: p.flags.reads, NoXattr: p.flags.noXattr, Logger: logger})
 	if err != nil {
 		_ = t.Close()
 		_ = c.Close()

@@ -37,6 +37,7 @@ type mountFlags struct {
 	idle          time.Duration
 	volumeName    string
 	reads         fs.Reads
+	noXattr       bool
 	cpuProfile    string
 	asJSON        bool
 }
@@ -103,9 +104,10 @@ func (f *mountFlags) register(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.scratch, "scratch", nil, "more names that stay in memory and are never uploaded, such as *.bak")
 	flags.DurationVar(&f.idle, "idle-unmount", 0, "unmount when nobody used it for so long, such as 10m")
 	flags.StringVar(&f.volumeName, "volume-name", "", "what df and findmnt show as its source, after svcfs: (default the account)")
-	flags.Var(&f.reads, "kernel-cache", "how the kernel serves reads")
+	flags.Var(&f.reads, "kernel-cache", "keep: the kernel keeps pages; passthrough: root only, it reads large files from memory itself; plain: it asks for every read")
+	flags.BoolVar(&f.noXattr, "no-xattr", false, "show no extended attributes; ls -l of large folders is several times as fast then")
 	flags.StringVar(&f.cpuProfile, "cpuprofile", "", "write a CPU profile to this file")
-	for _, name := range []string{"ready-fd", "kernel-cache", "cpuprofile"} {
+	for _, name := range []string{"ready-fd", "cpuprofile"} {
 		_ = flags.MarkHidden(name) // exists
 	}
 	addJSON(cmd, &f.asJSON)

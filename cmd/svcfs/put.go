@@ -17,10 +17,11 @@ import (
 
 // putFlags are the flags of put.
 type putFlags struct {
-	name   string
-	update bool
-	jobs   int
-	asJSON bool
+	name    string
+	update  bool
+	deflate bool
+	jobs    int
+	asJSON  bool
 }
 
 func (a *app) putCommand() *cobra.Command {
@@ -35,7 +36,10 @@ A folder is put with everything in it, under its own name: put team docs makes
 docs/a.txt. Links and devices in it are left out, with a notice. FILE - reads
 standard input and needs --name. With --update a file whose newest version in
 the group is equal already is left out: the same command run again only sends
-what is missing.`,
+what is missing.
+
+With --deflate content is compressed before it is encrypted, where a sample of
+it says that this pays. JavaScript clients older than 1.2 cannot read such files.`,
 		Example: "  svcfs put team report.pdf\n  svcfs put team *.jpg photos/\n  svcfs put team docs --update\n  tar c src | svcfs put team - --name src.tar",
 		Args:    between(2, -1, "a GROUP and at least one FILE"),
 		RunE: a.simple(func(ctx context.Context, args []string) error {
@@ -58,6 +62,7 @@ what is missing.`,
 	flags := cmd.Flags()
 	flags.StringVar(&f.name, "name", "", "name in the group, with / for folders (default: the file's own name)")
 	flags.BoolVarP(&f.update, "update", "u", false, "leave out files that are in the group already, unchanged")
+	flags.BoolVar(&f.deflate, "deflate", false, "compress what becomes smaller")
 	flags.IntVarP(&f.jobs, "jobs", "j", defaultJobs, "files to send at a time; each is held in memory")
 	addJSON(cmd, &f.asJSON)
 	return cmd
@@ -177,6 +182,9 @@ type receipt struct {
 
 // put sends the files, several at a time, and prints their receipts in order.
 func (a *app) put(ctx context.Context, c *sdk.Client, group sdk.GroupID, files []localFile, f putFlags) error {
+	if f.deflate {
+		ctx = sdk.WithDeflate(ctx)
+	}
 	there := make(map[string]sdk.Entry)
 	if f.update {
 		entries, err := allEntries(ctx, c, group)

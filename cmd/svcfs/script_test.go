@@ -219,6 +219,8 @@ var changing = []struct{ pattern, replacement string }{
 	{`127\.0\.0\.1:\d+`, "HOST"},
 	{`"(pid|cache_limit|cached|seq)": \d+`, `"$1": N`},
 	{`"(files|bytes)": \d+`, `"$1": N`},
+	{`"root": "[A-Za-z0-9+/=]+"`, `"root": "ROOT"`},
+	{`\+[0-9a-f]{8}\+[A-Za-z0-9+/=]+`, "+KEY"},
 	{`demo-once-\d+`, "demo-once"},
 	{`"([a-z]+\.svc\.testnet)": "[0-9.]+"`, `"$1": "TOKENS"`},
 }

@@ -45,6 +45,7 @@ type File struct {
 	opens int          // handles
 	lease *cache.Lease // committed content, while handles are open
 	stage *stage
+	lent  lending
 
 	attrMu sync.Mutex
 	size   int64

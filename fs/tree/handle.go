@@ -13,6 +13,7 @@ type Handle struct {
 	f        *File
 	flags    OpenFlags
 	direct   bool   // the size was not known when it was opened
+	lent     bool   // counted in File.lent
 	control  []byte // content of a control file
 	released atomic.Bool
 }
@@ -39,46 +40,57 @@ func (h *Handle) CacheMode() CacheMode {
 // ReadAt fills p from off; n < len(p) only at the end of the file, with err nil.
 // It reads memory; it waits only while the file is being sealed and sent.
 func (h *Handle) ReadAt(ctx context.Context, p []byte, off int64) (n int, err error) {
-	if h.f.show != nil {
-		if off >= int64(len(h.control)) {
-			return 0, nil
-		}
-		return copy(p, h.control[off:]), nil
-	}
-	n, err = h.f.readAt(ctx, p, off)
-	if err != nil {
-		return 0, h.f.failed("read", err)
-	}
-	return n, nil
-}
-
-func (f *File) readAt(ctx context.Context, p []byte, off int64) (int, error) {
-	s, err := f.quiet(ctx)
+	v, err := h.View(ctx, p, off)
 	if err != nil {
 		return 0, err
 	}
+	defer v.Done()
+	return copy(p, v.Bytes), nil
+}
+
+// View returns what ReadAt would read: where the content is committed, as it lies
+// in the cache, else copied into p. The caller must call Done soon.
+func (h *Handle) View(ctx context.Context, p []byte, off int64) (cache.View, error) {
+	if h.f.show != nil {
+		if off >= int64(len(h.control)) {
+			return cache.View{}, nil
+		}
+		return cache.View{Bytes: p[:copy(p, h.control[off:])]}, nil
+	}
+	v, err := h.f.view(ctx, p, off)
+	if err != nil {
+		return cache.View{}, h.f.failed("read", err)
+	}
+	return v, nil
+}
+
+func (f *File) view(ctx context.Context, p []byte, off int64) (cache.View, error) {
+	s, err := f.quiet(ctx)
+	if err != nil {
+		return cache.View{}, err
+	}
 	if f.isLost() {
 		f.mu.Unlock()
-		return 0, revoked()
+		return cache.View{}, revoked()
 	}
 	if s != nil {
 		defer f.mu.Unlock()
 		content := s.buf.Bytes()
 		if off >= int64(len(content)) {
-			return 0, nil
+			return cache.View{}, nil
 		}
-		return copy(p, content[off:]), nil
+		return cache.View{Bytes: p[:copy(p, content[off:])]}, nil
 	}
 	lease := f.lease
 	f.mu.Unlock()
 	if lease == nil {
-		return 0, nil // created, never written
+		return cache.View{}, nil // created, never written
 	}
-	n, err := lease.ReadAt(p, off)
+	v, err := lease.View(off, len(p))
 	if errors.Is(err, cache.ErrPurged) {
-		return 0, revoked()
+		return cache.View{}, revoked()
 	}
-	return n, err
+	return v, err
 }
 
 func revoked() *Error {
@@ -131,6 +143,7 @@ func (h *Handle) Release() {
 	f := h.f
 	f.mu.Lock()
 	f.opens--
+	unlent := h.lendEnd()
 	var lease *cache.Lease
 	if f.opens == 0 {
 		lease, f.lease = f.lease, nil
@@ -142,6 +155,9 @@ func (h *Handle) Release() {
 	f.mu.Unlock()
 	if lease != nil {
 		lease.Release()
+	}
+	if unlent != nil {
+		unlent.Release()
 	}
 	if leftover {
 		f.t.inBackground(func(ctx context.Context) {

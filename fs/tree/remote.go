@@ -38,8 +38,8 @@ func (t *Tree) mayChange(g *group, list []sdk.Entry, does string) *Error {
 	if i < 0 {
 		return nil
 	}
-	return &Error{Class: ClassByDesign, Err: errText("only " + string(list[i].Uploader) + ", who uploaded it or an older version, and the owner of the group can " + does + " it"),
-		Hint: "Ask one of them."}
+	return &Error{Class: ClassByDesign, Hint: "Ask one of them.", Err: errText("only " + string(list[i].Uploader) +
+		", who uploaded it or an older version, and the owner of the group can " + does + " it")}
 }
 
 // renameUploads records another name for all versions of a file, one by one.

@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"os"
 	"path/filepath"
 	"slices"
@@ -71,6 +73,7 @@ func peakOf(s sample) float64  { return mib(s.peak) }
 func (w *world) compare(out string) error {
 	begun := time.Now()
 	load := loadAverage()
+	log.SetOutput(io.Discard) // a server's manners are not ours
 	if err := w.newSystems(); err != nil {
 		return err
 	}
@@ -82,12 +85,15 @@ func (w *world) compare(out string) error {
 	r := &results{cells: make(map[*step]map[string]*cell), idle: make(map[string][]int64)}
 	for rep := range w.reps {
 		for _, sc := range scenes {
-			progress("repetition %d of %d: %s", rep+1, w.reps, sc.name)
+			progress("%v: repetition %d of %d: %s", time.Since(begun).Round(time.Second), rep+1, w.reps, sc.name)
 			w.besides(r, sc, floor)
 			for i := range w.systems { // each repetition begins with another one
 				w.play(r, sc, w.systems[(i+rep)%len(w.systems)], rep)
 			}
 		}
+	}
+	if w.over.Load() {
+		return nil
 	}
 	rep := &report{w: w, r: r, scenes: scenes, begun: begun, load: load}
 	return errors.Join(os.WriteFile(filepath.Join(out, "results.md"), []byte(rep.markdown()), 0o644),
@@ -98,9 +104,6 @@ func (w *world) compare(out string) error {
 func (w *world) besides(r *results, sc *scene, f *pipeline) {
 	for _, st := range sc.steps {
 		if st.floor != nil {
-			if err := warm(f.dir); err != nil {
-				r.cell(st, namePipeline).err = err
-			}
 			m := startMeter(nil, []*process{f.server})
 			result, value, err := st.floor(f)
 			u := m.stop()
@@ -131,7 +134,7 @@ func (c *cell) add(s sample, err error) {
 
 // play runs one scene on one system.
 func (w *world) play(r *results, sc *scene, s *system, rep int) {
-	if s.missing != "" || r.spent(sc, s.name) > w.patience {
+	if w.over.Load() || s.missing != "" || s.scene != "" && s.scene != sc.kind || r.spent(sc, s.name) > w.patience {
 		return
 	}
 	begin := time.Now()
@@ -148,9 +151,15 @@ func (w *world) play(r *results, sc *scene, s *system, rep int) {
 		m := s.meter()
 		value, err := st.run(s, rep)
 		r.cell(st, s.name).add(sample{value, m.stop()}, err)
+		if err == nil && st.after != nil {
+			err = st.after(s, rep)
+		}
 		if err != nil {
 			progress("%s: %s: %v", s.name, st.name, err)
 		}
+	}
+	if sc.linger {
+		time.Sleep(s.linger)
 	}
 	if err := s.down(); err != nil {
 		r.failed(sc, s.name, err)

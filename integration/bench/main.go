@@ -13,8 +13,10 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -29,6 +31,9 @@ type plan struct {
 	random   int           // random reads of smallBytes
 	readers  int           // at once
 	tree     string        // what cp -r copies
+	// fillPatience bounds the filling of one more step of a growing group; what is
+	// larger is left out of the chart, and the text says so.
+	fillPatience time.Duration
 }
 
 const (
@@ -37,7 +42,7 @@ const (
 )
 
 func planFor(mode, goroot string) (plan, error) {
-	full := plan{mode: mode, reps: 3, patience: 40 * time.Second, big: 256 << 20, small: 1000, listed: 10_000, random: 20_000, readers: 8,
+	full := plan{mode: mode, reps: 3, patience: 25 * time.Second, big: 256 << 20, small: 1000, listed: 10_000, random: 20_000, readers: 8,
 		tree: filepath.Join(goroot, "src", "net")}
 	switch mode {
 	case "", "growth", "service":
@@ -55,9 +60,10 @@ func main() {
 	}
 	out := flag.String("out", "integration/bench", "folder of the results")
 	only := flag.String("only", "", "systems to run, by the beginnings of their names, comma-separated; empty = all")
+	fill := flag.Duration("fill", 10*time.Minute, "how long BENCH=growth may fill one more step of a group")
 	keep := flag.Bool("keep", false, "keep the work folder")
 	flag.Parse()
-	exit(run(os.Getenv("BENCH"), *out, *only, *keep))
+	exit(run(os.Getenv("BENCH"), *out, *only, *fill, *keep))
 }
 
 func exit(err error) {
@@ -68,7 +74,7 @@ func exit(err error) {
 	os.Exit(1)
 }
 
-func run(mode, out, only string, keep bool) (err error) {
+func run(mode, out, only string, fill time.Duration, keep bool) (err error) {
 	goroot, err := commandOutput("go", "env", "GOROOT")
 	if err != nil {
 		return err
@@ -77,14 +83,25 @@ func run(mode, out, only string, keep bool) (err error) {
 	if err != nil {
 		return err
 	}
+	p.fillPatience = fill
 	w, err := newWorld(p, only)
 	if err != nil {
 		return err
 	}
+	interrupted := make(chan os.Signal, 1)
+	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-interrupted
+		w.over.Store(true)
+		w.close() // what is under way fails
+	}()
 	defer func() {
 		w.close()
 		if !keep {
 			err = errors.Join(err, os.RemoveAll(w.dir), os.RemoveAll(w.shm))
+		}
+		if w.over.Load() {
+			err = errors.New("interrupted")
 		}
 	}()
 	switch mode {

@@ -9,6 +9,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
@@ -65,6 +66,13 @@ func (w *world) fillThrough(s *system) error {
 	return s.down()
 }
 
+// rclone with its cache sends what was closed after rcloneWriteBack, and an
+// unmount does not wait for it: rcloneLinger does.
+const (
+	rcloneWriteBack = time.Second
+	rcloneLinger    = 4 * time.Second
+)
+
 // rclone encrypts in front of a WebDAV server of its own, without and with its
 // cache of decrypted files on the disk.
 func (w *world) rclone() ([]*system, error) {
@@ -75,7 +83,11 @@ func (w *world) rclone() ([]*system, error) {
 		{"off", "over rclone serve webdav; cannot write at random"},
 		{"full", "over rclone serve webdav; decrypted files on the disk; close returns before the upload"},
 	} {
-		list = append(list, &system{name: "rclone crypt (cache " + mode.flag + ")", note: mode.note, missing: missing, stored: []string{w.path("rclone")}})
+		s := &system{name: "rclone crypt (cache " + mode.flag + ")", note: mode.note, missing: missing, stored: []string{w.path("rclone")}}
+		if mode.flag == "full" {
+			s.linger = rcloneLinger
+		}
+		list = append(list, s)
 	}
 	if list = w.chosen(list...); missing != "" || len(list) == 0 {
 		return list, nil
@@ -110,7 +122,8 @@ func (w *world) rclone() ([]*system, error) {
 		mode := strings.TrimSuffix(s.name[strings.LastIndexByte(s.name, ' ')+1:], ")")
 		s.version, s.servers, s.forget = version, []*process{server}, []string{cache}
 		s.mount = func(dir string) *exec.Cmd {
-			return exec.Command(program, "mount", "remote:", dir, "--config", config, "--vfs-cache-mode", mode, "--cache-dir", cache)
+			return exec.Command(program, "mount", "remote:", dir, "--config", config, "--vfs-cache-mode", mode, "--cache-dir", cache,
+				"--vfs-write-back", rcloneWriteBack.String())
 		}
 	}
 	list[0].fill = func() error { // for both: into what the server serves
@@ -285,12 +298,9 @@ func (w *world) fillBucket(addr string) error {
 		return err
 	}
 	for folder, files := range w.dataSet() {
-		if err := put(folder+"/", nil); err != nil {
-			return err
-		}
 		if err := inParallel(16, len(files), func(i int) error { return put(folder+"/"+files[i].name, files[i].data) }); err != nil {
 			return err
 		}
 	}
-	return put(setWrite+"/", nil)
+	return put(setWrite+"/keep", []byte("a folder is what lies in it\n"))
 }

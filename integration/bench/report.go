@@ -59,11 +59,12 @@ func short(x float64) string {
 }
 
 const howMeasured = `Every system runs the same steps in the same session, one after the other in changing order; figures are
-medians. *Cold* means that nothing decrypted is in memory: before it the file system is mounted anew, its own cache folder is
-emptied, and the kernel's page cache is dropped%s; then what is stored, encrypted or not, is read once, so that nobody waits
-for a disk. tmpfs is never cold. The *bare pipeline* receives a file over loopback HTTP, opens AES-256-GCM in place and takes the
+medians, lowest and highest in brackets. *Cold* means that nothing decrypted is in memory: the file system was mounted anew, which
+takes the kernel's pages of it away, and its own cache folder was emptied. The page cache was dropped once all systems were filled%s,
+and then what they store was read once: nobody waits for a disk. tmpfs is never cold. The *bare pipeline* receives a file over loopback HTTP, opens AES-256-GCM in place and takes the
 SHA-256, or the reverse with a server that syncs the file before it answers: no ledger, no file system. *Bare requests* are single
-requests to svcd on a kept connection. CPU is user and system time of the client, its server and the program that reads or writes;
+requests to svcd on a kept connection. svcd runs without its bound on requests (--request-rate -1; by default 500 a second for one
+account). CPU is user and system time of the client, its server and the program that reads or writes;
 memory is the largest resident size of the client. What close means differs: svcfs has the file on the service's disk and ledger
 by then, rclone without its cache and s3fs have it on their server without a sync, gocryptfs and sshfs in a page cache,
 rclone with its cache has not sent it yet.
@@ -159,7 +160,9 @@ func (r *report) columns(sc *scene) (names []string) {
 		}
 	}
 	for _, s := range r.w.systems {
-		names = append(names, s.name)
+		if s.scene == "" || s.scene == sc.kind {
+			names = append(names, s.name)
+		}
 	}
 	return names
 }
@@ -211,14 +214,18 @@ func cellText(c *cell) string {
 	return fmt.Sprintf(" %s | %s | %s |", text, short(cpu), memory)
 }
 
-// failures says why a cell is empty.
+// failures says why a cell is empty; the same reason once.
 func (r *report) failures(sc *scene) string {
 	var b strings.Builder
 	for _, name := range r.columns(sc) {
+		said := ""
 		for _, st := range sc.steps {
-			if c := r.r.cells[st][name]; c != nil && c.err != nil {
-				fmt.Fprintf(&b, "\n%s, %s: %.300s\n", name, st.name, strings.ReplaceAll(c.err.Error(), "\n", " "))
+			c := r.r.cells[st][name]
+			if c == nil || c.err == nil || c.err.Error() == said {
+				continue
 			}
+			said = c.err.Error()
+			fmt.Fprintf(&b, "\n%s, %s: %.300s\n", name, st.name, strings.ReplaceAll(said, "\n", " "))
 		}
 	}
 	return b.String()

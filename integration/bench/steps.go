@@ -18,13 +18,16 @@ type step struct {
 	run    func(s *system, rep int) (float64, error)
 	floor  func(f *pipeline) (floorResult, float64, error) // of the bare pipeline; nil = it has none
 	direct func(d *direct) (float64, error)                // bare requests to svcd; nil = none
+	after  func(s *system, rep int) error                  // not measured; nil = nothing
 }
 
 // scene is the steps of one mount.
 type scene struct {
-	name  string
-	cold  bool
-	steps []*step
+	name   string
+	cold   bool
+	kind   string // for systems that play only one
+	linger bool   // what was written must have arrived before the mount ends
+	steps  []*step
 }
 
 // Names of steps that targets refer to.
@@ -45,6 +48,9 @@ const (
 	stepCopyOut   = "cp -r out, cold"
 )
 
+// sceneList is the kind of the scene that lists a folder.
+const sceneList = "list"
+
 // scenes are what every system goes through.
 func (w *world) scenes() []*scene {
 	big := fmt.Sprintf("%d MiB", w.big>>20)
@@ -62,18 +68,18 @@ func (w *world) scenes() []*scene {
 		{name: "Writing a file of " + big, steps: []*step{{name: stepWrite, unit: "MiB/s", run: w.writeBig, floor: func(f *pipeline) (floorResult, float64, error) {
 			r, err := f.client("write", 1, w.big)
 			return r, mib(w.big) / r.Seconds, err
-		}}}},
+		}, after: w.removeBig}}},
 		{name: fmt.Sprintf("%d files of 4 KiB", w.small), cold: true, steps: []*step{
 			{name: stepSmallCold, unit: "files/s", run: w.readSmall, floor: w.floorSmall("read"), direct: w.directSmall},
 			{name: stepSmallWarm, unit: "files/s", run: w.readSmall},
 			{name: stepCreate, unit: "files/s", run: w.createSmall, floor: w.floorSmall("write")},
 		}},
-		{name: fmt.Sprintf("A folder of %d files", w.listed), cold: true, steps: []*step{
+		{name: fmt.Sprintf("A folder of %d files", w.listed), kind: sceneList, cold: true, steps: []*step{
 			{name: stepListCold, unit: "ms", lower: true, run: w.list, direct: w.directList},
 			{name: stepListWarm, unit: "ms", lower: true, run: w.list},
 			{name: stepStat, unit: "stats/s", run: w.stat},
 		}},
-		{name: "Copying a tree", steps: []*step{{name: stepCopyIn, unit: "s", lower: true, run: w.copyIn}}},
+		{name: "Copying a tree", linger: true, steps: []*step{{name: stepCopyIn, unit: "s", lower: true, run: w.copyIn}}},
 		{name: "Copying a tree back", cold: true, steps: []*step{{name: stepCopyOut, unit: "s", lower: true, run: w.copyOut}}},
 	}
 }
@@ -185,9 +191,8 @@ func (w *world) readParallel(s *system, _ int) (float64, error) {
 // writeBig writes new content under a new name and closes it.
 func (w *world) writeBig(s *system, rep int) (float64, error) {
 	copy(w.data, fmt.Sprintf("%s %d %d", s.name, rep, time.Now().UnixNano())) // no two alike
-	path := s.path(setWrite, fmt.Sprintf("big-%s-%d", fileName(s.name), rep))
 	begin := time.Now()
-	f, err := os.Create(path)
+	f, err := os.Create(w.bigWritten(s, rep))
 	if err != nil {
 		return 0, err
 	}
@@ -201,11 +206,15 @@ func (w *world) writeBig(s *system, rep int) (float64, error) {
 		return 0, err
 	}
 	took := time.Since(begin)
-	if s.mount == nil {
-		return mib(w.big) / took.Seconds(), os.Remove(path) // memory is scarce
-	}
 	return mib(w.big) / took.Seconds(), nil
 }
+
+func (w *world) bigWritten(s *system, rep int) string {
+	return s.path(setWrite, fmt.Sprintf("big-%s-%d", fileName(s.name), rep))
+}
+
+// removeBig makes room: what all have written would not stay in memory.
+func (w *world) removeBig(s *system, rep int) error { return os.Remove(w.bigWritten(s, rep)) }
 
 func (w *world) createSmall(s *system, rep int) (float64, error) {
 	dir := s.path(setWrite, fmt.Sprintf("small-%s-%d", fileName(s.name), rep))
@@ -239,17 +248,22 @@ func (w *world) readSmall(s *system, _ int) (float64, error) {
 	return rate(w.small, time.Since(begin)), nil
 }
 
-// list runs ls -l.
+// list runs ls -l on the listed folder.
 func (w *world) list(s *system, _ int) (float64, error) {
-	cmd := exec.Command("ls", "-l", s.path(setList))
+	took, lines, err := listFolder(s.path(setList))
+	if err == nil && lines != w.listed+1 {
+		err = fmt.Errorf("ls -l printed %d lines for %d files", lines, w.listed)
+	}
+	return took, err
+}
+
+// listFolder runs ls -l and returns milliseconds and lines.
+func listFolder(dir string) (took float64, lines int, err error) {
+	cmd := exec.Command("ls", "-l", dir)
 	cmd.Env = []string{"LC_ALL=C", "PATH=" + os.Getenv("PATH")}
 	begin := time.Now()
 	out, err := cmd.Output()
-	took := time.Since(begin)
-	if lines := countLines(out); err == nil && lines != w.listed+1 {
-		err = fmt.Errorf("ls -l printed %d lines for %d files", lines, w.listed)
-	}
-	return milliseconds(took), err
+	return milliseconds(time.Since(begin)), countLines(out), err
 }
 
 func countLines(text []byte) (n int) {

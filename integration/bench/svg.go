@@ -127,7 +127,7 @@ const (
 )
 
 // chart draws lines on logarithmic axes below a title and returns its height.
-func (c *canvas) chart(x, y float64, title, xName, yName string, lines []series) float64 {
+func (c *canvas) chart(x, y float64, title, xName string, lines []series) float64 {
 	c.text(x, y+14, 13, "start", ink, title)
 	left, top, right, bottom := x+chartMargin, y+26, x+panelWidth, y+26+chartHeight
 	lowX, highX, lowY, highY := bounds(lines)
@@ -145,7 +145,6 @@ func (c *canvas) chart(x, y float64, title, xName, yName string, lines []series)
 		c.text(left-6, at[1]+4, 10, "end", faint, power(d))
 	}
 	c.text(right, bottom+28, 11, "end", ink, xName)
-	c.text(left, top-2, 11, "start", faint, yName)
 	colours := []string{ours, peer, "#5a9a5a", "#a8481b", floor}
 	for i, l := range lines {
 		var points [][2]float64

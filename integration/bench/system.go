@@ -22,13 +22,15 @@ type system struct {
 	mount   func(dir string) *exec.Cmd // nil: root is an ordinary folder
 	forget  []string                   // folders of local caches that make a mount warm
 	root    string                     // mountpoint
+	linger  time.Duration              // how long it may send after a close; 0 = not at all
 
 	client *process
+	scene  string // the only scene it plays; empty = all
 }
 
-// up mounts it. With cold, nothing that was decrypted is in memory: the mount is
-// new, its own cache is empty and the kernel's page cache was dropped; what is
-// stored was then read once.
+// up mounts it anew. With cold, nothing that was decrypted is in memory: the
+// kernel's pages of the mount before went with it, and its own cache is emptied.
+// What is stored stays in memory, so that no disk is measured.
 func (s *system) up(cold bool) error {
 	if s.mount == nil {
 		return nil
@@ -43,10 +45,6 @@ func (s *system) up(cold bool) error {
 			if err := os.RemoveAll(dir); err != nil {
 				return err
 			}
-		}
-		dropCaches()
-		if err := warm(s.stored...); err != nil {
-			return err
 		}
 	}
 	if err := os.MkdirAll(s.root, 0o755); err != nil {
@@ -80,7 +78,7 @@ func (s *system) down() error {
 			break
 		}
 		if time.Now().After(deadline) {
-			_ = syscall.Unmount(s.root, syscall.MNT_DETACH)
+			unmountLazily(s.root)
 			s.client.stop()
 			s.client = nil
 			return fmt.Errorf("%s does not unmount", s.name)
@@ -94,6 +92,12 @@ func (s *system) down() error {
 	s.client.stop()
 	s.client = nil
 	return nil
+}
+
+func unmountLazily(dir string) {
+	if syscall.Unmount(dir, syscall.MNT_DETACH) != nil {
+		_ = exec.Command("fusermount3", "-uz", dir).Run()
+	}
 }
 
 func (s *system) path(parts ...string) string {
@@ -135,6 +139,12 @@ func (w *world) newSystems() error {
 			return fmt.Errorf("fill %s: %w%s", s.name, err, w.ended())
 		}
 	}
+	dropCaches()
+	for _, s := range w.systems {
+		if err := warm(s.stored...); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -163,10 +173,15 @@ func (w *world) tmpfs() ([]*system, error) {
 }
 
 // modes are how svcfs lets the kernel serve reads.
-var modes = []struct{ flag, note string }{
-	{"passthrough", "the kernel reads decrypted memory itself; needs root"},
-	{"keep", "the kernel keeps pages from one open to the next; what an ordinary user gets"},
-	{"plain", "no pages are kept: every read asks svcfs"},
+var modes = []struct {
+	name, note string
+	flags      []string
+	scene      string
+}{
+	{"passthrough", "the kernel reads decrypted memory of large files itself; needs root", []string{"--kernel-cache", "passthrough"}, ""},
+	{"keep", "the kernel keeps pages from one open to the next; the default", nil, ""},
+	{"plain", "no pages are kept: every read asks svcfs", []string{"--kernel-cache", "plain"}, ""},
+	{"no-xattr", "like keep; ls asks for no attributes of files", []string{"--no-xattr"}, sceneList},
 }
 
 // svcfs is the system this is about, in every mode this user can have, over one
@@ -189,17 +204,17 @@ func (w *world) svcfs() (list []*system, err error) {
 		return w.svc.upload(setWrite, nil)
 	}
 	for _, mode := range modes {
-		s := &system{name: "svcfs " + mode.flag, note: mode.note, fill: func() error { return fill() }}
+		s := &system{name: "svcfs " + mode.name, note: mode.note, scene: mode.scene, fill: func() error { return fill() }}
 		if !w.wants(s.name) {
 			continue
 		}
-		if mode.flag == "passthrough" && os.Geteuid() != 0 {
+		if mode.name == "passthrough" && os.Geteuid() != 0 {
 			s.missing = "needs root: run make bench as root"
 		}
 		s.mount = func(dir string) *exec.Cmd {
 			s.servers = []*process{w.svc.process}
-			cmd := exec.Command(filepath.Join(w.bin, "svcfs"), "mount", dir, "--account", w.svc.account, "--api-key-file", w.svc.keyFile,
-				"--url", w.svc.url, "--kernel-cache", mode.flag, "--cache-size", "1GiB")
+			cmd := exec.Command(filepath.Join(w.bin, "svcfs"), append([]string{"mount", dir, "--account", w.svc.account, "--api-key-file", w.svc.keyFile,
+				"--url", w.svc.url, "--cache-size", "2GiB", "--max-file-size", "2GiB", "--allow-delete"}, mode.flags...)...)
 			cmd.Env = append(os.Environ(), "HOME="+w.path("home"))
 			return cmd
 		}

@@ -16,6 +16,7 @@ func (t target) reached(ratio float64) bool { return t.most == (ratio <= t.limit
 const (
 	svcfsPassthrough = "svcfs passthrough"
 	svcfsKeep        = "svcfs keep"
+	svcfsNoXattr     = "svcfs no-xattr"
 	rcloneOff        = "rclone crypt (cache off)"
 )
 
@@ -58,7 +59,9 @@ func (r *report) targets() []target {
 		{"cold small files, of rclone crypt", 5, false, ofValues(stepSmallCold, best, rcloneOff)},
 		{"cold small files, of one bare request's time each", 1.3, true, inverse(ofValues(stepSmallCold, best, nameDirect))},
 		{"cold ls -l, of the time to fetch and decode the rows", 1.5, true, ofValues(stepListCold, best, nameDirect)},
+		{"cold ls -l without attributes, of the time to fetch and decode the rows", 1.5, true, ofValues(stepListCold, svcfsNoXattr, nameDirect)},
 		{"warm ls -l, of tmpfs", 0.8, false, inverse(ofValues(stepListWarm, best, "tmpfs"))},
+		{"warm ls -l without attributes, of tmpfs", 0.8, false, inverse(ofValues(stepListWarm, svcfsNoXattr, "tmpfs"))},
 		{"peak memory of a cold read, of the file", 1.1, true, func(r *report) (float64, bool) {
 			x, ok := r.find(stepCold, best).median(peakOf)
 			return x / mib(r.w.big), ok

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/svcfs/svcfs/sdk"
 )
@@ -28,7 +29,8 @@ type world struct {
 
 	systems []*system
 	svc     *service
-	servers []*process // to be ended
+	servers []*process  // to be ended
+	over    atomic.Bool // interrupted
 
 	open      *openBig // the large file between readFirst and readRest
 	firstTook float64  // milliseconds
@@ -68,9 +70,16 @@ func newWorld(p plan, only string) (*world, error) {
 	return w, nil
 }
 
+// close ends everything, also while a measurement is under way: whatever is
+// mounted below the work folder goes, and with it who served it.
 func (w *world) close() {
-	for _, s := range w.systems {
-		_ = s.down()
+	raw, err := os.ReadFile("/proc/self/mountinfo")
+	if err == nil {
+		for line := range strings.Lines(string(raw)) {
+			if fields := strings.Fields(line); len(fields) > 4 && strings.HasPrefix(fields[4], w.dir+"/") {
+				unmountLazily(fields[4])
+			}
+		}
 	}
 	for i := len(w.servers) - 1; i >= 0; i-- {
 		w.servers[i].stop()
@@ -130,17 +139,18 @@ type service struct {
 // --blobs flags.
 func (w *world) newService(name string, env []string, stores ...string) (*service, error) {
 	s := &service{w: w, data: w.path(name)}
-	port, err := freePort()
+	cmd := exec.Command(filepath.Join(w.bin, "svcd"), append([]string{"serve", "--data", s.data, "--listen", "127.0.0.1:0", "--request-rate", "-1"}, stores...)...)
+	cmd.Env = append(os.Environ(), env...)
+	p, err := start(cmd)
 	if err != nil {
 		return nil, err
 	}
-	addr := fmt.Sprintf("127.0.0.1:%d", port)
-	s.url = "http://" + addr
-	cmd := exec.Command(filepath.Join(w.bin, "svcd"), append([]string{"serve", "--data", s.data, "--listen", addr}, stores...)...)
-	cmd.Env = append(os.Environ(), env...)
-	if s.process, err = w.serve(cmd, addr); err != nil {
+	s.process, w.servers = p, append(w.servers, p)
+	if err := p.until(func() bool { return strings.Contains(p.output.String(), "listening on ") }); err != nil {
 		return nil, err
 	}
+	_, line, _ := strings.Cut(p.output.String(), "listening on ")
+	s.url, _, _ = strings.Cut(line, "\n")
 	if s.account, s.key, err = s.newAccount("bench", env, stores); err != nil {
 		return nil, err
 	}

@@ -32,7 +32,7 @@ func Run(t *testing.T, factory func(testing.TB) World) {
 		name string
 		run  func(*testing.T, *suite)
 	}{
-		{"Credentials", credentials}, {"GroupLife", groupLife}, {"OpenGroup", openGroup}, {"Retention", retention},
+		{"Operations", operations}, {"Credentials", credentials}, {"GroupLife", groupLife}, {"OpenGroup", openGroup}, {"Retention", retention},
 		{"Files", files}, {"Versions", versions}, {"Listing", listing}, {"Outsiders", outsiders}, {"Revoked", revoked},
 		{"Money", money}, {"Parallel", parallel}, {"DeleteAndRename", deleteAndRename}, {"Watch", watch},
 	} {

@@ -2,11 +2,13 @@ package sdktest
 
 import (
 	"bytes"
+	"compress/zlib"
 	"encoding/base64"
 	"encoding/json"
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -37,6 +39,11 @@ type Mode struct {
 	// client must succeed all the same, because the fault passes.
 	Want     sdk.Kind
 	Survives bool
+
+	// Threat is what a client is tried for: 4 secrets shown, 5 changed files, 7
+	// answers of the wrong shape, 8 answers without end, 10 other hosts, 11 weak
+	// keys, 12 a service that fails, 13 false acknowledgements.
+	Threat int
 
 	raw bool // through raw transfer: a large file at an extended service
 	lie func(*Hostile, http.Handler) http.Handler
@@ -135,7 +142,32 @@ func Modes() []Mode {
 	for _, list := range [][]Mode{blobModes(), keyModes(), metadataModes(), transportModes(), rawModes(), uploadModes(), listModes(), tokenModes()} {
 		all = append(all, list...)
 	}
+	for i := range all {
+		all[i].Threat = all[i].threat()
+	}
 	return all
+}
+
+// threat tells by the words of the name, then by the surface.
+func (m Mode) threat() int {
+	for _, known := range []struct {
+		threat int
+		words  []string
+	}{
+		{4, []string{"echo", "token as version"}}, {10, []string{"redirect", "another host", "backslashes", "at sign"}},
+		{8, []string{"bomb", "deep", "endless", "slow", "huge", "2^"}}, {12, []string{"cut", "502", "503", "429"}}, {13, []string{"finalize"}},
+	} {
+		if slices.ContainsFunc(known.words, func(word string) bool { return strings.Contains(m.Name, word) }) {
+			return known.threat
+		}
+	}
+	switch m.Surface {
+	case OnUpload:
+		return 11
+	case OnList, OnToken:
+		return 7
+	}
+	return 5
 }
 
 // changed lets the honest service answer and changes the result.
@@ -286,18 +318,14 @@ func metadataModes() []Mode {
 		"added compression": meta(map[string]any{"version": 1, "compression": "deflate", "original_size": 100}),
 		"bad Adler-32":      deflated(nil, func(b []byte) []byte { b[len(b)-1] ^= 1; return b }),
 		"trailing zlib":     deflated(nil, func(b []byte) []byte { return append(b, 0) }),
-		"cut zlib":          deflated(nil, func(b []byte) []byte { return b[:len(b)-5] }),
+		"shortened zlib":    deflated(nil, func(b []byte) []byte { return b[:len(b)-5] }),
 		"size too small":    deflated(3, as),
 		"size too large":    deflated(100_000, as),
 		"size negative":     deflated(-1, as),
 		"size 2^62":         deflated(int64(1)<<62, as),
 		"size a fraction":   deflated(1.5, as),
 		"bomb": changed(func(h *Hostile, m map[string]any) {
-			stream, err := format.Deflate(make([]byte, 64<<20))
-			if err != nil {
-				panic(err)
-			}
-			m["key"], m["encrypted_b64"] = sealed(stream)
+			m["key"], m["encrypted_b64"] = sealed(bomb())
 			m["format"] = map[string]any{"version": 1, "compression": "deflate", "original_size": len(h.Content)}
 		}),
 		"format a list": meta([]int{1}), "format a string": meta("v1"), "format huge": meta(map[string]any{"x": strings.Repeat("x", 1<<20)}),
@@ -317,6 +345,17 @@ func metadataModes() []Mode {
 	return append(list, onRetrieve(sdk.KindTooLarge, map[string]func(*Hostile, http.Handler) http.Handler{
 		"size over the limit": deflated(int64(1)<<50, as),
 	})...)
+}
+
+// bomb is 64 MiB of zeros as a zlib stream, made without holding them.
+func bomb() []byte {
+	var stream bytes.Buffer
+	z := zlib.NewWriter(&stream)
+	for range 64 {
+		_, _ = z.Write(make([]byte, 1<<20)) // into memory
+	}
+	_ = z.Close()
+	return stream.Bytes()
 }
 
 // once tells a lie n times, then the truth.

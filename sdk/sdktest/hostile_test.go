@@ -15,14 +15,14 @@ import (
 // Whatever the one lie is: the right kind of error, nothing in the buffer, no
 // secret in the message, no request elsewhere, an end in time; and the next
 // honest answer works.
-func TestEveryLie(t *testing.T) {
+func TestThreats4To13EveryLie(t *testing.T) {
 	seen := map[string]bool{}
 	for _, mode := range sdktest.Modes() {
 		if seen[mode.Name] {
 			t.Errorf("two lies are called %q", mode.Name)
 		}
 		seen[mode.Name] = true
-		t.Run(mode.Name, func(t *testing.T) {
+		t.Run(fmt.Sprintf("Threat%d %s", mode.Threat, mode.Name), func(t *testing.T) {
 			t.Parallel()
 			h := sdktest.NewHostile(t, mode)
 			cfg := h.Config()

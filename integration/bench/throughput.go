@@ -1,0 +1,305 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+	_ "modernc.org/sqlite" // the driver "sqlite", for the floor
+
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/service/store/pgtest"
+)
+
+// lasting is how long each figure of BENCH=service is measured, and by how many
+// clients at once.
+const (
+	lasting = 4 * time.Second
+	senders = 8
+)
+
+// backing is where svcd keeps its records and its ciphertext.
+type backing struct {
+	name   string
+	env    []string
+	stores []string
+	floors func() ([]figure, error)
+}
+
+// figure is one operation a second.
+type figure struct {
+	name string
+	rate float64
+}
+
+// throughput measures what svcd does a second on each pair of stores, and what
+// the stores do without it.
+func (w *world) throughput(out string) error {
+	begun, load := time.Now(), loadAverage()
+	text := "# What the service does a second\n\nMade by `make bench BENCH=service`; do not edit.\n\n"
+	text += fmt.Sprintf("%d clients at once, %v each. A floor is the same store without svcd, with the same durability: one row and one commit, or one object.\n\n", senders, lasting)
+	picture := &canvas{width: panelWidth + 2*panelGap}
+	y := panelGap
+	helper := &tester{}
+	defer helper.end()
+	for _, open := range []func() (backing, error){w.onSQLite, func() (backing, error) { return w.onPostgres(helper) }} {
+		b, err := open()
+		if err != nil {
+			text += fmt.Sprintf("\n%s: %v\n", b.name, err)
+			continue
+		}
+		progress("floor of %s", b.name)
+		floors, err := b.floors()
+		if err != nil {
+			return err
+		}
+		progress("svcd on %s", b.name)
+		served, err := w.serveFrom(b)
+		if err != nil {
+			return err
+		}
+		text += fmt.Sprintf("\n## %s\n\n| What | a second |\n|---|---:|\n", b.name)
+		for _, f := range append(floors, served...) {
+			text += fmt.Sprintf("| %s | %s |\n", f.name, short(f.rate))
+		}
+		y += drawFigures(picture, y, b.name, floors, served) + panelGap
+	}
+	picture.height = y
+	text += "\n![chart](service.svg)\n\n" + environmentOf(w, begun, load)
+	return errors.Join(os.WriteFile(filepath.Join(out, "service.md"), []byte(text), 0o644),
+		os.WriteFile(filepath.Join(out, "service.svg"), []byte(picture.String()), 0o644))
+}
+
+func drawFigures(c *canvas, y float64, title string, floors, served []figure) float64 {
+	c.text(panelGap, y+14, 13, "start", ink, title+", a second")
+	all, most, at := append(append([]figure{}, floors...), served...), 0.0, y+22
+	for _, f := range all {
+		most = max(most, f.rate)
+	}
+	for i, f := range all {
+		fill := ours
+		if i < len(floors) {
+			fill = floor
+		}
+		c.text(panelGap+labelWidth+24, at+barHeight-4, 11, "end", ink, f.name)
+		c.rect(panelGap+labelWidth+30, at+2, max(1, (panelWidth-labelWidth-30-figureWidth)*f.rate/most), barHeight-4, fill)
+		c.text(panelGap+panelWidth, at+barHeight-4, 11, "end", ink, short(f.rate))
+		at += barHeight
+	}
+	return at - y
+}
+
+func (w *world) onSQLite() (backing, error) {
+	b := backing{name: "SQLite and a folder"}
+	b.floors = func() ([]figure, error) {
+		db, err := sql.Open("sqlite", "file:"+w.path("floor.sqlite")+"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(10000)")
+		if err != nil {
+			return nil, err
+		}
+		defer db.Close()
+		db.SetMaxOpenConns(1) // it has one writer
+		commits, err := commitsOf(db, "?")
+		if err != nil {
+			return nil, err
+		}
+		list := []figure{{"floor: SQLite commits", commits}}
+		for _, size := range []int64{smallBytes, 16 << 20} {
+			dir := w.path("floor-files")
+			if err := os.MkdirAll(dir, 0o700); err != nil {
+				return nil, err
+			}
+			data := make([]byte, size)
+			var n atomic.Int64
+			r, err := repeat(func(context.Context, int) error {
+				return storeDurably(dir, filepath.Join(dir, fmt.Sprint(n.Add(1))), bytes.NewReader(data))
+			})
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, figure{"floor: files of " + sizeText(size) + " synced", r})
+			if err := os.RemoveAll(dir); err != nil {
+				return nil, err
+			}
+		}
+		return list, nil
+	}
+	return b, nil
+}
+
+func (w *world) onPostgres(helper *tester) (backing, error) {
+	b := backing{name: "PostgreSQL and S3"}
+	gateway, missing := findVersity()
+	if missing != "" {
+		return b, errors.New("versitygw is " + missing)
+	}
+	var server *pgtest.Server
+	if err := helper.try(func() { server = pgtest.Start(helper) }); err != nil {
+		return b, err
+	}
+	addr, _, err := w.versity(gateway)
+	if err != nil {
+		return b, err
+	}
+	var database string
+	if err := helper.try(func() { database = server.NewDatabase(helper) }); err != nil {
+		return b, err
+	}
+	b.env = []string{"AWS_ACCESS_KEY_ID=" + s3Key, "AWS_SECRET_ACCESS_KEY=" + s3Secret}
+	b.stores = []string{"--db", database, "--blobs", "s3://" + s3Bucket + "?endpoint=http://" + addr + "&path-style=true"}
+	b.floors = func() ([]figure, error) {
+		var floors string
+		if err := helper.try(func() { floors = server.NewDatabase(helper) }); err != nil {
+			return nil, err
+		}
+		db, err := sql.Open("pgx", floors)
+		if err != nil {
+			return nil, err
+		}
+		defer db.Close()
+		db.SetMaxOpenConns(senders)
+		db.SetMaxIdleConns(senders)
+		commits, err := commitsOf(db, "$1")
+		if err != nil {
+			return nil, err
+		}
+		list := []figure{{"floor: PostgreSQL commits", commits}}
+		c, err := newS3(addr)
+		if err != nil {
+			return nil, err
+		}
+		for _, size := range []int64{smallBytes, 16 << 20} {
+			data := make([]byte, size)
+			var n atomic.Int64
+			r, err := repeat(func(ctx context.Context, _ int) error {
+				_, err := c.PutObject(ctx, s3Bucket, fmt.Sprintf("floor-%d-%d", size, n.Add(1)), bytes.NewReader(data), size, minio.PutObjectOptions{DisableMultipart: true})
+				return err
+			})
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, figure{"floor: S3 puts of " + sizeText(size), r})
+		}
+		return list, nil
+	}
+	return b, nil
+}
+
+func sizeText(size int64) string {
+	if size >= 1<<20 {
+		return fmt.Sprintf("%d MiB", size>>20)
+	}
+	return fmt.Sprintf("%d KiB", size>>10)
+}
+
+// commitsOf counts transactions of one inserted row.
+func commitsOf(db *sql.DB, placeholder string) (float64, error) {
+	if _, err := db.Exec("CREATE TABLE floor (n BIGINT, t TEXT)"); err != nil {
+		return 0, err
+	}
+	statement := "INSERT INTO floor (n, t) VALUES (1, " + placeholder + ")"
+	return repeat(func(ctx context.Context, _ int) error {
+		_, err := db.ExecContext(ctx, statement, "a row of the ledger is longer than this one")
+		return err
+	})
+}
+
+// repeat calls do from all senders for a while and returns how often a second.
+func repeat(do func(ctx context.Context, sender int) error) (float64, error) {
+	var done atomic.Int64
+	begin := time.Now()
+	err := inParallel(senders, senders, func(i int) error {
+		for time.Since(begin) < lasting {
+			if err := do(context.Background(), i); err != nil {
+				return err
+			}
+			done.Add(1)
+		}
+		return nil
+	})
+	return rate(int(done.Load()), time.Since(begin)), err
+}
+
+// serveFrom measures svcd on the stores, end to end: the client seals, opens and
+// verifies.
+func (w *world) serveFrom(b backing) (list []figure, err error) {
+	s, err := w.newService("svcd-"+fileName(strings.ToLower(b.name)), b.env, b.stores...)
+	if err != nil {
+		return nil, err
+	}
+	ctx := context.Background()
+	for _, size := range []int64{smallBytes, 16 << 20} {
+		group := sdk.GroupID(fmt.Sprintf("size-%d", size))
+		if _, err := s.client.RegisterGroup(ctx, group); err != nil {
+			return nil, err
+		}
+		var n atomic.Int64
+		contents := make([][]byte, senders)
+		for i := range contents {
+			contents[i] = make([]byte, size)
+		}
+		r, err := repeat(func(ctx context.Context, sender int) error {
+			id := n.Add(1)
+			copy(contents[sender], fmt.Sprintf("%020d", id))
+			_, err := s.client.UploadBytes(ctx, group, fmt.Sprintf("file-%d", id), contents[sender])
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, figure{"svcd: uploads of " + sizeText(size), r})
+		entries, err := s.client.Entries(ctx, group, 0)
+		if err != nil {
+			return nil, err
+		}
+		var next atomic.Int64
+		if r, err = repeat(func(ctx context.Context, _ int) error {
+			return fetch(ctx, s.client, entries[int(next.Add(1))%len(entries)])
+		}); err != nil {
+			return nil, err
+		}
+		list = append(list, figure{"svcd: retrieves of " + sizeText(size), r})
+	}
+	return list, nil
+}
+
+// tester lets helpers that were made for tests run outside of one.
+type tester struct {
+	testing.TB
+	ends []func()
+}
+
+// failure is how a helper gives up.
+type failure struct{ text string }
+
+func (t *tester) Helper()                        {}
+func (t *tester) Cleanup(end func())             { t.ends = append(t.ends, end) }
+func (t *tester) Error(args ...any)              { progress("%s", fmt.Sprint(args...)) }
+func (t *tester) Fatal(args ...any)              { panic(failure{fmt.Sprint(args...)}) }
+func (t *tester) Fatalf(format string, a ...any) { panic(failure{fmt.Sprintf(format, a...)}) }
+func (t *tester) Skip(args ...any)               { t.Fatal(args...) }
+
+// try runs a helper.
+func (t *tester) try(helper func()) (err error) {
+	defer func() {
+		if f, ok := recover().(failure); ok {
+			err = errors.New(f.text)
+		}
+	}()
+	helper()
+	return nil
+}
+
+func (t *tester) end() {
+	for i := len(t.ends) - 1; i >= 0; i-- {
+		t.ends[i]()
+	}
+}

@@ -1,0 +1,110 @@
+package sdk
+
+import (
+	"context"
+	"errors"
+
+	"github.com/svcfs/svcfs/format"
+)
+
+const (
+	// deflateFrom is the smallest content worth compressing, in bytes.
+	deflateFrom = 1 << 10
+	// samplePieces of samplePiece bytes each, spread over the content, tell
+	// whether compressing it pays.
+	samplePieces = 4
+	samplePiece  = 4 << 10
+)
+
+// errDoesNotPay ends a compression whose result is hardly smaller.
+var errDoesNotPay = errors.New("compressing does not pay")
+
+type deflateKey struct{}
+
+// WithDeflate makes uploads with the returned context compress content before it
+// is encrypted, where a sample of it says that this pays. It is off by default:
+// the JavaScript SDK 1.0.3 and 1.1 hand out the compressed bytes as content,
+// without an error. The hash in the ledger stays that of the content.
+func WithDeflate(ctx context.Context) context.Context {
+	return context.WithValue(ctx, deflateKey{}, true)
+}
+
+func wantsDeflate(ctx context.Context) bool {
+	want, _ := ctx.Value(deflateKey{}).(bool)
+	return want
+}
+
+// pack decides what is sealed: the content itself, or compressed into a buffer
+// of its own, which release gives back. A repeated upload is packed as before,
+// because its ciphertext may be there already.
+func (u *uploading) pack(ctx context.Context) (release func(), err error) {
+	u.body = u.buf
+	want := wantsDeflate(ctx)
+	if u.ticket != nil {
+		want = u.ticket.deflated
+	}
+	if !want || !pays(u.buf.Bytes()) {
+		return func() {}, nil
+	}
+	packed, err := u.c.pool.Get(0)
+	if err != nil {
+		return nil, err
+	}
+	err = format.DeflateTo(&appender{packed, worthwhile(u.buf.Len())}, u.buf.Bytes())
+	if errors.Is(err, errDoesNotPay) {
+		packed.Release()
+		return func() {}, nil
+	}
+	if err != nil {
+		packed.Release()
+		return nil, err
+	}
+	u.body = packed
+	return packed.Release, nil
+}
+
+// worthwhile is the largest compressed size that pays: an eighth must go.
+func worthwhile(size int64) int64 { return size - size/8 }
+
+// pays compresses a sample, at most 16 KiB.
+func pays(content []byte) bool {
+	if len(content) < deflateFrom {
+		return false
+	}
+	var sample, packed int64
+	for i := range samplePieces {
+		piece := content[min(len(content)/samplePieces*i, len(content)):]
+		piece = piece[:min(len(piece), samplePiece, len(content)/samplePieces)]
+		count := counter(0)
+		if format.DeflateTo(&count, piece) != nil {
+			return false
+		}
+		sample, packed = sample+int64(len(piece)), packed+int64(count)
+	}
+	return packed <= worthwhile(sample)
+}
+
+// counter counts what is written to it.
+type counter int64
+
+func (c *counter) Write(p []byte) (int, error) {
+	*c += counter(len(p))
+	return len(p), nil
+}
+
+// appender writes to the end of a buffer, up to limit bytes.
+type appender struct {
+	buf   *Buffer
+	limit int64
+}
+
+func (a *appender) Write(p []byte) (int, error) {
+	old := a.buf.Len()
+	if old+int64(len(p)) > a.limit {
+		return 0, errDoesNotPay
+	}
+	if err := a.buf.Resize(old + int64(len(p))); err != nil {
+		return 0, err
+	}
+	return copy(a.buf.Bytes()[old:], p), nil
+}

@@ -1,0 +1,140 @@
+package sdk_test
+
+import (
+	"bytes"
+	"compress/zlib"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/sdktest"
+	"github.com/svcfs/svcfs/sdk/wire"
+)
+
+// spied tells how large the last ciphertext was, and its format.
+type spied struct {
+	size   atomic.Int64
+	format atomic.Pointer[json.RawMessage]
+}
+
+func spy(s *sdktest.Server) *spied {
+	p := &spied{}
+	look := func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			var req wire.FinalizeUploadRequest
+			if json.Unmarshal(body, &req) != nil {
+				p.size.Store(int64(len(body)))
+			} else {
+				p.format.Store(&req.Format)
+				if req.EncryptedData != "" {
+					p.size.Store(int64(len(req.EncryptedData)) / 4 * 3)
+				}
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
+	s.Disturb(wire.PathTools+wire.OpFinalizeUpload, look)
+	s.Disturb(wire.PathUploadBlob+"*", look)
+	return p
+}
+
+// Compression is opt in, skipped where it does not pay, and comes back as it
+// went in, through JSON and raw.
+func TestDeflate(t *testing.T) {
+	random := make([]byte, 1<<20)
+	if _, err := rand.Read(random); err != nil {
+		t.Fatal(err)
+	}
+	var zipped bytes.Buffer
+	z := zlib.NewWriter(&zipped)
+	_, _ = z.Write([]byte(hex.EncodeToString(random)))
+	_ = z.Close()
+	text := []byte(strings.Repeat("a line of a log that says the same thing again and again\n", 20_000))
+	for _, flavour := range []sdktest.Flavour{sdktest.GenA, sdktest.GenB, sdktest.Extended} {
+		for _, tc := range []struct {
+			name    string
+			content []byte
+			smaller bool
+		}{
+			{"empty", nil, false}, {"short", text[:1000], false}, {"text", text, true}, {"a little text", text[:2000], true}, {"random", random, false},
+			{"compressed already", zipped.Bytes(), false},
+			{"text with a random tail", append(bytes.Clone(text[:100_000]), random...), false},
+		} {
+			t.Run(flavour.String()+"/"+tc.name, func(t *testing.T) {
+				c, s := member(t, flavour, nil)
+				seen := spy(s)
+				ctx := sdk.WithDeflate(t.Context())
+				b, err := c.Pool().Get(int64(len(tc.content)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer b.Release()
+				copy(b.Bytes(), tc.content)
+				r, err := c.Upload(ctx, "team", "f.log", b)
+				if err != nil || r.Hash != sdk.ComputeHash(tc.content) || r.Size != int64(len(tc.content)) {
+					t.Fatalf("%+v, %v", r, err)
+				}
+				if !bytes.Equal(b.Bytes(), tc.content) {
+					t.Error("the content in the buffer was changed")
+				}
+				if flavour != sdktest.GenA { // which finalizes elsewhere
+					if smaller := seen.size.Load() < int64(len(tc.content)); smaller != tc.smaller {
+						t.Errorf("%d bytes were sent for %d", seen.size.Load(), len(tc.content))
+					}
+					if says := strings.Contains(string(*seen.format.Load()), `"compression":"deflate"`); says != tc.smaller {
+						t.Errorf("the format is %s", *seen.format.Load())
+					}
+				}
+				got, plain, err := c.RetrieveBytes(t.Context(), "team", string(r.Ref))
+				if err != nil || !bytes.Equal(got, tc.content) || plain.Size != int64(len(tc.content)) {
+					t.Errorf("%d bytes come back, %+v, %v", len(got), plain, err)
+				}
+			})
+		}
+	}
+	t.Run("off by default", func(t *testing.T) {
+		c, s := member(t, sdktest.GenB, nil)
+		seen := spy(s)
+		if _, err := c.UploadBytes(t.Context(), "team", "f.log", text); err != nil {
+			t.Fatal(err)
+		}
+		if seen.size.Load() < int64(len(text)) || strings.Contains(string(*seen.format.Load()), "compression") {
+			t.Errorf("%d bytes, %s", seen.size.Load(), *seen.format.Load())
+		}
+	})
+}
+
+// A repeat after a lost answer is packed as the first time, whatever the
+// repeat's context says: it is charged once and can be read.
+func TestDeflateAndLostAnswers(t *testing.T) {
+	text := []byte(strings.Repeat("the same thing again and again\n", 10_000))
+	for _, deflateFirst := range []bool{true, false} {
+		c, s := member(t, sdktest.Extended, nil)
+		s.Disturb(wire.PathTools+wire.OpFinalizeUpload, func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+		})
+		first, then := t.Context(), sdk.WithDeflate(t.Context())
+		if deflateFirst {
+			first, then = then, first
+		}
+		if _, err := c.UploadBytes(first, "team", "f", text); err == nil {
+			t.Fatal("a lost answer is no error")
+		}
+		s.Disturb(wire.PathTools+wire.OpFinalizeUpload, nil)
+		r, err := c.UploadBytes(then, "team", "f", text)
+		if err != nil || s.Records() != 1 {
+			t.Fatalf("%d records, %v", s.Records(), err)
+		}
+		if got, _, err := c.RetrieveBytes(t.Context(), "team", string(r.Ref)); err != nil || !bytes.Equal(got, text) {
+			t.Errorf("%d bytes, %v", len(got), err)
+		}
+	}
+}

@@ -1,0 +1,279 @@
+package sdk_test
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/sdktest"
+	"github.com/svcfs/svcfs/sdk/wire"
+)
+
+const canary = "the plaintext that must never show in an error"
+
+// called is an operation of specification 4.2 that sends something.
+type called struct {
+	name  string
+	paths []string // where it asks; a lie is told at the first
+	// message: a success without words is good enough, as in the JavaScript SDK.
+	message bool
+	call    func(ctx context.Context, c *sdk.Client, e sdk.Entry) error
+}
+
+func (o called) ledger() bool { return o.paths[0] == wire.PathRPC }
+
+// The seventeen of the twenty that send something; getNetworkInfo, computeHash
+// and computeHashAsync are local.
+func calls() []called {
+	tool := func(op string) []string { return []string{wire.PathTools + op} }
+	rpc := []string{wire.PathRPC}
+	return []called{
+		{"upload: prepare", tool(wire.OpPrepareUpload), false, uploadCanary},
+		{"upload: finalize", tool(wire.OpFinalizeUpload), false, uploadCanary},
+		{"retrieve", tool(wire.OpPrepareRetrieve), false, func(ctx context.Context, c *sdk.Client, e sdk.Entry) error {
+			b, err := c.Pool().Get(0)
+			if err != nil {
+				return err
+			}
+			defer b.Release()
+			_, err = c.Retrieve(ctx, e, b)
+			return err
+		}},
+		{"registerGroup", tool(wire.OpRegisterGroup), true, func(ctx context.Context, c *sdk.Client, _ sdk.Entry) error { return last(c.RegisterGroup(ctx, "new")) }},
+		{"addGroupMember", tool(wire.OpAddGroupMember), true, func(ctx context.Context, c *sdk.Client, e sdk.Entry) error {
+			return last(c.AddGroupMember(ctx, e.Group, "bob"))
+		}},
+		{"joinGroup", tool(wire.OpJoinGroup), true, func(ctx context.Context, c *sdk.Client, _ sdk.Entry) error {
+			return last(c.JoinGroup(ctx, "elsewhere"))
+		}},
+		{"revokeGroupMember", tool(wire.OpRevokeGroupMember), true, func(ctx context.Context, c *sdk.Client, e sdk.Entry) error {
+			return last(c.RevokeGroupMember(ctx, e.Group, "bob"))
+		}},
+		{"authStatus", tool(wire.OpAuthStatus), false, func(ctx context.Context, c *sdk.Client, e sdk.Entry) error { return last(c.AuthStatus(ctx, e.Group)) }},
+		{"isAuthorized", rpc, false, func(ctx context.Context, c *sdk.Client, e sdk.Entry) error {
+			return last(c.IsAuthorized(ctx, e.Group, ""))
+		}},
+		{"getGroupOwner", rpc, false, func(ctx context.Context, c *sdk.Client, e sdk.Entry) error { return last(c.GroupOwner(ctx, e.Group)) }},
+		{"getGroupChecksum", rpc, false, func(ctx context.Context, c *sdk.Client, e sdk.Entry) error {
+			return last(c.GroupChecksum(ctx, e.Group))
+		}},
+		{"getTransactionsForGroup", tool(wire.OpGetGroupTransactions), false, func(ctx context.Context, c *sdk.Client, e sdk.Entry) error { return last(c.Entries(ctx, e.Group, 0)) }},
+		{"getOwnedGroups", tool(wire.OpGetOwnedGroups), false, func(ctx context.Context, c *sdk.Client, _ sdk.Entry) error { return last(c.OwnedGroups(ctx)) }},
+		{"getMemberGroups", tool(wire.OpGetMemberGroups), false, func(ctx context.Context, c *sdk.Client, _ sdk.Entry) error { return last(c.MemberGroups(ctx)) }},
+		{"getGroupMembers", tool(wire.OpGetGroupMembers), false, func(ctx context.Context, c *sdk.Client, e sdk.Entry) error { return last(c.GroupMembers(ctx, e.Group)) }},
+		{"getBalance", rpc, false, func(ctx context.Context, c *sdk.Client, _ sdk.Entry) error { return last(c.Balance(ctx, "")) }},
+		{"estimateFee", rpc, false, func(ctx context.Context, c *sdk.Client, _ sdk.Entry) error { return last(c.EstimateFee(ctx, "upload")) }},
+		{"refreshToken", []string{wire.PathSessionToken}, false, func(ctx context.Context, c *sdk.Client, _ sdk.Entry) error { return c.RefreshToken(ctx) }},
+	}
+}
+
+func last[T any](_ T, err error) error { return err }
+
+func uploadCanary(ctx context.Context, c *sdk.Client, e sdk.Entry) error {
+	return last(c.UploadBytes(ctx, e.Group, "f", []byte(canary)))
+}
+
+// told is one lie told to every operation.
+type told struct {
+	name string
+	want sdk.Kind
+	http http.HandlerFunc
+	rpc  http.HandlerFunc // nil: the same on the ledger
+	// onlyTyped: an operation whose answer is a sentence survives it.
+	onlyTyped bool
+}
+
+// refusals are the classes of specification 7.1 and the shapes no protocol has.
+func refusals(elsewhere string) []told {
+	fault := func(text string) http.HandlerFunc { // as the network says it: status 200
+		return answer(200, map[string]any{"jsonrpc": "2.0", "id": 1, "error": map[string]any{"code": -32000, "name": "HANDLER_ERROR",
+			"cause": map[string]any{"name": "CONTRACT_EXECUTION_ERROR"}, "message": "Server error", "data": text}})
+	}
+	said := func(status int, text string, want sdk.Kind) told {
+		return told{name: text, want: want, http: answer(status, wire.Error{Error: text}), rpc: fault("Smart contract panicked: " + text)}
+	}
+	echo := func(w http.ResponseWriter, r *http.Request) {
+		var all strings.Builder
+		for _, secret := range []string{strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "), r.Header.Get(wire.HeaderAPIKey)} {
+			for _, form := range []string{secret, hex.EncodeToString([]byte(secret)), base64.StdEncoding.EncodeToString([]byte(secret)),
+				base64.RawURLEncoding.EncodeToString([]byte(secret)), secret[:min(len(secret), 40)]} {
+				fmt.Fprintf(&all, "got %s and (%s) ", form, form)
+			}
+		}
+		answer(500, wire.Error{Error: "\x1b[31m" + all.String()})(w, r)
+	}
+	wrong := func(name, body string) told {
+		return told{name: name, want: sdk.KindCorrupt, http: answer(200, body), onlyTyped: true}
+	}
+	return []told{
+		said(401, "Auth failed: Audience mismatch", sdk.KindAudience),
+		said(500, "account alice not found", sdk.KindNotFound),
+		said(500, "User not authorized", sdk.KindNotAuthorized),
+		said(500, "Insufficient balance", sdk.KindInsufficient),
+		said(500, "the moon is in the wrong place", sdk.KindOther),
+		{name: "secrets", want: sdk.KindOther, http: echo},
+		{name: "an HTML page of an error", want: sdk.KindOther, http: answer(500, "<html><script>alert(1)</script>")},
+		{name: "an HTML page", want: sdk.KindCorrupt, http: answer(200, "<html><script>alert(1)</script>")},
+		{name: "nothing", want: sdk.KindCorrupt, http: answer(200, "")},
+		{name: "deep JSON", want: sdk.KindCorrupt, http: answer(200, strings.Repeat(`{"result":[`, 10_000))},
+		{name: "null", want: sdk.KindCorrupt, http: answer(200, `{"result":null}`)},
+		{name: "busy", want: sdk.KindRateLimited, http: answer(429, wire.Error{Error: "too many requests"})},
+		{name: "down", want: sdk.KindUnavailable, http: answer(503, "<html>maintenance")},
+		{name: "redirect", want: sdk.KindOther, http: func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, elsewhere, http.StatusTemporaryRedirect)
+		}},
+		wrong("a number", `{"result":7}`), wrong("a list of lists", `{"result":[[1]]}`), wrong("wrong fields",
+			`{"result":{"key":7,"encrypted_b64":[],"upload_id":{},"file_hash":1,"authenticated":"yes","amount":{},"result":"x","token":[]},"token":7}`),
+	}
+}
+
+// Specification 4.2 and 7.1, threats 4, 7, 8 and 10: every operation meets every
+// refusal and every shape that makes no sense. It ends with the right kind and
+// what to do next, shows no secret and asks nobody else; then it works.
+func TestThreat4And7EveryOperationMeetsEveryLie(t *testing.T) {
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a second host was asked") }))
+	defer elsewhere.Close()
+	for _, op := range calls() {
+		for _, lie := range refusals(elsewhere.URL) {
+			t.Run(op.name+"/"+lie.name, func(t *testing.T) {
+				t.Parallel()
+				meet(t, op, lie)
+			})
+		}
+	}
+}
+
+func meet(t *testing.T, op called, lie told) {
+	s := sdktest.NewServer(t, sdktest.GenB)
+	alice := s.Account("alice", "100")
+	cfg := s.Config()
+	cfg.APIKey = alice.Key
+	c, err := sdk.New(alice.ID, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.RegisterGroup(t.Context(), "g"); err != nil {
+		t.Fatal(err)
+	}
+	r, err := c.UploadBytes(t.Context(), "g", "first", []byte(canary))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := sdk.Entry{Group: "g", Ref: r.Ref, Hash: r.Hash, Size: r.Size}
+
+	handler := lie.http
+	if op.ledger() && lie.rpc != nil {
+		handler = lie.rpc
+	}
+	var token string
+	s.Disturb(op.paths[0], func(http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			token = strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+			_, _ = io.Copy(io.Discard, r.Body)
+			handler(w, r)
+		})
+	})
+	err = op.call(t.Context(), c, e)
+	if op.message && lie.onlyTyped {
+		if err != nil {
+			t.Errorf("a success without words is %v", err)
+		}
+	} else if want := lie.want; op.name == "refreshToken" && want == sdk.KindCorrupt && sdk.KindOf(err) == sdk.KindUnauthenticated {
+		judge(t, err, sdk.KindUnauthenticated) // a document without a token
+	} else {
+		judge(t, err, want)
+	}
+	text := fmt.Sprintf("%v %+v %#v %s", err, err, err, sdk.HintOf(err))
+	for _, secret := range []string{alice.Key.Reveal(), token} {
+		for _, form := range []string{secret, hex.EncodeToString([]byte(secret)), base64.StdEncoding.EncodeToString([]byte(secret)),
+			base64.RawURLEncoding.EncodeToString([]byte(secret)), secret[:min(len(secret), 40)]} {
+			if form != "" && strings.Contains(text, form) {
+				t.Errorf("the error shows a credential: %v", err)
+			}
+		}
+	}
+	for _, word := range []string{canary, "<script", "\x1b"} {
+		if strings.Contains(text, word) {
+			t.Errorf("the error shows %q: %s", word, text)
+		}
+	}
+}
+
+// judge checks an error as a caller sees it.
+func judge(t *testing.T, err error, want sdk.Kind) {
+	t.Helper()
+	var own *sdk.Error
+	if !errors.As(err, &own) || own.Kind != want {
+		t.Errorf("kind %q, want %q: %v", sdk.KindOf(err), want, err)
+		return
+	}
+	if want != sdk.KindOther && sdk.HintOf(err) == "" {
+		t.Errorf("no hint: %v", err)
+	}
+	if len(err.Error()) > 1000 {
+		t.Errorf("the error has %d characters", len(err.Error()))
+	}
+}
+
+// What the ledger answers is a number, a truth or a name, or it is an error: a
+// missing value is never zero or false (specification 4.2).
+func TestThreat7LedgerAnswersWithoutValues(t *testing.T) {
+	bytesOf := func(text string) json.RawMessage {
+		numbers := make([]int, len(text))
+		for i, b := range []byte(text) {
+			numbers[i] = int(b)
+		}
+		raw, err := json.Marshal(map[string]any{"result": map[string]any{"result": numbers}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return raw
+	}
+	for _, tc := range []struct {
+		call   string
+		answer json.RawMessage
+		want   sdk.Kind
+	}{
+		{"getBalance", json.RawMessage(`{"result":{}}`), sdk.KindCorrupt},
+		{"getBalance", json.RawMessage(`{"result":{"amount":null}}`), sdk.KindCorrupt},
+		{"getBalance", json.RawMessage(`{"result":{"amount":"-1"}}`), sdk.KindCorrupt},
+		{"getBalance", json.RawMessage(`{"result":{"amount":"1e3"}}`), sdk.KindCorrupt},
+		{"getBalance", json.RawMessage(`{"result":[]}`), sdk.KindCorrupt},
+		{"isAuthorized", bytesOf("null"), sdk.KindCorrupt},
+		{"isAuthorized", bytesOf(""), sdk.KindCorrupt},
+		{"isAuthorized", bytesOf(`"true"`), sdk.KindCorrupt},
+		{"isAuthorized", bytesOf("1"), sdk.KindCorrupt},
+		{"estimateFee", bytesOf("null"), sdk.KindCorrupt},
+		{"estimateFee", bytesOf("-5"), sdk.KindCorrupt},
+		{"estimateFee", bytesOf("1.5"), sdk.KindCorrupt},
+		{"estimateFee", json.RawMessage(`{"result":{"result":[-1,300]}}`), sdk.KindCorrupt},
+		{"estimateFee", json.RawMessage(`{"result":{"result":"MTIz"}}`), sdk.KindCorrupt},
+		{"getGroupOwner", bytesOf("null"), sdk.KindNotFound},
+		{"getGroupOwner", bytesOf(`""`), sdk.KindNotFound},
+		{"getGroupOwner", bytesOf("7"), sdk.KindCorrupt},
+		{"getGroupOwner", json.RawMessage(`{"result":{}}`), sdk.KindCorrupt},
+		{"getGroupOwner", json.RawMessage(`{"error":{"cause":7}}`), sdk.KindCorrupt},
+		{"getGroupOwner", json.RawMessage(`{"error":{"cause":{"name":"UNKNOWN_ACCOUNT"},"data":{"a":1},"message":"gone"}}`), sdk.KindNotFound},
+		{"getGroupChecksum", bytesOf("[]"), sdk.KindCorrupt},
+	} {
+		t.Run(tc.call+" "+string(tc.answer), func(t *testing.T) {
+			s := newServer(t)
+			s.lie(wire.PathRPC, answer(200, string(tc.answer)))
+			for _, op := range calls() {
+				if op.name == tc.call {
+					judge(t, op.call(t.Context(), client(t, s.url), sdk.Entry{Group: "g"}), tc.want)
+				}
+			}
+		})
+	}
+}

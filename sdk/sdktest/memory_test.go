@@ -1,0 +1,82 @@
+package sdktest_test
+
+import (
+	"os"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/sdktest"
+)
+
+// resident returns the memory this process occupies, in bytes.
+func resident(t *testing.T) int64 {
+	t.Helper()
+	text, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages, err := strconv.ParseInt(strings.Fields(string(text))[1], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pages * int64(os.Getpagesize())
+}
+
+// peakOf runs f and returns by how much the resident memory grew meanwhile,
+// looked at every 50 ms.
+func peakOf(t *testing.T, f func()) int64 {
+	t.Helper()
+	debug.FreeOSMemory()
+	before, peak := resident(t), int64(0)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-done:
+			return max(peak, resident(t)-before)
+		case <-tick.C:
+			peak = max(peak, resident(t)-before)
+		}
+	}
+}
+
+// Threat 8: bombs and answers without end take at most three times the largest
+// allowed file and 64 MiB, and end.
+func TestThreat8MemoryStaysBounded(t *testing.T) {
+	const largest = 8 << 20
+	for _, mode := range sdktest.Modes() {
+		if mode.Threat != 8 {
+			continue
+		}
+		t.Run(mode.Name, func(t *testing.T) {
+			h := sdktest.NewHostile(t, mode)
+			cfg := h.Config()
+			cfg.APIKey, cfg.MaxFileBytes, cfg.Timeout = h.Alice.Key, largest, 2*time.Second
+			if mode.Want == sdk.KindTimeout {
+				cfg.Timeout = 100 * time.Millisecond
+			}
+			c, err := sdk.New(h.Alice.ID, cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			v := &victim{t: t, h: h, c: c}
+			grown := peakOf(t, func() { err = v.try(t.Context()) })
+			if err == nil {
+				t.Error("it succeeds")
+			}
+			if most := int64(3*largest + 64<<20); grown > most {
+				t.Errorf("the memory grew by %d bytes, allowed are %d", grown, most)
+			}
+		})
+	}
+}

@@ -1,0 +1,154 @@
+package sdktest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk"
+)
+
+// operation is a row of the specification's table 4.2.
+type operation struct {
+	name    string // as the specification calls it
+	needKey bool   // refused without an API key
+	// try calls it as c for the suite's group, whose owner is alice; it may be
+	// called by several accounts, one after the other.
+	try func(ctx context.Context, c *sdk.Client, s *suite) error
+	// refusals of a stranger, bob, who is not a member; none means that he may.
+	stranger []sdk.Kind
+}
+
+// operations checks the table row by row: who may call, and whether it needs
+// authentication. What each returns is checked by the other parts of the suite.
+func operations(t *testing.T, s *suite) {
+	anonymous := dial(t, s.world, Account{ID: s.world.Bob.ID})
+	for _, op := range table() {
+		t.Run(op.name, func(t *testing.T) {
+			ctx := t.Context()
+			ok(t, "the owner", op.try(ctx, s.alice, s))
+			err := op.try(ctx, anonymous, s)
+			if op.needKey {
+				is(t, "without a key", err, sdk.KindUnauthenticated)
+			} else {
+				ok(t, "without a key", err)
+			}
+			err = op.try(ctx, s.bob, s)
+			if len(op.stranger) > 0 {
+				is(t, "a stranger", err, op.stranger...)
+			} else {
+				ok(t, "a stranger", err)
+			}
+		})
+	}
+}
+
+// table is specification 4.2. getTransactionsForGroup goes to the service and
+// not to the ledger's free view, which the real contract refuses: it needs a key
+// (wire protocol 11.1).
+func table() []operation {
+	member := []sdk.Kind{sdk.KindNotAuthorized}
+	return append(slices.Concat(fileOperations(member), groupOperations(member)),
+		operation{name: "getBalance", try: func(ctx context.Context, c *sdk.Client, _ *suite) error { return second(c.Balance(ctx, "")) }},
+		operation{name: "estimateFee", try: func(ctx context.Context, c *sdk.Client, _ *suite) error {
+			return second(c.EstimateFee(ctx, "register_group"))
+		}},
+		operation{name: "refreshToken", needKey: true, try: func(ctx context.Context, c *sdk.Client, _ *suite) error { return c.RefreshToken(ctx) }},
+		operation{name: "getNetworkInfo", try: func(_ context.Context, c *sdk.Client, _ *suite) error { return networkInfo(c) }},
+		operation{name: "computeHash", try: func(context.Context, *sdk.Client, *suite) error { return hashes(sdk.ComputeHash([]byte("abc")), nil) }},
+		operation{name: "computeHashAsync", try: func(context.Context, *sdk.Client, *suite) error {
+			return hashes(sdk.ComputeHashReader(strings.NewReader("abc")))
+		}},
+	)
+}
+
+func fileOperations(member []sdk.Kind) []operation {
+	return []operation{
+		{"upload", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
+			return second(c.UploadBytes(ctx, s.group, "f", []byte("content")))
+		}, member},
+		{"retrieve", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
+			r, err := s.alice.UploadBytes(ctx, s.group, "to be read", []byte("content"))
+			if err != nil {
+				return err
+			}
+			b, err := c.Pool().Get(0)
+			if err != nil {
+				return err
+			}
+			defer b.Release()
+			_, err = c.Retrieve(ctx, sdk.Entry{Group: s.group, Ref: r.Ref, Hash: r.Hash, Size: r.Size}, b)
+			return err
+		}, member},
+		{"getTransactionsForGroup", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
+			return second(c.Entries(ctx, s.group, 0))
+		}, member},
+	}
+}
+
+func groupOperations(member []sdk.Kind) []operation {
+	return []operation{
+		{"registerGroup", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
+			return second(c.RegisterGroup(ctx, s.group+"-of-"+sdk.GroupID(c.Account())))
+		}, nil},
+		{"addGroupMember", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
+			return undone(ctx, s, second(c.AddGroupMember(ctx, s.group, s.world.Bob.ID)))
+		}, member},
+		{"joinGroup", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
+			open := s.group + "-open"
+			if _, err := s.alice.OpenGroup(ctx, open, time.Now().Add(time.Hour), 0); err != nil {
+				return err
+			}
+			if err := second(c.JoinGroup(ctx, open)); err != nil {
+				return err
+			}
+			return second(c.JoinGroup(ctx, open)) // idempotent
+		}, nil},
+		{"revokeGroupMember", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
+			if _, err := s.alice.AddGroupMember(ctx, s.group, s.world.Bob.ID); err != nil {
+				return err
+			}
+			return undone(ctx, s, second(c.RevokeGroupMember(ctx, s.group, s.world.Bob.ID)))
+		}, member},
+		{"authStatus", true, func(ctx context.Context, c *sdk.Client, s *suite) error { return second(c.AuthStatus(ctx, s.group)) }, nil},
+		{"isAuthorized", false, func(ctx context.Context, c *sdk.Client, s *suite) error {
+			return second(c.IsAuthorized(ctx, s.group, ""))
+		}, nil},
+		{"getGroupOwner", false, func(ctx context.Context, c *sdk.Client, s *suite) error { return second(c.GroupOwner(ctx, s.group)) }, nil},
+		{"getGroupChecksum", false, func(ctx context.Context, c *sdk.Client, s *suite) error {
+			return second(c.GroupChecksum(ctx, s.group))
+		}, nil},
+		{"getOwnedGroups", true, func(ctx context.Context, c *sdk.Client, _ *suite) error { return second(c.OwnedGroups(ctx)) }, nil},
+		{"getMemberGroups", true, func(ctx context.Context, c *sdk.Client, _ *suite) error { return second(c.MemberGroups(ctx)) }, nil},
+		{"getGroupMembers", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
+			return second(c.GroupMembers(ctx, s.group))
+		}, member},
+	}
+}
+
+// second keeps the error of a call that also returns something.
+func second[T any](_ T, err error) error { return err }
+
+// undone takes bob out of the group again, whatever became of an attempt.
+func undone(ctx context.Context, s *suite, err error) error {
+	_, _ = s.alice.RevokeGroupMember(ctx, s.group, s.world.Bob.ID) // he may be out already
+	return err
+}
+
+func networkInfo(c *sdk.Client) error {
+	if n := c.NetworkInfo(); n.Network == "" || n.ContractID == "" || n.RPCURL == "" || n.MCPURL == "" || n.AuthURL == "" {
+		return fmt.Errorf("incomplete: %+v", n)
+	}
+	return nil
+}
+
+// hashes checks a SHA-256 of "abc" (FIPS 180-4, example 1).
+func hashes(d sdk.Digest, err error) error {
+	if want := "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"; err == nil && d.String() != want {
+		err = fmt.Errorf("hash %s, want %s", d, want)
+	}
+	return err
+}
