@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
@@ -134,5 +135,39 @@ func TestThreat31MadeUpAccountsTakeLittleMemory(t *testing.T) {
 	}
 	if now := inUse(); now > before+most {
 		t.Errorf("%d bytes are kept of 64 accounts that do not exist", now-before)
+	}
+}
+
+// Threat 31: a view that anybody may ask for answers so many files and no more.
+func TestThreat31ViewsAreBounded(t *testing.T) {
+	r := run(t)
+	alice := r.user("alice", "10")
+	must[string](alice, wire.OpCreateHackathonGroup, object{"group_id": "open", "expires_at": fmt.Sprint(time.Now().Add(time.Hour).UnixNano())})
+	db := r.openDatabase()
+	fill(t, db, "open", alice.id, wire.MaxPageRows)
+	var rows []wire.TransactionRow
+	if err := json.Unmarshal([]byte(r.view("get_transactions_for_group", object{"group_id": "open"})), &rows); err != nil || len(rows) != wire.MaxPageRows || rows[0].Seq > rows[1].Seq {
+		t.Errorf("the largest answer: %d rows, %v", len(rows), err)
+	}
+	fill(t, db, "open", alice.id, 1)
+	if got := r.view("get_transactions_for_group", object{"group_id": "open"}); !strings.Contains(got, "get_group_transactions") {
+		t.Errorf("one more: %.200s", got)
+	}
+	if rows := must[[]wire.TransactionRow](alice, wire.OpGetGroupTransactions, object{"group_id": "open"}); len(rows) != wire.MaxPageRows+1 {
+		t.Errorf("the operation: %d rows", len(rows))
+	}
+}
+
+// Threat 31: many ranges at once would be as many requests to a bucket.
+func TestThreat31OneRangeAtATime(t *testing.T) {
+	r := run(t)
+	alice := r.user("alice", "10")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	up := alice.uploadRaw("g", "f", make([]byte, 2*wire.InlineBlobBytes))
+	raw := must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": up.CID, "transfer": "raw"})
+	for ranges, want := range map[string]int{"bytes=0-9": 10, "bytes=0-9,20-29": int(raw.DataSize), "bytes=0-0" + strings.Repeat(",2-2", 5000): int(raw.DataSize)} {
+		if status, body := alice.fetch(raw.DataURL, ranges); len(body) != want {
+			t.Errorf("%.20s: %d, %d bytes, want %d", ranges, status, len(body), want)
+		}
 	}
 }

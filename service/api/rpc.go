@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/vault"
 )
 
@@ -86,11 +88,30 @@ func (s *server) callFunction(ctx context.Context, w http.ResponseWriter, req rp
 		writeRPC(w, req.ID, nil, s.internal(ctx, err))
 		return
 	}
-	bytes := make([]int, len(raw)) // the network answers an array of byte numbers
-	for i, b := range raw {
-		bytes[i] = int(b)
+	if len(raw) > maxView {
+		writeRPC(w, req.ID, nil, rpcFault("CONTRACT_EXECUTION_ERROR", "HANDLER_ERROR", "the answer is too long for a view"))
+		return
 	}
-	writeRPC(w, req.ID, map[string]any{"result": bytes, "logs": []string{}, "block_height": 1, "block_hash": noBlockHash}, nil)
+	writeRPC(w, req.ID, map[string]any{"result": byteNumbers(raw), "logs": []string{}, "block_height": 1, "block_hash": noBlockHash}, nil)
+}
+
+// maxView bounds what a view returns, in bytes: anybody may ask for it, and on
+// the wire it is four times as long.
+const maxView = 8 << 20
+
+// byteNumbers is encoded as the network does it: as an array of numbers.
+type byteNumbers []byte
+
+// MarshalJSON writes [1,2,…].
+func (b byteNumbers) MarshalJSON() ([]byte, error) {
+	out := append(make([]byte, 0, 4*len(b)+2), '[')
+	for i, n := range b {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = strconv.AppendUint(out, uint64(n), 10)
+	}
+	return append(out, ']'), nil
 }
 
 // view answers the free view methods of the contract (wire protocol 4.2).
@@ -154,10 +175,21 @@ func (s *server) view(ctx context.Context, method string, raw []byte) (any, erro
 	case "get_group_members_public":
 		return s.public(g.Joinable, func() (any, error) { return s.Groups.Members(ctx, "", g.ID) })
 	case "get_transactions_for_group", "get_transactions_for_group_public":
-		return s.public(g.Joinable, func() (any, error) { return s.Files.List(ctx, "", wire.TransactionsRequest{GroupID: g.ID}) })
+		return s.public(g.Joinable, func() (any, error) { return s.publicFiles(ctx, g.ID) })
 	default:
 		return nil, fault.New(wire.CodeUnsupported, "MethodNotFound: %.60q", method)
 	}
+}
+
+// publicFiles lists the files of an open group in upload order, unless they are
+// too many to be told to anybody who asks.
+func (s *server) publicFiles(ctx context.Context, group string) (any, error) {
+	list, err := s.Files.Newest(ctx, "", group, 0, wire.MaxPageRows+1)
+	if err == nil && len(list) > wire.MaxPageRows {
+		return nil, fault.New(wire.CodeTooLarge, "the group has more than %d files: ask get_group_transactions with after_seq and limit", wire.MaxPageRows)
+	}
+	slices.Reverse(list)
+	return list, err
 }
 
 // expired lists the records of a group that retention will remove next.
@@ -193,7 +225,7 @@ func rpcFault(cause, name, data string) *rpcError {
 }
 
 func (s *server) internal(ctx context.Context, err error) *rpcError {
-	s.Logger.Error("failed", "cause", err.Error())
+	s.Logger.Error("failed", "request", ledger.RequestID(ctx), "cause", err.Error())
 	return rpcFault("INTERNAL_ERROR", "INTERNAL_ERROR", "internal error")
 }
 

@@ -22,7 +22,7 @@ func storeKey(ctx context.Context, tx *store.Tx, wrapped []byte) (id int64, err 
 	if len(wrapped) != wrappedBytes {
 		return 0, fmt.Errorf("store key: %d bytes, want %d", len(wrapped), wrappedBytes)
 	}
-	err = tx.QueryRowContext(ctx, "SELECT id FROM file_keys WHERE free = ? LIMIT 1", true).Scan(&id)
+	err = tx.QueryRowContext(ctx, "SELECT id FROM file_keys WHERE free LIMIT 1").Scan(&id)
 	if err == nil {
 		_, err = tx.ExecContext(ctx, "UPDATE file_keys SET wrapped_key = ?, free = ? WHERE id = ?", wrapped, false, id)
 	} else if errors.Is(err, sql.ErrNoRows) {

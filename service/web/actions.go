@@ -298,6 +298,7 @@ func (p *Page) blob(w http.ResponseWriter, r *http.Request) {
 	defer f.Close()
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("ETag", strconv.Quote(hex.EncodeToString(info.Sum[:])))
+	r.Header.Del("Range") // the page asks for the whole
 	http.ServeContent(w, r, "", time.Time{}, f)
 }
 
