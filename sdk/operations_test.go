@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/sdktest"
@@ -276,4 +277,46 @@ func TestThreat7LedgerAnswersWithoutValues(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Nodes of the network tell errors with status 200 or 4xx, and 408 or 500 when
+// another try may help (wire protocol 4.1).
+func TestLedgerNodes(t *testing.T) {
+	unknown := map[string]any{"jsonrpc": "2.0", "id": 1, "error": map[string]any{"code": -32000, "name": "HANDLER_ERROR", "message": "Server error",
+		"cause": map[string]any{"name": "UNKNOWN_ACCOUNT", "info": map[string]any{}}, "data": "account x does not exist while viewing"}}
+	for _, status := range []int{200, 400, 404, 422} {
+		s := newServer(t)
+		s.lie(wire.PathRPC, answer(status, unknown))
+		_, err := client(t, s.url).Balance(t.Context(), "x")
+		judge(t, err, sdk.KindNotFound)
+		if !strings.Contains(err.Error(), "does not exist") || s.count(wire.PathRPC) != 1 {
+			t.Errorf("%d: %v after %d requests", status, err, s.count(wire.PathRPC))
+		}
+	}
+	for _, status := range []int{408, 429, 500, 502, 503, 504} {
+		s := newServer(t)
+		tries := 0
+		s.lie(wire.PathRPC, func(w http.ResponseWriter, r *http.Request) {
+			if tries++; tries <= 2 {
+				answer(status, "<html>try again")(w, r)
+				return
+			}
+			answer(200, `{"result":{"amount":"5","locked":"0"}}`)(w, r)
+		})
+		if got, err := client(t, s.url).Balance(t.Context(), "x"); err != nil || got.String() != "5" {
+			t.Errorf("%d twice: %s, %v", status, got, err)
+		}
+	}
+	s := newServer(t)
+	s.lie(wire.PathRPC, func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		<-r.Context().Done()
+	})
+	c, err := sdk.New(account, sdk.Config{URL: s.url, Timeout: 100 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_, err = c.Balance(t.Context(), "x")
+	judge(t, err, sdk.KindTimeout)
 }
