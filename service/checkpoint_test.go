@@ -458,7 +458,7 @@ func TestRecordsOfAGroup(t *testing.T) {
 			t.Errorf("row %d: its fields give %s, not %s", row.Seq, sum, row.Hash)
 		}
 	}
-	want := []string{"register_group", "open_hackathon_join", "record_transaction", "claim_token", "add_group_member", "revoke_group_member"}
+	want := []string{"register_group", "open_hackathon_join", "record_transaction", "claim_token", "add_group_member", "revoke_group_member", "rotate_group_key"}
 	if !slices.Equal(kinds, want) {
 		t.Errorf("kinds %q, want %q", kinds, want)
 	}

@@ -12,6 +12,8 @@ import (
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service"
+	"github.com/svcfs/svcfs/service/ledger"
 )
 
 // sdk12 sends requests shaped exactly as the JavaScript SDK 1.2.x does (wire
@@ -284,4 +286,36 @@ func wireAmount(tokens string) string {
 		return err.Error()
 	}
 	return amount.String()
+}
+
+// TestPricedChanges: an operator may price what is free by default, and a
+// revocation is followed by a record of the group's new key.
+func TestPricedChanges(t *testing.T) {
+	fees := ledger.DefaultFees()
+	price, err := wire.ParseTokens("0.5")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, action := range []string{ledger.KindRename, ledger.KindTombstone, ledger.KindRetention, ledger.KindOpenJoin, ledger.KindCloseJoin} {
+		fees[action] = price
+	}
+	r := runWith(t, service.Config{Database: newDatabase(t), Fees: fees})
+	alice := r.user("alice", "10")
+	until := fmt.Sprint(time.Now().Add(time.Hour).UnixNano())
+	must[string](alice, wire.OpCreateHackathonGroup, object{"group_id": "g", "expires_at": until}) // 0.64 + 0.5
+	must[string](alice, wire.OpCloseHackathonJoin, object{"group_id": "g"})
+	must[string](alice, wire.OpSetGroupRetention, object{"group_id": "g", "retention_days": 30})
+	ref := alice.upload("g", "a", []byte("x")).Location // 0.039
+	must[string](alice, wire.OpRenameFile, object{"group_id": "g", "ipfs_hash": ref, "filename": "b"})
+	must[string](alice, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": ref})
+	if got := alice.balance(); got != "6.821" {
+		t.Errorf("balance %s, want 10 - 0.64 - 0.039 - 5 * 0.5", got)
+	}
+	must[string](alice, wire.OpAddGroupMember, object{"group_id": "g", "member_id": "bob"})
+	must[string](alice, wire.OpRevokeGroupMember, object{"group_id": "g", "member_id": "bob"})
+	rows := must[[]object](alice, wire.OpGetGroupTransactions, object{"group_id": "g", "kinds": "all"})
+	last := rows[len(rows)-1]
+	if last["kind"] != ledger.KindRotateGroup || last["detail"] != "2" {
+		t.Errorf("the last record: %v", last)
+	}
 }

@@ -431,6 +431,7 @@ func TestThreat20Threat21ForgedAndMixedCredentials(t *testing.T) {
 		{"token of another", http.Header{"Authorization": {"Bearer " + alice.token}, wire.HeaderAccountID: {bob.id}}, 401},
 		{"bad token with a good key", http.Header{"Authorization": {"Bearer x"}, wire.HeaderAPIKey: {alice.key}, wire.HeaderAccountID: {alice.id}}, 401},
 		{"two tokens", http.Header{"Authorization": {"Bearer " + alice.token, "Bearer " + bob.token}}, 401},
+		{"an empty scheme beside a good key", http.Header{"Authorization": {""}, wire.HeaderAPIKey: {alice.key}, wire.HeaderAccountID: {alice.id}}, 401},
 		{"another scheme", http.Header{"Authorization": {"Basic " + alice.token}}, 401},
 		{"token alone", http.Header{"Authorization": {"Bearer " + alice.token}}, 200},
 	} {

@@ -356,11 +356,7 @@ func (s *settings) checkPublicURL() error {
 
 func (s *settings) feeTable() (ledger.Fees, error) {
 	fees := ledger.DefaultFees()
-	var known []string
-	for action := range fees {
-		known = append(known, action)
-	}
-	slices.Sort(known)
+	known := ledger.Actions()
 	for action, tokens := range s.fees {
 		if !slices.Contains(known, action) {
 			return nil, usageError{fmt.Errorf("fees: unknown action %q; did you mean %q?", action, nearest(action, known))}

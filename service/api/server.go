@@ -209,8 +209,8 @@ func (s *server) authenticate(r *http.Request) (account string, err error) {
 		return "", fault.New(wire.CodeInvalidToken, "Auth failed: malformed credential: a header was sent twice")
 	}
 	claimed := r.Header.Get(wire.HeaderAccountID)
-	if header := r.Header.Get("Authorization"); header != "" {
-		token, ok := strings.CutPrefix(header, "Bearer ")
+	if headers := r.Header.Values("Authorization"); len(headers) > 0 { // also an empty one
+		token, ok := strings.CutPrefix(headers[0], "Bearer ")
 		if !ok {
 			return "", fault.New(wire.CodeInvalidToken, "Auth failed: malformed credential")
 		}

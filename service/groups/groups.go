@@ -208,10 +208,13 @@ func (gs *Groups) Revoke(ctx context.Context, account, group, member string) (st
 		if n, _ := result.RowsAffected(); n == 0 {
 			return fault.New(wire.CodeConflict, "User not a member: %s", member)
 		}
-		if _, err := tx.ExecContext(ctx, "UPDATE groups SET key_version = key_version + 1 WHERE id = ?", group); err != nil {
+		if _, err := tx.ExecContext(ctx, "UPDATE groups SET key_version = ? WHERE id = ?", g.KeyVersion+1, group); err != nil {
 			return fmt.Errorf("rotate key: %w", err)
 		}
-		_, err = gs.ledger.Charge(ctx, tx, ledger.KindRevoke, ledger.Record{Kind: ledger.KindRevoke, Account: account, Group: group, Detail: member})
+		if _, err = gs.ledger.Charge(ctx, tx, ledger.KindRevoke, ledger.Record{Kind: ledger.KindRevoke, Account: account, Group: group, Detail: member}); err != nil {
+			return err
+		}
+		_, err = gs.ledger.Append(ctx, tx, ledger.Record{Kind: ledger.KindRotateGroup, Account: account, Group: group, Detail: strconv.FormatInt(g.KeyVersion+1, 10)})
 		return err
 	})
 	return fmt.Sprintf("Revoked %s from group '%s' (key rotated)", member, group), err
@@ -290,7 +293,7 @@ func (gs *Groups) OpenJoin(ctx context.Context, account, group, expires string, 
 		if _, err := tx.ExecContext(ctx, "UPDATE groups SET join_expires = ?, join_max_uses = ?, join_uses = 0 WHERE id = ?", until, maxUses, group); err != nil {
 			return fmt.Errorf("open window: %w", err)
 		}
-		_, err = gs.ledger.Append(ctx, tx, ledger.Record{Kind: ledger.KindOpenJoin, Account: account, Group: group, Detail: expires})
+		_, err = gs.ledger.Charge(ctx, tx, ledger.KindOpenJoin, ledger.Record{Kind: ledger.KindOpenJoin, Account: account, Group: group, Detail: expires})
 		return err
 	})
 	return fmt.Sprintf("Opened join window for group '%s'", group), err
@@ -317,7 +320,7 @@ func (gs *Groups) SetRetention(ctx context.Context, account, group string, days 
 	return text, err
 }
 
-// ownerChange runs one free statement that only the owner may cause.
+// ownerChange runs one statement that only the owner may cause.
 func (gs *Groups) ownerChange(ctx context.Context, account, group, action, kind, detail, statement string, args ...any) error {
 	return gs.store.Write(ctx, func(tx *store.Tx) error {
 		if _, err := requireOwner(ctx, tx, group, account, action); err != nil {
@@ -326,7 +329,7 @@ func (gs *Groups) ownerChange(ctx context.Context, account, group, action, kind,
 		if _, err := tx.ExecContext(ctx, statement, args...); err != nil {
 			return fmt.Errorf("%s: %w", action, err)
 		}
-		_, err := gs.ledger.Append(ctx, tx, ledger.Record{Kind: kind, Account: account, Group: group, Detail: detail})
+		_, err := gs.ledger.Charge(ctx, tx, kind, ledger.Record{Kind: kind, Account: account, Group: group, Detail: detail})
 		return err
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -38,6 +39,7 @@ const (
 	KindClaim         = "claim_token"
 	KindTombstone     = "tombstone_transaction" // detail: the reason
 	KindRename        = "rename_file"           // detail: the new name
+	KindRotateGroup   = "rotate_group_key"      // detail: the new version; follows a revocation
 )
 
 // Actions that are priced but are not kinds of records.
@@ -63,6 +65,16 @@ func DefaultFees() Fees {
 		fees[action] = fee
 	}
 	return fees
+}
+
+// Actions are all that can be priced; those without a default price are free.
+func Actions() []string {
+	actions := []string{KindOpenJoin, KindCloseJoin, KindRetention, KindTombstone, KindRename}
+	for action := range DefaultFees() {
+		actions = append(actions, action)
+	}
+	slices.Sort(actions)
+	return actions
 }
 
 // Record is one row of the ledger.

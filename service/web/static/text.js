@@ -36,7 +36,7 @@ export function plural(n, one, many = `${one}s`) {
 
 const actionNames = {
 	create_account: "Account created", fund: "Tokens added", rotate_api_key: "API key made", register_group: "Group created",
-	add_group_member: "Member added", revoke_group_member: "Member revoked", join_group: "Group joined",
+	add_group_member: "Member added", revoke_group_member: "Member revoked", rotate_group_key: "Group key rotated", join_group: "Group joined",
 	open_hackathon_join: "Join window opened", close_hackathon_join: "Join window closed", set_group_retention: "Retention set",
 	record_transaction: "File uploaded", claim_token: "File retrieved", tombstone_transaction: "File deleted", rename_file: "File renamed",
 };
