@@ -28,6 +28,7 @@ type growing struct {
 
 // growth measures how time and memory grow with files, groups and clients.
 func (w *world) growth(out string) error {
+	w.reps = 1
 	begun, load := time.Now(), loadAverage()
 	systems, err := w.svcfs()
 	if err != nil {

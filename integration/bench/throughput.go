@@ -44,6 +44,7 @@ type figure struct {
 // throughput measures what svcd does a second on each pair of stores, and what
 // the stores do without it.
 func (w *world) throughput(out string) error {
+	w.reps = 1
 	begun, load := time.Now(), loadAverage()
 	text := "# What the service does a second\n\nMade by `make bench BENCH=service`; do not edit.\n\n"
 	text += fmt.Sprintf("%d clients at once, %v each. A floor is the same store without svcd, with the same durability: one row and one commit, or one object.\n\n", senders, lasting)

@@ -34,6 +34,7 @@ type world struct {
 
 	open      *openBig // the large file between readFirst and readRest
 	firstTook float64  // milliseconds
+	floorTook floorResult
 }
 
 // folders of every system's data set. For svcfs each is a group.
