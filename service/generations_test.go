@@ -319,3 +319,38 @@ func TestPricedChanges(t *testing.T) {
 		t.Errorf("the last record: %v", last)
 	}
 }
+
+// Threat 27: a transfer changes two balances and their sum not at all.
+func TestThreat27Transfer(t *testing.T) {
+	r := run(t)
+	alice, bob := r.user("alice", "10"), r.user("bob", "1")
+	tokens := func(text string) wire.Amount {
+		amount, err := wire.ParseTokens(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return amount
+	}
+	for _, tc := range []struct{ from, to, amount, want, left string }{
+		{"alice", "bob", "2.5", "", "7.5"},
+		{"alice", "bob", "7.6", "Insufficient", "7.5"},
+		{"alice", "nobody", "1", "not found", "7.5"},
+		{"alice", "alice", "1", "two accounts", "7.5"},
+		{"alice", "bob", "0", "above zero", "7.5"},
+		{"alice", "bob", "7.5", "", "0"},
+	} {
+		_, err := r.svc.Transfer(t.Context(), tc.from, tc.to, tokens(tc.amount))
+		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%+v: %v", tc, err)
+		}
+		if got := alice.balance(); got != tc.left {
+			t.Errorf("%+v: alice has %s", tc, got)
+		}
+	}
+	if got := bob.balance(); got != "11" {
+		t.Errorf("bob has %s, want 11", got)
+	}
+	if n, err := r.svc.Audit(t.Context()); err != nil || n != 4 { // two accounts, two transfers
+		t.Errorf("audit: %d records, %v", n, err)
+	}
+}

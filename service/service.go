@@ -262,6 +262,11 @@ func (s *Service) Fund(ctx context.Context, name string, amount wire.Amount) (wi
 	return s.accounts.Fund(ctx, name, amount)
 }
 
+// Transfer moves tokens between two accounts and returns what the payer has left.
+func (s *Service) Transfer(ctx context.Context, from, to string, amount wire.Amount) (wire.Amount, error) {
+	return s.accounts.Transfer(ctx, from, to, amount)
+}
+
 // Accounts lists all accounts.
 func (s *Service) Accounts(ctx context.Context) ([]auth.Listed, error) { return s.accounts.List(ctx) }
 

@@ -11,6 +11,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -407,6 +408,7 @@ func TestThreat20Threat21ForgedAndMixedCredentials(t *testing.T) {
 		{"unknown account", hs, with(object{"account_id": "nobody.svc.testnet"}), secret, 401},
 		{"old key generation", hs, with(object{"gen": 0}), secret, 401},
 		{"kid with a path", object{"alg": "HS256", "kid": "../../etc/passwd"}, good, secret, 200},
+		{"exp a fraction of a second ago, as a float", hs, with(object{"exp": float64(time.Now().Unix()) - 60.5}), secret, 401},
 		{"jku is ignored", object{"alg": "HS256", "jku": "http://127.0.0.1:1/"}, good, []byte("x"), 401},
 	} {
 		token := forge(t, tc.header, tc.claims, tc.secret)
@@ -414,6 +416,11 @@ func TestThreat20Threat21ForgedAndMixedCredentials(t *testing.T) {
 		if status != tc.want {
 			t.Errorf("%s: %d, want %d: %s", tc.name, status, tc.want, body)
 		}
+	}
+	twice := forgeRaw([]byte(`{"alg":"HS256"}`), fmt.Appendf(nil, `{"aud":%q,"iss":%q,"type":"svc_session","account_id":%q,"gen":1,"iat":%d,"exp":%d,"account_id":%q}`,
+		r.url, r.url, alice.id, time.Now().Unix(), time.Now().Unix()+600, "nobody.svc.testnet"), secret)
+	if status, body := r.post("/tools/get_owned_groups", http.Header{"Authorization": {"Bearer " + twice}}, object{}); status != 401 {
+		t.Errorf("a claim that is there twice: %d %s", status, body)
 	}
 	wrong := forge(t, hs, with(object{"aud": "http://elsewhere:8000"}), secret)
 	if _, body := r.post("/tools/get_owned_groups", http.Header{"Authorization": {"Bearer " + wrong}}, object{}); !strings.Contains(string(body), "Audience") {
@@ -443,14 +450,17 @@ func TestThreat20Threat21ForgedAndMixedCredentials(t *testing.T) {
 
 func forge(t *testing.T, header, claims object, secret []byte) string {
 	t.Helper()
-	part := func(v any) string {
-		raw, err := json.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return base64.RawURLEncoding.EncodeToString(raw)
+	h, err1 := json.Marshal(header)
+	c, err2 := json.Marshal(claims)
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
 	}
-	body := part(header) + "." + part(claims)
+	return forgeRaw(h, c, secret)
+}
+
+// forgeRaw signs any bytes as a token.
+func forgeRaw(header, claims, secret []byte) string {
+	body := base64.RawURLEncoding.EncodeToString(header) + "." + base64.RawURLEncoding.EncodeToString(claims)
 	if secret == nil {
 		return body + "."
 	}

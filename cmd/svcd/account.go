@@ -14,7 +14,7 @@ import (
 func newAccount(s *settings) *cobra.Command {
 	cmd := &cobra.Command{Use: "account", Short: "Make and manage accounts", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
-	cmd.AddCommand(newAccountCreate(s), newAccountFund(s), newAccountRotate(s), newAccountList(s), newAccountLink(s), newAccountIdentity(s))
+	cmd.AddCommand(newAccountCreate(s), newAccountFund(s), newAccountTransfer(s), newAccountRotate(s), newAccountList(s), newAccountLink(s), newAccountIdentity(s))
 	return cmd
 }
 
@@ -54,6 +54,32 @@ func newAccountRotate(s *settings) *cobra.Command {
 			return s.with(cmd.Context(), func(svc *service.Service) error {
 				made, err := svc.RotateKey(cmd.Context(), args[0])
 				return s.show(made, err)
+			})
+		},
+	}
+}
+
+func newAccountTransfer(s *settings) *cobra.Command {
+	return &cobra.Command{
+		Use: "transfer FROM TO TOKENS", Short: "Move tokens from one account to another, as a record of the ledger",
+		Example: "  svcd account transfer alice bob 5 --data ./data",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 3 {
+				return usageError{errors.New("want FROM, TO and TOKENS, for example: svcd account transfer alice bob 5")}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			amount, err := wire.ParseTokens(args[2])
+			if err != nil {
+				return usageError{err}
+			}
+			return s.with(cmd.Context(), func(svc *service.Service) error {
+				left, err := svc.Transfer(cmd.Context(), args[0], args[1], amount)
+				if err != nil {
+					return err
+				}
+				return json.NewEncoder(s.stdout).Encode(map[string]string{"balance": left.Tokens(), "balance_yocto": left.String()})
 			})
 		},
 	}

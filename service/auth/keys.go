@@ -164,6 +164,20 @@ func (a *Accounts) Fund(ctx context.Context, name string, amount wire.Amount) (b
 	return balance, err
 }
 
+// Transfer moves tokens between two accounts and returns what the payer has left.
+func (a *Accounts) Transfer(ctx context.Context, from, to string, amount wire.Amount) (left wire.Amount, err error) {
+	payer, err1 := a.FullID(from)
+	receiver, err2 := a.FullID(to)
+	if err := errors.Join(err1, err2); err != nil {
+		return left, err
+	}
+	err = a.store.Write(ctx, func(tx *store.Tx) error {
+		left, err = a.ledger.Transfer(ctx, tx, payer, receiver, amount)
+		return err
+	})
+	return left, err
+}
+
 // Listed is one account as the operator sees it.
 type Listed struct {
 	AccountID string      `json:"account_id"`

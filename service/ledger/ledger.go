@@ -27,6 +27,7 @@ import (
 const (
 	KindCreateAccount = "create_account"
 	KindFund          = "fund"
+	KindTransfer      = "transfer" // detail: who receives, a space, the amount
 	KindRotateKey     = "rotate_api_key"
 	KindRegister      = "register_group"
 	KindAdd           = "add_group_member"
@@ -228,6 +229,35 @@ func (l *Ledger) Fund(ctx context.Context, tx *store.Tx, account string, amount 
 	}
 	_, err = l.Append(ctx, tx, Record{Kind: KindFund, Account: account, Detail: amount.String()})
 	return sum, err
+}
+
+// Transfer moves amount from one account to another and returns what the payer
+// has left. It is free; the sum of all balances stays.
+func (l *Ledger) Transfer(ctx context.Context, tx *store.Tx, from, to string, amount wire.Amount) (left wire.Amount, err error) {
+	if from == to || amount.IsZero() {
+		return left, fault.New(wire.CodeValidation, "a transfer needs two accounts and an amount above zero")
+	}
+	payer, err := Balance(ctx, tx, from)
+	if err != nil {
+		return left, err
+	}
+	receiver, err := Balance(ctx, tx, to)
+	if err != nil {
+		return left, err
+	}
+	left, ok := payer.Sub(amount)
+	if !ok {
+		return left, Insufficient(KindTransfer, amount, payer)
+	}
+	sum, ok := receiver.Add(amount)
+	if !ok {
+		return left, fault.New(wire.CodeValidation, "the balance would be larger than can be counted")
+	}
+	if err := errors.Join(setBalance(ctx, tx, from, left), setBalance(ctx, tx, to, sum)); err != nil {
+		return left, err
+	}
+	_, err = l.Append(ctx, tx, Record{Kind: KindTransfer, Account: from, Detail: to + " " + amount.String()})
+	return left, err
 }
 
 // ErrBroken is what an audit finds; the text names the first bad row.

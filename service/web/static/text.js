@@ -35,7 +35,7 @@ export function plural(n, one, many = `${one}s`) {
 }
 
 const actionNames = {
-	create_account: "Account created", fund: "Tokens added", rotate_api_key: "API key made", register_group: "Group created",
+	create_account: "Account created", fund: "Tokens added", transfer: "Tokens sent", rotate_api_key: "API key made", register_group: "Group created",
 	add_group_member: "Member added", revoke_group_member: "Member revoked", rotate_group_key: "Group key rotated", join_group: "Group joined",
 	open_hackathon_join: "Join window opened", close_hackathon_join: "Join window closed", set_group_retention: "Retention set",
 	record_transaction: "File uploaded", claim_token: "File retrieved", tombstone_transaction: "File deleted", rename_file: "File renamed",
@@ -49,6 +49,7 @@ export function action(kind) {
 export function detail(record) {
 	switch (record.kind) {
 	case "fund": case "create_account": return `${record.detail} tokens`;
+	case "transfer": return `to ${record.detail.split(" ")[0]}`;
 	case "set_group_retention": return record.detail === "none" ? "for ever" : `${record.detail} days`;
 	case "open_hackathon_join": return /^\d+$/.test(record.detail) ? `until ${date(nsToMS(record.detail))}` : "";
 	case "tombstone_transaction": return `because ${reason(record.detail)}`;
