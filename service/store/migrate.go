@@ -3,12 +3,17 @@ package store
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"io/fs"
 	"path"
 	"strconv"
 	"strings"
+	"time"
 )
+
+// migrateAgain is the pause before another attempt to migrate.
+const migrateAgain = 20 * time.Millisecond
 
 // migration is one numbered file of SQL.
 type migration struct {
@@ -37,6 +42,24 @@ func load(engine string) ([]migration, error) {
 		all = append(all, migration{version, string(text)})
 	}
 	return all, nil
+}
+
+// migratePatiently migrates, also while another process makes the same SQLite
+// database: switching it to its write-ahead log does not wait for others by
+// itself.
+func (s *Store) migratePatiently(ctx context.Context) error {
+	deadline := time.Now().Add(writeTimeout)
+	for {
+		err := s.migrate(ctx)
+		if !errors.Is(err, ErrUnavailable) || s.Engine() != (sqliteEngine{}).name() || time.Now().After(deadline) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(migrateAgain):
+		}
+	}
 }
 
 // migrate runs what the database does not have yet, in one transaction.

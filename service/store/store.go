@@ -97,7 +97,7 @@ func Open(ctx context.Context, dir, url string) (*Store, error) {
 		return nil, err
 	}
 	s.turn, s.timeout = make(chan struct{}, 1), writeTimeout
-	if err := s.migrate(ctx); err != nil {
+	if err := s.migratePatiently(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
