@@ -282,6 +282,9 @@ func (t *Tree) applyEntries(g *group, entries []sdk.Entry) []notice {
 		if e.Deleted != nil {
 			shredded[e.Ref] = true
 		}
+		if known := g.byRef[e.Ref]; known != nil && known.Name != "" && e.ChangedSeq <= known.ChangedSeq {
+			e.Name = known.Name // listed before a rename of ours that is known by now
+		}
 		g.merge(e, touched)
 	}
 	for v := range touched {
