@@ -25,8 +25,6 @@ const (
 	maxPause = 5 * time.Second
 	// maxErrorBytes bounds the body of an answer that is not 2xx.
 	maxErrorBytes = 64 << 10
-	// maxDepth bounds the nesting of an answer.
-	maxDepth = 64
 )
 
 // tool calls one operation with a session token and unwraps its result into
@@ -183,11 +181,8 @@ func (e *malformedError) Error() string {
 }
 func (e *malformedError) Unwrap() error { return e.err }
 
-// decode reads one JSON document of bounded depth.
+// decode reads one JSON document, whose depth encoding/json bounds.
 func decode(raw []byte, into any) error {
-	if err := checkDepth(raw); err != nil {
-		return malformed(err)
-	}
 	if err := json.Unmarshal(raw, into); err != nil {
 		return malformed(describeJSON(err))
 	}
@@ -208,28 +203,6 @@ func describeJSON(err error) error {
 		return err
 	}
 	return errors.New("not the JSON that was expected")
-}
-
-func checkDepth(raw []byte) error {
-	depth, inString, escaped := 0, false, false
-	for _, b := range raw {
-		switch {
-		case escaped:
-			escaped = false
-		case inString:
-			escaped = b == '\\'
-			inString = b != '"'
-		case b == '"':
-			inString = true
-		case b == '{' || b == '[':
-			if depth++; depth > maxDepth {
-				return fmt.Errorf("nested deeper than %d", maxDepth)
-			}
-		case b == '}' || b == ']':
-			depth--
-		}
-	}
-	return nil
 }
 
 // unwrap is [unwrap] for messages.
