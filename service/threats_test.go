@@ -23,7 +23,7 @@ import (
 // Threat 22: a wrong key and an unknown account take the same time. The two are
 // measured in turns in one run; only their ratio counts.
 func TestThreat22SameTimeForUnknownAndWrong(t *testing.T) {
-	const accounts, each = 300, 9 // fewer wrong keys than an account may try in a minute
+	const accounts, each = 1120, 9 // fewer wrong keys than an account may try in a minute; 10,080 failures of each kind
 	r := run(t)
 	known := make([]string, accounts)
 	for i := range known {
