@@ -177,8 +177,8 @@ func (e *malformedError) Unwrap() error { return e.err }
 
 // decode reads one JSON document of bounded depth.
 func decode(raw []byte, into any) error {
-	if err := checkDepth(raw); err != nil {
-		return malformed(err)
+	if wire.DeeperThan(raw, maxDepth) {
+		return malformed(fmt.Errorf("nested deeper than %d", maxDepth))
 	}
 	if err := json.Unmarshal(raw, into); err != nil {
 		return malformed(describeJSON(err))
@@ -197,28 +197,6 @@ func describeJSON(err error) error {
 		return fmt.Errorf("field %s has the wrong type", quote(wrong.Field))
 	}
 	return errors.New("not the JSON that was expected")
-}
-
-func checkDepth(raw []byte) error {
-	depth, inString, escaped := 0, false, false
-	for _, b := range raw {
-		switch {
-		case escaped:
-			escaped = false
-		case inString:
-			escaped = b == '\\'
-			inString = b != '"'
-		case b == '"':
-			inString = true
-		case b == '{' || b == '[':
-			if depth++; depth > maxDepth {
-				return fmt.Errorf("nested deeper than %d", maxDepth)
-			}
-		case b == '}' || b == ']':
-			depth--
-		}
-	}
-	return nil
 }
 
 // unwrap is [unwrap] for messages.
