@@ -36,7 +36,8 @@ func (f *Files) List(ctx context.Context, account string, req wire.TransactionsR
 	default:
 		return nil, fault.New(wire.CodeValidation, "kinds %.60q: want %q, or none for the files of the group", req.Kinds, wire.KindsAll)
 	}
-	query, args := selectRows+" ORDER BY seq", []any{req.GroupID}
+	var query store.Query = selectRows + " ORDER BY seq"
+	args := []any{req.GroupID}
 	if req.Limit > 0 {
 		query = selectRows + " AND changed_seq > ? ORDER BY changed_seq LIMIT ?"
 		args = append(args, req.AfterSeq, min(req.Limit, wire.MaxPageRows))

@@ -321,7 +321,7 @@ func (gs *Groups) SetRetention(ctx context.Context, account, group string, days 
 }
 
 // ownerChange runs one statement that only the owner may cause.
-func (gs *Groups) ownerChange(ctx context.Context, account, group, action, kind, detail, statement string, args ...any) error {
+func (gs *Groups) ownerChange(ctx context.Context, account, group, action, kind, detail string, statement store.Query, args ...any) error {
 	return gs.store.Write(ctx, func(tx *store.Tx) error {
 		if _, err := requireOwner(ctx, tx, group, account, action); err != nil {
 			return err
@@ -369,7 +369,7 @@ func (gs *Groups) Members(ctx context.Context, account, group string) (list []st
 	return gs.list(ctx, "SELECT account FROM members WHERE group_id = ? ORDER BY since", group)
 }
 
-func (gs *Groups) list(ctx context.Context, query string, args ...any) ([]string, error) {
+func (gs *Groups) list(ctx context.Context, query store.Query, args ...any) ([]string, error) {
 	list := []string{}
 	err := gs.store.Read(ctx, func(tx *store.Tx) error {
 		rows, err := tx.QueryContext(ctx, query, args...)

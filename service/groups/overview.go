@@ -33,7 +33,7 @@ func (gs *Groups) OpenTo(ctx context.Context, account string) ([]Summary, error)
 		true, time.Now().UnixNano(), account, maxOpen)
 }
 
-func (gs *Groups) summaries(ctx context.Context, query string, args ...any) ([]Summary, error) {
+func (gs *Groups) summaries(ctx context.Context, query store.Query, args ...any) ([]Summary, error) {
 	list := []Summary{}
 	err := gs.store.Read(ctx, func(tx *store.Tx) error {
 		rows, err := tx.QueryContext(ctx, query, args...)
