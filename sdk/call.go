@@ -125,16 +125,24 @@ func (c *Client) exchange(req *http.Request, answer any) error {
 	return decode(raw, answer)
 }
 
-// maxListBytes bounds a list of records, in bytes: some 300 000 of them.
-const maxListBytes = 128 << 20
+const (
+	// maxAnswerBytes bounds an answer that is neither a list nor file content.
+	maxAnswerBytes = 1 << 20
+	// maxListBytes bounds a list of records: some 300 000 of them.
+	maxListBytes = 128 << 20
+)
 
 // answerLimit bounds an answer without file content, in bytes. A service without
-// paging lists a whole group at once, which may take as much as a file.
+// paging lists a whole group at once, which may take as much memory as a file.
 func (c *Client) answerLimit(path string) int64 {
-	if strings.HasSuffix(path, wire.PathTools+wire.OpGetGroupTransactions) {
-		return max(wire.MaxJSONBytes, min(maxListBytes, c.cfg.MaxFileBytes))
+	switch path[strings.LastIndexByte(path, '/')+1:] {
+	case wire.OpGetGroupTransactions:
+		return max(wire.MaxJSONBytes, min(maxListBytes, c.cfg.MaxFileBytes/2))
+	case wire.OpGetOwnedGroups, wire.OpGetMemberGroups, wire.OpGetGroupMembers, wire.OpWatch:
+		return wire.MaxJSONBytes
+	default:
+		return maxAnswerBytes
 	}
-	return wire.MaxJSONBytes
 }
 
 // send sends a request; an answer that is not 2xx becomes an *answerError.
@@ -196,6 +204,9 @@ func describeJSON(err error) error {
 	if errors.As(err, &wrong) {
 		return fmt.Errorf("field %s has the wrong type", quote(wrong.Field))
 	}
+	if errors.Is(err, errShortItems) {
+		return err
+	}
 	return errors.New("not the JSON that was expected")
 }
 
@@ -207,13 +218,12 @@ func (c *Client) unwrap(raw json.RawMessage, result any) error {
 // unwrap decodes {"result": …}, or a bare body (generation A), into result. An
 // error in an answer that claims success is an error.
 func unwrap(raw json.RawMessage, result any) error {
-	var envelope map[string]json.RawMessage
+	var envelope struct{ Result, Error, Code json.RawMessage }
 	if json.Unmarshal(raw, &envelope) == nil {
-		inner, wrapped := envelope["result"]
-		if wrapped {
-			raw = inner
-		} else if text := textOf(envelope["error"]); text != "" {
-			return newAnswerError(http.StatusOK, textOf(envelope["code"]), text)
+		if envelope.Result != nil {
+			raw = envelope.Result
+		} else if text := textOf(envelope.Error); text != "" {
+			return newAnswerError(http.StatusOK, textOf(envelope.Code), text)
 		}
 	}
 	if result == nil {
