@@ -395,6 +395,51 @@ func TestW4TruncatingOpenDoesNotRetrieve(t *testing.T) {
 	other.wantContent("/team/f", "newer")
 }
 
+// W4: who can only write retrieves when writing, not when opening.
+func TestW4WriteOnlyOpenRetrievesWithTheFirstWrite(t *testing.T) {
+	w := team()
+	for _, name := range []string{"touched", "written", "cut", "emptied", "deleted"} {
+		w.put("team", alice, name, []byte("old content"))
+	}
+	m := mount(t, w, bob)
+	end := func(h *Handle) {
+		t.Helper()
+		defer h.Release()
+		if err := h.Flush(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	end(m.open("/team/touched", OpenFlags{Write: true}))
+	m.wantCharges(0, 0)
+	h := m.open("/team/written", OpenFlags{Write: true})
+	m.write(h, "new", 0)
+	m.wantCharges(1, 0)
+	end(h)
+	m.wantCharges(1, 1)
+	m.wantContent("/team/written", "new content")
+	h = m.open("/team/cut", OpenFlags{Write: true})
+	if err := h.f.Truncate(t.Context(), 3, h); err != nil {
+		t.Error(err)
+	}
+	end(h)
+	m.wantCharges(2, 2)
+	m.wantContent("/team/cut", "old")
+	h = m.open("/team/emptied", OpenFlags{Write: true})
+	if err := h.f.Truncate(t.Context(), 0, h); err != nil {
+		t.Error(err)
+	}
+	m.write(h, "x", 0)
+	end(h)
+	m.wantCharges(2, 3)
+	m.wantContent("/team/emptied", "x")
+	h = m.open("/team/deleted", OpenFlags{Write: true})
+	defer h.Release()
+	w.shred("team", h.f.entry.Load().Ref)
+	_, err := h.WriteAt(t.Context(), []byte("x"), 0)
+	wantClass(t, err, ClassNotExist)
+	m.wantCharges(2, 3)
+}
+
 func TestW5EmptyFilesWait(t *testing.T) {
 	w := team()
 	m := mount(t, w, alice, func(c *Config) { c.EmptyDelay = time.Millisecond })
