@@ -101,7 +101,7 @@ func (c *Client) Tlog(ctx context.Context, path string) (raw []byte, err error) 
 			return err
 		}
 		defer resp.Body.Close()
-		raw, err = readBounded(resp.Body, maxTlogBytes)
+		raw, err = readBounded(resp.Body, resp.ContentLength, maxTlogBytes)
 		return err
 	})
 	return raw, c.wrap("read "+quote(path)+" of the ledger's log", "", "", err)
