@@ -20,12 +20,13 @@ BENCHFLAGS ?=
 
 .DEFAULT_GOAL := help
 
-.PHONY: help build demo test race vet lint vectors bench fuzz suites man install clean require-fuse tell-missing s3-server soak
+.PHONY: help build demo test race vet lint vectors bench fuzz suites test-user man install clean require-fuse tell-missing s3-server soak
 
 help:
 	@echo "make demo      mount two accounts on a service of their own (ONCE=1: check and end)"
 	@echo "make build     bin/svcfs and bin/svcd"
 	@echo "make test      vet, staticcheck, gosec, every test with the race detector, the test vectors"
+	@echo "make test-user the tests that mount as an ordinary user, for root"
 	@echo "make bench     svcfs beside its floor and its peers (BENCH=quick, growth or service)"
 	@echo "make lint fuzz suites man install clean"
 
@@ -54,6 +55,10 @@ s3-server:
 
 race:
 	$(GO) test -race -timeout 30m $(TESTFLAGS) ./...
+
+# Root's run of the tests that mount, as an ordinary user with fusermount3.
+test-user: require-fuse
+	@.ci/test-user
 
 vet:
 	$(GO) vet ./...

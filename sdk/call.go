@@ -125,16 +125,24 @@ func (c *Client) exchange(req *http.Request) ([]byte, error) {
 	return readBounded(resp.Body, resp.ContentLength, c.answerLimit(req.URL.Path))
 }
 
-// maxListBytes bounds a list of records, in bytes: some 300 000 of them.
-const maxListBytes = 128 << 20
+const (
+	// maxAnswerBytes bounds an answer that is neither a list nor file content.
+	maxAnswerBytes = 1 << 20
+	// maxListBytes bounds a list of records: some 300 000 of them.
+	maxListBytes = 128 << 20
+)
 
 // answerLimit bounds an answer without file content, in bytes. A service without
-// paging lists a whole group at once, which may take as much as a file.
+// paging lists a whole group at once, which may take as much memory as a file.
 func (c *Client) answerLimit(path string) int64 {
-	if strings.HasSuffix(path, wire.PathTools+wire.OpGetGroupTransactions) {
-		return max(wire.MaxJSONBytes, min(maxListBytes, c.cfg.MaxFileBytes))
+	switch path[strings.LastIndexByte(path, '/')+1:] {
+	case wire.OpGetGroupTransactions:
+		return max(wire.MaxJSONBytes, min(maxListBytes, c.cfg.MaxFileBytes/2))
+	case wire.OpGetOwnedGroups, wire.OpGetMemberGroups, wire.OpGetGroupMembers, wire.OpWatch:
+		return wire.MaxJSONBytes
+	default:
+		return maxAnswerBytes
 	}
-	return wire.MaxJSONBytes
 }
 
 // send sends a request; an answer that is not 2xx becomes an *answerError.
@@ -157,20 +165,25 @@ var errTooMuch = errors.New("the answer is larger than it may be")
 // maxAnnounced bounds what is allocated for an answer before it arrives, in bytes.
 const maxAnnounced = 4 << 20
 
-// readBounded reads r to its end; announced is the length it was said to have, or
-// negative.
-func readBounded(r io.Reader, announced, limit int64) ([]byte, error) {
-	var raw bytes.Buffer
-	if announced > 0 {
-		raw.Grow(int(min(announced, maxAnnounced)) + bytes.MinRead) // so that the end is seen without growing
-	}
-	if _, err := raw.ReadFrom(io.LimitReader(r, limit+1)); err != nil {
-		return nil, err
-	}
-	if int64(raw.Len()) > limit {
+// readBounded reads the body of an answer; announced is its length, negative when
+// that is not known.
+func readBounded(body io.Reader, announced, limit int64) ([]byte, error) {
+	if announced > limit {
 		return nil, malformed(errTooMuch)
 	}
-	return raw.Bytes(), nil
+	if announced > 0 && announced <= maxAnnounced {
+		raw := make([]byte, announced)
+		_, err := io.ReadFull(body, raw)
+		return raw, err
+	}
+	raw, err := io.ReadAll(io.LimitReader(body, limit+1))
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(raw)) > limit {
+		return nil, malformed(errTooMuch)
+	}
+	return raw, nil
 }
 
 // malformedError is an answer that is not what the protocol prescribes.
@@ -185,14 +198,16 @@ func (e *malformedError) Unwrap() error { return e.err }
 
 // decode reads one JSON document of bounded depth.
 func decode(raw []byte, into any) error {
-	if err := checkDepth(raw); err != nil {
-		return malformed(err)
+	if wire.DeeperThan(raw, maxDepth) {
+		return malformed(errTooDeep)
 	}
 	if err := json.Unmarshal(raw, into); err != nil {
 		return malformed(describeJSON(err))
 	}
 	return nil
 }
+
+var errTooDeep = fmt.Errorf("nested deeper than %d", maxDepth)
 
 // describeJSON keeps the place and drops the content of a JSON error.
 func describeJSON(err error) error {
@@ -204,29 +219,10 @@ func describeJSON(err error) error {
 	if errors.As(err, &wrong) {
 		return fmt.Errorf("field %s has the wrong type", quote(wrong.Field))
 	}
-	return errors.New("not the JSON that was expected")
-}
-
-func checkDepth(raw []byte) error {
-	depth, inString, escaped := 0, false, false
-	for _, b := range raw {
-		switch {
-		case escaped:
-			escaped = false
-		case inString:
-			escaped = b == '\\'
-			inString = b != '"'
-		case b == '"':
-			inString = true
-		case b == '{' || b == '[':
-			if depth++; depth > maxDepth {
-				return fmt.Errorf("nested deeper than %d", maxDepth)
-			}
-		case b == '}' || b == ']':
-			depth--
-		}
+	if errors.Is(err, errShortItems) {
+		return err
 	}
-	return nil
+	return errors.New("not the JSON that was expected")
 }
 
 // unwrap is [unwrap] for messages.
@@ -237,22 +233,21 @@ func (c *Client) unwrap(raw json.RawMessage, result any) error {
 // unwrap decodes {"result": …}, or a bare body (generation A), into result. An
 // error in an answer that claims success is an error.
 func unwrap(raw json.RawMessage, result any) error {
-	if rows, ok := result.(*[]wire.TransactionRow); ok {
-		if list, ok := wire.ParseRows(raw); ok {
+	if rows, ok := result.(*recordList); ok {
+		if list, ok := wire.ParseRows(raw, freeItems, leastRow); ok {
 			*rows = list
 			return nil
 		}
 	}
-	if err := checkDepth(raw); err != nil {
-		return malformed(err)
+	if wire.DeeperThan(raw, maxDepth) {
+		return malformed(errTooDeep)
 	}
-	var envelope map[string]json.RawMessage
+	var envelope struct{ Result, Error, Code json.RawMessage }
 	if json.Unmarshal(raw, &envelope) == nil {
-		inner, wrapped := envelope["result"]
-		if wrapped {
-			raw = inner
-		} else if text := textOf(envelope["error"]); text != "" {
-			return newAnswerError(http.StatusOK, textOf(envelope["code"]), text)
+		if envelope.Result != nil {
+			raw = envelope.Result
+		} else if text := textOf(envelope.Error); text != "" {
+			return newAnswerError(http.StatusOK, textOf(envelope.Code), text)
 		}
 	}
 	if result == nil {

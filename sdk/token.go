@@ -132,8 +132,8 @@ func lifetime(raw json.RawMessage) time.Duration {
 		return absentLifetime
 	}
 	var seconds float64
-	if json.Unmarshal(raw, &seconds) == nil && seconds > 0 && seconds < 1e9 {
-		return time.Duration(seconds) * time.Second
+	if json.Unmarshal(raw, &seconds) == nil && seconds > 0 {
+		return time.Duration(min(seconds, longestLifetime.Seconds()) * float64(time.Second))
 	}
 	var text string
 	if json.Unmarshal(raw, &text) != nil {

@@ -410,6 +410,23 @@ func endless(head, filler string, pause time.Duration) func(*Hostile, http.Handl
 	}
 }
 
+// many sends head, n times item, and tail: short items that take much more memory
+// decoded than on the wire.
+func many(head, item string, n int, tail string) func(*Hostile, http.Handler) http.Handler {
+	return func(*Hostile, http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write([]byte(head)) // the client may leave early
+			piece := []byte(strings.Repeat(item, 1<<10))
+			for range n >> 10 {
+				if _, err := w.Write(piece); err != nil {
+					return
+				}
+			}
+			_, _ = w.Write([]byte(tail))
+		})
+	}
+}
+
 // echo repeats the request's secrets in an error.
 func echo(_ *Hostile, _ http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -591,7 +608,11 @@ func listModes() []Mode {
 		"list: numbers": said(200, `{"result":[1,2]}`), "list: HTML": said(200, page), "list: deep": said(200, `{"result":`+strings.Repeat("[", 100_000)),
 		"list: hash a number": said(200, `{"result":[{"ipfs_hash":"r","file_hash":7}]}`), "list: size a string": row(`"original_size":"7"`),
 		"list: size 2^70": row(`"original_size":1180591620717411303424`), "list: deleted a string": row(`"deleted":"yes"`), "list: name an object": row(`"filename":{}`),
-		"list: endless": endless(`{"result":[`, strings.Repeat(`{},`, 1<<14), 0),
+		"list: endless":           endless(`{"result":[`, strings.Repeat(`{},`, 1<<14), 0),
+		"list: huge, empty rows":  many(`{"result":[`, `{},`, 5_000_000, `{}]}`),
+		"list: huge, short rows":  many(`{"result":[`, `{"ipfs_hash":"r"},`, 900_000, `{}]}`),
+		"list: huge, null rows":   many(`{"result":[`, `null,`, 3_000_000, `null]}`),
+		"list: huge, many fields": many(`{`, `"a":1,`, 2_000_000, `"result":7}`),
 	})
 	list = append(list, modes(OnList, sdk.KindOther, map[string]func(*Hostile, http.Handler) http.Handler{"list: echo": echo, "list: redirect": redirect(302)})...)
 	for name, lie := range map[string]func(*Hostile, http.Handler) http.Handler{

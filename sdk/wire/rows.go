@@ -9,10 +9,11 @@ import (
 // ParseRows reads an answer of get_group_transactions, {"result": [rows]} or the
 // bare list, several times as fast as encoding/json. It takes only what is
 // plainly that; with ok = false the answer may be right or wrong in any way, and
-// encoding/json decides. Strings and numbers that repeat from one row to the next are
-// shared: do not write through the pointers of a row.
-func ParseRows(raw []byte) (rows []TransactionRow, ok bool) {
-	p := rowParser{raw: raw}
+// encoding/json decides. So it does when there are more rows than free and one for
+// each least bytes. Strings and numbers that repeat from one row to the next are shared: do
+// not write through the pointers of a row.
+func ParseRows(raw []byte, free, least int) (rows []TransactionRow, ok bool) {
+	p := rowParser{raw: raw, free: free, least: least}
 	wrapped := p.take('{')
 	if wrapped && (!p.literal(`"result"`) || !p.take(':')) {
 		return nil, false
@@ -30,6 +31,8 @@ type rowParser struct {
 	raw  []byte
 	at   int
 	last TransactionRow // to share what repeats
+
+	free, least int
 }
 
 func (p *rowParser) space() {
@@ -67,12 +70,13 @@ func (p *rowParser) rows() ([]TransactionRow, bool) {
 	}
 	for {
 		var row TransactionRow
-		if !p.row(&row) {
+		if !p.row(&row) || len(rows) >= p.free+p.at/p.least {
 			return nil, false
 		}
-		if rows = append(rows, row); len(rows) == 1 { // they are about as long as the first
-			rows = append(make([]TransactionRow, 0, 1+len(p.raw)/p.at), row)
+		if len(rows) == 0 { // the others are about as long as the first
+			rows = make([]TransactionRow, 0, 1+len(p.raw)/max(p.at, p.least))
 		}
+		rows = append(rows, row)
 		p.last = row
 		if p.take(']') {
 			return rows, true

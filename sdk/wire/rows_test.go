@@ -46,7 +46,7 @@ func TestParseRowsReadsWhatServicesWrite(t *testing.T) {
 		"extreme": `[{"seq":-0,"changed_seq":999999999999999999,"original_size":-5,"filename":""},{"filename":"` + "\xff" + `","seq":null}]`,
 		"records": `{"result":[{"kind":"register_group","detail":"","fee":"0","request":"r","prev_hash":"p","hash":"h","trans_id":"t"}]}`,
 	} {
-		got, ok := wire.ParseRows([]byte(text))
+		got, ok := wire.ParseRows([]byte(text), 100, 100)
 		want, err := byJSON([]byte(text))
 		if !ok || err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %v, %+v, want %+v, %v", name, ok, got, want, err)
@@ -58,8 +58,13 @@ func TestParseRowsLeavesTheRestToEncodingJSON(t *testing.T) {
 	for _, text := range []string{"", "null", `{"result":null}`, `{"result":[],"error":"x"}`, `{"error":"x"}`, `[{}`, `[{}]]`, `[{}] x`, `[{"seq":1.0}]`, `[{"seq":1e3}]`, `[{"seq":01}]`,
 		`[{"seq":"1"}]`, `[{"seq":-}]`, `[{"seq":9999999999999999999}]`, `[{"Seq":1}]`, `[{"seq":1,"seq":2}]`, `[{"new_field":1}]`, `[{"filename":7}]`, `[{"filename":"a` + "\x01" + `"null}]`,
 		`[{"filename":"\x"}]`, `[{"deleted":[]}]`, `[{"deleted":{"who":"x"}}]`, `[{},]`, `[{"seq":1,}]`, `{"result":[{}]`, `[null]`, `[{"seq":1 2}]`, `[{"filename":"a\"}]`} {
-		if rows, ok := wire.ParseRows([]byte(text)); ok {
+		if rows, ok := wire.ParseRows([]byte(text), 100, 100); ok {
 			t.Errorf("%q: %+v", text, rows)
+		}
+	}
+	for free, want := range []bool{false, true} {
+		if _, ok := wire.ParseRows([]byte("[{}]"), free, 100); ok != want {
+			t.Errorf("one short row of %d allowed: %v", free, ok)
 		}
 	}
 }
@@ -73,7 +78,7 @@ func FuzzRows(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		got, ok := wire.ParseRows(raw)
+		got, ok := wire.ParseRows(raw, 100, 100)
 		if !ok {
 			return
 		}
@@ -88,7 +93,7 @@ func BenchmarkRows(b *testing.B) {
 	b.Run("ParseRows", func(b *testing.B) {
 		b.SetBytes(int64(len(raw)))
 		for b.Loop() {
-			if _, ok := wire.ParseRows(raw); !ok {
+			if _, ok := wire.ParseRows(raw, 100, 100); !ok {
 				b.Fatal("not read")
 			}
 		}

@@ -65,11 +65,11 @@ func connectSQLite(file string, forWriting bool) (*sql.DB, error) {
 	} else {
 		q.Add("_pragma", "query_only(1)")
 	}
-	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: file}).EscapedPath()+"?"+q.Encode())
+	c, err := sqlite.NewConnector("file:" + (&url.URL{Path: file}).EscapedPath() + "?" + q.Encode())
 	if err != nil {
 		return nil, fmt.Errorf("open database: %w", err)
 	}
-	return db, nil
+	return sql.OpenDB(preparing{c}), nil
 }
 
 func (sqliteEngine) name() string { return "sqlite" }
