@@ -406,8 +406,8 @@ func (u *uploading) finalize(ctx context.Context, b blob, size int64, raw bool, 
 
 func (u *uploading) postFinalize(ctx context.Context, path string, body outgoing, answer *wire.FinalizeUploadResult) error {
 	return u.c.authorized(ctx, func(token Secret) error {
-		return u.c.transfer(ctx, http.MethodPost, path, token, body, func(_ *http.Response, in io.Reader) error {
-			answered, err := readBounded(in, maxAnswerBytes)
+		return u.c.transfer(ctx, http.MethodPost, path, token, body, func(resp *http.Response, in io.Reader) error {
+			answered, err := readBounded(in, resp.ContentLength, maxAnswerBytes)
 			if err != nil {
 				return err
 			}
