@@ -874,3 +874,28 @@ func TestOpenGroups(t *testing.T) {
 		must[string](owner, wire.OpCloseHackathonJoin, object{"group_id": "h"})
 	}
 }
+
+// Threat 24: an open window is no way back for somebody who was revoked.
+func TestThreat24RevokedDoesNotJoinAgain(t *testing.T) {
+	r := run(t)
+	owner, guest := r.user("owner", "10"), r.user("guest", "1")
+	open := object{"group_id": "h", "expires_at": fmt.Sprint(time.Now().Add(time.Hour).UnixNano())}
+	must[string](owner, wire.OpCreateHackathonGroup, open)
+	must[string](guest, wire.OpJoinGroup, object{"group_id": "h"})
+	must[string](owner, wire.OpRevokeGroupMember, object{"group_id": "h", "member_id": guest.id})
+	must[string](owner, wire.OpCreateHackathonGroup, open) // also not by a new window
+	before := guest.balance()
+	if status, body := guest.tool(wire.OpJoinGroup, object{"group_id": "h"}); status != 403 || !strings.Contains(body, "not authorized") || !strings.Contains(body, "owner") {
+		t.Errorf("%d %s", status, body)
+	}
+	if status, body := guest.tool(wire.OpPrepareUpload, object{"group_id": "h"}); status != 403 {
+		t.Errorf("upload: %d %s", status, body)
+	}
+	if guest.balance() != before {
+		t.Error("the refusal was charged")
+	}
+	must[string](owner, wire.OpAddGroupMember, object{"group_id": "h", "member_id": guest.id})
+	must[wire.PrepareUploadResult](guest, wire.OpPrepareUpload, object{"group_id": "h"})
+	other := r.user("other", "1")
+	must[string](other, wire.OpJoinGroup, object{"group_id": "h"}) // nobody else is kept out
+}

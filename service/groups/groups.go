@@ -221,7 +221,8 @@ func (gs *Groups) Revoke(ctx context.Context, account, group, member string) (st
 }
 
 // Join adds the caller to an open group. Joining twice is not an error and
-// costs nothing.
+// costs nothing. Whoever was revoked does not come back by an open window: only
+// the owner may add him again.
 func (gs *Groups) Join(ctx context.Context, account, group string) (text string, err error) {
 	text = fmt.Sprintf("Joined group '%s'", group)
 	err = gs.store.Write(ctx, func(tx *store.Tx) error {
@@ -235,6 +236,9 @@ func (gs *Groups) Join(ctx context.Context, account, group string) (text string,
 			return err
 		}
 		if err := mayJoin(g); err != nil {
+			return err
+		}
+		if err := requireNotRevoked(ctx, tx, group, account); err != nil {
 			return err
 		}
 		r, err := gs.ledger.Charge(ctx, tx, ledger.KindJoin, ledger.Record{Kind: ledger.KindJoin, Account: account, Group: group})
@@ -257,6 +261,21 @@ func mayJoin(g Group) error {
 		return fault.New(wire.CodeNotAuthorized, "Join window closed: %q", g.ID)
 	case g.JoinMaxUses.Valid && g.JoinUses >= g.JoinMaxUses.Int64:
 		return fault.New(wire.CodeNotAuthorized, "Join window full: %q", g.ID)
+	}
+	return nil
+}
+
+// wasRevoked is true for a group, its only argument besides the account, whose
+// owner revoked the account at any time.
+const wasRevoked = "EXISTS (SELECT 1 FROM ledger r WHERE r.kind = '" + ledger.KindRevoke + "' AND r.detail = ? AND r.group_id = "
+
+func requireNotRevoked(ctx context.Context, tx *store.Tx, group, account string) error {
+	var revoked bool
+	if err := tx.QueryRowContext(ctx, "SELECT "+wasRevoked+"?)", account, group).Scan(&revoked); err != nil {
+		return fmt.Errorf("look for revocations: %w", err)
+	}
+	if revoked {
+		return fault.New(wire.CodeNotAuthorized, "User not authorized: %s was revoked from group %q: only its owner can add it again", account, group)
 	}
 	return nil
 }
