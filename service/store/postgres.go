@@ -41,7 +41,7 @@ func openPostgres(url string) (*Store, error) {
 	db.SetMaxOpenConns(postgresConns)
 	db.SetMaxIdleConns(postgresConns)
 	db.SetConnMaxIdleTime(5 * time.Minute)
-	return &Store{engine: postgresEngine{}, read: db, write: db,
+	return &Store{engine: postgresEngine{}, read: db, write: db, timeout: writeTimeout,
 		reads: &sql.TxOptions{ReadOnly: true, Isolation: sql.LevelRepeatableRead},
 		// Whatever the server's default is: a writer that waited for its turn has to
 		// see what those before it wrote.

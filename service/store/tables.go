@@ -176,7 +176,7 @@ func (s *Store) Snapshot(ctx context.Context, file string) error {
 	}
 	defer db.Close()
 	if _, err := db.ExecContext(ctx, "VACUUM INTO ?", file); err != nil {
-		return s.mark(fmt.Errorf("snapshot database: %w", err))
+		return mark(s.engine, fmt.Errorf("snapshot database: %w", err))
 	}
 	return nil
 }
@@ -184,7 +184,7 @@ func (s *Store) Snapshot(ctx context.Context, file string) error {
 // Check looks for damage in the database's files, as far as the engine tells.
 func (s *Store) Check(ctx context.Context) error {
 	if err := s.engine.check(ctx, s.read); err != nil {
-		return s.mark(fmt.Errorf("check database: %w", err))
+		return mark(s.engine, fmt.Errorf("check database: %w", err))
 	}
 	return nil
 }
@@ -219,7 +219,7 @@ func (s *Store) MayChangeLedger(ctx context.Context) (may bool, err error) {
 	}
 	err = s.read.QueryRowContext(ctx, "SELECT has_table_privilege('ledger', 'UPDATE, DELETE, TRUNCATE')").Scan(&may)
 	if err != nil {
-		return false, s.mark(fmt.Errorf("read privileges: %w", err))
+		return false, mark(s.engine, fmt.Errorf("read privileges: %w", err))
 	}
 	return may, nil
 }
