@@ -267,7 +267,7 @@ func (f *Files) put(ctx context.Context, r io.Reader) (blob.Info, error) {
 // is nil. Repeated with the same upload id it gives the first answer again.
 func (f *Files) Finalize(ctx context.Context, account string, req wire.FinalizeUploadRequest, data io.Reader) (out wire.FinalizeUploadResult, err error) {
 	var u upload
-	if err := f.store.Read(ctx, func(tx *store.Tx) (err error) {
+	if err := f.store.Look(ctx, func(tx *store.Tx) (err error) {
 		u, err = getUpload(ctx, tx, account, req.UploadID)
 		return err
 	}); err != nil {
@@ -450,7 +450,7 @@ type file struct {
 }
 
 func (f *Files) find(ctx context.Context, account string, req wire.PrepareRetrieveRequest) (row file, err error) {
-	err = f.store.Read(ctx, func(tx *store.Tx) error {
+	err = f.store.Look(ctx, func(tx *store.Tx) error {
 		row, err = getFile(ctx, tx, account, req)
 		return err
 	})
@@ -553,7 +553,7 @@ func (f *Files) OpenBlob(ctx context.Context, account, group, ref string) (io.Re
 
 // BlobID returns where the ciphertext of a reference is kept, for the operator.
 func (f *Files) BlobID(ctx context.Context, ref string) (id string, err error) {
-	err = f.store.Read(ctx, func(tx *store.Tx) error {
+	err = f.store.Look(ctx, func(tx *store.Tx) error {
 		return tx.QueryRowContext(ctx, "SELECT blob_id FROM files WHERE ref = ?", ref).Scan(&id)
 	})
 	if errors.Is(err, sql.ErrNoRows) {

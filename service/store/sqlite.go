@@ -78,13 +78,13 @@ func (sqliteEngine) rebind(query string) string { return query }
 
 // serialise has nothing to do: a transaction begins with the write lock, which
 // ends with its process.
-func (sqliteEngine) serialise(context.Context, *sql.Tx, time.Duration) error { return nil }
+func (sqliteEngine) serialise(context.Context, queries, time.Duration) error { return nil }
 
-func (sqliteEngine) version(ctx context.Context, tx *sql.Tx) (version int, err error) {
+func (sqliteEngine) version(ctx context.Context, tx queries) (version int, err error) {
 	return version, tx.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version)
 }
 
-func (sqliteEngine) setVersion(ctx context.Context, tx *sql.Tx, version int) error {
+func (sqliteEngine) setVersion(ctx context.Context, tx queries, version int) error {
 	_, err := tx.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", version))
 	return err
 }

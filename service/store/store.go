@@ -40,14 +40,14 @@ type engine interface {
 	// serialise makes a writing transaction wait for the others. A process that
 	// says nothing for longer than idle loses its turn, where the database is a
 	// server: its machine may be gone. 0 = it may take its time.
-	serialise(ctx context.Context, tx *sql.Tx, idle time.Duration) error
+	serialise(ctx context.Context, tx queries, idle time.Duration) error
 	// version and setVersion keep the number of the newest migration that ran.
-	version(ctx context.Context, tx *sql.Tx) (int, error)
-	setVersion(ctx context.Context, tx *sql.Tx, version int) error
+	version(ctx context.Context, tx queries) (int, error)
+	setVersion(ctx context.Context, tx queries, version int) error
 	// tables lists tables with their columns, and references which table must be
 	// filled before which.
-	tables(ctx context.Context, tx *sql.Tx) ([]Table, error)
-	references(ctx context.Context, tx *sql.Tx) (map[string][]string, error)
+	tables(ctx context.Context, tx queries) ([]Table, error)
+	references(ctx context.Context, tx queries) (map[string][]string, error)
 	// check looks for damage.
 	check(ctx context.Context, db *sql.DB) error
 	// scrub removes what was deleted from the files, as far as the engine can.
@@ -127,10 +127,17 @@ func (s *Store) Close() (err error) {
 	return err
 }
 
+// queries is a transaction of the database, or the database without one.
+type queries interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
 // Tx is a transaction. Statements are written with the placeholder ? for both
 // engines.
 type Tx struct {
-	tx     *sql.Tx
+	tx     queries
 	engine engine
 	// ctx is that of a write, which others share: a caller who leaves must not
 	// break it. nil = every statement ends with its own.
@@ -168,6 +175,14 @@ func (s *Store) Read(ctx context.Context, f func(*Tx) error) (err error) {
 	}
 	defer func() { _ = tx.Rollback() }()
 	return mark(s.engine, f(&Tx{tx: tx, engine: s.engine}))
+}
+
+// Look runs f without a transaction, for what one query answers: with several,
+// each sees the state of its own moment. It saves the begin and the end, each of
+// which is a round trip to a server. f must not write.
+func (s *Store) Look(ctx context.Context, f func(*Tx) error) (err error) {
+	defer s.observed("read", &err)()
+	return mark(s.engine, f(&Tx{tx: s.read, engine: s.engine}))
 }
 
 // Scrub removes deleted rows from the database's files. SQLite overwrites
