@@ -201,7 +201,7 @@ func (a *app) put(ctx context.Context, c *sdk.Client, group sdk.GroupID, files [
 	}
 	progress := a.newBar("uploading", len(files), total, f.asJSON)
 	defer a.ui.progress("")
-	return inOrder(ctx, f.jobs, len(files), func(ctx context.Context, i int) (receipt, error) {
+	err := inOrder(ctx, f.jobs, len(files), func(ctx context.Context, i int) (receipt, error) {
 		ctx, flying := progress.start(ctx, files[i].name, files[i].size)
 		defer flying.end()
 		entry, known := there[files[i].name]
@@ -210,6 +210,10 @@ func (a *app) put(ctx context.Context, c *sdk.Client, group sdk.GroupID, files [
 		}
 		return a.putOne(ctx, c, group, files[i], entry)
 	}, func(r receipt) error { return a.printReceipt(r, f.asJSON, len(files) > 1) })
+	if err != nil && ctx.Err() != nil {
+		return interruption("run the same command with --update: what was recorded is not sent again")
+	}
+	return err
 }
 
 // putOne sends one file, unless it equals what is there.

@@ -137,9 +137,17 @@ func (a *app) simple(run commandFunc) func(*cobra.Command, []string) error {
 		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
 		a.began = true
-		return run(ctx, args)
+		err := run(ctx, args)
+		var own *commandError
+		if err != nil && ctx.Err() != nil && !errors.As(err, &own) {
+			return interruption("")
+		}
+		return err
 	}
 }
+
+// interruption is how a command ends that the user interrupted.
+func interruption(hint string) error { return refuse(exitOther, hint, errors.New("interrupted")) }
 
 // withClient is a simple command that talks to the service.
 func (a *app) withClient(run func(ctx context.Context, c *sdk.Client, args []string) error) func(*cobra.Command, []string) error {
