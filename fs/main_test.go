@@ -132,7 +132,7 @@ func serve(in io.Reader, out io.Writer) int {
 	s.world.stall("upload", false)
 	s.world.stall("retrieve", false)
 	s.world.stall("entries", false)
-	if err := s.mount.UnmountLazy(); err == nil {
+	if err := UnmountLazily(s.mount.dir); err == nil {
 		s.mount.Wait()
 	}
 	if s.world.events != nil {
@@ -224,6 +224,13 @@ func (s *server) obey(o order) (a answer) {
 		a.Error = "unknown order " + o.Do
 	}
 	return a
+}
+
+// isQuiet reports whether the kernel was told everything.
+func (k *notifier) isQuiet() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.names) == 0 && len(k.contents) == 0 && k.telling == 0
 }
 
 func (a *answer) setError(err error) {
