@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/svcfs/svcfs/fs/tree"
 	"github.com/svcfs/svcfs/sdk"
 )
@@ -139,6 +141,10 @@ func serve(in io.Reader, out io.Writer) int {
 		close(s.world.events) // as a watch does when it ends
 	}
 	_ = s.tree.Close()
+	if err := goleak.Find(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	return 0
 }
 
