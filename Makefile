@@ -4,6 +4,11 @@
 GO ?= go
 PREFIX ?= /usr/local
 STATICCHECK ?= $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
+# Not asked: names that look like credentials (G101), programs and paths that the
+# user names (G204, G304), modes wider than 0600 where others shall read, man
+# pages and the tests' database (G301, G306), and chance that is no secret, the
+# jitter of retries (G404).
+GOSEC ?= $(GO) tool -modfile=integration/tools/go.mod gosec -quiet -exclude-dir=integration -exclude=G101,G204,G301,G304,G306,G404
 FUZZTIME ?= 30s
 # make demo: DIR=PATH keeps its data there, DEMO_FROM=PATH also sends that
 # folder's files, ONCE=1 cleans up and ends.
@@ -20,7 +25,7 @@ BENCHFLAGS ?=
 help:
 	@echo "make demo      mount two accounts on a service of their own (ONCE=1: check and end)"
 	@echo "make build     bin/svcfs and bin/svcd"
-	@echo "make test      vet, staticcheck, every test with the race detector, the test vectors"
+	@echo "make test      vet, staticcheck, gosec, every test with the race detector, the test vectors"
 	@echo "make test-user the tests that mount as an ordinary user, for root"
 	@echo "make bench     svcfs beside its floor and its peers (BENCH=quick, growth or service)"
 	@echo "make lint fuzz suites man install clean"
@@ -61,6 +66,7 @@ vet:
 lint: vet
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "run: gofmt -w ." >&2; exit 1; }
 	$(STATICCHECK) ./...
+	$(GOSEC) ./...
 
 # Test vectors that are too large for this module live in one of their own.
 vectors:

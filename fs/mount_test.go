@@ -291,6 +291,22 @@ func TestN5MkdirRmdir(t *testing.T) {
 	m.wantCharges(0, 0)
 }
 
+// N5: tar --xattrs makes a file with mknod before it sets attributes and writes.
+func TestN5MknodMakesAFile(t *testing.T) {
+	m := mounting(t)
+	path := m.path("team/f")
+	if err := unix.Mknod(path, unix.S_IFREG|0o700, 0); err != nil {
+		t.Fatal(err)
+	}
+	wantErrno(t, "mknod again", unix.Mknod(path, unix.S_IFREG|0o600, 0), unix.EEXIST)
+	if info, err := os.Stat(path); err != nil || info.Mode() != 0o700 || info.Size() != 0 {
+		t.Errorf("stat: %v, %v", info, err)
+	}
+	m.wantCharges(0, 0)
+	m.write("team/f", "content")
+	m.wantCharges(0, 1)
+}
+
 // W10: what copying tools set succeeds, and shows no more than the umask leaves.
 func TestW10AttributesOfCopyingTools(t *testing.T) {
 	m := mounting(t)
@@ -320,8 +336,13 @@ func TestW10AttributesOfCopyingTools(t *testing.T) {
 	if n, err := unix.Getxattr(path, "user.svcfs.ref", ref); err != nil || string(ref[:n]) != "ref/1" {
 		t.Errorf("our own xattr is %q afterwards, %v", ref[:max(n, 0)], err)
 	}
-	_, err := unix.Getxattr(path, "user.comment", nil)
-	wantErrno(t, "xattr afterwards", err, unix.ENODATA)
+	for name, want := range map[string]unix.Errno{"user.comment": unix.ENODATA, "user.svcfs.none": unix.ENODATA, "security.selinux": unix.EOPNOTSUPP,
+		"system.posix_acl_access": unix.EOPNOTSUPP, "trusted.overlay.opaque": unix.EOPNOTSUPP} {
+		for _, at := range []string{path, m.path("team")} {
+			_, err := unix.Getxattr(at, name, nil)
+			wantErrno(t, name+" afterwards", err, want)
+		}
+	}
 	for name, want := range map[string]iofs.FileMode{"team/f": 0o700, "team/new": 0o600, "team": 0o700 | iofs.ModeDir, ".svcfs/status": 0o400, ".svcfs": 0o500 | iofs.ModeDir} {
 		if info, err := os.Stat(m.path(name)); err != nil || info.Mode() != want {
 			t.Errorf("%s: %v, %v, want %v", name, info.Mode(), err, want)

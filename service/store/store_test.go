@@ -58,6 +58,10 @@ func TestStore(t *testing.T) {
 		"text is compared by bytes, NUL is refused":         testText,
 		"a caller who leaves waiting leaves nothing behind": testGivenUp,
 		"scrubbing works beside readers":                    testScrub,
+		"writes that wait together are committed together":  testTogether,
+		"more writes wait than one commit takes":            testManyTogether,
+		"a caller who leaves inside breaks nothing":         testLeaveInside,
+		"one text is read twice at once":                    testSameTextTwice,
 	}
 	for _, engine := range engines(t) {
 		for name, test := range suite {
@@ -205,7 +209,7 @@ func testAppendOnly(t *testing.T, opener func() (*store.Store, error)) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, statement := range []string{"UPDATE ledger SET fee = '1'", "DELETE FROM ledger"} {
+	for _, statement := range []store.Query{"UPDATE ledger SET fee = '1'", "DELETE FROM ledger"} {
 		err := s.Write(t.Context(), func(tx *store.Tx) error {
 			_, err := tx.ExecContext(t.Context(), statement)
 			return err
@@ -218,7 +222,7 @@ func testAppendOnly(t *testing.T, opener func() (*store.Store, error)) {
 
 func testNewer(t *testing.T, opener func() (*store.Store, error)) {
 	s := open(t, opener)
-	statement := "PRAGMA user_version = 99"
+	var statement store.Query = "PRAGMA user_version = 99"
 	if s.Engine() == "postgres" {
 		statement = "INSERT INTO schema_version VALUES (99)"
 	}

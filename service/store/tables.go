@@ -33,6 +33,26 @@ type Table struct {
 	Columns []Column
 }
 
+// names lists the columns, separated by commas.
+func (t Table) names() string {
+	var list []string
+	for _, c := range t.Columns {
+		list = append(list, c.Name)
+	}
+	return strings.Join(list, ", ")
+}
+
+// SelectAll reads every row, in an order that is the same in every database.
+func (t Table) SelectAll() Query {
+	return Query("SELECT " + t.names() + " FROM " + t.Name + " ORDER BY 1, 2")
+}
+
+// Insert adds a row; the arguments are its columns in order.
+func (t Table) Insert() Query {
+	marks := strings.TrimSuffix(strings.Repeat("?, ", len(t.Columns)), ", ")
+	return Query("INSERT INTO " + t.Name + " (" + t.names() + ") VALUES (" + marks + ")")
+}
+
 // SchemaVersion is the number of the newest migration, which an open database has.
 func (s *Store) SchemaVersion() (int, error) {
 	all, err := load(s.engine.name())
@@ -108,7 +128,7 @@ func scanReferences(rows *sql.Rows) (map[string][]string, error) {
 	return refers, rows.Err()
 }
 
-func (sqliteEngine) tables(ctx context.Context, tx *sql.Tx) ([]Table, error) {
+func (sqliteEngine) tables(ctx context.Context, tx queries) ([]Table, error) {
 	rows, err := tx.QueryContext(ctx, `SELECT t.name, c.name, c.type FROM sqlite_master t, pragma_table_info(t.name) c
 		WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite\_%' ESCAPE '\' ORDER BY t.name, c.cid`)
 	if err != nil {
@@ -123,7 +143,7 @@ func (sqliteEngine) tables(ctx context.Context, tx *sql.Tx) ([]Table, error) {
 	})
 }
 
-func (sqliteEngine) references(ctx context.Context, tx *sql.Tx) (map[string][]string, error) {
+func (sqliteEngine) references(ctx context.Context, tx queries) (map[string][]string, error) {
 	rows, err := tx.QueryContext(ctx, `SELECT t.name, f."table" FROM sqlite_master t, pragma_foreign_key_list(t.name) f WHERE t.type = 'table'`)
 	if err != nil {
 		return nil, err
@@ -131,7 +151,7 @@ func (sqliteEngine) references(ctx context.Context, tx *sql.Tx) (map[string][]st
 	return scanReferences(rows)
 }
 
-func (postgresEngine) tables(ctx context.Context, tx *sql.Tx) ([]Table, error) {
+func (postgresEngine) tables(ctx context.Context, tx queries) ([]Table, error) {
 	rows, err := tx.QueryContext(ctx, `SELECT table_name, column_name, data_type FROM information_schema.columns
 		WHERE table_schema = current_schema() AND table_name <> 'schema_version' ORDER BY table_name, ordinal_position`)
 	if err != nil {
@@ -146,7 +166,7 @@ func (postgresEngine) tables(ctx context.Context, tx *sql.Tx) ([]Table, error) {
 	})
 }
 
-func (postgresEngine) references(ctx context.Context, tx *sql.Tx) (map[string][]string, error) {
+func (postgresEngine) references(ctx context.Context, tx queries) (map[string][]string, error) {
 	rows, err := tx.QueryContext(ctx, `SELECT a.relname, b.relname FROM pg_constraint c JOIN pg_class a ON a.oid = c.conrelid
 		JOIN pg_class b ON b.oid = c.confrelid WHERE c.contype = 'f' AND a.relnamespace = current_schema()::regnamespace`)
 	if err != nil {
@@ -176,7 +196,7 @@ func (s *Store) Snapshot(ctx context.Context, file string) error {
 	}
 	defer db.Close()
 	if _, err := db.ExecContext(ctx, "VACUUM INTO ?", file); err != nil {
-		return s.mark(fmt.Errorf("snapshot database: %w", err))
+		return mark(s.engine, fmt.Errorf("snapshot database: %w", err))
 	}
 	return nil
 }
@@ -184,7 +204,7 @@ func (s *Store) Snapshot(ctx context.Context, file string) error {
 // Check looks for damage in the database's files, as far as the engine tells.
 func (s *Store) Check(ctx context.Context) error {
 	if err := s.engine.check(ctx, s.read); err != nil {
-		return s.mark(fmt.Errorf("check database: %w", err))
+		return mark(s.engine, fmt.Errorf("check database: %w", err))
 	}
 	return nil
 }
@@ -219,7 +239,7 @@ func (s *Store) MayChangeLedger(ctx context.Context) (may bool, err error) {
 	}
 	err = s.read.QueryRowContext(ctx, "SELECT has_table_privilege('ledger', 'UPDATE, DELETE, TRUNCATE')").Scan(&may)
 	if err != nil {
-		return false, s.mark(fmt.Errorf("read privileges: %w", err))
+		return false, mark(s.engine, fmt.Errorf("read privileges: %w", err))
 	}
 	return may, nil
 }
