@@ -190,7 +190,7 @@ func raiseFileLimit(t *testing.T) {
 // --staging-size, whatever programs ask for; and memory shows it.
 func TestByteBudgetsUnderPressure(t *testing.T) {
 	const cacheSize, stagingSize, fixed = 32 * mib, 16 * mib, 200 * mib // fixed: with the race detector
-	files := count(64, 1024)
+	files := count(24, 1024)
 	w, alice, bob := team(t)
 	src := w.mkdir("src")
 	shell(t, src, fmt.Sprintf("for i in $(seq %d); do head -c %d /dev/urandom >$i; done", files, 4*mib))
