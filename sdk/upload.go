@@ -89,7 +89,7 @@ func (c *Client) upload(ctx context.Context, g GroupID, name string, b *Buffer) 
 	if err := c.checkSize(b.Len(), caps.MaxFileBytes); err != nil {
 		return Receipt{}, err
 	}
-	u := &uploading{c: c, caps: caps, key: uploadKey{g, name, ComputeHash(b.Bytes())}, buf: b}
+	u := &uploading{c: c, caps: caps, key: uploadKey{g, name, b.Hash()}, buf: b}
 	done, err := c.alone(ctx, u.key)
 	if err != nil {
 		return Receipt{}, err
@@ -277,6 +277,7 @@ func (u *uploading) sealAndSend(ctx context.Context) (Receipt, error) {
 		u.remember()
 	}
 	if _, restoreErr := format.Open(u.ticket.key, nonce[:], sealed); restoreErr != nil {
+		u.buf.forgetHash(true)
 		return Receipt{}, fmt.Errorf("restore the content after sending it: %w", restoreErr)
 	}
 	if err == nil || !u.ticket.unsure {
