@@ -251,9 +251,9 @@ func (s *Service) CreateAccount(ctx context.Context, name string, balance wire.A
 }
 
 // RotateKey replaces the key of an account; the old one is dead at once, and so
-// are the session tokens made with it.
+// are the session tokens made with it, sign-in links and sessions of the page.
 func (s *Service) RotateKey(ctx context.Context, name string) (NewAccount, error) {
-	id, key, err := s.accounts.Rotate(ctx, name)
+	id, key, err := s.accounts.Rotate(ctx, name, "")
 	return NewAccount{id, key}, err
 }
 

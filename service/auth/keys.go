@@ -123,9 +123,11 @@ func (a *Accounts) Create(ctx context.Context, name string, balance wire.Amount)
 	return id, key, err
 }
 
-// Rotate replaces the key of an account. The old key, and tokens made with it,
-// are dead when it returns.
-func (a *Accounts) Rotate(ctx context.Context, name string) (id string, key APIKey, err error) {
+// Rotate replaces the key of an account. Whatever else was good for the account
+// is dead when it returns: the old key, tokens made with it, sign-in links, and
+// page sessions, which could make a key themselves, but for session, which asked
+// for this; "" is none.
+func (a *Accounts) Rotate(ctx context.Context, name, session string) (id string, key APIKey, err error) {
 	if id, err = a.FullID(name); err != nil {
 		return "", key, err
 	}
@@ -140,6 +142,9 @@ func (a *Accounts) Rotate(ctx context.Context, name string) (id string, key APIK
 		}
 		if n, _ := result.RowsAffected(); n == 0 {
 			return unknownAccount(id)
+		}
+		if err := endSignIns(ctx, tx, id, session); err != nil {
+			return err
 		}
 		_, err = a.ledger.Append(ctx, tx, ledger.Record{Kind: ledger.KindRotateKey, Account: id})
 		return err
