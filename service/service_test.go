@@ -507,6 +507,9 @@ func TestThreat22GuessingIsSlowedDown(t *testing.T) {
 	if seen[401] > 11 || seen[429] < 19 {
 		t.Errorf("statuses %v", seen)
 	}
+	if status, body := r.post("/api/auth/session-token", http.Header{wire.HeaderAPIKey: {alice.key}}, wire.SessionTokenRequest{AccountID: alice.id}); status != 200 {
+		t.Errorf("somebody else's guessing locks out the account: %d %s", status, body)
+	}
 	if status, body := r.post("/api/auth/session-token", http.Header{wire.HeaderAPIKey: {alice.key}}, wire.SessionTokenRequest{AccountID: "nobody.svc.testnet"}); status != 404 || !strings.Contains(string(body), "not found") {
 		t.Errorf("unknown account: %d %s", status, body)
 	}

@@ -61,8 +61,7 @@ func newKey() (APIKey, []byte, error) {
 		return APIKey{}, nil, fmt.Errorf("make API key: %w", err)
 	}
 	key := APIKey{keyPrefix + base64.RawURLEncoding.EncodeToString(raw)}
-	sum := sha256.Sum256([]byte(key.text))
-	return key, sum[:], nil
+	return key, hashOf(key.text), nil
 }
 
 // Accounts makes and checks accounts.
@@ -222,31 +221,40 @@ func (a *Accounts) Balance(ctx context.Context, id string) (balance wire.Amount,
 	return balance, err
 }
 
-// CheckKey verifies an API key and returns the key's generation. The hash of
-// what was sent is compared in constant time, also for an unknown account.
+// CheckKey verifies an API key and returns the key's generation. After too many
+// wrong keys for an account every wrong one is told to wait, but never the right
+// one: nobody locks out an account by guessing.
 func (a *Accounts) CheckKey(ctx context.Context, id, key string) (generation int64, err error) {
 	if len(id) > maxAccountID {
 		return 0, unknownAccount(id)
 	}
+	generation, err = a.compareKey(ctx, id, key)
+	var wrong *fault.Error
+	if !errors.As(err, &wrong) {
+		return generation, err
+	}
 	if !a.mayTry(id) {
 		return 0, &fault.Error{Code: wire.CodeRateLimited, Text: "too many requests: too many wrong keys for this account, try again in a minute", RetryAfter: time.Minute}
 	}
+	a.failed(id)
+	return 0, wrong
+}
+
+// compareKey compares the hash of what was sent in constant time, also for an
+// unknown account.
+func (a *Accounts) compareKey(ctx context.Context, id, key string) (generation int64, err error) {
 	if !strings.HasPrefix(key, keyPrefix) || len(key) < minKeyLength {
-		a.failed(id)
 		return 0, fault.New(wire.CodeInvalidKey, "Invalid format")
 	}
 	stored, generation, found, err := a.keyOf(ctx, id)
 	if err != nil {
 		return 0, err
 	}
-	sum := sha256.Sum256([]byte(key))
-	equal := subtle.ConstantTimeCompare(sum[:], stored) == 1
-	if !found {
-		a.failed(id)
+	equal := subtle.ConstantTimeCompare(hashOf(key), stored) == 1
+	switch {
+	case !found:
 		return 0, unknownAccount(id)
-	}
-	if !equal {
-		a.failed(id)
+	case !equal:
 		return 0, fault.New(wire.CodeInvalidKey, "Invalid API key")
 	}
 	return generation, nil
