@@ -82,9 +82,20 @@ func NewAccounts(s *store.Store, l *ledger.Ledger, contract string) *Accounts {
 
 var nameForm = regexp.MustCompile(`^[a-z0-9_-]{2,64}$`)
 
+// lower lowers ASCII letters alone: in Unicode other letters become them, such as
+// the Kelvin sign.
+func lower(name string) string {
+	return strings.Map(func(r rune) rune {
+		if 'A' <= r && r <= 'Z' {
+			r += 'a' - 'A'
+		}
+		return r
+	}, name)
+}
+
 // FullID completes a bare name and checks its form.
 func (a *Accounts) FullID(name string) (string, error) {
-	id := strings.ToLower(strings.TrimSpace(name))
+	id := lower(strings.TrimSpace(name))
 	bare := strings.TrimSuffix(id, "."+a.contract)
 	if !strings.Contains(id, ".") {
 		id += "." + a.contract
