@@ -225,7 +225,7 @@ func (a *Accounts) List(ctx context.Context) (list []Listed, err error) {
 
 // Balance returns the balance of an account.
 func (a *Accounts) Balance(ctx context.Context, id string) (balance wire.Amount, err error) {
-	err = a.store.Read(ctx, func(tx *store.Tx) error {
+	err = a.store.Look(ctx, func(tx *store.Tx) error {
 		balance, err = ledger.Balance(ctx, tx, id)
 		return err
 	})
@@ -273,7 +273,7 @@ func (a *Accounts) compareKey(ctx context.Context, id, key string) (generation i
 
 func (a *Accounts) keyOf(ctx context.Context, id string) (hash []byte, generation int64, found bool, err error) {
 	hash = make([]byte, sha256.Size)
-	err = a.store.Read(ctx, func(tx *store.Tx) error {
+	err = a.store.Look(ctx, func(tx *store.Tx) error {
 		return tx.QueryRowContext(ctx, "SELECT key_hash, key_generation FROM accounts WHERE id = ?", id).Scan(&hash, &generation)
 	})
 	if errors.Is(err, sql.ErrNoRows) {

@@ -100,11 +100,10 @@ func (f *Files) rows(ctx context.Context, account, group string, query store.Que
 }
 
 func mayList(ctx context.Context, tx *store.Tx, group, account string) error {
-	g, err := groups.Get(ctx, tx, group)
-	if err != nil || g.Joinable {
-		return err
+	g, err := groups.RequireMember(ctx, tx, group, account)
+	if g.Joinable {
+		return nil // to anybody
 	}
-	_, err = groups.RequireMember(ctx, tx, group, account)
 	return err
 }
 

@@ -100,20 +100,28 @@ func IsMember(ctx context.Context, tx *store.Tx, group, account string) (bool, e
 	return true, nil
 }
 
+// Seen reads a group inside a transaction, and whether account is a member.
+func Seen(ctx context.Context, tx *store.Tx, id, account string) (g Group, member bool, err error) {
+	g.ID = id
+	err = tx.QueryRowContext(ctx, `SELECT owner, joinable, join_expires, join_max_uses, join_uses, retention_days, key_version,
+		EXISTS (SELECT 1 FROM members WHERE group_id = groups.id AND account = ?) FROM groups WHERE id = ?`, account, id).
+		Scan(&g.Owner, &g.Joinable, &g.JoinExpires, &g.JoinMaxUses, &g.JoinUses, &g.RetentionDays, &g.KeyVersion, &member)
+	if errors.Is(err, sql.ErrNoRows) {
+		return g, false, unknown(id)
+	}
+	if err != nil {
+		return g, false, fmt.Errorf("read group: %w", err)
+	}
+	return g, member, nil
+}
+
 // RequireMember returns the group, or refuses an account that is not a member.
 func RequireMember(ctx context.Context, tx *store.Tx, group, account string) (Group, error) {
-	g, err := Get(ctx, tx, group)
-	if err != nil {
-		return g, err
+	g, member, err := Seen(ctx, tx, group, account)
+	if err == nil && !member {
+		err = fault.New(wire.CodeNotAuthorized, "User not authorized: Unauthorized for group %q: %s is not a member", group, account)
 	}
-	member, err := IsMember(ctx, tx, group, account)
-	if err != nil {
-		return g, err
-	}
-	if !member {
-		return g, fault.New(wire.CodeNotAuthorized, "User not authorized: Unauthorized for group %q: %s is not a member", group, account)
-	}
-	return g, nil
+	return g, err
 }
 
 func requireOwner(ctx context.Context, tx *store.Tx, group, account, action string) (Group, error) {
@@ -232,11 +240,7 @@ func (gs *Groups) Revoke(ctx context.Context, account, group, member string) (st
 func (gs *Groups) Join(ctx context.Context, account, group string) (text string, err error) {
 	text = fmt.Sprintf("Joined group '%s'", group)
 	err = gs.store.Write(ctx, func(tx *store.Tx) error {
-		g, err := Get(ctx, tx, group)
-		if err != nil {
-			return err
-		}
-		already, err := IsMember(ctx, tx, group, account)
+		g, already, err := Seen(ctx, tx, group, account)
 		if err != nil || already {
 			text = fmt.Sprintf("Already a member of '%s'", group)
 			return err
@@ -361,11 +365,8 @@ func (gs *Groups) ownerChange(ctx context.Context, account, group, action, kind,
 
 // View reads a group and whether account is a member. Public.
 func (gs *Groups) View(ctx context.Context, group, account string) (g Group, member bool, err error) {
-	err = gs.store.Read(ctx, func(tx *store.Tx) error {
-		if g, err = Get(ctx, tx, group); err != nil {
-			return err
-		}
-		member, err = IsMember(ctx, tx, group, account)
+	err = gs.store.Look(ctx, func(tx *store.Tx) error {
+		g, member, err = Seen(ctx, tx, group, account)
 		return err
 	})
 	return g, member, err
@@ -396,7 +397,7 @@ func (gs *Groups) Members(ctx context.Context, account, group string) (list []st
 
 func (gs *Groups) list(ctx context.Context, query store.Query, args ...any) ([]string, error) {
 	list := []string{}
-	err := gs.store.Read(ctx, func(tx *store.Tx) error {
+	err := gs.store.Look(ctx, func(tx *store.Tx) error {
 		rows, err := tx.QueryContext(ctx, query, args...)
 		if err != nil {
 			return fmt.Errorf("list: %w", err)

@@ -205,7 +205,7 @@ func (w *Watch) look(ctx context.Context, since int64) (head int64, news bool, e
 }
 
 func (w *Watch) readHead(ctx context.Context) (head int64, err error) {
-	err = w.store.Read(ctx, func(tx *store.Tx) error {
+	err = w.store.Look(ctx, func(tx *store.Tx) error {
 		head, err = headOf(ctx, tx)
 		return err
 	})
