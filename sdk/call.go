@@ -32,8 +32,8 @@ const (
 // when the service refuses the token: a refused request was not carried out.
 func (c *Client) tool(ctx context.Context, op string, patience time.Duration, request, result any) error {
 	return c.authorized(ctx, func(token Secret) error {
-		var raw json.RawMessage
-		if err := c.post(ctx, c.cfg.MCPURL+wire.PathTools+op, patience, c.bearer(token), request, &raw); err != nil {
+		raw, err := c.post(ctx, c.cfg.MCPURL+wire.PathTools+op, patience, c.bearer(token), request)
+		if err != nil {
 			return err
 		}
 		return c.unwrap(raw, result)
@@ -80,23 +80,23 @@ func (c *Client) bearer(token Secret) http.Header {
 	return h
 }
 
-// post sends request as JSON and decodes the whole answer into answer.
-func (c *Client) post(ctx context.Context, address string, patience time.Duration, header http.Header, request, answer any) error {
+// post sends request as JSON and returns the whole answer.
+func (c *Client) post(ctx context.Context, address string, patience time.Duration, header http.Header, request any) ([]byte, error) {
 	body, err := json.Marshal(request)
 	if err != nil {
-		return fmt.Errorf("encode request: %w", err)
+		return nil, fmt.Errorf("encode request: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
 	if err != nil {
-		return fmt.Errorf("make request: %w", err)
+		return nil, fmt.Errorf("make request: %w", err)
 	}
 	for k, v := range header {
 		req.Header[k] = v
 	}
 	req.Header.Set("Content-Type", "application/json")
-	return c.exchange(req, answer)
+	return c.exchange(req)
 }
 
 // get fetches a JSON document without authentication.
@@ -107,20 +107,20 @@ func (c *Client) get(ctx context.Context, address string, answer any) error {
 	if err != nil {
 		return fmt.Errorf("make request: %w", err)
 	}
-	return c.exchange(req, answer)
-}
-
-func (c *Client) exchange(req *http.Request, answer any) error {
-	resp, err := c.send(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	raw, err := readBounded(resp.Body, c.answerLimit(req.URL.Path))
+	raw, err := c.exchange(req)
 	if err != nil {
 		return err
 	}
 	return decode(raw, answer)
+}
+
+func (c *Client) exchange(req *http.Request) ([]byte, error) {
+	resp, err := c.send(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	return readBounded(resp.Body, resp.ContentLength, c.answerLimit(req.URL.Path))
 }
 
 const (
@@ -160,8 +160,21 @@ func (c *Client) send(req *http.Request) (*http.Response, error) {
 // errTooMuch is an answer over its bound.
 var errTooMuch = errors.New("the answer is larger than it may be")
 
-func readBounded(r io.Reader, limit int64) ([]byte, error) {
-	raw, err := io.ReadAll(io.LimitReader(r, limit+1))
+// maxAnnounced bounds what is allocated for an answer before it arrives, in bytes.
+const maxAnnounced = 4 << 20
+
+// readBounded reads the body of an answer; announced is its length, negative when
+// that is not known.
+func readBounded(body io.Reader, announced, limit int64) ([]byte, error) {
+	if announced > limit {
+		return nil, malformed(errTooMuch)
+	}
+	if announced > 0 && announced <= maxAnnounced {
+		raw := make([]byte, announced)
+		_, err := io.ReadFull(body, raw)
+		return raw, err
+	}
+	raw, err := io.ReadAll(io.LimitReader(body, limit+1))
 	if err != nil {
 		return nil, err
 	}
@@ -181,13 +194,18 @@ func (e *malformedError) Error() string {
 }
 func (e *malformedError) Unwrap() error { return e.err }
 
-// decode reads one JSON document, whose depth encoding/json bounds.
+// decode reads one JSON document of bounded depth.
 func decode(raw []byte, into any) error {
+	if wire.DeeperThan(raw, maxDepth) {
+		return malformed(errTooDeep)
+	}
 	if err := json.Unmarshal(raw, into); err != nil {
 		return malformed(describeJSON(err))
 	}
 	return nil
 }
+
+var errTooDeep = fmt.Errorf("nested deeper than %d", maxDepth)
 
 // describeJSON keeps the place and drops the content of a JSON error.
 func describeJSON(err error) error {
@@ -213,6 +231,15 @@ func (c *Client) unwrap(raw json.RawMessage, result any) error {
 // unwrap decodes {"result": …}, or a bare body (generation A), into result. An
 // error in an answer that claims success is an error.
 func unwrap(raw json.RawMessage, result any) error {
+	if rows, ok := result.(*recordList); ok {
+		if list, ok := wire.ParseRows(raw, freeItems, leastRow); ok {
+			*rows = list
+			return nil
+		}
+	}
+	if wire.DeeperThan(raw, maxDepth) {
+		return malformed(errTooDeep)
+	}
 	var envelope struct{ Result, Error, Code json.RawMessage }
 	if json.Unmarshal(raw, &envelope) == nil {
 		if envelope.Result != nil {
@@ -222,7 +249,8 @@ func unwrap(raw json.RawMessage, result any) error {
 		}
 	}
 	if result == nil {
-		return nil
+		var any json.RawMessage
+		return decode(raw, &any)
 	}
 	if len(raw) == 0 || string(raw) == "null" {
 		return malformed(errors.New("the result is null"))

@@ -51,7 +51,7 @@ func newAnswerError(status int, code, text string) *answerError {
 func readError(resp *http.Response, body []byte) error {
 	var code, text string
 	var fields map[string]json.RawMessage
-	if json.Unmarshal(body, &fields) == nil {
+	if !wire.DeeperThan(body, maxDepth) && json.Unmarshal(body, &fields) == nil {
 		code = textOf(fields["code"])
 		for _, name := range []string{"error", "message", "detail"} {
 			if text == "" {

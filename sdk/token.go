@@ -107,7 +107,10 @@ func (c *Client) fetchToken(ctx context.Context) (Secret, time.Duration, error) 
 	}
 	header := http.Header{}
 	header.Set(wire.HeaderAPIKey, c.cfg.APIKey.Reveal())
-	err := c.post(ctx, c.cfg.AuthURL+wire.PathSessionToken, c.cfg.Timeout, header, wire.SessionTokenRequest{AccountID: string(c.account)}, &answer)
+	raw, err := c.post(ctx, c.cfg.AuthURL+wire.PathSessionToken, c.cfg.Timeout, header, wire.SessionTokenRequest{AccountID: string(c.account)})
+	if err == nil {
+		err = decode(raw, &answer)
+	}
 	if err != nil {
 		return Secret{}, 0, c.wrap(opSignIn, "", "", err)
 	}

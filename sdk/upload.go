@@ -89,7 +89,7 @@ func (c *Client) upload(ctx context.Context, g GroupID, name string, b *Buffer) 
 	if err := c.checkSize(b.Len(), caps.MaxFileBytes); err != nil {
 		return Receipt{}, err
 	}
-	u := &uploading{c: c, caps: caps, key: uploadKey{g, name, ComputeHash(b.Bytes())}, buf: b}
+	u := &uploading{c: c, caps: caps, key: uploadKey{g, name, b.Hash()}, buf: b}
 	done, err := c.alone(ctx, u.key)
 	if err != nil {
 		return Receipt{}, err
@@ -277,6 +277,7 @@ func (u *uploading) sealAndSend(ctx context.Context) (Receipt, error) {
 		u.remember()
 	}
 	if _, restoreErr := format.Open(u.ticket.key, nonce[:], sealed); restoreErr != nil {
+		u.buf.forgetHash(true)
 		return Receipt{}, fmt.Errorf("restore the content after sending it: %w", restoreErr)
 	}
 	if err == nil || !u.ticket.unsure {
@@ -355,6 +356,10 @@ func isOutcomeUnknown(err error) bool {
 	if !errors.As(err, &answered) {
 		return true
 	}
+	switch answered.kind { // the hosted service refuses with status 500, and words that say why
+	case KindInsufficient, KindNotAuthorized, KindUnauthenticated, KindAudience:
+		return false
+	}
 	return answered.status >= 500 && answered.code == "" || answered.code == wire.CodeUnavailable || answered.code == wire.CodeInternal
 }
 
@@ -393,21 +398,29 @@ func (u *uploading) finalize(ctx context.Context, b blob, size int64, raw bool, 
 		return u.postFinalize(ctx, wire.PathFinalizeGenA, body, answer)
 	}
 	err = u.postFinalize(ctx, wire.PathTools+wire.OpFinalizeUpload, body, answer)
-	var refused *answerError
-	if errors.As(err, &refused) && refused.status == http.StatusNotFound && refused.code == "" {
-		// No such path: generation A has another one, and nothing was carried out.
-		if otherErr := u.postFinalize(ctx, wire.PathFinalizeGenA, body, answer); otherErr == nil || isOutcomeUnknown(otherErr) {
-			u.c.generationA.Store(otherErr == nil)
-			return otherErr
-		}
+	if !mayLackPath(err) {
+		return err
 	}
-	return err
+	// Generation A has another path, and nothing was carried out yet.
+	otherErr := u.postFinalize(ctx, wire.PathFinalizeGenA, body, answer)
+	if mayLackPath(otherErr) {
+		return err
+	}
+	var refused *answerError
+	u.c.generationA.Store(otherErr == nil || errors.As(otherErr, &refused) && !isOutcomeUnknown(otherErr))
+	return otherErr
+}
+
+// mayLackPath reports an answer that a service without the path gives.
+func mayLackPath(err error) bool {
+	var refused *answerError
+	return errors.As(err, &refused) && refused.status == http.StatusNotFound && refused.code == ""
 }
 
 func (u *uploading) postFinalize(ctx context.Context, path string, body outgoing, answer *wire.FinalizeUploadResult) error {
 	return u.c.authorized(ctx, func(token Secret) error {
-		return u.c.transfer(ctx, http.MethodPost, path, token, body, func(_ *http.Response, in io.Reader) error {
-			answered, err := readBounded(in, maxAnswerBytes)
+		return u.c.transfer(ctx, http.MethodPost, path, token, body, func(resp *http.Response, in io.Reader) error {
+			answered, err := readBounded(in, resp.ContentLength, maxAnswerBytes)
 			if err != nil {
 				return err
 			}

@@ -134,13 +134,22 @@ type service struct {
 	key     string
 	process *process
 	client  *sdk.Client
+	uploads atomic.Int64 // so many were begun
 }
 
 // newService starts svcd over a fresh data directory; stores are its --db and
 // --blobs flags.
 func (w *world) newService(name string, env []string, stores ...string) (*service, error) {
+	return w.startService(filepath.Join(w.bin, "svcd"), name, env, stores...)
+}
+
+func (w *world) startService(program, name string, env []string, stores ...string) (*service, error) {
 	s := &service{w: w, data: w.path(name)}
-	cmd := exec.Command(filepath.Join(w.bin, "svcd"), append([]string{"serve", "--data", s.data, "--listen", "127.0.0.1:0", "--request-rate", "-1"}, stores...)...)
+	args := append([]string{"serve", "--data", s.data, "--listen", "127.0.0.1:0", "--request-rate", "-1"}, stores...)
+	if w.profiles != "" {
+		args = append(args, "--cpuprofile", filepath.Join(w.profiles, name+".pprof"))
+	}
+	cmd := exec.Command(program, args...)
 	cmd.Env = append(os.Environ(), env...)
 	p, err := start(cmd)
 	if err != nil {

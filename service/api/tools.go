@@ -20,8 +20,8 @@ import (
 	"github.com/svcfs/svcfs/service/fault"
 )
 
-// operations are those of the wire protocol 3.3, but for finalize_upload and
-// prepare_retrieve, which carry content.
+// operations are those of the wire protocol 3.3, but for those that carry content
+// or long lists.
 func (s *server) operations() map[string]tool {
 	group := func(f func(ctx context.Context, account, group string) (any, error)) tool {
 		return func(ctx context.Context, account string, raw []byte) (any, error) {
@@ -74,13 +74,6 @@ func (s *server) operations() map[string]tool {
 		wire.OpGetOwnedGroups:  func(ctx context.Context, account string, _ []byte) (any, error) { return s.Groups.Owned(ctx, account) },
 		wire.OpGetMemberGroups: func(ctx context.Context, account string, _ []byte) (any, error) { return s.Groups.Of(ctx, account) },
 		wire.OpGetGroupMembers: group(func(ctx context.Context, account, g string) (any, error) { return s.Groups.Members(ctx, account, g) }),
-		wire.OpGetGroupTransactions: func(ctx context.Context, account string, raw []byte) (any, error) {
-			req, err := decode[wire.TransactionsRequest](raw)
-			if err != nil {
-				return nil, err
-			}
-			return s.Files.List(ctx, account, req)
-		},
 		wire.OpDeleteFile: func(ctx context.Context, account string, raw []byte) (any, error) {
 			req, err := decode[wire.FileRequest](raw)
 			if err != nil {
