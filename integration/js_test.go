@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -129,6 +130,7 @@ func TestJavaScriptSDK(t *testing.T) {
 	if got := must(alice, "team", "hash", file); strings.Count(got, uploaded.Hash) != 2 {
 		t.Errorf("computeHash: %s, want %s", got, uploaded.Hash)
 	}
+	wantInReadme(t, filepath.Join(w.dir, "js/node_modules/nova-sdk-js/dist/index.d.ts"))
 	if got := must(alice, "team", "network"); !strings.Contains(got, `"networkId":"testnet"`) {
 		t.Errorf("getNetworkInfo: %s", got)
 	}
@@ -150,6 +152,22 @@ func TestJavaScriptSDK(t *testing.T) {
 	stranger := &person{w: w, id: "stranger.svc.testnet", key: alice.key}
 	if _, problem := js(stranger, "team", "status"); !strings.Contains(problem, "not found") {
 		t.Errorf("unknown account: %q", problem)
+	}
+}
+
+// wantInReadme checks that the table in sdk/README.md names every public method
+// that the types of the npm package declare.
+func wantInReadme(t *testing.T, types string) {
+	t.Helper()
+	readme := string(read(t, "../sdk/README.md"))
+	methods := regexp.MustCompile(`(?m)^    (\w+)\(`).FindAllStringSubmatch(string(read(t, types)), -1)
+	if len(methods) < 20 {
+		t.Errorf("%s declares %d methods", types, len(methods))
+	}
+	for _, m := range methods {
+		if name := m[1]; name != "constructor" && !strings.Contains(readme, "`"+name+"(") && !strings.Contains(readme, "`"+name+"`") {
+			t.Errorf("%s of nova-sdk-js %s is not in sdk/README.md", name, npmVersion)
+		}
 	}
 }
 
