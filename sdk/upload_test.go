@@ -249,7 +249,7 @@ func TestNobodyPaysTwiceHoursLater(t *testing.T) {
 				if _, err := c.UploadBytes(t.Context(), "g", name, []byte(name)); err == nil {
 					t.Fatal("it succeeds")
 				}
-				sdk.AgeTickets(c, 3 * time.Hour)
+				sdk.AgeTickets(c, 3*time.Hour)
 			}
 			s.Disturb(finalize, nil)
 			s.Disturb(list, nil)
