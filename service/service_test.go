@@ -830,6 +830,29 @@ func TestPagingTellsEveryChangeOnce(t *testing.T) {
 	}
 }
 
+// A revoked member does not come back by the open door; the owner may add it again.
+func TestRevokedMemberDoesNotRejoin(t *testing.T) {
+	r := run(t)
+	owner, guest, other := r.user("owner", "10"), r.user("guest", "1"), r.user("other", "1")
+	must[string](owner, wire.OpCreateHackathonGroup, object{"group_id": "h", "expires_at": fmt.Sprint(time.Now().Add(time.Hour).UnixNano())})
+	must[string](guest, wire.OpJoinGroup, object{"group_id": "h"})
+	must[string](owner, wire.OpRevokeGroupMember, object{"group_id": "h", "member_id": guest.id})
+	before := guest.balance()
+	if status, body := guest.tool(wire.OpJoinGroup, object{"group_id": "h"}); status != 403 || !strings.Contains(body, "its owner can add") {
+		t.Errorf("after the revocation: %d %s", status, body)
+	}
+	if got := guest.balance(); got != before {
+		t.Errorf("the refusal cost: %s, before %s", got, before)
+	}
+	must[string](other, wire.OpJoinGroup, object{"group_id": "h"}) // the door is open
+	must[string](owner, wire.OpAddGroupMember, object{"group_id": "h", "member_id": guest.id})
+	must[string](guest, wire.OpJoinGroup, object{"group_id": "h"}) // a member already
+	owned := owner.upload("h", "a", []byte("content"))
+	if got, problem := guest.retrieve("h", owned.CID); string(got) != "content" {
+		t.Errorf("added again: %s", problem)
+	}
+}
+
 func TestOpenGroups(t *testing.T) {
 	r := run(t)
 	owner, guest, late := r.user("owner", "10"), r.user("guest", "1"), r.user("late", "1")

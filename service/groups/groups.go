@@ -185,6 +185,9 @@ func (gs *Groups) Add(ctx context.Context, account, group, member string) (strin
 		if already {
 			return fault.New(wire.CodeConflict, "User already a member: %s", member)
 		}
+		if _, err := tx.ExecContext(ctx, "DELETE FROM revoked WHERE group_id = ? AND account = ?", group, member); err != nil {
+			return fmt.Errorf("forget revocation: %w", err)
+		}
 		r, err := gs.ledger.Charge(ctx, tx, ledger.KindAdd, ledger.Record{Kind: ledger.KindAdd, Account: account, Group: group, Detail: member})
 		if err != nil {
 			return err
@@ -195,7 +198,8 @@ func (gs *Groups) Add(ctx context.Context, account, group, member string) (strin
 }
 
 // Revoke removes a member and rotates the group's key, in one transaction:
-// when it returns, the member gets no key any more. Owner only; the owner stays.
+// when it returns, the member gets no key any more, and does not come back by an
+// open door: only the owner adds it again. Owner only; the owner stays.
 func (gs *Groups) Revoke(ctx context.Context, account, group, member string) (string, error) {
 	member, err := gs.accounts.FullID(member)
 	if err != nil {
@@ -215,6 +219,9 @@ func (gs *Groups) Revoke(ctx context.Context, account, group, member string) (st
 		}
 		if n, _ := result.RowsAffected(); n == 0 {
 			return fault.New(wire.CodeConflict, "User not a member: %s", member)
+		}
+		if _, err := tx.ExecContext(ctx, "INSERT INTO revoked (group_id, account) VALUES (?, ?) ON CONFLICT DO NOTHING", group, member); err != nil {
+			return fmt.Errorf("remember revocation: %w", err)
 		}
 		if _, err := tx.ExecContext(ctx, "UPDATE groups SET key_version = ? WHERE id = ?", g.KeyVersion+1, group); err != nil {
 			return fmt.Errorf("rotate key: %w", err)
@@ -241,6 +248,9 @@ func (gs *Groups) Join(ctx context.Context, account, group string) (text string,
 		if err := mayJoin(g); err != nil {
 			return err
 		}
+		if err := notRevoked(ctx, tx, group, account); err != nil {
+			return err
+		}
 		r, err := gs.ledger.Charge(ctx, tx, ledger.KindJoin, ledger.Record{Kind: ledger.KindJoin, Account: account, Group: group})
 		if err != nil {
 			return err
@@ -261,6 +271,17 @@ func mayJoin(g Group) error {
 		return fault.New(wire.CodeNotAuthorized, "Join window closed: %q", g.ID)
 	case g.JoinMaxUses.Valid && g.JoinUses >= g.JoinMaxUses.Int64:
 		return fault.New(wire.CodeNotAuthorized, "Join window full: %q", g.ID)
+	}
+	return nil
+}
+
+func notRevoked(ctx context.Context, tx *store.Tx, group, account string) error {
+	var revoked bool
+	if err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM revoked WHERE group_id = ? AND account = ?)", group, account).Scan(&revoked); err != nil {
+		return fmt.Errorf("read revocation: %w", err)
+	}
+	if revoked {
+		return fault.New(wire.CodeNotAuthorized, "User not authorized: %s was revoked from group %q: its owner can add the account again", account, group)
 	}
 	return nil
 }
