@@ -49,7 +49,8 @@ func (s *server) observed(next http.Handler) http.Handler {
 		answer.pace.deadline(s.ClientTimeout) // the connection may carry that of an earlier request
 		s.Metrics.InFlight.Inc()
 		defer func() {
-			if p := recover(); p != nil {
+			p := recover()
+			if p != nil && p != http.ErrAbortHandler {
 				s.Logger.Error("panic", "request", t.id, "panic", fmt.Sprintf("%T", p), "stack", string(debug.Stack()))
 				s.refuse(answer, r, errors.New("panic"))
 			}
@@ -57,6 +58,9 @@ func (s *server) observed(next http.Handler) http.Handler {
 			body.pace.deadline(s.ClientTimeout)   // for what nobody read
 			s.Metrics.InFlight.Dec()
 			s.finish(r, t, start, body.pace.n, answer)
+			if p == http.ErrAbortHandler {
+				panic(p) // net/http cuts the answer off
+			}
 		}()
 		w.Header().Set(wire.HeaderRequestID, t.id)
 		w.Header().Set("X-Content-Type-Options", "nosniff")

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"time"
 
@@ -26,36 +27,85 @@ const (
 const selectRows = `SELECT ref, seq, changed_seq, tx_id, uploader, file_hash, time_ns, filename, original_size, content_type,
 	backend, deleted_ns, deleted_by, deleted_why FROM files WHERE group_id = ?`
 
-// List returns the file records of a group for a member, or for anybody when
-// the group is open: all in upload order, or a page in order of change.
+// partRows is how many rows [Files.ListAll] reads in one transaction.
+const partRows = 2000
+
+// List returns a page of the file records of a group in order of change, for a
+// member, or for anybody when the group is open; or of all its records, for a
+// member.
 func (f *Files) List(ctx context.Context, account string, req wire.TransactionsRequest) (list []wire.TransactionRow, err error) {
+	limit := min(req.Limit, wire.MaxPageRows)
 	switch req.Kinds {
 	case "":
 	case wire.KindsAll:
-		return f.records(ctx, account, req)
+		return f.records(ctx, account, req.GroupID, req.AfterSeq, math.MaxInt64, limit)
 	default:
 		return nil, fault.New(wire.CodeValidation, "kinds %.60q: want %q, or none for the files of the group", req.Kinds, wire.KindsAll)
 	}
-	query, args := selectRows+" ORDER BY seq", []any{req.GroupID}
-	if req.Limit > 0 {
-		query = selectRows + " AND changed_seq > ? ORDER BY changed_seq LIMIT ?"
-		args = append(args, req.AfterSeq, min(req.Limit, wire.MaxPageRows))
-	} else if req.AfterSeq > 0 {
-		query = selectRows + " AND changed_seq > ? ORDER BY changed_seq"
-		args = append(args, req.AfterSeq)
+	return f.page(ctx, account, req.GroupID, selectRows+" AND changed_seq > ? ORDER BY changed_seq LIMIT ?", req.AfterSeq, limit)
+}
+
+// ListAll calls visit with the records that [Files.List] would return without a
+// limit, in parts, and tells the last one: files in upload order or, after a
+// sequence, in order of change. What is recorded meanwhile is left out, and no row
+// is said to be newer than the ledger was at the beginning: whoever asks again
+// after the highest sequence misses nothing.
+func (f *Files) ListAll(ctx context.Context, account string, req wire.TransactionsRequest, visit func(part []wire.TransactionRow, last bool) error) error {
+	var head int64
+	if err := f.store.Look(ctx, func(tx *store.Tx) error {
+		return tx.QueryRowContext(ctx, "SELECT COALESCE(max(seq), 0) FROM ledger").Scan(&head)
+	}); err != nil {
+		return fmt.Errorf("read end of the ledger: %w", err)
 	}
-	list = []wire.TransactionRow{}
-	err = f.store.Read(ctx, func(tx *store.Tx) error {
-		if err := mayList(ctx, tx, req.GroupID, account); err != nil {
+	byUpload := req.Kinds == "" && req.AfterSeq <= 0
+	after := req.AfterSeq
+	for {
+		list, err := f.part(ctx, account, req, after, head, byUpload)
+		if err != nil {
 			return err
 		}
-		rows, err := tx.QueryContext(ctx, query, args...)
+		last := len(list) < partRows
+		if !last && byUpload {
+			after = list[len(list)-1].Seq
+		} else if !last {
+			after = list[len(list)-1].ChangedSeq
+		}
+		for i := range list {
+			list[i].ChangedSeq = min(list[i].ChangedSeq, head)
+		}
+		if err := visit(list, last); err != nil || last {
+			return err
+		}
+	}
+}
+
+func (f *Files) part(ctx context.Context, account string, req wire.TransactionsRequest, after, head int64, byUpload bool) ([]wire.TransactionRow, error) {
+	switch {
+	case req.Kinds == wire.KindsAll:
+		return f.records(ctx, account, req.GroupID, after, head, partRows)
+	case byUpload:
+		return f.page(ctx, account, req.GroupID, selectRows+" AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?", after, head, partRows)
+	case req.Kinds == "":
+		return f.page(ctx, account, req.GroupID, selectRows+" AND changed_seq > ? AND changed_seq <= ? ORDER BY changed_seq LIMIT ?", after, head, partRows)
+	default:
+		return f.List(ctx, account, req) // refuses
+	}
+}
+
+// page runs a query of selectRows that continues with args.
+func (f *Files) page(ctx context.Context, account, group, query string, args ...any) ([]wire.TransactionRow, error) {
+	list := []wire.TransactionRow{}
+	err := f.store.Read(ctx, func(tx *store.Tx) error {
+		if err := mayList(ctx, tx, group, account); err != nil {
+			return err
+		}
+		rows, err := tx.QueryContext(ctx, query, append([]any{group}, args...)...)
 		if err != nil {
 			return fmt.Errorf("list files: %w", err)
 		}
 		defer rows.Close()
 		for rows.Next() {
-			row, err := scanRow(rows, req.GroupID)
+			row, err := scanRow(rows, group)
 			if err != nil {
 				return fmt.Errorf("list files: %w", err)
 			}
