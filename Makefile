@@ -4,6 +4,11 @@
 GO ?= go
 PREFIX ?= /usr/local
 STATICCHECK ?= $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
+# Not asked: names that look like credentials (G101), programs and paths that the
+# user names (G204, G304), modes wider than 0600 where others shall read, man
+# pages and the tests' database (G301, G306), and chance that is no secret, the
+# jitter of retries (G404).
+GOSEC ?= $(GO) tool -modfile=integration/tools/go.mod gosec -quiet -exclude-dir=integration -exclude=G101,G204,G301,G304,G306,G404
 FUZZTIME ?= 30s
 # make demo: DIR=PATH keeps its data there, DEMO_FROM=PATH also sends that
 # folder's files, ONCE=1 cleans up and ends.
@@ -15,12 +20,13 @@ BENCHFLAGS ?=
 
 .DEFAULT_GOAL := help
 
-.PHONY: help build demo test race vet lint vectors bench fuzz suites man install clean require-fuse tell-missing s3-server soak
+.PHONY: help build demo test race vet lint vectors bench fuzz suites scale test-user man install clean require-fuse tell-missing s3-server soak
 
 help:
 	@echo "make demo      mount two accounts on a service of their own (ONCE=1: check and end)"
 	@echo "make build     bin/svcfs and bin/svcd"
-	@echo "make test      vet, staticcheck, every test with the race detector, the test vectors"
+	@echo "make test      vet, staticcheck, gosec, every test with the race detector, the test vectors"
+	@echo "make test-user the tests that mount as an ordinary user, for root"
 	@echo "make bench     svcfs beside its floor and its peers (BENCH=quick, growth or service)"
 	@echo "make lint fuzz suites man install clean"
 
@@ -50,12 +56,17 @@ s3-server:
 race:
 	$(GO) test -race -timeout 30m $(TESTFLAGS) ./...
 
+# Root's run of the tests that mount, as an ordinary user with fusermount3.
+test-user: require-fuse
+	@.ci/test-user
+
 vet:
 	$(GO) vet ./...
 
 lint: vet
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "run: gofmt -w ." >&2; exit 1; }
 	$(STATICCHECK) ./...
+	$(GOSEC) ./...
 
 # Test vectors that are too large for this module live in one of their own.
 vectors:
@@ -71,6 +82,10 @@ bench:
 # The long forms of other people's suites on a mount: fio, postmark, dbench, bonnie++.
 suites: require-fuse
 	SVCFS_LONG=1 $(GO) test -v -count=1 -timeout 3h -run '^TestSuites$$' ./integration
+
+# 100,000 files in a group, 1 GiB, 4 GiB through small budgets: the figures.
+scale: require-fuse
+	SVCFS_LONG=1 $(GO) test -v -count=1 -timeout 2h -run '^Test(M6LargeGroup|LargeFile|ThousandOpenFiles|ByteBudgetsUnderPressure|R1ManyReadersPayOnce)$$' ./integration
 
 # The long runs: KILLS kills of the service and of the mount each, many rounds of
 # many clients.

@@ -83,6 +83,7 @@ type plan struct {
 	MaxFile int64
 	Renames bool // the service renames
 	Deletes bool // and deletes, and the mount may
+	Watches bool // the service tells what others do
 }
 
 // order is a line to a serving process, and answer its line back.
@@ -134,6 +135,9 @@ func serve(in io.Reader, out io.Writer) int {
 	if err := s.mount.UnmountLazy(); err == nil {
 		s.mount.Wait()
 	}
+	if s.world.events != nil {
+		close(s.world.events) // as a watch does when it ends
+	}
 	_ = s.tree.Close()
 	return 0
 }
@@ -153,8 +157,13 @@ func startServer() (*server, error) {
 	if p.Options.Reads == ReadsPassthrough {
 		pool.ShareLarge()
 	}
-	t, err := tree.New(context.Background(), tree.Config{Remote: w, Pool: pool, RefreshInterval: time.Hour, MetadataTimeout: time.Hour,
-		TransferTimeout: time.Hour, EmptyDelay: time.Hour, MaxFileBytes: p.MaxFile, CanRename: p.Renames, AllowDelete: p.Deletes, ReadOnly: p.Options.ReadOnly, Logger: log})
+	cfg := tree.Config{Remote: w, Pool: pool, RefreshInterval: time.Hour, MetadataTimeout: time.Hour, TransferTimeout: time.Hour, EmptyDelay: time.Hour,
+		MaxFileBytes: p.MaxFile, CanRename: p.Renames, AllowDelete: p.Deletes, ReadOnly: p.Options.ReadOnly, Logger: log}
+	if p.Watches {
+		w.events = make(chan sdk.Event)
+		cfg.Watch = w.watch
+	}
+	t, err := tree.New(context.Background(), cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -171,20 +180,30 @@ func (s *server) obey(o order) (a answer) {
 	switch o.Do {
 	case "put":
 		s.world.put(o.Group, o.Name, o.Data, o.Size)
+		s.world.told(sdk.EventUploaded, o.Group)
 	case "stall":
 		s.world.stall(o.Name, o.On)
 	case "fail":
 		s.world.failWith(o.Name, o.Kind)
 	case "member":
 		s.world.join(o.Group, o.On)
+		s.world.told(map[bool]string{true: sdk.EventAdded, false: sdk.EventRevoked}[o.On], o.Group)
 	case "refresh":
 		a.setError(s.tree.Refresh(context.Background()))
 	case "shred":
 		_ = s.world.shred(o.Group, int(o.Size))
+		s.world.told(sdk.EventDeleted, o.Group)
+	case "rollback": // to the first so many records
+		s.world.rollback(o.Group, int(o.Size))
 	case "moved":
 		_ = s.world.rename(o.Group, int(o.Size), o.Name)
+		s.world.told(sdk.EventRenamed, o.Group)
 	case "settle":
 		for !s.mount.m.isQuiet() {
+			time.Sleep(time.Millisecond)
+		}
+	case "closed": // what programs closed is given up a moment later
+		for s.tree.Status().Open > int(o.Size) {
 			time.Sleep(time.Millisecond)
 		}
 	case "counts":

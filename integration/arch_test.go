@@ -21,6 +21,7 @@ var forbidden = map[string][]string{
 	"sdk/wire":    {"ours", "net/http"},
 	"sdk":         {"fs/...", "cache", "service/...", "cmd/...", "github.com/hanwen/go-fuse/..."},
 	"sdk/proof":   {"ours", "net/...", "os"},
+	"sdk/apikey":  {"fs/...", "cache", "service/...", "cmd/...", "net/..."},
 	"sdk/sdktest": {"fs/...", "cache", "service/...", "cmd/...", "github.com/hanwen/go-fuse/..."},
 	"fs/tree":     {"github.com/hanwen/go-fuse/...", "net", "net/http", "service/..."},
 	"fs":          {"net/http", "crypto/...", "service/..."},
@@ -42,6 +43,7 @@ var onlyIn = map[string][]string{
 	"github.com/multiformats/...":             {"service/legacy"},
 	"github.com/prometheus/client_golang/...": {"service/metrics"},
 	"github.com/pelletier/go-toml/v2":         {"cmd/svcd"},
+	"github.com/zalando/go-keyring":           {"sdk/apikey"},
 	"github.com/svcfs/svcfs/service/vault":    {"service/...", "cmd/svcd"},
 }
 

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-
-	"github.com/svcfs/svcfs/sdk/wire"
 )
 
 const (
@@ -77,7 +75,7 @@ func (s *answerScanner) token() (byte, error) {
 }
 
 func (s *answerScanner) keep(c byte) error {
-	if s.rest.Len() >= wire.MaxJSONBytes {
+	if s.rest.Len() >= maxAnswerBytes {
 		return malformed(errTooMuch)
 	}
 	return s.rest.WriteByte(c)
@@ -98,7 +96,7 @@ func (s *answerScanner) value(where place, depth int) error {
 	case '[':
 		return s.array(depth)
 	case '"':
-		return s.text(wire.MaxJSONBytes)
+		return s.text(maxAnswerBytes)
 	default:
 		return s.literal(c)
 	}

@@ -21,6 +21,9 @@ import (
 const (
 	// ticketLife is how long a service keeps an upload id.
 	ticketLife = 300 * time.Second
+	// keptTicket is how long the caller may take to come back after a lost answer,
+	// such as a mount that waits for its service.
+	keptTicket = 24 * time.Hour
 	// keptKeys bounds the memory of file keys seen, to notice one handed out
 	// twice, and that of references acknowledged.
 	keptKeys = 100_000
@@ -38,12 +41,13 @@ type uploadKey struct {
 type ticket struct {
 	id        string
 	key       *format.Key
-	uploadURL string // path for raw transfer; "" when not offered
-	since     time.Time
-	deflated  bool // what is sealed is compressed
-	put       bool // the raw transfer was done
-	unsure    bool // a finalize without an answer: it may have been recorded
-	gone      bool // the service does not know the id, and nothing was recorded
+	uploadURL string    // path for raw transfer; "" when not offered
+	since     time.Time // when the service issued it
+	lost      time.Time // when an answer was last missed
+	deflated  bool      // what is sealed is compressed
+	put       bool      // the raw transfer was done
+	unsure    bool      // a finalize without an answer: it may have been recorded
+	gone      bool      // the service does not know the id, and nothing was recorded
 }
 
 // Upload seals b in place, sends it, has it recorded under name, and restores
@@ -269,6 +273,9 @@ func (u *uploading) sealAndSend(ctx context.Context) (Receipt, error) {
 		return Receipt{}, err
 	}
 	receipt, err := u.send(ctx, blob{nonce[:], sealed}, size) // ends every loan of the memory
+	if err != nil && u.ticket.unsure {
+		u.remember()
+	}
 	if _, restoreErr := format.Open(u.ticket.key, nonce[:], sealed); restoreErr != nil {
 		return Receipt{}, fmt.Errorf("restore the content after sending it: %w", restoreErr)
 	}
@@ -297,7 +304,6 @@ func (u *uploading) send(ctx context.Context, b blob, size int64) (Receipt, erro
 		}
 		return err
 	}
-	u.remember()
 	var err error
 	if u.offers(wire.CapIdempotentFinalize) {
 		err = u.c.retry(ctx, finalize)
@@ -329,12 +335,13 @@ func (u *uploading) unanswered(ctx context.Context, err error) (Receipt, error) 
 	return Receipt{}, err
 }
 
-// remember keeps the ticket in case no answer comes.
+// remember keeps the ticket, because no answer came.
 func (u *uploading) remember() {
 	u.c.mu.Lock()
 	defer u.c.mu.Unlock()
+	u.ticket.lost = time.Now()
 	for k, t := range u.c.unfinished {
-		if time.Since(t.since) > 2*ticketLife {
+		if time.Since(t.lost) > keptTicket {
 			delete(u.c.unfinished, k)
 		}
 	}
@@ -347,6 +354,10 @@ func isOutcomeUnknown(err error) bool {
 	var answered *answerError
 	if !errors.As(err, &answered) {
 		return true
+	}
+	switch answered.kind { // the hosted service refuses with status 500, and words that say why
+	case KindInsufficient, KindNotAuthorized, KindUnauthenticated, KindAudience:
+		return false
 	}
 	return answered.status >= 500 && answered.code == "" || answered.code == wire.CodeUnavailable || answered.code == wire.CodeInternal
 }
@@ -386,21 +397,29 @@ func (u *uploading) finalize(ctx context.Context, b blob, size int64, raw bool, 
 		return u.postFinalize(ctx, wire.PathFinalizeGenA, body, answer)
 	}
 	err = u.postFinalize(ctx, wire.PathTools+wire.OpFinalizeUpload, body, answer)
-	var refused *answerError
-	if errors.As(err, &refused) && refused.status == http.StatusNotFound && refused.code == "" {
-		// No such path: generation A has another one, and nothing was carried out.
-		if otherErr := u.postFinalize(ctx, wire.PathFinalizeGenA, body, answer); otherErr == nil || isOutcomeUnknown(otherErr) {
-			u.c.generationA.Store(otherErr == nil)
-			return otherErr
-		}
+	if !mayLackPath(err) {
+		return err
 	}
-	return err
+	// Generation A has another path, and nothing was carried out yet.
+	otherErr := u.postFinalize(ctx, wire.PathFinalizeGenA, body, answer)
+	if mayLackPath(otherErr) {
+		return err
+	}
+	var refused *answerError
+	u.c.generationA.Store(otherErr == nil || errors.As(otherErr, &refused) && !isOutcomeUnknown(otherErr))
+	return otherErr
+}
+
+// mayLackPath reports an answer that a service without the path gives.
+func mayLackPath(err error) bool {
+	var refused *answerError
+	return errors.As(err, &refused) && refused.status == http.StatusNotFound && refused.code == ""
 }
 
 func (u *uploading) postFinalize(ctx context.Context, path string, body outgoing, answer *wire.FinalizeUploadResult) error {
 	return u.c.authorized(ctx, func(token Secret) error {
-		return u.c.transfer(ctx, http.MethodPost, path, token, body, func(_ *http.Response, in io.Reader) error {
-			answered, err := readBounded(in, wire.MaxJSONBytes)
+		return u.c.transfer(ctx, http.MethodPost, path, token, body, func(resp *http.Response, in io.Reader) error {
+			answered, err := readBounded(in, resp.ContentLength, maxAnswerBytes)
 			if err != nil {
 				return err
 			}

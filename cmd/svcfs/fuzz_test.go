@@ -44,19 +44,3 @@ func FuzzConfig(f *testing.F) {
 		}
 	})
 }
-
-// FuzzKey: what is taken as an API key is one word, and is not shown otherwise.
-func FuzzKey(f *testing.F) {
-	for _, seed := range []string{"svc_sk_canary", "svc_sk canary\n", "", "\n", "canary\x00", " canary ", "canarü"} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		key, err := parseKey(text, "FILE")
-		if err != nil && strings.Contains(err.Error()+hintFor(err), "canary") {
-			t.Errorf("%v", err)
-		}
-		if err == nil && strings.ContainsFunc(key.Reveal(), unicode.IsSpace) {
-			t.Errorf("key %q", key.Reveal())
-		}
-	})
-}

@@ -115,7 +115,7 @@ func (a *app) get(ctx context.Context, c *sdk.Client, group sdk.GroupID, what st
 	if err != nil {
 		return err
 	}
-	progress := a.newBar("fetching", 1, max(entry.Size, 0))
+	progress := a.newBar("fetching", 1, max(entry.Size, 0), f.asJSON)
 	defer a.ui.progress("")
 	ctx, flying := progress.start(ctx, what, entry.Size)
 	defer flying.end()

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -37,7 +36,7 @@ func (a *app) getAll(ctx context.Context, c *sdk.Client, group sdk.GroupID, f ge
 	for _, e := range entries {
 		total += max(e.Size, 0)
 	}
-	g := &getting{app: a, client: c, dir: dir, output: f.output, bar: a.newBar("fetching", len(entries), total), takenBy: make(map[string]string)}
+	g := &getting{app: a, client: c, dir: dir, files: &wholeFiles{dir: dir}, output: f.output, bar: a.newBar("fetching", len(entries), total, f.asJSON), takenBy: make(map[string]string)}
 	defer a.ui.progress("")
 	paths := make([]string, len(entries))
 	for i, e := range entries {
@@ -62,6 +61,7 @@ type getting struct {
 	*app
 	client  *sdk.Client
 	dir     *os.Root // everything is written below it, whatever the names say
+	files   *wholeFiles
 	output  string
 	bar     *bar
 	takenBy map[string]string // path below dir → recorded name
@@ -135,7 +135,7 @@ func (g *getting) one(ctx context.Context, e sdk.Entry, path string) outcome {
 			return outcome{doc, err}
 		}
 	}
-	if err := writeWhole(g.dir, path, b.Bytes()); err != nil {
+	if err := g.files.write(path, b.Bytes()); err != nil {
 		return outcome{doc, err}
 	}
 	return outcome{doc: fetchedFrom(e, plain, doc.Path)}
@@ -192,29 +192,4 @@ func (g *getting) took(o outcome, asJSON bool) error {
 		g.ui.notice("%s: %v", o.doc.Name, o.err)
 	}
 	return nil
-}
-
-// writeWhole makes path in dir hold content (mode 0600), or leaves it as it was.
-func writeWhole(dir *os.Root, path string, content []byte) (err error) {
-	temporary := filepath.Join(filepath.Dir(path), ".svcfs-get-"+rand.Text())
-	f, err := dir.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = f.Close()
-			_ = dir.Remove(temporary)
-		}
-	}()
-	if _, err := f.Write(content); err != nil {
-		return err
-	}
-	if err := f.Sync(); err != nil {
-		return err
-	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	return dir.Rename(temporary, path)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/svcfs/svcfs/fs"
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/apikey"
 	"golang.org/x/term"
 )
 
@@ -47,9 +48,13 @@ func (a *app) accountSettings() (settings, error) {
 	}
 	s, err := a.loadSettings()
 	if err == nil && s.account == "" {
-		err = refuse(exitAuth, "set "+envAccount+" or use --account ID", errors.New("no account was given"))
+		err = noAccount()
 	}
 	return s, err
+}
+
+func noAccount() error {
+	return refuse(exitAuth, "set "+envAccount+" or use --account ID", errors.New("no account was given"))
 }
 
 func (a *app) login(ctx context.Context, toFile, asJSON bool) error {
@@ -77,9 +82,9 @@ func (a *app) login(ctx context.Context, toFile, asJSON bool) error {
 		return err
 	}
 	if asJSON {
-		return a.printJSON(keyPlace{s.account, address, []string{store.name()}})
+		return a.printJSON(keyPlace{s.account, address, []string{store.Name()}})
 	}
-	a.ui.printf("the key of %s is in: %s\n", escapeName(string(s.account)), store.name())
+	a.ui.printf("the key of %s is in: %s\n", escapeName(string(s.account)), store.Name())
 	return nil
 }
 
@@ -91,7 +96,7 @@ func (a *app) askKey(ctx context.Context, s settings, address string) (sdk.Secre
 	}
 	f, ok := a.stdin.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {
-		return a.readKeyFile("-")
+		return apikey.Read(a.stdin, "standard input")
 	}
 	fmt.Fprintf(a.ui.err, "API key of %s at %s (not shown): ", escapeName(string(s.account)), address)
 	text, err := term.ReadPassword(int(f.Fd()))
@@ -99,26 +104,26 @@ func (a *app) askKey(ctx context.Context, s settings, address string) (sdk.Secre
 	if err != nil {
 		return sdk.Secret{}, refuse(exitUsage, "pipe the key in, or use --api-key-file FILE", fmt.Errorf("read the API key: %w", err))
 	}
-	return parseKey(string(text), "the terminal")
+	return apikey.Parse(string(text), "the terminal")
 }
 
 // storeKey stores the key, in the file when the keyring cannot take it.
-func (a *app) storeKey(s settings, address string, toFile bool) (keyStore, error) {
+func (a *app) storeKey(s settings, address string, toFile bool) (apikey.Store, error) {
 	stores := a.keyStores()
 	if !toFile {
 		keyring := stores[0]
-		err := keyring.set(address, s.account, s.config.APIKey)
+		err := keyring.Set(address, s.account, s.config.APIKey)
 		if err == nil {
 			return keyring, nil
 		}
-		a.ui.notice("%s: %v", keyring.name(), err)
+		a.ui.notice("%s: %v", keyring.Name(), err)
 	}
 	if len(stores) < 2 {
 		return nil, refuse(exitUsage, "set HOME, or use "+envKeyFile, errors.New("there is no home directory for the key"))
 	}
 	file := stores[1]
-	if err := file.set(address, s.account, s.config.APIKey); err != nil {
-		return nil, fmt.Errorf("store the key in %s: %w", file.name(), err)
+	if err := file.Set(address, s.account, s.config.APIKey); err != nil {
+		return nil, fmt.Errorf("store the key in %s: %w", file.Name(), err)
 	}
 	return file, nil
 }
@@ -150,12 +155,12 @@ func (a *app) logout(asJSON bool) error {
 	}
 	gone := []string{}
 	for i, store := range a.keyStores() {
-		switch err := store.remove(address, s.account); {
+		switch err := store.Remove(address, s.account); {
 		case err == nil:
-			gone = append(gone, store.name())
-		case errors.Is(err, errNoKey), i == 0: // a keyring that is not there holds nothing
+			gone = append(gone, store.Name())
+		case errors.Is(err, apikey.ErrNone), i == 0: // a keyring that is not there holds nothing
 		default:
-			return fmt.Errorf("remove the key from %s: %w", store.name(), err)
+			return fmt.Errorf("remove the key from %s: %w", store.Name(), err)
 		}
 	}
 	if len(gone) == 0 {

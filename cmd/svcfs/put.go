@@ -199,7 +199,7 @@ func (a *app) put(ctx context.Context, c *sdk.Client, group sdk.GroupID, files [
 	for _, file := range files {
 		total += max(file.size, 0)
 	}
-	progress := a.newBar("uploading", len(files), total)
+	progress := a.newBar("uploading", len(files), total, f.asJSON)
 	defer a.ui.progress("")
 	return inOrder(ctx, f.jobs, len(files), func(ctx context.Context, i int) (receipt, error) {
 		ctx, flying := progress.start(ctx, files[i].name, files[i].size)

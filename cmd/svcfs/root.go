@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/apikey"
 )
 
 // app is one run of the program.
@@ -21,12 +22,12 @@ type app struct {
 	ui      *terminal
 	env     environment
 	flags   settingFlags
-	keyring keyStore
+	keyring apikey.Store
 	began   bool // a command's own code was reached: later errors are not usage
 }
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer, env environment) *app {
-	return &app{stdin: stdin, ui: newTerminal(stdout, stderr), env: env, keyring: systemKeyring{env}}
+	return &app{stdin: stdin, ui: newTerminal(stdout, stderr), env: env, keyring: apikey.Keyring(env.get)}
 }
 
 // execute runs one command line and reports its failure.

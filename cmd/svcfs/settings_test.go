@@ -116,7 +116,6 @@ func TestReadKey(t *testing.T) {
 		{"file", "", keySource{envKeyFile, closed, "command line"}, "svc_sk_filed", exitOK},
 		{"standard input", "svc_sk_piped\n", keySource{envKeyFile, "-", "command line"}, "svc_sk_piped", exitOK},
 		{"command", "", keySource{envKeyCommand, "printf 'svc_sk_%s\\nmore' told", "command line"}, "svc_sk_told", exitOK},
-		{"none", "", keySource{}, "", exitAuth},
 		{"open file", "", keySource{envKeyFile, open, "command line"}, "", exitUsage},
 		{"no file", "", keySource{envKeyFile, closed + "x", "command line"}, "", exitUsage},
 		{"empty input", "", keySource{envKeyFile, "-", "command line"}, "", exitAuth},

@@ -210,7 +210,8 @@ func (f *File) key(e *sdk.Entry) cache.Key {
 
 // Open opens the file. Opening for reading, or for modification without
 // Truncate, retrieves and verifies the content unless it is cached or staged;
-// that costs one retrieve claim (R1, W4).
+// that costs one retrieve claim (R1, W4). Who can only write retrieves with the
+// first write: touch opens files and changes nothing in them.
 func (f *File) Open(ctx context.Context, flags OpenFlags) (*Handle, error) {
 	if f.show != nil {
 		return f.openControl(flags)
@@ -235,11 +236,22 @@ func (f *File) Open(ctx context.Context, flags OpenFlags) (*Handle, error) {
 		}
 		return h, nil
 	}
+	if h.late = f.mayLoadLate(flags); h.late {
+		return h, nil
+	}
 	if err := f.load(ctx, h); err != nil {
 		h.Release()
 		return nil, f.failed("open", err)
 	}
 	return h, nil
+}
+
+// mayLoadLate reports whether the content is not needed before the first write.
+// Who appends writes for sure, and is told of an error at once.
+func (f *File) mayLoadLate(flags OpenFlags) bool {
+	f.attrMu.Lock()
+	defer f.attrMu.Unlock()
+	return flags.Write && !flags.Read && !flags.Append && f.known
 }
 
 // isLost reports whether the group is no longer ours.

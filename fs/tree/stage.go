@@ -218,10 +218,11 @@ func (f *File) Truncate(ctx context.Context, size int64, h *Handle) error {
 	own := h
 	if h == nil {
 		own = f.newHandle(OpenFlags{Write: true})
+		own.late = true
 		defer own.Release()
 	}
-	if size != 0 && h == nil { // who has it open has its content
-		if err := f.load(ctx, own); err != nil {
+	if size != 0 {
+		if err := own.loadLate(ctx); err != nil {
 			return f.failed("truncate", err)
 		}
 	}

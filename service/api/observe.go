@@ -50,7 +50,10 @@ func (s *server) observed(next http.Handler) http.Handler {
 		s.Metrics.InFlight.Inc()
 		defer func() {
 			p := recover()
-			if p != nil && p != http.ErrAbortHandler {
+			switch {
+			case p == http.ErrAbortHandler: // on purpose
+				defer panic(p)
+			case p != nil:
 				s.Logger.Error("panic", "request", t.id, "panic", fmt.Sprintf("%T", p), "stack", string(debug.Stack()))
 				s.refuse(answer, r, errors.New("panic"))
 			}
@@ -58,9 +61,6 @@ func (s *server) observed(next http.Handler) http.Handler {
 			body.pace.deadline(s.ClientTimeout)   // for what nobody read
 			s.Metrics.InFlight.Dec()
 			s.finish(r, t, start, body.pace.n, answer)
-			if p == http.ErrAbortHandler {
-				panic(p) // net/http cuts the answer off
-			}
 		}()
 		w.Header().Set(wire.HeaderRequestID, t.id)
 		w.Header().Set("X-Content-Type-Options", "nosniff")

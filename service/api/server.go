@@ -75,7 +75,7 @@ type Checkpoints interface {
 type server struct {
 	Deps
 	tools   map[string]tool
-	special map[string]http.HandlerFunc // operations that carry content or many rows, or wait
+	special map[string]http.HandlerFunc // operations that carry content or long lists, or wait
 	limits  *limits
 	clients *clients
 	inline  chan struct{} // a token per file inside JSON
@@ -89,7 +89,7 @@ func New(d Deps) http.Handler {
 	s := &server{Deps: d, limits: newLimits(d.RequestRate), clients: newClients(d.TrustedProxies), inline: make(chan struct{}, maxInline)}
 	s.tools = s.operations()
 	s.special = map[string]http.HandlerFunc{wire.OpFinalizeUpload: s.finalize, wire.OpPrepareRetrieve: s.retrieve, wire.OpWatch: s.watch,
-		wire.OpGetGroupTransactions: s.rows}
+		wire.OpGetGroupTransactions: s.transactions}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+wire.PathSessionToken, s.sessionToken)
 	mux.HandleFunc("GET "+wire.PathSessionToken, s.loginProbe)
@@ -244,35 +244,13 @@ func body(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if tooDeep(raw) {
+	if wire.DeeperThan(raw, maxDepth) {
 		return nil, fault.New(wire.CodeInvalidJSON, "the request is nested deeper than %d", maxDepth)
 	}
 	if len(raw) == 0 || !json.Valid(raw) || strings.TrimLeft(string(raw[:1]), " \t\r\n{") != "" {
 		return []byte("{}"), nil
 	}
 	return raw, nil
-}
-
-func tooDeep(raw []byte) bool {
-	depth, inString, escaped := 0, false, false
-	for _, b := range raw {
-		switch {
-		case escaped:
-			escaped = false
-		case inString:
-			escaped = b == '\\'
-			inString = b != '"'
-		case b == '"':
-			inString = true
-		case b == '{' || b == '[':
-			if depth++; depth > maxDepth {
-				return true
-			}
-		case b == '}' || b == ']':
-			depth--
-		}
-	}
-	return false
 }
 
 // decode reads a request into its shape; a field of the wrong type is refused.

@@ -46,7 +46,7 @@ func onMember(f func(ctx context.Context, account, group, member string) (string
 }
 
 // operations are those of the wire protocol 3.3, but for those that carry content
-// or many rows, or wait.
+// or long lists, or wait.
 func (s *server) operations() map[string]tool {
 	return map[string]tool{
 		wire.OpAuthStatus: inGroup(s.authStatus),
@@ -128,68 +128,6 @@ func (s *server) watch(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	result(w, out)
-}
-
-// rows lists the records of a group. Without a limit they may be many: they are
-// read and sent in parts, none of which waits for the client inside of a
-// transaction.
-func (s *server) rows(w http.ResponseWriter, r *http.Request) {
-	account, req, err := asked[wire.TransactionsRequest](s, w, r)
-	if err != nil {
-		s.refuse(w, r, err)
-		return
-	}
-	if req.Limit > 0 {
-		list, err := s.Files.List(r.Context(), account, req)
-		if err != nil {
-			s.refuse(w, r, err)
-			return
-		}
-		result(w, list)
-		return
-	}
-	begun := false
-	err = s.Files.ListAll(r.Context(), account, req, func(part []wire.TransactionRow, last bool) error {
-		if !begun && last {
-			result(w, part)
-			return nil
-		}
-		return writePart(w, part, &begun, last)
-	})
-	if err != nil && begun {
-		panic(http.ErrAbortHandler) // the client must not take a part for the whole
-	}
-	if err != nil {
-		s.refuse(w, r, err)
-	}
-}
-
-// writePart writes rows of an answer that is longer than one part.
-func writePart(w http.ResponseWriter, part []wire.TransactionRow, begun *bool, last bool) error {
-	raw, err := json.Marshal(part)
-	if err != nil {
-		return err
-	}
-	head := ","
-	if !*begun {
-		w.Header().Set("Content-Type", "application/json")
-		head = `{"result":[`
-	}
-	*begun = true
-	raw = raw[1 : len(raw)-1]
-	if len(raw) == 0 {
-		head = "" // the last part may have none
-	}
-	tail := ""
-	if last {
-		tail = "]}"
-	}
-	for _, p := range [][]byte{[]byte(head), raw, []byte(tail)} {
-		if _, err := w.Write(p); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (s *server) authStatus(ctx context.Context, account, group string) (any, error) {

@@ -13,7 +13,6 @@ import (
 	"hash"
 	"io"
 	"io/fs"
-	"strings"
 	"time"
 
 	"github.com/svcfs/svcfs/service/store"
@@ -138,11 +137,7 @@ func (e *exporter) blob(ctx context.Context, b blobRow) error {
 
 // table writes the rows of a table in chunks.
 func (e *exporter) table(ctx context.Context, tx *store.Tx, t store.Table) error {
-	var names []string
-	for _, c := range t.Columns {
-		names = append(names, c.Name)
-	}
-	rows, err := tx.QueryContext(ctx, "SELECT "+strings.Join(names, ", ")+" FROM "+t.Name+" ORDER BY 1, 2")
+	rows, err := tx.QueryContext(ctx, t.SelectAll())
 	if err != nil {
 		return err
 	}

@@ -190,11 +190,7 @@ func (i *importer) fill(ctx context.Context, tx *store.Tx, h Header, e entry) er
 
 // rows inserts the rows of one entry.
 func (i *importer) rows(ctx context.Context, tx *store.Tx, t store.Table, content []byte) error {
-	var names, marks []string
-	for _, c := range t.Columns {
-		names, marks = append(names, c.Name), append(marks, "?")
-	}
-	insert := "INSERT INTO " + t.Name + " (" + strings.Join(names, ", ") + ") VALUES (" + strings.Join(marks, ", ") + ")"
+	insert := t.Insert()
 	lines := bufio.NewScanner(bytes.NewReader(content))
 	lines.Buffer(nil, maxJSON)
 	for lines.Scan() {

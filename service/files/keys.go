@@ -36,7 +36,7 @@ func storeKey(ctx context.Context, tx *store.Tx, wrapped []byte) (id int64, err 
 }
 
 // destroyKeys overwrites keys; condition, with its args, selects their ids.
-func destroyKeys(ctx context.Context, tx *store.Tx, condition string, args ...any) error {
+func destroyKeys(ctx context.Context, tx *store.Tx, condition store.Query, args ...any) error {
 	_, err := tx.ExecContext(ctx, "UPDATE file_keys SET wrapped_key = ?, free = ? WHERE id IN ("+condition+")",
 		append([]any{make([]byte, wrappedBytes), true}, args...)...)
 	if err != nil {

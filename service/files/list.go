@@ -27,79 +27,62 @@ const (
 const selectRows = `SELECT ref, seq, changed_seq, tx_id, uploader, file_hash, time_ns, filename, original_size, content_type,
 	backend, deleted_ns, deleted_by, deleted_why FROM files WHERE group_id = ?`
 
-// partRows is how many rows [Files.ListAll] reads in one transaction.
-const partRows = 2000
-
-// List returns a page of the file records of a group in order of change, for a
-// member, or for anybody when the group is open; or of all its records, for a
-// member.
-func (f *Files) List(ctx context.Context, account string, req wire.TransactionsRequest) (list []wire.TransactionRow, err error) {
-	limit := min(req.Limit, wire.MaxPageRows)
-	switch req.Kinds {
-	case "":
-	case wire.KindsAll:
-		return f.records(ctx, account, req.GroupID, req.AfterSeq, math.MaxInt64, limit)
-	default:
-		return nil, fault.New(wire.CodeValidation, "kinds %.60q: want %q, or none for the files of the group", req.Kinds, wire.KindsAll)
+// List passes the file records of a group to each, for a member, or for anybody
+// when the group is open: all in upload order, or a page in order of change. A
+// list of any length goes in pages, so that it is never in memory as a whole;
+// every page looks again who asks.
+func (f *Files) List(ctx context.Context, account string, req wire.TransactionsRequest, each func([]wire.TransactionRow) error) error {
+	read, upTo := f.byChange, func(last wire.TransactionRow) int64 { return last.ChangedSeq }
+	switch {
+	case req.Kinds == wire.KindsAll:
+		read = f.records
+	case req.Kinds != "":
+		return fault.New(wire.CodeValidation, "kinds %.60q: want %q, or none for the files of the group", req.Kinds, wire.KindsAll)
+	case req.Limit <= 0 && req.AfterSeq <= 0:
+		read, upTo = f.byUpload, func(last wire.TransactionRow) int64 { return last.Seq }
 	}
-	return f.page(ctx, account, req.GroupID, selectRows+" AND changed_seq > ? ORDER BY changed_seq LIMIT ?", req.AfterSeq, limit)
-}
-
-// ListAll calls visit with the records that [Files.List] would return without a
-// limit, in parts, and tells the last one: files in upload order or, after a
-// sequence, in order of change. What is recorded meanwhile is left out, and no row
-// is said to be newer than the ledger was at the beginning: whoever asks again
-// after the highest sequence misses nothing.
-func (f *Files) ListAll(ctx context.Context, account string, req wire.TransactionsRequest, visit func(part []wire.TransactionRow, last bool) error) error {
-	var head int64
-	if err := f.store.Look(ctx, func(tx *store.Tx) error {
-		return tx.QueryRowContext(ctx, "SELECT COALESCE(max(seq), 0) FROM ledger").Scan(&head)
-	}); err != nil {
-		return fmt.Errorf("read end of the ledger: %w", err)
+	after, limit := max(req.AfterSeq, 0), wire.MaxPageRows
+	if req.Limit > 0 {
+		limit = min(req.Limit, limit)
 	}
-	byUpload := req.Kinds == "" && req.AfterSeq <= 0
-	after := req.AfterSeq
 	for {
-		list, err := f.part(ctx, account, req, after, head, byUpload)
+		rows, err := read(ctx, account, req.GroupID, after, limit)
 		if err != nil {
 			return err
 		}
-		last := len(list) < partRows
-		if !last && byUpload {
-			after = list[len(list)-1].Seq
-		} else if !last {
-			after = list[len(list)-1].ChangedSeq
-		}
-		for i := range list {
-			list[i].ChangedSeq = min(list[i].ChangedSeq, head)
-		}
-		if err := visit(list, last); err != nil || last {
+		if err := each(rows); err != nil || req.Limit > 0 || len(rows) < limit {
 			return err
 		}
+		after = upTo(rows[len(rows)-1])
 	}
 }
 
-func (f *Files) part(ctx context.Context, account string, req wire.TransactionsRequest, after, head int64, byUpload bool) ([]wire.TransactionRow, error) {
-	switch {
-	case req.Kinds == wire.KindsAll:
-		return f.records(ctx, account, req.GroupID, after, head, partRows)
-	case byUpload:
-		return f.page(ctx, account, req.GroupID, selectRows+" AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?", after, head, partRows)
-	case req.Kinds == "":
-		return f.page(ctx, account, req.GroupID, selectRows+" AND changed_seq > ? AND changed_seq <= ? ORDER BY changed_seq LIMIT ?", after, head, partRows)
-	default:
-		return f.List(ctx, account, req) // refuses
-	}
+func (f *Files) byUpload(ctx context.Context, account, group string, after int64, limit int) ([]wire.TransactionRow, error) {
+	return f.rows(ctx, account, group, selectRows+" AND seq > ? ORDER BY seq LIMIT ?", after, limit)
 }
 
-// page runs a query of selectRows that continues with args.
-func (f *Files) page(ctx context.Context, account, group, query string, args ...any) ([]wire.TransactionRow, error) {
-	list := []wire.TransactionRow{}
-	err := f.store.Read(ctx, func(tx *store.Tx) error {
+func (f *Files) byChange(ctx context.Context, account, group string, after int64, limit int) ([]wire.TransactionRow, error) {
+	return f.rows(ctx, account, group, selectRows+" AND changed_seq > ? ORDER BY changed_seq LIMIT ?", after, limit)
+}
+
+// Newest returns a page of the file records of a group, the newest first: at
+// most limit with a sequence below before, which is 0 for the first page. It
+// may be read by whom [Files.List] answers.
+func (f *Files) Newest(ctx context.Context, account, group string, before int64, limit int) ([]wire.TransactionRow, error) {
+	if before <= 0 {
+		before = math.MaxInt64
+	}
+	return f.rows(ctx, account, group, selectRows+" AND seq < ? ORDER BY seq DESC LIMIT ?", before, limit)
+}
+
+// rows runs a query that begins with selectRows for one who may list the group.
+func (f *Files) rows(ctx context.Context, account, group string, query store.Query, bounds ...any) (list []wire.TransactionRow, err error) {
+	list = []wire.TransactionRow{}
+	err = f.store.Read(ctx, func(tx *store.Tx) error {
 		if err := mayList(ctx, tx, group, account); err != nil {
 			return err
 		}
-		rows, err := tx.QueryContext(ctx, query, append([]any{group}, args...)...)
+		rows, err := tx.QueryContext(ctx, query, append([]any{group}, bounds...)...)
 		if err != nil {
 			return fmt.Errorf("list files: %w", err)
 		}

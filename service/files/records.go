@@ -11,17 +11,17 @@ import (
 	"github.com/svcfs/svcfs/service/store"
 )
 
-// records returns ledger records of a group after a sequence, up to another, for
-// a member, with all that their hashes cover. They tell who read what, so an open
-// group does not show them to everybody.
-func (f *Files) records(ctx context.Context, account, group string, after, upTo int64, limit int) (list []wire.TransactionRow, err error) {
+// records returns a page of the ledger records of a group for a member, with all
+// that their hashes cover. They tell who read what, so an open group does not show them
+// to everybody.
+func (f *Files) records(ctx context.Context, account, group string, after int64, limit int) (list []wire.TransactionRow, err error) {
 	list = []wire.TransactionRow{}
 	err = f.store.Read(ctx, func(tx *store.Tx) error {
 		if _, err := groups.RequireMember(ctx, tx, group, account); err != nil {
 			return err
 		}
 		rows, err := tx.QueryContext(ctx, `SELECT seq, tx_id, kind, time_ns, account, ref, file_hash, detail, fee, request, prev_hash, hash
-			FROM ledger WHERE group_id = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?`, group, after, upTo, limit)
+			FROM ledger WHERE group_id = ? AND seq > ? ORDER BY seq LIMIT ?`, group, after, limit)
 		if err != nil {
 			return fmt.Errorf("list records: %w", err)
 		}

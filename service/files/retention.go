@@ -88,7 +88,7 @@ type victim struct {
 // expired lists at most limit expired files of the group; -1 means all. Files
 // of other backends than ours never expire (wire protocol 6.3).
 func (w window) expired(ctx context.Context, tx *store.Tx, now time.Time, limit int) (list []victim, err error) {
-	query := `SELECT ref, filename, tx_id, file_hash, blob_id, time_ns FROM files
+	var query store.Query = `SELECT ref, filename, tx_id, file_hash, blob_id, time_ns FROM files
 		WHERE group_id = ? AND deleted_ns IS NULL AND backend = ? AND time_ns <= ? ORDER BY seq`
 	args := []any{w.group, backendFastFS, now.Add(-time.Duration(w.days) * 24 * time.Hour).UnixNano()}
 	if limit >= 0 {

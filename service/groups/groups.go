@@ -185,9 +185,6 @@ func (gs *Groups) Add(ctx context.Context, account, group, member string) (strin
 		if already {
 			return fault.New(wire.CodeConflict, "User already a member: %s", member)
 		}
-		if _, err := tx.ExecContext(ctx, "DELETE FROM revoked WHERE group_id = ? AND account = ?", group, member); err != nil {
-			return fmt.Errorf("forget revocation: %w", err)
-		}
 		r, err := gs.ledger.Charge(ctx, tx, ledger.KindAdd, ledger.Record{Kind: ledger.KindAdd, Account: account, Group: group, Detail: member})
 		if err != nil {
 			return err
@@ -220,9 +217,6 @@ func (gs *Groups) Revoke(ctx context.Context, account, group, member string) (st
 		if n, _ := result.RowsAffected(); n == 0 {
 			return fault.New(wire.CodeConflict, "User not a member: %s", member)
 		}
-		if _, err := tx.ExecContext(ctx, "INSERT INTO revoked (group_id, account) VALUES (?, ?) ON CONFLICT DO NOTHING", group, member); err != nil {
-			return fmt.Errorf("remember revocation: %w", err)
-		}
 		if _, err := tx.ExecContext(ctx, "UPDATE groups SET key_version = ? WHERE id = ?", g.KeyVersion+1, group); err != nil {
 			return fmt.Errorf("rotate key: %w", err)
 		}
@@ -236,7 +230,8 @@ func (gs *Groups) Revoke(ctx context.Context, account, group, member string) (st
 }
 
 // Join adds the caller to an open group. Joining twice is not an error and
-// costs nothing.
+// costs nothing. Whoever was revoked does not come back by an open window: only
+// the owner may add him again.
 func (gs *Groups) Join(ctx context.Context, account, group string) (text string, err error) {
 	text = fmt.Sprintf("Joined group '%s'", group)
 	err = gs.store.Write(ctx, func(tx *store.Tx) error {
@@ -248,7 +243,7 @@ func (gs *Groups) Join(ctx context.Context, account, group string) (text string,
 		if err := mayJoin(g); err != nil {
 			return err
 		}
-		if err := notRevoked(ctx, tx, group, account); err != nil {
+		if err := requireNotRevoked(ctx, tx, group, account); err != nil {
 			return err
 		}
 		r, err := gs.ledger.Charge(ctx, tx, ledger.KindJoin, ledger.Record{Kind: ledger.KindJoin, Account: account, Group: group})
@@ -275,13 +270,17 @@ func mayJoin(g Group) error {
 	return nil
 }
 
-func notRevoked(ctx context.Context, tx *store.Tx, group, account string) error {
+// wasRevoked is true for a group, its only argument besides the account, whose
+// owner revoked the account at any time.
+const wasRevoked = "EXISTS (SELECT 1 FROM ledger r WHERE r.kind = '" + ledger.KindRevoke + "' AND r.detail = ? AND r.group_id = "
+
+func requireNotRevoked(ctx context.Context, tx *store.Tx, group, account string) error {
 	var revoked bool
-	if err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM revoked WHERE group_id = ? AND account = ?)", group, account).Scan(&revoked); err != nil {
-		return fmt.Errorf("read revocation: %w", err)
+	if err := tx.QueryRowContext(ctx, "SELECT "+wasRevoked+"?)", account, group).Scan(&revoked); err != nil {
+		return fmt.Errorf("look for revocations: %w", err)
 	}
 	if revoked {
-		return fault.New(wire.CodeNotAuthorized, "User not authorized: %s was revoked from group %q: its owner can add the account again", account, group)
+		return fault.New(wire.CodeNotAuthorized, "User not authorized: %s was revoked from group %q: only its owner can add it again", account, group)
 	}
 	return nil
 }
@@ -346,7 +345,7 @@ func (gs *Groups) SetRetention(ctx context.Context, account, group string, days 
 }
 
 // ownerChange runs one statement that only the owner may cause.
-func (gs *Groups) ownerChange(ctx context.Context, account, group, action, kind, detail, statement string, args ...any) error {
+func (gs *Groups) ownerChange(ctx context.Context, account, group, action, kind, detail string, statement store.Query, args ...any) error {
 	return gs.store.Write(ctx, func(tx *store.Tx) error {
 		if _, err := requireOwner(ctx, tx, group, account, action); err != nil {
 			return err
@@ -391,7 +390,7 @@ func (gs *Groups) Members(ctx context.Context, account, group string) (list []st
 	return gs.list(ctx, "SELECT account FROM members WHERE group_id = ? ORDER BY since", group)
 }
 
-func (gs *Groups) list(ctx context.Context, query string, args ...any) ([]string, error) {
+func (gs *Groups) list(ctx context.Context, query store.Query, args ...any) ([]string, error) {
 	list := []string{}
 	err := gs.store.Look(ctx, func(tx *store.Tx) error {
 		rows, err := tx.QueryContext(ctx, query, args...)

@@ -127,6 +127,11 @@ func (s *Store) Close() (err error) {
 	return err
 }
 
+// Query is the text of a statement. Constants become one by themselves; a string
+// made at run time does not, so that no input can become part of a statement
+// (threat 29). The conversions are in this package, for whole tables.
+type Query string
+
 // queries is a transaction of the database, or the database without one.
 type queries interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
@@ -152,18 +157,18 @@ func (t *Tx) context(ctx context.Context) context.Context {
 }
 
 // ExecContext runs a statement.
-func (t *Tx) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	return t.tx.ExecContext(t.context(ctx), t.engine.rebind(query), args...)
+func (t *Tx) ExecContext(ctx context.Context, query Query, args ...any) (sql.Result, error) {
+	return t.tx.ExecContext(t.context(ctx), t.engine.rebind(string(query)), args...)
 }
 
 // QueryContext runs a query; the caller closes the rows.
-func (t *Tx) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	return t.tx.QueryContext(t.context(ctx), t.engine.rebind(query), args...)
+func (t *Tx) QueryContext(ctx context.Context, query Query, args ...any) (*sql.Rows, error) {
+	return t.tx.QueryContext(t.context(ctx), t.engine.rebind(string(query)), args...)
 }
 
 // QueryRowContext runs a query for one row.
-func (t *Tx) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
-	return t.tx.QueryRowContext(t.context(ctx), t.engine.rebind(query), args...)
+func (t *Tx) QueryRowContext(ctx context.Context, query Query, args ...any) *sql.Row {
+	return t.tx.QueryRowContext(t.context(ctx), t.engine.rebind(string(query)), args...)
 }
 
 // Read runs f in a transaction that sees one state of the database.

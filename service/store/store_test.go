@@ -209,7 +209,7 @@ func testAppendOnly(t *testing.T, opener func() (*store.Store, error)) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, statement := range []string{"UPDATE ledger SET fee = '1'", "DELETE FROM ledger"} {
+	for _, statement := range []store.Query{"UPDATE ledger SET fee = '1'", "DELETE FROM ledger"} {
 		err := s.Write(t.Context(), func(tx *store.Tx) error {
 			_, err := tx.ExecContext(t.Context(), statement)
 			return err
@@ -222,7 +222,7 @@ func testAppendOnly(t *testing.T, opener func() (*store.Store, error)) {
 
 func testNewer(t *testing.T, opener func() (*store.Store, error)) {
 	s := open(t, opener)
-	statement := "PRAGMA user_version = 99"
+	var statement store.Query = "PRAGMA user_version = 99"
 	if s.Engine() == "postgres" {
 		statement = "INSERT INTO schema_version VALUES (99)"
 	}

@@ -33,6 +33,26 @@ type Table struct {
 	Columns []Column
 }
 
+// names lists the columns, separated by commas.
+func (t Table) names() string {
+	var list []string
+	for _, c := range t.Columns {
+		list = append(list, c.Name)
+	}
+	return strings.Join(list, ", ")
+}
+
+// SelectAll reads every row, in an order that is the same in every database.
+func (t Table) SelectAll() Query {
+	return Query("SELECT " + t.names() + " FROM " + t.Name + " ORDER BY 1, 2")
+}
+
+// Insert adds a row; the arguments are its columns in order.
+func (t Table) Insert() Query {
+	marks := strings.TrimSuffix(strings.Repeat("?, ", len(t.Columns)), ", ")
+	return Query("INSERT INTO " + t.Name + " (" + t.names() + ") VALUES (" + marks + ")")
+}
+
 // SchemaVersion is the number of the newest migration, which an open database has.
 func (s *Store) SchemaVersion() (int, error) {
 	all, err := load(s.engine.name())

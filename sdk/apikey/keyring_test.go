@@ -1,4 +1,4 @@
-package main
+package apikey_test
 
 import (
 	"errors"
@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/apikey"
 )
 
 // inKeyring names the variable that says: this is the child on a bus of its own.
@@ -48,47 +49,48 @@ func TestSystemKeyring(t *testing.T) {
 }
 
 func useKeyring(t *testing.T) {
-	k := systemKeyring{processEnv()}
+	k := apikey.Keyring(nil)
 	const address, account = "https://files.example.org", sdk.AccountID("alice.svc.testnet")
-	if _, err := k.get(address, account); !errors.Is(err, errNoKey) {
+	if _, err := k.Get(address, account); !errors.Is(err, apikey.ErrNone) {
 		t.Fatalf("empty: %v", err)
 	}
-	if err := k.set(address, account, sdk.NewSecret("svc_sk_canary")); err != nil {
+	if err := k.Set(address, account, sdk.NewSecret("svc_sk_canary")); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := k.get(address, account); err != nil || got != "svc_sk_canary" {
-		t.Errorf("%d characters, %v", len(got), err)
+	if got, err := k.Get(address, account); err != nil || got.Reveal() != "svc_sk_canary" {
+		t.Errorf("%d characters, %v", len(got.Reveal()), err)
 	}
 	for _, other := range []struct {
 		address string
 		account sdk.AccountID
 	}{{"https://other.example.org", account}, {address, "bob.svc.testnet"}} {
-		if _, err := k.get(other.address, other.account); !errors.Is(err, errNoKey) {
+		if _, err := k.Get(other.address, other.account); !errors.Is(err, apikey.ErrNone) {
 			t.Errorf("%v: %v", other, err)
 		}
 	}
-	// It comes before the file.
-	a := testApp(t, map[string]string{"HOME": t.TempDir(), envAccount: string(account), "SVC_AUTH_URL": address}, "")
-	a.keyring = k
-	s, err := a.loadSettings()
-	if err != nil {
+	file := apikey.KeyFile(filepath.Join(t.TempDir(), "keys"))
+	if err := file.Set(address, account, sdk.NewSecret("svc_sk_filed")); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.resolveKey(t.Context(), &s); err != nil || s.config.APIKey.Reveal() != "svc_sk_canary" || s.key.String() != "system keyring (from svcfs login)" {
-		t.Errorf("%v from %s", err, s.key)
-	}
-	if err := k.remove(address, account); err != nil {
-		t.Fatal(err)
-	}
-	if err := k.remove(address, account); !errors.Is(err, errNoKey) {
-		t.Errorf("twice: %v", err)
+	for _, want := range []struct{ key, from string }{{"svc_sk_canary", "system keyring"}, {"svc_sk_filed", file.Name()}} {
+		key, from, err := apikey.First(t.Context(), apikey.Stored(k, address, account), apikey.Stored(file, address, account))
+		if err != nil || key.Reveal() != want.key || from != want.from {
+			t.Errorf("from %s: %v; want %s", from, err, want.from)
+		}
+		err = k.Remove(address, account)
+		if gone := want.key == "svc_sk_filed"; err != nil && (!gone || !errors.Is(err, apikey.ErrNone)) || err == nil && gone {
+			t.Errorf("remove: %v", err)
+		}
 	}
 }
 
 // Without a session bus there is no keyring, and nothing is started to make one.
 func TestNoKeyring(t *testing.T) {
-	k := systemKeyring{environment{lookup: func(string) (string, bool) { return "", false }}}
-	if err := k.set("https://files.example.org", "alice", sdk.NewSecret("x")); err == nil || errors.Is(err, errNoKey) {
-		t.Errorf("%v", err)
+	k := apikey.Keyring(func(string) string { return "" })
+	if err := k.Set("https://files.example.org", "alice", sdk.NewSecret("x")); err == nil || errors.Is(err, apikey.ErrNone) {
+		t.Errorf("set: %v", err)
+	}
+	if _, err := k.Get("https://files.example.org", "alice"); !errors.Is(err, apikey.ErrNone) {
+		t.Errorf("get: %v", err)
 	}
 }

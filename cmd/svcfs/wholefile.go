@@ -1,0 +1,165 @@
+package main
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// wholePrefix begins the names of files that are being written.
+const wholePrefix = ".svcfs-get-"
+
+// wholeFiles writes files below dir that appear complete (mode 0600) or not at
+// all. What is being written has no name where the file system can do that
+// (O_TMPFILE); elsewhere, and for the moment in which an older file is replaced,
+// it has a temporary one, locked by the process that writes. Those of a process
+// that was killed are removed by the next write into the same folder. It is safe
+// for concurrent use.
+type wholeFiles struct {
+	dir     *os.Root
+	named   bool // do without O_TMPFILE
+	mu      sync.Mutex
+	cleaned map[string]bool // folders that were looked through
+}
+
+// writeWhole writes one file.
+func writeWhole(dir *os.Root, path string, content []byte) error {
+	return (&wholeFiles{dir: dir}).write(path, content)
+}
+
+// write makes path hold content, or leaves it as it was.
+func (w *wholeFiles) write(path string, content []byte) error {
+	folder, err := w.dir.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer folder.Close()
+	if err := w.clean(folder, filepath.Dir(path)); err != nil {
+		return err
+	}
+	f, name, err := w.create(int(folder.Fd()))
+	if err != nil {
+		return fmt.Errorf("create a file in %s: %w", folder.Name(), err)
+	}
+	defer f.Close()
+	if err := writeSynced(f, content); err != nil {
+		discard(folder, name)
+		return err
+	}
+	if name == "" {
+		if name, err = publish(int(folder.Fd()), f, filepath.Base(path)); name == "" {
+			return err
+		}
+	}
+	if err := unix.Renameat(int(folder.Fd()), name, int(folder.Fd()), filepath.Base(path)); err != nil {
+		discard(folder, name)
+		return &os.PathError{Op: "rename", Path: path, Err: err}
+	}
+	return nil
+}
+
+func writeSynced(f *os.File, content []byte) error {
+	if _, err := f.Write(content); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+// discard removes a temporary name; an anonymous file has none.
+func discard(folder *os.File, name string) {
+	if name != "" {
+		_ = unix.Unlinkat(int(folder.Fd()), name, 0)
+	}
+}
+
+// create makes a locked file in a folder: one without a name, or with the name
+// it returns.
+func (w *wholeFiles) create(folder int) (*os.File, string, error) {
+	if !w.named {
+		fd, err := unix.Openat(folder, ".", unix.O_TMPFILE|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
+		if err == nil {
+			return lockWhole(fd), "", nil
+		}
+		if !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.EISDIR) && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+			return nil, "", err
+		}
+	}
+	const attempts = 3 // another process may take a file for abandoned before it is locked
+	for range attempts {
+		name := wholePrefix + rand.Text()
+		fd, err := unix.Openat(folder, name, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
+		if err != nil {
+			return nil, "", err
+		}
+		f := lockWhole(fd)
+		var stat unix.Stat_t
+		if err := unix.Fstat(fd, &stat); err == nil && stat.Nlink > 0 {
+			return f, name, nil
+		}
+		_ = f.Close()
+	}
+	return nil, "", errors.New("another process removes it")
+}
+
+// lockWhole marks a file as being written. A file system without locks marks
+// nothing, and nothing is removed from it either.
+func lockWhole(fd int) *os.File {
+	_ = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
+	return os.NewFile(uintptr(fd), "temporary file")
+}
+
+// publish gives a file without a name the name wanted, or a temporary one, which
+// it returns, when there is a file of that name.
+func publish(folder int, f *os.File, wanted string) (temporary string, err error) {
+	self := fmt.Sprintf("/proc/self/fd/%d", f.Fd())
+	err = unix.Linkat(unix.AT_FDCWD, self, folder, wanted, unix.AT_SYMLINK_FOLLOW)
+	if errors.Is(err, unix.EEXIST) {
+		temporary = wholePrefix + rand.Text()
+		err = unix.Linkat(unix.AT_FDCWD, self, folder, temporary, unix.AT_SYMLINK_FOLLOW)
+	}
+	if err != nil {
+		return "", &os.PathError{Op: "link", Path: wanted, Err: err}
+	}
+	return temporary, nil
+}
+
+// clean removes what killed processes left in a folder, once for each folder.
+func (w *wholeFiles) clean(folder *os.File, path string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.cleaned[path] {
+		return nil
+	}
+	names, err := folder.Readdirnames(-1)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if strings.HasPrefix(name, wholePrefix) {
+			removeAbandoned(int(folder.Fd()), name)
+		}
+	}
+	if w.cleaned == nil {
+		w.cleaned = make(map[string]bool)
+	}
+	w.cleaned[path] = true
+	return nil
+}
+
+// removeAbandoned removes a temporary file that nobody has locked.
+func removeAbandoned(folder int, name string) {
+	fd, err := unix.Openat(folder, name, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd)
+	if unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) == nil {
+		_ = unix.Unlinkat(folder, name, 0)
+	}
+}

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/sdktest"
+)
+
+func openRoot(t *testing.T) *os.Root {
+	t.Helper()
+	dir, err := os.OpenRoot(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = dir.Close() })
+	return dir
+}
+
+// leftovers lists temporary files in dir.
+func leftovers(t *testing.T, dir string) []string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(dir, wholePrefix+"*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// Both ways of writing make a new file, replace an old one, and keep its folder
+// clean.
+func TestWholeFiles(t *testing.T) {
+	for _, named := range []bool{false, true} {
+		t.Run(fmt.Sprintf("named %v", named), func(t *testing.T) {
+			dir := openRoot(t)
+			w := &wholeFiles{dir: dir, named: named}
+			for _, content := range []string{"first", "the second, which is longer", ""} {
+				if err := w.write("f", []byte(content)); err != nil {
+					t.Fatal(err)
+				}
+				got, err := dir.ReadFile("f")
+				if err != nil || string(got) != content {
+					t.Errorf("%q, %v", got, err)
+				}
+			}
+			if info, err := dir.Stat("f"); err != nil || info.Mode() != 0o600 {
+				t.Errorf("%v, %v", info, err)
+			}
+			if err := dir.Mkdir("taken", 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.write("taken", []byte("x")); !errors.Is(err, fs.ErrExist) && !errors.Is(err, unix.EISDIR) {
+				t.Errorf("over a folder: %v", err)
+			}
+			if err := w.write("none/f", nil); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("in no folder: %v", err)
+			}
+			if err := dir.Symlink("/tmp", "out"); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.write("out/f", nil); err == nil {
+				t.Error("it left its folder")
+			}
+			if left := leftovers(t, dir.Name()); len(left) > 0 {
+				t.Errorf("left: %v", left)
+			}
+		})
+	}
+}
+
+// What nobody writes any more is removed, what somebody writes is kept.
+func TestWholeFilesRemoveWhatIsAbandoned(t *testing.T) {
+	dir := openRoot(t)
+	live, name, err := (&wholeFiles{dir: dir, named: true}).create(openFolder(t, dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer live.Close()
+	for _, abandoned := range []string{wholePrefix + "DEAD", wholePrefix} {
+		if err := dir.WriteFile(abandoned, []byte("half"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := dir.WriteFile(".svcfs-other", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := writeWhole(dir, "f", []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if left := leftovers(t, dir.Name()); len(left) != 1 || filepath.Base(left[0]) != name {
+		t.Errorf("left: %v, want only %s", left, name)
+	}
+	if _, err := dir.Stat(".svcfs-other"); err != nil {
+		t.Error(err)
+	}
+}
+
+func openFolder(t *testing.T, dir *os.Root) int {
+	t.Helper()
+	f, err := dir.Open(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() })
+	return int(f.Fd())
+}
+
+// A get that is killed while it writes leaves the old file or none, and no other.
+func TestGetKilledWhileWriting(t *testing.T) {
+	s := sdktest.NewServer(t, sdktest.GenB)
+	alice := s.Account("alice", "100")
+	config := s.Config()
+	config.APIKey = alice.Key
+	c, err := sdk.New(alice.ID, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.RegisterGroup(t.Context(), "team"); err != nil {
+		t.Fatal(err)
+	}
+	content := make([]byte, 8<<20)
+	rand.NewChaCha8([32]byte{1}).Read(content)
+	receipt, err := c.UploadBytes(t.Context(), "team", "f", content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	out := filepath.Join(dir, "out")
+	const kills = 4
+	struck := 0
+	for n := range kills {
+		before := n%2 == 1 // every other time there is an older file
+		_ = os.Remove(out)
+		if before {
+			if err := os.WriteFile(out, []byte("older"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cmd := exec.CommandContext(t.Context(), "svcfs", "get", "team", string(receipt.Ref), "-o", out)
+		cmd.Env = append(os.Environ(), envURL+"="+s.URL, envAccount+"="+string(alice.ID), envKey+"="+alice.Key.Reveal())
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan struct{})
+		go func() { _ = cmd.Wait(); close(ended) }()
+		if writingIn(cmd.Process.Pid, dir, ended) {
+			struck++
+		}
+		_ = cmd.Process.Kill()
+		<-ended
+		got, err := os.ReadFile(out)
+		switch {
+		case err != nil && !before && errors.Is(err, fs.ErrNotExist):
+		case err == nil && before && string(got) == "older":
+		case err == nil && sha256.Sum256(got) == receipt.Hash:
+		default:
+			t.Errorf("%d bytes, %v", len(got), err)
+		}
+		if left := leftovers(t, dir); len(left) > 0 {
+			t.Errorf("left: %v", left)
+		}
+	}
+	if struck == 0 {
+		t.Error("no kill came while the file was written")
+	}
+	if got, err := os.ReadDir(dir); err != nil || len(got) > 1 {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
+// writingIn waits until a process has a file of dir open that has no name, or has
+// ended.
+func writingIn(pid int, dir string, ended <-chan struct{}) bool {
+	fds := fmt.Sprintf("/proc/%d/fd", pid)
+	for {
+		select {
+		case <-ended:
+			return false
+		default:
+		}
+		names, err := os.ReadDir(fds)
+		if err != nil {
+			return false
+		}
+		for _, fd := range names {
+			target, _ := os.Readlink(filepath.Join(fds, fd.Name()))
+			if strings.HasPrefix(target, dir+"/") && strings.HasSuffix(target, " (deleted)") {
+				return true
+			}
+		}
+	}
+}

@@ -1,0 +1,157 @@
+// Package apikey finds an account's API key where a program may keep one: the
+// environment, a file closed to others, the output of a command, the system
+// keyring. There is no way to take it from a command line, which every user of a
+// machine can read.
+//
+// Errors are [*sdk.Error]: [sdk.KindInvalid] for a place that must not be used as
+// it is, [sdk.KindUnauthenticated] where no key came from it. No error holds a key.
+package apikey
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+
+	"github.com/svcfs/svcfs/sdk"
+)
+
+// maxBytes bounds what is read in search of a key, in bytes.
+const maxBytes = 4096
+
+// ErrNone says that a place holds no key; [First] goes on to the next.
+var ErrNone = errors.New("no key is stored")
+
+// Source is a place where a key may be. It tells in words where the key was, fit
+// for a message. Without a key there the error is [ErrNone].
+type Source func(ctx context.Context) (key sdk.Secret, from string, err error)
+
+// First returns the key of the first source that has one, and where it was. A
+// source that cannot be used as it is ends the search: it is never passed over
+// in silence. Without any key the error is [sdk.ErrUnauthenticated] and [ErrNone].
+func First(ctx context.Context, sources ...Source) (key sdk.Secret, from string, err error) {
+	for _, source := range sources {
+		if key, from, err = source(ctx); !errors.Is(err, ErrNone) {
+			return key, from, err
+		}
+	}
+	return sdk.Secret{}, "", none(ErrNone, "Set SVC_API_KEY, or store the key with: svcfs login.")
+}
+
+// Env takes the key from an environment variable, which it removes: no child
+// process inherits it.
+func Env(variable string) Source {
+	return func(context.Context) (sdk.Secret, string, error) {
+		text, found := os.LookupEnv(variable)
+		if !found || text == "" {
+			return sdk.Secret{}, "", ErrNone
+		}
+		if err := os.Unsetenv(variable); err != nil {
+			return sdk.Secret{}, "", invalid(fmt.Errorf("take %s out of the environment: %w", variable, err), "")
+		}
+		key, err := Parse(text, variable)
+		return key, variable, err
+	}
+}
+
+// File takes the key from the first line of a file. See [ReadFile].
+func File(path string) Source {
+	return func(context.Context) (sdk.Secret, string, error) {
+		key, err := ReadFile(path)
+		return key, path, err
+	}
+}
+
+// Command takes the key from the first line that a command prints. See
+// [RunCommand].
+func Command(command string, stderr io.Writer) Source {
+	return func(ctx context.Context) (sdk.Secret, string, error) {
+		key, err := RunCommand(ctx, command, stderr)
+		return key, "command", err
+	}
+}
+
+// Stored takes the key from where it was stored for an account at an address.
+func Stored(in Store, address string, account sdk.AccountID) Source {
+	return func(context.Context) (sdk.Secret, string, error) {
+		key, err := in.Get(address, account)
+		return key, in.Name(), err
+	}
+}
+
+// ReadFile reads the key from the first line of the file at path, which no other
+// user may be able to read; a pipe, as the shell's <(…) makes, has no such check.
+func ReadFile(path string) (sdk.Secret, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return sdk.Secret{}, invalid(err, "Check the path of the key file.")
+	}
+	defer f.Close()
+	if err := closedToOthers(f); err != nil {
+		return sdk.Secret{}, err
+	}
+	return Read(f, path)
+}
+
+// closedToOthers refuses a regular file that other users may read or change.
+func closedToOthers(f *os.File) error {
+	info, err := f.Stat()
+	if err != nil {
+		return invalid(err, "")
+	}
+	if mode := info.Mode(); mode.IsRegular() && mode.Perm()&0o077 != 0 {
+		return invalid(fmt.Errorf("others may read the API key in %s (mode %04o)", f.Name(), mode.Perm()), "chmod 600 "+f.Name())
+	}
+	return nil
+}
+
+// Read reads the key from the first line of r; from names r in messages.
+func Read(r io.Reader, from string) (sdk.Secret, error) {
+	line, err := bufio.NewReader(io.LimitReader(r, maxBytes)).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return sdk.Secret{}, invalid(fmt.Errorf("%s: %w", from, err), "The key is on the first line.")
+	}
+	return Parse(line, from)
+}
+
+// RunCommand runs command by /bin/sh; the first line it prints is the key, and
+// what it says on standard error goes to stderr (nil: nowhere).
+func RunCommand(ctx context.Context, command string, stderr io.Writer) (sdk.Secret, error) {
+	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", command)
+	cmd.Stderr = stderr
+	out, err := cmd.Output()
+	defer clear(out)
+	if err != nil {
+		return sdk.Secret{}, none(fmt.Errorf("the key command: %w", err), "Run the command by itself to see why.")
+	}
+	return Read(bytes.NewReader(out), "the key command")
+}
+
+// Parse refuses what cannot be a key; from says in messages where it was.
+func Parse(text, from string) (sdk.Secret, error) {
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return sdk.Secret{}, none(fmt.Errorf("the API key from %s is empty", from), "A key begins with svc_sk_ and is shown once, when the account is made.")
+	}
+	if strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return sdk.Secret{}, invalid(fmt.Errorf("the API key from %s holds characters no key has", from), "A key is one word that begins with svc_sk_.")
+	}
+	return sdk.NewSecret(text), nil
+}
+
+const op = "read API key"
+
+// invalid is a place that must not be used as it is.
+func invalid(err error, hint string) error {
+	return &sdk.Error{Op: op, Kind: sdk.KindInvalid, Err: err, Hint: hint}
+}
+
+// none is a place that gives no key.
+func none(err error, hint string) error {
+	return &sdk.Error{Op: op, Kind: sdk.KindUnauthenticated, Err: err, Hint: hint}
+}

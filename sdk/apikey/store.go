@@ -1,0 +1,199 @@
+package apikey
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/zalando/go-keyring"
+
+	"github.com/svcfs/svcfs/sdk"
+)
+
+// Store keeps keys between runs, each for the address where it is valid
+// ([sdk.NetworkInfo].AuthURL) and an account. [ErrNone]: it holds none for them.
+type Store interface {
+	Name() string // in words, for messages
+	Get(address string, account sdk.AccountID) (sdk.Secret, error)
+	Set(address string, account sdk.AccountID, key sdk.Secret) error
+	Remove(address string, account sdk.AccountID) error
+}
+
+// keyringLimit bounds how long a keyring may take, which may have to ask the
+// user to unlock it.
+const keyringLimit = 60 * time.Second
+
+type systemKeyring struct{ getenv func(string) string }
+
+// Keyring returns the desktop's keyring: Secret Service, Keychain or Credential
+// Manager. One that cannot be reached holds no key. getenv reads the environment
+// that tells where it is; nil means [os.Getenv].
+func Keyring(getenv func(string) string) Store {
+	if getenv == nil {
+		getenv = os.Getenv
+	}
+	return systemKeyring{getenv}
+}
+
+func (systemKeyring) Name() string { return "system keyring" }
+
+// reach runs f unless no keyring can be there: without a session bus the library
+// would start one.
+func (k systemKeyring) reach(f func() error) error {
+	if k.getenv("DBUS_SESSION_BUS_ADDRESS") == "" && !isSocket(filepath.Join(k.getenv("XDG_RUNTIME_DIR"), "bus")) {
+		return errors.New("no session bus, so no keyring")
+	}
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(keyringLimit):
+		return errors.New("the keyring does not answer")
+	}
+}
+
+func isSocket(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().Type() == os.ModeSocket
+}
+
+// service names our entries, one name per address.
+func service(address string) string { return "svcfs " + address }
+
+func (k systemKeyring) Get(address string, account sdk.AccountID) (sdk.Secret, error) {
+	var text string
+	err := k.reach(func() error {
+		got, err := keyring.Get(service(address), string(account))
+		text = got
+		return err
+	})
+	if err != nil {
+		return sdk.Secret{}, fmt.Errorf("%w: %w", ErrNone, err)
+	}
+	return Parse(text, k.Name())
+}
+
+func (k systemKeyring) Set(address string, account sdk.AccountID, key sdk.Secret) error {
+	return k.reach(func() error { return keyring.Set(service(address), string(account), key.Reveal()) })
+}
+
+func (k systemKeyring) Remove(address string, account sdk.AccountID) error {
+	err := k.reach(func() error { return keyring.Delete(service(address), string(account)) })
+	if errors.Is(err, keyring.ErrNotFound) {
+		return ErrNone
+	}
+	return err
+}
+
+type fileStore struct{ path string }
+
+// KeyFile returns a store in a JSON file, mode 0600, for machines without a
+// keyring. It is made when a key is set; its directory too.
+func KeyFile(path string) Store { return fileStore{path} }
+
+func (s fileStore) Name() string { return s.path }
+
+// storedKeys are keys by address and account.
+type storedKeys map[string]map[sdk.AccountID]string
+
+// maxStoreBytes bounds the file, in bytes.
+const maxStoreBytes = 1 << 20
+
+func (s fileStore) read() (storedKeys, error) {
+	f, err := os.Open(s.path)
+	if errors.Is(err, os.ErrNotExist) {
+		return storedKeys{}, nil
+	}
+	if err != nil {
+		return nil, invalid(err, "")
+	}
+	defer f.Close()
+	if err := closedToOthers(f); err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxStoreBytes))
+	if err != nil {
+		return nil, invalid(err, "")
+	}
+	var keys storedKeys
+	if json.Unmarshal(text, &keys) != nil || keys == nil {
+		return nil, invalid(fmt.Errorf("%s is damaged", s.path), "Remove it and log in again.")
+	}
+	return keys, nil
+}
+
+// write replaces the file as a whole.
+func (s fileStore) write(keys storedKeys) (err error) {
+	text, err := json.MarshalIndent(keys, "", "  ")
+	if err != nil {
+		return err
+	}
+	dir := filepath.Dir(s.path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, ".keys-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = f.Close()
+			_ = os.Remove(f.Name())
+		}
+	}()
+	if _, err = f.Write(append(text, '\n')); err != nil {
+		return err
+	}
+	if err = errors.Join(f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), s.path)
+}
+
+func (s fileStore) Get(address string, account sdk.AccountID) (sdk.Secret, error) {
+	keys, err := s.read()
+	if err != nil {
+		return sdk.Secret{}, err
+	}
+	text, ok := keys[address][account]
+	if !ok {
+		return sdk.Secret{}, ErrNone
+	}
+	return Parse(text, s.path)
+}
+
+func (s fileStore) Set(address string, account sdk.AccountID, key sdk.Secret) error {
+	keys, err := s.read()
+	if err != nil {
+		return err
+	}
+	if keys[address] == nil {
+		keys[address] = make(map[sdk.AccountID]string)
+	}
+	keys[address][account] = key.Reveal()
+	return s.write(keys)
+}
+
+func (s fileStore) Remove(address string, account sdk.AccountID) error {
+	keys, err := s.read()
+	if err != nil {
+		return err
+	}
+	if _, ok := keys[address][account]; !ok {
+		return ErrNone
+	}
+	delete(keys[address], account)
+	if len(keys[address]) == 0 {
+		delete(keys, address)
+	}
+	if len(keys) == 0 {
+		return os.Remove(s.path)
+	}
+	return s.write(keys)
+}
