@@ -687,6 +687,13 @@ func TestForwardedAddressLimitsTheClient(t *testing.T) {
 	if seen[404] < 100 || seen[404] > 110 || seen[429] < 40 {
 		t.Errorf("answers %v", seen)
 	}
+	clear(seen)
+	for i := range 150 { // whoever has one IPv6 address has 2^64 of them
+		seen[try(fmt.Sprintf("2001:db8:0:1::%x", i+1))]++
+	}
+	if seen[401] < 100 || seen[401] > 110 || seen[429] < 40 || try("2001:db8:0:2::1") != 401 {
+		t.Errorf("answers %v", seen)
+	}
 	plain := serve(t, nil)
 	for range 120 {
 		if status, _ := plain.post("/tools/auth_status", http.Header{"X-Forwarded-For": {"203.0.113.7"}}, object{}); status != 401 {

@@ -58,12 +58,21 @@ func (c *clients) isTrusted(a netip.Addr) bool {
 	return false
 }
 
+// network is what counts as one client: an IPv4 address, or the 64 bits of an IPv6
+// address that a subscriber has at least.
+func network(a netip.Addr) netip.Addr {
+	if !a.Is6() {
+		return a
+	}
+	return netip.PrefixFrom(a, 64).Masked().Addr()
+}
+
 // mayTry reports whether an address has had few enough failures. The machine
 // itself is not counted.
 func (c *clients) mayTry(a netip.Addr) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	l := c.failures[a]
+	l := c.failures[network(a)]
 	return l == nil || l.Tokens() >= 1
 }
 
@@ -71,6 +80,7 @@ func (c *clients) failed(a netip.Addr) {
 	if !a.IsValid() || a.IsLoopback() {
 		return
 	}
+	a = network(a)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := c.failures[a]
