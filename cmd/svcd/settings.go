@@ -97,7 +97,7 @@ func (s *settings) registerServing(set *pflag.FlagSet) {
 	set.StringVar(&s.tlsKey, "tls-key", "", "private key of the certificate (PEM), mode 0600")
 	set.StringSliceVar(&s.trustedProxies, "trusted-proxy", nil, "networks (CIDR) whose X-Forwarded-For is believed, for rate limits and logs")
 	set.IntVar(&s.maxConnections, "max-connections", service.DefaultMaxConnections, "connections open at once; above it idle ones are closed")
-	set.IntVar(&s.requestRate, "request-rate", service.DefaultRequestRate, "requests per second of one account, and of one address that asks the ledger without; twice as many at once; above it 429; -1 = any number")
+	set.IntVar(&s.requestRate, "request-rate", service.DefaultRequestRate, "requests of one account per second, twice as many at once; above it 429; -1 = any number")
 	set.DurationVar(&s.clientTimeout, "client-timeout", service.DefaultClientTimeout, "how long a client may stand still in the middle of a request or answer")
 	s.oidc.register(set)
 }

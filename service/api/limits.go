@@ -11,49 +11,48 @@ import (
 	"github.com/svcfs/svcfs/service/fault"
 )
 
-// maxLimiters is how many of them are counted before those that rest are
+// maxLimiters is how many accounts are counted before those that rest are
 // forgotten.
 const maxLimiters = 10_000
 
-// limits bounds the requests of each account, and of each address that asks
-// without one.
+// limits bounds the requests of each account.
 type limits struct {
 	perSecond int // 0 = no bound
 
-	mu  sync.Mutex
-	who map[string]*rate.Limiter
+	mu       sync.Mutex
+	accounts map[string]*rate.Limiter
 }
 
-// newLimits allows each so many requests per second, and twice as many
+// newLimits allows each account so many requests per second, and twice as many
 // at once.
 func newLimits(perSecond int) *limits {
-	return &limits{perSecond: max(perSecond, 0), who: map[string]*rate.Limiter{}}
+	return &limits{perSecond: max(perSecond, 0), accounts: map[string]*rate.Limiter{}}
 }
 
 // admit counts a request, or refuses it.
-func (l *limits) admit(who string) error {
-	if l.perSecond == 0 || l.of(who).Allow() {
+func (l *limits) admit(account string) error {
+	if l.perSecond == 0 || l.of(account).Allow() {
 		return nil
 	}
 	return &fault.Error{Code: wire.CodeRateLimited, Text: "too many requests: wait a second and repeat what was refused", RetryAfter: time.Second}
 }
 
-func (l *limits) of(who string) *rate.Limiter {
+func (l *limits) of(account string) *rate.Limiter {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	found := l.who[who]
+	found := l.accounts[account]
 	if found != nil {
 		return found
 	}
-	if len(l.who) >= maxLimiters {
-		for id, other := range l.who {
+	if len(l.accounts) >= maxLimiters {
+		for id, other := range l.accounts {
 			if other.Tokens() >= float64(other.Burst()) { // as good as new
-				delete(l.who, id)
+				delete(l.accounts, id)
 			}
 		}
 	}
 	made := rate.NewLimiter(rate.Limit(l.perSecond), 2*l.perSecond)
-	l.who[who] = made
+	l.accounts[account] = made
 	return made
 }
 
@@ -70,14 +69,4 @@ func (s *server) caller(r *http.Request) (account string, err error) {
 	}
 	traceOf(r.Context()).account = account
 	return account, s.limits.admit(account)
-}
-
-// admitClient counts a request that needs no account, by its address. The machine
-// itself is not counted: it may be a proxy that nobody told to trust.
-func (s *server) admitClient(r *http.Request) error {
-	client := traceOf(r.Context()).client
-	if !client.IsValid() || client.IsLoopback() {
-		return nil
-	}
-	return s.limits.admit(network(client).String())
 }

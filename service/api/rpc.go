@@ -28,7 +28,7 @@ type rpcRequest struct {
 // rpc answers the views of the ledger like the real network (wire protocol 4.1):
 // HTTP 200 always, errors inside.
 func (s *server) rpc(w http.ResponseWriter, r *http.Request) {
-	if err := s.admitClient(r); err != nil {
+	if err := s.clients.mayLook(traceOf(r.Context()).client); err != nil {
 		writeRPC(w, nil, nil, rpcFault("TOO_MANY_REQUESTS", "REQUEST_VALIDATION_ERROR", fault.Of(err).Text))
 		return
 	}

@@ -100,14 +100,7 @@ func New(d Deps) http.Handler {
 	mux.HandleFunc("POST "+wire.PathRPC, s.rpc)
 	mux.HandleFunc("GET "+wire.PathCapabilities, s.capabilities)
 	mux.HandleFunc("GET "+wire.PathHealth, s.health)
-	checkpoints := d.Checkpoints.Handler(s.refuse)
-	mux.HandleFunc("GET "+wire.PathTlog, func(w http.ResponseWriter, r *http.Request) {
-		if err := s.admitClient(r); err != nil {
-			s.refuse(w, r, err)
-			return
-		}
-		checkpoints.ServeHTTP(w, r)
-	})
+	mux.Handle("GET "+wire.PathTlog, s.open(d.Checkpoints.Handler(s.refuse)))
 	mux.Handle(web.Path, d.Page.Handler(s.refuse, s.admitPage))
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Vary", "Accept")
