@@ -282,7 +282,7 @@ func (s *Service) Verify(ctx context.Context, readData bool, report func(ref str
 
 // Expired lists the files that are older than their groups keep files.
 func (s *Service) Expired(ctx context.Context) ([]files.Expired, error) {
-	return s.files.Expired(ctx, "")
+	return s.files.Expired(ctx, "", -1)
 }
 
 // RemoveExpired deletes them now and returns how many; see [files.Files.RemoveExpired].

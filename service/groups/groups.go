@@ -201,7 +201,8 @@ func (gs *Groups) Add(ctx context.Context, account, group, member string) (strin
 }
 
 // Revoke removes a member and rotates the group's key, in one transaction:
-// when it returns, the member gets no key any more. Owner only; the owner stays.
+// when it returns, the member gets no key any more, and does not come back by an
+// open door: only the owner adds it again. Owner only; the owner stays.
 func (gs *Groups) Revoke(ctx context.Context, account, group, member string) (string, error) {
 	member, err := gs.accounts.FullID(member)
 	if err != nil {
