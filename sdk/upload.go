@@ -195,9 +195,10 @@ func (u *uploading) forget() {
 func (c *Client) acknowledge(ref Ref) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.receipts) < keptKeys {
-		c.receipts[ref] = struct{}{}
+	if len(c.receipts) >= keptKeys {
+		clear(c.receipts) // those that are looked for are minutes old
 	}
+	c.receipts[ref] = struct{}{}
 }
 
 func (c *Client) acknowledged(ref Ref) bool {
@@ -259,9 +260,10 @@ func (c *Client) noteKey(key *format.Key, uploadID string) error {
 	if other, ok := c.seenKeys[print]; ok && other != uploadID {
 		return malformed(errors.New("it hands out the key of another upload"))
 	}
-	if len(c.seenKeys) < keptKeys {
-		c.seenKeys[print] = uploadID
+	if len(c.seenKeys) >= keptKeys {
+		clear(c.seenKeys)
 	}
+	c.seenKeys[print] = uploadID
 	return nil
 }
 
