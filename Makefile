@@ -20,7 +20,7 @@ BENCHFLAGS ?=
 
 .DEFAULT_GOAL := help
 
-.PHONY: help build demo test race vet lint vectors bench fuzz suites test-user man install clean require-fuse tell-missing s3-server soak
+.PHONY: help build demo test race vet lint vectors bench fuzz suites scale test-user man install clean require-fuse tell-missing s3-server soak
 
 help:
 	@echo "make demo      mount two accounts on a service of their own (ONCE=1: check and end)"
@@ -82,6 +82,10 @@ bench:
 # The long forms of other people's suites on a mount: fio, postmark, dbench, bonnie++.
 suites: require-fuse
 	SVCFS_LONG=1 $(GO) test -v -count=1 -timeout 3h -run '^TestSuites$$' ./integration
+
+# 100,000 files in a group, 1 GiB, 4 GiB through small budgets: the figures.
+scale: require-fuse
+	SVCFS_LONG=1 $(GO) test -v -count=1 -timeout 2h -run '^Test(M6LargeGroup|LargeFile|ThousandOpenFiles|ByteBudgetsUnderPressure|R1ManyReadersPayOnce)$$' ./integration
 
 # The long runs: KILLS kills of the service and of the mount each, many rounds of
 # many clients.

@@ -119,6 +119,13 @@ func (w *world) shred(g sdk.GroupID, nth int) error {
 	return w.DeleteFile(context.Background(), g, ref)
 }
 
+// rollback makes the service forget all but the first records of a group.
+func (w *world) rollback(g sdk.GroupID, records int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.rows[g] = w.rows[g][:records]
+}
+
 // rename gives the nth upload of a group another name.
 func (w *world) rename(g sdk.GroupID, nth int, name string) error {
 	w.mu.Lock()

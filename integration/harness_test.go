@@ -302,16 +302,27 @@ func (m *mount) control(name string) string {
 	return string(raw)
 }
 
-// charges returns what the mount was charged for so far.
-func (m *mount) charges() (retrieves, uploads int) {
+// status is what a mount says of itself.
+type status struct {
+	Retrieves int `json:"retrieves"`
+	Uploads   int `json:"uploads"`
+	Cached    int `json:"cached_bytes"`
+	Staged    int `json:"staged_bytes"`
+	Open      int `json:"open"`
+}
+
+func (m *mount) status() (s status) {
 	m.p.w.t.Helper()
-	var s struct {
-		Retrieves int `json:"retrieves"`
-		Uploads   int `json:"uploads"`
-	}
 	if err := json.Unmarshal([]byte(m.control("status")), &s); err != nil {
 		m.p.w.t.Fatal(err)
 	}
+	return s
+}
+
+// charges returns what the mount was charged for so far.
+func (m *mount) charges() (retrieves, uploads int) {
+	m.p.w.t.Helper()
+	s := m.status()
 	return s.Retrieves, s.Uploads
 }
 

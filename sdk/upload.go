@@ -356,6 +356,10 @@ func isOutcomeUnknown(err error) bool {
 	if !errors.As(err, &answered) {
 		return true
 	}
+	switch answered.kind { // the hosted service refuses with status 500, and words that say why
+	case KindInsufficient, KindNotAuthorized, KindUnauthenticated, KindAudience:
+		return false
+	}
 	return answered.status >= 500 && answered.code == "" || answered.code == wire.CodeUnavailable || answered.code == wire.CodeInternal
 }
 
@@ -394,15 +398,23 @@ func (u *uploading) finalize(ctx context.Context, b *blob, size int64, raw bool,
 		return u.postFinalize(ctx, wire.PathFinalizeGenA, body, answer)
 	}
 	err = u.postFinalize(ctx, wire.PathTools+wire.OpFinalizeUpload, body, answer)
-	var refused *answerError
-	if errors.As(err, &refused) && refused.status == http.StatusNotFound && refused.code == "" {
-		// No such path: generation A has another one, and nothing was carried out.
-		if otherErr := u.postFinalize(ctx, wire.PathFinalizeGenA, body, answer); otherErr == nil || isOutcomeUnknown(otherErr) {
-			u.c.generationA.Store(otherErr == nil)
-			return otherErr
-		}
+	if !mayLackPath(err) {
+		return err
 	}
-	return err
+	// Generation A has another path, and nothing was carried out yet.
+	otherErr := u.postFinalize(ctx, wire.PathFinalizeGenA, body, answer)
+	if mayLackPath(otherErr) {
+		return err
+	}
+	var refused *answerError
+	u.c.generationA.Store(otherErr == nil || errors.As(otherErr, &refused) && !isOutcomeUnknown(otherErr))
+	return otherErr
+}
+
+// mayLackPath reports an answer that a service without the path gives.
+func mayLackPath(err error) bool {
+	var refused *answerError
+	return errors.As(err, &refused) && refused.status == http.StatusNotFound && refused.code == ""
 }
 
 func (u *uploading) postFinalize(ctx context.Context, path string, body outgoing, answer *wire.FinalizeUploadResult) error {

@@ -2,6 +2,9 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/svcfs/svcfs/sdk"
@@ -58,17 +61,42 @@ func (a *app) whoami(ctx context.Context, c *sdk.Client, key keySource, asJSON b
 	return nil
 }
 
+// anybody asks the free views of the ledger when no account was given.
+const anybody sdk.AccountID = "anybody"
+
+// withoutKey is a simple command that only asks free views of the ledger, which
+// need no key and no account.
+func (a *app) withoutKey(run func(ctx context.Context, c *sdk.Client, args []string) error) func(*cobra.Command, []string) error {
+	return a.simple(func(ctx context.Context, args []string) error {
+		s, err := a.loadSettings()
+		if err != nil {
+			return err
+		}
+		if s.account == "" {
+			s.account = anybody
+		}
+		c, err := sdk.New(s.account, s.config)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		return run(ctx, c, args)
+	})
+}
+
 func (a *app) balanceCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:     "balance [ACCOUNT]",
-		Short:   "Show the balance of an account in tokens",
+		Short:   "Show the balance of an account in tokens; needs no key",
 		Example: "  svcfs balance\n  svcfs balance bob.svc.testnet",
 		Args:    between(0, 1, "at most one ACCOUNT"),
-		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
+		RunE: a.withoutKey(func(ctx context.Context, c *sdk.Client, args []string) error {
 			account := c.Account()
 			if len(args) == 1 {
 				account = sdk.AccountID(args[0])
+			} else if account == anybody {
+				return noAccount()
 			}
 			balance, err := c.Balance(ctx, account)
 			if err != nil {
@@ -90,14 +118,19 @@ func (a *app) feeCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:     "fee ACTION",
-		Short:   "Show what an action costs in tokens",
-		Long:    "Show what an action costs in tokens: upload, retrieve, register_group, add_group_member, revoke_group_member and whatever else the service knows.",
+		Short:   "Show what an action costs in tokens; needs no key",
+		Long:    "Show what an action costs in tokens. The actions:\n" + strings.Join(pricedActions(), " ") + "\nand whatever else the service knows.",
 		Example: "  svcfs fee upload\n  svcfs fee register_group",
 		Args:    exactly(1, "one ACTION"),
-		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
+		RunE: a.withoutKey(func(ctx context.Context, c *sdk.Client, args []string) error {
 			fee, err := c.EstimateFee(ctx, args[0])
 			if err != nil {
 				return err
+			}
+			if fee.IsZero() {
+				if err := mustBeAction(ctx, c, args[0]); err != nil {
+					return err
+				}
 			}
 			if asJSON {
 				return a.printJSON(map[string]any{"action": args[0], "fee": fee.Tokens(), "yocto": fee})
@@ -105,8 +138,34 @@ func (a *app) feeCommand() *cobra.Command {
 			a.ui.printf("%s\n", fee.Tokens())
 			return nil
 		}),
-		ValidArgsFunction: completeWords("upload", "retrieve", "register_group", "add_group_member", "revoke_group_member", "join_group"),
+		ValidArgsFunction: completeWords(pricedActions()...),
 	}
 	addJSON(cmd, &asJSON)
 	return cmd
+}
+
+// pricedActions are the actions that a ledger has or may have a price for.
+func pricedActions() []string {
+	return []string{"upload", "retrieve", "register_group", "add_group_member", "revoke_group_member", "join_group",
+		"record_transaction", "claim_token", "open_hackathon_join", "close_hackathon_join", "set_group_retention",
+		"get_owned_groups", "get_member_groups", "get_group_members", "get_transactions_for_group", "tombstone_transaction", "rename_file"}
+}
+
+// mustBeAction refuses what is no action, for which the ledger says 0 as it does
+// for a free one.
+func mustBeAction(ctx context.Context, c *sdk.Client, action string) error {
+	caps, err := c.Capabilities(ctx)
+	if err != nil {
+		return err
+	}
+	known := pricedActions()
+	for name := range caps.Fees {
+		known = append(known, name)
+	}
+	slices.Sort(known)
+	known = slices.Compact(known)
+	if slices.Contains(known, action) {
+		return nil
+	}
+	return usage("known actions: "+strings.Join(known, " "), fmt.Sprintf("unknown action %q", action))
 }

@@ -14,10 +14,11 @@ const barEvery = 100 * time.Millisecond
 
 // bar is the progress of one command over all its files.
 type bar struct {
-	ui    *terminal
-	verb  string // "uploading"
-	files int
-	now   func() time.Time
+	ui     *terminal
+	hidden bool
+	verb   string // "uploading"
+	files  int
+	now    func() time.Time
 
 	mu     sync.Mutex
 	began  time.Time
@@ -36,8 +37,9 @@ type flight struct {
 	done int64 // of size, estimated from the bytes on the wire
 }
 
-func (a *app) newBar(verb string, files int, total int64) *bar {
-	b := &bar{ui: a.ui, verb: verb, files: files, total: total, now: time.Now, flying: make(map[*flight]bool)}
+// newBar begins the progress of a command; with hidden it shows nothing.
+func (a *app) newBar(verb string, files int, total int64, hidden bool) *bar {
+	b := &bar{ui: a.ui, hidden: hidden, verb: verb, files: files, total: total, now: time.Now, flying: make(map[*flight]bool)}
 	b.began = b.now()
 	return b
 }
@@ -79,7 +81,7 @@ func (f *flight) end() {
 
 // draw shows the line, unless it was drawn a moment ago.
 func (b *bar) draw() {
-	if !b.ui.live {
+	if b.hidden || !b.ui.live {
 		return
 	}
 	b.mu.Lock()
@@ -112,14 +114,23 @@ func (b *bar) line(width int, took time.Duration) string {
 	if seconds := took.Seconds(); seconds >= 1 {
 		rate = fmt.Sprintf("  %s/s", roughSize(int64(float64(done)/seconds)))
 	}
-	progress := "  " + roughSize(done) + rate
+	sizes := "  " + roughSize(done)
+	drawn := ""
 	if b.total > 0 {
 		share := min(float64(done)/float64(b.total), 1)
-		full := int(share * barCells)
-		progress = fmt.Sprintf("  [%-*s] %3d%%  %s of %s%s", barCells, hashes(full), int(share*100), roughSize(min(done, b.total)), roughSize(b.total), rate)
+		drawn = fmt.Sprintf("  [%-*s]", barCells, hashes(int(share*barCells)))
+		sizes = fmt.Sprintf(" %3d%%  %s of %s", int(share*100), roughSize(min(done, b.total)), roughSize(b.total))
 	}
-	return cutText(what, width-1-len(progress)) + progress
+	for _, progress := range []string{drawn + sizes + rate, drawn + sizes, sizes} {
+		if room := width - 1 - len(progress); room >= shortestName {
+			return cutText(what, room) + progress
+		}
+	}
+	return cutText(what+sizes, width-1)
 }
+
+// shortestName is how much of the name is shown before the bar is left out.
+const shortestName = 8
 
 func hashes(n int) string { return fmt.Sprintf("%.*s", n, "####################") }
 

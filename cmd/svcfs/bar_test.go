@@ -12,7 +12,7 @@ import (
 
 func TestBarLine(t *testing.T) {
 	a := &app{ui: newTerminal(io.Discard, io.Discard)}
-	one := a.newBar("uploading", 1, 1<<20)
+	one := a.newBar("uploading", 1, 1<<20, false)
 	_, f := one.start(t.Context(), "report.pdf", 1<<20)
 	f.report(sdk.Progress{Upload: true, Done: 700_000, Total: 1_400_000})
 	if got, want := one.line(100, 2*time.Second), "uploading report.pdf  [##########          ]  50%  512 KiB of 1.0 MiB  256 KiB/s"; got != want {
@@ -21,7 +21,7 @@ func TestBarLine(t *testing.T) {
 	if got := one.line(72, 2*time.Second); len([]rune(got)) > 71 || !strings.HasPrefix(got, "uploadin") || !strings.Contains(got, "…") {
 		t.Errorf("narrow: %q", got)
 	}
-	several := a.newBar("fetching", 3, 0)
+	several := a.newBar("fetching", 3, 0, false)
 	_, f = several.start(t.Context(), "a", sdk.SizeUnknown)
 	f.end()
 	_, f = several.start(t.Context(), "b", sdk.SizeUnknown)
@@ -38,7 +38,7 @@ func TestBarIsDrawnOnATerminalOnly(t *testing.T) {
 		var out, errs bytes.Buffer
 		a := &app{ui: newTerminal(&out, &errs)}
 		a.ui.live = live
-		b := a.newBar("uploading", 1, 100)
+		b := a.newBar("uploading", 1, 100, false)
 		clock := time.Unix(0, 0)
 		b.now = func() time.Time { return clock }
 		_, f := b.start(t.Context(), "x\x1b[2J", 100)

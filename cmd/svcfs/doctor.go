@@ -181,7 +181,7 @@ func (a *app) checkService(ctx context.Context) []finding {
 	var findings []finding
 	add := func(f finding) { findings = append(findings, f) }
 	if s.account == "" {
-		return append(findings, failed("account", refuse(exitAuth, "", errors.New("no account was given")), "set "+envAccount+" or use --account ID"))
+		return append(findings, failed("account", noAccount(), ""))
 	}
 	add(passed("account", fmt.Sprintf("%s (from %s)", escapeName(string(s.account)), s.accountVia)))
 	if err := a.resolveKey(ctx, &s); err != nil {

@@ -36,7 +36,7 @@ func (a *app) getAll(ctx context.Context, c *sdk.Client, group sdk.GroupID, f ge
 	for _, e := range entries {
 		total += max(e.Size, 0)
 	}
-	g := &getting{app: a, client: c, dir: dir, files: &wholeFiles{dir: dir}, output: f.output, bar: a.newBar("fetching", len(entries), total), takenBy: make(map[string]string)}
+	g := &getting{app: a, client: c, dir: dir, files: &wholeFiles{dir: dir}, output: f.output, bar: a.newBar("fetching", len(entries), total, f.asJSON), takenBy: make(map[string]string)}
 	defer a.ui.progress("")
 	paths := make([]string, len(entries))
 	for i, e := range entries {
@@ -44,6 +44,9 @@ func (a *app) getAll(ctx context.Context, c *sdk.Client, group sdk.GroupID, f ge
 	}
 	work := func(ctx context.Context, i int) (outcome, error) { return g.one(ctx, entries[i], paths[i]), ctx.Err() }
 	if err := inOrder(ctx, f.jobs, len(entries), work, func(o outcome) error { return g.took(o, f.asJSON) }); err != nil {
+		if ctx.Err() != nil {
+			return interruption("run the same command again: what is complete is not fetched twice")
+		}
 		return err
 	}
 	if !f.asJSON {

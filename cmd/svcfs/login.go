@@ -48,9 +48,13 @@ func (a *app) accountSettings() (settings, error) {
 	}
 	s, err := a.loadSettings()
 	if err == nil && s.account == "" {
-		err = refuse(exitAuth, "set "+envAccount+" or use --account ID", errors.New("no account was given"))
+		err = noAccount()
 	}
 	return s, err
+}
+
+func noAccount() error {
+	return refuse(exitAuth, "set "+envAccount+" or use --account ID", errors.New("no account was given"))
 }
 
 func (a *app) login(ctx context.Context, toFile, asJSON bool) error {

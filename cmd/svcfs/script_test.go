@@ -30,48 +30,76 @@ func TestMain(m *testing.M) {
 // TestScript runs the command lines of testdata/script with the real programs,
 // each script with a home of its own. Commands beside those of testscript:
 //
-//	service                start svcd on a free port; sets SVC_URL
+//	service                start svcd on a free port; sets SVC_URL and SVCD
 //	service stop           end it
 //	account NAME TOKENS    make an account; its key goes to $WORK/NAME.key
 //	as NAME                be that account from here on
 //	exits CODE svcfs ...   run a command and check its exit code
 //	until COMMAND ...      repeat a command until it succeeds, at most 15 s
 //	unmounted DIR          check that nothing is mounted on DIR
-//	hosted NAME TOKENS     a service like the hosted one, without extensions, and
-//	                       be an account of it
+//	hosted A|B             a service like the hosted one, without extensions, of
+//	                       that generation; sets SVC_URL
+//	world                  the service that this run of the script is about
 //	stable FILE            write the last output to FILE, with what differs from
 //	                       run to run replaced
 func TestScript(t *testing.T) {
+	runScripts(t, "testdata/script", serviceWorld)
+}
+
+// The worlds that a script may run against.
+const (
+	serviceWorld  = "svcd"
+	restrictedToA = "A" // generation A as it was, without extensions
+	restrictedToB = "B" // generation B as the hosted service is
+)
+
+// TestGenerations runs testdata/generations against svcd and against services
+// restricted to either generation; the conditions [svcd], [A] and [B] tell which.
+func TestGenerations(t *testing.T) {
+	for _, world := range []string{serviceWorld, restrictedToB, restrictedToA} {
+		t.Run(world, func(t *testing.T) { runScripts(t, "testdata/generations", world) })
+	}
+}
+
+// hostedKey finds, in a script's values, the *sdktest.Server it runs against.
+const hostedKey = "hosted"
+
+func runScripts(t *testing.T, dir, world string) {
 	svcd := sync.OnceValues(buildService)
 	t.Cleanup(func() {
 		if path, err := svcd(); err == nil && os.Getenv(envPrograms) == "" {
 			_ = os.RemoveAll(filepath.Dir(path))
 		}
 	})
+	service := func(ts *testscript.TestScript, _ bool, args []string) {
+		path, err := svcd()
+		ts.Check(err)
+		serviceCmd(ts, path, args)
+	}
+	hosted := func(ts *testscript.TestScript, _ bool, args []string) { hostedCmd(t, ts, args) }
 	testscript.Run(t, testscript.Params{
-		Dir:           "testdata/script",
+		Dir:           dir,
 		UpdateScripts: *update,
-		Setup: func(e *testscript.Env) error {
-			home := filepath.Join(e.WorkDir, "home")
-			e.Setenv("HOME", home)
-			for _, name := range []string{"XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"} {
-				e.Setenv(name, "")
-			}
-			e.Defer(func() { unmountBelow(e.WorkDir) })
-			return os.Mkdir(home, 0o700)
-		},
+		Setup:         setupScript,
 		Condition: func(cond string) (bool, error) {
-			if cond == "fuse" {
+			switch cond {
+			case "fuse":
 				_, err := os.Stat("/dev/fuse")
 				return err == nil, nil
+			case serviceWorld, restrictedToA, restrictedToB:
+				return cond == world, nil
 			}
 			return false, fmt.Errorf("unknown condition %q", cond)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"service": func(ts *testscript.TestScript, _ bool, args []string) {
-				path, err := svcd()
-				ts.Check(err)
-				serviceCmd(ts, path, args)
+			"service": service,
+			"hosted":  hosted,
+			"world": func(ts *testscript.TestScript, neg bool, _ []string) {
+				if world == serviceWorld {
+					service(ts, neg, nil)
+				} else {
+					hosted(ts, neg, []string{world})
+				}
 			},
 			"account": func(ts *testscript.TestScript, _ bool, args []string) {
 				path, err := svcd()
@@ -82,7 +110,6 @@ func TestScript(t *testing.T) {
 				ts.Setenv(envAccount, args[0]+".svc.testnet")
 				ts.Setenv(envKeyFile, ts.MkAbs(args[0]+".key"))
 			},
-			"hosted": func(ts *testscript.TestScript, _ bool, args []string) { hostedCmd(t, ts, args) },
 			"stable": stableCmd,
 			"exits":  exitsCmd,
 			"until":  untilCmd,
@@ -97,6 +124,18 @@ func TestScript(t *testing.T) {
 
 // envPrograms names a directory that holds svcd already, for who cannot build it.
 const envPrograms = "SVCFS_TEST_PROGRAMS"
+
+// setupScript gives a script a home of its own.
+func setupScript(e *testscript.Env) error {
+	home := filepath.Join(e.WorkDir, "home")
+	e.Setenv("HOME", home)
+	for _, name := range []string{"XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"} {
+		e.Setenv(name, "")
+	}
+	e.Values[hostedKey] = new(*sdktest.Server)
+	e.Defer(func() { unmountBelow(e.WorkDir) })
+	return os.Mkdir(home, 0o700)
+}
 
 // buildService builds svcd once for all scripts.
 func buildService() (string, error) {
@@ -123,6 +162,7 @@ func serviceCmd(ts *testscript.TestScript, svcd string, args []string) {
 	if url := ts.Getenv("SVC_URL"); url != "" { // again where it was
 		listen = strings.TrimPrefix(url, "http://")
 	}
+	ts.Setenv("SVCD", svcd)
 	cmd := exec.Command(svcd, "serve", "--data", ts.MkAbs("service"), "--listen", listen)
 	var log bytes.Buffer
 	cmd.Stderr = &log
@@ -171,18 +211,28 @@ func accountCmd(ts *testscript.TestScript, svcd string, args []string) {
 	if len(args) != 2 {
 		ts.Fatalf("usage: account NAME TOKENS")
 	}
-	cmd := exec.Command(svcd, "account", "create", args[0], "--data", ts.MkAbs("service"), "--balance", args[1])
-	out, err := cmd.Output()
+	id, key := args[0]+".svc.testnet", ""
+	if s := *ts.Value(hostedKey).(**sdktest.Server); s != nil {
+		key = s.Account(args[0], args[1]).Key.Reveal()
+	} else {
+		key = createAccount(ts, svcd, id, args)
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]+".key"), []byte(key+"\n"), 0o600))
+}
+
+// createAccount makes an account of the svcd in the script's folder service.
+func createAccount(ts *testscript.TestScript, svcd, id string, args []string) (key string) {
+	out, err := exec.Command(svcd, "account", "create", args[0], "--data", ts.MkAbs("service"), "--balance", args[1]).Output()
 	ts.Check(err)
 	var made struct {
 		AccountID string `json:"account_id"`
 		APIKey    string `json:"api_key"`
 	}
 	ts.Check(json.Unmarshal(out, &made))
-	if made.AccountID != args[0]+".svc.testnet" {
+	if made.AccountID != id {
 		ts.Fatalf("account create made %q", made.AccountID)
 	}
-	ts.Check(os.WriteFile(ts.MkAbs(args[0]+".key"), []byte(made.APIKey+"\n"), 0o600))
+	return made.APIKey
 }
 
 // exitsCmd runs a command that must end with exactly the code given; its output
@@ -205,16 +255,17 @@ func exitsCmd(ts *testscript.TestScript, _ bool, args []string) {
 
 // hostedCmd serves from the test's own process.
 func hostedCmd(t *testing.T, ts *testscript.TestScript, args []string) {
-	if len(args) != 2 {
-		ts.Fatalf("usage: hosted NAME TOKENS")
+	flavours := map[string]sdktest.Flavour{restrictedToA: sdktest.GenA, restrictedToB: sdktest.GenB}
+	if len(args) != 1 {
+		ts.Fatalf("usage: hosted A|B")
 	}
-	s := sdktest.NewServer(t, sdktest.GenB)
-	account := s.Account(args[0], args[1])
-	key := ts.MkAbs(args[0] + ".key")
-	ts.Check(os.WriteFile(key, []byte(account.Key.Reveal()+"\n"), 0o600))
+	flavour, known := flavours[args[0]]
+	if !known {
+		ts.Fatalf("no generation %s", args[0])
+	}
+	s := sdktest.NewServer(t, flavour)
+	*ts.Value(hostedKey).(**sdktest.Server) = s
 	ts.Setenv(envURL, s.URL)
-	ts.Setenv(envAccount, string(account.ID))
-	ts.Setenv(envKeyFile, key)
 }
 
 // changing is what differs from run to run in an output.

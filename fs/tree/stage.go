@@ -209,10 +209,10 @@ func (f *File) touched(s *stage) {
 // has open is committed at once. h may be nil.
 func (f *File) Truncate(ctx context.Context, size int64, h *Handle) error {
 	if f.show != nil {
-		return f.failed("truncate", &Error{Class: ClassByDesign, Err: errText("control files are read-only")})
+		return f.failed("truncate", controlOnly())
 	}
 	if f.t.cfg.ReadOnly {
-		return f.failed("truncate", &Error{Class: ClassReadOnly, Err: errText("the mount is read-only"), Hint: "Mount again without -o ro."})
+		return f.failed("truncate", readOnlyMount())
 	}
 	if f.old {
 		return f.failed("truncate", oldVersion())

@@ -29,6 +29,7 @@ const (
 	OnUpload   Surface = "upload"   // prepare_upload and finalize_upload
 	OnList     Surface = "list"     // get_group_transactions
 	OnToken    Surface = "token"    // the session token
+	OnWatch    Surface = "watch"    // what happened, at an extended service
 )
 
 // Mode is one lie.
@@ -36,7 +37,9 @@ type Mode struct {
 	Name    string
 	Surface Surface
 	// Want is the kind of error a client must end with; Survives means that the
-	// client must succeed all the same, because the fault passes.
+	// client must succeed all the same, because the fault passes. A watch that has
+	// begun ends with [sdk.KindCorrupt] when its channel is closed, whatever the
+	// reason, and succeeds when it tells what happened and can be ended.
 	Want     sdk.Kind
 	Survives bool
 
@@ -66,7 +69,7 @@ type Hostile struct {
 func NewHostile(tb testing.TB, mode Mode) *Hostile {
 	tb.Helper()
 	flavour := GenB
-	if mode.raw {
+	if mode.raw || mode.Surface == OnWatch {
 		flavour = Extended
 	}
 	h := &Hostile{Server: NewServer(tb, flavour), Mode: mode, Group: "hostile", ended: make(chan struct{})}
@@ -93,6 +96,8 @@ func (s Surface) paths(raw bool) []string {
 		return []string{wire.PathTools + wire.OpGetGroupTransactions}
 	case OnToken:
 		return []string{wire.PathSessionToken}
+	case OnWatch:
+		return []string{wire.PathTools + wire.OpWatch}
 	}
 	if raw {
 		return []string{wire.PathTools + wire.OpPrepareRetrieve, wire.PathReadBlob + "*"}
@@ -139,7 +144,7 @@ func (h *Hostile) keep(content []byte, name string) sdk.Entry {
 // Modes returns every lie.
 func Modes() []Mode {
 	var all []Mode
-	for _, list := range [][]Mode{blobModes(), keyModes(), metadataModes(), transportModes(), rawModes(), uploadModes(), listModes(), tokenModes()} {
+	for _, list := range [][]Mode{blobModes(), keyModes(), metadataModes(), transportModes(), rawModes(), uploadModes(), listModes(), tokenModes(), watchModes()} {
 		all = append(all, list...)
 	}
 	for i := range all {
@@ -164,7 +169,7 @@ func (m Mode) threat() int {
 	switch m.Surface {
 	case OnUpload:
 		return 11
-	case OnList, OnToken:
+	case OnList, OnToken, OnWatch:
 		return 7
 	}
 	return 5

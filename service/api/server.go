@@ -75,7 +75,7 @@ type Checkpoints interface {
 type server struct {
 	Deps
 	tools   map[string]tool
-	special map[string]http.HandlerFunc // operations that carry content or wait
+	special map[string]http.HandlerFunc // operations that carry content or long lists, or wait
 	limits  *limits
 	clients *clients
 	inline  chan struct{} // a token per file inside JSON
@@ -88,7 +88,8 @@ type tool func(ctx context.Context, account string, body []byte) (any, error)
 func New(d Deps) http.Handler {
 	s := &server{Deps: d, limits: newLimits(d.RequestRate), clients: newClients(d.TrustedProxies), inline: make(chan struct{}, maxInline)}
 	s.tools = s.operations()
-	s.special = map[string]http.HandlerFunc{wire.OpFinalizeUpload: s.finalize, wire.OpPrepareRetrieve: s.retrieve, wire.OpWatch: s.watch}
+	s.special = map[string]http.HandlerFunc{wire.OpFinalizeUpload: s.finalize, wire.OpPrepareRetrieve: s.retrieve, wire.OpWatch: s.watch,
+		wire.OpGetGroupTransactions: s.transactions}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+wire.PathSessionToken, s.sessionToken)
 	mux.HandleFunc("GET "+wire.PathSessionToken, s.loginProbe)
@@ -99,7 +100,7 @@ func New(d Deps) http.Handler {
 	mux.HandleFunc("POST "+wire.PathRPC, s.rpc)
 	mux.HandleFunc("GET "+wire.PathCapabilities, s.capabilities)
 	mux.HandleFunc("GET "+wire.PathHealth, s.health)
-	mux.Handle("GET "+wire.PathTlog, d.Checkpoints.Handler(s.refuse))
+	mux.Handle("GET "+wire.PathTlog, s.open(d.Checkpoints.Handler(s.refuse)))
 	mux.Handle(web.Path, d.Page.Handler(s.refuse, s.admitPage))
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Vary", "Accept")

@@ -1,0 +1,300 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/sdktest"
+	"github.com/svcfs/svcfs/sdk/wire"
+)
+
+// pseudoTerminal is a terminal of the kernel's; what is written to it is kept.
+type pseudoTerminal struct {
+	t             *testing.T
+	master, slave *os.File
+
+	mu   sync.Mutex
+	text bytes.Buffer
+	done chan struct{} // closed when everything was read
+}
+
+func openTerminal(t *testing.T, columns uint16) *pseudoTerminal {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &pseudoTerminal{t: t, master: master, done: make(chan struct{})}
+	t.Cleanup(func() { _ = master.Close() })
+	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
+	if err == nil {
+		err = unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0)
+	}
+	if err == nil {
+		p.slave, err = os.OpenFile("/dev/pts/"+strconv.Itoa(n), os.O_RDWR|unix.O_NOCTTY, 0)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.resize(columns)
+	go func() {
+		defer close(p.done)
+		part := make([]byte, 4096)
+		for {
+			n, err := master.Read(part)
+			p.mu.Lock()
+			p.text.Write(part[:n])
+			p.mu.Unlock()
+			if err != nil { // EIO once nobody has it open any more
+				return
+			}
+		}
+	}()
+	return p
+}
+
+func (p *pseudoTerminal) resize(columns uint16) {
+	if err := unix.IoctlSetWinsize(int(p.master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: columns}); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *pseudoTerminal) shown() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.text.String()
+}
+
+// until waits for a line that matches and returns it; meanwhile it does step
+// again and again, a little slower than lines are drawn.
+func (p *pseudoTerminal) until(pattern string, step func()) string {
+	p.t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(barEvery * 5 / 4) {
+		step()
+		for line := range strings.SplitSeq(p.shown(), eraseLine) {
+			if regexp.MustCompile(pattern).MatchString(line) {
+				return line
+			}
+		}
+	}
+	p.t.Fatalf("no %q on the terminal: %q", pattern, p.shown())
+	return ""
+}
+
+// eraseLine is what the program sends before it draws another line.
+const eraseLine = "\r\x1b[K"
+
+// slowly lets the bodies of a path through in parts, each when it is asked for.
+type slowly struct {
+	next chan struct{}
+	once *sync.Once
+}
+
+const slowParts = 64
+
+// part lets one part through, if somebody waits for it.
+func (s slowly) part() {
+	select {
+	case s.next <- struct{}{}:
+	default:
+	}
+}
+
+// rest lets everything else through.
+func (s slowly) rest() { s.once.Do(func() { close(s.next) }) }
+
+func (s slowly) copy(to io.Writer, from []byte) {
+	for part := range slowParts {
+		<-s.next
+		_, _ = to.Write(from[len(from)*part/slowParts : len(from)*(part+1)/slowParts])
+		if f, ok := to.(http.Flusher); ok {
+			f.Flush()
+		}
+	}
+}
+
+// answers slows the answers down.
+func (s slowly) answers(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		whole := httptest.NewRecorder()
+		next.ServeHTTP(whole, r)
+		w.Header().Set("Content-Length", strconv.Itoa(whole.Body.Len()))
+		w.WriteHeader(whole.Code)
+		s.copy(w, whole.Body.Bytes())
+	})
+}
+
+// requests slows the requests down.
+func (s slowly) requests(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var whole bytes.Buffer
+		step := max(r.ContentLength/slowParts, 1)
+		for {
+			<-s.next
+			if n, _ := io.CopyN(&whole, r.Body, step); n < step {
+				break
+			}
+		}
+		r.Body = io.NopCloser(&whole)
+		next.ServeHTTP(w, r)
+	})
+}
+
+// barWorld is a service with a group, a file in it and one to be sent.
+type barWorld struct {
+	server *sdktest.Server
+	env    []string
+	ref    sdk.Ref
+	dir    string
+}
+
+func newBarWorld(t *testing.T) *barWorld {
+	t.Helper()
+	s := sdktest.NewServer(t, sdktest.GenB)
+	alice := s.Account("alice", "100")
+	config := s.Config()
+	config.APIKey = alice.Key
+	c, err := sdk.New(alice.ID, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.RegisterGroup(t.Context(), "team"); err != nil {
+		t.Fatal(err)
+	}
+	content := bytes.Repeat([]byte("0123456789abcdef"), 1<<20) // 16 MiB, more than sockets hold
+	receipt, err := c.UploadBytes(t.Context(), "team", "f", content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &barWorld{server: s, ref: receipt.Ref, dir: t.TempDir()}
+	if err := os.WriteFile(filepath.Join(w.dir, "a-file-with-a-name-that-is-rather-long-for-a-terminal.bin"), content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.env = append(os.Environ(), envURL+"="+s.URL, envAccount+"="+string(alice.ID), envKey+"="+alice.Key.Reveal())
+	return w
+}
+
+// On a terminal put and get show how far they are, in its width as it is now, and
+// take the line away at the end.
+func TestProgressOnATerminal(t *testing.T) {
+	w := newBarWorld(t)
+	for _, tc := range []struct {
+		verb, path string
+		slow       func(slowly) func(http.Handler) http.Handler
+		args       []string
+	}{
+		{"fetching", wire.OpPrepareRetrieve, func(s slowly) func(http.Handler) http.Handler { return s.answers }, []string{"get", "team", string(w.ref), "-o", "out"}},
+		{"uploading", wire.OpFinalizeUpload, func(s slowly) func(http.Handler) http.Handler { return s.requests },
+			[]string{"put", "team", "a-file-with-a-name-that-is-rather-long-for-a-terminal.bin"}},
+	} {
+		t.Run(strings.Join(tc.args[:2], " "), func(t *testing.T) {
+			slow := slowly{make(chan struct{}), new(sync.Once)}
+			defer slow.rest()
+			w.server.Disturb(wire.PathTools+tc.path, tc.slow(slow))
+			const narrow, wide = 60, 130
+			screen := openTerminal(t, narrow)
+			var out bytes.Buffer
+			cmd := w.command(t, &out, screen.slave, tc.args...)
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			_ = screen.slave.Close()
+			screen.until("^"+tc.verb+" ", func() {})
+			screen.until(`[1-9]\S* MiB`, slow.part)
+			for line := range strings.SplitSeq(screen.shown(), eraseLine) {
+				if n := utf8.RuneCountInString(line); n >= narrow {
+					t.Errorf("%d of %d columns: %q", n, narrow, line)
+				}
+			}
+			screen.resize(wide)
+			screen.until(fmt.Sprintf(`^.{%d,}$`, narrow), slow.part)
+			slow.rest()
+			if err := cmd.Wait(); err != nil {
+				t.Fatalf("%v: %s", err, screen.shown())
+			}
+			<-screen.done
+			shown := screen.shown()
+			if !strings.HasSuffix(shown, eraseLine) || strings.Contains(shown, "\n") {
+				t.Errorf("the line stays: %q", shown)
+			}
+			if strings.Contains(out.String(), "\x1b") || strings.Contains(out.String(), tc.verb) {
+				t.Errorf("standard output: %q", out.String())
+			}
+		})
+	}
+}
+
+func (w *barWorld) command(t *testing.T, out, errs io.Writer, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(t.Context(), "svcfs", args...)
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = w.dir, w.env, out, errs
+	return cmd
+}
+
+// The width is asked for at every line: a terminal that was made wider shows
+// more of the name.
+func TestProgressFollowsTheWidth(t *testing.T) {
+	screen := openTerminal(t, 50)
+	a := &app{ui: newTerminal(io.Discard, screen.slave)}
+	if !a.ui.live {
+		t.Fatal("not seen as a terminal")
+	}
+	b := a.newBar("uploading", 1, 100, false)
+	clock := time.Unix(0, 0)
+	b.now = func() time.Time { return clock }
+	b.began = clock
+	_, f := b.start(t.Context(), "a-file-with-a-name-that-is-rather-long-for-a-terminal.bin", 100)
+	for _, columns := range []uint16{50, 120, 30} {
+		screen.resize(columns)
+		clock = clock.Add(500 * time.Millisecond)
+		f.report(sdk.Progress{Upload: true, Done: int64(columns), Total: 200})
+		line := screen.until(fmt.Sprintf(`%d B of 100 B`, columns/2), func() {})
+		if n := utf8.RuneCountInString(line); n >= int(columns) {
+			t.Errorf("%d of %d columns: %q", n, columns, line)
+		}
+		if columns == 120 && !strings.Contains(line, "terminal.bin") {
+			t.Errorf("%q", line)
+		}
+	}
+	_ = screen.slave.Close()
+}
+
+// Without a terminal, and with --json, there is no progress at all.
+func TestNoProgressWithoutATerminal(t *testing.T) {
+	w := newBarWorld(t)
+	for _, args := range [][]string{{"get", "team", string(w.ref), "-o", "out"}, {"put", "team", "out", "--name", "again"}} {
+		var out, errs bytes.Buffer
+		if err := w.command(t, &out, &errs, args...).Run(); err != nil || errs.Len() > 0 {
+			t.Errorf("%v: %v, %q", args, err, errs.String())
+		}
+		screen := openTerminal(t, 80)
+		cmd := w.command(t, &out, screen.slave, append(args, "--json")...)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		_ = screen.slave.Close()
+		if err := cmd.Wait(); err != nil {
+			t.Error(err)
+		}
+		<-screen.done
+		if screen.shown() != "" {
+			t.Errorf("%v --json shows %q", args, screen.shown())
+		}
+	}
+}

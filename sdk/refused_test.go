@@ -1,0 +1,42 @@
+package sdk_test
+
+import (
+	"testing"
+
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/sdktest"
+)
+
+// A refused upload is never taken for one whose answer was lost: neither for an
+// equal record of an earlier run, nor for a path that is missing.
+func TestRefusedUploadIsNotFoundInTheLedger(t *testing.T) {
+	for _, flavour := range []sdktest.Flavour{sdktest.GenA, sdktest.GenB, sdktest.Extended} {
+		t.Run(flavour.String(), func(t *testing.T) {
+			s, owner := world(t, flavour)
+			poor := s.Account("poor", "0.05")
+			if _, err := owner.AddGroupMember(t.Context(), "g", poor.ID); err != nil {
+				t.Fatal(err)
+			}
+			upload := func() error { // each run of a program is a client of its own
+				cfg := s.Config()
+				cfg.APIKey = poor.Key
+				c, err := sdk.New(poor.ID, cfg)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				_, err = c.UploadBytes(t.Context(), "g", "f", []byte("the same content"))
+				return err
+			}
+			if err := upload(); err != nil {
+				t.Fatal(err)
+			}
+			if err := upload(); sdk.KindOf(err) != sdk.KindInsufficient {
+				t.Errorf("%v", err)
+			}
+			if n := s.Records(); n != 1 {
+				t.Errorf("%d records", n)
+			}
+		})
+	}
+}
