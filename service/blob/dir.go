@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -29,7 +30,12 @@ type Dir struct {
 	root   *os.Root
 	sync   func(*os.File) error
 	failed atomic.Bool // a sync
+
+	buffers sync.Pool // of *[copyBytes]byte
 }
+
+// copyBytes is how much of an upload is written at once.
+const copyBytes = 256 << 10
 
 const tmpDir = "tmp"
 
@@ -44,7 +50,7 @@ func OpenDir(dir string) (*Dir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open blob directory: %w", err)
 	}
-	d := &Dir{path: dir, root: root, sync: (*os.File).Sync}
+	d := &Dir{path: dir, root: root, sync: (*os.File).Sync, buffers: sync.Pool{New: func() any { return new([copyBytes]byte) }}}
 	if err := d.makeFolder(tmpDir); err != nil {
 		return nil, errors.Join(err, root.Close())
 	}
@@ -134,7 +140,9 @@ func (d *Dir) write(ctx context.Context, name string, r io.Reader, limit int64, 
 	defer f.Close()
 	hash := sha256.New()
 	source := &contextReader{ctx: ctx, r: io.LimitReader(r, limit+1)}
-	n, err := io.CopyBuffer(struct{ io.Writer }{io.MultiWriter(f, hash)}, source, make([]byte, 256<<10))
+	buffer := d.buffers.Get().(*[copyBytes]byte)
+	defer d.buffers.Put(buffer)
+	n, err := io.CopyBuffer(struct{ io.Writer }{io.MultiWriter(f, hash)}, source, buffer[:])
 	if err != nil {
 		return err
 	}

@@ -162,10 +162,10 @@ func (s *S3) probe(ctx context.Context) error {
 	}
 	key := s.key(probePrefix + id)
 	defer s.remove(ctx, key)
-	if err := s.putPart(ctx, key, []byte(id)); err != nil {
+	if err := s.putPart(ctx, key, []byte(id), sumOf([]byte(id))); err != nil {
 		return s.kind(ctx, "put the probe object", err)
 	}
-	err = s.putPart(ctx, key, []byte("overwritten"))
+	err = s.putPart(ctx, key, []byte("overwritten"), sumOf([]byte("overwritten")))
 	if err == nil {
 		return errors.New("the S3 server ignores If-None-Match: a put under a taken name was accepted; use a server that honours conditional puts " +
 			"(versitygw must not run with --nometa)")
@@ -229,7 +229,7 @@ func (u *upload) run(ctx context.Context) error {
 	}
 	if last {
 		u.sent = true
-		return u.s.putPart(ctx, u.key, part)
+		return u.s.putPart(ctx, u.key, part, u.sum())
 	}
 	select {
 	case u.s.large <- struct{}{}:
@@ -256,9 +256,12 @@ func (u *upload) parts(ctx context.Context, id string, part []byte) error {
 		if len(done) == maxParts {
 			return ErrTooLarge
 		}
-		sum := sha256.Sum256(part)
+		digest := u.sum() // of the first part, which is all so far
+		if len(done) > 0 {
+			digest = sumOf(part)
+		}
 		sent, err := u.s.core.PutObjectPart(ctx, u.s.location.Bucket, u.key, id, len(done)+1, bytes.NewReader(part), int64(len(part)),
-			minio.PutObjectPartOptions{Sha256Hex: hex.EncodeToString(sum[:]), DisableContentSha256: true})
+			minio.PutObjectPartOptions{Sha256Hex: digest, DisableContentSha256: true})
 		if err != nil {
 			return err
 		}
@@ -311,13 +314,19 @@ func (u *upload) read(buf []byte) (part []byte, last bool, err error) {
 	return buf, last, nil
 }
 
-// putPart puts a small object under a free name. A refusal because the name is
+// sum is the SHA-256 of what was read so far, in hex.
+func (u *upload) sum() string { return hex.EncodeToString(u.hash.Sum(nil)) }
+
+func sumOf(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+// putPart puts a small object with that SHA-256 under a free name. A refusal because the name is
 // taken by the same bytes means that an earlier attempt got through.
-func (s *S3) putPart(ctx context.Context, key string, data []byte) error {
+func (s *S3) putPart(ctx context.Context, key string, data []byte, digest string) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*stallTimeout)
 	defer cancel()
-	sum := sha256.Sum256(data)
-	digest := hex.EncodeToString(sum[:])
 	opts := minio.PutObjectOptions{UserMetadata: map[string]string{sumMetadata: digest}, DisableContentSha256: true}
 	opts.SetMatchETagExcept("*")
 	_, err := s.core.PutObject(ctx, s.location.Bucket, key, bytes.NewReader(data), int64(len(data)), "", digest, opts)
