@@ -31,12 +31,12 @@ type clients struct {
 	trusted []netip.Prefix
 
 	mu       sync.Mutex
-	failures map[netip.Addr]*rate.Limiter
-	looks    map[netip.Prefix]*rate.Limiter
+	failures map[netip.Addr]*rate.Limiter // by network
+	looks    map[netip.Addr]*rate.Limiter
 }
 
 func newClients(trusted []netip.Prefix) *clients {
-	return &clients{trusted: trusted, failures: make(map[netip.Addr]*rate.Limiter), looks: make(map[netip.Prefix]*rate.Limiter)}
+	return &clients{trusted: trusted, failures: make(map[netip.Addr]*rate.Limiter), looks: make(map[netip.Addr]*rate.Limiter)}
 }
 
 // address returns the client's address: that of the connection or, as long as
@@ -68,12 +68,21 @@ func (c *clients) isTrusted(a netip.Addr) bool {
 	return false
 }
 
+// network is what counts as one client: an IPv4 address, or the 64 bits of an IPv6
+// address that a subscriber has at least.
+func network(a netip.Addr) netip.Addr {
+	if !a.Is6() {
+		return a
+	}
+	return netip.PrefixFrom(a, 64).Masked().Addr()
+}
+
 // mayTry reports whether an address has had few enough failures. The machine
 // itself is not counted.
 func (c *clients) mayTry(a netip.Addr) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	l := c.failures[a]
+	l := c.failures[network(a)]
 	return l == nil || l.Tokens() >= 1
 }
 
@@ -81,6 +90,7 @@ func (c *clients) failed(a netip.Addr) {
 	if !a.IsValid() || a.IsLoopback() {
 		return
 	}
+	a = network(a)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := c.failures[a]
@@ -94,29 +104,22 @@ func (c *clients) failed(a netip.Addr) {
 	l.Allow()
 }
 
-// mayLook counts a request that needs no account, or refuses it. All addresses of
-// an IPv6 customer, a /64, count as one; the machine itself is not counted.
+// mayLook counts a request that needs no account, or refuses it. The machine itself
+// is not counted.
 func (c *clients) mayLook(a netip.Addr) error {
 	if !a.IsValid() || a.IsLoopback() {
 		return nil
 	}
-	bits := 32
-	if a.Is6() {
-		bits = 64
-	}
-	network, err := a.Prefix(bits)
-	if err != nil {
-		return err
-	}
+	a = network(a)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	l := c.looks[network]
+	l := c.looks[a]
 	if l == nil {
 		if len(c.looks) >= watchedClients {
 			clear(c.looks)
 		}
 		l = rate.NewLimiter(looksPerClient, looksAtOnce)
-		c.looks[network] = l
+		c.looks[a] = l
 	}
 	if l.Allow() {
 		return nil

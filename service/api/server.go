@@ -99,7 +99,7 @@ func New(d Deps) http.Handler {
 	mux.HandleFunc("POST "+wire.PathFinalizeGenA, func(w http.ResponseWriter, r *http.Request) { s.finalize(w, r) })
 	mux.HandleFunc("PUT "+wire.PathUploadBlob+"{id}", s.putBlob)
 	mux.HandleFunc("GET "+wire.PathReadBlob+"{ticket}", s.getBlob)
-	mux.Handle("POST "+wire.PathRPC, s.open(http.HandlerFunc(s.rpc)))
+	mux.HandleFunc("POST "+wire.PathRPC, s.rpc)
 	mux.HandleFunc("GET "+wire.PathCapabilities, s.capabilities)
 	mux.HandleFunc("GET "+wire.PathHealth, s.health)
 	mux.Handle("GET "+wire.PathTlog, s.open(d.Checkpoints.Handler(s.refuse)))
