@@ -201,6 +201,23 @@ func (d *Dir) Open(_ context.Context, id string) (io.ReadSeekCloser, int64, erro
 	return f, info.Size(), nil
 }
 
+// Read returns a whole blob of so many bytes.
+func (d *Dir) Read(ctx context.Context, id string, size int64) ([]byte, error) {
+	f, found, err := d.Open(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if found != size {
+		return nil, fmt.Errorf("read blob: %w: %d bytes, want %d", ErrSize, found, size)
+	}
+	data := make([]byte, size)
+	if _, err := io.ReadFull(f, data); err != nil {
+		return nil, fmt.Errorf("read blob: %w", err)
+	}
+	return data, nil
+}
+
 // Delete removes a blob; one that is not there is no error.
 func (d *Dir) Delete(_ context.Context, id string) error {
 	if err := checkID(id); err != nil {

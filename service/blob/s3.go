@@ -350,15 +350,33 @@ func (s *S3) Open(ctx context.Context, id string) (io.ReadSeekCloser, int64, err
 	key := s.key(place(id))
 	info, err := s.core.StatObject(short, s.location.Bucket, key, minio.StatObjectOptions{})
 	if err != nil {
-		err = s.kind(ctx, "open blob", err)
-		if errors.Is(err, fs.ErrNotExist) { // the answer does not tell a missing bucket from a missing blob
-			if gone := s.Check(ctx); gone != nil {
-				err = gone
-			}
-		}
-		return nil, 0, err
+		return nil, 0, s.orBucketGone(ctx, s.kind(ctx, "open blob", err))
 	}
 	return &object{s: s, ctx: ctx, key: key, size: info.Size}, info.Size, nil
+}
+
+// orBucketGone returns err, or that the bucket is missing: the answer does not
+// tell that from a missing blob.
+func (s *S3) orBucketGone(ctx context.Context, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		if gone := s.Check(ctx); gone != nil {
+			return gone
+		}
+	}
+	return err
+}
+
+// Read returns a whole blob of so many bytes.
+func (s *S3) Read(ctx context.Context, id string, size int64) ([]byte, error) {
+	if err := checkID(id); err != nil {
+		return nil, err
+	}
+	o := &object{s: s, ctx: ctx, key: s.key(place(id)), size: size}
+	data := make([]byte, size)
+	if _, err := io.ReadFull(o, data); err != nil {
+		return nil, s.orBucketGone(ctx, errors.Join(err, o.Close()))
+	}
+	return data, o.Close()
 }
 
 // Delete removes a blob; one that is not there is no error.
@@ -446,7 +464,7 @@ func (s *S3) kind(ctx context.Context, what string, err error) error {
 	var refused minio.ErrorResponse
 	errors.As(err, &refused)
 	switch {
-	case errors.Is(err, ErrTooLarge), errors.Is(err, context.Canceled) && ctx.Err() != nil:
+	case errors.Is(err, ErrTooLarge), errors.Is(err, ErrSize), errors.Is(err, context.Canceled) && ctx.Err() != nil:
 		return fmt.Errorf("%s: %w", what, err)
 	case refused.Code == minio.NoSuchBucket:
 		return fmt.Errorf("%s: %w: %s", what, ErrUnavailable, s.location.missing())
