@@ -108,7 +108,7 @@ func TestLargeFile(t *testing.T) {
 	_, sent := a.memory()
 	t.Logf("sent %d MiB in %s; peak memory of the mount %d MiB", size/mib, time.Since(began).Round(time.Millisecond), sent/mib)
 	a.unmount()
-	b, q := bob.mount("b"), newPurse(bob)
+	b, q := bob.mount("b", "--cache-size", fmt.Sprint(2*size)), newPurse(bob) // or each open pays (R3)
 	q.wantSpent(t, 1, 0, func() {
 		began = time.Now()
 		shell(t, w.dir, "cmp big b/team/big")

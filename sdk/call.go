@@ -25,8 +25,6 @@ const (
 	maxPause = 5 * time.Second
 	// maxErrorBytes bounds the body of an answer that is not 2xx.
 	maxErrorBytes = 64 << 10
-	// maxDepth bounds the nesting of an answer.
-	maxDepth = 64
 )
 
 // tool calls one operation with a session token and unwraps its result into
@@ -196,7 +194,7 @@ func (e *malformedError) Error() string {
 }
 func (e *malformedError) Unwrap() error { return e.err }
 
-// decode reads one JSON document of bounded depth.
+// decode reads one JSON document, whose depth encoding/json bounds.
 func decode(raw []byte, into any) error {
 	if wire.DeeperThan(raw, maxDepth) {
 		return malformed(errTooDeep)

@@ -13,6 +13,8 @@ const (
 	dataField   = "encrypted_b64"
 	resultField = "result"
 	maxKeyBytes = 1 << 10 // of a field name
+	// maxDepth bounds the nesting of an answer.
+	maxDepth = 64
 )
 
 // Where a JSON object is in an answer.

@@ -118,12 +118,16 @@ func hintFor(err error) string {
 	switch exitCodeOf(err) {
 	case exitAuth:
 		return "run 'svcfs whoami' to see which account and key are used"
+	case exitNotFound:
+		return "see what there is with: svcfs ls"
 	case exitMoney:
 		return "run 'svcfs balance', then deposit tokens ('svcd account fund NAME AMOUNT' on a service of your own)"
 	case exitUnreachable:
 		return "run 'svcfs doctor' to see what cannot be reached"
 	case exitUsage:
 		return "run the command with --help to see what it wants"
+	case exitOther:
+		return "run 'svcfs doctor' to check this machine and the service"
 	}
 	return ""
 }

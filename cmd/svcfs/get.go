@@ -131,7 +131,7 @@ func (a *app) get(ctx context.Context, c *sdk.Client, group sdk.GroupID, what st
 	a.ui.progress("")
 	if f.output == "" || f.output == "-" {
 		if _, err := a.ui.out.Write(b.Bytes()); err != nil {
-			return fmt.Errorf("write standard output: %w", err)
+			return refuse(exitOther, "make room there, or name a file with -o", fmt.Errorf("write standard output: %w", err))
 		}
 		return nil
 	}

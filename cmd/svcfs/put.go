@@ -283,7 +283,14 @@ func (a *app) load(b *sdk.Buffer, file string) error {
 	if err != nil {
 		return err
 	}
+	if info.Size() > sdk.DefaultMaxFileBytes {
+		return tooLarge(file)
+	}
 	return fill(b, f, info.Size())
+}
+
+func tooLarge(file string) error {
+	return refuse(exitOther, "split it, for example with: split -b 1G", fmt.Errorf("%s is larger than %d bytes", file, sdk.DefaultMaxFileBytes))
 }
 
 // fillStep is how much room is made for what comes next, in bytes.
@@ -297,7 +304,7 @@ func fill(b *sdk.Buffer, r io.Reader, size int64) error {
 	}
 	for {
 		if n > sdk.DefaultMaxFileBytes {
-			return refuse(exitOther, "split the file", fmt.Errorf("larger than %d bytes", sdk.DefaultMaxFileBytes))
+			return tooLarge("the input")
 		}
 		if n == b.Len() {
 			if err := b.Resize(n + max(fillStep, n/2)); err != nil {

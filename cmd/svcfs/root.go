@@ -183,7 +183,7 @@ func (a *app) simple(run commandFunc) func(*cobra.Command, []string) error {
 		err := run(ctx, args)
 		var own *commandError
 		if err != nil && ctx.Err() != nil && !errors.As(err, &own) {
-			return interruption("")
+			return interruption("run it again")
 		}
 		return err
 	}

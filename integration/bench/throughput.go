@@ -298,7 +298,7 @@ func (w *world) serveFrom(b backing) (list []figure, err error) {
 		list = append(list, uploads, retrieves)
 	}
 	for _, s := range services {
-		s.process.stop() // what follows is not measured beside them
+		w.end(s.process) // what follows is not measured beside them
 	}
 	return list, nil
 }
