@@ -32,13 +32,6 @@ import (
 const (
 	// maxRequestBytes bounds a JSON request without file content.
 	maxRequestBytes = 1 << 20
-	// maxInlineFile bounds a file that arrives as base64 inside JSON, in
-	// plaintext bytes; larger ones use the raw transfer.
-	maxInlineFile = 64 << 20
-	// maxInline bounds the files inside JSON that are in memory at a time; an
-	// upload waits inlineWait for its turn.
-	maxInline  = 8
-	inlineWait = 2 * time.Second
 	// maxDepth bounds the nesting of a request.
 	maxDepth = 32
 )
@@ -78,7 +71,7 @@ type server struct {
 	special map[string]http.HandlerFunc // operations that carry content or long lists, or wait
 	limits  *limits
 	clients *clients
-	inline  chan struct{} // a token per file inside JSON
+	inline  *places
 }
 
 // tool is one operation: it decodes its request and returns its result.
@@ -86,7 +79,7 @@ type tool func(ctx context.Context, account string, body []byte) (any, error)
 
 // New returns the handler of the whole service.
 func New(d Deps) http.Handler {
-	s := &server{Deps: d, limits: newLimits(d.RequestRate), clients: newClients(d.TrustedProxies), inline: make(chan struct{}, maxInline)}
+	s := &server{Deps: d, limits: newLimits(d.RequestRate), clients: newClients(d.TrustedProxies), inline: newPlaces()}
 	s.tools = s.operations()
 	s.special = map[string]http.HandlerFunc{wire.OpFinalizeUpload: s.finalize, wire.OpPrepareRetrieve: s.retrieve, wire.OpWatch: s.watch,
 		wire.OpGetGroupTransactions: s.transactions}
