@@ -148,17 +148,23 @@ func (f *Files) tooLarge() error {
 }
 
 func (f *Files) canPay(ctx context.Context, tx *store.Tx, account string) error {
-	balance, err := ledger.Balance(ctx, tx, account)
+	var text string
+	var open int
+	err := tx.QueryRowContext(ctx, `SELECT balance, (SELECT count(*) FROM uploads WHERE account = accounts.id AND result IS NULL)
+		FROM accounts WHERE id = ?`, account).Scan(&text, &open)
+	if errors.Is(err, sql.ErrNoRows) {
+		_, err = ledger.Balance(ctx, tx, account) // refuses
+	}
+	if err != nil {
+		return fmt.Errorf("count uploads: %w", err)
+	}
+	balance, err := wire.ParseAmount(text)
 	if err != nil {
 		return err
 	}
 	fee := f.ledger.Fee(ledger.ActionUpload)
 	if balance.Cmp(fee) < 0 {
 		return ledger.Insufficient(ledger.ActionUpload, fee, balance)
-	}
-	var open int
-	if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM uploads WHERE account = ? AND result IS NULL", account).Scan(&open); err != nil {
-		return fmt.Errorf("count uploads: %w", err)
 	}
 	if open >= maxOpenUploads {
 		return &fault.Error{Code: wire.CodeRateLimited, Text: "too many requests: too many uploads begun and not finished", RetryAfter: time.Minute}
