@@ -25,6 +25,7 @@ import (
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/metrics"
 	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/throttle"
 	"github.com/svcfs/svcfs/service/watch"
 	"github.com/svcfs/svcfs/service/web"
 )
@@ -69,7 +70,7 @@ type server struct {
 	Deps
 	tools   map[string]tool
 	special map[string]http.HandlerFunc // operations that carry content or long lists, or wait
-	limits  *limits
+	limits  *throttle.Throttle[string]  // by account
 	clients *clients
 	inline  *places
 }
