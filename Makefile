@@ -20,12 +20,13 @@ BENCHFLAGS ?=
 
 .DEFAULT_GOAL := help
 
-.PHONY: help build demo test race vet lint vectors bench fuzz suites man install clean require-fuse tell-missing s3-server soak
+.PHONY: help build demo test race vet lint vectors bench fuzz suites scale test-user man install clean require-fuse tell-missing s3-server soak
 
 help:
 	@echo "make demo      mount two accounts on a service of their own (ONCE=1: check and end)"
 	@echo "make build     bin/svcfs and bin/svcd"
 	@echo "make test      vet, staticcheck, gosec, every test with the race detector, the test vectors"
+	@echo "make test-user the tests that mount as an ordinary user, for root"
 	@echo "make bench     svcfs beside its floor and its peers (BENCH=quick, growth or service)"
 	@echo "make lint fuzz suites man install clean"
 
@@ -55,6 +56,10 @@ s3-server:
 race:
 	$(GO) test -race -timeout 30m $(TESTFLAGS) ./...
 
+# Root's run of the tests that mount, as an ordinary user with fusermount3.
+test-user: require-fuse
+	@.ci/test-user
+
 vet:
 	$(GO) vet ./...
 
@@ -77,6 +82,10 @@ bench:
 # The long forms of other people's suites on a mount: fio, postmark, dbench, bonnie++.
 suites: require-fuse
 	SVCFS_LONG=1 $(GO) test -v -count=1 -timeout 3h -run '^TestSuites$$' ./integration
+
+# 100,000 files in a group, 1 GiB, 4 GiB through small budgets: the figures.
+scale: require-fuse
+	SVCFS_LONG=1 $(GO) test -v -count=1 -timeout 2h -run '^Test(M6LargeGroup|LargeFile|ThousandOpenFiles|ByteBudgetsUnderPressure|R1ManyReadersPayOnce)$$' ./integration
 
 # The long runs: KILLS kills of the service and of the mount each, many rounds of
 # many clients.

@@ -194,7 +194,18 @@ func (n *dirNode) Symlink(_ context.Context, _, name string, _ *fuse.EntryOut) (
 	return nil, n.m.refuse(tree.ClassByDesign, "symlink", n.path(name), "the ledger holds files, not symbolic links", copyHint)
 }
 
-// Mknod is refused at once: no device nodes, pipes or sockets (N5).
-func (n *dirNode) Mknod(_ context.Context, name string, _, _ uint32, _ *fuse.EntryOut) (*gofs.Inode, syscall.Errno) {
-	return nil, n.m.refuse(tree.ClassByDesign, "mknod", n.path(name), "the ledger holds files, not devices, pipes or sockets", copyHint)
+// Mknod makes an empty regular file, as tar does before it sets attributes. What
+// else it could make is refused at once: no device nodes, pipes or sockets (N5).
+func (n *dirNode) Mknod(ctx context.Context, name string, mode, _ uint32, out *fuse.EntryOut) (*gofs.Inode, syscall.Errno) {
+	if kind := mode & unix.S_IFMT; kind != unix.S_IFREG && kind != 0 {
+		return nil, n.m.refuse(tree.ClassByDesign, "mknod", n.path(name), "the ledger holds files, not devices, pipes or sockets", copyHint)
+	}
+	inode, handle, _, no := n.Create(ctx, name, unix.O_WRONLY|unix.O_EXCL, mode, out)
+	if no != 0 {
+		return nil, no
+	}
+	fh := handle.(*fileHandle)
+	no = fh.Flush(ctx) // it is empty, and waits (W5)
+	_ = fh.Release(ctx)
+	return inode, no
 }

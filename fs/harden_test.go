@@ -105,6 +105,8 @@ func userSession(dir string) error {
 	}
 	text, err := asNobody(exec.Command("sh", "-c", `cd "$1" && echo hello >team/f && cat team/f`, "sh", dir)).CombinedOutput()
 	fmt.Printf("read: %s %v\n", text, err)
+	_, err = os.ReadFile(filepath.Join(dir, "team/f"))
+	fmt.Printf("root: %v\n", err)
 	if err := json.NewEncoder(in).Encode(order{Do: "unmount", Limit: hangLimit}); err != nil {
 		return err
 	}
@@ -136,7 +138,8 @@ func mountPrivateDevice(device string) error {
 	return f.Close()
 }
 
-// M4: an ordinary user can mount, through fusermount3, from a hardened process.
+// M4, M2: an ordinary user can mount, through fusermount3, from a hardened process,
+// and nobody else can enter.
 func TestM4OrdinaryUserCanMount(t *testing.T) {
 	needFuse(t)
 	needRoot(t)
@@ -152,5 +155,8 @@ func TestM4OrdinaryUserCanMount(t *testing.T) {
 	}
 	if err != nil || !strings.Contains(string(out), "read: hello") {
 		t.Errorf("%v\n%s", err, out)
+	}
+	if !regexp.MustCompile("(?m)^root: .*permission denied$").Match(out) { // M2: not even root
+		t.Errorf("root can enter the mount of an ordinary user:\n%s", out)
 	}
 }

@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/svcfs/svcfs/fs/tree"
 	"github.com/svcfs/svcfs/sdk"
 )
@@ -83,6 +85,7 @@ type plan struct {
 	MaxFile int64
 	Renames bool // the service renames
 	Deletes bool // and deletes, and the mount may
+	Watches bool // the service tells what others do
 }
 
 // order is a line to a serving process, and answer its line back.
@@ -131,10 +134,17 @@ func serve(in io.Reader, out io.Writer) int {
 	s.world.stall("upload", false)
 	s.world.stall("retrieve", false)
 	s.world.stall("entries", false)
-	if err := s.mount.UnmountLazy(); err == nil {
+	if err := UnmountLazily(s.mount.dir); err == nil {
 		s.mount.Wait()
 	}
+	if s.world.events != nil {
+		close(s.world.events) // as a watch does when it ends
+	}
 	_ = s.tree.Close()
+	if err := goleak.Find(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	return 0
 }
 
@@ -153,8 +163,13 @@ func startServer() (*server, error) {
 	if p.Options.Reads == ReadsPassthrough {
 		pool.ShareLarge()
 	}
-	t, err := tree.New(context.Background(), tree.Config{Remote: w, Pool: pool, RefreshInterval: time.Hour, MetadataTimeout: time.Hour,
-		TransferTimeout: time.Hour, EmptyDelay: time.Hour, MaxFileBytes: p.MaxFile, CanRename: p.Renames, AllowDelete: p.Deletes, ReadOnly: p.Options.ReadOnly, Logger: log})
+	cfg := tree.Config{Remote: w, Pool: pool, RefreshInterval: time.Hour, MetadataTimeout: time.Hour, TransferTimeout: time.Hour, EmptyDelay: time.Hour,
+		MaxFileBytes: p.MaxFile, CanRename: p.Renames, AllowDelete: p.Deletes, ReadOnly: p.Options.ReadOnly, Logger: log}
+	if p.Watches {
+		w.events = make(chan sdk.Event)
+		cfg.Watch = w.watch
+	}
+	t, err := tree.New(context.Background(), cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -171,20 +186,30 @@ func (s *server) obey(o order) (a answer) {
 	switch o.Do {
 	case "put":
 		s.world.put(o.Group, o.Name, o.Data, o.Size)
+		s.world.told(sdk.EventUploaded, o.Group)
 	case "stall":
 		s.world.stall(o.Name, o.On)
 	case "fail":
 		s.world.failWith(o.Name, o.Kind)
 	case "member":
 		s.world.join(o.Group, o.On)
+		s.world.told(map[bool]string{true: sdk.EventAdded, false: sdk.EventRevoked}[o.On], o.Group)
 	case "refresh":
 		a.setError(s.tree.Refresh(context.Background()))
 	case "shred":
 		_ = s.world.shred(o.Group, int(o.Size))
+		s.world.told(sdk.EventDeleted, o.Group)
+	case "rollback": // to the first so many records
+		s.world.rollback(o.Group, int(o.Size))
 	case "moved":
 		_ = s.world.rename(o.Group, int(o.Size), o.Name)
+		s.world.told(sdk.EventRenamed, o.Group)
 	case "settle":
 		for !s.mount.m.isQuiet() {
+			time.Sleep(time.Millisecond)
+		}
+	case "closed": // what programs closed is given up a moment later
+		for s.tree.Status().Open > int(o.Size) {
 			time.Sleep(time.Millisecond)
 		}
 	case "counts":
@@ -205,6 +230,13 @@ func (s *server) obey(o order) (a answer) {
 		a.Error = "unknown order " + o.Do
 	}
 	return a
+}
+
+// isQuiet reports whether the kernel was told everything.
+func (k *notifier) isQuiet() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.names) == 0 && len(k.contents) == 0 && k.telling == 0
 }
 
 func (a *answer) setError(err error) {

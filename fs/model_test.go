@@ -24,6 +24,7 @@ func TestModelOnAMount(t *testing.T) {
 		"names asked for every time": func(p *plan) { p.Options.Timeout = -1 },
 		"names remembered":           func(*plan) {},
 		"renames and deletes":        func(p *plan) { p.Renames, p.Deletes = true, true },
+		"told by events":             func(p *plan) { p.Renames, p.Deletes, p.Watches = true, true, true },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var p plan
@@ -31,7 +32,7 @@ func TestModelOnAMount(t *testing.T) {
 			m, groups, allows := mounting(t, change), 0, treetest.Allows{Rename: p.Renames, Delete: p.Deletes}
 			rapid.Check(t, func(rt *rapid.T) {
 				groups++
-				s := &modelSystem{m: m, group: sdk.GroupID(fmt.Sprint("group", groups))}
+				s := &modelSystem{m: m, group: sdk.GroupID(fmt.Sprint("group", groups)), watched: p.Watches}
 				s.Member(true)
 				s.before = s.uploads()
 				defer s.Member(false)
@@ -59,9 +60,15 @@ type modelSystem struct {
 	m      *mount
 	group  sdk.GroupID
 	before int // uploads when it began
+
+	watched bool // the mount is told what others do
+	open    int  // files
 }
 
-type modelHandle struct{ f *os.File }
+type modelHandle struct {
+	s *modelSystem
+	f *os.File
+}
 
 func outcome(err error) string {
 	switch {
@@ -83,15 +90,30 @@ func outcome(err error) string {
 func (s *modelSystem) path(name string) string { return s.m.path(string(s.group) + "/" + name) }
 
 func (s *modelSystem) openAs(name string, flags int) (treetest.Handle, string) {
-	f, err := os.OpenFile(s.path(name), os.O_RDWR|flags, 0o600)
-	return modelHandle{f}, outcome(err)
+	f, err := os.OpenFile(s.path(name), flags, 0o600)
+	if err == nil {
+		s.open++
+	}
+	return modelHandle{s, f}, outcome(err)
 }
 
 func (s *modelSystem) Create(name string) (treetest.Handle, string) {
-	return s.openAs(name, os.O_CREATE|os.O_TRUNC)
+	return s.openAs(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC)
 }
 
-func (s *modelSystem) Open(name string) (treetest.Handle, string) { return s.openAs(name, 0) }
+func (s *modelSystem) Open(name string) (treetest.Handle, string) { return s.openAs(name, os.O_RDWR) }
+
+func (s *modelSystem) Touch(name string) string {
+	h, how := s.openAs(name, os.O_WRONLY|os.O_CREATE)
+	if how != treetest.OK {
+		return how
+	}
+	return h.Close()
+}
+
+func (s *modelSystem) Resize(name string, size int) string {
+	return outcome(os.Truncate(s.path(name), int64(size)))
+}
 
 func (s *modelSystem) Rename(from, to string) string {
 	return outcome(os.Rename(s.path(from), s.path(to)))
@@ -111,8 +133,12 @@ func (s *modelSystem) Link(from, to string) string {
 func (s *modelSystem) Mkdir(name string) string { return outcome(os.Mkdir(s.m.path(name), 0o700)) }
 
 func (s *modelSystem) Read(name string) (string, string) {
-	data, err := os.ReadFile(s.path(name))
-	return string(data), outcome(err)
+	h, how := s.openAs(name, os.O_RDONLY)
+	if how != treetest.OK {
+		return "", how
+	}
+	defer h.Close()
+	return h.Read()
 }
 
 func (s *modelSystem) List() []string {
@@ -128,9 +154,12 @@ func (s *modelSystem) List() []string {
 	return names
 }
 
-// look makes the mount see what others did, and waits until the kernel knows.
+// look makes the mount see what others did, unless it was told, and waits until the
+// kernel knows.
 func (s *modelSystem) look() {
-	s.m.order(order{Do: "refresh"})
+	if !s.watched {
+		s.m.order(order{Do: "refresh"})
+	}
 	s.m.must(order{Do: "settle"})
 }
 
@@ -176,4 +205,11 @@ func (h modelHandle) Truncate(size int) string { return outcome(h.f.Truncate(int
 
 func (h modelHandle) Sync() string { return outcome(h.f.Sync()) }
 
-func (h modelHandle) Close() string { return outcome(h.f.Close()) }
+// Close returns once the mount has given the handle up: until then a truncation by
+// name is left to that moment.
+func (h modelHandle) Close() string {
+	err := h.f.Close()
+	h.s.open--
+	h.s.m.must(order{Do: "closed", Size: int64(h.s.open)})
+	return outcome(err)
+}

@@ -46,7 +46,7 @@ type Options struct {
 	Timeout    time.Duration // how long the kernel believes names and attributes; 0 = 1 s, negative = not at all
 	Logger     *slog.Logger  // nil = no log
 	Reads      Reads         // how the kernel serves reads
-	NoXattr    bool          // no extended attributes: ls asks for two of every file, and the kernel caches none
+	NoXattr    bool          // no extended attributes: the kernel then answers all questions about them itself
 	Debug      bool          // log every request at debug level: names, never content
 }
 
@@ -207,9 +207,6 @@ func (s *Server) unmountError(err error) error {
 	}
 	return fmt.Errorf("unmount %s: %w", s.dir, err)
 }
-
-// UnmountLazy gives up on an orderly end: see [UnmountLazily].
-func (s *Server) UnmountLazy() error { return UnmountLazily(s.dir) }
 
 // helperLimit bounds the helper program that takes a mount away.
 const helperLimit = 10 * time.Second

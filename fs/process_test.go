@@ -1,6 +1,8 @@
 package fs
 
 import (
+	"bufio"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -9,6 +11,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/svcfs/svcfs/sdk"
 )
 
 // R5: a thread is named by its process.
@@ -118,4 +122,65 @@ func TestW2OrphanedDescriptorsAreSaved(t *testing.T) {
 		})
 		m.write("team/f", "other\n")
 	}
+}
+
+// W2: who reads a file that a child still writes does not keep the child's close
+// from saving it.
+func TestW2ReadersDoNotHoldUpTheSave(t *testing.T) {
+	m := mounting(t)
+	cmd := exec.Command("bash", "-c", "exec 5>f 6<f; coproc sh -c 'read x; exec /bin/echo late >&5' 5>&5; exec 5>&-; echo go >&${COPROC[1]}; wait; echo closed; read x")
+	cmd.Dir = m.path("team")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "closed\n" {
+		t.Errorf("said %q, %v", line, err)
+	}
+	if a := m.must(order{Do: "counts"}); a.Counts.Uploads != 1 || len(a.Pending) != 0 {
+		t.Errorf("%d uploads, pending %v", a.Counts.Uploads, a.Pending)
+	}
+	if err := errors.Join(in.Close(), ignoreExit(cmd.Wait())); err != nil {
+		t.Error(err)
+	}
+	if got := m.read("team/f"); got != "late\n" {
+		t.Errorf("f holds %q", got)
+	}
+}
+
+func ignoreExit(err error) error {
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return nil
+	}
+	return err
+}
+
+// W2: another thread than the one that opened the file closes it, and is told.
+func TestW2ClosingThreadIsTold(t *testing.T) {
+	m := mounting(t)
+	kind := sdk.KindUnavailable
+	m.must(order{Do: "fail", Name: "upload", Kind: &kind})
+	runtime.LockOSThread() // so that the goroutine below runs on another
+	defer runtime.UnlockOSThread()
+	f, err := os.Create(m.path("team/f"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := make(chan error)
+	go func() {
+		if _, err := f.WriteString("x"); err != nil {
+			closed <- err
+		}
+		closed <- f.Close()
+	}()
+	wantErrno(t, "close", <-closed, unix.EHOSTUNREACH)
+	m.must(order{Do: "fail", Name: "upload"})
 }

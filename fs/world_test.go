@@ -22,6 +22,7 @@ type world struct {
 	fail    map[string]sdk.Kind
 	hold    map[string]chan struct{}
 	counts  counts
+	events  chan sdk.Event // of a watch; nil without one
 }
 
 type counts struct{ Retrieves, Uploads, Waiting int }
@@ -77,6 +78,22 @@ func (w *world) failWith(op string, kind *sdk.Kind) {
 	}
 }
 
+// watch is what a mount watches; told sends on it.
+func (w *world) watch(context.Context, sdk.Seq) (<-chan sdk.Event, error) { return w.events, nil }
+
+// told tells a mount that watches what another account did, and returns once the
+// mount has acted on that: then it takes the next event.
+func (w *world) told(kind string, g sdk.GroupID) {
+	if w.events == nil {
+		return
+	}
+	w.mu.Lock()
+	seq := w.seq
+	w.mu.Unlock()
+	w.events <- sdk.Event{Kind: kind, Group: g, Account: w.Account(), Seq: seq}
+	w.events <- sdk.Event{Kind: "of no concern"}
+}
+
 // put records an upload that somebody else made.
 func (w *world) put(g sdk.GroupID, name string, data []byte, size int64) sdk.Entry {
 	w.mu.Lock()
@@ -100,6 +117,13 @@ func (w *world) shred(g sdk.GroupID, nth int) error {
 	ref := w.rows[g][nth].Ref
 	w.mu.Unlock()
 	return w.DeleteFile(context.Background(), g, ref)
+}
+
+// rollback makes the service forget all but the first records of a group.
+func (w *world) rollback(g sdk.GroupID, records int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.rows[g] = w.rows[g][:records]
 }
 
 // rename gives the nth upload of a group another name.

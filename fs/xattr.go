@@ -10,19 +10,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// xattrPrefix is the namespace of our own attributes (A2).
-const xattrPrefix = "user.svcfs."
+const (
+	// xattrPrefix is the namespace of our own attributes (A2).
+	xattrPrefix = "user.svcfs."
+	// userPrefix is the namespace in which there are attributes at all.
+	userPrefix = "user."
+)
 
 // Getxattr answers from memory.
 func (n *fileNode) Getxattr(_ context.Context, attr string, dest []byte) (uint32, syscall.Errno) {
 	if !strings.HasPrefix(attr, xattrPrefix) {
-		return 0, unix.ENODATA // programs ask for security and ACL names all the time
+		return 0, noXattr(attr)
 	}
 	value, ok := n.f.Xattrs()[attr]
 	if !ok {
 		return 0, unix.ENODATA
 	}
 	return copyOut(dest, []byte(value))
+}
+
+// noXattr answers for an attribute that is never there. Programs ask every file
+// for security labels, capabilities and ACLs; those that hear that there are none
+// of the kind, as ls does, ask no more on this device.
+func noXattr(attr string) syscall.Errno {
+	if strings.HasPrefix(attr, userPrefix) {
+		return unix.ENODATA
+	}
+	return unix.EOPNOTSUPP
 }
 
 // Listxattr names our own attributes.
@@ -51,8 +65,8 @@ func (n *fileNode) Setxattr(context.Context, string, []byte, uint32) syscall.Err
 func (n *fileNode) Removexattr(context.Context, string) syscall.Errno { return 0 }
 
 // Getxattr: directories have none.
-func (n *dirNode) Getxattr(context.Context, string, []byte) (uint32, syscall.Errno) {
-	return 0, unix.ENODATA
+func (n *dirNode) Getxattr(_ context.Context, attr string, _ []byte) (uint32, syscall.Errno) {
+	return 0, noXattr(attr)
 }
 
 // Setxattr succeeds without effect, as copying tools expect (W10).

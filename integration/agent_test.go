@@ -510,6 +510,9 @@ func TestThreat41AgentHostileNames(t *testing.T) {
 // code is right; a fault that passes may be survived.
 func TestThreat42AgentHostileService(t *testing.T) {
 	for _, mode := range sdktest.Modes() {
+		if mode.Surface == sdktest.OnWatch { // the scripts do not watch
+			continue
+		}
 		t.Run(mode.Name, func(t *testing.T) {
 			t.Parallel()
 			h := sdktest.NewHostile(t, mode)

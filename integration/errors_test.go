@@ -191,22 +191,33 @@ func damage(t *testing.T, w *world, ref string) {
 	}
 }
 
-// Threat and fault "disk full": nothing acknowledged is lost, and the service
-// goes on by itself when there is room.
-func TestEFullDiskOfTheService(t *testing.T) {
+// smallDisk returns a directory on a file system of 8 MiB: one made here, or for
+// an ordinary user the one that SVCFS_TEST_SMALL names.
+func smallDisk(t *testing.T, w *world) string {
+	t.Helper()
+	if dir := os.Getenv("SVCFS_TEST_SMALL"); dir != "" {
+		return dir
+	}
 	needRoot(t)
-	w := newWorld(t)
-	w.stop()
-	small := w.mkdir("small")
-	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", small).CombinedOutput(); err != nil {
+	dir := w.mkdir("small")
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", dir).CombinedOutput(); err != nil {
 		t.Skipf("cannot mount a tmpfs here: %s", out)
 	}
 	t.Cleanup(func() {
-		w.stop()
-		if out, err := exec.Command("umount", small).CombinedOutput(); err != nil {
+		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
 			t.Errorf("umount: %s", out)
 		}
 	})
+	return dir
+}
+
+// Threat and fault "disk full": nothing acknowledged is lost, and the service
+// goes on by itself when there is room.
+func TestEFullDiskOfTheService(t *testing.T) {
+	w := newWorld(t)
+	w.stop()
+	small := smallDisk(t, w)
+	t.Cleanup(w.stop)
 	w.data = filepath.Join(small, "data")
 	w.start()
 	alice := w.account("alice", "100")

@@ -18,9 +18,16 @@ import (
 	"github.com/svcfs/svcfs/service/blob/s3test"
 )
 
+// envPrograms names a directory that holds the two binaries already, for who
+// cannot build them.
+const envPrograms = "SVCFS_TEST_PROGRAMS"
+
 // programs builds the two binaries once, with the race detector when the tests
 // run with it.
 var programs = sync.OnceValues(func() (string, error) {
+	if dir := os.Getenv(envPrograms); dir != "" {
+		return dir, nil
+	}
 	dir, err := os.MkdirTemp("", "svcfs-programs-")
 	if err != nil {
 		return "", err
@@ -41,7 +48,7 @@ var programs = sync.OnceValues(func() (string, error) {
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if dir, err := programs(); err == nil {
+	if dir, err := programs(); err == nil && dir != os.Getenv(envPrograms) {
 		_ = os.RemoveAll(dir)
 	}
 	os.Exit(code)
@@ -295,16 +302,27 @@ func (m *mount) control(name string) string {
 	return string(raw)
 }
 
-// charges returns what the mount was charged for so far.
-func (m *mount) charges() (retrieves, uploads int) {
+// status is what a mount says of itself.
+type status struct {
+	Retrieves int `json:"retrieves"`
+	Uploads   int `json:"uploads"`
+	Cached    int `json:"cached_bytes"`
+	Staged    int `json:"staged_bytes"`
+	Open      int `json:"open"`
+}
+
+func (m *mount) status() (s status) {
 	m.p.w.t.Helper()
-	var s struct {
-		Retrieves int `json:"retrieves"`
-		Uploads   int `json:"uploads"`
-	}
 	if err := json.Unmarshal([]byte(m.control("status")), &s); err != nil {
 		m.p.w.t.Fatal(err)
 	}
+	return s
+}
+
+// charges returns what the mount was charged for so far.
+func (m *mount) charges() (retrieves, uploads int) {
+	m.p.w.t.Helper()
+	s := m.status()
 	return s.Retrieves, s.Uploads
 }
 

@@ -25,8 +25,6 @@ const (
 	maxPause = 5 * time.Second
 	// maxErrorBytes bounds the body of an answer that is not 2xx.
 	maxErrorBytes = 64 << 10
-	// maxDepth bounds the nesting of an answer.
-	maxDepth = 64
 )
 
 // tool calls one operation with a session token and unwraps its result into
@@ -34,8 +32,8 @@ const (
 // when the service refuses the token: a refused request was not carried out.
 func (c *Client) tool(ctx context.Context, op string, patience time.Duration, request, result any) error {
 	return c.authorized(ctx, func(token Secret) error {
-		var raw json.RawMessage
-		if err := c.post(ctx, c.cfg.MCPURL+wire.PathTools+op, patience, c.bearer(token), request, &raw); err != nil {
+		raw, err := c.post(ctx, c.cfg.MCPURL+wire.PathTools+op, patience, c.bearer(token), request)
+		if err != nil {
 			return err
 		}
 		return c.unwrap(raw, result)
@@ -82,23 +80,23 @@ func (c *Client) bearer(token Secret) http.Header {
 	return h
 }
 
-// post sends request as JSON and decodes the whole answer into answer.
-func (c *Client) post(ctx context.Context, address string, patience time.Duration, header http.Header, request, answer any) error {
+// post sends request as JSON and returns the whole answer.
+func (c *Client) post(ctx context.Context, address string, patience time.Duration, header http.Header, request any) ([]byte, error) {
 	body, err := json.Marshal(request)
 	if err != nil {
-		return fmt.Errorf("encode request: %w", err)
+		return nil, fmt.Errorf("encode request: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
 	if err != nil {
-		return fmt.Errorf("make request: %w", err)
+		return nil, fmt.Errorf("make request: %w", err)
 	}
 	for k, v := range header {
 		req.Header[k] = v
 	}
 	req.Header.Set("Content-Type", "application/json")
-	return c.exchange(req, answer)
+	return c.exchange(req)
 }
 
 // get fetches a JSON document without authentication.
@@ -109,32 +107,40 @@ func (c *Client) get(ctx context.Context, address string, answer any) error {
 	if err != nil {
 		return fmt.Errorf("make request: %w", err)
 	}
-	return c.exchange(req, answer)
-}
-
-func (c *Client) exchange(req *http.Request, answer any) error {
-	resp, err := c.send(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	raw, err := readBounded(resp.Body, c.answerLimit(req.URL.Path))
+	raw, err := c.exchange(req)
 	if err != nil {
 		return err
 	}
 	return decode(raw, answer)
 }
 
-// maxListBytes bounds a list of records, in bytes: some 300 000 of them.
-const maxListBytes = 128 << 20
+func (c *Client) exchange(req *http.Request) ([]byte, error) {
+	resp, err := c.send(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	return readBounded(resp.Body, resp.ContentLength, c.answerLimit(req.URL.Path))
+}
+
+const (
+	// maxAnswerBytes bounds an answer that is neither a list nor file content.
+	maxAnswerBytes = 1 << 20
+	// maxListBytes bounds a list of records: some 300 000 of them.
+	maxListBytes = 128 << 20
+)
 
 // answerLimit bounds an answer without file content, in bytes. A service without
-// paging lists a whole group at once, which may take as much as a file.
+// paging lists a whole group at once, which may take as much memory as a file.
 func (c *Client) answerLimit(path string) int64 {
-	if strings.HasSuffix(path, wire.PathTools+wire.OpGetGroupTransactions) {
-		return max(wire.MaxJSONBytes, min(maxListBytes, c.cfg.MaxFileBytes))
+	switch path[strings.LastIndexByte(path, '/')+1:] {
+	case wire.OpGetGroupTransactions:
+		return max(wire.MaxJSONBytes, min(maxListBytes, c.cfg.MaxFileBytes/2))
+	case wire.OpGetOwnedGroups, wire.OpGetMemberGroups, wire.OpGetGroupMembers, wire.OpWatch:
+		return wire.MaxJSONBytes
+	default:
+		return maxAnswerBytes
 	}
-	return wire.MaxJSONBytes
 }
 
 // send sends a request; an answer that is not 2xx becomes an *answerError.
@@ -154,8 +160,21 @@ func (c *Client) send(req *http.Request) (*http.Response, error) {
 // errTooMuch is an answer over its bound.
 var errTooMuch = errors.New("the answer is larger than it may be")
 
-func readBounded(r io.Reader, limit int64) ([]byte, error) {
-	raw, err := io.ReadAll(io.LimitReader(r, limit+1))
+// maxAnnounced bounds what is allocated for an answer before it arrives, in bytes.
+const maxAnnounced = 4 << 20
+
+// readBounded reads the body of an answer; announced is its length, negative when
+// that is not known.
+func readBounded(body io.Reader, announced, limit int64) ([]byte, error) {
+	if announced > limit {
+		return nil, malformed(errTooMuch)
+	}
+	if announced > 0 && announced <= maxAnnounced {
+		raw := make([]byte, announced)
+		_, err := io.ReadFull(body, raw)
+		return raw, err
+	}
+	raw, err := io.ReadAll(io.LimitReader(body, limit+1))
 	if err != nil {
 		return nil, err
 	}
@@ -175,16 +194,18 @@ func (e *malformedError) Error() string {
 }
 func (e *malformedError) Unwrap() error { return e.err }
 
-// decode reads one JSON document of bounded depth.
+// decode reads one JSON document, whose depth encoding/json bounds.
 func decode(raw []byte, into any) error {
-	if err := checkDepth(raw); err != nil {
-		return malformed(err)
+	if wire.DeeperThan(raw, maxDepth) {
+		return malformed(errTooDeep)
 	}
 	if err := json.Unmarshal(raw, into); err != nil {
 		return malformed(describeJSON(err))
 	}
 	return nil
 }
+
+var errTooDeep = fmt.Errorf("nested deeper than %d", maxDepth)
 
 // describeJSON keeps the place and drops the content of a JSON error.
 func describeJSON(err error) error {
@@ -196,29 +217,10 @@ func describeJSON(err error) error {
 	if errors.As(err, &wrong) {
 		return fmt.Errorf("field %s has the wrong type", quote(wrong.Field))
 	}
-	return errors.New("not the JSON that was expected")
-}
-
-func checkDepth(raw []byte) error {
-	depth, inString, escaped := 0, false, false
-	for _, b := range raw {
-		switch {
-		case escaped:
-			escaped = false
-		case inString:
-			escaped = b == '\\'
-			inString = b != '"'
-		case b == '"':
-			inString = true
-		case b == '{' || b == '[':
-			if depth++; depth > maxDepth {
-				return fmt.Errorf("nested deeper than %d", maxDepth)
-			}
-		case b == '}' || b == ']':
-			depth--
-		}
+	if errors.Is(err, errShortItems) {
+		return err
 	}
-	return nil
+	return errors.New("not the JSON that was expected")
 }
 
 // unwrap is [unwrap] for messages.
@@ -229,17 +231,26 @@ func (c *Client) unwrap(raw json.RawMessage, result any) error {
 // unwrap decodes {"result": …}, or a bare body (generation A), into result. An
 // error in an answer that claims success is an error.
 func unwrap(raw json.RawMessage, result any) error {
-	var envelope map[string]json.RawMessage
+	if rows, ok := result.(*recordList); ok {
+		if list, ok := wire.ParseRows(raw, freeItems, leastRow); ok {
+			*rows = list
+			return nil
+		}
+	}
+	if wire.DeeperThan(raw, maxDepth) {
+		return malformed(errTooDeep)
+	}
+	var envelope struct{ Result, Error, Code json.RawMessage }
 	if json.Unmarshal(raw, &envelope) == nil {
-		inner, wrapped := envelope["result"]
-		if wrapped {
-			raw = inner
-		} else if text := textOf(envelope["error"]); text != "" {
-			return newAnswerError(http.StatusOK, textOf(envelope["code"]), text)
+		if envelope.Result != nil {
+			raw = envelope.Result
+		} else if text := textOf(envelope.Error); text != "" {
+			return newAnswerError(http.StatusOK, textOf(envelope.Code), text)
 		}
 	}
 	if result == nil {
-		return nil
+		var any json.RawMessage
+		return decode(raw, &any)
 	}
 	if len(raw) == 0 || string(raw) == "null" {
 		return malformed(errors.New("the result is null"))

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unicode"
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk/wire"
@@ -50,7 +51,7 @@ func newAnswerError(status int, code, text string) *answerError {
 func readError(resp *http.Response, body []byte) error {
 	var code, text string
 	var fields map[string]json.RawMessage
-	if checkDepth(body) == nil && json.Unmarshal(body, &fields) == nil {
+	if !wire.DeeperThan(body, maxDepth) && json.Unmarshal(body, &fields) == nil {
 		code = textOf(fields["code"])
 		for _, name := range []string{"error", "message", "detail"} {
 			if text == "" {
@@ -84,7 +85,7 @@ func (c *Client) scrubAnswer(err error) error {
 const maxAnswerText = 300
 
 // scrub makes a text of the service fit for a message: without our credentials,
-// without control characters, bounded.
+// without control and format characters, bounded.
 func (c *Client) scrub(text string) string {
 	for _, secret := range append(c.tokens.used(), c.cfg.APIKey) {
 		for _, form := range formsOf(secret) {
@@ -95,10 +96,10 @@ func (c *Client) scrub(text string) string {
 		text = cutSecrets(text, marker)
 	}
 	text = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 || r == '\u2028' || r >= '\u202a' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069' {
-			return ' '
+		if unicode.IsGraphic(r) {
+			return r
 		}
-		return r
+		return ' '
 	}, text)
 	if len(text) > maxAnswerText {
 		text = strings.ToValidUTF8(text[:maxAnswerText], "") + "…"
@@ -112,7 +113,14 @@ func formsOf(secret Secret) []string {
 		return nil
 	}
 	raw := secret.Reveal()
-	forms := []string{raw, hex.EncodeToString([]byte(raw)), base64.RawStdEncoding.EncodeToString([]byte(raw)), base64.RawURLEncoding.EncodeToString([]byte(raw))}
+	digits := hex.EncodeToString([]byte(raw))
+	forms := []string{raw, digits, strings.ToUpper(digits)}
+	for _, encoding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
+		for before := range 3 { // bytes of something else, encoded together with it
+			encoded := encoding.EncodeToString([]byte("\x00\x00"[:before] + raw))
+			forms = append(forms, encoded[(8*before+5)/6:(before+len(raw))*4/3])
+		}
+	}
 	if len(raw) > shownOfSecret { // cut off by the service, or by us
 		forms = append(forms, raw[:shownOfSecret])
 	}
@@ -345,6 +353,8 @@ func (c *Client) hint(kind Kind) string {
 		return "Look at the present state with: svcfs group members GROUP, or svcfs ls GROUP."
 	case KindTooLarge:
 		return "Split the file, or ask the operator for a larger limit."
+	case KindInvalid:
+		return "Correct what the message names, and see the limits of the service with: svcfs doctor."
 	case KindDeleted:
 		return "The key was destroyed; the file cannot be read again."
 	case KindStorageFull:

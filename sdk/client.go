@@ -64,14 +64,15 @@ func New(account AccountID, cfg Config) (*Client, error) {
 		sending: make(map[uploadKey]chan struct{}), receipts: make(map[Ref]struct{})}
 	c.http = &http.Client{
 		Transport: &http.Transport{
-			Proxy:               proxyFor,
-			DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
-			TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12},
-			MaxIdleConnsPerHost: keptConnections,
-			IdleConnTimeout:     90 * time.Second,
-			DisableCompression:  true, // answers are bounded as they are on the wire
-			ReadBufferSize:      transferBuffer,
-			WriteBufferSize:     transferBuffer,
+			Proxy:                  proxyFor,
+			DialContext:            (&net.Dialer{Timeout: dialTimeout}).DialContext,
+			TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
+			MaxIdleConnsPerHost:    keptConnections,
+			IdleConnTimeout:        90 * time.Second,
+			DisableCompression:     true, // answers are bounded as they are on the wire
+			MaxResponseHeaderBytes: maxErrorBytes,
+			ReadBufferSize:         transferBuffer,
+			WriteBufferSize:        transferBuffer,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}

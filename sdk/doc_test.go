@@ -25,7 +25,11 @@ func TestEveryMethodSaysItsPriceAndWhatItNeeds(t *testing.T) {
 		if !ok || f.Recv == nil || !f.Name.IsExported() {
 			return true
 		}
-		if star, ok := f.Recv.List[0].Type.(*ast.StarExpr); !ok || star.X.(*ast.Ident).Name != "Client" {
+		star, ok := f.Recv.List[0].Type.(*ast.StarExpr)
+		if !ok {
+			return true
+		}
+		if of, ok := star.X.(*ast.Ident); !ok || of.Name != "Client" {
 			return true
 		}
 		switch f.Name.Name {

@@ -76,7 +76,7 @@ func (c *Client) pageAfter(ctx context.Context, request wire.TransactionsRequest
 }
 
 func (c *Client) page(ctx context.Context, request wire.TransactionsRequest) ([]wire.TransactionRow, error) {
-	var rows []wire.TransactionRow
+	var rows recordList
 	err := c.read(ctx, wire.OpGetGroupTransactions, request, &rows)
 	return rows, err
 }
@@ -141,7 +141,7 @@ func (c *Client) Find(ctx context.Context, g GroupID, nameOrRef string) (Entry, 
 	}
 	if best < 0 {
 		return Entry{}, &Error{Op: "find " + quote(nameOrRef), Group: g, Kind: KindNotFound, Err: errors.New("not found: no file of this name or reference"),
-			Hint: "See what there is with: svcfs ls " + string(g)}
+			Hint: "See what there is with: svcfs ls " + quote(string(g)) + "."}
 	}
 	return entries[best], nil
 }

@@ -1,18 +1,21 @@
 package sdk
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
+
+	"github.com/svcfs/svcfs/sdk/wire"
 )
 
 // FuzzToken: whatever the service says about a token's life, it has one, and it
@@ -27,7 +30,7 @@ func FuzzToken(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, expires []byte, token string) {
-		if life := lifetime(expires); life < 0 || life > 32*365*24*time.Hour {
+		if life := lifetime(expires); life < 0 || life > longestLifetime {
 			t.Errorf("expires_in %s lasts %s", expires, life)
 		}
 		if life, ok := expiryOf(token); ok && life <= 0 {
@@ -132,4 +135,148 @@ func FuzzView(f *testing.F) {
 			}
 		}
 	})
+}
+
+// FuzzAnswers: whatever a service answers to a token, to the question for its
+// extensions and to every operation, each ends with a value or an error of one
+// line, a file with its content, and the plaintext of an upload is restored.
+func FuzzAnswers(f *testing.F) {
+	const row = `{"trans_id":"t","user_id":"alice","ipfs_hash":"r","file_hash":"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad","timestamp":"1","filename":"../x","original_size":-5,"seq":9,"hash":"00","fee":"1"}`
+	everything := `{"service":"svcd","features":["rows","paging","raw","idempotent-finalize","idempotent-retrieve","watch","delete","rename","checkpoints"],"max_file_bytes":-1,"fees":{"upload":"x"}}`
+	caps := []string{everything, `{"features":[]}`, `{"features":7}`, `{"fees":[]}`, `null`, `[]`, ``}
+	answers := []string{`{"result":[` + row + `]}`, `{"result":[null,{}]}`, `[]`, `{"result":"words"}`, `{"message":"words"}`, `{"result":{"message":{"a":1}}}`, `{"error":"User not authorized","code":7}`,
+		`{"result":["a","b",""]}`, `{"result":[1]}`, `{"result":{"events":[{"seq":2,"kind":"record_transaction","group_id":"g","time":"1"}],"seq":2}}`, `{"result":{"events":[{"seq":-9}],"seq":-9}}`,
+		`{"result":{"upload_id":"u","key":"` + base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", 32))) + `","upload_url":"/raw/upload/u","location":"r","trans_id":"\"t\"","file_hash":"` + ComputeHash([]byte("abc")).String() + `","fee":"5","seq":-1,"timestamp":"1e9"}}`,
+		`{"result":{"key":7,"encrypted_b64":[],"format":{"version":1}}}`, `{"authenticated":true,"authorized_for_group":"yes"}`, `{"result":null}`, ``, `<html>`}
+	for i, answer := range answers {
+		f.Add(200, []byte(`{"token":"t","expires_in":"24h"}`), []byte(caps[i%len(caps)]), []byte(answer))
+		f.Add(404, []byte(`{"token":"t"}`), []byte(everything), []byte(answer))
+	}
+	for _, token := range []string{`{"token":7}`, `{"token":""}`, `{"token":"a.b.c","expires_in":{}}`, `[]`, ``, `{"error":"Invalid API key"}`} {
+		f.Add(200, []byte(token), []byte(everything), []byte(answers[0]))
+	}
+	var now atomic.Pointer[[3][]byte]
+	var status atomic.Int64
+	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		said := now.Load()
+		switch r.URL.Path {
+		case wire.PathSessionToken:
+			_, _ = w.Write(said[0])
+		case wire.PathCapabilities:
+			_, _ = w.Write(said[1])
+		default:
+			w.WriteHeader(int(status.Load()))
+			_, _ = w.Write(said[2])
+		}
+	}))
+	f.Cleanup(h.Close)
+	c, err := New("alice.svc.testnet", Config{URL: h.URL, APIKey: NewSecret("svc_sk_0123456789012345678901234567890123456789012"), MaxFileBytes: 1 << 20})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { _ = c.Close() })
+	f.Fuzz(func(t *testing.T, code int, token, caps, answer []byte) {
+		if code != 200 && (code < 400 || code > 499 || code == 408 || code == 429) {
+			return // informational, or repeated with pauses
+		}
+		status.Store(int64(code))
+		now.Store(&[3][]byte{token, caps, answer})
+		c.forgetAll()
+		for name, err := range everyCall(t, c) {
+			var own *Error
+			if err != nil && (!errors.As(err, &own) || strings.ContainsAny(err.Error(), "\n\x1b") || len(err.Error()) > 1000) {
+				t.Errorf("%s: %d %q %q %q: %v", name, code, token, caps, answer, err)
+			}
+		}
+	})
+}
+
+// forgetAll makes the client as if new, with its connections.
+func (c *Client) forgetAll() {
+	c.caps, c.generationA = nil, atomic.Bool{}
+	clear(c.seenKeys)
+	clear(c.unfinished)
+	clear(c.receipts)
+	c.tokens.token, c.tokens.old = Secret{}, Secret{}
+}
+
+// everyCall makes every call that reads what a service answers.
+func everyCall(t *testing.T, c *Client) map[string]error {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	errs := map[string]error{}
+	note := func(name string, err error) { errs[name] = err }
+	const g, member = GroupID("g"), AccountID("bob")
+	words := func(name string, call func() (string, error)) { _, err := call(); note(name, err) }
+	words("register", func() (string, error) { return c.RegisterGroup(ctx, g) })
+	words("add", func() (string, error) { return c.AddGroupMember(ctx, g, member) })
+	words("revoke", func() (string, error) { return c.RevokeGroupMember(ctx, g, member) })
+	words("join", func() (string, error) { return c.JoinGroup(ctx, g) })
+	words("close", func() (string, error) { return c.CloseGroup(ctx, g) })
+	words("retention", func() (string, error) { return c.SetGroupRetention(ctx, g, nil) })
+	note("delete", c.DeleteFile(ctx, g, "r"))
+	note("rename", c.RenameFile(ctx, g, "r", "n"))
+	_, err := c.AuthStatus(ctx, g)
+	note("status", err)
+	_, err = c.Groups(ctx)
+	note("groups", err)
+	_, err = c.GroupMembers(ctx, g)
+	note("members", err)
+	_, err = c.LedgerRows(ctx, g)
+	note("ledger", err)
+	_, err = c.Tlog(ctx, "checkpoint")
+	note("tlog", err)
+	_, _ = c.Price("upload")
+	entries, err := c.Entries(ctx, g, 0)
+	note("entries", err)
+	for _, e := range entries {
+		if e.Ref == "" || e.Size < SizeUnknown || e.Seq < 0 || e.ChangedSeq < e.Seq {
+			t.Errorf("entry %+v", e)
+		}
+	}
+	events, err := c.Watch(ctx, 1)
+	note("watch", err)
+	note("upload", uploadABC(t, c))
+	note("retrieve", retrieveABC(t, c))
+	cancel()
+	if events != nil {
+		for range events { // ends because the channel is closed
+		}
+	}
+	return errs
+}
+
+func uploadABC(t *testing.T, c *Client) error {
+	content := []byte("abc")
+	if c.caps != nil && offered(*c.caps, wire.CapRaw) {
+		content = bytes.Repeat(content, 30_000)
+	}
+	b, err := c.pool.Get(int64(len(content)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Release()
+	copy(b.Bytes(), content)
+	r, err := c.Upload(context.Background(), "g", "f", b)
+	if !bytes.Equal(b.Bytes(), content) {
+		t.Error("the plaintext was not restored")
+	}
+	if err == nil && (r.Ref == "" || r.Hash != ComputeHash(content)) {
+		t.Errorf("receipt %+v", r)
+	}
+	return err
+}
+
+func retrieveABC(t *testing.T, c *Client) error {
+	b, err := c.pool.Get(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Release()
+	_, err = c.Retrieve(context.Background(), Entry{Group: "g", Ref: "r", Hash: ComputeHash([]byte("abc")), Size: SizeUnknown}, b)
+	if err == nil && string(b.Bytes()) != "abc" || err != nil && b.Len() != 0 {
+		t.Errorf("%d bytes, %v", b.Len(), err)
+	}
+	return err
 }

@@ -91,7 +91,8 @@ func (c *Client) JoinGroup(ctx context.Context, g GroupID) (string, error) {
 // [KindInsufficient]. Source: specification 1.5, wire protocol 3.3.
 func (c *Client) OpenGroup(ctx context.Context, g GroupID, until time.Time, uses int64) (string, error) {
 	if !until.After(time.Now()) || uses < 0 {
-		return "", &Error{Op: "open", Group: g, Kind: KindInvalid, Err: errors.New("the end must lie ahead, and the number of uses may not be negative")}
+		return "", &Error{Op: "open", Group: g, Kind: KindInvalid, Err: errors.New("the end must lie ahead, and the number of uses may not be negative"),
+			Hint: "Give a moment that is still to come."}
 	}
 	request := wire.OpenJoinRequest{GroupID: string(g), ExpiresAt: strconv.FormatInt(until.UnixNano(), 10)}
 	if uses > 0 {
@@ -147,7 +148,11 @@ func (c *Client) need(ctx context.Context, feature, does string) error {
 // nil clears it. Owner only; needs the API key. Free of charge on a self-hosted
 // service. Errors: [KindNotFound], [KindNotAuthorized]. Wire protocol 3.3.
 func (c *Client) SetGroupRetention(ctx context.Context, g GroupID, days *int64) (string, error) {
-	text, err := c.message(ctx, wire.OpSetGroupRetention, wire.RetentionRequest{GroupID: string(g), RetentionDays: days}, "Set retention for group "+inQuotes(g))
+	done := "Cleared retention window for group " + inQuotes(g)
+	if days != nil {
+		done = "Set retention for group " + inQuotes(g) + " to " + strconv.FormatInt(*days, 10) + " days"
+	}
+	text, err := c.message(ctx, wire.OpSetGroupRetention, wire.RetentionRequest{GroupID: string(g), RetentionDays: days}, done)
 	return text, c.wrap("set retention", g, "", err)
 }
 
@@ -179,7 +184,7 @@ func (c *Client) MemberGroups(ctx context.Context) ([]GroupID, error) {
 }
 
 func (c *Client) groupList(ctx context.Context, op string) ([]GroupID, error) {
-	var list []GroupID
+	var list nameList[GroupID]
 	if err := c.read(ctx, op, struct{}{}, &list); err != nil {
 		return nil, c.wrap("list groups", "", "", err)
 	}
@@ -214,7 +219,7 @@ func (c *Client) Groups(ctx context.Context) ([]Group, error) {
 // GroupMembers lists the members of g. Free like [Client.OwnedGroups]. The
 // caller must be a member, or the group open. Specification 4.2.
 func (c *Client) GroupMembers(ctx context.Context, g GroupID) ([]AccountID, error) {
-	var list []AccountID
+	var list nameList[AccountID]
 	if err := c.read(ctx, wire.OpGetGroupMembers, wire.GroupRequest{GroupID: string(g)}, &list); err != nil {
 		return nil, c.wrap("list members", g, "", err)
 	}

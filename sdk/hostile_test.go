@@ -633,36 +633,3 @@ func TestThreat8ManyRows(t *testing.T) {
 		t.Errorf("a client of small files takes it: %v", err)
 	}
 }
-
-// Threat 7: rows of any shape never panic.
-func FuzzRows(f *testing.F) {
-	f.Add([]byte(`{"result":[{"trans_id":"t","ipfs_hash":"r","file_hash":"00","timestamp":"1","filename":"../x","original_size":-5,"seq":9}]}`))
-	f.Add([]byte(`{"result":[null,{}]}`))
-	f.Add([]byte(`[]`))
-	var body atomic.Pointer[[]byte]
-	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch r.URL.Path {
-		case wire.PathSessionToken:
-			answer(200, wire.SessionTokenResult{Token: token, ExpiresIn: "24h"})(w, r)
-		case wire.PathCapabilities:
-			w.WriteHeader(404)
-		default:
-			_, _ = w.Write(*body.Load())
-		}
-	}))
-	f.Cleanup(h.Close)
-	c, err := sdk.New(account, sdk.Config{URL: h.URL, APIKey: sdk.NewSecret(apiKey)})
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Cleanup(func() { _ = c.Close() })
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		body.Store(&raw)
-		entries, err := c.Entries(t.Context(), "g", 0)
-		for _, e := range entries {
-			if e.Size < sdk.SizeUnknown || e.Ref == "" || err != nil {
-				t.Fatalf("%+v, %v", e, err)
-			}
-		}
-	})
-}

@@ -87,8 +87,17 @@ func proofRow(row wire.TransactionRow) (r proof.Row, err error) {
 }
 
 // Tlog reads "checkpoint", "key" or a tile of the ledger's transparency log; it
-// is a [proof.Fetch]. Free, no authentication.
-func (c *Client) Tlog(ctx context.Context, path string) (raw []byte, err error) {
+// is a [proof.Fetch]. Free, no authentication. Errors: [KindUnsupported] at a
+// service without signed checkpoints, [KindNotFound].
+func (c *Client) Tlog(ctx context.Context, path string) ([]byte, error) {
+	raw, err := c.tlog(ctx, path)
+	return raw, c.wrap("read "+quote(path)+" of the ledger's log", "", "", err)
+}
+
+func (c *Client) tlog(ctx context.Context, path string) (raw []byte, err error) {
+	if err := c.needCheckpoints(ctx); err != nil {
+		return nil, err
+	}
 	err = c.retry(ctx, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 		defer cancel()
@@ -101,8 +110,8 @@ func (c *Client) Tlog(ctx context.Context, path string) (raw []byte, err error) 
 			return err
 		}
 		defer resp.Body.Close()
-		raw, err = readBounded(resp.Body, maxTlogBytes)
+		raw, err = readBounded(resp.Body, resp.ContentLength, maxTlogBytes)
 		return err
 	})
-	return raw, c.wrap("read "+quote(path)+" of the ledger's log", "", "", err)
+	return raw, err
 }

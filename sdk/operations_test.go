@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/svcfs/svcfs/sdk"
@@ -21,19 +22,18 @@ import (
 
 const canary = "the plaintext that must never show in an error"
 
-// called is an operation of specification 4.2 that sends something.
+// called is an operation of specification 4.2, or one that belongs to it.
 type called struct {
 	name  string
-	paths []string // where it asks; a lie is told at the first
+	paths []string // where it asks; a lie is told at the first; none: it is local
 	// message: a success without words is good enough, as in the JavaScript SDK.
 	message bool
 	call    func(ctx context.Context, c *sdk.Client, e sdk.Entry) error
 }
 
-func (o called) ledger() bool { return o.paths[0] == wire.PathRPC }
+func (o called) ledger() bool { return len(o.paths) > 0 && o.paths[0] == wire.PathRPC }
 
-// The seventeen of the twenty that send something; getNetworkInfo, computeHash
-// and computeHashAsync are local.
+// calls are the twenty operations; moreCalls what services offer beside them.
 func calls() []called {
 	tool := func(op string) []string { return []string{wire.PathTools + op} }
 	rpc := []string{wire.PathRPC}
@@ -74,6 +74,50 @@ func calls() []called {
 		{"getBalance", rpc, false, func(ctx context.Context, c *sdk.Client, _ sdk.Entry) error { return last(c.Balance(ctx, "")) }},
 		{"estimateFee", rpc, false, func(ctx context.Context, c *sdk.Client, _ sdk.Entry) error { return last(c.EstimateFee(ctx, "upload")) }},
 		{"refreshToken", []string{wire.PathSessionToken}, false, func(ctx context.Context, c *sdk.Client, _ sdk.Entry) error { return c.RefreshToken(ctx) }},
+		{"getNetworkInfo", nil, false, func(_ context.Context, c *sdk.Client, _ sdk.Entry) error {
+			if n := c.NetworkInfo(); n.Network != sdk.Testnet || n.ContractID != sdktest.ContractID || n.RPCURL != n.MCPURL+wire.PathRPC || n.AuthURL != n.MCPURL {
+				return fmt.Errorf("%+v", n)
+			}
+			return nil
+		}},
+		{"computeHash", nil, false, func(context.Context, *sdk.Client, sdk.Entry) error { return isABC(sdk.ComputeHash([]byte("abc")), nil) }},
+		{"computeHashAsync", nil, false, func(context.Context, *sdk.Client, sdk.Entry) error {
+			if _, err := sdk.ComputeHashReader(iotest.ErrReader(io.ErrClosedPipe)); !errors.Is(err, io.ErrClosedPipe) {
+				return fmt.Errorf("a reader that fails gives %w", err)
+			}
+			return isABC(sdk.ComputeHashReader(iotest.OneByteReader(strings.NewReader("abc"))))
+		}},
+	}
+}
+
+// isABC checks a SHA-256 of "abc" (FIPS 180-4, example 1).
+func isABC(d sdk.Digest, err error) error {
+	if err == nil && d.String() != "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad" {
+		err = fmt.Errorf("hash %s", d)
+	}
+	return err
+}
+
+func moreCalls() []called {
+	tool := func(op string) []string { return []string{wire.PathTools + op} }
+	days := int64(7)
+	return []called{
+		{"setGroupRetention", tool(wire.OpSetGroupRetention), true, func(ctx context.Context, c *sdk.Client, e sdk.Entry) error {
+			return last(c.SetGroupRetention(ctx, e.Group, &days))
+		}},
+		{"openGroup", tool(wire.OpCreateHackathonGroup), true, func(ctx context.Context, c *sdk.Client, _ sdk.Entry) error {
+			return last(c.OpenGroup(ctx, "open", time.Now().Add(time.Hour), 1))
+		}},
+		{"closeGroup", tool(wire.OpCloseHackathonJoin), true, func(ctx context.Context, c *sdk.Client, e sdk.Entry) error { return last(c.CloseGroup(ctx, e.Group)) }},
+		{"delete", tool(wire.OpDeleteFile), true, func(ctx context.Context, c *sdk.Client, e sdk.Entry) error { return c.DeleteFile(ctx, e.Group, e.Ref) }},
+		{"rename", tool(wire.OpRenameFile), true, func(ctx context.Context, c *sdk.Client, e sdk.Entry) error {
+			return c.RenameFile(ctx, e.Group, e.Ref, "changed")
+		}},
+		{"watch", tool(wire.OpWatch), false, func(ctx context.Context, c *sdk.Client, _ sdk.Entry) error {
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			return last(c.Watch(ctx, 0))
+		}},
 	}
 }
 
@@ -133,7 +177,7 @@ func refusals(elsewhere string) []told {
 			http.Redirect(w, r, elsewhere, http.StatusTemporaryRedirect)
 		}},
 		wrong("a number", `{"result":7}`), wrong("a list of lists", `{"result":[[1]]}`), wrong("wrong fields",
-			`{"result":{"key":7,"encrypted_b64":[],"upload_id":{},"file_hash":1,"authenticated":"yes","amount":{},"result":"x","token":[]},"token":7}`),
+			`{"result":{"events":7,"seq":"x","key":7,"encrypted_b64":[],"upload_id":{},"file_hash":1,"authenticated":"yes","amount":{},"result":"x","token":[]},"token":7}`),
 	}
 }
 
@@ -143,18 +187,19 @@ func refusals(elsewhere string) []told {
 func TestThreat4And7EveryOperationMeetsEveryLie(t *testing.T) {
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a second host was asked") }))
 	defer elsewhere.Close()
-	for _, op := range calls() {
-		for _, lie := range refusals(elsewhere.URL) {
-			t.Run(op.name+"/"+lie.name, func(t *testing.T) {
-				t.Parallel()
-				meet(t, op, lie)
-			})
+	for flavour, ops := range map[sdktest.Flavour][]called{sdktest.GenB: calls(), sdktest.Extended: moreCalls()} {
+		for _, op := range ops {
+			for _, lie := range refusals(elsewhere.URL) {
+				t.Run(op.name+"/"+lie.name, func(t *testing.T) {
+					t.Parallel()
+					meet(t, sdktest.NewServer(t, flavour), op, lie)
+				})
+			}
 		}
 	}
 }
 
-func meet(t *testing.T, op called, lie told) {
-	s := sdktest.NewServer(t, sdktest.GenB)
+func meet(t *testing.T, s *sdktest.Server, op called, lie told) {
 	alice := s.Account("alice", "100")
 	cfg := s.Config()
 	cfg.APIKey = alice.Key
@@ -177,6 +222,15 @@ func meet(t *testing.T, op called, lie told) {
 		handler = lie.rpc
 	}
 	var token string
+	if op.paths == nil {
+		s.Disturb("*", func(http.Handler) http.Handler {
+			return http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("%s was asked", r.URL.Path) })
+		})
+		if err := op.call(t.Context(), c, e); err != nil {
+			t.Error(err)
+		}
+		return
+	}
 	s.Disturb(op.paths[0], func(http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			token = strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
@@ -206,6 +260,37 @@ func meet(t *testing.T, op called, lie told) {
 	for _, word := range []string{canary, "<script", "\x1b"} {
 		if strings.Contains(text, word) {
 			t.Errorf("the error shows %q: %s", word, text)
+		}
+	}
+}
+
+// Wire protocol 8.3: a member joins without any call that could cost; whatever
+// the ledger answers to the question before, joining goes on; and having become
+// a member meanwhile is no error.
+func TestJoinGroupsShortcut(t *testing.T) {
+	const join, already = wire.PathTools + wire.OpJoinGroup, "Already a member of 'g'"
+	s, c := world(t, sdktest.GenB)
+	if text, err := c.JoinGroup(t.Context(), "g"); err != nil || text != already || s.Hits(join) != 0 {
+		t.Errorf("a member: %q, %v, %d requests", text, err, s.Hits(join))
+	}
+	for i, lie := range refusals(s.URL) {
+		handler := lie.http
+		if lie.rpc != nil {
+			handler = lie.rpc
+		}
+		s.Disturb(wire.PathRPC, func(http.Handler) http.Handler { return handler })
+		open := sdk.GroupID(fmt.Sprint("open ", i))
+		s.Disturb(join, func(http.Handler) http.Handler { return result("Joined group") })
+		if text, err := c.JoinGroup(t.Context(), open); err != nil || text != "Joined group" {
+			t.Errorf("%s: %q, %v", lie.name, text, err)
+		}
+	}
+	for _, status := range []int{409, 500} {
+		s.Disturb(join, func(http.Handler) http.Handler {
+			return answer(status, wire.Error{Error: "Smart contract panicked: Already a member"})
+		})
+		if text, err := c.JoinGroup(t.Context(), "g"); err != nil || text != already {
+			t.Errorf("%d: %q, %v", status, text, err)
 		}
 	}
 }

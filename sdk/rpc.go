@@ -46,7 +46,11 @@ func (c *Client) query(ctx context.Context, params, result any) error {
 	}
 	request := rpcRequest{Version: "2.0", ID: 1, Method: "query", Params: params}
 	err := retryWhen(ctx, passingView, func(ctx context.Context) error {
-		return c.post(ctx, c.cfg.RPCURL, c.cfg.Timeout, nil, request, &answer)
+		raw, err := c.post(ctx, c.cfg.RPCURL, c.cfg.Timeout, nil, request)
+		if err != nil {
+			return err
+		}
+		return decode(raw, &answer)
 	})
 	var refused *answerError
 	if errors.As(err, &refused) && refused.ledger != nil {

@@ -7,14 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-
-	"github.com/svcfs/svcfs/sdk/wire"
 )
 
 const (
 	dataField   = "encrypted_b64"
 	resultField = "result"
 	maxKeyBytes = 1 << 10 // of a field name
+	// maxDepth bounds the nesting of an answer.
+	maxDepth = 64
 )
 
 // Where a JSON object is in an answer.
@@ -77,7 +77,7 @@ func (s *answerScanner) token() (byte, error) {
 }
 
 func (s *answerScanner) keep(c byte) error {
-	if s.rest.Len() >= wire.MaxJSONBytes {
+	if s.rest.Len() >= maxAnswerBytes {
 		return malformed(errTooMuch)
 	}
 	return s.rest.WriteByte(c)
@@ -98,7 +98,7 @@ func (s *answerScanner) value(where place, depth int) error {
 	case '[':
 		return s.array(depth)
 	case '"':
-		return s.text(wire.MaxJSONBytes)
+		return s.text(maxAnswerBytes)
 	default:
 		return s.literal(c)
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/svcfs/svcfs/sdk/wire"
 )
@@ -141,9 +142,15 @@ func FuzzClassify(f *testing.F) {
 
 // What is lent to the network is not read once it was taken back.
 func TestLoanEnds(t *testing.T) {
-	l := &loan{pace: &pace{timer: nil, patience: 1 << 40}}
+	l := &loan{pace: &pace{timer: time.NewTimer(time.Hour), patience: time.Hour}}
 	memory := []byte("ciphertext")
-	body := l.body(bytes.NewReader(memory), nil)
+	read := 0
+	l.read = func() { read++ }
+	lend := func() io.ReadCloser { return l.lend(func() io.Reader { return bytes.NewReader(memory) }, nil) }
+	first, body := lend(), lend()
+	if n, err := first.Read(make([]byte, 1)); n != 0 || err == nil {
+		t.Errorf("a body that was replaced reads %d bytes, %v", n, err)
+	}
 	if _, copies := body.(io.WriterTo); copies {
 		t.Error("the body hands its memory to the network without copying")
 	}
@@ -151,6 +158,14 @@ func TestLoanEnds(t *testing.T) {
 	if _, err := io.ReadFull(body, got); err != nil || string(got) != "cipher" {
 		t.Errorf("%q, %v", got, err)
 	}
+	whole := lend()
+	if all, err := io.ReadAll(whole); err != nil || string(all) != "ciphertext" || read != 1 {
+		t.Errorf("%q, %v; told %d times that it was read", all, err, read)
+	}
+	if n, err := whole.Read(got); n != 0 || err == nil || read != 1 {
+		t.Errorf("after its end %q, %v; told %d times", got[:n], err, read)
+	}
+	body = lend()
 	l.takeBack()
 	copy(memory, "plaintext!")
 	if n, err := body.Read(got); n != 0 || err == nil {

@@ -107,7 +107,10 @@ func (c *Client) fetchToken(ctx context.Context) (Secret, time.Duration, error) 
 	}
 	header := http.Header{}
 	header.Set(wire.HeaderAPIKey, c.cfg.APIKey.Reveal())
-	err := c.post(ctx, c.cfg.AuthURL+wire.PathSessionToken, c.cfg.Timeout, header, wire.SessionTokenRequest{AccountID: string(c.account)}, &answer)
+	raw, err := c.post(ctx, c.cfg.AuthURL+wire.PathSessionToken, c.cfg.Timeout, header, wire.SessionTokenRequest{AccountID: string(c.account)})
+	if err == nil {
+		err = decode(raw, &answer)
+	}
 	if err != nil {
 		return Secret{}, 0, c.wrap(opSignIn, "", "", err)
 	}
@@ -129,8 +132,8 @@ func lifetime(raw json.RawMessage) time.Duration {
 		return absentLifetime
 	}
 	var seconds float64
-	if json.Unmarshal(raw, &seconds) == nil && seconds > 0 && seconds < 1e9 {
-		return time.Duration(seconds) * time.Second
+	if json.Unmarshal(raw, &seconds) == nil && seconds > 0 {
+		return time.Duration(min(seconds, longestLifetime.Seconds()) * float64(time.Second))
 	}
 	var text string
 	if json.Unmarshal(raw, &text) != nil {

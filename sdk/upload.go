@@ -21,6 +21,9 @@ import (
 const (
 	// ticketLife is how long a service keeps an upload id.
 	ticketLife = 300 * time.Second
+	// keptTicket is how long the caller may take to come back after a lost answer,
+	// such as a mount that waits for its service.
+	keptTicket = 24 * time.Hour
 	// keptKeys bounds the memory of file keys seen, to notice one handed out
 	// twice, and that of references acknowledged.
 	keptKeys = 100_000
@@ -38,12 +41,13 @@ type uploadKey struct {
 type ticket struct {
 	id        string
 	key       *format.Key
-	uploadURL string // path for raw transfer; "" when not offered
-	since     time.Time
-	deflated  bool // what is sealed is compressed
-	put       bool // the raw transfer was done
-	unsure    bool // a finalize without an answer: it may have been recorded
-	gone      bool // the service does not know the id, and nothing was recorded
+	uploadURL string    // path for raw transfer; "" when not offered
+	since     time.Time // when the service issued it
+	lost      time.Time // when an answer was last missed
+	deflated  bool      // what is sealed is compressed
+	put       bool      // the raw transfer was done
+	unsure    bool      // a finalize without an answer: it may have been recorded
+	gone      bool      // the service does not know the id, and nothing was recorded
 }
 
 // Upload seals b in place, sends it, has it recorded under name, and restores
@@ -85,7 +89,7 @@ func (c *Client) upload(ctx context.Context, g GroupID, name string, b *Buffer) 
 	if err := c.checkSize(b.Len(), caps.MaxFileBytes); err != nil {
 		return Receipt{}, err
 	}
-	u := &uploading{c: c, caps: caps, key: uploadKey{g, name, ComputeHash(b.Bytes())}, buf: b}
+	u := &uploading{c: c, caps: caps, key: uploadKey{g, name, b.Hash()}, buf: b}
 	done, err := c.alone(ctx, u.key)
 	if err != nil {
 		return Receipt{}, err
@@ -264,12 +268,16 @@ func (c *Client) noteKey(key *format.Key, uploadID string) error {
 // sealAndSend encrypts in place, sends, and decrypts in place again.
 func (u *uploading) sealAndSend(ctx context.Context) (Receipt, error) {
 	size := u.buf.Len()
-	nonce, sealed, err := format.Seal(u.ticket.key, u.body.Bytes())
+	b, err := seal(u.ticket.key, u.body.Bytes())
 	if err != nil {
 		return Receipt{}, err
 	}
-	receipt, err := u.send(ctx, blob{nonce[:], sealed}, size) // ends every loan of the memory
-	if _, restoreErr := format.Open(u.ticket.key, nonce[:], sealed); restoreErr != nil {
+	receipt, err := u.send(ctx, b, size) // ends every loan of the memory
+	if err != nil && u.ticket.unsure {
+		u.remember()
+	}
+	if restoreErr := b.restore(); restoreErr != nil {
+		u.buf.forgetHash(true)
 		return Receipt{}, fmt.Errorf("restore the content after sending it: %w", restoreErr)
 	}
 	if err == nil || !u.ticket.unsure {
@@ -281,7 +289,7 @@ func (u *uploading) sealAndSend(ctx context.Context) (Receipt, error) {
 
 // send transfers the blob and has it recorded, repeating only under the upload
 // id.
-func (u *uploading) send(ctx context.Context, b blob, size int64) (Receipt, error) {
+func (u *uploading) send(ctx context.Context, b *blob, size int64) (Receipt, error) {
 	raw := u.ticket.uploadURL != "" && b.size() > wire.InlineBlobBytes
 	if raw && !u.ticket.put {
 		if err := u.c.retry(ctx, func(ctx context.Context) error { return u.put(ctx, b) }); err != nil {
@@ -297,7 +305,6 @@ func (u *uploading) send(ctx context.Context, b blob, size int64) (Receipt, erro
 		}
 		return err
 	}
-	u.remember()
 	var err error
 	if u.offers(wire.CapIdempotentFinalize) {
 		err = u.c.retry(ctx, finalize)
@@ -329,12 +336,13 @@ func (u *uploading) unanswered(ctx context.Context, err error) (Receipt, error) 
 	return Receipt{}, err
 }
 
-// remember keeps the ticket in case no answer comes.
+// remember keeps the ticket, because no answer came.
 func (u *uploading) remember() {
 	u.c.mu.Lock()
 	defer u.c.mu.Unlock()
+	u.ticket.lost = time.Now()
 	for k, t := range u.c.unfinished {
-		if time.Since(t.since) > 2*ticketLife {
+		if time.Since(t.lost) > keptTicket {
 			delete(u.c.unfinished, k)
 		}
 	}
@@ -356,8 +364,8 @@ func isOutcomeUnknown(err error) bool {
 }
 
 // put sends the ciphertext as it is.
-func (u *uploading) put(ctx context.Context, b blob) error {
-	body := outgoing{"application/octet-stream", b.size(), b.reader}
+func (u *uploading) put(ctx context.Context, b *blob) error {
+	body := outgoing{kind: "application/octet-stream", length: b.size(), open: b.reader, read: b.restoreAhead}
 	return u.c.authorized(ctx, func(token Secret) error {
 		return u.c.transfer(ctx, http.MethodPut, u.ticket.uploadURL, token, body, func(_ *http.Response, in io.Reader) error {
 			_, err := io.Copy(io.Discard, io.LimitReader(in, maxErrorBytes))
@@ -369,7 +377,7 @@ func (u *uploading) put(ctx context.Context, b blob) error {
 // finalize has the upload recorded. The base64 form is written while it is sent:
 // the nonce is a multiple of three bytes long, so its base64 and that of the
 // rest join without a seam.
-func (u *uploading) finalize(ctx context.Context, b blob, size int64, raw bool, answer *wire.FinalizeUploadResult) error {
+func (u *uploading) finalize(ctx context.Context, b *blob, size int64, raw bool, answer *wire.FinalizeUploadResult) error {
 	facts := format.NewMetadata(size, contentType(u.key.name), u.key.name)
 	if u.ticket.deflated {
 		facts.Compression = format.CompressionDeflate
@@ -384,7 +392,7 @@ func (u *uploading) finalize(ctx context.Context, b blob, size int64, raw bool, 
 	}
 	body := jsonBody(head)
 	if !raw {
-		body = outgoing{body.kind, finalizeLength(head, b), func() io.Reader { return finalizeBody(head, b) }}
+		body = outgoing{kind: body.kind, length: finalizeLength(head, b), open: func() io.Reader { return finalizeBody(head, b) }}
 	}
 	if u.c.generationA.Load() {
 		return u.postFinalize(ctx, wire.PathFinalizeGenA, body, answer)
@@ -411,8 +419,8 @@ func mayLackPath(err error) bool {
 
 func (u *uploading) postFinalize(ctx context.Context, path string, body outgoing, answer *wire.FinalizeUploadResult) error {
 	return u.c.authorized(ctx, func(token Secret) error {
-		return u.c.transfer(ctx, http.MethodPost, path, token, body, func(_ *http.Response, in io.Reader) error {
-			answered, err := readBounded(in, wire.MaxJSONBytes)
+		return u.c.transfer(ctx, http.MethodPost, path, token, body, func(resp *http.Response, in io.Reader) error {
+			answered, err := readBounded(in, resp.ContentLength, maxAnswerBytes)
 			if err != nil {
 				return err
 			}
@@ -423,15 +431,15 @@ func (u *uploading) postFinalize(ctx context.Context, path string, body outgoing
 
 const encryptedField = `,"encrypted_data":"`
 
-func finalizeLength(head []byte, b blob) int64 {
-	encoded := base64.StdEncoding.EncodedLen(len(b.nonce)) + base64.StdEncoding.EncodedLen(len(b.sealed))
+func finalizeLength(head []byte, b *blob) int64 {
+	encoded := base64.StdEncoding.EncodedLen(format.NonceBytes) + base64.StdEncoding.EncodedLen(int(b.size())-format.NonceBytes)
 	return int64(len(head) - 1 + len(encryptedField) + encoded + len(`"}`))
 }
 
 // finalizeBody is head, which is a JSON object, with encrypted_data added.
-func finalizeBody(head []byte, b blob) io.Reader {
+func finalizeBody(head []byte, b *blob) io.Reader {
 	return io.MultiReader(bytes.NewReader(head[:len(head)-1]), strings.NewReader(encryptedField),
-		&base64Reader{src: b.nonce}, &base64Reader{src: b.sealed}, strings.NewReader(`"}`))
+		&base64Reader{src: b.nonce[:]}, &base64Reader{src: b.mem}, strings.NewReader(`"}`))
 }
 
 func contentType(name string) string {

@@ -232,3 +232,36 @@ func TestTokenWaiterGivesUpAlone(t *testing.T) {
 		t.Errorf("%d tokens were fetched", n)
 	}
 }
+
+// A caller that comes back after hours, when other uploads were lost meanwhile,
+// still does not pay twice.
+func TestNobodyPaysTwiceHoursLater(t *testing.T) {
+	for _, f := range []sdktest.Flavour{sdktest.GenB, sdktest.Extended} {
+		t.Run(f.String(), func(t *testing.T) {
+			s, c := world(t, f)
+			const finalize, list = wire.PathTools + wire.OpFinalizeUpload, wire.PathTools + wire.OpGetGroupTransactions
+			down := func() {
+				s.Disturb(finalize, lost(100, 0))
+				s.Disturb(list, func(http.Handler) http.Handler { return http.HandlerFunc(answer(500, wire.Error{Error: "not now"})) })
+			}
+			down()
+			for _, name := range []string{"first", "second"} {
+				if _, err := c.UploadBytes(t.Context(), "g", name, []byte(name)); err == nil {
+					t.Fatal("it succeeds")
+				}
+				sdk.AgeTickets(c, 3*time.Hour)
+			}
+			s.Disturb(finalize, nil)
+			s.Disturb(list, nil)
+			before := s.Records()
+			for _, name := range []string{"first", "second"} {
+				if r, err := c.UploadBytes(t.Context(), "g", name, []byte(name)); err != nil || r.Hash != sdk.ComputeHash([]byte(name)) {
+					t.Errorf("%s: %+v, %v", name, r, err)
+				}
+			}
+			if n := s.Records(); n != before || n != 2 {
+				t.Errorf("%d records, %d before", n, before)
+			}
+		})
+	}
+}

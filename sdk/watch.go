@@ -36,6 +36,9 @@ type Event struct {
 const (
 	// watchPatience is how long one request waits for news.
 	watchPatience = wire.MaxWatchMillis * time.Millisecond
+	// watchGap is the shortest time between requests that bring news: what happens
+	// meanwhile comes together.
+	watchGap = 20 * time.Millisecond
 	// watchPause is the shortest time between requests that bring nothing; it
 	// doubles after faults, up to maxWatchPause.
 	watchPause    = 500 * time.Millisecond
@@ -58,8 +61,12 @@ func (c *Client) Watch(ctx context.Context, from Seq) (<-chan Event, error) {
 	if from > 0 {
 		request.AfterSeq = (*int64)(&from)
 	}
-	var first wire.WatchResult
-	if err := c.read(ctx, wire.OpWatch, request, &first); err != nil {
+	var first news
+	err := c.read(ctx, wire.OpWatch, request, &first)
+	if err == nil {
+		err = first.check(int64(from))
+	}
+	if err != nil {
 		return nil, c.wrap("watch", "", "", err)
 	}
 	events := make(chan Event)
@@ -71,21 +78,24 @@ func (c *Client) Watch(ctx context.Context, from Seq) (<-chan Event, error) {
 }
 
 // watch delivers got and what follows.
-func (c *Client) watch(ctx context.Context, got wire.WatchResult, events chan<- Event) {
-	pause := watchPause
+func (c *Client) watch(ctx context.Context, got news, events chan<- Event) {
+	backoff := watchPause
 	for deliver(ctx, got.Events, events) {
-		asked := time.Now()
+		asked, pause := time.Now(), watchPause
 		next, err := c.watchOnce(ctx, got.Seq)
 		switch {
 		case err == nil:
-			got, pause = next, watchPause
-			if len(got.Events) > 0 || time.Since(asked) > watchPause {
+			got, backoff = next, watchPause
+			if len(got.Events) > 0 {
+				pause = watchGap
+			} else if time.Since(asked) > watchPause {
 				continue
 			} // a service that does not wait is not asked all the time
 		case isForGood(KindOf(c.wrap("watch", "", "", err))):
 			return
 		default:
-			got.Events, pause = nil, min(2*pause, maxWatchPause)
+			got.Events, backoff = nil, min(2*backoff, maxWatchPause)
+			pause = backoff
 		}
 		select {
 		case <-time.After(pause/2 + rand.N(pause)):
@@ -95,13 +105,31 @@ func (c *Client) watch(ctx context.Context, got wire.WatchResult, events chan<- 
 	}
 }
 
-func (c *Client) watchOnce(ctx context.Context, after int64) (got wire.WatchResult, err error) {
+func (c *Client) watchOnce(ctx context.Context, after int64) (got news, err error) {
 	request := wire.WatchRequest{AfterSeq: &after, TimeoutMS: watchPatience.Milliseconds()}
-	err = c.tool(ctx, wire.OpWatch, watchPatience+c.cfg.Timeout, request, &got)
-	if err == nil && len(got.Events) > 0 && got.Seq <= after {
-		err = malformed(errors.New("its events do not advance"))
+	if err = c.tool(ctx, wire.OpWatch, watchPatience+c.cfg.Timeout, request, &got); err != nil {
+		return news{}, err
 	}
-	return got, err
+	return got, got.check(after)
+}
+
+// news is a [wire.WatchResult] within a bound.
+type news struct {
+	Events eventList `json:"events"`
+	Seq    int64     `json:"seq"`
+}
+
+// check refuses events that were told before, or not in the order of the ledger:
+// such a watch would have no end. A sequence without events may go back, as after
+// the restore of a backup.
+func (n news) check(after int64) error {
+	for _, e := range n.Events {
+		if e.Seq <= after || e.Seq > n.Seq {
+			return malformed(errors.New("its events do not advance"))
+		}
+		after = e.Seq
+	}
+	return nil
 }
 
 // isForGood reports kinds that a later request will meet again.

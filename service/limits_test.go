@@ -3,11 +3,15 @@ package service_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -153,6 +157,11 @@ func TestThreat31ViewsAreBounded(t *testing.T) {
 	if got := r.view("get_transactions_for_group", object{"group_id": "open"}); !strings.Contains(got, "get_group_transactions") {
 		t.Errorf("one more: %.200s", got)
 	}
+	alice.retention("open", 0)
+	var expired []string
+	if err := json.Unmarshal([]byte(r.view("get_expired_transactions", object{"group_id": "open"})), &expired); err != nil || len(expired) != wire.MaxPageRows {
+		t.Errorf("expired: %d, %v", len(expired), err)
+	}
 	if rows := must[[]wire.TransactionRow](alice, wire.OpGetGroupTransactions, object{"group_id": "open"}); len(rows) != wire.MaxPageRows+1 {
 		t.Errorf("the operation: %d rows", len(rows))
 	}
@@ -170,4 +179,51 @@ func TestThreat31OneRangeAtATime(t *testing.T) {
 			t.Errorf("%.20s: %d, %d bytes, want %d", ranges, status, len(body), want)
 		}
 	}
+}
+
+// Threat 31: a list of any length is sent as it is read, and ends with the
+// membership of the one who reads it.
+func TestThreat31LongListsAreSentInPieces(t *testing.T) {
+	r := run(t)
+	owner, reader := r.user("owner", "10"), r.user("reader", "10")
+	must[string](owner, wire.OpRegisterGroup, object{"group_id": "g"})
+	must[string](owner, wire.OpAddGroupMember, object{"group_id": "g", "member_id": reader.id})
+	const files = 20 * wire.MaxPageRows
+	fill(t, r.openDatabase(), "g", owner.id, files)
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: (&net.Dialer{Control: smallBuffer}).DialContext}}
+	list := func() *http.Response {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+"/tools/get_group_transactions", strings.NewReader(`{"group_id":"g"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header = reader.header()
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { resp.Body.Close() })
+		return resp
+	}
+	resp := list()
+	var all struct{ Result []wire.TransactionRow }
+	if err := json.NewDecoder(resp.Body).Decode(&all); err != nil || resp.ContentLength != -1 || len(all.Result) != files {
+		t.Fatalf("%d rows in %d bytes, %v", len(all.Result), resp.ContentLength, err)
+	}
+	for i := range files - 1 {
+		if all.Result[i].Seq >= all.Result[i+1].Seq {
+			t.Fatalf("row %d is not in upload order", i)
+		}
+	}
+	resp = list()
+	must[string](owner, wire.OpRevokeGroupMember, object{"group_id": "g", "member_id": reader.id})
+	if n, err := io.Copy(io.Discard, resp.Body); err == nil {
+		t.Errorf("after the revocation all %d bytes came", n)
+	}
+}
+
+// smallBuffer keeps the kernel from taking a long answer at once.
+func smallBuffer(_, _ string, c syscall.RawConn) error {
+	var failed error
+	err := c.Control(func(fd uintptr) { failed = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4096) })
+	return errors.Join(err, failed)
 }

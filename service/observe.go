@@ -30,7 +30,7 @@ func (s *Service) observeParts() {
 func (s *Service) MetricsHandler() http.Handler { return s.metrics.Handler() }
 
 func (s *Service) pingDatabase(ctx context.Context) error {
-	return s.store.Read(ctx, func(tx *store.Tx) error {
+	return s.store.Look(ctx, func(tx *store.Tx) error {
 		var one int
 		return tx.QueryRowContext(ctx, "SELECT 1").Scan(&one)
 	})

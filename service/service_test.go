@@ -417,6 +417,25 @@ func TestThreat20Threat21ForgedAndMixedCredentials(t *testing.T) {
 			t.Errorf("%s: %d, want %d: %s", tc.name, status, tc.want, body)
 		}
 	}
+	// The ways in which Wycheproof's JSON Web Signatures are spoilt, on a token that is good.
+	whole := forge(t, hs, good, secret)
+	head, rest, _ := strings.Cut(whole, ".")
+	body, mac, _ := strings.Cut(rest, ".")
+	for name, token := range map[string]string{
+		"modified header": "e30." + rest, "modified payload": head + ".e30." + mac, "modified signature": head + "." + body + "." + mac[1:] + "A",
+		"no signature": head + "." + body + ".", "no signature and separator": head + "." + body, "no payload": head + ".." + mac, "no header": "." + rest,
+		"one part": body, "nothing but separators": "..", "an empty part more": whole + ".", "a part more": whole + "." + mac, "an empty part first": "." + whole,
+		"JSON serialisation":       `{"payload":"` + body + `","signatures":[{"protected":"` + head + `","signature":"` + mac + `"}]}`,
+		"a space in the signature": head + "." + body + "." + mac[:4] + " " + mac[4:], "a character that is not base64": head + "." + body + "." + mac[:4] + "?" + mac[4:],
+		"padding": whole + "=", "spaces after the header": head + "  ." + rest, "marks after the header": head + "####." + rest,
+		"spaces before the payload": head + ".  " + body + "." + mac, "a tab in the payload": head + "." + body[:4] + "\t" + body[4:] + "." + mac,
+		"unused bits of the signature":  whole[:len(whole)-1] + nextInBase64(whole[len(whole)-1]),
+		"signature of another encoding": head + "." + body + "." + strings.NewReplacer("-", "+", "_", "/").Replace(mac) + "+",
+	} {
+		if status, answer := r.post("/tools/get_owned_groups", http.Header{"Authorization": {"Bearer " + token}}, object{}); status != 401 {
+			t.Errorf("%s: %d %s", name, status, answer)
+		}
+	}
 	twice := forgeRaw([]byte(`{"alg":"HS256"}`), fmt.Appendf(nil, `{"aud":%q,"iss":%q,"type":"svc_session","account_id":%q,"gen":1,"iat":%d,"exp":%d,"account_id":%q}`,
 		r.url, r.url, alice.id, time.Now().Unix(), time.Now().Unix()+600, "nobody.svc.testnet"), secret)
 	if status, body := r.post("/tools/get_owned_groups", http.Header{"Authorization": {"Bearer " + twice}}, object{}); status != 401 {
@@ -446,6 +465,13 @@ func TestThreat20Threat21ForgedAndMixedCredentials(t *testing.T) {
 			t.Errorf("%s: %d, want %d: %s", tc.name, status, tc.want, body)
 		}
 	}
+}
+
+// nextInBase64 returns the digit after one whose lowest two bits are zero, as in
+// the last digit of 32 bytes: a lenient decoder takes both for the same bytes.
+func nextInBase64(digit byte) string {
+	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+	return string(alphabet[strings.IndexByte(alphabet, digit)+1])
 }
 
 func forge(t *testing.T, header, claims object, secret []byte) string {
@@ -480,6 +506,9 @@ func TestThreat22GuessingIsSlowedDown(t *testing.T) {
 	}
 	if seen[401] > 11 || seen[429] < 19 {
 		t.Errorf("statuses %v", seen)
+	}
+	if status, body := r.post("/api/auth/session-token", http.Header{wire.HeaderAPIKey: {alice.key}}, wire.SessionTokenRequest{AccountID: alice.id}); status != 200 {
+		t.Errorf("somebody else's guessing locks out the account: %d %s", status, body)
 	}
 	if status, body := r.post("/api/auth/session-token", http.Header{wire.HeaderAPIKey: {alice.key}}, wire.SessionTokenRequest{AccountID: "nobody.svc.testnet"}); status != 404 || !strings.Contains(string(body), "not found") {
 		t.Errorf("unknown account: %d %s", status, body)
@@ -846,5 +875,53 @@ func TestOpenGroups(t *testing.T) {
 			t.Errorf("want %q: %d %s", step.word, status, body)
 		}
 		must[string](owner, wire.OpCloseHackathonJoin, object{"group_id": "h"})
+	}
+}
+
+// Threat 24: an open window is no way back for somebody who was revoked.
+func TestThreat24RevokedDoesNotJoinAgain(t *testing.T) {
+	r := run(t)
+	owner, guest := r.user("owner", "10"), r.user("guest", "1")
+	open := object{"group_id": "h", "expires_at": fmt.Sprint(time.Now().Add(time.Hour).UnixNano())}
+	must[string](owner, wire.OpCreateHackathonGroup, open)
+	must[string](guest, wire.OpJoinGroup, object{"group_id": "h"})
+	must[string](owner, wire.OpRevokeGroupMember, object{"group_id": "h", "member_id": guest.id})
+	must[string](owner, wire.OpCreateHackathonGroup, open) // also not by a new window
+	before := guest.balance()
+	if status, body := guest.tool(wire.OpJoinGroup, object{"group_id": "h"}); status != 403 || !strings.Contains(body, "not authorized") || !strings.Contains(body, "owner") {
+		t.Errorf("%d %s", status, body)
+	}
+	if status, body := guest.tool(wire.OpPrepareUpload, object{"group_id": "h"}); status != 403 {
+		t.Errorf("upload: %d %s", status, body)
+	}
+	if guest.balance() != before {
+		t.Error("the refusal was charged")
+	}
+	must[string](owner, wire.OpAddGroupMember, object{"group_id": "h", "member_id": guest.id})
+	must[wire.PrepareUploadResult](guest, wire.OpPrepareUpload, object{"group_id": "h"})
+	other := r.user("other", "1")
+	must[string](other, wire.OpJoinGroup, object{"group_id": "h"}) // nobody else is kept out
+}
+
+// Threat 28: no new name can be taken for another one.
+func TestThreat28NamesThatLookLikeAnother(t *testing.T) {
+	r := run(t)
+	alice := r.user("alice", "100")
+	for _, id := range []string{"te\u200bam", "te\u200dam", "te\u00adam", "\ufeffteam", "team\ufe0f", "te\u034fam", "\u202emaet", "te\u2066am", "team\u2028", "te\u00a0am",
+		" team", "team ", "team\u3000", "\u3164", "te\u0007am", "te\ue000am"} {
+		for _, op := range []string{wire.OpRegisterGroup, wire.OpCreateHackathonGroup} {
+			if status, body := alice.tool(op, object{"group_id": id, "expires_at": "9000000000000000000"}); status != 400 {
+				t.Errorf("%s %q: %d %s", op, id, status, body)
+			}
+		}
+	}
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "Größe 100 %, 日本/a🙂"})
+	for _, member := range []string{"\u212aate", "ka\u0301te", "k\u0430te", "kate\u200b"} {
+		if status, body := alice.tool(wire.OpAddGroupMember, object{"group_id": "Größe 100 %, 日本/a🙂", "member_id": member}); status != 400 {
+			t.Errorf("member %q: %d %s", member, status, body)
+		}
+	}
+	if got := must[string](alice, wire.OpAddGroupMember, object{"group_id": "Größe 100 %, 日本/a🙂", "member_id": "KATE"}); !strings.Contains(got, "kate.svc.testnet") {
+		t.Error(got)
 	}
 }

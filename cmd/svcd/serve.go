@@ -16,14 +16,23 @@ import (
 )
 
 func newServe(s *settings) *cobra.Command {
+	var profile string
 	cmd := &cobra.Command{
 		Use: "serve", Short: "Run the service", Args: noArgs,
 		Long: `Run the service. It prints "listening on URL" when it is ready. SIGTERM ends it
 after what is under way; SIGHUP has the certificate read again.`,
 		Example: "  svcd serve --data ./data\n  svcd serve --data /var/lib/svcd --listen 0.0.0.0:8000 --public-url https://files.example.org",
-		RunE:    func(cmd *cobra.Command, _ []string) error { return s.serve(cmd.Context()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			stop, err := startProfile(profile)
+			if err != nil {
+				return err
+			}
+			return errors.Join(s.serve(cmd.Context()), stop())
+		},
 	}
 	s.registerServing(cmd.Flags())
+	cmd.Flags().StringVar(&profile, "cpuprofile", "", "write a CPU profile to this file")
+	_ = cmd.Flags().MarkHidden("cpuprofile") // exists
 	return cmd
 }
 

@@ -105,7 +105,7 @@ func (f *mountFlags) register(cmd *cobra.Command) {
 	flags.DurationVar(&f.idle, "idle-unmount", 0, "unmount when nobody used it for so long, such as 10m")
 	flags.StringVar(&f.volumeName, "volume-name", "", "what df and findmnt show as its source, after svcfs: (default the account)")
 	flags.Var(&f.reads, "kernel-cache", "keep: the kernel keeps pages; passthrough: root only, it reads large files from memory itself; plain: it asks for every read")
-	flags.BoolVar(&f.noXattr, "no-xattr", false, "show no extended attributes; ls -l of large folders is several times as fast then")
+	flags.BoolVar(&f.noXattr, "no-xattr", false, "show no extended attributes, user.svcfs.* neither; spares a question for each file where ls asks for a list of them")
 	flags.StringVar(&f.cpuProfile, "cpuprofile", "", "write a CPU profile to this file")
 	for _, name := range []string{"ready-fd", "cpuprofile"} {
 		_ = flags.MarkHidden(name) // exists

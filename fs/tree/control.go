@@ -118,6 +118,7 @@ type Status struct {
 	Errors     int64     `json:"errors"`    // lines ever added to /.svcfs/errors
 	Refreshed  time.Time `json:"refreshed"` // when the ledger was last looked at with success
 	Sending    int       `json:"sending"`   // of Pending, being sent now
+	Open       int       `json:"open"`      // handles of files, of all programs
 }
 
 // Status tells how the mount is doing.
@@ -132,7 +133,7 @@ func (t *Tree) Status() Status {
 	if !t.cfg.Budget.IsZero() {
 		s.Budget = t.cfg.Budget.Tokens()
 	}
-	s.Sending = int(t.counts.sending.Load())
+	s.Sending, s.Open = int(t.counts.sending.Load()), int(t.counts.open.Load())
 	t.mu.RLock()
 	s.Groups, s.Refreshed = len(t.groups), t.refreshedAt.UTC()
 	t.mu.RUnlock()

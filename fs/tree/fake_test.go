@@ -80,6 +80,12 @@ func (w *world) member(g sdk.GroupID, accounts ...sdk.AccountID) {
 	}
 }
 
+func (w *world) lastSeq() sdk.Seq {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.seq
+}
+
 func (w *world) revoke(g sdk.GroupID, a sdk.AccountID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -210,14 +210,15 @@ func (f *File) key(e *sdk.Entry) cache.Key {
 
 // Open opens the file. Opening for reading, or for modification without
 // Truncate, retrieves and verifies the content unless it is cached or staged;
-// that costs one retrieve claim (R1, W4).
+// that costs one retrieve claim (R1, W4). Who can only write retrieves with the
+// first write: touch opens files and changes nothing in them.
 func (f *File) Open(ctx context.Context, flags OpenFlags) (*Handle, error) {
 	if f.show != nil {
 		return f.openControl(flags)
 	}
 	if flags.Write || flags.Truncate {
 		if f.t.cfg.ReadOnly {
-			return nil, f.failed("open", &Error{Class: ClassReadOnly, Err: errText("the mount is read-only"), Hint: "Mount again without -o ro."})
+			return nil, f.failed("open", readOnlyMount())
 		}
 		if f.old {
 			return nil, f.failed("open", oldVersion())
@@ -235,11 +236,22 @@ func (f *File) Open(ctx context.Context, flags OpenFlags) (*Handle, error) {
 		}
 		return h, nil
 	}
+	if h.late = f.mayLoadLate(flags); h.late {
+		return h, nil
+	}
 	if err := f.load(ctx, h); err != nil {
 		h.Release()
 		return nil, f.failed("open", err)
 	}
 	return h, nil
+}
+
+// mayLoadLate reports whether the content is not needed before the first write.
+// Who appends writes for sure, and is told of an error at once.
+func (f *File) mayLoadLate(flags OpenFlags) bool {
+	f.attrMu.Lock()
+	defer f.attrMu.Unlock()
+	return flags.Write && !flags.Read && !flags.Append && f.known
 }
 
 // isLost reports whether the group is no longer ours.
@@ -330,13 +342,21 @@ func (f *File) failed(op string, err error) error {
 	return f.t.fail(op, path, wrapped)
 }
 
+func controlOnly() *Error {
+	return &Error{Class: ClassByDesign, Err: errText("control files are read-only"), Hint: "Copy it to another place to change it."}
+}
+
+func readOnlyMount() *Error {
+	return &Error{Class: ClassReadOnly, Err: errText("the mount is read-only"), Hint: "Mount again without -o ro."}
+}
+
 func oldVersion() *Error {
 	return &Error{Class: ClassByDesign, Err: errText("an old version does not change"), Hint: "Copy it over the file itself to make it the newest."}
 }
 
 func (f *File) openControl(flags OpenFlags) (*Handle, error) {
 	if flags.Write || flags.Truncate {
-		return nil, f.failed("open", &Error{Class: ClassByDesign, Err: errText("control files are read-only")})
+		return nil, f.failed("open", controlOnly())
 	}
 	return &Handle{f: f, flags: flags, control: f.show(), direct: true}, nil
 }

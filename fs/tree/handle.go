@@ -13,6 +13,7 @@ type Handle struct {
 	f        *File
 	flags    OpenFlags
 	direct   bool   // the size was not known when it was opened
+	late     bool   // the content is loaded by what changes it
 	lent     bool   // counted in File.lent
 	control  []byte // content of a control file
 	released atomic.Bool
@@ -22,6 +23,7 @@ func (f *File) newHandle(flags OpenFlags) *Handle {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.opens++
+	f.t.counts.open.Add(1)
 	return &Handle{f: f, flags: flags}
 }
 
@@ -103,10 +105,21 @@ func (h *Handle) WriteAt(ctx context.Context, p []byte, off int64) (n int, err e
 	if !h.flags.Write {
 		return 0, plain(ClassBadHandle, "write", h.f.Path(), "the file is not open for writing")
 	}
+	if err := h.loadLate(ctx); err != nil {
+		return 0, h.f.failed("write", err)
+	}
 	if err := h.f.writeAt(ctx, p, off); err != nil {
 		return 0, h.f.failed("write", err)
 	}
 	return len(p), nil
+}
+
+// loadLate retrieves what opening did not.
+func (h *Handle) loadLate(ctx context.Context) error {
+	if !h.late {
+		return nil
+	}
+	return h.f.load(ctx, h)
 }
 
 // Flush commits what is staged: seals, uploads and waits for the record (W2).
@@ -143,6 +156,7 @@ func (h *Handle) Release() {
 	f := h.f
 	f.mu.Lock()
 	f.opens--
+	f.t.counts.open.Add(-1)
 	unlent := h.lendEnd()
 	var lease *cache.Lease
 	if f.opens == 0 {

@@ -8,19 +8,38 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/svcfs/svcfs/fs/tree/treetest"
+	"github.com/svcfs/svcfs/sdk"
 )
 
-// Random operations, of this mount and of others, against a small model.
+// Random operations, of this mount and of others, against a small model. What
+// others do is seen by looking at the ledger, or told by events of the watch.
 func TestModel(t *testing.T) {
-	for name, allows := range map[string]treetest.Allows{
-		"hosted service": {}, "renames": {Rename: true}, "renames and deletes": {Rename: true, Delete: true},
+	for _, tc := range []struct {
+		name    string
+		allows  treetest.Allows
+		watches bool
+	}{
+		{"hosted service", treetest.Allows{}, false},
+		{"renames", treetest.Allows{Rename: true}, false},
+		{"renames and deletes", treetest.Allows{Rename: true, Delete: true}, false},
+		{"watched", treetest.Allows{Rename: true, Delete: true}, true},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(tc.name, func(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {
 				w := newWorld()
 				w.member("team", bob, alice) // bob owns it
-				m := mount(t, w, bob, func(c *Config) { c.CanRename, c.AllowDelete = allows.Rename, allows.Delete })
-				treetest.Run(rt, &modelSystem{m, w}, allows)
+				s := &modelSystem{w: w}
+				s.m = mount(t, w, bob, func(c *Config) {
+					c.CanRename, c.AllowDelete = tc.allows.Rename, tc.allows.Delete
+					if tc.watches {
+						s.events = make(chan sdk.Event)
+						c.Watch = func(context.Context, sdk.Seq) (<-chan sdk.Event, error) { return s.events, nil }
+					}
+				})
+				if tc.watches {
+					defer close(s.events)
+				}
+				treetest.Run(rt, s, tc.allows)
 			})
 		})
 	}
@@ -28,8 +47,9 @@ func TestModel(t *testing.T) {
 
 // modelSystem is a tree as the model's machine drives it.
 type modelSystem struct {
-	m *mounted
-	w *world
+	m      *mounted
+	w      *world
+	events chan sdk.Event // of the watch; nil without one
 }
 
 type modelHandle struct{ h *Handle }
@@ -78,6 +98,22 @@ func (s *modelSystem) Open(name string) (treetest.Handle, string) {
 	return modelHandle{h}, outcome(err)
 }
 
+func (s *modelSystem) Touch(name string) string {
+	_, h, err := s.dir().Create(context.Background(), name, false, OpenFlags{Write: true})
+	if err != nil {
+		return outcome(err)
+	}
+	return modelHandle{h}.Close()
+}
+
+func (s *modelSystem) Resize(name string, size int) string {
+	n, err := s.m.lookup("/team/" + name)
+	if err != nil {
+		return outcome(err)
+	}
+	return outcome(n.(*File).Truncate(context.Background(), int64(size), nil))
+}
+
 func (s *modelSystem) Rename(from, to string) string {
 	return outcome(s.dir().Rename(context.Background(), from, s.dir(), to, false))
 }
@@ -106,30 +142,40 @@ func (s *modelSystem) Read(name string) (string, string) {
 
 func (s *modelSystem) List() []string { return s.m.names("/team") }
 
-func (s *modelSystem) look() { _ = s.m.Refresh(context.Background()) }
+// happened makes the tree see what another account did: it is told, and has acted
+// on that once it takes the next event; or it looks at the ledger.
+func (s *modelSystem) happened(kind string) {
+	if s.events == nil {
+		_ = s.m.Refresh(context.Background())
+		return
+	}
+	s.events <- sdk.Event{Kind: kind, Group: "team", Account: bob, Seq: s.w.lastSeq()}
+	s.events <- sdk.Event{Kind: "of no concern"}
+}
 
 func (s *modelSystem) Put(name, data string) {
 	s.w.put("team", alice, name, []byte(data))
-	s.look()
+	s.happened(sdk.EventUploaded)
 }
 
 func (s *modelSystem) Shred(nth int) {
 	s.w.shred("team", s.w.rows["team"][nth].Ref)
-	s.look()
+	s.happened(sdk.EventDeleted)
 }
 
 func (s *modelSystem) Moved(nth int, name string) {
 	_ = person{s.w, bob}.RenameFile(context.Background(), "team", s.w.rows["team"][nth].Ref, name)
-	s.look()
+	s.happened(sdk.EventRenamed)
 }
 
 func (s *modelSystem) Member(on bool) {
 	if on {
 		s.w.member("team", bob)
-	} else {
-		s.w.revoke("team", bob)
+		s.happened(sdk.EventAdded)
+		return
 	}
-	s.look()
+	s.w.revoke("team", bob)
+	s.happened(sdk.EventRevoked)
 }
 
 func (s *modelSystem) Uploads() int {

@@ -620,6 +620,22 @@ func TestW11OneMountHasNoConflicts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if err := m.save("/team/k", "k"); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.rename("k", "k~"); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.save("/team/k", "newer"); err != nil {
+		t.Fatal(err)
+	}
+	backup := m.open("/team/k~", OpenFlags{Read: true, Write: true})
+	m.write(backup, "changed", 0)
+	backup.Release()
+	if err := m.rename("k~", "k"); err != nil {
+		t.Fatal(err)
+	}
+	m.wantContent("/team/k", "changed")
 	if text := string(m.errors.text()); text != "" {
 		t.Errorf("errors holds %s", text)
 	}

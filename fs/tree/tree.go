@@ -108,7 +108,7 @@ type Tree struct {
 }
 
 type counters struct {
-	retrieves, uploads, crawlers, sending atomic.Int64
+	retrieves, uploads, crawlers, sending, open atomic.Int64
 }
 
 // New lists the groups once, and fails when the service cannot be asked or does

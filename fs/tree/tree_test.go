@@ -395,6 +395,51 @@ func TestW4TruncatingOpenDoesNotRetrieve(t *testing.T) {
 	other.wantContent("/team/f", "newer")
 }
 
+// W4: who can only write retrieves when writing, not when opening.
+func TestW4WriteOnlyOpenRetrievesWithTheFirstWrite(t *testing.T) {
+	w := team()
+	for _, name := range []string{"touched", "written", "cut", "emptied", "deleted"} {
+		w.put("team", alice, name, []byte("old content"))
+	}
+	m := mount(t, w, bob)
+	end := func(h *Handle) {
+		t.Helper()
+		defer h.Release()
+		if err := h.Flush(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	end(m.open("/team/touched", OpenFlags{Write: true}))
+	m.wantCharges(0, 0)
+	h := m.open("/team/written", OpenFlags{Write: true})
+	m.write(h, "new", 0)
+	m.wantCharges(1, 0)
+	end(h)
+	m.wantCharges(1, 1)
+	m.wantContent("/team/written", "new content")
+	h = m.open("/team/cut", OpenFlags{Write: true})
+	if err := h.f.Truncate(t.Context(), 3, h); err != nil {
+		t.Error(err)
+	}
+	end(h)
+	m.wantCharges(2, 2)
+	m.wantContent("/team/cut", "old")
+	h = m.open("/team/emptied", OpenFlags{Write: true})
+	if err := h.f.Truncate(t.Context(), 0, h); err != nil {
+		t.Error(err)
+	}
+	m.write(h, "x", 0)
+	end(h)
+	m.wantCharges(2, 3)
+	m.wantContent("/team/emptied", "x")
+	h = m.open("/team/deleted", OpenFlags{Write: true})
+	defer h.Release()
+	w.shred("team", h.f.entry.Load().Ref)
+	_, err := h.WriteAt(t.Context(), []byte("x"), 0)
+	wantClass(t, err, ClassNotExist)
+	m.wantCharges(2, 3)
+}
+
 func TestW5EmptyFilesWait(t *testing.T) {
 	w := team()
 	m := mount(t, w, alice, func(c *Config) { c.EmptyDelay = time.Millisecond })
@@ -573,6 +618,30 @@ func TestERevokedThenGone(t *testing.T) {
 	wantClass(t, err, ClassRevoked)
 }
 
+// M5: nothing of a group that was lost stays in memory, also not what is open.
+func TestM5RevocationWipesTheCache(t *testing.T) {
+	w := team()
+	w.put("team", alice, "f", []byte("secret"))
+	w.put("team", alice, "g", []byte("secret"))
+	w.member("other", bob)
+	w.put("other", bob, "mine", []byte("x"))
+	m := mount(t, w, bob)
+	m.wantContent("/other/mine", "x")
+	stays := m.cache.Stats().Bytes
+	m.wantContent("/team/f", "secret")
+	h := m.open("/team/g", OpenFlags{Read: true})
+	defer h.Release()
+	w.revoke("team", bob)
+	if err := m.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := m.cache.Stats().Bytes; got != stays {
+		t.Errorf("%d bytes are still in memory, want the %d of the other group", got, stays)
+	}
+	_, err := readAll(t, h)
+	wantClass(t, err, ClassRevoked)
+}
+
 func TestM5ShreddedWhileOpen(t *testing.T) {
 	w := team()
 	e := w.put("team", alice, "f", []byte("x"))
@@ -608,21 +677,52 @@ func TestR6BudgetEndsInRefusal(t *testing.T) {
 	m.wantCharges(1, 0)
 }
 
+// E2: while a retrieval and an upload hang, everything else goes on.
 func TestE2SlowServiceDoesNotBlockOtherPaths(t *testing.T) {
 	w := team()
 	w.put("team", alice, "slow", []byte("x"))
 	w.put("team", alice, "quick", []byte("y"))
-	m := mount(t, w, bob, func(c *Config) { c.TransferTimeout = 50 * time.Millisecond })
+	m := mount(t, w, bob)
 	m.wantContent("/team/quick", "y")
-	defer w.stall("retrieve")()
-	failed := make(chan error)
+	goOn, upload := w.stall("retrieve"), w.stall("upload")
+	ended := make(chan error)
 	go func() {
 		_, err := m.read("/team/slow")
-		failed <- err
+		ended <- err
 	}()
+	go func() { ended <- m.save("/team/new", "z") }()
+	until(t, "both hang", func() bool { return w.hasBegun("retrieve") > 1 && w.hasBegun("upload") > 0 })
 	m.wantContent("/team/quick", "y")
-	m.names("/team")
-	wantClass(t, <-failed, ClassTimeout)
+	if got := m.names("/team"); !slices.Equal(got, []string{"new", "quick", "slow"}) {
+		t.Errorf("lists %v", got)
+	}
+	if err := m.save("/team/scratch.tmp", "z"); err != nil {
+		t.Error(err)
+	}
+	select {
+	case err := <-ended:
+		t.Error("one of them did not hang: ", err)
+	default:
+	}
+	goOn()
+	upload()
+	for range 2 {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// E2: what hangs ends with the time limit.
+func TestE2SlowServiceTimesOut(t *testing.T) {
+	w := team()
+	w.put("team", alice, "slow", []byte("x"))
+	m := mount(t, w, bob, func(c *Config) { c.TransferTimeout = 50 * time.Millisecond })
+	defer w.stall("retrieve")()
+	defer w.stall("upload")()
+	_, err := m.read("/team/slow")
+	wantClass(t, err, ClassTimeout)
+	wantClass(t, m.save("/team/new", "z"), ClassTimeout)
 }
 
 func TestReadOnlyMountRefusesEveryChange(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -21,24 +22,28 @@ import (
 )
 
 // lasting is how long each figure of BENCH=service is measured, and by how many
-// clients at once.
+// clients at once. Beside another svcd it is the time of each of several turns.
 const (
 	lasting = 4 * time.Second
 	senders = 8
+	turns   = 3
 )
 
 // backing is where svcd keeps its records and its ciphertext.
 type backing struct {
 	name   string
 	env    []string
-	stores []string
+	stores func() ([]string, error) // flags of svcd for stores that are empty
 	floors func() ([]figure, error)
 }
 
 // figure is one operation a second.
 type figure struct {
-	name string
-	rate float64
+	name  string
+	rate  float64
+	cpu   float64 // of svcd, milliseconds each; 0 = not measured
+	other float64 // CPU that another svcd needs for the same, milliseconds
+	ratio float64 // to the rate of that svcd
 }
 
 // throughput measures what svcd does a second on each pair of stores, and what
@@ -47,13 +52,19 @@ func (w *world) throughput(out string) error {
 	w.reps = 1
 	begun, load := time.Now(), loadAverage()
 	text := "# What the service does a second\n\nMade by `make bench BENCH=service`; do not edit.\n\n"
-	text += fmt.Sprintf("%d clients at once, %v each. A floor is the same store without svcd, with the same durability: one row and one commit, or one object.\n\n", senders, lasting)
+	text += fmt.Sprintf("%d clients at once, %v each. A floor is the same store without svcd, with the same durability: one row and one commit, or one object. CPU is that of svcd alone.\n", senders, lasting)
+	if w.otherSvcd != "" {
+		text += fmt.Sprintf("Another svcd (%s) took turns, %d each.\n", w.otherSvcd, turns)
+	}
 	picture := &canvas{width: panelWidth + 2*panelGap}
 	y := panelGap
 	helper := &tester{}
 	defer helper.end()
 	for _, open := range []func() (backing, error){w.onSQLite, func() (backing, error) { return w.onPostgres(helper) }} {
 		b, err := open()
+		if !w.wants(b.name) {
+			continue
+		}
 		if err != nil {
 			text += fmt.Sprintf("\n%s: %v\n", b.name, err)
 			continue
@@ -68,16 +79,37 @@ func (w *world) throughput(out string) error {
 		if err != nil {
 			return err
 		}
-		text += fmt.Sprintf("\n## %s\n\n| What | a second |\n|---|---:|\n", b.name)
-		for _, f := range append(floors, served...) {
-			text += fmt.Sprintf("| %s | %s |\n", f.name, short(f.rate))
-		}
+		text += w.rates(b.name, append(floors, served...))
 		y += drawFigures(picture, y, b.name, floors, served) + panelGap
 	}
 	picture.height = y
 	text += "\n![chart](service.svg)\n\n" + environmentOf(w, begun, load)
 	return errors.Join(os.WriteFile(filepath.Join(out, "service.md"), []byte(text), 0o644),
 		os.WriteFile(filepath.Join(out, "service.svg"), []byte(picture.String()), 0o644))
+}
+
+// rates is the table of one pair of stores.
+func (w *world) rates(title string, list []figure) string {
+	head, line := "| What | a second | CPU of svcd, ms each |", "|---|---:|---:|"
+	if w.otherSvcd != "" {
+		head, line = head+" CPU of the other svcd | rate, of the other's |", line+"---:|---:|"
+	}
+	text := fmt.Sprintf("\n## %s\n\n%s\n%s\n", title, head, line)
+	for _, f := range list {
+		text += fmt.Sprintf("| %s | %s | %s |", f.name, short(f.rate), orDash(f.cpu))
+		if w.otherSvcd != "" {
+			text += fmt.Sprintf(" %s | %s |", orDash(f.other), orDash(f.ratio))
+		}
+		text += "\n"
+	}
+	return text
+}
+
+func orDash(f float64) string {
+	if f == 0 {
+		return "–"
+	}
+	return short(f)
 }
 
 func drawFigures(c *canvas, y float64, title string, floors, served []figure) float64 {
@@ -100,7 +132,7 @@ func drawFigures(c *canvas, y float64, title string, floors, served []figure) fl
 }
 
 func (w *world) onSQLite() (backing, error) {
-	b := backing{name: "SQLite and a folder"}
+	b := backing{name: "SQLite and a folder", stores: func() ([]string, error) { return nil, nil }}
 	b.floors = func() ([]figure, error) {
 		db, err := sql.Open("sqlite", "file:"+w.path("floor.sqlite")+"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(10000)")
 		if err != nil {
@@ -112,7 +144,7 @@ func (w *world) onSQLite() (backing, error) {
 		if err != nil {
 			return nil, err
 		}
-		list := []figure{{"floor: SQLite commits", commits}}
+		list := []figure{{name: "floor: SQLite commits", rate: commits}}
 		for _, size := range []int64{smallBytes, 16 << 20} {
 			dir := w.path("floor-files")
 			if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -126,7 +158,7 @@ func (w *world) onSQLite() (backing, error) {
 			if err != nil {
 				return nil, err
 			}
-			list = append(list, figure{"floor: files of " + sizeText(size) + " synced", r})
+			list = append(list, figure{name: "floor: files of " + sizeText(size) + " synced", rate: r})
 			if err := os.RemoveAll(dir); err != nil {
 				return nil, err
 			}
@@ -150,12 +182,14 @@ func (w *world) onPostgres(helper *tester) (backing, error) {
 	if err != nil {
 		return b, err
 	}
-	var database string
-	if err := helper.try(func() { database = server.NewDatabase(helper) }); err != nil {
-		return b, err
-	}
 	b.env = []string{"AWS_ACCESS_KEY_ID=" + s3Key, "AWS_SECRET_ACCESS_KEY=" + s3Secret}
-	b.stores = []string{"--db", database, "--blobs", "s3://" + s3Bucket + "?endpoint=http://" + addr + "&path-style=true"}
+	prefix := 0
+	b.stores = func() ([]string, error) {
+		var database string
+		err := helper.try(func() { database = server.NewDatabase(helper) })
+		prefix++
+		return []string{"--db", database, "--blobs", fmt.Sprintf("s3://%s/store%d?endpoint=http://%s&path-style=true", s3Bucket, prefix, addr)}, err
+	}
 	b.floors = func() ([]figure, error) {
 		var floors string
 		if err := helper.try(func() { floors = server.NewDatabase(helper) }); err != nil {
@@ -172,7 +206,7 @@ func (w *world) onPostgres(helper *tester) (backing, error) {
 		if err != nil {
 			return nil, err
 		}
-		list := []figure{{"floor: PostgreSQL commits", commits}}
+		list := []figure{{name: "floor: PostgreSQL commits", rate: commits}}
 		c, err := newS3(addr)
 		if err != nil {
 			return nil, err
@@ -187,7 +221,7 @@ func (w *world) onPostgres(helper *tester) (backing, error) {
 			if err != nil {
 				return nil, err
 			}
-			list = append(list, figure{"floor: S3 puts of " + sizeText(size), r})
+			list = append(list, figure{name: "floor: S3 puts of " + sizeText(size), rate: r})
 		}
 		return list, nil
 	}
@@ -230,46 +264,120 @@ func repeat(do func(ctx context.Context, sender int) error) (float64, error) {
 }
 
 // serveFrom measures svcd on the stores, end to end: the client seals, opens and
-// verifies.
+// verifies. Another svcd takes turns with it, over stores of its own.
 func (w *world) serveFrom(b backing) (list []figure, err error) {
-	s, err := w.newService("svcd-"+fileName(strings.ToLower(b.name)), b.env, b.stores...)
-	if err != nil {
-		return nil, err
+	programs := []string{filepath.Join(w.bin, "svcd")}
+	if w.otherSvcd != "" {
+		programs = append(programs, w.otherSvcd)
 	}
-	ctx := context.Background()
-	for _, size := range []int64{smallBytes, 16 << 20} {
-		group := sdk.GroupID(fmt.Sprintf("size-%d", size))
-		if _, err := s.client.RegisterGroup(ctx, group); err != nil {
+	var services []*service
+	for i, program := range programs {
+		stores, err := b.stores()
+		if err != nil {
 			return nil, err
 		}
-		var n atomic.Int64
-		contents := make([][]byte, senders)
-		for i := range contents {
-			contents[i] = make([]byte, size)
+		s, err := w.startService(program, fmt.Sprintf("svcd-%s-%d", fileName(strings.ToLower(b.name)), i), b.env, stores...)
+		if err != nil {
+			return nil, err
 		}
-		r, err := repeat(func(ctx context.Context, sender int) error {
-			id := n.Add(1)
-			copy(contents[sender], fmt.Sprintf("%020d", id))
-			_, err := s.client.UploadBytes(ctx, group, fmt.Sprintf("file-%d", id), contents[sender])
-			return err
+		services = append(services, s)
+	}
+	for _, size := range []int64{smallBytes, 16 << 20} {
+		uploads, err := takeTurns("svcd: uploads of "+sizeText(size), services, func(s *service) (func(context.Context, int) error, error) {
+			return s.uploader(size)
 		})
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, figure{"svcd: uploads of " + sizeText(size), r})
-		entries, err := s.client.Entries(ctx, group, 0)
+		retrieves, err := takeTurns("svcd: retrieves of "+sizeText(size), services, func(s *service) (func(context.Context, int) error, error) {
+			return s.retriever(size)
+		})
 		if err != nil {
 			return nil, err
 		}
-		var next atomic.Int64
-		if r, err = repeat(func(ctx context.Context, _ int) error {
-			return fetch(ctx, s.client, entries[int(next.Add(1))%len(entries)])
-		}); err != nil {
-			return nil, err
-		}
-		list = append(list, figure{"svcd: retrieves of " + sizeText(size), r})
+		list = append(list, uploads, retrieves)
+	}
+	for _, s := range services {
+		w.end(s.process) // what follows is not measured beside them
 	}
 	return list, nil
+}
+
+// takeTurns repeats what prepare returns against each service; alone, a service
+// has one turn.
+func takeTurns(name string, services []*service, prepare func(*service) (func(context.Context, int) error, error)) (figure, error) {
+	rounds := 1
+	if len(services) > 1 {
+		rounds = turns
+	}
+	rates, cpus := make([][]float64, len(services)), make([][]float64, len(services))
+	for range rounds {
+		for i, s := range services {
+			do, err := prepare(s)
+			if err != nil {
+				return figure{}, err
+			}
+			pid, begin := s.process.cmd.Process.Pid, time.Now()
+			before := cpuOf(pid)
+			r, err := repeat(do)
+			if err != nil {
+				return figure{}, err
+			}
+			rates[i] = append(rates[i], r)
+			cpus[i] = append(cpus[i], milliseconds(cpuOf(pid)-before)/(r*time.Since(begin).Seconds()))
+		}
+	}
+	f := figure{name: name, rate: median(rates[0]), cpu: median(cpus[0])}
+	if len(services) > 1 {
+		pairs := make([]float64, rounds)
+		for i := range pairs {
+			pairs[i] = rates[0][i] / rates[1][i]
+		}
+		f.other, f.ratio = median(cpus[1]), median(pairs)
+	}
+	return f, nil
+}
+
+// median of an odd number of figures.
+func median(list []float64) float64 {
+	list = slices.Sorted(slices.Values(list))
+	return list[len(list)/2]
+}
+
+func sizedGroup(size int64) sdk.GroupID { return sdk.GroupID(fmt.Sprintf("size-%d", size)) }
+
+// uploader returns what uploads a file of its own at every call.
+func (s *service) uploader(size int64) (func(context.Context, int) error, error) {
+	group := sizedGroup(size)
+	if known, err := s.client.OwnedGroups(context.Background()); err != nil {
+		return nil, err
+	} else if !slices.Contains(known, group) {
+		if _, err := s.client.RegisterGroup(context.Background(), group); err != nil {
+			return nil, err
+		}
+	}
+	contents := make([][]byte, senders)
+	for i := range contents {
+		contents[i] = make([]byte, size)
+	}
+	return func(ctx context.Context, sender int) error {
+		id := s.uploads.Add(1)
+		copy(contents[sender], fmt.Sprintf("%020d", id))
+		_, err := s.client.UploadBytes(ctx, group, fmt.Sprintf("file-%d", id), contents[sender])
+		return err
+	}, nil
+}
+
+// retriever returns what fetches one file after the other.
+func (s *service) retriever(size int64) (func(context.Context, int) error, error) {
+	entries, err := s.client.Entries(context.Background(), sizedGroup(size), 0)
+	if err != nil {
+		return nil, err
+	}
+	var next atomic.Int64
+	return func(ctx context.Context, _ int) error {
+		return fetch(ctx, s.client, entries[int(next.Add(1))%len(entries)])
+	}, nil
 }
 
 // tester lets helpers that were made for tests run outside of one.

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -134,13 +135,39 @@ type service struct {
 	key     string
 	process *process
 	client  *sdk.Client
+	uploads atomic.Int64 // so many were begun
 }
 
 // newService starts svcd over a fresh data directory; stores are its --db and
 // --blobs flags.
 func (w *world) newService(name string, env []string, stores ...string) (*service, error) {
+	return w.startService(filepath.Join(w.bin, "svcd"), name, env, stores...)
+}
+
+func (w *world) startService(program, name string, env []string, stores ...string) (*service, error) {
+	s, err := w.serveAt(program, name, env, stores...)
+	if err != nil {
+		return nil, err
+	}
+	if s.account, s.key, err = s.newAccount("bench", env, stores); err != nil {
+		return nil, err
+	}
+	s.keyFile = w.path(name + ".key")
+	if err := os.WriteFile(s.keyFile, []byte(s.key+"\n"), 0o600); err != nil {
+		return nil, err
+	}
+	s.client, err = s.clientOf(s.account, s.key)
+	return s, err
+}
+
+// serveAt starts a svcd without an account.
+func (w *world) serveAt(program, name string, env []string, stores ...string) (*service, error) {
 	s := &service{w: w, data: w.path(name)}
-	cmd := exec.Command(filepath.Join(w.bin, "svcd"), append([]string{"serve", "--data", s.data, "--listen", "127.0.0.1:0", "--request-rate", "-1"}, stores...)...)
+	args := append([]string{"serve", "--data", s.data, "--listen", "127.0.0.1:0", "--request-rate", "-1"}, stores...)
+	if w.profiles != "" {
+		args = append(args, "--cpuprofile", filepath.Join(w.profiles, name+".pprof"))
+	}
+	cmd := exec.Command(program, args...)
 	cmd.Env = append(os.Environ(), env...)
 	p, err := start(cmd)
 	if err != nil {
@@ -152,15 +179,13 @@ func (w *world) newService(name string, env []string, stores ...string) (*servic
 	}
 	_, line, _ := strings.Cut(p.output.String(), "listening on ")
 	s.url, _, _ = strings.Cut(line, "\n")
-	if s.account, s.key, err = s.newAccount("bench", env, stores); err != nil {
-		return nil, err
-	}
-	s.keyFile = w.path(name + ".key")
-	if err := os.WriteFile(s.keyFile, []byte(s.key+"\n"), 0o600); err != nil {
-		return nil, err
-	}
-	s.client, err = s.clientOf(s.account, s.key)
-	return s, err
+	return s, nil
+}
+
+// end stops a server before the benchmark is over.
+func (w *world) end(p *process) {
+	p.stop()
+	w.servers = slices.DeleteFunc(w.servers, func(other *process) bool { return other == p })
 }
 
 func (s *service) newAccount(name string, env, stores []string) (account, key string, err error) {

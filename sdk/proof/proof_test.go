@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto/ed25519"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -379,6 +381,79 @@ func FuzzCheckpoint(f *testing.F) {
 		}
 		if _, _, err := (proof.Checker{Fetch: fetch}).Check(t.Context(), proof.Memory{}, "team", h.team()); err == nil {
 			t.Errorf("%q was believed", text)
+		}
+	})
+}
+
+// FuzzTiles: one byte of one tile that is fetched, or its end, is enough to be
+// refused.
+func FuzzTiles(f *testing.F) {
+	h := newHistory(f, 600)
+	var paths []string
+	_, _, err := proof.Checker{Fetch: func(ctx context.Context, path string) ([]byte, error) {
+		if strings.HasPrefix(path, "tile/") {
+			paths = append(paths, path)
+		}
+		return h.fetch(ctx, path)
+	}}.Check(f.Context(), proof.Memory{}, "team", h.team())
+	if err != nil || len(paths) < 3 {
+		f.Fatalf("%q, %v", paths, err)
+	}
+	slices.Sort(paths)
+	f.Add(0, 0, byte(1), 0)
+	f.Add(1, 8191, byte(0x80), 0)
+	f.Add(2, 5, byte(0), 32)
+	f.Add(3, 0, byte(0), -32)
+	f.Fuzz(func(t *testing.T, which, at int, change byte, cut int) {
+		changed := false
+		fetch := func(ctx context.Context, path string) ([]byte, error) {
+			raw, err := h.fetch(ctx, path)
+			if err != nil || path != paths[uint(which)%uint(len(paths))] {
+				return raw, err
+			}
+			whole := slices.Clone(raw)
+			raw[uint(at)%uint(len(raw))] ^= change
+			if cut > 0 {
+				raw = raw[:len(raw)-min(cut, len(raw))]
+			} else {
+				raw = append(raw, make([]byte, min(-(cut+1)+1, 1<<16))...)
+			}
+			changed = !slices.Equal(raw, whole)
+			return raw, nil
+		}
+		_, _, err := proof.Checker{Fetch: fetch}.Check(t.Context(), proof.Memory{}, "team", h.team())
+		var refused *proof.Refusal
+		if changed != errors.As(err, &refused) || !changed && err != nil {
+			t.Errorf("changed: %v, %v", changed, err)
+		}
+	})
+}
+
+// FuzzMemory: what was kept of an earlier check, damaged in whatever way, neither
+// panics nor makes a false row believed.
+func FuzzMemory(f *testing.F) {
+	h := newHistory(f, 9)
+	kept, _, err := proof.Checker{Fetch: h.fetch}.Check(f.Context(), proof.Memory{}, "team", h.team())
+	if err != nil {
+		f.Fatal(err)
+	}
+	good, err := json.Marshal(kept)
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, seed := range []string{string(good), `{}`, `{"key":"x"}`, `{"groups":{"team":{"seqs":[1,4],"hashes":"AAAA"}}}`, `{"groups":{"team":{"seqs":[-1]}}}`, `{"checkpoint":"x"}`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		var m proof.Memory
+		if json.Unmarshal(raw, &m) != nil {
+			return
+		}
+		rows := h.team()
+		_, _, _ = proof.Checker{Fetch: h.fetch}.Check(t.Context(), m, "team", rows)
+		rows[1].Fee = "0"
+		if _, _, err := (proof.Checker{Fetch: h.fetch}).Check(t.Context(), m, "team", rows); err == nil {
+			t.Errorf("a false row is believed with %q", raw)
 		}
 	})
 }

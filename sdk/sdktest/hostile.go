@@ -29,6 +29,7 @@ const (
 	OnUpload   Surface = "upload"   // prepare_upload and finalize_upload
 	OnList     Surface = "list"     // get_group_transactions
 	OnToken    Surface = "token"    // the session token
+	OnWatch    Surface = "watch"    // what happened, at an extended service
 )
 
 // Mode is one lie.
@@ -36,7 +37,9 @@ type Mode struct {
 	Name    string
 	Surface Surface
 	// Want is the kind of error a client must end with; Survives means that the
-	// client must succeed all the same, because the fault passes.
+	// client must succeed all the same, because the fault passes. A watch that has
+	// begun ends with [sdk.KindCorrupt] when its channel is closed, whatever the
+	// reason, and succeeds when it tells what happened and can be ended.
 	Want     sdk.Kind
 	Survives bool
 
@@ -66,7 +69,7 @@ type Hostile struct {
 func NewHostile(tb testing.TB, mode Mode) *Hostile {
 	tb.Helper()
 	flavour := GenB
-	if mode.raw {
+	if mode.raw || mode.Surface == OnWatch {
 		flavour = Extended
 	}
 	h := &Hostile{Server: NewServer(tb, flavour), Mode: mode, Group: "hostile", ended: make(chan struct{})}
@@ -93,6 +96,8 @@ func (s Surface) paths(raw bool) []string {
 		return []string{wire.PathTools + wire.OpGetGroupTransactions}
 	case OnToken:
 		return []string{wire.PathSessionToken}
+	case OnWatch:
+		return []string{wire.PathTools + wire.OpWatch}
 	}
 	if raw {
 		return []string{wire.PathTools + wire.OpPrepareRetrieve, wire.PathReadBlob + "*"}
@@ -139,7 +144,7 @@ func (h *Hostile) keep(content []byte, name string) sdk.Entry {
 // Modes returns every lie.
 func Modes() []Mode {
 	var all []Mode
-	for _, list := range [][]Mode{blobModes(), keyModes(), metadataModes(), transportModes(), rawModes(), uploadModes(), listModes(), tokenModes()} {
+	for _, list := range [][]Mode{blobModes(), keyModes(), metadataModes(), transportModes(), rawModes(), uploadModes(), listModes(), tokenModes(), watchModes()} {
 		all = append(all, list...)
 	}
 	for i := range all {
@@ -164,7 +169,7 @@ func (m Mode) threat() int {
 	switch m.Surface {
 	case OnUpload:
 		return 11
-	case OnList, OnToken:
+	case OnList, OnToken, OnWatch:
 		return 7
 	}
 	return 5
@@ -410,6 +415,23 @@ func endless(head, filler string, pause time.Duration) func(*Hostile, http.Handl
 	}
 }
 
+// many sends head, n times item, and tail: short items that take much more memory
+// decoded than on the wire.
+func many(head, item string, n int, tail string) func(*Hostile, http.Handler) http.Handler {
+	return func(*Hostile, http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write([]byte(head)) // the client may leave early
+			piece := []byte(strings.Repeat(item, 1<<10))
+			for range n >> 10 {
+				if _, err := w.Write(piece); err != nil {
+					return
+				}
+			}
+			_, _ = w.Write([]byte(tail))
+		})
+	}
+}
+
 // echo repeats the request's secrets in an error.
 func echo(_ *Hostile, _ http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -591,7 +613,11 @@ func listModes() []Mode {
 		"list: numbers": said(200, `{"result":[1,2]}`), "list: HTML": said(200, page), "list: deep": said(200, `{"result":`+strings.Repeat("[", 100_000)),
 		"list: hash a number": said(200, `{"result":[{"ipfs_hash":"r","file_hash":7}]}`), "list: size a string": row(`"original_size":"7"`),
 		"list: size 2^70": row(`"original_size":1180591620717411303424`), "list: deleted a string": row(`"deleted":"yes"`), "list: name an object": row(`"filename":{}`),
-		"list: endless": endless(`{"result":[`, strings.Repeat(`{},`, 1<<14), 0),
+		"list: endless":           endless(`{"result":[`, strings.Repeat(`{},`, 1<<14), 0),
+		"list: huge, empty rows":  many(`{"result":[`, `{},`, 5_000_000, `{}]}`),
+		"list: huge, short rows":  many(`{"result":[`, `{"ipfs_hash":"r"},`, 900_000, `{}]}`),
+		"list: huge, null rows":   many(`{"result":[`, `null,`, 3_000_000, `null]}`),
+		"list: huge, many fields": many(`{`, `"a":1,`, 2_000_000, `"result":7}`),
 	})
 	list = append(list, modes(OnList, sdk.KindOther, map[string]func(*Hostile, http.Handler) http.Handler{"list: echo": echo, "list: redirect": redirect(302)})...)
 	for name, lie := range map[string]func(*Hostile, http.Handler) http.Handler{

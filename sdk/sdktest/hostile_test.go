@@ -80,6 +80,9 @@ func (v *victim) try(ctx context.Context) error {
 		}
 		return err
 	}
+	if v.h.Mode.Surface == sdktest.OnWatch {
+		return v.watch(ctx)
+	}
 	b, err := v.c.Pool().Get(0)
 	if err != nil {
 		v.t.Fatal(err)
@@ -109,6 +112,53 @@ func (v *victim) upload(ctx context.Context) error {
 		v.t.Error("the plaintext was not restored")
 	}
 	return err
+}
+
+// watch waits until it is told of an upload, has had more than enough, or heard
+// nothing for a while; then it ends the watch, which must obey.
+func (v *victim) watch(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	events, err := v.c.Watch(ctx, 0)
+	if err != nil {
+		return err
+	}
+	v.n++
+	r, err := v.c.UploadBytes(ctx, v.h.Group, fmt.Sprint("watched ", v.n), []byte("x"))
+	if err != nil {
+		return err
+	}
+	silence := time.NewTimer(20 * time.Second)
+	if strings.Contains(v.h.Mode.Name, "no answer") {
+		silence.Reset(time.Second)
+	}
+	defer silence.Stop()
+	last, told := sdk.Seq(0), 0
+	for told < 2000 {
+		select {
+		case e, open := <-events:
+			if !open {
+				return &sdk.Error{Op: "watch", Kind: sdk.KindCorrupt, Hint: "Poll."}
+			}
+			if e.Ref == r.Ref {
+				told = 2000
+				break
+			}
+			if told++; e.Seq <= last && !strings.Contains(v.h.Mode.Name, "goes back") {
+				v.t.Errorf("event %d is told after %d", e.Seq, last)
+			}
+			last = e.Seq
+		case <-silence.C:
+			if !strings.Contains(v.h.Mode.Name, "no answer") {
+				v.t.Error("nothing is told")
+			}
+			told = 2000
+		}
+	}
+	cancel()
+	for range events { // ends because the channel is closed
+	}
+	return nil
 }
 
 // check judges what a lie ended in.

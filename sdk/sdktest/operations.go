@@ -9,9 +9,11 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/wire"
 )
 
-// operation is a row of the specification's table 4.2.
+// operation is a row of the specification's table 4.2, or of what services offer
+// beside it.
 type operation struct {
 	name    string // as the specification calls it
 	needKey bool   // refused without an API key
@@ -20,6 +22,9 @@ type operation struct {
 	try func(ctx context.Context, c *sdk.Client, s *suite) error
 	// refusals of a stranger, bob, who is not a member; none means that he may.
 	stranger []sdk.Kind
+	// feature is the extension that offers it; a service without it refuses
+	// everybody as unsupported.
+	feature string
 }
 
 // operations checks the table row by row: who may call, and whether it needs
@@ -29,6 +34,12 @@ func operations(t *testing.T, s *suite) {
 	for _, op := range table() {
 		t.Run(op.name, func(t *testing.T) {
 			ctx := t.Context()
+			if op.feature != "" && !s.offers(t, op.feature) {
+				for _, c := range []*sdk.Client{s.alice, s.bob, anonymous} {
+					is(t, "not offered", op.try(ctx, c, s), sdk.KindUnsupported)
+				}
+				return
+			}
 			ok(t, "the owner", op.try(ctx, s.alice, s))
 			err := op.try(ctx, anonymous, s)
 			if op.needKey {
@@ -46,12 +57,12 @@ func operations(t *testing.T, s *suite) {
 	}
 }
 
-// table is specification 4.2. getTransactionsForGroup goes to the service and
+// table is specification 4.2 and what belongs to it. getTransactionsForGroup goes to the service and
 // not to the ledger's free view, which the real contract refuses: it needs a key
 // (wire protocol 11.1).
 func table() []operation {
 	member := []sdk.Kind{sdk.KindNotAuthorized}
-	return append(slices.Concat(fileOperations(member), groupOperations(member)),
+	return append(slices.Concat(fileOperations(member), groupOperations(member), moreOperations(member)),
 		operation{name: "getBalance", try: func(ctx context.Context, c *sdk.Client, _ *suite) error { return second(c.Balance(ctx, "")) }},
 		operation{name: "estimateFee", try: func(ctx context.Context, c *sdk.Client, _ *suite) error {
 			return second(c.EstimateFee(ctx, "register_group"))
@@ -69,7 +80,7 @@ func fileOperations(member []sdk.Kind) []operation {
 	return []operation{
 		{"upload", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			return second(c.UploadBytes(ctx, s.group, "f", []byte("content")))
-		}, member},
+		}, member, ""},
 		{"retrieve", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			r, err := s.alice.UploadBytes(ctx, s.group, "to be read", []byte("content"))
 			if err != nil {
@@ -82,10 +93,10 @@ func fileOperations(member []sdk.Kind) []operation {
 			defer b.Release()
 			_, err = c.Retrieve(ctx, sdk.Entry{Group: s.group, Ref: r.Ref, Hash: r.Hash, Size: r.Size}, b)
 			return err
-		}, member},
+		}, member, ""},
 		{"getTransactionsForGroup", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			return second(c.Entries(ctx, s.group, 0))
-		}, member},
+		}, member, ""},
 	}
 }
 
@@ -93,10 +104,10 @@ func groupOperations(member []sdk.Kind) []operation {
 	return []operation{
 		{"registerGroup", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			return second(c.RegisterGroup(ctx, s.group+"-of-"+sdk.GroupID(c.Account())))
-		}, nil},
+		}, nil, ""},
 		{"addGroupMember", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			return undone(ctx, s, second(c.AddGroupMember(ctx, s.group, s.world.Bob.ID)))
-		}, member},
+		}, member, ""},
 		{"joinGroup", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			open := s.group + "-open"
 			if _, err := s.alice.OpenGroup(ctx, open, time.Now().Add(time.Hour), 0); err != nil {
@@ -105,27 +116,86 @@ func groupOperations(member []sdk.Kind) []operation {
 			if err := second(c.JoinGroup(ctx, open)); err != nil {
 				return err
 			}
-			return second(c.JoinGroup(ctx, open)) // idempotent
-		}, nil},
+			text, err := c.JoinGroup(ctx, open) // idempotent, and free
+			if err == nil && !strings.HasPrefix(text, "Already a member") {
+				err = fmt.Errorf("joining twice says %q", text)
+			}
+			return err
+		}, nil, ""},
 		{"revokeGroupMember", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			if _, err := s.alice.AddGroupMember(ctx, s.group, s.world.Bob.ID); err != nil {
 				return err
 			}
 			return undone(ctx, s, second(c.RevokeGroupMember(ctx, s.group, s.world.Bob.ID)))
-		}, member},
-		{"authStatus", true, func(ctx context.Context, c *sdk.Client, s *suite) error { return second(c.AuthStatus(ctx, s.group)) }, nil},
+		}, member, ""},
+		{"authStatus", true, func(ctx context.Context, c *sdk.Client, s *suite) error { return second(c.AuthStatus(ctx, s.group)) }, nil, ""},
 		{"isAuthorized", false, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			return second(c.IsAuthorized(ctx, s.group, ""))
-		}, nil},
-		{"getGroupOwner", false, func(ctx context.Context, c *sdk.Client, s *suite) error { return second(c.GroupOwner(ctx, s.group)) }, nil},
+		}, nil, ""},
+		{"getGroupOwner", false, func(ctx context.Context, c *sdk.Client, s *suite) error { return second(c.GroupOwner(ctx, s.group)) }, nil, ""},
 		{"getGroupChecksum", false, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			return second(c.GroupChecksum(ctx, s.group))
-		}, nil},
-		{"getOwnedGroups", true, func(ctx context.Context, c *sdk.Client, _ *suite) error { return second(c.OwnedGroups(ctx)) }, nil},
-		{"getMemberGroups", true, func(ctx context.Context, c *sdk.Client, _ *suite) error { return second(c.MemberGroups(ctx)) }, nil},
+		}, nil, ""},
+		{"getOwnedGroups", true, func(ctx context.Context, c *sdk.Client, _ *suite) error { return second(c.OwnedGroups(ctx)) }, nil, ""},
+		{"getMemberGroups", true, func(ctx context.Context, c *sdk.Client, _ *suite) error { return second(c.MemberGroups(ctx)) }, nil, ""},
 		{"getGroupMembers", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			return second(c.GroupMembers(ctx, s.group))
-		}, member},
+		}, member, ""},
+	}
+}
+
+// moreOperations are not in the specification's table: the window of an open
+// group, retention, and our extensions.
+func moreOperations(member []sdk.Kind) []operation {
+	upload := func(ctx context.Context, s *suite) (sdk.Ref, error) {
+		r, err := s.alice.UploadBytes(ctx, s.group, "to be changed", []byte("content"))
+		return r.Ref, err
+	}
+	return []operation{
+		{"setGroupRetention", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
+			days := int64(30)
+			if err := second(c.SetGroupRetention(ctx, s.group, &days)); err != nil {
+				return err
+			}
+			return second(c.SetGroupRetention(ctx, s.group, nil))
+		}, member, ""},
+		{"openGroup", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
+			return second(c.OpenGroup(ctx, s.group+"-opened", time.Now().Add(time.Hour), 0))
+		}, member, ""},
+		{"closeGroup", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
+			return second(c.CloseGroup(ctx, s.group+"-opened"))
+		}, member, ""},
+		{"delete", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
+			ref, err := upload(ctx, s)
+			if err != nil {
+				return err
+			}
+			return c.DeleteFile(ctx, s.group, ref)
+		}, member, wire.CapDelete},
+		{"rename", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
+			ref, err := upload(ctx, s)
+			if err != nil {
+				return err
+			}
+			return c.RenameFile(ctx, s.group, ref, "changed")
+		}, member, wire.CapRename},
+		{"watch", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
+			ctx, cancel := context.WithCancel(ctx)
+			events, err := c.Watch(ctx, 0)
+			cancel()
+			if err != nil {
+				return err
+			}
+			for range events { // ends because the channel is closed
+			}
+			return nil
+		}, nil, wire.CapWatch},
+		{"ledgerRows", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
+			return second(c.LedgerRows(ctx, s.group))
+		}, member, wire.CapCheckpoints},
+		{"tlog", false, func(ctx context.Context, c *sdk.Client, _ *suite) error { return second(c.Tlog(ctx, "key")) }, nil, wire.CapCheckpoints},
+		{"capabilities", false, func(ctx context.Context, c *sdk.Client, _ *suite) error { return second(c.Capabilities(ctx)) }, nil, ""},
+		{"health", false, func(ctx context.Context, c *sdk.Client, _ *suite) error { return c.Health(ctx) }, nil, ""},
 	}
 }
 

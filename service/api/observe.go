@@ -49,7 +49,11 @@ func (s *server) observed(next http.Handler) http.Handler {
 		answer.pace.deadline(s.ClientTimeout) // the connection may carry that of an earlier request
 		s.Metrics.InFlight.Inc()
 		defer func() {
-			if p := recover(); p != nil {
+			p := recover()
+			switch {
+			case p == http.ErrAbortHandler: // on purpose
+				defer panic(p)
+			case p != nil:
 				s.Logger.Error("panic", "request", t.id, "panic", fmt.Sprintf("%T", p), "stack", string(debug.Stack()))
 				s.refuse(answer, r, errors.New("panic"))
 			}

@@ -75,7 +75,7 @@ type Checkpoints interface {
 type server struct {
 	Deps
 	tools   map[string]tool
-	special map[string]http.HandlerFunc // operations that carry content or wait
+	special map[string]http.HandlerFunc // operations that carry content or long lists, or wait
 	limits  *limits
 	clients *clients
 	inline  chan struct{} // a token per file inside JSON
@@ -88,7 +88,8 @@ type tool func(ctx context.Context, account string, body []byte) (any, error)
 func New(d Deps) http.Handler {
 	s := &server{Deps: d, limits: newLimits(d.RequestRate), clients: newClients(d.TrustedProxies), inline: make(chan struct{}, maxInline)}
 	s.tools = s.operations()
-	s.special = map[string]http.HandlerFunc{wire.OpFinalizeUpload: s.finalize, wire.OpPrepareRetrieve: s.retrieve, wire.OpWatch: s.watch}
+	s.special = map[string]http.HandlerFunc{wire.OpFinalizeUpload: s.finalize, wire.OpPrepareRetrieve: s.retrieve, wire.OpWatch: s.watch,
+		wire.OpGetGroupTransactions: s.transactions}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+wire.PathSessionToken, s.sessionToken)
 	mux.HandleFunc("GET "+wire.PathSessionToken, s.loginProbe)
@@ -99,7 +100,7 @@ func New(d Deps) http.Handler {
 	mux.HandleFunc("POST "+wire.PathRPC, s.rpc)
 	mux.HandleFunc("GET "+wire.PathCapabilities, s.capabilities)
 	mux.HandleFunc("GET "+wire.PathHealth, s.health)
-	mux.Handle("GET "+wire.PathTlog, d.Checkpoints.Handler(s.refuse))
+	mux.Handle("GET "+wire.PathTlog, s.open(d.Checkpoints.Handler(s.refuse)))
 	mux.Handle(web.Path, d.Page.Handler(s.refuse, s.admitPage))
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Vary", "Accept")
@@ -243,35 +244,13 @@ func body(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if tooDeep(raw) {
+	if wire.DeeperThan(raw, maxDepth) {
 		return nil, fault.New(wire.CodeInvalidJSON, "the request is nested deeper than %d", maxDepth)
 	}
 	if len(raw) == 0 || !json.Valid(raw) || strings.TrimLeft(string(raw[:1]), " \t\r\n{") != "" {
 		return []byte("{}"), nil
 	}
 	return raw, nil
-}
-
-func tooDeep(raw []byte) bool {
-	depth, inString, escaped := 0, false, false
-	for _, b := range raw {
-		switch {
-		case escaped:
-			escaped = false
-		case inString:
-			escaped = b == '\\'
-			inString = b != '"'
-		case b == '"':
-			inString = true
-		case b == '{' || b == '[':
-			if depth++; depth > maxDepth {
-				return true
-			}
-		case b == '}' || b == ']':
-			depth--
-		}
-	}
-	return false
 }
 
 // decode reads a request into its shape; a field of the wrong type is refused.

@@ -26,9 +26,8 @@ func storeKey(ctx context.Context, tx *store.Tx, wrapped []byte) (id int64, err 
 	if err == nil {
 		_, err = tx.ExecContext(ctx, "UPDATE file_keys SET wrapped_key = ?, free = ? WHERE id = ?", wrapped, false, id)
 	} else if errors.Is(err, sql.ErrNoRows) {
-		if err = tx.QueryRowContext(ctx, "SELECT COALESCE(max(id), 0) + 1 FROM file_keys").Scan(&id); err == nil {
-			_, err = tx.ExecContext(ctx, "INSERT INTO file_keys (id, wrapped_key, free) VALUES (?, ?, ?)", id, wrapped, false)
-		}
+		err = tx.QueryRowContext(ctx, `INSERT INTO file_keys (id, wrapped_key, free)
+			VALUES ((SELECT COALESCE(max(id), 0) + 1 FROM file_keys), ?, ?) RETURNING id`, wrapped, false).Scan(&id)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("store key: %w", err)

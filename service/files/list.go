@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"time"
 
@@ -26,37 +27,68 @@ const (
 const selectRows = `SELECT ref, seq, changed_seq, tx_id, uploader, file_hash, time_ns, filename, original_size, content_type,
 	backend, deleted_ns, deleted_by, deleted_why FROM files WHERE group_id = ?`
 
-// List returns the file records of a group for a member, or for anybody when
-// the group is open: all in upload order, or a page in order of change.
-func (f *Files) List(ctx context.Context, account string, req wire.TransactionsRequest) (list []wire.TransactionRow, err error) {
-	switch req.Kinds {
-	case "":
-	case wire.KindsAll:
-		return f.records(ctx, account, req)
-	default:
-		return nil, fault.New(wire.CodeValidation, "kinds %.60q: want %q, or none for the files of the group", req.Kinds, wire.KindsAll)
+// List passes the file records of a group to each, for a member, or for anybody
+// when the group is open: all in upload order, or a page in order of change. A
+// list of any length goes in pages, so that it is never in memory as a whole;
+// every page looks again who asks.
+func (f *Files) List(ctx context.Context, account string, req wire.TransactionsRequest, each func([]wire.TransactionRow) error) error {
+	read, upTo := f.byChange, func(last wire.TransactionRow) int64 { return last.ChangedSeq }
+	switch {
+	case req.Kinds == wire.KindsAll:
+		read = f.records
+	case req.Kinds != "":
+		return fault.New(wire.CodeValidation, "kinds %.60q: want %q, or none for the files of the group", req.Kinds, wire.KindsAll)
+	case req.Limit <= 0 && req.AfterSeq <= 0:
+		read, upTo = f.byUpload, func(last wire.TransactionRow) int64 { return last.Seq }
 	}
-	var query store.Query = selectRows + " ORDER BY seq"
-	args := []any{req.GroupID}
+	after, limit := max(req.AfterSeq, 0), wire.MaxPageRows
 	if req.Limit > 0 {
-		query = selectRows + " AND changed_seq > ? ORDER BY changed_seq LIMIT ?"
-		args = append(args, req.AfterSeq, min(req.Limit, wire.MaxPageRows))
-	} else if req.AfterSeq > 0 {
-		query = selectRows + " AND changed_seq > ? ORDER BY changed_seq"
-		args = append(args, req.AfterSeq)
+		limit = min(req.Limit, limit)
 	}
-	list = []wire.TransactionRow{}
-	err = f.store.Read(ctx, func(tx *store.Tx) error {
-		if err := mayList(ctx, tx, req.GroupID, account); err != nil {
+	for {
+		rows, err := read(ctx, account, req.GroupID, after, limit)
+		if err != nil {
 			return err
 		}
-		rows, err := tx.QueryContext(ctx, query, args...)
+		if err := each(rows); err != nil || req.Limit > 0 || len(rows) < limit {
+			return err
+		}
+		after = upTo(rows[len(rows)-1])
+	}
+}
+
+func (f *Files) byUpload(ctx context.Context, account, group string, after int64, limit int) ([]wire.TransactionRow, error) {
+	return f.rows(ctx, account, group, selectRows+" AND seq > ? ORDER BY seq LIMIT ?", after, limit)
+}
+
+func (f *Files) byChange(ctx context.Context, account, group string, after int64, limit int) ([]wire.TransactionRow, error) {
+	return f.rows(ctx, account, group, selectRows+" AND changed_seq > ? ORDER BY changed_seq LIMIT ?", after, limit)
+}
+
+// Newest returns a page of the file records of a group, the newest first: at
+// most limit with a sequence below before, which is 0 for the first page. It
+// may be read by whom [Files.List] answers.
+func (f *Files) Newest(ctx context.Context, account, group string, before int64, limit int) ([]wire.TransactionRow, error) {
+	if before <= 0 {
+		before = math.MaxInt64
+	}
+	return f.rows(ctx, account, group, selectRows+" AND seq < ? ORDER BY seq DESC LIMIT ?", before, limit)
+}
+
+// rows runs a query that begins with selectRows for one who may list the group.
+func (f *Files) rows(ctx context.Context, account, group string, query store.Query, bounds ...any) (list []wire.TransactionRow, err error) {
+	list = []wire.TransactionRow{}
+	err = f.store.Read(ctx, func(tx *store.Tx) error {
+		if err := mayList(ctx, tx, group, account); err != nil {
+			return err
+		}
+		rows, err := tx.QueryContext(ctx, query, append([]any{group}, bounds...)...)
 		if err != nil {
 			return fmt.Errorf("list files: %w", err)
 		}
 		defer rows.Close()
 		for rows.Next() {
-			row, err := scanRow(rows, req.GroupID)
+			row, err := scanRow(rows, group)
 			if err != nil {
 				return fmt.Errorf("list files: %w", err)
 			}
@@ -68,11 +100,10 @@ func (f *Files) List(ctx context.Context, account string, req wire.TransactionsR
 }
 
 func mayList(ctx context.Context, tx *store.Tx, group, account string) error {
-	g, err := groups.Get(ctx, tx, group)
-	if err != nil || g.Joinable {
-		return err
+	g, err := groups.RequireMember(ctx, tx, group, account)
+	if g.Joinable {
+		return nil // to anybody
 	}
-	_, err = groups.RequireMember(ctx, tx, group, account)
 	return err
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
-	"math"
 	"strconv"
 
 	"github.com/svcfs/svcfs/sdk/wire"
@@ -12,27 +11,23 @@ import (
 	"github.com/svcfs/svcfs/service/store"
 )
 
-// records returns every ledger record of a group for a member, with all that
-// its hash covers. They tell who read what, so an open group does not show them
+// records returns a page of the ledger records of a group for a member, with all
+// that their hashes cover. They tell who read what, so an open group does not show them
 // to everybody.
-func (f *Files) records(ctx context.Context, account string, req wire.TransactionsRequest) (list []wire.TransactionRow, err error) {
-	limit := math.MaxInt32
-	if req.Limit > 0 {
-		limit = min(req.Limit, wire.MaxPageRows)
-	}
+func (f *Files) records(ctx context.Context, account, group string, after int64, limit int) (list []wire.TransactionRow, err error) {
 	list = []wire.TransactionRow{}
 	err = f.store.Read(ctx, func(tx *store.Tx) error {
-		if _, err := groups.RequireMember(ctx, tx, req.GroupID, account); err != nil {
+		if _, err := groups.RequireMember(ctx, tx, group, account); err != nil {
 			return err
 		}
 		rows, err := tx.QueryContext(ctx, `SELECT seq, tx_id, kind, time_ns, account, ref, file_hash, detail, fee, request, prev_hash, hash
-			FROM ledger WHERE group_id = ? AND seq > ? ORDER BY seq LIMIT ?`, req.GroupID, req.AfterSeq, limit)
+			FROM ledger WHERE group_id = ? AND seq > ? ORDER BY seq LIMIT ?`, group, after, limit)
 		if err != nil {
 			return fmt.Errorf("list records: %w", err)
 		}
 		defer rows.Close()
 		for rows.Next() {
-			row := wire.TransactionRow{GroupID: req.GroupID}
+			row := wire.TransactionRow{GroupID: group}
 			var timeNS int64
 			var prev, hash []byte
 			err := rows.Scan(&row.Seq, &row.TransID, &row.Kind, &timeNS, &row.UserID, &row.IPFSHash, &row.FileHash, &row.Detail, &row.Fee, &row.Request, &prev, &hash)

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -36,15 +37,20 @@ type Groups struct {
 // New returns the groups of a service.
 func New(s *store.Store, l *ledger.Ledger, a *auth.Accounts) *Groups { return &Groups{s, l, a} }
 
-// CheckID refuses ids that cannot be shown or stored: empty, long, not UTF-8, or
-// with control characters. Anything else, slashes and spaces too, is a name.
+// CheckID refuses ids of new groups that cannot be shown or stored: empty, long,
+// not UTF-8; and those that look like another: with characters that are invisible
+// or turn the text around, or with a space at an end. Anything else, slashes and
+// spaces too, is a name.
 func CheckID(id string) error {
 	if id == "" || len(id) > MaxGroupID || !utf8.ValidString(id) {
 		return fault.New(wire.CodeValidation, "Required: group_id, 1 to %d bytes of UTF-8", MaxGroupID)
 	}
+	if strings.TrimSpace(id) != id {
+		return fault.New(wire.CodeValidation, "group_id begins or ends with a space")
+	}
 	for _, r := range id {
-		if unicode.IsControl(r) {
-			return fault.New(wire.CodeValidation, "group_id holds a control character")
+		if !unicode.IsPrint(r) || unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector) {
+			return fault.New(wire.CodeValidation, "group_id holds a character that cannot be seen: %U", r)
 		}
 	}
 	return nil
@@ -94,20 +100,28 @@ func IsMember(ctx context.Context, tx *store.Tx, group, account string) (bool, e
 	return true, nil
 }
 
+// Seen reads a group inside a transaction, and whether account is a member.
+func Seen(ctx context.Context, tx *store.Tx, id, account string) (g Group, member bool, err error) {
+	g.ID = id
+	err = tx.QueryRowContext(ctx, `SELECT owner, joinable, join_expires, join_max_uses, join_uses, retention_days, key_version,
+		EXISTS (SELECT 1 FROM members WHERE group_id = groups.id AND account = ?) FROM groups WHERE id = ?`, account, id).
+		Scan(&g.Owner, &g.Joinable, &g.JoinExpires, &g.JoinMaxUses, &g.JoinUses, &g.RetentionDays, &g.KeyVersion, &member)
+	if errors.Is(err, sql.ErrNoRows) {
+		return g, false, unknown(id)
+	}
+	if err != nil {
+		return g, false, fmt.Errorf("read group: %w", err)
+	}
+	return g, member, nil
+}
+
 // RequireMember returns the group, or refuses an account that is not a member.
 func RequireMember(ctx context.Context, tx *store.Tx, group, account string) (Group, error) {
-	g, err := Get(ctx, tx, group)
-	if err != nil {
-		return g, err
+	g, member, err := Seen(ctx, tx, group, account)
+	if err == nil && !member {
+		err = fault.New(wire.CodeNotAuthorized, "User not authorized: Unauthorized for group %q: %s is not a member", group, account)
 	}
-	member, err := IsMember(ctx, tx, group, account)
-	if err != nil {
-		return g, err
-	}
-	if !member {
-		return g, fault.New(wire.CodeNotAuthorized, "User not authorized: Unauthorized for group %q: %s is not a member", group, account)
-	}
-	return g, nil
+	return g, err
 }
 
 func requireOwner(ctx context.Context, tx *store.Tx, group, account, action string) (Group, error) {
@@ -187,7 +201,8 @@ func (gs *Groups) Add(ctx context.Context, account, group, member string) (strin
 }
 
 // Revoke removes a member and rotates the group's key, in one transaction:
-// when it returns, the member gets no key any more. Owner only; the owner stays.
+// when it returns, the member gets no key any more, and does not come back by an
+// open door: only the owner adds it again. Owner only; the owner stays.
 func (gs *Groups) Revoke(ctx context.Context, account, group, member string) (string, error) {
 	member, err := gs.accounts.FullID(member)
 	if err != nil {
@@ -221,20 +236,20 @@ func (gs *Groups) Revoke(ctx context.Context, account, group, member string) (st
 }
 
 // Join adds the caller to an open group. Joining twice is not an error and
-// costs nothing.
+// costs nothing. Whoever was revoked does not come back by an open window: only
+// the owner may add him again.
 func (gs *Groups) Join(ctx context.Context, account, group string) (text string, err error) {
 	text = fmt.Sprintf("Joined group '%s'", group)
 	err = gs.store.Write(ctx, func(tx *store.Tx) error {
-		g, err := Get(ctx, tx, group)
-		if err != nil {
-			return err
-		}
-		already, err := IsMember(ctx, tx, group, account)
+		g, already, err := Seen(ctx, tx, group, account)
 		if err != nil || already {
 			text = fmt.Sprintf("Already a member of '%s'", group)
 			return err
 		}
 		if err := mayJoin(g); err != nil {
+			return err
+		}
+		if err := requireNotRevoked(ctx, tx, group, account); err != nil {
 			return err
 		}
 		r, err := gs.ledger.Charge(ctx, tx, ledger.KindJoin, ledger.Record{Kind: ledger.KindJoin, Account: account, Group: group})
@@ -257,6 +272,21 @@ func mayJoin(g Group) error {
 		return fault.New(wire.CodeNotAuthorized, "Join window closed: %q", g.ID)
 	case g.JoinMaxUses.Valid && g.JoinUses >= g.JoinMaxUses.Int64:
 		return fault.New(wire.CodeNotAuthorized, "Join window full: %q", g.ID)
+	}
+	return nil
+}
+
+// wasRevoked is true for a group, its only argument besides the account, whose
+// owner revoked the account at any time.
+const wasRevoked = "EXISTS (SELECT 1 FROM ledger r WHERE r.kind = '" + ledger.KindRevoke + "' AND r.detail = ? AND r.group_id = "
+
+func requireNotRevoked(ctx context.Context, tx *store.Tx, group, account string) error {
+	var revoked bool
+	if err := tx.QueryRowContext(ctx, "SELECT "+wasRevoked+"?)", account, group).Scan(&revoked); err != nil {
+		return fmt.Errorf("look for revocations: %w", err)
+	}
+	if revoked {
+		return fault.New(wire.CodeNotAuthorized, "User not authorized: %s was revoked from group %q: only its owner can add it again", account, group)
 	}
 	return nil
 }
@@ -336,11 +366,8 @@ func (gs *Groups) ownerChange(ctx context.Context, account, group, action, kind,
 
 // View reads a group and whether account is a member. Public.
 func (gs *Groups) View(ctx context.Context, group, account string) (g Group, member bool, err error) {
-	err = gs.store.Read(ctx, func(tx *store.Tx) error {
-		if g, err = Get(ctx, tx, group); err != nil {
-			return err
-		}
-		member, err = IsMember(ctx, tx, group, account)
+	err = gs.store.Look(ctx, func(tx *store.Tx) error {
+		g, member, err = Seen(ctx, tx, group, account)
 		return err
 	})
 	return g, member, err
@@ -371,7 +398,7 @@ func (gs *Groups) Members(ctx context.Context, account, group string) (list []st
 
 func (gs *Groups) list(ctx context.Context, query store.Query, args ...any) ([]string, error) {
 	list := []string{}
-	err := gs.store.Read(ctx, func(tx *store.Tx) error {
+	err := gs.store.Look(ctx, func(tx *store.Tx) error {
 		rows, err := tx.QueryContext(ctx, query, args...)
 		if err != nil {
 			return fmt.Errorf("list: %w", err)

@@ -25,12 +25,12 @@ func (gs *Groups) Overview(ctx context.Context, account string) ([]Summary, erro
 	return gs.summaries(ctx, selectSummary+" JOIN members m ON m.group_id = g.id WHERE m.account = ? ORDER BY g.id", account)
 }
 
-// OpenTo returns the groups with an open join window that an account does not
-// belong to, at most 200. Opening the window made them public.
+// OpenTo returns the groups with an open join window that an account can join,
+// at most 200. Opening the window made them public.
 func (gs *Groups) OpenTo(ctx context.Context, account string) ([]Summary, error) {
 	return gs.summaries(ctx, selectSummary+` WHERE g.joinable = ? AND g.join_expires > ? AND (g.join_max_uses IS NULL OR g.join_uses < g.join_max_uses)
-		AND NOT EXISTS (SELECT 1 FROM members m WHERE m.group_id = g.id AND m.account = ?) ORDER BY g.id LIMIT ?`,
-		true, time.Now().UnixNano(), account, maxOpen)
+		AND NOT EXISTS (SELECT 1 FROM members m WHERE m.group_id = g.id AND m.account = ?) AND NOT `+wasRevoked+`g.id)
+		ORDER BY g.id LIMIT ?`, true, time.Now().UnixNano(), account, account, maxOpen)
 }
 
 func (gs *Groups) summaries(ctx context.Context, query store.Query, args ...any) ([]Summary, error) {

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -89,7 +88,7 @@ func (s *Store) migrate(ctx context.Context) error {
 	})
 }
 
-func apply(ctx context.Context, tx *sql.Tx, m migration) error {
+func apply(ctx context.Context, tx queries, m migration) error {
 	if _, err := tx.ExecContext(ctx, m.sql); err != nil {
 		return fmt.Errorf("migrate to schema %d: %w", m.version, err)
 	}

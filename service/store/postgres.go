@@ -41,7 +41,7 @@ func openPostgres(url string) (*Store, error) {
 	db.SetMaxOpenConns(postgresConns)
 	db.SetMaxIdleConns(postgresConns)
 	db.SetConnMaxIdleTime(5 * time.Minute)
-	return &Store{engine: postgresEngine{}, read: db, write: db,
+	return &Store{engine: postgresEngine{}, read: db, write: db, timeout: writeTimeout,
 		reads: &sql.TxOptions{ReadOnly: true, Isolation: sql.LevelRepeatableRead},
 		// Whatever the server's default is: a writer that waited for its turn has to
 		// see what those before it wrote.
@@ -73,13 +73,13 @@ func (postgresEngine) rebind(query string) string {
 	return b.String()
 }
 
-func (postgresEngine) serialise(ctx context.Context, tx *sql.Tx, idle time.Duration) error {
+func (postgresEngine) serialise(ctx context.Context, tx queries, idle time.Duration) error {
 	_, err := tx.ExecContext(ctx, "SELECT set_config('idle_in_transaction_session_timeout', $2, true), pg_advisory_xact_lock($1)",
 		writersLock, strconv.FormatInt(idle.Milliseconds(), 10))
 	return err
 }
 
-func (postgresEngine) version(ctx context.Context, tx *sql.Tx) (version int, err error) {
+func (postgresEngine) version(ctx context.Context, tx queries) (version int, err error) {
 	var there bool
 	if err := tx.QueryRowContext(ctx, "SELECT to_regclass('schema_version') IS NOT NULL").Scan(&there); err != nil {
 		return 0, err
@@ -92,7 +92,7 @@ func (postgresEngine) version(ctx context.Context, tx *sql.Tx) (version int, err
 	return version, tx.QueryRowContext(ctx, "SELECT COALESCE(max(version), 0) FROM schema_version").Scan(&version)
 }
 
-func (postgresEngine) setVersion(ctx context.Context, tx *sql.Tx, version int) error {
+func (postgresEngine) setVersion(ctx context.Context, tx queries, version int) error {
 	_, err := tx.ExecContext(ctx, "INSERT INTO schema_version (version) VALUES ($1)", version)
 	return err
 }

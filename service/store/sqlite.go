@@ -21,6 +21,10 @@ const (
 	sqliteReaders = 4
 	// busyTimeout is how long a write waits for another process, in ms.
 	busyTimeout = "10000"
+	// walPages is how long the write-ahead log may grow, in pages of 4 KiB, before
+	// it is moved into the database; pages that change often are moved once for
+	// many changes.
+	walPages = "4000"
 )
 
 // sqliteEngine: a write-ahead log that is synced at every commit.
@@ -59,17 +63,17 @@ func makePrivate(file string) error {
 
 func connectSQLite(file string, forWriting bool) (*sql.DB, error) {
 	q := url.Values{"_pragma": {"busy_timeout(" + busyTimeout + ")", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)",
-		"secure_delete(1)", "trusted_schema(0)", "cache_size(-16000)"}}
+		"secure_delete(1)", "trusted_schema(0)", "cache_size(-16000)", "temp_store(MEMORY)", "wal_autocheckpoint(" + walPages + ")"}}
 	if forWriting {
 		q.Set("_txlock", "immediate")
 	} else {
 		q.Add("_pragma", "query_only(1)")
 	}
-	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: file}).EscapedPath()+"?"+q.Encode())
+	c, err := sqlite.NewConnector("file:" + (&url.URL{Path: file}).EscapedPath() + "?" + q.Encode())
 	if err != nil {
 		return nil, fmt.Errorf("open database: %w", err)
 	}
-	return db, nil
+	return sql.OpenDB(preparing{c}), nil
 }
 
 func (sqliteEngine) name() string { return "sqlite" }
@@ -78,13 +82,13 @@ func (sqliteEngine) rebind(query string) string { return query }
 
 // serialise has nothing to do: a transaction begins with the write lock, which
 // ends with its process.
-func (sqliteEngine) serialise(context.Context, *sql.Tx, time.Duration) error { return nil }
+func (sqliteEngine) serialise(context.Context, queries, time.Duration) error { return nil }
 
-func (sqliteEngine) version(ctx context.Context, tx *sql.Tx) (version int, err error) {
+func (sqliteEngine) version(ctx context.Context, tx queries) (version int, err error) {
 	return version, tx.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version)
 }
 
-func (sqliteEngine) setVersion(ctx context.Context, tx *sql.Tx, version int) error {
+func (sqliteEngine) setVersion(ctx context.Context, tx queries, version int) error {
 	_, err := tx.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", version))
 	return err
 }

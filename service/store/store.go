@@ -13,12 +13,9 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/svcfs/svcfs/service/faultpoint"
 )
 
-// writeTimeout bounds a write, also one whose caller has left: a commit under
-// way is not torn by that.
+// writeTimeout bounds a commit where the database is a server.
 const writeTimeout = 30 * time.Second
 
 var (
@@ -43,14 +40,14 @@ type engine interface {
 	// serialise makes a writing transaction wait for the others. A process that
 	// says nothing for longer than idle loses its turn, where the database is a
 	// server: its machine may be gone. 0 = it may take its time.
-	serialise(ctx context.Context, tx *sql.Tx, idle time.Duration) error
+	serialise(ctx context.Context, tx queries, idle time.Duration) error
 	// version and setVersion keep the number of the newest migration that ran.
-	version(ctx context.Context, tx *sql.Tx) (int, error)
-	setVersion(ctx context.Context, tx *sql.Tx, version int) error
+	version(ctx context.Context, tx queries) (int, error)
+	setVersion(ctx context.Context, tx queries, version int) error
 	// tables lists tables with their columns, and references which table must be
 	// filled before which.
-	tables(ctx context.Context, tx *sql.Tx) ([]Table, error)
-	references(ctx context.Context, tx *sql.Tx) (map[string][]string, error)
+	tables(ctx context.Context, tx queries) ([]Table, error)
+	references(ctx context.Context, tx queries) (map[string][]string, error)
 	// check looks for damage.
 	check(ctx context.Context, db *sql.DB) error
 	// scrub removes what was deleted from the files, as far as the engine can.
@@ -71,7 +68,10 @@ type Store struct {
 	once   sync.Once
 	dir    string // of SQLite
 
-	timeout time.Duration // of a write
+	timeout time.Duration // of a write; 0 = it may take its time
+
+	mu      sync.Mutex
+	waiting []*pending // writes, in the order in which they came
 
 	observe func(call string, took time.Duration, err error)
 }
@@ -96,7 +96,7 @@ func Open(ctx context.Context, dir, url string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.turn, s.timeout = make(chan struct{}, 1), writeTimeout
+	s.turn = make(chan struct{}, 1)
 	if err := s.migratePatiently(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -132,26 +132,43 @@ func (s *Store) Close() (err error) {
 // (threat 29). The conversions are in this package, for whole tables.
 type Query string
 
+// queries is a transaction of the database, or the database without one.
+type queries interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
 // Tx is a transaction. Statements are written with the placeholder ? for both
 // engines.
 type Tx struct {
-	tx     *sql.Tx
+	tx     queries
 	engine engine
+	// ctx is that of a write, which others share: a caller who leaves must not
+	// break it. nil = every statement ends with its own.
+	ctx context.Context
+}
+
+func (t *Tx) context(ctx context.Context) context.Context {
+	if t.ctx != nil {
+		return t.ctx
+	}
+	return ctx
 }
 
 // ExecContext runs a statement.
 func (t *Tx) ExecContext(ctx context.Context, query Query, args ...any) (sql.Result, error) {
-	return t.tx.ExecContext(ctx, t.engine.rebind(string(query)), args...)
+	return t.tx.ExecContext(t.context(ctx), t.engine.rebind(string(query)), args...)
 }
 
 // QueryContext runs a query; the caller closes the rows.
 func (t *Tx) QueryContext(ctx context.Context, query Query, args ...any) (*sql.Rows, error) {
-	return t.tx.QueryContext(ctx, t.engine.rebind(string(query)), args...)
+	return t.tx.QueryContext(t.context(ctx), t.engine.rebind(string(query)), args...)
 }
 
 // QueryRowContext runs a query for one row.
 func (t *Tx) QueryRowContext(ctx context.Context, query Query, args ...any) *sql.Row {
-	return t.tx.QueryRowContext(ctx, t.engine.rebind(string(query)), args...)
+	return t.tx.QueryRowContext(t.context(ctx), t.engine.rebind(string(query)), args...)
 }
 
 // Read runs f in a transaction that sees one state of the database.
@@ -159,64 +176,18 @@ func (s *Store) Read(ctx context.Context, f func(*Tx) error) (err error) {
 	defer s.observed("read", &err)()
 	tx, err := s.read.BeginTx(ctx, s.reads)
 	if err != nil {
-		return s.mark(fmt.Errorf("begin reading: %w", err))
+		return mark(s.engine, fmt.Errorf("begin reading: %w", err))
 	}
 	defer func() { _ = tx.Rollback() }()
-	return s.mark(f(&Tx{tx, s.engine}))
+	return mark(s.engine, f(&Tx{tx: tx, engine: s.engine}))
 }
 
-// Write runs f in a transaction that is durable when Write returns nil, and has
-// not happened otherwise (but see [ErrUnavailable]). Writers take turns.
-func (s *Store) Write(ctx context.Context, f func(*Tx) error) (err error) {
-	defer s.observed("write", &err)()
-	if err := s.takeTurn(ctx); err != nil {
-		return err
-	}
-	defer s.passTurn()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.timeout)
-	defer cancel()
-	return s.commit(ctx, s.timeout, f)
-}
-
-// Load is Write for as long as it takes, until ctx ends: for filling an empty
-// service. Other writers wait.
-func (s *Store) Load(ctx context.Context, f func(*Tx) error) error {
-	if err := s.takeTurn(ctx); err != nil {
-		return err
-	}
-	defer s.passTurn()
-	return s.commit(ctx, 0, f)
-}
-
-func (s *Store) takeTurn(ctx context.Context) error {
-	select {
-	case s.turn <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (s *Store) passTurn() { <-s.turn }
-
-func (s *Store) commit(ctx context.Context, idle time.Duration, f func(*Tx) error) error {
-	tx, err := s.write.BeginTx(ctx, s.writes)
-	if err != nil {
-		return s.mark(fmt.Errorf("begin writing: %w", err))
-	}
-	defer func() { _ = tx.Rollback() }()
-	if err := s.engine.serialise(ctx, tx, idle); err != nil {
-		return s.mark(fmt.Errorf("wait for other writers: %w", err))
-	}
-	if err := f(&Tx{tx, s.engine}); err != nil {
-		return s.mark(err)
-	}
-	faultpoint.Hit("write.before_commit")
-	if err := tx.Commit(); err != nil {
-		return s.mark(fmt.Errorf("commit: %w", err))
-	}
-	faultpoint.Hit("write.committed")
-	return nil
+// Look runs f without a transaction, for what one query answers: with several,
+// each sees the state of its own moment. It saves the begin and the end, each of
+// which is a round trip to a server. f must not write.
+func (s *Store) Look(ctx context.Context, f func(*Tx) error) (err error) {
+	defer s.observed("read", &err)()
+	return mark(s.engine, f(&Tx{tx: s.read, engine: s.engine}))
 }
 
 // Scrub removes deleted rows from the database's files. SQLite overwrites
@@ -225,17 +196,17 @@ func (s *Store) commit(ctx context.Context, idle time.Duration, f func(*Tx) erro
 // that means for deleted keys).
 func (s *Store) Scrub(ctx context.Context) error {
 	if err := s.engine.scrub(ctx, s.write); err != nil {
-		return s.mark(fmt.Errorf("scrub database: %w", err))
+		return mark(s.engine, fmt.Errorf("scrub database: %w", err))
 	}
 	return nil
 }
 
 // mark adds the kind of an error to it.
-func (s *Store) mark(err error) error {
+func mark(e engine, err error) error {
 	if err == nil {
 		return nil
 	}
-	if kind := s.engine.kind(err); kind != nil && !errors.Is(err, kind) {
+	if kind := e.kind(err); kind != nil && !errors.Is(err, kind) {
 		return errors.Join(kind, err)
 	}
 	return err

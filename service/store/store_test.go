@@ -58,6 +58,10 @@ func TestStore(t *testing.T) {
 		"text is compared by bytes, NUL is refused":         testText,
 		"a caller who leaves waiting leaves nothing behind": testGivenUp,
 		"scrubbing works beside readers":                    testScrub,
+		"writes that wait together are committed together":  testTogether,
+		"more writes wait than one commit takes":            testManyTogether,
+		"a caller who leaves inside breaks nothing":         testLeaveInside,
+		"one text is read twice at once":                    testSameTextTwice,
 	}
 	for _, engine := range engines(t) {
 		for name, test := range suite {

@@ -128,7 +128,7 @@ func scanReferences(rows *sql.Rows) (map[string][]string, error) {
 	return refers, rows.Err()
 }
 
-func (sqliteEngine) tables(ctx context.Context, tx *sql.Tx) ([]Table, error) {
+func (sqliteEngine) tables(ctx context.Context, tx queries) ([]Table, error) {
 	rows, err := tx.QueryContext(ctx, `SELECT t.name, c.name, c.type FROM sqlite_master t, pragma_table_info(t.name) c
 		WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite\_%' ESCAPE '\' ORDER BY t.name, c.cid`)
 	if err != nil {
@@ -143,7 +143,7 @@ func (sqliteEngine) tables(ctx context.Context, tx *sql.Tx) ([]Table, error) {
 	})
 }
 
-func (sqliteEngine) references(ctx context.Context, tx *sql.Tx) (map[string][]string, error) {
+func (sqliteEngine) references(ctx context.Context, tx queries) (map[string][]string, error) {
 	rows, err := tx.QueryContext(ctx, `SELECT t.name, f."table" FROM sqlite_master t, pragma_foreign_key_list(t.name) f WHERE t.type = 'table'`)
 	if err != nil {
 		return nil, err
@@ -151,7 +151,7 @@ func (sqliteEngine) references(ctx context.Context, tx *sql.Tx) (map[string][]st
 	return scanReferences(rows)
 }
 
-func (postgresEngine) tables(ctx context.Context, tx *sql.Tx) ([]Table, error) {
+func (postgresEngine) tables(ctx context.Context, tx queries) ([]Table, error) {
 	rows, err := tx.QueryContext(ctx, `SELECT table_name, column_name, data_type FROM information_schema.columns
 		WHERE table_schema = current_schema() AND table_name <> 'schema_version' ORDER BY table_name, ordinal_position`)
 	if err != nil {
@@ -166,7 +166,7 @@ func (postgresEngine) tables(ctx context.Context, tx *sql.Tx) ([]Table, error) {
 	})
 }
 
-func (postgresEngine) references(ctx context.Context, tx *sql.Tx) (map[string][]string, error) {
+func (postgresEngine) references(ctx context.Context, tx queries) (map[string][]string, error) {
 	rows, err := tx.QueryContext(ctx, `SELECT a.relname, b.relname FROM pg_constraint c JOIN pg_class a ON a.oid = c.conrelid
 		JOIN pg_class b ON b.oid = c.confrelid WHERE c.contype = 'f' AND a.relnamespace = current_schema()::regnamespace`)
 	if err != nil {
@@ -196,7 +196,7 @@ func (s *Store) Snapshot(ctx context.Context, file string) error {
 	}
 	defer db.Close()
 	if _, err := db.ExecContext(ctx, "VACUUM INTO ?", file); err != nil {
-		return s.mark(fmt.Errorf("snapshot database: %w", err))
+		return mark(s.engine, fmt.Errorf("snapshot database: %w", err))
 	}
 	return nil
 }
@@ -204,7 +204,7 @@ func (s *Store) Snapshot(ctx context.Context, file string) error {
 // Check looks for damage in the database's files, as far as the engine tells.
 func (s *Store) Check(ctx context.Context) error {
 	if err := s.engine.check(ctx, s.read); err != nil {
-		return s.mark(fmt.Errorf("check database: %w", err))
+		return mark(s.engine, fmt.Errorf("check database: %w", err))
 	}
 	return nil
 }
@@ -239,7 +239,7 @@ func (s *Store) MayChangeLedger(ctx context.Context) (may bool, err error) {
 	}
 	err = s.read.QueryRowContext(ctx, "SELECT has_table_privilege('ledger', 'UPDATE, DELETE, TRUNCATE')").Scan(&may)
 	if err != nil {
-		return false, s.mark(fmt.Errorf("read privileges: %w", err))
+		return false, mark(s.engine, fmt.Errorf("read privileges: %w", err))
 	}
 	return may, nil
 }

@@ -205,7 +205,7 @@ func (w *Watch) look(ctx context.Context, since int64) (head int64, news bool, e
 }
 
 func (w *Watch) readHead(ctx context.Context) (head int64, err error) {
-	err = w.store.Read(ctx, func(tx *store.Tx) error {
+	err = w.store.Look(ctx, func(tx *store.Tx) error {
 		head, err = headOf(ctx, tx)
 		return err
 	})
@@ -253,15 +253,17 @@ const eventKinds = "'" + ledger.KindRegister + "', '" + ledger.KindAdd + "', '" 
 	ledger.KindRecord + "', '" + ledger.KindTombstone + "', '" + ledger.KindRename + "', '" + ledger.KindRetention + "'"
 
 // selectEvents tells a member what happened in a group since it became a member,
-// and whoever was revoked that, and nothing else.
-const selectEvents = `SELECT seq, kind, group_id, ref, account, detail, time_ns FROM ledger
-	WHERE seq > ? AND seq <= ? AND kind IN (` + eventKinds + `)
-	AND (EXISTS (SELECT 1 FROM members WHERE members.group_id = ledger.group_id AND members.account = ? AND members.since <= ledger.seq)
-		OR kind = ? AND detail = ?)
+// and whoever was revoked that, and nothing else. It goes from the groups to their
+// records (CROSS JOIN keeps SQLite to that), never through those of others: a
+// caller who has seen nothing yet costs no more than what it may see.
+const selectEvents = `SELECT seq, kind, ledger.group_id, ref, ledger.account, detail, time_ns FROM members CROSS JOIN ledger
+	WHERE members.account = ? AND ledger.group_id = members.group_id AND seq >= members.since AND seq > ? AND seq <= ? AND kind IN (` + eventKinds + `)
+	UNION ALL SELECT seq, kind, group_id, ref, account, detail, time_ns FROM ledger
+	WHERE kind = '` + ledger.KindRevoke + `' AND detail = ? AND seq > ? AND seq <= ?
 	ORDER BY seq LIMIT ?`
 
 func eventsOf(ctx context.Context, tx *store.Tx, account string, after, upTo int64) ([]wire.Event, error) {
-	rows, err := tx.QueryContext(ctx, selectEvents, after, upTo, account, ledger.KindRevoke, account, maxEvents)
+	rows, err := tx.QueryContext(ctx, selectEvents, account, after, upTo, account, after, upTo, maxEvents)
 	if err != nil {
 		return nil, fmt.Errorf("read events: %w", err)
 	}

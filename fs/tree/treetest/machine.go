@@ -12,7 +12,9 @@ import (
 // Names lie in the group. Outcomes are those of the model, other errors their text.
 type System interface {
 	Create(name string) (Handle, string)
-	Open(name string) (Handle, string) // for reading and writing
+	Open(name string) (Handle, string)   // for reading and writing
+	Touch(name string) string            // opens for writing, creating, and closes
+	Resize(name string, size int) string // truncates by name
 	Rename(from, to string) string
 	Unlink(name string) string
 	Link(from, to string) string
@@ -58,6 +60,8 @@ func Run(t *rapid.T, sys System, allows Allows) {
 		"open":     x.open,
 		"write":    x.write,
 		"truncate": x.truncate,
+		"touch":    x.touch,
+		"resize":   x.resize,
 		"sync":     x.sync,
 		"close":    x.close,
 		"rename":   x.rename,
@@ -132,6 +136,16 @@ func (x *machine) truncate(t *rapid.T) {
 	o, _ := x.handle(t)
 	size := rapid.IntRange(0, 12).Draw(t, "size")
 	equal(t, "truncate "+o.n.main, o.h.Truncate(size), x.m.truncate(o.n, size))
+}
+
+func (x *machine) touch(t *rapid.T) {
+	name := name().Draw(t, "name")
+	equal(t, "touch "+name, x.sys.Touch(name), x.m.touch(name))
+}
+
+func (x *machine) resize(t *rapid.T) {
+	name, size := name().Draw(t, "name"), rapid.IntRange(0, 12).Draw(t, "size")
+	equal(t, "resize "+name, x.sys.Resize(name, size), x.m.resize(name, size))
 }
 
 func (x *machine) sync(t *rapid.T) {

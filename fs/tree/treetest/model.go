@@ -133,6 +133,32 @@ func (m *model) truncate(n *node, size int) string {
 	return OK
 }
 
+// touch opens a file for writing only, and closes it: what is not needed is not
+// retrieved, so that it does not matter whether it is gone.
+func (m *model) touch(name string) string {
+	n := m.names[name]
+	if n == nil {
+		n = m.create(name)
+	} else {
+		n.opens++
+	}
+	m.close(n)
+	return OK
+}
+
+// resize truncates by name; nobody's close saves what nobody has open.
+func (m *model) resize(name string, size int) string {
+	n := m.names[name]
+	if n == nil || n.gone() && size > 0 {
+		return NoEntry
+	}
+	m.truncate(n, size)
+	if n.opens == 0 {
+		m.commit(n, false)
+	}
+	return OK
+}
+
 func resized(s string, size int) string {
 	if len(s) >= size {
 		return s[:size]

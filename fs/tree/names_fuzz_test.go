@@ -1,0 +1,40 @@
+package tree
+
+import (
+	"net/url"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/svcfs/svcfs/sdk"
+)
+
+// FuzzNames: whatever a ledger calls a file or a group, threat 7: what is shown
+// is one component that no program takes for another place, and an escaped name
+// can be read back.
+func FuzzNames(f *testing.F) {
+	for _, seed := range []string{"a.txt", "", ".", "..", ".svcfs", "a/b", "../../etc/passwd", "a\x00b", "a\nb", "exe.\u202efdp", "\xff\xfe", "%2E%2E", "100%", "~", "-rf", "\u2028",
+		strings.Repeat("ü", 200), strings.Repeat("\xff", 200) + ".tar.gz"} {
+		f.Add(seed, "ref")
+	}
+	f.Fuzz(func(t *testing.T, raw, ref string) {
+		shown := showComponent(raw)
+		for _, name := range []string{shown, showGroup(sdk.GroupID(raw)), withSuffix(shown, ref)} {
+			if name == "" || name == "." || name == ".." || name == controlName || !utf8.ValidString(name) || strings.ContainsRune(name, '/') ||
+				strings.ContainsFunc(name, unicode.IsControl) || !filepath.IsLocal(name) {
+				t.Errorf("%q is shown as %q", raw, name)
+			}
+		}
+		if n := len(showGroup(sdk.GroupID(raw))); n > maxNameBytes {
+			t.Errorf("group %q has a name of %d bytes", raw, n)
+		}
+		if n := len(withSuffix(shown, ref)); n > maxNameBytes {
+			t.Errorf("%q with a suffix has %d bytes", raw, n)
+		}
+		if back, err := url.PathUnescape(shown); shown != raw && raw != "" && (err != nil || back != raw) {
+			t.Errorf("%q is shown as %q, which is %q, %v", raw, shown, back, err)
+		}
+	})
+}

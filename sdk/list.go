@@ -1,0 +1,78 @@
+package sdk
+
+import (
+	"encoding/json"
+	"errors"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+)
+
+// The least that an item of a list takes on the wire, in bytes. Shorter ones
+// would take many times the memory of the answer that brings them (threat 8).
+const (
+	leastRow   = 100 // file_hash alone has 64 digits
+	leastEvent = 40
+	leastName  = 8 // on average, with its quotes
+	// freeItems may be shorter: lists of few short items are nobody's harm.
+	freeItems = 4096
+)
+
+var errShortItems = errors.New("it lists more than its size can hold")
+
+// recordList, eventList and nameList are decoded as the slices they are, within
+// a bound.
+type (
+	recordList          []wire.TransactionRow
+	eventList           []wire.Event
+	nameList[T ~string] []T
+)
+
+// UnmarshalJSON refuses rows too short to be any.
+func (l *recordList) UnmarshalJSON(raw []byte) error {
+	return unmarshalList(raw, leastRow, (*[]wire.TransactionRow)(l))
+}
+
+// UnmarshalJSON refuses events too short to be any.
+func (l *eventList) UnmarshalJSON(raw []byte) error {
+	return unmarshalList(raw, leastEvent, (*[]wire.Event)(l))
+}
+
+// UnmarshalJSON refuses more names than anybody has.
+func (l *nameList[T]) UnmarshalJSON(raw []byte) error {
+	return unmarshalList(raw, leastName, (*[]T)(l))
+}
+
+// unmarshalList takes memory for exactly the items there are, once it is known
+// that they are not too many.
+func unmarshalList[T any](raw []byte, least int, into *[]T) error {
+	n := countItems(raw)
+	if n > freeItems+len(raw)/least {
+		return errShortItems
+	}
+	*into = make([]T, 0, n)
+	return json.Unmarshal(raw, into)
+}
+
+// countItems returns how many items a JSON list has; anything else has none. Raw
+// is valid JSON.
+func countItems(raw []byte) int {
+	items, depth, inString, escaped := 0, 0, false, false
+	for _, b := range raw {
+		switch {
+		case escaped:
+			escaped = false
+		case inString:
+			escaped = b == '\\'
+			inString = b != '"'
+		case b == '"':
+			inString = true
+		case b == '{' || b == '[':
+			depth++
+		case b == '}' || b == ']':
+			depth--
+		case b == ',' && depth == 1:
+			items++
+		}
+	}
+	return items + 1
+}

@@ -1,0 +1,127 @@
+package sdktest
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/wire"
+)
+
+// afterFirst lets a watch begin honestly, tells a lie n times, then the truth.
+func afterFirst(n int32, lie func(*Hostile, http.Handler) http.Handler) func(*Hostile, http.Handler) http.Handler {
+	var asked atomic.Int32
+	return func(h *Hostile, next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if at := asked.Add(1); at == 1 || at > n+1 {
+				next.ServeHTTP(w, r)
+				return
+			}
+			lie(h, next).ServeHTTP(w, r)
+		})
+	}
+}
+
+// invented answers events made up from the sequence that the request continues.
+func invented(tell func(h *Hostile, after int64) wire.WatchResult) func(*Hostile, http.Handler) http.Handler {
+	return func(h *Hostile, _ http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			var req wire.WatchRequest
+			raw, err := io.ReadAll(r.Body)
+			if err != nil || json.Unmarshal(raw, &req) != nil || req.AfterSeq == nil {
+				http.Error(w, "<html>", http.StatusBadRequest)
+				return
+			}
+			writeJSON(w, http.StatusOK, map[string]any{"result": tell(h, *req.AfterSeq)})
+		})
+	}
+}
+
+// happening is an invented event of a group.
+func happening(seq int64, g sdk.GroupID) wire.Event {
+	return wire.Event{Seq: seq, Kind: wire.EventUploaded, GroupID: string(g), Ref: "bafy-invented", Account: "mallory." + ContractID, Time: "1700000000000000000"}
+}
+
+const always = 1 << 30
+
+// watchModes lie about what happened.
+func watchModes() []Mode {
+	events := func(seq int64, at ...int64) func(*Hostile, http.Handler) http.Handler {
+		return invented(func(h *Hostile, after int64) wire.WatchResult {
+			out := wire.WatchResult{Seq: after + seq}
+			for _, n := range at {
+				out.Events = append(out.Events, happening(after+n, h.Group))
+			}
+			return out
+		})
+	}
+	var list []Mode
+	for name, lie := range map[string]func(*Hostile, http.Handler) http.Handler{
+		"watch: out of order": events(3, 2, 1), "watch: twice": events(2, 1, 1), "watch: told before": events(1, 0), "watch: negative": events(1, -1000),
+		"watch: beyond its sequence": events(1, 1, 2), "watch: stands still": events(0, 1), "watch: goes back with events": events(-1, 1),
+		"watch: null": said(200, `{"result":null}`), "watch: a list": said(200, `{"result":[1]}`), "watch: HTML": said(200, page), "watch: nothing": said(200, ""),
+		"watch: events a number": said(200, `{"result":{"events":7,"seq":1}}`), "watch: events of numbers": said(200, `{"result":{"events":[7],"seq":1}}`),
+		"watch: sequence a string": said(200, `{"result":{"events":[],"seq":"1"}}`), "watch: sequence a fraction": said(200, `{"result":{"events":[],"seq":1.5}}`),
+		"watch: sequence 2^70": said(200, `{"result":{"events":[],"seq":1180591620717411303424}}`), "watch: group a number": said(200, `{"result":{"events":[{"seq":1,"group_id":7}],"seq":1}}`),
+		"watch: deep": said(200, `{"result":`+strings.Repeat("[", 100_000)), "watch: endless": endless(`{"result":{"events":[`, strings.Repeat(`{},`, 1<<14), 0),
+		"watch: huge, empty events": many(`{"result":{"seq":1,"events":[`, `{},`, 5_000_000, `{}]}}`),
+		"watch: not offered":        said(404, `{"error":"operation not found","code":"UNSUPPORTED"}`), "watch: not authorized": said(403, `{"error":"User not authorized"}`),
+	} {
+		list = append(list, Mode{Name: name, Surface: OnWatch, Want: sdk.KindCorrupt, lie: afterFirst(always, lie)})
+	}
+	for name, lie := range map[string]func(*Hostile, http.Handler) http.Handler{
+		"watch: cut": cut, "watch: 503 once": said(503, page), "watch: HTML 500": said(500, page), "watch: echo": echo, "watch: redirect": redirect(307),
+		"watch: 401 once": said(401, `{"error":"Auth failed: invalid session token"}`), "watch: 429 once": said(429, `{"error":"too many requests"}`),
+		"watch: sequence goes back": said(200, `{"result":{"events":[],"seq":-5}}`), "watch: nothing happened": said(200, `{"result":{"events":[],"seq":0}}`),
+	} {
+		list = append(list, Mode{Name: name, Surface: OnWatch, Survives: true, lie: afterFirst(1, lie)})
+	}
+	list = append(list,
+		Mode{Name: "watch: other groups' events", Surface: OnWatch, Survives: true, lie: foreign()},
+		Mode{Name: "watch: events without pause", Surface: OnWatch, Survives: true, lie: afterFirst(always, unceasing())},
+		Mode{Name: "watch: no answer", Surface: OnWatch, Survives: true, lie: afterFirst(always, endless(`{"result":`, " ", 20*time.Millisecond))},
+		Mode{Name: "watch: refused", Surface: OnWatch, Want: sdk.KindNotAuthorized, lie: said(403, `{"error":"User not authorized"}`)},
+		Mode{Name: "watch: begins with nonsense", Surface: OnWatch, Want: sdk.KindCorrupt, lie: said(200, `{"result":{"events":{},"seq":1}}`)})
+	return list
+}
+
+// foreign adds what happened in groups that are none of the client's, with names
+// that are none, to an honest answer.
+func foreign() func(*Hostile, http.Handler) http.Handler {
+	return changed(func(_ *Hostile, m map[string]any) {
+		honest, _ := m["events"].([]any)
+		if len(honest) == 0 {
+			return
+		}
+		first, _ := honest[0].(map[string]any)
+		seq, _ := first["seq"].(float64)
+		var invented []any
+		for i, g := range []sdk.GroupID{"", "..", "../../etc/passwd", "exe.\u202efdp", "\x1b[2J", sdk.GroupID(strings.Repeat("x", 1<<20))} {
+			e := happening(int64(seq), g)
+			e.Kind, e.Time = []string{"", "no such kind", "record_transaction"}[i%3], "tomorrow"
+			invented = append(invented, e)
+			seq++
+		}
+		for _, e := range honest {
+			e.(map[string]any)["seq"] = int64(seq)
+			invented = append(invented, e)
+			seq++
+		}
+		m["events"], m["seq"] = invented, int64(seq)
+	})
+}
+
+// unceasing tells at once of more events, whenever it is asked.
+func unceasing() func(*Hostile, http.Handler) http.Handler {
+	return invented(func(h *Hostile, after int64) wire.WatchResult {
+		out := wire.WatchResult{Seq: after + 500}
+		for i := range int64(500) {
+			out.Events = append(out.Events, happening(after+i+1, h.Group))
+		}
+		return out
+	})
+}

@@ -1,0 +1,214 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/svcfs/svcfs/service/faultpoint"
+)
+
+// maxTogether bounds the writes of one commit. PostgreSQL keeps 64
+// subtransactions of a session in shared memory.
+const maxTogether = 32
+
+// pending is a write that waits for its turn.
+type pending struct {
+	ctx      context.Context // of the caller
+	f        func(*Tx) error
+	done     chan error // its answer
+	err      error      // of f
+	panicked any        // f's panic, which goes on in the caller
+}
+
+// Write runs f in a transaction that is durable when Write returns nil, and has
+// not happened otherwise (but see [ErrUnavailable]). Writers take turns.
+//
+// Writes that wait together are committed together, in the order in which they
+// came: each sees what those before it did, and one that fails leaves no trace
+// and disturbs no other. A caller may leave only while it waits: what has begun
+// is finished, so the context of a statement in f ends nothing.
+func (s *Store) Write(ctx context.Context, f func(*Tx) error) (err error) {
+	defer s.observed("write", &err)()
+	p := &pending{ctx: ctx, f: f, done: make(chan error, 1)}
+	s.mu.Lock()
+	s.waiting = append(s.waiting, p)
+	s.mu.Unlock()
+	for {
+		select {
+		case err := <-p.done:
+			if p.panicked != nil {
+				panic(p.panicked)
+			}
+			return err
+		case s.turn <- struct{}{}:
+			s.writeTogether(ctx, p)
+			s.passTurn()
+		case <-ctx.Done():
+			if s.leave(p) {
+				return ctx.Err()
+			}
+			ctx = context.WithoutCancel(ctx) // another's turn has it
+		}
+	}
+}
+
+// leave takes a write back, if it has not begun.
+func (s *Store) leave(p *pending) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, other := range s.waiting {
+		if other == p {
+			s.waiting = append(s.waiting[:i:i], s.waiting[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+// next takes writes out of the queue.
+func (s *Store) next() []*pending {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := min(len(s.waiting), maxTogether)
+	batch := s.waiting[:n:n]
+	s.waiting = s.waiting[n:]
+	return batch
+}
+
+func (s *Store) isWaiting(p *pending) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, other := range s.waiting {
+		if other == p {
+			return true
+		}
+	}
+	return false
+}
+
+// writeTogether commits what waits, until p has its answer.
+func (s *Store) writeTogether(ctx context.Context, p *pending) {
+	ctx = context.WithoutCancel(ctx)
+	for s.isWaiting(p) {
+		var batch []*pending
+		err := s.bounded(ctx, func(ctx context.Context) error {
+			return s.transaction(ctx, s.timeout, func(tx *Tx) error {
+				batch = s.next() // only now: all who waited for this process's turn
+				return tx.runAll(ctx, batch)
+			})
+		})
+		if batch == nil { // it could not even begin
+			batch = s.next()
+		}
+		for _, b := range batch {
+			if err != nil {
+				b.err = err
+			}
+			b.done <- b.err
+		}
+	}
+}
+
+// bounded calls f with the time that a write may take.
+func (s *Store) bounded(ctx context.Context, f func(context.Context) error) error {
+	if s.timeout == 0 {
+		return f(ctx)
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	return f(ctx)
+}
+
+// Statements around each write of a commit.
+const (
+	beginOne  = "SAVEPOINT one"
+	undoOne   = "ROLLBACK TO SAVEPOINT one"
+	finishOne = "RELEASE SAVEPOINT one"
+)
+
+// runAll runs writes in one transaction. Its error is one that spoils them all.
+func (t *Tx) runAll(ctx context.Context, batch []*pending) error {
+	if len(batch) == 1 {
+		batch[0].run(t)
+		return batch[0].err
+	}
+	for _, p := range batch {
+		if _, err := t.tx.ExecContext(ctx, beginOne); err != nil {
+			return fmt.Errorf("begin one of several writes: %w", err)
+		}
+		p.run(t)
+		if err := t.endOne(ctx, p.err != nil); err != nil {
+			// The transaction is lost, most likely by what p met. It is told to all by its
+			// kind only: a refusal is p's alone.
+			return errors.Join(t.engine.kind(p.err), fmt.Errorf("end one of several writes: %w, after: %v", err, p.err))
+		}
+	}
+	return nil
+}
+
+func (t *Tx) endOne(ctx context.Context, undo bool) error {
+	if undo {
+		if _, err := t.tx.ExecContext(ctx, undoOne); err != nil {
+			return err
+		}
+	}
+	_, err := t.tx.ExecContext(ctx, finishOne)
+	return err
+}
+
+// run calls f unless the caller has left.
+func (p *pending) run(t *Tx) {
+	if p.err = p.ctx.Err(); p.err != nil {
+		return
+	}
+	defer func() {
+		if p.panicked = recover(); p.panicked != nil {
+			p.err = errors.New("a write panicked")
+		}
+	}()
+	p.err = mark(t.engine, p.f(t))
+}
+
+// Load is Write for as long as it takes, until ctx ends: for filling an empty
+// service. Other writers wait.
+func (s *Store) Load(ctx context.Context, f func(*Tx) error) error {
+	if err := s.takeTurn(ctx); err != nil {
+		return err
+	}
+	defer s.passTurn()
+	return s.transaction(ctx, 0, f)
+}
+
+func (s *Store) takeTurn(ctx context.Context) error {
+	select {
+	case s.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *Store) passTurn() { <-s.turn }
+
+// transaction runs f between begin and commit, alone in all processes.
+func (s *Store) transaction(ctx context.Context, idle time.Duration, f func(*Tx) error) error {
+	tx, err := s.write.BeginTx(ctx, s.writes)
+	if err != nil {
+		return mark(s.engine, fmt.Errorf("begin writing: %w", err))
+	}
+	defer func() { _ = tx.Rollback() }()
+	if err := s.engine.serialise(ctx, tx, idle); err != nil {
+		return mark(s.engine, fmt.Errorf("wait for other writers: %w", err))
+	}
+	if err := f(&Tx{tx: tx, engine: s.engine, ctx: ctx}); err != nil {
+		return mark(s.engine, err)
+	}
+	faultpoint.Hit("write.before_commit")
+	if err := tx.Commit(); err != nil {
+		return mark(s.engine, fmt.Errorf("commit: %w", err))
+	}
+	faultpoint.Hit("write.committed")
+	return nil
+}

@@ -1,0 +1,252 @@
+package store_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/store/pgtest"
+)
+
+// queued writes wait behind one that is under way, in the order of the list, and
+// are let go together. It returns their answers.
+func queued(t *testing.T, s *store.Store, writes []func(*store.Tx) error) []error {
+	t.Helper()
+	inside, leave, first := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		first <- s.Write(t.Context(), func(*store.Tx) error {
+			close(inside)
+			<-leave
+			return nil
+		})
+	}()
+	<-inside
+	answers := make([]error, len(writes))
+	var all sync.WaitGroup
+	for i, f := range writes {
+		all.Go(func() {
+			defer func() {
+				if p := recover(); p != nil {
+					answers[i] = fmt.Errorf("panic: %v", p)
+				}
+			}()
+			answers[i] = s.Write(t.Context(), f)
+		})
+		until(t, func() bool { return s.Waiting() == i+1 })
+	}
+	close(leave)
+	all.Wait()
+	if err := <-first; err != nil {
+		t.Fatal(err)
+	}
+	return answers
+}
+
+func until(t *testing.T, ready func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !ready(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it did not happen")
+		}
+	}
+}
+
+// appendTo adds a letter to the text of a name.
+func appendTo(ctx context.Context, tx *store.Tx, name, letter string) error {
+	_, err := tx.ExecContext(ctx, `INSERT INTO meta (name, value) VALUES (?, ?)
+		ON CONFLICT (name) DO UPDATE SET value = meta.value || excluded.value`, name, letter)
+	return err
+}
+
+// testTogether: writes that wait together happen in their order, one after the
+// other, and one that fails spoils no other.
+func testTogether(t *testing.T, opener func() (*store.Store, error)) {
+	s := open(t, opener)
+	ctx := t.Context()
+	refused := errors.New("refused")
+	letter := func(l string) func(*store.Tx) error {
+		return func(tx *store.Tx) error { return appendTo(ctx, tx, "a", l) }
+	}
+	answers := queued(t, s, []func(*store.Tx) error{
+		letter("1"),
+		func(tx *store.Tx) error { return errors.Join(appendTo(ctx, tx, "a", "x"), refused) },
+		letter("2"),
+		func(tx *store.Tx) error { // the statement itself fails
+			_, err := tx.ExecContext(ctx, "INSERT INTO meta (name, value) VALUES ('a', 'y')")
+			return err
+		},
+		func(tx *store.Tx) error { return errors.Join(appendTo(ctx, tx, "a", "z"), panicking()) },
+		letter("3"),
+		func(tx *store.Tx) error {
+			var value string
+			err := tx.QueryRowContext(ctx, "SELECT value FROM meta WHERE name = 'a'").Scan(&value)
+			if err == nil && value != "123" {
+				err = fmt.Errorf("the last one saw %q", value)
+			}
+			return err
+		},
+	})
+	for i, want := range []bool{true, false, true, false, false, true, true} {
+		if (answers[i] == nil) != want {
+			t.Errorf("write %d: %v", i, answers[i])
+		}
+	}
+	if !errors.Is(answers[1], refused) || fmt.Sprint(answers[4]) != "panic: as planned" {
+		t.Errorf("answers %q and %q", answers[1], answers[4])
+	}
+	if got := get(t, s, "a"); got != "123" {
+		t.Errorf("written %q, want 123", got)
+	}
+}
+
+func panicking() error { panic("as planned") }
+
+// testManyTogether: more writes than one commit takes.
+func testManyTogether(t *testing.T, opener func() (*store.Store, error)) {
+	s := open(t, opener)
+	var writes []func(*store.Tx) error
+	for range 100 {
+		writes = append(writes, func(tx *store.Tx) error { return appendTo(t.Context(), tx, "a", "1") })
+	}
+	for i, err := range queued(t, s, writes) {
+		if err != nil {
+			t.Errorf("write %d: %v", i, err)
+		}
+	}
+	if got := get(t, s, "a"); len(got) != len(writes) {
+		t.Errorf("%d writes happened, want %d", len(got), len(writes))
+	}
+}
+
+// testLeaveInside: a caller who leaves while its write runs breaks neither it nor
+// those that share its commit.
+func testLeaveInside(t *testing.T, opener func() (*store.Store, error)) {
+	s := open(t, opener)
+	ctx, cancel := context.WithCancel(t.Context())
+	answers := queued(t, s, []func(*store.Tx) error{
+		func(tx *store.Tx) error { return appendTo(t.Context(), tx, "a", "1") },
+		func(tx *store.Tx) error {
+			cancel()
+			return appendTo(ctx, tx, "a", "2")
+		},
+		func(tx *store.Tx) error { return appendTo(t.Context(), tx, "a", "3") },
+	})
+	if err := errors.Join(answers...); err != nil {
+		t.Error(err)
+	}
+	if got := get(t, s, "a"); got != "123" {
+		t.Errorf("written %q, want 123", got)
+	}
+}
+
+// testSameTextTwice: a query runs while the rows of the same text are being read.
+func testSameTextTwice(t *testing.T, opener func() (*store.Store, error)) {
+	s := open(t, opener)
+	if s.Engine() == "postgres" {
+		return // a connection reads one thing at a time
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		if err := set(t.Context(), s, name, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const query = "SELECT name FROM meta WHERE name < ? ORDER BY name"
+	names := func(tx *store.Tx, each func() error) (list string, err error) {
+		rows, err := tx.QueryContext(t.Context(), query, "d")
+		if err != nil {
+			return "", err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var name string
+			if err := errors.Join(rows.Scan(&name), each()); err != nil {
+				return "", err
+			}
+			list += name
+		}
+		return list, rows.Err()
+	}
+	for range 2 {
+		err := s.Read(t.Context(), func(tx *store.Tx) error {
+			outer, err := names(tx, func() error {
+				inner, err := names(tx, func() error { return nil })
+				if inner != "abc" {
+					t.Errorf("inside: %q", inner)
+				}
+				return err
+			})
+			if outer != "abc" {
+				t.Errorf("outside: %q", outer)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestThreat39DatabaseGoneWithSeveralWrites: all that share a commit are told.
+func TestThreat39DatabaseGoneWithSeveralWrites(t *testing.T) {
+	server := pgtest.Start(t)
+	s, err := store.Open(t.Context(), "", server.NewDatabase(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var ran atomic.Int64
+	var writes []func(*store.Tx) error
+	for i := range 5 {
+		writes = append(writes, func(tx *store.Tx) error {
+			ran.Add(1)
+			if i == 2 {
+				server.Kill()
+			}
+			return appendTo(t.Context(), tx, "a", "1")
+		})
+	}
+	for i, err := range queued(t, s, writes) {
+		if !errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("write %d: %v", i, err)
+		}
+	}
+	if ran.Load() != 3 {
+		t.Errorf("%d writes ran", ran.Load())
+	}
+	server.Restart(t)
+	if got := get(t, s, "a"); got != "" {
+		t.Errorf("something was written: %q", got)
+	}
+}
+
+// TestPostgresParsesEachStatementOnce: the driver keeps its statements.
+func TestPostgresParsesEachStatementOnce(t *testing.T) {
+	server := pgtest.Start(t)
+	s, err := store.Open(t.Context(), "", server.NewDatabase(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var kept int
+	err = s.Write(t.Context(), func(tx *store.Tx) error {
+		for range 3 {
+			if err := appendTo(t.Context(), tx, "a", "1"); err != nil {
+				return err
+			}
+		}
+		err := tx.QueryRowContext(t.Context(), "SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE ?", "INSERT INTO meta%").Scan(&kept)
+		if errors.Is(err, sql.ErrNoRows) {
+			err = nil
+		}
+		return err
+	})
+	if err != nil || kept != 1 {
+		t.Errorf("%d statements are prepared, %v", kept, err)
+	}
+}
