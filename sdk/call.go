@@ -194,7 +194,7 @@ func (e *malformedError) Error() string {
 }
 func (e *malformedError) Unwrap() error { return e.err }
 
-// decode reads one JSON document, whose depth encoding/json bounds.
+// decode reads one JSON document of bounded depth.
 func decode(raw []byte, into any) error {
 	if wire.DeeperThan(raw, maxDepth) {
 		return malformed(errTooDeep)
