@@ -379,7 +379,7 @@ func (d *Dir) renameFolder(ctx context.Context, dir, to *Dir, newName string, ta
 		var failed error
 		if renamed, failed = t.renameBeneath(ctx, dir.group, uploads, from, onto); failed != nil {
 			if len(renamed) > 0 { // some have their new names already: show what is true
-				t.tell(t.applyEntries(dir.group, renamed))
+				t.showRenamed(dir.group, renamed)
 			}
 			return d.failed("rename", dir.name, failed)
 		}
@@ -387,6 +387,14 @@ func (d *Dir) renameFolder(ctx context.Context, dir, to *Dir, newName string, ta
 	notices, err := d.moveFolder(dir, to, newName, target, renamed)
 	t.tell(notices)
 	return err
+}
+
+// showRenamed shows uploads under the names that the service gave them.
+func (t *Tree) showRenamed(g *group, renamed []sdk.Entry) {
+	t.mu.Lock()
+	notices := t.placeAll(g, g.mergeAll(renamed))
+	t.mu.Unlock()
+	t.tell(notices)
 }
 
 // renameBeneath lets the service rename the uploads beneath a folder. It refuses
