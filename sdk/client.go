@@ -38,6 +38,7 @@ type Client struct {
 	http    *http.Client
 	pool    *Pool
 	tokens  tokenSource
+	shelf   shelf
 
 	generationA atomic.Bool // the service finalizes uploads at the path of generation A
 
