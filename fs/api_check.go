@@ -17,7 +17,6 @@ import gofs "github.com/hanwen/go-fuse/v2/fs"
 //   - NodeAccesser: go-fuse answers from the bits that stat shows.
 //   - NodeReaddirer: NodeOpendirHandler takes its place, because an open
 //     directory is a snapshot.
-//   - FilePassthroughFder: content lives outside of files.
 var (
 	_ gofs.NodeLookuper       = (*dirNode)(nil)
 	_ gofs.NodeOpendirHandler = (*dirNode)(nil)

@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/svcfs/svcfs/fs/tree"
 	"github.com/svcfs/svcfs/sdk"
 )
@@ -132,13 +134,17 @@ func serve(in io.Reader, out io.Writer) int {
 	s.world.stall("upload", false)
 	s.world.stall("retrieve", false)
 	s.world.stall("entries", false)
-	if err := s.mount.UnmountLazy(); err == nil {
+	if err := UnmountLazily(s.mount.dir); err == nil {
 		s.mount.Wait()
 	}
 	if s.world.events != nil {
 		close(s.world.events) // as a watch does when it ends
 	}
 	_ = s.tree.Close()
+	if err := goleak.Find(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	return 0
 }
 
@@ -224,6 +230,13 @@ func (s *server) obey(o order) (a answer) {
 		a.Error = "unknown order " + o.Do
 	}
 	return a
+}
+
+// isQuiet reports whether the kernel was told everything.
+func (k *notifier) isQuiet() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.names) == 0 && len(k.contents) == 0 && k.telling == 0
 }
 
 func (a *answer) setError(err error) {

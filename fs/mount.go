@@ -208,9 +208,6 @@ func (s *Server) unmountError(err error) error {
 	return fmt.Errorf("unmount %s: %w", s.dir, err)
 }
 
-// UnmountLazy gives up on an orderly end: see [UnmountLazily].
-func (s *Server) UnmountLazy() error { return UnmountLazily(s.dir) }
-
 // helperLimit bounds the helper program that takes a mount away.
 const helperLimit = 10 * time.Second
 

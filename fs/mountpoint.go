@@ -2,7 +2,6 @@ package fs
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -160,30 +159,4 @@ func overlaps(full, own string) bool {
 
 func within(dir, parent string) bool {
 	return dir == parent || strings.HasPrefix(dir, strings.TrimSuffix(parent, "/")+"/")
-}
-
-// CleanStale takes away a mount of ours whose process is gone (M3). Anything
-// else it leaves alone and says so.
-func CleanStale(dir string) error {
-	full, err := resolve(dir)
-	if err != nil {
-		return refuseSystem(dir, err)
-	}
-	points, err := mountpoints()
-	if err != nil {
-		return err
-	}
-	at, ok := mountAt(points, full)
-	switch {
-	case !ok:
-		return nil
-	case !at.isOurs():
-		return &MountpointError{dir, ErrMounted, "It is not a mount of ours: " + at.Type}
-	case !isDead(full):
-		return &MountpointError{dir, ErrMounted, "Its process is running; end it with: svcfs umount " + dir}
-	}
-	if err := UnmountLazily(full); err != nil {
-		return fmt.Errorf("clean %s: %w", dir, err)
-	}
-	return nil
 }

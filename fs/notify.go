@@ -144,13 +144,6 @@ func (k *notifier) forgetFile(n *fileNode) {
 	}
 }
 
-// isQuiet reports whether the kernel was told everything.
-func (k *notifier) isQuiet() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return len(k.names) == 0 && len(k.contents) == 0 && k.telling == 0
-}
-
 // ContentGone makes the kernel drop the pages of all files that match selects.
 func (k *notifier) ContentGone(match func(*tree.File) bool) {
 	k.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -44,6 +45,67 @@ func TestMountHelperOfFstab(t *testing.T) {
 	}
 	if out, err := exec.Command(helper, "-f", alice.id, dir).CombinedOutput(); err != nil {
 		t.Errorf("mount -f: %v %s", err, out)
+	}
+}
+
+// A line of fstab and mount -t svcfs, as mount(8) reads them, with the helper where
+// mount(8) looks for it: in a mount namespace of its own, so that /sbin stays.
+func TestFstabLine(t *testing.T) {
+	needRoot(t)
+	w, alice, _ := team(t)
+	dir, file := w.mkdir("mnt"), filepath.Join(w.dir, "f")
+	write(t, file, []byte("content\n"))
+	alice.must("put", "team", file)
+	options := "url=" + w.url + ",api_key_file=" + alice.keyFile + ",log_file=" + filepath.Join(w.dir, "mount.log")
+	fstab := filepath.Join(w.dir, "fstab")
+	write(t, fstab, []byte(alice.id+" "+dir+" svcfs ro,noauto,x-systemd.automount,_netdev,nofail,allow_other,uid=1000,gid=1000,umask=022,volume_name=work,"+options+" 0 0\n"))
+	script := `mount -t tmpfs -o mode=0755 helper /sbin
+		ln -s "$BIN/svcfs" /sbin/mount.svcfs
+		mount -T fstab mnt
+		findmnt -n -o SOURCE,FSTYPE mnt
+		cat mnt/team/f
+		stat -c '%u %g %a' mnt/team/f
+		if touch mnt/team/g; then exit 1; fi
+		umount mnt
+		mount -t svcfs -o "$OPTIONS" "$ACCOUNT" mnt
+		echo new >mnt/team/g
+		cat mnt/team/g
+		umount mnt
+		if mount -t svcfs -o api_key=x,"$OPTIONS" "$ACCOUNT" mnt; then exit 1; fi`
+	cmd := exec.Command("unshare", "--mount", "--propagation", "private", "bash", "-euc", script)
+	cmd.Dir, cmd.Env = w.dir, w.env("BIN="+w.bin, "OPTIONS="+options, "ACCOUNT="+alice.id, "LC_ALL=C")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, want := range []string{"svcfs:work fuse.svcfs\n", "content\n1000 1000 644\n", "Read-only file system", "\nnew\n", `unknown mount option "api_key=x"`} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("lacks %q:\n%s", want, out)
+		}
+	}
+	if strings.Contains(string(out), alice.key) {
+		t.Error("shows the key")
+	}
+}
+
+// SIGHUP makes a mount look at the ledger now, and never ends it: without a service
+// the look fails, and says so.
+func TestHangupRefreshes(t *testing.T) {
+	w, alice, _ := team(t)
+	a := alice.mount("a")
+	write(t, a.path("team/f"), []byte("x"))
+	w.stop()
+	if err := a.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() string {
+		if text := a.log.String(); !strings.Contains(text, "refresh: ") {
+			return "no look at the ledger:\n" + text
+		}
+		return ""
+	})
+	if got := string(read(t, a.path("team/f"))); got != "x" {
+		t.Errorf("afterwards f holds %q", got)
 	}
 }
 

@@ -108,7 +108,7 @@ func TestLargeFile(t *testing.T) {
 	_, sent := a.memory()
 	t.Logf("sent %d MiB in %s; peak memory of the mount %d MiB", size/mib, time.Since(began).Round(time.Millisecond), sent/mib)
 	a.unmount()
-	b, q := bob.mount("b"), newPurse(bob)
+	b, q := bob.mount("b", "--cache-size", fmt.Sprint(2*size)), newPurse(bob) // or each open pays (R3)
 	q.wantSpent(t, 1, 0, func() {
 		began = time.Now()
 		shell(t, w.dir, "cmp big b/team/big")
@@ -190,7 +190,7 @@ func raiseFileLimit(t *testing.T) {
 // --staging-size, whatever programs ask for; and memory shows it.
 func TestByteBudgetsUnderPressure(t *testing.T) {
 	const cacheSize, stagingSize, fixed = 32 * mib, 16 * mib, 200 * mib // fixed: with the race detector
-	files := count(64, 1024)
+	files := count(24, 1024)
 	w, alice, bob := team(t)
 	src := w.mkdir("src")
 	shell(t, src, fmt.Sprintf("for i in $(seq %d); do head -c %d /dev/urandom >$i; done", files, 4*mib))

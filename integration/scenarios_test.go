@@ -8,8 +8,11 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -293,6 +296,182 @@ func TestM5RevokedInTheMiddle(t *testing.T) {
 	s.as("bob", fails(unix.ENOENT, "open again", func(who *actor) error { _, err := os.ReadFile(who.m.path("team/f")); return err }))
 	s.as("alice", reads("team/f", content), sees("team", "f", "mapped"))
 	s.people["bob"].m.lost = true // his unfinished file is nobody's
+}
+
+// keepsReading reads an open file piece by piece, from now until it is refused; the
+// steps lie in between. Whatever came was content of the file.
+func (s *scenario) keepsReading(who, name, content string, steps func()) {
+	s.t.Helper()
+	f := s.people[who].files[name]
+	started, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		p := make([]byte, 1000)
+		for i := 0; ; i++ {
+			off := i * len(p) % (len(content) - len(p))
+			n, err := f.ReadAt(p, int64(off))
+			if string(p[:n]) != content[off:off+n] {
+				err = fmt.Errorf("read %q at %d", p[:n], off)
+			}
+			if err != nil {
+				ended <- err
+				return
+			}
+			if i == 0 {
+				close(started)
+			}
+		}
+	}()
+	select {
+	case <-started:
+	case err := <-ended:
+		s.t.Fatalf("%s: reading %s: %v", who, name, err)
+	}
+	steps()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, unix.EKEYREVOKED) {
+			s.t.Errorf("%s: reading %s ends with %v", who, name, err)
+		}
+	case <-time.After(30 * time.Second):
+		s.t.Fatalf("%s still reads %s", who, name)
+	}
+	s.as(who, losesOpen(name))
+}
+
+func TestM5RevokedWhileReading(t *testing.T) {
+	s := newScenario(t)
+	content := strings.Repeat("some content of alice's, ", 100_000)
+	s.as("alice", writes("team/f", content))
+	s.as("bob", reads("team/f", content), opens("team/f"))
+	s.keepsReading("bob", "team/f", content, func() { s.as("alice", s.runs("group", "revoke", "team", "@bob")) })
+	s.as("bob", sees("", []string{}...))
+}
+
+func TestM5DeletedWhileReading(t *testing.T) {
+	s := newScenario(t)
+	content := strings.Repeat("some content of alice's, ", 100_000)
+	s.as("alice", writes("team/f", content), writes("team/g", "stays"))
+	s.as("bob", reads("team/f", content), opens("team/f"))
+	s.keepsReading("bob", "team/f", content, func() { s.as("alice", does("delete", removes("team/f"))) })
+	s.as("bob", sees("team", "g"), reads("team/g", "stays"))
+}
+
+// What was written into a shared mapping when the account was revoked goes nowhere.
+func TestM5RevokedWhileWritingAMapping(t *testing.T) {
+	s := newScenario(t)
+	content := strings.Repeat("content ", 1024)
+	s.as("alice", writes("team/f", content))
+	s.as("bob", reads("team/f", content), opens("team/f"), does("map to write", func(who *actor) (err error) {
+		who.maps["team/f"], err = unix.Mmap(int(who.files["team/f"].Fd()), 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+		if err == nil {
+			copy(who.maps["team/f"], "changed by bob")
+		}
+		return err
+	}))
+	s.as("alice", s.runs("group", "revoke", "team", "@bob"))
+	s.as("bob", losesMap("team/f"), losesOpen("team/f"), sees("", []string{}...))
+	s.as("alice", reads("team/f", content), func(t *testing.T, who *actor) {
+		if list, err := os.ReadDir(who.m.path("team/.svcfs/history/f")); err != nil || len(list) != 1 {
+			t.Errorf("f has %d versions, %v", len(list), err)
+		}
+	})
+	s.people["bob"].m.lost = true
+}
+
+// N4: everybody can look at older versions, and bring one back.
+func TestN4HistoryOfWhatOthersSaved(t *testing.T) {
+	s := newScenario(t)
+	s.as("alice", does("mkdir", func(who *actor) error { return os.Mkdir(who.m.path("team/d"), 0o700) }), writes("team/d/f", "one"))
+	s.as("bob", reads("team/d/f", "one"), writes("team/d/f", "two"))
+	s.as("alice", reads("team/d/f", "two"), writes("team/d/f", "three"))
+	s.as("bob", reads("team/d/f", "three"), func(t *testing.T, who *actor) {
+		past := who.m.path("team/.svcfs/history/d/f")
+		list, err := os.ReadDir(past)
+		if err != nil || len(list) != 3 {
+			t.Fatalf("%d versions, %v", len(list), err)
+		}
+		for i, want := range []struct{ by, content string }{{"alice", "one"}, {"bob", "two"}, {"alice", "three"}} {
+			got, err := os.ReadFile(past + "/" + list[i].Name())
+			if err != nil || string(got) != want.content || !strings.Contains(list[i].Name(), want.by) {
+				t.Errorf("version %s holds %q, %v; want %q by %s", list[i].Name(), got, err, want.content, want.by)
+			}
+		}
+		shell(t, past, "cp "+list[0].Name()+" "+who.m.path("team/d/f"))
+	}, fails(unix.EPERM, "change an old version", func(who *actor) error {
+		list, err := os.ReadDir(who.m.path("team/.svcfs/history/d/f"))
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(who.m.path("team/.svcfs/history/d/f", list[0].Name()), []byte("x"), 0o600)
+	}))
+	s.as("alice", reads("team/d/f", "one"))
+}
+
+// Two mounts write, rename and delete at once, among them the same names, while a
+// third account comes and goes. In the end all see the same, and what was said to be
+// saved is in the ledger.
+func TestManyHandsAtOnce(t *testing.T) {
+	const rounds = 15
+	s := newScenario(t)
+	var all sync.WaitGroup
+	saved := map[string]*atomic.Int64{"alice": {}, "bob": {}}
+	for name, count := range saved {
+		all.Go(func() {
+			m := s.people[name].m
+			for i := range rounds {
+				mine, shared := m.path(fmt.Sprintf("team/%s-%d", name, i)), m.path("team/shared")
+				for _, path := range []string{mine, shared, mine} {
+					if err := os.WriteFile(path, fmt.Appendf(nil, "%s writes %d to %s", name, i, path), 0o600); err != nil {
+						t.Errorf("%s: %v", name, err)
+					}
+				}
+				count.Add(2) // the second save of mine holds the same bytes
+				switch i % 3 {
+				case 0:
+					if err := os.Rename(mine, mine+"-renamed"); err != nil {
+						t.Errorf("%s: %v", name, err)
+					}
+				case 1:
+					if err := os.Remove(mine); err != nil {
+						t.Errorf("%s: %v", name, err)
+					}
+				}
+			}
+		})
+	}
+	all.Go(func() {
+		for range 3 {
+			s.as("alice", s.runs("group", "add", "team", "@carol"))
+			s.as("carol", sees("", "team"))
+			s.as("alice", s.runs("group", "revoke", "team", "@carol"))
+			s.as("carol", sees("", []string{}...))
+		}
+	})
+	all.Wait()
+	want := []string{"shared"}
+	for i := range rounds {
+		for _, name := range []string{"alice", "bob"} {
+			switch i % 3 {
+			case 0:
+				want = append(want, fmt.Sprintf("%s-%d-renamed", name, i))
+			case 2:
+				want = append(want, fmt.Sprintf("%s-%d", name, i))
+			}
+		}
+	}
+	slices.Sort(want)
+	for _, name := range []string{"alice", "bob"} {
+		s.as(name, sees("team", want...))
+	}
+	s.as("alice", func(t *testing.T, who *actor) { who.must("refresh", who.m.dir) })
+	newest := string(read(t, s.people["alice"].m.path("team/shared")))
+	s.as("bob", reads("team/shared", newest))
+	s.as("alice", func(t *testing.T, who *actor) {
+		rows := strings.Count(who.m.control("../team/.svcfs/ledger.jsonl"), "\n")
+		if want := int(saved["alice"].Load() + saved["bob"].Load()); rows != want {
+			t.Errorf("the ledger has %d uploads, the mounts saved %d", rows, want)
+		}
+	})
 }
 
 func TestN1GroupsComeAndGo(t *testing.T) {

@@ -2,6 +2,8 @@ package main
 
 import (
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -65,6 +67,43 @@ func TestSystemdSamples(t *testing.T) {
 	for _, list := range lists {
 		if _, err := helperArgs([]string{"alice.svc.testnet", "/mnt/team", "-o", list}); err != nil {
 			t.Errorf("%s: %v", list, err)
+		}
+	}
+}
+
+// systemd finds nothing to say about the samples.
+func TestSystemdVerifiesTheSamples(t *testing.T) {
+	analyze, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Skip("systemd-analyze is not installed: apt-get install systemd")
+	}
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for name, as := range map[string]string{"svcfs@.service": "svcfs@team.service", "mnt-team.mount": "", "mnt-team.automount": ""} {
+		text, err := os.ReadFile(filepath.Join("systemd", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if as == "" {
+			as = name
+		}
+		if err := os.WriteFile(filepath.Join(dir, as), []byte(strings.ReplaceAll(string(text), "/usr/local/bin/svcfs", program)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, args := range [][]string{{"--user", "svcfs@team.service"}, {"mnt-team.mount", "mnt-team.automount"}} {
+		cmd := exec.Command(analyze, append([]string{"verify", "--man=no"}, args...)...)
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "XDG_RUNTIME_DIR="+dir)
+		for i, arg := range cmd.Args {
+			if strings.Contains(arg, ".") {
+				cmd.Args[i] = "./" + arg
+			}
+		}
+		if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+			t.Errorf("%v: %v\n%s", args, err, out)
 		}
 	}
 }

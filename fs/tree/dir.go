@@ -258,9 +258,9 @@ func (d *Dir) refuse(class Class, op, name, text, hint string) error {
 func (d *Dir) changeable(op, name string) error {
 	switch {
 	case d.t.cfg.ReadOnly:
-		return d.refuse(ClassReadOnly, op, name, "the mount is read-only", "Mount again without -o ro.")
+		return d.t.fail(op, join(d.Path(), name), readOnlyMount())
 	case d.isControl():
-		return d.refuse(ClassByDesign, op, name, "control files are read-only", "")
+		return d.t.fail(op, join(d.Path(), name), controlOnly())
 	}
 	if err := checkNewName(name); err != nil {
 		return d.t.fail(op, join(d.Path(), name), err)
@@ -437,7 +437,8 @@ func (d *Dir) Rmdir(ctx context.Context, name string) error {
 	case !ok:
 		return plain(ClassNotDir, "rmdir", join(d.Path(), name), "it is a file")
 	case dir.kind != dirFolder:
-		return d.refuse(ClassByDesign, "rmdir", name, "a group is not removed by removing its directory", "")
+		return d.refuse(ClassByDesign, "rmdir", name, "a group is not removed by removing its directory",
+			"Its owner can revoke its members: svcfs group revoke")
 	}
 	d.t.mu.Lock()
 	defer d.t.mu.Unlock()

@@ -162,10 +162,6 @@ func (t *Tree) fail(op, path string, err *Error) error {
 
 // plain returns an error without noting it: the everyday answers of look-ups.
 func plain(class Class, op, path, text string) error {
-	return everyday(class, op, path, text)
-}
-
-func everyday(class Class, op, path, text string) *Error {
 	return &Error{Class: class, Op: op, Path: path, Err: errText(text)}
 }
 

@@ -218,7 +218,7 @@ func (f *File) Open(ctx context.Context, flags OpenFlags) (*Handle, error) {
 	}
 	if flags.Write || flags.Truncate {
 		if f.t.cfg.ReadOnly {
-			return nil, f.failed("open", &Error{Class: ClassReadOnly, Err: errText("the mount is read-only"), Hint: "Mount again without -o ro."})
+			return nil, f.failed("open", readOnlyMount())
 		}
 		if f.old {
 			return nil, f.failed("open", oldVersion())
@@ -342,13 +342,21 @@ func (f *File) failed(op string, err error) error {
 	return f.t.fail(op, path, wrapped)
 }
 
+func controlOnly() *Error {
+	return &Error{Class: ClassByDesign, Err: errText("control files are read-only"), Hint: "Copy it to another place to change it."}
+}
+
+func readOnlyMount() *Error {
+	return &Error{Class: ClassReadOnly, Err: errText("the mount is read-only"), Hint: "Mount again without -o ro."}
+}
+
 func oldVersion() *Error {
 	return &Error{Class: ClassByDesign, Err: errText("an old version does not change"), Hint: "Copy it over the file itself to make it the newest."}
 }
 
 func (f *File) openControl(flags OpenFlags) (*Handle, error) {
 	if flags.Write || flags.Truncate {
-		return nil, f.failed("open", &Error{Class: ClassByDesign, Err: errText("control files are read-only")})
+		return nil, f.failed("open", controlOnly())
 	}
 	return &Handle{f: f, flags: flags, control: f.show(), direct: true}, nil
 }

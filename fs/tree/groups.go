@@ -30,6 +30,8 @@ type group struct {
 	byRef    map[sdk.Ref]*sdk.Entry
 	own      map[sdk.Ref]struct{} // uploads of this mount
 	changes  int                  // counts changes of names and byRef
+	renames  int                  // counts renames by this mount
+	renamed  map[sdk.Ref]int      // renames when the upload was renamed here; see settleNames
 
 	info      groupInfo
 	history   *past
@@ -147,7 +149,7 @@ func (t *Tree) applyGroups(listed []sdk.Group) []notice {
 // addGroup needs Tree.mu.
 func (t *Tree) addGroup(listed sdk.Group) {
 	g := &group{id: listed.ID, owned: listed.Owned, listing: newGate(),
-		names: make(map[string]*versions), byRef: make(map[sdk.Ref]*sdk.Entry), own: make(map[sdk.Ref]struct{})}
+		names: make(map[string]*versions), byRef: make(map[sdk.Ref]*sdk.Entry), own: make(map[sdk.Ref]struct{}), renamed: make(map[sdk.Ref]int)}
 	name := showGroup(listed.ID)
 	if t.root.children[name] != nil {
 		name = withSuffix(name, string(listed.ID))
@@ -225,6 +227,7 @@ func (t *Tree) refreshGroup(ctx context.Context, g *group, maxAge time.Duration)
 	defer g.listing.leave()
 	t.mu.RLock()
 	fresh := maxAge > 0 && g.loaded && t.now().Sub(g.listedAt) < maxAge
+	renames := g.renames
 	t.mu.RUnlock()
 	if fresh {
 		return nil
@@ -238,13 +241,32 @@ func (t *Tree) refreshGroup(ctx context.Context, g *group, maxAge time.Duration)
 	if entries, err = t.continued(g, entries); err != nil {
 		return err
 	}
+	notices, settled := t.applyEntries(g, entries, renames)
 	for i := range entries {
-		if e := &entries[i]; e.ChangedSeq > g.after {
+		if e := &entries[i]; settled && e.ChangedSeq > g.after {
 			g.after, g.marked = e.ChangedSeq, e.Ref
 		}
 	}
-	t.tell(t.applyEntries(g, entries))
+	t.tell(notices)
 	return nil
+}
+
+// settleNames keeps the names that this mount gave later than so many renames: the
+// records may have been read before. It returns false when there were such.
+// Needs Tree.mu.
+func (g *group) settleNames(entries []sdk.Entry, renames int) bool {
+	settled := true
+	for i := range entries {
+		e := &entries[i]
+		at, ok := g.renamed[e.Ref]
+		switch {
+		case ok && at > renames:
+			e.Name, settled = g.byRef[e.Ref].Name, false
+		case ok:
+			delete(g.renamed, e.Ref)
+		}
+	}
+	return settled
 }
 
 // failedInGroup turns an error that concerns g into ours. Who is told "not
@@ -269,21 +291,19 @@ func (t *Tree) isGone(g *group) bool {
 	return g.gone
 }
 
-// applyEntries merges file records into the namespace and returns what the
-// kernel must forget.
-func (t *Tree) applyEntries(g *group, entries []sdk.Entry) []notice {
-	var notices []notice
+// applyEntries merges file records, as they were after so many renames by this
+// mount, into the namespace. It returns what the kernel must forget, and false
+// when a later listing has to tell the names.
+func (t *Tree) applyEntries(g *group, entries []sdk.Entry, renames int) (notices []notice, settled bool) {
 	shredded := make(map[sdk.Ref]bool)
 	t.mu.Lock()
 	g.loaded, g.listedAt = true, t.now()
+	settled = g.settleNames(entries, renames)
 	touched := make(map[*versions]bool, len(entries))
 	for i := range entries {
 		e := &entries[i]
 		if e.Deleted != nil {
 			shredded[e.Ref] = true
-		}
-		if known := g.byRef[e.Ref]; known != nil && known.Name != "" && e.ChangedSeq <= known.ChangedSeq {
-			e.Name = known.Name // listed before a rename of ours that is known by now
 		}
 		g.merge(e, touched)
 	}
@@ -304,7 +324,7 @@ func (t *Tree) applyEntries(g *group, entries []sdk.Entry) []notice {
 			return e != nil && shredded[e.Ref] && f.isOf(g)
 		}}}, notices...)
 	}
-	return notices
+	return notices, settled
 }
 
 // merge adds or replaces one record and marks the names it touches: two when

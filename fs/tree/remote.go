@@ -58,10 +58,13 @@ func (t *Tree) renameUploads(ctx context.Context, g *group, list []sdk.Entry, ra
 	return nil
 }
 
-// mergeAll merges records and returns the names they touch. Needs Tree.mu.
+// mergeAll merges records that this mount renamed, and returns the names they
+// touch. Needs Tree.mu.
 func (g *group) mergeAll(list []sdk.Entry) map[*versions]bool {
 	touched := make(map[*versions]bool)
+	g.renames++
 	for i := range list {
+		g.renamed[list[i].Ref] = g.renames
 		if known := g.byRef[list[i].Ref]; known != nil {
 			list[i].ChangedSeq = known.ChangedSeq
 		}
@@ -95,7 +98,8 @@ func (t *Tree) deleteUploads(ctx context.Context, f *File) error {
 		if err := t.deleteUpload(ctx, g, &list[i]); err != nil {
 			return err
 		}
-		t.tell(t.applyEntries(g, list[i:i+1]))
+		notices, _ := t.applyEntries(g, list[i:i+1], 0) // what it is called now is known
+		t.tell(notices)
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ func (d *Dir) Rename(ctx context.Context, name string, to *Dir, newName string, 
 		return err
 	}
 	if d.group == nil || to.group == nil {
-		return d.refuse(ClassByDesign, "rename", name, "groups have the name they were registered under", "")
+		return d.refuse(ClassByDesign, "rename", name, "groups have the name they were registered under", "Make another group: svcfs group create NAME")
 	}
 	n, err := d.existing(ctx, "rename", name)
 	if err != nil {
@@ -363,7 +363,7 @@ func (t *Tree) leave(f *File, becomesScratch bool) []notice {
 // by file where the service can rename (N5).
 func (d *Dir) renameFolder(ctx context.Context, dir, to *Dir, newName string, target Node) error {
 	if dir.kind != dirFolder || dir.group != to.group {
-		return d.refuse(ClassByDesign, "rename", dir.name, "a folder moves only inside its group", "")
+		return d.refuse(ClassByDesign, "rename", dir.name, "a folder moves only inside its group", "Copy it, if a second upload of its files is wanted.")
 	}
 	t := d.t
 	t.mu.RLock()
@@ -379,17 +379,22 @@ func (d *Dir) renameFolder(ctx context.Context, dir, to *Dir, newName string, ta
 		var failed error
 		if renamed, failed = t.renameBeneath(ctx, dir.group, uploads, from, onto); failed != nil {
 			if len(renamed) > 0 { // some have their new names already: show what is true
-				t.tell(t.applyEntries(dir.group, renamed))
+				t.showRenamed(dir.group, renamed)
 			}
 			return d.failed("rename", dir.name, failed)
 		}
 	}
 	notices, err := d.moveFolder(dir, to, newName, target, renamed)
 	t.tell(notices)
-	if err != nil {
-		return err
-	}
-	return nil
+	return err
+}
+
+// showRenamed shows uploads under the names that the service gave them.
+func (t *Tree) showRenamed(g *group, renamed []sdk.Entry) {
+	t.mu.Lock()
+	notices := t.placeAll(g, g.mergeAll(renamed))
+	t.mu.Unlock()
+	t.tell(notices)
 }
 
 // renameBeneath lets the service rename the uploads beneath a folder. It refuses
@@ -429,18 +434,17 @@ func (d *Dir) uploads() []sdk.Entry {
 
 // mayMoveFolder needs Tree.mu.
 func mayMoveFolder(dir, to *Dir, newName string, target Node) error {
-	if old, ok := target.(*Dir); target != nil && (!ok || len(old.children) > 0) {
-		if !ok {
-			return everyday(ClassNotDir, "rename", join(to.path(), newName), "a file has this name")
-		}
-		return everyday(ClassNotEmpty, "rename", join(to.path(), newName), "the folder is not empty")
-	}
-	if dir.parent == nil {
-		return everyday(ClassNotExist, "rename", dir.path(), "the folder is gone")
+	switch old, isDir := target.(*Dir); {
+	case target != nil && !isDir:
+		return plain(ClassNotDir, "rename", join(to.path(), newName), "a file has this name")
+	case isDir && len(old.children) > 0:
+		return plain(ClassNotEmpty, "rename", join(to.path(), newName), "the folder is not empty")
+	case dir.parent == nil:
+		return plain(ClassNotExist, "rename", dir.path(), "the folder is gone")
 	}
 	for at := to; at != nil; at = at.parent {
 		if at == dir {
-			return everyday(ClassInvalid, "rename", dir.path(), "a folder cannot move into itself")
+			return plain(ClassInvalid, "rename", dir.path(), "a folder cannot move into itself")
 		}
 	}
 	return nil

@@ -191,7 +191,9 @@ func (f *File) writeAt(ctx context.Context, p []byte, off int64) error {
 			return err
 		}
 	}
-	copy(s.buf.Bytes()[off:], p)
+	if _, err := s.buf.WriteAt(p, off); err != nil {
+		return &Error{Class: ClassNoMemory, Err: err}
+	}
 	f.touched(s)
 	return nil
 }
@@ -207,10 +209,10 @@ func (f *File) touched(s *stage) {
 // has open is committed at once. h may be nil.
 func (f *File) Truncate(ctx context.Context, size int64, h *Handle) error {
 	if f.show != nil {
-		return f.failed("truncate", &Error{Class: ClassByDesign, Err: errText("control files are read-only")})
+		return f.failed("truncate", controlOnly())
 	}
 	if f.t.cfg.ReadOnly {
-		return f.failed("truncate", &Error{Class: ClassReadOnly, Err: errText("the mount is read-only"), Hint: "Mount again without -o ro."})
+		return f.failed("truncate", readOnlyMount())
 	}
 	if f.old {
 		return f.failed("truncate", oldVersion())
@@ -359,7 +361,7 @@ func (t *Tree) holding(s *stage, g *group, raw string) *sdk.Entry {
 		newest = v.newest()
 	}
 	t.mu.RUnlock()
-	if newest == nil || newest.Size != s.buf.Len() || sdk.ComputeHash(s.buf.Bytes()) != newest.Hash {
+	if newest == nil || newest.Size != s.buf.Len() || s.buf.Hash() != newest.Hash {
 		return nil
 	}
 	return newest

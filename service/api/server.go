@@ -4,10 +4,10 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -33,6 +33,8 @@ import (
 const (
 	// maxRequestBytes bounds a JSON request without file content.
 	maxRequestBytes = 1 << 20
+	// smallRequest is how much memory a request gets on its word.
+	smallRequest = 64 << 10
 	// maxDepth bounds the nesting of a request.
 	maxDepth = 32
 )
@@ -234,10 +236,12 @@ func body(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	if r.ContentLength > limit { // before a byte of it is read
 		return nil, &http.MaxBytesError{Limit: limit}
 	}
-	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
-	if err != nil {
+	var all bytes.Buffer
+	all.Grow(int(min(max(r.ContentLength, 0), smallRequest)) + bytes.MinRead)
+	if _, err := all.ReadFrom(http.MaxBytesReader(w, r.Body, limit)); err != nil {
 		return nil, err
 	}
+	raw := all.Bytes()
 	if wire.DeeperThan(raw, maxDepth) {
 		return nil, fault.New(wire.CodeInvalidJSON, "the request is nested deeper than %d", maxDepth)
 	}
