@@ -12,6 +12,7 @@ import (
 	"crypto/cipher"
 	"crypto/rand"
 	"crypto/sha256"
+	"crypto/subtle"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -108,6 +109,27 @@ func Seal(k *Key, plain []byte) (nonce [NonceBytes]byte, sealed []byte, err erro
 		return nonce, nil, fmt.Errorf("make nonce: %w", err)
 	}
 	return nonce, aead.Seal(plain[:0], nonce[:], plain, nil), nil
+}
+
+// Reseal encrypts plain in place again, as [Seal] did before with this key and
+// nonce. It fails, and leaves plain as it is, unless tag is what Seal made of it:
+// so it only ever repeats a message, and never makes two under one nonce.
+func Reseal(k *Key, nonce, tag, plain []byte) (sealed []byte, err error) {
+	if len(nonce) != NonceBytes || cap(plain)-len(plain) < TagBytes {
+		return nil, fmt.Errorf("seal %d bytes again: no nonce, or no room for the tag behind them", len(plain))
+	}
+	aead, err := k.aead()
+	if err != nil {
+		return nil, err
+	}
+	sealed = aead.Seal(plain[:0], nonce, plain, nil)
+	if subtle.ConstantTimeCompare(sealed[len(plain):], tag) == 1 {
+		return sealed, nil
+	}
+	if _, err := aead.Open(sealed[:0], nonce, sealed, nil); err != nil {
+		return nil, fmt.Errorf("seal again: %w", err)
+	}
+	return nil, fmt.Errorf("seal again: %w: the content has changed", ErrCorrupt)
 }
 
 // Open decrypts sealed (ciphertext, then tag) in place; plain shares its memory.

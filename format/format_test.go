@@ -80,6 +80,41 @@ func TestSealNeedsRoomForTheTag(t *testing.T) {
 	}
 }
 
+// Threat 11: sealing again makes the same message, or none.
+func TestThreat11ResealRepeatsOrFails(t *testing.T) {
+	key, err := NewKey(bytes.Repeat([]byte{9}, KeyBytes))
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain := append(make([]byte, 0, 100), "some content"...)
+	nonce, sealed, err := Seal(key, plain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, tag := bytes.Clone(sealed), bytes.Clone(sealed[len(plain):])
+	if _, err := Open(key, nonce[:], sealed); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Reseal(key, nonce[:], tag, plain)
+	if err != nil || !bytes.Equal(again, first) {
+		t.Fatalf("sealed again: %x, %v, want %x", again, err, first)
+	}
+	if _, err := Open(key, nonce[:], again); err != nil {
+		t.Fatal(err)
+	}
+	plain[0] ^= 1
+	changed := bytes.Clone(plain)
+	if _, err := Reseal(key, nonce[:], tag, plain); !errors.Is(err, ErrCorrupt) || !bytes.Equal(plain, changed) {
+		t.Errorf("other content: %v, left %q", err, plain)
+	}
+	if _, err := Reseal(key, nonce[:], tag, plain[:len(plain):len(plain)]); err == nil {
+		t.Error("no room for the tag")
+	}
+	if _, err := Reseal(key, nonce[:4], tag, plain); err == nil {
+		t.Error("a short nonce")
+	}
+}
+
 // Threat 11: a nonce is never used twice.
 func TestThreat11NoncesDoNotRepeat(t *testing.T) {
 	k := testKey(t)

@@ -2,19 +2,30 @@ package integration
 
 import (
 	"bytes"
+	"compress/zlib"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/svcfs/svcfs/sdk"
 )
 
-// javaScript installs the npm package once per test and returns how to run it.
-func javaScript(t *testing.T, w *world) func(p *person, group, command string, args ...string) (json.RawMessage, string) {
+// npmVersion is the newest nova-sdk-js in the npm registry. The versions 1.1 and
+// 1.2 were never published there.
+const npmVersion = "1.0.3"
+
+// javaScript installs the npm package once per test and returns how to run one of
+// our programs with it.
+func javaScript(t *testing.T, w *world, program string) func(p *person, group, command string, args ...string) (json.RawMessage, string) {
 	t.Helper()
 	for _, tool := range []string{"node", "npm"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -22,8 +33,8 @@ func javaScript(t *testing.T, w *world) func(p *person, group, command string, a
 		}
 	}
 	dir := w.mkdir("js")
-	shell(t, dir, "npm install --silent --no-audit --no-fund --no-save nova-sdk-js@1.0.3 >npm.log 2>&1 || { cat npm.log; exit 1; }")
-	script, err := filepath.Abs("testdata/sdk.mjs")
+	shell(t, dir, "npm install --silent --no-audit --no-fund --no-save nova-sdk-js@"+npmVersion+" >npm.log 2>&1 || { cat npm.log; exit 1; }")
+	script, err := filepath.Abs("testdata/" + program)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +60,7 @@ func javaScript(t *testing.T, w *world) func(p *person, group, command string, a
 // the mount in both directions.
 func TestJavaScriptSDK(t *testing.T) {
 	w, alice, bob := team(t)
-	js := javaScript(t, w)
+	js := javaScript(t, w, "sdk.mjs")
 	must := func(p *person, group, command string, args ...string) string {
 		t.Helper()
 		out, problem := js(p, group, command, args...)
@@ -119,6 +130,7 @@ func TestJavaScriptSDK(t *testing.T) {
 	if got := must(alice, "team", "hash", file); strings.Count(got, uploaded.Hash) != 2 {
 		t.Errorf("computeHash: %s, want %s", got, uploaded.Hash)
 	}
+	wantInReadme(t, filepath.Join(w.dir, "js/node_modules/nova-sdk-js/dist/index.d.ts"))
 	if got := must(alice, "team", "network"); !strings.Contains(got, `"networkId":"testnet"`) {
 		t.Errorf("getNetworkInfo: %s", got)
 	}
@@ -140,5 +152,145 @@ func TestJavaScriptSDK(t *testing.T) {
 	stranger := &person{w: w, id: "stranger.svc.testnet", key: alice.key}
 	if _, problem := js(stranger, "team", "status"); !strings.Contains(problem, "not found") {
 		t.Errorf("unknown account: %q", problem)
+	}
+}
+
+// wantInReadme checks that the table in sdk/README.md names every public method
+// that the types of the npm package declare.
+func wantInReadme(t *testing.T, types string) {
+	t.Helper()
+	readme := string(read(t, "../sdk/README.md"))
+	methods := regexp.MustCompile(`(?m)^    (\w+)\(`).FindAllStringSubmatch(string(read(t, types)), -1)
+	if len(methods) < 20 {
+		t.Errorf("%s declares %d methods", types, len(methods))
+	}
+	for _, m := range methods {
+		if name := m[1]; name != "constructor" && !strings.Contains(readme, "`"+name+"(") && !strings.Contains(readme, "`"+name+"`") {
+			t.Errorf("%s of nova-sdk-js %s is not in sdk/README.md", name, npmVersion)
+		}
+	}
+}
+
+// Exchange with JavaScript, compressed and not, in both directions. The npm
+// package 1.0.3 knows no format: what it uploads is never compressed, and of a
+// compressed file it hands out the zlib stream as content, without an error. A
+// client that reads the format, as 1.2 does, gets and sends both.
+func TestJavaScriptCompression(t *testing.T) {
+	w, alice, bob := team(t)
+	npm, v1 := javaScript(t, w, "sdk.mjs"), javaScript(t, w, "format1.mjs")
+	c, err := sdk.New(sdk.AccountID(bob.id), sdk.Config{URL: w.url, APIKey: sdk.NewSecret(bob.key)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	noise := make([]byte, 100_000)
+	_, _ = rand.Read(noise)
+	x := &exchange{t: t, w: w, c: c, alice: alice, npm: npm, v1: v1}
+	for name, content := range map[string][]byte{"text": bytes.Repeat([]byte("compressible \x00\xff text "), 10_000), "noise": noise, "empty": {}, "short": []byte("x")} {
+		for _, deflate := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, deflate %v", name, deflate), func(t *testing.T) {
+				x.t = t
+				x.fromGo(name, content, deflate)
+				x.fromJavaScript(name, content, deflate)
+			})
+		}
+	}
+}
+
+// exchange moves files between bob, who runs our SDK, and alice, who runs Node.
+type exchange struct {
+	t       *testing.T
+	w       *world
+	c       *sdk.Client
+	alice   *person
+	npm, v1 func(p *person, group, command string, args ...string) (json.RawMessage, string)
+}
+
+// read retrieves ref with a program of Node.
+func (x *exchange) read(with func(*person, string, string, ...string) (json.RawMessage, string), ref string) ([]byte, string) {
+	x.t.Helper()
+	file := filepath.Join(x.w.dir, "out")
+	said, problem := with(x.alice, "team", "retrieve", ref, file)
+	if problem != "" {
+		x.t.Fatalf("retrieve: %s", problem)
+	}
+	got, err := os.ReadFile(file)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	return got, string(said)
+}
+
+// fromGo uploads with our SDK and reads with both JavaScript clients.
+func (x *exchange) fromGo(name string, content []byte, deflate bool) {
+	x.t.Helper()
+	ctx := x.t.Context()
+	if deflate {
+		ctx = sdk.WithDeflate(ctx)
+	}
+	r, err := x.c.UploadBytes(ctx, "team", name, content)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	packed := deflate && name == "text" // the others do not pay
+	got, said := x.read(x.v1, string(r.Ref))
+	if !bytes.Equal(got, content) || strings.Contains(said, `"compression":"deflate"`) != packed || !strings.Contains(said, fmt.Sprintf(`"original_size":%d`, len(content))) {
+		x.t.Errorf("a reader of the format reads %d bytes of %d, %s", len(got), len(content), said)
+	}
+	x.wantFromNPM(string(r.Ref), content, packed)
+}
+
+// wantFromNPM reads with the npm package: the content, or the zlib stream that
+// inflates to it.
+func (x *exchange) wantFromNPM(ref string, content []byte, packed bool) {
+	x.t.Helper()
+	got, _ := x.read(x.npm, ref)
+	if !packed {
+		if !bytes.Equal(got, content) {
+			x.t.Errorf("nova-sdk-js %s reads %d bytes of %d", npmVersion, len(got), len(content))
+		}
+		return
+	}
+	if bytes.Equal(got, content) || len(got) == 0 || got[0] != 0x78 {
+		x.t.Errorf("nova-sdk-js %s reads %d bytes, which are no zlib stream", npmVersion, len(got))
+	}
+	z, err := zlib.NewReader(bytes.NewReader(got))
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	if inflated, err := io.ReadAll(z); err != nil || !bytes.Equal(inflated, content) {
+		x.t.Errorf("they inflate to %d bytes of %d, %v", len(inflated), len(content), err)
+	}
+	inflated, problem := x.npm(x.alice, "team", "inflate", ref)
+	if want := sdk.ComputeHash(content); problem != "" || string(inflated) != fmt.Sprintf("%q", want) {
+		x.t.Errorf("Node's zlib.inflate gives a file of hash %s, want %s: %s", inflated, want, problem)
+	}
+}
+
+// fromJavaScript uploads with both JavaScript clients and reads with our SDK.
+func (x *exchange) fromJavaScript(name string, content []byte, deflate bool) {
+	x.t.Helper()
+	file := filepath.Join(x.w.dir, "in")
+	write(x.t, file, content)
+	uploads := map[string]func() (json.RawMessage, string){"format1": func() (json.RawMessage, string) { return x.v1(x.alice, "team", "upload", file, name) }}
+	if deflate {
+		uploads["format1"] = func() (json.RawMessage, string) { return x.v1(x.alice, "team", "upload", file, name, "deflate") }
+	} else {
+		uploads["npm"] = func() (json.RawMessage, string) { return x.npm(x.alice, "team", "upload", file, name) }
+	}
+	for program, upload := range uploads {
+		said, problem := upload()
+		var uploaded struct {
+			CID  string `json:"cid"`
+			Hash string `json:"file_hash"`
+		}
+		if err := json.Unmarshal(said, &uploaded); err != nil || problem != "" {
+			x.t.Fatalf("%s: %s, %s, %v", program, said, problem, err)
+		}
+		got, plain, err := x.c.RetrieveBytes(x.t.Context(), "team", uploaded.CID)
+		if err != nil || !bytes.Equal(got, content) || plain.Hash.String() != uploaded.Hash {
+			x.t.Errorf("%s uploaded %d bytes, our SDK reads %d: %v", program, len(content), len(got), err)
+		}
+		x.wantFromNPM(uploaded.CID, content, deflate)
 	}
 }

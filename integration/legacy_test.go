@@ -74,7 +74,7 @@ func TestLegacyFilesForEveryClient(t *testing.T) {
 		write(t, empty+".second", nil)
 		empty += ".second"
 	}
-	js := javaScript(t, w)
+	js := javaScript(t, w, "sdk.mjs")
 	scripts := newAgent(t, w.url, sdk.AccountID(alice.id), alice.key)
 	check := func(when string) {
 		t.Helper()

@@ -117,6 +117,8 @@ type Buffer struct {
 	size int
 
 	cut atomic.Bool // the file ends with the content
+
+	ahead ahead
 }
 
 // Len returns the content's length in bytes.
@@ -144,6 +146,9 @@ func (b *Buffer) Resize(size int64) error {
 		}
 		b.cut.Store(false)
 	}
+	if n < int(b.ahead.appended.Load()) || n == 0 {
+		b.forgetHash(n > 0)
+	}
 	if b.mem == nil || n+sealRoom > len(b.mem) {
 		if err := b.grow(n + sealRoom); err != nil {
 			return err
@@ -161,6 +166,8 @@ func (b *Buffer) Resize(size int64) error {
 // grow replaces the memory by at least need bytes, keeping the content. A
 // buffer that outgrows its memory doubles, so that appending is linear.
 func (b *Buffer) grow(need int) error {
+	b.ahead.mu.Lock()
+	defer b.ahead.mu.Unlock()
 	if b.mem != nil {
 		need = max(need, min(2*len(b.mem), need+maxGrowAhead))
 	}
@@ -249,8 +256,10 @@ func (b *Buffer) drop() {
 // Release wipes the content and gives the memory back. Releasing twice is
 // allowed; any other use after Release is not.
 func (b *Buffer) Release() {
+	b.ahead.mu.Lock()
+	defer b.ahead.mu.Unlock()
 	b.drop()
-	b.size = 0
+	b.own, b.size = false, 0
 }
 
 // Format prints the length only, whatever the verb.

@@ -25,8 +25,6 @@ const (
 	maxPause = 5 * time.Second
 	// maxErrorBytes bounds the body of an answer that is not 2xx.
 	maxErrorBytes = 64 << 10
-	// maxDepth bounds the nesting of an answer.
-	maxDepth = 64
 )
 
 // tool calls one operation with a session token and unwraps its result into

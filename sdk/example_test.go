@@ -7,10 +7,12 @@ import (
 	"log"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/wire"
 )
 
 // One account shares a file with another.
@@ -451,6 +453,69 @@ func ExampleClient_RenameFile() {
 	entry, err := alice.Find(ctx, "team", "final.txt")
 	fmt.Println(entry.Ref == r.Ref, err)
 	// Output: true <nil>
+}
+
+// What happens in the groups of an account is told at once, where the service
+// offers that; elsewhere a program asks from time to time.
+func ExampleClient_Watch() {
+	alice, bob, done := connect()
+	defer done()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	events, err := bob.Watch(ctx, 0)
+	if errors.Is(err, sdk.ErrUnsupported) {
+		return // ask bob.Entries every few seconds instead
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := alice.RegisterGroup(ctx, "team"); err != nil {
+		log.Fatal(err)
+	}
+	if _, err := alice.AddGroupMember(ctx, "team", bob.Account()); err != nil {
+		log.Fatal(err)
+	}
+	if _, err := alice.UploadBytes(ctx, "team", "report.txt", []byte("42")); err != nil {
+		log.Fatal(err)
+	}
+	for range 2 {
+		e := <-events
+		fmt.Println(e.Kind, e.Group, e.Account)
+	}
+	// Output:
+	// add_group_member team bob.svc.testnet
+	// record_transaction team alice.svc.testnet
+}
+
+// What a service offers beyond the protocol of the hosted one, what it charges
+// and where it is.
+func ExampleClient_Capabilities() {
+	alice, _, done := connect()
+	defer done()
+	caps, err := alice.Capabilities(context.Background())
+	if err != nil {
+		log.Fatal(err)
+	}
+	price, known := alice.Price("upload")
+	fmt.Println(slices.Contains(caps.Features, wire.CapWatch), price.Tokens(), known, alice.NetworkInfo().Network)
+	// Output: true 0.039 true testnet
+}
+
+// An open group is joined by those who want to; joining twice is no error and
+// costs nothing.
+func ExampleClient_JoinGroup() {
+	alice, bob, done := connect()
+	defer done()
+	ctx := context.Background()
+	if _, err := alice.OpenGroup(ctx, "submissions", time.Now().Add(time.Hour), 100); err != nil {
+		log.Fatal(err)
+	}
+	for range 2 {
+		fmt.Println(bob.JoinGroup(ctx, "submissions"))
+	}
+	// Output:
+	// Joined group 'submissions' <nil>
+	// Already a member of 'submissions' <nil>
 }
 
 func ExampleClient_RefreshToken() {

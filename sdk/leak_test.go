@@ -70,3 +70,46 @@ func TestEarlyAnswerNeverReceivesPlaintext(t *testing.T) {
 		})
 	}
 }
+
+// Content is decrypted while the service still works on what it received. When it
+// then wants it once more, it gets the same ciphertext, and never content.
+func TestThreat11RepeatedTransferIsTheSameMessage(t *testing.T) {
+	content := bytes.Repeat([]byte("canary!!"), 1<<18)
+	s, _ := uploadServer(t, wire.CapRaw)
+	var bodies [][]byte
+	s.tool(wire.OpPrepareUpload, result(wire.PrepareUploadResult{UploadID: "u", UploadURL: wire.PathUploadBlob + "u",
+		Key: base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", 32)))}))
+	s.lie(wire.PathUploadBlob+"u", func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		if bodies = append(bodies, body); len(bodies) < 3 {
+			answer(http.StatusServiceUnavailable, wire.Error{Error: "later"})(w, r)
+			return
+		}
+		answer(http.StatusRequestEntityTooLarge, wire.Error{Error: "too large"})(w, r)
+	})
+	c, err := sdk.New(account, sdk.Config{URL: s.url, APIKey: sdk.NewSecret(apiKey)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	b, err := c.Pool().Get(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Release()
+	if _, err := b.WriteAt(content, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Upload(t.Context(), "g", "f", b); sdk.KindOf(err) != sdk.KindTooLarge {
+		t.Errorf("upload: %v", err)
+	}
+	if !bytes.Equal(b.Bytes(), content) || b.Hash() != sdk.ComputeHash(content) {
+		t.Error("the plaintext was not restored")
+	}
+	if len(bodies) != 3 || !bytes.Equal(bodies[0], bodies[1]) || !bytes.Equal(bodies[1], bodies[2]) || bytes.Contains(bodies[0], content[:16]) {
+		t.Errorf("%d transfers: not always the same ciphertext", len(bodies))
+	}
+}

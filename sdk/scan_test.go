@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/svcfs/svcfs/sdk/wire"
 )
@@ -49,7 +50,7 @@ func TestScanAgreesWithJSON(t *testing.T) {
 		} {
 			for how, in := range map[string]io.Reader{"whole": strings.NewReader(document), "halves": iotest.HalfReader(strings.NewReader(document)), "bytes": iotest.OneByteReader(strings.NewReader(document))} {
 				sink := newSink(t, 1<<20)
-				rest, found, err := scanAnswer(in, sink)
+				rest, found, err := scanAnswer(in, -1, sink)
 				if err != nil || !found || !bytes.Equal(sink.blob(), blob) {
 					t.Fatalf("%s, %s, %d bytes: found %v, %d bytes, %v", name, how, size, found, len(sink.blob()), err)
 				}
@@ -74,12 +75,12 @@ func TestScanRefuses(t *testing.T) {
 		"twice": `{"encrypted_b64":"` + good + `","encrypted_b64":"` + good + `"}`, "escape": `{"encrypted_b64":"\u0041` + good + `"}`, "cut data": `{"encrypted_b64":"` + good,
 		"long name": `{"` + strings.Repeat("n", 2000) + `":1}`, "too large": `{"encrypted_b64":"` + strings.Repeat("A", 4<<20) + `"}`,
 	} {
-		if _, _, err := scanAnswer(strings.NewReader(document), newSink(t, 1<<20)); err == nil {
+		if _, _, err := scanAnswer(strings.NewReader(document), -1, newSink(t, 1<<20)); err == nil {
 			t.Errorf("%s was accepted", name)
 		}
 	}
 	broken := io.MultiReader(strings.NewReader(`{"encrypted_b64":"`+good), iotest.ErrReader(io.ErrUnexpectedEOF))
-	if _, _, err := scanAnswer(broken, newSink(t, 1<<20)); !errors.Is(err, io.ErrUnexpectedEOF) {
+	if _, _, err := scanAnswer(broken, -1, newSink(t, 1<<20)); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("a broken connection gives %v", err)
 	}
 }
@@ -98,7 +99,7 @@ func FuzzAnswer(f *testing.F) {
 		_, _ = unwrap(raw, &text), unwrap(raw, &rows)
 		_, _ = text, rows
 		sink := newSink(t, 1<<20)
-		rest, found, err := scanAnswer(bytes.NewReader(raw), sink)
+		rest, found, err := scanAnswer(bytes.NewReader(raw), -1, sink)
 		if err != nil {
 			return
 		}
@@ -141,9 +142,15 @@ func FuzzClassify(f *testing.F) {
 
 // What is lent to the network is not read once it was taken back.
 func TestLoanEnds(t *testing.T) {
-	l := &loan{pace: &pace{timer: nil, patience: 1 << 40}}
+	l := &loan{pace: &pace{timer: time.NewTimer(time.Hour), patience: time.Hour}}
 	memory := []byte("ciphertext")
-	body := l.body(bytes.NewReader(memory), nil)
+	read := 0
+	l.read = func() { read++ }
+	lend := func() io.ReadCloser { return l.lend(func() io.Reader { return bytes.NewReader(memory) }, nil) }
+	first, body := lend(), lend()
+	if n, err := first.Read(make([]byte, 1)); n != 0 || err == nil {
+		t.Errorf("a body that was replaced reads %d bytes, %v", n, err)
+	}
 	if _, copies := body.(io.WriterTo); copies {
 		t.Error("the body hands its memory to the network without copying")
 	}
@@ -151,6 +158,14 @@ func TestLoanEnds(t *testing.T) {
 	if _, err := io.ReadFull(body, got); err != nil || string(got) != "cipher" {
 		t.Errorf("%q, %v", got, err)
 	}
+	whole := lend()
+	if all, err := io.ReadAll(whole); err != nil || string(all) != "ciphertext" || read != 1 {
+		t.Errorf("%q, %v; told %d times that it was read", all, err, read)
+	}
+	if n, err := whole.Read(got); n != 0 || err == nil || read != 1 {
+		t.Errorf("after its end %q, %v; told %d times", got[:n], err, read)
+	}
+	body = lend()
 	l.takeBack()
 	copy(memory, "plaintext!")
 	if n, err := body.Read(got); n != 0 || err == nil {

@@ -88,16 +88,26 @@ var errTakenBack = errors.New("the request has ended")
 // loan lends ciphertext to net/http, which may go on reading a request body
 // after it has returned (see http.RoundTripper). The memory is about to hold
 // plaintext again, so the loan is taken back first: afterwards no read, and no
-// write to the network, touches it.
+// write to the network, touches it. Only the newest body may read.
 type loan struct {
-	mu    sync.Mutex
-	ended bool
-	pace  *pace
+	mu     sync.Mutex
+	newest int    // body's number
+	read   func() // called when a body was read to its end, and will not be read again; must not wait; may be nil
+	pace   *pace
+	ended  bool
 }
 
-// body returns a request body that reads from r while the loan lasts. It hides
-// every other method of r, so that the bytes are copied under the lock.
-func (l *loan) body(r io.Reader, sent *meter) io.ReadCloser { return &lent{loan: l, r: r, sent: sent} }
+// lend returns a request body that reads what open returns while the loan lasts.
+// It hides every other method, so that the bytes are copied under the lock. The body
+// before is taken back first.
+func (l *loan) lend(open func() io.Reader, sent *meter) io.ReadCloser {
+	l.mu.Lock()
+	l.newest++
+	b := &lent{loan: l, number: l.newest, sent: sent}
+	l.mu.Unlock()
+	b.r = open()
+	return b
+}
 
 func (l *loan) takeBack() {
 	l.mu.Lock()
@@ -106,43 +116,41 @@ func (l *loan) takeBack() {
 }
 
 type lent struct {
-	loan *loan
-	r    io.Reader
-	sent *meter
+	loan   *loan
+	number int
+	r      io.Reader
+	sent   *meter
 }
 
 func (b *lent) Read(p []byte) (int, error) {
-	b.loan.mu.Lock()
-	defer b.loan.mu.Unlock()
-	if b.loan.ended {
+	l := b.loan
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended || b.number != l.newest {
 		return 0, errTakenBack
 	}
 	n, err := b.r.Read(p)
-	b.loan.pace.advance(n, err != nil)
+	l.pace.advance(n, err != nil)
 	b.sent.add(n)
+	if err == io.EOF && l.read != nil {
+		l.newest++
+		l.read()
+	}
 	return n, err
 }
 
 func (b *lent) Close() error { return nil }
-
-// blob is ciphertext in two parts, so that the large one is not moved.
-type blob struct{ nonce, sealed []byte }
-
-func (b blob) size() int64 { return int64(len(b.nonce) + len(b.sealed)) }
-
-func (b blob) reader() io.Reader {
-	return io.MultiReader(bytes.NewReader(b.nonce), bytes.NewReader(b.sealed))
-}
 
 // outgoing is a request body that can be produced again.
 type outgoing struct {
 	kind   string // content type
 	length int64
 	open   func() io.Reader
+	read   func() // see [loan]; may be nil
 }
 
 func jsonBody(raw []byte) outgoing {
-	return outgoing{"application/json", int64(len(raw)), func() io.Reader { return bytes.NewReader(raw) }}
+	return outgoing{kind: "application/json", length: int64(len(raw)), open: func() io.Reader { return bytes.NewReader(raw) }}
 }
 
 // transfer sends a request that carries file content to a path on the MCP
@@ -163,9 +171,9 @@ func (c *Client) transfer(ctx context.Context, method, target string, token Secr
 		req.Header[k] = v
 	}
 	if body.open != nil {
-		lent := &loan{pace: pace}
+		lent := &loan{pace: pace, read: body.read}
 		defer lent.takeBack()
-		open := func() io.ReadCloser { return lent.body(body.open(), newMeter(ctx, true, body.length)) }
+		open := func() io.ReadCloser { return lent.lend(body.open, newMeter(ctx, true, body.length)) }
 		req.Body, req.ContentLength = open(), body.length
 		req.GetBody = func() (io.ReadCloser, error) { return open(), nil }
 		req.Header.Set("Content-Type", body.kind)

@@ -89,7 +89,7 @@ func (c *Client) upload(ctx context.Context, g GroupID, name string, b *Buffer) 
 	if err := c.checkSize(b.Len(), caps.MaxFileBytes); err != nil {
 		return Receipt{}, err
 	}
-	u := &uploading{c: c, caps: caps, key: uploadKey{g, name, ComputeHash(b.Bytes())}, buf: b}
+	u := &uploading{c: c, caps: caps, key: uploadKey{g, name, b.Hash()}, buf: b}
 	done, err := c.alone(ctx, u.key)
 	if err != nil {
 		return Receipt{}, err
@@ -268,15 +268,16 @@ func (c *Client) noteKey(key *format.Key, uploadID string) error {
 // sealAndSend encrypts in place, sends, and decrypts in place again.
 func (u *uploading) sealAndSend(ctx context.Context) (Receipt, error) {
 	size := u.buf.Len()
-	nonce, sealed, err := format.Seal(u.ticket.key, u.body.Bytes())
+	b, err := seal(u.ticket.key, u.body.Bytes())
 	if err != nil {
 		return Receipt{}, err
 	}
-	receipt, err := u.send(ctx, blob{nonce[:], sealed}, size) // ends every loan of the memory
+	receipt, err := u.send(ctx, b, size) // ends every loan of the memory
 	if err != nil && u.ticket.unsure {
 		u.remember()
 	}
-	if _, restoreErr := format.Open(u.ticket.key, nonce[:], sealed); restoreErr != nil {
+	if restoreErr := b.restore(); restoreErr != nil {
+		u.buf.forgetHash(true)
 		return Receipt{}, fmt.Errorf("restore the content after sending it: %w", restoreErr)
 	}
 	if err == nil || !u.ticket.unsure {
@@ -288,7 +289,7 @@ func (u *uploading) sealAndSend(ctx context.Context) (Receipt, error) {
 
 // send transfers the blob and has it recorded, repeating only under the upload
 // id.
-func (u *uploading) send(ctx context.Context, b blob, size int64) (Receipt, error) {
+func (u *uploading) send(ctx context.Context, b *blob, size int64) (Receipt, error) {
 	raw := u.ticket.uploadURL != "" && b.size() > wire.InlineBlobBytes
 	if raw && !u.ticket.put {
 		if err := u.c.retry(ctx, func(ctx context.Context) error { return u.put(ctx, b) }); err != nil {
@@ -363,8 +364,8 @@ func isOutcomeUnknown(err error) bool {
 }
 
 // put sends the ciphertext as it is.
-func (u *uploading) put(ctx context.Context, b blob) error {
-	body := outgoing{"application/octet-stream", b.size(), b.reader}
+func (u *uploading) put(ctx context.Context, b *blob) error {
+	body := outgoing{kind: "application/octet-stream", length: b.size(), open: b.reader, read: b.restoreAhead}
 	return u.c.authorized(ctx, func(token Secret) error {
 		return u.c.transfer(ctx, http.MethodPut, u.ticket.uploadURL, token, body, func(_ *http.Response, in io.Reader) error {
 			_, err := io.Copy(io.Discard, io.LimitReader(in, maxErrorBytes))
@@ -376,7 +377,7 @@ func (u *uploading) put(ctx context.Context, b blob) error {
 // finalize has the upload recorded. The base64 form is written while it is sent:
 // the nonce is a multiple of three bytes long, so its base64 and that of the
 // rest join without a seam.
-func (u *uploading) finalize(ctx context.Context, b blob, size int64, raw bool, answer *wire.FinalizeUploadResult) error {
+func (u *uploading) finalize(ctx context.Context, b *blob, size int64, raw bool, answer *wire.FinalizeUploadResult) error {
 	facts := format.NewMetadata(size, contentType(u.key.name), u.key.name)
 	if u.ticket.deflated {
 		facts.Compression = format.CompressionDeflate
@@ -391,7 +392,7 @@ func (u *uploading) finalize(ctx context.Context, b blob, size int64, raw bool, 
 	}
 	body := jsonBody(head)
 	if !raw {
-		body = outgoing{body.kind, finalizeLength(head, b), func() io.Reader { return finalizeBody(head, b) }}
+		body = outgoing{kind: body.kind, length: finalizeLength(head, b), open: func() io.Reader { return finalizeBody(head, b) }}
 	}
 	if u.c.generationA.Load() {
 		return u.postFinalize(ctx, wire.PathFinalizeGenA, body, answer)
@@ -430,15 +431,15 @@ func (u *uploading) postFinalize(ctx context.Context, path string, body outgoing
 
 const encryptedField = `,"encrypted_data":"`
 
-func finalizeLength(head []byte, b blob) int64 {
-	encoded := base64.StdEncoding.EncodedLen(len(b.nonce)) + base64.StdEncoding.EncodedLen(len(b.sealed))
+func finalizeLength(head []byte, b *blob) int64 {
+	encoded := base64.StdEncoding.EncodedLen(format.NonceBytes) + base64.StdEncoding.EncodedLen(int(b.size())-format.NonceBytes)
 	return int64(len(head) - 1 + len(encryptedField) + encoded + len(`"}`))
 }
 
 // finalizeBody is head, which is a JSON object, with encrypted_data added.
-func finalizeBody(head []byte, b blob) io.Reader {
+func finalizeBody(head []byte, b *blob) io.Reader {
 	return io.MultiReader(bytes.NewReader(head[:len(head)-1]), strings.NewReader(encryptedField),
-		&base64Reader{src: b.nonce}, &base64Reader{src: b.sealed}, strings.NewReader(`"}`))
+		&base64Reader{src: b.nonce[:]}, &base64Reader{src: b.mem}, strings.NewReader(`"}`))
 }
 
 func contentType(name string) string {

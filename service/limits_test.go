@@ -157,6 +157,11 @@ func TestThreat31ViewsAreBounded(t *testing.T) {
 	if got := r.view("get_transactions_for_group", object{"group_id": "open"}); !strings.Contains(got, "get_group_transactions") {
 		t.Errorf("one more: %.200s", got)
 	}
+	alice.retention("open", 0)
+	var expired []string
+	if err := json.Unmarshal([]byte(r.view("get_expired_transactions", object{"group_id": "open"})), &expired); err != nil || len(expired) != wire.MaxPageRows {
+		t.Errorf("expired: %d, %v", len(expired), err)
+	}
 	if rows := must[[]wire.TransactionRow](alice, wire.OpGetGroupTransactions, object{"group_id": "open"}); len(rows) != wire.MaxPageRows+1 {
 		t.Errorf("the operation: %d rows", len(rows))
 	}

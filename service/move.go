@@ -15,7 +15,7 @@ import (
 )
 
 func (s *Service) archived() archive.Service {
-	return archive.Service{Store: s.store, Blobs: s.blobs, Contract: s.cfg.ContractID, MasterKey: s.masterKeyName, Version: Version}
+	return archive.Service{Store: s.store, Blobs: s.blobs, Contract: s.cfg.ContractID, MasterKey: s.masterKeyName, SealKey: s.sealKey, Version: Version}
 }
 
 // Export writes the service to w as a stream; see [archive.Export].
@@ -36,38 +36,48 @@ func (s *Service) Backup(ctx context.Context, dir string, withMasterKey bool) (a
 	if err != nil || !withMasterKey {
 		return m, err
 	}
-	raw, err := os.ReadFile(filepath.Join(s.cfg.DataDir, vault.FileName))
+	return m, copyKey(s.cfg.DataDir, dir)
+}
+
+// copyKey copies the master key from one directory to another.
+func copyKey(from, to string) error {
+	raw, err := os.ReadFile(filepath.Join(from, vault.FileName))
 	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, vault.FileName), raw, 0o600)
+		err = os.WriteFile(filepath.Join(to, vault.FileName), raw, 0o600)
 		clear(raw)
 	}
 	if err != nil {
-		return m, fmt.Errorf("back up master key: %w", err)
+		return fmt.Errorf("copy master key: %w", err)
 	}
-	return m, nil
+	return nil
 }
 
 // Restore makes a data directory from a backup. The master key must be in the
 // directory, or in the backup.
 func Restore(ctx context.Context, from, dataDir string) (archive.Manifest, error) {
-	to := filepath.Join(dataDir, vault.FileName)
-	raw, err := os.ReadFile(to)
-	if errors.Is(err, os.ErrNotExist) {
-		raw, err = os.ReadFile(filepath.Join(from, vault.FileName))
+	to, key := filepath.Join(dataDir, vault.FileName), dataDir
+	if _, err := os.Stat(to); errors.Is(err, os.ErrNotExist) {
+		key = from
 	}
-	defer clear(raw)
-	if errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(key, vault.FileName)); errors.Is(err, os.ErrNotExist) { // opening would make one
 		return archive.Manifest{}, fault.New(wire.CodeValidation, "the master key is needed: put it into %s with mode 0600 first", to)
 	}
+	v, err := vault.Open(key)
 	if err != nil {
-		return archive.Manifest{}, fmt.Errorf("read master key: %w", err)
+		return archive.Manifest{}, err
 	}
-	m, err := archive.Restore(ctx, from, dataDir, func(name string) bool { return name == vault.FileName })
+	seal, err := v.Derive(purposeArchives)
+	if err != nil {
+		return archive.Manifest{}, err
+	}
+	m, err := archive.Restore(ctx, from, dataDir, seal, func(name string) bool { return name == vault.FileName })
 	if err != nil {
 		return m, err
 	}
-	if err := os.WriteFile(to, raw, 0o600); err != nil {
-		return m, fmt.Errorf("write master key: %w", err)
+	if key == from {
+		if err := copyKey(from, dataDir); err != nil {
+			return m, err
+		}
 	}
 	s, err := Open(ctx, Config{DataDir: dataDir, ContractID: m.Contract}) // checks that the key fits
 	if err != nil {

@@ -4,12 +4,17 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -155,6 +160,32 @@ func TestBackupAndRestoreRefusals(t *testing.T) {
 	refused("restore of nothing", "not a complete backup", err)
 	_, err = service.Restore(t.Context(), backup, masterKeyOnly(t, run(t).dir))
 	refused("another master key", "another master key", err)
+	manifest := filepath.Join(backup, "backup.json")
+	sealed, err := os.ReadFile(manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	database := filepath.Join(backup, "svc.db")
+	original, err := os.ReadFile(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	enrich(t, database)
+	_, err = service.Restore(t.Context(), backup, masterKeyOnly(t, r.dir))
+	refused("a balance is changed", "not the one its manifest speaks of", err)
+	changed, err := os.ReadFile(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	was, is := sha256.Sum256(original), sha256.Sum256(changed)
+	if err := os.WriteFile(manifest, bytes.Replace(sealed, []byte(hex.EncodeToString(was[:])), []byte(hex.EncodeToString(is[:])), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err = service.Restore(t.Context(), backup, masterKeyOnly(t, r.dir))
+	refused("a balance is changed, and the digest", "was not sealed", err)
+	if err := errors.Join(os.WriteFile(database, original, 0o600), os.WriteFile(manifest, sealed, 0o600)); err != nil {
+		t.Fatal(err)
+	}
 	blobs := filesBelow(t, filepath.Join(backup, "blobs"))
 	raw, err := os.ReadFile(blobs[0])
 	if err != nil {
@@ -171,6 +202,19 @@ func TestBackupAndRestoreRefusals(t *testing.T) {
 		t.Errorf("a failed restore left %v", entries)
 	}
 	r.clean(2)
+}
+
+// enrich changes a database behind the service's back.
+func enrich(t *testing.T, file string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+file+"?_pragma=journal_mode(DELETE)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = db.Exec("UPDATE accounts SET balance = '9' || balance")
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // SQLite beside a bucket: the backup holds the files all the same.
@@ -343,6 +387,48 @@ func writeStream(t *testing.T, list []entry) []byte {
 	return b.Bytes()
 }
 
+// withDigest returns the entries with the digest in the trailer that fits them, as
+// somebody computes it who does not have the master key.
+func withDigest(t *testing.T, list []entry) []byte {
+	t.Helper()
+	digest, last := sha256.New(), len(list)-1
+	for _, e := range list[:last] {
+		sum := sha256.Sum256(e.data)
+		fmt.Fprintf(digest, "%d %s ", len(e.name), e.name)
+		digest.Write(sum[:])
+	}
+	var trailer map[string]any
+	if err := json.Unmarshal(list[last].data, &trailer); err != nil {
+		t.Fatal(err)
+	}
+	trailer["digest"] = hex.EncodeToString(digest.Sum(nil))
+	raw, err := json.Marshal(trailer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return writeStream(t, append(slices.Clone(list[:last]), entry{list[last].name, raw}))
+}
+
+// sparse is a stream whose second entry is one byte that claims to be a megabyte.
+func sparse(t *testing.T, first entry) []byte {
+	t.Helper()
+	var records string
+	for _, record := range []string{"GNU.sparse.size=1048576", "GNU.sparse.numblocks=1", "GNU.sparse.map=1048575,1"} {
+		n := len(record) + 2
+		records += fmt.Sprintf("%d %s\n", n+len(strconv.Itoa(n)), record)
+	}
+	stream := writeStream(t, []entry{first, {"pax", []byte(records)}, {"blobs/large", []byte("x")}})
+	header := stream[bytes.Index(stream, []byte("pax\x00")):][:512]
+	header[156] = tar.TypeXHeader
+	copy(header[148:156], "        ")
+	sum := 0
+	for _, c := range header {
+		sum += int(c)
+	}
+	copy(header[148:156], fmt.Sprintf("%06o\x00 ", sum))
+	return stream
+}
+
 func TestImportRefusesEverythingButAWholeExport(t *testing.T) {
 	source := run(t)
 	_, contents := fillService(t, source, 5)
@@ -389,6 +475,9 @@ func TestImportRefusesEverythingButAWholeExport(t *testing.T) {
 		{"ledger rows are missing", without("rows/ledger"), "trailer", target},
 		{"a ledger row is changed", change("rows/ledger", `"kind":"create_account"`, `"kind":"fund"`), "row 1", target},
 		{"a balance is changed", change("rows/accounts", `"balance":"`, `"balance":"9`), "trailer", target},
+		{"a balance is changed, and the digest", withDigest(t, readStream(t, change("rows/accounts", `"balance":"`, `"balance":"9`))), "was not sealed", target},
+		{"a key is changed, and the digest", withDigest(t, readStream(t, change("rows/accounts", `"key_hash":"`, `"key_hash":"AAAA`))), "was not sealed", target},
+		{"an entry with holes", sparse(t, whole[0]), "does not belong", target},
 		{"a column is missing", change("rows/accounts", `"balance"`, `"balanse"`), "has no balance", target},
 		{"a column of another type", change("rows/accounts", `"key_generation":1`, `"key_generation":"1"`), "wrong type", target},
 		{"an unknown table", writeStream(t, slices.Insert(slices.Clone(whole), len(whole)-1, entry{"rows/sqlite_master/000001.jsonl", []byte("{}")})), "does not belong", target},

@@ -19,6 +19,7 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -652,6 +653,52 @@ func TestTLS(t *testing.T) {
 	}
 }
 
+// What needs no account is bounded by address, generously: whoever verifies the
+// ledger passes, whoever asks without end is told to wait.
+func TestLooksWithoutAccountAreBoundedByAddress(t *testing.T) {
+	svc := run(t).svc
+	ask := func(method, path, client string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest(method, path, strings.NewReader("{}"))
+		r.RemoteAddr = net.JoinHostPort(client, "1234")
+		w := httptest.NewRecorder()
+		svc.Handler().ServeHTTP(w, r)
+		return w
+	}
+	refuses := func(w *httptest.ResponseRecorder) bool {
+		told := strings.Contains(w.Body.String(), "TOO_MANY_REQUESTS")
+		if told && w.Code == http.StatusOK { // the ledger's errors are inside (wire protocol 4.1)
+			return strings.Contains(w.Body.String(), `"jsonrpc":"2.0"`)
+		}
+		return told && w.Code == http.StatusTooManyRequests && w.Header().Get("Retry-After") == "1"
+	}
+	for _, route := range []struct{ method, path, client, neighbour, stranger string }{
+		{http.MethodPost, wire.PathRPC, "203.0.113.1", "203.0.113.1", "203.0.113.2"},
+		{http.MethodGet, wire.PathTlog + "key", "2001:db8:0:1::1", "2001:db8:0:1::2", "2001:db8:0:2::1"},
+	} {
+		passed := 0
+		for passed < 100_000 && !refuses(ask(route.method, route.path, route.client)) {
+			passed++
+		}
+		if passed < 5000 || passed == 100_000 {
+			t.Errorf("%s: %d requests passed", route.path, passed)
+		}
+		refused := 0
+		for range 3 { // one may pass meanwhile
+			if refuses(ask(route.method, route.path, route.neighbour)) {
+				refused++
+			}
+		}
+		if refused == 0 {
+			t.Errorf("%s: the same network passes", route.path)
+		}
+		for _, other := range []string{route.stranger, "127.0.0.1", "::1"} {
+			if w := ask(route.method, route.path, other); w.Code != http.StatusOK || refuses(w) {
+				t.Errorf("%s: from %s %d", route.path, other, w.Code)
+			}
+		}
+	}
+}
+
 // X-Forwarded-For counts only from a trusted proxy, and only its last untrusted
 // entry.
 func TestForwardedAddressLimitsTheClient(t *testing.T) {
@@ -685,6 +732,13 @@ func TestForwardedAddressLimitsTheClient(t *testing.T) {
 		seen[status]++
 	}
 	if seen[404] < 100 || seen[404] > 110 || seen[429] < 40 {
+		t.Errorf("answers %v", seen)
+	}
+	clear(seen)
+	for i := range 150 { // whoever has one IPv6 address has 2^64 of them
+		seen[try(fmt.Sprintf("2001:db8:0:1::%x", i+1))]++
+	}
+	if seen[401] < 100 || seen[401] > 110 || seen[429] < 40 || try("2001:db8:0:2::1") != 401 {
 		t.Errorf("answers %v", seen)
 	}
 	plain := serve(t, nil)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/api"
+	"github.com/svcfs/svcfs/service/archive"
 	"github.com/svcfs/svcfs/service/auth"
 	"github.com/svcfs/svcfs/service/blob"
 	"github.com/svcfs/svcfs/service/checkpoint"
@@ -48,10 +49,11 @@ const (
 
 // Purposes of keys derived from the master key.
 const (
-	purposeTokens  = "session tokens"
-	purposeTickets = "transfer tickets"
-	purposePage    = "sign-ins at an identity provider"
-	purposeName    = "name of the master key"
+	purposeTokens   = "session tokens"
+	purposeTickets  = "transfer tickets"
+	purposePage     = "sign-ins at an identity provider"
+	purposeName     = "name of the master key"
+	purposeArchives = "exports and backups"
 )
 
 const blobDir = "blobs"
@@ -103,6 +105,7 @@ type Service struct {
 
 	certificate   *certificate // nil = plain HTTP
 	masterKeyName string
+	sealKey       archive.SealKey
 }
 
 // APIKey is shown once; see [auth.APIKey].
@@ -127,10 +130,11 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	tokenKey, err1 := v.Derive(purposeTokens)
 	ticketKey, err2 := v.Derive(purposeTickets)
 	pageKey, err3 := v.Derive(purposePage)
-	if err := errors.Join(err1, err2, err3); err != nil {
+	sealKey, err4 := v.Derive(purposeArchives)
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return nil, err
 	}
-	s := &Service{cfg: cfg, metrics: metrics.New(Version)}
+	s := &Service{cfg: cfg, metrics: metrics.New(Version), sealKey: sealKey}
 	if cfg.TLSCert != "" {
 		if s.certificate, err = loadCertificate(cfg.TLSCert, cfg.TLSKey, cfg.Logger); err != nil {
 			return nil, err
@@ -251,9 +255,9 @@ func (s *Service) CreateAccount(ctx context.Context, name string, balance wire.A
 }
 
 // RotateKey replaces the key of an account; the old one is dead at once, and so
-// are the session tokens made with it.
+// are the session tokens made with it, sign-in links and sessions of the page.
 func (s *Service) RotateKey(ctx context.Context, name string) (NewAccount, error) {
-	id, key, err := s.accounts.Rotate(ctx, name)
+	id, key, err := s.accounts.Rotate(ctx, name, "")
 	return NewAccount{id, key}, err
 }
 
@@ -278,7 +282,7 @@ func (s *Service) Verify(ctx context.Context, readData bool, report func(ref str
 
 // Expired lists the files that are older than their groups keep files.
 func (s *Service) Expired(ctx context.Context) ([]files.Expired, error) {
-	return s.files.Expired(ctx, "")
+	return s.files.Expired(ctx, "", -1)
 }
 
 // RemoveExpired deletes them now and returns how many; see [files.Files.RemoveExpired].

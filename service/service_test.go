@@ -507,6 +507,9 @@ func TestThreat22GuessingIsSlowedDown(t *testing.T) {
 	if seen[401] > 11 || seen[429] < 19 {
 		t.Errorf("statuses %v", seen)
 	}
+	if status, body := r.post("/api/auth/session-token", http.Header{wire.HeaderAPIKey: {alice.key}}, wire.SessionTokenRequest{AccountID: alice.id}); status != 200 {
+		t.Errorf("somebody else's guessing locks out the account: %d %s", status, body)
+	}
 	if status, body := r.post("/api/auth/session-token", http.Header{wire.HeaderAPIKey: {alice.key}}, wire.SessionTokenRequest{AccountID: "nobody.svc.testnet"}); status != 404 || !strings.Contains(string(body), "not found") {
 		t.Errorf("unknown account: %d %s", status, body)
 	}
@@ -898,4 +901,27 @@ func TestThreat24RevokedDoesNotJoinAgain(t *testing.T) {
 	must[wire.PrepareUploadResult](guest, wire.OpPrepareUpload, object{"group_id": "h"})
 	other := r.user("other", "1")
 	must[string](other, wire.OpJoinGroup, object{"group_id": "h"}) // nobody else is kept out
+}
+
+// Threat 28: no new name can be taken for another one.
+func TestThreat28NamesThatLookLikeAnother(t *testing.T) {
+	r := run(t)
+	alice := r.user("alice", "100")
+	for _, id := range []string{"te\u200bam", "te\u200dam", "te\u00adam", "\ufeffteam", "team\ufe0f", "te\u034fam", "\u202emaet", "te\u2066am", "team\u2028", "te\u00a0am",
+		" team", "team ", "team\u3000", "\u3164", "te\u0007am", "te\ue000am"} {
+		for _, op := range []string{wire.OpRegisterGroup, wire.OpCreateHackathonGroup} {
+			if status, body := alice.tool(op, object{"group_id": id, "expires_at": "9000000000000000000"}); status != 400 {
+				t.Errorf("%s %q: %d %s", op, id, status, body)
+			}
+		}
+	}
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "Größe 100 %, 日本/a🙂"})
+	for _, member := range []string{"\u212aate", "ka\u0301te", "k\u0430te", "kate\u200b"} {
+		if status, body := alice.tool(wire.OpAddGroupMember, object{"group_id": "Größe 100 %, 日本/a🙂", "member_id": member}); status != 400 {
+			t.Errorf("member %q: %d %s", member, status, body)
+		}
+	}
+	if got := must[string](alice, wire.OpAddGroupMember, object{"group_id": "Größe 100 %, 日本/a🙂", "member_id": "KATE"}); !strings.Contains(got, "kate.svc.testnet") {
+		t.Error(got)
+	}
 }

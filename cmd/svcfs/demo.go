@@ -154,7 +154,7 @@ func (a *app) demo(ctx context.Context, dir, from string, once, asJSON bool) (er
 // interrupted says so when that is why something failed.
 func interrupted(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return refuse(exitOther, "", errors.New("interrupted; everything was unmounted"))
+		return refuse(exitOther, "run it again with: svcfs demo", errors.New("interrupted; everything was unmounted"))
 	}
 	return err
 }

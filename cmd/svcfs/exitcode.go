@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/svcfs/svcfs/fs"
 	"github.com/svcfs/svcfs/fs/tree"
@@ -111,16 +112,51 @@ func hintFor(err error) string {
 	if errors.As(err, &fromTree) && fromTree.Hint != "" {
 		return fromTree.Hint
 	}
-	if hint := sdk.HintOf(err); hint != "" {
+	if hint := serviceHint(err); hint != "" {
 		return hint
 	}
 	switch exitCodeOf(err) {
 	case exitAuth:
 		return "run 'svcfs whoami' to see which account and key are used"
+	case exitNotFound:
+		return "see what there is with: svcfs ls"
 	case exitMoney:
 		return "run 'svcfs balance', then deposit tokens ('svcd account fund NAME AMOUNT' on a service of your own)"
 	case exitUnreachable:
 		return "run 'svcfs doctor' to see what cannot be reached"
+	case exitUsage:
+		return "run the command with --help to see what it wants"
+	case exitOther:
+		return "run 'svcfs doctor' to check this machine and the service"
 	}
 	return ""
+}
+
+// serviceHint is the library's hint, in words of this program where those say
+// more.
+func serviceHint(err error) string {
+	var refused *sdk.Error
+	hint := sdk.HintOf(err)
+	if !errors.As(err, &refused) {
+		return hint
+	}
+	notFound := sdk.KindOf(err) == sdk.KindNotFound
+	switch {
+	case notFound && errors.Is(err, sdk.ErrSignIn):
+		return "give the whole account id, such as NAME.svc.testnet; on a service of your own an account is made with: svcd account create NAME"
+	case notFound && strings.Contains(strings.ToLower(err.Error()), "group not found"):
+		return "see the groups of this account with: svcfs ls (the GROUP comes before other arguments)"
+	}
+	if group := string(refused.Group); isPlainWord(group) {
+		hint = strings.ReplaceAll(hint, "GROUP", group)
+	}
+	return hint
+}
+
+// isPlainWord reports a name that a shell takes as it is.
+func isPlainWord(s string) bool {
+	special := func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._-", r)
+	}
+	return s != "" && s[0] != '-' && !strings.ContainsFunc(s, special)
 }

@@ -60,4 +60,9 @@ func TestEveryFailureClassHasANextStep(t *testing.T) {
 			t.Errorf("no hint for %v", k)
 		}
 	}
+	for code := exitAuth; code <= exitOther; code++ {
+		if hintFor(refuse(code, "", errors.New("why"))) == "" {
+			t.Errorf("no hint for exit code %d", code)
+		}
+	}
 }

@@ -131,17 +131,17 @@ func (a *app) get(ctx context.Context, c *sdk.Client, group sdk.GroupID, what st
 	a.ui.progress("")
 	if f.output == "" || f.output == "-" {
 		if _, err := a.ui.out.Write(b.Bytes()); err != nil {
-			return fmt.Errorf("write standard output: %w", err)
+			return refuse(exitOther, "make room there, or name a file with -o", fmt.Errorf("write standard output: %w", err))
 		}
 		return nil
 	}
 	dir, err := os.OpenRoot(filepath.Dir(f.output))
 	if err != nil {
-		return err
+		return refuse(exitOther, "name a file in a folder that you may read and write", err)
 	}
 	defer dir.Close()
 	if err := writeWhole(dir, filepath.Base(f.output), b.Bytes()); err != nil {
-		return err
+		return refuse(exitOther, "name a file in a folder that you may write to and that has room", fmt.Errorf("write %s: %w", f.output, err))
 	}
 	if f.asJSON {
 		return a.printJSON(fetchedFrom(entry, plain, f.output))

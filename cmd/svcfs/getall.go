@@ -44,6 +44,9 @@ func (a *app) getAll(ctx context.Context, c *sdk.Client, group sdk.GroupID, f ge
 	}
 	work := func(ctx context.Context, i int) (outcome, error) { return g.one(ctx, entries[i], paths[i]), ctx.Err() }
 	if err := inOrder(ctx, f.jobs, len(entries), work, func(o outcome) error { return g.took(o, f.asJSON) }); err != nil {
+		if ctx.Err() != nil {
+			return interruption("run the same command again: what is complete is not fetched twice")
+		}
 		return err
 	}
 	if !f.asJSON {

@@ -188,7 +188,7 @@ func parseBudget(flag, text string) (sdk.Amount, error) {
 	}
 	amount, err := wire.ParseTokens(text)
 	if err != nil {
-		return amount, usage("use a number of tokens such as "+flag+" 2.5", err.Error())
+		return amount, usage("use a number of tokens such as "+flag+" 2.5", fmt.Sprintf("%s: %q is no number of tokens", flag, text))
 	}
 	if amount.IsZero() {
 		return amount, usage("use a number of tokens such as "+flag+" 2.5", "a budget of nothing allows nothing")

@@ -47,6 +47,9 @@ it says that this pays. JavaScript clients older than 1.2 cannot read such files
 				return usage("use --jobs 4", "--jobs must be 1 or more")
 			}
 			files, err := a.findLocal(args[1:], f.name)
+			if isSwapped(args, err) {
+				return refuse(exitNotFound, "the GROUP comes first: svcfs put GROUP FILE...", err)
+			}
 			if err != nil {
 				return err
 			}
@@ -66,6 +69,16 @@ it says that this pays. JavaScript clients older than 1.2 cannot read such files
 	flags.IntVarP(&f.jobs, "jobs", "j", defaultJobs, "files to send at a time; each is held in memory")
 	addJSON(cmd, &f.asJSON)
 	return cmd
+}
+
+// isSwapped reports that no file was found, and that the name of the group is
+// one.
+func isSwapped(args []string, err error) bool {
+	if !errors.Is(err, fs.ErrNotExist) || len(args) != 2 {
+		return false
+	}
+	_, err = os.Stat(args[0])
+	return err == nil
 }
 
 // localFile is a file to put.
@@ -108,7 +121,7 @@ func (a *app) findOne(arg, name string) ([]localFile, error) {
 	}
 	info, err := os.Stat(arg)
 	if err != nil {
-		return nil, refuse(exitNotFound, "check the path", err)
+		return nil, refuse(exitNotFound, "check the path; ls shows what there is", err)
 	}
 	if name == "" {
 		if name, err = ownName(arg); err != nil {
@@ -201,7 +214,7 @@ func (a *app) put(ctx context.Context, c *sdk.Client, group sdk.GroupID, files [
 	}
 	progress := a.newBar("uploading", len(files), total, f.asJSON)
 	defer a.ui.progress("")
-	return inOrder(ctx, f.jobs, len(files), func(ctx context.Context, i int) (receipt, error) {
+	err := inOrder(ctx, f.jobs, len(files), func(ctx context.Context, i int) (receipt, error) {
 		ctx, flying := progress.start(ctx, files[i].name, files[i].size)
 		defer flying.end()
 		entry, known := there[files[i].name]
@@ -210,6 +223,10 @@ func (a *app) put(ctx context.Context, c *sdk.Client, group sdk.GroupID, files [
 		}
 		return a.putOne(ctx, c, group, files[i], entry)
 	}, func(r receipt) error { return a.printReceipt(r, f.asJSON, len(files) > 1) })
+	if err != nil && ctx.Err() != nil {
+		return interruption("run the same command with --update: what was recorded is not sent again")
+	}
+	return err
 }
 
 // putOne sends one file, unless it equals what is there.
@@ -266,7 +283,14 @@ func (a *app) load(b *sdk.Buffer, file string) error {
 	if err != nil {
 		return err
 	}
+	if info.Size() > sdk.DefaultMaxFileBytes {
+		return tooLarge(file)
+	}
 	return fill(b, f, info.Size())
+}
+
+func tooLarge(file string) error {
+	return refuse(exitOther, "split it, for example with: split -b 1G", fmt.Errorf("%s is larger than %d bytes", file, sdk.DefaultMaxFileBytes))
 }
 
 // fillStep is how much room is made for what comes next, in bytes.
@@ -280,7 +304,7 @@ func fill(b *sdk.Buffer, r io.Reader, size int64) error {
 	}
 	for {
 		if n > sdk.DefaultMaxFileBytes {
-			return refuse(exitOther, "split the file", fmt.Errorf("larger than %d bytes", sdk.DefaultMaxFileBytes))
+			return tooLarge("the input")
 		}
 		if n == b.Len() {
 			if err := b.Resize(n + max(fillStep, n/2)); err != nil {

@@ -33,6 +33,7 @@ func newApp(stdin io.Reader, stdout, stderr io.Writer, env environment) *app {
 // execute runs one command line and reports its failure.
 func (a *app) execute(ctx context.Context, args []string) exitCode {
 	root := a.rootCommand()
+	strictDefaults(root)
 	root.SetArgs(args)
 	root.SetOut(a.ui.out)
 	root.SetErr(a.ui.err)
@@ -42,12 +43,31 @@ func (a *app) execute(ctx context.Context, args []string) exitCode {
 	}
 	var own *commandError
 	if !a.began && !errors.As(err, &own) {
-		err = usage("run 'svcfs help' for the commands, 'svcfs help COMMAND' for its flags", firstLine(err.Error()))
+		err = usage(commandHint(root, args), firstLine(err.Error()))
 	}
 	if !errors.Is(err, errReported) {
 		a.ui.fail(err)
 	}
 	return exitCodeOf(err)
+}
+
+// commandHint tells what to do about a command that there is not.
+func commandHint(root *cobra.Command, args []string) string {
+	found, rest, _ := root.Find(args)
+	found.SuggestionsMinimumDistance = 2 // edits
+	for _, word := range rest {
+		if strings.HasPrefix(word, "-") {
+			continue
+		}
+		if near := found.SuggestionsFor(word); len(near) > 0 {
+			return "did you mean: " + found.CommandPath() + " " + near[0]
+		}
+		break
+	}
+	if found != root {
+		return "run 'svcfs help" + strings.TrimPrefix(found.CommandPath(), "svcfs") + "' for its commands and flags"
+	}
+	return "run 'svcfs help' for the commands, 'svcfs help COMMAND' for its flags"
 }
 
 // errReported marks a failure that the command has told already.
@@ -96,6 +116,29 @@ failed, 3 usage, 4 insufficient balance or budget, 5 unreachable, 6 other.`,
 	return root
 }
 
+// strictDefaults makes the commands that the library adds refuse what they do
+// not know, with exit code 3, instead of showing a help text.
+func strictDefaults(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		switch cmd.Name() {
+		case "help":
+			cmd.Args = func(_ *cobra.Command, topic []string) error {
+				if found, rest, err := root.Find(topic); err != nil || len(rest) > 0 && found.HasSubCommands() {
+					return usage(commandHint(root, topic), fmt.Sprintf("no help about %q", strings.Join(topic, " ")))
+				}
+				return nil
+			}
+		case "completion":
+			cmd.Args = cobra.ArbitraryArgs
+			cmd.RunE = func(*cobra.Command, []string) error {
+				return usage("use bash, zsh, fish or powershell; 'svcfs help completion bash' tells where it goes", "svcfs completion wants the name of a shell")
+			}
+		}
+	}
+}
+
 // version names the build: its version and the commit it was made from.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
@@ -137,9 +180,17 @@ func (a *app) simple(run commandFunc) func(*cobra.Command, []string) error {
 		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
 		a.began = true
-		return run(ctx, args)
+		err := run(ctx, args)
+		var own *commandError
+		if err != nil && ctx.Err() != nil && !errors.As(err, &own) {
+			return interruption("run it again")
+		}
+		return err
 	}
 }
+
+// interruption is how a command ends that the user interrupted.
+func interruption(hint string) error { return refuse(exitOther, hint, errors.New("interrupted")) }
 
 // withClient is a simple command that talks to the service.
 func (a *app) withClient(run func(ctx context.Context, c *sdk.Client, args []string) error) func(*cobra.Command, []string) error {

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 // TestScript runs the command lines of testdata/script with the real programs,
 // each script with a home of its own. Commands beside those of testscript:
 //
-//	service                start svcd on a free port; sets SVC_URL
+//	service                start svcd on a free port; sets SVC_URL and SVCD
 //	service stop           end it
 //	account NAME TOKENS    make an account; its key goes to $WORK/NAME.key
 //	as NAME                be that account from here on
@@ -162,6 +162,7 @@ func serviceCmd(ts *testscript.TestScript, svcd string, args []string) {
 	if url := ts.Getenv("SVC_URL"); url != "" { // again where it was
 		listen = strings.TrimPrefix(url, "http://")
 	}
+	ts.Setenv("SVCD", svcd)
 	cmd := exec.Command(svcd, "serve", "--data", ts.MkAbs("service"), "--listen", listen)
 	var log bytes.Buffer
 	cmd.Stderr = &log

@@ -114,7 +114,7 @@ func writeMemory(path string, m proof.Memory) error {
 		return fmt.Errorf("encode what was verified: %w", err)
 	}
 	if err := replaceState(path, raw); err != nil {
-		return fmt.Errorf("remember what was verified: %w", err)
+		return refuse(exitOther, "make its folder writable, or set XDG_STATE_HOME", fmt.Errorf("remember what was verified: %w", err))
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ func (w *wholeFiles) write(path string, content []byte) error {
 	}
 	f, name, err := w.create(int(folder.Fd()))
 	if err != nil {
-		return fmt.Errorf("create a file in %s: %w", folder.Name(), err)
+		return fmt.Errorf("create a temporary file: %w", err)
 	}
 	defer f.Close()
 	if err := writeSynced(f, content); err != nil {

@@ -191,7 +191,9 @@ func (f *File) writeAt(ctx context.Context, p []byte, off int64) error {
 			return err
 		}
 	}
-	copy(s.buf.Bytes()[off:], p)
+	if _, err := s.buf.WriteAt(p, off); err != nil {
+		return &Error{Class: ClassNoMemory, Err: err}
+	}
 	f.touched(s)
 	return nil
 }
@@ -359,7 +361,7 @@ func (t *Tree) holding(s *stage, g *group, raw string) *sdk.Entry {
 		newest = v.newest()
 	}
 	t.mu.RUnlock()
-	if newest == nil || newest.Size != s.buf.Len() || sdk.ComputeHash(s.buf.Bytes()) != newest.Hash {
+	if newest == nil || newest.Size != s.buf.Len() || s.buf.Hash() != newest.Hash {
 		return nil
 	}
 	return newest

@@ -2,14 +2,21 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"time"
 
+	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/service/ledger"
+	"github.com/svcfs/svcfs/service/store"
 )
 
 // row is one line of a growth table: what grew, and what it took.
@@ -50,7 +57,7 @@ func (w *world) growth(out string) error {
 	}
 	w.systems = systems
 	var tables []growing
-	for _, measure := range []func(*system) (growing, error){w.growFile, w.growGroup, w.growClients} {
+	for _, measure := range []func(*system) (growing, error){w.growFile, w.growGroup, w.growClients, w.growProcesses} {
 		g, err := measure(s)
 		if err != nil {
 			return err
@@ -114,34 +121,37 @@ func writeBlocks(path string, block []byte, size int64) error {
 	return f.Close()
 }
 
+// uploaded is up to which size the files of a growing group are uploaded; more
+// are put into the records at once, by the code that svcd uses.
+const uploaded = 1000
+
 // growGroup lists one group of growing size.
 func (w *world) growGroup(s *system) (growing, error) {
 	const group = "grow"
 	g := growing{title: "Files in a group", x: "files", columns: []string{"ls -l cold, ms", "ls -l warm, ms", "first look-up, ms", "memory, MiB"},
-		note: "The first look-up is stat of one name in a mount that has seen nothing."}
-	if _, err := w.svc.client.RegisterGroup(context.Background(), group); err != nil {
+		note: fmt.Sprintf("The first look-up is stat of one name in a mount that has seen nothing. More than %d files are records without content. A look-up that the mount gave up after its five seconds is repeated and counted whole.", uploaded)}
+	ctx := context.Background()
+	if _, err := w.svc.client.RegisterGroup(ctx, group); err != nil {
 		return g, err
 	}
 	have := 0
 	for size := 10; size <= 100_000; size *= 10 {
 		progress("group of %d files", size)
 		begin := time.Now()
-		err := inParallel(16, size-have, func(i int) error {
-			if time.Since(begin) > w.fillPatience {
-				return nil
-			}
-			name := fmt.Sprintf("entry-%06d.txt", have+i)
-			_, err := w.svc.client.UploadBytes(context.Background(), group, name, []byte(name))
-			return err
-		})
+		var err error
+		if size <= uploaded {
+			err = inParallel(16, size-have, func(i int) error {
+				name := entryName(have + i)
+				_, err := w.svc.client.UploadBytes(ctx, group, name, []byte(name))
+				return err
+			})
+			g.note += fmt.Sprintf(" The last %d uploads of the %d took %v.", size-have, size, time.Since(begin).Round(time.Millisecond))
+		} else {
+			err = w.svc.addRecords(ctx, group, have, size)
+		}
 		if err != nil {
 			return g, err
 		}
-		if time.Since(begin) > w.fillPatience {
-			g.note += fmt.Sprintf(" %d files are left out: filling took longer than %v.", size, w.fillPatience)
-			break
-		}
-		g.note += fmt.Sprintf(" The last %d uploads of the %d took %v.", size-have, size, time.Since(begin).Round(time.Millisecond))
 		have = size
 		figures, err := w.lookAtGroup(s, group)
 		if err != nil {
@@ -152,27 +162,77 @@ func (w *world) growGroup(s *system) (growing, error) {
 	return g, s.down()
 }
 
+func entryName(i int) string { return fmt.Sprintf("entry-%06d.txt", i) }
+
+// addRecords puts files from one number up to another into a group of the SQLite
+// database: ledger records and rows as of an upload, without key and content.
+func (s *service) addRecords(ctx context.Context, group string, from, to int) error {
+	const atOnce = 2000 // svcd writes between
+	db, err := store.Open(ctx, s.data, "")
+	if err != nil {
+		return err
+	}
+	l := ledger.New(ledger.DefaultFees(), time.Now)
+	for ; from < to && err == nil; from += atOnce {
+		err = db.Write(ctx, func(tx *store.Tx) error {
+			for i := from; i < min(to, from+atOnce); i++ {
+				if err := s.addRecord(ctx, tx, l, group, i); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return errors.Join(err, db.Close())
+}
+
+func (s *service) addRecord(ctx context.Context, tx *store.Tx, l *ledger.Ledger, group string, i int) error {
+	name := entryName(i)
+	sum := sha256.Sum256([]byte(name))
+	ref, hash := fmt.Sprintf("bafy.record/%s/%d", group, i), hex.EncodeToString(sum[:])
+	r, err := l.Append(ctx, tx, ledger.Record{Kind: ledger.KindRecord, Account: s.account, Group: group, Ref: ref, FileHash: hash, Detail: name})
+	if err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, `INSERT INTO files (ref, group_id, seq, changed_seq, tx_id, uploader, file_hash, time_ns, filename, original_size,
+		content_type, format, blob_id, blob_size, blob_sum, key_version) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'text/plain', 'null', ?, ?, ?, 1)`,
+		ref, group, r.Seq, r.Seq, r.TxID, s.account, hash, r.TimeNS, name, len(name), ref, len(name)+format.Overhead, sum[:])
+	return err
+}
+
 func (w *world) lookAtGroup(s *system, group string) ([]float64, error) {
 	if err := s.up(true); err != nil {
 		return nil, err
 	}
 	begin := time.Now()
-	if _, err := os.Stat(s.path(group, "entry-000003.txt")); err != nil {
+	if err := insist(func() error { _, err := os.Stat(s.path(group, entryName(3))); return err }); err != nil {
 		return nil, err
 	}
 	first := milliseconds(time.Since(begin))
 	if err := s.up(true); err != nil {
 		return nil, err
 	}
-	cold, _, err := listFolder(s.path(group))
-	if err != nil {
+	begin = time.Now()
+	if err := insist(func() error { _, _, err := listFolder(s.path(group)); return err }); err != nil {
 		return nil, err
 	}
+	cold := milliseconds(time.Since(begin))
 	warmed, _, err := listFolder(s.path(group))
 	if err != nil {
 		return nil, err
 	}
 	return []float64{cold, warmed, first, mib(statusBytes(s.client.cmd.Process.Pid, "VmRSS:"))}, nil
+}
+
+// insist repeats what the mount gave up because the ledger's rows took longer
+// than a look-up may.
+func insist(look func() error) (err error) {
+	for range 10 {
+		if err = look(); !errors.Is(err, syscall.ETIMEDOUT) {
+			return err
+		}
+	}
+	return err
 }
 
 // growClients lets a growing number of accounts fetch the same files at once.
@@ -229,6 +289,125 @@ func (w *world) growClients(*system) (growing, error) {
 			mib(statusBytes(w.svc.process.cmd.Process.Pid, "VmRSS:"))}})
 	}
 	return g, nil
+}
+
+// growProcesses lets clients work with a growing number of svcd processes over
+// one PostgreSQL and one bucket.
+func (w *world) growProcesses(*system) (growing, error) {
+	const group, files, clients = "shared", 64, 24
+	g := growing{title: "Service processes", x: "processes",
+		columns: []string{"uploads/s", "retrieves/s", "CPU per upload, ms", "CPU per retrieve, ms", "memory of all, MiB"},
+		note: fmt.Sprintf("%d clients at once with files of 4 KiB, spread over the processes; PostgreSQL and the S3 server run on the same machine. "+
+			"CPU is that of all processes of svcd.", clients)}
+	helper := &tester{}
+	defer helper.end()
+	b, err := w.onPostgres(helper)
+	if err != nil {
+		g.note = fmt.Sprintf("Not measured: %v.", err)
+		return g, nil
+	}
+	stores, err := b.stores()
+	if err != nil {
+		return g, err
+	}
+	var services []*service
+	defer func() {
+		for _, s := range services {
+			w.end(s.process)
+		}
+	}()
+	for n := 1; n <= 3; n++ {
+		progress("%d processes", n)
+		s, err := w.joinService(services, b.env, stores)
+		if err != nil {
+			return g, err
+		}
+		if services = append(services, s); n == 1 {
+			if _, err := s.client.RegisterGroup(context.Background(), group); err != nil {
+				return g, err
+			}
+		}
+		figures, err := crowd(services, group, clients, files)
+		if err != nil {
+			return g, err
+		}
+		g.rows = append(g.rows, row{float64(n), figures})
+	}
+	return g, nil
+}
+
+// joinService starts one more process over the stores of those before it.
+func (w *world) joinService(others []*service, env, stores []string) (*service, error) {
+	name := fmt.Sprintf("process%d", len(others)+1)
+	if len(others) == 0 {
+		return w.newService(name, env, stores...)
+	}
+	key, err := os.ReadFile(filepath.Join(others[0].data, "master.key"))
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(os.MkdirAll(w.path(name), 0o700), os.WriteFile(w.path(name, "master.key"), key, 0o600)); err != nil {
+		return nil, err
+	}
+	s, err := w.serveAt(filepath.Join(w.bin, "svcd"), name, env, stores...)
+	if err != nil {
+		return nil, err
+	}
+	s.account, s.key = others[0].account, others[0].key
+	s.client, err = s.clientOf(s.account, s.key)
+	return s, err
+}
+
+// crowd measures uploads and retrieves by clients that are spread over processes.
+func crowd(services []*service, group sdk.GroupID, clients, files int) (figures []float64, err error) {
+	ctx := context.Background()
+	data := []byte(strings.Repeat("svcfs..\n", smallBytes/8))
+	var n atomic.Int64
+	upload := func(i int) error {
+		_, err := services[i%len(services)].client.UploadBytes(ctx, group, fmt.Sprintf("%d-%d", len(services), n.Add(1)), data)
+		return err
+	}
+	if err := inParallel(clients, files, upload); err != nil { // also signs in
+		return nil, err
+	}
+	entries, err := services[0].client.Entries(ctx, group, 0)
+	if err != nil {
+		return nil, err
+	}
+	retrieve := func(i int) error {
+		return fetch(ctx, services[i%len(services)].client, entries[int(n.Add(1))%len(entries)])
+	}
+	var rates, cpus []float64
+	memory := 0.0
+	for _, do := range []func(int) error{upload, retrieve} {
+		var done atomic.Int64
+		used, begin := cpuOfAll(services), time.Now()
+		err := inParallel(clients, clients, func(i int) error {
+			for time.Since(begin) < lasting {
+				if err := do(i); err != nil {
+					return err
+				}
+				done.Add(1)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		rates = append(rates, rate(int(done.Load()), time.Since(begin)))
+		cpus = append(cpus, milliseconds(cpuOfAll(services)-used)/float64(done.Load()))
+	}
+	for _, s := range services {
+		memory += mib(statusBytes(s.process.cmd.Process.Pid, "VmRSS:"))
+	}
+	return append(append(rates, cpus...), memory), nil
+}
+
+func cpuOfAll(services []*service) (sum time.Duration) {
+	for _, s := range services {
+		sum += cpuOf(s.process.cmd.Process.Pid)
+	}
+	return sum
 }
 
 func signIn(ctx context.Context, clients []*sdk.Client) error {

@@ -31,9 +31,6 @@ type plan struct {
 	random   int           // random reads of smallBytes
 	readers  int           // at once
 	tree     string        // what cp -r copies
-	// fillPatience bounds the filling of one more step of a growing group; what is
-	// larger is left out of the chart, and the text says so.
-	fillPatience time.Duration
 
 	otherSvcd string // of BENCH=service, see -other
 	profiles  string // folder for profiles of svcd; empty = none
@@ -63,12 +60,11 @@ func main() {
 	}
 	out := flag.String("out", "integration/bench", "folder of the results")
 	only := flag.String("only", "", "systems to run, by the beginnings of their names, comma-separated; empty = all")
-	fill := flag.Duration("fill", 10*time.Minute, "how long BENCH=growth may fill one more step of a group")
 	keep := flag.Bool("keep", false, "keep the work folder")
 	other := flag.String("other", "", "another svcd that BENCH=service measures in turns with this one")
 	profiles := flag.String("profiles", "", "folder for CPU profiles of svcd")
 	flag.Parse()
-	exit(run(os.Getenv("BENCH"), *out, *only, *fill, *keep, *other, *profiles))
+	exit(run(os.Getenv("BENCH"), *out, *only, *keep, *other, *profiles))
 }
 
 func exit(err error) {
@@ -79,7 +75,7 @@ func exit(err error) {
 	os.Exit(1)
 }
 
-func run(mode, out, only string, fill time.Duration, keep bool, other, profiles string) (err error) {
+func run(mode, out, only string, keep bool, other, profiles string) (err error) {
 	goroot, err := commandOutput("go", "env", "GOROOT")
 	if err != nil {
 		return err
@@ -88,7 +84,7 @@ func run(mode, out, only string, fill time.Duration, keep bool, other, profiles 
 	if err != nil {
 		return err
 	}
-	p.fillPatience, p.otherSvcd, p.profiles = fill, other, profiles
+	p.otherSvcd, p.profiles = other, profiles
 	w, err := newWorld(p, only)
 	if err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -134,6 +135,7 @@ type service struct {
 	key     string
 	process *process
 	client  *sdk.Client
+	stores  []string     // its --db and --blobs flags
 	uploads atomic.Int64 // so many were begun
 }
 
@@ -144,6 +146,23 @@ func (w *world) newService(name string, env []string, stores ...string) (*servic
 }
 
 func (w *world) startService(program, name string, env []string, stores ...string) (*service, error) {
+	s, err := w.serveAt(program, name, env, stores...)
+	if err != nil {
+		return nil, err
+	}
+	if s.account, s.key, err = s.newAccount("bench", env, stores); err != nil {
+		return nil, err
+	}
+	s.keyFile = w.path(name + ".key")
+	if err := os.WriteFile(s.keyFile, []byte(s.key+"\n"), 0o600); err != nil {
+		return nil, err
+	}
+	s.client, err = s.clientOf(s.account, s.key)
+	return s, err
+}
+
+// serveAt starts a svcd without an account.
+func (w *world) serveAt(program, name string, env []string, stores ...string) (*service, error) {
 	s := &service{w: w, data: w.path(name)}
 	args := append([]string{"serve", "--data", s.data, "--listen", "127.0.0.1:0", "--request-rate", "-1"}, stores...)
 	if w.profiles != "" {
@@ -161,15 +180,13 @@ func (w *world) startService(program, name string, env []string, stores ...strin
 	}
 	_, line, _ := strings.Cut(p.output.String(), "listening on ")
 	s.url, _, _ = strings.Cut(line, "\n")
-	if s.account, s.key, err = s.newAccount("bench", env, stores); err != nil {
-		return nil, err
-	}
-	s.keyFile = w.path(name + ".key")
-	if err := os.WriteFile(s.keyFile, []byte(s.key+"\n"), 0o600); err != nil {
-		return nil, err
-	}
-	s.client, err = s.clientOf(s.account, s.key)
-	return s, err
+	return s, nil
+}
+
+// end stops a server before the benchmark is over.
+func (w *world) end(p *process) {
+	p.stop()
+	w.servers = slices.DeleteFunc(w.servers, func(other *process) bool { return other == p })
 }
 
 func (s *service) newAccount(name string, env, stores []string) (account, key string, err error) {

@@ -614,9 +614,9 @@ func listModes() []Mode {
 		"list: hash a number": said(200, `{"result":[{"ipfs_hash":"r","file_hash":7}]}`), "list: size a string": row(`"original_size":"7"`),
 		"list: size 2^70": row(`"original_size":1180591620717411303424`), "list: deleted a string": row(`"deleted":"yes"`), "list: name an object": row(`"filename":{}`),
 		"list: endless":           endless(`{"result":[`, strings.Repeat(`{},`, 1<<14), 0),
-		"list: huge, empty rows":  many(`{"result":[`, `{},`, 5_000_000, `{}]}`),
-		"list: huge, short rows":  many(`{"result":[`, `{"ipfs_hash":"r"},`, 900_000, `{}]}`),
-		"list: huge, null rows":   many(`{"result":[`, `null,`, 3_000_000, `null]}`),
+		"list: huge, empty rows":  many(`{"result":[`, `{},`, 2_000_000, `{}]}`),
+		"list: huge, short rows":  many(`{"result":[`, `{"ipfs_hash":"r"},`, 500_000, `{}]}`),
+		"list: huge, null rows":   many(`{"result":[`, `null,`, 1_500_000, `null]}`),
 		"list: huge, many fields": many(`{`, `"a":1,`, 2_000_000, `"result":7}`),
 	})
 	list = append(list, modes(OnList, sdk.KindOther, map[string]func(*Hostile, http.Handler) http.Handler{"list: echo": echo, "list: redirect": redirect(302)})...)

@@ -8,25 +8,35 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/fault"
 )
 
 const (
 	// failuresPerClient is how many failed sign-ins an address has per minute.
 	failuresPerClient = 100
-	// watchedClients bounds the memory of failures.
+	// watchedClients bounds the memory of failures, and that of looks.
 	watchedClients = 10_000
+	// looksPerClient is how many requests without an account a network has per
+	// second, looksAtOnce how many it may have saved up: verifying a ledger of a
+	// million records takes about 4,000.
+	looksPerClient = 200
+	looksAtOnce    = 5_000
 )
 
-// clients knows where requests come from, and who fails to sign in too often.
+// clients knows where requests come from, who fails to sign in too often, and who
+// looks too often at what needs no account.
 type clients struct {
 	trusted []netip.Prefix
 
 	mu       sync.Mutex
-	failures map[netip.Addr]*rate.Limiter
+	failures map[netip.Addr]*rate.Limiter // by network
+	looks    map[netip.Addr]*rate.Limiter
 }
 
 func newClients(trusted []netip.Prefix) *clients {
-	return &clients{trusted: trusted, failures: make(map[netip.Addr]*rate.Limiter)}
+	return &clients{trusted: trusted, failures: make(map[netip.Addr]*rate.Limiter), looks: make(map[netip.Addr]*rate.Limiter)}
 }
 
 // address returns the client's address: that of the connection or, as long as
@@ -58,12 +68,21 @@ func (c *clients) isTrusted(a netip.Addr) bool {
 	return false
 }
 
+// network is what counts as one client: an IPv4 address, or the 64 bits of an IPv6
+// address that a subscriber has at least.
+func network(a netip.Addr) netip.Addr {
+	if !a.Is6() {
+		return a
+	}
+	return netip.PrefixFrom(a, 64).Masked().Addr()
+}
+
 // mayTry reports whether an address has had few enough failures. The machine
 // itself is not counted.
 func (c *clients) mayTry(a netip.Addr) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	l := c.failures[a]
+	l := c.failures[network(a)]
 	return l == nil || l.Tokens() >= 1
 }
 
@@ -71,6 +90,7 @@ func (c *clients) failed(a netip.Addr) {
 	if !a.IsValid() || a.IsLoopback() {
 		return
 	}
+	a = network(a)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := c.failures[a]
@@ -82,4 +102,38 @@ func (c *clients) failed(a netip.Addr) {
 		c.failures[a] = l
 	}
 	l.Allow()
+}
+
+// mayLook counts a request that needs no account, or refuses it. The machine itself
+// is not counted.
+func (c *clients) mayLook(a netip.Addr) error {
+	if !a.IsValid() || a.IsLoopback() {
+		return nil
+	}
+	a = network(a)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := c.looks[a]
+	if l == nil {
+		if len(c.looks) >= watchedClients {
+			clear(c.looks)
+		}
+		l = rate.NewLimiter(looksPerClient, looksAtOnce)
+		c.looks[a] = l
+	}
+	if l.Allow() {
+		return nil
+	}
+	return &fault.Error{Code: wire.CodeRateLimited, Text: "too many requests from your address: wait a second and repeat what was refused", RetryAfter: time.Second}
+}
+
+// open counts the requests of next, which needs no account, by address.
+func (s *server) open(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := s.clients.mayLook(traceOf(r.Context()).client); err != nil {
+			s.refuse(w, r, err)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }

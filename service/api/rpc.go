@@ -28,6 +28,10 @@ type rpcRequest struct {
 // rpc answers the views of the ledger like the real network (wire protocol 4.1):
 // HTTP 200 always, errors inside.
 func (s *server) rpc(w http.ResponseWriter, r *http.Request) {
+	if err := s.clients.mayLook(traceOf(r.Context()).client); err != nil {
+		writeRPC(w, nil, nil, rpcFault("TOO_MANY_REQUESTS", "REQUEST_VALIDATION_ERROR", fault.Of(err).Text))
+		return
+	}
 	raw, err := body(w, r, maxRequestBytes)
 	var req rpcRequest
 	if err != nil || json.Unmarshal(raw, &req) != nil {
@@ -192,13 +196,14 @@ func (s *server) publicFiles(ctx context.Context, group string) (any, error) {
 	return list, err
 }
 
-// expired lists the records of a group that retention will remove next.
+// expired lists the records of a group that retention will remove next, as many
+// as a page has.
 func (s *server) expired(ctx context.Context, group string) (any, error) {
 	ids := []string{}
 	if group == "" {
 		return ids, nil
 	}
-	list, err := s.Files.Expired(ctx, group)
+	list, err := s.Files.Expired(ctx, group, wire.MaxPageRows)
 	for _, e := range list {
 		ids = append(ids, e.TxID)
 	}

@@ -4,10 +4,10 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -32,6 +32,8 @@ import (
 const (
 	// maxRequestBytes bounds a JSON request without file content.
 	maxRequestBytes = 1 << 20
+	// smallRequest is how much memory a request gets on its word.
+	smallRequest = 64 << 10
 	// maxInlineFile bounds a file that arrives as base64 inside JSON, in
 	// plaintext bytes; larger ones use the raw transfer.
 	maxInlineFile = 64 << 20
@@ -100,7 +102,7 @@ func New(d Deps) http.Handler {
 	mux.HandleFunc("POST "+wire.PathRPC, s.rpc)
 	mux.HandleFunc("GET "+wire.PathCapabilities, s.capabilities)
 	mux.HandleFunc("GET "+wire.PathHealth, s.health)
-	mux.Handle("GET "+wire.PathTlog, d.Checkpoints.Handler(s.refuse))
+	mux.Handle("GET "+wire.PathTlog, s.open(d.Checkpoints.Handler(s.refuse)))
 	mux.Handle(web.Path, d.Page.Handler(s.refuse, s.admitPage))
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Vary", "Accept")
@@ -240,10 +242,12 @@ func body(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	if r.ContentLength > limit { // before a byte of it is read
 		return nil, &http.MaxBytesError{Limit: limit}
 	}
-	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
-	if err != nil {
+	var all bytes.Buffer
+	all.Grow(int(min(max(r.ContentLength, 0), smallRequest)) + bytes.MinRead)
+	if _, err := all.ReadFrom(http.MaxBytesReader(w, r.Body, limit)); err != nil {
 		return nil, err
 	}
+	raw := all.Bytes()
 	if wire.DeeperThan(raw, maxDepth) {
 		return nil, fault.New(wire.CodeInvalidJSON, "the request is nested deeper than %d", maxDepth)
 	}

@@ -20,75 +20,69 @@ import (
 	"github.com/svcfs/svcfs/service/fault"
 )
 
+// typed is an operation on a request of one shape.
+func typed[Request, Result any](f func(ctx context.Context, account string, req Request) (Result, error)) tool {
+	return func(ctx context.Context, account string, raw []byte) (any, error) {
+		req, err := decode[Request](raw)
+		if err != nil {
+			return nil, err
+		}
+		return f(ctx, account, req)
+	}
+}
+
+// inGroup is an operation that only needs the name of a group.
+func inGroup[Result any](f func(ctx context.Context, account, group string) (Result, error)) tool {
+	return typed(func(ctx context.Context, account string, req wire.GroupRequest) (Result, error) {
+		return f(ctx, account, req.GroupID)
+	})
+}
+
+// onMember is an operation on a member of a group.
+func onMember(f func(ctx context.Context, account, group, member string) (string, error)) tool {
+	return typed(func(ctx context.Context, account string, req wire.MemberRequest) (string, error) {
+		return f(ctx, account, req.GroupID, req.MemberID)
+	})
+}
+
 // operations are those of the wire protocol 3.3, but for those that carry content
-// or long lists.
+// or long lists, or wait.
 func (s *server) operations() map[string]tool {
-	group := func(f func(ctx context.Context, account, group string) (any, error)) tool {
-		return func(ctx context.Context, account string, raw []byte) (any, error) {
-			req, err := decode[wire.GroupRequest](raw)
-			if err != nil {
-				return nil, err
-			}
-			return f(ctx, account, req.GroupID)
-		}
-	}
-	member := func(f func(ctx context.Context, account, group, member string) (string, error)) tool {
-		return func(ctx context.Context, account string, raw []byte) (any, error) {
-			req, err := decode[wire.MemberRequest](raw)
-			if err != nil {
-				return nil, err
-			}
-			return f(ctx, account, req.GroupID, req.MemberID)
-		}
-	}
 	return map[string]tool{
-		wire.OpAuthStatus: group(s.authStatus),
-		wire.OpRegisterGroup: group(func(ctx context.Context, account, g string) (any, error) {
+		wire.OpAuthStatus: inGroup(s.authStatus),
+		wire.OpRegisterGroup: inGroup(func(ctx context.Context, account, g string) (string, error) {
 			return s.Groups.Register(ctx, account, g, false)
 		}),
-		wire.OpAddGroupMember:    member(s.Groups.Add),
-		wire.OpRevokeGroupMember: member(s.Groups.Revoke),
-		wire.OpJoinGroup:         group(func(ctx context.Context, account, g string) (any, error) { return s.Groups.Join(ctx, account, g) }),
-		wire.OpCreateHackathonGroup: func(ctx context.Context, account string, raw []byte) (any, error) {
-			req, err := decode[wire.OpenJoinRequest](raw)
-			if err != nil {
-				return nil, err
-			}
+		wire.OpAddGroupMember:    onMember(s.Groups.Add),
+		wire.OpRevokeGroupMember: onMember(s.Groups.Revoke),
+		wire.OpJoinGroup:         inGroup(s.Groups.Join),
+		wire.OpCreateHackathonGroup: typed(func(ctx context.Context, account string, req wire.OpenJoinRequest) (string, error) {
 			return s.Groups.OpenJoin(ctx, account, req.GroupID, req.ExpiresAt, req.MaxUses)
-		},
-		wire.OpCloseHackathonJoin: group(func(ctx context.Context, account, g string) (any, error) { return s.Groups.CloseJoin(ctx, account, g) }),
-		wire.OpSetGroupRetention: func(ctx context.Context, account string, raw []byte) (any, error) {
-			req, err := decode[wire.RetentionRequest](raw)
-			if err != nil {
-				return nil, err
-			}
+		}),
+		wire.OpCloseHackathonJoin: inGroup(s.Groups.CloseJoin),
+		wire.OpSetGroupRetention: typed(func(ctx context.Context, account string, req wire.RetentionRequest) (string, error) {
 			return s.Groups.SetRetention(ctx, account, req.GroupID, req.RetentionDays)
-		},
-		wire.OpPrepareUpload: func(ctx context.Context, account string, raw []byte) (any, error) {
-			req, err := decode[wire.PrepareUploadRequest](raw)
-			if err != nil {
-				return nil, err
-			}
-			return s.Files.Prepare(ctx, account, req)
-		},
+		}),
+		wire.OpPrepareUpload:   typed(s.Files.Prepare),
 		wire.OpGetOwnedGroups:  func(ctx context.Context, account string, _ []byte) (any, error) { return s.Groups.Owned(ctx, account) },
 		wire.OpGetMemberGroups: func(ctx context.Context, account string, _ []byte) (any, error) { return s.Groups.Of(ctx, account) },
-		wire.OpGetGroupMembers: group(func(ctx context.Context, account, g string) (any, error) { return s.Groups.Members(ctx, account, g) }),
-		wire.OpDeleteFile: func(ctx context.Context, account string, raw []byte) (any, error) {
-			req, err := decode[wire.FileRequest](raw)
-			if err != nil {
-				return nil, err
-			}
-			return s.Files.Delete(ctx, account, req)
-		},
-		wire.OpRenameFile: func(ctx context.Context, account string, raw []byte) (any, error) {
-			req, err := decode[wire.RenameRequest](raw)
-			if err != nil {
-				return nil, err
-			}
-			return s.Files.Rename(ctx, account, req)
-		},
+		wire.OpGetGroupMembers: inGroup(s.Groups.Members),
+		wire.OpDeleteFile:      typed(s.Files.Delete),
+		wire.OpRenameFile:      typed(s.Files.Rename),
 	}
+}
+
+// asked authenticates a request and reads it into its shape.
+func asked[Request any](s *server, w http.ResponseWriter, r *http.Request) (account string, req Request, err error) {
+	if account, err = s.caller(r); err != nil {
+		return "", req, err
+	}
+	raw, err := body(w, r, maxRequestBytes)
+	if err != nil {
+		return "", req, err
+	}
+	req, err = decode[Request](raw)
+	return account, req, err
 }
 
 func (s *server) tool(w http.ResponseWriter, r *http.Request) {
@@ -102,17 +96,12 @@ func (s *server) tool(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, fault.New(wire.CodeUnsupported, "operation not found: %.60q is not offered here", op))
 		return
 	}
-	account, err := s.caller(r)
+	account, req, err := asked[json.RawMessage](s, w, r)
 	if err != nil {
 		s.refuse(w, r, err)
 		return
 	}
-	raw, err := body(w, r, maxRequestBytes)
-	if err != nil {
-		s.refuse(w, r, err)
-		return
-	}
-	value, err := run(r.Context(), account, raw)
+	value, err := run(r.Context(), account, req)
 	if err != nil {
 		s.refuse(w, r, err)
 		return
@@ -122,17 +111,7 @@ func (s *server) tool(w http.ResponseWriter, r *http.Request) {
 
 // watch waits for what happens in the caller's groups.
 func (s *server) watch(w http.ResponseWriter, r *http.Request) {
-	account, err := s.caller(r)
-	if err != nil {
-		s.refuse(w, r, err)
-		return
-	}
-	raw, err := body(w, r, maxRequestBytes)
-	if err != nil {
-		s.refuse(w, r, err)
-		return
-	}
-	req, err := decode[wire.WatchRequest](raw)
+	account, req, err := asked[wire.WatchRequest](s, w, r)
 	if err != nil {
 		s.refuse(w, r, err)
 		return
@@ -254,17 +233,7 @@ func decodeFinalize(raw []byte) (req wire.FinalizeUploadRequest, data io.Reader,
 
 // retrieve hands out a key with the ciphertext, or with the address of it.
 func (s *server) retrieve(w http.ResponseWriter, r *http.Request) {
-	account, err := s.caller(r)
-	if err != nil {
-		s.refuse(w, r, err)
-		return
-	}
-	raw, err := body(w, r, maxRequestBytes)
-	if err != nil {
-		s.refuse(w, r, err)
-		return
-	}
-	req, err := decode[wire.PrepareRetrieveRequest](raw)
+	account, req, err := asked[wire.PrepareRetrieveRequest](s, w, r)
 	if err != nil {
 		s.refuse(w, r, err)
 		return

@@ -12,17 +12,7 @@ import (
 // they are read: the hosted service's clients know no pages, and a group may have
 // hundreds of thousands.
 func (s *server) transactions(w http.ResponseWriter, r *http.Request) {
-	account, err := s.caller(r)
-	if err != nil {
-		s.refuse(w, r, err)
-		return
-	}
-	raw, err := body(w, r, maxRequestBytes)
-	if err != nil {
-		s.refuse(w, r, err)
-		return
-	}
-	req, err := decode[wire.TransactionsRequest](raw)
+	account, req, err := asked[wire.TransactionsRequest](s, w, r)
 	if err != nil {
 		s.refuse(w, r, err)
 		return

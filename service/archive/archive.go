@@ -4,12 +4,14 @@
 //
 // A stream is a tar file: header.json, then blobs/ID, then rows/TABLE/N.jsonl
 // with a JSON object per row, and trailer.json, which proves that nothing is
-// missing. It holds ciphertext, wrapped keys and hashes of API keys, but never
+// missing and, sealed with the master key, that nobody else made it: who alters
+// rows could make himself the owner of a group. It holds ciphertext, wrapped keys and hashes of API keys, but never
 // the master key.
 package archive
 
 import (
 	"context"
+	"crypto/hmac"
 	"crypto/sha256"
 	"database/sql"
 	"encoding/hex"
@@ -37,8 +39,36 @@ type Service struct {
 	Blobs     blob.Store
 	Contract  string
 	MasterKey string // name of the master key, which says nothing about it
+	SealKey   SealKey
 	Version   string // of the program
 }
+
+// SealKey is derived from the master key. It prints as "redacted".
+type SealKey [sha256.Size]byte
+
+// Format prints "redacted" for every verb.
+func (k SealKey) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("redacted")) }
+
+// seal proves of a digest that whoever made it has the master key.
+func (k SealKey) seal(kind, digest string) string {
+	mac := hmac.New(sha256.New, k[:])
+	fmt.Fprintf(mac, "%s %s", kind, digest)
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+// check refuses a digest that was not sealed with the master key.
+func (k SealKey) check(kind string, s Summary) error {
+	if !hmac.Equal([]byte(k.seal(kind, s.Digest)), []byte(s.Seal)) {
+		return errors.New("it was not sealed with this master key: it was changed, or belongs to another master key")
+	}
+	return nil
+}
+
+// Kinds of what is sealed.
+const (
+	sealedStream = "stream"
+	sealedBackup = "backup"
+)
 
 // Header begins a stream.
 type Header struct {
@@ -58,8 +88,9 @@ type Summary struct {
 	Blobs      int64            `json:"blobs"`
 	BlobBytes  int64            `json:"blob_bytes"`
 	Rows       map[string]int64 `json:"rows"`
-	LedgerRoot string           `json:"ledger_root"`      // hash of the last record, hex
-	Digest     string           `json:"digest,omitempty"` // of all entries before
+	LedgerRoot string           `json:"ledger_root"` // hash of the last record, hex
+	Digest     string           `json:"digest"`      // hex SHA-256 of all entries before, or of a backup's database
+	Seal       string           `json:"seal"`        // hex, of the digest
 }
 
 // leftBehind are tables a moved service begins anew: who does which work now,

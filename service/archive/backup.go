@@ -3,6 +3,7 @@ package archive
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -70,7 +71,22 @@ func Backup(ctx context.Context, dir string, s Service) (Manifest, error) {
 	if err != nil {
 		return m, fmt.Errorf("backup: %w", err)
 	}
+	if m.Digest, err = durableSum(filepath.Join(dir, store.FileName)); err != nil {
+		return m, fmt.Errorf("backup: %w", err)
+	}
+	m.Seal = s.SealKey.seal(sealedBackup, m.Digest)
 	return m, writeManifest(dir, m)
+}
+
+// durableSum makes a file durable and returns its SHA-256 in hex.
+func durableSum(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	content := sha256.New()
+	_, err = io.Copy(content, f)
+	return hex.EncodeToString(content.Sum(nil)), errors.Join(err, f.Sync(), f.Close())
 }
 
 // makeEmpty makes a directory, or takes one that is empty.
@@ -197,13 +213,6 @@ func writeManifest(dir string, m Manifest) error {
 	if err != nil {
 		return err
 	}
-	db, err := os.Open(filepath.Join(dir, store.FileName))
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(db.Sync(), db.Close()); err != nil {
-		return err
-	}
 	path := filepath.Join(dir, ManifestName)
 	if err := os.WriteFile(path, append(raw, '\n'), 0o600); err != nil {
 		return fmt.Errorf("write manifest: %w", err)
@@ -212,8 +221,9 @@ func writeManifest(dir string, m Manifest) error {
 }
 
 // Restore fills a data directory from a backup. The directory may hold a master
-// key and nothing else; it is left as it was when the backup is not complete.
-func Restore(ctx context.Context, from, dir string, keep func(name string) bool) (Manifest, error) {
+// key and nothing else; it is left as it was when the backup is not complete, or
+// is not what was sealed.
+func Restore(ctx context.Context, from, dir string, key SealKey, keep func(name string) bool) (Manifest, error) {
 	var m Manifest
 	raw, err := os.ReadFile(filepath.Join(from, ManifestName))
 	if err == nil {
@@ -221,6 +231,9 @@ func Restore(ctx context.Context, from, dir string, keep func(name string) bool)
 	}
 	if err != nil {
 		return m, fault.New(wire.CodeValidation, "%s is not a complete backup: it has no readable %s", from, ManifestName)
+	}
+	if err := key.check(sealedBackup, m.Summary); err != nil {
+		return m, fmt.Errorf("restore: %s: %w", ManifestName, err)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return m, fmt.Errorf("make data directory: %w", err)
@@ -243,8 +256,12 @@ func restore(ctx context.Context, from, dir string, m Manifest) (err error) {
 			err = errors.Join(fmt.Errorf("restore: %w", err), os.RemoveAll(filepath.Join(dir, store.FileName)), os.RemoveAll(filepath.Join(dir, BlobFolder)))
 		}
 	}()
-	if err := copyFile(filepath.Join(from, store.FileName), filepath.Join(dir, store.FileName)); err != nil {
+	copied, err := copyFile(filepath.Join(from, store.FileName), filepath.Join(dir, store.FileName))
+	if err != nil {
 		return err
+	}
+	if hex.EncodeToString(copied[:]) != m.Digest {
+		return errors.New("the database is not the one its manifest speaks of")
 	}
 	list, sum, err := inspect(ctx, dir)
 	if err != nil {
@@ -290,12 +307,11 @@ func restoreBlob(ctx context.Context, source, target *blob.Dir, b blobRow) error
 	return err
 }
 
-func copyFile(from, to string) error {
+func copyFile(from, to string) (sum [sha256.Size]byte, err error) {
 	f, err := os.Open(from)
 	if err != nil {
-		return err
+		return sum, err
 	}
 	defer f.Close()
-	_, err = writeFile(to, f)
-	return err
+	return writeFile(to, f)
 }

@@ -69,6 +69,7 @@ func (e *exporter) run(ctx context.Context) error {
 		return err
 	}
 	e.sum.Digest = hex.EncodeToString(e.digest.Sum(nil))
+	e.sum.Seal = e.SealKey.seal(sealedStream, e.sum.Digest)
 	if err := e.json(trailerName, e.sum); err != nil {
 		return err
 	}

@@ -124,6 +124,9 @@ func (i *importer) next(ctx context.Context) (entry, error) {
 	if err != nil {
 		return entry{}, fmt.Errorf("read the stream: %w", err)
 	}
+	if isSparse(h) {
+		return entry{}, fmt.Errorf("entry %.80q does not belong here", h.Name)
+	}
 	if id, ok := strings.CutPrefix(h.Name, blobPrefix); ok && h.Typeflag == tar.TypeReg {
 		return entry{name: h.Name}, i.blob(ctx, h, id)
 	}
@@ -138,6 +141,17 @@ func (i *importer) next(ctx context.Context) (entry, error) {
 		addToDigest(i.digest, h.Name, sha256.Sum256(content))
 	}
 	return entry{h.Name, content}, nil
+}
+
+// isSparse tells of an entry with holes: a few bytes of it may be any size, and
+// no export has them.
+func isSparse(h *tar.Header) bool {
+	for name := range h.PAXRecords {
+		if strings.HasPrefix(name, "GNU.sparse.") {
+			return true
+		}
+	}
+	return h.Typeflag == tar.TypeGNUSparse
 }
 
 func (i *importer) blob(ctx context.Context, h *tar.Header, id string) error {
@@ -293,7 +307,8 @@ func (i *importer) moveBlob(row map[string]any) error {
 	return nil
 }
 
-// compare checks the trailer, the chain of the ledger, and that nothing follows.
+// compare checks the trailer and its seal, the chain of the ledger, and that
+// nothing follows.
 func (i *importer) compare(ctx context.Context, tx *store.Tx, trailer []byte) error {
 	var want Summary
 	if err := json.Unmarshal(trailer, &want); err != nil {
@@ -313,7 +328,8 @@ func (i *importer) compare(ctx context.Context, tx *store.Tx, trailer []byte) er
 	if _, err := i.tar.Next(); !errors.Is(err, io.EOF) {
 		return errors.New("something follows the trailer")
 	}
-	return nil
+	i.sum.Seal = want.Seal
+	return i.SealKey.check(sealedStream, want)
 }
 
 // removeUnused removes blobs that no row refers to, or all after a failure.

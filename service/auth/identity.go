@@ -6,7 +6,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/wire"
@@ -79,7 +78,7 @@ func (a *Accounts) CreateFor(ctx context.Context, name string, i Identity) (id s
 	if err := i.check(); err != nil {
 		return "", err
 	}
-	name = strings.ToLower(name)
+	name = lower(name)
 	if !nameForm.MatchString(name) {
 		return "", fault.New(wire.CodeValidation, "Invalid username format: %.80q: use 2 to 64 of a-z, 0-9, _ and -", name)
 	}

@@ -61,8 +61,7 @@ func newKey() (APIKey, []byte, error) {
 		return APIKey{}, nil, fmt.Errorf("make API key: %w", err)
 	}
 	key := APIKey{keyPrefix + base64.RawURLEncoding.EncodeToString(raw)}
-	sum := sha256.Sum256([]byte(key.text))
-	return key, sum[:], nil
+	return key, hashOf(key.text), nil
 }
 
 // Accounts makes and checks accounts.
@@ -83,9 +82,20 @@ func NewAccounts(s *store.Store, l *ledger.Ledger, contract string) *Accounts {
 
 var nameForm = regexp.MustCompile(`^[a-z0-9_-]{2,64}$`)
 
+// lower lowers ASCII letters alone: in Unicode other letters become them, such as
+// the Kelvin sign.
+func lower(name string) string {
+	return strings.Map(func(r rune) rune {
+		if 'A' <= r && r <= 'Z' {
+			r += 'a' - 'A'
+		}
+		return r
+	}, name)
+}
+
 // FullID completes a bare name and checks its form.
 func (a *Accounts) FullID(name string) (string, error) {
-	id := strings.ToLower(strings.TrimSpace(name))
+	id := lower(strings.TrimSpace(name))
 	bare := strings.TrimSuffix(id, "."+a.contract)
 	if !strings.Contains(id, ".") {
 		id += "." + a.contract
@@ -123,9 +133,11 @@ func (a *Accounts) Create(ctx context.Context, name string, balance wire.Amount)
 	return id, key, err
 }
 
-// Rotate replaces the key of an account. The old key, and tokens made with it,
-// are dead when it returns.
-func (a *Accounts) Rotate(ctx context.Context, name string) (id string, key APIKey, err error) {
+// Rotate replaces the key of an account. Whatever else was good for the account
+// is dead when it returns: the old key, tokens made with it, sign-in links, and
+// page sessions, which could make a key themselves, but for session, which asked
+// for this; "" is none.
+func (a *Accounts) Rotate(ctx context.Context, name, session string) (id string, key APIKey, err error) {
 	if id, err = a.FullID(name); err != nil {
 		return "", key, err
 	}
@@ -140,6 +152,9 @@ func (a *Accounts) Rotate(ctx context.Context, name string) (id string, key APIK
 		}
 		if n, _ := result.RowsAffected(); n == 0 {
 			return unknownAccount(id)
+		}
+		if err := endSignIns(ctx, tx, id, session); err != nil {
+			return err
 		}
 		_, err = a.ledger.Append(ctx, tx, ledger.Record{Kind: ledger.KindRotateKey, Account: id})
 		return err
@@ -217,31 +232,40 @@ func (a *Accounts) Balance(ctx context.Context, id string) (balance wire.Amount,
 	return balance, err
 }
 
-// CheckKey verifies an API key and returns the key's generation. The hash of
-// what was sent is compared in constant time, also for an unknown account.
+// CheckKey verifies an API key and returns the key's generation. After too many
+// wrong keys for an account every wrong one is told to wait, but never the right
+// one: nobody locks out an account by guessing.
 func (a *Accounts) CheckKey(ctx context.Context, id, key string) (generation int64, err error) {
 	if len(id) > maxAccountID {
 		return 0, unknownAccount(id)
 	}
+	generation, err = a.compareKey(ctx, id, key)
+	var wrong *fault.Error
+	if !errors.As(err, &wrong) {
+		return generation, err
+	}
 	if !a.mayTry(id) {
 		return 0, &fault.Error{Code: wire.CodeRateLimited, Text: "too many requests: too many wrong keys for this account, try again in a minute", RetryAfter: time.Minute}
 	}
+	a.failed(id)
+	return 0, wrong
+}
+
+// compareKey compares the hash of what was sent in constant time, also for an
+// unknown account.
+func (a *Accounts) compareKey(ctx context.Context, id, key string) (generation int64, err error) {
 	if !strings.HasPrefix(key, keyPrefix) || len(key) < minKeyLength {
-		a.failed(id)
 		return 0, fault.New(wire.CodeInvalidKey, "Invalid format")
 	}
 	stored, generation, found, err := a.keyOf(ctx, id)
 	if err != nil {
 		return 0, err
 	}
-	sum := sha256.Sum256([]byte(key))
-	equal := subtle.ConstantTimeCompare(sum[:], stored) == 1
-	if !found {
-		a.failed(id)
+	equal := subtle.ConstantTimeCompare(hashOf(key), stored) == 1
+	switch {
+	case !found:
 		return 0, unknownAccount(id)
-	}
-	if !equal {
-		a.failed(id)
+	case !equal:
 		return 0, fault.New(wire.CodeInvalidKey, "Invalid API key")
 	}
 	return generation, nil

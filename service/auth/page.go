@@ -150,8 +150,18 @@ func beginSession(ctx context.Context, tx *store.Tx, account string, session Sec
 	return nil
 }
 
-// Session returns the account of a page session. Rotating the API key does not
-// end it.
+// endSignIns ends the links and page sessions of an account but for one session.
+func endSignIns(ctx context.Context, tx *store.Tx, account, except string) error {
+	if _, err := tx.ExecContext(ctx, "DELETE FROM sign_in_links WHERE account = ?", account); err != nil {
+		return fmt.Errorf("delete links: %w", err)
+	}
+	if _, err := tx.ExecContext(ctx, "DELETE FROM web_sessions WHERE account = ? AND hash <> ?", account, hashOf(except)); err != nil {
+		return fmt.Errorf("delete sessions: %w", err)
+	}
+	return nil
+}
+
+// Session returns the account of a page session.
 func (a *Accounts) Session(ctx context.Context, session string) (account string, err error) {
 	err = a.store.Read(ctx, func(tx *store.Tx) error {
 		return tx.QueryRowContext(ctx, "SELECT account FROM web_sessions WHERE hash = ? AND expires_ns > ?",

@@ -34,8 +34,8 @@ type Expired struct {
 }
 
 // Expired lists what [Files.RemoveExpired] would remove, in one group or, when
-// group is empty, in all: oldest first.
-func (f *Files) Expired(ctx context.Context, group string) (list []Expired, err error) {
+// group is empty, in all: oldest first, at most limit of each; -1 means all.
+func (f *Files) Expired(ctx context.Context, group string, limit int) (list []Expired, err error) {
 	err = f.store.Read(ctx, func(tx *store.Tx) error {
 		windows, err := windows(ctx, tx, group)
 		if err != nil {
@@ -43,7 +43,7 @@ func (f *Files) Expired(ctx context.Context, group string) (list []Expired, err 
 		}
 		now := time.Now()
 		for _, w := range windows {
-			found, err := w.expired(ctx, tx, now, -1)
+			found, err := w.expired(ctx, tx, now, limit)
 			if err != nil {
 				return err
 			}

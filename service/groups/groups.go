@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -36,15 +37,20 @@ type Groups struct {
 // New returns the groups of a service.
 func New(s *store.Store, l *ledger.Ledger, a *auth.Accounts) *Groups { return &Groups{s, l, a} }
 
-// CheckID refuses ids that cannot be shown or stored: empty, long, not UTF-8, or
-// with control characters. Anything else, slashes and spaces too, is a name.
+// CheckID refuses ids of new groups that cannot be shown or stored: empty, long,
+// not UTF-8; and those that look like another: with characters that are invisible
+// or turn the text around, or with a space at an end. Anything else, slashes and
+// spaces too, is a name.
 func CheckID(id string) error {
 	if id == "" || len(id) > MaxGroupID || !utf8.ValidString(id) {
 		return fault.New(wire.CodeValidation, "Required: group_id, 1 to %d bytes of UTF-8", MaxGroupID)
 	}
+	if strings.TrimSpace(id) != id {
+		return fault.New(wire.CodeValidation, "group_id begins or ends with a space")
+	}
 	for _, r := range id {
-		if unicode.IsControl(r) {
-			return fault.New(wire.CodeValidation, "group_id holds a control character")
+		if !unicode.IsPrint(r) || unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector) {
+			return fault.New(wire.CodeValidation, "group_id holds a character that cannot be seen: %U", r)
 		}
 	}
 	return nil
@@ -195,7 +201,8 @@ func (gs *Groups) Add(ctx context.Context, account, group, member string) (strin
 }
 
 // Revoke removes a member and rotates the group's key, in one transaction:
-// when it returns, the member gets no key any more. Owner only; the owner stays.
+// when it returns, the member gets no key any more, and does not come back by an
+// open door: only the owner adds it again. Owner only; the owner stays.
 func (gs *Groups) Revoke(ctx context.Context, account, group, member string) (string, error) {
 	member, err := gs.accounts.FullID(member)
 	if err != nil {

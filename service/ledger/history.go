@@ -2,35 +2,59 @@ package ledger
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/store"
 )
 
+// historyWindow is how many records one query looks at. It goes from the account
+// and its groups to their records, so that a page costs what the account may see
+// and not what others recorded; the window keeps it from sorting all of that.
+const historyWindow = 20_000
+
+// selectHistory finds what an account may see in a part of the ledger. Owners are
+// members, and stay it. CROSS JOIN keeps SQLite to the order of tables.
+const selectHistory = `SELECT seq, tx_id, kind, time_ns, account, group_id, ref, file_hash, detail, fee, request, prev_hash, hash
+	FROM ledger WHERE account = ? AND seq >= ? AND seq < ?
+	UNION SELECT seq, tx_id, kind, time_ns, ledger.account, ledger.group_id, ref, file_hash, detail, fee, request, prev_hash, hash
+	FROM members CROSS JOIN ledger WHERE members.account = ? AND ledger.group_id = members.group_id AND seq >= ? AND seq < ?
+		AND (kind <> '` + KindClaim + `' OR ledger.group_id IN (SELECT id FROM groups WHERE owner = ?))
+	ORDER BY seq DESC LIMIT ?`
+
 // History returns a page of the records an account may see, the newest first:
 // its own, those of groups it owns, and of groups it belongs to all but the
 // retrievals of others. before is a sequence, 0 for the first page.
 func History(ctx context.Context, tx *store.Tx, account string, before int64, limit int) ([]Record, error) {
-	if before <= 0 {
-		before = math.MaxInt64
+	var head int64
+	if err := tx.QueryRowContext(ctx, "SELECT COALESCE(max(seq), 0) FROM ledger").Scan(&head); err != nil {
+		return nil, fmt.Errorf("read end of the ledger: %w", err)
 	}
-	rows, err := tx.QueryContext(ctx, `SELECT seq, tx_id, kind, time_ns, account, group_id, ref, file_hash, detail, fee, request, prev_hash, hash
-		FROM ledger WHERE seq < ? AND (account = ?
-			OR group_id IN (SELECT id FROM groups WHERE owner = ?)
-			OR (kind <> ? AND group_id IN (SELECT group_id FROM members WHERE account = ?)))
-		ORDER BY seq DESC LIMIT ?`, before, account, account, KindClaim, account, limit)
-	if err != nil {
-		return nil, fmt.Errorf("read history: %w", err)
+	if before <= 0 || before > head {
+		before = head + 1
 	}
-	defer rows.Close()
 	list := []Record{}
+	for ; before > 1 && len(list) < limit; before -= historyWindow {
+		from := before - historyWindow
+		rows, err := tx.QueryContext(ctx, selectHistory, account, from, before, account, from, before, account, limit-len(list))
+		if err != nil {
+			return nil, fmt.Errorf("read history: %w", err)
+		}
+		if list, err = appendRecords(list, rows); err != nil {
+			return nil, fmt.Errorf("read history: %w", err)
+		}
+	}
+	return list, nil
+}
+
+func appendRecords(list []Record, rows *sql.Rows) ([]Record, error) {
+	defer rows.Close()
 	for rows.Next() {
 		r, err := scan(rows)
 		if err != nil {
-			return nil, fmt.Errorf("read history: %w", err)
+			return nil, err
 		}
 		list = append(list, r)
 	}

@@ -57,7 +57,8 @@ func (p *Page) newKey(r *http.Request, account string) (any, error) {
 	if has && !req.Replace {
 		return nil, fault.New(wire.CodeConflict, "the account has a key already: it cannot be shown again, only rotated")
 	}
-	_, key, err := p.Accounts.Rotate(r.Context(), account)
+	session, _ := p.secretOf(r, cookieName)
+	_, key, err := p.Accounts.Rotate(r.Context(), account, session)
 	if err != nil {
 		return nil, err
 	}

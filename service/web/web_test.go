@@ -174,8 +174,21 @@ func TestSessionEnds(t *testing.T) {
 			t.Errorf("%d %s", status, body)
 		}
 	})
-	t.Run("not by rotating the key", func(t *testing.T) {
+	t.Run("by rotating the key elsewhere", func(t *testing.T) { // threat 23: a stolen session could make the next key
 		c := alice.signedIn()
+		link := alice.secret()
+		if _, err := s.svc.RotateKey(t.Context(), "alice"); err != nil {
+			t.Fatal(err)
+		}
+		if got := who(c); got != "" {
+			t.Errorf("still signed in: %v", got)
+		}
+		if status, body := do(t, client(t), s.page(http.MethodPost, "sign-in", object{"link": link})); status != http.StatusUnauthorized {
+			t.Errorf("a link from before: %d %s", status, body)
+		}
+	})
+	t.Run("not by rotating the key in it", func(t *testing.T) {
+		c, other := alice.signedIn(), alice.signedIn()
 		if status, body := do(t, c, s.page(http.MethodPost, "key", object{})); status != http.StatusConflict {
 			t.Errorf("key without replace: %d %s", status, body)
 		}
@@ -187,6 +200,9 @@ func TestSessionEnds(t *testing.T) {
 		}
 		if got := who(c); got != alice.id {
 			t.Errorf("signed out: %v", got)
+		}
+		if got := who(other); got != "" {
+			t.Errorf("another session goes on: %v", got)
 		}
 	})
 }

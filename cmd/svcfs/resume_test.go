@@ -1,0 +1,164 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/svcfs/svcfs/sdk/sdktest"
+	"github.com/svcfs/svcfs/sdk/wire"
+)
+
+// gate lets the first calls of a path through, and holds the others until the
+// program that made them has ended.
+type gate struct {
+	open     int32 // calls that pass
+	jobs     int32 // calls that are made at a time
+	seen     atomic.Int32
+	answered sync.WaitGroup // of those
+	held     chan struct{}  // closed when every job has a call that is held
+	ended    chan struct{}  // closed when the program has ended
+}
+
+func newGate(open, jobs int32) *gate {
+	g := &gate{open: open, jobs: jobs, held: make(chan struct{}), ended: make(chan struct{})}
+	g.answered.Add(int(open))
+	return g
+}
+
+func (g *gate) hold(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n := g.seen.Add(1)
+		if n <= g.open {
+			defer g.answered.Done()
+			next.ServeHTTP(w, r)
+			return
+		}
+		if n == g.open+g.jobs {
+			close(g.held)
+		}
+		<-g.ended
+		panic(http.ErrAbortHandler)
+	})
+}
+
+// resumeFiles is how many files are sent and fetched.
+const resumeFiles = 12
+
+// Put and get --all that are interrupted, or killed, go on where they were: what
+// is there is not paid for again.
+func TestPutAndGetAllGoOnAfterAnInterruption(t *testing.T) {
+	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGKILL} {
+		t.Run(signal.String(), func(t *testing.T) {
+			s := sdktest.NewServer(t, sdktest.Extended)
+			alice := s.Account("alice", "100")
+			dir := t.TempDir()
+			w := &barWorld{server: s, dir: dir, env: append(os.Environ(), envURL+"="+s.URL, envAccount+"="+string(alice.ID), envKey+"="+alice.Key.Reveal())}
+			for i := range resumeFiles {
+				name := filepath.Join(dir, "docs", fmt.Sprintf("folder %d", i%3), fmt.Sprintf("file %d", i))
+				if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(name, bytes.Repeat([]byte{byte(i)}, 1000+i), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w.must(t, "group", "create", "team")
+
+			const before = 5
+			finalize := wire.PathTools + wire.OpFinalizeUpload
+			w.interrupt(t, finalize, before, signal, "put", "team", "docs")
+			if n := s.Records(); n != before {
+				t.Fatalf("%d records when it was interrupted, want %d", n, before)
+			}
+			if got := w.must(t, "put", "team", "docs", "--update"); strings.Count(got, "unchanged") != before {
+				t.Errorf("%s", got)
+			}
+			if n := s.Records(); n != resumeFiles {
+				t.Errorf("%d records, want %d", n, resumeFiles)
+			}
+
+			retrieve := wire.PathTools + wire.OpPrepareRetrieve
+			w.interrupt(t, retrieve, before, signal, "get", "team", "--all", "-o", "back")
+			hits := s.Hits(retrieve)
+			there := w.files(t, "back")
+			got := w.must(t, "get", "team", "--all", "-o", "back")
+			if want := fmt.Sprintf("%d files fetched, %d equal already, 0 failed\n", resumeFiles-there, there); got != want || there > before {
+				t.Errorf("%q, want %q", got, want)
+			}
+			if n := s.Hits(retrieve) - hits; n != resumeFiles-there {
+				t.Errorf("%d retrievals, want %d", n, resumeFiles-there)
+			}
+			if out, err := exec.Command("diff", "-r", filepath.Join(dir, "docs"), filepath.Join(dir, "back", "docs")).CombinedOutput(); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+			if n := w.files(t, "back"); n != resumeFiles {
+				t.Errorf("%d files, want %d", n, resumeFiles)
+			}
+		})
+	}
+}
+
+func (w *barWorld) must(t *testing.T, args ...string) string {
+	t.Helper()
+	var out, errs bytes.Buffer
+	if err := w.command(t, &out, &errs, args...).Run(); err != nil {
+		t.Fatalf("%v: %v\n%s", args, err, errs.String())
+	}
+	return out.String()
+}
+
+// interrupt runs a command until the calls of path that may pass are answered
+// and another waits, and signals it then.
+func (w *barWorld) interrupt(t *testing.T, path string, pass int32, signal syscall.Signal, args ...string) {
+	t.Helper()
+	const jobs = 3
+	args = append(args, "--jobs", strconv.Itoa(jobs))
+	g := newGate(pass, jobs)
+	defer close(g.ended)
+	w.server.Disturb(path, g.hold)
+	defer w.server.Disturb(path, nil)
+	var out, errs bytes.Buffer
+	cmd := w.command(t, &out, &errs, args...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	<-g.held
+	g.answered.Wait()
+	if err := cmd.Process.Signal(signal); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err == nil {
+		t.Errorf("%v ended well", args)
+	}
+	if signal == syscall.SIGINT && (cmd.ProcessState.ExitCode() != int(exitOther) || !strings.HasPrefix(errs.String(), "svcfs: interrupted\nhint: run the same command ")) {
+		t.Errorf("exit %d: %s", cmd.ProcessState.ExitCode(), errs.String())
+	}
+}
+
+// files counts the files below a folder, and finds no temporary ones.
+func (w *barWorld) files(t *testing.T, name string) (n int) {
+	t.Helper()
+	err := filepath.WalkDir(filepath.Join(w.dir, name), func(path string, d os.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			n++
+			if strings.HasPrefix(d.Name(), wholePrefix) {
+				t.Errorf("left: %s", path)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/sdktest"
+)
+
+const bashCompletion = "/usr/share/bash-completion/bash_completion"
+
+// completionWorld is a service with groups and files; it returns the
+// environment of their owner.
+func completionWorld(t *testing.T) []string {
+	t.Helper()
+	s := sdktest.NewServer(t, sdktest.Extended)
+	alice := s.Account("alice", "100")
+	config := s.Config()
+	config.APIKey = alice.Key
+	c, err := sdk.New(alice.ID, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for _, g := range []sdk.GroupID{"team", "tests", "other"} {
+		if _, err := c.RegisterGroup(t.Context(), g); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"quarterly figures.txt", "notes/today.txt", "it's $(touch pwned).txt"} {
+		if _, err := c.UploadBytes(t.Context(), "team", name, []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), "LC_ALL=C.UTF-8", "TERM=xterm",
+		envURL + "=" + s.URL, envAccount + "=" + string(alice.ID), envKey + "=" + alice.Key.Reveal()}
+}
+
+// typist is a shell on a terminal of its own.
+type typist struct {
+	*pseudoTerminal
+	t *testing.T
+}
+
+func startTypist(t *testing.T, env []string, program string, args ...string) typist {
+	t.Helper()
+	if _, err := exec.LookPath(program); err != nil {
+		t.Skipf("%s is missing: apt-get install %s", program, program)
+	}
+	screen := openTerminal(t, 200)
+	ctx, cancel := context.WithCancel(context.Background())
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Dir, cmd.Env = t.TempDir(), append(env, "PS1=ready> ")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = screen.slave, screen.slave, screen.slave
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = screen.slave.Close()
+	t.Cleanup(func() {
+		cancel()
+		_ = cmd.Wait()
+		if left, _ := os.ReadDir(cmd.Dir); len(left) > 0 {
+			t.Errorf("completion made files: %v", left)
+		}
+	})
+	return typist{screen, t}
+}
+
+// typeKeys sends keys and waits until the terminal shows want after them.
+func (s typist) typeKeys(keys, want string) {
+	s.t.Helper()
+	at := len(s.shown())
+	if _, err := s.master.WriteString(keys); err != nil {
+		s.t.Fatal(err)
+	}
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		if strings.Contains(s.shown()[at:], want) {
+			return
+		}
+	}
+	s.t.Fatalf("after %q the terminal shows %q, not %q", keys, s.shown()[at:], want)
+}
+
+// clearInput is Ctrl-U: the line typed so far is forgotten.
+const clearInput = "\x15"
+
+// In a real bash the Tab key completes commands, groups and files as the
+// service has them now.
+func TestCompletionInBash(t *testing.T) {
+	if _, err := os.Stat(bashCompletion); err != nil {
+		t.Skip("bash-completion is missing: apt-get install bash-completion")
+	}
+	s := startTypist(t, completionWorld(t), "bash", "--norc", "--noprofile", "-i")
+	s.typeKeys("source "+bashCompletion+"; source <(svcfs completion bash); echo do''ne\n", "done")
+	s.typeKeys("svcfs ledg\t", "svcfs ledger ")
+	s.typeKeys(clearInput+"svcfs get o\t", "svcfs get other ")
+	s.typeKeys(clearInput+"svcfs get te\t\t", "tests")
+	s.typeKeys(clearInput+"svcfs get team notes\t", "svcfs get team notes/today.txt ")
+	s.typeKeys(clearInput+"svcfs get team quart\t", `svcfs get team quarterly\ figures.txt `)
+	s.typeKeys(clearInput+"svcfs get team it\t", `svcfs get team it\'s\ \$\(touch\ pwned\).txt `)
+	s.typeKeys("\x01echo \n", "it's $(touch pwned).txt\r\n")
+}
+
+func TestCompletionInZsh(t *testing.T) {
+	s := startTypist(t, completionWorld(t), "zsh", "-f", "-i")
+	s.typeKeys("autoload -U compinit && compinit -u -D; source <(svcfs completion zsh); echo do''ne\n", "done")
+	s.typeKeys("svcfs ledg\t", "er")
+	s.typeKeys(clearInput+"svcfs get o\t", "ther")
+	s.typeKeys(clearInput+"svcfs get te\t\t", "tests")
+	s.typeKeys(clearInput+"svcfs get team notes\t", "/today.txt")
+	s.typeKeys(clearInput+"svcfs get team quart\t", `erly\ figures.txt`)
+}
+
+func TestCompletionInFish(t *testing.T) {
+	if _, err := exec.LookPath("fish"); err != nil {
+		t.Skip("fish is missing: apt-get install fish")
+	}
+	env := completionWorld(t)
+	for line, want := range map[string]string{
+		"svcfs ledg": "ledger", "svcfs get o": "other", "svcfs get te": "team\ntests",
+		"svcfs get team notes": "notes/today.txt", "svcfs get team quart": "quarterly figures.txt",
+	} {
+		cmd := exec.CommandContext(t.Context(), "fish", "--no-config", "-c", `svcfs completion fish | source; complete -C "$TYPED"`)
+		cmd.Env, cmd.Dir = append(env, "TYPED="+line), t.TempDir()
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		var got []string
+		for offered := range strings.Lines(string(out)) {
+			word, _, _ := strings.Cut(strings.TrimSpace(offered), "\t")
+			got = append(got, word)
+		}
+		if strings.Join(got, "\n") != want {
+			t.Errorf("%s: %q, want %q", line, got, want)
+		}
+	}
+}

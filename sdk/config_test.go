@@ -1,0 +1,40 @@
+package sdk_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/svcfs/svcfs/sdk"
+)
+
+// Both worlds: the hosted networks without any address, a service of one's own
+// by one, and each address alone (specification 2.7, wire protocol 1 and 8.1).
+func TestWhereTheServiceIs(t *testing.T) {
+	const hosted = "https://5a5223f7d1bfe777433c496b9d52ff851e927259-8000.dstack-prod5.phala.network"
+	for name, tc := range map[string]struct {
+		cfg  sdk.Config
+		want sdk.NetworkInfo
+	}{
+		"nothing": {sdk.Config{}, sdk.NetworkInfo{Network: sdk.Mainnet, ContractID: "nova-sdk.near", RPCURL: "https://rpc.mainnet.near.org", MCPURL: hosted, AuthURL: "https://nova-sdk.com"}},
+		"testnet": {sdk.Config{Network: sdk.Testnet},
+			sdk.NetworkInfo{Network: sdk.Testnet, ContractID: "nova-sdk-7.testnet", RPCURL: "https://rpc.testnet.near.org", MCPURL: hosted, AuthURL: "https://testnet.nova-sdk.com"}},
+		"testnet by its contract, as the JavaScript SDK has it": {sdk.Config{ContractID: "nova-sdk-6.testnet", RPCURL: "https://rpc.testnet.near.org"},
+			sdk.NetworkInfo{Network: sdk.Testnet, ContractID: "nova-sdk-6.testnet", RPCURL: "https://rpc.testnet.near.org", MCPURL: hosted, AuthURL: "https://nova-sdk.com"}},
+		"one address": {sdk.Config{URL: "https://files.example.org/"},
+			sdk.NetworkInfo{Network: sdk.Testnet, ContractID: "svc.testnet", RPCURL: "https://files.example.org/rpc", MCPURL: "https://files.example.org", AuthURL: "https://files.example.org"}},
+		"one address with a path": {sdk.Config{URL: "https://example.org/files", ContractID: "svc.near"},
+			sdk.NetworkInfo{Network: sdk.Mainnet, ContractID: "svc.near", RPCURL: "https://example.org/files/rpc", MCPURL: "https://example.org/files", AuthURL: "https://example.org/files"}},
+		"each alone": {sdk.Config{AuthURL: "https://a.example", MCPURL: "https://m.example", RPCURL: "https://r.example/testnet", ContractID: "c"},
+			sdk.NetworkInfo{Network: sdk.Testnet, ContractID: "c", RPCURL: "https://r.example/testnet", MCPURL: "https://m.example", AuthURL: "https://a.example"}},
+		"one address and one alone": {sdk.Config{URL: "https://files.example.org", RPCURL: "https://r.example"},
+			sdk.NetworkInfo{Network: sdk.Testnet, ContractID: "svc.testnet", RPCURL: "https://r.example", MCPURL: "https://files.example.org", AuthURL: "https://files.example.org"}},
+	} {
+		c, err := sdk.New(account, tc.cfg)
+		if err != nil || c.NetworkInfo() != tc.want {
+			t.Errorf("%s: %+v, %v", name, c.NetworkInfo(), err)
+		}
+	}
+	if _, err := sdk.New(account, sdk.Config{Network: "moon"}); !errors.Is(err, sdk.ErrInvalid) {
+		t.Errorf("an unknown network: %v", err)
+	}
+}

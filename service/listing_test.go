@@ -1,0 +1,85 @@
+package service_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/ledger"
+	"github.com/svcfs/svcfs/service/store"
+)
+
+// recorded puts files into a group as uploads would, without key and content.
+func (u *user) recorded(group string, n int, name func(i int) string) {
+	u.t.Helper()
+	ctx := u.t.Context()
+	s, err := store.Open(ctx, u.dir, u.database)
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	defer s.Close()
+	l := ledger.New(ledger.DefaultFees(), time.Now)
+	err = s.Write(ctx, func(tx *store.Tx) error {
+		for i := range n {
+			ref := fmt.Sprintf("ref/%s/%d", group, i)
+			r, err := l.Append(ctx, tx, ledger.Record{Kind: ledger.KindRecord, Account: u.id, Group: group, Ref: ref, FileHash: hash(nil), Detail: name(i)})
+			if err != nil {
+				return err
+			}
+			if _, err := tx.ExecContext(ctx, `INSERT INTO files (ref, group_id, seq, changed_seq, tx_id, uploader, file_hash, time_ns, filename, content_type,
+				format, blob_id, blob_size, blob_sum, key_version) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, '', 'null', ?, 28, ?, 1)`,
+				ref, group, r.Seq, r.Seq, r.TxID, u.id, hash(nil), r.TimeNS, name(i), ref, make([]byte, 32)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		u.t.Fatal(err)
+	}
+}
+
+// Listings without a limit are whole, whether they fit into a page or not.
+func TestListingsInParts(t *testing.T) {
+	r := run(t)
+	alice := r.user("alice", "100")
+	for _, n := range []int{0, 1, wire.MaxPageRows, wire.MaxPageRows + 1} {
+		group := fmt.Sprint("g", n)
+		must[string](alice, wire.OpRegisterGroup, object{"group_id": group})
+		alice.recorded(group, n, func(i int) string { return fmt.Sprint(i) })
+		rows := must[[]wire.TransactionRow](alice, wire.OpGetGroupTransactions, object{"group_id": group})
+		if len(rows) != n {
+			t.Fatalf("%d of %d rows", len(rows), n)
+		}
+		for i, row := range rows {
+			if *row.Filename != fmt.Sprint(i) {
+				t.Fatalf("row %d of %d is %s", i, n, *row.Filename)
+			}
+		}
+		if n == 0 {
+			continue
+		}
+		if status, body := alice.tool(wire.OpRenameFile, object{"group_id": group, "ipfs_hash": rows[0].IPFSHash, "filename": "renamed"}); status != http.StatusOK {
+			t.Fatalf("%d %s", status, body)
+		}
+		since := must[[]wire.TransactionRow](alice, wire.OpGetGroupTransactions, object{"group_id": group, "after_seq": rows[0].Seq})
+		if len(since) != n || *since[n-1].Filename != "renamed" {
+			t.Errorf("in order of change: %d of %d rows", len(since), n)
+		}
+		all := must[[]wire.TransactionRow](alice, wire.OpGetGroupTransactions, object{"group_id": group, "kinds": wire.KindsAll})
+		if len(all) != n+2 { // registered, renamed
+			t.Errorf("records: %d, want %d", len(all), n+2)
+		}
+	}
+	bob := r.user("bob", "1")
+	for group, want := range map[string]int{"g1": http.StatusForbidden, "none": http.StatusNotFound} {
+		if status, body := bob.tool(wire.OpGetGroupTransactions, object{"group_id": group}); status != want {
+			t.Errorf("%s: %d %s", group, status, body)
+		}
+	}
+	if status, body := alice.tool(wire.OpGetGroupTransactions, object{"group_id": "g1", "kinds": "other"}); status != http.StatusBadRequest {
+		t.Errorf("unknown kinds: %d %s", status, body)
+	}
+}
