@@ -8,98 +8,183 @@ import (
 	"github.com/svcfs/svcfs/sdk"
 )
 
-// W8: a listing that was asked for before a rename, or between two of them, does not
-// take the last one back; one that was asked for later tells the truth again.
+// racing is a service at which something else happens at the worst moment: when a
+// listing is about to be made, when it was made and is on its way, and when a
+// rename was recorded and its answer is on its way. Each happens once.
+type racing struct {
+	person
+	beforeEntries, afterEntries, afterRename func()
+}
+
+func once(f *func()) {
+	if do := *f; do != nil {
+		*f = nil
+		do()
+	}
+}
+
+func (r *racing) Entries(ctx context.Context, g sdk.GroupID, after sdk.Seq) ([]sdk.Entry, error) {
+	once(&r.beforeEntries)
+	list, err := r.person.Entries(ctx, g, after)
+	once(&r.afterEntries)
+	return list, err
+}
+
+func (r *racing) RenameFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref, name string) error {
+	err := r.person.RenameFile(ctx, g, ref, name)
+	once(&r.afterRename)
+	return err
+}
+
+// race mounts alice on such a service.
+func race(t *testing.T, w *world) (*mounted, *racing) {
+	t.Helper()
+	r := &racing{person: person{w, alice}}
+	return mount(t, w, alice, renames, deletes, func(c *Config) { c.Remote = r }), r
+}
+
+func (m *mounted) refresh() {
+	m.t.Helper()
+	if err := m.Refresh(m.t.Context()); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+func (m *mounted) wantFiles(want ...string) {
+	m.t.Helper()
+	if got := allFiles(m.t, m.dir("/team"), ""); !slices.Equal(got, want) {
+		m.t.Errorf("lists %v, want %v", got, want)
+	}
+}
+
+// W8: a listing from before a rename does not take it back, neither the first
+// rename of a file nor a later one.
 func TestW8ListingFromBeforeARename(t *testing.T) {
-	for _, tc := range []struct {
-		name        string
-		renames     []string
-		listedAfter int // renames
-		others      string
-	}{
-		{"before", []string{"f", "f.bak"}, 0, ""},
-		{"between two", []string{"f", "g", "f"}, 1, ""},
-		{"before both", []string{"f", "g", "h"}, 0, ""},
-		{"there and back", []string{"f", "g", "f"}, 0, ""},
-		{"another account renames it then", []string{"f", "g"}, 0, "others"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			w := team()
-			e := w.put("team", bob, "f", []byte("one"))
-			w.put("team", bob, "stays", []byte("x"))
-			m := mount(t, w, bob, renames)
-			m.node("/team/f")
-			d := m.dir("/team")
-			var listed []sdk.Entry
-			for i, to := range tc.renames[1:] {
-				if i == tc.listedAfter {
-					listed = slices.Clone(w.rows["team"])
-				}
-				if err := d.Rename(t.Context(), tc.renames[i], d, to, false); err != nil {
-					t.Fatal(err)
-				}
-			}
-			last := tc.renames[len(tc.renames)-1]
-			notices, settled := m.Tree.applyEntries(d.group, listed, tc.listedAfter)
-			m.Tree.tell(notices)
-			if got := m.names("/team"); !slices.Equal(got, []string{last, "stays"}) || settled {
-				t.Errorf("after the old listing: %v, settled %v", got, settled)
-			}
-			if tc.others != "" {
-				if err := (person{w, bob}).RenameFile(t.Context(), "team", e.Ref, tc.others); err != nil {
-					t.Fatal(err)
-				}
-				last = tc.others
-			}
-			if err := m.Refresh(t.Context()); err != nil {
+	w := team()
+	w.put("team", alice, "a", []byte("one"))
+	m, r := race(t, w)
+	m.node("/team/a")
+	for _, step := range [][2]string{{"a", "b"}, {"b", "c"}, {"c", "d"}} {
+		w.put("team", bob, "other "+step[0], nil) // so that there is something to list
+		r.afterEntries = func() {
+			if err := m.rename(step[0], step[1]); err != nil {
 				t.Fatal(err)
 			}
-			if got := m.names("/team"); !slices.Equal(got, []string{last, "stays"}) {
-				t.Errorf("after a look at the ledger: %v", got)
+		}
+		m.refresh()
+		d := m.dir("/team")
+		if d.child(step[1]) == nil || d.child(step[0]) != nil {
+			t.Errorf("after the old listing: %s %v, %s %v", step[0], d.child(step[0]), step[1], d.child(step[1]))
+		}
+	}
+	m.refresh()
+	m.wantFiles("d", "other a", "other b", "other c")
+}
+
+// W9: a listing from before a removal does not bring the file back.
+func TestW9ListingFromBeforeARemoval(t *testing.T) {
+	w := team()
+	m, r := race(t, w)
+	if err := m.save("/team/f", "one"); err != nil {
+		t.Fatal(err)
+	}
+	r.afterEntries = func() {
+		if err := m.dir("/team").Unlink(t.Context(), "f"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.refresh()
+	m.wantFiles()
+	m.refresh()
+	m.wantFiles()
+}
+
+// W8: what others renamed after this mount did is shown, whichever answer comes
+// first.
+func TestW8RenameByOthersAfterOurs(t *testing.T) {
+	for name, arrange := range map[string]func(*mounted, *racing, func()){
+		"in a listing that had begun": func(m *mounted, r *racing, others func()) {
+			r.beforeEntries = func() {
+				if err := m.rename("f", "ours"); err != nil {
+					m.t.Fatal(err)
+				}
+				others()
 			}
+			m.refresh()
+		},
+		"before the answer to ours": func(m *mounted, r *racing, others func()) {
+			r.afterRename = func() { others(); m.refresh() }
+			if err := m.rename("f", "ours"); err != nil {
+				m.t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := team()
+			e := w.put("team", alice, "f", []byte("one"))
+			m, r := race(t, w)
+			m.node("/team/f")
+			arrange(m, r, func() {
+				if err := (person{w, alice}).RenameFile(t.Context(), "team", e.Ref, "theirs"); err != nil {
+					t.Fatal(err)
+				}
+			})
+			m.refresh()
+			m.wantFiles("theirs")
 		})
 	}
 }
 
-// overtaken is a service whose listings arrive after a rename that began later.
-type overtaken struct {
-	Remote
-	during func()
-}
-
-func (o *overtaken) Entries(ctx context.Context, g sdk.GroupID, after sdk.Seq) ([]sdk.Entry, error) {
-	list, err := o.Remote.Entries(ctx, g, after)
-	if do := o.during; do != nil {
-		o.during = nil
-		do()
+// N5, W8: a listing that tells of a rename before its own answer comes loses no
+// file of a folder.
+func TestN5ListingInTheMiddleOfARename(t *testing.T) {
+	for name, tc := range map[string]struct {
+		rename func(m *mounted) error
+		want   []string
+	}{
+		"a folder":             {func(m *mounted) error { return m.rename("d", "n") }, []string{"n/a", "n/e/b", "n/e/c"}},
+		"the file of a folder": {func(m *mounted) error { return m.dir("/team/d").Rename(t.Context(), "a", m.dir("/team/d"), "z", false) }, []string{"d/e/b", "d/e/c", "d/z"}},
+		"the last file of a folder": {func(m *mounted) error {
+			return m.dir("/team/d").Rename(t.Context(), "a", m.dir("/team/d/e"), "a", false)
+		}, []string{"d/e/a", "d/e/b", "d/e/c"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 20 { // the names come in any order
+				w := team()
+				w.put("team", alice, "d/a", []byte("a"))
+				w.put("team", alice, "d/e/b", []byte("b"))
+				w.put("team", alice, "d/e/c", []byte("c"))
+				m, r := race(t, w)
+				m.wantFiles("d/a", "d/e/b", "d/e/c")
+				var told func()
+				told = func() { m.refresh(); r.afterRename = told }
+				r.afterRename = told
+				if err := tc.rename(m); err != nil {
+					t.Fatal(err)
+				}
+				m.wantFiles(tc.want...)
+				m.refresh()
+				m.wantFiles(tc.want...)
+				for _, name := range tc.want {
+					m.node("/team/" + name)
+				}
+			}
+		})
 	}
-	return list, err
-}
-
-// W8: what a listing told that a rename overtook is listed again, or a change by
-// others that it held would never be seen.
-func TestW8OvertakenListingIsAskedForAgain(t *testing.T) {
-	w := team()
-	w.put("team", bob, "f", []byte("one"))
-	e := w.put("team", alice, "theirs", []byte("x"))
-	slow := &overtaken{Remote: person{w, bob}}
-	m := mount(t, w, bob, renames, func(c *Config) { c.Remote = slow })
-	d := m.dir("/team")
-	m.names("/team")
-	slow.during = func() {
-		if err := d.Rename(t.Context(), "f", d, "g", false); err != nil {
-			t.Error(err)
+	t.Run("the only file", func(t *testing.T) {
+		for range 20 {
+			w := team()
+			w.put("team", alice, "x/f", []byte("a"))
+			m, r := race(t, w)
+			x := m.dir("/team/x")
+			r.afterRename = m.refresh
+			if err := x.Rename(t.Context(), "f", x, "g", false); err != nil {
+				t.Fatal(err)
+			}
+			m.wantFiles("x/g")
+			if m.dir("/team/x") != x {
+				t.Error("the folder is another one")
+			}
 		}
-	}
-	if err := (person{w, alice}).RenameFile(t.Context(), "team", e.Ref, "other"); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		if err := m.Refresh(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if got := m.names("/team"); !slices.Equal(got, []string{"g", "other"}) {
-			t.Errorf("lists %v", got)
-		}
-	}
+	})
 }
