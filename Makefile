@@ -79,9 +79,9 @@ vectors:
 bench:
 	BENCH="$(BENCH)" $(GO) run ./integration/bench $(BENCHFLAGS)
 
-# The long forms of other people's suites on a mount: fio, postmark, dbench, bonnie++.
+# The long forms of other people's suites on a mount: fio, postmark, dbench, bonnie++, stress-ng.
 suites: require-fuse
-	SVCFS_LONG=1 $(GO) test -v -count=1 -timeout 3h -run '^TestSuites$$' ./integration
+	SVCFS_LONG=1 $(GO) test -v -count=1 -timeout 3h -run '^Test(Suites|Stressors)$$' ./integration
 
 # 100,000 files in a group, 1 GiB, 4 GiB through small budgets: the figures.
 scale: require-fuse

@@ -29,6 +29,8 @@ type group struct {
 	names    map[string]*versions
 	byRef    map[sdk.Ref]*sdk.Entry
 	own      map[sdk.Ref]struct{} // uploads of this mount
+	listings int                  // counts listings begun
+	here     map[sdk.Ref]int      // what this mount renamed or deleted, by the listings begun until then
 	changes  int                  // counts changes of names and byRef
 
 	info      groupInfo
@@ -147,7 +149,8 @@ func (t *Tree) applyGroups(listed []sdk.Group) []notice {
 // addGroup needs Tree.mu.
 func (t *Tree) addGroup(listed sdk.Group) {
 	g := &group{id: listed.ID, owned: listed.Owned, listing: newGate(),
-		names: make(map[string]*versions), byRef: make(map[sdk.Ref]*sdk.Entry), own: make(map[sdk.Ref]struct{})}
+		names: make(map[string]*versions), byRef: make(map[sdk.Ref]*sdk.Entry), own: make(map[sdk.Ref]struct{}),
+		here: make(map[sdk.Ref]int)}
 	name := showGroup(listed.ID)
 	if t.root.children[name] != nil {
 		name = withSuffix(name, string(listed.ID))
@@ -229,22 +232,45 @@ func (t *Tree) refreshGroup(ctx context.Context, g *group, maxAge time.Duration)
 	if fresh {
 		return nil
 	}
+	for range maxListings {
+		if again, err := t.list(ctx, g); err != nil || !again {
+			return err
+		}
+	}
+	return nil // what stayed open is listed next time
+}
+
+// maxListings bounds how often a group is listed at once because this mount
+// changed it meanwhile.
+const maxListings = 3
+
+// list asks the ledger once. It reports whether what it was told may be older
+// than a change of this mount, so that it has to be asked again. Needs g.listing.
+func (t *Tree) list(ctx context.Context, g *group) (again bool, err error) {
 	ctx, cancel := t.metadata(ctx)
 	defer cancel()
+	t.mu.Lock()
+	g.listings++
+	number := g.listings
+	t.mu.Unlock()
 	entries, err := t.remote.Entries(ctx, g.id, max(g.after-1, 0))
 	if err != nil {
-		return t.failedInGroup(ctx, g, "list", g.dir.Path(), err)
+		return false, t.failedInGroup(ctx, g, "list", g.dir.Path(), err)
 	}
 	if entries, err = t.continued(g, entries); err != nil {
-		return err
+		return false, err
+	}
+	notices, again := t.applyListed(g, entries, number)
+	t.tell(notices)
+	if again {
+		return true, nil
 	}
 	for i := range entries {
 		if e := &entries[i]; e.ChangedSeq > g.after {
 			g.after, g.marked = e.ChangedSeq, e.Ref
 		}
 	}
-	t.tell(t.applyEntries(g, entries))
-	return nil
+	return false, nil
 }
 
 // failedInGroup turns an error that concerns g into ours. Who is told "not
@@ -269,42 +295,84 @@ func (t *Tree) isGone(g *group) bool {
 	return g.gone
 }
 
-// applyEntries merges file records into the namespace and returns what the
-// kernel must forget.
-func (t *Tree) applyEntries(g *group, entries []sdk.Entry) []notice {
-	var notices []notice
-	shredded := make(map[sdk.Ref]bool)
+// applyListed merges the records of the number-th listing and returns what the
+// kernel must forget. A name or a deletion that this mount gave a record since
+// the listing was begun stays: the listing may be from before it or, changed by
+// others, from after it, so it is to be made again.
+func (t *Tree) applyListed(g *group, entries []sdk.Entry, number int) (notices []notice, again bool) {
 	t.mu.Lock()
+	for i := range entries {
+		e := &entries[i]
+		changed, ok := g.here[e.Ref]
+		if !ok {
+			continue
+		}
+		if changed < number {
+			delete(g.here, e.Ref)
+			continue
+		}
+		known := g.byRef[e.Ref]
+		again = again || e.Name != known.Name || e.Deleted == nil && known.Deleted != nil
+		e.Name = known.Name
+		if known.Deleted != nil {
+			e.Deleted = known.Deleted
+		}
+	}
+	notices = t.mergeEntries(g, entries)
+	t.mu.Unlock()
+	return append(t.wipeDeleted(g, entries), notices...), again
+}
+
+// applyDeleted merges the record of an upload that this mount deleted.
+func (t *Tree) applyDeleted(g *group, e sdk.Entry) []notice {
+	t.mu.Lock()
+	if known := g.byRef[e.Ref]; known != nil {
+		e.Name = known.Name
+	}
+	g.here[e.Ref] = g.listings
+	entries := []sdk.Entry{e}
+	notices := t.mergeEntries(g, entries)
+	t.mu.Unlock()
+	return append(t.wipeDeleted(g, entries), notices...)
+}
+
+// mergeEntries merges file records into the namespace, which keeps them, and
+// returns what the kernel must forget. Needs Tree.mu.
+func (t *Tree) mergeEntries(g *group, entries []sdk.Entry) []notice {
 	g.loaded, g.listedAt = true, t.now()
 	touched := make(map[*versions]bool, len(entries))
 	for i := range entries {
-		e := &entries[i]
-		if e.Deleted != nil {
-			shredded[e.Ref] = true
-		}
-		if known := g.byRef[e.Ref]; known != nil && known.Name != "" && e.ChangedSeq <= known.ChangedSeq {
-			e.Name = known.Name // listed before a rename of ours that is known by now
-		}
-		g.merge(e, touched)
+		g.merge(&entries[i], touched)
 	}
 	for v := range touched {
 		sortVersions(v)
 	}
+	notices := t.placeAll(g, touched)
 	for v := range touched {
-		notices = append(notices, t.place(g, v)...)
 		notices = append(notices, t.conflict(g, v)...)
 	}
-	t.mu.Unlock()
-	if len(shredded) > 0 {
-		t.cache.Purge(func(k cache.Key) bool {
-			return k.Group == string(g.id) && shredded[sdk.Ref(k.Ref)]
-		})
-		notices = append([]notice{{gone: func(f *File) bool {
-			e := f.entry.Load()
-			return e != nil && shredded[e.Ref] && f.isOf(g)
-		}}}, notices...)
-	}
 	return notices
+}
+
+// wipeDeleted takes the content of deleted uploads from the cache and from the
+// kernel.
+func (t *Tree) wipeDeleted(g *group, entries []sdk.Entry) []notice {
+	shredded := make(map[sdk.Ref]bool)
+	for i := range entries {
+		if entries[i].Deleted != nil {
+			shredded[entries[i].Ref] = true
+		}
+	}
+	if len(shredded) == 0 {
+		return nil
+	}
+	t.cache.Purge(func(k cache.Key) bool {
+		return k.Group == string(g.id) && shredded[sdk.Ref(k.Ref)]
+	})
+	return []notice{{gone: func(f *File) bool {
+		e := f.entry.Load()
+		return e != nil && shredded[e.Ref] && f.isOf(g)
+	}}}
 }
 
 // merge adds or replaces one record and marks the names it touches: two when
@@ -351,6 +419,35 @@ func (g *group) version(raw string) *versions {
 		g.unlearned = append(g.unlearned, v)
 	}
 	return v
+}
+
+// placeAll places many names: what appears before what vanishes, so that a rename
+// inside a folder does not take the folder away, but for a file that gets the
+// name of a folder. Needs Tree.mu.
+func (t *Tree) placeAll(g *group, touched map[*versions]bool) (notices []notice) {
+	vacated := make(map[string]bool) // folders that something vanishes from
+	for v := range touched {
+		if v.newest() != nil {
+			continue
+		}
+		for i, c := range v.raw {
+			if c == '/' {
+				vacated[v.raw[:i]] = true
+			}
+		}
+	}
+	for _, pass := range []func(*versions) bool{
+		func(v *versions) bool { return v.newest() != nil && !vacated[v.raw] },
+		func(v *versions) bool { return v.newest() == nil },
+		func(v *versions) bool { return v.newest() != nil && vacated[v.raw] },
+	} {
+		for v := range touched {
+			if pass(v) {
+				notices = append(notices, t.place(g, v)...)
+			}
+		}
+	}
+	return notices
 }
 
 // place makes the tree show the newest upload of v. A file with staged content

@@ -42,8 +42,9 @@ func (t *Tree) mayChange(g *group, list []sdk.Entry, does string) *Error {
 		", who uploaded it or an older version, and the owner of the group can " + does + " it")}
 }
 
-// renameUploads records another name for all versions of a file, one by one.
-func (t *Tree) renameUploads(ctx context.Context, g *group, list []sdk.Entry, raw string) error {
+// renameUploads records another name for all versions of a file, one by one. It
+// returns how many have it.
+func (t *Tree) renameUploads(ctx context.Context, g *group, list []sdk.Entry, raw string) (done int, err error) {
 	for i := range list {
 		ctx, cancel := t.transfer(ctx, 0)
 		err := t.spend("rename_file", func() (sdk.Amount, error) {
@@ -51,35 +52,33 @@ func (t *Tree) renameUploads(ctx context.Context, g *group, list []sdk.Entry, ra
 		})
 		cancel()
 		if err != nil {
-			return err
+			return i, err
 		}
-		list[i].Name = raw
 	}
-	return nil
+	return len(list), nil
 }
 
-// mergeAll merges records and returns the names they touch. Needs Tree.mu.
-func (g *group) mergeAll(list []sdk.Entry) map[*versions]bool {
+// mergeRenamed merges the names that this mount gave uploads, which are as they
+// were before, and returns the names it touches. An upload that a listing shows
+// under a third name by now was renamed by others as well, and what the listings
+// say is believed. Needs Tree.mu.
+func (g *group) mergeRenamed(list []sdk.Entry, rename func(old string) string) map[*versions]bool {
 	touched := make(map[*versions]bool)
 	for i := range list {
-		if known := g.byRef[list[i].Ref]; known != nil {
-			list[i].ChangedSeq = known.ChangedSeq
+		row, name := *g.byRef[list[i].Ref], rename(list[i].Name)
+		if row.Name != list[i].Name && row.Name != name {
+			touched[g.version(row.Name)], touched[g.version(name)] = true, true
+			continue
 		}
-		g.merge(&list[i], touched)
+		row.Name = name
+		g.here[row.Ref] = g.listings
+		g.merge(&row, touched)
 	}
 	for v := range touched {
 		sortVersions(v)
 		v.base = max(v.base, v.saved) // moving history about is no conflict
 	}
 	return touched
-}
-
-// placeAll needs Tree.mu.
-func (t *Tree) placeAll(g *group, touched map[*versions]bool) (notices []notice) {
-	for v := range touched {
-		notices = append(notices, t.place(g, v)...)
-	}
-	return notices
 }
 
 // deleteUploads destroys the keys of all versions of a file (W9).
@@ -95,7 +94,7 @@ func (t *Tree) deleteUploads(ctx context.Context, f *File) error {
 		if err := t.deleteUpload(ctx, g, &list[i]); err != nil {
 			return err
 		}
-		t.tell(t.applyEntries(g, list[i:i+1]))
+		t.tell(t.applyDeleted(g, list[i]))
 	}
 	return nil
 }

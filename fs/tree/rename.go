@@ -205,10 +205,12 @@ func (t *Tree) renameRecorded(ctx context.Context, f *File, to *Dir, newName str
 	if err := t.mayChange(g, list, "rename"); err != nil {
 		return err
 	}
-	if err := t.renameUploads(ctx, g, list, raw); err != nil {
+	done, err := t.renameUploads(ctx, g, list, raw)
+	if err != nil {
+		t.tell(t.applyRenamed(g, list[:done], func(string) string { return raw }))
 		return err
 	}
-	t.moveRecorded(f, to, newName, list)
+	t.moveRecorded(f, to, newName, raw, list)
 	return nil
 }
 
@@ -298,16 +300,31 @@ func (t *Tree) move(f *File, to *Dir, newName string, becomesScratch bool, row *
 	t.tell(notices)
 }
 
-// moveRecorded is move for a file whose uploads the service renamed.
-func (t *Tree) moveRecorded(f *File, to *Dir, newName string, renamed []sdk.Entry) {
+// moveRecorded is move for a file whose uploads the service renamed to raw.
+func (t *Tree) moveRecorded(f *File, to *Dir, newName, raw string, renamed []sdk.Entry) {
 	t.mu.Lock()
-	notices := t.hang(f, to, newName, false)
-	v := f.group.version(f.raw)
-	v.shown, v.hidden = f, ""
-	notices = append(notices, t.placeAll(f.group, f.group.mergeAll(renamed))...)
+	var notices []notice
+	if !to.isGone() {
+		notices = t.hang(f, to, newName, false)
+		v := f.group.version(f.raw)
+		v.shown, v.hidden = f, ""
+	}
+	touched := to.group.mergeRenamed(renamed, func(string) string { return raw })
+	notices = append(notices, t.placeAll(to.group, touched)...)
 	t.mu.Unlock()
 	t.tell(notices)
 }
+
+// applyRenamed shows uploads under the names that the service gave them.
+func (t *Tree) applyRenamed(g *group, renamed []sdk.Entry, rename func(old string) string) []notice {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.placeAll(g, g.mergeRenamed(renamed, rename))
+}
+
+// isGone reports a folder that went with its last file, as others renamed or
+// deleted it. Needs Tree.mu.
+func (d *Dir) isGone() bool { return d.kind == dirFolder && d.parent == nil }
 
 // hang takes f from its old name and gives it the new one. Needs Tree.mu.
 func (t *Tree) hang(f *File, to *Dir, newName string, becomesScratch bool) []notice {
@@ -366,45 +383,48 @@ func (d *Dir) renameFolder(ctx context.Context, dir, to *Dir, newName string, ta
 		return d.refuse(ClassByDesign, "rename", dir.name, "a folder moves only inside its group", "Copy it, if a second upload of its files is wanted.")
 	}
 	t := d.t
-	t.mu.RLock()
+	t.mu.Lock()
 	err := mayMoveFolder(dir, to, newName, target)
 	uploads := dir.uploads()
 	from, onto := dir.rawPrefix(), to.rawPath(newName)+"/"
-	t.mu.RUnlock()
+	local := dir.local
+	dir.local = local || err == nil // a listing may tell of its files' new names before it has its own
+	t.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	var renamed []sdk.Entry
+	rename := func(old string) string { return onto + strings.TrimPrefix(old, from) }
 	if len(uploads) > 0 {
-		var failed error
-		if renamed, failed = t.renameBeneath(ctx, dir.group, uploads, from, onto); failed != nil {
-			if len(renamed) > 0 { // some have their new names already: show what is true
-				t.tell(t.applyEntries(dir.group, renamed))
-			}
+		if done, failed := t.renameBeneath(ctx, dir.group, uploads, rename); failed != nil {
+			t.mu.Lock()
+			dir.local = local || len(dir.children) == 0
+			t.mu.Unlock()
+			t.tell(t.applyRenamed(dir.group, uploads[:done], rename)) // show what is true
 			return d.failed("rename", dir.name, failed)
 		}
 	}
-	notices, err := d.moveFolder(dir, to, newName, target, renamed)
+	notices, err := d.moveFolder(dir, to, newName, target, uploads, rename)
 	t.tell(notices)
 	return err
 }
 
-// renameBeneath lets the service rename the uploads beneath a folder. It refuses
-// before anything is changed when one of them cannot be.
-func (t *Tree) renameBeneath(ctx context.Context, g *group, uploads []sdk.Entry, from, onto string) (done []sdk.Entry, err error) {
+// renameBeneath lets the service rename the uploads beneath a folder and returns
+// how many have their new names. It refuses before anything is changed when one
+// of them cannot be.
+func (t *Tree) renameBeneath(ctx context.Context, g *group, uploads []sdk.Entry, rename func(old string) string) (done int, err error) {
 	if !t.cfg.CanRename {
-		return nil, &Error{Class: ClassByDesign, Err: errText("files beneath it are uploaded, and the ledger keeps their names"),
+		return 0, &Error{Class: ClassByDesign, Err: errText("files beneath it are uploaded, and the ledger keeps their names"),
 			Hint: "Copy the folder to the new name, which uploads the files again."}
 	}
 	if err := t.mayChange(g, uploads, "rename"); err != nil {
-		return nil, err
+		return 0, err
 	}
 	for i := range uploads {
-		if err := t.renameUploads(ctx, g, uploads[i:i+1], onto+strings.TrimPrefix(uploads[i].Name, from)); err != nil {
-			return uploads[:i], err
+		if _, err := t.renameUploads(ctx, g, uploads[i:i+1], rename(uploads[i].Name)); err != nil {
+			return i, err
 		}
 	}
-	return uploads, nil
+	return len(uploads), nil
 }
 
 // rawPrefix is what recorded names beneath the folder d begin with. Needs Tree.mu.
@@ -443,12 +463,16 @@ func mayMoveFolder(dir, to *Dir, newName string, target Node) error {
 }
 
 // moveFolder hangs dir under its new name, with the uploads that were renamed.
-func (d *Dir) moveFolder(dir, to *Dir, newName string, target Node, renamed []sdk.Entry) ([]notice, error) {
+func (d *Dir) moveFolder(dir, to *Dir, newName string, target Node, renamed []sdk.Entry, rename func(old string) string) ([]notice, error) {
 	t := d.t
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err := mayMoveFolder(dir, to, newName, target); err != nil {
 		return nil, err
+	}
+	shown := showComponent(newName)
+	if made, ok := to.children[shown].(*Dir); ok && Node(made) != target {
+		dir.absorb(made)
 	}
 	files := dir.files(nil)
 	for _, f := range files {
@@ -457,16 +481,37 @@ func (d *Dir) moveFolder(dir, to *Dir, newName string, target Node, renamed []sd
 		}
 	}
 	delete(d.children, dir.name)
-	shown := showComponent(newName)
 	dir.parent, dir.name, dir.raw, dir.local = to, shown, newName, true
 	to.children[shown] = dir
 	for _, f := range files {
-		f.raw = f.dir.rawPath(f.name)
+		f.raw = f.dir.rawPath(f.raw[strings.LastIndexByte(f.raw, '/')+1:])
 		if !f.scratch.Load() {
 			f.group.version(f.raw).shown = f
 		}
 	}
-	return t.placeAll(dir.group, dir.group.mergeAll(renamed)), nil
+	return t.placeAll(dir.group, dir.group.mergeRenamed(renamed, rename)), nil
+}
+
+// absorb takes what a listing has put into a folder that it made under the name d
+// is about to get. Needs Tree.mu.
+func (d *Dir) absorb(made *Dir) {
+	for name, n := range made.children {
+		switch n := n.(type) {
+		case *File:
+			if d.children[name] != nil { // being changed here: it gets the record
+				n.dir = nil
+				continue
+			}
+			n.dir, d.children[name] = d, n
+		case *Dir:
+			if mine, ok := d.children[name].(*Dir); ok {
+				mine.absorb(n)
+				continue
+			}
+			n.parent, d.children[name] = d, n
+		}
+	}
+	made.children, made.parent = make(map[string]Node), nil
 }
 
 // files collects the files beneath d. Needs Tree.mu.

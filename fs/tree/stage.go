@@ -437,10 +437,11 @@ func (t *Tree) record(f *File, g *group, raw string, row *sdk.Entry) []notice {
 		v := g.version(raw)
 		v.shown, v.hidden = f, ""
 	}
-	var notices []notice
 	for v := range touched {
 		sortVersions(v)
-		notices = append(notices, t.place(g, v)...)
+	}
+	notices := t.placeAll(g, touched)
+	for v := range touched {
 		notices = append(notices, t.conflict(g, v)...)
 	}
 	return notices

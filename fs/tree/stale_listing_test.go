@@ -1,23 +1,190 @@
 package tree
 
 import (
+	"context"
 	"slices"
 	"testing"
+
+	"github.com/svcfs/svcfs/sdk"
 )
 
-// W8: a listing that was asked for before a rename does not take it back.
+// racing is a service at which something else happens at the worst moment: when a
+// listing is about to be made, when it was made and is on its way, and when a
+// rename was recorded and its answer is on its way. Each happens once.
+type racing struct {
+	person
+	beforeEntries, afterEntries, afterRename func()
+}
+
+func once(f *func()) {
+	if do := *f; do != nil {
+		*f = nil
+		do()
+	}
+}
+
+func (r *racing) Entries(ctx context.Context, g sdk.GroupID, after sdk.Seq) ([]sdk.Entry, error) {
+	once(&r.beforeEntries)
+	list, err := r.person.Entries(ctx, g, after)
+	once(&r.afterEntries)
+	return list, err
+}
+
+func (r *racing) RenameFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref, name string) error {
+	err := r.person.RenameFile(ctx, g, ref, name)
+	once(&r.afterRename)
+	return err
+}
+
+// race mounts alice on such a service.
+func race(t *testing.T, w *world) (*mounted, *racing) {
+	t.Helper()
+	r := &racing{person: person{w, alice}}
+	return mount(t, w, alice, renames, deletes, func(c *Config) { c.Remote = r }), r
+}
+
+func (m *mounted) refresh() {
+	m.t.Helper()
+	if err := m.Refresh(m.t.Context()); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+func (m *mounted) wantFiles(want ...string) {
+	m.t.Helper()
+	if got := allFiles(m.t, m.dir("/team"), ""); !slices.Equal(got, want) {
+		m.t.Errorf("lists %v, want %v", got, want)
+	}
+}
+
+// W8: a listing from before a rename does not take it back, neither the first
+// rename of a file nor a later one.
 func TestW8ListingFromBeforeARename(t *testing.T) {
 	w := team()
-	w.put("team", alice, "f", []byte("one"))
-	m := mount(t, w, alice, renames)
-	m.node("/team/f")
-	before := slices.Clone(w.rows["team"])
-	d := m.dir("/team")
-	if err := d.Rename(t.Context(), "f", d, "f.bak", false); err != nil {
+	w.put("team", alice, "a", []byte("one"))
+	m, r := race(t, w)
+	m.node("/team/a")
+	for _, step := range [][2]string{{"a", "b"}, {"b", "c"}, {"c", "d"}} {
+		w.put("team", bob, "other "+step[0], nil) // so that there is something to list
+		r.afterEntries = func() {
+			if err := m.rename(step[0], step[1]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		m.refresh()
+		d := m.dir("/team")
+		if d.child(step[1]) == nil || d.child(step[0]) != nil {
+			t.Errorf("after the old listing: %s %v, %s %v", step[0], d.child(step[0]), step[1], d.child(step[1]))
+		}
+	}
+	m.refresh()
+	m.wantFiles("d", "other a", "other b", "other c")
+}
+
+// W9: a listing from before a removal does not bring the file back.
+func TestW9ListingFromBeforeARemoval(t *testing.T) {
+	w := team()
+	m, r := race(t, w)
+	if err := m.save("/team/f", "one"); err != nil {
 		t.Fatal(err)
 	}
-	m.Tree.tell(m.Tree.applyEntries(d.group, before))
-	if _, ok := d.child("f.bak").(*File); !ok || d.child("f") != nil {
-		t.Errorf("after the old listing: f.bak %v, f %v", d.child("f.bak"), d.child("f"))
+	r.afterEntries = func() {
+		if err := m.dir("/team").Unlink(t.Context(), "f"); err != nil {
+			t.Fatal(err)
+		}
 	}
+	m.refresh()
+	m.wantFiles()
+	m.refresh()
+	m.wantFiles()
+}
+
+// W8: what others renamed after this mount did is shown, whichever answer comes
+// first.
+func TestW8RenameByOthersAfterOurs(t *testing.T) {
+	for name, arrange := range map[string]func(*mounted, *racing, func()){
+		"in a listing that had begun": func(m *mounted, r *racing, others func()) {
+			r.beforeEntries = func() {
+				if err := m.rename("f", "ours"); err != nil {
+					m.t.Fatal(err)
+				}
+				others()
+			}
+			m.refresh()
+		},
+		"before the answer to ours": func(m *mounted, r *racing, others func()) {
+			r.afterRename = func() { others(); m.refresh() }
+			if err := m.rename("f", "ours"); err != nil {
+				m.t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := team()
+			e := w.put("team", alice, "f", []byte("one"))
+			m, r := race(t, w)
+			m.node("/team/f")
+			arrange(m, r, func() {
+				if err := (person{w, alice}).RenameFile(t.Context(), "team", e.Ref, "theirs"); err != nil {
+					t.Fatal(err)
+				}
+			})
+			m.refresh()
+			m.wantFiles("theirs")
+		})
+	}
+}
+
+// N5, W8: a listing that tells of a rename before its own answer comes loses no
+// file of a folder.
+func TestN5ListingInTheMiddleOfARename(t *testing.T) {
+	for name, tc := range map[string]struct {
+		rename func(m *mounted) error
+		want   []string
+	}{
+		"a folder":             {func(m *mounted) error { return m.rename("d", "n") }, []string{"n/a", "n/e/b", "n/e/c"}},
+		"the file of a folder": {func(m *mounted) error { return m.dir("/team/d").Rename(t.Context(), "a", m.dir("/team/d"), "z", false) }, []string{"d/e/b", "d/e/c", "d/z"}},
+		"the last file of a folder": {func(m *mounted) error {
+			return m.dir("/team/d").Rename(t.Context(), "a", m.dir("/team/d/e"), "a", false)
+		}, []string{"d/e/a", "d/e/b", "d/e/c"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 20 { // the names come in any order
+				w := team()
+				w.put("team", alice, "d/a", []byte("a"))
+				w.put("team", alice, "d/e/b", []byte("b"))
+				w.put("team", alice, "d/e/c", []byte("c"))
+				m, r := race(t, w)
+				m.wantFiles("d/a", "d/e/b", "d/e/c")
+				var told func()
+				told = func() { m.refresh(); r.afterRename = told }
+				r.afterRename = told
+				if err := tc.rename(m); err != nil {
+					t.Fatal(err)
+				}
+				m.wantFiles(tc.want...)
+				m.refresh()
+				m.wantFiles(tc.want...)
+				for _, name := range tc.want {
+					m.node("/team/" + name)
+				}
+			}
+		})
+	}
+	t.Run("the only file", func(t *testing.T) {
+		for range 20 {
+			w := team()
+			w.put("team", alice, "x/f", []byte("a"))
+			m, r := race(t, w)
+			x := m.dir("/team/x")
+			r.afterRename = m.refresh
+			if err := x.Rename(t.Context(), "f", x, "g", false); err != nil {
+				t.Fatal(err)
+			}
+			m.wantFiles("x/g")
+			if m.dir("/team/x") != x {
+				t.Error("the folder is another one")
+			}
+		}
+	})
 }

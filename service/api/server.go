@@ -25,6 +25,7 @@ import (
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/metrics"
 	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/throttle"
 	"github.com/svcfs/svcfs/service/watch"
 	"github.com/svcfs/svcfs/service/web"
 )
@@ -34,13 +35,6 @@ const (
 	maxRequestBytes = 1 << 20
 	// smallRequest is how much memory a request gets on its word.
 	smallRequest = 64 << 10
-	// maxInlineFile bounds a file that arrives as base64 inside JSON, in
-	// plaintext bytes; larger ones use the raw transfer.
-	maxInlineFile = 64 << 20
-	// maxInline bounds the files inside JSON that are in memory at a time; an
-	// upload waits inlineWait for its turn.
-	maxInline  = 8
-	inlineWait = 2 * time.Second
 	// maxDepth bounds the nesting of a request.
 	maxDepth = 32
 )
@@ -78,9 +72,9 @@ type server struct {
 	Deps
 	tools   map[string]tool
 	special map[string]http.HandlerFunc // operations that carry content or long lists, or wait
-	limits  *limits
+	limits  *throttle.Throttle[string]  // by account
 	clients *clients
-	inline  chan struct{} // a token per file inside JSON
+	inline  *places
 }
 
 // tool is one operation: it decodes its request and returns its result.
@@ -88,7 +82,7 @@ type tool func(ctx context.Context, account string, body []byte) (any, error)
 
 // New returns the handler of the whole service.
 func New(d Deps) http.Handler {
-	s := &server{Deps: d, limits: newLimits(d.RequestRate), clients: newClients(d.TrustedProxies), inline: make(chan struct{}, maxInline)}
+	s := &server{Deps: d, limits: newLimits(d.RequestRate), clients: newClients(d.TrustedProxies), inline: newPlaces()}
 	s.tools = s.operations()
 	s.special = map[string]http.HandlerFunc{wire.OpFinalizeUpload: s.finalize, wire.OpPrepareRetrieve: s.retrieve, wire.OpWatch: s.watch,
 		wire.OpGetGroupTransactions: s.transactions}

@@ -293,7 +293,8 @@ func (f *Files) Finalize(ctx context.Context, account string, req wire.FinalizeU
 	}
 	meta, err := format.ParseMetadata(req.Format)
 	if err != nil {
-		return out, fault.New(wire.CodeValidation, "format is not understood: %v", err)
+		reason, _, _ := strings.Cut(err.Error(), "\n") // the next line is the decoder's, with names of this program
+		return out, fault.New(wire.CodeValidation, "format is not understood: %s", reason)
 	}
 	if err := checkName(meta.Filename); err != nil {
 		return out, err
