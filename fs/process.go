@@ -41,7 +41,12 @@ func programName(thread uint32) string {
 	if !ok {
 		return ""
 	}
-	name, err := os.ReadFile(filepath.Join(procDir, strconv.Itoa(pid), "comm"))
+	return threadName(uint32(pid))
+}
+
+// threadName returns the name that a thread gave itself, at most 15 bytes, or "".
+func threadName(thread uint32) string {
+	name, err := os.ReadFile(filepath.Join(procDir, strconv.FormatUint(uint64(thread), 10), "comm"))
 	if err != nil {
 		return ""
 	}

@@ -69,6 +69,8 @@ type Caller struct {
 	// Name tells the program's name, at most 15 bytes as in /proc/PID/comm, ""
 	// when unknown. It is called only when something hangs on it; may be nil.
 	Name func() string
+	// Thread tells the name of the thread that asks, in the same way.
+	Thread func() string
 }
 
 // CacheMode says how the kernel may keep an open file's pages.

@@ -236,7 +236,8 @@ func (f *File) Open(ctx context.Context, flags OpenFlags) (*Handle, error) {
 		}
 		return h, nil
 	}
-	if h.late = f.mayLoadLate(flags); h.late {
+	h.peeks = f.mayPeek(flags)
+	if h.late = h.peeks || f.mayLoadLate(flags); h.late {
 		return h, nil
 	}
 	if err := f.load(ctx, h); err != nil {
