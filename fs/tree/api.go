@@ -59,6 +59,7 @@ type DirEntry struct {
 // OpenFlags say what an open wants.
 type OpenFlags struct {
 	Read, Write, Append, Truncate bool
+	NoAtime                       bool // the caller does not count this as an access
 	// Caller describes the process that asks, for messages and crawler rules.
 	Caller Caller
 }

@@ -15,18 +15,19 @@ func crawlers() []string {
 }
 
 // fileManagers list folders (R4), and for that look into files whose names do not
-// tell their type. The same program copies files when it is asked to, so it is
-// what it reads that tells the two apart.
+// tell their type, with O_NOATIME, as GIO does. The same programs copy files when
+// they are asked to, without it.
 func fileManagers() []string {
-	return []string{"pcmanfm", "nautilus", "nemo", "caja", "thunar", "Thunar", "dolphin"}
+	return []string{libfmManager, "nautilus", "nemo", "caja", "thunar", "Thunar", "xdg-desktop-por"}
 }
 
+// The file manager of libfm also looks by itself, as it copies: it reads 4 KiB,
+// and copying more, but for a file that is not longer. It makes previews of small
+// pictures itself, in a thread of this name.
 const (
-	// peekBytes is the most that file managers read of a file to guess its type
-	// (GIO and libfm 4 KiB, Qt 16 KiB). Copying reads more at a time.
-	peekBytes = 16 << 10
-	// previewThread is the thread in which libfm makes previews by itself.
-	previewThread = "loader"
+	libfmManager = "pcmanfm"
+	libfmPeek    = 4 << 10
+	libfmPreview = "loader"
 )
 
 // mayPeek reports whether an open may be no more than a look at the type, so that
@@ -35,27 +36,32 @@ func (f *File) mayPeek(flags OpenFlags) bool {
 	if f.t.cfg.AllowCrawlers || flags.Caller.Name == nil || flags.Write || f.staged.Load() || f.entry.Load() == nil || f.isCached() {
 		return false
 	}
-	return slices.Contains(fileManagers(), flags.Caller.Name())
+	return flags.Caller.Name() == libfmManager
 }
 
 // loadPeeked retrieves what opening did not, once n bytes from off are more than a
 // look at the type.
 func (h *Handle) loadPeeked(ctx context.Context, off int64, n int) error {
-	if h.peeks && off == 0 && n <= peekBytes && !h.f.isCached() {
-		return h.f.refuseReader(h.flags.Caller.Name())
+	if h.peeks && off == 0 && n <= libfmPeek && !h.f.isCached() {
+		return h.f.refuseReader(libfmManager)
 	}
 	return h.f.load(ctx, h)
 }
 
 // refuseCrawler keeps a known crawler from spending: content that is in memory
 // it may read.
-func (f *File) refuseCrawler(caller Caller) error {
+func (f *File) refuseCrawler(flags OpenFlags) error {
+	caller := flags.Caller
 	if f.t.cfg.AllowCrawlers || caller.Name == nil || f.isCached() {
 		return nil
 	}
 	name := caller.Name()
-	preview := caller.Thread != nil && slices.Contains(fileManagers(), name) && caller.Thread() == previewThread
-	if !preview && !slices.ContainsFunc(crawlers(), func(known string) bool { return strings.HasPrefix(name, known) }) {
+	isManager := slices.Contains(fileManagers(), name)
+	switch {
+	case isManager && flags.NoAtime:
+	case name == libfmManager && caller.Thread != nil && caller.Thread() == libfmPreview:
+	case slices.ContainsFunc(crawlers(), func(known string) bool { return strings.HasPrefix(name, known) }):
+	default:
 		return nil
 	}
 	return f.refuseReader(name)

@@ -279,7 +279,7 @@ func (f *File) load(ctx context.Context, h *Handle) error {
 	if ready || e == nil {
 		return nil
 	}
-	if err := f.refuseCrawler(h.flags.Caller); err != nil {
+	if err := f.refuseCrawler(h.flags); err != nil {
 		return err
 	}
 	f.attrMu.Lock()

@@ -14,7 +14,7 @@ type Handle struct {
 	flags    OpenFlags
 	direct   bool   // the size was not known when it was opened
 	late     bool   // the content is loaded by what changes it, or reads it
-	peeks    bool   // of a file manager, which may want no more than to know the type
+	peeks    bool   // of a program that may want no more than to know the type
 	lent     bool   // counted in File.lent
 	control  []byte // content of a control file
 	released atomic.Bool

@@ -411,14 +411,16 @@ func TestR4FileManagersPeekForNothing(t *testing.T) {
 		}
 		return h
 	}
+	_, err := f.Open(t.Context(), OpenFlags{Read: true, NoAtime: true, Caller: Caller{PID: 1, Name: func() string { return "nautilus" }}})
+	wantClass(t, err, ClassAccess)
 	buf := make([]byte, 64<<10)
 	lists, previews, copies := open("pool-pcmanfm"), open("loader"), open("pool-pcmanfm")
-	_, err := lists.ReadAt(t.Context(), buf[:4096], 0)
+	_, err = lists.ReadAt(t.Context(), buf[:4096], 0)
 	wantClass(t, err, ClassAccess)
 	_, err = previews.ReadAt(t.Context(), buf, 0)
 	wantClass(t, err, ClassAccess)
 	m.wantCharges(0, 0)
-	if got := m.Status().Crawlers; got != 2 {
+	if got := m.Status().Crawlers; got != 3 {
 		t.Errorf("status counts %d refusals", got)
 	}
 	if n, err := copies.ReadAt(t.Context(), buf, 0); err != nil || n != len(buf) {
