@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
@@ -1196,4 +1198,45 @@ func TestE3ServiceThatTakesRecordsBack(t *testing.T) {
 	if text := m.read(".svcfs/errors"); !strings.Contains(text, "\t/team\tlist\tcorrupt\tthe service changed the group's history: record 2 is missing") {
 		t.Errorf("errors: %s", text)
 	}
+}
+
+// N3: hostile names can be listed, read and walked over through the kernel, and lead
+// nowhere else.
+func TestN3HostileNamesOnTheMount(t *testing.T) {
+	m := mounting(t)
+	outside := filepath.Join(filepath.Dir(m.dir), "outside")
+	names := []string{"../outside", "../../outside", "/etc/passwd", "a/../../b", ".", "..", "", "a//b", ".svcfs", ".svcfs/status", "nul\x00byte", "new\nline",
+		"esc\x1b[2J", "bidi\u202egnp.exe", "\xff\xfe", strings.Repeat("long", 100), "%2F", "same", "same/below", "-rf", "*"}
+	for _, name := range names {
+		m.put(name, "content of "+name)
+	}
+	m.refresh()
+	out, err := exec.Command("find", m.path("team"), "-type", "f", "-print0").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
+	seen := map[string]bool{}
+	for _, file := range files {
+		if !strings.HasPrefix(file, m.path("team")+"/") || strings.ContainsFunc(file, unicode.IsControl) || !utf8.ValidString(file) {
+			t.Errorf("listed as %q", file)
+		}
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Errorf("%q: %v", file, err)
+		}
+		seen[string(data)] = true
+	}
+	for _, name := range names {
+		if !seen["content of "+name] {
+			t.Errorf("%q is not found", name)
+		}
+	}
+	if len(files) != len(names) {
+		t.Errorf("%d files for %d names: %q", len(files), len(names), files)
+	}
+	if _, err := os.Lstat(outside); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("outside the mount: %v", err)
+	}
+	m.wantCharges(len(names), 0)
 }

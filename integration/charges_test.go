@@ -1,12 +1,15 @@
 package integration
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"strings"
 	"sync"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/svcfs/svcfs/sdk/wire"
 )
@@ -110,6 +113,39 @@ f = open('x', 'r+b'); fcntl.flock(f, fcntl.LOCK_EX); m = mmap.mmap(f.fileno(), 0
 			bob.must("refresh", b.dir)
 			q.wantSpent(t, tc.retrieves, tc.uploads, func() {
 				inFolder(t, b.path("team", here), "set -eu\n"+strings.ReplaceAll(tc.script, "HERE", here), "T="+w.dir)
+			})
+		})
+	}
+}
+
+// N5, W8, W9: what a mount is allowed to change beside files costs what the service
+// says, and what is refused costs nothing.
+func TestChargesOfAllowedChanges(t *testing.T) {
+	_, alice, _ := team(t)
+	plain := alice.mount("plain")
+	m := alice.mount("m", "--allow-mkdir", "--allow-delete")
+	write(t, m.path("team/f"), []byte("one"))
+	write(t, m.path("team/f"), []byte("two"))
+	for _, tc := range []struct {
+		statement, action string
+		records           int
+		do                func() error
+		want              error
+	}{
+		{"N5 mkdir without --allow-mkdir", "register_group", 0, func() error { return os.Mkdir(plain.path("bought"), 0o700) }, unix.EPERM},
+		{"N5 mkdir", "register_group", 1, func() error { return os.Mkdir(m.path("bought"), 0o700) }, nil},
+		{"N5 mkdir of what is there", "register_group", 0, func() error { return os.Mkdir(m.path("bought"), 0o700) }, unix.EEXIST},
+		{"W8 rename of two versions", "rename_file", 2, func() error { return os.Rename(m.path("team/f"), m.path("team/g")) }, nil},
+		{"W9 remove without --allow-delete", "tombstone_transaction", 0, func() error { return os.Remove(plain.path("team/g")) }, unix.EPERM},
+		{"W9 remove", "tombstone_transaction", 2, func() error { return os.Remove(m.path("team/g")) }, nil},
+	} {
+		t.Run(tc.statement, func(t *testing.T) {
+			alice.must("refresh", plain.dir)
+			q := &purse{p: alice, upload: feeOf(alice, tc.action)}
+			q.wantSpent(t, 0, tc.records, func() {
+				if err := tc.do(); !errors.Is(err, tc.want) {
+					t.Errorf("%v, want %v", err, tc.want)
+				}
 			})
 		})
 	}

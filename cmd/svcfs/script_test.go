@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -88,6 +89,9 @@ func runScripts(t *testing.T, dir, world string) {
 				return err == nil, nil
 			case "root":
 				return os.Geteuid() == 0, nil
+			case "allow-other": // whether this user may share a mount
+				conf, _ := os.ReadFile("/etc/fuse.conf")
+				return os.Geteuid() == 0 || slices.Contains(strings.Split(string(conf), "\n"), "user_allow_other"), nil
 			case serviceWorld, restrictedToA, restrictedToB:
 				return cond == world, nil
 			}

@@ -47,7 +47,7 @@ func (t *Tree) mayChange(g *group, list []sdk.Entry, does string) *Error {
 func (t *Tree) renameUploads(ctx context.Context, g *group, list []sdk.Entry, raw string) (done int, err error) {
 	for i := range list {
 		ctx, cancel := t.transfer(ctx, 0)
-		err := t.spend("rename_file", func() (sdk.Amount, error) {
+		err := t.spend(sdk.EventRenamed, func() (sdk.Amount, error) {
 			return sdk.Amount{}, t.remote.RenameFile(ctx, g.id, list[i].Ref, raw)
 		})
 		cancel()
@@ -102,7 +102,7 @@ func (t *Tree) deleteUploads(ctx context.Context, f *File) error {
 func (t *Tree) deleteUpload(ctx context.Context, g *group, e *sdk.Entry) error {
 	ctx, cancel := t.transfer(ctx, 0)
 	defer cancel()
-	err := t.spend("delete_file", func() (sdk.Amount, error) {
+	err := t.spend(sdk.EventDeleted, func() (sdk.Amount, error) {
 		return sdk.Amount{}, t.remote.DeleteFile(ctx, g.id, e.Ref)
 	})
 	if err != nil && sdk.KindOf(err) != sdk.KindDeleted {

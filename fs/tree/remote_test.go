@@ -181,3 +181,31 @@ func TestW8AcrossGroups(t *testing.T) {
 	}
 	m.wantContent("/other/new", "y")
 }
+
+// R6: renames and deletions count too, where the service has a price for them, under
+// the names of its price list.
+func TestR6ChangesCountAgainstTheBudget(t *testing.T) {
+	w := team()
+	for _, name := range []string{"f", "g", "h"} {
+		w.put("team", alice, name, []byte(name))
+	}
+	one, _ := sdk.ParseTokens("1")
+	m := mount(t, w, alice, renames, deletes, func(c *Config) {
+		c.Budget, _ = sdk.ParseTokens("2")
+		c.Price = func(action string) (sdk.Amount, bool) {
+			return one, action == sdk.EventRenamed || action == sdk.EventDeleted
+		}
+	})
+	d := m.dir("/team")
+	if err := m.rename("f", "x"); err != nil {
+		t.Error(err)
+	}
+	if err := d.Unlink(t.Context(), "g"); err != nil {
+		t.Error(err)
+	}
+	wantClass(t, d.Unlink(t.Context(), "h"), ClassBudget)
+	wantClass(t, m.rename("h", "y"), ClassBudget)
+	if got := m.names("/team"); !slices.Equal(got, []string{"h", "x"}) {
+		t.Errorf("lists %v", got)
+	}
+}
