@@ -27,6 +27,11 @@ func (n *fileNode) Open(ctx context.Context, flags uint32) (gofs.FileHandle, uin
 
 // Read lends the kernel what lies in the cache.
 func (fh *fileHandle) Read(ctx context.Context, dest []byte, off int64) (fuse.ReadResult, syscall.Errno) {
+	if fh.h.Waits() {
+		patient, done := patiently(ctx)
+		defer done()
+		ctx = patient
+	}
 	v, err := fh.h.View(ctx, dest, off)
 	if err != nil {
 		return nil, errno(err)

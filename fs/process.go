@@ -46,13 +46,13 @@ func programName(thread uint32) string {
 	if !ok {
 		return ""
 	}
-	return firstLine(procDir + "/" + strconv.Itoa(pid) + "/comm")
+	return threadName(uint32(pid))
 }
 
-// firstLine reads a file of at most 63 bytes; every cold open waits for it, and
-// os.ReadFile takes several times as long.
-func firstLine(path string) string {
-	file, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+// threadName returns the name that a thread gave itself, at most 15 bytes, or "".
+// Every cold open waits for it, and os.ReadFile takes several times as long.
+func threadName(thread uint32) string {
+	file, err := unix.Open(procDir+"/"+strconv.FormatUint(uint64(thread), 10)+"/comm", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return ""
 	}

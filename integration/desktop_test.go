@@ -1,12 +1,22 @@
 package integration
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
+	"image/color"
+	"image/png"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
+
+// envScreenshot names a file that TestR4FileManager writes what it saw to, such
+// as fs/testdata/file-manager.png.
+const envScreenshot = "SVCFS_SCREENSHOT"
 
 // W7, R1: a document that one account saves in LibreOffice opens in that of
 // another, which saves it too: one upload for each save, one retrieval for who
@@ -55,4 +65,145 @@ func TestDocumentBothWays(t *testing.T) {
 			t.Errorf("left: %s", text)
 		}
 	}
+}
+
+// fileManagerRow is the row of TestR4FileManager in fs/SEMANTICS.md.
+const fileManagerRow = "| pcmanfm, a folder with previews | 0 |"
+
+// R4, R5: a file manager with previews lists names and sizes of a folder that
+// nobody has read, and nothing is charged: neither for previews, made by itself
+// or by others, nor for a look at the type. What it is asked to copy it reads.
+func TestR4FileManager(t *testing.T) {
+	for tool, pkg := range map[string]string{"pcmanfm": "pcmanfm", "Xvfb": "xvfb", "import": "imagemagick", "dbus-run-session": "dbus-daemon",
+		"gdk-pixbuf-thumbnailer": "libgdk-pixbuf2.0-bin", "gio": "libglib2.0-bin", "/usr/share/mime/mime.cache": "shared-mime-info",
+		"/usr/share/icons/Adwaita/index.theme": "adwaita-icon-theme"} {
+		need(t, tool, pkg)
+	}
+	w, alice, bob := team(t)
+	a := alice.mount("a")
+	shell(t, a.path("team"), `echo hello >README; echo '<p>hello' >page.html; head -c 300000 /dev/urandom >data.bin; mkdir sub; seq 1000 >sub/numbers.txt
+		convert -size 300x200 plasma:red-blue photo.jpg; convert -size 1200x900 xc: +noise Random photo-large.png`)
+	b := bob.mount("b")
+	free := func(when string) {
+		t.Helper()
+		if retrieves, uploads := b.charges(); retrieves+uploads != 0 {
+			t.Errorf("%s: %d retrievals, %d uploads\n%s", when, retrieves, uploads, b.control("errors"))
+		}
+	}
+	d := newDesktop(t, w)
+	d.run("pcmanfm", "--no-desktop", b.path("team"))
+	eventually(t, func() string {
+		refused := b.control("errors")
+		for _, file := range []string{"data.bin", "page.html", "photo.jpg", "photo-large.png"} {
+			if !strings.Contains(refused, "/team/"+file+"\t") {
+				return file + ": nobody was refused a look\n" + d.log.String()
+			}
+		}
+		return ""
+	})
+	eventually(t, func() string {
+		if colors := d.screenshot(); colors < 500 {
+			return fmt.Sprintf("no window: %d colours\n%s", colors, d.log)
+		}
+		return ""
+	})
+	free("listing a folder")
+	if kept := os.Getenv(envScreenshot); kept != "" {
+		shell(t, w.dir, "convert shot.png -colors 128 -strip '"+kept+"'")
+	}
+	seen := read(t, d.shot)
+	if err := os.Mkdir(b.path("team/made meanwhile"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() string {
+		if d.screenshot(); bytes.Equal(read(t, d.shot), seen) {
+			return "a folder made meanwhile does not show"
+		}
+		return ""
+	})
+	free("showing a change")
+	if got := string(read(t, b.path("team/README"))); got != "hello\n" {
+		t.Errorf("the mount answers others with %q", got)
+	}
+	shell(t, w.dir, "cp $(command -v gio) nautilus; ./nautilus info -a standard::content-type b/team/page.html | grep html")
+	if retrieves, _ := b.charges(); retrieves != 1 {
+		t.Errorf("%d retrievals for one file that was read", retrieves)
+	}
+	shell(t, w.dir, "mkdir copies; for f in data.bin page.html sub/numbers.txt; do ./nautilus copy b/team/$f copies/; cmp a/team/$f copies/${f#sub/}; done")
+	if retrieves, _ := b.charges(); retrieves != 4 {
+		t.Errorf("%d retrievals, want one for each file that was read or copied", retrieves)
+	}
+}
+
+// desktop is an X server that nobody looks at.
+type desktop struct {
+	t    *testing.T
+	env  []string
+	shot string // the last screenshot
+	log  *safeBuffer
+}
+
+func newDesktop(t *testing.T, w *world) *desktop {
+	t.Helper()
+	d := &desktop{t: t, shot: filepath.Join(w.dir, "shot.png"), log: &safeBuffer{}}
+	told, tell, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer told.Close()
+	x := exec.Command("Xvfb", "-displayfd", "3", "-screen", "0", "760x420x24", "-nolisten", "tcp")
+	x.ExtraFiles, x.Stderr = []*os.File{tell}, d.log
+	d.start(x)
+	_ = tell.Close()
+	display, err := bufio.NewReader(told).ReadString('\n')
+	if err != nil {
+		t.Fatalf("Xvfb: %v\n%s", err, d.log)
+	}
+	settings := w.mkdir("desktop/.config/pcmanfm/default")
+	write(t, filepath.Join(settings, "pcmanfm.conf"), []byte("[ui]\nview_mode=list\nwin_width=760\nwin_height=420\n"))
+	d.env = append(os.Environ(), "DISPLAY=:"+strings.TrimSpace(display), "HOME="+w.mkdir("desktop"), "XDG_RUNTIME_DIR="+w.mkdir("desktop/run"),
+		"XDG_CONFIG_HOME=", "XDG_CACHE_HOME=", "LC_ALL=C.UTF-8", "NO_AT_BRIDGE=1")
+	return d
+}
+
+// start runs a program and all it starts until the test ends.
+func (d *desktop) start(cmd *exec.Cmd) {
+	d.t.Helper()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		d.t.Fatal(err)
+	}
+	d.t.Cleanup(func() {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)
+		_ = cmd.Wait()
+	})
+}
+
+// run starts a program in a session of its own.
+func (d *desktop) run(args ...string) {
+	d.t.Helper()
+	cmd := exec.Command("dbus-run-session", append([]string{"--"}, args...)...)
+	cmd.Env, cmd.Stdout, cmd.Stderr = d.env, d.log, d.log
+	d.start(cmd)
+}
+
+// screenshot returns how many colours the screen has.
+func (d *desktop) screenshot() int {
+	d.t.Helper()
+	cmd := exec.Command("import", "-window", "root", d.shot)
+	cmd.Env = d.env
+	if out, err := cmd.CombinedOutput(); err != nil {
+		d.t.Fatalf("import: %v\n%s", err, out)
+	}
+	picture, err := png.Decode(bytes.NewReader(read(d.t, d.shot)))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	colors := make(map[color.Color]bool)
+	for y := range picture.Bounds().Dy() {
+		for x := range picture.Bounds().Dx() {
+			colors[picture.At(x, y)] = true
+		}
+	}
+	return len(colors)
 }

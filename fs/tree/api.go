@@ -59,6 +59,7 @@ type DirEntry struct {
 // OpenFlags say what an open wants.
 type OpenFlags struct {
 	Read, Write, Append, Truncate bool
+	NoAtime                       bool // the caller does not count this as an access
 	// Caller describes the process that asks, for messages and crawler rules.
 	Caller Caller
 }
@@ -69,6 +70,8 @@ type Caller struct {
 	// Name tells the program's name, at most 15 bytes as in /proc/PID/comm, ""
 	// when unknown. It is called only when something hangs on it; may be nil.
 	Name func() string
+	// Thread tells the name of the thread that asks, in the same way.
+	Thread func() string
 }
 
 // CacheMode says how the kernel may keep an open file's pages.

@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"context"
 	"slices"
 	"strings"
 )
@@ -13,16 +14,60 @@ func crawlers() []string {
 		"gnome-font-thum", "gsf-office-thum", "papers-thumbnai", "raw-thumbnailer", "webp-pixbuf-thu", "thumbnail", "kioslave-thumb"}
 }
 
+// fileManagers list folders (R4), and for that look into files whose names do not
+// tell their type, with O_NOATIME, as GIO does. The same programs copy files when
+// they are asked to, without it.
+func fileManagers() []string {
+	return []string{libfmManager, "nautilus", "nemo", "caja", "thunar", "Thunar", "xdg-desktop-por"}
+}
+
+// The file manager of libfm also looks by itself, as it copies: it reads 4 KiB,
+// and copying more, but for a file that is not longer. It makes previews of small
+// pictures itself, in a thread of this name.
+const (
+	libfmManager = "pcmanfm"
+	libfmPeek    = 4 << 10
+	libfmPreview = "loader"
+)
+
+// mayPeek reports whether an open may be no more than a look at the type, so that
+// the content is retrieved with the first read that wants more.
+func (f *File) mayPeek(flags OpenFlags) bool {
+	if f.t.cfg.AllowCrawlers || flags.Caller.Name == nil || flags.Write || f.staged.Load() || f.entry.Load() == nil || f.isCached() {
+		return false
+	}
+	return flags.Caller.Name() == libfmManager
+}
+
+// loadPeeked retrieves what opening did not, once n bytes from off are more than a
+// look at the type.
+func (h *Handle) loadPeeked(ctx context.Context, off int64, n int) error {
+	if h.peeks && off == 0 && n <= libfmPeek && !h.f.isCached() {
+		return h.f.refuseReader(libfmManager)
+	}
+	return h.f.load(ctx, h)
+}
+
 // refuseCrawler keeps a known crawler from spending: content that is in memory
 // it may read.
-func (f *File) refuseCrawler(caller Caller) error {
+func (f *File) refuseCrawler(flags OpenFlags) error {
+	caller := flags.Caller
 	if f.t.cfg.AllowCrawlers || caller.Name == nil || f.isCached() {
 		return nil
 	}
 	name := caller.Name()
-	if !slices.ContainsFunc(crawlers(), func(known string) bool { return strings.HasPrefix(name, known) }) {
+	isManager := slices.Contains(fileManagers(), name)
+	switch {
+	case isManager && flags.NoAtime:
+	case name == libfmManager && caller.Thread != nil && caller.Thread() == libfmPreview:
+	case slices.ContainsFunc(crawlers(), func(known string) bool { return strings.HasPrefix(name, known) }):
+	default:
 		return nil
 	}
+	return f.refuseReader(name)
+}
+
+func (f *File) refuseReader(name string) error {
 	f.t.counts.crawlers.Add(1)
 	return &Error{Class: ClassAccess, Err: errText(name + " makes previews or an index, and reading this file would cost"),
 		Hint: "Open it with another program once, or mount with --allow-crawlers."}

@@ -387,6 +387,10 @@ func (d *Dir) mkGroup(ctx context.Context, name string) (*Dir, error) {
 	if d.child(name) != nil {
 		return nil, plain(ClassExist, "mkdir", join("/", name), "the group exists")
 	}
+	if d.isScratch(name) { // file managers make a wastebasket where there is none
+		return nil, d.refuse(ClassByDesign, "mkdir", name, "registering a group costs tokens, and this is the name of something temporary",
+			"Use: svcfs group create NAME, if a group of this name is meant.")
+	}
 	if !d.t.cfg.AllowMkdir {
 		return nil, d.refuse(ClassByDesign, "mkdir", name, "registering a group costs tokens, so mkdir does not do it here",
 			"Use: svcfs group create NAME (or mount with --allow-mkdir).")

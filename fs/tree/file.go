@@ -236,7 +236,8 @@ func (f *File) Open(ctx context.Context, flags OpenFlags) (*Handle, error) {
 		}
 		return h, nil
 	}
-	if h.late = f.mayLoadLate(flags); h.late {
+	h.peeks = f.mayPeek(flags)
+	if h.late = h.peeks || f.mayLoadLate(flags); h.late {
 		return h, nil
 	}
 	if err := f.load(ctx, h); err != nil {
@@ -278,7 +279,7 @@ func (f *File) load(ctx context.Context, h *Handle) error {
 	if ready || e == nil {
 		return nil
 	}
-	if err := f.refuseCrawler(h.flags.Caller); err != nil {
+	if err := f.refuseCrawler(h.flags); err != nil {
 		return err
 	}
 	f.attrMu.Lock()

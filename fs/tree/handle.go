@@ -13,7 +13,8 @@ type Handle struct {
 	f        *File
 	flags    OpenFlags
 	direct   bool   // the size was not known when it was opened
-	late     bool   // the content is loaded by what changes it
+	late     bool   // the content is loaded by what changes it, or reads it
+	peeks    bool   // of a program that may want no more than to know the type
 	lent     bool   // counted in File.lent
 	control  []byte // content of a control file
 	released atomic.Bool
@@ -33,7 +34,7 @@ func (h *Handle) File() *File { return h.f }
 // CacheMode says how the kernel may keep pages: content of an inode changes only
 // through the kernel itself, so pages may always be kept once the size is known.
 func (h *Handle) CacheMode() CacheMode {
-	if h.direct {
+	if h.direct || h.peeks {
 		return CacheDirect
 	}
 	return CacheKeep
@@ -50,6 +51,9 @@ func (h *Handle) ReadAt(ctx context.Context, p []byte, off int64) (n int, err er
 	return copy(p, v.Bytes), nil
 }
 
+// Waits reports whether a read may have to wait for a retrieval.
+func (h *Handle) Waits() bool { return h.peeks }
+
 // View returns what ReadAt would read: where the content is committed, as it lies
 // in the cache, else copied into p. The caller must call Done soon.
 func (h *Handle) View(ctx context.Context, p []byte, off int64) (cache.View, error) {
@@ -58,6 +62,11 @@ func (h *Handle) View(ctx context.Context, p []byte, off int64) (cache.View, err
 			return cache.View{}, nil
 		}
 		return cache.View{Bytes: p[:copy(p, h.control[off:])]}, nil
+	}
+	if h.peeks {
+		if err := h.loadPeeked(ctx, off, len(p)); err != nil {
+			return cache.View{}, h.f.failed("read", err)
+		}
 	}
 	v, err := h.f.view(ctx, p, off)
 	if err != nil {

@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -387,6 +388,50 @@ func TestR5CrawlersAreRefusedUncachedContent(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.Release()
+}
+
+// R4, R5: a file manager that lists a folder looks into files for nothing, and
+// copies them for a charge like anybody.
+func TestR4FileManagersPeekForNothing(t *testing.T) {
+	w := team()
+	content := bytes.Repeat([]byte("x"), 100_000)
+	w.put("team", alice, "f", content)
+	m := mount(t, w, bob)
+	f := m.node("/team/f").(*File)
+	open := func(thread string) *Handle {
+		t.Helper()
+		h, err := f.Open(t.Context(), OpenFlags{Read: true, Caller: Caller{PID: 1, Name: func() string { return "pcmanfm" },
+			Thread: func() string { return thread }}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(h.Release)
+		if h.CacheMode() != CacheDirect {
+			t.Error("the kernel would read more than was asked for")
+		}
+		return h
+	}
+	_, err := f.Open(t.Context(), OpenFlags{Read: true, NoAtime: true, Caller: Caller{PID: 1, Name: func() string { return "nautilus" }}})
+	wantClass(t, err, ClassAccess)
+	buf := make([]byte, 64<<10)
+	lists, previews, copies := open("pool-pcmanfm"), open("loader"), open("pool-pcmanfm")
+	_, err = lists.ReadAt(t.Context(), buf[:4096], 0)
+	wantClass(t, err, ClassAccess)
+	_, err = previews.ReadAt(t.Context(), buf, 0)
+	wantClass(t, err, ClassAccess)
+	m.wantCharges(0, 0)
+	if got := m.Status().Crawlers; got != 3 {
+		t.Errorf("status counts %d refusals", got)
+	}
+	if n, err := copies.ReadAt(t.Context(), buf, 0); err != nil || n != len(buf) {
+		t.Errorf("copying reads %d bytes, %v", n, err)
+	}
+	for _, h := range []*Handle{lists, previews} {
+		if n, err := h.ReadAt(t.Context(), buf[:4096], 0); err != nil || n != 4096 {
+			t.Errorf("from memory: %d bytes, %v", n, err)
+		}
+	}
+	m.wantCharges(1, 0)
 }
 
 // R5: who asks is looked up only when a charge hangs on it.

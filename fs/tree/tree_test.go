@@ -186,6 +186,10 @@ func TestN5FoldersAreLocalAndGroupsCost(t *testing.T) {
 	if w.owners["costly"] != alice {
 		t.Error("mkdir did not register the group")
 	}
+	_, err = allowed.Root().Mkdir(t.Context(), ".Trash-1000")
+	if wantClass(t, err, ClassByDesign); w.hasBegun("register") != 1 {
+		t.Error("a wastebasket was registered as a group")
+	}
 }
 
 func TestR1OnlyOpenRetrieves(t *testing.T) {

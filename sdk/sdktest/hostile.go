@@ -632,7 +632,7 @@ func listModes() []Mode {
 func tokenModes() []Mode {
 	list := modes(OnToken, sdk.KindOther, map[string]func(*Hostile, http.Handler) http.Handler{"token: echo": echo, "token: redirect 302": redirect(302), "token: redirect 307": redirect(307), "token: HTML 500": said(500, page)})
 	list = append(list, modes(OnToken, sdk.KindUnauthenticated, map[string]func(*Hostile, http.Handler) http.Handler{
-		"token: refused": said(401, `{"error":"Invalid API key"}`), "token: none": said(200, `{"expires_in":"24h"}`), "token: useless": changed(func(_ *Hostile, m map[string]any) { m["token"] = "x" }),
+		"token: refused": said(401, `{"error":"Invalid API key"}`), "token: none": said(200, `{"expires_in":"24h"}`), "token: two lines": said(200, `{"token":"session.x\r\nX-Evil: 1"}`), "token: huge": said(200, `{"token":"`+strings.Repeat("session.", 10_000)+`"}`), "token: useless": changed(func(_ *Hostile, m map[string]any) { m["token"] = "x" }),
 	})...)
 	list = append(list, modes(OnToken, sdk.KindNotFound, map[string]func(*Hostile, http.Handler) http.Handler{"token: no account": said(404, `{"error":"account not found"}`)})...)
 	list = append(list, modes(OnToken, sdk.KindCorrupt, map[string]func(*Hostile, http.Handler) http.Handler{

@@ -300,7 +300,7 @@ func (s *server) loginProbe(w http.ResponseWriter, _ *http.Request) {
 
 func (s *server) capabilities(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, wire.Capabilities{Service: "svcd", Version: s.Version, ContractID: s.ContractID,
-		Features: []string{wire.CapRows, wire.CapPaging, wire.CapRaw, wire.CapIdempotentFinalize, wire.CapIdempotentRetrieve,
+		Features: []string{wire.CapRows, wire.CapPaging, wire.CapRaw, wire.CapIdempotentFinalize, wire.CapIdempotentRetrieve, wire.CapLateName,
 			wire.CapDelete, wire.CapRename, wire.CapWatch, wire.CapCheckpoints},
 		MaxFileBytes: s.MaxFileBytes, Fees: s.Ledger.Fees()})
 }
