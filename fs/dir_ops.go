@@ -131,7 +131,7 @@ func (n *dirNode) Create(ctx context.Context, name string, flags uint32, mode ui
 		n.m.knowFile(node)
 	}
 	fh := newHandle(ctx, h, want)
-	return inode, fh, n.m.openMode(fh), 0
+	return inode, fh, n.m.openReply(fh, want), 0
 }
 
 // Mkdir makes a folder, or registers a group where that is allowed (N5).

@@ -22,7 +22,7 @@ func (n *fileNode) Open(ctx context.Context, flags uint32) (gofs.FileHandle, uin
 		n.m.use()
 	}
 	fh := newHandle(ctx, h, want)
-	return fh, n.m.openMode(fh), 0
+	return fh, n.m.openReply(fh, want), 0
 }
 
 // Read lends the kernel what lies in the cache.

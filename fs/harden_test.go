@@ -57,35 +57,75 @@ func TestM4ProcessCannotBeDumped(t *testing.T) {
 const nobody = 65534
 
 // asUser is the role "user", in a mount namespace of its own: it lets everybody
-// use the FUSE device there, has an ordinary user mount and read, and unmounts.
+// use the FUSE device there, and has an ordinary user mount, alone and for others.
 func asUser() int {
 	dir := os.Getenv(envPlan)
-	device := filepath.Join(dir, "fuse")
-	if err := mountPrivateDevice(device); err != nil {
+	if err := mountPrivateDevice(filepath.Join(dir, "fuse")); err != nil {
 		fmt.Println("SKIP", err)
 		return 0
 	}
-	if err := userSession(filepath.Join(dir, "mnt")); err != nil {
+	if err := errors.Join(alone(filepath.Join(dir, "alone")), forOthers(filepath.Join(dir, "shared"))); err != nil {
 		fmt.Println(err)
 		return 1
 	}
 	return 0
 }
 
-func asNobody(cmd *exec.Cmd) *exec.Cmd {
+// alone has an ordinary user mount dir, write, read and unmount.
+func alone(dir string) error {
+	return userSession(plan{Dir: dir, Harden: true, MaxFile: 1 << 20}, func() {
+		show("user", nobody, dir, "echo hello >team/f && cat team/f")
+		show("root", 0, dir, "cat team/f")
+	})
+}
+
+// forOthers does so with a mount that others may enter, once this machine allows it.
+func forOthers(dir string) error {
+	p := plan{Dir: dir, MaxFile: 1 << 20, Options: Options{AllowOther: true, Umask: 0o022}}
+	conf := filepath.Join(filepath.Dir(dir), "fuse.conf")
+	if err := errors.Join(os.WriteFile(conf, nil, 0o644), unix.Mount(conf, "/etc/fuse.conf", "", unix.MS_BIND, "")); err != nil {
+		return err
+	}
+	if err := userSession(p, func() {}); err == nil || !strings.Contains(err.Error(), ErrAllowOther.Error()) {
+		return fmt.Errorf("a shared mount where it is not allowed: %v", err)
+	}
+	if err := os.WriteFile(conf, []byte("user_allow_other\n"), 0o644); err != nil {
+		return err
+	}
+	return userSession(p, func() {
+		show("owner", nobody, dir, "echo hello >team/f && cat team/f")
+		show("other", nobody-1, dir, "cat team/f")
+		show("other writes", nobody-1, dir, "echo x >team/f")
+	})
+}
+
+func asNobody(cmd *exec.Cmd) *exec.Cmd { return asUID(nobody, cmd) }
+
+func asUID(uid uint32, cmd *exec.Cmd) *exec.Cmd {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
-	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
+	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uid, Gid: uid}
 	return cmd
 }
 
-// userSession has an ordinary user mount dir, write, read and unmount.
-func userSession(dir string) error {
-	if err := errors.Join(os.Mkdir(dir, 0o700), os.Chown(dir, nobody, nobody)); err != nil {
+// show runs a shell command beside a mount as a user, and prints how it went.
+func show(who string, uid uint32, dir, script string) {
+	cmd := asUID(uid, exec.Command("sh", "-c", strings.ReplaceAll(script, "team/", dir+"/team/")))
+	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	out, err := cmd.CombinedOutput()
+	fmt.Printf("%s: %s, %v\n", who, strings.TrimSpace(string(out)), err)
+}
+
+// userSession has an ordinary user serve a mount while do runs.
+func userSession(p plan, do func()) error {
+	if err := os.Mkdir(p.Dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
-	server := asNobody(role("serve", plan{Dir: dir, Harden: true, MaxFile: 1 << 20}))
+	if err := os.Chown(p.Dir, nobody, nobody); err != nil {
+		return err
+	}
+	server := asNobody(role("serve", p))
 	server.Stderr = os.Stderr
 	in, err := server.StdinPipe()
 	if err != nil {
@@ -101,12 +141,10 @@ func userSession(dir string) error {
 	answers := json.NewDecoder(out)
 	var a answer
 	if err := answers.Decode(&a); err != nil || a.Error != "" {
+		_ = server.Wait() // it has said why
 		return fmt.Errorf("mount: %v %s", err, a.Error)
 	}
-	text, err := asNobody(exec.Command("sh", "-c", `cd "$1" && echo hello >team/f && cat team/f`, "sh", dir)).CombinedOutput()
-	fmt.Printf("read: %s %v\n", text, err)
-	_, err = os.ReadFile(filepath.Join(dir, "team/f"))
-	fmt.Printf("root: %v\n", err)
+	do()
 	if err := json.NewEncoder(in).Encode(order{Do: "unmount", Limit: hangLimit}); err != nil {
 		return err
 	}
@@ -138,8 +176,8 @@ func mountPrivateDevice(device string) error {
 	return f.Close()
 }
 
-// M4, M2: an ordinary user can mount, through fusermount3, from a hardened process,
-// and nobody else can enter.
+// M4, M2: an ordinary user can mount, through fusermount3, from a hardened process.
+// Nobody else can enter, not even root, unless the user and the machine allow it.
 func TestM4OrdinaryUserCanMount(t *testing.T) {
 	needFuse(t)
 	needRoot(t)
@@ -153,10 +191,13 @@ func TestM4OrdinaryUserCanMount(t *testing.T) {
 	if reason, ok := strings.CutPrefix(string(out), "SKIP "); ok {
 		t.Skip("no FUSE device for an ordinary user here: ", reason)
 	}
-	if err != nil || !strings.Contains(string(out), "read: hello") {
+	if err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
-	if !regexp.MustCompile("(?m)^root: .*permission denied$").Match(out) { // M2: not even root
-		t.Errorf("root can enter the mount of an ordinary user:\n%s", out)
+	for _, want := range []string{"user: hello, <nil>", "root: .*Permission denied, exit status 1", "owner: hello, <nil>", "other: hello, <nil>",
+		"other writes: .*Permission denied, exit status [0-9]"} {
+		if !regexp.MustCompile("(?m)^" + want + "$").Match(out) {
+			t.Errorf("lacks %q:\n%s", want, out)
+		}
 	}
 }

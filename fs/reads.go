@@ -45,8 +45,18 @@ func (r *Reads) Set(name string) error {
 // Type names the kind of value in a command's help.
 func (*Reads) Type() string { return "mode" }
 
-// openMode decides how the kernel reads an open file, and tells it in flags.
-func (m *mounted) openMode(fh *fileHandle) uint32 {
+// openReply tells the kernel how it reads an open file, and that closing one that
+// was opened for reading needs no answer: nothing is saved then.
+func (m *mounted) openReply(fh *fileHandle, want tree.OpenFlags) uint32 {
+	flags := m.readMode(fh)
+	if !want.Write && !want.Truncate {
+		flags |= fuse.FOPEN_NOFLUSH
+	}
+	return flags
+}
+
+// readMode decides how the kernel reads an open file.
+func (m *mounted) readMode(fh *fileHandle) uint32 {
 	switch m.opt.Reads {
 	case ReadsPlain:
 		return fuse.FOPEN_DIRECT_IO

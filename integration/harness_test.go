@@ -15,17 +15,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/service/blob/s3test"
 )
-
-// envPrograms names a directory that holds the two binaries already, for who
-// cannot build them.
-const envPrograms = "SVCFS_TEST_PROGRAMS"
 
 // programs builds the two binaries once, with the race detector when the tests
 // run with it.
 var programs = sync.OnceValues(func() (string, error) {
-	if dir := os.Getenv(envPrograms); dir != "" {
+	if dir := os.Getenv(proctest.EnvPrograms); dir != "" {
 		return dir, nil
 	}
 	dir, err := os.MkdirTemp("", "svcfs-programs-")
@@ -48,7 +45,7 @@ var programs = sync.OnceValues(func() (string, error) {
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if dir, err := programs(); err == nil && dir != os.Getenv(envPrograms) {
+	if dir, err := programs(); err == nil && dir != os.Getenv(proctest.EnvPrograms) {
 		_ = os.RemoveAll(dir)
 	}
 	os.Exit(code)

@@ -3,7 +3,6 @@ package integration
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/svcfs/svcfs/integration/proctest"
 )
 
 // readmeBlock is a console session of README.md, marked with <!-- test -->.
@@ -70,9 +71,13 @@ func TestReadme(t *testing.T) {
 		t.Skip("no /dev/fuse")
 	}
 	home := t.TempDir()
-	shell := startShell(t, home, buildPrograms(t))
-	t.Cleanup(func() { unmountAll(home) })
-	port := freePort(t)
+	bin, err := programs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	shell := startShell(t, home, bin)
+	t.Cleanup(func() { proctest.UnmountBelow(home) })
+	port := proctest.FreePort(t)
 	for _, block := range blocks {
 		for _, step := range block.steps {
 			got := shell.run(t, strings.ReplaceAll(step.command, "8000", port))
@@ -83,7 +88,7 @@ func TestReadme(t *testing.T) {
 			}
 		}
 	}
-	if left := mountsBelow(home); len(left) > 0 {
+	if left := proctest.MountsBelow(home); len(left) > 0 {
 		t.Errorf("the tour leaves mounts behind: %v", left)
 	}
 }
@@ -219,50 +224,4 @@ func (s *readmeShell) until(t *testing.T, command, text string) string {
 	all, _ := os.ReadFile(s.log)
 	t.Fatalf("$ %s\ndid not end within 2 minutes; it printed:\n%s", command, all[s.at:])
 	return ""
-}
-
-// buildPrograms builds both programs and returns their folder.
-func buildPrograms(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	cmd := exec.Command("go", "build", "-o", dir+"/", "./cmd/...")
-	cmd.Dir = ".."
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build the programs: %v\n%s", err, out)
-	}
-	return dir
-}
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
-}
-
-func mountsBelow(dir string) []string {
-	text, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return nil
-	}
-	var list []string
-	for line := range strings.Lines(string(text)) {
-		if fields := strings.Fields(line); len(fields) > 4 && strings.HasPrefix(fields[4], dir+"/") {
-			list = append(list, fields[4])
-		}
-	}
-	return list
-}
-
-// unmountAll takes away what a failed run left below dir.
-func unmountAll(dir string) {
-	for _, mounted := range mountsBelow(dir) {
-		if err := exec.Command("umount", "-l", mounted).Run(); err != nil {
-			_ = exec.Command("fusermount3", "-uz", mounted).Run()
-		}
-	}
 }

@@ -72,6 +72,15 @@ func (c *Client) authorized(ctx context.Context, send func(Secret) error) error 
 	return send(token)
 }
 
+// maxHeaderValue bounds a credential that is sent as a header, in bytes.
+const maxHeaderValue = 16 << 10
+
+// fitsHeader reports whether s can be sent as the value of a header: net/http
+// refuses others late, in words that nobody understands.
+func fitsHeader(s string) bool {
+	return len(s) <= maxHeaderValue && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f })
+}
+
 func (c *Client) bearer(token Secret) http.Header {
 	h := http.Header{}
 	h.Set("Authorization", "Bearer "+token.Reveal())
@@ -194,7 +203,7 @@ func (e *malformedError) Error() string {
 }
 func (e *malformedError) Unwrap() error { return e.err }
 
-// decode reads one JSON document, whose depth encoding/json bounds.
+// decode reads one JSON document of bounded depth.
 func decode(raw []byte, into any) error {
 	if wire.DeeperThan(raw, maxDepth) {
 		return malformed(errTooDeep)

@@ -38,6 +38,7 @@ type Client struct {
 	http    *http.Client
 	pool    *Pool
 	tokens  tokenSource
+	shelf   shelf
 
 	generationA atomic.Bool // the service finalizes uploads at the path of generation A
 
@@ -55,6 +56,10 @@ func New(account AccountID, cfg Config) (*Client, error) {
 	if account == "" {
 		return nil, &Error{Op: "configure client", Kind: KindInvalid, Err: errors.New("no account id"),
 			Hint: "Set SVC_ACCOUNT_ID or give --account."}
+	}
+	if !fitsHeader(string(account)) || !fitsHeader(cfg.APIKey.Reveal()) {
+		return nil, &Error{Op: "configure client", Kind: KindInvalid, Err: errors.New("the account id or the API key holds a space, a line break or a control character"),
+			Hint: "Cut the end of the line off what was read from a file: strings.TrimSpace."}
 	}
 	cfg, err := cfg.resolve()
 	if err != nil {

@@ -2,6 +2,7 @@ package sdk_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/svcfs/svcfs/sdk"
@@ -32,6 +33,11 @@ func TestWhereTheServiceIs(t *testing.T) {
 		c, err := sdk.New(account, tc.cfg)
 		if err != nil || c.NetworkInfo() != tc.want {
 			t.Errorf("%s: %+v, %v", name, c.NetworkInfo(), err)
+		}
+	}
+	for id, key := range map[sdk.AccountID]string{account: "svc_sk_read_with_its_line\n", "alice\r\nX-Evil: 1": "svc_sk_x", "alice ": ""} {
+		if _, err := sdk.New(id, sdk.Config{APIKey: sdk.NewSecret(key)}); !errors.Is(err, sdk.ErrInvalid) || sdk.HintOf(err) == "" || strings.Contains(err.Error(), "svc_sk") {
+			t.Errorf("account %q: %v", id, err)
 		}
 	}
 	if _, err := sdk.New(account, sdk.Config{Network: "moon"}); !errors.Is(err, sdk.ErrInvalid) {

@@ -141,7 +141,7 @@ func (c *Client) Find(ctx context.Context, g GroupID, nameOrRef string) (Entry, 
 	}
 	if best < 0 {
 		return Entry{}, &Error{Op: "find " + quote(nameOrRef), Group: g, Kind: KindNotFound, Err: errors.New("not found: no file of this name or reference"),
-			Hint: "See what there is with: svcfs ls " + quote(string(g)) + "."}
+			Hint: "See what there is with: svcfs ls " + word(string(g))}
 	}
 	return entries[best], nil
 }

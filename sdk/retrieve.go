@@ -105,8 +105,8 @@ func (c *Client) prepareRetrieve(ctx context.Context, request wire.PrepareRetrie
 		if err := sink.reset(); err != nil {
 			return err
 		}
-		return c.transfer(ctx, http.MethodPost, wire.PathTools+wire.OpPrepareRetrieve, token, jsonBody(raw), func(_ *http.Response, in io.Reader) error {
-			document, inline, err := scanAnswer(in, sink)
+		return c.transfer(ctx, http.MethodPost, wire.PathTools+wire.OpPrepareRetrieve, token, jsonBody(raw), func(resp *http.Response, in io.Reader) error {
+			document, inline, err := scanAnswer(in, resp.ContentLength, sink)
 			if err != nil {
 				return err
 			}

@@ -36,10 +36,15 @@ type answerScanner struct {
 	took place // where the data was found, elsewhere for nowhere yet
 }
 
-// scanAnswer reads in to its end. It returns the document with an empty string
+// scanAnswer reads in, which was announced with a length, negative when it was not,
+// to its end. It returns the document with an empty string
 // in the place of the data, and whether there was data.
-func scanAnswer(in io.Reader, sink *blobSink) (rest []byte, found bool, err error) {
-	s := &answerScanner{in: bufio.NewReaderSize(in, transferBuffer), sink: sink, took: elsewhere}
+func scanAnswer(in io.Reader, announced int64, sink *blobSink) (rest []byte, found bool, err error) {
+	size := int64(transferBuffer)
+	if announced >= 0 {
+		size = min(size, announced+1) // its end is seen without another
+	}
+	s := &answerScanner{in: bufio.NewReaderSize(in, int(size)), sink: sink, took: elsewhere}
 	if err := s.value(atTop, 0); err != nil {
 		return nil, false, err
 	}

@@ -50,7 +50,7 @@ func TestScanAgreesWithJSON(t *testing.T) {
 		} {
 			for how, in := range map[string]io.Reader{"whole": strings.NewReader(document), "halves": iotest.HalfReader(strings.NewReader(document)), "bytes": iotest.OneByteReader(strings.NewReader(document))} {
 				sink := newSink(t, 1<<20)
-				rest, found, err := scanAnswer(in, sink)
+				rest, found, err := scanAnswer(in, -1, sink)
 				if err != nil || !found || !bytes.Equal(sink.blob(), blob) {
 					t.Fatalf("%s, %s, %d bytes: found %v, %d bytes, %v", name, how, size, found, len(sink.blob()), err)
 				}
@@ -75,12 +75,12 @@ func TestScanRefuses(t *testing.T) {
 		"twice": `{"encrypted_b64":"` + good + `","encrypted_b64":"` + good + `"}`, "escape": `{"encrypted_b64":"\u0041` + good + `"}`, "cut data": `{"encrypted_b64":"` + good,
 		"long name": `{"` + strings.Repeat("n", 2000) + `":1}`, "too large": `{"encrypted_b64":"` + strings.Repeat("A", 4<<20) + `"}`,
 	} {
-		if _, _, err := scanAnswer(strings.NewReader(document), newSink(t, 1<<20)); err == nil {
+		if _, _, err := scanAnswer(strings.NewReader(document), -1, newSink(t, 1<<20)); err == nil {
 			t.Errorf("%s was accepted", name)
 		}
 	}
 	broken := io.MultiReader(strings.NewReader(`{"encrypted_b64":"`+good), iotest.ErrReader(io.ErrUnexpectedEOF))
-	if _, _, err := scanAnswer(broken, newSink(t, 1<<20)); !errors.Is(err, io.ErrUnexpectedEOF) {
+	if _, _, err := scanAnswer(broken, -1, newSink(t, 1<<20)); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("a broken connection gives %v", err)
 	}
 }
@@ -99,7 +99,7 @@ func FuzzAnswer(f *testing.F) {
 		_, _ = unwrap(raw, &text), unwrap(raw, &rows)
 		_, _ = text, rows
 		sink := newSink(t, 1<<20)
-		rest, found, err := scanAnswer(bytes.NewReader(raw), sink)
+		rest, found, err := scanAnswer(bytes.NewReader(raw), -1, sink)
 		if err != nil {
 			return
 		}

@@ -114,8 +114,8 @@ func (c *Client) fetchToken(ctx context.Context) (Secret, time.Duration, error) 
 	if err != nil {
 		return Secret{}, 0, c.wrap(opSignIn, "", "", err)
 	}
-	if answer.Token == "" {
-		return Secret{}, 0, &Error{Op: opSignIn, Kind: KindUnauthenticated, Err: errors.New("the answer holds no token"),
+	if answer.Token == "" || !fitsHeader(answer.Token) {
+		return Secret{}, 0, &Error{Op: opSignIn, Kind: KindUnauthenticated, Err: errors.New("the answer holds no token, or one that cannot be sent"),
 			Hint: "Check that the account exists and that --url names a service."}
 	}
 	life := lifetime(answer.ExpiresIn)

@@ -48,6 +48,7 @@ type ticket struct {
 	put       bool      // the raw transfer was done
 	unsure    bool      // a finalize without an answer: it may have been recorded
 	gone      bool      // the service does not know the id, and nothing was recorded
+	ahead     bool      // it was prepared before it was needed
 }
 
 // Upload seals b in place, sends it, has it recorded under name, and restores
@@ -103,6 +104,9 @@ func (c *Client) upload(ctx context.Context, g GroupID, name string, b *Buffer) 
 		return Receipt{}, err
 	}
 	defer release()
+	if u.ticket == nil && b.Len() <= wire.InlineBlobBytes {
+		u.useAhead(ctx)
+	}
 	if u.ticket != nil {
 		receipt, err := u.sealAndSend(ctx)
 		if !u.ticket.gone {
@@ -195,9 +199,10 @@ func (u *uploading) forget() {
 func (c *Client) acknowledge(ref Ref) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.receipts) < keptKeys {
-		c.receipts[ref] = struct{}{}
+	if len(c.receipts) >= keptKeys {
+		clear(c.receipts) // those that are looked for are minutes old
 	}
+	c.receipts[ref] = struct{}{}
 }
 
 func (c *Client) acknowledged(ref Ref) bool {
@@ -227,27 +232,47 @@ func (c *Client) findRecorded(ctx context.Context, k uploadKey, since time.Time)
 
 // prepare asks for an upload id and the file's key.
 func (u *uploading) prepare(ctx context.Context) error {
-	var answer wire.PrepareUploadResult
 	request := wire.PrepareUploadRequest{GroupID: string(u.key.group), Filename: u.key.name, Size: u.body.Len() + format.Overhead}
-	// An upload id that nobody uses costs nothing: this may be repeated.
-	if err := u.c.read(ctx, wire.OpPrepareUpload, request, &answer); err != nil {
-		return err
+	t, err := u.c.askTicket(ctx, u.caps, request)
+	if err == nil {
+		t.deflated = u.body != u.buf
+		u.ticket = t
+	}
+	return err
+}
+
+// useAhead takes the ticket that was prepared ahead, if any, and has the next one
+// prepared while this upload is on its way.
+func (u *uploading) useAhead(ctx context.Context) {
+	if t := u.c.takeTicket(ctx, u.key.group); t != nil {
+		t.deflated, t.ahead = u.body != u.buf, true
+		u.ticket = t
+	}
+	u.c.prepareAhead(ctx, u.caps, u.key.group)
+}
+
+// askTicket prepares an upload. An upload id that nobody uses costs nothing: the
+// request may be repeated.
+func (c *Client) askTicket(ctx context.Context, caps wire.Capabilities, request wire.PrepareUploadRequest) (*ticket, error) {
+	var answer wire.PrepareUploadResult
+	if err := c.read(ctx, wire.OpPrepareUpload, request, &answer); err != nil {
+		return nil, err
 	}
 	if answer.UploadID == "" {
-		return malformed(errors.New("no upload id"))
+		return nil, malformed(errors.New("no upload id"))
 	}
 	key, err := format.ParseKey(answer.Key)
 	if err != nil {
-		return malformed(err)
+		return nil, malformed(err)
 	}
-	if err := u.c.noteKey(key, answer.UploadID); err != nil {
-		return err
+	if err := c.noteKey(key, answer.UploadID); err != nil {
+		return nil, err
 	}
-	u.ticket = &ticket{id: answer.UploadID, key: key, since: time.Now(), deflated: u.body != u.buf}
-	if u.offers(wire.CapRaw) {
-		u.ticket.uploadURL = answer.UploadURL
+	t := &ticket{id: answer.UploadID, key: key, since: time.Now()}
+	if offered(caps, wire.CapRaw) {
+		t.uploadURL = answer.UploadURL
 	}
-	return nil
+	return t, nil
 }
 
 // noteKey refuses a key that was handed out for another upload: two files under
@@ -259,9 +284,10 @@ func (c *Client) noteKey(key *format.Key, uploadID string) error {
 	if other, ok := c.seenKeys[print]; ok && other != uploadID {
 		return malformed(errors.New("it hands out the key of another upload"))
 	}
-	if len(c.seenKeys) < keptKeys {
-		c.seenKeys[print] = uploadID
+	if len(c.seenKeys) >= keptKeys {
+		clear(c.seenKeys)
 	}
+	c.seenKeys[print] = uploadID
 	return nil
 }
 
@@ -273,6 +299,9 @@ func (u *uploading) sealAndSend(ctx context.Context) (Receipt, error) {
 		return Receipt{}, err
 	}
 	receipt, err := u.send(ctx, b, size) // ends every loan of the memory
+	if err != nil && u.ticket.ahead && !u.ticket.unsure && classify(err) == KindNotFound {
+		u.ticket.gone = true // forgotten since; the upload begins once more
+	}
 	if err != nil && u.ticket.unsure {
 		u.remember()
 	}

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -165,6 +166,26 @@ func TestThreat31ViewsAreBounded(t *testing.T) {
 	if rows := must[[]wire.TransactionRow](alice, wire.OpGetGroupTransactions, object{"group_id": "open"}); len(rows) != wire.MaxPageRows+1 {
 		t.Errorf("the operation: %d rows", len(rows))
 	}
+}
+
+// Threat 31: an account that sends many large files inside JSON, as slowly as is
+// allowed, leaves places to the others.
+func TestThreat31SlowFilesInsideJSONLeavePlaces(t *testing.T) {
+	s := serve(t, func(c *service.Config) { c.MaxFileBytes = 4 << 20 })
+	slow, other := s.user("slow", "10"), s.user("other", "10")
+	must[string](other, wire.OpRegisterGroup, object{"group_id": "g"})
+	for range 20 {
+		fmt.Fprintf(s.dial(), "POST /tools/finalize_upload HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: 5000000\r\n\r\n{", slow.token)
+	}
+	eventually(t, 20*time.Second, "the slow requests", func() bool {
+		w := httptest.NewRecorder()
+		s.svc.MetricsHandler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		_, n, _ := strings.Cut(w.Body.String(), "\nsvcd_requests_in_flight ")
+		n, _, _ = strings.Cut(n, "\n")
+		under, err := strconv.Atoi(n)
+		return err == nil && under >= 4
+	})
+	other.upload("g", "f", make([]byte, 2<<20)) // fails the test unless it succeeds
 }
 
 // Threat 31: many ranges at once would be as many requests to a bucket.

@@ -74,6 +74,11 @@ func (m measuredBlobs) Open(ctx context.Context, id string) (r io.ReadSeekCloser
 	return m.Blobs.Open(ctx, id)
 }
 
+func (m measuredBlobs) Read(ctx context.Context, id string, size int64) (data []byte, err error) {
+	defer m.count("read", time.Now(), &err)
+	return m.Blobs.Read(ctx, id, size)
+}
+
 func (m measuredBlobs) Delete(ctx context.Context, id string) (err error) {
 	defer m.count("delete", time.Now(), &err)
 	return m.Blobs.Delete(ctx, id)

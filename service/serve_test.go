@@ -206,21 +206,22 @@ func TestThreat31(t *testing.T) {
 	})
 	t.Run("many large files inside JSON", func(t *testing.T) {
 		slow := serve(t, nil)
-		bob := slow.user("bob", "10")
-		must[string](bob, wire.OpRegisterGroup, object{"group_id": "g"})
-		for range 8 { // as many as are held in memory
+		bob, carol, dave := slow.user("bob", "10"), slow.user("carol", "10"), slow.user("dave", "10")
+		must[string](dave, wire.OpRegisterGroup, object{"group_id": "g"})
+		for i := range 8 { // as many as are held in memory, of one account half of them
+			u := []*user{bob, carol}[i%2]
 			conn := slow.dial()
-			fmt.Fprintf(conn, "POST /tools/finalize_upload HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", bob.token, 50<<20)
+			fmt.Fprintf(conn, "POST /tools/finalize_upload HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", u.token, 50<<20)
 			if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || !strings.Contains(line, "100") {
 				t.Fatal(line, err)
 			}
 		}
 		conn := slow.dial()
-		fmt.Fprintf(conn, "POST /tools/finalize_upload HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n{", bob.token, 50<<20)
+		fmt.Fprintf(conn, "POST /tools/finalize_upload HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n{", dave.token, 50<<20)
 		if status, body := reply(t, conn); status != 503 || !strings.Contains(body, "raw transfer") {
 			t.Errorf("%d %s", status, body)
 		}
-		bob.upload("g", "small", []byte("small files go on"))
+		dave.upload("g", "small", []byte("small files go on"))
 		if status, _ := slow.asked(); status != 200 {
 			t.Errorf("health: %d", status)
 		}

@@ -153,6 +153,10 @@ func TestThreat32NothingLeaks(t *testing.T) {
 	p := must[wire.PrepareUploadResult](alice, wire.OpPrepareUpload, object{"group_id": "g", "filename": "f"})
 	ref := must[wire.FinalizeUploadResult](alice, wire.OpFinalizeUpload, object{"upload_id": p.UploadID, "encrypted_data": seal(t, p.Key, content), "file_hash": hash(content)}).Location
 	secrets = append(secrets, p.Key, string(content))
+	for _, format := range []any{"x", []int{}, object{"original_size": 1e30}, object{"version": 1, "filename": 7}} {
+		q := must[wire.PrepareUploadResult](alice, wire.OpPrepareUpload, object{"group_id": "g"})
+		note(alice.tool(wire.OpFinalizeUpload, object{"upload_id": q.UploadID, "encrypted_data": seal(t, q.Key, nil), "file_hash": hash(nil), "format": format}))
+	}
 	path, err := r.svc.BlobPath(t.Context(), ref)
 	if err != nil {
 		t.Fatal(err)
@@ -180,7 +184,7 @@ func TestThreat32NothingLeaks(t *testing.T) {
 			t.Errorf("an answer holds %.12s…", secret)
 		}
 	}
-	for _, inside := range []string{r.dir, "SELECT", "INSERT", "sqlite", "SQLSTATE", "goroutine", ".go:", "pgx"} {
+	for _, inside := range []string{r.dir, "SELECT", "INSERT", "sqlite", "SQLSTATE", "goroutine", ".go:", "pgx", "Go struct", "Go value"} {
 		if strings.Contains(answers.String(), inside) {
 			t.Errorf("an answer holds %q:\n%s", inside, answers.String())
 		}

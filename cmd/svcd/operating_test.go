@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -12,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/service/blob/s3test"
 	"github.com/svcfs/svcfs/service/store/pgtest"
 )
@@ -30,24 +30,11 @@ func operating(t *testing.T) string {
 // build builds the programs for tests that need processes.
 func build(t *testing.T) string {
 	t.Helper()
-	dir := t.TempDir()
-	cmd := exec.Command("go", "build", "-o", dir+"/", "./cmd/svcd", "./cmd/svcfs")
-	cmd.Dir = root
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
-	return dir
-}
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	bin, err := proctest.Build(t.TempDir(), "svcd", "svcfs")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
+	return bin
 }
 
 // bash is the environment of a script with a home of its own.
@@ -75,7 +62,7 @@ func TestOperatingGuide(t *testing.T) {
 	replaced := strings.NewReplacer(
 		"postgres://svcd@db.example.org/svcd?sslmode=verify-full", "postgres://svcd@"+admin.Host+"/svcd",
 		"s3://svcd-files?endpoint=https://s3.example.org&region=eu-1", bucket.Location(bucket.NewBucket(t)),
-		"127.0.0.1:8001", "127.0.0.1:"+freePort(t))
+		"127.0.0.1:8001", "127.0.0.1:"+proctest.FreePort(t))
 	script := "trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT\n"
 	for _, b := range blocks {
 		script += replaced.Replace(b[1])

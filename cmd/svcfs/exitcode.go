@@ -143,7 +143,7 @@ func serviceHint(err error) string {
 	notFound := sdk.KindOf(err) == sdk.KindNotFound
 	switch {
 	case notFound && errors.Is(err, sdk.ErrSignIn):
-		return "give the whole account id, such as NAME.svc.testnet; on a service of your own an account is made with: svcd account create NAME"
+		return "Give the whole account id, such as NAME.svc.testnet. " + hint
 	case notFound && strings.Contains(strings.ToLower(err.Error()), "group not found"):
 		return "see the groups of this account with: svcfs ls (the GROUP comes before other arguments)"
 	}

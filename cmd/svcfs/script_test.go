@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk/sdktest"
 )
 
@@ -65,11 +66,10 @@ func TestGenerations(t *testing.T) {
 const hostedKey = "hosted"
 
 func runScripts(t *testing.T, dir, world string) {
-	svcd := sync.OnceValues(buildService)
-	t.Cleanup(func() {
-		if path, err := svcd(); err == nil && os.Getenv(envPrograms) == "" {
-			_ = os.RemoveAll(filepath.Dir(path))
-		}
+	built := t.TempDir()
+	svcd := sync.OnceValues(func() (string, error) {
+		bin, err := proctest.Build(built, "svcd")
+		return filepath.Join(bin, "svcd"), err
 	})
 	service := func(ts *testscript.TestScript, _ bool, args []string) {
 		path, err := svcd()
@@ -86,6 +86,8 @@ func runScripts(t *testing.T, dir, world string) {
 			case "fuse":
 				_, err := os.Stat("/dev/fuse")
 				return err == nil, nil
+			case "root":
+				return os.Geteuid() == 0, nil
 			case serviceWorld, restrictedToA, restrictedToB:
 				return cond == world, nil
 			}
@@ -114,16 +116,13 @@ func runScripts(t *testing.T, dir, world string) {
 			"exits":  exitsCmd,
 			"until":  untilCmd,
 			"unmounted": func(ts *testscript.TestScript, _ bool, args []string) {
-				if list := mountsBelow(ts.MkAbs(args[0])); len(list) > 0 {
+				if list := proctest.MountsBelow(ts.MkAbs(args[0])); len(list) > 0 {
 					ts.Fatalf("still mounted: %v", list)
 				}
 			},
 		},
 	})
 }
-
-// envPrograms names a directory that holds svcd already, for who cannot build it.
-const envPrograms = "SVCFS_TEST_PROGRAMS"
 
 // setupScript gives a script a home of its own.
 func setupScript(e *testscript.Env) error {
@@ -133,24 +132,8 @@ func setupScript(e *testscript.Env) error {
 		e.Setenv(name, "")
 	}
 	e.Values[hostedKey] = new(*sdktest.Server)
-	e.Defer(func() { unmountBelow(e.WorkDir) })
+	e.Defer(func() { proctest.UnmountBelow(e.WorkDir) })
 	return os.Mkdir(home, 0o700)
-}
-
-// buildService builds svcd once for all scripts.
-func buildService() (string, error) {
-	if dir := os.Getenv(envPrograms); dir != "" {
-		return filepath.Join(dir, "svcd"), nil
-	}
-	dir, err := os.MkdirTemp("", "svcfs-script-")
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "svcd")
-	if out, err := exec.Command("go", "build", "-o", path, "github.com/svcfs/svcfs/cmd/svcd").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build svcd: %w\n%s", err, out)
-	}
-	return path, nil
 }
 
 func serviceCmd(ts *testscript.TestScript, svcd string, args []string) {
@@ -301,30 +284,4 @@ func untilCmd(ts *testscript.TestScript, _ bool, args []string) {
 		}
 	}
 	ts.Fatalf("never succeeded: %v\n%s", err, ts.ReadFile("stderr"))
-}
-
-func mountsBelow(dir string) []string {
-	text, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return nil
-	}
-	var list []string
-	for line := range strings.Lines(string(text)) {
-		fields := strings.Fields(line)
-		if len(fields) > 4 && (fields[4] == dir || strings.HasPrefix(fields[4], dir+"/")) {
-			list = append(list, fields[4])
-		}
-	}
-	return list
-}
-
-// unmountBelow ends what a failed script left behind.
-func unmountBelow(dir string) {
-	for _, mounted := range mountsBelow(dir) {
-		if os.Geteuid() == 0 {
-			_ = syscall.Unmount(mounted, syscall.MNT_DETACH)
-		} else {
-			_ = exec.Command("fusermount3", "-uz", mounted).Run()
-		}
-	}
 }

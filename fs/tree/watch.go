@@ -55,15 +55,22 @@ func (t *Tree) applyEvent(ctx context.Context, e sdk.Event) error {
 	case sdk.EventUploaded, sdk.EventDeleted, sdk.EventRenamed:
 		t.mu.RLock()
 		g := t.groups[e.Group]
-		loaded := g != nil && g.loaded
+		news := g != nil && g.loaded && !g.knows(e)
 		t.mu.RUnlock()
-		if !loaded || t.hasListed(ctx, g, e.Seq) {
+		if !news || t.hasListed(ctx, g, e.Seq) {
 			return nil
 		}
 		return t.refreshGroup(ctx, g, 0)
 	default:
 		return nil
 	}
+}
+
+// knows reports whether what happened to a file is known already: most often it is
+// an upload of this mount. Needs Tree.mu.
+func (g *group) knows(e sdk.Event) bool {
+	known := g.byRef[e.Ref]
+	return known != nil && known.ChangedSeq >= e.Seq
 }
 
 // hasListed reports whether g was listed up to a record already: of many

@@ -50,7 +50,12 @@ func TestEventsShowAtOnce(t *testing.T) {
 	e := w.put("g", bob, "new", []byte("content"))
 	events <- sdk.Event{Seq: e.Seq, Kind: sdk.EventUploaded, Group: "g", Ref: e.Ref, Account: bob}
 	until(t, "the upload shows", m.shows("/g", "new"))
+	if err := m.save("/g/own", "saved here"); err != nil {
+		t.Fatal(err)
+	}
+	own := m.node("/g/own").(*File).entry.Load()
 	before := w.hasBegun("entries")
+	events <- sdk.Event{Seq: own.Seq, Kind: sdk.EventUploaded, Group: "g", Ref: own.Ref, Account: alice}
 	events <- sdk.Event{Seq: e.Seq, Kind: sdk.EventUploaded, Group: "g", Ref: e.Ref, Account: bob}
 	events <- sdk.Event{Seq: e.Seq, Kind: "newer than this program", Group: "g"}
 	events <- sdk.Event{Seq: e.Seq, Kind: sdk.EventUploaded, Group: "of somebody else"}

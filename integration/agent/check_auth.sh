@@ -25,14 +25,22 @@ call "$small_answer" auth_status "$group"
 authorized=$(printf '%s' "$reply" | jq '.authenticated == true and .authorized_for_group == true' 2>/dev/null) ||
 	die 2 'auth_status: the answer is not the JSON that was expected'
 
-call "$ledger_answer" get_member_groups '{}'
-groups=$reply
+try_call "$ledger_answer" get_member_groups '{}'
+if is_missing; then # a service of the first generation knows only of this group
+	groups=$(jq -cn --arg group "$1" --argjson authorized "$authorized" 'if $authorized then [$group] else [] end')
+else
+	take_reply get_member_groups
+	groups=$reply
+fi
 
 members=0
 if [[ $authorized == true ]]; then
-	call "$ledger_answer" get_group_members "$group"
-	members=$(printf '%s' "$reply" | jq 'if type == "array" then length else error("not a list") end' 2>/dev/null) ||
-		die 2 'get_group_members: the answer is not the JSON that was expected'
+	try_call "$ledger_answer" get_group_members "$group"
+	if ! is_missing; then
+		take_reply get_group_members
+		members=$(printf '%s' "$reply" | jq 'if type == "array" then length else error("not a list") end' 2>/dev/null) ||
+			die 2 'get_group_members: the answer is not the JSON that was expected'
+	fi
 fi
 
 printf '%s' "$groups" | jq -a --argjson authorized "$authorized" --argjson members "$members" '

@@ -20,7 +20,7 @@ source "$here/svc_client.sh"
 # recorded_hash GROUP REF: sets file_hash to what the ledger says the content is.
 recorded_hash() {
 	local found
-	call "$ledger_answer" get_group_transactions "$(jq -cn --arg group_id "$1" '{group_id: $group_id}')"
+	list_files "$1"
 	found=$(printf '%s' "$reply" | jq -r --arg ref "$2" '
 		[.[] | select(.ipfs_hash == $ref)]
 		| if length == 0 then "absent"

@@ -62,16 +62,23 @@ check_address() {
 # check_settings fills in the addresses: each alone, else SVC_URL, else the
 # hosted service.
 check_settings() {
-	local LC_ALL=C hosted_auth=https://nova-sdk.com number
+	local LC_ALL=C hosted_auth=https://nova-sdk.com hosted_rpc=https://rpc.mainnet.near.org hosted_contract=nova-sdk.near number
 	[[ $account != '' && $account != '<'* ]] || die 1 'no account: set SVC_ACCOUNT_ID'
 	[[ $api_key != '' && $api_key != '<'* ]] || die 1 'no API key: set SVC_API_KEY'
 	[[ $account$api_key != *[^[:graph:]]* ]] || die 1 'SVC_ACCOUNT_ID or SVC_API_KEY holds characters that none has'
-	[[ ${SVC_NETWORK:-mainnet} == mainnet ]] || hosted_auth=https://testnet.nova-sdk.com
+	if [[ ${SVC_NETWORK:-mainnet} != mainnet ]]; then
+		hosted_auth=https://testnet.nova-sdk.com hosted_rpc=https://rpc.testnet.near.org hosted_contract=nova-sdk-7.testnet
+	fi
+	if [[ -n ${SVC_URL:-} ]]; then
+		hosted_rpc=${SVC_URL%/}/rpc hosted_contract=svc.testnet
+	fi
 	auth_url=${SVC_AUTH_URL:-${SVC_URL:-$hosted_auth}}
 	mcp_url=${SVC_MCP_URL:-${SVC_URL:-https://5a5223f7d1bfe777433c496b9d52ff851e927259-8000.dstack-prod5.phala.network}}
+	rpc_url=${SVC_RPC_URL:-$hosted_rpc} contract=${SVC_CONTRACT_ID:-$hosted_contract}
 	auth_url=${auth_url%/} mcp_url=${mcp_url%/}
 	check_address 'the sign-in address' "$auth_url"
 	check_address 'the service address' "$mcp_url"
+	check_address 'the ledger address' "$rpc_url"
 	for number in "$max_bytes" "$timeout"; do
 		[[ $number =~ ^[1-9][0-9]{0,11}$ ]] || die 2 'SVC_MAX_BYTES and SVC_TIMEOUT are whole numbers'
 	done
@@ -81,6 +88,9 @@ check_settings() {
 # Request headers, one a line, for curl to read from a pipe.
 key_headers() {
 	printf 'Content-Type: application/json\nX-API-Key: %s\nX-Account-Id: %s\n' "$api_key" "$account"
+}
+no_secrets() { # for the ledger, which answers anybody
+	printf 'Content-Type: application/json\n'
 }
 token_headers() { # x-wallet-id asks newer services for one copy of the answer
 	printf 'Content-Type: application/json\nAuthorization: Bearer %s\nX-Account-Id: %s\nX-Wallet-Id: %s\n' "$token" "$account" "$account"
@@ -164,16 +174,53 @@ try_call() {
 	exchange "$1" "$3" "$url" "$timeout" token_headers
 }
 
-# call LIMIT OPERATION BODY: sets reply to the result, whether the service wraps
-# it or not; ends the script when the service refuses.
+# call LIMIT OPERATION BODY: sets reply to the result; ends the script when the
+# service refuses.
 call() {
-	local text
 	try_call "$@"
+	take_reply "$2"
+}
+
+# take_reply OPERATION: what call does with the answer.
+take_reply() {
+	local text
 	if [[ $status != 200 ]]; then
 		text=$(reason)
-		die "$(code_of "$status" "$text")" "$2: $text"
+		die "$(code_of "$status" "$text")" "$1: $text"
 	fi
 	reply=$(printf '%s' "$answer" | jq -ces 'if length != 1 then error("not one document") else .[0] end
 		| if type == "object" and has("result") then .result else . end' 2>/dev/null) ||
-		die 2 "$2: the answer is not the JSON that was expected"
+		die 2 "$1: the answer is not the JSON that was expected"
+}
+
+# is_missing: whether the last answer says that the service, one of the first
+# generation, has no such operation.
+is_missing() {
+	[[ $status == 404 ]] && ! printf '%s' "$answer" | jq -es 'length == 1 and (.[0] | type == "object" and has("error"))' >/dev/null 2>&1
+}
+
+# view METHOD ARGUMENTS: sets reply to what a free view of the ledger returns,
+# by JSON-RPC and without any secret.
+view() {
+	local body refused
+	body=$(jq -cn --arg contract "$contract" --arg method "$1" --argjson args "$2" '{jsonrpc: "2.0", id: 1, method: "query", params: {
+		request_type: "call_function", finality: "final", account_id: $contract, method_name: $method, args_base64: ($args | tojson | @base64)}}')
+	exchange "$ledger_answer" "$body" "$rpc_url" "$timeout" no_secrets
+	refused=$(printf '%s' "$answer" | jq -r '.error | objects | [.data, .message | strings] | first // "no reason given"' 2>/dev/null) || refused=''
+	[[ -z $refused ]] || die "$(code_of "$status" "$refused")" "$1: $refused"
+	[[ $status == 200 ]] || die 2 "$1: $(reason)"
+	reply=$(printf '%s' "$answer" | python3 -B -c 'import json, sys
+sys.stdout.buffer.write(bytes(json.load(sys.stdin.buffer)["result"]["result"]))' 2>/dev/null | jq -ce . 2>/dev/null) ||
+		die 2 "$1: the answer is not the JSON that was expected"
+}
+
+# list_files GROUP: sets reply to the file records of a group, from the service
+# or, where it has no such operation, from the ledger itself.
+list_files() {
+	try_call "$ledger_answer" get_group_transactions "$(jq -cn --arg group_id "$1" '{group_id: $group_id}')"
+	if is_missing; then
+		view get_transactions_for_group "$(jq -cn --arg group_id "$1" --arg user_id "$account" '{group_id: $group_id, user_id: $user_id}')"
+	else
+		take_reply get_group_transactions
+	fi
 }

@@ -35,6 +35,9 @@ type backing struct {
 	env    []string
 	stores func() ([]string, error) // flags of svcd for stores that are empty
 	floors func() ([]figure, error)
+	// used returns the size of the database, and how much was written so far, in
+	// bytes.
+	used func(s *service) (size, written int64, err error)
 }
 
 // figure is one operation a second.
@@ -42,6 +45,8 @@ type figure struct {
 	name  string
 	rate  float64
 	cpu   float64 // of svcd, milliseconds each; 0 = not measured
+	rows  float64 // by which the database grew, bytes each
+	wrote float64 // to the disk or the write-ahead log, bytes each
 	other float64 // CPU that another svcd needs for the same, milliseconds
 	ratio float64 // to the rate of that svcd
 }
@@ -52,7 +57,8 @@ func (w *world) throughput(out string) error {
 	w.reps = 1
 	begun, load := time.Now(), loadAverage()
 	text := "# What the service does a second\n\nMade by `make bench BENCH=service`; do not edit.\n\n"
-	text += fmt.Sprintf("%d clients at once, %v each. A floor is the same store without svcd, with the same durability: one row and one commit, or one object. CPU is that of svcd alone.\n", senders, lasting)
+	text += fmt.Sprintf("%d clients at once, %v each. A floor is the same store without svcd, with the same durability: one row and one commit, or one object. CPU is that of svcd alone. "+
+		"Written is what svcd writes to the disk with SQLite and a folder, and the write-ahead log with PostgreSQL.\n", senders, lasting)
 	if w.otherSvcd != "" {
 		text += fmt.Sprintf("Another svcd (%s) took turns, %d each.\n", w.otherSvcd, turns)
 	}
@@ -90,13 +96,13 @@ func (w *world) throughput(out string) error {
 
 // rates is the table of one pair of stores.
 func (w *world) rates(title string, list []figure) string {
-	head, line := "| What | a second | CPU of svcd, ms each |", "|---|---:|---:|"
+	head, line := "| What | a second | CPU of svcd, ms each | database grows, bytes each | written, bytes each |", "|---|---:|---:|---:|---:|"
 	if w.otherSvcd != "" {
 		head, line = head+" CPU of the other svcd | rate, of the other's |", line+"---:|---:|"
 	}
 	text := fmt.Sprintf("\n## %s\n\n%s\n%s\n", title, head, line)
 	for _, f := range list {
-		text += fmt.Sprintf("| %s | %s | %s |", f.name, short(f.rate), orDash(f.cpu))
+		text += fmt.Sprintf("| %s | %s | %s | %s | %s |", f.name, short(f.rate), orDash(f.cpu), orDash(f.rows), orDash(f.wrote))
 		if w.otherSvcd != "" {
 			text += fmt.Sprintf(" %s | %s |", orDash(f.other), orDash(f.ratio))
 		}
@@ -132,7 +138,7 @@ func drawFigures(c *canvas, y float64, title string, floors, served []figure) fl
 }
 
 func (w *world) onSQLite() (backing, error) {
-	b := backing{name: "SQLite and a folder", stores: func() ([]string, error) { return nil, nil }}
+	b := backing{name: "SQLite and a folder", stores: func() ([]string, error) { return nil, nil }, used: usedOfSQLite}
 	b.floors = func() ([]figure, error) {
 		db, err := sql.Open("sqlite", "file:"+w.path("floor.sqlite")+"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(10000)")
 		if err != nil {
@@ -169,7 +175,7 @@ func (w *world) onSQLite() (backing, error) {
 }
 
 func (w *world) onPostgres(helper *tester) (backing, error) {
-	b := backing{name: "PostgreSQL and S3"}
+	b := backing{name: "PostgreSQL and S3", used: usedOfPostgres}
 	gateway, missing := findVersity()
 	if missing != "" {
 		return b, errors.New("versitygw is " + missing)
@@ -280,16 +286,17 @@ func (w *world) serveFrom(b backing) (list []figure, err error) {
 		if err != nil {
 			return nil, err
 		}
+		s.stores = stores
 		services = append(services, s)
 	}
 	for _, size := range []int64{smallBytes, 16 << 20} {
-		uploads, err := takeTurns("svcd: uploads of "+sizeText(size), services, func(s *service) (func(context.Context, int) error, error) {
+		uploads, err := b.takeTurns("svcd: uploads of "+sizeText(size), services, func(s *service) (func(context.Context, int) error, error) {
 			return s.uploader(size)
 		})
 		if err != nil {
 			return nil, err
 		}
-		retrieves, err := takeTurns("svcd: retrieves of "+sizeText(size), services, func(s *service) (func(context.Context, int) error, error) {
+		retrieves, err := b.takeTurns("svcd: retrieves of "+sizeText(size), services, func(s *service) (func(context.Context, int) error, error) {
 			return s.retriever(size)
 		})
 		if err != nil {
@@ -305,7 +312,7 @@ func (w *world) serveFrom(b backing) (list []figure, err error) {
 
 // takeTurns repeats what prepare returns against each service; alone, a service
 // has one turn.
-func takeTurns(name string, services []*service, prepare func(*service) (func(context.Context, int) error, error)) (figure, error) {
+func (b backing) takeTurns(name string, services []*service, prepare func(*service) (func(context.Context, int) error, error)) (f figure, err error) {
 	rounds := 1
 	if len(services) > 1 {
 		rounds = turns
@@ -313,21 +320,17 @@ func takeTurns(name string, services []*service, prepare func(*service) (func(co
 	rates, cpus := make([][]float64, len(services)), make([][]float64, len(services))
 	for range rounds {
 		for i, s := range services {
-			do, err := prepare(s)
+			one, err := b.measure(s, prepare)
 			if err != nil {
-				return figure{}, err
+				return f, err
 			}
-			pid, begin := s.process.cmd.Process.Pid, time.Now()
-			before := cpuOf(pid)
-			r, err := repeat(do)
-			if err != nil {
-				return figure{}, err
+			rates[i], cpus[i] = append(rates[i], one.rate), append(cpus[i], one.cpu)
+			if i == 0 {
+				f = one
 			}
-			rates[i] = append(rates[i], r)
-			cpus[i] = append(cpus[i], milliseconds(cpuOf(pid)-before)/(r*time.Since(begin).Seconds()))
 		}
 	}
-	f := figure{name: name, rate: median(rates[0]), cpu: median(cpus[0])}
+	f.name, f.rate, f.cpu = name, median(rates[0]), median(cpus[0])
 	if len(services) > 1 {
 		pairs := make([]float64, rounds)
 		for i := range pairs {
@@ -336,6 +339,58 @@ func takeTurns(name string, services []*service, prepare func(*service) (func(co
 		f.other, f.ratio = median(cpus[1]), median(pairs)
 	}
 	return f, nil
+}
+
+// measure repeats what prepare returns for a while.
+func (b backing) measure(s *service, prepare func(*service) (func(context.Context, int) error, error)) (f figure, err error) {
+	do, err := prepare(s)
+	if err != nil {
+		return f, err
+	}
+	size, written, err := b.used(s)
+	if err != nil {
+		return f, err
+	}
+	pid, begin := s.process.cmd.Process.Pid, time.Now()
+	cpu := cpuOf(pid)
+	if f.rate, err = repeat(do); err != nil {
+		return f, err
+	}
+	n := f.rate * time.Since(begin).Seconds()
+	f.cpu = milliseconds(cpuOf(pid)-cpu) / n
+	size2, written2, err := b.used(s)
+	f.rows, f.wrote = max(0, float64(size2-size)/n), float64(written2-written)/n
+	return f, err
+}
+
+// usedOfSQLite counts what svcd wrote to the disk: the write-ahead log, the
+// database, and ciphertext.
+func usedOfSQLite(s *service) (size, written int64, err error) {
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(s.data, "svc.db")+"?mode=ro")
+	if err != nil {
+		return 0, 0, err
+	}
+	defer db.Close()
+	if err := db.QueryRow("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size").Scan(&size); err != nil {
+		return 0, 0, err
+	}
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", s.process.cmd.Process.Pid))
+	if err != nil {
+		return 0, 0, err
+	}
+	_, rest, _ := strings.Cut(string(raw), "\nwrite_bytes: ")
+	_, err = fmt.Sscan(rest, &written)
+	return size, written, err
+}
+
+// usedOfPostgres counts the write-ahead log of the whole server.
+func usedOfPostgres(s *service) (size, written int64, err error) {
+	db, err := sql.Open("pgx", s.stores[1])
+	if err != nil {
+		return 0, 0, err
+	}
+	defer db.Close()
+	return size, written, db.QueryRow("SELECT pg_database_size(current_database()), pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint").Scan(&size, &written)
 }
 
 // median of an odd number of figures.

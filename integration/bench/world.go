@@ -135,6 +135,7 @@ type service struct {
 	key     string
 	process *process
 	client  *sdk.Client
+	stores  []string     // its --db and --blobs flags
 	uploads atomic.Int64 // so many were begun
 }
 

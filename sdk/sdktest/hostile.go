@@ -614,9 +614,9 @@ func listModes() []Mode {
 		"list: hash a number": said(200, `{"result":[{"ipfs_hash":"r","file_hash":7}]}`), "list: size a string": row(`"original_size":"7"`),
 		"list: size 2^70": row(`"original_size":1180591620717411303424`), "list: deleted a string": row(`"deleted":"yes"`), "list: name an object": row(`"filename":{}`),
 		"list: endless":           endless(`{"result":[`, strings.Repeat(`{},`, 1<<14), 0),
-		"list: huge, empty rows":  many(`{"result":[`, `{},`, 5_000_000, `{}]}`),
-		"list: huge, short rows":  many(`{"result":[`, `{"ipfs_hash":"r"},`, 900_000, `{}]}`),
-		"list: huge, null rows":   many(`{"result":[`, `null,`, 3_000_000, `null]}`),
+		"list: huge, empty rows":  many(`{"result":[`, `{},`, 2_000_000, `{}]}`),
+		"list: huge, short rows":  many(`{"result":[`, `{"ipfs_hash":"r"},`, 500_000, `{}]}`),
+		"list: huge, null rows":   many(`{"result":[`, `null,`, 1_500_000, `null]}`),
 		"list: huge, many fields": many(`{`, `"a":1,`, 2_000_000, `"result":7}`),
 	})
 	list = append(list, modes(OnList, sdk.KindOther, map[string]func(*Hostile, http.Handler) http.Handler{"list: echo": echo, "list: redirect": redirect(302)})...)
@@ -632,7 +632,7 @@ func listModes() []Mode {
 func tokenModes() []Mode {
 	list := modes(OnToken, sdk.KindOther, map[string]func(*Hostile, http.Handler) http.Handler{"token: echo": echo, "token: redirect 302": redirect(302), "token: redirect 307": redirect(307), "token: HTML 500": said(500, page)})
 	list = append(list, modes(OnToken, sdk.KindUnauthenticated, map[string]func(*Hostile, http.Handler) http.Handler{
-		"token: refused": said(401, `{"error":"Invalid API key"}`), "token: none": said(200, `{"expires_in":"24h"}`), "token: useless": changed(func(_ *Hostile, m map[string]any) { m["token"] = "x" }),
+		"token: refused": said(401, `{"error":"Invalid API key"}`), "token: none": said(200, `{"expires_in":"24h"}`), "token: two lines": said(200, `{"token":"session.x\r\nX-Evil: 1"}`), "token: huge": said(200, `{"token":"`+strings.Repeat("session.", 10_000)+`"}`), "token: useless": changed(func(_ *Hostile, m map[string]any) { m["token"] = "x" }),
 	})...)
 	list = append(list, modes(OnToken, sdk.KindNotFound, map[string]func(*Hostile, http.Handler) http.Handler{"token: no account": said(404, `{"error":"account not found"}`)})...)
 	list = append(list, modes(OnToken, sdk.KindCorrupt, map[string]func(*Hostile, http.Handler) http.Handler{

@@ -128,7 +128,7 @@ func (v *victim) watch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	silence := time.NewTimer(20 * time.Second)
+	silence := time.NewTimer(time.Minute)
 	if strings.Contains(v.h.Mode.Name, "no answer") {
 		silence.Reset(time.Second)
 	}

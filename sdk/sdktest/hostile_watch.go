@@ -68,7 +68,7 @@ func watchModes() []Mode {
 		"watch: sequence a string": said(200, `{"result":{"events":[],"seq":"1"}}`), "watch: sequence a fraction": said(200, `{"result":{"events":[],"seq":1.5}}`),
 		"watch: sequence 2^70": said(200, `{"result":{"events":[],"seq":1180591620717411303424}}`), "watch: group a number": said(200, `{"result":{"events":[{"seq":1,"group_id":7}],"seq":1}}`),
 		"watch: deep": said(200, `{"result":`+strings.Repeat("[", 100_000)), "watch: endless": endless(`{"result":{"events":[`, strings.Repeat(`{},`, 1<<14), 0),
-		"watch: huge, empty events": many(`{"result":{"seq":1,"events":[`, `{},`, 5_000_000, `{}]}}`),
+		"watch: huge, empty events": many(`{"result":{"seq":1,"events":[`, `{},`, 2_000_000, `{}]}}`),
 		"watch: not offered":        said(404, `{"error":"operation not found","code":"UNSUPPORTED"}`), "watch: not authorized": said(403, `{"error":"User not authorized"}`),
 	} {
 		list = append(list, Mode{Name: name, Surface: OnWatch, Want: sdk.KindCorrupt, lie: afterFirst(always, lie)})

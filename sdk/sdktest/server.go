@@ -255,7 +255,7 @@ func (s *Server) table() map[string]route {
 		t[wire.PathTools+wire.OpWatch] = route{run: st.watch}
 		t[wire.PathCapabilities] = route{open: true, bare: true, run: func(call) (any, error) {
 			return wire.Capabilities{Service: "sdktest", Version: "1", ContractID: ContractID, Fees: st.fees(), MaxFileBytes: 64 << 20,
-				Features: []string{wire.CapRows, wire.CapPaging, wire.CapRaw, wire.CapIdempotentFinalize, wire.CapIdempotentRetrieve,
+				Features: []string{wire.CapRows, wire.CapPaging, wire.CapRaw, wire.CapIdempotentFinalize, wire.CapIdempotentRetrieve, wire.CapLateName,
 					wire.CapDelete, wire.CapRename, wire.CapWatch}}, nil
 		}}
 	}

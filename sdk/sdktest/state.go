@@ -467,6 +467,9 @@ func (s *state) record(u *pending, req wire.FinalizeUploadRequest, blob []byte) 
 		if err == nil && meta.OriginalSize != format.SizeUnknown {
 			size = meta.OriginalSize
 		}
+		if u.name == "" {
+			u.name = meta.Filename
+		}
 		f.row.Filename, f.row.OriginalSize, f.row.ContentType = &u.name, &size, &meta.ContentType
 		f.row.Seq, f.row.ChangedSeq = s.seq, s.seq
 	}

@@ -61,6 +61,9 @@ const (
 	// CapIdempotentRetrieve: prepare_retrieve repeated with the same claim_id
 	// takes no second fee.
 	CapIdempotentRetrieve = "idempotent-retrieve"
+	// CapLateName: an upload that was prepared without a filename has the one in the
+	// format of finalize_upload, so that it can be prepared before it is known.
+	CapLateName = "late-name"
 	// CapWatch: the operation watch waits for what happens, see [WatchRequest].
 	CapWatch  = "watch"
 	CapDelete = "delete"

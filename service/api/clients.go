@@ -4,20 +4,18 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/throttle"
 )
 
 const (
 	// failuresPerClient is how many failed sign-ins an address has per minute.
 	failuresPerClient = 100
-	// watchedClients bounds the memory of failures, and that of looks.
-	watchedClients = 10_000
 	// looksPerClient is how many requests without an account a network has per
 	// second, looksAtOnce how many it may have saved up: verifying a ledger of a
 	// million records takes about 4,000.
@@ -28,15 +26,13 @@ const (
 // clients knows where requests come from, who fails to sign in too often, and who
 // looks too often at what needs no account.
 type clients struct {
-	trusted []netip.Prefix
-
-	mu       sync.Mutex
-	failures map[netip.Addr]*rate.Limiter // by network
-	looks    map[netip.Addr]*rate.Limiter
+	trusted         []netip.Prefix
+	failures, looks *throttle.Throttle[netip.Addr] // by network
 }
 
 func newClients(trusted []netip.Prefix) *clients {
-	return &clients{trusted: trusted, failures: make(map[netip.Addr]*rate.Limiter), looks: make(map[netip.Addr]*rate.Limiter)}
+	return &clients{trusted: trusted, failures: throttle.New[netip.Addr](rate.Every(time.Minute/failuresPerClient), failuresPerClient),
+		looks: throttle.New[netip.Addr](looksPerClient, looksAtOnce)}
 }
 
 // address returns the client's address: that of the connection or, as long as
@@ -77,51 +73,20 @@ func network(a netip.Addr) netip.Addr {
 	return netip.PrefixFrom(a, 64).Masked().Addr()
 }
 
-// mayTry reports whether an address has had few enough failures. The machine
-// itself is not counted.
-func (c *clients) mayTry(a netip.Addr) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	l := c.failures[network(a)]
-	return l == nil || l.Tokens() >= 1
-}
+// mayTry reports whether an address has had few enough failures.
+func (c *clients) mayTry(a netip.Addr) bool { return c.failures.Would(network(a)) }
 
+// failed counts a failure. The machine itself is not counted.
 func (c *clients) failed(a netip.Addr) {
-	if !a.IsValid() || a.IsLoopback() {
-		return
+	if a.IsValid() && !a.IsLoopback() {
+		c.failures.Allow(network(a))
 	}
-	a = network(a)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	l := c.failures[a]
-	if l == nil {
-		if len(c.failures) >= watchedClients {
-			clear(c.failures)
-		}
-		l = rate.NewLimiter(rate.Every(time.Minute/failuresPerClient), failuresPerClient)
-		c.failures[a] = l
-	}
-	l.Allow()
 }
 
 // mayLook counts a request that needs no account, or refuses it. The machine itself
 // is not counted.
 func (c *clients) mayLook(a netip.Addr) error {
-	if !a.IsValid() || a.IsLoopback() {
-		return nil
-	}
-	a = network(a)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	l := c.looks[a]
-	if l == nil {
-		if len(c.looks) >= watchedClients {
-			clear(c.looks)
-		}
-		l = rate.NewLimiter(looksPerClient, looksAtOnce)
-		c.looks[a] = l
-	}
-	if l.Allow() {
+	if !a.IsValid() || a.IsLoopback() || c.looks.Allow(network(a)) {
 		return nil
 	}
 	return &fault.Error{Code: wire.CodeRateLimited, Text: "too many requests from your address: wait a second and repeat what was refused", RetryAfter: time.Second}

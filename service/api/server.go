@@ -4,10 +4,10 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -25,6 +25,7 @@ import (
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/metrics"
 	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/throttle"
 	"github.com/svcfs/svcfs/service/watch"
 	"github.com/svcfs/svcfs/service/web"
 )
@@ -32,13 +33,8 @@ import (
 const (
 	// maxRequestBytes bounds a JSON request without file content.
 	maxRequestBytes = 1 << 20
-	// maxInlineFile bounds a file that arrives as base64 inside JSON, in
-	// plaintext bytes; larger ones use the raw transfer.
-	maxInlineFile = 64 << 20
-	// maxInline bounds the files inside JSON that are in memory at a time; an
-	// upload waits inlineWait for its turn.
-	maxInline  = 8
-	inlineWait = 2 * time.Second
+	// smallRequest is how much memory a request gets on its word.
+	smallRequest = 64 << 10
 	// maxDepth bounds the nesting of a request.
 	maxDepth = 32
 )
@@ -76,9 +72,9 @@ type server struct {
 	Deps
 	tools   map[string]tool
 	special map[string]http.HandlerFunc // operations that carry content or long lists, or wait
-	limits  *limits
+	limits  *throttle.Throttle[string]  // by account
 	clients *clients
-	inline  chan struct{} // a token per file inside JSON
+	inline  *places
 }
 
 // tool is one operation: it decodes its request and returns its result.
@@ -86,7 +82,7 @@ type tool func(ctx context.Context, account string, body []byte) (any, error)
 
 // New returns the handler of the whole service.
 func New(d Deps) http.Handler {
-	s := &server{Deps: d, limits: newLimits(d.RequestRate), clients: newClients(d.TrustedProxies), inline: make(chan struct{}, maxInline)}
+	s := &server{Deps: d, limits: newLimits(d.RequestRate), clients: newClients(d.TrustedProxies), inline: newPlaces()}
 	s.tools = s.operations()
 	s.special = map[string]http.HandlerFunc{wire.OpFinalizeUpload: s.finalize, wire.OpPrepareRetrieve: s.retrieve, wire.OpWatch: s.watch,
 		wire.OpGetGroupTransactions: s.transactions}
@@ -240,10 +236,12 @@ func body(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	if r.ContentLength > limit { // before a byte of it is read
 		return nil, &http.MaxBytesError{Limit: limit}
 	}
-	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
-	if err != nil {
+	var all bytes.Buffer
+	all.Grow(int(min(max(r.ContentLength, 0), smallRequest)) + bytes.MinRead)
+	if _, err := all.ReadFrom(http.MaxBytesReader(w, r.Body, limit)); err != nil {
 		return nil, err
 	}
+	raw := all.Bytes()
 	if wire.DeeperThan(raw, maxDepth) {
 		return nil, fault.New(wire.CodeInvalidJSON, "the request is nested deeper than %d", maxDepth)
 	}
@@ -302,7 +300,7 @@ func (s *server) loginProbe(w http.ResponseWriter, _ *http.Request) {
 
 func (s *server) capabilities(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, wire.Capabilities{Service: "svcd", Version: s.Version, ContractID: s.ContractID,
-		Features: []string{wire.CapRows, wire.CapPaging, wire.CapRaw, wire.CapIdempotentFinalize, wire.CapIdempotentRetrieve,
+		Features: []string{wire.CapRows, wire.CapPaging, wire.CapRaw, wire.CapIdempotentFinalize, wire.CapIdempotentRetrieve, wire.CapLateName,
 			wire.CapDelete, wire.CapRename, wire.CapWatch, wire.CapCheckpoints},
 		MaxFileBytes: s.MaxFileBytes, Fees: s.Ledger.Fees()})
 }

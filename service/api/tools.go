@@ -157,7 +157,7 @@ func (s *server) finalize(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, err)
 		return
 	}
-	release, err := s.takeInline(r, r.ContentLength)
+	release, err := s.takeInline(r, account, r.ContentLength)
 	if err != nil {
 		s.refuse(w, r, err)
 		return
@@ -181,39 +181,6 @@ func (s *server) finalize(w http.ResponseWriter, r *http.Request) {
 	}
 	s.Metrics.Uploads.Inc()
 	result(w, out)
-}
-
-// reserveInline reserves the memory of a file that is to be sent inside JSON,
-// before anything is charged. One that is too large for that is refused.
-func (s *server) reserveInline(r *http.Request, account string, req wire.PrepareRetrieveRequest, limit int64) (release func(), err error) {
-	size, err := s.Files.BlobSize(r.Context(), account, req)
-	if err != nil {
-		return nil, err
-	}
-	if size > limit {
-		return nil, fault.New(wire.CodeTooLarge, "file too large to be sent inside JSON: at most %d bytes; ask with \"transfer\":\"raw\"", limit-format.Overhead)
-	}
-	return s.takeInline(r, size)
-}
-
-// takeInline reserves the memory of a file inside JSON, or refuses when too many
-// are under way already. A small one, or none, needs no place; -1 is a size that
-// is not known.
-func (s *server) takeInline(r *http.Request, size int64) (release func(), err error) {
-	if size >= 0 && size <= maxRequestBytes {
-		return func() {}, nil
-	}
-	wait := time.NewTimer(inlineWait)
-	defer wait.Stop()
-	select {
-	case s.inline <- struct{}{}:
-		return func() { <-s.inline }, nil
-	case <-wait.C:
-		return nil, &fault.Error{Code: wire.CodeUnavailable, Text: "too many large files are under way inside JSON: try again in a moment, or use the raw transfer",
-			RetryAfter: 5 * time.Second}
-	case <-r.Context().Done():
-		return nil, r.Context().Err()
-	}
 }
 
 func decodeFinalize(raw []byte) (req wire.FinalizeUploadRequest, data io.Reader, err error) {

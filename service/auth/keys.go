@@ -14,7 +14,6 @@ import (
 	"log/slog"
 	"regexp"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -23,6 +22,7 @@ import (
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/throttle"
 )
 
 const (
@@ -31,8 +31,6 @@ const (
 	minKeyLength = 40
 	// failures allowed per account and minute before guessing is slowed down.
 	failuresPerMinute = 10
-	// watchedAccounts bounds the memory of failures.
-	watchedAccounts = 10_000
 	// maxAccountID is the longest id an account can have, in bytes: nine parts of
 	// 64 and the dots between them.
 	maxAccountID = 9*64 + 8
@@ -69,15 +67,14 @@ type Accounts struct {
 	store    *store.Store
 	ledger   *ledger.Ledger
 	contract string
-
-	mu       sync.Mutex
-	failures map[string]*rate.Limiter
+	failures *throttle.Throttle[string] // by account
 }
 
 // NewAccounts returns the accounts of a service whose ledger contract has the
 // given id: account NAME becomes NAME.CONTRACT.
 func NewAccounts(s *store.Store, l *ledger.Ledger, contract string) *Accounts {
-	return &Accounts{store: s, ledger: l, contract: contract, failures: make(map[string]*rate.Limiter)}
+	return &Accounts{store: s, ledger: l, contract: contract,
+		failures: throttle.New[string](rate.Every(time.Minute/failuresPerMinute), failuresPerMinute)}
 }
 
 var nameForm = regexp.MustCompile(`^[a-z0-9_-]{2,64}$`)
@@ -244,10 +241,9 @@ func (a *Accounts) CheckKey(ctx context.Context, id, key string) (generation int
 	if !errors.As(err, &wrong) {
 		return generation, err
 	}
-	if !a.mayTry(id) {
+	if !a.failures.Allow(id) {
 		return 0, &fault.Error{Code: wire.CodeRateLimited, Text: "too many requests: too many wrong keys for this account, try again in a minute", RetryAfter: time.Minute}
 	}
-	a.failed(id)
 	return 0, wrong
 }
 
@@ -283,26 +279,4 @@ func (a *Accounts) keyOf(ctx context.Context, id string) (hash []byte, generatio
 		return nil, 0, false, fmt.Errorf("read key hash: %w", err)
 	}
 	return hash, generation, true, nil
-}
-
-// mayTry reports whether the account has had few enough failures.
-func (a *Accounts) mayTry(id string) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	l := a.failures[id]
-	return l == nil || l.Tokens() >= 1
-}
-
-func (a *Accounts) failed(id string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	l := a.failures[id]
-	if l == nil {
-		if len(a.failures) >= watchedAccounts {
-			clear(a.failures)
-		}
-		l = rate.NewLimiter(rate.Every(time.Minute/failuresPerMinute), failuresPerMinute)
-		a.failures[id] = l
-	}
-	l.Allow()
 }

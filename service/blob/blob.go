@@ -20,6 +20,8 @@ var (
 	ErrFull = errors.New("no room for the file")
 	// ErrTooLarge means that more bytes came than were allowed.
 	ErrTooLarge = errors.New("more bytes than allowed")
+	// ErrSize means that a blob does not have the size it should have.
+	ErrSize = errors.New("the blob has another size")
 	// ErrUnavailable means that the store does not answer, or refuses what it
 	// normally does. Nothing is known about the blob; the same call may succeed
 	// later.
@@ -44,6 +46,9 @@ type Store interface {
 	// Open opens a blob for reading until ctx ends; the caller closes it. A
 	// missing one is fs.ErrNotExist.
 	Open(ctx context.Context, id string) (io.ReadSeekCloser, int64, error)
+	// Read returns a whole blob, with one request less than Open. A missing one is
+	// fs.ErrNotExist, one that has not so many bytes ErrSize.
+	Read(ctx context.Context, id string, size int64) ([]byte, error)
 	// Delete removes a blob; one that is not there is no error.
 	Delete(ctx context.Context, id string) error
 	// Sweep removes what interrupted Puts left and calls visit with every blob

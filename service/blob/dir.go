@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -29,7 +30,12 @@ type Dir struct {
 	root   *os.Root
 	sync   func(*os.File) error
 	failed atomic.Bool // a sync
+
+	buffers sync.Pool // of *[copyBytes]byte
 }
+
+// copyBytes is how much of an upload is written at once.
+const copyBytes = 256 << 10
 
 const tmpDir = "tmp"
 
@@ -44,7 +50,7 @@ func OpenDir(dir string) (*Dir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open blob directory: %w", err)
 	}
-	d := &Dir{path: dir, root: root, sync: (*os.File).Sync}
+	d := &Dir{path: dir, root: root, sync: (*os.File).Sync, buffers: sync.Pool{New: func() any { return new([copyBytes]byte) }}}
 	if err := d.makeFolder(tmpDir); err != nil {
 		return nil, errors.Join(err, root.Close())
 	}
@@ -134,7 +140,9 @@ func (d *Dir) write(ctx context.Context, name string, r io.Reader, limit int64, 
 	defer f.Close()
 	hash := sha256.New()
 	source := &contextReader{ctx: ctx, r: io.LimitReader(r, limit+1)}
-	n, err := io.CopyBuffer(struct{ io.Writer }{io.MultiWriter(f, hash)}, source, make([]byte, 256<<10))
+	buffer := d.buffers.Get().(*[copyBytes]byte)
+	defer d.buffers.Put(buffer)
+	n, err := io.CopyBuffer(struct{ io.Writer }{io.MultiWriter(f, hash)}, source, buffer[:])
 	if err != nil {
 		return err
 	}
@@ -191,6 +199,23 @@ func (d *Dir) Open(_ context.Context, id string) (io.ReadSeekCloser, int64, erro
 		return nil, 0, errors.Join(fmt.Errorf("open blob: %w", fs.ErrNotExist), f.Close())
 	}
 	return f, info.Size(), nil
+}
+
+// Read returns a whole blob of so many bytes.
+func (d *Dir) Read(ctx context.Context, id string, size int64) ([]byte, error) {
+	f, found, err := d.Open(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if found != size {
+		return nil, fmt.Errorf("read blob: %w: %d bytes, want %d", ErrSize, found, size)
+	}
+	data := make([]byte, size)
+	if _, err := io.ReadFull(f, data); err != nil {
+		return nil, fmt.Errorf("read blob: %w", err)
+	}
+	return data, nil
 }
 
 // Delete removes a blob; one that is not there is no error.

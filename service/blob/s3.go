@@ -162,10 +162,10 @@ func (s *S3) probe(ctx context.Context) error {
 	}
 	key := s.key(probePrefix + id)
 	defer s.remove(ctx, key)
-	if err := s.putPart(ctx, key, []byte(id)); err != nil {
+	if err := s.putPart(ctx, key, []byte(id), sumOf([]byte(id))); err != nil {
 		return s.kind(ctx, "put the probe object", err)
 	}
-	err = s.putPart(ctx, key, []byte("overwritten"))
+	err = s.putPart(ctx, key, []byte("overwritten"), sumOf([]byte("overwritten")))
 	if err == nil {
 		return errors.New("the S3 server ignores If-None-Match: a put under a taken name was accepted; use a server that honours conditional puts " +
 			"(versitygw must not run with --nometa)")
@@ -229,7 +229,7 @@ func (u *upload) run(ctx context.Context) error {
 	}
 	if last {
 		u.sent = true
-		return u.s.putPart(ctx, u.key, part)
+		return u.s.putPart(ctx, u.key, part, u.sum())
 	}
 	select {
 	case u.s.large <- struct{}{}:
@@ -256,9 +256,12 @@ func (u *upload) parts(ctx context.Context, id string, part []byte) error {
 		if len(done) == maxParts {
 			return ErrTooLarge
 		}
-		sum := sha256.Sum256(part)
+		digest := u.sum() // of the first part, which is all so far
+		if len(done) > 0 {
+			digest = sumOf(part)
+		}
 		sent, err := u.s.core.PutObjectPart(ctx, u.s.location.Bucket, u.key, id, len(done)+1, bytes.NewReader(part), int64(len(part)),
-			minio.PutObjectPartOptions{Sha256Hex: hex.EncodeToString(sum[:]), DisableContentSha256: true})
+			minio.PutObjectPartOptions{Sha256Hex: digest, DisableContentSha256: true})
 		if err != nil {
 			return err
 		}
@@ -311,13 +314,19 @@ func (u *upload) read(buf []byte) (part []byte, last bool, err error) {
 	return buf, last, nil
 }
 
-// putPart puts a small object under a free name. A refusal because the name is
+// sum is the SHA-256 of what was read so far, in hex.
+func (u *upload) sum() string { return hex.EncodeToString(u.hash.Sum(nil)) }
+
+func sumOf(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+// putPart puts a small object with that SHA-256 under a free name. A refusal because the name is
 // taken by the same bytes means that an earlier attempt got through.
-func (s *S3) putPart(ctx context.Context, key string, data []byte) error {
+func (s *S3) putPart(ctx context.Context, key string, data []byte, digest string) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*stallTimeout)
 	defer cancel()
-	sum := sha256.Sum256(data)
-	digest := hex.EncodeToString(sum[:])
 	opts := minio.PutObjectOptions{UserMetadata: map[string]string{sumMetadata: digest}, DisableContentSha256: true}
 	opts.SetMatchETagExcept("*")
 	_, err := s.core.PutObject(ctx, s.location.Bucket, key, bytes.NewReader(data), int64(len(data)), "", digest, opts)
@@ -341,15 +350,33 @@ func (s *S3) Open(ctx context.Context, id string) (io.ReadSeekCloser, int64, err
 	key := s.key(place(id))
 	info, err := s.core.StatObject(short, s.location.Bucket, key, minio.StatObjectOptions{})
 	if err != nil {
-		err = s.kind(ctx, "open blob", err)
-		if errors.Is(err, fs.ErrNotExist) { // the answer does not tell a missing bucket from a missing blob
-			if gone := s.Check(ctx); gone != nil {
-				err = gone
-			}
-		}
-		return nil, 0, err
+		return nil, 0, s.orBucketGone(ctx, s.kind(ctx, "open blob", err))
 	}
 	return &object{s: s, ctx: ctx, key: key, size: info.Size}, info.Size, nil
+}
+
+// orBucketGone returns err, or that the bucket is missing: the answer does not
+// tell that from a missing blob.
+func (s *S3) orBucketGone(ctx context.Context, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		if gone := s.Check(ctx); gone != nil {
+			return gone
+		}
+	}
+	return err
+}
+
+// Read returns a whole blob of so many bytes.
+func (s *S3) Read(ctx context.Context, id string, size int64) ([]byte, error) {
+	if err := checkID(id); err != nil {
+		return nil, err
+	}
+	o := &object{s: s, ctx: ctx, key: s.key(place(id)), size: size}
+	data := make([]byte, size)
+	if _, err := io.ReadFull(o, data); err != nil {
+		return nil, s.orBucketGone(ctx, errors.Join(err, o.Close()))
+	}
+	return data, o.Close()
 }
 
 // Delete removes a blob; one that is not there is no error.
@@ -437,7 +464,7 @@ func (s *S3) kind(ctx context.Context, what string, err error) error {
 	var refused minio.ErrorResponse
 	errors.As(err, &refused)
 	switch {
-	case errors.Is(err, ErrTooLarge), errors.Is(err, context.Canceled) && ctx.Err() != nil:
+	case errors.Is(err, ErrTooLarge), errors.Is(err, ErrSize), errors.Is(err, context.Canceled) && ctx.Err() != nil:
 		return fmt.Errorf("%s: %w", what, err)
 	case refused.Code == minio.NoSuchBucket:
 		return fmt.Errorf("%s: %w: %s", what, ErrUnavailable, s.location.missing())

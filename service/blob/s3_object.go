@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"time"
 
 	"github.com/minio/minio-go/v7"
@@ -44,6 +45,9 @@ func (o *object) Read(p []byte) (int, error) {
 			continue
 		}
 		_ = o.drop()
+		if told := o.s.kind(o.ctx, "read blob", err); errors.Is(err, ErrSize) || errors.Is(told, fs.ErrNotExist) {
+			return 0, told // it will not be otherwise next time
+		}
 		if o.failed++; o.failed >= attempts || o.ctx.Err() != nil {
 			return 0, o.s.kind(o.ctx, "read blob", err)
 		}
@@ -74,7 +78,7 @@ func (o *object) readOnce(p []byte) (int, error) {
 		}
 		o.body, o.cancel = body, cancel
 		if info.Size != o.size-o.pos {
-			return 0, fmt.Errorf("the S3 server answers %d bytes, want %d", info.Size, o.size-o.pos)
+			return 0, fmt.Errorf("%w: the S3 server answers %d bytes, want %d", ErrSize, info.Size, o.size-o.pos)
 		}
 	}
 	stalled := time.AfterFunc(stallTimeout, o.cancel)

@@ -74,6 +74,7 @@ func suite(t *testing.T, start func(*testing.T) backend) {
 	for name, check := range map[string]func(*testing.T, backend){
 		"what was put comes back":        testRoundTrip,
 		"reading at any place":           testSeek,
+		"reading the whole at once":      testReadWhole,
 		"more than the limit is refused": testLimit,
 		"an interrupted put":             testInterrupted,
 		"delete":                         testDelete,
@@ -127,6 +128,31 @@ func files(t *testing.T, dir string) (n int) {
 		t.Fatal(err)
 	}
 	return n
+}
+
+func testReadWhole(t *testing.T, b backend) {
+	s := b.open(t)
+	for _, n := range []int{1, 28, 4096, 300_000, 5<<20 + 1} {
+		data := content(n)
+		info := put(t, s, data)
+		if got, err := s.Read(t.Context(), info.ID, info.Size); err != nil || !bytes.Equal(got, data) {
+			t.Errorf("%d bytes: %d came, %v", n, len(got), err)
+		}
+		for _, wrong := range []int64{info.Size - 1, info.Size + 1, 10 * info.Size} {
+			if wrong == 0 {
+				continue
+			}
+			if _, err := s.Read(t.Context(), info.ID, wrong); !errors.Is(err, blob.ErrSize) {
+				t.Errorf("%d bytes, %d wanted: %v", n, wrong, err)
+			}
+		}
+	}
+	if _, err := s.Read(t.Context(), strings.Repeat("a", 32), 28); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a missing one: %v", err)
+	}
+	if _, err := s.Read(t.Context(), "../x", 28); err == nil {
+		t.Error("a hostile id is read")
+	}
 }
 
 func testRoundTrip(t *testing.T, b backend) {

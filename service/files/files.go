@@ -55,6 +55,7 @@ const (
 type Blobs interface {
 	Put(ctx context.Context, r io.Reader, limit int64) (blob.Info, error)
 	Open(ctx context.Context, id string) (io.ReadSeekCloser, int64, error)
+	Read(ctx context.Context, id string, size int64) ([]byte, error)
 	Delete(ctx context.Context, id string) error
 	Sweep(ctx context.Context, age time.Duration, visit func(id string) error) error
 }
@@ -148,17 +149,23 @@ func (f *Files) tooLarge() error {
 }
 
 func (f *Files) canPay(ctx context.Context, tx *store.Tx, account string) error {
-	balance, err := ledger.Balance(ctx, tx, account)
+	var text string
+	var open int
+	err := tx.QueryRowContext(ctx, `SELECT balance, (SELECT count(*) FROM uploads WHERE account = accounts.id AND result IS NULL)
+		FROM accounts WHERE id = ?`, account).Scan(&text, &open)
+	if errors.Is(err, sql.ErrNoRows) {
+		_, err = ledger.Balance(ctx, tx, account) // refuses
+	}
+	if err != nil {
+		return fmt.Errorf("count uploads: %w", err)
+	}
+	balance, err := wire.ParseAmount(text)
 	if err != nil {
 		return err
 	}
 	fee := f.ledger.Fee(ledger.ActionUpload)
 	if balance.Cmp(fee) < 0 {
 		return ledger.Insufficient(ledger.ActionUpload, fee, balance)
-	}
-	var open int
-	if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM uploads WHERE account = ? AND result IS NULL", account).Scan(&open); err != nil {
-		return fmt.Errorf("count uploads: %w", err)
 	}
 	if open >= maxOpenUploads {
 		return &fault.Error{Code: wire.CodeRateLimited, Text: "too many requests: too many uploads begun and not finished", RetryAfter: time.Minute}
@@ -286,7 +293,8 @@ func (f *Files) Finalize(ctx context.Context, account string, req wire.FinalizeU
 	}
 	meta, err := format.ParseMetadata(req.Format)
 	if err != nil {
-		return out, fault.New(wire.CodeValidation, "format is not understood: %v", err)
+		reason, _, _ := strings.Cut(err.Error(), "\n") // the next line is the decoder's, with names of this program
+		return out, fault.New(wire.CodeValidation, "format is not understood: %s", reason)
 	}
 	if err := checkName(meta.Filename); err != nil {
 		return out, err
@@ -505,25 +513,31 @@ func getFile(ctx context.Context, tx *store.Tx, account string, req wire.Prepare
 // readBlob returns the whole blob if it has at most inlineUpTo bytes, after
 // checking it; of a larger one it checks the size.
 func (f *Files) readBlob(ctx context.Context, want blob.Info, inlineUpTo int64) ([]byte, error) {
-	r, size, err := f.blobs.Open(ctx, want.ID)
-	if err != nil {
+	if want.Size > inlineUpTo {
+		return nil, f.checkSize(ctx, want)
+	}
+	data, err := f.blobs.Read(ctx, want.ID, want.Size)
+	switch {
+	case errors.Is(err, blob.ErrSize):
+		return nil, damaged("cut or extended", err)
+	case err != nil:
 		return nil, damaged("missing or unreadable", err)
-	}
-	defer r.Close()
-	if size != want.Size {
-		return nil, damaged("cut or extended", nil)
-	}
-	if size > inlineUpTo {
-		return nil, nil
-	}
-	data := make([]byte, size)
-	if _, err := io.ReadFull(r, data); err != nil {
-		return nil, damaged("unreadable", err)
-	}
-	if sha256.Sum256(data) != want.Sum {
+	case sha256.Sum256(data) != want.Sum:
 		return nil, damaged("changed", nil)
 	}
 	return data, nil
+}
+
+func (f *Files) checkSize(ctx context.Context, want blob.Info) error {
+	r, size, err := f.blobs.Open(ctx, want.ID)
+	if err != nil {
+		return damaged("missing or unreadable", err)
+	}
+	defer r.Close()
+	if size != want.Size {
+		return damaged("cut or extended", nil)
+	}
+	return nil
 }
 
 // damaged is the refusal to hand out what cannot be right; an outage of the

@@ -121,11 +121,12 @@ func (s *Store) bounded(ctx context.Context, f func(context.Context) error) erro
 	return f(ctx)
 }
 
-// Statements around each write of a commit.
+// Statements around the writes of a commit. A savepoint goes on after what was
+// done since is undone; the commit releases the last one.
 const (
-	beginOne  = "SAVEPOINT one"
-	undoOne   = "ROLLBACK TO SAVEPOINT one"
-	finishOne = "RELEASE SAVEPOINT one"
+	beginOne = "SAVEPOINT one"
+	undoOne  = "ROLLBACK TO SAVEPOINT one"
+	nextOne  = "RELEASE SAVEPOINT one; SAVEPOINT one" // one round trip
 )
 
 // runAll runs writes in one transaction. Its error is one that spoils them all.
@@ -134,28 +135,24 @@ func (t *Tx) runAll(ctx context.Context, batch []*pending) error {
 		batch[0].run(t)
 		return batch[0].err
 	}
-	for _, p := range batch {
-		if _, err := t.tx.ExecContext(ctx, beginOne); err != nil {
-			return fmt.Errorf("begin one of several writes: %w", err)
-		}
+	if _, err := t.tx.ExecContext(ctx, beginOne); err != nil {
+		return fmt.Errorf("begin several writes: %w", err)
+	}
+	for i, p := range batch {
 		p.run(t)
-		if err := t.endOne(ctx, p.err != nil); err != nil {
+		after := nextOne
+		if p.err != nil {
+			after = undoOne
+		} else if i == len(batch)-1 {
+			return nil
+		}
+		if _, err := t.tx.ExecContext(ctx, after); err != nil {
 			// The transaction is lost, most likely by what p met. It is told to all by its
 			// kind only: a refusal is p's alone.
 			return errors.Join(t.engine.kind(p.err), fmt.Errorf("end one of several writes: %w, after: %v", err, p.err))
 		}
 	}
 	return nil
-}
-
-func (t *Tx) endOne(ctx context.Context, undo bool) error {
-	if undo {
-		if _, err := t.tx.ExecContext(ctx, undoOne); err != nil {
-			return err
-		}
-	}
-	_, err := t.tx.ExecContext(ctx, finishOne)
-	return err
 }
 
 // run calls f unless the caller has left.

@@ -191,7 +191,30 @@ func (s *Server) signal(sig syscall.Signal) {
 }
 
 // Freeze lets the server stand still, with its connections open, until Thaw.
-func (s *Server) Freeze() error { return s.cmd.Process.Signal(syscall.SIGSTOP) }
+func (s *Server) Freeze() error {
+	if err := s.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	for deadline := time.Now().Add(10 * time.Second); !s.stands(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			return errors.New("the server does not stop")
+		}
+	}
+	return nil
+}
+
+// stands tells whether every thread is stopped: each does so by itself.
+func (s *Server) stands() bool {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", s.cmd.Process.Pid))
+	for _, thread := range threads {
+		raw, err := os.ReadFile(thread)
+		_, state, _ := strings.Cut(string(raw), ") ")
+		if err == nil && !strings.HasPrefix(state, "T") {
+			return false
+		}
+	}
+	return err == nil && len(threads) > 0
+}
 
 // Thaw lets a frozen server go on.
 func (s *Server) Thaw() error { return s.cmd.Process.Signal(syscall.SIGCONT) }

@@ -1,0 +1,74 @@
+// Package proctest is what tests of whole programs share: building them, a free
+// port, and the mounts they may leave behind. It imports nothing of ours.
+package proctest
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// EnvPrograms names a folder that holds the programs already, for who cannot
+// build them.
+const EnvPrograms = "SVCFS_TEST_PROGRAMS"
+
+// Build builds programs of this module, such as "svcd", into dir, and returns
+// the folder they are in.
+func Build(dir string, programs ...string) (string, error) {
+	if built := os.Getenv(EnvPrograms); built != "" {
+		return built, nil
+	}
+	args := []string{"build", "-o", dir + "/"}
+	for _, name := range programs {
+		args = append(args, "github.com/svcfs/svcfs/cmd/"+name)
+	}
+	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build %v: %w\n%s", programs, err, out)
+	}
+	return dir, nil
+}
+
+// FreePort returns a TCP port of the loopback interface that was free a moment
+// ago.
+func FreePort(tb testing.TB) string {
+	tb.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer l.Close()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return port
+}
+
+// MountsBelow lists the mounts on dir and below it.
+func MountsBelow(dir string) []string {
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil
+	}
+	const mountPoint = 4 // of the fields, see proc(5)
+	var list []string
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line)
+		if len(fields) > mountPoint && (fields[mountPoint] == dir || strings.HasPrefix(fields[mountPoint], dir+"/")) {
+			list = append(list, fields[mountPoint])
+		}
+	}
+	return list
+}
+
+// UnmountBelow takes away what a failed test left mounted on dir and below it.
+func UnmountBelow(dir string) {
+	for _, mounted := range MountsBelow(dir) {
+		if err := exec.Command("umount", "-l", mounted).Run(); err != nil {
+			_ = exec.Command("fusermount3", "-uz", mounted).Run()
+		}
+	}
+}

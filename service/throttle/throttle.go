@@ -1,0 +1,62 @@
+// Package throttle bounds how often each of many callers does something.
+package throttle
+
+import (
+	"sync"
+
+	"golang.org/x/time/rate"
+)
+
+// maxCallers bounds the memory of one throttle.
+const maxCallers = 10_000
+
+// Throttle counts by caller. It is safe for concurrent use.
+type Throttle[Caller comparable] struct {
+	perSecond rate.Limit
+	atOnce    int
+
+	mu      sync.Mutex
+	callers map[Caller]*rate.Limiter
+}
+
+// New allows each caller so many times per second, and so many at once.
+func New[Caller comparable](perSecond rate.Limit, atOnce int) *Throttle[Caller] {
+	return &Throttle[Caller]{perSecond: perSecond, atOnce: atOnce, callers: make(map[Caller]*rate.Limiter)}
+}
+
+// Allow counts one time and reports whether it is within the bound.
+func (t *Throttle[Caller]) Allow(c Caller) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l := t.callers[c]
+	if l == nil {
+		t.makeRoom()
+		l = rate.NewLimiter(t.perSecond, t.atOnce)
+		t.callers[c] = l
+	}
+	return l.Allow()
+}
+
+// Would reports whether [Throttle.Allow] would allow it, and counts nothing.
+func (t *Throttle[Caller]) Would(c Caller) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l := t.callers[c]
+	return l == nil || l.Tokens() >= 1
+}
+
+// makeRoom forgets callers who have rested so long that they are as good as new,
+// or all when nobody has.
+func (t *Throttle[Caller]) makeRoom() {
+	if len(t.callers) < maxCallers {
+		return
+	}
+	for c, l := range t.callers {
+		if l.Tokens() >= float64(l.Burst()) {
+			delete(t.callers, c)
+		}
+	}
+	if len(t.callers) >= maxCallers {
+		clear(t.callers)
+	}
+}
