@@ -287,7 +287,11 @@ func (f *File) restage(ctx context.Context) error {
 // recorded for it under that name, if anything was.
 func (t *Tree) move(f *File, to *Dir, newName string, becomesScratch bool, row *sdk.Entry) {
 	t.mu.Lock()
-	notices := t.hang(f, to, newName, becomesScratch)
+	var notices []notice
+	if row != nil {
+		to, notices = t.standing(to, recordedName(row))
+	}
+	notices = append(notices, t.hang(f, to, newName, becomesScratch)...)
 	switch {
 	case row != nil:
 		notices = append(notices, t.record(f, f.group, f.raw, row)...)
@@ -303,12 +307,10 @@ func (t *Tree) move(f *File, to *Dir, newName string, becomesScratch bool, row *
 // moveRecorded is move for a file whose uploads the service renamed to raw.
 func (t *Tree) moveRecorded(f *File, to *Dir, newName, raw string, renamed []sdk.Entry) {
 	t.mu.Lock()
-	var notices []notice
-	if !to.isGone() {
-		notices = t.hang(f, to, newName, false)
-		v := f.group.version(f.raw)
-		v.shown, v.hidden = f, ""
-	}
+	to, notices := t.standing(to, raw)
+	notices = append(notices, t.hang(f, to, newName, false)...)
+	v := f.group.version(f.raw)
+	v.shown, v.hidden = f, ""
 	touched := to.group.mergeRenamed(renamed, func(string) string { return raw })
 	notices = append(notices, t.placeAll(to.group, touched)...)
 	t.mu.Unlock()
@@ -322,9 +324,20 @@ func (t *Tree) applyRenamed(g *group, renamed []sdk.Entry, rename func(old strin
 	return t.placeAll(g, g.mergeRenamed(renamed, rename))
 }
 
-// isGone reports a folder that went with its last file, as others renamed or
-// deleted it. Needs Tree.mu.
-func (d *Dir) isGone() bool { return d.kind == dirFolder && d.parent == nil }
+// standing returns d, or the folder in its place when d went with its last file,
+// because others deleted or renamed that while raw was recorded beneath it. Needs
+// Tree.mu.
+func (t *Tree) standing(d *Dir, raw string) (*Dir, []notice) {
+	top := d
+	for top.kind == dirFolder && top.parent != nil {
+		top = top.parent
+	}
+	if top.kind != dirFolder {
+		return d, nil
+	}
+	again, _, notices := t.slot(d.group, raw, "")
+	return again, notices
+}
 
 // hang takes f from its old name and gives it the new one. Needs Tree.mu.
 func (t *Tree) hang(f *File, to *Dir, newName string, becomesScratch bool) []notice {

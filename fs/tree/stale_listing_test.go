@@ -9,11 +9,11 @@ import (
 )
 
 // racing is a service at which something else happens at the worst moment: when a
-// listing is about to be made, when it was made and is on its way, and when a
-// rename was recorded and its answer is on its way. Each happens once.
+// listing, a rename or an upload is about to be made, and when a listing or a rename
+// was made and its answer is on its way. Each happens once.
 type racing struct {
 	person
-	beforeEntries, afterEntries, afterRename func()
+	beforeEntries, afterEntries, beforeRename, afterRename, beforeUpload func()
 }
 
 func once(f *func()) {
@@ -31,9 +31,15 @@ func (r *racing) Entries(ctx context.Context, g sdk.GroupID, after sdk.Seq) ([]s
 }
 
 func (r *racing) RenameFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref, name string) error {
+	once(&r.beforeRename)
 	err := r.person.RenameFile(ctx, g, ref, name)
 	once(&r.afterRename)
 	return err
+}
+
+func (r *racing) Upload(ctx context.Context, g sdk.GroupID, name string, b *sdk.Buffer) (sdk.Receipt, error) {
+	once(&r.beforeUpload)
+	return r.person.Upload(ctx, g, name, b)
 }
 
 // race mounts alice on such a service.
@@ -187,4 +193,29 @@ func TestN5ListingInTheMiddleOfARename(t *testing.T) {
 			}
 		}
 	})
+}
+
+// W7, W8: a file that moves into a folder whose last file others delete meanwhile
+// is there afterwards.
+func TestW8FolderEmptiedByOthersMeanwhile(t *testing.T) {
+	for _, folder := range []string{"d", "d/sub"} {
+		for _, from := range []string{"x.tmp", "x"} { // saved by the rename, or before
+			t.Run(from+" into "+folder, func(t *testing.T) {
+				w := team()
+				e := w.put("team", bob, folder+"/a", []byte("a"))
+				m, r := race(t, w)
+				to := m.dir("/team/" + folder)
+				if err := m.save("/team/"+from, "x"); err != nil {
+					t.Fatal(err)
+				}
+				meanwhile := func() { w.shred("team", e.Ref); m.refresh() }
+				r.beforeUpload, r.beforeRename = meanwhile, meanwhile
+				if err := m.dir("/team").Rename(t.Context(), from, to, "x", false); err != nil {
+					t.Fatal(err)
+				}
+				m.wantFiles(folder + "/x")
+				m.wantContent("/team/"+folder+"/x", "x")
+			})
+		}
+	}
 }
