@@ -450,6 +450,28 @@ func TestR5CallersAreNamedLazily(t *testing.T) {
 	h.Release()
 }
 
+// W5: thousands of empty files that wait for their moment together are uploaded a
+// few at a time: all at once, most would only use up their time waiting.
+func TestW5EmptyFilesGoAFewAtATime(t *testing.T) {
+	w := team()
+	m := mount(t, w, alice, func(c *Config) { c.EmptyDelay = time.Millisecond })
+	release := w.stall("upload")
+	defer release()
+	const files = 200
+	for i := range files {
+		if err := m.save(fmt.Sprintf("/team/f%d", i), ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	last := m.node(fmt.Sprintf("/team/f%d", files-1)).(*File)
+	until(t, "some are being uploaded", func() bool { return w.hasBegun("upload") >= delayedUploads })
+	if n := w.hasBegun("upload"); n != delayedUploads || !last.isDelayed() {
+		t.Errorf("%d uploads at once, want %d", n, delayedUploads)
+	}
+	release()
+	until(t, "all are recorded", func() bool { _, uploads := w.counts(); return uploads == files })
+}
+
 // W5: fsync of a directory records the empty files that wait in it.
 func TestW5FsyncOfADirectoryRecordsEmptyFiles(t *testing.T) {
 	w := team()

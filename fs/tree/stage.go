@@ -447,6 +447,10 @@ func (t *Tree) record(f *File, g *group, raw string, row *sdk.Entry) []notice {
 	return notices
 }
 
+// delayedUploads is how many empty files are uploaded at a time once their moment
+// has come. A program may have made thousands at once.
+const delayedUploads = 8
+
 // delay uploads an empty file later, unless it is written to before (W5). Needs
 // File.mu.
 func (f *File) delay(s *stage) {
@@ -460,6 +464,10 @@ func (f *File) delay(s *stage) {
 			return
 		case <-time.After(f.t.cfg.EmptyDelay):
 		}
+		if f.t.delayed.enter(ctx) != nil {
+			return
+		}
+		defer f.t.delayed.leave()
 		f.mu.Lock()
 		still := f.stage == s && s.delayed && s.dirty && s.buf.Len() == 0
 		s.delayed = false

@@ -95,6 +95,7 @@ type Tree struct {
 	stagedMu sync.Mutex
 	staged   map[*File]struct{} // files with a stage that is not scratch
 
+	delayed  gate // how many empty files are being uploaded (W5)
 	listing  gate // one listing of the groups at a time
 	listedAt time.Time
 	watched  atomic.Bool // the service tells of changes by itself
@@ -118,7 +119,7 @@ func New(ctx context.Context, cfg Config) (*Tree, error) {
 	t := &Tree{
 		cfg: cfg, remote: cfg.Remote, pool: cfg.Pool, log: cfg.Logger, kernel: cfg.Kernel,
 		cache: cache.New(cfg.CacheBytes), started: time.Now(), groups: make(map[sdk.GroupID]*group),
-		staged: make(map[*File]struct{}), carried: make(map[uint64]bool), listing: newGate(),
+		staged: make(map[*File]struct{}), carried: make(map[uint64]bool), listing: newGate(), delayed: make(gate, delayedUploads),
 	}
 	t.spent.limit, t.spent.hourly = cfg.Budget, cfg.BudgetPerHour
 	t.root = t.newDir(nil, "", dirRoot)
@@ -241,7 +242,8 @@ func (t *Tree) Refresh(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// gate lets one through at a time; waiting ends with the context.
+// gate lets one, or as many as it was made for, through at a time; waiting ends
+// with the context.
 type gate chan struct{}
 
 func newGate() gate { return make(gate, 1) }
