@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"strings"
+	"sync"
 	"syscall"
 
 	gofs "github.com/hanwen/go-fuse/v2/fs"
@@ -98,7 +99,7 @@ func openFlags(ctx context.Context, flags uint32) tree.OpenFlags {
 	of := tree.OpenFlags{Read: access != unix.O_WRONLY, Write: access != unix.O_RDONLY,
 		Append: flags&unix.O_APPEND != 0, Truncate: flags&unix.O_TRUNC != 0, NoAtime: flags&unix.O_NOATIME != 0}
 	if caller, ok := fuse.FromContext(ctx); ok {
-		of.Caller = tree.Caller{PID: caller.Pid, Name: func() string { return programName(caller.Pid) },
+		of.Caller = tree.Caller{PID: caller.Pid, Name: sync.OnceValue(func() string { return programName(caller.Pid) }),
 			Thread:  func() string { return threadName(caller.Pid) },
 			UsesGIO: func() bool { return usesGIO(caller.Pid) }}
 	}
