@@ -63,6 +63,17 @@ func threadName(thread uint32) string {
 	return line
 }
 
+// usesGIO reports whether the process of the thread has loaded libgio. When it
+// cannot be known, as of another user's, the answer is no.
+func usesGIO(thread uint32) bool {
+	pid, ok := processOf(thread)
+	if !ok {
+		return false
+	}
+	maps, err := os.ReadFile(filepath.Join(procDir, strconv.Itoa(pid), "maps"))
+	return err == nil && strings.Contains(string(maps), "/libgio-2.0.so")
+}
+
 // isHeldBy reports whether the process of the thread opener, which is not the
 // process of the thread caller, has a descriptor open for writing on the inode.
 // It asks /proc only, never the mount. When it cannot be known the answer is no.

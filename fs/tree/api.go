@@ -72,6 +72,8 @@ type Caller struct {
 	Name func() string
 	// Thread tells the name of the thread that asks, in the same way.
 	Thread func() string
+	// UsesGIO tells whether the program lists files with GLib's library. Like Name.
+	UsesGIO func() bool
 }
 
 // CacheMode says how the kernel may keep an open file's pages.

@@ -16,7 +16,8 @@ func crawlers() []string {
 
 // fileManagers list folders (R4), and for that look into files whose names do not
 // tell their type, with O_NOATIME, as GIO does. The same programs copy files when
-// they are asked to, without it.
+// they are asked to, without it. So does the file dialog of every GTK program; it
+// is known by its library, which backup programs, that use the flag too, do not load.
 func fileManagers() []string {
 	return []string{libfmManager, "nautilus", "nemo", "caja", "thunar", "Thunar", "xdg-desktop-por"}
 }
@@ -59,6 +60,7 @@ func (f *File) refuseCrawler(flags OpenFlags) error {
 	isManager := slices.Contains(fileManagers(), name)
 	switch {
 	case isManager && flags.NoAtime:
+	case flags.NoAtime && caller.UsesGIO != nil && caller.UsesGIO(): // a file dialog
 	case name == libfmManager && caller.Thread != nil && caller.Thread() == libfmPreview:
 	case slices.ContainsFunc(crawlers(), func(known string) bool { return strings.HasPrefix(name, known) }):
 	default:
