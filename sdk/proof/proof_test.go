@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/mod/sumdb/note"
@@ -389,10 +390,13 @@ func FuzzCheckpoint(f *testing.F) {
 // refused.
 func FuzzTiles(f *testing.F) {
 	h := newHistory(f, 600)
+	var mu sync.Mutex // tiles are fetched side by side
 	var paths []string
 	_, _, err := proof.Checker{Fetch: func(ctx context.Context, path string) ([]byte, error) {
 		if strings.HasPrefix(path, "tile/") {
+			mu.Lock()
 			paths = append(paths, path)
+			mu.Unlock()
 		}
 		return h.fetch(ctx, path)
 	}}.Check(f.Context(), proof.Memory{}, "team", h.team())
