@@ -1,12 +1,15 @@
 package sdk_test
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/wire"
@@ -17,6 +20,15 @@ import (
 func TestLongestNamesAreListed(t *testing.T) {
 	const files = 6000
 	name, hash := strings.Repeat("\x01", 4096), strings.Repeat("ab", 32)
+	stamp := "1"
+	row := wire.TransactionRow{Seq: 987654321, ChangedSeq: 987654321, IPFSHash: "987654321", FileHash: hash, Timestamp: &stamp, PrevHash: hash, Hash: hash}
+	row.Detail = name
+	rowWithoutName, err1 := json.Marshal(row)
+	row.Detail, row.Filename = "", &name
+	rowWithName, err2 := json.Marshal(row)
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case wire.PathCapabilities:
@@ -28,22 +40,19 @@ func TestLongestNamesAreListed(t *testing.T) {
 			if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
 				t.Error(err)
 			}
-			stamp := "1"
-			var rows []wire.TransactionRow
-			for seq := req.AfterSeq + 1; seq <= files && len(rows) < req.Limit; seq++ {
-				rows = append(rows, wire.TransactionRow{Seq: seq, ChangedSeq: seq, IPFSHash: fmt.Sprint(seq), FileHash: hash, Filename: &name,
-					Timestamp: &stamp, Detail: name, PrevHash: hash, Hash: hash})
-				if req.Kinds == "" {
-					rows[len(rows)-1].Detail = ""
-				} else {
-					rows[len(rows)-1].Filename = nil
-				}
+			row := rowWithoutName
+			if req.Kinds == "" {
+				row = rowWithName
 			}
-			_ = json.NewEncoder(w).Encode(map[string]any{"result": rows}) // the client may have had enough
+			var rows [][]byte
+			for seq := req.AfterSeq + 1; seq <= files && len(rows) < req.Limit; seq++ {
+				rows = append(rows, bytes.ReplaceAll(row, []byte("987654321"), []byte(fmt.Sprint(seq))))
+			}
+			fmt.Fprintf(w, `{"result":[%s]}`, bytes.Join(rows, []byte(","))) // the client may have had enough
 		}
 	}))
 	defer server.Close()
-	c, err := sdk.New("a.svc.testnet", sdk.Config{URL: server.URL, APIKey: sdk.NewSecret("svc_sk_test")})
+	c, err := sdk.New("a.svc.testnet", sdk.Config{URL: server.URL, APIKey: sdk.NewSecret("svc_sk_test"), Timeout: 5 * time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
