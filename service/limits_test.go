@@ -209,7 +209,7 @@ func TestThreat31LongListsAreSentInPieces(t *testing.T) {
 	owner, reader := r.user("owner", "10"), r.user("reader", "10")
 	must[string](owner, wire.OpRegisterGroup, object{"group_id": "g"})
 	must[string](owner, wire.OpAddGroupMember, object{"group_id": "g", "member_id": reader.id})
-	const files = 20 * wire.MaxPageRows
+	const files = 6 * wire.MaxPageRows
 	fill(t, r.openDatabase(), "g", owner.id, files)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: (&net.Dialer{Control: smallBuffer}).DialContext}}
 	list := func() *http.Response {
