@@ -42,7 +42,7 @@ const (
 )
 
 func planFor(mode, goroot string) (plan, error) {
-	full := plan{mode: mode, reps: 3, patience: 20 * time.Second, big: 256 << 20, small: 1000, listed: 10_000, random: 20_000, readers: 8,
+	full := plan{mode: mode, reps: 3, patience: 20 * time.Second, big: 256 << 20, small: 1000, listed: 10_000, random: 200_000, readers: 8,
 		tree: filepath.Join(goroot, "src", "net")}
 	switch mode {
 	case "", "growth", "service":
