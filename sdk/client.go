@@ -100,8 +100,10 @@ func (c *Client) Account() AccountID { return c.account }
 // Pool returns where the client takes its buffers from.
 func (c *Client) Pool() *Pool { return c.pool }
 
-// Close drops idle connections. Calls under way go on.
+// Close drops idle connections and what was asked for ahead of an upload. Calls
+// under way go on.
 func (c *Client) Close() error {
+	c.closeShelf()
 	c.http.CloseIdleConnections()
 	return nil
 }

@@ -23,15 +23,38 @@ type shelf struct {
 	mu    sync.Mutex
 	next  map[GroupID]*aheadTicket // at most one a group
 	began map[GroupID]time.Time    // of the newest upload
+	over  bool                     // the client was closed: nothing more is prepared
 }
 
 // aheadTicket is a ticket that is there once done is closed; nil = there is none.
 type aheadTicket struct {
+	giveUp context.CancelFunc
 	done   chan struct{}
 	ticket *ticket
 }
 
-// take returns the ticket that was prepared ahead for g, waiting for its answer, or
+// discard ends the request, if it is still under way, and wipes what it brought.
+func (a *aheadTicket) discard() {
+	a.giveUp()
+	<-a.done
+	if a.ticket != nil {
+		a.ticket.key.Wipe()
+	}
+}
+
+// closeShelf discards every ticket that nobody took.
+func (c *Client) closeShelf() {
+	s := &c.shelf
+	s.mu.Lock()
+	left := s.next
+	s.next, s.over = nil, true
+	s.mu.Unlock()
+	for _, ahead := range left {
+		ahead.discard()
+	}
+}
+
+// takeTicket returns the ticket that was prepared ahead for g, waiting for its answer, or
 // nil when there is none. It belongs to the caller.
 func (c *Client) takeTicket(ctx context.Context, g GroupID) *ticket {
 	s := &c.shelf
@@ -45,6 +68,7 @@ func (c *Client) takeTicket(ctx context.Context, g GroupID) *ticket {
 	select {
 	case <-ahead.done:
 	case <-ctx.Done():
+		ahead.discard()
 		return nil
 	}
 	if t := ahead.ticket; t != nil && time.Since(t.since) > aheadLife {
@@ -63,6 +87,9 @@ func (c *Client) prepareAhead(ctx context.Context, caps wire.Capabilities, g Gro
 	s := &c.shelf
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.over {
+		return
+	}
 	if s.next == nil {
 		s.next, s.began = make(map[GroupID]*aheadTicket), make(map[GroupID]time.Time)
 	}
@@ -71,9 +98,9 @@ func (c *Client) prepareAhead(ctx context.Context, caps wire.Capabilities, g Gro
 	if !follows || s.next[g] != nil {
 		return
 	}
-	ahead := &aheadTicket{done: make(chan struct{})}
-	s.next[g] = ahead
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.cfg.Timeout)
+	ahead := &aheadTicket{giveUp: cancel, done: make(chan struct{})}
+	s.next[g] = ahead
 	go func() {
 		defer cancel()
 		defer close(ahead.done)

@@ -1,10 +1,13 @@
 package sdk_test
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"net/http"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/sdktest"
@@ -50,5 +53,46 @@ func TestTicketsArePreparedAhead(t *testing.T) {
 		if prepared < files+extra || prepared > files+extra+1 || forgets != (extra == 1) {
 			t.Errorf("%d tickets and %d finalizes for %d files", prepared, finalized, files)
 		}
+	}
+}
+
+// Closing a client ends the request for a ticket that nobody will take.
+func TestCloseEndsTicketsPreparedAhead(t *testing.T) {
+	s := sdktest.NewServer(t, sdktest.Extended)
+	account, cfg := s.Account("alice", "100"), s.Config()
+	cfg.APIKey, cfg.Timeout = account.Key, time.Minute
+	c, err := sdk.New(account.ID, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.RegisterGroup(t.Context(), "small"); err != nil {
+		t.Fatal(err)
+	}
+	asked, ended := make(chan struct{}), make(chan struct{})
+	s.Disturb(wire.PathTools+wire.OpPrepareUpload, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			raw, _ := io.ReadAll(r.Body)
+			if r.Body = io.NopCloser(bytes.NewReader(raw)); bytes.Contains(raw, []byte("file-")) {
+				next.ServeHTTP(w, r)
+				return
+			}
+			close(asked)
+			<-r.Context().Done()
+			close(ended)
+		})
+	})
+	for _, name := range []string{"file-1", "file-2"} {
+		if _, err := c.UploadBytes(t.Context(), "small", name, []byte(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-asked
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-ended:
+	case <-time.After(30 * time.Second): // it would last a minute
+		t.Error("the request for a ticket is still under way")
 	}
 }
