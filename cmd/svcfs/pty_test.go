@@ -166,15 +166,7 @@ type barWorld struct {
 
 func newBarWorld(t *testing.T) *barWorld {
 	t.Helper()
-	s := sdktest.NewServer(t, sdktest.GenB)
-	alice := s.Account("alice", "100")
-	config := s.Config()
-	config.APIKey = alice.Key
-	c, err := sdk.New(alice.ID, config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	s, alice, c := newHosted(t, sdktest.GenB)
 	if _, err := c.RegisterGroup(t.Context(), "team"); err != nil {
 		t.Fatal(err)
 	}

@@ -19,15 +19,7 @@ const bashCompletion = "/usr/share/bash-completion/bash_completion"
 // environment of their owner.
 func completionWorld(t *testing.T) []string {
 	t.Helper()
-	s := sdktest.NewServer(t, sdktest.Extended)
-	alice := s.Account("alice", "100")
-	config := s.Config()
-	config.APIKey = alice.Key
-	c, err := sdk.New(alice.ID, config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	s, alice, c := newHosted(t, sdktest.Extended)
 	for _, g := range []sdk.GroupID{"team", "tests", "other"} {
 		if _, err := c.RegisterGroup(t.Context(), g); err != nil {
 			t.Fatal(err)

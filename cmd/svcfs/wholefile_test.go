@@ -117,9 +117,11 @@ func openFolder(t *testing.T, dir *os.Root) int {
 	return int(f.Fd())
 }
 
-// A get that is killed while it writes leaves the old file or none, and no other.
-func TestGetKilledWhileWriting(t *testing.T) {
-	s := sdktest.NewServer(t, sdktest.GenB)
+// newHosted is a service in this process, an account with 100 tokens and its
+// client.
+func newHosted(t *testing.T, f sdktest.Flavour) (*sdktest.Server, sdktest.Account, *sdk.Client) {
+	t.Helper()
+	s := sdktest.NewServer(t, f)
 	alice := s.Account("alice", "100")
 	config := s.Config()
 	config.APIKey = alice.Key
@@ -127,7 +129,13 @@ func TestGetKilledWhileWriting(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
+	t.Cleanup(func() { _ = c.Close() })
+	return s, alice, c
+}
+
+// A get that is killed while it writes leaves the old file or none, and no other.
+func TestGetKilledWhileWriting(t *testing.T) {
+	s, alice, c := newHosted(t, sdktest.GenB)
 	if _, err := c.RegisterGroup(t.Context(), "team"); err != nil {
 		t.Fatal(err)
 	}
