@@ -119,7 +119,7 @@ func isDead(dir string) bool {
 
 func (w *world) env(more ...string) []string {
 	return append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Join(w.dir, "home"), "SVC_URL=" + w.url,
-		"TMPDIR=" + w.dir, "GORACE=halt_on_error=1"}, more...)
+		"TMPDIR=" + w.dir, "GORACE=halt_on_error=1 atexit_sleep_ms=0"}, more...)
 }
 
 // start runs the service, on the same address after a stop.

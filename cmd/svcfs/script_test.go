@@ -25,7 +25,12 @@ import (
 // update rewrites the expected output in the scripts: go test -update.
 var update = flag.Bool("update", false, "rewrite the expected output of the scripts")
 
+// programRaces is GORACE for the programs of the tests: without the race detector's
+// pause at exit, a second for each.
+const programRaces = "halt_on_error=1 atexit_sleep_ms=0"
+
 func TestMain(m *testing.M) {
+	_ = os.Setenv("GORACE", programRaces)
 	testscript.Main(m, map[string]func(){"svcfs": main})
 }
 
@@ -132,6 +137,7 @@ func runScripts(t *testing.T, dir, world string) {
 func setupScript(e *testscript.Env) error {
 	home := filepath.Join(e.WorkDir, "home")
 	e.Setenv("HOME", home)
+	e.Setenv("GORACE", programRaces)
 	for _, name := range []string{"XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"} {
 		e.Setenv(name, "")
 	}
