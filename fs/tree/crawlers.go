@@ -23,8 +23,10 @@ func fileManagers() []string {
 }
 
 // The file manager of libfm also looks by itself, as it copies: it reads 4 KiB,
-// and copying more, but for a file that is not longer. It makes previews of small
-// pictures itself, in a thread of this name.
+// and copying more, but for a file that is not longer. What sets the copy apart then
+// is that GIO first asks for the extended attributes, which go along, in the thread
+// that opened the file. It makes previews of small pictures itself, in a thread of
+// this name.
 const (
 	libfmManager = "pcmanfm"
 	libfmPeek    = 4 << 10
@@ -37,13 +39,21 @@ func (f *File) mayPeek(flags OpenFlags) bool {
 	if f.t.cfg.AllowCrawlers || flags.Caller.Name == nil || flags.Write || f.staged.Load() || f.entry.Load() == nil || f.isCached() {
 		return false
 	}
-	return flags.Caller.Name() == libfmManager
+	if flags.Caller.Name() != libfmManager {
+		return false
+	}
+	f.copier.CompareAndSwap(flags.Caller.PID, 0) // what it copied before
+	return true
 }
+
+// AttributesAsked notes that a thread asked which extended attributes there are.
+func (f *File) AttributesAsked(thread uint32) { f.copier.Store(thread) }
 
 // loadPeeked retrieves what opening did not, once n bytes from off are more than a
 // look at the type.
 func (h *Handle) loadPeeked(ctx context.Context, off int64, n int) error {
-	if h.peeks && off == 0 && n <= libfmPeek && !h.f.isCached() {
+	copies := h.f.copier.Load() == h.flags.Caller.PID
+	if h.peeks && !copies && off == 0 && n <= libfmPeek && !h.f.isCached() {
 		return h.f.refuseReader(libfmManager)
 	}
 	return h.f.load(ctx, h)

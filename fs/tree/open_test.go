@@ -434,6 +434,41 @@ func TestR4FileManagersPeekForNothing(t *testing.T) {
 	m.wantCharges(1, 0)
 }
 
+// R4, R5: the file manager whose look reads all of a small file copies it too: it
+// asks for the attributes that go along first, which it does not to list a folder.
+func TestR4FileManagersCopySmallFiles(t *testing.T) {
+	w := team()
+	w.put("team", alice, "small", bytes.Repeat([]byte("x"), libfmPeek))
+	w.put("team", alice, "other", []byte("y"))
+	m := mount(t, w, bob)
+	f, other := m.node("/team/small").(*File), m.node("/team/other").(*File)
+	open := func(f *File, thread uint32) *Handle {
+		t.Helper()
+		h, err := f.Open(t.Context(), OpenFlags{Read: true, Caller: Caller{PID: thread, Name: func() string { return libfmManager },
+			Thread: func() string { return "pool-pcmanfm" }}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(h.Release)
+		return h
+	}
+	buf := make([]byte, libfmPeek)
+	f.AttributesAsked(7) // by an earlier copy that this thread made
+	lists, of := open(f, 7), open(other, 7)
+	other.AttributesAsked(8)
+	for _, h := range []*Handle{lists, of} {
+		_, err := h.ReadAt(t.Context(), buf, 0)
+		wantClass(t, err, ClassAccess)
+	}
+	m.wantCharges(0, 0)
+	copies := open(f, 7)
+	f.AttributesAsked(7)
+	if n, err := copies.ReadAt(t.Context(), buf, 0); err != nil || n != len(buf) {
+		t.Errorf("copying reads %d bytes, %v", n, err)
+	}
+	m.wantCharges(1, 0)
+}
+
 // R5: who asks is looked up only when a charge hangs on it.
 func TestR5CallersAreNamedLazily(t *testing.T) {
 	w := team()
