@@ -469,6 +469,45 @@ func TestR4FileManagersCopySmallFiles(t *testing.T) {
 	m.wantCharges(1, 0)
 }
 
+// R4, R5: who looks at a file for a folder is told from who copies or shows it by
+// the thread that asks, by how it opens, and by what its program has loaded.
+func TestR4WhoLooksForAFolder(t *testing.T) {
+	for _, tc := range []struct {
+		what, name, thread, loaded string
+		noAtime, looks             bool
+	}{
+		{"Nautilus looks", "nautilus", "pool-org.gnome.", "/libgio-2.0.so", true, true},
+		{"Nautilus copies", "nautilus", "pool-org.gnome.", "/libgio-2.0.so", false, false},
+		{"a file dialog of GTK looks", "gimp", "pool-gimp", "/libgio-2.0.so", true, true},
+		{"a backup", "borg", "borg", "", true, false},
+		{"Dolphin looks", "dolphin", "dolphin", "/libKF5KIOCore.so", false, true},
+		{"Dolphin copies", "dolphin", "KIO::WorkerThre", "/libKF5KIOCore.so", false, false},
+		{"KDE 5 copies in a process of its own", "kioslave5", "kioslave5", "/kf5/kio/file.so", false, false},
+		{"KDE 5 makes previews", "kioslave5", "kioslave5", "/kf5/kio/thumbnail.so", false, true},
+		{"KDE 6 makes previews", "kioworker", "Thread (pooled)", "/kf6/kio/thumbnail.so", false, true},
+		{"an editor of KDE", "kate", "kate", "/libKF5KIOCore.so", false, false},
+	} {
+		t.Run(tc.what, func(t *testing.T) {
+			w := team()
+			w.put("team", alice, "f", []byte("x"))
+			m := mount(t, w, bob)
+			h, err := m.node("/team/f").(*File).Open(t.Context(), OpenFlags{Read: true, NoAtime: tc.noAtime, Caller: Caller{PID: 1,
+				Name: func() string { return tc.name }, Thread: func() string { return tc.thread },
+				Loaded: func(library string) bool { return strings.Contains(tc.loaded, library) }}})
+			if tc.looks {
+				wantClass(t, err, ClassAccess)
+				m.wantCharges(0, 0)
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			h.Release()
+			m.wantCharges(1, 0)
+		})
+	}
+}
+
 // R5: who asks is looked up only when a charge hangs on it.
 func TestR5CallersAreNamedLazily(t *testing.T) {
 	w := team()
