@@ -59,6 +59,9 @@ func (a *app) watch(ctx context.Context, interval time.Duration, show func() err
 		a.ui.out = &now
 		err := show()
 		a.ui.out = out
+		if ctx.Err() != nil { // in the middle of looking
+			return nil
+		}
 		if err != nil {
 			return err
 		}
@@ -144,7 +147,7 @@ func (a *app) statusOf(ctx context.Context, path string, asJSON bool) error {
 		{"mountpoint", dir}, {"state", m.State}, {"account", escapeName(s.Account)}, {"process", itoa(s.PID)},
 		{"since", s.Started.UTC().Format(time.RFC3339)}, {"service reachable", reachable}, {"groups", itoa(s.Groups)},
 		{"pending", pendingWords(s.Pending) + sendingWords(s.Sending)}, {"cached", fmt.Sprintf("%d of %d bytes", s.Cached, s.CacheLimit)},
-		{"charged", fmt.Sprintf("%d retrievals, %s", s.Retrieves, plural(int(s.Uploads), "upload"))},
+		{"charged", plural(int(s.Retrieves), "retrieval") + ", " + plural(int(s.Uploads), "upload")},
 		{"spent", spent + " tokens"}, {"errors", fmt.Sprint(s.Errors)},
 	}...)
 	return a.printPending(ctx, dir)
