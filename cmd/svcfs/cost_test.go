@@ -71,29 +71,3 @@ func TestTakeLeft(t *testing.T) {
 		t.Errorf("the report is still there: %v", err)
 	}
 }
-
-// A key that is asked for at a terminal which gives none is a refusal, not a wait.
-func TestLoginAtATerminal(t *testing.T) {
-	ask := func(typed string) (sdk.Secret, error) {
-		p := openTerminal(t, 80)
-		defer p.slave.Close()
-		a := testApp(t, nil, "")
-		a.stdin, a.ui = p.slave, newTerminal(p.slave, p.slave)
-		go p.until("API key of alice at http://h", func() {
-			_, _ = p.master.WriteString(typed)
-			typed = ""
-		})
-		return a.askKey(t.Context(), settings{account: "alice"}, "http://h")
-	}
-	const endOfInput = "\x04"
-	_, err := ask(endOfInput)
-	if exitCodeOf(err) != exitUsage || err.Error() != "read the API key: EOF" || hintFor(err) != "pipe the key in, or use --api-key-file FILE" {
-		t.Errorf("%v, exit %d, hint %q", err, exitCodeOf(err), hintFor(err))
-	}
-	if key, err := ask("svc_sk_typed\n"); err != nil || key.Reveal() != "svc_sk_typed" {
-		t.Errorf("%q, %v", key.Reveal(), err)
-	}
-	if _, err := ask("\n"); exitCodeOf(err) != exitAuth || !strings.Contains(err.Error(), "the API key from the terminal is empty") {
-		t.Errorf("an empty line: %v", err)
-	}
-}
