@@ -252,9 +252,9 @@ func CheckSupport() error {
 	f, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
 	switch {
 	case errors.Is(err, os.ErrPermission):
-		return fmt.Errorf("open /dev/fuse: %w: an administrator allows it with: sudo chmod 666 /dev/fuse", err)
+		return fmt.Errorf("%w: an administrator allows it with: sudo chmod 666 /dev/fuse", err)
 	case err != nil:
-		return fmt.Errorf("open /dev/fuse: %w: load the module with: sudo modprobe fuse", err)
+		return fmt.Errorf("%w: load the module with: sudo modprobe fuse", err)
 	}
 	_ = f.Close()
 	if os.Geteuid() == 0 {
