@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unique"
 
 	"github.com/svcfs/svcfs/sdk/wire"
 )
@@ -93,7 +92,7 @@ func appendEntries(to []Entry, g GroupID, rows []wire.TransactionRow) []Entry {
 }
 
 func entryOf(g GroupID, row wire.TransactionRow) Entry {
-	e := Entry{Group: g, Ref: Ref(row.IPFSHash), Tx: TxID(strings.Trim(row.TransID, `"`)), Uploader: AccountID(once(row.UserID)),
+	e := Entry{Group: g, Ref: Ref(row.IPFSHash), Tx: TxID(strings.Trim(row.TransID, `"`)), Uploader: AccountID(row.UserID),
 		Seq: Seq(max(row.Seq, 0)), ChangedSeq: Seq(max(row.ChangedSeq, row.Seq, 0)), Size: SizeUnknown}
 	e.Hash, _ = ParseDigest(row.FileHash)
 	if row.Timestamp != nil {
@@ -106,16 +105,13 @@ func entryOf(g GroupID, row wire.TransactionRow) Entry {
 		e.Size = *row.OriginalSize
 	}
 	if row.ContentType != nil {
-		e.ContentType = once(*row.ContentType)
+		e.ContentType = *row.ContentType
 	}
 	if row.Deleted != nil {
 		e.Deleted = &Deletion{Time: parseTime(row.Deleted.DeletedAt), By: AccountID(row.Deleted.DeletedBy), Reason: row.Deleted.Reason}
 	}
 	return e
 }
-
-// once returns the one copy of a text that many rows hold.
-func once(text string) string { return unique.Make(text).Value() }
 
 // parseTime reads ns since the epoch; anything else is the zero time.
 func parseTime(ns string) time.Time {
