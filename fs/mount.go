@@ -85,11 +85,18 @@ func Mount(dir string, t *tree.Tree, opt Options) (*Server, error) {
 	root := &dirNode{m: m, d: t.Root()}
 	rootAttr := stable(t.Root().Attr())
 	timeout, none := max(opt.Timeout, 0), time.Duration(0)
+	under, err := coverable(dir)
+	if err != nil {
+		return nil, fmt.Errorf("mount %s: %w", dir, err)
+	}
 	t.SetKernel(m) // before the kernel believes anything
 	server, err := gofs.Mount(dir, root, &gofs.Options{
 		MountOptions: m.mountOptions(), EntryTimeout: &timeout, AttrTimeout: &timeout, NegativeTimeout: &none,
 		RootStableAttr: &rootAttr, NullPermissions: true, UID: opt.UID, GID: opt.GID, Logger: m.fuseLog(),
 	})
+	if closing := under.close(err == nil); closing != nil {
+		opt.Logger.Warn("the directory under the mount stays writable", "error", closing)
+	}
 	if err != nil {
 		t.SetKernel(nil)
 		return nil, fmt.Errorf("mount %s: %w", dir, err)
@@ -138,7 +145,7 @@ func (m *mounted) mountOptions() fuse.MountOptions {
 		return o
 	}
 	o.DirectMount = true // the helper is tried if this fails
-	_, err := helperProgram()
+	_, err := Helper()
 	o.DirectMountStrict = err != nil
 	o.DirectMountFlags = unix.MS_NOSUID | unix.MS_NODEV
 	if m.opt.ReadOnly {
@@ -220,7 +227,7 @@ func UnmountLazily(dir string) error {
 		}
 		return nil
 	}
-	helper, err := helperProgram()
+	helper, err := Helper()
 	if err != nil {
 		return err
 	}
@@ -238,7 +245,9 @@ var ErrNoHelper = errors.New("fusermount3 is not installed: install it with: sud
 // ErrAllowOther means that this machine does not let an ordinary user share a mount.
 var ErrAllowOther = errors.New("/etc/fuse.conf does not allow --allow-other: an administrator adds the line user_allow_other there")
 
-func helperProgram() (string, error) {
+// Helper finds the program that mounts and unmounts for an ordinary user, or
+// returns [ErrNoHelper].
+func Helper() (string, error) {
 	for _, name := range []string{"fusermount3", "/bin/fusermount3"} { // where go-fuse looks as well
 		if path, err := exec.LookPath(name); err == nil {
 			return path, nil
@@ -260,7 +269,7 @@ func CheckSupport() error {
 	if os.Geteuid() == 0 {
 		return nil
 	}
-	_, err = helperProgram()
+	_, err = Helper()
 	return err
 }
 

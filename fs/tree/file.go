@@ -329,7 +329,11 @@ func (f *File) retrieve(ctx context.Context, e *sdk.Entry) (cache.Buffer, error)
 		return nil, &Error{Class: ClassTooBig, Err: errText("the file is larger than this mount allows"),
 			Hint: "Mount again with a larger --max-file-size."}
 	}
-	buf, err := f.t.pool.Get(0)
+	get := f.t.pool.Get
+	if f.t.cfg.Lend {
+		get = f.t.pool.GetShared
+	}
+	buf, err := get(0)
 	if err != nil {
 		return nil, &Error{Class: ClassNoMemory, Err: err}
 	}
