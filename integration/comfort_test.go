@@ -122,7 +122,7 @@ func TestFstabLineForUsers(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, want := range []string{"svcfs: open /dev/fuse: permission denied: an administrator allows it", "\ncontent\n4242 600\n", "/mnt/x/team/f: Permission denied", "\nmount-x-"} {
+	for _, want := range []string{"this user may not open /dev/fuse\nhint: let users mount: sudo chmod 666 /dev/fuse", "\ncontent\n4242 600\n", "/mnt/x/team/f: Permission denied", "\nmount-x-"} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("lacks %q:\n%s", want, out)
 		}
