@@ -72,7 +72,7 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	s.register(root.PersistentFlags())
 	root.AddCommand(newServe(s), newAccount(s), newAudit(s), newVerify(s), newChecksum(s), newRetention(s), newImportLegacy(s),
-		newConfig(s), newBackup(s), newRestore(s), newExport(s), newImport(s), newDoctor(s))
+		newConfig(s), newBackup(s), newRestore(s), newExport(s), newImport(s), newDoctor(s), newMan())
 	return root
 }
 
