@@ -15,6 +15,8 @@ FUZZTIME ?= 30s
 DIR ?=
 ONCE ?=
 TESTFLAGS ?=
+# The commit is in the programs where git tells it; it does not in another user's clone.
+STAMP = $(shell git status >/dev/null 2>&1 && echo auto || echo false)
 BENCH ?=
 BENCHFLAGS ?=
 
@@ -32,7 +34,7 @@ help:
 
 build: require-go
 	@test -e bin/svcfs || echo "The first build fetches the modules it needs and takes a few minutes; later ones take seconds."
-	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=auto -o bin/ ./cmd/...
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=$(STAMP) -o bin/ ./cmd/...
 
 # A Go from 1.21 on fetches the version that go.mod asks for; older ones only complain about go.mod.
 require-go:
