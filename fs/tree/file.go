@@ -34,6 +34,7 @@ type File struct {
 	entry   atomic.Pointer[sdk.Entry] // committed content; nil while never uploaded
 	staged  atomic.Bool               // there is a stage, or one is being made
 	scratch atomic.Bool               // lives in memory only (W6)
+	copier  atomic.Uint32             // thread that asked for the attributes last; see crawlers.go
 
 	// naming lets one commit, rename, link or unlink of the file through at a time:
 	// what is recorded and under which name belong together.
