@@ -176,7 +176,7 @@ def main():
         print(reason, file=sys.stderr)
         return 2
     except ImportError:
-        print("the Python package cryptography is missing: pip install cryptography", file=sys.stderr)
+        print("the Python package cryptography is missing: apt-get install python3-cryptography, or pip install cryptography", file=sys.stderr)
         return 2
     except MemoryError:
         print("not enough memory for this file", file=sys.stderr)
