@@ -15,12 +15,14 @@ FUZZTIME ?= 30s
 DIR ?=
 ONCE ?=
 TESTFLAGS ?=
+# The commit is in the programs where git tells it; it does not in another user's clone.
+STAMP = $(shell git status >/dev/null 2>&1 && echo auto || echo false)
 BENCH ?=
 BENCHFLAGS ?=
 
 .DEFAULT_GOAL := help
 
-.PHONY: help build demo test race vet lint vectors bench fuzz suites scale test-user man install clean require-go require-fuse tell-missing s3-server soak
+.PHONY: help build demo test race vet lint vectors bench fuzz suites scale test-user man install uninstall clean require-go require-fuse tell-missing s3-server soak
 
 help:
 	@echo "make demo      mount two accounts on a service of their own (ONCE=1: check and end)"
@@ -28,11 +30,11 @@ help:
 	@echo "make test      vet, staticcheck, gosec, every test with the race detector, the test vectors"
 	@echo "make test-user the tests that mount as an ordinary user, for root"
 	@echo "make bench     svcfs beside its floor and its peers (BENCH=quick, growth or service)"
-	@echo "make lint fuzz suites man install clean"
+	@echo "make lint fuzz suites man install uninstall clean"
 
 build: require-go
 	@test -e bin/svcfs || echo "The first build fetches the modules it needs and takes a few minutes; later ones take seconds."
-	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=auto -o bin/ ./cmd/...
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=$(STAMP) -o bin/ ./cmd/...
 
 # A Go from 1.21 on fetches the version that go.mod asks for; older ones only complain about go.mod.
 require-go:
@@ -116,15 +118,29 @@ fuzz:
 man: build
 	rm -rf dist/man
 	./bin/svcfs man dist/man
+	./bin/svcd man dist/man
 
-install: man
+# With sudo, which hides a user's Go, what make build left is installed.
+install:
+	@if test -x bin/svcfs -a -x bin/svcd && { test -n "$$SUDO_USER" || ! command -v $(GO) >/dev/null; }; then \
+		echo "installing bin/svcfs and bin/svcd as make build left them"; else $(MAKE) build; fi
 	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/share/man/man1"
 	install -m 0755 bin/svcfs bin/svcd "$(DESTDIR)$(PREFIX)/bin/"
-	install -m 0644 dist/man/*.1 "$(DESTDIR)$(PREFIX)/share/man/man1/"
+	umask 022 && ./bin/svcfs man "$(DESTDIR)$(PREFIX)/share/man/man1" && ./bin/svcd man "$(DESTDIR)$(PREFIX)/share/man/man1"
 	install -d "$(DESTDIR)$(PREFIX)/share/bash-completion/completions" "$(DESTDIR)$(PREFIX)/share/zsh/site-functions" "$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d"
-	./bin/svcfs completion bash > "$(DESTDIR)$(PREFIX)/share/bash-completion/completions/svcfs"
-	./bin/svcfs completion zsh > "$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_svcfs"
-	./bin/svcfs completion fish > "$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/svcfs.fish"
+	for program in svcfs svcd; do \
+		./bin/$$program completion bash > "$(DESTDIR)$(PREFIX)/share/bash-completion/completions/$$program" && \
+		./bin/$$program completion zsh > "$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_$$program" && \
+		./bin/$$program completion fish > "$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/$$program.fish" || exit 1; \
+	done
+
+# Settings, logs and data of users and of a service stay.
+uninstall:
+	for program in svcfs svcd; do \
+		rm -f "$(DESTDIR)$(PREFIX)/bin/$$program" "$(DESTDIR)$(PREFIX)/share/man/man1/$$program.1" "$(DESTDIR)$(PREFIX)/share/man/man1/$$program"-*.1 \
+			"$(DESTDIR)$(PREFIX)/share/bash-completion/completions/$$program" "$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_$$program" \
+			"$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/$$program.fish"; \
+	done
 
 clean:
 	rm -rf bin dist

@@ -32,18 +32,27 @@ const maxHolders = 8
 // Error names the processes.
 func (e *BusyError) Error() string {
 	text := "unmount " + e.Dir + ": " + ErrBusy.Error()
-	for i, h := range e.Holders {
-		text += map[bool]string{true: " by ", false: ", "}[i == 0] + fmt.Sprintf("%s (%d)", h.Name, h.PID)
+	if len(e.Holders) > 0 {
+		text += " by " + NameHolders(e.Holders)
 	}
 	return text
+}
+
+// NameHolders names processes, such as "bash (123), vim (456)".
+func NameHolders(list []Holder) string {
+	names := make([]string, 0, len(list))
+	for _, h := range list {
+		names = append(names, fmt.Sprintf("%s (%d)", h.Name, h.PID))
+	}
+	return strings.Join(names, ", ")
 }
 
 // Unwrap returns [ErrBusy].
 func (e *BusyError) Unwrap() error { return ErrBusy }
 
-// holders looks through /proc for processes that stand in dir or have something
+// Holders looks through /proc for processes that stand in dir or have something
 // open there. It reads links only, which asks nothing of the mount.
-func holders(dir string) []Holder {
+func Holders(dir string) []Holder {
 	processes, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil

@@ -207,7 +207,7 @@ func (s *Server) unmountError(err error) error {
 		return nil
 	}
 	if errors.Is(err, unix.EBUSY) || strings.Contains(strings.ToLower(err.Error()), "busy") {
-		return &BusyError{Dir: s.dir, Holders: holders(s.dir)}
+		return &BusyError{Dir: s.dir, Holders: Holders(s.dir)}
 	}
 	if points, listErr := mountpoints(); listErr == nil && !isMounted(points, s.dir) {
 		return nil // somebody else was faster

@@ -90,7 +90,7 @@ func (e *Error) Error() string {
 	}
 	if e.Ref != "" {
 		b.WriteString(" of ")
-		b.WriteString(quote(string(e.Ref)))
+		b.WriteString(quoteRef(e.Ref))
 	}
 	b.WriteString(": ")
 	if e.Err != nil {

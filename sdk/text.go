@@ -16,6 +16,15 @@ func quote(s string) string {
 	return strconv.Quote(s)
 }
 
+// quoteRef is quote for a reference: of a long one its end, which tells it from
+// others of the same account and group.
+func quoteRef(ref Ref) string {
+	if tail := strings.LastIndexByte(string(ref), '/'); len(ref) > maxQuoted && tail > 0 {
+		return quote("…" + string(ref[tail:]))
+	}
+	return quote(string(ref))
+}
+
 // word returns s as one word of a command line: as it is where that is plain,
 // else quoted.
 func word(s string) string {

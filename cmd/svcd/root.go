@@ -72,7 +72,7 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	s.register(root.PersistentFlags())
 	root.AddCommand(newServe(s), newAccount(s), newAudit(s), newVerify(s), newChecksum(s), newRetention(s), newImportLegacy(s),
-		newConfig(s), newBackup(s), newRestore(s), newExport(s), newImport(s), newDoctor(s))
+		newConfig(s), newBackup(s), newRestore(s), newExport(s), newImport(s), newDoctor(s), newMan())
 	return root
 }
 
@@ -99,7 +99,14 @@ func (s *settings) needData() error {
 	return nil
 }
 
-func noArgs(_ *cobra.Command, args []string) error {
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 && cmd.HasSubCommands() {
+		for cmd.SuggestionsMinimumDistance = 1; cmd.SuggestionsMinimumDistance <= 2; cmd.SuggestionsMinimumDistance++ {
+			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+				return usageError{fmt.Errorf("unknown command %q: did you mean: %s %s", args[0], cmd.CommandPath(), near[0])}
+			}
+		}
+	}
 	if len(args) > 0 {
 		return usageError{fmt.Errorf("unexpected %q: see --help", args[0])}
 	}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -68,8 +69,22 @@ func (s *settings) serve(ctx context.Context) error {
 		reloadOn(ctx, hangup, svc.Reload)
 		return nil
 	})
+	if hint := inTheClear(cfg.PublicURL, listeners[0].Addr()); hint != "" {
+		fmt.Fprintln(s.stderr, "svcd: "+hint)
+	}
 	fmt.Fprintln(s.stdout, "listening on", cfg.PublicURL)
 	return errors.Join(all.Wait(), svc.Close())
+}
+
+// inTheClear is a warning about API keys that would cross a network in the clear:
+// plain http to an address that other machines reach; "" where there is no reason.
+func inTheClear(publicURL string, listening net.Addr) string {
+	tcp, ok := listening.(*net.TCPAddr)
+	if !ok || tcp.IP.IsLoopback() || strings.HasPrefix(publicURL, "https://") {
+		return ""
+	}
+	return "warning: plain http on " + listening.String() + ": API keys cross the network in the clear, and svcfs refuses such an address; " +
+		"give --tls-cert and --tls-key, or let a proxy do TLS and give --public-url https://HOST"
 }
 
 // reloadOn calls reload at every signal until ctx ends.

@@ -62,6 +62,9 @@ func (a *app) umount(ctx context.Context, path string, timeout time.Duration, as
 		}
 		return nil
 	}
+	if users := fs.Holders(dir); len(users) > 0 {
+		a.ui.notice("%s is in use by %s; what they have open ends with the mount, in a few seconds", dir, fs.NameHolders(users))
+	}
 	if err := syscall.Kill(m.Status.PID, syscall.SIGTERM); err != nil {
 		return refuse(exitOther, "unmount it as the user who mounted it", fmt.Errorf("tell process %d to unmount: %w", m.Status.PID, err))
 	}

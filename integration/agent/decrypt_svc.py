@@ -140,7 +140,7 @@ def decrypt(answer, sha256, limit):
     if not NONCE_BYTES + TAG_BYTES <= len(blob) <= NONCE_BYTES + TAG_BYTES + limit:
         raise Undecryptable("the ciphertext is too short, or larger than SVC_MAX_BYTES allows")
     try:
-        content = AESGCM(key).decrypt(blob[:NONCE_BYTES], memoryview(blob)[NONCE_BYTES:], None)
+        content = AESGCM(key).decrypt(blob[:NONCE_BYTES], blob[NONCE_BYTES:], None)  # older releases want bytes, no view
     except InvalidTag:
         raise Undecryptable("decryption failed: wrong key or changed bytes") from None
     if size is not None:
@@ -176,7 +176,7 @@ def main():
         print(reason, file=sys.stderr)
         return 2
     except ImportError:
-        print("the Python package cryptography is missing: pip install cryptography", file=sys.stderr)
+        print("the Python package cryptography is missing: apt-get install python3-cryptography, or pip install cryptography", file=sys.stderr)
         return 2
     except MemoryError:
         print("not enough memory for this file", file=sys.stderr)

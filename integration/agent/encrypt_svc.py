@@ -77,7 +77,7 @@ def main():
         print(f"encrypt_svc.py: {reason}", file=sys.stderr)
         return 2
     except ImportError:
-        print("encrypt_svc.py: the Python package cryptography is missing: pip install cryptography", file=sys.stderr)
+        print("encrypt_svc.py: the Python package cryptography is missing: apt-get install python3-cryptography, or pip install cryptography", file=sys.stderr)
         return 2
     sys.stdout.write(file_hash + "\n" + body)
     sys.stdout.flush()
