@@ -41,6 +41,7 @@ type settings struct {
 	refs           string // of new files
 	gateway        string
 	requestRate    int
+	freeChanges    int
 	oidc           oidcSettings
 	tokenLifetime  time.Duration
 	fees           map[string]string // action to tokens
@@ -103,6 +104,8 @@ func (s *settings) registerServing(set *pflag.FlagSet) {
 	set.StringSliceVar(&s.trustedProxies, "trusted-proxy", nil, "networks (CIDR) whose X-Forwarded-For is believed, for rate limits and logs")
 	set.IntVar(&s.maxConnections, "max-connections", service.DefaultMaxConnections, "connections open at once; above it idle ones are closed")
 	set.IntVar(&s.requestRate, "request-rate", service.DefaultRequestRate, "requests of one account per second, twice as many at once; above it 429; -1 = any number")
+	set.IntVar(&s.freeChanges, "free-changes", service.DefaultFreeChanges, "changes without a price (renames, join windows, retention) of one account per day, UTC; "+
+		"above it 429; -1 = any number")
 	set.DurationVar(&s.clientTimeout, "client-timeout", service.DefaultClientTimeout, "how long a client may stand still in the middle of a request or answer")
 	s.oidc.register(set)
 }
@@ -310,7 +313,7 @@ func distance(a, b string) int {
 func (s *settings) serviceConfig() (cfg service.Config, err error) {
 	cfg = service.Config{DataDir: s.data, Database: s.database, Blobs: s.blobs, PublicURL: s.publicURL, ContractID: s.contract, MaxFileBytes: s.maxFileBytes,
 		MaxOpenBytes: s.maxOpenBytes, PlainRefs: s.refs == refsPlain, Gateway: s.gateway, TokenLifetime: s.tokenLifetime, TLSCert: s.tlsCert, TLSKey: s.tlsKey,
-		MaxConnections: s.maxConnections, ClientTimeout: s.clientTimeout, RequestRate: s.requestRate}
+		MaxConnections: s.maxConnections, ClientTimeout: s.clientTimeout, RequestRate: s.requestRate, FreeChanges: s.freeChanges}
 	if err := s.needData(); err != nil {
 		return cfg, err
 	}

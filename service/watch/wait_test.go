@@ -39,7 +39,7 @@ func newWorld(t testing.TB, database string) *world {
 			w.reads.Add(1)
 		}
 	})
-	w.ledger = ledger.New(ledger.Fees{}, time.Now)
+	w.ledger = ledger.New(ledger.Fees{}, 0, time.Now)
 	w.users = auth.NewAccounts(w.store, w.ledger, "svc.testnet")
 	w.groups = groups.New(w.store, w.ledger, w.users)
 	return w
