@@ -117,7 +117,7 @@ func (a *app) demo(ctx context.Context, dir, from string, once, asJSON bool) (er
 		return refuse(exitOther, f.Hint, errors.New(f.Detail))
 	}
 	if f := checkHelper(os.Geteuid()); f.State == "fail" {
-		return refuse(exitOther, f.Hint, errors.New("fusermount3 is "+f.Detail))
+		return refuse(exitOther, f.Hint, errors.New("fusermount3: "+f.Detail))
 	}
 	files, err := demoCorpus(from)
 	if err != nil {
