@@ -68,7 +68,7 @@ const (
 
 const envPrefix = "SVCD_"
 
-// environment variable of a setting.
+// envName is the environment variable of a setting.
 func envName(flag string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }

@@ -68,7 +68,7 @@ type Group struct {
 	KeyVersion    int64
 }
 
-// ErrUnknown is the refusal for a group that does not exist.
+// unknown is the refusal for a group that does not exist.
 func unknown(id string) error {
 	return fault.New(wire.CodeGroupNotFound, "Group not found: %q", id)
 }
