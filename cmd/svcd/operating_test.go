@@ -61,7 +61,7 @@ func TestOperatingGuide(t *testing.T) {
 	}
 	replaced := strings.NewReplacer(
 		"postgres://svcd@db.example.org/svcd?sslmode=verify-full", "postgres://svcd@"+admin.Host+"/svcd",
-		"postgres://svcd@db.example.org/svcd_restored?sslmode=verify-full", "postgres://svcd@"+admin.Host+"/svcd_restored",
+		"postgres://svcd@db.example.org/restored?sslmode=verify-full", "postgres://svcd@"+admin.Host+"/restored",
 		"s3://svcd-files?endpoint=https://s3.example.org&region=eu-1", bucket.Location(bucket.NewBucket(t)),
 		"127.0.0.1:8001", "127.0.0.1:"+proctest.FreePort(t))
 	script := "trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT\n"
@@ -128,7 +128,7 @@ cmp back file2
 	if err := os.Mkdir(filepath.Join(work, "backup"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	restore := strings.ReplaceAll(block[1], "postgres://svcd@db.example.org/svcd_restored?sslmode=verify-full", "postgres://svcd@"+admin.Host+"/svcd_restored")
+	restore := strings.ReplaceAll(block[1], "postgres://svcd@db.example.org/restored?sslmode=verify-full", "postgres://svcd@"+admin.Host+"/restored")
 	cmd := bash(t, `cd "$WORK"`+before+restore+after, append(s3test.Env(), "PATH="+bin+":"+os.Getenv("PATH"), "WORK="+work, "DATA="+filepath.Join(work, "data"),
 		"BACKUP="+filepath.Join(work, "backup"), "ADMIN_DB="+server.URL(), "PGPASSWORD=secret", "SVCD_DB=postgres://svcd@"+admin.Host+"/svcd",
 		"SVCD_BLOBS="+bucket.Location(bucket.NewBucket(t)))...)
