@@ -181,7 +181,7 @@ func mountPrivateDevice(device string) error {
 func TestM4OrdinaryUserCanMount(t *testing.T) {
 	needFuse(t)
 	needRoot(t)
-	if _, err := helperProgram(); err != nil {
+	if _, err := Helper(); err != nil {
 		t.Skip(err)
 	}
 	cmd := role("user", plan{})

@@ -145,7 +145,7 @@ func (m *mounted) mountOptions() fuse.MountOptions {
 		return o
 	}
 	o.DirectMount = true // the helper is tried if this fails
-	_, err := helperProgram()
+	_, err := Helper()
 	o.DirectMountStrict = err != nil
 	o.DirectMountFlags = unix.MS_NOSUID | unix.MS_NODEV
 	if m.opt.ReadOnly {
@@ -227,7 +227,7 @@ func UnmountLazily(dir string) error {
 		}
 		return nil
 	}
-	helper, err := helperProgram()
+	helper, err := Helper()
 	if err != nil {
 		return err
 	}
@@ -245,7 +245,9 @@ var ErrNoHelper = errors.New("fusermount3 is not installed: install it with: sud
 // ErrAllowOther means that this machine does not let an ordinary user share a mount.
 var ErrAllowOther = errors.New("/etc/fuse.conf does not allow --allow-other: an administrator adds the line user_allow_other there")
 
-func helperProgram() (string, error) {
+// Helper finds the program that mounts and unmounts for an ordinary user, or
+// returns [ErrNoHelper].
+func Helper() (string, error) {
 	for _, name := range []string{"fusermount3", "/bin/fusermount3"} { // where go-fuse looks as well
 		if path, err := exec.LookPath(name); err == nil {
 			return path, nil
@@ -259,15 +261,15 @@ func CheckSupport() error {
 	f, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
 	switch {
 	case errors.Is(err, os.ErrPermission):
-		return fmt.Errorf("open /dev/fuse: %w: an administrator allows it with: sudo chmod 666 /dev/fuse", err)
+		return fmt.Errorf("%w: an administrator allows it with: sudo chmod 666 /dev/fuse", err)
 	case err != nil:
-		return fmt.Errorf("open /dev/fuse: %w: load the module with: sudo modprobe fuse", err)
+		return fmt.Errorf("%w: load the module with: sudo modprobe fuse", err)
 	}
 	_ = f.Close()
 	if os.Geteuid() == 0 {
 		return nil
 	}
-	_, err = helperProgram()
+	_, err = Helper()
 	return err
 }
 

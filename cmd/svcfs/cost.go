@@ -110,7 +110,7 @@ func (c *costDoc) add(path string, total *sdk.Amount) error {
 	c.Charged++
 	sum, ok := total.Add(price)
 	if !ok {
-		return fmt.Errorf("the sum of the prices is beyond what can be counted")
+		return refuse(exitOther, "ask about fewer files at a time", errors.New("the sum of the prices is beyond what can be counted"))
 	}
 	*total = sum
 	return nil

@@ -113,11 +113,8 @@ func (a *app) demo(ctx context.Context, dir, from string, once, asJSON bool) (er
 	if from == "" {
 		from = a.env.get("DEMO_FROM")
 	}
-	if f := checkFuse(); f.State == "fail" {
-		return refuse(exitOther, f.Hint, errors.New(f.Detail))
-	}
-	if f := checkHelper(os.Geteuid()); f.State == "fail" {
-		return refuse(exitOther, f.Hint, errors.New("fusermount3: "+f.Detail))
+	if err := checkMountable(); err != nil {
+		return err
 	}
 	files, err := demoCorpus(from)
 	if err != nil {

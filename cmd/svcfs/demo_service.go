@@ -39,7 +39,7 @@ func startDemoService(dir string, log io.Writer) (*demoService, error) {
 	if err != nil {
 		stop()
 		_ = listener.Close()
-		return nil, fmt.Errorf("open the embedded service: %w", err)
+		return nil, refuse(exitOther, "make room in "+dir+", or name another folder: svcfs demo DIR", fmt.Errorf("open the embedded service: %w", err))
 	}
 	go func() { d.done <- d.svc.Serve(ctx, listener) }()
 	return d, nil

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"strings"
 	"time"
 
@@ -104,6 +103,17 @@ func checkFuse() finding {
 	return passed("fuse", "/dev/fuse can be opened")
 }
 
+// checkMountable refuses a machine on which this user cannot mount.
+func checkMountable() error {
+	if f := checkFuse(); f.State == "fail" {
+		return refuse(exitOther, f.Hint, errors.New(f.Detail))
+	}
+	if f := checkHelper(os.Geteuid()); f.State == "fail" {
+		return refuse(exitOther, f.Hint, errors.New("fusermount3: "+f.Detail))
+	}
+	return nil
+}
+
 // helperHint says how to get the program that lets a user mount.
 const helperHint = "install it: apt-get install fuse3 (Debian, Ubuntu), dnf install fuse3 (Fedora), apk add fuse3 (Alpine)"
 
@@ -112,7 +122,7 @@ const helperHint = "install it: apt-get install fuse3 (Debian, Ubuntu), dnf inst
 const mountTable = "/etc/mtab"
 
 func checkHelper(uid int) finding {
-	path, err := exec.LookPath("fusermount3")
+	path, err := fs.Helper()
 	if err != nil && uid == 0 {
 		return passed("fusermount3", "not installed; root mounts without it")
 	}

@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"os"
 	"strings"
+	"syscall"
 
 	"github.com/svcfs/svcfs/fs"
 	"github.com/svcfs/svcfs/fs/tree"
@@ -115,6 +117,9 @@ func hintFor(err error) string {
 	if hint := serviceHint(err); hint != "" {
 		return hint
 	}
+	if step := diskStep(err); step != "" {
+		return step + ", then run it again"
+	}
 	switch exitCodeOf(err) {
 	case exitAuth:
 		return "run 'svcfs whoami' to see which account and key are used"
@@ -128,6 +133,19 @@ func hintFor(err error) string {
 		return "run the command with --help to see what it wants"
 	case exitOther:
 		return "run 'svcfs doctor' to check this machine and the service"
+	}
+	return ""
+}
+
+// diskStep returns what to do about a fault of a disk or folder, or "".
+func diskStep(err error) string {
+	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return "make room there"
+	case errors.Is(err, syscall.EROFS), errors.Is(err, os.ErrPermission):
+		return "make it and its folder accessible, or name another place"
+	case errors.Is(err, os.ErrNotExist):
+		return "check that the folder exists"
 	}
 	return ""
 }

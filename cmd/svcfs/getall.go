@@ -53,8 +53,11 @@ func (a *app) getAll(ctx context.Context, c *sdk.Client, group sdk.GroupID, f ge
 		a.ui.printf("%s fetched, %d equal already, %d failed\n", plural(g.fetched, "file"), g.equal, g.failed)
 	}
 	if g.first != nil {
-		return refuse(exitCodeOf(g.first), "run the same command again: what is complete is not fetched twice",
-			fmt.Errorf("%s of %d not fetched, first: %w", plural(g.failed, "file"), len(entries), g.first))
+		hint := "run the same command again: what is complete is not fetched twice"
+		if step := diskStep(g.first); step != "" {
+			hint = step + ", then " + hint
+		}
+		return refuse(exitCodeOf(g.first), hint, fmt.Errorf("%s of %d not fetched, first: %w", plural(g.failed, "file"), len(entries), g.first))
 	}
 	return nil
 }

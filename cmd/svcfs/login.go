@@ -10,6 +10,7 @@ import (
 	"github.com/svcfs/svcfs/fs"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/apikey"
+	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 )
 
@@ -99,12 +100,40 @@ func (a *app) askKey(ctx context.Context, s settings, address string) (sdk.Secre
 		return apikey.Read(a.stdin, "standard input")
 	}
 	fmt.Fprintf(a.ui.err, "API key of %s at %s (not shown): ", escapeName(string(s.account)), address)
-	text, err := term.ReadPassword(int(f.Fd()))
-	fmt.Fprintln(a.ui.err)
+	defer fmt.Fprintln(a.ui.err)
+	return readHidden(ctx, f)
+}
+
+// readHidden reads the key from a terminal that does not show it meanwhile, until
+// the end of the line, of the input (Ctrl-D) or of ctx.
+func readHidden(ctx context.Context, terminal *os.File) (sdk.Secret, error) {
+	fd := int(terminal.Fd())
+	before, err := unix.IoctlGetTermios(fd, unix.TCGETS)
 	if err != nil {
-		return sdk.Secret{}, refuse(exitUsage, "pipe the key in, or use --api-key-file FILE", fmt.Errorf("read the API key: %w", err))
+		return sdk.Secret{}, fmt.Errorf("ask the terminal: %w", err)
 	}
-	return apikey.Parse(string(text), "the terminal")
+	hidden := *before
+	hidden.Lflag = hidden.Lflag&^unix.ECHO | unix.ICANON | unix.ISIG
+	hidden.Iflag |= unix.ICRNL
+	if err := unix.IoctlSetTermios(fd, unix.TCSETS, &hidden); err != nil {
+		return sdk.Secret{}, fmt.Errorf("hide what is typed: %w", err)
+	}
+	defer func() { _ = unix.IoctlSetTermios(fd, unix.TCSETS, before) }()
+	type answer struct {
+		key sdk.Secret
+		err error
+	}
+	done := make(chan answer, 1)
+	go func() {
+		key, err := apikey.Read(terminal, "the terminal")
+		done <- answer{key, err}
+	}()
+	select {
+	case got := <-done:
+		return got.key, got.err
+	case <-ctx.Done():
+		return sdk.Secret{}, ctx.Err()
+	}
 }
 
 // storeKey stores the key, in the file when the keyring cannot take it.

@@ -39,6 +39,9 @@ func (a *app) mount(cmd *cobra.Command, f *mountFlags, dir string) error {
 	if err := a.prepareMountpoint(cmd.Context(), plan.dir); err != nil {
 		return err
 	}
+	if err := checkMountable(); err != nil {
+		return err
+	}
 	if f.background {
 		return a.mountInBackground(cmd, plan)
 	}

@@ -22,22 +22,32 @@ const controlDeadline = 2 * time.Second
 
 // readControl reads a file of DIR/.svcfs.
 func readControl(ctx context.Context, dir, name string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, controlDeadline)
-	defer cancel()
 	type answer struct {
 		text []byte
 		err  error
 	}
-	done := make(chan answer, 1)
-	go func() {
+	got, ok := inTime(ctx, func() answer {
 		text, err := os.ReadFile(filepath.Join(dir, ".svcfs", name))
-		done <- answer{text, err}
-	}()
+		return answer{text, err}
+	})
+	if !ok {
+		return nil, fmt.Errorf("the mount on %s does not answer", dir)
+	}
+	return got.text, got.err
+}
+
+// inTime runs ask, which may wait for the answer of a mount, and reports whether
+// it ended in time. One that does not goes on until this process ends.
+func inTime[T any](ctx context.Context, ask func() T) (got T, ok bool) {
+	ctx, cancel := context.WithTimeout(ctx, controlDeadline)
+	defer cancel()
+	done := make(chan T, 1)
+	go func() { done <- ask() }()
 	select {
 	case got := <-done:
-		return got.text, got.err
+		return got, true
 	case <-ctx.Done():
-		return nil, fmt.Errorf("the mount on %s does not answer: %w", dir, ctx.Err())
+		return got, false
 	}
 }
 
@@ -121,19 +131,27 @@ func mountHolding(path string) (dir, inside string, err error) {
 }
 
 // resolve makes path absolute and follows the symbolic links of its parent, and
-// its own where that can be asked; it never touches what a dead mount serves.
+// its own where that can be asked. It touches nothing that a dead mount serves,
+// and takes path as it is where a mount does not answer.
 func resolve(path string) (string, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
 		return "", usage("give an absolute path", err.Error())
 	}
+	if full, ok := inTime(context.Background(), func() string { return followLinks(abs) }); ok {
+		return full, nil
+	}
+	return abs, nil
+}
+
+func followLinks(abs string) string {
 	if info, err := os.Lstat(abs); err == nil && info.Mode()&os.ModeSymlink != 0 {
 		if target, err := filepath.EvalSymlinks(abs); err == nil {
-			return target, nil
+			return target
 		}
 	}
 	if parent, err := filepath.EvalSymlinks(filepath.Dir(abs)); err == nil {
-		return filepath.Join(parent, filepath.Base(abs)), nil
+		return filepath.Join(parent, filepath.Base(abs))
 	}
-	return abs, nil
+	return abs
 }

@@ -142,7 +142,7 @@ func (a *app) findOne(arg, name string) ([]localFile, error) {
 func ownName(arg string) (string, error) {
 	full, err := filepath.Abs(arg)
 	if err != nil {
-		return "", err
+		return "", usage("give an absolute path", err.Error())
 	}
 	name := filepath.Base(full)
 	if name == string(filepath.Separator) {

@@ -41,7 +41,12 @@ func TestMain(m *testing.M) {
 //	service stop           end it
 //	account NAME TOKENS    make an account; its key goes to $WORK/NAME.key
 //	as NAME                be that account from here on
-//	exits CODE svcfs ...   run a command and check its exit code
+//	exits CODE svcfs ...   run a command and check its exit code; before the
+//	                       command may stand where it runs:
+//	                       apart SCRIPT: a shell with mounts of its own
+//	                       denied: bound by file modes, also when run by root
+//	                       stranger: another user, who may look at every file
+//	lie KIND               put a proxy that tells a lie before SVC_URL
 //	until COMMAND ...      repeat a command until it succeeds, at most 15 s
 //	unmounted DIR          check that nothing is mounted on DIR
 //	hosted A|B             a service like the hosted one, without extensions, of
@@ -123,6 +128,7 @@ func runScripts(t *testing.T, dir, world string) {
 			},
 			"stable": stableCmd,
 			"exits":  exitsCmd,
+			"lie":    func(ts *testscript.TestScript, _ bool, args []string) { lieCmd(t, ts, args) },
 			"until":  untilCmd,
 			"unmounted": func(ts *testscript.TestScript, _ bool, args []string) {
 				if list := proctest.MountsBelow(ts.MkAbs(args[0])); len(list) > 0 {
@@ -141,6 +147,12 @@ func setupScript(e *testscript.Env) error {
 	for _, name := range []string{"XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"} {
 		e.Setenv(name, "")
 	}
+	program, err := exec.LookPath("svcfs")
+	if err != nil {
+		return err
+	}
+	e.Setenv("SVCFS", program)
+	e.Setenv("STRANGER", strings.Join(runsIn()["stranger"], " ")) // for scripts of exits apart
 	e.Values[hostedKey] = new(*sdktest.Server)
 	e.Defer(func() { proctest.UnmountBelow(e.WorkDir) })
 	return os.Mkdir(home, 0o700)
@@ -234,7 +246,11 @@ func exitsCmd(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) < 2 {
 		ts.Fatalf("usage: exits CODE COMMAND...")
 	}
-	err := ts.Exec(args[1], args[2:]...)
+	command := args[1:]
+	if before, ok := runsIn()[command[0]]; ok {
+		command = append(before, command[1:]...)
+	}
+	err := ts.Exec(command[0], command[1:]...)
 	got := "0"
 	if failed, ok := err.(*exec.ExitError); ok {
 		got = fmt.Sprint(failed.ExitCode())
@@ -243,6 +259,21 @@ func exitsCmd(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	if got != args[0] {
 		ts.Fatalf("exit code %s, want %s\n[stdout]\n%s[stderr]\n%s", got, args[0], ts.ReadFile("stdout"), ts.ReadFile("stderr"))
+	}
+}
+
+// runsIn are the places that exits knows for a command, as what is put before it.
+// A user who is not root gets mounts of his own through a namespace of users, and
+// file modes bind him anyway.
+func runsIn() map[string][]string {
+	apart := []string{"unshare", "--mount", "sh", "-e", "-c"}
+	if os.Geteuid() != 0 {
+		return map[string][]string{"apart": slices.Insert(apart, 1, "--map-root-user"), "denied": {"env"}}
+	}
+	return map[string][]string{
+		"apart":    apart,
+		"denied":   {"setpriv", "--bounding-set=-dac_override,-dac_read_search"},
+		"stranger": {"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all,+dac_read_search", "--ambient-caps=-all,+dac_read_search"},
 	}
 }
 

@@ -129,8 +129,11 @@ func (a *app) statusOf(ctx context.Context, path string, asJSON bool) error {
 	}
 	if m.Status == nil {
 		a.printPairs([][2]string{{"mountpoint", dir}, {"state", m.State}}...)
-		if m.State == stateDead {
+		switch m.State {
+		case stateDead:
 			a.ui.notice("its process is gone; run: svcfs umount %s", dir)
+		case stateStuck:
+			a.ui.notice("it does not answer: its process is busy or stopped, or it is not yours; run it again, or: svcfs umount %s", dir)
 		}
 		return nil
 	}

@@ -54,7 +54,7 @@ func (a *app) umount(ctx context.Context, path string, timeout time.Duration, as
 	m := inspect(ctx, dir)
 	if m.Status == nil || !isOurProcess(m.Status.PID) {
 		if err := fs.UnmountLazily(dir); err != nil {
-			return refuse(exitOther, "run: fusermount3 -uz "+dir, err)
+			return refuse(exitOther, "unmount it as the user who mounted it, or as root with: umount -l "+dir, err)
 		}
 		a.ui.notice("no process answered for %s; the mount was taken away", dir)
 		if asJSON {

@@ -112,9 +112,12 @@ func closedToOthers(f *os.File) error {
 
 // Read reads the key from the first line of r; from names r in messages.
 func Read(r io.Reader, from string) (sdk.Secret, error) {
-	line, err := bufio.NewReader(io.LimitReader(r, maxBytes)).ReadString('\n')
+	line, err := bufio.NewReader(io.LimitReader(r, maxBytes+1)).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
 		return sdk.Secret{}, invalid(fmt.Errorf("%s: %w", from, err), "The key is on the first line.")
+	}
+	if len(line) > maxBytes {
+		return sdk.Secret{}, invalid(fmt.Errorf("the API key from %s is longer than %d bytes", from, maxBytes), "A key is one word that begins with svc_sk_.")
 	}
 	return Parse(line, from)
 }

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/svcfs/svcfs/sdk"
+)
+
+// A mount's prices are text from elsewhere: what is no price is refused, and so is
+// a sum that cannot be counted.
+func TestCostRefusesWhatIsNoPrice(t *testing.T) {
+	most := "340282366920938.463463374607431768211455" // 2^128-1 yocto
+	for _, tc := range []struct {
+		name   string
+		prices []string
+		want   string
+	}{
+		{"nonsense", []string{"cheap"}, "price of "},
+		{"empty", []string{""}, "price of "},
+		{"negative", []string{"-1"}, "price of "},
+		{"more than fits", []string{strings.Repeat("9", maxPriceText+1)}, "ask the price of "},
+		{"sum", []string{most, most}, "the sum of the prices is beyond what can be counted"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var doc costDoc
+			var total sdk.Amount
+			var err error
+			for _, price := range tc.prices {
+				path := filepath.Join(t.TempDir(), "f")
+				if err := os.WriteFile(path, nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+				if err := unix.Setxattr(path, "user.svcfs.price", []byte(price), 0); err != nil {
+					t.Fatal(err)
+				}
+				if err == nil {
+					err = doc.add(path, &total)
+				}
+			}
+			if err == nil || !strings.HasPrefix(err.Error(), tc.want) || exitCodeOf(err) != exitOther || hintFor(err) == "" {
+				t.Errorf("%v, exit %d, hint %q", err, exitCodeOf(err), hintFor(err))
+			}
+		})
+	}
+}
+
+// What a mount left for umount is read once; a damaged report is an error.
+func TestTakeLeft(t *testing.T) {
+	state := t.TempDir()
+	a := testApp(t, map[string]string{"XDG_STATE_HOME": state}, "")
+	if left, err := a.takeLeft(1); left != nil || err != nil {
+		t.Errorf("without a report: %v, %v", left, err)
+	}
+	path := a.leftPath(1)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte("damaged"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := a.takeLeft(1)
+	if err == nil || !strings.HasPrefix(err.Error(), "read "+path+": ") || exitCodeOf(err) != exitOther || hintFor(err) == "" {
+		t.Errorf("%v, exit %d, hint %q", err, exitCodeOf(err), hintFor(err))
+	}
+	if _, err := os.Stat(path); !os.IsNotExist(err) {
+		t.Errorf("the report is still there: %v", err)
+	}
+}
