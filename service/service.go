@@ -67,7 +67,7 @@ type Config struct {
 	PublicURL     string           // address clients use; tokens are good for it alone
 	ContractID    string           // "" = DefaultContractID; account NAME is NAME.ContractID
 	MaxFileBytes  int64            // largest plaintext; 0 = DefaultMaxFileBytes
-	MaxOpenBytes  int64            // of the uploads an account has begun and not finished; 0 = files.OpenFiles of the largest
+	MaxOpenBytes  int64            // of the uploads an account has begun and not finished; 0 = files.OpenBytes, or files.OpenFiles of the largest
 	RequestRate   int              // requests of one account per second, twice as many at once; 0 = DefaultRequestRate, negative = any number
 	FreeChanges   int              // that one account makes a day without paying; 0 = DefaultFreeChanges, negative = any number
 	PlainRefs     bool             // references of new files do not start with bafy, which SDK 1.0.3 needs

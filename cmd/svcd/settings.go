@@ -90,7 +90,7 @@ func (s *settings) registerServing(set *pflag.FlagSet) {
 	set.StringVar(&s.publicURL, "public-url", "", "address clients use (default: the address listened on)")
 	set.Int64Var(&s.maxFileBytes, "max-file-bytes", service.DefaultMaxFileBytes, "largest file accepted, in plaintext bytes")
 	set.Int64Var(&s.maxOpenBytes, "max-open-bytes", 0, fmt.Sprintf("most bytes of the uploads an account has begun and not finished; above it 429; "+
-		"0 = %d times --max-file-bytes", files.OpenFiles))
+		"0 = %d GiB, or %d times --max-file-bytes if that is more", files.OpenBytes>>30, files.OpenFiles))
 	set.StringVar(&s.refs, "refs", refsBafy, "references of new files: bafy.CONTRACT/fastfs.CONTRACT/…, "+
 		"which clients as old as SDK 1.0.3 accept, or plain without bafy.")
 	set.StringVar(&s.gateway, "gateway", "", "address like https://HOST/ipfs/ that has the bytes of legacy references, see svcd import-legacy --reference")
