@@ -35,6 +35,7 @@ func onS3(t *testing.T) (*running, *s3test.Server, string, *lockedBuffer) {
 	return r, server, server.Dir(bucket), log
 }
 
+// lockedBuffer is a log that may be read while it is written.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer

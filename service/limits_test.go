@@ -21,6 +21,7 @@ import (
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
+	"github.com/svcfs/svcfs/service/ledger"
 )
 
 // limited is the service of r once more, with few requests per second.
@@ -290,6 +291,69 @@ func (u *user) put(up wire.PrepareUploadResult, content io.Reader) (int, string)
 	req.Header = u.header()
 	status, body := u.do(req)
 	return status, string(body)
+}
+
+// Threat 31: changes that cost nothing are bounded by the day, in all processes
+// together; what was paid for can be read and deleted nevertheless.
+func TestThreat31FreeChanges(t *testing.T) {
+	noon := time.Now().UTC().Truncate(24 * time.Hour).Add(36 * time.Hour) // not before now
+	var later atomic.Int64                                                // ns
+	cfg := service.Config{Database: newDatabase(t), FreeChanges: 4, Now: func() time.Time { return noon.Add(time.Duration(later.Load())) }}
+	r := runWith(t, cfg)
+	alice, bob := r.user("alice", "10"), r.user("bob", "10")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	must[string](alice, wire.OpAddGroupMember, object{"group_id": "g", "member_id": bob.id})
+	elsewhere := alice.at(r.againWith(cfg))
+	ref, his := alice.upload("g", "f", []byte("x")).CID, bob.upload("g", "f", []byte("x")).CID
+	rename := func(u *user, ref, name string) (int, string) {
+		return u.tool(wire.OpRenameFile, object{"group_id": "g", "ipfs_hash": ref, "filename": name})
+	}
+	for day := range 2 {
+		for i, u := range []*user{alice, elsewhere, alice, elsewhere} {
+			if i == 2 {
+				u.retention("g", 7)
+			} else if status, body := rename(u, ref, fmt.Sprint(i)); status != http.StatusOK {
+				t.Fatalf("day %d, change %d: %d %s", day, i, status, body)
+			}
+		}
+		for _, u := range []*user{alice, elsewhere} {
+			if status, body := rename(u, ref, "once more"); status != http.StatusTooManyRequests || !strings.Contains(body, "midnight UTC") {
+				t.Errorf("day %d, one too many: %d %s", day, status, body)
+			}
+			if status, body := u.tool(wire.OpSetGroupRetention, object{"group_id": "g", "retention_days": nil}); status != http.StatusTooManyRequests {
+				t.Errorf("day %d, another one too many: %d %s", day, status, body)
+			}
+		}
+		if status, body := rename(bob, his, "another account"); status != http.StatusOK {
+			t.Errorf("%d %s", status, body)
+		}
+		paid := alice.upload("g", "paid", []byte("x")).CID
+		must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": paid})
+		must[string](alice, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": paid})
+		later.Add(int64(13 * time.Hour))
+	}
+}
+
+// Threat 31: a change that has a price is bounded by it alone, and an operator may
+// leave the rest unbounded.
+func TestThreat31PricedChanges(t *testing.T) {
+	fees := ledger.DefaultFees()
+	price, err := wire.ParseTokens("0.001")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fees[ledger.KindRename] = price
+	for name, cfg := range map[string]service.Config{"priced": {FreeChanges: 1, Fees: fees}, "unbounded": {FreeChanges: -1}} {
+		t.Run(name, func(t *testing.T) {
+			cfg.Database = newDatabase(t)
+			alice := runWith(t, cfg).user("alice", "10")
+			must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+			ref := alice.upload("g", "f", []byte("x")).CID
+			for i := range 5 {
+				must[string](alice, wire.OpRenameFile, object{"group_id": "g", "ipfs_hash": ref, "filename": fmt.Sprint(i)})
+			}
+		})
+	}
 }
 
 // Threat 31: an account that sends many large files inside JSON, as slowly as is

@@ -20,7 +20,7 @@ func (u *user) recorded(group string, n int, name func(i int) string) {
 		u.t.Fatal(err)
 	}
 	defer s.Close()
-	l := ledger.New(ledger.DefaultFees(), time.Now)
+	l := ledger.New(ledger.DefaultFees(), 0, time.Now)
 	err = s.Write(ctx, func(tx *store.Tx) error {
 		for i := range n {
 			ref := fmt.Sprintf("ref/%s/%d", group, i)

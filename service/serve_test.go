@@ -382,23 +382,10 @@ func TestDrainFinishesAnUpload(t *testing.T) {
 	}
 }
 
-// lines is a log that is read while it is written.
-type lines struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lines) records(t *testing.T) (list []object) {
+// records reads a log of JSON lines.
+func (b *lockedBuffer) records(t *testing.T) (list []object) {
 	t.Helper()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for line := range strings.Lines(l.b.String()) {
+	for line := range strings.Lines(b.String()) {
 		var o object
 		if err := json.Unmarshal([]byte(line), &o); err != nil {
 			t.Fatalf("a line of the log is not JSON: %s", line)
@@ -411,7 +398,7 @@ func (l *lines) records(t *testing.T) (list []object) {
 // Every state change has account, time and request id in the ledger; the line of
 // the log with the same id says the same.
 func TestThreat38(t *testing.T) {
-	log := &lines{}
+	log := &lockedBuffer{}
 	s := serve(t, func(c *service.Config) { c.Logger = slog.New(slog.NewJSONHandler(log, nil)) })
 	alice, bob := s.user("alice", "10"), s.user("bob", "10")
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
@@ -703,7 +690,7 @@ func TestLooksWithoutAccountAreBoundedByAddress(t *testing.T) {
 // X-Forwarded-For counts only from a trusted proxy, and only its last untrusted
 // entry.
 func TestForwardedAddressLimitsTheClient(t *testing.T) {
-	log := &lines{}
+	log := &lockedBuffer{}
 	s := serve(t, func(c *service.Config) {
 		c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("10.0.0.0/8")}
 		c.Logger = slog.New(slog.NewJSONHandler(log, nil))

@@ -44,6 +44,7 @@ const (
 	DefaultTokenLifetime        = auth.MaxTokenLifetime
 	DefaultMaxConnections       = 4096
 	DefaultRequestRate          = 500
+	DefaultFreeChanges          = 100_000
 	DefaultClientTimeout        = 30 * time.Second
 )
 
@@ -66,8 +67,9 @@ type Config struct {
 	PublicURL     string           // address clients use; tokens are good for it alone
 	ContractID    string           // "" = DefaultContractID; account NAME is NAME.ContractID
 	MaxFileBytes  int64            // largest plaintext; 0 = DefaultMaxFileBytes
-	MaxOpenBytes  int64            // of the uploads an account has begun and not finished; 0 = files.OpenFiles of the largest
+	MaxOpenBytes  int64            // of the uploads an account has begun and not finished; 0 = files.OpenBytes, or files.OpenFiles of the largest
 	RequestRate   int              // requests of one account per second, twice as many at once; 0 = DefaultRequestRate, negative = any number
+	FreeChanges   int              // that one account makes a day without paying; 0 = DefaultFreeChanges, negative = any number
 	PlainRefs     bool             // references of new files do not start with bafy, which SDK 1.0.3 needs
 	Gateway       string           // https://HOST/ipfs/ has the bytes of legacy references that are not kept here; "" = none
 	TokenLifetime time.Duration    // 0 = 24 h
@@ -160,7 +162,7 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 		return nil, errors.Join(err, s.store.Close(), s.blobs.Close())
 	}
 	s.observeParts()
-	l := ledger.New(cfg.Fees, cfg.Now)
+	l := ledger.New(cfg.Fees, cfg.FreeChanges, cfg.Now)
 	s.accounts = auth.NewAccounts(s.store, l, cfg.ContractID)
 	s.files = files.New(s.store, l, v, measuredBlobs{s.blobs, s.metrics}, cfg.ContractID, cfg.MaxFileBytes,
 		files.Options{PlainRefs: cfg.PlainRefs, Gateway: s.gateway, MaxOpenBytes: cfg.MaxOpenBytes})
@@ -215,6 +217,9 @@ func withDefaults(cfg Config) Config {
 	}
 	if cfg.RequestRate == 0 {
 		cfg.RequestRate = DefaultRequestRate
+	}
+	if cfg.FreeChanges == 0 {
+		cfg.FreeChanges = DefaultFreeChanges
 	}
 	if cfg.Fees == nil {
 		cfg.Fees = ledger.DefaultFees()

@@ -20,7 +20,8 @@ database in one state, and every file it refers to. The master key is not in it:
 without that key a backup is noise, so keep a copy elsewhere.
 
 On one file system files are hard links: copy the directory to another machine.
-With PostgreSQL use svcd export, or pg_dump and a copy of the files.`,
+With PostgreSQL it refuses: use svcd export, or pg_dump and then a copy of the
+files.`,
 		Example: "  svcd backup /backup/monday --data /var/lib/svcd",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return s.with(cmd.Context(), func(svc *service.Service) error {

@@ -61,6 +61,7 @@ func TestOperatingGuide(t *testing.T) {
 	}
 	replaced := strings.NewReplacer(
 		"postgres://svcd@db.example.org/svcd?sslmode=verify-full", "postgres://svcd@"+admin.Host+"/svcd",
+		"postgres://svcd@db.example.org/restored?sslmode=verify-full", "postgres://svcd@"+admin.Host+"/restored",
 		"s3://svcd-files?endpoint=https://s3.example.org&region=eu-1", bucket.Location(bucket.NewBucket(t)),
 		"127.0.0.1:8001", "127.0.0.1:"+proctest.FreePort(t))
 	script := "trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT\n"
@@ -84,6 +85,61 @@ func TestOperatingGuide(t *testing.T) {
 	}
 	if bytes.Contains(out, []byte("✗")) || bytes.Contains(out, []byte("could rewrite it")) {
 		t.Errorf("doctor complains:\n%s", out)
+	}
+}
+
+// TestBackupOfPostgresAndS3 runs that block of OPERATING.md on a service with
+// files, and looks whether they are there afterwards.
+func TestBackupOfPostgresAndS3(t *testing.T) {
+	block := regexp.MustCompile("(?s)## Backup of PostgreSQL and S3\n.*?```sh\n(.*?)unset SVCD_DB.*?```").FindStringSubmatch(operating(t))
+	if block == nil {
+		t.Fatal("OPERATING.md does not tell how")
+	}
+	bin := build(t)
+	server, bucket := pgtest.Start(t), s3test.Start(t)
+	admin, err := url.Parse(server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const before = `
+trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT
+umask 077
+psql -q -v ON_ERROR_STOP=1 "$ADMIN_DB" -c "CREATE ROLE svcd LOGIN PASSWORD '$PGPASSWORD'" -c 'CREATE DATABASE svcd OWNER svcd'
+svcd serve --data "$DATA" --listen 127.0.0.1:0 > out &
+until grep -q 'listening on' out; do sleep 0.1; done
+export SVC_URL=$(grep -o 'http://[0-9.:]*' out | head -n 1) SVC_ACCOUNT_ID=alice.svc.testnet SVC_API_KEY_FILE=$WORK/key
+svcd account create alice --balance 100 --data "$DATA" | jq -r .api_key > key
+cp -p "$DATA/master.key" "$BACKUP/"
+svcfs group create team
+head -c 300000 /dev/urandom > large
+for i in 1 2 3; do cp large "file$i"; echo "$i" >> "file$i"; svcfs put team "file$i"; done
+if svcd backup "$WORK/refused" --data "$DATA" 2> refusal; then exit 1; fi
+grep -q 'run pg_dump' refusal
+test ! -e "$WORK/refused"
+`
+	const after = `
+kill %1
+svcd serve --data "$DATA.restored-postgres" --listen "${SVC_URL#http://}" --public-url "$SVC_URL" > out2 &
+until grep -q 'listening on' out2; do sleep 0.1; done
+svcfs get team file2 -o back
+cmp back file2
+`
+	work := t.TempDir()
+	if err := os.Mkdir(filepath.Join(work, "backup"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	restore := strings.ReplaceAll(block[1], "postgres://svcd@db.example.org/restored?sslmode=verify-full", "postgres://svcd@"+admin.Host+"/restored")
+	cmd := bash(t, `cd "$WORK"`+before+restore+after, append(s3test.Env(), "PATH="+bin+":"+os.Getenv("PATH"), "WORK="+work, "DATA="+filepath.Join(work, "data"),
+		"BACKUP="+filepath.Join(work, "backup"), "ADMIN_DB="+server.URL(), "PGPASSWORD=secret", "SVCD_DB=postgres://svcd@"+admin.Host+"/svcd",
+		"SVCD_BLOBS="+bucket.Location(bucket.NewBucket(t)))...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, want := range []string{"chain intact", "files: 3 checked, 0 bad"} {
+		if !bytes.Contains(out, []byte(want)) {
+			t.Errorf("nothing printed %q:\n%s", want, out)
+		}
 	}
 }
 

@@ -41,6 +41,7 @@ type settings struct {
 	refs           string // of new files
 	gateway        string
 	requestRate    int
+	freeChanges    int
 	oidc           oidcSettings
 	tokenLifetime  time.Duration
 	fees           map[string]string // action to tokens
@@ -67,7 +68,7 @@ const (
 
 const envPrefix = "SVCD_"
 
-// environment variable of a setting.
+// envName is the environment variable of a setting.
 func envName(flag string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
@@ -89,7 +90,7 @@ func (s *settings) registerServing(set *pflag.FlagSet) {
 	set.StringVar(&s.publicURL, "public-url", "", "address clients use (default: the address listened on)")
 	set.Int64Var(&s.maxFileBytes, "max-file-bytes", service.DefaultMaxFileBytes, "largest file accepted, in plaintext bytes")
 	set.Int64Var(&s.maxOpenBytes, "max-open-bytes", 0, fmt.Sprintf("most bytes of the uploads an account has begun and not finished; above it 429; "+
-		"0 = %d times --max-file-bytes", files.OpenFiles))
+		"0 = %d GiB, or %d times --max-file-bytes if that is more", files.OpenBytes>>30, files.OpenFiles))
 	set.StringVar(&s.refs, "refs", refsBafy, "references of new files: bafy.CONTRACT/fastfs.CONTRACT/…, "+
 		"which clients as old as SDK 1.0.3 accept, or plain without bafy.")
 	set.StringVar(&s.gateway, "gateway", "", "address like https://HOST/ipfs/ that has the bytes of legacy references, see svcd import-legacy --reference")
@@ -103,6 +104,8 @@ func (s *settings) registerServing(set *pflag.FlagSet) {
 	set.StringSliceVar(&s.trustedProxies, "trusted-proxy", nil, "networks (CIDR) whose X-Forwarded-For is believed, for rate limits and logs")
 	set.IntVar(&s.maxConnections, "max-connections", service.DefaultMaxConnections, "connections open at once; above it idle ones are closed")
 	set.IntVar(&s.requestRate, "request-rate", service.DefaultRequestRate, "requests of one account per second, twice as many at once; above it 429; -1 = any number")
+	set.IntVar(&s.freeChanges, "free-changes", service.DefaultFreeChanges, "changes without a price (renames, join windows, retention) of one account per day, UTC; "+
+		"above it 429; -1 = any number")
 	set.DurationVar(&s.clientTimeout, "client-timeout", service.DefaultClientTimeout, "how long a client may stand still in the middle of a request or answer")
 	s.oidc.register(set)
 }
@@ -310,7 +313,7 @@ func distance(a, b string) int {
 func (s *settings) serviceConfig() (cfg service.Config, err error) {
 	cfg = service.Config{DataDir: s.data, Database: s.database, Blobs: s.blobs, PublicURL: s.publicURL, ContractID: s.contract, MaxFileBytes: s.maxFileBytes,
 		MaxOpenBytes: s.maxOpenBytes, PlainRefs: s.refs == refsPlain, Gateway: s.gateway, TokenLifetime: s.tokenLifetime, TLSCert: s.tlsCert, TLSKey: s.tlsKey,
-		MaxConnections: s.maxConnections, ClientTimeout: s.clientTimeout, RequestRate: s.requestRate}
+		MaxConnections: s.maxConnections, ClientTimeout: s.clientTimeout, RequestRate: s.requestRate, FreeChanges: s.freeChanges}
 	if err := s.needData(); err != nil {
 		return cfg, err
 	}

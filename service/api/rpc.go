@@ -145,7 +145,13 @@ func (s *server) view(ctx context.Context, method string, raw []byte) (any, erro
 	case "get_nonce_validity":
 		return s.Files.ClaimUnused(ctx, args.GroupID, args.UserID, args.Nonce)
 	}
-	g, member, err := s.Groups.View(ctx, args.GroupID, args.UserID)
+	return s.viewGroup(ctx, method, args.GroupID, args.UserID)
+}
+
+// viewGroup answers the views of one group, some of which are also asked of one
+// that does not exist.
+func (s *server) viewGroup(ctx context.Context, method, group, user string) (any, error) {
+	g, member, err := s.Groups.View(ctx, group, user)
 	known := err == nil
 	if err != nil && fault.Of(err).Code != wire.CodeGroupNotFound {
 		return nil, err

@@ -44,8 +44,12 @@ var errGone = errors.New("a blob is gone")
 
 // Backup writes the service to an empty or new directory while it may be
 // serving: the database in one state, then every blob this state refers to,
-// linked where source and backup are on one file system, else copied.
+// linked where source and backup are on one file system, else copied. A service
+// over PostgreSQL is refused.
 func Backup(ctx context.Context, dir string, s Service) (Manifest, error) {
+	if !s.Store.HasSnapshots() {
+		return Manifest{}, fault.New(wire.CodeUnsupported, "a backup directory needs SQLite: run pg_dump and then copy the files, as service/OPERATING.md shows, or use: svcd export FILE")
+	}
 	m := Manifest{Program: s.Version, CreatedNS: time.Now().UnixNano(), Contract: s.Contract, MasterKey: s.MasterKey}
 	if err := makeEmpty(dir); err != nil {
 		return m, err
@@ -64,9 +68,6 @@ func Backup(ctx context.Context, dir string, s Service) (Manifest, error) {
 			err = fmt.Errorf("%w; svcd verify tells whether it is damage", err)
 			break
 		}
-	}
-	if errors.Is(err, store.ErrNoSnapshot) {
-		return m, fault.New(wire.CodeUnsupported, "a backup directory needs SQLite: use svcd export FILE, or pg_dump and a copy of the blobs")
 	}
 	if err != nil {
 		return m, fmt.Errorf("backup: %w", err)

@@ -31,6 +31,9 @@ const (
 	minKeyLength = 40
 	// failures allowed per account and minute before guessing is slowed down.
 	failuresPerMinute = 10
+	// rotationsAtOnce are the keys an account may make on the page, and one more
+	// every minute: each is a record that costs nothing.
+	rotationsAtOnce = 10
 	// maxAccountID is the longest id an account can have, in bytes: nine parts of
 	// 64 and the dots between them.
 	maxAccountID = 9*64 + 8
@@ -64,17 +67,19 @@ func newKey() (APIKey, []byte, error) {
 
 // Accounts makes and checks accounts.
 type Accounts struct {
-	store    *store.Store
-	ledger   *ledger.Ledger
-	contract string
-	failures *throttle.Throttle[string] // by account
+	store     *store.Store
+	ledger    *ledger.Ledger
+	contract  string
+	failures  *throttle.Throttle[string] // by account
+	rotations *throttle.Throttle[string] // by account, on the page
 }
 
 // NewAccounts returns the accounts of a service whose ledger contract has the
 // given id: account NAME becomes NAME.CONTRACT.
 func NewAccounts(s *store.Store, l *ledger.Ledger, contract string) *Accounts {
 	return &Accounts{store: s, ledger: l, contract: contract,
-		failures: throttle.New[string](rate.Every(time.Minute/failuresPerMinute), failuresPerMinute)}
+		failures:  throttle.New[string](rate.Every(time.Minute/failuresPerMinute), failuresPerMinute),
+		rotations: throttle.New[string](rate.Every(time.Minute), rotationsAtOnce)}
 }
 
 var nameForm = regexp.MustCompile(`^[a-z0-9_-]{2,64}$`)
@@ -133,10 +138,13 @@ func (a *Accounts) Create(ctx context.Context, name string, balance wire.Amount)
 // Rotate replaces the key of an account. Whatever else was good for the account
 // is dead when it returns: the old key, tokens made with it, sign-in links, and
 // page sessions, which could make a key themselves, but for session, which asked
-// for this; "" is none.
+// for this; "" is none, the operator.
 func (a *Accounts) Rotate(ctx context.Context, name, session string) (id string, key APIKey, err error) {
 	if id, err = a.FullID(name); err != nil {
 		return "", key, err
+	}
+	if session != "" && !a.rotations.Allow(id) {
+		return "", key, &fault.Error{Code: wire.CodeRateLimited, Text: "too many requests: too many keys were made for this account, wait a minute", RetryAfter: time.Minute}
 	}
 	key, hash, err := newKey()
 	if err != nil {

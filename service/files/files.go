@@ -78,14 +78,14 @@ type Files struct {
 type Options struct {
 	PlainRefs    bool            // references of new files do not start with bafy
 	Gateway      *legacy.Gateway // has the bytes of legacy references that are not kept here; nil = nobody
-	MaxOpenBytes int64           // of the uploads an account has begun and not finished; 0 = OpenFiles of the largest
+	MaxOpenBytes int64           // of the uploads an account has begun and not finished; 0 = OpenBytes, or OpenFiles of the largest
 }
 
 // New returns the files of a service.
 func New(s *store.Store, l *ledger.Ledger, v *vault.Vault, b Blobs, contract string, maxBytes int64, o Options) *Files {
 	f := &Files{store: s, ledger: l, vault: v, blobs: b, contract: contract, maxBytes: maxBytes, options: o}
 	if f.options.MaxOpenBytes <= 0 {
-		f.options.MaxOpenBytes = OpenFiles * (maxBytes + format.Overhead)
+		f.options.MaxOpenBytes = max(OpenBytes, OpenFiles*(maxBytes+format.Overhead))
 	}
 	f.traces.Store(true) // of a process that ended before it could scrub
 	return f

@@ -23,8 +23,9 @@ import (
 const (
 	// maxOpenUploads bounds the uploads an account has begun and not finished.
 	maxOpenUploads = 10_000
-	// OpenFiles is how many files of the largest size the open uploads of an account
-	// hold, unless the operator says how many bytes.
+	// OpenBytes is how many bytes the unfinished uploads of an account hold, or
+	// OpenFiles of the largest size if that is more, unless the operator says how many.
+	OpenBytes = 16 << 30
 	OpenFiles = 4
 )
 

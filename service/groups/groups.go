@@ -68,23 +68,39 @@ type Group struct {
 	KeyVersion    int64
 }
 
-// ErrUnknown is the refusal for a group that does not exist.
+// unknown is the refusal for a group that does not exist.
 func unknown(id string) error {
 	return fault.New(wire.CodeGroupNotFound, "Group not found: %q", id)
+}
+
+const groupColumns = "owner, joinable, join_expires, join_max_uses, join_uses, retention_days, key_version"
+
+// read scans groupColumns, and what else the query has.
+func (g *Group) read(row *sql.Row, more ...any) error {
+	fields := []any{&g.Owner, &g.Joinable, &g.JoinExpires, &g.JoinMaxUses, &g.JoinUses, &g.RetentionDays, &g.KeyVersion}
+	err := row.Scan(append(fields, more...)...)
+	if errors.Is(err, sql.ErrNoRows) {
+		return unknown(g.ID)
+	}
+	if err != nil {
+		return fmt.Errorf("read group: %w", err)
+	}
+	return nil
 }
 
 // Get reads a group inside a transaction.
 func Get(ctx context.Context, tx *store.Tx, id string) (Group, error) {
 	g := Group{ID: id}
-	err := tx.QueryRowContext(ctx, `SELECT owner, joinable, join_expires, join_max_uses, join_uses, retention_days, key_version
-		FROM groups WHERE id = ?`, id).Scan(&g.Owner, &g.Joinable, &g.JoinExpires, &g.JoinMaxUses, &g.JoinUses, &g.RetentionDays, &g.KeyVersion)
-	if errors.Is(err, sql.ErrNoRows) {
-		return g, unknown(id)
-	}
-	if err != nil {
-		return g, fmt.Errorf("read group: %w", err)
-	}
-	return g, nil
+	err := g.read(tx.QueryRowContext(ctx, "SELECT "+groupColumns+" FROM groups WHERE id = ?", id))
+	return g, err
+}
+
+// Seen reads a group inside a transaction, and whether account is a member.
+func Seen(ctx context.Context, tx *store.Tx, id, account string) (g Group, member bool, err error) {
+	g.ID = id
+	err = g.read(tx.QueryRowContext(ctx, "SELECT "+groupColumns+`, EXISTS (SELECT 1 FROM members WHERE group_id = groups.id AND account = ?)
+		FROM groups WHERE id = ?`, account, id), &member)
+	return g, member, err
 }
 
 // IsMember reports membership inside a transaction.
@@ -98,21 +114,6 @@ func IsMember(ctx context.Context, tx *store.Tx, group, account string) (bool, e
 		return false, fmt.Errorf("read membership: %w", err)
 	}
 	return true, nil
-}
-
-// Seen reads a group inside a transaction, and whether account is a member.
-func Seen(ctx context.Context, tx *store.Tx, id, account string) (g Group, member bool, err error) {
-	g.ID = id
-	err = tx.QueryRowContext(ctx, `SELECT owner, joinable, join_expires, join_max_uses, join_uses, retention_days, key_version,
-		EXISTS (SELECT 1 FROM members WHERE group_id = groups.id AND account = ?) FROM groups WHERE id = ?`, account, id).
-		Scan(&g.Owner, &g.Joinable, &g.JoinExpires, &g.JoinMaxUses, &g.JoinUses, &g.RetentionDays, &g.KeyVersion, &member)
-	if errors.Is(err, sql.ErrNoRows) {
-		return g, false, unknown(id)
-	}
-	if err != nil {
-		return g, false, fmt.Errorf("read group: %w", err)
-	}
-	return g, member, nil
 }
 
 // RequireMember returns the group, or refuses an account that is not a member.

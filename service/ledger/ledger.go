@@ -114,12 +114,16 @@ func (r *Record) hash() [sha256.Size]byte {
 
 // Ledger appends records. It is safe for concurrent use: transactions serialise.
 type Ledger struct {
-	fees Fees
-	now  func() time.Time
+	fees       Fees
+	freePerDay int
+	now        func() time.Time
 }
 
-// New returns a ledger with the given prices.
-func New(fees Fees, now func() time.Time) *Ledger { return &Ledger{fees: fees, now: now} }
+// New returns a ledger with the given prices. An account may make freePerDay
+// changes a day (UTC) that cost nothing; 0 or less means any number.
+func New(fees Fees, freePerDay int, now func() time.Time) *Ledger {
+	return &Ledger{fees: fees, freePerDay: freePerDay, now: now}
+}
 
 // Fee returns the price of an action, zero for one it does not know.
 func (l *Ledger) Fee(action string) wire.Amount { return l.fees[action] }
@@ -170,10 +174,15 @@ func txID(r Record) string {
 }
 
 // Charge takes the price of action from the account and appends r with that fee.
-// Too little is refused before anything changes.
+// Too little is refused before anything changes, and so are too many changes that
+// cost nothing.
 func (l *Ledger) Charge(ctx context.Context, tx *store.Tx, action string, r Record) (Record, error) {
 	r.Fee = l.Fee(action)
-	if !r.Fee.IsZero() {
+	if r.Fee.IsZero() {
+		if err := l.countFree(ctx, tx, r.Account, action); err != nil {
+			return r, err
+		}
+	} else {
 		balance, err := Balance(ctx, tx, r.Account)
 		if err != nil {
 			return r, err

@@ -175,14 +175,14 @@ func (postgresEngine) references(ctx context.Context, tx queries) (map[string][]
 	return scanReferences(rows)
 }
 
-// ErrNoSnapshot means that the engine has tools of its own for snapshots.
-var ErrNoSnapshot = errors.New("no snapshot of this database")
+// HasSnapshots tells that the database is SQLite. PostgreSQL has tools of its own.
+func (s *Store) HasSnapshots() bool { return s.Engine() == (sqliteEngine{}).name() }
 
 // Snapshot writes one state of the SQLite database into a new file while others
-// read and write. On PostgreSQL it returns ErrNoSnapshot.
+// read and write.
 func (s *Store) Snapshot(ctx context.Context, file string) error {
-	if s.Engine() != (sqliteEngine{}).name() {
-		return ErrNoSnapshot
+	if !s.HasSnapshots() {
+		return errors.New("snapshot database: not with this one")
 	}
 	if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("snapshot database: %w", err)

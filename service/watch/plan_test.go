@@ -1,57 +1,26 @@
 package watch
 
 import (
-	"strings"
+	"slices"
 	"testing"
 
-	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/store/plantest"
 )
-
-// plan tells how SQLite reads the ledger for a query.
-func plan(t *testing.T, query store.Query, args ...any) (steps []string) {
-	t.Helper()
-	s, err := store.Open(t.Context(), t.TempDir(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	err = s.Read(t.Context(), func(tx *store.Tx) error {
-		rows, err := tx.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query, args...)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
-			var id, parent, unused int
-			var step string
-			if err := rows.Scan(&id, &parent, &unused, &step); err != nil {
-				return err
-			}
-			if strings.Contains(step, "ledger") {
-				steps = append(steps, step)
-			}
-		}
-		return rows.Err()
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return steps
-}
 
 // Threat 31: a caller who watches from the beginning does not make the service
 // read what others recorded.
 func TestThreat31WatchReadsOnlyTheCallersRecords(t *testing.T) {
-	got := plan(t, selectEvents, "a", 0, 9, "a", 0, 9, maxEvents)
-	if len(got) != 2 || !strings.Contains(got[0], "ledger_by_group (group_id=?") || !strings.Contains(got[1], "ledger_revocations (detail=?") {
+	got := plantest.Steps(t, "ledger", selectEvents, "a", 0, 9, "a", 0, 9, maxEvents)
+	want := []string{"SEARCH ledger USING INDEX ledger_by_group (group_id=? AND seq>? AND seq<?)", "SEARCH ledger USING INDEX ledger_revocations (detail=?)"}
+	if !slices.Equal(got, want) {
 		t.Errorf("how the ledger is read: %q", got)
 	}
 }
 
 // Threat 31: the poller reads what is new and nothing else.
 func TestThreat31ThePollerReadsNewRecords(t *testing.T) {
-	got := plan(t, selectConcerns, 0, 9)
-	if len(got) != 1 || !strings.Contains(got[0], "USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)") {
+	got := plantest.Steps(t, "ledger", selectConcerns, 0, 9)
+	if want := []string{"SEARCH ledger USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"}; !slices.Equal(got, want) {
 		t.Errorf("how the ledger is read: %q", got)
 	}
 }

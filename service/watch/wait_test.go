@@ -39,7 +39,7 @@ func newWorld(t testing.TB, database string) *world {
 			w.reads.Add(1)
 		}
 	})
-	w.ledger = ledger.New(ledger.Fees{}, time.Now)
+	w.ledger = ledger.New(ledger.Fees{}, 0, time.Now)
 	w.users = auth.NewAccounts(w.store, w.ledger, "svc.testnet")
 	w.groups = groups.New(w.store, w.ledger, w.users)
 	return w
@@ -84,10 +84,15 @@ func (w *world) register(account, group string) {
 }
 
 // upload appends the record of one, and returns its sequence.
-func (w *world) upload(account, group string) (seq int64) {
+func (w *world) upload(account, group string) int64 {
+	w.t.Helper()
+	return w.record(ledger.KindRecord, account, group)
+}
+
+func (w *world) record(kind, account, group string) (seq int64) {
 	w.t.Helper()
 	err := w.store.Write(w.t.Context(), func(tx *store.Tx) error {
-		r, err := w.ledger.Append(w.t.Context(), tx, ledger.Record{Kind: ledger.KindRecord, Account: account, Group: group})
+		r, err := w.ledger.Append(w.t.Context(), tx, ledger.Record{Kind: kind, Account: account, Group: group})
 		seq = r.Seq
 		return err
 	})
@@ -141,6 +146,21 @@ func eventually(t testing.TB, what string, ready func() bool) {
 	}
 }
 
+// waiting returns who waits, by account, when all do.
+func waiting(t *testing.T, w *Watch, accounts int) (all map[string]*waiter) {
+	t.Helper()
+	eventually(t, "all wait", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		all = make(map[string]*waiter)
+		for me := range w.waiters.all {
+			all[me.account] = me
+		}
+		return len(all) == accounts
+	})
+	return all
+}
+
 // An event wakes those whom it concerns: the members of its group, whoever became
 // one or is none any more, and nobody else.
 func TestAnEventWakesWhomItConcerns(t *testing.T) {
@@ -156,25 +176,10 @@ func TestAnEventWakesWhomItConcerns(t *testing.T) {
 		others = append(others, w.account(fmt.Sprintf("other%d", i)))
 		w.register(others[i], fmt.Sprintf("g%d", i))
 	}
-	followers := make(map[string]*follower)
+	accounts := append([]string{owner, member, guest}, others...)
 	start := headNow(t, watch)
-	for _, account := range append([]string{owner, member, guest}, others...) {
-		f := &follower{}
-		followers[account] = f
-		go f.follow(t.Context(), watch, account, start)
-	}
-	waiting := func() map[string]*waiter { // by account, when all wait
-		var all map[string]*waiter
-		eventually(t, "all wait", func() bool {
-			watch.mu.Lock()
-			defer watch.mu.Unlock()
-			all = make(map[string]*waiter)
-			for me := range watch.waiters.all {
-				all[me.account] = me
-			}
-			return len(all) == len(followers)
-		})
-		return all
+	for _, account := range accounts {
+		go new(follower).follow(t.Context(), watch, account, start)
 	}
 	run := func(_ string, err error) {
 		t.Helper()
@@ -189,7 +194,7 @@ func TestAnEventWakesWhomItConcerns(t *testing.T) {
 		wakes []string
 	}{
 		{"upload", func() { w.upload(owner, "g") }, []string{owner}},
-		{"retrieval", func() { w.retrieve(owner, "g") }, nil},
+		{"retrieval", func() { w.record(ledger.KindClaim, owner, "g") }, nil},
 		{"admission", func() { run(w.groups.Add(ctx, owner, "g", member)) }, []string{owner, member}},
 		{"join", func() { run(w.groups.Join(ctx, guest, "g")) }, []string{owner, member, guest}},
 		{"retention", func() { run(w.groups.SetRetention(ctx, owner, "g", nil)) }, []string{owner, member, guest}},
@@ -198,7 +203,7 @@ func TestAnEventWakesWhomItConcerns(t *testing.T) {
 		{"registration", func() { w.register(member, "another") }, []string{member}},
 		{"upload of another group", func() { w.upload(others[7], "g7") }, []string{others[7]}},
 	} {
-		before := waiting()
+		before := waiting(t, watch, len(accounts))
 		step.do()
 		for _, account := range step.wakes {
 			eventually(t, step.name+" wakes "+account, func() bool {
@@ -214,22 +219,11 @@ func TestAnEventWakesWhomItConcerns(t *testing.T) {
 			defer watch.mu.Unlock()
 			return watch.head >= end && watch.endPoll != nil
 		})
-		for account, me := range waiting() {
+		for account, me := range waiting(t, watch, len(accounts)) {
 			if woken := me != before[account]; woken != slices.Contains(step.wakes, account) {
 				t.Errorf("%s: woken %t: %s", step.name, woken, account)
 			}
 		}
-	}
-}
-
-func (w *world) retrieve(account, group string) {
-	w.t.Helper()
-	err := w.store.Write(w.t.Context(), func(tx *store.Tx) error {
-		_, err := w.ledger.Append(w.t.Context(), tx, ledger.Record{Kind: ledger.KindClaim, Account: account, Group: group})
-		return err
-	})
-	if err != nil {
-		w.t.Fatal(err)
 	}
 }
 

@@ -367,3 +367,24 @@ func TestTooManyRequestsOfThePage(t *testing.T) {
 		t.Error("20 requests at once were answered, 2 a second are allowed")
 	}
 }
+
+// Threat 31: keys are made at the rate of a person, since each is a record that
+// costs nothing; the operator may make one at any time.
+func TestThreat31KeysMadeOnThePage(t *testing.T) {
+	s := serve(t)
+	alice := s.user("alice", "1")
+	c := alice.signedIn()
+	var status, made int
+	var body string
+	for made = 0; made < 20; made++ {
+		if status, body = do(t, c, s.page(http.MethodPost, "key", map[string]any{"replace": true})); status != http.StatusOK {
+			break
+		}
+	}
+	if status != http.StatusTooManyRequests || made != 10 {
+		t.Errorf("after %d keys: %d %s", made, status, body)
+	}
+	if _, err := s.svc.RotateKey(t.Context(), "alice"); err != nil {
+		t.Errorf("the operator: %v", err)
+	}
+}

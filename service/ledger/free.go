@@ -1,0 +1,36 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/store"
+)
+
+// countFree counts a change that costs nothing, or refuses it when the account
+// made too many on one day: its record stays in the ledger for ever. What an
+// upload was paid for does not count: a file is deleted once.
+func (l *Ledger) countFree(ctx context.Context, tx *store.Tx, account, action string) error {
+	if l.freePerDay <= 0 || action == ActionUpload || action == ActionRetrieve || action == KindTombstone {
+		return nil
+	}
+	now := l.now().UTC()
+	day := now.Unix() / int64(24*time.Hour/time.Second)
+	var made int64
+	err := tx.QueryRowContext(ctx, `INSERT INTO free_changes (account, day, made) VALUES (?, ?, 1) ON CONFLICT (account) DO UPDATE SET
+		made = CASE WHEN free_changes.day >= excluded.day THEN free_changes.made + 1 ELSE 1 END,
+		day = CASE WHEN free_changes.day >= excluded.day THEN free_changes.day ELSE excluded.day END
+		RETURNING made`, account, day).Scan(&made)
+	if err != nil {
+		return fmt.Errorf("count free changes: %w", err)
+	}
+	if made > int64(l.freePerDay) {
+		midnight := now.Truncate(24 * time.Hour).Add(24 * time.Hour)
+		return &fault.Error{Code: wire.CodeRateLimited, RetryAfter: midnight.Sub(now).Round(time.Second), Text: fmt.Sprintf("too many requests: the account made %d changes "+
+			"today that cost nothing, which is the most: go on after midnight UTC, or ask the operator for a higher --free-changes", l.freePerDay)}
+	}
+	return nil
+}
