@@ -1,4 +1,4 @@
-# svcfs: make demo shows it, make test proves it. Go is the only prerequisite;
+# svcfs: make demo shows it, make test proves it. It needs Go and git;
 # mounting as an ordinary user also needs fusermount3 (package fuse3).
 
 GO ?= go
@@ -20,7 +20,7 @@ BENCHFLAGS ?=
 
 .DEFAULT_GOAL := help
 
-.PHONY: help build demo test race vet lint vectors bench fuzz suites scale test-user man install clean require-fuse tell-missing s3-server soak
+.PHONY: help build demo test race vet lint vectors bench fuzz suites scale test-user man install clean require-go require-fuse tell-missing s3-server soak
 
 help:
 	@echo "make demo      mount two accounts on a service of their own (ONCE=1: check and end)"
@@ -30,20 +30,28 @@ help:
 	@echo "make bench     svcfs beside its floor and its peers (BENCH=quick, growth or service)"
 	@echo "make lint fuzz suites man install clean"
 
-build:
+build: require-go
+	@test -e bin/svcfs || echo "The first build fetches the modules it needs and takes a few minutes; later ones take seconds."
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=auto -o bin/ ./cmd/...
+
+# A Go from 1.21 on fetches the version that go.mod asks for; older ones only complain about go.mod.
+require-go:
+	@command -v $(GO) >/dev/null || { echo "make: $(GO) is missing: install Go 1.21 or later from https://go.dev/dl/ and put its bin into PATH" >&2; exit 1; }
+	@case "$$($(GO) version)" in *" go1."[0-9].*|*" go1.1"[0-9]*|*" go1.20"*) echo "make: $$($(GO) version) is too old: install Go 1.21 or later from https://go.dev/dl/" >&2; exit 1;; esac
 
 demo: build
 	./bin/svcfs demo $(if $(ONCE),--once) $(if $(DIR),"$(DIR)")
 
-test: require-fuse tell-missing s3-server lint race vectors
+test: require-go require-fuse tell-missing s3-server lint race vectors
 
 # The tests mount for real. Root needs no helper; a user does.
 require-fuse:
-	@test -e /dev/fuse || { echo "make test: /dev/fuse is missing: run modprobe fuse, or start the container with --device /dev/fuse --cap-add SYS_ADMIN" >&2; exit 1; }
-	@test -r /dev/fuse -a -w /dev/fuse || { echo "make test: this user may not open /dev/fuse: sudo chmod 666 /dev/fuse" >&2; exit 1; }
-	@test "$$(id -u)" = 0 || command -v fusermount3 >/dev/null || { echo "make test: fusermount3 is missing: apt-get install fuse3" >&2; exit 1; }
-	@command -v gcc >/dev/null || command -v cc >/dev/null || { echo "make test: the race detector needs a C compiler: apt-get install gcc libc6-dev" >&2; exit 1; }
+	@lacks=; lack() { echo "make test: $$1" >&2; lacks=1; }; \
+	if ! test -e /dev/fuse; then lack "/dev/fuse is missing: run modprobe fuse, or start the container with --device /dev/fuse --cap-add SYS_ADMIN"; \
+	elif ! test -r /dev/fuse -a -w /dev/fuse; then lack "this user may not open /dev/fuse: sudo chmod 666 /dev/fuse"; fi; \
+	test "$$(id -u)" = 0 || command -v fusermount3 >/dev/null || lack "fusermount3 is missing: apt-get install fuse3"; \
+	echo '#include <stdio.h>' | $${CC:-gcc} -E - >/dev/null 2>&1 || lack "the race detector needs a C compiler and its headers: apt-get install gcc libc6-dev"; \
+	test -z "$$lacks"
 
 # Tests that need a program which is not installed are skipped, each with its reason.
 tell-missing:

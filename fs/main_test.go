@@ -159,11 +159,8 @@ func startServer() (*server, error) {
 		}
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	w, pool := newWorld(), sdk.NewPool()
-	if p.Options.Reads == ReadsPassthrough {
-		pool.ShareLarge()
-	}
-	cfg := tree.Config{Remote: w, Pool: pool, RefreshInterval: time.Hour, MetadataTimeout: time.Hour, TransferTimeout: time.Hour, EmptyDelay: time.Hour,
+	w := newWorld()
+	cfg := tree.Config{Remote: w, Lend: p.Options.Reads == ReadsPassthrough, RefreshInterval: time.Hour, MetadataTimeout: time.Hour, TransferTimeout: time.Hour, EmptyDelay: time.Hour,
 		MaxFileBytes: p.MaxFile, CanRename: p.Renames, AllowDelete: p.Deletes, ReadOnly: p.Options.ReadOnly, Logger: log}
 	if p.Watches {
 		w.events = make(chan sdk.Event)

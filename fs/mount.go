@@ -85,11 +85,18 @@ func Mount(dir string, t *tree.Tree, opt Options) (*Server, error) {
 	root := &dirNode{m: m, d: t.Root()}
 	rootAttr := stable(t.Root().Attr())
 	timeout, none := max(opt.Timeout, 0), time.Duration(0)
+	under, err := coverable(dir)
+	if err != nil {
+		return nil, fmt.Errorf("mount %s: %w", dir, err)
+	}
 	t.SetKernel(m) // before the kernel believes anything
 	server, err := gofs.Mount(dir, root, &gofs.Options{
 		MountOptions: m.mountOptions(), EntryTimeout: &timeout, AttrTimeout: &timeout, NegativeTimeout: &none,
 		RootStableAttr: &rootAttr, NullPermissions: true, UID: opt.UID, GID: opt.GID, Logger: m.fuseLog(),
 	})
+	if closing := under.close(err == nil); closing != nil {
+		opt.Logger.Warn("the directory under the mount stays writable", "error", closing)
+	}
 	if err != nil {
 		t.SetKernel(nil)
 		return nil, fmt.Errorf("mount %s: %w", dir, err)

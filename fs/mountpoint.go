@@ -142,10 +142,60 @@ func checkDirectory(dir string) error {
 	if len(names) > 0 {
 		return &MountpointError{dir, ErrNotEmpty, "Name an empty directory: its files would be hidden."}
 	}
-	if unix.Access(dir, unix.W_OK) != nil {
+	if unix.Access(dir, unix.W_OK) != nil && !isOwn(info) { // one of our own that a mount closed can be opened
 		return &MountpointError{dir, ErrNotAccessible, "Name a directory of yours."}
 	}
 	return nil
+}
+
+// isOwn reports whether this user may change the mode.
+func isOwn(info os.FileInfo) bool {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(st.Uid) == os.Geteuid()
+}
+
+// mayWrite are the permissions to write to a directory.
+const mayWrite = 0o222
+
+// covered is the directory under a mount. While it is covered, and from then on,
+// nobody may write to it: what a program saves there once the mount has ended is
+// refused, instead of lying on the disk in the clear (M7). Modes do not stop root,
+// so root's directories stay as they are.
+type covered struct {
+	dir    *os.File // nil: the mode stays
+	before os.FileMode
+}
+
+// coverable opens dir, and lets its owner write to it, which fusermount3 wants.
+func coverable(dir string) (covered, error) {
+	if os.Geteuid() == 0 {
+		return covered{}, nil
+	}
+	f, err := os.Open(dir)
+	if err != nil {
+		return covered{}, err
+	}
+	info, err := f.Stat()
+	if err != nil || !isOwn(info) {
+		return covered{}, errors.Join(err, f.Close())
+	}
+	if err := f.Chmod(info.Mode() | 0o200); err != nil { // such as on vfat
+		return covered{}, f.Close()
+	}
+	return covered{f, info.Mode()}, nil
+}
+
+// close takes the permission to write away once the mount is there, and else
+// gives the directory its mode back.
+func (c covered) close(mounted bool) error {
+	if c.dir == nil {
+		return nil
+	}
+	mode := c.before
+	if mounted {
+		mode &^= mayWrite
+	}
+	return errors.Join(c.dir.Chmod(mode), c.dir.Close())
 }
 
 // overlaps reports whether one of the two directories lies in the other.

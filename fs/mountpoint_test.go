@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // M1: a bad mountpoint is refused, and the refusal names the next step.
@@ -50,6 +52,39 @@ func TestM1BadMountpointsAreRefused(t *testing.T) {
 		var refused *MountpointError
 		if err != nil && (!errors.As(err, &refused) || refused.Hint == "") {
 			t.Errorf("%s: %v names no next step", tc.dir, err)
+		}
+	}
+}
+
+// M7: once a mount has ended, however that was, its folder takes no file of an
+// ordinary user, and can be mounted on again. Modes do not stop root.
+func TestM7FolderOfAnEndedMountTakesNoFiles(t *testing.T) {
+	m := mounting(t)
+	m.write("team/f", "sealed")
+	m.must(order{Do: "unmount", Limit: hangLimit})
+	saved := os.WriteFile(m.path("saved-too-late"), []byte("in the clear"), 0o600)
+	if os.Geteuid() == 0 {
+		if saved != nil {
+			t.Errorf("root's folder changed: %v", saved)
+		}
+		return
+	}
+	if !errors.Is(saved, os.ErrPermission) {
+		t.Errorf("a file was saved under the ended mount: %v", saved)
+	}
+	if err := CheckMountpoint(m.dir); err != nil {
+		t.Errorf("mounting again: %v", err)
+	}
+	for _, mounted := range []bool{false, true} {
+		under, err := coverable(m.dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Access(m.dir, unix.W_OK); err != nil {
+			t.Errorf("fusermount3 would refuse the folder: %v", err)
+		}
+		if err := under.close(mounted); err != nil || unix.Access(m.dir, unix.W_OK) == nil {
+			t.Errorf("mounted %v: the folder is open: %v", mounted, err)
 		}
 	}
 }

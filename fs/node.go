@@ -103,8 +103,8 @@ func openFlags(ctx context.Context, flags uint32) tree.OpenFlags {
 		Append: flags&unix.O_APPEND != 0, Truncate: flags&unix.O_TRUNC != 0, NoAtime: flags&unix.O_NOATIME != 0}
 	if caller, ok := fuse.FromContext(ctx); ok {
 		of.Caller = tree.Caller{PID: caller.Pid, Name: sync.OnceValue(func() string { return programName(caller.Pid) }),
-			Thread:  func() string { return threadName(caller.Pid) },
-			UsesGIO: func() bool { return usesGIO(caller.Pid) }}
+			Thread: func() string { return threadName(caller.Pid) },
+			Loaded: func(library string) bool { return hasLoaded(caller.Pid, library) }}
 	}
 	return of
 }

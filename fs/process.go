@@ -63,15 +63,15 @@ func threadName(thread uint32) string {
 	return line
 }
 
-// usesGIO reports whether the process of the thread has loaded libgio. When it
-// cannot be known, as of another user's, the answer is no.
-func usesGIO(thread uint32) bool {
+// hasLoaded reports whether the process of the thread has loaded a library whose path
+// contains part. When it cannot be known, as of another user's, the answer is no.
+func hasLoaded(thread uint32, part string) bool {
 	pid, ok := processOf(thread)
 	if !ok {
 		return false
 	}
 	maps, err := os.ReadFile(filepath.Join(procDir, strconv.Itoa(pid), "maps"))
-	return err == nil && strings.Contains(string(maps), "/libgio-2.0.so")
+	return err == nil && strings.Contains(string(maps), part)
 }
 
 // isHeldBy reports whether the process of the thread opener, which is not the

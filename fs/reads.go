@@ -18,7 +18,7 @@ const (
 	ReadsKeep Reads = iota
 	// ReadsPassthrough lends the kernel decrypted memory of large files, which it
 	// reads without asking. Needs root and Linux 6.9; else it is ReadsKeep. The
-	// memory pool must share large buffers. A reader then sees the content as it
+	// tree must be one that lends. A reader then sees the content as it
 	// was when it opened the file.
 	ReadsPassthrough
 	// ReadsPlain answers every read from here; for measurements, and it takes

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 )
 
@@ -40,7 +41,10 @@ func noXattr(attr string) syscall.Errno {
 }
 
 // Listxattr names our own attributes.
-func (n *fileNode) Listxattr(_ context.Context, dest []byte) (uint32, syscall.Errno) {
+func (n *fileNode) Listxattr(ctx context.Context, dest []byte) (uint32, syscall.Errno) {
+	if caller, ok := fuse.FromContext(ctx); ok {
+		n.f.AttributesAsked(caller.Pid)
+	}
 	var list []byte
 	for _, name := range slices.Sorted(maps.Keys(n.f.Xattrs())) {
 		list = append(append(list, name...), 0)

@@ -135,6 +135,60 @@ func TestR4FileManager(t *testing.T) {
 	}
 }
 
+// R4, R5: what a file manager is asked to copy it reads, also what is so small that
+// its look at the type reads as much. Before that it has paid for nothing.
+func TestR4FileManagersCopy(t *testing.T) {
+	need(t, "Xvfb", "xvfb")
+	need(t, "dbus-run-session", "dbus-daemon")
+	need(t, "xdotool", "xdotool")
+	for _, tc := range []struct {
+		args    []string
+		title   string   // of a window that shows a folder
+		refused []string // looks at files by itself
+	}{
+		{[]string{"pcmanfm", "--no-desktop"}, "%s", []string{"notes", "page", "small.png"}},
+		{[]string{"thunar"}, "%s - Thunar", []string{"notes", "page"}},
+	} {
+		t.Run(tc.args[0], func(t *testing.T) {
+			need(t, tc.args[0], tc.args[0])
+			w, alice, bob := team(t)
+			a := alice.mount("a")
+			shell(t, a.path("team"), `echo hello >README; echo words >notes; head -c 4096 /dev/urandom >page; head -c 4097 /dev/urandom >more
+				mkdir sub; seq 1000 >sub/numbers; convert -size 16x16 xc:red small.png`)
+			b, copies := bob.mount("b"), w.mkdir("copies")
+			d := newDesktop(t, w)
+			d.run(append(tc.args, b.path("team"))...)
+			d.focus(fmt.Sprintf(tc.title, "team"))
+			eventually(t, func() string {
+				refused := b.control("errors")
+				for _, file := range tc.refused {
+					if !strings.Contains(refused, "/team/"+file+"\t") {
+						return file + ": nobody was refused a look\n" + d.log.String()
+					}
+				}
+				return ""
+			})
+			if retrieves, _ := b.charges(); retrieves != 0 {
+				t.Errorf("%d retrievals before anything is copied", retrieves)
+			}
+			d.xdotool("key", "ctrl+a", "ctrl+c", "ctrl+l")
+			d.xdotool("type", copies)
+			d.xdotool("key", "Return")
+			d.focus(fmt.Sprintf(tc.title, "copies"))
+			d.xdotool("key", "ctrl+v")
+			eventually(t, func() string {
+				if out, err := exec.Command("diff", "-r", a.path("team"), copies).CombinedOutput(); err != nil {
+					return string(out) + d.log.String() + b.control("errors")
+				}
+				return ""
+			})
+			if retrieves, uploads := b.charges(); retrieves != 6 || uploads != 0 {
+				t.Errorf("copying 6 files: %d retrievals, %d uploads", retrieves, uploads)
+			}
+		})
+	}
+}
+
 // desktop is an X server that nobody looks at.
 type desktop struct {
 	t    *testing.T
@@ -185,6 +239,29 @@ func (d *desktop) run(args ...string) {
 	cmd := exec.Command("dbus-run-session", append([]string{"--"}, args...)...)
 	cmd.Env, cmd.Stdout, cmd.Stderr = d.env, d.log, d.log
 	d.start(cmd)
+}
+
+// focus waits for a window of that title and gives it the keyboard.
+func (d *desktop) focus(title string) {
+	d.t.Helper()
+	eventually(d.t, func() string {
+		cmd := exec.Command("xdotool", "search", "--onlyvisible", "--name", "^"+title+"$", "windowfocus", "--sync")
+		cmd.Env = d.env
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Sprintf("no window %s: %v %s\n%s", title, err, out, d.log)
+		}
+		return ""
+	})
+}
+
+// xdotool presses keys.
+func (d *desktop) xdotool(args ...string) {
+	d.t.Helper()
+	cmd := exec.Command("xdotool", args...)
+	cmd.Env = d.env
+	if out, err := cmd.CombinedOutput(); err != nil {
+		d.t.Fatalf("xdotool %q: %v\n%s", args, err, out)
+	}
 }
 
 // screenshot returns how many colours the screen has.

@@ -26,20 +26,22 @@ type Pool struct {
 	free   map[int][][]byte // by cell size; wiped
 	arenas [][]byte
 	closed bool
-	files  bool // buffers with a mapping of their own can be shared
 }
 
 // NewPool returns an empty pool.
 func NewPool() *Pool { return &Pool{free: make(map[int][][]byte)} }
 
-// ShareLarge makes [Buffer.Share] work for buffers that are large enough for a
-// mapping of their own, where the system can. Call it before the first Get.
-func (p *Pool) ShareLarge() { p.files = true }
-
 // Get returns a buffer of size zero bytes of content, which the caller owns
 // until [Buffer.Release]. It fails when the system has no memory for it.
-func (p *Pool) Get(size int64) (*Buffer, error) {
-	b := &Buffer{pool: p, file: -1}
+func (p *Pool) Get(size int64) (*Buffer, error) { return p.get(size, false) }
+
+// GetShared is [Pool.Get] for content that others will read: [Buffer.Share] works
+// once the buffer is large enough for a mapping of its own, where the system can.
+// Such memory is slower to fill: few systems give it huge pages.
+func (p *Pool) GetShared(size int64) (*Buffer, error) { return p.get(size, true) }
+
+func (p *Pool) get(size int64, shared bool) (*Buffer, error) {
+	b := &Buffer{pool: p, file: -1, shared: shared}
 	if err := b.Resize(size); err != nil {
 		return nil, err
 	}
@@ -115,6 +117,8 @@ type Buffer struct {
 	own  bool   // mem is a mapping of its own
 	file int    // descriptor behind mem, which closes with it; -1 = none
 	size int
+
+	shared bool // a mapping of its own shall have a file behind it
 
 	cut atomic.Bool // the file ends with the content
 
@@ -192,7 +196,7 @@ func (b *Buffer) grow(need int) error {
 		b.mem = mem
 		return nil
 	}
-	mem, file, err := b.pool.mapping(need)
+	mem, file, err := mapping(need, b.shared)
 	if err != nil {
 		return fmt.Errorf("map %d bytes: %w", need, err)
 	}
@@ -202,8 +206,8 @@ func (b *Buffer) grow(need int) error {
 }
 
 // mapping returns memory of its own and the file behind it, -1 when it has none.
-func (p *Pool) mapping(size int) (mem []byte, file int, err error) {
-	if p.files {
+func mapping(size int, shared bool) (mem []byte, file int, err error) {
+	if shared {
 		if mem, file, err = mapFile(size); err == nil {
 			return mem, file, nil
 		}

@@ -76,9 +76,13 @@ func (r *running) address() string {
 }
 
 // again opens one more service over the same data, with the same public address.
-func (r *running) again() *running {
+func (r *running) again() *running { return r.againWith(service.Config{MaxFileBytes: 1 << 20}) }
+
+// againWith is again with other settings.
+func (r *running) againWith(cfg service.Config) *running {
 	r.t.Helper()
-	svc, err := service.Open(r.t.Context(), service.Config{DataDir: r.dir, Database: r.database, PublicURL: r.address(), MaxFileBytes: 1 << 20})
+	cfg.DataDir, cfg.Database, cfg.PublicURL = r.dir, r.database, r.address()
+	svc, err := service.Open(r.t.Context(), cfg)
 	if err != nil {
 		r.t.Fatal(err)
 	}

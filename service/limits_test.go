@@ -9,9 +9,12 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -23,18 +26,7 @@ import (
 // limited is the service of r once more, with few requests per second.
 func (r *running) limited(perSecond int) *running {
 	r.t.Helper()
-	svc, err := service.Open(r.t.Context(), service.Config{DataDir: r.dir, Database: r.database, PublicURL: r.url, RequestRate: perSecond})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	server := httptest.NewServer(svc.Handler())
-	r.t.Cleanup(func() {
-		server.Close()
-		if err := svc.Close(); err != nil {
-			r.t.Error(err)
-		}
-	})
-	return &running{t: r.t, svc: svc, dir: r.dir, url: server.URL, database: r.database}
+	return r.againWith(service.Config{RequestRate: perSecond})
 }
 
 // Threat 31: one account's flood is refused, and another's requests are not.
@@ -166,6 +158,138 @@ func TestThreat31ViewsAreBounded(t *testing.T) {
 	if rows := must[[]wire.TransactionRow](alice, wire.OpGetGroupTransactions, object{"group_id": "open"}); len(rows) != wire.MaxPageRows+1 {
 		t.Errorf("the operation: %d rows", len(rows))
 	}
+}
+
+// Threat 31: what an account uploads and does not pay for is bounded, in all
+// processes together, and the bound is free again when uploads are finished or end.
+func TestThreat31BytesOfOpenUploads(t *testing.T) {
+	const file = 256 << 10
+	cfg := service.Config{Database: newDatabase(t), MaxFileBytes: file, MaxOpenBytes: 3 * file}
+	r := runWith(t, cfg)
+	alice, bob := r.user("alice", "10"), r.user("bob", "10")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	must[string](alice, wire.OpAddGroupMember, object{"group_id": "g", "member_id": bob.id})
+	elsewhere := alice.at(r.againWith(cfg))
+	begin := func() wire.PrepareUploadResult {
+		return must[wire.PrepareUploadResult](alice, wire.OpPrepareUpload, object{"group_id": "g"})
+	}
+	var ups []wire.PrepareUploadResult
+	for _, at := range []*user{alice, elsewhere, alice} {
+		up := begin()
+		if status, body := at.put(up, bytes.NewReader(make([]byte, file))); status != http.StatusNoContent {
+			t.Fatalf("%d %s", status, body)
+		}
+		ups = append(ups, up)
+	}
+	last := begin()
+	small := func() io.Reader { return bytes.NewReader(make([]byte, 100)) }
+	unknown := func() io.Reader { return io.MultiReader(small()) } // sent in pieces
+	for _, at := range []*user{alice, elsewhere} {
+		for _, content := range []io.Reader{small(), unknown()} {
+			if status, body := at.put(last, content); status != http.StatusTooManyRequests || !strings.Contains(body, "finish them, or wait") {
+				t.Errorf("one too many: %d %s", status, body)
+			}
+		}
+		if status, body := at.put(ups[0], bytes.NewReader(make([]byte, file))); status != http.StatusNoContent {
+			t.Errorf("once more instead: %d %s", status, body)
+		}
+	}
+	bob.uploadRaw("g", "f", make([]byte, file/2))
+	must[wire.FinalizeUploadResult](alice, wire.OpFinalizeUpload, object{"upload_id": ups[0].UploadID, "file_hash": hash(nil)})
+	if status, body := elsewhere.put(last, small()); status != http.StatusNoContent {
+		t.Errorf("after one was finished: %d %s", status, body)
+	}
+	if status, body := elsewhere.put(begin(), bytes.NewReader(make([]byte, file))); status != http.StatusTooManyRequests {
+		t.Errorf("there is no room for so much: %d %s", status, body)
+	}
+	if _, err := r.openDatabase().Exec("UPDATE uploads SET expires_ns = 1 WHERE result IS NULL"); err != nil {
+		t.Fatal(err)
+	}
+	blobs := filepath.Join(r.dir, "blobs")
+	before := countFiles(t, blobs)
+	serve(t, func(c *service.Config) { c.DataDir, c.Database = r.dir, r.database }) // sweeps
+	eventually(t, 20*time.Second, "the bytes of what expired are gone", func() bool { return countFiles(t, blobs) == before-3 })
+	if status, body := alice.put(begin(), bytes.NewReader(make([]byte, file))); status != http.StatusNoContent {
+		t.Errorf("after the others ended: %d %s", status, body)
+	}
+}
+
+// Threat 31: what is sent at the same time does not pass the bound together.
+func TestThreat31BytesOfOpenUploadsAtOnce(t *testing.T) {
+	const file = 64 << 10
+	cfg := service.Config{Database: newDatabase(t), MaxFileBytes: file, MaxOpenBytes: 3 * file}
+	r := runWith(t, cfg)
+	alice := r.user("alice", "10")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	places := []*user{alice, alice.at(r.againWith(cfg)), alice.at(r.againWith(cfg))}
+	var all sync.WaitGroup
+	var taken atomic.Int64
+	for i := range 24 {
+		up := must[wire.PrepareUploadResult](alice, wire.OpPrepareUpload, object{"group_id": "g"})
+		all.Go(func() {
+			switch status, body := places[i%len(places)].put(up, bytes.NewReader(make([]byte, file))); status {
+			case http.StatusNoContent:
+				taken.Add(1)
+			case http.StatusTooManyRequests:
+			default:
+				t.Errorf("%d %s", status, body)
+			}
+		})
+	}
+	all.Wait()
+	if n := taken.Load(); n != 3 {
+		t.Errorf("%d were taken, want 3", n)
+	}
+	if n := countFiles(t, filepath.Join(r.dir, "blobs")); n != 3 {
+		t.Errorf("%d blobs are kept", n)
+	}
+}
+
+// Threat 31: what is on its way counts, at its largest when nobody tells how long it is.
+func TestThreat31BytesOnTheirWay(t *testing.T) {
+	const file = 64 << 10
+	r := runWith(t, service.Config{Database: newDatabase(t), MaxFileBytes: file, MaxOpenBytes: 3 * file})
+	alice := r.user("alice", "10")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	var ups []wire.PrepareUploadResult
+	for range 3 {
+		ups = append(ups, must[wire.PrepareUploadResult](alice, wire.OpPrepareUpload, object{"group_id": "g"}))
+	}
+	if status, body := alice.put(ups[0], bytes.NewReader(make([]byte, file))); status != http.StatusNoContent {
+		t.Fatalf("%d %s", status, body)
+	}
+	slow, send := io.Pipe()
+	answer := make(chan int, 1)
+	go func() {
+		status, _ := alice.put(ups[1], slow)
+		answer <- status
+	}()
+	if _, err := send.Write(make([]byte, 16<<10)); err != nil { // more than the client keeps
+		t.Fatal(err)
+	}
+	eventually(t, 20*time.Second, "the slow one arrives", func() bool { return countFiles(t, filepath.Join(r.dir, "blobs")) == 2 })
+	if status, body := alice.put(ups[2], bytes.NewReader(make([]byte, file))); status != http.StatusTooManyRequests {
+		t.Errorf("meanwhile: %d %s", status, body)
+	}
+	_ = send.Close()
+	if status := <-answer; status != http.StatusNoContent {
+		t.Errorf("the slow one: %d", status)
+	}
+	if status, body := alice.put(ups[2], bytes.NewReader(make([]byte, file))); status != http.StatusNoContent {
+		t.Errorf("afterwards: %d %s", status, body)
+	}
+}
+
+// put sends ciphertext ahead of its finalize.
+func (u *user) put(up wire.PrepareUploadResult, content io.Reader) (int, string) {
+	req, err := http.NewRequest(http.MethodPut, u.url+up.UploadURL, content)
+	if err != nil {
+		u.t.Error(err)
+		return 0, ""
+	}
+	req.Header = u.header()
+	status, body := u.do(req)
+	return status, string(body)
 }
 
 // Threat 31: an account that sends many large files inside JSON, as slowly as is

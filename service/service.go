@@ -66,6 +66,7 @@ type Config struct {
 	PublicURL     string           // address clients use; tokens are good for it alone
 	ContractID    string           // "" = DefaultContractID; account NAME is NAME.ContractID
 	MaxFileBytes  int64            // largest plaintext; 0 = DefaultMaxFileBytes
+	MaxOpenBytes  int64            // of the uploads an account has begun and not finished; 0 = files.OpenFiles of the largest
 	RequestRate   int              // requests of one account per second, twice as many at once; 0 = DefaultRequestRate, negative = any number
 	PlainRefs     bool             // references of new files do not start with bafy, which SDK 1.0.3 needs
 	Gateway       string           // https://HOST/ipfs/ has the bytes of legacy references that are not kept here; "" = none
@@ -161,7 +162,8 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	s.observeParts()
 	l := ledger.New(cfg.Fees, cfg.Now)
 	s.accounts = auth.NewAccounts(s.store, l, cfg.ContractID)
-	s.files = files.New(s.store, l, v, measuredBlobs{s.blobs, s.metrics}, cfg.ContractID, cfg.MaxFileBytes, files.Options{PlainRefs: cfg.PlainRefs, Gateway: s.gateway})
+	s.files = files.New(s.store, l, v, measuredBlobs{s.blobs, s.metrics}, cfg.ContractID, cfg.MaxFileBytes,
+		files.Options{PlainRefs: cfg.PlainRefs, Gateway: s.gateway, MaxOpenBytes: cfg.MaxOpenBytes})
 	g := groups.New(s.store, l, s.accounts)
 	page, err := web.New(web.Deps{Store: s.store, Accounts: s.accounts, Groups: g, Files: s.files, Ledger: l, PublicURL: cfg.PublicURL,
 		ContractID: cfg.ContractID, MaxFileBytes: cfg.MaxFileBytes, OIDC: cfg.OIDC, SealKey: pageKey, Logger: cfg.Logger})

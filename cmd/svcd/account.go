@@ -19,26 +19,26 @@ func newAccount(s *settings) *cobra.Command {
 }
 
 func newAccountCreate(s *settings) *cobra.Command {
-	var balance string
+	var balance, keyPath string
 	cmd := &cobra.Command{
 		Use: "create NAME", Short: "Make an account and show its API key, this once", Args: oneArg("NAME"),
-		Example: "  svcd account create alice --data ./data --balance 10",
+		Example: "  svcd account create alice --data ./data --balance 10\n  svcd account create alice --data ./data --api-key-file ~/alice.key",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			amount, err := wire.ParseTokens(balance)
 			if err != nil {
 				return usageError{err}
 			}
 			return s.with(cmd.Context(), func(svc *service.Service) error {
-				made, err := svc.CreateAccount(cmd.Context(), args[0], amount)
-				return s.show(made, err)
+				return s.makeKey(keyPath, false, func() (service.NewAccount, error) { return svc.CreateAccount(cmd.Context(), args[0], amount) })
 			})
 		},
 	}
+	cmd.Flags().StringVar(&keyPath, "api-key-file", "", "new file, mode 0600, that the key goes into instead of being shown")
 	cmd.Flags().StringVar(&balance, "balance", "10", "tokens to start with")
 	return cmd
 }
 
-// show prints an account with its key: the one place where a key is revealed.
+// show prints an account with its key: beside a file of its own the one place where a key is revealed.
 func (s *settings) show(a service.NewAccount, err error) error {
 	if err != nil {
 		return err
@@ -47,16 +47,18 @@ func (s *settings) show(a service.NewAccount, err error) error {
 }
 
 func newAccountRotate(s *settings) *cobra.Command {
-	return &cobra.Command{
+	var keyPath string
+	cmd := &cobra.Command{
 		Use: "rotate-key NAME", Short: "Replace the API key of an account; the old one is dead at once", Args: oneArg("NAME"),
 		Example: "  svcd account rotate-key alice --data ./data",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return s.with(cmd.Context(), func(svc *service.Service) error {
-				made, err := svc.RotateKey(cmd.Context(), args[0])
-				return s.show(made, err)
+				return s.makeKey(keyPath, true, func() (service.NewAccount, error) { return svc.RotateKey(cmd.Context(), args[0]) })
 			})
 		},
 	}
+	cmd.Flags().StringVar(&keyPath, "api-key-file", "", "file, mode 0600, that the key goes into instead of being shown; replaced when it is there")
+	return cmd
 }
 
 func newAccountTransfer(s *settings) *cobra.Command {

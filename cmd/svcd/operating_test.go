@@ -143,7 +143,7 @@ func TestExampleUnit(t *testing.T) {
 // its ports are free: three processes, TLS, a client whose files go through.
 func TestExampleNginx(t *testing.T) {
 	if _, err := exec.LookPath("nginx"); err != nil {
-		t.Skip("nginx is not installed: apt-get install nginx")
+		t.Skip("nginx is not installed: apt-get install nginx-light")
 	}
 	if os.Geteuid() != 0 {
 		t.Skip("needs root for port 443 in a network namespace")

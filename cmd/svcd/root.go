@@ -61,7 +61,7 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 		Use: "svcd", Short: "Self-hosted service for encrypted group files", Version: service.Version,
 		SilenceUsage: true, SilenceErrors: true,
 		Long:    "svcd stores encrypted files, keeps their keys, controls access by groups and records every action on a ledger.",
-		Example: "  svcd serve --data /var/lib/svcd\n  svcd account create alice --data /var/lib/svcd --balance 10",
+		Example: "  svcd serve --data /var/lib/svcd\n  svcd account create alice --data /var/lib/svcd --balance 10 --api-key-file alice.key",
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			cmd.SetContext(ledger.WithRequestID(cmd.Context(), ledger.NewRequestID("operator-")))
 			return s.resolve(cmd)

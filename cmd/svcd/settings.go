@@ -17,8 +17,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
+	"github.com/svcfs/svcfs/service/files"
 	"github.com/svcfs/svcfs/service/ledger"
 )
 
@@ -35,6 +37,7 @@ type settings struct {
 	listen         string
 	publicURL      string
 	maxFileBytes   int64
+	maxOpenBytes   int64
 	refs           string // of new files
 	gateway        string
 	requestRate    int
@@ -85,6 +88,8 @@ func (s *settings) registerServing(set *pflag.FlagSet) {
 	set.StringVar(&s.listen, "listen", "127.0.0.1:8000", "address to listen on; port 0 takes a free one")
 	set.StringVar(&s.publicURL, "public-url", "", "address clients use (default: the address listened on)")
 	set.Int64Var(&s.maxFileBytes, "max-file-bytes", service.DefaultMaxFileBytes, "largest file accepted, in plaintext bytes")
+	set.Int64Var(&s.maxOpenBytes, "max-open-bytes", 0, fmt.Sprintf("most bytes of the uploads an account has begun and not finished; above it 429; "+
+		"0 = %d times --max-file-bytes", files.OpenFiles))
 	set.StringVar(&s.refs, "refs", refsBafy, "references of new files: bafy.CONTRACT/fastfs.CONTRACT/…, "+
 		"which clients as old as SDK 1.0.3 accept, or plain without bafy.")
 	set.StringVar(&s.gateway, "gateway", "", "address like https://HOST/ipfs/ that has the bytes of legacy references, see svcd import-legacy --reference")
@@ -304,7 +309,7 @@ func distance(a, b string) int {
 // serviceConfig checks the settings of a running service.
 func (s *settings) serviceConfig() (cfg service.Config, err error) {
 	cfg = service.Config{DataDir: s.data, Database: s.database, Blobs: s.blobs, PublicURL: s.publicURL, ContractID: s.contract, MaxFileBytes: s.maxFileBytes,
-		PlainRefs: s.refs == refsPlain, Gateway: s.gateway, TokenLifetime: s.tokenLifetime, TLSCert: s.tlsCert, TLSKey: s.tlsKey,
+		MaxOpenBytes: s.maxOpenBytes, PlainRefs: s.refs == refsPlain, Gateway: s.gateway, TokenLifetime: s.tokenLifetime, TLSCert: s.tlsCert, TLSKey: s.tlsKey,
 		MaxConnections: s.maxConnections, ClientTimeout: s.clientTimeout, RequestRate: s.requestRate}
 	if err := s.needData(); err != nil {
 		return cfg, err
@@ -339,6 +344,9 @@ func (s *settings) serviceConfig() (cfg service.Config, err error) {
 		return cfg, usageError{fmt.Errorf("--token-lifetime %s: want more than 0 and at most 24h", s.tokenLifetime)}
 	case s.maxFileBytes <= 0 || s.maxConnections <= 0 || s.clientTimeout <= 0:
 		return cfg, usageError{errors.New("--max-file-bytes, --max-connections and --client-timeout must be above 0")}
+	}
+	if s.maxOpenBytes < 0 || s.maxOpenBytes > 0 && s.maxOpenBytes < s.maxFileBytes+format.Overhead {
+		return cfg, usageError{fmt.Errorf("--max-open-bytes %d: want 0, or at least one file of --max-file-bytes, encrypted: %d", s.maxOpenBytes, s.maxFileBytes+format.Overhead)}
 	}
 	return cfg, s.checkPublicURL()
 }

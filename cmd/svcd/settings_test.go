@@ -107,6 +107,7 @@ func TestRefusedSettings(t *testing.T) {
 		{"public url with a password", "", []string{"--public-url", "https://a:hunter2@files.example.org"}, "want http://HOST"},
 		{"token lifetime", "", []string{"--token-lifetime", "25h"}, "at most 24h"},
 		{"connections", "", []string{"--max-connections", "0"}, "above 0"},
+		{"open bytes", "", []string{"--max-file-bytes", "1000", "--max-open-bytes", "1000"}, "at least one file"},
 		{"no file", "", []string{"--config", "/does/not/exist"}, "read configuration"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -34,7 +34,7 @@ func (a *app) costCommand() *cobra.Command {
 		Long: `Tell what opening every file at or below PATH would cost now. Files that are in
 memory, or were written and not uploaded yet, are free. Asking is free: it reads
 the attribute user.svcfs.price, which never opens a file.`,
-		Example: "  svcfs cost ~/team/photos\n  svcfs cost --json ~/team/photos/*.jpg",
+		Example: "  svcfs cost ~/groups/team/photos\n  svcfs cost --json ~/groups/team/photos/*.jpg",
 		Args:    between(1, -1, "one PATH or more"),
 		RunE: a.simple(func(ctx context.Context, args []string) error {
 			return a.cost(ctx, args, asJSON)
@@ -123,7 +123,7 @@ func (a *app) refreshCommand() *cobra.Command {
 		Short: "Make the mount on DIR look at the ledger now; free",
 		Long: `Make the mount on DIR look at the ledger now, and wait until it has. It looks
 every few seconds by itself while it is used.`,
-		Example: "  svcfs refresh ~/team",
+		Example: "  svcfs refresh ~/groups",
 		Args:    exactly(1, "one DIR"),
 		RunE: a.simple(func(ctx context.Context, args []string) error {
 			return a.refresh(ctx, args[0], asJSON)

@@ -86,7 +86,7 @@ func (a *app) printFindings(findings []finding) {
 	for _, f := range findings {
 		a.ui.printf("%-4s  %-13s  %s\n", f.State, f.Check, escapeText(f.Detail))
 		if f.Hint != "" {
-			a.ui.printf("      %-13s  hint: %s\n", "", escapeText(f.Hint))
+			a.ui.printf("      %-13s  hint: %s\n", "", escapeText(hintText(f.Hint)))
 		}
 	}
 }
@@ -109,7 +109,7 @@ func checkMountable() error {
 		return refuse(exitOther, f.Hint, errors.New(f.Detail))
 	}
 	if f := checkHelper(os.Geteuid()); f.State == "fail" {
-		return refuse(exitOther, f.Hint, errors.New("fusermount3 is "+f.Detail))
+		return refuse(exitOther, f.Hint, errors.New("fusermount3: "+f.Detail))
 	}
 	return nil
 }
@@ -117,13 +117,20 @@ func checkMountable() error {
 // helperHint says how to get the program that lets a user mount.
 const helperHint = "install it: apt-get install fuse3 (Debian, Ubuntu), dnf install fuse3 (Fedora), apk add fuse3 (Alpine)"
 
+// mountTable is what fusermount3 wants to read before it unmounts; a chroot or a
+// small container may lack it.
+const mountTable = "/etc/mtab"
+
 func checkHelper(uid int) finding {
 	path, err := fs.Helper()
+	if err != nil && uid == 0 {
+		return passed("fusermount3", "not installed; root mounts without it")
+	}
+	if _, noTable := os.Stat(mountTable); err == nil && uid != 0 && noTable != nil {
+		return failed("fusermount3", errors.New("it cannot unmount, because "+mountTable+" is missing"), "run as root: ln -s /proc/self/mounts "+mountTable)
+	}
 	if err == nil {
 		return passed("fusermount3", path)
-	}
-	if uid == 0 {
-		return passed("fusermount3", "not installed; root mounts without it")
 	}
 	return failed("fusermount3", errors.New("not installed: without it only root can mount"), helperHint)
 }

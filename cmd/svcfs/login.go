@@ -55,7 +55,7 @@ func (a *app) accountSettings() (settings, error) {
 }
 
 func noAccount() error {
-	return refuse(exitAuth, "set "+envAccount+" or use --account ID", errors.New("no account was given"))
+	return refuse(exitAuth, "set "+envAccount+" or use --account ID; 'svcfs demo' needs no account", errors.New("no account was given"))
 }
 
 func (a *app) login(ctx context.Context, toFile, asJSON bool) error {

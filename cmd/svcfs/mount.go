@@ -103,9 +103,6 @@ func (a *app) startMount(ctx context.Context, p mountPlan) (*liveMount, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.flags.reads == fs.ReadsPassthrough {
-		c.Pool().ShareLarge()
-	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	if _, err := c.AuthStatus(ctx, ""); err != nil {
@@ -145,7 +142,7 @@ func (a *app) treeConfig(c *sdk.Client, caps wire.Capabilities, p mountPlan, log
 		a.ui.notice("this service does not delete files: --allow-delete has no effect")
 	}
 	return tree.Config{
-		Remote: c, Pool: c.Pool(), CacheBytes: int64(p.flags.cacheSize), MaxFileBytes: int64(p.flags.maxFileSize),
+		Remote: c, Pool: c.Pool(), Lend: p.flags.reads == fs.ReadsPassthrough, CacheBytes: int64(p.flags.cacheSize), MaxFileBytes: int64(p.flags.maxFileSize),
 		StagingBytes: int64(p.flags.stagingSize), Logger: logger, ReadOnly: p.readOnly, AllowMkdir: p.flags.allowMkdir,
 		AllowDelete: p.flags.allowDelete && deletes, AllowCrawlers: p.flags.allowCrawlers,
 		CanRename: slices.Contains(caps.Features, wire.CapRename), Scratch: p.flags.scratch,

@@ -67,7 +67,7 @@ retrieval unless it is in memory, closing a changed one costs one upload.
 
 Signals: SIGTERM uploads what is left and unmounts, SIGUSR1 switches the log
 between --log-level and debug, SIGHUP looks at the ledger now.`,
-		Example: "  svcfs mount ~/team\n  svcfs mount --background --budget 5 ~/team\n  svcfs mount -o ro ~/team",
+		Example: "  svcfs mount ~/groups\n  svcfs mount --background --budget 5 ~/groups\n  svcfs mount -o ro ~/groups",
 		Args:    exactly(1, "one DIR"),
 
 		ValidArgsFunction: completeDirs,

@@ -54,13 +54,12 @@ func (a *app) execute(ctx context.Context, args []string) exitCode {
 // commandHint tells what to do about a command that there is not.
 func commandHint(root *cobra.Command, args []string) string {
 	found, rest, _ := root.Find(args)
-	found.SuggestionsMinimumDistance = 2 // edits
 	for _, word := range rest {
 		if strings.HasPrefix(word, "-") {
 			continue
 		}
-		if near := found.SuggestionsFor(word); len(near) > 0 {
-			return "did you mean: " + found.CommandPath() + " " + near[0]
+		if near := nearest(found, word); near != "" {
+			return "did you mean: " + found.CommandPath() + " " + near
 		}
 		break
 	}
@@ -68,6 +67,17 @@ func commandHint(root *cobra.Command, args []string) string {
 		return "run 'svcfs help" + strings.TrimPrefix(found.CommandPath(), "svcfs") + "' for its commands and flags"
 	}
 	return "run 'svcfs help' for the commands, 'svcfs help COMMAND' for its flags"
+}
+
+// nearest is the command below cmd whose name is at most two edits from word, or
+// begins with it; "" without one.
+func nearest(cmd *cobra.Command, word string) string {
+	for cmd.SuggestionsMinimumDistance = 1; cmd.SuggestionsMinimumDistance <= 2; cmd.SuggestionsMinimumDistance++ {
+		if near := cmd.SuggestionsFor(word); len(near) > 0 {
+			return near[0]
+		}
+	}
+	return ""
 }
 
 // errReported marks a failure that the command has told already.
@@ -97,7 +107,7 @@ Settings come from flags, then the environment, then ~/.config/svcfs/config
 
 Exit codes: 0 ok, 1 authentication or membership, 2 not found or decryption
 failed, 3 usage, 4 insufficient balance or budget, 5 unreachable, 6 other.`,
-		Example:       "  svcfs demo\n  svcfs mount ~/team\n  svcfs put team report.pdf\n  svcfs ls -l team",
+		Example:       "  svcfs demo\n  svcfs mount ~/groups\n  svcfs put team report.pdf\n  svcfs ls -l team",
 		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -108,12 +118,40 @@ failed, 3 usage, 4 insufficient balance or budget, 5 unreachable, 6 other.`,
 		return usage("run '"+cmd.CommandPath()+" --help' for its flags", firstLine(err.Error()))
 	})
 	a.flags.register(root.PersistentFlags())
-	root.AddCommand(
-		a.mountCommand(), a.umountCommand(), a.statusCommand(), a.whyCommand(), a.costCommand(), a.refreshCommand(),
-		a.putCommand(), a.getCommand(), a.lsCommand(), a.rmCommand(), a.mvCommand(), a.groupCommand(), a.ledgerCommand(),
-		a.loginCommand(), a.logoutCommand(), a.whoamiCommand(), a.balanceCommand(), a.feeCommand(), a.doctorCommand(), a.demoCommand(), a.manCommand(),
-	)
+	addGroup(root, "To begin with:", asksNobody(a.demoCommand()), a.doctorCommand(), a.loginCommand())
+	addGroup(root, "A mount:", a.mountCommand(), asksNobody(a.umountCommand()), asksNobody(a.statusCommand()), asksNobody(a.whyCommand()),
+		asksNobody(a.costCommand()), asksNobody(a.refreshCommand()))
+	addGroup(root, "Files and groups, without a mount:", a.putCommand(), a.getCommand(), a.lsCommand(), a.rmCommand(), a.mvCommand(), a.groupCommand(),
+		a.ledgerCommand())
+	addGroup(root, "The account:", a.whoamiCommand(), a.balanceCommand(), a.feeCommand(), a.logoutCommand())
+	root.AddCommand(asksNobody(a.manCommand()))
+	root.SetUsageTemplate(usageTemplate(root.UsageTemplate()))
 	return root
+}
+
+// addGroup adds commands that stand together under a title in the help.
+func addGroup(root *cobra.Command, title string, commands ...*cobra.Command) {
+	root.AddGroup(&cobra.Group{ID: title, Title: title})
+	for _, cmd := range commands {
+		cmd.GroupID = title
+	}
+	root.AddCommand(commands...)
+}
+
+// noSettings marks commands that ask neither for an account nor for a service;
+// their help leaves out the flags for both.
+const noSettings = "no settings"
+
+// asksNobody marks cmd with noSettings.
+func asksNobody(cmd *cobra.Command) *cobra.Command {
+	cmd.Annotations = map[string]string{noSettings: "true"}
+	return cmd
+}
+
+// usageTemplate is the library's, but for the inherited flags.
+func usageTemplate(library string) string {
+	return strings.Replace(library, "{{if .HasAvailableInheritedFlags}}",
+		`{{if and .HasAvailableInheritedFlags (not (index .Annotations "`+noSettings+`"))}}`, 1)
 }
 
 // strictDefaults makes the commands that the library adds refuse what they do
@@ -124,6 +162,7 @@ func strictDefaults(root *cobra.Command) {
 	for _, cmd := range root.Commands() {
 		switch cmd.Name() {
 		case "help":
+			asksNobody(cmd)
 			cmd.Args = func(_ *cobra.Command, topic []string) error {
 				if found, rest, err := root.Find(topic); err != nil || len(rest) > 0 && found.HasSubCommands() {
 					return usage(commandHint(root, topic), fmt.Sprintf("no help about %q", strings.Join(topic, " ")))
@@ -131,6 +170,10 @@ func strictDefaults(root *cobra.Command) {
 				return nil
 			}
 		case "completion":
+			for _, shell := range append(cmd.Commands(), cmd) {
+				asksNobody(shell)
+			}
+			cmd.Short = "Print the completion script of a shell"
 			cmd.Args = cobra.ArbitraryArgs
 			cmd.RunE = func(*cobra.Command, []string) error {
 				return usage("use bash, zsh, fish or powershell; 'svcfs help completion bash' tells where it goes", "svcfs completion wants the name of a shell")

@@ -57,11 +57,11 @@ type settingFlags struct {
 func (f *settingFlags) register(set *pflag.FlagSet) {
 	set.StringVar(&f.account, "account", "", "account id (environment: "+envAccount+")")
 	set.StringVar(&f.url, "url", "", "address of a self-hosted service (environment: "+envURL+")")
-	set.StringVar(&f.network, "network", "", "mainnet or testnet of the hosted service (default mainnet)")
-	set.StringVar(&f.keyFile, "api-key-file", "", "file with the API key, mode 0600; - reads standard input (environment: "+envKey+" holds the key)")
-	set.StringVar(&f.keyCommand, "api-key-command", "", "command whose first line of output is the API key")
+	set.StringVar(&f.network, "network", "", "mainnet or testnet of the hosted service (environment: "+envNetwork+"; default mainnet)")
+	set.StringVar(&f.keyFile, "api-key-file", "", "file with the API key, mode 0600; - reads standard input (environment: "+envKeyFile+", or "+envKey+" with the key itself)")
+	set.StringVar(&f.keyCommand, "api-key-command", "", "command whose first line of output is the API key (environment: "+envKeyCommand+")")
 	set.StringVar(&f.config, "config", "", "configuration file of KEY=VALUE lines (default ~/.config/svcfs/config)")
-	set.BoolVar(&f.insecureHTTP, "insecure-http", false, "allow http:// to a host that is not this machine")
+	set.BoolVar(&f.insecureHTTP, "insecure-http", false, "allow http:// to a host that is not this machine (environment: "+envInsecure+"=1)")
 }
 
 // level is one source of settings; an earlier level wins over a later one.

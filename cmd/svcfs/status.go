@@ -18,7 +18,7 @@ func (a *app) statusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "status [DIR]",
 		Short:   "Show the mounts of this machine, or how the one on DIR is doing",
-		Example: "  svcfs status\n  svcfs status ~/team\n  svcfs status --watch ~/team\n  svcfs status --json",
+		Example: "  svcfs status\n  svcfs status ~/groups\n  svcfs status --watch ~/groups\n  svcfs status --json",
 		Args:    between(0, 1, "at most one DIR"),
 		RunE: a.simple(func(ctx context.Context, args []string) error {
 			show := func() error {
@@ -59,6 +59,9 @@ func (a *app) watch(ctx context.Context, interval time.Duration, show func() err
 		a.ui.out = &now
 		err := show()
 		a.ui.out = out
+		if ctx.Err() != nil { // in the middle of looking
+			return nil
+		}
 		if err != nil {
 			return err
 		}
@@ -147,8 +150,8 @@ func (a *app) statusOf(ctx context.Context, path string, asJSON bool) error {
 		{"mountpoint", dir}, {"state", m.State}, {"account", escapeName(s.Account)}, {"process", itoa(s.PID)},
 		{"since", s.Started.UTC().Format(time.RFC3339)}, {"service reachable", reachable}, {"groups", itoa(s.Groups)},
 		{"pending", pendingWords(s.Pending) + sendingWords(s.Sending)}, {"cached", fmt.Sprintf("%d of %d bytes", s.Cached, s.CacheLimit)},
-		{"charged", fmt.Sprintf("%d retrievals, %s", s.Retrieves, plural(int(s.Uploads), "upload"))},
-		{"spent", spent}, {"errors", fmt.Sprint(s.Errors)},
+		{"charged", plural(int(s.Retrieves), "retrieval") + ", " + plural(int(s.Uploads), "upload")},
+		{"spent", spent + " tokens"}, {"errors", fmt.Sprint(s.Errors)},
 	}...)
 	return a.printPending(ctx, dir)
 }
@@ -174,7 +177,7 @@ func (a *app) whyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "why PATH",
 		Short:   "Explain the last error that a path in a mount gave",
-		Example: "  svcfs why ~/team/team/report.pdf",
+		Example: "  svcfs why ~/groups/team/report.pdf",
 		Args:    exactly(1, "one PATH"),
 		RunE: a.simple(func(ctx context.Context, args []string) error {
 			return a.why(ctx, args[0], asJSON)

@@ -36,6 +36,20 @@ func TestFailIsTwoLinesWithoutControlCharacters(t *testing.T) {
 	}
 }
 
+func TestHintsReadAlike(t *testing.T) {
+	for raw, want := range map[string]string{
+		"Check the network.":                "check the network",
+		"Deposit more. It arrives at once.": "deposit more. It arrives at once.",
+		"SVC_URL is wrong":                  "SVC_URL is wrong",
+		"put GROUP FILE...":                 "put GROUP FILE...",
+		"":                                  "",
+	} {
+		if got := hintText(raw); got != want {
+			t.Errorf("hintText(%q) = %q, want %q", raw, got, want)
+		}
+	}
+}
+
 func TestProgressIsSilentWithoutATerminal(t *testing.T) {
 	var out, err bytes.Buffer
 	ui := newTerminal(&out, &err)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"unicode"
 
 	"golang.org/x/term"
 )
@@ -74,8 +75,21 @@ func (t *terminal) fail(err error) {
 	t.erase()
 	fmt.Fprintf(t.err, "svcfs: %s\n", escapeText(err.Error()))
 	if hint := hintFor(err); hint != "" {
-		fmt.Fprintf(t.err, "hint: %s\n", escapeText(hint))
+		fmt.Fprintf(t.err, "hint: %s\n", escapeText(hintText(hint)))
 	}
+}
+
+// hintText makes a sentence of the library into what follows "hint: ": it
+// begins with a small letter, unless its first word is a name, and has no full
+// stop when it is the only one.
+func hintText(hint string) string {
+	if !strings.Contains(hint, ". ") && !strings.HasSuffix(hint, "...") {
+		hint = strings.TrimSuffix(hint, ".")
+	}
+	if len(hint) > 1 && unicode.IsUpper(rune(hint[0])) && unicode.IsLower(rune(hint[1])) {
+		hint = strings.ToLower(hint[:1]) + hint[1:]
+	}
+	return hint
 }
 
 // progress replaces the progress line; "" erases it.

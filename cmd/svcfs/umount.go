@@ -27,7 +27,7 @@ func (a *app) umountCommand() *cobra.Command {
 		Long: `Ask the process behind the mount on DIR to upload what is left, for at most 30
 seconds, and to unmount. Ends with 6 and a list when something could not be
 uploaded. A mount whose process is gone is only cleaned away.`,
-		Example: "  svcfs umount ~/team",
+		Example: "  svcfs umount ~/groups",
 		Args:    exactly(1, "one DIR"),
 		RunE: a.simple(func(ctx context.Context, args []string) error {
 			return a.umount(ctx, args[0], timeout, asJSON)

@@ -73,8 +73,9 @@ type Caller struct {
 	Name func() string
 	// Thread tells the name of the thread that asks, in the same way.
 	Thread func() string
-	// UsesGIO tells whether the program lists files with GLib's library. Like Name.
-	UsesGIO func() bool
+	// Loaded tells whether the program has loaded a library or plugin, by a part of
+	// its path. Like Name.
+	Loaded func(library string) bool
 }
 
 // CacheMode says how the kernel may keep an open file's pages.

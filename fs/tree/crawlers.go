@@ -22,9 +22,22 @@ func fileManagers() []string {
 	return []string{libfmManager, "nautilus", "nemo", "caja", "thunar", "Thunar", "xdg-desktop-por"}
 }
 
+const libGIO = "/libgio-2.0.so"
+
+// kdeManagers look in their first thread, which has the program's name, and that
+// does nothing else with files. Copies and previews are made by workers: threads
+// with a name of their own, or processes that load what they are started for.
+func kdeManagers() []string { return []string{"dolphin", "konqueror", "krusader", "plasmashell"} }
+
+func kdeWorkers() []string { return []string{"kioslave5", "kioworker"} }
+
+const kdePreview = "/kio/thumbnail.so"
+
 // The file manager of libfm also looks by itself, as it copies: it reads 4 KiB,
-// and copying more, but for a file that is not longer. It makes previews of small
-// pictures itself, in a thread of this name.
+// and copying more, but for a file that is not longer. What sets the copy apart then
+// is that GIO first asks for the extended attributes, which go along, in the thread
+// that opened the file. It makes previews of small pictures itself, in a thread of
+// this name.
 const (
 	libfmManager = "pcmanfm"
 	libfmPeek    = 4 << 10
@@ -37,13 +50,21 @@ func (f *File) mayPeek(flags OpenFlags) bool {
 	if f.t.cfg.AllowCrawlers || flags.Caller.Name == nil || flags.Write || f.staged.Load() || f.entry.Load() == nil || f.isCached() {
 		return false
 	}
-	return flags.Caller.Name() == libfmManager
+	if flags.Caller.Name() != libfmManager {
+		return false
+	}
+	f.copier.CompareAndSwap(flags.Caller.PID, 0) // what it copied before
+	return true
 }
+
+// AttributesAsked notes that a thread asked which extended attributes there are.
+func (f *File) AttributesAsked(thread uint32) { f.copier.Store(thread) }
 
 // loadPeeked retrieves what opening did not, once n bytes from off are more than a
 // look at the type.
 func (h *Handle) loadPeeked(ctx context.Context, off int64, n int) error {
-	if h.peeks && off == 0 && n <= libfmPeek && !h.f.isCached() {
+	copies := h.f.copier.Load() == h.flags.Caller.PID
+	if h.peeks && !copies && off == 0 && n <= libfmPeek && !h.f.isCached() {
 		return h.f.refuseReader(libfmManager)
 	}
 	return h.f.load(ctx, h)
@@ -52,22 +73,34 @@ func (h *Handle) loadPeeked(ctx context.Context, off int64, n int) error {
 // refuseCrawler keeps a known crawler from spending: content that is in memory
 // it may read.
 func (f *File) refuseCrawler(flags OpenFlags) error {
-	caller := flags.Caller
-	if f.t.cfg.AllowCrawlers || caller.Name == nil || f.isCached() {
+	if f.t.cfg.AllowCrawlers || flags.Caller.Name == nil || f.isCached() {
 		return nil
 	}
-	name := caller.Name()
-	isManager := slices.Contains(fileManagers(), name)
+	if name := flags.Caller.Name(); flags.Caller.crawls(name, flags.NoAtime) {
+		return f.refuseReader(name)
+	}
+	return nil
+}
+
+// crawls reports whether the program of that name reads by itself, not because it
+// was asked to.
+func (c Caller) crawls(name string, noAtime bool) bool {
 	switch {
-	case isManager && flags.NoAtime:
-	case flags.NoAtime && caller.UsesGIO != nil && caller.UsesGIO(): // a file dialog
-	case name == libfmManager && caller.Thread != nil && caller.Thread() == libfmPreview:
+	case noAtime && slices.Contains(fileManagers(), name):
+	case noAtime && c.hasLoaded(libGIO): // a file dialog
+	case name == libfmManager && c.isThread(libfmPreview):
+	case slices.Contains(kdeManagers(), name) && c.isThread(name):
+	case slices.Contains(kdeWorkers(), name) && c.hasLoaded(kdePreview):
 	case slices.ContainsFunc(crawlers(), func(known string) bool { return strings.HasPrefix(name, known) }):
 	default:
-		return nil
+		return false
 	}
-	return f.refuseReader(name)
+	return true
 }
+
+func (c Caller) isThread(name string) bool { return c.Thread != nil && c.Thread() == name }
+
+func (c Caller) hasLoaded(library string) bool { return c.Loaded != nil && c.Loaded(library) }
 
 func (f *File) refuseReader(name string) error {
 	f.t.counts.crawlers.Add(1)

@@ -34,6 +34,7 @@ type File struct {
 	entry   atomic.Pointer[sdk.Entry] // committed content; nil while never uploaded
 	staged  atomic.Bool               // there is a stage, or one is being made
 	scratch atomic.Bool               // lives in memory only (W6)
+	copier  atomic.Uint32             // thread that asked for the attributes last; see crawlers.go
 
 	// naming lets one commit, rename, link or unlink of the file through at a time:
 	// what is recorded and under which name belong together.
@@ -318,7 +319,11 @@ func (f *File) retrieve(ctx context.Context, e *sdk.Entry) (cache.Buffer, error)
 		return nil, &Error{Class: ClassTooBig, Err: errText("the file is larger than this mount allows"),
 			Hint: "Mount again with a larger --max-file-size."}
 	}
-	buf, err := f.t.pool.Get(0)
+	get := f.t.pool.Get
+	if f.t.cfg.Lend {
+		get = f.t.pool.GetShared
+	}
+	buf, err := get(0)
 	if err != nil {
 		return nil, &Error{Class: ClassNoMemory, Err: err}
 	}

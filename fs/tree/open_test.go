@@ -434,6 +434,80 @@ func TestR4FileManagersPeekForNothing(t *testing.T) {
 	m.wantCharges(1, 0)
 }
 
+// R4, R5: the file manager whose look reads all of a small file copies it too: it
+// asks for the attributes that go along first, which it does not to list a folder.
+func TestR4FileManagersCopySmallFiles(t *testing.T) {
+	w := team()
+	w.put("team", alice, "small", bytes.Repeat([]byte("x"), libfmPeek))
+	w.put("team", alice, "other", []byte("y"))
+	m := mount(t, w, bob)
+	f, other := m.node("/team/small").(*File), m.node("/team/other").(*File)
+	open := func(f *File, thread uint32) *Handle {
+		t.Helper()
+		h, err := f.Open(t.Context(), OpenFlags{Read: true, Caller: Caller{PID: thread, Name: func() string { return libfmManager },
+			Thread: func() string { return "pool-pcmanfm" }}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(h.Release)
+		return h
+	}
+	buf := make([]byte, libfmPeek)
+	f.AttributesAsked(7) // by an earlier copy that this thread made
+	lists, of := open(f, 7), open(other, 7)
+	other.AttributesAsked(8)
+	for _, h := range []*Handle{lists, of} {
+		_, err := h.ReadAt(t.Context(), buf, 0)
+		wantClass(t, err, ClassAccess)
+	}
+	m.wantCharges(0, 0)
+	copies := open(f, 7)
+	f.AttributesAsked(7)
+	if n, err := copies.ReadAt(t.Context(), buf, 0); err != nil || n != len(buf) {
+		t.Errorf("copying reads %d bytes, %v", n, err)
+	}
+	m.wantCharges(1, 0)
+}
+
+// R4, R5: who looks at a file for a folder is told from who copies or shows it by
+// the thread that asks, by how it opens, and by what its program has loaded.
+func TestR4WhoLooksForAFolder(t *testing.T) {
+	for _, tc := range []struct {
+		what, name, thread, loaded string
+		noAtime, looks             bool
+	}{
+		{"Nautilus looks", "nautilus", "pool-org.gnome.", "/libgio-2.0.so", true, true},
+		{"Nautilus copies", "nautilus", "pool-org.gnome.", "/libgio-2.0.so", false, false},
+		{"a file dialog of GTK looks", "gimp", "pool-gimp", "/libgio-2.0.so", true, true},
+		{"a backup", "borg", "borg", "", true, false},
+		{"Dolphin looks", "dolphin", "dolphin", "/libKF5KIOCore.so", false, true},
+		{"Dolphin copies", "dolphin", "KIO::WorkerThre", "/libKF5KIOCore.so", false, false},
+		{"KDE 5 copies in a process of its own", "kioslave5", "kioslave5", "/kf5/kio/file.so", false, false},
+		{"KDE 5 makes previews", "kioslave5", "kioslave5", "/kf5/kio/thumbnail.so", false, true},
+		{"KDE 6 makes previews", "kioworker", "Thread (pooled)", "/kf6/kio/thumbnail.so", false, true},
+		{"an editor of KDE", "kate", "kate", "/libKF5KIOCore.so", false, false},
+	} {
+		t.Run(tc.what, func(t *testing.T) {
+			w := team()
+			w.put("team", alice, "f", []byte("x"))
+			m := mount(t, w, bob)
+			h, err := m.node("/team/f").(*File).Open(t.Context(), OpenFlags{Read: true, NoAtime: tc.noAtime, Caller: Caller{PID: 1,
+				Name: func() string { return tc.name }, Thread: func() string { return tc.thread },
+				Loaded: func(library string) bool { return strings.Contains(tc.loaded, library) }}})
+			if tc.looks {
+				wantClass(t, err, ClassAccess)
+				m.wantCharges(0, 0)
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			h.Release()
+			m.wantCharges(1, 0)
+		})
+	}
+}
+
 // R5: who asks is looked up only when a charge hangs on it.
 func TestR5CallersAreNamedLazily(t *testing.T) {
 	w := team()

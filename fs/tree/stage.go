@@ -205,8 +205,9 @@ func (f *File) touched(s *stage) {
 }
 
 // Truncate sets the length. To zero it needs no content; to anything else of an
-// uploaded file it retrieves it first, which costs one claim. A file that nobody
-// has open is committed at once. h may be nil.
+// uploaded file it retrieves it first, which costs one claim. Without a handle (h
+// is nil) the change is committed at once, unless somebody is writing to the file:
+// closing it commits both.
 func (f *File) Truncate(ctx context.Context, size int64, h *Handle) error {
 	if f.show != nil {
 		return f.failed("truncate", controlOnly())
@@ -228,13 +229,13 @@ func (f *File) Truncate(ctx context.Context, size int64, h *Handle) error {
 			return f.failed("truncate", err)
 		}
 	}
+	f.mu.Lock()
+	later := h != nil || f.opens > 1 && f.stage != nil && f.stage.dirty && !f.stage.delayed
+	f.mu.Unlock()
 	if err := f.setLength(ctx, size); err != nil {
 		return f.failed("truncate", err)
 	}
-	f.mu.Lock()
-	alone := h == nil && f.opens == 1
-	f.mu.Unlock()
-	if !alone {
+	if later {
 		return nil
 	}
 	if err := f.commit(ctx, commitOnClose); err != nil {

@@ -37,6 +37,7 @@ const (
 type Config struct {
 	Remote          Remote
 	Pool            *sdk.Pool     // memory of staged and cached content
+	Lend            bool          // retrieve large files into memory that Handle.Lend gives the kernel
 	CacheBytes      int64         // budget of decrypted content
 	StagingBytes    int64         // budget of staged content
 	MaxFileBytes    int64         // largest file, in plaintext bytes

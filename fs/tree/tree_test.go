@@ -319,6 +319,37 @@ func TestW1NothingLeavesBeforeClose(t *testing.T) {
 	}
 }
 
+// W2: a length that is set by name is recorded when the call returns, whoever reads
+// the file or closed it a moment ago; who is writing to it saves both.
+func TestW2LengthSetByName(t *testing.T) {
+	m := mount(t, team(), alice)
+	if err := m.save("/team/f", "hello world"); err != nil {
+		t.Fatal(err)
+	}
+	f := m.node("/team/f").(*File)
+	reader := m.open("/team/f", OpenFlags{Read: true})
+	defer reader.Release()
+	if err := f.Truncate(t.Context(), 5, nil); err != nil {
+		t.Fatal(err)
+	}
+	m.wantCharges(0, 2)
+	writer := m.open("/team/f", OpenFlags{Write: true})
+	m.write(writer, "!", 5)
+	if err := f.Truncate(t.Context(), 4, nil); err != nil {
+		t.Fatal(err)
+	}
+	m.wantCharges(0, 2)
+	if err := writer.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Truncate(t.Context(), 3, nil); err != nil { // the kernel may give a closed handle up late
+		t.Fatal(err)
+	}
+	writer.Release()
+	m.wantContent("/team/f", "hel")
+	m.wantCharges(0, 4)
+}
+
 func TestW2FailedCloseKeepsTheBytes(t *testing.T) {
 	w := team()
 	m := mount(t, w, alice)

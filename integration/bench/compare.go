@@ -14,6 +14,7 @@ import (
 
 // sample is one measurement.
 type sample struct {
+	rep   int // of the repetition
 	value float64
 	usage
 }
@@ -58,11 +59,27 @@ func (c *cell) median(figure func(sample) float64) (m float64, ok bool) {
 	for i, s := range c.samples {
 		values[i] = figure(s)
 	}
-	slices.Sort(values)
-	if n := len(values); n%2 == 0 {
-		return (values[n/2-1] + values[n/2]) / 2, true
+	return median(values), true
+}
+
+// ratio of a figure to another cell's: the median of what the repetitions give, in
+// which both were measured within a short time. ok = there are any.
+func (c *cell) ratio(other *cell, figure func(sample) float64) (m float64, ok bool) {
+	if c == nil || other == nil {
+		return 0, false
 	}
-	return values[len(values)/2], true
+	var ratios []float64
+	for _, s := range c.samples {
+		for _, o := range other.samples {
+			if s.rep == o.rep && figure(o) != 0 {
+				ratios = append(ratios, figure(s)/figure(o))
+			}
+		}
+	}
+	if len(ratios) == 0 {
+		return 0, false
+	}
+	return median(ratios), true
 }
 
 func valueOf(s sample) float64 { return s.value }
@@ -86,10 +103,7 @@ func (w *world) compare(out string) error {
 	for rep := range w.reps {
 		for _, sc := range scenes {
 			progress("%v: repetition %d of %d: %s", time.Since(begun).Round(time.Second), rep+1, w.reps, sc.name)
-			w.besides(r, sc, floor)
-			for i := range w.systems { // each repetition begins with another one
-				w.play(r, sc, w.systems[(i+rep)%len(w.systems)], rep)
-			}
+			w.turn(r, sc, floor, rep)
 		}
 	}
 	if w.over.Load() {
@@ -100,15 +114,31 @@ func (w *world) compare(out string) error {
 		os.WriteFile(filepath.Join(out, "results.svg"), []byte(rep.svg()), 0o644))
 }
 
+// turn lets all play a scene once: the floors, svcfs next to them, the others, and
+// the next time the other way round.
+func (w *world) turn(r *results, sc *scene, floor *pipeline, rep int) {
+	if rep%2 == 0 {
+		w.besides(r, sc, floor, rep)
+		for _, s := range w.systems {
+			w.play(r, sc, s, rep)
+		}
+		return
+	}
+	for _, s := range slices.Backward(w.systems) {
+		w.play(r, sc, s, rep)
+	}
+	w.besides(r, sc, floor, rep)
+}
+
 // besides measures what is no file system: the bare pipeline and bare requests.
-func (w *world) besides(r *results, sc *scene, f *pipeline) {
+func (w *world) besides(r *results, sc *scene, f *pipeline, rep int) {
 	for _, st := range sc.steps {
 		if st.floor != nil {
 			m := startMeter(nil, []*process{f.server})
 			result, value, err := st.floor(f)
 			u := m.stop()
 			u.peak = result.Peak
-			r.cell(st, namePipeline).add(sample{value, u}, err)
+			r.cell(st, namePipeline).add(sample{rep, value, u}, err)
 		}
 		if st.direct == nil || w.svc == nil {
 			continue
@@ -120,7 +150,7 @@ func (w *world) besides(r *results, sc *scene, f *pipeline) {
 		}
 		m := startMeter(nil, []*process{w.svc.process})
 		value, err := st.direct(d)
-		r.cell(st, nameDirect).add(sample{value, m.stop()}, err)
+		r.cell(st, nameDirect).add(sample{rep, value, m.stop()}, err)
 	}
 }
 
@@ -150,7 +180,7 @@ func (w *world) play(r *results, sc *scene, s *system, rep int) {
 	for _, st := range sc.steps {
 		m := s.meter()
 		value, err := st.run(s, rep)
-		r.cell(st, s.name).add(sample{value, m.stop()}, err)
+		r.cell(st, s.name).add(sample{rep, value, m.stop()}, err)
 		if err == nil && st.after != nil {
 			err = st.after(s, rep)
 		}

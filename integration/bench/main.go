@@ -85,6 +85,9 @@ func run(mode, out, only string, keep bool, other, profiles string) (err error) 
 		return err
 	}
 	p.otherSvcd, p.profiles = other, profiles
+	if err := os.MkdirAll(out, 0o755); err != nil { // now, not after minutes
+		return fmt.Errorf("make the folder of the results: %w", err)
+	}
 	w, err := newWorld(p, only)
 	if err != nil {
 		return err

@@ -58,8 +58,9 @@ func short(x float64) string {
 	}
 }
 
-const howMeasured = `Every system runs the same steps in the same session, one after the other in changing order; figures are
-medians, lowest and highest in brackets. *Cold* means that nothing decrypted is in memory: the file system was mounted anew, which
+const howMeasured = `Every system runs the same steps in the same session, one after the other, the next time the other way round; figures are
+medians, lowest and highest in brackets. A target's ratio is the median of the repetitions' ratios: what the machine
+did meanwhile, both had. *Cold* means that nothing decrypted is in memory: the file system was mounted anew, which
 takes the kernel's pages of it away, and its own cache folder was emptied. The page cache was dropped once all systems were filled%s,
 and then what they store was read once: nobody waits for a disk. tmpfs is never cold. The *bare pipeline* receives a file over loopback HTTP, opens AES-256-GCM in place and takes the
 SHA-256, or the reverse with a server that syncs the file before it answers: no ledger, no file system. *Bare requests* are single

@@ -27,18 +27,10 @@ func (r *report) targets() []target {
 		best = svcfsPassthrough
 	}
 	ofValues := func(step, a, b string) func(*report) (float64, bool) {
-		return func(r *report) (float64, bool) {
-			x, ok1 := r.value(step, a)
-			y, ok2 := r.value(step, b)
-			return x / y, ok1 && ok2 && y != 0
-		}
+		return func(r *report) (float64, bool) { return r.find(step, a).ratio(r.find(step, b), valueOf) }
 	}
 	ofCPU := func(step string) func(*report) (float64, bool) {
-		return func(r *report) (float64, bool) {
-			x, ok1 := r.find(step, best).median(cpuOfS)
-			y, ok2 := r.find(step, namePipeline).median(cpuOfS)
-			return x / y, ok1 && ok2 && y != 0
-		}
+		return func(r *report) (float64, bool) { return r.find(step, best).ratio(r.find(step, namePipeline), cpuOfS) }
 	}
 	inverse := func(of func(*report) (float64, bool)) func(*report) (float64, bool) {
 		return func(r *report) (float64, bool) {

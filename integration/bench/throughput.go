@@ -393,10 +393,14 @@ func usedOfPostgres(s *service) (size, written int64, err error) {
 	return size, written, db.QueryRow("SELECT pg_database_size(current_database()), pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint").Scan(&size, &written)
 }
 
-// median of an odd number of figures.
+// median of at least one figure.
 func median(list []float64) float64 {
 	list = slices.Sorted(slices.Values(list))
-	return list[len(list)/2]
+	n := len(list)
+	if n%2 == 0 {
+		return (list[n/2-1] + list[n/2]) / 2
+	}
+	return list[n/2]
 }
 
 func sizedGroup(size int64) sdk.GroupID { return sdk.GroupID(fmt.Sprintf("size-%d", size)) }

@@ -246,7 +246,7 @@ func (s *server) putBlob(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, fault.New(wire.CodeTooLarge, "file too large: at most %d bytes are accepted", s.MaxFileBytes))
 		return
 	}
-	if err := s.Files.PutBlob(r.Context(), account, r.PathValue("id"), r.Body); err != nil {
+	if err := s.Files.PutBlob(r.Context(), account, r.PathValue("id"), r.Body, r.ContentLength); err != nil {
 		s.refuse(w, r, err)
 		return
 	}

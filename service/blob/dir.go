@@ -2,7 +2,6 @@ package blob
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -33,9 +32,6 @@ type Dir struct {
 
 	buffers sync.Pool // of *[copyBytes]byte
 }
-
-// copyBytes is how much of an upload is written at once.
-const copyBytes = 256 << 10
 
 const tmpDir = "tmp"
 
@@ -138,19 +134,13 @@ func (d *Dir) write(ctx context.Context, name string, r io.Reader, limit int64, 
 		return err
 	}
 	defer f.Close()
-	hash := sha256.New()
-	source := &contextReader{ctx: ctx, r: io.LimitReader(r, limit+1)}
-	buffer := d.buffers.Get().(*[copyBytes]byte)
-	defer d.buffers.Put(buffer)
-	n, err := io.CopyBuffer(struct{ io.Writer }{io.MultiWriter(f, hash)}, source, buffer[:])
+	info.Size, info.Sum, err = d.copyHashed(f, &contextReader{ctx: ctx, r: io.LimitReader(r, limit+1)})
 	if err != nil {
 		return err
 	}
-	if n > limit {
+	if info.Size > limit {
 		return ErrTooLarge
 	}
-	info.Size = n
-	hash.Sum(info.Sum[:0])
 	return errors.Join(d.synced(f), f.Close())
 }
 

@@ -158,7 +158,8 @@ func testReadWhole(t *testing.T, b backend) {
 func testRoundTrip(t *testing.T, b backend) {
 	s := b.open(t)
 	const part = 5 << 20
-	for _, n := range []int{0, 1, 28, 4095, 4096, 70_000, part - 1, part, part + 1, 2*part + 12_345} {
+	const piece = 256 << 10 // what a folder writes at once
+	for _, n := range []int{0, 1, 28, 4095, 4096, 70_000, piece - 1, piece, piece + 1, 2 * piece, 2*piece + 1, part - 1, part, part + 1, 2*part + 12_345} {
 		data := content(n)
 		info := put(t, s, data)
 		if info.Size != int64(n) || info.Sum != sha256.Sum256(data) {
@@ -245,8 +246,11 @@ func (c *counted) Read(p []byte) (int, error) {
 func testInterrupted(t *testing.T, b backend) {
 	s := b.open(t)
 	before := files(t, b.files)
-	broken := errors.New("the sender is gone")
-	for _, n := range []int{0, 1, 100_000, 10 << 20, 20 << 20} {
+	for i, n := range []int{0, 1, 100_000, 10 << 20, 20 << 20} {
+		broken := errors.New("the sender is gone")
+		if i%2 == 1 {
+			broken = io.ErrUnexpectedEOF // what a body that was cut ends with; not its end
+		}
 		_, err := s.Put(t.Context(), io.MultiReader(bytes.NewReader(content(n)), failing{broken}), 1<<30)
 		if !errors.Is(err, broken) || errors.Is(err, blob.ErrUnavailable) {
 			t.Errorf("after %d bytes: %v", n, err)

@@ -45,8 +45,6 @@ const (
 	maxContentType = 255
 	// maxClaimID is the longest claim id, in bytes; a UUID has 36.
 	maxClaimID = 128
-	// maxOpenUploads bounds the uploads an account has begun and not finished.
-	maxOpenUploads = 10_000
 	// orphanAge is how old a blob without a record must be before it is removed.
 	orphanAge = 2 * uploadLife
 )
@@ -70,6 +68,7 @@ type Files struct {
 	maxBytes int64
 	options  Options
 	fetching singleflight.Group // of bytes behind a legacy reference
+	coming   coming
 
 	scrubbing sync.Mutex
 	traces    atomic.Bool // keys were destroyed since the last scrub, or may have been
@@ -77,13 +76,17 @@ type Files struct {
 
 // Options are what an operator may choose; the zero value is the default.
 type Options struct {
-	PlainRefs bool            // references of new files do not start with bafy
-	Gateway   *legacy.Gateway // has the bytes of legacy references that are not kept here; nil = nobody
+	PlainRefs    bool            // references of new files do not start with bafy
+	Gateway      *legacy.Gateway // has the bytes of legacy references that are not kept here; nil = nobody
+	MaxOpenBytes int64           // of the uploads an account has begun and not finished; 0 = OpenFiles of the largest
 }
 
 // New returns the files of a service.
 func New(s *store.Store, l *ledger.Ledger, v *vault.Vault, b Blobs, contract string, maxBytes int64, o Options) *Files {
 	f := &Files{store: s, ledger: l, vault: v, blobs: b, contract: contract, maxBytes: maxBytes, options: o}
+	if f.options.MaxOpenBytes <= 0 {
+		f.options.MaxOpenBytes = OpenFiles * (maxBytes + format.Overhead)
+	}
 	f.traces.Store(true) // of a process that ended before it could scrub
 	return f
 }
@@ -148,31 +151,6 @@ func (f *Files) tooLarge() error {
 	return fault.New(wire.CodeTooLarge, "file too large: at most %d bytes are accepted", f.maxBytes)
 }
 
-func (f *Files) canPay(ctx context.Context, tx *store.Tx, account string) error {
-	var text string
-	var open int
-	err := tx.QueryRowContext(ctx, `SELECT balance, (SELECT count(*) FROM uploads WHERE account = accounts.id AND result IS NULL)
-		FROM accounts WHERE id = ?`, account).Scan(&text, &open)
-	if errors.Is(err, sql.ErrNoRows) {
-		_, err = ledger.Balance(ctx, tx, account) // refuses
-	}
-	if err != nil {
-		return fmt.Errorf("count uploads: %w", err)
-	}
-	balance, err := wire.ParseAmount(text)
-	if err != nil {
-		return err
-	}
-	fee := f.ledger.Fee(ledger.ActionUpload)
-	if balance.Cmp(fee) < 0 {
-		return ledger.Insufficient(ledger.ActionUpload, fee, balance)
-	}
-	if open >= maxOpenUploads {
-		return &fault.Error{Code: wire.CodeRateLimited, Text: "too many requests: too many uploads begun and not finished", RetryAfter: time.Minute}
-	}
-	return nil
-}
-
 // upload is a row of the uploads table.
 type upload struct {
 	id, account, group, ref, filename string
@@ -203,46 +181,6 @@ func getUpload(ctx context.Context, tx *store.Tx, account, id string) (u upload,
 	}
 	u.result = []byte(result.String)
 	return u, nil
-}
-
-// PutBlob stores the ciphertext of an upload ahead of its finalize.
-func (f *Files) PutBlob(ctx context.Context, account, uploadID string, r io.Reader) error {
-	if err := f.store.Read(ctx, func(tx *store.Tx) error {
-		u, err := getUpload(ctx, tx, account, uploadID)
-		if err == nil {
-			_, err = groups.RequireMember(ctx, tx, u.group, account)
-		}
-		return err
-	}); err != nil {
-		return err
-	}
-	info, err := f.put(ctx, r)
-	if err != nil {
-		return err
-	}
-	var replaced string
-	err = f.store.Write(ctx, func(tx *store.Tx) error {
-		u, err := getUpload(ctx, tx, account, uploadID)
-		if err != nil {
-			return err
-		}
-		if len(u.result) > 0 {
-			replaced = info.ID // finished already: these bytes are of no use
-			return nil
-		}
-		if u.blob != nil {
-			replaced = u.blob.ID
-		}
-		_, err = tx.ExecContext(ctx, "UPDATE uploads SET blob_id = ?, blob_size = ?, blob_sum = ? WHERE id = ?", info.ID, info.Size, info.Sum[:], uploadID)
-		return err
-	})
-	if hasNotHappened(err) {
-		replaced = info.ID
-	}
-	if replaced != "" && (err == nil || hasNotHappened(err)) {
-		f.discard(ctx, replaced) // the sweep repeats it
-	}
-	return err
 }
 
 // hasNotHappened tells that a write was refused. After another failure it may be

@@ -137,12 +137,10 @@ func scanRow(rows *sql.Rows, group string) (wire.TransactionRow, error) {
 // record, and what is left of destroyed keys.
 func (f *Files) Sweep(ctx context.Context) error {
 	now := time.Now()
-	err := f.store.Write(ctx, func(tx *store.Tx) error {
-		if err := destroyKeys(ctx, tx, "SELECT key_id FROM uploads WHERE expires_ns < ?", now.UnixNano()); err != nil {
+	var useless []string
+	err := f.store.Write(ctx, func(tx *store.Tx) (err error) {
+		if useless, err = deleteUploads(ctx, tx, now); err != nil {
 			return err
-		}
-		if _, err := tx.ExecContext(ctx, "DELETE FROM uploads WHERE expires_ns < ?", now.UnixNano()); err != nil {
-			return fmt.Errorf("delete expired uploads: %w", err)
 		}
 		if _, err := tx.ExecContext(ctx, "DELETE FROM claims WHERE time_ns < ?", now.Add(-claimLife).UnixNano()); err != nil {
 			return fmt.Errorf("delete old claims: %w", err)
@@ -151,6 +149,9 @@ func (f *Files) Sweep(ctx context.Context) error {
 	})
 	if err != nil {
 		return err
+	}
+	for _, id := range useless {
+		f.discard(ctx, id) // what fails, a later sweep finds
 	}
 	if err := f.scrub(ctx); err != nil {
 		return err
@@ -162,6 +163,29 @@ func (f *Files) Sweep(ctx context.Context) error {
 		}
 		return f.blobs.Delete(ctx, id)
 	})
+}
+
+// deleteUploads deletes what expired before now, and returns the blobs nobody owns
+// any more.
+func deleteUploads(ctx context.Context, tx *store.Tx, now time.Time) (blobs []string, err error) {
+	if err := destroyKeys(ctx, tx, "SELECT key_id FROM uploads WHERE expires_ns < ?", now.UnixNano()); err != nil {
+		return nil, err
+	}
+	rows, err := tx.QueryContext(ctx, "DELETE FROM uploads WHERE expires_ns < ? RETURNING COALESCE(blob_id, '')", now.UnixNano())
+	if err != nil {
+		return nil, fmt.Errorf("delete expired uploads: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, fmt.Errorf("delete expired uploads: %w", err)
+		}
+		if id != "" {
+			blobs = append(blobs, id)
+		}
+	}
+	return blobs, rows.Err()
 }
 
 func (f *Files) isOwned(ctx context.Context, blobID string) (owned bool, err error) {

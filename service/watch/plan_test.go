@@ -7,17 +7,16 @@ import (
 	"github.com/svcfs/svcfs/service/store"
 )
 
-// Threat 31: a caller who watches from the beginning does not make the service
-// read what others recorded.
-func TestThreat31WatchReadsOnlyTheCallersRecords(t *testing.T) {
+// plan tells how SQLite reads the ledger for a query.
+func plan(t *testing.T, query store.Query, args ...any) (steps []string) {
+	t.Helper()
 	s, err := store.Open(t.Context(), t.TempDir(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	var plan []string
 	err = s.Read(t.Context(), func(tx *store.Tx) error {
-		rows, err := tx.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+selectEvents, "a", 0, 9, "a", 0, 9, maxEvents)
+		rows, err := tx.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query, args...)
 		if err != nil {
 			return err
 		}
@@ -29,7 +28,7 @@ func TestThreat31WatchReadsOnlyTheCallersRecords(t *testing.T) {
 				return err
 			}
 			if strings.Contains(step, "ledger") {
-				plan = append(plan, step)
+				steps = append(steps, step)
 			}
 		}
 		return rows.Err()
@@ -37,7 +36,22 @@ func TestThreat31WatchReadsOnlyTheCallersRecords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(plan) != 2 || !strings.Contains(plan[0], "ledger_by_group (group_id=?") || !strings.Contains(plan[1], "ledger_revocations (detail=?") {
-		t.Errorf("how the ledger is read: %q", plan)
+	return steps
+}
+
+// Threat 31: a caller who watches from the beginning does not make the service
+// read what others recorded.
+func TestThreat31WatchReadsOnlyTheCallersRecords(t *testing.T) {
+	got := plan(t, selectEvents, "a", 0, 9, "a", 0, 9, maxEvents)
+	if len(got) != 2 || !strings.Contains(got[0], "ledger_by_group (group_id=?") || !strings.Contains(got[1], "ledger_revocations (detail=?") {
+		t.Errorf("how the ledger is read: %q", got)
+	}
+}
+
+// Threat 31: the poller reads what is new and nothing else.
+func TestThreat31ThePollerReadsNewRecords(t *testing.T) {
+	got := plan(t, selectConcerns, 0, 9)
+	if len(got) != 1 || !strings.Contains(got[0], "USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)") {
+		t.Errorf("how the ledger is read: %q", got)
 	}
 }

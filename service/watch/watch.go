@@ -1,7 +1,7 @@
 // Package watch tells members what happens in their groups, as soon as the
 // ledger has it. Callers wait without a transaction; one poller per process
-// looks at the end of the ledger, only while somebody waits. So it works as well
-// for what other processes record.
+// looks at the end of the ledger, only while somebody waits, and wakes those whom
+// the new records concern. So it works as well for what other processes record.
 package watch
 
 import (
@@ -19,8 +19,6 @@ import (
 )
 
 const (
-	// pollInterval is how late a record of another process may be noticed.
-	pollInterval = 200 * time.Millisecond
 	// perAccount bounds the calls of one account that wait.
 	perAccount = 16
 	// scanRows is how many records one transaction looks at.
@@ -38,16 +36,14 @@ type Watch struct {
 	mu       sync.Mutex
 	closed   bool
 	accounts map[string]int // calls under way
-	waiting  int
-	endPoll  context.CancelFunc
-	head     int64         // newest sequence the poller saw
-	failed   error         // of the poller's last look
-	news     chan struct{} // closed when there are new events, for whomever, or failed is set
+	waiters  waiters
+	endPoll  context.CancelFunc // nil = no poller, for nobody waits
+	head     int64              // newest sequence the poller saw
 }
 
 // New returns the watch over a store; Close ends it.
 func New(s *store.Store) *Watch {
-	return &Watch{store: s, stop: make(chan struct{}), accounts: map[string]int{}, news: make(chan struct{})}
+	return &Watch{store: s, stop: make(chan struct{}), accounts: map[string]int{}, waiters: newWaiters()}
 }
 
 // Close makes all waiting calls answer at once.
@@ -79,11 +75,12 @@ func (w *Watch) Events(ctx context.Context, account string, req wire.WatchReques
 	}
 	out.Seq = *req.AfterSeq
 	for {
-		if out.Events, out.Seq, err = w.read(ctx, account, out.Seq); err != nil || len(out.Events) > 0 {
+		var me *waiter
+		if out.Events, out.Seq, me, err = w.read(ctx, account, out.Seq); err != nil || len(out.Events) > 0 || patience == 0 {
 			return out, err
 		}
-		more, err := w.wait(ctx, out.Seq, timeout.C)
-		if err != nil || !more {
+		again, err := w.wait(ctx, me, timeout.C)
+		if err != nil || !again {
 			return out, err
 		}
 		if err := still(); err != nil {
@@ -110,100 +107,6 @@ func (w *Watch) leave(account string) {
 	}
 }
 
-// wait returns true when the ledger has grown beyond after, false when the time
-// is over or the watch is closed.
-func (w *Watch) wait(ctx context.Context, after int64, timeout <-chan time.Time) (bool, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.join()
-	defer w.part()
-	for w.head <= after {
-		news := w.news
-		w.mu.Unlock()
-		var err error
-		over := false
-		select {
-		case <-news:
-		case <-timeout:
-			over = true
-		case <-w.stop:
-			over = true
-		case <-ctx.Done():
-			err = ctx.Err()
-		}
-		w.mu.Lock()
-		if err != nil || over {
-			return false, err
-		}
-		if w.failed != nil {
-			return false, w.failed
-		}
-	}
-	return true, nil
-}
-
-// join and part count who waits; the first starts the poller and the last ends
-// it. They need the lock.
-func (w *Watch) join() {
-	if w.waiting++; w.waiting > 1 || w.closed {
-		return
-	}
-	w.failed = nil
-	var ctx context.Context
-	ctx, w.endPoll = context.WithCancel(context.Background())
-	w.done.Go(func() { w.poll(ctx) })
-}
-
-func (w *Watch) part() {
-	if w.waiting--; w.waiting == 0 && w.endPoll != nil {
-		w.endPoll()
-	}
-}
-
-func (w *Watch) poll(ctx context.Context) {
-	tick := time.NewTicker(pollInterval)
-	defer tick.Stop()
-	for {
-		w.mu.Lock()
-		since := w.head
-		w.mu.Unlock()
-		head, news, err := w.look(ctx, since)
-		if ctx.Err() != nil {
-			return
-		}
-		w.mu.Lock()
-		if w.failed = err; err == nil {
-			w.head = head // smaller than before when a backup was restored
-		}
-		if err != nil || news {
-			close(w.news)
-			w.news = make(chan struct{})
-		}
-		w.mu.Unlock()
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
-}
-
-// look returns the newest sequence, and whether there is an event after since:
-// most records are retrievals, which wake nobody.
-func (w *Watch) look(ctx context.Context, since int64) (head int64, news bool, err error) {
-	err = w.store.Read(ctx, func(tx *store.Tx) error {
-		if head, err = headOf(ctx, tx); err != nil || head <= since {
-			return err
-		}
-		err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM ledger WHERE seq > ? AND kind IN ("+eventKinds+"))", since).Scan(&news)
-		if err != nil {
-			return fmt.Errorf("look for events: %w", err)
-		}
-		return nil
-	})
-	return head, news, err
-}
-
 func (w *Watch) readHead(ctx context.Context) (head int64, err error) {
 	err = w.store.Look(ctx, func(tx *store.Tx) error {
 		head, err = headOf(ctx, tx)
@@ -220,9 +123,9 @@ func headOf(ctx context.Context, tx *store.Tx) (head int64, err error) {
 }
 
 // read returns the next events after a sequence, and the sequence up to which
-// everything was looked at. A sequence the ledger has not reached, as after the
-// restore of an older backup, is set back.
-func (w *Watch) read(ctx context.Context, account string, after int64) (events []wire.Event, upTo int64, err error) {
+// everything was looked at; without events also who may wait there. A sequence the
+// ledger has not reached, as after the restore of an older backup, is set back.
+func (w *Watch) read(ctx context.Context, account string, after int64) (events []wire.Event, upTo int64, me *waiter, err error) {
 	after = max(after, 0)
 	for {
 		var head int64
@@ -232,17 +135,20 @@ func (w *Watch) read(ctx context.Context, account string, after int64) (events [
 			}
 			upTo = min(after, head)
 			upTo += min(scanRows, head-upTo)
-			events, err = eventsOf(ctx, tx, account, after, upTo)
+			if events, err = eventsOf(ctx, tx, account, after, upTo); err != nil || len(events) > 0 || upTo < head {
+				return err
+			}
+			me, err = newWaiter(ctx, tx, account, head)
 			return err
 		})
 		if err != nil {
-			return nil, after, err
+			return nil, after, nil, err
 		}
 		if len(events) == maxEvents {
 			upTo = events[maxEvents-1].Seq
 		}
 		if len(events) > 0 || upTo >= head {
-			return events, upTo, nil
+			return events, upTo, me, nil
 		}
 		after = upTo
 	}

@@ -31,6 +31,7 @@ type node struct {
 	staged, dirty bool
 	scratch       bool
 	unlinked      bool // written content belongs to no name
+	waits         bool // it is empty, was closed, and is uploaded in a moment (W5)
 	opens         int
 }
 
@@ -96,9 +97,9 @@ func (m *model) create(name string) *node {
 		n = &node{main: name, scratch: isScratch(name), staged: true, dirty: true}
 		m.names[name] = n
 	case !n.staged:
-		n.data, n.staged, n.dirty = "", true, true
+		n.change("")
 	case n.data != "":
-		n.data, n.dirty = "", true
+		n.change("")
 	}
 	n.opens++
 	return n
@@ -117,9 +118,8 @@ func (m *model) write(n *node, data string, off int) string {
 	if n.gone() {
 		return Revoked
 	}
-	n.data = resized(n.data, max(len(n.data), off+len(data)))
-	n.data = n.data[:off] + data + n.data[off+len(data):]
-	n.staged, n.dirty = true, true
+	old := resized(n.data, max(len(n.data), off+len(data)))
+	n.change(old[:off] + data + old[off+len(data):])
 	return OK
 }
 
@@ -128,10 +128,12 @@ func (m *model) truncate(n *node, size int) string {
 		return Revoked
 	}
 	if n.gone() || len(n.data) != size || size == 0 && !n.staged {
-		n.data, n.staged, n.dirty = resized(n.data, size), true, true
+		n.change(resized(n.data, size))
 	}
 	return OK
 }
+
+func (n *node) change(data string) { n.data, n.staged, n.dirty, n.waits = data, true, true, false }
 
 // touch opens a file for writing only, and closes it: what is not needed is not
 // retrieved, so that it does not matter whether it is gone.
@@ -146,14 +148,16 @@ func (m *model) touch(name string) string {
 	return OK
 }
 
-// resize truncates by name; nobody's close saves what nobody has open.
+// resize truncates by name, which saves at once, unless somebody is writing: then
+// the close of that one does.
 func (m *model) resize(name string, size int) string {
 	n := m.names[name]
 	if n == nil || n.gone() && size > 0 {
 		return NoEntry
 	}
+	later := n.opens > 0 && n.dirty && !n.waits
 	m.truncate(n, size)
-	if n.opens == 0 {
+	if !later {
 		m.commit(n, false)
 	}
 	return OK
@@ -168,7 +172,11 @@ func resized(s string, size int) string {
 
 // commit records what is staged. now is fsync; at close an empty file waits (W5).
 func (m *model) commit(n *node, now bool) {
-	if n.scratch || n.unlinked || !n.staged || !n.dirty || n.data == "" && !now {
+	if n.scratch || n.unlinked || !n.staged || !n.dirty {
+		return
+	}
+	if n.data == "" && !now {
+		n.waits = true
 		return
 	}
 	m.record(n, n.main)

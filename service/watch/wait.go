@@ -1,0 +1,236 @@
+package watch
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/svcfs/svcfs/service/ledger"
+	"github.com/svcfs/svcfs/service/store"
+)
+
+const (
+	// pollInterval is how late a record of another process may be noticed.
+	pollInterval = 200 * time.Millisecond
+	// maxGroups bounds the memory of one waiter: with more groups, every event
+	// wakes it.
+	maxGroups = 1000
+)
+
+// waiter is a call that waits for events after a sequence. Its groups are those
+// of the account at this sequence. What makes the account a member of another
+// names the account and wakes it; it then looks and waits as a new waiter.
+type waiter struct {
+	account string
+	after   int64
+	groups  []string
+	every   bool       // more than maxGroups, which are not in groups
+	told    chan error // gets one message: nil, look again; or why nobody can
+}
+
+// newWaiter reads the groups of an account in the transaction that looked at
+// everything up to after.
+func newWaiter(ctx context.Context, tx *store.Tx, account string, after int64) (*waiter, error) {
+	rows, err := tx.QueryContext(ctx, "SELECT group_id FROM members WHERE account = ? LIMIT ?", account, maxGroups+1)
+	if err != nil {
+		return nil, fmt.Errorf("read groups of an account: %w", err)
+	}
+	defer rows.Close()
+	me := &waiter{account: account, after: after, told: make(chan error, 1)}
+	for rows.Next() {
+		var group string
+		if err := rows.Scan(&group); err != nil {
+			return nil, fmt.Errorf("read groups of an account: %w", err)
+		}
+		me.groups = append(me.groups, group)
+	}
+	if len(me.groups) > maxGroups {
+		me.groups, me.every = nil, true
+	}
+	return me, rows.Err()
+}
+
+// waiters finds who is concerned: by a group, by an account, and those who are
+// concerned by every group.
+type waiters struct {
+	all, ofEvery         set
+	ofGroup, withAccount map[string]set
+}
+
+type set map[*waiter]struct{}
+
+func newWaiters() waiters {
+	return waiters{all: set{}, ofEvery: set{}, ofGroup: map[string]set{}, withAccount: map[string]set{}}
+}
+
+func (ws *waiters) add(me *waiter) {
+	ws.all[me] = struct{}{}
+	addTo(ws.withAccount, me.account, me)
+	if me.every {
+		ws.ofEvery[me] = struct{}{}
+	}
+	for _, group := range me.groups {
+		addTo(ws.ofGroup, group, me)
+	}
+}
+
+// remove takes out a waiter; it may be out already.
+func (ws *waiters) remove(me *waiter) {
+	delete(ws.all, me)
+	delete(ws.ofEvery, me)
+	removeFrom(ws.withAccount, me.account, me)
+	for _, group := range me.groups {
+		removeFrom(ws.ofGroup, group, me)
+	}
+}
+
+func addTo(index map[string]set, name string, me *waiter) {
+	if index[name] == nil {
+		index[name] = set{}
+	}
+	index[name][me] = struct{}{}
+}
+
+func removeFrom(index map[string]set, name string, me *waiter) {
+	delete(index[name], me)
+	if len(index[name]) == 0 {
+		delete(index, name)
+	}
+}
+
+// wait returns true when me should look again, false when the time is over or
+// the watch is closed.
+func (w *Watch) wait(ctx context.Context, me *waiter, timeout <-chan time.Time) (again bool, err error) {
+	if !w.join(me) {
+		return true, nil
+	}
+	defer w.part(me)
+	select {
+	case err := <-me.told:
+		return err == nil, err
+	case <-timeout:
+	case <-w.stop:
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+	return false, nil
+}
+
+// join adds a waiter, the first of whom starts the poller. It refuses one whom
+// the poller has overtaken: what lies between, nobody would tell it.
+func (w *Watch) join(me *waiter) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.endPoll != nil && w.head > me.after {
+		return false
+	}
+	w.waiters.add(me)
+	if w.endPoll == nil && !w.closed {
+		w.head = me.after
+		var ctx context.Context
+		ctx, w.endPoll = context.WithCancel(context.Background())
+		w.done.Go(func() { w.poll(ctx) })
+	}
+	return true
+}
+
+func (w *Watch) part(me *waiter) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.remove(me)
+}
+
+// remove takes out a waiter; the last one ends the poller. It needs the lock.
+func (w *Watch) remove(me *waiter) {
+	w.waiters.remove(me)
+	if len(w.waiters.all) == 0 && w.endPoll != nil {
+		w.endPoll()
+		w.endPoll = nil
+	}
+}
+
+// wake tells those of some waiters who have not seen seq yet. It needs the lock.
+func (w *Watch) wake(some set, seq int64, why error) {
+	for me := range some {
+		if me.after < seq {
+			w.remove(me)
+			me.told <- why
+		}
+	}
+}
+
+func (w *Watch) poll(ctx context.Context) {
+	tick := time.NewTicker(pollInterval)
+	defer tick.Stop()
+	for w.pollOnce(ctx) {
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		}
+	}
+}
+
+// pollOnce wakes whom new records concern. It returns false when nobody waits
+// for this poller any more.
+func (w *Watch) pollOnce(ctx context.Context) bool {
+	w.mu.Lock()
+	since := w.head
+	w.mu.Unlock()
+	head, news, err := w.look(ctx, since)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if ctx.Err() != nil { // also when another poller has begun meanwhile
+		return false
+	}
+	if err != nil {
+		w.wake(w.waiters.all, math.MaxInt64, err)
+		return false
+	}
+	w.head = head
+	if head < since { // a backup was restored: nobody is where he thinks
+		w.wake(w.waiters.all, math.MaxInt64, nil)
+	}
+	for _, n := range news {
+		w.wake(w.waiters.ofEvery, n.seq, nil)
+		w.wake(w.waiters.ofGroup[n.group], n.seq, nil)
+		w.wake(w.waiters.withAccount[n.account], n.seq, nil)
+	}
+	return ctx.Err() == nil // nor when it woke the last
+}
+
+// concern is whom new records concern: the members of a group, and an account
+// that became one or was revoked, "" without.
+type concern struct {
+	group, account string
+	seq            int64 // of the newest
+}
+
+// selectConcerns groups the new events; most records are retrievals, which
+// concern nobody.
+const selectConcerns = `SELECT group_id, CASE WHEN kind IN ('` + ledger.KindAdd + `', '` + ledger.KindRevoke + `') THEN detail
+	WHEN kind IN ('` + ledger.KindRegister + `', '` + ledger.KindJoin + `') THEN account ELSE '' END AS concerned, max(seq)
+	FROM ledger WHERE seq > ? AND seq <= ? AND kind IN (` + eventKinds + `) GROUP BY group_id, concerned`
+
+// look returns the newest sequence, and whom the events after since concern.
+func (w *Watch) look(ctx context.Context, since int64) (head int64, news []concern, err error) {
+	err = w.store.Read(ctx, func(tx *store.Tx) error {
+		if head, err = headOf(ctx, tx); err != nil || head <= since {
+			return err
+		}
+		rows, err := tx.QueryContext(ctx, selectConcerns, since, head)
+		if err != nil {
+			return fmt.Errorf("look for events: %w", err)
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var c concern
+			if err := rows.Scan(&c.group, &c.account, &c.seq); err != nil {
+				return fmt.Errorf("look for events: %w", err)
+			}
+			news = append(news, c)
+		}
+		return rows.Err()
+	})
+	return head, news, err
+}

@@ -1,0 +1,465 @@
+package watch
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/auth"
+	"github.com/svcfs/svcfs/service/groups"
+	"github.com/svcfs/svcfs/service/ledger"
+	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/store/pgtest"
+)
+
+// world is a service without prices, as far as watch sees it.
+type world struct {
+	t      testing.TB
+	open   func() (*store.Store, error) // the database, as another process has it
+	store  *store.Store
+	ledger *ledger.Ledger
+	groups *groups.Groups
+	users  *auth.Accounts
+	reads  atomic.Int64
+}
+
+func newWorld(t testing.TB, database string) *world {
+	t.Helper()
+	dir := t.TempDir()
+	w := &world{t: t, open: func() (*store.Store, error) { return store.Open(context.Background(), dir, database) }}
+	w.store = w.process()
+	w.store.Observe(func(call string, _ time.Duration, _ error) {
+		if call == "read" {
+			w.reads.Add(1)
+		}
+	})
+	w.ledger = ledger.New(ledger.Fees{}, time.Now)
+	w.users = auth.NewAccounts(w.store, w.ledger, "svc.testnet")
+	w.groups = groups.New(w.store, w.ledger, w.users)
+	return w
+}
+
+// process opens the database once more.
+func (w *world) process() *store.Store {
+	w.t.Helper()
+	s, err := w.open()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			w.t.Error(err)
+		}
+	})
+	return s
+}
+
+func (w *world) watch(s *store.Store) *Watch {
+	watch := New(s)
+	w.t.Cleanup(watch.Close)
+	return watch
+}
+
+// account makes an account.
+func (w *world) account(name string) string {
+	w.t.Helper()
+	id, _, err := w.users.Create(w.t.Context(), name, wire.Amount{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return id
+}
+
+func (w *world) register(account, group string) {
+	w.t.Helper()
+	if _, err := w.groups.Register(w.t.Context(), account, group, true); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// upload appends the record of one, and returns its sequence.
+func (w *world) upload(account, group string) (seq int64) {
+	w.t.Helper()
+	err := w.store.Write(w.t.Context(), func(tx *store.Tx) error {
+		r, err := w.ledger.Append(w.t.Context(), tx, ledger.Record{Kind: ledger.KindRecord, Account: account, Group: group})
+		seq = r.Seq
+		return err
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return seq
+}
+
+func stillThere() error { return nil }
+
+// follower watches until ctx ends and keeps what it was told.
+type follower struct {
+	mu   sync.Mutex
+	seqs []int64
+	err  error
+}
+
+func (f *follower) follow(ctx context.Context, w *Watch, account string, after int64) {
+	for ctx.Err() == nil {
+		got, err := w.Events(ctx, account, wire.WatchRequest{AfterSeq: &after, TimeoutMS: wire.MaxWatchMillis}, stillThere)
+		if ctx.Err() != nil {
+			return
+		}
+		f.mu.Lock()
+		if f.err = err; err == nil {
+			for _, e := range got.Events {
+				f.seqs = append(f.seqs, e.Seq)
+			}
+		}
+		f.mu.Unlock()
+		if err != nil {
+			return
+		}
+		after = got.Seq
+	}
+}
+
+func (f *follower) told() ([]int64, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.seqs), f.err
+}
+
+func eventually(t testing.TB, what string, ready func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ready(); time.Sleep(time.Millisecond) { // less than anybody waits
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not after 20 seconds", what)
+		}
+	}
+}
+
+// An event wakes those whom it concerns: the members of its group, whoever became
+// one or is none any more, and nobody else.
+func TestAnEventWakesWhomItConcerns(t *testing.T) {
+	w := newWorld(t, "")
+	watch := w.watch(w.store)
+	owner, member, guest := w.account("owner"), w.account("member"), w.account("guest")
+	w.register(owner, "g")
+	if _, err := w.groups.OpenJoin(t.Context(), owner, "g", fmt.Sprint(time.Now().Add(time.Hour).UnixNano()), nil); err != nil {
+		t.Fatal(err)
+	}
+	var others []string
+	for i := range 200 {
+		others = append(others, w.account(fmt.Sprintf("other%d", i)))
+		w.register(others[i], fmt.Sprintf("g%d", i))
+	}
+	followers := make(map[string]*follower)
+	start := headNow(t, watch)
+	for _, account := range append([]string{owner, member, guest}, others...) {
+		f := &follower{}
+		followers[account] = f
+		go f.follow(t.Context(), watch, account, start)
+	}
+	waiting := func() map[string]*waiter { // by account, when all wait
+		var all map[string]*waiter
+		eventually(t, "all wait", func() bool {
+			watch.mu.Lock()
+			defer watch.mu.Unlock()
+			all = make(map[string]*waiter)
+			for me := range watch.waiters.all {
+				all[me.account] = me
+			}
+			return len(all) == len(followers)
+		})
+		return all
+	}
+	run := func(_ string, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx := t.Context()
+	for _, step := range []struct {
+		name  string
+		do    func()
+		wakes []string
+	}{
+		{"upload", func() { w.upload(owner, "g") }, []string{owner}},
+		{"retrieval", func() { w.retrieve(owner, "g") }, nil},
+		{"admission", func() { run(w.groups.Add(ctx, owner, "g", member)) }, []string{owner, member}},
+		{"join", func() { run(w.groups.Join(ctx, guest, "g")) }, []string{owner, member, guest}},
+		{"retention", func() { run(w.groups.SetRetention(ctx, owner, "g", nil)) }, []string{owner, member, guest}},
+		{"revocation", func() { run(w.groups.Revoke(ctx, owner, "g", member)) }, []string{owner, member, guest}},
+		{"upload after the revocation", func() { w.upload(owner, "g") }, []string{owner, guest}},
+		{"registration", func() { w.register(member, "another") }, []string{member}},
+		{"upload of another group", func() { w.upload(others[7], "g7") }, []string{others[7]}},
+	} {
+		before := waiting()
+		step.do()
+		for _, account := range step.wakes {
+			eventually(t, step.name+" wakes "+account, func() bool {
+				watch.mu.Lock()
+				defer watch.mu.Unlock()
+				_, still := watch.waiters.all[before[account]]
+				return !still
+			})
+		}
+		end := headNow(t, watch)
+		eventually(t, step.name+" was polled", func() bool {
+			watch.mu.Lock()
+			defer watch.mu.Unlock()
+			return watch.head >= end && watch.endPoll != nil
+		})
+		for account, me := range waiting() {
+			if woken := me != before[account]; woken != slices.Contains(step.wakes, account) {
+				t.Errorf("%s: woken %t: %s", step.name, woken, account)
+			}
+		}
+	}
+}
+
+func (w *world) retrieve(account, group string) {
+	w.t.Helper()
+	err := w.store.Write(w.t.Context(), func(tx *store.Tx) error {
+		_, err := w.ledger.Append(w.t.Context(), tx, ledger.Record{Kind: ledger.KindClaim, Account: account, Group: group})
+		return err
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func headNow(t testing.TB, w *Watch) int64 {
+	t.Helper()
+	got, err := w.Events(t.Context(), "nobody", wire.WatchRequest{}, stillThere)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got.Seq
+}
+
+// Whoever belongs to more groups than a waiter remembers is told of each of them.
+func TestThreat31MemberOfManyGroups(t *testing.T) {
+	w := newWorld(t, "")
+	watch := w.watch(w.store)
+	owner := w.account("owner")
+	err := w.store.Write(t.Context(), func(tx *store.Tx) error {
+		for i := range maxGroups + 1 {
+			id := fmt.Sprintf("g%d", i)
+			if _, err := tx.ExecContext(t.Context(), "INSERT INTO groups (id, owner, joinable, key_version) VALUES (?, ?, ?, 1)", id, owner, false); err != nil {
+				return err
+			}
+			if _, err := tx.ExecContext(t.Context(), "INSERT INTO members (group_id, account, since) VALUES (?, ?, 1)", id, owner); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &follower{}
+	go f.follow(t.Context(), watch, owner, headNow(t, watch))
+	for i := range 3 {
+		eventually(t, "it waits", func() bool {
+			watch.mu.Lock()
+			defer watch.mu.Unlock()
+			return len(watch.waiters.ofEvery) == 1
+		})
+		watch.mu.Lock()
+		if n := len(watch.waiters.ofGroup); n > 0 {
+			t.Errorf("%d groups are remembered", n)
+		}
+		watch.mu.Unlock()
+		want := w.upload(owner, fmt.Sprintf("g%d", i*maxGroups/2))
+		eventually(t, "it is told", func() bool {
+			got, err := f.told()
+			return err == nil && len(got) == i+1 && got[i] == want
+		})
+	}
+}
+
+// A poller that is ahead of a caller lets it look once more: what lies between
+// was told to those who waited then.
+func TestAWaiterWhomThePollerOvertook(t *testing.T) {
+	w := newWorld(t, "")
+	watch := w.watch(w.store)
+	owner, other := w.account("owner"), w.account("other")
+	w.register(owner, "g")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	f := &follower{}
+	go f.follow(ctx, watch, other, headNow(t, watch))
+	_, seq, late, err := watch.read(ctx, owner, headNow(t, watch))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := w.upload(owner, "g")
+	eventually(t, "the poller saw it", func() bool {
+		watch.mu.Lock()
+		defer watch.mu.Unlock()
+		return watch.head >= want
+	})
+	if again, err := watch.wait(ctx, late, time.After(10*time.Second)); !again || err != nil {
+		t.Errorf("it waits: %t, %v", again, err)
+	}
+	if got, _, _, err := watch.read(ctx, owner, seq); err != nil || len(got) != 1 || got[0].Seq != want {
+		t.Errorf("told %v, %v", got, err)
+	}
+	if len(watch.waiters.withAccount) > 1 {
+		t.Errorf("waiters left behind: %v", watch.waiters.withAccount)
+	}
+}
+
+// Nobody misses an event: many accounts wait in several processes while members
+// come, go and upload. Each is told at least what whoever looks at the end sees,
+// and at most what whoever had looked after every single event would have seen.
+func TestWatchMissesNothing(t *testing.T) {
+	server := pgtest.Start(t)
+	for name, database := range map[string]string{"sqlite": "", "postgres": server.NewDatabase(t)} {
+		t.Run(name, func(t *testing.T) { missesNothing(t, newWorld(t, database), 40, 1) })
+		t.Run(name+", many at a time", func(t *testing.T) {
+			if database != "" {
+				database = server.NewDatabase(t)
+			}
+			missesNothing(t, newWorld(t, database), 160, 40)
+		})
+	}
+}
+
+// missesNothing has so many events happen, at a pace of so many until everybody
+// must know.
+func missesNothing(t *testing.T, w *world, events, pace int) {
+	const accounts = 12
+	processes := []*Watch{w.watch(w.process()), w.watch(w.process()), w.watch(w.process())}
+	reference := w.watch(w.store)
+	random := rand.New(rand.NewPCG(1, uint64(pace)))
+	var ids []string
+	followers := make(map[string][]*follower)
+	may := make(map[string][]int64)
+	for i := range accounts {
+		id := w.account(fmt.Sprintf("account%d", i))
+		ids = append(ids, id)
+		for range 1 + random.IntN(2) {
+			f := &follower{}
+			followers[id] = append(followers[id], f)
+			go f.follow(t.Context(), processes[random.IntN(len(processes))], id, 0)
+		}
+	}
+	last := make(map[string]int64)
+	for done := range events {
+		w.change(random, ids)
+		for _, id := range ids {
+			seqs, upTo := seen(t, reference, id, last[id])
+			may[id], last[id] = append(may[id], seqs...), upTo
+		}
+		if (done+1)%pace > 0 {
+			continue
+		}
+		for _, id := range ids {
+			must := may[id] // nobody was late
+			if pace > 1 {
+				must, _ = seen(t, reference, id, 0)
+			}
+			for i, f := range followers[id] {
+				eventually(t, fmt.Sprintf("event %d, watch %d of %s", done, i, id), func() bool {
+					got, err := f.told()
+					return err == nil && containsAll(got, must)
+				})
+				if got, _ := f.told(); !slices.IsSorted(got) || !containsAll(may[id], got) {
+					t.Fatalf("%s was told %v, which may be %v", id, got, may[id])
+				}
+			}
+		}
+	}
+}
+
+// change does something that members are told about: with many groups at first
+// none, so that they come to be.
+func (w *world) change(random *rand.Rand, ids []string) {
+	w.t.Helper()
+	ctx := w.t.Context()
+	group, account := fmt.Sprintf("g%d", random.IntN(6)), ids[random.IntN(len(ids))]
+	g, member, err := w.groups.View(ctx, group, account)
+	if err != nil {
+		_, err = w.groups.OpenJoin(ctx, account, group, fmt.Sprint(time.Now().Add(time.Hour).UnixNano()), nil)
+	} else {
+		switch what := random.IntN(4); {
+		case what == 0 && member && account != g.Owner:
+			_, err = w.groups.Revoke(ctx, g.Owner, group, account)
+		case what == 1 && !member:
+			if _, err = w.groups.Join(ctx, account, group); err != nil { // it was revoked
+				_, err = w.groups.Add(ctx, g.Owner, group, account)
+			}
+		case what == 2 && !member:
+			_, err = w.groups.Add(ctx, g.Owner, group, account)
+		default:
+			w.upload(g.Owner, group)
+		}
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// seen is what an account sees now of what happened after a sequence.
+func seen(t *testing.T, w *Watch, account string, after int64) (seqs []int64, upTo int64) {
+	t.Helper()
+	for {
+		events, upTo, _, err := w.read(t.Context(), account, after)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range events {
+			seqs = append(seqs, e.Seq)
+		}
+		if after = upTo; len(events) < maxEvents {
+			return seqs, after
+		}
+	}
+}
+
+func containsAll(all, some []int64) bool {
+	for _, seq := range some {
+		if !slices.Contains(all, seq) {
+			return false
+		}
+	}
+	return true
+}
+
+// What one upload costs the database while 200 accounts wait, each for a group of
+// its own.
+func BenchmarkUploadAmong200Watchers(b *testing.B) {
+	w := newWorld(b, "")
+	watch := w.watch(w.store)
+	var followers []*follower
+	var ids []string
+	for i := range 200 {
+		ids = append(ids, w.account(fmt.Sprintf("account%d", i)))
+		w.register(ids[i], fmt.Sprintf("g%d", i))
+	}
+	head := headNow(b, watch)
+	for i := range 200 {
+		followers = append(followers, &follower{})
+		go followers[i].follow(b.Context(), watch, ids[i], head)
+	}
+	var want [200]int
+	i := 0
+	eventually(b, "all wait", func() bool { return w.reads.Load() >= 201 })
+	before := w.reads.Load()
+	for b.Loop() {
+		w.upload(ids[i%200], fmt.Sprintf("g%d", i%200))
+		want[i%200]++
+		eventually(b, "told", func() bool {
+			got, err := followers[i%200].told()
+			return err == nil && len(got) == want[i%200]
+		})
+		i++
+	}
+	b.ReportMetric(float64(w.reads.Load()-before)/float64(i), "reads/event")
+}
