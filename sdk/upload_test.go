@@ -83,7 +83,7 @@ func TestNobodyPaysTwice(t *testing.T) {
 								break
 							}
 						}
-						if err != nil || s.Records() != 1 || r.Ref == "" || r.Hash != sdk.ComputeHash(content) {
+						if err != nil || s.Records() != 1 || r.Ref == "" || r.Hash != sdk.ComputeHash(content) || r.Size != int64(size) || r.Time.IsZero() {
 							t.Fatalf("%d records, receipt %+v, %v", s.Records(), r, err)
 						}
 						s.Disturb(path, nil)
