@@ -86,7 +86,7 @@ func hintText(hint string) string {
 	if !strings.Contains(hint, ". ") && !strings.HasSuffix(hint, "...") {
 		hint = strings.TrimSuffix(hint, ".")
 	}
-	if len(hint) > 1 && unicode.IsUpper(rune(hint[0])) && unicode.IsLower(rune(hint[1])) {
+	if len(hint) > 1 && unicode.IsUpper(rune(hint[0])) && (unicode.IsLower(rune(hint[1])) || hint[1] == ' ') {
 		hint = strings.ToLower(hint[:1]) + hint[1:]
 	}
 	return hint
