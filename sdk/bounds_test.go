@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk"
@@ -45,7 +46,12 @@ func TestThreat8PagesWithoutEnd(t *testing.T) {
 				page.Bytes()[0] = '['
 				_, _ = fmt.Fprintf(w, `{"result":%s]}`, page.Bytes())
 			})
-			if err := tc.list(client(t, s.url)); !errors.Is(err, sdk.ErrCorrupt) || !strings.Contains(fmt.Sprint(err), "have no end") {
+			c, err := sdk.New(account, sdk.Config{URL: s.url, APIKey: sdk.NewSecret(apiKey), MaxFileBytes: 1 << 20, Timeout: 5 * time.Minute})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			if err := tc.list(c); !errors.Is(err, sdk.ErrCorrupt) || !strings.Contains(fmt.Sprint(err), "have no end") {
 				t.Errorf("%v", err)
 			}
 			if asked := s.count(wire.PathTools + wire.OpGetGroupTransactions); asked > 100 {
