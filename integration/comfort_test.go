@@ -88,6 +88,50 @@ func TestFstabLine(t *testing.T) {
 	}
 }
 
+// A line of fstab with the option user: an ordinary user mounts and unmounts what it
+// says, with their own key and the log in their home directory, of which mount(8) does
+// not tell. It happens with a user, an fstab and a /dev/fuse of the test's own.
+func TestFstabLineForUsers(t *testing.T) {
+	needRoot(t)
+	w, alice, _ := team(t)
+	file := filepath.Join(w.dir, "f")
+	write(t, file, []byte("content\n"))
+	alice.must("put", "team", file)
+	script := `mount -t tmpfs -o mode=0755 user /mnt
+		mkdir /mnt/x /mnt/home /mnt/bin
+		cp "$BIN/svcfs" /mnt/bin; cp "$KEY" /mnt/home/key
+		chown -R 4242:4242 /mnt/x /mnt/home
+		cp -a /etc /mnt/etc; mount --bind /mnt/etc /etc
+		echo carol:x:4242:4242::/mnt/home:/bin/sh >>/etc/passwd
+		echo "$ACCOUNT /mnt/x svcfs user,noauto,url=$SVC_URL,api_key_file=/mnt/home/key 0 0" >/etc/fstab
+		mount -t tmpfs -o mode=0755 helper /sbin
+		ln -s /mnt/bin/svcfs /sbin/mount.svcfs
+		carol() { setpriv --reuid=4242 --regid=4242 --clear-groups -- "$@"; }
+		mknod -m 0600 /mnt/closed c 10 229; mount --bind /mnt/closed /dev/fuse
+		if carol mount /mnt/x; then exit 1; fi
+		mknod -m 0666 /mnt/open c 10 229; mount --bind /mnt/open /dev/fuse
+		carol mount /mnt/x
+		carol sh -c 'cat /mnt/x/team/f; echo new >/mnt/x/team/g; stat -c "%u %a" /mnt/x/team/g'
+		if cat /mnt/x/team/f; then exit 1; fi
+		ls /mnt/home/.local/state/svcfs
+		carol umount /mnt/x
+		if grep /mnt/x /proc/self/mounts; then exit 1; fi`
+	cmd := exec.Command("unshare", "--mount", "--propagation", "private", "bash", "-euc", script)
+	cmd.Dir, cmd.Env = "/", []string{"PATH=" + os.Getenv("PATH"), "SVC_URL=" + w.url, "BIN=" + w.bin, "KEY=" + alice.keyFile, "ACCOUNT=" + alice.id, "LC_ALL=C"}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, want := range []string{"this user may not open /dev/fuse\nhint: let users mount: sudo chmod 666 /dev/fuse", "\ncontent\n4242 600\n", "/mnt/x/team/f: Permission denied", "\nmount-x-"} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("lacks %q:\n%s", want, out)
+		}
+	}
+	if got := alice.must("ls", "team", "--json"); !strings.Contains(got, `"g"`) {
+		t.Errorf("g was not saved: %s", got)
+	}
+}
+
 // SIGHUP makes a mount look at the ledger now, and never ends it: without a service
 // the look fails, and says so.
 func TestHangupRefreshes(t *testing.T) {

@@ -216,7 +216,7 @@ func newDesktop(t *testing.T, w *world) *desktop {
 	settings := w.mkdir("desktop/.config/pcmanfm/default")
 	write(t, filepath.Join(settings, "pcmanfm.conf"), []byte("[ui]\nview_mode=list\nwin_width=760\nwin_height=420\n"))
 	d.env = append(os.Environ(), "DISPLAY=:"+strings.TrimSpace(display), "HOME="+w.mkdir("desktop"), "XDG_RUNTIME_DIR="+w.mkdir("desktop/run"),
-		"XDG_CONFIG_HOME=", "XDG_CACHE_HOME=", "LC_ALL=C.UTF-8", "NO_AT_BRIDGE=1")
+		"XDG_CONFIG_HOME="+w.mkdir("desktop/.config"), "XDG_CACHE_HOME="+w.mkdir("desktop/.cache"), "LC_ALL=C.UTF-8", "NO_AT_BRIDGE=1")
 	return d
 }
 

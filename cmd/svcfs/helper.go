@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"os/user"
 	"path/filepath"
 	"strings"
 )
@@ -11,6 +13,21 @@ import (
 func isMountHelper(program string) bool {
 	name := filepath.Base(program)
 	return name == "mount.svcfs" || name == "mount.fuse.svcfs"
+}
+
+// findHome sets HOME where it is missing: mount(8) takes it away from an ordinary
+// user's mount, and at boot there is none. It is where the settings and the log are.
+func findHome() {
+	if os.Getenv("HOME") != "" {
+		return
+	}
+	who, err := user.Current()
+	if err != nil {
+		return
+	}
+	if home, err := os.Stat(who.HomeDir); err == nil && home.IsDir() {
+		_ = os.Setenv("HOME", who.HomeDir)
+	}
 }
 
 // helperFlags are mount options that are flags of the mount command, with "_" for "-".

@@ -61,7 +61,7 @@ func TestSystemdSamples(t *testing.T) {
 			lists = append(lists, fields[4])
 		}
 	}
-	if len(lists) != 2 {
+	if len(lists) != 3 {
 		t.Fatalf("found %q", lists)
 	}
 	for _, list := range lists {

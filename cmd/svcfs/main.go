@@ -20,6 +20,7 @@ func run() exitCode {
 		if args == nil { // mount -f: only pretend
 			return exitOK
 		}
+		findHome()
 	}
 	return a.execute(context.Background(), args)
 }

@@ -492,10 +492,10 @@ func (d *Dir) Unlink(ctx context.Context, name string) error {
 	if !ok {
 		return plain(ClassIsDir, "unlink", join(d.Path(), name), "it is a folder")
 	}
-	if err := f.naming.enter(ctx); err != nil {
+	if err := f.nameGate().enter(ctx); err != nil {
 		return d.failed("unlink", name, err)
 	}
-	defer f.naming.leave()
+	defer f.nameGate().leave()
 	if f.entry.Load() != nil && !f.scratch.Load() && !d.t.isLink(f, d, name) {
 		if !d.t.cfg.AllowDelete {
 			return d.refuse(ClassByDesign, "unlink", name, "the file is uploaded, and removing it would destroy its key for everybody",

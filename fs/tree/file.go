@@ -12,12 +12,15 @@ import (
 )
 
 // File is a file inode: content that was committed, or a staged copy of it, or
-// both. See the package comment.
+// both. See the package comment. There is one for every name of a group that was
+// listed, so what most files never need is made when it is wanted, and the order
+// of the fields leaves no gaps.
 type File struct {
 	t        *Tree
 	ino, gen uint64
-	group    *group        // nil for control files
-	show     func() []byte // content of a control file, else nil
+	group    *group                    // nil for control files
+	show     func() []byte             // content of a control file, else nil
+	entry    atomic.Pointer[sdk.Entry] // committed content; nil while never uploaded
 
 	// By Tree.mu.
 	dir  *Dir   // nil once the name points elsewhere
@@ -31,29 +34,25 @@ type File struct {
 	// newer upload is not unlinked: its changes are the next version.
 	unlinked bool
 
-	entry   atomic.Pointer[sdk.Entry] // committed content; nil while never uploaded
-	staged  atomic.Bool               // there is a stage, or one is being made
-	scratch atomic.Bool               // lives in memory only (W6)
-	copier  atomic.Uint32             // thread that asked for the attributes last; see crawlers.go
-
-	// naming lets one commit, rename, link or unlink of the file through at a time:
-	// what is recorded and under which name belong together.
-	naming gate
+	staged  atomic.Bool   // there is a stage, or one is being made
+	scratch atomic.Bool   // lives in memory only (W6)
+	copier  atomic.Uint32 // thread that asked for the attributes last; see crawlers.go
 
 	// mu guards the content. It is held while bytes are copied, never while the
 	// service is asked: then stage.busy tells others to wait.
-	mu    sync.Mutex
-	opens int          // handles
-	lease *cache.Lease // committed content, while handles are open
-	stage *stage
-	lent  lending
+	mu     sync.Mutex
+	naming gate         // see nameGate; nil until it is wanted
+	opens  int          // handles
+	lease  *cache.Lease // committed content, while handles are open
+	stage  *stage
+	lent   *lending // nil until content was to be lent
 
 	attrMu sync.Mutex
 	size   int64
-	known  bool // size is the truth
 	mtime  time.Time
-	timed  bool // mtime was set by a program, and the content is as it was then
 	mode   uint32
+	known  bool // size is the truth
+	timed  bool // mtime was set by a program, and the content is as it was then
 	moded  bool // mode was set
 }
 
@@ -65,12 +64,23 @@ type link struct {
 
 // newFile makes a file that is not yet in its directory. Needs Tree.mu.
 func (t *Tree) newFile(dir *Dir, name string) *File {
-	f := &File{t: t, dir: dir, name: name, known: true, mtime: t.now(), gen: t.gens.Add(1), naming: newGate()}
+	f := &File{t: t, dir: dir, name: name, known: true, mtime: t.now(), gen: t.gens.Add(1)}
 	f.ino = inodeOf(join(dir.path(), name))
 	if t.carried[f.ino] {
 		f.ino = inodeOf(join(dir.path(), name) + "\x00" + strconv.FormatUint(f.gen, 10))
 	}
 	return f
+}
+
+// nameGate lets one commit, rename, link or unlink of the file through at a time:
+// what is recorded and under which name belong together.
+func (f *File) nameGate() gate {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.naming == nil {
+		f.naming = newGate()
+	}
+	return f.naming
 }
 
 func (f *File) setEntry(e *sdk.Entry) {

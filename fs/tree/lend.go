@@ -47,7 +47,10 @@ func (h *Handle) Lend() (Lending, *os.File) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	l := &f.lent
+	if f.lent == nil {
+		f.lent = &lending{}
+	}
+	l := f.lent
 	fits := !h.flags.Write && !h.flags.Truncate && !h.direct && f.stage == nil && f.lease != nil
 	resting := l.content != nil && time.Since(l.ended) < lendRest
 	switch {
@@ -84,10 +87,10 @@ func (h *Handle) lend(how Lending) Lending {
 
 // lendEnd counts h off and returns the lease to release, if any. Needs File.mu.
 func (h *Handle) lendEnd() *cache.Lease {
-	l := &h.f.lent
 	if !h.lent {
 		return nil
 	}
+	l := h.f.lent
 	h.lent = false
 	if l.handles--; l.handles > 0 {
 		return nil

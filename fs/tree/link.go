@@ -24,10 +24,10 @@ func (d *Dir) Link(ctx context.Context, f *File, name string) error {
 	if d.child(name) != nil {
 		return plain(ClassExist, "link", join(d.Path(), name), "the name exists")
 	}
-	if err := f.naming.enter(ctx); err != nil {
+	if err := f.nameGate().enter(ctx); err != nil {
 		return d.failed("link", name, err)
 	}
-	defer f.naming.leave()
+	defer f.nameGate().leave()
 	real, scratch := !d.isScratch(name), f.scratch.Load()
 	if uploaded := f.entry.Load() != nil; uploaded && (real || !scratch) || real && !scratch {
 		return d.refuse(ClassByDesign, "link", name, "a file of the ledger has one name", "Copy the file instead.")

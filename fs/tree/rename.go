@@ -85,17 +85,19 @@ func enterBoth(ctx context.Context, a, b *File) (leave func(), err error) {
 	if b != nil && b.gen < a.gen {
 		a, b = b, a
 	}
-	if err := a.naming.enter(ctx); err != nil {
+	first := a.nameGate()
+	if err := first.enter(ctx); err != nil {
 		return nil, err
 	}
 	if b == nil {
-		return a.naming.leave, nil
+		return first.leave, nil
 	}
-	if err := b.naming.enter(ctx); err != nil {
-		a.naming.leave()
+	second := b.nameGate()
+	if err := second.enter(ctx); err != nil {
+		first.leave()
 		return nil, err
 	}
-	return func() { b.naming.leave(); a.naming.leave() }, nil
+	return func() { second.leave(); first.leave() }, nil
 }
 
 // choose makes name in d the main name of f. It returns false when that is a

@@ -290,10 +290,10 @@ func (f *File) commit(ctx context.Context, when commitWhen) error {
 	if f.scratch.Load() {
 		return nil
 	}
-	if err := f.naming.enter(ctx); err != nil {
+	if err := f.nameGate().enter(ctx); err != nil {
 		return err
 	}
-	defer f.naming.leave()
+	defer f.nameGate().leave()
 	f.t.mu.RLock()
 	group, raw, named := f.group, f.raw, !f.unlinked && !f.scratch.Load()
 	f.t.mu.RUnlock()
