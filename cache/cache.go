@@ -26,9 +26,9 @@ type Key struct{ Group, Ref string }
 // Buffer is decrypted content. The cache calls Release exactly once, when the
 // content is dropped and no lease is left; Release must wipe it.
 type Buffer interface {
-	Bytes() []byte
+	Bytes() []byte    // the content, until Release
 	Footprint() int64 // memory occupied, in bytes
-	Release()
+	Release()         // wipes it
 }
 
 // Store is the cache. It is safe for concurrent use.
@@ -91,7 +91,7 @@ func New(budget int64) *Store {
 	return &Store{budget: budget, recency: recency, loads: make(map[Key]*load), running: make(map[*load]struct{})}
 }
 
-// Get leases the content of k, which load fetches unless it is cached. All who
+// Get leases the content of k, which fetch loads unless it is cached. All who
 // ask for k while it loads share one load; a caller whose context ends leaves it
 // to the others, and the load is cancelled only when nobody waits any more. A
 // failed load caches nothing.

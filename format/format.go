@@ -46,7 +46,7 @@ type Key struct {
 
 // ParseKey reads 32 bytes in standard base64 with padding, strictly. Other
 // lengths are refused: 16 bytes would silently select a weaker cipher. So is
-// the key of only zeros.
+// the key of only zeros. Errors are [ErrCorrupt] and never show the text.
 func ParseKey(text string) (*Key, error) {
 	raw, err := base64.StdEncoding.Strict().DecodeString(text)
 	if err != nil {
@@ -56,14 +56,14 @@ func ParseKey(text string) (*Key, error) {
 	return NewKey(raw)
 }
 
-// NewKey copies raw, which must be 32 bytes and not all zero.
+// NewKey copies raw, which must be 32 bytes and not all zero, else [ErrCorrupt].
 func NewKey(raw []byte) (*Key, error) {
 	if len(raw) != KeyBytes {
 		return nil, fmt.Errorf("key of %d bytes: want %d: %w", len(raw), KeyBytes, ErrCorrupt)
 	}
 	k := &Key{raw: [KeyBytes]byte(raw)}
-	if k.raw == [KeyBytes]byte{} {
-		return nil, fmt.Errorf("key is all zero: %w", ErrCorrupt)
+	if k.isZero() {
+		return nil, errZeroKey
 	}
 	return k, nil
 }
@@ -72,7 +72,7 @@ func NewKey(raw []byte) (*Key, error) {
 // out twice.
 func (k *Key) Fingerprint() [sha256.Size]byte { return sha256.Sum256(k.raw[:]) }
 
-// Wipe overwrites the key. It is of no use afterwards.
+// Wipe overwrites the key. Using it afterwards is an error.
 func (k *Key) Wipe() { clear(k.raw[:]) }
 
 const redacted = "redacted"
@@ -86,7 +86,15 @@ func (k Key) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 // LogValue gives "redacted" to slog.
 func (k Key) LogValue() slog.Value { return slog.StringValue(redacted) }
 
+var errZeroKey = fmt.Errorf("key is all zero: %w", ErrCorrupt)
+
+// isZero reports a key that never was one, or was wiped.
+func (k *Key) isZero() bool { return k.raw == [KeyBytes]byte{} }
+
 func (k *Key) aead() (cipher.AEAD, error) {
+	if k.isZero() { // everybody could open what it seals
+		return nil, errZeroKey
+	}
 	block, err := aes.NewCipher(k.raw[:])
 	if err != nil {
 		return nil, fmt.Errorf("make cipher: %w", err)
@@ -96,7 +104,7 @@ func (k *Key) aead() (cipher.AEAD, error) {
 
 // Seal encrypts plain in place under a fresh random nonce. plain needs a
 // capacity of 16 bytes more than its length; sealed (ciphertext, then tag)
-// shares its memory.
+// shares its memory. On error plain is as it was.
 func Seal(k *Key, plain []byte) (nonce [NonceBytes]byte, sealed []byte, err error) {
 	if cap(plain)-len(plain) < TagBytes {
 		return nonce, nil, fmt.Errorf("seal %d bytes: no room for the tag behind them", len(plain))
@@ -133,7 +141,8 @@ func Reseal(k *Key, nonce, tag, plain []byte) (sealed []byte, err error) {
 }
 
 // Open decrypts sealed (ciphertext, then tag) in place; plain shares its memory.
-// On failure, which is [ErrAuthentication], sealed is wiped.
+// Errors: [ErrAuthentication], after which sealed is wiped, and [ErrCorrupt] for a
+// nonce or a length that is none.
 func Open(k *Key, nonce, sealed []byte) (plain []byte, err error) {
 	if len(nonce) != NonceBytes || len(sealed) < TagBytes {
 		return nil, fmt.Errorf("open blob of %d bytes: %w", len(nonce)+len(sealed), ErrCorrupt)
@@ -158,7 +167,8 @@ func SplitBlob(blob []byte) (nonce, sealed []byte, err error) {
 	return blob[:NonceBytes], blob[NonceBytes:], nil
 }
 
-// OpenBlob decrypts a blob in place; plain shares its memory.
+// OpenBlob decrypts a blob in place; plain shares its memory. Errors:
+// [ErrAuthentication], [ErrCorrupt] for what is too short to be a blob.
 func OpenBlob(k *Key, blob []byte) (plain []byte, err error) {
 	nonce, sealed, err := SplitBlob(blob)
 	if err != nil {
@@ -167,7 +177,7 @@ func OpenBlob(k *Key, blob []byte) (plain []byte, err error) {
 	return Open(k, nonce, sealed)
 }
 
-// SealBlob encrypts a copy of plain into a new blob.
+// SealBlob encrypts a copy of plain into a new blob, which belongs to the caller.
 func SealBlob(k *Key, plain []byte) ([]byte, error) {
 	blob := make([]byte, NonceBytes+len(plain), Overhead+len(plain))
 	copy(blob[NonceBytes:], plain)

@@ -308,3 +308,22 @@ func BenchmarkOpenInPlace(b *testing.B) {
 		}
 	}
 }
+
+// A key that was wiped, or never set, seals and opens nothing: anybody could open
+// it.
+func TestThreat11WipedKeySealsNothing(t *testing.T) {
+	wiped, err := NewKey(bytes.Repeat([]byte{7}, KeyBytes))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wiped.Wipe()
+	for name, k := range map[string]*Key{"wiped": wiped, "never set": new(Key)} {
+		plain := append(make([]byte, 0, 64), "content"...)
+		if _, _, err := Seal(k, plain); !errors.Is(err, ErrCorrupt) || string(plain) != "content" {
+			t.Errorf("%s: %q, %v", name, plain, err)
+		}
+		if _, err := Open(k, make([]byte, NonceBytes), make([]byte, TagBytes)); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -18,6 +18,9 @@ const (
 	writeBits = 0o222
 	// statBlock is the block size that stat and statfs show, in bytes.
 	statBlock = 4096
+	// unbelieved is how long the kernel believes the size of a file that nobody
+	// has told: the next open tells it. 0 would mean the default.
+	unbelieved = time.Nanosecond
 	// maxName is the longest name statfs promises, in bytes.
 	maxName = 255
 )
@@ -63,7 +66,11 @@ func (n *dirNode) Getattr(_ context.Context, _ gofs.FileHandle, out *fuse.AttrOu
 
 // Getattr answers from memory.
 func (n *fileNode) Getattr(_ context.Context, _ gofs.FileHandle, out *fuse.AttrOut) syscall.Errno {
-	n.m.fill(n.f.Attr(), &out.Attr)
+	attr := n.f.Attr()
+	n.m.fill(attr, &out.Attr)
+	if attr.Unsized {
+		out.SetTimeout(unbelieved)
+	}
 	return 0
 }
 

@@ -107,6 +107,9 @@ func TestA1UnknownSizeReadsWhole(t *testing.T) {
 	m := mounting(t)
 	content := pattern(50_000)
 	m.must(order{Do: "put", Group: "team", Name: "f", Data: []byte(content), Size: sdk.SizeUnknown})
+	if info, err := os.Stat(m.path("team/f")); err != nil || info.Size() != 0 {
+		t.Errorf("size before: %+v, %v", info, err)
+	}
 	if got := m.read("team/f"); got != content {
 		t.Errorf("read %d bytes of %d", len(got), len(content))
 	}

@@ -59,6 +59,9 @@ func (m *mounted) embedder(n tree.Node) gofs.InodeEmbedder {
 func (n *dirNode) child(ctx context.Context, node tree.Node, out *fuse.EntryOut) *gofs.Inode {
 	attr := node.Attr()
 	n.m.fill(attr, &out.Attr)
+	if attr.Unsized {
+		out.SetAttrTimeout(unbelieved)
+	}
 	return n.NewInode(ctx, n.m.embedder(node), stable(attr))
 }
 

@@ -206,13 +206,7 @@ func memoryWorld(t *testing.T, flavour sdktest.Flavour, group sdk.GroupID) (*sdk
 	t.Helper()
 	s := sdktest.NewServer(t, flavour)
 	alice := s.Account("alice", "100")
-	cfg := s.Config()
-	cfg.APIKey = alice.Key
-	c, err := sdk.New(alice.ID, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close() })
+	c := s.Client(t, alice)
 	if _, err := c.RegisterGroup(t.Context(), group); err != nil {
 		t.Fatal(err)
 	}

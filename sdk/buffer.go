@@ -31,8 +31,8 @@ type Pool struct {
 // NewPool returns an empty pool.
 func NewPool() *Pool { return &Pool{free: make(map[int][][]byte)} }
 
-// Get returns a buffer of size zero bytes of content, which the caller owns
-// until [Buffer.Release]. It fails when the system has no memory for it.
+// Get returns a buffer whose content is size bytes, all zero, which the caller
+// owns until [Buffer.Release]. It fails when the system has no memory for it.
 func (p *Pool) Get(size int64) (*Buffer, error) { return p.get(size, false) }
 
 // GetShared is [Pool.Get] for content that others will read: [Buffer.Share] works

@@ -97,7 +97,8 @@ func proxyFor(r *http.Request) (*url.URL, error) {
 // Account returns the account the client acts for.
 func (c *Client) Account() AccountID { return c.account }
 
-// Pool returns where the client takes its buffers from.
+// Pool returns where the client takes its buffers from. It lives as long as the
+// program; closing the client leaves it open.
 func (c *Client) Pool() *Pool { return c.pool }
 
 // Close drops idle connections and what was asked for ahead of an upload. Calls
@@ -115,7 +116,9 @@ func (c *Client) NetworkInfo() NetworkInfo {
 }
 
 // Capabilities asks once which extensions the service offers; a service without
-// the path has none. Free, no authentication.
+// the path, or with something else there, has none. Later calls are local. Free, no
+// authentication. Errors: [KindUnavailable], [KindTimeout], [KindRateLimited]; the
+// next call asks again.
 func (c *Client) Capabilities(ctx context.Context) (wire.Capabilities, error) {
 	for {
 		c.mu.Lock()

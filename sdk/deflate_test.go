@@ -69,7 +69,7 @@ func TestDeflate(t *testing.T) {
 			{"text with a random tail", append(bytes.Clone(text[:100_000]), random...), false},
 		} {
 			t.Run(flavour.String()+"/"+tc.name, func(t *testing.T) {
-				c, s := member(t, flavour, nil)
+				s, c := world(t, flavour)
 				seen := spy(s)
 				ctx := sdk.WithDeflate(t.Context())
 				b, err := c.Pool().Get(int64(len(tc.content)))
@@ -78,7 +78,7 @@ func TestDeflate(t *testing.T) {
 				}
 				defer b.Release()
 				copy(b.Bytes(), tc.content)
-				r, err := c.Upload(ctx, "team", "f.log", b)
+				r, err := c.Upload(ctx, "g", "f.log", b)
 				if err != nil || r.Hash != sdk.ComputeHash(tc.content) || r.Size != int64(len(tc.content)) {
 					t.Fatalf("%+v, %v", r, err)
 				}
@@ -93,7 +93,7 @@ func TestDeflate(t *testing.T) {
 						t.Errorf("the format is %s", *seen.format.Load())
 					}
 				}
-				got, plain, err := c.RetrieveBytes(t.Context(), "team", string(r.Ref))
+				got, plain, err := c.RetrieveBytes(t.Context(), "g", string(r.Ref))
 				if err != nil || !bytes.Equal(got, tc.content) || plain.Size != int64(len(tc.content)) {
 					t.Errorf("%d bytes come back, %+v, %v", len(got), plain, err)
 				}
@@ -101,9 +101,9 @@ func TestDeflate(t *testing.T) {
 		}
 	}
 	t.Run("off by default", func(t *testing.T) {
-		c, s := member(t, sdktest.GenB, nil)
+		s, c := world(t, sdktest.GenB)
 		seen := spy(s)
-		if _, err := c.UploadBytes(t.Context(), "team", "f.log", text); err != nil {
+		if _, err := c.UploadBytes(t.Context(), "g", "f.log", text); err != nil {
 			t.Fatal(err)
 		}
 		if seen.size.Load() < int64(len(text)) || strings.Contains(string(*seen.format.Load()), "compression") {
@@ -117,7 +117,7 @@ func TestDeflate(t *testing.T) {
 func TestDeflateAndLostAnswers(t *testing.T) {
 	text := []byte(strings.Repeat("the same thing again and again\n", 10_000))
 	for _, deflateFirst := range []bool{true, false} {
-		c, s := member(t, sdktest.Extended, nil)
+		s, c := world(t, sdktest.Extended)
 		s.Disturb(wire.PathTools+wire.OpFinalizeUpload, func(next http.Handler) http.Handler {
 			return http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 		})
@@ -125,15 +125,15 @@ func TestDeflateAndLostAnswers(t *testing.T) {
 		if deflateFirst {
 			first, then = then, first
 		}
-		if _, err := c.UploadBytes(first, "team", "f", text); err == nil {
+		if _, err := c.UploadBytes(first, "g", "f", text); err == nil {
 			t.Fatal("a lost answer is no error")
 		}
 		s.Disturb(wire.PathTools+wire.OpFinalizeUpload, nil)
-		r, err := c.UploadBytes(then, "team", "f", text)
+		r, err := c.UploadBytes(then, "g", "f", text)
 		if err != nil || s.Records() != 1 {
 			t.Fatalf("%d records, %v", s.Records(), err)
 		}
-		if got, _, err := c.RetrieveBytes(t.Context(), "team", string(r.Ref)); err != nil || !bytes.Equal(got, text) {
+		if got, _, err := c.RetrieveBytes(t.Context(), "g", string(r.Ref)); err != nil || !bytes.Equal(got, text) {
 			t.Errorf("%d bytes, %v", len(got), err)
 		}
 	}

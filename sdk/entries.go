@@ -11,9 +11,6 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
-// maxRows bounds the records of one group that are listed.
-const maxRows = 5_000_000
-
 // Entries lists the file records of g whose ChangedSeq is larger than after, in
 // that order, deleted ones included; 0 lists all. A service without paging
 // answers all of them every time, in upload order; the caller merges by Ref.
@@ -44,21 +41,57 @@ func (c *Client) entries(ctx context.Context, g GroupID, after Seq) ([]Entry, er
 		return appendEntries(nil, g, rows), nil
 	}
 	var all []Entry
-	for {
-		rows, more, err := c.pageAfter(ctx, wire.TransactionsRequest{GroupID: string(g), AfterSeq: int64(after)})
-		if err != nil {
-			return nil, err
-		}
+	request := wire.TransactionsRequest{GroupID: string(g), AfterSeq: int64(after)}
+	err = c.eachPage(ctx, request, func(row wire.TransactionRow) int64 { return row.ChangedSeq }, func(rows []wire.TransactionRow) error {
 		all = appendEntries(all, g, rows)
-		if !more {
-			return all, nil
-		}
-		last := Seq(rows[len(rows)-1].ChangedSeq)
-		if last <= after || len(all) > maxRows {
-			return nil, malformed(errors.New("its pages do not advance, or have no end"))
-		}
-		after = last
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
+	return all, nil
+}
+
+// rowBytes is what a record takes in memory beside its texts, in bytes.
+const rowBytes = 400
+
+// eachPage hands the records that request asks for to take, page by page. next is
+// where a row says that the following page begins. All pages together may take as
+// much memory as a single list, or as half a file: a service can always send one
+// more (threat 8).
+func (c *Client) eachPage(ctx context.Context, request wire.TransactionsRequest, next func(wire.TransactionRow) int64,
+	take func([]wire.TransactionRow) error) error {
+	for room := max(maxListBytes, c.cfg.MaxFileBytes/2); ; {
+		rows, more, err := c.pageAfter(ctx, request)
+		if err == nil {
+			err = take(rows)
+		}
+		if err != nil || !more {
+			return err
+		}
+		for _, row := range rows {
+			room -= rowBytes + textBytes(row)
+		}
+		last := next(rows[len(rows)-1])
+		if last <= request.AfterSeq || room < 0 {
+			return malformed(errors.New("its pages do not advance, or have no end"))
+		}
+		request.AfterSeq = last
+	}
+}
+
+// textBytes counts the longest texts of a record, in bytes.
+func textBytes(row wire.TransactionRow) int64 {
+	n := len(row.TransID) + len(row.UserID) + len(row.FileHash) + len(row.IPFSHash) + len(row.Detail) + len(row.Request)
+	for _, text := range []*string{row.Filename, row.ContentType} {
+		if text != nil {
+			n += len(*text)
+		}
+	}
+	if row.Deleted != nil {
+		n += len(row.Deleted.DeletedBy) + len(row.Deleted.Reason)
+	}
+	return int64(n)
 }
 
 // shortPage is how many rows are few enough for one answer, however long the

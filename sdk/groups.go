@@ -157,7 +157,9 @@ func (c *Client) SetGroupRetention(ctx context.Context, g GroupID, days *int64) 
 }
 
 // AuthStatus asks what the service thinks of the caller, and of its membership
-// in g unless g is empty. Free; needs the API key. Specification 4.2.
+// in g unless g is empty. Free; needs the API key. Errors: [KindUnauthenticated],
+// [KindNotFound] for an account that does not exist, [KindUnavailable],
+// [KindTimeout]. Specification 4.2.
 func (c *Client) AuthStatus(ctx context.Context, g GroupID) (AuthStatus, error) {
 	request := wire.GroupRequest{GroupID: string(g)}
 	if g == "" {
@@ -172,13 +174,15 @@ func (c *Client) AuthStatus(ctx context.Context, g GroupID) (AuthStatus, error) 
 }
 
 // OwnedGroups lists the groups the caller owns. Free on the self-hosted service
-// and on the hosted main network. Needs the API key. Specification 4.2.
+// and on the hosted main network. Needs the API key. The names are hostile input.
+// Errors: [KindUnauthenticated], [KindUnavailable], [KindTimeout], [KindCorrupt]
+// when the answer is no list. Specification 4.2.
 func (c *Client) OwnedGroups(ctx context.Context) ([]GroupID, error) {
 	return c.groupList(ctx, wire.OpGetOwnedGroups)
 }
 
 // MemberGroups lists the groups the caller belongs to, owned ones included.
-// Free like [Client.OwnedGroups]. Specification 4.2.
+// Free, and errors, like [Client.OwnedGroups]. Specification 4.2.
 func (c *Client) MemberGroups(ctx context.Context) ([]GroupID, error) {
 	return c.groupList(ctx, wire.OpGetMemberGroups)
 }
@@ -191,7 +195,8 @@ func (c *Client) groupList(ctx context.Context, op string) ([]GroupID, error) {
 	return list, nil
 }
 
-// Groups merges [Client.OwnedGroups] and [Client.MemberGroups], sorted by id.
+// Groups merges [Client.OwnedGroups] and [Client.MemberGroups], sorted by id: two
+// requests at once. Free, and errors, like them.
 func (c *Client) Groups(ctx context.Context) ([]Group, error) {
 	var owned, member []GroupID
 	both, groupCtx := errgroup.WithContext(ctx)
@@ -217,7 +222,8 @@ func (c *Client) Groups(ctx context.Context) ([]Group, error) {
 }
 
 // GroupMembers lists the members of g. Free like [Client.OwnedGroups]. The
-// caller must be a member, or the group open. Specification 4.2.
+// caller must be a member, or the group open. Errors: [KindNotFound],
+// [KindNotAuthorized], and those of [Client.OwnedGroups]. Specification 4.2.
 func (c *Client) GroupMembers(ctx context.Context, g GroupID) ([]AccountID, error) {
 	var list nameList[AccountID]
 	if err := c.read(ctx, wire.OpGetGroupMembers, wire.GroupRequest{GroupID: string(g)}, &list); err != nil {
@@ -226,7 +232,8 @@ func (c *Client) GroupMembers(ctx context.Context, g GroupID) ([]AccountID, erro
 	return list, nil
 }
 
-// Health asks whether the service is up. Free, no authentication.
+// Health asks once whether the service is up. Free, no authentication. Errors:
+// [KindUnavailable], [KindTimeout], [KindCorrupt] when something else answers.
 func (c *Client) Health(ctx context.Context) error {
 	var any json.RawMessage
 	return c.wrap("ask health", "", "", c.get(ctx, c.cfg.MCPURL+wire.PathHealth, &any))

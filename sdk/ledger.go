@@ -31,27 +31,21 @@ func (c *Client) ledgerRows(ctx context.Context, g GroupID) ([]proof.Row, error)
 		return nil, err
 	}
 	var all []proof.Row
-	for after := int64(0); ; {
-		page, more, err := c.pageAfter(ctx, wire.TransactionsRequest{GroupID: string(g), AfterSeq: after, Kinds: wire.KindsAll})
-		if err != nil {
-			return nil, err
-		}
+	request := wire.TransactionsRequest{GroupID: string(g), Kinds: wire.KindsAll}
+	err := c.eachPage(ctx, request, func(row wire.TransactionRow) int64 { return row.Seq }, func(page []wire.TransactionRow) error {
 		for _, row := range page {
 			r, err := proofRow(row)
 			if err != nil {
-				return nil, malformed(fmt.Errorf("row %d: %w", row.Seq, err))
+				return malformed(fmt.Errorf("row %d: %w", row.Seq, err))
 			}
 			all = append(all, r)
 		}
-		if !more {
-			return all, nil
-		}
-		last := page[len(page)-1].Seq
-		if last <= after || len(all) > maxRows {
-			return nil, malformed(errors.New("its pages do not advance, or have no end"))
-		}
-		after = last
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
+	return all, nil
 }
 
 func (c *Client) needCheckpoints(ctx context.Context) error {

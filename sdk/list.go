@@ -45,34 +45,10 @@ func (l *nameList[T]) UnmarshalJSON(raw []byte) error {
 // unmarshalList takes memory for exactly the items there are, once it is known
 // that they are not too many.
 func unmarshalList[T any](raw []byte, least int, into *[]T) error {
-	n := countItems(raw)
+	n := wire.CountItems(raw)
 	if n > freeItems+len(raw)/least {
 		return errShortItems
 	}
 	*into = make([]T, 0, n)
 	return json.Unmarshal(raw, into)
-}
-
-// countItems returns how many items a JSON list has; anything else has none. Raw
-// is valid JSON.
-func countItems(raw []byte) int {
-	items, depth, inString, escaped := 0, 0, false, false
-	for _, b := range raw {
-		switch {
-		case escaped:
-			escaped = false
-		case inString:
-			escaped = b == '\\'
-			inString = b != '"'
-		case b == '"':
-			inString = true
-		case b == '{' || b == '[':
-			depth++
-		case b == '}' || b == ']':
-			depth--
-		case b == ',' && depth == 1:
-			items++
-		}
-	}
-	return items + 1
 }

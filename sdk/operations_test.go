@@ -201,13 +201,7 @@ func TestThreat4And7EveryOperationMeetsEveryLie(t *testing.T) {
 
 func meet(t *testing.T, s *sdktest.Server, op called, lie told) {
 	alice := s.Account("alice", "100")
-	cfg := s.Config()
-	cfg.APIKey = alice.Key
-	c, err := sdk.New(alice.ID, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	c := s.Client(t, alice)
 	if _, err := c.RegisterGroup(t.Context(), "g"); err != nil {
 		t.Fatal(err)
 	}

@@ -16,13 +16,7 @@ func TestProgress(t *testing.T) {
 		t.Run(flavour.String(), func(t *testing.T) {
 			s := sdktest.NewServer(t, flavour)
 			alice := s.Account("alice", "100")
-			cfg := s.Config()
-			cfg.APIKey = alice.Key
-			c, err := sdk.New(alice.ID, cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer c.Close()
+			c := s.Client(t, alice)
 			var mu sync.Mutex
 			var seen []sdk.Progress
 			ctx := sdk.WithProgress(t.Context(), func(p sdk.Progress) {

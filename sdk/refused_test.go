@@ -18,14 +18,8 @@ func TestRefusedUploadIsNotFoundInTheLedger(t *testing.T) {
 				t.Fatal(err)
 			}
 			upload := func() error { // each run of a program is a client of its own
-				cfg := s.Config()
-				cfg.APIKey = poor.Key
-				c, err := sdk.New(poor.ID, cfg)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer c.Close()
-				_, err = c.UploadBytes(t.Context(), "g", "f", []byte("the same content"))
+				c := s.Client(t, poor)
+				_, err := c.UploadBytes(t.Context(), "g", "f", []byte("the same content"))
 				return err
 			}
 			if err := upload(); err != nil {

@@ -72,7 +72,7 @@ func (c *Client) retrieve(ctx context.Context, e Entry, b *Buffer) (Plain, error
 	if offered(caps, wire.CapRaw) {
 		request.Transfer = wire.TransferRaw
 	}
-	sink := &blobSink{buf: b, limit: c.cfg.MaxFileBytes + format.TagBytes + 2}
+	sink := &blobSink{buf: b, limit: c.mostSealed(e.Size), recorded: e.Size != SizeUnknown}
 	var answer retrieveAnswer
 	ask := func(ctx context.Context) error { return c.prepareRetrieve(ctx, request, sink, &answer) }
 	// Repeating must be free: a service that knows claim ids charges once, the
@@ -87,6 +87,20 @@ func (c *Client) retrieve(ctx context.Context, e Entry, b *Buffer) (Plain, error
 	}
 	return c.openAnswer(ctx, e, answer, sink)
 }
+
+// mostSealed is how long the sealed content of a file of size bytes can be, also
+// compressed: a service must not make room for more (threat 8).
+func (c *Client) mostSealed(size int64) int64 {
+	limit := c.cfg.MaxFileBytes
+	if size != SizeUnknown {
+		limit = min(limit, size+size/1000+deflateSlack)
+	}
+	return limit + format.TagBytes + 2 // what padding may stand for
+}
+
+// deflateSlack is by how much a zlib stream may be longer than short content, in
+// bytes, whoever made it.
+const deflateSlack = 1 << 10
 
 // retrieveAnswer is a PrepareRetrieveResult whose data went into a buffer while
 // it was read.
@@ -151,6 +165,9 @@ func (c *Client) openAnswer(ctx context.Context, e Entry, a retrieveAnswer, sink
 		return Plain{}, err
 	}
 	if meta.Compression == format.CompressionDeflate {
+		if e.Size != SizeUnknown && meta.OriginalSize != e.Size {
+			return Plain{}, malformed(fmt.Errorf("content of %d bytes: the ledger recorded %d", meta.OriginalSize, e.Size))
+		}
 		if err := c.inflate(meta, b); err != nil {
 			return Plain{}, err
 		}
@@ -202,8 +219,8 @@ func (c *Client) inflate(meta format.Metadata, b *Buffer) error {
 
 // fetchBlob reads a raw transfer of exactly size bytes.
 func (c *Client) fetchBlob(ctx context.Context, target string, size int64, sink *blobSink) error {
-	if size < format.Overhead || size-format.Overhead > c.cfg.MaxFileBytes {
-		return malformed(fmt.Errorf("data of %d bytes: want %d to %d", size, format.Overhead, c.cfg.MaxFileBytes+format.Overhead))
+	if most := sink.limit + format.NonceBytes; size < format.Overhead || size > most {
+		return malformed(fmt.Errorf("data of %d bytes: want %d to %d", size, format.Overhead, most))
 	}
 	return c.retry(ctx, func(ctx context.Context) error {
 		return c.authorized(ctx, func(token Secret) error {

@@ -137,7 +137,8 @@ type groupArgs struct {
 }
 
 // Balance returns the native token balance of account, default the caller's.
-// Free, no authentication. Errors: [KindNotFound]. Specification 4.2.
+// Free, no authentication. Errors: [KindNotFound] for an account that does not
+// exist, [KindUnavailable], [KindTimeout], [KindCorrupt]. Specification 4.2.
 func (c *Client) Balance(ctx context.Context, account AccountID) (Amount, error) {
 	if account == "" {
 		account = c.account
@@ -156,8 +157,8 @@ func (c *Client) Balance(ctx context.Context, account AccountID) (Amount, error)
 }
 
 // EstimateFee returns what an action of the ledger costs, such as
-// "register_group"; 0 for one it does not know. Free, no authentication.
-// Specification 4.2.
+// "register_group"; 0 for one it does not know. Free, no authentication. Errors:
+// [KindUnavailable], [KindTimeout], [KindCorrupt]. Specification 4.2.
 func (c *Client) EstimateFee(ctx context.Context, action string) (Amount, error) {
 	var digits json.Number
 	args := struct {
@@ -187,7 +188,8 @@ func (c *Client) GroupOwner(ctx context.Context, g GroupID) (AccountID, error) {
 }
 
 // GroupChecksum returns the attestation checksum of g, or "" when the service
-// publishes none. Free, no authentication. Specification 4.2.
+// publishes none, also for a group it does not know. Free, no authentication.
+// Errors: [KindUnavailable], [KindTimeout], [KindCorrupt]. Specification 4.2.
 func (c *Client) GroupChecksum(ctx context.Context, g GroupID) (string, error) {
 	var sum *string
 	if err := c.view(ctx, "get_group_checksum", groupArgs{GroupID: g}, &sum); err != nil || sum == nil {

@@ -15,40 +15,19 @@ import (
 	"github.com/svcfs/svcfs/sdk/sdktest"
 )
 
-// member is a client of an account that owns the group "team".
-func member(t *testing.T, flavour sdktest.Flavour, change func(*sdk.Config)) (*sdk.Client, *sdktest.Server) {
-	t.Helper()
-	s := sdktest.NewServer(t, flavour)
-	alice := s.Account("alice", "100")
-	cfg := s.Config()
-	cfg.APIKey = alice.Key
-	if change != nil {
-		change(&cfg)
-	}
-	c, err := sdk.New(alice.ID, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close() })
-	if _, err := c.RegisterGroup(t.Context(), "team"); err != nil {
-		t.Fatal(err)
-	}
-	return c, s
-}
-
 func TestStreams(t *testing.T) {
-	c, _ := member(t, sdktest.Extended, nil)
+	_, c := world(t, sdktest.Extended)
 	for _, size := range []int{0, 1, 64 << 10, 64<<10 + 1, 3<<20 + 5} {
 		content := make([]byte, size)
 		for i := range content {
 			content[i] = byte(i >> 3)
 		}
-		r, err := c.UploadReader(t.Context(), "team", "stream", iotest.HalfReader(bytes.NewReader(content)))
+		r, err := c.UploadReader(t.Context(), "g", "stream", iotest.HalfReader(bytes.NewReader(content)))
 		if err != nil || r.Size != int64(size) || r.Hash != sdk.ComputeHash(content) {
 			t.Fatalf("%d bytes: %+v, %v", size, r, err)
 		}
 		var got bytes.Buffer
-		if plain, err := c.RetrieveTo(t.Context(), "team", string(r.Ref), &got); err != nil || plain.Size != int64(size) || !bytes.Equal(got.Bytes(), content) {
+		if plain, err := c.RetrieveTo(t.Context(), "g", string(r.Ref), &got); err != nil || plain.Size != int64(size) || !bytes.Equal(got.Bytes(), content) {
 			t.Errorf("%d bytes come back as %d, %v", size, got.Len(), err)
 		}
 		dir := t.TempDir()
@@ -56,10 +35,10 @@ func TestStreams(t *testing.T) {
 		if err := os.WriteFile(path, content, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.UploadFile(t.Context(), "team", "", path); err != nil {
+		if _, err := c.UploadFile(t.Context(), "g", "", path); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.RetrieveFile(t.Context(), "team", "file.bin", path); err != nil {
+		if _, err := c.RetrieveFile(t.Context(), "g", "file.bin", path); err != nil {
 			t.Fatal(err)
 		}
 		info, err := os.Stat(path)
@@ -70,31 +49,31 @@ func TestStreams(t *testing.T) {
 }
 
 func TestStreamRefusals(t *testing.T) {
-	c, s := member(t, sdktest.GenB, func(cfg *sdk.Config) { cfg.MaxFileBytes = 1000 })
+	s, c := world(t, sdktest.GenB, func(cfg *sdk.Config) { cfg.MaxFileBytes = 1000 })
 	broken := errors.New("the disk is gone")
-	if _, err := c.UploadReader(t.Context(), "team", "f", iotest.ErrReader(broken)); !errors.Is(err, broken) {
+	if _, err := c.UploadReader(t.Context(), "g", "f", iotest.ErrReader(broken)); !errors.Is(err, broken) {
 		t.Errorf("a broken reader gives %v", err)
 	}
 	endless := &counted{r: zeros{}}
-	if _, err := c.UploadReader(t.Context(), "team", "f", endless); !errors.Is(err, sdk.ErrTooLarge) || endless.n > 1<<20 {
+	if _, err := c.UploadReader(t.Context(), "g", "f", endless); !errors.Is(err, sdk.ErrTooLarge) || endless.n > 1<<20 {
 		t.Errorf("an endless reader gives %v after %d bytes", err, endless.n)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := c.UploadReader(ctx, "team", "f", zeros{}); !errors.Is(err, sdk.ErrCanceled) {
+	if _, err := c.UploadReader(ctx, "g", "f", zeros{}); !errors.Is(err, sdk.ErrCanceled) {
 		t.Errorf("a cancelled upload gives %v", err)
 	}
-	if _, err := c.UploadFile(t.Context(), "team", "", filepath.Join(t.TempDir(), "absent")); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := c.UploadFile(t.Context(), "g", "", filepath.Join(t.TempDir(), "absent")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no file gives %v", err)
 	}
 	if s.Records() != 0 {
 		t.Errorf("%d records", s.Records())
 	}
-	r, err := c.UploadBytes(t.Context(), "team", "f", []byte("content"))
+	r, err := c.UploadBytes(t.Context(), "g", "f", []byte("content"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.RetrieveTo(t.Context(), "team", string(r.Ref), failing{broken}); !errors.Is(err, broken) {
+	if _, err := c.RetrieveTo(t.Context(), "g", string(r.Ref), failing{broken}); !errors.Is(err, broken) {
 		t.Errorf("a broken writer gives %v", err)
 	}
 	dir := t.TempDir()
@@ -102,7 +81,7 @@ func TestStreamRefusals(t *testing.T) {
 	if err := os.WriteFile(path, []byte("before"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.RetrieveFile(t.Context(), "team", "absent", path); !errors.Is(err, sdk.ErrNotFound) {
+	if _, err := c.RetrieveFile(t.Context(), "g", "absent", path); !errors.Is(err, sdk.ErrNotFound) {
 		t.Errorf("an unknown name gives %v", err)
 	}
 	if got, err := os.ReadFile(path); err != nil || string(got) != "before" {

@@ -59,12 +59,7 @@ func TestTicketsArePreparedAhead(t *testing.T) {
 // Closing a client ends the request for a ticket that nobody will take.
 func TestCloseEndsTicketsPreparedAhead(t *testing.T) {
 	s := sdktest.NewServer(t, sdktest.Extended)
-	account, cfg := s.Account("alice", "100"), s.Config()
-	cfg.APIKey, cfg.Timeout = account.Key, time.Minute
-	c, err := sdk.New(account.ID, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := s.Client(t, s.Account("alice", "100"), func(cfg *sdk.Config) { cfg.Timeout = time.Minute })
 	if _, err := c.RegisterGroup(t.Context(), "small"); err != nil {
 		t.Fatal(err)
 	}

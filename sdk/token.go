@@ -164,8 +164,10 @@ func expiryOf(token string) (time.Duration, bool) {
 	return life, life > 0
 }
 
-// RefreshToken forces a new session token (specification 4.2). Free; needs the
-// API key.
+// RefreshToken forces a new session token; calls do so by themselves before one
+// ends. Free; needs the API key. Errors: [KindUnauthenticated], [KindNotFound] for
+// an account that does not exist, [KindUnavailable], [KindTimeout]; all of them are
+// [ErrSignIn]. Specification 4.2.
 func (c *Client) RefreshToken(ctx context.Context) error {
 	c.tokens.mu.Lock()
 	current := c.tokens.token

@@ -224,6 +224,8 @@ type blobSink struct {
 	nonce [format.NonceBytes]byte
 	buf   *Buffer
 	limit int64 // of the sealed bytes
+	// recorded: the limit is what a file of the size in the ledger can have.
+	recorded bool
 
 	text []byte // base64 that does not make a whole group yet
 	have int    // bytes of the nonce
@@ -231,14 +233,18 @@ type blobSink struct {
 }
 
 func (s *blobSink) reset() error {
-	*s = blobSink{buf: s.buf, limit: s.limit, text: s.text[:0]}
+	*s = blobSink{buf: s.buf, limit: s.limit, recorded: s.recorded, text: s.text[:0]}
 	return s.buf.Resize(0)
 }
 
 // room returns n more bytes at the end of the buffer.
 func (s *blobSink) room(n int) ([]byte, error) {
 	old := s.buf.Len()
-	if old+int64(n) > s.limit {
+	switch {
+	case old+int64(n) <= s.limit:
+	case s.recorded:
+		return nil, malformed(fmt.Errorf("encrypted data of more than %d bytes, which the recorded size excludes", s.limit))
+	default:
 		return nil, fmt.Errorf("encrypted data of more than %d bytes: %w", s.limit, format.ErrTooLarge)
 	}
 	if err := s.buf.Resize(old + int64(n)); err != nil {

@@ -108,7 +108,7 @@ type Entry struct {
 	Ref        Ref
 	Tx         TxID
 	Hash       Digest    // SHA-256 of the plaintext: what a retrieved file must match
-	Uploader   AccountID //
+	Uploader   AccountID // who recorded it
 	Time       time.Time // of the ledger record; zero when unknown
 	Seq        Seq       // of the upload; entries of a group ascend by it
 	ChangedSeq Seq       // of the newest record about this file; where the next listing continues

@@ -181,7 +181,7 @@ func (u *uploading) resume(ctx context.Context) (r Receipt, done bool, err error
 		u.ticket = t // repeats the finalize under its id
 		return Receipt{}, false, nil
 	}
-	if r, done, err = u.c.findRecorded(ctx, u.key, t.since); err != nil {
+	if r, done, err = u.findRecorded(ctx, t.since); err != nil {
 		return Receipt{}, false, err
 	}
 	u.forget()
@@ -214,7 +214,8 @@ func (c *Client) acknowledged(ref Ref) bool {
 
 // findRecorded looks for our own row of the same content in the ledger, one
 // that no caller was told of.
-func (c *Client) findRecorded(ctx context.Context, k uploadKey, since time.Time) (Receipt, bool, error) {
+func (u *uploading) findRecorded(ctx context.Context, since time.Time) (Receipt, bool, error) {
+	c, k := u.c, u.key
 	entries, err := c.Entries(ctx, k.group, 0)
 	if err != nil {
 		return Receipt{}, false, err
@@ -224,7 +225,11 @@ func (c *Client) findRecorded(ctx context.Context, k uploadKey, since time.Time)
 		e := entries[i]
 		if e.Hash == k.digest && e.Uploader == c.account && e.Deleted == nil && (e.Name == "" || e.Name == k.name) && !c.acknowledged(e.Ref) &&
 			(e.Time.IsZero() || e.Time.After(since.Add(-clockSkew))) {
-			return Receipt{Ref: e.Ref, Tx: e.Tx, Hash: e.Hash, Size: e.Size, Seq: e.Seq, Time: e.Time}, true, nil
+			r := Receipt{Ref: e.Ref, Tx: e.Tx, Hash: e.Hash, Size: u.buf.Len(), Seq: e.Seq, Time: e.Time}
+			if r.Time.IsZero() {
+				r.Time = time.Now()
+			}
+			return r, true, nil
 		}
 	}
 	return Receipt{}, false, nil
@@ -352,7 +357,7 @@ func (u *uploading) unanswered(ctx context.Context, err error) (Receipt, error) 
 	if !u.ticket.unsure || u.offers(wire.CapIdempotentFinalize) && isOutcomeUnknown(err) {
 		return Receipt{}, err
 	}
-	r, found, lookErr := u.c.findRecorded(ctx, u.key, u.ticket.since)
+	r, found, lookErr := u.findRecorded(ctx, u.ticket.since)
 	if lookErr != nil {
 		return Receipt{}, err
 	}

@@ -18,17 +18,11 @@ import (
 )
 
 // world is an honest service with a group and a client.
-func world(t *testing.T, f sdktest.Flavour) (*sdktest.Server, *sdk.Client) {
+func world(t *testing.T, f sdktest.Flavour, changes ...func(*sdk.Config)) (*sdktest.Server, *sdk.Client) {
 	t.Helper()
 	s := sdktest.NewServer(t, f)
-	a := s.Account("alice", "100")
-	cfg := s.Config()
-	cfg.APIKey, cfg.Timeout = a.Key, 2*time.Second
-	c, err := sdk.New(a.ID, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close() })
+	patience := func(cfg *sdk.Config) { cfg.Timeout = 2 * time.Second }
+	c := s.Client(t, s.Account("alice", "100"), append(changes, patience)...)
 	if _, err := c.RegisterGroup(t.Context(), "g"); err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +77,7 @@ func TestNobodyPaysTwice(t *testing.T) {
 								break
 							}
 						}
-						if err != nil || s.Records() != 1 || r.Ref == "" || r.Hash != sdk.ComputeHash(content) {
+						if err != nil || s.Records() != 1 || r.Ref == "" || r.Hash != sdk.ComputeHash(content) || r.Size != int64(size) || r.Time.IsZero() {
 							t.Fatalf("%d records, receipt %+v, %v", s.Records(), r, err)
 						}
 						s.Disturb(path, nil)
@@ -165,13 +159,7 @@ func TestUploadThatStandsStill(t *testing.T) {
 	for _, size := range []int{10, 32 << 20} {
 		s, _ := world(t, sdktest.Extended)
 		a := s.Account("bob", "100")
-		cfg := s.Config()
-		cfg.APIKey, cfg.Timeout = a.Key, 200*time.Millisecond
-		c, err := sdk.New(a.ID, cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
+		c := s.Client(t, a, func(cfg *sdk.Config) { cfg.Timeout = 200 * time.Millisecond })
 		if _, err := c.RegisterGroup(t.Context(), "h"); err != nil {
 			t.Fatal(err)
 		}
@@ -209,13 +197,7 @@ func TestTokenWaiterGivesUpAlone(t *testing.T) {
 	s.Disturb(wire.PathSessionToken, func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { <-release; next.ServeHTTP(w, r) })
 	})
-	cfg := s.Config()
-	cfg.APIKey = a.Key
-	c, err := sdk.New(a.ID, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	c := s.Client(t, a)
 	hits := s.Hits(wire.PathSessionToken)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()

@@ -408,6 +408,14 @@ func (u *demoUser) path(name string) string { return filepath.Join(u.dir, demoGr
 
 func seconds(since time.Time) string { return fmt.Sprintf("%.1f s", time.Since(since).Seconds()) }
 
+// logHint says where more is told: a folder of --once goes with what is in it.
+func (d *demo) logHint() string {
+	if d.once {
+		return "run it without --once, which keeps its log"
+	}
+	return "the log is " + d.log.Name()
+}
+
 // explainFailure adds what the mount knows about an error that a program got.
 func (d *demo) explainFailure(ctx context.Context, u *demoUser, f demoFile, err error) error {
 	text, _ := readControl(ctx, u.dir, "errors")
@@ -415,7 +423,7 @@ func (d *demo) explainFailure(ctx context.Context, u *demoUser, f demoFile, err 
 	if last := lines[len(lines)-1]; last != "" {
 		err = fmt.Errorf("%w (the mount says: %s)", err, strings.ReplaceAll(last, "\t", " "))
 	}
-	return refuse(exitOther, "the log is "+d.log.Name(), fmt.Errorf("%s: %w", f.name, err))
+	return refuse(exitOther, d.logHint(), fmt.Errorf("%s: %w", f.name, err))
 }
 
 // readBack waits until bob sees the file's newest version, and compares.
@@ -431,7 +439,7 @@ func (d *demo) readBack(ctx context.Context, f demoFile, want [sha256.Size]byte)
 			return d.explainFailure(ctx, d.bob, f, err)
 		}
 		if late {
-			return refuse(exitNotFound, "the log is "+d.log.Name(), fmt.Errorf("%s: bob reads %d bytes that are not what alice wrote", f.name, size))
+			return refuse(exitNotFound, d.logHint(), fmt.Errorf("%s: bob reads %d bytes that are not what alice wrote", f.name, size))
 		}
 		select {
 		case <-ctx.Done():

@@ -58,12 +58,16 @@ func noAccount() error {
 	return refuse(exitAuth, "set "+envAccount+" or use --account ID; 'svcfs demo' needs no account", errors.New("no account was given"))
 }
 
-func (a *app) login(ctx context.Context, toFile, asJSON bool) error {
-	s, err := a.accountSettings()
-	if err != nil {
-		return err
+// keyOwner tells whose key is meant, and where it is valid.
+func (a *app) keyOwner() (s settings, address string, err error) {
+	if s, err = a.accountSettings(); err == nil {
+		address, err = s.address()
 	}
-	address, err := s.address()
+	return s, address, err
+}
+
+func (a *app) login(ctx context.Context, toFile, asJSON bool) error {
+	s, address, err := a.keyOwner()
 	if err != nil {
 		return err
 	}
@@ -174,11 +178,7 @@ func (a *app) logoutCommand() *cobra.Command {
 }
 
 func (a *app) logout(asJSON bool) error {
-	s, err := a.accountSettings()
-	if err != nil {
-		return err
-	}
-	address, err := s.address()
+	s, address, err := a.keyOwner()
 	if err != nil {
 		return err
 	}

@@ -49,8 +49,9 @@ func TestMain(m *testing.M) {
 //	lie KIND               put a proxy that tells a lie before SVC_URL
 //	until COMMAND ...      repeat a command until it succeeds, at most 15 s
 //	unmounted DIR          check that nothing is mounted on DIR
-//	hosted A|B             a service like the hosted one, without extensions, of
-//	                       that generation; sets SVC_URL
+//	hosted A|B|extended    a service in the test's process: like the hosted one,
+//	                       without extensions, of that generation, or with all of
+//	                       them; sets SVC_URL
 //	world                  the service that this run of the script is about
 //	stable FILE            write the last output to FILE, with what differs from
 //	                       run to run replaced
@@ -63,12 +64,15 @@ const (
 	serviceWorld  = "svcd"
 	restrictedToA = "A" // generation A as it was, without extensions
 	restrictedToB = "B" // generation B as the hosted service is
+	extendedWorld = "extended"
 )
 
-// TestGenerations runs testdata/generations against svcd and against services
-// restricted to either generation; the conditions [svcd], [A] and [B] tell which.
+// TestGenerations runs testdata/generations against svcd, against services
+// restricted to either generation and against one of generation B with every
+// extension; the conditions [svcd], [A] and [B] tell which, [extended] those that
+// have extensions.
 func TestGenerations(t *testing.T) {
-	for _, world := range []string{serviceWorld, restrictedToB, restrictedToA} {
+	for _, world := range []string{serviceWorld, extendedWorld, restrictedToB, restrictedToA} {
 		t.Run(world, func(t *testing.T) { runScripts(t, "testdata/generations", world) })
 	}
 }
@@ -104,6 +108,8 @@ func runScripts(t *testing.T, dir, world string) {
 				return os.Geteuid() == 0 || slices.Contains(strings.Split(string(conf), "\n"), "user_allow_other"), nil
 			case serviceWorld, restrictedToA, restrictedToB:
 				return cond == world, nil
+			case extendedWorld:
+				return world == serviceWorld || world == extendedWorld, nil
 			}
 			return false, fmt.Errorf("unknown condition %q", cond)
 		},
@@ -279,9 +285,9 @@ func runsIn() map[string][]string {
 
 // hostedCmd serves from the test's own process.
 func hostedCmd(t *testing.T, ts *testscript.TestScript, args []string) {
-	flavours := map[string]sdktest.Flavour{restrictedToA: sdktest.GenA, restrictedToB: sdktest.GenB}
+	flavours := map[string]sdktest.Flavour{restrictedToA: sdktest.GenA, restrictedToB: sdktest.GenB, extendedWorld: sdktest.Extended}
 	if len(args) != 1 {
-		ts.Fatalf("usage: hosted A|B")
+		ts.Fatalf("usage: hosted A|B|extended")
 	}
 	flavour, known := flavours[args[0]]
 	if !known {

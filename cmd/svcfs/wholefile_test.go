@@ -123,14 +123,7 @@ func newHosted(t *testing.T, f sdktest.Flavour) (*sdktest.Server, sdktest.Accoun
 	t.Helper()
 	s := sdktest.NewServer(t, f)
 	alice := s.Account("alice", "100")
-	config := s.Config()
-	config.APIKey = alice.Key
-	c, err := sdk.New(alice.ID, config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close() })
-	return s, alice, c
+	return s, alice, s.Client(t, alice)
 }
 
 // A get that is killed while it writes leaves the old file or none, and no other.

@@ -41,6 +41,7 @@ type Attr struct {
 	Dir      bool
 	ReadOnly bool // mode without write bits: control files, old versions
 	Control  bool // of a .svcfs directory: looking at it is not using the mount
+	Unsized  bool // nobody has told the size yet; Size is 0
 	Size     int64
 	Blocks   int64 // of 512 bytes
 	Nlink    uint32

@@ -17,9 +17,13 @@ import (
 // Store keeps keys between runs, each for the address where it is valid
 // ([sdk.NetworkInfo].AuthURL) and an account. [ErrNone]: it holds none for them.
 type Store interface {
-	Name() string // in words, for messages
+	// Name tells in words where the keys are, for messages.
+	Name() string
+	// Get returns the key, or ErrNone.
 	Get(address string, account sdk.AccountID) (sdk.Secret, error)
+	// Set stores the key in place of the one before.
 	Set(address string, account sdk.AccountID, key sdk.Secret) error
+	// Remove forgets the key; ErrNone when there was none.
 	Remove(address string, account sdk.AccountID) error
 }
 

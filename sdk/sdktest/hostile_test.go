@@ -25,17 +25,8 @@ func TestThreats4To13EveryLie(t *testing.T) {
 		t.Run(fmt.Sprintf("Threat%d %s", mode.Threat, mode.Name), func(t *testing.T) {
 			t.Parallel()
 			h := sdktest.NewHostile(t, mode)
-			cfg := h.Config()
-			cfg.APIKey, cfg.MaxFileBytes, cfg.Timeout = h.Alice.Key, 8<<20, 20*time.Second
-			if mode.Want == sdk.KindTimeout {
-				cfg.Timeout = 100 * time.Millisecond
-			}
-			c, err := sdk.New(h.Alice.ID, cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer c.Close()
-			v := &victim{t: t, h: h, c: c}
+			v := newVictim(t, h, 8<<20, 20*time.Second)
+			c := v.c
 			v.check(v.try(t.Context()))
 			h.Behave()
 			if mode.Surface == sdktest.OnToken {
@@ -58,6 +49,16 @@ type victim struct {
 	h *sdktest.Hostile
 	c *sdk.Client
 	n int
+}
+
+func newVictim(t *testing.T, h *sdktest.Hostile, maxFileBytes int64, patience time.Duration) *victim {
+	t.Helper()
+	return &victim{t: t, h: h, c: h.Client(t, h.Alice, func(cfg *sdk.Config) {
+		cfg.MaxFileBytes, cfg.Timeout = maxFileBytes, patience
+		if h.Mode.Want == sdk.KindTimeout {
+			cfg.Timeout = 100 * time.Millisecond
+		}
+	})}
 }
 
 // try does what the lie is about.

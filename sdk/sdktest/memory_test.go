@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/sdktest"
 )
 
@@ -59,17 +58,8 @@ func TestThreat8MemoryStaysBounded(t *testing.T) {
 		}
 		t.Run(mode.Name, func(t *testing.T) {
 			h := sdktest.NewHostile(t, mode)
-			cfg := h.Config()
-			cfg.APIKey, cfg.MaxFileBytes, cfg.Timeout = h.Alice.Key, largest, 2*time.Second
-			if mode.Want == sdk.KindTimeout {
-				cfg.Timeout = 100 * time.Millisecond
-			}
-			c, err := sdk.New(h.Alice.ID, cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer c.Close()
-			v := &victim{t: t, h: h, c: c}
+			v := newVictim(t, h, largest, 2*time.Second)
+			var err error
 			grown := peakOf(t, func() { err = v.try(t.Context()) })
 			if err == nil {
 				t.Error("it succeeds")

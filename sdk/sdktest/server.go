@@ -79,6 +79,19 @@ func (c call) decode(into any) error {
 	return nil
 }
 
+// asked decodes the request of an operation, which runs with the state to itself.
+func asked[T any](s *state, run func(call, T) (any, error)) func(call) (any, error) {
+	return func(c call) (any, error) {
+		var request T
+		if err := c.decode(&request); err != nil {
+			return nil, err
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return run(c, request)
+	}
+}
+
 // refusal is an error a caller is told.
 type refusal struct {
 	status     int
@@ -115,6 +128,23 @@ func (s *Server) Account(name, tokens string) Account {
 	a := Account{ID: sdk.AccountID(name + "." + ContractID), Key: sdk.NewSecret("svc_sk_" + strings.ReplaceAll(uuid.NewString()+uuid.NewString(), "-", "")[:43])}
 	s.state.addAccount(string(a.ID), a.Key.Reveal(), balance)
 	return a
+}
+
+// Client makes a client of an account, which is closed with the test. Each change
+// is made to its configuration before.
+func (s *Server) Client(tb testing.TB, a Account, changes ...func(*sdk.Config)) *sdk.Client {
+	tb.Helper()
+	cfg := s.Config()
+	cfg.APIKey = a.Key
+	for _, change := range changes {
+		change(&cfg)
+	}
+	c, err := sdk.New(a.ID, cfg)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = c.Close() })
+	return c
 }
 
 // Records counts the uploads in the ledger.
@@ -231,27 +261,27 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 func (s *Server) table() map[string]route {
 	st := &s.state
 	t := map[string]route{
-		wire.PathSessionToken: {open: true, bare: true, run: st.sessionToken},
+		wire.PathSessionToken: {open: true, bare: true, run: asked(st, st.sessionToken)},
 		wire.PathHealth:       {open: true, bare: true, run: func(call) (any, error) { return map[string]string{"status": "ok"}, nil }},
 		wire.PathRPC:          {open: true, bare: true, run: st.rpc},
 	}
 	for op, run := range map[string]func(call) (any, error){
-		wire.OpAuthStatus: st.authStatus, wire.OpRegisterGroup: st.register, wire.OpAddGroupMember: st.add,
-		wire.OpRevokeGroupMember: st.revoke, wire.OpJoinGroup: st.join, wire.OpCreateHackathonGroup: st.open,
-		wire.OpCloseHackathonJoin: st.close, wire.OpSetGroupRetention: st.retention, wire.OpPrepareUpload: st.prepare,
-		wire.OpPrepareRetrieve: st.retrieve, wire.OpGetOwnedGroups: st.owned, wire.OpGetMemberGroups: st.memberOf,
-		wire.OpGetGroupMembers: st.members, wire.OpGetGroupTransactions: st.transactions,
+		wire.OpAuthStatus: asked(st, st.authStatus), wire.OpRegisterGroup: asked(st, st.register), wire.OpAddGroupMember: asked(st, st.add),
+		wire.OpRevokeGroupMember: asked(st, st.revoke), wire.OpJoinGroup: asked(st, st.join), wire.OpCreateHackathonGroup: asked(st, st.open),
+		wire.OpCloseHackathonJoin: asked(st, st.close), wire.OpSetGroupRetention: asked(st, st.retention), wire.OpPrepareUpload: asked(st, st.prepare),
+		wire.OpPrepareRetrieve: asked(st, st.retrieve), wire.OpGetOwnedGroups: st.owned, wire.OpGetMemberGroups: st.memberOf,
+		wire.OpGetGroupMembers: asked(st, st.members), wire.OpGetGroupTransactions: asked(st, st.transactions),
 	} {
 		t[wire.PathTools+op] = route{run: run}
 	}
 	if s.flavour == GenA {
-		t[wire.PathFinalizeGenA] = route{run: st.finalize}
+		t[wire.PathFinalizeGenA] = route{run: asked(st, st.finalize)}
 		return t
 	}
-	t[wire.PathTools+wire.OpFinalizeUpload] = route{run: st.finalize}
+	t[wire.PathTools+wire.OpFinalizeUpload] = route{run: asked(st, st.finalize)}
 	if s.flavour == Extended {
-		t[wire.PathTools+wire.OpDeleteFile] = route{run: st.delete}
-		t[wire.PathTools+wire.OpRenameFile] = route{run: st.rename}
+		t[wire.PathTools+wire.OpDeleteFile] = route{run: asked(st, st.delete)}
+		t[wire.PathTools+wire.OpRenameFile] = route{run: asked(st, st.rename)}
 		t[wire.PathTools+wire.OpWatch] = route{run: st.watch}
 		t[wire.PathCapabilities] = route{open: true, bare: true, run: func(call) (any, error) {
 			return wire.Capabilities{Service: "sdktest", Version: "1", ContractID: ContractID, Fees: st.fees(), MaxFileBytes: 64 << 20,

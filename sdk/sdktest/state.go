@@ -109,13 +109,7 @@ func (s *state) records() int {
 	return len(s.files)
 }
 
-func (s *state) sessionToken(c call) (any, error) {
-	var req wire.SessionTokenRequest
-	if err := c.decode(&req); err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *state) sessionToken(c call, req wire.SessionTokenRequest) (any, error) {
 	a := s.accounts[req.AccountID]
 	if a == nil {
 		return nil, refuse(http.StatusNotFound, wire.CodeAccountUnknown, "account not found")
@@ -166,13 +160,7 @@ func (s *state) owner(id, g, what string) (*group, error) {
 	return found, err
 }
 
-func (s *state) authStatus(c call) (any, error) {
-	var req wire.GroupRequest
-	if err := c.decode(&req); err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *state) authStatus(c call, req wire.GroupRequest) (any, error) {
 	out := wire.AuthStatusResult{Authenticated: true, AccountID: c.account, GroupID: req.GroupID}
 	if req.GroupID != "default" {
 		_, err := s.member(c.account, req.GroupID)
@@ -185,13 +173,7 @@ func (s *state) authStatus(c call) (any, error) {
 	return out, nil
 }
 
-func (s *state) register(c call) (any, error) {
-	var req wire.GroupRequest
-	if err := c.decode(&req); err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *state) register(c call, req wire.GroupRequest) (any, error) {
 	return "Group '" + req.GroupID + "' registered successfully", s.addGroup(c.account, req.GroupID, false)
 }
 
@@ -207,13 +189,7 @@ func (s *state) addGroup(owner, g string, joinable bool) error {
 	return nil
 }
 
-func (s *state) add(c call) (any, error) {
-	var req wire.MemberRequest
-	if err := c.decode(&req); err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *state) add(c call, req wire.MemberRequest) (any, error) {
 	g, err := s.owner(c.account, req.GroupID, "add")
 	if err != nil {
 		return nil, err
@@ -229,13 +205,7 @@ func (s *state) add(c call) (any, error) {
 	return "Added " + req.MemberID + " to group '" + req.GroupID + "'", nil
 }
 
-func (s *state) revoke(c call) (any, error) {
-	var req wire.MemberRequest
-	if err := c.decode(&req); err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *state) revoke(c call, req wire.MemberRequest) (any, error) {
 	g, err := s.owner(c.account, req.GroupID, "revoke")
 	if err != nil {
 		return nil, err
@@ -252,17 +222,11 @@ func (s *state) revoke(c call) (any, error) {
 	return "Revoked " + req.MemberID + " from group '" + req.GroupID + "' (key rotated)", nil
 }
 
-func (s *state) open(c call) (any, error) {
-	var req wire.OpenJoinRequest
-	if err := c.decode(&req); err != nil {
-		return nil, err
-	}
+func (s *state) open(c call, req wire.OpenJoinRequest) (any, error) {
 	until, err := strconv.ParseInt(req.ExpiresAt, 10, 64)
 	if err != nil || time.Unix(0, until).Before(time.Now()) {
 		return nil, refuse(http.StatusBadRequest, wire.CodeValidation, "expires_at must be in the future")
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.groups[req.GroupID] == nil {
 		if err := s.addGroup(c.account, req.GroupID, true); err != nil {
 			return nil, err
@@ -282,13 +246,7 @@ func (s *state) open(c call) (any, error) {
 	return "Opened group '" + req.GroupID + "'", nil
 }
 
-func (s *state) close(c call) (any, error) {
-	var req wire.GroupRequest
-	if err := c.decode(&req); err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *state) close(c call, req wire.GroupRequest) (any, error) {
 	g, err := s.owner(c.account, req.GroupID, "close join")
 	if err != nil {
 		return nil, err
@@ -297,13 +255,7 @@ func (s *state) close(c call) (any, error) {
 	return "Closed join window for group '" + req.GroupID + "'", nil
 }
 
-func (s *state) join(c call) (any, error) {
-	var req wire.GroupRequest
-	if err := c.decode(&req); err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *state) join(c call, req wire.GroupRequest) (any, error) {
 	g := s.groups[req.GroupID]
 	switch {
 	case g == nil:
@@ -323,13 +275,7 @@ func (s *state) join(c call) (any, error) {
 	return "Joined group '" + req.GroupID + "'", nil
 }
 
-func (s *state) retention(c call) (any, error) {
-	var req wire.RetentionRequest
-	if err := c.decode(&req); err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *state) retention(c call, req wire.RetentionRequest) (any, error) {
 	_, err := s.owner(c.account, req.GroupID, "set retention")
 	if err == nil {
 		s.note(wire.EventRetention, req.GroupID, "", c.account)
@@ -357,13 +303,7 @@ func (s *state) listGroups(want func(*group) bool) []string {
 	return list
 }
 
-func (s *state) members(c call) (any, error) {
-	var req wire.GroupRequest
-	if err := c.decode(&req); err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *state) members(c call, req wire.GroupRequest) (any, error) {
 	g, err := s.member(c.account, req.GroupID)
 	if err != nil {
 		return nil, err
@@ -371,13 +311,7 @@ func (s *state) members(c call) (any, error) {
 	return slices.Clone(g.members), nil
 }
 
-func (s *state) prepare(c call) (any, error) {
-	var req wire.PrepareUploadRequest
-	if err := c.decode(&req); err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *state) prepare(c call, req wire.PrepareUploadRequest) (any, error) {
 	if _, err := s.member(c.account, req.GroupID); err != nil {
 		return nil, err
 	}
@@ -410,13 +344,7 @@ func (s *state) putBlob(c call, id string) (any, error) {
 	return []byte{}, nil
 }
 
-func (s *state) finalize(c call) (any, error) {
-	var req wire.FinalizeUploadRequest
-	if err := c.decode(&req); err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *state) finalize(c call, req wire.FinalizeUploadRequest) (any, error) {
 	u, err := s.pending(req.UploadID, c.account)
 	if err != nil {
 		return nil, err
@@ -497,13 +425,7 @@ func (f *file) living() error {
 	return nil
 }
 
-func (s *state) retrieve(c call) (any, error) {
-	var req wire.PrepareRetrieveRequest
-	if err := c.decode(&req); err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *state) retrieve(c call, req wire.PrepareRetrieveRequest) (any, error) {
 	f, err := s.file(c.account, req.GroupID, req.IPFSHash)
 	if err == nil {
 		err = f.living()
@@ -545,13 +467,7 @@ func (s *state) readBlob(c call, ticket string) (any, error) {
 	return nil, refuse(http.StatusNotFound, wire.CodeFileNotFound, "transfer not found")
 }
 
-func (s *state) transactions(c call) (any, error) {
-	var req wire.TransactionsRequest
-	if err := c.decode(&req); err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *state) transactions(c call, req wire.TransactionsRequest) (any, error) {
 	if _, err := s.member(c.account, req.GroupID); err != nil {
 		return nil, err
 	}
@@ -568,13 +484,7 @@ func (s *state) transactions(c call) (any, error) {
 	return rows, nil
 }
 
-func (s *state) delete(c call) (any, error) {
-	var req wire.FileRequest
-	if err := c.decode(&req); err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *state) delete(c call, req wire.FileRequest) (any, error) {
 	f, err := s.ownFile(c.account, req.GroupID, req.IPFSHash)
 	if err != nil {
 		return nil, err
@@ -588,13 +498,7 @@ func (s *state) delete(c call) (any, error) {
 	return "Deleted", nil
 }
 
-func (s *state) rename(c call) (any, error) {
-	var req wire.RenameRequest
-	if err := c.decode(&req); err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *state) rename(c call, req wire.RenameRequest) (any, error) {
 	f, err := s.ownFile(c.account, req.GroupID, req.IPFSHash)
 	if err == nil {
 		err = f.living()

@@ -28,3 +28,15 @@ func TestDeeperThan(t *testing.T) {
 		}
 	}
 }
+
+// CountItems tells what the decoder will make of a list.
+func TestCountItems(t *testing.T) {
+	for raw, want := range map[string]int{
+		`[1]`: 1, `[1,2]`: 2, `[{"a":1,"b":2},3]`: 2, `[[1,2,3],"a,b",{"c":[4,5]}]`: 3,
+		`["\",\"",","]`: 2, `["\\",1]`: 2, `[null,null,null]`: 3,
+	} {
+		if got := wire.CountItems([]byte(raw)); got != want {
+			t.Errorf("%s has %d items, want %d", raw, got, want)
+		}
+	}
+}
