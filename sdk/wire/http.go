@@ -71,6 +71,9 @@ const (
 	// CapCheckpoints: signed checkpoints of the ledger below [PathTlog], as
 	// service/LEDGER.md describes them.
 	CapCheckpoints = "checkpoints"
+	// CapChains: records have chain.Layout2, get_group_transactions lists a group's
+	// chain with its proof ([KindsChain]), and uploads are answered with a receipt.
+	CapChains = "chains"
 )
 
 // Limits both sides know.

@@ -90,6 +90,11 @@ type FinalizeUploadResult struct {
 	Seq      int64  `json:"seq,omitempty"`       // ledger sequence of the row; extension
 	Time     string `json:"timestamp,omitempty"` // ns since the epoch, decimal; extension
 	Fee      string `json:"fee,omitempty"`       // yocto charged, decimal; extension
+	// Extension "chains": the record as [KindsChain] lists it with PrevHash, and the
+	// service's word that it is in the group's chain and, within
+	// chain.MaxMergeDelaySeconds, in the log.
+	Record  *TransactionRow `json:"record,omitempty"`
+	Receipt *ChainHead      `json:"receipt,omitempty"`
 }
 
 // PrepareRetrieveRequest is the body of prepare_retrieve.
@@ -148,11 +153,65 @@ type TransactionsRequest struct {
 	// Kinds [KindsAll] (extension "checkpoints") asks for every record of the
 	// group instead of its files, as rows with Hash set, in order of Seq, for
 	// members only. AfterSeq and Limit count Seq then.
+	//
+	// Kinds [KindsChain] (extension "chains") asks for the records of the group's
+	// own chain, for whoever may list the group, with what proves them beside them.
 	Kinds string `json:"kinds,omitempty"`
+	// Layouts are those of records that the client understands, names of package
+	// chain. Without the newest, rows with hashes are refused with a sentence.
+	Layouts []string `json:"layouts,omitempty"`
+	// Nonce is the client's for this request, 1 to [MaxNonceBytes] letters and
+	// digits: the head of the chain is signed with it. Extension "chains".
+	Nonce string `json:"nonce,omitempty"`
+	// KnownSize is the number of records in the newest checkpoint that the client
+	// verified; the answer proves that its checkpoint continues that one. Extension
+	// "chains".
+	KnownSize int64 `json:"known_size,omitempty"`
 }
 
-// KindsAll is the value of [TransactionsRequest].Kinds.
-const KindsAll = "all"
+// Values of [TransactionsRequest].Kinds.
+const (
+	KindsAll   = "all"
+	KindsChain = "chain"
+)
+
+// MaxNonceBytes is the longest nonce, in bytes.
+const MaxNonceBytes = 64
+
+// ChainProof stands as "proof" beside the rows that [KindsChain] asked for.
+type ChainProof struct {
+	// Checkpoint is a signed note (c2sp.org/tlog-checkpoint) of at least
+	// [TransactionsRequest].KnownSize records. Its extension line [ChainsLine] has
+	// the root of the tree of all chains.
+	Checkpoint string `json:"checkpoint"`
+	// Consistency proves that it continues the checkpoint of KnownSize records:
+	// hashes in base64 as in RFC 6962 section 2.1.2. Empty when KnownSize is 0 or
+	// that of Checkpoint.
+	Consistency []string `json:"consistency,omitempty"`
+	// Chain is the group's chain in that tree; nil when all its records are younger.
+	Chain *ChainInclusion `json:"chain,omitempty"`
+	// Head is where the chain ends now.
+	Head ChainHead `json:"head"`
+}
+
+// ChainsLine begins the line of a checkpoint that has the root of the tree of
+// chains in base64.
+const ChainsLine = "svc-chains "
+
+// ChainInclusion proves where a chain ended when a checkpoint was signed.
+type ChainInclusion struct {
+	Number int64    `json:"number"`
+	Hash   string   `json:"hash"` // hex
+	Path   []string `json:"path"` // base64, from the root on
+}
+
+// ChainHead is a signed statement about a chain, see package chain.
+type ChainHead struct {
+	Number    int64  `json:"number"`
+	Hash      string `json:"hash"`      // hex
+	Timestamp string `json:"timestamp"` // ns since the epoch, decimal: when it was signed
+	Signature string `json:"signature"` // base64 Ed25519 by the key of the checkpoints
+}
 
 // TransactionRow is one file record of a group, in upload order. Rows are
 // never removed: a deleted file keeps its row with Deleted set.
@@ -181,8 +240,16 @@ type TransactionRow struct {
 	Detail   string `json:"detail,omitempty"` // the member, the reason, …
 	Fee      string `json:"fee,omitempty"`    // yocto, decimal
 	Request  string `json:"request,omitempty"`
-	PrevHash string `json:"prev_hash,omitempty"` // hex SHA-256 of the record before, of whatever group
+	PrevHash string `json:"prev_hash,omitempty"` // hex SHA-256 of the record before, see package chain
 	Hash     string `json:"hash,omitempty"`      // hex
+
+	// Extension "chains". Rows that [KindsChain] asked for leave out what the client
+	// computes or knows: Hash, GroupID, Backend and, in records of layout 2, PrevHash.
+	// Filename, OriginalSize and ContentType of an upload are only there in layout 1,
+	// whose records do not hold them.
+	Chain  string   `json:"chain,omitempty"`  // "" = layout 1
+	Number int64    `json:"number,omitempty"` // place in the chain
+	Tags   []string `json:"tags,omitempty"`   // names and values in turns, ascending by name
 }
 
 // WatchRequest is the body of watch, which answers what happened after AfterSeq

@@ -25,6 +25,23 @@ func ParseRows(raw []byte, free, least int) (rows []TransactionRow, ok bool) {
 	return rows, p.at == len(raw)
 }
 
+// ParseChain is [ParseRows] for an answer with what proves the rows,
+// {"result": [rows], "proof": {…}}.
+func ParseChain(raw []byte, free, least int) (rows []TransactionRow, proof ChainProof, ok bool) {
+	p := rowParser{raw: raw, free: free, least: least}
+	if !p.take('{') || !p.literal(`"result"`) || !p.take(':') {
+		return nil, proof, false
+	}
+	if rows, ok = p.rows(); !ok || !p.take(',') || !p.literal(`"proof"`) || !p.take(':') {
+		return nil, proof, false
+	}
+	rest := bytes.TrimRight(p.raw[p.at:], " \t\r\n")
+	if len(rest) == 0 || rest[len(rest)-1] != '}' || json.Unmarshal(rest[:len(rest)-1], &proof) != nil {
+		return nil, ChainProof{}, false
+	}
+	return rows, proof, true
+}
+
 // rowParser walks through a document. Its methods report whether they found what
 // they look for; after the first that did not, the document is given up.
 type rowParser struct {
@@ -131,6 +148,12 @@ func (p *rowParser) row(row *TransactionRow) bool {
 			return 17, p.text(&row.PrevHash, "")
 		case "hash":
 			return 18, p.text(&row.Hash, "")
+		case "chain":
+			return 19, p.text(&row.Chain, last.Chain)
+		case "number":
+			return 20, p.number(&row.Number)
+		case "tags":
+			return 21, p.texts(&row.Tags, last.Tags)
 		}
 		return 0, false
 	})
@@ -235,6 +258,36 @@ func (p *rowParser) text(into *string, last string) bool {
 	}
 	return true
 }
+
+// texts reads a list of strings, sharing with last what equals it at the same
+// place.
+func (p *rowParser) texts(into *[]string, last []string) bool {
+	if p.literal("null") {
+		return true
+	}
+	if !p.take('[') {
+		return false
+	}
+	list := make([]string, 0, len(last))
+	for first := true; !p.take(']'); first = false {
+		if !first && !p.take(',') || len(list) >= maxTexts {
+			return false
+		}
+		before, text := "", ""
+		if len(list) < len(last) {
+			before = last[len(list)]
+		}
+		if p.literal("null") || !p.text(&text, before) {
+			return false
+		}
+		list = append(list, text)
+	}
+	*into = list
+	return true
+}
+
+// maxTexts bounds a list of strings in a row; a longer one is for encoding/json.
+const maxTexts = 64
 
 func (p *rowParser) optional(into **string, last *string) bool {
 	if p.literal("null") {

@@ -45,6 +45,7 @@ func TestParseRowsReadsWhatServicesWrite(t *testing.T) {
 		"spaced":  " {\n \"result\" : [ { \"seq\" : 7 , \"filename\" : \"\\u0026 \u00fc \\\\\\\" \\ud800\" } , { } ] } \n",
 		"extreme": `[{"seq":-0,"changed_seq":999999999999999999,"original_size":-5,"filename":""},{"filename":"` + "\xff" + `","seq":null}]`,
 		"records": `{"result":[{"kind":"register_group","detail":"","fee":"0","request":"r","prev_hash":"p","hash":"h","trans_id":"t"}]}`,
+		"chain":   `{"result":[{"chain":"group:g","number":7,"tags":["size","14","type","text/plain"]},{"chain":"group:g","number":8,"tags":["size","15"]},{"tags":[]},{"tags":null}]}`,
 	} {
 		got, ok := wire.ParseRows([]byte(text), 100, 100)
 		want, err := byJSON([]byte(text))
@@ -57,7 +58,8 @@ func TestParseRowsReadsWhatServicesWrite(t *testing.T) {
 func TestParseRowsLeavesTheRestToEncodingJSON(t *testing.T) {
 	for _, text := range []string{"", "null", `{"result":null}`, `{"result":[],"error":"x"}`, `{"error":"x"}`, `[{}`, `[{}]]`, `[{}] x`, `[{"seq":1.0}]`, `[{"seq":1e3}]`, `[{"seq":01}]`,
 		`[{"seq":"1"}]`, `[{"seq":-}]`, `[{"seq":9999999999999999999}]`, `[{"Seq":1}]`, `[{"seq":1,"seq":2}]`, `[{"new_field":1}]`, `[{"filename":7}]`, `[{"filename":"a` + "\x01" + `"null}]`,
-		`[{"filename":"\x"}]`, `[{"deleted":[]}]`, `[{"deleted":{"who":"x"}}]`, `[{},]`, `[{"seq":1,}]`, `{"result":[{}]`, `[null]`, `[{"seq":1 2}]`, `[{"filename":"a\"}]`} {
+		`[{"filename":"\x"}]`, `[{"deleted":[]}]`, `[{"deleted":{"who":"x"}}]`, `[{},]`, `[{"seq":1,}]`, `{"result":[{}]`, `[null]`, `[{"seq":1 2}]`, `[{"filename":"a\"}]`,
+		`[{"tags":["a",null]}]`, `[{"tags":["a" "b"]}]`, `[{"tags":[,"a"]}]`, `[{"tags":["a"`, `[{"tags":[1]}]`} {
 		if rows, ok := wire.ParseRows([]byte(text), 100, 100); ok {
 			t.Errorf("%q: %+v", text, rows)
 		}
@@ -65,6 +67,18 @@ func TestParseRowsLeavesTheRestToEncodingJSON(t *testing.T) {
 	for free, want := range []bool{false, true} {
 		if _, ok := wire.ParseRows([]byte("[{}]"), free, 100); ok != want {
 			t.Errorf("one short row of %d allowed: %v", free, ok)
+		}
+	}
+}
+
+func TestParseChain(t *testing.T) {
+	rows, proof, ok := wire.ParseChain([]byte(`{"result":[{"number":3}], "proof" : {"checkpoint":"c","head":{"number":3,"hash":"ab"}} }`+"\n"), 100, 100)
+	if !ok || len(rows) != 1 || rows[0].Number != 3 || proof.Checkpoint != "c" || proof.Head.Number != 3 || proof.Chain != nil {
+		t.Errorf("%v, %+v, %+v", ok, rows, proof)
+	}
+	for _, text := range []string{`[{}]`, `{"result":[{}]}`, `{"result":[{}],"proof":{}`, `{"result":[{}],"proof":{},"result":[]}`, `{"result":[{}],"proof":{}} {}`, `{"proof":{},"result":[]}`} {
+		if _, _, ok := wire.ParseChain([]byte(text), 100, 100); ok {
+			t.Errorf("%q was accepted", text)
 		}
 	}
 }
