@@ -6,7 +6,7 @@
 # authorized is about GROUP_ID; groups are all groups of the account;
 # member_count is that of GROUP_ID, and 0 when the account may not know it.
 # Exit codes: 0 the document is there, whatever it says; 1 authentication
-# failed; 2 the service could not answer.
+# failed; 2 the service could not answer, or not be reached.
 set +xv # tracing would show secrets
 
 # Settings come from the environment, or are edited in here.

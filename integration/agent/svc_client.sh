@@ -146,10 +146,16 @@ code_of() {
 
 # sign_in trades the API key for a session token.
 sign_in() {
-	local body LC_ALL=C
+	local body text code LC_ALL=C
 	body=$(jq -cn --arg account "$account" '{account_id: $account}')
 	exchange "$small_answer" "$body" "$auth_url/api/auth/session-token" "$token_timeout" key_headers
-	[[ $status == 200 ]] || die 1 "cannot sign in: $(reason)"
+	if [[ $status != 200 ]]; then
+		text=$(reason) code=1
+		case $status in # of a service that cannot be asked, nothing is known about the account
+		000 | 429 | 5??) code=$(code_of "$status" "$text") ;;
+		esac
+		die "$code" "cannot sign in: $text"
+	fi
 	token=$(printf '%s' "$answer" | jq -rs 'if length == 1 then .[0].token | strings else empty end' 2>/dev/null) || token=''
 	if ! [[ $token =~ ^[A-Za-z0-9._~+/=-]+$ ]]; then
 		token=''
