@@ -11,14 +11,10 @@ import (
 	"github.com/svcfs/svcfs/service/vault"
 )
 
-// purposeCheckpoints names the key that signs checkpoints, the same in every
-// process with one master key.
-const purposeCheckpoints = "ledger-checkpoint"
-
 // newLog makes the transparency log of the ledger. Its name is the address
 // clients use with the contract, so that two services never share one.
 func newLog(s *store.Store, v *vault.Vault, cfg Config) (*checkpoint.Log, error) {
-	seed, err := v.Derive(purposeCheckpoints)
+	seed, err := v.Key(vault.PurposeLog)
 	if err != nil {
 		return nil, err
 	}

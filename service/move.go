@@ -11,28 +11,52 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/archive"
 	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/vault"
 )
 
-func (s *Service) archived() archive.Service {
-	return archive.Service{Store: s.store, Blobs: s.blobs, Contract: s.cfg.ContractID, MasterKey: s.masterKeyName, SealKey: s.sealKey, Version: Version}
+func (s *Service) archived() (archive.Service, error) {
+	master := s.vault.Master()
+	name, err := master.Name()
+	if err != nil {
+		return archive.Service{}, err
+	}
+	seal, err := master.ArchiveSeal()
+	return archive.Service{Store: s.store, Blobs: s.blobs, Contract: s.cfg.ContractID, MasterKey: name, SealKey: seal, Version: Version}, err
 }
 
 // Export writes the service to w as a stream; see [archive.Export].
 func (s *Service) Export(ctx context.Context, w io.Writer) (archive.Summary, error) {
-	return archive.Export(ctx, w, s.archived())
+	a, err := s.archived()
+	if err != nil {
+		return archive.Summary{}, err
+	}
+	return archive.Export(ctx, w, a)
 }
 
 // Import fills this service, which must be empty, from a stream; see
-// [archive.Import]. No process may serve it meanwhile.
+// [archive.Import]. No process may serve it meanwhile. Its keys are then those
+// that came; who wants to serve opens it again.
 func (s *Service) Import(ctx context.Context, r io.Reader) (archive.Summary, error) {
-	return archive.Import(ctx, r, s.archived())
+	a, err := s.archived()
+	if err != nil {
+		return archive.Summary{}, err
+	}
+	sum, err := archive.Import(ctx, r, a)
+	if err != nil {
+		return sum, err
+	}
+	return sum, s.store.Read(ctx, func(tx *store.Tx) error { return s.vault.Reload(ctx, tx) })
 }
 
 // Backup writes the service to a directory; see [archive.Backup]. The master
 // key is part of it only withMasterKey: whoever holds both can read every file.
 func (s *Service) Backup(ctx context.Context, dir string, withMasterKey bool) (archive.Manifest, error) {
-	m, err := archive.Backup(ctx, dir, s.archived())
+	a, err := s.archived()
+	if err != nil {
+		return archive.Manifest{}, err
+	}
+	m, err := archive.Backup(ctx, dir, a)
 	if err != nil || !withMasterKey {
 		return m, err
 	}
@@ -62,11 +86,11 @@ func Restore(ctx context.Context, from, dataDir string) (archive.Manifest, error
 	if _, err := os.Stat(filepath.Join(key, vault.FileName)); errors.Is(err, os.ErrNotExist) { // opening would make one
 		return archive.Manifest{}, fault.New(wire.CodeValidation, "the master key is needed: put it into %s with mode 0600 first", to)
 	}
-	v, err := vault.Open(key)
+	master, err := vault.Source{File: filepath.Join(key, vault.FileName)}.Read(ctx)
 	if err != nil {
 		return archive.Manifest{}, err
 	}
-	seal, err := v.Derive(purposeArchives)
+	seal, err := master.ArchiveSeal()
 	if err != nil {
 		return archive.Manifest{}, err
 	}

@@ -4,8 +4,6 @@ package service
 
 import (
 	"context"
-	"database/sql"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -18,7 +16,6 @@ import (
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/api"
-	"github.com/svcfs/svcfs/service/archive"
 	"github.com/svcfs/svcfs/service/auth"
 	"github.com/svcfs/svcfs/service/blob"
 	"github.com/svcfs/svcfs/service/checkpoint"
@@ -46,15 +43,6 @@ const (
 	DefaultRequestRate          = 500
 	DefaultFreeChanges          = 100_000
 	DefaultClientTimeout        = 30 * time.Second
-)
-
-// Purposes of keys derived from the master key.
-const (
-	purposeTokens   = "session tokens"
-	purposeTickets  = "transfer tickets"
-	purposePage     = "sign-ins at an identity provider"
-	purposeName     = "name of the master key"
-	purposeArchives = "exports and backups"
 )
 
 const blobDir = "blobs"
@@ -106,9 +94,8 @@ type Service struct {
 	health   *health
 	handler  http.Handler
 
-	certificate   *certificate // nil = plain HTTP
-	masterKeyName string
-	sealKey       archive.SealKey
+	certificate *certificate // nil = plain HTTP
+	vault       *vault.Vault
 }
 
 // APIKey is shown once; see [auth.APIKey].
@@ -126,18 +113,12 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
 		return nil, fmt.Errorf("make data directory: %w", err)
 	}
-	v, err := vault.Open(cfg.DataDir)
+	source := vault.InDirectory(cfg.DataDir)
+	master, err := source.Read(ctx) // before anything else is made
 	if err != nil {
 		return nil, err
 	}
-	tokenKey, err1 := v.Derive(purposeTokens)
-	ticketKey, err2 := v.Derive(purposeTickets)
-	pageKey, err3 := v.Derive(purposePage)
-	sealKey, err4 := v.Derive(purposeArchives)
-	if err := errors.Join(err1, err2, err3, err4); err != nil {
-		return nil, err
-	}
-	s := &Service{cfg: cfg, metrics: metrics.New(Version), sealKey: sealKey}
+	s := &Service{cfg: cfg, metrics: metrics.New(Version)}
 	if cfg.TLSCert != "" {
 		if s.certificate, err = loadCertificate(cfg.TLSCert, cfg.TLSKey, cfg.Logger); err != nil {
 			return nil, err
@@ -152,7 +133,18 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 		return nil, err
 	}
 	s.watch = watch.New(s.store)
-	if err := s.checkMasterKey(ctx, v); err != nil {
+	v, err := vault.Open(ctx, s.store, source, master)
+	if errors.Is(err, vault.ErrOtherMaster) {
+		err = fmt.Errorf("%w: put that master.key into %s, with mode 0600", err, cfg.DataDir)
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.store.Close())
+	}
+	s.vault = v
+	tokenKey, err1 := v.Key(vault.PurposeTokens)
+	ticketKey, err2 := v.Key(vault.PurposeTickets)
+	pageKey, err3 := v.Key(vault.PurposePage)
+	if err := errors.Join(err1, err2, err3); err != nil {
 		return nil, errors.Join(err, s.store.Close())
 	}
 	if s.blobs, err = blob.Open(ctx, cfg.Blobs); err != nil {
@@ -179,33 +171,6 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 		Logger: cfg.Logger, TrustedProxies: cfg.TrustedProxies, ClientTimeout: cfg.ClientTimeout,
 	})
 	return s, nil
-}
-
-// checkMasterKey refuses a database whose keys were wrapped under another
-// master key. The database keeps a name of the key that says nothing about it.
-func (s *Service) checkMasterKey(ctx context.Context, v *vault.Vault) error {
-	raw, err := v.Derive(purposeName)
-	if err != nil {
-		return err
-	}
-	name, known := hex.EncodeToString(raw[:]), ""
-	err = s.store.Write(ctx, func(tx *store.Tx) error {
-		err := tx.QueryRowContext(ctx, "SELECT value FROM meta WHERE name = 'master_key'").Scan(&known)
-		if !errors.Is(err, sql.ErrNoRows) {
-			return err
-		}
-		known = name
-		_, err = tx.ExecContext(ctx, "INSERT INTO meta (name, value) VALUES ('master_key', ?)", name)
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("check master key: %w", err)
-	}
-	s.masterKeyName = name
-	if known != name {
-		return fmt.Errorf("the database was written under another master key: put that master.key into %s, with mode 0600", s.cfg.DataDir)
-	}
-	return nil
 }
 
 func withDefaults(cfg Config) Config {

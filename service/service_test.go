@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/hkdf"
 	"crypto/hmac"
 	"crypto/sha256"
 	"database/sql"
@@ -33,6 +32,7 @@ import (
 	"github.com/svcfs/svcfs/service"
 	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/store/pgtest"
+	"github.com/svcfs/svcfs/service/vault"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -352,14 +352,7 @@ func TestUploadRetrieveListAndFees(t *testing.T) {
 func TestThreat20Threat21ForgedAndMixedCredentials(t *testing.T) {
 	r := run(t)
 	alice, bob := r.user("alice", "1"), r.user("bob", "1")
-	master, err := os.ReadFile(filepath.Join(r.dir, "master.key"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := hkdf.Key(sha256.New, master, nil, "svc-derived-1 session tokens", 32)
-	if err != nil {
-		t.Fatal(err)
-	}
+	secret := r.serviceKey(vault.PurposeTokens)
 	now := time.Now().Unix()
 	good := object{"account_id": alice.id, "type": "svc_session", "gen": 1, "iss": r.url, "aud": r.url, "sub": "apikey|" + alice.id, "iat": now, "exp": now + 3600}
 	with := func(changes object) object {

@@ -21,6 +21,7 @@ import (
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/vault"
 )
 
 // maxJSON bounds an entry that is read into memory.
@@ -178,6 +179,10 @@ func (i *importer) fill(ctx context.Context, tx *store.Tx, h Header, e entry) er
 	if err := requireEmpty(ctx, tx); err != nil {
 		return err
 	}
+	// The keys that this service made for itself give way to those that come.
+	if _, err := tx.ExecContext(ctx, "DELETE FROM "+vault.Table); err != nil {
+		return fmt.Errorf("remove keys: %w", err)
+	}
 	tables, err := i.tables(ctx, tx)
 	if err != nil {
 		return err
@@ -213,9 +218,6 @@ func (i *importer) rows(ctx context.Context, tx *store.Tx, t store.Table, conten
 			return err
 		}
 		i.sum.Rows[t.Name]++
-		if t.Name == "meta" && row["name"] == "master_key" {
-			continue // is here, and the same
-		}
 		if err := i.moveBlob(row); err != nil {
 			return err
 		}

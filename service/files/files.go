@@ -128,12 +128,12 @@ func (f *Files) Prepare(ctx context.Context, account string, req wire.PrepareUpl
 		if err := f.canPay(ctx, tx, account); err != nil {
 			return err
 		}
-		key, wrapped, err := f.vault.NewFileKey(vault.Binding{Group: g.ID, Ref: ref, Version: g.KeyVersion})
+		key, err := f.vault.NewFileKey()
 		if err != nil {
 			return err
 		}
 		out.Key = key.Base64()
-		keyID, err := storeKey(ctx, tx, wrapped)
+		keyID, err := f.storeKey(ctx, tx, vault.Binding{Group: g.ID, Ref: ref, Version: g.KeyVersion}, key)
 		if err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/vault"
 )
 
 // Wrapped keys have a table of their own, file_keys. Its rows are appended, never
@@ -17,8 +18,12 @@ import (
 // wrappedBytes is the size of a wrapped key: nonce, key and tag.
 const wrappedBytes = 12 + 32 + 16
 
-// storeKey keeps a wrapped key and returns its place.
-func storeKey(ctx context.Context, tx *store.Tx, wrapped []byte) (id int64, err error) {
+// storeKey keeps a file's key, wrapped, and returns its place.
+func (f *Files) storeKey(ctx context.Context, tx *store.Tx, b vault.Binding, key vault.FileKey) (id int64, err error) {
+	wrapped, _, err := f.vault.Wrap(b, key)
+	if err != nil {
+		return 0, err
+	}
 	if len(wrapped) != wrappedBytes {
 		return 0, fmt.Errorf("store key: %d bytes, want %d", len(wrapped), wrappedBytes)
 	}

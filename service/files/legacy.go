@@ -211,12 +211,8 @@ func (f *Files) recordLegacy(ctx context.Context, tx *store.Tx, row legacyRow) (
 	if out, known, err := f.recordedAs(ctx, tx, row); err != nil || known {
 		return out, err
 	}
-	wrapped, err := f.vault.Wrap(vault.Binding{Group: g.ID, Ref: row.ref, Version: row.version}, row.key)
-	if err != nil {
-		return out, err
-	}
 	u := upload{account: row.Account, group: g.ID, ref: row.ref, filename: row.Name, keyVersion: row.version}
-	keyID, err := storeKey(ctx, tx, wrapped)
+	keyID, err := f.storeKey(ctx, tx, vault.Binding{Group: g.ID, Ref: row.ref, Version: row.version}, row.key)
 	if err != nil {
 		return out, err
 	}

@@ -4,11 +4,8 @@ import (
 	"bytes"
 	"crypto/hkdf"
 	"crypto/sha256"
-	"encoding/base64"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 
 	"github.com/svcfs/svcfs/format"
 )
@@ -21,8 +18,12 @@ import (
 // It is derived apart from the key that wraps file keys: who holds it can open
 // the group's legacy files of that version and nothing else.
 func (v *Vault) LegacyKey(group string, version int64) (FileKey, error) {
+	from, err := v.Key(purposeLegacy)
+	if err != nil {
+		return FileKey{}, err
+	}
 	salt := Binding{Group: group, Version: version}.bytes()
-	raw, err := hkdf.Key(sha256.New, v.master[:], salt, "svc-legacy-key-1", keyBytes)
+	raw, err := hkdf.Key(sha256.New, from[:], salt, "svc-legacy-key-1", keyBytes)
 	if err != nil {
 		return FileKey{}, fmt.Errorf("derive legacy key: %w", err)
 	}
@@ -33,35 +34,11 @@ func (v *Vault) LegacyKey(group string, version int64) (FileKey, error) {
 // ReadFileKey reads a key of another service from a file: 32 bytes, or standard
 // base64 of them. A file that others may read is refused.
 func ReadFileKey(path string) (FileKey, error) {
-	f, err := os.Open(path)
+	raw, err := readSecret(path)
 	if err != nil {
 		return FileKey{}, fmt.Errorf("read key: %w", err)
 	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return FileKey{}, fmt.Errorf("read key: %w", err)
-	}
-	if info.Mode().Perm()&0o077 != 0 {
-		return FileKey{}, fmt.Errorf("%s may be read by others: run chmod 600 on it", path)
-	}
-	raw, err := io.ReadAll(io.LimitReader(f, 100))
-	defer clear(raw)
-	if err != nil {
-		return FileKey{}, fmt.Errorf("read key: %w", err)
-	}
-	var key FileKey
-	if len(raw) == keyBytes {
-		copy(key.raw[:], raw)
-		return key, nil
-	}
-	decoded, err := base64.StdEncoding.Strict().DecodeString(string(bytes.TrimSpace(raw)))
-	defer clear(decoded)
-	if err != nil || len(decoded) != keyBytes {
-		return FileKey{}, fmt.Errorf("%s holds no key: want 32 bytes, or standard base64 of them", path)
-	}
-	copy(key.raw[:], decoded)
-	return key, nil
+	return FileKey{raw: raw}, nil
 }
 
 // Seal encrypts a file in the format of version 0.

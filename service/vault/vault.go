@@ -2,14 +2,14 @@
 // environment of the hosted service. It is the only package that sees a file key
 // or the master key.
 //
-// The master key gives, by HKDF-SHA256, one key per group and version; that
+// The master key wraps the keys of the service, which the database keeps. One of
+// them, the root, gives by HKDF-SHA256 one key per group and version; that
 // wraps a random key per file with AES-256-GCM, bound to group, reference and
 // version. Only wrapped keys leave the package for the database; without the
 // master key the database and the blobs are noise.
 package vault
 
 import (
-	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hkdf"
 	"crypto/rand"
@@ -19,16 +19,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"os"
-	"path/filepath"
+	"sync"
 )
 
 const (
 	keyBytes = 32
-	// FileName is the name of the master key in the data directory.
-	FileName = "master.key"
 	// measurement identifies the code that handles keys, as an attestation would.
 	// It changes when this package changes what it does with a key.
 	measurement = "svcd-vault-1"
@@ -47,80 +43,14 @@ func (k FileKey) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("redacted")
 // LogValue gives "redacted" to slog.
 func (k FileKey) LogValue() slog.Value { return slog.StringValue("redacted") }
 
-// Vault wraps and unwraps file keys. It is safe for concurrent use.
-type Vault struct{ master [keyBytes]byte }
+// Vault wraps and unwraps file keys, and keeps the keys of the service. It is
+// safe for concurrent use.
+type Vault struct {
+	source Source
 
-// Open reads the master key of a data directory, or makes it at the first
-// start. A file that others may read is refused.
-func Open(dir string) (*Vault, error) {
-	raw, err := loadSecret(filepath.Join(dir, FileName))
-	if err != nil {
-		return nil, fmt.Errorf("open vault: %w", err)
-	}
-	return &Vault{master: raw}, nil
-}
-
-// loadSecret reads a file of 32 secret bytes, or makes it with mode 0600. Two
-// processes that start at once end up with the same secret.
-func loadSecret(path string) (secret [keyBytes]byte, err error) {
-	raw, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		if err := makeSecret(path); err != nil {
-			return secret, err
-		}
-		raw, err = os.ReadFile(path)
-	}
-	if err != nil {
-		return secret, err
-	}
-	info, err := os.Stat(path)
-	if err != nil {
-		return secret, err
-	}
-	if info.Mode().Perm()&0o077 != 0 {
-		return secret, fmt.Errorf("%s may be read by others: run chmod 600 on it", path)
-	}
-	if len(raw) != keyBytes {
-		return secret, fmt.Errorf("%s holds %d bytes, want %d: restore it from a backup", path, len(raw), keyBytes)
-	}
-	return [keyBytes]byte(raw), nil
-}
-
-// makeSecret writes a new secret and makes it durable before anything is
-// encrypted with it.
-func makeSecret(path string) error {
-	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, ".new-key-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	var secret [keyBytes]byte
-	if _, err := rand.Read(secret[:]); err != nil {
-		return err
-	}
-	_, err = f.Write(secret[:])
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Link(f.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}
-
-// Derive returns a key for another purpose than files, by HKDF-SHA256. Purposes
-// are constants of this program; two of them never share a key.
-func (v *Vault) Derive(purpose string) ([keyBytes]byte, error) {
-	key, err := hkdf.Key(sha256.New, v.master[:], nil, "svc-derived-1 "+purpose, keyBytes)
-	if err != nil {
-		return [keyBytes]byte{}, fmt.Errorf("derive key for %s: %w", purpose, err)
-	}
-	return [keyBytes]byte(key), nil
+	mu     sync.RWMutex // guards the rest
+	master Master
+	keys   []serviceKey
 }
 
 // Binding says what a wrapped key belongs to; it cannot be unwrapped as
@@ -140,59 +70,62 @@ func (b Binding) bytes() []byte {
 	return binary.BigEndian.AppendUint64(out, uint64(b.Version))
 }
 
-// groupKey derives the key of one version of a group.
-func (v *Vault) groupKey(group string, version int64) (cipher.AEAD, error) {
+// groupKey derives the key of one version of a group from a root.
+func groupKey(root serviceKey, group string, version int64) (cipher.AEAD, error) {
 	salt := Binding{Group: group, Version: version}.bytes()
-	key, err := hkdf.Key(sha256.New, v.master[:], salt, "svc-group-key-1", keyBytes)
-	if err != nil {
-		return nil, err
-	}
-	block, err := aes.NewCipher(key)
-	clear(key)
-	if err != nil {
-		return nil, err
-	}
-	return cipher.NewGCM(block)
-}
-
-// NewFileKey makes a random key for a file and returns it with its wrapped form.
-func (v *Vault) NewFileKey(b Binding) (FileKey, []byte, error) {
-	var key FileKey
-	if _, err := rand.Read(key.raw[:]); err != nil {
-		return FileKey{}, nil, fmt.Errorf("make file key: %w", err)
-	}
-	wrapped, err := v.Wrap(b, key)
-	return key, wrapped, err
-}
-
-// Wrap returns the wrapped form of a key for exactly this binding.
-func (v *Vault) Wrap(b Binding, key FileKey) ([]byte, error) {
-	aead, err := v.groupKey(b.Group, b.Version)
+	key, err := hkdf.Key(sha256.New, root.raw[:], salt, "svc-group-key-1", keyBytes)
 	if err != nil {
 		return nil, fmt.Errorf("derive group key: %w", err)
 	}
-	nonce := make([]byte, aead.NonceSize())
-	if _, err := rand.Read(nonce); err != nil {
-		return nil, fmt.Errorf("make nonce: %w", err)
-	}
-	return aead.Seal(nonce, nonce, key.raw[:], b.bytes()), nil
+	defer clear(key)
+	return newGCM(key)
 }
 
-// Unwrap returns the key wrapped for exactly this binding.
-func (v *Vault) Unwrap(b Binding, wrapped []byte) (FileKey, error) {
-	aead, err := v.groupKey(b.Group, b.Version)
+// NewFileKey makes a random key for a file.
+func (v *Vault) NewFileKey() (FileKey, error) {
+	var key FileKey
+	if _, err := rand.Read(key.raw[:]); err != nil {
+		return FileKey{}, fmt.Errorf("make file key: %w", err)
+	}
+	return key, nil
+}
+
+// Wrap returns the wrapped form of a key for exactly this binding, and the
+// version of the root that wraps it.
+func (v *Vault) Wrap(b Binding, key FileKey) (wrapped []byte, root int64, err error) {
+	roots := v.versions(purposeFiles)
+	if len(roots) == 0 {
+		return nil, 0, fmt.Errorf("there is no key for %s", purposeFiles)
+	}
+	aead, err := groupKey(roots[0], b.Group, b.Version)
 	if err != nil {
-		return FileKey{}, fmt.Errorf("derive group key: %w", err)
+		return nil, 0, err
 	}
-	if len(wrapped) < aead.NonceSize() {
-		return FileKey{}, errors.New("unwrap file key: record is too short")
+	nonce := make([]byte, aead.NonceSize())
+	if _, err := rand.Read(nonce); err != nil {
+		return nil, 0, fmt.Errorf("make nonce: %w", err)
 	}
-	raw, err := aead.Open(nil, wrapped[:aead.NonceSize()], wrapped[aead.NonceSize():], b.bytes())
-	if err != nil || len(raw) != keyBytes {
-		return FileKey{}, errors.New("unwrap file key: the record does not belong to this master key, group, reference and version")
+	return aead.Seal(nonce, nonce, key.raw[:], b.bytes()), roots[0].version, nil
+}
+
+// Unwrap returns the key wrapped for exactly this binding, by any root.
+func (v *Vault) Unwrap(b Binding, wrapped []byte) (FileKey, error) {
+	for _, root := range v.versions(purposeFiles) {
+		aead, err := groupKey(root, b.Group, b.Version)
+		if err != nil {
+			return FileKey{}, err
+		}
+		if len(wrapped) < aead.NonceSize() {
+			return FileKey{}, errors.New("unwrap file key: record is too short")
+		}
+		raw, err := aead.Open(nil, wrapped[:aead.NonceSize()], wrapped[aead.NonceSize():], b.bytes())
+		if err != nil || len(raw) != keyBytes {
+			continue
+		}
+		defer clear(raw)
+		return FileKey{raw: [keyBytes]byte(raw)}, nil
 	}
-	defer clear(raw)
-	return FileKey{raw: [keyBytes]byte(raw)}, nil
+	return FileKey{}, errors.New("unwrap file key: the record does not belong to this master key, group, reference and version")
 }
 
 // Measurement identifies the code that handles keys; see [Checksum].

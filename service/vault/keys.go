@@ -1,0 +1,251 @@
+package vault
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/svcfs/svcfs/service/store"
+)
+
+// Purposes of the keys of the service. Each is a key of its own, which the
+// database keeps wrapped by the master key, so that another master key changes
+// nothing for clients.
+const (
+	PurposeLog     = "ledger-checkpoint" // seed of the key that signs checkpoints
+	PurposeTokens  = "session tokens"
+	PurposeTickets = "transfer tickets"
+	PurposePage    = "sign-ins at an identity provider"
+
+	purposeFiles  = "file keys" // the root of the groups' keys
+	purposeLegacy = "legacy files"
+)
+
+func purposes() []string {
+	return []string{PurposeLog, PurposeTokens, PurposeTickets, PurposePage, purposeFiles, purposeLegacy}
+}
+
+// Table keeps the wrapped keys. Whoever moves a service moves it whole.
+const Table = "service_keys"
+
+// ErrOtherMaster means that a database was written under another master key.
+var ErrOtherMaster = errors.New("the database was written under another master key")
+
+// serviceKey is a key of the service. A later version replaces an earlier one.
+type serviceKey struct {
+	purpose string
+	version int64
+	raw     [keyBytes]byte
+}
+
+func (k serviceKey) bytes() []byte {
+	return fmt.Appendf(nil, "svc-service-key-1 %s %d", k.purpose, k.version)
+}
+
+// wrap returns the wrapped form of a key.
+func (m Master) wrap(k serviceKey) ([]byte, error) {
+	aead, err := m.aead()
+	if err != nil {
+		return nil, err
+	}
+	nonce := make([]byte, aead.NonceSize())
+	if _, err := rand.Read(nonce); err != nil {
+		return nil, fmt.Errorf("make nonce: %w", err)
+	}
+	return aead.Seal(nonce, nonce, k.raw[:], k.bytes()), nil
+}
+
+// unwrap fills in a key from its wrapped form.
+func (m Master) unwrap(k *serviceKey, wrapped []byte) error {
+	aead, err := m.aead()
+	if err != nil {
+		return err
+	}
+	if len(wrapped) < aead.NonceSize() {
+		return fmt.Errorf("unwrap key for %s: record is too short", k.purpose)
+	}
+	raw, err := aead.Open(nil, wrapped[:aead.NonceSize()], wrapped[aead.NonceSize():], k.bytes())
+	if err != nil || len(raw) != keyBytes {
+		return fmt.Errorf("unwrap key for %s: the record was changed", k.purpose)
+	}
+	defer clear(raw)
+	k.raw = [keyBytes]byte(raw)
+	return nil
+}
+
+// load reads the keys that a master key wraps. None at all is [ErrOtherMaster],
+// or sql.ErrNoRows where there is none under any master key.
+func (m Master) load(ctx context.Context, tx *store.Tx) (list []serviceKey, err error) {
+	name, err := m.Name()
+	if err != nil {
+		return nil, err
+	}
+	rows, err := tx.QueryContext(ctx, "SELECT purpose, version, master, wrapped FROM service_keys ORDER BY version, purpose")
+	if err != nil {
+		return nil, fmt.Errorf("read keys: %w", err)
+	}
+	defer rows.Close()
+	others := false
+	for rows.Next() {
+		var k serviceKey
+		var master string
+		var wrapped []byte
+		if err := rows.Scan(&k.purpose, &k.version, &master, &wrapped); err != nil {
+			return nil, fmt.Errorf("read keys: %w", err)
+		}
+		if master != name {
+			others = true
+			continue
+		}
+		if err := m.unwrap(&k, wrapped); err != nil {
+			return nil, err
+		}
+		list = append(list, k)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("read keys: %w", err)
+	}
+	switch {
+	case len(list) > 0:
+		return list, nil
+	case others:
+		return nil, ErrOtherMaster
+	default:
+		return nil, sql.ErrNoRows
+	}
+}
+
+// store keeps keys, wrapped by the master key.
+func (m Master) store(ctx context.Context, tx *store.Tx, list []serviceKey) error {
+	name, err := m.Name()
+	if err != nil {
+		return err
+	}
+	for _, k := range list {
+		wrapped, err := m.wrap(k)
+		if err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, "INSERT INTO service_keys (purpose, version, master, wrapped) VALUES (?, ?, ?, ?)", k.purpose, k.version, name, wrapped); err != nil {
+			return fmt.Errorf("store key for %s: %w", k.purpose, err)
+		}
+	}
+	return nil
+}
+
+// begin makes the keys of a database that has none. One from before keys were
+// kept had them derived from its master key, whose name it notes: those go on,
+// so that nothing changes for clients.
+func (m Master) begin(ctx context.Context, tx *store.Tx) ([]serviceKey, error) {
+	var known string
+	err := tx.QueryRowContext(ctx, "SELECT value FROM meta WHERE name = 'master_key'").Scan(&known)
+	derived := err == nil
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return nil, fmt.Errorf("check master key: %w", err)
+	}
+	name, err := m.Name()
+	if err != nil {
+		return nil, err
+	}
+	if derived && known != name {
+		return nil, ErrOtherMaster
+	}
+	var list []serviceKey
+	for _, purpose := range purposes() {
+		k := serviceKey{purpose: purpose, version: 1}
+		switch {
+		case !derived:
+			_, err = rand.Read(k.raw[:])
+		case purpose == purposeFiles || purpose == purposeLegacy:
+			k.raw = m.raw
+		default:
+			k.raw, err = m.derive(purpose)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("make key for %s: %w", purpose, err)
+		}
+		list = append(list, k)
+	}
+	if _, err := tx.ExecContext(ctx, "DELETE FROM meta WHERE name = 'master_key'"); err != nil {
+		return nil, fmt.Errorf("forget the name of the master key: %w", err)
+	}
+	return list, m.store(ctx, tx, list)
+}
+
+// Open reads the keys of the service from its database, or makes them. master is
+// what was read from source.
+func Open(ctx context.Context, s *store.Store, source Source, master Master) (*Vault, error) {
+	var list []serviceKey
+	err := s.Read(ctx, func(tx *store.Tx) (err error) {
+		list, err = master.load(ctx, tx)
+		return err
+	})
+	if errors.Is(err, sql.ErrNoRows) {
+		err = s.Write(ctx, func(tx *store.Tx) (err error) {
+			list, err = master.load(ctx, tx) // another process may have been first
+			if errors.Is(err, sql.ErrNoRows) {
+				list, err = master.begin(ctx, tx)
+			}
+			return err
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open vault: %w", err)
+	}
+	v := &Vault{source: source, master: master}
+	v.keep(list)
+	return v, nil
+}
+
+// Reload reads the keys again: others than this process may have replaced them.
+func (v *Vault) Reload(ctx context.Context, tx *store.Tx) error {
+	list, err := v.Master().load(ctx, tx)
+	if err != nil {
+		return fmt.Errorf("read the keys of the service again: %w", err)
+	}
+	v.keep(list)
+	return nil
+}
+
+// keep takes keys over. A root that is gone from the database stays: what was
+// read before may be wrapped by it.
+func (v *Vault) keep(list []serviceKey) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, k := range list {
+		v.keys = slices.DeleteFunc(v.keys, func(have serviceKey) bool { return have.purpose == k.purpose && have.version == k.version })
+		v.keys = append(v.keys, k)
+	}
+}
+
+// versions returns the keys of a purpose, the newest first.
+func (v *Vault) versions(purpose string) (list []serviceKey) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	for _, k := range v.keys {
+		if k.purpose == purpose {
+			list = append(list, k)
+		}
+	}
+	slices.SortFunc(list, func(a, b serviceKey) int { return int(b.version - a.version) })
+	return list
+}
+
+// Key returns the newest key for a purpose.
+func (v *Vault) Key(purpose string) ([keyBytes]byte, error) {
+	list := v.versions(purpose)
+	if len(list) == 0 {
+		return [keyBytes]byte{}, fmt.Errorf("there is no key for %s", purpose)
+	}
+	return list[0].raw, nil
+}
+
+// Master returns the master key in use.
+func (v *Vault) Master() Master {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.master
+}

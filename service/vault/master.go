@@ -1,0 +1,216 @@
+package vault
+
+import (
+	"bytes"
+	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+)
+
+const (
+	// FileName is the name of the master key in the data directory.
+	FileName = "master.key"
+	// commandTimeout bounds a command that prints the master key.
+	commandTimeout = time.Minute
+	// maxSecretText bounds what a file or a command gives: more is no key.
+	maxSecretText = 100
+)
+
+// Purposes of keys that come from the master key itself, and change with it.
+const (
+	purposeName     = "name of the master key"
+	purposeArchives = "exports and backups"
+	purposeWrapping = "keys of the service"
+)
+
+// Master is the master key: it wraps the keys of the service and does nothing
+// else but seal archives. It prints as "redacted".
+type Master struct{ raw [keyBytes]byte }
+
+// Format prints "redacted" for every verb.
+func (m Master) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("redacted")) }
+
+// LogValue gives "redacted" to slog.
+func (m Master) LogValue() slog.Value { return slog.StringValue("redacted") }
+
+// Name tells master keys apart and says nothing about them.
+func (m Master) Name() (string, error) {
+	raw, err := m.derive(purposeName)
+	return hex.EncodeToString(raw[:]), err
+}
+
+// ArchiveSeal is the key that seals exports and backups.
+func (m Master) ArchiveSeal() ([keyBytes]byte, error) { return m.derive(purposeArchives) }
+
+// derive returns a key for a purpose, by HKDF-SHA256. Two purposes never share
+// a key.
+func (m Master) derive(purpose string) ([keyBytes]byte, error) {
+	key, err := hkdf.Key(sha256.New, m.raw[:], nil, "svc-derived-1 "+purpose, keyBytes)
+	if err != nil {
+		return [keyBytes]byte{}, fmt.Errorf("derive key for %s: %w", purpose, err)
+	}
+	defer clear(key)
+	return [keyBytes]byte(key), nil
+}
+
+// aead wraps keys of the service.
+func (m Master) aead() (cipher.AEAD, error) {
+	key, err := m.derive(purposeWrapping)
+	if err != nil {
+		return nil, err
+	}
+	defer clear(key[:])
+	return newGCM(key[:])
+}
+
+func newGCM(key []byte) (cipher.AEAD, error) {
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, err
+	}
+	return cipher.NewGCM(block)
+}
+
+// Source says where the master key is.
+type Source struct {
+	File    string // 32 bytes, or standard base64 of them
+	Make    bool   // a File that is missing is made
+	Command string // "" = File; else what /bin/sh runs and what prints it
+}
+
+// InDirectory is the master key of a data directory, made at the first start.
+func InDirectory(dir string) Source { return Source{File: filepath.Join(dir, FileName), Make: true} }
+
+// Read reads the master key. A file that others may read is refused.
+func (s Source) Read(ctx context.Context) (Master, error) {
+	raw, err := s.read(ctx)
+	if err != nil {
+		return Master{}, fmt.Errorf("open vault: %w", err)
+	}
+	return Master{raw}, nil
+}
+
+func (s Source) read(ctx context.Context) ([keyBytes]byte, error) {
+	if s.Command != "" {
+		return runCommand(ctx, s.Command)
+	}
+	raw, err := readSecret(s.File)
+	if s.Make && errors.Is(err, fs.ErrNotExist) {
+		if err := makeSecret(s.File); err != nil {
+			return raw, err
+		}
+		raw, err = readSecret(s.File)
+	}
+	return raw, err
+}
+
+// runCommand takes the key from what a command prints. What it says on standard
+// error is the operator's to read.
+func runCommand(ctx context.Context, command string) (key [keyBytes]byte, err error) {
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", command)
+	cmd.Stderr = os.Stderr
+	cmd.WaitDelay = time.Second
+	out, err := cmd.Output()
+	defer clear(out)
+	if err != nil {
+		return key, fmt.Errorf("the command for the master key: %w: run it by itself to see why", err)
+	}
+	return parseSecret(out, "what the command for the master key printed")
+}
+
+// readSecret reads a file of 32 secret bytes that nobody else may read.
+func readSecret(path string) (secret [keyBytes]byte, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return secret, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return secret, err
+	}
+	if info.Mode().Perm()&0o077 != 0 && !isCredential(path, info) {
+		return secret, fmt.Errorf("%s may be read by others: run chmod 600 on it", path)
+	}
+	raw, err := io.ReadAll(io.LimitReader(f, maxSecretText+1))
+	defer clear(raw)
+	if err != nil {
+		return secret, err
+	}
+	return parseSecret(raw, path)
+}
+
+// isCredential tells of a file that systemd gave this service alone: it lets one
+// user in by an access list, which shows as a bit of the group.
+func isCredential(path string, info fs.FileInfo) bool {
+	dir := os.Getenv("CREDENTIALS_DIRECTORY")
+	return dir != "" && filepath.Dir(path) == filepath.Clean(dir) && info.Mode().Perm()&0o007 == 0
+}
+
+// parseSecret takes 32 bytes, or standard base64 of them; from says in messages
+// where they were.
+func parseSecret(raw []byte, from string) (secret [keyBytes]byte, err error) {
+	if len(raw) == keyBytes {
+		return [keyBytes]byte(raw), nil
+	}
+	decoded, err := base64.StdEncoding.Strict().DecodeString(string(bytes.TrimSpace(raw)))
+	defer clear(decoded)
+	if err != nil || len(decoded) != keyBytes {
+		return secret, fmt.Errorf("%s holds no key: want %d bytes, or standard base64 of them; a damaged master key comes back from a backup", from, keyBytes)
+	}
+	return [keyBytes]byte(decoded), nil
+}
+
+// makeSecret writes a new secret with mode 0600, unless there is one, and makes
+// it durable before anything is encrypted with it. Two processes that start at
+// once end up with the same secret.
+func makeSecret(path string) error {
+	var secret [keyBytes]byte
+	if _, err := rand.Read(secret[:]); err != nil {
+		return err
+	}
+	defer clear(secret[:])
+	err := writeSecret(path, secret, os.Link)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return err
+}
+
+// writeSecret writes a file durably and has place bring it to its name.
+func writeSecret(path string, secret [keyBytes]byte, place func(from, to string) error) error {
+	dir := filepath.Dir(path)
+	f, err := os.CreateTemp(dir, ".new-key-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(secret[:])
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := place(f.Name(), path); err != nil {
+		return err
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
