@@ -8,10 +8,15 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/svcfs/svcfs/ownfile"
 )
 
 // certificateAge is how often the files are looked at, at most.
 const certificateAge = time.Second
+
+// maxKeyBytes bounds the file of a certificate's key, in bytes.
+const maxKeyBytes = 1 << 20
 
 // certificate is a certificate with its key, read again when the files change.
 type certificate struct {
@@ -26,13 +31,6 @@ type certificate struct {
 
 func loadCertificate(cert, key string, log *slog.Logger) (*certificate, error) {
 	c := &certificate{cert: cert, key: key, log: log}
-	info, err := os.Stat(key)
-	if err != nil {
-		return nil, fmt.Errorf("look at TLS key: %w", err)
-	}
-	if info.Mode().Perm()&0o007 != 0 {
-		return nil, fmt.Errorf("%s may be read by others: run chmod 600 on it", key)
-	}
 	if err := c.load(); err != nil {
 		return nil, err
 	}
@@ -45,7 +43,16 @@ func (c *certificate) load() error {
 	if err != nil {
 		return fmt.Errorf("look at TLS certificate: %w", err)
 	}
-	pair, err := tls.LoadX509KeyPair(c.cert, c.key)
+	chain, err := os.ReadFile(c.cert)
+	if err != nil {
+		return fmt.Errorf("load TLS certificate: %w", err)
+	}
+	key, err := ownfile.Read(c.key, ownfile.Managed, maxKeyBytes)
+	if err != nil {
+		return fmt.Errorf("load TLS key: %w", err)
+	}
+	defer clear(key)
+	pair, err := tls.X509KeyPair(chain, key)
 	if err != nil {
 		return fmt.Errorf("load TLS certificate: %w", err)
 	}
@@ -75,7 +82,7 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		return c.pair, nil
 	}
 	if err := c.load(); err != nil {
-		c.log.Error("certificate not replaced", "cause", err.Error())
+		c.log.Error("certificate not replaced", "cause", err.Error(), "do", ownfile.MendOf(err))
 		return c.pair, nil
 	}
 	c.log.Info("certificate replaced")

@@ -3,6 +3,7 @@ package service_test
 import (
 	"bytes"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/ownfile"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
 	"github.com/svcfs/svcfs/service/legacy"
@@ -145,7 +147,7 @@ func oldKey(t *testing.T) (*vault.FileKey, *format.Key) {
 	if err := os.Chmod(file, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := vault.ReadFileKey(file); err == nil || !strings.Contains(err.Error(), "chmod 600") {
+	if _, err := vault.ReadFileKey(file); !errors.Is(err, ownfile.ErrReadable) {
 		t.Errorf("a key others may read: %v", err)
 	}
 	outside, err := format.NewKey(raw)

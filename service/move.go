@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/svcfs/svcfs/ownfile"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/archive"
 	"github.com/svcfs/svcfs/service/fault"
@@ -65,7 +66,7 @@ func (s *Service) Backup(ctx context.Context, dir string, withMasterKey bool) (a
 
 // copyKey copies the master key from one directory to another.
 func copyKey(from, to string) error {
-	raw, err := os.ReadFile(filepath.Join(from, vault.FileName))
+	raw, err := ownfile.Read(filepath.Join(from, vault.FileName), ownfile.Secret, vault.MaxFileBytes)
 	if err == nil {
 		err = os.WriteFile(filepath.Join(to, vault.FileName), raw, 0o600)
 		clear(raw)

@@ -30,6 +30,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/svcfs/svcfs/ownfile"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
 )
@@ -636,7 +637,7 @@ func TestTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = service.Open(t.Context(), service.Config{DataDir: filepath.Join(dir, "data"), TLSCert: cert, TLSKey: key})
-	if err == nil || !strings.Contains(err.Error(), "chmod 600") {
+	if !errors.Is(err, ownfile.ErrReadable) {
 		t.Errorf("a key that others may read: %v", err)
 	}
 }

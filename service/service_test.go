@@ -28,6 +28,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/ownfile"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
 	"github.com/svcfs/svcfs/service/store"
@@ -823,7 +824,7 @@ func TestThreat33MasterKeyIsNeededAndGuarded(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(loose, "master.key"), master, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := service.Open(context.Background(), service.Config{DataDir: loose}); err == nil || !strings.Contains(err.Error(), "chmod 600") {
+	if _, err := service.Open(context.Background(), service.Config{DataDir: loose}); !errors.Is(err, ownfile.ErrReadable) {
 		t.Errorf("a master key that others may read was accepted: %v", err)
 	}
 }

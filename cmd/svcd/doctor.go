@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -17,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/svcfs/svcfs/ownfile"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
 	"github.com/svcfs/svcfs/service/vault"
@@ -89,7 +91,7 @@ func (s *settings) printFindings(list []finding, asJSON bool) error {
 func (s *settings) examine(ctx context.Context) []finding {
 	cfg, err := s.serviceConfig()
 	if err != nil {
-		return []finding{failed("settings", err.Error(), "see svcd config and svcd serve --help")}
+		return []finding{failed("settings", err.Error(), cmp.Or(ownfile.MendOf(err), "see svcd config and svcd serve --help"))}
 	}
 	list := []finding{s.checkSettings(), checkPlace("data directory", s.data, 0o700),
 		checkPlace("master key", filepath.Join(s.data, vault.FileName), 0o600), checkFiles(s.maxConnections)}
@@ -139,6 +141,11 @@ func checkPlace(check, path string, mode os.FileMode) finding {
 	}
 	detail := fmt.Sprintf("%s, mode %04o", path, info.Mode().Perm())
 	if check == "master key" {
+		key, err := ownfile.Open(path, ownfile.Secret)
+		if err != nil {
+			return failed(check, err.Error(), cmp.Or(ownfile.MendOf(err), "run as the user of the service"))
+		}
+		_ = key.Close()
 		detail += "; keep a copy elsewhere"
 	}
 	return passed(check, detail)
@@ -166,6 +173,11 @@ const (
 )
 
 func checkCertificate(certFile, keyFile string, now time.Time) finding {
+	key, err := ownfile.Open(keyFile, ownfile.Managed)
+	if err != nil {
+		return failed("certificate", err.Error(), cmp.Or(ownfile.MendOf(err), "check --tls-key"))
+	}
+	_ = key.Close()
 	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
 	if err != nil {
 		return failed("certificate", err.Error(), "give the chain and its key as PEM files that fit each other")

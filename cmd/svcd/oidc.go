@@ -9,11 +9,15 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/svcfs/svcfs/ownfile"
 	"github.com/svcfs/svcfs/service"
 )
 
 // envClientSecret holds the client secret, which is never a flag.
 const envClientSecret = "SVCD_OIDC_CLIENT_SECRET"
+
+// maxSecretBytes bounds a file with one secret, in bytes.
+const maxSecretBytes = 64 << 10
 
 // oidcSettings are the flags of sign-in at an OpenID Connect provider.
 type oidcSettings struct {
@@ -38,16 +42,9 @@ func (o *oidcSettings) config() (service.OIDC, error) {
 	}
 	secret := os.Getenv(envClientSecret)
 	if o.secretFile != "" {
-		info, err := os.Stat(o.secretFile)
+		raw, err := ownfile.Read(o.secretFile, ownfile.Secret, maxSecretBytes)
 		if err != nil {
-			return service.OIDC{}, fmt.Errorf("read client secret: %w", err)
-		}
-		if info.Mode().Perm()&0o077 != 0 {
-			return service.OIDC{}, usageError{fmt.Errorf("%s can be read by others: chmod 600 %s", o.secretFile, o.secretFile)}
-		}
-		raw, err := os.ReadFile(o.secretFile)
-		if err != nil {
-			return service.OIDC{}, fmt.Errorf("read client secret: %w", err)
+			return service.OIDC{}, usageError{fmt.Errorf("read client secret: %w", err)}
 		}
 		secret = string(raw)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/svcfs/svcfs/ownfile"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
 	"github.com/svcfs/svcfs/service/fault"
@@ -28,6 +29,7 @@ const (
 type usageError struct{ err error }
 
 func (e usageError) Error() string { return e.err.Error() }
+func (e usageError) Unwrap() error { return e.err }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := newRoot(stdout, stderr)
@@ -37,6 +39,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return exitOK
 	}
 	fmt.Fprintln(stderr, "svcd:", err)
+	if mend := ownfile.MendOf(err); mend != "" {
+		fmt.Fprintln(stderr, "do:", mend)
+	}
 	return exitCode(err)
 }
 

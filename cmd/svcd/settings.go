@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/ownfile"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
 	"github.com/svcfs/svcfs/service/files"
@@ -205,12 +206,20 @@ func redactURL(text string) string {
 	return u.String()
 }
 
+// maxSettingsBytes bounds the configuration file, in bytes.
+const maxSettingsBytes = 1 << 20
+
 // readFile reads the configuration file into values as flags take them.
 func (s *settings) readFile() (map[string]string, error) {
 	if s.file == "" {
 		return nil, nil
 	}
-	raw, err := os.ReadFile(s.file)
+	f, err := ownfile.Open(s.file, ownfile.Settings)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("read configuration: %w", err)}
+	}
+	defer f.Close()
+	raw, err := io.ReadAll(io.LimitReader(f, maxSettingsBytes))
 	if err != nil {
 		return nil, usageError{fmt.Errorf("read configuration: %w", err)}
 	}
@@ -233,18 +242,17 @@ func (s *settings) readFile() (map[string]string, error) {
 			return nil, usageError{fmt.Errorf("%s: %s: %w", s.file, name, err)}
 		}
 	}
-	return values, s.checkMode(values)
+	return values, checkPasswords(f, values)
 }
 
-// checkMode refuses a file with a password that others may read.
-func (s *settings) checkMode(values map[string]string) error {
-	info, err := os.Stat(s.file)
-	if err != nil {
-		return fmt.Errorf("look at configuration: %w", err)
-	}
+// checkPasswords refuses a file with a password that others may read.
+func checkPasswords(f *os.File, values map[string]string) error {
 	for name, value := range values {
-		if (name == "db" || name == "blobs") && redactURL(value) != value && info.Mode().Perm()&0o077 != 0 {
-			return usageError{fmt.Errorf("%s holds a password in %s and others may read it (mode %04o): run chmod 600 %s", s.file, name, info.Mode().Perm(), s.file)}
+		if (name != "db" && name != "blobs") || redactURL(value) == value {
+			continue
+		}
+		if err := ownfile.Check(f, ownfile.Secret); err != nil {
+			return usageError{fmt.Errorf("it holds a password in %s: %w", name, err)}
 		}
 	}
 	return nil

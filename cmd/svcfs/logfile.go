@@ -1,10 +1,13 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"sync"
 	"syscall"
+
+	"github.com/svcfs/svcfs/ownfile"
 )
 
 const (
@@ -40,12 +43,12 @@ func (l *logFile) open() error {
 		return fmt.Errorf("open the log: %w", err)
 	}
 	info, err := f.Stat()
-	if err == nil {
-		err = f.Chmod(0o600)
+	if err == nil && info.Mode().IsRegular() {
+		err = errors.Join(f.Chmod(0o600), ownfile.Check(f, ownfile.Secret))
 	}
 	if err != nil {
 		_ = f.Close()
-		return fmt.Errorf("close the log to others: %w", err)
+		return refuse(exitOther, ownfile.MendOf(err), fmt.Errorf("close the log to others: %w", err))
 	}
 	l.f, l.size = f, info.Size()
 	return nil

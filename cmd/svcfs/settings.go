@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+	"github.com/svcfs/svcfs/ownfile"
 	"github.com/svcfs/svcfs/sdk"
 )
 
@@ -206,25 +208,29 @@ func (a *app) userDir(variable, fallback, name string) string {
 }
 
 // readConfig reads KEY=VALUE lines; blank lines and lines that begin with # are
-// skipped. A file that holds the key must be closed to other users.
+// skipped. Only a file that no other user can have written is obeyed, and one that
+// holds the key must be closed to them.
 func readConfig(path string) (map[string]string, error) {
-	f, err := os.Open(path)
+	f, err := ownfile.Open(path, ownfile.Settings)
 	if err != nil {
-		return nil, refuse(exitUsage, "check the path and its permissions", fmt.Errorf("read settings: %w", err))
+		return nil, badSettings(err)
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, fmt.Errorf("read settings: %w", err)
-	}
 	values, err := parseConfig(f, path)
 	if err != nil {
 		return nil, err
 	}
-	if values[envKey] != "" && info.Mode().Perm()&0o077 != 0 {
-		return nil, usage("chmod 600 "+path, fmt.Sprintf("%s holds an API key and others may read it (mode %04o)", path, info.Mode().Perm()))
+	if values[envKey] != "" {
+		if err := ownfile.Check(f, ownfile.Secret); err != nil {
+			return nil, badSettings(fmt.Errorf("it holds an API key: %w", err))
+		}
 	}
 	return values, nil
+}
+
+// badSettings is a file of settings that cannot be read, or must not be obeyed.
+func badSettings(err error) error {
+	return refuse(exitUsage, cmp.Or(ownfile.MendOf(err), "check the path and its permissions"), fmt.Errorf("read settings: %w", err))
 }
 
 func parseConfig(r io.Reader, path string) (map[string]string, error) {

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/svcfs/svcfs/fs"
 	"github.com/svcfs/svcfs/fs/tree"
+	"github.com/svcfs/svcfs/ownfile"
 )
 
 func (a *app) umountCommand() *cobra.Command {
@@ -125,6 +126,9 @@ func isZombie(pid int) bool {
 	return strings.HasPrefix(rest, "Z") || strings.HasPrefix(rest, "X")
 }
 
+// maxLeftBytes bounds a report of what was lost, in bytes.
+const maxLeftBytes = 64 << 20
+
 // leftPath is where a mount process that had to give something up says what,
 // for the umount that waits; "" without a home directory.
 func (a *app) leftPath(pid int) string {
@@ -155,12 +159,12 @@ func (a *app) takeLeft(pid int) ([]tree.Pending, error) {
 	if path == "" {
 		return nil, nil
 	}
-	text, err := os.ReadFile(path)
+	text, err := ownfile.Read(path, ownfile.Settings, maxLeftBytes)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, refuse(exitOther, ownfile.MendOf(err), err)
 	}
 	_ = os.Remove(path)
 	var left []tree.Pending

@@ -10,6 +10,7 @@ package apikey
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 	"os/exec"
 	"strings"
 
+	"github.com/svcfs/svcfs/ownfile"
 	"github.com/svcfs/svcfs/sdk"
 )
 
@@ -84,30 +86,15 @@ func Stored(in Store, address string, account sdk.AccountID) Source {
 	}
 }
 
-// ReadFile reads the key from the first line of the file at path, which no other
-// user may be able to read; a pipe, as the shell's <(…) makes, has no such check.
+// ReadFile reads the key from the first line of the file at path, under the rules
+// of package ownfile for secrets; a pipe, as the shell's <(…) makes, has none.
 func ReadFile(path string) (sdk.Secret, error) {
-	f, err := os.Open(path)
+	f, err := ownfile.Open(path, ownfile.Secret)
 	if err != nil {
-		return sdk.Secret{}, invalid(err, "Check the path of the key file.")
+		return sdk.Secret{}, invalid(err, cmp.Or(ownfile.MendOf(err), "Check the path of the key file."))
 	}
 	defer f.Close()
-	if err := closedToOthers(f); err != nil {
-		return sdk.Secret{}, err
-	}
 	return Read(f, path)
-}
-
-// closedToOthers refuses a regular file that other users may read or change.
-func closedToOthers(f *os.File) error {
-	info, err := f.Stat()
-	if err != nil {
-		return invalid(err, "")
-	}
-	if mode := info.Mode(); mode.IsRegular() && mode.Perm()&0o077 != 0 {
-		return invalid(fmt.Errorf("others may read the API key in %s (mode %04o)", f.Name(), mode.Perm()), "chmod 600 "+f.Name())
-	}
-	return nil
 }
 
 // Read reads the key from the first line of r; from names r in messages.

@@ -4,13 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/zalando/go-keyring"
 
+	"github.com/svcfs/svcfs/ownfile"
 	"github.com/svcfs/svcfs/sdk"
 )
 
@@ -109,21 +109,14 @@ type storedKeys map[string]map[sdk.AccountID]string
 const maxStoreBytes = 1 << 20
 
 func (s fileStore) read() (storedKeys, error) {
-	f, err := os.Open(s.path)
+	text, err := ownfile.Read(s.path, ownfile.Secret, maxStoreBytes)
 	if errors.Is(err, os.ErrNotExist) {
 		return storedKeys{}, nil
 	}
 	if err != nil {
-		return nil, invalid(err, "")
+		return nil, invalid(err, ownfile.MendOf(err))
 	}
-	defer f.Close()
-	if err := closedToOthers(f); err != nil {
-		return nil, err
-	}
-	text, err := io.ReadAll(io.LimitReader(f, maxStoreBytes))
-	if err != nil {
-		return nil, invalid(err, "")
-	}
+	defer clear(text)
 	var keys storedKeys
 	if json.Unmarshal(text, &keys) != nil || keys == nil {
 		return nil, invalid(fmt.Errorf("%s is damaged", s.path), "Remove it and log in again.")

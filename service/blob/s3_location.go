@@ -11,6 +11,7 @@ import (
 
 	"github.com/minio/minio-go/v7/pkg/credentials"
 	"github.com/minio/minio-go/v7/pkg/s3utils"
+	"github.com/svcfs/svcfs/ownfile"
 )
 
 const (
@@ -85,8 +86,16 @@ func (l Location) missing() string {
 // findCredentials finds the operator's keys in the environment, else in the
 // file of the AWS tools.
 func findCredentials() (*credentials.Credentials, error) {
+	file := os.Getenv("AWS_SHARED_CREDENTIALS_FILE")
+	if file != "" {
+		f, err := ownfile.Open(file, ownfile.Managed) // the library reads it whoever wrote it
+		if err != nil {
+			return nil, fmt.Errorf("find S3 credentials: %w", err)
+		}
+		_ = f.Close()
+	}
 	creds := credentials.NewChainCredentials([]credentials.Provider{&credentials.EnvAWS{},
-		&credentials.FileAWSCredentials{Filename: os.Getenv("AWS_SHARED_CREDENTIALS_FILE")}})
+		&credentials.FileAWSCredentials{Filename: file}})
 	value, err := creds.GetWithContext(nil)
 	if err != nil {
 		return nil, fmt.Errorf("find S3 credentials: %w", err)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/svcfs/svcfs/ownfile"
 )
 
 const (
@@ -30,6 +32,13 @@ const (
 type postgresEngine struct{}
 
 func openPostgres(url string) (*Store, error) {
+	if file := os.Getenv("PGPASSFILE"); file != "" {
+		f, err := ownfile.Open(file, ownfile.Managed) // the library reads it whoever wrote it
+		if err != nil {
+			return nil, fmt.Errorf("open database: %w", err)
+		}
+		_ = f.Close()
+	}
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
 		return nil, fmt.Errorf("open database: %w", err) // pgx takes the password out of the text

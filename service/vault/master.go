@@ -12,13 +12,14 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"time"
+
+	"github.com/svcfs/svcfs/ownfile"
 )
 
 const (
@@ -26,8 +27,8 @@ const (
 	FileName = "master.key"
 	// commandTimeout bounds a command that prints the master key.
 	commandTimeout = time.Minute
-	// maxSecretText bounds what a file or a command gives: more is no key.
-	maxSecretText = 100
+	// MaxFileBytes bounds a file with a key: more is no key.
+	MaxFileBytes = 100
 )
 
 // Purposes of keys that come from the master key itself, and change with it.
@@ -136,19 +137,11 @@ func runCommand(ctx context.Context, command string) (key [keyBytes]byte, err er
 
 // readSecret reads a file of 32 secret bytes that nobody else may read.
 func readSecret(path string) (secret [keyBytes]byte, err error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return secret, err
+	kind := ownfile.Secret
+	if isCredential(path) {
+		kind = ownfile.Managed
 	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return secret, err
-	}
-	if info.Mode().Perm()&0o077 != 0 && !isCredential(path, info) {
-		return secret, fmt.Errorf("%s may be read by others: run chmod 600 on it", path)
-	}
-	raw, err := io.ReadAll(io.LimitReader(f, maxSecretText+1))
+	raw, err := ownfile.Read(path, kind, MaxFileBytes)
 	defer clear(raw)
 	if err != nil {
 		return secret, err
@@ -158,9 +151,9 @@ func readSecret(path string) (secret [keyBytes]byte, err error) {
 
 // isCredential tells of a file that systemd gave this service alone: it lets one
 // user in by an access list, which shows as a bit of the group.
-func isCredential(path string, info fs.FileInfo) bool {
+func isCredential(path string) bool {
 	dir := os.Getenv("CREDENTIALS_DIRECTORY")
-	return dir != "" && filepath.Dir(path) == filepath.Clean(dir) && info.Mode().Perm()&0o007 == 0
+	return dir != "" && filepath.Dir(path) == filepath.Clean(dir)
 }
 
 // parseSecret takes 32 bytes, or standard base64 of them; from says in messages

@@ -1,0 +1,281 @@
+// Package ownfile opens the files that a program obeys or keeps secrets in: keys,
+// settings, its own state. The rules are those of ssh for its files: a file belongs
+// to root or to whoever runs the program, nobody else may write to it, and it is no
+// symbolic link. Whoever runs as root also wants that nobody else can replace the
+// file, so every folder above it is looked at too.
+//
+// What is checked is the file that was opened, never a name that somebody may give
+// to another file in between.
+package ownfile
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Kind is what a file is for.
+type Kind int
+
+// Kinds of files.
+const (
+	Settings Kind = iota // others may read it
+	Secret               // nobody but its owner may read it
+	// Managed is a secret that another program keeps, such as the key of a
+	// certificate: those that renew certificates put it behind a symbolic link and
+	// let a group read it, so both are allowed.
+	Managed
+)
+
+// Reasons of an [*Error].
+var (
+	ErrOwner    = errors.New("it belongs to another user")
+	ErrWritable = errors.New("others may write to it")
+	ErrReadable = errors.New("others may read it")
+	ErrLink     = errors.New("it is a symbolic link")
+)
+
+// Error says why a file is not used, and which command mends that.
+type Error struct {
+	Path   string // the file, or a folder above it
+	Reason error  // one of the reasons above
+	Detail string // such as "mode 0644"
+	Mend   string // a command line for sh
+}
+
+// Error returns the file and the reason.
+func (e *Error) Error() string {
+	text := e.Path + " is not used: " + e.Reason.Error()
+	if e.Detail != "" {
+		text += " (" + e.Detail + ")"
+	}
+	return text
+}
+
+// Unwrap returns the reason.
+func (e *Error) Unwrap() error { return e.Reason }
+
+// MendOf returns the command that mends what err refused, or "".
+func MendOf(err error) string {
+	var refused *Error
+	if errors.As(err, &refused) {
+		return refused.Mend
+	}
+	return ""
+}
+
+// Open opens the file at path for reading. A refusal is an [*Error]; a file that
+// is not there is [fs.ErrNotExist]. Paths such as /dev/fd/3, which a shell makes
+// for <(…), stand for what the program was given open: a pipe is taken as it is.
+func Open(path string, kind Kind) (*os.File, error) {
+	if fd, ok := descriptor(path); ok {
+		return openGiven(fd, path, kind)
+	}
+	path = filepath.Clean(path) // as checkFolders reads it
+	if err := checkFolders(path); err != nil {
+		return nil, err
+	}
+	flags := unix.O_RDONLY | unix.O_CLOEXEC
+	if kind != Managed {
+		flags |= unix.O_NOFOLLOW
+	}
+	f, err := os.OpenFile(path, flags, 0)
+	if errors.Is(err, syscall.ELOOP) && isLink(path) {
+		return nil, &Error{path, ErrLink, "", "cp --remove-destination -- \"$(readlink -f " + quote(path) + ")\" " + quote(path)}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := Check(f, kind); err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// Read returns the content of the file at path, at most limit bytes; a longer file
+// is an error. It refuses what [Open] does.
+func Read(path string, kind Kind, limit int64) ([]byte, error) {
+	f, err := Open(path, kind)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	raw, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(raw)) > limit {
+		return nil, fmt.Errorf("%s is longer than %d bytes", path, limit)
+	}
+	return raw, nil
+}
+
+// Check refuses an open file that breaks the rules. A refusal is an [*Error].
+func Check(f *os.File, kind Kind) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return nil // a system without owners
+	}
+	return judge(f.Name(), info.Mode(), int(st.Uid), kind)
+}
+
+// judge applies the rules to the owner and the mode of a file.
+func judge(path string, mode fs.FileMode, owner int, kind Kind) error {
+	me := os.Geteuid()
+	if owner != 0 && owner != me {
+		return notMine(path, owner)
+	}
+	var bad fs.FileMode
+	var mend string
+	switch {
+	case kind == Secret && owner == me:
+		bad, mend = 0o077, "chmod 600 "
+	case kind == Settings:
+		bad, mend = 0o022, "chmod go-w "
+	default: // also a secret of root's, who may have let a group of ours read it
+		bad, mend = 0o027, "chmod g-w,o-rwx "
+	}
+	reason := ErrReadable
+	switch {
+	case mode.Perm()&bad == 0:
+		return nil
+	case mode.Perm()&0o022 != 0:
+		reason = ErrWritable
+	}
+	return &Error{path, reason, fmt.Sprintf("mode %04o", mode.Perm()), mend + quote(path)}
+}
+
+// notMine tells root to act as the owner, and others to own what they use.
+func notMine(path string, owner int) error {
+	detail := fmt.Sprintf("uid %d", owner)
+	if os.Geteuid() == 0 {
+		return &Error{path, ErrOwner, detail, "chown root " + quote(path) + ", or run this as its owner: sudo -u '#" + strconv.Itoa(owner) + "' …"}
+	}
+	return &Error{path, ErrOwner, detail, "sudo chown " + strconv.Itoa(os.Geteuid()) + " " + quote(path)}
+}
+
+// maxLinks bounds the symbolic links on the way to a file, as the kernel does.
+const maxLinks = 40
+
+// checkFolders refuses, as root, a path on which another user could put another
+// file: a folder or a link that is not root's, or where others may write and take
+// away what is not theirs.
+func checkFolders(path string) error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	full, err := filepath.Abs(path)
+	if err != nil {
+		return err
+	}
+	at, rest := "/", strings.Split(filepath.Dir(full), "/")
+	for links := 0; ; {
+		if err := checkFolder(at); err != nil {
+			return err
+		}
+		if len(rest) == 0 {
+			return nil
+		}
+		name := rest[0]
+		rest = rest[1:]
+		next := filepath.Join(at, name)
+		target, err := os.Readlink(next)
+		if err != nil { // no link; what is missing is told by who opens the file
+			at = next
+			continue
+		}
+		if err := checkFolder(next); err != nil {
+			return err
+		}
+		if links++; links > maxLinks {
+			return &os.PathError{Op: "open", Path: path, Err: syscall.ELOOP}
+		}
+		if filepath.IsAbs(target) {
+			at = "/"
+		}
+		rest = append(strings.Split(target, "/"), rest...)
+	}
+}
+
+// checkFolder looks at a folder, or at a link to one.
+func checkFolder(dir string) error {
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return nil
+	}
+	if st.Uid != 0 {
+		return notMine(dir, int(st.Uid))
+	}
+	if info.IsDir() && info.Mode().Perm()&0o022 != 0 && info.Mode()&fs.ModeSticky == 0 {
+		return &Error{dir, ErrWritable, fmt.Sprintf("mode %04o", info.Mode().Perm()), "chmod go-w " + quote(dir)}
+	}
+	return nil
+}
+
+// descriptor reads a path that stands for an open file of this process.
+func descriptor(path string) (fd int, ok bool) {
+	if path == "/dev/stdin" {
+		return 0, true
+	}
+	for _, dir := range []string{"/dev/fd/", "/proc/self/fd/"} {
+		if number, found := strings.CutPrefix(path, dir); found {
+			fd, err := strconv.Atoi(number)
+			return fd, err == nil && fd >= 0
+		}
+	}
+	return 0, false
+}
+
+// openGiven takes what the program was given: a file must keep the rules.
+func openGiven(fd int, path string, kind Kind) (*os.File, error) {
+	again, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	f := os.NewFile(uintptr(again), path)
+	info, err := f.Stat()
+	if err == nil && info.Mode().IsRegular() {
+		err = Check(f, kind)
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func isLink(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && info.Mode()&fs.ModeSymlink != 0
+}
+
+// quote writes a path for sh.
+func quote(path string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-+", r)
+	}
+	if path != "" && path[0] != '-' && !strings.ContainsFunc(path, func(r rune) bool { return !plain(r) }) {
+		return path
+	}
+	if strings.HasPrefix(path, "-") {
+		path = "./" + path
+	}
+	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
+}
