@@ -277,7 +277,7 @@ func classify(err error) Kind {
 	switch {
 	case errors.As(err, &answered):
 		return answered.kind
-	case errors.As(err, &senseless), errors.Is(err, format.ErrAuthentication), errors.Is(err, format.ErrCorrupt):
+	case errors.As(err, &senseless), errors.Is(err, ErrWrongContent), errors.Is(err, format.ErrAuthentication), errors.Is(err, format.ErrCorrupt):
 		return KindCorrupt
 	case errors.Is(err, format.ErrTooLarge):
 		return KindTooLarge

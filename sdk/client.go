@@ -48,6 +48,7 @@ type Client struct {
 	seenKeys   map[[32]byte]string
 	unfinished map[uploadKey]*ticket       // outcome not known
 	receipts   map[Ref]struct{}            // records that answered an upload of ours already
+	claims     map[Ref]string              // of retrievals that failed, and may have been charged
 	sending    map[uploadKey]chan struct{} // closed when the upload under way ends
 }
 
@@ -66,7 +67,7 @@ func New(account AccountID, cfg Config) (*Client, error) {
 		return nil, &Error{Op: "configure client", Kind: KindInvalid, Err: err, Hint: "Correct the address, for example --url https://files.example.org."}
 	}
 	c := &Client{account: account, cfg: cfg, pool: NewPool(), seenKeys: make(map[[32]byte]string), unfinished: make(map[uploadKey]*ticket),
-		sending: make(map[uploadKey]chan struct{}), receipts: make(map[Ref]struct{})}
+		sending: make(map[uploadKey]chan struct{}), receipts: make(map[Ref]struct{}), claims: make(map[Ref]string)}
 	c.http = &http.Client{
 		Transport: &http.Transport{
 			Proxy:                  proxyFor,

@@ -78,6 +78,11 @@ var (
 // account does not exist.
 var ErrSignIn error = &Error{Op: opSignIn}
 
+// ErrWrongContent is in the chain of an [ErrCorrupt] when content opened with its key
+// and yet is not what the ledger recorded: whoever uploaded it, or the service, made it
+// so. It was charged, and asking again brings the same.
+var ErrWrongContent = errors.New("the content is not what the ledger recorded")
+
 const opSignIn = "get session token"
 
 // Error returns operation, group, reference and cause, without the hint.

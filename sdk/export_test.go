@@ -10,3 +10,9 @@ func AgeTickets(c *Client, by time.Duration) {
 		t.since, t.lost = t.since.Add(-by), t.lost.Add(-by)
 	}
 }
+
+// KeepClaim keeps a claim as a failed retrieval does, and counts what is kept.
+func KeepClaim(c *Client, ref Ref) (kept int) {
+	c.keepClaim(ref, "claim")
+	return len(c.claims)
+}

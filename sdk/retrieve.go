@@ -21,8 +21,9 @@ const firstChunk = 1 << 20
 // Retrieve fetches, decrypts and verifies e into b, which it resizes. The
 // content is complete and equals e.Hash, or there is an error and b is empty.
 //
-// Costs one retrieve claim; repeated internally only where that is free. Needs
-// the API key and membership in e.Group. Errors: [KindNotAuthorized], [KindNotFound],
+// Costs one retrieve claim; repeated internally only where that is free. A call
+// that failed and the next one for the same file share a claim, so that a service
+// which knows claim ids charges once. Needs the API key and membership in e.Group. Errors: [KindNotAuthorized], [KindNotFound],
 // [KindDeleted], [KindInsufficient], [KindTooLarge], [KindCorrupt],
 // [KindUnavailable], [KindTimeout]. Source: specification 4.3.
 func (c *Client) Retrieve(ctx context.Context, e Entry, b *Buffer) (Plain, error) {
@@ -68,7 +69,7 @@ func (c *Client) retrieve(ctx context.Context, e Entry, b *Buffer) (Plain, error
 	if err != nil {
 		return Plain{}, err
 	}
-	request := wire.PrepareRetrieveRequest{GroupID: string(e.Group), IPFSHash: string(e.Ref), ClaimID: uuid.NewString()}
+	request := wire.PrepareRetrieveRequest{GroupID: string(e.Group), IPFSHash: string(e.Ref), ClaimID: c.takeClaim(e.Ref)}
 	if offered(caps, wire.CapRaw) {
 		request.Transfer = wire.TransferRaw
 	}
@@ -82,10 +83,38 @@ func (c *Client) retrieve(ctx context.Context, e Entry, b *Buffer) (Plain, error
 	} else {
 		err = ask(ctx)
 	}
-	if err != nil {
-		return Plain{}, err
+	var plain Plain
+	if err == nil {
+		plain, err = c.openAnswer(ctx, e, answer, sink)
 	}
-	return c.openAnswer(ctx, e, answer, sink)
+	if err != nil {
+		c.keepClaim(e.Ref, request.ClaimID)
+	}
+	return plain, err
+}
+
+// maxClaims bounds how many claims of failed retrievals are kept.
+const maxClaims = 4096
+
+// takeClaim returns the claim of an earlier retrieval that failed, or a new one.
+func (c *Client) takeClaim(ref Ref) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	claim, ok := c.claims[ref]
+	if !ok {
+		return uuid.NewString()
+	}
+	delete(c.claims, ref)
+	return claim
+}
+
+func (c *Client) keepClaim(ref Ref, claim string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.claims) >= maxClaims {
+		clear(c.claims)
+	}
+	c.claims[ref] = claim
 }
 
 // mostSealed is how long the sealed content of a file of size bytes can be, also
@@ -166,9 +195,13 @@ func (c *Client) openAnswer(ctx context.Context, e Entry, a retrieveAnswer, sink
 	}
 	if meta.Compression == format.CompressionDeflate {
 		if e.Size != SizeUnknown && meta.OriginalSize != e.Size {
-			return Plain{}, malformed(fmt.Errorf("content of %d bytes: the ledger recorded %d", meta.OriginalSize, e.Size))
+			return Plain{}, fmt.Errorf("%w: it has %d bytes, recorded were %d", ErrWrongContent, meta.OriginalSize, e.Size)
 		}
-		if err := c.inflate(meta, b); err != nil {
+		err := c.inflate(meta, b)
+		if errors.Is(err, format.ErrCorrupt) { // sealed like this by its uploader
+			err = fmt.Errorf("%w: %w", ErrWrongContent, err)
+		}
+		if err != nil {
 			return Plain{}, err
 		}
 	}
@@ -180,10 +213,10 @@ func (c *Client) openAnswer(ctx context.Context, e Entry, a retrieveAnswer, sink
 func (c *Client) verify(e Entry, meta format.Metadata, fee string, b *Buffer) (Plain, error) {
 	p := Plain{Size: b.Len(), Hash: ComputeHash(b.Bytes()), Name: meta.Filename, ContentType: meta.ContentType}
 	if p.Hash != e.Hash {
-		return Plain{}, malformed(fmt.Errorf("content has hash %s, the ledger recorded %s", p.Hash, e.Hash))
+		return Plain{}, fmt.Errorf("%w: its hash is %s, recorded was %s", ErrWrongContent, p.Hash, e.Hash)
 	}
 	if e.Size != SizeUnknown && e.Size != p.Size {
-		return Plain{}, malformed(fmt.Errorf("content has %d bytes, the ledger recorded %d", p.Size, e.Size))
+		return Plain{}, fmt.Errorf("%w: it has %d bytes, recorded were %d", ErrWrongContent, p.Size, e.Size)
 	}
 	if fee != "" {
 		var err error

@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -97,6 +98,10 @@ func (t *Tree) spend(action string, do func() (fee sdk.Amount, err error)) error
 		return err
 	}
 	fee, err := do()
+	if errors.Is(err, sdk.ErrWrongContent) { // it came, and was paid for
+		t.spent.settle(t.now(), price, t.price(action, fee))
+		return err
+	}
 	if err != nil {
 		t.spent.settle(t.now(), price, sdk.Amount{})
 		return err

@@ -2,6 +2,7 @@ package tree
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -208,6 +209,9 @@ func (f *File) openPrice() (sdk.Amount, bool) {
 	if f.staged.Load() || f.isCached() {
 		return sdk.Amount{}, true
 	}
+	if e := f.entry.Load(); e != nil && f.t.knownWrong(f.group, e.Ref) != nil {
+		return sdk.Amount{}, true
+	}
 	if f.t.cfg.Price == nil {
 		return sdk.Amount{}, false
 	}
@@ -329,6 +333,9 @@ func (f *File) retrieve(ctx context.Context, e *sdk.Entry) (cache.Buffer, error)
 		return nil, &Error{Class: ClassTooBig, Err: errText("the file is larger than this mount allows"),
 			Hint: "Mount again with a larger --max-file-size."}
 	}
+	if err := f.t.knownWrong(f.group, e.Ref); err != nil {
+		return nil, err
+	}
 	get := f.t.pool.Get
 	if f.t.cfg.Lend {
 		get = f.t.pool.GetShared
@@ -345,10 +352,37 @@ func (f *File) retrieve(ctx context.Context, e *sdk.Entry) (cache.Buffer, error)
 	})
 	if err != nil {
 		buf.Release()
+		f.t.noteWrong(f.group, e.Ref, err)
 		return nil, err
 	}
 	f.t.counts.retrieves.Add(1)
 	return buf, nil
+}
+
+// noteWrong remembers an upload whose content is not what its uploader recorded, so
+// that it is paid for once. Another version is another upload, and [Tree.Refresh]
+// forgets.
+func (t *Tree) noteWrong(g *group, ref sdk.Ref, err error) {
+	if !errors.Is(err, sdk.ErrWrongContent) {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if g.wrong == nil {
+		g.wrong = make(map[sdk.Ref]error)
+	}
+	g.wrong[ref] = err
+}
+
+// knownWrong refuses what noteWrong remembers.
+func (t *Tree) knownWrong(g *group, ref sdk.Ref) error {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if g.wrong[ref] == nil {
+		return nil
+	}
+	return &Error{Class: ClassCorrupt, Err: g.wrong[ref],
+		Hint: "Ask who uploaded it to save it again. It was fetched once and is not paid for again; 'svcfs refresh' allows another try."}
 }
 
 // failed notes why an operation on f failed.

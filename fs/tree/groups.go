@@ -32,6 +32,7 @@ type group struct {
 	listings int                  // counts listings begun
 	here     map[sdk.Ref]int      // what this mount renamed or deleted, by the listings begun until then
 	changes  int                  // counts changes of names and byRef
+	wrong    map[sdk.Ref]error    // uploads that hold something else than was recorded
 
 	info      groupInfo
 	history   *past

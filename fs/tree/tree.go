@@ -220,12 +220,22 @@ func (t *Tree) poll() {
 			continue
 		}
 		looked = time.Now()
-		t.noteReached(t.Refresh(t.life))
+		t.noteReached(t.refresh(t.life))
 	}
 }
 
-// Refresh looks at the ledger now: groups, and the records of groups in use.
+// Refresh looks at the ledger now: groups, and the records of groups in use. Files
+// that held something else than was recorded may be tried again.
 func (t *Tree) Refresh(ctx context.Context) error {
+	t.mu.Lock()
+	for _, g := range t.groups {
+		g.wrong = nil
+	}
+	t.mu.Unlock()
+	return t.refresh(ctx)
+}
+
+func (t *Tree) refresh(ctx context.Context) error {
 	if err := t.refreshGroups(ctx); err != nil {
 		return err
 	}

@@ -34,7 +34,7 @@ func (t *Tree) watch() {
 // follow applies events until there are no more. What happened before the first
 // one is listed.
 func (t *Tree) follow(events <-chan sdk.Event) {
-	t.noteReached(t.Refresh(t.life))
+	t.noteReached(t.refresh(t.life))
 	t.watched.Store(true)
 	defer t.watched.Store(false)
 	for e := range events {

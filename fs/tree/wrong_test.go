@@ -1,0 +1,50 @@
+package tree
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/svcfs/svcfs/sdk"
+)
+
+// R2: an upload that is not what its record says is fetched and paid for once, and
+// refused from memory until it is asked for again, or a newer version is there.
+func TestR2WrongContentIsPaidOnce(t *testing.T) {
+	w := team()
+	w.put("team", alice, "f", []byte("content"))
+	fee, err := sdk.ParseTokens("0.013")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := mount(t, w, bob, func(c *Config) { c.Price = func(string) (sdk.Amount, bool) { return fee, true } })
+	w.set("retrieve", &sdk.Error{Op: "retrieve", Kind: sdk.KindCorrupt, Err: fmt.Errorf("%w: another hash", sdk.ErrWrongContent)})
+	for range 10 {
+		_, err := m.read("/team/f")
+		wantClass(t, err, ClassCorrupt)
+	}
+	if n := w.hasBegun("retrieve"); n != 1 {
+		t.Errorf("fetched %d times", n)
+	}
+	if s := m.Status().Spent; s != "0.013" {
+		t.Errorf("spent %s: what came was charged", s)
+	}
+	if text := string(m.errors.text()); !strings.Contains(text, "svcfs refresh") {
+		t.Errorf("the next step is missing: %s", text)
+	}
+	if price, ok := m.node("/team/f").(*File).openPrice(); !ok || !price.IsZero() {
+		t.Errorf("opening is said to cost %s", price.Tokens())
+	}
+	m.refresh()
+	_, err = m.read("/team/f")
+	wantClass(t, err, ClassCorrupt)
+	if n := w.hasBegun("retrieve"); n != 2 {
+		t.Errorf("fetched %d times after a refresh", n)
+	}
+	w.set("retrieve", nil)
+	w.put("team", alice, "f", []byte("newer"))
+	if err := m.Tree.refresh(t.Context()); err != nil { // as the mount does by itself
+		t.Fatal(err)
+	}
+	m.wantContent("/team/f", "newer")
+}
