@@ -68,6 +68,9 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 		Long:    "svcd stores encrypted files, keeps their keys, controls access by groups and records every action on a ledger.",
 		Example: "  svcd serve --data /var/lib/svcd\n  svcd account create alice --data /var/lib/svcd --balance 10 --api-key-file alice.key",
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if err := harden(); err != nil { // before a key is read
+				return err
+			}
 			cmd.SetContext(ledger.WithRequestID(cmd.Context(), ledger.NewRequestID("operator-")))
 			return s.resolve(cmd)
 		},

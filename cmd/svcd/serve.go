@@ -42,9 +42,6 @@ func (s *settings) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := harden(); err != nil {
-		return err
-	}
 	listeners, err := listenOn(s.listen, s.metricsListen)
 	if err != nil {
 		return err

@@ -111,7 +111,7 @@ func completeMount(_ *cobra.Command, args []string, toComplete string) ([]string
 	}
 	var list []string
 	for _, dir := range dirs {
-		if strings.HasPrefix(dir, toComplete) {
+		if strings.HasPrefix(dir, toComplete) && dir == escapeName(dir) {
 			list = append(list, dir)
 		}
 	}

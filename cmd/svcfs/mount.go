@@ -79,7 +79,7 @@ func (a *app) printMounted(account sdk.AccountID, plan mountPlan, pid int) error
 	if plan.flags.asJSON {
 		return a.printJSON(mounted{plan.dir, account, pid})
 	}
-	a.ui.printf("mounted %s on %s\n", escapeName(string(account)), plan.dir)
+	a.ui.printf("mounted %s on %s\n", escapeName(string(account)), escapeName(plan.dir))
 	return nil
 }
 

@@ -21,7 +21,7 @@ func (a *app) printJSON(v any) error {
 	if err != nil {
 		return fmt.Errorf("encode JSON: %w", err)
 	}
-	a.ui.printf("%s\n", text)
+	a.ui.printf("%s\n", escapeJSON(text))
 	return nil
 }
 
@@ -32,15 +32,18 @@ func (a *app) printPairs(pairs ...[2]string) {
 		width = max(width, len(p[0]))
 	}
 	for _, p := range pairs {
-		a.ui.printf("%-*s  %s\n", width, p[0], p[1])
+		a.ui.printf("%-*s  %s\n", width, p[0], escapeText(p[1]))
 	}
 }
 
-// printTable prints rows in aligned columns; cells are already escaped.
+// printTable prints rows in aligned columns.
 func (a *app) printTable(rows [][]string) {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
+		for i := range row {
+			row[i] = escapeText(row[i])
+		}
 		fmt.Fprintln(w, strings.Join(row, "\t"))
 	}
 	_ = w.Flush() // into memory

@@ -186,9 +186,12 @@ func (a *app) settingLevels() ([]level, error) {
 	return append(levels, level{path, fromFile}), nil
 }
 
-// configPath returns the configuration file's path, or "" when the account has
-// no home directory.
+// configPath returns the configuration file's path, or "" when there is none: by
+// --config=/dev/null, or for an account without a home directory.
 func (a *app) configPath() string {
+	if a.flags.config == os.DevNull {
+		return ""
+	}
 	if a.flags.config != "" {
 		return a.flags.config
 	}

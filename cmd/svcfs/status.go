@@ -4,12 +4,10 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 )
 
 func (a *app) statusCommand() *cobra.Command {
@@ -40,9 +38,6 @@ func (a *app) statusCommand() *cobra.Command {
 	return cmd
 }
 
-// clearScreen moves to the top left of a terminal and erases what is below.
-const clearScreen = "\x1b[H\x1b[2J"
-
 // watch repeats show until ctx ends, and prints what it says when that is not what
 // it said before; on a terminal in place of it.
 func (a *app) watch(ctx context.Context, interval time.Duration, show func() error) error {
@@ -51,8 +46,6 @@ func (a *app) watch(ctx context.Context, interval time.Duration, show func() err
 	}
 	out := a.ui.out
 	defer func() { a.ui.out = out }()
-	file, isFile := out.(*os.File)
-	isTerminal := isFile && term.IsTerminal(int(file.Fd()))
 	var last string
 	for {
 		var now bytes.Buffer
@@ -67,9 +60,7 @@ func (a *app) watch(ctx context.Context, interval time.Duration, show func() err
 		}
 		if now.String() != last {
 			last = now.String()
-			if isTerminal {
-				a.ui.printf("%s", clearScreen)
-			}
+			a.ui.clear()
 			a.ui.printf("%s", last)
 		}
 		select {
@@ -94,9 +85,9 @@ func (a *app) statusAll(ctx context.Context, asJSON bool) error {
 	}
 	rows := make([][]string, 0, len(states))
 	for _, m := range states {
-		row := []string{m.State, "-", "-", m.Dir}
+		row := []string{m.State, "-", "-", escapeName(m.Dir)}
 		if m.Status != nil {
-			row = []string{m.State, escapeName(m.Status.Account), pendingWords(m.Status.Pending), m.Dir}
+			row = []string{m.State, escapeName(m.Status.Account), pendingWords(m.Status.Pending), escapeName(m.Dir)}
 		}
 		rows = append(rows, row)
 	}
@@ -128,7 +119,7 @@ func (a *app) statusOf(ctx context.Context, path string, asJSON bool) error {
 		return a.printJSON(m)
 	}
 	if m.Status == nil {
-		a.printPairs([][2]string{{"mountpoint", dir}, {"state", m.State}}...)
+		a.printPairs([][2]string{{"mountpoint", escapeName(dir)}, {"state", m.State}}...)
 		switch m.State {
 		case stateDead:
 			a.ui.notice("its process is gone; run: svcfs umount %s", dir)
@@ -147,7 +138,7 @@ func (a *app) statusOf(ctx context.Context, path string, asJSON bool) error {
 		reachable = "no"
 	}
 	a.printPairs([][2]string{
-		{"mountpoint", dir}, {"state", m.State}, {"account", escapeName(s.Account)}, {"process", itoa(s.PID)},
+		{"mountpoint", escapeName(dir)}, {"state", m.State}, {"account", escapeName(s.Account)}, {"process", itoa(s.PID)},
 		{"since", s.Started.UTC().Format(time.RFC3339)}, {"service reachable", reachable}, {"groups", itoa(s.Groups)},
 		{"pending", pendingWords(s.Pending) + sendingWords(s.Sending)}, {"cached", fmt.Sprintf("%d of %d bytes", s.Cached, s.CacheLimit)},
 		{"charged", plural(int(s.Retrieves), "retrieval") + ", " + plural(int(s.Uploads), "upload")},

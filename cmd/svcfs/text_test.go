@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -22,6 +23,32 @@ func TestEscapeName(t *testing.T) {
 				t.Errorf("escapeName(%q) = %q, want %q", tc.raw, got, tc.want)
 			}
 		})
+	}
+}
+
+// Threat 7: whatever a command prints, nothing of it but line breaks and tabs acts
+// on a terminal; JSON still holds what was there.
+func TestThreat7PrintedTextIsEscaped(t *testing.T) {
+	const hostile = "a\x1b]0;owned\x07\u009b2J\u202eb\r"
+	var out, err bytes.Buffer
+	a := newApp(nil, &out, &err, processEnv())
+	a.ui.printf("one\t%s\ntwo\n", hostile)
+	a.printPairs([2]string{"spent", hostile + "\n"})
+	a.printTable([][]string{{"mounted", hostile + "\t\n", "x"}})
+	text := out.String()
+	if strings.Count(text, "\n") != 4 || strings.Count(text, "\t") != 1 || strings.ContainsFunc(strings.NewReplacer("\n", "", "\t", "").Replace(text), unsafeRune) {
+		t.Errorf("printed %q", text)
+	}
+	out.Reset()
+	if err := a.printJSON([]string{hostile, "\U000e0041 100% \x7f"}); err != nil {
+		t.Fatal(err)
+	}
+	if strings.ContainsFunc(strings.ReplaceAll(out.String(), "\n", ""), unsafeRune) {
+		t.Errorf("printed %q", out.String())
+	}
+	var back []string
+	if err := json.Unmarshal(out.Bytes(), &back); err != nil || len(back) != 2 || back[0] != hostile || back[1] != "\U000e0041 100% \x7f" {
+		t.Errorf("%v %q", err, back)
 	}
 }
 

@@ -19,11 +19,11 @@ import (
 //     one line "hint: next step". Nothing is printed twice.
 //   - Progress is shown only when standard error is a terminal, on one line that
 //     is erased before anything else is printed.
-//   - Words of the service and names of files are escaped before they are
-//     printed: no control character of theirs reaches a terminal.
+//   - Whatever is printed is escaped here: no control character of a file's name, of
+//     the service or of another user's mount reaches a terminal.
 //
-// There are exactly four functions: printf, notice, fail and progress. All are
-// safe for concurrent use.
+// There are exactly five functions: printf, notice, fail, progress and clear. All
+// but clear are safe for concurrent use.
 type terminal struct {
 	out, err io.Writer
 	live     bool // err is a terminal
@@ -52,12 +52,19 @@ func newTerminal(out, err io.Writer) *terminal {
 	return t
 }
 
-// printf writes data to standard output.
+// printf writes data to standard output: lines of text, whose breaks and tabs stay.
 func (t *terminal) printf(format string, args ...any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.erase()
-	fmt.Fprintf(t.out, format, args...)
+	fmt.Fprint(t.out, escapeLines(fmt.Sprintf(format, args...)))
+}
+
+// clear empties the screen when standard output is one.
+func (t *terminal) clear() {
+	if f, ok := t.out.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		fmt.Fprint(t.out, "\x1b[H\x1b[2J") // to the top left, and erase what is below
+	}
 }
 
 // notice tells something that is neither data nor a failure.

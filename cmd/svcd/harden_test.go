@@ -1,0 +1,41 @@
+package main
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/svcfs/svcfs/service"
+	"golang.org/x/sys/unix"
+)
+
+// Every command that loads the master key closes its process first: no core dump,
+// and no other process of the same user looks into it.
+func TestEveryCommandClosesItsProcess(t *testing.T) {
+	dir, work := filepath.Join(t.TempDir(), "data"), t.TempDir()
+	mustRun(t, "account", "create", "alice", "--data", makeData(t, dir))
+	for _, line := range [][]string{
+		{"account", "list"}, {"audit"}, {"verify"}, {"retention", "--dry-run"}, {"doctor"},
+		{"backup", filepath.Join(work, "backup"), "--with-master-key"}, {"export", filepath.Join(work, "export")}, {"config"},
+	} {
+		if err := unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0); err != nil {
+			t.Fatal(err)
+		}
+		_, _, _ = execute(t, append(line, "--data", dir)...)
+		if dumpable, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0); err != nil || dumpable != 0 {
+			t.Errorf("svcd %v: dumpable %d, %v", line, dumpable, err)
+		}
+	}
+}
+
+// makeData makes a data directory, as svcd serve does.
+func makeData(t *testing.T, dir string) string {
+	t.Helper()
+	svc, err := service.Open(t.Context(), service.Config{DataDir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := svc.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
