@@ -14,12 +14,12 @@ import gofs "github.com/hanwen/go-fuse/v2/fs"
 //   - NodeGetlker, NodeSetlker, NodeSetlkwer: the kernel keeps locks itself,
 //     which holds inside one mount (W13).
 //   - NodeIoctler: nothing to control.
-//   - NodeAccesser: go-fuse answers from the bits that stat shows.
 //   - NodeReaddirer: NodeOpendirHandler takes its place, because an open
 //     directory is a snapshot.
 var (
 	_ gofs.NodeLookuper       = (*dirNode)(nil)
 	_ gofs.NodeOpendirHandler = (*dirNode)(nil)
+	_ gofs.NodeAccesser       = (*dirNode)(nil)
 	_ gofs.NodeGetattrer      = (*dirNode)(nil)
 	_ gofs.NodeSetattrer      = (*dirNode)(nil)
 	_ gofs.NodeCreater        = (*dirNode)(nil)
@@ -41,6 +41,7 @@ var (
 	_ gofs.FileFsyncdirer   = (*dirHandle)(nil)
 
 	_ gofs.NodeOpener        = (*fileNode)(nil)
+	_ gofs.NodeAccesser      = (*fileNode)(nil)
 	_ gofs.NodeGetattrer     = (*fileNode)(nil)
 	_ gofs.NodeSetattrer     = (*fileNode)(nil)
 	_ gofs.NodeStatfser      = (*fileNode)(nil)

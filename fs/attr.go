@@ -16,20 +16,38 @@ const (
 	permBits = 0o777
 	// writeBits are what a read-only inode is shown without.
 	writeBits = 0o222
+	// groupBits are the permissions of the group.
+	groupBits = 0o070
 	// statBlock is the block size that stat and statfs show, in bytes.
 	statBlock = 4096
-	// unbelieved is how long the kernel believes the size of a file that nobody
-	// has told: the next open tells it. 0 would mean the default.
-	unbelieved = time.Nanosecond
 	// maxName is the longest name statfs promises, in bytes.
 	maxName = 255
 )
 
-// fill writes what stat shows.
+// fillEntry writes what a look-up shows.
+func (m *mounted) fillEntry(a tree.Attr, out *fuse.EntryOut) {
+	m.fill(a, &out.Attr)
+	out.SetAttrTimeout(m.believed(a))
+}
+
+// fillAttr writes what stat shows.
+func (m *mounted) fillAttr(a tree.Attr, out *fuse.AttrOut) {
+	m.fill(a, &out.Attr)
+	out.SetTimeout(m.believed(a))
+}
+
+// believed is how long the kernel may believe attributes: not at all those that
+// the next look may change, a size that nobody has told and the owner of a group.
+func (m *mounted) believed(a tree.Attr) time.Duration {
+	if a.Unsized || a.Unsure {
+		return 0
+	}
+	return max(m.opt.Timeout, 0)
+}
+
 func (m *mounted) fill(a tree.Attr, out *fuse.Attr) {
 	out.Ino, out.Size, out.Blocks, out.Nlink = a.Ino, uint64(a.Size), uint64(a.Blocks), a.Nlink
-	out.Owner = fuse.Owner{Uid: m.opt.UID, Gid: m.opt.GID}
-	out.Mode, out.Blksize = m.mode(a), statBlock
+	out.Owner, out.Mode, out.Blksize = m.owner(a), m.mode(a), statBlock
 	mtime, ctime := shownTime(a.Mtime), shownTime(a.Ctime)
 	out.SetTimes(&mtime, &mtime, &ctime)
 }
@@ -42,12 +60,25 @@ func shownTime(t time.Time) time.Time {
 	return t
 }
 
-// mode returns type and permissions: 0600 and 0700, or what chmod set, never
-// more than the umask of the mount leaves (W10).
+// mode returns type and permissions. Where an access list follows, the group's bits
+// are its mask.
 func (m *mounted) mode(a tree.Attr) uint32 {
-	kind, perm := uint32(fuse.S_IFREG), uint32(0o666)
+	kind, perm := uint32(fuse.S_IFREG), m.perm(a)
 	if a.Dir {
-		kind, perm = fuse.S_IFDIR, permBits
+		kind = fuse.S_IFDIR
+	}
+	if m.listed(a) {
+		perm |= perm >> 3 & groupBits
+	}
+	return kind | perm
+}
+
+// perm returns the permissions: 0600 and 0700, or what chmod set, never more than
+// the umask of the mount leaves (W10).
+func (m *mounted) perm(a tree.Attr) uint32 {
+	perm := uint32(0o666)
+	if a.Dir {
+		perm = permBits
 	}
 	if a.HasMode {
 		perm = a.Mode & permBits
@@ -55,22 +86,18 @@ func (m *mounted) mode(a tree.Attr) uint32 {
 	if a.ReadOnly {
 		perm &^= writeBits
 	}
-	return kind | perm&^m.opt.Umask
+	return perm &^ m.opt.Umask
 }
 
 // Getattr answers from memory.
 func (n *dirNode) Getattr(_ context.Context, _ gofs.FileHandle, out *fuse.AttrOut) syscall.Errno {
-	n.m.fill(n.d.Attr(), &out.Attr)
+	n.m.fillAttr(n.d.Attr(), out)
 	return 0
 }
 
 // Getattr answers from memory.
 func (n *fileNode) Getattr(_ context.Context, _ gofs.FileHandle, out *fuse.AttrOut) syscall.Errno {
-	attr := n.f.Attr()
-	n.m.fill(attr, &out.Attr)
-	if attr.Unsized {
-		out.SetTimeout(unbelieved)
-	}
+	n.m.fillAttr(n.f.Attr(), out)
 	return 0
 }
 
@@ -90,17 +117,23 @@ func setModeAndTimes(s settable, in *fuse.SetAttrIn) {
 }
 
 // Setattr keeps mode and times for this mount (W10).
-func (n *dirNode) Setattr(_ context.Context, _ gofs.FileHandle, in *fuse.SetAttrIn, out *fuse.AttrOut) syscall.Errno {
+func (n *dirNode) Setattr(ctx context.Context, _ gofs.FileHandle, in *fuse.SetAttrIn, out *fuse.AttrOut) syscall.Errno {
+	if n.m.isStranger(ctx, n.d.Attr(), asOwner) {
+		return syscall.EPERM
+	}
 	if !n.m.sameOwner(in) {
 		return n.m.refuseOwner(n.d.Path())
 	}
 	setModeAndTimes(n.d, in)
-	n.m.fill(n.d.Attr(), &out.Attr)
+	n.m.fillAttr(n.d.Attr(), out)
 	return 0
 }
 
 // Setattr truncates, and keeps mode and times for this mount (W10).
 func (n *fileNode) Setattr(ctx context.Context, fh gofs.FileHandle, in *fuse.SetAttrIn, out *fuse.AttrOut) syscall.Errno {
+	if n.m.isStranger(ctx, n.f.Attr(), asOwner) {
+		return syscall.EPERM
+	}
 	if !n.m.sameOwner(in) {
 		return n.m.refuseOwner(n.f.Path())
 	}
@@ -112,7 +145,7 @@ func (n *fileNode) Setattr(ctx context.Context, fh gofs.FileHandle, in *fuse.Set
 		}
 	}
 	setModeAndTimes(n.f, in)
-	n.m.fill(n.f.Attr(), &out.Attr)
+	n.m.fillAttr(n.f.Attr(), out)
 	return 0
 }
 
@@ -124,15 +157,17 @@ func treeHandle(fh gofs.FileHandle) *tree.Handle {
 	return nil
 }
 
-// sameOwner reports whether a chown changes nothing: there is one owner.
+// sameOwner reports whether a chown is to an owner that is shown here. It changes
+// nothing: copying tools set what they found on another file of the mount, and
+// whose a file is follows from its record.
 func (m *mounted) sameOwner(in *fuse.SetAttrIn) bool {
 	uid, setsUID := in.GetUID()
 	gid, setsGID := in.GetGID()
-	return (!setsUID || uid == m.opt.UID) && (!setsGID || gid == m.opt.GID)
+	return (!setsUID || uid == m.opt.UID || uid == m.opt.ForeignUID) && (!setsGID || gid == m.opt.GID)
 }
 
 func (m *mounted) refuseOwner(path string) syscall.Errno {
-	return m.refuse(tree.ClassByDesign, "chown", path, "everything here belongs to the user who mounted it", "Copy without ownership, for example: cp -r")
+	return m.refuse(tree.ClassByDesign, "chown", path, "owners here are the user who mounted it, and the one that stands for other accounts", "Copy without ownership, for example: cp -r")
 }
 
 // Statfs answers from memory (A3).

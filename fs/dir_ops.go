@@ -28,7 +28,11 @@ func (n *dirNode) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (
 // OpendirHandle takes a snapshot of the names. Free.
 func (n *dirNode) OpendirHandle(ctx context.Context, _ uint32) (gofs.FileHandle, uint32, syscall.Errno) {
 	n.m.knowDir(n)
-	if !n.d.Attr().Control {
+	attr := n.d.Attr()
+	if n.m.isStranger(ctx, attr, toRead) {
+		return nil, 0, unix.EACCES
+	}
+	if !attr.Control {
 		n.m.use()
 	}
 	h := &dirHandle{n: n}
@@ -116,6 +120,9 @@ func (h *dirHandle) Fsyncdir(ctx context.Context, _ uint32) syscall.Errno {
 
 // Create makes or opens a file for writing. Nothing is sent.
 func (n *dirNode) Create(ctx context.Context, name string, flags uint32, mode uint32, out *fuse.EntryOut) (*gofs.Inode, gofs.FileHandle, uint32, syscall.Errno) {
+	if n.m.isStranger(ctx, n.d.Attr(), toWrite) {
+		return nil, nil, 0, unix.EACCES
+	}
 	ctx, done := patiently(ctx)
 	defer done()
 	want := openFlags(ctx, flags)
@@ -136,6 +143,9 @@ func (n *dirNode) Create(ctx context.Context, name string, flags uint32, mode ui
 
 // Mkdir makes a folder, or registers a group where that is allowed (N5).
 func (n *dirNode) Mkdir(ctx context.Context, name string, mode uint32, out *fuse.EntryOut) (*gofs.Inode, syscall.Errno) {
+	if n.m.isStranger(ctx, n.d.Attr(), toWrite) {
+		return nil, unix.EACCES
+	}
 	ctx, done := patiently(ctx)
 	defer done()
 	d, err := n.d.Mkdir(ctx, name)
@@ -148,11 +158,17 @@ func (n *dirNode) Mkdir(ctx context.Context, name string, mode uint32, out *fuse
 
 // Rmdir removes an empty folder of this mount.
 func (n *dirNode) Rmdir(ctx context.Context, name string) syscall.Errno {
+	if n.m.isStranger(ctx, n.d.Attr(), toWrite) {
+		return unix.EACCES
+	}
 	return errno(n.d.Rmdir(ctx, name))
 }
 
 // Unlink removes staged and scratch files (W9).
 func (n *dirNode) Unlink(ctx context.Context, name string) syscall.Errno {
+	if n.m.isStranger(ctx, n.d.Attr(), toWrite) {
+		return unix.EACCES
+	}
 	ctx, done := patiently(ctx)
 	defer done()
 	return errno(n.d.Unlink(ctx, name))
@@ -170,6 +186,9 @@ func (n *dirNode) Rename(ctx context.Context, name string, newParent gofs.InodeE
 	if !ok {
 		return unix.ENOTDIR
 	}
+	if n.m.isStranger(ctx, n.d.Attr(), toWrite) || n.m.isStranger(ctx, to.d.Attr(), toWrite) {
+		return unix.EACCES
+	}
 	return errno(n.d.Rename(ctx, name, to.d, newName, flags&unix.RENAME_NOREPLACE != 0))
 }
 
@@ -179,10 +198,13 @@ func (n *dirNode) Link(ctx context.Context, target gofs.InodeEmbedder, name stri
 	if !ok {
 		return nil, unix.EPERM
 	}
+	if n.m.isStranger(ctx, n.d.Attr(), toWrite) {
+		return nil, unix.EACCES
+	}
 	if err := n.d.Link(ctx, node.f, name); err != nil {
 		return nil, errno(err)
 	}
-	n.m.fill(node.f.Attr(), &out.Attr)
+	n.m.fillEntry(node.f.Attr(), out)
 	return node.EmbeddedInode(), 0
 }
 

@@ -6,6 +6,7 @@ import (
 
 	gofs "github.com/hanwen/go-fuse/v2/fs"
 	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
 )
 
 // Open retrieves and verifies the content unless it is in memory (R1).
@@ -14,6 +15,9 @@ func (n *fileNode) Open(ctx context.Context, flags uint32) (gofs.FileHandle, uin
 	defer done()
 	n.m.knowFile(n) // before, so that a purge during the retrieval is not missed
 	want := openFlags(ctx, flags)
+	if n.m.isStranger(ctx, n.f.Attr(), toOpen(want)) {
+		return nil, 0, unix.EACCES
+	}
 	h, err := n.f.Open(ctx, want)
 	if err != nil {
 		return nil, 0, errno(err)

@@ -53,9 +53,6 @@ func TestM4ProcessCannotBeDumped(t *testing.T) {
 	}
 }
 
-// nobody is an ordinary user's number.
-const nobody = 65534
-
 // asUser is the role "user", in a mount namespace of its own: it lets everybody
 // use the FUSE device there, and has an ordinary user mount, alone and for others.
 func asUser() int {
@@ -73,15 +70,17 @@ func asUser() int {
 
 // alone has an ordinary user mount dir, write, read and unmount.
 func alone(dir string) error {
-	return userSession(plan{Dir: dir, Harden: true, MaxFile: 1 << 20}, func() {
+	return userSession(plan{Dir: dir, Harden: true, MaxFile: 1 << 20, Renames: true, Theirs: []string{"theirs/f", "theirs/g"}, Options: Options{NoExec: true}}, func() {
 		show("user", nobody, dir, "echo hello >team/f && cat team/f")
+		show("user on theirs", nobody, dir, "cd team/theirs && cat f && test -w f && echo mine >>f && cat f && touch -d @0 g && chmod 640 g && echo >h && mv f new && stat -c %u . g new")
+		show("noexec", nobody, dir, "cp /bin/true team/ && chmod 700 team/true && team/true")
 		show("root", 0, dir, "cat team/f")
 	})
 }
 
 // forOthers does so with a mount that others may enter, once this machine allows it.
 func forOthers(dir string) error {
-	p := plan{Dir: dir, MaxFile: 1 << 20, Options: Options{AllowOther: true, Umask: 0o022}}
+	p := plan{Dir: dir, MaxFile: 1 << 20, Theirs: []string{"theirs/f"}, Options: Options{AllowOther: true, Umask: 0o022}}
 	conf := filepath.Join(filepath.Dir(dir), "fuse.conf")
 	if err := errors.Join(os.WriteFile(conf, nil, 0o644), unix.Mount(conf, "/etc/fuse.conf", "", unix.MS_BIND, "")); err != nil {
 		return err
@@ -94,6 +93,7 @@ func forOthers(dir string) error {
 	}
 	return userSession(p, func() {
 		show("owner", nobody, dir, "echo hello >team/f && cat team/f")
+		show("owner on theirs", nobody, dir, "cd team/theirs && cat f && echo mine >>f && echo >g && cat f && stat -c %u . f g")
 		show("other", nobody-1, dir, "cat team/f")
 		show("other writes", nobody-1, dir, "echo x >team/f")
 	})
@@ -194,7 +194,9 @@ func TestM4OrdinaryUserCanMount(t *testing.T) {
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
-	for _, want := range []string{"user: hello, <nil>", "root: .*Permission denied, exit status 1", "owner: hello, <nil>", "other: hello, <nil>",
+	for _, want := range []string{"user: hello, <nil>", "root: .*Permission denied, exit status 1", "owner: hello, <nil>",
+		"user on theirs: theirs\ntheirs\nmine\n65533\n65533\n65534, <nil>", "noexec: .*Permission denied, exit status 126",
+		"owner on theirs: theirs\ntheirs\nmine\n65533\n65534\n65534, <nil>", "other: hello, <nil>",
 		"other writes: .*Permission denied, exit status [0-9]"} {
 		if !regexp.MustCompile("(?m)^" + want + "$").Match(out) {
 			t.Errorf("lacks %q:\n%s", want, out)

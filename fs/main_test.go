@@ -83,9 +83,10 @@ type plan struct {
 	Options Options // without Logger
 	Harden  bool
 	MaxFile int64
-	Renames bool // the service renames
-	Deletes bool // and deletes, and the mount may
-	Watches bool // the service tells what others do
+	Renames bool     // the service renames
+	Deletes bool     // and deletes, and the mount may
+	Watches bool     // the service tells what others do
+	Theirs  []string // what another account uploaded before, one line each
 }
 
 // order is a line to a serving process, and answer its line back.
@@ -160,6 +161,9 @@ func startServer() (*server, error) {
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	w := newWorld()
+	for _, name := range p.Theirs {
+		w.put("team", name, []byte("theirs\n"), int64(len("theirs\n")))
+	}
 	cfg := tree.Config{Remote: w, Lend: p.Options.Reads == ReadsPassthrough, RefreshInterval: time.Hour, MetadataTimeout: time.Hour, TransferTimeout: time.Hour, EmptyDelay: time.Hour,
 		MaxFileBytes: p.MaxFile, CanRename: p.Renames, AllowDelete: p.Deletes, ReadOnly: p.Options.ReadOnly, Logger: log}
 	if p.Watches {

@@ -42,11 +42,14 @@ type Options struct {
 	AllowOther bool          // let other users in, by permission bits
 	ReadOnly   bool          // the kernel answers EROFS to every change
 	Umask      uint32        // bits no mode shows, whatever chmod said; 0 = 077
-	UID, GID   uint32        // owner shown; both 0 = whoever runs this process
+	UID, GID   uint32        // owner shown, who may do everything; both 0 = whoever runs this process
+	ForeignUID uint32        // owner shown of what other accounts uploaded (A5); 0 = nobody
+	OwnAll     bool          // UID owns that too, and programs trust it
+	NoExec     bool          // the kernel runs no program from the mount
 	Timeout    time.Duration // how long the kernel believes names and attributes; 0 = 1 s, negative = not at all
 	Logger     *slog.Logger  // nil = no log
 	Reads      Reads         // how the kernel serves reads
-	NoXattr    bool          // no extended attributes: the kernel then answers all questions about them itself
+	NoXattr    bool          // no extended attributes: the kernel then answers all questions about them itself; not with AllowOther, unless OwnAll
 	Debug      bool          // log every request at debug level: names, never content
 }
 
@@ -91,7 +94,7 @@ func Mount(dir string, t *tree.Tree, opt Options) (*Server, error) {
 	}
 	t.SetKernel(m) // before the kernel believes anything
 	server, err := gofs.Mount(dir, root, &gofs.Options{
-		MountOptions: m.mountOptions(), EntryTimeout: &timeout, AttrTimeout: &timeout, NegativeTimeout: &none,
+		MountOptions: m.mountOptions(), EntryTimeout: &timeout, NegativeTimeout: &none,
 		RootStableAttr: &rootAttr, NullPermissions: true, UID: opt.UID, GID: opt.GID, Logger: m.fuseLog(),
 	})
 	if closing := under.close(err == nil); closing != nil {
@@ -116,6 +119,9 @@ func withDefaults(opt Options) Options {
 	if opt.UID == 0 && opt.GID == 0 {
 		opt.UID, opt.GID = uint32(os.Getuid()), uint32(os.Getgid())
 	}
+	if opt.ForeignUID == 0 {
+		opt.ForeignUID = defaultForeignUID(opt.UID)
+	}
 	if opt.Logger == nil {
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -137,6 +143,10 @@ func (m *mounted) mountOptions() fuse.MountOptions {
 	}
 	if m.opt.AllowOther {
 		o.Options = append(o.Options, "default_permissions")
+	}
+	o.EnableAcl = m.lists()
+	if m.opt.NoExec {
+		o.Options = append(o.Options, "noexec")
 	}
 	if os.Geteuid() != 0 { // fusermount3 adds nosuid and nodev itself
 		if m.opt.ReadOnly {

@@ -58,11 +58,13 @@ func (m *mounted) embedder(n tree.Node) gofs.InodeEmbedder {
 // child makes the kernel's inode for a node of the tree and fills out.
 func (n *dirNode) child(ctx context.Context, node tree.Node, out *fuse.EntryOut) *gofs.Inode {
 	attr := node.Attr()
-	n.m.fill(attr, &out.Attr)
-	if attr.Unsized {
-		out.SetAttrTimeout(unbelieved)
+	inode := n.NewInode(ctx, n.m.embedder(node), stable(attr))
+	if d, ok := inode.Operations().(*dirNode); ok {
+		n.m.knowDir(d) // before its owner is told, so that a change is not missed
+		attr = node.Attr()
 	}
-	return n.NewInode(ctx, n.m.embedder(node), stable(attr))
+	n.m.fillEntry(attr, out)
+	return inode
 }
 
 func stable(attr tree.Attr) gofs.StableAttr {

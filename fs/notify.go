@@ -3,6 +3,8 @@ package fs
 import (
 	"sync"
 
+	gofs "github.com/hanwen/go-fuse/v2/fs"
+
 	"github.com/svcfs/svcfs/fs/tree"
 )
 
@@ -21,7 +23,7 @@ type notifier struct {
 	dirs     map[*tree.Dir]*dirNode   // that the kernel looked into
 	files    map[*tree.File]*fileNode // that were opened: only these have pages
 	names    map[nameNotice]struct{}  // queued
-	contents map[*fileNode]struct{}   // queued
+	contents map[*gofs.Inode]struct{} // queued: pages and attributes
 	wake     *sync.Cond
 	telling  int // notices being told now
 	ended    bool
@@ -35,7 +37,7 @@ type nameNotice struct {
 
 func newNotifier() *notifier {
 	k := &notifier{dirs: make(map[*tree.Dir]*dirNode), files: make(map[*tree.File]*fileNode),
-		names: make(map[nameNotice]struct{}), contents: make(map[*fileNode]struct{})}
+		names: make(map[nameNotice]struct{}), contents: make(map[*gofs.Inode]struct{})}
 	k.wake = sync.NewCond(&k.mu)
 	return k
 }
@@ -93,7 +95,7 @@ func tellName(n nameNotice) {
 }
 
 // tellContent drops an inode's pages and attributes from the kernel.
-func tellContent(n *fileNode) { _ = n.NotifyContent(0, 0) } // forgotten meanwhile is fine
+func tellContent(n *gofs.Inode) { _ = n.NotifyContent(0, 0) } // forgotten meanwhile is fine
 
 // EntryChanged makes the kernel look the name up again.
 func (k *notifier) EntryChanged(d *tree.Dir, name string) {
@@ -111,7 +113,17 @@ func (k *notifier) ContentChanged(f *tree.File) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if file := k.files[f]; file != nil && !k.ended {
-		k.contents[file] = struct{}{}
+		k.contents[&file.Inode] = struct{}{}
+		k.wake.Broadcast()
+	}
+}
+
+// OwnerChanged makes the kernel ask again whose the directory is (A5).
+func (k *notifier) OwnerChanged(d *tree.Dir) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if dir := k.dirs[d]; dir != nil && !k.ended {
+		k.contents[&dir.Inode] = struct{}{}
 		k.wake.Broadcast()
 	}
 }
@@ -150,7 +162,7 @@ func (k *notifier) ContentGone(match func(*tree.File) bool) {
 	defer k.mu.Unlock()
 	for f, node := range k.files {
 		if !k.ended && match(f) {
-			k.contents[node] = struct{}{}
+			k.contents[&node.Inode] = struct{}{}
 		}
 	}
 	k.wake.Broadcast()

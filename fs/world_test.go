@@ -98,13 +98,13 @@ func (w *world) told(kind string, g sdk.GroupID) {
 func (w *world) put(g sdk.GroupID, name string, data []byte, size int64) sdk.Entry {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.record(g, name, data, size)
+	return w.record(g, "bob.svc.testnet", name, data, size)
 }
 
-func (w *world) record(g sdk.GroupID, name string, data []byte, size int64) sdk.Entry {
+func (w *world) record(g sdk.GroupID, by sdk.AccountID, name string, data []byte, size int64) sdk.Entry {
 	w.seq++
 	e := sdk.Entry{Group: g, Ref: sdk.Ref(fmt.Sprintf("ref/%d", w.seq)), Tx: sdk.TxID(fmt.Sprintf("tx%d", w.seq)),
-		Hash: sdk.ComputeHash(data), Uploader: "bob.svc.testnet", Time: time.Unix(1_700_000_000+int64(w.seq), 0),
+		Hash: sdk.ComputeHash(data), Uploader: by, Time: time.Unix(1_700_000_000+int64(w.seq), 0),
 		Seq: w.seq, ChangedSeq: w.seq, Name: name, Size: size}
 	w.rows[g] = append(w.rows[g], e)
 	w.content[e.Ref] = slices.Clone(data)
@@ -214,7 +214,7 @@ func (w *world) Upload(ctx context.Context, g sdk.GroupID, name string, b *sdk.B
 		return sdk.Receipt{}, err
 	}
 	w.counts.Uploads++
-	e := w.record(g, name, b.Bytes(), b.Len())
+	e := w.record(g, w.Account(), name, b.Bytes(), b.Len())
 	return sdk.Receipt{Ref: e.Ref, Tx: e.Tx, Hash: e.Hash, Size: e.Size, Seq: e.Seq, Time: e.Time}, nil
 }
 

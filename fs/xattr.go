@@ -20,6 +20,9 @@ const (
 
 // Getxattr answers from memory.
 func (n *fileNode) Getxattr(_ context.Context, attr string, dest []byte) (uint32, syscall.Errno) {
+	if attr == aclName && n.m.lists() {
+		return n.m.getACL(n.f.Attr(), dest)
+	}
 	if !strings.HasPrefix(attr, xattrPrefix) {
 		return 0, noXattr(attr)
 	}
@@ -68,8 +71,11 @@ func (n *fileNode) Setxattr(context.Context, string, []byte, uint32) syscall.Err
 // Removexattr succeeds without effect (W10).
 func (n *fileNode) Removexattr(context.Context, string) syscall.Errno { return 0 }
 
-// Getxattr: directories have none.
-func (n *dirNode) Getxattr(_ context.Context, attr string, _ []byte) (uint32, syscall.Errno) {
+// Getxattr: directories have none but an access list.
+func (n *dirNode) Getxattr(_ context.Context, attr string, dest []byte) (uint32, syscall.Errno) {
+	if attr == aclName && n.m.lists() {
+		return n.m.getACL(n.d.Attr(), dest)
+	}
 	return 0, noXattr(attr)
 }
 

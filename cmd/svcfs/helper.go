@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -35,6 +36,7 @@ func helperFlags() map[string]bool { // whether it wants a value
 	return map[string]bool{"allow_mkdir": false, "allow_delete": false, "allow_crawlers": false, "insecure_http": false,
 		"budget": true, "budget_per_hour": true, "cache_size": true, "staging_size": true, "max_file_size": true, "umask": true,
 		"log_level": true, "log_file": true, "scratch": true, "idle_unmount": true, "volume_name": true,
+		"own_all": false, "foreign_uid": true,
 		"url": true, "network": true, "api_key_file": true, "config": true}
 }
 
@@ -42,7 +44,7 @@ func helperFlags() map[string]bool { // whether it wants a value
 func helperIgnores(name string) bool {
 	switch name {
 	case "defaults", "auto", "noauto", "user", "users", "nouser", "owner", "group", "nofail", "_netdev", "suid", "nosuid", "dev", "nodev",
-		"exec", "noexec", "async", "atime", "noatime", "relatime", "default_permissions", "comment":
+		"async", "atime", "noatime", "relatime", "default_permissions", "comment":
 		return true
 	}
 	return strings.HasPrefix(name, "x-")
@@ -96,7 +98,7 @@ func helperOption(option string) (string, error) {
 	switch {
 	case option == "" || helperIgnores(name):
 		return "", nil
-	case name == "ro" || name == "rw" || name == "allow_other" || name == "uid" || name == "gid":
+	case slices.Contains([]string{"ro", "rw", "exec", "noexec", "allow_other", "uid", "gid"}, name):
 		return "--options=" + option, nil
 	case !isFlag:
 		return "", usage("the options of fstab are those of: svcfs help mount, with _ for -", fmt.Sprintf("unknown mount option %q", option))

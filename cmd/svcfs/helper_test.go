@@ -17,6 +17,8 @@ func TestHelperArgs(t *testing.T) {
 		{"alice /mnt -o noauto,user,_netdev,nofail,x-systemd.automount,x-systemd.idle-timeout=5min,nosuid,nodev", "mount --background --account=alice -- /mnt", ""},
 		{"alice /mnt -t svcfs -N 4 -o ro,allow_other,uid=1000,gid=100,umask=027", "mount --background --account=alice --options=ro --options=allow_other --options=uid=1000 --options=gid=100 --umask=027 -- /mnt", ""},
 		{"alice /mnt -o url=https://files.example.org:8443,api_key_file=/etc/svcfs/key,idle_unmount=10m,allow_delete", "mount --background --account=alice --url=https://files.example.org:8443 --api-key-file=/etc/svcfs/key --idle-unmount=10m --allow-delete -- /mnt", ""},
+		{"alice /mnt -o user,noexec,nosuid,nodev,own_all", "mount --background --account=alice --options=noexec --own-all -- /mnt", ""},
+		{"alice /mnt -o noexec,exec,foreign_uid=1234", "mount --background --account=alice --options=noexec --options=exec --foreign-uid=1234 -- /mnt", ""},
 		{"alice /mnt -f -o anything", "", ""},
 		{"alice -leading/dash", "", "got 1 arguments"},
 		{"alice", "", "got 1 arguments"},

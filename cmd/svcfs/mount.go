@@ -24,7 +24,11 @@ func (a *app) mount(cmd *cobra.Command, f *mountFlags, dir string) error {
 	if err := fs.Harden(); err != nil {
 		return fmt.Errorf("protect this process: %w", err)
 	}
-	plan, err := f.plan(dir)
+	settled, err := a.mountOptions()
+	if err != nil {
+		return err
+	}
+	plan, err := f.plan(dir, settled)
 	if err != nil {
 		return err
 	}
@@ -126,7 +130,7 @@ func (a *app) startMount(ctx context.Context, p mountPlan) (*liveMount, error) {
 		a.ui.notice("other users of this machine can see %s as far as its modes permit", p.dir)
 	}
 	server, err := fs.Mount(p.dir, t, fs.Options{Account: p.sourceName(c.Account()), AllowOther: p.flags.allowOther, ReadOnly: p.readOnly, Umask: p.umask,
-		UID: p.uid, GID: p.gid, Reads: p.flags.reads, NoXattr: p.flags.noXattr, Logger: logger})
+		UID: p.uid, GID: p.gid, ForeignUID: p.foreignUID, OwnAll: p.flags.ownAll, NoExec: p.noExec, Reads: p.flags.reads, NoXattr: p.flags.noXattr, Logger: logger})
 	if err != nil {
 		_ = t.Close()
 		_ = c.Close()

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -38,6 +41,8 @@ type mountFlags struct {
 	volumeName    string
 	reads         fs.Reads
 	noXattr       bool
+	ownAll        bool
+	foreignUID    string
 	cpuProfile    string
 	asJSON        bool
 }
@@ -45,9 +50,10 @@ type mountFlags struct {
 // mountPlan is what the flags mean.
 type mountPlan struct {
 	dir                   string // absolute
-	readOnly              bool
+	readOnly, noExec      bool
 	umask                 uint32
 	uid, gid              uint32 // both 0: whoever mounts
+	foreignUID            uint32 // 0: nobody
 	budget, budgetPerHour sdk.Amount
 	level                 slog.Level
 	flags                 *mountFlags
@@ -93,7 +99,7 @@ func (f *mountFlags) register(cmd *cobra.Command) {
 	flags.BoolVar(&f.allowDelete, "allow-delete", false, "let rm destroy the key of an uploaded file, for everybody and for ever")
 	flags.BoolVar(&f.allowCrawlers, "allow-crawlers", false, "let programs that make previews and indexes open files, which costs")
 	flags.BoolVar(&f.allowOther, "allow-other", false, "let other users of this machine in, as the modes permit")
-	flags.StringSliceVarP(&f.options, "options", "o", nil, "mount options: ro, rw, allow_other, uid=N, gid=N")
+	flags.StringSliceVarP(&f.options, "options", "o", nil, "mount options: "+knownOptions+" (environment and configuration: "+envMountOptions+")")
 	flags.StringVar(&f.budget, "budget", "", "most tokens to spend while mounted; then EDQUOT")
 	flags.StringVar(&f.budgetPerHour, "budget-per-hour", "", "most tokens to spend in any hour; then EDQUOT")
 	flags.Var(&f.cacheSize, "cache-size", "decrypted content kept in memory")
@@ -106,6 +112,8 @@ func (f *mountFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.volumeName, "volume-name", "", "what df and findmnt show as its source, after svcfs: (default the account)")
 	flags.Var(&f.reads, "kernel-cache", "keep: the kernel keeps pages; passthrough: root only, it reads large files from memory itself; plain: it asks for every read")
 	flags.BoolVar(&f.noXattr, "no-xattr", false, "show no extended attributes, user.svcfs.* neither; spares a question for each file where ls asks for a list of them")
+	flags.BoolVar(&f.ownAll, "own-all", false, "show files that other accounts uploaded as your own, so that git, ssh and others trust them")
+	flags.StringVar(&f.foreignUID, "foreign-uid", "", "user, as a number, that files of other accounts belong to (default nobody)")
 	flags.StringVar(&f.cpuProfile, "cpuprofile", "", "write a CPU profile to this file")
 	for _, name := range []string{"ready-fd", "cpuprofile"} {
 		_ = flags.MarkHidden(name) // exists
@@ -113,14 +121,20 @@ func (f *mountFlags) register(cmd *cobra.Command) {
 	addJSON(cmd, &f.asJSON)
 }
 
-// plan checks the flags.
-func (f *mountFlags) plan(dir string) (mountPlan, error) {
+// knownOptions are those of -o.
+const knownOptions = "ro, rw, noexec, exec, nosuid, nodev, allow_other, uid=N, gid=N"
+
+// plan checks the flags, and the mount options of the settings, which -o may change.
+func (f *mountFlags) plan(dir string, settled []string) (mountPlan, error) {
 	p := mountPlan{flags: f}
 	var err error
 	if p.dir, err = filepath.Abs(dir); err != nil {
 		return p, usage("give an absolute path", err.Error())
 	}
-	if err := f.planOptions(&p); err != nil {
+	if err := f.planOptions(&p, slices.Concat(settled, f.options)); err != nil {
+		return p, err
+	}
+	if err := f.planOwners(&p); err != nil {
 		return p, err
 	}
 	mask, err := strconv.ParseUint(f.umask, 8, 32)
@@ -151,14 +165,19 @@ func (f *mountFlags) plan(dir string) (mountPlan, error) {
 	return p, nil
 }
 
-func (f *mountFlags) planOptions(p *mountPlan) error {
-	for _, o := range f.options {
+func (f *mountFlags) planOptions(p *mountPlan, options []string) error {
+	for _, o := range options {
 		name, value, _ := strings.Cut(o, "=")
 		switch name {
 		case "ro":
 			p.readOnly = true
 		case "rw":
 			p.readOnly = false
+		case "noexec":
+			p.noExec = true
+		case "exec":
+			p.noExec = false
+		case "nosuid", "nodev": // always
 		case "allow_other":
 			f.allowOther = true
 		case "uid", "gid":
@@ -172,11 +191,37 @@ func (f *mountFlags) planOptions(p *mountPlan) error {
 				p.gid = uint32(id)
 			}
 		default:
-			return usage("known options: ro, rw, allow_other, uid=N, gid=N", fmt.Sprintf("unknown mount option %q", o))
+			return usage("known options: "+knownOptions, fmt.Sprintf("unknown mount option %q", o))
 		}
 	}
 	if os.Geteuid() != 0 && p.uid+p.gid != 0 {
 		return usage("leave uid and gid out", "only root mounts for another user")
+	}
+	return nil
+}
+
+// planOwners says whose files of other accounts are.
+func (f *mountFlags) planOwners(p *mountPlan) error {
+	if f.allowOther && f.noXattr && !f.ownAll {
+		return usage("leave --no-xattr out, or show all files as your own with --own-all",
+			"with --allow-other an access list lets you use files of other accounts, and --no-xattr takes such lists away")
+	}
+	if f.foreignUID == "" {
+		return nil
+	}
+	if f.ownAll {
+		return usage("leave one of them out", "--own-all and --foreign-uid exclude each other")
+	}
+	id, err := strconv.ParseUint(f.foreignUID, 10, 32)
+	if err != nil || id == math.MaxUint32 {
+		return usage("use a number, as id -u prints it", fmt.Sprintf("foreign uid %q", f.foreignUID))
+	}
+	p.foreignUID = uint32(id)
+	switch mounting := cmp.Or(p.uid, uint32(os.Geteuid())); p.foreignUID {
+	case 0:
+		return usage("name a user who owns nothing else, or leave it out", "programs trust what belongs to root")
+	case mounting:
+		return usage("show all files as your own with --own-all", "the foreign uid is the user who mounts")
 	}
 	return nil
 }

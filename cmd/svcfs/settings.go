@@ -28,12 +28,14 @@ const (
 	envContract   = "SVC_CONTRACT_ID"
 	envNetwork    = "SVC_NETWORK"
 	envInsecure   = "SVC_INSECURE_HTTP"
+	// envMountOptions are options of every mount, as after -o.
+	envMountOptions = "SVC_MOUNT_OPTIONS"
 )
 
 // settingNames lists what a configuration file may hold.
 func settingNames() []string {
 	return []string{envAccount, envKey, envKeyFile, envKeyCommand, envURL, envAuthURL, envMCPURL, envRPCURL,
-		envContract, envNetwork, envInsecure}
+		envContract, envNetwork, envInsecure, envMountOptions}
 }
 
 // environment is the process environment, replaceable in tests.
@@ -172,18 +174,37 @@ func (a *app) settingLevels() ([]level, error) {
 		return nil, fmt.Errorf("take the API key out of the environment: %w", err)
 	}
 	levels := []level{{"command line", fromFlags}, {"environment", fromEnv}}
+	fromFile, err := a.settingsFile()
+	if fromFile == nil {
+		return levels, err
+	}
+	return append(levels, level{a.configPath(), fromFile}), nil
+}
+
+// settingsFile reads the configuration file; nil when there is none.
+func (a *app) settingsFile() (map[string]string, error) {
 	path := a.configPath()
 	if path == "" {
-		return levels, nil
+		return nil, nil
 	}
-	fromFile, err := readConfig(path)
+	values, err := readConfig(path)
 	if errors.Is(err, os.ErrNotExist) && a.flags.config == "" {
-		return levels, nil
+		return nil, nil
 	}
-	if err != nil {
-		return nil, err
+	return values, err
+}
+
+// mountOptions returns the options that the settings have for every mount.
+func (a *app) mountOptions() ([]string, error) {
+	text := a.env.get(envMountOptions)
+	if text == "" {
+		values, err := a.settingsFile()
+		if err != nil {
+			return nil, err
+		}
+		text = values[envMountOptions]
 	}
-	return append(levels, level{path, fromFile}), nil
+	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' }), nil
 }
 
 // configPath returns the configuration file's path, or "" when there is none: by

@@ -42,6 +42,8 @@ type Attr struct {
 	ReadOnly bool // mode without write bits: control files, old versions
 	Control  bool // of a .svcfs directory: looking at it is not using the mount
 	Unsized  bool // nobody has told the size yet; Size is 0
+	Foreign  bool // another account's: see owner.go
+	Unsure   bool // of a group that nobody looked into yet: Foreign may change with the first look
 	Size     int64
 	Blocks   int64 // of 512 bytes
 	Nlink    uint32
@@ -147,6 +149,8 @@ type Kernel interface {
 	EntryChanged(d *Dir, name string)
 	// ContentChanged: cached pages and attributes of f are stale.
 	ContentChanged(f *File)
+	// OwnerChanged: from now on d is Foreign.
+	OwnerChanged(d *Dir)
 	// ContentGone: no page of the files that match selects may be shown again,
 	// also of files that no name points at any more (M5).
 	ContentGone(match func(f *File) bool)

@@ -37,6 +37,7 @@ type Dir struct {
 	children map[string]Node
 	hidden   map[string]Node // found by name, not listed
 	local    bool            // made by mkdir here: stays while empty
+	foreign  bool            // holds, or held, a file of another account: see owner.go
 	mtime    time.Time
 	mode     uint32
 	moded    bool  // mode was set
@@ -111,6 +112,7 @@ func (d *Dir) Attr() Attr {
 	d.t.mu.RLock()
 	defer d.t.mu.RUnlock()
 	return Attr{Ino: d.ino, Gen: d.gen, Dir: true, ReadOnly: d.isControl(), Control: d.isControl(), Nlink: 2,
+		Foreign: d.isForeign(), Unsure: d.kind == dirGroup && !d.group.loaded,
 		Mtime: d.mtime, Ctime: d.mtime, Mode: d.mode, HasMode: d.moded}
 }
 

@@ -135,7 +135,7 @@ func (f *File) Attr() Attr {
 	f.t.mu.RUnlock()
 	f.attrMu.Lock()
 	defer f.attrMu.Unlock()
-	return Attr{Ino: f.ino, Gen: f.gen, ReadOnly: f.old, Control: f.old, Unsized: !f.known, Size: f.size, Blocks: (f.size + blockBytes - 1) / blockBytes, Nlink: names,
+	return Attr{Ino: f.ino, Gen: f.gen, Foreign: f.t.isForeign(f.entry.Load()), ReadOnly: f.old, Control: f.old, Unsized: !f.known, Size: f.size, Blocks: (f.size + blockBytes - 1) / blockBytes, Nlink: names,
 		Mtime: f.mtime, Ctime: f.mtime, Mode: f.mode, HasMode: f.moded}
 }
 

@@ -473,7 +473,7 @@ func (t *Tree) place(g *group, v *versions) []notice {
 	if old != nil {
 		if was := old.entry.Load(); was != nil && was.Ref == newest.Ref {
 			old.entry.Store(newest)
-			return nil
+			return t.disown(old.dir, t.isForeign(newest))
 		}
 		return t.supersede(v, old, newest)
 	}
@@ -490,7 +490,7 @@ func (t *Tree) show(g *group, v *versions, e *sdk.Entry) []notice {
 	f.setEntry(e)
 	dir.children[name] = f
 	v.shown = f
-	return notices
+	return append(notices, t.disown(dir, t.isForeign(e))...)
 }
 
 // supersede replaces the file that shows v by one of the same inode number and
@@ -507,7 +507,7 @@ func (t *Tree) supersede(v *versions, old *File, e *sdk.Entry) []notice {
 	dir.children[name] = f
 	old.dir = nil
 	v.shown = f
-	return []notice{{dir: dir, name: name}}
+	return append(t.disown(dir, t.isForeign(e)), notice{dir: dir, name: name})
 }
 
 // detach takes a file out of its directory, and folders that are empty then.

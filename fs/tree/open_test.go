@@ -190,6 +190,7 @@ func (k *watcher) EntryChanged(d *Dir, name string) {
 }
 func (k *watcher) ContentChanged(*File)         {}
 func (k *watcher) ContentGone(func(*File) bool) {}
+func (k *watcher) OwnerChanged(*Dir)            {}
 
 // W7: a save by rename never shows the old version again, and who has the file
 // open has what the name shows.
@@ -640,6 +641,7 @@ type pages struct {
 }
 
 func (k *pages) EntryChanged(*Dir, string) {}
+func (*pages) OwnerChanged(*Dir)           {}
 func (k *pages) ContentChanged(f *File)    { k.gone[f] = true }
 func (k *pages) ContentGone(match func(*File) bool) {
 	for _, f := range k.known {

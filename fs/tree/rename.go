@@ -353,7 +353,7 @@ func (t *Tree) hang(f *File, to *Dir, newName string, becomesScratch bool) []not
 	f.scratch.Store(becomesScratch)
 	to.children[shown] = f
 	to.mtime = t.now()
-	return notices
+	return append(notices, t.disown(to, t.isForeign(f.entry.Load()))...)
 }
 
 // replace takes a name from old because a rename gives it to another file. Needs
@@ -498,13 +498,14 @@ func (d *Dir) moveFolder(dir, to *Dir, newName string, target Node, renamed []sd
 	delete(d.children, dir.name)
 	dir.parent, dir.name, dir.raw, dir.local = to, shown, newName, true
 	to.children[shown] = dir
+	notices := t.disown(to, dir.foreign)
 	for _, f := range files {
 		f.raw = f.dir.rawPath(f.raw[strings.LastIndexByte(f.raw, '/')+1:])
 		if !f.scratch.Load() {
 			f.group.version(f.raw).shown = f
 		}
 	}
-	return t.placeAll(dir.group, dir.group.mergeRenamed(renamed, rename)), nil
+	return append(notices, t.placeAll(dir.group, dir.group.mergeRenamed(renamed, rename))...), nil
 }
 
 // absorb takes what a listing has put into a folder that it made under the name d
@@ -526,6 +527,7 @@ func (d *Dir) absorb(made *Dir) {
 			n.parent, d.children[name] = d, n
 		}
 	}
+	d.foreign = d.foreign || made.foreign
 	made.children, made.parent = make(map[string]Node), nil
 }
 

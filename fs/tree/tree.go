@@ -271,14 +271,15 @@ func (g gate) enter(ctx context.Context) error {
 func (g gate) leave() { <-g }
 
 // notice is what the kernel, or the reader of /.svcfs/errors, must be told once no
-// lock is held: a name that changed, a file whose pages are stale, files that may
-// not be shown any more, or an error.
+// lock is held: a name that changed, a file whose pages are stale, a folder that
+// changed hands, files that may not be shown any more, or an error.
 type notice struct {
-	dir  *Dir
-	name string
-	file *File
-	gone func(*File) bool
-	err  *Error
+	dir   *Dir
+	name  string
+	file  *File
+	owner *Dir // a folder that became another account's
+	gone  func(*File) bool
+	err   *Error
 }
 
 func (t *Tree) tell(notices []notice) {
@@ -292,6 +293,8 @@ func (t *Tree) tell(notices []notice) {
 		case kernel == nil:
 		case n.gone != nil:
 			kernel.ContentGone(n.gone)
+		case n.owner != nil:
+			kernel.OwnerChanged(n.owner)
 		case n.file != nil:
 			kernel.ContentChanged(n.file)
 		default:

@@ -1,0 +1,154 @@
+package fs
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// ownerOf tells whose a path is, as programs ask before they trust it.
+func ownerOf(t *testing.T, path string) uint32 {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Sys().(*syscall.Stat_t).Uid
+}
+
+// A5: what another account uploaded is another user's, with every folder above it;
+// what is saved here is the mounting user's.
+func TestA5OwnersOnAMount(t *testing.T) {
+	m := mounting(t)
+	own := uint32(os.Getuid())
+	if err := os.MkdirAll(m.path("team/own/deep"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	m.write("team/own/deep/mine", "x")
+	for _, path := range []string{"", "team", "team/own", "team/own/deep", "team/own/deep/mine", ".svcfs/status"} {
+		if got := ownerOf(t, m.path(path)); got != own {
+			t.Errorf("before: %q belongs to %d", path, got)
+		}
+	}
+	m.put("own/deep/theirs", "x")
+	m.refresh()
+	m.must(order{Do: "settle"}) // the kernel believed the folders' owner
+	for path, want := range map[string]uint32{"": own, "team": nobody, "team/own": nobody, "team/own/deep": nobody, "team/own/deep/mine": own, "team/own/deep/theirs": nobody} {
+		if got := ownerOf(t, m.path(path)); got != want {
+			t.Errorf("after: %q belongs to %d, want %d", path, got, want)
+		}
+	}
+	m.write("team/own/deep/theirs", "mine now")
+	m.put("own/deep/mine", "theirs now")
+	m.refresh()
+	m.must(order{Do: "settle"})
+	if got := ownerOf(t, m.path("team/own/deep/mine")); got != nobody {
+		t.Errorf("overwritten by another account: it belongs to %d", got)
+	}
+	eventually(t, "saved here", func() bool { return ownerOf(t, m.path("team/own/deep/theirs")) == own })
+	if got := ownerOf(t, m.path("team/own/deep")); got != nobody {
+		t.Errorf("the folder went back to %d", got)
+	}
+}
+
+// A5: a group is listed before a program is told whose its directory is.
+func TestA5FirstLookIntoAGroup(t *testing.T) {
+	m := mounting(t, func(p *plan) { p.Theirs = []string{"HEAD", "config"} })
+	before := ownerOf(t, m.path("team"))
+	if _, err := os.Lstat(m.path("team/HEAD")); err != nil {
+		t.Fatal(err)
+	}
+	if after := ownerOf(t, m.path("team")); before != uint32(os.Getuid()) || after != nobody {
+		t.Errorf("belongs to %d, then %d", before, after)
+	}
+}
+
+// A5: the user to show is chosen, or all is the mounting user's.
+func TestA5ForeignUIDAndOwnAll(t *testing.T) {
+	for want, opt := range map[uint32]Options{12345: {ForeignUID: 12345}, uint32(os.Getuid()): {OwnAll: true}} {
+		m := mounting(t, func(p *plan) { p.Options, p.Theirs = opt, []string{"d/f"} })
+		for _, path := range []string{"team/d/f", "team/d", "team"} {
+			if got := ownerOf(t, m.path(path)); got != want {
+				t.Errorf("%+v: %s belongs to %d", opt, path, got)
+			}
+		}
+	}
+}
+
+// A5, W10: copying tools set the owner that they saw on another file of the mount.
+func TestA5ChownToOwnersThatAreShown(t *testing.T) {
+	needRoot(t)
+	m := mounting(t, func(p *plan) { p.Theirs = []string{"d/f"} })
+	if out, err := exec.Command("cp", "-a", m.path("team/d"), m.path("team/copy")).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if got := ownerOf(t, m.path("team/copy/f")); got != uint32(os.Getuid()) {
+		t.Errorf("what was saved here belongs to %d", got)
+	}
+}
+
+// M2, A5: with AllowOther the mounting user goes on reading, writing and renaming
+// what belongs to nobody. Neither the user's group nor who runs as nobody gains by it.
+func TestM2AllowOtherWithFilesOfOthers(t *testing.T) {
+	needRoot(t)
+	const user, sameGroup = 12345, 12346
+	for _, tc := range []struct {
+		umask  uint32
+		uid    uint32
+		script string
+		ok     bool
+	}{
+		{0o077, user, "cat d/f && echo x >>d/f && mv d/f d/new && echo y >d/g && mkdir d/e && rmdir d/e && touch d/new", true},
+		{0o077, user, "mv d/f other/ && cat other/f && test -w other/g && test -r other/g", true},
+		{0o077, nobody, "cat d/f", false},
+		{0o066, sameGroup, "cat d/f", false},
+		{0o066, sameGroup, "ls d", false},
+		{0o066, nobody, "cat d/f", false},
+		{0o066, nobody, "ls d", false},
+		{0o022, sameGroup, "cat d/f", true},
+		{0o022, sameGroup, "echo x >>d/f", false},
+		{0o022, nobody, "cat d/f && ls d", true},
+		{0o022, nobody, "echo x >>d/f", false},
+		{0o022, nobody, "echo x >d/f", false},
+		{0o022, nobody, "echo x >d/new", false},
+		{0o022, nobody, "mkdir d/new", false},
+		{0o022, nobody, "mv d/f d/new", false},
+		{0o022, nobody, "ln d/f d/f.tmp", false},
+		{0o022, nobody, "chmod 777 d/f", false},
+		{0o022, nobody, "chmod 777 d", false},
+		{0o022, nobody, "rm -f d/f", false},
+		{0o022, nobody, "truncate -s 0 d/f", false},
+	} {
+		m := mounting(t, func(p *plan) {
+			p.Options, p.Theirs, p.Renames = Options{AllowOther: true, Umask: tc.umask, UID: user, GID: user}, []string{"d/f", "other/g"}, true
+			p.Deletes = true
+		})
+		cmd := asUID(tc.uid, exec.Command("sh", "-c", tc.script))
+		cmd.SysProcAttr.Credential.Gid = map[bool]uint32{true: nobody, false: user}[tc.uid == nobody]
+		cmd.Dir = m.path("team")
+		if tc.uid == nobody || tc.uid == sameGroup {
+			cmd.Args[2] = strings.ReplaceAll(tc.script, " d", " "+m.path("team/d"))
+			cmd.Dir = "/"
+		}
+		out, err := cmd.CombinedOutput()
+		if (err == nil) != tc.ok {
+			t.Errorf("umask %03o: user %d: %s: %v %s", tc.umask, tc.uid, cmd.Args[2], err, out)
+		}
+	}
+}
+
+// M8: no set-id programs and no devices, ever; no programs at all when asked.
+func TestM8MountFlags(t *testing.T) {
+	for noExec, want := range map[bool]string{false: "rw,nosuid,nodev,relatime", true: "rw,nosuid,nodev,noexec,relatime"} {
+		m := mounting(t, func(p *plan) { p.Options.NoExec = noExec })
+		text, err := os.ReadFile("/proc/self/mountinfo")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), " "+m.dir+" "+want+" ") {
+			t.Errorf("noexec %t: mounted otherwise:\n%s", noExec, text)
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package integration
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// plant uploads files, by recorded name.
+func (p *person) plant(files map[string]string) {
+	p.w.t.Helper()
+	for name, content := range files {
+		file := filepath.Join(p.w.dir, "planted")
+		write(p.w.t, file, []byte(content))
+		p.must("put", "team", file, "--name", name)
+	}
+}
+
+// repository is what git takes for one, at a place, whose configuration names a
+// program that git status runs.
+func repository(place, program string) map[string]string {
+	return map[string]string{place + "HEAD": "ref: refs/heads/main\n", place + "objects/info/x": "", place + "refs/heads/x": "",
+		place + "config": "[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = /\n\tfsmonitor = " + program + "\n"}
+}
+
+// Threat 15, A5: git does not run what another account put where it looks for a
+// repository: in .git, in a group's or a folder's own files, or in a repository
+// that was the user's. With --own-all it does, so that the attack is a real one.
+func TestThreat15PlantedRepositoriesRunNothing(t *testing.T) {
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip("git is not installed")
+	}
+	w, alice, bob := team(t)
+	ran := filepath.Join(w.dir, "ran")
+	program := filepath.Join(w.dir, "monitor")
+	write(t, program, []byte("#!/bin/sh\ntouch "+ran+"\n"))
+	if err := os.Chmod(program, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	git := func(dir string, args ...string) string {
+		cmd := exec.Command("git", args...)
+		cmd.Dir = dir
+		cmd.Env = w.env("GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.org", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.org", "LC_ALL=C")
+		out, _ := cmd.CombinedOutput()
+		return string(out)
+	}
+	a := alice.mount("a")
+	mine := a.path("team/mine")
+	write(t, a.path("team/f"), []byte("x"))
+	if out := git(a.path("team"), "init", "-q", "mine"); out != "" {
+		t.Fatalf("a repository of one's own: %s", out)
+	}
+	write(t, filepath.Join(mine, "f"), []byte("x"))
+	if out := git(mine, "add", "f") + git(mine, "commit", "-qm", "one") + git(mine, "status", "--short"); out != "" {
+		t.Fatalf("working in it: %s", out)
+	}
+
+	bob.plant(repository(".git/", program))
+	bob.plant(repository("deep/bare/", program))
+	bob.plant(map[string]string{"mine/.git/config": repository("", program)["config"], ".envrc": "touch " + ran + "\n", "deep/f": "x"})
+	alice.must("refresh", a.dir)
+	for _, dir := range []string{"team", "team/deep", "team/deep/bare", "team/mine"} {
+		out := git(a.path(dir), "status")
+		if _, err := os.Stat(ran); err == nil {
+			t.Fatalf("%s: git ran the program of another account: %s", dir, out)
+		}
+		if !strings.Contains(out, "dubious ownership") {
+			t.Errorf("%s: git status: %s", dir, out)
+		}
+	}
+	info, err := os.Stat(a.path("team/.envrc"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if owner := info.Sys().(*syscall.Stat_t).Uid; owner == uint32(os.Getuid()) {
+		t.Error(".envrc belongs to the user who mounted")
+	}
+
+	if got := string(read(t, a.path("team/.envrc"))); !strings.Contains(got, "touch") {
+		t.Errorf("reading: %q", got)
+	}
+	write(t, a.path("team/.envrc"), []byte("mine"))
+	write(t, a.path("team/deep/new"), []byte("mine"))
+
+	trusting := alice.mount("b", "--own-all")
+	if out := git(trusting.path("team"), "status"); strings.Contains(out, "dubious") {
+		t.Errorf("--own-all: %s", out)
+	}
+	if _, err := os.Stat(ran); err != nil {
+		t.Error("--own-all: git did not run it, so that this test shows nothing")
+	}
+}
