@@ -142,7 +142,7 @@ func (was old) asBefore(r *running) {
 }
 
 // A service from before its keys were kept goes on with those it derived, at the
-// first start and at every later one.
+// first start, at every later one and under another master key.
 func TestDerivedKeysGoOn(t *testing.T) {
 	was, r := openOld(t)
 	was.asBefore(r)
@@ -150,6 +150,11 @@ func TestDerivedKeysGoOn(t *testing.T) {
 	if again, err := r.svc.ImportPlain(t.Context(), service.LegacyFile{Group: "g", Name: "legacy.txt"}, []byte("legacy content"), 1); err != nil || again.CID != was.LegacyRef {
 		t.Errorf("imported again as %s, %v", again.CID, err)
 	}
+	if done := r.rotated(); done.Keys != 2 {
+		t.Errorf("%+v", done)
+	}
+	was.asBefore(r)
+	was.asBefore(reopen(t, r.dir, was))
 	other := bytes.Repeat([]byte{1}, 32)
 	if err := os.WriteFile(filepath.Join(r.dir, "master.key"), other, 0o600); err != nil {
 		t.Fatal(err)

@@ -65,7 +65,7 @@ func TestLegacyFilesMove(t *testing.T) {
 	if _, err := first.svc.Backup(t.Context(), backup, false); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := service.Restore(t.Context(), backup, dir); err != nil {
+	if _, err := service.Restore(t.Context(), backup, dir, service.MasterKey{}); err != nil {
 		t.Fatal(err)
 	}
 	check(runWith(t, service.Config{DataDir: dir, Gateway: gateway.URL}))

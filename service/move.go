@@ -57,6 +57,9 @@ func (s *Service) Backup(ctx context.Context, dir string, withMasterKey bool) (a
 	if err != nil {
 		return archive.Manifest{}, err
 	}
+	if withMasterKey && !s.cfg.MasterKey.Make {
+		return archive.Manifest{}, fault.New(wire.CodeValidation, "the master key is not in the data directory: copy it from where it is kept")
+	}
 	m, err := archive.Backup(ctx, dir, a)
 	if err != nil || !withMasterKey {
 		return m, err
@@ -78,20 +81,23 @@ func copyKey(from, to string) error {
 }
 
 // Restore makes a data directory from a backup. The master key must be in the
-// directory, or in the backup.
-func Restore(ctx context.Context, from, dataDir string) (archive.Manifest, error) {
-	to, key := filepath.Join(dataDir, vault.FileName), dataDir
-	if _, err := os.Stat(to); errors.Is(err, os.ErrNotExist) {
-		key = from
+// directory, in the backup, or where master says.
+func Restore(ctx context.Context, from, dataDir string, master MasterKey) (archive.Manifest, error) {
+	to, found := filepath.Join(dataDir, vault.FileName), master
+	if master == (MasterKey{}) {
+		found.File = to
+		if _, err := os.Stat(to); errors.Is(err, os.ErrNotExist) {
+			found.File = filepath.Join(from, vault.FileName)
+		}
+		if _, err := os.Stat(found.File); errors.Is(err, os.ErrNotExist) {
+			return archive.Manifest{}, fault.New(wire.CodeValidation, "the master key is needed: put it into %s with mode 0600 first", to)
+		}
 	}
-	if _, err := os.Stat(filepath.Join(key, vault.FileName)); errors.Is(err, os.ErrNotExist) { // opening would make one
-		return archive.Manifest{}, fault.New(wire.CodeValidation, "the master key is needed: put it into %s with mode 0600 first", to)
-	}
-	master, err := vault.Source{File: filepath.Join(key, vault.FileName)}.Read(ctx)
+	key, err := found.Read(ctx)
 	if err != nil {
 		return archive.Manifest{}, err
 	}
-	seal, err := master.ArchiveSeal()
+	seal, err := key.ArchiveSeal()
 	if err != nil {
 		return archive.Manifest{}, err
 	}
@@ -99,12 +105,12 @@ func Restore(ctx context.Context, from, dataDir string) (archive.Manifest, error
 	if err != nil {
 		return m, err
 	}
-	if key == from {
+	if filepath.Dir(found.File) == filepath.Clean(from) {
 		if err := copyKey(from, dataDir); err != nil {
 			return m, err
 		}
 	}
-	s, err := Open(ctx, Config{DataDir: dataDir, ContractID: m.Contract}) // checks that the key fits
+	s, err := Open(ctx, Config{DataDir: dataDir, ContractID: m.Contract, MasterKey: master}) // checks that the key fits
 	if err != nil {
 		return m, err
 	}

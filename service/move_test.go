@@ -104,11 +104,11 @@ func TestBackupUnderLoadRestoresClean(t *testing.T) {
 		}
 	}
 	empty := filepath.Join(t.TempDir(), "data")
-	if _, err := service.Restore(t.Context(), backup, empty); err == nil || !strings.Contains(err.Error(), "master key is needed") {
+	if _, err := service.Restore(t.Context(), backup, empty, service.MasterKey{}); err == nil || !strings.Contains(err.Error(), "master key is needed") {
 		t.Errorf("restored without a master key: %v", err)
 	}
 	dir := masterKeyOnly(t, r.dir)
-	if _, err := service.Restore(t.Context(), backup, dir); err != nil {
+	if _, err := service.Restore(t.Context(), backup, dir, service.MasterKey{}); err != nil {
 		t.Fatal(err)
 	}
 	restored := runWith(t, service.Config{DataDir: dir})
@@ -154,11 +154,11 @@ func TestBackupAndRestoreRefusals(t *testing.T) {
 	}
 	_, err := r.svc.Backup(t.Context(), backup, false)
 	refused("backup over a backup", "not empty", err)
-	_, err = service.Restore(t.Context(), backup, r.dir)
+	_, err = service.Restore(t.Context(), backup, r.dir, service.MasterKey{})
 	refused("restore over a service", "not empty", err)
-	_, err = service.Restore(t.Context(), t.TempDir(), masterKeyOnly(t, r.dir))
+	_, err = service.Restore(t.Context(), t.TempDir(), masterKeyOnly(t, r.dir), service.MasterKey{})
 	refused("restore of nothing", "not a complete backup", err)
-	_, err = service.Restore(t.Context(), backup, masterKeyOnly(t, run(t).dir))
+	_, err = service.Restore(t.Context(), backup, masterKeyOnly(t, run(t).dir), service.MasterKey{})
 	refused("another master key", "another master key", err)
 	manifest := filepath.Join(backup, "backup.json")
 	sealed, err := os.ReadFile(manifest)
@@ -171,7 +171,7 @@ func TestBackupAndRestoreRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	enrich(t, database)
-	_, err = service.Restore(t.Context(), backup, masterKeyOnly(t, r.dir))
+	_, err = service.Restore(t.Context(), backup, masterKeyOnly(t, r.dir), service.MasterKey{})
 	refused("a balance is changed", "not the one its manifest speaks of", err)
 	changed, err := os.ReadFile(database)
 	if err != nil {
@@ -181,7 +181,7 @@ func TestBackupAndRestoreRefusals(t *testing.T) {
 	if err := os.WriteFile(manifest, bytes.Replace(sealed, []byte(hex.EncodeToString(was[:])), []byte(hex.EncodeToString(is[:])), 1), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err = service.Restore(t.Context(), backup, masterKeyOnly(t, r.dir))
+	_, err = service.Restore(t.Context(), backup, masterKeyOnly(t, r.dir), service.MasterKey{})
 	refused("a balance is changed, and the digest", "was not sealed", err)
 	if err := errors.Join(os.WriteFile(database, original, 0o600), os.WriteFile(manifest, sealed, 0o600)); err != nil {
 		t.Fatal(err)
@@ -196,7 +196,7 @@ func TestBackupAndRestoreRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	target := filepath.Join(dir, "target")
-	_, err = service.Restore(t.Context(), backup, target)
+	_, err = service.Restore(t.Context(), backup, target, service.MasterKey{})
 	refused("damaged blob", "damaged in the backup", err)
 	if entries, _ := os.ReadDir(target); len(entries) > 0 {
 		t.Errorf("a failed restore left %v", entries)
@@ -232,7 +232,7 @@ func TestBackupOfABucket(t *testing.T) {
 	if _, err := r.svc.Backup(t.Context(), backup, false); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := service.Restore(t.Context(), backup, dir); err != nil {
+	if _, err := service.Restore(t.Context(), backup, dir, service.MasterKey{}); err != nil {
 		t.Fatal(err)
 	}
 	restored := runWith(t, service.Config{DataDir: dir})

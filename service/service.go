@@ -50,6 +50,7 @@ const blobDir = "blobs"
 // Config configures a [Service].
 type Config struct {
 	DataDir       string           // made with mode 0700
+	MasterKey     MasterKey        // zero = in DataDir, made at the first start
 	Database      string           // postgres://…; "" = SQLite in DataDir
 	Blobs         string           // s3://BUCKET…, see blob.ParseLocation; "" = a directory in DataDir
 	PublicURL     string           // address clients use; tokens are good for it alone
@@ -113,8 +114,7 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
 		return nil, fmt.Errorf("make data directory: %w", err)
 	}
-	source := vault.InDirectory(cfg.DataDir)
-	master, err := source.Read(ctx) // before anything else is made
+	master, err := cfg.MasterKey.Read(ctx) // before anything else is made
 	if err != nil {
 		return nil, err
 	}
@@ -133,9 +133,9 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 		return nil, err
 	}
 	s.watch = watch.New(s.store)
-	v, err := vault.Open(ctx, s.store, source, master)
+	v, err := vault.Open(ctx, s.store, cfg.MasterKey, master)
 	if errors.Is(err, vault.ErrOtherMaster) {
-		err = fmt.Errorf("%w: put that master.key into %s, with mode 0600", err, cfg.DataDir)
+		err = fmt.Errorf("%w: %s", err, cfg.MasterKey.WhereToPut())
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.store.Close())
@@ -174,6 +174,9 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 }
 
 func withDefaults(cfg Config) Config {
+	if cfg.MasterKey == (MasterKey{}) {
+		cfg.MasterKey = vault.InDirectory(cfg.DataDir)
+	}
 	if cfg.ContractID == "" {
 		cfg.ContractID = DefaultContractID
 	}

@@ -2,13 +2,11 @@ package main
 
 import (
 	"fmt"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"github.com/svcfs/svcfs/service"
 	"github.com/svcfs/svcfs/service/archive"
-	"github.com/svcfs/svcfs/service/vault"
 )
 
 func newBackup(s *settings) *cobra.Command {
@@ -33,7 +31,7 @@ files.`,
 				if withKey {
 					fmt.Fprintln(s.stdout, "master key: in the backup: whoever has it can read every file")
 				} else {
-					fmt.Fprintf(s.stdout, "master key: not in the backup: keep a copy of %s elsewhere, without it nothing can be read\n", filepath.Join(s.data, vault.FileName))
+					fmt.Fprintf(s.stdout, "master key: not in the backup: keep a copy of %s elsewhere, without it nothing can be read\n", s.whereMasterKey())
 				}
 				return nil
 			})
@@ -58,7 +56,7 @@ first, unless the backup holds it. Every file is compared with its checksum.`,
 			if err := s.needData(); err != nil {
 				return err
 			}
-			m, err := service.Restore(cmd.Context(), args[0], s.data)
+			m, err := service.Restore(cmd.Context(), args[0], s.data, s.masterKey())
 			if err != nil {
 				return err
 			}

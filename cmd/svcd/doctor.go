@@ -94,7 +94,7 @@ func (s *settings) examine(ctx context.Context) []finding {
 		return []finding{failed("settings", err.Error(), cmp.Or(ownfile.MendOf(err), "see svcd config and svcd serve --help"))}
 	}
 	list := []finding{s.checkSettings(), checkPlace("data directory", s.data, 0o700),
-		checkPlace("master key", filepath.Join(s.data, vault.FileName), 0o600), checkFiles(s.maxConnections)}
+		s.checkMasterKey(ctx), checkFiles(s.maxConnections)}
 	if s.tlsCert != "" {
 		list = append(list, checkCertificate(s.tlsCert, s.tlsKey, time.Now()))
 	}
@@ -122,6 +122,18 @@ func (s *settings) checkSettings() finding {
 		}
 	}
 	return passed("settings", "complete")
+}
+
+// checkMasterKey checks that the master key can be read.
+func (s *settings) checkMasterKey(ctx context.Context) finding {
+	from := s.masterKey()
+	if from == (service.MasterKey{}) {
+		return checkPlace("master key", filepath.Join(s.data, vault.FileName), 0o600)
+	}
+	if _, err := from.Read(ctx); err != nil {
+		return failed("master key", err.Error(), cmp.Or(ownfile.MendOf(err), "svcd needs it to start: without it no file can be read"))
+	}
+	return passed("master key", s.whereMasterKey()+"; keep a copy elsewhere")
 }
 
 // checkPlace checks that a file or directory is there, ours, and nobody else's.

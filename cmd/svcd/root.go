@@ -79,7 +79,7 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	s.register(root.PersistentFlags())
-	root.AddCommand(newServe(s), newAccount(s), newAudit(s), newVerify(s), newChecksum(s), newRetention(s), newImportLegacy(s),
+	root.AddCommand(newServe(s), newAccount(s), newAudit(s), newVerify(s), newChecksum(s), newRotateMasterKey(s), newRetention(s), newImportLegacy(s),
 		newConfig(s), newBackup(s), newRestore(s), newExport(s), newImport(s), newDoctor(s), newMan())
 	return root
 }
@@ -93,7 +93,7 @@ func (s *settings) with(ctx context.Context, f func(*service.Service) error) err
 	if _, err := os.Stat(s.data); err != nil {
 		return fmt.Errorf("look at data directory: %w; svcd serve --data DIR makes one", err)
 	}
-	svc, err := service.Open(ctx, service.Config{DataDir: s.data, Database: s.database, Blobs: s.blobs, ContractID: s.contract})
+	svc, err := service.Open(ctx, service.Config{DataDir: s.data, MasterKey: s.masterKey(), Database: s.database, Blobs: s.blobs, ContractID: s.contract})
 	if err != nil {
 		return err
 	}

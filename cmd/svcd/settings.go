@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -23,6 +24,7 @@ import (
 	"github.com/svcfs/svcfs/service"
 	"github.com/svcfs/svcfs/service/files"
 	"github.com/svcfs/svcfs/service/ledger"
+	"github.com/svcfs/svcfs/service/vault"
 )
 
 // settings are what the operator can set. Each is a flag; the flag's name in
@@ -31,6 +33,7 @@ import (
 type settings struct {
 	file     string // the configuration file
 	data     string
+	keyFrom  string // command that prints the master key
 	database string
 	blobs    string
 	contract string
@@ -69,6 +72,23 @@ const (
 
 const envPrefix = "SVCD_"
 
+// envCredentials is the directory in which systemd gives a service its secrets.
+const envCredentials = "CREDENTIALS_DIRECTORY"
+
+// masterKey says where the master key is; zero is the data directory.
+func (s *settings) masterKey() (from service.MasterKey) {
+	if s.keyFrom != "" {
+		return service.MasterKey{Command: s.keyFrom}
+	}
+	if dir, ok := s.lookupEnv(envCredentials); ok {
+		file := filepath.Join(dir, vault.FileName)
+		if _, err := os.Stat(file); err == nil {
+			return service.MasterKey{File: file}
+		}
+	}
+	return from
+}
+
 // envName is the environment variable of a setting.
 func envName(flag string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
@@ -78,6 +98,8 @@ func envName(flag string) string {
 func (s *settings) register(set *pflag.FlagSet) {
 	set.StringVar(&s.file, "config", "", "configuration file (TOML); every setting has also an environment variable, SVCD_DATA for --data")
 	set.StringVar(&s.data, "data", "", "data directory (required)")
+	set.StringVar(&s.keyFrom, "master-key-command", "", "command that prints the master key, 32 bytes or base64 of them, run by /bin/sh "+
+		"(default: the systemd credential "+vault.FileName+" if there is one, else "+vault.FileName+" in the data directory, made at the first start)")
 	set.StringVar(&s.database, "db", "", "PostgreSQL database, postgres://USER@HOST/DATABASE; "+
 		"the password in PGPASSWORD or a PGPASSFILE (default: SQLite in the data directory)")
 	set.StringVar(&s.blobs, "blobs", "", "where ciphertext is kept: a directory, or s3://BUCKET[/PREFIX]?endpoint=URL&region=NAME&path-style=true; "+
@@ -319,7 +341,7 @@ func distance(a, b string) int {
 
 // serviceConfig checks the settings of a running service.
 func (s *settings) serviceConfig() (cfg service.Config, err error) {
-	cfg = service.Config{DataDir: s.data, Database: s.database, Blobs: s.blobs, PublicURL: s.publicURL, ContractID: s.contract, MaxFileBytes: s.maxFileBytes,
+	cfg = service.Config{DataDir: s.data, MasterKey: s.masterKey(), Database: s.database, Blobs: s.blobs, PublicURL: s.publicURL, ContractID: s.contract, MaxFileBytes: s.maxFileBytes,
 		MaxOpenBytes: s.maxOpenBytes, PlainRefs: s.refs == refsPlain, Gateway: s.gateway, TokenLifetime: s.tokenLifetime, TLSCert: s.tlsCert, TLSKey: s.tlsKey,
 		MaxConnections: s.maxConnections, ClientTimeout: s.clientTimeout, RequestRate: s.requestRate, FreeChanges: s.freeChanges}
 	if err := s.needData(); err != nil {

@@ -3,7 +3,6 @@ package files
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 
 	"github.com/svcfs/svcfs/service/store"
@@ -18,19 +17,25 @@ import (
 // wrappedBytes is the size of a wrapped key: nonce, key and tag.
 const wrappedBytes = 12 + 32 + 16
 
-// storeKey keeps a file's key, wrapped, and returns its place.
+// storeKey keeps a file's key, wrapped by the newest root, and returns its place.
 func (f *Files) storeKey(ctx context.Context, tx *store.Tx, b vault.Binding, key vault.FileKey) (id int64, err error) {
-	wrapped, _, err := f.vault.Wrap(b, key)
+	var newest int64
+	var free sql.NullInt64
+	err = tx.QueryRowContext(ctx, "SELECT ("+vault.SelectNewestRoot+"), (SELECT id FROM file_keys WHERE free LIMIT 1)").Scan(&newest, &free)
+	if err != nil {
+		return 0, fmt.Errorf("look for a place for the key: %w", err)
+	}
+	wrapped, err := f.vault.Wrap(ctx, tx, newest, b, key)
 	if err != nil {
 		return 0, err
 	}
 	if len(wrapped) != wrappedBytes {
 		return 0, fmt.Errorf("store key: %d bytes, want %d", len(wrapped), wrappedBytes)
 	}
-	err = tx.QueryRowContext(ctx, "SELECT id FROM file_keys WHERE free LIMIT 1").Scan(&id)
-	if err == nil {
+	if free.Valid {
+		id = free.Int64
 		_, err = tx.ExecContext(ctx, "UPDATE file_keys SET wrapped_key = ?, free = ? WHERE id = ?", wrapped, false, id)
-	} else if errors.Is(err, sql.ErrNoRows) {
+	} else {
 		err = tx.QueryRowContext(ctx, `INSERT INTO file_keys (id, wrapped_key, free)
 			VALUES ((SELECT COALESCE(max(id), 0) + 1 FROM file_keys), ?, ?) RETURNING id`, wrapped, false).Scan(&id)
 	}

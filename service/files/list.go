@@ -245,7 +245,11 @@ func (f *Files) lives(ctx context.Context, ref string) bool {
 }
 
 func (f *Files) verify(ctx context.Context, group, ref string, row file, readData bool) error {
-	if _, err := f.vault.Unwrap(vault.Binding{Group: group, Ref: ref, Version: row.keyVersion}, row.wrapped); err != nil {
+	err := f.store.Look(ctx, func(tx *store.Tx) error {
+		_, _, err := f.vault.Unwrap(ctx, tx, vault.Binding{Group: group, Ref: ref, Version: row.keyVersion}, row.wrapped)
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	if row.blob.ID == ref {

@@ -200,14 +200,49 @@ func Open(ctx context.Context, s *store.Store, source Source, master Master) (*V
 	return v, nil
 }
 
-// Reload reads the keys again: others than this process may have replaced them.
+// SelectNewestRoot gives the version of the root that wraps new keys of files.
+const SelectNewestRoot store.Query = "SELECT max(version) FROM service_keys WHERE purpose = '" + purposeFiles + "'"
+
+// NewestRoot runs [SelectNewestRoot].
+func NewestRoot(ctx context.Context, tx *store.Tx) (version int64, err error) {
+	if err := tx.QueryRowContext(ctx, SelectNewestRoot).Scan(&version); err != nil {
+		return 0, fmt.Errorf("look for the newest root: %w", err)
+	}
+	return version, nil
+}
+
+// Reload reads the keys again: others than this process may have replaced them,
+// and the master key. A command is not asked for it in a transaction, see
+// [Vault.Refresh].
 func (v *Vault) Reload(ctx context.Context, tx *store.Tx) error {
-	list, err := v.Master().load(ctx, tx)
+	master := v.Master()
+	list, err := master.load(ctx, tx)
+	if errors.Is(err, ErrOtherMaster) && v.source.Command == "" {
+		if master, err = v.source.Read(ctx); err == nil {
+			list, err = master.load(ctx, tx)
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("read the keys of the service again: %w", err)
 	}
+	v.Use(master)
 	v.keep(list)
 	return nil
+}
+
+// Refresh is [Vault.Reload] from time to time.
+func (v *Vault) Refresh(ctx context.Context, s *store.Store) error {
+	reload := func(tx *store.Tx) error { return v.Reload(ctx, tx) }
+	err := s.Read(ctx, reload)
+	if errors.Is(err, ErrOtherMaster) && v.source.Command != "" {
+		master, other := v.source.Read(ctx)
+		if other != nil {
+			return errors.Join(err, other)
+		}
+		v.Use(master)
+		err = s.Read(ctx, reload)
+	}
+	return err
 }
 
 // keep takes keys over. A root that is gone from the database stays: what was

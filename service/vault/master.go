@@ -96,6 +96,14 @@ type Source struct {
 // InDirectory is the master key of a data directory, made at the first start.
 func InDirectory(dir string) Source { return Source{File: filepath.Join(dir, FileName), Make: true} }
 
+// WhereToPut tells where the master key of a database belongs.
+func (s Source) WhereToPut() string {
+	if s.Command != "" {
+		return "have the command print that master key"
+	}
+	return fmt.Sprintf("put that master.key into %s, with mode 0600", filepath.Dir(s.File))
+}
+
 // Read reads the master key. A file that others may read is refused.
 func (s Source) Read(ctx context.Context) (Master, error) {
 	raw, err := s.read(ctx)

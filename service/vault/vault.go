@@ -10,6 +10,7 @@
 package vault
 
 import (
+	"context"
 	"crypto/cipher"
 	"crypto/hkdf"
 	"crypto/rand"
@@ -20,7 +21,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
+
+	"github.com/svcfs/svcfs/service/store"
 )
 
 const (
@@ -90,42 +94,61 @@ func (v *Vault) NewFileKey() (FileKey, error) {
 	return key, nil
 }
 
-// Wrap returns the wrapped form of a key for exactly this binding, and the
-// version of the root that wraps it.
-func (v *Vault) Wrap(b Binding, key FileKey) (wrapped []byte, root int64, err error) {
-	roots := v.versions(purposeFiles)
-	if len(roots) == 0 {
-		return nil, 0, fmt.Errorf("there is no key for %s", purposeFiles)
+// Wrap returns the wrapped form of a key for exactly this binding, by a version
+// of the root that tx knows.
+func (v *Vault) Wrap(ctx context.Context, tx *store.Tx, root int64, b Binding, key FileKey) ([]byte, error) {
+	isMeant := func(k serviceKey) bool { return k.version == root }
+	i := slices.IndexFunc(v.versions(purposeFiles), isMeant)
+	if i < 0 { // another process made it
+		if err := v.Reload(ctx, tx); err != nil {
+			return nil, err
+		}
+		if i = slices.IndexFunc(v.versions(purposeFiles), isMeant); i < 0 {
+			return nil, fmt.Errorf("there is no root %d", root)
+		}
 	}
-	aead, err := groupKey(roots[0], b.Group, b.Version)
+	aead, err := groupKey(v.versions(purposeFiles)[i], b.Group, b.Version)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	nonce := make([]byte, aead.NonceSize())
 	if _, err := rand.Read(nonce); err != nil {
-		return nil, 0, fmt.Errorf("make nonce: %w", err)
+		return nil, fmt.Errorf("make nonce: %w", err)
 	}
-	return aead.Seal(nonce, nonce, key.raw[:], b.bytes()), roots[0].version, nil
+	return aead.Seal(nonce, nonce, key.raw[:], b.bytes()), nil
 }
 
-// Unwrap returns the key wrapped for exactly this binding, by any root.
-func (v *Vault) Unwrap(b Binding, wrapped []byte) (FileKey, error) {
+// Unwrap returns the key wrapped for exactly this binding, and the version of the
+// root that wraps it.
+func (v *Vault) Unwrap(ctx context.Context, tx *store.Tx, b Binding, wrapped []byte) (FileKey, int64, error) {
+	key, root, err := v.UnwrapKnown(b, wrapped)
+	if err == nil {
+		return key, root, nil
+	}
+	if err := v.Reload(ctx, tx); err != nil { // another process may have made a root
+		return FileKey{}, 0, err
+	}
+	return v.UnwrapKnown(b, wrapped)
+}
+
+// UnwrapKnown is [Vault.Unwrap] with the roots that were read so far.
+func (v *Vault) UnwrapKnown(b Binding, wrapped []byte) (key FileKey, version int64, err error) {
 	for _, root := range v.versions(purposeFiles) {
 		aead, err := groupKey(root, b.Group, b.Version)
 		if err != nil {
-			return FileKey{}, err
+			return FileKey{}, 0, err
 		}
 		if len(wrapped) < aead.NonceSize() {
-			return FileKey{}, errors.New("unwrap file key: record is too short")
+			return FileKey{}, 0, errors.New("unwrap file key: record is too short")
 		}
 		raw, err := aead.Open(nil, wrapped[:aead.NonceSize()], wrapped[aead.NonceSize():], b.bytes())
 		if err != nil || len(raw) != keyBytes {
 			continue
 		}
 		defer clear(raw)
-		return FileKey{raw: [keyBytes]byte(raw)}, nil
+		return FileKey{raw: [keyBytes]byte(raw)}, root.version, nil
 	}
-	return FileKey{}, errors.New("unwrap file key: the record does not belong to this master key, group, reference and version")
+	return FileKey{}, 0, errors.New("unwrap file key: the record does not belong to this master key, group, reference and version")
 }
 
 // Measurement identifies the code that handles keys; see [Checksum].

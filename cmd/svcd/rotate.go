@@ -1,0 +1,83 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/svcfs/svcfs/service"
+	"github.com/svcfs/svcfs/service/vault"
+)
+
+func newRotateMasterKey(s *settings) *cobra.Command {
+	var newFile string
+	var finish, cancel bool
+	cmd := &cobra.Command{
+		Use: "rotate-master-key", Short: "Replace the master key, also while the service serves", Args: noArgs,
+		Long: `Replace the master key, also while the service serves. Clients notice nothing:
+the keys that sign session tokens and the ledger stay what they are. The key of
+every file is wrapped anew, so that the old master key opens nothing that the
+database holds from then on. Backups and exports from before need the old one.
+
+With SQLite and the master key in the data directory one command does all of it.
+Else the old master key goes on opening the database until --finish: bring the
+new one to wherever a process reads its own, restart those that read it from a
+command or from systemd, then run --finish.
+
+After an interruption run it again.`,
+		Example: "  svcd rotate-master-key --data /var/lib/svcd\n" +
+			"  svcd rotate-master-key --data ./data --master-key-command 'pass show svcd' --new-master-key-file ./new.key\n" +
+			"  svcd rotate-master-key --data ./data --finish",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if finish && cancel || newFile != "" && (finish || cancel) {
+				return usageError{errors.New("--finish, --cancel and --new-master-key-file exclude each other")}
+			}
+			return s.with(cmd.Context(), func(svc *service.Service) error {
+				rotate := func() (service.Rotation, error) { return svc.RotateMasterKey(cmd.Context(), newFile) }
+				if finish || cancel {
+					rotate = func() (service.Rotation, error) { return svc.FinishMasterKey(cmd.Context(), cancel) }
+				}
+				r, err := rotate()
+				if r.Before != "" {
+					fmt.Fprintf(s.stdout, "master key: a new one is in %s: copy it to where you keep master keys\n", s.whereMasterKey())
+					fmt.Fprintf(s.stdout, "the one from before is in %s: backups and exports from before need it; keep it with them and remove it here\n", r.Before)
+				}
+				if err != nil {
+					return err
+				}
+				s.rotated(r, newFile)
+				return nil
+			})
+		},
+	}
+	cmd.Flags().StringVar(&newFile, "new-master-key-file", "", "file for the new master key, made if it is not there; for a master key that a command or systemd gives")
+	cmd.Flags().BoolVar(&finish, "finish", false, "remove what the master key from before opens")
+	cmd.Flags().BoolVar(&cancel, "cancel", false, "stay with the master key in use, for example because the new one was lost")
+	return cmd
+}
+
+// rotated says what was done and what is left to do.
+func (s *settings) rotated(r service.Rotation, newFile string) {
+	fmt.Fprintf(s.stdout, "keys of files wrapped anew: %d\n", r.Keys)
+	if r.Bad > 0 {
+		fmt.Fprintf(s.stdout, "keys that nothing opens: %d; svcd verify names their files\n", r.Bad)
+	}
+	if r.Finished {
+		fmt.Fprintln(s.stdout, "finished: one master key opens the database")
+		return
+	}
+	fmt.Fprintf(s.stdout, "not finished: the master key from before still opens the database. Bring %s to wherever a process over this database reads its own, then run:\n"+
+		"  svcd rotate-master-key --finish\n", cmp.Or(newFile, s.whereMasterKey()))
+}
+
+// whereMasterKey names the place of the master key.
+func (s *settings) whereMasterKey() string {
+	from := s.masterKey()
+	if from.Command != "" {
+		return "what --master-key-command prints"
+	}
+	return cmp.Or(from.File, filepath.Join(s.data, vault.FileName))
+}

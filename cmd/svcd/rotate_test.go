@@ -1,0 +1,86 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/svcfs/svcfs/service/vault"
+)
+
+func refused(t *testing.T, code int, want string, args ...string) {
+	t.Helper()
+	var out, failed bytes.Buffer
+	if got := run(t.Context(), args, &out, &failed); got != code || !strings.Contains(failed.String(), want) {
+		t.Errorf("svcd %v: exit code %d, want %d; %q does not say %q", args, got, code, failed.String(), want)
+	}
+}
+
+func TestRotateMasterKeyCommand(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	mustRun(t, "account", "create", "alice", "--data", dir)
+	mustRun(t, "backup", filepath.Join(dir, "..", "before"), "--data", dir)
+	out := mustRun(t, "rotate-master-key", "--data", dir)
+	if !strings.Contains(out, "a new one is in "+filepath.Join(dir, "master.key")) || !strings.Contains(out, "finished: one master key") {
+		t.Errorf("it says\n%s", out)
+	}
+	kept, err := filepath.Glob(filepath.Join(dir, "master.key.*"))
+	if err != nil || len(kept) != 1 || !strings.Contains(out, kept[0]) {
+		t.Fatalf("kept %v, %v; it says\n%s", kept, err, out)
+	}
+	mustRun(t, "audit", "--data", dir)
+	refused(t, exitOther, "no other master key is being brought in", "rotate-master-key", "--finish", "--data", dir)
+	refused(t, exitUsage, "exclude each other", "rotate-master-key", "--finish", "--cancel", "--data", dir)
+	refused(t, exitUsage, "--new-master-key-file is for", "rotate-master-key", "--new-master-key-file", filepath.Join(dir, "x"), "--data", dir)
+
+	// A backup from before wants the key from before.
+	restored := filepath.Join(t.TempDir(), "restored")
+	if err := os.Mkdir(restored, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	put := func(from string) {
+		t.Helper()
+		raw, err := os.ReadFile(from)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(restored, vault.FileName), raw, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(filepath.Join(dir, vault.FileName))
+	refused(t, exitOther, "another master key", "restore", filepath.Join(dir, "..", "before"), "--data", restored)
+	put(kept[0])
+	mustRun(t, "restore", filepath.Join(dir, "..", "before"), "--data", restored)
+}
+
+// systemd gives the key as a file in a directory that it names.
+func TestMasterKeyAsACredential(t *testing.T) {
+	dir, credentials := t.TempDir(), t.TempDir()
+	key := filepath.Join(credentials, vault.FileName)
+	if err := os.WriteFile(key, bytes.Repeat([]byte{7}, 32), 0o400); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(envCredentials, credentials)
+	mustRun(t, "account", "create", "alice", "--data", dir)
+	if _, err := os.Stat(filepath.Join(dir, vault.FileName)); err == nil {
+		t.Error("a master key was made in the data directory")
+	}
+	if out := mustRun(t, "backup", filepath.Join(t.TempDir(), "b"), "--data", dir); !strings.Contains(out, "keep a copy of "+key) {
+		t.Errorf("backup says %s", out)
+	}
+	next := filepath.Join(t.TempDir(), "next.key")
+	refused(t, exitUsage, "--new-master-key-file FILE", "rotate-master-key", "--data", dir)
+	if out := mustRun(t, "rotate-master-key", "--new-master-key-file", next, "--data", dir); !strings.Contains(out, "Bring "+next+" to wherever") {
+		t.Errorf("rotate-master-key says %s", out)
+	}
+	refused(t, exitOther, "still reads the master key from before", "rotate-master-key", "--finish", "--data", dir)
+	mustRun(t, "rotate-master-key", "--finish", "--data", dir, "--master-key-command", "cat "+next)
+	refused(t, exitOther, "another master key", "audit", "--data", dir)
+	mustRun(t, "audit", "--data", dir, "--master-key-command", "cat "+next)
+}

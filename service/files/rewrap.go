@@ -1,0 +1,94 @@
+package files
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/vault"
+)
+
+// rewrapRows is how many keys are wrapped anew in one transaction.
+const rewrapRows = 200
+
+// wrappedRow is a file's key and what it is bound to.
+type wrappedRow struct {
+	place   string // what the rows are sorted by
+	keyID   int64
+	binding vault.Binding
+	wrapped []byte
+}
+
+// Rewrap wraps the key of every file by the newest root, in place, and returns
+// how many it changed and how many no root opens. It can be interrupted and
+// begun again. Files that are added meanwhile use that root already: an upload
+// that becomes a file is found as one or the other, because uploads come first.
+func (f *Files) Rewrap(ctx context.Context) (changed, bad int, err error) {
+	for _, page := range []store.Query{
+		`SELECT uploads.id, key_id, group_id, ref, key_version, wrapped_key FROM uploads JOIN file_keys ON file_keys.id = uploads.key_id
+			WHERE uploads.id > ? ORDER BY uploads.id LIMIT ?`,
+		`SELECT ref, key_id, group_id, ref, key_version, wrapped_key FROM files JOIN file_keys ON file_keys.id = files.key_id
+			WHERE ref > ? ORDER BY ref LIMIT ?`,
+	} {
+		for after, more := "", true; more; {
+			var c, b, n int
+			err := f.store.Write(ctx, func(tx *store.Tx) error {
+				rows, err := wrappedRows(ctx, tx, page, after)
+				if err != nil || len(rows) == 0 {
+					n = 0
+					return err
+				}
+				n, after = len(rows), rows[len(rows)-1].place
+				c, b, err = f.rewrapPage(ctx, tx, rows)
+				return err
+			})
+			if err != nil {
+				return changed, bad, fmt.Errorf("wrap keys anew: %w", err)
+			}
+			changed, bad, more = changed+c, bad+b, n == rewrapRows
+		}
+	}
+	return changed, bad, nil
+}
+
+func wrappedRows(ctx context.Context, tx *store.Tx, page store.Query, after string) (list []wrappedRow, err error) {
+	rows, err := tx.QueryContext(ctx, page, after, rewrapRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var r wrappedRow
+		if err := rows.Scan(&r.place, &r.keyID, &r.binding.Group, &r.binding.Ref, &r.binding.Version, &r.wrapped); err != nil {
+			return nil, err
+		}
+		list = append(list, r)
+	}
+	return list, rows.Err()
+}
+
+func (f *Files) rewrapPage(ctx context.Context, tx *store.Tx, rows []wrappedRow) (changed, bad int, err error) {
+	newest, err := vault.NewestRoot(ctx, tx)
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, r := range rows {
+		key, root, err := f.vault.Unwrap(ctx, tx, r.binding, r.wrapped)
+		if err != nil {
+			bad++ // svcd verify names it
+			continue
+		}
+		if root == newest {
+			continue
+		}
+		wrapped, err := f.vault.Wrap(ctx, tx, newest, r.binding, key)
+		if err != nil {
+			return changed, bad, err
+		}
+		if _, err := tx.ExecContext(ctx, "UPDATE file_keys SET wrapped_key = ? WHERE id = ?", wrapped, r.keyID); err != nil {
+			return changed, bad, err
+		}
+		changed++
+	}
+	return changed, bad, nil
+}

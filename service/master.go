@@ -1,0 +1,148 @@
+package service
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/vault"
+)
+
+// MasterKey says where the master key is; see [vault.Source].
+type MasterKey = vault.Source
+
+// Rotation tells what another master key changed.
+type Rotation struct {
+	Keys     int    // of files, wrapped anew
+	Bad      int    // that nothing opens: svcd verify names them
+	Before   string // file with the master key from before; "" = it is where the operator keeps it
+	Finished bool   // the master key from before opens the database no more
+}
+
+// RotateMasterKey brings in another master key while the service serves. Clients
+// notice nothing. Where the data directory holds the key and SQLite, all of it is
+// done; else the key from before goes on opening the database until
+// [Service.FinishMasterKey], so that the operator can bring the new one to
+// wherever processes read theirs. newFile holds the new key, and is made if it is
+// missing; "" is beside the master key. What was interrupted is run again.
+func (s *Service) RotateMasterKey(ctx context.Context, newFile string) (r Rotation, err error) {
+	source := s.cfg.MasterKey
+	switch {
+	case !source.Make && newFile == "":
+		return r, fault.New(wire.CodeValidation, "the master key is not in the data directory: say with --new-master-key-file FILE where the new one goes, "+
+			"and bring it from there to where this service reads it")
+	case source.Make && newFile != "":
+		return r, fault.New(wire.CodeValidation, "--new-master-key-file is for a master key that a command or systemd gives: the one in the data directory is replaced there")
+	}
+	now, err := s.vault.Master().Name()
+	if err != nil {
+		return r, err
+	}
+	var pending string
+	err = s.store.Read(ctx, func(tx *store.Tx) error {
+		pending, err = vault.NextMaster(ctx, tx)
+		return err
+	})
+	if err != nil {
+		return r, err
+	}
+	switch pending {
+	case now:
+		_ = os.Remove(source.Next().File) // of an attempt that ended before it did
+	default:
+		if r.Before, err = s.bringIn(ctx, cmp.Or(newFile, source.Next().File), pending); err != nil {
+			return r, err
+		}
+	}
+	if r.Keys, r.Bad, err = s.files.Rewrap(ctx); err != nil || !source.Make || !s.store.HasSnapshots() {
+		return r, err
+	}
+	r.Finished = true
+	return r, s.forgetMaster(ctx)
+}
+
+// bringIn has the master key in a file open the database, and puts it into its
+// place in the data directory. pending is the name of one that was begun.
+func (s *Service) bringIn(ctx context.Context, file, pending string) (before string, err error) {
+	next, err := vault.Source{File: file, Make: pending == ""}.Read(ctx)
+	if err != nil && pending == "" {
+		return "", err
+	}
+	name, nameErr := next.Name()
+	if nameErr != nil {
+		return "", nameErr
+	}
+	if pending != "" && (err != nil || name != pending) {
+		return "", fault.New(wire.CodeConflict, "another master key is being brought in already: bring it to where this service reads its own, then run "+
+			"svcd rotate-master-key --finish; if that key is lost, --cancel stays with the one in use")
+	}
+	if now, err := s.vault.Master().Name(); err != nil || name == now {
+		return "", errors.Join(err, fault.New(wire.CodeConflict, "%s holds the master key in use: remove it, or name another file", file))
+	}
+	err = s.store.Write(ctx, func(tx *store.Tx) error {
+		other, err := vault.NextMaster(ctx, tx)
+		switch {
+		case err != nil || other == name:
+			return err
+		case other != "":
+			return fault.New(wire.CodeConflict, "another master key is being brought in already, by another process")
+		default:
+			return s.vault.Begin(ctx, tx, next)
+		}
+	})
+	if err != nil || !s.cfg.MasterKey.Make {
+		return "", err
+	}
+	if before, err = s.cfg.MasterKey.Replace(file, s.vault.Master()); err == nil {
+		s.vault.Use(next)
+	}
+	return before, err
+}
+
+// FinishMasterKey ends a rotation: what the master key from before opens is
+// removed. The new one must be where this service reads its own. With cancel it
+// stays with the one that is there, and what the new one opens is removed.
+func (s *Service) FinishMasterKey(ctx context.Context, cancel bool) (r Rotation, err error) {
+	now, err := s.vault.Master().Name()
+	if err != nil {
+		return r, err
+	}
+	var pending string
+	err = s.store.Read(ctx, func(tx *store.Tx) error {
+		pending, err = vault.NextMaster(ctx, tx)
+		return err
+	})
+	switch {
+	case err != nil:
+		return r, err
+	case pending == "":
+		return r, fault.New(wire.CodeConflict, "no other master key is being brought in: svcd rotate-master-key begins it")
+	case pending != now && !cancel:
+		return r, fault.New(wire.CodeConflict, "this service still reads the master key from before: bring the new one to its place first")
+	case pending == now && cancel:
+		return r, fault.New(wire.CodeConflict, "this service reads the new master key already: put the one from before back first, or run --finish")
+	}
+	if r.Keys, r.Bad, err = s.files.Rewrap(ctx); err != nil {
+		return r, err
+	}
+	r.Finished = true
+	return r, s.forgetMaster(ctx)
+}
+
+// forgetMaster removes what other master keys open, also from the files of the
+// database.
+func (s *Service) forgetMaster(ctx context.Context) error {
+	err := s.store.Write(ctx, func(tx *store.Tx) error { return s.vault.Finish(ctx, tx) })
+	if err != nil {
+		return err
+	}
+	if err := s.store.Scrub(ctx); err != nil && !errors.Is(err, store.ErrUnavailable) {
+		return fmt.Errorf("the master key is the new one, but old pages of the database may hold what the one before opens until the next sweep: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,123 @@
+package vault
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/svcfs/svcfs/service/store"
+)
+
+// Another master key comes in three steps, each of which can be interrupted and
+// begun again: [Vault.Begin] wraps the keys of the service by both master keys
+// and adds a root, by which every file's key is then wrapped anew; at last
+// [Vault.Finish] removes what the old master key opens. Processes that know the
+// old master key alone go on until then.
+
+// nextMaster is the entry of the table meta that names the master key to come.
+const nextMaster = "master_key_next"
+
+// keptName is how much of a master key's name is in the name of its file.
+const keptName = 16
+
+// NextMaster returns the name of the master key that is being brought in, "" when
+// none is.
+func NextMaster(ctx context.Context, tx *store.Tx) (name string, err error) {
+	err = tx.QueryRowContext(ctx, "SELECT value FROM meta WHERE name = ?", nextMaster).Scan(&name)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("look for a rotation: %w", err)
+	}
+	return name, nil
+}
+
+// Begin has next open the database beside the master key in use, and adds a root.
+func (v *Vault) Begin(ctx context.Context, tx *store.Tx, next Master) error {
+	now := v.Master()
+	list, err := now.load(ctx, tx)
+	if err != nil {
+		return err
+	}
+	root := serviceKey{purpose: purposeFiles}
+	for _, k := range list {
+		if k.purpose == purposeFiles {
+			root.version = max(root.version, k.version+1)
+		}
+	}
+	if _, err := rand.Read(root.raw[:]); err != nil {
+		return fmt.Errorf("make key for %s: %w", root.purpose, err)
+	}
+	if err := now.store(ctx, tx, []serviceKey{root}); err != nil {
+		return err
+	}
+	if err := next.store(ctx, tx, append(list, root)); err != nil {
+		return err
+	}
+	name, err := next.Name()
+	if err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, "INSERT INTO meta (name, value) VALUES (?, ?)", nextMaster, name); err != nil {
+		return fmt.Errorf("note the rotation: %w", err)
+	}
+	return nil
+}
+
+// Finish removes what other master keys open, and the roots before the newest.
+// The keys of all files must be wrapped by that one.
+func (v *Vault) Finish(ctx context.Context, tx *store.Tx) error {
+	name, err := v.Master().Name()
+	if err != nil {
+		return err
+	}
+	newest, err := NewestRoot(ctx, tx)
+	if err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, "DELETE FROM service_keys WHERE master <> ? OR purpose = ? AND version < ?", name, purposeFiles, newest); err != nil {
+		return fmt.Errorf("remove old keys: %w", err)
+	}
+	if _, err := tx.ExecContext(ctx, "DELETE FROM meta WHERE name = ?", nextMaster); err != nil {
+		return fmt.Errorf("note the end of the rotation: %w", err)
+	}
+	return nil
+}
+
+// Use makes next the master key in use.
+func (v *Vault) Use(next Master) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.master = next
+}
+
+// Next is where a new master key is prepared.
+func (s Source) Next() Source { return Source{File: s.File + ".new", Make: true} }
+
+// Replace brings the master key that was prepared in file to its place. The one
+// before is kept beside it under its name, which backups and exports tell.
+func (s Source) Replace(file string, before Master) (kept string, err error) {
+	name, err := before.Name()
+	if err != nil {
+		return "", err
+	}
+	kept = s.File + "." + name[:keptName]
+	if err := writeSecret(kept, before.raw, os.Rename); err != nil {
+		return "", fmt.Errorf("keep the master key from before: %w", err)
+	}
+	next, err := readSecret(file)
+	if err != nil {
+		return kept, fmt.Errorf("read the new master key: %w", err)
+	}
+	if err := writeSecret(s.File, next, os.Rename); err != nil {
+		return kept, fmt.Errorf("write the new master key: %w", err)
+	}
+	if err := os.Remove(file); err != nil {
+		return kept, fmt.Errorf("remove the prepared master key: %w", err)
+	}
+	return kept, nil
+}
