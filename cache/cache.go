@@ -43,6 +43,13 @@ type Store struct {
 	running map[*load]struct{}          // all loads, also those nobody waits for any more
 	stats   Stats
 	closed  bool
+
+	// See [Room].
+	loading   int64         // reserved by loads within the budget
+	pinned    int64         // size of leased entries that loads within the budget brought
+	over      bool          // a load, or what it brought, is beyond the budget
+	overEntry *entry        // what it brought
+	freed     chan struct{} // closed when room may have become free; nil while nobody waits
 }
 
 // Stats counts what the cache did since it was made.
@@ -64,6 +71,8 @@ type entry struct {
 	stored  bool  // by Store.mu: in recency
 	dropped bool  // by Store.mu: no longer in the statistics
 
+	counted, over, pins bool // by Store.mu: see [Room]
+
 	mu   sync.RWMutex // held for reading while bytes are copied out, for writing while they are wiped
 	gone bool
 }
@@ -71,6 +80,7 @@ type entry struct {
 // load is one retrieval under way.
 type load struct {
 	key     Key
+	room    Room
 	cancel  context.CancelFunc
 	waiters int  // by Store.mu
 	purged  bool // by Store.mu
@@ -81,8 +91,9 @@ type load struct {
 	err   error
 }
 
-// New returns an empty cache for budget bytes. Content larger than the budget
-// lives only as long as somebody leases it.
+// New returns an empty cache for budget bytes, which bound what lies in it together
+// with what is being loaded (see [Room]). Content larger than the budget lives only as
+// long as somebody leases it.
 func New(budget int64) *Store {
 	recency, err := simplelru.NewLRU[Key, *entry](math.MaxInt, nil)
 	if err != nil {
@@ -94,8 +105,9 @@ func New(budget int64) *Store {
 // Get leases the content of k, which fetch loads unless it is cached. All who
 // ask for k while it loads share one load; a caller whose context ends leaves it
 // to the others, and the load is cancelled only when nobody waits any more. A
-// failed load caches nothing.
-func (s *Store) Get(ctx context.Context, k Key, fetch func(context.Context) (Buffer, error)) (*Lease, error) {
+// failed load caches nothing. fetch asks its room before it takes memory; what it
+// does not ask for is not bounded while it loads.
+func (s *Store) Get(ctx context.Context, k Key, fetch func(context.Context, *Room) (Buffer, error)) (*Lease, error) {
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
@@ -118,13 +130,13 @@ func (s *Store) Get(ctx context.Context, k Key, fetch func(context.Context) (Buf
 }
 
 // start begins a load. Needs Store.mu.
-func (s *Store) start(ctx context.Context, k Key, fetch func(context.Context) (Buffer, error)) *load {
+func (s *Store) start(ctx context.Context, k Key, fetch func(context.Context, *Room) (Buffer, error)) *load {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	l := &load{key: k, cancel: cancel, done: make(chan struct{})}
+	l := &load{key: k, room: Room{store: s}, cancel: cancel, done: make(chan struct{})}
 	s.loads[k], s.running[l] = l, struct{}{}
 	go func() {
 		defer cancel()
-		buf, err := fetch(ctx)
+		buf, err := fetch(ctx, &l.room)
 		s.finish(l, buf, err)
 	}()
 	return l
@@ -135,6 +147,7 @@ func (s *Store) start(ctx context.Context, k Key, fetch func(context.Context) (B
 // the first where neither eviction nor a purge finds it.
 func (s *Store) finish(l *load, buf Buffer, err error) {
 	var unused Buffer
+	var stored *entry
 	s.mu.Lock()
 	s.detach(l)
 	delete(s.running, l)
@@ -152,11 +165,14 @@ func (s *Store) finish(l *load, buf Buffer, err error) {
 			unused = buf
 		} else {
 			e = s.store(l.key, buf)
+			stored = e
 		}
 		e.leases += l.waiters
+		s.recount(e)
 		l.entry = e
 	}
 	l.ended = true
+	s.endRoom(&l.room, stored)
 	wipe := s.evict()
 	s.mu.Unlock()
 	if unused != nil {
@@ -252,6 +268,7 @@ func (s *Store) store(k Key, b Buffer) *entry {
 
 func (s *Store) lease(e *entry) *Lease {
 	e.leases++
+	s.recount(e)
 	return &Lease{store: s, entry: e}
 }
 
@@ -261,7 +278,7 @@ func (s *Store) lease(e *entry) *Lease {
 func (s *Store) evict() []*entry {
 	var wipe []*entry
 	for range s.recency.Len() {
-		if s.stats.Bytes <= s.budget {
+		if s.within() <= s.budget {
 			break
 		}
 		k, e, _ := s.recency.GetOldest()
@@ -280,6 +297,7 @@ func (s *Store) evict() []*entry {
 // unlease takes one lease off e and returns what is to be wiped. Needs Store.mu.
 func (s *Store) unlease(e *entry) []*entry {
 	e.leases--
+	s.recount(e)
 	if e.leases == 0 && e.stored {
 		return s.evict()
 	}
@@ -302,6 +320,7 @@ func (s *Store) forget(e *entry) {
 	e.dropped = true
 	s.stats.Bytes -= e.size
 	s.stats.Entries--
+	s.recount(e)
 }
 
 // wipeAll releases buffers outside the store's lock: wiping takes time.

@@ -33,8 +33,8 @@ func content(text string) *fake { return &fake{data: []byte(text)} }
 
 func key(name string) Key { return Key{Group: "g", Ref: name} }
 
-func gives(b Buffer) func(context.Context) (Buffer, error) {
-	return func(context.Context) (Buffer, error) { return b, nil }
+func gives(b Buffer) func(context.Context, *Room) (Buffer, error) {
+	return func(context.Context, *Room) (Buffer, error) { return b, nil }
 }
 
 func mustGet(t *testing.T, s *Store, name string, b Buffer) *Lease {
@@ -104,7 +104,7 @@ func TestOneLoadForAllWaiters(t *testing.T) {
 	defer s.Close()
 	var loads atomic.Int32
 	begin, buf := make(chan struct{}), content("x")
-	load := func(context.Context) (Buffer, error) {
+	load := func(context.Context, *Room) (Buffer, error) {
 		loads.Add(1)
 		<-begin
 		return buf, nil
@@ -132,7 +132,7 @@ func TestWaiterWhoLeavesDoesNotDisturb(t *testing.T) {
 	defer s.Close()
 	begin, entered := make(chan struct{}), make(chan struct{})
 	var cancelled atomic.Bool
-	load := func(ctx context.Context) (Buffer, error) {
+	load := func(ctx context.Context, _ *Room) (Buffer, error) {
 		close(entered)
 		<-begin
 		cancelled.Store(ctx.Err() != nil)
@@ -177,7 +177,7 @@ func TestLastWaiterCancelsTheLoad(t *testing.T) {
 	defer s.Close()
 	ctx, leave := context.WithCancel(t.Context())
 	ended := make(chan struct{})
-	_, err := s.Get(ctx, key("a"), func(ctx context.Context) (Buffer, error) {
+	_, err := s.Get(ctx, key("a"), func(ctx context.Context, _ *Room) (Buffer, error) {
 		leave()
 		<-ctx.Done()
 		close(ended)
@@ -194,7 +194,7 @@ func TestFailedLoadCachesNothing(t *testing.T) {
 	s := New(100)
 	defer s.Close()
 	broken := errors.New("broken")
-	if _, err := s.Get(t.Context(), key("a"), func(context.Context) (Buffer, error) { return nil, broken }); !errors.Is(err, broken) {
+	if _, err := s.Get(t.Context(), key("a"), func(context.Context, *Room) (Buffer, error) { return nil, broken }); !errors.Is(err, broken) {
 		t.Error(err)
 	}
 	if s.Contains(key("a")) || s.Stats().Entries != 0 {
@@ -231,7 +231,7 @@ func TestPurgeReachesALoadUnderWay(t *testing.T) {
 	s := New(100)
 	defer s.Close()
 	buf := content("late")
-	_, err := s.Get(t.Context(), key("a"), func(context.Context) (Buffer, error) {
+	_, err := s.Get(t.Context(), key("a"), func(context.Context, *Room) (Buffer, error) {
 		s.Purge(func(Key) bool { return true })
 		return buf, nil
 	})
@@ -289,7 +289,7 @@ func TestParallelUse(t *testing.T) {
 					s.Purge(func(k Key) bool { return k.Ref == name })
 					continue
 				}
-				l, err := s.Get(t.Context(), key(name), func(context.Context) (Buffer, error) {
+				l, err := s.Get(t.Context(), key(name), func(context.Context, *Room) (Buffer, error) {
 					b := content(name + " has some content of its own")
 					mu.Lock()
 					made = append(made, b)

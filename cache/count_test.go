@@ -13,7 +13,7 @@ func abandon(t *testing.T, s *Store, name string, b Buffer) (end func()) {
 	ctx, leave := context.WithCancel(t.Context())
 	begin, entered, left := make(chan struct{}), make(chan struct{}), make(chan error)
 	go func() {
-		_, err := s.Get(ctx, key(name), func(context.Context) (Buffer, error) {
+		_, err := s.Get(ctx, key(name), func(context.Context, *Room) (Buffer, error) {
 			close(entered)
 			<-begin
 			return b, nil

@@ -69,7 +69,7 @@ func TestAddDuringALoad(t *testing.T) {
 
 func mustLoad(t *testing.T, s *Store, name string, fetch func() Buffer) *Lease {
 	t.Helper()
-	l, err := s.Get(t.Context(), key(name), func(context.Context) (Buffer, error) { return fetch(), nil })
+	l, err := s.Get(t.Context(), key(name), func(context.Context, *Room) (Buffer, error) { return fetch(), nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func TestGetAfterAPurgeStartsAfresh(t *testing.T) {
 	s := New(100)
 	entered, next, ended := make(chan struct{}), make(chan struct{}), make(chan error)
 	go func() {
-		_, err := s.Get(t.Context(), key("a"), func(ctx context.Context) (Buffer, error) {
+		_, err := s.Get(t.Context(), key("a"), func(ctx context.Context, _ *Room) (Buffer, error) {
 			close(entered)
 			<-ctx.Done()
 			<-next
@@ -107,7 +107,7 @@ func TestGetAfterAPurgeStartsAfresh(t *testing.T) {
 
 func TestCloseCancelsLoads(t *testing.T) {
 	s := New(100)
-	_, err := s.Get(t.Context(), key("a"), func(ctx context.Context) (Buffer, error) {
+	_, err := s.Get(t.Context(), key("a"), func(ctx context.Context, _ *Room) (Buffer, error) {
 		s.Close()
 		<-ctx.Done()
 		return nil, ctx.Err()

@@ -134,7 +134,7 @@ func (m *model) get(t *rapid.T) {
 	}
 	it := m.find(k)
 	var b *fake
-	l, err := m.s.Get(context.Background(), k, func(context.Context) (Buffer, error) {
+	l, err := m.s.Get(context.Background(), k, func(context.Context, *Room) (Buffer, error) {
 		if rapid.IntRange(0, 4).Draw(t, "broken") == 0 {
 			return nil, errBroken
 		}
@@ -228,7 +228,7 @@ func (m *model) wait(t *rapid.T) {
 	w := &waiter{leave: leave, done: make(chan struct{})}
 	go func() {
 		defer close(w.done)
-		w.lease, w.err = m.s.Get(ctx, k, func(context.Context) (Buffer, error) {
+		w.lease, w.err = m.s.Get(ctx, k, func(context.Context, *Room) (Buffer, error) {
 			close(entered)
 			r := <-p.result
 			if r.err != nil {

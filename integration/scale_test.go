@@ -214,3 +214,30 @@ func TestByteBudgetsUnderPressure(t *testing.T) {
 		t.Errorf("memory reached %d MiB", peak/mib)
 	}
 }
+
+// Threat 8: files that are small on the wire and large when they are opened, all of
+// them opened at once, take the budget and one file, not the sum of them.
+func TestThreat8BombsOnAMount(t *testing.T) {
+	const bombs, cacheSize, fixed = 6, 32 * mib, 200 * mib // fixed: with the race detector
+	size := int64(count(96, 1024) * mib)
+	w, alice, bob := team(t)
+	src := w.mkdir("src")
+	for i := range bombs {
+		name := filepath.Join(src, fmt.Sprint(i))
+		write(t, name, nil)
+		if err := os.Truncate(name, size); err != nil {
+			t.Fatal(err)
+		}
+	}
+	alice.must("put", "--deflate", "team", src)
+	b := bob.mount("b", "--cache-size", fmt.Sprint(cacheSize))
+	shell(t, w.dir, fmt.Sprintf("ls src | xargs -P %d -I{} cmp src/{} b/team/src/{}", bombs))
+	_, peak := b.memory()
+	t.Logf("%d files of %d MiB, cache of %d MiB: memory of the mount at the peak %d MiB", bombs, size/mib, cacheSize/mib, peak/mib)
+	if peak > cacheSize+size+fixed {
+		t.Errorf("memory reached %d MiB", peak/mib)
+	}
+	if s := b.status(); s.Retrieves != bombs || s.Cached > cacheSize {
+		t.Errorf("%d retrievals, %d bytes cached", s.Retrieves, s.Cached)
+	}
+}

@@ -120,9 +120,42 @@ type Buffer struct {
 
 	shared bool // a mapping of its own shall have a file behind it
 
+	take  func(bytes int64) error // see Within; may be nil
+	taken int64                   // what it was asked for, bytes
+	most  int64                   // length that is not expected to be exceeded; 0 = not known
+
 	cut atomic.Bool // the file ends with the content
 
 	ahead ahead
+}
+
+// FootprintOf tells the memory that a file of a known size occupies once it is
+// retrieved, sealed or open, in bytes.
+func FootprintOf(size int64) int64 {
+	const page = 4096
+	need := size + 2*sealRoom // it comes with a tag, and with room to seal it again
+	if cell := cellSize(int(min(need, largestCell+1))); cell != 0 {
+		return int64(cell)
+	}
+	return (need + page - 1) / page * page
+}
+
+// Within makes b ask take before it maps memory of its own, in bytes, and tell it
+// with a negative number what it has given back. take may wait; its error is that of
+// [Buffer.Resize]. Buffers of at most 128 KiB share memory, and do not ask. nil ends it.
+func (b *Buffer) Within(take func(bytes int64) error) { b.take, b.taken = take, 0 }
+
+// ask takes room for memory of need bytes in all.
+func (b *Buffer) ask(need int) error {
+	more := int64(need) - b.taken
+	if b.take == nil || more <= 0 {
+		return nil
+	}
+	if err := b.take(more); err != nil {
+		return err
+	}
+	b.taken += more
+	return nil
 }
 
 // Len returns the content's length in bytes.
@@ -173,7 +206,11 @@ func (b *Buffer) grow(need int) error {
 	b.ahead.mu.Lock()
 	defer b.ahead.mu.Unlock()
 	if b.mem != nil {
-		need = max(need, min(2*len(b.mem), need+maxGrowAhead))
+		ahead := min(2*len(b.mem), need+maxGrowAhead)
+		if b.most > 0 {
+			ahead = min(ahead, int(FootprintOf(b.most)))
+		}
+		need = max(need, ahead)
 	}
 	if size := cellSize(need); size != 0 {
 		cell, err := b.pool.cell(size)
@@ -182,6 +219,9 @@ func (b *Buffer) grow(need int) error {
 		}
 		b.replace(cell, false)
 		return nil
+	}
+	if err := b.ask(need); err != nil {
+		return err
 	}
 	if b.own {
 		if b.file >= 0 {
@@ -264,6 +304,10 @@ func (b *Buffer) Release() {
 	defer b.ahead.mu.Unlock()
 	b.drop()
 	b.own, b.size = false, 0
+	if b.take != nil && b.taken > 0 {
+		_ = b.take(-b.taken) // giving back cannot fail
+		b.taken = 0
+	}
 }
 
 // Format prints the length only, whatever the verb.

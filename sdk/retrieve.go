@@ -27,7 +27,9 @@ const firstChunk = 1 << 20
 // [KindDeleted], [KindInsufficient], [KindTooLarge], [KindCorrupt],
 // [KindUnavailable], [KindTimeout]. Source: specification 4.3.
 func (c *Client) Retrieve(ctx context.Context, e Entry, b *Buffer) (Plain, error) {
+	b.most = max(e.Size, 0)
 	plain, err := c.retrieve(ctx, e, b)
+	b.most = 0
 	if err != nil {
 		_ = b.Resize(0) // shrinking cannot fail; it wipes
 		return Plain{}, c.wrap("retrieve", e.Group, e.Ref, err)
@@ -233,11 +235,15 @@ func (c *Client) inflate(meta format.Metadata, b *Buffer) error {
 	if err != nil {
 		return err
 	}
-	compressed, err := c.pool.Get(b.Len())
+	compressed, err := c.pool.Get(0)
 	if err != nil {
 		return err
 	}
 	defer compressed.Release()
+	compressed.Within(b.take)
+	if err := compressed.Resize(b.Len()); err != nil {
+		return err
+	}
 	copy(compressed.Bytes(), b.Bytes())
 	// A zlib stream expands at most about 1032-fold: a size beyond that is a lie,
 	// and memory for it is not taken.

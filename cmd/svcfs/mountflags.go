@@ -102,7 +102,7 @@ func (f *mountFlags) register(cmd *cobra.Command) {
 	flags.StringSliceVarP(&f.options, "options", "o", nil, "mount options: "+knownOptions+" (environment and configuration: "+envMountOptions+")")
 	flags.StringVar(&f.budget, "budget", "", "most tokens to spend while mounted; then EDQUOT")
 	flags.StringVar(&f.budgetPerHour, "budget-per-hour", "", "most tokens to spend in any hour; then EDQUOT")
-	flags.Var(&f.cacheSize, "cache-size", "decrypted content kept in memory")
+	flags.Var(&f.cacheSize, "cache-size", "decrypted content in memory, open files included; one file may go beyond it")
 	flags.Var(&f.stagingSize, "staging-size", "memory for files being written; more is ENOMEM")
 	flags.Var(&f.maxFileSize, "max-file-size", "largest file")
 	flags.StringVar(&f.umask, "umask", "077", "permission bits that are never shown, octal")

@@ -300,7 +300,9 @@ func (f *File) load(ctx context.Context, h *Handle) error {
 	f.attrMu.Lock()
 	h.direct = !f.known
 	f.attrMu.Unlock()
-	lease, err := f.t.cache.Get(ctx, f.key(e), func(ctx context.Context) (cache.Buffer, error) { return f.retrieve(ctx, e) })
+	lease, err := f.t.cache.Get(ctx, f.key(e), func(ctx context.Context, room *cache.Room) (cache.Buffer, error) {
+		return f.retrieve(ctx, e, room)
+	})
 	if err != nil {
 		if gone := f.group; wrapRemote("", "", err).Class == ClassAccess {
 			return f.t.failedInGroup(ctx, gone, "open", f.Path(), err)
@@ -328,12 +330,15 @@ func isPurged(lease *cache.Lease) bool {
 }
 
 // retrieve fetches e. It runs once for all who wait for it.
-func (f *File) retrieve(ctx context.Context, e *sdk.Entry) (cache.Buffer, error) {
+func (f *File) retrieve(ctx context.Context, e *sdk.Entry, room *cache.Room) (cache.Buffer, error) {
 	if e.Size > f.t.cfg.MaxFileBytes {
 		return nil, &Error{Class: ClassTooBig, Err: errText("the file is larger than this mount allows"),
 			Hint: "Mount again with a larger --max-file-size."}
 	}
 	if err := f.t.knownWrong(f.group, e.Ref); err != nil {
+		return nil, err
+	}
+	if err := f.t.reserve(ctx, room, e.Size); err != nil {
 		return nil, err
 	}
 	get := f.t.pool.Get
@@ -346,6 +351,8 @@ func (f *File) retrieve(ctx context.Context, e *sdk.Entry) (cache.Buffer, error)
 	}
 	ctx, cancel := f.t.transfer(ctx, e.Size)
 	defer cancel()
+	buf.Within(func(bytes int64) error { return noRoom(room.Take(ctx, bytes)) })
+	defer buf.Within(nil)
 	err = f.t.spend("retrieve", func() (sdk.Amount, error) {
 		plain, err := f.t.remote.Retrieve(ctx, *e, buf)
 		return plain.Fee, err
@@ -357,6 +364,25 @@ func (f *File) retrieve(ctx context.Context, e *sdk.Entry) (cache.Buffer, error)
 	}
 	f.t.counts.retrieves.Add(1)
 	return buf, nil
+}
+
+// reserve waits until the content of a file fits beside what is open and on its way
+// (threat 8), before it is paid for. Of a size that nobody told the bytes wait as they come.
+func (t *Tree) reserve(ctx context.Context, room *cache.Room, size int64) error {
+	if size == sdk.SizeUnknown {
+		return nil
+	}
+	ctx, cancel := t.transfer(ctx, 0)
+	defer cancel()
+	return noRoom(room.Reserve(ctx, sdk.FootprintOf(size)))
+}
+
+func noRoom(err error) error {
+	if !errors.Is(err, cache.ErrNoRoom) {
+		return err
+	}
+	return &Error{Class: ClassNoMemory, Err: errText("files that are open or on their way hold all of the memory for content"),
+		Hint: "Close other files first, or mount with a larger --cache-size."}
 }
 
 // noteWrong remembers an upload whose content is not what its uploader recorded, so

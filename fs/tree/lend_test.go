@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/cache"
+	"github.com/svcfs/svcfs/sdk"
 )
 
 func lends(c *Config) { c.Lend = true }
@@ -92,7 +93,7 @@ func TestLentContentIsEmptiedByAPurgeAndKeptFromEviction(t *testing.T) {
 	content := strings.Repeat("0123456789", 20_001)
 	w.put("team", bob, "f", []byte(content))
 	w.put("team", bob, "g", []byte(content))
-	m := mount(t, w, alice, lends, func(c *Config) { c.CacheBytes = int64(len(content)) })
+	m := mount(t, w, alice, lends, func(c *Config) { c.CacheBytes = sdk.FootprintOf(int64(len(content))) })
 	h := m.open("/team/f", OpenFlags{Read: true})
 	how, memory := h.Lend()
 	if how != LendMemory {

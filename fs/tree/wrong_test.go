@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/svcfs/svcfs/sdk"
 )
@@ -47,4 +48,38 @@ func TestR2WrongContentIsPaidOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.wantContent("/team/f", "newer")
+}
+
+// Threat 8: files that do not fit beside what is open wait, before they are paid for,
+// and not for ever.
+func TestThreat8LargeFilesWaitForEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const size = 1 << 20
+		w := team()
+		for i := range 3 {
+			w.put("team", alice, fmt.Sprint(i), make([]byte, size))
+		}
+		w.put("team", alice, "small", []byte("content"))
+		m := mount(t, w, bob, func(c *Config) { c.CacheBytes = size / 2 })
+		first := m.open("/team/0", OpenFlags{Read: true})
+		_, err := m.read("/team/1") // the time of the bubble passes at once
+		wantClass(t, err, ClassNoMemory)
+		if text := string(m.errors.text()); !strings.Contains(text, "--cache-size") {
+			t.Errorf("the next step is missing: %s", text)
+		}
+		m.wantContent("/team/small", "content")
+		m.wantCharges(2, 0)
+		waiting := make(chan error, 1)
+		go func() {
+			_, err := m.read("/team/2")
+			waiting <- err
+		}()
+		synctest.Wait()
+		m.wantCharges(2, 0)
+		first.Release()
+		if err := <-waiting; err != nil {
+			t.Error(err)
+		}
+		m.wantCharges(3, 0)
+	})
 }
