@@ -124,6 +124,9 @@ func (n *dirNode) Setattr(ctx context.Context, _ gofs.FileHandle, in *fuse.SetAt
 	if !n.m.sameOwner(in) {
 		return n.m.refuseOwner(n.d.Path())
 	}
+	if err := n.d.Changeable("change attributes"); err != nil {
+		return errno(err)
+	}
 	setModeAndTimes(n.d, in)
 	n.m.fillAttr(n.d.Attr(), out)
 	return 0
@@ -136,6 +139,9 @@ func (n *fileNode) Setattr(ctx context.Context, fh gofs.FileHandle, in *fuse.Set
 	}
 	if !n.m.sameOwner(in) {
 		return n.m.refuseOwner(n.f.Path())
+	}
+	if err := n.f.Changeable("change attributes"); err != nil {
+		return errno(err)
 	}
 	if size, ok := in.GetSize(); ok {
 		ctx, done := patiently(ctx)

@@ -66,10 +66,14 @@ func copyOut(dest, value []byte) (uint32, syscall.Errno) {
 
 // Setxattr succeeds without effect, as copying tools expect (W10): they also set
 // what they found on a file of ours.
-func (n *fileNode) Setxattr(context.Context, string, []byte, uint32) syscall.Errno { return 0 }
+func (n *fileNode) Setxattr(context.Context, string, []byte, uint32) syscall.Errno {
+	return errno(n.f.Changeable("set attribute"))
+}
 
 // Removexattr succeeds without effect (W10).
-func (n *fileNode) Removexattr(context.Context, string) syscall.Errno { return 0 }
+func (n *fileNode) Removexattr(context.Context, string) syscall.Errno {
+	return errno(n.f.Changeable("remove attribute"))
+}
 
 // Getxattr: directories have none but an access list.
 func (n *dirNode) Getxattr(_ context.Context, attr string, dest []byte) (uint32, syscall.Errno) {
@@ -80,7 +84,11 @@ func (n *dirNode) Getxattr(_ context.Context, attr string, dest []byte) (uint32,
 }
 
 // Setxattr succeeds without effect, as copying tools expect (W10).
-func (n *dirNode) Setxattr(context.Context, string, []byte, uint32) syscall.Errno { return 0 }
+func (n *dirNode) Setxattr(context.Context, string, []byte, uint32) syscall.Errno {
+	return errno(n.d.Changeable("set attribute"))
+}
 
 // Removexattr succeeds without effect (W10).
-func (n *dirNode) Removexattr(context.Context, string) syscall.Errno { return 0 }
+func (n *dirNode) Removexattr(context.Context, string) syscall.Errno {
+	return errno(n.d.Changeable("remove attribute"))
+}

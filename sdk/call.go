@@ -249,7 +249,7 @@ func unwrap(raw json.RawMessage, result any) error {
 	if wire.DeeperThan(raw, maxDepth) {
 		return malformed(errTooDeep)
 	}
-	var envelope struct{ Result, Error, Code json.RawMessage }
+	var envelope struct{ Result, Error, Code, Roles json.RawMessage }
 	if json.Unmarshal(raw, &envelope) == nil {
 		if envelope.Result != nil {
 			raw = envelope.Result
@@ -264,7 +264,11 @@ func unwrap(raw json.RawMessage, result any) error {
 	if len(raw) == 0 || string(raw) == "null" {
 		return malformed(errors.New("the result is null"))
 	}
-	return decode(raw, result)
+	err := decode(raw, result)
+	if list, ok := result.(interface{ readRoles(json.RawMessage) error }); ok && err == nil && envelope.Roles != nil {
+		return list.readRoles(envelope.Roles)
+	}
+	return err
 }
 
 // textOf returns a JSON string's content, and "" for anything else.

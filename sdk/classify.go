@@ -157,7 +157,7 @@ func kindByCode(code string) (Kind, bool) {
 		return KindUnauthenticated, true
 	case wire.CodeAccountUnknown, wire.CodeGroupNotFound, wire.CodeFileNotFound, wire.CodeUploadUnknown:
 		return KindNotFound, true
-	case wire.CodeNotAuthorized, "FORBIDDEN":
+	case wire.CodeNotAuthorized, wire.CodeReadOnly, "FORBIDDEN":
 		return KindNotAuthorized, true
 	case wire.CodeFileDeleted:
 		return KindDeleted, true
@@ -250,7 +250,12 @@ func (c *Client) wrap(op string, g GroupID, ref Ref, err error) error {
 		return &Error{Op: op, Group: g, Ref: ref, Kind: own.Kind, Hint: own.Hint, Err: err}
 	}
 	kind := classify(err)
-	return &Error{Op: op, Group: g, Ref: ref, Kind: kind, Hint: c.hint(kind), Err: c.scrubbed(withoutURL(err))}
+	hint := c.hint(kind)
+	var answered *answerError
+	if errors.As(err, &answered) && answered.code == wire.CodeReadOnly {
+		hint = "Ask the owner of the group to make " + string(c.account) + " a writer with: svcfs group add GROUP " + string(c.account) + " --role writer."
+	}
+	return &Error{Op: op, Group: g, Ref: ref, Kind: kind, Hint: hint, Err: c.scrubbed(withoutURL(err))}
 }
 
 // scrubbed keeps err's chain and makes its text fit for a message: anything in

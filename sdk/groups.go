@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -56,6 +57,21 @@ func (c *Client) AddGroupMember(ctx context.Context, g GroupID, member AccountID
 	return text, c.wrap("add "+quote(string(member)), g, "", err)
 }
 
+// AddGroupMemberAs adds member to g with a role, [RoleReader] or [RoleWriter], or
+// gives that role to one who is a member. Adding costs as [Client.AddGroupMember];
+// a change of the role is free of charge unless the operator chose otherwise.
+// Owner only; needs the API key. Errors: those of [Client.AddGroupMember],
+// [KindConflict] when the member has that role, and [KindUnsupported] where the
+// service has no roles, which is asked before anything is sent. Our extension.
+func (c *Client) AddGroupMemberAs(ctx context.Context, g GroupID, member AccountID, role Role) (string, error) {
+	if err := c.need(ctx, wire.CapRoles, "give roles to members"); err != nil {
+		return "", c.wrap("add "+quote(string(member)), g, "", err)
+	}
+	text, err := c.message(ctx, wire.OpAddGroupMember, wire.MemberRequest{GroupID: string(g), MemberID: string(member), Role: role},
+		"Added "+string(member)+" to group "+inQuotes(g)+" as a "+string(role))
+	return text, c.wrap("add "+quote(string(member)), g, "", err)
+}
+
 // RevokeGroupMember removes member from g and rotates the group's key. Costs
 // about 0.001 tokens. Owner only; needs the API key. Keys the member received
 // before stay usable for the ciphertext they belong to. Errors: [KindNotFound],
@@ -90,11 +106,26 @@ func (c *Client) JoinGroup(ctx context.Context, g GroupID) (string, error) {
 // Errors: [KindInvalid] when until is over, [KindNotAuthorized],
 // [KindInsufficient]. Source: specification 1.5, wire protocol 3.3.
 func (c *Client) OpenGroup(ctx context.Context, g GroupID, until time.Time, uses int64) (string, error) {
+	return c.openGroup(ctx, g, until, uses, "")
+}
+
+// OpenGroupAs is [Client.OpenGroup] for accounts that become [RoleReader] or
+// [RoleWriter] by joining, this time and whenever it is opened without a role.
+// [KindUnsupported] where the service has no roles, which is asked before anything
+// is sent. Our extension.
+func (c *Client) OpenGroupAs(ctx context.Context, g GroupID, until time.Time, uses int64, role Role) (string, error) {
+	if err := c.need(ctx, wire.CapRoles, "give roles to members"); err != nil {
+		return "", c.wrap("open", g, "", err)
+	}
+	return c.openGroup(ctx, g, until, uses, role)
+}
+
+func (c *Client) openGroup(ctx context.Context, g GroupID, until time.Time, uses int64, role Role) (string, error) {
 	if !until.After(time.Now()) || uses < 0 {
 		return "", &Error{Op: "open", Group: g, Kind: KindInvalid, Err: errors.New("the end must lie ahead, and the number of uses may not be negative"),
 			Hint: "Give a moment that is still to come."}
 	}
-	request := wire.OpenJoinRequest{GroupID: string(g), ExpiresAt: strconv.FormatInt(until.UnixNano(), 10)}
+	request := wire.OpenJoinRequest{GroupID: string(g), ExpiresAt: strconv.FormatInt(until.UnixNano(), 10), Role: role}
 	if uses > 0 {
 		request.MaxUses = &uses
 	}
@@ -112,12 +143,12 @@ func (c *Client) CloseGroup(ctx context.Context, g GroupID) (string, error) {
 
 // DeleteFile destroys the key of a file: nobody can read it again, and its
 // record stays in the ledger as deleted. Uploader or owner only, who must be
-// members; needs the API key. Free of charge unless the operator chose otherwise. A file that is
+// members and no readers; needs the API key. Free of charge unless the operator chose otherwise. A file that is
 // deleted already stays as it is, which is no error. Errors: [KindUnsupported]
 // where the service does not offer it, which is asked before anything is sent,
 // [KindNotFound], [KindNotAuthorized]. Source: specification 1.3.
 func (c *Client) DeleteFile(ctx context.Context, g GroupID, ref Ref) error {
-	if err := c.need(ctx, wire.CapDelete, "delete"); err != nil {
+	if err := c.need(ctx, wire.CapDelete, "delete files"); err != nil {
 		return c.wrap("delete", g, ref, err)
 	}
 	_, err := c.message(ctx, wire.OpDeleteFile, wire.FileRequest{GroupID: string(g), IPFSHash: string(ref)}, "")
@@ -128,7 +159,7 @@ func (c *Client) DeleteFile(ctx context.Context, g GroupID, ref Ref) error {
 // Uploader or owner only. Errors as of [Client.DeleteFile], and [KindDeleted].
 // Our extension.
 func (c *Client) RenameFile(ctx context.Context, g GroupID, ref Ref, name string) error {
-	if err := c.need(ctx, wire.CapRename, "rename"); err != nil {
+	if err := c.need(ctx, wire.CapRename, "rename files"); err != nil {
 		return c.wrap("rename", g, ref, err)
 	}
 	_, err := c.message(ctx, wire.OpRenameFile, wire.RenameRequest{GroupID: string(g), IPFSHash: string(ref), Filename: name}, "")
@@ -141,7 +172,7 @@ func (c *Client) need(ctx context.Context, feature, does string) error {
 	if err != nil || offered {
 		return err
 	}
-	return &Error{Op: does, Kind: KindUnsupported, Err: errors.New("the service does not offer to " + does + " files"), Hint: c.hint(KindUnsupported)}
+	return &Error{Op: does, Kind: KindUnsupported, Err: errors.New("the service does not offer to " + does), Hint: c.hint(KindUnsupported)}
 }
 
 // SetGroupRetention sets the group's retention window in days, 0 for at once;
@@ -170,7 +201,7 @@ func (c *Client) AuthStatus(ctx context.Context, g GroupID) (AuthStatus, error) 
 		return AuthStatus{}, c.wrap("ask status", g, "", err)
 	}
 	return AuthStatus{Authenticated: a.Authenticated, Account: AccountID(a.AccountID), Group: GroupID(a.GroupID),
-		Authorized: a.AuthorizedForGroup != nil && *a.AuthorizedForGroup, Detail: c.scrub(a.AuthError)}, nil
+		Authorized: a.AuthorizedForGroup != nil && *a.AuthorizedForGroup, Role: a.Role, Detail: c.scrub(a.AuthError)}, nil
 }
 
 // OwnedGroups lists the groups the caller owns. Free on the self-hosted service
@@ -178,19 +209,20 @@ func (c *Client) AuthStatus(ctx context.Context, g GroupID) (AuthStatus, error) 
 // Errors: [KindUnauthenticated], [KindUnavailable], [KindTimeout], [KindCorrupt]
 // when the answer is no list. Specification 4.2.
 func (c *Client) OwnedGroups(ctx context.Context) ([]GroupID, error) {
-	return c.groupList(ctx, wire.OpGetOwnedGroups)
+	list, err := c.groupList(ctx, wire.OpGetOwnedGroups)
+	return list.names, err
 }
 
 // MemberGroups lists the groups the caller belongs to, owned ones included.
 // Free, and errors, like [Client.OwnedGroups]. Specification 4.2.
 func (c *Client) MemberGroups(ctx context.Context) ([]GroupID, error) {
-	return c.groupList(ctx, wire.OpGetMemberGroups)
+	list, err := c.groupList(ctx, wire.OpGetMemberGroups)
+	return list.names, err
 }
 
-func (c *Client) groupList(ctx context.Context, op string) ([]GroupID, error) {
-	var list nameList[GroupID]
+func (c *Client) groupList(ctx context.Context, op string) (list roleList[GroupID], err error) {
 	if err := c.read(ctx, op, struct{}{}, &list); err != nil {
-		return nil, c.wrap("list groups", "", "", err)
+		return roleList[GroupID]{}, c.wrap("list groups", "", "", err)
 	}
 	return list, nil
 }
@@ -198,25 +230,22 @@ func (c *Client) groupList(ctx context.Context, op string) ([]GroupID, error) {
 // Groups merges [Client.OwnedGroups] and [Client.MemberGroups], sorted by id: two
 // requests at once. Free, and errors, like them.
 func (c *Client) Groups(ctx context.Context) ([]Group, error) {
-	var owned, member []GroupID
+	var owned, member roleList[GroupID]
 	both, groupCtx := errgroup.WithContext(ctx)
-	both.Go(func() (err error) { owned, err = c.OwnedGroups(groupCtx); return err })
-	both.Go(func() (err error) { member, err = c.MemberGroups(groupCtx); return err })
+	both.Go(func() (err error) { owned, err = c.groupList(groupCtx, wire.OpGetOwnedGroups); return err })
+	both.Go(func() (err error) { member, err = c.groupList(groupCtx, wire.OpGetMemberGroups); return err })
 	if err := both.Wait(); err != nil {
 		return nil, err
 	}
-	merged := make(map[GroupID]bool, len(member))
-	for _, g := range member {
-		merged[g] = false
+	merged := make(map[GroupID]Group, len(member.names))
+	for i, g := range member.names {
+		merged[g] = Group{ID: g, Role: member.role(i)}
 	}
-	for _, g := range owned {
-		merged[g] = true
+	for i, g := range owned.names {
+		merged[g] = Group{ID: g, Role: owned.role(i), Owned: true}
 	}
 	delete(merged, "")
-	list := make([]Group, 0, len(merged))
-	for g, isOwned := range merged {
-		list = append(list, Group{ID: g, Owned: isOwned})
-	}
+	list := slices.AppendSeq(make([]Group, 0, len(merged)), maps.Values(merged))
 	slices.SortFunc(list, func(a, b Group) int { return strings.Compare(string(a.ID), string(b.ID)) })
 	return list, nil
 }
@@ -225,9 +254,27 @@ func (c *Client) Groups(ctx context.Context) ([]Group, error) {
 // caller must be a member, or the group open. Errors: [KindNotFound],
 // [KindNotAuthorized], and those of [Client.OwnedGroups]. Specification 4.2.
 func (c *Client) GroupMembers(ctx context.Context, g GroupID) ([]AccountID, error) {
-	var list nameList[AccountID]
+	list, err := c.memberList(ctx, g)
+	return list.names, err
+}
+
+// GroupMemberRoles is [Client.GroupMembers] with the role of each, where the
+// service has roles.
+func (c *Client) GroupMemberRoles(ctx context.Context, g GroupID) ([]Member, error) {
+	list, err := c.memberList(ctx, g)
+	if err != nil {
+		return nil, err
+	}
+	members := make([]Member, len(list.names))
+	for i, id := range list.names {
+		members[i] = Member{id, list.role(i)}
+	}
+	return members, nil
+}
+
+func (c *Client) memberList(ctx context.Context, g GroupID) (list roleList[AccountID], err error) {
 	if err := c.read(ctx, wire.OpGetGroupMembers, wire.GroupRequest{GroupID: string(g)}, &list); err != nil {
-		return nil, c.wrap("list members", g, "", err)
+		return roleList[AccountID]{}, c.wrap("list members", g, "", err)
 	}
 	return list, nil
 }

@@ -37,6 +37,34 @@ func (l *eventList) UnmarshalJSON(raw []byte) error {
 	return unmarshalList(raw, leastEvent, (*[]wire.Event)(l))
 }
 
+// roleList is a list of names with a role for each, where the service has roles.
+type roleList[T ~string] struct {
+	names nameList[T]
+	roles nameList[Role]
+}
+
+// UnmarshalJSON reads the names.
+func (l *roleList[T]) UnmarshalJSON(raw []byte) error { return json.Unmarshal(raw, &l.names) }
+
+// readRoles reads the roles beside them.
+func (l *roleList[T]) readRoles(raw json.RawMessage) error {
+	if err := decode(raw, &l.roles); err != nil {
+		return err
+	}
+	if len(l.roles) != len(l.names) {
+		return malformed(errors.New("it does not list a role for each name"))
+	}
+	return nil
+}
+
+// role is that of the i-th name, "" where the service has none.
+func (l *roleList[T]) role(i int) Role {
+	if len(l.roles) == 0 {
+		return ""
+	}
+	return l.roles[i]
+}
+
 // UnmarshalJSON refuses more names than anybody has.
 func (l *nameList[T]) UnmarshalJSON(raw []byte) error {
 	return unmarshalList(raw, leastName, (*[]T)(l))

@@ -100,6 +100,23 @@ func (s Secret) LogValue() slog.Value { return slog.StringValue(redacted) }
 type Group struct {
 	ID    GroupID
 	Owned bool // the caller is its owner
+	Role  Role // of the caller; "" where the service has no roles: a writer, unless Owned
+}
+
+// Role is what a member of a group may do.
+type Role = wire.Role
+
+// The roles.
+const (
+	RoleOwner  = wire.RoleOwner  // everything; one for each group, and for ever
+	RoleWriter = wire.RoleWriter // reads, uploads, renames and deletes what it uploaded
+	RoleReader = wire.RoleReader // reads, and changes nothing
+)
+
+// Member is a member of a group.
+type Member struct {
+	ID   AccountID
+	Role Role // "" where the service has no roles
 }
 
 // Entry is one file record of a group, as the ledger lists it.
@@ -158,6 +175,7 @@ type AuthStatus struct {
 	Account       AccountID
 	Group         GroupID
 	Authorized    bool   // the caller is a member of Group; false when no group was asked
+	Role          Role   // of the caller in Group, where the service has roles
 	Detail        string // why Authorized is false, where the service says so
 }
 

@@ -19,6 +19,7 @@ const (
 	EventDeleted    = wire.EventDeleted
 	EventRenamed    = wire.EventRenamed
 	EventRetention  = wire.EventRetention
+	EventRole       = wire.EventRole
 )
 
 // Event is something that happened in a group of the caller. It says that
@@ -29,7 +30,7 @@ type Event struct {
 	Kind    string // one of the Event constants, or one that is newer than this client
 	Group   GroupID
 	Ref     Ref       // of a file, else ""
-	Account AccountID // the member who was added, revoked or joined, else who acted
+	Account AccountID // the member who was added, revoked or joined or got a role, else who acted
 	Time    time.Time
 }
 

@@ -26,15 +26,15 @@ type role struct {
 type matrixRow struct {
 	op      string
 	request func(m *matrix, r role) object
-	want    [5]int // owner, member, revoked, outsider, dead credentials
+	want    [6]int // owner, member, revoked, outsider, dead credentials, reader
 }
 
 // matrix is a group with everybody around it.
 type matrix struct {
 	*running
-	owner, member, revoked *user
-	late                   string // an upload the revoked member began as a member
-	n                      int
+	owner, member, revoked, reader *user
+	late                           map[string]string // uploads that were begun as a writer, by name of the role
+	n                              int
 }
 
 func (m *matrix) unique(prefix string) string {
@@ -49,9 +49,10 @@ const (
 )
 
 var (
-	anybody = [5]int{ok, ok, ok, ok, who}
-	members = [5]int{ok, ok, no, no, who}
-	owners  = [5]int{ok, no, no, no, who}
+	anybody = [6]int{ok, ok, ok, ok, who, ok}
+	members = [6]int{ok, ok, no, no, who, ok}
+	writers = [6]int{ok, ok, no, no, who, no}
+	owners  = [6]int{ok, no, no, no, who, no}
 )
 
 func inGroup(*matrix, role) object { return object{"group_id": "g"} }
@@ -86,12 +87,19 @@ func rows() []matrixRow {
 		switch r.name {
 		case "owner", "member":
 			request["upload_id"] = must[wire.PrepareUploadResult](r.user, wire.OpPrepareUpload, object{"group_id": "g"}).UploadID
-		case "revoked":
-			request["upload_id"] = m.late
+		case "revoked", "reader":
+			request["upload_id"] = m.late[r.name]
 		default: // somebody else's
 			request["upload_id"] = must[wire.PrepareUploadResult](m.owner, wire.OpPrepareUpload, object{"group_id": "g"}).UploadID
 		}
 		return request
+	}
+	earlier := func(more object) func(*matrix, role) object { // a file that the reader uploaded as a writer
+		return func(m *matrix, r role) object {
+			m.owner.gives(m.reader, "g", "writer")
+			defer m.owner.gives(m.reader, "g", "reader")
+			return fileOf(func(m *matrix) *user { return m.reader }, more)(m, r)
+		}
 	}
 	return []matrixRow{
 		{wire.OpAuthStatus, inGroup, anybody},
@@ -105,8 +113,8 @@ func rows() []matrixRow {
 		}, owners},
 		{wire.OpCloseHackathonJoin, inGroup, owners},
 		{wire.OpSetGroupRetention, func(*matrix, role) object { return object{"group_id": "g", "retention_days": 3} }, owners},
-		{wire.OpPrepareUpload, inGroup, members},
-		{wire.OpFinalizeUpload, ownUpload, members},
+		{wire.OpPrepareUpload, inGroup, writers},
+		{wire.OpFinalizeUpload, ownUpload, writers},
 		{wire.OpPrepareRetrieve, fileOf(theOwner, nil), members},
 		{wire.OpGetOwnedGroups, nothing, anybody},
 		{wire.OpGetMemberGroups, nothing, anybody},
@@ -116,9 +124,11 @@ func rows() []matrixRow {
 		{wire.OpGetGroupTransactions, inOpenGroup, anybody},
 		{wire.OpGetGroupTransactions, func(*matrix, role) object { return object{"group_id": "g", "kinds": "all"} }, members},
 		{wire.OpDeleteFile, fileOf(theOwner, nil), owners},
-		{wire.OpDeleteFile, fileOf(aMember, nil), members},
+		{wire.OpDeleteFile, fileOf(aMember, nil), writers},
+		{wire.OpDeleteFile, earlier(nil), owners},
 		{wire.OpRenameFile, fileOf(theOwner, object{"filename": "other"}), owners},
-		{wire.OpRenameFile, fileOf(aMember, object{"filename": "other"}), members},
+		{wire.OpRenameFile, fileOf(aMember, object{"filename": "other"}), writers},
+		{wire.OpRenameFile, earlier(object{"filename": "other"}), owners},
 		{wire.OpWatch, func(*matrix, role) object { return object{"after_seq": 0, "timeout_ms": 1} }, anybody},
 	}
 }
@@ -126,14 +136,18 @@ func rows() []matrixRow {
 // Threats 24, 25: every operation as every role.
 func TestRoleOperationMatrix(t *testing.T) {
 	m := &matrix{running: run(t)}
-	m.owner, m.member, m.revoked = m.user("owner", "1000"), m.user("member", "1000"), m.user("revoked", "1000")
+	m.owner, m.member, m.revoked, m.reader = m.user("owner", "1000"), m.user("member", "1000"), m.user("revoked", "1000"), m.user("reader", "1000")
 	outsider, rotated := m.user("outsider", "1000"), m.user("rotated", "1000")
 	must[string](m.owner, wire.OpRegisterGroup, object{"group_id": "g"})
 	must[string](m.owner, wire.OpCreateHackathonGroup, object{"group_id": "open", "expires_at": strconv.FormatInt(time.Now().Add(time.Hour).UnixNano(), 10)})
-	for _, u := range []*user{m.member, m.revoked, rotated} {
+	for _, u := range []*user{m.member, m.revoked, m.reader, rotated} {
 		must[string](m.owner, wire.OpAddGroupMember, object{"group_id": "g", "member_id": u.id})
 	}
-	m.late = must[wire.PrepareUploadResult](m.revoked, wire.OpPrepareUpload, object{"group_id": "g"}).UploadID
+	m.late = map[string]string{}
+	for name, u := range map[string]*user{"revoked": m.revoked, "reader": m.reader} {
+		m.late[name] = must[wire.PrepareUploadResult](u, wire.OpPrepareUpload, object{"group_id": "g"}).UploadID
+	}
+	must[string](m.owner, wire.OpAddGroupMember, object{"group_id": "g", "member_id": m.reader.id, "role": "reader"})
 	must[string](m.owner, wire.OpRevokeGroupMember, object{"group_id": "g", "member_id": m.revoked.id})
 	if _, err := m.svc.RotateKey(t.Context(), "rotated"); err != nil {
 		t.Fatal(err)
@@ -142,7 +156,7 @@ func TestRoleOperationMatrix(t *testing.T) {
 		{"owner", 0, m.owner}, {"member", 1, m.member}, {"revoked", 2, m.revoked}, {"outsider", 3, outsider},
 		{"no token", 4, &user{running: m.running, id: m.owner.id}},
 		{"wrong audience", 4, &user{running: m.running, id: m.owner.id, token: run(t).user("owner", "10").token}},
-		{"rotated key", 4, rotated},
+		{"rotated key", 4, rotated}, {"reader", 5, m.reader},
 	}
 	called := map[string]bool{}
 	for _, row := range rows() {

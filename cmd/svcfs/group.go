@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"time"
 
@@ -29,10 +30,15 @@ func (a *app) groupCommand() *cobra.Command {
 // groupMemberCommand is add, or revoke.
 func (a *app) groupMemberCommand(add bool) *cobra.Command {
 	var asJSON bool
+	var role sdk.Role
 	cmd := &cobra.Command{
-		Use:     "add GROUP ACCOUNT",
-		Short:   "Add a member to a group this account owns; costs one membership change",
-		Example: "  svcfs group add team bob.svc.testnet",
+		Use:   "add GROUP ACCOUNT",
+		Short: "Add a member to a group this account owns, or change its role",
+		Long: `Add a member to a group this account owns; costs one membership change. A member
+is a writer, who uploads files and renames and removes its own. With --role
+reader it only reads. --role also gives another role to one who is a member,
+which is free; without it nobody who is a member is changed.`,
+		Example: "  svcfs group add team bob.svc.testnet\n  svcfs group add team carol.svc.testnet --role reader",
 		Args:    exactly(2, "a GROUP and an ACCOUNT"),
 
 		ValidArgsFunction: a.completeGroup,
@@ -40,27 +46,60 @@ func (a *app) groupMemberCommand(add bool) *cobra.Command {
 	if !add {
 		cmd.ValidArgsFunction = a.completeGroupThenMember
 		cmd.Use, cmd.Example = "revoke GROUP ACCOUNT", "  svcfs group revoke team bob.svc.testnet"
-		cmd.Short = "Remove a member; the group key is rotated"
+		cmd.Short, cmd.Long = "Remove a member; the group key is rotated", ""
+	} else {
+		addRole(cmd, &role, "what the member may do: reader or writer")
 	}
 	cmd.RunE = a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
-		change := c.RevokeGroupMember
-		if add {
-			change = c.AddGroupMember
-		}
-		message, err := change(ctx, sdk.GroupID(args[0]), sdk.AccountID(args[1]))
+		message, err := changeMember(ctx, c, add, sdk.GroupID(args[0]), sdk.AccountID(args[1]), role)
 		if err != nil {
 			return err
 		}
-		return a.printMessage(asJSON, groupChange{Group: args[0], Member: args[1], Message: message})
+		return a.printMessage(asJSON, groupChange{Group: args[0], Member: args[1], Role: role, Message: message})
 	})
 	addJSON(cmd, &asJSON)
 	return cmd
+}
+
+func changeMember(ctx context.Context, c *sdk.Client, add bool, group sdk.GroupID, member sdk.AccountID, role sdk.Role) (string, error) {
+	switch {
+	case !add:
+		return c.RevokeGroupMember(ctx, group, member)
+	case role == "":
+		return c.AddGroupMember(ctx, group, member)
+	default:
+		return c.AddGroupMemberAs(ctx, group, member, role)
+	}
+}
+
+// addRole adds a flag that names a role.
+func addRole(cmd *cobra.Command, role *sdk.Role, does string) {
+	cmd.Flags().Var((*roleFlag)(role), "role", does)
+	_ = cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions([]string{string(sdk.RoleReader), string(sdk.RoleWriter)}, cobra.ShellCompDirectiveNoFileComp)) // exists
+}
+
+// roleFlag is a role that somebody can be given.
+type roleFlag sdk.Role
+
+func (r *roleFlag) String() string { return string(*r) }
+
+// Type names the value in help texts.
+func (r *roleFlag) Type() string { return "ROLE" }
+
+// Set takes reader or writer.
+func (r *roleFlag) Set(text string) error {
+	if role := sdk.Role(text); role != sdk.RoleReader && role != sdk.RoleWriter {
+		return errors.New("want reader or writer")
+	}
+	*r = roleFlag(text)
+	return nil
 }
 
 // groupChange is the answer to a change of a group, in JSON output.
 type groupChange struct {
 	Group   string     `json:"group_id"`
 	Member  string     `json:"member_id,omitempty"`
+	Role    sdk.Role   `json:"role,omitempty"` // that was asked for
 	Until   *time.Time `json:"open_until,omitempty"`
 	Uses    int64      `json:"open_uses,omitempty"`
 	Days    *int64     `json:"retention_days,omitempty"`
@@ -135,36 +174,61 @@ func (a *app) groupRetentionCommand() *cobra.Command {
 }
 
 func (a *app) groupMembersCommand() *cobra.Command {
-	var asJSON bool
+	var asJSON, roles bool
 	cmd := &cobra.Command{
 		Use:               "members GROUP",
 		ValidArgsFunction: a.completeGroup,
-		Short:             "List the members of a group",
-		Example:           "  svcfs group members team\n  svcfs group members team --json",
+		Short:             "List the members of a group and their roles",
+		Example:           "  svcfs group members team\n  svcfs group members team --json --roles",
 		Args:              exactly(1, "one GROUP"),
 		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
-			members, err := c.GroupMembers(ctx, sdk.GroupID(args[0]))
+			members, err := c.GroupMemberRoles(ctx, sdk.GroupID(args[0]))
 			if err != nil {
 				return err
 			}
 			if asJSON {
-				return a.printJSON(notNil(members))
+				return a.printMembers(members, roles)
 			}
+			var rows [][]string
 			for _, m := range members {
-				a.ui.printf("%s\n", escapeName(string(m)))
+				row := []string{escapeName(string(m.ID))}
+				if m.Role != "" {
+					row = append(row, escapeName(string(m.Role)))
+				}
+				rows = append(rows, row)
 			}
+			a.printTable(rows)
 			return nil
 		}),
 	}
+	cmd.Flags().BoolVar(&roles, "roles", false, "with --json: objects with account and role, not names alone")
 	addJSON(cmd, &asJSON)
 	return cmd
+}
+
+// listedMember is a member in JSON output.
+type listedMember struct {
+	Account sdk.AccountID `json:"account_id"`
+	Role    sdk.Role      `json:"role,omitempty"`
+}
+
+// printMembers prints members as JSON: names alone, unless roles were asked for.
+func (a *app) printMembers(members []sdk.Member, roles bool) error {
+	names, objects := make([]sdk.AccountID, 0, len(members)), make([]listedMember, 0, len(members))
+	for _, m := range members {
+		names, objects = append(names, m.ID), append(objects, listedMember{m.ID, m.Role})
+	}
+	if roles {
+		return a.printJSON(objects)
+	}
+	return a.printJSON(names)
 }
 
 func (a *app) groupListCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:     "list",
-		Short:   "List the groups this account owns or belongs to",
+		Short:   "List the groups this account owns or belongs to, with its role",
 		Example: "  svcfs group list",
 		Args:    cobra.NoArgs,
 		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, _ []string) error {
@@ -179,6 +243,7 @@ func (a *app) groupListCommand() *cobra.Command {
 type listedGroup struct {
 	ID    sdk.GroupID `json:"group_id"`
 	Owned bool        `json:"owned"`
+	Role  sdk.Role    `json:"role,omitempty"`
 }
 
 func (a *app) listGroups(ctx context.Context, c *sdk.Client, long, asJSON bool) error {
@@ -189,24 +254,32 @@ func (a *app) listGroups(ctx context.Context, c *sdk.Client, long, asJSON bool) 
 	if asJSON {
 		list := make([]listedGroup, 0, len(groups))
 		for _, g := range groups {
-			list = append(list, listedGroup{g.ID, g.Owned})
+			list = append(list, listedGroup(g))
 		}
 		return a.printJSON(list)
 	}
 	var rows [][]string
 	for _, g := range groups {
-		role := "member"
-		if g.Owned {
-			role = "owner"
-		}
 		row := []string{escapeName(string(g.ID))}
 		if long {
-			row = []string{role, escapeName(string(g.ID))}
+			row = []string{roleText(g), escapeName(string(g.ID))}
 		}
 		rows = append(rows, row)
 	}
 	a.printTable(rows)
 	return nil
+}
+
+// roleText is the role of this account in a group, also where the service has none.
+func roleText(g sdk.Group) string {
+	switch {
+	case g.Role != "":
+		return escapeName(string(g.Role))
+	case g.Owned:
+		return string(sdk.RoleOwner)
+	default:
+		return "member"
+	}
 }
 
 // notNil makes an absent list an empty one, for JSON.

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"github.com/svcfs/svcfs/sdk"
 )
 
@@ -17,12 +16,15 @@ import (
 type openFlags struct {
 	span timeSpan
 	uses int64
+	role sdk.Role // "" = as before, at first a writer
 }
 
 // defaultOpen is how long a group stays open unless told otherwise.
 const defaultOpen = 24 * time.Hour
 
-func (f *openFlags) register(set *pflag.FlagSet) {
+func (f *openFlags) register(cmd *cobra.Command) {
+	set := cmd.Flags()
+	addRole(cmd, &f.role, "what those who join may do: reader or writer (default as at the last time, at first writer)")
 	f.span = timeSpan(defaultOpen)
 	set.Var(&f.span, "for", "how long it stays open, such as 90m, 24h or 7d")
 	set.Int64Var(&f.uses, "uses", 0, "how many accounts may join (default any number)")
@@ -54,8 +56,8 @@ that way can be opened and closed.`,
 		if err := f.check(); err != nil {
 			return err
 		}
-		if !open && (cmd.Flags().Changed("for") || cmd.Flags().Changed("uses")) {
-			return usage("add --open", "--for and --uses are about an open group")
+		if !open && (cmd.Flags().Changed("for") || cmd.Flags().Changed("uses") || f.role != "") {
+			return usage("add --open", "--for, --uses and --role are about an open group")
 		}
 		c, _, err := a.client(ctx)
 		if err != nil {
@@ -76,7 +78,7 @@ that way can be opened and closed.`,
 		return a.openGroup(ctx, c, group, f, asJSON)
 	})
 	cmd.Flags().BoolVar(&open, "open", false, "let accounts join by themselves")
-	f.register(cmd.Flags())
+	f.register(cmd)
 	addJSON(cmd, &asJSON)
 	cmd.ValidArgsFunction = completeNothing
 	return cmd
@@ -125,18 +127,24 @@ made with 'svcfs group create --open'; only its owner can open it.`,
 		}),
 		ValidArgsFunction: a.completeGroup,
 	}
-	f.register(cmd.Flags())
+	f.register(cmd)
 	addJSON(cmd, &asJSON)
 	return cmd
 }
 
 func (a *app) openGroup(ctx context.Context, c *sdk.Client, group sdk.GroupID, f openFlags, asJSON bool) error {
 	until := time.Now().Add(time.Duration(f.span)).UTC().Truncate(time.Second)
-	message, err := c.OpenGroup(ctx, group, until, f.uses)
+	open := c.OpenGroup
+	if f.role != "" {
+		open = func(ctx context.Context, g sdk.GroupID, until time.Time, uses int64) (string, error) {
+			return c.OpenGroupAs(ctx, g, until, uses, f.role)
+		}
+	}
+	message, err := open(ctx, group, until, f.uses)
 	if err != nil {
 		return err
 	}
-	return a.printMessage(asJSON, groupChange{Group: string(group), Until: &until, Uses: f.uses, Message: message})
+	return a.printMessage(asJSON, groupChange{Group: string(group), Role: f.role, Until: &until, Uses: f.uses, Message: message})
 }
 
 func (a *app) groupCloseCommand() *cobra.Command {

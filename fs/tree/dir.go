@@ -111,7 +111,7 @@ func join(dir, name string) string {
 func (d *Dir) Attr() Attr {
 	d.t.mu.RLock()
 	defer d.t.mu.RUnlock()
-	return Attr{Ino: d.ino, Gen: d.gen, Dir: true, ReadOnly: d.isControl(), Control: d.isControl(), Nlink: 2,
+	return Attr{Ino: d.ino, Gen: d.gen, Dir: true, ReadOnly: d.isControl() || d.group.isReader(), Control: d.isControl(), Nlink: 2,
 		Foreign: d.isForeign(), Unsure: d.kind == dirGroup && !d.group.loaded,
 		Mtime: d.mtime, Ctime: d.mtime, Mode: d.mode, HasMode: d.moded}
 }
@@ -256,12 +256,21 @@ func (d *Dir) refuse(class Class, op, name, text, hint string) error {
 	return d.t.fail(op, join(d.Path(), name), &Error{Class: class, Err: errText(text), Hint: hint})
 }
 
+// Changeable refuses to change anything of a directory in a read-only mount, and
+// where this account is a reader.
+func (d *Dir) Changeable(op string) error {
+	if refused := d.t.readOnlyIn(d.group); refused != nil {
+		return d.t.fail(op, d.Path(), refused)
+	}
+	return nil
+}
+
 // changeable refuses changes where nothing may change.
 func (d *Dir) changeable(op, name string) error {
-	switch {
-	case d.t.cfg.ReadOnly:
-		return d.t.fail(op, join(d.Path(), name), readOnlyMount())
-	case d.isControl():
+	if refused := d.t.readOnlyIn(d.group); refused != nil {
+		return d.t.fail(op, join(d.Path(), name), refused)
+	}
+	if d.isControl() {
 		return d.t.fail(op, join(d.Path(), name), controlOnly())
 	}
 	if err := checkNewName(name); err != nil {

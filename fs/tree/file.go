@@ -132,10 +132,11 @@ func (f *File) Attr() Attr {
 	if f.dir != nil {
 		names++
 	}
+	readOnly := f.old || f.group.isReader()
 	f.t.mu.RUnlock()
 	f.attrMu.Lock()
 	defer f.attrMu.Unlock()
-	return Attr{Ino: f.ino, Gen: f.gen, Foreign: f.t.isForeign(f.entry.Load()), ReadOnly: f.old, Control: f.old, Unsized: !f.known, Size: f.size, Blocks: (f.size + blockBytes - 1) / blockBytes, Nlink: names,
+	return Attr{Ino: f.ino, Gen: f.gen, Foreign: f.t.isForeign(f.entry.Load()), ReadOnly: readOnly, Control: f.old, Unsized: !f.known, Size: f.size, Blocks: (f.size + blockBytes - 1) / blockBytes, Nlink: names,
 		Mtime: f.mtime, Ctime: f.mtime, Mode: f.mode, HasMode: f.moded}
 }
 
@@ -232,8 +233,8 @@ func (f *File) Open(ctx context.Context, flags OpenFlags) (*Handle, error) {
 		return f.openControl(flags)
 	}
 	if flags.Write || flags.Truncate {
-		if f.t.cfg.ReadOnly {
-			return nil, f.failed("open", readOnlyMount())
+		if err := f.Changeable("open"); err != nil {
+			return nil, err
 		}
 		if f.old {
 			return nil, f.failed("open", oldVersion())
@@ -412,6 +413,15 @@ func (t *Tree) knownWrong(g *group, ref sdk.Ref) error {
 }
 
 // failed notes why an operation on f failed.
+// Changeable refuses to change anything of a file in a read-only mount, and where
+// this account is a reader.
+func (f *File) Changeable(op string) error {
+	if refused := f.t.readOnlyIn(f.group); refused != nil {
+		return f.failed(op, refused)
+	}
+	return nil
+}
+
 func (f *File) failed(op string, err error) error {
 	path := f.Path()
 	wrapped := wrapRemote(op, path, err)
@@ -420,10 +430,6 @@ func (f *File) failed(op string, err error) error {
 
 func controlOnly() *Error {
 	return &Error{Class: ClassByDesign, Err: errText("control files are read-only"), Hint: "Copy it to another place to change it."}
-}
-
-func readOnlyMount() *Error {
-	return &Error{Class: ClassReadOnly, Err: errText("the mount is read-only"), Hint: "Mount again without -o ro."}
 }
 
 func oldVersion() *Error {

@@ -16,6 +16,7 @@ type group struct {
 	id    sdk.GroupID
 	dir   *Dir
 	owned bool
+	role  sdk.Role // Tree.mu; "" where the service has no roles
 
 	listing gate    // one listing at a time; guards after and marked
 	after   sdk.Seq // up to which changes are known
@@ -128,7 +129,7 @@ func (t *Tree) applyGroups(listed []sdk.Group) []notice {
 	for _, listedGroup := range listed {
 		still[listedGroup.ID] = true
 		if g := t.groups[listedGroup.ID]; g != nil {
-			g.owned = listedGroup.Owned
+			g.owned, g.role = listedGroup.Owned, listedGroup.Role
 			continue
 		}
 		t.addGroup(listedGroup)
@@ -149,7 +150,7 @@ func (t *Tree) applyGroups(listed []sdk.Group) []notice {
 
 // addGroup needs Tree.mu.
 func (t *Tree) addGroup(listed sdk.Group) {
-	g := &group{id: listed.ID, owned: listed.Owned, listing: newGate(),
+	g := &group{id: listed.ID, owned: listed.Owned, role: listed.Role, listing: newGate(),
 		names: make(map[string]*versions), byRef: make(map[sdk.Ref]*sdk.Entry), own: make(map[sdk.Ref]struct{}),
 		here: make(map[sdk.Ref]int)}
 	name := showGroup(listed.ID)
@@ -282,12 +283,35 @@ func (t *Tree) failedInGroup(ctx context.Context, g *group, op, path string, err
 	if failed.Class != ClassAccess {
 		return failed
 	}
-	if t.refreshGroups(context.WithoutCancel(ctx)) == nil && t.isGone(g) {
+	switch {
+	case t.refreshGroups(context.WithoutCancel(ctx)) != nil:
+	case t.isGone(g):
 		failed.Class = ClassRevoked
 		failed.Err = errText("this account was revoked from the group")
 		failed.Hint = "Ask the owner of the group to add you again."
+	case t.readOnlyIn(g) != nil:
+		failed.Class = ClassReadOnly
 	}
 	return failed
+}
+
+// isReader reports whether this account is only a reader of g, which may be nil.
+// Needs Tree.mu.
+func (g *group) isReader() bool { return g != nil && g.role == sdk.RoleReader }
+
+// readOnlyIn refuses changes in a read-only mount, and where this account is a
+// reader; g is nil above the groups.
+func (t *Tree) readOnlyIn(g *group) *Error {
+	if t.cfg.ReadOnly {
+		return &Error{Class: ClassReadOnly, Err: errText("the mount is read-only"), Hint: "Mount again without -o ro."}
+	}
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if !g.isReader() {
+		return nil
+	}
+	return &Error{Class: ClassReadOnly, Err: errText("this account is a reader of the group and changes nothing in it"),
+		Hint: "Ask its owner to make you a writer with: svcfs group add GROUP " + string(t.remote.Account()) + " --role writer"}
 }
 
 func (t *Tree) isGone(g *group) bool {

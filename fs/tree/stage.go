@@ -212,8 +212,8 @@ func (f *File) Truncate(ctx context.Context, size int64, h *Handle) error {
 	if f.show != nil {
 		return f.failed("truncate", controlOnly())
 	}
-	if f.t.cfg.ReadOnly {
-		return f.failed("truncate", readOnlyMount())
+	if err := f.Changeable("truncate"); err != nil {
+		return err
 	}
 	if f.old {
 		return f.failed("truncate", oldVersion())

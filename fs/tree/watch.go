@@ -47,7 +47,7 @@ func (t *Tree) follow(events <-chan sdk.Event) {
 // applyEvent looks at the ledger where something happened.
 func (t *Tree) applyEvent(ctx context.Context, e sdk.Event) error {
 	switch e.Kind {
-	case sdk.EventRegistered, sdk.EventAdded, sdk.EventJoined, sdk.EventRevoked:
+	case sdk.EventRegistered, sdk.EventAdded, sdk.EventJoined, sdk.EventRevoked, sdk.EventRole:
 		if e.Account != t.remote.Account() {
 			return nil
 		}

@@ -74,6 +74,20 @@ const (
 	// CapChains: records have chain.Layout2, get_group_transactions lists a group's
 	// chain with its proof ([KindsChain]), and uploads are answered with a receipt.
 	CapChains = "chains"
+	// CapRoles: members have roles, see [Role]. Requests that name one are obeyed,
+	// and lists of groups and of members have "roles" beside "result".
+	CapRoles = "roles"
+)
+
+// Role is what a member of a group may do. Extension "roles"; without it members
+// are writers.
+type Role string
+
+// Values of [Role]; "" is who is not a member.
+const (
+	RoleOwner  = "owner"  // everything; one for each group, and for ever
+	RoleWriter = "writer" // reads, uploads, renames and deletes what it uploaded
+	RoleReader = "reader" // reads, and changes nothing
 )
 
 // Limits both sides know.
@@ -115,6 +129,7 @@ const (
 	CodeInvalidKey     = "INVALID_API_KEY"    // 401
 	CodeAccountUnknown = "ACCOUNT_NOT_FOUND"  // 404
 	CodeNotAuthorized  = "UNAUTHORIZED"       // 403 not a member, or not the owner
+	CodeReadOnly       = "READ_ONLY"          // 403 a reader wants to change something
 	CodeGroupNotFound  = "GROUP_NOT_FOUND"    // 404
 	CodeGroupExists    = "GROUP_EXISTS"       // 409
 	CodeConflict       = "CONFLICT"           // 409 already a member, not a member, …

@@ -25,6 +25,9 @@ type GroupRequest struct {
 type MemberRequest struct {
 	GroupID  string `json:"group_id"`
 	MemberID string `json:"member_id"`
+	// Role (extension "roles") is what add_group_member makes of the member, also of
+	// one who is there already. "" makes a writer, of nobody who is there already.
+	Role Role `json:"role,omitempty"`
 }
 
 // RetentionRequest is the body of set_group_retention; nil clears the window.
@@ -38,6 +41,9 @@ type OpenJoinRequest struct {
 	GroupID   string `json:"group_id"`
 	ExpiresAt string `json:"expires_at"` // ns since the epoch, decimal
 	MaxUses   *int64 `json:"max_uses"`   // nil = unlimited
+	// Role (extension "roles") is what accounts become that join, from now on. ""
+	// leaves it as it is; at first that is a writer.
+	Role Role `json:"role,omitempty"`
 }
 
 // AuthStatusResult answers auth_status. AuthorizedForGroup is absent when the
@@ -48,6 +54,7 @@ type AuthStatusResult struct {
 	GroupID            string `json:"group_id"`
 	AuthorizedForGroup *bool  `json:"authorized_for_group,omitempty"`
 	AuthError          string `json:"auth_error,omitempty"`
+	Role               Role   `json:"role,omitempty"` // extension "roles"
 }
 
 // PrepareUploadRequest is the body of prepare_upload. Filename may be empty.
@@ -275,7 +282,7 @@ type Event struct {
 	Kind    string `json:"kind"` // one of the Event… constants; unknown ones are ignored
 	GroupID string `json:"group_id"`
 	Ref     string `json:"ref,omitempty"`     // of a file
-	Account string `json:"account,omitempty"` // the member who was added or revoked or joined, else who acted
+	Account string `json:"account,omitempty"` // the member who was added or revoked or joined or got a role, else who acted
 	Time    string `json:"time"`              // ns since the epoch, decimal
 }
 
@@ -289,6 +296,7 @@ const (
 	EventDeleted    = "tombstone_transaction"
 	EventRenamed    = "rename_file"
 	EventRetention  = "set_group_retention"
+	EventRole       = "set_member_role"
 )
 
 // TransactionMeta answers the ledger's view get_transaction_meta.

@@ -151,7 +151,7 @@ func (s *server) view(ctx context.Context, method string, raw []byte) (any, erro
 // viewGroup answers the views of one group, some of which are also asked of one
 // that does not exist.
 func (s *server) viewGroup(ctx context.Context, method, group, user string) (any, error) {
-	g, member, err := s.Groups.View(ctx, group, user)
+	g, role, err := s.Groups.View(ctx, group, user)
 	known := err == nil
 	if err != nil && fault.Of(err).Code != wire.CodeGroupNotFound {
 		return nil, err
@@ -181,9 +181,12 @@ func (s *server) viewGroup(ctx context.Context, method, group, user string) (any
 	case "get_group_owner":
 		return g.Owner, nil
 	case "is_authorized":
-		return member, nil
+		return role != "", nil
 	case "get_group_members_public":
-		return s.public(g.Joinable, func() (any, error) { return s.Groups.Members(ctx, "", g.ID) })
+		return s.public(g.Joinable, func() (any, error) {
+			list, err := s.Groups.Members(ctx, "", g.ID)
+			return list.Names, err
+		})
 	case "get_transactions_for_group", "get_transactions_for_group_public":
 		return s.public(g.Joinable, func() (any, error) { return s.publicFiles(ctx, g.ID) })
 	default:

@@ -182,8 +182,12 @@ func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 
 // result answers the result of an operation in the form both generations read:
 // an object as {"result": {…}, …}, a sentence as {"result": s, "message": s}, a
-// list as {"result": […]}.
+// list as {"result": […]}, with "roles" beside it where there are any.
 func result(w http.ResponseWriter, v any) {
+	if list, ok := v.(groups.Listing); ok {
+		writeJSON(w, http.StatusOK, map[string]any{"result": list.Names, "roles": list.Roles})
+		return
+	}
 	raw, err := json.Marshal(v)
 	if err != nil {
 		writeJSON(w, http.StatusInternalServerError, wire.Error{Error: "internal error", Code: wire.CodeInternal})
@@ -301,6 +305,6 @@ func (s *server) loginProbe(w http.ResponseWriter, _ *http.Request) {
 func (s *server) capabilities(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, wire.Capabilities{Service: "svcd", Version: s.Version, ContractID: s.ContractID,
 		Features: []string{wire.CapRows, wire.CapPaging, wire.CapRaw, wire.CapIdempotentFinalize, wire.CapIdempotentRetrieve, wire.CapLateName,
-			wire.CapDelete, wire.CapRename, wire.CapWatch, wire.CapCheckpoints},
+			wire.CapDelete, wire.CapRename, wire.CapWatch, wire.CapCheckpoints, wire.CapRoles},
 		MaxFileBytes: s.MaxFileBytes, Fees: s.Ledger.Fees()})
 }

@@ -38,13 +38,6 @@ func inGroup[Result any](f func(ctx context.Context, account, group string) (Res
 	})
 }
 
-// onMember is an operation on a member of a group.
-func onMember(f func(ctx context.Context, account, group, member string) (string, error)) tool {
-	return typed(func(ctx context.Context, account string, req wire.MemberRequest) (string, error) {
-		return f(ctx, account, req.GroupID, req.MemberID)
-	})
-}
-
 // operations are those of the wire protocol 3.3, but for those that carry content
 // or long lists, or wait.
 func (s *server) operations() map[string]tool {
@@ -53,11 +46,15 @@ func (s *server) operations() map[string]tool {
 		wire.OpRegisterGroup: inGroup(func(ctx context.Context, account, g string) (string, error) {
 			return s.Groups.Register(ctx, account, g, false)
 		}),
-		wire.OpAddGroupMember:    onMember(s.Groups.Add),
-		wire.OpRevokeGroupMember: onMember(s.Groups.Revoke),
-		wire.OpJoinGroup:         inGroup(s.Groups.Join),
+		wire.OpAddGroupMember: typed(func(ctx context.Context, account string, req wire.MemberRequest) (string, error) {
+			return s.Groups.Add(ctx, account, req.GroupID, req.MemberID, req.Role)
+		}),
+		wire.OpRevokeGroupMember: typed(func(ctx context.Context, account string, req wire.MemberRequest) (string, error) {
+			return s.Groups.Revoke(ctx, account, req.GroupID, req.MemberID)
+		}),
+		wire.OpJoinGroup: inGroup(s.Groups.Join),
 		wire.OpCreateHackathonGroup: typed(func(ctx context.Context, account string, req wire.OpenJoinRequest) (string, error) {
-			return s.Groups.OpenJoin(ctx, account, req.GroupID, req.ExpiresAt, req.MaxUses)
+			return s.Groups.OpenJoin(ctx, account, req.GroupID, req.ExpiresAt, req.MaxUses, req.Role)
 		}),
 		wire.OpCloseHackathonJoin: inGroup(s.Groups.CloseJoin),
 		wire.OpSetGroupRetention: typed(func(ctx context.Context, account string, req wire.RetentionRequest) (string, error) {
@@ -138,7 +135,7 @@ func (s *server) authStatus(ctx context.Context, account, group string) (any, er
 	if group == "default" {
 		return out, nil
 	}
-	_, member, err := s.Groups.View(ctx, group, account)
+	_, role, err := s.Groups.View(ctx, group, account)
 	if err != nil {
 		refused := fault.Of(err)
 		if refused.Code == wire.CodeInternal {
@@ -146,7 +143,8 @@ func (s *server) authStatus(ctx context.Context, account, group string) (any, er
 		}
 		out.AuthError = refused.Text
 	}
-	out.AuthorizedForGroup = &member
+	member := role != ""
+	out.AuthorizedForGroup, out.Role = &member, role
 	return out, nil
 }
 

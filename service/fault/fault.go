@@ -46,7 +46,7 @@ func (e *Error) Status() int {
 	switch e.Code {
 	case wire.CodeAuthRequired, wire.CodeInvalidToken, wire.CodeAudience, wire.CodeInvalidKey:
 		return http.StatusUnauthorized
-	case wire.CodeNotAuthorized:
+	case wire.CodeNotAuthorized, wire.CodeReadOnly:
 		return http.StatusForbidden
 	case wire.CodeAccountUnknown, wire.CodeGroupNotFound, wire.CodeFileNotFound, wire.CodeFileDeleted, wire.CodeUploadUnknown, wire.CodeUnsupported:
 		return http.StatusNotFound

@@ -24,7 +24,7 @@ type target struct {
 
 // Delete destroys the key of a file, in one transaction with its record, and
 // then what is left of it: the ciphertext, and old copies of the wrapped key in
-// the database's files. Uploader or owner, who must be members. A file that is
+// the database's files. Uploader or owner, who must be members and no readers. A file that is
 // deleted already stays as it is: the first record wins. What cannot be removed
 // at once, the sweep removes.
 func (f *Files) Delete(ctx context.Context, account string, req wire.FileRequest) (string, error) {
@@ -46,7 +46,7 @@ func (f *Files) Delete(ctx context.Context, account string, req wire.FileRequest
 
 // changeable returns a file that account may delete or rename.
 func changeable(ctx context.Context, tx *store.Tx, account, group, ref, action string) (t target, err error) {
-	g, err := groups.RequireMember(ctx, tx, group, account)
+	g, err := groups.RequireWriter(ctx, tx, group, account)
 	if err != nil {
 		return t, err
 	}
@@ -114,7 +114,7 @@ func (f *Files) scrub(ctx context.Context) error {
 }
 
 // Rename records another name for a file; reference and content stay. Uploader
-// or owner, who must be members.
+// or owner, who must be members and no readers.
 func (f *Files) Rename(ctx context.Context, account string, req wire.RenameRequest) (string, error) {
 	if req.Filename == "" {
 		return "", fault.New(wire.CodeValidation, "Required: filename")

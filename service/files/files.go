@@ -108,7 +108,7 @@ func (f *Files) newRef(group string) string {
 // lie together in the index: one page is written for many of them.
 func newUUID() string { return uuid.Must(uuid.NewV7()).String() }
 
-// Prepare makes the key of a file to be uploaded. Members only; free, but the
+// Prepare makes the key of a file to be uploaded. Writers only; free, but the
 // balance must suffice for the upload.
 func (f *Files) Prepare(ctx context.Context, account string, req wire.PrepareUploadRequest) (out wire.PrepareUploadResult, err error) {
 	if err := checkName(req.Filename); err != nil {
@@ -121,7 +121,7 @@ func (f *Files) Prepare(ctx context.Context, account string, req wire.PrepareUpl
 	out = wire.PrepareUploadResult{UploadID: newUUID(), GroupID: req.GroupID, Filename: req.Filename}
 	out.UploadURL = wire.PathUploadBlob + out.UploadID
 	err = f.store.Write(ctx, func(tx *store.Tx) error {
-		g, err := groups.RequireMember(ctx, tx, req.GroupID, account)
+		g, err := groups.RequireWriter(ctx, tx, req.GroupID, account)
 		if err != nil {
 			return err
 		}
@@ -270,7 +270,7 @@ func (f *Files) record(ctx context.Context, tx *store.Tx, account string, req wi
 	if len(u.result) > 0 {
 		return out, false, json.Unmarshal(u.result, &out)
 	}
-	if _, err := groups.RequireMember(ctx, tx, u.group, account); err != nil {
+	if _, err := groups.RequireWriter(ctx, tx, u.group, account); err != nil {
 		return out, false, err
 	}
 	r, err := f.ledger.Charge(ctx, tx, ledger.ActionUpload, ledger.Record{Kind: ledger.KindRecord, Account: account, Group: u.group,

@@ -109,7 +109,7 @@ func (f *Files) PutBlob(ctx context.Context, account, uploadID string, r io.Read
 		if err != nil {
 			return err
 		}
-		if _, err = groups.RequireMember(ctx, tx, u.group, account); err != nil {
+		if _, err = groups.RequireWriter(ctx, tx, u.group, account); err != nil {
 			return err
 		}
 		open, err = openBytes(ctx, tx, account, uploadID)

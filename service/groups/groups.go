@@ -4,6 +4,7 @@
 package groups
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -66,6 +67,7 @@ type Group struct {
 	JoinUses      int64
 	RetentionDays sql.NullInt64
 	KeyVersion    int64
+	JoinRole      wire.Role // of accounts that join by themselves
 }
 
 // unknown is the refusal for a group that does not exist.
@@ -73,11 +75,11 @@ func unknown(id string) error {
 	return fault.New(wire.CodeGroupNotFound, "Group not found: %q", id)
 }
 
-const groupColumns = "owner, joinable, join_expires, join_max_uses, join_uses, retention_days, key_version"
+const groupColumns = "owner, joinable, join_expires, join_max_uses, join_uses, retention_days, key_version, join_role"
 
 // read scans groupColumns, and what else the query has.
 func (g *Group) read(row *sql.Row, more ...any) error {
-	fields := []any{&g.Owner, &g.Joinable, &g.JoinExpires, &g.JoinMaxUses, &g.JoinUses, &g.RetentionDays, &g.KeyVersion}
+	fields := []any{&g.Owner, &g.Joinable, &g.JoinExpires, &g.JoinMaxUses, &g.JoinUses, &g.RetentionDays, &g.KeyVersion, &g.JoinRole}
 	err := row.Scan(append(fields, more...)...)
 	if errors.Is(err, sql.ErrNoRows) {
 		return unknown(g.ID)
@@ -95,34 +97,44 @@ func Get(ctx context.Context, tx *store.Tx, id string) (Group, error) {
 	return g, err
 }
 
-// Seen reads a group inside a transaction, and whether account is a member.
-func Seen(ctx context.Context, tx *store.Tx, id, account string) (g Group, member bool, err error) {
-	g.ID = id
-	err = g.read(tx.QueryRowContext(ctx, "SELECT "+groupColumns+`, EXISTS (SELECT 1 FROM members WHERE group_id = groups.id AND account = ?)
-		FROM groups WHERE id = ?`, account, id), &member)
-	return g, member, err
-}
+// roleColumn is the role of an account, its argument, in the group of a row, ""
+// for who is not a member.
+const roleColumn = "COALESCE((SELECT CASE WHEN m.account = groups.owner THEN '" + wire.RoleOwner + `' ELSE m.role END
+	FROM members m WHERE m.group_id = groups.id AND m.account = ?), '')`
 
-// IsMember reports membership inside a transaction.
-func IsMember(ctx context.Context, tx *store.Tx, group, account string) (bool, error) {
-	var one int
-	err := tx.QueryRowContext(ctx, "SELECT 1 FROM members WHERE group_id = ? AND account = ?", group, account).Scan(&one)
-	if errors.Is(err, sql.ErrNoRows) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("read membership: %w", err)
-	}
-	return true, nil
+// Seen reads a group inside a transaction, and the role of account in it, "" when
+// it is not a member.
+func Seen(ctx context.Context, tx *store.Tx, id, account string) (g Group, role wire.Role, err error) {
+	g.ID = id
+	err = g.read(tx.QueryRowContext(ctx, "SELECT "+groupColumns+", "+roleColumn+" FROM groups WHERE id = ?", account, id), &role)
+	return g, role, err
 }
 
 // RequireMember returns the group, or refuses an account that is not a member.
 func RequireMember(ctx context.Context, tx *store.Tx, group, account string) (Group, error) {
-	g, member, err := Seen(ctx, tx, group, account)
-	if err == nil && !member {
-		err = fault.New(wire.CodeNotAuthorized, "User not authorized: Unauthorized for group %q: %s is not a member", group, account)
+	g, role, err := Seen(ctx, tx, group, account)
+	if err == nil && role == "" {
+		err = notMember(group, account)
 	}
 	return g, err
+}
+
+// RequireWriter returns the group, or refuses an account that may not change its
+// files.
+func RequireWriter(ctx context.Context, tx *store.Tx, group, account string) (Group, error) {
+	g, role, err := Seen(ctx, tx, group, account)
+	switch {
+	case err != nil:
+	case role == "":
+		err = notMember(group, account)
+	case role != wire.RoleOwner && role != wire.RoleWriter:
+		err = fault.New(wire.CodeReadOnly, "User not authorized: %s is a reader of group %q and changes nothing in it", account, group)
+	}
+	return g, err
+}
+
+func notMember(group, account string) error {
+	return fault.New(wire.CodeNotAuthorized, "User not authorized: Unauthorized for group %q: %s is not a member", group, account)
 }
 
 func requireOwner(ctx context.Context, tx *store.Tx, group, account, action string) (Group, error) {
@@ -158,10 +170,10 @@ func (gs *Groups) register(ctx context.Context, tx *store.Tx, account, id string
 	if _, err := tx.ExecContext(ctx, "INSERT INTO groups (id, owner, joinable, key_version) VALUES (?, ?, ?, 1)", id, account, joinable); err != nil {
 		return fmt.Errorf("insert group: %w", err)
 	}
-	return insertMember(ctx, tx, id, account, r.Seq)
+	return insertMember(ctx, tx, id, account, wire.RoleWriter, r.Seq)
 }
 
-func insertMember(ctx context.Context, tx *store.Tx, group, account string, seq int64) error {
+func insertMember(ctx context.Context, tx *store.Tx, group, account string, role wire.Role, seq int64) error {
 	var n int
 	if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM members WHERE group_id = ?", group).Scan(&n); err != nil {
 		return fmt.Errorf("count members: %w", err)
@@ -169,36 +181,82 @@ func insertMember(ctx context.Context, tx *store.Tx, group, account string, seq 
 	if n >= MaxMembers {
 		return fault.New(wire.CodeTooLarge, "the group has %d members already, which is the most", MaxMembers)
 	}
-	if _, err := tx.ExecContext(ctx, "INSERT INTO members (group_id, account, since) VALUES (?, ?, ?)", group, account, seq); err != nil {
+	if _, err := tx.ExecContext(ctx, "INSERT INTO members (group_id, account, since, role) VALUES (?, ?, ?, ?)", group, account, seq, string(role)); err != nil {
 		return fmt.Errorf("insert member: %w", err)
 	}
 	return nil
 }
 
-// Add adds a member. Owner only.
-func (gs *Groups) Add(ctx context.Context, account, group, member string) (string, error) {
-	member, err := gs.accounts.FullID(member)
-	if err != nil {
+// Add adds a member with a role, a writer when role is "", or gives one who is a
+// member another role: only when that is said, so that nobody is raised by being
+// added again. Owner only.
+func (gs *Groups) Add(ctx context.Context, account, group, member string, role wire.Role) (text string, err error) {
+	if member, err = gs.accounts.FullID(member); err != nil {
+		return "", err
+	}
+	if err := checkRole(role); err != nil {
 		return "", err
 	}
 	err = gs.store.Write(ctx, func(tx *store.Tx) error {
 		if _, err := requireOwner(ctx, tx, group, account, "add members"); err != nil {
 			return err
 		}
-		already, err := IsMember(ctx, tx, group, member)
+		_, has, err := Seen(ctx, tx, group, member)
 		if err != nil {
 			return err
 		}
-		if already {
-			return fault.New(wire.CodeConflict, "User already a member: %s", member)
+		if has != "" {
+			text = fmt.Sprintf("%s is now a %s of group '%s'", member, role, group)
+			return gs.changeRole(ctx, tx, account, group, member, has, role)
 		}
+		text = fmt.Sprintf("Added %s to group '%s'", member, group)
 		r, err := gs.ledger.Charge(ctx, tx, ledger.KindAdd, ledger.Record{Kind: ledger.KindAdd, Account: account, Group: group, Detail: member})
 		if err != nil {
 			return err
 		}
-		return insertMember(ctx, tx, group, member, r.Seq)
+		if role == wire.RoleReader {
+			text += " as a reader"
+		}
+		return gs.admit(ctx, tx, account, group, member, cmp.Or(role, wire.RoleWriter), r.Seq)
 	})
-	return fmt.Sprintf("Added %s to group '%s'", member, group), err
+	return text, err
+}
+
+// checkRole refuses what nobody can be made.
+func checkRole(role wire.Role) error {
+	if role != "" && role != wire.RoleWriter && role != wire.RoleReader {
+		return fault.New(wire.CodeValidation, "role %.60q: want %s or %s", string(role), wire.RoleReader, wire.RoleWriter)
+	}
+	return nil
+}
+
+// admit makes a member. Its addition has a record; a role that the specification
+// does not know has another, which costs nothing.
+func (gs *Groups) admit(ctx context.Context, tx *store.Tx, by, group, member string, role wire.Role, seq int64) error {
+	if err := insertMember(ctx, tx, group, member, role, seq); err != nil || role == wire.RoleWriter {
+		return err
+	}
+	_, err := gs.ledger.Append(ctx, tx, roleRecord(by, group, member, role))
+	return err
+}
+
+func roleRecord(by, group, member string, role wire.Role) ledger.Record {
+	return ledger.Record{Kind: ledger.KindRole, Account: by, Group: group, Detail: member + " " + string(role)}
+}
+
+// changeRole gives a member, who has one role, another.
+func (gs *Groups) changeRole(ctx context.Context, tx *store.Tx, by, group, member string, has, role wire.Role) error {
+	switch {
+	case role == "" || role == has:
+		return fault.New(wire.CodeConflict, "User already a member: %s (%s)", member, has)
+	case has == wire.RoleOwner:
+		return fault.New(wire.CodeConflict, "User already a member: %s owns the group, and nobody else can", member)
+	}
+	if _, err := tx.ExecContext(ctx, "UPDATE members SET role = ? WHERE group_id = ? AND account = ?", string(role), group, member); err != nil {
+		return fmt.Errorf("change role: %w", err)
+	}
+	_, err := gs.ledger.Charge(ctx, tx, ledger.KindRole, roleRecord(by, group, member, role))
+	return err
 }
 
 // Revoke removes a member and rotates the group's key, in one transaction:
@@ -242,8 +300,8 @@ func (gs *Groups) Revoke(ctx context.Context, account, group, member string) (st
 func (gs *Groups) Join(ctx context.Context, account, group string) (text string, err error) {
 	text = fmt.Sprintf("Joined group '%s'", group)
 	err = gs.store.Write(ctx, func(tx *store.Tx) error {
-		g, already, err := Seen(ctx, tx, group, account)
-		if err != nil || already {
+		g, role, err := Seen(ctx, tx, group, account)
+		if err != nil || role != "" {
 			text = fmt.Sprintf("Already a member of '%s'", group)
 			return err
 		}
@@ -260,7 +318,7 @@ func (gs *Groups) Join(ctx context.Context, account, group string) (text string,
 		if _, err := tx.ExecContext(ctx, "UPDATE groups SET join_uses = join_uses + 1 WHERE id = ?", group); err != nil {
 			return fmt.Errorf("count join: %w", err)
 		}
-		return insertMember(ctx, tx, group, account, r.Seq)
+		return gs.admit(ctx, tx, account, group, account, g.JoinRole, r.Seq)
 	})
 	return text, err
 }
@@ -293,9 +351,11 @@ func requireNotRevoked(ctx context.Context, tx *store.Tx, group, account string)
 }
 
 // OpenJoin registers the group as joinable if it does not exist, and opens its
-// join window until expires (ns). maxUses nil means unlimited. Owner only.
-func (gs *Groups) OpenJoin(ctx context.Context, account, group, expires string, maxUses *int64) (string, error) {
-	if err := CheckID(group); err != nil {
+// join window until expires (ns). maxUses nil means unlimited. Who joins gets
+// role, or when that is "" the one that was said before, at first a writer's.
+// Owner only.
+func (gs *Groups) OpenJoin(ctx context.Context, account, group, expires string, maxUses *int64, role wire.Role) (string, error) {
+	if err := errors.Join(CheckID(group), checkRole(role)); err != nil {
 		return "", err
 	}
 	until, err := strconv.ParseInt(expires, 10, 64)
@@ -321,10 +381,16 @@ func (gs *Groups) OpenJoin(ctx context.Context, account, group, expires string, 
 		if !g.Joinable {
 			return fault.New(wire.CodeConflict, "Group is not joinable (must be created with joinable=true): %q", group)
 		}
-		if _, err := tx.ExecContext(ctx, "UPDATE groups SET join_expires = ?, join_max_uses = ?, join_uses = 0 WHERE id = ?", until, maxUses, group); err != nil {
+		role = cmp.Or(role, g.JoinRole)
+		if _, err := tx.ExecContext(ctx, "UPDATE groups SET join_expires = ?, join_max_uses = ?, join_uses = 0, join_role = ? WHERE id = ?",
+			until, maxUses, string(role), group); err != nil {
 			return fmt.Errorf("open window: %w", err)
 		}
-		_, err = gs.ledger.Charge(ctx, tx, ledger.KindOpenJoin, ledger.Record{Kind: ledger.KindOpenJoin, Account: account, Group: group, Detail: expires})
+		detail := expires
+		if role != wire.RoleWriter {
+			detail += " " + string(role)
+		}
+		_, err = gs.ledger.Charge(ctx, tx, ledger.KindOpenJoin, ledger.Record{Kind: ledger.KindOpenJoin, Account: account, Group: group, Detail: detail})
 		return err
 	})
 	return fmt.Sprintf("Opened join window for group '%s'", group), err
@@ -365,40 +431,52 @@ func (gs *Groups) ownerChange(ctx context.Context, account, group, action, kind,
 	})
 }
 
-// View reads a group and whether account is a member. Public.
-func (gs *Groups) View(ctx context.Context, group, account string) (g Group, member bool, err error) {
+// View reads a group and the role of account in it, "" when it is not a member.
+// Public.
+func (gs *Groups) View(ctx context.Context, group, account string) (g Group, role wire.Role, err error) {
 	err = gs.store.Look(ctx, func(tx *store.Tx) error {
-		g, member, err = Seen(ctx, tx, group, account)
+		g, role, err = Seen(ctx, tx, group, account)
 		return err
 	})
-	return g, member, err
+	return g, role, err
+}
+
+// Listing is a list of groups, each with the role of the account in it, or of
+// members, each with its role.
+type Listing struct {
+	Names []string
+	Roles []wire.Role
 }
 
 // Owned lists the groups an account owns.
-func (gs *Groups) Owned(ctx context.Context, account string) ([]string, error) {
-	return gs.list(ctx, "SELECT id FROM groups WHERE owner = ? ORDER BY id", account)
+func (gs *Groups) Owned(ctx context.Context, account string) (Listing, error) {
+	return gs.list(ctx, "SELECT id, '"+wire.RoleOwner+"' FROM groups WHERE owner = ? ORDER BY id", account)
 }
 
+// ofMember is the role in a row of members m with its group.
+const ofMember = "CASE WHEN m.account = g.owner THEN '" + wire.RoleOwner + "' ELSE m.role END FROM members m JOIN groups g ON g.id = m.group_id"
+
 // Of lists the groups an account belongs to, owned ones included.
-func (gs *Groups) Of(ctx context.Context, account string) ([]string, error) {
-	return gs.list(ctx, "SELECT group_id FROM members WHERE account = ? ORDER BY group_id", account)
+func (gs *Groups) Of(ctx context.Context, account string) (Listing, error) {
+	return gs.list(ctx, "SELECT m.group_id, "+ofMember+" WHERE m.account = ? ORDER BY m.group_id", account)
 }
 
 // Members lists the members of a group for one of them, or for anybody when the
 // group is open.
-func (gs *Groups) Members(ctx context.Context, account, group string) (list []string, err error) {
-	g, member, err := gs.View(ctx, group, account)
+func (gs *Groups) Members(ctx context.Context, account, group string) (list Listing, err error) {
+	g, role, err := gs.View(ctx, group, account)
 	if err != nil {
-		return nil, err
+		return list, err
 	}
-	if !member && !g.Joinable {
-		return nil, fault.New(wire.CodeNotAuthorized, "User not authorized: Unauthorized for group %q", group)
+	if role == "" && !g.Joinable {
+		return list, fault.New(wire.CodeNotAuthorized, "User not authorized: Unauthorized for group %q", group)
 	}
-	return gs.list(ctx, "SELECT account FROM members WHERE group_id = ? ORDER BY since", group)
+	return gs.list(ctx, "SELECT m.account, "+ofMember+" WHERE m.group_id = ? ORDER BY m.since", group)
 }
 
-func (gs *Groups) list(ctx context.Context, query store.Query, args ...any) ([]string, error) {
-	list := []string{}
+// list runs a query for names and roles.
+func (gs *Groups) list(ctx context.Context, query store.Query, args ...any) (Listing, error) {
+	list := Listing{Names: []string{}, Roles: []wire.Role{}}
 	err := gs.store.Look(ctx, func(tx *store.Tx) error {
 		rows, err := tx.QueryContext(ctx, query, args...)
 		if err != nil {
@@ -406,11 +484,12 @@ func (gs *Groups) list(ctx context.Context, query store.Query, args ...any) ([]s
 		}
 		defer rows.Close()
 		for rows.Next() {
-			var s string
-			if err := rows.Scan(&s); err != nil {
+			var name string
+			var role wire.Role
+			if err := rows.Scan(&name, &role); err != nil {
 				return fmt.Errorf("list: %w", err)
 			}
-			list = append(list, s)
+			list.Names, list.Roles = append(list.Names, name), append(list.Roles, role)
 		}
 		return rows.Err()
 	})

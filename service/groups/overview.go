@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/store"
 )
 
@@ -14,23 +15,23 @@ const maxOpen = 200
 // Summary is a group as one account sees it.
 type Summary struct {
 	Group
+	Role    wire.Role // of the account, "" when it is not a member
 	Members int64
 }
 
-const selectSummary = `SELECT g.id, g.owner, g.joinable, g.join_expires, g.join_max_uses, g.join_uses, g.retention_days, g.key_version,
-	(SELECT count(*) FROM members n WHERE n.group_id = g.id) FROM groups g`
+const selectSummary = "SELECT id, " + groupColumns + ", " + roleColumn + ", (SELECT count(*) FROM members n WHERE n.group_id = groups.id) FROM groups"
 
 // Overview returns the groups an account belongs to, owned ones included.
 func (gs *Groups) Overview(ctx context.Context, account string) ([]Summary, error) {
-	return gs.summaries(ctx, selectSummary+" JOIN members m ON m.group_id = g.id WHERE m.account = ? ORDER BY g.id", account)
+	return gs.summaries(ctx, selectSummary+" WHERE id IN (SELECT group_id FROM members WHERE account = ?) ORDER BY id", account, account)
 }
 
 // OpenTo returns the groups with an open join window that an account can join,
 // at most 200. Opening the window made them public.
 func (gs *Groups) OpenTo(ctx context.Context, account string) ([]Summary, error) {
-	return gs.summaries(ctx, selectSummary+` WHERE g.joinable = ? AND g.join_expires > ? AND (g.join_max_uses IS NULL OR g.join_uses < g.join_max_uses)
-		AND NOT EXISTS (SELECT 1 FROM members m WHERE m.group_id = g.id AND m.account = ?) AND NOT `+wasRevoked+`g.id)
-		ORDER BY g.id LIMIT ?`, true, time.Now().UnixNano(), account, account, maxOpen)
+	return gs.summaries(ctx, selectSummary+` WHERE joinable = ? AND join_expires > ? AND (join_max_uses IS NULL OR join_uses < join_max_uses)
+		AND NOT EXISTS (SELECT 1 FROM members m WHERE m.group_id = groups.id AND m.account = ?) AND NOT `+wasRevoked+`groups.id)
+		ORDER BY id LIMIT ?`, account, true, time.Now().UnixNano(), account, account, maxOpen)
 }
 
 func (gs *Groups) summaries(ctx context.Context, query store.Query, args ...any) ([]Summary, error) {
@@ -43,7 +44,7 @@ func (gs *Groups) summaries(ctx context.Context, query store.Query, args ...any)
 		defer rows.Close()
 		for rows.Next() {
 			var g Summary
-			if err := rows.Scan(&g.ID, &g.Owner, &g.Joinable, &g.JoinExpires, &g.JoinMaxUses, &g.JoinUses, &g.RetentionDays, &g.KeyVersion, &g.Members); err != nil {
+			if err := rows.Scan(&g.ID, &g.Owner, &g.Joinable, &g.JoinExpires, &g.JoinMaxUses, &g.JoinUses, &g.RetentionDays, &g.KeyVersion, &g.JoinRole, &g.Role, &g.Members); err != nil {
 				return fmt.Errorf("list groups: %w", err)
 			}
 			list = append(list, g)

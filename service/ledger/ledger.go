@@ -32,6 +32,7 @@ const (
 	KindRegister      = "register_group"
 	KindAdd           = "add_group_member"
 	KindRevoke        = "revoke_group_member"
+	KindRole          = "set_member_role" // detail: the member, a space, the role; follows an addition that is not of a writer
 	KindJoin          = "join_group"
 	KindOpenJoin      = "open_hackathon_join"
 	KindCloseJoin     = "close_hackathon_join"
@@ -70,7 +71,7 @@ func DefaultFees() Fees {
 
 // Actions are all that can be priced; those without a default price are free.
 func Actions() []string {
-	actions := []string{KindOpenJoin, KindCloseJoin, KindRetention, KindTombstone, KindRename}
+	actions := []string{KindOpenJoin, KindCloseJoin, KindRetention, KindTombstone, KindRename, KindRole}
 	for action := range DefaultFees() {
 		actions = append(actions, action)
 	}

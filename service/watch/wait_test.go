@@ -168,7 +168,7 @@ func TestAnEventWakesWhomItConcerns(t *testing.T) {
 	watch := w.watch(w.store)
 	owner, member, guest := w.account("owner"), w.account("member"), w.account("guest")
 	w.register(owner, "g")
-	if _, err := w.groups.OpenJoin(t.Context(), owner, "g", fmt.Sprint(time.Now().Add(time.Hour).UnixNano()), nil); err != nil {
+	if _, err := w.groups.OpenJoin(t.Context(), owner, "g", fmt.Sprint(time.Now().Add(time.Hour).UnixNano()), nil, ""); err != nil {
 		t.Fatal(err)
 	}
 	var others []string
@@ -195,7 +195,7 @@ func TestAnEventWakesWhomItConcerns(t *testing.T) {
 	}{
 		{"upload", func() { w.upload(owner, "g") }, []string{owner}},
 		{"retrieval", func() { w.record(ledger.KindClaim, owner, "g") }, nil},
-		{"admission", func() { run(w.groups.Add(ctx, owner, "g", member)) }, []string{owner, member}},
+		{"admission", func() { run(w.groups.Add(ctx, owner, "g", member, "")) }, []string{owner, member}},
 		{"join", func() { run(w.groups.Join(ctx, guest, "g")) }, []string{owner, member, guest}},
 		{"retention", func() { run(w.groups.SetRetention(ctx, owner, "g", nil)) }, []string{owner, member, guest}},
 		{"revocation", func() { run(w.groups.Revoke(ctx, owner, "g", member)) }, []string{owner, member, guest}},
@@ -378,19 +378,19 @@ func (w *world) change(random *rand.Rand, ids []string) {
 	w.t.Helper()
 	ctx := w.t.Context()
 	group, account := fmt.Sprintf("g%d", random.IntN(6)), ids[random.IntN(len(ids))]
-	g, member, err := w.groups.View(ctx, group, account)
+	g, role, err := w.groups.View(ctx, group, account)
 	if err != nil {
-		_, err = w.groups.OpenJoin(ctx, account, group, fmt.Sprint(time.Now().Add(time.Hour).UnixNano()), nil)
+		_, err = w.groups.OpenJoin(ctx, account, group, fmt.Sprint(time.Now().Add(time.Hour).UnixNano()), nil, "")
 	} else {
 		switch what := random.IntN(4); {
-		case what == 0 && member && account != g.Owner:
+		case what == 0 && role != "" && account != g.Owner:
 			_, err = w.groups.Revoke(ctx, g.Owner, group, account)
-		case what == 1 && !member:
+		case what == 1 && role == "":
 			if _, err = w.groups.Join(ctx, account, group); err != nil { // it was revoked
-				_, err = w.groups.Add(ctx, g.Owner, group, account)
+				_, err = w.groups.Add(ctx, g.Owner, group, account, "")
 			}
-		case what == 2 && !member:
-			_, err = w.groups.Add(ctx, g.Owner, group, account)
+		case what == 2 && role == "":
+			_, err = w.groups.Add(ctx, g.Owner, group, account, "")
 		default:
 			w.upload(g.Owner, group)
 		}

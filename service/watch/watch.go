@@ -9,6 +9,7 @@ import (
 	"database/sql"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -156,7 +157,7 @@ func (w *Watch) read(ctx context.Context, account string, after int64) (events [
 
 // eventKinds are the records that concern members.
 const eventKinds = "'" + ledger.KindRegister + "', '" + ledger.KindAdd + "', '" + ledger.KindJoin + "', '" + ledger.KindRevoke + "', '" +
-	ledger.KindRecord + "', '" + ledger.KindTombstone + "', '" + ledger.KindRename + "', '" + ledger.KindRetention + "'"
+	ledger.KindRecord + "', '" + ledger.KindTombstone + "', '" + ledger.KindRename + "', '" + ledger.KindRetention + "', '" + ledger.KindRole + "'"
 
 // selectEvents tells a member what happened in a group since it became a member,
 // and whoever was revoked that, and nothing else. It goes from the groups to their
@@ -191,8 +192,11 @@ func scan(rows *sql.Rows) (e wire.Event, err error) {
 	if err := rows.Scan(&e.Seq, &e.Kind, &e.GroupID, &e.Ref, &e.Account, &detail, &timeNS); err != nil {
 		return e, err
 	}
-	if e.Kind == ledger.KindAdd || e.Kind == ledger.KindRevoke {
+	switch e.Kind {
+	case ledger.KindAdd, ledger.KindRevoke:
 		e.Account = detail // the member
+	case ledger.KindRole:
+		e.Account, _, _ = strings.Cut(detail, " ")
 	}
 	e.Time = strconv.FormatInt(timeNS, 10)
 	return e, nil

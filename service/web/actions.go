@@ -69,7 +69,8 @@ func (p *Page) newKey(r *http.Request, account string) (any, error) {
 type groupView struct {
 	ID            string      `json:"id"`
 	Owner         string      `json:"owner"`
-	Role          string      `json:"role"` // owner, member, or none
+	Role          wire.Role   `json:"role"`      // "" = not a member
+	JoinRole      wire.Role   `json:"join_role"` // of those who join by themselves
 	Members       int64       `json:"members"`
 	Joinable      bool        `json:"joinable"`
 	Window        *windowView `json:"window"` // nil = closed
@@ -83,11 +84,9 @@ type windowView struct {
 	Uses      int64  `json:"uses"`
 }
 
-func viewGroup(g groups.Summary, account, role string) groupView {
-	v := groupView{ID: g.ID, Owner: g.Owner, Role: role, Members: g.Members, Joinable: g.Joinable, Checksum: vault.Checksum(g.ID, g.KeyVersion)}
-	if g.Owner == account {
-		v.Role = "owner"
-	}
+func viewGroup(g groups.Summary) groupView {
+	v := groupView{ID: g.ID, Owner: g.Owner, Role: g.Role, JoinRole: g.JoinRole, Members: g.Members, Joinable: g.Joinable,
+		Checksum: vault.Checksum(g.ID, g.KeyVersion)}
 	if g.JoinExpires.Valid && g.JoinExpires.Int64 > time.Now().UnixNano() {
 		v.Window = &windowView{ExpiresMS: g.JoinExpires.Int64 / int64(time.Millisecond), Uses: g.JoinUses}
 		if g.JoinMaxUses.Valid {
@@ -109,14 +108,14 @@ func (p *Page) listGroups(r *http.Request, account string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	view := func(list []groups.Summary, role string) []groupView {
+	view := func(list []groups.Summary) []groupView {
 		out := make([]groupView, 0, len(list))
 		for _, g := range list {
-			out = append(out, viewGroup(g, account, role))
+			out = append(out, viewGroup(g))
 		}
 		return out
 	}
-	return map[string][]groupView{"mine": view(mine, "member"), "open": view(open, "none")}, nil
+	return map[string][]groupView{"mine": view(mine), "open": view(open)}, nil
 }
 
 func (p *Page) group(r *http.Request, account string) (any, error) {
@@ -125,24 +124,22 @@ func (p *Page) group(r *http.Request, account string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	g, member, err := p.Groups.View(r.Context(), id, account)
+	g, role, err := p.Groups.View(r.Context(), id, account)
 	if err != nil {
 		return nil, err
 	}
-	role := "none"
-	if member {
-		role = "member"
-	}
 	return struct {
 		groupView
-		MemberIDs []string `json:"member_ids"`
-	}{viewGroup(groups.Summary{Group: g, Members: int64(len(members))}, account, role), members}, nil
+		MemberIDs   []string    `json:"member_ids"`
+		MemberRoles []wire.Role `json:"member_roles"` // in the same order
+	}{viewGroup(groups.Summary{Group: g, Role: role, Members: int64(len(members.Names))}), members.Names, members.Roles}, nil
 }
 
 // windowHours is a join window as it is asked for.
 type windowHours struct {
-	Hours   int64  `json:"hours"`
-	MaxUses *int64 `json:"max_uses"`
+	Hours   int64     `json:"hours"`
+	MaxUses *int64    `json:"max_uses"`
+	Role    wire.Role `json:"role"` // of who joins; "" = as before
 }
 
 func (w windowHours) expires() (string, error) {
@@ -170,7 +167,7 @@ func (p *Page) createGroup(r *http.Request, account string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return said(p.Groups.OpenJoin(r.Context(), account, req.GroupID, expires, req.Window.MaxUses))
+	return said(p.Groups.OpenJoin(r.Context(), account, req.GroupID, expires, req.Window.MaxUses, req.Window.Role))
 }
 
 // said is the answer of an action that returns a sentence.
@@ -181,7 +178,7 @@ func (p *Page) addMember(r *http.Request, account string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return said(p.Groups.Add(r.Context(), account, req.GroupID, req.MemberID))
+	return said(p.Groups.Add(r.Context(), account, req.GroupID, req.MemberID, req.Role))
 }
 
 func (p *Page) revokeMember(r *http.Request, account string) (any, error) {
@@ -215,7 +212,7 @@ func (p *Page) openWindow(r *http.Request, account string) (any, error) {
 	if _, _, err := p.Groups.View(r.Context(), req.GroupID, account); err != nil { // opening would register it
 		return nil, err
 	}
-	return said(p.Groups.OpenJoin(r.Context(), account, req.GroupID, expires, req.MaxUses))
+	return said(p.Groups.OpenJoin(r.Context(), account, req.GroupID, expires, req.MaxUses, req.Role))
 }
 
 func (p *Page) closeWindow(r *http.Request, account string) (any, error) {
