@@ -347,11 +347,19 @@ func ExampleClient_Groups() {
 	if _, err := alice.AddGroupMember(ctx, "team", bob.Account()); err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(alice.Groups(ctx))
-	fmt.Println(bob.Groups(ctx))
+	for _, c := range []*sdk.Client{alice, bob} {
+		groups, err := c.Groups(ctx)
+		if err != nil {
+			log.Fatal(err)
+		}
+		for _, g := range groups {
+			fmt.Println(c.Account(), g.ID, g.Owned)
+		}
+	}
 	// Output:
-	// [{private true} {team true}] <nil>
-	// [{team false}] <nil>
+	// alice.svc.testnet private true
+	// alice.svc.testnet team true
+	// bob.svc.testnet team false
 }
 
 // What anybody may ask about a group, without a key and without cost.

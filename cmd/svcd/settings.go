@@ -127,7 +127,7 @@ func (s *settings) registerServing(set *pflag.FlagSet) {
 	set.StringSliceVar(&s.trustedProxies, "trusted-proxy", nil, "networks (CIDR) whose X-Forwarded-For is believed, for rate limits and logs")
 	set.IntVar(&s.maxConnections, "max-connections", service.DefaultMaxConnections, "connections open at once; above it idle ones are closed")
 	set.IntVar(&s.requestRate, "request-rate", service.DefaultRequestRate, "requests of one account per second, twice as many at once; above it 429; -1 = any number")
-	set.IntVar(&s.freeChanges, "free-changes", service.DefaultFreeChanges, "changes without a price (renames, join windows, retention) of one account per day, UTC; "+
+	set.IntVar(&s.freeChanges, "free-changes", service.DefaultFreeChanges, "changes without a price (renames, join windows, roles, retention) of one account per day, UTC; "+
 		"above it 429; -1 = any number")
 	set.DurationVar(&s.clientTimeout, "client-timeout", service.DefaultClientTimeout, "how long a client may stand still in the middle of a request or answer")
 	s.oidc.register(set)

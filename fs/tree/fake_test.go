@@ -21,6 +21,7 @@ type world struct {
 	rows    map[sdk.GroupID][]sdk.Entry
 	content map[sdk.Ref][]byte
 	members map[sdk.GroupID]map[sdk.AccountID]bool
+	readers map[sdk.GroupID]map[sdk.AccountID]bool // of the members
 	owners  map[sdk.GroupID]sdk.AccountID
 
 	retrieves, uploads, listings int
@@ -31,7 +32,7 @@ type world struct {
 
 func newWorld() *world {
 	return &world{rows: map[sdk.GroupID][]sdk.Entry{}, content: map[sdk.Ref][]byte{}, fail: map[string]error{}, begun: map[string]int{},
-		hold: map[string]chan struct{}{}, members: map[sdk.GroupID]map[sdk.AccountID]bool{}, owners: map[sdk.GroupID]sdk.AccountID{}}
+		hold: map[string]chan struct{}{}, members: map[sdk.GroupID]map[sdk.AccountID]bool{}, readers: map[sdk.GroupID]map[sdk.AccountID]bool{}, owners: map[sdk.GroupID]sdk.AccountID{}}
 }
 
 // begin applies a scripted failure or delay to an operation.
@@ -90,6 +91,21 @@ func (w *world) revoke(g sdk.GroupID, a sdk.AccountID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.members[g], a)
+}
+
+// role makes a member a reader, or a writer again.
+func (w *world) role(g sdk.GroupID, a sdk.AccountID, role sdk.Role) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.readers[g] = map[sdk.AccountID]bool{a: role == sdk.RoleReader}
+}
+
+// mayWrite is allowed for what readers may not.
+func (p person) mayWrite(g sdk.GroupID) error {
+	if err := p.allowed(g); err != nil || !p.readers[g][p.id] {
+		return err
+	}
+	return &sdk.Error{Op: "fake", Group: g, Kind: sdk.KindNotAuthorized, Err: fmt.Errorf("user not authorized: a reader")}
 }
 
 func (w *world) put(g sdk.GroupID, by sdk.AccountID, name string, data []byte) sdk.Entry {
@@ -152,7 +168,11 @@ func (p person) Groups(ctx context.Context) ([]sdk.Group, error) {
 	var list []sdk.Group
 	for g, members := range p.members {
 		if members[p.id] {
-			list = append(list, sdk.Group{ID: g, Owned: p.owners[g] == p.id})
+			of := sdk.Group{ID: g, Owned: p.owners[g] == p.id}
+			if p.readers[g][p.id] {
+				of.Role = sdk.RoleReader
+			}
+			list = append(list, of)
 		}
 	}
 	return list, nil
@@ -210,7 +230,7 @@ func (p person) Upload(ctx context.Context, g sdk.GroupID, name string, b *sdk.B
 		return sdk.Receipt{}, err
 	}
 	p.mu.Lock()
-	err := p.allowed(g)
+	err := p.mayWrite(g)
 	if err == nil {
 		p.uploads++
 	}
@@ -230,7 +250,7 @@ func (p person) change(ctx context.Context, op string, g sdk.GroupID, ref sdk.Re
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i := range p.rows[g] {
-		if e := &p.rows[g][i]; e.Ref == ref && p.allowed(g) == nil && (e.Uploader == p.id || p.owners[g] == p.id) {
+		if e := &p.rows[g][i]; e.Ref == ref && p.mayWrite(g) == nil && (e.Uploader == p.id || p.owners[g] == p.id) {
 			p.seq++
 			e.ChangedSeq = p.seq
 			do(e)

@@ -632,6 +632,65 @@ func TestErrorsByClass(t *testing.T) {
 	}
 }
 
+// W14: where this account is a reader nothing can be changed; reading goes on, and
+// other groups are not concerned.
+func TestW14ReaderChangesNothing(t *testing.T) {
+	w := team()
+	w.member("other", bob)
+	mine := w.put("team", bob, "mine", []byte("from before"))
+	w.put("team", alice, "dir/f", []byte("x"))
+	w.role("team", bob, sdk.RoleReader)
+	m := mount(t, w, bob, deletes, renames)
+	file, dir := m.node("/team/mine").(*File), m.dir("/team")
+	_, _, created := dir.Create(t.Context(), "new", false, OpenFlags{Write: true})
+	_, _, scratch := dir.Create(t.Context(), ".new.swp", false, OpenFlags{Write: true})
+	_, made := dir.Mkdir(t.Context(), "folder")
+	_, written := file.Open(t.Context(), OpenFlags{Write: true})
+	_, emptied := file.Open(t.Context(), OpenFlags{Truncate: true})
+	for what, err := range map[string]error{
+		"create": created, "create scratch": scratch, "mkdir": made, "open to write": written, "open to empty": emptied,
+		"truncate": file.Truncate(t.Context(), 0, nil), "unlink": dir.Unlink(t.Context(), "mine"), "rmdir": dir.Rmdir(t.Context(), "dir"),
+		"rename": m.rename("/team/mine", "/team/other"), "out": m.rename("/team/mine", "/other/mine"), "attributes": file.Changeable("chmod"),
+		"attributes of a folder": dir.Changeable("chmod"),
+	} {
+		var failed *Error
+		if !errors.As(err, &failed) || failed.Class != ClassReadOnly || !strings.Contains(failed.Hint, "--role writer") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if !file.Attr().ReadOnly || !dir.Attr().ReadOnly || m.dir("/other").Attr().ReadOnly {
+		t.Error("modes do not tell what can be changed")
+	}
+	m.wantContent("/team/mine", "from before")
+	if err := m.save("/other/f", "elsewhere"); err != nil {
+		t.Errorf("another group: %v", err)
+	}
+	if n := w.hasBegun("rename") + w.hasBegun("delete"); n != 0 || mine.Name != "mine" {
+		t.Errorf("the service was asked %d times for what it refuses", n)
+	}
+}
+
+// W14: what was begun as a writer is refused as in a read-only mount, from the
+// first refusal on also what is begun then; a new role counts as soon as it is known.
+func TestW14RoleChangesUnderTheMount(t *testing.T) {
+	w := team()
+	m := mount(t, w, bob)
+	h := m.create("/team/begun")
+	defer h.Release()
+	m.write(h, "text", 0)
+	w.role("team", bob, sdk.RoleReader)
+	wantClass(t, h.Flush(t.Context()), ClassReadOnly)
+	_, _, err := m.dir("/team").Create(t.Context(), "next", false, OpenFlags{Write: true})
+	wantClass(t, err, ClassReadOnly)
+	w.role("team", bob, sdk.RoleWriter)
+	if err := m.applyEvent(t.Context(), sdk.Event{Kind: sdk.EventRole, Group: "team", Account: bob}); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Flush(t.Context()); err != nil {
+		t.Errorf("as a writer again: %v", err)
+	}
+}
+
 func TestERevokedThenGone(t *testing.T) {
 	w := team()
 	w.put("team", alice, "f", []byte("x"))

@@ -32,7 +32,7 @@ func Run(t *testing.T, factory func(testing.TB) World) {
 		name string
 		run  func(*testing.T, *suite)
 	}{
-		{"Operations", operations}, {"Credentials", credentials}, {"GroupLife", groupLife}, {"OpenGroup", openGroup}, {"Retention", retention},
+		{"Operations", operations}, {"Credentials", credentials}, {"GroupLife", groupLife}, {"OpenGroup", openGroup}, {"Roles", roles}, {"Retention", retention},
 		{"Files", files}, {"Versions", versions}, {"Listing", listing}, {"Outsiders", outsiders}, {"Revoked", revoked},
 		{"Money", money}, {"Parallel", parallel}, {"DeleteAndRename", deleteAndRename}, {"Watch", watch},
 	} {
@@ -154,7 +154,7 @@ func groupLife(t *testing.T, s *suite) {
 			t.Errorf("members %q, %v", members, err)
 		}
 		groups, err := c.Groups(ctx)
-		if err != nil || !slices.Contains(groups, sdk.Group{ID: s.group, Owned: owned}) {
+		if err != nil || !slices.ContainsFunc(groups, func(g sdk.Group) bool { return g.ID == s.group && g.Owned == owned }) {
 			t.Errorf("groups of %s: %+v, %v", c.Account(), groups, err)
 		}
 		if member, err := c.IsAuthorized(ctx, s.group, ""); err != nil || !member {
@@ -202,6 +202,60 @@ func openGroup(t *testing.T, s *suite) {
 	ok(t, "revoke", err)
 	_, err = s.bob.JoinGroup(ctx, open)
 	is(t, "join a group closed again", err, sdk.KindNotAuthorized)
+}
+
+func roles(t *testing.T, s *suite) {
+	ctx := t.Context()
+	if !s.offers(t, wire.CapRoles) {
+		_, err := s.alice.AddGroupMemberAs(ctx, s.group, s.world.Bob.ID, sdk.RoleReader)
+		is(t, "add a reader where there are no roles", err, sdk.KindUnsupported)
+		_, err = s.alice.OpenGroupAs(ctx, s.group+"-open", time.Now().Add(time.Hour), 0, sdk.RoleReader)
+		is(t, "open for readers where there are no roles", err, sdk.KindUnsupported)
+		return
+	}
+	r := s.upload(t, s.alice, "f", []byte("for readers"))
+	_, err := s.alice.AddGroupMemberAs(ctx, s.group, s.world.Bob.ID, sdk.RoleReader)
+	ok(t, "add a reader", err)
+	_, err = s.alice.AddGroupMember(ctx, s.group, s.world.Bob.ID)
+	is(t, "add the reader again", err, sdk.KindConflict)
+	_, err = s.bob.AddGroupMemberAs(ctx, s.group, s.world.Bob.ID, sdk.RoleWriter)
+	is(t, "a reader raises itself", err, sdk.KindNotAuthorized)
+	has := func(c *sdk.Client, group sdk.GroupID, role sdk.Role) {
+		t.Helper()
+		groups, err := c.Groups(ctx)
+		if err != nil || !slices.Contains(groups, sdk.Group{ID: group, Owned: role == sdk.RoleOwner, Role: role}) {
+			t.Errorf("%s is not %s in %+v, %v", c.Account(), role, groups, err)
+		}
+		members, err := s.alice.GroupMemberRoles(ctx, group)
+		if err != nil || !slices.Contains(members, sdk.Member{ID: c.Account(), Role: role}) {
+			t.Errorf("%s is not %s among %+v, %v", c.Account(), role, members, err)
+		}
+	}
+	has(s.alice, s.group, sdk.RoleOwner)
+	has(s.bob, s.group, sdk.RoleReader)
+	_, err = s.bob.UploadBytes(ctx, s.group, "g", []byte("x"))
+	is(t, "a reader uploads", err, sdk.KindNotAuthorized)
+	if hint := sdk.HintOf(err); !strings.Contains(hint, "--role writer") {
+		t.Errorf("a reader who uploads is told %q", hint)
+	}
+	got, _, err := s.bob.RetrieveBytes(ctx, s.group, string(r.Ref))
+	if err != nil || string(got) != "for readers" {
+		t.Errorf("a reader reads %q, %v", got, err)
+	}
+	status, err := s.bob.AuthStatus(ctx, s.group)
+	if err != nil || !status.Authorized || status.Role != sdk.RoleReader {
+		t.Errorf("status of a reader %+v, %v", status, err)
+	}
+	_, err = s.alice.AddGroupMemberAs(ctx, s.group, s.world.Bob.ID, sdk.RoleWriter)
+	ok(t, "raise the reader", err)
+	has(s.bob, s.group, sdk.RoleWriter)
+	s.upload(t, s.bob, "g", []byte("as a writer"))
+	open := s.group + "-open"
+	_, err = s.alice.OpenGroupAs(ctx, open, time.Now().Add(time.Hour), 0, sdk.RoleReader)
+	ok(t, "open for readers", err)
+	_, err = s.bob.JoinGroup(ctx, open)
+	ok(t, "join", err)
+	has(s.bob, open, sdk.RoleReader)
 }
 
 func retention(t *testing.T, s *suite) {

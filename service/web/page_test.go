@@ -187,6 +187,11 @@ func TestGroupsOnThePage(t *testing.T) {
 	b.fill("member", "bob")
 	b.click("Add for 0.013 tokens")
 	b.sees("User already a member: " + bob.id)
+	b.click("Make " + bob.id + " a reader")
+	b.await(button("Make " + bob.id + " a writer"))
+	if status, body := bob.tool(wire.OpPrepareUpload, wire.PrepareUploadRequest{GroupID: "team"}); status != http.StatusForbidden {
+		t.Errorf("a reader begins an upload: %d %s", status, body)
+	}
 
 	b.click("Change retention")
 	b.fill("days", "30")
@@ -230,6 +235,7 @@ func TestOpenGroupOnThePage(t *testing.T) {
 	a.fill("name", "open house")
 	a.js("document.getElementById('f-open').click()")
 	a.fill("uses", "5")
+	a.js("document.getElementById('f-join_role').value = 'reader'")
 	a.click("Create for 0.64 tokens")
 	a.sees("0 of 5 have joined")
 
@@ -239,6 +245,10 @@ func TestOpenGroupOnThePage(t *testing.T) {
 	b.click("Join open house")
 	b.click("Join for 0.001 tokens")
 	b.await(`document.querySelector('a.item[href="#/groups/open%20house"]')`)
+
+	if status, body := bob.tool(wire.OpPrepareUpload, wire.PrepareUploadRequest{GroupID: "open house"}); status != http.StatusForbidden {
+		t.Errorf("who joined a group of readers begins an upload: %d %s", status, body)
+	}
 
 	a.click("Close join window")
 	a.sees("Closed: nobody can join by themselves.")

@@ -124,6 +124,13 @@ function openDialog(title, content) {
 }
 
 // field is a labelled input.
+// roleField lets choose what a member may do.
+export function roleField(label, name, value = "writer") {
+	const options = { writer: "writer: reads and saves files", reader: "reader: reads, and changes nothing" };
+	return field(label, "", h("select", { name }, Object.entries(options).map(([role, text]) =>
+		h("option", { value: role, selected: role === value }, text))));
+}
+
 export function field(label, hint, input) {
 	const id = `f-${input.name}`;
 	input.id = id;

@@ -1,7 +1,7 @@
 // One group: its files, its members, and what its owner may set.
 
 import { get, post } from "./api.js";
-import { announce, ask, askForm, badge, busy, copyButton, empty, field, h, mono, notice } from "./dom.js";
+import { announce, ask, askForm, badge, busy, copyButton, empty, field, h, mono, notice, roleField } from "./dom.js";
 import { badges } from "./groups.js";
 import { bytes, date, nsToMS, plural, price, reason, visible } from "./text.js";
 import { isFree, verify } from "./verify.js";
@@ -70,7 +70,7 @@ function status(f) {
 }
 
 function integrity(g, session, f, name) {
-	if (g.role === "none") return h("span", { class: "hint" }, "members only");
+	if (!g.role) return h("span", { class: "hint" }, "members only");
 	const slot = h("div", { class: "result", "aria-live": "polite" });
 	const button = h("button", { type: "button", class: "small", "aria-label": `Verify ${name}` }, "Verify");
 	button.addEventListener("click", async () => {
@@ -112,14 +112,25 @@ function outcome({ identical, why, content, filename }) {
 
 function membersSection(g, session, again) {
 	const slot = h("div");
-	const rows = g.member_ids.map((id) => h("li", null, h("div", { class: "item" },
+	const rows = g.member_ids.map((id, i) => h("li", null, h("div", { class: "item" },
 		h("span", { class: "name" }, mono(id)),
-		h("span", { class: "meta" }, id === g.owner && "owner", id === session.account_id && " (you)"),
-		g.role === "owner" && id !== g.owner && h("span", { class: "badges" }, revokeButton(g, session, id, slot, again)))));
+		h("span", { class: "meta" }, g.member_roles[i], id === session.account_id && " (you)"),
+		g.role === "owner" && id !== g.owner && h("span", { class: "badges" },
+			roleButton(g, id, g.member_roles[i], slot, again), revokeButton(g, session, id, slot, again)))));
 	return h("section", { "aria-labelledby": "members-title" },
 		h("h2", { id: "members-title" }, `Members (${g.member_ids.length})`),
 		h("ul", { class: "list" }, rows), slot,
 		g.role === "owner" && addForm(g, session, again));
+}
+
+// roleButton gives a member the other role, which is free and can be taken back.
+function roleButton(g, id, has, slot, again) {
+	const role = has === "reader" ? "writer" : "reader";
+	const button = h("button", { type: "button", class: "small", "aria-label": `Make ${id} a ${role}` }, `Make ${role}`);
+	button.addEventListener("click", async () => {
+		if (await busy(button, slot, () => post("groups/add", { group_id: g.id, member_id: id, role }))) await again(`${id} is now a ${role}`);
+	});
+	return button;
 }
 
 function revokeButton(g, session, id, slot, again) {
@@ -139,10 +150,12 @@ function addForm(g, session, again) {
 	const slot = h("div");
 	const input = h("input", { name: "member", required: true, autocomplete: "off", autocapitalize: "none", spellcheck: "false" });
 	const button = h("button", { type: "submit" }, `Add for ${price(session.fees.add_group_member)}`);
-	const form = h("form", { class: "inline" }, field("Add a member", "Their account id; a bare name means an account of this service.", input), button);
+	// A writer is what a new member is anyway: saying so would raise one who is a reader.
+	const form = h("form", { class: "inline" }, field("Add a member", "Their account id; a bare name means an account of this service.", input),
+		roleField("Role", "role"), button);
 	form.addEventListener("submit", async (event) => {
 		event.preventDefault();
-		if (await busy(button, slot, () => post("groups/add", { group_id: g.id, member_id: input.value }))) await again(`Added ${input.value}`);
+		if (await busy(button, slot, () => post("groups/add", { group_id: g.id, member_id: input.value, role: form.elements.role.value === "reader" ? "reader" : "" }))) await again(`Added ${input.value}`);
 	});
 	return h("div", null, form, slot);
 }
@@ -171,9 +184,10 @@ async function openWindow(g, again) {
 		fields: [
 			field("For how many hours", "", h("input", { name: "hours", type: "number", min: 1, max: 8784, value: 24, required: true, autofocus: true })),
 			field("Most people who may join", "Empty: no limit", h("input", { name: "uses", type: "number", min: 1 })),
+			roleField("They become", "join_role", g.join_role),
 		],
 		submit: (data) => post("groups/open",
-			{ group_id: g.id, hours: Number(data.get("hours")), max_uses: data.get("uses") ? Number(data.get("uses")) : null }),
+			{ group_id: g.id, hours: Number(data.get("hours")), max_uses: data.get("uses") ? Number(data.get("uses")) : null, role: data.get("join_role") }),
 	});
 	if (done) await again("Join window opened");
 }

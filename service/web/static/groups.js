@@ -1,7 +1,7 @@
 // The groups of the account: owned, joined, and open to join.
 
 import { get, post } from "./api.js";
-import { announce, ask, askForm, badge, busy, empty, field, h } from "./dom.js";
+import { announce, ask, askForm, badge, busy, empty, field, h, roleField } from "./dom.js";
 import { date, plural, price, visible } from "./text.js";
 
 export async function groupsView(draw, session) {
@@ -32,7 +32,7 @@ function section(title, ...children) {
 
 export function badges(g) {
 	return [
-		badge(g.role === "none" ? "not a member" : g.role, g.role === "owner" ? "accent" : ""),
+		badge(g.role || "not a member", g.role === "owner" ? "accent" : ""),
 		g.window ? badge("open to join", "accent-line") : g.joinable && badge("join window closed"),
 		g.retention_days !== null && badge(`keeps files ${plural(g.retention_days, "day")}`),
 	];
@@ -50,7 +50,7 @@ function openRow(g, session, again) {
 	const slot = h("div");
 	const button = h("button", { type: "button", "aria-label": `Join ${visible(g.id)}` }, "Join");
 	button.addEventListener("click", async () => {
-		if (!await confirmJoin(g.id, session)) return;
+		if (!await confirmJoin(g.id, session, g.join_role)) return;
 		if (await busy(button, slot, () => post("groups/join", { group_id: g.id }))) {
 			announce(`Joined ${visible(g.id)}`);
 			await again();
@@ -63,10 +63,11 @@ function openRow(g, session, again) {
 		h("span", { class: "badges" }, button)), slot);
 }
 
-function confirmJoin(id, session) {
+function confirmJoin(id, session, joinRole) {
 	return ask({
 		title: `Join ${visible(id)}?`, yes: `Join for ${price(session.fees.join_group)}`,
-		body: [h("p", null, "You can then read its files and save new ones. The owner can revoke you.")],
+		body: [h("p", null, joinRole === "reader" ? "You can then read its files. The owner can revoke you."
+			: "You can then read its files and, unless the owner opened it to readers alone, save new ones. The owner can revoke you.")],
 	});
 }
 
@@ -87,7 +88,8 @@ function joinByName(session) {
 async function createGroup(session) {
 	const hours = h("input", { name: "hours", type: "number", min: 1, max: 8784, value: 24 });
 	const uses = h("input", { name: "uses", type: "number", min: 1 });
-	const window = h("div", { hidden: true }, field("Join window, in hours", "", hours), field("Most people who may join", "Empty: no limit", uses));
+	const window = h("div", { hidden: true }, field("Join window, in hours", "", hours), field("Most people who may join", "Empty: no limit", uses),
+		roleField("They become", "join_role"));
 	const open = h("input", { type: "checkbox", name: "open", id: "f-open" });
 	open.addEventListener("change", () => { window.hidden = !open.checked; });
 	const created = await askForm({
@@ -100,7 +102,7 @@ async function createGroup(session) {
 		],
 		submit: async (data) => {
 			const id = data.get("name");
-			const join = open.checked ? { hours: Number(data.get("hours")), max_uses: data.get("uses") ? Number(data.get("uses")) : null } : null;
+			const join = open.checked ? { hours: Number(data.get("hours")), max_uses: data.get("uses") ? Number(data.get("uses")) : null, role: data.get("join_role") } : null;
 			await post("groups/create", { group_id: id, window: join });
 			return id;
 		},

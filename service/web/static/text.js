@@ -36,7 +36,7 @@ export function plural(n, one, many = `${one}s`) {
 
 const actionNames = {
 	create_account: "Account created", fund: "Tokens added", transfer: "Tokens sent", rotate_api_key: "API key made", register_group: "Group created",
-	add_group_member: "Member added", revoke_group_member: "Member revoked", rotate_group_key: "Group key rotated", join_group: "Group joined",
+	add_group_member: "Member added", revoke_group_member: "Member revoked", set_member_role: "Role given", rotate_group_key: "Group key rotated", join_group: "Group joined",
 	open_hackathon_join: "Join window opened", close_hackathon_join: "Join window closed", set_group_retention: "Retention set",
 	record_transaction: "File uploaded", claim_token: "File retrieved", tombstone_transaction: "File deleted", rename_file: "File renamed",
 };
@@ -51,10 +51,15 @@ export function detail(record) {
 	case "fund": case "create_account": return `${record.detail} tokens`;
 	case "transfer": return `to ${record.detail.split(" ")[0]}`;
 	case "set_group_retention": return record.detail === "none" ? "for ever" : `${record.detail} days`;
-	case "open_hackathon_join": return /^\d+$/.test(record.detail) ? `until ${date(nsToMS(record.detail))}` : "";
+	case "open_hackathon_join": return openedUntil(...record.detail.split(" "));
+	case "set_member_role": return record.detail.replace(" ", " is a ");
 	case "tombstone_transaction": return `because ${reason(record.detail)}`;
 	default: return record.detail;
 	}
+}
+
+function openedUntil(until, role) {
+	return /^\d+$/.test(until) ? `until ${date(nsToMS(until))}${role ? `, for ${role}s` : ""}` : "";
 }
 
 const reasons = {
