@@ -2,24 +2,64 @@ package service
 
 import (
 	"container/list"
+	"context"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
+
+	"github.com/svcfs/svcfs/service/throttle"
 )
 
-// connections bounds how many connections are open: at the limit the one that
-// has been idle longest is closed for a new one, and when none is idle the new
-// one is. Clients that hold many open and say nothing lock nobody out.
+// connections bounds how many connections are open, in all and from one address.
+// At a bound a connection is given up for a new one: the one that has been idle
+// longest, else, at the bound of all, the one that has been busy longest without
+// anybody having signed in on it; when there is none, the new one is refused. So
+// clients that hold many open and say little lock nobody out.
 type connections struct {
-	max int
+	most, perAddress int
+	isProxy          func(netip.Addr) bool // not bounded by address: many clients share it
 
-	mu   sync.Mutex
-	all  map[net.Conn]*list.Element // nil while it is busy
-	idle *list.List                 // of net.Conn, the longest first
+	mu        sync.Mutex
+	all       map[net.Conn]*connection
+	ofAddress map[netip.Addr]int
+	idle      *list.List // of *connection, the longest first
+	strangers *list.List // busy, nobody has signed in; the longest first
 }
 
-func newConnections(limit int) *connections {
-	return &connections{max: limit, all: make(map[net.Conn]*list.Element), idle: list.New()}
+// connection is one that is open.
+type connection struct {
+	net.Conn
+	from     netip.Addr // not valid = not bounded by address
+	signedIn bool
+	in       *list.List    // idle, strangers, or nil
+	place    *list.Element // there
+}
+
+func newConnections(most, perAddress int, isProxy func(netip.Addr) bool) *connections {
+	return &connections{most: most, perAddress: perAddress, isProxy: isProxy, all: make(map[net.Conn]*connection), ofAddress: make(map[netip.Addr]int),
+		idle: list.New(), strangers: list.New()}
+}
+
+// connectionKey is where a request's context has its net.Conn.
+type connectionKey struct{}
+
+// context is the server's ConnContext.
+func (c *connections) context(ctx context.Context, conn net.Conn) context.Context {
+	return context.WithValue(ctx, connectionKey{}, conn)
+}
+
+// signedIn notes that somebody signed in on the connection of a request.
+func (c *connections) signedIn(ctx context.Context) {
+	conn, _ := ctx.Value(connectionKey{}).(net.Conn)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if o := c.all[conn]; o != nil && !o.signedIn {
+		o.signedIn = true
+		if o.in == c.strangers {
+			o.move(nil)
+		}
+	}
 }
 
 // changed is the server's ConnState.
@@ -33,24 +73,96 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 func (c *connections) note(conn net.Conn, state http.ConnState) net.Conn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if place := c.all[conn]; place != nil {
-		c.idle.Remove(place)
+	o := c.all[conn]
+	switch {
+	case state == http.StateClosed || state == http.StateHijacked:
+		if o != nil {
+			c.forget(o)
+		}
+		return nil
+	case o == nil && state != http.StateNew: // given up before
+		return conn
+	case o == nil:
+		return c.add(conn)
+	case state == http.StateIdle:
+		o.move(c.idle)
+	case o.signedIn:
+		o.move(nil)
+	default:
+		o.move(c.strangers)
 	}
-	switch state {
-	case http.StateNew, http.StateIdle:
-		c.all[conn] = c.idle.PushBack(conn)
-	case http.StateActive:
-		c.all[conn] = nil
-	default: // closed or taken over
-		delete(c.all, conn)
+	return nil
+}
+
+// add takes in a new connection, and returns one to close for it, which may be
+// itself, or nil.
+func (c *connections) add(conn net.Conn) net.Conn {
+	o := &connection{Conn: conn}
+	if at, err := netip.ParseAddrPort(conn.RemoteAddr().String()); err == nil && !c.isProxy(at.Addr().Unmap()) {
+		o.from = throttle.Network(at.Addr())
 	}
-	if len(c.all) <= c.max {
+	var surplus *connection
+	switch {
+	case o.from.IsValid() && c.ofAddress[o.from] >= c.perAddress:
+		if surplus = c.idleOf(o.from); surplus == nil {
+			return conn
+		}
+	case len(c.all) >= c.most:
+		if surplus = c.longest(); surplus == nil {
+			return conn
+		}
+	}
+	if surplus != nil {
+		c.forget(surplus)
+	}
+	c.all[conn] = o
+	if o.from.IsValid() {
+		c.ofAddress[o.from]++
+	}
+	o.move(c.idle)
+	if surplus == nil {
 		return nil
 	}
-	surplus := conn
-	if first := c.idle.Front(); first != nil {
-		surplus = c.idle.Remove(first).(net.Conn)
+	return surplus.Conn
+}
+
+// idleOf is the connection of an address that has been idle longest, or nil.
+func (c *connections) idleOf(from netip.Addr) *connection {
+	for e := c.idle.Front(); e != nil; e = e.Next() {
+		if o := e.Value.(*connection); o.from == from {
+			return o
+		}
 	}
-	delete(c.all, surplus)
-	return surplus
+	return nil
+}
+
+// longest is the connection that is given up first for others, or nil.
+func (c *connections) longest() *connection {
+	for _, l := range []*list.List{c.idle, c.strangers} {
+		if first := l.Front(); first != nil {
+			return first.Value.(*connection)
+		}
+	}
+	return nil
+}
+
+func (c *connections) forget(o *connection) {
+	o.move(nil)
+	delete(c.all, o.Conn)
+	if !o.from.IsValid() {
+		return
+	}
+	if c.ofAddress[o.from]--; c.ofAddress[o.from] == 0 {
+		delete(c.ofAddress, o.from)
+	}
+}
+
+// move takes a connection to the end of a list, or out of all.
+func (o *connection) move(to *list.List) {
+	if o.in != nil {
+		o.in.Remove(o.place)
+	}
+	if o.in = to; to != nil {
+		o.place = to.PushBack(o)
+	}
 }

@@ -22,6 +22,7 @@ const (
 	headerTimeout = 10 * time.Second
 	idleTimeout   = 2 * time.Minute
 	maxHeader     = 64 << 10
+	maxStreams    = 32 // HTTP/2: requests under way on one connection
 )
 
 // Serve answers on l until ctx ends, then finishes what is under way, and sweeps
@@ -33,9 +34,9 @@ func (s *Service) Serve(ctx context.Context, l net.Listener) error {
 		}
 		return errors.Join(err, l.Close())
 	}
-	conns := newConnections(s.cfg.MaxConnections)
 	server := &http.Server{Handler: s.handler, ReadHeaderTimeout: min(headerTimeout, s.cfg.ClientTimeout), IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
-		ErrorLog: slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelDebug), ConnState: conns.changed}
+		ErrorLog: slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelDebug), ConnState: s.connections.changed, ConnContext: s.connections.context,
+		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxStreams, WriteByteTimeout: s.cfg.ClientTimeout}}
 	serve := server.Serve
 	if s.certificate != nil {
 		server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.certificate.get}

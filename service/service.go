@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,6 +46,9 @@ const (
 	DefaultClientTimeout        = 30 * time.Second
 )
 
+// addressShare is which part of all connections one address has.
+const addressShare = 8
+
 const blobDir = "blobs"
 
 // Config configures a [Service].
@@ -70,7 +74,9 @@ type Config struct {
 	TLSCert, TLSKey string         // PEM files; "" = plain HTTP
 	TrustedProxies  []netip.Prefix // whose X-Forwarded-For is believed
 	MaxConnections  int            // open at once; 0 = DefaultMaxConnections
+	MaxPerAddress   int            // of them, from one address that is no trusted proxy; 0 = an eighth
 	ClientTimeout   time.Duration  // for a client that stands still; 0 = DefaultClientTimeout
+	Memory          int64          // bytes that bodies and answers of requests under way may take; 0 = a quarter of the machine's
 }
 
 // Scheme is how clients reach a service that is not behind a proxy.
@@ -95,6 +101,7 @@ type Service struct {
 	health   *health
 	handler  http.Handler
 
+	connections *connections
 	certificate *certificate // nil = plain HTTP
 	vault       *vault.Vault
 }
@@ -133,6 +140,9 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 		return nil, err
 	}
 	s.watch = watch.New(s.store)
+	s.connections = newConnections(cfg.MaxConnections, cfg.MaxPerAddress, func(a netip.Addr) bool {
+		return slices.ContainsFunc(cfg.TrustedProxies, func(p netip.Prefix) bool { return p.Contains(a) })
+	})
 	v, err := vault.Open(ctx, s.store, cfg.MasterKey, master)
 	if errors.Is(err, vault.ErrOtherMaster) {
 		err = fmt.Errorf("%w: %s", err, cfg.MasterKey.WhereToPut())
@@ -159,6 +169,10 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	s.files = files.New(s.store, l, v, measuredBlobs{s.blobs, s.metrics}, cfg.ContractID, cfg.MaxFileBytes,
 		files.Options{PlainRefs: cfg.PlainRefs, Gateway: s.gateway, MaxOpenBytes: cfg.MaxOpenBytes})
 	g := groups.New(s.store, l, s.accounts)
+	spool, err := makeSpool(cfg)
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
 	page, err := web.New(web.Deps{Store: s.store, Accounts: s.accounts, Groups: g, Files: s.files, Ledger: l, PublicURL: cfg.PublicURL,
 		ContractID: cfg.ContractID, MaxFileBytes: cfg.MaxFileBytes, OIDC: cfg.OIDC, SealKey: pageKey, Logger: cfg.Logger})
 	if err != nil {
@@ -169,8 +183,23 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 		Groups: g, Files: s.files, Watch: s.watch, Ledger: l, TicketKey: ticketKey[:], ContractID: cfg.ContractID,
 		Version: Version, MaxFileBytes: cfg.MaxFileBytes, RequestRate: cfg.RequestRate, Health: s.health.check, Metrics: s.metrics, Page: page, Checkpoints: s.log,
 		Logger: cfg.Logger, TrustedProxies: cfg.TrustedProxies, ClientTimeout: cfg.ClientTimeout,
+		Memory: cfg.Memory, PutMemory: s.blobs.PutMemory, Spool: spool, SignedIn: s.connections.signedIn,
 	})
 	return s, nil
+}
+
+// makeSpool makes the directory for files inside JSON while they come: that of
+// uploads under way, also where ciphertext goes to a bucket.
+func makeSpool(cfg Config) (string, error) {
+	dir := cfg.Blobs
+	if strings.Contains(dir, "://") {
+		dir = filepath.Join(cfg.DataDir, blobDir)
+	}
+	dir = filepath.Join(dir, blob.TmpDir)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("make directory for uploads: %w", err)
+	}
+	return dir, nil
 }
 
 func withDefaults(cfg Config) Config {
@@ -194,6 +223,12 @@ func withDefaults(cfg Config) Config {
 	}
 	if cfg.MaxConnections <= 0 {
 		cfg.MaxConnections = DefaultMaxConnections
+	}
+	if cfg.MaxPerAddress <= 0 {
+		cfg.MaxPerAddress = max(cfg.MaxConnections/addressShare, 1)
+	}
+	if cfg.Memory <= 0 {
+		cfg.Memory = defaultMemory()
 	}
 	if cfg.ClientTimeout <= 0 {
 		cfg.ClientTimeout = DefaultClientTimeout

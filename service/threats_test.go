@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"os"
 	"slices"
@@ -23,7 +24,7 @@ import (
 // measured in turns in one run; only their ratio counts.
 func TestThreat22SameTimeForUnknownAndWrong(t *testing.T) {
 	const accounts, each = 1120, 9 // fewer wrong keys than an account may try in a minute; 10,080 failures of each kind
-	r := run(t)
+	r := runWith(t, service.Config{Database: newDatabase(t), TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}})
 	known := make([]string, accounts)
 	for i := range known {
 		made, err := r.svc.CreateAccount(t.Context(), fmt.Sprint("user", i), wire.Amount{})
@@ -32,9 +33,11 @@ func TestThreat22SameTimeForUnknownAndWrong(t *testing.T) {
 		}
 		known[i] = made.AccountID
 	}
-	wrongKey := http.Header{wire.HeaderAPIKey: {"svc_sk_" + strings.Repeat("A", 43)}}
+	wrongKey := func(round, i int) http.Header { // from so many addresses that none fails too often
+		return http.Header{wire.HeaderAPIKey: {"svc_sk_" + strings.Repeat("A", 43)}, "X-Forwarded-For": {fmt.Sprintf("10.%d.0.%d", round, i%250)}}
+	}
 	took := map[bool][]time.Duration{}
-	for range each {
+	for round := range each {
 		for i, id := range known {
 			for _, exists := range []bool{true, false} {
 				want := http.StatusUnauthorized
@@ -42,7 +45,7 @@ func TestThreat22SameTimeForUnknownAndWrong(t *testing.T) {
 					id, want = fmt.Sprintf("absent%d.svc.testnet", i), http.StatusNotFound
 				}
 				start := time.Now()
-				status, body := r.post(wire.PathSessionToken, wrongKey, wire.SessionTokenRequest{AccountID: id})
+				status, body := r.post(wire.PathSessionToken, wrongKey(round, i), wire.SessionTokenRequest{AccountID: id})
 				took[exists] = append(took[exists], time.Since(start))
 				if status != want || !strings.Contains(string(body), `"code"`) || !strings.Contains(string(body), `"error"`) {
 					t.Fatalf("%s: %d %s", id, status, body)

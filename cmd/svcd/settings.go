@@ -56,7 +56,9 @@ type settings struct {
 	tlsKey         string
 	trustedProxies []string
 	maxConnections int
+	maxPerAddress  int
 	clientTimeout  time.Duration
+	memory         int64
 
 	effective []setting // after resolve
 	lookupEnv func(string) (string, bool)
@@ -126,6 +128,8 @@ func (s *settings) registerServing(set *pflag.FlagSet) {
 	set.StringVar(&s.tlsKey, "tls-key", "", "private key of the certificate (PEM), mode 0600")
 	set.StringSliceVar(&s.trustedProxies, "trusted-proxy", nil, "networks (CIDR) whose X-Forwarded-For is believed, for rate limits and logs")
 	set.IntVar(&s.maxConnections, "max-connections", service.DefaultMaxConnections, "connections open at once; above it idle ones are closed")
+	set.IntVar(&s.maxPerAddress, "max-connections-per-address", 0, "of them, from one address that is no trusted proxy; 0 = an eighth of them")
+	set.Int64Var(&s.memory, "memory", 0, "most bytes of memory for bodies and answers of requests under way; 0 = a quarter of the machine's memory")
 	set.IntVar(&s.requestRate, "request-rate", service.DefaultRequestRate, "requests of one account per second, twice as many at once; above it 429; -1 = any number")
 	set.IntVar(&s.freeChanges, "free-changes", service.DefaultFreeChanges, "changes without a price (renames, join windows, roles, retention) of one account per day, UTC; "+
 		"above it 429; -1 = any number")
@@ -343,7 +347,7 @@ func distance(a, b string) int {
 func (s *settings) serviceConfig() (cfg service.Config, err error) {
 	cfg = service.Config{DataDir: s.data, MasterKey: s.masterKey(), Database: s.database, Blobs: s.blobs, PublicURL: s.publicURL, ContractID: s.contract, MaxFileBytes: s.maxFileBytes,
 		MaxOpenBytes: s.maxOpenBytes, PlainRefs: s.refs == refsPlain, Gateway: s.gateway, TokenLifetime: s.tokenLifetime, TLSCert: s.tlsCert, TLSKey: s.tlsKey,
-		MaxConnections: s.maxConnections, ClientTimeout: s.clientTimeout, RequestRate: s.requestRate, FreeChanges: s.freeChanges}
+		MaxConnections: s.maxConnections, MaxPerAddress: s.maxPerAddress, Memory: s.memory, ClientTimeout: s.clientTimeout, RequestRate: s.requestRate, FreeChanges: s.freeChanges}
 	if err := s.needData(); err != nil {
 		return cfg, err
 	}
@@ -377,6 +381,12 @@ func (s *settings) serviceConfig() (cfg service.Config, err error) {
 		return cfg, usageError{fmt.Errorf("--token-lifetime %s: want more than 0 and at most 24h", s.tokenLifetime)}
 	case s.maxFileBytes <= 0 || s.maxConnections <= 0 || s.clientTimeout <= 0:
 		return cfg, usageError{errors.New("--max-file-bytes, --max-connections and --client-timeout must be above 0")}
+	}
+	if s.maxPerAddress < 0 || s.maxPerAddress > s.maxConnections {
+		return cfg, usageError{fmt.Errorf("--max-connections-per-address %d: want 0, or at most --max-connections: %d", s.maxPerAddress, s.maxConnections)}
+	}
+	if s.memory < 0 || s.memory > 0 && s.memory < service.MinMemory {
+		return cfg, usageError{fmt.Errorf("--memory %d: want 0, or at least %d bytes", s.memory, service.MinMemory)}
 	}
 	if s.maxOpenBytes < 0 || s.maxOpenBytes > 0 && s.maxOpenBytes < s.maxFileBytes+format.Overhead {
 		return cfg, usageError{fmt.Errorf("--max-open-bytes %d: want 0, or at least one file of --max-file-bytes, encrypted: %d", s.maxOpenBytes, s.maxFileBytes+format.Overhead)}

@@ -107,6 +107,8 @@ func TestRefusedSettings(t *testing.T) {
 		{"public url with a password", "", []string{"--public-url", "https://a:hunter2@files.example.org"}, "want http://HOST"},
 		{"token lifetime", "", []string{"--token-lifetime", "25h"}, "at most 24h"},
 		{"connections", "", []string{"--max-connections", "0"}, "above 0"},
+		{"connections of an address", "", []string{"--max-connections", "10", "--max-connections-per-address", "11"}, "at most --max-connections: 10"},
+		{"memory", "", []string{"--memory", "1000000"}, "at least 67108864 bytes"},
 		{"open bytes", "", []string{"--max-file-bytes", "1000", "--max-open-bytes", "1000"}, "at least one file"},
 		{"no file", "", []string{"--config", "/does/not/exist"}, "read configuration"},
 	} {

@@ -1,9 +1,13 @@
 package api
 
 import (
+	"fmt"
+	"log/slog"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -18,33 +22,48 @@ const (
 	failuresPerClient = 100
 	// looksPerClient is how many requests without an account a network has per
 	// second, looksAtOnce how many it may have saved up: verifying a ledger of a
-	// million records takes about 4,000.
+	// million records takes about 4,000. A long answer counts once more for each
+	// lookBytes.
 	looksPerClient = 200
 	looksAtOnce    = 5_000
+	lookBytes      = 4 << 10
+	// openPerClient is how many requests without an account a network has at a time.
+	openPerClient = 64
 )
 
 // clients knows where requests come from, who fails to sign in too often, and who
-// looks too often at what needs no account.
+// looks too often at what needs no account. This machine is a client like every
+// other: what comes from a loopback address may come from a proxy.
 type clients struct {
 	trusted         []netip.Prefix
 	failures, looks *throttle.Throttle[netip.Addr] // by network
+	open            *throttle.Slots[netip.Addr]    // requests without an account under way, by network
+	log             *slog.Logger
+	proxySeen       sync.Once
 }
 
-func newClients(trusted []netip.Prefix) *clients {
+func newClients(trusted []netip.Prefix, log *slog.Logger) *clients {
 	return &clients{trusted: trusted, failures: throttle.New[netip.Addr](rate.Every(time.Minute/failuresPerClient), failuresPerClient),
-		looks: throttle.New[netip.Addr](looksPerClient, looksAtOnce)}
+		looks: throttle.New[netip.Addr](looksPerClient, looksAtOnce), open: throttle.NewSlots[netip.Addr](openPerClient), log: log}
 }
 
 // address returns the client's address: that of the connection or, as long as
 // that is a trusted proxy's, the next one it names in X-Forwarded-For, from the
-// right. What an untrusted one claims is not looked at.
+// right. What an untrusted one claims is not looked at, but for a word in the log.
 func (c *clients) address(r *http.Request) netip.Addr {
 	at, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
 		return netip.Addr{}
 	}
 	addr := at.Addr().Unmap()
-	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+	forwarded := r.Header.Values("X-Forwarded-For")
+	if len(forwarded) > 0 && addr.IsLoopback() && !c.isTrusted(addr) {
+		c.proxySeen.Do(func() {
+			c.log.Warn("a proxy on this machine is not trusted, so all of its clients share the limits of one address: give --trusted-proxy "+
+				netip.PrefixFrom(addr, addr.BitLen()).String(), "proxy", addr.String())
+		})
+	}
+	hops := strings.Split(strings.Join(forwarded, ","), ",")
 	for i := len(hops) - 1; i >= 0 && c.isTrusted(addr); i-- {
 		next, err := netip.ParseAddr(strings.TrimSpace(hops[i]))
 		if err != nil {
@@ -56,49 +75,44 @@ func (c *clients) address(r *http.Request) netip.Addr {
 }
 
 func (c *clients) isTrusted(a netip.Addr) bool {
-	for _, network := range c.trusted {
-		if network.Contains(a) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.trusted, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// network is what counts as one client: an IPv4 address, or the 64 bits of an IPv6
-// address that a subscriber has at least.
-func network(a netip.Addr) netip.Addr {
-	if !a.Is6() {
-		return a
+// mayFail reports whether an address has had few enough failed sign-ins to be told
+// of another one. Whoever signs in rightly is never asked: nobody locks out those
+// who share the address.
+func (c *clients) mayFail(a netip.Addr) bool { return c.failures.Would(throttle.Network(a)) }
+
+// failed counts a failed sign-in.
+func (c *clients) failed(a netip.Addr) { c.failures.Allow(throttle.Network(a)) }
+
+// enter counts a request that needs no account, until leave is called, or refuses it.
+func (c *clients) enter(a netip.Addr) (leave func(), err error) {
+	if !c.looks.Allow(throttle.Network(a)) {
+		return nil, &fault.Error{Code: wire.CodeRateLimited, Text: "too many requests from your address: wait a second and repeat what was refused", RetryAfter: time.Second}
 	}
-	return netip.PrefixFrom(a, 64).Masked().Addr()
+	leave, ok := c.open.Take(throttle.Network(a))
+	if !ok {
+		return nil, &fault.Error{Code: wire.CodeRateLimited, Text: fmt.Sprintf("too many requests from your address: %d without an account are under way, "+
+			"wait a second and repeat what was refused", openPerClient), RetryAfter: time.Second}
+	}
+	return leave, nil
 }
 
-// mayTry reports whether an address has had few enough failures.
-func (c *clients) mayTry(a netip.Addr) bool { return c.failures.Would(network(a)) }
-
-// failed counts a failure. The machine itself is not counted.
-func (c *clients) failed(a netip.Addr) {
-	if a.IsValid() && !a.IsLoopback() {
-		c.failures.Allow(network(a))
-	}
+// answered counts an answer of so many bytes to a request that needed no account.
+func (c *clients) answered(a netip.Addr, n int64) {
+	c.looks.Charge(throttle.Network(a), int(n/lookBytes))
 }
 
-// mayLook counts a request that needs no account, or refuses it. The machine itself
-// is not counted.
-func (c *clients) mayLook(a netip.Addr) error {
-	if !a.IsValid() || a.IsLoopback() || c.looks.Allow(network(a)) {
-		return nil
-	}
-	return &fault.Error{Code: wire.CodeRateLimited, Text: "too many requests from your address: wait a second and repeat what was refused", RetryAfter: time.Second}
-}
-
-// open counts the requests of next, which needs no account, by address.
+// open admits requests of next, which needs no account, by address.
 func (s *server) open(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := s.clients.mayLook(traceOf(r.Context()).client); err != nil {
+		leave, err := s.clients.enter(traceOf(r.Context()).client)
+		if err != nil {
 			s.refuse(w, r, err)
 			return
 		}
+		defer leave()
 		next.ServeHTTP(w, r)
 	})
 }

@@ -1,124 +1,213 @@
 package api
 
 import (
-	"context"
+	"bufio"
+	"bytes"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
 	"net/http"
-	"sync"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
 	"time"
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/blob"
 	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/files"
+	"github.com/svcfs/svcfs/service/ledger"
 )
 
 const (
 	// maxInlineFile bounds a file that arrives as base64 inside JSON, in
 	// plaintext bytes; larger ones use the raw transfer.
 	maxInlineFile = 64 << 20
-	// maxInline bounds the files inside JSON that are in memory at a time, and
-	// maxInlineOwn those of one account; a file waits inlineWait for its turn.
-	maxInline    = 8
-	maxInlineOwn = maxInline / 2
-	inlineWait   = 2 * time.Second
+	// memoryInline is the largest file inside JSON, in bytes, that is answered from
+	// memory; a larger one is sent as it is read.
+	memoryInline = 256 << 10
+	// spoolsPerAccount is how many requests of an account with a file inside JSON
+	// lie on the disk while they come.
+	spoolsPerAccount = 8
+	// inlineWait is how long a file that has come waits for memory.
+	inlineWait = 10 * time.Second
 )
 
-// places are what files inside JSON take while they are in memory. However slowly
-// an account sends and reads, it leaves some to the others.
-type places struct {
-	all chan struct{}
+// inlineCopies is how often a request with a file is in memory while it is decoded.
+const inlineCopies = 2
 
-	mu  sync.Mutex
-	own map[string]*share
-}
+func (s *server) inlineLimit() int64 { return min(s.MaxFileBytes, maxInlineFile) }
 
-// share is what one account has of the places.
-type share struct {
-	taken chan struct{}
-	users int // requests that have or want one
-}
-
-func newPlaces() *places {
-	return &places{all: make(chan struct{}, maxInline), own: make(map[string]*share)}
-}
-
-// take waits for a place until ctx ends.
-func (p *places) take(ctx context.Context, account string) (release func(), ok bool) {
-	own := p.enter(account)
-	if !put(ctx, own.taken) {
-		p.leave(account)
-		return nil, false
+// contentBody reads a JSON request that may hold a file. A small one comes into
+// memory. A larger one comes to the disk first and takes no memory while its client
+// sends, stalls or leaves; it is read once it is there, one after the other. It must
+// be there while its upload id is good.
+func (s *server) contentBody(w http.ResponseWriter, r *http.Request, account string) ([]byte, error) {
+	limit := int64(maxRequestBytes) + int64(base64.StdEncoding.EncodedLen(int(s.inlineLimit()+format.Overhead)))
+	if r.ContentLength > limit {
+		return nil, &http.MaxBytesError{Limit: limit}
 	}
-	giveBack := func() {
-		<-own.taken
-		p.leave(account)
+	if r.ContentLength >= 0 && r.ContentLength <= maxRequestBytes {
+		if err := s.holdMemory(r, bodyCopies*r.ContentLength); err != nil {
+			return nil, err
+		}
+		return body(w, r, maxRequestBytes)
 	}
-	if !put(ctx, p.all) {
-		giveBack()
-		return nil, false
+	release, ok := s.spools.Take(account)
+	if !ok {
+		return nil, &fault.Error{Code: wire.CodeUnavailable, Text: fmt.Sprintf("%d large files of the account are under way inside JSON: try again in a moment, or use the raw transfer",
+			spoolsPerAccount), RetryAfter: 5 * time.Second}
 	}
-	return func() {
-		<-p.all
-		giveBack()
-	}, true
-}
-
-func put(ctx context.Context, places chan struct{}) bool {
-	select {
-	case places <- struct{}{}:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-func (p *places) enter(account string) *share {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.own[account] == nil {
-		p.own[account] = &share{taken: make(chan struct{}, maxInlineOwn)}
-	}
-	p.own[account].users++
-	return p.own[account]
-}
-
-func (p *places) leave(account string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.own[account].users--; p.own[account].users == 0 {
-		delete(p.own, account)
-	}
-}
-
-// reserveInline reserves the memory of a file that is to be sent inside JSON,
-// before anything is charged. One that is too large for that is refused.
-func (s *server) reserveInline(r *http.Request, account string, req wire.PrepareRetrieveRequest, limit int64) (release func(), err error) {
-	size, err := s.Files.BlobSize(r.Context(), account, req)
+	defer release()
+	spool, err := s.newSpool()
 	if err != nil {
 		return nil, err
 	}
-	if size > limit {
-		return nil, fault.New(wire.CodeTooLarge, "file too large to be sent inside JSON: at most %d bytes; ask with \"transfer\":\"raw\"", limit-format.Overhead)
+	defer spool.Close()
+	traceOf(r.Context()).until(time.Now().Add(files.UploadLife))
+	n, err := io.Copy(spool, http.MaxBytesReader(w, r.Body, limit))
+	if err != nil {
+		return nil, noRoom(err)
 	}
-	return s.takeInline(r, account, size)
+	if err := hold(r, s.memory.inline, account, inlineCopies*n, inlineWait); err != nil {
+		return nil, err
+	}
+	raw := make([]byte, n)
+	if _, err := spool.ReadAt(raw, 0); err != nil {
+		return nil, fmt.Errorf("read request from the disk: %w", err)
+	}
+	return wellFormed(raw)
 }
 
-// takeInline reserves the memory of a file inside JSON, or refuses when too many
-// are under way already. A small one, or none, needs no place; -1 is a size that
-// is not known.
-func (s *server) takeInline(r *http.Request, account string, size int64) (release func(), err error) {
-	if size >= 0 && size <= maxRequestBytes {
-		return func() {}, nil
+// newSpool makes a file without a name, which is gone when it is closed.
+func (s *server) newSpool() (*os.File, error) {
+	f, err := os.CreateTemp(s.Spool, "")
+	if err != nil {
+		return nil, noRoom(fmt.Errorf("make a file for a request: %w", err))
 	}
-	wait, cancel := context.WithTimeout(r.Context(), inlineWait)
-	defer cancel()
-	release, ok := s.inline.take(wait, account)
-	switch {
-	case ok:
-		return release, nil
-	case r.Context().Err() != nil:
-		return nil, r.Context().Err()
-	default:
-		return nil, &fault.Error{Code: wire.CodeUnavailable, Text: "too many large files are under way inside JSON: try again in a moment, or use the raw transfer",
-			RetryAfter: 5 * time.Second}
+	if err := os.Remove(f.Name()); err != nil {
+		return nil, errors.Join(fmt.Errorf("make a file for a request: %w", err), f.Close())
 	}
+	return f, nil
+}
+
+// noRoom marks errors that mean that the disk is full.
+func noRoom(err error) error {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return errors.Join(blob.ErrFull, err)
+	}
+	return err
+}
+
+// decodeFinalize returns the request and, if it holds one, the file, which is
+// decoded as it is read.
+func decodeFinalize(raw []byte) (req wire.FinalizeUploadRequest, data io.Reader, err error) {
+	if req, err = decode[wire.FinalizeUploadRequest](raw); err != nil {
+		return req, nil, err
+	}
+	if req.EncryptedData == "" {
+		return req, nil, nil
+	}
+	data = &base64Reader{base64.NewDecoder(base64.StdEncoding.Strict(), strings.NewReader(req.EncryptedData))}
+	req.EncryptedData = ""
+	return req, data, nil
+}
+
+// base64Reader tells the client what is wrong.
+type base64Reader struct{ r io.Reader }
+
+func (b *base64Reader) Read(p []byte) (int, error) {
+	n, err := b.r.Read(p)
+	var corrupt base64.CorruptInputError
+	if errors.As(err, &corrupt) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = fault.New(wire.CodeValidation, "encrypted_data is not standard base64")
+	}
+	return n, err
+}
+
+// checkInline refuses a file that is too large to be sent inside JSON, before
+// anything is charged, and returns its size.
+func (s *server) checkInline(r *http.Request, account string, req wire.PrepareRetrieveRequest) (size int64, err error) {
+	if size, err = s.Files.BlobSize(r.Context(), account, req); err != nil {
+		return 0, err
+	}
+	if size > s.inlineLimit()+format.Overhead {
+		return 0, fault.New(wire.CodeTooLarge, "file too large to be sent inside JSON: at most %d bytes; ask with \"transfer\":\"raw\"", s.inlineLimit())
+	}
+	return size, nil
+}
+
+// streamInline sends a large file inside JSON as it is read.
+func (s *server) streamInline(w http.ResponseWriter, r *http.Request, account string, req wire.PrepareRetrieveRequest) {
+	stored, content, err := s.Files.RetrieveOpened(r.Context(), account, req)
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	defer content.Close()
+	s.Metrics.Retrieves.Inc()
+	out := retrieved(req, stored)
+	out.EncryptedB64 = rand.Text() // where the content belongs; nobody can know it
+	parts := bytes.Split(resultOf(r, out), []byte(out.EncryptedB64))
+	length := int64(len(parts)-1) * int64(base64.StdEncoding.EncodedLen(int(stored.BlobSize)))
+	for _, part := range parts {
+		length += int64(len(part))
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.FormatInt(length, 10))
+	if err := writeAround(w, parts, content, stored.BlobSize); err != nil {
+		s.cutOff(r, "file", err)
+	}
+}
+
+// writeAround writes the parts, with content as base64 between them.
+func writeAround(w io.Writer, parts [][]byte, content io.ReadSeeker, size int64) error {
+	for i, part := range parts {
+		if i > 0 {
+			if _, err := content.Seek(0, io.SeekStart); err != nil {
+				return err
+			}
+			buffered := bufio.NewWriterSize(w, pacePiece)
+			encoder := base64.NewEncoder(base64.StdEncoding, buffered)
+			if _, err := io.CopyN(encoder, content, size); err != nil {
+				return err
+			}
+			if err := errors.Join(encoder.Close(), buffered.Flush()); err != nil {
+				return err
+			}
+		}
+		if _, err := w.Write(part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cutOff ends an answer whose status was sent: only a broken connection tells that
+// something is missing.
+func (s *server) cutOff(r *http.Request, what string, err error) {
+	if r.Context().Err() == nil && !errors.Is(err, os.ErrDeadlineExceeded) { // else the client left, as it may
+		s.Logger.Warn(what+" cut off", "request", ledger.RequestID(r.Context()), "cause", err.Error())
+	}
+	panic(http.ErrAbortHandler)
+}
+
+// retrieved is the answer of a retrieval, without content.
+func retrieved(req wire.PrepareRetrieveRequest, stored files.Stored) wire.PrepareRetrieveResult {
+	return wire.PrepareRetrieveResult{Key: stored.Key.Base64(), IPFSHash: req.IPFSHash, Location: req.IPFSHash, GroupID: req.GroupID,
+		Format: stored.Format, Fee: stored.Fee.String()}
+}
+
+// resultOf encodes the answer of a retrieval for the generation that asks.
+func resultOf(r *http.Request, out wire.PrepareRetrieveResult) []byte {
+	raw, _ := json.Marshal(out)                  // strings and JSON that was stored
+	if r.Header.Get(wire.HeaderWalletID) != "" { // every SDK from 1.1.1 on: the ciphertext once
+		return bytes.Join([][]byte{[]byte(`{"result":`), raw, []byte("}")}, nil)
+	}
+	return bytes.Join(bothForms(raw), nil)
 }

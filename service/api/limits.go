@@ -1,6 +1,8 @@
 package api
 
 import (
+	"context"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -9,6 +11,24 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/throttle"
+)
+
+const (
+	// maxRequestBytes bounds a JSON request of an account without file content:
+	// two names of the longest, escaped, and more.
+	maxRequestBytes = 64 << 10
+	// maxRPCBytes and maxSignInBytes bound requests that need no account.
+	maxRPCBytes    = 16 << 10
+	maxSignInBytes = 4 << 10
+	// maxDepth bounds the nesting of a request.
+	maxDepth = 32
+	// underWayPerAccount is how many requests of an account are answered at a time.
+	underWayPerAccount = 256
+	// openAnswerTimes bounds an answer to somebody who is not signed in: the whole of
+	// it is taken within so many times the time-out for one who stands still.
+	openAnswerTimes = 4
+	// memoryWait is how long a request waits for memory.
+	memoryWait = 2 * time.Second
 )
 
 // newLimits allows each account so many requests per second, and twice as many
@@ -20,25 +40,63 @@ func newLimits(perSecond int) *throttle.Throttle[string] {
 	return throttle.New[string](rate.Limit(perSecond), 2*perSecond)
 }
 
-// admitAccount counts a request, or refuses it.
-func (s *server) admitAccount(account string) error {
-	if s.limits.Allow(account) {
-		return nil
+// admitAccount counts a request of an account that is signed in until it is
+// answered, or refuses it.
+func (s *server) admitAccount(r *http.Request, account string) error {
+	t := traceOf(r.Context())
+	t.account = account
+	if s.SignedIn != nil {
+		s.SignedIn(r.Context())
 	}
-	return &fault.Error{Code: wire.CodeRateLimited, Text: "too many requests: wait a second and repeat what was refused", RetryAfter: time.Second}
+	if !s.limits.Allow(account) {
+		return &fault.Error{Code: wire.CodeRateLimited, Text: "too many requests: wait a second and repeat what was refused", RetryAfter: time.Second}
+	}
+	release, ok := s.underWay.Take(account)
+	if !ok {
+		return &fault.Error{Code: wire.CodeRateLimited, Text: fmt.Sprintf("too many requests: %d of the account are under way, wait until they are answered", underWayPerAccount),
+			RetryAfter: time.Second}
+	}
+	t.atEnd(release)
+	return nil
 }
 
-// admitPage counts a request of the account page.
-func (s *server) admitPage(r *http.Request, account string) error {
-	traceOf(r.Context()).account = account
-	return s.admitAccount(account)
-}
-
-// caller authenticates a request and counts it.
+// caller authenticates a request from its headers, before anything of its body is
+// read, and counts it.
 func (s *server) caller(r *http.Request) (account string, err error) {
 	if account, err = s.authenticate(r); err != nil {
 		return "", err
 	}
-	traceOf(r.Context()).account = account
-	return account, s.admitAccount(account)
+	return account, s.admitAccount(r, account)
+}
+
+// memory is the budget of the process for bodies and answers, in bytes: one half for
+// files inside JSON, an eighth for whoever is not signed in, and the rest for other
+// requests of accounts. So none of them is refused because of the others.
+type memory struct{ inline, open, accounts *throttle.Bytes }
+
+func newMemory(total int64) memory {
+	return memory{inline: throttle.NewBytes(total / 2), open: throttle.NewBytes(total / 8), accounts: throttle.NewBytes(total - total/2 - total/8)}
+}
+
+// holdMemory takes memory from the budget of the process until the request is
+// answered, or refuses it. Whoever is not signed in is counted by address.
+func (s *server) holdMemory(r *http.Request, n int64) error {
+	t := traceOf(r.Context())
+	budget, owner := s.memory.accounts, t.account
+	if owner == "" {
+		budget, owner = s.memory.open, throttle.Network(t.client).String()
+	}
+	return hold(r, budget, owner, n, memoryWait)
+}
+
+// hold waits for memory.
+func hold(r *http.Request, budget *throttle.Bytes, owner string, n int64, patience time.Duration) error {
+	wait, cancel := context.WithTimeout(r.Context(), patience)
+	defer cancel()
+	release, ok := budget.Wait(wait, owner, n)
+	if !ok {
+		return &fault.Error{Code: wire.CodeUnavailable, Text: "too much is under way: try again in a moment", RetryAfter: 2 * time.Second}
+	}
+	traceOf(r.Context()).atEnd(release)
+	return nil
 }

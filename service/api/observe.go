@@ -8,12 +8,12 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"os"
 	"runtime/debug"
 	"strings"
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/wire"
-	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/ledger"
 )
 
@@ -23,6 +23,19 @@ type trace struct {
 	client  netip.Addr
 	account string // once authenticated
 	code    string // of a refusal
+	request *pace
+	release []func() // when the request is answered
+}
+
+// atEnd has release called when the request is answered.
+func (t *trace) atEnd(release func()) { t.release = append(t.release, release) }
+
+// until sets when the whole body of the request must have come; the zero time lets
+// it take any time, at its pace.
+func (t *trace) until(end time.Time) {
+	if t.request != nil {
+		t.request.end = end
+	}
 }
 
 type traceKey struct{}
@@ -44,9 +57,11 @@ func (s *server) observed(next http.Handler) http.Handler {
 		t := &trace{id: ledger.NewRequestID(""), client: s.clients.address(r)}
 		r = r.WithContext(ledger.WithRequestID(context.WithValue(r.Context(), traceKey{}, t), t.id))
 		body := &countedBody{ReadCloser: r.Body, pace: s.pace(http.NewResponseController(w).SetReadDeadline)}
-		r.Body = body
-		answer := &countedWriter{ResponseWriter: w, status: http.StatusOK, pace: s.pace(http.NewResponseController(w).SetWriteDeadline)}
-		answer.pace.deadline(s.ClientTimeout) // the connection may carry that of an earlier request
+		body.pace.end = start.Add(s.ClientTimeout)
+		r.Body, t.request = body, &body.pace
+		answer := &countedWriter{ResponseWriter: w, status: http.StatusOK, trace: t, plain: r.TLS == nil, pace: s.pace(http.NewResponseController(w).SetWriteDeadline)}
+		answer.pace.end = start.Add(openAnswerTimes * s.ClientTimeout)
+		_ = answer.pace.set(time.Time{}) // the connection may carry that of an earlier request
 		s.Metrics.InFlight.Inc()
 		defer func() {
 			p := recover()
@@ -57,28 +72,27 @@ func (s *server) observed(next http.Handler) http.Handler {
 				s.Logger.Error("panic", "request", t.id, "panic", fmt.Sprintf("%T", p), "stack", string(debug.Stack()))
 				s.refuse(answer, r, errors.New("panic"))
 			}
-			answer.pace.deadline(s.ClientTimeout) // for what is still buffered
-			body.pace.deadline(s.ClientTimeout)   // for what nobody read
+			body.pace.end, answer.pace.end = time.Time{}, time.Time{} // they may be over, and another request may follow
+			answer.pace.deadline(s.ClientTimeout)                     // for what is still buffered
+			body.pace.deadline(s.ClientTimeout)                       // for what nobody read
 			s.Metrics.InFlight.Dec()
+			for _, release := range t.release {
+				release()
+			}
 			s.finish(r, t, start, body.pace.n, answer)
 		}()
 		w.Header().Set(wire.HeaderRequestID, t.id)
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Cache-Control", "no-store")
-		s.admit(answer, r, t, next)
+		s.admit(answer, r, next)
 	})
 }
 
 // admit refuses what no operation takes.
-func (s *server) admit(w http.ResponseWriter, r *http.Request, t *trace, next http.Handler) {
+func (s *server) admit(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
 		w.Header().Set("Connection", "close")
 		writeJSON(w, http.StatusUnsupportedMediaType, wire.Error{Error: "compressed requests are not taken: send the body as it is", Code: wire.CodeValidation})
-		return
-	}
-	if !s.clients.mayTry(t.client) {
-		s.refuse(w, r, &fault.Error{Code: wire.CodeRateLimited, Text: "too many requests: too many failed sign-ins from your address, try again in a minute",
-			RetryAfter: time.Minute})
 		return
 	}
 	next.ServeHTTP(w, r)
@@ -119,11 +133,13 @@ func (s *server) operationOf(r *http.Request) string {
 // default about half a kilobyte a second.
 const pacePiece = 16 << 10
 
-// pace sets deadlines that move as long as bytes pass. Only the time in which
-// the service waits for the client counts, not that in which it works.
+// pace sets deadlines that move as long as bytes pass, and never beyond an end.
+// Only the time in which the service waits for the client counts for them, not that
+// in which it works.
 type pace struct {
 	set     func(time.Time) error
 	timeout time.Duration
+	end     time.Time     // zero = none
 	n       int64         // bytes that passed
 	due     int64         // the waiting is forgiven when n is there
 	waited  time.Duration // since it was forgiven
@@ -134,7 +150,7 @@ func (s *server) pace(set func(time.Time) error) pace {
 	return pace{set: set, timeout: s.ClientTimeout}
 }
 
-// begin is called before some bytes pass, end after.
+// begin is called before some bytes pass, passed after.
 func (p *pace) begin() {
 	if p.n >= p.due {
 		p.waited, p.due = 0, p.n+pacePiece
@@ -143,15 +159,20 @@ func (p *pace) begin() {
 	p.deadline(p.timeout - p.waited)
 }
 
-func (p *pace) end(n int64) {
+func (p *pace) passed(n int64) {
 	p.n += n
 	p.waited += time.Since(p.began)
 }
 
 func (p *pace) deadline(in time.Duration) {
-	if p.timeout > 0 {
-		_ = p.set(time.Now().Add(in)) // a writer of a test has none
+	if p.timeout <= 0 {
+		return
 	}
+	at := time.Now().Add(in)
+	if !p.end.IsZero() && at.After(p.end) {
+		at = p.end
+	}
+	_ = p.set(at) // a writer of a test has none
 }
 
 type countedBody struct {
@@ -162,7 +183,7 @@ type countedBody struct {
 func (b *countedBody) Read(p []byte) (int, error) {
 	b.pace.begin()
 	n, err := b.ReadCloser.Read(p)
-	b.pace.end(int64(n))
+	b.pace.passed(int64(n))
 	if err != nil {
 		_ = b.pace.set(time.Time{}) // or the wait for the end of the connection would end the request
 	}
@@ -172,6 +193,8 @@ func (b *countedBody) Read(p []byte) (int, error) {
 type countedWriter struct {
 	http.ResponseWriter
 	status int
+	trace  *trace
+	plain  bool // no TLS: files go from the disk to the connection
 	pace   pace
 }
 
@@ -180,13 +203,15 @@ func (w *countedWriter) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// Write sends p in pieces, so that a long answer may take long.
+// Write sends p in pieces, so that a long answer may take long, to an account that
+// is signed in.
 func (w *countedWriter) Write(p []byte) (total int, err error) {
+	w.forAccount()
 	for {
 		piece := p[total:min(len(p), total+pacePiece)]
 		w.pace.begin()
 		n, err := w.ResponseWriter.Write(piece)
-		w.pace.end(int64(n))
+		w.pace.passed(int64(n))
 		total += n
 		if err != nil || total == len(p) {
 			return total, err
@@ -194,12 +219,18 @@ func (w *countedWriter) Write(p []byte) (total int, err error) {
 	}
 }
 
+// forAccount takes the end away from an answer to an account.
+func (w *countedWriter) forAccount() {
+	if w.trace.account != "" {
+		w.pace.end = time.Time{}
+	}
+}
+
 // Unwrap lets http.ResponseController reach the connection.
 func (w *countedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // sendPiece is how much of a blob is handed to the kernel at once, in bytes. It
-// is more than what fits into the kernel's buffers at a time, which saves calls,
-// and has the time-out of its size.
+// is more than what fits into the kernel's buffers at a time, which saves calls.
 const sendPiece = 1 << 20
 
 // ReadFrom keeps sendfile for blobs: the file, or a file with a limit, goes on
@@ -209,17 +240,34 @@ func (w *countedWriter) ReadFrom(r io.Reader) (total int64, err error) {
 	if !ok {
 		limited = &io.LimitedReader{R: r, N: 1<<63 - 1}
 	}
+	if _, ok := limited.R.(*os.File); !ok || !w.plain {
+		return io.Copy(struct{ io.Writer }{w}, limited)
+	}
+	w.forAccount()
 	for limited.N > 0 {
-		w.pace.deadline(w.pace.timeout * (sendPiece / pacePiece))
 		piece := &io.LimitedReader{R: limited.R, N: min(limited.N, sendPiece)}
 		want := piece.N
-		n, err := io.Copy(w.ResponseWriter, piece)
+		n, err := w.send(piece)
 		total += n
 		limited.N -= n
-		w.pace.n += n
 		if err != nil || n < want {
 			return total, err
 		}
 	}
 	return total, nil
+}
+
+// send sends a piece of a file. Within each time-out as much must pass as
+// elsewhere; whoever takes less stands still. sendfile has moved the file by what
+// the kernel took, so that it can go on after a time-out.
+func (w *countedWriter) send(piece *io.LimitedReader) (total int64, err error) {
+	for {
+		w.pace.deadline(w.pace.timeout)
+		n, err := io.Copy(w.ResponseWriter, piece)
+		total += n
+		w.pace.n += n
+		if !errors.Is(err, os.ErrDeadlineExceeded) || n < pacePiece {
+			return total, err
+		}
+	}
 }

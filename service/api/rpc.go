@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"slices"
 	"strconv"
 
 	"github.com/svcfs/svcfs/sdk/wire"
@@ -28,11 +27,17 @@ type rpcRequest struct {
 // rpc answers the views of the ledger like the real network (wire protocol 4.1):
 // HTTP 200 always, errors inside.
 func (s *server) rpc(w http.ResponseWriter, r *http.Request) {
-	if err := s.clients.mayLook(traceOf(r.Context()).client); err != nil {
+	client := traceOf(r.Context()).client
+	leave, err := s.clients.enter(client)
+	if err == nil {
+		defer leave()
+		err = s.holdMemory(r, bodyCopies*maxRPCBytes)
+	}
+	if err != nil {
 		writeRPC(w, nil, nil, rpcFault("TOO_MANY_REQUESTS", "REQUEST_VALIDATION_ERROR", fault.Of(err).Text))
 		return
 	}
-	raw, err := body(w, r, maxRequestBytes)
+	raw, err := body(w, r, maxRPCBytes)
 	var req rpcRequest
 	if err != nil || json.Unmarshal(raw, &req) != nil {
 		writeRPC(w, req.ID, nil, rpcFault("PARSE_ERROR", "REQUEST_VALIDATION_ERROR", "the request is not understood"))
@@ -50,7 +55,7 @@ func (s *server) rpc(w http.ResponseWriter, r *http.Request) {
 	case "view_account":
 		s.viewAccount(r.Context(), w, req)
 	case "call_function":
-		s.callFunction(r.Context(), w, req)
+		s.callFunction(r, w, req)
 	default:
 		writeRPC(w, req.ID, nil, rpcFault("PARSE_ERROR", "REQUEST_VALIDATION_ERROR", "request_type must be view_account or call_function"))
 	}
@@ -75,47 +80,21 @@ func (s *server) viewAccount(ctx context.Context, w http.ResponseWriter, req rpc
 		"storage_paid_at": 0, "block_height": 1, "block_hash": noBlockHash}, nil)
 }
 
-func (s *server) callFunction(ctx context.Context, w http.ResponseWriter, req rpcRequest) {
-	value, err := s.view(ctx, req.Params.MethodName, req.Params.Args)
-	if err != nil {
-		e := fault.Of(err)
-		if e.Code == wire.CodeInternal {
-			writeRPC(w, req.ID, nil, s.internal(ctx, err))
-			return
-		}
-		writeRPC(w, req.ID, nil, rpcFault("CONTRACT_EXECUTION_ERROR", "HANDLER_ERROR",
-			"wasm execution failed with error: HostError(GuestPanic { panic_msg: "+strconv.Quote(e.Text)+" })"))
+func (s *server) callFunction(r *http.Request, w http.ResponseWriter, req rpcRequest) {
+	value, err := s.view(r.Context(), req.Params.MethodName, req.Params.Args)
+	if err == nil {
+		err = s.writeView(r, w, req.ID, value)
+	}
+	if err == nil {
 		return
 	}
-	raw, err := json.Marshal(value)
-	if err != nil {
-		writeRPC(w, req.ID, nil, s.internal(ctx, err))
+	e := fault.Of(err)
+	if e.Code == wire.CodeInternal {
+		writeRPC(w, req.ID, nil, s.internal(r.Context(), err))
 		return
 	}
-	if len(raw) > maxView {
-		writeRPC(w, req.ID, nil, rpcFault("CONTRACT_EXECUTION_ERROR", "HANDLER_ERROR", "the answer is too long for a view"))
-		return
-	}
-	writeRPC(w, req.ID, map[string]any{"result": byteNumbers(raw), "logs": []string{}, "block_height": 1, "block_hash": noBlockHash}, nil)
-}
-
-// maxView bounds what a view returns, in bytes: anybody may ask for it, and on
-// the wire it is four times as long.
-const maxView = 8 << 20
-
-// byteNumbers is encoded as the network does it: as an array of numbers.
-type byteNumbers []byte
-
-// MarshalJSON writes [1,2,…].
-func (b byteNumbers) MarshalJSON() ([]byte, error) {
-	out := append(make([]byte, 0, 4*len(b)+2), '[')
-	for i, n := range b {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = strconv.AppendUint(out, uint64(n), 10)
-	}
-	return append(out, ']'), nil
+	writeRPC(w, req.ID, nil, rpcFault("CONTRACT_EXECUTION_ERROR", "HANDLER_ERROR",
+		"wasm execution failed with error: HostError(GuestPanic { panic_msg: "+strconv.Quote(e.Text)+" })"))
 }
 
 // view answers the free view methods of the contract (wire protocol 4.2).
@@ -188,21 +167,10 @@ func (s *server) viewGroup(ctx context.Context, method, group, user string) (any
 			return list.Names, err
 		})
 	case "get_transactions_for_group", "get_transactions_for_group_public":
-		return s.public(g.Joinable, func() (any, error) { return s.publicFiles(ctx, g.ID) })
+		return s.public(g.Joinable, func() (any, error) { return filesOf(g.ID), nil })
 	default:
 		return nil, fault.New(wire.CodeUnsupported, "MethodNotFound: %.60q", method)
 	}
-}
-
-// publicFiles lists the files of an open group in upload order, unless they are
-// too many to be told to anybody who asks.
-func (s *server) publicFiles(ctx context.Context, group string) (any, error) {
-	list, err := s.Files.Newest(ctx, "", group, 0, wire.MaxPageRows+1)
-	if err == nil && len(list) > wire.MaxPageRows {
-		return nil, fault.New(wire.CodeTooLarge, "the group has more than %d files: ask get_group_transactions with after_seq and limit", wire.MaxPageRows)
-	}
-	slices.Reverse(list)
-	return list, err
 }
 
 // expired lists the records of a group that retention will remove next, as many

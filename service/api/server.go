@@ -30,15 +30,6 @@ import (
 	"github.com/svcfs/svcfs/service/web"
 )
 
-const (
-	// maxRequestBytes bounds a JSON request without file content.
-	maxRequestBytes = 1 << 20
-	// smallRequest is how much memory a request gets on its word.
-	smallRequest = 64 << 10
-	// maxDepth bounds the nesting of a request.
-	maxDepth = 32
-)
-
 // Deps are the parts the API answers from.
 type Deps struct {
 	Accounts     *auth.Accounts
@@ -58,8 +49,12 @@ type Deps struct {
 	Page         *web.Page // the account page
 	Logger       *slog.Logger
 
-	TrustedProxies []netip.Prefix // whose X-Forwarded-For is believed
-	ClientTimeout  time.Duration  // for the next piece of a request or answer
+	TrustedProxies []netip.Prefix        // whose X-Forwarded-For is believed
+	ClientTimeout  time.Duration         // for the next piece of a request or answer, and for a whole small request
+	Memory         int64                 // bytes that bodies and answers of requests under way may take
+	Spool          string                // directory for files inside JSON while they come
+	PutMemory      func(int64) int64     // that a raw upload of so many bytes takes
+	SignedIn       func(context.Context) // told of every request of an account; may be nil
 }
 
 // Checkpoints publishes the ledger for outsiders.
@@ -74,7 +69,10 @@ type server struct {
 	special map[string]http.HandlerFunc // operations that carry content or long lists, or wait
 	limits  *throttle.Throttle[string]  // by account
 	clients *clients
-	inline  *places
+
+	memory   memory
+	underWay *throttle.Slots[string] // requests, by account
+	spools   *throttle.Slots[string] // files inside JSON that are coming, by account
 }
 
 // tool is one operation: it decodes its request and returns its result.
@@ -82,12 +80,13 @@ type tool func(ctx context.Context, account string, body []byte) (any, error)
 
 // New returns the handler of the whole service.
 func New(d Deps) http.Handler {
-	s := &server{Deps: d, limits: newLimits(d.RequestRate), clients: newClients(d.TrustedProxies), inline: newPlaces()}
+	s := &server{Deps: d, limits: newLimits(d.RequestRate), clients: newClients(d.TrustedProxies, d.Logger),
+		memory: newMemory(d.Memory), underWay: throttle.NewSlots[string](underWayPerAccount), spools: throttle.NewSlots[string](spoolsPerAccount)}
 	s.tools = s.operations()
 	s.special = map[string]http.HandlerFunc{wire.OpFinalizeUpload: s.finalize, wire.OpPrepareRetrieve: s.retrieve, wire.OpWatch: s.watch,
 		wire.OpGetGroupTransactions: s.transactions}
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST "+wire.PathSessionToken, s.sessionToken)
+	mux.Handle("POST "+wire.PathSessionToken, s.open(http.HandlerFunc(s.sessionToken)))
 	mux.HandleFunc("GET "+wire.PathSessionToken, s.loginProbe)
 	mux.HandleFunc("POST "+wire.PathTools+"{op}", s.tool)
 	mux.HandleFunc("POST "+wire.PathFinalizeGenA, func(w http.ResponseWriter, r *http.Request) { s.finalize(w, r) })
@@ -97,7 +96,11 @@ func New(d Deps) http.Handler {
 	mux.HandleFunc("GET "+wire.PathCapabilities, s.capabilities)
 	mux.HandleFunc("GET "+wire.PathHealth, s.health)
 	mux.Handle("GET "+wire.PathTlog, s.open(d.Checkpoints.Handler(s.refuse)))
-	mux.Handle(web.Path, d.Page.Handler(s.refuse, s.admitPage))
+	page := d.Page.Handler(s.refuse, s.admitAccount)
+	mux.Handle(web.Path, page)
+	for _, path := range web.OpenPaths() {
+		mux.Handle(path, s.open(page))
+	}
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Vary", "Accept")
 		if web.WantsPage(r) {
@@ -165,8 +168,11 @@ func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	default:
 		err = &fault.Error{Code: wire.CodeUnavailable, Text: "the request was given up", Err: err}
 	}
-	e := fault.Of(err)
-	traceOf(r.Context()).code = e.Code
+	e, t := fault.Of(err), traceOf(r.Context())
+	if isFailedSignIn(e) && !s.clients.mayFail(t.client) {
+		e = &fault.Error{Code: wire.CodeRateLimited, Text: "too many requests: too many failed sign-ins from your address, try again in a minute", RetryAfter: time.Minute}
+	}
+	t.code = e.Code
 	level := slog.LevelError
 	if r.Context().Err() != nil { // a caller who left is no failure
 		level = slog.LevelDebug
@@ -178,6 +184,11 @@ func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		w.Header().Set("Retry-After", strconv.Itoa(int(e.RetryAfter.Seconds())))
 	}
 	writeJSON(w, e.Status(), wire.Error{Error: e.Text, Code: e.Code})
+}
+
+// isFailedSignIn tells whether a refusal is one of somebody who could not sign in.
+func isFailedSignIn(e *fault.Error) bool {
+	return e.Status() == http.StatusUnauthorized || e.Code == wire.CodeAccountUnknown
 }
 
 // result answers the result of an operation in the form both generations read:
@@ -193,17 +204,22 @@ func result(w http.ResponseWriter, v any) {
 		writeJSON(w, http.StatusInternalServerError, wire.Error{Error: "internal error", Code: wire.CodeInternal})
 		return
 	}
+	writeRaw(w, http.StatusOK, bothForms(raw)...)
+}
+
+// bothForms is a result as [result] answers it.
+func bothForms(raw []byte) [][]byte {
 	switch {
 	case raw[0] == '"':
-		writeRaw(w, http.StatusOK, []byte(`{"result":`), raw, []byte(`,"message":`), raw, []byte(`}`))
+		return [][]byte{[]byte(`{"result":`), raw, []byte(`,"message":`), raw, []byte(`}`)}
 	case raw[0] == '{' && len(raw) > 2:
-		writeRaw(w, http.StatusOK, []byte(`{"result":`), raw, []byte(`,`), raw[1:])
+		return [][]byte{[]byte(`{"result":`), raw, []byte(`,`), raw[1:]}
 	default:
-		writeRaw(w, http.StatusOK, []byte(`{"result":`), raw, []byte(`}`))
+		return [][]byte{[]byte(`{"result":`), raw, []byte(`}`)}
 	}
 }
 
-// authenticate returns who sent a request. A Bearer token, if present, decides alone; an
+// authenticate returns who sent a request, from its headers alone. A Bearer token, if present, decides alone; an
 // API key needs its account beside it.
 func (s *server) authenticate(r *http.Request) (account string, err error) {
 	if len(r.Header.Values("Authorization")) > 1 || len(r.Header.Values(wire.HeaderAPIKey)) > 1 || len(r.Header.Values(wire.HeaderAccountID)) > 1 {
@@ -241,11 +257,15 @@ func body(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 		return nil, &http.MaxBytesError{Limit: limit}
 	}
 	var all bytes.Buffer
-	all.Grow(int(min(max(r.ContentLength, 0), smallRequest)) + bytes.MinRead)
+	all.Grow(int(max(r.ContentLength, 0)) + bytes.MinRead)
 	if _, err := all.ReadFrom(http.MaxBytesReader(w, r.Body, limit)); err != nil {
 		return nil, err
 	}
-	raw := all.Bytes()
+	return wellFormed(all.Bytes())
+}
+
+// wellFormed is the JSON of a body.
+func wellFormed(raw []byte) ([]byte, error) {
 	if wire.DeeperThan(raw, maxDepth) {
 		return nil, fault.New(wire.CodeInvalidJSON, "the request is nested deeper than %d", maxDepth)
 	}
@@ -268,8 +288,15 @@ func decode[T any](raw []byte) (T, error) {
 	return v, nil
 }
 
+// sessionToken exchanges an API key for a token. Without a key in the headers the
+// body is not read; which account it is for, only the body tells.
 func (s *server) sessionToken(w http.ResponseWriter, r *http.Request) {
-	raw, err := body(w, r, maxRequestBytes)
+	key := r.Header.Get(wire.HeaderAPIKey)
+	if key == "" {
+		s.refuse(w, r, errNoKey())
+		return
+	}
+	raw, err := body(w, r, maxSignInBytes)
 	if err != nil {
 		s.refuse(w, r, err)
 		return
@@ -279,9 +306,8 @@ func (s *server) sessionToken(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, err)
 		return
 	}
-	key := r.Header.Get(wire.HeaderAPIKey)
-	if key == "" || req.AccountID == "" {
-		s.refuse(w, r, fault.New(wire.CodeAuthRequired, "API key required: send X-API-Key and account_id; the operator makes a key with: svcd account create NAME"))
+	if req.AccountID == "" {
+		s.refuse(w, r, errNoKey())
 		return
 	}
 	generation, err := s.Accounts.CheckKey(r.Context(), req.AccountID, key)
@@ -295,7 +321,14 @@ func (s *server) sessionToken(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	traceOf(r.Context()).account = req.AccountID
+	if s.SignedIn != nil {
+		s.SignedIn(r.Context())
+	}
 	writeJSON(w, http.StatusOK, wire.SessionTokenResult{Token: token, AccountID: req.AccountID, ExpiresIn: s.Tokens.Lifetime()})
+}
+
+func errNoKey() error {
+	return fault.New(wire.CodeAuthRequired, "API key required: send X-API-Key and account_id; the operator makes a key with: svcd account create NAME")
 }
 
 func (s *server) loginProbe(w http.ResponseWriter, _ *http.Request) {

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"bytes"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -9,7 +8,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -69,9 +67,19 @@ func (s *server) operations() map[string]tool {
 	}
 }
 
+// bodyCopies is how often a small request is in memory while it is answered.
+const bodyCopies = 3
+
 // asked authenticates a request and reads it into its shape.
 func asked[Request any](s *server, w http.ResponseWriter, r *http.Request) (account string, req Request, err error) {
 	if account, err = s.caller(r); err != nil {
+		return "", req, err
+	}
+	size := r.ContentLength
+	if size < 0 { // not known
+		size = maxRequestBytes
+	}
+	if err := s.holdMemory(r, bodyCopies*min(size, maxRequestBytes)); err != nil {
 		return "", req, err
 	}
 	raw, err := body(w, r, maxRequestBytes)
@@ -155,14 +163,7 @@ func (s *server) finalize(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, err)
 		return
 	}
-	release, err := s.takeInline(r, account, r.ContentLength)
-	if err != nil {
-		s.refuse(w, r, err)
-		return
-	}
-	defer release()
-	limit := int64(maxRequestBytes) + int64(base64.StdEncoding.EncodedLen(int(min(s.MaxFileBytes, maxInlineFile)+format.Overhead)))
-	raw, err := body(w, r, limit)
+	raw, err := s.contentBody(w, r, account)
 	if err != nil {
 		s.refuse(w, r, err)
 		return
@@ -181,21 +182,6 @@ func (s *server) finalize(w http.ResponseWriter, r *http.Request) {
 	result(w, out)
 }
 
-func decodeFinalize(raw []byte) (req wire.FinalizeUploadRequest, data io.Reader, err error) {
-	if req, err = decode[wire.FinalizeUploadRequest](raw); err != nil {
-		return req, nil, err
-	}
-	if req.EncryptedData == "" {
-		return req, nil, nil
-	}
-	decoded, err := base64.StdEncoding.Strict().DecodeString(req.EncryptedData)
-	if err != nil {
-		return req, nil, fault.New(wire.CodeValidation, "encrypted_data is not standard base64")
-	}
-	req.EncryptedData = ""
-	return req, bytes.NewReader(decoded), nil
-}
-
 // retrieve hands out a key with the ciphertext, or with the address of it.
 func (s *server) retrieve(w http.ResponseWriter, r *http.Request) {
 	account, req, err := asked[wire.PrepareRetrieveRequest](s, w, r)
@@ -205,13 +191,18 @@ func (s *server) retrieve(w http.ResponseWriter, r *http.Request) {
 	}
 	inlineUpTo := int64(wire.InlineBlobBytes)
 	if req.Transfer != wire.TransferRaw {
-		inlineUpTo = min(s.MaxFileBytes, maxInlineFile) + format.Overhead
-		release, err := s.reserveInline(r, account, req, inlineUpTo)
-		if err != nil {
+		if inlineUpTo, err = s.checkInline(r, account, req); err != nil {
 			s.refuse(w, r, err)
 			return
 		}
-		defer release()
+		if inlineUpTo > memoryInline {
+			s.streamInline(w, r, account, req)
+			return
+		}
+	}
+	if err := s.holdMemory(r, retrieveCopies*inlineUpTo); err != nil {
+		s.refuse(w, r, err)
+		return
 	}
 	stored, err := s.Files.Retrieve(r.Context(), account, req, inlineUpTo)
 	if err != nil {
@@ -219,20 +210,19 @@ func (s *server) retrieve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.Metrics.Retrieves.Inc()
-	out := wire.PrepareRetrieveResult{Key: stored.Key.Base64(), IPFSHash: req.IPFSHash, Location: req.IPFSHash, GroupID: req.GroupID,
-		Format: stored.Format, Fee: stored.Fee.String()}
+	out := retrieved(req, stored)
 	if stored.Inline != nil {
 		out.EncryptedB64 = base64.StdEncoding.EncodeToString(stored.Inline)
 	} else {
 		out.DataURL = wire.PathReadBlob + s.ticket(account, req.GroupID, req.IPFSHash)
 		out.DataSize = stored.BlobSize
 	}
-	if r.Header.Get(wire.HeaderWalletID) != "" { // every SDK from 1.1.1 on: the ciphertext once
-		writeJSON(w, http.StatusOK, map[string]any{"result": out})
-		return
-	}
-	result(w, out)
+	writeRaw(w, http.StatusOK, resultOf(r, out))
 }
+
+// retrieveCopies is how often a small file is in memory while it is answered: as it
+// is stored, and four times as text.
+const retrieveCopies = 7
 
 func (s *server) putBlob(w http.ResponseWriter, r *http.Request) {
 	account, err := s.caller(r)
@@ -244,6 +234,11 @@ func (s *server) putBlob(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, fault.New(wire.CodeTooLarge, "file too large: at most %d bytes are accepted", s.MaxFileBytes))
 		return
 	}
+	if err := s.holdMemory(r, s.PutMemory(r.ContentLength)); err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	traceOf(r.Context()).until(time.Time{}) // it may be large, and take its time
 	if err := s.Files.PutBlob(r.Context(), account, r.PathValue("id"), r.Body, r.ContentLength); err != nil {
 		s.refuse(w, r, err)
 		return

@@ -5,15 +5,19 @@ import (
 	"net/http"
 
 	"github.com/svcfs/svcfs/sdk/wire"
-	"github.com/svcfs/svcfs/service/ledger"
+	"github.com/svcfs/svcfs/service/files"
 )
 
-// transactions lists the records of a group. More than a page of them are sent as
+// transactions lists the records of a group. More than a piece of them are sent as
 // they are read: the hosted service's clients know no pages, and a group may have
 // hundreds of thousands.
 func (s *server) transactions(w http.ResponseWriter, r *http.Request) {
 	account, req, err := asked[wire.TransactionsRequest](s, w, r)
 	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	if err := s.holdMemory(r, files.ListMemory); err != nil {
 		s.refuse(w, r, err)
 		return
 	}
@@ -24,14 +28,13 @@ func (s *server) transactions(w http.ResponseWriter, r *http.Request) {
 		list.end()
 	case !list.begun:
 		s.refuse(w, r, err)
-	default: // the status was sent: only a broken connection tells that rows are missing
-		s.Logger.Warn("list cut off", "request", ledger.RequestID(r.Context()), "cause", err.Error())
-		panic(http.ErrAbortHandler)
+	default:
+		s.cutOff(r, "list", err)
 	}
 }
 
-// rowsWriter answers a list of rows: of one page as every result, longer ones
-// page by page.
+// rowsWriter answers a list of rows: of one piece as every result, longer ones
+// piece by piece.
 type rowsWriter struct {
 	w     http.ResponseWriter
 	first []wire.TransactionRow // held back until it is known whether more follow

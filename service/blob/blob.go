@@ -43,6 +43,9 @@ type Store interface {
 	// left, or what is left is never named and removed by Sweep. An error of r is
 	// returned as it is.
 	Put(ctx context.Context, r io.Reader, limit int64) (Info, error)
+	// PutMemory is how much memory a Put of so many bytes takes while it is under
+	// way, at most; -1 is a size that is not known.
+	PutMemory(size int64) int64
 	// Open opens a blob for reading until ctx ends; the caller closes it. A
 	// missing one is fs.ErrNotExist.
 	Open(ctx context.Context, id string) (io.ReadSeekCloser, int64, error)
@@ -71,6 +74,14 @@ func Open(ctx context.Context, location string) (Store, error) {
 		return nil, fmt.Errorf("blob store %q: want a directory or s3://BUCKET", scheme+"://…")
 	}
 	return OpenDir(location)
+}
+
+// atMost is a size, or the most when it is larger or not known.
+func atMost(size, most int64) int64 {
+	if size < 0 {
+		return most
+	}
+	return min(size, most)
 }
 
 func newID() (string, error) {

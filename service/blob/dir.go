@@ -33,7 +33,8 @@ type Dir struct {
 	buffers sync.Pool // of *[copyBytes]byte
 }
 
-const tmpDir = "tmp"
+// TmpDir is where blobs are while they arrive, below the directory.
+const TmpDir = "tmp"
 
 var errSyncFailed = fmt.Errorf("%w: a sync failed: stop the service, check the disk, run svcd verify --read-data, then start it again", ErrUnavailable)
 
@@ -47,7 +48,7 @@ func OpenDir(dir string) (*Dir, error) {
 		return nil, fmt.Errorf("open blob directory: %w", err)
 	}
 	d := &Dir{path: dir, root: root, sync: (*os.File).Sync, buffers: sync.Pool{New: func() any { return new([copyBytes]byte) }}}
-	if err := d.makeFolder(tmpDir); err != nil {
+	if err := d.makeFolder(TmpDir); err != nil {
 		return nil, errors.Join(err, root.Close())
 	}
 	return d, nil
@@ -58,7 +59,7 @@ func (d *Dir) Close() error { return d.root.Close() }
 
 // Check reports whether the directory is still there.
 func (d *Dir) Check(context.Context) error {
-	if _, err := d.root.Stat(tmpDir); err != nil {
+	if _, err := d.root.Stat(TmpDir); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	if d.failed.Load() {
@@ -114,7 +115,7 @@ func (d *Dir) Put(ctx context.Context, r io.Reader, limit int64) (Info, error) {
 		return Info{}, err
 	}
 	info := Info{ID: id}
-	tmp := path.Join(tmpDir, info.ID)
+	tmp := path.Join(TmpDir, info.ID)
 	if err := d.write(ctx, tmp, r, limit, &info); err != nil {
 		_ = d.root.Remove(tmp)
 		return Info{}, full(fmt.Errorf("write blob: %w", err))
@@ -127,6 +128,9 @@ func (d *Dir) Put(ctx context.Context, r io.Reader, limit int64) (Info, error) {
 	}
 	return info, nil
 }
+
+// PutMemory is two pieces at most: one that is written, one that is hashed.
+func (d *Dir) PutMemory(size int64) int64 { return max(atMost(size, 2*copyBytes), copyBytes) }
 
 func (d *Dir) write(ctx context.Context, name string, r io.Reader, limit int64, info *Info) error {
 	f, err := d.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
@@ -236,7 +240,7 @@ func (d *Dir) Sweep(ctx context.Context, age time.Duration, visit func(id string
 		}
 		id := path.Base(name)
 		switch {
-		case path.Dir(name) == tmpDir:
+		case path.Dir(name) == TmpDir:
 			return d.root.Remove(name)
 		case checkID(id) != nil || name != place(id):
 			return nil

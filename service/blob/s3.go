@@ -190,6 +190,9 @@ func (s *S3) probe(ctx context.Context) error {
 	return nil
 }
 
+// PutMemory is one part at most.
+func (s *S3) PutMemory(size int64) int64 { return atMost(size, partBytes) }
+
 // Put stores what r gives, at most limit bytes, under a new name.
 func (s *S3) Put(ctx context.Context, r io.Reader, limit int64) (Info, error) {
 	id, err := newID()

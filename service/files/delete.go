@@ -25,23 +25,34 @@ type target struct {
 // Delete destroys the key of a file, in one transaction with its record, and
 // then what is left of it: the ciphertext, and old copies of the wrapped key in
 // the database's files. Uploader or owner, who must be members and no readers. A file that is
-// deleted already stays as it is: the first record wins. What cannot be removed
-// at once, the sweep removes.
+// deleted already stays as it is: the first record wins, nothing is cleaned again,
+// and it counts as a change without a price. What cannot be removed at once, the
+// sweep removes.
 func (f *Files) Delete(ctx context.Context, account string, req wire.FileRequest) (string, error) {
 	var victim target
 	err := f.store.Write(ctx, func(tx *store.Tx) (err error) {
-		if victim, err = changeable(ctx, tx, account, req.GroupID, req.IPFSHash, "delete"); err != nil || victim.deleted {
+		if victim, err = changeable(ctx, tx, account, req.GroupID, req.IPFSHash, "delete"); err != nil {
 			return err
+		}
+		if victim.deleted {
+			return f.ledger.CountFree(ctx, tx, account)
 		}
 		return f.shred(ctx, tx, victim, account, wire.ReasonOwnerRequest)
 	})
 	if err != nil {
 		return "", err
 	}
+	if victim.deleted {
+		return deletedText(victim), nil
+	}
 	f.removeBlobs(ctx, victim)
 	faultpoint.Hit("delete.blob_removed")
 	_ = f.scrub(context.WithoutCancel(ctx)) // the sweep repeats it
-	return fmt.Sprintf("Deleted '%s' from group '%s': its key is destroyed", victim.ref, victim.group), nil
+	return deletedText(victim), nil
+}
+
+func deletedText(t target) string {
+	return fmt.Sprintf("Deleted '%s' from group '%s': its key is destroyed", t.ref, t.group)
 }
 
 // changeable returns a file that account may delete or rename.

@@ -35,8 +35,8 @@ import (
 )
 
 const (
-	// uploadLife is how long an upload id is good.
-	uploadLife = 300 * time.Second
+	// UploadLife is how long an upload id is good.
+	UploadLife = 300 * time.Second
 	// claimLife is how long a claim may be repeated without a second fee.
 	claimLife = time.Hour
 	// MaxFilename is the longest recorded name, in bytes: a path of components.
@@ -46,7 +46,7 @@ const (
 	// maxClaimID is the longest claim id, in bytes; a UUID has 36.
 	maxClaimID = 128
 	// orphanAge is how old a blob without a record must be before it is removed.
-	orphanAge = 2 * uploadLife
+	orphanAge = 2 * UploadLife
 )
 
 // Blobs is where ciphertext is kept.
@@ -138,7 +138,7 @@ func (f *Files) Prepare(ctx context.Context, account string, req wire.PrepareUpl
 			return err
 		}
 		_, err = tx.ExecContext(ctx, `INSERT INTO uploads (id, account, group_id, ref, filename, key_version, key_id, expires_ns)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?)`, out.UploadID, account, g.ID, ref, req.Filename, g.KeyVersion, keyID, time.Now().Add(uploadLife).UnixNano())
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?)`, out.UploadID, account, g.ID, ref, req.Filename, g.KeyVersion, keyID, time.Now().Add(UploadLife).UnixNano())
 		if err != nil {
 			return fmt.Errorf("insert upload: %w", err)
 		}
@@ -295,7 +295,7 @@ func (f *Files) record(ctx context.Context, tx *store.Tx, account string, req wi
 		return out, false, err
 	}
 	_, err = tx.ExecContext(ctx, "UPDATE uploads SET result = ?, key_id = NULL, blob_id = NULL, expires_ns = ? WHERE id = ?",
-		string(result), time.Now().Add(uploadLife).UnixNano(), u.id)
+		string(result), time.Now().Add(UploadLife).UnixNano(), u.id)
 	return out, true, err
 }
 
@@ -341,7 +341,33 @@ type Stored struct {
 // blob is read before the charge when it is to be answered inline, and checked
 // against its checksum: nobody pays for bytes that are known to be damaged. Of a
 // larger blob only the size is checked; the reader's tag and hash do the rest.
-func (f *Files) Retrieve(ctx context.Context, account string, req wire.PrepareRetrieveRequest, inlineUpTo int64) (s Stored, err error) {
+func (f *Files) Retrieve(ctx context.Context, account string, req wire.PrepareRetrieveRequest, inlineUpTo int64) (Stored, error) {
+	return f.retrieve(ctx, account, req, func(s *Stored, want blob.Info) (err error) {
+		s.Inline, err = f.readBlob(ctx, want, inlineUpTo)
+		return err
+	})
+}
+
+// RetrieveOpened is [Files.Retrieve] with the content to be read, from its start: it
+// was read and checked before the charge. The caller closes it.
+func (f *Files) RetrieveOpened(ctx context.Context, account string, req wire.PrepareRetrieveRequest) (s Stored, content io.ReadSeekCloser, err error) {
+	s, err = f.retrieve(ctx, account, req, func(_ *Stored, want blob.Info) (err error) {
+		if content, err = f.openBlob(ctx, want); err != nil {
+			return err
+		}
+		return checkSum(content, want)
+	})
+	if err == nil {
+		_, err = content.Seek(0, io.SeekStart)
+	}
+	if err != nil && content != nil {
+		err = errors.Join(err, content.Close())
+	}
+	return s, content, err
+}
+
+// retrieve reads a file with read, and then charges for it.
+func (f *Files) retrieve(ctx context.Context, account string, req wire.PrepareRetrieveRequest, read func(*Stored, blob.Info) error) (s Stored, err error) {
 	if len(req.ClaimID) > maxClaimID || strings.ContainsRune(req.ClaimID, 0) {
 		return s, fault.New(wire.CodeValidation, "claim_id must be at most %d bytes without NUL", maxClaimID)
 	}
@@ -353,7 +379,7 @@ func (f *Files) Retrieve(ctx context.Context, account string, req wire.PrepareRe
 		return s, err
 	}
 	s = Stored{BlobID: row.blob.ID, BlobSize: row.blob.Size, Format: json.RawMessage(row.format)}
-	if s.Inline, err = f.readBlob(ctx, row.blob, inlineUpTo); err != nil {
+	if err := read(&s, row.blob); err != nil {
 		return s, f.unlessDeleted(ctx, account, req, err)
 	}
 	err = f.store.Write(ctx, func(tx *store.Tx) error {
@@ -467,15 +493,23 @@ func (f *Files) readBlob(ctx context.Context, want blob.Info, inlineUpTo int64) 
 }
 
 func (f *Files) checkSize(ctx context.Context, want blob.Info) error {
+	r, err := f.openBlob(ctx, want)
+	if err == nil {
+		err = r.Close()
+	}
+	return err
+}
+
+// openBlob opens a blob that must have its size.
+func (f *Files) openBlob(ctx context.Context, want blob.Info) (io.ReadSeekCloser, error) {
 	r, size, err := f.blobs.Open(ctx, want.ID)
 	if err != nil {
-		return damaged("missing or unreadable", err)
+		return nil, damaged("missing or unreadable", err)
 	}
-	defer r.Close()
 	if size != want.Size {
-		return damaged("cut or extended", nil)
+		return nil, errors.Join(damaged("cut or extended", nil), r.Close())
 	}
-	return nil
+	return r, nil
 }
 
 // damaged is the refusal to hand out what cannot be right; an outage of the
@@ -497,12 +531,9 @@ func (f *Files) OpenBlob(ctx context.Context, account, group, ref string) (io.Re
 	if err != nil {
 		return nil, blob.Info{}, err
 	}
-	r, size, err := f.blobs.Open(ctx, row.blob.ID)
+	r, err := f.openBlob(ctx, row.blob)
 	if err != nil {
-		return nil, blob.Info{}, f.unlessDeleted(ctx, account, req, damaged("missing or unreadable", err))
-	}
-	if size != row.blob.Size {
-		return nil, blob.Info{}, errors.Join(damaged("cut or extended", nil), r.Close())
+		return nil, blob.Info{}, f.unlessDeleted(ctx, account, req, err)
 	}
 	return r, row.blob, nil
 }

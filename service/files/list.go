@@ -27,10 +27,23 @@ const (
 const selectRows = `SELECT ref, seq, changed_seq, tx_id, uploader, file_hash, time_ns, filename, original_size, content_type,
 	backend, deleted_ns, deleted_by, deleted_why FROM files WHERE group_id = ?`
 
+const (
+	// pieceRows and pieceBytes bound what of a list is in memory at a time: so many
+	// rows, and no more once their names have so many bytes.
+	pieceRows  = 1000
+	pieceBytes = 256 << 10
+	// rowBytes is about what a row takes beside its names.
+	rowBytes = 512
+)
+
+// ListMemory is how much memory a list takes, at most, in bytes: a piece, the one
+// before it, and its text, in which a byte may take six.
+const ListMemory = 2*pieceBytes + 6*pieceBytes
+
 // List passes the file records of a group to each, for a member, or for anybody
 // when the group is open: all in upload order, or a page in order of change. A
-// list of any length goes in pages, so that it is never in memory as a whole;
-// every page looks again who asks.
+// list of any length goes in pieces, so that it is never in memory as a whole;
+// every piece looks again who asks.
 func (f *Files) List(ctx context.Context, account string, req wire.TransactionsRequest, each func([]wire.TransactionRow) error) error {
 	read, upTo := f.byChange, func(last wire.TransactionRow) int64 { return last.ChangedSeq }
 	switch {
@@ -41,28 +54,29 @@ func (f *Files) List(ctx context.Context, account string, req wire.TransactionsR
 	case req.Limit <= 0 && req.AfterSeq <= 0:
 		read, upTo = f.byUpload, func(last wire.TransactionRow) int64 { return last.Seq }
 	}
-	after, limit := max(req.AfterSeq, 0), wire.MaxPageRows
+	after, left := max(req.AfterSeq, 0), math.MaxInt
 	if req.Limit > 0 {
-		limit = min(req.Limit, limit)
+		left = min(req.Limit, wire.MaxPageRows)
 	}
 	for {
-		rows, err := read(ctx, account, req.GroupID, after, limit)
+		rows, more, err := read(ctx, account, req.GroupID, after, min(left, pieceRows))
 		if err != nil {
 			return err
 		}
-		if err := each(rows); err != nil || req.Limit > 0 || len(rows) < limit {
+		left -= len(rows)
+		if err := each(rows); err != nil || !more || left <= 0 {
 			return err
 		}
 		after = upTo(rows[len(rows)-1])
 	}
 }
 
-func (f *Files) byUpload(ctx context.Context, account, group string, after int64, limit int) ([]wire.TransactionRow, error) {
-	return f.rows(ctx, account, group, selectRows+" AND seq > ? ORDER BY seq LIMIT ?", after, limit)
+func (f *Files) byUpload(ctx context.Context, account, group string, after int64, limit int) ([]wire.TransactionRow, bool, error) {
+	return f.rows(ctx, account, group, pieceBytes, limit, selectRows+" AND seq > ? ORDER BY seq LIMIT ?", after)
 }
 
-func (f *Files) byChange(ctx context.Context, account, group string, after int64, limit int) ([]wire.TransactionRow, error) {
-	return f.rows(ctx, account, group, selectRows+" AND changed_seq > ? ORDER BY changed_seq LIMIT ?", after, limit)
+func (f *Files) byChange(ctx context.Context, account, group string, after int64, limit int) ([]wire.TransactionRow, bool, error) {
+	return f.rows(ctx, account, group, pieceBytes, limit, selectRows+" AND changed_seq > ? ORDER BY changed_seq LIMIT ?", after)
 }
 
 // Newest returns a page of the file records of a group, the newest first: at
@@ -72,31 +86,42 @@ func (f *Files) Newest(ctx context.Context, account, group string, before int64,
 	if before <= 0 {
 		before = math.MaxInt64
 	}
-	return f.rows(ctx, account, group, selectRows+" AND seq < ? ORDER BY seq DESC LIMIT ?", before, limit)
+	rows, _, err := f.rows(ctx, account, group, math.MaxInt, limit, selectRows+" AND seq < ? ORDER BY seq DESC LIMIT ?", before)
+	return rows, err
 }
 
-// rows runs a query that begins with selectRows for one who may list the group.
-func (f *Files) rows(ctx context.Context, account, group string, query store.Query, bounds ...any) (list []wire.TransactionRow, err error) {
+// rows runs a query that begins with selectRows for one who may list the group, and
+// tells whether there may be more.
+func (f *Files) rows(ctx context.Context, account, group string, maxBytes, limit int, query store.Query, bound int64) (list []wire.TransactionRow, more bool, err error) {
 	list = []wire.TransactionRow{}
 	err = f.store.Read(ctx, func(tx *store.Tx) error {
 		if err := mayList(ctx, tx, group, account); err != nil {
 			return err
 		}
-		rows, err := tx.QueryContext(ctx, query, append([]any{group}, bounds...)...)
+		rows, err := tx.QueryContext(ctx, query, group, bound, limit)
 		if err != nil {
 			return fmt.Errorf("list files: %w", err)
 		}
 		defer rows.Close()
-		for rows.Next() {
+		for size := 0; rows.Next() && size < maxBytes; {
 			row, err := scanRow(rows, group)
 			if err != nil {
 				return fmt.Errorf("list files: %w", err)
 			}
 			list = append(list, row)
+			size += rowBytes + lengthOf(row.Filename) + lengthOf(row.ContentType)
+			more = len(list) == limit || size >= maxBytes
 		}
 		return rows.Err()
 	})
-	return list, err
+	return list, more, err
+}
+
+func lengthOf(text *string) int {
+	if text == nil {
+		return 0
+	}
+	return len(*text)
 }
 
 func mayList(ctx context.Context, tx *store.Tx, group, account string) error {

@@ -67,7 +67,7 @@ func openBytes(ctx context.Context, tx *store.Tx, account, except string) (sum i
 
 func (f *Files) tooManyBytes() error {
 	return &fault.Error{Code: wire.CodeRateLimited, RetryAfter: time.Minute, Text: fmt.Sprintf("too many requests: the account would have more than %d bytes in uploads "+
-		"that are not finished: finish them, or wait: each ends %.0f minutes after it began", f.options.MaxOpenBytes, uploadLife.Minutes())}
+		"that are not finished: finish them, or wait: each ends %.0f minutes after it began", f.options.MaxOpenBytes, UploadLife.Minutes())}
 }
 
 // coming counts the bytes that accounts are sending to this process.

@@ -11,10 +11,10 @@ import (
 	"github.com/svcfs/svcfs/service/store"
 )
 
-// records returns a page of the ledger records of a group for a member, with all
-// that their hashes cover. They tell who read what, so an open group does not show them
+// records returns a piece of the ledger records of a group for a member, with all
+// that their hashes cover, and whether there may be more. They tell who read what, so an open group does not show them
 // to everybody.
-func (f *Files) records(ctx context.Context, account, group string, after int64, limit int) (list []wire.TransactionRow, err error) {
+func (f *Files) records(ctx context.Context, account, group string, after int64, limit int) (list []wire.TransactionRow, more bool, err error) {
 	list = []wire.TransactionRow{}
 	err = f.store.Read(ctx, func(tx *store.Tx) error {
 		if _, err := groups.RequireMember(ctx, tx, group, account); err != nil {
@@ -26,7 +26,7 @@ func (f *Files) records(ctx context.Context, account, group string, after int64,
 			return fmt.Errorf("list records: %w", err)
 		}
 		defer rows.Close()
-		for rows.Next() {
+		for size := 0; rows.Next() && size < pieceBytes; {
 			row := wire.TransactionRow{GroupID: group}
 			var timeNS int64
 			var prev, hash []byte
@@ -37,8 +37,10 @@ func (f *Files) records(ctx context.Context, account, group string, after int64,
 			stamp := strconv.FormatInt(timeNS, 10)
 			row.Timestamp, row.ChangedSeq, row.PrevHash, row.Hash = &stamp, row.Seq, hex.EncodeToString(prev), hex.EncodeToString(hash)
 			list = append(list, row)
+			size += rowBytes + len(row.Detail)
+			more = len(list) == limit || size >= pieceBytes
 		}
 		return rows.Err()
 	})
-	return list, err
+	return list, more, err
 }

@@ -10,11 +10,19 @@ import (
 	"github.com/svcfs/svcfs/service/store"
 )
 
-// countFree counts a change that costs nothing, or refuses it when the account
-// made too many on one day: its record stays in the ledger for ever. What an
-// upload was paid for does not count: a file is deleted once.
+// countFree counts a change that costs nothing and stays in the ledger for ever.
+// What an upload was paid for does not count: a file is deleted once.
 func (l *Ledger) countFree(ctx context.Context, tx *store.Tx, account, action string) error {
-	if l.freePerDay <= 0 || action == ActionUpload || action == ActionRetrieve || action == KindTombstone {
+	if action == ActionUpload || action == ActionRetrieve || action == KindTombstone {
+		return nil
+	}
+	return l.CountFree(ctx, tx, account)
+}
+
+// CountFree counts something that costs an account nothing, or refuses it when
+// there was too much on one day.
+func (l *Ledger) CountFree(ctx context.Context, tx *store.Tx, account string) error {
+	if l.freePerDay <= 0 {
 		return nil
 	}
 	now := l.now().UTC()

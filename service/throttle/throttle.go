@@ -1,8 +1,11 @@
-// Package throttle bounds how often each of many callers does something.
+// Package throttle bounds how often each of many callers does something, how many
+// things it does at a time, and how much memory they take.
 package throttle
 
 import (
+	"net/netip"
 	"sync"
+	"time"
 
 	"golang.org/x/time/rate"
 )
@@ -26,6 +29,18 @@ func New[Caller comparable](perSecond rate.Limit, atOnce int) *Throttle[Caller] 
 
 // Allow counts one time and reports whether it is within the bound.
 func (t *Throttle[Caller]) Allow(c Caller) bool {
+	return t.of(c).Allow()
+}
+
+// Charge counts n times more, for something that was allowed and turned out to be
+// large: what the caller has not saved up, it has to wait for the next time.
+func (t *Throttle[Caller]) Charge(c Caller, n int) {
+	for l := t.of(c); n > 0 && l.Burst() > 0; n -= l.Burst() {
+		l.ReserveN(time.Now(), min(n, l.Burst()))
+	}
+}
+
+func (t *Throttle[Caller]) of(c Caller) *rate.Limiter {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	l := t.callers[c]
@@ -34,7 +49,7 @@ func (t *Throttle[Caller]) Allow(c Caller) bool {
 		l = rate.NewLimiter(t.perSecond, t.atOnce)
 		t.callers[c] = l
 	}
-	return l.Allow()
+	return l
 }
 
 // Would reports whether [Throttle.Allow] would allow it, and counts nothing.
@@ -43,6 +58,16 @@ func (t *Throttle[Caller]) Would(c Caller) bool {
 	defer t.mu.Unlock()
 	l := t.callers[c]
 	return l == nil || l.Tokens() >= 1
+}
+
+// Network is what counts as one client of a network: an IPv4 address, or the 64 bits
+// of an IPv6 address that a subscriber has at least.
+func Network(a netip.Addr) netip.Addr {
+	a = a.Unmap().WithZone("")
+	if !a.Is6() {
+		return a
+	}
+	return netip.PrefixFrom(a, 64).Masked().Addr()
 }
 
 // makeRoom forgets callers who have rested so long that they are as good as new,

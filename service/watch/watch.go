@@ -17,6 +17,7 @@ import (
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/throttle"
 )
 
 const (
@@ -34,17 +35,18 @@ type Watch struct {
 	stop  chan struct{} // closed by Close
 	done  sync.WaitGroup
 
-	mu       sync.Mutex
-	closed   bool
-	accounts map[string]int // calls under way
-	waiters  waiters
-	endPoll  context.CancelFunc // nil = no poller, for nobody waits
-	head     int64              // newest sequence the poller saw
+	calls *throttle.Slots[string] // by account
+
+	mu      sync.Mutex
+	closed  bool
+	waiters waiters
+	endPoll context.CancelFunc // nil = no poller, for nobody waits
+	head    int64              // newest sequence the poller saw
 }
 
 // New returns the watch over a store; Close ends it.
 func New(s *store.Store) *Watch {
-	return &Watch{store: s, stop: make(chan struct{}), accounts: map[string]int{}, waiters: newWaiters()}
+	return &Watch{store: s, stop: make(chan struct{}), calls: throttle.NewSlots[string](perAccount), waiters: newWaiters()}
 }
 
 // Close makes all waiting calls answer at once.
@@ -62,10 +64,11 @@ func (w *Watch) Close() {
 // something, else when there is, at the latest when the request's time is over.
 // Whoever has waited is asked for by still again before anything is told.
 func (w *Watch) Events(ctx context.Context, account string, req wire.WatchRequest, still func() error) (out wire.WatchResult, err error) {
-	if err := w.enter(account); err != nil {
-		return out, err
+	leave, ok := w.calls.Take(account)
+	if !ok {
+		return out, &fault.Error{Code: wire.CodeRateLimited, Text: fmt.Sprintf("too many requests: the account watches %d times already", perAccount), RetryAfter: time.Second}
 	}
-	defer w.leave(account)
+	defer leave()
 	patience := min(max(req.TimeoutMS, 0), wire.MaxWatchMillis)
 	timeout := time.NewTimer(time.Duration(patience) * time.Millisecond)
 	defer timeout.Stop()
@@ -87,24 +90,6 @@ func (w *Watch) Events(ctx context.Context, account string, req wire.WatchReques
 		if err := still(); err != nil {
 			return out, err
 		}
-	}
-}
-
-func (w *Watch) enter(account string) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.accounts[account] >= perAccount {
-		return &fault.Error{Code: wire.CodeRateLimited, Text: fmt.Sprintf("too many requests: the account watches %d times already", perAccount), RetryAfter: time.Second}
-	}
-	w.accounts[account]++
-	return nil
-}
-
-func (w *Watch) leave(account string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.accounts[account]--; w.accounts[account] == 0 {
-		delete(w.accounts, account)
 	}
 }
 

@@ -25,6 +25,8 @@ import (
 // Path is where the page lies.
 const Path = "/account/"
 
+const pathSignIn = Path + "api/sign-in"
+
 const (
 	// maxRequest bounds a request of the page, in bytes.
 	maxRequest = 64 << 10
@@ -84,6 +86,11 @@ func New(d Deps) (*Page, error) {
 	return p, p.addStatic(p.mux)
 }
 
+// OpenPaths are the patterns below [Path] that need no session and cost work.
+func OpenPaths() []string {
+	return []string{"POST " + pathSignIn, "GET " + pathStart, "GET " + pathCallback}
+}
+
 // Handler answers everything below [Path].
 func (p *Page) Handler(refuse Refuse, admit Admit) http.Handler {
 	p.refuse, p.admit = refuse, admit
@@ -92,7 +99,7 @@ func (p *Page) Handler(refuse Refuse, admit Admit) http.Handler {
 
 func (p *Page) routes() {
 	mux := p.mux
-	mux.HandleFunc("POST "+Path+"api/sign-in", p.change(p.signIn))
+	mux.HandleFunc("POST "+pathSignIn, p.change(p.signIn))
 	mux.HandleFunc("POST "+Path+"api/sign-out", p.change(p.signOut))
 	mux.HandleFunc("GET "+Path+"api/session", p.session)
 	mux.HandleFunc("GET "+Path+"api/blob", p.blob)

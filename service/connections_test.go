@@ -1,0 +1,110 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// end is a connection of which only the other end's address is known.
+type end struct {
+	net.Conn
+	from string
+}
+
+func (e *end) RemoteAddr() net.Addr {
+	return net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(e.from), 1234))
+}
+
+// Threat 31: which connection is given up at a bound.
+func TestThreat31WhichConnectionGoes(t *testing.T) {
+	proxy := netip.MustParseAddr("10.0.0.1")
+	c := newConnections(6, 3, func(a netip.Addr) bool { return a == proxy })
+	open := func(from string) *end {
+		t.Helper()
+		conn := &end{from: from}
+		if gone := c.note(conn, http.StateNew); gone != nil {
+			t.Fatalf("a connection from %s makes one go", from)
+		}
+		return conn
+	}
+	instead := func(from string, want *end) *end {
+		t.Helper()
+		conn := &end{from: from}
+		gone := c.note(conn, http.StateNew)
+		if want == nil {
+			want = conn
+		}
+		if gone != want {
+			t.Fatalf("for %s another one goes than expected: %+v", from, gone)
+		}
+		return conn
+	}
+	busy := func(list ...*end) {
+		for _, conn := range list {
+			c.note(conn, http.StateActive)
+		}
+	}
+	signIn := func(conn *end) { c.signedIn(c.context(context.Background(), conn)) }
+
+	a1, a2, a3 := open("192.0.2.1"), open("192.0.2.1"), open("192.0.2.1")
+	busy(a1, a3)
+	a4 := instead("192.0.2.1", a2) // idle, of the same address
+	busy(a4)
+	instead("192.0.2.1", nil) // all of the address are busy
+	b1 := open("2001:db8::1")
+	b2 := open("2001:db8::2") // the same 64 bits
+	b3 := open("2001:db8::3")
+	busy(b1, b2, b3)
+	instead("2001:db8::4", nil)
+	signIn(a1)
+	d1 := instead("192.0.2.4", a3) // busy longest and not signed in
+	signIn(d1)
+	busy(d1)
+	c.note(b1, http.StateIdle)
+	instead("192.0.2.5", b1) // idle goes first
+	c.note(a1, http.StateClosed)
+	open("192.0.2.6")
+	if len(c.all) != 6 || c.ofAddress[netip.MustParseAddr("192.0.2.1")] != 1 {
+		t.Errorf("%d are open, %v", len(c.all), c.ofAddress)
+	}
+
+	c = newConnections(6, 3, func(a netip.Addr) bool { return a == proxy })
+	for range 6 { // many clients
+		conn := open("10.0.0.1")
+		busy(conn)
+		signIn(conn)
+	}
+	instead("192.0.2.1", nil)
+}
+
+// The smallest memory.max of a control group and those above it counts.
+func TestMemoryOfTheControlGroup(t *testing.T) {
+	root := t.TempDir()
+	for name, text := range map[string]string{"a/memory.max": "3000\n", "a/b/memory.max": "max\n", "a/b/c/memory.max": "4000\n", "memory.max": "9000\n"} {
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for group, want := range map[string]int64{"/a/b/c": 3000, "/a": 3000, "/": 9000, "/other": 9000, "": 10_000} {
+		file := filepath.Join(root, "cgroup")
+		if err := os.WriteFile(file, fmt.Appendf(nil, "1:name=systemd:/x\n0::%s\n", group), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := groupMemory(file, root, 10_000); got != want {
+			t.Errorf("group %q: %d, want %d", group, got, want)
+		}
+	}
+	if got := groupMemory(filepath.Join(root, "none"), root, 10_000); got != 10_000 {
+		t.Errorf("without control groups: %d", got)
+	}
+}

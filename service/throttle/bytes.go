@@ -1,0 +1,81 @@
+package throttle
+
+import (
+	"context"
+	"sync"
+
+	"golang.org/x/sync/semaphore"
+)
+
+const (
+	// shares is how many callers it takes to use up a budget.
+	shares = 8
+	// leastShare is what a caller may have of a small budget nevertheless, in bytes,
+	// up to half of it.
+	leastShare = 32 << 20
+)
+
+// Bytes is a budget of memory that many callers share. None of them has more than
+// an eighth of it at a time, but for a single thing that is larger: so a few who
+// stall leave enough to the others. It is safe for concurrent use.
+type Bytes struct {
+	total, share int64
+	all          *semaphore.Weighted
+
+	mu  sync.Mutex
+	own map[string]*part
+}
+
+// part is what one caller has of the budget.
+type part struct {
+	taken *semaphore.Weighted
+	users int // calls that have or want some
+}
+
+// NewBytes makes a budget of so many bytes.
+func NewBytes(total int64) *Bytes {
+	return &Bytes{total: total, share: max(total/shares, min(total/2, leastShare), 1), all: semaphore.NewWeighted(total), own: make(map[string]*part)}
+}
+
+// Wait takes n bytes as soon as they are free, first come, first served; it reports
+// false when ctx ends before. What was taken is given back with release, once. Whoever
+// wants much waits for its own part first, and not before others.
+func (b *Bytes) Wait(ctx context.Context, caller string, n int64) (release func(), ok bool) {
+	n = min(max(n, 1), b.total) // one thing larger than all there is counts as all there is
+	ofOwn := min(n, b.share)
+	own := b.enter(caller)
+	if own.taken.Acquire(ctx, ofOwn) != nil {
+		b.leave(caller)
+		return nil, false
+	}
+	giveBack := func() {
+		own.taken.Release(ofOwn)
+		b.leave(caller)
+	}
+	if b.all.Acquire(ctx, n) != nil {
+		giveBack()
+		return nil, false
+	}
+	return func() {
+		b.all.Release(n)
+		giveBack()
+	}, true
+}
+
+func (b *Bytes) enter(caller string) *part {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.own[caller] == nil {
+		b.own[caller] = &part{taken: semaphore.NewWeighted(b.share)}
+	}
+	b.own[caller].users++
+	return b.own[caller]
+}
+
+func (b *Bytes) leave(caller string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.own[caller].users--; b.own[caller].users == 0 {
+		delete(b.own, caller)
+	}
+}

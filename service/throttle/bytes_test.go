@@ -1,0 +1,73 @@
+package throttle
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Threat 31: a caller has its part of the memory, and no more.
+func TestThreat31PartsOfTheMemory(t *testing.T) { synctest.Test(t, partsOfTheMemory) }
+
+func partsOfTheMemory(t *testing.T) {
+	const mib = 1 << 20
+	b := NewBytes(800 * mib)
+	take := func(caller string, n int64, want bool) func() {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		release, ok := b.Wait(ctx, caller, n)
+		if ok != want {
+			t.Fatalf("%s takes %d MiB: %v", caller, n/mib, ok)
+		}
+		return release
+	}
+	first := take("a", 60*mib, true)
+	take("a", 41*mib, false)
+	second := take("a", 40*mib, true)
+	take("b", 100*mib, true)()
+	first()
+	second()
+	large := take("a", 500*mib, true) // more than its part, but a single thing
+	take("a", 1, false)
+	take("b", 100*mib, true)()
+	large()
+	all := take("a", 5000*mib, true) // alone
+	take("b", 1, false)
+	all()
+	for _, caller := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
+		defer take(caller, 100*mib, true)()
+	}
+	take("i", 1, false)
+}
+
+// Threat 31: slots are counted by caller, and forgotten when they are free.
+func TestThreat31Slots(t *testing.T) {
+	s := NewSlots[string](2)
+	one, ok1 := s.Take("a")
+	two, ok2 := s.Take("a")
+	_, third := s.Take("a")
+	other, ok3 := s.Take("b")
+	if !ok1 || !ok2 || third || !ok3 {
+		t.Fatal(ok1, ok2, third, ok3)
+	}
+	one()
+	if _, ok := s.Take("a"); !ok {
+		t.Error("a free slot is not given")
+	}
+	two()
+	other()
+}
+
+// Threat 31: what an answer of some size costs has to be waited for.
+func TestThreat31LargeAnswersCount(t *testing.T) {
+	l := New[string](1, 10)
+	if !l.Allow("a") {
+		t.Fatal("the first is refused")
+	}
+	l.Charge("a", 25)
+	if l.Allow("a") || !l.Allow("b") {
+		t.Error("what was charged does not count, or for others")
+	}
+}
