@@ -89,14 +89,16 @@ func (c *Client) bearer(token Secret) http.Header {
 	return h
 }
 
-// post sends request as JSON and returns the whole answer.
+// post sends request as JSON and returns the whole answer. The answer has to begin
+// within patience; from then on a list may take as long as it moves, anything else
+// as long again.
 func (c *Client) post(ctx context.Context, address string, patience time.Duration, header http.Header, request any) ([]byte, error) {
 	body, err := json.Marshal(request)
 	if err != nil {
 		return nil, fmt.Errorf("encode request: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
+	ctx, pace, stop := paced(ctx, patience)
+	defer stop()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
 	if err != nil {
 		return nil, fmt.Errorf("make request: %w", err)
@@ -105,31 +107,36 @@ func (c *Client) post(ctx context.Context, address string, patience time.Duratio
 		req.Header[k] = v
 	}
 	req.Header.Set("Content-Type", "application/json")
-	return c.exchange(req)
+	return c.exchange(req, pace)
 }
 
 // get fetches a JSON document without authentication.
 func (c *Client) get(ctx context.Context, address string, answer any) error {
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
-	defer cancel()
+	ctx, pace, stop := paced(ctx, c.cfg.Timeout)
+	defer stop()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return fmt.Errorf("make request: %w", err)
 	}
-	raw, err := c.exchange(req)
+	raw, err := c.exchange(req, pace)
 	if err != nil {
 		return err
 	}
 	return decode(raw, answer)
 }
 
-func (c *Client) exchange(req *http.Request) ([]byte, error) {
+func (c *Client) exchange(req *http.Request, pace *pace) ([]byte, error) {
 	resp, err := c.send(req)
 	if err != nil {
-		return nil, err
+		return nil, whyEnded(req.Context(), err)
 	}
 	defer resp.Body.Close()
-	return readBounded(resp.Body, resp.ContentLength, c.answerLimit(req.URL.Path))
+	pace.advance(0, true)
+	limit := c.answerLimit(req.URL.Path)
+	if limit <= maxAnswerBytes {
+		pace = nil
+	}
+	return readBounded(&pacedReader{req.Context(), resp.Body, pace, nil}, resp.ContentLength, limit)
 }
 
 const (
@@ -298,7 +305,7 @@ func retryWhen(ctx context.Context, may func(error) (pause time.Duration, again 
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
-			return fmt.Errorf("%w while waiting to repeat: %v", ctx.Err(), err)
+			return fmt.Errorf("%w while waiting to repeat: %v", context.Cause(ctx), err)
 		}
 	}
 }

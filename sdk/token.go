@@ -61,7 +61,7 @@ func (s *tokenSource) get(ctx context.Context, stale Secret) (Secret, error) {
 	case <-f.done:
 		return f.token, f.err // also when it is so short-lived that it wants renewal already
 	case <-ctx.Done():
-		return Secret{}, ctx.Err()
+		return Secret{}, context.Cause(ctx)
 	}
 }
 

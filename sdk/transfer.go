@@ -31,22 +31,30 @@ var errTooSlow = fmt.Errorf("the transfer stands still: %w", context.DeadlineExc
 type pace struct {
 	timer    *time.Timer
 	patience time.Duration
+	outer    func() // of [WithPatience]; may be nil
 
 	mu    sync.Mutex
 	moved int64 // bytes since the timer was set
 }
 
-// paced returns a context that ends when the transfer stands still. The caller
-// must call stop.
-func (c *Client) paced(ctx context.Context) (context.Context, *pace, func()) {
+// paced returns a context that ends when nothing moves for patience. The caller must
+// call stop.
+func paced(ctx context.Context, patience time.Duration) (context.Context, *pace, func()) {
+	outer, _ := ctx.Value(patienceKey{}).(func())
 	ctx, cancel := context.WithCancelCause(ctx)
-	p := &pace{patience: transferPatience * c.cfg.Timeout}
+	p := &pace{patience: patience, outer: outer}
 	p.timer = time.AfterFunc(p.patience, func() { cancel(errTooSlow) })
 	return ctx, p, func() { p.timer.Stop(); cancel(nil) }
 }
 
 // advance reports n bytes moved, or with ended the end of a phase.
 func (p *pace) advance(n int, ended bool) {
+	if p == nil {
+		return
+	}
+	if p.outer != nil {
+		p.outer()
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.moved += int64(n)
@@ -54,6 +62,18 @@ func (p *pace) advance(n int, ended bool) {
 		p.moved = 0
 		p.timer.Reset(p.patience)
 	}
+}
+
+type patienceKey struct{}
+
+// WithPatience returns a context for calls that are given up, as [KindTimeout], once
+// nothing has moved for d. A call that moves may take longer than d: a long list, or
+// a large file. It only shortens what [Config].Timeout allows. Call cancel in the end.
+func WithPatience(ctx context.Context, d time.Duration) (patient context.Context, cancel context.CancelFunc) {
+	ctx, end := context.WithCancelCause(ctx)
+	timer := time.AfterFunc(d, func() { end(errTooSlow) })
+	patient = context.WithValue(ctx, patienceKey{}, func() { timer.Reset(d) })
+	return patient, func() { timer.Stop(); end(nil) }
 }
 
 // pacedReader reads the body of an answer.
@@ -161,7 +181,7 @@ func (c *Client) transfer(ctx context.Context, method, target string, token Secr
 	if err != nil {
 		return err
 	}
-	ctx, pace, stop := c.paced(ctx)
+	ctx, pace, stop := paced(ctx, transferPatience*c.cfg.Timeout)
 	defer stop()
 	req, err := http.NewRequestWithContext(ctx, method, address, nil)
 	if err != nil {

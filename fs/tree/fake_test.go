@@ -45,7 +45,7 @@ func (w *world) begin(ctx context.Context, op string) error {
 		select {
 		case <-hold:
 		case <-ctx.Done():
-			return ctx.Err()
+			return context.Cause(ctx)
 		}
 	}
 	return err

@@ -45,7 +45,7 @@ type Config struct {
 	AllowMkdir      bool          // mkdir in the root registers a group, which costs
 	AllowDelete     bool          // unlink of an uploaded file destroys its key; the service offers it (W9)
 	CanRename       bool          // the service renames uploads (W8)
-	MetadataTimeout time.Duration // for one listing
+	MetadataTimeout time.Duration // for a listing to begin or to move on
 	TransferTimeout time.Duration // for one file; larger files get a second per MiB more
 	RefreshInterval time.Duration // between looks at the ledger
 	EmptyDelay      time.Duration // before an empty file is uploaded (W5)
@@ -192,9 +192,9 @@ func (t *Tree) Close() error {
 // now is the local time; ledger times come from entries.
 func (t *Tree) now() time.Time { return time.Now() }
 
-// metadata bounds one listing.
+// metadata bounds one listing, which may take longer while it moves.
 func (t *Tree) metadata(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, t.cfg.MetadataTimeout)
+	return sdk.WithPatience(ctx, t.cfg.MetadataTimeout)
 }
 
 // transfer bounds the transfer of size bytes.
@@ -264,7 +264,7 @@ func (g gate) enter(ctx context.Context) error {
 	case g <- struct{}{}:
 		return nil
 	case <-ctx.Done():
-		return ctx.Err()
+		return context.Cause(ctx)
 	}
 }
 

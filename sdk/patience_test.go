@@ -1,0 +1,83 @@
+package sdk_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/sdktest"
+	"github.com/svcfs/svcfs/sdk/wire"
+)
+
+// slowly sends spaces before the answer, in pieces, as a long list over a slow line
+// would come.
+func slowly(pieces int, pause time.Duration) func(next http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			answer := httptest.NewRecorder()
+			next.ServeHTTP(answer, r)
+			w.WriteHeader(answer.Code)
+			for range pieces {
+				_, _ = w.Write([]byte(strings.Repeat(" ", 64<<10)))
+				if f, ok := w.(http.Flusher); ok {
+					f.Flush()
+				}
+				select {
+				case <-time.After(pause):
+				case <-r.Context().Done():
+					return
+				}
+			}
+			_, _ = w.Write(answer.Body.Bytes())
+		})
+	}
+}
+
+// A list may take longer than the time limit while it moves, and no longer than
+// that once it stands still.
+func TestListsTakeAsLongAsTheyMove(t *testing.T) {
+	for _, flavour := range []sdktest.Flavour{sdktest.GenB, sdktest.Extended} {
+		t.Run(flavour.String(), func(t *testing.T) {
+			t.Parallel()
+			s := sdktest.NewServer(t, flavour)
+			alice := s.Client(t, s.Account("alice", "10"), func(c *sdk.Config) { c.Timeout = 2 * time.Second })
+			if _, err := alice.RegisterGroup(t.Context(), "g"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := alice.UploadBytes(t.Context(), "g", "f", []byte("content")); err != nil {
+				t.Fatal(err)
+			}
+			path := wire.PathTools + wire.OpGetGroupTransactions
+			s.Disturb(path, slowly(24, 100*time.Millisecond))
+			if list, err := alice.Entries(t.Context(), "g", 0); err != nil || len(list) != 1 {
+				t.Errorf("a list that moves: %v, %v", list, err)
+			}
+			patient, cancel := sdk.WithPatience(t.Context(), time.Second)
+			defer cancel()
+			if list, err := alice.Entries(patient, "g", 0); err != nil || len(list) != 1 {
+				t.Errorf("within a patience of a second: %v, %v", list, err)
+			}
+			s.Disturb(path, slowly(2, time.Hour))
+			_, err := alice.Entries(t.Context(), "g", 0)
+			if sdk.KindOf(err) != sdk.KindTimeout {
+				t.Errorf("a list that stands still: %v", err)
+			}
+			impatient, cancel := sdk.WithPatience(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			if _, err = alice.Entries(impatient, "g", 0); sdk.KindOf(err) != sdk.KindTimeout {
+				t.Errorf("without patience: %v", err)
+			}
+			gone, cancel := context.WithCancel(t.Context())
+			cancel()
+			patient, cancel = sdk.WithPatience(gone, time.Hour)
+			defer cancel()
+			if _, err = alice.Entries(patient, "g", 0); sdk.KindOf(err) != sdk.KindCanceled {
+				t.Errorf("given up: %v", err)
+			}
+		})
+	}
+}
