@@ -93,3 +93,39 @@ func TestThreat15PlantedRepositoriesRunNothing(t *testing.T) {
 		t.Error("--own-all: git did not run it, so that this test shows nothing")
 	}
 }
+
+// Threat 16: get --all into a home puts no file there that a shell obeys, and
+// replaces none that differs.
+func TestThreat16GetAllIntoAHome(t *testing.T) {
+	w, alice, bob := team(t)
+	home := w.mkdir("alice")
+	kept := map[string]string{".bashrc": "mine\n", "plan.txt": "my plan\n"}
+	for name, content := range kept {
+		write(t, filepath.Join(home, name), []byte(content))
+	}
+	bob.plant(map[string]string{".bashrc": "planted\n", ".ssh/authorized_keys": "planted\n", "a/.git/config": "planted\n", "plan.txt": "another plan\n", "report.txt": "report\n"})
+	out := alice.must("get", "team", "--all", "-o", home)
+	if !strings.Contains(out, "1 file fetched, 0 equal already, 0 failed, 1 kept that differ (--force replaces them), 3 hidden left out") {
+		t.Error(out)
+	}
+	var there []string
+	entries, err := os.ReadDir(home)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		there = append(there, e.Name())
+	}
+	if got := strings.Join(there, " "); got != ".bashrc plan.txt report.txt" {
+		t.Errorf("the home has %s", got)
+	}
+	for name, content := range kept {
+		if got := string(read(t, filepath.Join(home, name))); got != content {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	alice.must("get", "team", "--all", "-o", home, "--hidden", "--force")
+	if got := string(read(t, filepath.Join(home, ".bashrc"))); got != "planted\n" {
+		t.Errorf("asked for: %q", got)
+	}
+}

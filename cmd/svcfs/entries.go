@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/svcfs/svcfs/fs/tree"
 	"github.com/svcfs/svcfs/sdk"
 )
 
@@ -57,6 +58,18 @@ func current(entries []sdk.Entry) []sdk.Entry {
 	}
 	slices.SortFunc(list, func(x, y sdk.Entry) int { return strings.Compare(entryName(x), entryName(y)) })
 	return list
+}
+
+// ages tells of each name when it came to be.
+func ages(entries []sdk.Entry) map[string]sdk.Seq {
+	oldest := make(map[string]sdk.Seq)
+	for i := range entries {
+		name, age := entryName(entries[i]), tree.Age(&entries[i])
+		if known, ok := oldest[name]; !ok || age < known {
+			oldest[name] = age
+		}
+	}
+	return oldest
 }
 
 // listedEntry is a file record in JSON output.

@@ -16,7 +16,7 @@ func FuzzLocalPath(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, name string) {
-		path := localPath(entryName(sdk.Entry{Name: name}))
+		path := claims([]sdk.Entry{{Name: name}}, nil)[0]
 		if !filepath.IsLocal(path) || path == "." || strings.Contains(path, "\x00") {
 			t.Errorf("%q would be written to %q", name, path)
 		}

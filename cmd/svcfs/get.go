@@ -14,6 +14,8 @@ import (
 type getFlags struct {
 	output string
 	all    bool
+	force  bool // with all: replace files that differ
+	hidden bool // with all: also hidden files of others
 	jobs   int
 	asJSON bool
 }
@@ -30,8 +32,11 @@ is complete and verified.
 
 With --all the newest version of every file of the group goes into the folder
 of -o. Files that are there already and equal are left as they are and cost
-nothing, so that the same command again finishes what was interrupted.`,
-		Example: "  svcfs get team report.pdf -o report.pdf\n  svcfs get team notes/todo.txt | less\n  svcfs get team --all -o team",
+nothing, so that the same command again finishes what was interrupted. Files
+that are there and differ are kept unless --force is given. Files with a hidden
+name, or in a hidden folder, that other accounts uploaded come only with
+--hidden: shells, git and others obey such files.`,
+		Example: "  svcfs get team report.pdf -o report.pdf\n  svcfs get team notes/todo.txt | less\n  svcfs get team --all -o team\n  svcfs get team --all --force -o team",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if f.all {
 				return exactly(1, "one GROUP, with --all,")(cmd, args)
@@ -57,6 +62,8 @@ nothing, so that the same command again finishes what was interrupted.`,
 	flags := cmd.Flags()
 	flags.StringVarP(&f.output, "output", "o", "", "file to write (default standard output), or folder with --all")
 	flags.BoolVar(&f.all, "all", false, "every file of the group, into the folder of -o")
+	flags.BoolVar(&f.force, "force", false, "with --all, replace local files that differ")
+	flags.BoolVar(&f.hidden, "hidden", false, "with --all, also hidden files of other accounts, such as .bashrc")
 	flags.IntVarP(&f.jobs, "jobs", "j", defaultJobs, "with --all, files to fetch at a time; each is held in memory")
 	addJSON(cmd, &f.asJSON)
 	return cmd
@@ -68,6 +75,8 @@ func (f getFlags) check() error {
 	switch {
 	case f.jobs < 1:
 		return usage("use --jobs 4", "--jobs must be 1 or more")
+	case (f.force || f.hidden) && !f.all:
+		return usage("add --all, or leave them out: one file that is named always replaces FILE", "--force and --hidden are for --all")
 	case f.all && !toFile:
 		return usage("add -o DIR", "--all needs a folder to write to")
 	case f.asJSON && !toFile:
@@ -99,14 +108,16 @@ type fetched struct {
 	FileHash string  `json:"file_hash"`
 	Size     int64   `json:"size"`
 	Fee      string  `json:"fee,omitempty"` // tokens, where the service tells
-	State    string  `json:"state"`         // fetched, equal or failed
+	State    string  `json:"state"`         // one of the states below
 	Error    string  `json:"error,omitempty"`
 }
 
 // The states of a fetched file.
 const (
 	stateFetched = "fetched"
-	stateEqual   = "equal" // was there already
+	stateEqual   = "equal"   // was there already
+	stateKept    = "differs" // another one was there already, and stays
+	stateHidden  = "hidden"  // of another account, and left out
 	stateFailed  = "failed"
 )
 

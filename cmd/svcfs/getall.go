@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -8,22 +9,21 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
+	"github.com/svcfs/svcfs/fs/tree"
 	"github.com/svcfs/svcfs/sdk"
 )
-
-// maxNameBytes is the longest name a file system takes.
-const maxNameBytes = 255
 
 // getAll fetches the newest version of every file into the folder of -o. One
 // that fails does not stop the others.
 func (a *app) getAll(ctx context.Context, c *sdk.Client, group sdk.GroupID, f getFlags) error {
-	entries, err := allEntries(ctx, c, group)
+	all, err := allEntries(ctx, c, group)
 	if err != nil {
 		return err
 	}
-	entries = current(entries)
+	entries := current(all)
 	if err := os.MkdirAll(f.output, 0o700); err != nil {
 		return refuse(exitUsage, "name a folder you can write", err)
 	}
@@ -36,12 +36,9 @@ func (a *app) getAll(ctx context.Context, c *sdk.Client, group sdk.GroupID, f ge
 	for _, e := range entries {
 		total += max(e.Size, 0)
 	}
-	g := &getting{app: a, client: c, dir: dir, files: &wholeFiles{dir: dir}, output: f.output, bar: a.newBar("fetching", len(entries), total, f.asJSON), takenBy: make(map[string]string)}
+	g := &getting{app: a, client: c, dir: dir, files: &wholeFiles{dir: dir}, flags: f, bar: a.newBar("fetching", len(entries), total, f.asJSON)}
 	defer a.ui.progress("")
-	paths := make([]string, len(entries))
-	for i, e := range entries {
-		paths[i] = g.claim(e)
-	}
+	paths := claims(entries, ages(all))
 	work := func(ctx context.Context, i int) (outcome, error) { return g.one(ctx, entries[i], paths[i]), ctx.Err() }
 	if err := inOrder(ctx, f.jobs, len(entries), work, func(o outcome) error { return g.took(o, f.asJSON) }); err != nil {
 		if ctx.Err() != nil {
@@ -50,7 +47,14 @@ func (a *app) getAll(ctx context.Context, c *sdk.Client, group sdk.GroupID, f ge
 		return err
 	}
 	if !f.asJSON {
-		a.ui.printf("%s fetched, %d equal already, %d failed\n", plural(g.fetched, "file"), g.equal, g.failed)
+		a.ui.printf("%s fetched, %d equal already, %d failed", plural(g.fetched, "file"), g.equal, g.failed)
+		if g.kept > 0 {
+			a.ui.printf(", %d kept that differ (--force replaces them)", g.kept)
+		}
+		if g.hidden > 0 {
+			a.ui.printf(", %d hidden left out, of other accounts (--hidden brings them)", g.hidden)
+		}
+		a.ui.printf("\n")
 	}
 	if g.first != nil {
 		hint := "run the same command again: what is complete is not fetched twice"
@@ -65,15 +69,14 @@ func (a *app) getAll(ctx context.Context, c *sdk.Client, group sdk.GroupID, f ge
 // getting is one run of get --all.
 type getting struct {
 	*app
-	client  *sdk.Client
-	dir     *os.Root // everything is written below it, whatever the names say
-	files   *wholeFiles
-	output  string
-	bar     *bar
-	takenBy map[string]string // path below dir → recorded name
+	client *sdk.Client
+	dir    *os.Root // everything is written below it, whatever the names say
+	files  *wholeFiles
+	flags  getFlags
+	bar    *bar
 
-	fetched, equal, failed int
-	first                  error
+	fetched, equal, kept, hidden, failed int
+	first                                error
 }
 
 // outcome is what became of one file.
@@ -82,50 +85,64 @@ type outcome struct {
 	err error
 }
 
-// claim returns where a file goes; "" when another has the place already.
-func (g *getting) claim(e sdk.Entry) string {
-	path := localPath(entryName(e))
-	if _, taken := g.takenBy[path]; taken {
-		return ""
+// claims gives every entry its path below the folder, as the mount shows it: of
+// names that collide the older one keeps it, also as a folder.
+func claims(entries []sdk.Entry, ages map[string]sdk.Seq) []string {
+	order := make([]int, len(entries))
+	for i := range order {
+		order[i] = i
 	}
-	g.takenBy[path] = entryName(e)
-	return path
-}
-
-// localPath makes a recorded name, which anybody may have chosen, a relative
-// path that stays below its folder: a component that means something else to the
-// system is shown in percent form.
-func localPath(name string) string {
-	parts := strings.Split(name, "/")
-	for i, part := range parts {
-		switch part {
-		case "":
-			parts[i] = "%2F"
-		case ".", "..":
-			parts[i] = strings.ReplaceAll(part, ".", "%2E")
-		default:
-			parts[i] = escapeName(part)
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(ages[entryName(entries[a])], ages[entryName(entries[b])]) })
+	paths, taken := make([]string, len(entries)), make(map[string]string) // path → recorded name; of folders with a slash at the end
+	for _, i := range order {
+		name := entryName(entries[i])
+		at, recorded := "", ""
+		for rest, more := name, true; more; {
+			var part, seed string
+			part, rest, more = strings.Cut(rest, "/")
+			if recorded, seed = recorded+part, string(entries[i].Ref); more {
+				recorded, seed = recorded+"/", part
+			}
+			shown := tree.FreeName(tree.ShowComponent(part), seed, func(shown string) bool {
+				owner, isTaken := taken[filepath.Join(at, shown)]
+				return !isTaken || more && owner == recorded
+			})
+			at = filepath.Join(at, shown)
+			taken[at] = recorded
 		}
+		paths[i] = at
 	}
-	return filepath.Join(parts...)
+	return paths
 }
 
-// one fetches a file unless an equal one is there.
+// isHidden reports whether a path has a component that file managers, and people,
+// do not see.
+func isHidden(path string) bool {
+	return strings.HasPrefix(path, ".") || strings.Contains(path, "/.")
+}
+
+// one fetches a file unless one is there: an equal one, or a different one without
+// --force. Hidden ones of others are for --hidden.
 func (g *getting) one(ctx context.Context, e sdk.Entry, path string) outcome {
 	ctx, flying := g.bar.start(ctx, entryName(e), e.Size)
 	defer flying.end()
-	doc := fetched{Name: escapeName(entryName(e)), Path: filepath.Join(g.output, path), CID: e.Ref, FileHash: e.Hash.String(), Size: e.Size, State: stateEqual}
-	if path == "" {
-		doc.Path = ""
-		return outcome{doc, errors.New("another file has the same name on this system")}
+	doc := fetched{Name: escapeName(entryName(e)), Path: filepath.Join(g.flags.output, path), CID: e.Ref, FileHash: e.Hash.String(), Size: e.Size, State: stateEqual}
+	if isHidden(path) && e.Uploader != g.client.Account() && !g.flags.hidden {
+		doc.Path, doc.State = "", stateHidden
+		return outcome{doc: doc}
 	}
-	same, size, err := g.holds(path, e.Hash)
+	there, same, err := g.holds(path, e.Hash)
 	if err != nil {
 		return outcome{doc, err}
 	}
-	if same {
-		doc.Size = size
-		return outcome{doc: doc}
+	if there != nil {
+		if same {
+			doc.Size = there.Size()
+			return outcome{doc: doc}
+		}
+		if doc.State = stateKept; !g.flags.force {
+			return outcome{doc: doc}
+		}
 	}
 	b, err := g.client.Pool().Get(0)
 	if err != nil {
@@ -141,40 +158,39 @@ func (g *getting) one(ctx context.Context, e sdk.Entry, path string) outcome {
 			return outcome{doc, err}
 		}
 	}
-	if err := g.files.write(path, b.Bytes()); err != nil {
+	if err := g.files.write(path, b.Bytes(), g.flags.force); err != nil {
+		if errors.Is(err, os.ErrExist) && !g.flags.force { // it came meanwhile
+			doc.State = stateKept
+			return outcome{doc: doc}
+		}
 		return outcome{doc, err}
 	}
 	return outcome{doc: fetchedFrom(e, plain, doc.Path)}
 }
 
-// holds reports whether path is a file with that hash. Something that is not a
-// file is an error: it is not replaced.
-func (g *getting) holds(path string, want sdk.Digest) (bool, int64, error) {
-	for _, part := range strings.Split(path, string(filepath.Separator)) {
-		if len(part) > maxNameBytes {
-			return false, 0, fmt.Errorf("a name of %d bytes does not fit into this file system", len(part))
-		}
-	}
+// holds tells of the file at path, nil when there is none, and whether it has that
+// hash. Something that is not a file is an error: it is not replaced.
+func (g *getting) holds(path string, want sdk.Digest) (there os.FileInfo, same bool, err error) {
 	info, err := g.dir.Lstat(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return false, 0, nil
+		return nil, false, nil
 	}
 	if err != nil {
-		return false, 0, err
+		return nil, false, err
 	}
 	if !info.Mode().IsRegular() {
-		return false, 0, fmt.Errorf("%s is there already and is not a file", filepath.Join(g.output, path))
+		return nil, false, fmt.Errorf("%s is there already and is not a file", filepath.Join(g.flags.output, path))
 	}
 	f, err := g.dir.Open(path)
 	if err != nil {
-		return false, 0, err
+		return nil, false, err
 	}
 	defer f.Close()
 	sum := sha256.New()
 	if _, err := io.Copy(sum, f); err != nil {
-		return false, 0, err
+		return nil, false, err
 	}
-	return sdk.Digest(sum.Sum(nil)) == want, info.Size(), nil
+	return info, sdk.Digest(sum.Sum(nil)) == want, nil
 }
 
 // took counts and tells one outcome.
@@ -188,6 +204,10 @@ func (g *getting) took(o outcome, asJSON bool) error {
 		}
 	case o.doc.State == stateEqual:
 		g.equal++
+	case o.doc.State == stateKept:
+		g.kept++
+	case o.doc.State == stateHidden:
+		g.hidden++
 	default:
 		g.fetched++
 	}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/svcfs/svcfs/fs/tree"
 )
 
 func TestEscapeName(t *testing.T) {
@@ -16,6 +18,10 @@ func TestEscapeName(t *testing.T) {
 		{"escape sequence", "\x1b[2Jgone", "%1B[2Jgone"},
 		{"newline and percent", "a\n100%", "a%0A100%25"},
 		{"right-to-left mark", "exe.\u202efdp", "exe.%E2%80%AEfdp"},
+		{"zero width", "a\u200bb", "a%E2%80%8Bb"},
+		{"invisible letter", "a\u3164b", "a%E3%85%A4b"},
+		{"soft hyphen", "a\u00adb", "a%C2%ADb"},
+		{"emoji", "\u2764\ufe0f", "\u2764\ufe0f"},
 		{"not UTF-8", "a\xffb", "a%FFb"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -36,14 +42,14 @@ func TestThreat7PrintedTextIsEscaped(t *testing.T) {
 	a.printPairs([2]string{"spent", hostile + "\n"})
 	a.printTable([][]string{{"mounted", hostile + "\t\n", "x"}})
 	text := out.String()
-	if strings.Count(text, "\n") != 4 || strings.Count(text, "\t") != 1 || strings.ContainsFunc(strings.NewReplacer("\n", "", "\t", "").Replace(text), unsafeRune) {
+	if strings.Count(text, "\n") != 4 || strings.Count(text, "\t") != 1 || strings.ContainsFunc(strings.NewReplacer("\n", "", "\t", "").Replace(text), tree.IsUnsafe) {
 		t.Errorf("printed %q", text)
 	}
 	out.Reset()
 	if err := a.printJSON([]string{hostile, "\U000e0041 100% \x7f"}); err != nil {
 		t.Fatal(err)
 	}
-	if strings.ContainsFunc(strings.ReplaceAll(out.String(), "\n", ""), unsafeRune) {
+	if strings.ContainsFunc(strings.ReplaceAll(out.String(), "\n", ""), tree.IsUnsafe) {
 		t.Errorf("printed %q", out.String())
 	}
 	var back []string

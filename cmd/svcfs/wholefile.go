@@ -30,11 +30,12 @@ type wholeFiles struct {
 
 // writeWhole writes one file.
 func writeWhole(dir *os.Root, path string, content []byte) error {
-	return (&wholeFiles{dir: dir}).write(path, content)
+	return (&wholeFiles{dir: dir}).write(path, content, true)
 }
 
-// write makes path hold content, or leaves it as it was.
-func (w *wholeFiles) write(path string, content []byte) error {
+// write makes path hold content, or leaves it as it was. A file that is there is
+// replaced only if replace is set; else the error is [os.ErrExist].
+func (w *wholeFiles) write(path string, content []byte, replace bool) error {
 	folder, err := w.dir.Open(filepath.Dir(path))
 	if err != nil {
 		return err
@@ -53,15 +54,31 @@ func (w *wholeFiles) write(path string, content []byte) error {
 		return err
 	}
 	if name == "" {
-		if name, err = publish(int(folder.Fd()), f, filepath.Base(path)); name == "" {
+		if name, err = publish(int(folder.Fd()), f, filepath.Base(path), replace); name == "" {
 			return err
 		}
 	}
-	if err := unix.Renameat(int(folder.Fd()), name, int(folder.Fd()), filepath.Base(path)); err != nil {
+	if err := rename(int(folder.Fd()), name, filepath.Base(path), replace); err != nil {
 		discard(folder, name)
 		return &os.PathError{Op: "rename", Path: path, Err: err}
 	}
 	return nil
+}
+
+// rename gives a file of a folder another name. Where the file system cannot refuse
+// to replace, looking before has to do.
+func rename(folder int, from, to string, replace bool) error {
+	if replace {
+		return unix.Renameat(folder, from, folder, to)
+	}
+	err := unix.Renameat2(folder, from, folder, to, unix.RENAME_NOREPLACE)
+	if !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOSYS) {
+		return err
+	}
+	if err := unix.Faccessat(folder, to, unix.F_OK, unix.AT_SYMLINK_NOFOLLOW); !errors.Is(err, unix.ENOENT) {
+		return unix.EEXIST
+	}
+	return unix.Renameat(folder, from, folder, to)
 }
 
 func writeSynced(f *os.File, content []byte) error {
@@ -114,12 +131,12 @@ func lockWhole(fd int) *os.File {
 	return os.NewFile(uintptr(fd), "temporary file")
 }
 
-// publish gives a file without a name the name wanted, or a temporary one, which
-// it returns, when there is a file of that name.
-func publish(folder int, f *os.File, wanted string) (temporary string, err error) {
+// publish gives a file without a name the name wanted. When there is a file of that
+// name, and it is to be replaced, it gives it a temporary one, which it returns.
+func publish(folder int, f *os.File, wanted string, replace bool) (temporary string, err error) {
 	self := fmt.Sprintf("/proc/self/fd/%d", f.Fd())
 	err = unix.Linkat(unix.AT_FDCWD, self, folder, wanted, unix.AT_SYMLINK_FOLLOW)
-	if errors.Is(err, unix.EEXIST) {
+	if errors.Is(err, unix.EEXIST) && replace {
 		temporary = wholePrefix + rand.Text()
 		err = unix.Linkat(unix.AT_FDCWD, self, folder, temporary, unix.AT_SYMLINK_FOLLOW)
 	}

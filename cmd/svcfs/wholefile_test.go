@@ -47,7 +47,7 @@ func TestWholeFiles(t *testing.T) {
 			dir := openRoot(t)
 			w := &wholeFiles{dir: dir, named: named}
 			for _, content := range []string{"first", "the second, which is longer", ""} {
-				if err := w.write("f", []byte(content)); err != nil {
+				if err := w.write("f", []byte(content), true); err != nil {
 					t.Fatal(err)
 				}
 				got, err := dir.ReadFile("f")
@@ -55,22 +55,31 @@ func TestWholeFiles(t *testing.T) {
 					t.Errorf("%q, %v", got, err)
 				}
 			}
+			if err := w.write("f", []byte("another"), false); !errors.Is(err, fs.ErrExist) {
+				t.Errorf("over a file that is to stay: %v", err)
+			}
+			if got, err := dir.ReadFile("f"); err != nil || len(got) > 0 {
+				t.Errorf("a file that was to stay holds %q, %v", got, err)
+			}
+			if err := w.write("new", []byte("x"), false); err != nil {
+				t.Error(err)
+			}
 			if info, err := dir.Stat("f"); err != nil || info.Mode() != 0o600 {
 				t.Errorf("%v, %v", info, err)
 			}
 			if err := dir.Mkdir("taken", 0o700); err != nil {
 				t.Fatal(err)
 			}
-			if err := w.write("taken", []byte("x")); !errors.Is(err, fs.ErrExist) && !errors.Is(err, unix.EISDIR) {
+			if err := w.write("taken", []byte("x"), true); !errors.Is(err, fs.ErrExist) && !errors.Is(err, unix.EISDIR) {
 				t.Errorf("over a folder: %v", err)
 			}
-			if err := w.write("none/f", nil); !errors.Is(err, fs.ErrNotExist) {
+			if err := w.write("none/f", nil, true); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("in no folder: %v", err)
 			}
 			if err := dir.Symlink("/tmp", "out"); err != nil {
 				t.Fatal(err)
 			}
-			if err := w.write("out/f", nil); err == nil {
+			if err := w.write("out/f", nil, true); err == nil {
 				t.Error("it left its folder")
 			}
 			if left := leftovers(t, dir.Name()); len(left) > 0 {

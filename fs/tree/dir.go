@@ -208,7 +208,7 @@ func (d *Dir) find(name string) Node {
 		return n
 	}
 	if !isSafe(name) {
-		if n, ok := d.children[showComponent(name)]; ok {
+		if n, ok := d.children[ShowComponent(name)]; ok {
 			return n
 		}
 	}
@@ -319,7 +319,7 @@ func (d *Dir) createHere(name string, flags OpenFlags) (*File, *Handle, error) {
 		t.mu.Unlock()
 		return nil, nil, nil
 	}
-	shown := showComponent(name)
+	shown := ShowComponent(name)
 	f := t.newFile(d, shown)
 	f.group, f.raw = d.group, d.rawPath(name)
 	f.scratch.Store(d.namesScratch(name) || temp)
@@ -386,7 +386,7 @@ func (d *Dir) Mkdir(ctx context.Context, name string) (*Dir, error) {
 	if d.find(name) != nil {
 		return nil, plain(ClassExist, "mkdir", join(d.path(), name), "the name exists")
 	}
-	shown := showComponent(name)
+	shown := ShowComponent(name)
 	made := d.t.newDir(d, shown, dirFolder)
 	made.raw, made.local = name, true
 	d.children[shown] = made
@@ -517,7 +517,7 @@ func (d *Dir) Unlink(ctx context.Context, name string) error {
 		}
 	}
 	d.t.mu.Lock()
-	notices := d.t.dropName(f, d, showComponent(name))
+	notices := d.t.dropName(f, d, ShowComponent(name))
 	d.t.mu.Unlock()
 	d.t.tell(notices)
 	f.forsake()

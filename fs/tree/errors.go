@@ -133,7 +133,7 @@ func writeErrorLine(w io.Writer, r errorRecord) {
 
 func oneLine(s string) string {
 	return strings.Map(func(r rune) rune {
-		if isUnsafe(r, 2) && r != '/' {
+		if IsUnsafe(r) {
 			return ' '
 		}
 		return r

@@ -3,12 +3,14 @@ package tree
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/svcfs/svcfs/cache"
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/wire"
 )
 
 // group is one group the account owns or belongs to.
@@ -90,6 +92,27 @@ func (t *Tree) conflict(g *group, v *versions) []notice {
 		Hint: "Compare with the others: ls -l '" + t.cfg.Mountpoint + join(g.dir.path(), controlName+"/history/"+oneLine(v.raw)) + "'"}}}
 }
 
+// age is where in the ledger the name came to be.
+func (v *versions) age() (oldest sdk.Seq) {
+	for i, e := range v.entries {
+		if at := Age(e); i == 0 || at < oldest {
+			oldest = at
+		}
+	}
+	return oldest
+}
+
+// Age returns where in the ledger e got its name: of names that collide the one
+// with the older upload keeps it. A rename makes a name as young as itself, and a
+// deletion by request too, so that nobody takes an older name than theirs; a
+// retention window does not, because it takes old versions from every name.
+func Age(e *sdk.Entry) sdk.Seq {
+	if e.Deleted != nil && e.Deleted.Reason == wire.ReasonRetentionPolicy {
+		return e.Seq
+	}
+	return e.ChangedSeq
+}
+
 // newest returns the newest upload that is not deleted, or nil.
 func (v *versions) newest() *sdk.Entry {
 	for _, e := range slices.Backward(v.entries) {
@@ -155,7 +178,7 @@ func (t *Tree) addGroup(listed sdk.Group) {
 		here: make(map[sdk.Ref]int)}
 	name := showGroup(listed.ID)
 	if t.root.children[name] != nil {
-		name = withSuffix(name, string(listed.ID))
+		name = WithSuffix(name, string(listed.ID))
 	}
 	g.dir = t.newDir(t.root, name, dirGroup)
 	g.dir.group = g
@@ -448,8 +471,12 @@ func (g *group) version(raw string) *versions {
 
 // placeAll places many names: what appears before what vanishes, so that a rename
 // inside a folder does not take the folder away, but for a file that gets the
-// name of a folder. Needs Tree.mu.
+// name of a folder. Of names that collide the older one is first, and keeps it
+// (N3). Needs Tree.mu.
 func (t *Tree) placeAll(g *group, touched map[*versions]bool) (notices []notice) {
+	ordered := slices.SortedFunc(maps.Keys(touched), func(a, b *versions) int {
+		return cmp.Or(cmp.Compare(a.age(), b.age()), strings.Compare(a.raw, b.raw))
+	})
 	vacated := make(map[string]bool) // folders that something vanishes from
 	for v := range touched {
 		if v.newest() != nil {
@@ -466,7 +493,7 @@ func (t *Tree) placeAll(g *group, touched map[*versions]bool) (notices []notice)
 		func(v *versions) bool { return v.newest() == nil },
 		func(v *versions) bool { return v.newest() != nil && vacated[v.raw] },
 	} {
-		for v := range touched {
+		for _, v := range ordered {
 			if pass(v) {
 				notices = append(notices, t.place(g, v)...)
 			}
@@ -508,13 +535,13 @@ func (t *Tree) place(g *group, v *versions) []notice {
 // appears: telling late would throw a program out of a folder it has entered by
 // then. Needs Tree.mu.
 func (t *Tree) show(g *group, v *versions, e *sdk.Entry) []notice {
-	dir, name, notices := t.slot(g, v.raw, string(e.Ref))
+	dir, name := t.slot(g, v.raw, string(e.Ref))
 	f := t.newFile(dir, name)
 	f.group, f.raw = g, v.raw
 	f.setEntry(e)
 	dir.children[name] = f
 	v.shown = f
-	return append(notices, t.disown(dir, t.isForeign(e))...)
+	return t.disown(dir, t.isForeign(e))
 }
 
 // supersede replaces the file that shows v by one of the same inode number and
@@ -557,42 +584,30 @@ func (t *Tree) detach(f *File) []notice {
 }
 
 // slot finds the directory and the free name for a recorded name, and makes the
-// folders on the way (N2, N3). A folder keeps its name; a file that stands in
-// its way, or whose shown name is taken by another, gets a suffix made of ref.
-// Needs Tree.mu.
-func (t *Tree) slot(g *group, raw, ref string) (*Dir, string, []notice) {
+// folders on the way (N2, N3). Who has a name keeps it: a file that comes later
+// gets a suffix made of ref, and a folder one made of its name. Needs Tree.mu.
+func (t *Tree) slot(g *group, raw, ref string) (*Dir, string) {
 	parts := strings.Split(raw, "/")
 	dir := g.dir
-	var notices []notice
 	for _, part := range parts[:len(parts)-1] {
-		next, more := t.folder(dir, part)
-		dir, notices = next, append(notices, more...)
+		dir = t.folder(dir, part)
 	}
-	name := showComponent(parts[len(parts)-1])
-	if len(name) > maxNameBytes || dir.children[name] != nil {
-		name = withSuffix(name, ref)
-	}
-	return dir, name, notices
+	return dir, FreeName(ShowComponent(parts[len(parts)-1]), ref, func(name string) bool { return dir.children[name] == nil })
 }
 
 // folder returns the folder of that recorded component in dir, making it.
 // Needs Tree.mu.
-func (t *Tree) folder(dir *Dir, raw string) (*Dir, []notice) {
-	name := showComponent(raw)
-	if len(name) > maxNameBytes {
-		name = withSuffix(name, name)
+func (t *Tree) folder(dir *Dir, raw string) *Dir {
+	isOurs := func(n Node) bool {
+		d, ok := n.(*Dir)
+		return ok && d.raw == raw
 	}
-	var notices []notice
-	switch child := dir.children[name].(type) {
-	case *Dir:
-		return child, nil
-	case *File:
-		moved := withSuffix(name, child.raw)
-		dir.children[moved], child.name = child, moved
-		notices = append(notices, notice{dir: dir, name: name})
+	name := FreeName(ShowComponent(raw), raw, func(name string) bool { return dir.children[name] == nil || isOurs(dir.children[name]) })
+	if there := dir.children[name]; isOurs(there) {
+		return there.(*Dir)
 	}
 	made := t.newDir(dir, name, dirFolder)
 	made.raw = raw
 	dir.children[name] = made
-	return made, notices
+	return made
 }

@@ -35,9 +35,9 @@ func (g *group) learnPast() {
 
 // step returns the directory of a component, making it.
 func (p *past) step(raw string) *past {
-	shown := showComponent(raw)
+	shown := ShowComponent(raw)
 	if next := p.under[shown]; len(shown) > maxNameBytes || next != nil && next.raw != raw {
-		shown = withSuffix(shown, raw)
+		shown = WithSuffix(shown, raw)
 	}
 	next := p.under[shown]
 	if next == nil {
@@ -86,7 +86,7 @@ func (t *Tree) refreshPast(d *Dir) {
 	}
 	for name, f := range t.pastFiles(d) {
 		if children[name] != nil {
-			name = withSuffix(name, string(f.entry.Load().Ref))
+			name = WithSuffix(name, string(f.entry.Load().Ref))
 			f.name = name
 		}
 		children[name] = f
@@ -129,9 +129,9 @@ func versionName(i int, e *sdk.Entry) string {
 	if !e.Time.IsZero() {
 		date = e.Time.UTC().Format("20060102T150405Z")
 	}
-	name := showComponent(fmt.Sprintf("%06d-%s-%s%s", seq, date, e.Uploader, path.Ext(path.Base(recordedName(e)))))
+	name := ShowComponent(fmt.Sprintf("%06d-%s-%s%s", seq, date, e.Uploader, path.Ext(path.Base(recordedName(e)))))
 	if len(name) > maxNameBytes {
-		return withSuffix(name, string(e.Ref))
+		return WithSuffix(name, string(e.Ref))
 	}
 	return name
 }

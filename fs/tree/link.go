@@ -58,7 +58,7 @@ func (t *Tree) addName(f *File, d *Dir, name string, row *sdk.Entry) ([]notice, 
 	if f.dir == nil || d.parent == nil {
 		return nil, false
 	}
-	shown := showComponent(name)
+	shown := ShowComponent(name)
 	d.children[shown] = f
 	d.mtime = t.now()
 	if row == nil {
@@ -75,7 +75,7 @@ func (t *Tree) addName(f *File, d *Dir, name string, row *sdk.Entry) ([]notice, 
 func (t *Tree) isLink(f *File, d *Dir, name string) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	return slices.Contains(f.links, link{d, showComponent(name)})
+	return slices.Contains(f.links, link{d, ShowComponent(name)})
 }
 
 // dropName takes one name from f; with the last one it is unlinked. What it hid

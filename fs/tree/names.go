@@ -21,11 +21,11 @@ const (
 	hexDigits      = "0123456789ABCDEF"
 )
 
-// showComponent returns one component of a recorded name as the mount shows it
+// ShowComponent returns one component of a recorded name as the mount shows it
 // (N3). A safe component is shown as it is. In any other, unsafe bytes and the
 // percent sign become %XX, so that it can be read back; the empty component
 // becomes %2F, which no component can hold otherwise.
-func showComponent(raw string) string {
+func ShowComponent(raw string) string {
 	switch raw {
 	case "":
 		return "%2F"
@@ -39,57 +39,65 @@ func showComponent(raw string) string {
 	if isSafe(raw) {
 		return raw
 	}
+	return Escape(raw, "%/")
+}
+
+// Escape returns s with %XX for the bytes of what [IsUnsafe] says, for bytes that
+// are not UTF-8, and for the characters of also.
+func Escape(s, also string) string {
 	var b strings.Builder
-	for i := 0; i < len(raw); {
-		r, size := utf8.DecodeRuneInString(raw[i:])
-		if r == '%' || isUnsafe(r, size) {
-			for _, c := range []byte(raw[i : i+size]) {
+	for i := 0; i < len(s); {
+		r, size := utf8.DecodeRuneInString(s[i:])
+		if IsUnsafe(r) || r == utf8.RuneError && size <= 1 || strings.ContainsRune(also, r) {
+			for _, c := range []byte(s[i : i+size]) {
 				b.WriteByte('%')
 				b.WriteByte(hexDigits[c>>4])
 				b.WriteByte(hexDigits[c&15])
 			}
 		} else {
-			b.WriteString(raw[i : i+size])
+			b.WriteString(s[i : i+size])
 		}
 		i += size
 	}
 	return b.String()
 }
 
+// isSafe reports whether a component can be shown as it is.
 func isSafe(raw string) bool {
-	for i := 0; i < len(raw); {
-		r, size := utf8.DecodeRuneInString(raw[i:])
-		if isUnsafe(r, size) {
-			return false
-		}
-		i += size
-	}
-	return true
+	return utf8.ValidString(raw) && !strings.ContainsFunc(raw, func(r rune) bool { return r == '/' || IsUnsafe(r) })
 }
 
-// isUnsafe reports what a terminal, a shell or a path could be tricked with:
-// bytes that are not UTF-8, slashes, control characters, and format characters,
-// among them the bidirectional marks.
-func isUnsafe(r rune, size int) bool {
-	if r == utf8.RuneError && size <= 1 {
-		return true
-	}
-	return r == '/' || unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == '\u2028' || r == '\u2029'
+// IsUnsafe reports what a terminal or a reader could be tricked with: control
+// characters, ends of lines, and what is not seen or turns the text around. Marks
+// that choose how the character before them looks are none: emoji have them.
+func IsUnsafe(r rune) bool {
+	return unicode.IsControl(r) || r > unicode.MaxLatin1 && unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Other_Default_Ignorable_Code_Point) || r == '\u00ad'
 }
 
 // showGroup returns the directory name of a group. Group ids are one component:
 // a slash in them is escaped.
 func showGroup(id sdk.GroupID) string {
-	name := showComponent(string(id))
+	name := ShowComponent(string(id))
 	if len(name) > maxNameBytes {
-		return withSuffix(name, string(id))
+		return WithSuffix(name, string(id))
 	}
 	return name
 }
 
-// withSuffix makes name unique by eight hex digits of the hash of ref, before
+// FreeName returns name, or the first that is free of those that WithSuffix makes of
+// it, where it is too long or taken.
+func FreeName(name, ref string, isFree func(string) bool) string {
+	free := name
+	for len(free) > maxNameBytes || !isFree(free) {
+		free = WithSuffix(name, ref)
+		ref += "/" // no reference ends so
+	}
+	return free
+}
+
+// WithSuffix makes name unique by eight hex digits of the hash of ref, before
 // the extension, and cuts it to the longest name allowed.
-func withSuffix(name, ref string) string {
+func WithSuffix(name, ref string) string {
 	sum := sha256.Sum256([]byte(ref))
 	suffix := "~" + hex.EncodeToString(sum[:4])
 	stem, ext := name, ""

@@ -20,8 +20,8 @@ func FuzzNames(f *testing.F) {
 		f.Add(seed, "ref")
 	}
 	f.Fuzz(func(t *testing.T, raw, ref string) {
-		shown := showComponent(raw)
-		for _, name := range []string{shown, showGroup(sdk.GroupID(raw)), withSuffix(shown, ref)} {
+		shown := ShowComponent(raw)
+		for _, name := range []string{shown, showGroup(sdk.GroupID(raw)), WithSuffix(shown, ref)} {
 			if name == "" || name == "." || name == ".." || name == controlName || !utf8.ValidString(name) || strings.ContainsRune(name, '/') ||
 				strings.ContainsFunc(name, unicode.IsControl) || !filepath.IsLocal(name) {
 				t.Errorf("%q is shown as %q", raw, name)
@@ -30,7 +30,7 @@ func FuzzNames(f *testing.F) {
 		if n := len(showGroup(sdk.GroupID(raw))); n > maxNameBytes {
 			t.Errorf("group %q has a name of %d bytes", raw, n)
 		}
-		if n := len(withSuffix(shown, ref)); n > maxNameBytes {
+		if n := len(WithSuffix(shown, ref)); n > maxNameBytes {
 			t.Errorf("%q with a suffix has %d bytes", raw, n)
 		}
 		if back, err := url.PathUnescape(shown); shown != raw && raw != "" && (err != nil || back != raw) {

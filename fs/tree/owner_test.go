@@ -2,7 +2,11 @@ package tree
 
 import (
 	"slices"
+	"strings"
 	"testing"
+
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/wire"
 )
 
 // foreign returns what of the paths is another account's.
@@ -88,5 +92,88 @@ func TestA5GroupsNobodyLookedInto(t *testing.T) {
 	m.names("/team")
 	if attr := m.node("/team").Attr(); !attr.Foreign || attr.Unsure {
 		t.Errorf("after: %+v", attr)
+	}
+}
+
+// N3, threat 17: who uploads beneath the name of a file does not turn it into a
+// folder, neither in a mount that knows the file nor in a later one, nor with an
+// older upload of theirs that they renamed. Nor does a file take a folder's name.
+func TestThreat17FoldersGiveWayToOlderFiles(t *testing.T) {
+	w := team()
+	old := w.put("team", bob, "old", []byte("planted"))
+	older := w.put("team", bob, "older", []byte("planted"))
+	expired := w.put("team", alice, "report.pdf", []byte("first"))
+	w.put("team", alice, "docs/a", []byte("a"))
+	before := mount(t, w, alice)
+	before.wantContent("/team/report.pdf", "first")
+	w.put("team", bob, "docs", []byte("not docs"))
+	w.put("team", bob, "report.pdf/x", []byte("planted"))
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(person{w, bob}.RenameFile(t.Context(), "team", old.Ref, "report.pdf/y"))
+	must(person{w, bob}.RenameFile(t.Context(), "team", older.Ref, "report.pdf/z"))
+	must(person{w, bob}.DeleteFile(t.Context(), "team", older.Ref))
+	w.put("team", bob, "report.pdf/z", []byte("planted"))
+	w.put("team", alice, "report.pdf", []byte("second"))
+	w.shred("team", expired.Ref)
+	w.mu.Lock()
+	for i := range w.rows["team"] {
+		if e := &w.rows["team"][i]; e.Ref == expired.Ref {
+			e.Deleted.Reason = wire.ReasonRetentionPolicy
+		}
+	}
+	w.mu.Unlock()
+	before.refresh()
+	for range 10 { // the order in which a listing is placed is not that of a map
+		for _, m := range []*mounted{before, mount(t, w, alice)} {
+			m.wantContent("/team/report.pdf", "second")
+			m.wantContent("/team/docs/a", "a")
+			if got := m.names("/team"); len(got) != 4 {
+				t.Errorf("the group lists %q", got)
+			}
+			folder := "/team/" + WithSuffix("report.pdf", "report.pdf")
+			if got := m.names(folder); !slices.Equal(got, []string{"x", "y", "z"}) {
+				t.Errorf("%s holds %q", folder, got)
+			}
+			must(m.save(folder+"/x", "changed by alice"))
+		}
+	}
+	if i := slices.IndexFunc(w.rows["team"], func(e sdk.Entry) bool { return strings.HasPrefix(e.Name, "report~") }); i >= 0 {
+		t.Errorf("the name that is shown was recorded: %q", w.rows["team"][i].Name)
+	}
+}
+
+// N3: folders whose names are shown alike stay apart, and so do a file and a folder
+// that have the name which another would get.
+func TestN3CollisionsOfFolders(t *testing.T) {
+	w := team()
+	w.put("team", alice, WithSuffix("a", "a"), []byte("0"))
+	w.put("team", alice, "a", []byte("1"))
+	w.put("team", bob, "a/f", []byte("2"))
+	w.put("team", alice, "b%0Ac/f", []byte("3"))
+	w.put("team", bob, "b\nc/f", []byte("4"))
+	m := mount(t, w, alice)
+	files := allFiles(t, m.dir("/team"), "")
+	if len(files) != 5 || !slices.Contains(files, "a") || !slices.Contains(files, WithSuffix("a", "a")) || !slices.Contains(files, "b%0Ac/f") {
+		t.Fatalf("files: %q", files)
+	}
+	m.wantContent("/team/b%0Ac/f", "3")
+	for _, f := range files {
+		if err := m.save("/team/"+f, "saved"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	names := make(map[string]int)
+	for _, e := range w.rows["team"] {
+		names[e.Name]++
+	}
+	for name, n := range names {
+		if n != 2 {
+			t.Errorf("%q was recorded %d times", name, n)
+		}
 	}
 }

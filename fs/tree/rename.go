@@ -105,7 +105,7 @@ func enterBoth(ctx context.Context, a, b *File) (leave func(), err error) {
 func (t *Tree) choose(f *File, d *Dir, name string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	i := slices.Index(f.links, link{d, showComponent(name)})
+	i := slices.Index(f.links, link{d, ShowComponent(name)})
 	if i < 0 {
 		return true
 	}
@@ -125,7 +125,7 @@ func (d *Dir) renameLink(f *File, name string, to *Dir, newName string) error {
 	}
 	t := d.t
 	t.mu.Lock()
-	from, shown := link{d, showComponent(name)}, showComponent(newName)
+	from, shown := link{d, ShowComponent(name)}, ShowComponent(newName)
 	var notices []notice
 	if old, ok := to.children[shown].(*File); ok && old != f {
 		notices = t.dropName(old, to, shown)
@@ -289,11 +289,10 @@ func (f *File) restage(ctx context.Context) error {
 // recorded for it under that name, if anything was.
 func (t *Tree) move(f *File, to *Dir, newName string, becomesScratch bool, row *sdk.Entry) {
 	t.mu.Lock()
-	var notices []notice
 	if row != nil {
-		to, notices = t.standing(to, recordedName(row))
+		to = t.standing(to, recordedName(row))
 	}
-	notices = append(notices, t.hang(f, to, newName, becomesScratch)...)
+	notices := t.hang(f, to, newName, becomesScratch)
 	switch {
 	case row != nil:
 		notices = append(notices, t.record(f, f.group, f.raw, row)...)
@@ -309,8 +308,8 @@ func (t *Tree) move(f *File, to *Dir, newName string, becomesScratch bool, row *
 // moveRecorded is move for a file whose uploads the service renamed to raw.
 func (t *Tree) moveRecorded(f *File, to *Dir, newName, raw string, renamed []sdk.Entry) {
 	t.mu.Lock()
-	to, notices := t.standing(to, raw)
-	notices = append(notices, t.hang(f, to, newName, false)...)
+	to = t.standing(to, raw)
+	notices := t.hang(f, to, newName, false)
 	v := f.group.version(f.raw)
 	v.shown, v.hidden = f, ""
 	touched := to.group.mergeRenamed(renamed, func(string) string { return raw })
@@ -329,22 +328,22 @@ func (t *Tree) applyRenamed(g *group, renamed []sdk.Entry, rename func(old strin
 // standing returns d, or the folder in its place when d went with its last file,
 // because others deleted or renamed that while raw was recorded beneath it. Needs
 // Tree.mu.
-func (t *Tree) standing(d *Dir, raw string) (*Dir, []notice) {
+func (t *Tree) standing(d *Dir, raw string) *Dir {
 	top := d
 	for top.kind == dirFolder && top.parent != nil {
 		top = top.parent
 	}
 	if top.kind != dirFolder {
-		return d, nil
+		return d
 	}
-	again, _, notices := t.slot(d.group, raw, "")
-	return again, notices
+	again, _ := t.slot(d.group, raw, "")
+	return again
 }
 
 // hang takes f from its old name and gives it the new one. Needs Tree.mu.
 func (t *Tree) hang(f *File, to *Dir, newName string, becomesScratch bool) []notice {
 	notices := t.leave(f, becomesScratch)
-	shown := showComponent(newName)
+	shown := ShowComponent(newName)
 	if old, ok := to.children[shown].(*File); ok && old != f {
 		notices = append(notices, t.replace(old, to, shown, becomesScratch)...)
 	}
@@ -485,7 +484,7 @@ func (d *Dir) moveFolder(dir, to *Dir, newName string, target Node, renamed []sd
 	if err := mayMoveFolder(dir, to, newName, target); err != nil {
 		return nil, err
 	}
-	shown := showComponent(newName)
+	shown := ShowComponent(newName)
 	if made, ok := to.children[shown].(*Dir); ok && Node(made) != target {
 		dir.absorb(made)
 	}
