@@ -111,6 +111,7 @@ func (s *Service) sweepOnce(ctx context.Context) {
 	if err := s.vault.Refresh(ctx, s.store); err != nil && ctx.Err() == nil {
 		log.Error("keys of the service", "cause", err.Error())
 	}
+	s.signIns.Flush(ctx)
 	err := s.files.Sweep(ctx)
 	if ctx.Err() != nil {
 		return

@@ -69,6 +69,7 @@ type Config struct {
 	Fees          ledger.Fees      // nil = the specification's table
 	OIDC          OIDC             // sign-in at an identity provider; zero = none
 	Logger        *slog.Logger     // nil = none
+	SignInLogger  *slog.Logger     // of sign-ins and those that failed; nil = Logger
 	Now           func() time.Time // nil = time.Now; the time of tokens and records
 
 	TLSCert, TLSKey string         // PEM files; "" = plain HTTP
@@ -102,6 +103,7 @@ type Service struct {
 	handler  http.Handler
 
 	connections *connections
+	signIns     *auth.SignIns
 	certificate *certificate // nil = plain HTTP
 	vault       *vault.Vault
 }
@@ -125,7 +127,7 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Service{cfg: cfg, metrics: metrics.New(Version)}
+	s := &Service{cfg: cfg, signIns: auth.NewSignIns(cfg.SignInLogger, time.Now), metrics: metrics.New(Version)}
 	if cfg.TLSCert != "" {
 		if s.certificate, err = loadCertificate(cfg.TLSCert, cfg.TLSKey, cfg.Logger); err != nil {
 			return nil, err
@@ -165,7 +167,7 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	}
 	s.observeParts()
 	l := ledger.New(cfg.Fees, cfg.FreeChanges, cfg.Now)
-	s.accounts = auth.NewAccounts(s.store, l, cfg.ContractID)
+	s.accounts = auth.NewAccounts(s.store, l, cfg.ContractID, s.signIns)
 	s.files = files.New(s.store, l, v, measuredBlobs{s.blobs, s.metrics}, cfg.ContractID, cfg.MaxFileBytes,
 		files.Options{PlainRefs: cfg.PlainRefs, Gateway: s.gateway, MaxOpenBytes: cfg.MaxOpenBytes})
 	g := groups.New(s.store, l, s.accounts)
@@ -238,6 +240,9 @@ func withDefaults(cfg Config) Config {
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.SignInLogger == nil {
+		cfg.SignInLogger = cfg.Logger
 	}
 	if cfg.Blobs == "" {
 		cfg.Blobs = filepath.Join(cfg.DataDir, blobDir)

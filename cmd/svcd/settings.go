@@ -121,7 +121,7 @@ func (s *settings) registerServing(set *pflag.FlagSet) {
 	set.StringVar(&s.gateway, "gateway", "", "address like https://HOST/ipfs/ that has the bytes of legacy references, see svcd import-legacy --reference")
 	set.DurationVar(&s.tokenLifetime, "token-lifetime", service.DefaultTokenLifetime, "how long a session token is good, at most 24h")
 	set.StringToStringVar(&s.fees, "fees", nil, "prices in tokens by action, for example upload=0.039,retrieve=0.013; [fees] in the file")
-	set.StringVar(&s.logLevel, "log-level", "warn", "debug, info (every request), warn or error")
+	set.StringVar(&s.logLevel, "log-level", "warn", "debug, info (every request), warn (and sign-ins), or error")
 	set.StringVar(&s.logFormat, "log-format", "text", "text or json")
 	set.StringVar(&s.metricsListen, "metrics-listen", "", "address for Prometheus on /metrics, for example 127.0.0.1:9000 (default: none)")
 	set.StringVar(&s.tlsCert, "tls-cert", "", "certificate chain (PEM); read again when it changes or on SIGHUP")
@@ -354,7 +354,7 @@ func (s *settings) serviceConfig() (cfg service.Config, err error) {
 	if cfg.OIDC, err = s.oidc.config(); err != nil {
 		return cfg, err
 	}
-	if cfg.Logger, err = s.logger(); err != nil {
+	if cfg.Logger, cfg.SignInLogger, err = s.loggers(); err != nil {
 		return cfg, err
 	}
 	if cfg.Fees, err = s.feeTable(); err != nil {
@@ -421,18 +421,25 @@ func (s *settings) feeTable() (ledger.Fees, error) {
 	return fees, nil
 }
 
-func (s *settings) logger() (*slog.Logger, error) {
+// loggers returns the log, and that of sign-ins: they are there by default, and
+// gone with --log-level error.
+func (s *settings) loggers() (all, signIns *slog.Logger, err error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(s.logLevel)); err != nil {
-		return nil, usageError{fmt.Errorf("--log-level %q: want debug, info, warn or error", s.logLevel)}
+		return nil, nil, usageError{fmt.Errorf("--log-level %q: want debug, info, warn or error", s.logLevel)}
 	}
-	options := &slog.HandlerOptions{Level: level}
+	signInLevel := level
+	if level <= slog.LevelWarn {
+		signInLevel = min(level, slog.LevelInfo)
+	}
 	switch s.logFormat {
 	case "text":
-		return slog.New(slog.NewTextHandler(s.stderr, options)), nil
+		return slog.New(slog.NewTextHandler(s.stderr, &slog.HandlerOptions{Level: level})),
+			slog.New(slog.NewTextHandler(s.stderr, &slog.HandlerOptions{Level: signInLevel})), nil
 	case "json":
-		return slog.New(slog.NewJSONHandler(s.stderr, options)), nil
+		return slog.New(slog.NewJSONHandler(s.stderr, &slog.HandlerOptions{Level: level})),
+			slog.New(slog.NewJSONHandler(s.stderr, &slog.HandlerOptions{Level: signInLevel})), nil
 	default:
-		return nil, usageError{fmt.Errorf("--log-format %q: want text or json", s.logFormat)}
+		return nil, nil, usageError{fmt.Errorf("--log-format %q: want text or json", s.logFormat)}
 	}
 }

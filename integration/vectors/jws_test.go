@@ -40,7 +40,7 @@ func TestThreat20WycheproofJSONWebSignatures(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	accounts := auth.NewAccounts(db, nil, "svc.testnet")
+	accounts := auth.NewAccounts(db, nil, "svc.testnet", nil)
 	n, own := 0, 0
 	for _, g := range file.TestGroups {
 		var secret [32]byte

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/auth"
 	"github.com/svcfs/svcfs/service/ledger"
 )
 
@@ -55,7 +56,7 @@ func (s *server) observed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
 		t := &trace{id: ledger.NewRequestID(""), client: s.clients.address(r)}
-		r = r.WithContext(ledger.WithRequestID(context.WithValue(r.Context(), traceKey{}, t), t.id))
+		r = r.WithContext(ledger.WithRequestID(auth.WithClient(context.WithValue(r.Context(), traceKey{}, t), t.client), t.id))
 		body := &countedBody{ReadCloser: r.Body, pace: s.pace(http.NewResponseController(w).SetReadDeadline)}
 		body.pace.end = start.Add(s.ClientTimeout)
 		r.Body, t.request = body, &body.pace

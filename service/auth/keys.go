@@ -72,12 +72,13 @@ type Accounts struct {
 	contract  string
 	failures  *throttle.Throttle[string] // by account
 	rotations *throttle.Throttle[string] // by account, on the page
+	signIns   *SignIns
 }
 
 // NewAccounts returns the accounts of a service whose ledger contract has the
-// given id: account NAME becomes NAME.CONTRACT.
-func NewAccounts(s *store.Store, l *ledger.Ledger, contract string) *Accounts {
-	return &Accounts{store: s, ledger: l, contract: contract,
+// given id: account NAME becomes NAME.CONTRACT. signIns may be nil.
+func NewAccounts(s *store.Store, l *ledger.Ledger, contract string, signIns *SignIns) *Accounts {
+	return &Accounts{store: s, ledger: l, contract: contract, signIns: signIns,
 		failures:  throttle.New[string](rate.Every(time.Minute/failuresPerMinute), failuresPerMinute),
 		rotations: throttle.New[string](rate.Every(time.Minute), rotationsAtOnce)}
 }
@@ -244,11 +245,20 @@ func (a *Accounts) CheckKey(ctx context.Context, id, key string) (generation int
 	if len(id) > maxAccountID {
 		return 0, unknownAccount(id)
 	}
-	generation, err = a.compareKey(ctx, id, key)
+	generation, found, err := a.compareKey(ctx, id, key)
+	if err == nil {
+		a.signIns.Good(ctx, byKey, id)
+		return generation, nil
+	}
 	var wrong *fault.Error
 	if !errors.As(err, &wrong) {
-		return generation, err
+		return 0, err
 	}
+	known := ""
+	if found {
+		known = id
+	}
+	a.signIns.Failed(ctx, byKey, known, wrong.Code)
 	if !a.failures.Allow(id) {
 		return 0, &fault.Error{Code: wire.CodeRateLimited, Text: "too many requests: too many wrong keys for this account, try again in a minute", RetryAfter: time.Minute}
 	}
@@ -257,22 +267,22 @@ func (a *Accounts) CheckKey(ctx context.Context, id, key string) (generation int
 
 // compareKey compares the hash of what was sent in constant time, also for an
 // unknown account.
-func (a *Accounts) compareKey(ctx context.Context, id, key string) (generation int64, err error) {
+func (a *Accounts) compareKey(ctx context.Context, id, key string) (generation int64, found bool, err error) {
 	if !strings.HasPrefix(key, keyPrefix) || len(key) < minKeyLength {
-		return 0, fault.New(wire.CodeInvalidKey, "Invalid format")
+		return 0, false, fault.New(wire.CodeInvalidKey, "Invalid format")
 	}
 	stored, generation, found, err := a.keyOf(ctx, id)
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	equal := subtle.ConstantTimeCompare(hashOf(key), stored) == 1
 	switch {
 	case !found:
-		return 0, unknownAccount(id)
+		return 0, false, unknownAccount(id)
 	case !equal:
-		return 0, fault.New(wire.CodeInvalidKey, "Invalid API key")
+		return 0, true, fault.New(wire.CodeInvalidKey, "Invalid API key")
 	}
-	return generation, nil
+	return generation, true, nil
 }
 
 func (a *Accounts) keyOf(ctx context.Context, id string) (hash []byte, generation int64, found bool, err error) {

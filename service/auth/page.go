@@ -93,6 +93,18 @@ func (a *Accounts) NewLink(ctx context.Context, name string) (id string, link Se
 
 // UseLink ends a link and begins a page session for its account.
 func (a *Accounts) UseLink(ctx context.Context, link string) (account string, session Secret, err error) {
+	account, session, err = a.useLink(ctx, link)
+	var wrong *fault.Error
+	switch {
+	case err == nil:
+		a.signIns.Good(ctx, byLink, account)
+	case errors.As(err, &wrong):
+		a.signIns.Failed(ctx, byLink, "", wrong.Code)
+	}
+	return account, session, err
+}
+
+func (a *Accounts) useLink(ctx context.Context, link string) (account string, session Secret, err error) {
 	hash, now := hashOf(link), time.Now().UnixNano()
 	find := func(tx *store.Tx) error {
 		err := tx.QueryRowContext(ctx, "SELECT account FROM sign_in_links WHERE hash = ? AND expires_ns > ?", hash, now).Scan(&account)
@@ -128,13 +140,23 @@ func usedLink() error {
 		int(LinkLifetime.Minutes()))
 }
 
-// BeginSession begins a page session for an account that was authenticated.
+// BeginSession begins a page session for an account that an identity provider
+// authenticated.
 func (a *Accounts) BeginSession(ctx context.Context, account string) (Secret, error) {
 	session, err := newSecret()
 	if err != nil {
 		return session, err
 	}
-	return session, a.store.Write(ctx, func(tx *store.Tx) error { return beginSession(ctx, tx, account, session) })
+	err = a.store.Write(ctx, func(tx *store.Tx) error { return beginSession(ctx, tx, account, session) })
+	if err == nil {
+		a.signIns.Good(ctx, byProvider, account)
+	}
+	return session, err
+}
+
+// ProviderFailed notes that somebody could not sign in at the identity provider.
+func (a *Accounts) ProviderFailed(ctx context.Context, code string) {
+	a.signIns.Failed(ctx, byProvider, "", code)
 }
 
 func beginSession(ctx context.Context, tx *store.Tx, account string, session Secret) error {

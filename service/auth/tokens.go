@@ -99,6 +99,15 @@ func (s singleAudience) MarshalJSON() ([]byte, error) {
 // algorithm, issuer, audience, times, type, and that the account's key has not
 // been rotated since.
 func (t *Tokens) Verify(ctx context.Context, token string) (account string, err error) {
+	account, err = t.verify(ctx, token)
+	var wrong *fault.Error
+	if errors.As(err, &wrong) {
+		t.accounts.signIns.Failed(ctx, byToken, "", wrong.Code)
+	}
+	return account, err
+}
+
+func (t *Tokens) verify(ctx context.Context, token string) (account string, err error) {
 	var c claims
 	_, err = jwt.ParseWithClaims(token, &c, func(*jwt.Token) (any, error) { return t.secret, nil },
 		jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), jwt.WithAudience(t.audience), jwt.WithIssuer(t.issuer),

@@ -24,6 +24,7 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/auth"
 	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/ledger"
 )
 
 const (
@@ -327,11 +328,10 @@ var noticePage = template.Must(template.New("notice").Parse(`<!doctype html>
 // notSignedIn is the page of a sign-in that failed.
 func (p *Page) notSignedIn(w http.ResponseWriter, r *http.Request, err error, command string) {
 	e := fault.Of(err)
-	cause := ""
+	p.Accounts.ProviderFailed(r.Context(), e.Code)
 	if e.Err != nil {
-		cause = e.Err.Error()
+		p.Logger.Warn("not signed in", "request", ledger.RequestID(r.Context()), "code", e.Code, "cause", e.Err.Error())
 	}
-	p.Logger.Warn("not signed in", "code", e.Code, "cause", cause)
 	text := e.Text
 	if text != "" {
 		text = strings.ToUpper(text[:1]) + text[1:] + "."

@@ -142,7 +142,6 @@ func (p *Page) begin(w http.ResponseWriter, r *http.Request, account string, ses
 		}
 	}
 	http.SetCookie(w, p.cookie(r, cookieName, session.Reveal(), int(auth.PageLifetime.Seconds())))
-	p.Logger.Info("signed in", "account", account)
 	return nil
 }
 

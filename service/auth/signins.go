@@ -1,0 +1,140 @@
+package auth
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/svcfs/svcfs/service/ledger"
+	"github.com/svcfs/svcfs/service/throttle"
+)
+
+const (
+	// signInRepeat is how long the same sign-in is not logged again: programs that
+	// send their key with every request sign in all the time.
+	signInRepeat = time.Hour
+	// maxSignIns bounds the lines about sign-ins in that time, and the memory of
+	// them.
+	maxSignIns = 10_000
+	// failureRepeat is how long the same failure is not logged again.
+	failureRepeat = time.Minute
+	// maxFailures bounds the lines about failures in that time: anybody can cause
+	// them.
+	maxFailures = 60
+)
+
+// SignIns logs who signed in and who failed to, without secrets. A flood of them
+// makes few lines, and failures take no room from sign-ins.
+type SignIns struct {
+	log *slog.Logger
+	now func() time.Time
+
+	mu       sync.Mutex
+	good     seen
+	failures seen
+}
+
+// signIn is what makes a sign-in the same as another.
+type signIn struct {
+	way, account, code string
+	network            netip.Addr
+}
+
+// seen are the sign-ins of a while.
+type seen struct {
+	since  time.Time
+	lines  map[signIn]bool
+	hidden int
+}
+
+// NewSignIns returns a log of sign-ins.
+func NewSignIns(log *slog.Logger, now func() time.Time) *SignIns { return &SignIns{log: log, now: now} }
+
+// With what somebody signs in.
+const (
+	byKey      = "api key"
+	byToken    = "session token"
+	byLink     = "sign-in link"
+	byProvider = "identity provider"
+)
+
+type clientKey struct{}
+
+// WithClient notes the address that a request came from.
+func WithClient(ctx context.Context, client netip.Addr) context.Context {
+	return context.WithValue(ctx, clientKey{}, client)
+}
+
+func clientOf(ctx context.Context) netip.Addr {
+	client, _ := ctx.Value(clientKey{}).(netip.Addr)
+	return client
+}
+
+// Good logs that an account signed in; way says with what.
+func (s *SignIns) Good(ctx context.Context, way, account string) {
+	s.note(ctx, slog.LevelInfo, "signed in", &s.good, signIn{way: way, account: account}, signInRepeat, maxSignIns)
+}
+
+// Failed logs that somebody could not sign in. account is one that there is, or
+// "": what else was sent may be a secret in the wrong place.
+func (s *SignIns) Failed(ctx context.Context, way, account, code string) {
+	s.note(ctx, slog.LevelWarn, "sign-in failed", &s.failures, signIn{way: way, account: account, code: code}, failureRepeat, maxFailures)
+}
+
+// note logs one, if it is not one of many. A nil log is none.
+func (s *SignIns) note(ctx context.Context, level slog.Level, text string, in *seen, what signIn, repeat time.Duration, most int) {
+	if s == nil {
+		return
+	}
+	client := clientOf(ctx)
+	what.network = throttle.Network(client)
+	s.mu.Lock()
+	now := s.now()
+	hidden := in.begin(now, repeat)
+	known := in.lines[what]
+	full := len(in.lines) >= most
+	switch {
+	case known || full:
+		in.hidden++
+	default:
+		in.lines[what] = true
+	}
+	s.mu.Unlock()
+	s.tellHidden(ctx, level, text, hidden)
+	if known || full {
+		return
+	}
+	attrs := []slog.Attr{slog.String("request", ledger.RequestID(ctx)), slog.String("by", what.way), slog.String("account", what.account)}
+	if what.code != "" {
+		attrs = append(attrs, slog.String("code", what.code))
+	}
+	s.log.LogAttrs(ctx, level, text, append(attrs, slog.String("client", client.String()))...)
+}
+
+// begin starts anew when the time is over, and returns how many were hidden.
+func (in *seen) begin(now time.Time, repeat time.Duration) (hidden int) {
+	if in.lines != nil && now.Sub(in.since) < repeat {
+		return 0
+	}
+	hidden = in.hidden
+	*in = seen{since: now, lines: make(map[signIn]bool)}
+	return hidden
+}
+
+// Flush tells how many were not logged by themselves, once their time is over.
+func (s *SignIns) Flush(ctx context.Context) {
+	s.mu.Lock()
+	now := s.now()
+	good, failures := s.good.begin(now, signInRepeat), s.failures.begin(now, failureRepeat)
+	s.mu.Unlock()
+	s.tellHidden(ctx, slog.LevelInfo, "signed in", good)
+	s.tellHidden(ctx, slog.LevelWarn, "sign-in failed", failures)
+}
+
+func (s *SignIns) tellHidden(ctx context.Context, level slog.Level, text string, n int) {
+	if n > 0 {
+		s.log.LogAttrs(ctx, level, text+": more of the same or too many to list", slog.Int("count", n))
+	}
+}

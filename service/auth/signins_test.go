@@ -1,0 +1,46 @@
+package auth_test
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/svcfs/svcfs/service/auth"
+)
+
+// Whatever strangers do, the log of sign-ins grows by a few lines a minute, and
+// they take no room from those who sign in.
+func TestThreat32SignInLogIsBounded(t *testing.T) {
+	var log bytes.Buffer
+	now := time.Unix(1_700_000_000, 0)
+	s := auth.NewSignIns(slog.New(slog.NewTextHandler(&log, nil)), func() time.Time { return now })
+	for i := range 50_000 {
+		addr := netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})
+		s.Failed(auth.WithClient(t.Context(), addr), "api key", fmt.Sprintf("account%d", i), "INVALID_KEY")
+	}
+	if n := strings.Count(log.String(), "\n"); n > 60 {
+		t.Errorf("%d lines of failures in a minute", n)
+	}
+	log.Reset()
+	for range 1000 {
+		s.Good(t.Context(), "api key", "alice.svc.testnet")
+	}
+	s.Good(t.Context(), "api key", "bob.svc.testnet")
+	if text := log.String(); strings.Count(text, "\n") != 2 || !strings.Contains(text, "account=alice.svc.testnet") || !strings.Contains(text, "account=bob.svc.testnet") {
+		t.Errorf("sign-ins:\n%s", text)
+	}
+	log.Reset()
+	now = now.Add(2 * time.Hour)
+	s.Flush(t.Context())
+	if text := log.String(); !strings.Contains(text, "count=999") || !strings.Contains(text, "count=49940") {
+		t.Errorf("what was not listed is not counted:\n%s", text)
+	}
+	s.Flush(t.Context())
+	if n := strings.Count(log.String(), "\n"); n != 2 {
+		t.Errorf("counted twice: %d lines", n)
+	}
+}
