@@ -18,6 +18,7 @@ const module = "github.com/svcfs/svcfs/"
 var forbidden = map[string][]string{
 	"format":      {"ours", "net/...", "os"},
 	"cache":       {"ours", "github.com/hanwen/go-fuse/...", "net/..."},
+	"locked":      {"ours", "net/..."},
 	"ownfile":     {"ours", "net/..."},
 	"sdk/wire":    {"ours", "net/http"},
 	"sdk":         {"fs/...", "cache", "service/...", "cmd/...", "github.com/hanwen/go-fuse/..."},

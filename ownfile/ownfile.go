@@ -138,6 +138,9 @@ func judge(path string, mode fs.FileMode, owner int, kind Kind) error {
 	if owner != 0 && owner != me {
 		return notMine(path, owner)
 	}
+	if !mode.IsRegular() {
+		kind = Settings // what is in a pipe is gone once it was read
+	}
 	var bad fs.FileMode
 	var mend string
 	switch {

@@ -77,7 +77,7 @@ func (s *tokenSource) renew(ctx context.Context, f *tokenFetch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == nil {
-		if !s.token.IsZero() && s.token != token {
+		if !s.token.IsZero() && s.token.Reveal() != token.Reveal() {
 			s.old = s.token
 		}
 		s.token, s.renewAt = token, time.Now().Add(life-min(refreshMargin, life/5))

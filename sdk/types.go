@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/svcfs/svcfs/locked"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -70,19 +71,32 @@ func ParseDigest(s string) (Digest, error) {
 func (d Digest) String() string { return hex.EncodeToString(d[:]) }
 
 // Secret is a credential that prints as "redacted" in every format verb, in
-// JSON and in logs. Reveal is the one way to its bytes.
-type Secret struct{ value string }
+// JSON and in logs. Reveal is the one way to its bytes. It lives in memory that is
+// locked as far as the limit of locked memory allows (package locked). Two of them
+// are equal only when one is a copy of the other.
+type Secret struct{ memory *locked.Bytes }
 
 const redacted = "redacted"
 
 // NewSecret wraps value.
-func NewSecret(value string) Secret { return Secret{value} }
+func NewSecret(value string) Secret {
+	if value == "" {
+		return Secret{}
+	}
+	memory := locked.Copy([]byte(value))
+	return Secret{&memory}
+}
 
-// Reveal returns the credential itself. Never print or store the result.
-func (s Secret) Reveal() string { return s.value }
+// Reveal returns a copy of the credential itself. Never print or store the result.
+func (s Secret) Reveal() string {
+	if s.IsZero() {
+		return ""
+	}
+	return string(s.memory.Slice())
+}
 
 // IsZero reports whether there is no credential.
-func (s Secret) IsZero() bool { return s.value == "" }
+func (s Secret) IsZero() bool { return s.memory == nil }
 
 // String returns "redacted".
 func (s Secret) String() string { return redacted }

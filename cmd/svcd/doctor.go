@@ -94,7 +94,7 @@ func (s *settings) examine(ctx context.Context) []finding {
 		return []finding{failed("settings", err.Error(), cmp.Or(ownfile.MendOf(err), "see svcd config and svcd serve --help"))}
 	}
 	list := []finding{s.checkSettings(), checkPlace("data directory", s.data, 0o700),
-		s.checkMasterKey(ctx), checkFiles(s.maxConnections)}
+		s.checkMasterKey(ctx), checkFiles(s.maxConnections), checkLockLimit()}
 	if s.tlsCert != "" {
 		list = append(list, checkCertificate(s.tlsCert, s.tlsKey, time.Now()))
 	}
@@ -151,16 +151,7 @@ func checkPlace(check, path string, mode os.FileMode) finding {
 	case unix.Access(path, unix.R_OK) != nil || mode&0o100 != 0 && unix.Access(path, unix.W_OK|unix.X_OK) != nil:
 		return failed(check, "this user may not use "+path, "run as the user of the service, or chown it")
 	}
-	detail := fmt.Sprintf("%s, mode %04o", path, info.Mode().Perm())
-	if check == "master key" {
-		key, err := ownfile.Open(path, ownfile.Secret)
-		if err != nil {
-			return failed(check, err.Error(), cmp.Or(ownfile.MendOf(err), "run as the user of the service"))
-		}
-		_ = key.Close()
-		detail += "; keep a copy elsewhere"
-	}
-	return passed(check, detail)
+	return passed(check, fmt.Sprintf("%s, mode %04o", path, info.Mode().Perm()))
 }
 
 // checkFiles compares the limit of open files with the connections allowed: each
@@ -176,6 +167,21 @@ func checkFiles(connections int) finding {
 			fmt.Sprintf("LimitNOFILE=%d in the unit, or --max-connections %d", need, max(1, (int(limit.Max)-100)/2)))
 	}
 	return passed("open files", fmt.Sprintf("%d may be open", limit.Max))
+}
+
+// littleLocked is the memory that the keys of a service need, in bytes: a page each.
+const littleLocked = 1 << 20
+
+// checkLockLimit looks at what may be kept from a swap device.
+func checkLockLimit() finding {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit); err != nil {
+		return failed("locked memory", err.Error(), "report this line")
+	}
+	if limit.Cur < littleLocked {
+		return warned("locked memory", fmt.Sprintf("only %d bytes may be locked: keys may be written to a swap device", limit.Cur), "LimitMEMLOCK=1M in the unit, or ulimit -l 1024")
+	}
+	return passed("locked memory", "enough for keys")
 }
 
 // Remaining life of a certificate that is worth a warning, and a failure.

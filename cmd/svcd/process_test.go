@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -134,6 +135,15 @@ func TestTerminationFinishesAnUpload(t *testing.T) {
 	}
 	if strings.Contains(p.log.String(), made.Key) {
 		t.Error("the log holds the key")
+	}
+}
+
+// Threat 3: the master key and the keys it wraps are in memory that is not swapped.
+func TestKeysAreLocked(t *testing.T) {
+	p := startServe(t)
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	if err != nil || !regexp.MustCompile(`(?m)^VmLck:\s+[1-9]\d* kB$`).Match(status) {
+		t.Errorf("%v, nothing is locked:\n%s", err, status)
 	}
 }
 

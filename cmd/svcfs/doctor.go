@@ -159,7 +159,7 @@ func checkLockLimit() finding {
 		return failed("locked memory", err, "")
 	}
 	if limit.Cur < littleLocked {
-		return warned("locked memory", fmt.Sprintf("only %d bytes may be locked", limit.Cur), "run: ulimit -l 8192")
+		return warned("locked memory", fmt.Sprintf("only %d bytes may be locked: keys may be written to a swap device", limit.Cur), "run: ulimit -l 8192")
 	}
 	return passed("locked memory", "enough for keys; decrypted content may be swapped, so encrypt the swap")
 }

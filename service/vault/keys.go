@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/svcfs/svcfs/locked"
 	"github.com/svcfs/svcfs/service/store"
 )
 
@@ -38,7 +39,7 @@ var ErrOtherMaster = errors.New("the database was written under another master k
 type serviceKey struct {
 	purpose string
 	version int64
-	raw     [keyBytes]byte
+	raw     locked.Bytes
 }
 
 func (k serviceKey) bytes() []byte {
@@ -55,7 +56,7 @@ func (m Master) wrap(k serviceKey) ([]byte, error) {
 	if _, err := rand.Read(nonce); err != nil {
 		return nil, fmt.Errorf("make nonce: %w", err)
 	}
-	return aead.Seal(nonce, nonce, k.raw[:], k.bytes()), nil
+	return aead.Seal(nonce, nonce, k.raw.Slice(), k.bytes()), nil
 }
 
 // unwrap fills in a key from its wrapped form.
@@ -72,7 +73,7 @@ func (m Master) unwrap(k *serviceKey, wrapped []byte) error {
 		return fmt.Errorf("unwrap key for %s: the record was changed", k.purpose)
 	}
 	defer clear(raw)
-	k.raw = [keyBytes]byte(raw)
+	k.raw = locked.Copy(raw)
 	return nil
 }
 
@@ -158,11 +159,15 @@ func (m Master) begin(ctx context.Context, tx *store.Tx) ([]serviceKey, error) {
 		k := serviceKey{purpose: purpose, version: 1}
 		switch {
 		case !derived:
-			_, err = rand.Read(k.raw[:])
+			k.raw = locked.New(keyBytes)
+			_, err = rand.Read(k.raw.Slice())
 		case purpose == purposeFiles || purpose == purposeLegacy:
 			k.raw = m.raw
 		default:
-			k.raw, err = m.derive(purpose)
+			var raw [keyBytes]byte
+			raw, err = m.derive(purpose)
+			k.raw = locked.Copy(raw[:])
+			clear(raw[:])
 		}
 		if err != nil {
 			return nil, fmt.Errorf("make key for %s: %w", purpose, err)
@@ -275,7 +280,7 @@ func (v *Vault) Key(purpose string) ([keyBytes]byte, error) {
 	if len(list) == 0 {
 		return [keyBytes]byte{}, fmt.Errorf("there is no key for %s", purpose)
 	}
-	return list[0].raw, nil
+	return [keyBytes]byte(list[0].raw.Slice()), nil
 }
 
 // Master returns the master key in use.

@@ -19,6 +19,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/svcfs/svcfs/locked"
 	"github.com/svcfs/svcfs/ownfile"
 )
 
@@ -40,7 +41,7 @@ const (
 
 // Master is the master key: it wraps the keys of the service and does nothing
 // else but seal archives. It prints as "redacted".
-type Master struct{ raw [keyBytes]byte }
+type Master struct{ raw locked.Bytes }
 
 // Format prints "redacted" for every verb.
 func (m Master) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("redacted")) }
@@ -60,7 +61,7 @@ func (m Master) ArchiveSeal() ([keyBytes]byte, error) { return m.derive(purposeA
 // derive returns a key for a purpose, by HKDF-SHA256. Two purposes never share
 // a key.
 func (m Master) derive(purpose string) ([keyBytes]byte, error) {
-	key, err := hkdf.Key(sha256.New, m.raw[:], nil, "svc-derived-1 "+purpose, keyBytes)
+	key, err := hkdf.Key(sha256.New, m.raw.Slice(), nil, "svc-derived-1 "+purpose, keyBytes)
 	if err != nil {
 		return [keyBytes]byte{}, fmt.Errorf("derive key for %s: %w", purpose, err)
 	}
@@ -110,7 +111,8 @@ func (s Source) Read(ctx context.Context) (Master, error) {
 	if err != nil {
 		return Master{}, fmt.Errorf("open vault: %w", err)
 	}
-	return Master{raw}, nil
+	defer clear(raw[:])
+	return Master{locked.Copy(raw[:])}, nil
 }
 
 func (s Source) read(ctx context.Context) ([keyBytes]byte, error) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/svcfs/svcfs/locked"
 	"github.com/svcfs/svcfs/service/store"
 )
 
@@ -43,13 +44,13 @@ func (v *Vault) Begin(ctx context.Context, tx *store.Tx, next Master) error {
 	if err != nil {
 		return err
 	}
-	root := serviceKey{purpose: purposeFiles}
+	root := serviceKey{purpose: purposeFiles, raw: locked.New(keyBytes)}
 	for _, k := range list {
 		if k.purpose == purposeFiles {
 			root.version = max(root.version, k.version+1)
 		}
 	}
-	if _, err := rand.Read(root.raw[:]); err != nil {
+	if _, err := rand.Read(root.raw.Slice()); err != nil {
 		return fmt.Errorf("make key for %s: %w", root.purpose, err)
 	}
 	if err := now.store(ctx, tx, []serviceKey{root}); err != nil {
@@ -106,7 +107,7 @@ func (s Source) Replace(file string, before Master) (kept string, err error) {
 		return "", err
 	}
 	kept = s.File + "." + name[:keptName]
-	if err := writeSecret(kept, before.raw, os.Rename); err != nil {
+	if err := writeSecret(kept, [keyBytes]byte(before.raw.Slice()), os.Rename); err != nil {
 		return "", fmt.Errorf("keep the master key from before: %w", err)
 	}
 	next, err := readSecret(file)

@@ -77,7 +77,7 @@ func (b Binding) bytes() []byte {
 // groupKey derives the key of one version of a group from a root.
 func groupKey(root serviceKey, group string, version int64) (cipher.AEAD, error) {
 	salt := Binding{Group: group, Version: version}.bytes()
-	key, err := hkdf.Key(sha256.New, root.raw[:], salt, "svc-group-key-1", keyBytes)
+	key, err := hkdf.Key(sha256.New, root.raw.Slice(), salt, "svc-group-key-1", keyBytes)
 	if err != nil {
 		return nil, fmt.Errorf("derive group key: %w", err)
 	}
