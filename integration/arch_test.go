@@ -16,19 +16,20 @@ const module = "github.com/svcfs/svcfs/"
 // imports of ours may not reach what stands beside it. Names ending in /... match
 // a tree; ours means any package of this module.
 var forbidden = map[string][]string{
-	"format":      {"ours", "net/...", "os"},
-	"cache":       {"ours", "github.com/hanwen/go-fuse/...", "net/..."},
-	"locked":      {"ours", "net/..."},
-	"ownfile":     {"ours", "net/..."},
-	"sdk/wire":    {"ours", "net/http"},
-	"sdk":         {"fs/...", "cache", "service/...", "cmd/...", "github.com/hanwen/go-fuse/..."},
-	"sdk/proof":   {"ours", "net/...", "os"},
-	"sdk/apikey":  {"fs/...", "cache", "service/...", "cmd/...", "net/..."},
-	"sdk/sdktest": {"fs/...", "cache", "service/...", "cmd/...", "github.com/hanwen/go-fuse/..."},
-	"fs/tree":     {"github.com/hanwen/go-fuse/...", "net", "net/http", "service/..."},
-	"fs":          {"net/http", "crypto/...", "service/..."},
-	"service/...": {"fs/...", "cache", "sdk", "cmd/...", "github.com/hanwen/go-fuse/..."},
-	"integration": {"service/..."},
+	"format":       {"ours", "net/...", "os"},
+	"cache":        {"ours", "github.com/hanwen/go-fuse/...", "net/..."},
+	"locked":       {"ours", "net/..."},
+	"ownfile":      {"ours", "net/..."},
+	"sdk/wire/...": {"sdk", "fs/...", "cache", "service/...", "cmd/...", "net/http"},
+	"sdk":          {"fs/...", "cache", "service/...", "cmd/...", "github.com/hanwen/go-fuse/..."},
+	"sdk/proof":    {"sdk", "fs/...", "cache", "service/...", "cmd/...", "net/...", "os"},
+	"sdk/trust":    {"sdk", "fs/...", "cache", "service/...", "cmd/...", "net/..."},
+	"sdk/apikey":   {"fs/...", "cache", "service/...", "cmd/...", "net/..."},
+	"sdk/sdktest":  {"fs/...", "cache", "service/...", "cmd/...", "github.com/hanwen/go-fuse/..."},
+	"fs/tree":      {"github.com/hanwen/go-fuse/...", "net", "net/http", "service/..."},
+	"fs":           {"net/http", "crypto/...", "service/..."},
+	"service/...":  {"fs/...", "cache", "sdk", "cmd/...", "github.com/hanwen/go-fuse/..."},
+	"integration":  {"service/..."},
 }
 
 // onlyIn says which packages alone may import a library directly.

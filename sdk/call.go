@@ -253,8 +253,16 @@ func unwrap(raw json.RawMessage, result any) error {
 			return nil
 		}
 	}
+	if page, ok := result.(*chainPage); ok {
+		if page.rows, page.proof, ok = wire.ParseChain(raw, freeItems, leastRow); ok {
+			return nil
+		}
+	}
 	if wire.DeeperThan(raw, maxDepth) {
 		return malformed(errTooDeep)
+	}
+	if page, ok := result.(*chainPage); ok {
+		return decode(raw, page)
 	}
 	var envelope struct{ Result, Error, Code, Roles json.RawMessage }
 	if json.Unmarshal(raw, &envelope) == nil {

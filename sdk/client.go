@@ -20,6 +20,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/svcfs/svcfs/sdk/trust"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -43,6 +44,8 @@ type Client struct {
 	generationA atomic.Bool // the service finalizes uploads at the path of generation A
 
 	mu         sync.Mutex
+	verifier   verifier
+	memory     *trust.Memory
 	caps       *wire.Capabilities // nil until asked
 	capsAsking chan struct{}      // non-nil while one asks
 	seenKeys   map[[32]byte]string
@@ -66,7 +69,12 @@ func New(account AccountID, cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, &Error{Op: "configure client", Kind: KindInvalid, Err: err, Hint: "Correct the address, for example --url https://files.example.org."}
 	}
-	c := &Client{account: account, cfg: cfg, pool: NewPool(), seenKeys: make(map[[32]byte]string), unfinished: make(map[uploadKey]*ticket),
+	memory, err := trust.Open(cfg.stateFile(account))
+	if err != nil {
+		return nil, &Error{Op: "configure client", Kind: KindCorrupt, Err: err,
+			Hint: "Put the file right, or remove it: then the service is trusted anew."}
+	}
+	c := &Client{account: account, cfg: cfg, memory: memory, pool: NewPool(), seenKeys: make(map[[32]byte]string), unfinished: make(map[uploadKey]*ticket),
 		sending: make(map[uploadKey]chan struct{}), receipts: make(map[Ref]struct{}), claims: make(map[Ref]string)}
 	c.http = &http.Client{
 		Transport: &http.Transport{
@@ -102,12 +110,22 @@ func (c *Client) Account() AccountID { return c.account }
 // program; closing the client leaves it open.
 func (c *Client) Pool() *Pool { return c.pool }
 
-// Close drops idle connections and what was asked for ahead of an upload. Calls
-// under way go on.
+// Close drops idle connections and what was asked for ahead of an upload, and
+// writes what was seen of the service. Calls under way go on. Errors: [KindCorrupt]
+// when another client was shown another history, [KindOther] when nothing could be
+// written.
 func (c *Client) Close() error {
 	c.closeShelf()
 	c.http.CloseIdleConnections()
-	return nil
+	err := c.memory.Close()
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, trust.ErrContradiction):
+		return c.lies(err)
+	}
+	return &Error{Op: "close client", Kind: KindOther, Err: err,
+		Hint: "Make the folder writable, or set XDG_STATE_HOME: else the next command trusts the service anew."}
 }
 
 // NetworkInfo returns the configuration in use. Local, free.
@@ -118,8 +136,8 @@ func (c *Client) NetworkInfo() NetworkInfo {
 
 // Capabilities asks once which extensions the service offers; a service without
 // the path, or with something else there, has none. Later calls are local. Free, no
-// authentication. Errors: [KindUnavailable], [KindTimeout], [KindRateLimited]; the
-// next call asks again.
+// authentication. Errors: [KindUnavailable], [KindTimeout], [KindRateLimited], and
+// [KindCorrupt] when it takes back what it offered before; the next call asks again.
 func (c *Client) Capabilities(ctx context.Context) (wire.Capabilities, error) {
 	for {
 		c.mu.Lock()
@@ -160,6 +178,11 @@ func (c *Client) askCapabilities(ctx context.Context, asking chan struct{}) (wir
 		known = known || !errors.As(err, &refused) || refused.status < http.StatusInternalServerError
 		if err != nil {
 			caps, err = wire.Capabilities{}, nil
+		}
+	}
+	if err == nil {
+		if err = c.keepsPromises(caps); err != nil {
+			caps, known = wire.Capabilities{}, false
 		}
 	}
 	c.mu.Lock()

@@ -1,12 +1,16 @@
 package sdk
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
+	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/svcfs/svcfs/sdk/proof"
 )
 
 // Networks.
@@ -48,6 +52,17 @@ type Config struct {
 	RPCURL     string // ledger JSON-RPC, used as it is
 	ContractID string // ledger contract account
 
+	// LogKey is the verifier key of the service's log, from its operator. With it a
+	// service that proves nothing is refused; "" trusts the key seen first.
+	LogKey string
+	// Witness is the verifier key of a witness (c2sp.org/tlog-cosignature) who must
+	// have signed every checkpoint; "" asks for none.
+	Witness string
+	// StateDir is a folder where a small file for each service and account remembers
+	// what the service showed, so that every client is held to it: numbers and keyed
+	// hashes, see package trust. "" remembers as long as the client lives.
+	StateDir string
+
 	InsecureHTTP bool          // allow http:// to hosts other than loopback
 	MaxFileBytes int64         // largest plaintext handled, in bytes; 0 = DefaultMaxFileBytes
 	Timeout      time.Duration // of a request without file content; 0 = DefaultTimeout
@@ -81,6 +96,16 @@ func (c Config) resolve() (Config, error) {
 		}
 		*address = checked
 	}
+	if c.LogKey != "" {
+		if err := proof.CheckKey(c.LogKey); err != nil {
+			return c, err
+		}
+	}
+	if c.Witness != "" {
+		if err := proof.CheckWitness(c.Witness); err != nil {
+			return c, err
+		}
+	}
 	if c.MaxFileBytes <= 0 {
 		c.MaxFileBytes = DefaultMaxFileBytes
 	}
@@ -88,6 +113,16 @@ func (c Config) resolve() (Config, error) {
 		c.Timeout = DefaultTimeout
 	}
 	return c, nil
+}
+
+// stateFile is where what was seen of the service by an account is remembered; ""
+// for nowhere.
+func (c Config) stateFile(account AccountID) string {
+	if c.StateDir == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(c.MCPURL + "\n" + c.ContractID + "\n" + string(account)))
+	return filepath.Join(c.StateDir, fmt.Sprintf("trust-%x.json", sum[:8]))
 }
 
 func (c Config) checkAddress(address string) (string, error) {

@@ -15,6 +15,11 @@ import (
 // that order, deleted ones included; 0 lists all. A service without paging
 // answers all of them every time, in upload order; the caller merges by Ref.
 //
+// From a service with the extension "chains" an entry is built from records whose
+// hashes were computed here, which are all that the service signed for the group,
+// in a history that continues the one seen before; else the answer is
+// [KindCorrupt]. Any other service is believed.
+//
 // Rows are hostile input. A field of the wrong JSON type makes the whole answer
 // [KindCorrupt]. A row without a reference is left out. A row whose hash cannot
 // be read has a zero Hash: no content matches it, so it cannot be retrieved. A
@@ -29,6 +34,13 @@ func (c *Client) Entries(ctx context.Context, g GroupID, after Seq) ([]Entry, er
 }
 
 func (c *Client) entries(ctx context.Context, g GroupID, after Seq) ([]Entry, error) {
+	proves, err := c.offers(ctx, wire.CapChains)
+	if err != nil {
+		return nil, err
+	}
+	if proves {
+		return c.chainEntries(ctx, g, after)
+	}
 	paging, err := c.offers(ctx, wire.CapPaging)
 	if err != nil {
 		return nil, err

@@ -2,11 +2,9 @@ package sdk
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 
 	"github.com/svcfs/svcfs/sdk/proof"
 	"github.com/svcfs/svcfs/sdk/wire"
@@ -31,7 +29,7 @@ func (c *Client) ledgerRows(ctx context.Context, g GroupID) ([]proof.Row, error)
 		return nil, err
 	}
 	var all []proof.Row
-	request := wire.TransactionsRequest{GroupID: string(g), Kinds: wire.KindsAll}
+	request := wire.TransactionsRequest{GroupID: string(g), Kinds: wire.KindsAll, Layouts: layouts}
 	err := c.eachPage(ctx, request, func(row wire.TransactionRow) int64 { return row.Seq }, func(page []wire.TransactionRow) error {
 		for _, row := range page {
 			r, err := proofRow(row)
@@ -59,25 +57,13 @@ func (c *Client) needCheckpoints(ctx context.Context) error {
 
 // proofRow takes the group from the row too: it is part of what was hashed.
 func proofRow(row wire.TransactionRow) (r proof.Row, err error) {
-	r = proof.Row{Seq: row.Seq, Tx: row.TransID, Kind: row.Kind, Account: row.UserID, Group: row.GroupID, Ref: row.IPFSHash,
-		FileHash: row.FileHash, Detail: row.Detail, Fee: row.Fee, Request: row.Request}
-	if row.Timestamp == nil {
-		return r, errors.New("it has no time")
+	if r.Record, err = chainRecord(&row, ""); err != nil {
+		return r, err
 	}
-	if r.TimeNS, err = strconv.ParseInt(*row.Timestamp, 10, 64); err != nil {
-		return r, errors.New("its time is not a number")
+	if row.PrevHash == "" {
+		return r, errors.New("it has no hash of the record before")
 	}
-	for _, f := range []struct {
-		to   *[32]byte
-		from string
-	}{{&r.Prev, row.PrevHash}, {&r.Hash, row.Hash}} {
-		raw, err := hex.DecodeString(f.from)
-		if err != nil || len(raw) != len(f.to) {
-			return r, errors.New("its hash is not 64 hex digits")
-		}
-		copy(f.to[:], raw)
-	}
-	return r, nil
+	return r, decodeHash(row.Hash, &r.Hash)
 }
 
 // Tlog reads "checkpoint", "key" or a tile of the ledger's transparency log; it

@@ -346,7 +346,7 @@ func (u *uploading) send(ctx context.Context, b *blob, size int64) (Receipt, err
 		err = finalize(ctx)
 	}
 	if err == nil {
-		return u.receipt(answer, size)
+		return u.receipt(ctx, answer, size)
 	}
 	return u.unanswered(ctx, err)
 }
@@ -485,7 +485,7 @@ func contentType(name string) string {
 }
 
 // receipt checks what was acknowledged (threat 13).
-func (u *uploading) receipt(a wire.FinalizeUploadResult, size int64) (Receipt, error) {
+func (u *uploading) receipt(ctx context.Context, a wire.FinalizeUploadResult, size int64) (Receipt, error) {
 	ref := a.Location
 	if ref == "" {
 		ref = a.CID
@@ -498,6 +498,12 @@ func (u *uploading) receipt(a wire.FinalizeUploadResult, size int64) (Receipt, e
 	r := Receipt{Ref: Ref(ref), Tx: TxID(strings.Trim(a.TransID, `"`)), Hash: digest, Size: size, Seq: Seq(a.Seq), Time: parseTime(a.Time)}
 	if r.Time.IsZero() {
 		r.Time = time.Now()
+	}
+	if u.offers(wire.CapChains) {
+		if err := u.c.checkReceipt(ctx, u.key.group, u.key.name, Entry{Ref: r.Ref, Hash: digest, Size: size}, a); err != nil {
+			u.ticket.unsure = true
+			return Receipt{}, err
+		}
 	}
 	if a.Fee != "" {
 		if r.Fee, err = ParseAmount(a.Fee); err != nil {

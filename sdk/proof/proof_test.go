@@ -3,8 +3,6 @@ package proof_test
 import (
 	"context"
 	"crypto/ed25519"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -16,6 +14,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/svcfs/svcfs/sdk/proof"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
 )
 
 // history is a ledger with its log, held in memory.
@@ -39,8 +38,8 @@ func newHistory(t testing.TB, n int, change ...func(*proof.Row)) *history {
 	h := &history{t: t, fetches: map[string]int{}}
 	h.setKey('k', origin)
 	for i := range n {
-		r := proof.Row{Seq: int64(i + 1), TimeNS: int64(i) + 1e18, Tx: fmt.Sprint("tx", i), Kind: "record_transaction", Account: "alice.svc.testnet",
-			Group: []string{"team", "other", "third"}[i%3], Ref: fmt.Sprint("ref", i), Fee: "39", Request: "r"}
+		r := proof.Row{Record: chain.Record{Seq: int64(i + 1), TimeNS: int64(i) + 1e18, Tx: fmt.Sprint("tx", i), Kind: "record_transaction", Account: "alice.svc.testnet",
+			Group: []string{"team", "other", "third"}[i%3], Ref: fmt.Sprint("ref", i), Fee: "39", Request: "r"}}
 		for _, f := range change {
 			f(&r)
 		}
@@ -142,46 +141,51 @@ func (h *history) checkpoint(text string) []byte {
 	return raw
 }
 
-func (h *history) check(m proof.Memory, rows []proof.Row) (proof.Memory, proof.Report, error) {
-	return proof.Checker{Fetch: h.fetch}.Check(h.t.Context(), m, "team", rows)
-}
-
-// verified is what a client remembers after an honest check.
-func (h *history) verified() proof.Memory {
-	h.t.Helper()
-	m, _, err := h.check(proof.Memory{}, h.team())
+func (h *history) log() *proof.Log {
+	log, err := proof.NewLog(h.key, "")
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	return m
+	return log
+}
+
+// check checks as a client does that knows the key of the first history.
+func (h *history) check(before proof.Checkpoint, rows []proof.Row) (proof.Checkpoint, error) {
+	return proof.Checker{Fetch: h.fetch, Log: newHistory(h.t, 0).log()}.Check(h.t.Context(), before, rows)
+}
+
+// verified is what a client remembers after an honest check.
+func (h *history) verified() proof.Checkpoint {
+	h.t.Helper()
+	c, err := h.check(proof.Checkpoint{}, h.team())
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return c
 }
 
 func TestHonestHistoryOfEverySize(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 255, 256, 257, 512, 513, 700} {
 		h := newHistory(t, n)
-		before := newHistory(t, (n+1)/2).verified()
-		m, report, err := h.check(before, h.team())
-		if err != nil {
-			t.Fatalf("%d rows: %v", n, err)
+		now, err := h.check(newHistory(t, (n+1)/2).verified(), h.team())
+		if err != nil || now.N != int64(n) {
+			t.Fatalf("%d rows: %d, %v", n, now.N, err)
 		}
-		if report.Rows != len(h.team()) || report.Size != int64(n) || report.Before != int64((n+1)/2) || !report.Pinned || report.Origin != origin {
-			t.Errorf("%d rows: %+v", n, report)
-		}
-		if again, _, err := h.check(m, h.team()); err != nil || len(again.Groups["team"].Seqs) != len(h.team()) {
+		if _, err := h.check(now, h.team()); err != nil {
 			t.Errorf("%d rows, again: %v", n, err)
 		}
 	}
 }
 
-func TestEmptyGroupAndEmptyLedger(t *testing.T) {
+func TestNoRowsAndEmptyLedger(t *testing.T) {
 	for _, n := range []int{0, 5} {
 		h := newHistory(t, n)
-		m, report, err := proof.Checker{Fetch: h.fetch}.Check(t.Context(), proof.Memory{}, "nothing here", nil)
-		if err != nil || report.Rows != 0 || report.Size != int64(n) || report.Pinned {
-			t.Errorf("%d rows: %+v, %v", n, report, err)
+		now, err := h.check(proof.Checkpoint{}, nil)
+		if err != nil || now.N != int64(n) {
+			t.Errorf("%d rows: %d, %v", n, now.N, err)
 		}
-		if _, report, err = newHistory(t, n+3).check(m, newHistory(t, n+3).team()); err != nil || report.Before != int64(n) {
-			t.Errorf("after %d rows: %+v, %v", n, report, err)
+		if _, err = newHistory(t, n+3).check(now, newHistory(t, n+3).team()); err != nil {
+			t.Errorf("after %d rows: %v", n, err)
 		}
 	}
 }
@@ -196,7 +200,6 @@ func TestThreat6HistoriesThatAreRefused(t *testing.T) {
 			}
 		}
 	}
-	drop := func(rows []proof.Row, i int) []proof.Row { return append(rows[:i:i], rows[i+1:]...) }
 	for _, tc := range []struct {
 		name  string
 		now   *history
@@ -207,23 +210,10 @@ func TestThreat6HistoriesThatAreRefused(t *testing.T) {
 	}{
 		{name: "altered row", now: newHistory(t, 90), row: 7, text: "content",
 			rows: func(h *history) []proof.Row { l := h.team(); l[2].Fee = "0"; return l }},
-		{name: "altered row, hash recomputed", now: newHistory(t, 90), row: 7, text: "another row was signed", fresh: true,
+		{name: "altered row, hash recomputed", now: newHistory(t, 90), row: 7, text: "another record was signed", fresh: true,
 			rows: func(h *history) []proof.Row { l := h.team(); l[2].Fee = "0"; l[2].Hash = l[2].Sum(); return l }},
-		{name: "altered row, hash recomputed, seen before", now: newHistory(t, 90), row: 7, text: "not the row that was",
+		{name: "altered row, hash recomputed, seen before", now: newHistory(t, 90), row: 7, text: "another record was signed",
 			rows: func(h *history) []proof.Row { l := h.team(); l[2].Fee = "0"; l[2].Hash = l[2].Sum(); return l }},
-		{name: "dropped row", now: newHistory(t, 90), row: 10, text: "missing",
-			rows: func(h *history) []proof.Row { return drop(h.team(), 3) }},
-		{name: "dropped last row that was seen", now: newHistory(t, 60), row: 58, text: "missing",
-			rows: func(h *history) []proof.Row { return drop(h.team(), 19) }},
-		{name: "row invented between", now: newHistory(t, 90), row: 8, text: "was not in the history before",
-			rows: func(h *history) []proof.Row {
-				made := h.rows[7]
-				made.Group = "team"
-				made.Hash = made.Sum()
-				return append(append(h.team()[:3:3], made), h.team()[3:]...)
-			}},
-		{name: "row of another group", now: newHistory(t, 90), row: 8, text: "another group",
-			rows: func(h *history) []proof.Row { return append(h.team()[:3:3], h.rows[7]) }},
 		{name: "row twice", now: newHistory(t, 90), row: 7, text: "listed after",
 			rows: func(h *history) []proof.Row { return append(h.team()[:3:3], h.team()[2]) }},
 		{name: "rows swapped", now: newHistory(t, 90), row: 4, text: "listed after",
@@ -235,21 +225,13 @@ func TestThreat6HistoriesThatAreRefused(t *testing.T) {
 				l[0].Hash = l[0].Sum()
 				return l
 			}},
-		{name: "adjacent rows that do not follow", now: newHistory(t, 90), row: 5, text: "does not follow", fresh: true,
-			rows: func(h *history) []proof.Row {
-				made := h.rows[4]
-				made.Group, made.Prev = "team", [32]byte{1}
-				made.Hash = made.Sum()
-				return append(h.team()[:2:2], made)
-			}},
 		{name: "smaller tree", now: newHistory(t, 59), row: 60, text: "ends before it"},
-		{name: "list shorter too", now: newHistory(t, 30), row: 31, text: "missing"},
 		{name: "checkpoint behind the list", now: func() *history { h := newHistory(t, 90); h.size = 80; return h }(), row: 81, text: "ends before it"},
-		{name: "forked tree, row of the group", now: newHistory(t, 90, edit(7)), row: 7, text: "not the row that was"},
-		{name: "forked tree, row of another group", now: newHistory(t, 90, edit(8)), row: 10, text: "not the row that was"}, // the chain shows in the next row
+		{name: "forked tree, row of the group", now: newHistory(t, 90, edit(7)), row: 0, text: "forked"},
+		{name: "forked tree, row of another group", now: newHistory(t, 90, edit(8)), row: 0, text: "forked"},
 		{name: "forked tree behind the group's rows", now: newHistory(t, 90, edit(60)), row: 0, text: "forked"},
 		{name: "forked tree of the same length", now: newHistory(t, 60, edit(59)), row: 0, text: "forked"},
-		{name: "rows of a fork in the honest tree", now: newHistory(t, 90), row: 7, text: "another row was signed", fresh: true,
+		{name: "rows of a fork in the honest tree", now: newHistory(t, 90), row: 7, text: "another record was signed", fresh: true,
 			rows: func(*history) []proof.Row { return newHistory(t, 90, edit(7)).team() }},
 		{name: "other key", now: func() *history { h := newHistory(t, 90); h.setKey('x', origin); return h }(), text: "not signed with the key"},
 		{name: "other log", now: func() *history { h := newHistory(t, 90); h.setKey('k', "elsewhere/svc.testnet"); return h }(), text: "not signed with the key"},
@@ -274,11 +256,11 @@ func TestThreat6HistoriesThatAreRefused(t *testing.T) {
 			if tc.rows != nil {
 				rows = tc.rows(tc.now)
 			}
-			var before proof.Memory
+			var before proof.Checkpoint
 			if !tc.fresh {
 				before = newHistory(t, 60).verified()
 			}
-			_, _, err := tc.now.check(before, rows)
+			_, err := tc.now.check(before, rows)
 			var refused *proof.Refusal
 			if !errors.As(err, &refused) || refused.Row != tc.row || !strings.Contains(refused.Text, tc.text) {
 				t.Errorf("got %v, want row %d and %q", err, tc.row, tc.text)
@@ -306,7 +288,7 @@ func TestThreat6CheckpointsThatMakeNoSense(t *testing.T) {
 			}
 			return h.fetch(ctx, path)
 		}
-		_, _, err := proof.Checker{Fetch: fetch}.Check(t.Context(), proof.Memory{}, "team", h.team())
+		_, err := proof.Checker{Fetch: fetch, Log: h.log()}.Check(t.Context(), proof.Checkpoint{}, h.team())
 		var refused *proof.Refusal
 		if !errors.As(err, &refused) {
 			t.Errorf("%q: %v", text, err)
@@ -323,39 +305,21 @@ func TestCheckpointWithExtensions(t *testing.T) {
 		}
 		return h.fetch(ctx, path)
 	}
-	if _, _, err := (proof.Checker{Fetch: fetch}).Check(t.Context(), proof.Memory{}, "team", h.team()); err != nil {
+	if _, err := (proof.Checker{Fetch: fetch, Log: h.log()}).Check(t.Context(), proof.Checkpoint{}, h.team()); err != nil {
 		t.Error(err)
 	}
 }
 
 // A service that does not answer is not called a liar.
 func TestUnreachableIsNotARefusal(t *testing.T) {
-	for _, path := range []string{"key", "checkpoint", "tile/0/000.p/3"} {
+	for _, path := range []string{"checkpoint", "tile/0/000.p/3"} {
 		h := newHistory(t, 3)
 		h.unreached = path
-		_, _, err := h.check(proof.Memory{}, h.team())
+		_, err := h.check(proof.Checkpoint{}, h.team())
 		var refused *proof.Refusal
 		if !errors.Is(err, errUnreached) || errors.As(err, &refused) {
 			t.Errorf("%s: %v", path, err)
 		}
-	}
-	h := newHistory(t, 3)
-	for _, m := range []proof.Memory{{Key: "x"}, {Key: h.key, Checkpoint: "x"}, {Groups: map[string]proof.Seen{"team": {Seqs: []int64{1}}}}} {
-		if _, _, err := h.check(m, h.team()); err == nil {
-			t.Errorf("damaged memory %+v was accepted", m)
-		}
-	}
-}
-
-// The layout of service/LEDGER.md, byte by byte: a change of it breaks every
-// history that was signed.
-func TestHashOfARecordIsFixed(t *testing.T) {
-	r := proof.Row{Seq: 2, TimeNS: 1700000000000000001, Tx: "ab", Kind: "register_group", Account: "alice.svc.testnet", Group: "team",
-		Fee: "640000000000000000000000", Request: "0011223344556677", Prev: [32]byte{0xaa}}
-	const want = "9acc7bc2cf243bc8d292c28f9919c2c84361550bdfce651fd1be6c1402cb9c1c"
-	sum := r.Sum()
-	if got := hex.EncodeToString(sum[:]); got != want {
-		t.Errorf("got %s, want %s", got, want)
 	}
 }
 
@@ -380,7 +344,7 @@ func FuzzCheckpoint(f *testing.F) {
 			}
 			return h.fetch(ctx, path)
 		}
-		if _, _, err := (proof.Checker{Fetch: fetch}).Check(t.Context(), proof.Memory{}, "team", h.team()); err == nil {
+		if _, err := (proof.Checker{Fetch: fetch, Log: h.log()}).Check(t.Context(), proof.Checkpoint{}, h.team()); err == nil {
 			t.Errorf("%q was believed", text)
 		}
 	})
@@ -392,14 +356,14 @@ func FuzzTiles(f *testing.F) {
 	h := newHistory(f, 600)
 	var mu sync.Mutex // tiles are fetched side by side
 	var paths []string
-	_, _, err := proof.Checker{Fetch: func(ctx context.Context, path string) ([]byte, error) {
+	_, err := proof.Checker{Log: h.log(), Fetch: func(ctx context.Context, path string) ([]byte, error) {
 		if strings.HasPrefix(path, "tile/") {
 			mu.Lock()
 			paths = append(paths, path)
 			mu.Unlock()
 		}
 		return h.fetch(ctx, path)
-	}}.Check(f.Context(), proof.Memory{}, "team", h.team())
+	}}.Check(f.Context(), proof.Checkpoint{}, h.team())
 	if err != nil || len(paths) < 3 {
 		f.Fatalf("%q, %v", paths, err)
 	}
@@ -425,39 +389,10 @@ func FuzzTiles(f *testing.F) {
 			changed = !slices.Equal(raw, whole)
 			return raw, nil
 		}
-		_, _, err := proof.Checker{Fetch: fetch}.Check(t.Context(), proof.Memory{}, "team", h.team())
+		_, err := proof.Checker{Fetch: fetch, Log: h.log()}.Check(t.Context(), proof.Checkpoint{}, h.team())
 		var refused *proof.Refusal
 		if changed != errors.As(err, &refused) || !changed && err != nil {
 			t.Errorf("changed: %v, %v", changed, err)
-		}
-	})
-}
-
-// FuzzMemory: what was kept of an earlier check, damaged in whatever way, neither
-// panics nor makes a false row believed.
-func FuzzMemory(f *testing.F) {
-	h := newHistory(f, 9)
-	kept, _, err := proof.Checker{Fetch: h.fetch}.Check(f.Context(), proof.Memory{}, "team", h.team())
-	if err != nil {
-		f.Fatal(err)
-	}
-	good, err := json.Marshal(kept)
-	if err != nil {
-		f.Fatal(err)
-	}
-	for _, seed := range []string{string(good), `{}`, `{"key":"x"}`, `{"groups":{"team":{"seqs":[1,4],"hashes":"AAAA"}}}`, `{"groups":{"team":{"seqs":[-1]}}}`, `{"checkpoint":"x"}`} {
-		f.Add([]byte(seed))
-	}
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		var m proof.Memory
-		if json.Unmarshal(raw, &m) != nil {
-			return
-		}
-		rows := h.team()
-		_, _, _ = proof.Checker{Fetch: h.fetch}.Check(t.Context(), m, "team", rows)
-		rows[1].Fee = "0"
-		if _, _, err := (proof.Checker{Fetch: h.fetch}).Check(t.Context(), m, "team", rows); err == nil {
-			t.Errorf("a false row is believed with %q", raw)
 		}
 	})
 }

@@ -11,7 +11,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestContract(t *testing.T) {
-	for _, f := range []sdktest.Flavour{sdktest.GenA, sdktest.GenB, sdktest.Extended} {
+	for _, f := range []sdktest.Flavour{sdktest.GenA, sdktest.GenB, sdktest.Extended, sdktest.Proving} {
 		t.Run(f.String(), func(t *testing.T) {
 			sdktest.Run(t, func(tb testing.TB) sdktest.World {
 				s := sdktest.NewServer(tb, f)

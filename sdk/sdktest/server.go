@@ -27,13 +27,15 @@ const (
 	// GenB is the hosted service: envelopes, status 500 for every refusal, no
 	// error codes, quoted record ids, no extensions.
 	GenB
-	// Extended is generation B with error codes and every extension.
+	// Extended is generation B with error codes and every extension but the next.
 	Extended
+	// Proving is Extended with a signed ledger: it proves what it lists.
+	Proving
 )
 
 // String names the flavour.
 func (f Flavour) String() string {
-	return [...]string{"generation A", "generation B", "extended"}[f]
+	return [...]string{"generation A", "generation B", "extended", "proving"}[f]
 }
 
 // Account is an account with its API key.
@@ -223,7 +225,7 @@ func (s *Server) refuse(w http.ResponseWriter, err error) {
 	body := wire.Error{Error: e.text}
 	status := e.status
 	switch s.flavour {
-	case Extended:
+	case Extended, Proving:
 		body.Code = e.code
 	case GenB:
 		if status != http.StatusUnauthorized && e.code != wire.CodeAccountUnknown {
@@ -242,7 +244,9 @@ func (s *Server) answer(w http.ResponseWriter, value any, bare bool) {
 		value = map[string]string{"message": text}
 	}
 	if !bare && s.flavour != GenA {
-		value = map[string]any{"result": value}
+		if _, whole := value.(provenRows); !whole {
+			value = map[string]any{"result": value}
+		}
 	}
 	writeJSON(w, http.StatusOK, value)
 }
@@ -279,22 +283,30 @@ func (s *Server) table() map[string]route {
 		return t
 	}
 	t[wire.PathTools+wire.OpFinalizeUpload] = route{run: asked(st, st.finalize)}
-	if s.flavour == Extended {
+	if st.extended() {
 		t[wire.PathTools+wire.OpDeleteFile] = route{run: asked(st, st.delete)}
 		t[wire.PathTools+wire.OpRenameFile] = route{run: asked(st, st.rename)}
 		t[wire.PathTools+wire.OpWatch] = route{run: st.watch}
 		t[wire.PathCapabilities] = route{open: true, bare: true, run: func(call) (any, error) {
-			return wire.Capabilities{Service: "sdktest", Version: "1", ContractID: ContractID, Fees: st.fees(), MaxFileBytes: 64 << 20,
-				Features: []string{wire.CapRows, wire.CapPaging, wire.CapRaw, wire.CapIdempotentFinalize, wire.CapIdempotentRetrieve, wire.CapLateName,
-					wire.CapDelete, wire.CapRename, wire.CapWatch}}, nil
+			features := []string{wire.CapRows, wire.CapPaging, wire.CapRaw, wire.CapIdempotentFinalize, wire.CapIdempotentRetrieve, wire.CapLateName,
+				wire.CapDelete, wire.CapRename, wire.CapWatch}
+			if s.flavour == Proving {
+				features = append(features, wire.CapCheckpoints, wire.CapChains)
+			}
+			return wire.Capabilities{Service: "sdktest", Version: "1", ContractID: ContractID, Fees: st.fees(), MaxFileBytes: 64 << 20, Features: features}, nil
 		}}
+	}
+	if s.flavour == Proving {
+		for _, path := range []string{"key", "checkpoint"} {
+			t[wire.PathTlog+path] = route{open: true, bare: true, run: func(call) (any, error) { return st.tlog(path), nil }}
+		}
 	}
 	return t
 }
 
 // rawRoute answers the raw transfers.
 func (s *Server) rawRoute(r *http.Request) (route, bool) {
-	if s.flavour != Extended {
+	if !s.state.extended() {
 		return route{}, false
 	}
 	if id, ok := strings.CutPrefix(r.URL.Path, wire.PathUploadBlob); ok && r.Method == http.MethodPut {

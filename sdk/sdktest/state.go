@@ -17,6 +17,7 @@ import (
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
 )
 
 // state is what a service remembers.
@@ -31,6 +32,7 @@ type state struct {
 	uploads  map[string]*pending
 	claims   map[string]bool
 	seq      int64
+	log      *Log // nil but for [Proving]
 	events   []event
 	news     chan struct{} // closed at every event
 }
@@ -61,9 +63,12 @@ type pending struct {
 	result               *wire.FinalizeUploadResult
 }
 
+// extended tells whether the service offers more than the hosted one.
+func (s *state) extended() bool { return s.flavour == Extended || s.flavour == Proving }
+
 func newState(f Flavour) state {
 	return state{flavour: f, accounts: map[string]*account{}, tokens: map[string]string{}, groups: map[string]*group{},
-		uploads: map[string]*pending{}, claims: map[string]bool{}, news: make(chan struct{})}
+		uploads: map[string]*pending{}, claims: map[string]bool{}, news: make(chan struct{}), log: newLog(f)}
 }
 
 // fees are the prices of specification section 8, in yocto.
@@ -71,7 +76,7 @@ func (s *state) fees() map[string]string {
 	fees := map[string]string{}
 	for action, tokens := range map[string]string{"register_group": "0.64", "add_group_member": "0.013",
 		"revoke_group_member": "0.001", "upload": "0.039", "retrieve": "0.013"} {
-		if action == "retrieve" && s.flavour != Extended {
+		if action == "retrieve" && !s.extended() {
 			continue // the hosted service does not charge it
 		}
 		fee, err := sdk.ParseTokens(tokens)
@@ -186,6 +191,7 @@ func (s *state) addGroup(owner, g string, joinable bool) error {
 	}
 	s.groups[g] = &group{owner: owner, members: []string{owner}, joinable: joinable}
 	s.note(wire.EventRegistered, g, "", owner)
+	s.sign(chain.Record{Kind: wire.EventRegistered, Account: owner, Group: g})
 	return nil
 }
 
@@ -202,6 +208,7 @@ func (s *state) add(c call, req wire.MemberRequest) (any, error) {
 	}
 	g.members = append(g.members, req.MemberID)
 	s.note(wire.EventAdded, req.GroupID, "", req.MemberID)
+	s.sign(chain.Record{Kind: wire.EventAdded, Account: c.account, Group: req.GroupID, Detail: req.MemberID})
 	return "Added " + req.MemberID + " to group '" + req.GroupID + "'", nil
 }
 
@@ -218,6 +225,7 @@ func (s *state) revoke(c call, req wire.MemberRequest) (any, error) {
 		return nil, err
 	}
 	s.note(wire.EventRevoked, req.GroupID, "", req.MemberID)
+	s.sign(chain.Record{Kind: wire.EventRevoked, Account: c.account, Group: req.GroupID, Detail: req.MemberID})
 	g.members = slices.Delete(g.members, at, at+1)
 	return "Revoked " + req.MemberID + " from group '" + req.GroupID + "' (key rotated)", nil
 }
@@ -272,6 +280,7 @@ func (s *state) join(c call, req wire.GroupRequest) (any, error) {
 	g.uses--
 	g.members = append(g.members, c.account)
 	s.note(wire.EventJoined, req.GroupID, "", c.account)
+	s.sign(chain.Record{Kind: wire.EventJoined, Account: c.account, Group: req.GroupID})
 	return "Joined group '" + req.GroupID + "'", nil
 }
 
@@ -279,6 +288,7 @@ func (s *state) retention(c call, req wire.RetentionRequest) (any, error) {
 	_, err := s.owner(c.account, req.GroupID, "set retention")
 	if err == nil {
 		s.note(wire.EventRetention, req.GroupID, "", c.account)
+		s.sign(chain.Record{Kind: wire.EventRetention, Account: c.account, Group: req.GroupID})
 	}
 	return "Set retention for group '" + req.GroupID + "'", err
 }
@@ -319,7 +329,7 @@ func (s *state) prepare(c call, req wire.PrepareUploadRequest) (any, error) {
 	_, _ = rand.Read(u.key)
 	out := wire.PrepareUploadResult{UploadID: uuid.NewString(), Key: encode64(u.key), GroupID: req.GroupID, Filename: req.Filename}
 	s.uploads[out.UploadID] = u
-	if s.flavour == Extended {
+	if s.extended() {
 		out.UploadURL = wire.PathUploadBlob + out.UploadID
 	}
 	return out, nil
@@ -370,9 +380,12 @@ func (s *state) finalize(c call, req wire.FinalizeUploadRequest) (any, error) {
 	}
 	f := s.record(u, req, blob)
 	out := &wire.FinalizeUploadResult{Location: f.row.IPFSHash, CID: f.row.IPFSHash, TransID: f.row.TransID, FileHash: req.FileHash}
-	if s.flavour == Extended {
+	if s.extended() {
 		u.result = out // repeated, the same answer
 		out.Seq, out.Time, out.Fee = f.row.Seq, *f.row.Timestamp, fee.String()
+		if s.log != nil {
+			out.Record, out.Receipt = s.log.receipt()
+		}
 		return out, nil
 	}
 	out.TransID = strconv.Quote(out.TransID) // as the hosted service does
@@ -382,14 +395,15 @@ func (s *state) finalize(c call, req wire.FinalizeUploadRequest) (any, error) {
 
 // record writes the ledger row. The caller holds the lock.
 func (s *state) record(u *pending, req wire.FinalizeUploadRequest, blob []byte) *file {
-	now := strconv.FormatInt(time.Now().UnixNano(), 10)
+	at := time.Now().UnixNano()
+	now := strconv.FormatInt(at, 10)
 	id := make([]byte, 32)
 	_, _ = rand.Read(id)
 	ref := "bafy" + uuid.NewString()
 	s.note(wire.EventUploaded, u.group, ref, u.account)
 	f := &file{key: u.key, blob: blob, format: req.Format, row: wire.TransactionRow{TransID: hex.EncodeToString(id), GroupID: u.group,
 		UserID: u.account, FileHash: req.FileHash, IPFSHash: ref, Timestamp: &now}}
-	if s.flavour == Extended {
+	if s.extended() {
 		size := int64(len(blob) - format.Overhead)
 		meta, err := format.ParseMetadata(req.Format)
 		if err == nil && meta.OriginalSize != format.SizeUnknown {
@@ -400,6 +414,8 @@ func (s *state) record(u *pending, req wire.FinalizeUploadRequest, blob []byte) 
 		}
 		f.row.Filename, f.row.OriginalSize, f.row.ContentType = &u.name, &size, &meta.ContentType
 		f.row.Seq, f.row.ChangedSeq = s.seq, s.seq
+		s.sign(chain.Record{Kind: wire.EventUploaded, TimeNS: at, Account: u.account, Group: u.group, Tx: f.row.TransID, Ref: ref, FileHash: req.FileHash, Detail: u.name,
+			Tags: []chain.Tag{{Name: chain.TagSize, Value: strconv.FormatInt(size, 10)}, {Name: chain.TagType, Value: meta.ContentType}}})
 	}
 	s.files = append(s.files, f)
 	return f
@@ -434,7 +450,7 @@ func (s *state) retrieve(c call, req wire.PrepareRetrieveRequest) (any, error) {
 		return nil, err
 	}
 	out := wire.PrepareRetrieveResult{Key: encode64(f.key), IPFSHash: req.IPFSHash, Location: req.IPFSHash, GroupID: req.GroupID, Format: f.format}
-	if s.flavour == Extended {
+	if s.extended() {
 		claim := c.account + " " + req.ClaimID + " " + req.IPFSHash
 		if !s.claims[claim] {
 			fee, err := s.charge(c.account, "retrieve")
@@ -471,13 +487,19 @@ func (s *state) transactions(c call, req wire.TransactionsRequest) (any, error) 
 	if _, err := s.member(c.account, req.GroupID); err != nil {
 		return nil, err
 	}
+	switch {
+	case s.log != nil && req.Kinds == wire.KindsChain:
+		return s.log.list(req)
+	case s.log != nil && req.Kinds == wire.KindsAll:
+		return s.log.all(req), nil
+	}
 	rows := []wire.TransactionRow{}
 	for _, f := range s.files {
-		if f.row.GroupID == req.GroupID && (s.flavour != Extended || f.row.ChangedSeq > req.AfterSeq) {
+		if f.row.GroupID == req.GroupID && (!s.extended() || f.row.ChangedSeq > req.AfterSeq) {
 			rows = append(rows, f.row)
 		}
 	}
-	if s.flavour == Extended && req.Limit > 0 {
+	if s.extended() && req.Limit > 0 {
 		slices.SortFunc(rows, func(a, b wire.TransactionRow) int { return int(a.ChangedSeq - b.ChangedSeq) })
 		rows = rows[:min(len(rows), req.Limit)]
 	}
@@ -493,6 +515,7 @@ func (s *state) delete(c call, req wire.FileRequest) (any, error) {
 		return "Deleted", nil
 	}
 	s.note(wire.EventDeleted, req.GroupID, req.IPFSHash, c.account)
+	s.sign(f.later(wire.EventDeleted, c.account, wire.ReasonOwnerRequest))
 	f.key, f.blob, f.row.ChangedSeq = nil, nil, s.seq
 	f.row.Deleted = &wire.Deleted{DeletedAt: strconv.FormatInt(time.Now().UnixNano(), 10), DeletedBy: c.account, Reason: wire.ReasonOwnerRequest}
 	return "Deleted", nil
@@ -507,6 +530,7 @@ func (s *state) rename(c call, req wire.RenameRequest) (any, error) {
 		return nil, err
 	}
 	s.note(wire.EventRenamed, req.GroupID, req.IPFSHash, c.account)
+	s.sign(f.later(wire.EventRenamed, c.account, req.Filename))
 	f.row.ChangedSeq, f.row.Filename = s.seq, &req.Filename
 	return "Renamed", nil
 }

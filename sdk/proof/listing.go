@@ -1,0 +1,199 @@
+package proof
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"strconv"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
+)
+
+// Cursor is how far a chain was verified, and where the next listing of it goes
+// on. The zero value stands before the first record.
+type Cursor struct {
+	chain.Place       // of the newest record
+	Seq         int64 // its number in the whole ledger
+	now         bool  // it has layout 2; no older one may follow
+
+	// What no checkpoint has held yet, oldest first; the newest is at Place. It is
+	// short, for the service has [chain.MaxMergeDelaySeconds].
+	young  []young
+	signed int64 // time of the newest head, in ns since the epoch
+}
+
+// young is a record that only a signed head holds.
+type young struct {
+	hash   chain.Hash
+	timeNS int64
+	seen   time.Time
+}
+
+// Listing verifies the records of one chain, which come in pages and are put
+// after a cursor.
+type Listing struct {
+	chain string
+	from  chain.Place
+	at    Cursor
+	must  chain.Place // a place that was seen before
+	now   time.Time
+}
+
+// NewListing begins after a cursor. must is a place that the chain went through
+// when it was last seen, by whomever of this account; the zero value is none.
+func NewListing(name string, after Cursor, must chain.Place, now time.Time) *Listing {
+	after.young = append([]young(nil), after.young...)
+	return &Listing{chain: name, from: after.Place, at: after, must: must, now: now}
+}
+
+// Cursor is where the records so far end.
+func (l *Listing) Cursor() Cursor { return l.at }
+
+// Add puts a record behind those before. It fills in what a list leaves out: the
+// hash of the record before.
+func (l *Listing) Add(r *chain.Record) error {
+	switch {
+	case r.Seq <= l.at.Seq:
+		return refuse(r.Seq, "listed after record %d", l.at.Seq)
+	case r.IsOld() && l.at.now:
+		return refuse(r.Seq, "it has the old layout, and follows one of the new")
+	case r.IsOld() && chain.Of(r.Kind, r.Account, r.Group) != l.chain, !r.IsOld() && r.Chain != l.chain:
+		return refuse(r.Seq, "it belongs to another chain")
+	case !r.IsOld() && r.Number != l.at.Number+1:
+		return refuse(r.Seq, "it is number %d of its chain, and follows number %d: one between them was left out", r.Number, l.at.Number)
+	case !r.IsOld() && !l.at.now && l.at.Number > 0 && r.Tag(chain.TagContinues) != strconv.FormatInt(l.at.Number, 10):
+		return refuse(r.Seq, "it does not say that it continues %d records of the old layout", l.at.Number)
+	}
+	if !r.IsOld() {
+		r.Prev = l.at.Hash
+	}
+	l.at.Place = l.at.Next(r)
+	l.at.Seq, l.at.now = r.Seq, !r.IsOld()
+	l.at.young = append(l.at.young, young{l.at.Hash, r.TimeNS, l.now})
+	if l.at.Number == l.must.Number && l.at.Hash != l.must.Hash {
+		return refuse(r.Seq, "it, or one before it in its chain, is not the one that was seen before: a name, a version, a time or an uploader was changed")
+	}
+	return nil
+}
+
+// End verifies what came beside the last page: that the records are all that the
+// service signed for the chain, and that its history continues the one seen
+// before. nonce is the one of the request.
+func (l *Listing) End(log *Log, before Checkpoint, p wire.ChainProof, nonce string) (Checkpoint, error) {
+	if err := l.checkHead(log, p.Head, nonce); err != nil {
+		return Checkpoint{}, err
+	}
+	c, err := log.Open(p.Checkpoint)
+	if err != nil {
+		return c, err
+	}
+	if !c.HasChains {
+		return c, refuse(0, "the checkpoint does not hold the chains of groups, which the service offers")
+	}
+	if err := c.Continues(before, p.Consistency); err != nil {
+		return c, err
+	}
+	return c, l.checkInclusion(c, p.Chain)
+}
+
+// ReadHead reads a signed statement about a chain.
+func ReadHead(h wire.ChainHead, log *Log, name string) (s chain.Statement, signature []byte, err error) {
+	s = chain.Statement{Origin: log.Origin(), Chain: name, Place: chain.Place{Number: h.Number}}
+	if err := decodeHex(h.Hash, &s.Hash); err != nil {
+		return s, nil, err
+	}
+	if s.TimeNS, err = strconv.ParseInt(h.Timestamp, 10, 64); err != nil {
+		return s, nil, refuse(0, "the time of the head makes no sense")
+	}
+	if signature, err = base64.StdEncoding.DecodeString(h.Signature); err != nil {
+		return s, nil, refuse(0, "the signature of the head makes no sense")
+	}
+	return s, signature, nil
+}
+
+func decodeHex(text string, into *chain.Hash) error {
+	raw, err := hex.DecodeString(text)
+	if err != nil || len(raw) != len(into) {
+		return refuse(0, "a hash is not 64 hex digits")
+	}
+	copy(into[:], raw)
+	return nil
+}
+
+func (l *Listing) checkHead(log *Log, head wire.ChainHead, nonce string) error {
+	s, signature, err := ReadHead(head, log, l.chain)
+	switch {
+	case err != nil:
+		return err
+	case !log.signer.Verify(s.HeadText(nonce), signature):
+		return refuse(0, "the end of the list was not signed for this request with the key %s: it may be an old list", log.key)
+	case s.Number < l.must.Number:
+		return refuse(0, "the list has %d records of the group, and %d were seen before: newer ones are left out", s.Number, l.must.Number)
+	case l.from.Number == l.must.Number && l.from.Hash != l.must.Hash:
+		return refuse(0, "the first %d records of the group are not those that were seen before", l.must.Number)
+	case s.Number != l.at.Number:
+		return refuse(0, "the list has %d records of the group, and the service signed %d", l.at.Number, s.Number)
+	case s.Hash != l.at.Hash:
+		return refuse(0, "the records listed are not the %d that the service signed: a name, a version, a time, an uploader or a hash was changed", s.Number)
+	case s.TimeNS < l.at.signed:
+		return refuse(0, "the list was signed before one that was seen before")
+	}
+	l.at.signed = s.TimeNS
+	return nil
+}
+
+// checkInclusion checks that the checkpoint holds the chain, but for what is too
+// young, and drops from the cursor what needs no more proof.
+func (l *Listing) checkInclusion(c Checkpoint, in *wire.ChainInclusion) error {
+	var held chain.Place
+	if in != nil {
+		held.Number = in.Number
+		if err := decodeHex(in.Hash, &held.Hash); err != nil {
+			return err
+		}
+		path := make([]chain.Hash, len(in.Path))
+		for i, text := range in.Path {
+			if decodeHash(text, &path[i]) != nil {
+				return refuse(0, "the proof that the group is in the checkpoint makes no sense")
+			}
+		}
+		if !chain.Contains(c.Chains, l.chain, held, path) {
+			return refuse(0, "the signed checkpoint of %d records does not hold what the service says of this group", c.N)
+		}
+	}
+	proven := l.at.Number - int64(len(l.at.young)) // by checkpoints so far
+	if held.Number > l.at.Number {
+		return refuse(0, "the signed checkpoint holds %d records of this group, and %d are listed", held.Number, l.at.Number)
+	}
+	if n := held.Number - proven; n > 0 {
+		if l.at.young[n-1].hash != held.Hash {
+			return refuse(0, "the first %d records of this group are not those in the signed checkpoint of %d records", held.Number, c.N)
+		}
+		l.at.young = append([]young(nil), l.at.young[n:]...)
+	}
+	if len(l.at.young) == 0 {
+		return nil
+	}
+	oldest := l.at.young[0]
+	const delay = chain.MaxMergeDelaySeconds * time.Second
+	if l.at.signed-oldest.timeNS > int64(delay) || l.now.Sub(oldest.seen) > delay {
+		return refuse(0, "record %d of this group has been in no signed checkpoint for more than %s", l.at.Number-int64(len(l.at.young))+1, delay)
+	}
+	return nil
+}
+
+// CheckReceipt verifies the service's word that a record is in its chain. The
+// record has its hash of the one before.
+func CheckReceipt(log *Log, r *chain.Record, receipt wire.ChainHead) (chain.Place, error) {
+	s, signature, err := ReadHead(receipt, log, r.Chain)
+	switch {
+	case err != nil:
+		return chain.Place{}, err
+	case r.IsOld() || s.Number != r.Number || s.Hash != r.Sum():
+		return chain.Place{}, refuse(0, "the receipt is of another record")
+	case !log.signer.Verify(s.ReceiptText(), signature):
+		return chain.Place{}, refuse(0, "the receipt was not signed with the key %s", log.key)
+	}
+	return s.Place, nil
+}

@@ -1,0 +1,293 @@
+package proof_test
+
+import (
+	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk/proof"
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
+)
+
+// mixed is a chain of three records of the old layout and three of the new.
+func mixed() []chain.Record {
+	var records []chain.Record
+	var at chain.Place
+	for i := range int64(6) {
+		r := chain.Record{Seq: 2*i + 1, TimeNS: i + 1e18, Tx: fmt.Sprint("tx", i), Kind: "record_transaction", Account: "a", Group: "team", Ref: fmt.Sprint("ref", i), Fee: "0", Request: "r"}
+		if i < 3 {
+			r.Prev = chain.Hash{byte(i)} // of whatever group
+		} else {
+			r.Chain, r.Number, r.Prev = chain.OfGroup("team"), at.Number+1, at.Hash
+		}
+		if i == 3 {
+			r.Tags = []chain.Tag{{Name: chain.TagContinues, Value: "3"}}
+		}
+		at = at.Next(&r)
+		records = append(records, r)
+	}
+	return records
+}
+
+// world signs for a chain.
+type world struct {
+	*history
+	key  ed25519.PrivateKey
+	tree chain.Tree
+}
+
+func newWorld(t *testing.T) *world {
+	return &world{history: newHistory(t, 9), key: ed25519.NewKeyFromSeed([]byte(strings.Repeat("k", ed25519.SeedSize)))}
+}
+
+// prove is what an honest service says beside a list that ends at p.
+func (w *world) prove(name string, p chain.Place, nonce string, at time.Time) wire.ChainProof {
+	w.t.Helper()
+	root := w.tree.Root()
+	out := wire.ChainProof{Checkpoint: string(w.checkpoint(fmt.Sprintf("%s\n%d\n%s\n%s%s\n", origin, w.signed(), w.root(), wire.ChainsLine, base64.StdEncoding.EncodeToString(root[:]))))}
+	if held, path, ok := w.tree.Find(name); ok {
+		out.Chain = &wire.ChainInclusion{Number: held.Number, Hash: hex.EncodeToString(held.Hash[:])}
+		for _, h := range path {
+			out.Chain.Path = append(out.Chain.Path, base64.StdEncoding.EncodeToString(h[:]))
+		}
+	}
+	s := chain.Statement{Origin: origin, Chain: name, Place: p, TimeNS: at.UnixNano()}
+	out.Head = w.head(s, s.HeadText(nonce))
+	return out
+}
+
+func (w *world) head(s chain.Statement, text []byte) wire.ChainHead {
+	return wire.ChainHead{Number: s.Number, Hash: hex.EncodeToString(s.Hash[:]), Timestamp: fmt.Sprint(s.TimeNS), Signature: base64.StdEncoding.EncodeToString(ed25519.Sign(w.key, text))}
+}
+
+func add(l *proof.Listing, records []chain.Record) error {
+	for i := range records {
+		if err := l.Add(&records[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A chain that began in the old layout is verified as one, in one piece and in
+// two, and what a list leaves out is filled in.
+func TestListingOfBothLayouts(t *testing.T) {
+	w := newWorld(t)
+	name, now := chain.OfGroup("team"), time.Unix(0, 1e18+6)
+	all := mixed()
+	var end chain.Place
+	for i := range all {
+		end = end.Next(&all[i])
+		w.tree = w.tree.With(name, end)
+	}
+	for i := 3; i < len(all); i++ {
+		all[i].Prev = chain.Hash{} // left out
+	}
+	whole := proof.NewListing(name, proof.Cursor{}, chain.Place{}, now)
+	if err := add(whole, all[:4]); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := whole.End(w.log(), proof.Checkpoint{}, w.prove(name, end, "n", now), "n"); err == nil {
+		t.Error("a list of four of six records was believed")
+	}
+	if err := add(whole, all[4:]); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := whole.End(w.log(), proof.Checkpoint{}, w.prove(name, end, "n", now), "n"); err != nil {
+		t.Fatal(err)
+	}
+	first := proof.NewListing(name, proof.Cursor{}, chain.Place{}, now)
+	if err := add(first, all[:5]); err != nil {
+		t.Fatal(err)
+	}
+	second := proof.NewListing(name, first.Cursor(), whole.Cursor().Place, now)
+	if err := add(second, all[5:]); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := second.End(w.log(), proof.Checkpoint{}, w.prove(name, end, "m", now), "m"); err != nil || second.Cursor().Place != end {
+		t.Errorf("in two pieces: %+v, %v", second.Cursor(), err)
+	}
+}
+
+func TestThreat6ListingsThatAreRefused(t *testing.T) {
+	name := chain.OfGroup("team")
+	for what, change := range map[string]struct {
+		text string
+		to   func([]chain.Record) []chain.Record
+	}{
+		"old after new":        {"has the old layout", func(l []chain.Record) []chain.Record { r := l[0]; r.Seq = 90; return append(l, r) }},
+		"of another group":     {"another chain", func(l []chain.Record) []chain.Record { l[1].Group = "other"; return l }},
+		"a retrieval":          {"another chain", func(l []chain.Record) []chain.Record { l[1].Kind = "claim_token"; return l }},
+		"new of another chain": {"another chain", func(l []chain.Record) []chain.Record { l[4].Chain = "group:other"; return l }},
+		"left out":             {"left out", func(l []chain.Record) []chain.Record { return append(l[:4:4], l[5]) }},
+		"old left out":         {"left out", func(l []chain.Record) []chain.Record { return append(l[:1:1], l[2:]...) }},
+		"does not continue":    {"does not say that it continues", func(l []chain.Record) []chain.Record { l[3].Tags = nil; return l }},
+		"not ascending":        {"listed after", func(l []chain.Record) []chain.Record { l[5].Seq = l[4].Seq; return l }},
+	} {
+		l := proof.NewListing(name, proof.Cursor{}, chain.Place{}, time.Now())
+		err := add(l, change.to(mixed()))
+		var refused *proof.Refusal
+		if !errors.As(err, &refused) || !strings.Contains(refused.Text, change.text) {
+			t.Errorf("%s: %v, want %q", what, err, change.text)
+		}
+	}
+}
+
+// What stands beside a list is refused when any of it is wrong.
+func TestThreat6ProofsThatAreRefused(t *testing.T) {
+	name, now := chain.OfGroup("team"), time.Unix(0, 1e18+6)
+	later := now.Add(11 * time.Second)
+	for what, c := range map[string]struct {
+		text string
+		to   func(w *world, p *wire.ChainProof, end chain.Place)
+	}{
+		"no checkpoint": {"not signed with the key", func(_ *world, p *wire.ChainProof, _ chain.Place) { p.Checkpoint = "" }},
+		"without chains": {"does not hold the chains", func(w *world, p *wire.ChainProof, _ chain.Place) {
+			p.Checkpoint = string(w.checkpoint(fmt.Sprintf("%s\n%d\n%s\n", origin, w.signed(), w.root())))
+		}},
+		"chains twice": {"makes no sense", func(w *world, p *wire.ChainProof, _ chain.Place) {
+			p.Checkpoint = string(w.checkpoint(fmt.Sprintf("%s\n%d\n%s\n%s%s\n%s%s\n", origin, w.signed(), w.root(), wire.ChainsLine, strings.Repeat("A", 43)+"=", wire.ChainsLine, strings.Repeat("A", 43)+"=")))
+		}},
+		"other chain's path": {"does not hold what", func(_ *world, p *wire.ChainProof, _ chain.Place) { p.Chain.Path = p.Chain.Path[1:] }},
+		"path of garbage":    {"makes no sense", func(_ *world, p *wire.ChainProof, _ chain.Place) { p.Chain.Path[0] = "AA" }},
+		"other place":        {"does not hold what", func(_ *world, p *wire.ChainProof, _ chain.Place) { p.Chain.Number-- }},
+		"hash of garbage":    {"64 hex digits", func(_ *world, p *wire.ChainProof, _ chain.Place) { p.Chain.Hash = "zz" }},
+		"chain held longer": {"are listed", func(w *world, p *wire.ChainProof, end chain.Place) {
+			w.tree = w.tree.With(name, chain.Place{Number: 7, Hash: end.Hash})
+			*p = w.prove(name, end, "n", now)
+		}},
+		"chain held otherwise": {"not those in the signed checkpoint", func(w *world, p *wire.ChainProof, end chain.Place) {
+			w.tree = w.tree.With(name, chain.Place{Number: 4, Hash: chain.Hash{1}})
+			*p = w.prove(name, end, "n", now)
+		}},
+		"not held, and not young": {"in no signed checkpoint", func(w *world, p *wire.ChainProof, end chain.Place) {
+			w.tree = (chain.Tree{}).With("group:other", end)
+			*p = w.prove(name, end, "n", later)
+		}},
+		"head of another request": {"for this request", func(w *world, p *wire.ChainProof, end chain.Place) { *p = w.prove(name, end, "m", now) }},
+		"head of garbage":         {"makes no sense", func(_ *world, p *wire.ChainProof, _ chain.Place) { p.Head.Signature = "?" }},
+		"head without time":       {"makes no sense", func(_ *world, p *wire.ChainProof, _ chain.Place) { p.Head.Timestamp = "" }},
+		"receipt as a head": {"for this request", func(w *world, p *wire.ChainProof, end chain.Place) {
+			s := chain.Statement{Origin: origin, Chain: name, Place: end, TimeNS: now.UnixNano()}
+			p.Head = w.head(s, s.ReceiptText())
+		}},
+		"shorter chain": {"are listed, and", func(w *world, p *wire.ChainProof, end chain.Place) {}},
+	} {
+		w := newWorld(t)
+		all := mixed()
+		var end chain.Place
+		for i := range all {
+			end = end.Next(&all[i])
+		}
+		w.tree = (chain.Tree{}).With("group:other", chain.Place{Number: 1}).With(name, end).With("group:third", end)
+		p := w.prove(name, end, "n", now)
+		c.to(w, &p, end)
+		must := chain.Place{}
+		if what == "shorter chain" {
+			c.text, must = "newer ones are left out", chain.Place{Number: 7}
+		}
+		l := proof.NewListing(name, proof.Cursor{}, must, now)
+		if err := add(l, all); err != nil {
+			t.Fatal(err)
+		}
+		_, err := l.End(w.log(), proof.Checkpoint{}, p, "n")
+		var refused *proof.Refusal
+		if !errors.As(err, &refused) || !strings.Contains(refused.Text, c.text) {
+			t.Errorf("%s: %v, want %q", what, err, c.text)
+		}
+	}
+}
+
+// A record that is in no checkpoint yet is believed for ten seconds, by the
+// service's clock and by this one.
+func TestYoungRecordsMustBeSigned(t *testing.T) {
+	w := newWorld(t)
+	name := chain.OfGroup("team")
+	all := mixed()[:3]
+	start := time.Unix(0, 1e18+6)
+	var cursor proof.Cursor
+	for _, c := range []struct {
+		service, here time.Duration
+		held          bool
+		ok            bool
+	}{{0, 0, false, true}, {9 * time.Second, 9 * time.Second, false, true}, {9 * time.Second, 12 * time.Second, false, false},
+		{12 * time.Second, 5 * time.Second, false, false}, {12 * time.Second, 12 * time.Second, true, true}, {time.Hour, time.Hour, false, true}} {
+		l := proof.NewListing(name, cursor, chain.Place{}, start.Add(c.here))
+		if cursor.Number == 0 {
+			if err := add(l, all); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.tree = chain.Tree{}.With("group:other", chain.Place{Number: 1})
+		if c.held {
+			w.tree = w.tree.With(name, l.Cursor().Place)
+		}
+		_, err := l.End(w.log(), proof.Checkpoint{}, w.prove(name, l.Cursor().Place, "n", start.Add(c.service)), "n")
+		if (err == nil) != c.ok {
+			t.Errorf("%+v: %v", c, err)
+		}
+		if err == nil {
+			cursor = l.Cursor()
+		}
+	}
+}
+
+func TestReceipts(t *testing.T) {
+	w := newWorld(t)
+	all := mixed()
+	r := all[5]
+	place := chain.Place{Number: r.Number, Hash: r.Sum()}
+	s := chain.Statement{Origin: origin, Chain: r.Chain, Place: place, TimeNS: 7}
+	if got, err := proof.CheckReceipt(w.log(), &r, w.head(s, s.ReceiptText())); err != nil || got != place {
+		t.Errorf("%+v, %v", got, err)
+	}
+	changed := r
+	changed.Detail = "another name"
+	for what, err := range map[string]error{
+		"head":    second(proof.CheckReceipt(w.log(), &r, w.head(s, s.HeadText("")))),
+		"changed": second(proof.CheckReceipt(w.log(), &changed, w.head(s, s.ReceiptText()))),
+		"old":     second(proof.CheckReceipt(w.log(), &all[0], w.head(s, s.ReceiptText()))),
+		"garbage": second(proof.CheckReceipt(w.log(), &r, wire.ChainHead{Hash: "x"})),
+	} {
+		if err == nil {
+			t.Errorf("%s: accepted", what)
+		}
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// A checkpoint is believed only with the signature of the witness that is required.
+func TestThreat6WitnessMustSign(t *testing.T) {
+	h := newHistory(t, 3)
+	honest, other := newWitness(t, "witness.example/1"), newWitness(t, "other.example/1")
+	raw := h.checkpoint(fmt.Sprintf("%s\n3\n%s\n", origin, h.root()))
+	for _, c := range []struct {
+		name string
+		note []byte
+		ok   bool
+	}{{"none", raw, false}, {"the one", honest.cosign(raw), true}, {"another", other.cosign(raw), false}, {"both", other.cosign(honest.cosign(raw)), true},
+		{"its name, another key", renamed(other, honest).cosign(raw), false}} {
+		log, err := proof.NewLog(h.key, honest.verifierKey())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := log.Open(string(c.note)); (err == nil) != c.ok {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if _, err := log.Reopen(string(c.note)); err != nil {
+			t.Errorf("%s, believed before: %v", c.name, err)
+		}
+	}
+	for _, key := range []string{"x", h.key, honest.name + "+00000000+" + strings.Split(honest.verifierKey(), "+")[2]} {
+		if proof.CheckWitness(key) == nil {
+			t.Errorf("key %q was accepted", key)
+		}
+	}
+}

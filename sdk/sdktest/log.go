@@ -1,0 +1,268 @@
+package sdktest
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
+)
+
+// Log is the signed ledger of a [Proving] service, in memory. It signs a
+// checkpoint with every record, so that a liar's copy is as well signed as the
+// truth.
+type Log struct {
+	origin string
+	key    ed25519.PrivateKey
+
+	// Lag is how many of the newest records no checkpoint holds yet.
+	Lag int
+	// Freshness is added to the time of what is signed.
+	Freshness time.Duration
+	// Cosign, where it is set, has a witness sign a checkpoint too.
+	Cosign func(note []byte) []byte
+
+	records []chain.Record
+	heads   map[string]chain.Place
+	hashes  []tlog.Hash
+	trees   []chain.Tree // of the first n records, at n
+}
+
+func newLog(f Flavour) *Log {
+	if f != Proving {
+		return nil
+	}
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		panic(err)
+	}
+	return emptyLog(key)
+}
+
+func emptyLog(key ed25519.PrivateKey) *Log {
+	return &Log{origin: "sdktest/" + ContractID, key: key, heads: map[string]chain.Place{}, trees: make([]chain.Tree, 1)}
+}
+
+// VerifierKey is the public key of the log.
+func (l *Log) VerifierKey() string {
+	key, err := note.NewEd25519VerifierKey(l.origin, l.key.Public().(ed25519.PublicKey))
+	if err != nil {
+		panic(err)
+	}
+	return key
+}
+
+// ReadHashes reads hashes of the tree.
+func (l *Log) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
+	out := make([]tlog.Hash, len(indexes))
+	for i, x := range indexes {
+		out[i] = l.hashes[x]
+	}
+	return out, nil
+}
+
+// append adds a record to its chain and the tree.
+func (l *Log) append(r chain.Record) {
+	r.Chain = chain.Of(r.Kind, r.Account, r.Group)
+	before := l.heads[r.Chain]
+	r.Number, r.Prev, r.Seq = before.Number+1, before.Hash, int64(len(l.records)+1)
+	if r.TimeNS == 0 {
+		r.TimeNS = time.Now().UnixNano()
+	}
+	if r.Fee == "" {
+		r.Fee = "0"
+	}
+	if r.Tx == "" {
+		r.Tx = fmt.Sprintf("%064x", r.Seq)
+	}
+	place := before.Next(&r)
+	l.heads[r.Chain] = place
+	hashes, err := tlog.StoredHashesForRecordHash(r.Seq-1, tlog.RecordHash(place.Hash[:]), l)
+	if err != nil {
+		panic(err)
+	}
+	l.records = append(l.records, r)
+	l.hashes = append(l.hashes, hashes...)
+	l.trees = append(l.trees, l.trees[len(l.trees)-1].With(r.Chain, place))
+}
+
+// Rewritten is a consistent lie: a log with the same key in which every record is
+// what change makes of it, and those it refuses are left out.
+func (l *Log) Rewritten(change func(*chain.Record) (keep bool)) *Log {
+	other := emptyLog(l.key)
+	for _, r := range l.records {
+		r.Tags = slices.Clone(r.Tags)
+		if change(&r) {
+			other.append(r)
+		}
+	}
+	return other
+}
+
+// Invent adds a record that nobody made, in this log only.
+func (l *Log) Invent(r chain.Record) *Log {
+	l.append(r)
+	return l
+}
+
+// signed is how many records the newest checkpoint has.
+func (l *Log) signed() int64 { return int64(max(len(l.records)-l.Lag, 0)) }
+
+func (l *Log) checkpoint() []byte {
+	n := l.signed()
+	root, err := tlog.TreeHash(n, l)
+	if err != nil {
+		panic(err)
+	}
+	chains := l.trees[n].Root()
+	text := fmt.Sprintf("%s\n%d\n%s\n%s%s\n", l.origin, n, base64.StdEncoding.EncodeToString(root[:]), wire.ChainsLine, encode64(chains[:]))
+	verifier, err := note.NewVerifier(l.VerifierKey())
+	if err != nil {
+		panic(err)
+	}
+	out, err := note.Sign(&note.Note{Text: text}, logSigner{verifier, l.key})
+	if err != nil {
+		panic(err)
+	}
+	if l.Cosign != nil {
+		out = l.Cosign(out)
+	}
+	return out
+}
+
+type logSigner struct {
+	note.Verifier
+	key ed25519.PrivateKey
+}
+
+func (s logSigner) Sign(text []byte) ([]byte, error) { return ed25519.Sign(s.key, text), nil }
+
+// provenRows is an answer with rows and what proves them.
+type provenRows struct {
+	Result []wire.TransactionRow `json:"result"`
+	Proof  wire.ChainProof       `json:"proof"`
+}
+
+// list answers a request for the chain of a group.
+func (l *Log) list(req wire.TransactionsRequest) (any, error) {
+	name := chain.OfGroup(req.GroupID)
+	out := provenRows{Result: []wire.TransactionRow{}}
+	for i := range l.records {
+		if r := &l.records[i]; r.Chain == name && r.Seq > req.AfterSeq && len(out.Result) < req.Limit {
+			out.Result = append(out.Result, rowOf(r))
+		}
+	}
+	n := l.signed()
+	out.Proof.Checkpoint = string(l.checkpoint())
+	if req.KnownSize > 0 && req.KnownSize < n {
+		proof, err := tlog.ProveTree(n, req.KnownSize, l)
+		if err != nil {
+			return nil, err
+		}
+		for _, h := range proof {
+			out.Proof.Consistency = append(out.Proof.Consistency, encode64(h[:]))
+		}
+	}
+	if p, path, ok := l.trees[n].Find(name); ok {
+		out.Proof.Chain = &wire.ChainInclusion{Number: p.Number, Hash: hex.EncodeToString(p.Hash[:])}
+		for _, h := range path {
+			out.Proof.Chain.Path = append(out.Proof.Chain.Path, encode64(h[:]))
+		}
+	}
+	s := l.statement(name, l.heads[name])
+	out.Proof.Head = l.sign(s, s.HeadText(req.Nonce))
+	return out, nil
+}
+
+// all answers a request for every record of a group, with hashes.
+func (l *Log) all(req wire.TransactionsRequest) []wire.TransactionRow {
+	rows := []wire.TransactionRow{}
+	for i := range l.records {
+		if r := &l.records[i]; r.Group == req.GroupID && r.Seq > req.AfterSeq && len(rows) < req.Limit {
+			rows = append(rows, hashedRow(r))
+		}
+	}
+	return rows
+}
+
+// hashedRow is how a record is listed alone.
+func hashedRow(r *chain.Record) wire.TransactionRow {
+	row, sum := rowOf(r), r.Sum()
+	row.GroupID, row.PrevHash, row.Hash = r.Group, hex.EncodeToString(r.Prev[:]), hex.EncodeToString(sum[:])
+	return row
+}
+
+func (l *Log) statement(name string, p chain.Place) chain.Statement {
+	return chain.Statement{Origin: l.origin, Chain: name, Place: p, TimeNS: time.Now().Add(l.Freshness).UnixNano()}
+}
+
+func (l *Log) sign(s chain.Statement, text []byte) wire.ChainHead {
+	return wire.ChainHead{Number: s.Number, Hash: hex.EncodeToString(s.Hash[:]), Timestamp: strconv.FormatInt(s.TimeNS, 10),
+		Signature: encode64(ed25519.Sign(l.key, text))}
+}
+
+// receipt is that of the newest record.
+func (l *Log) receipt() (*wire.TransactionRow, *wire.ChainHead) {
+	r := l.records[len(l.records)-1]
+	row := hashedRow(&r)
+	s := l.statement(r.Chain, l.heads[r.Chain])
+	head := l.sign(s, s.ReceiptText())
+	return &row, &head
+}
+
+// rowOf is how a record is listed.
+func rowOf(r *chain.Record) wire.TransactionRow {
+	stamp := strconv.FormatInt(r.TimeNS, 10)
+	return wire.TransactionRow{TransID: r.Tx, UserID: r.Account, FileHash: r.FileHash, IPFSHash: r.Ref, Timestamp: &stamp, Seq: r.Seq, ChangedSeq: r.Seq,
+		Kind: r.Kind, Detail: r.Detail, Fee: r.Fee, Request: r.Request, Chain: r.Chain, Number: r.Number, Tags: chain.FlattenTags(r.Tags)}
+}
+
+// sign records what happened, where the service has a log. The caller holds the
+// lock.
+func (s *state) sign(r chain.Record) {
+	if s.log == nil {
+		return
+	}
+	slices.SortFunc(r.Tags, func(a, b chain.Tag) int { return strings.Compare(a.Name, b.Name) })
+	s.log.append(r)
+}
+
+// later is a record about a file that was uploaded before.
+func (f *file) later(kind, account, detail string) chain.Record {
+	return chain.Record{Kind: kind, Account: account, Group: f.row.GroupID, Ref: f.row.IPFSHash, FileHash: f.row.FileHash, Detail: detail, Tags: []chain.Tag{
+		{Name: chain.TagUploader, Value: f.row.UserID}, {Name: chain.TagUploaded, Value: *f.row.Timestamp}, {Name: chain.TagUpload, Value: strconv.FormatInt(f.row.Seq, 10)},
+		{Name: chain.TagSize, Value: strconv.FormatInt(*f.row.OriginalSize, 10)}, {Name: chain.TagType, Value: *f.row.ContentType}, {Name: chain.TagName, Value: *f.row.Filename}}}
+}
+
+func (s *state) tlog(path string) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if path == "key" {
+		return []byte(s.log.VerifierKey() + "\n")
+	}
+	return s.log.checkpoint()
+}
+
+// Log returns the ledger that a [Proving] service shows.
+func (s *Server) Log() *Log {
+	s.state.mu.Lock()
+	defer s.state.mu.Unlock()
+	return s.state.log
+}
+
+// Show makes the service show another ledger from now on.
+func (s *Server) Show(l *Log) {
+	s.state.mu.Lock()
+	defer s.state.mu.Unlock()
+	s.state.log = l
+}

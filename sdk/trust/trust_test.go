@@ -1,0 +1,237 @@
+package trust_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/svcfs/svcfs/sdk/trust"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
+)
+
+func open(t *testing.T, path string) *trust.Memory {
+	t.Helper()
+	m, err := trust.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = m.Close() })
+	return m
+}
+
+func save(t *testing.T, m *trust.Memory) {
+	t.Helper()
+	if err := m.Save(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func place(n int64, b byte) chain.Place { return chain.Place{Number: n, Hash: chain.Hash{b}} }
+
+// What one program saw the next one holds the service to.
+func TestMemoryOutlivesTheProgram(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state", "trust.json")
+	m := open(t, path)
+	m.Pin("the key")
+	m.Checkpoint("note of 7", 7)
+	m.Checkpoint("note of 5", 5) // late
+	m.SawGroup("secret group", place(3, 1))
+	m.SawGroup("secret group", place(2, 9))
+	if missing := m.Offer([]string{"chains", "other"}, []string{"chains", "trash"}); len(missing) > 0 {
+		t.Errorf("missing %q", missing)
+	}
+	if a, b, again := m.Order("secret group"), m.Order("later"), m.Order("secret group"); a != 1 || b != 2 || again != 1 {
+		t.Errorf("order %d, %d, %d", a, b, again)
+	}
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	m = open(t, path)
+	key, note := m.Log()
+	if key != "the key" || note != "note of 7" || m.Group("secret group") != place(3, 1) || m.Group("unknown") != (chain.Place{}) || m.Order("later") != 2 {
+		t.Errorf("%q, %q, %v", key, note, m.Group("secret group"))
+	}
+	if missing := m.Offer([]string{"trash"}, []string{"chains", "trash"}); len(missing) != 1 || missing[0] != "chains" {
+		t.Errorf("missing %q", missing)
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil || bytes.Contains(raw, []byte("secret")) {
+		t.Errorf("the file names a group: %s, %v", raw, err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+}
+
+// Programs that run side by side learn from one another, and notice when they were
+// shown two histories.
+func TestThreat6ProgramsSideBySide(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "trust.json")
+	a, b := open(t, path), open(t, path)
+	a.SawGroup("g", place(5, 1))
+	a.SawGroup("only a", place(1, 1))
+	a.Checkpoint("of 9", 9)
+	save(t, a)
+	b.SawGroup("g", place(4, 7))
+	b.SawGroup("only b", place(2, 2))
+	b.Pin("key")
+	save(t, b)
+	for name, want := range map[string]chain.Place{"g": place(5, 1), "only a": place(1, 1), "only b": place(2, 2)} {
+		if got := b.Group(name); got != want {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+	}
+	if _, note := b.Log(); note != "of 9" {
+		t.Errorf("checkpoint %q", note)
+	}
+	a.SawGroup("g", place(6, 1))
+	b.SawGroup("g", place(6, 2))
+	save(t, a)
+	if err := b.Save(); !errors.Is(err, trust.ErrContradiction) {
+		t.Errorf("two histories: %v", err)
+	}
+	c := open(t, path)
+	c.Pin("another key")
+	if err := c.Save(); !errors.Is(err, trust.ErrContradiction) {
+		t.Errorf("two keys: %v", err)
+	}
+}
+
+func TestManyProgramsBeginAtOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "trust.json")
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			m, err := trust.Open(path)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			m.SawGroup(strings.Repeat("g", i+1), place(int64(i+1), 1))
+			if err := m.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	m := open(t, path)
+	for i := range 8 {
+		if got := m.Group(strings.Repeat("g", i+1)); got.Number != int64(i+1) {
+			t.Errorf("group %d: %v", i, got)
+		}
+	}
+}
+
+// After an honest restore of a backup everything is given up at once, also by a
+// program that still runs; the order of groups stays.
+func TestForget(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "trust.json")
+	running, m := open(t, path), open(t, path)
+	running.Pin("key")
+	running.SawGroup("g", place(5, 1))
+	running.Order("g")
+	save(t, running)
+	m = open(t, path)
+	m.Forget(true)
+	save(t, m)
+	running.SawGroup("g", place(9, 3)) // of the history that was given up
+	save(t, running)
+	if key, _ := running.Log(); key != "key" || running.Group("g") != (chain.Place{}) || running.Order("g") != 1 {
+		t.Errorf("%q, %v", key, running.Group("g"))
+	}
+	m = open(t, path)
+	m.Forget(false)
+	save(t, m)
+	if key, _ := open(t, path).Log(); key != "" {
+		t.Errorf("key %q", key)
+	}
+}
+
+// A file that svcfs did not write is not obeyed, and not replaced.
+func TestDamagedFilesAreRefused(t *testing.T) {
+	dir := t.TempDir()
+	good := filepath.Join(dir, "good")
+	m := open(t, good)
+	m.Pin("key")
+	save(t, m)
+	raw, err := os.ReadFile(good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string]string{"empty": "", "cut": string(raw[:len(raw)/2]), "other": "{}", "version": strings.Replace(string(raw), `"version":1`, `"version":2`, 1)} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := trust.Open(path); !errors.Is(err, trust.ErrDamaged) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := os.Chmod(good, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := trust.Open(good); !errors.Is(err, trust.ErrDamaged) {
+		t.Errorf("writable by all: %v", err)
+	}
+	if err := os.Chmod(good, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink(good, link); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := trust.Open(link); !errors.Is(err, trust.ErrDamaged) {
+		t.Errorf("a link: %v", err)
+	}
+}
+
+// A folder that cannot be written to keeps nobody from working; what is not
+// remembered is said.
+func TestNowhereToRemember(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m, err := trust.Open(filepath.Join(file, "below", "trust.json"))
+	if err == nil {
+		m.Pin("key")
+		err = m.Save()
+	}
+	if err == nil || errors.Is(err, trust.ErrContradiction) {
+		t.Errorf("got %v", err)
+	}
+	nothing := open(t, "")
+	nothing.Pin("key")
+	if err := nothing.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// FuzzFile: whatever is in the file, it is refused or read, and saving it again
+// gives what can be read.
+func FuzzFile(f *testing.F) {
+	f.Add([]byte(`{"version":1,"salt":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=","groups":{"x":{"number":-1,"hash":"zz"}}}`))
+	f.Add([]byte(`{"version":1,"salt":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=","size":9223372036854775807,"offered":["b","a"]}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		path := filepath.Join(t.TempDir(), "f")
+		if err := os.WriteFile(path, raw, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		m, err := trust.Open(path)
+		if err != nil {
+			return
+		}
+		m.Pin("key")
+		m.SawGroup("g", place(3, 1))
+		_ = m.Group("g")
+		if err := m.Save(); err == nil {
+			if _, err := trust.Open(path); err != nil {
+				t.Errorf("%q: %v", raw, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,452 @@
+package sdk
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk/proof"
+	"github.com/svcfs/svcfs/sdk/trust"
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
+)
+
+// lasting are the extensions that a service which offered them once must go on
+// offering: without them it could say anything.
+var lasting = []string{wire.CapCheckpoints, wire.CapChains, "roles", "trash"}
+
+// layouts are those of records that this client understands.
+var layouts = []string{chain.Layout1, chain.Layout2}
+
+// verifier holds the service to what it signed. It is part of a client.
+type verifier struct {
+	mu   sync.Mutex // guards all
+	log  *proof.Log // nil until the key is known
+	seen proof.Checkpoint
+
+	groups map[GroupID]verified
+}
+
+// verified is how far a group's chain was verified.
+type verified struct {
+	proof.Cursor
+	last Entry // of the newest record about a file; zero without one
+}
+
+// keepsPromises compares what a service offers with what it offered before.
+func (c *Client) keepsPromises(caps wire.Capabilities) error {
+	if c.cfg.LogKey != "" && !offered(caps, wire.CapChains) {
+		return c.lies(errors.New("the service does not prove what it lists, and a log key is required"))
+	}
+	if missing := c.memory.Offer(caps.Features, lasting); len(missing) > 0 {
+		return c.lies(fmt.Errorf("the service offered %s before, and does not any more", strings.Join(missing, ", ")))
+	}
+	return nil
+}
+
+// lies is the error of a service that must not be believed.
+func (c *Client) lies(err error) error {
+	return &Error{Op: "verify", Kind: KindCorrupt, Err: c.scrubbed(err),
+		Hint: "Show this to the operator and to other members. If an old backup was restored honestly: svcfs accept-rollback."}
+}
+
+// unproven makes a refusal of package proof an error of this one.
+func (c *Client) unproven(err error) error {
+	var refusal *proof.Refusal
+	if errors.As(err, &refusal) {
+		return c.lies(fmt.Errorf("what the service lists is not what it signed: %w", err))
+	}
+	return err
+}
+
+// theLog returns the service's log and the newest checkpoint that was verified,
+// by this client or another. The key is the one given, else the one pinned, else
+// the one the service shows now.
+func (c *Client) theLog(ctx context.Context) (*proof.Log, proof.Checkpoint, error) {
+	if err := c.memory.Problem(); errors.Is(err, trust.ErrContradiction) {
+		return nil, proof.Checkpoint{}, c.lies(err)
+	}
+	v := &c.verifier
+	v.mu.Lock()
+	log := v.log
+	v.mu.Unlock()
+	if log == nil {
+		key, err := c.logKey(ctx)
+		if err == nil {
+			log, err = proof.NewLog(key, c.cfg.Witness)
+		}
+		if err != nil {
+			return nil, proof.Checkpoint{}, err
+		}
+	}
+	_, newest := c.memory.Log()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.log = log
+	if newest != "" && newest != v.seen.Note { // another client was further
+		before, err := log.Reopen(newest)
+		if err != nil {
+			return nil, before, c.lies(fmt.Errorf("the checkpoint seen before: %w", err))
+		}
+		if before.N > v.seen.N {
+			v.seen = before
+		}
+	}
+	return log, v.seen, nil
+}
+
+func (c *Client) logKey(ctx context.Context) (string, error) {
+	pinned, _ := c.memory.Log()
+	switch {
+	case c.cfg.LogKey != "" && pinned != "" && c.cfg.LogKey != pinned:
+		return "", c.lies(errors.New("the log key that is required is not the one that this machine has seen"))
+	case c.cfg.LogKey != "":
+		c.memory.Pin(c.cfg.LogKey)
+		return c.cfg.LogKey, nil
+	case pinned != "":
+		return pinned, nil
+	}
+	raw, err := c.tlog(ctx, "key")
+	if err != nil {
+		return "", err
+	}
+	key := strings.TrimSuffix(string(raw), "\n")
+	if err := proof.CheckKey(key); err != nil {
+		return "", malformed(err)
+	}
+	c.memory.Pin(key)
+	return key, nil
+}
+
+// chainEntries lists the file records of g with a ChangedSeq above after, from
+// records that are proven.
+func (c *Client) chainEntries(ctx context.Context, g GroupID, after Seq) ([]Entry, error) {
+	c.verifier.mu.Lock()
+	from := c.verifier.groups[g]
+	c.verifier.mu.Unlock()
+	// One record before the newest is where a caller goes on who wants to see that
+	// one again.
+	newest := from.last.ChangedSeq
+	if after == 0 || newest == 0 || after != newest && after != newest-1 {
+		from = verified{}
+	}
+	fold := folding{group: g, at: map[Ref]int{}}
+	if from.last.Ref != "" {
+		fold.add(from.last)
+	}
+	if err := c.readChain(ctx, g, from, &fold); err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(fold.entries, func(e Entry) bool { return e.ChangedSeq <= after }), nil
+}
+
+// readChain hands the records of a group behind from to fold, and returns when
+// all are proven.
+func (c *Client) readChain(ctx context.Context, g GroupID, from verified, fold *folding) error {
+	log, before, err := c.theLog(ctx)
+	if err != nil {
+		return err
+	}
+	name := chain.OfGroup(string(g))
+	listing := proof.NewListing(name, from.Cursor, c.memory.Group(string(g)), time.Now())
+	request := wire.TransactionsRequest{GroupID: string(g), Kinds: wire.KindsChain, Layouts: layouts, KnownSize: before.N, AfterSeq: from.Seq}
+	for room := max(maxListBytes, c.cfg.MaxFileBytes/2); ; {
+		request.Nonce = rand.Text()
+		page, more, err := c.chainPage(ctx, &request)
+		if err != nil {
+			return err
+		}
+		for i := range page.rows {
+			row := &page.rows[i]
+			room -= rowBytes + textBytes(*row)
+			if err := fold.take(row, listing); err != nil {
+				return c.unproven(err)
+			}
+		}
+		if room < 0 {
+			return malformed(errors.New("its pages have no end"))
+		}
+		if more {
+			request.AfterSeq = listing.Cursor().Seq
+			continue
+		}
+		checkpoint, err := listing.End(log, before, page.proof, request.Nonce)
+		if err != nil {
+			return c.unproven(err)
+		}
+		c.learn(g, checkpoint, verified{listing.Cursor(), fold.newest()})
+		return nil
+	}
+}
+
+// learn keeps what was verified, unless another call was further.
+func (c *Client) learn(g GroupID, checkpoint proof.Checkpoint, now verified) {
+	v := &c.verifier
+	v.mu.Lock()
+	if checkpoint.N > v.seen.N {
+		v.seen = checkpoint
+	}
+	if v.groups == nil {
+		v.groups = map[GroupID]verified{}
+	}
+	if now.Number >= v.groups[g].Number {
+		v.groups[g] = now
+	}
+	v.mu.Unlock()
+	c.memory.Checkpoint(checkpoint.Note, checkpoint.N)
+	c.memory.SawGroup(string(g), now.Place)
+}
+
+// chainPage is a page of a chain with what proves it.
+type chainPage struct {
+	rows  []wire.TransactionRow
+	proof wire.ChainProof
+}
+
+// chainPage asks for the next rows, and whether there may be more.
+func (c *Client) chainPage(ctx context.Context, request *wire.TransactionsRequest) (p chainPage, more bool, err error) {
+	if request.Limit == 0 {
+		request.Limit = wire.MaxPageRows
+	}
+	err = c.read(ctx, wire.OpGetGroupTransactions, *request, &p)
+	if errors.Is(err, errTooMuch) && request.Limit > shortPage {
+		request.Limit = shortPage // whose names are long
+		err = c.read(ctx, wire.OpGetGroupTransactions, *request, &p)
+	}
+	return p, len(p.rows) >= request.Limit, err
+}
+
+// folding makes entries of a chain's records.
+type folding struct {
+	group   GroupID
+	entries []Entry // in the order of their first record
+	at      map[Ref]int
+	changed int // index of the newest changed one
+}
+
+func (f *folding) add(e Entry) {
+	f.at[e.Ref] = len(f.entries)
+	f.changed = len(f.entries)
+	f.entries = append(f.entries, e)
+}
+
+func (f *folding) newest() Entry {
+	if len(f.entries) == 0 {
+		return Entry{}
+	}
+	return f.entries[f.changed]
+}
+
+// take verifies the next record and applies it. Records about something else than
+// a file change nothing.
+func (f *folding) take(row *wire.TransactionRow, listing *proof.Listing) error {
+	r, err := chainRecord(row, f.group)
+	if err != nil {
+		return malformed(fmt.Errorf("row %d: %w", row.Seq, err))
+	}
+	if err := listing.Add(&r); err != nil {
+		return err
+	}
+	switch r.Kind {
+	case EventUploaded:
+		if _, known := f.at[Ref(r.Ref)]; known || r.Ref == "" {
+			return &proof.Refusal{Row: r.Seq, Text: "its reference was recorded before"}
+		}
+		f.add(uploadEntry(&r, row))
+	case EventRenamed, EventDeleted:
+		i, known := f.at[Ref(r.Ref)]
+		if !known {
+			earlier, err := changedEntry(&r)
+			if err != nil {
+				return &proof.Refusal{Row: r.Seq, Text: err.Error()}
+			}
+			earlier.Group = f.group
+			f.add(earlier)
+			i = f.changed
+		}
+		if e := &f.entries[i]; !r.IsOld() && (r.FileHash != e.Hash.String() || r.Tag(chain.TagUploader) != string(e.Uploader)) {
+			return &proof.Refusal{Row: r.Seq, Text: "it names another content or uploader than the upload it is about"}
+		}
+		f.change(&f.entries[i], &r)
+		f.changed = i
+	}
+	return nil
+}
+
+func (f *folding) change(e *Entry, r *chain.Record) {
+	e.ChangedSeq = Seq(r.Seq)
+	if r.Kind == EventRenamed {
+		e.Name = r.Detail
+		return
+	}
+	e.Deleted = &Deletion{Time: timeOf(r.TimeNS), By: AccountID(r.Account), Reason: r.Detail}
+}
+
+// uploadEntry is the file that a record of an upload tells of. Records of the old
+// layout lack its size and type, and sometimes its name: the service is believed.
+func uploadEntry(r *chain.Record, row *wire.TransactionRow) Entry {
+	e := Entry{Group: GroupID(r.Group), Ref: Ref(r.Ref), Tx: TxID(r.Tx), Uploader: AccountID(r.Account), Time: timeOf(r.TimeNS), Seq: Seq(r.Seq),
+		ChangedSeq: Seq(r.Seq), Name: r.Detail, Size: sizeOf(r.Tag(chain.TagSize)), ContentType: r.Tag(chain.TagType)}
+	e.Hash, _ = ParseDigest(r.FileHash)
+	if !r.IsOld() {
+		return e
+	}
+	if row.Filename != nil && e.Name == "" {
+		e.Name = *row.Filename
+	}
+	if row.OriginalSize != nil && *row.OriginalSize >= 0 {
+		e.Size = *row.OriginalSize
+	}
+	if row.ContentType != nil {
+		e.ContentType = *row.ContentType
+	}
+	return e
+}
+
+// changedEntry is the file that a later record of the new layout tells of, as it
+// was before.
+func changedEntry(r *chain.Record) (Entry, error) {
+	upload, err := strconv.ParseInt(r.Tag(chain.TagUpload), 10, 64)
+	if err != nil || upload <= 0 || upload >= r.Seq {
+		return Entry{}, errors.New("it does not say which upload it is about")
+	}
+	uploaded, err := strconv.ParseInt(r.Tag(chain.TagUploaded), 10, 64)
+	if err != nil {
+		return Entry{}, errors.New("it does not say when its file was uploaded")
+	}
+	e := Entry{Ref: Ref(r.Ref), Uploader: AccountID(r.Tag(chain.TagUploader)), Time: timeOf(uploaded), Seq: Seq(upload), Name: r.Tag(chain.TagName),
+		Size: sizeOf(r.Tag(chain.TagSize)), ContentType: r.Tag(chain.TagType)}
+	e.Hash, _ = ParseDigest(r.FileHash)
+	return e, nil
+}
+
+func sizeOf(text string) int64 {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 {
+		return SizeUnknown
+	}
+	return n
+}
+
+func timeOf(ns int64) time.Time {
+	if ns <= 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, ns)
+}
+
+// chainRecord reads a row as a record of a group; it takes the group from the
+// request when the row leaves it out.
+func chainRecord(row *wire.TransactionRow, g GroupID) (r chain.Record, err error) {
+	r = chain.Record{Seq: row.Seq, Tx: row.TransID, Kind: row.Kind, Account: row.UserID, Group: row.GroupID, Ref: row.IPFSHash,
+		FileHash: row.FileHash, Detail: row.Detail, Fee: row.Fee, Request: row.Request, Chain: row.Chain, Number: row.Number}
+	if r.Group == "" {
+		r.Group = string(g)
+	}
+	if row.Timestamp == nil {
+		return r, errors.New("it has no time")
+	}
+	if r.TimeNS, err = strconv.ParseInt(*row.Timestamp, 10, 64); err != nil {
+		return r, errors.New("its time is not a number")
+	}
+	if r.Tags, err = chain.ParseTags(row.Tags); err != nil {
+		return r, err
+	}
+	if row.PrevHash != "" {
+		err = decodeHash(row.PrevHash, &r.Prev)
+	}
+	return r, err
+}
+
+func decodeHash(text string, into *chain.Hash) error {
+	digest, err := ParseDigest(text)
+	if err != nil {
+		return errors.New("its hash is not 64 hex digits")
+	}
+	*into = chain.Hash(digest)
+	return nil
+}
+
+// checkReceipt verifies that the service recorded what was sent, and remembers
+// that the group has come that far.
+func (c *Client) checkReceipt(ctx context.Context, g GroupID, name string, e Entry, a wire.FinalizeUploadResult) error {
+	if a.Record == nil || a.Receipt == nil {
+		return malformed(errors.New("an upload without a receipt"))
+	}
+	r, err := chainRecord(a.Record, g)
+	if err != nil {
+		return malformed(err)
+	}
+	size := sizeOf(r.Tag(chain.TagSize))
+	if r.Kind != EventUploaded || r.Chain != chain.OfGroup(string(g)) || r.Group != string(g) || r.Account != string(c.account) || r.Ref != string(e.Ref) ||
+		r.FileHash != e.Hash.String() || r.Detail != name || size != SizeUnknown && size != e.Size {
+		return malformed(errors.New("its receipt is of another record than the one of this upload"))
+	}
+	log, _, err := c.theLog(ctx)
+	if err != nil {
+		return err
+	}
+	place, err := proof.CheckReceipt(log, &r, *a.Receipt)
+	if err != nil {
+		return c.unproven(err)
+	}
+	c.memory.SawGroup(string(g), place)
+	return nil
+}
+
+// UnmarshalJSON is for answers that the fast parser leaves.
+func (p *chainPage) UnmarshalJSON(raw []byte) error {
+	var answer struct {
+		Result recordList      `json:"result"`
+		Proof  json.RawMessage `json:"proof"`
+	}
+	if err := json.Unmarshal(raw, &answer); err != nil {
+		return err
+	}
+	p.rows = answer.Result
+	return json.Unmarshal(answer.Proof, &p.proof)
+}
+
+// Trust is how far a client can hold a service to what it says.
+type Trust struct {
+	Proves  bool   // the service proves what it lists
+	Key     string // verifier key of its log, "" until one was seen
+	Size    int64  // records in the newest checkpoint that was verified
+	Witness string // verifier key of the witness that is required, "" for none
+}
+
+// Trust tells whether the service proves what it lists, and what of it was
+// verified. Free; no authentication. Errors are those of [Client.Capabilities].
+func (c *Client) Trust(ctx context.Context) (Trust, error) {
+	proves, err := c.offers(ctx, wire.CapChains)
+	if err != nil {
+		return Trust{}, err
+	}
+	key, _ := c.memory.Log()
+	return Trust{Proves: proves, Key: key, Size: c.memory.Size(), Witness: c.cfg.Witness}, nil
+}
+
+// AcceptRollback gives up what was seen of the service's history, as after an
+// honest restore of a backup, for every client that is made with the same StateDir
+// from now on. With forgetKey another key may sign. Local, free. Errors: [KindOther] when it could not be written.
+func (c *Client) AcceptRollback(forgetKey bool) error {
+	c.memory.Forget(!forgetKey)
+	c.verifier.mu.Lock()
+	c.verifier.seen, c.verifier.groups, c.verifier.log = proof.Checkpoint{}, nil, nil
+	c.verifier.mu.Unlock()
+	if err := c.memory.Save(); err != nil {
+		return c.wrap("accept rollback", "", "", err)
+	}
+	return nil
+}
+
+// GroupOrder tells the how many-th group of this account and StateDir a group was
+// that was asked about, from 1. Local, free, no errors.
+func (c *Client) GroupOrder(g GroupID) int64 { return c.memory.Order(string(g)) }
