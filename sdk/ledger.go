@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/svcfs/svcfs/sdk/proof"
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
 )
 
 // maxTlogBytes bounds a checkpoint, a key or a tile.
@@ -44,6 +46,96 @@ func (c *Client) ledgerRows(ctx context.Context, g GroupID) ([]proof.Row, error)
 		return nil, err
 	}
 	return all, nil
+}
+
+// LedgerReport tells what [Client.VerifyLedger] found to be in order.
+type LedgerReport struct {
+	Rows   int    `json:"rows"`   // records of the group that this account may see, each in the signed tree
+	Files  int    `json:"files"`  // file records that mount, list and get show: made of exactly these; -1 = the service does not prove it
+	Size   int64  `json:"size"`   // records of the whole ledger below the checkpoint
+	Root   string `json:"root"`   // base64
+	Origin string `json:"origin"` // name of the log
+	Key    string `json:"key"`    // that signed
+	Before int64  `json:"before"` // records of the checkpoint seen before, which this one continues; 0 = none
+	Pinned bool   `json:"pinned"` // the key was known before this check
+	// Witness is the verifier key of the witness that signed too; "" when none is
+	// required.
+	Witness string `json:"witness,omitempty"`
+}
+
+// mergePatience is how long a checkpoint may lag behind rows that were listed.
+const mergePatience = chain.MaxMergeDelaySeconds * time.Second
+
+// VerifyLedger checks every record of g that this account may see, also of members
+// and retrievals, one by one: each gives its hash and is in the tree of the newest
+// checkpoint, which continues the one seen before; and the files that
+// [Client.Entries] lists are made of these records and no others.
+//
+// Free. Members only; needs the API key. Errors: [KindCorrupt] for a history that must
+// not be believed, [KindUnsupported] at a service without signed checkpoints,
+// [KindNotFound], [KindNotAuthorized].
+func (c *Client) VerifyLedger(ctx context.Context, g GroupID) (LedgerReport, error) {
+	report, err := c.verifyLedger(ctx, g)
+	return report, c.wrap("verify ledger", g, "", err)
+}
+
+func (c *Client) verifyLedger(ctx context.Context, g GroupID) (report LedgerReport, err error) {
+	if err := c.needCheckpoints(ctx); err != nil {
+		return report, err
+	}
+	pinned, _ := c.memory.Log()
+	log, before, err := c.theLog(ctx)
+	if err != nil {
+		return report, err
+	}
+	report = LedgerReport{Files: -1, Key: log.Key(), Origin: log.Origin(), Before: before.N, Pinned: pinned != "" || c.cfg.LogKey != "", Witness: c.cfg.Witness}
+	proves, err := c.offers(ctx, wire.CapChains)
+	if err != nil {
+		return report, err
+	}
+	var view chain.Place
+	if proves {
+		entries, err := c.chainEntries(ctx, g, 0)
+		if err != nil {
+			return report, err
+		}
+		report.Files, view = len(entries), c.memory.Group(string(g))
+	}
+	rows, err := c.ledgerRows(ctx, g)
+	if err != nil {
+		return report, err
+	}
+	report.Rows = len(rows)
+	if err := confirm(rows, chain.OfGroup(string(g)), view); err != nil {
+		return report, c.unproven(err)
+	}
+	now, err := proof.Checker{Fetch: c.tlog, Log: log, Patience: mergePatience}.Check(ctx, before, rows)
+	if err != nil {
+		return report, c.unproven(err)
+	}
+	report.Size, report.Root = now.N, now.Hash.String()
+	c.learnCheckpoint(now)
+	return report, nil
+}
+
+// confirm checks that the records among rows of a chain go through the place up to
+// which its list was verified.
+func confirm(rows []proof.Row, name string, view chain.Place) error {
+	var at chain.Place
+	for i := range rows {
+		r := &rows[i].Record
+		if chain.Of(r.Kind, r.Account, r.Group) != name {
+			continue
+		}
+		at = at.Next(r)
+		if at.Number == view.Number && at != view {
+			return &proof.Refusal{Row: r.Seq, Text: "it, or one before it, is not the one that mount, ls and get are shown"}
+		}
+	}
+	if at.Number < view.Number {
+		return &proof.Refusal{Text: fmt.Sprintf("%d records are listed, and mount, ls and get are shown %d", at.Number, view.Number)}
+	}
+	return nil
 }
 
 func (c *Client) needCheckpoints(ctx context.Context) error {

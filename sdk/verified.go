@@ -188,11 +188,9 @@ func (c *Client) readChain(ctx context.Context, g GroupID, from verified, fold *
 
 // learn keeps what was verified, unless another call was further.
 func (c *Client) learn(g GroupID, checkpoint proof.Checkpoint, now verified) {
+	c.learnCheckpoint(checkpoint)
 	v := &c.verifier
 	v.mu.Lock()
-	if checkpoint.N > v.seen.N {
-		v.seen = checkpoint
-	}
 	if v.groups == nil {
 		v.groups = map[GroupID]verified{}
 	}
@@ -200,8 +198,16 @@ func (c *Client) learn(g GroupID, checkpoint proof.Checkpoint, now verified) {
 		v.groups[g] = now
 	}
 	v.mu.Unlock()
-	c.memory.Checkpoint(checkpoint.Note, checkpoint.N)
 	c.memory.SawGroup(string(g), now.Place)
+}
+
+func (c *Client) learnCheckpoint(checkpoint proof.Checkpoint) {
+	c.verifier.mu.Lock()
+	if checkpoint.N > c.verifier.seen.N {
+		c.verifier.seen = checkpoint
+	}
+	c.verifier.mu.Unlock()
+	c.memory.Checkpoint(checkpoint.Note, checkpoint.N)
 }
 
 // chainPage is a page of a chain with what proves it.

@@ -218,6 +218,7 @@ func (a *app) checkService(ctx context.Context) []finding {
 	add(passed("service", c.NetworkInfo().MCPURL+" answers"))
 	add(checkClock(ctx, c.NetworkInfo().MCPURL))
 	add(checkCapabilities(ctx, c))
+	add(checkProofs(ctx, c))
 	if _, err := c.AuthStatus(ctx, ""); err != nil {
 		return append(findings, failed("sign-in", err, ""))
 	}
@@ -241,6 +242,32 @@ func checkCapabilities(ctx context.Context, c *sdk.Client) finding {
 		return warned("extensions", "none: names and sizes are not known before a file is opened", "this is how the hosted service is; nothing to do")
 	}
 	return passed("extensions", escapeText(strings.TrimSpace(caps.Service+" "+caps.Version)+": "+strings.Join(caps.Features, " ")))
+}
+
+// checkProofs tells what has to be believed of the service, and what it proves.
+func checkProofs(ctx context.Context, c *sdk.Client) finding {
+	t, err := c.Trust(ctx)
+	switch {
+	case err != nil:
+		return failed("proofs", err, "")
+	case !t.Proves:
+		return warned("proofs", "none: names, times, versions and hashes are what the service says; content is compared with the hash it says", "this is how the hosted service is; nothing to do")
+	case t.Key == "":
+		return passed("proofs", "the service proves what it lists; its key is pinned at the first list")
+	}
+	return passed("proofs", fmt.Sprintf("the service proves what it lists; %s seen, pinned key %s", plural(int(t.Size), "signed record"), escapeText(t.Key)))
+}
+
+// proofWords is what checkProofs tells, for a mount.
+func proofWords(c *sdk.Client) string {
+	t, err := c.Trust(context.Background()) // local: it was asked before mounting
+	switch {
+	case err != nil:
+		return ""
+	case !t.Proves:
+		return "none: the service is believed"
+	}
+	return plural(int(t.Size), "signed record") + " seen, lists are proven"
 }
 
 // clockTolerance is how far clocks may be apart before tokens look expired.

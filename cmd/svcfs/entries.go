@@ -166,21 +166,18 @@ func (a *app) printEntriesJSON(entries []sdk.Entry) error {
 
 func (a *app) ledgerCommand() *cobra.Command {
 	var asJSON, verify bool
-	var key string
 	cmd := &cobra.Command{
 		Use:   "ledger GROUP",
 		Short: "List every file record of a group, also older versions and deleted files; free",
 		Long: "Lists every file record of a group. With --verify it checks all records instead, also those of members and retrievals:\n" +
-			"that each gives its hash and is in the tree the service signed, and that the history continues the one seen at the last\n" +
-			"check. A history that was altered, shortened or forked ends with exit code 6 and the number of the first bad row.",
+			"that each gives its hash and is in the tree the service signed, that the history continues the one seen before, and that\n" +
+			"what mount, ls and get show is made of exactly these records. A history that was altered, shortened or forked ends with\n" +
+			"exit code 6 and says what was proven false.",
 		Example: "  svcfs ledger team\n  svcfs ledger team --json\n  svcfs ledger team --verify",
 		Args:    exactly(1, "one GROUP"),
 		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
-			if key != "" && !verify {
-				return usage("give --verify too", "--key is for --verify")
-			}
 			if verify {
-				return a.verifyLedger(ctx, c, sdk.GroupID(args[0]), key, asJSON)
+				return a.verifyLedger(ctx, c, sdk.GroupID(args[0]), asJSON)
 			}
 			entries, err := allEntries(ctx, c, sdk.GroupID(args[0]))
 			if err != nil {
@@ -196,7 +193,7 @@ func (a *app) ledgerCommand() *cobra.Command {
 	}
 	addJSON(cmd, &asJSON)
 	cmd.Flags().BoolVar(&verify, "verify", false, "check all records against the signed checkpoints of the service")
-	cmd.Flags().StringVar(&key, "key", "", "with --verify: the verifier key, from the operator (default: the one seen first)")
+	cmd.Flags().StringVar(&a.flags.logKey, "key", "", "as --log-key")
 	return cmd
 }
 

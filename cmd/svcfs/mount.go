@@ -151,6 +151,7 @@ func (a *app) treeConfig(c *sdk.Client, caps wire.Capabilities, p mountPlan, log
 		AllowDelete: p.flags.allowDelete && deletes, AllowCrawlers: p.flags.allowCrawlers,
 		CanRename: slices.Contains(caps.Features, wire.CapRename), Scratch: p.flags.scratch,
 		Budget: p.budget, BudgetPerHour: p.budgetPerHour, Price: c.Price, Watch: c.Watch, Version: version(), Mountpoint: p.dir,
+		Proofs: func() string { return proofWords(c) },
 	}
 }
 
@@ -289,7 +290,7 @@ func (m *liveMount) unmount(gone <-chan struct{}, force bool) error {
 // finish releases what the mount held and tells what was lost.
 func (m *liveMount) finish(left []tree.Pending, err error) error {
 	_ = m.tree.Close()
-	_ = m.client.Close()
+	err = errors.Join(err, m.app.closeClient(m.client))
 	if len(left) > 0 {
 		m.list("lost: not uploaded", left)
 		m.app.leaveReport(left)

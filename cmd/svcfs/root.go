@@ -123,7 +123,7 @@ failed, 3 usage, 4 insufficient balance or budget, 5 unreachable, 6 other.`,
 		asksNobody(a.costCommand()), asksNobody(a.refreshCommand()))
 	addGroup(root, "Files and groups, without a mount:", a.putCommand(), a.getCommand(), a.lsCommand(), a.rmCommand(), a.mvCommand(), a.groupCommand(),
 		a.ledgerCommand())
-	addGroup(root, "The account:", a.whoamiCommand(), a.balanceCommand(), a.feeCommand(), a.logoutCommand())
+	addGroup(root, "The account:", a.whoamiCommand(), a.balanceCommand(), a.feeCommand(), a.logoutCommand(), a.acceptRollbackCommand())
 	root.AddCommand(asksNobody(a.manCommand()))
 	root.SetUsageTemplate(usageTemplate(root.UsageTemplate()))
 	return root
@@ -242,9 +242,19 @@ func (a *app) withClient(run func(ctx context.Context, c *sdk.Client, args []str
 		if err != nil {
 			return err
 		}
-		defer c.Close()
-		return run(ctx, c, args)
+		return errors.Join(run(ctx, c, args), a.closeClient(c))
 	})
+}
+
+// closeClient ends a client. What could not be remembered of the service is said;
+// that the service showed another client another history is an error.
+func (a *app) closeClient(c *sdk.Client) error {
+	err := c.Close()
+	if err == nil || errors.Is(err, sdk.ErrCorrupt) {
+		return err
+	}
+	a.ui.notice("%v; %s", err, sdk.HintOf(err))
+	return nil
 }
 
 // client makes the client of the settings. Before anything secret is read the

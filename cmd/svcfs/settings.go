@@ -28,6 +28,8 @@ const (
 	envContract   = "SVC_CONTRACT_ID"
 	envNetwork    = "SVC_NETWORK"
 	envInsecure   = "SVC_INSECURE_HTTP"
+	envLogKey     = "SVC_LOG_KEY"
+	envWitness    = "SVC_WITNESS"
 	// envMountOptions are options of every mount, as after -o.
 	envMountOptions = "SVC_MOUNT_OPTIONS"
 )
@@ -35,7 +37,7 @@ const (
 // settingNames lists what a configuration file may hold.
 func settingNames() []string {
 	return []string{envAccount, envKey, envKeyFile, envKeyCommand, envURL, envAuthURL, envMCPURL, envRPCURL,
-		envContract, envNetwork, envInsecure, envMountOptions}
+		envContract, envNetwork, envInsecure, envLogKey, envWitness, envMountOptions}
 }
 
 // environment is the process environment, replaceable in tests.
@@ -54,8 +56,8 @@ func (e environment) get(name string) string {
 // settingFlags are the command-line flags behind the settings. The API key
 // itself is never one: a command line is visible to every user of a machine.
 type settingFlags struct {
-	account, url, network, keyFile, keyCommand, config string
-	insecureHTTP                                       bool
+	account, url, network, keyFile, keyCommand, config, logKey, witness string
+	insecureHTTP                                                        bool
 }
 
 func (f *settingFlags) register(set *pflag.FlagSet) {
@@ -65,6 +67,8 @@ func (f *settingFlags) register(set *pflag.FlagSet) {
 	set.StringVar(&f.keyFile, "api-key-file", "", "file with the API key, mode 0600; - reads standard input (environment: "+envKeyFile+", or "+envKey+" with the key itself)")
 	set.StringVar(&f.keyCommand, "api-key-command", "", "command whose first line of output is the API key (environment: "+envKeyCommand+")")
 	set.StringVar(&f.config, "config", "", "configuration file of KEY=VALUE lines (default ~/.config/svcfs/config)")
+	set.StringVar(&f.logKey, "log-key", "", "verifier key of the service's log, from its operator: what is not proven with it is refused (environment: "+envLogKey+"; default: the one seen first)")
+	set.StringVar(&f.witness, "require-witness", "", "verifier key of a witness that must have signed every checkpoint (environment: "+envWitness+")")
 	set.BoolVar(&f.insecureHTTP, "insecure-http", false, "allow http:// to a host that is not this machine (environment: "+envInsecure+"=1)")
 }
 
@@ -109,6 +113,9 @@ func (a *app) loadSettings() (settings, error) {
 	s.config.Network, _ = firstOf(levels, envNetwork)
 	insecure, _ := firstOf(levels, envInsecure)
 	s.config.InsecureHTTP = insecure == "1" || insecure == "true"
+	s.config.LogKey, _ = firstOf(levels, envLogKey)
+	s.config.Witness, _ = firstOf(levels, envWitness)
+	s.config.StateDir = a.userDir("XDG_STATE_HOME", ".local/state", "")
 	s.setAddresses(levels)
 	s.key = findKey(levels)
 	if n := s.config.Network; n != "" && n != "mainnet" && n != "testnet" {
@@ -161,7 +168,7 @@ func (a *app) settingLevels() ([]level, error) {
 	if a.flags.keyFile != "" && a.flags.keyCommand != "" {
 		return nil, usage("give one of them", "both --api-key-file and --api-key-command were given")
 	}
-	fromFlags := map[string]string{envAccount: a.flags.account, envURL: a.flags.url, envNetwork: a.flags.network,
+	fromFlags := map[string]string{envAccount: a.flags.account, envURL: a.flags.url, envNetwork: a.flags.network, envLogKey: a.flags.logKey, envWitness: a.flags.witness,
 		envKeyFile: a.flags.keyFile, envKeyCommand: a.flags.keyCommand}
 	if a.flags.insecureHTTP {
 		fromFlags[envInsecure] = "1"

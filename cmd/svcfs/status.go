@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -139,7 +140,7 @@ func (a *app) statusOf(ctx context.Context, path string, asJSON bool) error {
 	}
 	a.printPairs([][2]string{
 		{"mountpoint", escapeName(dir)}, {"state", m.State}, {"account", escapeName(s.Account)}, {"process", itoa(s.PID)},
-		{"since", s.Started.UTC().Format(time.RFC3339)}, {"service reachable", reachable}, {"groups", itoa(s.Groups)},
+		{"since", s.Started.UTC().Format(time.RFC3339)}, {"service reachable", reachable}, {"groups", itoa(s.Groups)}, {"proofs", cmp.Or(s.Proofs, "not told")},
 		{"pending", pendingWords(s.Pending) + sendingWords(s.Sending)}, {"cached", fmt.Sprintf("%d of %d bytes", s.Cached, s.CacheLimit)},
 		{"charged", plural(int(s.Retrieves), "retrieval") + ", " + plural(int(s.Uploads), "upload")},
 		{"spent", spent + " tokens"}, {"errors", fmt.Sprint(s.Errors)},

@@ -115,10 +115,11 @@ type Status struct {
 	Crawlers   int64     `json:"crawlers_refused"`
 	Spent      string    `json:"spent"` // tokens
 	Budget     string    `json:"budget,omitempty"`
-	Errors     int64     `json:"errors"`    // lines ever added to /.svcfs/errors
-	Refreshed  time.Time `json:"refreshed"` // when the ledger was last looked at with success
-	Sending    int       `json:"sending"`   // of Pending, being sent now
-	Open       int       `json:"open"`      // handles of files, of all programs
+	Errors     int64     `json:"errors"`           // lines ever added to /.svcfs/errors
+	Refreshed  time.Time `json:"refreshed"`        // when the ledger was last looked at with success
+	Sending    int       `json:"sending"`          // of Pending, being sent now
+	Open       int       `json:"open"`             // handles of files, of all programs
+	Proofs     string    `json:"proofs,omitempty"` // what the service proves, in words
 }
 
 // Status tells how the mount is doing.
@@ -129,6 +130,9 @@ func (t *Tree) Status() Status {
 		Started: t.started.UTC(), Reachable: t.reached.Load(), Pending: len(t.Pending()), Staged: t.staging.Load(),
 		Cached: cached.Bytes, CacheLimit: t.cfg.CacheBytes, CacheHits: cached.Hits, Retrieves: t.counts.retrieves.Load(),
 		Uploads: t.counts.uploads.Load(), Crawlers: t.counts.crawlers.Load(), Spent: t.spent.total().Tokens(),
+	}
+	if t.cfg.Proofs != nil {
+		s.Proofs = t.cfg.Proofs()
 	}
 	if !t.cfg.Budget.IsZero() {
 		s.Budget = t.cfg.Budget.Tokens()

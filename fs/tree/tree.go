@@ -62,6 +62,9 @@ type Config struct {
 	Logger     *slog.Logger
 	Version    string // shown in /.svcfs/version
 	Mountpoint string // shown in /.svcfs/status
+	// Proofs tells in words what the service proves of its lists, for
+	// /.svcfs/status; may be nil.
+	Proofs func() string
 }
 
 // Tree is the namespace of one account. Methods of Tree, Dir, File and Handle
