@@ -70,8 +70,11 @@ func New(account AccountID, cfg Config) (*Client, error) {
 		return nil, &Error{Op: "configure client", Kind: KindInvalid, Err: err, Hint: "Correct the address, for example --url https://files.example.org."}
 	}
 	memory, err := trust.Open(cfg.stateFile(account))
+	if err == nil {
+		err = memory.Adopt(cfg.oldStateFile())
+	}
 	if err != nil {
-		return nil, &Error{Op: "configure client", Kind: KindCorrupt, Err: err,
+		return nil, &Error{Op: "configure client", Kind: KindOther, Err: err,
 			Hint: "Put the file right, or remove it: then the service is trusted anew."}
 	}
 	c := &Client{account: account, cfg: cfg, memory: memory, pool: NewPool(), seenKeys: make(map[[32]byte]string), unfinished: make(map[uploadKey]*ticket),

@@ -20,6 +20,9 @@ func (a *app) verifyLedger(ctx context.Context, c *sdk.Client, group sdk.GroupID
 	if err != nil {
 		return err
 	}
+	if a.userDir("XDG_STATE_HOME", ".local/state", "") == "" {
+		a.ui.notice("neither HOME nor XDG_STATE_HOME is set: nothing is remembered for the next check")
+	}
 	if asJSON {
 		return a.printJSON(report)
 	}

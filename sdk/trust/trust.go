@@ -18,6 +18,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -100,7 +102,7 @@ func read(path string) (c contents, isNew bool, err error) {
 		return empty.salted(), true, nil
 	}
 	raw, err := ownfile.Read(path, ownfile.Secret, maxFileBytes)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return empty.salted(), true, nil
 	}
 	if err != nil {
@@ -120,6 +122,36 @@ func (c contents) salted() contents {
 	c.Salt = make([]byte, saltBytes)
 	_, _ = rand.Read(c.Salt) // never fails
 	return c
+}
+
+// Adopt takes key and checkpoint from the file that svcfs 0.x kept of a service for
+// 'ledger --verify', where there is one and no key is pinned yet. Errors:
+// [ErrDamaged].
+func (m *Memory) Adopt(path string) error {
+	if key, _ := m.Log(); key != "" || m.path == "" {
+		return nil
+	}
+	raw, err := ownfile.Read(path, ownfile.Secret, maxFileBytes)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return nil
+	}
+	var old struct{ Key, Checkpoint string }
+	if err == nil {
+		err = json.Unmarshal(raw, &old)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrDamaged, path, err)
+	}
+	// The size is the second line of a checkpoint; who uses it verifies all of it.
+	size := int64(0)
+	if lines := strings.SplitN(old.Checkpoint, "\n", 3); len(lines) == 3 {
+		size, _ = strconv.ParseInt(lines[1], 10, 64)
+	}
+	m.Pin(old.Key)
+	if size > 0 {
+		m.Checkpoint(old.Checkpoint, size)
+	}
+	return nil
 }
 
 // Path returns where the file is, "" without one.
