@@ -158,12 +158,12 @@ func TestManyProgramsBeginAtOnce(t *testing.T) {
 // program that still runs; the order of groups stays.
 func TestForget(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "trust.json")
-	running, m := open(t, path), open(t, path)
+	running := open(t, path)
 	running.Pin("key")
 	running.SawGroup("g", place(5, 1))
 	running.Order("g")
 	save(t, running)
-	m = open(t, path)
+	m := open(t, path)
 	m.Forget(true)
 	save(t, m)
 	running.SawGroup("g", place(9, 3)) // of the history that was given up
