@@ -244,6 +244,9 @@ func (c *Client) unwrap(raw json.RawMessage, result any) error {
 	return c.scrubAnswer(unwrap(raw, result))
 }
 
+// envelope is an answer around its result, with what extensions tell beside it.
+type envelope struct{ Result, Error, Code, Roles, Exists json.RawMessage }
+
 // unwrap decodes {"result": …}, or a bare body (generation A), into result. An
 // error in an answer that claims success is an error.
 func unwrap(raw json.RawMessage, result any) error {
@@ -264,12 +267,12 @@ func unwrap(raw json.RawMessage, result any) error {
 	if page, ok := result.(*chainPage); ok {
 		return decode(raw, page)
 	}
-	var envelope struct{ Result, Error, Code, Roles json.RawMessage }
-	if json.Unmarshal(raw, &envelope) == nil {
-		if envelope.Result != nil {
-			raw = envelope.Result
-		} else if text := textOf(envelope.Error); text != "" {
-			return newAnswerError(http.StatusOK, textOf(envelope.Code), text)
+	var whole envelope
+	if json.Unmarshal(raw, &whole) == nil {
+		if whole.Result != nil {
+			raw = whole.Result
+		} else if text := textOf(whole.Error); text != "" {
+			return newAnswerError(http.StatusOK, textOf(whole.Code), text)
 		}
 	}
 	if result == nil {
@@ -280,8 +283,8 @@ func unwrap(raw json.RawMessage, result any) error {
 		return malformed(errors.New("the result is null"))
 	}
 	err := decode(raw, result)
-	if list, ok := result.(interface{ readRoles(json.RawMessage) error }); ok && err == nil && envelope.Roles != nil {
-		return list.readRoles(envelope.Roles)
+	if more, ok := result.(interface{ readBeside(envelope) error }); ok && err == nil {
+		return more.readBeside(whole)
 	}
 	return err
 }

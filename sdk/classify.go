@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/hex"
@@ -153,7 +154,7 @@ func kindByCode(code string) (Kind, bool) {
 	switch code {
 	case wire.CodeAudience:
 		return KindAudience, true
-	case wire.CodeAuthRequired, wire.CodeInvalidToken, wire.CodeInvalidKey:
+	case wire.CodeAuthRequired, wire.CodeInvalidToken, wire.CodeInvalidKey, wire.CodeDisabled:
 		return KindUnauthenticated, true
 	case wire.CodeAccountUnknown, wire.CodeGroupNotFound, wire.CodeFileNotFound, wire.CodeUploadUnknown:
 		return KindNotFound, true
@@ -252,8 +253,8 @@ func (c *Client) wrap(op string, g GroupID, ref Ref, err error) error {
 	kind := classify(err)
 	hint := c.hint(kind)
 	var answered *answerError
-	if errors.As(err, &answered) && answered.code == wire.CodeReadOnly {
-		hint = "Ask the owner of the group to make " + string(c.account) + " a writer with: svcfs group add GROUP " + string(c.account) + " --role writer."
+	if errors.As(err, &answered) {
+		hint = cmp.Or(c.hintByCode(answered.code), hint)
 	}
 	return &Error{Op: op, Group: g, Ref: ref, Kind: kind, Hint: hint, Err: c.scrubbed(withoutURL(err))}
 }
@@ -322,6 +323,19 @@ func withoutURL(err error) error {
 		return network.Err
 	}
 	return err
+}
+
+// hintByCode says what to do about a refusal of our own service that is not what
+// its kind mostly is, "" for others.
+func (c *Client) hintByCode(code string) string {
+	switch code {
+	case wire.CodeReadOnly:
+		return "Ask the owner of the group to make " + string(c.account) + " a writer with: svcfs group add GROUP " + string(c.account) + " --role writer."
+	case wire.CodeDisabled:
+		return "Ask the operator of the service why; the account is used again after: svcd account enable NAME."
+	default:
+		return ""
+	}
 }
 
 // hint says what to do about a kind (specification 7.1, suggested handling).

@@ -23,6 +23,10 @@ func (c *Client) message(ctx context.Context, op string, request any, otherwise 
 	if err := c.change(ctx, op, request, &raw); err != nil {
 		return "", err
 	}
+	return c.words(raw, otherwise), nil
+}
+
+func (c *Client) words(raw json.RawMessage, otherwise string) string {
 	text := textOf(raw)
 	if text == "" {
 		var object struct {
@@ -34,7 +38,34 @@ func (c *Client) message(ctx context.Context, op string, request any, otherwise 
 	if text == "" {
 		text = otherwise
 	}
-	return c.scrub(text), nil
+	return c.scrub(text)
+}
+
+// Addition is what [Client.AddGroupMemberAs] did.
+type Addition struct {
+	Message string // the service's words
+	// Nobody: the service says that it has no such account. The name may be wrong,
+	// and whoever gets the account later is the member.
+	Nobody bool
+}
+
+// addition is the answer of add_group_member.
+type addition struct {
+	raw    json.RawMessage
+	exists *bool // not told by services without the extension
+}
+
+// UnmarshalJSON keeps the words.
+func (a *addition) UnmarshalJSON(raw []byte) error {
+	a.raw = slices.Clone(raw)
+	return nil
+}
+
+func (a *addition) readBeside(e envelope) error {
+	if e.Exists == nil {
+		return nil
+	}
+	return decode(e.Exists, &a.exists)
 }
 
 // inQuotes is a group in the words of the service.
@@ -53,23 +84,29 @@ func (c *Client) RegisterGroup(ctx context.Context, g GroupID) (string, error) {
 // the API key. Errors: [KindNotFound], [KindNotAuthorized], [KindInsufficient],
 // [KindConflict] when already a member. Specification 4.2.
 func (c *Client) AddGroupMember(ctx context.Context, g GroupID, member AccountID) (string, error) {
-	text, err := c.message(ctx, wire.OpAddGroupMember, wire.MemberRequest{GroupID: string(g), MemberID: string(member)}, "Added "+string(member)+" to group "+inQuotes(g))
-	return text, c.wrap("add "+quote(string(member)), g, "", err)
+	added, err := c.AddGroupMemberAs(ctx, g, member, "")
+	return added.Message, err
 }
 
 // AddGroupMemberAs adds member to g with a role, [RoleReader] or [RoleWriter], or
-// gives that role to one who is a member. Adding costs as [Client.AddGroupMember];
+// gives that role to one who is a member; with "" it is [Client.AddGroupMember]. Adding costs as [Client.AddGroupMember];
 // a change of the role is free of charge unless the operator chose otherwise.
 // Owner only; needs the API key. Errors: those of [Client.AddGroupMember],
 // [KindConflict] when the member has that role, and [KindUnsupported] where the
 // service has no roles, which is asked before anything is sent. Our extension.
-func (c *Client) AddGroupMemberAs(ctx context.Context, g GroupID, member AccountID, role Role) (string, error) {
-	if err := c.need(ctx, wire.CapRoles, "give roles to members"); err != nil {
-		return "", c.wrap("add "+quote(string(member)), g, "", err)
+func (c *Client) AddGroupMemberAs(ctx context.Context, g GroupID, member AccountID, role Role) (Addition, error) {
+	op := "add " + quote(string(member))
+	if role != "" {
+		if err := c.need(ctx, wire.CapRoles, "give roles to members"); err != nil {
+			return Addition{}, c.wrap(op, g, "", err)
+		}
 	}
-	text, err := c.message(ctx, wire.OpAddGroupMember, wire.MemberRequest{GroupID: string(g), MemberID: string(member), Role: role},
-		"Added "+string(member)+" to group "+inQuotes(g)+" as a "+string(role))
-	return text, c.wrap("add "+quote(string(member)), g, "", err)
+	var added addition
+	if err := c.change(ctx, wire.OpAddGroupMember, wire.MemberRequest{GroupID: string(g), MemberID: string(member), Role: role}, &added); err != nil {
+		return Addition{}, c.wrap(op, g, "", err)
+	}
+	text := c.words(added.raw, "Added "+string(member)+" to group "+inQuotes(g))
+	return Addition{Message: text, Nobody: added.exists != nil && !*added.exists}, nil
 }
 
 // RevokeGroupMember removes member from g and rotates the group's key. Costs

@@ -46,9 +46,12 @@ type roleList[T ~string] struct {
 // UnmarshalJSON reads the names.
 func (l *roleList[T]) UnmarshalJSON(raw []byte) error { return json.Unmarshal(raw, &l.names) }
 
-// readRoles reads the roles beside them.
-func (l *roleList[T]) readRoles(raw json.RawMessage) error {
-	if err := decode(raw, &l.roles); err != nil {
+// readBeside reads the roles beside them.
+func (l *roleList[T]) readBeside(e envelope) error {
+	if e.Roles == nil {
+		return nil
+	}
+	if err := decode(e.Roles, &l.roles); err != nil {
 		return err
 	}
 	if len(l.roles) != len(l.names) {

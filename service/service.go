@@ -114,7 +114,8 @@ type APIKey = auth.APIKey
 // NewAccount is an account with the key that was just made for it.
 type NewAccount struct {
 	AccountID string `json:"account_id"`
-	APIKey    APIKey `json:"api_key"` // encodes as "redacted": reveal it deliberately
+	APIKey    APIKey `json:"api_key"`   // encodes as "redacted": reveal it deliberately
+	MemberOf  int64  `json:"member_of"` // groups it was added to before it existed
 }
 
 // Open opens the service in cfg.DataDir, making it at the first start.
@@ -266,14 +267,29 @@ func (s *Service) Close() error {
 // CreateAccount makes account name with a balance and returns its key, once.
 func (s *Service) CreateAccount(ctx context.Context, name string, balance wire.Amount) (NewAccount, error) {
 	id, key, err := s.accounts.Create(ctx, name, balance)
-	return NewAccount{id, key}, err
+	if err != nil {
+		return NewAccount{}, err
+	}
+	n, err := s.accounts.MemberOf(ctx, id)
+	return NewAccount{id, key, n}, err
+}
+
+// DisableAccount ends everything that an account can do, until EnableAccount; see
+// [auth.Accounts.Disable].
+func (s *Service) DisableAccount(ctx context.Context, name string) (id string, err error) {
+	return s.accounts.Disable(ctx, name)
+}
+
+// EnableAccount lets a disabled account be used again, with the key it had.
+func (s *Service) EnableAccount(ctx context.Context, name string) (id string, err error) {
+	return s.accounts.Enable(ctx, name)
 }
 
 // RotateKey replaces the key of an account; the old one is dead at once, and so
 // are the session tokens made with it, sign-in links and sessions of the page.
 func (s *Service) RotateKey(ctx context.Context, name string) (NewAccount, error) {
 	id, key, err := s.accounts.Rotate(ctx, name, "")
-	return NewAccount{id, key}, err
+	return NewAccount{AccountID: id, APIKey: key}, err
 }
 
 // Fund adds tokens to an account and returns its balance.

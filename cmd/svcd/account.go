@@ -14,7 +14,8 @@ import (
 func newAccount(s *settings) *cobra.Command {
 	cmd := &cobra.Command{Use: "account", Short: "Make and manage accounts", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
-	cmd.AddCommand(newAccountCreate(s), newAccountFund(s), newAccountTransfer(s), newAccountRotate(s), newAccountList(s), newAccountLink(s), newAccountIdentity(s))
+	cmd.AddCommand(newAccountCreate(s), newAccountFund(s), newAccountTransfer(s), newAccountRotate(s), newAccountList(s), newAccountLink(s), newAccountIdentity(s),
+		newAccountSwitch(s, false), newAccountSwitch(s, true))
 	return cmd
 }
 
@@ -58,6 +59,34 @@ func newAccountRotate(s *settings) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&keyPath, "api-key-file", "", "file, mode 0600, that the key goes into instead of being shown; replaced when it is there")
+	return cmd
+}
+
+// newAccountSwitch is disable, or enable.
+func newAccountSwitch(s *settings, enable bool) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "disable NAME", Short: "Refuse everything of an account: its key, tokens and page sessions", Args: oneArg("NAME"),
+		Long: "Refuse everything of an account from now on: its key, session tokens, sign-in links and page sessions. Its groups, files and balance stay, and other\n" +
+			"members go on reading. Nothing is lost: svcd account enable NAME lets it be used again, with the key it had; tokens and sessions are made anew.",
+		Example: "  svcd account disable alice --data ./data",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return s.with(cmd.Context(), func(svc *service.Service) error {
+				do := svc.DisableAccount
+				if enable {
+					do = svc.EnableAccount
+				}
+				id, err := do(cmd.Context(), args[0])
+				if err != nil {
+					return err
+				}
+				return json.NewEncoder(s.stdout).Encode(map[string]any{"account_id": id, "disabled": !enable})
+			})
+		},
+	}
+	if enable {
+		cmd.Use, cmd.Short, cmd.Long = "enable NAME", "Let a disabled account be used again, with the key it had", ""
+		cmd.Example = "  svcd account enable alice --data ./data"
+	}
 	return cmd
 }
 
@@ -123,7 +152,11 @@ func newAccountList(s *settings) *cobra.Command {
 					return err
 				}
 				for _, a := range list {
-					fmt.Fprintf(s.stdout, "%s\t%s\n", a.AccountID, a.Balance.Tokens())
+					disabled := ""
+					if a.Disabled {
+						disabled = "\tdisabled"
+					}
+					fmt.Fprintf(s.stdout, "%s\t%s%s\n", a.AccountID, a.Balance.Tokens(), disabled)
 				}
 				return nil
 			})

@@ -56,6 +56,7 @@ func (f *keyFile) close() {
 func (s *settings) makeKey(path string, replace bool, issue func() (service.NewAccount, error)) error {
 	if path == "" {
 		made, err := issue()
+		s.warnMember(made)
 		return s.show(made, err)
 	}
 	f, err := newKeyFile(path, replace)
@@ -67,8 +68,17 @@ func (s *settings) makeKey(path string, replace bool, issue func() (service.NewA
 	if err != nil {
 		return err
 	}
+	s.warnMember(made)
 	if err := f.write(made.APIKey.Reveal()); err != nil {
 		return err
 	}
 	return json.NewEncoder(s.stdout).Encode(map[string]string{"account_id": made.AccountID, "api_key_file": path})
+}
+
+// warnMember tells of groups that a new account belongs to already.
+func (s *settings) warnMember(made service.NewAccount) {
+	if made.MemberOf > 0 {
+		fmt.Fprintf(s.stderr, "svcd: warning: %s is a member of %d group(s) already, whose owners added it before it existed: make sure that they mean who gets the key\n",
+			made.AccountID, made.MemberOf)
+	}
 }

@@ -51,25 +51,27 @@ which is free; without it nobody who is a member is changed.`,
 		addRole(cmd, &role, "what the member may do: reader or writer")
 	}
 	cmd.RunE = a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
-		message, err := changeMember(ctx, c, add, sdk.GroupID(args[0]), sdk.AccountID(args[1]), role)
+		group, member := sdk.GroupID(args[0]), sdk.AccountID(args[1])
+		change := groupChange{Group: args[0], Member: args[1], Role: role}
+		var err error
+		if add {
+			var added sdk.Addition
+			added, err = c.AddGroupMemberAs(ctx, group, member, role)
+			change.Message, change.Nobody = added.Message, added.Nobody
+		} else {
+			change.Message, err = c.RevokeGroupMember(ctx, group, member)
+		}
 		if err != nil {
 			return err
 		}
-		return a.printMessage(asJSON, groupChange{Group: args[0], Member: args[1], Role: role, Message: message})
+		if change.Nobody {
+			a.ui.notice("warning: nobody is called %s here yet, and whoever gets that account reads this group; if the name is wrong: svcfs group revoke %s %s",
+				args[1], args[0], args[1])
+		}
+		return a.printMessage(asJSON, change)
 	})
 	addJSON(cmd, &asJSON)
 	return cmd
-}
-
-func changeMember(ctx context.Context, c *sdk.Client, add bool, group sdk.GroupID, member sdk.AccountID, role sdk.Role) (string, error) {
-	switch {
-	case !add:
-		return c.RevokeGroupMember(ctx, group, member)
-	case role == "":
-		return c.AddGroupMember(ctx, group, member)
-	default:
-		return c.AddGroupMemberAs(ctx, group, member, role)
-	}
 }
 
 // addRole adds a flag that names a role.
@@ -99,7 +101,8 @@ func (r *roleFlag) Set(text string) error {
 type groupChange struct {
 	Group   string     `json:"group_id"`
 	Member  string     `json:"member_id,omitempty"`
-	Role    sdk.Role   `json:"role,omitempty"` // that was asked for
+	Role    sdk.Role   `json:"role,omitempty"`   // that was asked for
+	Nobody  bool       `json:"nobody,omitempty"` // the service has no such account
 	Until   *time.Time `json:"open_until,omitempty"`
 	Uses    int64      `json:"open_uses,omitempty"`
 	Days    *int64     `json:"retention_days,omitempty"`

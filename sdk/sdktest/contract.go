@@ -249,6 +249,13 @@ func roles(t *testing.T, s *suite) {
 	_, err = s.alice.AddGroupMemberAs(ctx, s.group, s.world.Bob.ID, sdk.RoleWriter)
 	ok(t, "raise the reader", err)
 	has(s.bob, s.group, sdk.RoleWriter)
+	for id, nobody := range map[sdk.AccountID]bool{"nobody-" + s.world.Bob.ID: true, s.world.Bob.ID: false} {
+		_, _ = s.alice.RevokeGroupMember(ctx, s.group, id) // bob is a member
+		added, err := s.alice.AddGroupMemberAs(ctx, s.group, id, "")
+		if err != nil || added.Nobody != nobody || added.Message == "" {
+			t.Errorf("adding %s: %+v, %v", id, added, err)
+		}
+	}
 	s.upload(t, s.bob, "g", []byte("as a writer"))
 	open := s.group + "-open"
 	_, err = s.alice.OpenGroupAs(ctx, open, time.Now().Add(time.Hour), 0, sdk.RoleReader)

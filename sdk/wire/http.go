@@ -127,6 +127,7 @@ const (
 	CodeInvalidToken   = "INVALID_TOKEN"      // 401 bad, expired or superseded session token
 	CodeAudience       = "AUDIENCE"           // 401 token made for another address
 	CodeInvalidKey     = "INVALID_API_KEY"    // 401
+	CodeDisabled       = "ACCOUNT_DISABLED"   // 401 by the operator
 	CodeAccountUnknown = "ACCOUNT_NOT_FOUND"  // 404
 	CodeNotAuthorized  = "UNAUTHORIZED"       // 403 not a member, or not the owner
 	CodeReadOnly       = "READ_ONLY"          // 403 a reader wants to change something

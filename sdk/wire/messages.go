@@ -30,6 +30,12 @@ type MemberRequest struct {
 	Role Role `json:"role,omitempty"`
 }
 
+// AddedResult is beside the sentence that answers add_group_member. Extension
+// "roles".
+type AddedResult struct {
+	Exists *bool `json:"exists,omitempty"` // the member has an account here
+}
+
 // RetentionRequest is the body of set_group_retention; nil clears the window.
 type RetentionRequest struct {
 	GroupID       string `json:"group_id"`

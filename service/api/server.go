@@ -193,10 +193,14 @@ func isFailedSignIn(e *fault.Error) bool {
 
 // result answers the result of an operation in the form both generations read:
 // an object as {"result": {…}, …}, a sentence as {"result": s, "message": s}, a
-// list as {"result": […]}, with "roles" beside it where there are any.
+// list as {"result": […]}; what an extension tells beside it has its own field.
 func result(w http.ResponseWriter, v any) {
-	if list, ok := v.(groups.Listing); ok {
-		writeJSON(w, http.StatusOK, map[string]any{"result": list.Names, "roles": list.Roles})
+	switch v := v.(type) {
+	case groups.Listing:
+		writeJSON(w, http.StatusOK, map[string]any{"result": v.Names, "roles": v.Roles})
+		return
+	case groups.Added:
+		writeJSON(w, http.StatusOK, map[string]any{"result": v.Text, "message": v.Text, "exists": v.Exists})
 		return
 	}
 	raw, err := json.Marshal(v)

@@ -16,6 +16,7 @@ import (
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/groups"
 )
 
 // typed is an operation on a request of one shape.
@@ -44,7 +45,7 @@ func (s *server) operations() map[string]tool {
 		wire.OpRegisterGroup: inGroup(func(ctx context.Context, account, g string) (string, error) {
 			return s.Groups.Register(ctx, account, g, false)
 		}),
-		wire.OpAddGroupMember: typed(func(ctx context.Context, account string, req wire.MemberRequest) (string, error) {
+		wire.OpAddGroupMember: typed(func(ctx context.Context, account string, req wire.MemberRequest) (groups.Added, error) {
 			return s.Groups.Add(ctx, account, req.GroupID, req.MemberID, req.Role)
 		}),
 		wire.OpRevokeGroupMember: typed(func(ctx context.Context, account string, req wire.MemberRequest) (string, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"database/sql"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"time"
@@ -72,26 +73,57 @@ func insertIdentity(ctx context.Context, tx *store.Tx, id string, i Identity) er
 	return nil
 }
 
+// fallbackName begins the name of an account whose owner brings none that can be
+// used.
+const fallbackName = "user"
+
+// names lists what an account of the identity may be called, the best first: as
+// the provider calls the person, then with a mark that only this identity has.
+// Names of providers are neither unique nor stable (OpenID Connect Core 5.7).
+func (i Identity) names(preferred string) []string {
+	preferred = lower(preferred)
+	var list []string
+	if nameForm.MatchString(preferred) {
+		list = append(list, preferred)
+	} else {
+		preferred = fallbackName
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d %s%s", len(i.Issuer), i.Issuer, i.Subject))
+	mark := hex.EncodeToString(sum[:])
+	for _, n := range []int{8, 16, 32} {
+		list = append(list, preferred[:min(len(preferred), maxName-1-n)]+"-"+mark[:n])
+	}
+	return list
+}
+
+// isNew reports that nobody was ever called id here: neither an account, nor a
+// member somebody added, nor anybody in the ledger. Only such a name is given to
+// whoever comes first: what others meant for its owner would be the newcomer's.
+func isNew(ctx context.Context, tx *store.Tx, id string) (unused bool, err error) {
+	err = tx.QueryRowContext(ctx, `SELECT NOT EXISTS (SELECT 1 FROM accounts WHERE id = ? UNION ALL SELECT 1 FROM members WHERE account = ?
+		UNION ALL SELECT 1 FROM ledger WHERE account = ? UNION ALL SELECT 1 FROM ledger WHERE kind = '`+ledger.KindRevoke+`' AND detail = ?)`, id, id, id, id).Scan(&unused)
+	if err != nil {
+		return false, fmt.Errorf("look for a name: %w", err)
+	}
+	return unused, nil
+}
+
 // CreateFor makes an account without an API key and with no tokens for an
-// identity. An account of that name is not taken over.
-func (a *Accounts) CreateFor(ctx context.Context, name string, i Identity) (id string, err error) {
+// identity. It is called as the person prefers when nobody ever was called so
+// here, else by a name that the identity makes.
+func (a *Accounts) CreateFor(ctx context.Context, preferred string, i Identity) (id string, err error) {
 	if err := i.check(); err != nil {
 		return "", err
 	}
-	name = lower(name)
-	if !nameForm.MatchString(name) {
-		return "", fault.New(wire.CodeValidation, "Invalid username format: %.80q: use 2 to 64 of a-z, 0-9, _ and -", name)
-	}
-	id = name + "." + a.contract
-	unusable := make([]byte, sha256.Size) // no key has this hash
 	err = a.store.Write(ctx, func(tx *store.Tx) error {
-		result, err := tx.ExecContext(ctx, `INSERT INTO accounts (id, key_hash, key_generation, balance, created_ns) VALUES (?, ?, 0, ?, ?)
-			ON CONFLICT DO NOTHING`, id, unusable, wire.Amount{}.String(), time.Now().UnixNano())
+		if id, err = a.freeName(ctx, tx, i.names(preferred)); err != nil {
+			return err
+		}
+		unusable := make([]byte, sha256.Size) // no key has this hash
+		_, err := tx.ExecContext(ctx, `INSERT INTO accounts (id, key_hash, key_generation, balance, created_ns) VALUES (?, ?, 0, ?, ?)`,
+			id, unusable, wire.Amount{}.String(), time.Now().UnixNano())
 		if err != nil {
 			return fmt.Errorf("insert account: %w", err)
-		}
-		if n, _ := result.RowsAffected(); n == 0 {
-			return fault.New(wire.CodeConflict, "account %s exists already and has another owner", id)
 		}
 		if err := insertIdentity(ctx, tx, id, i); err != nil {
 			return err
@@ -100,4 +132,15 @@ func (a *Accounts) CreateFor(ctx context.Context, name string, i Identity) (id s
 		return err
 	})
 	return id, err
+}
+
+// freeName returns the id of the first name that is new.
+func (a *Accounts) freeName(ctx context.Context, tx *store.Tx, names []string) (id string, err error) {
+	for _, name := range names {
+		id = name + "." + a.contract
+		if unused, err := isNew(ctx, tx, id); err != nil || unused {
+			return id, err
+		}
+	}
+	return "", fault.New(wire.CodeConflict, "every name for this identity has another owner already")
 }

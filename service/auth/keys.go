@@ -83,6 +83,9 @@ func NewAccounts(s *store.Store, l *ledger.Ledger, contract string, signIns *Sig
 		rotations: throttle.New[string](rate.Every(time.Minute), rotationsAtOnce)}
 }
 
+// maxName is the longest name of an account, in bytes, without the contract.
+const maxName = 64
+
 var nameForm = regexp.MustCompile(`^[a-z0-9_-]{2,64}$`)
 
 // lower lowers ASCII letters alone: in Unicode other letters become them, such as
@@ -199,16 +202,102 @@ func (a *Accounts) Transfer(ctx context.Context, from, to string, amount wire.Am
 	return left, err
 }
 
+// MemberOf returns how many groups an account belongs to, also one that does not
+// exist: owners may add it before.
+func (a *Accounts) MemberOf(ctx context.Context, id string) (n int64, err error) {
+	err = a.store.Read(ctx, func(tx *store.Tx) error {
+		return tx.QueryRowContext(ctx, "SELECT count(*) FROM members WHERE account = ?", id).Scan(&n)
+	})
+	if err != nil {
+		return 0, fmt.Errorf("count groups: %w", err)
+	}
+	return n, nil
+}
+
+// Exists reports whether there is an account, inside a transaction.
+func Exists(ctx context.Context, tx *store.Tx, id string) (exists bool, err error) {
+	if err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM accounts WHERE id = ?)", id).Scan(&exists); err != nil {
+		return false, fmt.Errorf("look for account: %w", err)
+	}
+	return exists, nil
+}
+
+// Disable ends everything that an account can do, until [Accounts.Enable]: its
+// key, tokens, sign-in links and page sessions are refused when it returns, and
+// those tokens, links and sessions stay dead. Its groups, files and balance stay.
+func (a *Accounts) Disable(ctx context.Context, name string) (id string, err error) {
+	return a.setDisabled(ctx, name, ledger.KindDisable, time.Now().UnixNano(), "account %s is disabled already")
+}
+
+// Enable lets a disabled account be used again, with the key it had.
+func (a *Accounts) Enable(ctx context.Context, name string) (id string, err error) {
+	return a.setDisabled(ctx, name, ledger.KindEnable, nil, "account %s is not disabled")
+}
+
+// setDisabled notes since when an account is disabled, nil for not. The key's
+// generation ends the tokens; 0 means that there never was a key.
+func (a *Accounts) setDisabled(ctx context.Context, name, kind string, since any, already string) (id string, err error) {
+	if id, err = a.FullID(name); err != nil {
+		return "", err
+	}
+	err = a.store.Write(ctx, func(tx *store.Tx) error {
+		disabled, err := isDisabled(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		if disabled == (since != nil) {
+			return fault.New(wire.CodeConflict, already, id)
+		}
+		_, err = tx.ExecContext(ctx, `UPDATE accounts SET disabled_ns = ?, key_generation = CASE key_generation WHEN 0 THEN 0 ELSE key_generation + 1 END
+			WHERE id = ?`, since, id)
+		if err != nil {
+			return fmt.Errorf("disable account: %w", err)
+		}
+		if err := endSignIns(ctx, tx, id, ""); err != nil {
+			return err
+		}
+		_, err = a.ledger.Append(ctx, tx, ledger.Record{Kind: kind, Account: id})
+		return err
+	})
+	return id, err
+}
+
+func isDisabled(ctx context.Context, tx *store.Tx, id string) (disabled bool, err error) {
+	err = tx.QueryRowContext(ctx, "SELECT disabled_ns IS NOT NULL FROM accounts WHERE id = ?", id).Scan(&disabled)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, unknownAccount(id)
+	}
+	if err != nil {
+		return false, fmt.Errorf("read account: %w", err)
+	}
+	return disabled, nil
+}
+
+// requireEnabled refuses an account that the operator disabled, and one that does
+// not exist.
+func requireEnabled(ctx context.Context, tx *store.Tx, id string) error {
+	disabled, err := isDisabled(ctx, tx, id)
+	if err == nil && disabled {
+		err = accountDisabled(id)
+	}
+	return err
+}
+
+func accountDisabled(id string) error {
+	return fault.New(wire.CodeDisabled, "Auth failed: account %s is disabled: ask the operator", id)
+}
+
 // Listed is one account as the operator sees it.
 type Listed struct {
 	AccountID string      `json:"account_id"`
 	Balance   wire.Amount `json:"balance"`
+	Disabled  bool        `json:"disabled"`
 }
 
 // List returns all accounts by id.
 func (a *Accounts) List(ctx context.Context) (list []Listed, err error) {
 	err = a.store.Read(ctx, func(tx *store.Tx) error {
-		rows, err := tx.QueryContext(ctx, "SELECT id, balance FROM accounts ORDER BY id")
+		rows, err := tx.QueryContext(ctx, "SELECT id, balance, disabled_ns IS NOT NULL FROM accounts ORDER BY id")
 		if err != nil {
 			return fmt.Errorf("list accounts: %w", err)
 		}
@@ -216,7 +305,7 @@ func (a *Accounts) List(ctx context.Context) (list []Listed, err error) {
 		for rows.Next() {
 			var l Listed
 			var balance string
-			if err := rows.Scan(&l.AccountID, &balance); err != nil {
+			if err := rows.Scan(&l.AccountID, &balance, &l.Disabled); err != nil {
 				return fmt.Errorf("list accounts: %w", err)
 			}
 			if l.Balance, err = wire.ParseAmount(balance); err != nil {
@@ -259,7 +348,7 @@ func (a *Accounts) CheckKey(ctx context.Context, id, key string) (generation int
 		known = id
 	}
 	a.signIns.Failed(ctx, byKey, known, wrong.Code)
-	if !a.failures.Allow(id) {
+	if wrong.Code != wire.CodeDisabled && !a.failures.Allow(id) {
 		return 0, &fault.Error{Code: wire.CodeRateLimited, Text: "too many requests: too many wrong keys for this account, try again in a minute", RetryAfter: time.Minute}
 	}
 	return 0, wrong
@@ -271,30 +360,40 @@ func (a *Accounts) compareKey(ctx context.Context, id, key string) (generation i
 	if !strings.HasPrefix(key, keyPrefix) || len(key) < minKeyLength {
 		return 0, false, fault.New(wire.CodeInvalidKey, "Invalid format")
 	}
-	stored, generation, found, err := a.keyOf(ctx, id)
+	stored, err := a.keyOf(ctx, id)
 	if err != nil {
 		return 0, false, err
 	}
-	equal := subtle.ConstantTimeCompare(hashOf(key), stored) == 1
+	equal := subtle.ConstantTimeCompare(hashOf(key), stored.hash) == 1
 	switch {
-	case !found:
+	case !stored.found:
 		return 0, false, unknownAccount(id)
 	case !equal:
 		return 0, true, fault.New(wire.CodeInvalidKey, "Invalid API key")
+	case stored.disabled:
+		return 0, true, accountDisabled(id)
 	}
-	return generation, true, nil
+	return stored.generation, true, nil
 }
 
-func (a *Accounts) keyOf(ctx context.Context, id string) (hash []byte, generation int64, found bool, err error) {
-	hash = make([]byte, sha256.Size)
-	err = a.store.Look(ctx, func(tx *store.Tx) error {
-		return tx.QueryRowContext(ctx, "SELECT key_hash, key_generation FROM accounts WHERE id = ?", id).Scan(&hash, &generation)
+// storedKey is what is kept of an account's key.
+type storedKey struct {
+	hash            []byte // zeros for an unknown account
+	generation      int64  // 0 = there never was a key
+	found, disabled bool
+}
+
+func (a *Accounts) keyOf(ctx context.Context, id string) (storedKey, error) {
+	k := storedKey{hash: make([]byte, sha256.Size), found: true}
+	err := a.store.Look(ctx, func(tx *store.Tx) error {
+		return tx.QueryRowContext(ctx, "SELECT key_hash, key_generation, disabled_ns IS NOT NULL FROM accounts WHERE id = ?", id).
+			Scan(&k.hash, &k.generation, &k.disabled)
 	})
 	if errors.Is(err, sql.ErrNoRows) {
-		return hash, 0, false, nil
+		return storedKey{hash: k.hash}, nil
 	}
 	if err != nil {
-		return nil, 0, false, fmt.Errorf("read key hash: %w", err)
+		return storedKey{}, fmt.Errorf("read key hash: %w", err)
 	}
-	return hash, generation, true, nil
+	return k, nil
 }

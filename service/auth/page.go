@@ -13,7 +13,6 @@ import (
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/fault"
-	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
 )
 
@@ -72,10 +71,7 @@ func (a *Accounts) NewLink(ctx context.Context, name string) (id string, link Se
 	}
 	now := time.Now()
 	err = a.store.Write(ctx, func(tx *store.Tx) error {
-		if _, err := ledger.Balance(ctx, tx, id); err != nil {
-			if fault.Of(err).Code == wire.CodeAccountUnknown {
-				return unknownAccount(id)
-			}
+		if err := requireEnabled(ctx, tx, id); err != nil {
 			return err
 		}
 		if _, err := tx.ExecContext(ctx, "DELETE FROM sign_in_links WHERE expires_ns < ?", now.UnixNano()); err != nil {
@@ -160,6 +156,9 @@ func (a *Accounts) ProviderFailed(ctx context.Context, code string) {
 }
 
 func beginSession(ctx context.Context, tx *store.Tx, account string, session Secret) error {
+	if err := requireEnabled(ctx, tx, account); err != nil {
+		return err
+	}
 	now := time.Now()
 	if _, err := tx.ExecContext(ctx, "DELETE FROM web_sessions WHERE expires_ns < ?", now.UnixNano()); err != nil {
 		return fmt.Errorf("delete old sessions: %w", err)
@@ -211,6 +210,6 @@ func (a *Accounts) EndSession(ctx context.Context, session string) error {
 // HasKey reports whether the account ever had an API key; one that signed up by
 // an identity provider has none at first.
 func (a *Accounts) HasKey(ctx context.Context, id string) (bool, error) {
-	_, generation, found, err := a.keyOf(ctx, id)
-	return found && generation > 0, err
+	key, err := a.keyOf(ctx, id)
+	return key.generation > 0, err
 }

@@ -128,11 +128,14 @@ func (t *Tokens) verify(ctx context.Context, token string) (account string, err 
 	case c.ExpiresAt.Sub(c.IssuedAt.Time) > MaxTokenLifetime:
 		return "", invalidToken("invalid session token")
 	}
-	_, generation, found, err := t.accounts.keyOf(ctx, c.AccountID)
+	key, err := t.accounts.keyOf(ctx, c.AccountID)
 	if err != nil {
 		return "", err
 	}
-	if !found || generation != c.Generation {
+	if key.disabled {
+		return "", accountDisabled(c.AccountID)
+	}
+	if !key.found || key.generation != c.Generation {
 		return "", invalidToken("invalid session token: the API key was rotated since")
 	}
 	return c.AccountID, nil

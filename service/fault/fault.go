@@ -44,7 +44,7 @@ func Of(err error) *Error {
 // Status returns the HTTP status of the error's code.
 func (e *Error) Status() int {
 	switch e.Code {
-	case wire.CodeAuthRequired, wire.CodeInvalidToken, wire.CodeAudience, wire.CodeInvalidKey:
+	case wire.CodeAuthRequired, wire.CodeInvalidToken, wire.CodeAudience, wire.CodeInvalidKey, wire.CodeDisabled:
 		return http.StatusUnauthorized
 	case wire.CodeNotAuthorized, wire.CodeReadOnly:
 		return http.StatusForbidden

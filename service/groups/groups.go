@@ -187,15 +187,22 @@ func insertMember(ctx context.Context, tx *store.Tx, group, account string, role
 	return nil
 }
 
+// Added is what [Groups.Add] did, in words, and whether the member has an account
+// here: a name may be wrong, and whoever gets it later is the member.
+type Added struct {
+	Text   string
+	Exists bool
+}
+
 // Add adds a member with a role, a writer when role is "", or gives one who is a
 // member another role: only when that is said, so that nobody is raised by being
 // added again. Owner only.
-func (gs *Groups) Add(ctx context.Context, account, group, member string, role wire.Role) (text string, err error) {
+func (gs *Groups) Add(ctx context.Context, account, group, member string, role wire.Role) (added Added, err error) {
 	if member, err = gs.accounts.FullID(member); err != nil {
-		return "", err
+		return added, err
 	}
 	if err := checkRole(role); err != nil {
-		return "", err
+		return added, err
 	}
 	err = gs.store.Write(ctx, func(tx *store.Tx) error {
 		if _, err := requireOwner(ctx, tx, group, account, "add members"); err != nil {
@@ -205,21 +212,24 @@ func (gs *Groups) Add(ctx context.Context, account, group, member string, role w
 		if err != nil {
 			return err
 		}
+		if added.Exists, err = auth.Exists(ctx, tx, member); err != nil {
+			return err
+		}
 		if has != "" {
-			text = fmt.Sprintf("%s is now a %s of group '%s'", member, role, group)
+			added.Text = fmt.Sprintf("%s is now a %s of group '%s'", member, role, group)
 			return gs.changeRole(ctx, tx, account, group, member, has, role)
 		}
-		text = fmt.Sprintf("Added %s to group '%s'", member, group)
+		added.Text = fmt.Sprintf("Added %s to group '%s'", member, group)
 		r, err := gs.ledger.Charge(ctx, tx, ledger.KindAdd, ledger.Record{Kind: ledger.KindAdd, Account: account, Group: group, Detail: member})
 		if err != nil {
 			return err
 		}
 		if role == wire.RoleReader {
-			text += " as a reader"
+			added.Text += " as a reader"
 		}
 		return gs.admit(ctx, tx, account, group, member, cmp.Or(role, wire.RoleWriter), r.Seq)
 	})
-	return text, err
+	return added, err
 }
 
 // checkRole refuses what nobody can be made.

@@ -29,6 +29,8 @@ const (
 	KindFund          = "fund"
 	KindTransfer      = "transfer" // detail: who receives, a space, the amount
 	KindRotateKey     = "rotate_api_key"
+	KindDisable       = "disable_account"
+	KindEnable        = "enable_account"
 	KindRegister      = "register_group"
 	KindAdd           = "add_group_member"
 	KindRevoke        = "revoke_group_member"

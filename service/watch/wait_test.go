@@ -195,7 +195,7 @@ func TestAnEventWakesWhomItConcerns(t *testing.T) {
 	}{
 		{"upload", func() { w.upload(owner, "g") }, []string{owner}},
 		{"retrieval", func() { w.record(ledger.KindClaim, owner, "g") }, nil},
-		{"admission", func() { run(w.groups.Add(ctx, owner, "g", member, "")) }, []string{owner, member}},
+		{"admission", func() { added, err := w.groups.Add(ctx, owner, "g", member, ""); run(added.Text, err) }, []string{owner, member}},
 		{"join", func() { run(w.groups.Join(ctx, guest, "g")) }, []string{owner, member, guest}},
 		{"retention", func() { run(w.groups.SetRetention(ctx, owner, "g", nil)) }, []string{owner, member, guest}},
 		{"revocation", func() { run(w.groups.Revoke(ctx, owner, "g", member)) }, []string{owner, member, guest}},

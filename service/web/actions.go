@@ -178,7 +178,8 @@ func (p *Page) addMember(r *http.Request, account string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return said(p.Groups.Add(r.Context(), account, req.GroupID, req.MemberID, req.Role))
+	added, err := p.Groups.Add(r.Context(), account, req.GroupID, req.MemberID, req.Role)
+	return map[string]any{"message": added.Text, "exists": added.Exists}, err
 }
 
 func (p *Page) revokeMember(r *http.Request, account string) (any, error) {

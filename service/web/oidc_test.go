@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -264,12 +265,63 @@ func TestAccountsAreNotTakenOver(t *testing.T) {
 			s.user("alice", "1")
 			c := client(t)
 			resp, body := visit(t, c, s.url+"/account/oidc/start")
-			if resp.StatusCode < 400 || !strings.Contains(body, "svcd account identity NAME") || s.who(c) != "" || strings.Contains(body, "<b>") && name != "markup" {
-				t.Errorf("%d %s", resp.StatusCode, body)
+			made, _ := s.who(c).(string)
+			if resp.StatusCode != http.StatusOK || !regexp.MustCompile(`^(alice|user)-[0-9a-f]{8}\.svc\.testnet$`).MatchString(made) {
+				t.Errorf("%s: %d %s", made, resp.StatusCode, body)
+			}
+			again := client(t)
+			if visit(t, again, s.url+"/account/oidc/start"); s.who(again) != made {
+				t.Errorf("the second time: %v, want %s", s.who(again), made)
 			}
 		})
 	}
 }
+
+// Threat 43: a name that others know already, as a member or from the ledger, is
+// not given to a stranger whose provider calls him so.
+func TestThreat43NamesOfOthersAreNotGivenAway(t *testing.T) {
+	for name, known := range map[string]func(*testing.T, *user){
+		"member": func(t *testing.T, alice *user) {
+			if status, body := alice.tool(wire.OpAddGroupMember, object{"group_id": "board", "member_id": "bob"}); status != http.StatusOK || !strings.Contains(body, `"exists":false`) {
+				t.Errorf("adding nobody: %d %s", status, body)
+			}
+		},
+		"was a member": func(t *testing.T, alice *user) {
+			for _, op := range []string{wire.OpAddGroupMember, wire.OpRevokeGroupMember} {
+				if status, body := alice.tool(op, object{"group_id": "board", "member_id": "bob"}); status != http.StatusOK {
+					t.Errorf("%s: %d %s", op, status, body)
+				}
+			}
+		},
+		"by another identity": func(t *testing.T, alice *user) {
+			t.Helper()
+			o := startIDP(t, lie{claims: map[string]any{"preferred_username": "bob", "sub": "another"}})
+			first := serve(t, o.config(true), func(c *service.Config) { c.DataDir = alice.dir })
+			visit(t, client(t), first.url+"/account/oidc/start")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := startIDP(t, lie{claims: map[string]any{"preferred_username": "bob"}})
+			s := serve(t, o.config(true))
+			alice := s.user("alice", "10")
+			if status, body := alice.tool(wire.OpRegisterGroup, object{"group_id": "board"}); status != http.StatusOK {
+				t.Fatal(status, body)
+			}
+			known(t, alice)
+			c := client(t)
+			visit(t, c, s.url+"/account/oidc/start")
+			made, _ := s.who(c).(string)
+			if !regexp.MustCompile(`^bob-[0-9a-f]{8}\.svc\.testnet$`).MatchString(made) {
+				t.Errorf("the stranger is %q", made)
+			}
+			if list := decode(t, second(do(t, c, s.page(http.MethodGet, "groups", nil))))["mine"].([]any); len(list) != 0 {
+				t.Errorf("the stranger belongs to %v", list)
+			}
+		})
+	}
+}
+
+func second[A, B any](_ A, b B) B { return b }
 
 func TestHostileProviders(t *testing.T) {
 	other, err := rsa.GenerateKey(rand.Reader, 2048)

@@ -187,6 +187,13 @@ func TestGroupsOnThePage(t *testing.T) {
 	b.fill("member", "bob")
 	b.click("Add for 0.013 tokens")
 	b.sees("User already a member: " + bob.id)
+	b.fill("member", "bobb")
+	b.click("Add for 0.013 tokens")
+	b.sees("Nobody is called bobb here yet")
+	b.click("Understood")
+	b.click("Revoke bobb.svc.testnet")
+	b.click("Yes, revoke for 0.001 tokens")
+	b.sees("Members (2)")
 	b.click("Make " + bob.id + " a reader")
 	b.await(button("Make " + bob.id + " a writer"))
 	if status, body := bob.tool(wire.OpPrepareUpload, wire.PrepareUploadRequest{GroupID: "team"}); status != http.StatusForbidden {

@@ -84,13 +84,13 @@ export async function busy(button, slot, work) {
 }
 
 // ask opens a dialog and resolves to true when it was confirmed. Escape and
-// Cancel mean no.
+// Cancel mean no; where there is nothing to choose, no is "".
 export function ask({ title, body, yes, no = "Cancel", danger = false }) {
 	return openDialog(title, (close) => {
 		const confirm = h("button", { type: "button", class: danger ? "danger" : "primary", onclick: () => close(true) }, yes);
 		const cancel = h("button", { type: "button", autofocus: danger, onclick: () => close(false) }, no);
 		if (!danger) confirm.setAttribute("autofocus", "");
-		return [...body, h("div", { class: "actions" }, confirm, cancel)];
+		return [...body, h("div", { class: "actions" }, confirm, no && cancel)];
 	}).then((answer) => answer === true);
 }
 

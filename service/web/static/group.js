@@ -155,9 +155,22 @@ function addForm(g, session, again) {
 		roleField("Role", "role"), button);
 	form.addEventListener("submit", async (event) => {
 		event.preventDefault();
-		if (await busy(button, slot, () => post("groups/add", { group_id: g.id, member_id: input.value, role: form.elements.role.value === "reader" ? "reader" : "" }))) await again(`Added ${input.value}`);
+		const role = form.elements.role.value === "reader" ? "reader" : "";
+		const added = await busy(button, slot, () => post("groups/add", { group_id: g.id, member_id: input.value, role }));
+		if (!added) return;
+		if (!added.exists) await warnNobody(g, input.value);
+		await again(`Added ${input.value}`);
 	});
 	return h("div", null, form, slot);
+}
+
+// warnNobody tells that a member has no account here: mistyped, or not there yet.
+function warnNobody(g, id) {
+	return ask({
+		title: `Nobody is called ${id} here yet`, yes: "Understood", no: "",
+		body: [h("p", null, `Check the name: it is a member of ${visible(g.id)} now, and whoever gets this account reads its files.`),
+			h("p", { class: "hint" }, "If the name is wrong, revoke it.")],
+	});
 }
 
 function settings(g, again) {
