@@ -90,6 +90,9 @@ func (s *settings) with(ctx context.Context, f func(*service.Service) error) err
 	if err := s.needData(); err != nil {
 		return err
 	}
+	if err := s.needTLS(); err != nil {
+		return err
+	}
 	if _, err := os.Stat(s.data); err != nil {
 		return fmt.Errorf("look at data directory: %w; svcd serve --data DIR makes one", err)
 	}

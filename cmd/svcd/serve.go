@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -58,6 +59,9 @@ func (s *settings) serve(ctx context.Context) error {
 	if cfg.PublicURL == "" {
 		cfg.PublicURL = cfg.Scheme() + "://" + listeners[0].Addr().String()
 	}
+	if err := inTheClear(cfg.PublicURL, listeners[0].Addr()); err != nil && !s.insecure {
+		return errors.Join(err, closeAll(listeners))
+	}
 	svc, err := service.Open(ctx, cfg)
 	if err != nil {
 		return errors.Join(err, closeAll(listeners))
@@ -78,22 +82,28 @@ func (s *settings) serve(ctx context.Context) error {
 		reloadOn(ctx, hangup, svc.Reload)
 		return nil
 	})
-	if hint := inTheClear(cfg.PublicURL, listeners[0].Addr()); hint != "" {
-		fmt.Fprintln(s.stderr, "svcd: "+hint)
-	}
 	fmt.Fprintln(s.stdout, "listening on", cfg.PublicURL)
 	return errors.Join(all.Wait(), svc.Close())
 }
 
-// inTheClear is a warning about API keys that would cross a network in the clear:
-// plain http to an address that other machines reach; "" where there is no reason.
-func inTheClear(publicURL string, listening net.Addr) string {
-	tcp, ok := listening.(*net.TCPAddr)
-	if !ok || tcp.IP.IsLoopback() || strings.HasPrefix(publicURL, "https://") {
-		return ""
+// inTheClear refuses plain http that other machines reach, over which API keys
+// and sessions would cross a network in the clear.
+func inTheClear(publicURL string, listening net.Addr) error {
+	if strings.HasPrefix(publicURL, "https://") { // a certificate, or a proxy that has one
+		return nil
 	}
-	return "warning: plain http on " + listening.String() + ": API keys cross the network in the clear, and svcfs refuses such an address; " +
-		"give --tls-cert and --tls-key, or let a proxy do TLS and give --public-url https://HOST"
+	what := ""
+	if u, err := url.Parse(publicURL); err != nil || !strings.EqualFold(u.Hostname(), "localhost") && !net.ParseIP(u.Hostname()).IsLoopback() {
+		what = publicURL
+	}
+	if tcp, ok := listening.(*net.TCPAddr); ok && !tcp.IP.IsLoopback() {
+		what = "http://" + listening.String()
+	}
+	if what == "" {
+		return nil
+	}
+	return usageError{fmt.Errorf("%s is plain http that other machines reach: API keys would cross the network in the clear; "+
+		"give --tls-cert and --tls-key, or let a proxy do TLS and give --public-url https://HOST; --insecure-http allows it on a network that you trust", what)}
 }
 
 // reloadOn calls reload at every signal until ctx ends.

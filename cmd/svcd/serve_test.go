@@ -6,24 +6,56 @@ import (
 	"testing"
 )
 
-func TestPlainHTTPForOthersIsWarnedOf(t *testing.T) {
+func TestThreat9PlainHTTPForOthersIsRefused(t *testing.T) {
 	for _, tc := range []struct {
 		url, listening string
-		warned         bool
+		refused        bool
 	}{
 		{"http://127.0.0.1:8000", "127.0.0.1:8000", false},
 		{"http://[::1]:8000", "[::1]:8000", false},
+		{"http://localhost:8000", "127.0.0.1:8000", false},
 		{"https://files.example.org", "0.0.0.0:8000", false}, // a proxy, or a certificate
-		{"http://files.example.org", "127.0.0.1:8000", false},
+		{"http://files.example.org", "127.0.0.1:8000", true},
 		{"http://[::]:8000", "[::]:8000", true},
+		{"http://127.0.0.1:8000", "0.0.0.0:8000", true},
 		{"http://files.example.org", "192.0.2.1:8000", true},
 	} {
 		address, err := net.ResolveTCPAddr("tcp", tc.listening)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := inTheClear(tc.url, address); (got != "") != tc.warned || tc.warned && !strings.Contains(got, "--tls-cert") {
-			t.Errorf("%s on %s: %q", tc.url, tc.listening, got)
+		if err := inTheClear(tc.url, address); (err != nil) != tc.refused || tc.refused && !strings.Contains(err.Error(), "--tls-cert") {
+			t.Errorf("%s on %s: %v", tc.url, tc.listening, err)
+		}
+	}
+	refused(t, exitUsage, "--insecure-http", "serve", "--data", t.TempDir(), "--listen", "0.0.0.0:0")
+}
+
+func TestThreat9StoresOfOtherMachinesNeedTLS(t *testing.T) {
+	dir := t.TempDir()
+	for _, bad := range [][]string{
+		{"--db", "postgres://svcd:hunter2@192.0.2.1/svcd"},
+		{"--db", "postgres://svcd:hunter2@192.0.2.1/svcd?sslmode=prefer"},
+		{"--db", "postgres://svcd:hunter2@db.example.org/svcd?sslmode=disable"},
+		{"--db", "postgres://svcd:hunter2@/svcd?host=/run/postgresql,192.0.2.1"},
+		{"--blobs", "s3://files?endpoint=http://192.0.2.1:9000"},
+	} {
+		for _, command := range []string{"audit", "serve"} {
+			refused(t, exitUsage, "--insecure-http", append([]string{command, "--data", dir}, bad...)...)
+		}
+	}
+	for _, good := range []settings{
+		{database: "postgres://svcd@192.0.2.1/svcd?sslmode=verify-full"},
+		{database: "postgres://svcd@192.0.2.1/svcd?sslmode=require"},
+		{database: "postgres://svcd@127.0.0.1/svcd"},
+		{database: "postgres://svcd@/svcd?host=/run/postgresql"},
+		{blobs: "s3://files?endpoint=http://127.0.0.1:9000"},
+		{blobs: "s3://files"},
+		{blobs: "/srv/blobs"},
+		{database: "postgres://svcd@192.0.2.1/svcd", blobs: "s3://files?endpoint=http://192.0.2.1:9000", insecure: true},
+	} {
+		if err := good.needTLS(); err != nil {
+			t.Errorf("%s %s: %v", good.database, good.blobs, err)
 		}
 	}
 }

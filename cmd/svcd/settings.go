@@ -22,8 +22,10 @@ import (
 	"github.com/svcfs/svcfs/ownfile"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
+	"github.com/svcfs/svcfs/service/blob"
 	"github.com/svcfs/svcfs/service/files"
 	"github.com/svcfs/svcfs/service/ledger"
+	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/vault"
 )
 
@@ -37,6 +39,7 @@ type settings struct {
 	database string
 	blobs    string
 	contract string
+	insecure bool // talk to other machines without TLS
 
 	listen         string
 	publicURL      string
@@ -106,6 +109,7 @@ func (s *settings) register(set *pflag.FlagSet) {
 		"the password in PGPASSWORD or a PGPASSFILE (default: SQLite in the data directory)")
 	set.StringVar(&s.blobs, "blobs", "", "where ciphertext is kept: a directory, or s3://BUCKET[/PREFIX]?endpoint=URL&region=NAME&path-style=true; "+
 		"credentials in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or AWS_SHARED_CREDENTIALS_FILE (default: blobs in the data directory)")
+	set.BoolVar(&s.insecure, "insecure-http", false, "allow plain http, and connections to PostgreSQL and S3 without TLS, beyond this machine")
 	set.StringVar(&s.contract, "contract", service.DefaultContractID, "ledger contract id; account NAME is NAME.CONTRACT")
 }
 
@@ -343,12 +347,23 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
+// needTLS refuses stores on other machines that are reached without TLS.
+func (s *settings) needTLS() error {
+	if err := errors.Join(store.CheckEncrypted(s.database), blob.CheckEncrypted(s.blobs)); err != nil && !s.insecure {
+		return usageError{fmt.Errorf("%w; --insecure-http allows it on a network that you trust", err)}
+	}
+	return nil
+}
+
 // serviceConfig checks the settings of a running service.
 func (s *settings) serviceConfig() (cfg service.Config, err error) {
 	cfg = service.Config{DataDir: s.data, MasterKey: s.masterKey(), Database: s.database, Blobs: s.blobs, PublicURL: s.publicURL, ContractID: s.contract, MaxFileBytes: s.maxFileBytes,
 		MaxOpenBytes: s.maxOpenBytes, PlainRefs: s.refs == refsPlain, Gateway: s.gateway, TokenLifetime: s.tokenLifetime, TLSCert: s.tlsCert, TLSKey: s.tlsKey,
 		MaxConnections: s.maxConnections, MaxPerAddress: s.maxPerAddress, Memory: s.memory, ClientTimeout: s.clientTimeout, RequestRate: s.requestRate, FreeChanges: s.freeChanges}
 	if err := s.needData(); err != nil {
+		return cfg, err
+	}
+	if err := s.needTLS(); err != nil {
 		return cfg, err
 	}
 	if cfg.OIDC, err = s.oidc.config(); err != nil {

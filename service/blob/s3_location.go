@@ -3,6 +3,7 @@ package blob
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
 	"path"
@@ -75,6 +76,23 @@ func ParseLocation(text string) (Location, error) {
 		return wrong("the endpoint is not http://HOST[:PORT] or https://HOST[:PORT]")
 	}
 	return l, nil
+}
+
+// CheckEncrypted refuses a location whose requests would cross a network without
+// TLS: whoever listens could cut them off, change them or keep the ciphertext.
+func CheckEncrypted(location string) error {
+	if !strings.HasPrefix(location, s3Scheme) {
+		return nil
+	}
+	l, err := ParseLocation(location)
+	if err != nil {
+		return nil // Open tells
+	}
+	host := l.Endpoint.Hostname()
+	if l.Endpoint.Scheme == "https" || strings.EqualFold(host, "localhost") || net.ParseIP(host).IsLoopback() {
+		return nil
+	}
+	return fmt.Errorf("the file store at http://%s is on another machine, without TLS: give an endpoint with https", l.Endpoint.Host)
 }
 
 // missing is the text for a bucket that does not exist.

@@ -57,6 +57,31 @@ func openPostgres(url string) (*Store, error) {
 		writes: &sql.TxOptions{Isolation: sql.LevelReadCommitted}}, nil
 }
 
+// CheckEncrypted refuses the address of a PostgreSQL server on another machine if
+// the connection may be made without TLS, in which rows and the password's proof
+// would cross the network in the clear.
+func CheckEncrypted(url string) error {
+	if url == "" {
+		return nil
+	}
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		return nil // Open tells
+	}
+	attempts := append([]*pgconn.FallbackConfig{{Host: config.Host, TLSConfig: config.TLSConfig}}, config.Fallbacks...)
+	for _, a := range attempts {
+		if a.TLSConfig == nil && !isThisMachine(a.Host) {
+			return fmt.Errorf("the connection to the database at %s may be made without TLS: add sslmode=verify-full to the address (or set PGSSLMODE)", a.Host)
+		}
+	}
+	return nil
+}
+
+// isThisMachine tells of a host of PostgreSQL that no network lies before.
+func isThisMachine(host string) bool {
+	return strings.HasPrefix(host, "/") || strings.HasPrefix(host, "@") || strings.EqualFold(host, "localhost") || net.ParseIP(host).IsLoopback()
+}
+
 func (postgresEngine) name() string { return "postgres" }
 
 // rebind turns each ? outside of quotes into $1, $2, …
