@@ -1,11 +1,16 @@
 package sdk_test
 
 import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/sdktest"
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
 )
 
 // Threats 5 and 6 by a service that lies consistently: a client that runs, and one
@@ -68,5 +73,176 @@ func deceived(t *testing.T, who string, c *sdk.Client, liar sdktest.Liar, g sdk.
 	}
 	if b, _, err := c.RetrieveBytes(t.Context(), g, "payroll.txt"); err == nil {
 		t.Errorf("%s read %q", who, b)
+	}
+}
+
+// Threat 6: the service acknowledges an upload with a signed receipt, and hides it
+// afterwards, from the uploader.
+func TestThreat6HiddenAfterTheReceipt(t *testing.T) {
+	d := sdktest.NewDeceit(t, sdktest.Liar{})
+	before := d.Log().Rewritten(keepAll)
+	dir := t.TempDir()
+	c := remembering(t, d, dir)
+	if _, err := c.UploadBytes(t.Context(), d.Group, "new.txt", []byte("new")); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	d.Show(before)
+	_, err := remembering(t, d, dir).Entries(t.Context(), d.Group, 0)
+	if sdk.KindOf(err) != sdk.KindCorrupt || !strings.Contains(err.Error(), "newer ones are left out") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func keepAll(*chain.Record) bool { return true }
+
+// Threat 13: a receipt of another record, another name or another key is no
+// confirmation of an upload.
+func TestThreat13FalseReceipts(t *testing.T) {
+	for name, lie := range map[string]func(answer map[string]any){
+		"none":          func(a map[string]any) { delete(a, "receipt") },
+		"no record":     func(a map[string]any) { delete(a, "record") },
+		"another name":  func(a map[string]any) { a["record"].(map[string]any)["detail"] = "other.txt" },
+		"another group": func(a map[string]any) { a["record"].(map[string]any)["group_id"] = "other" },
+		"another chain": func(a map[string]any) { a["record"].(map[string]any)["chain"] = "account:bob" },
+		"another time":  func(a map[string]any) { a["record"].(map[string]any)["timestamp"] = "7" },
+		"signature": func(a map[string]any) {
+			a["receipt"].(map[string]any)["signature"] = strings.Repeat("A", 86) + "=="
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := sdktest.NewDeceit(t, sdktest.Liar{})
+			d.Disturb(wire.PathTools+wire.OpFinalizeUpload, func(next http.Handler) http.Handler {
+				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					honest := httptest.NewRecorder()
+					next.ServeHTTP(honest, r)
+					var answer map[string]any
+					if err := json.Unmarshal(honest.Body.Bytes(), &answer); err != nil {
+						t.Error(err)
+					}
+					lie(answer["result"].(map[string]any))
+					_ = json.NewEncoder(w).Encode(answer)
+				})
+			})
+			if _, err := remembering(t, d, "").UploadBytes(t.Context(), d.Group, "new.txt", []byte("new")); sdk.KindOf(err) != sdk.KindCorrupt {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+// Threat 6: a service that never proved anything is refused by who has its log key.
+func TestThreat6LogKeyDemandsProofs(t *testing.T) {
+	d := sdktest.NewDeceit(t, sdktest.Liar{})
+	key := d.Log().VerifierKey()
+	withKey := func(c *sdk.Config) { c.LogKey = key }
+	listed(t, remembering(t, d, "", withKey), d.Group, 4)
+	d.Disturb(wire.PathCapabilities, func(http.Handler) http.Handler { return http.NotFoundHandler() })
+	if _, err := remembering(t, d, "", withKey).Entries(t.Context(), d.Group, 0); sdk.KindOf(err) != sdk.KindCorrupt {
+		t.Errorf("without proofs: %v", err)
+	}
+	if _, err := remembering(t, d, "").Entries(t.Context(), d.Group, 0); err != nil {
+		t.Errorf("who requires nothing: %v", err)
+	}
+	d.Disturb(wire.PathCapabilities, nil)
+	other := sdktest.NewDeceit(t, sdktest.Liar{}).Log().VerifierKey()
+	if _, err := remembering(t, d, "", func(c *sdk.Config) { c.LogKey = other }).Entries(t.Context(), d.Group, 0); sdk.KindOf(err) != sdk.KindCorrupt {
+		t.Errorf("another key: %v", err)
+	}
+	dir := t.TempDir()
+	first := remembering(t, d, dir)
+	listed(t, first, d.Group, 4)
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := remembering(t, d, dir, func(c *sdk.Config) { c.LogKey = other }).Entries(t.Context(), d.Group, 0); sdk.KindOf(err) != sdk.KindCorrupt {
+		t.Errorf("another key than the pinned one: %v", err)
+	}
+}
+
+// Threat 6: the service shows alice one history and bob another, each complete and
+// signed. Without a witness nobody notices until they compare; a witness signs only
+// one of the two.
+func TestThreat6SplitView(t *testing.T) {
+	d := sdktest.NewDeceit(t, sdktest.Liar{})
+	w := sdktest.NewWitness("witness.example/1")
+	shown := d.Log()
+	shown.Cosign = w.Cosign
+	required := func(c *sdk.Config) { c.Witness = w.VerifierKey() }
+	listed(t, remembering(t, d, "", required), d.Group, 4)
+	other := shown.Rewritten(func(r *chain.Record) bool {
+		if r.Detail == "payroll.txt" {
+			r.Detail = "draft.txt"
+		}
+		return true
+	})
+	d.Show(other)
+	listed(t, remembering(t, d, ""), d.Group, 4) // who has seen nothing and asks for no witness
+	if _, err := remembering(t, d, "", required).Entries(t.Context(), d.Group, 0); sdk.KindOf(err) != sdk.KindCorrupt || !strings.Contains(err.Error(), "witness") {
+		t.Errorf("without the witness: %v", err)
+	}
+	other.Cosign = w.Cosign // which refuses a fork of what it signed
+	if _, err := remembering(t, d, "", required).Entries(t.Context(), d.Group, 0); sdk.KindOf(err) != sdk.KindCorrupt || !strings.Contains(err.Error(), "witness") {
+		t.Errorf("the witness was asked to sign both: %v", err)
+	}
+	d.Show(shown)
+	listed(t, remembering(t, d, "", required), d.Group, 4)
+}
+
+// After an honest restore of a backup the client begins anew, with the key it has
+// pinned.
+func TestAcceptRollback(t *testing.T) {
+	d := sdktest.NewDeceit(t, sdktest.Liar{})
+	dir := t.TempDir()
+	first := remembering(t, d, dir)
+	listed(t, first, d.Group, 4)
+	_ = first.Close()
+	backup := d.Log().Rewritten(func(r *chain.Record) bool { return r.Seq < 5 })
+	d.Show(backup)
+	c := remembering(t, d, dir)
+	if _, err := c.Entries(t.Context(), d.Group, 0); sdk.KindOf(err) != sdk.KindCorrupt {
+		t.Fatalf("a rollback: %v", err)
+	}
+	if err := c.AcceptRollback(false); err != nil {
+		t.Fatal(err)
+	}
+	listed(t, c, d.Group, 2)
+	_ = c.Close()
+	again := remembering(t, d, dir)
+	listed(t, again, d.Group, 2)
+	if trust, err := again.Trust(t.Context()); err != nil || trust.Key != backup.VerifierKey() || !trust.Proves || trust.Size != 4 {
+		t.Errorf("%+v, %v", trust, err)
+	}
+}
+
+// An incremental list costs one request, and brings only what is new.
+func TestProvenListGoesOn(t *testing.T) {
+	d := sdktest.NewDeceit(t, sdktest.Liar{})
+	c := remembering(t, d, "")
+	all, err := c.Entries(t.Context(), d.Group, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	newest := all[len(all)-1].ChangedSeq
+	alice := d.Client(t, d.Alice)
+	if err := alice.RenameFile(t.Context(), d.Group, all[0].Ref, "renamed.txt"); err != nil {
+		t.Fatal(err)
+	}
+	if err := alice.DeleteFile(t.Context(), d.Group, all[1].Ref); err != nil {
+		t.Fatal(err)
+	}
+	asked := d.Hits(wire.PathTools + wire.OpGetGroupTransactions)
+	for range 2 { // with the newest again, and without
+		news, err := c.Entries(t.Context(), d.Group, newest)
+		if err != nil || len(news) != 2 || news[0].Name != "renamed.txt" || news[0].Uploader != d.Alice.ID || news[0].Size != all[0].Size ||
+			news[0].Seq != all[0].Seq || news[0].Hash != all[0].Hash || !news[0].Time.Equal(all[0].Time) || news[1].Deleted == nil || news[1].Name != all[1].Name {
+			t.Fatalf("%+v, %v", news, err)
+		}
+		asked++
+	}
+	if got := d.Hits(wire.PathTools + wire.OpGetGroupTransactions); got != asked {
+		t.Errorf("%d requests, want %d", got, asked)
 	}
 }

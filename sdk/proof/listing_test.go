@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/proof"
+	"github.com/svcfs/svcfs/sdk/sdktest"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 )
@@ -266,15 +267,15 @@ func second[T any](_ T, err error) error { return err }
 // A checkpoint is believed only with the signature of the witness that is required.
 func TestThreat6WitnessMustSign(t *testing.T) {
 	h := newHistory(t, 3)
-	honest, other := newWitness(t, "witness.example/1"), newWitness(t, "other.example/1")
+	honest, other, namesake := sdktest.NewWitness("witness.example/1"), sdktest.NewWitness("other.example/1"), sdktest.NewWitness("witness.example/1")
 	raw := h.checkpoint(fmt.Sprintf("%s\n3\n%s\n", origin, h.root()))
 	for _, c := range []struct {
 		name string
 		note []byte
 		ok   bool
-	}{{"none", raw, false}, {"the one", honest.cosign(raw), true}, {"another", other.cosign(raw), false}, {"both", other.cosign(honest.cosign(raw)), true},
-		{"its name, another key", renamed(other, honest).cosign(raw), false}} {
-		log, err := proof.NewLog(h.key, honest.verifierKey())
+	}{{"none", raw, false}, {"the one", honest.Cosign(raw), true}, {"another", other.Cosign(raw), false}, {"both", other.Cosign(honest.Cosign(raw)), true},
+		{"its name, another key", namesake.Cosign(raw), false}} {
+		log, err := proof.NewLog(h.key, honest.VerifierKey())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -285,7 +286,7 @@ func TestThreat6WitnessMustSign(t *testing.T) {
 			t.Errorf("%s, believed before: %v", c.name, err)
 		}
 	}
-	for _, key := range []string{"x", h.key, honest.name + "+00000000+" + strings.Split(honest.verifierKey(), "+")[2]} {
+	for _, key := range []string{"x", h.key, "witness.example/1+00000000+" + strings.Split(honest.VerifierKey(), "+")[2]} {
 		if proof.CheckWitness(key) == nil {
 			t.Errorf("key %q was accepted", key)
 		}
