@@ -356,24 +356,214 @@ func TestThreat31PricedChanges(t *testing.T) {
 	}
 }
 
-// Threat 31: an account that sends many large files inside JSON, as slowly as is
-// allowed, leaves places to the others.
-func TestThreat31SlowFilesInsideJSONLeavePlaces(t *testing.T) {
-	s := serve(t, func(c *service.Config) { c.MaxFileBytes = 4 << 20 })
-	slow, other := s.user("slow", "10"), s.user("other", "10")
+// metric is the value of a metric, with its labels; 0 when there is none yet.
+func (r *running) metric(name string) int {
+	r.t.Helper()
+	w := httptest.NewRecorder()
+	r.svc.MetricsHandler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	_, n, _ := strings.Cut(w.Body.String(), "\n"+name+" ")
+	n, _, _ = strings.Cut(n, "\n")
+	value, _ := strconv.Atoi(n)
+	return value
+}
+
+const inFlight = "svcd_requests_in_flight"
+
+// Threat 31: accounts that send many large files inside JSON and stall, or do not
+// take those they asked for, leave room to others, however many they are.
+func TestThreat31StalledFilesInsideJSON(t *testing.T) {
+	s := serve(t, func(c *service.Config) { c.Memory = service.MinMemory })
+	other := s.user("other", "10")
 	must[string](other, wire.OpRegisterGroup, object{"group_id": "g"})
-	for range 20 {
-		fmt.Fprintf(s.dial(), "POST /tools/finalize_upload HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: 5000000\r\n\r\n{", slow.token)
+	large := make([]byte, 6<<20)
+	file := other.upload("g", "f", large)
+	for _, name := range []string{"stalls1", "stalls2"} {
+		slow := s.user(name, "10")
+		must[string](other, wire.OpAddGroupMember, object{"group_id": "g", "member_id": slow.id})
+		for range 8 { // as many as an account may have
+			fmt.Fprintf(s.dial(), "POST /tools/finalize_upload HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: 50000000\r\n\r\n{", slow.token)
+		}
+		request := fmt.Sprintf(`{"group_id":"g","ipfs_hash":%q}`, file.CID)
+		for range 8 {
+			conn, err := (&net.Dialer{Control: smallBuffer}).Dial("tcp", s.addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = conn.Close() })
+			fmt.Fprintf(conn, "POST /tools/prepare_retrieve HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s", slow.token, len(request), request)
+		}
+		eventually(t, 20*time.Second, "the stalled requests", func() bool { return s.metric(inFlight) >= 16 })
+		conn := s.dial()
+		fmt.Fprintf(conn, "POST /tools/finalize_upload HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: 50000000\r\n\r\n{", slow.token)
+		if status, body := reply(t, conn); status != 503 || !strings.Contains(body, "raw transfer") {
+			t.Errorf("one too many: %d %s", status, body)
+		}
 	}
-	eventually(t, 20*time.Second, "the slow requests", func() bool {
-		w := httptest.NewRecorder()
-		s.svc.MetricsHandler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-		_, n, _ := strings.Cut(w.Body.String(), "\nsvcd_requests_in_flight ")
-		n, _, _ = strings.Cut(n, "\n")
-		under, err := strconv.Atoi(n)
-		return err == nil && under >= 4
-	})
-	other.upload("g", "f", make([]byte, 2<<20)) // fails the test unless it succeeds
+	eventually(t, 20*time.Second, "all of them", func() bool { return s.metric(inFlight) == 32 })
+	ref := other.upload("g", "f", large).CID // fails the test unless it succeeds
+	if got, problem := other.retrieve("g", ref); !bytes.Equal(got, large) {
+		t.Errorf("%d bytes, %s", len(got), problem)
+	}
+	if n := s.metric(inFlight); n != 32 {
+		t.Errorf("%d of 32 stand", n)
+	}
+	if n := countFiles(t, filepath.Join(s.dir, "blobs")); n != 2 {
+		t.Errorf("%d files are below blobs, want those of the uploads", n)
+	}
+}
+
+// Threat 31: a file inside JSON that is broken is refused, and leaves nothing.
+func TestThreat31BrokenFileInsideJSON(t *testing.T) {
+	r := run(t)
+	alice := r.user("alice", "10")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	for _, n := range []int{100, 400_000} {
+		for _, broken := range []string{"!", "=", "a", "AA=A"} {
+			req := alice.finalize("g", "f", make([]byte, n))
+			req.EncryptedData += broken
+			if status, body := alice.tool(wire.OpFinalizeUpload, req); status != 400 || !strings.Contains(body, "not standard base64") {
+				t.Errorf("%d bytes and %q: %d %s", n, broken, status, body)
+			}
+		}
+	}
+	if n := countFiles(t, filepath.Join(r.dir, "blobs")); n != 0 {
+		t.Errorf("%d files are left", n)
+	}
+}
+
+// Threat 31: deleting a file that is deleted cleans nothing, and is counted.
+func TestThreat31DeletingWhatIsDeleted(t *testing.T) {
+	r := runWith(t, service.Config{Database: newDatabase(t), FreeChanges: 5})
+	alice := r.user("alice", "10")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	file := object{"group_id": "g", "ipfs_hash": alice.upload("g", "f", []byte("x")).CID}
+	told := must[string](alice, wire.OpDeleteFile, file)
+	work := func() [2]int {
+		return [2]int{r.metric(`svcd_part_duration_seconds_count{call="scrub",part="database"}`), r.metric(`svcd_part_duration_seconds_count{call="delete",part="blobs"}`)}
+	}
+	before := work()
+	if before != [2]int{1, 1} {
+		t.Errorf("a deletion: %v", before)
+	}
+	for range 5 {
+		if again := must[string](alice, wire.OpDeleteFile, file); again != told {
+			t.Errorf("again: %s", again)
+		}
+	}
+	if status, body := alice.tool(wire.OpDeleteFile, file); status != http.StatusTooManyRequests || !strings.Contains(body, "midnight UTC") {
+		t.Errorf("one too many: %d %s", status, body)
+	}
+	if after := work(); after != before {
+		t.Errorf("scrubs and blobs: %v, before %v", after, before)
+	}
+	must[string](alice, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": alice.upload("g", "f", []byte("x")).CID})
+}
+
+// Threat 31: credentials are looked at before a body is read.
+func TestThreat31CredentialsBeforeTheBody(t *testing.T) {
+	s := serve(t, nil)
+	for _, tc := range []struct {
+		request string
+		status  int
+		want    string
+	}{
+		{"POST /tools/prepare_upload", 401, "AUTH_REQUIRED"},
+		{"POST /tools/finalize_upload", 401, "AUTH_REQUIRED"},
+		{"POST /api/finalize-upload", 401, "AUTH_REQUIRED"},
+		{"PUT /raw/upload/x", 401, "AUTH_REQUIRED"},
+		{"POST /api/auth/session-token", 401, "AUTH_REQUIRED"},
+	} {
+		conn := s.dial()
+		fmt.Fprint(conn, tc.request+" HTTP/1.1\r\nHost: x\r\nContent-Length: 4000\r\n\r\n") // and nothing
+		if status, body := reply(t, conn); status != tc.status || !strings.Contains(body, tc.want) {
+			t.Errorf("%s: %d %s", tc.request, status, body)
+		}
+	}
+	for path, limit := range map[string]int{wire.PathRPC: 16 << 10, wire.PathSessionToken: 4 << 10} {
+		for _, header := range []string{fmt.Sprintf("Content-Length: %d", limit+1), "Transfer-Encoding: chunked"} {
+			conn := s.dial()
+			fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\n%s: svc_sk_x\r\n%s\r\n\r\n", path, wire.HeaderAPIKey, header)
+			if strings.HasPrefix(header, "Transfer") {
+				fmt.Fprintf(conn, "%x\r\n%s\r\n", limit+1, strings.Repeat(" ", limit+1))
+			}
+			if status, body := reply(t, conn); status != 413 && !strings.Contains(body, "PARSE_ERROR") {
+				t.Errorf("%s, %s: %d %s", path, header, status, body)
+			}
+		}
+	}
+}
+
+// Threat 31: a client that takes a raw download is cut off when it stands still,
+// and one that is not signed in also when it takes an answer slowly.
+func TestThreat31AnswersThatStandStill(t *testing.T) {
+	const timeout = 500 * time.Millisecond
+	s := serve(t, func(c *service.Config) { c.ClientTimeout = timeout })
+	alice := s.user("alice", "1000")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	up := alice.uploadRaw("g", "big", make([]byte, 32<<20))
+	raw := must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": up.CID, "transfer": "raw"})
+	dial := func() net.Conn {
+		conn, err := (&net.Dialer{Control: smallBuffer}).Dial("tcp", s.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		return conn
+	}
+	fmt.Fprintf(dial(), "GET %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", raw.DataURL, alice.token)
+	eventually(t, 20*time.Second, "the download", func() bool { return s.metric(inFlight) == 1 })
+	eventually(t, 20*timeout, "the download that stands still is over", func() bool { return s.metric(inFlight) == 0 })
+
+	must[string](alice, wire.OpCreateHackathonGroup, object{"group_id": "open", "expires_at": fmt.Sprint(time.Now().Add(time.Hour).UnixNano())})
+	fill(t, s.openDatabase(), "open", alice.id, wire.MaxPageRows)
+	args, err := json.Marshal(object{"group_id": "open"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	view, err := json.Marshal(object{"id": 1, "method": "query", "params": object{"request_type": "call_function", "method_name": "get_transactions_for_group_public", "args_base64": args}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn := dial()
+	fmt.Fprintf(conn, "POST /rpc HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(view), view)
+	piece, total := make([]byte, 64<<10), 0
+	for err == nil && total < 64<<20 { // 64 KiB in 100 ms: five times the pace of whoever is signed in
+		time.Sleep(100 * time.Millisecond)
+		var n int
+		n, err = io.ReadFull(conn, piece)
+		total += n
+	}
+	if err == nil || total < 1<<20 || strings.HasSuffix(strings.TrimRight(string(piece), "\x00"), "]}}\r\n0\r\n\r\n") {
+		t.Errorf("%d bytes came, %v: want a part", total, err)
+	}
+}
+
+// Threat 31: pages and lists of the longest names are complete, though they are read
+// in pieces.
+func TestThreat31PagesOfLongNames(t *testing.T) {
+	r := run(t)
+	alice := r.user("alice", "10")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	const files = 300
+	fill(t, r.openDatabase(), "g", alice.id, files)
+	r.exec("UPDATE files SET filename = ?", strings.Repeat("<", 4096))
+	for limit, want := range map[int]int{0: files, 1: 1, 150: 150, files: files, wire.MaxPageRows: files} {
+		rows := must[[]wire.TransactionRow](alice, wire.OpGetGroupTransactions, wire.TransactionsRequest{GroupID: "g", Limit: limit})
+		if len(rows) != want {
+			t.Errorf("limit %d: %d rows, want %d", limit, len(rows), want)
+		}
+		for i := range len(rows) - 1 {
+			if rows[i].Seq >= rows[i+1].Seq {
+				t.Fatalf("limit %d: row %d is out of order", limit, i)
+			}
+		}
+	}
+	must[string](alice, wire.OpCreateHackathonGroup, object{"group_id": "open", "expires_at": fmt.Sprint(time.Now().Add(time.Hour).UnixNano())})
+	fill(t, r.openDatabase(), "open", alice.id, files)
+	r.exec("UPDATE files SET filename = ?", strings.Repeat("<", 4096))
+	if got := r.view("get_transactions_for_group_public", object{"group_id": "open"}); !strings.Contains(got, "get_group_transactions") {
+		t.Errorf("a view of 7 MB: %.200s", got)
+	}
 }
 
 // Threat 31: many ranges at once would be as many requests to a bucket.

@@ -60,7 +60,7 @@ func (s *server) observed(next http.Handler) http.Handler {
 		body := &countedBody{ReadCloser: r.Body, pace: s.pace(http.NewResponseController(w).SetReadDeadline)}
 		body.pace.end = start.Add(s.ClientTimeout)
 		r.Body, t.request = body, &body.pace
-		answer := &countedWriter{ResponseWriter: w, status: http.StatusOK, trace: t, plain: r.TLS == nil, pace: s.pace(http.NewResponseController(w).SetWriteDeadline)}
+		answer := &countedWriter{ResponseWriter: w, status: http.StatusOK, trace: t, plain: r.TLS == nil, body: body, old: r.ProtoMajor == 1 && r.ContentLength != 0 && r.Header.Get("Expect") == "", pace: s.pace(http.NewResponseController(w).SetWriteDeadline)}
 		answer.pace.end = start.Add(openAnswerTimes * s.ClientTimeout)
 		_ = answer.pace.set(time.Time{}) // the connection may carry that of an earlier request
 		s.Metrics.InFlight.Inc()
@@ -75,7 +75,9 @@ func (s *server) observed(next http.Handler) http.Handler {
 			}
 			body.pace.end, answer.pace.end = time.Time{}, time.Time{} // they may be over, and another request may follow
 			answer.pace.deadline(s.ClientTimeout)                     // for what is still buffered
-			body.pace.deadline(s.ClientTimeout)                       // for what nobody read
+			if !answer.closes {
+				body.pace.deadline(s.ClientTimeout) // for what nobody read
+			}
 			s.Metrics.InFlight.Dec()
 			for _, release := range t.release {
 				release()
@@ -178,13 +180,38 @@ func (p *pace) deadline(in time.Duration) {
 
 type countedBody struct {
 	io.ReadCloser
-	pace pace
+	pace  pace
+	ended bool
+}
+
+const (
+	// lateBody is how long the answer to somebody who is not signed in waits for what
+	// is left of the request.
+	lateBody = 300 * time.Millisecond
+	// lateBytes is how much that may be, as in net/http.
+	lateBytes = 256 << 10
+)
+
+// skip reads what is left of a body, if it is there, and reports whether that was
+// all. net/http would wait for it as long as for any other.
+func (b *countedBody) skip() bool {
+	if b.ended {
+		return true
+	}
+	_ = b.pace.set(time.Now().Add(lateBody))
+	if _, err := io.CopyN(io.Discard, b.ReadCloser, lateBytes); errors.Is(err, io.EOF) {
+		_ = b.pace.set(time.Time{})
+		return true
+	}
+	_ = b.pace.set(time.Now()) // nobody reads the rest
+	return false
 }
 
 func (b *countedBody) Read(p []byte) (int, error) {
 	b.pace.begin()
 	n, err := b.ReadCloser.Read(p)
 	b.pace.passed(int64(n))
+	b.ended = b.ended || errors.Is(err, io.EOF)
 	if err != nil {
 		_ = b.pace.set(time.Time{}) // or the wait for the end of the connection would end the request
 	}
@@ -196,10 +223,29 @@ type countedWriter struct {
 	status int
 	trace  *trace
 	plain  bool // no TLS: files go from the disk to the connection
+	body   *countedBody
+	old    bool // HTTP/1, with a body that must be read before the next request
+	begun  bool
+	closes bool // the connection, for the body was not read
 	pace   pace
 }
 
+// begin comes before the answer. A connection whose body did not come is closed
+// after it: credentials are looked at before the body, and refused at once.
+func (w *countedWriter) begin() {
+	if w.begun {
+		return
+	}
+	w.begun = true
+	if w.old && w.trace.account == "" && !w.body.skip() {
+		w.closes = true
+		w.Header().Set("Connection", "close")
+		_ = http.NewResponseController(w.ResponseWriter).EnableFullDuplex() // the answer does not wait for the body
+	}
+}
+
 func (w *countedWriter) WriteHeader(status int) {
+	w.begin()
 	w.status = status
 	w.ResponseWriter.WriteHeader(status)
 }
@@ -207,6 +253,7 @@ func (w *countedWriter) WriteHeader(status int) {
 // Write sends p in pieces, so that a long answer may take long, to an account that
 // is signed in.
 func (w *countedWriter) Write(p []byte) (total int, err error) {
+	w.begin()
 	w.forAccount()
 	for {
 		piece := p[total:min(len(p), total+pacePiece)]
@@ -244,6 +291,7 @@ func (w *countedWriter) ReadFrom(r io.Reader) (total int64, err error) {
 	if _, ok := limited.R.(*os.File); !ok || !w.plain {
 		return io.Copy(struct{ io.Writer }{w}, limited)
 	}
+	w.begin()
 	w.forAccount()
 	for limited.N > 0 {
 		piece := &io.LimitedReader{R: limited.R, N: min(limited.N, sendPiece)}

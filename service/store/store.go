@@ -194,7 +194,8 @@ func (s *Store) Look(ctx context.Context, f func(*Tx) error) (err error) {
 // deleted rows at once, and Scrub empties its write-ahead log; PostgreSQL
 // vacuums, which frees the space for reuse (service/OPERATING.md says what
 // that means for deleted keys).
-func (s *Store) Scrub(ctx context.Context) error {
+func (s *Store) Scrub(ctx context.Context) (err error) {
+	defer s.observed("scrub", &err)()
 	if err := s.engine.scrub(ctx, s.write); err != nil {
 		return mark(s.engine, fmt.Errorf("scrub database: %w", err))
 	}
