@@ -144,15 +144,14 @@ func TestDoctorNamesWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestDoctorOnCertificates(t *testing.T) {
-	dir := t.TempDir()
-	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+// writePair writes a certificate, signed by itself, and its key.
+func writePair(t *testing.T, cert, key string, notAfter time.Time) {
+	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	now := time.Now()
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: now.Add(-time.Hour), NotAfter: now.Add(90 * 24 * time.Hour), DNSNames: []string{"files.example.org"}}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: notAfter, DNSNames: []string{"files.example.org"}}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
 	if err != nil {
 		t.Fatal(err)
@@ -166,6 +165,13 @@ func TestDoctorOnCertificates(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+func TestDoctorOnCertificates(t *testing.T) {
+	dir := t.TempDir()
+	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	now := time.Now()
+	writePair(t, cert, key, now.Add(90*24*time.Hour))
 	for _, tc := range []struct {
 		after time.Duration
 		state string

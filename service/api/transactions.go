@@ -1,82 +1,85 @@
 package api
 
 import (
+	"bufio"
 	"encoding/json"
+	"io"
 	"net/http"
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/files"
 )
 
-// transactions lists the records of a group. More than a piece of them are sent as
-// they are read: the hosted service's clients know no pages, and a group may have
-// hundreds of thousands.
+// transactions lists the records of a group. They are sent as they are read: the
+// hosted service's clients know no pages, and a group may have hundreds of thousands.
 func (s *server) transactions(w http.ResponseWriter, r *http.Request) {
 	account, req, err := asked[wire.TransactionsRequest](s, w, r)
+	if err == nil {
+		err = s.holdMemory(r, files.ListMemory)
+	}
 	if err != nil {
 		s.refuse(w, r, err)
 		return
 	}
-	if err := s.holdMemory(r, files.ListMemory); err != nil {
+	var list *rowsWriter
+	err = s.Files.List(r.Context(), account, req, func(rows []wire.TransactionRow) error {
+		if list == nil { // nothing was refused
+			w.Header().Set("Content-Type", "application/json")
+			list = newRowsWriter(w)
+			_, _ = list.w.WriteString(`{"result":`) // to the buffer
+		}
+		return list.add(rows)
+	})
+	if list == nil {
 		s.refuse(w, r, err)
 		return
 	}
-	list := &rowsWriter{w: w}
-	err = s.Files.List(r.Context(), account, req, list.add)
-	switch {
-	case err == nil:
-		list.end()
-	case !list.begun:
-		s.refuse(w, r, err)
-	default:
+	if err == nil {
+		err = list.end("}")
+	}
+	if err != nil {
 		s.cutOff(r, "list", err)
 	}
 }
 
-// rowsWriter answers a list of rows: of one piece as every result, longer ones
-// piece by piece.
+// rowsWriter writes rows as a JSON array, one by one.
 type rowsWriter struct {
-	w     http.ResponseWriter
-	first []wire.TransactionRow // held back until it is known whether more follow
-	begun bool
+	w    *bufio.Writer
+	n    int   // rows
+	size int64 // bytes of them
 }
+
+func newRowsWriter(w io.Writer) *rowsWriter { return &rowsWriter{w: bufio.NewWriterSize(w, pacePiece)} }
 
 func (l *rowsWriter) add(rows []wire.TransactionRow) error {
-	if l.first == nil {
-		l.first = rows
-		return nil
-	}
-	if !l.begun {
-		l.begun = true
-		l.w.Header().Set("Content-Type", "application/json")
-		if _, err := l.w.Write([]byte(`{"result":`)); err != nil {
+	for _, row := range rows {
+		raw, err := json.Marshal(row)
+		if err != nil {
 			return err
 		}
-		if err := l.write('[', l.first); err != nil {
+		before := byte(',')
+		if l.n == 0 {
+			before = '['
+		}
+		l.n, l.size = l.n+1, l.size+int64(len(raw))+1
+		if err := l.w.WriteByte(before); err != nil {
+			return err
+		}
+		if _, err := l.w.Write(raw); err != nil {
 			return err
 		}
 	}
-	return l.write(',', rows)
+	return nil
 }
 
-// write sends rows with a bracket or comma before the first.
-func (l *rowsWriter) write(before byte, rows []wire.TransactionRow) error {
-	if len(rows) == 0 {
-		return nil
+// end ends the array, and what it is in.
+func (l *rowsWriter) end(more string) error {
+	text := "]"
+	if l.n == 0 {
+		text = "[]"
 	}
-	raw, err := json.Marshal(rows)
-	if err != nil {
+	if _, err := l.w.WriteString(text + more); err != nil {
 		return err
 	}
-	raw[0] = before
-	_, err = l.w.Write(raw[:len(raw)-1])
-	return err
-}
-
-func (l *rowsWriter) end() {
-	if !l.begun {
-		result(l.w, l.first)
-		return
-	}
-	_, _ = l.w.Write([]byte("]}")) // the caller may be gone
+	return l.w.Flush()
 }

@@ -60,33 +60,21 @@ func (s *server) writeView(r *http.Request, w http.ResponseWriter, id json.RawMe
 // writeFiles writes the files of an open group as JSON and returns how long that is,
 // unless they are too many to be told to anybody who asks.
 func (s *server) writeFiles(r *http.Request, w io.Writer, group string) (size int64, err error) {
-	before, n := byte('['), 0
+	list := newRowsWriter(w)
 	err = s.Files.List(r.Context(), "", wire.TransactionsRequest{GroupID: group}, func(rows []wire.TransactionRow) error {
-		if len(rows) == 0 {
-			return nil
-		}
-		raw, err := json.Marshal(rows)
-		if err != nil {
+		if err := list.add(rows); err != nil {
 			return err
 		}
-		raw[0], before = before, ','
-		size, n = size+int64(len(raw)), n+len(rows)
-		if n > wire.MaxPageRows || size > maxView {
+		if list.n > wire.MaxPageRows || list.size > maxView {
 			return fault.New(wire.CodeTooLarge, "the group has more than %d files, or their names are longer than %d bytes together: "+
 				"sign in and ask get_group_transactions with after_seq and limit", wire.MaxPageRows, maxView)
 		}
-		_, err = w.Write(raw[:len(raw)-1])
-		return err
+		return nil
 	})
-	if err != nil {
-		return size, err
+	if err == nil {
+		err = list.end("")
 	}
-	end := "]"
-	if n == 0 {
-		end = "[]"
-	}
-	_, err = io.WriteString(w, end)
-	return size, err
+	return list.size, err
 }
 
 // viewWriter writes the bytes of a view as the network encodes them: as an array of

@@ -37,8 +37,8 @@ const (
 )
 
 // ListMemory is how much memory a list takes, at most, in bytes: a piece, the one
-// before it, and its text, in which a byte may take six.
-const ListMemory = 2*pieceBytes + 6*pieceBytes
+// before it, and the text of a row.
+const ListMemory = 2*pieceBytes + 64<<10
 
 // List passes the file records of a group to each, for a member, or for anybody
 // when the group is open: all in upload order, or a page in order of change. A
