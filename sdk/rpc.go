@@ -187,8 +187,9 @@ func (c *Client) GroupOwner(ctx context.Context, g GroupID) (AccountID, error) {
 	return *owner, nil
 }
 
-// GroupChecksum returns the attestation checksum of g, or "" when the service
-// publishes none, also for a group it does not know. Free, no authentication.
+// GroupChecksum returns the checksum of g, or "" when the service publishes none,
+// also for a group it does not know. At a self-hosted service it tells key
+// versions apart and attests nothing. Free, no authentication.
 // Errors: [KindUnavailable], [KindTimeout], [KindCorrupt]. Specification 4.2.
 func (c *Client) GroupChecksum(ctx context.Context, g GroupID) (string, error) {
 	var sum *string

@@ -8,7 +8,8 @@ import (
 	"github.com/svcfs/svcfs/service/vault"
 )
 
-// Checksum is the public commitment of a group with what it is computed from.
+// Checksum tells versions of a group's key apart, with what it is computed from.
+// It attests nothing.
 type Checksum struct {
 	Sum         string // hex SHA-256 of Input
 	Measurement string // of the code that handles keys

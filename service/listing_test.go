@@ -3,6 +3,7 @@ package service_test
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -81,5 +82,35 @@ func TestListingsInParts(t *testing.T) {
 	}
 	if status, body := alice.tool(wire.OpGetGroupTransactions, object{"group_id": "g1", "kinds": "other"}); status != http.StatusBadRequest {
 		t.Errorf("unknown kinds: %d %s", status, body)
+	}
+}
+
+// Who read what is told to the owner of a group alone, also in an open group that
+// anybody joins; everybody is told what they read themselves.
+func TestThreat32WhoReadWhatIsTheOwnersToKnow(t *testing.T) {
+	r := run(t)
+	alice, bob, carol := r.user("alice", "10"), r.user("bob", "10"), r.user("carol", "10")
+	must[string](alice, wire.OpCreateHackathonGroup, object{"group_id": "g", "expires_at": fmt.Sprint(time.Now().Add(time.Hour).UnixNano())})
+	up := alice.upload("g", "file", []byte("content"))
+	for _, u := range []*user{bob, carol} {
+		must[string](u, wire.OpJoinGroup, object{"group_id": "g"})
+		u.retrieve("g", up.CID)
+	}
+	for u, want := range map[*user]string{alice: bob.id + " " + carol.id, bob: bob.id, carol: carol.id} {
+		var readers []string
+		after := int64(0)
+		for { // page by page, so that a page of hidden records ends nothing
+			rows := must[[]wire.TransactionRow](u, wire.OpGetGroupTransactions, object{"group_id": "g", "kinds": wire.KindsAll, "after_seq": after, "limit": 1})
+			if len(rows) == 0 {
+				break
+			}
+			after = rows[0].ChangedSeq
+			if rows[0].Kind == "claim_token" {
+				readers = append(readers, rows[0].UserID)
+			}
+		}
+		if got := strings.Join(readers, " "); got != want {
+			t.Errorf("%s is told of the reads of %q, want %q", u.id, got, want)
+		}
 	}
 }

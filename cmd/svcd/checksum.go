@@ -13,7 +13,8 @@ func newChecksum(s *settings) *cobra.Command {
 	return &cobra.Command{
 		Use: "checksum GROUP", Short: "Show the public checksum of a group and how to compute it", Args: oneArg("GROUP"),
 		Long: "Prints what get_group_checksum answers for a group, what it is computed from, and a shell command that computes it\n" +
-			"without this program. The checksum changes with every revocation, which rotates the key of the group.",
+			"without this program. The checksum changes with every revocation, which rotates the key of the group. It attests nothing:\n" +
+			"anybody computes it, and it says nothing about which program handles the keys.",
 		Example: "  svcd checksum team --data ./data\n  svcd checksum team --data ./data | sed -n 's/^command *//p' | sh",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return s.with(cmd.Context(), func(svc *service.Service) error {

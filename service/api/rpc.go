@@ -173,12 +173,19 @@ func (s *server) viewGroup(ctx context.Context, method, group, user string) (any
 	}
 }
 
-// expired lists the records of a group that retention will remove next, as many
-// as a page has.
+// expired lists the records of an open group that retention will remove next, as
+// many as a page has. What goes on in another group is its members' to know.
 func (s *server) expired(ctx context.Context, group string) (any, error) {
 	ids := []string{}
-	if group == "" {
-		return ids, nil
+	g, _, err := s.Groups.View(ctx, group, "")
+	if err != nil {
+		if fault.Of(err).Code == wire.CodeGroupNotFound {
+			err = nil
+		}
+		return ids, err
+	}
+	if !g.Joinable {
+		return s.public(false, nil)
 	}
 	list, err := s.Files.Expired(ctx, group, wire.MaxPageRows)
 	for _, e := range list {

@@ -29,8 +29,9 @@ import (
 
 const (
 	keyBytes = 32
-	// measurement identifies the code that handles keys, as an attestation would.
-	// It changes when this package changes what it does with a key.
+	// measurement stands where an attestation would name the code that handles keys.
+	// It is a constant: nothing is measured. It stays, because clients may remember
+	// checksums.
 	measurement = "svcd-vault-1"
 )
 
@@ -151,18 +152,17 @@ func (v *Vault) UnwrapKnown(b Binding, wrapped []byte) (key FileKey, version int
 	return FileKey{}, 0, errors.New("unwrap file key: the record does not belong to this master key, group, reference and version")
 }
 
-// Measurement identifies the code that handles keys; see [Checksum].
+// Measurement is the constant in [ChecksumInput].
 func Measurement() string { return measurement }
 
-// Checksum is the public commitment of a group: hex SHA-256 of [ChecksumInput].
-// It changes when the key is rotated or other code handles keys, and anyone can
-// compute it: service/LEDGER.md says how.
+// Checksum tells versions of a group's key apart: hex SHA-256 of [ChecksumInput].
+// Anyone can compute it, as service/LEDGER.md says; it attests nothing.
 func Checksum(group string, version int64) string {
 	sum := sha256.Sum256(ChecksumInput(group, version))
 	return hex.EncodeToString(sum[:])
 }
 
-// ChecksumInput is the vault's measurement, the group and its key version, as
+// ChecksumInput is a constant, the group and its key version, as
 // service/LEDGER.md lays them out.
 func ChecksumInput(group string, version int64) []byte {
 	return append([]byte(measurement+"\x00"), Binding{Group: group, Version: version}.bytes()...)

@@ -225,5 +225,5 @@ function about(g) {
 		h("dl", { class: "facts" },
 			h("dt", null, "Owner"), h("dd", null, mono(g.owner)),
 			h("dt", null, "Checksum"), h("dd", { class: "row" }, mono(g.checksum, 24), copyButton(g.checksum, "Checksum"))),
-		h("p", { class: "hint" }, "The checksum commits to the key custody and the version of the group's key; it changes when a member is revoked."));
+		h("p", { class: "hint" }, "The checksum is computed from the group's name and the version of its key, and changes when a member is revoked. It proves nothing about the service."));
 }
