@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -238,6 +239,70 @@ func TestEFullDiskOfTheService(t *testing.T) {
 	if out, err := w.svcd("verify", "--read-data"); err != nil || !strings.Contains(out, "0 bad") {
 		t.Errorf("svcd verify: %v\n%s", err, out)
 	}
+	a.unmount()
+}
+
+// Threat 31, a disk that uploads have filled locks nobody out: one account cannot do it
+// alone, and when several have, reading, removing and administration go on.
+func TestThreat31FullDiskLocksNobodyOut(t *testing.T) {
+	w := newWorld(t)
+	w.stop()
+	small := smallDisk(t, w)
+	t.Cleanup(w.stop)
+	w.data = filepath.Join(small, "full")
+	w.start()
+	alice, bob := w.account("alice", "1000"), w.account("bob", "1000")
+	alice.must("group", "create", "team")
+	alice.must("group", "add", "team", bob.id)
+	bob.must("group", "create", "other")
+	a, b := alice.mount("a", "--allow-delete"), bob.mount("b", "--allow-delete")
+	a.lost, b.lost = true, true
+	fill := func(m *mount, group string, size int, refusal string) (stored int) {
+		for ; stored < 1000; stored++ {
+			name := fmt.Sprintf("%s/f%d-%d", group, size, stored)
+			if err := os.WriteFile(m.path(name), bytes.Repeat([]byte{byte(stored)}, size), 0o600); err != nil {
+				m.wantError(err, unix.ENOSPC, name, refusal)
+				return stored
+			}
+		}
+		t.Fatal("the disk is not full")
+		return 0
+	}
+	const size = 100 << 10
+	stored := fill(a, "team", size, "storage of account alice.svc.testnet is full")
+	fill(b, "other", size, "the service's storage is full")
+	fill(b, "other", 1000, "the service's storage is full")
+	if out, _ := w.svcd("doctor"); !strings.Contains(out, "plan for more room") && !strings.Contains(out, "make room") {
+		t.Errorf("svcd doctor:\n%s", out)
+	}
+	want := make([][]byte, stored)
+	for i := range want {
+		want[i] = bytes.Repeat([]byte{byte(i)}, size)
+	}
+	for round := range 3 { // each time it costs records
+		m := bob.mount(fmt.Sprint("reader", round))
+		for i := range want {
+			if got := read(t, m.path("team", fmt.Sprintf("f%d-%d", size, i))); !bytes.Equal(got, want[i]) {
+				t.Errorf("f%d: %d other bytes", i, len(got))
+			}
+		}
+		m.unmount()
+	}
+	carol := w.account("carol", "10")
+	alice.must("group", "add", "team", carol.id)
+	alice.must("group", "revoke", "team", carol.id)
+	for i := range stored / 2 {
+		if err := os.Remove(a.path("team", fmt.Sprintf("f%d-%d", size, i))); err != nil {
+			t.Errorf("rm: %v", err)
+		}
+	}
+	if err := os.WriteFile(a.path("team/after"), make([]byte, size), 0o600); err != nil {
+		t.Errorf("after making room: %v", err)
+	}
+	if out, err := w.svcd("verify", "--read-data"); err != nil || !strings.Contains(out, "0 bad") {
+		t.Errorf("svcd verify: %v\n%s", err, out)
+	}
+	b.unmount()
 	a.unmount()
 }
 

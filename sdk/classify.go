@@ -377,7 +377,7 @@ func (c *Client) hint(kind Kind) string {
 	case KindDeleted:
 		return "The key was destroyed; the file cannot be read again."
 	case KindStorageFull:
-		return "The operator of the service must make room."
+		return "Remove files or old versions, or ask the operator of the service for room."
 	case KindCorrupt:
 		return "Nothing of it was used; tell the operator of the service."
 	default:

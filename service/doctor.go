@@ -71,6 +71,3 @@ func (s *Service) LastRecord(ctx context.Context) (at time.Time, err error) {
 	}
 	return time.Unix(0, ns.Int64), nil
 }
-
-// FreeBytes is the free space on the disk of the data directory, -1 when it is not known.
-func (s *Service) FreeBytes() int64 { return freeBytes(s.cfg.DataDir) }

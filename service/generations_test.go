@@ -354,3 +354,25 @@ func TestThreat27Transfer(t *testing.T) {
 		t.Errorf("audit: %d records, %v", n, err)
 	}
 }
+
+// Who does not say that he knows the format, as nova-sdk-js 1.0.3, is refused compressed
+// content, before the fee; everybody else gets it.
+func TestCompressedContentOf10(t *testing.T) {
+	r := run(t)
+	alice := r.user("alice", "10")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	request := alice.finalize("g", "f", []byte("zlib"))
+	request.Format = json.RawMessage(`{"version":1,"compression":"deflate","original_size":100}`)
+	ref := must[wire.FinalizeUploadResult](alice, wire.OpFinalizeUpload, request).CID
+	before := alice.balance()
+	status, body := alice.tool(wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": ref})
+	if status != http.StatusNotFound || !strings.Contains(body, "this file is compressed") || alice.balance() != before {
+		t.Errorf("1.0.3: %d %s, balance %s of %s", status, body, alice.balance(), before)
+	}
+	if _, problem := (&sdk12{user: alice}).call(wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": ref}); problem != "" {
+		t.Errorf("1.2: %s", problem)
+	}
+	if status, body := alice.tool(wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": ref, "transfer": "raw"}); status != http.StatusOK {
+		t.Errorf("raw: %d %s", status, body)
+	}
+}

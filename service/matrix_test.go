@@ -129,6 +129,8 @@ func rows() []matrixRow {
 		{wire.OpRenameFile, fileOf(theOwner, object{"filename": "other"}), owners},
 		{wire.OpRenameFile, fileOf(aMember, object{"filename": "other"}), writers},
 		{wire.OpRenameFile, earlier(object{"filename": "other"}), owners},
+		{wire.OpGetStorage, inGroup, members},
+		{wire.OpGetStorage, nothing, anybody},
 		{wire.OpWatch, func(*matrix, role) object { return object{"after_seq": 0, "timeout_ms": 1} }, anybody},
 	}
 }

@@ -2,15 +2,15 @@ package service
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/svcfs/svcfs/service/blob"
 	"github.com/svcfs/svcfs/service/files"
 	"github.com/svcfs/svcfs/service/metrics"
+	"github.com/svcfs/svcfs/service/space"
 	"github.com/svcfs/svcfs/service/store"
 )
 
@@ -20,7 +20,12 @@ const stateWait = time.Second
 // observeParts lets the database and the blob store be counted and asked how
 // they are.
 func (s *Service) observeParts() {
-	s.store.Observe(func(call string, took time.Duration, err error) { s.metrics.Part("database", call, took, err) })
+	s.store.Observe(func(call string, took time.Duration, err error) {
+		s.metrics.Part("database", call, took, err)
+		if call == "make room" {
+			s.databaseWasFull()
+		}
+	})
 	s.health = &health{log: s.cfg.Logger, parts: map[string]func(context.Context) error{"database": s.pingDatabase, "blobs": s.blobs.Check}}
 	s.metrics.Watch(s.state)
 }
@@ -39,7 +44,7 @@ func (s *Service) pingDatabase(ctx context.Context) error {
 func (s *Service) state() (metrics.State, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), stateWait)
 	defer cancel()
-	state := metrics.State{FreeBytes: freeBytes(s.cfg.DataDir)}
+	state := metrics.State{FreeBytes: space.Free(s.cfg.DataDir)}
 	err := s.store.Read(ctx, func(tx *store.Tx) error {
 		return tx.QueryRowContext(ctx, `SELECT (SELECT coalesce(max(seq), 0) FROM ledger), (SELECT count(*) FROM uploads WHERE result IS NULL),
 			(SELECT count(*) FROM accounts), (SELECT count(*) FROM files WHERE deleted_ns IS NULL),
@@ -49,24 +54,19 @@ func (s *Service) state() (metrics.State, error) {
 	return state, err
 }
 
-// freeBytes is what an unprivileged user may still write, or -1.
-func freeBytes(dir string) int64 {
-	var fs unix.Statfs_t
-	if unix.Statfs(dir, &fs) != nil {
-		return -1
-	}
-	return int64(fs.Bavail) * int64(fs.Bsize)
-}
-
-// measuredBlobs counts the calls of a blob store.
+// measuredBlobs counts the calls of a blob store, and notes when it is full.
 type measuredBlobs struct {
 	files.Blobs
-	metrics *metrics.Metrics
+	s *Service
 }
 
 func (m measuredBlobs) Put(ctx context.Context, r io.Reader, limit int64) (info blob.Info, err error) {
 	defer m.count("put", time.Now(), &err)
-	return m.Blobs.Put(ctx, r, limit)
+	info, err = m.Blobs.Put(ctx, r, limit)
+	if errors.Is(err, blob.ErrFull) {
+		m.s.storeWasFull()
+	}
+	return info, err
 }
 
 func (m measuredBlobs) Open(ctx context.Context, id string) (r io.ReadSeekCloser, size int64, err error) {
@@ -81,9 +81,12 @@ func (m measuredBlobs) Read(ctx context.Context, id string, size int64) (data []
 
 func (m measuredBlobs) Delete(ctx context.Context, id string) (err error) {
 	defer m.count("delete", time.Now(), &err)
-	return m.Blobs.Delete(ctx, id)
+	if err = m.Blobs.Delete(ctx, id); err == nil {
+		m.s.space.Freed(space.Files)
+	}
+	return err
 }
 
 func (m measuredBlobs) count(call string, start time.Time, err *error) {
-	m.metrics.Part("blobs", call, time.Since(start), *err)
+	m.s.metrics.Part("blobs", call, time.Since(start), *err)
 }

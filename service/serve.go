@@ -112,7 +112,7 @@ func (s *Service) sweepOnce(ctx context.Context) {
 		log.Error("keys of the service", "cause", err.Error())
 	}
 	s.signIns.Flush(ctx)
-	err := s.files.Sweep(ctx)
+	err := errors.Join(s.holdBack(ctx), s.files.Sweep(ctx))
 	if ctx.Err() != nil {
 		return
 	}

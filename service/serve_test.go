@@ -447,7 +447,7 @@ func (r *running) ledgerRows() (list []ledgerRow) {
 func TestHealthNamesThePart(t *testing.T) {
 	s := serve(t, nil)
 	status, out := s.asked()
-	if status != 200 || out["status"] != "ok" || out["version"] != service.Version || out["auth"] != "enabled" || out["rpc_reachable"] != true {
+	if status != 200 || out["status"] != "ok" || out["version"] != service.Version || out["auth"] != "enabled" || out["rpc_reachable"] != true || out["space"] == nil {
 		t.Errorf("%d %v", status, out)
 	}
 	if parts := fmt.Sprint(out["parts"]); parts != "map[blobs:ok checkpoints:ok database:ok]" {

@@ -26,6 +26,7 @@ import (
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/legacy"
 	"github.com/svcfs/svcfs/service/metrics"
+	"github.com/svcfs/svcfs/service/space"
 	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/vault"
 	"github.com/svcfs/svcfs/service/watch"
@@ -72,6 +73,10 @@ type Config struct {
 	SignInLogger  *slog.Logger     // of sign-ins and those that failed; nil = Logger
 	Now           func() time.Time // nil = time.Now; the time of tokens and records
 
+	MaxAccountBytes int64 // of ciphertext kept for an account; 0 = a files.QuotaShare-th of the disk, negative = any number
+	MaxGroupBytes   int64 // and for a group
+	ReserveBytes    int64 // of the disks that uploads leave alone, see space.New
+
 	TLSCert, TLSKey string         // PEM files; "" = plain HTTP
 	TrustedProxies  []netip.Prefix // whose X-Forwarded-For is believed
 	MaxConnections  int            // open at once; 0 = DefaultMaxConnections
@@ -100,6 +105,7 @@ type Service struct {
 	gateway  *legacy.Gateway // nil = none
 	metrics  *metrics.Metrics
 	health   *health
+	space    *space.Keeper
 	handler  http.Handler
 
 	connections *connections
@@ -128,7 +134,8 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Service{cfg: cfg, signIns: auth.NewSignIns(cfg.SignInLogger, time.Now), metrics: metrics.New(Version)}
+	s := &Service{cfg: cfg, signIns: auth.NewSignIns(cfg.SignInLogger, time.Now), metrics: metrics.New(Version),
+		space: space.New(cfg.ReserveBytes, map[string]string{space.Database: cfg.DataDir, space.Files: blobDisk(cfg)})}
 	if cfg.TLSCert != "" {
 		if s.certificate, err = loadCertificate(cfg.TLSCert, cfg.TLSKey, cfg.Logger); err != nil {
 			return nil, err
@@ -169,8 +176,9 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	s.observeParts()
 	l := ledger.New(cfg.Fees, cfg.FreeChanges, cfg.Now)
 	s.accounts = auth.NewAccounts(s.store, l, cfg.ContractID, s.signIns)
-	s.files = files.New(s.store, l, v, measuredBlobs{s.blobs, s.metrics}, cfg.ContractID, cfg.MaxFileBytes,
-		files.Options{PlainRefs: cfg.PlainRefs, Gateway: s.gateway, MaxOpenBytes: cfg.MaxOpenBytes})
+	s.files = files.New(s.store, l, v, measuredBlobs{s.blobs, s}, cfg.ContractID, cfg.MaxFileBytes,
+		files.Options{PlainRefs: cfg.PlainRefs, Gateway: s.gateway, MaxOpenBytes: cfg.MaxOpenBytes,
+			MaxAccountBytes: quota(cfg.MaxAccountBytes, cfg), MaxGroupBytes: quota(cfg.MaxGroupBytes, cfg), Space: s.space})
 	g := groups.New(s.store, l, s.accounts)
 	spool, err := makeSpool(cfg)
 	if err != nil {
@@ -184,7 +192,7 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	s.handler = api.New(api.Deps{
 		Accounts: s.accounts, Tokens: auth.NewTokens(s.accounts, tokenKey, cfg.PublicURL, cfg.TokenLifetime, cfg.Now),
 		Groups: g, Files: s.files, Watch: s.watch, Ledger: l, TicketKey: ticketKey[:], ContractID: cfg.ContractID,
-		Version: Version, MaxFileBytes: cfg.MaxFileBytes, RequestRate: cfg.RequestRate, Health: s.health.check, Metrics: s.metrics, Page: page, Checkpoints: s.log,
+		Version: Version, MaxFileBytes: cfg.MaxFileBytes, RequestRate: cfg.RequestRate, Health: s.health.check, Space: s.space, Metrics: s.metrics, Page: page, Checkpoints: s.log,
 		Logger: cfg.Logger, TrustedProxies: cfg.TrustedProxies, ClientTimeout: cfg.ClientTimeout,
 		Memory: cfg.Memory, PutMemory: s.blobs.PutMemory, Spool: spool, SignedIn: s.connections.signedIn,
 	})
@@ -309,6 +317,19 @@ func (s *Service) Accounts(ctx context.Context) ([]auth.Listed, error) { return 
 // byte; see [files.Files.Verify].
 func (s *Service) Verify(ctx context.Context, readData bool, report func(ref string, err error)) (int, error) {
 	return s.files.Verify(ctx, readData, report)
+}
+
+// Orphans names the bytes that belong to no file and no upload: where they lie and
+// how many. A running service removes them; what is younger than ten minutes may
+// just arrive and is not named.
+func (s *Service) Orphans(ctx context.Context, visit func(where string, size int64)) error {
+	return s.files.Orphans(ctx, func(id string, size int64) { visit(s.blobs.Where(id), size) })
+}
+
+// CheckStored compares the bytes that are counted for accounts and groups with
+// what is kept; see [files.Files.CheckStored].
+func (s *Service) CheckStored(ctx context.Context, report func(what string, err error)) error {
+	return s.files.CheckStored(ctx, report)
 }
 
 // Expired lists the files that are older than their groups keep files.

@@ -21,6 +21,7 @@ import (
 	"github.com/svcfs/svcfs/ownfile"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
+	"github.com/svcfs/svcfs/service/space"
 	"github.com/svcfs/svcfs/service/vault"
 )
 
@@ -220,28 +221,14 @@ func checkCertificate(certFile, keyFile string, now time.Time) finding {
 	return passed("certificate", detail)
 }
 
-// Free space that is worth a warning, and a failure, in bytes.
-const (
-	freeWarn = 5 << 30
-	freeFail = 256 << 20
-)
-
 // clockTolerance is how far clocks may be apart: tokens have a leeway of 30 s.
 const clockTolerance = 30 * time.Second
 
 func checkParts(ctx context.Context, svc *service.Service) []finding {
 	var list []finding
 	add := func(f finding) { list = append(list, f) }
-	free := svc.FreeBytes()
-	switch detail := fmt.Sprintf("%d MiB are free", free>>20); {
-	case free < 0:
-		add(warned("free space", "not known", "look with df"))
-	case free < freeFail:
-		add(failed("free space", detail, "make room: uploads are refused with 507 when the disk is full"))
-	case free < freeWarn:
-		add(warned("free space", detail, "plan for more room"))
-	default:
-		add(passed("free space", detail))
+	for _, p := range svc.Space() {
+		add(checkSpace(p))
 	}
 	if detail, err := svc.CheckDatabase(ctx); err != nil {
 		add(failed("database", err.Error(), "stop the service and restore a backup: service/OPERATING.md, Backup and restore"))
@@ -270,6 +257,24 @@ func checkParts(ctx context.Context, svc *service.Service) []finding {
 	}
 	return list
 }
+
+// checkSpace warns before uploads are refused.
+func checkSpace(p space.Place) finding {
+	const check = "free space"
+	detail := fmt.Sprintf("%.1f of %.1f MiB are free on the disk of %s, uploads leave %.1f alone", mebibytes(p.Free), mebibytes(p.Size), p.Dir, mebibytes(p.Reserve))
+	if p.Free < 0 {
+		detail = "of the place of " + p.Name + " it is not known from here"
+	}
+	switch {
+	case p.State == space.Full:
+		return failed(check, detail, "make room: uploads are refused with 507; reading and removing go on for a while")
+	case p.State == space.Low:
+		return warned(check, detail, "plan for more room, before uploads are refused")
+	}
+	return passed(check, detail)
+}
+
+func mebibytes(n int64) float64 { return float64(n) / (1 << 20) }
 
 // addressTimeout bounds the look at the public address.
 const addressTimeout = 10 * time.Second

@@ -25,6 +25,7 @@ import (
 	"github.com/svcfs/svcfs/service/blob"
 	"github.com/svcfs/svcfs/service/files"
 	"github.com/svcfs/svcfs/service/ledger"
+	"github.com/svcfs/svcfs/service/space"
 	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/vault"
 )
@@ -62,6 +63,10 @@ type settings struct {
 	maxPerAddress  int
 	clientTimeout  time.Duration
 	memory         int64
+
+	maxAccountBytes int64
+	maxGroupBytes   int64
+	reserveBytes    int64
 
 	effective []setting // after resolve
 	lookupEnv func(string) (string, bool)
@@ -120,6 +125,11 @@ func (s *settings) registerServing(set *pflag.FlagSet) {
 	set.Int64Var(&s.maxFileBytes, "max-file-bytes", service.DefaultMaxFileBytes, "largest file accepted, in plaintext bytes")
 	set.Int64Var(&s.maxOpenBytes, "max-open-bytes", 0, fmt.Sprintf("most bytes of the uploads an account has begun and not finished; above it 429; "+
 		"0 = %d GiB, or %d times --max-file-bytes if that is more", files.OpenBytes>>30, files.OpenFiles))
+	set.Int64Var(&s.maxAccountBytes, "max-account-bytes", 0, fmt.Sprintf("most bytes of ciphertext kept for one account, versions and unfinished uploads included; above it 507; "+
+		"0 = 1/%d of the disk of --blobs, any number in a bucket; -1 = any number", files.QuotaShare))
+	set.Int64Var(&s.maxGroupBytes, "max-group-bytes", 0, "the same for one group")
+	set.Int64Var(&s.reserveBytes, "reserve-bytes", 0, fmt.Sprintf("bytes of the disks that uploads leave to reading, removing and administration; "+
+		"0 = %d GiB, or 1/%d of a smaller disk; -1 = nothing", space.MaxReserve>>30, space.ReserveShare))
 	set.StringVar(&s.refs, "refs", refsBafy, "references of new files: bafy.CONTRACT/fastfs.CONTRACT/…, "+
 		"which clients as old as SDK 1.0.3 accept, or plain without bafy.")
 	set.StringVar(&s.gateway, "gateway", "", "address like https://HOST/ipfs/ that has the bytes of legacy references, see svcd import-legacy --reference")
@@ -358,7 +368,8 @@ func (s *settings) needTLS() error {
 // serviceConfig checks the settings of a running service.
 func (s *settings) serviceConfig() (cfg service.Config, err error) {
 	cfg = service.Config{DataDir: s.data, MasterKey: s.masterKey(), Database: s.database, Blobs: s.blobs, PublicURL: s.publicURL, ContractID: s.contract, MaxFileBytes: s.maxFileBytes,
-		MaxOpenBytes: s.maxOpenBytes, PlainRefs: s.refs == refsPlain, Gateway: s.gateway, TokenLifetime: s.tokenLifetime, TLSCert: s.tlsCert, TLSKey: s.tlsKey,
+		MaxOpenBytes: s.maxOpenBytes, MaxAccountBytes: s.maxAccountBytes, MaxGroupBytes: s.maxGroupBytes, ReserveBytes: s.reserveBytes,
+		PlainRefs: s.refs == refsPlain, Gateway: s.gateway, TokenLifetime: s.tokenLifetime, TLSCert: s.tlsCert, TLSKey: s.tlsKey,
 		MaxConnections: s.maxConnections, MaxPerAddress: s.maxPerAddress, Memory: s.memory, ClientTimeout: s.clientTimeout, RequestRate: s.requestRate, FreeChanges: s.freeChanges}
 	if err := s.needData(); err != nil {
 		return cfg, err

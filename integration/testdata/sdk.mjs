@@ -3,7 +3,6 @@
 // input. Answers one line of JSON.
 import { createRequire } from 'node:module';
 import { readFileSync, writeFileSync } from 'node:fs';
-import { inflateSync } from 'node:zlib';
 
 const require = createRequire(process.cwd() + '/');
 const { NovaSdk } = require('nova-sdk-js');
@@ -26,8 +25,6 @@ const commands = {
     writeFileSync(file, got.data);
     return { ipfs_hash: got.ipfs_hash, group_id: got.group_id };
   },
-  // inflate: what a user of 1.0.3 has to do with a compressed file.
-  inflate: async (ref) => sdk.computeHash(inflateSync((await sdk.retrieve(group, ref)).data)),
   balance: () => sdk.getBalance(),
   owner: () => sdk.getGroupOwner(group),
   checksum: () => sdk.getGroupChecksum(group),

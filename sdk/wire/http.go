@@ -43,6 +43,7 @@ const (
 	OpDeleteFile           = "delete_file" // extension "delete"
 	OpRenameFile           = "rename_file" // extension "rename"
 	OpWatch                = "watch"       // extension "watch"
+	OpGetStorage           = "get_storage" // extension "storage"
 )
 
 // Capability names in [Capabilities].Features.
@@ -77,6 +78,8 @@ const (
 	// CapRoles: members have roles, see [Role]. Requests that name one are obeyed,
 	// and lists of groups and of members have "roles" beside "result".
 	CapRoles = "roles"
+	// CapStorage: the operation get_storage tells how many bytes are kept and may be.
+	CapStorage = "storage"
 )
 
 // Role is what a member of a group may do. Extension "roles"; without it members

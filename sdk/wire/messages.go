@@ -153,6 +153,24 @@ type RenameRequest struct {
 	Filename string `json:"filename"`
 }
 
+// StorageResult answers get_storage, a [GroupRequest] that may name no group: what
+// is kept for the caller, in all groups, and in the group by all its members.
+// Extension "storage".
+type StorageResult struct {
+	Account StoredBytes  `json:"account"`
+	Group   *StoredBytes `json:"group,omitempty"`
+	// Left is the largest upload that would be accepted now, in bytes of ciphertext.
+	// Absent = no bound is known.
+	Left *int64 `json:"left,omitempty"`
+}
+
+// StoredBytes is ciphertext that is kept: of living files with all their versions,
+// and of uploads that are not finished.
+type StoredBytes struct {
+	Bytes int64 `json:"bytes"`
+	Max   int64 `json:"max_bytes,omitempty"` // 0 = no bound
+}
+
 // TransactionsRequest is the body of get_group_transactions. AfterSeq and
 // Limit are the extension "paging": only rows whose ChangedSeq is larger, at
 // most Limit of them, in order of ChangedSeq. A client that remembers the

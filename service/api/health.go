@@ -3,11 +3,13 @@ package api
 import (
 	"maps"
 	"net/http"
+
+	"github.com/svcfs/svcfs/service/space"
 )
 
 // health answers what the hosted service does, and how each part is. It is 503
-// when files cannot be served; a ledger that is not signed any more is only
-// degraded.
+// when files cannot be served; a ledger that is not signed any more, or no room for
+// uploads, is only degraded. That there is little room left, it says before.
 func (s *server) health(w http.ResponseWriter, r *http.Request) {
 	code, status := http.StatusOK, "ok"
 	parts := maps.Clone(s.Health(r.Context()))
@@ -22,6 +24,10 @@ func (s *server) health(w http.ResponseWriter, r *http.Request) {
 	if err := s.Checkpoints.Problem(); err != nil {
 		checkpoints, status, parts["checkpoints"] = err.Error(), "degraded", "down"
 	}
+	room := s.Space.State()
+	if room == space.Full {
+		status = "degraded"
+	}
 	writeJSON(w, code, map[string]any{"status": status, "version": s.Version, "auth": "enabled", "rpc_reachable": parts["database"] == "ok",
-		"checkpoints": checkpoints, "parts": parts})
+		"checkpoints": checkpoints, "space": room, "parts": parts})
 }

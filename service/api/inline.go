@@ -64,13 +64,18 @@ func (s *server) contentBody(w http.ResponseWriter, r *http.Request, account str
 			spoolsPerAccount), RetryAfter: 5 * time.Second}
 	}
 	defer release()
+	arriving, err := s.Space.Begin(max(r.ContentLength, 0))
+	if err != nil {
+		return nil, err
+	}
+	defer arriving.End()
 	spool, err := s.newSpool()
 	if err != nil {
 		return nil, err
 	}
 	defer spool.Close()
 	traceOf(r.Context()).until(time.Now().Add(files.UploadLife))
-	n, err := io.Copy(spool, http.MaxBytesReader(w, r.Body, limit))
+	n, err := io.Copy(spool, arriving.Reader(http.MaxBytesReader(w, r.Body, limit)))
 	if err != nil {
 		return nil, noRoom(err)
 	}
@@ -130,11 +135,17 @@ func (b *base64Reader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// checkInline refuses a file that is too large to be sent inside JSON, before
-// anything is charged, and returns its size.
+// checkInline refuses a file that is too large to be sent inside JSON, or compressed
+// where the client does not say that it knows formats, before anything is charged, and
+// returns its size.
 func (s *server) checkInline(r *http.Request, account string, req wire.PrepareRetrieveRequest) (size int64, err error) {
-	if size, err = s.Files.BlobSize(r.Context(), account, req); err != nil {
+	size, compressed, err := s.Files.Look(r.Context(), account, req)
+	if err != nil {
 		return 0, err
+	}
+	if compressed && r.Header.Get(wire.HeaderWalletID) == "" {
+		return 0, fault.New(wire.CodeUnsupported, "this file is compressed, which nova-sdk-js 1.0.3 does not read: it would hand out other bytes, so nothing was charged; "+
+			"use svcfs or a newer SDK; a client that reads format.compression says so with the header x-wallet-id or \"transfer\":\"raw\"")
 	}
 	if size > s.inlineLimit()+format.Overhead {
 		return 0, fault.New(wire.CodeTooLarge, "file too large to be sent inside JSON: at most %d bytes; ask with \"transfer\":\"raw\"", s.inlineLimit())

@@ -24,6 +24,7 @@ import (
 	"github.com/svcfs/svcfs/service/groups"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/metrics"
+	"github.com/svcfs/svcfs/service/space"
 	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/throttle"
 	"github.com/svcfs/svcfs/service/watch"
@@ -44,6 +45,7 @@ type Deps struct {
 	MaxFileBytes int64
 	RequestRate  int                                     // of one account per second; 0 = no bound
 	Health       func(context.Context) map[string]string // part to "ok" or "down"; answers within a second
+	Space        *space.Keeper                           // of the disks
 	Metrics      *metrics.Metrics
 	Checkpoints  Checkpoints
 	Page         *web.Page // the account page
@@ -342,6 +344,6 @@ func (s *server) loginProbe(w http.ResponseWriter, _ *http.Request) {
 func (s *server) capabilities(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, wire.Capabilities{Service: "svcd", Version: s.Version, ContractID: s.ContractID,
 		Features: []string{wire.CapRows, wire.CapPaging, wire.CapRaw, wire.CapIdempotentFinalize, wire.CapIdempotentRetrieve, wire.CapLateName,
-			wire.CapDelete, wire.CapRename, wire.CapWatch, wire.CapCheckpoints, wire.CapRoles},
+			wire.CapDelete, wire.CapRename, wire.CapWatch, wire.CapCheckpoints, wire.CapRoles, wire.CapStorage},
 		MaxFileBytes: s.MaxFileBytes, Fees: s.Ledger.Fees()})
 }

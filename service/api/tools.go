@@ -65,6 +65,7 @@ func (s *server) operations() map[string]tool {
 		wire.OpGetGroupMembers: inGroup(s.Groups.Members),
 		wire.OpDeleteFile:      typed(s.Files.Delete),
 		wire.OpRenameFile:      typed(s.Files.Rename),
+		wire.OpGetStorage:      typed(s.Files.Storage),
 	}
 }
 

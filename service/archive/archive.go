@@ -94,8 +94,10 @@ type Summary struct {
 }
 
 // leftBehind are tables a moved service begins anew: who does which work now,
-// and sign-ins at the old address.
-func leftBehind() []string { return []string{"leases", "sign_in_links", "web_sessions"} }
+// sign-ins at the old address, and sums that its database counts itself.
+func leftBehind() []string {
+	return []string{"leases", "sign_in_links", "web_sessions", "stored_bytes"}
+}
 
 // tables lists what is moved.
 func (s Service) tables(ctx context.Context, tx *store.Tx) ([]store.Table, error) {

@@ -54,6 +54,8 @@ type Store interface {
 	Read(ctx context.Context, id string, size int64) ([]byte, error)
 	// Delete removes a blob; one that is not there is no error.
 	Delete(ctx context.Context, id string) error
+	// List calls visit with every blob older than age, and its size in bytes.
+	List(ctx context.Context, age time.Duration, visit func(id string, size int64) error) error
 	// Sweep removes what interrupted Puts left and calls visit with every blob
 	// older than age.
 	Sweep(ctx context.Context, age time.Duration, visit func(id string) error) error

@@ -226,6 +226,27 @@ func (d *Dir) Delete(_ context.Context, id string) error {
 // Sweep removes what an interrupted Put left in tmp/ and calls visit with every
 // blob older than age.
 func (d *Dir) Sweep(ctx context.Context, age time.Duration, visit func(id string) error) error {
+	return d.walk(ctx, age, func(name, id string, _ int64) error {
+		if id == "" {
+			return d.root.Remove(name)
+		}
+		return visit(id)
+	})
+}
+
+// List calls visit with every blob older than age.
+func (d *Dir) List(ctx context.Context, age time.Duration, visit func(id string, size int64) error) error {
+	return d.walk(ctx, age, func(_, id string, size int64) error {
+		if id == "" {
+			return nil
+		}
+		return visit(id, size)
+	})
+}
+
+// walk calls visit with every blob older than age, and with what lies in tmp/,
+// which has no id.
+func (d *Dir) walk(ctx context.Context, age time.Duration, visit func(name, id string, size int64) error) error {
 	before := time.Now().Add(-age)
 	return fs.WalkDir(d.root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
 		if err == nil {
@@ -241,10 +262,10 @@ func (d *Dir) Sweep(ctx context.Context, age time.Duration, visit func(id string
 		id := path.Base(name)
 		switch {
 		case path.Dir(name) == TmpDir:
-			return d.root.Remove(name)
+			return visit(name, "", info.Size())
 		case checkID(id) != nil || name != place(id):
 			return nil
 		}
-		return visit(id)
+		return visit(name, id, info.Size())
 	})
 }

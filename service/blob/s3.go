@@ -417,16 +417,64 @@ func (s *S3) Sweep(ctx context.Context, age time.Duration, visit func(id string)
 	if !s.swept.IsZero() && time.Since(s.swept) < sweepEvery {
 		return nil
 	}
-	ctx, cancel := context.WithCancel(ctx) // ends the listings
+	ctx, cancel := context.WithCancel(ctx) // ends the listing
 	defer cancel()
+	before := oldest(age)
+	err := s.list(ctx, before, func(key, id string, _ int64) error {
+		if id == "" {
+			s.remove(ctx, key)
+			return nil
+		}
+		return visit(id)
+	})
+	if err != nil {
+		return err
+	}
+	for entry := range s.core.ListIncompleteUploads(ctx, s.location.Bucket, s.prefix(), true) {
+		if entry.Err != nil {
+			return s.kind(ctx, "list interrupted uploads", entry.Err)
+		}
+		if entry.Initiated.Before(before) {
+			s.abort(ctx, entry.Key, entry.UploadID)
+		}
+	}
+	s.swept = time.Now()
+	return nil
+}
+
+// List calls visit with every blob older than age.
+func (s *S3) List(ctx context.Context, age time.Duration, visit func(id string, size int64) error) error {
+	return s.list(ctx, oldest(age), func(_, id string, size int64) error {
+		if id == "" {
+			return nil
+		}
+		return visit(id, size)
+	})
+}
+
+// oldest is the moment before which something is older than age, by the bucket's clock.
+func oldest(age time.Duration) time.Time {
 	if age > 0 {
 		age += maxSkew
 	}
-	before := time.Now().Add(-age)
+	return time.Now().Add(-age)
+}
+
+// prefix is what the keys of all blobs begin with.
+func (s *S3) prefix() string {
 	prefix := s.key("") // "" or without a slash at its end
 	if prefix != "" {
 		prefix += "/"
 	}
+	return prefix
+}
+
+// list calls visit with every blob that came before a moment, and with probe
+// objects that were left, which have no id.
+func (s *S3) list(ctx context.Context, before time.Time, visit func(key, id string, size int64) error) error {
+	ctx, cancel := context.WithCancel(ctx) // ends the listing
+	defer cancel()
+	prefix := s.prefix()
 	for entry := range s.core.ListObjectsIter(ctx, s.location.Bucket, minio.ListObjectsOptions{Prefix: prefix, Recursive: true}) {
 		if entry.Err != nil {
 			return s.kind(ctx, "list blobs", entry.Err)
@@ -436,25 +484,16 @@ func (s *S3) Sweep(ctx context.Context, age time.Duration, visit func(id string)
 		}
 		name := strings.TrimPrefix(entry.Key, prefix)
 		id := path.Base(name)
-		if strings.HasPrefix(name, probePrefix) {
-			s.remove(ctx, entry.Key)
-		}
-		if checkID(id) != nil || name != place(id) {
+		switch {
+		case strings.HasPrefix(name, probePrefix):
+			id = ""
+		case checkID(id) != nil || name != place(id):
 			continue
 		}
-		if err := visit(id); err != nil {
+		if err := visit(entry.Key, id, entry.Size); err != nil {
 			return err
 		}
 	}
-	for entry := range s.core.ListIncompleteUploads(ctx, s.location.Bucket, prefix, true) {
-		if entry.Err != nil {
-			return s.kind(ctx, "list interrupted uploads", entry.Err)
-		}
-		if entry.Initiated.Before(before) {
-			s.abort(ctx, entry.Key, entry.UploadID)
-		}
-	}
-	s.swept = time.Now()
 	return nil
 }
 

@@ -30,6 +30,7 @@ import (
 	"github.com/svcfs/svcfs/service/groups"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/legacy"
+	"github.com/svcfs/svcfs/service/space"
 	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/vault"
 )
@@ -55,6 +56,7 @@ type Blobs interface {
 	Open(ctx context.Context, id string) (io.ReadSeekCloser, int64, error)
 	Read(ctx context.Context, id string, size int64) ([]byte, error)
 	Delete(ctx context.Context, id string) error
+	List(ctx context.Context, age time.Duration, visit func(id string, size int64) error) error
 	Sweep(ctx context.Context, age time.Duration, visit func(id string) error) error
 }
 
@@ -79,6 +81,10 @@ type Options struct {
 	PlainRefs    bool            // references of new files do not start with bafy
 	Gateway      *legacy.Gateway // has the bytes of legacy references that are not kept here; nil = nobody
 	MaxOpenBytes int64           // of the uploads an account has begun and not finished; 0 = OpenBytes, or OpenFiles of the largest
+
+	MaxAccountBytes int64         // of ciphertext that is kept for an account; 0 = any number
+	MaxGroupBytes   int64         // and for a group
+	Space           *space.Keeper // of the disks
 }
 
 // New returns the files of a service.
@@ -128,6 +134,12 @@ func (f *Files) Prepare(ctx context.Context, account string, req wire.PrepareUpl
 		if err := f.canPay(ctx, tx, account); err != nil {
 			return err
 		}
+		if err := f.mayKeep(ctx, tx, account, req.GroupID, max(req.Size, format.Overhead)); err != nil {
+			return err
+		}
+		if err := f.options.Space.Room(req.Size); err != nil {
+			return err
+		}
 		key, err := f.vault.NewFileKey()
 		if err != nil {
 			return err
@@ -158,6 +170,14 @@ type upload struct {
 	keyID                             sql.NullInt64
 	blob                              *blob.Info // of a raw transfer
 	result                            []byte     // JSON once finalized
+}
+
+// blobSize is that of the raw transfer, 0 without one.
+func (u upload) blobSize() int64 {
+	if u.blob == nil {
+		return 0
+	}
+	return u.blob.Size
 }
 
 func getUpload(ctx context.Context, tx *store.Tx, account, id string) (u upload, err error) {
@@ -196,9 +216,15 @@ func (f *Files) discard(ctx context.Context, id string) {
 	_ = f.blobs.Delete(context.WithoutCancel(ctx), id)
 }
 
-// put stores ciphertext.
-func (f *Files) put(ctx context.Context, r io.Reader) (blob.Info, error) {
-	info, err := f.blobs.Put(ctx, r, f.maxBytes+format.Overhead)
+// put stores ciphertext of so many bytes, 0 when that is not known, unless it would
+// use what is held back of the disk.
+func (f *Files) put(ctx context.Context, r io.Reader, size int64) (blob.Info, error) {
+	arriving, err := f.options.Space.Begin(size)
+	if err != nil {
+		return blob.Info{}, err
+	}
+	defer arriving.End()
+	info, err := f.blobs.Put(ctx, arriving.Reader(r), f.maxBytes+format.Overhead)
 	faultpoint.Hit("blob.stored")
 	switch {
 	case errors.Is(err, blob.ErrTooLarge):
@@ -242,7 +268,7 @@ func (f *Files) Finalize(ctx context.Context, account string, req wire.FinalizeU
 	}
 	var own *blob.Info // only ours until the record commits
 	if data != nil {
-		stored, err := f.put(ctx, data)
+		stored, err := f.put(ctx, data, 0) // what came is on the disk already, or small
 		if err != nil {
 			return out, err
 		}
@@ -284,6 +310,11 @@ func (f *Files) record(ctx context.Context, tx *store.Tx, account string, req wi
 	}
 	if info == nil {
 		return out, false, fault.New(wire.CodeValidation, "Required: encrypted_data, or a PUT to upload_url before")
+	}
+	if own != nil { // what was PUT before counts already
+		if err := f.mayKeep(ctx, tx, account, u.group, own.Size-u.blobSize()); err != nil {
+			return out, false, err
+		}
 	}
 	if err := insertFile(ctx, tx, u, backendFastFS, req, meta, *info, r); err != nil {
 		return out, false, err
@@ -433,14 +464,18 @@ func (f *Files) find(ctx context.Context, account string, req wire.PrepareRetrie
 	return row, err
 }
 
-// BlobSize returns how many bytes of ciphertext a member would retrieve, asking
-// the gateway for them if they are not kept here.
-func (f *Files) BlobSize(ctx context.Context, account string, req wire.PrepareRetrieveRequest) (int64, error) {
+// Look returns how many bytes of ciphertext a member would retrieve, asking the
+// gateway for them if they are not kept here, and whether the content is compressed.
+func (f *Files) Look(ctx context.Context, account string, req wire.PrepareRetrieveRequest) (size int64, compressed bool, err error) {
 	row, err := f.find(ctx, account, req)
 	if err == nil {
 		row, err = f.present(ctx, account, req, row)
 	}
-	return row.blob.Size, err
+	if err != nil {
+		return 0, false, err
+	}
+	meta, err := format.ParseMetadata([]byte(row.format))
+	return row.blob.Size, err == nil && meta.Compression != "", nil // a format that is not understood is the reader's matter
 }
 
 // unlessDeleted returns err, which came of reading a blob, or that the file was

@@ -182,7 +182,7 @@ type legacyRow struct {
 
 // importBytes stores the blob of a row and records it.
 func (f *Files) importBytes(ctx context.Context, row legacyRow, sealed io.Reader) (out Imported, err error) {
-	if row.info, err = f.put(ctx, sealed); err != nil {
+	if row.info, err = f.put(ctx, sealed, 0); err != nil {
 		return out, err
 	}
 	err = f.store.Write(ctx, func(tx *store.Tx) error {
@@ -324,7 +324,12 @@ func (f *Files) fetch(ctx context.Context, ref string) error {
 	}
 	defer body.Close()
 	v := legacy.NewVerifier(id)
-	source := &watched{r: body}
+	arriving, err := f.options.Space.Begin(0)
+	if err != nil {
+		return err
+	}
+	defer arriving.End()
+	source := &watched{r: arriving.Reader(body)}
 	info, err := f.blobs.Put(ctx, legacy.Decoded(io.TeeReader(source, v)), f.maxBytes+format.Overhead)
 	var badText base64.CorruptInputError
 	switch {

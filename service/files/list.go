@@ -260,6 +260,18 @@ func (f *Files) Verify(ctx context.Context, readData bool, report func(ref strin
 	return checked, err
 }
 
+// Orphans calls visit with every blob that belongs to nothing, and its size in bytes.
+// [Files.Sweep] removes those. Younger ones may be of uploads that just arrive.
+func (f *Files) Orphans(ctx context.Context, visit func(id string, size int64)) error {
+	return f.blobs.List(ctx, orphanAge, func(id string, size int64) error {
+		owned, err := f.isOwned(ctx, id)
+		if err == nil && !owned {
+			visit(id, size)
+		}
+		return err
+	})
+}
+
 // lives tells whether a file was not deleted meanwhile.
 func (f *Files) lives(ctx context.Context, ref string) bool {
 	lives := true

@@ -112,11 +112,15 @@ func (f *Files) PutBlob(ctx context.Context, account, uploadID string, r io.Read
 		if _, err = groups.RequireWriter(ctx, tx, u.group, account); err != nil {
 			return err
 		}
+		if err := f.mayKeep(ctx, tx, account, u.group, max(size, format.Overhead)-u.blobSize()); err != nil {
+			return err
+		}
 		open, err = openBytes(ctx, tx, account, uploadID)
 		return err
 	}); err != nil {
 		return err
 	}
+	known := max(size, 0)
 	if size < 0 {
 		size = f.maxBytes + format.Overhead
 	}
@@ -124,7 +128,7 @@ func (f *Files) PutBlob(ctx context.Context, account, uploadID string, r io.Read
 		return f.tooManyBytes()
 	}
 	defer f.coming.end(account, size)
-	info, err := f.put(ctx, r)
+	info, err := f.put(ctx, r, known)
 	if err != nil {
 		return err
 	}
@@ -158,6 +162,9 @@ func (f *Files) replaceBlob(ctx context.Context, tx *store.Tx, account, uploadID
 	}
 	if open+info.Size > f.options.MaxOpenBytes {
 		return "", f.tooManyBytes()
+	}
+	if err := f.mayKeep(ctx, tx, account, u.group, info.Size-u.blobSize()); err != nil {
+		return "", err
 	}
 	if u.blob != nil {
 		useless = u.blob.ID

@@ -137,6 +137,52 @@ func (postgresEngine) scrub(ctx context.Context, db *sql.DB) error {
 	return err
 }
 
+// PostgreSQL's disk cannot be looked at from here. So a table of filler holds
+// some of it back: heldRows of about 400 bytes, which makes 16 MiB. It is emptied
+// when the server refuses for want of space, and filled when there is room again.
+const heldRows = 40_000
+
+// makeRoom empties the table of filler, if nobody did before.
+func (postgresEngine) makeRoom(ctx context.Context, db *sql.DB) bool {
+	var held bool
+	if err := db.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM held_back)").Scan(&held); err != nil || !held {
+		return false
+	}
+	_, err := db.ExecContext(ctx, "TRUNCATE held_back")
+	return err == nil
+}
+
+// holdBack fills the table again when there is room. Its rows are in no log of
+// the server: after a crash of that they are gone and made anew.
+func (postgresEngine) holdBack(ctx context.Context, db *sql.DB) (bool, error) {
+	var held bool
+	if err := db.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM held_back)").Scan(&held); err != nil || held {
+		return held, err
+	}
+	err := fillHeld(ctx, db)
+	if (postgresEngine{}).kind(err) == ErrFull {
+		_, err = db.ExecContext(ctx, "TRUNCATE held_back") // what was written before it failed
+		return false, err
+	}
+	return err == nil, err
+}
+
+func fillHeld(ctx context.Context, db *sql.DB) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }()
+	// One process at a time, and none that writes meanwhile.
+	if _, err := tx.ExecContext(ctx, "SELECT pg_advisory_xact_lock($1)", writersLock); err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, "INSERT INTO held_back (filler) SELECT '' FROM generate_series(1, $1) WHERE NOT EXISTS (SELECT 1 FROM held_back)", heldRows); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
 func (postgresEngine) kind(err error) error {
 	var failed *pgconn.PgError
 	if errors.As(err, &failed) {
@@ -156,12 +202,12 @@ func (postgresEngine) kind(err error) error {
 // kindOfCode reads an SQLSTATE (PostgreSQL manual, appendix A).
 func kindOfCode(code string) error {
 	switch {
-	case code == "53100" || code == "53200": // disk_full, out_of_memory
+	case code == "53100": // disk_full
 		return ErrFull
 	case code == "22021": // character_not_in_repertoire
 		return ErrInvalidText
 	case strings.HasPrefix(code, "08"), strings.HasPrefix(code, "57P"), strings.HasPrefix(code, "53"), code == "25006", code == "25P03":
-		return ErrUnavailable // connection lost, shutting down, too many connections, a standby, the turn was lost
+		return ErrUnavailable // connection lost, shutting down, too many connections or locks, a standby, the turn was lost
 	default:
 		return nil
 	}

@@ -8,10 +8,13 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/svcfs/svcfs/service/space"
 )
 
 const (
@@ -21,11 +24,23 @@ const (
 	sqliteReaders = 4
 	// busyTimeout is how long a write waits for another process, in ms.
 	busyTimeout = "10000"
-	// walPages is how long the write-ahead log may grow, in pages of 4 KiB, before
+	// maxWALPages is how long the write-ahead log may grow, in pages of 4 KiB, before
 	// it is moved into the database; pages that change often are moved once for
 	// many changes.
-	walPages = "4000"
+	maxWALPages = 4000
+	minWALPages = 32
+	pageBytes   = 4096
 )
+
+// walPages is maxWALPages, or less on a small disk: the log takes a quarter of what
+// uploads leave alone at most.
+func walPages(dir string) int64 {
+	size := space.Size(dir)
+	if size < 0 {
+		return maxWALPages
+	}
+	return max(minWALPages, min(maxWALPages, size/space.ReserveShare/4/pageBytes))
+}
 
 // sqliteEngine: a write-ahead log that is synced at every commit.
 type sqliteEngine struct{}
@@ -63,7 +78,8 @@ func makePrivate(file string) error {
 
 func connectSQLite(file string, forWriting bool) (*sql.DB, error) {
 	q := url.Values{"_pragma": {"busy_timeout(" + busyTimeout + ")", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)",
-		"secure_delete(1)", "trusted_schema(0)", "cache_size(-16000)", "temp_store(MEMORY)", "wal_autocheckpoint(" + walPages + ")"}}
+		"secure_delete(1)", "trusted_schema(0)", "cache_size(-16000)", "temp_store(MEMORY)",
+		"wal_autocheckpoint(" + strconv.FormatInt(walPages(filepath.Dir(file)), 10) + ")"}}
 	if forWriting {
 		q.Set("_txlock", "immediate")
 	} else {
@@ -105,10 +121,20 @@ func (sqliteEngine) scrub(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
+// makeRoom moves the write-ahead log into the database, where most of it replaces
+// pages that are there, and gives its file back to the disk.
+func (e sqliteEngine) makeRoom(ctx context.Context, db *sql.DB) bool { return e.scrub(ctx, db) == nil }
+
+// holdBack has nothing to do: the disk is ours to look at.
+func (sqliteEngine) holdBack(context.Context, *sql.DB) (bool, error) { return true, nil }
+
 func (sqliteEngine) kind(err error) error {
 	var failed *sqlite.Error
 	if !errors.As(err, &failed) {
 		return nil
+	}
+	if failed.Code() == sqlite3.SQLITE_IOERR_SHMSIZE { // the index of the write-ahead log cannot grow
+		return ErrFull
 	}
 	switch failed.Code() & 0xff {
 	case sqlite3.SQLITE_FULL:

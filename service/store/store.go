@@ -52,6 +52,12 @@ type engine interface {
 	check(ctx context.Context, db *sql.DB) error
 	// scrub removes what was deleted from the files, as far as the engine can.
 	scrub(ctx context.Context, db *sql.DB) error
+	// makeRoom frees what is held back for when the disk is full, and reports
+	// whether there was any.
+	makeRoom(ctx context.Context, db *sql.DB) bool
+	// holdBack sees that something is held back, if the engine can; it reports
+	// whether there is room for that.
+	holdBack(ctx context.Context, db *sql.DB) (bool, error)
 	// kind returns ErrFull, ErrUnavailable or ErrInvalidText for errors of that kind, else nil.
 	kind(err error) error
 }
@@ -76,8 +82,9 @@ type Store struct {
 	observe func(call string, took time.Duration, err error)
 }
 
-// Observe has f called after every transaction: call is "read" or "write". It
-// is set before the store is used.
+// Observe has f called after every transaction, call is "read" or "write", and
+// after what was held back had to be freed, "make room". It is set before the
+// store is used.
 func (s *Store) Observe(f func(call string, took time.Duration, err error)) { s.observe = f }
 
 // observed notes when a transaction began; the result notes its end.
@@ -188,6 +195,20 @@ func (s *Store) Read(ctx context.Context, f func(*Tx) error) (err error) {
 func (s *Store) Look(ctx context.Context, f func(*Tx) error) (err error) {
 	defer s.observed("read", &err)()
 	return mark(s.engine, f(&Tx{tx: s.read, engine: s.engine}))
+}
+
+// HoldBack sees that the database holds back space for the writes that go on when
+// its disk is full. It reports whether there is room: not while what was held
+// back is in use. With SQLite, whose disk the caller can look at, there always is.
+func (s *Store) HoldBack(ctx context.Context) (room bool, err error) {
+	if err := s.takeTurn(ctx); err != nil {
+		return false, err
+	}
+	defer s.passTurn()
+	if room, err = s.engine.holdBack(ctx, s.write); err != nil {
+		return false, mark(s.engine, fmt.Errorf("hold back space: %w", err))
+	}
+	return room, nil
 }
 
 // Scrub removes deleted rows from the database's files. SQLite overwrites

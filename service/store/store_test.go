@@ -382,11 +382,13 @@ func TestReleasedSchemaOpens(t *testing.T) {
 			}
 			defer s.Close()
 			var backend string
+			var byAccount, byGroup int64
 			err = s.Read(t.Context(), func(tx *store.Tx) error {
-				return tx.QueryRowContext(t.Context(), "SELECT backend FROM files WHERE filename = 'old.txt'").Scan(&backend)
+				return tx.QueryRowContext(t.Context(), `SELECT backend, (SELECT bytes FROM stored_bytes WHERE kind = 'account' AND name = uploader),
+					(SELECT bytes FROM stored_bytes WHERE kind = 'group' AND name = group_id) FROM files WHERE filename = 'old.txt'`).Scan(&backend, &byAccount, &byGroup)
 			})
-			if err != nil || backend != "FastFS" {
-				t.Errorf("the old file: backend %q, %v", backend, err)
+			if err != nil || backend != "FastFS" || byAccount != 28 || byGroup != 28 {
+				t.Errorf("the old file: backend %q, %d bytes of the account, %d of the group, %v", backend, byAccount, byGroup, err)
 			}
 		})
 	}

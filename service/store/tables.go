@@ -153,7 +153,7 @@ func (sqliteEngine) references(ctx context.Context, tx queries) (map[string][]st
 
 func (postgresEngine) tables(ctx context.Context, tx queries) ([]Table, error) {
 	rows, err := tx.QueryContext(ctx, `SELECT table_name, column_name, data_type FROM information_schema.columns
-		WHERE table_schema = current_schema() AND table_name <> 'schema_version' ORDER BY table_name, ordinal_position`)
+		WHERE table_schema = current_schema() AND table_name NOT IN ('schema_version', 'held_back') ORDER BY table_name, ordinal_position`)
 	if err != nil {
 		return nil, err
 	}

@@ -29,8 +29,36 @@ type pending struct {
 // came: each sees what those before it did, and one that fails leaves no trace
 // and disturbs no other. A caller may leave only while it waits: what has begun
 // is finished, so the context of a statement in f ends nothing.
+//
+// f runs again when the disk was full and what is held back made room.
 func (s *Store) Write(ctx context.Context, f func(*Tx) error) (err error) {
 	defer s.observed("write", &err)()
+	err = s.writeOnce(ctx, f)
+	if errors.Is(err, ErrFull) && s.makeRoom(ctx) {
+		err = s.writeOnce(ctx, f)
+	}
+	return err
+}
+
+// makeRoom frees what is held back, while nobody writes.
+func (s *Store) makeRoom(ctx context.Context) bool {
+	var err error
+	defer s.observed("make room", &err)()
+	ctx = context.WithoutCancel(ctx)
+	if err = s.takeTurn(ctx); err != nil {
+		return false
+	}
+	defer s.passTurn()
+	err = s.bounded(ctx, func(ctx context.Context) error {
+		if !s.engine.makeRoom(ctx, s.write) {
+			return ErrFull
+		}
+		return nil
+	})
+	return err == nil
+}
+
+func (s *Store) writeOnce(ctx context.Context, f func(*Tx) error) error {
 	p := &pending{ctx: ctx, f: f, done: make(chan error, 1)}
 	s.mu.Lock()
 	s.waiting = append(s.waiting, p)

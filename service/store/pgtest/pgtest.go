@@ -119,6 +119,17 @@ func (s *Server) chooseUser(dir string) error {
 	return os.Chown(dir, int(uid), int(gid))
 }
 
+// Own gives a folder to the user of the server.
+func (s *Server) Own(t testing.TB, dir string) {
+	t.Helper()
+	if s.user == nil {
+		return
+	}
+	if err := os.Chown(dir, int(s.user.Uid), int(s.user.Gid)); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func freePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

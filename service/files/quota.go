@@ -1,0 +1,100 @@
+package files
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/groups"
+	"github.com/svcfs/svcfs/service/store"
+)
+
+// QuotaShare: of a disk of its own one account, and one group, may fill at most a
+// QuotaShare-th, unless the operator says how many bytes. A bucket has no size.
+const QuotaShare = 2
+
+// stored is what is kept for an account and for a group, "" for none. Triggers of
+// the database count it, see the table stored_bytes.
+func (f *Files) stored(ctx context.Context, tx *store.Tx, account, group string) (byAccount, byGroup wire.StoredBytes, err error) {
+	byAccount.Max, byGroup.Max = f.options.MaxAccountBytes, f.options.MaxGroupBytes
+	err = tx.QueryRowContext(ctx, `SELECT COALESCE((SELECT bytes FROM stored_bytes WHERE kind = 'account' AND name = ?), 0),
+		COALESCE((SELECT bytes FROM stored_bytes WHERE kind = 'group' AND name = ?), 0)`, account, group).Scan(&byAccount.Bytes, &byGroup.Bytes)
+	if err != nil {
+		return byAccount, byGroup, fmt.Errorf("read stored bytes: %w", err)
+	}
+	return byAccount, byGroup, nil
+}
+
+// mayKeep refuses so many more bytes where an account or a group would keep too
+// many, so that nobody fills the store alone.
+func (f *Files) mayKeep(ctx context.Context, tx *store.Tx, account, group string, more int64) error {
+	byAccount, byGroup, err := f.stored(ctx, tx, account, group)
+	switch {
+	case err != nil:
+		return err
+	case byAccount.Max > 0 && byAccount.Bytes+more > byAccount.Max:
+		return fault.New(wire.CodeStorageFull, "the storage of account %s is full: it keeps %d bytes and may keep %d; remove files or old versions, "+
+			"or ask the operator for a higher --max-account-bytes", account, byAccount.Bytes, byAccount.Max)
+	case byGroup.Max > 0 && byGroup.Bytes+more > byGroup.Max:
+		return fault.New(wire.CodeStorageFull, "the storage of group %q is full: it keeps %d bytes and may keep %d; remove files or old versions, "+
+			"or ask the operator for a higher --max-group-bytes", group, byGroup.Bytes, byGroup.Max)
+	}
+	return nil
+}
+
+// Storage tells how much is kept, and how large the next upload may be. Members
+// only, where a group is named.
+func (f *Files) Storage(ctx context.Context, account string, req wire.GroupRequest) (out wire.StorageResult, err error) {
+	var byGroup wire.StoredBytes
+	err = f.store.Read(ctx, func(tx *store.Tx) error {
+		if req.GroupID != "" {
+			if _, err := groups.RequireMember(ctx, tx, req.GroupID, account); err != nil {
+				return err
+			}
+			out.Group = &byGroup
+		}
+		out.Account, byGroup, err = f.stored(ctx, tx, account, req.GroupID)
+		return err
+	})
+	if err != nil {
+		return out, err
+	}
+	left := f.options.Space.Left()
+	for _, s := range []*wire.StoredBytes{&out.Account, out.Group} {
+		if s != nil && s.Max > 0 && (left < 0 || s.Max-s.Bytes < left) {
+			left = max(0, s.Max-s.Bytes)
+		}
+	}
+	if left >= 0 {
+		out.Left = &left
+	}
+	return out, nil
+}
+
+// CheckStored compares what is counted with what is there, and reports each that
+// differs.
+func (f *Files) CheckStored(ctx context.Context, report func(what string, err error)) error {
+	return f.store.Read(ctx, func(tx *store.Tx) error {
+		rows, err := tx.QueryContext(ctx, `SELECT kind, name, CAST(sum(counted) AS BIGINT), CAST(sum(kept) AS BIGINT) FROM (
+			SELECT kind, name, bytes AS counted, 0 AS kept FROM stored_bytes
+			UNION ALL SELECT 'account', uploader, 0, blob_size FROM files WHERE deleted_ns IS NULL AND blob_id <> ref
+			UNION ALL SELECT 'group', group_id, 0, blob_size FROM files WHERE deleted_ns IS NULL AND blob_id <> ref
+			UNION ALL SELECT 'account', account, 0, blob_size FROM uploads WHERE blob_id IS NOT NULL
+			UNION ALL SELECT 'group', group_id, 0, blob_size FROM uploads WHERE blob_id IS NOT NULL
+			) compared GROUP BY kind, name HAVING sum(counted) <> sum(kept) ORDER BY kind, name`)
+		if err != nil {
+			return fmt.Errorf("compare stored bytes: %w", err)
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var kind, name string
+			var counted, kept int64
+			if err := rows.Scan(&kind, &name, &counted, &kept); err != nil {
+				return fmt.Errorf("compare stored bytes: %w", err)
+			}
+			report(kind+" "+name, fmt.Errorf("%d bytes are counted, %d are kept", counted, kept))
+		}
+		return rows.Err()
+	})
+}

@@ -1,0 +1,246 @@
+package service_test
+
+import (
+	"bytes"
+	"database/sql"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service"
+	"github.com/svcfs/svcfs/service/store/pgtest"
+)
+
+// stored asks what is kept.
+func (u *user) stored(group string) wire.StorageResult {
+	u.t.Helper()
+	return must[wire.StorageResult](u, wire.OpGetStorage, object{"group_id": group})
+}
+
+// Threat 31: one account, or one group, does not fill the store alone. Versions and
+// unfinished uploads count; what is deleted or ended counts no more.
+func TestThreat31BytesKept(t *testing.T) {
+	const file = 10_000
+	const sealed = file + format.Overhead
+	cfg := service.Config{Database: newDatabase(t), MaxAccountBytes: 3 * sealed, MaxGroupBytes: 4 * sealed}
+	r := runWith(t, cfg)
+	alice, bob := r.user("alice", "10"), r.user("bob", "10")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "other"})
+	must[string](alice, wire.OpAddGroupMember, object{"group_id": "g", "member_id": bob.id})
+	content := make([]byte, file)
+	first := alice.upload("g", "f", content)
+	alice.uploadRaw("g", "f", content) // another version
+	begun := must[wire.PrepareUploadResult](alice, wire.OpPrepareUpload, object{"group_id": "other"})
+	late := alice.finalize("g", "late", content)
+	if status, body := alice.put(begun, bytes.NewReader(make([]byte, sealed))); status != http.StatusNoContent {
+		t.Fatalf("%d %s", status, body)
+	}
+	if s := alice.stored("g"); s.Account != (wire.StoredBytes{Bytes: 3 * sealed, Max: 3 * sealed}) || *s.Group != (wire.StoredBytes{Bytes: 2 * sealed, Max: 4 * sealed}) || *s.Left != 0 {
+		t.Errorf("stored: %+v %+v %d", s.Account, s.Group, *s.Left)
+	}
+	refused := func(what string, status int, body string, words ...string) {
+		t.Helper()
+		for _, word := range append(words, wire.CodeStorageFull, "remove files or old versions") {
+			if status != http.StatusInsufficientStorage || !strings.Contains(body, word) {
+				t.Errorf("%s: %d %s, want %q", what, status, body, word)
+			}
+		}
+	}
+	status, body := alice.tool(wire.OpPrepareUpload, object{"group_id": "g"})
+	refused("before the bytes are sent", status, body, "account alice.svc.testnet is full: it keeps 30084 bytes", "--max-account-bytes")
+	status, body = alice.tool(wire.OpFinalizeUpload, late)
+	refused("prepared before", status, body)
+	if status, body := alice.put(begun, bytes.NewReader(make([]byte, sealed))); status != http.StatusNoContent {
+		t.Errorf("the same once more instead: %d %s", status, body)
+	}
+	if got, problem := alice.retrieve("g", first.CID); problem != "" || !bytes.Equal(got, content) {
+		t.Errorf("reading: %s", problem)
+	}
+
+	bob.upload("g", "b", content)
+	bob.upload("g", "b", content)
+	status, body = bob.tool(wire.OpPrepareUpload, object{"group_id": "g", "size": sealed})
+	refused("the group", status, body, `group \"g\" is full: it keeps 40112 bytes`, "--max-group-bytes")
+	must[string](alice, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": first.CID})
+	bob.upload("g", "b", content)
+	if _, err := r.openDatabase().Exec("UPDATE uploads SET expires_ns = 1 WHERE result IS NULL"); err != nil {
+		t.Fatal(err)
+	}
+	serve(t, func(c *service.Config) { c.DataDir, c.Database = r.dir, r.database }) // sweeps
+	eventually(t, 20*time.Second, "what expired counts no more", func() bool { return alice.stored("").Account.Bytes == sealed })
+	if s := alice.stored(""); s.Group != nil || *s.Left != 2*sealed {
+		t.Errorf("afterwards: %+v", s)
+	}
+	if err := r.svc.CheckStored(t.Context(), func(what string, err error) { t.Error(what, err) }); err != nil {
+		t.Error(err)
+	}
+	unbounded := r.againWith(service.Config{MaxAccountBytes: -1, MaxGroupBytes: -1})
+	if s := alice.at(unbounded).stored("g"); s.Account.Max != 0 || s.Group.Max != 0 {
+		t.Errorf("without bounds: %+v", s)
+	}
+}
+
+// Threat 31: what arrives at the same time does not pass the bound together.
+func TestThreat31BytesKeptAtOnce(t *testing.T) {
+	const sealed = 5000 + format.Overhead
+	cfg := service.Config{Database: newDatabase(t), MaxAccountBytes: 3 * sealed}
+	r := runWith(t, cfg)
+	alice := r.user("alice", "10")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	elsewhere := alice.at(r.againWith(cfg))
+	var requests []wire.FinalizeUploadRequest
+	for i := range 16 {
+		requests = append(requests, alice.finalize("g", fmt.Sprint(i), make([]byte, 5000)))
+	}
+	var all sync.WaitGroup
+	for i, request := range requests {
+		at := []*user{alice, elsewhere}[i%2]
+		all.Go(func() {
+			if status, body := at.tool(wire.OpFinalizeUpload, request); status != http.StatusOK && status != http.StatusInsufficientStorage {
+				t.Errorf("%d %s", status, body)
+			}
+		})
+	}
+	all.Wait()
+	if s := alice.stored("g"); s.Account.Bytes != 3*sealed {
+		t.Errorf("%d bytes are kept, want %d", s.Account.Bytes, 3*sealed)
+	}
+	if n := countFiles(t, filepath.Join(r.dir, "blobs")); n != 3 {
+		t.Errorf("%d blobs are kept", n)
+	}
+}
+
+// verify names a count that is wrong.
+func TestVerifyComparesStoredBytes(t *testing.T) {
+	r := run(t)
+	alice := r.user("alice", "10")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	alice.upload("g", "f", []byte("x"))
+	if _, err := r.openDatabase().Exec("UPDATE stored_bytes SET bytes = 7 WHERE kind = 'group'"); err != nil {
+		t.Fatal(err)
+	}
+	var bad []string
+	if err := r.svc.CheckStored(t.Context(), func(what string, err error) { bad = append(bad, what+": "+err.Error()) }); err != nil {
+		t.Fatal(err)
+	}
+	if len(bad) != 1 || !strings.HasPrefix(bad[0], "group g: 7 bytes are counted, 29 are kept") {
+		t.Errorf("%v", bad)
+	}
+}
+
+// Fault "the database server's disk is full": uploads are refused; reading, removing
+// and administration use what was held back.
+func TestFullDiskOfTheDatabaseServer(t *testing.T) {
+	if os.Getenv(postgresVar) != "" {
+		return // it has a server of its own
+	}
+	if os.Getuid() != 0 {
+		t.Skip("mounts a small disk: root only")
+	}
+	server := pgtest.Start(t)
+	database := smallDatabase(t, server)
+	s := serve(t, func(c *service.Config) { c.Database = database })
+	alice := s.user("alice", "1000")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	content := []byte("content")
+	var refs []string
+	for i := range 10 {
+		refs = append(refs, alice.upload("g", fmt.Sprint(i), content).CID)
+	}
+	db := s.openDatabase()
+	held := func() (rows int64) {
+		t.Helper()
+		if err := db.QueryRow("SELECT count(*) FROM held_back").Scan(&rows); err != nil {
+			t.Fatal(err)
+		}
+		return rows
+	}
+	eventually(t, 20*time.Second, "space is held back", func() bool { return held() > 0 })
+	if _, err := db.Exec("CREATE TABLE filler (text CHAR(400))"); err != nil {
+		t.Fatal(err)
+	}
+	for rows := 20_000; rows > 0; rows /= 2 { // to the last page
+		for err := error(nil); err == nil; {
+			_, err = db.Exec("INSERT INTO filler SELECT '' FROM generate_series(1, $1)", rows)
+		}
+	}
+	for i := 0; ; i++ {
+		if i > 1000 {
+			t.Fatal("the disk is not full")
+		}
+		if status, body := alice.tool(wire.OpPrepareUpload, object{"group_id": "g"}); status != http.StatusOK {
+			if status != http.StatusInsufficientStorage || !strings.Contains(body, "storage is full") {
+				t.Errorf("%d %s", status, body)
+			}
+			break
+		}
+	}
+	if held() != 0 {
+		t.Error("what was held back was not used")
+	}
+	if _, out := s.asked(); out["space"] != "full" || out["status"] != "degraded" {
+		t.Errorf("health: %v", out)
+	}
+	for _, ref := range refs {
+		if got, problem := alice.retrieve("g", ref); !bytes.Equal(got, content) {
+			t.Errorf("reading: %s", problem)
+		}
+	}
+	must[string](alice, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": refs[0]})
+	bob := s.user("bob", "10")
+	must[string](alice, wire.OpAddGroupMember, object{"group_id": "g", "member_id": bob.id})
+	if got, problem := bob.retrieve("g", refs[1]); !bytes.Equal(got, content) {
+		t.Errorf("somebody else reads: %s", problem)
+	}
+	if _, err := db.Exec("DROP TABLE filler"); err != nil {
+		t.Fatal(err)
+	}
+	again := alice.at(serve(t, func(c *service.Config) { c.DataDir, c.Database = s.dir, database }).running)
+	eventually(t, 20*time.Second, "space is held back again", func() bool { return held() > 0 })
+	again.login()
+	again.upload("g", "after room was made", content)
+}
+
+// smallDatabase is a database on a disk of its own, of 64 MiB.
+func smallDatabase(t *testing.T, server *pgtest.Server) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "pgdisk-") // where another user can reach it
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.Remove(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", dir).CombinedOutput(); err != nil {
+		t.Skipf("cannot mount a tmpfs here: %s", out)
+	}
+	t.Cleanup(func() {
+		server.Stop()
+		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
+			t.Errorf("umount: %s", out)
+		}
+	})
+	server.Own(t, dir)
+	db, err := sql.Open("pgx", server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for _, statement := range []string{"CREATE TABLESPACE small LOCATION '" + dir + "'", "CREATE DATABASE small TABLESPACE small"} {
+		if _, err := db.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return strings.Replace(server.URL(), "/postgres?", "/small?", 1)
+}

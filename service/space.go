@@ -1,0 +1,70 @@
+package service
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/svcfs/svcfs/service/files"
+	"github.com/svcfs/svcfs/service/space"
+)
+
+const (
+	// bucketFullFor is how long a bucket that refused for want of room is not tried
+	// again, unless something was deleted.
+	bucketFullFor = 10 * time.Second
+	// databaseFullFor is the same for a database server: a little longer than until
+	// the sweep looks.
+	databaseFullFor = sweepInterval + 10*time.Second
+)
+
+// blobDisk is a directory on the disk of the file store, "" where it has none.
+func blobDisk(cfg Config) string {
+	if strings.Contains(cfg.Blobs, "://") {
+		return ""
+	}
+	return cfg.Blobs
+}
+
+// quota is the bound that an operator set, or else the share of the disk; 0 means any number.
+func quota(set int64, cfg Config) int64 {
+	switch {
+	case set != 0:
+		return max(set, 0)
+	default:
+		return max(space.Size(blobDisk(cfg)), 0) / files.QuotaShare
+	}
+}
+
+// Space tells how much room there is, by place.
+func (s *Service) Space() []space.Place { return s.space.Places() }
+
+// storeWasFull notes that the file store refused for want of room. Where there is
+// a disk to look at, that tells.
+func (s *Service) storeWasFull() {
+	if blobDisk(s.cfg) == "" {
+		s.space.Refused(space.Files, bucketFullFor)
+	}
+}
+
+// databaseWasFull notes that what the database holds back is in use.
+func (s *Service) databaseWasFull() {
+	s.cfg.Logger.Error("the disk of the database is full: uploads are refused; reading and removing use what was held back: make room")
+	if s.cfg.Database != "" {
+		s.space.Refused(space.Database, databaseFullFor)
+	}
+}
+
+// holdBack lets a database server hold back space, and notes whether it has it.
+func (s *Service) holdBack(ctx context.Context) error {
+	room, err := s.store.HoldBack(ctx)
+	switch {
+	case err != nil:
+		return err
+	case room:
+		s.space.Freed(space.Database)
+	default:
+		s.space.Refused(space.Database, databaseFullFor)
+	}
+	return nil
+}

@@ -1,0 +1,223 @@
+// Package space holds back a part of the disks. Uploads may use the rest: when
+// they have, reading, removing and administration go on, which need little.
+package space
+
+import (
+	"io"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/fault"
+)
+
+const (
+	// MaxReserve is the most that is held back of a disk, in bytes, and
+	// ReserveShare which part of a smaller one, unless the operator says how much.
+	MaxReserve   = 1 << 30
+	ReserveShare = 10
+	// LowFactor times the reserve is when operators are warned.
+	LowFactor = 3
+	// lookEvery is how many bytes of an upload are taken between two looks at the disk.
+	lookEvery = 8 << 20
+)
+
+// State is how much room there is.
+type State string
+
+// States. Uploads are refused when one disk is full.
+const (
+	OK   State = "ok"
+	Low  State = "low"
+	Full State = "full"
+)
+
+// Place is where the service writes.
+type Place struct {
+	Name    string // "database" or "files"
+	Dir     string // on the disk that it fills; "" where the disk is elsewhere: a bucket, a database server
+	Free    int64  // bytes, -1 = not known
+	Size    int64  // of the disk, bytes, -1 = not known
+	Reserve int64  // bytes that uploads leave alone
+	State   State
+}
+
+// Names of places.
+const (
+	Database = "database"
+	Files    = "files"
+)
+
+// Keeper knows the room of all places. It is safe for concurrent use.
+type Keeper struct {
+	reserve int64
+	dirs    map[string]string
+	look    func(dir string) (free, size int64)
+
+	mu      sync.Mutex
+	coming  int64                // bytes of uploads under way that are not written yet
+	refused map[string]time.Time // place to how long it is full, by its own word
+}
+
+// New returns the keeper of the places in dirs, name to directory. reserve is held back of each
+// disk, in bytes; 0 = MaxReserve, or a ReserveShare-th of the disk if that is less; negative = nothing.
+func New(reserve int64, dirs map[string]string) *Keeper {
+	return &Keeper{reserve: reserve, dirs: dirs, look: look, refused: make(map[string]time.Time)}
+}
+
+// look returns what an unprivileged user may still write to the disk of dir and
+// how large that is, -1 when it is not known.
+func look(dir string) (free, size int64) {
+	var fs unix.Statfs_t
+	if dir == "" || unix.Statfs(dir, &fs) != nil {
+		return -1, -1
+	}
+	return int64(fs.Bavail) * int64(fs.Bsize), int64(fs.Blocks) * int64(fs.Bsize)
+}
+
+// Free is what may still be written to the disk of dir, in bytes, -1 when it is
+// not known.
+func Free(dir string) int64 {
+	free, _ := look(dir)
+	return free
+}
+
+// Size is how large the disk of dir is, in bytes, -1 when it is not known.
+func Size(dir string) int64 {
+	_, size := look(dir)
+	return size
+}
+
+// place looks at one.
+func (k *Keeper) place(name string) Place {
+	p := Place{Name: name, Dir: k.dirs[name], State: OK}
+	p.Free, p.Size = k.look(p.Dir)
+	switch {
+	case k.reserve > 0:
+		p.Reserve = k.reserve
+	case k.reserve == 0 && p.Size >= 0:
+		p.Reserve = min(MaxReserve, p.Size/ReserveShare)
+	}
+	switch {
+	case p.Free >= 0 && p.Free < p.Reserve, p.Free == 0:
+		p.State = Full
+	case p.Free >= 0 && p.Free < LowFactor*p.Reserve:
+		p.State = Low
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if until, ok := k.refused[name]; ok && time.Now().Before(until) {
+		p.State = Full
+	}
+	return p
+}
+
+// Places looks at all.
+func (k *Keeper) Places() []Place {
+	return []Place{k.place(Database), k.place(Files)}
+}
+
+// State is the worst of all places.
+func (k *Keeper) State() State {
+	worst := OK
+	for _, p := range k.Places() {
+		if p.State == Full || worst == OK {
+			worst = p.State
+		}
+	}
+	return worst
+}
+
+// Refused notes that a place whose disk is elsewhere said that it has no room:
+// nothing is tried there for a while.
+func (k *Keeper) Refused(name string, wait time.Duration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.refused[name] = time.Now().Add(wait)
+}
+
+// Freed notes that there is room again, or may be.
+func (k *Keeper) Freed(name string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.refused, name)
+}
+
+// Left is how many bytes uploads may still use, -1 when it is not known.
+func (k *Keeper) Left() int64 {
+	left := int64(-1)
+	for _, p := range k.Places() {
+		switch {
+		case p.State == Full:
+			return 0
+		case p.Name == Files && p.Free >= 0:
+			k.mu.Lock()
+			left = max(0, p.Free-p.Reserve-k.coming)
+			k.mu.Unlock()
+		}
+	}
+	return left
+}
+
+// Room refuses an upload of so many bytes that would use what is held back.
+func (k *Keeper) Room(bytes int64) error {
+	if left := k.Left(); left == 0 || left > 0 && bytes > left {
+		return fault.New(wire.CodeStorageFull, "the service's storage is full: what is left is kept for reading and removing; nothing was recorded or charged")
+	}
+	return nil
+}
+
+// Upload is room that was promised to one.
+type Upload struct {
+	k    *Keeper
+	left int64 // promised and not used yet
+}
+
+// Begin promises room for an upload of so many bytes, or refuses it. The caller
+// ends what it began.
+func (k *Keeper) Begin(bytes int64) (*Upload, error) {
+	if err := k.Room(bytes); err != nil {
+		return nil, err
+	}
+	k.add(bytes)
+	return &Upload{k, bytes}, nil
+}
+
+func (k *Keeper) add(bytes int64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.coming += bytes
+}
+
+// End gives back what the upload did not use.
+func (u *Upload) End() {
+	u.k.add(-u.left)
+	u.left = 0
+}
+
+// Reader is r, which ends with a refusal when others have used the room meanwhile:
+// other processes, or uploads that did not say how long they are.
+func (u *Upload) Reader(r io.Reader) io.Reader { return &reader{r: r, u: u} }
+
+type reader struct {
+	r    io.Reader
+	u    *Upload
+	took int64 // since the last look
+}
+
+func (r *reader) Read(p []byte) (int, error) {
+	n, err := r.r.Read(p)
+	used := min(int64(n), r.u.left)
+	r.u.left -= used
+	r.u.k.add(-used)
+	if r.took += int64(n); r.took < lookEvery {
+		return n, err
+	}
+	r.took = 0
+	if full := r.u.k.Room(0); full != nil {
+		return 0, full
+	}
+	return n, err
+}
