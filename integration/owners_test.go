@@ -129,3 +129,47 @@ func TestThreat16GetAllIntoAHome(t *testing.T) {
 		t.Errorf("asked for: %q", got)
 	}
 }
+
+// Threat 17, N1: the group that this machine saw first keeps its name, in later
+// mounts too; one that looks like it shows its owner, in a mount and in lists.
+func TestThreat17LookAlikeGroupsInALaterMount(t *testing.T) {
+	w, alice, bob := team(t)
+	carol := w.account("carol", "1000")
+	names := func(m *mount) string {
+		t.Helper()
+		entries, err := os.ReadDir(m.dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var list []string
+		for _, e := range entries {
+			list = append(list, e.Name())
+		}
+		return strings.Join(list, " ")
+	}
+	bob.must("group", "create", "zeta")
+	bob.must("group", "add", "zeta", alice.id)
+	first := alice.mount("a")
+	if got := names(first); got != "team zeta" {
+		t.Errorf("at first: %s", got)
+	}
+	first.unmount()
+	for _, group := range []string{"Zeta", "%7Aeta"} { // before the other in the order of letters
+		carol.must("group", "create", group)
+		carol.must("group", "add", group, alice.id)
+	}
+	want := "%257Aeta Zeta~carol.svc.testnet team zeta"
+	for range 2 {
+		m := alice.mount("a")
+		if got := names(m); got != want {
+			t.Errorf("later: %s, want %s", got, want)
+		}
+		m.unmount()
+	}
+	if got := alice.must("group", "list"); !strings.Contains(got, "  Zeta    carol.svc.testnet\n") || !strings.Contains(got, "  zeta    bob.svc.testnet\n") {
+		t.Errorf("group list:\n%s", got)
+	}
+	if got := alice.must("ls", "-l"); !strings.Contains(got, "carol.svc.testnet\n") {
+		t.Errorf("ls -l:\n%s", got)
+	}
+}

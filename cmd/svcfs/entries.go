@@ -134,7 +134,7 @@ func (a *app) lsCommand() *cobra.Command {
 		}),
 		ValidArgsFunction: a.completeGroup,
 	}
-	cmd.Flags().BoolVarP(&long, "long", "l", false, "also size, uploader and time")
+	cmd.Flags().BoolVarP(&long, "long", "l", false, "also size, uploader and time; of groups role and owner")
 	addJSON(cmd, &asJSON)
 	return cmd
 }

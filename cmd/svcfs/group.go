@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strconv"
@@ -231,7 +232,7 @@ func (a *app) groupListCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:     "list",
-		Short:   "List the groups this account owns or belongs to, with its role",
+		Short:   "List the groups this account owns or belongs to, with its role and the owner",
 		Example: "  svcfs group list",
 		Args:    cobra.NoArgs,
 		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, _ []string) error {
@@ -244,33 +245,55 @@ func (a *app) groupListCommand() *cobra.Command {
 
 // listedGroup is a group in JSON output.
 type listedGroup struct {
-	ID    sdk.GroupID `json:"group_id"`
-	Owned bool        `json:"owned"`
-	Role  sdk.Role    `json:"role,omitempty"`
+	ID    sdk.GroupID   `json:"group_id"`
+	Owned bool          `json:"owned"`
+	Role  sdk.Role      `json:"role,omitempty"`
+	Owner sdk.AccountID `json:"owner,omitempty"` // where the service tells
 }
 
+// listGroups lists groups; long, and JSON, also tell role and owner of each.
 func (a *app) listGroups(ctx context.Context, c *sdk.Client, long, asJSON bool) error {
 	groups, err := c.Groups(ctx)
 	if err != nil {
 		return err
 	}
+	list := make([]listedGroup, 0, len(groups))
+	ask := func(ctx context.Context, i int) (listedGroup, error) {
+		return describe(ctx, c, groups[i], long || asJSON), ctx.Err()
+	}
+	if err := inOrder(ctx, groupJobs, len(groups), ask, func(g listedGroup) error { list = append(list, g); return nil }); err != nil {
+		return err
+	}
 	if asJSON {
-		list := make([]listedGroup, 0, len(groups))
-		for _, g := range groups {
-			list = append(list, listedGroup(g))
-		}
 		return a.printJSON(list)
 	}
 	var rows [][]string
-	for _, g := range groups {
+	for i, g := range list {
 		row := []string{escapeName(string(g.ID))}
 		if long {
-			row = []string{roleText(g), escapeName(string(g.ID))}
+			row = []string{roleText(groups[i]), escapeName(string(g.ID)), cmp.Or(escapeName(string(g.Owner)), "-")}
 		}
 		rows = append(rows, row)
 	}
 	a.printTable(rows)
 	return nil
+}
+
+// groupJobs is how many groups are asked about at a time.
+const groupJobs = 8
+
+// describe tells of a group, with its owner if that is wanted, who is asked for
+// unless it is the caller.
+func describe(ctx context.Context, c *sdk.Client, g sdk.Group, withOwner bool) listedGroup {
+	l := listedGroup{ID: g.ID, Owned: g.Owned, Role: g.Role}
+	switch {
+	case !withOwner:
+	case g.Owned:
+		l.Owner = c.Account()
+	default:
+		l.Owner, _ = c.GroupOwner(ctx, g.ID) // what is not told is left out
+	}
+	return l
 }
 
 // roleText is the role of this account in a group, also where the service has none.

@@ -418,11 +418,13 @@ func (d *Dir) mkGroup(ctx context.Context, name string) (*Dir, error) {
 	if err := d.t.refreshGroups(ctx); err != nil {
 		return nil, d.failed("mkdir", name, err)
 	}
-	made, ok := d.child(name).(*Dir)
-	if !ok {
+	d.t.mu.RLock()
+	made := d.t.groups[sdk.GroupID(name)]
+	d.t.mu.RUnlock()
+	if made == nil {
 		return nil, d.refuse(ClassOther, "mkdir", name, "the group was registered but is not listed yet", "Look again in a few seconds.")
 	}
-	return made, nil
+	return made.dir, nil
 }
 
 // existing returns the node of name, listing the group first if need be.

@@ -139,11 +139,27 @@ func (t *Tree) refreshGroups(ctx context.Context) error {
 		}
 		return failed
 	}
-	t.tell(t.applyGroups(listed))
+	newcomers := t.newcomers(listed)
+	t.tell(t.applyGroups(listed, newcomers, t.ownersOf(ctx, t.lookAlikes(newcomers))))
 	return nil
 }
 
-func (t *Tree) applyGroups(listed []sdk.Group) []notice {
+// ownersOf asks for the owners of groups, "" where the service does not tell.
+func (t *Tree) ownersOf(ctx context.Context, groups []sdk.GroupID) map[sdk.GroupID]sdk.AccountID {
+	owners := make(map[sdk.GroupID]sdk.AccountID, len(groups))
+	for _, id := range groups {
+		owner, err := t.remote.GroupOwner(ctx, id)
+		if err != nil {
+			t.log.Warn("cannot ask for the owner of a group that looks like another", "group", string(id), "error", err)
+		}
+		owners[id] = owner
+	}
+	return owners
+}
+
+// applyGroups shows what was listed. alike holds the owners of newcomers that look
+// like another group.
+func (t *Tree) applyGroups(listed, newcomers []sdk.Group, alike map[sdk.GroupID]sdk.AccountID) []notice {
 	var notices []notice
 	var lost []*group
 	t.mu.Lock()
@@ -153,9 +169,11 @@ func (t *Tree) applyGroups(listed []sdk.Group) []notice {
 		still[listedGroup.ID] = true
 		if g := t.groups[listedGroup.ID]; g != nil {
 			g.owned, g.role = listedGroup.Owned, listedGroup.Role
-			continue
 		}
-		t.addGroup(listedGroup)
+	}
+	for _, newcomer := range newcomers {
+		owner, isAlike := alike[newcomer.ID]
+		t.addGroup(newcomer, groupName(newcomer.ID, owner, isAlike))
 	}
 	for id, g := range t.groups {
 		if !still[id] {
@@ -171,15 +189,12 @@ func (t *Tree) applyGroups(listed []sdk.Group) []notice {
 	return notices
 }
 
-// addGroup needs Tree.mu.
-func (t *Tree) addGroup(listed sdk.Group) {
+// addGroup shows a group under name, or what is free of it. Needs Tree.mu.
+func (t *Tree) addGroup(listed sdk.Group, name string) {
 	g := &group{id: listed.ID, owned: listed.Owned, role: listed.Role, listing: newGate(),
 		names: make(map[string]*versions), byRef: make(map[sdk.Ref]*sdk.Entry), own: make(map[sdk.Ref]struct{}),
 		here: make(map[sdk.Ref]int)}
-	name := showGroup(listed.ID)
-	if t.root.children[name] != nil {
-		name = WithSuffix(name, string(listed.ID))
-	}
+	name = FreeName(name, string(listed.ID), func(name string) bool { return t.root.children[name] == nil })
 	g.dir = t.newDir(t.root, name, dirGroup)
 	g.dir.group = g
 	t.addGroupControl(g)

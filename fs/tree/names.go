@@ -74,14 +74,26 @@ func IsUnsafe(r rune) bool {
 	return unicode.IsControl(r) || r > unicode.MaxLatin1 && unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Other_Default_Ignorable_Code_Point) || r == '\u00ad'
 }
 
-// showGroup returns the directory name of a group. Group ids are one component:
-// a slash in them is escaped.
-func showGroup(id sdk.GroupID) string {
-	name := ShowComponent(string(id))
-	if len(name) > maxNameBytes {
-		return WithSuffix(name, string(id))
+// groupEscapes are escaped in every group's name, so that no name looks like the
+// escapes of another, nor like one with a suffix.
+const groupEscapes = "%/~"
+
+// groupName returns the directory name of a group, which [FreeName] may have to
+// change. One that looks like another group has its owner's name behind its own, or
+// a suffix where the owner is not known.
+func groupName(id sdk.GroupID, owner sdk.AccountID, isAlike bool) string {
+	name := Escape(string(id), groupEscapes)
+	if name == "" || name == "." || name == ".." || name == controlName {
+		name = ShowComponent(name)
 	}
-	return name
+	switch {
+	case !isAlike:
+		return name
+	case owner == "":
+		return WithSuffix(name, string(id))
+	default:
+		return name + "~" + Escape(string(owner), groupEscapes)
+	}
 }
 
 // FreeName returns name, or the first that is free of those that WithSuffix makes of

@@ -21,13 +21,13 @@ func FuzzNames(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, raw, ref string) {
 		shown := ShowComponent(raw)
-		for _, name := range []string{shown, showGroup(sdk.GroupID(raw)), WithSuffix(shown, ref)} {
+		for _, name := range []string{shown, groupName(sdk.GroupID(raw), "", false), WithSuffix(shown, ref)} {
 			if name == "" || name == "." || name == ".." || name == controlName || !utf8.ValidString(name) || strings.ContainsRune(name, '/') ||
 				strings.ContainsFunc(name, unicode.IsControl) || !filepath.IsLocal(name) {
 				t.Errorf("%q is shown as %q", raw, name)
 			}
 		}
-		if n := len(showGroup(sdk.GroupID(raw))); n > maxNameBytes {
+		if n := len(FreeName(groupName(sdk.GroupID(raw), sdk.AccountID(ref), true), ref, func(string) bool { return true })); n > maxNameBytes {
 			t.Errorf("group %q has a name of %d bytes", raw, n)
 		}
 		if n := len(WithSuffix(shown, ref)); n > maxNameBytes {

@@ -282,7 +282,7 @@ func TestM5RevokedDuringUpload(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- h.Flush(t.Context()) }()
 	w.waitFor(t, "upload")
-	m.applyGroups(nil)
+	m.applyGroups(nil, nil, nil)
 	release()
 	if err := <-done; err != nil {
 		t.Error("the upload was recorded: ", err)

@@ -58,7 +58,8 @@ type Config struct {
 	// Watch delivers what happens, see [sdk.Client.Watch]; may be nil, and fail
 	// where the service does not offer it.
 	Watch      func(ctx context.Context, from sdk.Seq) (<-chan sdk.Event, error)
-	Kernel     Kernel // may be nil, and set later
+	Known      GroupMemory // which of groups that look alike keeps its name; nil = the one this mount sees first
+	Kernel     Kernel      // may be nil, and set later
 	Logger     *slog.Logger
 	Version    string // shown in /.svcfs/version
 	Mountpoint string // shown in /.svcfs/status
@@ -158,6 +159,9 @@ func withDefaults(cfg Config) Config {
 	}
 	if cfg.Pool == nil {
 		cfg.Pool = sdk.NewPool()
+	}
+	if cfg.Known == nil {
+		cfg.Known = make(thisMount)
 	}
 	cfg.Scratch = append(scratchPatterns(), cfg.Scratch...)
 	return cfg
