@@ -15,6 +15,7 @@ import (
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/blob/s3test"
 	"github.com/svcfs/svcfs/service/store/pgtest"
 )
@@ -293,7 +294,7 @@ func (c *crashing) fees() (sum wire.Amount) {
 		c.t.Fatal(status, out)
 	}
 	for _, group := range groups {
-		_, out := c.tool(wire.OpGetGroupTransactions, map[string]any{"group_id": group, "kinds": "all"})
+		_, out := c.tool(wire.OpGetGroupTransactions, map[string]any{"group_id": group, "kinds": "all", "layouts": []string{chain.Layout1, chain.Layout2}})
 		rows, ok := out["result"].([]any)
 		if !ok {
 			c.t.Fatal(out)

@@ -22,8 +22,10 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service"
 	"github.com/svcfs/svcfs/service/checkpoint"
+	"github.com/svcfs/svcfs/service/ledger"
 )
 
 // get fetches a path without any credential.
@@ -192,40 +194,50 @@ func (r *running) hashes() map[int64][]byte {
 	return all
 }
 
-// forgeChain makes the chain valid again after rows were changed, as somebody
+// layouts are those of records that a client of today understands.
+func layouts() []string { return []string{chain.Layout1, chain.Layout2} }
+
+// forgeChain makes the chains valid again after rows were changed, as somebody
 // with the whole database could.
 func (r *running) forgeChain() {
 	r.t.Helper()
 	db := r.openDatabase()
-	rows, err := db.Query("SELECT seq, tx_id, kind, time_ns, account, group_id, ref, file_hash, detail, fee, request FROM ledger ORDER BY seq")
+	rows, err := db.Query("SELECT seq, tx_id, kind, time_ns, account, group_id, ref, file_hash, detail, fee, request, chain, tags FROM ledger ORDER BY seq")
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	defer rows.Close()
-	statements, prev := "", make([]byte, sha256.Size)
+	literal := func(hash chain.Hash) string {
+		if r.database != "" {
+			return fmt.Sprintf(`'\x%x'`, hash)
+		}
+		return fmt.Sprintf("x'%x'", hash)
+	}
+	statements, ends := "", map[string]chain.Place{}
 	for rows.Next() {
-		var seq, ns int64
-		var text [9]string
-		if err := rows.Scan(&seq, &text[0], &text[1], &ns, &text[2], &text[3], &text[4], &text[5], &text[6], &text[7], &text[8]); err != nil {
+		var c chain.Record
+		var tags string
+		if err := rows.Scan(&c.Seq, &c.Tx, &c.Kind, &c.TimeNS, &c.Account, &c.Group, &c.Ref, &c.FileHash, &c.Detail, &c.Fee, &c.Request, &c.Chain, &tags); err != nil {
 			r.t.Fatal(err)
 		}
-		field := func(b []byte, s string) []byte { return append(binary.BigEndian.AppendUint64(b, uint64(len(s))), s...) }
-		b := field(nil, "svc-ledger-1")
-		b = binary.BigEndian.AppendUint64(b, uint64(seq))
-		b = binary.BigEndian.AppendUint64(b, uint64(ns))
-		for _, s := range text {
-			b = field(b, s)
+		flat, err := ledger.SplitTags(tags)
+		if err == nil {
+			c.Tags, err = chain.ParseTags(flat)
 		}
-		hash := sha256.Sum256(append(b, prev...))
-		literal := "x'%x'"
-		if r.database != "" {
-			literal = `'\x%x'`
+		if err != nil {
+			r.t.Fatal(err)
 		}
-		statements += fmt.Sprintf("UPDATE ledger SET prev_hash = "+literal+", hash = "+literal+" WHERE seq = %d; ", prev, hash, seq)
-		prev = hash[:]
+		end := ends[c.Chain]
+		c.Prev, c.Number = end.Hash, end.Number+1
+		ends[c.Chain] = end.Next(&c)
+		statements += fmt.Sprintf("UPDATE ledger SET prev_hash = %s, hash = %s, number = %d WHERE seq = %d; ", literal(c.Prev), literal(c.Sum()), c.Number, c.Seq)
 	}
 	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
 		r.t.Fatal(err)
+	}
+	statements += "DELETE FROM chains; "
+	for name, end := range ends {
+		statements += fmt.Sprintf("INSERT INTO chains (chain, number, hash, old) VALUES ('%s', %d, %s, 0); ", name, end.Number, literal(end.Hash))
 	}
 	if _, err := db.Exec(statements); err != nil {
 		r.t.Fatal(err)
@@ -236,7 +248,8 @@ func (r *running) forgeChain() {
 // the one that was signed: the audit and the running service name the first
 // row, nothing is signed any more, and files are served all the same.
 func TestThreat26RewrittenHistoryContradictsTheCheckpoint(t *testing.T) {
-	const swap = "UPDATE ledger SET seq = -2 WHERE seq = 2; UPDATE ledger SET seq = 2 WHERE seq = 3; UPDATE ledger SET seq = 3 WHERE seq = -2"
+	const swap = "UPDATE ledger SET seq = -2 WHERE seq = 2; UPDATE ledger SET seq = 2 WHERE seq = 3; UPDATE ledger SET seq = 3 WHERE seq = -2; " +
+		"UPDATE ledger SET time_ns = (SELECT time_ns FROM ledger WHERE seq = 1) + seq WHERE seq > 1"
 	for _, tc := range []struct{ name, statement, want string }{
 		{"edited", "UPDATE ledger SET fee = '0' WHERE seq = 3", "row 3: the ledger contradicts"},
 		{"newest edited", "UPDATE ledger SET detail = 'x' WHERE seq = 4", "row 4: the ledger contradicts"},
@@ -450,13 +463,20 @@ func TestRecordsOfAGroup(t *testing.T) {
 	must[string](alice, wire.OpRevokeGroupMember, object{"group_id": "g", "member_id": "bob"})
 
 	hashes := r.hashes()
-	all := must[[]wire.TransactionRow](alice, wire.OpGetGroupTransactions, object{"group_id": "g", "kinds": "all"})
+	all := must[[]wire.TransactionRow](alice, wire.OpGetGroupTransactions, object{"group_id": "g", "kinds": "all", "layouts": layouts()})
+	before, number := strings.Repeat("0", 64), int64(0) // in the group's chain
 	var kinds []string
 	for _, row := range all {
 		kinds = append(kinds, row.Kind)
 		raw, err := hex.DecodeString(row.Hash)
-		if err != nil || !bytes.Equal(raw, hashes[row.Seq]) || row.PrevHash != hex.EncodeToString(hashes[row.Seq-1]) {
-			t.Errorf("row %d: hash %s after %s: %v", row.Seq, row.Hash, row.PrevHash, err)
+		if err != nil || !bytes.Equal(raw, hashes[row.Seq]) || (row.Chain == "group:g") != (row.Kind != ledger.KindClaim) {
+			t.Errorf("row %d: hash %s in chain %s: %v", row.Seq, row.Hash, row.Chain, err)
+		}
+		if row.Chain == "group:g" {
+			if row.PrevHash != before || row.Number != number+1 {
+				t.Errorf("row %d: number %d after %s, want %d after %s", row.Seq, row.Number, row.PrevHash, number+1, before)
+			}
+			before, number = row.Hash, row.Number
 		}
 		if sum := sumOf(t, row); sum != row.Hash {
 			t.Errorf("row %d: its fields give %s, not %s", row.Seq, sum, row.Hash)
@@ -468,7 +488,7 @@ func TestRecordsOfAGroup(t *testing.T) {
 	}
 	var paged []wire.TransactionRow
 	for after := int64(0); ; after = paged[len(paged)-1].Seq {
-		page := must[[]wire.TransactionRow](alice, wire.OpGetGroupTransactions, object{"group_id": "g", "kinds": "all", "after_seq": after, "limit": 4})
+		page := must[[]wire.TransactionRow](alice, wire.OpGetGroupTransactions, object{"group_id": "g", "kinds": "all", "layouts": layouts(), "after_seq": after, "limit": 4})
 		if len(page) == 0 {
 			break
 		}
@@ -499,10 +519,17 @@ func sumOf(t *testing.T, row wire.TransactionRow) string {
 		t.Fatal(err)
 	}
 	var b []byte
-	text := func(s string) { b = append(binary.BigEndian.AppendUint64(b, uint64(len(s))), s...) }
-	text("svc-ledger-1")
-	b = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, uint64(row.Seq)), ns)
+	number := func(n uint64) { b = binary.BigEndian.AppendUint64(b, n) }
+	text := func(s string) { number(uint64(len(s))); b = append(b, s...) }
+	text("svc-ledger-2")
+	text(row.Chain)
+	number(uint64(row.Number))
+	number(ns)
 	for _, s := range []string{row.TransID, row.Kind, row.UserID, row.GroupID, row.IPFSHash, row.FileHash, row.Detail, row.Fee, row.Request} {
+		text(s)
+	}
+	number(uint64(len(row.Tags) / 2))
+	for _, s := range row.Tags {
 		text(s)
 	}
 	return hash(append(b, prev...))

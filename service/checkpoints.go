@@ -26,7 +26,7 @@ func newLog(s *store.Store, v *vault.Vault, cfg Config) (*checkpoint.Log, error)
 		}
 		host = u.Host
 	}
-	return checkpoint.New(s, cfg.DataDir, checkpoint.Origin(host, cfg.ContractID), ed25519.NewKeyFromSeed(seed[:]), cfg.Logger), nil
+	return checkpoint.New(s, cfg.DataDir, checkpoint.Origin(host, cfg.ContractID), ed25519.NewKeyFromSeed(seed[:]), cfg.Logger, cfg.Now), nil
 }
 
 // Audit verifies the hash chain of the ledger, compares its tree with the newest

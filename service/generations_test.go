@@ -313,7 +313,7 @@ func TestPricedChanges(t *testing.T) {
 	}
 	must[string](alice, wire.OpAddGroupMember, object{"group_id": "g", "member_id": "bob"})
 	must[string](alice, wire.OpRevokeGroupMember, object{"group_id": "g", "member_id": "bob"})
-	rows := must[[]object](alice, wire.OpGetGroupTransactions, object{"group_id": "g", "kinds": "all"})
+	rows := must[[]object](alice, wire.OpGetGroupTransactions, object{"group_id": "g", "kinds": "all", "layouts": layouts()})
 	last := rows[len(rows)-1]
 	if last["kind"] != ledger.KindRotateGroup || last["detail"] != "2" {
 		t.Errorf("the last record: %v", last)

@@ -69,7 +69,7 @@ func TestListingsInParts(t *testing.T) {
 		if len(since) != n || *since[n-1].Filename != "renamed" {
 			t.Errorf("in order of change: %d of %d rows", len(since), n)
 		}
-		all := must[[]wire.TransactionRow](alice, wire.OpGetGroupTransactions, object{"group_id": group, "kinds": wire.KindsAll})
+		all := must[[]wire.TransactionRow](alice, wire.OpGetGroupTransactions, object{"group_id": group, "kinds": wire.KindsAll, "layouts": layouts()})
 		if len(all) != n+2 { // registered, renamed
 			t.Errorf("records: %d, want %d", len(all), n+2)
 		}

@@ -122,7 +122,7 @@ func rows() []matrixRow {
 		{wire.OpGetGroupMembers, inOpenGroup, anybody},
 		{wire.OpGetGroupTransactions, inGroup, members},
 		{wire.OpGetGroupTransactions, inOpenGroup, anybody},
-		{wire.OpGetGroupTransactions, func(*matrix, role) object { return object{"group_id": "g", "kinds": "all"} }, members},
+		{wire.OpGetGroupTransactions, func(*matrix, role) object { return object{"group_id": "g", "kinds": "all", "layouts": layouts()} }, members},
 		{wire.OpDeleteFile, fileOf(theOwner, nil), owners},
 		{wire.OpDeleteFile, fileOf(aMember, nil), writers},
 		{wire.OpDeleteFile, earlier(nil), owners},

@@ -472,7 +472,7 @@ func TestImportRefusesEverythingButAWholeExport(t *testing.T) {
 		{"a blob is missing", without("blobs/"), "not in the stream", target},
 		{"a blob twice", writeStream(t, slices.Insert(slices.Clone(whole), 1, whole[find("blobs/")])), "comes twice", target},
 		{"rows are missing", without("rows/uploads"), "trailer", target},
-		{"ledger rows are missing", without("rows/ledger"), "trailer", target},
+		{"ledger rows are missing", without("rows/ledger"), "no such chain", target},
 		{"a ledger row is changed", change("rows/ledger", `"kind":"create_account"`, `"kind":"fund"`), "row 1", target},
 		{"a balance is changed", change("rows/accounts", `"balance":"`, `"balance":"9`), "trailer", target},
 		{"a balance is changed, and the digest", withDigest(t, readStream(t, change("rows/accounts", `"balance":"`, `"balance":"9`))), "was not sealed", target},

@@ -13,8 +13,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
+	"github.com/svcfs/svcfs/service/ledger"
+	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/store/pgtest"
 )
 
@@ -122,4 +126,78 @@ func middleOf(tb testing.TB, db *sql.DB, group string, n int) (seq int64) {
 		tb.Fatal(err)
 	}
 	return seq
+}
+
+// BenchmarkList lists a group of 100 000 files page by page: as a plain list, and
+// as its chain with what proves it.
+func BenchmarkList(b *testing.B) {
+	const files = 100_000
+	r := runOn(b, "")
+	alice := r.user("alice", "100")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	fillRecords(b, r.dir, "g", alice.id, files)
+	r.checkpoint()
+	for name, request := range map[string]wire.TransactionsRequest{
+		"plain": {GroupID: "g", Limit: wire.MaxPageRows},
+		"chain": {GroupID: "g", Limit: wire.MaxPageRows, Kinds: wire.KindsChain, Nonce: nonce, KnownSize: 2},
+	} {
+		b.Run(name, func(b *testing.B) {
+			var bytes, rows int
+			for b.Loop() {
+				bytes, rows = 0, 0
+				for request.AfterSeq = 0; ; {
+					status, body := alice.tool(wire.OpGetGroupTransactions, request)
+					if status != 200 {
+						b.Fatal(status, body)
+					}
+					bytes += len(body)
+					list, _, ok := wire.ParseChain([]byte(body), 1000, 100)
+					if request.Kinds == "" {
+						list, ok = wire.ParseRows([]byte(body), 1000, 100)
+					}
+					if !ok {
+						b.Fatal("not understood")
+					}
+					rows += len(list)
+					if len(list) < request.Limit {
+						break
+					}
+					request.AfterSeq = list[len(list)-1].ChangedSeq
+				}
+			}
+			b.ReportMetric(float64(bytes)/float64(rows), "bytes/row")
+		})
+	}
+}
+
+// fillRecords adds files to a group of a SQLite database, with their records.
+func fillRecords(b *testing.B, dir, group, account string, files int) {
+	b.Helper()
+	db, err := store.Open(b.Context(), dir, "")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer db.Close()
+	l := ledger.New(ledger.DefaultFees(), 0, time.Now)
+	err = db.Load(b.Context(), func(tx *store.Tx) error {
+		for i := range files {
+			name := fmt.Sprintf("folder/file-%06d.txt", i)
+			ref, sum := fmt.Sprintf("bafy.svc.testnet/fastfs.svc.testnet/%s/%s-%d", hash([]byte(group)), "0190c2a8-7c5e-7d3c-9d5e", i), hash([]byte(name))
+			rec, err := l.Append(ledger.WithRequestID(b.Context(), ledger.NewRequestID("")), tx, ledger.Record{Kind: ledger.KindRecord, Account: account, Group: group, Ref: ref, FileHash: sum, Detail: name,
+				Fee: l.Fee(ledger.ActionUpload), Tags: []chain.Tag{{Name: chain.TagSize, Value: fmt.Sprint(1000 + i)}, {Name: chain.TagType, Value: "text/plain"}}})
+			if err != nil {
+				return err
+			}
+			_, err = tx.ExecContext(b.Context(), `INSERT INTO files (ref, group_id, seq, changed_seq, tx_id, uploader, file_hash, time_ns, filename, original_size,
+				content_type, format, blob_id, blob_size, blob_sum, key_version) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'text/plain', 'null', ?, ?, ?, 1)`,
+				ref, group, rec.Seq, rec.Seq, rec.TxID, account, sum, rec.TimeNS, name, 1000+i, ref, 1028+i, make([]byte, 32))
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
 }

@@ -161,6 +161,9 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 		return nil, errors.Join(err, s.store.Close())
 	}
 	s.vault = v
+	if err := ledger.FillChains(ctx, s.store); err != nil {
+		return nil, errors.Join(err, s.store.Close())
+	}
 	tokenKey, err1 := v.Key(vault.PurposeTokens)
 	ticketKey, err2 := v.Key(vault.PurposeTickets)
 	pageKey, err3 := v.Key(vault.PurposePage)
@@ -176,7 +179,7 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	s.observeParts()
 	l := ledger.New(cfg.Fees, cfg.FreeChanges, cfg.Now)
 	s.accounts = auth.NewAccounts(s.store, l, cfg.ContractID, s.signIns)
-	s.files = files.New(s.store, l, v, measuredBlobs{s.blobs, s}, cfg.ContractID, cfg.MaxFileBytes,
+	s.files = files.New(s.store, l, s.log, v, measuredBlobs{s.blobs, s}, cfg.ContractID, cfg.MaxFileBytes,
 		files.Options{PlainRefs: cfg.PlainRefs, Gateway: s.gateway, MaxOpenBytes: cfg.MaxOpenBytes,
 			MaxAccountBytes: quota(cfg.MaxAccountBytes, cfg), MaxGroupBytes: quota(cfg.MaxGroupBytes, cfg), Space: s.space})
 	g := groups.New(s.store, l, s.accounts)

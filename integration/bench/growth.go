@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
 )
@@ -190,7 +192,8 @@ func (s *service) addRecord(ctx context.Context, tx *store.Tx, l *ledger.Ledger,
 	name := entryName(i)
 	sum := sha256.Sum256([]byte(name))
 	ref, hash := fmt.Sprintf("bafy.record/%s/%d", group, i), hex.EncodeToString(sum[:])
-	r, err := l.Append(ctx, tx, ledger.Record{Kind: ledger.KindRecord, Account: s.account, Group: group, Ref: ref, FileHash: hash, Detail: name})
+	r, err := l.Append(ctx, tx, ledger.Record{Kind: ledger.KindRecord, Account: s.account, Group: group, Ref: ref, FileHash: hash, Detail: name,
+		Tags: []chain.Tag{{Name: chain.TagSize, Value: strconv.Itoa(len(name))}, {Name: chain.TagType, Value: "text/plain"}}})
 	if err != nil {
 		return err
 	}

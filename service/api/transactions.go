@@ -22,24 +22,39 @@ func (s *server) transactions(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var list *rowsWriter
-	err = s.Files.List(r.Context(), account, req, func(rows []wire.TransactionRow) error {
+	send := func(rows []wire.TransactionRow) error {
 		if list == nil { // nothing was refused
 			w.Header().Set("Content-Type", "application/json")
 			list = newRowsWriter(w)
 			_, _ = list.w.WriteString(`{"result":`) // to the buffer
 		}
 		return list.add(rows)
-	})
+	}
+	end := "}"
+	if req.Kinds == wire.KindsChain {
+		var proof wire.ChainProof
+		if proof, err = s.Files.ListChain(r.Context(), account, req, send); err == nil {
+			end, err = proofText(proof)
+		}
+	} else {
+		err = s.Files.List(r.Context(), account, req, send)
+	}
 	if list == nil {
 		s.refuse(w, r, err)
 		return
 	}
 	if err == nil {
-		err = list.end("}")
+		err = list.end(end)
 	}
 	if err != nil {
 		s.cutOff(r, "list", err)
 	}
+}
+
+// proofText is what follows the rows of a chain.
+func proofText(proof wire.ChainProof) (string, error) {
+	raw, err := json.Marshal(proof)
+	return `,"proof":` + string(raw) + "}", err
 }
 
 // rowsWriter writes rows as a JSON array, one by one.

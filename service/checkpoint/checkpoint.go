@@ -1,6 +1,7 @@
 // Package checkpoint publishes the ledger as a transparency log: a Merkle tree
-// over the hashes of its records, signed checkpoints of the tree, and tiles from
-// which anybody computes inclusion and consistency proofs. Formats are those of
+// over the hashes of its records, signed checkpoints of the tree and of the tree
+// of chains, and tiles from which anybody computes inclusion and consistency
+// proofs. It also proves and signs where a chain ends. Formats are those of
 // c2sp.org/tlog-checkpoint and c2sp.org/tlog-tiles; service/LEDGER.md describes
 // them for outsiders.
 //
@@ -34,6 +35,8 @@ import (
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
 )
@@ -50,11 +53,16 @@ const (
 // ledger does not tell any more. The text names the first row in question.
 var ErrContradiction = errors.New("the ledger contradicts its signed checkpoint")
 
-// Checkpoint is a signed statement about the first Size records.
+// Checkpoint is a signed statement about the first N records.
 type Checkpoint struct {
 	Origin string // which log: the note's first line
 	tlog.Tree
-	Note []byte // as it is served; nil when nothing was signed yet
+	HasChains bool       // false in one that was signed before there were chains
+	Chains    chain.Hash // root of the tree of chains
+	Note      []byte     // as it is served; nil when nothing was signed yet
+
+	// tree has the root Chains; nil in one that was read and not compared yet.
+	tree *chain.Tree
 }
 
 // Log is the tree in one data directory. It is safe for concurrent use. It
@@ -65,12 +73,14 @@ type Log struct {
 	origin string
 	key    ed25519.PrivateKey
 	logger *slog.Logger
+	now    func() time.Time
 
-	// turn is held while the tree grows, and guards chain and compared. It comes
-	// before mu.
+	// turn is held while the tree grows, and guards walk, chains and compared. It
+	// comes before mu.
 	turn     chan struct{}
-	chain    ledger.Chain // newest record that is in the tree
-	compared bool         // the records below the checkpoint found at the start were compared with it
+	walk     ledger.Walk // newest record that is in the tree
+	chains   chain.Tree  // where the chains end there
+	compared bool        // the records below the checkpoint found at the start were compared with it
 
 	mu     sync.Mutex // guards the rest
 	hashes *os.File
@@ -78,9 +88,10 @@ type Log struct {
 	failed error      // ErrContradiction or ledger.ErrBroken: nothing is signed any more
 }
 
-// New returns the log of a data directory. origin names it in checkpoints.
-func New(s *store.Store, dataDir, origin string, key ed25519.PrivateKey, logger *slog.Logger) *Log {
-	return &Log{store: s, dir: filepath.Join(dataDir, Dir), origin: origin, key: key, logger: logger, turn: make(chan struct{}, 1)}
+// New returns the log of a data directory. origin names it in checkpoints; now is
+// the clock of the ledger's records.
+func New(s *store.Store, dataDir, origin string, key ed25519.PrivateKey, logger *slog.Logger, now func() time.Time) *Log {
+	return &Log{store: s, dir: filepath.Join(dataDir, Dir), origin: origin, key: key, logger: logger, now: now, turn: make(chan struct{}, 1)}
 }
 
 // Origin names the log of a contract at a public address, as
@@ -161,28 +172,37 @@ func (l *Log) update(ctx context.Context) error {
 		return err
 	}
 	signed, file := l.newest()
-	for {
-		p := page{base: tlog.StoredHashCount(l.chain.Seq), file: file}
-		chain := l.chain
-		n, err := replay(ctx, l.store, &chain, pageRows, &p)
+	for done := false; !done; {
+		limit := pageRows
+		if below := signed.N - l.walk.Seq; !l.compared && below > 0 {
+			limit = int(min(below, pageRows)) // one page ends where the checkpoint does
+		}
+		p := page{base: tlog.StoredHashCount(l.walk.Seq), file: file}
+		walk := l.walk.Fork()
+		n, err := replay(ctx, l.store, walk, limit, &p)
 		if err != nil {
 			return err
 		}
-		if err := p.settle(l.chain.Seq, signed, l.compared); err != nil {
+		if err := p.settle(l.walk.Seq, signed, l.compared); err != nil {
 			return err
 		}
-		l.chain = chain
-		if n < pageRows {
-			break
+		for name, end := range l.walk.Join(walk) {
+			l.chains = l.chains.With(name, end.Place)
+		}
+		done = n < limit
+		if !l.compared && l.walk.Seq == signed.N {
+			if err := compareChains(signed, l.chains); err != nil {
+				return err
+			}
 		}
 	}
 	if !l.compared {
-		if err := compareRoot(signed, l.chain.Seq, hashReader(file)); err != nil {
+		if err := compareRoot(signed, l.walk.Seq, hashReader(file)); err != nil {
 			return err
 		}
 		l.compared = true
 	}
-	if signed.Note != nil && l.chain.Seq == signed.N && signed.Origin == l.origin {
+	if signed.tree != nil && l.walk.Seq == signed.N && signed.Origin == l.origin {
 		return nil
 	}
 	return l.sign(file)
@@ -233,7 +253,8 @@ func (l *Log) sign(file *os.File) error {
 	if err := file.Sync(); err != nil {
 		return fmt.Errorf("sync tree: %w", err)
 	}
-	c := Checkpoint{Origin: l.origin, Tree: tlog.Tree{N: l.chain.Seq}}
+	chains := l.chains
+	c := Checkpoint{Origin: l.origin, Tree: tlog.Tree{N: l.walk.Seq}, HasChains: true, Chains: chains.Root(), tree: &chains}
 	var err error
 	if c.Hash, err = tlog.TreeHash(c.N, hashReader(file)); err != nil {
 		return fmt.Errorf("compute root: %w", err)
@@ -246,7 +267,7 @@ func (l *Log) sign(file *os.File) error {
 		return fmt.Errorf("sign checkpoint: %w", err)
 	}
 	// Another process over this directory may be ahead.
-	if other, err := l.load(); err != nil || other.Origin != l.origin || other.N < c.N {
+	if other, err := l.load(); err != nil || other.Origin != l.origin || other.N < c.N || !other.HasChains {
 		if err := replaceFile(filepath.Join(l.dir, noteFile), c.Note); err != nil {
 			return fmt.Errorf("write checkpoint: %w", err)
 		}
@@ -257,9 +278,13 @@ func (l *Log) sign(file *os.File) error {
 	return nil
 }
 
-// text is the body of a checkpoint: origin, size, root.
+// text is the body of a checkpoint: origin, size, root, root of the tree of chains.
 func (c Checkpoint) text() string {
-	return c.Origin + "\n" + strconv.FormatInt(c.N, 10) + "\n" + base64.StdEncoding.EncodeToString(c.Hash[:]) + "\n"
+	text := c.Origin + "\n" + strconv.FormatInt(c.N, 10) + "\n" + base64.StdEncoding.EncodeToString(c.Hash[:]) + "\n"
+	if c.HasChains {
+		text += wire.ChainsLine + base64.StdEncoding.EncodeToString(c.Chains[:]) + "\n"
+	}
+	return text
 }
 
 // parse reads a checkpoint that key signed, under whatever origin it has.
@@ -284,6 +309,13 @@ func parse(raw []byte, key ed25519.PublicKey) (Checkpoint, error) {
 	}
 	if c.N, err = strconv.ParseInt(lines[1], 10, 64); err != nil {
 		return c, errors.New("its size is not a number")
+	}
+	if line, ok := strings.CutPrefix(lines[3], wire.ChainsLine); ok {
+		root, err := tlog.ParseHash(strings.TrimSuffix(line, "\n"))
+		if err != nil {
+			return c, errors.New("its root of chains is not a hash")
+		}
+		c.HasChains, c.Chains = true, chain.Hash(root)
 	}
 	if c.Hash, err = tlog.ParseHash(lines[2]); err != nil || c.text() != opened.Text {
 		return c, errors.New("it is not written as this service writes it")

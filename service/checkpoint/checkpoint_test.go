@@ -60,7 +60,7 @@ func appendRows(t testing.TB, s *store.Store, n int) {
 func open(t testing.TB, s *store.Store, dir string) *checkpoint.Log {
 	t.Helper()
 	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
-	l := checkpoint.New(s, dir, checkpoint.Origin("files.example.org", "svc.testnet"), key, slog.New(slog.DiscardHandler))
+	l := checkpoint.New(s, dir, checkpoint.Origin("files.example.org", "svc.testnet"), key, slog.New(slog.DiscardHandler), time.Now)
 	t.Cleanup(func() {
 		if err := l.Close(); err != nil {
 			t.Error(err)

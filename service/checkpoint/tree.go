@@ -8,12 +8,14 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 
+	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
 )
@@ -47,19 +49,21 @@ type growing interface {
 	add(seq int64, hashes []tlog.Hash) error
 }
 
-// replay adds up to limit records after chain to a tree and moves chain.
-func replay(ctx context.Context, s *store.Store, chain *ledger.Chain, limit int, to growing) (n int, err error) {
+// replay adds up to limit records after walk to a tree and moves walk.
+func replay(ctx context.Context, s *store.Store, walk *ledger.Walk, limit int, to growing) (n int, err error) {
 	err = s.Read(ctx, func(tx *store.Tx) error {
-		n, err = chain.Next(ctx, tx, limit, func(r ledger.Record) error {
-			hashes, err := tlog.StoredHashesForRecordHash(r.Seq-1, leaf(r), to)
-			if err != nil {
-				return fmt.Errorf("add row %d to the tree: %w", r.Seq, err)
-			}
-			return to.add(r.Seq, hashes)
-		})
+		n, err = walk.Next(ctx, tx, limit, func(r ledger.Record) error { return addTo(to, r) })
 		return err
 	})
 	return n, err
+}
+
+func addTo(to growing, r ledger.Record) error {
+	hashes, err := tlog.StoredHashesForRecordHash(r.Seq-1, leaf(r), to)
+	if err != nil {
+		return fmt.Errorf("add row %d to the tree: %w", r.Seq, err)
+	}
+	return to.add(r.Seq, hashes)
 }
 
 // page is the hashes of some records on their way to the file.
@@ -150,6 +154,14 @@ func compareRoot(signed Checkpoint, n int64, r tlog.HashReader) error {
 	return nil
 }
 
+// compareChains checks that the chains end where the checkpoint says.
+func compareChains(signed Checkpoint, chains chain.Tree) error {
+	if root := chains.Root(); signed.HasChains && root != signed.Chains {
+		return fmt.Errorf("rows 1 to %d: %w: their chains give root %s, signed was %s", signed.N, ErrContradiction, tlog.Hash(root), tlog.Hash(signed.Chains))
+	}
+	return nil
+}
+
 // Report is what an audit found to be in order.
 type Report struct {
 	Records int64 // in the ledger, chain intact
@@ -175,13 +187,18 @@ func (l *Log) Audit(ctx context.Context) (Report, error) {
 		defer file.Close()
 	}
 	fresh := &freshTree{signed: signed.N, file: file}
-	var chain ledger.Chain
-	for n := pageRows; n == pageRows; {
-		if n, err = replay(ctx, l.store, &chain, pageRows, fresh); err != nil {
-			return Report{Records: chain.Seq, Signed: signed.N}, err
+	var walk ledger.Walk
+	var chains chain.Tree
+	err = l.store.Read(ctx, func(tx *store.Tx) error {
+		if err := l.auditRows(ctx, tx, &walk, &chains, signed, fresh); err != nil {
+			return err
 		}
+		return walk.Settled(ctx, tx)
+	})
+	if err != nil {
+		return Report{Records: walk.Seq, Signed: signed.N}, err
 	}
-	report := Report{Records: chain.Seq, Signed: signed.N, Root: signed.Hash.String()}
+	report := Report{Records: walk.Seq, Signed: signed.N, Root: signed.Hash.String()}
 	if signed.Note == nil {
 		report.Signed = -1
 		return report, nil
@@ -189,7 +206,27 @@ func (l *Log) Audit(ctx context.Context) (Report, error) {
 	if report.Key, err = note.NewEd25519VerifierKey(signed.Origin, l.key.Public().(ed25519.PublicKey)); err != nil {
 		return report, fmt.Errorf("make verifier key: %w", err)
 	}
-	return report, compareRoot(signed, chain.Seq, fresh)
+	return report, compareRoot(signed, walk.Seq, fresh)
+}
+
+// auditRows walks through all rows, with a stop where the checkpoint was signed.
+func (l *Log) auditRows(ctx context.Context, tx *store.Tx, walk *ledger.Walk, chains *chain.Tree, signed Checkpoint, fresh *freshTree) error {
+	for _, upTo := range []int64{signed.N, math.MaxInt32} {
+		fork := walk.Fork()
+		_, err := fork.Next(ctx, tx, int(upTo-walk.Seq), func(r ledger.Record) error { return addTo(fresh, r) })
+		for name, end := range walk.Join(fork) {
+			*chains = chains.With(name, end.Place)
+		}
+		if err != nil {
+			return err
+		}
+		if walk.Seq == signed.N {
+			if err := compareChains(signed, *chains); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // freshTree is a tree in memory beside the one on disk, which names the first

@@ -5,10 +5,12 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/faultpoint"
 	"github.com/svcfs/svcfs/service/groups"
@@ -16,10 +18,26 @@ import (
 	"github.com/svcfs/svcfs/service/store"
 )
 
-// target is a file that is about to change.
+// target is a file that is about to change, with what a record about it tells.
 type target struct {
 	group, ref, hash, uploader, blobID string
+	name, contentType                  string
+	seq, timeNS                        int64 // of the upload
+	size                               *int64
 	deleted                            bool
+}
+
+// targetColumns of files are what [target.fields] reads.
+const targetColumns = "ref, file_hash, uploader, blob_id, filename, content_type, seq, time_ns, original_size"
+
+func (t *target) fields() []any {
+	return []any{&t.ref, &t.hash, &t.uploader, &t.blobID, &t.name, &t.contentType, &t.seq, &t.timeNS, &t.size}
+}
+
+// tags make a record about the file complete by itself.
+func (t *target) tags() []chain.Tag {
+	return ledger.WithTags(contentTags(t.size, t.contentType), chain.Tag{Name: chain.TagUploader, Value: t.uploader},
+		chain.Tag{Name: chain.TagUploaded, Value: strconv.FormatInt(t.timeNS, 10)}, chain.Tag{Name: chain.TagUpload, Value: strconv.FormatInt(t.seq, 10)})
 }
 
 // Delete destroys the key of a file, in one transaction with its record, and
@@ -61,10 +79,10 @@ func changeable(ctx context.Context, tx *store.Tx, account, group, ref, action s
 	if err != nil {
 		return t, err
 	}
-	t = target{group: group, ref: ref}
+	t = target{group: group}
 	var at sql.NullInt64
-	err = tx.QueryRowContext(ctx, "SELECT file_hash, uploader, blob_id, deleted_ns FROM files WHERE ref = ? AND group_id = ?", ref, group).
-		Scan(&t.hash, &t.uploader, &t.blobID, &at)
+	err = tx.QueryRowContext(ctx, "SELECT "+targetColumns+", deleted_ns FROM files WHERE ref = ? AND group_id = ?", ref, group).
+		Scan(append(t.fields(), &at)...)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return t, fault.New(wire.CodeFileNotFound, "file not found: no such reference in group %q", group)
@@ -80,7 +98,8 @@ func changeable(ctx context.Context, tx *store.Tx, account, group, ref, action s
 // shred destroys the key of a file and records by whom and why. The service
 // itself, by the name of its contract, pays nothing.
 func (f *Files) shred(ctx context.Context, tx *store.Tx, t target, by, reason string) (err error) {
-	r := ledger.Record{Kind: ledger.KindTombstone, Account: by, Group: t.group, Ref: t.ref, FileHash: t.hash, Detail: reason}
+	r := ledger.Record{Kind: ledger.KindTombstone, Account: by, Group: t.group, Ref: t.ref, FileHash: t.hash, Detail: reason,
+		Tags: ledger.WithTags(t.tags(), chain.Tag{Name: chain.TagName, Value: t.name})}
 	if by == f.contract {
 		r, err = f.ledger.Append(ctx, tx, r)
 	} else {
@@ -142,7 +161,7 @@ func (f *Files) Rename(ctx context.Context, account string, req wire.RenameReque
 			return fault.New(wire.CodeFileDeleted, "File deleted: its key was destroyed")
 		}
 		r, err := f.ledger.Charge(ctx, tx, ledger.KindRename, ledger.Record{Kind: ledger.KindRename, Account: account, Group: t.group, Ref: t.ref,
-			FileHash: t.hash, Detail: req.Filename})
+			FileHash: t.hash, Detail: req.Filename, Tags: t.tags()})
 		if err != nil {
 			return err
 		}

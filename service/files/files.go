@@ -24,7 +24,9 @@ import (
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/blob"
+	"github.com/svcfs/svcfs/service/checkpoint"
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/faultpoint"
 	"github.com/svcfs/svcfs/service/groups"
@@ -64,6 +66,7 @@ type Blobs interface {
 type Files struct {
 	store    *store.Store
 	ledger   *ledger.Ledger
+	log      *checkpoint.Log
 	vault    *vault.Vault
 	blobs    Blobs
 	contract string
@@ -88,8 +91,8 @@ type Options struct {
 }
 
 // New returns the files of a service.
-func New(s *store.Store, l *ledger.Ledger, v *vault.Vault, b Blobs, contract string, maxBytes int64, o Options) *Files {
-	f := &Files{store: s, ledger: l, vault: v, blobs: b, contract: contract, maxBytes: maxBytes, options: o}
+func New(s *store.Store, l *ledger.Ledger, log *checkpoint.Log, v *vault.Vault, b Blobs, contract string, maxBytes int64, o Options) *Files {
+	f := &Files{store: s, ledger: l, log: log, vault: v, blobs: b, contract: contract, maxBytes: maxBytes, options: o}
 	if f.options.MaxOpenBytes <= 0 {
 		f.options.MaxOpenBytes = max(OpenBytes, OpenFiles*(maxBytes+format.Overhead))
 	}
@@ -299,11 +302,6 @@ func (f *Files) record(ctx context.Context, tx *store.Tx, account string, req wi
 	if _, err := groups.RequireWriter(ctx, tx, u.group, account); err != nil {
 		return out, false, err
 	}
-	r, err := f.ledger.Charge(ctx, tx, ledger.ActionUpload, ledger.Record{Kind: ledger.KindRecord, Account: account, Group: u.group,
-		Ref: u.ref, FileHash: req.FileHash, Detail: u.filename})
-	if err != nil {
-		return out, false, err
-	}
 	info := u.blob
 	if own != nil {
 		info = own
@@ -316,11 +314,19 @@ func (f *Files) record(ctx context.Context, tx *store.Tx, account string, req wi
 			return out, false, err
 		}
 	}
-	if err := insertFile(ctx, tx, u, backendFastFS, req, meta, *info, r); err != nil {
+	if u.filename == "" {
+		u.filename = meta.Filename
+	}
+	size := plainSize(meta, *info)
+	r, err := f.ledger.Charge(ctx, tx, ledger.ActionUpload, uploadRecord(u, req.FileHash, size, meta.ContentType))
+	if err != nil {
+		return out, false, err
+	}
+	if err := insertFile(ctx, tx, u, backendFastFS, req, meta, *info, size, r); err != nil {
 		return out, false, err
 	}
 	out = wire.FinalizeUploadResult{Location: u.ref, CID: u.ref, TransID: r.TxID, FileHash: req.FileHash, Seq: r.Seq,
-		Time: strconv.FormatInt(r.TimeNS, 10), Fee: r.Fee.String()}
+		Time: strconv.FormatInt(r.TimeNS, 10), Fee: r.Fee.String(), Record: recordRow(r), Receipt: f.log.Receipt(r)}
 	result, err := json.Marshal(out)
 	if err != nil {
 		return out, false, err
@@ -330,27 +336,44 @@ func (f *Files) record(ctx context.Context, tx *store.Tx, account string, req wi
 	return out, true, err
 }
 
-func insertFile(ctx context.Context, tx *store.Tx, u upload, backend string, req wire.FinalizeUploadRequest, meta format.Metadata, info blob.Info,
-	r ledger.Record) error {
-	var size *int64
+// plainSize is the size of a file's plaintext in bytes, nil when it is not known.
+func plainSize(meta format.Metadata, info blob.Info) *int64 {
 	switch {
 	case meta.OriginalSize != format.SizeUnknown:
-		size = &meta.OriginalSize
+		return &meta.OriginalSize
 	case meta.Compression == "" && info.Size >= format.Overhead:
 		plain := info.Size - format.Overhead
-		size = &plain
+		return &plain
+	default:
+		return nil
 	}
-	name := u.filename
-	if name == "" {
-		name = meta.Filename
+}
+
+// uploadRecord is the record of an upload, with all that a listing tells of it.
+func uploadRecord(u upload, fileHash string, size *int64, contentType string) ledger.Record {
+	return ledger.Record{Kind: ledger.KindRecord, Account: u.account, Group: u.group, Ref: u.ref, FileHash: fileHash, Detail: u.filename,
+		Tags: ledger.WithTags(nil, contentTags(size, contentType)...)}
+}
+
+// contentTags are those of every record about a file; one without a value is left
+// out of it.
+func contentTags(size *int64, contentType string) []chain.Tag {
+	tags := []chain.Tag{{Name: chain.TagType, Value: contentType}}
+	if size != nil {
+		tags = append(tags, chain.Tag{Name: chain.TagSize, Value: strconv.FormatInt(*size, 10)})
 	}
+	return tags
+}
+
+func insertFile(ctx context.Context, tx *store.Tx, u upload, backend string, req wire.FinalizeUploadRequest, meta format.Metadata, info blob.Info,
+	size *int64, r ledger.Record) error {
 	raw := string(req.Format)
 	if meta.Version == 0 && strings.TrimSpace(raw) == "" {
 		raw = "null"
 	}
 	_, err := tx.ExecContext(ctx, `INSERT INTO files (ref, group_id, seq, changed_seq, tx_id, uploader, file_hash, time_ns, filename, original_size,
 		content_type, format, blob_id, blob_size, blob_sum, key_version, key_id, backend) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		u.ref, u.group, r.Seq, r.Seq, r.TxID, u.account, req.FileHash, r.TimeNS, name, size, meta.ContentType, raw,
+		u.ref, u.group, r.Seq, r.Seq, r.TxID, u.account, req.FileHash, r.TimeNS, u.filename, size, meta.ContentType, raw,
 		info.ID, info.Size, info.Sum[:], u.keyVersion, u.keyID, backend)
 	if err != nil {
 		return fmt.Errorf("insert file: %w", err)

@@ -217,17 +217,18 @@ func (f *Files) recordLegacy(ctx context.Context, tx *store.Tx, row legacyRow) (
 		return out, err
 	}
 	u.keyID.Int64, u.keyID.Valid = keyID, true
-	r, err := f.ledger.Append(ctx, tx, ledger.Record{Kind: ledger.KindRecord, Account: u.account, Group: u.group, Ref: u.ref, FileHash: row.hash, Detail: u.filename})
+	meta, err := format.ParseMetadata(nil)
 	if err != nil {
 		return out, err
 	}
-	meta, err := format.ParseMetadata(nil)
+	size := plainSize(meta, row.info)
+	r, err := f.ledger.Append(ctx, tx, uploadRecord(u, row.hash, size, meta.ContentType))
 	if err != nil {
 		return out, err
 	}
 	req := wire.FinalizeUploadRequest{FileHash: row.hash, Format: json.RawMessage("null")}
 	out = Imported{CID: row.ref, TransID: r.TxID, FileHash: row.hash, Filename: row.Name}
-	return out, insertFile(ctx, tx, u, backendLegacy, req, meta, row.info, r)
+	return out, insertFile(ctx, tx, u, backendLegacy, req, meta, row.info, size, r)
 }
 
 // recordedAs finds a reference that is recorded already. Bytes that were missing

@@ -50,16 +50,25 @@ func (f *Files) List(ctx context.Context, account string, req wire.TransactionsR
 	case req.Kinds == wire.KindsAll:
 		read = f.records
 	case req.Kinds != "":
-		return fault.New(wire.CodeValidation, "kinds %.60q: want %q, or none for the files of the group", req.Kinds, wire.KindsAll)
+		return fault.New(wire.CodeValidation, "kinds %.60q: want %q, %q, or none for the files of the group", req.Kinds, wire.KindsChain, wire.KindsAll)
 	case req.Limit <= 0 && req.AfterSeq <= 0:
 		read, upTo = f.byUpload, func(last wire.TransactionRow) int64 { return last.Seq }
 	}
+	return inPieces(ctx, req, func(ctx context.Context, after int64, limit int) ([]wire.TransactionRow, bool, error) {
+		return read(ctx, account, req, after, limit)
+	}, upTo, each)
+}
+
+// inPieces reads what was asked for, a page or all. read also tells whether there
+// may be more, and upTo where the next piece begins.
+func inPieces(ctx context.Context, req wire.TransactionsRequest, read func(ctx context.Context, after int64, limit int) ([]wire.TransactionRow, bool, error),
+	upTo func(last wire.TransactionRow) int64, each func([]wire.TransactionRow) error) error {
 	after, left := max(req.AfterSeq, 0), math.MaxInt
 	if req.Limit > 0 {
 		left = min(req.Limit, wire.MaxPageRows)
 	}
 	for {
-		rows, more, err := read(ctx, account, req.GroupID, after, min(left, pieceRows))
+		rows, more, err := read(ctx, after, min(left, pieceRows))
 		if err != nil {
 			return err
 		}
@@ -71,12 +80,12 @@ func (f *Files) List(ctx context.Context, account string, req wire.TransactionsR
 	}
 }
 
-func (f *Files) byUpload(ctx context.Context, account, group string, after int64, limit int) ([]wire.TransactionRow, bool, error) {
-	return f.rows(ctx, account, group, pieceBytes, limit, selectRows+" AND seq > ? ORDER BY seq LIMIT ?", after)
+func (f *Files) byUpload(ctx context.Context, account string, req wire.TransactionsRequest, after int64, limit int) ([]wire.TransactionRow, bool, error) {
+	return f.rows(ctx, account, req.GroupID, pieceBytes, limit, selectRows+" AND seq > ? ORDER BY seq LIMIT ?", after)
 }
 
-func (f *Files) byChange(ctx context.Context, account, group string, after int64, limit int) ([]wire.TransactionRow, bool, error) {
-	return f.rows(ctx, account, group, pieceBytes, limit, selectRows+" AND changed_seq > ? ORDER BY changed_seq LIMIT ?", after)
+func (f *Files) byChange(ctx context.Context, account string, req wire.TransactionsRequest, after int64, limit int) ([]wire.TransactionRow, bool, error) {
+	return f.rows(ctx, account, req.GroupID, pieceBytes, limit, selectRows+" AND changed_seq > ? ORDER BY changed_seq LIMIT ?", after)
 }
 
 // Newest returns a page of the file records of a group, the newest first: at
@@ -145,6 +154,13 @@ func scanRow(rows *sql.Rows, group string) (wire.TransactionRow, error) {
 	}
 	stamp := strconv.FormatInt(timeNS, 10)
 	row.Backend, row.Timestamp = &backend, &stamp
+	fileFacts(&row, name, size, contentType)
+	row.Deleted = deletion(deletedNS, deletedBy, deletedWhy)
+	return row, nil
+}
+
+// fileFacts adds what is known of a file.
+func fileFacts(row *wire.TransactionRow, name string, size sql.NullInt64, contentType string) {
 	if name != "" {
 		row.Filename = &name
 	}
@@ -154,8 +170,6 @@ func scanRow(rows *sql.Rows, group string) (wire.TransactionRow, error) {
 	if size.Valid {
 		row.OriginalSize = &size.Int64
 	}
-	row.Deleted = deletion(deletedNS, deletedBy, deletedWhy)
-	return row, nil
 }
 
 // Sweep removes what nobody owns: expired uploads and claims, blobs without a

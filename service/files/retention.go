@@ -88,7 +88,7 @@ type victim struct {
 // expired lists at most limit expired files of the group; -1 means all. Files
 // of other backends than ours never expire (wire protocol 6.3).
 func (w window) expired(ctx context.Context, tx *store.Tx, now time.Time, limit int) (list []victim, err error) {
-	var query store.Query = `SELECT ref, filename, tx_id, file_hash, blob_id, time_ns FROM files
+	var query store.Query = "SELECT " + targetColumns + `, tx_id FROM files
 		WHERE group_id = ? AND deleted_ns IS NULL AND backend = ? AND time_ns <= ? ORDER BY seq`
 	args := []any{w.group, backendFastFS, now.Add(-time.Duration(w.days) * 24 * time.Hour).UnixNano()}
 	if limit >= 0 {
@@ -102,11 +102,10 @@ func (w window) expired(ctx context.Context, tx *store.Tx, now time.Time, limit 
 	defer rows.Close()
 	for rows.Next() {
 		v := victim{Expired: Expired{Group: w.group}, target: target{group: w.group}}
-		var timeNS int64
-		if err := rows.Scan(&v.ref, &v.Name, &v.TxID, &v.hash, &v.blobID, &timeNS); err != nil {
+		if err := rows.Scan(append(v.fields(), &v.TxID)...); err != nil {
 			return nil, fmt.Errorf("list expired files: %w", err)
 		}
-		v.Ref, v.Age = v.ref, now.Sub(time.Unix(0, timeNS))
+		v.Ref, v.Name, v.Age = v.ref, v.name, now.Sub(time.Unix(0, v.timeNS))
 		list = append(list, v)
 	}
 	return list, rows.Err()

@@ -17,10 +17,8 @@ const historyWindow = 20_000
 
 // selectHistory finds what an account may see in a part of the ledger. Owners are
 // members, and stay it. CROSS JOIN keeps SQLite to the order of tables.
-const selectHistory = `SELECT seq, tx_id, kind, time_ns, account, group_id, ref, file_hash, detail, fee, request, prev_hash, hash
-	FROM ledger WHERE account = ? AND seq >= ? AND seq < ?
-	UNION SELECT seq, tx_id, kind, time_ns, ledger.account, ledger.group_id, ref, file_hash, detail, fee, request, prev_hash, hash
-	FROM members CROSS JOIN ledger WHERE members.account = ? AND ledger.group_id = members.group_id AND seq >= ? AND seq < ?
+const selectHistory = "SELECT " + columns + ` FROM ledger WHERE account = ? AND seq >= ? AND seq < ?
+	UNION SELECT ` + columns + ` FROM members CROSS JOIN ledger WHERE members.account = ? AND ledger.group_id = members.group_id AND seq >= ? AND seq < ?
 		AND (kind <> '` + KindClaim + `' OR ledger.group_id IN (SELECT id FROM groups WHERE owner = ?))
 	ORDER BY seq DESC LIMIT ?`
 

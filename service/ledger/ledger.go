@@ -1,7 +1,7 @@
 // Package ledger keeps the record of every action and the money it costs. A
 // record, the fee it takes and the change it describes belong to one SQL
 // transaction, which the caller owns; each record carries the hash of the one
-// before.
+// before it in its chain. Package chain has what is hashed.
 package ledger
 
 import (
@@ -9,16 +9,17 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"database/sql"
-	"encoding/binary"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/store"
 )
@@ -91,28 +92,69 @@ type Record struct {
 	Group    string
 	Ref      string
 	FileHash string
-	Detail   string // what else the kind needs: the member, the amount, …
+	Detail   string // what else the kind needs: the name, the member, the amount, …
 	Fee      wire.Amount
 	Request  string // id of the request, as in the log
-	Prev     [sha256.Size]byte
-	Hash     [sha256.Size]byte
+	Prev     chain.Hash
+	Hash     chain.Hash
+
+	Chain  string      // "" in layout 1
+	Number int64       // place in the chain; 0 in layout 1
+	Tags   []chain.Tag // ascending by name
 }
 
-// hash covers every field, each with its length in front. The layout is written
-// down byte by byte in service/LEDGER.md and never changes.
-func (r *Record) hash() [sha256.Size]byte {
-	var b []byte
-	field := func(s string) {
-		b = binary.BigEndian.AppendUint64(b, uint64(len(s)))
-		b = append(b, s...)
+// chained is the record as its hash covers it.
+func (r *Record) chained() *chain.Record {
+	return &chain.Record{Seq: r.Seq, TimeNS: r.TimeNS, Tx: r.TxID, Kind: r.Kind, Account: r.Account, Group: r.Group, Ref: r.Ref, FileHash: r.FileHash,
+		Detail: r.Detail, Fee: r.Fee.String(), Request: r.Request, Prev: r.Prev, Chain: r.Chain, Number: r.Number, Tags: r.Tags}
+}
+
+// WithTags returns tags and those of more that have a value, in the order in which
+// they are hashed. No name may come twice.
+func WithTags(tags []chain.Tag, more ...chain.Tag) []chain.Tag {
+	all := slices.Clip(tags)
+	for _, tag := range more {
+		if tag.Value != "" {
+			all = append(all, tag)
+		}
 	}
-	field("svc-ledger-1")
-	b = binary.BigEndian.AppendUint64(b, uint64(r.Seq))
-	b = binary.BigEndian.AppendUint64(b, uint64(r.TimeNS))
-	for _, s := range []string{r.TxID, r.Kind, r.Account, r.Group, r.Ref, r.FileHash, r.Detail, r.Fee.String(), r.Request} {
-		field(s)
+	slices.SortFunc(all, func(a, b chain.Tag) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// writeTags is how tags are kept, readTags takes nothing else.
+func writeTags(tags []chain.Tag) (string, error) {
+	if len(tags) == 0 {
+		return "", nil
 	}
-	return sha256.Sum256(append(b, r.Prev[:]...))
+	raw, err := json.Marshal(chain.FlattenTags(tags))
+	return string(raw), err
+}
+
+// SplitTags reads tags as they are kept into names and values in turns.
+func SplitTags(text string) (flat []string, err error) {
+	if text == "" {
+		return nil, nil
+	}
+	if err := json.Unmarshal([]byte(text), &flat); err != nil {
+		return nil, errors.New("its tags are not written as the ledger writes them")
+	}
+	return flat, nil
+}
+
+func readTags(text string) ([]chain.Tag, error) {
+	flat, err := SplitTags(text)
+	if err != nil {
+		return nil, err
+	}
+	tags, err := chain.ParseTags(flat)
+	if err != nil {
+		return nil, err
+	}
+	if again, err := writeTags(tags); err != nil || again != text {
+		return nil, errors.New("its tags are not written as the ledger writes them")
+	}
+	return tags, nil
 }
 
 // Ledger appends records. It is safe for concurrent use: transactions serialise.
@@ -140,28 +182,51 @@ func (l *Ledger) Fees() map[string]string {
 	return out
 }
 
-// Append writes r as the next record and returns it complete. The caller fills
-// Kind, Account and what the kind needs. Times never go back.
+// Append writes r as the next record of the ledger and of its chain, and returns
+// it complete. The caller fills Kind, Account and what the kind needs. Times never
+// go back.
 func (l *Ledger) Append(ctx context.Context, tx *store.Tx, r Record) (Record, error) {
+	r.Chain = chain.Of(r.Kind, r.Account, r.Group)
 	var lastTime int64
-	var prev []byte
-	err := tx.QueryRowContext(ctx, "SELECT seq, time_ns, hash FROM ledger ORDER BY seq DESC LIMIT 1").Scan(&r.Seq, &lastTime, &prev)
+	var lastChain string
+	var last, head []byte
+	var number, old sql.NullInt64
+	err := tx.QueryRowContext(ctx, `SELECT seq, time_ns, ledger.chain, ledger.hash, chains.number, chains.hash, chains.old
+		FROM ledger LEFT JOIN chains ON chains.chain = ? ORDER BY seq DESC LIMIT 1`, r.Chain).
+		Scan(&r.Seq, &lastTime, &lastChain, &last, &number, &head, &old)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return r, fmt.Errorf("read last record: %w", err)
 	}
-	copy(r.Prev[:], prev)
+	if r.Seq > 0 && lastChain == "" { // the first of layout 2
+		r.Tags = WithTags(r.Tags, chain.Tag{Name: chain.TagAfter, Value: hex.EncodeToString(last)})
+	}
+	if old.Int64 > 0 && old.Int64 == number.Int64 { // the first of layout 2 in its chain
+		r.Tags = WithTags(r.Tags, chain.Tag{Name: chain.TagContinues, Value: strconv.FormatInt(old.Int64, 10)})
+	}
+	copy(r.Prev[:], head)
+	r.Number = number.Int64 + 1
 	r.Seq++
 	r.TimeNS = max(l.now().UnixNano(), lastTime+1)
 	r.Request = RequestID(ctx)
 	if r.TxID == "" {
 		r.TxID = txID(r)
 	}
-	r.Hash = r.hash()
-	_, err = tx.ExecContext(ctx, `INSERT INTO ledger (seq, tx_id, kind, time_ns, account, group_id, ref, file_hash, detail, fee, request, prev_hash, hash)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		r.Seq, r.TxID, r.Kind, r.TimeNS, r.Account, r.Group, r.Ref, r.FileHash, r.Detail, r.Fee.String(), r.Request, r.Prev[:], r.Hash[:])
+	r.Hash = r.chained().Sum()
+	tags, err := writeTags(r.Tags)
 	if err != nil {
 		return r, fmt.Errorf("append record: %w", err)
+	}
+	_, err = tx.ExecContext(ctx, `INSERT INTO ledger (seq, tx_id, kind, time_ns, account, group_id, ref, file_hash, detail, fee, request, prev_hash, hash,
+		chain, number, tags) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		r.Seq, r.TxID, r.Kind, r.TimeNS, r.Account, r.Group, r.Ref, r.FileHash, r.Detail, r.Fee.String(), r.Request, r.Prev[:], r.Hash[:],
+		r.Chain, r.Number, tags)
+	if err != nil {
+		return r, fmt.Errorf("append record: %w", err)
+	}
+	_, err = tx.ExecContext(ctx, `INSERT INTO chains (chain, number, hash, old) VALUES (?, ?, ?, 0)
+		ON CONFLICT (chain) DO UPDATE SET number = excluded.number, hash = excluded.hash`, r.Chain, r.Number, r.Hash[:])
+	if err != nil {
+		return r, fmt.Errorf("move the chain: %w", err)
 	}
 	return r, nil
 }
@@ -170,7 +235,7 @@ func (l *Ledger) Append(ctx context.Context, tx *store.Tx, r Record) (Record, er
 func txID(r Record) string {
 	text := r.Group + r.Account + r.FileHash + r.Ref + strconv.FormatInt(r.TimeNS, 10)
 	if r.Kind != KindRecord {
-		text = r.Kind + strconv.FormatInt(r.Seq, 10) + text
+		text = r.Kind + r.Chain + strconv.FormatInt(r.Number, 10) + text
 	}
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])
@@ -270,77 +335,6 @@ func (l *Ledger) Transfer(ctx context.Context, tx *store.Tx, from, to string, am
 	}
 	_, err = l.Append(ctx, tx, Record{Kind: KindTransfer, Account: from, Detail: to + " " + amount.String()})
 	return left, err
-}
-
-// ErrBroken is what an audit finds; the text names the first bad row.
-var ErrBroken = errors.New("the ledger is broken")
-
-// Chain is a place in the chain of records: the newest one that was checked.
-// The zero value stands before the first.
-type Chain struct {
-	Seq  int64
-	Hash [sha256.Size]byte
-}
-
-// Next reads up to limit records that follow c, checks place, link and content
-// of each, passes it to f and moves c to it. It returns how many there were;
-// less than limit means that the end is reached. [ErrBroken] names the first bad
-// row, where c stays before it.
-func (c *Chain) Next(ctx context.Context, tx *store.Tx, limit int, f func(Record) error) (n int, err error) {
-	rows, err := tx.QueryContext(ctx, `SELECT seq, tx_id, kind, time_ns, account, group_id, ref, file_hash, detail, fee, request, prev_hash, hash
-		FROM ledger WHERE seq > ? ORDER BY seq LIMIT ?`, c.Seq, limit)
-	if err != nil {
-		return 0, fmt.Errorf("read ledger: %w", err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		r, err := scan(rows)
-		if ctx.Err() != nil { // the rows may have been closed under the scan
-			return n, ctx.Err()
-		}
-		if err != nil {
-			return n, fmt.Errorf("row %d: %w: %w", c.Seq+1, ErrBroken, err)
-		}
-		switch {
-		case r.Seq != c.Seq+1:
-			return n, fmt.Errorf("row %d: %w: the next row has sequence %d", c.Seq+1, ErrBroken, r.Seq)
-		case r.Prev != c.Hash:
-			return n, fmt.Errorf("row %d: %w: it does not follow the row before", r.Seq, ErrBroken)
-		case r.hash() != r.Hash:
-			return n, fmt.Errorf("row %d: %w: its content was changed", r.Seq, ErrBroken)
-		}
-		if err := f(r); err != nil {
-			return n, err
-		}
-		c.Seq, c.Hash = r.Seq, r.Hash
-		n++
-	}
-	if err := rows.Err(); err != nil {
-		return n, fmt.Errorf("read ledger: %w", err)
-	}
-	return n, nil
-}
-
-// Audit walks all records and returns how many there are. It fails at the first
-// whose hash, link or place is wrong.
-func Audit(ctx context.Context, tx *store.Tx) (int64, error) {
-	var c Chain
-	_, err := c.Next(ctx, tx, math.MaxInt32, func(Record) error { return nil })
-	return c.Seq, err
-}
-
-func scan(rows *sql.Rows) (r Record, err error) {
-	var fee string
-	var prev, hash []byte
-	if err := rows.Scan(&r.Seq, &r.TxID, &r.Kind, &r.TimeNS, &r.Account, &r.Group, &r.Ref, &r.FileHash, &r.Detail, &fee, &r.Request, &prev, &hash); err != nil {
-		return r, errors.New("a field has the wrong type")
-	}
-	copy(r.Prev[:], prev)
-	copy(r.Hash[:], hash)
-	if r.Fee, err = wire.ParseAmount(fee); err == nil && r.Fee.String() != fee {
-		err = fmt.Errorf("fee %q is not written as the ledger writes it", fee)
-	}
-	return r, err
 }
 
 type requestKey struct{}

@@ -1,0 +1,162 @@
+package checkpoint
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
+	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/ledger"
+	"github.com/svcfs/svcfs/service/store"
+)
+
+// freshness is how old a record of a chain may be that the checkpoint beside a
+// listing lacks. It is longer than interval, so that listings wait for no
+// checkpoint as a rule, and far below chain.MaxMergeDelaySeconds.
+const freshness = 2 * time.Second
+
+// Question asks where a group's chain ends.
+type Question struct {
+	Group     string
+	Nonce     string // of the request
+	KnownSize int64  // records in the newest checkpoint that the client verified
+}
+
+// check refuses what cannot be signed.
+func (q Question) check() error {
+	if q.Nonce == "" || len(q.Nonce) > wire.MaxNonceBytes {
+		return fault.New(wire.CodeValidation, "nonce must be 1 to %d letters and digits", wire.MaxNonceBytes)
+	}
+	for _, c := range []byte(q.Nonce) {
+		if (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') {
+			return fault.New(wire.CodeValidation, "nonce must be 1 to %d letters and digits", wire.MaxNonceBytes)
+		}
+	}
+	if q.KnownSize < 0 {
+		return fault.New(wire.CodeValidation, "known_size must be 0 or more")
+	}
+	return nil
+}
+
+// Prove calls read in a transaction, and returns what proves the chain that it
+// saw there. The checkpoint in it is older than that transaction. When it lacks
+// what it must have, the log is brought up to date and read called once more; so
+// read begins anew each time. A log that has stopped gives no proof, and neither
+// does it give a list without one.
+func (l *Log) Prove(ctx context.Context, q Question, read func(*store.Tx) error) (proof wire.ChainProof, err error) {
+	if err := q.check(); err != nil {
+		return proof, err
+	}
+	for updated := false; ; updated = true {
+		if err := l.Problem(); err != nil {
+			return proof, unproven("the ledger contradicts what was signed of it, so nothing in it can be proven: the operator finds the row with svcd audit", err)
+		}
+		newest, file := l.newest()
+		var head chain.Place
+		lags := false
+		err := l.store.Read(ctx, func(tx *store.Tx) (err error) {
+			if err := read(tx); err != nil {
+				return err
+			}
+			if head, err = ledger.ChainEnd(ctx, tx, chain.OfGroup(q.Group)); err != nil {
+				return err
+			}
+			lags, err = newest.lags(ctx, tx, q, head, l.now())
+			return err
+		})
+		switch {
+		case err != nil:
+			return proof, err
+		case !lags:
+			return l.proof(newest, file, q, head)
+		case updated:
+			return proof, unproven("the ledger's newest records are not signed yet: try again in a moment", nil)
+		}
+		if err := l.updateSoon(ctx); err != nil {
+			return proof, err
+		}
+	}
+}
+
+// updateSoon is Update within maxWait.
+func (l *Log) updateSoon(ctx context.Context) error {
+	bounded, cancel := context.WithTimeout(ctx, maxWait)
+	defer cancel()
+	err := l.Update(bounded)
+	if err == nil || ctx.Err() != nil || l.Problem() != nil { // the last is for the caller to say
+		return ctx.Err()
+	}
+	return unproven("the ledger's newest records cannot be signed now: try again in a moment", err)
+}
+
+func unproven(text string, cause error) error {
+	return &fault.Error{Code: wire.CodeUnavailable, Text: text, RetryAfter: time.Second, Err: cause}
+}
+
+// lags tells that a checkpoint lacks what a listing with this head needs: all that
+// the client knows and the ledger has, and the chain up to its newest records.
+func (c Checkpoint) lags(ctx context.Context, tx *store.Tx, q Question, head chain.Place, now time.Time) (bool, error) {
+	if c.tree == nil {
+		return true, nil
+	}
+	if c.N < q.KnownSize {
+		var last int64
+		if err := tx.QueryRowContext(ctx, "SELECT COALESCE(max(seq), 0) FROM ledger").Scan(&last); err != nil || c.N < last {
+			return true, err
+		}
+	}
+	if in, _, _ := c.tree.Find(chain.OfGroup(q.Group)); in.Number >= head.Number {
+		return false, nil
+	}
+	var oldest int64
+	err := tx.QueryRowContext(ctx, "SELECT time_ns FROM ledger WHERE group_id = ? AND kind <> '"+ledger.KindClaim+"' AND seq > ? ORDER BY seq LIMIT 1", q.Group, c.N).Scan(&oldest)
+	if err != nil {
+		return true, fmt.Errorf("read the chain's newest records: %w", err)
+	}
+	return now.Sub(time.Unix(0, oldest)) > freshness, nil
+}
+
+func (l *Log) proof(c Checkpoint, file *os.File, q Question, head chain.Place) (p wire.ChainProof, err error) {
+	name := chain.OfGroup(q.Group)
+	p = wire.ChainProof{Checkpoint: string(c.Note), Head: l.state(chain.Statement{Chain: name, Place: head}, func(s chain.Statement) []byte { return s.HeadText(q.Nonce) })}
+	if in, path, ok := c.tree.Find(name); ok {
+		p.Chain = &wire.ChainInclusion{Number: in.Number, Hash: hex.EncodeToString(in.Hash[:]), Path: make([]string, 0, len(path))}
+		for _, h := range path {
+			p.Chain.Path = append(p.Chain.Path, base64.StdEncoding.EncodeToString(h[:]))
+		}
+	}
+	if q.KnownSize <= 0 || q.KnownSize >= c.N {
+		return p, nil
+	}
+	hashes, err := tlog.ProveTree(c.N, q.KnownSize, hashReader(file))
+	if err != nil {
+		return p, fmt.Errorf("prove consistency: %w", err)
+	}
+	for _, h := range hashes {
+		p.Consistency = append(p.Consistency, h.String())
+	}
+	return p, nil
+}
+
+// Receipt is the service's word that a record is in its chain. It is given away
+// only when the record is durable.
+func (l *Log) Receipt(r ledger.Record) *wire.ChainHead {
+	head := l.state(chain.Statement{Chain: r.Chain, Place: chain.Place{Number: r.Number, Hash: r.Hash}}, chain.Statement.ReceiptText)
+	return &head
+}
+
+// state signs a statement now.
+func (l *Log) state(s chain.Statement, text func(chain.Statement) []byte) wire.ChainHead {
+	s.Origin, s.TimeNS = l.origin, l.now().UnixNano()
+	return wire.ChainHead{Number: s.Number, Hash: hex.EncodeToString(s.Hash[:]), Timestamp: strconv.FormatInt(s.TimeNS, 10),
+		Signature: base64.StdEncoding.EncodeToString(ed25519.Sign(l.key, text(s)))}
+}

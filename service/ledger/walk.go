@@ -1,0 +1,297 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"strconv"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
+	"github.com/svcfs/svcfs/service/store"
+)
+
+// ErrBroken is what an audit finds; the text names the first bad row.
+var ErrBroken = errors.New("the ledger is broken")
+
+// columns of a record, in the order in which scan reads them.
+const columns = "seq, tx_id, kind, time_ns, ledger.account, ledger.group_id, ref, file_hash, detail, fee, request, prev_hash, hash, chain, number, tags"
+
+// End is where a chain ends.
+type End struct {
+	chain.Place
+	Old int64 // how many of its records have layout 1
+}
+
+// Walk is a place in the ledger: the newest record that was checked, and where
+// each chain ended there. The zero value stands before the first record.
+type Walk struct {
+	Seq   int64
+	time  int64          // of the newest record, ns
+	last  chain.Hash     // of the newest record of layout 1
+	isNew bool           // a record of layout 2 came
+	ends  map[string]End // shared with forks: read only
+	moved map[string]End // since the fork
+}
+
+// Fork returns a walk that goes on from w and leaves w where it is.
+func (w *Walk) Fork() *Walk {
+	return &Walk{Seq: w.Seq, time: w.time, last: w.last, isNew: w.isNew, ends: w.ends, moved: make(map[string]End)}
+}
+
+// Join moves w to where a fork of it went, and returns the chains that moved. No
+// other fork of w may be used after it.
+func (w *Walk) Join(fork *Walk) map[string]End {
+	if w.ends == nil {
+		w.ends = make(map[string]End)
+	}
+	maps.Copy(w.ends, fork.moved)
+	w.Seq, w.time, w.last, w.isNew = fork.Seq, fork.time, fork.last, fork.isNew
+	return fork.moved
+}
+
+// end returns where a chain ends.
+func (w *Walk) end(name string) End {
+	if e, ok := w.moved[name]; ok {
+		return e
+	}
+	return w.ends[name]
+}
+
+func (w *Walk) move(name string, e End) {
+	if w.moved == nil {
+		w.moved = make(map[string]End)
+	}
+	w.moved[name] = e
+}
+
+// Next reads up to limit records that follow w, checks place, link and content of
+// each, passes it to f and moves w to it. It returns how many there were; less
+// than limit means that the end is reached. [ErrBroken] names the first bad row,
+// where w stays before it.
+func (w *Walk) Next(ctx context.Context, tx *store.Tx, limit int, f func(Record) error) (n int, err error) {
+	rows, err := tx.QueryContext(ctx, "SELECT "+columns+" FROM ledger WHERE seq > ? ORDER BY seq LIMIT ?", w.Seq, limit)
+	if err != nil {
+		return 0, fmt.Errorf("read ledger: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		r, err := scan(rows)
+		if ctx.Err() != nil { // the rows may have been closed under the scan
+			return n, ctx.Err()
+		}
+		if err != nil {
+			return n, fmt.Errorf("row %d: %w: %w", w.Seq+1, ErrBroken, err)
+		}
+		name, end, fault := w.check(&r)
+		if fault != "" {
+			return n, fmt.Errorf("row %d: %w: %s", w.Seq+1, ErrBroken, fault)
+		}
+		if err := f(r); err != nil {
+			return n, err
+		}
+		w.move(name, end)
+		w.Seq, w.time = r.Seq, r.TimeNS
+		if r.Chain == "" {
+			w.last = r.Hash
+		} else {
+			w.isNew = true
+		}
+		n++
+	}
+	if err := rows.Err(); err != nil {
+		return n, fmt.Errorf("read ledger: %w", err)
+	}
+	return n, nil
+}
+
+// check says what is wrong with the record after w, or where its chain ends with
+// it.
+func (w *Walk) check(r *Record) (name string, end End, fault string) {
+	name = chain.Of(r.Kind, r.Account, r.Group)
+	end = w.end(name)
+	isOld := r.Chain == ""
+	after, continues := "", ""
+	if !w.isNew && w.Seq > 0 {
+		after = hex.EncodeToString(w.last[:])
+	}
+	if end.Old > 0 && end.Old == end.Number {
+		continues = strconv.FormatInt(end.Old, 10)
+	}
+	hashed := r.chained()
+	switch {
+	case r.Seq != w.Seq+1:
+		fault = fmt.Sprintf("the next row has sequence %d", r.Seq)
+	case isOld && w.isNew:
+		fault = "it has the old layout after rows with the new one"
+	case isOld && (r.Number != 0 || len(r.Tags) > 0):
+		fault = "it has the old layout, and fields of the new one"
+	case isOld && r.Prev != w.last:
+		fault = "it does not follow the row before"
+	case !isOld && r.Chain != name:
+		fault = fmt.Sprintf("it is in chain %q, and belongs in %q", r.Chain, name)
+	case !isOld && r.Number != end.Number+1:
+		fault = fmt.Sprintf("it has number %d in its chain, and %d is the next", r.Number, end.Number+1)
+	case !isOld && r.Prev != end.Hash:
+		fault = "it does not follow the row before it in its chain"
+	case hashed.Sum() != r.Hash:
+		fault = "its content was changed"
+	case !isOld && hashed.Tag(chain.TagAfter) != after:
+		fault = "it does not name the last row of the old layout"
+	case !isOld && hashed.Tag(chain.TagContinues) != continues:
+		fault = "it does not count the rows of the old layout in its chain"
+	case r.TimeNS <= w.time:
+		fault = "it is not later than the row before"
+	}
+	end.Place = end.After(isOld, r.Hash)
+	if isOld {
+		end.Old++
+	}
+	return name, end, fault
+}
+
+// Settled compares the ends of chains that the database keeps with those of the
+// walk, which has reached the end of the ledger. [ErrBroken] names the first that
+// differs.
+func (w *Walk) Settled(ctx context.Context, tx *store.Tx) error {
+	all := maps.Clone(w.ends)
+	if all == nil {
+		all = make(map[string]End)
+	}
+	maps.Copy(all, w.moved)
+	rows, err := tx.QueryContext(ctx, "SELECT chain, number, hash, old FROM chains ORDER BY chain")
+	if err != nil {
+		return fmt.Errorf("read chains: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		var kept End
+		var hash []byte
+		if err := rows.Scan(&name, &kept.Number, &hash, &kept.Old); err != nil {
+			return fmt.Errorf("table chains: %w: a field has the wrong type", ErrBroken)
+		}
+		copy(kept.Hash[:], hash)
+		want, ok := all[name]
+		if !ok {
+			return fmt.Errorf("table chains, %q: %w: the ledger has no such chain", name, ErrBroken)
+		}
+		if kept != want || len(hash) != len(kept.Hash) {
+			return fmt.Errorf("table chains, %q: %w: it is kept with %d records and hash %x, of which %d old; the ledger has %d, %x, %d",
+				name, ErrBroken, kept.Number, hash, kept.Old, want.Number, want.Hash, want.Old)
+		}
+		delete(all, name)
+	}
+	if err := rows.Err(); err != nil {
+		return fmt.Errorf("read chains: %w", err)
+	}
+	missing := ""
+	for name := range all {
+		if missing == "" || name < missing {
+			missing = name
+		}
+	}
+	if missing != "" {
+		return fmt.Errorf("table chains, %q: %w: it is missing", missing, ErrBroken)
+	}
+	return nil
+}
+
+// Audit walks all records and returns how many there are. It fails at the first
+// whose hash, link or place is wrong, or whose chain is kept otherwise.
+func Audit(ctx context.Context, tx *store.Tx) (int64, error) {
+	var w Walk
+	if _, err := w.Next(ctx, tx, math.MaxInt32, func(Record) error { return nil }); err != nil {
+		return w.Seq, err
+	}
+	return w.Seq, w.Settled(ctx, tx)
+}
+
+// FillChains computes where the chains of a ledger end that was written before
+// there were chains. Every process calls it when it opens the database; one of
+// them does it. Other writers wait.
+func FillChains(ctx context.Context, s *store.Store) error {
+	missing := false
+	look := func(tx *store.Tx) error {
+		return tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM ledger) AND NOT EXISTS (SELECT 1 FROM chains)").Scan(&missing)
+	}
+	if err := s.Look(ctx, look); err != nil || !missing {
+		return err
+	}
+	return s.Load(ctx, func(tx *store.Tx) error {
+		if err := look(tx); err != nil || !missing {
+			return err
+		}
+		return fillChains(ctx, tx)
+	})
+}
+
+// fillChains looks at kinds and hashes only: a ledger that is broken is for the
+// audit to find.
+func fillChains(ctx context.Context, tx *store.Tx) error {
+	rows, err := tx.QueryContext(ctx, "SELECT kind, account, group_id, hash, chain FROM ledger ORDER BY seq")
+	if err != nil {
+		return fmt.Errorf("fill chains: %w", err)
+	}
+	defer rows.Close()
+	ends := make(map[string]End)
+	for rows.Next() {
+		var kind, account, group, inChain string
+		var hash []byte
+		if err := rows.Scan(&kind, &account, &group, &hash, &inChain); err != nil {
+			return fmt.Errorf("fill chains: %w", err)
+		}
+		name, isOld := chain.Of(kind, account, group), inChain == ""
+		end := ends[name]
+		var sum chain.Hash
+		copy(sum[:], hash)
+		end.Place = end.After(isOld, sum)
+		if isOld {
+			end.Old++
+		}
+		ends[name] = end
+	}
+	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+		return fmt.Errorf("fill chains: %w", err)
+	}
+	for name, end := range ends {
+		if _, err := tx.ExecContext(ctx, "INSERT INTO chains (chain, number, hash, old) VALUES (?, ?, ?, ?)", name, end.Number, end.Hash[:], end.Old); err != nil {
+			return fmt.Errorf("fill chains: %w", err)
+		}
+	}
+	return nil
+}
+
+// ChainEnd returns where a chain ends, as the database keeps it.
+func ChainEnd(ctx context.Context, tx *store.Tx, name string) (p chain.Place, err error) {
+	var hash []byte
+	err = tx.QueryRowContext(ctx, "SELECT number, hash FROM chains WHERE chain = ?", name).Scan(&p.Number, &hash)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return p, fmt.Errorf("read chain: %w", err)
+	}
+	copy(p.Hash[:], hash)
+	return p, nil
+}
+
+func scan(rows *sql.Rows) (r Record, err error) {
+	var fee, tags string
+	var prev, hash []byte
+	if err := rows.Scan(&r.Seq, &r.TxID, &r.Kind, &r.TimeNS, &r.Account, &r.Group, &r.Ref, &r.FileHash, &r.Detail, &fee, &r.Request, &prev, &hash,
+		&r.Chain, &r.Number, &tags); err != nil {
+		return r, errors.New("a field has the wrong type")
+	}
+	copy(r.Prev[:], prev)
+	copy(r.Hash[:], hash)
+	if r.Fee, err = wire.ParseAmount(fee); err == nil && r.Fee.String() != fee {
+		err = fmt.Errorf("fee %q is not written as the ledger writes it", fee)
+	}
+	if err != nil {
+		return r, err
+	}
+	r.Tags, err = readTags(tags)
+	return r, err
+}
