@@ -178,18 +178,18 @@ func (m *mounted) refuseOwner(path string) syscall.Errno {
 
 // Statfs answers from memory (A3).
 func (n *dirNode) Statfs(_ context.Context, out *fuse.StatfsOut) syscall.Errno {
-	n.m.statfs(out)
+	n.m.statfs(n.d, out)
 	return 0
 }
 
 // Statfs answers from memory (A3).
 func (n *fileNode) Statfs(_ context.Context, out *fuse.StatfsOut) syscall.Errno {
-	n.m.statfs(out)
+	n.m.statfs(n.f, out)
 	return 0
 }
 
-func (m *mounted) statfs(out *fuse.StatfsOut) {
-	s := m.tree.StatFS()
+func (m *mounted) statfs(n tree.Node, out *fuse.StatfsOut) {
+	s := m.tree.StatFS(n)
 	out.Bsize, out.Frsize, out.NameLen = statBlock, statBlock, maxName
 	out.Blocks, out.Bfree = uint64(s.TotalBytes/statBlock), uint64(s.FreeBytes/statBlock)
 	out.Bavail = out.Bfree

@@ -272,6 +272,10 @@ func TestThreat31FullDiskLocksNobodyOut(t *testing.T) {
 	stored := fill(a, "team", size, "storage of account alice.svc.testnet is full")
 	fill(b, "other", size, "the service's storage is full")
 	fill(b, "other", 1000, "the service's storage is full")
+	var shown unix.Statfs_t
+	if err := unix.Statfs(bob.mount("df").path("other"), &shown); err != nil || shown.Blocks*uint64(shown.Bsize) > 4<<20 || shown.Bavail*uint64(shown.Bsize) > size {
+		t.Errorf("df shows %d blocks of %d, %d of them free, %v", shown.Blocks, shown.Bsize, shown.Bavail, err)
+	}
 	if out, _ := w.svcd("doctor"); !strings.Contains(out, "plan for more room") && !strings.Contains(out, "make room") {
 		t.Errorf("svcd doctor:\n%s", out)
 	}

@@ -230,7 +230,33 @@ func (a *app) checkService(ctx context.Context) []finding {
 	if balance.IsZero() {
 		return append(findings, warned("balance", "0 tokens", "deposit tokens; nothing can be read or written without"))
 	}
-	return append(findings, passed("balance", balance.Tokens()+" tokens"))
+	return append(findings, passed("balance", balance.Tokens()+" tokens"), checkStorage(ctx, c))
+}
+
+// littleStorage is the share of what could be kept that is worth a warning when no
+// more is left: a tenth.
+const littleStorage = 10
+
+// checkStorage warns before uploads are refused.
+func checkStorage(ctx context.Context, c *sdk.Client) finding {
+	const check = "storage"
+	s, err := c.Storage(ctx, "")
+	switch {
+	case errors.Is(err, sdk.ErrUnsupported):
+		return passed(check, "the service does not tell how much it keeps")
+	case err != nil:
+		return failed(check, err, "")
+	case s.Left < 0:
+		return passed(check, roughSize(s.Bytes)+" kept, no bound is known")
+	}
+	detail := fmt.Sprintf("%s kept, %s more fit", roughSize(s.Bytes), roughSize(s.Left))
+	switch {
+	case s.Left == 0:
+		return warned(check, detail, "nothing can be uploaded: remove files or old versions, or ask the operator of the service for room")
+	case s.Left < (s.Bytes+s.Left)/littleStorage:
+		return warned(check, detail, "remove files or old versions, or ask the operator of the service for room, before uploads are refused")
+	}
+	return passed(check, detail)
 }
 
 func checkCapabilities(ctx context.Context, c *sdk.Client) finding {

@@ -145,8 +145,12 @@ func (a *app) treeConfig(c *sdk.Client, caps wire.Capabilities, p mountPlan, log
 	if p.flags.allowDelete && !deletes {
 		a.ui.notice("this service does not delete files: --allow-delete has no effect")
 	}
+	var storage func(context.Context, sdk.GroupID) (sdk.Storage, error)
+	if slices.Contains(caps.Features, wire.CapStorage) {
+		storage = c.Storage
+	}
 	return tree.Config{
-		Remote: c, Known: c, Pool: c.Pool(), Lend: p.flags.reads == fs.ReadsPassthrough, CacheBytes: int64(p.flags.cacheSize), MaxFileBytes: int64(p.flags.maxFileSize),
+		Remote: c, Known: c, Storage: storage, Pool: c.Pool(), Lend: p.flags.reads == fs.ReadsPassthrough, CacheBytes: int64(p.flags.cacheSize), MaxFileBytes: int64(p.flags.maxFileSize),
 		StagingBytes: int64(p.flags.stagingSize), Logger: logger, ReadOnly: p.readOnly, AllowMkdir: p.flags.allowMkdir,
 		AllowDelete: p.flags.allowDelete && deletes, AllowCrawlers: p.flags.allowCrawlers,
 		CanRename: slices.Contains(caps.Features, wire.CapRename), Scratch: p.flags.scratch,

@@ -163,31 +163,6 @@ func (t *Tree) pendingText() []byte {
 	return []byte(b.String())
 }
 
-// StatFS is what statfs shows.
-type StatFS struct{ TotalBytes, FreeBytes, Files, FreeFiles int64 }
-
-// shownCapacity is the size the mount claims: the service states none, and copy
-// programs refuse to start when they see less than they need.
-const shownCapacity int64 = 1 << 40
-
-// StatFS answers from memory; free is never above total (A3).
-func (t *Tree) StatFS() StatFS {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	var s StatFS
-	var used int64
-	for _, g := range t.groups {
-		s.Files += int64(len(g.byRef))
-		for _, e := range g.byRef {
-			used += max(e.Size, 0)
-		}
-	}
-	s.TotalBytes = max(shownCapacity, 2*used)
-	s.FreeBytes = s.TotalBytes - used
-	s.FreeFiles = 1 << 30
-	return s
-}
-
 // byteText prints a size for a person: "1.5 MiB".
 func byteText(n int64) string {
 	const unit = 1024

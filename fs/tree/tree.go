@@ -57,9 +57,12 @@ type Config struct {
 	Price func(action string) (sdk.Amount, bool)
 	// Watch delivers what happens, see [sdk.Client.Watch]; may be nil, and fail
 	// where the service does not offer it.
-	Watch      func(ctx context.Context, from sdk.Seq) (<-chan sdk.Event, error)
-	Known      GroupMemory // which of groups that look alike keeps its name; nil = the one this mount sees first
-	Kernel     Kernel      // may be nil, and set later
+	Watch  func(ctx context.Context, from sdk.Seq) (<-chan sdk.Event, error)
+	Known  GroupMemory // which of groups that look alike keeps its name; nil = the one this mount sees first
+	Kernel Kernel      // may be nil, and set later
+	// Storage tells what is kept and what may be, of a group or with "" of the
+	// account, see [sdk.Client.Storage]; nil where the service does not offer it.
+	Storage    func(ctx context.Context, g sdk.GroupID) (sdk.Storage, error)
 	Logger     *slog.Logger
 	Version    string // shown in /.svcfs/version
 	Mountpoint string // shown in /.svcfs/status
@@ -76,13 +79,14 @@ type Config struct {
 // File that is being sealed and sent says so by its stage, and others wait for
 // that with their context.
 type Tree struct {
-	cfg    Config
-	remote Remote
-	cache  *cache.Store
-	pool   *sdk.Pool
-	log    *slog.Logger
-	errors errorLog
-	spent  budget
+	cfg     Config
+	remote  Remote
+	cache   *cache.Store
+	pool    *sdk.Pool
+	log     *slog.Logger
+	errors  errorLog
+	spent   budget
+	storage storage
 
 	started time.Time
 	gens    atomic.Uint64
@@ -137,6 +141,7 @@ func New(ctx context.Context, cfg Config) (*Tree, error) {
 		return nil, err
 	}
 	t.reached.Store(true)
+	t.storage.known = make(map[sdk.GroupID]*room)
 	t.done.Add(1)
 	go t.poll()
 	if cfg.Watch != nil {

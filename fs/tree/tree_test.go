@@ -205,7 +205,7 @@ func TestR1OnlyOpenRetrieves(t *testing.T) {
 		}
 		_ = n.(*File).Xattrs()
 	}
-	m.StatFS()
+	m.StatFS(m.Root())
 	m.wantCharges(0, 0)
 	h, err := m.node("/team/d0/f").(*File).Open(t.Context(), OpenFlags{Read: true})
 	if err != nil {

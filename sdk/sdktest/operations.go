@@ -190,6 +190,9 @@ func moreOperations(member []sdk.Kind) []operation {
 			}
 			return nil
 		}, nil, wire.CapWatch},
+		{"storage", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
+			return second(c.Storage(ctx, s.group))
+		}, member, wire.CapStorage},
 		{"ledgerRows", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			return second(c.LedgerRows(ctx, s.group))
 		}, member, wire.CapCheckpoints},

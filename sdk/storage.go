@@ -1,0 +1,47 @@
+package sdk
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+)
+
+// Storage is how much ciphertext the service keeps for an account or a group, in
+// bytes: all versions of living files, and uploads that are not finished.
+type Storage struct {
+	Bytes int64
+	Max   int64 // it may keep; 0 = no bound
+	Left  int64 // of the next upload at most; -1 = no bound is known
+}
+
+// Storage tells how much is kept for the caller, in all groups, or with a group for
+// all its members, and how large the next upload may be. Free; needs the API key,
+// and membership in the group. Errors: [KindUnsupported] where the service does not
+// offer it, which is asked before anything is sent, [KindNotFound],
+// [KindNotAuthorized], [KindCorrupt]. Our extension.
+func (c *Client) Storage(ctx context.Context, g GroupID) (Storage, error) {
+	if err := c.need(ctx, wire.CapStorage, "tell what is stored"); err != nil {
+		return Storage{}, c.wrap("ask storage", g, "", err)
+	}
+	var a wire.StorageResult
+	if err := c.read(ctx, wire.OpGetStorage, wire.GroupRequest{GroupID: string(g)}, &a); err != nil {
+		return Storage{}, c.wrap("ask storage", g, "", err)
+	}
+	of := &a.Account
+	if g != "" {
+		of = a.Group
+	}
+	s := Storage{Left: -1}
+	if of != nil {
+		s.Bytes, s.Max = of.Bytes, of.Max
+	}
+	if a.Left != nil {
+		s.Left = *a.Left
+	}
+	if of == nil || s.Bytes < 0 || s.Max < 0 || a.Left != nil && s.Left < 0 {
+		err := &Error{Kind: KindCorrupt, Err: fmt.Errorf("the service answers no sizes")}
+		return Storage{}, c.wrap("ask storage", g, "", err)
+	}
+	return s, nil
+}
