@@ -100,7 +100,7 @@ func TestThreat32WhoReadWhatIsTheOwnersToKnow(t *testing.T) {
 		var readers []string
 		after := int64(0)
 		for { // page by page, so that a page of hidden records ends nothing
-			rows := must[[]wire.TransactionRow](u, wire.OpGetGroupTransactions, object{"group_id": "g", "kinds": wire.KindsAll, "after_seq": after, "limit": 1})
+			rows := must[[]wire.TransactionRow](u, wire.OpGetGroupTransactions, object{"group_id": "g", "kinds": wire.KindsAll, "layouts": layouts(), "after_seq": after, "limit": 1})
 			if len(rows) == 0 {
 				break
 			}

@@ -170,10 +170,12 @@ type Report struct {
 	Key     string // verifier key of the checkpoint; "" = nothing was signed here
 }
 
-// Audit replays the ledger into a fresh tree and compares it with the newest
-// signed checkpoint. It changes nothing and fails at the first row that breaks
-// the chain ([ledger.ErrBroken]) or is not the one that was signed
-// ([ErrContradiction]). It holds 64 bytes for each record.
+// Audit replays the ledger into fresh trees and compares them with the newest
+// signed checkpoint, and then every row of every table that is derived from the
+// ledger with what the records say. All is of one state of the database. It changes
+// nothing and fails at the first row that breaks a chain or is not as the ledger
+// says ([ledger.ErrBroken]), or is not the one that was signed ([ErrContradiction]).
+// It holds 64 bytes for each record and some 500 for each file.
 func (l *Log) Audit(ctx context.Context) (Report, error) {
 	signed, err := l.load()
 	if err != nil {
@@ -189,11 +191,18 @@ func (l *Log) Audit(ctx context.Context) (Report, error) {
 	fresh := &freshTree{signed: signed.N, file: file}
 	var walk ledger.Walk
 	var chains chain.Tree
+	var state ledger.State
 	err = l.store.Read(ctx, func(tx *store.Tx) error {
-		if err := l.auditRows(ctx, tx, &walk, &chains, signed, fresh); err != nil {
+		if err := auditRows(ctx, tx, &walk, &chains, &state, signed, fresh); err != nil {
 			return err
 		}
-		return walk.Settled(ctx, tx)
+		if err := compareRoot(signed, walk.Seq, fresh); err != nil {
+			return err
+		}
+		if err := walk.Settled(ctx, tx); err != nil {
+			return err
+		}
+		return state.Compare(ctx, tx)
 	})
 	if err != nil {
 		return Report{Records: walk.Seq, Signed: signed.N}, err
@@ -206,14 +215,17 @@ func (l *Log) Audit(ctx context.Context) (Report, error) {
 	if report.Key, err = note.NewEd25519VerifierKey(signed.Origin, l.key.Public().(ed25519.PublicKey)); err != nil {
 		return report, fmt.Errorf("make verifier key: %w", err)
 	}
-	return report, compareRoot(signed, walk.Seq, fresh)
+	return report, nil
 }
 
 // auditRows walks through all rows, with a stop where the checkpoint was signed.
-func (l *Log) auditRows(ctx context.Context, tx *store.Tx, walk *ledger.Walk, chains *chain.Tree, signed Checkpoint, fresh *freshTree) error {
+func auditRows(ctx context.Context, tx *store.Tx, walk *ledger.Walk, chains *chain.Tree, state *ledger.State, signed Checkpoint, fresh *freshTree) error {
 	for _, upTo := range []int64{signed.N, math.MaxInt32} {
 		fork := walk.Fork()
-		_, err := fork.Next(ctx, tx, int(upTo-walk.Seq), func(r ledger.Record) error { return addTo(fresh, r) })
+		_, err := fork.Next(ctx, tx, int(upTo-walk.Seq), func(r ledger.Record) error {
+			state.Apply(r)
+			return addTo(fresh, r)
+		})
 		for name, end := range walk.Join(fork) {
 			*chains = chains.With(name, end.Place)
 		}

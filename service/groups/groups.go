@@ -16,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/auth"
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/ledger"
@@ -400,7 +401,11 @@ func (gs *Groups) OpenJoin(ctx context.Context, account, group, expires string, 
 		if role != wire.RoleWriter {
 			detail += " " + string(role)
 		}
-		_, err = gs.ledger.Charge(ctx, tx, ledger.KindOpenJoin, ledger.Record{Kind: ledger.KindOpenJoin, Account: account, Group: group, Detail: detail})
+		var tags []chain.Tag
+		if maxUses != nil {
+			tags = []chain.Tag{{Name: chain.TagMaxUses, Value: strconv.FormatInt(*maxUses, 10)}}
+		}
+		_, err = gs.ledger.Charge(ctx, tx, ledger.KindOpenJoin, ledger.Record{Kind: ledger.KindOpenJoin, Account: account, Group: group, Detail: detail, Tags: tags})
 		return err
 	})
 	return fmt.Sprintf("Opened join window for group '%s'", group), err

@@ -30,6 +30,7 @@ const (
 	TagUploaded  = "uploaded"  // …, when, in ns since the epoch
 	TagUpload    = "upload"    // …, the number of the upload's record in the ledger
 	TagName      = "name"      // …, the name it had
+	TagMaxUses   = "max_uses"  // of a window for joining: how many may; absent = any number
 )
 
 // Hash is a SHA-256.

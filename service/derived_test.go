@@ -1,0 +1,161 @@
+package service_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/ledger"
+)
+
+// Threat 26: whoever changes a row that the ledger speaks of, and not the ledger,
+// is found out: the audit names table, row, column and both values.
+func TestThreat26AuditComparesEveryTableWithTheLedger(t *testing.T) {
+	r := run(t)
+	alice, bob := r.user("alice", "10"), r.user("bob", "10")
+	until := fmt.Sprint(time.Now().Add(time.Hour).UnixNano())
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	must[string](alice, wire.OpCreateHackathonGroup, object{"group_id": "open", "expires_at": until, "max_uses": 3, "role": wire.RoleReader})
+	must[string](bob, wire.OpJoinGroup, object{"group_id": "open"})
+	must[string](alice, wire.OpAddGroupMember, object{"group_id": "g", "member_id": "bob", "role": wire.RoleReader})
+	must[string](alice, wire.OpAddGroupMember, object{"group_id": "g", "member_id": "carol"})
+	must[string](alice, wire.OpRevokeGroupMember, object{"group_id": "g", "member_id": "carol"})
+	must[string](alice, wire.OpSetGroupRetention, object{"group_id": "g", "retention_days": 30})
+	named := alice.upload("g", "named", []byte("content")).Location
+	renamed := alice.upload("g", "before", []byte("content")).Location
+	deleted := alice.upload("g", "deleted", []byte("content")).Location
+	must[string](alice, wire.OpRenameFile, object{"group_id": "g", "ipfs_hash": renamed, "filename": "after"})
+	must[string](alice, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": deleted})
+	alice.retrieve("g", named)
+	amount, err := wire.ParseTokens("1.5")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.svc.Transfer(t.Context(), "alice", "bob", amount); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.svc.Fund(t.Context(), "alice", amount); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, err := r.svc.RotateKey(t.Context(), "bob"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := r.svc.CreateAccount(t.Context(), "dave", wire.Amount{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.svc.DisableAccount(t.Context(), "dave"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.svc.Audit(t.Context()); err != nil {
+		t.Fatalf("of the true tables: %v", err)
+	}
+
+	db := r.openDatabase()
+	// text reads a column as a literal, to put it back.
+	literal := func(table, column, where string) string {
+		var kind string
+		var value any
+		if err := db.QueryRow("SELECT " + column + " FROM " + table + " WHERE " + where).Scan(&value); err != nil {
+			t.Fatal(err)
+		}
+		switch v := value.(type) {
+		case nil:
+			kind = "NULL"
+		case string:
+			kind = "'" + v + "'"
+		case []byte:
+			kind = fmt.Sprintf("x'%x'", v)
+			if r.database != "" {
+				kind = fmt.Sprintf(`'\x%x'`, v)
+			}
+		default:
+			kind = fmt.Sprint(v)
+		}
+		return kind
+	}
+	set := func(table, column, where, value string) {
+		t.Helper()
+		if _, err := db.Exec("UPDATE " + table + " SET " + column + " = " + value + " WHERE " + where); err != nil {
+			t.Fatalf("%s.%s: %v", table, column, err)
+		}
+	}
+	other := map[string]string{"joinable": "1", "hash": "x'00'"}
+	if r.database != "" {
+		other = map[string]string{"joinable": "true", "hash": `'\x00'`}
+	}
+	file := func(ref string) string { return "ref = '" + ref + "'" }
+	for _, tc := range []struct{ table, column, where, value, key string }{
+		{"accounts", "balance", "id = 'bob.svc.testnet'", "'1'", "bob.svc.testnet"},
+		{"accounts", "key_generation", "id = 'bob.svc.testnet'", "1", "bob.svc.testnet"},
+		{"accounts", "disabled_ns", "id = 'dave.svc.testnet'", "NULL", "dave.svc.testnet"},
+		{"accounts", "disabled_ns", "id = 'bob.svc.testnet'", "7", "bob.svc.testnet"},
+		{"groups", "owner", "id = 'g'", "'bob.svc.testnet'", "g"},
+		{"groups", "joinable", "id = 'g'", other["joinable"], "g"},
+		{"groups", "join_expires", "id = 'open'", "7", "open"},
+		{"groups", "join_expires", "id = 'g'", "7", "g"},
+		{"groups", "join_max_uses", "id = 'open'", "NULL", "open"},
+		{"groups", "join_uses", "id = 'open'", "0", "open"},
+		{"groups", "join_role", "id = 'open'", "'writer'", "open"},
+		{"groups", "retention_days", "id = 'g'", "0", "g"},
+		{"groups", "key_version", "id = 'g'", "1", "g"},
+		{"members", "since", "group_id = 'g' AND account = 'bob.svc.testnet'", "1", "g/bob.svc.testnet"},
+		{"members", "role", "group_id = 'g' AND account = 'bob.svc.testnet'", "'writer'", "g/bob.svc.testnet"},
+		{"files", "group_id", file(named), "'open'", named},
+		{"files", "seq", file(named), "1", named},
+		{"files", "changed_seq", file(named), "1", named},
+		{"files", "tx_id", file(named), "'x'", named},
+		{"files", "uploader", file(named), "'bob.svc.testnet'", named},
+		{"files", "file_hash", file(named), "'x'", named},
+		{"files", "time_ns", file(named), "1", named},
+		{"files", "filename", file(named), "'other'", named},
+		{"files", "filename", file(renamed), "'before'", renamed},
+		{"files", "original_size", file(named), "1", named},
+		{"files", "content_type", file(named), "'text/html'", named},
+		{"files", "deleted_ns", file(deleted), "NULL", deleted},
+		{"files", "deleted_by", file(deleted), "'bob.svc.testnet'", deleted},
+		{"files", "deleted_why", file(deleted), "'RetentionPolicy'", deleted},
+		{"files", "deleted_ns", file(named), "7", named},
+		{"files", "key_id", file(deleted), "7", deleted},
+		{"chains", "number", "chain = 'group:g'", "1", "group:g"},
+		{"chains", "hash", "chain = 'group:g'", other["hash"], "group:g"},
+		{"chains", "old", "chain = 'group:g'", "1", "group:g"},
+	} {
+		was := literal(tc.table, tc.column, tc.where)
+		set(tc.table, tc.column, tc.where, tc.value)
+		_, err := r.svc.Audit(t.Context())
+		if !errors.Is(err, ledger.ErrBroken) || !strings.Contains(err.Error(), fmt.Sprintf("table %s, %q: ", tc.table, tc.key)) ||
+			tc.table != "chains" && !strings.Contains(err.Error(), tc.column) {
+			t.Errorf("%s.%s: audit says %v", tc.table, tc.column, err)
+		}
+		set(tc.table, tc.column, tc.where, was)
+	}
+	for name, tc := range map[string]struct{ statement, undo, want string }{
+		"a member that nobody added": {"INSERT INTO members (group_id, account, since) VALUES ('g', 'eve.svc.testnet', 5)", "DELETE FROM members WHERE account = 'eve.svc.testnet'",
+			`table members, "g/eve.svc.testnet": the ledger is broken: the ledger knows nothing of it`},
+		"a member is missing": {"UPDATE members SET account = 'zed' WHERE group_id = 'open' AND account = 'bob.svc.testnet'", "", `table members, "open/zed"`},
+	} {
+		if _, err := db.Exec(tc.statement); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.svc.Audit(t.Context()); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: audit says %v", name, err)
+		}
+		if tc.undo == "" {
+			tc.undo = "UPDATE members SET account = 'bob.svc.testnet' WHERE account = 'zed'"
+		}
+		if _, err := db.Exec(tc.undo); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := db.Exec("DELETE FROM members WHERE group_id = 'open' AND account = 'bob.svc.testnet'"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.svc.Audit(t.Context()); err == nil || !strings.Contains(err.Error(), `table members, "open/bob.svc.testnet": the ledger is broken: it is missing`) {
+		t.Errorf("a row is gone: audit says %v", err)
+	}
+}

@@ -1,0 +1,368 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
+	"github.com/svcfs/svcfs/service/store"
+)
+
+// State is what the records so far say of every row that is derived from them. The
+// zero value is that of an empty ledger. It holds some 500 bytes for each file.
+type State struct {
+	accounts map[string]*accountState
+	groups   map[string]*groupState
+	members  map[memberKey]*memberState
+	files    map[string]*fileState
+}
+
+type accountState struct {
+	balance  wire.Amount
+	disabled bool
+	// generations of the key: of an account made with a key, and of one made for an
+	// identity. The record of its making does not say which it is.
+	generations [2]int64
+}
+
+// A pointer is nil where the database has NULL; known tells where old records say
+// nothing.
+type groupState struct {
+	owner            string
+	joinable         bool // only a window makes it so
+	expires, maxUses *int64
+	knowsMaxUses     bool
+	uses, keyVersion int64
+	retention        *int64
+	joinRole         string
+}
+
+type memberKey struct{ group, account string }
+
+type memberState struct {
+	since int64
+	role  string
+}
+
+type fileState struct {
+	group, txID, uploader, hash, name, contentType string
+	seq, changed, timeNS                           int64
+	size                                           *int64
+	isOld, knowsName                               bool
+	deleted                                        *Record
+}
+
+// Apply adds what a record says. A record that contradicts those before it is
+// found by [State.Compare]: no row fits it.
+func (s *State) Apply(r Record) {
+	if s.accounts == nil {
+		*s = State{map[string]*accountState{}, map[string]*groupState{}, map[memberKey]*memberState{}, map[string]*fileState{}}
+	}
+	s.applyToAccounts(r)
+	s.applyToGroup(r)
+	s.applyToFile(r)
+}
+
+func (s *State) applyToAccounts(r Record) {
+	if r.Kind == KindCreateAccount {
+		s.accounts[r.Account] = &accountState{generations: [2]int64{1, 0}}
+	}
+	a := s.accounts[r.Account]
+	if a == nil { // the service itself
+		return
+	}
+	a.balance, _ = a.balance.Sub(r.Fee)
+	switch r.Kind {
+	case KindCreateAccount, KindFund:
+		a.add(r.Detail)
+	case KindTransfer:
+		to, amount, _ := strings.Cut(r.Detail, " ")
+		if paid, err := wire.ParseAmount(amount); err == nil {
+			a.balance, _ = a.balance.Sub(paid)
+		}
+		if receiver := s.accounts[to]; receiver != nil {
+			receiver.add(amount)
+		}
+	case KindRotateKey:
+		a.generations[0]++
+		a.generations[1]++
+	case KindDisable, KindEnable:
+		a.disabled = r.Kind == KindDisable
+		for i, g := range a.generations {
+			if g > 0 {
+				a.generations[i]++
+			}
+		}
+	}
+}
+
+func (a *accountState) add(amount string) {
+	if more, err := wire.ParseAmount(amount); err == nil {
+		a.balance, _ = a.balance.Add(more)
+	}
+}
+
+func (s *State) applyToGroup(r Record) {
+	if r.Kind == KindRegister {
+		s.groups[r.Group] = &groupState{owner: r.Account, knowsMaxUses: true, keyVersion: 1, joinRole: string(wire.RoleWriter)}
+		s.members[memberKey{r.Group, r.Account}] = &memberState{r.Seq, string(wire.RoleWriter)}
+	}
+	g := s.groups[r.Group]
+	if g == nil {
+		return
+	}
+	switch r.Kind {
+	case KindAdd:
+		s.members[memberKey{r.Group, r.Detail}] = &memberState{r.Seq, string(wire.RoleWriter)}
+	case KindJoin:
+		s.members[memberKey{r.Group, r.Account}] = &memberState{r.Seq, string(wire.RoleWriter)}
+		g.uses++
+	case KindRole:
+		member, role, _ := strings.Cut(r.Detail, " ")
+		if m := s.members[memberKey{r.Group, member}]; m != nil {
+			m.role = role
+		}
+	case KindRevoke:
+		delete(s.members, memberKey{r.Group, r.Detail})
+		g.keyVersion++
+	case KindOpenJoin:
+		until, role, said := strings.Cut(r.Detail, " ")
+		if !said {
+			role = string(wire.RoleWriter)
+		}
+		g.joinable, g.joinRole, g.uses = true, role, 0
+		g.expires = number(until)
+		g.maxUses, g.knowsMaxUses = number(r.chained().Tag(chain.TagMaxUses)), r.Chain != ""
+	case KindCloseJoin:
+		g.expires = nil
+	case KindRetention:
+		g.retention = number(r.Detail)
+	}
+}
+
+// number reads an integer; nil is none.
+func number(text string) *int64 {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return nil
+	}
+	return &n
+}
+
+func (s *State) applyToFile(r Record) {
+	if r.Kind == KindRecord {
+		tags := r.chained()
+		s.files[r.Ref] = &fileState{group: r.Group, txID: r.TxID, uploader: r.Account, hash: r.FileHash, name: r.Detail, contentType: tags.Tag(chain.TagType),
+			seq: r.Seq, changed: r.Seq, timeNS: r.TimeNS, size: number(tags.Tag(chain.TagSize)), isOld: r.Chain == "", knowsName: r.Chain != "" || r.Detail != ""}
+	}
+	f := s.files[r.Ref]
+	if f == nil {
+		return
+	}
+	switch r.Kind {
+	case KindRename:
+		f.name, f.knowsName, f.changed = r.Detail, true, r.Seq
+	case KindTombstone:
+		f.deleted, f.changed = &r, r.Seq
+	}
+}
+
+// Compare compares every row of every table that is derived from the ledger with
+// the state, which is that of the whole ledger. [ErrBroken] names table, row and
+// column of the first that differs, and both values.
+func (s *State) Compare(ctx context.Context, tx *store.Tx) error {
+	if s.accounts == nil {
+		s.Apply(Record{})
+	}
+	for _, compare := range []func(context.Context, *store.Tx) error{s.compareAccounts, s.compareGroups, s.compareMembers, s.compareFiles} {
+		if err := compare(ctx, tx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fact is a column with what it holds and what the ledger says.
+type fact struct {
+	column    string
+	has, want any
+}
+
+// null is how a number is compared that may be NULL.
+func null(n sql.NullInt64) any {
+	if !n.Valid {
+		return "NULL"
+	}
+	return n.Int64
+}
+
+func pointed(n *int64) any {
+	if n == nil {
+		return "NULL"
+	}
+	return *n
+}
+
+// differ names the first fact that is not as the ledger says.
+func differ(table, key string, facts []fact) error {
+	for _, f := range facts {
+		if f.has != f.want {
+			return fmt.Errorf("table %s, %q: %w: %s is %v, and the ledger says %v", table, key, ErrBroken, f.column, f.has, f.want)
+		}
+	}
+	return nil
+}
+
+// eachRow passes rows on; each scans one, and returns its key and what is known of
+// it, or known = false when the ledger tells of no such row. What of expected was
+// not among them is missing.
+func eachRow(ctx context.Context, tx *store.Tx, table string, query store.Query, expected int, each func(rows *sql.Rows) (key string, known bool, facts []fact, err error),
+	missing func() string) error {
+	rows, err := tx.QueryContext(ctx, query)
+	if err != nil {
+		return fmt.Errorf("read table %s: %w", table, err)
+	}
+	defer rows.Close()
+	n := 0
+	for rows.Next() {
+		key, known, facts, err := each(rows)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			return fmt.Errorf("table %s, %q: %w: a field has the wrong type", table, key, ErrBroken)
+		case !known:
+			return fmt.Errorf("table %s, %q: %w: the ledger knows nothing of it", table, key, ErrBroken)
+		}
+		if err := differ(table, key, facts); err != nil {
+			return err
+		}
+		n++
+	}
+	if err := rows.Err(); err != nil {
+		return fmt.Errorf("read table %s: %w", table, err)
+	}
+	if n < expected {
+		return fmt.Errorf("table %s, %q: %w: it is missing", table, missing(), ErrBroken)
+	}
+	return nil
+}
+
+// unseen returns the first key that was not seen.
+func unseen[K comparable, V any](all map[K]V, seen map[K]bool, text func(K) string) string {
+	first := ""
+	for key := range all {
+		if t := text(key); !seen[key] && (first == "" || t < first) {
+			first = t
+		}
+	}
+	return first
+}
+
+func same(text string) string { return text }
+
+func (s *State) compareAccounts(ctx context.Context, tx *store.Tx) error {
+	seen := make(map[string]bool)
+	each := func(rows *sql.Rows) (id string, known bool, facts []fact, err error) {
+		var balance string
+		var generation int64
+		var disabled bool
+		err = rows.Scan(&id, &balance, &generation, &disabled)
+		a := s.accounts[id]
+		if err != nil || a == nil {
+			return id, false, nil, err
+		}
+		seen[id] = true
+		want := a.generations[0]
+		if generation == a.generations[1] {
+			want = generation
+		}
+		return id, true, []fact{{"balance", balance, a.balance.String()}, {"key_generation", generation, want}, {"disabled_ns IS NOT NULL", disabled, a.disabled}}, nil
+	}
+	return eachRow(ctx, tx, "accounts", "SELECT id, balance, key_generation, disabled_ns IS NOT NULL FROM accounts ORDER BY id", len(s.accounts), each,
+		func() string { return unseen(s.accounts, seen, same) })
+}
+
+func (s *State) compareGroups(ctx context.Context, tx *store.Tx) error {
+	seen := make(map[string]bool)
+	each := func(rows *sql.Rows) (id string, known bool, facts []fact, err error) {
+		var owner, joinRole string
+		var joinable bool
+		var expires, maxUses, retention sql.NullInt64
+		var uses, keyVersion int64
+		err = rows.Scan(&id, &owner, &joinable, &expires, &maxUses, &uses, &retention, &keyVersion, &joinRole)
+		g := s.groups[id]
+		if err != nil || g == nil {
+			return id, false, nil, err
+		}
+		seen[id] = true
+		facts = []fact{{"owner", owner, g.owner}, {"joinable", joinable, g.joinable}, {"join_expires", null(expires), pointed(g.expires)}, {"join_uses", uses, g.uses},
+			{"retention_days", null(retention), pointed(g.retention)}, {"key_version", keyVersion, g.keyVersion}, {"join_role", joinRole, g.joinRole}}
+		if g.knowsMaxUses {
+			facts = append(facts, fact{"join_max_uses", null(maxUses), pointed(g.maxUses)})
+		}
+		return id, true, facts, nil
+	}
+	return eachRow(ctx, tx, "groups", "SELECT id, owner, joinable, join_expires, join_max_uses, join_uses, retention_days, key_version, join_role FROM groups ORDER BY id",
+		len(s.groups), each, func() string { return unseen(s.groups, seen, same) })
+}
+
+func (s *State) compareMembers(ctx context.Context, tx *store.Tx) error {
+	seen := make(map[memberKey]bool)
+	text := func(k memberKey) string { return k.group + "/" + k.account }
+	each := func(rows *sql.Rows) (key string, known bool, facts []fact, err error) {
+		var k memberKey
+		var has memberState
+		err = rows.Scan(&k.group, &k.account, &has.since, &has.role)
+		m := s.members[k]
+		if err != nil || m == nil {
+			return text(k), false, nil, err
+		}
+		seen[k] = true
+		return text(k), true, []fact{{"since", has.since, m.since}, {"role", has.role, m.role}}, nil
+	}
+	return eachRow(ctx, tx, "members", "SELECT group_id, account, since, role FROM members ORDER BY group_id, account", len(s.members), each,
+		func() string { return unseen(s.members, seen, text) })
+}
+
+func (s *State) compareFiles(ctx context.Context, tx *store.Tx) error {
+	seen := make(map[string]bool)
+	each := func(rows *sql.Rows) (ref string, known bool, facts []fact, err error) {
+		var has fileState
+		var size, deletedNS sql.NullInt64
+		var by, why sql.NullString
+		var isLegacy, hasKey bool
+		err = rows.Scan(&ref, &has.group, &has.seq, &has.changed, &has.txID, &has.uploader, &has.hash, &has.timeNS, &has.name, &size, &has.contentType,
+			&deletedNS, &by, &why, &isLegacy, &hasKey)
+		f := s.files[ref]
+		if err != nil || f == nil {
+			return ref, false, nil, err
+		}
+		seen[ref] = true
+		deleted := Record{}
+		if f.deleted != nil {
+			deleted = *f.deleted
+		}
+		facts = []fact{{"group_id", has.group, f.group}, {"seq", has.seq, f.seq}, {"changed_seq", has.changed, f.changed}, {"tx_id", has.txID, f.txID},
+			{"uploader", has.uploader, f.uploader}, {"file_hash", has.hash, f.hash}, {"time_ns", has.timeNS, f.timeNS},
+			{"deleted_ns", deletedNS.Int64, deleted.TimeNS}, {"deleted_by", by.String, deleted.Account}, {"deleted_why", why.String, deleted.Detail},
+			{"key_id IS NOT NULL", hasKey, f.deleted == nil}}
+		if f.knowsName {
+			facts = append(facts, fact{"filename", has.name, f.name})
+		}
+		if !f.isOld {
+			facts = append(facts, fact{"content_type", has.contentType, f.contentType})
+		}
+		if !f.isOld && (f.size != nil || !isLegacy) { // the bytes of a legacy file may come later
+			facts = append(facts, fact{"original_size", null(size), pointed(f.size)})
+		}
+		return ref, true, facts, nil
+	}
+	return eachRow(ctx, tx, "files", `SELECT ref, group_id, seq, changed_seq, tx_id, uploader, file_hash, time_ns, filename, original_size, content_type,
+		deleted_ns, deleted_by, deleted_why, backend = 'Ipfs', key_id IS NOT NULL FROM files ORDER BY seq, ref`, len(s.files), each,
+		func() string { return unseen(s.files, seen, same) })
+}
