@@ -22,6 +22,7 @@ import (
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
+	"github.com/svcfs/svcfs/service/archive"
 	"github.com/svcfs/svcfs/service/blob/s3test"
 	"github.com/svcfs/svcfs/service/legacy"
 	"github.com/svcfs/svcfs/service/store/pgtest"
@@ -338,7 +339,7 @@ func TestExportMovesTheServiceBetweenStoresAndBack(t *testing.T) {
 	if err != nil || bytes.Contains(there.Bytes(), master) {
 		t.Error("the stream holds the master key", err)
 	}
-	_, err = second.svc.Import(t.Context(), bytes.NewReader(there.Bytes()))
+	_, err = first.svc.Import(t.Context(), bytes.NewReader(there.Bytes()))
 	if err == nil || !strings.Contains(err.Error(), "holds accounts already") {
 		t.Errorf("imported into a service with accounts: %v", err)
 	}
@@ -516,6 +517,23 @@ func TestImportRefusesEverythingButAWholeExport(t *testing.T) {
 		t.Fatal(err) // after all this the target still takes the whole one
 	}
 	target.clean(len(contents) + 1)
+	// Whoever starts it again, because it was killed before it could say so, is told.
+	blobs := countFiles(t, filepath.Join(target.dir, "blobs"))
+	if sum, err := target.svc.Import(t.Context(), bytes.NewReader(b.Bytes())); !errors.Is(err, archive.ErrImported) || sum.Blobs != int64(blobs) {
+		t.Errorf("imported again: %+v, %v", sum, err)
+	}
+	if n := countFiles(t, filepath.Join(target.dir, "blobs")); n != blobs {
+		t.Errorf("importing again left %d blobs of %d", n, blobs)
+	}
+	b.Reset()
+	if _, err := source.svc.Export(t.Context(), &b); err != nil { // made at another time
+		t.Fatal(err)
+	}
+	for name, stream := range map[string][]byte{"another export": b.Bytes(), "a cut one": b.Bytes()[:b.Len()/2], "no export": []byte("x"), "a changed one": change("rows/accounts", `"balance":"`, `"balance":"9`)} {
+		if _, err := target.svc.Import(t.Context(), bytes.NewReader(stream)); err == nil || errors.Is(err, archive.ErrImported) {
+			t.Errorf("%s into a full service: %v", name, err)
+		}
+	}
 }
 
 const headerPrefix = "header.json"

@@ -225,10 +225,43 @@ func TestBackupRestoreExportImportCommands(t *testing.T) {
 		t.Fatal(err)
 	}
 	good(root, "import", stream, "--data", imported)
-	bad(exitOther, "holds accounts already", "import", stream, "--data", imported)
+	good("imported before, and completely", "import", stream, "--data", imported)
+	bad(exitOther, "holds accounts already", "import", stream, "--data", dir)
 	bad(exitUsage, "open export", "import", filepath.Join(tmp, "none"), "--data", imported)
 	bad(exitOther, "no such file", "audit", "--data", filepath.Join(tmp, "none"))
 	if got := good("", "export", "-", "--data", imported); !strings.Contains(got, "header.json") {
 		t.Error("an export to standard output is not the stream alone")
+	}
+}
+
+// verify names bytes that belong to nothing, unless they may just have come, and
+// is content with them.
+func TestVerifyNamesOrphans(t *testing.T) {
+	dir := t.TempDir()
+	if _, errs, code := execute(t, "account", "create", "alice", "--data", dir); code != 0 {
+		t.Fatal(errs)
+	}
+	old, young := strings.Repeat("ab", 16), strings.Repeat("cd", 16)
+	for _, id := range []string{old, young} {
+		file := filepath.Join(dir, "blobs", id[:2], id)
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, make([]byte, 100), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if id == old {
+			hourAgo := time.Now().Add(-time.Hour)
+			if err := os.Chtimes(file, hourAgo, hourAgo); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	out, errs, code := execute(t, "verify", "--data", dir)
+	if code != 0 || !strings.Contains(out, "orphan\t"+filepath.Join(dir, "blobs", "ab", old)+"\t100 bytes") || !strings.Contains(out, "orphans: 1, 100 bytes") || strings.Contains(out, young) {
+		t.Errorf("exit %d: %s%s", code, out, errs)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "blobs", "ab", old)); err != nil {
+		t.Error("verify removed it:", err)
 	}
 }

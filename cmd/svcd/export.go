@@ -65,7 +65,8 @@ func newImport(s *settings) *cobra.Command {
 		Use: "import FILE", Short: "Fill an empty service from an export", Args: oneArg("FILE, or - for standard input"),
 		Long: `Fill an empty service from an export, on any database and file store. Put the
 master key of the exported service into the data directory first. Nothing may
-serve meanwhile; on any error the service stays empty.`,
+serve meanwhile; on any error the service stays empty. After a kill start it again:
+it begins anew, or says that the import is complete.`,
 		Example: "  svcd import /backup/svcd.tar --data /srv/svcd --db postgres://svcd@db.example.org/svcd --blobs s3://svcd",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if _, err := os.Stat(filepath.Join(s.data, vault.FileName)); err != nil { // a new one would not fit
@@ -82,10 +83,14 @@ serve meanwhile; on any error the service stays empty.`,
 			}
 			return s.with(cmd.Context(), func(svc *service.Service) error {
 				sum, err := svc.Import(cmd.Context(), in)
-				if err != nil {
+				switch {
+				case errors.Is(err, archive.ErrImported):
+					s.told("imported before, and completely", sum)
+				case err != nil:
 					return err
+				default:
+					s.told("imported", sum)
 				}
-				s.told("imported", sum)
 				return nil
 			})
 		},

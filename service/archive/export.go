@@ -156,6 +156,9 @@ func (e *exporter) table(ctx context.Context, tx *store.Tx, t store.Table) error
 		if err != nil {
 			return err
 		}
+		if t.Name == "meta" && row["name"] == metaImported {
+			continue // says where this service came from, not what is in it
+		}
 		if err := json.NewEncoder(&chunk).Encode(row); err != nil {
 			return err
 		}

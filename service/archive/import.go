@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"database/sql"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -31,11 +32,18 @@ const maxJSON = 64 << 20
 var errCut = errors.New("the stream ends early: it is not a complete export")
 
 // Import fills an empty service from a stream. All of it is there when Import
-// returns nil, and nothing otherwise.
+// returns nil, and nothing otherwise. [ErrImported] tells that this very stream was
+// imported before, by an import that was perhaps killed before it could say so.
 func Import(ctx context.Context, r io.Reader, s Service) (Summary, error) {
 	i := &importer{Service: s, tar: tar.NewReader(r), digest: sha256.New(), blobs: make(map[string]blob.Info), used: make(map[string]bool),
 		sum: Summary{Rows: make(map[string]int64)}}
-	err := i.run(ctx)
+	before, err := i.importedBefore(ctx)
+	if err == nil && before != "" {
+		return i.again(before)
+	}
+	if err == nil {
+		err = i.run(ctx)
+	}
 	if !errors.Is(err, store.ErrUnavailable) { // or the rows may be there
 		i.removeUnused(ctx, err != nil)
 	}
@@ -85,6 +93,52 @@ func (i *importer) run(ctx context.Context) error {
 	return i.Store.Load(ctx, func(tx *store.Tx) error { return i.fill(ctx, tx, h, e) })
 }
 
+// ErrImported means that the service was filled from the stream before.
+var ErrImported = errors.New("this export was imported here before, and completely: nothing is left to do")
+
+// metaImported holds the digest of the stream that a service was filled from.
+const metaImported = "imported"
+
+// importedBefore returns the digest of the stream that the service was filled
+// from, "" for none.
+func (i *importer) importedBefore(ctx context.Context) (digest string, err error) {
+	err = i.Store.Read(ctx, func(tx *store.Tx) error {
+		return tx.QueryRowContext(ctx, "SELECT value FROM meta WHERE name = ?", metaImported).Scan(&digest)
+	})
+	if errors.Is(err, sql.ErrNoRows) {
+		err = nil
+	}
+	return digest, err
+}
+
+// again reads a stream without keeping anything of it. Its error is [ErrImported]
+// when it is the one with that digest.
+func (i *importer) again(digest string) (Summary, error) {
+	for {
+		h, err := i.tar.Next()
+		if err != nil {
+			return i.sum, fmt.Errorf("import: %w", errHoldsAccounts)
+		}
+		if h.Name == trailerName {
+			break
+		}
+		content := sha256.New()
+		if _, err := io.Copy(content, i.tar); err != nil {
+			return i.sum, fmt.Errorf("import: %w", errCut)
+		}
+		addToDigest(i.digest, h.Name, [sha256.Size]byte(content.Sum(nil)))
+	}
+	var want Summary
+	err := json.NewDecoder(io.LimitReader(i.tar, maxJSON)).Decode(&want)
+	i.sum.Digest = hex.EncodeToString(i.digest.Sum(nil))
+	if err != nil || i.sum.Digest != digest || want.Digest != digest || i.SealKey.check(sealedStream, want) != nil {
+		return i.sum, fmt.Errorf("import: %w", errHoldsAccounts)
+	}
+	return want, ErrImported
+}
+
+var errHoldsAccounts = fault.New(wire.CodeConflict, "this service holds accounts already: import into a new --data directory or --db database")
+
 // requireEmpty refuses a service that holds anything.
 func requireEmpty(ctx context.Context, tx *store.Tx) error {
 	var n int64
@@ -92,7 +146,7 @@ func requireEmpty(ctx context.Context, tx *store.Tx) error {
 		return fmt.Errorf("look for rows: %w", err)
 	}
 	if n > 0 {
-		return fault.New(wire.CodeConflict, "this service holds accounts already: import into a new --data directory or --db database")
+		return errHoldsAccounts
 	}
 	return nil
 }
@@ -331,7 +385,13 @@ func (i *importer) compare(ctx context.Context, tx *store.Tx, trailer []byte) er
 		return errors.New("something follows the trailer")
 	}
 	i.sum.Seal = want.Seal
-	return i.SealKey.check(sealedStream, want)
+	if err := i.SealKey.check(sealedStream, want); err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, "INSERT INTO meta (name, value) VALUES (?, ?)", metaImported, i.sum.Digest); err != nil {
+		return fmt.Errorf("note the import: %w", err)
+	}
+	return nil
 }
 
 // removeUnused removes blobs that no row refers to, or all after a failure.
