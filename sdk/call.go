@@ -245,7 +245,7 @@ func (c *Client) unwrap(raw json.RawMessage, result any) error {
 }
 
 // envelope is an answer around its result, with what extensions tell beside it.
-type envelope struct{ Result, Error, Code, Roles, Exists json.RawMessage }
+type envelope struct{ Result, Error, Code, Roles, Exists, More json.RawMessage }
 
 // unwrap decodes {"result": …}, or a bare body (generation A), into result. An
 // error in an answer that claims success is an error.

@@ -257,11 +257,37 @@ func (c *Client) MemberGroups(ctx context.Context) ([]GroupID, error) {
 	return list.names, err
 }
 
-func (c *Client) groupList(ctx context.Context, op string) (list roleList[GroupID], err error) {
-	if err := c.read(ctx, op, struct{}{}, &list); err != nil {
-		return roleList[GroupID]{}, c.wrap("list groups", "", "", err)
+// maxGroups bounds a list of groups that does not end.
+const maxGroups = 1_000_000
+
+// groupList lists groups, page by page where the service has pages.
+func (c *Client) groupList(ctx context.Context, op string) (all roleList[GroupID], err error) {
+	paging, err := c.offers(ctx, wire.CapGroupPaging)
+	if err != nil {
+		return all, c.wrap("list groups", "", "", err)
 	}
-	return list, nil
+	var request wire.NamesRequest
+	if paging {
+		request.Limit = wire.MaxPageNames
+	}
+	for {
+		var page roleList[GroupID]
+		if err := c.read(ctx, op, request, &page); err != nil {
+			return roleList[GroupID]{}, c.wrap("list groups", "", "", err)
+		}
+		all.names, all.roles = append(all.names, page.names...), append(all.roles, page.roles...)
+		if !page.more || len(page.names) == 0 {
+			break
+		}
+		if last := string(page.names[len(page.names)-1]); last == request.After || len(all.names) >= maxGroups {
+			return roleList[GroupID]{}, c.wrap("list groups", "", "", malformed(errors.New("it does not end")))
+		}
+		request.After = string(page.names[len(page.names)-1])
+	}
+	if len(all.roles) != 0 && len(all.roles) != len(all.names) {
+		return roleList[GroupID]{}, c.wrap("list groups", "", "", malformed(errors.New("it does not list a role for each name")))
+	}
+	return all, nil
 }
 
 // Groups merges [Client.OwnedGroups] and [Client.MemberGroups], sorted by id: two

@@ -41,13 +41,19 @@ func (l *eventList) UnmarshalJSON(raw []byte) error {
 type roleList[T ~string] struct {
 	names nameList[T]
 	roles nameList[Role]
+	more  bool // behind this page
 }
 
 // UnmarshalJSON reads the names.
 func (l *roleList[T]) UnmarshalJSON(raw []byte) error { return json.Unmarshal(raw, &l.names) }
 
-// readBeside reads the roles beside them.
+// readBeside reads the roles beside them, and whether more follow.
 func (l *roleList[T]) readBeside(e envelope) error {
+	if e.More != nil {
+		if err := decode(e.More, &l.more); err != nil {
+			return err
+		}
+	}
 	if e.Roles == nil {
 		return nil
 	}

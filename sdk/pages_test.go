@@ -64,3 +64,59 @@ func TestLongestNamesAreListed(t *testing.T) {
 		t.Errorf("%d records, %v", len(list), err)
 	}
 }
+
+// Groups come page by page where the service has pages; a list that does not go on
+// ends with an error.
+func TestGroupsInPages(t *testing.T) {
+	const groups = 2*wire.MaxPageNames + 5
+	endless, offered := false, wire.CapGroupPaging
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case wire.PathCapabilities:
+			fmt.Fprintf(w, `{"features":[%q]}`, offered)
+		case wire.PathSessionToken:
+			fmt.Fprint(w, `{"token":"session-token","account_id":"a.svc.testnet","expires_in":"24h"}`)
+		default:
+			var req wire.NamesRequest
+			if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
+				t.Error(err)
+			}
+			if (req.Limit > 0) != (offered == wire.CapGroupPaging) {
+				t.Errorf("limit %d with %s", req.Limit, offered)
+			}
+			var names []string
+			for i := range groups {
+				if name := fmt.Sprintf("g%05d", i); name > req.After && (req.Limit == 0 || len(names) <= req.Limit) || endless && i < 5 {
+					names = append(names, name)
+				}
+			}
+			more := req.Limit > 0 && len(names) > req.Limit || endless
+			if more && !endless {
+				names = names[:req.Limit]
+			}
+			raw, err := json.Marshal(map[string]any{"result": names, "more": more})
+			if err != nil {
+				t.Error(err)
+			}
+			_, _ = w.Write(raw) // the client may have had enough
+		}
+	}))
+	defer server.Close()
+	list := func() ([]sdk.GroupID, error) {
+		c, err := sdk.New("a.svc.testnet", sdk.Config{URL: server.URL, APIKey: sdk.NewSecret("svc_sk_test")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		return c.OwnedGroups(t.Context())
+	}
+	for _, offered = range []string{wire.CapGroupPaging, wire.CapRows} {
+		if got, err := list(); err != nil || len(got) != groups || got[groups-1] != sdk.GroupID(fmt.Sprintf("g%05d", groups-1)) {
+			t.Errorf("with %s: %d groups, %v", offered, len(got), err)
+		}
+	}
+	offered, endless = wire.CapGroupPaging, true
+	if _, err := list(); sdk.KindOf(err) != sdk.KindCorrupt {
+		t.Errorf("an endless list: %v", err)
+	}
+}

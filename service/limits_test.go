@@ -566,6 +566,49 @@ func TestThreat31PagesOfLongNames(t *testing.T) {
 	}
 }
 
+// Threat 31: however many groups an account is in, they come in pages; without pages
+// all of them come.
+func TestThreat31PagesOfGroups(t *testing.T) {
+	r := run(t)
+	alice := r.user("alice", "10")
+	const groups = 2*wire.MaxPageNames + 5
+	db := r.openDatabase()
+	for from := 0; from < groups; from += 401 {
+		var all, members []string
+		for i := from; i < min(from+401, groups); i++ {
+			all = append(all, fmt.Sprintf("('g%05d', '%s', %t, 1)", i, alice.id, false))
+			members = append(members, fmt.Sprintf("('g%05d', '%s', 1)", i, alice.id))
+		}
+		for _, statement := range []string{"INSERT INTO groups (id, owner, joinable, key_version) VALUES " + strings.Join(all, ", "),
+			"INSERT INTO members (group_id, account, since) VALUES " + strings.Join(members, ", ")} {
+			if _, err := db.Exec(statement); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, op := range []string{wire.OpGetOwnedGroups, wire.OpGetMemberGroups} {
+		if all := must[[]string](alice, op, object{}); len(all) != groups || all[groups-1] != fmt.Sprintf("g%05d", groups-1) {
+			t.Errorf("%s without pages: %d", op, len(all))
+		}
+		after, pages := "", []int{}
+		for more := true; more; {
+			var page struct {
+				Result []string
+				Roles  []wire.Role
+				More   bool
+			}
+			_, body := alice.tool(op, wire.NamesRequest{After: after, Limit: 100_000})
+			if err := json.Unmarshal([]byte(body), &page); err != nil || len(page.Result) == 0 || len(page.Roles) != len(page.Result) {
+				t.Fatalf("%s: %v %.300s", op, err, body)
+			}
+			pages, more, after = append(pages, len(page.Result)), page.More, page.Result[len(page.Result)-1]
+		}
+		if fmt.Sprint(pages) != fmt.Sprintf("[%d %d 5]", wire.MaxPageNames, wire.MaxPageNames) {
+			t.Errorf("%s: pages of %v", op, pages)
+		}
+	}
+}
+
 // Threat 31: many ranges at once would be as many requests to a bucket.
 func TestThreat31OneRangeAtATime(t *testing.T) {
 	r := run(t)

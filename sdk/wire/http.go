@@ -53,6 +53,9 @@ const (
 	CapRows = "rows"
 	// CapPaging: get_group_transactions understands after_seq and limit.
 	CapPaging = "paging"
+	// CapGroupPaging: get_owned_groups and get_member_groups understand after and
+	// limit, see [NamesRequest].
+	CapGroupPaging = "group-paging"
 	// CapRaw: ciphertext may travel as raw bytes beside the JSON, see
 	// [PrepareUploadResult].UploadURL and [PrepareRetrieveRequest].Transfer.
 	CapRaw = "raw"
@@ -102,6 +105,8 @@ const (
 	InlineBlobBytes = 64 << 10
 	// MaxPageRows is the largest page of get_group_transactions, in rows.
 	MaxPageRows = 5000
+	// MaxPageNames is the largest page of groups, in names.
+	MaxPageNames = 1000
 	// MaxWatchMillis is the longest that watch waits, in ms.
 	MaxWatchMillis = 30_000
 )

@@ -21,6 +21,14 @@ type GroupRequest struct {
 	GroupID string `json:"group_id"`
 }
 
+// NamesRequest is the body of get_owned_groups and get_member_groups. With Limit (at
+// most [MaxPageNames]) they answer so many names after After, in their order, and
+// "more": true beside "result" when there are more. Extension "group-paging".
+type NamesRequest struct {
+	After string `json:"after,omitempty"`
+	Limit int    `json:"limit,omitempty"` // 0 = all
+}
+
 // MemberRequest is the body of add_group_member and revoke_group_member.
 type MemberRequest struct {
 	GroupID  string `json:"group_id"`

@@ -60,6 +60,18 @@ func (s *server) admitAccount(r *http.Request, account string) error {
 	return nil
 }
 
+// pageMemory is how much memory a request of the account page takes, at most: a page
+// of the longest names as JSON.
+const pageMemory = 3 << 20
+
+// admitPage counts a request of the account page.
+func (s *server) admitPage(r *http.Request, account string) error {
+	if err := s.admitAccount(r, account); err != nil {
+		return err
+	}
+	return s.holdMemory(r, pageMemory)
+}
+
 // caller authenticates a request from its headers, before anything of its body is
 // read, and counts it.
 func (s *server) caller(r *http.Request) (account string, err error) {

@@ -86,7 +86,7 @@ func New(d Deps) http.Handler {
 		memory: newMemory(d.Memory), underWay: throttle.NewSlots[string](underWayPerAccount), spools: throttle.NewSlots[string](spoolsPerAccount)}
 	s.tools = s.operations()
 	s.special = map[string]http.HandlerFunc{wire.OpFinalizeUpload: s.finalize, wire.OpPrepareRetrieve: s.retrieve, wire.OpWatch: s.watch,
-		wire.OpGetGroupTransactions: s.transactions}
+		wire.OpGetOwnedGroups: s.names(d.Groups.Owned), wire.OpGetMemberGroups: s.names(d.Groups.Of), wire.OpGetGroupTransactions: s.transactions}
 	mux := http.NewServeMux()
 	mux.Handle("POST "+wire.PathSessionToken, s.open(http.HandlerFunc(s.sessionToken)))
 	mux.HandleFunc("GET "+wire.PathSessionToken, s.loginProbe)
@@ -98,7 +98,7 @@ func New(d Deps) http.Handler {
 	mux.HandleFunc("GET "+wire.PathCapabilities, s.capabilities)
 	mux.HandleFunc("GET "+wire.PathHealth, s.health)
 	mux.Handle("GET "+wire.PathTlog, s.open(d.Checkpoints.Handler(s.refuse)))
-	page := d.Page.Handler(s.refuse, s.admitAccount)
+	page := d.Page.Handler(s.refuse, s.admitPage)
 	mux.Handle(web.Path, page)
 	for _, path := range web.OpenPaths() {
 		mux.Handle(path, s.open(page))
@@ -199,7 +199,11 @@ func isFailedSignIn(e *fault.Error) bool {
 func result(w http.ResponseWriter, v any) {
 	switch v := v.(type) {
 	case groups.Listing:
-		writeJSON(w, http.StatusOK, map[string]any{"result": v.Names, "roles": v.Roles})
+		answer := map[string]any{"result": v.Names, "roles": v.Roles}
+		if v.More {
+			answer["more"] = true
+		}
+		writeJSON(w, http.StatusOK, answer)
 		return
 	case groups.Added:
 		writeJSON(w, http.StatusOK, map[string]any{"result": v.Text, "message": v.Text, "exists": v.Exists})
@@ -343,7 +347,7 @@ func (s *server) loginProbe(w http.ResponseWriter, _ *http.Request) {
 
 func (s *server) capabilities(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, wire.Capabilities{Service: "svcd", Version: s.Version, ContractID: s.ContractID,
-		Features: []string{wire.CapRows, wire.CapPaging, wire.CapRaw, wire.CapIdempotentFinalize, wire.CapIdempotentRetrieve, wire.CapLateName,
+		Features: []string{wire.CapRows, wire.CapPaging, wire.CapGroupPaging, wire.CapRaw, wire.CapIdempotentFinalize, wire.CapIdempotentRetrieve, wire.CapLateName,
 			wire.CapDelete, wire.CapRename, wire.CapWatch, wire.CapCheckpoints, wire.CapRoles, wire.CapStorage,
 			wire.CapChains},
 		MaxFileBytes: s.MaxFileBytes, Fees: s.Ledger.Fees()})

@@ -60,8 +60,6 @@ func (s *server) operations() map[string]tool {
 			return s.Groups.SetRetention(ctx, account, req.GroupID, req.RetentionDays)
 		}),
 		wire.OpPrepareUpload:   typed(s.Files.Prepare),
-		wire.OpGetOwnedGroups:  func(ctx context.Context, account string, _ []byte) (any, error) { return s.Groups.Owned(ctx, account) },
-		wire.OpGetMemberGroups: func(ctx context.Context, account string, _ []byte) (any, error) { return s.Groups.Of(ctx, account) },
 		wire.OpGetGroupMembers: inGroup(s.Groups.Members),
 		wire.OpDeleteFile:      typed(s.Files.Delete),
 		wire.OpRenameFile:      typed(s.Files.Rename),
@@ -108,12 +106,58 @@ func (s *server) tool(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, err)
 		return
 	}
-	value, err := run(r.Context(), account, req)
+	if op == wire.OpGetGroupMembers {
+		err = s.holdMemory(r, valueMemory)
+	}
+	var value any
+	if err == nil {
+		value, err = run(r.Context(), account, req)
+	}
 	if err != nil {
 		s.refuse(w, r, err)
 		return
 	}
 	result(w, value)
+}
+
+const (
+	// pageOfNames is how much memory a page of groups takes, at most, in bytes.
+	pageOfNames = wire.MaxPageNames << 10
+	// maxNames is how many groups are listed without pages.
+	maxNames = 50 * wire.MaxPageNames
+)
+
+// names answers a list of groups: a page if one is asked for, else all of them, for
+// which memory is taken page by page.
+func (s *server) names(list func(context.Context, string, wire.NamesRequest) (groups.Listing, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		account, req, err := asked[wire.NamesRequest](s, w, r)
+		all := groups.Listing{Names: []string{}, Roles: []wire.Role{}, More: true}
+		onePage := req.Limit > 0
+		if req.Limit <= 0 || req.Limit > wire.MaxPageNames {
+			req.Limit = wire.MaxPageNames
+		}
+		for err == nil && all.More {
+			if len(all.Names) >= maxNames {
+				err = fault.New(wire.CodeTooLarge, "the account has more than %d groups: ask with after and limit", maxNames)
+				break
+			}
+			var page groups.Listing
+			if err = s.holdMemory(r, pageOfNames); err == nil {
+				page, err = list(r.Context(), account, req)
+			}
+			all.Add(page)
+			if onePage || !page.More {
+				break
+			}
+			req.After = page.Names[len(page.Names)-1]
+		}
+		if err != nil {
+			s.refuse(w, r, err)
+			return
+		}
+		result(w, all)
+	}
 }
 
 // watch waits for what happens in the caller's groups.

@@ -461,19 +461,40 @@ func (gs *Groups) View(ctx context.Context, group, account string) (g Group, rol
 type Listing struct {
 	Names []string
 	Roles []wire.Role
+	More  bool // there are more behind the page
 }
 
-// Owned lists the groups an account owns.
-func (gs *Groups) Owned(ctx context.Context, account string) (Listing, error) {
-	return gs.list(ctx, "SELECT id, '"+wire.RoleOwner+"' FROM groups WHERE owner = ? ORDER BY id", account)
+// Add adds the next page.
+func (l *Listing) Add(page Listing) {
+	l.Names, l.Roles, l.More = append(l.Names, page.Names...), append(l.Roles, page.Roles...), page.More
+}
+
+// cut leaves a page of a list that was read with one name more.
+func (l *Listing) cut(limit int) {
+	if l.More = len(l.Names) > limit; l.More {
+		l.Names, l.Roles = l.Names[:limit], l.Roles[:limit]
+	}
+}
+
+// Owned lists a page of the groups an account owns, in the order of their names. It
+// goes from the account to them: owners are members.
+func (gs *Groups) Owned(ctx context.Context, account string, page wire.NamesRequest) (Listing, error) {
+	return gs.page(ctx, page, "SELECT m.group_id, "+ofMember+" WHERE m.account = ? AND g.owner = m.account AND m.group_id > ? ORDER BY m.group_id LIMIT ?", account)
+}
+
+func (gs *Groups) page(ctx context.Context, page wire.NamesRequest, query store.Query, account string) (Listing, error) {
+	list, err := gs.list(ctx, query, account, page.After, page.Limit+1)
+	list.cut(page.Limit)
+	return list, err
 }
 
 // ofMember is the role in a row of members m with its group.
 const ofMember = "CASE WHEN m.account = g.owner THEN '" + wire.RoleOwner + "' ELSE m.role END FROM members m JOIN groups g ON g.id = m.group_id"
 
-// Of lists the groups an account belongs to, owned ones included.
-func (gs *Groups) Of(ctx context.Context, account string) (Listing, error) {
-	return gs.list(ctx, "SELECT m.group_id, "+ofMember+" WHERE m.account = ? ORDER BY m.group_id", account)
+// Of lists a page of the groups an account belongs to, owned ones included, in the
+// order of their names.
+func (gs *Groups) Of(ctx context.Context, account string, page wire.NamesRequest) (Listing, error) {
+	return gs.page(ctx, page, "SELECT m.group_id, "+ofMember+" WHERE m.account = ? AND m.group_id > ? ORDER BY m.group_id LIMIT ?", account)
 }
 
 // Members lists the members of a group for one of them, or for anybody when the

@@ -21,9 +21,10 @@ type Summary struct {
 
 const selectSummary = "SELECT id, " + groupColumns + ", " + roleColumn + ", (SELECT count(*) FROM members n WHERE n.group_id = groups.id) FROM groups"
 
-// Overview returns the groups an account belongs to, owned ones included.
-func (gs *Groups) Overview(ctx context.Context, account string) ([]Summary, error) {
-	return gs.summaries(ctx, selectSummary+" WHERE id IN (SELECT group_id FROM members WHERE account = ?) ORDER BY id", account, account)
+// Overview returns a page of the groups an account belongs to, owned ones included:
+// at most limit whose names come after one, "" for the first page.
+func (gs *Groups) Overview(ctx context.Context, account, after string, limit int) ([]Summary, error) {
+	return gs.summaries(ctx, selectSummary+" WHERE id IN (SELECT group_id FROM members WHERE account = ? AND group_id > ? ORDER BY group_id LIMIT ?) ORDER BY id", account, account, after, limit)
 }
 
 // OpenTo returns the groups with an open join window that an account can join,

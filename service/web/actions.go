@@ -19,6 +19,8 @@ import (
 const (
 	// pageRows is how many files or records one request returns.
 	pageRows = 100
+	// pageGroups is how many groups one request returns.
+	pageGroups = 500
 	// costDays is how far back the costs go.
 	costDays = 30
 	// maxWindowHours bounds a join window: a year.
@@ -100,10 +102,12 @@ func viewGroup(g groups.Summary) groupView {
 }
 
 func (p *Page) listGroups(r *http.Request, account string) (any, error) {
-	mine, err := p.Groups.Overview(r.Context(), account)
+	mine, err := p.Groups.Overview(r.Context(), account, r.FormValue("after"), pageGroups+1)
 	if err != nil {
 		return nil, err
 	}
+	more := len(mine) > pageGroups
+	mine = mine[:min(len(mine), pageGroups)]
 	open, err := p.Groups.OpenTo(r.Context(), account)
 	if err != nil {
 		return nil, err
@@ -115,7 +119,7 @@ func (p *Page) listGroups(r *http.Request, account string) (any, error) {
 		}
 		return out
 	}
-	return map[string][]groupView{"mine": view(mine), "open": view(open)}, nil
+	return map[string]any{"mine": view(mine), "open": view(open), "more": more}, nil
 }
 
 func (p *Page) group(r *http.Request, account string) (any, error) {

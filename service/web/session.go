@@ -119,6 +119,7 @@ func (p *Page) caller(r *http.Request) (string, error) {
 // signIn exchanges a one-time link for a session. The link's secret came in the
 // fragment of the page's address, which no browser sends and no log keeps.
 func (p *Page) signIn(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, maxSignIn)
 	p.answer(w, r, nil, func() (any, error) {
 		req, err := decode[struct {
 			Link string `json:"link"`

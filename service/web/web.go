@@ -30,6 +30,8 @@ const pathSignIn = Path + "api/sign-in"
 const (
 	// maxRequest bounds a request of the page, in bytes.
 	maxRequest = 64 << 10
+	// maxSignIn bounds one of somebody who is not signed in, in bytes.
+	maxSignIn = 4 << 10
 	// headerPage marks requests of the page's own script: a form cannot send it,
 	// and another origin may not without CORS, which is never granted here.
 	headerPage = "X-Svc-Page"

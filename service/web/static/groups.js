@@ -5,7 +5,7 @@ import { announce, ask, askForm, badge, busy, empty, field, h, roleField } from 
 import { date, plural, price, visible } from "./text.js";
 
 export async function groupsView(draw, session) {
-	const { mine, open } = await get("groups");
+	const { mine, open } = await allGroups();
 	const owned = mine.filter((g) => g.role === "owner");
 	const joined = mine.filter((g) => g.role !== "owner");
 	const again = () => groupsView(draw, session);
@@ -23,6 +23,17 @@ export async function groupsView(draw, session) {
 			? h("ul", { class: "list" }, open.map((g) => openRow(g, session, again)))
 			: empty("No group is open at the moment", "Owners open a join window for a limited time. You can also join by name.")),
 		joinByName(session));
+}
+
+// allGroups asks page by page.
+async function allGroups() {
+	const all = await get("groups");
+	for (let { more } = all; more;) {
+		const next = await get("groups", { after: all.mine.at(-1).id });
+		all.mine.push(...next.mine);
+		({ more } = next);
+	}
+	return all;
 }
 
 function section(title, ...children) {
