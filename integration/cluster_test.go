@@ -97,7 +97,7 @@ func (c *cluster) command(m *member, args ...string) *exec.Cmd {
 // start runs a process, on the same address after a stop.
 func (c *cluster) start(m *member) {
 	c.t.Helper()
-	m.cmd = c.command(m, "serve", "--listen", strings.TrimPrefix(m.url, "http://"), "--public-url", c.url, "--log-level", "info")
+	m.cmd = c.command(m, "serve", "--destruction-delay", "0", "--listen", strings.TrimPrefix(m.url, "http://"), "--public-url", c.url, "--log-level", "info")
 	m.cmd.Stderr = m.log
 	out, err := m.cmd.StdoutPipe()
 	if err != nil {

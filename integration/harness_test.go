@@ -125,7 +125,7 @@ func (w *world) env(more ...string) []string {
 // start runs the service, on the same address after a stop.
 func (w *world) start() {
 	w.t.Helper()
-	w.service = exec.Command(filepath.Join(w.bin, "svcd"), append([]string{"serve", "--data", w.data, "--listen", w.addr, "--log-level", "info"}, w.stores...)...)
+	w.service = exec.Command(filepath.Join(w.bin, "svcd"), append([]string{"serve", "--data", w.data, "--listen", w.addr, "--destruction-delay", "0", "--log-level", "info"}, w.stores...)...)
 	w.service.Env, w.service.Stderr = w.env(append(s3test.Env(), crashFileVar+"="+os.Getenv(crashFileVar))...), w.log
 	out, err := w.service.StdoutPipe()
 	if err != nil {

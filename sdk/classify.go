@@ -170,6 +170,8 @@ func kindByCode(code string) (Kind, bool) {
 		return KindTooLarge, true
 	case wire.CodeRateLimited:
 		return KindRateLimited, true
+	case wire.CodePending:
+		return KindPending, true
 	case wire.CodeStorageFull:
 		return KindStorageFull, true
 	case wire.CodeBlobCorrupt:
@@ -378,6 +380,8 @@ func (c *Client) hint(kind Kind) string {
 		return "The key was destroyed; the file cannot be read again."
 	case KindStorageFull:
 		return "Remove files or old versions, or ask the operator of the service for room."
+	case KindPending:
+		return "The owner of the group can take it back with: svcfs group keep GROUP."
 	case KindCorrupt:
 		return "Nothing of it was used; tell the operator of the service."
 	default:

@@ -28,10 +28,11 @@ const (
 	KindTimeout                     // no answer within the deadline
 	KindCanceled                    // the caller gave up
 	KindStorageFull                 // the service has no room for the file
+	KindPending                     // noted, and carried out later unless the owner of the group takes it back
 )
 
 var kindNames = [...]string{"other", "audience", "not found", "not authorized", "insufficient", "unauthenticated",
-	"deleted", "conflict", "too large", "rate limited", "unavailable", "corrupt", "unsupported", "invalid", "timeout", "canceled", "storage full"}
+	"deleted", "conflict", "too large", "rate limited", "unavailable", "corrupt", "unsupported", "invalid", "timeout", "canceled", "storage full", "pending"}
 
 // String returns the kind in words, such as "not authorized".
 func (k Kind) String() string {
@@ -71,6 +72,7 @@ var (
 	ErrTimeout         error = &Error{Kind: KindTimeout}
 	ErrCanceled        error = &Error{Kind: KindCanceled}
 	ErrStorageFull     error = &Error{Kind: KindStorageFull}
+	ErrPending         error = &Error{Kind: KindPending}
 )
 
 // ErrSignIn matches every [*Error] of exchanging the API key for a session

@@ -181,7 +181,8 @@ func (c *Client) CloseGroup(ctx context.Context, g GroupID) (string, error) {
 // DeleteFile destroys the key of a file: nobody can read it again, and its
 // record stays in the ledger as deleted. Uploader or owner only, who must be
 // members and no readers; needs the API key. Free of charge unless the operator chose otherwise. A file that is
-// deleted already stays as it is, which is no error. Errors: [KindUnsupported]
+// deleted already stays as it is, which is no error. Errors: [KindPending] for one of
+// too many in a short time, which is deleted later, [KindUnsupported]
 // where the service does not offer it, which is asked before anything is sent,
 // [KindNotFound], [KindNotAuthorized]. Source: specification 1.3.
 func (c *Client) DeleteFile(ctx context.Context, g GroupID, ref Ref) error {
@@ -213,7 +214,8 @@ func (c *Client) need(ctx context.Context, feature, does string) error {
 }
 
 // SetGroupRetention sets the group's retention window in days, 0 for at once;
-// nil clears it. Owner only; needs the API key. Free of charge on a self-hosted
+// nil clears it. A service may let a shorter window wait, which its words say, and
+// [Client.PendingDestruction]. Owner only; needs the API key. Free of charge on a self-hosted
 // service. Errors: [KindNotFound], [KindNotAuthorized]. Wire protocol 3.3.
 func (c *Client) SetGroupRetention(ctx context.Context, g GroupID, days *int64) (string, error) {
 	done := "Cleared retention window for group " + inQuotes(g)
@@ -222,6 +224,43 @@ func (c *Client) SetGroupRetention(ctx context.Context, g GroupID, days *int64) 
 	}
 	text, err := c.message(ctx, wire.OpSetGroupRetention, wire.RetentionRequest{GroupID: string(g), RetentionDays: days}, done)
 	return text, c.wrap("set retention", g, "", err)
+}
+
+// Pending is what waits to be destroyed in a group.
+type Pending struct {
+	RetentionDays *int64 // the window that the group gets; nil = none waits
+	RetentionAt   time.Time
+	Files         int64     // deletions that wait
+	FilesAt       time.Time // the first of them; zero without
+}
+
+// PendingDestruction tells what waits to be destroyed in g: what would destroy
+// many files waits for a time that the operator sets, and can be taken back with
+// [Client.KeepFiles]. Members only. Free; needs the API key. Errors:
+// [KindUnsupported] where nothing waits, [KindNotFound], [KindNotAuthorized]. Our
+// extension.
+func (c *Client) PendingDestruction(ctx context.Context, g GroupID) (Pending, error) {
+	const op = "ask what waits"
+	if err := c.need(ctx, wire.CapDelay, "delay destruction"); err != nil {
+		return Pending{}, c.wrap(op, g, "", err)
+	}
+	var told wire.PendingResult
+	if err := c.read(ctx, wire.OpGetPending, wire.GroupRequest{GroupID: string(g)}, &told); err != nil {
+		return Pending{}, c.wrap(op, g, "", err)
+	}
+	return Pending{RetentionDays: told.RetentionDays, RetentionAt: parseTime(told.RetentionAt), Files: told.Files, FilesAt: parseTime(told.FilesAt)}, nil
+}
+
+// KeepFiles takes back everything that waits to be destroyed in g. Owner only. Free
+// of charge unless the operator chose otherwise; needs the API key. Errors:
+// [KindUnsupported] where nothing waits, [KindNotFound], [KindNotAuthorized]. Our
+// extension.
+func (c *Client) KeepFiles(ctx context.Context, g GroupID) (string, error) {
+	if err := c.need(ctx, wire.CapDelay, "delay destruction"); err != nil {
+		return "", c.wrap("keep files", g, "", err)
+	}
+	text, err := c.message(ctx, wire.OpKeepFiles, wire.GroupRequest{GroupID: string(g)}, "Kept the files of group "+inQuotes(g))
+	return text, c.wrap("keep files", g, "", err)
 }
 
 // AuthStatus asks what the service thinks of the caller, and of its membership

@@ -20,6 +20,8 @@ const (
 	EventRenamed    = wire.EventRenamed
 	EventRetention  = wire.EventRetention
 	EventRole       = wire.EventRole
+	EventPending    = wire.EventPending
+	EventKept       = wire.EventKept
 )
 
 // Event is something that happened in a group of the caller. It says that

@@ -89,7 +89,7 @@ func TestThreat34(t *testing.T) {
 // Pages of the database are split and joined while files come and go, and the
 // places of destroyed keys are taken by others.
 func TestThreat34ManyFiles(t *testing.T) {
-	r := run(t)
+	r := runAtOnce(t)
 	alice := r.user("alice", "100")
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
 	count := 100

@@ -138,7 +138,7 @@ func TestThreat31MadeUpAccountsTakeLittleMemory(t *testing.T) {
 
 // Threat 31: a view that anybody may ask for answers so many files and no more.
 func TestThreat31ViewsAreBounded(t *testing.T) {
-	r := run(t)
+	r := runAtOnce(t)
 	alice := r.user("alice", "10")
 	must[string](alice, wire.OpCreateHackathonGroup, object{"group_id": "open", "expires_at": fmt.Sprint(time.Now().Add(time.Hour).UnixNano())})
 	db := r.openDatabase()

@@ -113,6 +113,8 @@ func rows() []matrixRow {
 		}, owners},
 		{wire.OpCloseHackathonJoin, inGroup, owners},
 		{wire.OpSetGroupRetention, func(*matrix, role) object { return object{"group_id": "g", "retention_days": 3} }, owners},
+		{wire.OpGetPending, inGroup, members},
+		{wire.OpKeepFiles, inGroup, owners},
 		{wire.OpPrepareUpload, inGroup, writers},
 		{wire.OpFinalizeUpload, ownUpload, writers},
 		{wire.OpPrepareRetrieve, fileOf(theOwner, nil), members},

@@ -73,7 +73,7 @@ func (r *running) view(method string, args object) string {
 
 func TestRetention(t *testing.T) {
 	const day = 24 * time.Hour
-	r := run(t)
+	r := runAtOnce(t)
 	alice := r.user("alice", "100")
 	refs := map[string]string{}
 	for group, days := range map[string]any{"at once": 0, "a week": 7, "for ever": nil, "longer than time": int64(1) << 31} {
@@ -139,7 +139,7 @@ func TestRetention(t *testing.T) {
 
 // Several processes over one database do the work once.
 func TestRetentionRunsOnce(t *testing.T) {
-	r := run(t)
+	r := runAtOnce(t)
 	alice := r.user("alice", "100")
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
 	const count = 110 // more than one transaction
@@ -185,7 +185,7 @@ func TestRetentionRunsOnce(t *testing.T) {
 
 // The ledger's views about deletion and expiry (wire protocol 4.2).
 func TestViewsOfDeletionAndExpiry(t *testing.T) {
-	r := run(t)
+	r := runAtOnce(t)
 	alice := r.user("alice", "100")
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
 	kept, gone := alice.upload("g", "kept", []byte("x")), alice.upload("g", "gone", []byte("x"))

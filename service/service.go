@@ -38,13 +38,14 @@ const Version = "0.1.0"
 
 // Defaults of [Config].
 const (
-	DefaultContractID           = "svc.testnet"
-	DefaultMaxFileBytes   int64 = 4 << 30
-	DefaultTokenLifetime        = auth.MaxTokenLifetime
-	DefaultMaxConnections       = 4096
-	DefaultRequestRate          = 500
-	DefaultFreeChanges          = 100_000
-	DefaultClientTimeout        = 30 * time.Second
+	DefaultContractID             = "svc.testnet"
+	DefaultMaxFileBytes     int64 = 4 << 30
+	DefaultTokenLifetime          = auth.MaxTokenLifetime
+	DefaultMaxConnections         = 4096
+	DefaultRequestRate            = 500
+	DefaultFreeChanges            = 100_000
+	DefaultClientTimeout          = 30 * time.Second
+	DefaultDestructionDelay       = 24 * time.Hour
 )
 
 // addressShare is which part of all connections one address has.
@@ -54,24 +55,25 @@ const blobDir = "blobs"
 
 // Config configures a [Service].
 type Config struct {
-	DataDir       string           // made with mode 0700
-	MasterKey     MasterKey        // zero = in DataDir, made at the first start
-	Database      string           // postgres://…; "" = SQLite in DataDir
-	Blobs         string           // s3://BUCKET…, see blob.ParseLocation; "" = a directory in DataDir
-	PublicURL     string           // address clients use; tokens are good for it alone
-	ContractID    string           // "" = DefaultContractID; account NAME is NAME.ContractID
-	MaxFileBytes  int64            // largest plaintext; 0 = DefaultMaxFileBytes
-	MaxOpenBytes  int64            // of the uploads an account has begun and not finished; 0 = files.OpenBytes, or files.OpenFiles of the largest
-	RequestRate   int              // requests of one account per second, twice as many at once; 0 = DefaultRequestRate, negative = any number
-	FreeChanges   int              // that one account makes a day without paying; 0 = DefaultFreeChanges, negative = any number
-	PlainRefs     bool             // references of new files do not start with bafy, which SDK 1.0.3 needs
-	Gateway       string           // https://HOST/ipfs/ has the bytes of legacy references that are not kept here; "" = none
-	TokenLifetime time.Duration    // 0 = 24 h
-	Fees          ledger.Fees      // nil = the specification's table
-	OIDC          OIDC             // sign-in at an identity provider; zero = none
-	Logger        *slog.Logger     // nil = none
-	SignInLogger  *slog.Logger     // of sign-ins and those that failed; nil = Logger
-	Now           func() time.Time // nil = time.Now; the time of tokens and records
+	DataDir          string           // made with mode 0700
+	MasterKey        MasterKey        // zero = in DataDir, made at the first start
+	Database         string           // postgres://…; "" = SQLite in DataDir
+	Blobs            string           // s3://BUCKET…, see blob.ParseLocation; "" = a directory in DataDir
+	PublicURL        string           // address clients use; tokens are good for it alone
+	ContractID       string           // "" = DefaultContractID; account NAME is NAME.ContractID
+	MaxFileBytes     int64            // largest plaintext; 0 = DefaultMaxFileBytes
+	MaxOpenBytes     int64            // of the uploads an account has begun and not finished; 0 = files.OpenBytes, or files.OpenFiles of the largest
+	RequestRate      int              // requests of one account per second, twice as many at once; 0 = DefaultRequestRate, negative = any number
+	FreeChanges      int              // that one account makes a day without paying; 0 = DefaultFreeChanges, negative = any number
+	DestructionDelay time.Duration    // of what would destroy many files; 0 = DefaultDestructionDelay, negative = none
+	PlainRefs        bool             // references of new files do not start with bafy, which SDK 1.0.3 needs
+	Gateway          string           // https://HOST/ipfs/ has the bytes of legacy references that are not kept here; "" = none
+	TokenLifetime    time.Duration    // 0 = 24 h
+	Fees             ledger.Fees      // nil = the specification's table
+	OIDC             OIDC             // sign-in at an identity provider; zero = none
+	Logger           *slog.Logger     // nil = none
+	SignInLogger     *slog.Logger     // of sign-ins and those that failed; nil = Logger
+	Now              func() time.Time // nil = time.Now; the time of tokens and records
 
 	MaxAccountBytes int64 // of ciphertext kept for an account; 0 = a files.QuotaShare-th of the disk, negative = any number
 	MaxGroupBytes   int64 // and for a group
@@ -180,9 +182,9 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	l := ledger.New(cfg.Fees, cfg.FreeChanges, cfg.Now)
 	s.accounts = auth.NewAccounts(s.store, l, cfg.ContractID, s.signIns)
 	s.files = files.New(s.store, l, s.log, v, measuredBlobs{s.blobs, s}, cfg.ContractID, cfg.MaxFileBytes,
-		files.Options{PlainRefs: cfg.PlainRefs, Gateway: s.gateway, MaxOpenBytes: cfg.MaxOpenBytes,
+		files.Options{PlainRefs: cfg.PlainRefs, Gateway: s.gateway, DestructionDelay: cfg.DestructionDelay, MaxOpenBytes: cfg.MaxOpenBytes,
 			MaxAccountBytes: quota(cfg.MaxAccountBytes, cfg), MaxGroupBytes: quota(cfg.MaxGroupBytes, cfg), Space: s.space})
-	g := groups.New(s.store, l, s.accounts)
+	g := groups.New(s.store, l, s.accounts, cfg.DestructionDelay)
 	spool, err := makeSpool(cfg)
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -231,6 +233,9 @@ func withDefaults(cfg Config) Config {
 	}
 	if cfg.FreeChanges == 0 {
 		cfg.FreeChanges = DefaultFreeChanges
+	}
+	if cfg.DestructionDelay == 0 {
+		cfg.DestructionDelay = DefaultDestructionDelay
 	}
 	if cfg.Fees == nil {
 		cfg.Fees = ledger.DefaultFees()

@@ -87,6 +87,12 @@ func run(t *testing.T) *running {
 	return runOn(t, newDatabase(t))
 }
 
+// runAtOnce is run for tests that destroy many files at once.
+func runAtOnce(t *testing.T) *running {
+	t.Helper()
+	return runWith(t, service.Config{Database: newDatabase(t), DestructionDelay: -1})
+}
+
 func runOn(t testing.TB, database string) *running {
 	t.Helper()
 	return runWith(t, service.Config{Database: database})

@@ -62,6 +62,7 @@ type settings struct {
 	maxConnections int
 	maxPerAddress  int
 	clientTimeout  time.Duration
+	destruction    time.Duration
 	memory         int64
 
 	maxAccountBytes int64
@@ -148,6 +149,8 @@ func (s *settings) registerServing(set *pflag.FlagSet) {
 	set.IntVar(&s.freeChanges, "free-changes", service.DefaultFreeChanges, "changes without a price (renames, join windows, roles, retention) of one account per day, UTC; "+
 		"above it 429; -1 = any number")
 	set.DurationVar(&s.clientTimeout, "client-timeout", service.DefaultClientTimeout, "how long a client may stand still in the middle of a request or answer")
+	set.DurationVar(&s.destruction, "destruction-delay", service.DefaultDestructionDelay, "how long what would destroy many files waits, for the owner of the group to take it back; "+
+		"0 = not at all")
 	s.oidc.register(set)
 }
 
@@ -370,12 +373,15 @@ func (s *settings) serviceConfig() (cfg service.Config, err error) {
 	cfg = service.Config{DataDir: s.data, MasterKey: s.masterKey(), Database: s.database, Blobs: s.blobs, PublicURL: s.publicURL, ContractID: s.contract, MaxFileBytes: s.maxFileBytes,
 		MaxOpenBytes: s.maxOpenBytes, MaxAccountBytes: s.maxAccountBytes, MaxGroupBytes: s.maxGroupBytes, ReserveBytes: s.reserveBytes,
 		PlainRefs: s.refs == refsPlain, Gateway: s.gateway, TokenLifetime: s.tokenLifetime, TLSCert: s.tlsCert, TLSKey: s.tlsKey,
-		MaxConnections: s.maxConnections, MaxPerAddress: s.maxPerAddress, Memory: s.memory, ClientTimeout: s.clientTimeout, RequestRate: s.requestRate, FreeChanges: s.freeChanges}
+		MaxConnections: s.maxConnections, MaxPerAddress: s.maxPerAddress, Memory: s.memory, ClientTimeout: s.clientTimeout, DestructionDelay: s.destruction, RequestRate: s.requestRate, FreeChanges: s.freeChanges}
 	if err := s.needData(); err != nil {
 		return cfg, err
 	}
 	if err := s.needTLS(); err != nil {
 		return cfg, err
+	}
+	if s.destruction == 0 {
+		cfg.DestructionDelay = -1 // none
 	}
 	if cfg.OIDC, err = s.oidc.config(); err != nil {
 		return cfg, err
@@ -405,6 +411,8 @@ func (s *settings) serviceConfig() (cfg service.Config, err error) {
 		return cfg, usageError{errors.New("give --tls-cert and --tls-key together")}
 	case s.tokenLifetime <= 0 || s.tokenLifetime > service.DefaultTokenLifetime:
 		return cfg, usageError{fmt.Errorf("--token-lifetime %s: want more than 0 and at most 24h", s.tokenLifetime)}
+	case s.destruction < 0:
+		return cfg, usageError{fmt.Errorf("--destruction-delay %s: want 0 or more", s.destruction)}
 	case s.maxFileBytes <= 0 || s.maxConnections <= 0 || s.clientTimeout <= 0:
 		return cfg, usageError{errors.New("--max-file-bytes, --max-connections and --client-timeout must be above 0")}
 	}

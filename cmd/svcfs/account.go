@@ -149,7 +149,7 @@ func pricedActions() []string {
 	return []string{"upload", "retrieve", "register_group", "add_group_member", "revoke_group_member", "join_group",
 		"record_transaction", "claim_token", "open_hackathon_join", "close_hackathon_join", "set_group_retention",
 		"get_owned_groups", "get_member_groups", "get_group_members", "get_transactions_for_group", "tombstone_transaction", "rename_file",
-		"set_member_role"}
+		"set_member_role", "pend_destruction", "keep_files"}
 }
 
 // mustBeAction refuses what is no action, for which the ledger says 0 as it does

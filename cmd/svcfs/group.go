@@ -24,7 +24,8 @@ func (a *app) groupCommand() *cobra.Command {
 		},
 	}
 	cmd.AddCommand(a.groupCreateCommand(), a.groupMemberCommand(true), a.groupMemberCommand(false), a.groupMembersCommand(), a.groupListCommand(),
-		a.groupJoinCommand(), a.groupOpenCommand(), a.groupCloseCommand(), a.groupRetentionCommand())
+		a.groupJoinCommand(), a.groupOpenCommand(), a.groupCloseCommand(), a.groupRetentionCommand(),
+		a.groupPendingCommand(), a.groupKeepCommand())
 	return cmd
 }
 
@@ -146,8 +147,11 @@ func (a *app) groupJoinCommand() *cobra.Command {
 func (a *app) groupRetentionCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:     "retention GROUP DAYS|none",
-		Short:   "Let files of a group be destroyed after so many days, 0 at once, or never",
+		Use:   "retention GROUP DAYS|none",
+		Short: "Let files of a group be destroyed after so many days, 0 at once, or never",
+		Long: `Let files of a group be destroyed after so many days, 0 at once, or never. Where
+the service delays destruction, a window that is shorter than before waits when
+it is below 7 days, or would end more than 100 files: see 'svcfs group pending'.`,
 		Example: "  svcfs group retention team 90\n  svcfs group retention team none",
 		Args:    exactly(2, "a GROUP and DAYS or none"),
 

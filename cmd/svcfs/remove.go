@@ -35,6 +35,7 @@ type changedFile struct {
 	NewName  string  `json:"new_name,omitempty"`
 	CID      sdk.Ref `json:"cid"`
 	FileHash string  `json:"file_hash"`
+	Pending  bool    `json:"pending,omitempty"` // deleted later
 }
 
 func (a *app) rm(ctx context.Context, c *sdk.Client, group sdk.GroupID, wanted []string, asJSON bool) error {
@@ -50,15 +51,20 @@ func (a *app) rm(ctx context.Context, c *sdk.Client, group sdk.GroupID, wanted [
 		}
 		chosen = append(chosen, versions...)
 	}
+	var waits error // the service deletes some later: the others go on
 	for _, e := range chosen {
-		if err := c.DeleteFile(ctx, group, e.Ref); err != nil {
+		verb := "deleted"
+		err := c.DeleteFile(ctx, group, e.Ref)
+		if errors.Is(err, sdk.ErrPending) {
+			waits, verb = err, "waits"
+		} else if err != nil {
 			return err
 		}
-		if err := a.printChanged(changedFile{Name: escapeName(entryName(e)), CID: e.Ref, FileHash: e.Hash.String()}, "deleted", asJSON); err != nil {
+		if err := a.printChanged(changedFile{Name: escapeName(entryName(e)), CID: e.Ref, FileHash: e.Hash.String(), Pending: verb == "waits"}, verb, asJSON); err != nil {
 			return err
 		}
 	}
-	return nil
+	return waits
 }
 
 // living returns the file of a reference, or every version of a name.

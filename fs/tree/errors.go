@@ -47,6 +47,8 @@ func classOf(kind sdk.Kind) Class {
 		return ClassTooBig
 	case sdk.KindRateLimited, sdk.KindUnavailable:
 		return ClassUnreachable
+	case sdk.KindPending:
+		return ClassBusy
 	case sdk.KindStorageFull:
 		return ClassNoSpace
 	case sdk.KindCorrupt:

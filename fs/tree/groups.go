@@ -29,6 +29,7 @@ type group struct {
 	listedAt time.Time // of the last look at the ledger, also of one that failed
 	usedAt   time.Time // somebody looked inside
 	gone     bool      // no longer ours
+	warned   bool      // somebody was told that files wait to be destroyed
 	names    map[string]*versions
 	byRef    map[sdk.Ref]*sdk.Entry
 	own      map[sdk.Ref]struct{} // uploads of this mount

@@ -90,13 +90,19 @@ func (t *Tree) deleteUploads(ctx context.Context, f *File) error {
 	if err := t.mayChange(g, list, "delete"); err != nil {
 		return err
 	}
+	var waits error // the service deletes some later: the others go on
 	for i := range list {
-		if err := t.deleteUpload(ctx, g, &list[i]); err != nil {
+		err := t.deleteUpload(ctx, g, &list[i])
+		switch {
+		case sdk.KindOf(err) == sdk.KindPending:
+			waits = err
+		case err != nil:
 			return err
+		default:
+			t.tell(t.applyDeleted(g, list[i]))
 		}
-		t.tell(t.applyDeleted(g, list[i]))
 	}
-	return nil
+	return waits
 }
 
 func (t *Tree) deleteUpload(ctx context.Context, g *group, e *sdk.Entry) error {

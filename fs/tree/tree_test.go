@@ -632,6 +632,30 @@ func TestErrorsByClass(t *testing.T) {
 	}
 }
 
+// W9: what the service deletes later stays a file; its other versions, which are
+// deleted now, go on.
+func TestW9RemovingInBulkWaits(t *testing.T) {
+	w := team()
+	w.put("team", alice, "f", []byte("one"))
+	w.put("team", alice, "f", []byte("two"))
+	m := mount(t, w, alice, deletes)
+	w.set("delete", &sdk.Error{Kind: sdk.KindPending, Err: errors.New("the deletion waits")})
+	err := m.dir("/team").Unlink(t.Context(), "f")
+	wantClass(t, err, ClassBusy)
+	if n := w.hasBegun("delete"); n != 2 {
+		t.Errorf("%d deletions were asked for, want one for each version", n)
+	}
+	m.wantContent("/team/f", "two")
+	for range 2 {
+		if err := m.applyEvent(t.Context(), sdk.Event{Kind: sdk.EventPending, Group: "team", Account: bob}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := strings.Count(string(m.errors.text()), "wants files of this group destroyed"); n != 1 {
+		t.Errorf("it is told %d times, want once", n)
+	}
+}
+
 // W14: where this account is a reader nothing can be changed; reading goes on, and
 // other groups are not concerned.
 func TestW14ReaderChangesNothing(t *testing.T) {

@@ -61,8 +61,27 @@ func (t *Tree) applyEvent(ctx context.Context, e sdk.Event) error {
 			return nil
 		}
 		return t.refreshGroup(ctx, g, 0)
+	case sdk.EventPending, sdk.EventKept:
+		t.warnPending(e)
+		return nil
 	default:
 		return nil
+	}
+}
+
+// warnPending notes once that files of a group wait to be destroyed, until they are
+// kept.
+func (t *Tree) warnPending(e sdk.Event) {
+	t.mu.Lock()
+	g := t.groups[e.Group]
+	warn := g != nil && !g.warned && e.Kind == sdk.EventPending
+	if g != nil {
+		g.warned = e.Kind == sdk.EventPending
+	}
+	t.mu.Unlock()
+	if warn {
+		_ = t.fail("destroy", g.dir.Path(), &Error{Class: ClassBusy, Err: errText(string(e.Account) + " wants files of this group destroyed; that waits, and its owner can take it back"),
+			Hint: "See what and when with: svcfs group pending GROUP"})
 	}
 }
 

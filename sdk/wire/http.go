@@ -40,10 +40,12 @@ const (
 	OpGetMemberGroups      = "get_member_groups"
 	OpGetGroupMembers      = "get_group_members"
 	OpGetGroupTransactions = "get_group_transactions"
-	OpDeleteFile           = "delete_file" // extension "delete"
-	OpRenameFile           = "rename_file" // extension "rename"
-	OpWatch                = "watch"       // extension "watch"
-	OpGetStorage           = "get_storage" // extension "storage"
+	OpDeleteFile           = "delete_file"             // extension "delete"
+	OpRenameFile           = "rename_file"             // extension "rename"
+	OpWatch                = "watch"                   // extension "watch"
+	OpGetPending           = "get_pending_destruction" // extension "destruction-delay"
+	OpKeepFiles            = "keep_files"              // extension "destruction-delay"
+	OpGetStorage           = "get_storage"             // extension "storage"
 )
 
 // Capability names in [Capabilities].Features.
@@ -81,6 +83,8 @@ const (
 	// CapRoles: members have roles, see [Role]. Requests that name one are obeyed,
 	// and lists of groups and of members have "roles" beside "result".
 	CapRoles = "roles"
+	// CapDelay: what would destroy many files waits, see [PendingResult].
+	CapDelay = "destruction-delay"
 	// CapStorage: the operation get_storage tells how many bytes are kept and may be.
 	CapStorage = "storage"
 )
@@ -141,6 +145,7 @@ const (
 	CodeReadOnly       = "READ_ONLY"          // 403 a reader wants to change something
 	CodeGroupNotFound  = "GROUP_NOT_FOUND"    // 404
 	CodeGroupExists    = "GROUP_EXISTS"       // 409
+	CodePending        = "PENDING"            // 409 noted, and carried out later
 	CodeConflict       = "CONFLICT"           // 409 already a member, not a member, …
 	CodeFileNotFound   = "FILE_KEY_NOT_FOUND" // 404 no such reference in this group
 	CodeFileDeleted    = "FILE_DELETED"       // 404 key destroyed

@@ -291,6 +291,16 @@ type TransactionRow struct {
 	Tags   []string `json:"tags,omitempty"`   // names and values in turns, ascending by name
 }
 
+// PendingResult answers get_pending_destruction, for members: what waits to be
+// destroyed in a group unless its owner takes it back with keep_files. Extension
+// "destruction-delay".
+type PendingResult struct {
+	RetentionDays *int64 `json:"retention_days"`         // nil = no shorter window waits
+	RetentionAt   string `json:"retention_at,omitempty"` // ns since the epoch, decimal
+	Files         int64  `json:"files"`                  // deletions that wait
+	FilesAt       string `json:"files_at,omitempty"`     // the first of them; ns since the epoch, decimal
+}
+
 // WatchRequest is the body of watch, which answers what happened after AfterSeq
 // and concerns the caller: at once if there is something, else as soon as there
 // is, at the latest after TimeoutMS (at most [MaxWatchMillis]; 0 = do not wait).
@@ -329,6 +339,8 @@ const (
 	EventRenamed    = "rename_file"
 	EventRetention  = "set_group_retention"
 	EventRole       = "set_member_role"
+	EventPending    = "pend_destruction" // of a file, or of all that a shorter retention window ends
+	EventKept       = "keep_files"       // nothing pends any more
 )
 
 // TransactionMeta answers the ledger's view get_transaction_meta.

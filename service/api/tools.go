@@ -61,6 +61,8 @@ func (s *server) operations() map[string]tool {
 		}),
 		wire.OpPrepareUpload:   typed(s.Files.Prepare),
 		wire.OpGetGroupMembers: inGroup(s.Groups.Members),
+		wire.OpGetPending:      inGroup(s.Groups.Pending),
+		wire.OpKeepFiles:       inGroup(s.Groups.Keep),
 		wire.OpDeleteFile:      typed(s.Files.Delete),
 		wire.OpRenameFile:      typed(s.Files.Rename),
 		wire.OpGetStorage:      typed(s.Files.Storage),

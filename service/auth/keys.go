@@ -224,7 +224,8 @@ func Exists(ctx context.Context, tx *store.Tx, id string) (exists bool, err erro
 
 // Disable ends everything that an account can do, until [Accounts.Enable]: its
 // key, tokens, sign-in links and page sessions are refused when it returns, and
-// those tokens, links and sessions stay dead. Its groups, files and balance stay.
+// those tokens, links and sessions stay dead. Its groups, files and balance stay,
+// and what it wanted destroyed and still waits is taken back.
 func (a *Accounts) Disable(ctx context.Context, name string) (id string, err error) {
 	return a.setDisabled(ctx, name, ledger.KindDisable, time.Now().UnixNano(), "account %s is disabled already")
 }
@@ -256,10 +257,25 @@ func (a *Accounts) setDisabled(ctx context.Context, name, kind string, since any
 		if err := endSignIns(ctx, tx, id, ""); err != nil {
 			return err
 		}
+		if err := forgetDestruction(ctx, tx, id); err != nil {
+			return err
+		}
 		_, err = a.ledger.Append(ctx, tx, ledger.Record{Kind: kind, Account: id})
 		return err
 	})
 	return id, err
+}
+
+// forgetDestruction drops what the account wanted destroyed and what waits: whoever
+// disables it may do so because of that.
+func forgetDestruction(ctx context.Context, tx *store.Tx, id string) error {
+	if _, err := tx.ExecContext(ctx, "DELETE FROM pending_deletions WHERE account = ?", id); err != nil {
+		return fmt.Errorf("forget deletions: %w", err)
+	}
+	if _, err := tx.ExecContext(ctx, "UPDATE groups SET pending_retention = NULL, pending_retention_ns = NULL WHERE owner = ? AND pending_retention_ns IS NOT NULL", id); err != nil {
+		return fmt.Errorf("forget retention: %w", err)
+	}
+	return nil
 }
 
 func isDisabled(ctx context.Context, tx *store.Tx, id string) (disabled bool, err error) {

@@ -50,7 +50,7 @@ func (e *Error) Status() int {
 		return http.StatusForbidden
 	case wire.CodeAccountUnknown, wire.CodeGroupNotFound, wire.CodeFileNotFound, wire.CodeFileDeleted, wire.CodeUploadUnknown, wire.CodeUnsupported:
 		return http.StatusNotFound
-	case wire.CodeGroupExists, wire.CodeConflict:
+	case wire.CodeGroupExists, wire.CodeConflict, wire.CodePending:
 		return http.StatusConflict
 	case wire.CodeInsufficient:
 		return http.StatusPaymentRequired

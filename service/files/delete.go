@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/svcfs/svcfs/sdk/wire"
@@ -45,9 +46,11 @@ func (t *target) tags() []chain.Tag {
 // the database's files. Uploader or owner, who must be members and no readers. A file that is
 // deleted already stays as it is: the first record wins, nothing is cleaned again,
 // and it counts as a change without a price. What cannot be removed at once, the
-// sweep removes.
+// sweep removes. One of too many in a short time is noted, refused as pending, and
+// carried out later.
 func (f *Files) Delete(ctx context.Context, account string, req wire.FileRequest) (string, error) {
 	var victim target
+	var due time.Time
 	err := f.store.Write(ctx, func(tx *store.Tx) (err error) {
 		if victim, err = changeable(ctx, tx, account, req.GroupID, req.IPFSHash, "delete"); err != nil {
 			return err
@@ -55,8 +58,14 @@ func (f *Files) Delete(ctx context.Context, account string, req wire.FileRequest
 		if victim.deleted {
 			return f.ledger.CountFree(ctx, tx, account)
 		}
+		if due, err = f.pend(ctx, tx, victim, account); err != nil || !due.IsZero() {
+			return err
+		}
 		return f.shred(ctx, tx, victim, account, wire.ReasonOwnerRequest)
 	})
+	if err == nil && !due.IsZero() {
+		err = waits(req.GroupID, due)
+	}
 	if err != nil {
 		return "", err
 	}
@@ -95,24 +104,36 @@ func changeable(ctx context.Context, tx *store.Tx, account, group, ref, action s
 	return t, nil
 }
 
-// shred destroys the key of a file and records by whom and why. The service
-// itself, by the name of its contract, pays nothing.
-func (f *Files) shred(ctx context.Context, tx *store.Tx, t target, by, reason string) (err error) {
-	r := ledger.Record{Kind: ledger.KindTombstone, Account: by, Group: t.group, Ref: t.ref, FileHash: t.hash, Detail: reason,
-		Tags: ledger.WithTags(t.tags(), chain.Tag{Name: chain.TagName, Value: t.name})}
-	if by == f.contract {
-		r, err = f.ledger.Append(ctx, tx, r)
-	} else {
-		r, err = f.ledger.Charge(ctx, tx, ledger.KindTombstone, r)
-	}
+// shred destroys the key of a file, which costs, and records by whom and why.
+func (f *Files) shred(ctx context.Context, tx *store.Tx, t target, by, reason string) error {
+	r, err := f.ledger.Charge(ctx, tx, ledger.KindTombstone, tombstone(t, by, reason))
 	if err != nil {
 		return err
 	}
+	return shredded(ctx, tx, t, r)
+}
+
+// shredPaid is shred for what was paid before, or costs nobody anything.
+func (f *Files) shredPaid(ctx context.Context, tx *store.Tx, t target, by, reason string) error {
+	r, err := f.ledger.Append(ctx, tx, tombstone(t, by, reason))
+	if err != nil {
+		return err
+	}
+	return shredded(ctx, tx, t, r)
+}
+
+func tombstone(t target, by, reason string) ledger.Record {
+	return ledger.Record{Kind: ledger.KindTombstone, Account: by, Group: t.group, Ref: t.ref, FileHash: t.hash, Detail: reason,
+		Tags: ledger.WithTags(t.tags(), chain.Tag{Name: chain.TagName, Value: t.name})}
+}
+
+// shredded destroys the key of a file whose deletion has the record r.
+func shredded(ctx context.Context, tx *store.Tx, t target, r ledger.Record) error {
 	if err := destroyKeys(ctx, tx, "SELECT key_id FROM files WHERE ref = ?", t.ref); err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, "UPDATE files SET key_id = NULL, deleted_ns = ?, deleted_by = ?, deleted_why = ?, changed_seq = ? WHERE ref = ?",
-		r.TimeNS, by, reason, r.Seq, t.ref)
+	_, err := tx.ExecContext(ctx, "UPDATE files SET key_id = NULL, deleted_ns = ?, deleted_by = ?, deleted_why = ?, changed_seq = ? WHERE ref = ?",
+		r.TimeNS, r.Account, r.Detail, r.Seq, t.ref)
 	if err != nil {
 		return fmt.Errorf("record deletion: %w", err)
 	}

@@ -81,9 +81,10 @@ type Files struct {
 
 // Options are what an operator may choose; the zero value is the default.
 type Options struct {
-	PlainRefs    bool            // references of new files do not start with bafy
-	Gateway      *legacy.Gateway // has the bytes of legacy references that are not kept here; nil = nobody
-	MaxOpenBytes int64           // of the uploads an account has begun and not finished; 0 = OpenBytes, or OpenFiles of the largest
+	PlainRefs        bool            // references of new files do not start with bafy
+	Gateway          *legacy.Gateway // has the bytes of legacy references that are not kept here; nil = nobody
+	DestructionDelay time.Duration   // of deletions in bulk; 0 or less = none
+	MaxOpenBytes     int64           // of the uploads an account has begun and not finished; 0 = OpenBytes, or OpenFiles of the largest
 
 	MaxAccountBytes int64         // of ciphertext that is kept for an account; 0 = any number
 	MaxGroupBytes   int64         // and for a group

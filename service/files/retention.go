@@ -112,7 +112,8 @@ func (w window) expired(ctx context.Context, tx *store.Tx, now time.Time, limit 
 }
 
 // RemoveExpired deletes the files that are older than their groups keep files,
-// as [Files.Delete] does, and returns how many. One process at a time does it;
+// as [Files.Delete] does, and those whose deletion has waited, and returns how
+// many. One process at a time does it;
 // the others get [ErrRetentionBusy].
 func (f *Files) RemoveExpired(ctx context.Context) (removed int, err error) {
 	if any, err := f.anyExpired(ctx); err != nil || !any {
@@ -121,9 +122,9 @@ func (f *Files) RemoveExpired(ctx context.Context) (removed int, err error) {
 	holder := uuid.NewString()
 	defer func() { err = f.endRetention(ctx, holder, removed, err) }()
 	for {
-		n, err := f.removeBatch(ctx, holder)
+		n, more, err := f.removeBatch(ctx, holder)
 		removed += n
-		if err != nil || n == 0 {
+		if err != nil || n == 0 && !more {
 			return removed, err
 		}
 		if err := ctx.Err(); err != nil {
@@ -135,6 +136,9 @@ func (f *Files) RemoveExpired(ctx context.Context) (removed int, err error) {
 // anyExpired spares the sweep of a service without expired files the writing.
 func (f *Files) anyExpired(ctx context.Context) (any bool, err error) {
 	err = f.store.Read(ctx, func(tx *store.Tx) error {
+		if any, err = anyDue(ctx, tx, time.Now()); err != nil || any {
+			return err
+		}
 		windows, err := windows(ctx, tx, "")
 		for i := 0; i < len(windows) && err == nil && !any; i++ {
 			var found []victim
@@ -146,17 +150,24 @@ func (f *Files) anyExpired(ctx context.Context) (any bool, err error) {
 	return any, err
 }
 
-// removeBatch shreds some expired files in one transaction.
-func (f *Files) removeBatch(ctx context.Context, holder string) (removed int, err error) {
+// removeBatch shreds some files whose time is over in one transaction: those that
+// somebody deleted and that waited, then expired ones. more tells that there may be
+// others also when it removed none.
+func (f *Files) removeBatch(ctx context.Context, holder string) (removed int, more bool, err error) {
 	var shredded []target
 	err = f.store.Write(ctx, func(tx *store.Tx) error {
-		shredded = nil
 		held, err := store.Lease(ctx, tx, retentionLease, holder, time.Now().Add(leaseTime))
 		if err != nil {
 			return err
 		}
 		if !held {
 			return ErrRetentionBusy
+		}
+		if err := f.beginRetention(ctx, tx, time.Now()); err != nil {
+			return err
+		}
+		if shredded, more, err = f.deleteDue(ctx, tx, time.Now(), expiredBatch); err != nil {
+			return err
 		}
 		windows, err := windows(ctx, tx, "")
 		if err != nil {
@@ -171,7 +182,7 @@ func (f *Files) removeBatch(ctx context.Context, holder string) (removed int, er
 				return err
 			}
 			for _, v := range found {
-				if err := f.shred(ctx, tx, v.target, f.contract, wire.ReasonRetentionPolicy); err != nil {
+				if err := f.shredPaid(ctx, tx, v.target, f.contract, wire.ReasonRetentionPolicy); err != nil {
 					return err
 				}
 				shredded = append(shredded, v.target)
@@ -180,10 +191,10 @@ func (f *Files) removeBatch(ctx context.Context, holder string) (removed int, er
 		return nil
 	})
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	f.removeBlobs(ctx, shredded...)
-	return len(shredded), nil
+	return len(shredded), more, nil
 }
 
 // endRetention gives the lease back and erases the traces.

@@ -34,10 +34,14 @@ type Groups struct {
 	store    *store.Store
 	ledger   *ledger.Ledger
 	accounts *auth.Accounts
+	delay    time.Duration
 }
 
-// New returns the groups of a service.
-func New(s *store.Store, l *ledger.Ledger, a *auth.Accounts) *Groups { return &Groups{s, l, a} }
+// New returns the groups of a service in which the destruction of many files waits
+// for delay; 0 or less means not at all.
+func New(s *store.Store, l *ledger.Ledger, a *auth.Accounts, delay time.Duration) *Groups {
+	return &Groups{s, l, a, delay}
+}
 
 // CheckID refuses ids of new groups that cannot be shown or stored: empty, long,
 // not UTF-8; and those that look like another: with characters that are invisible
@@ -69,6 +73,9 @@ type Group struct {
 	RetentionDays sql.NullInt64
 	KeyVersion    int64
 	JoinRole      wire.Role // of accounts that join by themselves
+
+	PendingDays  sql.NullInt64 // the window that waits
+	PendingUntil sql.NullInt64 // ns
 }
 
 // unknown is the refusal for a group that does not exist.
@@ -76,11 +83,11 @@ func unknown(id string) error {
 	return fault.New(wire.CodeGroupNotFound, "Group not found: %q", id)
 }
 
-const groupColumns = "owner, joinable, join_expires, join_max_uses, join_uses, retention_days, key_version, join_role"
+const groupColumns = "owner, joinable, join_expires, join_max_uses, join_uses, retention_days, key_version, join_role, pending_retention, pending_retention_ns"
 
 // read scans groupColumns, and what else the query has.
 func (g *Group) read(row *sql.Row, more ...any) error {
-	fields := []any{&g.Owner, &g.Joinable, &g.JoinExpires, &g.JoinMaxUses, &g.JoinUses, &g.RetentionDays, &g.KeyVersion, &g.JoinRole}
+	fields := []any{&g.Owner, &g.Joinable, &g.JoinExpires, &g.JoinMaxUses, &g.JoinUses, &g.RetentionDays, &g.KeyVersion, &g.JoinRole, &g.PendingDays, &g.PendingUntil}
 	err := row.Scan(append(fields, more...)...)
 	if errors.Is(err, sql.ErrNoRows) {
 		return unknown(g.ID)
@@ -266,6 +273,11 @@ func (gs *Groups) changeRole(ctx context.Context, tx *store.Tx, by, group, membe
 	if _, err := tx.ExecContext(ctx, "UPDATE members SET role = ? WHERE group_id = ? AND account = ?", string(role), group, member); err != nil {
 		return fmt.Errorf("change role: %w", err)
 	}
+	if role == wire.RoleReader {
+		if err := forgetDeletions(ctx, tx, group, member); err != nil {
+			return err
+		}
+	}
 	_, err := gs.ledger.Charge(ctx, tx, ledger.KindRole, roleRecord(by, group, member, role))
 	return err
 }
@@ -292,6 +304,9 @@ func (gs *Groups) Revoke(ctx context.Context, account, group, member string) (st
 		}
 		if n, _ := result.RowsAffected(); n == 0 {
 			return fault.New(wire.CodeConflict, "User not a member: %s", member)
+		}
+		if err := forgetDeletions(ctx, tx, group, member); err != nil {
+			return err
 		}
 		if _, err := tx.ExecContext(ctx, "UPDATE groups SET key_version = ? WHERE id = ?", g.KeyVersion+1, group); err != nil {
 			return fmt.Errorf("rotate key: %w", err)
@@ -415,21 +430,6 @@ func (gs *Groups) OpenJoin(ctx context.Context, account, group, expires string, 
 func (gs *Groups) CloseJoin(ctx context.Context, account, group string) (string, error) {
 	err := gs.ownerChange(ctx, account, group, "close join", ledger.KindCloseJoin, "", "UPDATE groups SET join_expires = NULL WHERE id = ?", group)
 	return fmt.Sprintf("Closed join window for group '%s'", group), err
-}
-
-// SetRetention sets the retention window in days; nil clears it. Owner only. It
-// deletes nothing itself.
-func (gs *Groups) SetRetention(ctx context.Context, account, group string, days *int64) (string, error) {
-	text, detail := fmt.Sprintf("Cleared retention window for group '%s'", group), "none"
-	if days != nil {
-		if *days < 0 || *days > 1<<31 {
-			return "", fault.New(wire.CodeValidation, "retention_days must be 0 or more")
-		}
-		detail = strconv.FormatInt(*days, 10)
-		text = fmt.Sprintf("Set retention for group '%s' to %s days", group, detail)
-	}
-	err := gs.ownerChange(ctx, account, group, "set retention", ledger.KindRetention, detail, "UPDATE groups SET retention_days = ? WHERE id = ?", days, group)
-	return text, err
 }
 
 // ownerChange runs one statement that only the owner may cause.

@@ -45,7 +45,7 @@ func (gs *Groups) summaries(ctx context.Context, query store.Query, args ...any)
 		defer rows.Close()
 		for rows.Next() {
 			var g Summary
-			if err := rows.Scan(&g.ID, &g.Owner, &g.Joinable, &g.JoinExpires, &g.JoinMaxUses, &g.JoinUses, &g.RetentionDays, &g.KeyVersion, &g.JoinRole, &g.Role, &g.Members); err != nil {
+			if err := rows.Scan(&g.ID, &g.Owner, &g.Joinable, &g.JoinExpires, &g.JoinMaxUses, &g.JoinUses, &g.RetentionDays, &g.KeyVersion, &g.JoinRole, &g.PendingDays, &g.PendingUntil, &g.Role, &g.Members); err != nil {
 				return fmt.Errorf("list groups: %w", err)
 			}
 			list = append(list, g)

@@ -40,6 +40,8 @@ const (
 	KindOpenJoin      = "open_hackathon_join"
 	KindCloseJoin     = "close_hackathon_join"
 	KindRetention     = "set_group_retention"
+	KindPending       = "pend_destruction" // detail: when, in ns; before it the days of a retention window, "retention DAYS "
+	KindKeep          = "keep_files"       // takes back what pends in the group
 	KindRecord        = "record_transaction"
 	KindClaim         = "claim_token"
 	KindTombstone     = "tombstone_transaction" // detail: the reason
@@ -74,7 +76,7 @@ func DefaultFees() Fees {
 
 // Actions are all that can be priced; those without a default price are free.
 func Actions() []string {
-	actions := []string{KindOpenJoin, KindCloseJoin, KindRetention, KindTombstone, KindRename, KindRole}
+	actions := []string{KindOpenJoin, KindCloseJoin, KindRetention, KindTombstone, KindRename, KindRole, KindPending, KindKeep}
 	for action := range DefaultFees() {
 		actions = append(actions, action)
 	}

@@ -142,7 +142,8 @@ func (w *Watch) read(ctx context.Context, account string, after int64) (events [
 
 // eventKinds are the records that concern members.
 const eventKinds = "'" + ledger.KindRegister + "', '" + ledger.KindAdd + "', '" + ledger.KindJoin + "', '" + ledger.KindRevoke + "', '" +
-	ledger.KindRecord + "', '" + ledger.KindTombstone + "', '" + ledger.KindRename + "', '" + ledger.KindRetention + "', '" + ledger.KindRole + "'"
+	ledger.KindRecord + "', '" + ledger.KindTombstone + "', '" + ledger.KindRename + "', '" + ledger.KindRetention + "', '" + ledger.KindRole + "', '" +
+	ledger.KindPending + "', '" + ledger.KindKeep + "'"
 
 // selectEvents tells a member what happened in a group since it became a member,
 // and whoever was revoked that, and nothing else. It goes from the groups to their

@@ -38,7 +38,7 @@ func (p *Page) reads() map[string]action {
 func (p *Page) actions() map[string]action {
 	return map[string]action{
 		"key": p.newKey, "groups/create": p.createGroup, "groups/add": p.addMember, "groups/revoke": p.revokeMember,
-		"groups/join": p.joinGroup, "groups/open": p.openWindow, "groups/close": p.closeWindow, "groups/retention": p.setRetention,
+		"groups/join": p.joinGroup, "groups/open": p.openWindow, "groups/close": p.closeWindow, "groups/keep": p.keepFiles, "groups/retention": p.setRetention,
 		"retrieve": p.retrieve,
 	}
 }
@@ -132,11 +132,18 @@ func (p *Page) group(r *http.Request, account string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	var pending wire.PendingResult
+	if role != "" {
+		if pending, err = p.Groups.Pending(r.Context(), account, id); err != nil {
+			return nil, err
+		}
+	}
 	return struct {
 		groupView
-		MemberIDs   []string    `json:"member_ids"`
-		MemberRoles []wire.Role `json:"member_roles"` // in the same order
-	}{viewGroup(groups.Summary{Group: g, Role: role, Members: int64(len(members.Names))}), members.Names, members.Roles}, nil
+		MemberIDs   []string           `json:"member_ids"`
+		MemberRoles []wire.Role        `json:"member_roles"` // in the same order
+		Pending     wire.PendingResult `json:"pending"`
+	}{viewGroup(groups.Summary{Group: g, Role: role, Members: int64(len(members.Names))}), members.Names, members.Roles, pending}, nil
 }
 
 // windowHours is a join window as it is asked for.
@@ -226,6 +233,14 @@ func (p *Page) closeWindow(r *http.Request, account string) (any, error) {
 		return nil, err
 	}
 	return said(p.Groups.CloseJoin(r.Context(), account, req.GroupID))
+}
+
+func (p *Page) keepFiles(r *http.Request, account string) (any, error) {
+	req, err := decode[wire.GroupRequest](r)
+	if err != nil {
+		return nil, err
+	}
+	return said(p.Groups.Keep(r.Context(), account, req.GroupID))
 }
 
 func (p *Page) setRetention(r *http.Request, account string) (any, error) {

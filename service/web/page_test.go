@@ -201,6 +201,13 @@ func TestGroupsOnThePage(t *testing.T) {
 	}
 
 	b.click("Change retention")
+	b.fill("days", "0")
+	b.click("Set retention")
+	b.sees("Files wait to be destroyed")
+	b.sees("Files are kept for ever.")
+	b.click("Keep the files")
+	b.await(`!document.getElementById("pending-title")`)
+	b.click("Change retention")
 	b.fill("days", "30")
 	b.click("Set retention")
 	b.sees("Files are kept for 30 days.")

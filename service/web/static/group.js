@@ -16,10 +16,26 @@ export async function groupView(draw, session, id) {
 	draw(
 		h("p", { class: "crumb" }, h("a", { href: "#/groups" }, "Groups")),
 		h("div", { class: "title" }, h("h1", { tabindex: "-1" }, visible(id)), h("span", { class: "badges" }, badges(g))),
+		pendingCard(g, again),
 		filesSection(g, session, page),
 		membersSection(g, session, again),
 		g.role === "owner" && settings(g, again),
 		about(g));
+}
+
+// pendingCard tells what waits to be destroyed; the owner takes it back.
+function pendingCard(g, again) {
+	const { retention_days: days, retention_at: at, files, files_at: first } = g.pending;
+	if (days === null && !files) return null;
+	const slot = h("div");
+	const keep = h("button", { type: "button", class: "primary" }, "Keep the files");
+	keep.addEventListener("click", async () => {
+		if (await busy(keep, slot, () => post("groups/keep", { group_id: g.id }))) await again("The files are kept");
+	});
+	return h("section", { class: "card", "aria-labelledby": "pending-title" }, h("h2", { id: "pending-title" }, "Files wait to be destroyed"),
+		days !== null && h("p", null, `From ${date(nsToMS(at))} on files are kept for ${plural(days, "day")} only.`),
+		files > 0 && h("p", null, `${plural(files, "file")} will be deleted, the first at ${date(nsToMS(first))}.`),
+		g.role === "owner" ? h("div", { class: "actions" }, keep) : h("p", { class: "hint" }, `The owner can take this back: ${g.owner}`), slot);
 }
 
 function filesSection(g, session, page) {

@@ -38,7 +38,7 @@ const actionNames = {
 	create_account: "Account created", disable_account: "Account disabled", enable_account: "Account enabled", fund: "Tokens added", transfer: "Tokens sent", rotate_api_key: "API key made", register_group: "Group created",
 	add_group_member: "Member added", revoke_group_member: "Member revoked", set_member_role: "Role given", rotate_group_key: "Group key rotated", join_group: "Group joined",
 	open_hackathon_join: "Join window opened", close_hackathon_join: "Join window closed", set_group_retention: "Retention set",
-	record_transaction: "File uploaded", claim_token: "File retrieved", tombstone_transaction: "File deleted", rename_file: "File renamed",
+	record_transaction: "File uploaded", claim_token: "File retrieved", tombstone_transaction: "File deleted", rename_file: "File renamed", pend_destruction: "Destruction waits", keep_files: "Files kept",
 };
 
 export function action(kind) {
@@ -52,10 +52,16 @@ export function detail(record) {
 	case "transfer": return `to ${record.detail.split(" ")[0]}`;
 	case "set_group_retention": return record.detail === "none" ? "for ever" : `${record.detail} days`;
 	case "open_hackathon_join": return openedUntil(...record.detail.split(" "));
+	case "pend_destruction": return pendingText(record.detail.split(" "));
 	case "set_member_role": return record.detail.replace(" ", " is a ");
 	case "tombstone_transaction": return `because ${reason(record.detail)}`;
 	default: return record.detail;
 	}
+}
+
+function pendingText(words) {
+	const until = date(nsToMS(words.at(-1)));
+	return words.length === 3 ? `retention of ${plural(Number(words[1]), "day")}, until ${until}` : `until ${until}`;
 }
 
 function openedUntil(until, role) {

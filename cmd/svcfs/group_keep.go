@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/svcfs/svcfs/sdk"
+)
+
+// pendingDestruction is what 'group pending' prints as JSON.
+type pendingDestruction struct {
+	Group         string     `json:"group_id"`
+	RetentionDays *int64     `json:"retention_days,omitempty"`
+	RetentionAt   *time.Time `json:"retention_at,omitempty"`
+	Files         int64      `json:"files"`
+	FilesAt       *time.Time `json:"files_at,omitempty"`
+}
+
+func (a *app) groupPendingCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "pending GROUP",
+		Short: "Show what waits to be destroyed in a group",
+		Long: `Show what waits to be destroyed in a group. A service that delays destruction
+lets a retention window below 7 days wait, and deletions of one account beyond
+100 files in an hour or 500 in a day. The owner of the group takes it back with
+'svcfs group keep'.`,
+		Example: "  svcfs group pending team",
+		Args:    exactly(1, "one GROUP"),
+		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
+			p, err := c.PendingDestruction(ctx, sdk.GroupID(args[0]))
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return a.printJSON(pendingDestruction{args[0], p.RetentionDays, timeOrNil(p.RetentionAt), p.Files, timeOrNil(p.FilesAt)})
+			}
+			if p.RetentionDays == nil && p.Files == 0 {
+				a.ui.printf("nothing waits to be destroyed\n")
+				return nil
+			}
+			if p.RetentionDays != nil {
+				a.ui.printf("retention becomes %s at %s\n", plural(int(*p.RetentionDays), "day"), timeText(p.RetentionAt))
+			}
+			if p.Files > 0 {
+				a.ui.printf("%s to be deleted, the first at %s\n", plural(int(p.Files), "file"), timeText(p.FilesAt))
+			}
+			return nil
+		}),
+		ValidArgsFunction: a.completeGroup,
+	}
+	addJSON(cmd, &asJSON)
+	return cmd
+}
+
+// timeOrNil is nil for an unknown time.
+func timeOrNil(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	utc := t.UTC()
+	return &utc
+}
+
+func (a *app) groupKeepCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "keep GROUP",
+		Short:   "Take back everything that waits to be destroyed in a group",
+		Example: "  svcfs group keep team",
+		Args:    exactly(1, "one GROUP"),
+		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
+			message, err := c.KeepFiles(ctx, sdk.GroupID(args[0]))
+			if err != nil {
+				return err
+			}
+			return a.printMessage(asJSON, groupChange{Group: args[0], Message: message})
+		}),
+		ValidArgsFunction: a.completeGroup,
+	}
+	addJSON(cmd, &asJSON)
+	return cmd
+}

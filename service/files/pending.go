@@ -1,0 +1,177 @@
+package files
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/groups"
+	"github.com/svcfs/svcfs/service/ledger"
+	"github.com/svcfs/svcfs/service/store"
+)
+
+const (
+	// bulkTime is the time in which one account destroys at most groups.BulkFiles
+	// files of a group at once.
+	bulkTime = time.Hour
+	// bulkFilesDay is that for a day, so that patience does not get around the hour.
+	bulkFilesDay = 5 * groups.BulkFiles
+)
+
+// pend returns when a deletion is carried out that would be one too many now, and
+// notes it; the zero time is now. Asking again does not make it later, nor sooner.
+func (f *Files) pend(ctx context.Context, tx *store.Tx, t target, account string) (due time.Time, err error) {
+	if f.options.DestructionDelay <= 0 {
+		return due, nil
+	}
+	var dueNS int64
+	err = tx.QueryRowContext(ctx, "SELECT due_ns FROM pending_deletions WHERE ref = ?", t.ref).Scan(&dueNS)
+	if err == nil {
+		return time.Unix(0, dueNS), f.ledger.CountFree(ctx, tx, account)
+	}
+	if !errors.Is(err, sql.ErrNoRows) {
+		return due, fmt.Errorf("read pending deletion: %w", err)
+	}
+	now := time.Now()
+	tooMany, err := countDeletion(ctx, tx, t, account, now)
+	if err != nil || !tooMany {
+		return due, err
+	}
+	due = now.Add(f.options.DestructionDelay)
+	_, err = tx.ExecContext(ctx, "INSERT INTO pending_deletions (ref, group_id, account, due_ns) VALUES (?, ?, ?, ?)", t.ref, t.group, account, due.UnixNano())
+	if err != nil {
+		return due, fmt.Errorf("note deletion: %w", err)
+	}
+	action := ledger.KindTombstone // is paid now, where it has a price
+	if f.ledger.Fee(action).IsZero() {
+		action = ledger.KindPending
+	}
+	_, err = f.ledger.Charge(ctx, tx, action, ledger.Record{Kind: ledger.KindPending, Account: account, Group: t.group, Ref: t.ref, FileHash: t.hash,
+		Detail: strconv.FormatInt(due.UnixNano(), 10)})
+	return due, err
+}
+
+// countDeletion counts a deletion that does not wait, unless it is one too many.
+func countDeletion(ctx context.Context, tx *store.Tx, t target, account string, now time.Time) (tooMany bool, err error) {
+	_, err = tx.ExecContext(ctx, "DELETE FROM recent_deletions WHERE group_id = ? AND account = ? AND time_ns <= ?", t.group, account, now.Add(-24*time.Hour).UnixNano())
+	if err != nil {
+		return false, fmt.Errorf("count deletions: %w", err)
+	}
+	var inDay, inHour int64
+	err = tx.QueryRowContext(ctx, `SELECT count(*), COALESCE(sum(CASE WHEN time_ns > ? THEN 1 ELSE 0 END), 0) FROM recent_deletions
+		WHERE group_id = ? AND account = ?`, now.Add(-bulkTime).UnixNano(), t.group, account).Scan(&inDay, &inHour)
+	if err != nil {
+		return false, fmt.Errorf("count deletions: %w", err)
+	}
+	if inHour >= groups.BulkFiles || inDay >= bulkFilesDay {
+		return true, nil
+	}
+	_, err = tx.ExecContext(ctx, "INSERT INTO recent_deletions (group_id, account, time_ns, ref) VALUES (?, ?, ?, ?)", t.group, account, now.UnixNano(), t.ref)
+	if err != nil {
+		return false, fmt.Errorf("count deletions: %w", err)
+	}
+	return false, nil
+}
+
+// waits is the answer to a deletion that is carried out later.
+func waits(group string, due time.Time) error {
+	return fault.New(wire.CodePending, "the deletion waits until %s, because %d files of group %q were deleted in an hour, or %d in a day: until then its owner can "+
+		"take it back with: svcfs group keep", due.UTC().Format(time.RFC3339), groups.BulkFiles, group, bulkFilesDay)
+}
+
+// anyDue reports whether the time of something that waits has come.
+func anyDue(ctx context.Context, tx *store.Tx, now time.Time) (any bool, err error) {
+	err = tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM pending_deletions WHERE due_ns <= ?) OR EXISTS (SELECT 1 FROM groups WHERE pending_retention_ns <= ?)`,
+		now.UnixNano(), now.UnixNano()).Scan(&any)
+	if err != nil {
+		return false, fmt.Errorf("look for what waits: %w", err)
+	}
+	return any, nil
+}
+
+// beginRetention makes windows count whose time has come.
+func (f *Files) beginRetention(ctx context.Context, tx *store.Tx, now time.Time) error {
+	due, err := dueWindows(ctx, tx, now)
+	if err != nil {
+		return err
+	}
+	for _, g := range due {
+		_, err := tx.ExecContext(ctx, "UPDATE groups SET retention_days = ?, pending_retention = NULL, pending_retention_ns = NULL WHERE id = ?", g.PendingDays.Int64, g.ID)
+		if err != nil {
+			return fmt.Errorf("set retention: %w", err)
+		}
+		_, err = f.ledger.Append(ctx, tx, ledger.Record{Kind: ledger.KindRetention, Account: g.Owner, Group: g.ID, Detail: strconv.FormatInt(g.PendingDays.Int64, 10)})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func dueWindows(ctx context.Context, tx *store.Tx, now time.Time) (list []groups.Group, err error) {
+	rows, err := tx.QueryContext(ctx, "SELECT id, owner, pending_retention FROM groups WHERE pending_retention_ns <= ? ORDER BY id", now.UnixNano())
+	if err != nil {
+		return nil, fmt.Errorf("list retention windows that wait: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var g groups.Group
+		if err := rows.Scan(&g.ID, &g.Owner, &g.PendingDays); err != nil {
+			return nil, fmt.Errorf("list retention windows that wait: %w", err)
+		}
+		list = append(list, g)
+	}
+	return list, rows.Err()
+}
+
+// pending is a deletion whose time has come.
+type pending struct{ group, ref, account string }
+
+// deleteDue carries out at most limit deletions whose time has come. One that who
+// asked for it may not ask any more is dropped. It returns what it shredded, and
+// whether there may be more.
+func (f *Files) deleteDue(ctx context.Context, tx *store.Tx, now time.Time, limit int) (shredded []target, more bool, err error) {
+	due, err := dueDeletions(ctx, tx, now, limit)
+	if err != nil {
+		return nil, false, err
+	}
+	for _, p := range due {
+		if _, err := tx.ExecContext(ctx, "DELETE FROM pending_deletions WHERE ref = ?", p.ref); err != nil {
+			return nil, false, fmt.Errorf("carry out deletion: %w", err)
+		}
+		t, err := changeable(ctx, tx, p.account, p.group, p.ref, "delete")
+		var refused *fault.Error
+		if errors.As(err, &refused) || err == nil && t.deleted {
+			continue
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		if err := f.shredPaid(ctx, tx, t, p.account, wire.ReasonOwnerRequest); err != nil {
+			return nil, false, err
+		}
+		shredded = append(shredded, t)
+	}
+	return shredded, len(due) == limit, nil
+}
+
+func dueDeletions(ctx context.Context, tx *store.Tx, now time.Time, limit int) (list []pending, err error) {
+	rows, err := tx.QueryContext(ctx, "SELECT group_id, ref, account FROM pending_deletions WHERE due_ns <= ? ORDER BY due_ns, ref LIMIT ?", now.UnixNano(), limit)
+	if err != nil {
+		return nil, fmt.Errorf("list deletions that wait: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var p pending
+		if err := rows.Scan(&p.group, &p.ref, &p.account); err != nil {
+			return nil, fmt.Errorf("list deletions that wait: %w", err)
+		}
+		list = append(list, p)
+	}
+	return list, rows.Err()
+}

@@ -1,0 +1,153 @@
+package groups
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/ledger"
+	"github.com/svcfs/svcfs/service/store"
+)
+
+// What destroys many files waits, is told to the members, and can be taken back by
+// the owner meanwhile: a stolen key, or a mistake, does not end them in a moment.
+const (
+	// MinRetentionDays is the shortest retention window that counts at once.
+	MinRetentionDays = 7
+	// BulkFiles is how many files are destroyed at once: by one account in a group
+	// in an hour, and by a new retention window.
+	BulkFiles = 100
+)
+
+// SetRetention sets the retention window in days; nil clears it. Owner only. It
+// deletes nothing itself. A window that is shorter than the one there is waits when
+// it is below [MinRetentionDays], or would end more than [BulkFiles] files; any that
+// does not wait takes back one that does.
+func (gs *Groups) SetRetention(ctx context.Context, account, group string, days *int64) (text string, err error) {
+	if days != nil && (*days < 0 || *days > 1<<31) {
+		return "", fault.New(wire.CodeValidation, "retention_days must be 0 or more")
+	}
+	err = gs.store.Write(ctx, func(tx *store.Tx) error {
+		g, err := requireOwner(ctx, tx, group, account, "set retention")
+		if err != nil {
+			return err
+		}
+		waits, err := gs.waits(ctx, tx, g, days)
+		if err != nil {
+			return err
+		}
+		if waits {
+			text, err = gs.pendRetention(ctx, tx, g, account, *days)
+			return err
+		}
+		text = fmt.Sprintf("Cleared retention window for group '%s'", group)
+		detail := "none"
+		if days != nil {
+			detail = strconv.FormatInt(*days, 10)
+			text = fmt.Sprintf("Set retention for group '%s' to %s days", group, detail)
+		}
+		if _, err := tx.ExecContext(ctx, "UPDATE groups SET retention_days = ?, pending_retention = NULL, pending_retention_ns = NULL WHERE id = ?", days, group); err != nil {
+			return fmt.Errorf("set retention: %w", err)
+		}
+		_, err = gs.ledger.Charge(ctx, tx, ledger.KindRetention, ledger.Record{Kind: ledger.KindRetention, Account: account, Group: group, Detail: detail})
+		return err
+	})
+	return text, err
+}
+
+// waits reports whether a new window would destroy too much to count at once.
+func (gs *Groups) waits(ctx context.Context, tx *store.Tx, g Group, days *int64) (bool, error) {
+	if gs.delay <= 0 || days == nil || g.RetentionDays.Valid && *days >= g.RetentionDays.Int64 {
+		return false, nil
+	}
+	if *days < MinRetentionDays {
+		return true, nil
+	}
+	var ends int64
+	err := tx.QueryRowContext(ctx, "SELECT count(*) FROM (SELECT 1 FROM files WHERE group_id = ? AND deleted_ns IS NULL AND time_ns <= ? LIMIT ?) AS ended",
+		g.ID, time.Now().AddDate(0, 0, -int(min(*days, maxDays))).UnixNano(), BulkFiles+1).Scan(&ends)
+	if err != nil {
+		return false, fmt.Errorf("count files that end: %w", err)
+	}
+	return ends > BulkFiles, nil
+}
+
+// maxDays is longer than anything was stored.
+const maxDays = 100_000
+
+// pendRetention notes a window that waits. Asking again does not make it longer.
+func (gs *Groups) pendRetention(ctx context.Context, tx *store.Tx, g Group, account string, days int64) (text string, err error) {
+	due := time.Now().Add(gs.delay)
+	if g.PendingDays.Valid && g.PendingDays.Int64 == days {
+		due = time.Unix(0, g.PendingUntil.Int64)
+	}
+	text = fmt.Sprintf("Retention for group '%s' becomes %d days at %s: until then it can be taken back with: svcfs group keep", g.ID, days, timeText(due))
+	if _, err := tx.ExecContext(ctx, "UPDATE groups SET pending_retention = ?, pending_retention_ns = ? WHERE id = ?", days, due.UnixNano(), g.ID); err != nil {
+		return "", fmt.Errorf("set retention: %w", err)
+	}
+	_, err = gs.ledger.Charge(ctx, tx, ledger.KindPending, ledger.Record{Kind: ledger.KindPending, Account: account, Group: g.ID,
+		Detail: fmt.Sprintf("retention %d %d", days, due.UnixNano())})
+	return text, err
+}
+
+func timeText(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// Pending tells a member what waits to be destroyed.
+func (gs *Groups) Pending(ctx context.Context, account, group string) (out wire.PendingResult, err error) {
+	err = gs.store.Look(ctx, func(tx *store.Tx) error {
+		g, err := RequireMember(ctx, tx, group, account)
+		if err != nil {
+			return err
+		}
+		if g.PendingDays.Valid {
+			out.RetentionDays, out.RetentionAt = &g.PendingDays.Int64, strconv.FormatInt(g.PendingUntil.Int64, 10)
+		}
+		var first int64
+		err = tx.QueryRowContext(ctx, "SELECT count(*), COALESCE(min(due_ns), 0) FROM pending_deletions WHERE group_id = ?", group).Scan(&out.Files, &first)
+		if err != nil {
+			return fmt.Errorf("read pending deletions: %w", err)
+		}
+		if out.Files > 0 {
+			out.FilesAt = strconv.FormatInt(first, 10)
+		}
+		return nil
+	})
+	return out, err
+}
+
+// Keep takes back everything that waits to be destroyed in a group. Owner only.
+func (gs *Groups) Keep(ctx context.Context, account, group string) (text string, err error) {
+	err = gs.store.Write(ctx, func(tx *store.Tx) error {
+		g, err := requireOwner(ctx, tx, group, account, "keep files")
+		if err != nil {
+			return err
+		}
+		result, err := tx.ExecContext(ctx, "DELETE FROM pending_deletions WHERE group_id = ?", group)
+		if err != nil {
+			return fmt.Errorf("keep files: %w", err)
+		}
+		n, _ := result.RowsAffected()
+		if n == 0 && !g.PendingDays.Valid {
+			text = fmt.Sprintf("Nothing waits to be destroyed in group '%s'", group)
+			return nil
+		}
+		if _, err := tx.ExecContext(ctx, "UPDATE groups SET pending_retention = NULL, pending_retention_ns = NULL WHERE id = ?", group); err != nil {
+			return fmt.Errorf("keep files: %w", err)
+		}
+		text = fmt.Sprintf("Kept what was to be destroyed in group '%s': %d deletions were taken back, and the retention window stays as it is", group, n)
+		_, err = gs.ledger.Charge(ctx, tx, ledger.KindKeep, ledger.Record{Kind: ledger.KindKeep, Account: account, Group: group})
+		return err
+	})
+	return text, err
+}
+
+// forgetDeletions drops what a member wanted deleted and may not delete any more.
+func forgetDeletions(ctx context.Context, tx *store.Tx, group, member string) error {
+	if _, err := tx.ExecContext(ctx, "DELETE FROM pending_deletions WHERE group_id = ? AND account = ?", group, member); err != nil {
+		return fmt.Errorf("forget deletions: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,218 @@
+package service_test
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/groups"
+)
+
+// dueNow lets the time of everything come that waits.
+func (r *running) dueNow() {
+	r.t.Helper()
+	r.exec("UPDATE groups SET pending_retention_ns = 1 WHERE pending_retention_ns IS NOT NULL")
+	r.exec("UPDATE pending_deletions SET due_ns = 1")
+}
+
+func (r *running) removes(want int) {
+	r.t.Helper()
+	if n, err := r.svc.RemoveExpired(r.t.Context()); err != nil || n != want {
+		r.t.Errorf("%d files were removed, want %d: %v", n, want, err)
+	}
+}
+
+// inADay reports whether a time in ns is a day from now, as the default is.
+func inADay(ns string) bool {
+	n, err := strconv.ParseInt(ns, 10, 64)
+	left := time.Until(time.Unix(0, n))
+	return err == nil && left > 23*time.Hour && left <= 24*time.Hour
+}
+
+// Threat 45: a short retention window waits, members see it, the owner takes it
+// back, and nobody hastens it.
+func TestThreat45ShortRetentionWaits(t *testing.T) {
+	r := run(t)
+	alice, bob := r.user("alice", "10"), r.user("bob", "10")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	must[string](alice, wire.OpAddGroupMember, object{"group_id": "g", "member_id": bob.id})
+	ref := alice.upload("g", "f", []byte("content")).Location
+	r.age(ref, 6*24*time.Hour)
+	waiting := func() wire.PendingResult {
+		t.Helper()
+		return must[wire.PendingResult](bob, wire.OpGetPending, object{"group_id": "g"})
+	}
+	seq := bob.watch(0, 0).Seq
+	for range 2 { // again is neither sooner nor later
+		if text := must[string](alice, wire.OpSetGroupRetention, object{"group_id": "g", "retention_days": 0}); !strings.Contains(text, "svcfs group keep") {
+			t.Errorf("it says %q", text)
+		}
+		r.removes(0)
+	}
+	first := waiting()
+	if first.RetentionDays == nil || *first.RetentionDays != 0 || !inADay(first.RetentionAt) {
+		t.Errorf("members are shown %+v", first)
+	}
+	if got := r.view("get_group_retention", object{"group_id": "g"}); got != "null" {
+		t.Errorf("the window counts already: %s", got)
+	}
+	if events := bob.watch(seq, time.Second).Events; len(events) == 0 || events[0].Kind != wire.EventPending || events[0].GroupID != "g" {
+		t.Errorf("bob is told %+v", events)
+	}
+	if status, body := bob.tool(wire.OpKeepFiles, object{"group_id": "g"}); status != http.StatusForbidden {
+		t.Errorf("a member keeps the files: %d %s", status, body)
+	}
+	must[string](alice, wire.OpKeepFiles, object{"group_id": "g"})
+	r.dueNow()
+	r.removes(0)
+	if left := waiting(); left.RetentionDays != nil {
+		t.Errorf("kept, and there waits %+v", left)
+	}
+
+	alice.retention("g", 3)
+	alice.retention("g", 7) // counts at once, and takes the other back
+	r.dueNow()
+	r.removes(0)
+	if got := r.view("get_group_retention", object{"group_id": "g"}); got != "7" {
+		t.Errorf("retention is %s, want 7", got)
+	}
+	alice.retention("g", 3)
+	r.dueNow()
+	r.removes(1)
+	if got := r.view("get_group_retention", object{"group_id": "g"}); got != "3" {
+		t.Errorf("retention is %s, want 3", got)
+	}
+	alice.retention("g", 5) // longer than it is
+	if got := r.view("get_group_retention", object{"group_id": "g"}); got != "5" {
+		t.Errorf("retention is %s, want 5", got)
+	}
+	r.age(ref, -6*24*time.Hour)
+	if n, err := r.svc.Audit(t.Context()); err != nil || n == 0 {
+		t.Errorf("audit: %d, %v", n, err)
+	}
+}
+
+// many uploads files and returns their references.
+func (u *user) many(group string, n int) (refs []string) {
+	u.t.Helper()
+	for i := range n {
+		refs = append(refs, u.upload(group, fmt.Sprint("file ", i), []byte{byte(i)}).Location)
+	}
+	return refs
+}
+
+// Threat 45: the first hundred deletions of an hour are as ever; more wait, and what
+// waits ends with the right of who asked.
+func TestThreat45DeletionsInBulkWait(t *testing.T) {
+	r := run(t)
+	alice, bob, carol := r.user("alice", "100"), r.user("bob", "100"), r.user("carol", "100")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	for _, u := range []*user{bob, carol} {
+		must[string](alice, wire.OpAddGroupMember, object{"group_id": "g", "member_id": u.id})
+	}
+	refs := bob.many("g", groups.BulkFiles+5)
+	remove := func(u *user, ref string) (int, string) {
+		t.Helper()
+		return u.tool(wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": ref})
+	}
+	for _, ref := range refs[:groups.BulkFiles] {
+		if status, body := remove(bob, ref); status != http.StatusOK {
+			t.Fatalf("one of the first hundred: %d %s", status, body)
+		}
+	}
+	late := refs[groups.BulkFiles:]
+	for _, ref := range append(late, late...) {
+		if status, body := remove(bob, ref); status != http.StatusConflict || !strings.Contains(body, wire.CodePending) || !strings.Contains(body, "svcfs group keep") {
+			t.Errorf("one more: %d %s", status, body)
+		}
+	}
+	waits := func(want int64) {
+		t.Helper()
+		if got := must[wire.PendingResult](carol, wire.OpGetPending, object{"group_id": "g"}); got.Files != want || want > 0 && !inADay(got.FilesAt) {
+			t.Errorf("there waits %+v, want %d files", got, want)
+		}
+	}
+	waits(5)
+	if got, problem := alice.retrieve("g", late[0]); len(got) != 1 {
+		t.Errorf("what waits is not read: %s", problem)
+	}
+	if status, body := remove(alice, alice.upload("g", "another", []byte("x")).Location); status != http.StatusOK {
+		t.Errorf("another account: %d %s", status, body)
+	}
+	must[string](alice, wire.OpKeepFiles, object{"group_id": "g"})
+	waits(0)
+	r.dueNow()
+	r.removes(0)
+
+	remove(bob, late[0])
+	remove(bob, late[1])
+	waits(2)
+	r.dueNow()
+	r.removes(2)
+	var gone *wire.Deleted
+	for _, row := range alice.rows("g") {
+		if row.IPFSHash == late[0] {
+			gone = row.Deleted
+		}
+	}
+	if gone == nil || gone.DeletedBy != bob.id || gone.Reason != wire.ReasonOwnerRequest {
+		t.Errorf("the record says %+v", gone)
+	}
+
+	remove(bob, late[2])
+	alice.gives(bob, "g", "reader")
+	waits(0)
+	alice.gives(bob, "g", "writer")
+	remove(bob, late[2])
+	if _, err := r.svc.DisableAccount(t.Context(), "bob"); err != nil {
+		t.Fatal(err)
+	}
+	waits(0)
+	if _, err := r.svc.EnableAccount(t.Context(), "bob"); err != nil {
+		t.Fatal(err)
+	}
+	bob.login()
+	if n, err := r.svc.Audit(t.Context()); err != nil || n == 0 {
+		t.Errorf("audit: %d, %v", n, err)
+	}
+	remove(bob, late[2])
+	must[string](alice, wire.OpRevokeGroupMember, object{"group_id": "g", "member_id": bob.id})
+	waits(0)
+	r.dueNow()
+	r.removes(0)
+	if got, problem := alice.retrieve("g", late[2]); len(got) != 1 {
+		t.Errorf("what a revoked member wanted deleted: %s", problem)
+	}
+}
+
+// Threat 45: a window that would end many files at once waits also when it is long,
+// and patience does not get around the count of an hour.
+func TestThreat45ManyOldFilesWait(t *testing.T) {
+	r := run(t)
+	alice := r.user("alice", "100")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	refs := alice.many("g", groups.BulkFiles+1)
+	r.exec("UPDATE files SET time_ns = time_ns - ?", (40 * 24 * time.Hour).Nanoseconds())
+	alice.retention("g", 30)
+	r.removes(0)
+	if got := must[wire.PendingResult](alice, wire.OpGetPending, object{"group_id": "g"}); got.RetentionDays == nil || *got.RetentionDays != 30 {
+		t.Errorf("there waits %+v", got)
+	}
+	alice.retention("g", 60)
+	if got := r.view("get_group_retention", object{"group_id": "g"}); got != "60" {
+		t.Errorf("retention is %s, want 60", got)
+	}
+	r.exec(`WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 500) INSERT INTO recent_deletions (group_id, account, time_ns, ref)
+		SELECT 'g', CAST(? AS TEXT), CAST(? AS BIGINT), CAST(i AS TEXT) FROM n`, alice.id, time.Now().Add(-2*time.Hour).UnixNano())
+	if status, body := alice.tool(wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": refs[0]}); status != http.StatusConflict {
+		t.Errorf("the next of 500 in a day: %d %s", status, body)
+	}
+	r.exec("UPDATE recent_deletions SET time_ns = time_ns - ?", (23 * time.Hour).Nanoseconds())
+	if status, body := alice.tool(wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": refs[1]}); status != http.StatusOK {
+		t.Errorf("a day later: %d %s", status, body)
+	}
+}

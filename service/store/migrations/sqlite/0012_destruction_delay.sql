@@ -1,0 +1,23 @@
+-- What would destroy many files waits. The retention window that a group gets, and
+-- when, in ns; NULL = none waits.
+ALTER TABLE groups ADD COLUMN pending_retention INTEGER;
+ALTER TABLE groups ADD COLUMN pending_retention_ns INTEGER;
+
+-- Files that are deleted when their time comes, unless somebody takes that back.
+CREATE TABLE pending_deletions (
+	ref      TEXT PRIMARY KEY,
+	group_id TEXT NOT NULL REFERENCES groups (id),
+	account  TEXT NOT NULL, -- who asked
+	due_ns   INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX pending_deletions_by_group ON pending_deletions (group_id, account);
+CREATE INDEX pending_deletions_by_time ON pending_deletions (due_ns);
+
+-- Deletions of the last day that did not wait, to count them.
+CREATE TABLE recent_deletions (
+	group_id TEXT NOT NULL,
+	account  TEXT NOT NULL,
+	time_ns  INTEGER NOT NULL,
+	ref      TEXT NOT NULL,
+	PRIMARY KEY (group_id, account, time_ns, ref)
+) STRICT, WITHOUT ROWID;
