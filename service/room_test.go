@@ -4,18 +4,24 @@ import (
 	"bytes"
 	"database/sql"
 	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
+	"github.com/svcfs/svcfs/service/blob/s3test"
 	"github.com/svcfs/svcfs/service/store/pgtest"
 )
 
@@ -243,4 +249,126 @@ func smallDatabase(t *testing.T, server *pgtest.Server) string {
 		}
 	}
 	return strings.Replace(server.URL(), "/postgres?", "/small?", 1)
+}
+
+// Fault "the bucket has no room": it is not tried again for every upload, reading and
+// removing go on, and removing makes uploads try again.
+func TestFullBucket(t *testing.T) {
+	server := s3test.Start(t)
+	s3test.SetEnv(t)
+	direct := server.Location(server.NewBucket(t))
+	full, puts, at := fullBucket(t, direct)
+	r := runWith(t, service.Config{Database: newDatabase(t), Blobs: at})
+	alice := r.user("alice", "10")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	content := []byte("content")
+	kept := alice.upload("g", "kept", content)
+	gone := alice.upload("g", "gone", content)
+	late := alice.finalize("g", "late", content)
+	full.Store(true)
+	if status, body := alice.tool(wire.OpFinalizeUpload, late); status != http.StatusInsufficientStorage || !strings.Contains(body, "storage is full") {
+		t.Errorf("the first: %d %s", status, body)
+	}
+	tried := puts.Load()
+	for range 5 {
+		if status, body := alice.tool(wire.OpPrepareUpload, object{"group_id": "g"}); status != http.StatusInsufficientStorage {
+			t.Errorf("before the bytes are sent: %d %s", status, body)
+		}
+		if status, body := alice.tool(wire.OpFinalizeUpload, late); status != http.StatusInsufficientStorage {
+			t.Errorf("prepared before: %d %s", status, body)
+		}
+	}
+	if n := puts.Load(); n != tried {
+		t.Errorf("the bucket was tried %d times more", n-tried)
+	}
+	if got, problem := alice.retrieve("g", kept.CID); !bytes.Equal(got, content) {
+		t.Errorf("reading: %s", problem)
+	}
+	full.Store(false)
+	must[string](alice, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": gone.CID})
+	must[wire.FinalizeUploadResult](alice, wire.OpFinalizeUpload, late)
+}
+
+// fullBucket is a bucket that takes nothing more while full is set, counts what is
+// put, and lets everything else through.
+func fullBucket(t *testing.T, location string) (full *atomic.Bool, puts *atomic.Int64, at string) {
+	t.Helper()
+	full, puts = new(atomic.Bool), new(atomic.Int64)
+	u, err := url.Parse(location)
+	if err != nil {
+		t.Fatal(err)
+	}
+	query := u.Query()
+	endpoint, err := url.Parse(query.Get("endpoint"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	behind := &httputil.ReverseProxy{Rewrite: func(p *httputil.ProxyRequest) {
+		p.SetURL(endpoint)
+		p.Out.Host = p.In.Host // it is signed
+	}}
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPut {
+			puts.Add(1)
+			if full.Load() {
+				w.Header().Set("Content-Type", "application/xml")
+				w.WriteHeader(http.StatusForbidden)
+				fmt.Fprint(w, `<?xml version="1.0"?><Error><Code>QuotaExceeded</Code><Message>The quota of the bucket is used up.</Message></Error>`)
+				return
+			}
+		}
+		behind.ServeHTTP(w, r)
+	}))
+	t.Cleanup(proxy.Close)
+	query.Set("endpoint", proxy.URL)
+	u.RawQuery = query.Encode()
+	return full, puts, u.String()
+}
+
+// Threat 31: what is held back is refused to uploads of every kind before their bytes
+// are taken, also to those prepared before, and to nothing else.
+func TestThreat31ReserveIsKept(t *testing.T) {
+	r := run(t)
+	alice, bob := r.user("alice", "10"), r.user("bob", "10")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	content := []byte("content")
+	first, second := alice.upload("g", "first", content), alice.upload("g", "second", content)
+	small := alice.finalize("g", "small", content)
+	large := alice.finalize("g", "large", make([]byte, 2<<20))
+	begun := must[wire.PrepareUploadResult](alice, wire.OpPrepareUpload, object{"group_id": "g"})
+	arrived := must[wire.PrepareUploadResult](alice, wire.OpPrepareUpload, object{"group_id": "g"})
+	if status, body := alice.put(arrived, bytes.NewReader(make([]byte, 100))); status != http.StatusNoContent {
+		t.Fatalf("%d %s", status, body)
+	}
+	blobs := countFiles(t, filepath.Join(r.dir, "blobs"))
+
+	full := serve(t, func(c *service.Config) { c.DataDir, c.Database, c.ReserveBytes = r.dir, r.database, 1<<60 })
+	alice = alice.at(full.running)
+	alice.login() // tokens are good for one address
+	for what, send := range map[string]func() (int, string){
+		"prepare":              func() (int, string) { return alice.tool(wire.OpPrepareUpload, object{"group_id": "g"}) },
+		"a small file":         func() (int, string) { return alice.tool(wire.OpFinalizeUpload, small) },
+		"a large file in JSON": func() (int, string) { return alice.tool(wire.OpFinalizeUpload, large) },
+		"a raw transfer":       func() (int, string) { return alice.put(begun, bytes.NewReader(make([]byte, 100))) },
+		"one of unknown size":  func() (int, string) { return alice.put(begun, io.MultiReader(strings.NewReader("x"))) },
+	} {
+		if status, body := send(); status != http.StatusInsufficientStorage || !strings.Contains(body, "kept for reading and removing") {
+			t.Errorf("%s: %d %s", what, status, body)
+		}
+	}
+	if n := countFiles(t, filepath.Join(r.dir, "blobs")); n != blobs {
+		t.Errorf("%d blobs, there were %d", n, blobs)
+	}
+	must[wire.FinalizeUploadResult](alice, wire.OpFinalizeUpload, object{"upload_id": arrived.UploadID, "file_hash": hash(nil)}) // its bytes are there
+	if got, problem := alice.retrieve("g", first.CID); !bytes.Equal(got, content) {
+		t.Errorf("reading: %s", problem)
+	}
+	must[string](alice, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": second.CID})
+	must[string](alice, wire.OpAddGroupMember, object{"group_id": "g", "member_id": bob.id})
+	if s := alice.stored("g"); *s.Left != 0 {
+		t.Errorf("%d bytes are said to be left", *s.Left)
+	}
+	if status, out := full.asked(); status != http.StatusOK || out["space"] != "full" || out["status"] != "degraded" {
+		t.Errorf("health: %d %v", status, out)
+	}
 }

@@ -1,9 +1,18 @@
 package store
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // SetWriteTimeout shortens how long a write may take.
 func (s *Store) SetWriteTimeout(d time.Duration) { s.timeout = d }
+
+// LetLogGrow keeps SQLite from moving its write-ahead log into the database by itself.
+func (s *Store) LetLogGrow(ctx context.Context) error {
+	_, err := s.write.ExecContext(ctx, "PRAGMA wal_autocheckpoint = 0")
+	return err
+}
 
 // Waiting tells how many writes wait for their turn.
 func (s *Store) Waiting() int {
