@@ -35,6 +35,9 @@ func (r *running) clean(files int) {
 	if err != nil || (files >= 0 && n != files) {
 		r.t.Errorf("verify: %d files, want %d, %v", n, files, err)
 	}
+	if err := r.svc.CheckStored(r.t.Context(), func(what string, err error) { r.t.Errorf("%s: %v", what, err) }); err != nil {
+		r.t.Error(err)
+	}
 	if _, err := r.svc.Audit(r.t.Context()); err != nil {
 		r.t.Error(err)
 	}

@@ -144,7 +144,7 @@ func newAccountFund(s *settings) *cobra.Command {
 
 func newAccountList(s *settings) *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List accounts and balances", Args: noArgs,
+		Use: "list", Short: "List accounts with their balances and the bytes kept for them", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return s.with(cmd.Context(), func(svc *service.Service) error {
 				list, err := svc.Accounts(cmd.Context())
@@ -156,7 +156,7 @@ func newAccountList(s *settings) *cobra.Command {
 					if a.Disabled {
 						disabled = "\tdisabled"
 					}
-					fmt.Fprintf(s.stdout, "%s\t%s%s\n", a.AccountID, a.Balance.Tokens(), disabled)
+					fmt.Fprintf(s.stdout, "%s\t%s\t%d bytes%s\n", a.AccountID, a.Balance.Tokens(), a.Bytes, disabled)
 				}
 				return nil
 			})

@@ -307,13 +307,15 @@ func accountDisabled(id string) error {
 type Listed struct {
 	AccountID string      `json:"account_id"`
 	Balance   wire.Amount `json:"balance"`
+	Bytes     int64       `json:"bytes"` // of ciphertext that is kept for it
 	Disabled  bool        `json:"disabled"`
 }
 
 // List returns all accounts by id.
 func (a *Accounts) List(ctx context.Context) (list []Listed, err error) {
 	err = a.store.Read(ctx, func(tx *store.Tx) error {
-		rows, err := tx.QueryContext(ctx, "SELECT id, balance, disabled_ns IS NOT NULL FROM accounts ORDER BY id")
+		rows, err := tx.QueryContext(ctx, `SELECT id, balance, COALESCE(bytes, 0), disabled_ns IS NOT NULL FROM accounts
+			LEFT JOIN stored_bytes ON kind = 'account' AND name = id ORDER BY id`)
 		if err != nil {
 			return fmt.Errorf("list accounts: %w", err)
 		}
@@ -321,7 +323,7 @@ func (a *Accounts) List(ctx context.Context) (list []Listed, err error) {
 		for rows.Next() {
 			var l Listed
 			var balance string
-			if err := rows.Scan(&l.AccountID, &balance, &l.Disabled); err != nil {
+			if err := rows.Scan(&l.AccountID, &balance, &l.Bytes, &l.Disabled); err != nil {
 				return fmt.Errorf("list accounts: %w", err)
 			}
 			if l.Balance, err = wire.ParseAmount(balance); err != nil {
