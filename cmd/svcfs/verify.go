@@ -57,7 +57,7 @@ func (a *app) printReport(r sdk.LedgerReport) {
 }
 
 func (a *app) acceptRollbackCommand() *cobra.Command {
-	var forgetKey bool
+	var forgetKey, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "accept-rollback",
 		Short: "Trust a service anew whose operator restored a backup; free",
@@ -70,10 +70,14 @@ func (a *app) acceptRollbackCommand() *cobra.Command {
 			if err := c.AcceptRollback(forgetKey); err != nil {
 				return err
 			}
+			if asJSON {
+				return a.printJSON(map[string]any{"service": c.NetworkInfo().MCPURL, "key_forgotten": forgetKey})
+			}
 			a.ui.printf("forgot what %s had shown: the next command trusts what it shows then\n", escapeText(c.NetworkInfo().MCPURL))
 			return nil
 		}),
 	}
+	addJSON(cmd, &asJSON)
 	cmd.Flags().BoolVar(&forgetKey, "forget-key", false, "also believe another key of the log")
 	return cmd
 }
