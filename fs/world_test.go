@@ -171,6 +171,12 @@ func (w *world) allowed(g sdk.GroupID) error {
 	return nil
 }
 
+func (w *world) IsAuthorized(_ context.Context, g sdk.GroupID, _ sdk.AccountID) (bool, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Contains(w.groups, g), nil
+}
+
 func (w *world) Entries(ctx context.Context, g sdk.GroupID, after sdk.Seq) ([]sdk.Entry, error) {
 	if err := w.begin(ctx, "entries"); err != nil {
 		return nil, err

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/svcfs/svcfs/sdk/wire"
 )
 
 // rpcRequest is a query to the ledger (wire protocol 4.1).
@@ -172,6 +174,41 @@ func (c *Client) EstimateFee(ctx context.Context, action string) (Amount, error)
 		err = malformed(err)
 	}
 	return fee, c.wrap("estimate fee of "+quote(action), "", "", err)
+}
+
+// ReadPrice returns what one look at the ledger costs the caller: at the records, or
+// the members, of g, or at the list of groups where g is "". A service of one's own
+// charges nothing. The hosted network charges for groups that nobody can join by
+// themselves, and on its test network for the list of groups. Free, no
+// authentication. Errors: [KindUnavailable], [KindTimeout]. Wire protocol 3.3, 4.6.
+func (c *Client) ReadPrice(ctx context.Context, g GroupID) (Amount, error) {
+	caps, err := c.Capabilities(ctx)
+	if err != nil || caps.Service != "" {
+		return Amount{}, err
+	}
+	if g != "" {
+		var joinable bool
+		err := c.view(ctx, "is_group_joinable", groupArgs{GroupID: g}, &joinable)
+		if err = c.wrap("ask how a group is read", g, "", err); errors.Is(err, ErrUnavailable) || errors.Is(err, ErrTimeout) || errors.Is(err, ErrCanceled) {
+			return Amount{}, err
+		}
+		if joinable { // an older ledger does not know the question, nor such groups
+			return Amount{}, nil
+		}
+		return c.EstimateFee(ctx, "get_transactions_for_group")
+	}
+	if c.cfg.networkName() == Mainnet { // it reads these lists on its own account
+		return Amount{}, nil
+	}
+	var sum Amount
+	for _, action := range []string{wire.OpGetOwnedGroups, wire.OpGetMemberGroups} {
+		fee, err := c.EstimateFee(ctx, action)
+		if err != nil {
+			return Amount{}, err
+		}
+		sum, _ = sum.Add(fee)
+	}
+	return sum, nil
 }
 
 // GroupOwner returns the owner of g. Free, no authentication. Errors:

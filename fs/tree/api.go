@@ -10,9 +10,11 @@ import (
 // Remote is what the tree asks of the world. *sdk.Client implements it.
 type Remote interface {
 	Account() sdk.AccountID
-	// Groups lists the caller's groups. Free.
+	// Groups lists the caller's groups. See [Config].ReadPrice.
 	Groups(ctx context.Context) ([]sdk.Group, error)
-	// Entries lists file records changed after a sequence. Free.
+	// IsAuthorized asks the ledger whether an account belongs to a group. Free.
+	IsAuthorized(ctx context.Context, g sdk.GroupID, account sdk.AccountID) (bool, error)
+	// Entries lists file records changed after a sequence. See [Config].ReadPrice.
 	Entries(ctx context.Context, g sdk.GroupID, after sdk.Seq) ([]sdk.Entry, error)
 	// Retrieve fetches and verifies one file. Costs one claim.
 	Retrieve(ctx context.Context, e sdk.Entry, into *sdk.Buffer) (sdk.Plain, error)
@@ -20,7 +22,8 @@ type Remote interface {
 	Upload(ctx context.Context, g sdk.GroupID, name string, b *sdk.Buffer) (sdk.Receipt, error)
 	// RegisterGroup creates a group. Costs one registration.
 	RegisterGroup(ctx context.Context, g sdk.GroupID) (string, error)
-	// GroupMembers, GroupOwner and GroupChecksum tell about a group. Free.
+	// GroupMembers, GroupOwner and GroupChecksum tell about a group. Asking for the
+	// members costs what listing does, the others are free.
 	GroupMembers(ctx context.Context, g sdk.GroupID) ([]sdk.AccountID, error)
 	GroupOwner(ctx context.Context, g sdk.GroupID) (sdk.AccountID, error)
 	GroupChecksum(ctx context.Context, g sdk.GroupID) (string, error)

@@ -83,17 +83,25 @@ func (t *Tree) Drain(ctx context.Context) []Pending {
 // retryPending commits what could not be sent while the service was away.
 func (t *Tree) retryPending(ctx context.Context) {
 	for _, f := range t.stagedFiles() {
-		f.mu.Lock()
-		again := f.stage != nil && f.stage.failed != nil && f.opens == 0 &&
-			(f.stage.failed.Class == ClassUnreachable || f.stage.failed.Class == ClassTimeout)
-		f.mu.Unlock()
-		if !again {
+		if !f.isUnsent() {
 			continue
 		}
 		if err := f.commit(ctx, commitNow); err != nil {
 			_ = f.failed("retry", err)
 		}
 	}
+}
+
+// hasUnsent reports whether something waits for the service to come back.
+func (t *Tree) hasUnsent() bool { return slices.ContainsFunc(t.stagedFiles(), (*File).isUnsent) }
+
+// isUnsent reports whether the file could not be sent because the service was away,
+// and nobody will try by closing it.
+func (f *File) isUnsent() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.stage != nil && f.stage.failed != nil && f.opens == 0 &&
+		(f.stage.failed.Class == ClassUnreachable || f.stage.failed.Class == ClassTimeout)
 }
 
 // Status is what /.svcfs/status shows, as JSON.
@@ -112,6 +120,7 @@ type Status struct {
 	CacheHits  int64     `json:"cache_hits"`
 	Retrieves  int64     `json:"retrieves"` // charged
 	Uploads    int64     `json:"uploads"`   // charged
+	Looks      int64     `json:"looks"`     // at the ledger, charged
 	Crawlers   int64     `json:"crawlers_refused"`
 	Spent      string    `json:"spent"` // tokens
 	Budget     string    `json:"budget,omitempty"`
@@ -129,7 +138,7 @@ func (t *Tree) Status() Status {
 		PID: os.Getpid(), Version: t.cfg.Version, Account: string(t.remote.Account()), Mountpoint: t.cfg.Mountpoint,
 		Started: t.started.UTC(), Reachable: t.reached.Load(), Pending: len(t.Pending()), Staged: t.staging.Load(),
 		Cached: cached.Bytes, CacheLimit: t.cfg.CacheBytes, CacheHits: cached.Hits, Retrieves: t.counts.retrieves.Load(),
-		Uploads: t.counts.uploads.Load(), Crawlers: t.counts.crawlers.Load(), Spent: t.spent.total().Tokens(),
+		Uploads: t.counts.uploads.Load(), Looks: t.counts.looks.Load(), Crawlers: t.counts.crawlers.Load(), Spent: t.spent.total().Tokens(),
 	}
 	if t.cfg.Proofs != nil {
 		s.Proofs = t.cfg.Proofs()

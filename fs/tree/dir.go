@@ -164,7 +164,11 @@ func (d *Dir) Lookup(ctx context.Context, name string) (Node, error) {
 func (d *Dir) prepare(ctx context.Context, name string) error {
 	switch {
 	case d.kind == dirControl && d.group != nil:
-		return d.t.unlessAway(d.asked(ctx, name), d.group)
+		err := d.asked(ctx, name)
+		if isAway(err) && d.group.isLoaded() {
+			return nil // as it was, or empty
+		}
+		return err
 	case d.kind == dirHistory:
 		d.t.refreshPast(d)
 	}
@@ -183,13 +187,16 @@ func (d *Dir) lookAgain(ctx context.Context) error {
 	if d.group != nil {
 		return d.t.use(ctx, d.group, missInterval)
 	}
-	d.t.mu.RLock()
-	recent := d.t.now().Sub(d.t.listedAt) < missInterval
-	d.t.mu.RUnlock()
-	if recent {
+	t := d.t
+	t.mu.Lock()
+	t.usedAt = t.now()
+	t.lookedAt = t.usedAt
+	fresh := t.isFresh(t.listedAt, &t.pacing, &t.lookPrice, missInterval)
+	t.mu.Unlock()
+	if fresh || !t.reached.Load() { // tick looks whether it is back
 		return nil
 	}
-	return d.t.unlessAway(d.t.refreshGroups(ctx), nil)
+	return t.fromMemory("/", &t.toldDry, t.wait(ctx, t.lookAtGroups()))
 }
 
 // child returns the node of a name as typed or as shown.

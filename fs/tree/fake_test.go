@@ -185,6 +185,15 @@ func (p person) allowed(g sdk.GroupID) error {
 	return nil
 }
 
+func (p person) IsAuthorized(ctx context.Context, g sdk.GroupID, a sdk.AccountID) (bool, error) {
+	if err := p.begin(ctx, "authorized"); err != nil {
+		return false, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.members[g][a], nil
+}
+
 func (p person) Entries(ctx context.Context, g sdk.GroupID, after sdk.Seq) ([]sdk.Entry, error) {
 	if err := p.begin(ctx, "entries"); err != nil {
 		return nil, err

@@ -292,6 +292,11 @@ func (f *File) load(ctx context.Context, h *Handle) error {
 	ready := f.stage != nil || f.lease != nil && !isPurged(f.lease)
 	f.mu.Unlock()
 	e := f.entry.Load()
+	if e != nil && (ready && !f.staged.Load() || f.isCached()) {
+		if err := f.t.stillMember(ctx, f.group); err != nil {
+			return err
+		}
+	}
 	if ready || e == nil {
 		return nil
 	}
@@ -364,6 +369,9 @@ func (f *File) retrieve(ctx context.Context, e *sdk.Entry, room *cache.Room) (ca
 		return nil, err
 	}
 	f.t.counts.retrieves.Add(1)
+	f.t.mu.Lock()
+	f.group.memberAt = f.t.now()
+	f.t.mu.Unlock()
 	return buf, nil
 }
 

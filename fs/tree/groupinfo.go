@@ -64,10 +64,20 @@ func (i *groupInfo) text(name string) []byte {
 	return i.texts[name]
 }
 
-func (i *groupInfo) isFresh(name string, now time.Time) bool {
+func (i *groupInfo) isFresh(name string, now time.Time, age time.Duration) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return now.Sub(i.askedAt[name]) < infoInterval
+	return now.Sub(i.askedAt[name]) < age
+}
+
+// infoAge is infoInterval, or longer where asking costs.
+func (t *Tree) infoAge(g *group, name string) time.Duration {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if name == infoMembers && !g.price.amount.IsZero() {
+		return longestPause
+	}
+	return infoInterval
 }
 
 // ask brings what the control file name of g shows up to date.
@@ -81,7 +91,7 @@ func (t *Tree) ask(ctx context.Context, g *group, name string) error {
 		return err
 	}
 	defer g.info.asking.leave()
-	if g.info.isFresh(name, t.now()) {
+	if g.info.isFresh(name, t.now(), t.infoAge(g, name)) || !t.reached.Load() && g.info.text(name) != nil {
 		return nil
 	}
 	var list []string
@@ -89,7 +99,10 @@ func (t *Tree) ask(ctx context.Context, g *group, name string) error {
 	switch name {
 	case infoMembers:
 		var members []sdk.AccountID
-		members, err = t.remote.GroupMembers(ctx, g.id)
+		err = t.paid(ctx, g, func() (err error) {
+			members, err = t.remote.GroupMembers(ctx, g.id)
+			return err
+		})
 		for _, m := range members {
 			list = append(list, string(m))
 		}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/svcfs/svcfs/cache"
@@ -26,7 +27,7 @@ type group struct {
 	loaded  bool    // Tree.mu
 
 	// By Tree.mu.
-	listedAt time.Time // of the last look at the ledger, also of one that failed
+	listedAt time.Time // of the last look at the ledger that succeeded
 	usedAt   time.Time // somebody looked inside
 	gone     bool      // no longer ours
 	warned   bool      // somebody was told that files wait to be destroyed
@@ -37,6 +38,16 @@ type group struct {
 	here     map[sdk.Ref]int      // what this mount renamed or deleted, by the listings begun until then
 	changes  int                  // counts changes of names and byRef
 	wrong    map[sdk.Ref]error    // uploads that hold something else than was recorded
+
+	pacing   pacing    // of looks at the records
+	price    lookPrice // of one
+	asking   *asking   // the look that programs wait for
+	toldDry  bool      // that the budget allows no look
+	checking *asking   // whether we are still a member
+	memberAt time.Time // the service last said so
+	doubts   pacing    // of looks because the ledger said otherwise
+
+	opens atomic.Int64 // handles of its files
 
 	info      groupInfo
 	history   *past
@@ -132,7 +143,15 @@ func (t *Tree) refreshGroups(ctx context.Context) error {
 	defer t.listing.leave()
 	ctx, cancel := t.metadata(ctx)
 	defer cancel()
-	listed, err := t.remote.Groups(ctx)
+	var listed []sdk.Group
+	err := t.paid(ctx, nil, func() (err error) {
+		listed, err = t.remote.Groups(ctx)
+		return err
+	})
+	t.mu.Lock()
+	t.pacing.note(t.now(), err == nil && t.isNewsOfGroups(listed), t.cfg.RefreshInterval, longestPause)
+	t.toldDry = t.toldDry && err != nil
+	t.mu.Unlock()
 	if err != nil {
 		failed := wrapRemote("list groups", "/", err)
 		if failed.Class == ClassNotExist {
@@ -143,6 +162,11 @@ func (t *Tree) refreshGroups(ctx context.Context) error {
 	newcomers := t.newcomers(listed)
 	t.tell(t.applyGroups(listed, newcomers, t.ownersOf(ctx, t.lookAlikes(newcomers))))
 	return nil
+}
+
+// isNewsOfGroups needs Tree.mu.
+func (t *Tree) isNewsOfGroups(listed []sdk.Group) bool {
+	return len(listed) != len(t.groups) || slices.ContainsFunc(listed, func(g sdk.Group) bool { return t.groups[g.ID] == nil })
 }
 
 // ownersOf asks for the owners of groups, "" where the service does not tell.
@@ -169,6 +193,7 @@ func (t *Tree) applyGroups(listed, newcomers []sdk.Group, alike map[sdk.GroupID]
 	for _, listedGroup := range listed {
 		still[listedGroup.ID] = true
 		if g := t.groups[listedGroup.ID]; g != nil {
+			g.memberAt = t.listedAt
 			g.owned, g.role = listedGroup.Owned, listedGroup.Role
 		}
 	}
@@ -228,37 +253,21 @@ func (t *Tree) groupsInUse() []*group {
 func (t *Tree) use(ctx context.Context, g *group, maxAge time.Duration) error {
 	t.mu.Lock()
 	g.usedAt = t.now()
-	fresh := g.loaded && (maxAge < 0 || t.now().Sub(g.listedAt) < maxAge)
+	t.lookedAt = g.usedAt
+	known := g.loaded
+	fresh := known && (maxAge < 0 || t.isFresh(g.listedAt, &g.pacing, &g.price, maxAge))
 	gone := g.gone
 	t.mu.Unlock()
 	if gone {
 		return plain(ClassNotExist, "look up", g.dir.Path(), "the group is gone")
 	}
-	if fresh {
+	if !known {
+		return t.refreshGroup(ctx, g, max(maxAge, 0))
+	}
+	if fresh || !t.reached.Load() { // tick looks whether it is back
 		return nil
 	}
-	return t.unlessAway(t.refreshGroup(ctx, g, max(maxAge, 0)), g)
-}
-
-// unlessAway lets names that are known answer while the service is away: what
-// was listed stays listed, and new files can be begun. Closing them tells.
-func (t *Tree) unlessAway(err error, g *group) error {
-	var failed *Error
-	if err == nil || !asError(err, &failed) || failed.Class != ClassUnreachable && failed.Class != ClassTimeout {
-		return err
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if g != nil && !g.loaded {
-		return err
-	}
-	if g != nil {
-		g.listedAt = t.now() // the next look-up does not wait again
-	} else {
-		t.listedAt = t.now()
-	}
-	t.reached.Store(false)
-	return nil
+	return t.fromMemory(g.dir.Path(), &g.toldDry, t.wait(ctx, t.lookAt(g, maxAge)))
 }
 
 // refreshGroup lists what changed in g, unless somebody else just did.
@@ -294,7 +303,12 @@ func (t *Tree) list(ctx context.Context, g *group) (again bool, err error) {
 	g.listings++
 	number := g.listings
 	t.mu.Unlock()
-	entries, err := t.remote.Entries(ctx, g.id, max(g.after-1, 0))
+	var entries []sdk.Entry
+	err = t.paid(ctx, g, func() (err error) {
+		entries, err = t.remote.Entries(ctx, g.id, max(g.after-1, 0))
+		return err
+	})
+	t.noteListed(g, entries, err)
 	if err != nil {
 		return false, t.failedInGroup(ctx, g, "list", g.dir.Path(), err)
 	}
@@ -312,6 +326,21 @@ func (t *Tree) list(ctx context.Context, g *group) (again bool, err error) {
 		}
 	}
 	return false, nil
+}
+
+// noteListed remembers when g was asked about, and whether that brought news.
+func (t *Tree) noteListed(g *group, entries []sdk.Entry, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.now()
+	news := slices.ContainsFunc(entries, func(e sdk.Entry) bool {
+		known := g.byRef[e.Ref]
+		return known == nil || known.ChangedSeq != e.ChangedSeq || (known.Deleted == nil) != (e.Deleted == nil)
+	})
+	g.pacing.note(now, news || !g.loaded, t.cfg.RefreshInterval, longestPause)
+	if err == nil {
+		g.memberAt, g.toldDry = now, false
+	}
 }
 
 // failedInGroup turns an error that concerns g into ours. Who is told "not

@@ -25,6 +25,7 @@ func (f *File) newHandle(flags OpenFlags) *Handle {
 	defer f.mu.Unlock()
 	f.opens++
 	f.t.counts.open.Add(1)
+	f.group.opens.Add(1)
 	return &Handle{f: f, flags: flags}
 }
 
@@ -166,6 +167,7 @@ func (h *Handle) Release() {
 	f.mu.Lock()
 	f.opens--
 	f.t.counts.open.Add(-1)
+	f.group.opens.Add(-1)
 	unlent := h.lendEnd()
 	var lease *cache.Lease
 	if f.opens == 0 {

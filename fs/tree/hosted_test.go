@@ -1,9 +1,11 @@
 package tree
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,7 +28,7 @@ func hosted(t *testing.T, s *sdktest.Server, change ...func(*Config)) (*mounted,
 	if _, err := bob.Capabilities(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	cfg := Config{Remote: bob, Pool: bob.Pool(), Watch: bob.Watch, Price: bob.Price, RefreshInterval: time.Hour, EmptyDelay: time.Hour}
+	cfg := Config{Remote: bob, Pool: bob.Pool(), Watch: bob.Watch, Price: bob.Price, ReadPrice: bob.ReadPrice, EmptyDelay: time.Hour}
 	for _, c := range change {
 		c(&cfg)
 	}
@@ -36,6 +38,223 @@ func hosted(t *testing.T, s *sdktest.Server, change ...func(*Config)) (*mounted,
 	}
 	t.Cleanup(func() { _ = tree.Close() })
 	return &mounted{Tree: tree, t: t}, alice
+}
+
+// by makes time pass only when the test says so, in steps of what a mount does by
+// itself.
+type clock struct{ ns atomic.Int64 }
+
+func (c *clock) use(cfg *Config) {
+	c.ns.Store(time.Now().UnixNano())
+	cfg.clock = func() time.Time { return time.Unix(0, c.ns.Load()) }
+}
+
+// pass lets time pass for a mount, and do it every step.
+func (c *clock) pass(m *mounted, d time.Duration, do func()) {
+	for end := c.ns.Load() + int64(d); c.ns.Load() < end; {
+		c.ns.Add(int64(m.cfg.RefreshInterval))
+		m.tick(m.life)
+		if do != nil {
+			do()
+		}
+		m.settle()
+	}
+}
+
+// settle waits until no question is under way.
+func (m *mounted) settle() {
+	m.Tree.mu.RLock()
+	list := []*asking{m.asking}
+	for _, g := range m.groups {
+		list = append(list, g.asking, g.checking)
+	}
+	m.Tree.mu.RUnlock()
+	for _, a := range list {
+		if a != nil {
+			<-a.done
+		}
+	}
+}
+
+// asked counts the looks at the records and at the list of groups.
+func asked(s *sdktest.Server) (records, groups int) {
+	return s.Hits(wire.PathTools + wire.OpGetGroupTransactions), s.Hits(wire.PathTools + wire.OpGetMemberGroups)
+}
+
+func balance(t *testing.T, m *mounted) sdk.Amount {
+	t.Helper()
+	left, err := m.remote.(*sdk.Client).Balance(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return left
+}
+
+func amount(t *testing.T, tokens string) sdk.Amount {
+	t.Helper()
+	a, err := sdk.ParseTokens(tokens)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// R4 and N1 at a service that does not tell of changes: who looks is answered, ever
+// more rarely by the ledger while nothing new is there; who does not, costs nothing;
+// and what it costs is counted.
+func TestR4LooksWithoutAWatch(t *testing.T) {
+	for _, flavour := range []sdktest.Flavour{sdktest.GenA, sdktest.GenB} {
+		t.Run(flavour.String(), func(t *testing.T) {
+			s := sdktest.NewServer(t, flavour)
+			var c clock
+			var before sdk.Amount
+			m, alice := hosted(t, s, c.use, func(cfg *Config) {
+				before, _ = cfg.Remote.(*sdk.Client).Balance(t.Context(), "")
+			})
+			m.names("/")
+			m.names("/team")
+			records, groups := asked(s)
+			if records != 1 || groups != 1 {
+				t.Errorf("one ls of each asked for %d lists of records and %d of groups", records, groups)
+			}
+			c.pass(m, 24*time.Hour, nil)
+			if r, g := asked(s); r != records || g != groups {
+				t.Errorf("a day in which nobody looks asked %d and %d times", r-records, g-groups)
+			}
+			c.pass(m, time.Hour, func() { m.names("/team"); _, _ = m.lookup("/team/absent") })
+			if r, g := asked(s); r-records > 66 || r-records < 58 || g != groups {
+				t.Errorf("an hour of looking at the group asked %d and %d times", r-records, g-groups)
+			}
+			if _, err := alice.UploadBytes(t.Context(), "team", "new", []byte("new")); err != nil {
+				t.Fatal(err)
+			}
+			seen := time.Duration(0)
+			c.pass(m, 10*time.Minute, func() {
+				if len(m.names("/team")) == 0 {
+					seen += m.cfg.RefreshInterval
+				}
+			})
+			if seen > longestPause+m.cfg.RefreshInterval {
+				t.Errorf("who goes on looking sees what is new after %s", seen)
+			}
+			if _, err := alice.UploadBytes(t.Context(), "team", "newer", []byte("newer")); err != nil {
+				t.Fatal(err)
+			}
+			c.pass(m, 10*time.Minute, nil)
+			if n := len(m.names("/team")); n != 2 {
+				t.Errorf("who looks again after a pause sees %d files", n)
+			}
+			records, groups = asked(s)
+			status := m.Status()
+			spent, paid := amount(t, status.Spent), sdk.Amount{}
+			if sum, ok := before.Sub(balance(t, m)); ok {
+				paid = sum
+			}
+			if spent != paid || spent.IsZero() || status.Looks != int64(records+groups) {
+				t.Errorf("%d looks and %s tokens are booked, %s were paid for %d and %d", status.Looks, status.Spent, paid.Tokens(), records, groups)
+			}
+		})
+	}
+}
+
+// R6: looks count against the budget; what is known is shown without them.
+func TestR6LooksCountAgainstTheBudget(t *testing.T) {
+	s := sdktest.NewServer(t, sdktest.GenB)
+	var c clock
+	m, alice := hosted(t, s, c.use, func(cfg *Config) {
+		cfg.Budget = amount(t, "0.0039") // one look at the groups, and one at a group
+		if _, err := cfg.Remote.(*sdk.Client).RegisterGroup(t.Context(), "other"); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if _, err := alice.UploadBytes(t.Context(), "team", "f", []byte("content")); err != nil {
+		t.Fatal(err)
+	}
+	m.names("/team")
+	_, err := m.dir("/other").Entries(t.Context())
+	wantClass(t, err, ClassBudget)
+	before := balance(t, m)
+	c.pass(m, 10*time.Minute, func() {
+		if a, b := len(m.names("/")), len(m.names("/team")); a != 2 || b != 1 {
+			t.Fatalf("shows %d groups and %d files", a, b)
+		}
+	})
+	if left := balance(t, m); left != before {
+		t.Errorf("went on to spend: %s, then %s", before.Tokens(), left.Tokens())
+	}
+	if n := strings.Count(string(m.errors.text()), "\n"); n != 3 { // other, and once for each that is shown
+		t.Errorf("%d lines in errors:\n%s", n, m.errors.text())
+	}
+}
+
+// M5 and threat 14 at a service that does not tell of changes: who was revoked reads
+// no byte more, from an open file or from memory, and asking that costs nothing.
+func TestM5RevokedWithoutAWatch(t *testing.T) {
+	for name, open := range map[string]bool{"open": true, "in memory": false} {
+		t.Run(name, func(t *testing.T) {
+			s := sdktest.NewServer(t, sdktest.GenB)
+			var c clock
+			m, alice := hosted(t, s, c.use)
+			if _, err := alice.UploadBytes(t.Context(), "team", "f", []byte("content")); err != nil {
+				t.Fatal(err)
+			}
+			f := m.node("/team/" + m.names("/team")[0]).(*File)
+			h, err := f.Open(t.Context(), OpenFlags{Read: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !open {
+				h.Release()
+			}
+			records, groups := asked(s)
+			before := balance(t, m)
+			c.pass(m, time.Hour, nil)
+			if r, g := asked(s); r != records || g != groups || balance(t, m) != before {
+				t.Errorf("an hour with a file open made %d and %d looks", r-records, g-groups)
+			}
+			if _, err := alice.RevokeGroupMember(t.Context(), "team", m.remote.Account()); err != nil {
+				t.Fatal(err)
+			}
+			c.pass(m, 2*m.cfg.RefreshInterval, nil)
+			if open {
+				_, err = readAll(t, h)
+				wantClass(t, err, ClassRevoked)
+				h.Release()
+			}
+			_, err = f.Open(t.Context(), OpenFlags{Read: true})
+			wantClass(t, err, ClassRevoked)
+			if n := m.cache.Stats().Entries; n != 0 {
+				t.Errorf("%d files are still in memory", n)
+			}
+			if names := m.names("/"); len(names) != 0 {
+				t.Errorf("still shows %v", names)
+			}
+		})
+	}
+}
+
+// A ledger that errs about who is a member takes nothing away, and costs ever less.
+func TestM5DoubtsAboutAMember(t *testing.T) {
+	w := team()
+	w.put("team", alice, "f", []byte("content"))
+	var c clock
+	m := mount(t, w, bob, c.use, func(cfg *Config) { cfg.Remote, cfg.RefreshInterval = doubting{person{w, bob}}, DefaultRefreshInterval })
+	h := m.open("/team/f", OpenFlags{Read: true})
+	before := w.hasBegun("groups")
+	c.pass(m, time.Hour, nil)
+	if n := w.hasBegun("groups") - before; n > 66 {
+		t.Errorf("looked %d times at the groups", n)
+	}
+	if got, err := readAll(t, h); got != "content" || err != nil {
+		t.Errorf("reads %q, %v", got, err)
+	}
+}
+
+// doubting is a service whose ledger knows no members.
+type doubting struct{ person }
+
+func (doubting) IsAuthorized(context.Context, sdk.GroupID, sdk.AccountID) (bool, error) {
+	return false, nil
 }
 
 // A list may take longer than the time limit while it moves (E2).

@@ -62,7 +62,7 @@ func (t *Tree) refreshRoom(g sdk.GroupID) <-chan struct{} {
 		r = &room{}
 		t.storage.known[g] = r
 	}
-	if t.now().Sub(r.asked) < storageAge || t.life.Err() != nil {
+	if t.now().Sub(r.asked) < storageAge || t.life.Err() != nil || !t.reached.Load() {
 		return nil
 	}
 	r.asked = t.now()

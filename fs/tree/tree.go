@@ -55,6 +55,9 @@ type Config struct {
 	AllowCrawlers   bool          // thumbnailers and indexers may spend (R5)
 	// Price tells an action's price ("upload", "retrieve") where it is known; may be nil.
 	Price func(action string) (sdk.Amount, bool)
+	// ReadPrice tells what one look at the records of a group costs, or with "" at the
+	// list of groups, see [sdk.Client.ReadPrice]; nil = nothing.
+	ReadPrice func(ctx context.Context, g sdk.GroupID) (sdk.Amount, error)
 	// Watch delivers what happens, see [sdk.Client.Watch]; may be nil, and fail
 	// where the service does not offer it.
 	Watch  func(ctx context.Context, from sdk.Seq) (<-chan sdk.Event, error)
@@ -69,6 +72,8 @@ type Config struct {
 	// Proofs tells in words what the service proves of its lists, for
 	// /.svcfs/status; may be nil.
 	Proofs func() string
+
+	clock func() time.Time // of tests, which then also call tick themselves
 }
 
 // Tree is the namespace of one account. Methods of Tree, Dir, File and Handle
@@ -111,6 +116,16 @@ type Tree struct {
 	// refreshedAt: the last complete look at the ledger. Tree.mu.
 	refreshedAt time.Time
 	reached     atomic.Bool // the last look at the ledger succeeded
+	polledAt    time.Time   // tick looked at a ledger that is watched
+
+	// Looks at the list of groups, by Tree.mu; as of a group.
+	pacing    pacing
+	lookPrice lookPrice
+	asking    *asking
+	toldDry   bool
+	usedAt    time.Time
+	lookedAt  time.Time // somebody looked at anything
+	probing   pacing    // of a service that is away
 
 	stop context.CancelFunc
 	done sync.WaitGroup
@@ -118,7 +133,7 @@ type Tree struct {
 }
 
 type counters struct {
-	retrieves, uploads, crawlers, sending, open atomic.Int64
+	retrieves, uploads, looks, crawlers, sending, open atomic.Int64
 }
 
 // New lists the groups once, and fails when the service cannot be asked or does
@@ -142,8 +157,9 @@ func New(ctx context.Context, cfg Config) (*Tree, error) {
 	}
 	t.reached.Store(true)
 	t.storage.known = make(map[sdk.GroupID]*room)
-	t.done.Add(1)
-	go t.poll()
+	if cfg.clock == nil {
+		t.done.Go(t.poll)
+	}
 	if cfg.Watch != nil {
 		t.done.Add(1)
 		go t.watch()
@@ -202,7 +218,12 @@ func (t *Tree) Close() error {
 }
 
 // now is the local time; ledger times come from entries.
-func (t *Tree) now() time.Time { return time.Now() }
+func (t *Tree) now() time.Time {
+	if t.cfg.clock != nil {
+		return t.cfg.clock()
+	}
+	return time.Now()
+}
 
 // metadata bounds one listing, which may take longer while it moves.
 func (t *Tree) metadata(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -215,24 +236,17 @@ func (t *Tree) transfer(ctx context.Context, size int64) (context.Context, conte
 	return context.WithTimeout(ctx, t.cfg.TransferTimeout+extra)
 }
 
-// poll looks at the ledger until the tree is closed: new and lost groups, and
-// the records of groups that are in use.
+// poll runs tick until the tree is closed.
 func (t *Tree) poll() {
-	defer t.done.Done()
-	tick := time.NewTicker(t.cfg.RefreshInterval)
-	defer tick.Stop()
-	var looked time.Time
+	every := time.NewTicker(t.cfg.RefreshInterval)
+	defer every.Stop()
 	for {
 		select {
 		case <-t.life.Done():
 			return
-		case <-tick.C:
+		case <-every.C:
+			t.tick(t.life)
 		}
-		if t.watched.Load() && t.reached.Load() && time.Since(looked) < watchedInterval {
-			continue
-		}
-		looked = time.Now()
-		t.noteReached(t.refresh(t.life))
 	}
 }
 

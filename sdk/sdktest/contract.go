@@ -440,8 +440,11 @@ func money(t *testing.T, s *suite) {
 	if _, err := s.alice.Entries(ctx, s.group, 0); err != nil {
 		t.Error(err)
 	}
-	if again, err := s.alice.Balance(ctx, ""); err != nil || again != after {
-		t.Errorf("listing cost something: %s, then %s, %v", after.Tokens(), again.Tokens(), err)
+	read, err := s.alice.ReadPrice(ctx, s.group)
+	ok(t, "price of a look", err)
+	again, err := s.alice.Balance(ctx, "")
+	if cost, enough := after.Sub(again); err != nil || !enough || cost != read {
+		t.Errorf("listing cost %s, its price is %s, %v", cost.Tokens(), read.Tokens(), err)
 	}
 	fee, err := s.alice.EstimateFee(ctx, "register_group")
 	if err != nil || fee.IsZero() {

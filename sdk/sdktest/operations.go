@@ -67,6 +67,7 @@ func table() []operation {
 		operation{name: "estimateFee", try: func(ctx context.Context, c *sdk.Client, _ *suite) error {
 			return second(c.EstimateFee(ctx, "register_group"))
 		}},
+		operation{name: "readPrice", try: func(ctx context.Context, c *sdk.Client, s *suite) error { return second(c.ReadPrice(ctx, s.group)) }},
 		operation{name: "refreshToken", needKey: true, try: func(ctx context.Context, c *sdk.Client, _ *suite) error { return c.RefreshToken(ctx) }},
 		operation{name: "getNetworkInfo", try: func(_ context.Context, c *sdk.Client, _ *suite) error { return networkInfo(c) }},
 		operation{name: "computeHash", try: func(context.Context, *sdk.Client, *suite) error { return hashes(sdk.ComputeHash([]byte("abc")), nil) }},

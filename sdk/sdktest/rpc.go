@@ -3,6 +3,7 @@ package sdktest
 import (
 	"encoding/json"
 	"slices"
+	"strconv"
 )
 
 // rpcRequest is a ledger query (wire protocol 4.1).
@@ -69,6 +70,8 @@ func (s *state) view(method string, args viewArgs) (value, panicked string) {
 		return "0", ""
 	case method == "get_group_checksum":
 		return "null", ""
+	case method == "is_group_joinable":
+		return strconv.FormatBool(g != nil && g.joinable), ""
 	case g == nil:
 		return "", "Group not found"
 	case method == "get_group_owner":

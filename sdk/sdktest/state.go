@@ -74,11 +74,15 @@ func newState(f Flavour) state {
 // fees are the prices of specification section 8, in yocto.
 func (s *state) fees() map[string]string {
 	fees := map[string]string{}
-	for action, tokens := range map[string]string{"register_group": "0.64", "add_group_member": "0.013",
-		"revoke_group_member": "0.001", "upload": "0.039", "retrieve": "0.013"} {
-		if action == "retrieve" && !s.extended() {
-			continue // the hosted service does not charge it
+	prices := map[string]string{"register_group": "0.64", "add_group_member": "0.013",
+		"revoke_group_member": "0.001", "upload": "0.039", "retrieve": "0.013"}
+	if !s.extended() { // the hosted test network: reads cost, retrieving does not
+		delete(prices, "retrieve")
+		for _, read := range []string{readRecords, wire.OpGetGroupMembers, wire.OpGetOwnedGroups, wire.OpGetMemberGroups} {
+			prices[read] = "0.0013"
 		}
+	}
+	for action, tokens := range prices {
 		fee, err := sdk.ParseTokens(tokens)
 		if err != nil {
 			panic(err)
@@ -86,6 +90,19 @@ func (s *state) fees() map[string]string {
 		fees[action] = fee.String()
 	}
 	return fees
+}
+
+// readRecords is what the ledger calls reading the records of a group.
+const readRecords = "get_transactions_for_group"
+
+// chargeRead takes the fee of a look at g, which is free for groups that can be
+// joined. The caller holds the lock.
+func (s *state) chargeRead(id, action string, g *group) error {
+	if g != nil && g.joinable {
+		return nil
+	}
+	_, err := s.charge(id, action)
+	return err
 }
 
 // charge takes a fee. The caller holds the lock.
@@ -294,27 +311,33 @@ func (s *state) retention(c call, req wire.RetentionRequest) (any, error) {
 }
 
 func (s *state) owned(c call) (any, error) {
-	return s.listGroups(func(g *group) bool { return g.owner == c.account }), nil
+	return s.listGroups(c, wire.OpGetOwnedGroups, func(g *group) bool { return g.owner == c.account })
 }
 
 func (s *state) memberOf(c call) (any, error) {
-	return s.listGroups(func(g *group) bool { return slices.Contains(g.members, c.account) }), nil
+	return s.listGroups(c, wire.OpGetMemberGroups, func(g *group) bool { return slices.Contains(g.members, c.account) })
 }
 
-func (s *state) listGroups(want func(*group) bool) []string {
+func (s *state) listGroups(c call, action string, want func(*group) bool) (any, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err := s.chargeRead(c.account, action, nil); err != nil {
+		return nil, err
+	}
 	list := []string{}
 	for id, g := range s.groups {
 		if want(g) {
 			list = append(list, id)
 		}
 	}
-	return list
+	return list, nil
 }
 
 func (s *state) members(c call, req wire.GroupRequest) (any, error) {
 	g, err := s.member(c.account, req.GroupID)
+	if err == nil {
+		err = s.chargeRead(c.account, wire.OpGetGroupMembers, g)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -484,7 +507,11 @@ func (s *state) readBlob(c call, ticket string) (any, error) {
 }
 
 func (s *state) transactions(c call, req wire.TransactionsRequest) (any, error) {
-	if _, err := s.member(c.account, req.GroupID); err != nil {
+	g, err := s.member(c.account, req.GroupID)
+	if err == nil {
+		err = s.chargeRead(c.account, readRecords, g)
+	}
+	if err != nil {
 		return nil, err
 	}
 	switch {

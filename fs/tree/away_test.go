@@ -1,0 +1,100 @@
+package tree
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk"
+)
+
+// E2: while the service does not answer, what is known is shown from memory: the
+// first time after a second, then at once, and it is seen when it is back. All in
+// the time of a bubble, in which nothing else takes time.
+func TestE2KnownNamesWhileTheServiceIsAway(t *testing.T) {
+	for name, watch := range map[string]func(context.Context, sdk.Seq) (<-chan sdk.Event, error){
+		"without a watch": nil,
+		"watched": func(ctx context.Context, _ sdk.Seq) (<-chan sdk.Event, error) {
+			events := make(chan sdk.Event) // a watch waits faults out by itself
+			context.AfterFunc(ctx, func() { close(events) })
+			return events, nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := team()
+				w.put("team", alice, "f", []byte("content"))
+				m := mount(t, w, bob, func(c *Config) { c.Watch, c.RefreshInterval = watch, 2*time.Second })
+				m.names("/team")
+				back, backToo := w.stall("entries"), w.stall("groups")
+				looks := map[string]func(){
+					"ls":      func() { m.names("/team") },
+					"df":      func() { m.names("/") }, // opens the folder before it asks for its size
+					"look-up": func() { _, _ = m.lookup("/team/absent") },
+				}
+				for what, look := range looks { // from memory once the look before is out of date
+					time.Sleep(time.Second)
+					if took := duration(look); took > lookPatience {
+						t.Errorf("the first %s takes %s", what, took)
+					}
+				}
+				time.Sleep(2 * m.cfg.MetadataTimeout)
+				for range 20 {
+					time.Sleep(time.Second)
+					for what, look := range looks {
+						if took := duration(look); took != 0 {
+							t.Fatalf("%s takes %s", what, took)
+						}
+					}
+				}
+				if m.Status().Reachable {
+					t.Error("status says that the service answers")
+				}
+				back()
+				backToo()
+				w.put("team", alice, "new", nil)
+				for range 20 {
+					time.Sleep(time.Second)
+					m.names("/team")
+				}
+				if !m.Status().Reachable || !m.shows("/team", "new")() {
+					t.Error("nobody saw that the service is back")
+				}
+			})
+		})
+	}
+}
+
+func duration(do func()) time.Duration {
+	began := time.Now()
+	do()
+	return time.Since(began)
+}
+
+// What could not be sent is sent once the service is back, also when nobody looks.
+func TestUnsentFilesAreSentWithoutAWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := team()
+		m := mount(t, w, bob, func(c *Config) { c.RefreshInterval = 2 * time.Second })
+		m.names("/team")
+		gone := &sdk.Error{Op: "upload", Kind: sdk.KindUnavailable}
+		w.set("upload", gone)
+		w.set("groups", gone)
+		if err := m.save("/team/f", "content"); err == nil {
+			t.Fatal("saved")
+		}
+		time.Sleep(time.Minute)
+		w.set("upload", nil)
+		w.set("groups", nil)
+		time.Sleep(longestProbe + 2*m.cfg.RefreshInterval)
+		if left := m.Pending(); len(left) > 0 {
+			t.Errorf("still waits: %v", left)
+		}
+		before := w.hasBegun("groups")
+		time.Sleep(time.Hour)
+		if n := w.hasBegun("groups") - before; n != 0 {
+			t.Errorf("asked %d times though nobody looked and nothing waits", n)
+		}
+	})
+}

@@ -1,0 +1,50 @@
+package sdk_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/sdktest"
+)
+
+// What a look at the ledger costs is told before it is made, and is what it costs.
+func TestReadPriceIsWhatReadingCosts(t *testing.T) {
+	for _, flavour := range []sdktest.Flavour{sdktest.GenA, sdktest.GenB, sdktest.Extended} {
+		t.Run(flavour.String(), func(t *testing.T) {
+			s := sdktest.NewServer(t, flavour)
+			alice := s.Client(t, s.Account("alice", "10"))
+			if _, err := alice.RegisterGroup(t.Context(), "private"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := alice.OpenGroup(t.Context(), "open", time.Now().Add(time.Hour), 0); err != nil {
+				t.Fatal(err)
+			}
+			for _, g := range []sdk.GroupID{"private", "open", ""} {
+				price, err := alice.ReadPrice(t.Context(), g)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if paid := flavour != sdktest.Extended && g != "open"; price.IsZero() == paid {
+					t.Errorf("reading %q is said to cost %s", g, price.Tokens())
+				}
+				before, err := alice.Balance(t.Context(), "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if g == "" {
+					_, err = alice.Groups(t.Context())
+				} else {
+					_, err = alice.Entries(t.Context(), g, 0)
+				}
+				after, balanceErr := alice.Balance(t.Context(), "")
+				if err != nil || balanceErr != nil {
+					t.Fatal(err, balanceErr)
+				}
+				if cost, ok := before.Sub(after); !ok || cost.Cmp(price) != 0 {
+					t.Errorf("reading %q cost %s, and was said to cost %s", g, cost.Tokens(), price.Tokens())
+				}
+			}
+		})
+	}
+}
