@@ -9,6 +9,8 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
+
+	"github.com/svcfs/svcfs/fs/tree"
 )
 
 const (
@@ -75,10 +77,14 @@ func (n *fileNode) Removexattr(context.Context, string) syscall.Errno {
 	return errno(n.f.Changeable("remove attribute"))
 }
 
-// Getxattr: directories have none but an access list.
+// Getxattr: directories have none but an access list, and where looking at the
+// ledger costs, its price (A2).
 func (n *dirNode) Getxattr(_ context.Context, attr string, dest []byte) (uint32, syscall.Errno) {
 	if attr == aclName && n.m.lists() {
 		return n.m.getACL(n.d.Attr(), dest)
+	}
+	if price, ok := n.d.LookPrice(); ok && attr == tree.PriceAttribute {
+		return copyOut(dest, []byte(price.Tokens()))
 	}
 	return 0, noXattr(attr)
 }

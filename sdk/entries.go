@@ -25,7 +25,8 @@ import (
 // be read has a zero Hash: no content matches it, so it cannot be retrieved. A
 // negative size is [SizeUnknown].
 //
-// Free. Needs the API key, and membership in g or an open group. Errors: [KindNotFound],
+// Free at a service of one's own, else see [Client.ReadPrice]. Needs the API key, and
+// membership in g or an open group. Errors: [KindNotFound],
 // [KindNotAuthorized], [KindUnavailable], [KindTimeout]. Source: specification
 // 4.2 (getTransactionsForGroup), wire protocol 4.4.
 func (c *Client) Entries(ctx context.Context, g GroupID, after Seq) ([]Entry, error) {

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/svcfs/svcfs/fs/tree"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
@@ -24,16 +26,19 @@ type costDoc struct {
 	Charged int    `json:"charged"`
 	Unknown int    `json:"unknown,omitempty"` // price not told by the service
 	Tokens  string `json:"tokens"`
+	Looks   string `json:"looks,omitempty"` // tokens for one look at each group listed, where that costs
 }
 
 func (a *app) costCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "cost PATH...",
-		Short: "Tell what reading files in a mount would cost now; free",
+		Short: "Tell what reading files in a mount would cost now",
 		Long: `Tell what opening every file at or below PATH would cost now. Files that are in
-memory, or were written and not uploaded yet, are free. Asking is free: it reads
-the attribute user.svcfs.price, which never opens a file.`,
+memory, or were written and not uploaded yet, are free. Asking opens no file: it
+reads the attribute user.svcfs.price. It lists the folders below PATH, as find does:
+where a look at a group costs, as on the hosted network, it says how much. A mount
+looks when somebody does, and at most once a minute in the long run.`,
 		Example: "  svcfs cost ~/groups/team/photos\n  svcfs cost --json ~/groups/team/photos/*.jpg",
 		Args:    between(1, -1, "one PATH or more"),
 		RunE: a.simple(func(ctx context.Context, args []string) error {
@@ -46,18 +51,26 @@ the attribute user.svcfs.price, which never opens a file.`,
 
 func (a *app) cost(ctx context.Context, paths []string, asJSON bool) error {
 	var sum costDoc
-	var total sdk.Amount
-	for _, path := range paths {
-		if _, _, err := mountHolding(path); err != nil {
+	var total, looks sdk.Amount
+	groups := make(map[string]bool) // folders of groups that are looked at
+	for _, start := range paths {
+		mount, inside, err := mountHolding(start)
+		if err != nil {
 			return err
 		}
-		err := filepath.WalkDir(path, func(path string, d fs.DirEntry, err error) error {
+		if group, _, _ := strings.Cut(inside[1:], "/"); group != "" {
+			groups[filepath.Join(mount, group)] = true
+		}
+		err = filepath.WalkDir(start, func(path string, d fs.DirEntry, err error) error {
 			switch {
 			case err != nil:
 				return err
 			case ctx.Err() != nil:
 				return ctx.Err()
 			case d.IsDir():
+				if inside == "/" && filepath.Dir(path) == filepath.Clean(start) {
+					groups[filepath.Join(mount, d.Name())] = true
+				}
 				return nil
 			}
 			if info, err := d.Info(); err == nil {
@@ -72,12 +85,25 @@ func (a *app) cost(ctx context.Context, paths []string, asJSON bool) error {
 			return err
 		}
 	}
+	for group := range groups {
+		price, _, err := priceOf(group)
+		if err != nil {
+			return err
+		}
+		looks, _ = looks.Add(price)
+	}
 	sum.Tokens = total.Tokens()
+	if !looks.IsZero() {
+		sum.Looks = looks.Tokens()
+	}
 	if asJSON {
 		return a.printJSON(sum)
 	}
 	a.printPairs([2]string{"files", itoa(sum.Files)}, [2]string{"size", sizeWords(sum.Bytes)}, [2]string{"free", itoa(sum.Free)},
 		[2]string{"charged", itoa(sum.Charged)}, [2]string{"tokens", sum.Tokens})
+	if sum.Looks != "" {
+		a.ui.notice("a look at what others changed there costs %s tokens; svcfs status tells how many were made", sum.Looks)
+	}
 	if sum.Unknown > 0 {
 		a.ui.notice("the service does not tell its prices: %s more would be charged", plural(sum.Unknown, "file"))
 	}
@@ -87,21 +113,32 @@ func (a *app) cost(ctx context.Context, paths []string, asJSON bool) error {
 // maxPriceText bounds the attribute's value, in bytes.
 const maxPriceText = 64
 
+// priceOf reads the price of a file or folder, if it has one.
+func priceOf(path string) (price sdk.Amount, known bool, err error) {
+	text := make([]byte, maxPriceText)
+	n, err := unix.Lgetxattr(path, tree.PriceAttribute, text)
+	if errors.Is(err, syscall.ENODATA) {
+		return price, false, nil
+	}
+	if err == nil {
+		price, err = wire.ParseTokens(string(text[:n]))
+	}
+	if err != nil {
+		return price, false, fmt.Errorf("ask the price of %s: %w", path, err)
+	}
+	return price, true, nil
+}
+
 // add adds one file.
 func (c *costDoc) add(path string, total *sdk.Amount) error {
 	c.Files++
-	text := make([]byte, maxPriceText)
-	n, err := unix.Lgetxattr(path, "user.svcfs.price", text)
-	if errors.Is(err, syscall.ENODATA) {
+	price, known, err := priceOf(path)
+	if err != nil {
+		return err
+	}
+	if !known {
 		c.Unknown++
 		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("ask the price of %s: %w", path, err)
-	}
-	price, err := wire.ParseTokens(string(text[:n]))
-	if err != nil {
-		return fmt.Errorf("price of %s: %w", path, err)
 	}
 	if price.IsZero() {
 		c.Free++
@@ -120,9 +157,12 @@ func (a *app) refreshCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "refresh DIR",
-		Short: "Make the mount on DIR look at the ledger now; free",
-		Long: `Make the mount on DIR look at the ledger now, and wait until it has. It looks
-every few seconds by itself while it is used.`,
+		Short: "Make the mount on DIR look at the ledger now",
+		Long: `Make the mount on DIR look at the ledger now, and wait until it has. Your own
+service tells of changes at once. Where the service does not, as the hosted network,
+a mount looks when somebody does, and ever more rarely while nothing new is there;
+such a look costs, as svcfs cost DIR tells. Files that were refused because they are
+not what was recorded may be tried again.`,
 		Example: "  svcfs refresh ~/groups",
 		Args:    exactly(1, "one DIR"),
 		RunE: a.simple(func(ctx context.Context, args []string) error {

@@ -154,7 +154,7 @@ func (a *app) treeConfig(c *sdk.Client, caps wire.Capabilities, p mountPlan, log
 		StagingBytes: int64(p.flags.stagingSize), Logger: logger, ReadOnly: p.readOnly, AllowMkdir: p.flags.allowMkdir,
 		AllowDelete: p.flags.allowDelete && deletes, AllowCrawlers: p.flags.allowCrawlers,
 		CanRename: slices.Contains(caps.Features, wire.CapRename), Scratch: p.flags.scratch,
-		Budget: p.budget, BudgetPerHour: p.budgetPerHour, Price: c.Price, Watch: c.Watch, Version: version(), Mountpoint: p.dir,
+		Budget: p.budget, BudgetPerHour: p.budgetPerHour, Price: c.Price, ReadPrice: c.ReadPrice, Watch: c.Watch, Version: version(), Mountpoint: p.dir,
 		Proofs: func() string { return proofWords(c) },
 	}
 }

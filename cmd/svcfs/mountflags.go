@@ -68,8 +68,9 @@ func (a *app) mountCommand() *cobra.Command {
 		Long: `Mount the groups of the account on the empty folder DIR. Stays in the
 foreground until it is interrupted; what is not uploaded yet is uploaded first.
 Ctrl-C once keeps the mount when something cannot be uploaded, and lists it;
-twice gives it up. Listing and stat are free; opening a file costs one
-retrieval unless it is in memory, closing a changed one costs one upload.
+twice gives it up. Listing and stat are free, but for looks at what others changed
+on the hosted network; opening a file costs one retrieval unless it is in memory,
+closing a changed one costs one upload.
 
 Signals: SIGTERM uploads what is left and unmounts, SIGUSR1 switches the log
 between --log-level and debug, SIGHUP looks at the ledger now.`,

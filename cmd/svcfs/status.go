@@ -138,11 +138,15 @@ func (a *app) statusOf(ctx context.Context, path string, asJSON bool) error {
 	if !s.Reachable {
 		reachable = "no"
 	}
+	charged := plural(int(s.Retrieves), "retrieval") + ", " + plural(int(s.Uploads), "upload")
+	if s.Looks > 0 {
+		charged += ", " + plural(int(s.Looks), "look") + " at the ledger"
+	}
 	a.printPairs([][2]string{
 		{"mountpoint", escapeName(dir)}, {"state", m.State}, {"account", escapeName(s.Account)}, {"process", itoa(s.PID)},
 		{"since", s.Started.UTC().Format(time.RFC3339)}, {"service reachable", reachable}, {"groups", itoa(s.Groups)}, {"proofs", cmp.Or(s.Proofs, "not told")},
 		{"pending", pendingWords(s.Pending) + sendingWords(s.Sending)}, {"cached", fmt.Sprintf("%d of %d bytes", s.Cached, s.CacheLimit)},
-		{"charged", plural(int(s.Retrieves), "retrieval") + ", " + plural(int(s.Uploads), "upload")},
+		{"charged", charged},
 		{"spent", spent + " tokens"}, {"errors", fmt.Sprint(s.Errors)},
 	}...)
 	return a.printPending(ctx, dir)

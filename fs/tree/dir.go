@@ -145,6 +145,11 @@ func (d *Dir) Lookup(ctx context.Context, name string) (Node, error) {
 		return nil, d.failed("look up", name, err)
 	}
 	if n := d.child(name); n != nil {
+		if d.kind == dirRoot && name != controlName {
+			d.t.mu.Lock()
+			d.t.noteLook()
+			d.t.mu.Unlock()
+		}
 		return n, nil
 	}
 	absent := plain(ClassNotExist, "look up", join(d.Path(), name), "no such file")
@@ -189,14 +194,19 @@ func (d *Dir) lookAgain(ctx context.Context) error {
 	}
 	t := d.t
 	t.mu.Lock()
-	t.usedAt = t.now()
-	t.lookedAt = t.usedAt
+	t.noteLook()
 	fresh := t.isFresh(t.listedAt, &t.pacing, &t.lookPrice, missInterval)
 	t.mu.Unlock()
 	if fresh || !t.reached.Load() { // tick looks whether it is back
 		return nil
 	}
 	return t.fromMemory("/", &t.toldDry, t.wait(ctx, t.lookAtGroups()))
+}
+
+// noteLook remembers that somebody looked at the groups. Needs Tree.mu.
+func (t *Tree) noteLook() {
+	t.usedAt = t.now()
+	t.lookedAt = t.usedAt
 }
 
 // child returns the node of a name as typed or as shown.

@@ -162,6 +162,10 @@ func (f *File) changed() {
 	f.mtime, f.timed = f.t.now(), false
 }
 
+// PriceAttribute tells what opening a file, or a look at a group, would cost now, in
+// tokens.
+const PriceAttribute = "user.svcfs.price"
+
 // Xattrs returns the read-only attributes (A2). Free.
 func (f *File) Xattrs() map[string]string {
 	if f.show != nil {
@@ -169,7 +173,7 @@ func (f *File) Xattrs() map[string]string {
 	}
 	x := map[string]string{"user.svcfs.group": string(f.group.id), "user.svcfs.state": f.state()}
 	if price, ok := f.openPrice(); ok {
-		x["user.svcfs.price"] = price.Tokens()
+		x[PriceAttribute] = price.Tokens()
 	}
 	e := f.entry.Load()
 	if e == nil {
