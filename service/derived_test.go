@@ -102,6 +102,8 @@ func TestThreat26AuditComparesEveryTableWithTheLedger(t *testing.T) {
 		{"groups", "join_uses", "id = 'open'", "0", "open"},
 		{"groups", "join_role", "id = 'open'", "'writer'", "open"},
 		{"groups", "retention_days", "id = 'g'", "0", "g"},
+		{"groups", "pending_retention", "id = 'g'", "0", "g"},
+		{"groups", "pending_retention_ns", "id = 'g'", "1", "g"},
 		{"groups", "key_version", "id = 'g'", "1", "g"},
 		{"members", "since", "group_id = 'g' AND account = 'bob.svc.testnet'", "1", "g/bob.svc.testnet"},
 		{"members", "role", "group_id = 'g' AND account = 'bob.svc.testnet'", "'writer'", "g/bob.svc.testnet"},
@@ -137,6 +139,8 @@ func TestThreat26AuditComparesEveryTableWithTheLedger(t *testing.T) {
 	for name, tc := range map[string]struct{ statement, undo, want string }{
 		"a member that nobody added": {"INSERT INTO members (group_id, account, since) VALUES ('g', 'eve.svc.testnet', 5)", "DELETE FROM members WHERE account = 'eve.svc.testnet'",
 			`table members, "g/eve.svc.testnet": the ledger is broken: the ledger knows nothing of it`},
+		"a deletion that nobody asked for": {"INSERT INTO pending_deletions (ref, group_id, account, due_ns) VALUES ('" + named + "', 'g', 'alice.svc.testnet', 5)",
+			"DELETE FROM pending_deletions", "table pending_deletions, \"" + named + "\": the ledger is broken: the ledger knows nothing of it"},
 		"a member is missing": {"UPDATE members SET account = 'zed' WHERE group_id = 'open' AND account = 'bob.svc.testnet'", "", `table members, "open/zed"`},
 	} {
 		if _, err := db.Exec(tc.statement); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 
@@ -19,6 +20,12 @@ type State struct {
 	groups   map[string]*groupState
 	members  map[memberKey]*memberState
 	files    map[string]*fileState
+	pending  map[string]pendingState // deletions that wait, by reference
+}
+
+type pendingState struct {
+	group, account string
+	due            int64
 }
 
 type accountState struct {
@@ -32,13 +39,14 @@ type accountState struct {
 // A pointer is nil where the database has NULL; known tells where old records say
 // nothing.
 type groupState struct {
-	owner            string
-	joinable         bool // only a window makes it so
-	expires, maxUses *int64
-	knowsMaxUses     bool
-	uses, keyVersion int64
-	retention        *int64
-	joinRole         string
+	owner              string
+	joinable           bool // only a window makes it so
+	expires, maxUses   *int64
+	knowsMaxUses       bool
+	uses, keyVersion   int64
+	pending, pendingNS *int64
+	retention          *int64
+	joinRole           string
 }
 
 type memberKey struct{ group, account string }
@@ -60,7 +68,7 @@ type fileState struct {
 // found by [State.Compare]: no row fits it.
 func (s *State) Apply(r Record) {
 	if s.accounts == nil {
-		*s = State{map[string]*accountState{}, map[string]*groupState{}, map[memberKey]*memberState{}, map[string]*fileState{}}
+		*s = State{map[string]*accountState{}, map[string]*groupState{}, map[memberKey]*memberState{}, map[string]*fileState{}, map[string]pendingState{}}
 	}
 	s.applyToAccounts(r)
 	s.applyToGroup(r)
@@ -140,7 +148,14 @@ func (s *State) applyToGroup(r Record) {
 	case KindCloseJoin:
 		g.expires = nil
 	case KindRetention:
-		g.retention = number(r.Detail)
+		g.retention, g.pending, g.pendingNS = number(r.Detail), nil, nil
+	case KindPending:
+		if days, due, ok := strings.Cut(strings.TrimPrefix(r.Detail, "retention "), " "); ok {
+			g.pending, g.pendingNS = number(days), number(due)
+		}
+	case KindKeep:
+		g.pending, g.pendingNS = nil, nil
+		maps.DeleteFunc(s.pending, func(_ string, p pendingState) bool { return p.group == r.Group })
 	}
 }
 
@@ -168,6 +183,10 @@ func (s *State) applyToFile(r Record) {
 		f.name, f.knowsName, f.changed = r.Detail, true, r.Seq
 	case KindTombstone:
 		f.deleted, f.changed = &r, r.Seq
+	case KindPending:
+		if due := number(r.Detail); due != nil {
+			s.pending[r.Ref] = pendingState{r.Group, r.Account, *due}
+		}
 	}
 }
 
@@ -178,7 +197,7 @@ func (s *State) Compare(ctx context.Context, tx *store.Tx) error {
 	if s.accounts == nil {
 		s.Apply(Record{})
 	}
-	for _, compare := range []func(context.Context, *store.Tx) error{s.compareAccounts, s.compareGroups, s.compareMembers, s.compareFiles} {
+	for _, compare := range []func(context.Context, *store.Tx) error{s.compareAccounts, s.compareGroups, s.compareMembers, s.compareFiles, s.comparePending} {
 		if err := compare(ctx, tx); err != nil {
 			return err
 		}
@@ -292,22 +311,24 @@ func (s *State) compareGroups(ctx context.Context, tx *store.Tx) error {
 	each := func(rows *sql.Rows) (id string, known bool, facts []fact, err error) {
 		var owner, joinRole string
 		var joinable bool
-		var expires, maxUses, retention sql.NullInt64
+		var expires, maxUses, retention, pending, pendingNS sql.NullInt64
 		var uses, keyVersion int64
-		err = rows.Scan(&id, &owner, &joinable, &expires, &maxUses, &uses, &retention, &keyVersion, &joinRole)
+		err = rows.Scan(&id, &owner, &joinable, &expires, &maxUses, &uses, &retention, &keyVersion, &joinRole, &pending, &pendingNS)
 		g := s.groups[id]
 		if err != nil || g == nil {
 			return id, false, nil, err
 		}
 		seen[id] = true
 		facts = []fact{{"owner", owner, g.owner}, {"joinable", joinable, g.joinable}, {"join_expires", null(expires), pointed(g.expires)}, {"join_uses", uses, g.uses},
-			{"retention_days", null(retention), pointed(g.retention)}, {"key_version", keyVersion, g.keyVersion}, {"join_role", joinRole, g.joinRole}}
+			{"retention_days", null(retention), pointed(g.retention)}, {"key_version", keyVersion, g.keyVersion},
+			{"pending_retention", null(pending), pointed(g.pending)}, {"pending_retention_ns", null(pendingNS), pointed(g.pendingNS)}, {"join_role", joinRole, g.joinRole}}
 		if g.knowsMaxUses {
 			facts = append(facts, fact{"join_max_uses", null(maxUses), pointed(g.maxUses)})
 		}
 		return id, true, facts, nil
 	}
-	return eachRow(ctx, tx, "groups", "SELECT id, owner, joinable, join_expires, join_max_uses, join_uses, retention_days, key_version, join_role FROM groups ORDER BY id",
+	return eachRow(ctx, tx, "groups", `SELECT id, owner, joinable, join_expires, join_max_uses, join_uses, retention_days, key_version, join_role,
+		pending_retention, pending_retention_ns FROM groups ORDER BY id`,
 		len(s.groups), each, func() string { return unseen(s.groups, seen, same) })
 }
 
@@ -365,4 +386,16 @@ func (s *State) compareFiles(ctx context.Context, tx *store.Tx) error {
 	return eachRow(ctx, tx, "files", `SELECT ref, group_id, seq, changed_seq, tx_id, uploader, file_hash, time_ns, filename, original_size, content_type,
 		deleted_ns, deleted_by, deleted_why, backend = 'Ipfs', key_id IS NOT NULL FROM files ORDER BY seq, ref`, len(s.files), each,
 		func() string { return unseen(s.files, seen, same) })
+}
+
+// comparePending compares what waits to be deleted: each must have been asked for.
+// What was taken back, or may not happen any more, has no row.
+func (s *State) comparePending(ctx context.Context, tx *store.Tx) error {
+	each := func(rows *sql.Rows) (ref string, known bool, facts []fact, err error) {
+		var has pendingState
+		err = rows.Scan(&ref, &has.group, &has.account, &has.due)
+		p, known := s.pending[ref]
+		return ref, known, []fact{{"group_id", has.group, p.group}, {"account", has.account, p.account}, {"due_ns", has.due, p.due}}, err
+	}
+	return eachRow(ctx, tx, "pending_deletions", "SELECT ref, group_id, account, due_ns FROM pending_deletions ORDER BY ref", 0, each, nil)
 }
