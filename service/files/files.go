@@ -127,6 +127,9 @@ func (f *Files) Prepare(ctx context.Context, account string, req wire.PrepareUpl
 	if req.Size > f.maxBytes+format.Overhead {
 		return out, f.tooLarge()
 	}
+	if err := f.options.Space.Room(req.Size); err != nil {
+		return out, err
+	}
 	ref := f.newRef(req.GroupID)
 	out = wire.PrepareUploadResult{UploadID: newUUID(), GroupID: req.GroupID, Filename: req.Filename}
 	out.UploadURL = wire.PathUploadBlob + out.UploadID
@@ -139,9 +142,6 @@ func (f *Files) Prepare(ctx context.Context, account string, req wire.PrepareUpl
 			return err
 		}
 		if err := f.mayKeep(ctx, tx, account, req.GroupID, max(req.Size, format.Overhead)); err != nil {
-			return err
-		}
-		if err := f.options.Space.Room(req.Size); err != nil {
 			return err
 		}
 		key, err := f.vault.NewFileKey()

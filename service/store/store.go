@@ -205,7 +205,11 @@ func (s *Store) HoldBack(ctx context.Context) (room bool, err error) {
 		return false, err
 	}
 	defer s.passTurn()
-	if room, err = s.engine.holdBack(ctx, s.write); err != nil {
+	err = s.bounded(ctx, func(ctx context.Context) (err error) {
+		room, err = s.engine.holdBack(ctx, s.write)
+		return err
+	})
+	if err != nil {
 		return false, mark(s.engine, fmt.Errorf("hold back space: %w", err))
 	}
 	return room, nil
