@@ -75,7 +75,7 @@ const mergePatience = chain.MaxMergeDelaySeconds * time.Second
 // not be believed, [KindUnsupported] at a service without signed checkpoints,
 // [KindNotFound], [KindNotAuthorized].
 func (c *Client) VerifyLedger(ctx context.Context, g GroupID) (LedgerReport, error) {
-	report, err := c.verifyLedger(ctx, g)
+	report, err := orSuccessor(ctx, c, func() (LedgerReport, error) { return c.verifyLedger(ctx, g) })
 	return report, c.wrap("verify ledger", g, "", err)
 }
 

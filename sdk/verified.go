@@ -77,10 +77,10 @@ func (c *Client) theLog(ctx context.Context) (*proof.Log, proof.Checkpoint, erro
 	v.mu.Lock()
 	log := v.log
 	v.mu.Unlock()
-	if log == nil {
+	if pinned, _ := c.memory.Log(); log == nil || log.Key() != pinned {
 		key, err := c.logKey(ctx)
 		if err == nil {
-			log, err = proof.NewLog(key, c.cfg.Witness)
+			log, err = proof.NewLog(key, c.cfg.Witness, c.memory.Earlier()...)
 		}
 		if err != nil {
 			return nil, proof.Checkpoint{}, err
@@ -105,6 +105,8 @@ func (c *Client) theLog(ctx context.Context) (*proof.Log, proof.Checkpoint, erro
 func (c *Client) logKey(ctx context.Context) (string, error) {
 	pinned, _ := c.memory.Log()
 	switch {
+	case c.cfg.LogKey != "" && slices.Contains(c.memory.Earlier(), c.cfg.LogKey):
+		return pinned, nil // which replaced the required one, as both said
 	case c.cfg.LogKey != "" && pinned != "" && c.cfg.LogKey != pinned:
 		return "", c.lies(errors.New("the log key that is required is not the one that this machine has seen"))
 	case c.cfg.LogKey != "":
@@ -125,9 +127,43 @@ func (c *Client) logKey(ctx context.Context) (string, error) {
 	return key, nil
 }
 
+// orSuccessor runs f, and once more when the service was not believed and shows
+// that another key replaced the one of its log.
+func orSuccessor[T any](ctx context.Context, c *Client, f func() (T, error)) (T, error) {
+	out, err := f()
+	if KindOf(err) == KindCorrupt && c.followLogKey(ctx) {
+		return f()
+	}
+	return out, err
+}
+
+// followLogKey takes over the key that replaced the pinned one, if both signed
+// that. A service without such statements replaced none.
+func (c *Client) followLogKey(ctx context.Context) bool {
+	pinned, _ := c.memory.Log()
+	if pinned == "" {
+		return false
+	}
+	raw, err := c.tlog(ctx, wire.TlogKeys)
+	var said wire.LogKeys
+	if err != nil || json.Unmarshal(raw, &said) != nil {
+		return false
+	}
+	next := proof.Successor(pinned, said.Statements)
+	if next == pinned {
+		return false
+	}
+	c.memory.Succeed(next)
+	return true
+}
+
 // chainEntries lists the file records of g with a ChangedSeq above after, from
 // records that are proven.
 func (c *Client) chainEntries(ctx context.Context, g GroupID, after Seq) ([]Entry, error) {
+	return orSuccessor(ctx, c, func() ([]Entry, error) { return c.readEntries(ctx, g, after) })
+}
+
+func (c *Client) readEntries(ctx context.Context, g GroupID, after Seq) ([]Entry, error) {
 	c.verifier.mu.Lock()
 	from := c.verifier.groups[g]
 	c.verifier.mu.Unlock()
@@ -395,13 +431,16 @@ func (c *Client) checkReceipt(ctx context.Context, g GroupID, name string, e Ent
 		r.FileHash != e.Hash.String() || r.Detail != name || size != SizeUnknown && size != e.Size {
 		return malformed(errors.New("its receipt is of another record than the one of this upload"))
 	}
-	log, _, err := c.theLog(ctx)
+	place, err := orSuccessor(ctx, c, func() (chain.Place, error) {
+		log, _, err := c.theLog(ctx)
+		if err != nil {
+			return chain.Place{}, err
+		}
+		place, err := proof.CheckReceipt(log, &r, *a.Receipt)
+		return place, c.unproven(err)
+	})
 	if err != nil {
 		return err
-	}
-	place, err := proof.CheckReceipt(log, &r, *a.Receipt)
-	if err != nil {
-		return c.unproven(err)
 	}
 	c.memory.SawGroup(string(g), place)
 	return nil

@@ -3,10 +3,13 @@ package service
 import (
 	"context"
 	"crypto/ed25519"
+	"errors"
 	"fmt"
 	"net/url"
 
+	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/checkpoint"
+	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/vault"
 )
@@ -14,10 +17,15 @@ import (
 // newLog makes the transparency log of the ledger. Its name is the address
 // clients use with the contract, so that two services never share one.
 func newLog(s *store.Store, v *vault.Vault, cfg Config) (*checkpoint.Log, error) {
-	seed, err := v.Key(vault.PurposeLog)
+	seeds, err := v.Keys(vault.PurposeLog)
 	if err != nil {
 		return nil, err
 	}
+	var keys []ed25519.PrivateKey
+	for _, seed := range seeds {
+		keys = append(keys, ed25519.NewKeyFromSeed(seed[:]))
+	}
+	newest := len(keys) - 1
 	host := "localhost" // for the commands that never sign
 	if cfg.PublicURL != "" {
 		u, err := url.Parse(cfg.PublicURL)
@@ -26,7 +34,20 @@ func newLog(s *store.Store, v *vault.Vault, cfg Config) (*checkpoint.Log, error)
 		}
 		host = u.Host
 	}
-	return checkpoint.New(s, cfg.DataDir, checkpoint.Origin(host, cfg.ContractID), ed25519.NewKeyFromSeed(seed[:]), cfg.Logger, cfg.Now), nil
+	log := checkpoint.New(s, cfg.DataDir, checkpoint.Origin(host, cfg.ContractID), keys[newest], cfg.Logger, cfg.Now)
+	log.Succeeds(keys[:newest])
+	return log, nil
+}
+
+// RotateLogKey gives the ledger's log another key, with which processes sign from
+// their next start on. They show that both keys said so, and clients go on.
+func (s *Service) RotateLogKey(ctx context.Context) error {
+	return s.store.Write(ctx, func(tx *store.Tx) error {
+		if pending, err := vault.NextMaster(ctx, tx); err != nil || pending != "" {
+			return errors.Join(err, fault.New(wire.CodeConflict, "another master key is being brought in: finish that first with svcd rotate-master-key"))
+		}
+		return s.vault.Replace(ctx, tx, vault.PurposeLog)
+	})
 }
 
 // Audit verifies the hash chain of the ledger, compares its tree with the newest

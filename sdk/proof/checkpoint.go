@@ -17,19 +17,28 @@ import (
 type Log struct {
 	key     string
 	signer  note.Verifier
-	witness note.Verifier // nil = none is required
+	earlier []note.Verifier // whose checkpoints this machine believed before
+	witness note.Verifier   // nil = none is required
 }
 
 // NewLog returns the log with a verifier key, NAME+HASH+KEY as in
 // golang.org/x/mod/sumdb/note. With a witness, the verifier key of a cosigner
 // (c2sp.org/tlog-cosignature), a checkpoint is believed only when the witness
-// signed it too; "" asks for none.
-func NewLog(key, witness string) (*Log, error) {
+// signed it too; "" asks for none. Keys that the log had earlier verify what was
+// believed then, see [Log.Reopen].
+func NewLog(key, witness string, earlier ...string) (*Log, error) {
 	signer, err := note.NewVerifier(key)
 	if err != nil {
 		return nil, fmt.Errorf("verifier key %.200q: want NAME+HASH+KEY", key)
 	}
 	l := &Log{key: key, signer: signer}
+	for _, old := range earlier {
+		v, err := note.NewVerifier(old)
+		if err != nil {
+			return nil, fmt.Errorf("verifier key %.200q: want NAME+HASH+KEY", old)
+		}
+		l.earlier = append(l.earlier, v)
+	}
 	if witness != "" {
 		if l.witness, err = newCosigner(witness); err != nil {
 			return nil, err
@@ -63,7 +72,7 @@ const maxRecords = 1 << 48
 
 // Open verifies a checkpoint.
 func (l *Log) Open(raw string) (Checkpoint, error) {
-	c, err := l.Reopen(raw)
+	c, err := l.read(raw, l.signer)
 	if err != nil || l.witness == nil {
 		return c, err
 	}
@@ -74,9 +83,14 @@ func (l *Log) Open(raw string) (Checkpoint, error) {
 }
 
 // Reopen verifies a checkpoint that was believed before, maybe when no witness was
-// required.
+// required or the log had another key.
 func (l *Log) Reopen(raw string) (c Checkpoint, err error) {
-	opened, err := note.Open([]byte(raw), note.VerifierList(l.signer))
+	return l.read(raw, append(l.earlier[:len(l.earlier):len(l.earlier)], l.signer)...)
+}
+
+// read verifies a checkpoint that one of these keys signed.
+func (l *Log) read(raw string, by ...note.Verifier) (c Checkpoint, err error) {
+	opened, err := note.Open([]byte(raw), note.VerifierList(by...))
 	if err != nil {
 		return c, refuse(0, "the checkpoint was not signed with the key %s: %v", l.key, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -31,6 +32,8 @@ type Log struct {
 	Freshness time.Duration
 	// Cosign, where it is set, has a witness sign a checkpoint too.
 	Cosign func(note []byte) []byte
+
+	statements []string // by which keys replaced one another
 
 	records []chain.Record
 	heads   map[string]chain.Place
@@ -60,6 +63,34 @@ func (l *Log) VerifierKey() string {
 		panic(err)
 	}
 	return key
+}
+
+// Rekeyed is the same ledger, signed with another key. The statement about it is
+// signed by whom signers chooses; nil makes none.
+func (l *Log) Rekeyed(signers func(before, after note.Signer) []note.Signer) *Log {
+	next := newLog(Proving)
+	next.Lag, next.Freshness, next.Cosign = l.Lag, l.Freshness, l.Cosign
+	for _, r := range l.records {
+		next.append(r)
+	}
+	next.statements = slices.Clone(l.statements)
+	if signers == nil {
+		return next
+	}
+	signed, err := note.Sign(&note.Note{Text: wire.LogKeyStatement(l.VerifierKey(), next.VerifierKey())}, signers(l.signer(), next.signer())...)
+	if err != nil {
+		panic(err)
+	}
+	next.statements = append(next.statements, string(signed))
+	return next
+}
+
+func (l *Log) signer() note.Signer {
+	v, err := note.NewVerifier(l.VerifierKey())
+	if err != nil {
+		panic(err)
+	}
+	return logSigner{v, l.key}
 }
 
 // ReadHashes reads hashes of the tree.
@@ -247,10 +278,15 @@ func (f *file) later(kind, account, detail string) chain.Record {
 func (s *state) tlog(path string) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if path == "key" {
+	switch path {
+	case "key":
 		return []byte(s.log.VerifierKey() + "\n")
+	case wire.TlogKeys:
+		raw, _ := json.Marshal(wire.LogKeys{Statements: s.log.statements})
+		return raw
+	default:
+		return s.log.checkpoint()
 	}
-	return s.log.checkpoint()
 }
 
 // Log returns the ledger that a [Proving] service shows.

@@ -297,7 +297,7 @@ func (s *Server) table() map[string]route {
 		}}
 	}
 	if s.flavour == Proving {
-		for _, path := range []string{"key", "checkpoint"} {
+		for _, path := range []string{"key", "checkpoint", wire.TlogKeys} {
 			t[wire.PathTlog+path] = route{open: true, bare: true, run: func(call) (any, error) { return st.tlog(path), nil }}
 		}
 	}

@@ -49,6 +49,7 @@ type contents struct {
 	Version    int             `json:"version"`
 	Salt       []byte          `json:"salt"`
 	Key        string          `json:"key,omitempty"`        // verifier key of the log
+	Earlier    []string        `json:"earlier,omitempty"`    // keys that it replaced, as both said, the oldest first
 	Checkpoint string          `json:"checkpoint,omitempty"` // newest that was verified, as signed
 	Size       int64           `json:"size,omitempty"`       // records in it
 	Offered    []string        `json:"offered,omitempty"`    // extensions the service must go on offering, ascending
@@ -196,6 +197,24 @@ func (m *Memory) Pin(key string) {
 	}
 }
 
+// Succeed remembers that key replaced the one that was pinned.
+func (m *Memory) Succeed(key string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.now.Key != key {
+		m.now.Earlier = append(slices.Clone(m.now.Earlier), m.now.Key)
+		m.now.Key = key
+		m.touch()
+	}
+}
+
+// Earlier returns the keys that the pinned one replaced, the oldest first.
+func (m *Memory) Earlier() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.now.Earlier)
+}
+
 // Checkpoint remembers a verified checkpoint of size records, if it is the newest.
 func (m *Memory) Checkpoint(note string, size int64) {
 	m.mu.Lock()
@@ -269,7 +288,7 @@ func (m *Memory) Forget(keepKey bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !keepKey {
-		m.now.Key = ""
+		m.now.Key, m.now.Earlier = "", nil
 	}
 	m.now.Checkpoint, m.now.Size, m.now.Offered = "", 0, nil
 	for id, s := range m.now.Groups {
@@ -388,12 +407,15 @@ func merge(ours, file contents) (contents, error) {
 		return file, nil // what we saw was given up meanwhile
 	case ours.Epoch > file.Epoch:
 		return ours, nil
+	case ours.Key != "" && slices.Contains(file.Earlier, ours.Key): // the file knows what replaced ours
+		ours.Key, ours.Earlier = file.Key, file.Earlier
+	case file.Key != "" && slices.Contains(ours.Earlier, file.Key):
 	case ours.Key != "" && file.Key != "" && ours.Key != file.Key:
 		return ours, fmt.Errorf("%w: its log was signed with two keys", ErrContradiction)
 	}
 	out := ours
 	if out.Key == "" {
-		out.Key = file.Key
+		out.Key, out.Earlier = file.Key, file.Earlier
 	}
 	if file.Size > out.Size {
 		out.Checkpoint, out.Size = file.Checkpoint, file.Size

@@ -6,7 +6,7 @@
 // them for outsiders.
 //
 // The SQL ledger stays the primary record. The tree follows it in row order and
-// is a pure function of it: every process with the same master key computes and
+// is a pure function of it: every process over the same database computes and
 // signs the same tree, also several of them over one directory. Nothing but
 // hashes leaves the package.
 //
@@ -63,6 +63,8 @@ type Checkpoint struct {
 
 	// tree has the root Chains; nil in one that was read and not compared yet.
 	tree *chain.Tree
+
+	earlier bool // an earlier key of the log signed it
 }
 
 // Log is the tree in one data directory. It is safe for concurrent use. It
@@ -74,6 +76,8 @@ type Log struct {
 	key    ed25519.PrivateKey
 	logger *slog.Logger
 	now    func() time.Time
+
+	earlier []ed25519.PrivateKey // that signed before key, the oldest first
 
 	// turn is held while the tree grows, and guards walk, chains and compared. It
 	// comes before mu.
@@ -240,9 +244,9 @@ func (l *Log) load() (Checkpoint, error) {
 	if err != nil {
 		return Checkpoint{}, fmt.Errorf("read checkpoint: %w", err)
 	}
-	c, err := parse(raw, l.key.Public().(ed25519.PublicKey))
+	c, err := l.parseAny(raw)
 	if err != nil {
-		return c, fmt.Errorf("%w: %s was not signed with the master key of this data directory: %w", ErrContradiction, filepath.Join(Dir, noteFile), err)
+		return c, fmt.Errorf("%w: %s was not signed with a key of this log: %w", ErrContradiction, filepath.Join(Dir, noteFile), err)
 	}
 	return c, nil
 }
@@ -267,7 +271,7 @@ func (l *Log) sign(file *os.File) error {
 		return fmt.Errorf("sign checkpoint: %w", err)
 	}
 	// Another process over this directory may be ahead.
-	if other, err := l.load(); err != nil || other.Origin != l.origin || other.N < c.N || !other.HasChains {
+	if other, err := l.load(); err != nil || other.Origin != l.origin || other.N < c.N || !other.HasChains || other.earlier {
 		if err := replaceFile(filepath.Join(l.dir, noteFile), c.Note); err != nil {
 			return fmt.Errorf("write checkpoint: %w", err)
 		}
@@ -332,7 +336,8 @@ func (l *Log) VerifierKey() (string, error) {
 // signer signs notes. It prints without the key.
 type signer struct {
 	note.Verifier
-	key ed25519.PrivateKey
+	key  ed25519.PrivateKey
+	text string // the verifier key
 }
 
 func newSigner(origin string, key ed25519.PrivateKey) (*signer, error) {
@@ -344,7 +349,7 @@ func newSigner(origin string, key ed25519.PrivateKey) (*signer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("name the log %q: %w", origin, err)
 	}
-	return &signer{v, key}, nil
+	return &signer{v, key, text}, nil
 }
 
 // Sign signs a note's text.

@@ -51,6 +51,7 @@ func (l *Log) Handler(refuse func(http.ResponseWriter, *http.Request, error)) ht
 		key, err := l.VerifierKey()
 		return []byte(key + "\n"), err
 	}))
+	mux.HandleFunc("GET "+wire.PathTlog+wire.TlogKeys, serve("application/json", l.keys))
 	mux.HandleFunc("GET "+wire.PathTlog+"tile/{tile...}", serve(tileType, func(r *http.Request) ([]byte, error) {
 		return l.tile(r.Context(), r.PathValue("tile"))
 	}))

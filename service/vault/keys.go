@@ -283,6 +283,32 @@ func (v *Vault) Key(purpose string) ([keyBytes]byte, error) {
 	return [keyBytes]byte(list[0].raw.Slice()), nil
 }
 
+// Keys returns the keys for a purpose, the newest last.
+func (v *Vault) Keys(purpose string) (list [][keyBytes]byte, err error) {
+	for _, k := range slices.Backward(v.versions(purpose)) {
+		list = append(list, [keyBytes]byte(k.raw.Slice()))
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("there is no key for %s", purpose)
+	}
+	return list, nil
+}
+
+// Replace makes another key for a purpose and keeps those from before.
+func (v *Vault) Replace(ctx context.Context, tx *store.Tx, purpose string) error {
+	if err := v.Reload(ctx, tx); err != nil {
+		return err
+	}
+	k := serviceKey{purpose: purpose, version: 1, raw: locked.New(keyBytes)}
+	if have := v.versions(purpose); len(have) > 0 {
+		k.version = have[0].version + 1
+	}
+	if _, err := rand.Read(k.raw.Slice()); err != nil {
+		return fmt.Errorf("make key for %s: %w", purpose, err)
+	}
+	return v.Master().store(ctx, tx, []serviceKey{k})
+}
+
 // Master returns the master key in use.
 func (v *Vault) Master() Master {
 	v.mu.RLock()
