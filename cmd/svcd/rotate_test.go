@@ -38,6 +38,10 @@ func TestRotateMasterKeyCommand(t *testing.T) {
 	refused(t, exitUsage, "exclude each other", "rotate-master-key", "--finish", "--cancel", "--data", dir)
 	refused(t, exitUsage, "--new-master-key-file is for", "rotate-master-key", "--new-master-key-file", filepath.Join(dir, "x"), "--data", dir)
 
+	if out := mustRun(t, "rotate-log-key", "--data", dir); !strings.Contains(out, "restart every svcd serve") {
+		t.Errorf("rotate-log-key says %s", out)
+	}
+
 	// A backup from before wants the key from before.
 	restored := filepath.Join(t.TempDir(), "restored")
 	if err := os.Mkdir(restored, 0o700); err != nil {

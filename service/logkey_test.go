@@ -1,0 +1,82 @@
+package service_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"golang.org/x/mod/sumdb/note"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service"
+)
+
+// told reads what the log tells below its address.
+func (r *running) told(path string) string {
+	r.t.Helper()
+	req, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, r.url+wire.PathTlog+path, nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	_, body := r.do(req)
+	return string(body)
+}
+
+// signedBy tells whether a key signed a note.
+func signedBy(t *testing.T, text, key string) bool {
+	t.Helper()
+	v, err := note.NewVerifier(strings.TrimSpace(key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = note.Open([]byte(text), note.VerifierList(v))
+	return err == nil
+}
+
+// Threat 26: another key of the log comes with a statement that both keys signed,
+// the history goes on, and no checkpoint is signed with the key before any more.
+func TestThreat26LogKeyRotation(t *testing.T) {
+	was, first := openOld(t)
+	before := first.logKey()
+	if !signedBy(t, first.told("checkpoint"), before) {
+		t.Fatal("the first checkpoint is not signed with the first key")
+	}
+	var said wire.LogKeys
+	if err := json.Unmarshal([]byte(first.told(wire.TlogKeys)), &said); err != nil || len(said.Statements) != 0 {
+		t.Errorf("statements before any: %v, %v", said, err)
+	}
+	beside, err := first.beside(service.MasterKey{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := beside.RotateLogKey(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if first.logKey() != before {
+		t.Error("a process that runs changed its key")
+	}
+	first.rotated() // the master key, which changes nothing
+	second := reopen(t, first.dir, was)
+	after := second.logKey()
+	if after == before {
+		t.Fatal("the key did not change")
+	}
+	checkpoint := second.told("checkpoint")
+	if !signedBy(t, checkpoint, after) || signedBy(t, checkpoint, before) {
+		t.Errorf("the new checkpoint:\n%s", checkpoint)
+	}
+	if err := json.Unmarshal([]byte(second.told(wire.TlogKeys)), &said); err != nil || len(said.Statements) != 1 {
+		t.Fatalf("statements: %v, %v", said, err)
+	}
+	if !signedBy(t, said.Statements[0], before) || !signedBy(t, said.Statements[0], after) {
+		t.Errorf("not signed by both keys:\n%s", said.Statements[0])
+	}
+	text, _, _ := strings.Cut(said.Statements[0], "\n\n")
+	if old, next, ok := wire.ParseLogKeyStatement(text + "\n"); !ok || old != strings.TrimSpace(before) || next != strings.TrimSpace(after) {
+		t.Errorf("it says %q", text)
+	}
+	if report, err := second.svc.AuditReport(t.Context()); err != nil || report.Key != strings.TrimSpace(after) {
+		t.Errorf("audit: %+v, %v", report, err)
+	}
+}
