@@ -324,7 +324,7 @@ func TestW10AttributesOfCopyingTools(t *testing.T) {
 		"chmod":              os.Chmod(path, 0o755),
 		"chmod of a folder":  os.Chmod(m.path("team"), 0o750),
 		"user xattr":         unix.Setxattr(path, "user.comment", []byte("x"), 0),
-		"security xattr":     unix.Setxattr(path, "security.selinux", []byte("x"), 0),
+		"security xattr":     unix.Setxattr(m.path("team/new"), "security.selinux", []byte("x"), 0),
 		"xattr of a folder":  unix.Setxattr(m.path("team"), "user.comment", []byte("x"), 0),
 		"remove xattr":       unix.Removexattr(path, "user.comment"),
 	} {
@@ -362,7 +362,7 @@ func TestW10AttributesOfCopyingTools(t *testing.T) {
 		t.Fatal(err)
 	}
 	st := info.Sys().(*syscall.Stat_t)
-	if !info.ModTime().Equal(when) || st.Uid != nobody || st.Nlink != 1 || st.Blocks == 0 {
+	if !info.ModTime().Equal(when) || st.Uid != theirUID() || st.Nlink != 1 || st.Blocks == 0 {
 		t.Errorf("stat shows %+v", st)
 	}
 	src := filepath.Join(t.TempDir(), "tool.sh")
@@ -1170,7 +1170,7 @@ func TestA1AttributesBeforeReading(t *testing.T) {
 	m.put("f", pattern(12_345))
 	var st unix.Stat_t
 	if err := unix.Stat(m.path("team/f"), &st); err != nil || st.Size != 12_345 || st.Mtim.Sec != 1_700_000_001 ||
-		st.Uid != nobody || st.Gid != uint32(os.Getgid()) || st.Mode != unix.S_IFREG|0o600 {
+		st.Uid != theirUID() || st.Gid != uint32(os.Getgid()) || st.Mode != unix.S_IFREG|0o600 {
 		t.Errorf("%+v, %v", st, err)
 	}
 	m.wantCharges(0, 0)

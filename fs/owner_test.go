@@ -8,6 +8,9 @@ import (
 	"testing"
 )
 
+// theirUID is whose the files of other accounts are.
+func theirUID() uint32 { return defaultForeignUID(uint32(os.Getuid())) }
+
 // ownerOf tells whose a path is, as programs ask before they trust it.
 func ownerOf(t *testing.T, path string) uint32 {
 	t.Helper()
@@ -35,7 +38,7 @@ func TestA5OwnersOnAMount(t *testing.T) {
 	m.put("own/deep/theirs", "x")
 	m.refresh()
 	m.must(order{Do: "settle"}) // the kernel believed the folders' owner
-	for path, want := range map[string]uint32{"": own, "team": nobody, "team/own": nobody, "team/own/deep": nobody, "team/own/deep/mine": own, "team/own/deep/theirs": nobody} {
+	for path, want := range map[string]uint32{"": own, "team": theirUID(), "team/own": theirUID(), "team/own/deep": theirUID(), "team/own/deep/mine": own, "team/own/deep/theirs": theirUID()} {
 		if got := ownerOf(t, m.path(path)); got != want {
 			t.Errorf("after: %q belongs to %d, want %d", path, got, want)
 		}
@@ -44,11 +47,11 @@ func TestA5OwnersOnAMount(t *testing.T) {
 	m.put("own/deep/mine", "theirs now")
 	m.refresh()
 	m.must(order{Do: "settle"})
-	if got := ownerOf(t, m.path("team/own/deep/mine")); got != nobody {
+	if got := ownerOf(t, m.path("team/own/deep/mine")); got != theirUID() {
 		t.Errorf("overwritten by another account: it belongs to %d", got)
 	}
 	eventually(t, "saved here", func() bool { return ownerOf(t, m.path("team/own/deep/theirs")) == own })
-	if got := ownerOf(t, m.path("team/own/deep")); got != nobody {
+	if got := ownerOf(t, m.path("team/own/deep")); got != theirUID() {
 		t.Errorf("the folder went back to %d", got)
 	}
 }
@@ -60,7 +63,7 @@ func TestA5FirstLookIntoAGroup(t *testing.T) {
 	if _, err := os.Lstat(m.path("team/HEAD")); err != nil {
 		t.Fatal(err)
 	}
-	if after := ownerOf(t, m.path("team")); before != uint32(os.Getuid()) || after != nobody {
+	if after := ownerOf(t, m.path("team")); before != uint32(os.Getuid()) || after != theirUID() {
 		t.Errorf("belongs to %d, then %d", before, after)
 	}
 }
@@ -79,7 +82,6 @@ func TestA5ForeignUIDAndOwnAll(t *testing.T) {
 
 // A5, W10: copying tools set the owner that they saw on another file of the mount.
 func TestA5ChownToOwnersThatAreShown(t *testing.T) {
-	needRoot(t)
 	m := mounting(t, func(p *plan) { p.Theirs = []string{"d/f"} })
 	if out, err := exec.Command("cp", "-a", m.path("team/d"), m.path("team/copy")).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

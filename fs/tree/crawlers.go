@@ -18,8 +18,10 @@ func crawlers() []string {
 // tell their type, with O_NOATIME, as GIO does. The same programs copy files when
 // they are asked to, without it. So does the file dialog of every GTK program; it
 // is known by its library, which backup programs, that use the flag too, do not load.
+// The kernel lets only a file's owner use the flag, and GIO then looks without it:
+// 4 KiB, as libfm below, where its copies read more or ask for attributes first.
 func fileManagers() []string {
-	return []string{libfmManager, "nautilus", "nemo", "caja", "thunar", "Thunar", "xdg-desktop-por"}
+	return []string{libfmManager, "nautilus", "nemo", "caja", "thunar", "Thunar", "xdg-desktop-por", "gio"}
 }
 
 const libGIO = "/libgio-2.0.so"
@@ -50,7 +52,8 @@ func (f *File) mayPeek(flags OpenFlags) bool {
 	if f.t.cfg.AllowCrawlers || flags.Caller.Name == nil || flags.Write || f.staged.Load() || f.entry.Load() == nil || f.isCached() {
 		return false
 	}
-	if flags.Caller.Name() != libfmManager {
+	name := flags.Caller.Name()
+	if name != libfmManager && (flags.NoAtime || !slices.Contains(fileManagers(), name) || !f.t.isForeign(f.entry.Load())) {
 		return false
 	}
 	f.copier.CompareAndSwap(flags.Caller.PID, 0) // what it copied before
@@ -65,7 +68,7 @@ func (f *File) AttributesAsked(thread uint32) { f.copier.Store(thread) }
 func (h *Handle) loadPeeked(ctx context.Context, off int64, n int) error {
 	copies := h.f.copier.Load() == h.flags.Caller.PID
 	if h.peeks && !copies && off == 0 && n <= libfmPeek && !h.f.isCached() {
-		return h.f.refuseReader(libfmManager)
+		return h.f.refuseReader(h.flags.Caller.Name())
 	}
 	return h.f.load(ctx, h)
 }

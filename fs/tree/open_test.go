@@ -420,8 +420,17 @@ func TestR4FileManagersPeekForNothing(t *testing.T) {
 	wantClass(t, err, ClassAccess)
 	_, err = previews.ReadAt(t.Context(), buf, 0)
 	wantClass(t, err, ClassAccess)
+	for _, name := range []string{"nautilus", "Thunar", "gio"} { // O_NOATIME is for owners
+		look, err := f.Open(t.Context(), OpenFlags{Read: true, Caller: Caller{PID: 2, Name: func() string { return name }}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = look.ReadAt(t.Context(), buf[:4096], 0)
+		wantClass(t, err, ClassAccess)
+		look.Release()
+	}
 	m.wantCharges(0, 0)
-	if got := m.Status().Crawlers; got != 3 {
+	if got := m.Status().Crawlers; got != 6 {
 		t.Errorf("status counts %d refusals", got)
 	}
 	if n, err := copies.ReadAt(t.Context(), buf, 0); err != nil || n != len(buf) {
@@ -503,7 +512,10 @@ func TestR4WhoLooksForAFolder(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			h.Release()
+			defer h.Release()
+			if n, err := h.ReadAt(t.Context(), make([]byte, 64<<10), 0); n != 1 || err != nil {
+				t.Errorf("reading: %d bytes, %v", n, err)
+			}
 			m.wantCharges(1, 0)
 		})
 	}
