@@ -215,7 +215,7 @@ func reachOfSlowBodies(t *testing.T) {
 	t.Logf("figure: while %d requests stand open", a.inFlight())
 }
 
-// 8 connections with 240 streams each, and 1,500 bodies.
+// 8 connections with 240 streams each, and 1,500 bodies, too large ones and others.
 func reachBeforeSignIn(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
@@ -232,6 +232,10 @@ func reachBeforeSignIn(t *testing.T) {
 		openStreams(t, handshake(fmt.Sprintf("127.0.0.%d", 10+i), http2.NextProtoTLS), 240)
 	}
 	a.stand(8 * 32)
+	for i := range 1500 { // larger than what is taken from strangers
+		_, _ = io.WriteString(handshake(fmt.Sprintf("127.0.1.%d", 1+i%50)), openBody(1 << 20)[:64<<10]) // it may be closed already
+	}
+	a.settle(8 * 32)
 	for i := range 1500 {
 		if _, err := io.WriteString(handshake(fmt.Sprintf("127.0.1.%d", 1+i%50)), openBody(16<<10)); err != nil {
 			t.Fatal(err)
