@@ -70,9 +70,15 @@ type patienceKey struct{}
 // nothing has moved for d. A call that moves may take longer than d: a long list, or
 // a large file. It only shortens what [Config].Timeout allows. Call cancel in the end.
 func WithPatience(ctx context.Context, d time.Duration) (patient context.Context, cancel context.CancelFunc) {
+	outer, _ := ctx.Value(patienceKey{}).(func())
 	ctx, end := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(d, func() { end(errTooSlow) })
-	patient = context.WithValue(ctx, patienceKey{}, func() { timer.Reset(d) })
+	patient = context.WithValue(ctx, patienceKey{}, func() {
+		timer.Reset(d)
+		if outer != nil {
+			outer()
+		}
+	})
 	return patient, func() { timer.Stop(); end(nil) }
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/svcfs/svcfs/sdk"
@@ -185,6 +186,31 @@ func TestR6LooksCountAgainstTheBudget(t *testing.T) {
 	if n := strings.Count(string(m.errors.text()), "\n"); n != 3 { // other, and once for each that is shown
 		t.Errorf("%d lines in errors:\n%s", n, m.errors.text())
 	}
+}
+
+// A ledger that does not tell its prices keeps nobody from looking.
+func TestLooksGoOnWithoutAPrice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := team()
+		w.put("team", alice, "f", []byte("content"))
+		asked := 0
+		m := mount(t, w, bob, func(c *Config) {
+			c.ReadPrice = func(ctx context.Context, _ sdk.GroupID) (sdk.Amount, error) {
+				asked++
+				<-ctx.Done()
+				return sdk.Amount{}, context.Cause(ctx)
+			}
+		})
+		for range 10 {
+			if n := len(m.names("/team")); n != 1 {
+				t.Fatalf("lists %d files", n)
+			}
+			time.Sleep(time.Second)
+		}
+		if asked != 2 { // of the groups, and of this one
+			t.Errorf("asked %d times for a price within ten seconds", asked)
+		}
+	})
 }
 
 // M5 and threat 14 at a service that does not tell of changes: who was revoked reads

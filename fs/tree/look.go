@@ -86,7 +86,9 @@ func (t *Tree) readPrice(ctx context.Context, g *group) sdk.Amount {
 	if now.Before(known.until) {
 		return known.amount
 	}
-	amount, err := t.cfg.ReadPrice(ctx, id)
+	asked, cancel := sdk.WithPatience(ctx, lookPatience) // the look itself may still be answered
+	defer cancel()
+	amount, err := t.cfg.ReadPrice(asked, id)
 	known.until = now.Add(longestPause)
 	if err == nil {
 		known = lookPrice{amount, now.Add(priceAge)}
