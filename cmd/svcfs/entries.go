@@ -119,7 +119,7 @@ func (a *app) lsCommand() *cobra.Command {
 	var long, asJSON bool
 	cmd := &cobra.Command{
 		Use:     "ls [GROUP]",
-		Short:   "List the files of a group, or the groups; free",
+		Short:   "List the files of a group, or the groups",
 		Example: "  svcfs ls\n  svcfs ls -l team\n  svcfs ls team --json",
 		Args:    between(0, 1, "at most one GROUP"),
 		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
@@ -168,7 +168,7 @@ func (a *app) ledgerCommand() *cobra.Command {
 	var asJSON, verify bool
 	cmd := &cobra.Command{
 		Use:   "ledger GROUP",
-		Short: "List every file record of a group, also older versions and deleted files; free",
+		Short: "List every file record of a group, also older versions and deleted files",
 		Long: "Lists every file record of a group. With --verify it checks all records instead, also those of members and retrievals:\n" +
 			"that each gives its hash and is in the tree the service signed, that the history continues the one seen before, and that\n" +
 			"what mount, ls and get show is made of exactly these records. A history that was altered, shortened or forked ends with\n" +
