@@ -191,7 +191,7 @@ func TestThreat26ChainProofContinuesWhatIsKnown(t *testing.T) {
 		alice.upload("g", fmt.Sprint(i), nil)
 	}
 	first, _ := alice.chain("g", object{"limit": 4})
-	rest, proof := alice.chain("g", object{"after_seq": first[3].Seq, "known_size": before.N})
+	rest, _ := alice.chain("g", object{"after_seq": first[3].Seq, "known_size": before.N})
 	all := append(first, rest...)
 	if len(first) != 4 || len(all) != 10 {
 		t.Fatalf("%d and %d rows", len(first), len(rest))

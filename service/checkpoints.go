@@ -42,11 +42,27 @@ func newLog(s *store.Store, v *vault.Vault, cfg Config) (*checkpoint.Log, error)
 // RotateLogKey gives the ledger's log another key, with which processes sign from
 // their next start on. They show that both keys said so, and clients go on.
 func (s *Service) RotateLogKey(ctx context.Context) error {
+	return s.replaceKeys(ctx, vault.PurposeLog)
+}
+
+// RotateTokenKeys gives processes other keys for session tokens, download tickets
+// and sign-ins under way from their next start on: what the keys before signed is
+// good for nothing then, and clients sign in anew.
+func (s *Service) RotateTokenKeys(ctx context.Context) error {
+	return s.replaceKeys(ctx, vault.PurposeTokens, vault.PurposeTickets, vault.PurposePage)
+}
+
+func (s *Service) replaceKeys(ctx context.Context, purposes ...string) error {
 	return s.store.Write(ctx, func(tx *store.Tx) error {
 		if pending, err := vault.NextMaster(ctx, tx); err != nil || pending != "" {
 			return errors.Join(err, fault.New(wire.CodeConflict, "another master key is being brought in: finish that first with svcd rotate-master-key"))
 		}
-		return s.vault.Replace(ctx, tx, vault.PurposeLog)
+		for _, purpose := range purposes {
+			if err := s.vault.Replace(ctx, tx, purpose); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 

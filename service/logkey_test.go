@@ -80,3 +80,21 @@ func TestThreat26LogKeyRotation(t *testing.T) {
 		t.Errorf("audit: %+v, %v", report, err)
 	}
 }
+
+// Threat 33: what signs session tokens is replaced too, so that who stole it, or the
+// master key that gave it, makes none any more.
+func TestThreat33TokenKeyRotation(t *testing.T) {
+	was, first := openOld(t)
+	was.asBefore(first)
+	stolen := &user{running: first, id: was.Account, token: was.Token}
+	if err := first.svc.RotateTokenKeys(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	stolen.running = reopen(t, first.dir, was)
+	if status, body := stolen.tool(wire.OpGetGroupTransactions, object{"group_id": "g"}); status != http.StatusUnauthorized {
+		t.Errorf("a token of the key before: %d %s", status, body)
+	}
+	if n, err := stolen.svc.Verify(t.Context(), true, func(ref string, err error) { t.Errorf("%s: %v", ref, err) }); err != nil || n != 2 {
+		t.Errorf("%d files, %v", n, err)
+	}
+}

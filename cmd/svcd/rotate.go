@@ -21,6 +21,7 @@ func newRotateMasterKey(s *settings) *cobra.Command {
 the keys that sign session tokens and the ledger stay what they are. The key of
 every file is wrapped anew, so that the old master key opens nothing that the
 database holds from then on. Backups and exports from before need the old one.
+After a theft run svcd rotate-token-key too.
 
 With SQLite and the master key in the data directory one command does all of it.
 Else the old master key goes on opening the database until --finish: bring the
@@ -96,6 +97,30 @@ Whoever checks checkpoints in another way gets the new key from svcd audit.`,
 					return err
 				}
 				fmt.Fprintln(s.stdout, "the log has a new key: restart every svcd serve over this database; svcd audit shows the key afterwards")
+				return nil
+			})
+		},
+	}
+}
+
+func newRotateTokenKey(s *settings) *cobra.Command {
+	return &cobra.Command{
+		Use: "rotate-token-key", Short: "Replace the key that signs session tokens; every session ends", Args: noArgs,
+		Long: `Replace the key that signs session tokens, and those of download tickets and of
+sign-ins at an identity provider. Processes use them from their next start on:
+stop all of them, run this, and start them again. Every session token is void
+then; programs sign in anew with their API keys, which stay what they are.
+
+Do this after a theft of the master key, beside svcd rotate-master-key: who had
+the master key and a copy of the database could make session tokens. With a
+service that was begun before it kept keys, the master key alone was enough.`,
+		Example: "  svcd rotate-token-key --data /var/lib/svcd",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return s.with(cmd.Context(), func(svc *service.Service) error {
+				if err := svc.RotateTokenKeys(cmd.Context()); err != nil {
+					return err
+				}
+				fmt.Fprintln(s.stdout, "session tokens have a new key: restart every svcd serve over this database, and every session ends")
 				return nil
 			})
 		},

@@ -41,6 +41,9 @@ func TestRotateMasterKeyCommand(t *testing.T) {
 	if out := mustRun(t, "rotate-log-key", "--data", dir); !strings.Contains(out, "restart every svcd serve") {
 		t.Errorf("rotate-log-key says %s", out)
 	}
+	if out := mustRun(t, "rotate-token-key", "--data", dir); !strings.Contains(out, "every session ends") {
+		t.Errorf("rotate-token-key says %s", out)
+	}
 
 	// A backup from before wants the key from before.
 	restored := filepath.Join(t.TempDir(), "restored")
