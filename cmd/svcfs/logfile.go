@@ -1,7 +1,7 @@
 package main
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"os"
 	"sync"
@@ -44,11 +44,13 @@ func (l *logFile) open() error {
 	}
 	info, err := f.Stat()
 	if err == nil && info.Mode().IsRegular() {
-		err = errors.Join(f.Chmod(0o600), ownfile.Check(f, ownfile.Secret))
+		if err = f.Chmod(0o600); err == nil {
+			err = ownfile.Check(f, ownfile.Secret)
+		}
 	}
 	if err != nil {
 		_ = f.Close()
-		return refuse(exitOther, ownfile.MendOf(err), fmt.Errorf("close the log to others: %w", err))
+		return refuse(exitOther, cmp.Or(ownfile.MendOf(err), "name a file of yours with --log-file"), fmt.Errorf("close the log to others: %w", err))
 	}
 	l.f, l.size = f, info.Size()
 	return nil
