@@ -66,6 +66,17 @@ func (c *Client) unproven(err error) error {
 	return err
 }
 
+// otherKey tells that the service shows another key than the one it is held to,
+// which is what somebody sees who put a new service at an old address.
+func (c *Client) otherKey(ctx context.Context, log *proof.Log) error {
+	raw, err := c.tlog(ctx, "key")
+	if key := strings.TrimSuffix(string(raw), "\n"); err != nil || key == log.Key() {
+		return nil
+	}
+	return &Error{Op: "verify", Kind: KindCorrupt, Err: errors.New("the service signs with another key than the one that is pinned"),
+		Hint: "Ask the operator why. If this is a new service at the address of an old one: svcfs accept-rollback --forget-key."}
+}
+
 // theLog returns the service's log and the newest checkpoint that was verified,
 // by this client or another. The key is the one given, else the one pinned, else
 // the one the service shows now.
@@ -215,7 +226,7 @@ func (c *Client) readChain(ctx context.Context, g GroupID, from verified, fold *
 		}
 		checkpoint, err := listing.End(log, before, page.proof, request.Nonce)
 		if err != nil {
-			return c.unproven(err)
+			return errors.Join(c.otherKey(ctx, log), c.unproven(err))
 		}
 		c.learn(g, checkpoint, verified{listing.Cursor(), fold.newest()})
 		return nil

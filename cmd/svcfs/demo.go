@@ -244,7 +244,7 @@ func removeDemo(dir string) error {
 			return err
 		}
 	}
-	for _, name := range []string{"service", "log", demoMarker} {
+	for _, name := range []string{"service", "state", "log", demoMarker} {
 		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
 			return err
 		}
@@ -324,8 +324,9 @@ func (d *demo) mountUser(ctx context.Context, u *demoUser) error {
 	}
 	child := mountChild{
 		args: []string{"--account=" + string(u.account), "--url=" + d.service.url, "--config=" + os.DevNull, "--log-level=info", "--", u.dir},
-		env:  []string{envContract + "=" + demoContract},
-		key:  u.key, log: d.log,
+		// Another demo may have this address tomorrow: what was seen stays with this one.
+		env: []string{envContract + "=" + demoContract, "XDG_STATE_HOME=" + filepath.Join(d.dir, "state")},
+		key: u.key, log: d.log,
 		// A session group of its own: Ctrl-C reaches the demo, which unmounts in
 		// order; should the demo be killed, the child unmounts by itself.
 		attrs: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM},
