@@ -56,10 +56,10 @@ func TestListsTakeAsLongAsTheyMove(t *testing.T) {
 			if list, err := alice.Entries(t.Context(), "g", 0); err != nil || len(list) != 1 {
 				t.Errorf("a list that moves: %v, %v", list, err)
 			}
-			patient, cancel := sdk.WithPatience(t.Context(), time.Second)
+			patient, cancel := sdk.WithPatience(t.Context(), 2*time.Second)
 			defer cancel()
 			if list, err := alice.Entries(patient, "g", 0); err != nil || len(list) != 1 {
-				t.Errorf("within a patience of a second: %v, %v", list, err)
+				t.Errorf("within a patience of two seconds: %v, %v", list, err)
 			}
 			s.Disturb(path, slowly(2, time.Hour))
 			_, err := alice.Entries(t.Context(), "g", 0)

@@ -286,7 +286,7 @@ func (doubting) IsAuthorized(context.Context, sdk.GroupID, sdk.AccountID) (bool,
 // A list may take longer than the time limit while it moves (E2).
 func TestE2LongListsAreWaitedFor(t *testing.T) {
 	s := sdktest.NewServer(t, sdktest.GenB)
-	m, alice := hosted(t, s, func(c *Config) { c.MetadataTimeout = time.Second })
+	m, alice := hosted(t, s, func(c *Config) { c.MetadataTimeout = 2 * time.Second })
 	r, err := alice.UploadBytes(t.Context(), "team", "f", []byte("content"))
 	if err != nil {
 		t.Fatal(err)
@@ -295,7 +295,7 @@ func TestE2LongListsAreWaitedFor(t *testing.T) {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			answer := httptest.NewRecorder()
 			next.ServeHTTP(answer, r)
-			for range 15 {
+			for range 24 {
 				_, _ = w.Write([]byte(strings.Repeat(" ", 64<<10)))
 				_ = http.NewResponseController(w).Flush()
 				time.Sleep(100 * time.Millisecond)
