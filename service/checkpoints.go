@@ -12,6 +12,7 @@ import (
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/vault"
+	"github.com/svcfs/svcfs/service/witness"
 )
 
 // newLog makes the transparency log of the ledger. Its name is the address
@@ -36,6 +37,13 @@ func newLog(s *store.Store, v *vault.Vault, cfg Config) (*checkpoint.Log, error)
 	}
 	log := checkpoint.New(s, cfg.DataDir, checkpoint.Origin(host, cfg.ContractID), keys[newest], cfg.Logger, cfg.Now)
 	log.Succeeds(keys[:newest])
+	if cfg.Witness != "" {
+		w, err := witness.NewClient(cfg.Witness, cfg.WitnessKey)
+		if err != nil {
+			return nil, err
+		}
+		log.RequireWitness(w)
+	}
 	return log, nil
 }
 

@@ -75,6 +75,8 @@ type Config struct {
 	SignInLogger     *slog.Logger     // of sign-ins and those that failed; nil = Logger
 	Now              func() time.Time // nil = time.Now; the time of tokens and records
 
+	Witness, WitnessKey string // address and verifier key of the witness without whose signature no checkpoint is published; "" = none
+
 	MaxAccountBytes int64 // of ciphertext kept for an account; 0 = a files.QuotaShare-th of the disk, negative = any number
 	MaxGroupBytes   int64 // and for a group
 	ReserveBytes    int64 // of the disks that uploads leave alone, see space.New

@@ -64,6 +64,8 @@ type settings struct {
 	clientTimeout  time.Duration
 	destruction    time.Duration
 	memory         int64
+	witness        string
+	witnessKey     string
 
 	maxAccountBytes int64
 	maxGroupBytes   int64
@@ -148,6 +150,8 @@ func (s *settings) registerServing(set *pflag.FlagSet) {
 	set.IntVar(&s.requestRate, "request-rate", service.DefaultRequestRate, "requests of one account per second, twice as many at once; above it 429; -1 = any number")
 	set.IntVar(&s.freeChanges, "free-changes", service.DefaultFreeChanges, "changes without a price (renames, join windows, roles, retention) of one account per day, UTC; "+
 		"above it 429; -1 = any number")
+	set.StringVar(&s.witness, "witness", "", "address of a witness (c2sp.org/tlog-witness) without whose signature no checkpoint of the ledger is published, see svcd witness")
+	set.StringVar(&s.witnessKey, "witness-key", "", "verifier key of that witness, as it shows it: NAME+HASH+KEY")
 	set.DurationVar(&s.clientTimeout, "client-timeout", service.DefaultClientTimeout, "how long a client may stand still in the middle of a request or answer")
 	set.DurationVar(&s.destruction, "destruction-delay", service.DefaultDestructionDelay, "how long what would destroy many files waits, for the owner of the group to take it back; "+
 		"0 = not at all")
@@ -372,6 +376,7 @@ func (s *settings) needTLS() error {
 func (s *settings) serviceConfig() (cfg service.Config, err error) {
 	cfg = service.Config{DataDir: s.data, MasterKey: s.masterKey(), Database: s.database, Blobs: s.blobs, PublicURL: s.publicURL, ContractID: s.contract, MaxFileBytes: s.maxFileBytes,
 		MaxOpenBytes: s.maxOpenBytes, MaxAccountBytes: s.maxAccountBytes, MaxGroupBytes: s.maxGroupBytes, ReserveBytes: s.reserveBytes,
+		Witness: s.witness, WitnessKey: s.witnessKey,
 		PlainRefs: s.refs == refsPlain, Gateway: s.gateway, TokenLifetime: s.tokenLifetime, TLSCert: s.tlsCert, TLSKey: s.tlsKey,
 		MaxConnections: s.maxConnections, MaxPerAddress: s.maxPerAddress, Memory: s.memory, ClientTimeout: s.clientTimeout, DestructionDelay: s.destruction, RequestRate: s.requestRate, FreeChanges: s.freeChanges}
 	if err := s.needData(); err != nil {
@@ -407,6 +412,8 @@ func (s *settings) serviceConfig() (cfg service.Config, err error) {
 	switch {
 	case s.refs != refsBafy && s.refs != refsPlain:
 		return cfg, usageError{fmt.Errorf("--refs %q: want %s or %s", s.refs, refsBafy, refsPlain)}
+	case (s.witness == "") != (s.witnessKey == ""):
+		return cfg, usageError{errors.New("give --witness and --witness-key together")}
 	case (s.tlsCert == "") != (s.tlsKey == ""):
 		return cfg, usageError{errors.New("give --tls-cert and --tls-key together")}
 	case s.tokenLifetime <= 0 || s.tokenLifetime > service.DefaultTokenLifetime:

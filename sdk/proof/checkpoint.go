@@ -11,6 +11,7 @@ import (
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
+	"github.com/svcfs/svcfs/sdk/wire/cosign"
 )
 
 // Log is whose checkpoints are believed.
@@ -40,7 +41,7 @@ func NewLog(key, witness string, earlier ...string) (*Log, error) {
 		l.earlier = append(l.earlier, v)
 	}
 	if witness != "" {
-		if l.witness, err = newCosigner(witness); err != nil {
+		if l.witness, err = cosign.NewVerifier(witness); err != nil {
 			return nil, err
 		}
 	}

@@ -39,6 +39,7 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/witness"
 )
 
 const (
@@ -79,6 +80,8 @@ type Log struct {
 
 	earlier []ed25519.PrivateKey // that signed before key, the oldest first
 
+	witness *witness.Client // nil = none; used in turn
+
 	// turn is held while the tree grows, and guards walk, chains and compared. It
 	// comes before mu.
 	turn     chan struct{}
@@ -98,6 +101,10 @@ func New(s *store.Store, dataDir, origin string, key ed25519.PrivateKey, logger 
 	return &Log{store: s, dir: filepath.Join(dataDir, Dir), origin: origin, key: key, logger: logger, now: now, turn: make(chan struct{}, 1)}
 }
 
+// RequireWitness makes the log publish only what a witness signed too. It is
+// called before the log is used.
+func (l *Log) RequireWitness(c *witness.Client) { l.witness = c }
+
 // Origin names the log of a contract at a public address, as
 // c2sp.org/tlog-checkpoint recommends: host/contract.
 func Origin(host, contract string) string {
@@ -112,7 +119,11 @@ func (l *Log) Run(ctx context.Context) {
 	for {
 		if err := l.Update(ctx); err != nil && ctx.Err() == nil && err.Error() != reported {
 			reported = err.Error()
-			l.logger.Error("ledger checkpoints have stopped: run svcd audit", "cause", reported)
+			if l.Problem() != nil {
+				l.logger.Error("ledger checkpoints have stopped: run svcd audit", "cause", reported)
+			} else {
+				l.logger.Error("the ledger's newest records cannot be signed", "cause", reported)
+			}
 		} else if err == nil {
 			reported = ""
 		}
@@ -142,6 +153,9 @@ func (l *Log) newest() (Checkpoint, *os.File) {
 func (l *Log) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.witness != nil {
+		l.witness.Close()
+	}
 	if l.hashes == nil {
 		return nil
 	}
@@ -209,7 +223,7 @@ func (l *Log) update(ctx context.Context) error {
 	if signed.tree != nil && l.walk.Seq == signed.N && signed.Origin == l.origin {
 		return nil
 	}
-	return l.sign(file)
+	return l.sign(ctx, file)
 }
 
 // open opens what is there, or begins an empty tree.
@@ -253,7 +267,7 @@ func (l *Log) load() (Checkpoint, error) {
 
 // sign publishes the tree of all records so far. The hashes are durable before
 // the checkpoint is, and the checkpoint before it is served.
-func (l *Log) sign(file *os.File) error {
+func (l *Log) sign(ctx context.Context, file *os.File) error {
 	if err := file.Sync(); err != nil {
 		return fmt.Errorf("sync tree: %w", err)
 	}
@@ -270,8 +284,14 @@ func (l *Log) sign(file *os.File) error {
 	if c.Note, err = note.Sign(&note.Note{Text: c.text()}, s); err != nil {
 		return fmt.Errorf("sign checkpoint: %w", err)
 	}
+	if l.witness != nil {
+		prove := func(old int64) (tlog.TreeProof, error) { return tlog.ProveTree(c.N, old, hashReader(file)) }
+		if c.Note, err = l.witness.Sign(ctx, c.Note, c.N, prove); err != nil {
+			return err
+		}
+	}
 	// Another process over this directory may be ahead.
-	if other, err := l.load(); err != nil || other.Origin != l.origin || other.N < c.N || !other.HasChains || other.earlier {
+	if other, err := l.load(); err != nil || other.Origin != l.origin || other.N <= c.N {
 		if err := replaceFile(filepath.Join(l.dir, noteFile), c.Note); err != nil {
 			return fmt.Errorf("write checkpoint: %w", err)
 		}

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/svcfs/svcfs/service/witness"
+)
+
+func newWitness(s *settings) *cobra.Command {
+	var listen, name string
+	var logs []string
+	cmd := &cobra.Command{
+		Use: "witness", Short: "Run a witness of other services' ledgers", Args: noArgs,
+		Long: `Run a witness (c2sp.org/tlog-witness): it signs a checkpoint of a service's ledger
+only when it continues the one that it signed before. A service that publishes with
+it, and members who require it (svcfs --require-witness), cannot be shown two
+histories. Run it where the operator of the service has no access. It prints its
+key, and "listening on URL" when it is ready. --data holds its key and the newest
+checkpoint of each log: whoever loses them begins a new witness.`,
+		Example: "  svcd witness --data /var/lib/svcd-witness --log \"$(curl -s https://files.example.org/tlog/key)\" --name witness.example.net",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := s.needData(); err != nil {
+				return err
+			}
+			if len(logs) == 0 {
+				return usageError{errors.New("no log to witness: give --log KEY, as https://HOST/tlog/key shows it")}
+			}
+			w, err := witness.Open(s.data, name, logs)
+			if err != nil {
+				return err
+			}
+			return s.serveWitness(cmd.Context(), w, listen)
+		},
+	}
+	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:8001", "address to listen on; port 0 takes a free one. A proxy does TLS where it is needed: nothing secret passes")
+	cmd.Flags().StringVar(&name, "name", "svcd-witness", "name of the witness in its key, such as witness.example.net")
+	cmd.Flags().StringArrayVar(&logs, "log", nil, "verifier key of a log to witness; may be given several times")
+	return cmd
+}
+
+// Bounds of a witness's connections.
+const (
+	witnessPatience = 10 * time.Second
+	witnessHeader   = 16 << 10
+)
+
+func (s *settings) serveWitness(ctx context.Context, w *witness.Witness, address string) error {
+	listeners, err := listenOn(address)
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: w.Handler(), ReadTimeout: witnessPatience, WriteTimeout: witnessPatience, IdleTimeout: time.Minute, MaxHeaderBytes: witnessHeader}
+	all, ctx := errgroup.WithContext(ctx)
+	all.Go(func() error {
+		if err := server.Serve(listeners[0]); !errors.Is(err, http.ErrServerClosed) {
+			return fmt.Errorf("serve: %w", err)
+		}
+		return nil
+	})
+	all.Go(func() error {
+		<-ctx.Done()
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), witnessPatience)
+		defer cancel()
+		return server.Shutdown(end)
+	})
+	fmt.Fprintln(s.stdout, "witness key", w.Key())
+	fmt.Fprintln(s.stdout, "listening on http://"+listeners[0].Addr().String())
+	return all.Wait()
+}

@@ -1,0 +1,106 @@
+// Package cosign is how a witness signs checkpoints: c2sp.org/tlog-cosignature,
+// version 1, with Ed25519. It does nothing but compute.
+package cosign
+
+import (
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"golang.org/x/mod/sumdb/note"
+)
+
+// Numbers of c2sp.org/tlog-cosignature.
+const (
+	algorithm  = 0x04 // of an Ed25519 key that cosigns
+	stampBytes = 8    // the time before the signature, in s since the epoch, big-endian
+)
+
+// Verifier verifies the signatures of a witness. It is a [note.Verifier].
+type Verifier struct {
+	name string
+	hash uint32
+	key  ed25519.PublicKey
+}
+
+var _ note.Verifier = (*Verifier)(nil)
+
+// NewVerifier reads the verifier key of a witness: NAME+HASH+KEY, where KEY is
+// base64 of the byte 4 and an Ed25519 key.
+func NewVerifier(text string) (*Verifier, error) {
+	name, rest, _ := strings.Cut(text, "+")
+	hash16, key64, _ := strings.Cut(rest, "+")
+	hash, err := strconv.ParseUint(hash16, 16, 32)
+	raw, keyErr := base64.StdEncoding.DecodeString(key64)
+	if err != nil || keyErr != nil || len(hash16) != 8 || len(raw) != 1+ed25519.PublicKeySize || raw[0] != algorithm {
+		return nil, fmt.Errorf("key of a witness %.200q: want NAME+HASH+KEY as the witness shows it, whose KEY begins with \"B\"", text)
+	}
+	v := &Verifier{name: name, key: raw[1:]}
+	if v.hash = keyHash(name, v.key); v.hash != uint32(hash) {
+		return nil, fmt.Errorf("key of a witness %.200q: its hash is not that of name and key: copy it again", text)
+	}
+	return v, nil
+}
+
+func keyHash(name string, key ed25519.PublicKey) uint32 {
+	sum := sha256.Sum256(append(append([]byte(name+"\n"), algorithm), key...))
+	return binary.BigEndian.Uint32(sum[:])
+}
+
+// Name returns the witness's name.
+func (v *Verifier) Name() string { return v.name }
+
+// KeyHash returns the hash of name and key.
+func (v *Verifier) KeyHash() uint32 { return v.hash }
+
+// String returns the verifier key.
+func (v *Verifier) String() string {
+	return fmt.Sprintf("%s+%08x+%s", v.name, v.hash, base64.StdEncoding.EncodeToString(append([]byte{algorithm}, v.key...)))
+}
+
+// Verify checks a cosignature of a checkpoint's text.
+func (v *Verifier) Verify(text, sig []byte) bool {
+	if len(sig) != stampBytes+ed25519.SignatureSize {
+		return false
+	}
+	return ed25519.Verify(v.key, signed(binary.BigEndian.Uint64(sig), text), sig[stampBytes:])
+}
+
+func signed(stamp uint64, text []byte) []byte {
+	return append(fmt.Appendf(nil, "cosignature/v1\ntime %d\n", stamp), text...)
+}
+
+// Signer cosigns checkpoints. It is a [note.Signer], and prints without the key.
+type Signer struct {
+	*Verifier
+	key ed25519.PrivateKey
+	now func() time.Time
+}
+
+var _ note.Signer = (*Signer)(nil)
+
+// NewSigner returns the signer of a witness with a name: text without spaces and
+// plus signs.
+func NewSigner(name string, key ed25519.PrivateKey, now func() time.Time) (*Signer, error) {
+	if name == "" || strings.ContainsRune(name, '+') || strings.ContainsFunc(name, unicode.IsSpace) {
+		return nil, errors.New("name of a witness: want text without spaces and plus signs, such as witness.example.org")
+	}
+	public := key.Public().(ed25519.PublicKey)
+	return &Signer{&Verifier{name, keyHash(name, public), public}, key, now}, nil
+}
+
+// Sign cosigns a checkpoint's text with the time.
+func (s *Signer) Sign(text []byte) ([]byte, error) {
+	stamp := uint64(s.now().Unix())
+	return append(binary.BigEndian.AppendUint64(nil, stamp), ed25519.Sign(s.key, signed(stamp, text))...), nil
+}
+
+// Format prints "redacted" for every verb.
+func (s *Signer) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("redacted")) }

@@ -1,0 +1,357 @@
+// Package witness is a witness of transparency logs (c2sp.org/tlog-witness): it
+// signs a checkpoint only when it continues the one that it signed before, so that
+// no log whose readers require its signature shows two of them two histories. It
+// also has the log's side.
+package witness
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/svcfs/svcfs/sdk/wire/cosign"
+)
+
+const (
+	// Path is where logs send checkpoints.
+	Path = "/add-checkpoint"
+	// maxRequest bounds a request, in bytes: 63 hashes and a checkpoint.
+	maxRequest = 64 << 10
+	// maxProof is the number of hashes of a proof (c2sp.org/tlog-witness).
+	maxProof = 63
+	// maxRecords bounds a tree: package tlog does not end for sizes near 2^63.
+	maxRecords = 1 << 48
+	// sizeType is what a conflict is answered as.
+	sizeType = "text/x.tlog.size"
+
+	keyFile    = "witness.key" // seed of the Ed25519 key, 32 bytes
+	latestFile = "latest-"     // …, and the start of the hash of the origin: the checkpoint that was signed last
+)
+
+// Witness is one witness. It is safe for concurrent use; one process opens a
+// directory at a time.
+type Witness struct {
+	dir    string
+	signer *cosign.Signer
+	logs   map[string]note.Verifiers // by origin
+
+	mu sync.Mutex // held from the comparison with the latest checkpoint until the new one is kept
+}
+
+// Open opens the witness in a directory, making both at the first start. logs are
+// the verifier keys of logs that it witnesses.
+func Open(dir, name string, logs []string) (*Witness, error) {
+	w := &Witness{dir: dir, logs: make(map[string]note.Verifiers)}
+	keys := make(map[string][]note.Verifier)
+	for _, text := range logs {
+		v, err := note.NewVerifier(text)
+		if err != nil {
+			return nil, fmt.Errorf("key of a log %.200q: want NAME+HASH+KEY, as URL/tlog/key shows it", text)
+		}
+		keys[v.Name()] = append(keys[v.Name()], v)
+	}
+	for origin, list := range keys {
+		w.logs[origin] = note.VerifierList(list...)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the witness's directory: %w", err)
+	}
+	seed, err := readSeed(filepath.Join(dir, keyFile))
+	if err != nil {
+		return nil, fmt.Errorf("read the witness's key: %w", err)
+	}
+	w.signer, err = cosign.NewSigner(name, ed25519.NewKeyFromSeed(seed), time.Now)
+	return w, err
+}
+
+func readSeed(file string) ([]byte, error) {
+	seed, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		seed = make([]byte, ed25519.SeedSize)
+		_, _ = rand.Read(seed) // never fails
+		return seed, keep(file, seed)
+	}
+	if err == nil && len(seed) != ed25519.SeedSize {
+		err = fmt.Errorf("%s is damaged: it has %d bytes, not %d", file, len(seed), ed25519.SeedSize)
+	}
+	return seed, err
+}
+
+// Key returns the verifier key, which readers of a log require.
+func (w *Witness) Key() string { return w.signer.Verifier.String() }
+
+// Handler answers [Path].
+func (w *Witness) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST "+Path, func(rw http.ResponseWriter, r *http.Request) {
+		raw, err := io.ReadAll(http.MaxBytesReader(rw, r.Body, maxRequest))
+		if err != nil {
+			http.Error(rw, "the request is too long, or was cut", http.StatusBadRequest)
+			return
+		}
+		signature, err := w.Add(string(raw))
+		var refused *Refusal
+		switch {
+		case errors.As(err, &refused):
+			if refused.Status == http.StatusConflict {
+				rw.Header().Set("Content-Type", sizeType)
+				rw.WriteHeader(refused.Status)
+				_, _ = fmt.Fprintf(rw, "%d\n", refused.Size)
+				return
+			}
+			http.Error(rw, refused.Text, refused.Status)
+		case err != nil:
+			http.Error(rw, "the witness cannot keep what it signs: ask its operator", http.StatusInternalServerError)
+		default:
+			rw.Header().Set("Content-Type", "text/plain; charset=utf-8")
+			_, _ = rw.Write([]byte(signature)) // the caller may be gone
+		}
+	})
+	return mux
+}
+
+// Refusal is why a checkpoint is not signed.
+type Refusal struct {
+	Status int   // of HTTP
+	Size   int64 // of the checkpoint that was signed last, with 409
+	Text   string
+}
+
+// Error says why.
+func (r *Refusal) Error() string { return r.Text }
+
+func refuse(status int, format string, args ...any) *Refusal {
+	return &Refusal{Status: status, Text: fmt.Sprintf(format, args...)}
+}
+
+// Add checks a request, keeps its checkpoint and returns the signature line.
+func (w *Witness) Add(request string) (signature string, err error) {
+	head, signed, ok := strings.Cut(request, "\n\n")
+	if !ok {
+		return "", refuse(http.StatusBadRequest, "want a line \"old SIZE\", hashes, an empty line and a checkpoint")
+	}
+	lines := strings.Split(head, "\n")
+	old, proof, err := parseHead(lines)
+	if err != nil {
+		return "", refuse(http.StatusBadRequest, "%v", err)
+	}
+	origin, _, _ := strings.Cut(signed, "\n")
+	keys, ok := w.logs[origin]
+	if !ok {
+		return "", refuse(http.StatusNotFound, "the log %.200q is not witnessed here", origin)
+	}
+	opened, err := note.Open([]byte(signed), keys)
+	if err != nil {
+		return "", refuse(http.StatusForbidden, "the checkpoint was not signed by the log")
+	}
+	now, err := parseTree(opened.Text)
+	if err != nil || old > now.N {
+		return "", refuse(http.StatusBadRequest, "the checkpoint makes no sense after one of %d records", old)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before, err := w.latest(origin)
+	if err != nil {
+		return "", err
+	}
+	if err := continues(now, before, old, proof); err != nil {
+		return "", err
+	}
+	out, err := note.Sign(&note.Note{Text: opened.Text}, w.signer)
+	if err != nil {
+		return "", fmt.Errorf("cosign: %w", err)
+	}
+	if err := keep(w.latestFile(origin), []byte(signed)); err != nil {
+		return "", err
+	}
+	return strings.TrimPrefix(string(out), opened.Text+"\n"), nil
+}
+
+// continues checks that a tree continues the one that was signed last.
+func continues(now, before tlog.Tree, old int64, proof tlog.TreeProof) error {
+	switch {
+	case old != before.N, old == now.N && old > 0 && now.Hash != before.Hash:
+		return &Refusal{Status: http.StatusConflict, Size: before.N, Text: "another checkpoint was signed last"}
+	case (old == 0 || old == now.N) && len(proof) > 0:
+		return refuse(http.StatusUnprocessableEntity, "nothing is to be proven, and there is a proof")
+	case old == 0 || old == now.N:
+		return nil
+	case tlog.CheckTree(proof, now.N, now.Hash, before.N, before.Hash) != nil:
+		return refuse(http.StatusUnprocessableEntity, "the checkpoint does not continue the one of %d records that was signed last", before.N)
+	}
+	return nil
+}
+
+func parseHead(lines []string) (old int64, proof tlog.TreeProof, err error) {
+	text, ok := strings.CutPrefix(lines[0], "old ")
+	if old, err = strconv.ParseInt(text, 10, 64); !ok || err != nil || old < 0 || strconv.FormatInt(old, 10) != text {
+		return 0, nil, errors.New("want a line \"old SIZE\" first")
+	}
+	if len(lines) > 1+maxProof {
+		return 0, nil, fmt.Errorf("a proof has %d hashes at most", maxProof)
+	}
+	for _, line := range lines[1:] {
+		hash, err := tlog.ParseHash(line)
+		if err != nil {
+			return 0, nil, errors.New("a line of the proof is not a hash in base64")
+		}
+		proof = append(proof, hash)
+	}
+	return old, proof, nil
+}
+
+// parseTree reads size and root of a checkpoint's text.
+func parseTree(text string) (tlog.Tree, error) {
+	lines := strings.Split(text, "\n")
+	if len(lines) < 4 {
+		return tlog.Tree{}, errors.New("a checkpoint has three lines")
+	}
+	t, err := tlog.ParseTree([]byte("go.sum database tree\n" + lines[1] + "\n" + lines[2] + "\n"))
+	if empty, _ := tlog.TreeHash(0, nil); err == nil && (t.N > maxRecords || t.N == 0 && t.Hash != empty) {
+		err = errors.New("no such tree")
+	}
+	return t, err
+}
+
+func (w *Witness) latestFile(origin string) string {
+	sum := sha256.Sum256([]byte(origin))
+	return filepath.Join(w.dir, latestFile+hex.EncodeToString(sum[:16]))
+}
+
+// latest returns the checkpoint of a log that was signed last, zero for none.
+func (w *Witness) latest(origin string) (tlog.Tree, error) {
+	raw, err := os.ReadFile(w.latestFile(origin))
+	if errors.Is(err, fs.ErrNotExist) {
+		return tlog.Tree{}, nil
+	}
+	if err != nil {
+		return tlog.Tree{}, fmt.Errorf("read the checkpoint signed last: %w", err)
+	}
+	t, err := parseTree(string(raw)) // it was verified, maybe with a key that the log has replaced since
+	if err != nil {
+		return t, fmt.Errorf("the checkpoint signed last is damaged: %w", err)
+	}
+	return t, nil
+}
+
+// keep writes a file in one step, durably.
+func keep(file string, content []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(file), ".new-*") // mode 0600
+	if err != nil {
+		return fmt.Errorf("keep %s: %w", filepath.Base(file), err)
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(content)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), file)
+	}
+	if err != nil {
+		return fmt.Errorf("keep %s: %w", filepath.Base(file), err)
+	}
+	d, err := os.Open(filepath.Dir(file))
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// Client asks a witness for its signature, for a log. It is for one goroutine.
+type Client struct {
+	url  string
+	key  *cosign.Verifier
+	http *http.Client
+	old  int64 // what the witness signed last, as far as is known
+}
+
+// patience is how long a witness may take to answer.
+const patience = 2 * time.Second
+
+// NewClient returns a client of the witness at url with a verifier key.
+func NewClient(url, key string) (*Client, error) {
+	if !strings.HasPrefix(url, "https://") && !strings.HasPrefix(url, "http://") {
+		return nil, fmt.Errorf("address of the witness %.200q: want one like https://witness.example.org", url)
+	}
+	v, err := cosign.NewVerifier(key)
+	if err != nil {
+		return nil, err
+	}
+	return &Client{url: strings.TrimRight(url, "/") + Path, key: v, http: &http.Client{Timeout: patience}}, nil
+}
+
+// Close closes connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Sign returns a signed checkpoint of size records with the signature of the
+// witness added. prove proves that it continues one of fewer records.
+func (c *Client) Sign(ctx context.Context, signed []byte, size int64, prove func(old int64) (tlog.TreeProof, error)) ([]byte, error) {
+	for again := false; ; again = true {
+		if c.old > size {
+			return nil, fmt.Errorf("the witness %s signed %d records, and here are %d", c.key.Name(), c.old, size)
+		}
+		request := []byte("old " + strconv.FormatInt(c.old, 10) + "\n")
+		if c.old > 0 && c.old < size {
+			proof, err := prove(c.old)
+			if err != nil {
+				return nil, fmt.Errorf("prove what the witness %s does not know: %w", c.key.Name(), err)
+			}
+			for _, hash := range proof {
+				request = append(request, hash.String()+"\n"...)
+			}
+		}
+		status, body, err := c.post(ctx, append(append(request, '\n'), signed...))
+		if err != nil {
+			return nil, fmt.Errorf("ask the witness %s: %w", c.key.Name(), err)
+		}
+		if status == http.StatusConflict && !again {
+			if c.old, err = strconv.ParseInt(strings.TrimSuffix(body, "\n"), 10, 64); err == nil && c.old >= 0 {
+				continue
+			}
+			c.old = 0
+		}
+		if status != http.StatusOK {
+			return nil, fmt.Errorf("the witness %s does not sign %d records: status %d %.200q", c.key.Name(), size, status, body)
+		}
+		both := append(append([]byte{}, signed...), body...)
+		opened, err := note.Open(both, note.VerifierList(c.key))
+		if err != nil {
+			return nil, fmt.Errorf("the witness %s answers no signature of its own: %w", c.key.Name(), err)
+		}
+		c.old = size
+		return withSignature(signed, opened.Sigs[0]), nil
+	}
+}
+
+// withSignature adds only the signature that was verified.
+func withSignature(signed []byte, sig note.Signature) []byte {
+	return fmt.Appendf(signed[:len(signed):len(signed)], "— %s %s\n", sig.Name, sig.Base64)
+}
+
+func (c *Client) post(ctx context.Context, request []byte) (status int, body string, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, strings.NewReader(string(request)))
+	if err != nil {
+		return 0, "", err
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return 0, "", err
+	}
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxRequest))
+	return resp.StatusCode, string(raw), err
+}
