@@ -406,8 +406,8 @@ func TestThreat26DamagedTreeIsReported(t *testing.T) {
 		{"hash flipped", "hashes", func(raw []byte) []byte { raw[len(raw)-1] ^= 1; return raw }, "row 3: the ledger contradicts"},
 		{"hashes cut", "hashes", func(raw []byte) []byte { return raw[:len(raw)-1] }, "row 3: the ledger contradicts"},
 		{"hashes gone", "hashes", func([]byte) []byte { return nil }, "row 1: the ledger contradicts"},
-		{"signature of nobody", "checkpoint", func(raw []byte) []byte { return []byte(strings.Replace(string(raw), "\n3\n", "\n2\n", 1)) }, "master key"},
-		{"not a checkpoint", "checkpoint", func([]byte) []byte { return []byte("x") }, "master key"},
+		{"signature of nobody", "checkpoint", func(raw []byte) []byte { return []byte(strings.Replace(string(raw), "\n3\n", "\n2\n", 1)) }, "a key of this log"},
+		{"not a checkpoint", "checkpoint", func([]byte) []byte { return []byte("x") }, "a key of this log"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := run(t)
