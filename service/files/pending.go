@@ -81,7 +81,7 @@ func countDeletion(ctx context.Context, tx *store.Tx, t target, account string, 
 // waits is the answer to a deletion that is carried out later.
 func waits(group string, due time.Time) error {
 	return fault.New(wire.CodePending, "the deletion waits until %s, because %d files of group %q were deleted in an hour, or %d in a day: until then its owner can "+
-		"take it back with: svcfs group keep", due.UTC().Format(time.RFC3339), groups.BulkFiles, group, bulkFilesDay)
+		"take it back with: svcfs group keep GROUP", due.UTC().Format(time.RFC3339), groups.BulkFiles, group, bulkFilesDay)
 }
 
 // anyDue reports whether the time of something that waits has come.

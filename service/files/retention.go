@@ -113,8 +113,7 @@ func (w window) expired(ctx context.Context, tx *store.Tx, now time.Time, limit 
 
 // RemoveExpired deletes the files that are older than their groups keep files,
 // as [Files.Delete] does, and those whose deletion has waited, and returns how
-// many. One process at a time does it;
-// the others get [ErrRetentionBusy].
+// many. One process at a time does it; the others get [ErrRetentionBusy].
 func (f *Files) RemoveExpired(ctx context.Context) (removed int, err error) {
 	if any, err := f.anyExpired(ctx); err != nil || !any {
 		return 0, err

@@ -84,7 +84,7 @@ func (gs *Groups) pendRetention(ctx context.Context, tx *store.Tx, g Group, acco
 	if g.PendingDays.Valid && g.PendingDays.Int64 == days {
 		due = time.Unix(0, g.PendingUntil.Int64)
 	}
-	text = fmt.Sprintf("Retention for group '%s' becomes %d days at %s: until then it can be taken back with: svcfs group keep", g.ID, days, timeText(due))
+	text = fmt.Sprintf("Retention for group '%s' becomes %d days at %s: until then it can be taken back with: svcfs group keep GROUP", g.ID, days, timeText(due))
 	if _, err := tx.ExecContext(ctx, "UPDATE groups SET pending_retention = ?, pending_retention_ns = ? WHERE id = ?", days, due.UnixNano(), g.ID); err != nil {
 		return "", fmt.Errorf("set retention: %w", err)
 	}

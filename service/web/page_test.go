@@ -206,7 +206,7 @@ func TestGroupsOnThePage(t *testing.T) {
 	b.sees("Files wait to be destroyed")
 	b.sees("Files are kept for ever.")
 	b.click("Keep the files")
-	b.await(`!document.getElementById("pending-title")`)
+	b.await(`!document.getElementById("pending-title") && !/null|undefined|false/.test(document.querySelector("main").textContent)`)
 	b.click("Change retention")
 	b.fill("days", "30")
 	b.click("Set retention")
@@ -260,6 +260,10 @@ func TestOpenGroupOnThePage(t *testing.T) {
 	b.click("Join for 0.001 tokens")
 	b.await(`document.querySelector('a.item[href="#/groups/open%20house"]')`)
 
+	b.js(`document.querySelector('a.item[href="#/groups/open%20house"]').click()`)
+	b.sees("About this group")
+	b.await(`!/null|undefined|false/.test(document.querySelector("main").textContent)`)
+	b.click("Groups")
 	if status, body := bob.tool(wire.OpPrepareUpload, wire.PrepareUploadRequest{GroupID: "open house"}); status != http.StatusForbidden {
 		t.Errorf("who joined a group of readers begins an upload: %d %s", status, body)
 	}

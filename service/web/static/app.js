@@ -44,7 +44,7 @@ async function show() {
 	const mine = ++turn;
 	const draw = (...children) => {
 		if (mine !== turn) return false;
-		main.replaceChildren(...children);
+		main.replaceChildren(...children.filter((c) => c)); // false is what is not shown
 		return true;
 	};
 	try {

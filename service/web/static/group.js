@@ -26,7 +26,7 @@ export async function groupView(draw, session, id) {
 // pendingCard tells what waits to be destroyed; the owner takes it back.
 function pendingCard(g, again) {
 	const { retention_days: days, retention_at: at, files, files_at: first } = g.pending;
-	if (days === null && !files) return null;
+	if (days === null && !files) return false;
 	const slot = h("div");
 	const keep = h("button", { type: "button", class: "primary" }, "Keep the files");
 	keep.addEventListener("click", async () => {
