@@ -24,13 +24,14 @@ type connections struct {
 	all       map[net.Conn]*connection
 	ofAddress map[netip.Addr]int
 	idle      *list.List // of *connection, the longest first
-	strangers *list.List // busy, nobody has signed in; the longest first
+	strangers *list.List // busy or new, nobody has signed in; the longest first
 }
 
 // connection is one that is open.
 type connection struct {
 	net.Conn
 	from     netip.Addr // not valid = not bounded by address
+	fresh    bool       // nothing has come yet
 	signedIn bool
 	in       *list.List    // idle, strangers, or nil
 	place    *list.Element // there
@@ -89,6 +90,7 @@ func (c *connections) note(conn net.Conn, state http.ConnState) net.Conn {
 	case o.signedIn:
 		o.move(nil)
 	default:
+		o.fresh = false
 		o.move(c.strangers)
 	}
 	return nil
@@ -97,14 +99,14 @@ func (c *connections) note(conn net.Conn, state http.ConnState) net.Conn {
 // add takes in a new connection, and returns one to close for it, which may be
 // itself, or nil.
 func (c *connections) add(conn net.Conn) net.Conn {
-	o := &connection{Conn: conn}
+	o := &connection{Conn: conn, fresh: true}
 	if at, err := netip.ParseAddrPort(conn.RemoteAddr().String()); err == nil && !c.isProxy(at.Addr().Unmap()) {
 		o.from = throttle.Network(at.Addr())
 	}
 	var surplus *connection
 	switch {
 	case o.from.IsValid() && c.ofAddress[o.from] >= c.perAddress:
-		if surplus = c.idleOf(o.from); surplus == nil {
+		if surplus = c.silentOf(o.from); surplus == nil {
 			return conn
 		}
 	case len(c.all) >= c.most:
@@ -119,18 +121,21 @@ func (c *connections) add(conn net.Conn) net.Conn {
 	if o.from.IsValid() {
 		c.ofAddress[o.from]++
 	}
-	o.move(c.idle)
+	o.move(c.strangers) // not the first to go: it has had no time to say anything
 	if surplus == nil {
 		return nil
 	}
 	return surplus.Conn
 }
 
-// idleOf is the connection of an address that has been idle longest, or nil.
-func (c *connections) idleOf(from netip.Addr) *connection {
-	for e := c.idle.Front(); e != nil; e = e.Next() {
-		if o := e.Value.(*connection); o.from == from {
-			return o
+// silentOf is the connection of an address that has been idle longest, else the one
+// on which nothing has come for longest, or nil.
+func (c *connections) silentOf(from netip.Addr) *connection {
+	for _, l := range []*list.List{c.idle, c.strangers} {
+		for e := l.Front(); e != nil; e = e.Next() {
+			if o := e.Value.(*connection); o.from == from && (o.fresh || l == c.idle) {
+				return o
+			}
 		}
 	}
 	return nil

@@ -74,6 +74,19 @@ func TestThreat31WhichConnectionGoes(t *testing.T) {
 		t.Errorf("%d are open, %v", len(c.all), c.ofAddress)
 	}
 
+	// Whoever connects anew has the time in which all others would have to be replaced.
+	c = newConnections(6, 6, func(netip.Addr) bool { return false })
+	var busyOnes []*end
+	for range 6 {
+		busyOnes = append(busyOnes, open("192.0.2.1"))
+		busy(busyOnes[len(busyOnes)-1])
+	}
+	honest := instead("192.0.2.2", busyOnes[0])
+	for i := range 5 {
+		busy(instead("192.0.2.3", busyOnes[i+1]))
+	}
+	instead("192.0.2.4", honest)
+
 	c = newConnections(6, 3, func(a netip.Addr) bool { return a == proxy })
 	for range 6 { // many clients
 		conn := open("10.0.0.1")

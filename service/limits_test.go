@@ -377,11 +377,11 @@ func TestThreat31StalledFilesInsideJSON(t *testing.T) {
 	must[string](other, wire.OpRegisterGroup, object{"group_id": "g"})
 	large := make([]byte, 6<<20)
 	file := other.upload("g", "f", large)
-	for _, name := range []string{"stalls1", "stalls2"} {
+	for i, name := range []string{"stalls1", "stalls2"} {
 		slow := s.user(name, "10")
 		must[string](other, wire.OpAddGroupMember, object{"group_id": "g", "member_id": slow.id})
-		for range 8 { // as many as an account may have
-			fmt.Fprintf(s.dial(), "POST /tools/finalize_upload HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: 50000000\r\n\r\n{", slow.token)
+		for range 64 + 6 { // more than an account may have
+			fmt.Fprintf(s.dial(), "POST /tools/finalize_upload HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: 5000000\r\n\r\n{", slow.token)
 		}
 		request := fmt.Sprintf(`{"group_id":"g","ipfs_hash":%q}`, file.CID)
 		for range 8 {
@@ -392,24 +392,38 @@ func TestThreat31StalledFilesInsideJSON(t *testing.T) {
 			t.Cleanup(func() { _ = conn.Close() })
 			fmt.Fprintf(conn, "POST /tools/prepare_retrieve HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s", slow.token, len(request), request)
 		}
-		eventually(t, 20*time.Second, "the stalled requests", func() bool { return s.metric(inFlight) >= 16 })
-		conn := s.dial()
-		fmt.Fprintf(conn, "POST /tools/finalize_upload HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: 50000000\r\n\r\n{", slow.token)
-		if status, body := reply(t, conn); status != 503 || !strings.Contains(body, "raw transfer") {
-			t.Errorf("one too many: %d %s", status, body)
-		}
+		eventually(t, 20*time.Second, "the stalled requests", func() bool {
+			return s.metric(`svcd_requests_total{operation="finalize_upload",status="503"}`) == 6*(i+1) && s.metric(inFlight) == 72*(i+1)
+		})
 	}
-	eventually(t, 20*time.Second, "all of them", func() bool { return s.metric(inFlight) == 32 })
 	ref := other.upload("g", "f", large).CID // fails the test unless it succeeds
 	if got, problem := other.retrieve("g", ref); !bytes.Equal(got, large) {
 		t.Errorf("%d bytes, %s", len(got), problem)
 	}
-	if n := s.metric(inFlight); n != 32 {
-		t.Errorf("%d of 32 stand", n)
+	if n := s.metric(inFlight); n != 144 {
+		t.Errorf("%d of 144 stand", n)
 	}
 	if n := countFiles(t, filepath.Join(s.dir, "blobs")); n != 2 {
 		t.Errorf("%d files are below blobs, want those of the uploads", n)
 	}
+}
+
+// What an honest program sends at the same time inside JSON is taken, as ever.
+func TestManyFilesInsideJSONAtOnce(t *testing.T) {
+	r := run(t)
+	alice := r.user("alice", "100")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	var all sync.WaitGroup
+	for i := range 48 {
+		content := bytes.Repeat([]byte{byte(i)}, 100<<10<<(i%4))
+		all.Go(func() {
+			ref := alice.upload("g", "f", content).CID
+			if got, problem := alice.retrieve("g", ref); !bytes.Equal(got, content) {
+				t.Errorf("%d bytes, %s", len(got), problem)
+			}
+		})
+	}
+	all.Wait()
 }
 
 // Threat 31: a file inside JSON that is broken is refused, and leaves nothing.

@@ -33,7 +33,7 @@ const (
 	memoryInline = 256 << 10
 	// spoolsPerAccount is how many requests of an account with a file inside JSON
 	// lie on the disk while they come.
-	spoolsPerAccount = 8
+	spoolsPerAccount = 64
 	// inlineWait is how long a file that has come waits for memory.
 	inlineWait = 10 * time.Second
 )
@@ -64,7 +64,10 @@ func (s *server) contentBody(w http.ResponseWriter, r *http.Request, account str
 			spoolsPerAccount), RetryAfter: 5 * time.Second}
 	}
 	defer release()
-	arriving, err := s.Space.Begin(max(r.ContentLength, 0))
+	if err := s.Space.Room(max(r.ContentLength, 0)); err != nil {
+		return nil, err
+	}
+	arriving, err := s.Space.Begin(0) // only what comes counts: who stalls keeps no room from others
 	if err != nil {
 		return nil, err
 	}
