@@ -116,7 +116,7 @@ shutil.copy2('f', 'g'); shutil.move('g', 'h')"; cat h`, want: "one\n one", uploa
 		{name: "ffmpeg", tool: "ffmpeg", pkg: "ffmpeg",
 			script: "ffmpeg -v error -f lavfi -i testsrc=duration=2:size=64x64:rate=10 -y o.mp4; ffmpeg -v error -ss 1 -i o.mp4 -f null - && echo played",
 			want:   "played\n one", uploads: 1},
-		{name: "ImageMagick", tool: "convert", pkg: "imagemagick",
+		{name: "ImageMagick", tool: "identify", pkg: "imagemagick",
 			script: "convert -size 32x32 xc:red o.png; convert o.png -resize 50% o.jpg; identify o.jpg | cut -d' ' -f1-3",
 			want:   "o.jpg JPEG 16x16\n one", uploads: 2},
 		{name: "gio trash", tool: "gio", pkg: "libglib2.0-bin",
