@@ -106,6 +106,7 @@ func TestRefusedSettings(t *testing.T) {
 		{"public url", "", []string{"--public-url", "files.example.org"}, "want http://HOST"},
 		{"public url with a password", "", []string{"--public-url", "https://a:hunter2@files.example.org"}, "want http://HOST"},
 		{"token lifetime", "", []string{"--token-lifetime", "25h"}, "at most 24h"},
+		{"destruction delay", "", []string{"--destruction-delay", "-1s"}, "want 0 or more"},
 		{"connections", "", []string{"--max-connections", "0"}, "above 0"},
 		{"connections of an address", "", []string{"--max-connections", "10", "--max-connections-per-address", "11"}, "at most --max-connections: 10"},
 		{"memory", "", []string{"--memory", "1000000"}, "at least 67108864 bytes"},
