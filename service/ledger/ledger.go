@@ -138,6 +138,10 @@ func SplitTags(text string) (flat []string, err error) {
 	if text == "" {
 		return nil, nil
 	}
+	// Without escapes every quote is a border. A listing reads a hundred thousand.
+	if inner, ok := strings.CutPrefix(text, `["`); ok && strings.HasSuffix(inner, `"]`) && !strings.Contains(inner, `\`) {
+		return strings.Split(strings.TrimSuffix(inner, `"]`), `","`), nil
+	}
 	if err := json.Unmarshal([]byte(text), &flat); err != nil {
 		return nil, errors.New("its tags are not written as the ledger writes them")
 	}
