@@ -128,7 +128,7 @@ func (c *Client) get(ctx context.Context, address string, answer any) error {
 func (c *Client) exchange(req *http.Request, pace *pace) ([]byte, error) {
 	resp, err := c.send(req)
 	if err != nil {
-		return nil, whyEnded(req.Context(), err)
+		return nil, err
 	}
 	defer resp.Body.Close()
 	pace.advance(0, true)
@@ -163,7 +163,10 @@ func (c *Client) answerLimit(path string) int64 {
 func (c *Client) send(req *http.Request) (*http.Response, error) {
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return nil, err
+		return nil, whyEnded(req.Context(), err)
+	}
+	if moves, ok := req.Context().Value(patienceKey{}).(func()); ok {
+		moves()
 	}
 	if resp.StatusCode/100 == 2 {
 		return resp, nil

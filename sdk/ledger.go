@@ -182,7 +182,7 @@ func (c *Client) tlog(ctx context.Context, path string) (raw []byte, err error) 
 			return err
 		}
 		defer resp.Body.Close()
-		raw, err = readBounded(resp.Body, resp.ContentLength, maxTlogBytes)
+		raw, err = readBounded(&pacedReader{ctx: ctx, r: resp.Body}, resp.ContentLength, maxTlogBytes)
 		return err
 	})
 	return raw, err

@@ -206,7 +206,7 @@ func (c *Client) transfer(ctx context.Context, method, target string, token Secr
 	}
 	resp, err := c.send(req)
 	if err != nil {
-		return whyEnded(ctx, err)
+		return err
 	}
 	defer resp.Body.Close()
 	pace.advance(0, true)
