@@ -24,7 +24,7 @@ it, and members who require it (svcfs --require-witness), cannot be shown two
 histories. Run it where the operator of the service has no access. It prints its
 key, and "listening on URL" when it is ready. --data holds its key and the newest
 checkpoint of each log: whoever loses them begins a new witness.`,
-		Example: "  svcd witness --data /var/lib/svcd-witness --log \"$(curl -s https://files.example.org/tlog/key)\" --name witness.example.net",
+		Example: "  svcd witness --data /var/lib/svcd-witness --log files.example.org/svc.testnet+93defd88+AfyI7vdOx2wUxaT2pHZ5IJxg3Sxlvjd3HS8vrHR7AA88 --name witness.example.net",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := s.needData(); err != nil {
 				return err
