@@ -18,8 +18,8 @@ const module = "github.com/svcfs/svcfs/"
 var forbidden = map[string][]string{
 	"format":       {"ours", "net/...", "os"},
 	"cache":        {"ours", "github.com/hanwen/go-fuse/...", "net/..."},
-	"locked":       {"ours", "net/..."},
-	"ownfile":      {"ours", "net/..."},
+	"sdk/locked":   {"ours", "net/..."},
+	"sdk/ownfile":  {"ours", "net/..."},
 	"sdk/wire/...": {"sdk", "fs/...", "cache", "service/...", "cmd/...", "net/http"},
 	"sdk":          {"fs/...", "cache", "service/...", "cmd/...", "github.com/hanwen/go-fuse/..."},
 	"sdk/proof":    {"sdk", "fs/...", "cache", "service/...", "cmd/...", "net/...", "os"},

@@ -8,7 +8,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/svcfs/svcfs/locked"
+	"github.com/svcfs/svcfs/sdk/locked"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 

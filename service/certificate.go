@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/svcfs/svcfs/ownfile"
+	"github.com/svcfs/svcfs/sdk/ownfile"
 )
 
 // certificateAge is how often the files are looked at, at most.

@@ -15,7 +15,7 @@ import (
 	"testing"
 
 	"github.com/svcfs/svcfs/format"
-	"github.com/svcfs/svcfs/ownfile"
+	"github.com/svcfs/svcfs/sdk/ownfile"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
 	"github.com/svcfs/svcfs/service/legacy"

@@ -28,7 +28,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/svcfs/svcfs/format"
-	"github.com/svcfs/svcfs/ownfile"
+	"github.com/svcfs/svcfs/sdk/ownfile"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
 	"github.com/svcfs/svcfs/service/store"

@@ -139,7 +139,7 @@ func TestTerminationFinishesAnUpload(t *testing.T) {
 }
 
 // Threat 3: the master key and the keys it wraps are in memory that is not swapped.
-func TestKeysAreLocked(t *testing.T) {
+func TestThreat3KeysAreLocked(t *testing.T) {
 	p := startServe(t)
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	if err != nil || !regexp.MustCompile(`(?m)^VmLck:\s+[1-9]\d* kB$`).Match(status) {

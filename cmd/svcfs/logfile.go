@@ -7,7 +7,7 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/svcfs/svcfs/ownfile"
+	"github.com/svcfs/svcfs/sdk/ownfile"
 )
 
 const (

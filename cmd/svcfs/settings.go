@@ -11,8 +11,8 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
-	"github.com/svcfs/svcfs/ownfile"
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/ownfile"
 )
 
 // Names of the settings, in the environment and in the configuration file.

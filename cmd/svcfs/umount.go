@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/svcfs/svcfs/fs"
 	"github.com/svcfs/svcfs/fs/tree"
-	"github.com/svcfs/svcfs/ownfile"
+	"github.com/svcfs/svcfs/sdk/ownfile"
 )
 
 func (a *app) umountCommand() *cobra.Command {

@@ -19,8 +19,8 @@ import (
 	"os/exec"
 	"strings"
 
-	"github.com/svcfs/svcfs/ownfile"
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/ownfile"
 )
 
 // maxBytes bounds what is read in search of a key, in bytes.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/zalando/go-keyring"
 
-	"github.com/svcfs/svcfs/ownfile"
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/ownfile"
 )
 
 // Store keeps keys between runs, each for the address where it is valid

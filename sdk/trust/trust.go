@@ -24,7 +24,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/svcfs/svcfs/ownfile"
+	"github.com/svcfs/svcfs/sdk/ownfile"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 )
 

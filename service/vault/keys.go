@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/svcfs/svcfs/locked"
+	"github.com/svcfs/svcfs/sdk/locked"
 	"github.com/svcfs/svcfs/service/store"
 )
 

@@ -19,8 +19,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/svcfs/svcfs/locked"
-	"github.com/svcfs/svcfs/ownfile"
+	"github.com/svcfs/svcfs/sdk/locked"
+	"github.com/svcfs/svcfs/sdk/ownfile"
 )
 
 const (

@@ -29,7 +29,7 @@ func lockedKiB(t *testing.T) int {
 	return n
 }
 
-func TestSecretsAreLockedAndUnlocked(t *testing.T) {
+func TestThreat3SecretsAreLockedAndUnlocked(t *testing.T) {
 	before, page := lockedKiB(t), os.Getpagesize()
 	var list []Bytes
 	for _, n := range []int{1, 32, page, page + 1} { // 1 + 1 + 1 + 2 pages

@@ -15,7 +15,7 @@ import (
 // stranger is a user who is neither root nor runs the tests.
 const stranger = 4343
 
-func TestJudge(t *testing.T) {
+func TestThreat18Rules(t *testing.T) {
 	me := os.Geteuid()
 	for _, tc := range []struct {
 		kind  Kind
@@ -93,7 +93,7 @@ func TestReadIsBounded(t *testing.T) {
 	}
 }
 
-func TestManagedMayBeALink(t *testing.T) {
+func TestThreat18ManagedMayBeALink(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "key")
 	if err := errors.Join(os.WriteFile(path+"1", nil, 0o640), os.Symlink("key1", path)); err != nil {
@@ -107,7 +107,7 @@ func TestManagedMayBeALink(t *testing.T) {
 }
 
 // A pipe that a shell made is taken as it is; a file given open is not.
-func TestGivenDescriptors(t *testing.T) {
+func TestThreat18GivenDescriptors(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -138,7 +138,7 @@ func TestGivenDescriptors(t *testing.T) {
 }
 
 // Root obeys nothing that another user could have put there.
-func TestRootLooksAtFolders(t *testing.T) {
+func TestThreat18RootLooksAtFolders(t *testing.T) {
 	if os.Geteuid() != 0 {
 		return // others are not asked for more than the file
 	}
