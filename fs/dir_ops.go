@@ -125,7 +125,7 @@ func (n *dirNode) Create(ctx context.Context, name string, flags uint32, mode ui
 	}
 	ctx, done := patiently(ctx)
 	defer done()
-	want := openFlags(ctx, flags)
+	want := n.m.openFlags(ctx, flags)
 	f, h, err := n.d.Create(ctx, name, flags&unix.O_EXCL != 0, want)
 	if err != nil {
 		return nil, nil, 0, errno(err)
@@ -137,7 +137,7 @@ func (n *dirNode) Create(ctx context.Context, name string, flags uint32, mode ui
 	if node, ok := inode.Operations().(*fileNode); ok {
 		n.m.knowFile(node)
 	}
-	fh := newHandle(ctx, h, want)
+	fh := n.m.newHandle(ctx, h, want)
 	return inode, fh, n.m.openReply(fh, want), 0
 }
 

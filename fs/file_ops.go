@@ -14,7 +14,7 @@ func (n *fileNode) Open(ctx context.Context, flags uint32) (gofs.FileHandle, uin
 	ctx, done := patiently(ctx)
 	defer done()
 	n.m.knowFile(n) // before, so that a purge during the retrieval is not missed
-	want := openFlags(ctx, flags)
+	want := n.m.openFlags(ctx, flags)
 	if n.m.isStranger(ctx, n.f.Attr(), toOpen(want)) {
 		return nil, 0, unix.EACCES
 	}
@@ -25,7 +25,7 @@ func (n *fileNode) Open(ctx context.Context, flags uint32) (gofs.FileHandle, uin
 	if !n.f.Attr().Control {
 		n.m.use()
 	}
-	fh := newHandle(ctx, h, want)
+	fh := n.m.newHandle(ctx, h, want)
 	return fh, n.m.openReply(fh, want), 0
 }
 
@@ -64,7 +64,7 @@ func (fh *fileHandle) Write(ctx context.Context, data []byte, off int64) (uint32
 // save, not three.
 func (fh *fileHandle) Flush(ctx context.Context) syscall.Errno {
 	if caller, ok := fuse.FromContext(ctx); ok && fh.opener != 0 && caller.Pid != fh.opener &&
-		isHeldBy(fh.opener, caller.Pid, fh.h.File().Attr().Ino) {
+		fh.outside.isHeldBy(fh.opener, caller.Pid, fh.h.File().Attr().Ino) {
 		return 0
 	}
 	ctx, done := patiently(ctx)

@@ -30,7 +30,7 @@ func TestOpenFlags(t *testing.T) {
 		{unix.O_WRONLY | unix.O_TRUNC, tree.OpenFlags{Write: true, Truncate: true}},
 		{unix.O_RDWR | unix.O_APPEND, tree.OpenFlags{Read: true, Write: true, Append: true}},
 	} {
-		if got := openFlags(context.Background(), tc.flags); !reflect.DeepEqual(got, tc.want) {
+		if got := (&mounted{}).openFlags(context.Background(), tc.flags); !reflect.DeepEqual(got, tc.want) {
 			t.Errorf("%#x: %+v, want %+v", tc.flags, got, tc.want)
 		}
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/svcfs/svcfs/fs/tree"
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/confine"
 )
 
 const (
@@ -36,6 +37,13 @@ const (
 )
 
 func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == OutsideCommand {
+		if err := ServeOutside(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	switch os.Getenv(envRole) {
 	case "serve":
 		os.Exit(serve(os.Stdin, os.Stdout))
@@ -82,6 +90,7 @@ type plan struct {
 	Dir     string
 	Options Options // without Logger
 	Harden  bool
+	Confine bool // with a process outside
 	MaxFile int64
 	Renames bool     // the service renames
 	Deletes bool     // and deletes, and the mount may
@@ -135,7 +144,7 @@ func serve(in io.Reader, out io.Writer) int {
 	s.world.stall("upload", false)
 	s.world.stall("retrieve", false)
 	s.world.stall("entries", false)
-	if err := UnmountLazily(s.mount.dir); err == nil {
+	if err := s.mount.UnmountLazily(); err == nil {
 		s.mount.Wait()
 	}
 	if s.world.events != nil {
@@ -176,9 +185,20 @@ func startServer() (*server, error) {
 	}
 	p.Options.Logger = log
 	p.Options.Account = string(w.Account())
+	if p.Confine {
+		if p.Options.Outside, err = StartOutside(p.Dir); err != nil {
+			return nil, err
+		}
+	}
 	mount, err := Mount(p.Dir, t, p.Options)
 	if err != nil {
 		return nil, err
+	}
+	if p.Confine {
+		limits := confine.Limits{Read: confine.System()}
+		if err := limits.Apply(); err != nil && !errors.Is(err, confine.ErrUnsupported) {
+			return nil, err
+		}
 	}
 	return &server{w, t, mount}, nil
 }

@@ -50,6 +50,7 @@ type Options struct {
 	Logger     *slog.Logger  // nil = no log
 	Reads      Reads         // how the kernel serves reads
 	NoXattr    bool          // no extended attributes: the kernel then answers all questions about them itself; not with AllowOther, unless OwnAll
+	Outside    *Outside      // takes the mount away and looks at processes for this one, which may then confine itself; nil = this process does
 	Debug      bool          // log every request at debug level: names, never content
 }
 
@@ -202,7 +203,7 @@ func (s *Server) Unmount(ctx context.Context) error {
 	go func() {
 		s.unmounting.Lock()
 		defer s.unmounting.Unlock()
-		done <- s.fuse.Unmount()
+		done <- s.takeAway()
 	}()
 	select {
 	case err := <-done:
@@ -212,12 +213,31 @@ func (s *Server) Unmount(ctx context.Context) error {
 	}
 }
 
+func (s *Server) takeAway() error {
+	if s.m.opt.Outside == nil {
+		return s.fuse.Unmount()
+	}
+	if err := s.m.opt.Outside.unmount(false); err != nil {
+		return err
+	}
+	s.fuse.Wait()
+	return nil
+}
+
+// UnmountLazily is [UnmountLazily] for this mount.
+func (s *Server) UnmountLazily() error {
+	if s.m.opt.Outside == nil {
+		return UnmountLazily(s.dir)
+	}
+	return s.m.opt.Outside.unmount(true)
+}
+
 func (s *Server) unmountError(err error) error {
 	if err == nil {
 		return nil
 	}
 	if errors.Is(err, unix.EBUSY) || strings.Contains(strings.ToLower(err.Error()), "busy") {
-		return &BusyError{Dir: s.dir, Holders: Holders(s.dir)}
+		return &BusyError{Dir: s.dir, Holders: s.m.opt.Outside.holders(s.dir)}
 	}
 	if points, listErr := mountpoints(); listErr == nil && !isMounted(points, s.dir) {
 		return nil // somebody else was faster
@@ -237,14 +257,19 @@ func UnmountLazily(dir string) error {
 		}
 		return nil
 	}
+	return runHelper("-u", "-z", "--", dir)
+}
+
+// runHelper has the helper program unmount; the directory is the last argument.
+func runHelper(args ...string) error {
 	helper, err := Helper()
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), helperLimit)
 	defer cancel()
-	if out, err := exec.CommandContext(ctx, helper, "-u", "-z", "--", dir).CombinedOutput(); err != nil {
-		return fmt.Errorf("unmount %s: %s: %w", dir, strings.TrimSpace(string(out)), err)
+	if out, err := exec.CommandContext(ctx, helper, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("unmount %s: %s: %w", args[len(args)-1], strings.TrimSpace(string(out)), err)
 	}
 	return nil
 }

@@ -35,11 +35,13 @@ type fileHandle struct {
 	h      *tree.Handle
 	opener uint32   // thread that opened it for writing; 0 = read-only or unknown
 	memory *os.File // content that the kernel reads itself; nil = it asks
+
+	outside *Outside
 }
 
 // newHandle remembers who opened the file if it can be written through h.
-func newHandle(ctx context.Context, h *tree.Handle, flags tree.OpenFlags) *fileHandle {
-	fh := &fileHandle{h: h}
+func (m *mounted) newHandle(ctx context.Context, h *tree.Handle, flags tree.OpenFlags) *fileHandle {
+	fh := &fileHandle{h: h, outside: m.opt.Outside}
 	if caller, ok := fuse.FromContext(ctx); ok && flags.Write {
 		fh.opener = caller.Pid
 	}
@@ -99,14 +101,14 @@ func (n *dirNode) path(name string) string {
 }
 
 // openFlags translates what a program asked for.
-func openFlags(ctx context.Context, flags uint32) tree.OpenFlags {
+func (m *mounted) openFlags(ctx context.Context, flags uint32) tree.OpenFlags {
 	access := flags & unix.O_ACCMODE
 	of := tree.OpenFlags{Read: access != unix.O_WRONLY, Write: access != unix.O_RDONLY,
 		Append: flags&unix.O_APPEND != 0, Truncate: flags&unix.O_TRUNC != 0, NoAtime: flags&unix.O_NOATIME != 0}
 	if caller, ok := fuse.FromContext(ctx); ok {
 		of.Caller = tree.Caller{PID: caller.Pid, Name: sync.OnceValue(func() string { return programName(caller.Pid) }),
 			Thread: func() string { return threadName(caller.Pid) },
-			Loaded: func(library string) bool { return hasLoaded(caller.Pid, library) }}
+			Loaded: func(library string) bool { return m.opt.Outside.hasLoaded(caller.Pid, library) }}
 	}
 	return of
 }

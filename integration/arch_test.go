@@ -18,6 +18,7 @@ const module = "github.com/svcfs/svcfs/"
 var forbidden = map[string][]string{
 	"format":       {"ours", "net/...", "os"},
 	"cache":        {"ours", "github.com/hanwen/go-fuse/...", "net/..."},
+	"sdk/confine":  {"ours", "net/..."},
 	"sdk/locked":   {"ours", "net/..."},
 	"sdk/ownfile":  {"ours", "net/..."},
 	"sdk/wire/...": {"sdk", "fs/...", "cache", "service/...", "cmd/...", "net/http"},
@@ -46,6 +47,7 @@ var onlyIn = map[string][]string{
 	"github.com/multiformats/...":             {"service/legacy"},
 	"github.com/prometheus/client_golang/...": {"service/metrics"},
 	"github.com/pelletier/go-toml/v2":         {"cmd/svcd"},
+	"github.com/landlock-lsm/go-landlock/...": {"sdk/confine"},
 	"github.com/zalando/go-keyring":           {"sdk/apikey"},
 	"github.com/svcfs/svcfs/service/vault":    {"service/...", "cmd/svcd"},
 }

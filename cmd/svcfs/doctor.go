@@ -64,7 +64,7 @@ say ok says what to do. The exit code is that of the first failure. Free.`,
 
 func (a *app) doctor(ctx context.Context, asJSON bool) error {
 	hardened := fs.Harden()
-	findings := []finding{checkFuse(), checkHelper(os.Geteuid()), checkOpenFiles(), checkLockLimit(), checkHarden(hardened)}
+	findings := []finding{checkFuse(), checkHelper(os.Geteuid()), checkOpenFiles(), checkLockLimit(), checkHarden(hardened), checkConfinement()}
 	findings = append(findings, a.checkMounts(ctx)...)
 	findings = append(findings, a.checkService(ctx)...)
 	if asJSON {

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"os"
+
+	"github.com/svcfs/svcfs/fs"
 )
 
 func main() { os.Exit(int(run())) }
@@ -11,6 +13,13 @@ func main() { os.Exit(int(run())) }
 func run() exitCode {
 	a := newApp(os.Stdin, os.Stdout, os.Stderr, processEnv())
 	args := os.Args[1:]
+	if len(args) == 1 && args[0] == fs.OutsideCommand {
+		if err := fs.ServeOutside(); err != nil {
+			a.ui.fail(err)
+			return exitOther
+		}
+		return exitOK
+	}
 	if isMountHelper(os.Args[0]) {
 		var err error
 		if args, err = helperArgs(args); err != nil {

@@ -49,6 +49,10 @@ func (a *app) mount(cmd *cobra.Command, f *mountFlags, dir string) error {
 	if f.background {
 		return a.mountInBackground(cmd, plan)
 	}
+	if plan.outside, err = fs.StartOutside(plan.dir); err != nil {
+		return err
+	}
+	defer plan.outside.Close()
 	stopProfile, err := startProfile(f.cpuProfile)
 	if err != nil {
 		return err
@@ -62,6 +66,9 @@ func (a *app) mount(cmd *cobra.Command, f *mountFlags, dir string) error {
 	m, err := a.startMount(ctx, plan)
 	if err != nil {
 		return err
+	}
+	if err := a.confine(plan); err != nil {
+		return errors.Join(err, m.server.UnmountLazily(), m.finish(nil, nil))
 	}
 	stopEarly()
 	reportReady(f.readyFD, readyReport{OK: true, PID: os.Getpid()})
@@ -130,7 +137,7 @@ func (a *app) startMount(ctx context.Context, p mountPlan) (*liveMount, error) {
 		a.ui.notice("other users of this machine can see %s as far as its modes permit", p.dir)
 	}
 	server, err := fs.Mount(p.dir, t, fs.Options{Account: p.sourceName(c.Account()), AllowOther: p.flags.allowOther, ReadOnly: p.readOnly, Umask: p.umask,
-		UID: p.uid, GID: p.gid, ForeignUID: p.foreignUID, OwnAll: p.flags.ownAll, NoExec: p.noExec, Reads: p.flags.reads, NoXattr: p.flags.noXattr, Logger: logger})
+		UID: p.uid, GID: p.gid, ForeignUID: p.foreignUID, OwnAll: p.flags.ownAll, NoExec: p.noExec, Reads: p.flags.reads, NoXattr: p.flags.noXattr, Logger: logger, Outside: p.outside})
 	if err != nil {
 		_ = t.Close()
 		_ = c.Close()
@@ -155,7 +162,7 @@ func (a *app) treeConfig(c *sdk.Client, caps wire.Capabilities, p mountPlan, log
 		AllowDelete: p.flags.allowDelete && deletes, AllowCrawlers: p.flags.allowCrawlers,
 		CanRename: slices.Contains(caps.Features, wire.CapRename), Scratch: p.flags.scratch,
 		Budget: p.budget, BudgetPerHour: p.budgetPerHour, Price: c.Price, ReadPrice: c.ReadPrice, Watch: c.Watch, Version: version(), Mountpoint: p.dir,
-		Proofs: func() string { return proofWords(c) },
+		Confined: confinement(), Proofs: func() string { return proofWords(c) },
 	}
 }
 
@@ -279,7 +286,7 @@ func (m *liveMount) drain(ctx context.Context, limit time.Duration) []tree.Pendi
 func (m *liveMount) unmount(gone <-chan struct{}, force bool) error {
 	err := m.server.Unmount(context.Background())
 	if err != nil && force {
-		err = fs.UnmountLazily(m.dir)
+		err = m.server.UnmountLazily()
 	}
 	if err != nil {
 		return err

@@ -50,6 +50,7 @@ type mountFlags struct {
 // mountPlan is what the flags mean.
 type mountPlan struct {
 	dir                   string // absolute
+	outside               *fs.Outside
 	readOnly, noExec      bool
 	umask                 uint32
 	uid, gid              uint32 // both 0: whoever mounts

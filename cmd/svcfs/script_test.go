@@ -31,6 +31,9 @@ var update = flag.Bool("update", false, "rewrite the expected output of the scri
 const programRaces = "halt_on_error=1 atexit_sleep_ms=0"
 
 func TestMain(m *testing.M) {
+	if home := os.Getenv(envConfined); home != "" {
+		os.Exit(actConfined(home))
+	}
 	_ = os.Setenv("GORACE", programRaces)
 	testscript.Main(m, map[string]func(){"svcfs": main})
 }

@@ -144,7 +144,7 @@ func (a *app) statusOf(ctx context.Context, path string, asJSON bool) error {
 	}
 	a.printPairs([][2]string{
 		{"mountpoint", escapeName(dir)}, {"state", m.State}, {"account", escapeName(s.Account)}, {"process", itoa(s.PID)},
-		{"since", s.Started.UTC().Format(time.RFC3339)}, {"service reachable", reachable}, {"groups", itoa(s.Groups)}, {"proofs", cmp.Or(s.Proofs, "not told")},
+		{"since", s.Started.UTC().Format(time.RFC3339)}, {"service reachable", reachable}, {"groups", itoa(s.Groups)}, {"proofs", cmp.Or(s.Proofs, "not told")}, {"confined by", cmp.Or(s.Confined, "nothing")},
 		{"pending", pendingWords(s.Pending) + sendingWords(s.Sending)}, {"cached", fmt.Sprintf("%d of %d bytes", s.Cached, s.CacheLimit)},
 		{"charged", charged},
 		{"spent", spent + " tokens"}, {"errors", fmt.Sprint(s.Errors)},

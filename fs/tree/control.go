@@ -129,13 +129,14 @@ type Status struct {
 	Sending    int       `json:"sending"`          // of Pending, being sent now
 	Open       int       `json:"open"`             // handles of files, of all programs
 	Proofs     string    `json:"proofs,omitempty"` // what the service proves, in words
+	Confined   string    `json:"confined"`         // what keeps the process from the rest of the machine
 }
 
 // Status tells how the mount is doing.
 func (t *Tree) Status() Status {
 	cached := t.cache.Stats()
 	s := Status{
-		PID: os.Getpid(), Version: t.cfg.Version, Account: string(t.remote.Account()), Mountpoint: t.cfg.Mountpoint,
+		PID: os.Getpid(), Version: t.cfg.Version, Account: string(t.remote.Account()), Mountpoint: t.cfg.Mountpoint, Confined: t.cfg.Confined,
 		Started: t.started.UTC(), Reachable: t.reached.Load(), Pending: len(t.Pending()), Staged: t.staging.Load(),
 		Cached: cached.Bytes, CacheLimit: t.cfg.CacheBytes, CacheHits: cached.Hits, Retrieves: t.counts.retrieves.Load(),
 		Uploads: t.counts.uploads.Load(), Looks: t.counts.looks.Load(), Crawlers: t.counts.crawlers.Load(), Spent: t.spent.total().Tokens(),

@@ -69,6 +69,7 @@ type Config struct {
 	Logger     *slog.Logger
 	Version    string // shown in /.svcfs/version
 	Mountpoint string // shown in /.svcfs/status
+	Confined   string // shown there too: what keeps the process from the rest of the machine
 	// Proofs tells in words what the service proves of its lists, for
 	// /.svcfs/status; may be nil.
 	Proofs func() string

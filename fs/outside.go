@@ -1,0 +1,311 @@
+package fs
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"slices"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// OutsideCommand is the one argument with which a program runs [ServeOutside].
+const OutsideCommand = "outside-of-the-mount"
+
+// Outside is a process that was made before the one that mounts confines itself, and
+// does for it the few things that a confined process cannot: take the mount away,
+// and look at who uses it. It holds no secret, knows one directory, and ends with the
+// process that made it. Its methods are safe for concurrent use. A nil Outside does
+// the same in this process.
+type Outside struct {
+	socket int
+}
+
+// outsideSetup is what an Outside is told at its start, and never again.
+type outsideSetup struct {
+	Dir string
+}
+
+// Requests.
+const (
+	askUnmount = "unmount"
+	askDetach  = "detach"
+	askHolders = "holders"
+	askHeldBy  = "held by"
+	askLoaded  = "loaded"
+)
+
+type outsideRequest struct {
+	Do             string
+	Opener, Caller uint32
+	Ino            uint64
+	Part           string
+}
+
+type outsideAnswer struct {
+	Error   string
+	Errno   syscall.Errno
+	Yes     bool
+	Holders []Holder
+}
+
+// outsideError is what went wrong outside; it is the errno it had there.
+type outsideError struct {
+	text  string
+	errno syscall.Errno
+}
+
+func (e *outsideError) Error() string { return e.text }
+func (e *outsideError) Unwrap() error {
+	if e.errno == 0 {
+		return nil
+	}
+	return e.errno
+}
+
+const (
+	// maxOutsideBytes bounds a request or an answer, in bytes.
+	maxOutsideBytes = 64 << 10
+	// outsideLimit bounds the wait for an answer.
+	outsideLimit = helperLimit + 5*time.Second
+)
+
+// errOutside means that the process outside is gone or answers nonsense.
+var errOutside = errors.New("the process outside of the mount does not answer")
+
+// StartOutside makes the process for a mount on dir. It runs the program of this one
+// with [OutsideCommand], before any secret is read.
+func StartOutside(dir string) (*Outside, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program: %w", err)
+	}
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("start the process outside: %w", err)
+	}
+	theirs := os.NewFile(uintptr(pair[1]), "outside")
+	defer theirs.Close()
+	cmd := exec.Command(self, OutsideCommand)
+	cmd.Dir = "/"
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH")} // where fusermount3 is looked for
+	cmd.ExtraFiles = []*os.File{theirs}             // descriptor 3
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	raw, err := json.Marshal(outsideSetup{dir})
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err == nil {
+		err = errors.Join(unix.Sendmsg(pair[0], raw, nil, nil, 0), cmd.Process.Release())
+	}
+	if err != nil {
+		_ = unix.Close(pair[0])
+		return nil, fmt.Errorf("start the process outside: %w", err)
+	}
+	return &Outside{pair[0]}, nil
+}
+
+// Close lets the process end.
+func (o *Outside) Close() error {
+	if o == nil {
+		return nil
+	}
+	return unix.Close(o.socket)
+}
+
+// ask sends a request with a socket of its own for the answer, so that a slow one
+// holds up no other.
+func (o *Outside) ask(r outsideRequest) (answer outsideAnswer, err error) {
+	raw, err := json.Marshal(r)
+	if err != nil {
+		return answer, err
+	}
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return answer, fmt.Errorf("%w: %w", errOutside, err)
+	}
+	defer unix.Close(pair[0])
+	err = unix.Sendmsg(o.socket, raw, unix.UnixRights(pair[1]), nil, unix.MSG_NOSIGNAL)
+	_ = unix.Close(pair[1])
+	if err != nil {
+		return answer, fmt.Errorf("%w: %w", errOutside, err)
+	}
+	limit := unix.NsecToTimeval(outsideLimit.Nanoseconds())
+	if err := unix.SetsockoptTimeval(pair[0], unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit); err != nil {
+		return answer, fmt.Errorf("%w: %w", errOutside, err)
+	}
+	raw, _, err = receive(pair[0])
+	if err == nil {
+		err = json.Unmarshal(raw, &answer)
+	}
+	if err != nil {
+		return answer, fmt.Errorf("%w: %w", errOutside, err)
+	}
+	if answer.Error != "" {
+		return answer, &outsideError{answer.Error, answer.Errno}
+	}
+	return answer, nil
+}
+
+// receive reads one message and the file that came with it, -1 for none.
+func receive(socket int) (raw []byte, file int, err error) {
+	raw, rights := make([]byte, maxOutsideBytes), make([]byte, unix.CmsgSpace(4))
+	for {
+		n, rn, _, _, err := unix.Recvmsg(socket, raw, rights, unix.MSG_CMSG_CLOEXEC)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return nil, -1, err
+		}
+		if n == 0 {
+			return nil, -1, errOutside // its end is closed
+		}
+		return raw[:n], fileOf(rights[:rn]), nil
+	}
+}
+
+func fileOf(rights []byte) int {
+	messages, err := unix.ParseSocketControlMessage(rights)
+	if err != nil || len(messages) == 0 {
+		return -1
+	}
+	files, err := unix.ParseUnixRights(&messages[0])
+	if err != nil || len(files) == 0 {
+		return -1
+	}
+	return files[0]
+}
+
+// unmount takes the mount away; lazily, also from programs that use it.
+func (o *Outside) unmount(lazily bool) error {
+	do := askUnmount
+	if lazily {
+		do = askDetach
+	}
+	_, err := o.ask(outsideRequest{Do: do})
+	return err
+}
+
+// holders is [Holders].
+func (o *Outside) holders(dir string) []Holder {
+	if o == nil {
+		return Holders(dir)
+	}
+	answer, err := o.ask(outsideRequest{Do: askHolders})
+	if err != nil {
+		return nil
+	}
+	return slices.DeleteFunc(answer.Holders, func(h Holder) bool { return h.PID == os.Getpid() })
+}
+
+// isHeldBy is [isHeldBy].
+func (o *Outside) isHeldBy(opener, caller uint32, ino uint64) bool {
+	if o == nil {
+		return isHeldBy(opener, caller, ino)
+	}
+	answer, err := o.ask(outsideRequest{Do: askHeldBy, Opener: opener, Caller: caller, Ino: ino})
+	return err == nil && answer.Yes
+}
+
+// hasLoaded is [hasLoaded].
+func (o *Outside) hasLoaded(thread uint32, part string) bool {
+	if o == nil {
+		return hasLoaded(thread, part)
+	}
+	answer, err := o.ask(outsideRequest{Do: askLoaded, Caller: thread, Part: part})
+	return err == nil && answer.Yes
+}
+
+// ServeOutside is the program of an [Outside]; its socket is descriptor 3. It
+// returns when the other end is closed.
+func ServeOutside() error {
+	const socket = 3
+	if err := Harden(); err != nil {
+		return err
+	}
+	// A service manager, or a shell, ends all processes at once; the mount goes first.
+	signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1)
+	unix.CloseOnExec(socket)
+	raw, _, err := receive(socket)
+	if err != nil {
+		return fmt.Errorf("not started by a mount: %w", err)
+	}
+	var setup outsideSetup
+	if err := json.Unmarshal(raw, &setup); err != nil {
+		return fmt.Errorf("not started by a mount: %w", err)
+	}
+	for {
+		raw, reply, err := receive(socket)
+		if err != nil {
+			return nil // the mount has ended
+		}
+		var r outsideRequest
+		if reply < 0 || json.Unmarshal(raw, &r) != nil {
+			continue
+		}
+		go func() {
+			defer unix.Close(reply)
+			send(reply, setup.answer(r))
+		}()
+	}
+}
+
+func send(socket int, answer outsideAnswer) {
+	raw, err := json.Marshal(answer)
+	if err != nil {
+		return
+	}
+	_ = unix.Sendmsg(socket, raw, nil, nil, unix.MSG_NOSIGNAL) // who asked may be gone
+}
+
+func failure(err error) outsideAnswer {
+	a := outsideAnswer{Error: err.Error()}
+	_ = errors.As(err, &a.Errno)
+	return a
+}
+
+// answer does what was asked for.
+func (s outsideSetup) answer(r outsideRequest) outsideAnswer {
+	var err error
+	switch r.Do {
+	case askUnmount:
+		err = unmount(s.Dir)
+	case askDetach:
+		err = UnmountLazily(s.Dir)
+	case askHolders:
+		return outsideAnswer{Holders: Holders(s.Dir)}
+	case askHeldBy:
+		return outsideAnswer{Yes: isHeldBy(r.Opener, r.Caller, r.Ino)}
+	case askLoaded:
+		return outsideAnswer{Yes: hasLoaded(r.Caller, r.Part)}
+	}
+	if err != nil {
+		return failure(err)
+	}
+	return outsideAnswer{}
+}
+
+// unmountTries is how often a mount is found busy before that is believed: the
+// kernel closes files a moment after programs do.
+const unmountTries = 5
+
+func unmount(dir string) (err error) {
+	for try := range unmountTries {
+		time.Sleep(time.Duration(try) * 10 * time.Millisecond)
+		if os.Geteuid() == 0 {
+			err = unix.Unmount(dir, unix.UMOUNT_NOFOLLOW)
+		} else {
+			err = runHelper("-u", "--", dir)
+		}
+		if err == nil {
+			return nil
+		}
+	}
+	return err
+}

@@ -1,0 +1,8 @@
+//go:build !linux
+
+package confine
+
+// Supported tells the version of landlock in this kernel, or [ErrUnsupported].
+func Supported() (version int, err error) { return 0, ErrUnsupported }
+
+func (l Limits) apply() error { return ErrUnsupported }
