@@ -289,7 +289,7 @@ func openFuse(device string) string {
 func runsIn() map[string][]string {
 	apart := []string{"unshare", "--mount", "sh", "-e", "-c"}
 	if os.Geteuid() != 0 {
-		return map[string][]string{"apart": slices.Insert(apart, 1, "--map-root-user"), "denied": {"env"}}
+		return map[string][]string{"apart": slices.Insert(apart, 1, "--map-current-user", "--keep-caps"), "denied": {"env"}}
 	}
 	return map[string][]string{
 		"apart":    apart,
