@@ -26,7 +26,8 @@ const (
 )
 
 // SignIns logs who signed in and who failed to, without secrets. A flood of them
-// makes few lines, and failures take no room from sign-ins.
+// makes few lines, and failures take no room from sign-ins. A nil *SignIns logs
+// nothing.
 type SignIns struct {
 	log *slog.Logger
 	now func() time.Time
@@ -74,20 +75,23 @@ func clientOf(ctx context.Context) netip.Addr {
 
 // Good logs that an account signed in; way says with what.
 func (s *SignIns) Good(ctx context.Context, way, account string) {
+	if s == nil {
+		return
+	}
 	s.note(ctx, slog.LevelInfo, "signed in", &s.good, signIn{way: way, account: account}, signInRepeat, maxSignIns)
 }
 
 // Failed logs that somebody could not sign in. account is one that there is, or
 // "": what else was sent may be a secret in the wrong place.
 func (s *SignIns) Failed(ctx context.Context, way, account, code string) {
-	s.note(ctx, slog.LevelWarn, "sign-in failed", &s.failures, signIn{way: way, account: account, code: code}, failureRepeat, maxFailures)
-}
-
-// note logs one, if it is not one of many. A nil log is none.
-func (s *SignIns) note(ctx context.Context, level slog.Level, text string, in *seen, what signIn, repeat time.Duration, most int) {
 	if s == nil {
 		return
 	}
+	s.note(ctx, slog.LevelWarn, "sign-in failed", &s.failures, signIn{way: way, account: account, code: code}, failureRepeat, maxFailures)
+}
+
+// note logs one, if it is not one of many.
+func (s *SignIns) note(ctx context.Context, level slog.Level, text string, in *seen, what signIn, repeat time.Duration, most int) {
 	client := clientOf(ctx)
 	what.network = throttle.Network(client)
 	s.mu.Lock()
@@ -125,6 +129,9 @@ func (in *seen) begin(now time.Time, repeat time.Duration) (hidden int) {
 
 // Flush tells how many were not logged by themselves, once their time is over.
 func (s *SignIns) Flush(ctx context.Context) {
+	if s == nil {
+		return
+	}
 	s.mu.Lock()
 	now := s.now()
 	good, failures := s.good.begin(now, signInRepeat), s.failures.begin(now, failureRepeat)

@@ -44,3 +44,11 @@ func TestThreat32SignInLogIsBounded(t *testing.T) {
 		t.Errorf("counted twice: %d lines", n)
 	}
 }
+
+// Accounts without a log of sign-ins have none to write to.
+func TestNoSignInLog(t *testing.T) {
+	var s *auth.SignIns
+	s.Good(t.Context(), "api key", "alice.svc.testnet")
+	s.Failed(t.Context(), "session token", "", "X")
+	s.Flush(t.Context())
+}
