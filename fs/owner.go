@@ -38,8 +38,9 @@ func (m *mounted) owner(a tree.Attr) fuse.Owner {
 	return fuse.Owner{Uid: m.opt.UID, Gid: m.opt.GID}
 }
 
-// Access answers access(2) and chdir(2) where the kernel does not check by itself:
-// then only the mounting user is there, whoever is shown as owner.
+// Access answers access(2) and chdir(2) where the kernel does not check by itself.
+// Then only the mounting user is there, whom the owner's bits bind, whoever is shown
+// as owner; and root, who reads and writes all, and runs what somebody may run.
 func (n *dirNode) Access(ctx context.Context, mask uint32) syscall.Errno {
 	return n.m.access(ctx, n.d.Attr(), mask)
 }
@@ -50,10 +51,18 @@ func (n *fileNode) Access(ctx context.Context, mask uint32) syscall.Errno {
 }
 
 func (m *mounted) access(ctx context.Context, a tree.Attr, mask uint32) syscall.Errno {
-	if caller, ok := fuse.FromContext(ctx); ok && caller.Uid == 0 || m.mode(a)>>6&mask == mask {
-		return 0
+	mode := m.mode(a)
+	may := mode >> 6
+	if caller, ok := fuse.FromContext(ctx); ok && caller.Uid == 0 {
+		may = toRead | toWrite
+		if a.Dir || mode&anyRun != 0 {
+			may |= toRun
+		}
 	}
-	return unix.EACCES
+	if mask &= rwx; may&mask != mask {
+		return unix.EACCES
+	}
+	return 0
 }
 
 // isStranger reports whether a process asks for more than others may have that runs
@@ -68,6 +77,9 @@ func (m *mounted) isStranger(ctx context.Context, a tree.Attr, want uint32) bool
 const (
 	toRead  = 0o4
 	toWrite = 0o2
+	toRun   = 0o1
+	rwx     = toRead | toWrite | toRun
+	anyRun  = 0o111    // of owner, group and others
 	asOwner = permBits // to chmod and chown; no umask leaves others so much
 )
 
@@ -104,7 +116,6 @@ const (
 
 // acl gives the mounting user the owner's permissions.
 func (m *mounted) acl(a tree.Attr) []byte {
-	const rwx = 0o7
 	perm := m.perm(a)
 	owner := perm >> 6 & rwx
 	list := binary.LittleEndian.AppendUint32(nil, aclVersion)

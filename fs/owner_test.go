@@ -1,11 +1,17 @@
 package fs
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"github.com/svcfs/svcfs/fs/tree"
 )
 
 // theirUID is whose the files of other accounts are.
@@ -76,6 +82,65 @@ func TestA5ForeignUIDAndOwnAll(t *testing.T) {
 			if got := ownerOf(t, m.path(path)); got != want {
 				t.Errorf("%+v: %s belongs to %d", opt, path, got)
 			}
+		}
+	}
+}
+
+// A5, W10: access(2) answers by the mode: the owner's bits bind the mounting user,
+// also at what belongs to nobody. Root reads and writes all, and runs what somebody
+// may run.
+func TestA5AccessFollowsTheMode(t *testing.T) {
+	const user, read, write, run = 12345, unix.R_OK, unix.W_OK, unix.X_OK
+	m := &mounted{opt: Options{UID: user, GID: user, ForeignUID: nobody, Umask: defaultUmask}}
+	for _, tc := range []struct {
+		uid, mode uint32
+		dir       bool
+		may       uint32
+	}{
+		{0, 0o600, false, read | write},
+		{0, 0o200, false, read | write},
+		{0, 0, false, read | write},
+		{0, 0o500, false, read | write | run},
+		{0, 0, true, read | write | run},
+		{user, 0o600, false, read | write},
+		{user, 0o200, false, write},
+		{user, 0o077, false, 0},
+		{user, 0o500, false, read | run},
+		{user, 0o700, true, read | write | run},
+		{user, 0o600, true, read | write},
+	} {
+		for _, foreign := range []bool{false, true} {
+			a := tree.Attr{Dir: tc.dir, Foreign: foreign, Mode: tc.mode, HasMode: true}
+			ctx := fuse.NewContext(t.Context(), &fuse.Caller{Owner: fuse.Owner{Uid: tc.uid, Gid: tc.uid}})
+			for mask := range uint32(8) {
+				want := syscall.Errno(0)
+				if mask&^tc.may != 0 {
+					want = unix.EACCES
+				}
+				if got := m.access(ctx, a, mask); got != want {
+					t.Errorf("user %d, mode %03o, directory %v, of others %v: access %d: %v, want %v", tc.uid, tc.mode, tc.dir, foreign, mask, got, want)
+				}
+			}
+		}
+	}
+}
+
+// A5, W10: as above, asked through the kernel by whoever runs the tests.
+func TestA5AccessOnAMount(t *testing.T) {
+	m := mounting(t, func(p *plan) { p.Theirs = []string{"d/theirs"} })
+	m.write("team/own", "x")
+	for _, name := range []string{"own", "d/theirs"} {
+		path := m.path("team/" + name)
+		for mode, refused := range map[os.FileMode]uint32{0o600: unix.X_OK, 0o200: unix.R_OK | unix.X_OK, 0o400: unix.R_OK | unix.X_OK} {
+			if err := errors.Join(os.Chmod(path, mode), unix.Access(path, unix.F_OK)); err != nil {
+				t.Fatal(err)
+			}
+			if err := unix.Access(path, refused); !errors.Is(err, unix.EACCES) {
+				t.Errorf("%s, mode %03o: access %d: %v", name, mode, refused, err)
+			}
+		}
+		if err := errors.Join(os.Chmod(path, 0o700), unix.Access(path, unix.R_OK|unix.W_OK|unix.X_OK)); err != nil {
+			t.Errorf("%s, mode 700: %v", name, err)
 		}
 	}
 }
