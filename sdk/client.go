@@ -171,17 +171,21 @@ func (c *Client) askCapabilities(ctx context.Context, asking chan struct{}) (wir
 		caps = wire.Capabilities{}
 		return c.get(ctx, c.cfg.MCPURL+wire.PathCapabilities, &caps)
 	})
-	known := err == nil
+	known, fault := err == nil, err
+	var refused *answerError
+	isAnswer := known || errors.As(err, &refused) && refused.status == http.StatusNotFound
 	switch classify(err) {
 	case KindUnavailable, KindTimeout, KindCanceled, KindRateLimited:
 	default:
 		// Whatever it is, it offers nothing of ours; a fault of the service is
 		// asked about again next time.
-		var refused *answerError
 		known = known || !errors.As(err, &refused) || refused.status < http.StatusInternalServerError
 		if err != nil {
 			caps, err = wire.Capabilities{}, nil
 		}
+	}
+	if err == nil && !isAnswer && c.demandsProofs() {
+		err = fault // a fault, or a portal before the service: nobody took anything back
 	}
 	if err == nil {
 		if err = c.keepsPromises(caps); err != nil {

@@ -162,6 +162,52 @@ func TestThreat6LogKeyDemandsProofs(t *testing.T) {
 	}
 }
 
+// Threat 6: the service signs a receipt for a place that the group had before, so
+// that it may hide the upload later.
+func TestThreat6ReceiptOfAnOldPlace(t *testing.T) {
+	d := sdktest.NewDeceit(t, sdktest.Liar{})
+	c := remembering(t, d, "")
+	listed(t, c, d.Group, 4)
+	d.Show(d.Log().Rewritten(func(r *chain.Record) bool { // of a log in which the group is shorter
+		if r.Seq > 3 {
+			r.Group = "other"
+		}
+		return true
+	}))
+	if _, err := c.UploadBytes(t.Context(), d.Group, "new.txt", []byte("new")); sdk.KindOf(err) != sdk.KindCorrupt || !strings.Contains(err.Error(), "had 7 before") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Threat 6: who requires a witness or a key, or has seen proofs, is not talked out
+// of them; a fault or a portal before the service is no accusation.
+func TestThreat6CapabilitiesThatVanish(t *testing.T) {
+	d := sdktest.NewDeceit(t, sdktest.Liar{})
+	dir := t.TempDir()
+	first := remembering(t, d, dir)
+	listed(t, first, d.Group, 4)
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	d.Disturb(wire.PathCapabilities, func(http.Handler) http.Handler { return http.NotFoundHandler() })
+	required := func(c *sdk.Config) { c.Witness = sdktest.NewWitness("w.example/1").VerifierKey() }
+	if _, err := remembering(t, d, "", required).Entries(t.Context(), d.Group, 0); sdk.KindOf(err) != sdk.KindCorrupt {
+		t.Errorf("a witness is required: %v", err)
+	}
+	for status, body := range map[int]string{500: "oops", 507: "full", 403: "no", 200: "<html>Sign in to the Wi-Fi</html>"} {
+		d.Disturb(wire.PathCapabilities, func(http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(status)
+				_, _ = w.Write([]byte(body))
+			})
+		})
+		entries, err := remembering(t, d, dir).Entries(t.Context(), d.Group, 0)
+		if err == nil || len(entries) > 0 || strings.Contains(err.Error(), "does not any more") {
+			t.Errorf("%d: %d entries, %v", status, len(entries), err)
+		}
+	}
+}
+
 // Threat 6: the service shows alice one history and bob another, each complete and
 // signed. Without a witness nobody notices until they compare; a witness signs only
 // one of the two.

@@ -49,6 +49,8 @@ type ticket struct {
 	unsure    bool      // a finalize without an answer: it may have been recorded
 	gone      bool      // the service does not know the id, and nothing was recorded
 	ahead     bool      // it was prepared before it was needed
+	sent      bool      // a finalize was sent
+	after     int64     // how many records the group had before that, as far as is known
 }
 
 // Upload seals b in place, sends it, has it recorded under name, and restores
@@ -331,6 +333,9 @@ func (u *uploading) send(ctx context.Context, b *blob, size int64) (Receipt, err
 		}
 		u.ticket.put = true
 	}
+	if !u.ticket.sent { // repeated, it may be answered with what was recorded the first time
+		u.ticket.sent, u.ticket.after = true, u.c.memory.Group(string(u.key.group)).Number
+	}
 	var answer wire.FinalizeUploadResult
 	finalize := func(ctx context.Context) error {
 		err := u.finalize(ctx, b, size, raw, &answer)
@@ -500,7 +505,11 @@ func (u *uploading) receipt(ctx context.Context, a wire.FinalizeUploadResult, si
 		r.Time = time.Now()
 	}
 	if u.offers(wire.CapChains) {
-		if err := u.c.checkReceipt(ctx, u.key.group, u.key.name, Entry{Ref: r.Ref, Hash: digest, Size: size}, a); err != nil {
+		if a.Record == nil || a.Record.Timestamp == nil || a.Seq != a.Record.Seq || !parseTime(*a.Record.Timestamp).Equal(r.Time) || string(r.Tx) != a.Record.TransID {
+			u.ticket.unsure = true
+			return Receipt{}, malformed(errors.New("its receipt is of another record"))
+		}
+		if err := u.c.checkReceipt(ctx, u.key.group, u.key.name, u.ticket.after, Entry{Ref: r.Ref, Hash: digest, Size: size}, a); err != nil {
 			u.ticket.unsure = true
 			return Receipt{}, err
 		}

@@ -40,10 +40,16 @@ type verified struct {
 	last Entry // of the newest record about a file; zero without one
 }
 
+// demandsProofs tells whether the service must prove what it lists: it did before,
+// or the caller requires it.
+func (c *Client) demandsProofs() bool {
+	return c.cfg.LogKey != "" || c.cfg.Witness != "" || c.memory.IsHeldTo(wire.CapChains)
+}
+
 // keepsPromises compares what a service offers with what it offered before.
 func (c *Client) keepsPromises(caps wire.Capabilities) error {
-	if c.cfg.LogKey != "" && !offered(caps, wire.CapChains) {
-		return c.lies(errors.New("the service does not prove what it lists, and a log key is required"))
+	if (c.cfg.LogKey != "" || c.cfg.Witness != "") && !offered(caps, wire.CapChains) {
+		return c.lies(errors.New("the service does not prove what it lists, and its log key or a witness is required"))
 	}
 	if missing := c.memory.Offer(caps.Features, lasting); len(missing) > 0 {
 		return c.lies(fmt.Errorf("the service offered %s before, and does not any more", strings.Join(missing, ", ")))
@@ -226,7 +232,10 @@ func (c *Client) readChain(ctx context.Context, g GroupID, from verified, fold *
 		}
 		checkpoint, err := listing.End(log, before, page.proof, request.Nonce)
 		if err != nil {
-			return errors.Join(c.otherKey(ctx, log), c.unproven(err))
+			if other := c.otherKey(ctx, log); other != nil {
+				return other
+			}
+			return c.unproven(err)
 		}
 		c.learn(g, checkpoint, verified{listing.Cursor(), fold.newest()})
 		return nil
@@ -323,6 +332,9 @@ func (f *folding) take(row *wire.TransactionRow, listing *proof.Listing) error {
 			earlier.Group = f.group
 			f.add(earlier)
 			i = f.changed
+		}
+		if f.entries[i].Deleted != nil && !r.IsOld() {
+			return &proof.Refusal{Row: r.Seq, Text: "its file was deleted before"}
 		}
 		if e := &f.entries[i]; !r.IsOld() && (r.FileHash != e.Hash.String() || r.Tag(chain.TagUploader) != string(e.Uploader)) {
 			return &proof.Refusal{Row: r.Seq, Text: "it names another content or uploader than the upload it is about"}
@@ -427,9 +439,9 @@ func decodeHash(text string, into *chain.Hash) error {
 	return nil
 }
 
-// checkReceipt verifies that the service recorded what was sent, and remembers
-// that the group has come that far.
-func (c *Client) checkReceipt(ctx context.Context, g GroupID, name string, e Entry, a wire.FinalizeUploadResult) error {
+// checkReceipt verifies that the service recorded what was sent, behind the records
+// that the group had before, and remembers that the group has come that far.
+func (c *Client) checkReceipt(ctx context.Context, g GroupID, name string, after int64, e Entry, a wire.FinalizeUploadResult) error {
 	if a.Record == nil || a.Receipt == nil {
 		return malformed(errors.New("an upload without a receipt"))
 	}
@@ -448,10 +460,18 @@ func (c *Client) checkReceipt(ctx context.Context, g GroupID, name string, e Ent
 			return chain.Place{}, err
 		}
 		place, err := proof.CheckReceipt(log, &r, *a.Receipt)
+		if err != nil {
+			if other := c.otherKey(ctx, log); other != nil {
+				return place, other
+			}
+		}
 		return place, c.unproven(err)
 	})
 	if err != nil {
 		return err
+	}
+	if place.Number <= after {
+		return c.lies(fmt.Errorf("the receipt says that the record is number %d of its group, which had %d before it was sent", place.Number, after))
 	}
 	c.memory.SawGroup(string(g), place)
 	return nil

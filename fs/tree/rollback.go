@@ -24,9 +24,15 @@ func (t *Tree) continued(g *group, listed []sdk.Entry) ([]sdk.Entry, error) {
 	for i := range listed {
 		e := &listed[i]
 		known := g.byRef[e.Ref]
+		if known != nil && e.Tx == "" { // a later record does not repeat it
+			e.Tx = known.Tx
+		}
 		switch {
 		case known == nil && e.Seq <= g.after:
 			return nil, rolledBack(g, "record %d has appeared where there was none", e.Seq)
+		case known != nil && known.Seq != 0 && (known.Uploader != e.Uploader || !known.Time.Equal(e.Time) || known.Size >= 0 && e.Size >= 0 && known.Size != e.Size ||
+			known.Deleted != nil && e.Deleted == nil && g.here[e.Ref] == 0):
+			return nil, rolledBack(g, "record %d says something else of a file than before", e.ChangedSeq)
 		case known != nil && (known.Hash != e.Hash || known.Seq != 0 && known.Seq != e.Seq):
 			return nil, rolledBack(g, "record %d is not the one it told before", e.Seq)
 		}

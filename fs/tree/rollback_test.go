@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/svcfs/svcfs/sdk"
 )
@@ -28,6 +29,13 @@ func TestThreat6RolledBackListing(t *testing.T) {
 		}, "record 2 has appeared"},
 		{"other content", func(rows []sdk.Entry) []sdk.Entry { rows[2].Hash[0] ^= 1; return rows }, "record 3 is not the one"},
 		{"other place", func(rows []sdk.Entry) []sdk.Entry { rows[2].Seq = 9; rows[2].ChangedSeq = 9; return rows }, "record 9 is not the one"},
+		{"other uploader", func(rows []sdk.Entry) []sdk.Entry { rows[0].Uploader = "ceo.x"; rows[0].ChangedSeq = 9; return rows }, "something else of a file"},
+		{"other time", func(rows []sdk.Entry) []sdk.Entry {
+			rows[0].Time = rows[0].Time.Add(-time.Hour)
+			rows[0].ChangedSeq = 9
+			return rows
+		}, "something else of a file"},
+		{"other size", func(rows []sdk.Entry) []sdk.Entry { rows[0].Size = 999; rows[0].ChangedSeq = 9; return rows }, "something else of a file"},
 		{"old record changed", func(rows []sdk.Entry) []sdk.Entry { rows[0].Hash[0] ^= 1; rows[0].ChangedSeq = 9; return rows }, "record 1 is not the one"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -58,7 +58,7 @@ func (l *Listing) Add(r *chain.Record) error {
 		return refuse(r.Seq, "listed after record %d", l.at.Seq)
 	case r.IsOld() && l.at.now:
 		return refuse(r.Seq, "it has the old layout, and follows one of the new")
-	case r.IsOld() && chain.Of(r.Kind, r.Account, r.Group) != l.chain, !r.IsOld() && r.Chain != l.chain:
+	case chain.Of(r.Kind, r.Account, r.Group) != l.chain, !r.IsOld() && r.Chain != l.chain:
 		return refuse(r.Seq, "it belongs to another chain")
 	case !r.IsOld() && r.Number != l.at.Number+1:
 		return refuse(r.Seq, "it is number %d of its chain, and follows number %d: one between them was left out", r.Number, l.at.Number)
@@ -136,10 +136,8 @@ func (l *Listing) checkHead(log *Log, head wire.ChainHead, nonce string) error {
 		return refuse(0, "the list has %d records of the group, and the service signed %d", l.at.Number, s.Number)
 	case s.Hash != l.at.Hash:
 		return refuse(0, "the records listed are not the %d that the service signed: a name, a version, a time, an uploader or a hash was changed", s.Number)
-	case s.TimeNS < l.at.signed:
-		return refuse(0, "the list was signed before one that was seen before")
 	}
-	l.at.signed = s.TimeNS
+	l.at.signed = max(l.at.signed, s.TimeNS)
 	return nil
 }
 

@@ -9,6 +9,7 @@ package proof
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -73,15 +74,20 @@ func (c Checker) Check(ctx context.Context, before Checkpoint, rows []Row) (Chec
 		}
 		last = r.Seq
 	}
-	now, err := c.checkpoint(ctx, max(needed, last))
+	now, err := c.checkpoint(ctx, max(needed, last), before.N)
 	if err != nil {
 		return now, err
 	}
 	return now, c.compare(ctx, now, before, rows)
 }
 
-// checkpoint fetches a checkpoint of at least so many records.
-func (c Checker) checkpoint(ctx context.Context, needed int64) (Checkpoint, error) {
+// ErrUnsigned means that the newest checkpoint does not hold what was listed yet,
+// such as while a witness is away.
+var ErrUnsigned = errors.New("the newest records are in no signed checkpoint yet: ask again in a moment")
+
+// checkpoint fetches a checkpoint of at least so many records. One of fewer than
+// before takes history back.
+func (c Checker) checkpoint(ctx context.Context, needed, before int64) (Checkpoint, error) {
 	for deadline := time.Now().Add(c.Patience); ; {
 		raw, err := c.Fetch(ctx, "checkpoint")
 		if err != nil {
@@ -95,7 +101,10 @@ func (c Checker) checkpoint(ctx context.Context, needed int64) (Checkpoint, erro
 			return now, nil
 		}
 		if !time.Now().Before(deadline) {
-			return now, refuse(now.N+1, "the signed history ends before it, although %d records were seen", needed)
+			if now.N >= before {
+				return now, fmt.Errorf("%w: it holds %d records, and %d are listed", ErrUnsigned, now.N, needed)
+			}
+			return now, refuse(now.N+1, "the signed history ends before it, although %d records were seen", before)
 		}
 		select {
 		case <-time.After(lagPause):

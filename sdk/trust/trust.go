@@ -244,6 +244,14 @@ func (m *Memory) Offer(features, lasting []string) (missing []string) {
 	return missing
 }
 
+// IsHeldTo tells whether the service offered an extension that it must go on
+// offering.
+func (m *Memory) IsHeldTo(feature string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Contains(m.now.Offered, feature)
+}
+
 // Group returns how far a group had come.
 func (m *Memory) Group(name string) chain.Place {
 	m.mu.Lock()
@@ -257,6 +265,9 @@ func (m *Memory) SawGroup(name string, p chain.Place) {
 	defer m.mu.Unlock()
 	id := m.now.keyed(name)
 	s := m.now.Groups[id]
+	if p.Number == s.Number && p != s.place() {
+		m.failed = fmt.Errorf("%w: two different records as number %d of one group", ErrContradiction, p.Number)
+	}
 	if p.Number <= s.Number {
 		return
 	}
@@ -423,6 +434,13 @@ func merge(ours, file contents) (contents, error) {
 		out.Checkpoint = file.Checkpoint
 	}
 	out.Offered = slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(ours.Offered), file.Offered...))))
+	if out.Key == file.Key {
+		for _, key := range file.Earlier {
+			if !slices.Contains(out.Earlier, key) {
+				out.Earlier = append(slices.Clone(out.Earlier), key)
+			}
+		}
+	}
 	out.Next = max(ours.Next, file.Next)
 	out.Groups = make(map[string]seen, len(ours.Groups))
 	for id, s := range ours.Groups {

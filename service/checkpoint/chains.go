@@ -122,7 +122,8 @@ func (c Checkpoint) lags(ctx context.Context, tx *store.Tx, q Question, head cha
 	if err != nil {
 		return true, fmt.Errorf("read the chain's newest records: %w", err)
 	}
-	return now.Sub(time.Unix(0, oldest)) > freshness, nil
+	age := now.Sub(time.Unix(0, oldest))
+	return age > freshness || age < 0, nil
 }
 
 func (l *Log) proof(c Checkpoint, file *os.File, q Question, head chain.Place) (p wire.ChainProof, err error) {

@@ -370,7 +370,7 @@ func (s *State) compareFiles(ctx context.Context, tx *store.Tx) error {
 		}
 		facts = []fact{{"group_id", has.group, f.group}, {"seq", has.seq, f.seq}, {"changed_seq", has.changed, f.changed}, {"tx_id", has.txID, f.txID},
 			{"uploader", has.uploader, f.uploader}, {"file_hash", has.hash, f.hash}, {"time_ns", has.timeNS, f.timeNS},
-			{"deleted_ns", deletedNS.Int64, deleted.TimeNS}, {"deleted_by", by.String, deleted.Account}, {"deleted_why", why.String, deleted.Detail},
+			{"deleted_ns IS NOT NULL", deletedNS.Valid, f.deleted != nil}, {"deleted_ns", deletedNS.Int64, deleted.TimeNS}, {"deleted_by", by.String, deleted.Account}, {"deleted_why", why.String, deleted.Detail},
 			{"key_id IS NOT NULL", hasKey, f.deleted == nil}}
 		if f.knowsName {
 			facts = append(facts, fact{"filename", has.name, f.name})

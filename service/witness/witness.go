@@ -166,12 +166,15 @@ func (w *Witness) Add(request string) (signature string, err error) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	before, err := w.latest(origin)
+	before, text, err := w.latest(origin)
 	if err != nil {
 		return "", err
 	}
 	if err := continues(now, before, old, proof); err != nil {
 		return "", err
+	}
+	if now.N == before.N && text != "" && text != opened.Text {
+		return "", refuse(http.StatusConflict, "another checkpoint of %d records was signed, which differs in its extension lines", now.N)
 	}
 	out, err := note.Sign(&note.Note{Text: opened.Text}, w.signer)
 	if err != nil {
@@ -234,20 +237,21 @@ func (w *Witness) latestFile(origin string) string {
 	return filepath.Join(w.dir, latestFile+hex.EncodeToString(sum[:16]))
 }
 
-// latest returns the checkpoint of a log that was signed last, zero for none.
-func (w *Witness) latest(origin string) (tlog.Tree, error) {
+// latest returns the checkpoint of a log that was signed last and its text, zero
+// for none.
+func (w *Witness) latest(origin string) (t tlog.Tree, text string, err error) {
 	raw, err := os.ReadFile(w.latestFile(origin))
 	if errors.Is(err, fs.ErrNotExist) {
-		return tlog.Tree{}, nil
+		return t, "", nil
 	}
 	if err != nil {
-		return tlog.Tree{}, fmt.Errorf("read the checkpoint signed last: %w", err)
+		return t, "", fmt.Errorf("read the checkpoint signed last: %w", err)
 	}
-	t, err := parseTree(string(raw)) // it was verified, maybe with a key that the log has replaced since
-	if err != nil {
-		return t, fmt.Errorf("the checkpoint signed last is damaged: %w", err)
+	if t, err = parseTree(string(raw)); err != nil { // it was verified, maybe with a key that the log has replaced since
+		return t, "", fmt.Errorf("the checkpoint signed last is damaged: %w", err)
 	}
-	return t, nil
+	text, _, _ = strings.Cut(string(raw), "\n\n")
+	return t, text + "\n", nil
 }
 
 // keep writes a file in one step, durably.
