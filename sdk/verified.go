@@ -208,7 +208,7 @@ func (c *Client) readChain(ctx context.Context, g GroupID, from verified, fold *
 		return err
 	}
 	name := chain.OfGroup(string(g))
-	listing := proof.NewListing(name, from.Cursor, c.memory.Group(string(g)), time.Now())
+	listing := proof.NewListing(name, from.Cursor, c.past(g), time.Now())
 	request := wire.TransactionsRequest{GroupID: string(g), Kinds: wire.KindsChain, Layouts: layouts, KnownSize: before.N, AfterSeq: from.Seq}
 	for room := max(maxListBytes, c.cfg.MaxFileBytes/2); ; {
 		request.Nonce = rand.Text()
@@ -242,6 +242,13 @@ func (c *Client) readChain(ctx context.Context, g GroupID, from verified, fold *
 	}
 }
 
+// past is what any client of this account has seen of a group.
+func (c *Client) past(g GroupID) proof.Past {
+	p := proof.Past{Place: c.memory.Group(string(g))}
+	p.Proven, p.Since = c.memory.Waiting(string(g))
+	return p
+}
+
 // learn keeps what was verified, unless another call was further.
 func (c *Client) learn(g GroupID, checkpoint proof.Checkpoint, now verified) {
 	c.learnCheckpoint(checkpoint)
@@ -254,7 +261,7 @@ func (c *Client) learn(g GroupID, checkpoint proof.Checkpoint, now verified) {
 		v.groups[g] = now
 	}
 	v.mu.Unlock()
-	c.memory.SawGroup(string(g), now.Place)
+	c.memory.SawGroup(string(g), now.Place, now.Proven(), time.Now())
 }
 
 func (c *Client) learnCheckpoint(checkpoint proof.Checkpoint) {
@@ -473,7 +480,7 @@ func (c *Client) checkReceipt(ctx context.Context, g GroupID, name string, after
 	if place.Number <= after {
 		return c.lies(fmt.Errorf("the receipt says that the record is number %d of its group, which had %d before it was sent", place.Number, after))
 	}
-	c.memory.SawGroup(string(g), place)
+	c.memory.SawGroup(string(g), place, 0, time.Now())
 	return nil
 }
 

@@ -36,16 +36,27 @@ type Listing struct {
 	chain string
 	from  chain.Place
 	at    Cursor
-	must  chain.Place // a place that was seen before
+	must  Past
 	now   time.Time
 }
 
-// NewListing begins after a cursor. must is a place that the chain went through
-// when it was last seen, by whomever of this account; the zero value is none.
-func NewListing(name string, after Cursor, must chain.Place, now time.Time) *Listing {
+// Past is what was seen of a chain before, by whatever program of this account. The
+// zero value is nothing.
+type Past struct {
+	chain.Place           // that the chain went through
+	Proven      int64     // up to which number a checkpoint held it
+	Since       time.Time // when a later record was first seen; zero = there is none
+}
+
+// NewListing begins after a cursor.
+func NewListing(name string, after Cursor, must Past, now time.Time) *Listing {
 	after.young = append([]young(nil), after.young...)
 	return &Listing{chain: name, from: after.Place, at: after, must: must, now: now}
 }
+
+// Proven is up to which number of the chain a checkpoint holds it, once End has
+// returned.
+func (c Cursor) Proven() int64 { return c.Number - int64(len(c.young)) }
 
 // Cursor is where the records so far end.
 func (l *Listing) Cursor() Cursor { return l.at }
@@ -71,7 +82,7 @@ func (l *Listing) Add(r *chain.Record) error {
 	l.at.Place = l.at.Next(r)
 	l.at.Seq, l.at.now = r.Seq, !r.IsOld()
 	l.at.young = append(l.at.young, young{l.at.Hash, r.TimeNS, l.now})
-	if l.at.Number == l.must.Number && l.at.Hash != l.must.Hash {
+	if l.at.Place.Number == l.must.Number && l.at.Hash != l.must.Hash {
 		return refuse(r.Seq, "it, or one before it in its chain, is not the one that was seen before: a name, a version, a time or an uploader was changed")
 	}
 	return nil
@@ -160,6 +171,10 @@ func (l *Listing) checkInclusion(c Checkpoint, in *wire.ChainInclusion) error {
 			return refuse(0, "the signed checkpoint of %d records does not hold what the service says of this group", c.N)
 		}
 	}
+	const delay = chain.MaxMergeDelaySeconds * time.Second
+	if !l.must.Since.IsZero() && held.Number <= l.must.Proven && l.now.Sub(l.must.Since) > delay {
+		return refuse(0, "record %d of this group has been in no signed checkpoint since %s", l.must.Proven+1, l.must.Since.UTC().Format(time.RFC3339))
+	}
 	proven := l.at.Number - int64(len(l.at.young)) // by checkpoints so far
 	if held.Number > l.at.Number {
 		return refuse(0, "the signed checkpoint holds %d records of this group, and %d are listed", held.Number, l.at.Number)
@@ -174,7 +189,6 @@ func (l *Listing) checkInclusion(c Checkpoint, in *wire.ChainInclusion) error {
 		return nil
 	}
 	oldest := l.at.young[0]
-	const delay = chain.MaxMergeDelaySeconds * time.Second
 	if l.at.signed-oldest.timeNS > int64(delay) || l.now.Sub(oldest.seen) > delay {
 		return refuse(0, "record %d of this group has been in no signed checkpoint for more than %s", l.at.Number-int64(len(l.at.young))+1, delay)
 	}

@@ -90,7 +90,7 @@ func TestListingOfBothLayouts(t *testing.T) {
 	for i := 3; i < len(all); i++ {
 		all[i].Prev = chain.Hash{} // left out
 	}
-	whole := proof.NewListing(name, proof.Cursor{}, chain.Place{}, now)
+	whole := proof.NewListing(name, proof.Cursor{}, proof.Past{}, now)
 	if err := add(whole, all[:4]); err != nil {
 		t.Fatal(err)
 	}
@@ -103,11 +103,11 @@ func TestListingOfBothLayouts(t *testing.T) {
 	if _, err := whole.End(w.log(), proof.Checkpoint{}, w.prove(name, end, "n", now), "n"); err != nil {
 		t.Fatal(err)
 	}
-	first := proof.NewListing(name, proof.Cursor{}, chain.Place{}, now)
+	first := proof.NewListing(name, proof.Cursor{}, proof.Past{}, now)
 	if err := add(first, all[:5]); err != nil {
 		t.Fatal(err)
 	}
-	second := proof.NewListing(name, first.Cursor(), whole.Cursor().Place, now)
+	second := proof.NewListing(name, first.Cursor(), proof.Past{Place: whole.Cursor().Place}, now)
 	if err := add(second, all[5:]); err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +131,7 @@ func TestThreat6ListingsThatAreRefused(t *testing.T) {
 		"does not continue":    {"does not say that it continues", func(l []chain.Record) []chain.Record { l[3].Tags = nil; return l }},
 		"not ascending":        {"listed after", func(l []chain.Record) []chain.Record { l[5].Seq = l[4].Seq; return l }},
 	} {
-		l := proof.NewListing(name, proof.Cursor{}, chain.Place{}, time.Now())
+		l := proof.NewListing(name, proof.Cursor{}, proof.Past{}, time.Now())
 		err := add(l, change.to(mixed()))
 		var refused *proof.Refusal
 		if !errors.As(err, &refused) || !strings.Contains(refused.Text, change.text) {
@@ -189,9 +189,9 @@ func TestThreat6ProofsThatAreRefused(t *testing.T) {
 		w.tree = (chain.Tree{}).With("group:other", chain.Place{Number: 1}).With(name, end).With("group:third", end)
 		p := w.prove(name, end, "n", now)
 		c.to(w, &p, end)
-		must := chain.Place{}
+		must := proof.Past{}
 		if what == "shorter chain" {
-			c.text, must = "newer ones are left out", chain.Place{Number: 7}
+			c.text, must = "newer ones are left out", proof.Past{Place: chain.Place{Number: 7}}
 		}
 		l := proof.NewListing(name, proof.Cursor{}, must, now)
 		if err := add(l, all); err != nil {
@@ -219,7 +219,7 @@ func TestYoungRecordsMustBeSigned(t *testing.T) {
 		ok            bool
 	}{{0, 0, false, true}, {9 * time.Second, 9 * time.Second, false, true}, {9 * time.Second, 12 * time.Second, false, false},
 		{12 * time.Second, 5 * time.Second, false, false}, {12 * time.Second, 12 * time.Second, true, true}, {time.Hour, time.Hour, false, true}} {
-		l := proof.NewListing(name, cursor, chain.Place{}, start.Add(c.here))
+		l := proof.NewListing(name, cursor, proof.Past{}, start.Add(c.here))
 		if cursor.Number == 0 {
 			if err := add(l, all); err != nil {
 				t.Fatal(err)
@@ -235,6 +235,30 @@ func TestYoungRecordsMustBeSigned(t *testing.T) {
 		}
 		if err == nil {
 			cursor = l.Cursor()
+		}
+	}
+}
+
+// A program that begins remembers how long another one has waited.
+func TestThreat6YoungRecordsAcrossPrograms(t *testing.T) {
+	w := newWorld(t)
+	name, all, now := chain.OfGroup("team"), mixed()[:3], time.Unix(0, 1e18+6)
+	for _, c := range []struct {
+		waited time.Duration
+		held   int
+		ok     bool
+	}{{9 * time.Second, 2, true}, {11 * time.Second, 2, false}, {11 * time.Second, 3, true}} {
+		var at chain.Place
+		for i := range all[:c.held] {
+			at = at.Next(&all[i])
+		}
+		w.tree = chain.Tree{}.With("group:other", chain.Place{Number: 1}).With(name, at)
+		l := proof.NewListing(name, proof.Cursor{}, proof.Past{Proven: 2, Since: now.Add(-c.waited)}, now)
+		if err := add(l, all); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.End(w.log(), proof.Checkpoint{}, w.prove(name, l.Cursor().Place, "n", now), "n"); (err == nil) != c.ok {
+			t.Errorf("%+v: %v", c, err)
 		}
 	}
 }

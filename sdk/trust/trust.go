@@ -62,6 +62,8 @@ type contents struct {
 type seen struct {
 	Number int64  `json:"number,omitempty"` // of its newest record in its chain
 	Hash   string `json:"hash,omitempty"`   // hex
+	Proven int64  `json:"proven,omitempty"` // up to which number a checkpoint held it
+	Since  int64  `json:"since,omitempty"`  // when a later record was first seen, in s since the epoch; 0 = there is none
 	Order  int64  `json:"order,omitempty"`  // the how many-th group it was that this machine saw
 }
 
@@ -259,21 +261,43 @@ func (m *Memory) Group(name string) chain.Place {
 	return m.now.Groups[m.now.keyed(name)].place()
 }
 
-// SawGroup remembers how far a group has come.
-func (m *Memory) SawGroup(name string, p chain.Place) {
+// SawGroup remembers how far a group has come, and up to which number a checkpoint
+// held it at that time, now.
+func (m *Memory) SawGroup(name string, p chain.Place, proven int64, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	id := m.now.keyed(name)
 	s := m.now.Groups[id]
+	before := s
 	if p.Number == s.Number && p != s.place() {
 		m.failed = fmt.Errorf("%w: two different records as number %d of one group", ErrContradiction, p.Number)
-	}
-	if p.Number <= s.Number {
 		return
 	}
-	s.Number, s.Hash = p.Number, hex.EncodeToString(p.Hash[:])
-	m.now.Groups[id] = s
-	m.touch()
+	if p.Number > s.Number {
+		s.Number, s.Hash = p.Number, hex.EncodeToString(p.Hash[:])
+	}
+	if proven > s.Proven {
+		s.Proven, s.Since = proven, 0
+	}
+	if s.Since == 0 && s.Number > s.Proven {
+		s.Since = now.Unix()
+	}
+	if s != before {
+		m.now.Groups[id] = s
+		m.touch()
+	}
+}
+
+// Waiting tells since when a group has a record that no checkpoint held, and up to
+// which number one did; the zero time when there is none.
+func (m *Memory) Waiting(name string) (proven int64, since time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.now.Groups[m.now.keyed(name)]
+	if s.Since == 0 {
+		return s.Proven, time.Time{}
+	}
+	return s.Proven, time.Unix(s.Since, 0)
 }
 
 // Order returns the how many-th group of this machine and account a group was, and
@@ -303,7 +327,7 @@ func (m *Memory) Forget(keepKey bool) {
 	}
 	m.now.Checkpoint, m.now.Size, m.now.Offered = "", 0, nil
 	for id, s := range m.now.Groups {
-		s.Number, s.Hash = 0, ""
+		s.Number, s.Hash, s.Proven, s.Since = 0, "", 0, 0
 		m.now.Groups[id] = s
 	}
 	m.now.Epoch++
@@ -453,6 +477,15 @@ func merge(ours, file contents) (contents, error) {
 		}
 		if theirs.Number > s.Number {
 			s.Number, s.Hash = theirs.Number, theirs.Hash
+		}
+		switch {
+		case theirs.Proven > s.Proven:
+			s.Proven, s.Since = theirs.Proven, theirs.Since
+		case theirs.Proven == s.Proven && theirs.Since != 0 && (s.Since == 0 || theirs.Since < s.Since):
+			s.Since = theirs.Since
+		}
+		if s.Number <= s.Proven {
+			s.Since = 0
 		}
 		if theirs.Order != 0 { // the file was first
 			s.Order = theirs.Order

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/svcfs/svcfs/sdk/trust"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
@@ -39,8 +40,8 @@ func TestMemoryOutlivesTheProgram(t *testing.T) {
 	m.Pin("the key")
 	m.Checkpoint("note of 7", 7)
 	m.Checkpoint("note of 5", 5) // late
-	m.SawGroup("secret group", place(3, 1))
-	m.SawGroup("secret group", place(2, 9))
+	m.SawGroup("secret group", place(3, 1), 0, time.Unix(100, 0))
+	m.SawGroup("secret group", place(2, 9), 0, time.Unix(100, 0))
 	if missing := m.Offer([]string{"chains", "other"}, []string{"chains", "trash"}); len(missing) > 0 {
 		t.Errorf("missing %q", missing)
 	}
@@ -100,12 +101,12 @@ func TestFilesOfEarlierVersionsAreAdopted(t *testing.T) {
 func TestThreat6ProgramsSideBySide(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "trust.json")
 	a, b := open(t, path), open(t, path)
-	a.SawGroup("g", place(5, 1))
-	a.SawGroup("only a", place(1, 1))
+	a.SawGroup("g", place(5, 1), 0, time.Unix(100, 0))
+	a.SawGroup("only a", place(1, 1), 0, time.Unix(100, 0))
 	a.Checkpoint("of 9", 9)
 	save(t, a)
-	b.SawGroup("g", place(4, 7))
-	b.SawGroup("only b", place(2, 2))
+	b.SawGroup("g", place(4, 7), 0, time.Unix(100, 0))
+	b.SawGroup("only b", place(2, 2), 0, time.Unix(100, 0))
 	b.Pin("key")
 	save(t, b)
 	for name, want := range map[string]chain.Place{"g": place(5, 1), "only a": place(1, 1), "only b": place(2, 2)} {
@@ -116,8 +117,8 @@ func TestThreat6ProgramsSideBySide(t *testing.T) {
 	if _, note := b.Log(); note != "of 9" {
 		t.Errorf("checkpoint %q", note)
 	}
-	a.SawGroup("g", place(6, 1))
-	b.SawGroup("g", place(6, 2))
+	a.SawGroup("g", place(6, 1), 0, time.Unix(100, 0))
+	b.SawGroup("g", place(6, 2), 0, time.Unix(100, 0))
 	save(t, a)
 	if err := b.Save(); !errors.Is(err, trust.ErrContradiction) {
 		t.Errorf("two histories: %v", err)
@@ -126,6 +127,29 @@ func TestThreat6ProgramsSideBySide(t *testing.T) {
 	c.Pin("another key")
 	if err := c.Save(); !errors.Is(err, trust.ErrContradiction) {
 		t.Errorf("two keys: %v", err)
+	}
+}
+
+// How long a record has waited for a checkpoint is remembered across programs.
+func TestThreat6WaitingForACheckpoint(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "trust.json")
+	at := func(s int64) time.Time { return time.Unix(s, 0) }
+	a, b := open(t, path), open(t, path)
+	a.SawGroup("g", place(5, 1), 3, at(100))
+	save(t, a)
+	b.SawGroup("g", place(6, 2), 3, at(107))
+	save(t, b)
+	if proven, since := b.Waiting("g"); proven != 3 || !since.Equal(at(100)) {
+		t.Errorf("%d, %v", proven, since)
+	}
+	b.SawGroup("g", place(6, 2), 5, at(108))
+	if proven, since := b.Waiting("g"); proven != 5 || !since.Equal(at(108)) {
+		t.Errorf("one is left: %d, %v", proven, since)
+	}
+	b.SawGroup("g", place(6, 2), 6, at(109))
+	save(t, b)
+	if proven, since := open(t, path).Waiting("g"); proven != 6 || !since.IsZero() {
+		t.Errorf("none is left: %d, %v", proven, since)
 	}
 }
 
@@ -139,7 +163,7 @@ func TestManyProgramsBeginAtOnce(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			m.SawGroup(strings.Repeat("g", i+1), place(int64(i+1), 1))
+			m.SawGroup(strings.Repeat("g", i+1), place(int64(i+1), 1), 0, time.Unix(100, 0))
 			if err := m.Close(); err != nil {
 				t.Error(err)
 			}
@@ -160,13 +184,13 @@ func TestForget(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "trust.json")
 	running := open(t, path)
 	running.Pin("key")
-	running.SawGroup("g", place(5, 1))
+	running.SawGroup("g", place(5, 1), 0, time.Unix(100, 0))
 	running.Order("g")
 	save(t, running)
 	m := open(t, path)
 	m.Forget(true)
 	save(t, m)
-	running.SawGroup("g", place(9, 3)) // of the history that was given up
+	running.SawGroup("g", place(9, 3), 0, time.Unix(100, 0)) // of the history that was given up
 	save(t, running)
 	if key, _ := running.Log(); key != "key" || running.Group("g") != (chain.Place{}) || running.Order("g") != 1 {
 		t.Errorf("%q, %v", key, running.Group("g"))
@@ -254,7 +278,7 @@ func FuzzFile(f *testing.F) {
 			return
 		}
 		m.Pin("key")
-		m.SawGroup("g", place(3, 1))
+		m.SawGroup("g", place(3, 1), 0, time.Unix(100, 0))
 		_ = m.Group("g")
 		if err := m.Save(); err == nil {
 			if _, err := trust.Open(path); err != nil {
