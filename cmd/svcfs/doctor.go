@@ -270,9 +270,10 @@ func checkCapabilities(ctx context.Context, c *sdk.Client) finding {
 	return passed("extensions", escapeText(strings.TrimSpace(caps.Service+" "+caps.Version)+": "+strings.Join(caps.Features, " ")))
 }
 
-// checkProofs tells what has to be believed of the service, and what it proves.
+// checkProofs tells what has to be believed of the service, and what it proves, and
+// compares what was seen with what it shows now.
 func checkProofs(ctx context.Context, c *sdk.Client) finding {
-	t, err := c.Trust(ctx)
+	t, err := c.CheckTrust(ctx)
 	switch {
 	case err != nil:
 		return failed("proofs", err, "")

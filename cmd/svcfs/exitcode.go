@@ -100,6 +100,16 @@ func exitCodeOfClass(class tree.Class) exitCode {
 	return exitOther
 }
 
+// exitCodeOfClassName is exitCodeOfClass of a class as a mount tells it.
+func exitCodeOfClassName(name string) exitCode {
+	for class := tree.ClassOther; class <= tree.ClassConflict; class++ {
+		if class.String() == name {
+			return exitCodeOfClass(class)
+		}
+	}
+	return exitOther
+}
+
 // hintFor returns what to do about err, or "".
 func hintFor(err error) string {
 	var own *commandError

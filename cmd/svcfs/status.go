@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/svcfs/svcfs/fs/tree"
 )
 
 func (a *app) statusCommand() *cobra.Command {
@@ -142,14 +144,29 @@ func (a *app) statusOf(ctx context.Context, path string, asJSON bool) error {
 	if s.Looks > 0 {
 		charged += ", " + plural(int(s.Looks), "look") + " at the ledger"
 	}
-	a.printPairs([][2]string{
+	pairs := [][2]string{
 		{"mountpoint", escapeName(dir)}, {"state", m.State}, {"account", escapeName(s.Account)}, {"process", itoa(s.PID)},
-		{"since", s.Started.UTC().Format(time.RFC3339)}, {"service reachable", reachable}, {"groups", itoa(s.Groups)}, {"proofs", cmp.Or(s.Proofs, "not told")}, {"confined by", cmp.Or(s.Confined, "nothing")},
+		{"since", s.Started.UTC().Format(time.RFC3339)}, {"service reachable", reachable}, {"last look", lastLookWords(s)}, {"groups", itoa(s.Groups)}, {"proofs", cmp.Or(s.Proofs, "not told")}, {"confined by", cmp.Or(s.Confined, "nothing")},
 		{"pending", pendingWords(s.Pending) + sendingWords(s.Sending)}, {"cached", fmt.Sprintf("%d of %d bytes", s.Cached, s.CacheLimit)},
 		{"charged", charged},
 		{"spent", spent + " tokens"}, {"errors", fmt.Sprint(s.Errors)},
-	}...)
+	}
+	if f := s.FailedLook; f != nil && f.Hint != "" {
+		pairs = append(pairs, [2]string{"hint", escapeText(hintText(f.Hint))})
+	}
+	a.printPairs(pairs...)
 	return a.printPending(ctx, dir)
+}
+
+// lastLookWords tells how looking at the ledger went.
+func lastLookWords(s *tree.Status) string {
+	switch f := s.FailedLook; {
+	case f != nil:
+		return escapeText(f.Time.Format(time.RFC3339) + " failed at " + f.Path + ": " + f.Error)
+	case s.Refreshed.IsZero():
+		return "not yet"
+	}
+	return s.Refreshed.Format(time.RFC3339) + " succeeded"
 }
 
 // printPending shows what is not uploaded yet.
@@ -192,12 +209,19 @@ func (a *app) why(ctx context.Context, path string, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	var last []string
+	var last, above []string // above: a look at a folder above that failed
 	for line := range strings.Lines(string(text)) {
 		fields := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
-		if len(fields) >= errorFields-1 && fields[1] == inside {
+		switch {
+		case len(fields) < errorFields-1:
+		case fields[1] == inside:
 			last = append(fields, "")
+		case strings.HasPrefix(fields[2], "list") && (fields[1] == "/" || strings.HasPrefix(inside, fields[1]+"/")):
+			above = append(fields, "")
 		}
+	}
+	if last == nil {
+		last = above
 	}
 	if last == nil {
 		return refuse(exitNotFound, "see all of them: cat "+dir+"/.svcfs/errors", fmt.Errorf("no error is recorded for %s", inside))

@@ -111,7 +111,7 @@ type Status struct {
 	Account    string    `json:"account"`
 	Mountpoint string    `json:"mountpoint"`
 	Started    time.Time `json:"started"`
-	Reachable  bool      `json:"reachable"` // the last look at the ledger succeeded
+	Reachable  bool      `json:"reachable"` // the service answered the last look at the ledger
 	Groups     int       `json:"groups"`
 	Pending    int       `json:"pending"` // files not yet recorded
 	Staged     int64     `json:"staged_bytes"`
@@ -130,6 +130,9 @@ type Status struct {
 	Open       int       `json:"open"`             // handles of files, of all programs
 	Proofs     string    `json:"proofs,omitempty"` // what the service proves, in words
 	Confined   string    `json:"confined"`         // what keeps the process from the rest of the machine
+	// FailedLook is the newest failure among the last looks at the list of groups and
+	// at each group; nil when all succeeded.
+	FailedLook *FailedLook `json:"failed_look,omitempty"`
 }
 
 // Status tells how the mount is doing.
@@ -150,7 +153,9 @@ func (t *Tree) Status() Status {
 	s.Sending, s.Open = int(t.counts.sending.Load()), int(t.counts.open.Load())
 	t.mu.RLock()
 	s.Groups, s.Refreshed = len(t.groups), t.refreshedAt.UTC()
+	s.FailedLook = t.failedLook()
 	t.mu.RUnlock()
+	s.Reachable = s.Reachable || s.FailedLook != nil && !s.FailedLook.isAway()
 	t.errors.mu.Lock()
 	s.Errors = t.errors.total
 	t.errors.mu.Unlock()

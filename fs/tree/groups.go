@@ -39,13 +39,14 @@ type group struct {
 	changes  int                  // counts changes of names and byRef
 	wrong    map[sdk.Ref]error    // uploads that hold something else than was recorded
 
-	pacing   pacing    // of looks at the records
-	price    lookPrice // of one
-	asking   *asking   // the look that programs wait for
-	toldDry  bool      // that the budget allows no look
-	checking *asking   // whether we are still a member
-	memberAt time.Time // the service last said so
-	doubts   pacing    // of looks because the ledger said otherwise
+	pacing   pacing      // of looks at the records
+	price    lookPrice   // of one
+	asking   *asking     // the look that programs wait for
+	failed   *FailedLook // the last look, if it failed
+	toldDry  bool        // that the budget allows no look
+	checking *asking     // whether we are still a member
+	memberAt time.Time   // the service last said so
+	doubts   pacing      // of looks because the ledger said otherwise
 
 	opens atomic.Int64 // handles of its files
 
@@ -136,7 +137,8 @@ func (v *versions) newest() *sdk.Entry {
 }
 
 // refreshGroups lists the groups; ones that appeared or vanished show at once.
-func (t *Tree) refreshGroups(ctx context.Context) error {
+func (t *Tree) refreshGroups(ctx context.Context) (err error) {
+	defer func() { t.noteLooking(&t.failed, err) }()
 	if err := t.listing.enter(ctx); err != nil {
 		return wrapRemote("list groups", "/", err)
 	}
@@ -144,7 +146,7 @@ func (t *Tree) refreshGroups(ctx context.Context) error {
 	ctx, cancel := t.metadata(ctx)
 	defer cancel()
 	var listed []sdk.Group
-	err := t.paid(ctx, nil, func() (err error) {
+	err = t.paid(ctx, nil, func() (err error) {
 		listed, err = t.remote.Groups(ctx)
 		return err
 	})
@@ -271,7 +273,7 @@ func (t *Tree) use(ctx context.Context, g *group, maxAge time.Duration) error {
 }
 
 // refreshGroup lists what changed in g, unless somebody else just did.
-func (t *Tree) refreshGroup(ctx context.Context, g *group, maxAge time.Duration) error {
+func (t *Tree) refreshGroup(ctx context.Context, g *group, maxAge time.Duration) (err error) {
 	if err := g.listing.enter(ctx); err != nil {
 		return wrapRemote("list", g.dir.Path(), err)
 	}
@@ -282,6 +284,7 @@ func (t *Tree) refreshGroup(ctx context.Context, g *group, maxAge time.Duration)
 	if fresh {
 		return nil
 	}
+	defer func() { t.noteLooking(&g.failed, err) }()
 	for range maxListings {
 		if again, err := t.list(ctx, g); err != nil || !again {
 			return err

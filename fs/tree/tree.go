@@ -123,6 +123,7 @@ type Tree struct {
 	pacing    pacing
 	lookPrice lookPrice
 	asking    *asking
+	failed    *FailedLook
 	toldDry   bool
 	usedAt    time.Time
 	lookedAt  time.Time // somebody looked at anything

@@ -1,0 +1,49 @@
+package tree
+
+import "time"
+
+// FailedLook is a look at the ledger that failed.
+type FailedLook struct {
+	Time  time.Time `json:"time"` // of the newest such failure
+	Path  string    `json:"path"` // "/" for the list of groups
+	Class string    `json:"class"`
+	Error string    `json:"error"`
+	Hint  string    `json:"hint,omitempty"`
+
+	class Class
+}
+
+func (f *FailedLook) isAway() bool { return f.class == ClassUnreachable || f.class == ClassTimeout }
+
+// noteLooking keeps what came of a look for [Status]. A look that the service refused,
+// or that must not be believed, is told in /.svcfs/errors, once until another succeeds
+// or fails in another way.
+func (t *Tree) noteLooking(at **FailedLook, err error) {
+	var failed *Error
+	if err != nil && (!asError(err, &failed) || failed.Class == ClassInterrupted || t.life.Err() != nil) {
+		return
+	}
+	t.mu.Lock()
+	before := *at
+	if *at = nil; failed != nil {
+		*at = &FailedLook{Time: t.now().UTC(), Path: failed.Path, Class: failed.Class.String(), Error: oneLine(failed.Err.Error()),
+			Hint: oneLine(failed.Hint), class: failed.Class}
+	}
+	now := *at
+	t.mu.Unlock()
+	if now == nil || now.isAway() || now.class == ClassBudget || before != nil && before.class == now.class && before.Hint == now.Hint {
+		return
+	}
+	t.Note(failed)
+}
+
+// failedLook needs Tree.mu.
+func (t *Tree) failedLook() *FailedLook {
+	newest := t.failed
+	for _, g := range t.groups {
+		if f := g.failed; f != nil && (newest == nil || f.Time.After(newest.Time)) {
+			newest = f
+		}
+	}
+	return newest
+}

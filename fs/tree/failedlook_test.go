@@ -1,0 +1,46 @@
+package tree
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/svcfs/svcfs/sdk"
+)
+
+// E1: a look at the ledger that is refused is told in the status, with the next step,
+// and once in the errors, until another succeeds. The service did answer.
+func TestE1FailedLookIsTold(t *testing.T) {
+	w := team()
+	w.put("team", alice, "f", []byte("x"))
+	m := mount(t, w, bob)
+	m.names("/team")
+	if s := m.Status(); s.FailedLook != nil || !s.Reachable {
+		t.Fatalf("before: %+v", s)
+	}
+	w.set("entries", &sdk.Error{Op: "list", Kind: sdk.KindCorrupt, Err: errors.New("not what it signed"), Hint: "Accept it."})
+	for range 3 {
+		if err := m.Tree.refresh(t.Context()); err == nil {
+			t.Fatal("a refused look succeeded")
+		} else {
+			m.noteReached(err)
+		}
+	}
+	s := m.Status()
+	if f := s.FailedLook; f == nil || f.Path != "/team" || f.Class != "corrupt" || !strings.Contains(f.Error, "not what it signed") || f.Hint != "Accept it." {
+		t.Errorf("failed look: %+v", f)
+	}
+	if !s.Reachable || s.Errors != 1 {
+		t.Errorf("reachable %v, %d errors", s.Reachable, s.Errors)
+	}
+	w.set("entries", &sdk.Error{Op: "list", Kind: sdk.KindUnavailable, Err: errors.New("no route")})
+	m.noteReached(m.Tree.refresh(t.Context()))
+	if s := m.Status(); s.Reachable || s.FailedLook == nil || s.Errors != 1 {
+		t.Errorf("a service that is away: %+v", s)
+	}
+	w.set("entries", nil)
+	m.noteReached(m.Tree.refresh(t.Context()))
+	if s := m.Status(); s.FailedLook != nil || !s.Reachable {
+		t.Errorf("afterwards: %+v", s)
+	}
+}
