@@ -273,7 +273,7 @@ func (c *crashing) check() {
 	}
 	balance, paid := wire.Amount{}, c.fees()
 	for _, line := range strings.Split(out, "\n") {
-		if columns := strings.Split(line, "\t"); len(columns) > 1 && columns[0] == c.alice.id {
+		if columns := strings.Fields(line); len(columns) > 1 && columns[0] == c.alice.id {
 			if balance, err = wire.ParseTokens(columns[1]); err != nil {
 				c.t.Fatal(err)
 			}

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -151,15 +153,22 @@ func newAccountList(s *settings) *cobra.Command {
 				if err != nil {
 					return err
 				}
+				table := tabwriter.NewWriter(s.stdout, 0, 0, 2, ' ', 0)
 				for _, a := range list {
 					disabled := ""
 					if a.Disabled {
 						disabled = "\tdisabled"
 					}
-					fmt.Fprintf(s.stdout, "%s\t%s\t%d bytes%s\n", a.AccountID, a.Balance.Tokens(), a.Bytes, disabled)
+					fmt.Fprintf(table, "%s\t%s\t%d bytes%s\n", printable(a.AccountID), a.Balance.Tokens(), a.Bytes, disabled)
 				}
-				return nil
+				return table.Flush()
 			})
 		},
 	}
+}
+
+// printable is a name with what could confuse a terminal escaped.
+func printable(name string) string {
+	quoted := strconv.QuoteToGraphic(name)
+	return quoted[1 : len(quoted)-1]
 }

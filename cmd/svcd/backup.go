@@ -61,6 +61,8 @@ first, unless the backup holds it. Every file is compared with its checksum.`,
 				return err
 			}
 			s.told("restored", m.Summary)
+			fmt.Fprintln(s.stdout, "next: start it with svcd serve; members whose machine saw newer records refuse it until they run: svcfs accept-rollback, and mount again\n"+
+				"      a backup from before svcd rotate-log-key: svcfs accept-rollback --forget-key")
 			return nil
 		},
 	}

@@ -261,7 +261,7 @@ func checkParts(ctx context.Context, svc *service.Service) []finding {
 // checkSpace warns before uploads are refused.
 func checkSpace(p space.Place) finding {
 	const check = "free space"
-	detail := fmt.Sprintf("%.1f of %.1f MiB are free on the disk of %s, uploads leave %.1f alone", mebibytes(p.Free), mebibytes(p.Size), p.Dir, mebibytes(p.Reserve))
+	detail := fmt.Sprintf("%.1f of %.1f GiB are free on the disk of %s, uploads leave %.1f alone", gibibytes(p.Free), gibibytes(p.Size), p.Dir, gibibytes(p.Reserve))
 	if p.Free < 0 {
 		detail = "of the place of " + p.Name + " it is not known from here"
 	}
@@ -274,7 +274,7 @@ func checkSpace(p space.Place) finding {
 	return passed(check, detail)
 }
 
-func mebibytes(n int64) float64 { return float64(n) / (1 << 20) }
+func gibibytes(n int64) float64 { return float64(n) / (1 << 30) }
 
 // addressTimeout bounds the look at the public address.
 const addressTimeout = 10 * time.Second

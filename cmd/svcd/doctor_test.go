@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"math/big"
 	"net"
 	"net/http"
@@ -209,7 +210,14 @@ func TestBackupRestoreExportImportCommands(t *testing.T) {
 	good("whoever has it", "backup", filepath.Join(tmp, "with-key"), "--data", dir, "--with-master-key")
 	bad(exitUsage, "not empty", "backup", backup, "--data", dir)
 	bad(exitUsage, "master key is needed", "restore", backup, "--data", restored)
-	good(root, "restore", filepath.Join(tmp, "with-key"), "--data", restored)
+	other := filepath.Join(tmp, "other")
+	if err := errors.Join(os.Mkdir(other, 0o700), os.WriteFile(filepath.Join(other, "master.key"), make([]byte, 32), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	bad(exitOther, "backup.json, which names the master key \"", "restore", backup, "--data", other)
+	if out := good(root, "restore", filepath.Join(tmp, "with-key"), "--data", restored); !strings.Contains(out, "svcfs accept-rollback --forget-key") {
+		t.Errorf("the next step is missing: %s", out)
+	}
 	good("chain intact", "audit", "--data", restored)
 	good(root, "export", stream, "--data", dir)
 	bad(exitUsage, "exists already", "export", stream, "--data", dir)

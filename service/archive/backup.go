@@ -234,7 +234,7 @@ func Restore(ctx context.Context, from, dir string, key SealKey, keep func(name 
 		return m, fault.New(wire.CodeValidation, "%s is not a complete backup: it has no readable %s", from, ManifestName)
 	}
 	if err := key.check(sealedBackup, m.Summary); err != nil {
-		return m, fmt.Errorf("restore: %s: %w", ManifestName, err)
+		return m, fmt.Errorf("restore: %s, which names the master key %q: %w", ManifestName, m.MasterKey, err)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return m, fmt.Errorf("make data directory: %w", err)

@@ -84,7 +84,7 @@ func (gs *Groups) pendRetention(ctx context.Context, tx *store.Tx, g Group, acco
 	if g.PendingDays.Valid && g.PendingDays.Int64 == days {
 		due = time.Unix(0, g.PendingUntil.Int64)
 	}
-	text = fmt.Sprintf("Retention for group '%s' becomes %d days at %s: until then it can be taken back with: svcfs group keep GROUP", g.ID, days, timeText(due))
+	text = fmt.Sprintf("Retention for group '%s' becomes %d days at %s: until then it can be taken back with: svcfs group keep %s", g.ID, days, timeText(due), g.ID)
 	if _, err := tx.ExecContext(ctx, "UPDATE groups SET pending_retention = ?, pending_retention_ns = ? WHERE id = ?", days, due.UnixNano(), g.ID); err != nil {
 		return "", fmt.Errorf("set retention: %w", err)
 	}
@@ -137,7 +137,10 @@ func (gs *Groups) Keep(ctx context.Context, account, group string) (text string,
 		if _, err := tx.ExecContext(ctx, "UPDATE groups SET pending_retention = NULL, pending_retention_ns = NULL WHERE id = ?", group); err != nil {
 			return fmt.Errorf("keep files: %w", err)
 		}
-		text = fmt.Sprintf("Kept what was to be destroyed in group '%s': %d deletions were taken back, and the retention window stays as it is", group, n)
+		text = fmt.Sprintf("Kept what was to be destroyed in group '%s': %d deletions were taken back", group, n)
+		if g.PendingDays.Valid {
+			text += ", and the shorter retention window too"
+		}
 		_, err = gs.ledger.Charge(ctx, tx, ledger.KindKeep, ledger.Record{Kind: ledger.KindKeep, Account: account, Group: group})
 		return err
 	})
