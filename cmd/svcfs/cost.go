@@ -120,11 +120,11 @@ func priceOf(path string) (price sdk.Amount, known bool, err error) {
 	if errors.Is(err, syscall.ENODATA) {
 		return price, false, nil
 	}
+	if err == nil {
+		price, err = wire.ParseTokens(string(text[:n]))
+	}
 	if err != nil {
 		return price, false, fmt.Errorf("ask the price of %s: %w", path, err)
-	}
-	if price, err = wire.ParseTokens(string(text[:n])); err != nil {
-		return price, false, fmt.Errorf("price of %s: %w", path, err)
 	}
 	return price, true, nil
 }
