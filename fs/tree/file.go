@@ -214,7 +214,7 @@ func (f *File) openPrice() (sdk.Amount, bool) {
 	if f.staged.Load() || f.isCached() {
 		return sdk.Amount{}, true
 	}
-	if e := f.entry.Load(); e != nil && f.t.knownWrong(f.group, e.Ref) != nil {
+	if e := f.entry.Load(); e != nil && f.t.knownWrong(f.groupNow(), e.Ref) != nil {
 		return sdk.Amount{}, true
 	}
 	if f.t.cfg.Price == nil {
@@ -282,6 +282,13 @@ func (f *File) isLost() bool {
 	return f.group != nil && f.group.gone
 }
 
+// groupNow returns the group that the file is in: a rename may take it to another.
+func (f *File) groupNow() *group {
+	f.t.mu.RLock()
+	defer f.t.mu.RUnlock()
+	return f.group
+}
+
 // isOf reports whether the file belongs to g.
 func (f *File) isOf(g *group) bool {
 	f.t.mu.RLock()
@@ -297,7 +304,7 @@ func (f *File) load(ctx context.Context, h *Handle) error {
 	f.mu.Unlock()
 	e := f.entry.Load()
 	if e != nil && (ready && !f.staged.Load() || f.isCached()) {
-		if err := f.t.stillMember(ctx, f.group); err != nil {
+		if err := f.t.stillMember(ctx, f.groupNow()); err != nil {
 			return err
 		}
 	}
@@ -314,7 +321,7 @@ func (f *File) load(ctx context.Context, h *Handle) error {
 		return f.retrieve(ctx, e, room)
 	})
 	if err != nil {
-		if gone := f.group; wrapRemote("", "", err).Class == ClassAccess {
+		if gone := f.groupNow(); wrapRemote("", "", err).Class == ClassAccess {
 			return f.t.failedInGroup(ctx, gone, "open", f.Path(), err)
 		}
 		return err
@@ -345,7 +352,7 @@ func (f *File) retrieve(ctx context.Context, e *sdk.Entry, room *cache.Room) (ca
 		return nil, &Error{Class: ClassTooBig, Err: errText("the file is larger than this mount allows"),
 			Hint: "Mount again with a larger --max-file-size."}
 	}
-	if err := f.t.knownWrong(f.group, e.Ref); err != nil {
+	if err := f.t.knownWrong(f.groupNow(), e.Ref); err != nil {
 		return nil, err
 	}
 	if err := f.t.reserve(ctx, room, e.Size); err != nil {
@@ -369,7 +376,7 @@ func (f *File) retrieve(ctx context.Context, e *sdk.Entry, room *cache.Room) (ca
 	})
 	if err != nil {
 		buf.Release()
-		f.t.noteWrong(f.group, e.Ref, err)
+		f.t.noteWrong(f.groupNow(), e.Ref, err)
 		return nil, err
 	}
 	f.t.counts.retrieves.Add(1)
@@ -428,7 +435,7 @@ func (t *Tree) knownWrong(g *group, ref sdk.Ref) error {
 // Changeable refuses to change anything of a file in a read-only mount, and where
 // this account is a reader.
 func (f *File) Changeable(op string) error {
-	if refused := f.t.readOnlyIn(f.group); refused != nil {
+	if refused := f.t.readOnlyIn(f.groupNow()); refused != nil {
 		return f.failed(op, refused)
 	}
 	return nil

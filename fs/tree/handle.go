@@ -11,6 +11,7 @@ import (
 // Handle is an open file.
 type Handle struct {
 	f        *File
+	group    *group // counts it, also once a rename took the file to another
 	flags    OpenFlags
 	direct   bool   // the size was not known when it was opened
 	late     bool   // the content is loaded by what changes it, or reads it
@@ -25,8 +26,9 @@ func (f *File) newHandle(flags OpenFlags) *Handle {
 	defer f.mu.Unlock()
 	f.opens++
 	f.t.counts.open.Add(1)
-	f.group.opens.Add(1)
-	return &Handle{f: f, flags: flags}
+	g := f.groupNow()
+	g.opens.Add(1)
+	return &Handle{f: f, group: g, flags: flags}
 }
 
 // File returns the file that is open.
@@ -167,7 +169,7 @@ func (h *Handle) Release() {
 	f.mu.Lock()
 	f.opens--
 	f.t.counts.open.Add(-1)
-	f.group.opens.Add(-1)
+	h.group.opens.Add(-1)
 	unlent := h.lendEnd()
 	var lease *cache.Lease
 	if f.opens == 0 {
