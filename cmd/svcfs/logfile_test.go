@@ -2,12 +2,15 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // A log stays within its limit, keeps the newest records and is nobody else's.
@@ -68,5 +71,26 @@ func TestLogFileFollowsNoLink(t *testing.T) {
 	}
 	if _, err := openLogFile(filepath.Join(dir, "log"), 1000); err == nil {
 		t.Error("a link was followed")
+	}
+}
+
+// A log that is no regular file keeps its mode: /dev/null belongs to everybody.
+func TestLogFileLeavesDevicesAlone(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := errors.Join(unix.Mkfifo(pipe, 0o600), os.Chmod(pipe, 0o666)); err != nil {
+		t.Fatal(err)
+	}
+	reader, err := os.OpenFile(pipe, os.O_RDWR, 0) // a writer would wait for it
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	l, err := openLogFile(pipe, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if info, err := os.Stat(pipe); err != nil || info.Mode().Perm() != 0o666 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
 	}
 }

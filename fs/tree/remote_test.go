@@ -1,7 +1,9 @@
 package tree
 
 import (
+	"errors"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/svcfs/svcfs/sdk"
@@ -75,6 +77,33 @@ func TestW8BackupDoesNotTakeLaterSavesAlong(t *testing.T) {
 	wantClass(t, m.rename("f~", "g"), ClassByDesign)
 	m.wantContent("/team/f", "two")
 	m.wantContent("/team/f~", "one")
+}
+
+// W8: a file is renamed while others open, read and close it.
+func TestW8RenameWhileOthersOpen(t *testing.T) {
+	w := team()
+	w.put("team", alice, "f", []byte("one"))
+	m := mount(t, w, alice, renames)
+	f := m.node("/team/f").(*File)
+	var all sync.WaitGroup
+	all.Go(func() {
+		for range 50 {
+			if h, err := f.Open(t.Context(), OpenFlags{Read: true}); err != nil {
+				t.Error(err)
+			} else {
+				h.Release()
+			}
+		}
+	})
+	for range 25 {
+		if err := errors.Join(m.rename("f", "g"), m.rename("g", "f")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all.Wait()
+	if n := f.groupNow().opens.Load(); n != 0 {
+		t.Errorf("%d handles are left", n)
+	}
 }
 
 // N5: a folder is renamed file by file, with what is not uploaded yet.
