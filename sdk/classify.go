@@ -250,7 +250,7 @@ func (c *Client) wrap(op string, g GroupID, ref Ref, err error) error {
 	}
 	var own *Error
 	if errors.As(err, &own) {
-		return &Error{Op: op, Group: g, Ref: ref, Kind: own.Kind, Hint: own.Hint, Err: err}
+		return &Error{Op: op, Group: g, Ref: ref, Kind: own.Kind, Hint: ofGroup(own.Hint, g), Err: err}
 	}
 	kind := classify(err)
 	hint := c.hint(kind)
@@ -258,7 +258,18 @@ func (c *Client) wrap(op string, g GroupID, ref Ref, err error) error {
 	if errors.As(err, &answered) {
 		hint = cmp.Or(c.hintByCode(answered.code), hint)
 	}
-	return &Error{Op: op, Group: g, Ref: ref, Kind: kind, Hint: hint, Err: c.scrubbed(withoutURL(err))}
+	return &Error{Op: op, Group: g, Ref: ref, Kind: kind, Hint: ofGroup(hint, g), Err: c.scrubbed(withoutURL(err))}
+}
+
+// ofGroup names the group in a hint, if a shell takes its name as it is.
+func ofGroup(hint string, g GroupID) string {
+	special := func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._-", r)
+	}
+	if g == "" || g[0] == '-' || strings.ContainsFunc(string(g), special) {
+		return hint
+	}
+	return strings.ReplaceAll(hint, "GROUP", string(g))
 }
 
 // scrubbed keeps err's chain and makes its text fit for a message: anything in
@@ -334,10 +345,26 @@ func (c *Client) hintByCode(code string) string {
 	case wire.CodeReadOnly:
 		return "Ask the owner of the group to make " + string(c.account) + " a writer with: svcfs group add GROUP " + string(c.account) + " --role writer."
 	case wire.CodeDisabled:
-		return "Ask the operator of the service why; the account is used again after: svcd account enable NAME."
+		name, _, _ := strings.Cut(string(c.account), ".")
+		return "Ask the operator of the service why; the account is used again after: svcd account enable " + name + "."
 	default:
 		return ""
 	}
+}
+
+// Who may do what not every member may.
+const (
+	ownerMay    = "Only the owner of the group may do that: svcfs group list names the owner."
+	uploaderMay = "Only the account that uploaded it, while it is a writer, and the owner of the group may do that: ask one of them."
+)
+
+// mayOnly says who may do what the service did not let the caller do.
+func mayOnly(who string, err error) error {
+	var refused *Error
+	if errors.As(err, &refused) && refused.Kind == KindNotAuthorized {
+		refused.Hint = who
+	}
+	return err
 }
 
 // hint says what to do about a kind (specification 7.1, suggested handling).

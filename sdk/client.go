@@ -67,7 +67,11 @@ func New(account AccountID, cfg Config) (*Client, error) {
 	}
 	cfg, err := cfg.resolve()
 	if err != nil {
-		return nil, &Error{Op: "configure client", Kind: KindInvalid, Err: err, Hint: "Correct the address, for example --url https://files.example.org."}
+		hint := "Correct the address, for example --url https://files.example.org."
+		if errors.As(err, new(*keyError)) {
+			hint = "Ask the operator, or who runs the witness, for the whole key: it is one line, NAME+HASH+KEY."
+		}
+		return nil, &Error{Op: "configure client", Kind: KindInvalid, Err: err, Hint: hint}
 	}
 	memory, err := trust.Open(cfg.stateFile(account))
 	if err == nil {

@@ -98,12 +98,12 @@ func (c Config) resolve() (Config, error) {
 	}
 	if c.LogKey != "" {
 		if err := proof.CheckKey(c.LogKey); err != nil {
-			return c, err
+			return c, &keyError{"the log key that is required", err}
 		}
 	}
 	if c.Witness != "" {
 		if err := proof.CheckWitness(c.Witness); err != nil {
-			return c, err
+			return c, &keyError{"the witness that is required", err}
 		}
 	}
 	if c.MaxFileBytes <= 0 {
@@ -114,6 +114,15 @@ func (c Config) resolve() (Config, error) {
 	}
 	return c, nil
 }
+
+// keyError is a setting that is no verifier key.
+type keyError struct {
+	what string
+	err  error
+}
+
+func (e *keyError) Error() string { return e.what + ": " + e.err.Error() }
+func (e *keyError) Unwrap() error { return e.err }
 
 // stateFile is where what was seen of the service by an account is remembered; ""
 // for nowhere.

@@ -605,7 +605,7 @@ func ExampleError_as() {
 	}
 	// Output:
 	// list members team not authorized
-	// Ask the owner of the group to add bob.svc.testnet with: svcfs group add GROUP bob.svc.testnet.
+	// Ask the owner of the group to add bob.svc.testnet with: svcfs group add team bob.svc.testnet.
 }
 
 // Programs that map errors to something else switch on the kind.

@@ -103,7 +103,7 @@ func (c *Client) AddGroupMemberAs(ctx context.Context, g GroupID, member Account
 	}
 	var added addition
 	if err := c.change(ctx, wire.OpAddGroupMember, wire.MemberRequest{GroupID: string(g), MemberID: string(member), Role: role}, &added); err != nil {
-		return Addition{}, c.wrap(op, g, "", err)
+		return Addition{}, mayOnly(ownerMay, c.wrap(op, g, "", err))
 	}
 	text := c.words(added.raw, "Added "+string(member)+" to group "+inQuotes(g))
 	return Addition{Message: text, Nobody: added.exists != nil && !*added.exists}, nil
@@ -116,7 +116,7 @@ func (c *Client) AddGroupMemberAs(ctx context.Context, g GroupID, member Account
 // Specification 4.2.
 func (c *Client) RevokeGroupMember(ctx context.Context, g GroupID, member AccountID) (string, error) {
 	text, err := c.message(ctx, wire.OpRevokeGroupMember, wire.MemberRequest{GroupID: string(g), MemberID: string(member)}, "Revoked "+string(member)+" from group "+inQuotes(g))
-	return text, c.wrap("revoke "+quote(string(member)), g, "", err)
+	return text, mayOnly(ownerMay, c.wrap("revoke "+quote(string(member)), g, "", err))
 }
 
 // JoinGroup adds the caller to an open group. Being a member already is not an
@@ -167,7 +167,7 @@ func (c *Client) openGroup(ctx context.Context, g GroupID, until time.Time, uses
 		request.MaxUses = &uses
 	}
 	text, err := c.message(ctx, wire.OpCreateHackathonGroup, request, "Opened group "+inQuotes(g))
-	return text, c.wrap("open", g, "", err)
+	return text, mayOnly(ownerMay, c.wrap("open", g, "", err))
 }
 
 // CloseGroup ends what [Client.OpenGroup] began; who joined stays. Owner only.
@@ -175,7 +175,7 @@ func (c *Client) openGroup(ctx context.Context, g GroupID, until time.Time, uses
 // [KindNotFound]. Source: wire protocol 3.3.
 func (c *Client) CloseGroup(ctx context.Context, g GroupID) (string, error) {
 	text, err := c.message(ctx, wire.OpCloseHackathonJoin, wire.GroupRequest{GroupID: string(g)}, "Closed group "+inQuotes(g))
-	return text, c.wrap("close", g, "", err)
+	return text, mayOnly(ownerMay, c.wrap("close", g, "", err))
 }
 
 // DeleteFile destroys the key of a file: nobody can read it again, and its
@@ -190,7 +190,7 @@ func (c *Client) DeleteFile(ctx context.Context, g GroupID, ref Ref) error {
 		return c.wrap("delete", g, ref, err)
 	}
 	_, err := c.message(ctx, wire.OpDeleteFile, wire.FileRequest{GroupID: string(g), IPFSHash: string(ref)}, "")
-	return c.wrap("delete", g, ref, err)
+	return mayOnly(uploaderMay, c.wrap("delete", g, ref, err))
 }
 
 // RenameFile records another name for a file; content and reference stay.
@@ -201,7 +201,7 @@ func (c *Client) RenameFile(ctx context.Context, g GroupID, ref Ref, name string
 		return c.wrap("rename", g, ref, err)
 	}
 	_, err := c.message(ctx, wire.OpRenameFile, wire.RenameRequest{GroupID: string(g), IPFSHash: string(ref), Filename: name}, "")
-	return c.wrap("rename", g, ref, err)
+	return mayOnly(uploaderMay, c.wrap("rename", g, ref, err))
 }
 
 // need refuses an extension that the service does not offer.
@@ -223,7 +223,7 @@ func (c *Client) SetGroupRetention(ctx context.Context, g GroupID, days *int64) 
 		done = "Set retention for group " + inQuotes(g) + " to " + strconv.FormatInt(*days, 10) + " days"
 	}
 	text, err := c.message(ctx, wire.OpSetGroupRetention, wire.RetentionRequest{GroupID: string(g), RetentionDays: days}, done)
-	return text, c.wrap("set retention", g, "", err)
+	return text, mayOnly(ownerMay, c.wrap("set retention", g, "", err))
 }
 
 // Pending is what waits to be destroyed in a group.
@@ -260,7 +260,7 @@ func (c *Client) KeepFiles(ctx context.Context, g GroupID) (string, error) {
 		return "", c.wrap("keep files", g, "", err)
 	}
 	text, err := c.message(ctx, wire.OpKeepFiles, wire.GroupRequest{GroupID: string(g)}, "Kept the files of group "+inQuotes(g))
-	return text, c.wrap("keep files", g, "", err)
+	return text, mayOnly(ownerMay, c.wrap("keep files", g, "", err))
 }
 
 // AuthStatus asks what the service thinks of the caller, and of its membership

@@ -175,16 +175,5 @@ func serviceHint(err error) string {
 	case notFound && strings.Contains(strings.ToLower(err.Error()), "group not found"):
 		return "see the groups of this account with: svcfs ls (the GROUP comes before other arguments)"
 	}
-	if group := string(refused.Group); isPlainWord(group) {
-		hint = strings.ReplaceAll(hint, "GROUP", group)
-	}
 	return hint
-}
-
-// isPlainWord reports a name that a shell takes as it is.
-func isPlainWord(s string) bool {
-	special := func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._-", r)
-	}
-	return s != "" && s[0] != '-' && !strings.ContainsFunc(s, special)
 }

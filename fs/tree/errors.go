@@ -81,7 +81,11 @@ func wrapRemote(op, path string, err error) *Error {
 			class = ClassTimeout
 		}
 	}
-	return &Error{Class: class, Op: op, Path: path, Err: err, Hint: sdk.HintOf(err)}
+	hint := sdk.HintOf(err)
+	if sdk.KindOf(err) == sdk.KindUnauthenticated {
+		hint += " This mount keeps the key it began with: after a new key was made, mount again."
+	}
+	return &Error{Class: class, Op: op, Path: path, Err: err, Hint: hint}
 }
 
 const (
