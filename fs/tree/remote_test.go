@@ -87,7 +87,7 @@ func TestW8RenameWhileOthersOpen(t *testing.T) {
 	f := m.node("/team/f").(*File)
 	var all sync.WaitGroup
 	all.Go(func() {
-		for range 50 {
+		for range 2000 {
 			if h, err := f.Open(t.Context(), OpenFlags{Read: true}); err != nil {
 				t.Error(err)
 			} else {
@@ -95,7 +95,7 @@ func TestW8RenameWhileOthersOpen(t *testing.T) {
 			}
 		}
 	})
-	for range 25 {
+	for range 200 {
 		if err := errors.Join(m.rename("f", "g"), m.rename("g", "f")); err != nil {
 			t.Fatal(err)
 		}
