@@ -59,10 +59,11 @@ func TestCrashPoints(t *testing.T) {
 
 func newCrashing(t *testing.T, bin string, stores []string) *crashing {
 	t.Helper()
-	c := &crashing{t: t, armed: filepath.Join(t.TempDir(), "armed")}
-	t.Setenv(crashFileVar, c.armed)
+	c := &crashing{t: t}
 	c.world = &world{t: t, bin: bin, dir: t.TempDir(), log: &safeBuffer{}, addr: "127.0.0.1:0", stores: stores}
 	c.data = filepath.Join(c.dir, "data")
+	c.armed = filepath.Join(c.data, "armed") // where a confined service reads
+	t.Setenv(crashFileVar, c.armed)
 	c.mkdir("home")
 	c.start()
 	t.Cleanup(c.stop)

@@ -95,7 +95,7 @@ func (s *settings) examine(ctx context.Context) []finding {
 		return []finding{failed("settings", err.Error(), cmp.Or(ownfile.MendOf(err), "see svcd config and svcd serve --help"))}
 	}
 	list := []finding{s.checkSettings(), checkPlace("data directory", s.data, 0o700),
-		s.checkMasterKey(ctx), checkFiles(s.maxConnections), checkLockLimit()}
+		s.checkMasterKey(ctx), checkFiles(s.maxConnections), checkLockLimit(), s.checkConfinement()}
 	if s.tlsCert != "" {
 		list = append(list, checkCertificate(s.tlsCert, s.tlsKey, time.Now()))
 	}

@@ -66,6 +66,9 @@ func (s *settings) serve(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, closeAll(listeners))
 	}
+	if err := s.confine(cfg); err != nil {
+		return errors.Join(err, svc.Close(), closeAll(listeners))
+	}
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(min(svc.Memory()+memoryBeside, memoryTimes*svc.Memory()))
 	}

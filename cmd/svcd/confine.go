@@ -1,0 +1,59 @@
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/svcfs/svcfs/sdk/confine"
+	"github.com/svcfs/svcfs/service"
+)
+
+// confine leaves a service that is up what it still opens. Without landlock in the
+// kernel it only gains no rights any more; doctor tells. A command for the master key
+// is run again when that is rotated, and may need anything: beside one, what systemd
+// takes away has to do.
+func (s *settings) confine(cfg service.Config) error {
+	if cfg.MasterKey.Command != "" {
+		return nil
+	}
+	err := s.limits(cfg).Apply()
+	if errors.Is(err, confine.ErrUnsupported) {
+		return nil
+	}
+	return err
+}
+
+// limits are the files that a service opens once it is up: its data, also where a
+// link in it leads, and what others replace while it runs.
+func (s *settings) limits(cfg service.Config) confine.Limits {
+	limits := confine.Limits{Read: confine.System(), Write: []string{s.data}}
+	if s.blobs != "" && !strings.Contains(s.blobs, "://") {
+		limits.Write = append(limits.Write, s.blobs)
+	}
+	entries, _ := os.ReadDir(s.data) // it is open already
+	for _, e := range entries {
+		if e.Type()&fs.ModeSymlink != 0 {
+			limits.Write = append(limits.Write, filepath.Join(s.data, e.Name()))
+		}
+	}
+	for _, file := range []string{cfg.TLSCert, cfg.TLSKey, cfg.MasterKey.File} {
+		if file != "" {
+			limits.Read = append(limits.Read, confine.WithTarget(file)...)
+		}
+	}
+	return limits
+}
+
+func (s *settings) checkConfinement() finding {
+	switch _, err := confine.Supported(); {
+	case s.masterKey().Command != "":
+		return warned("confinement", "serve runs --master-key-command, and may open what its user may", "use the settings of service/examples/svcd.service")
+	case err != nil:
+		return warned("confinement", "this kernel has no landlock: serve gains no rights, but may open what its user may",
+			"use the settings of service/examples/svcd.service, or Linux 5.19 or later with landlock among the modules of /sys/kernel/security/lsm")
+	}
+	return passed("confinement", "serve opens only its data and keys, and starts no program (landlock)")
+}
