@@ -20,9 +20,9 @@ func TestCostRefusesWhatIsNoPrice(t *testing.T) {
 		prices []string
 		want   string
 	}{
-		{"nonsense", []string{"cheap"}, "price of "},
-		{"empty", []string{""}, "price of "},
-		{"negative", []string{"-1"}, "price of "},
+		{"nonsense", []string{"cheap"}, "ask the price of "},
+		{"empty", []string{""}, "ask the price of "},
+		{"negative", []string{"-1"}, "ask the price of "},
 		{"more than fits", []string{strings.Repeat("9", maxPriceText+1)}, "ask the price of "},
 		{"sum", []string{most, most}, "the sum of the prices is beyond what can be counted"},
 	} {
