@@ -66,9 +66,15 @@ func (a *app) acceptRollbackCommand() *cobra.Command {
 			"The key of the log stays pinned, unless --forget-key. Mounts that run keep what they saw: mount again.",
 		Example: "  svcfs accept-rollback",
 		Args:    exactly(0, "no arguments"),
-		RunE: a.withClient(func(_ context.Context, c *sdk.Client, _ []string) error {
+		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, _ []string) error {
 			if err := c.AcceptRollback(forgetKey); err != nil {
 				return err
+			}
+			dirs, _ := findMounts() // without the list nothing is lost
+			for _, dir := range dirs {
+				if m := inspect(ctx, dir); m.Status != nil && m.Status.Account == string(c.Account()) {
+					a.ui.notice("the mount on %s keeps what it saw: unmount it and mount again", dir)
+				}
 			}
 			if asJSON {
 				return a.printJSON(map[string]any{"service": c.NetworkInfo().MCPURL, "key_forgotten": forgetKey})
