@@ -10,7 +10,7 @@ import (
 // The least that an item of a list takes on the wire, in bytes. Shorter ones
 // would take many times the memory of the answer that brings them (threat 8).
 const (
-	leastRow   = 120 // file_hash alone has 64 digits, and the names of the fields as many letters
+	leastRow   = 100 // file_hash alone has 64 digits
 	leastEvent = 40
 	leastName  = 8 // on average, with its quotes
 	// freeItems may be shorter: lists of few short items are nobody's harm.
