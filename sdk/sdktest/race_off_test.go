@@ -1,0 +1,5 @@
+//go:build !race
+
+package sdktest_test
+
+const raceDetector = false

@@ -1,0 +1,7 @@
+//go:build race
+
+package sdktest_test
+
+// raceDetector tells that these tests run with the race detector: the programs
+// under test then do too.
+const raceDetector = true
