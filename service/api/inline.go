@@ -158,7 +158,13 @@ func (s *server) checkInline(r *http.Request, account string, req wire.PrepareRe
 
 // streamInline sends a large file inside JSON as it is read.
 func (s *server) streamInline(w http.ResponseWriter, r *http.Request, account string, req wire.PrepareRetrieveRequest) {
+	done, err := s.turn(r.Context())
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
 	stored, content, err := s.Files.RetrieveOpened(r.Context(), account, req)
+	done()
 	if err != nil {
 		s.refuse(w, r, err)
 		return

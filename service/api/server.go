@@ -12,9 +12,12 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/auth"
@@ -75,6 +78,21 @@ type server struct {
 	memory   memory
 	underWay *throttle.Slots[string] // requests, by account
 	spools   *throttle.Slots[string] // files inside JSON that are coming, by account
+	work     *semaphore.Weighted     // what keeps a core busy for long
+}
+
+// workPerCore is how many requests may keep one core busy for long at the same time:
+// the checksum of a large file, the length of a long view. Others wait for their turn,
+// so that what is small, such as /health, gets a core at once.
+const workPerCore = 4
+
+// turn waits until a request may keep a core busy; call done when it does not any more,
+// and before it waits for a client.
+func (s *server) turn(ctx context.Context) (done func(), err error) {
+	if err := s.work.Acquire(ctx, 1); err != nil {
+		return nil, err
+	}
+	return func() { s.work.Release(1) }, nil
 }
 
 // tool is one operation: it decodes its request and returns its result.
@@ -83,7 +101,8 @@ type tool func(ctx context.Context, account string, body []byte) (any, error)
 // New returns the handler of the whole service.
 func New(d Deps) http.Handler {
 	s := &server{Deps: d, limits: newLimits(d.RequestRate), clients: newClients(d.TrustedProxies, d.Logger),
-		memory: newMemory(d.Memory), underWay: throttle.NewSlots[string](underWayPerAccount), spools: throttle.NewSlots[string](spoolsPerAccount)}
+		memory: newMemory(d.Memory), underWay: throttle.NewSlots[string](underWayPerAccount), spools: throttle.NewSlots[string](spoolsPerAccount),
+		work: semaphore.NewWeighted(int64(workPerCore * runtime.GOMAXPROCS(0)))}
 	s.tools = s.operations()
 	s.special = map[string]http.HandlerFunc{wire.OpFinalizeUpload: s.finalize, wire.OpPrepareRetrieve: s.retrieve, wire.OpWatch: s.watch,
 		wire.OpGetOwnedGroups: s.names(d.Groups.Owned), wire.OpGetMemberGroups: s.names(d.Groups.Of), wire.OpGetGroupTransactions: s.transactions}

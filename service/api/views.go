@@ -33,7 +33,12 @@ func (s *server) writeView(r *http.Request, w http.ResponseWriter, id json.RawMe
 		if err := s.holdMemory(r, files.ListMemory); err != nil {
 			return err
 		}
+		done, err := s.turn(r.Context())
+		if err != nil {
+			return err
+		}
 		size, err := s.writeFiles(r, io.Discard, string(group))
+		done()
 		if err != nil {
 			return err
 		}
