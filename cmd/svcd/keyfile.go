@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/svcfs/svcfs/sdk/ownfile"
 	"github.com/svcfs/svcfs/service"
 )
 
@@ -22,6 +23,9 @@ type keyFile struct {
 func newKeyFile(path string, replace bool) (*keyFile, error) {
 	if _, err := os.Lstat(path); err == nil && !replace {
 		return nil, usageError{fmt.Errorf("%s is there already and may hold another key: name a new file", path)}
+	}
+	if err := ownfile.Replaceable(path); err != nil {
+		return nil, usageError{err}
 	}
 	temp, err := os.CreateTemp(filepath.Dir(path), ".svcd-key-*") // mode 0600
 	if err != nil {

@@ -125,32 +125,15 @@ func (s fileStore) read() (storedKeys, error) {
 }
 
 // write replaces the file as a whole.
-func (s fileStore) write(keys storedKeys) (err error) {
+func (s fileStore) write(keys storedKeys) error {
 	text, err := json.MarshalIndent(keys, "", "  ")
 	if err != nil {
 		return err
 	}
-	dir := filepath.Dir(s.path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Dir(s.path), 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(dir, ".keys-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = f.Close()
-			_ = os.Remove(f.Name())
-		}
-	}()
-	if _, err = f.Write(append(text, '\n')); err != nil {
-		return err
-	}
-	if err = errors.Join(f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), s.path)
+	return ownfile.Replace(s.path, append(text, '\n'))
 }
 
 func (s fileStore) Get(address string, account sdk.AccountID) (sdk.Secret, error) {

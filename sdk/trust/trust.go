@@ -402,7 +402,7 @@ func (m *Memory) write(c contents) error {
 	if err != nil {
 		return err
 	}
-	return replace(m.path, append(raw, '\n'))
+	return ownfile.Replace(m.path, append(raw, '\n'))
 }
 
 func (m *Memory) save() error {
@@ -511,25 +511,4 @@ func lock(path string) (unlock func(), err error) {
 		return nil, err
 	}
 	return func() { _ = f.Close() }, nil
-}
-
-// replace puts content in the place of a file in one step, durably.
-func replace(path string, content []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".trust-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(content)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
 }

@@ -17,7 +17,6 @@
 package checkpoint
 
 import (
-	"bytes"
 	"context"
 	"crypto/ed25519"
 	"encoding/base64"
@@ -35,6 +34,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 
+	"github.com/svcfs/svcfs/sdk/ownfile"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/ledger"
@@ -292,7 +292,7 @@ func (l *Log) sign(ctx context.Context, file *os.File) error {
 	}
 	// Another process over this directory may be ahead.
 	if other, err := l.load(); err != nil || other.Origin != l.origin || other.N <= c.N {
-		if err := replaceFile(filepath.Join(l.dir, noteFile), c.Note); err != nil {
+		if err := ownfile.Replace(filepath.Join(l.dir, noteFile), c.Note); err != nil {
 			return fmt.Errorf("write checkpoint: %w", err)
 		}
 	}
@@ -377,24 +377,3 @@ func (s *signer) Sign(text []byte) ([]byte, error) { return ed25519.Sign(s.key, 
 
 // Format prints "redacted" for every verb.
 func (s *signer) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("redacted")) }
-
-// replaceFile writes a file in one step, durably.
-func replaceFile(path string, content []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	_, err = bytes.NewReader(content).WriteTo(f)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	d, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}

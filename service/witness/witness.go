@@ -25,6 +25,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 
+	"github.com/svcfs/svcfs/sdk/ownfile"
 	"github.com/svcfs/svcfs/sdk/wire/cosign"
 )
 
@@ -85,7 +86,7 @@ func readSeed(file string) ([]byte, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		seed = make([]byte, ed25519.SeedSize)
 		_, _ = rand.Read(seed) // never fails
-		return seed, keep(file, seed)
+		return seed, ownfile.Replace(file, seed)
 	}
 	if err == nil && len(seed) != ed25519.SeedSize {
 		err = fmt.Errorf("%s is damaged: it has %d bytes, not %d", file, len(seed), ed25519.SeedSize)
@@ -180,7 +181,7 @@ func (w *Witness) Add(request string) (signature string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("cosign: %w", err)
 	}
-	if err := keep(w.latestFile(origin), []byte(signed)); err != nil {
+	if err := ownfile.Replace(w.latestFile(origin), []byte(signed)); err != nil {
 		return "", err
 	}
 	return strings.TrimPrefix(string(out), opened.Text+"\n"), nil
@@ -252,27 +253,6 @@ func (w *Witness) latest(origin string) (t tlog.Tree, text string, err error) {
 	}
 	text, _, _ = strings.Cut(string(raw), "\n\n")
 	return t, text + "\n", nil
-}
-
-// keep writes a file in one step, durably.
-func keep(file string, content []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(file), ".new-*") // mode 0600
-	if err != nil {
-		return fmt.Errorf("keep %s: %w", filepath.Base(file), err)
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(content)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), file)
-	}
-	if err != nil {
-		return fmt.Errorf("keep %s: %w", filepath.Base(file), err)
-	}
-	d, err := os.Open(filepath.Dir(file))
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // Client asks a witness for its signature, for a log. It is for one goroutine.
