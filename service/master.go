@@ -39,15 +39,7 @@ func (s *Service) RotateMasterKey(ctx context.Context, newFile string) (r Rotati
 	case source.Make && newFile != "":
 		return r, fault.New(wire.CodeValidation, "--new-master-key-file is for a master key that a command or systemd gives: the one in the data directory is replaced there")
 	}
-	now, err := s.vault.Master().Name()
-	if err != nil {
-		return r, err
-	}
-	var pending string
-	err = s.store.Read(ctx, func(tx *store.Tx) error {
-		pending, err = vault.NextMaster(ctx, tx)
-		return err
-	})
+	now, pending, err := s.masterNames(ctx)
 	if err != nil {
 		return r, err
 	}
@@ -64,6 +56,35 @@ func (s *Service) RotateMasterKey(ctx context.Context, newFile string) (r Rotati
 	}
 	r.Finished = true
 	return r, s.forgetMaster(ctx)
+}
+
+// masterNames names the master key that this process reads, and the one that is
+// being brought in, "" when none is.
+func (s *Service) masterNames(ctx context.Context) (now, pending string, err error) {
+	if now, err = s.vault.Master().Name(); err != nil {
+		return "", "", err
+	}
+	err = s.store.Read(ctx, func(tx *store.Tx) error {
+		pending, err = vault.NextMaster(ctx, tx)
+		return err
+	})
+	return now, pending, err
+}
+
+// MasterKeyNextStep says how to end a rotation of the master key that is not
+// finished, "" when none was begun.
+func (s *Service) MasterKeyNextStep(ctx context.Context) (string, error) {
+	now, pending, err := s.masterNames(ctx)
+	switch {
+	case err != nil || pending == "":
+		return "", err
+	case pending == now:
+		return "when every process over this database reads the new one: svcd rotate-master-key --finish", nil
+	case s.cfg.MasterKey.Make:
+		return "run it again: svcd rotate-master-key; if the new one is lost: svcd rotate-master-key --cancel", nil
+	default:
+		return "bring the new one to where this service reads its own, then run svcd rotate-master-key --finish; if it is lost: svcd rotate-master-key --cancel", nil
+	}
 }
 
 // bringIn has the master key in a file open the database, and puts it into its
@@ -108,15 +129,7 @@ func (s *Service) bringIn(ctx context.Context, file, pending string) (before str
 // removed. The new one must be where this service reads its own. With cancel it
 // stays with the one that is there, and what the new one opens is removed.
 func (s *Service) FinishMasterKey(ctx context.Context, cancel bool) (r Rotation, err error) {
-	now, err := s.vault.Master().Name()
-	if err != nil {
-		return r, err
-	}
-	var pending string
-	err = s.store.Read(ctx, func(tx *store.Tx) error {
-		pending, err = vault.NextMaster(ctx, tx)
-		return err
-	})
+	now, pending, err := s.masterNames(ctx)
 	switch {
 	case err != nil:
 		return r, err

@@ -233,6 +233,9 @@ func TestMasterKeyRotationInterrupted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if next, err := svc.MasterKeyNextStep(t.Context()); err != nil || !strings.Contains(next, "run it again: svcd rotate-master-key") {
+		t.Errorf("the next step: %q, %v", next, err)
+	}
 	if _, err := svc.RotateMasterKey(t.Context(), ""); err == nil || !strings.Contains(err.Error(), "--cancel") {
 		t.Errorf("went on without the key: %v", err)
 	}

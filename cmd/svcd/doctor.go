@@ -240,6 +240,11 @@ func checkParts(ctx context.Context, svc *service.Service) []finding {
 	} else if may {
 		add(warned("ledger", "this database role owns the ledger and could rewrite it", "service/OPERATING.md, PostgreSQL: let another role own the ledger table"))
 	}
+	if next, err := svc.MasterKeyNextStep(ctx); err != nil {
+		add(failed("rotation", err.Error(), "see the line about the database"))
+	} else if next != "" {
+		add(warned("rotation", "another master key is being brought in: two open the database until that is finished", next))
+	}
 	last, err := svc.LastRecord(ctx)
 	switch ahead := time.Until(last); {
 	case err != nil:

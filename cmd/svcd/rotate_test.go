@@ -68,7 +68,10 @@ func TestRotateMasterKeyCommand(t *testing.T) {
 
 // systemd gives the key as a file in a directory that it names.
 func TestMasterKeyAsACredential(t *testing.T) {
-	dir, credentials := t.TempDir(), t.TempDir()
+	dir, credentials := filepath.Join(t.TempDir(), "data"), t.TempDir()
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	key := filepath.Join(credentials, vault.FileName)
 	if err := os.WriteFile(key, bytes.Repeat([]byte{7}, 32), 0o400); err != nil {
 		t.Fatal(err)
@@ -87,7 +90,17 @@ func TestMasterKeyAsACredential(t *testing.T) {
 		t.Errorf("rotate-master-key says %s", out)
 	}
 	refused(t, exitOther, "still reads the master key from before", "rotate-master-key", "--finish", "--data", dir)
-	mustRun(t, "rotate-master-key", "--finish", "--data", dir, "--master-key-command", "cat "+next)
+	byCommand := []string{"--data", dir, "--master-key-command", "cat " + next}
+	if got, _ := doctor(t, "--data", dir); got["rotation"].State != stateWarn || !strings.Contains(got["rotation"].Hint, "bring the new one") {
+		t.Errorf("with the key from before doctor says %+v", got["rotation"])
+	}
+	if got, _ := doctor(t, byCommand...); got["rotation"].State != stateWarn || !strings.Contains(got["rotation"].Hint, "svcd rotate-master-key --finish") {
+		t.Errorf("with the new key doctor says %+v", got["rotation"])
+	}
+	mustRun(t, append([]string{"rotate-master-key", "--finish"}, byCommand...)...)
+	if got, _ := doctor(t, byCommand...); got["rotation"] != (finding{}) {
+		t.Errorf("after the end doctor says %+v", got["rotation"])
+	}
 	refused(t, exitOther, "another master key", "audit", "--data", dir)
 	mustRun(t, "audit", "--data", dir, "--master-key-command", "cat "+next)
 }
