@@ -14,6 +14,7 @@ import (
 	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/service/blob/s3test"
 	"github.com/svcfs/svcfs/service/store/pgtest"
+	"github.com/svcfs/svcfs/service/vault"
 )
 
 const root = "../.."
@@ -185,13 +186,20 @@ func TestExampleUnit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	unit := filepath.Join(t.TempDir(), "svcd@8001.service")
-	if err := os.WriteFile(unit, bytes.ReplaceAll(raw, []byte(command[1]), []byte(program)), 0o644); err != nil {
-		t.Fatal(err)
+	raw = bytes.ReplaceAll(raw, []byte(command[1]), []byte(program))
+	withCredential := bytes.Replace(raw, []byte("#LoadCredentialEncrypted="+vault.FileName+":/"), []byte("LoadCredentialEncrypted="+vault.FileName+":/"), 1)
+	if bytes.Equal(withCredential, raw) {
+		t.Error("the unit does not show how it gets the master key from systemd")
 	}
-	out, err := exec.Command(analyze, "verify", "--man=no", unit).CombinedOutput()
-	if err != nil || bytes.Contains(out, []byte(filepath.Base(unit))) {
-		t.Errorf("%v\n%s", err, out)
+	for _, text := range [][]byte{raw, withCredential} {
+		unit := filepath.Join(t.TempDir(), "svcd@8001.service")
+		if err := os.WriteFile(unit, text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		out, err := exec.Command(analyze, "verify", "--man=no", unit).CombinedOutput()
+		if err != nil || bytes.Contains(out, []byte(filepath.Base(unit))) {
+			t.Errorf("%v\n%s", err, out)
+		}
 	}
 }
 
