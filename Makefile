@@ -96,7 +96,7 @@ suites: require-fuse
 
 # 100,000 files in a group, 1 GiB, 4 GiB through small budgets: the figures.
 scale: require-fuse
-	SVCFS_LONG=1 $(GO) test -v -count=1 -timeout 2h -run '^Test(M6LargeGroup|LargeFile|ThousandOpenFiles|ByteBudgetsUnderPressure|Threat8BombsOnAMount|R1ManyReadersPayOnce)$$' ./integration
+	SVCFS_LONG=1 $(GO) test -v -count=1 -timeout 2h -run '^Test(M6LargeGroup|LargeFile|ThousandOpenFiles|ByteBudgetsUnderPressure|Threat8BombsOnAMount|R1ManyReadersPayOnce|E2SlowLine)$$' ./integration
 
 # The long runs: KILLS kills of the service and of the mount each, many rounds of
 # many clients.

@@ -1,16 +1,20 @@
 package integration
 
 import (
+	"context"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+	"golang.org/x/time/rate"
 )
 
 // Sizes that people reach. make test runs the short forms; the figures of
@@ -125,6 +129,62 @@ func TestLargeFile(t *testing.T) {
 			t.Errorf("%s %d MiB took %d MiB of memory", what, size/mib, peak/mib)
 		}
 	}
+}
+
+// E2: a transfer takes as long as the line needs. The long form sends and fetches
+// 40 MiB at 250 KiB/s: nearly three minutes each.
+func TestE2SlowLine(t *testing.T) {
+	size, perSecond := int64(count(4, 40))*mib, int64(count(2048, 250))*kib
+	w, alice, bob := team(t)
+	w.url = "http://" + slowLine(t, w.addr, perSecond)
+	a, b := alice.mount("a"), bob.mount("b")
+	shell(t, w.dir, fmt.Sprintf("head -c %d /dev/urandom >big && cp big a/team/big && cmp big b/team/big", size))
+	if _, uploads := a.charges(); uploads != 1 {
+		t.Errorf("sent %d times", uploads)
+	}
+	if retrieves, _ := b.charges(); retrieves != 1 {
+		t.Errorf("fetched %d times", retrieves)
+	}
+}
+
+// slowLine relays connections to an address, with so many bytes per second of each
+// and in each direction, and returns its own.
+func slowLine(t *testing.T, to string, perSecond int64) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var relays sync.WaitGroup
+	t.Cleanup(func() { _ = l.Close(); relays.Wait() })
+	pass := func(to, from net.Conn) {
+		defer to.Close()
+		defer from.Close()
+		line := rate.NewLimiter(rate.Limit(perSecond), 64*kib)
+		for p := make([]byte, 64*kib); ; {
+			n, err := from.Read(p)
+			_ = line.WaitN(context.Background(), n) // n is never more than the burst
+			if _, werr := to.Write(p[:n]); err != nil || werr != nil {
+				return
+			}
+		}
+	}
+	relays.Go(func() {
+		for {
+			near, err := l.Accept()
+			if err != nil {
+				return
+			}
+			far, err := net.Dial("tcp", to)
+			if err != nil {
+				_ = near.Close()
+				continue
+			}
+			relays.Go(func() { pass(far, near) })
+			relays.Go(func() { pass(near, far) })
+		}
+	})
+	return l.Addr().String()
 }
 
 // A thousand files are open at once, half of them for writing; each keeps its own

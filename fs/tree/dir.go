@@ -423,8 +423,6 @@ func (d *Dir) mkGroup(ctx context.Context, name string) (*Dir, error) {
 		return nil, d.refuse(ClassByDesign, "mkdir", name, "registering a group costs tokens, so mkdir does not do it here",
 			"Use: svcfs group create NAME (or mount with --allow-mkdir).")
 	}
-	ctx, cancel := d.t.transfer(ctx, 0)
-	defer cancel()
 	err := d.t.spend("register_group", func() (fee sdk.Amount, err error) {
 		_, err = d.t.remote.RegisterGroup(ctx, sdk.GroupID(name))
 		return fee, err

@@ -28,19 +28,27 @@ type world struct {
 	begun                        map[string]int   // by operation, also those under way
 	fail                         map[string]error // by operation
 	hold                         map[string]chan struct{}
+	pause                        map[string]time.Duration // before an operation is done
 }
 
 func newWorld() *world {
 	return &world{rows: map[sdk.GroupID][]sdk.Entry{}, content: map[sdk.Ref][]byte{}, fail: map[string]error{}, begun: map[string]int{},
-		hold: map[string]chan struct{}{}, members: map[sdk.GroupID]map[sdk.AccountID]bool{}, readers: map[sdk.GroupID]map[sdk.AccountID]bool{}, owners: map[sdk.GroupID]sdk.AccountID{}}
+		pause: map[string]time.Duration{}, hold: map[string]chan struct{}{}, members: map[sdk.GroupID]map[sdk.AccountID]bool{}, readers: map[sdk.GroupID]map[sdk.AccountID]bool{}, owners: map[sdk.GroupID]sdk.AccountID{}}
 }
 
 // begin applies a scripted failure or delay to an operation.
 func (w *world) begin(ctx context.Context, op string) error {
 	w.mu.Lock()
 	w.begun[op]++
-	err, hold := w.fail[op], w.hold[op]
+	err, hold, pause := w.fail[op], w.hold[op], w.pause[op]
 	w.mu.Unlock()
+	if pause > 0 {
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 	if hold != nil {
 		select {
 		case <-hold:
@@ -55,6 +63,13 @@ func (w *world) set(op string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.fail[op] = err
+}
+
+// slow lets an operation take a while.
+func (w *world) slow(op string, pause time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.pause[op] = pause
 }
 
 func (w *world) stall(op string) (release func()) {

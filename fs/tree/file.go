@@ -355,7 +355,7 @@ func (f *File) retrieve(ctx context.Context, e *sdk.Entry, room *cache.Room) (ca
 	if err := f.t.knownWrong(f.groupNow(), e.Ref); err != nil {
 		return nil, err
 	}
-	if err := f.t.reserve(ctx, room, e.Size); err != nil {
+	if err := reserve(ctx, room, e.Size); err != nil {
 		return nil, err
 	}
 	get := f.t.pool.Get
@@ -366,9 +366,7 @@ func (f *File) retrieve(ctx context.Context, e *sdk.Entry, room *cache.Room) (ca
 	if err != nil {
 		return nil, &Error{Class: ClassNoMemory, Err: err}
 	}
-	ctx, cancel := f.t.transfer(ctx, e.Size)
-	defer cancel()
-	buf.Within(func(bytes int64) error { return noRoom(room.Take(ctx, bytes)) })
+	buf.Within(func(bytes int64) error { return await(ctx, bytes, room.Take) })
 	defer buf.Within(nil)
 	err = f.t.spend("retrieve", func() (sdk.Amount, error) {
 		plain, err := f.t.remote.Retrieve(ctx, *e, buf)
@@ -388,16 +386,18 @@ func (f *File) retrieve(ctx context.Context, e *sdk.Entry, room *cache.Room) (ca
 
 // reserve waits until the content of a file fits beside what is open and on its way
 // (threat 8), before it is paid for. Of a size that nobody told the bytes wait as they come.
-func (t *Tree) reserve(ctx context.Context, room *cache.Room, size int64) error {
+func reserve(ctx context.Context, room *cache.Room, size int64) error {
 	if size == sdk.SizeUnknown {
 		return nil
 	}
-	ctx, cancel := t.transfer(ctx, 0)
-	defer cancel()
-	return noRoom(room.Reserve(ctx, sdk.FootprintOf(size)))
+	return await(ctx, sdk.FootprintOf(size), room.Reserve)
 }
 
-func noRoom(err error) error {
+// await waits for memory: of [cache.Room] take is Reserve or Take.
+func await(ctx context.Context, bytes int64, take func(context.Context, int64) error) error {
+	ctx, cancel := context.WithTimeout(ctx, roomPatience)
+	defer cancel()
+	err := take(ctx, bytes)
 	if !errors.Is(err, cache.ErrNoRoom) {
 		return err
 	}

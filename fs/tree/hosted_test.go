@@ -20,6 +20,12 @@ import (
 func hosted(t *testing.T, s *sdktest.Server, change ...func(*Config)) (*mounted, *sdk.Client) {
 	t.Helper()
 	alice, bob := s.Client(t, s.Account("alice", "10")), s.Client(t, s.Account("bob", "10"))
+	return hostedBy(t, alice, bob, change...), alice
+}
+
+// hostedBy is hosted of clients that there are.
+func hostedBy(t *testing.T, alice, bob *sdk.Client, change ...func(*Config)) *mounted {
+	t.Helper()
 	if _, err := alice.RegisterGroup(t.Context(), "team"); err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +44,7 @@ func hosted(t *testing.T, s *sdktest.Server, change ...func(*Config)) (*mounted,
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = tree.Close() })
-	return &mounted{Tree: tree, t: t}, alice
+	return &mounted{Tree: tree, t: t}
 }
 
 // by makes time pass only when the test says so, in steps of what a mount does by

@@ -46,11 +46,9 @@ func (t *Tree) mayChange(g *group, list []sdk.Entry, does string) *Error {
 // returns how many have it.
 func (t *Tree) renameUploads(ctx context.Context, g *group, list []sdk.Entry, raw string) (done int, err error) {
 	for i := range list {
-		ctx, cancel := t.transfer(ctx, 0)
 		err := t.spend(sdk.EventRenamed, func() (sdk.Amount, error) {
 			return sdk.Amount{}, t.remote.RenameFile(ctx, g.id, list[i].Ref, raw)
 		})
-		cancel()
 		if err != nil {
 			return i, err
 		}
@@ -106,8 +104,6 @@ func (t *Tree) deleteUploads(ctx context.Context, f *File) error {
 }
 
 func (t *Tree) deleteUpload(ctx context.Context, g *group, e *sdk.Entry) error {
-	ctx, cancel := t.transfer(ctx, 0)
-	defer cancel()
 	err := t.spend(sdk.EventDeleted, func() (sdk.Amount, error) {
 		return sdk.Amount{}, t.remote.DeleteFile(ctx, g.id, e.Ref)
 	})

@@ -377,8 +377,6 @@ func (t *Tree) dropIfLost(g *group, key cache.Key) {
 }
 
 func (f *File) upload(ctx context.Context, s *stage, g *group, raw string) (sdk.Receipt, error) {
-	ctx, cancel := f.t.transfer(ctx, s.buf.Len())
-	defer cancel()
 	f.t.counts.sending.Add(1)
 	defer f.t.counts.sending.Add(-1)
 	var receipt sdk.Receipt

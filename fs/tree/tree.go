@@ -18,15 +18,13 @@ const (
 	DefaultStagingBytes    int64 = 2 << 30
 	DefaultMaxFileBytes    int64 = 1 << 30
 	DefaultMetadataTimeout       = 5 * time.Second
-	DefaultTransferTimeout       = 60 * time.Second
 	DefaultRefreshInterval       = 2 * time.Second
 	DefaultEmptyDelay            = 2 * time.Second
 )
 
 const (
-	// transferRate is the slowest transfer that is waited for, in bytes per
-	// second: it lengthens TransferTimeout for large files.
-	transferRate = 1 << 20
+	// roomPatience is how long an open waits for memory for its content.
+	roomPatience = time.Minute
 	// missInterval is how often a look-up of an unknown name may ask the ledger.
 	missInterval = 500 * time.Millisecond
 	// idleAfter is how long a group nobody looks at is still polled.
@@ -46,7 +44,6 @@ type Config struct {
 	AllowDelete     bool          // unlink of an uploaded file destroys its key; the service offers it (W9)
 	CanRename       bool          // the service renames uploads (W8)
 	MetadataTimeout time.Duration // for a listing to begin or to move on
-	TransferTimeout time.Duration // for one file; larger files get a second per MiB more
 	RefreshInterval time.Duration // between looks at the ledger
 	EmptyDelay      time.Duration // before an empty file is uploaded (W5)
 	Scratch         []string      // more names that live in memory only, path.Match patterns
@@ -174,7 +171,6 @@ func withDefaults(cfg Config) Config {
 	setDefault(&cfg.StagingBytes, DefaultStagingBytes)
 	setDefault(&cfg.MaxFileBytes, DefaultMaxFileBytes)
 	setDefault(&cfg.MetadataTimeout, DefaultMetadataTimeout)
-	setDefault(&cfg.TransferTimeout, DefaultTransferTimeout)
 	setDefault(&cfg.RefreshInterval, DefaultRefreshInterval)
 	setDefault(&cfg.EmptyDelay, DefaultEmptyDelay)
 	if cfg.Logger == nil {
@@ -230,12 +226,6 @@ func (t *Tree) now() time.Time {
 // metadata bounds one listing, which may take longer while it moves.
 func (t *Tree) metadata(ctx context.Context) (context.Context, context.CancelFunc) {
 	return sdk.WithPatience(ctx, t.cfg.MetadataTimeout)
-}
-
-// transfer bounds the transfer of size bytes.
-func (t *Tree) transfer(ctx context.Context, size int64) (context.Context, context.CancelFunc) {
-	extra := time.Duration(max(size, 0)/transferRate) * time.Second
-	return context.WithTimeout(ctx, t.cfg.TransferTimeout+extra)
 }
 
 // poll runs tick until the tree is closed.

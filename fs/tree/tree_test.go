@@ -4,15 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/sdktest"
+	"github.com/svcfs/svcfs/sdk/wire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -833,14 +838,42 @@ func TestE2SlowServiceDoesNotBlockOtherPaths(t *testing.T) {
 
 // E2: what hangs ends with the time limit.
 func TestE2SlowServiceTimesOut(t *testing.T) {
-	w := team()
-	w.put("team", alice, "slow", []byte("x"))
-	m := mount(t, w, bob, func(c *Config) { c.TransferTimeout = 50 * time.Millisecond })
-	defer w.stall("retrieve")()
-	defer w.stall("upload")()
-	_, err := m.read("/team/slow")
+	s := sdktest.NewServer(t, sdktest.GenB)
+	client := s.Client(t, s.Account("alice", "10"))
+	m := hostedBy(t, client, s.Client(t, s.Account("bob", "10"), func(cfg *sdk.Config) { cfg.Timeout = time.Second / 2 }))
+	if _, err := client.UploadBytes(t.Context(), "team", "slow", []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	name := m.names("/team")[0]
+	hang := func(http.Handler) http.Handler {
+		return http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body) // then the end of the connection ends the context
+			<-r.Context().Done()
+		})
+	}
+	for _, op := range []string{wire.OpPrepareRetrieve, wire.OpPrepareUpload} {
+		s.Disturb(wire.PathTools+op, hang)
+	}
+	_, err := m.read("/team/" + name)
 	wantClass(t, err, ClassTimeout)
 	wantClass(t, m.save("/team/new", "z"), ClassTimeout)
+}
+
+// E2: a transfer that moves is waited for, however long it takes; who sends and
+// fetches knows whether it moves, and the tree has no time limit of its own.
+func TestE2MovingTransfersAreWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := team()
+		w.put("team", alice, "slow", []byte("x"))
+		m := mount(t, w, bob)
+		w.slow("retrieve", 24*time.Hour)
+		w.slow("upload", 24*time.Hour)
+		m.wantContent("/team/slow", "x")
+		if err := m.save("/team/new", "z"); err != nil {
+			t.Error(err)
+		}
+		m.wantCharges(1, 1)
+	})
 }
 
 func TestReadOnlyMountRefusesEveryChange(t *testing.T) {
