@@ -216,3 +216,42 @@ func TestThreat45ManyOldFilesWait(t *testing.T) {
 		t.Errorf("a day later: %d %s", status, body)
 	}
 }
+
+// Threat 45: windows that end few files each do not end many together, and one that
+// ends none yet does not end many before a day is over.
+func TestThreat45WindowsStepByStep(t *testing.T) {
+	r := run(t)
+	alice := r.user("alice", "100")
+	waiting := func(group string) *int64 {
+		t.Helper()
+		return must[wire.PendingResult](alice, wire.OpGetPending, object{"group_id": group}).RetentionDays
+	}
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "steps"})
+	for i, ref := range alice.many("steps", groups.BulkFiles+1) {
+		r.age(ref, time.Duration(22-3*(i%2))*24*time.Hour+time.Minute)
+	}
+	alice.retention("steps", 21)
+	r.removes(groups.BulkFiles/2 + 1)
+	alice.retention("steps", 19)
+	r.removes(0)
+	if days := waiting("steps"); days == nil || *days != 19 {
+		t.Errorf("after the first step there waits %v", days)
+	}
+	r.exec("UPDATE files SET deleted_ns = deleted_ns - ? WHERE deleted_ns IS NOT NULL", (24 * time.Hour).Nanoseconds())
+	must[string](alice, wire.OpKeepFiles, object{"group_id": "steps"})
+	alice.retention("steps", 19)
+	r.removes(groups.BulkFiles / 2)
+
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "soon"})
+	for _, ref := range alice.many("soon", groups.BulkFiles+1) {
+		r.age(ref, 20*24*time.Hour)
+	}
+	alice.retention("soon", 22)
+	if days := waiting("soon"); days != nil {
+		t.Errorf("what ends in two days waits: %d", *days)
+	}
+	alice.retention("soon", 21) // ends all of them in less than a day
+	if days := waiting("soon"); days == nil || *days != 21 {
+		t.Errorf("what ends within a day does not wait: %v", days)
+	}
+}

@@ -151,7 +151,8 @@ func (a *app) groupRetentionCommand() *cobra.Command {
 		Short: "Let files of a group be destroyed after so many days, 0 at once, or never",
 		Long: `Let files of a group be destroyed after so many days, 0 at once, or never. Where
 the service delays destruction, a window that is shorter than before waits when
-it is below 7 days, or would end more than 100 files: see 'svcfs group pending'.`,
+it is below 7 days, or would end more than 100 files in a day: see 'svcfs group
+pending'.`,
 		Example: "  svcfs group retention team 90\n  svcfs group retention team none",
 		Args:    exactly(2, "a GROUP and DAYS or none"),
 

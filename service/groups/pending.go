@@ -18,14 +18,14 @@ const (
 	// MinRetentionDays is the shortest retention window that counts at once.
 	MinRetentionDays = 7
 	// BulkFiles is how many files are destroyed at once: by one account in a group
-	// in an hour, and by a new retention window.
+	// in an hour, and by new retention windows in a day.
 	BulkFiles = 100
 )
 
 // SetRetention sets the retention window in days; nil clears it. Owner only. It
 // deletes nothing itself. A window that is shorter than the one there is waits when
-// it is below [MinRetentionDays], or would end more than [BulkFiles] files; any that
-// does not wait takes back one that does.
+// it is below [MinRetentionDays], or would end more than [BulkFiles] files in a day; any
+// that does not wait takes back one that does.
 func (gs *Groups) SetRetention(ctx context.Context, account, group string, days *int64) (text string, err error) {
 	if days != nil && (*days < 0 || *days > 1<<31) {
 		return "", fault.New(wire.CodeValidation, "retention_days must be 0 or more")
@@ -58,7 +58,9 @@ func (gs *Groups) SetRetention(ctx context.Context, account, group string, days 
 	return text, err
 }
 
-// waits reports whether a new window would destroy too much to count at once.
+// waits reports whether a new window would destroy too much to count at once. What
+// it ends before a window that waits would count is counted, and what windows ended
+// in the last day: neither patience nor many short steps get around the number.
 func (gs *Groups) waits(ctx context.Context, tx *store.Tx, g Group, days *int64) (bool, error) {
 	if gs.delay <= 0 || days == nil || g.RetentionDays.Valid && *days >= g.RetentionDays.Int64 {
 		return false, nil
@@ -66,16 +68,19 @@ func (gs *Groups) waits(ctx context.Context, tx *store.Tx, g Group, days *int64)
 	if *days < MinRetentionDays {
 		return true, nil
 	}
+	now := time.Now()
+	soon := now.Add(gs.delay - time.Duration(min(*days, maxDays))*24*time.Hour)
 	var ends int64
-	err := tx.QueryRowContext(ctx, "SELECT count(*) FROM (SELECT 1 FROM files WHERE group_id = ? AND deleted_ns IS NULL AND time_ns <= ? LIMIT ?) AS ended",
-		g.ID, time.Now().AddDate(0, 0, -int(min(*days, maxDays))).UnixNano(), BulkFiles+1).Scan(&ends)
+	err := tx.QueryRowContext(ctx, `SELECT count(*) FROM (SELECT 1 FROM files WHERE group_id = ? AND
+		(deleted_ns IS NULL AND time_ns <= ? OR deleted_ns > ? AND deleted_why = ?) LIMIT ?) AS ended`,
+		g.ID, soon.UnixNano(), now.Add(-24*time.Hour).UnixNano(), wire.ReasonRetentionPolicy, BulkFiles+1).Scan(&ends)
 	if err != nil {
 		return false, fmt.Errorf("count files that end: %w", err)
 	}
 	return ends > BulkFiles, nil
 }
 
-// maxDays is longer than anything was stored.
+// maxDays is longer than anything was stored, and fits into nanoseconds.
 const maxDays = 100_000
 
 // pendRetention notes a window that waits. Asking again does not make it longer.
