@@ -1,7 +1,6 @@
 package sdk
 
 import (
-	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/hex"
@@ -40,7 +39,7 @@ func (e *answerError) Error() string { return fmt.Sprintf("%s (HTTP %d)", e.text
 func newAnswerError(status int, code, text string) *answerError {
 	kind, ok := kindByCode(code)
 	if !ok {
-		kind, ok = kindByWords(strings.ToLower(text))
+		kind, code, ok = kindByWords(strings.ToLower(text))
 	}
 	if !ok {
 		kind = kindByStatus(status)
@@ -190,7 +189,10 @@ func kindByCode(code string) (Kind, bool) {
 // kindByWords knows the words of the specification and the substrings clients
 // of the hosted service rely on. The order matters: "File deleted" arrives in
 // texts that also hold "not found".
-func kindByWords(text string) (Kind, bool) {
+func kindByWords(text string) (kind Kind, code string, ok bool) {
+	if strings.Contains(text, "group not found") {
+		code = wire.CodeGroupNotFound
+	}
 	for _, known := range []struct {
 		word string
 		kind Kind
@@ -209,10 +211,10 @@ func kindByWords(text string) (Kind, bool) {
 		{"too many requests", KindRateLimited}, {"too large", KindTooLarge},
 	} {
 		if strings.Contains(text, known.word) {
-			return known.kind, true
+			return known.kind, code, true
 		}
 	}
-	return KindOther, false
+	return KindOther, "", false
 }
 
 func kindByStatus(status int) Kind {
@@ -243,33 +245,21 @@ func kindByStatus(status int) Kind {
 }
 
 // wrap turns any failure into an *Error of this package. One that is such an
-// error already keeps its kind and hint and gets the outer operation.
+// error already keeps its kind and code and gets the outer operation.
 func (c *Client) wrap(op string, g GroupID, ref Ref, err error) error {
 	if err == nil {
 		return nil
 	}
 	var own *Error
 	if errors.As(err, &own) {
-		return &Error{Op: op, Group: g, Ref: ref, Kind: own.Kind, Hint: ofGroup(own.Hint, g), Err: err}
+		return &Error{Op: op, Group: g, Ref: ref, Kind: own.Kind, Code: own.Code, Err: err}
 	}
-	kind := classify(err)
-	hint := c.hint(kind)
+	code := ""
 	var answered *answerError
 	if errors.As(err, &answered) {
-		hint = cmp.Or(c.hintByCode(answered.code), hint)
+		code = answered.code
 	}
-	return &Error{Op: op, Group: g, Ref: ref, Kind: kind, Hint: ofGroup(hint, g), Err: c.scrubbed(withoutURL(err))}
-}
-
-// ofGroup names the group in a hint, if a shell takes its name as it is.
-func ofGroup(hint string, g GroupID) string {
-	special := func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._-", r)
-	}
-	if g == "" || g[0] == '-' || strings.ContainsFunc(string(g), special) {
-		return hint
-	}
-	return strings.ReplaceAll(hint, "GROUP", string(g))
+	return &Error{Op: op, Group: g, Ref: ref, Kind: classify(err), Code: code, Err: c.scrubbed(withoutURL(err))}
 }
 
 // scrubbed keeps err's chain and makes its text fit for a message: anything in
@@ -338,80 +328,11 @@ func withoutURL(err error) error {
 	return err
 }
 
-// hintByCode says what to do about a refusal of our own service that is not what
-// its kind mostly is, "" for others.
-func (c *Client) hintByCode(code string) string {
-	switch code {
-	case wire.CodeReadOnly:
-		return "Ask the owner of the group to make " + string(c.account) + " a writer with: svcfs group add GROUP " + string(c.account) + " --role writer."
-	case wire.CodeDisabled:
-		name, _, _ := strings.Cut(string(c.account), ".")
-		return "Ask the operator of the service why; the account is used again after: svcd account enable " + name + "."
-	default:
-		return ""
-	}
-}
-
-// Who may do what not every member may.
-const (
-	ownerMay    = "Only the owner of the group may do that: svcfs group list names the owner."
-	uploaderMay = "Only the account that uploaded it, while it is a writer, and the owner of the group may do that: ask one of them."
-)
-
-// mayOnly says who may do what the service did not let the caller do.
-func mayOnly(who string, err error) error {
+// mayOnly says by code who may do what the service did not let the caller do.
+func mayOnly(code string, err error) error {
 	var refused *Error
 	if errors.As(err, &refused) && refused.Kind == KindNotAuthorized {
-		refused.Hint = who
+		refused.Code = code
 	}
 	return err
-}
-
-// hint says what to do about a kind (specification 7.1, suggested handling).
-func (c *Client) hint(kind Kind) string {
-	switch page := c.cfg.hostedPage(); {
-	case page == "":
-	case kind == KindNotFound:
-		return "Check the account, group and file names; an account is made at " + page + "."
-	case kind == KindInsufficient:
-		return "Deposit native tokens into " + string(c.account) + ", at " + page + " under Manage Account."
-	case kind == KindUnauthenticated:
-		return "Check the account id and the API key; a lost key is replaced at " + page + " under Manage Account."
-	}
-	switch kind {
-	case KindAudience:
-		return "Refresh the session token; if that does not help, the MCP address is not the one the service issues tokens for."
-	case KindNotFound:
-		return "Check the account, group and file names; an account is created with: svcd account create NAME."
-	case KindNotAuthorized:
-		return "Ask the owner of the group to add " + string(c.account) + " with: svcfs group add GROUP " + string(c.account) + "."
-	case KindInsufficient:
-		return "Deposit native tokens, on a self-hosted service with: svcd account fund NAME AMOUNT."
-	case KindUnauthenticated:
-		return "Check the account id and the API key; a lost key is replaced with: svcd account rotate-key NAME."
-	case KindUnavailable:
-		return "Check the network and that the service runs at " + c.cfg.MCPURL + "."
-	case KindTimeout:
-		return "The service at " + c.cfg.MCPURL + " does not answer in time; try again."
-	case KindRateLimited:
-		return "Wait a little and try again."
-	case KindUnsupported:
-		return "See what the service at " + c.cfg.MCPURL + " offers with: svcfs doctor."
-	case KindConflict:
-		return "Look at the present state with: svcfs group members GROUP, or svcfs ls GROUP."
-	case KindTooLarge:
-		return "Split the file, or ask the operator for a larger limit."
-	case KindInvalid:
-		return "Correct what the message names, and see the limits of the service with: svcfs doctor."
-	case KindDeleted:
-		return "The key was destroyed; the file cannot be read again."
-	case KindStorageFull:
-		return "Remove files or old versions, or ask the operator of the service for room."
-	case KindPending:
-		return "The owner of the group can take it back with: svcfs group keep GROUP."
-	case KindCorrupt:
-		return "Nothing of it was used; tell the operator of the service."
-	default:
-		return ""
-	}
 }

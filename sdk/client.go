@@ -58,28 +58,25 @@ type Client struct {
 // New makes a client. It sends nothing; a wrong setting is [KindInvalid].
 func New(account AccountID, cfg Config) (*Client, error) {
 	if account == "" {
-		return nil, &Error{Op: "configure client", Kind: KindInvalid, Err: errors.New("no account id"),
-			Hint: "Set SVC_ACCOUNT_ID or give --account."}
+		return nil, &Error{Op: "configure client", Kind: KindInvalid, Err: errors.New("no account id")}
 	}
 	if !fitsHeader(string(account)) || !fitsHeader(cfg.APIKey.Reveal()) {
-		return nil, &Error{Op: "configure client", Kind: KindInvalid, Err: errors.New("the account id or the API key holds a space, a line break or a control character"),
-			Hint: "Cut the end of the line off what was read from a file: strings.TrimSpace."}
+		return nil, &Error{Op: "configure client", Kind: KindInvalid, Err: errors.New("the account id or the API key holds a space, a line break or a control character")}
 	}
 	cfg, err := cfg.resolve()
 	if err != nil {
-		hint := "Correct the address, for example --url https://files.example.org."
+		code := wire.CodeAddress
 		if errors.As(err, new(*keyError)) {
-			hint = "Ask the operator, or who runs the witness, for the whole key: it is one line, NAME+HASH+KEY."
+			code = wire.CodeVerifierKey
 		}
-		return nil, &Error{Op: "configure client", Kind: KindInvalid, Err: err, Hint: hint}
+		return nil, &Error{Op: "configure client", Kind: KindInvalid, Code: code, Err: err}
 	}
 	memory, err := trust.Open(cfg.stateFile(account))
 	if err == nil {
 		err = memory.Adopt(cfg.oldStateFile())
 	}
 	if err != nil {
-		return nil, &Error{Op: "configure client", Kind: KindOther, Err: err,
-			Hint: "Put the file right, or remove it: then the service is trusted anew."}
+		return nil, &Error{Op: "configure client", Kind: KindOther, Code: wire.CodeState, Err: err}
 	}
 	c := &Client{account: account, cfg: cfg, memory: memory, pool: NewPool(), seenKeys: make(map[[32]byte]string), unfinished: make(map[uploadKey]*ticket),
 		sending: make(map[uploadKey]chan struct{}), receipts: make(map[Ref]struct{}), claims: make(map[Ref]string)}
@@ -131,14 +128,13 @@ func (c *Client) Close() error {
 	case errors.Is(err, trust.ErrContradiction):
 		return c.lies(err)
 	}
-	return &Error{Op: "close client", Kind: KindOther, Err: err,
-		Hint: "Make the folder writable, or set XDG_STATE_HOME: else the next command trusts the service anew."}
+	return &Error{Op: "close client", Kind: KindOther, Code: wire.CodeState, Err: err}
 }
 
 // NetworkInfo returns the configuration in use. Local, free.
 func (c *Client) NetworkInfo() NetworkInfo {
 	return NetworkInfo{Network: c.cfg.networkName(), ContractID: c.cfg.ContractID, RPCURL: c.cfg.RPCURL,
-		MCPURL: c.cfg.MCPURL, AuthURL: c.cfg.AuthURL}
+		MCPURL: c.cfg.MCPURL, AuthURL: c.cfg.AuthURL, AccountPage: c.cfg.hostedPage()}
 }
 
 // Capabilities asks once which extensions the service offers; a service without

@@ -152,7 +152,7 @@ func (c Config) checkAddress(address string) (string, error) {
 	case "https":
 	case "http":
 		if !c.InsecureHTTP && !isLoopback(u.Hostname()) {
-			return "", fmt.Errorf("address %s sends keys over plain http: use https, or allow it with --insecure-http", quote(address))
+			return "", fmt.Errorf("address %s sends keys over plain http: use https", quote(address))
 		}
 	default:
 		return "", fmt.Errorf("address %s: want https://", quote(address))

@@ -16,11 +16,11 @@ func TestWhereTheServiceIs(t *testing.T) {
 		cfg  sdk.Config
 		want sdk.NetworkInfo
 	}{
-		"nothing": {sdk.Config{}, sdk.NetworkInfo{Network: sdk.Mainnet, ContractID: "nova-sdk.near", RPCURL: "https://rpc.mainnet.near.org", MCPURL: hosted, AuthURL: "https://nova-sdk.com"}},
+		"nothing": {sdk.Config{}, sdk.NetworkInfo{Network: sdk.Mainnet, ContractID: "nova-sdk.near", RPCURL: "https://rpc.mainnet.near.org", MCPURL: hosted, AuthURL: "https://nova-sdk.com", AccountPage: "https://nova-sdk.com"}},
 		"testnet": {sdk.Config{Network: sdk.Testnet},
-			sdk.NetworkInfo{Network: sdk.Testnet, ContractID: "nova-sdk-7.testnet", RPCURL: "https://rpc.testnet.near.org", MCPURL: hosted, AuthURL: "https://testnet.nova-sdk.com"}},
+			sdk.NetworkInfo{Network: sdk.Testnet, ContractID: "nova-sdk-7.testnet", RPCURL: "https://rpc.testnet.near.org", MCPURL: hosted, AuthURL: "https://testnet.nova-sdk.com", AccountPage: "https://testnet.nova-sdk.com"}},
 		"testnet by its contract, as the JavaScript SDK has it": {sdk.Config{ContractID: "nova-sdk-6.testnet", RPCURL: "https://rpc.testnet.near.org"},
-			sdk.NetworkInfo{Network: sdk.Testnet, ContractID: "nova-sdk-6.testnet", RPCURL: "https://rpc.testnet.near.org", MCPURL: hosted, AuthURL: "https://nova-sdk.com"}},
+			sdk.NetworkInfo{Network: sdk.Testnet, ContractID: "nova-sdk-6.testnet", RPCURL: "https://rpc.testnet.near.org", MCPURL: hosted, AuthURL: "https://nova-sdk.com", AccountPage: "https://nova-sdk.com"}},
 		"one address": {sdk.Config{URL: "https://files.example.org/"},
 			sdk.NetworkInfo{Network: sdk.Testnet, ContractID: "svc.testnet", RPCURL: "https://files.example.org/rpc", MCPURL: "https://files.example.org", AuthURL: "https://files.example.org"}},
 		"one address with a path": {sdk.Config{URL: "https://example.org/files", ContractID: "svc.near"},
@@ -36,7 +36,7 @@ func TestWhereTheServiceIs(t *testing.T) {
 		}
 	}
 	for id, key := range map[sdk.AccountID]string{account: "svc_sk_read_with_its_line\n", "alice\r\nX-Evil: 1": "svc_sk_x", "alice ": ""} {
-		if _, err := sdk.New(id, sdk.Config{APIKey: sdk.NewSecret(key)}); !errors.Is(err, sdk.ErrInvalid) || sdk.HintOf(err) == "" || strings.Contains(err.Error(), "svc_sk") {
+		if _, err := sdk.New(id, sdk.Config{APIKey: sdk.NewSecret(key)}); !errors.Is(err, sdk.ErrInvalid) || strings.Contains(err.Error(), "svc_sk") {
 			t.Errorf("account %q: %v", id, err)
 		}
 	}

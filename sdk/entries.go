@@ -186,8 +186,7 @@ func (c *Client) Find(ctx context.Context, g GroupID, nameOrRef string) (Entry, 
 		best, rank = i, r
 	}
 	if best < 0 {
-		return Entry{}, &Error{Op: "find " + quote(nameOrRef), Group: g, Kind: KindNotFound, Err: errors.New("not found: no file of this name or reference"),
-			Hint: "See what there is with: svcfs ls " + word(string(g))}
+		return Entry{}, &Error{Op: "find " + quote(nameOrRef), Group: g, Kind: KindNotFound, Code: wire.CodeFileNotFound, Err: errors.New("not found: no file of this name or reference")}
 	}
 	return entries[best], nil
 }

@@ -50,7 +50,7 @@ type Error struct {
 	Group GroupID // "" when none is concerned
 	Ref   Ref     // "" when none is concerned
 	Kind  Kind
-	Hint  string // what to do next, a whole sentence; may be empty
+	Code  string // says more than Kind: a Code… constant of package wire; may be empty
 	Err   error  // the cause
 }
 
@@ -87,7 +87,7 @@ var ErrWrongContent = errors.New("the content is not what the ledger recorded")
 
 const opSignIn = "get session token"
 
-// Error returns operation, group, reference and cause, without the hint.
+// Error returns operation, group, reference and cause.
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString(e.Op)
@@ -128,13 +128,4 @@ func KindOf(err error) Kind {
 		return e.Kind
 	}
 	return KindOther
-}
-
-// HintOf returns what to do about err, or "".
-func HintOf(err error) string {
-	var e *Error
-	if errors.As(err, &e) {
-		return e.Hint
-	}
-	return ""
 }

@@ -589,7 +589,7 @@ func ExampleError() {
 	// Output: ask the owner of the group
 }
 
-// errors.As gives the operation, what it was about, and the next step.
+// errors.As gives the operation, what it was about, and why it failed.
 func ExampleError_as() {
 	alice, bob, done := connect()
 	defer done()
@@ -600,12 +600,10 @@ func ExampleError_as() {
 	_, err := bob.GroupMembers(ctx, "team")
 	var e *sdk.Error
 	if errors.As(err, &e) {
-		fmt.Println(e.Op, e.Group, e.Kind)
-		fmt.Println(e.Hint)
+		fmt.Println(e.Op, e.Group, e.Kind, e.Code)
 	}
 	// Output:
-	// list members team not authorized
-	// Ask the owner of the group to add bob.svc.testnet with: svcfs group add team bob.svc.testnet.
+	// list members team not authorized UNAUTHORIZED
 }
 
 // Programs that map errors to something else switch on the kind.

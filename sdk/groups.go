@@ -103,7 +103,7 @@ func (c *Client) AddGroupMemberAs(ctx context.Context, g GroupID, member Account
 	}
 	var added addition
 	if err := c.change(ctx, wire.OpAddGroupMember, wire.MemberRequest{GroupID: string(g), MemberID: string(member), Role: role}, &added); err != nil {
-		return Addition{}, mayOnly(ownerMay, c.wrap(op, g, "", err))
+		return Addition{}, mayOnly(wire.CodeOwnerOnly, c.wrap(op, g, "", err))
 	}
 	text := c.words(added.raw, "Added "+string(member)+" to group "+inQuotes(g))
 	return Addition{Message: text, Nobody: added.exists != nil && !*added.exists}, nil
@@ -116,7 +116,7 @@ func (c *Client) AddGroupMemberAs(ctx context.Context, g GroupID, member Account
 // Specification 4.2.
 func (c *Client) RevokeGroupMember(ctx context.Context, g GroupID, member AccountID) (string, error) {
 	text, err := c.message(ctx, wire.OpRevokeGroupMember, wire.MemberRequest{GroupID: string(g), MemberID: string(member)}, "Revoked "+string(member)+" from group "+inQuotes(g))
-	return text, mayOnly(ownerMay, c.wrap("revoke "+quote(string(member)), g, "", err))
+	return text, mayOnly(wire.CodeOwnerOnly, c.wrap("revoke "+quote(string(member)), g, "", err))
 }
 
 // JoinGroup adds the caller to an open group. Being a member already is not an
@@ -159,15 +159,14 @@ func (c *Client) OpenGroupAs(ctx context.Context, g GroupID, until time.Time, us
 
 func (c *Client) openGroup(ctx context.Context, g GroupID, until time.Time, uses int64, role Role) (string, error) {
 	if !until.After(time.Now()) || uses < 0 {
-		return "", &Error{Op: "open", Group: g, Kind: KindInvalid, Err: errors.New("the end must lie ahead, and the number of uses may not be negative"),
-			Hint: "Give a moment that is still to come."}
+		return "", &Error{Op: "open", Group: g, Kind: KindInvalid, Err: errors.New("the end must lie ahead, and the number of uses may not be negative")}
 	}
 	request := wire.OpenJoinRequest{GroupID: string(g), ExpiresAt: strconv.FormatInt(until.UnixNano(), 10), Role: role}
 	if uses > 0 {
 		request.MaxUses = &uses
 	}
 	text, err := c.message(ctx, wire.OpCreateHackathonGroup, request, "Opened group "+inQuotes(g))
-	return text, mayOnly(ownerMay, c.wrap("open", g, "", err))
+	return text, mayOnly(wire.CodeOwnerOnly, c.wrap("open", g, "", err))
 }
 
 // CloseGroup ends what [Client.OpenGroup] began; who joined stays. Owner only.
@@ -175,7 +174,7 @@ func (c *Client) openGroup(ctx context.Context, g GroupID, until time.Time, uses
 // [KindNotFound]. Source: wire protocol 3.3.
 func (c *Client) CloseGroup(ctx context.Context, g GroupID) (string, error) {
 	text, err := c.message(ctx, wire.OpCloseHackathonJoin, wire.GroupRequest{GroupID: string(g)}, "Closed group "+inQuotes(g))
-	return text, mayOnly(ownerMay, c.wrap("close", g, "", err))
+	return text, mayOnly(wire.CodeOwnerOnly, c.wrap("close", g, "", err))
 }
 
 // DeleteFile destroys the key of a file: nobody can read it again, and its
@@ -190,7 +189,7 @@ func (c *Client) DeleteFile(ctx context.Context, g GroupID, ref Ref) error {
 		return c.wrap("delete", g, ref, err)
 	}
 	_, err := c.message(ctx, wire.OpDeleteFile, wire.FileRequest{GroupID: string(g), IPFSHash: string(ref)}, "")
-	return mayOnly(uploaderMay, c.wrap("delete", g, ref, err))
+	return mayOnly(wire.CodeUploaderOnly, c.wrap("delete", g, ref, err))
 }
 
 // RenameFile records another name for a file; content and reference stay.
@@ -201,7 +200,7 @@ func (c *Client) RenameFile(ctx context.Context, g GroupID, ref Ref, name string
 		return c.wrap("rename", g, ref, err)
 	}
 	_, err := c.message(ctx, wire.OpRenameFile, wire.RenameRequest{GroupID: string(g), IPFSHash: string(ref), Filename: name}, "")
-	return mayOnly(uploaderMay, c.wrap("rename", g, ref, err))
+	return mayOnly(wire.CodeUploaderOnly, c.wrap("rename", g, ref, err))
 }
 
 // need refuses an extension that the service does not offer.
@@ -210,7 +209,7 @@ func (c *Client) need(ctx context.Context, feature, does string) error {
 	if err != nil || offered {
 		return err
 	}
-	return &Error{Op: does, Kind: KindUnsupported, Err: errors.New("the service does not offer to " + does), Hint: c.hint(KindUnsupported)}
+	return &Error{Op: does, Kind: KindUnsupported, Err: errors.New("the service does not offer to " + does)}
 }
 
 // SetGroupRetention sets the group's retention window in days, 0 for at once;
@@ -223,7 +222,7 @@ func (c *Client) SetGroupRetention(ctx context.Context, g GroupID, days *int64) 
 		done = "Set retention for group " + inQuotes(g) + " to " + strconv.FormatInt(*days, 10) + " days"
 	}
 	text, err := c.message(ctx, wire.OpSetGroupRetention, wire.RetentionRequest{GroupID: string(g), RetentionDays: days}, done)
-	return text, mayOnly(ownerMay, c.wrap("set retention", g, "", err))
+	return text, mayOnly(wire.CodeOwnerOnly, c.wrap("set retention", g, "", err))
 }
 
 // Pending is what waits to be destroyed in a group.
@@ -260,7 +259,7 @@ func (c *Client) KeepFiles(ctx context.Context, g GroupID) (string, error) {
 		return "", c.wrap("keep files", g, "", err)
 	}
 	text, err := c.message(ctx, wire.OpKeepFiles, wire.GroupRequest{GroupID: string(g)}, "Kept the files of group "+inQuotes(g))
-	return text, mayOnly(ownerMay, c.wrap("keep files", g, "", err))
+	return text, mayOnly(wire.CodeOwnerOnly, c.wrap("keep files", g, "", err))
 }
 
 // AuthStatus asks what the service thinks of the caller, and of its membership

@@ -271,7 +271,7 @@ func TestThreat5HostileRetrieve(t *testing.T) {
 			if b.Len() != 0 {
 				t.Errorf("%d bytes are in the buffer", b.Len())
 			}
-			text := fmt.Sprintf("%v %+v %s", err, err, sdk.HintOf(err))
+			text := fmt.Sprintf("%v %+v ", err, err)
 			for _, secret := range []string{token, apiKey, "plaintext that", "\x1b", "<script>"} {
 				if strings.Contains(text, secret) {
 					t.Errorf("the error shows %q: %s", secret, text)
@@ -357,7 +357,7 @@ func TestTokens(t *testing.T) {
 		}
 	}
 	s.lie(wire.PathSessionToken, answer(404, wire.Error{Error: "account not found"}))
-	if err := c.RefreshToken(t.Context()); !errors.Is(err, sdk.ErrNotFound) || sdk.HintOf(err) == "" {
+	if err := c.RefreshToken(t.Context()); !errors.Is(err, sdk.ErrNotFound) {
 		t.Error(err)
 	}
 }
@@ -532,7 +532,7 @@ func TestThreat9Addresses(t *testing.T) {
 		{"https://user:secret@example.org", false}, {"https://example.org/?key=1", false}, {"https://", false}, {"://", false},
 	} {
 		_, err := sdk.New(account, sdk.Config{URL: tc.url})
-		if (err == nil) != tc.ok || err != nil && (!errors.Is(err, sdk.ErrInvalid) || sdk.HintOf(err) == "" || strings.Contains(err.Error(), "secret")) {
+		if (err == nil) != tc.ok || err != nil && (!errors.Is(err, sdk.ErrInvalid) || strings.Contains(err.Error(), "secret")) {
 			t.Errorf("%s: %v", tc.url, err)
 		}
 	}

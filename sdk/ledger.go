@@ -141,8 +141,7 @@ func confirm(rows []proof.Row, name string, view chain.Place) error {
 func (c *Client) needCheckpoints(ctx context.Context) error {
 	ok, err := c.offers(ctx, wire.CapCheckpoints)
 	if err == nil && !ok {
-		err = &Error{Op: "verify ledger", Kind: KindUnsupported, Err: errors.New("the service signs no checkpoints of its ledger"),
-			Hint: "A service of your own does: svcd serve."}
+		err = &Error{Op: "verify ledger", Kind: KindUnsupported, Err: errors.New("the service signs no checkpoints of its ledger")}
 	}
 	return err
 }

@@ -59,7 +59,7 @@ func (c *Client) RetrieveBytes(ctx context.Context, g GroupID, nameOrRef string)
 
 func (c *Client) retrieve(ctx context.Context, e Entry, b *Buffer) (Plain, error) {
 	if e.Deleted != nil {
-		return Plain{}, &Error{Op: "check", Kind: KindDeleted, Err: errors.New("the file was deleted and its key destroyed"), Hint: c.hint(KindDeleted)}
+		return Plain{}, &Error{Op: "check", Kind: KindDeleted, Err: errors.New("the file was deleted and its key destroyed")}
 	}
 	if e.Hash == (Digest{}) { // not worth a claim: no content could be accepted
 		return Plain{}, malformed(errors.New("the ledger record has no hash that can be read"))

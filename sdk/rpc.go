@@ -93,14 +93,14 @@ func (c *Client) ledgerError(e *rpcError) error {
 		data = e.Message
 	}
 	text := c.scrub(data)
-	kind, ok := kindByWords(strings.ToLower(text))
+	kind, code, ok := kindByWords(strings.ToLower(text))
 	if e.Cause.Name == "UNKNOWN_ACCOUNT" {
 		kind, ok = KindNotFound, true
 	}
 	if !ok {
 		kind = KindOther
 	}
-	return &Error{Op: "query ledger", Kind: kind, Err: errors.New(text), Hint: c.hint(kind)}
+	return &Error{Op: "query ledger", Kind: kind, Code: code, Err: errors.New(text)}
 }
 
 // view calls a view method of the ledger contract.
@@ -219,7 +219,7 @@ func (c *Client) GroupOwner(ctx context.Context, g GroupID) (AccountID, error) {
 		return "", c.wrap("ask owner", g, "", err)
 	}
 	if owner == nil || *owner == "" {
-		return "", &Error{Op: "ask owner", Group: g, Kind: KindNotFound, Err: errors.New("group not found"), Hint: c.hint(KindNotFound)}
+		return "", &Error{Op: "ask owner", Group: g, Kind: KindNotFound, Code: wire.CodeGroupNotFound, Err: errors.New("group not found")}
 	}
 	return *owner, nil
 }

@@ -97,8 +97,7 @@ func (s *tokenSource) used() []Secret {
 // fetchToken exchanges the API key for a session token (specification 4.1).
 func (c *Client) fetchToken(ctx context.Context) (Secret, time.Duration, error) {
 	if c.cfg.APIKey.IsZero() {
-		return Secret{}, 0, &Error{Op: opSignIn, Kind: KindUnauthenticated, Err: errors.New("no API key"),
-			Hint: "Set SVC_API_KEY, or give --api-key-file or --api-key-command."}
+		return Secret{}, 0, &Error{Op: opSignIn, Kind: KindUnauthenticated, Code: wire.CodeAuthRequired, Err: errors.New("no API key")}
 	}
 	var answer struct {
 		Token     string          `json:"token"`
@@ -115,8 +114,7 @@ func (c *Client) fetchToken(ctx context.Context) (Secret, time.Duration, error) 
 		return Secret{}, 0, c.wrap(opSignIn, "", "", err)
 	}
 	if answer.Token == "" || !fitsHeader(answer.Token) {
-		return Secret{}, 0, &Error{Op: opSignIn, Kind: KindUnauthenticated, Err: errors.New("the answer holds no token, or one that cannot be sent"),
-			Hint: "Check that the account exists and that --url names a service."}
+		return Secret{}, 0, &Error{Op: opSignIn, Kind: KindUnauthenticated, Err: errors.New("the answer holds no token, or one that cannot be sent")}
 	}
 	life := lifetime(answer.ExpiresIn)
 	if exp, ok := expiryOf(answer.Token); ok {

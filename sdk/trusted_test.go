@@ -1,15 +1,16 @@
 package sdk_test
 
 import (
-	"strings"
+	"errors"
 	"testing"
 
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/sdktest"
+	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 )
 
-// Threat 6: CheckTrust says what the next list would say, and names what to do.
+// Threat 6: CheckTrust says what the next list would say, and what the service did.
 func TestThreat6CheckTrust(t *testing.T) {
 	d := sdktest.NewDeceit(t, sdktest.Liar{})
 	dir := t.TempDir()
@@ -24,15 +25,16 @@ func TestThreat6CheckTrust(t *testing.T) {
 	shorter := d.Log().Rewritten(func(r *chain.Record) bool { return r.Seq < 4 })
 	for name, tc := range map[string]struct {
 		log  *sdktest.Log
-		hint string
+		code string
 	}{
-		"a restored backup": {shorter, "accept-rollback."},
-		"another key":       {d.Log().Rekeyed(nil), "--forget-key"},
+		"a restored backup": {shorter, wire.CodeHistory},
+		"another key":       {d.Log().Rekeyed(nil), wire.CodeLogKey},
 	} {
 		d.Show(tc.log)
 		_, err := c.CheckTrust(t.Context())
-		if sdk.KindOf(err) != sdk.KindCorrupt || !strings.Contains(sdk.HintOf(err), tc.hint) {
-			t.Errorf("%s: %v, hint %q", name, err, sdk.HintOf(err))
+		var refused *sdk.Error
+		if !errors.As(err, &refused) || refused.Kind != sdk.KindCorrupt || refused.Code != tc.code {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

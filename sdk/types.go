@@ -200,4 +200,7 @@ type NetworkInfo struct {
 	RPCURL     string
 	MCPURL     string
 	AuthURL    string
+	// AccountPage is where users of the hosted service make accounts and keys; "" at a
+	// service of one's own.
+	AccountPage string
 }

@@ -153,8 +153,7 @@ func (c *Client) checkSize(size, served int64) error {
 		limit = min(limit, served)
 	}
 	if size > limit {
-		return &Error{Op: "check size", Kind: KindTooLarge, Err: fmt.Errorf("the file has %d bytes, allowed are %d", size, limit),
-			Hint: "Split the file, or ask the operator for a larger limit."}
+		return &Error{Op: "check size", Kind: KindTooLarge, Err: fmt.Errorf("the file has %d bytes, allowed are %d", size, limit)}
 	}
 	return nil
 }

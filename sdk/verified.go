@@ -59,8 +59,7 @@ func (c *Client) keepsPromises(caps wire.Capabilities) error {
 
 // lies is the error of a service that must not be believed.
 func (c *Client) lies(err error) error {
-	return &Error{Op: "verify", Kind: KindCorrupt, Err: c.scrubbed(err),
-		Hint: "Show this to the operator and to other members. If an old backup was restored honestly: svcfs accept-rollback."}
+	return &Error{Op: "verify", Kind: KindCorrupt, Code: wire.CodeHistory, Err: c.scrubbed(err)}
 }
 
 // unproven makes a refusal of package proof an error of this one.
@@ -79,8 +78,7 @@ func (c *Client) otherKey(ctx context.Context, log *proof.Log) error {
 	if key := strings.TrimSuffix(string(raw), "\n"); err != nil || key == log.Key() {
 		return nil
 	}
-	return &Error{Op: "verify", Kind: KindCorrupt, Err: errors.New("the service signs with another key than the one that is pinned"),
-		Hint: "Ask the operator why. If this is a new service at the address of an old one: svcfs accept-rollback --forget-key."}
+	return &Error{Op: "verify", Kind: KindCorrupt, Code: wire.CodeLogKey, Err: errors.New("the service signs with another key than the one that is pinned")}
 }
 
 // theLog returns the service's log and the newest checkpoint that was verified,

@@ -75,7 +75,7 @@ func (a *app) withoutKey(run func(ctx context.Context, c *sdk.Client, args []str
 		if s.account == "" {
 			s.account = anybody
 		}
-		c, err := sdk.New(s.account, s.config)
+		c, err := a.newClient(s)
 		if err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +25,7 @@ type finding struct {
 	Detail string   `json:"detail"`
 	Hint   string   `json:"hint,omitempty"`
 	Code   exitCode `json:"code,omitempty"` // of a failure
+	err    error    // of a failure
 }
 
 func passed(check, detail string) finding {
@@ -35,14 +37,7 @@ func warned(check, detail, hint string) finding {
 }
 
 func failed(check string, err error, hint string) finding {
-	f := finding{Check: check, State: "fail", Detail: err.Error(), Hint: hint, Code: exitCodeOf(err)}
-	if hint == "" {
-		f.Hint = hintFor(err)
-	}
-	if f.Hint == "" {
-		f.Hint = "report this line"
-	}
-	return f
+	return finding{Check: check, State: "fail", Detail: err.Error(), Hint: hint, Code: exitCodeOf(err), err: err}
 }
 
 func (a *app) doctorCommand() *cobra.Command {
@@ -67,6 +62,11 @@ func (a *app) doctor(ctx context.Context, asJSON bool) error {
 	findings := []finding{checkFuse(), checkHelper(os.Geteuid()), checkOpenFiles(), checkLockLimit(), checkHarden(hardened), checkConfinement()}
 	findings = append(findings, a.checkMounts(ctx)...)
 	findings = append(findings, a.checkService(ctx)...)
+	for i, f := range findings {
+		if f.err != nil && f.Hint == "" {
+			findings[i].Hint = cmp.Or(a.hints.of(f.err), "report this line")
+		}
+	}
 	if asJSON {
 		if err := a.printJSON(findings); err != nil {
 			return err
@@ -205,7 +205,7 @@ func (a *app) checkService(ctx context.Context) []finding {
 		return append(findings, failed("API key", err, ""))
 	}
 	add(passed("API key", "given by "+s.key.String()))
-	c, err := sdk.New(s.account, s.config)
+	c, err := a.newClient(s)
 	if err != nil {
 		return append(findings, failed("settings", err, ""))
 	}

@@ -3,11 +3,7 @@ package main
 import (
 	"context"
 	"errors"
-	"os"
-	"strings"
-	"syscall"
 
-	"github.com/svcfs/svcfs/fs"
 	"github.com/svcfs/svcfs/fs/tree"
 	"github.com/svcfs/svcfs/sdk"
 )
@@ -108,72 +104,4 @@ func exitCodeOfClassName(name string) exitCode {
 		}
 	}
 	return exitOther
-}
-
-// hintFor returns what to do about err, or "".
-func hintFor(err error) string {
-	var own *commandError
-	if errors.As(err, &own) && own.hint != "" {
-		return own.hint
-	}
-	var mountpoint *fs.MountpointError
-	if errors.As(err, &mountpoint) && mountpoint.Hint != "" {
-		return mountpoint.Hint
-	}
-	var fromTree *tree.Error
-	if errors.As(err, &fromTree) && fromTree.Hint != "" {
-		return fromTree.Hint
-	}
-	if hint := serviceHint(err); hint != "" {
-		return hint
-	}
-	if step := diskStep(err); step != "" {
-		return step + ", then run it again"
-	}
-	switch exitCodeOf(err) {
-	case exitAuth:
-		return "run 'svcfs whoami' to see which account and key are used"
-	case exitNotFound:
-		return "see what there is with: svcfs ls"
-	case exitMoney:
-		return "run 'svcfs balance', then deposit tokens ('svcd account fund NAME AMOUNT' on a service of your own)"
-	case exitUnreachable:
-		return "run 'svcfs doctor' to see what cannot be reached"
-	case exitUsage:
-		return "run the command with --help to see what it wants"
-	case exitOther:
-		return "run 'svcfs doctor' to check this machine and the service"
-	}
-	return ""
-}
-
-// diskStep returns what to do about a fault of a disk or folder, or "".
-func diskStep(err error) string {
-	switch {
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return "make room there"
-	case errors.Is(err, syscall.EROFS), errors.Is(err, os.ErrPermission):
-		return "make it and its folder accessible, or name another place"
-	case errors.Is(err, os.ErrNotExist):
-		return "check that the folder exists"
-	}
-	return ""
-}
-
-// serviceHint is the library's hint, in words of this program where those say
-// more.
-func serviceHint(err error) string {
-	var refused *sdk.Error
-	hint := sdk.HintOf(err)
-	if !errors.As(err, &refused) {
-		return hint
-	}
-	notFound := sdk.KindOf(err) == sdk.KindNotFound
-	switch {
-	case notFound && errors.Is(err, sdk.ErrSignIn):
-		return "Give the whole account id, such as NAME.svc.testnet. " + hint
-	case notFound && strings.Contains(strings.ToLower(err.Error()), "group not found"):
-		return "see the groups of this account with: svcfs ls (the GROUP comes before other arguments)"
-	}
-	return hint
 }

@@ -53,16 +53,3 @@ func TestExitCodeOf(t *testing.T) {
 		})
 	}
 }
-
-func TestEveryFailureClassHasANextStep(t *testing.T) {
-	for _, k := range []sdk.Kind{sdk.KindUnauthenticated, sdk.KindNotAuthorized, sdk.KindInsufficient, sdk.KindUnavailable, sdk.KindTimeout} {
-		if hintFor(&sdk.Error{Op: "upload", Kind: k}) == "" {
-			t.Errorf("no hint for %v", k)
-		}
-	}
-	for code := exitAuth; code <= exitOther; code++ {
-		if hintFor(refuse(code, "", errors.New("why"))) == "" {
-			t.Errorf("no hint for exit code %d", code)
-		}
-	}
-}

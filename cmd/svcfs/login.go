@@ -74,7 +74,7 @@ func (a *app) login(ctx context.Context, toFile, asJSON bool) error {
 	if s.config.APIKey, err = a.askKey(ctx, s, address); err != nil {
 		return err
 	}
-	c, err := sdk.New(s.account, s.config)
+	c, err := a.newClient(s)
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ func run() exitCode {
 	args := os.Args[1:]
 	if len(args) == 1 && args[0] == fs.OutsideCommand {
 		if err := fs.ServeOutside(); err != nil {
-			a.ui.fail(err)
+			a.ui.fail(err, a.hints.of(err))
 			return exitOther
 		}
 		return exitOK
@@ -23,7 +23,7 @@ func run() exitCode {
 	if isMountHelper(os.Args[0]) {
 		var err error
 		if args, err = helperArgs(args); err != nil {
-			a.ui.fail(err)
+			a.ui.fail(err, a.hints.of(err))
 			return exitCodeOf(err)
 		}
 		if args == nil { // mount -f: only pretend

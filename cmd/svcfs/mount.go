@@ -162,7 +162,7 @@ func (a *app) treeConfig(c *sdk.Client, caps wire.Capabilities, p mountPlan, log
 		AllowDelete: p.flags.allowDelete && deletes, AllowCrawlers: p.flags.allowCrawlers,
 		CanRename: slices.Contains(caps.Features, wire.CapRename), Scratch: p.flags.scratch,
 		Budget: p.budget, BudgetPerHour: p.budgetPerHour, Price: c.Price, ReadPrice: c.ReadPrice, Watch: c.Watch, Version: version(), Mountpoint: p.dir,
-		Confined: confinement(), Proofs: func() string { return proofWords(c) },
+		Confined: confinement(), Proofs: func() string { return proofWords(c) }, Hint: a.hints.ofMount,
 	}
 }
 

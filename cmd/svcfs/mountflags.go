@@ -84,7 +84,7 @@ between --log-level and debug, SIGHUP looks at the ledger now.`,
 		a.began = true
 		err := a.mount(cmd, f, args[0])
 		if err != nil {
-			reportReady(f.readyFD, readyReport{Error: err.Error(), Hint: hintFor(err), Code: exitCodeOf(err)})
+			reportReady(f.readyFD, readyReport{Error: err.Error(), Hint: a.hints.of(err), Code: exitCodeOf(err)})
 		}
 		return err
 	}

@@ -23,6 +23,7 @@ type app struct {
 	env     environment
 	flags   settingFlags
 	keyring apikey.Store
+	hints   hints
 	began   bool // a command's own code was reached: later errors are not usage
 }
 
@@ -46,7 +47,7 @@ func (a *app) execute(ctx context.Context, args []string) exitCode {
 		err = usage(commandHint(root, args), firstLine(err.Error()))
 	}
 	if !errors.Is(err, errReported) {
-		a.ui.fail(err)
+		a.ui.fail(err, a.hints.of(err))
 	}
 	return exitCodeOf(err)
 }
@@ -253,7 +254,7 @@ func (a *app) closeClient(c *sdk.Client) error {
 	if err == nil || errors.Is(err, sdk.ErrCorrupt) {
 		return err
 	}
-	a.ui.notice("%v; %s", err, sdk.HintOf(err))
+	a.ui.notice("%v; make the folder writable, or set XDG_STATE_HOME: else the next command trusts the service anew", err)
 	return nil
 }
 
@@ -267,11 +268,20 @@ func (a *app) client(ctx context.Context) (*sdk.Client, settings, error) {
 	if err := a.resolveKey(ctx, &s); err != nil {
 		return nil, settings{}, err
 	}
-	c, err := sdk.New(s.account, s.config)
+	c, err := a.newClient(s)
 	if err != nil {
 		return nil, settings{}, err
 	}
 	return c, s, nil
+}
+
+// newClient makes a client of complete settings; hints name its account and service.
+func (a *app) newClient(s settings) (*sdk.Client, error) {
+	c, err := sdk.New(s.account, s.config)
+	if err == nil {
+		a.hints = hints{account: s.account, service: c.NetworkInfo()}
+	}
+	return c, err
 }
 
 // exactly is cobra.ExactArgs with a sentence that names the arguments.

@@ -60,26 +60,12 @@ func TestThreat7PrintedTextIsEscaped(t *testing.T) {
 
 func TestFailIsTwoLinesWithoutControlCharacters(t *testing.T) {
 	var out, err bytes.Buffer
-	newTerminal(&out, &err).fail(refuse(exitOther, "next\nstep", errors.New("bad\x1b[31m\nthing")))
+	newTerminal(&out, &err).fail(errors.New("bad\x1b[31m\nthing"), "next\nstep")
 	if got, want := err.String(), "svcfs: bad%1B[31m%0Athing\nhint: next%0Astep\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if out.Len() != 0 {
 		t.Errorf("standard output has %q", out.String())
-	}
-}
-
-func TestHintsReadAlike(t *testing.T) {
-	for raw, want := range map[string]string{
-		"Check the network.":                "check the network",
-		"Deposit more. It arrives at once.": "deposit more. It arrives at once.",
-		"SVC_URL is wrong":                  "SVC_URL is wrong",
-		"put GROUP FILE...":                 "put GROUP FILE...",
-		"":                                  "",
-	} {
-		if got := hintText(raw); got != want {
-			t.Errorf("hintText(%q) = %q, want %q", raw, got, want)
-		}
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"unicode"
 
 	"golang.org/x/term"
 )
@@ -75,28 +74,15 @@ func (t *terminal) notice(format string, args ...any) {
 	fmt.Fprintf(t.err, "svcfs: %s\n", escapeText(fmt.Sprintf(format, args...)))
 }
 
-// fail tells a failure and the next step.
-func (t *terminal) fail(err error) {
+// fail tells a failure and the next step, if there is one.
+func (t *terminal) fail(err error, hint string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.erase()
 	fmt.Fprintf(t.err, "svcfs: %s\n", escapeText(err.Error()))
-	if hint := hintFor(err); hint != "" {
+	if hint != "" {
 		fmt.Fprintf(t.err, "hint: %s\n", escapeText(hintText(hint)))
 	}
-}
-
-// hintText makes a sentence of the library into what follows "hint: ": it
-// begins with a small letter, unless its first word is a name, and has no full
-// stop when it is the only one.
-func hintText(hint string) string {
-	if !strings.Contains(hint, ". ") && !strings.HasSuffix(hint, "...") {
-		hint = strings.TrimSuffix(hint, ".")
-	}
-	if len(hint) > 1 && unicode.IsUpper(rune(hint[0])) && (unicode.IsLower(rune(hint[1])) || hint[1] == ' ') {
-		hint = strings.ToLower(hint[:1]) + hint[1:]
-	}
-	return hint
 }
 
 // progress replaces the progress line; "" erases it.

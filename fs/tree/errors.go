@@ -81,11 +81,7 @@ func wrapRemote(op, path string, err error) *Error {
 			class = ClassTimeout
 		}
 	}
-	hint := sdk.HintOf(err)
-	if sdk.KindOf(err) == sdk.KindUnauthenticated {
-		hint += " This mount keeps the key it began with: after a new key was made, mount again."
-	}
-	return &Error{Class: class, Op: op, Path: path, Err: err, Hint: hint}
+	return &Error{Class: class, Op: op, Path: path, Err: err}
 }
 
 const (
@@ -103,18 +99,19 @@ type errorLog struct {
 }
 
 type errorRecord struct {
-	at  time.Time
-	err *Error
+	at   time.Time
+	err  *Error
+	hint string
 }
 
-func (l *errorLog) add(at time.Time, err *Error) {
+func (l *errorLog) add(at time.Time, err *Error, hint string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.total++
 	if len(l.recent) == keptErrors {
 		l.recent = append(l.recent[:0], l.recent[1:]...)
 	}
-	l.recent = append(l.recent, errorRecord{at, err})
+	l.recent = append(l.recent, errorRecord{at, err, hint})
 }
 
 // text returns one line each: time, path, operation, class, sentence, next step.
@@ -134,7 +131,7 @@ func writeErrorLine(w io.Writer, r errorRecord) {
 		sentence = sentence[:maxErrorText] + "…"
 	}
 	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", r.at.UTC().Format(time.RFC3339Nano), oneLine(r.err.Path), r.err.Op,
-		r.err.Class, oneLine(sentence), oneLine(r.err.Hint))
+		r.err.Class, oneLine(sentence), oneLine(r.hint))
 }
 
 func oneLine(s string) string {
@@ -149,13 +146,22 @@ func oneLine(s string) string {
 // Note records a refusal that the kernel adapter made itself, as the tree does
 // with its own: a line in /.svcfs/errors and in the log.
 func (t *Tree) Note(err *Error) {
-	t.errors.add(t.now(), err)
+	hint := t.hint(err)
+	t.errors.add(t.now(), err, hint)
 	level := slog.LevelWarn
 	if err.Class == ClassNotExist || err.Class == ClassExist || err.Class == ClassInterrupted {
 		level = slog.LevelInfo
 	}
 	t.log.Log(context.Background(), level, "refused", "op", err.Op, "path", err.Path, "class", err.Class.String(),
-		"reason", err.Err.Error(), "hint", err.Hint)
+		"reason", err.Err.Error(), "hint", hint)
+}
+
+// hint is the next step of err: its own, or what [Config.Hint] says of its cause.
+func (t *Tree) hint(err *Error) string {
+	if err.Hint == "" && t.cfg.Hint != nil {
+		return t.cfg.Hint(err.Err)
+	}
+	return err.Hint
 }
 
 // fail notes err and returns it. Names that are merely absent or present are

@@ -27,7 +27,7 @@ func (t *Tree) noteLooking(at **FailedLook, err error) {
 	before := *at
 	if *at = nil; failed != nil {
 		*at = &FailedLook{Time: t.now().UTC(), Path: failed.Path, Class: failed.Class.String(), Error: oneLine(failed.Err.Error()),
-			Hint: oneLine(failed.Hint), class: failed.Class}
+			Hint: oneLine(t.hint(failed)), class: failed.Class}
 	}
 	now := *at
 	t.mu.Unlock()

@@ -13,12 +13,12 @@ import (
 func TestE1FailedLookIsTold(t *testing.T) {
 	w := team()
 	w.put("team", alice, "f", []byte("x"))
-	m := mount(t, w, bob)
+	m := mount(t, w, bob, advises)
 	m.names("/team")
 	if s := m.Status(); s.FailedLook != nil || !s.Reachable {
 		t.Fatalf("before: %+v", s)
 	}
-	w.set("entries", &sdk.Error{Op: "list", Kind: sdk.KindCorrupt, Err: errors.New("not what it signed"), Hint: "Accept it."})
+	w.set("entries", &sdk.Error{Op: "list", Kind: sdk.KindCorrupt, Err: errors.New("not what it signed")})
 	for range 3 {
 		if err := m.Tree.refresh(t.Context()); err == nil {
 			t.Fatal("a refused look succeeded")
@@ -27,7 +27,7 @@ func TestE1FailedLookIsTold(t *testing.T) {
 		}
 	}
 	s := m.Status()
-	if f := s.FailedLook; f == nil || f.Path != "/team" || f.Class != "corrupt" || !strings.Contains(f.Error, "not what it signed") || f.Hint != "Accept it." {
+	if f := s.FailedLook; f == nil || f.Path != "/team" || f.Class != "corrupt" || !strings.Contains(f.Error, "not what it signed") || f.Hint != "About corrupt." {
 		t.Errorf("failed look: %+v", f)
 	}
 	if !s.Reachable || s.Errors != 1 {

@@ -11,6 +11,9 @@ import (
 
 func renames(c *Config) { c.CanRename = true }
 func deletes(c *Config) { c.AllowDelete = true }
+func advises(c *Config) {
+	c.Hint = func(err error) string { return "About " + sdk.KindOf(err).String() + "." }
+}
 
 // W8: where the service renames, every version of a file gets the new name.
 func TestW8ServiceRenamesAllVersions(t *testing.T) {

@@ -70,6 +70,8 @@ type Config struct {
 	// Proofs tells in words what the service proves of its lists, for
 	// /.svcfs/status; may be nil.
 	Proofs func() string
+	// Hint says in words what a user does next about an error of the service; may be nil.
+	Hint func(err error) string
 
 	clock func() time.Time // of tests, which then also call tick themselves
 }

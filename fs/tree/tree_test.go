@@ -358,7 +358,7 @@ func TestW2LengthSetByName(t *testing.T) {
 func TestW2FailedCloseKeepsTheBytes(t *testing.T) {
 	w := team()
 	m := mount(t, w, alice)
-	w.set("upload", &sdk.Error{Op: "upload", Kind: sdk.KindInsufficient, Err: errors.New("Insufficient balance"), Hint: "Deposit tokens."})
+	w.set("upload", &sdk.Error{Op: "upload", Kind: sdk.KindInsufficient, Err: errors.New("Insufficient balance")})
 	wantClass(t, m.save("/team/f", "precious"), ClassBudget)
 	pending := m.Pending()
 	if len(pending) != 1 || pending[0].Path != "/team/f" || pending[0].Size != 8 || !strings.Contains(pending[0].Error, "Insufficient") {
@@ -625,12 +625,12 @@ func TestErrorsByClass(t *testing.T) {
 		t.Run(tc.kind.String(), func(t *testing.T) {
 			w := team()
 			w.put("team", alice, "f", []byte("x"))
-			m := mount(t, w, bob)
+			m := mount(t, w, bob, advises)
 			m.names("/team")
-			w.set("retrieve", &sdk.Error{Op: "retrieve", Kind: tc.kind, Err: errors.New("scripted"), Hint: "Do this."})
+			w.set("retrieve", &sdk.Error{Op: "retrieve", Kind: tc.kind, Err: errors.New("scripted")})
 			_, err := m.read("/team/f")
 			wantClass(t, err, tc.want)
-			if text := string(m.errors.text()); !strings.Contains(text, "\t/team/f\topen\t") || !strings.Contains(text, "Do this.") {
+			if text := string(m.errors.text()); !strings.Contains(text, "\t/team/f\topen\t") || !strings.Contains(text, "About "+tc.kind.String()) {
 				t.Errorf("E1: errors holds %q", text)
 			}
 		})

@@ -10,7 +10,6 @@ package apikey
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/ownfile"
+	"github.com/svcfs/svcfs/sdk/wire"
 )
 
 // maxBytes bounds what is read in search of a key, in bytes.
@@ -28,6 +28,9 @@ const maxBytes = 4096
 
 // ErrNone says that a place holds no key; [First] goes on to the next.
 var ErrNone = errors.New("no key is stored")
+
+// ErrDamaged says that a file of keys is not what [KeyFile] wrote.
+var ErrDamaged = errors.New("the file of keys is damaged")
 
 // Source is a place where a key may be. It tells in words where the key was, fit
 // for a message. Without a key there the error is [ErrNone].
@@ -42,7 +45,7 @@ func First(ctx context.Context, sources ...Source) (key sdk.Secret, from string,
 			return key, from, err
 		}
 	}
-	return sdk.Secret{}, "", none(ErrNone, "Set SVC_API_KEY, or store the key with: svcfs login.")
+	return sdk.Secret{}, "", none("", ErrNone)
 }
 
 // Env takes the key from an environment variable, which it removes: no child
@@ -54,7 +57,7 @@ func Env(variable string) Source {
 			return sdk.Secret{}, "", ErrNone
 		}
 		if err := os.Unsetenv(variable); err != nil {
-			return sdk.Secret{}, "", invalid(fmt.Errorf("take %s out of the environment: %w", variable, err), "")
+			return sdk.Secret{}, "", invalid("", fmt.Errorf("take %s out of the environment: %w", variable, err))
 		}
 		key, err := Parse(text, variable)
 		return key, variable, err
@@ -91,7 +94,7 @@ func Stored(in Store, address string, account sdk.AccountID) Source {
 func ReadFile(path string) (sdk.Secret, error) {
 	f, err := ownfile.Open(path, ownfile.Secret)
 	if err != nil {
-		return sdk.Secret{}, invalid(err, cmp.Or(ownfile.MendOf(err), "Check the path of the key file."))
+		return sdk.Secret{}, invalid("", err)
 	}
 	defer f.Close()
 	return Read(f, path)
@@ -101,10 +104,10 @@ func ReadFile(path string) (sdk.Secret, error) {
 func Read(r io.Reader, from string) (sdk.Secret, error) {
 	line, err := bufio.NewReader(io.LimitReader(r, maxBytes+1)).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
-		return sdk.Secret{}, invalid(fmt.Errorf("%s: %w", from, err), "The key is on the first line.")
+		return sdk.Secret{}, invalid("", fmt.Errorf("%s: %w", from, err))
 	}
 	if len(line) > maxBytes {
-		return sdk.Secret{}, invalid(fmt.Errorf("the API key from %s is longer than %d bytes", from, maxBytes), "A key is one word that begins with svc_sk_.")
+		return sdk.Secret{}, invalid(wire.CodeInvalidKey, fmt.Errorf("the API key from %s is longer than %d bytes", from, maxBytes))
 	}
 	return Parse(line, from)
 }
@@ -117,7 +120,7 @@ func RunCommand(ctx context.Context, command string, stderr io.Writer) (sdk.Secr
 	out, err := cmd.Output()
 	defer clear(out)
 	if err != nil {
-		return sdk.Secret{}, none(fmt.Errorf("the key command: %w", err), "Run the command by itself to see why.")
+		return sdk.Secret{}, none("", fmt.Errorf("the key command: %w", err))
 	}
 	return Read(bytes.NewReader(out), "the key command")
 }
@@ -126,10 +129,10 @@ func RunCommand(ctx context.Context, command string, stderr io.Writer) (sdk.Secr
 func Parse(text, from string) (sdk.Secret, error) {
 	text = strings.TrimSpace(text)
 	if text == "" {
-		return sdk.Secret{}, none(fmt.Errorf("the API key from %s is empty", from), "A key begins with svc_sk_ and is shown once, when the account is made.")
+		return sdk.Secret{}, none(wire.CodeAuthRequired, fmt.Errorf("the API key from %s is empty", from))
 	}
 	if strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return sdk.Secret{}, invalid(fmt.Errorf("the API key from %s holds characters no key has", from), "A key is one word that begins with svc_sk_.")
+		return sdk.Secret{}, invalid(wire.CodeInvalidKey, fmt.Errorf("the API key from %s holds characters no key has", from))
 	}
 	return sdk.NewSecret(text), nil
 }
@@ -137,11 +140,11 @@ func Parse(text, from string) (sdk.Secret, error) {
 const op = "read API key"
 
 // invalid is a place that must not be used as it is.
-func invalid(err error, hint string) error {
-	return &sdk.Error{Op: op, Kind: sdk.KindInvalid, Err: err, Hint: hint}
+func invalid(code string, err error) error {
+	return &sdk.Error{Op: op, Kind: sdk.KindInvalid, Code: code, Err: err}
 }
 
 // none is a place that gives no key.
-func none(err error, hint string) error {
-	return &sdk.Error{Op: op, Kind: sdk.KindUnauthenticated, Err: err, Hint: hint}
+func none(code string, err error) error {
+	return &sdk.Error{Op: op, Kind: sdk.KindUnauthenticated, Code: code, Err: err}
 }

@@ -114,15 +114,21 @@ func (s fileStore) read() (storedKeys, error) {
 		return storedKeys{}, nil
 	}
 	if err != nil {
-		return nil, invalid(err, ownfile.MendOf(err))
+		return nil, invalid("", err)
 	}
 	defer clear(text)
 	var keys storedKeys
 	if json.Unmarshal(text, &keys) != nil || keys == nil {
-		return nil, invalid(fmt.Errorf("%s is damaged", s.path), "Remove it and log in again.")
+		return nil, invalid("", damagedError{s.path})
 	}
 	return keys, nil
 }
+
+// damagedError is [ErrDamaged] of a file.
+type damagedError struct{ path string }
+
+func (e damagedError) Error() string        { return e.path + " is damaged" }
+func (e damagedError) Is(target error) bool { return target == ErrDamaged }
 
 // write replaces the file as a whole.
 func (s fileStore) write(keys storedKeys) error {

@@ -161,3 +161,14 @@ const (
 	CodeUnavailable    = "UNAVAILABLE"        // 503, with Retry-After
 	CodeInternal       = "INTERNAL"           // 500
 )
+
+// Codes of what a client refuses or finds out itself; no service sends them.
+const (
+	CodeOwnerOnly    = "OWNER_ONLY"      // only the owner of the group may
+	CodeUploaderOnly = "UPLOADER_ONLY"   // only the uploader, while a writer, and the owner of the group may
+	CodeHistory      = "HISTORY_CHANGED" // the service takes back what it showed or promised before
+	CodeLogKey       = "LOG_KEY_CHANGED" // the service signs with another key than the pinned one
+	CodeAddress      = "ADDRESS"         // the configuration holds no address that keys may be sent to
+	CodeVerifierKey  = "VERIFIER_KEY"    // the configuration holds no verifier key
+	CodeState        = "STATE"           // what was seen of the service before cannot be read or written
+)

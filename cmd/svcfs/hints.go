@@ -1,0 +1,219 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"unicode"
+
+	"github.com/svcfs/svcfs/fs"
+	"github.com/svcfs/svcfs/fs/tree"
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/apikey"
+	"github.com/svcfs/svcfs/sdk/ownfile"
+	"github.com/svcfs/svcfs/sdk/wire"
+)
+
+// hints knows the next step after a failure. It is the one place where errors of
+// the library become advice about this program.
+type hints struct {
+	account sdk.AccountID
+	service sdk.NetworkInfo
+}
+
+// of returns what to do about err, or "".
+func (h hints) of(err error) string {
+	var own *commandError
+	if errors.As(err, &own) && own.hint != "" {
+		return own.hint
+	}
+	var mountpoint *fs.MountpointError
+	if errors.As(err, &mountpoint) && mountpoint.Hint != "" {
+		return mountpoint.Hint
+	}
+	var fromTree *tree.Error
+	if errors.As(err, &fromTree) && fromTree.Hint != "" {
+		return fromTree.Hint
+	}
+	if hint := h.ofService(err); hint != "" {
+		return hint
+	}
+	if step := diskStep(err); step != "" {
+		return step + ", then run it again"
+	}
+	switch exitCodeOf(err) {
+	case exitAuth:
+		return "run 'svcfs whoami' to see which account and key are used"
+	case exitNotFound:
+		return "see what there is with: svcfs ls"
+	case exitMoney:
+		return "run 'svcfs balance', then deposit tokens ('svcd account fund NAME AMOUNT' on a service of your own)"
+	case exitUnreachable:
+		return "run 'svcfs doctor' to see what cannot be reached"
+	case exitUsage:
+		return "run the command with --help to see what it wants"
+	case exitOther:
+		return "run 'svcfs doctor' to check this machine and the service"
+	}
+	return ""
+}
+
+// diskStep returns what to do about a fault of a disk or folder, or "".
+func diskStep(err error) string {
+	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return "make room there"
+	case errors.Is(err, syscall.EROFS), errors.Is(err, os.ErrPermission):
+		return "make it and its folder accessible, or name another place"
+	case errors.Is(err, os.ErrNotExist):
+		return "check that the folder exists"
+	}
+	return ""
+}
+
+// ofService returns what to do about an error of the library, or "".
+func (h hints) ofService(err error) string {
+	var refused *sdk.Error
+	if !errors.As(err, &refused) {
+		return ""
+	}
+	group := groupOf(err)
+	hint := cmp.Or(ofKey(err), h.ofCode(refused, group), h.ofKind(refused.Kind, group))
+	if errors.Is(err, sdk.ErrSignIn) && refused.Kind == sdk.KindNotFound {
+		hint = "Give the whole account id, such as NAME.svc.testnet. " + hint
+	}
+	return hint
+}
+
+// ofKey is about an API key that could not be read.
+func ofKey(err error) string {
+	switch {
+	case errors.Is(err, apikey.ErrDamaged):
+		return "Remove it and log in again."
+	case errors.As(err, new(*exec.ExitError)):
+		return "Run the command by itself to see why."
+	}
+	return ownfile.MendOf(err)
+}
+
+// ofCode is about what was refused in particular.
+func (h hints) ofCode(refused *sdk.Error, group string) string {
+	name, _, _ := strings.Cut(string(h.account), ".")
+	switch refused.Code {
+	case wire.CodeReadOnly:
+		return "Ask the owner of the group to make " + string(h.account) + " a writer with: svcfs group add " + group + " " + string(h.account) + " --role writer."
+	case wire.CodeDisabled:
+		return "Ask the operator of the service why; the account is used again after: svcd account enable " + name + "."
+	case wire.CodeGroupNotFound:
+		return "See the groups of this account with: svcfs ls (the GROUP comes before other arguments)"
+	case wire.CodeFileNotFound:
+		return "See what there is with: svcfs ls " + group
+	case wire.CodeOwnerOnly:
+		return "Only the owner of the group may do that: svcfs group list names the owner."
+	case wire.CodeUploaderOnly:
+		return "Only the account that uploaded it, while it is a writer, and the owner of the group may do that: ask one of them."
+	case wire.CodeHistory:
+		return "Show this to the operator and to other members. If an old backup was restored honestly: svcfs accept-rollback."
+	case wire.CodeLogKey:
+		return "Ask the operator why. If this is a new service at the address of an old one: svcfs accept-rollback --forget-key."
+	case wire.CodeAddress:
+		return "Correct the address, for example --url https://files.example.org; plain http to another machine needs --insecure-http."
+	case wire.CodeVerifierKey:
+		return "Ask the operator, or who runs the witness, for the whole key: it is one line, NAME+HASH+KEY."
+	case wire.CodeState:
+		return "Put the file right, or remove it: then the service is trusted anew."
+	case wire.CodeAuthRequired:
+		return "A key begins with svc_sk_ and is shown once, when the account is made: set " + envKey + ", or give --api-key-file or --api-key-command."
+	case wire.CodeInvalidKey:
+		if refused.Kind == sdk.KindInvalid { // nothing was sent
+			return "A key is one word that begins with svc_sk_."
+		}
+	}
+	return ""
+}
+
+// ofKind is what the specification suggests for a class of errors (section 7.1).
+func (h hints) ofKind(kind sdk.Kind, group string) string {
+	switch page := h.service.AccountPage; {
+	case page == "":
+	case kind == sdk.KindNotFound:
+		return "Check the account, group and file names; an account is made at " + page + "."
+	case kind == sdk.KindInsufficient:
+		return "Deposit native tokens into " + string(h.account) + ", at " + page + " under Manage Account."
+	case kind == sdk.KindUnauthenticated:
+		return "Check the account id and the API key; a lost key is replaced at " + page + " under Manage Account."
+	}
+	switch kind {
+	case sdk.KindAudience:
+		return "Refresh the session token; if that does not help, the MCP address is not the one the service issues tokens for."
+	case sdk.KindNotFound:
+		return "Check the account, group and file names; an account is created with: svcd account create NAME."
+	case sdk.KindNotAuthorized:
+		return "Ask the owner of the group to add " + string(h.account) + " with: svcfs group add " + group + " " + string(h.account) + "."
+	case sdk.KindInsufficient:
+		return "Deposit native tokens, on a self-hosted service with: svcd account fund NAME AMOUNT."
+	case sdk.KindUnauthenticated:
+		return "Check the account id and the API key; a lost key is replaced with: svcd account rotate-key NAME."
+	case sdk.KindUnavailable:
+		return "Check the network and that the service runs at " + h.service.MCPURL + "."
+	case sdk.KindTimeout:
+		return "The service at " + h.service.MCPURL + " does not answer in time; try again."
+	case sdk.KindRateLimited:
+		return "Wait a little and try again."
+	case sdk.KindUnsupported:
+		return "See what the service at " + h.service.MCPURL + " offers with: svcfs doctor."
+	case sdk.KindConflict:
+		return "Look at the present state with: svcfs group members " + group + ", or svcfs ls " + group + "."
+	case sdk.KindTooLarge:
+		return "Split the file, or ask the operator for a larger limit."
+	case sdk.KindInvalid:
+		return "Correct what the message names, and see the limits of the service with: svcfs doctor."
+	case sdk.KindDeleted:
+		return "The key was destroyed; the file cannot be read again."
+	case sdk.KindStorageFull:
+		return "Remove files or old versions, or ask the operator of the service for room."
+	case sdk.KindPending:
+		return "The owner of the group can take it back with: svcfs group keep " + group + "."
+	case sdk.KindCorrupt:
+		return "Nothing of it was used; tell the operator of the service."
+	}
+	return ""
+}
+
+// ofMount is ofService for the errors that a mount records.
+func (h hints) ofMount(err error) string {
+	hint := h.ofService(err)
+	if sdk.KindOf(err) == sdk.KindUnauthenticated {
+		hint += " This mount keeps the key it began with: after a new key was made, mount again."
+	}
+	return hint
+}
+
+// groupOf is the group that err is about as a shell takes it, or the word GROUP.
+func groupOf(err error) string {
+	special := func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._-", r)
+	}
+	for refused := (*sdk.Error)(nil); errors.As(err, &refused); err = refused.Err {
+		if group := string(refused.Group); group != "" && group[0] != '-' && !strings.ContainsFunc(group, special) {
+			return group
+		}
+	}
+	return "GROUP"
+}
+
+// hintText makes a sentence into what follows "hint: ": it begins with a small
+// letter, unless its first word is a name, and has no full stop when it is the
+// only one.
+func hintText(hint string) string {
+	if !strings.Contains(hint, ". ") && !strings.HasSuffix(hint, "...") {
+		hint = strings.TrimSuffix(hint, ".")
+	}
+	if len(hint) > 1 && unicode.IsUpper(rune(hint[0])) && (unicode.IsLower(rune(hint[1])) || hint[1] == ' ') {
+		hint = strings.ToLower(hint[:1]) + hint[1:]
+	}
+	return hint
+}

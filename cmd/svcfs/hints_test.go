@@ -1,0 +1,105 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/wire"
+)
+
+// hintFor is what is told before there is a client.
+func hintFor(err error) string { return hints{}.of(err) }
+
+func TestEveryFailureClassHasANextStep(t *testing.T) {
+	h := hints{"alice.svc.testnet", sdk.NetworkInfo{MCPURL: "http://127.0.0.1:1"}}
+	for kind := sdk.KindAudience; kind.String() != sdk.KindOther.String(); kind++ {
+		if kind == sdk.KindCanceled {
+			continue // the user knows
+		}
+		if hint := h.ofService(&sdk.Error{Op: "upload", Kind: kind}); hint == "" || !strings.HasSuffix(hint, ".") && !strings.HasSuffix(hint, "GROUP") {
+			t.Errorf("%v: hint %q", kind, hint)
+		}
+	}
+	for code := exitAuth; code <= exitOther; code++ {
+		if hintFor(refuse(code, "", errors.New("why"))) == "" {
+			t.Errorf("no hint for exit code %d", code)
+		}
+	}
+}
+
+// Specification 7.1: every class says what to do, at the hosted service and at
+// one's own.
+func TestEveryClassHasItsHandling(t *testing.T) {
+	const page = "https://nova-sdk.com"
+	for _, tc := range []struct {
+		kind         sdk.Kind
+		hosted, self string
+	}{
+		{sdk.KindAudience, "Refresh", "Refresh"},
+		{sdk.KindNotFound, page, "svcd account create"},
+		{sdk.KindNotAuthorized, "owner of the group", "svcfs group add"},
+		{sdk.KindInsufficient, page + " under Manage Account", "svcd account fund"},
+		{sdk.KindUnauthenticated, "Manage Account", "svcd account rotate-key"},
+	} {
+		err := &sdk.Error{Op: "try", Group: "g", Kind: tc.kind}
+		if hint := (hints{"alice.near", sdk.NetworkInfo{AccountPage: page}}).of(err); !strings.Contains(hint, tc.hosted) || strings.Contains(hint, "svcd") {
+			t.Errorf("%s, hosted: hint %q, want %q in it", tc.kind, hint, tc.hosted)
+		}
+		if hint := (hints{"alice.near", sdk.NetworkInfo{}}).of(err); !strings.Contains(hint, tc.self) {
+			t.Errorf("%s, one's own: hint %q, want %q in it", tc.kind, hint, tc.self)
+		}
+	}
+}
+
+// A hint names who may do what was refused, the group and the account.
+func TestHintsNameWhoAndWhere(t *testing.T) {
+	h := hints{account: "alice.svc.testnet"}
+	for name, tc := range map[string]struct {
+		err  sdk.Error
+		want string
+	}{
+		"owner only":    {sdk.Error{Kind: sdk.KindNotAuthorized, Code: wire.CodeOwnerOnly}, "Only the owner of the group"},
+		"uploader only": {sdk.Error{Kind: sdk.KindNotAuthorized, Code: wire.CodeUploaderOnly}, "Only the account that uploaded it"},
+		"reader":        {sdk.Error{Group: "team", Kind: sdk.KindNotAuthorized, Code: wire.CodeReadOnly}, "svcfs group add team alice.svc.testnet --role writer"},
+		"group":         {sdk.Error{Group: "team", Kind: sdk.KindNotAuthorized}, "svcfs group add team alice"},
+		"odd group":     {sdk.Error{Group: "a b;c", Kind: sdk.KindNotAuthorized}, "svcfs group add GROUP alice"},
+		"inner group":   {sdk.Error{Kind: sdk.KindConflict, Err: &sdk.Error{Group: "team", Kind: sdk.KindConflict}}, "svcfs ls team."},
+		"no file":       {sdk.Error{Group: "team", Kind: sdk.KindNotFound, Code: wire.CodeFileNotFound}, "svcfs ls team"},
+		"no group":      {sdk.Error{Group: "team", Kind: sdk.KindNotFound, Code: wire.CodeGroupNotFound}, "the GROUP comes before"},
+		"disabled":      {sdk.Error{Kind: sdk.KindUnauthenticated, Code: wire.CodeDisabled}, "svcd account enable alice."},
+		"rollback":      {sdk.Error{Kind: sdk.KindCorrupt, Code: wire.CodeHistory}, "accept-rollback."},
+		"other key":     {sdk.Error{Kind: sdk.KindCorrupt, Code: wire.CodeLogKey}, "--forget-key"},
+		"unknown code":  {sdk.Error{Kind: sdk.KindRateLimited, Code: "NEW"}, "Wait a little"},
+	} {
+		if hint := h.of(fmt.Errorf("outer: %w", &tc.err)); !strings.Contains(hint, tc.want) {
+			t.Errorf("%s: hint %q, want %q in it", name, hint, tc.want)
+		}
+	}
+	if hint := h.ofMount(&sdk.Error{Kind: sdk.KindUnauthenticated}); !strings.Contains(hint, "mount again") {
+		t.Errorf("in a mount: hint %q", hint)
+	}
+	for want, config := range map[string]sdk.Config{
+		"whole key": {LogKey: "damaged"}, "NAME+HASH+KEY": {Witness: "damaged"}, "--url": {URL: "ftp://127.0.0.1"}, "--insecure-http": {URL: "http://files.example.org"},
+	} {
+		if _, err := sdk.New("alice", config); err == nil || !strings.Contains(h.of(err), want) {
+			t.Errorf("%v, hint %q, want %q in it", err, h.of(err), want)
+		}
+	}
+}
+
+func TestHintsReadAlike(t *testing.T) {
+	for raw, want := range map[string]string{
+		"Check the network.":                "check the network",
+		"Deposit more. It arrives at once.": "deposit more. It arrives at once.",
+		"SVC_URL is wrong":                  "SVC_URL is wrong",
+		"put GROUP FILE...":                 "put GROUP FILE...",
+		"":                                  "",
+	} {
+		if got := hintText(raw); got != want {
+			t.Errorf("hintText(%q) = %q, want %q", raw, got, want)
+		}
+	}
+}
