@@ -56,6 +56,40 @@ func TestLargeFileBothWays(t *testing.T) {
 	}
 }
 
+// W12: the service's limit is told by write, not by close.
+func TestW12LimitOfTheServiceOnAMount(t *testing.T) {
+	w, alice, _ := team(t)
+	alice.mount("before")
+	shell(t, w.dir, "head -c 200000 /dev/zero >before/team/old")
+	w.stop()
+	w.stores = append(w.stores, "--max-file-bytes", "100000")
+	w.start()
+	m := alice.mount("m")
+	f, err := os.Create(m.path("team/f"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Write(make([]byte, 100_000)); err != nil {
+		t.Error(err)
+	}
+	if _, err := f.Write([]byte("x")); !errors.Is(err, syscall.EFBIG) {
+		t.Errorf("a byte beyond the limit: %v", err)
+	}
+	if err := f.Truncate(100_001); !errors.Is(err, syscall.EFBIG) {
+		t.Errorf("a length beyond the limit: %v", err)
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+	if got := read(t, m.path("team/old")); len(got) != 200_000 {
+		t.Errorf("what was there before: %d bytes", len(got))
+	}
+	shell(t, w.dir, "head -c 100001 /dev/zero >large")
+	if out, code := alice.try("put", "team", w.dir+"/large"); code == 0 || !strings.Contains(out, "larger than 100000 bytes") {
+		t.Errorf("put: exit %d, %s", code, out)
+	}
+}
+
 func TestOddFiles(t *testing.T) {
 	_, alice, bob := team(t)
 	a, b := alice.mount("a"), bob.mount("b")

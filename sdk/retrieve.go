@@ -64,7 +64,7 @@ func (c *Client) retrieve(ctx context.Context, e Entry, b *Buffer) (Plain, error
 	if e.Hash == (Digest{}) { // not worth a claim: no content could be accepted
 		return Plain{}, malformed(errors.New("the ledger record has no hash that can be read"))
 	}
-	if err := c.checkSize(e.Size, 0); err != nil {
+	if err := checkSize(e.Size, c.cfg.MaxFileBytes); err != nil {
 		return Plain{}, err
 	}
 	caps, err := c.Capabilities(ctx)
@@ -192,7 +192,7 @@ func (c *Client) openAnswer(ctx context.Context, e Entry, a retrieveAnswer, sink
 	if err := b.Resize(int64(len(plain))); err != nil {
 		return Plain{}, err
 	}
-	if err := c.checkSize(b.Len(), 0); err != nil {
+	if err := checkSize(b.Len(), c.cfg.MaxFileBytes); err != nil {
 		return Plain{}, err
 	}
 	if meta.Compression == format.CompressionDeflate {

@@ -54,7 +54,11 @@ func (c *Client) uploadReader(ctx context.Context, g GroupID, name string, r io.
 
 // fill reads r to its end into b, expecting about expected bytes.
 func (c *Client) fill(ctx context.Context, b *Buffer, r io.Reader, expected int64) error {
-	if err := c.checkSize(expected, 0); err != nil {
+	limit, err := c.MaxUpload(ctx)
+	if err != nil {
+		return err
+	}
+	if err := checkSize(expected, limit); err != nil {
 		return err
 	}
 	if err := b.Resize(expected + 1); err != nil {
@@ -65,7 +69,7 @@ func (c *Client) fill(ctx context.Context, b *Buffer, r io.Reader, expected int6
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := c.checkSize(n, 0); err != nil {
+		if err := checkSize(n, limit); err != nil {
 			return err
 		}
 		if n == b.Len() {

@@ -89,7 +89,7 @@ func (c *Client) upload(ctx context.Context, g GroupID, name string, b *Buffer) 
 	if err != nil {
 		return Receipt{}, err
 	}
-	if err := c.checkSize(b.Len(), caps.MaxFileBytes); err != nil {
+	if err := checkSize(b.Len(), c.maxUpload(caps)); err != nil {
 		return Receipt{}, err
 	}
 	u := &uploading{c: c, caps: caps, key: uploadKey{g, name, b.Hash()}, buf: b}
@@ -147,11 +147,26 @@ func (c *Client) alone(ctx context.Context, k uploadKey) (done func(), err error
 	}
 }
 
-func (c *Client) checkSize(size, served int64) error {
-	limit := c.cfg.MaxFileBytes
-	if served > 0 {
-		limit = min(limit, served)
+// MaxUpload returns the size of the largest file that can be uploaded, in plaintext
+// bytes: the smaller of [Config].MaxFileBytes and what the service takes. Free. Errors
+// are those of [Client.Capabilities].
+func (c *Client) MaxUpload(ctx context.Context) (int64, error) {
+	caps, err := c.Capabilities(ctx)
+	if err != nil {
+		return 0, err
 	}
+	return c.maxUpload(caps), nil
+}
+
+func (c *Client) maxUpload(caps wire.Capabilities) int64 {
+	if caps.MaxFileBytes <= 0 {
+		return c.cfg.MaxFileBytes
+	}
+	return min(c.cfg.MaxFileBytes, caps.MaxFileBytes)
+}
+
+// checkSize refuses size bytes of content beyond a limit.
+func checkSize(size, limit int64) error {
 	if size > limit {
 		return &Error{Op: "check size", Kind: KindTooLarge, Err: fmt.Errorf("the file has %d bytes, allowed are %d", size, limit)}
 	}

@@ -125,10 +125,17 @@ func (a *app) startMount(ctx context.Context, p mountPlan) (*liveMount, error) {
 		_ = c.Close()
 		return nil, err
 	}
+	largest, err := c.MaxUpload(ctx)
+	if err != nil {
+		_ = c.Close()
+		return nil, err
+	}
 	level := new(slog.LevelVar)
 	level.Set(p.level)
 	logger := slog.New(slog.NewTextHandler(a.ui.err, &slog.HandlerOptions{Level: level}))
-	t, err := tree.New(ctx, a.treeConfig(c, caps, p, logger))
+	cfg := a.treeConfig(c, caps, p, logger)
+	cfg.MaxUploadBytes = largest
+	t, err := tree.New(ctx, cfg)
 	if err != nil {
 		_ = c.Close()
 		return nil, err

@@ -236,7 +236,11 @@ func (a *app) putOne(ctx context.Context, c *sdk.Client, group sdk.GroupID, file
 		return receipt{}, fmt.Errorf("memory for %s: %w", file.path, err)
 	}
 	defer b.Release()
-	if err := a.load(b, file.path); err != nil {
+	limit, err := c.MaxUpload(ctx)
+	if err != nil {
+		return receipt{}, fmt.Errorf("%s: %w", file.path, err)
+	}
+	if err := a.load(b, file.path, limit); err != nil {
 		return receipt{}, err
 	}
 	if there.Ref != "" && sha256.Sum256(b.Bytes()) == there.Hash {
@@ -269,10 +273,10 @@ func (a *app) printReceipt(r receipt, asJSON, several bool) error {
 	return nil
 }
 
-// load reads a file, or standard input, into b.
-func (a *app) load(b *sdk.Buffer, file string) error {
+// load reads a file, or standard input, of at most limit bytes into b.
+func (a *app) load(b *sdk.Buffer, file string, limit int64) error {
 	if file == "-" {
-		return fill(b, a.stdin, 0)
+		return fill(b, a.stdin, 0, limit)
 	}
 	f, err := os.Open(file)
 	if err != nil {
@@ -283,28 +287,28 @@ func (a *app) load(b *sdk.Buffer, file string) error {
 	if err != nil {
 		return err
 	}
-	if info.Size() > sdk.DefaultMaxFileBytes {
-		return tooLarge(file)
+	if info.Size() > limit {
+		return tooLarge(file, limit)
 	}
-	return fill(b, f, info.Size())
+	return fill(b, f, info.Size(), limit)
 }
 
-func tooLarge(file string) error {
-	return refuse(exitOther, "split it, for example with: split -b 1G", fmt.Errorf("%s is larger than %d bytes", file, sdk.DefaultMaxFileBytes))
+func tooLarge(file string, limit int64) error {
+	return refuse(exitOther, "split it, for example with: split -b 1G", fmt.Errorf("%s is larger than %d bytes", file, limit))
 }
 
 // fillStep is how much room is made for what comes next, in bytes.
 const fillStep = 64 << 10
 
-// fill reads r to its end, expecting about size bytes.
-func fill(b *sdk.Buffer, r io.Reader, size int64) error {
+// fill reads r to its end, expecting about size bytes and taking at most limit.
+func fill(b *sdk.Buffer, r io.Reader, size, limit int64) error {
 	var n int64
 	if err := b.Resize(max(size+1, fillStep)); err != nil {
 		return refuse(exitOther, "the file must fit into memory", err)
 	}
 	for {
-		if n > sdk.DefaultMaxFileBytes {
-			return tooLarge("the input")
+		if n > limit {
+			return tooLarge("the input", limit)
 		}
 		if n == b.Len() {
 			if err := b.Resize(n + max(fillStep, n/2)); err != nil {

@@ -14,14 +14,16 @@ import (
 func TestFillRefusals(t *testing.T) {
 	broken := errors.New("the disk broke")
 	for _, tc := range []struct {
-		name string
-		from io.Reader
-		size int64
-		want string
-		hint string
+		name  string
+		from  io.Reader
+		size  int64
+		limit int64
+		want  string
+		hint  string
 	}{
-		{"more than memory", strings.NewReader("x"), 1 << 40, "buffer of ", "the file must fit into memory"},
-		{"broken", iotest.ErrReader(broken), 0, broken.Error(), ""},
+		{"more than memory", strings.NewReader("x"), 1 << 40, 1 << 50, "buffer of ", "the file must fit into memory"},
+		{"broken", iotest.ErrReader(broken), 0, 1 << 50, broken.Error(), ""},
+		{"more than the service takes", strings.NewReader("12345"), 0, 4, "the input is larger than 4 bytes", "split it, for example with: split -b 1G"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			pool := sdk.NewPool()
@@ -31,7 +33,7 @@ func TestFillRefusals(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer b.Release()
-			err = fill(b, tc.from, tc.size)
+			err = fill(b, tc.from, tc.size, tc.limit)
 			if err == nil || !strings.HasPrefix(err.Error(), tc.want) || exitCodeOf(err) != exitOther || hintFor(err) == "" || tc.hint != "" && hintFor(err) != tc.hint {
 				t.Errorf("%v, exit %d, hint %q", err, exitCodeOf(err), hintFor(err))
 			}

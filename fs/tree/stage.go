@@ -127,13 +127,21 @@ func (f *File) discard() {
 	}
 }
 
+// length is that of the content. Needs File.mu and a stage or a lease, but for a file
+// that was never written.
+func (f *File) length() int64 {
+	switch {
+	case f.stage != nil:
+		return f.stage.buf.Len()
+	case f.lease != nil:
+		return f.lease.Len()
+	}
+	return 0
+}
+
 // copyIn makes the stage from the committed content. Needs File.mu and a lease.
 func (f *File) copyIn() *Error {
-	size := int64(0)
-	if f.lease != nil {
-		size = f.lease.Len()
-	}
-	if err := f.addStage(size); err != nil {
+	if err := f.addStage(f.length()); err != nil {
 		return err
 	}
 	f.stage.dirty = false
@@ -147,13 +155,9 @@ func (f *File) copyIn() *Error {
 	return nil
 }
 
-// resize changes the staged length within the limits; what is refused leaves
-// the content as it was (W12). Needs File.mu.
+// resize changes the staged length within the budget; what is refused leaves the
+// content as it was (W12). Needs File.mu.
 func (f *File) resize(size int64) *Error {
-	if size > f.t.cfg.MaxFileBytes {
-		return &Error{Class: ClassTooBig, Err: errText("the file would be larger than " + byteText(f.t.cfg.MaxFileBytes)),
-			Hint: "Mount with a larger --max-file-size if the service accepts it."}
-	}
 	s := f.stage
 	need := max(size, s.reserved)
 	if size > s.reserved {
@@ -171,6 +175,19 @@ func (f *File) resize(size int64) *Error {
 	return nil
 }
 
+// mayHold refuses a file of size bytes that this mount, or the service, would not take
+// (W12).
+func (c *Config) mayHold(size int64) *Error {
+	limit, hint := c.MaxFileBytes, "Mount with a larger --max-file-size."
+	if c.MaxUploadBytes <= limit {
+		limit, hint = c.MaxUploadBytes, "Split it, for example with: split -b 1G. The operator of the service sets its limit."
+	}
+	if size <= limit {
+		return nil
+	}
+	return &Error{Class: ClassTooBig, Err: errText("the file would be larger than " + byteText(limit)), Hint: hint}
+}
+
 func (f *File) writeAt(ctx context.Context, p []byte, off int64) error {
 	s, err := f.quiet(ctx)
 	if err != nil {
@@ -179,6 +196,9 @@ func (f *File) writeAt(ctx context.Context, p []byte, off int64) error {
 	defer f.mu.Unlock()
 	if f.isLost() {
 		return revoked()
+	}
+	if err := f.t.cfg.mayHold(max(off+int64(len(p)), f.length())); err != nil {
+		return err
 	}
 	if s == nil {
 		if err := f.copyIn(); err != nil {
@@ -250,6 +270,9 @@ func (f *File) setLength(ctx context.Context, size int64) error {
 		return err
 	}
 	defer f.mu.Unlock()
+	if err := f.t.cfg.mayHold(size); err != nil {
+		return err
+	}
 	if s == nil && size == 0 {
 		if err := f.addStage(0); err != nil {
 			return err

@@ -38,7 +38,8 @@ type Config struct {
 	Lend            bool          // retrieve large files into memory that Handle.Lend gives the kernel
 	CacheBytes      int64         // budget of decrypted content
 	StagingBytes    int64         // budget of staged content
-	MaxFileBytes    int64         // largest file, in plaintext bytes
+	MaxFileBytes    int64         // largest file that is opened or made, in plaintext bytes
+	MaxUploadBytes  int64         // largest file that can be uploaded, see [sdk.Client.MaxUpload]; 0 = MaxFileBytes
 	ReadOnly        bool          // every change is refused
 	AllowMkdir      bool          // mkdir in the root registers a group, which costs
 	AllowDelete     bool          // unlink of an uploaded file destroys its key; the service offers it (W9)
@@ -172,6 +173,7 @@ func withDefaults(cfg Config) Config {
 	setDefault(&cfg.CacheBytes, DefaultCacheBytes)
 	setDefault(&cfg.StagingBytes, DefaultStagingBytes)
 	setDefault(&cfg.MaxFileBytes, DefaultMaxFileBytes)
+	setDefault(&cfg.MaxUploadBytes, cfg.MaxFileBytes)
 	setDefault(&cfg.MetadataTimeout, DefaultMetadataTimeout)
 	setDefault(&cfg.RefreshInterval, DefaultRefreshInterval)
 	setDefault(&cfg.EmptyDelay, DefaultEmptyDelay)

@@ -612,6 +612,34 @@ func TestW12LimitsRefuseAtWriteTime(t *testing.T) {
 	}
 }
 
+// W12: also what only the service limits is refused when it is written, and what is
+// larger, from times of a larger limit, can be read.
+func TestW12LimitOfTheService(t *testing.T) {
+	w := team()
+	w.put("team", alice, "old", make([]byte, 2000))
+	m := mount(t, w, alice, func(c *Config) { c.MaxFileBytes, c.MaxUploadBytes = 5000, 1000 })
+	h := m.create("/team/big")
+	defer h.Release()
+	_, err := h.WriteAt(t.Context(), make([]byte, 1001), 0)
+	wantClass(t, err, ClassTooBig)
+	wantClass(t, h.File().Truncate(t.Context(), 1001, h), ClassTooBig)
+	if _, err := h.WriteAt(t.Context(), make([]byte, 1000), 0); err != nil {
+		t.Error(err)
+	}
+	m.wantContent("/team/old", string(make([]byte, 2000)))
+	old := m.node("/team/old").(*File)
+	writing, err := old.Open(t.Context(), OpenFlags{Read: true, Write: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writing.Release()
+	_, err = writing.WriteAt(t.Context(), []byte("x"), 0)
+	wantClass(t, err, ClassTooBig)
+	if err := old.Truncate(t.Context(), 900, nil); err != nil {
+		t.Error("a file that is too large cannot be shortened:", err)
+	}
+}
+
 func TestErrorsByClass(t *testing.T) {
 	for _, tc := range []struct {
 		kind sdk.Kind
