@@ -347,7 +347,10 @@ func (s *Service) Expired(ctx context.Context) ([]files.Expired, error) {
 	return s.files.Expired(ctx, "", -1)
 }
 
-// RemoveExpired deletes them now and returns how many; see [files.Files.RemoveExpired].
+// Waiting lists the destructions that are carried out later; see [files.Files.Waiting].
+func (s *Service) Waiting(ctx context.Context) ([]files.Waiting, error) { return s.files.Waiting(ctx) }
+
+// RemoveExpired deletes now what is expired, and what has waited, and returns how many; see [files.Files.RemoveExpired].
 func (s *Service) RemoveExpired(ctx context.Context) (int, error) { return s.files.RemoveExpired(ctx) }
 
 // LegacyFile is what an operator knows of a file from before this service.

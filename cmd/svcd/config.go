@@ -18,10 +18,14 @@ func newConfig(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "config", Short: "Show the settings in effect and where each came from", Args: noArgs,
 		Long: `Show the settings in effect and where each came from: flag, environment, file or
-default. Checks them as serve does. Passwords and keys are not shown.`,
-		Example: "  svcd config --config /etc/svcd.toml",
+default. Checks them as serve does: what serve would refuse is said after the list,
+and the exit code is 3. Passwords and keys are not shown.`,
+		Example: "  svcd config --config /etc/svcd.toml\n  svcd config --data /var/lib/svcd --json",
 		RunE: func(*cobra.Command, []string) error {
 			cfg, problem := s.serviceConfig()
+			if problem != nil {
+				problem = fmt.Errorf("svcd serve refuses these settings: %w", problem)
+			}
 			return errors.Join(s.printSettings(s.withPrices(cfg.Fees), asJSON), problem)
 		},
 	}

@@ -13,8 +13,8 @@ func newRetention(s *settings) *cobra.Command {
 	var dryRun bool
 	cmd := &cobra.Command{
 		Use: "retention", Short: "Delete the files that are older than their groups keep files", Args: noArgs,
-		Long: "Destroys the keys of files that are older than the retention window of their group, as svcd serve does once a minute.\n" +
-			"With --dry-run it lists them instead: group, reference, name and age.",
+		Long: "Destroys the keys of files that are older than the retention window of their group, and of those whose deletion has waited, as svcd serve does\n" +
+			"once a minute. With --dry-run it lists them instead: group, reference, name and age. Then it lists what waits: group, reference, name and time.",
 		Example: "  svcd retention --data ./data --dry-run",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return s.with(cmd.Context(), func(svc *service.Service) error {
@@ -41,5 +41,25 @@ func (s *settings) listExpired(cmd *cobra.Command, svc *service.Service) error {
 		fmt.Fprintf(s.stdout, "%q\t%s\t%q\t%s\n", e.Group, e.Ref, e.Name, e.Age.Round(time.Second))
 	}
 	fmt.Fprintf(s.stdout, "files: %d would be deleted\n", len(list))
+	return s.listWaiting(cmd, svc)
+}
+
+// listWaiting lists the destructions that wait for their time, if there are any.
+func (s *settings) listWaiting(cmd *cobra.Command, svc *service.Service) error {
+	list, err := svc.Waiting(cmd.Context())
+	if err != nil {
+		return err
+	}
+	for _, w := range list {
+		due := w.Due.UTC().Format(time.RFC3339)
+		if w.Ref == "" {
+			fmt.Fprintf(s.stdout, "%q\tretention\t%d days\tfrom %s\n", w.Group, w.Days, due)
+		} else {
+			fmt.Fprintf(s.stdout, "%q\t%s\t%q\tat %s\n", w.Group, w.Ref, w.Name, due)
+		}
+	}
+	if len(list) > 0 {
+		fmt.Fprintf(s.stdout, "waiting: %d; until then the owner of the group takes it back with: svcfs group keep GROUP\n", len(list))
+	}
 	return nil
 }

@@ -84,6 +84,37 @@ func waits(group string, due time.Time) error {
 		"take it back with: svcfs group keep GROUP", due.UTC().Format(time.RFC3339), groups.BulkFiles, group, bulkFilesDay)
 }
 
+// Waiting is a destruction that was asked for and is carried out later: of a file,
+// or without Ref a retention window.
+type Waiting struct {
+	Group, Ref, Name string
+	Days             int64 // of the window
+	Due              time.Time
+}
+
+// Waiting lists what waits, by group and time.
+func (f *Files) Waiting(ctx context.Context) (list []Waiting, err error) {
+	err = f.store.Read(ctx, func(tx *store.Tx) error {
+		rows, err := tx.QueryContext(ctx, `SELECT p.group_id, p.ref, f.filename, 0, p.due_ns FROM pending_deletions p JOIN files f ON f.ref = p.ref
+			UNION ALL SELECT id, '', '', pending_retention, pending_retention_ns FROM groups WHERE pending_retention_ns IS NOT NULL ORDER BY 1, 5, 2`)
+		if err != nil {
+			return fmt.Errorf("list what waits: %w", err)
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var w Waiting
+			var dueNS int64
+			if err := rows.Scan(&w.Group, &w.Ref, &w.Name, &w.Days, &dueNS); err != nil {
+				return fmt.Errorf("list what waits: %w", err)
+			}
+			w.Due = time.Unix(0, dueNS)
+			list = append(list, w)
+		}
+		return rows.Err()
+	})
+	return list, err
+}
+
 // anyDue reports whether the time of something that waits has come.
 func anyDue(ctx context.Context, tx *store.Tx, now time.Time) (any bool, err error) {
 	err = tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM pending_deletions WHERE due_ns <= ?) OR EXISTS (SELECT 1 FROM groups WHERE pending_retention_ns <= ?)`,

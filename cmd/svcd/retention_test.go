@@ -1,0 +1,61 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"testing"
+
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/service/groups"
+)
+
+// A dry run lists what is expired, and what waits: deletions in bulk, and windows.
+func TestRetentionDryRunListsWhatWaits(t *testing.T) {
+	dir, url := serving(t)
+	var made struct {
+		ID  string `json:"account_id"`
+		Key string `json:"api_key"`
+	}
+	if err := json.Unmarshal([]byte(mustRun(t, "account", "create", "alice", "--data", dir, "--balance", "100")), &made); err != nil {
+		t.Fatal(err)
+	}
+	cfg := sdk.Config{URL: url, APIKey: sdk.NewSecret(made.Key)}
+	c, err := sdk.New(sdk.AccountID(made.ID), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.RegisterGroup(t.Context(), "g"); err != nil {
+		t.Fatal(err)
+	}
+	if out := mustRun(t, "retention", "--dry-run", "--data", dir); out != "files: 0 would be deleted\n" {
+		t.Errorf("with nothing to destroy it says %q", out)
+	}
+	for i := range groups.BulkFiles + 1 {
+		receipt, err := c.UploadBytes(t.Context(), "g", fmt.Sprintf("file\t%d", i), []byte{1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = c.DeleteFile(t.Context(), "g", receipt.Ref)
+		if waits := i == groups.BulkFiles; waits != errors.Is(err, sdk.ErrPending) || !waits && err != nil {
+			t.Fatalf("deletion %d: %v", i, err)
+		}
+	}
+	zero := int64(0)
+	if _, err := c.SetGroupRetention(t.Context(), "g", &zero); err != nil {
+		t.Fatal(err)
+	}
+	const at = `20\d\d-\S+Z\n`
+	want := regexp.MustCompile(`^files: 0 would be deleted\n"g"\t\S+\t"file\\t100"\tat ` + at + `"g"\tretention\t0 days\tfrom ` + at + `waiting: 2; .* svcfs group keep GROUP\n$`)
+	if out := mustRun(t, "retention", "--dry-run", "--data", dir); !want.MatchString(out) {
+		t.Errorf("it says\n%s", out)
+	}
+	if _, err := c.KeepFiles(t.Context(), "g"); err != nil {
+		t.Fatal(err)
+	}
+	if out := mustRun(t, "retention", "--dry-run", "--data", dir); out != "files: 0 would be deleted\n" {
+		t.Errorf("after all was taken back it says %q", out)
+	}
+}
