@@ -15,7 +15,8 @@ import (
 
 func newAccount(s *settings) *cobra.Command {
 	cmd := &cobra.Command{Use: "account", Short: "Make and manage accounts", Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+		Example: "  svcd account create alice --data /var/lib/svcd --balance 10\n  svcd account list --data /var/lib/svcd",
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	cmd.AddCommand(newAccountCreate(s), newAccountFund(s), newAccountTransfer(s), newAccountRotate(s), newAccountList(s), newAccountLink(s), newAccountIdentity(s),
 		newAccountSwitch(s, false), newAccountSwitch(s, true))
 	return cmd
@@ -147,6 +148,7 @@ func newAccountFund(s *settings) *cobra.Command {
 func newAccountList(s *settings) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List accounts with their balances and the bytes kept for them", Args: noArgs,
+		Example: "  svcd account list --data ./data",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return s.with(cmd.Context(), func(svc *service.Service) error {
 				list, err := svc.Accounts(cmd.Context())

@@ -18,3 +18,12 @@ func TestAccountListIsATable(t *testing.T) {
 		t.Errorf("shown as %q", got)
 	}
 }
+
+// A name that no account has is told how to make one, whichever command it is given to.
+func TestUnknownAccounts(t *testing.T) {
+	dir := t.TempDir()
+	mustRun(t, "account", "create", "alice", "--data", dir)
+	for _, args := range [][]string{{"fund", "bob", "5"}, {"transfer", "bob", "alice", "1"}, {"transfer", "alice", "bob", "1"}, {"rotate-key", "bob"}, {"disable", "bob"}} {
+		refused(t, exitNotFound, "account bob.svc.testnet not found: create it with: svcd account create NAME", append(append([]string{"account"}, args...), "--data", dir)...)
+	}
+}

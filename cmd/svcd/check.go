@@ -13,6 +13,7 @@ import (
 func newAudit(s *settings) *cobra.Command {
 	return &cobra.Command{
 		Use: "audit", Short: "Check the ledger's hash chain and signed checkpoint; names the first bad row", Args: noArgs,
+		Example: "  svcd audit --data ./data",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return s.with(cmd.Context(), func(svc *service.Service) error {
 				report, err := svc.AuditReport(cmd.Context())

@@ -81,7 +81,22 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	s.register(root.PersistentFlags())
 	root.AddCommand(newServe(s), newAccount(s), newAudit(s), newWitness(s), newVerify(s), newChecksum(s), newRotateMasterKey(s), newRotateLogKey(s), newRotateTokenKey(s), newRetention(s), newImportLegacy(s),
 		newConfig(s), newBackup(s), newRestore(s), newExport(s), newImport(s), newDoctor(s), newMan())
+	offerNoFiles(root)
 	return root
+}
+
+// offerNoFiles has a shell offer no files to the commands below cmd that take none.
+func offerNoFiles(cmd *cobra.Command) {
+	for _, child := range cmd.Commands() {
+		if !takesFiles(child) {
+			child.ValidArgsFunction = cobra.NoFileCompletions
+		}
+		offerNoFiles(child)
+	}
+}
+
+func takesFiles(cmd *cobra.Command) bool {
+	return strings.Contains(cmd.Use, "DIR") || strings.Contains(cmd.Use, "FILE")
 }
 
 // with runs f on the opened service, for a command beside a running one. Unlike
@@ -105,7 +120,7 @@ func (s *settings) with(ctx context.Context, f func(*service.Service) error) err
 
 func (s *settings) needData() error {
 	if s.data == "" {
-		return usageError{errors.New("no data directory: give --data DIR")}
+		return usageError{errors.New("no data directory: give --data DIR, set SVCD_DATA, or write data = \"DIR\" into the file that --config names")}
 	}
 	return nil
 }

@@ -96,7 +96,7 @@ func TestRefusedSettings(t *testing.T) {
 		{"wrong type", "max-file-bytes = 'many'", nil, "max-file-bytes, file "},
 		{"unknown action", "", []string{"--fees", "uplod=1"}, `did you mean "upload"`},
 		{"negative fee", "", []string{"--fees", "upload=-1"}, "upload"},
-		{"no data", "", []string{"--data", ""}, "give --data"},
+		{"no data", "", []string{"--data", ""}, "svcd serve refuses these settings: no data directory: give --data DIR, set SVCD_DATA, or write data = "},
 		{"log level", "", []string{"--log-level", "loud"}, "want debug"},
 		{"log format", "", []string{"--log-format", "xml"}, "want text or json"},
 		{"proxy", "", []string{"--trusted-proxy", "localhost"}, "want a network"},
@@ -176,6 +176,12 @@ func TestEveryCommandIsDescribed(t *testing.T) {
 		if cmd.Short == "" {
 			t.Errorf("%s has no description", cmd.CommandPath())
 		}
+		if cmd.Example == "" && !cmd.Hidden {
+			t.Errorf("%s has no example", cmd.CommandPath())
+		}
+		if offersFiles := cmd.ValidArgsFunction == nil; cmd.HasParent() && offersFiles != takesFiles(cmd) {
+			t.Errorf("a shell offers files to %q: %v", cmd.UseLine(), offersFiles)
+		}
 		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
 			if f.Usage == "" {
 				t.Errorf("%s --%s has no description", cmd.CommandPath(), f.Name)
@@ -185,7 +191,7 @@ func TestEveryCommandIsDescribed(t *testing.T) {
 			command, _, _ := strings.Cut(line, " | ")
 			words := strings.Fields(command)
 			found, rest, err := newRoot(&bytes.Buffer{}, &bytes.Buffer{}).Find(words[1:])
-			if err != nil || found.CommandPath() != cmd.CommandPath() && cmd.HasParent() {
+			if err != nil || !strings.HasPrefix(found.CommandPath(), cmd.CommandPath()) {
 				t.Errorf("example %q: %v", line, err)
 				continue
 			}

@@ -121,7 +121,12 @@ func (a *app) feeCommand() *cobra.Command {
 		Short:   "Show what an action costs in tokens; needs no key",
 		Long:    "Show what an action costs in tokens. The actions:\n" + strings.Join(pricedActions(), " ") + "\nand whatever else the service knows.",
 		Example: "  svcfs fee upload\n  svcfs fee register_group",
-		Args:    exactly(1, "one ACTION"),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usage(`name one of: `+strings.Join(slices.Sorted(slices.Values(pricedActions())), " "), "svcfs fee wants one ACTION")
+			}
+			return exactly(1, "one ACTION")(cmd, args)
+		},
 		RunE: a.withoutKey(func(ctx context.Context, c *sdk.Client, args []string) error {
 			fee, err := c.EstimateFee(ctx, args[0])
 			if err != nil {

@@ -73,7 +73,7 @@ func helperArgs(args []string) ([]string, error) {
 		}
 	}
 	if len(plain) != 2 {
-		return nil, usage("usage: mount.svcfs ACCOUNT DIR [-o OPTIONS]", fmt.Sprintf("got %d arguments", len(plain)))
+		return nil, usage("usage: mount.svcfs ACCOUNT DIR [-o OPTIONS]", "got "+plural(len(plain), "argument"))
 	}
 	flags := []string{"mount", "--background"}
 	if account := strings.TrimPrefix(plain[0], "svcfs:"); account != "svcfs" && account != "none" {

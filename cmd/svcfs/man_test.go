@@ -32,6 +32,12 @@ func TestManual(t *testing.T) {
 				t.Errorf("%s: no %s", cmd.CommandPath(), section)
 			}
 		}
+		if cmd.Short == "" {
+			t.Errorf("%s has no summary", cmd.CommandPath())
+		}
+		if cmd.HasParent() && cmd.ValidArgsFunction == nil && !strings.Contains(cmd.Use, "PATH") {
+			t.Errorf("a shell offers files to %q", cmd.UseLine())
+		}
 		if cmd.Example == "" && cmd.RunE != nil {
 			t.Errorf("%s has no example", cmd.CommandPath())
 		}

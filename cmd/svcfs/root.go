@@ -127,7 +127,18 @@ failed, 3 usage, 4 insufficient balance or budget, 5 unreachable, 6 other.`,
 	addGroup(root, "The account:", a.whoamiCommand(), a.balanceCommand(), a.feeCommand(), a.logoutCommand(), a.acceptRollbackCommand())
 	root.AddCommand(asksNobody(a.manCommand()))
 	root.SetUsageTemplate(usageTemplate(root.UsageTemplate()))
+	offerNoFiles(root)
 	return root
+}
+
+// offerNoFiles has a shell offer no files to the commands below cmd that take none.
+func offerNoFiles(cmd *cobra.Command) {
+	for _, child := range cmd.Commands() {
+		if child.ValidArgsFunction == nil && !strings.Contains(child.Use, "PATH") {
+			child.ValidArgsFunction = completeNothing
+		}
+		offerNoFiles(child)
+	}
 }
 
 // addGroup adds commands that stand together under a title in the help.
@@ -293,6 +304,6 @@ func between(least, most int, what string) cobra.PositionalArgs {
 		if len(args) >= least && (most < 0 || len(args) <= most) {
 			return nil
 		}
-		return usage("usage: "+cmd.UseLine(), fmt.Sprintf("%s wants %s, got %d arguments", cmd.CommandPath(), what, len(args)))
+		return usage("usage: "+cmd.UseLine(), fmt.Sprintf("%s wants %s, got %s", cmd.CommandPath(), what, plural(len(args), "argument")))
 	}
 }

@@ -182,6 +182,9 @@ func (a *Accounts) Fund(ctx context.Context, name string, amount wire.Amount) (b
 		return balance, err
 	}
 	err = a.store.Write(ctx, func(tx *store.Tx) error {
+		if err := mustExist(ctx, tx, id); err != nil {
+			return err
+		}
 		balance, err = a.ledger.Fund(ctx, tx, id, amount)
 		return err
 	})
@@ -196,6 +199,9 @@ func (a *Accounts) Transfer(ctx context.Context, from, to string, amount wire.Am
 		return left, err
 	}
 	err = a.store.Write(ctx, func(tx *store.Tx) error {
+		if err := mustExist(ctx, tx, payer, receiver); err != nil {
+			return err
+		}
 		left, err = a.ledger.Transfer(ctx, tx, payer, receiver, amount)
 		return err
 	})
@@ -212,6 +218,19 @@ func (a *Accounts) MemberOf(ctx context.Context, id string) (n int64, err error)
 		return 0, fmt.Errorf("count groups: %w", err)
 	}
 	return n, nil
+}
+
+// mustExist refuses accounts that there are not.
+func mustExist(ctx context.Context, tx *store.Tx, ids ...string) error {
+	for _, id := range ids {
+		switch exists, err := Exists(ctx, tx, id); {
+		case err != nil:
+			return err
+		case !exists:
+			return unknownAccount(id)
+		}
+	}
+	return nil
 }
 
 // Exists reports whether there is an account, inside a transaction.
