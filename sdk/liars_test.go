@@ -2,6 +2,7 @@ package sdk_test
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -123,7 +124,9 @@ func TestThreat13FalseReceipts(t *testing.T) {
 					_ = json.NewEncoder(w).Encode(answer)
 				})
 			})
-			if _, err := remembering(t, d, "").UploadBytes(t.Context(), d.Group, "new.txt", []byte("new")); sdk.KindOf(err) != sdk.KindCorrupt {
+			_, err := remembering(t, d, "").UploadBytes(t.Context(), d.Group, "new.txt", []byte("new"))
+			var refused *sdk.Error
+			if !errors.As(err, &refused) || refused.Kind != sdk.KindCorrupt || refused.Code != wire.CodeReceipt || !strings.Contains(err.Error(), "may be recorded or not") {
 				t.Errorf("got %v", err)
 			}
 		})

@@ -364,10 +364,15 @@ func (u *uploading) send(ctx context.Context, b *blob, size int64) (Receipt, err
 	} else {
 		err = finalize(ctx)
 	}
-	if err == nil {
-		return u.receipt(ctx, answer, size)
+	if err != nil {
+		return u.unanswered(ctx, err)
 	}
-	return u.unanswered(ctx, err)
+	r, err := u.receipt(ctx, answer, size)
+	if err != nil {
+		u.ticket.unsure = true
+		return Receipt{}, u.c.unconfirmed(err)
+	}
+	return r, nil
 }
 
 // unanswered looks in the ledger when a finalize may have been recorded although
@@ -503,6 +508,18 @@ func contentType(name string) string {
 	return kind
 }
 
+// unconfirmed is the error of an upload that the service acknowledged without
+// proving it.
+func (c *Client) unconfirmed(err error) error {
+	kind := classify(err)
+	var own *Error
+	if errors.As(err, &own) {
+		kind = own.Kind
+	}
+	return &Error{Op: "check the receipt", Kind: kind, Code: wire.CodeReceipt,
+		Err: c.scrubbed(fmt.Errorf("the service says that it recorded the file, but does not prove it, so the file may be recorded or not: %w", withoutURL(err)))}
+}
+
 // receipt checks what was acknowledged (threat 13).
 func (u *uploading) receipt(ctx context.Context, a wire.FinalizeUploadResult, size int64) (Receipt, error) {
 	ref := a.Location
@@ -511,7 +528,6 @@ func (u *uploading) receipt(ctx context.Context, a wire.FinalizeUploadResult, si
 	}
 	digest, err := ParseDigest(a.FileHash)
 	if err != nil || digest != u.key.digest || ref == "" {
-		u.ticket.unsure = true
 		return Receipt{}, malformed(errors.New("it acknowledges another file than the one that was sent"))
 	}
 	r := Receipt{Ref: Ref(ref), Tx: TxID(strings.Trim(a.TransID, `"`)), Hash: digest, Size: size, Seq: Seq(a.Seq), Time: parseTime(a.Time)}
@@ -520,17 +536,14 @@ func (u *uploading) receipt(ctx context.Context, a wire.FinalizeUploadResult, si
 	}
 	if u.offers(wire.CapChains) {
 		if a.Record == nil || a.Record.Timestamp == nil || a.Seq != a.Record.Seq || !parseTime(*a.Record.Timestamp).Equal(r.Time) || string(r.Tx) != a.Record.TransID {
-			u.ticket.unsure = true
 			return Receipt{}, malformed(errors.New("its receipt is of another record"))
 		}
 		if err := u.c.checkReceipt(ctx, u.key.group, u.key.name, u.ticket.after, Entry{Ref: r.Ref, Hash: digest, Size: size}, a); err != nil {
-			u.ticket.unsure = true
 			return Receipt{}, err
 		}
 	}
 	if a.Fee != "" {
 		if r.Fee, err = ParseAmount(a.Fee); err != nil {
-			u.ticket.unsure = true
 			return Receipt{}, malformed(err)
 		}
 	}

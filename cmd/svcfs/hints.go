@@ -117,6 +117,8 @@ func (h hints) ofCode(refused *sdk.Error, group string) string {
 		return "Only the account that uploaded it, while it is a writer, and the owner of the group may do that: ask one of them."
 	case wire.CodeHistory:
 		return "Show this to the operator and to other members. If an old backup was restored honestly: svcfs accept-rollback."
+	case wire.CodeReceipt:
+		return "See whether it is there with: svcfs ls " + group + ". If not, put it again; svcfs put --update sends nothing that is there. Then tell the operator of the service."
 	case wire.CodeLogKey:
 		return "Ask the operator why. If this is a new service at the address of an old one: svcfs accept-rollback --forget-key."
 	case wire.CodeAddress:

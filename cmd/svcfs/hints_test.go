@@ -71,6 +71,7 @@ func TestHintsNameWhoAndWhere(t *testing.T) {
 		"no group":      {sdk.Error{Group: "team", Kind: sdk.KindNotFound, Code: wire.CodeGroupNotFound}, "the GROUP comes before"},
 		"disabled":      {sdk.Error{Kind: sdk.KindUnauthenticated, Code: wire.CodeDisabled}, "svcd account enable alice."},
 		"rollback":      {sdk.Error{Kind: sdk.KindCorrupt, Code: wire.CodeHistory}, "accept-rollback."},
+		"receipt":       {sdk.Error{Group: "team", Kind: sdk.KindCorrupt, Code: wire.CodeReceipt}, "svcfs ls team. If not"},
 		"other key":     {sdk.Error{Kind: sdk.KindCorrupt, Code: wire.CodeLogKey}, "--forget-key"},
 		"unknown code":  {sdk.Error{Kind: sdk.KindRateLimited, Code: "NEW"}, "Wait a little"},
 	} {

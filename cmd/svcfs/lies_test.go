@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -23,6 +24,9 @@ var lies = map[string]func(http.Handler) http.Handler{
 		return answering(next, "/capabilities", 503, `{"error":"starting"}`)
 	},
 	"health-once": healthyOnce,
+	"receipt": func(next http.Handler) http.Handler {
+		return replacing(next, wire.PathTools+wire.OpFinalizeUpload, `"receipt"`, `"no_receipt"`)
+	},
 }
 
 // dated gives every answer another date, or none.
@@ -46,6 +50,20 @@ func answering(next http.Handler, path string, status int, body string) http.Han
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(status)
 		_, _ = w.Write([]byte(body))
+	})
+}
+
+// replacing replaces a text in the answers at path.
+func replacing(next http.Handler, path, before, after string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != path {
+			next.ServeHTTP(w, r)
+			return
+		}
+		answer := httptest.NewRecorder()
+		next.ServeHTTP(answer, r)
+		w.WriteHeader(answer.Code)
+		_, _ = w.Write(bytes.ReplaceAll(answer.Body.Bytes(), []byte(before), []byte(after)))
 	})
 }
 

@@ -170,5 +170,6 @@ const (
 	CodeLogKey       = "LOG_KEY_CHANGED" // the service signs with another key than the pinned one
 	CodeAddress      = "ADDRESS"         // the configuration holds no address that keys may be sent to
 	CodeVerifierKey  = "VERIFIER_KEY"    // the configuration holds no verifier key
+	CodeReceipt      = "RECEIPT"         // the service confirms an upload without a good receipt
 	CodeState        = "STATE"           // what was seen of the service before cannot be read or written
 )
