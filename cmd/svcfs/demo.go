@@ -244,7 +244,7 @@ func removeDemo(dir string) error {
 			return err
 		}
 	}
-	for _, name := range []string{"service", "state", "log", demoMarker} {
+	for _, name := range []string{serviceProgram, "service", "state", "log", demoMarker} {
 		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
 			return err
 		}
@@ -269,8 +269,11 @@ func (d *demo) cleanup() error {
 
 // start brings up the service, the accounts, the group and the mounts.
 func (d *demo) start(ctx context.Context) error {
-	var err error
-	if d.service, err = startDemoService(d.dir, d.log); err != nil {
+	program, err := findService(ctx, d.dir)
+	if err != nil {
+		return err
+	}
+	if d.service, err = startDemoService(ctx, program, d.dir, d.log); err != nil {
 		return err
 	}
 	d.undo = append(d.undo, d.service.close)
@@ -304,7 +307,7 @@ func (d *demo) makeUser(ctx context.Context, name string) (*demoUser, error) {
 	if u.account, u.key, err = d.service.account(ctx, name); err != nil {
 		return nil, err
 	}
-	u.client, err = sdk.New(u.account, sdk.Config{APIKey: u.key, URL: d.service.url, ContractID: demoContract})
+	u.client, err = d.newClient(settings{account: u.account, config: sdk.Config{APIKey: u.key, URL: d.service.url, ContractID: demoContract}})
 	if err != nil {
 		return nil, err
 	}

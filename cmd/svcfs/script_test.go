@@ -99,7 +99,14 @@ func runScripts(t *testing.T, dir, world string) {
 	testscript.Run(t, testscript.Params{
 		Dir:           dir,
 		UpdateScripts: *update,
-		Setup:         setupScript,
+		Setup: func(e *testscript.Env) error {
+			path, err := svcd() // for svcfs demo
+			if err != nil {
+				return err
+			}
+			e.Setenv("PATH", e.Getenv("PATH")+":"+filepath.Dir(path))
+			return setupScript(e)
+		},
 		Condition: func(cond string) (bool, error) {
 			switch cond {
 			case "fuse":
