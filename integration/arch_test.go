@@ -21,6 +21,7 @@ var forbidden = map[string][]string{
 	"sdk/confine":  {"ours", "net/..."},
 	"sdk/locked":   {"ours", "net/..."},
 	"sdk/ownfile":  {"ours", "net/..."},
+	"sdk/names":    {"ours", "net/...", "os"},
 	"sdk/wire/...": {"sdk", "fs/...", "cache", "service/...", "cmd/...", "net/http"},
 	"sdk":          {"fs/...", "cache", "service/...", "cmd/...", "github.com/hanwen/go-fuse/..."},
 	"sdk/proof":    {"sdk", "fs/...", "cache", "service/...", "cmd/...", "net/...", "os"},

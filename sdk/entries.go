@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/svcfs/svcfs/sdk/names"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -169,21 +170,30 @@ func parseTime(ns string) time.Time {
 }
 
 // Find returns what nameOrRef means in g: the file of exactly that reference,
-// else the newest living upload of that name, else the one whose hash starts
-// with it (12 digits at least). Free; needs the API key, and membership in g or
+// else the newest living upload of the name that is shown so or recorded so
+// ([names.Listing.Resolve]), else the one whose hash starts with it (12 digits at
+// least). Free; needs the API key, and membership in g or
 // an open group. Errors are those of [Client.Entries].
 func (c *Client) Find(ctx context.Context, g GroupID, nameOrRef string) (Entry, error) {
 	entries, err := c.Entries(ctx, g, 0)
 	if err != nil {
 		return Entry{}, err
 	}
-	best, rank := -1, 0
+	files := make([]names.File, len(entries))
+	for i := range entries {
+		files[i] = entries[i].Named()
+	}
+	list := names.List(files)
+	best, ok := list.Newest(list.Resolve(nameOrRef))
+	digits := strings.ToLower(nameOrRef)
 	for i, e := range entries {
-		r := match(e, nameOrRef)
-		if r == 0 || r < rank || r == rank && best >= 0 && entries[best].Seq > e.Seq {
-			continue
+		if string(e.Ref) == nameOrRef {
+			return e, nil
 		}
-		best, rank = i, r
+		isHash := len(digits) >= names.HashDigits && e.Deleted == nil && strings.HasPrefix(e.Hash.String(), digits)
+		if !ok && isHash && (best < 0 || entries[best].Seq <= e.Seq) {
+			best = i
+		}
 	}
 	if best < 0 {
 		return Entry{}, &Error{Op: "find " + quote(nameOrRef), Group: g, Kind: KindNotFound, Code: wire.CodeFileNotFound, Err: errors.New("not found: no file of this name or reference")}
@@ -191,17 +201,13 @@ func (c *Client) Find(ctx context.Context, g GroupID, nameOrRef string) (Entry, 
 	return entries[best], nil
 }
 
-const shortHashDigits = 12
-
-func match(e Entry, wanted string) int {
-	switch {
-	case string(e.Ref) == wanted:
-		return 3
-	case e.Deleted == nil && e.Name != "" && e.Name == wanted:
-		return 2
-	case e.Deleted == nil && len(wanted) >= shortHashDigits && strings.HasPrefix(e.Hash.String(), strings.ToLower(wanted)):
-		return 1
-	default:
-		return 0
+// Named returns what names e in a listing. A rename makes a name as young as itself,
+// and a deletion by request too, so that nobody takes an older name than theirs; a
+// retention window does not, because it takes old versions from every name.
+func (e *Entry) Named() names.File {
+	f := names.File{Recorded: names.Recorded(e.Name, e.ContentType, e.Hash), Ref: string(e.Ref), Seq: int64(e.Seq), Age: int64(e.ChangedSeq), Deleted: e.Deleted != nil}
+	if f.Deleted && e.Deleted.Reason == wire.ReasonRetentionPolicy {
+		f.Age = int64(e.Seq)
 	}
+	return f
 }

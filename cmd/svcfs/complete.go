@@ -77,11 +77,8 @@ func (a *app) completeGroupThenName(cmd *cobra.Command, args []string, toComplet
 	}
 	return a.ask(cmd, toComplete, func(ctx context.Context, c *sdk.Client) ([]string, error) {
 		entries, err := allEntries(ctx, c, sdk.GroupID(args[0]))
-		var names []string
-		for _, e := range current(entries) {
-			names = append(names, entryName(e))
-		}
-		return names, err
+		_, paths := listingOf(entries).current()
+		return paths, err
 	})
 }
 

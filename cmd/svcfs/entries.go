@@ -2,27 +2,14 @@ package main
 
 import (
 	"context"
-	"encoding/hex"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/svcfs/svcfs/fs/tree"
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/names"
 )
-
-// shortHashDigits names a file that was recorded without a name, as the mount does.
-const shortHashDigits = 12
-
-// entryName is what the mount shows, before escaping.
-func entryName(e sdk.Entry) string {
-	if e.Name != "" {
-		return e.Name
-	}
-	return hex.EncodeToString(e.Hash[:])[:shortHashDigits]
-}
 
 // allEntries lists every record of a group, one per reference, in upload order.
 func allEntries(ctx context.Context, c *sdk.Client, g sdk.GroupID) ([]sdk.Entry, error) {
@@ -44,37 +31,39 @@ func allEntries(ctx context.Context, c *sdk.Client, g sdk.GroupID) ([]sdk.Entry,
 	return entries, nil
 }
 
-// current keeps the newest live entry of each name, by name.
-func current(entries []sdk.Entry) []sdk.Entry {
-	newest := make(map[string]sdk.Entry)
-	for _, e := range entries {
-		if e.Deleted == nil {
-			newest[entryName(e)] = e
-		}
-	}
-	list := make([]sdk.Entry, 0, len(newest))
-	for _, e := range newest {
-		list = append(list, e)
-	}
-	slices.SortFunc(list, func(x, y sdk.Entry) int { return strings.Compare(entryName(x), entryName(y)) })
-	return list
+// listing is the files of a group as a mount shows them.
+type listing struct {
+	*names.Listing
+	entries []sdk.Entry // all of the group
 }
 
-// ages tells of each name when it came to be.
-func ages(entries []sdk.Entry) map[string]sdk.Seq {
-	oldest := make(map[string]sdk.Seq)
+func listingOf(entries []sdk.Entry) listing {
+	files := make([]names.File, len(entries))
 	for i := range entries {
-		name, age := entryName(entries[i]), tree.Age(&entries[i])
-		if known, ok := oldest[name]; !ok || age < known {
-			oldest[name] = age
-		}
+		files[i] = entries[i].Named()
 	}
-	return oldest
+	return listing{names.List(files), entries}
+}
+
+// current returns the newest living entry of each name, by name, and the path that
+// each is shown under.
+func (l listing) current() (list []sdk.Entry, paths []string) {
+	for _, name := range l.Names() {
+		i, _ := l.Newest(name)
+		list, paths = append(list, l.entries[i]), append(paths, l.Shown(name))
+	}
+	return list, paths
+}
+
+// shownName is how a record is shown that stands alone.
+func shownName(e *sdk.Entry) string {
+	f := e.Named()
+	return names.Show(f.Recorded, f.Ref)
 }
 
 // listedEntry is a file record in JSON output.
 type listedEntry struct {
-	Name        string         `json:"name"` // as shown: escaped
+	Name        string         `json:"name"` // as shown
 	Size        *int64         `json:"size"` // null when unknown
 	Uploader    sdk.AccountID  `json:"uploader"`
 	Time        *time.Time     `json:"time"`
@@ -92,8 +81,8 @@ type listedDeleted struct {
 	Reason string        `json:"reason"`
 }
 
-func listed(e sdk.Entry) listedEntry {
-	l := listedEntry{Name: escapeName(entryName(e)), Uploader: e.Uploader, CID: e.Ref, TransID: e.Tx,
+func listed(e sdk.Entry, name string) listedEntry {
+	l := listedEntry{Name: name, Uploader: e.Uploader, CID: e.Ref, TransID: e.Tx,
 		FileHash: e.Hash.String(), ContentType: e.ContentType, Seq: e.Seq}
 	if e.Size != sdk.SizeUnknown {
 		l.Size = &e.Size
@@ -130,7 +119,8 @@ func (a *app) lsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.printFiles(current(entries), long, asJSON)
+			current, paths := listingOf(entries).current()
+			return a.printFiles(current, paths, long, asJSON)
 		}),
 		ValidArgsFunction: a.completeGroup,
 	}
@@ -139,13 +129,13 @@ func (a *app) lsCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) printFiles(entries []sdk.Entry, long, asJSON bool) error {
+func (a *app) printFiles(entries []sdk.Entry, paths []string, long, asJSON bool) error {
 	if asJSON {
-		return a.printEntriesJSON(entries)
+		return a.printEntriesJSON(entries, paths)
 	}
 	rows := make([][]string, 0, len(entries))
-	for _, e := range entries {
-		name := escapeName(entryName(e))
+	for i, e := range entries {
+		name := paths[i]
 		if long {
 			rows = append(rows, []string{sizeText(e), escapeName(string(e.Uploader)), timeText(e.Time), name})
 		} else {
@@ -156,10 +146,10 @@ func (a *app) printFiles(entries []sdk.Entry, long, asJSON bool) error {
 	return nil
 }
 
-func (a *app) printEntriesJSON(entries []sdk.Entry) error {
+func (a *app) printEntriesJSON(entries []sdk.Entry, paths []string) error {
 	list := make([]listedEntry, 0, len(entries))
-	for _, e := range entries {
-		list = append(list, listed(e))
+	for i, e := range entries {
+		list = append(list, listed(e, paths[i]))
 	}
 	return a.printJSON(list)
 }
@@ -183,10 +173,14 @@ func (a *app) ledgerCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return a.printEntriesJSON(entries)
+			paths := make([]string, len(entries))
+			for i := range entries {
+				paths[i] = shownName(&entries[i])
 			}
-			a.printLedger(entries)
+			if asJSON {
+				return a.printEntriesJSON(entries, paths)
+			}
+			a.printLedger(entries, paths)
 			return nil
 		}),
 		ValidArgsFunction: a.completeGroup,
@@ -197,14 +191,14 @@ func (a *app) ledgerCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) printLedger(entries []sdk.Entry) {
+func (a *app) printLedger(entries []sdk.Entry, paths []string) {
 	rows := make([][]string, 0, len(entries))
-	for _, e := range entries {
+	for i, e := range entries {
 		state := "live"
 		if e.Deleted != nil {
 			state = "deleted:" + escapeText(e.Deleted.Reason)
 		}
-		rows = append(rows, []string{timeText(e.Time), escapeName(string(e.Uploader)), sizeText(e), state, escapeText(string(e.Ref)), escapeName(entryName(e))})
+		rows = append(rows, []string{timeText(e.Time), escapeName(string(e.Uploader)), sizeText(e), state, escapeText(string(e.Ref)), paths[i]})
 	}
 	a.printTable(rows)
 }

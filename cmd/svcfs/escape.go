@@ -5,22 +5,22 @@ import (
 	"strings"
 	"unicode/utf16"
 
-	"github.com/svcfs/svcfs/fs/tree"
+	"github.com/svcfs/svcfs/sdk/names"
 )
 
 // escapeName makes a hostile file or group name fit for one line, as the mount
-// does: a safe name is shown as it is; in any other, what [tree.IsUnsafe] says,
+// does: a safe name is shown as it is; in any other, what [names.IsUnsafe] says,
 // bytes that are not UTF-8 and the percent sign appear in percent form, so that it
 // can be read back.
 func escapeName(name string) string {
-	if tree.Escape(name, "") == name {
+	if names.Escape(name, "") == name {
 		return name
 	}
-	return tree.Escape(name, "%")
+	return names.Escape(name, "%")
 }
 
 // escapeText does the same to a sentence, keeping its percent signs.
-func escapeText(text string) string { return tree.Escape(text, "") }
+func escapeText(text string) string { return names.Escape(text, "") }
 
 // escapeLines does the same to lines of text.
 func escapeLines(text string) string {
@@ -44,7 +44,7 @@ func escapeLines(text string) string {
 func escapeJSON(doc []byte) string {
 	var b strings.Builder
 	for _, r := range string(doc) {
-		if !tree.IsUnsafe(r) || r == '\n' {
+		if !names.IsUnsafe(r) || r == '\n' {
 			b.WriteRune(r)
 			continue
 		}

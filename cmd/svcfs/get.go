@@ -161,7 +161,7 @@ func (a *app) get(ctx context.Context, c *sdk.Client, group sdk.GroupID, what st
 }
 
 func fetchedFrom(e sdk.Entry, plain sdk.Plain, path string) fetched {
-	got := fetched{Name: escapeName(entryName(e)), Path: path, CID: e.Ref, FileHash: e.Hash.String(), Size: plain.Size, State: stateFetched}
+	got := fetched{Name: shownName(&e), Path: path, CID: e.Ref, FileHash: e.Hash.String(), Size: plain.Size, State: stateFetched}
 	if !plain.Fee.IsZero() {
 		got.Fee = plain.Fee.Tokens()
 	}

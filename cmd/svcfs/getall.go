@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -9,10 +8,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
-	"github.com/svcfs/svcfs/fs/tree"
 	"github.com/svcfs/svcfs/sdk"
 )
 
@@ -23,7 +20,7 @@ func (a *app) getAll(ctx context.Context, c *sdk.Client, group sdk.GroupID, f ge
 	if err != nil {
 		return err
 	}
-	entries := current(all)
+	entries, paths := listingOf(all).current()
 	if err := os.MkdirAll(f.output, 0o700); err != nil {
 		return refuse(exitUsage, "name a folder you can write", err)
 	}
@@ -38,7 +35,6 @@ func (a *app) getAll(ctx context.Context, c *sdk.Client, group sdk.GroupID, f ge
 	}
 	g := &getting{app: a, client: c, dir: dir, files: &wholeFiles{dir: dir}, flags: f, bar: a.newBar("fetching", len(entries), total, f.asJSON)}
 	defer a.ui.progress("")
-	paths := claims(entries, ages(all))
 	work := func(ctx context.Context, i int) (outcome, error) { return g.one(ctx, entries[i], paths[i]), ctx.Err() }
 	if err := inOrder(ctx, f.jobs, len(entries), work, func(o outcome) error { return g.took(o, f.asJSON) }); err != nil {
 		if ctx.Err() != nil {
@@ -85,36 +81,6 @@ type outcome struct {
 	err error
 }
 
-// claims gives every entry its path below the folder, as the mount shows it: of
-// names that collide the older one keeps it, also as a folder.
-func claims(entries []sdk.Entry, ages map[string]sdk.Seq) []string {
-	order := make([]int, len(entries))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(ages[entryName(entries[a])], ages[entryName(entries[b])]) })
-	paths, taken := make([]string, len(entries)), make(map[string]string) // path → recorded name; of folders with a slash at the end
-	for _, i := range order {
-		name := entryName(entries[i])
-		at, recorded := "", ""
-		for rest, more := name, true; more; {
-			var part, seed string
-			part, rest, more = strings.Cut(rest, "/")
-			if recorded, seed = recorded+part, string(entries[i].Ref); more {
-				recorded, seed = recorded+"/", part
-			}
-			shown := tree.FreeName(tree.ShowComponent(part), seed, func(shown string) bool {
-				owner, isTaken := taken[filepath.Join(at, shown)]
-				return !isTaken || more && owner == recorded
-			})
-			at = filepath.Join(at, shown)
-			taken[at] = recorded
-		}
-		paths[i] = at
-	}
-	return paths
-}
-
 // isHidden reports whether a path has a component that file managers, and people,
 // do not see.
 func isHidden(path string) bool {
@@ -124,9 +90,9 @@ func isHidden(path string) bool {
 // one fetches a file unless one is there: an equal one, or a different one without
 // --force. Hidden ones of others are for --hidden.
 func (g *getting) one(ctx context.Context, e sdk.Entry, path string) outcome {
-	ctx, flying := g.bar.start(ctx, entryName(e), e.Size)
+	ctx, flying := g.bar.start(ctx, path, e.Size)
 	defer flying.end()
-	doc := fetched{Name: escapeName(entryName(e)), Path: filepath.Join(g.flags.output, path), CID: e.Ref, FileHash: e.Hash.String(), Size: e.Size, State: stateEqual}
+	doc := fetched{Name: path, Path: filepath.Join(g.flags.output, path), CID: e.Ref, FileHash: e.Hash.String(), Size: e.Size, State: stateEqual}
 	if isHidden(path) && e.Uploader != g.client.Account() && !g.flags.hidden {
 		doc.Path, doc.State = "", stateHidden
 		return outcome{doc: doc}

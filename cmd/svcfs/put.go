@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/names"
 )
 
 // putFlags are the flags of put.
@@ -198,15 +199,13 @@ func (a *app) put(ctx context.Context, c *sdk.Client, group sdk.GroupID, files [
 	if f.deflate {
 		ctx = sdk.WithDeflate(ctx)
 	}
-	there := make(map[string]sdk.Entry)
+	there := listingOf(nil)
 	if f.update {
 		entries, err := allEntries(ctx, c, group)
 		if err != nil {
 			return err
 		}
-		for _, e := range current(entries) {
-			there[e.Name] = e
-		}
+		there = listingOf(entries)
 	}
 	var total int64
 	for _, file := range files {
@@ -217,9 +216,9 @@ func (a *app) put(ctx context.Context, c *sdk.Client, group sdk.GroupID, files [
 	err := inOrder(ctx, f.jobs, len(files), func(ctx context.Context, i int) (receipt, error) {
 		ctx, flying := progress.start(ctx, files[i].name, files[i].size)
 		defer flying.end()
-		entry, known := there[files[i].name]
-		if !known {
-			entry = sdk.Entry{}
+		var entry sdk.Entry
+		if at, ok := there.Newest(files[i].name); ok {
+			entry = there.entries[at]
 		}
 		return a.putOne(ctx, c, group, files[i], entry)
 	}, func(r receipt) error { return a.printReceipt(r, f.asJSON, len(files) > 1) })
@@ -263,7 +262,7 @@ func (a *app) printReceipt(r receipt, asJSON, several bool) error {
 	}
 	var pairs [][2]string
 	if several {
-		pairs = append(pairs, [2]string{"name", escapeName(r.Name)})
+		pairs = append(pairs, [2]string{"name", names.Show(r.Name, string(r.CID))})
 	}
 	pairs = append(pairs, [2]string{"cid", escapeText(string(r.CID))}, [2]string{"trans_id", escapeText(string(r.TransID))}, [2]string{"file_hash", r.FileHash})
 	if r.Unchanged {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/names"
 )
 
 func (a *app) rmCommand() *cobra.Command {
@@ -60,7 +61,7 @@ func (a *app) rm(ctx context.Context, c *sdk.Client, group sdk.GroupID, wanted [
 		} else if err != nil {
 			return err
 		}
-		if err := a.printChanged(changedFile{Name: escapeName(entryName(e)), CID: e.Ref, FileHash: e.Hash.String(), Pending: verb == "waits"}, verb, asJSON); err != nil {
+		if err := a.printChanged(changedFile{Name: shownName(&e), CID: e.Ref, FileHash: e.Hash.String(), Pending: verb == "waits"}, verb, asJSON); err != nil {
 			return err
 		}
 	}
@@ -70,10 +71,10 @@ func (a *app) rm(ctx context.Context, c *sdk.Client, group sdk.GroupID, wanted [
 // living returns the file of a reference, or every version of a name.
 func living(group sdk.GroupID, entries []sdk.Entry, what string) ([]sdk.Entry, error) {
 	var versions []sdk.Entry
-	gone := false
+	gone, name := false, listingOf(entries).Resolve(what)
 	for _, e := range entries {
 		switch {
-		case string(e.Ref) != what && entryName(e) != what:
+		case string(e.Ref) != what && e.Named().Recorded != name:
 		case e.Deleted != nil:
 			gone = true
 		case string(e.Ref) == what:
@@ -140,16 +141,14 @@ func (a *app) mv(ctx context.Context, c *sdk.Client, group sdk.GroupID, what, na
 	if err != nil {
 		return err
 	}
-	for _, e := range current(entries) {
-		if entryName(e) == name {
-			return refuse(exitOther, "choose another name, or remove that file first", errors.New(escapeName(name)+" is in use"))
-		}
+	if _, isUsed := listingOf(entries).Newest(name); isUsed {
+		return refuse(exitOther, "choose another name, or remove that file first", errors.New(escapeName(name)+" is in use"))
 	}
 	for _, e := range versions {
 		if err := c.RenameFile(ctx, group, e.Ref, name); err != nil {
 			return err
 		}
-		f := changedFile{Name: escapeName(entryName(e)), NewName: escapeName(name), CID: e.Ref, FileHash: e.Hash.String()}
+		f := changedFile{Name: shownName(&e), NewName: names.Show(name, string(e.Ref)), CID: e.Ref, FileHash: e.Hash.String()}
 		if err := a.printChanged(f, "renamed", asJSON); err != nil {
 			return err
 		}

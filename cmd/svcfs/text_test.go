@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/svcfs/svcfs/fs/tree"
+	"github.com/svcfs/svcfs/sdk/names"
 )
 
 func TestEscapeName(t *testing.T) {
@@ -42,14 +42,14 @@ func TestThreat7PrintedTextIsEscaped(t *testing.T) {
 	a.printPairs([2]string{"spent", hostile + "\n"})
 	a.printTable([][]string{{"mounted", hostile + "\t\n", "x"}})
 	text := out.String()
-	if strings.Count(text, "\n") != 4 || strings.Count(text, "\t") != 1 || strings.ContainsFunc(strings.NewReplacer("\n", "", "\t", "").Replace(text), tree.IsUnsafe) {
+	if strings.Count(text, "\n") != 4 || strings.Count(text, "\t") != 1 || strings.ContainsFunc(strings.NewReplacer("\n", "", "\t", "").Replace(text), names.IsUnsafe) {
 		t.Errorf("printed %q", text)
 	}
 	out.Reset()
 	if err := a.printJSON([]string{hostile, "\U000e0041 100% \x7f"}); err != nil {
 		t.Fatal(err)
 	}
-	if strings.ContainsFunc(strings.ReplaceAll(out.String(), "\n", ""), tree.IsUnsafe) {
+	if strings.ContainsFunc(strings.ReplaceAll(out.String(), "\n", ""), names.IsUnsafe) {
 		t.Errorf("printed %q", out.String())
 	}
 	var back []string

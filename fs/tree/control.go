@@ -8,13 +8,15 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/svcfs/svcfs/sdk/names"
 )
 
 // addControlDir hangs /.svcfs into the root: found by name, not listed, all
 // read-only, and reading it never spends (N4).
 func (t *Tree) addControlDir() {
-	dir := t.newDir(t.root, controlName, dirControl)
-	t.root.hidden = map[string]Node{controlName: dir}
+	dir := t.newDir(t.root, names.Control, dirControl)
+	t.root.hidden = map[string]Node{names.Control: dir}
 	t.addControlFile(dir, "status", t.statusText)
 	t.addControlFile(dir, "pending", t.pendingText)
 	t.addControlFile(dir, "errors", t.errors.text)

@@ -7,8 +7,10 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/names"
 )
 
 const rootIno = 1
@@ -145,7 +147,7 @@ func (d *Dir) Lookup(ctx context.Context, name string) (Node, error) {
 		return nil, d.failed("look up", name, err)
 	}
 	if n := d.child(name); n != nil {
-		if d.kind == dirRoot && name != controlName {
+		if d.kind == dirRoot && name != names.Control {
 			d.t.mu.Lock()
 			d.t.noteLook()
 			d.t.mu.Unlock()
@@ -224,8 +226,8 @@ func (d *Dir) find(name string) Node {
 	if n, ok := d.hidden[name]; ok {
 		return n
 	}
-	if !isSafe(name) {
-		if n, ok := d.children[ShowComponent(name)]; ok {
+	if !names.IsSafe(name) {
+		if n, ok := d.children[names.Component(name)]; ok {
 			return n
 		}
 	}
@@ -336,7 +338,7 @@ func (d *Dir) createHere(name string, flags OpenFlags) (*File, *Handle, error) {
 		t.mu.Unlock()
 		return nil, nil, nil
 	}
-	shown := ShowComponent(name)
+	shown := names.Component(name)
 	f := t.newFile(d, shown)
 	f.group, f.raw = d.group, d.rawPath(name)
 	f.scratch.Store(d.namesScratch(name) || temp)
@@ -403,7 +405,7 @@ func (d *Dir) Mkdir(ctx context.Context, name string) (*Dir, error) {
 	if d.find(name) != nil {
 		return nil, plain(ClassExist, "mkdir", join(d.path(), name), "the name exists")
 	}
-	shown := ShowComponent(name)
+	shown := names.Component(name)
 	made := d.t.newDir(d, shown, dirFolder)
 	made.raw, made.local = name, true
 	d.children[shown] = made
@@ -534,9 +536,22 @@ func (d *Dir) Unlink(ctx context.Context, name string) error {
 		}
 	}
 	d.t.mu.Lock()
-	notices := d.t.dropName(f, d, ShowComponent(name))
+	notices := d.t.dropName(f, d, names.Component(name))
 	d.t.mu.Unlock()
 	d.t.tell(notices)
 	f.forsake()
+	return nil
+}
+
+// checkNewName refuses names that the ledger cannot hold. name is what the
+// kernel passed: no slash, no NUL.
+func checkNewName(name string) *Error {
+	if len(name) > names.MaxBytes {
+		return &Error{Class: ClassNameTooLong, Err: errText("the name is longer than 255 bytes")}
+	}
+	if !utf8.ValidString(name) {
+		return &Error{Class: ClassInvalid, Err: errText("the name is not UTF-8 and the ledger holds only text"),
+			Hint: "Rename it first, for example with convmv."}
+	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/names"
 )
 
 // errText is a cause that is only a sentence.
@@ -136,7 +137,7 @@ func writeErrorLine(w io.Writer, r errorRecord) {
 
 func oneLine(s string) string {
 	return strings.Map(func(r rune) rune {
-		if IsUnsafe(r) {
+		if names.IsUnsafe(r) {
 			return ' '
 		}
 		return r

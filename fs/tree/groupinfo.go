@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/names"
 )
 
 // infoInterval is how long the answers about a group are shown before the service
@@ -33,8 +34,8 @@ type groupInfo struct {
 func (t *Tree) addGroupControl(g *group) {
 	g.info.asking = newGate()
 	g.info.texts, g.info.askedAt = make(map[string][]byte), make(map[string]time.Time)
-	dir := t.newDir(g.dir, controlName, dirControl)
-	g.dir.hidden = map[string]Node{controlName: dir}
+	dir := t.newDir(g.dir, names.Control, dirControl)
+	g.dir.hidden = map[string]Node{names.Control: dir}
 	for _, name := range []string{infoMembers, infoOwner, infoChecksum} {
 		t.addControlFile(dir, name, func() []byte { return g.info.text(name) })
 	}

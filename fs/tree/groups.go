@@ -11,7 +11,7 @@ import (
 
 	"github.com/svcfs/svcfs/cache"
 	"github.com/svcfs/svcfs/sdk"
-	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/names"
 )
 
 // group is one group the account owns or belongs to.
@@ -102,29 +102,22 @@ func (t *Tree) conflict(g *group, v *versions) []notice {
 	path := join(g.dir.path(), v.raw)
 	return []notice{{err: &Error{Class: ClassConflict, Op: "close", Path: path,
 		Err:  errText(string(e.Uploader) + " uploaded this name while it was changed here; both are kept, and the newest is shown"),
-		Hint: "Compare with the others: ls -l '" + t.cfg.Mountpoint + join(g.dir.path(), controlName+"/history/"+oneLine(v.raw)) + "'"}}}
+		Hint: "Compare with the others: ls -l '" + t.cfg.Mountpoint + join(g.dir.path(), names.Control+"/history/"+oneLine(v.raw)) + "'"}}}
 }
 
 // age is where in the ledger the name came to be.
 func (v *versions) age() (oldest sdk.Seq) {
 	for i, e := range v.entries {
-		if at := Age(e); i == 0 || at < oldest {
+		if at := sdk.Seq(e.Named().Age); i == 0 || at < oldest {
 			oldest = at
 		}
 	}
 	return oldest
 }
 
-// Age returns where in the ledger e got its name: of names that collide the one
-// with the older upload keeps it. A rename makes a name as young as itself, and a
-// deletion by request too, so that nobody takes an older name than theirs; a
-// retention window does not, because it takes old versions from every name.
-func Age(e *sdk.Entry) sdk.Seq {
-	if e.Deleted != nil && e.Deleted.Reason == wire.ReasonRetentionPolicy {
-		return e.Seq
-	}
-	return e.ChangedSeq
-}
+// recordedName returns the name e is listed under. A name is a path: slashes divide
+// folders.
+func recordedName(e *sdk.Entry) string { return e.Named().Recorded }
 
 // newest returns the newest upload that is not deleted, or nil.
 func (v *versions) newest() *sdk.Entry {
@@ -201,7 +194,7 @@ func (t *Tree) applyGroups(listed, newcomers []sdk.Group, alike map[sdk.GroupID]
 	}
 	for _, newcomer := range newcomers {
 		owner, isAlike := alike[newcomer.ID]
-		t.addGroup(newcomer, groupName(newcomer.ID, owner, isAlike))
+		t.addGroup(newcomer, names.Group(string(newcomer.ID), string(owner), isAlike))
 	}
 	for id, g := range t.groups {
 		if !still[id] {
@@ -222,7 +215,7 @@ func (t *Tree) addGroup(listed sdk.Group, name string) {
 	g := &group{id: listed.ID, owned: listed.Owned, role: listed.Role, listing: newGate(),
 		names: make(map[string]*versions), byRef: make(map[sdk.Ref]*sdk.Entry), own: make(map[sdk.Ref]struct{}),
 		here: make(map[sdk.Ref]int)}
-	name = FreeName(name, string(listed.ID), func(name string) bool { return t.root.children[name] == nil })
+	name = names.Free(name, string(listed.ID), func(name string) bool { return t.root.children[name] == nil })
 	g.dir = t.newDir(t.root, name, dirGroup)
 	g.dir.group = g
 	t.addGroupControl(g)
@@ -527,7 +520,7 @@ func (t *Tree) placeAll(g *group, touched map[*versions]bool) (notices []notice)
 	})
 	vacated := make(map[string]bool) // folders that something vanishes from
 	for v := range touched {
-		if v.newest() != nil {
+		if v.newest() != nil || v.shown == nil {
 			continue
 		}
 		for i, c := range v.raw {
@@ -640,7 +633,7 @@ func (t *Tree) slot(g *group, raw, ref string) (*Dir, string) {
 	for _, part := range parts[:len(parts)-1] {
 		dir = t.folder(dir, part)
 	}
-	return dir, FreeName(ShowComponent(parts[len(parts)-1]), ref, func(name string) bool { return dir.children[name] == nil })
+	return dir, names.Free(names.Component(parts[len(parts)-1]), ref, func(name string) bool { return dir.children[name] == nil })
 }
 
 // folder returns the folder of that recorded component in dir, making it.
@@ -650,7 +643,7 @@ func (t *Tree) folder(dir *Dir, raw string) *Dir {
 		d, ok := n.(*Dir)
 		return ok && d.raw == raw
 	}
-	name := FreeName(ShowComponent(raw), raw, func(name string) bool { return dir.children[name] == nil || isOurs(dir.children[name]) })
+	name := names.Free(names.Component(raw), raw, func(name string) bool { return dir.children[name] == nil || isOurs(dir.children[name]) })
 	if there := dir.children[name]; isOurs(there) {
 		return there.(*Dir)
 	}

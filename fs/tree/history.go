@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/names"
 )
 
 // past is a directory of GROUP/.svcfs/history: one for each component of the
@@ -35,9 +36,9 @@ func (g *group) learnPast() {
 
 // step returns the directory of a component, making it.
 func (p *past) step(raw string) *past {
-	shown := ShowComponent(raw)
-	if next := p.under[shown]; len(shown) > maxNameBytes || next != nil && next.raw != raw {
-		shown = WithSuffix(shown, raw)
+	shown := names.Component(raw)
+	if next := p.under[shown]; len(shown) > names.MaxBytes || next != nil && next.raw != raw {
+		shown = names.WithSuffix(shown, raw)
 	}
 	next := p.under[shown]
 	if next == nil {
@@ -86,7 +87,7 @@ func (t *Tree) refreshPast(d *Dir) {
 	}
 	for name, f := range t.pastFiles(d) {
 		if children[name] != nil {
-			name = WithSuffix(name, string(f.entry.Load().Ref))
+			name = names.WithSuffix(name, string(f.entry.Load().Ref))
 			f.name = name
 		}
 		children[name] = f
@@ -129,9 +130,9 @@ func versionName(i int, e *sdk.Entry) string {
 	if !e.Time.IsZero() {
 		date = e.Time.UTC().Format("20060102T150405Z")
 	}
-	name := ShowComponent(fmt.Sprintf("%06d-%s-%s%s", seq, date, e.Uploader, path.Ext(path.Base(recordedName(e)))))
-	if len(name) > maxNameBytes {
-		return WithSuffix(name, string(e.Ref))
+	name := names.Component(fmt.Sprintf("%06d-%s-%s%s", seq, date, e.Uploader, path.Ext(path.Base(recordedName(e)))))
+	if len(name) > names.MaxBytes {
+		return names.WithSuffix(name, string(e.Ref))
 	}
 	return name
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/names"
 )
 
 // Link gives a scratch file another name (N5). A real name records the content
@@ -58,7 +59,7 @@ func (t *Tree) addName(f *File, d *Dir, name string, row *sdk.Entry) ([]notice, 
 	if f.dir == nil || d.parent == nil {
 		return nil, false
 	}
-	shown := ShowComponent(name)
+	shown := names.Component(name)
 	d.children[shown] = f
 	d.mtime = t.now()
 	if row == nil {
@@ -75,7 +76,7 @@ func (t *Tree) addName(f *File, d *Dir, name string, row *sdk.Entry) ([]notice, 
 func (t *Tree) isLink(f *File, d *Dir, name string) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	return slices.Contains(f.links, link{d, ShowComponent(name)})
+	return slices.Contains(f.links, link{d, names.Component(name)})
 }
 
 // dropName takes one name from f; with the last one it is unlinked. What it hid

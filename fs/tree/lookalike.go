@@ -11,6 +11,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/names"
 )
 
 //go:embed confusables.tsv
@@ -46,7 +47,7 @@ func skeleton(name string) string {
 		switch {
 		case ok:
 			b.WriteString(shape)
-		case !IsUnsafe(r) && !unicode.Is(unicode.Variation_Selector, r):
+		case !names.IsUnsafe(r) && !unicode.Is(unicode.Variation_Selector, r):
 			b.WriteRune(r)
 		}
 	}

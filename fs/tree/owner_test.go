@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/names"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -135,7 +136,7 @@ func TestThreat17FoldersGiveWayToOlderFiles(t *testing.T) {
 			if got := m.names("/team"); len(got) != 4 {
 				t.Errorf("the group lists %q", got)
 			}
-			folder := "/team/" + WithSuffix("report.pdf", "report.pdf")
+			folder := "/team/" + names.WithSuffix("report.pdf", "report.pdf")
 			if got := m.names(folder); !slices.Equal(got, []string{"x", "y", "z"}) {
 				t.Errorf("%s holds %q", folder, got)
 			}
@@ -151,14 +152,14 @@ func TestThreat17FoldersGiveWayToOlderFiles(t *testing.T) {
 // that have the name which another would get.
 func TestN3CollisionsOfFolders(t *testing.T) {
 	w := team()
-	w.put("team", alice, WithSuffix("a", "a"), []byte("0"))
+	w.put("team", alice, names.WithSuffix("a", "a"), []byte("0"))
 	w.put("team", alice, "a", []byte("1"))
 	w.put("team", bob, "a/f", []byte("2"))
 	w.put("team", alice, "b%0Ac/f", []byte("3"))
 	w.put("team", bob, "b\nc/f", []byte("4"))
 	m := mount(t, w, alice)
 	files := allFiles(t, m.dir("/team"), "")
-	if len(files) != 5 || !slices.Contains(files, "a") || !slices.Contains(files, WithSuffix("a", "a")) || !slices.Contains(files, "b%0Ac/f") {
+	if len(files) != 5 || !slices.Contains(files, "a") || !slices.Contains(files, names.WithSuffix("a", "a")) || !slices.Contains(files, "b%0Ac/f") {
 		t.Fatalf("files: %q", files)
 	}
 	m.wantContent("/team/b%0Ac/f", "3")

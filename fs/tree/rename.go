@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/names"
 )
 
 // Rename moves name to newName in to.
@@ -105,7 +106,7 @@ func enterBoth(ctx context.Context, a, b *File) (leave func(), err error) {
 func (t *Tree) choose(f *File, d *Dir, name string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	i := slices.Index(f.links, link{d, ShowComponent(name)})
+	i := slices.Index(f.links, link{d, names.Component(name)})
 	if i < 0 {
 		return true
 	}
@@ -125,7 +126,7 @@ func (d *Dir) renameLink(f *File, name string, to *Dir, newName string) error {
 	}
 	t := d.t
 	t.mu.Lock()
-	from, shown := link{d, ShowComponent(name)}, ShowComponent(newName)
+	from, shown := link{d, names.Component(name)}, names.Component(newName)
 	var notices []notice
 	if old, ok := to.children[shown].(*File); ok && old != f {
 		notices = t.dropName(old, to, shown)
@@ -343,7 +344,7 @@ func (t *Tree) standing(d *Dir, raw string) *Dir {
 // hang takes f from its old name and gives it the new one. Needs Tree.mu.
 func (t *Tree) hang(f *File, to *Dir, newName string, becomesScratch bool) []notice {
 	notices := t.leave(f, becomesScratch)
-	shown := ShowComponent(newName)
+	shown := names.Component(newName)
 	if old, ok := to.children[shown].(*File); ok && old != f {
 		notices = append(notices, t.replace(old, to, shown, becomesScratch)...)
 	}
@@ -484,7 +485,7 @@ func (d *Dir) moveFolder(dir, to *Dir, newName string, target Node, renamed []sd
 	if err := mayMoveFolder(dir, to, newName, target); err != nil {
 		return nil, err
 	}
-	shown := ShowComponent(newName)
+	shown := names.Component(newName)
 	if made, ok := to.children[shown].(*Dir); ok && Node(made) != target {
 		dir.absorb(made)
 	}

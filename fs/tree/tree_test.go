@@ -14,8 +14,11 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"pgregory.net/rapid"
 
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/names"
+	"github.com/svcfs/svcfs/sdk/names/namestest"
 	"github.com/svcfs/svcfs/sdk/sdktest"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
@@ -69,40 +72,73 @@ func TestN2NewestUploadOfANameIsShownAndSlashesAreFolders(t *testing.T) {
 }
 
 func TestN3HostileNamesStayInsideAndApart(t *testing.T) {
-	for _, tc := range []struct{ name, raw, shown string }{
-		{"plain", "a.txt", "a.txt"},
-		{"percent alone", "100%.txt", "100%.txt"},
-		{"url encoded", "My%20File.pdf", "My%20File.pdf"},
-		{"empty is replaced by hash", "", sdk.ComputeHash([]byte("x")).String()[:12]},
-		{"dot", ".", "%2E"},
-		{"dot dot", "..", "%2E%2E"},
-		{"climb", "../../etc/passwd", "%2E%2E/%2E%2E/etc/passwd"},
-		{"absolute", "/etc/passwd", "%2F/etc/passwd"},
-		{"doubled slash", "a//b", "a/%2F/b"},
-		{"trailing slash", "a/", "a/%2F"},
-		{"NUL", "a\x00b", "a%00b"},
-		{"newline", "a\nb", "a%0Ab"},
-		{"escape sequence", "a\x1b[31mb", "a%1B[31mb"},
-		{"right to left override", "gpj.\u202eexe", "gpj.%E2%80%AEexe"},
-		{"not UTF-8", "a\xff", "a%FF"},
-		{"percent in an unsafe name", "50%\n", "50%25%0A"},
-		{"control directory", ".svcfs", "%2Esvcfs"},
-		{"control directory in path", ".svcfs/status", "%2Esvcfs/status"},
-		{"backslash", `a\b`, `a\b`},
-		{"shell", "$(rm -rf ~)", "$(rm -rf ~)"},
-		{"leading dash", "-rf", "-rf"},
-		{"umlaut", "Grüße.txt", "Grüße.txt"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
+	for _, tc := range namestest.Table() {
+		t.Run(tc.Name, func(t *testing.T) {
 			w := team()
-			w.put("team", alice, tc.raw, []byte("x"))
+			w.put("team", alice, tc.Raw, []byte(namestest.Content))
+			w.rows["team"][0].ContentType = tc.ContentType
 			m := mount(t, w, bob)
-			if got := allFiles(t, m.dir("/team"), ""); !slices.Equal(got, []string{tc.shown}) {
-				t.Fatalf("%q is shown as %q, want %q", tc.raw, got, tc.shown)
+			if got := allFiles(t, m.dir("/team"), ""); !slices.Equal(got, []string{tc.Shown}) {
+				t.Fatalf("%q is shown as %q, want %q", tc.Raw, got, tc.Shown)
 			}
-			m.wantContent("/team/"+tc.shown, "x")
+			m.wantContent("/team/"+tc.Shown, namestest.Content)
 		})
 	}
+}
+
+// Whatever is recorded in whatever order: a mount that sees everything at once shows
+// what the commands show, and what any mount shows is found again by it.
+func TestN3ShownNamesAreFoundAgain(t *testing.T) {
+	component := rapid.SampledFrom([]string{"a", "b", "a\n", "a%0A", "a%250A", "", "%2F", ".", "..", ".svcfs", "a\u202e", names.WithSuffix("a", "a"), strings.Repeat("ü", 200)})
+	path := rapid.Custom(func(r *rapid.T) string {
+		return strings.Join(rapid.SliceOfN(component, 1, 3).Draw(r, "components"), "/")
+	})
+	rapid.Check(t, func(r *rapid.T) {
+		w := team()
+		first := mount(t, w, bob) // sees them one by one
+		defer first.Close()
+		allFiles(t, first.dir("/team"), "")
+		var refs []sdk.Ref
+		for i, name := range rapid.SliceOfN(path, 1, 6).Draw(r, "names") {
+			refs = append(refs, w.put("team", alice, name, []byte(fmt.Sprint(i))).Ref)
+			first.refresh()
+		}
+		if rapid.Bool().Draw(r, "one is deleted") {
+			w.shred("team", rapid.SampledFrom(refs).Draw(r, "deleted"))
+			first.refresh()
+		}
+		later := mount(t, w, bob)
+		defer later.Close()
+		var files []names.File
+		for i := range w.rows["team"] {
+			files = append(files, w.rows["team"][i].Named())
+		}
+		list := names.List(files)
+		var shown []string
+		for _, name := range list.Names() {
+			shown = append(shown, list.Shown(name))
+		}
+		if got := allFiles(t, later.dir("/team"), ""); !sameSet(got, shown) {
+			r.Fatalf("the mount shows %q, the commands %q", got, shown)
+		}
+		for _, m := range []*mounted{first, later} {
+			found := map[string]string{}
+			for _, path := range allFiles(t, m.dir("/team"), "") {
+				recorded := m.node("/team/" + path).(*File).raw
+				if at, ok := list.Newest(list.Resolve(path)); !ok || m == later && files[at].Recorded != recorded {
+					r.Fatalf("%q, which shows %q, means %q, %v", path, recorded, list.Resolve(path), ok)
+				}
+				if other, ok := found[list.Resolve(path)]; ok && m == later {
+					r.Fatalf("%q and %q mean the same", path, other)
+				}
+				found[list.Resolve(path)] = path
+			}
+		}
+	})
+}
+
+func sameSet(a, b []string) bool {
+	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }
 
 func allFiles(t *testing.T, d *Dir, prefix string) []string {
@@ -113,7 +149,7 @@ func allFiles(t *testing.T, d *Dir, prefix string) []string {
 	}
 	var files []string
 	for _, e := range list {
-		if strings.ContainsAny(e.Name, "/\x00") || e.Name == "." || e.Name == ".." || e.Name == "" || len(e.Name) > maxNameBytes {
+		if strings.ContainsAny(e.Name, "/\x00") || e.Name == "." || e.Name == ".." || e.Name == "" || len(e.Name) > names.MaxBytes {
 			t.Errorf("a directory lists the impossible name %q", e.Name)
 		}
 		if sub, ok := e.Node.(*Dir); ok {

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -8,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/svcfs/svcfs/sdk/names"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/groups"
@@ -274,7 +276,30 @@ func (p *Page) listFiles(r *http.Request, account string) (any, error) {
 		return nil, err
 	}
 	more := len(rows) > pageRows
-	return map[string]any{"files": rows[:min(len(rows), pageRows)], "more": more}, nil
+	views := make([]fileView, 0, len(rows))
+	for _, row := range rows[:min(len(rows), pageRows)] {
+		views = append(views, viewFile(row))
+	}
+	return map[string]any{"files": views, "more": more}, nil
+}
+
+// fileView is a file record as the page shows it.
+type fileView struct {
+	wire.TransactionRow
+	Shown string `json:"shown"` // the path in a mount
+}
+
+func viewFile(row wire.TransactionRow) fileView {
+	var hash [sha256.Size]byte
+	_, _ = hex.Decode(hash[:], []byte(row.FileHash)) // as the service recorded it
+	var name, contentType string
+	if row.Filename != nil {
+		name = *row.Filename
+	}
+	if row.ContentType != nil {
+		contentType = *row.ContentType
+	}
+	return fileView{row, names.Show(names.Recorded(name, contentType, hash), row.IPFSHash)}
 }
 
 // retrieve charges one retrieval and hands the key to the page, with the

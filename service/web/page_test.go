@@ -4,17 +4,21 @@ import (
 	"bytes"
 	"compress/zlib"
 	"crypto/rand"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/chromedp/cdproto/browser"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"github.com/svcfs/svcfs/sdk/names"
+	"github.com/svcfs/svcfs/sdk/names/namestest"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -429,7 +433,7 @@ func TestThreat36HostileNamesAreOnlyText(t *testing.T) {
 	for _, name := range names {
 		b.sees(name)
 	}
-	b.sees(`photo\u202egpj.exe`)
+	b.sees("photo%E2%80%AEgpj.exe")
 	b.click("Verify " + names[0])
 	b.sees("Verify " + names[0] + "?")
 	b.click("Verify for 0.013 tokens")
@@ -504,4 +508,32 @@ func TestSessionEndsWhileThePageIsOpen(t *testing.T) {
 	b.click("Rotate this key")
 	b.click("Yes, rotate key")
 	b.sees("Ask the operator of this service for a sign-in link")
+}
+
+// What is no name of a file, such as the name of a group, is escaped in the page by
+// the rules of package names.
+func TestThreat36PageEscapesAsTheMount(t *testing.T) {
+	s := serve(t)
+	alice := s.user("alice", "10")
+	b := alice.browse()
+	var texts []string
+	for _, c := range namestest.Table() {
+		if utf8.ValidString(c.Raw) {
+			texts = append(texts, c.Raw)
+		}
+	}
+	raw, err := json.Marshal(texts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := eval[[]string](b, `import("/account/text.js").then((text) => `+string(raw)+`.map(text.visible))`)
+	for i, text := range texts {
+		want := names.Escape(text, "")
+		if want != text {
+			want = names.Escape(text, "%")
+		}
+		if shown[i] != want {
+			t.Errorf("%q is shown as %q, want %q", text, shown[i], want)
+		}
+	}
 }

@@ -69,7 +69,7 @@ function cell(label, ...children) {
 }
 
 function fileRow(g, session, f) {
-	const name = f.filename ? visible(f.filename) : `${f.file_hash.slice(0, 12)} (no name recorded)`;
+	const name = f.shown;
 	return h("tr", { class: f.deleted ? "gone" : undefined },
 		h("th", { scope: "row", class: "file-name" }, name),
 		cell("Size", bytes(f.original_size)),

@@ -1,10 +1,13 @@
 // How names, numbers, times and actions are written.
 
+const unseen = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]|(?!\p{Variation_Selector})\p{Default_Ignorable_Code_Point}/u;
+const escaped = new RegExp(`${unseen.source}|%`, "gu");
+
 // visible writes characters nobody sees, or that turn the direction of what
-// follows, as escapes: a name is not what it looks like otherwise.
+// follows, as a mount does: a name is not what it looks like otherwise. Names of
+// files come from the service, as a mount shows them.
 export function visible(name) {
-	return name.replace(/[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g,
-		(c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`);
+	return unseen.test(name) ? name.replace(escaped, (c) => encodeURIComponent(c)) : name;
 }
 
 export function bytes(n) {

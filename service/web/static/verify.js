@@ -46,7 +46,7 @@ export async function verify(group, file, maxFileBytes, step) {
 		step("Comparing…");
 		const sum = hex(new Uint8Array(await crypto.subtle.digest("SHA-256", content)));
 		if (sum !== file.file_hash) throw new Mismatch("It decrypts, but its SHA-256 is not the one in the ledger.");
-		return { identical: true, content, filename: (file.filename ?? "").split("/").pop() || file.file_hash.slice(0, 12) };
+		return { identical: true, content, filename: file.shown.split("/").pop() };
 	} catch (error) {
 		if (error instanceof Mismatch) return { identical: false, why: error.message };
 		if (error instanceof ServiceError && error.code === "BLOB_CORRUPT") return { identical: false, why: error.message };

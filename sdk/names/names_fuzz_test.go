@@ -1,4 +1,4 @@
-package tree
+package names
 
 import (
 	"net/url"
@@ -7,8 +7,6 @@ import (
 	"testing"
 	"unicode"
 	"unicode/utf8"
-
-	"github.com/svcfs/svcfs/sdk"
 )
 
 // FuzzNames: whatever a ledger calls a file or a group, threat 7: what is shown
@@ -20,18 +18,21 @@ func FuzzNames(f *testing.F) {
 		f.Add(seed, "ref")
 	}
 	f.Fuzz(func(t *testing.T, raw, ref string) {
-		shown := ShowComponent(raw)
-		for _, name := range []string{shown, groupName(sdk.GroupID(raw), "", false), WithSuffix(shown, ref)} {
-			if name == "" || name == "." || name == ".." || name == controlName || !utf8.ValidString(name) || strings.ContainsRune(name, '/') ||
+		shown := Component(raw)
+		for _, name := range []string{shown, Group(raw, "", false), WithSuffix(shown, ref)} {
+			if name == "" || name == "." || name == ".." || name == Control || !utf8.ValidString(name) || strings.ContainsRune(name, '/') ||
 				strings.ContainsFunc(name, unicode.IsControl) || !filepath.IsLocal(name) {
 				t.Errorf("%q is shown as %q", raw, name)
 			}
 		}
-		if n := len(FreeName(groupName(sdk.GroupID(raw), sdk.AccountID(ref), true), ref, func(string) bool { return true })); n > maxNameBytes {
+		if n := len(Free(Group(raw, ref, true), ref, func(string) bool { return true })); n > MaxBytes {
 			t.Errorf("group %q has a name of %d bytes", raw, n)
 		}
-		if n := len(WithSuffix(shown, ref)); n > maxNameBytes {
+		if n := len(WithSuffix(shown, ref)); n > MaxBytes {
 			t.Errorf("%q with a suffix has %d bytes", raw, n)
+		}
+		if path := Show(raw, ref); !filepath.IsLocal(path) || path == "." || strings.Contains(path, "\x00") || strings.ContainsFunc(path, IsUnsafe) {
+			t.Errorf("%q has the path %q", raw, path)
 		}
 		if back, err := url.PathUnescape(shown); shown != raw && raw != "" && (err != nil || back != raw) {
 			t.Errorf("%q is shown as %q, which is %q, %v", raw, shown, back, err)

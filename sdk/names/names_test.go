@@ -1,0 +1,65 @@
+package names_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/svcfs/svcfs/sdk/names"
+	"github.com/svcfs/svcfs/sdk/names/namestest"
+)
+
+func TestShow(t *testing.T) {
+	for _, c := range namestest.Table() {
+		t.Run(c.Name, func(t *testing.T) {
+			if got := names.Show(names.Recorded(c.Raw, c.ContentType, namestest.Sum()), "ref"); got != c.Shown {
+				t.Errorf("%q is shown as %q, want %q", c.Raw, got, c.Shown)
+			}
+		})
+	}
+	long := strings.Repeat("ü", 200) + ".txt"
+	if got := names.Show(long, "ref"); len(got) > names.MaxBytes || got != names.WithSuffix(long, "ref") {
+		t.Errorf("a long name is shown as %q", got)
+	}
+}
+
+// Of names that collide the one that is older in the ledger keeps its own, and what
+// is shown leads back to what is recorded.
+func TestListing(t *testing.T) {
+	list := names.List([]names.File{
+		{Recorded: "a", Ref: "1", Seq: 1, Age: 1},
+		{Recorded: "a/b", Ref: "2", Seq: 2, Age: 2},
+		{Recorded: "c\nd", Ref: "3", Seq: 3, Age: 3},
+		{Recorded: "c%0Ad", Ref: "4", Seq: 4, Age: 4},
+		{Recorded: "gone", Ref: "5", Seq: 5, Age: 5, Deleted: true},
+		{Recorded: "z", Ref: "6", Seq: 6, Age: 6, Deleted: true},
+		{Recorded: "z/y", Ref: "7", Seq: 7, Age: 7},
+		{Recorded: "z", Ref: "8", Seq: 8, Age: 8},
+		{Recorded: "z", Ref: "9", Seq: 9, Age: 9},
+	})
+	want := map[string]string{"a": "a", "a/b": names.WithSuffix("a", "a") + "/b", "c\nd": "c%0Ad", "c%0Ad": names.WithSuffix("c%0Ad", "4"),
+		"z": "z", "z/y": names.WithSuffix("z", "z") + "/y"}
+	for recorded, shown := range want {
+		if got := list.Shown(recorded); got != shown {
+			t.Errorf("%q is shown as %q, want %q", recorded, got, shown)
+		}
+		if got := list.Resolve(shown); got != recorded {
+			t.Errorf("%q means %q, want %q", shown, got, recorded)
+		}
+	}
+	if got := list.Names(); !slices.Equal(got, []string{"a", "a/b", "c\nd", "c%0Ad", "z", "z/y"}) {
+		t.Errorf("the listing has %q", got)
+	}
+	if at, ok := list.Newest("z"); at != 8 || !ok {
+		t.Errorf("the newest is %d, %v", at, ok)
+	}
+	if at, ok := list.Newest("gone"); ok {
+		t.Errorf("what is deleted is listed, %d", at)
+	}
+	otherOrder := map[string]string{names.WithSuffix("a", "1"): "a", "a/b": "a/b", names.WithSuffix("c%0Ad", "3"): "c\nd", "nothing": "nothing", "gone": "gone"}
+	for path, recorded := range otherOrder {
+		if got := list.Resolve(path); got != recorded {
+			t.Errorf("%q, as another mount shows it, means %q, want %q", path, got, recorded)
+		}
+	}
+}
