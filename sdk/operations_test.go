@@ -63,6 +63,9 @@ func calls() []called {
 		{"isAuthorized", rpc, false, func(ctx context.Context, c *sdk.Client, e sdk.Entry) error {
 			return last(c.IsAuthorized(ctx, e.Group, ""))
 		}},
+		{"getGroupRetention", rpc, false, func(ctx context.Context, c *sdk.Client, e sdk.Entry) error {
+			return last(c.GroupRetention(ctx, e.Group))
+		}},
 		{"getGroupOwner", rpc, false, func(ctx context.Context, c *sdk.Client, e sdk.Entry) error { return last(c.GroupOwner(ctx, e.Group)) }},
 		{"getGroupChecksum", rpc, false, func(ctx context.Context, c *sdk.Client, e sdk.Entry) error {
 			return last(c.GroupChecksum(ctx, e.Group))
@@ -338,6 +341,8 @@ func TestThreat7LedgerAnswersWithoutValues(t *testing.T) {
 		{"getGroupOwner", bytesOf("null"), sdk.KindNotFound},
 		{"getGroupOwner", bytesOf(`""`), sdk.KindNotFound},
 		{"getGroupOwner", bytesOf("7"), sdk.KindCorrupt},
+		{"getGroupRetention", bytesOf("-1"), sdk.KindCorrupt},
+		{"getGroupRetention", bytesOf(`"7"`), sdk.KindCorrupt},
 		{"getGroupOwner", json.RawMessage(`{"result":{}}`), sdk.KindCorrupt},
 		{"getGroupOwner", json.RawMessage(`{"error":{"cause":7}}`), sdk.KindCorrupt},
 		{"getGroupOwner", json.RawMessage(`{"error":{"cause":{"name":"UNKNOWN_ACCOUNT"},"data":{"a":1},"message":"gone"}}`), sdk.KindNotFound},

@@ -224,6 +224,19 @@ func (c *Client) GroupOwner(ctx context.Context, g GroupID) (AccountID, error) {
 	return *owner, nil
 }
 
+// GroupRetention returns after how many days files of g are destroyed, nil for
+// never. Free, no authentication. Errors: [KindUnavailable], [KindTimeout],
+// [KindCorrupt]. Specification 4.2.
+func (c *Client) GroupRetention(ctx context.Context, g GroupID) (days *int64, err error) {
+	if err := c.view(ctx, "get_group_retention", groupArgs{GroupID: g}, &days); err != nil {
+		return nil, c.wrap("ask retention", g, "", err)
+	}
+	if days != nil && *days < 0 {
+		return nil, c.wrap("ask retention", g, "", malformed(errors.New("files are kept less than no time")))
+	}
+	return days, nil
+}
+
 // GroupChecksum returns the checksum of g, or "" when the service publishes none,
 // also for a group it does not know. At a self-hosted service it tells key
 // versions apart and attests nothing. Free, no authentication.

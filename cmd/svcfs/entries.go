@@ -124,7 +124,7 @@ func (a *app) lsCommand() *cobra.Command {
 		}),
 		ValidArgsFunction: a.completeGroup,
 	}
-	cmd.Flags().BoolVarP(&long, "long", "l", false, "also size, uploader and time; of groups role and owner")
+	cmd.Flags().BoolVarP(&long, "long", "l", false, "also size, uploader and time; of groups role, owner and how long files are kept")
 	addJSON(cmd, &asJSON)
 	return cmd
 }

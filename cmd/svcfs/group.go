@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -237,7 +238,7 @@ func (a *app) groupListCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:     "list",
-		Short:   "List the groups this account owns or belongs to, with its role and the owner",
+		Short:   "List the groups this account owns or belongs to, with its role, the owner and how long files are kept",
 		Example: "  svcfs group list",
 		Args:    cobra.NoArgs,
 		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, _ []string) error {
@@ -254,6 +255,21 @@ type listedGroup struct {
 	Owned bool          `json:"owned"`
 	Role  sdk.Role      `json:"role,omitempty"`
 	Owner sdk.AccountID `json:"owner,omitempty"` // where the service tells
+
+	Retention *int64 `json:"retention_days,omitempty"`
+	Pending   bool   `json:"pending,omitempty"` // something waits to be destroyed
+}
+
+// keeping tells how long a group keeps files, "" for ever.
+func (g listedGroup) keeping() string {
+	var parts []string
+	if g.Retention != nil {
+		parts = append(parts, "keeps files "+plural(int(*g.Retention), "day"))
+	}
+	if g.Pending {
+		parts = append(parts, "destruction waits: svcfs group pending "+escapeName(string(g.ID)))
+	}
+	return strings.Join(parts, "; ")
 }
 
 // listGroups lists groups; long, and JSON, also tell role and owner of each.
@@ -277,6 +293,9 @@ func (a *app) listGroups(ctx context.Context, c *sdk.Client, long, asJSON bool) 
 		row := []string{escapeName(string(g.ID))}
 		if long {
 			row = []string{roleText(groups[i]), escapeName(string(g.ID)), cmp.Or(escapeName(string(g.Owner)), "-")}
+			if keeping := g.keeping(); keeping != "" {
+				row = append(row, keeping)
+			}
 		}
 		rows = append(rows, row)
 	}
@@ -287,17 +306,20 @@ func (a *app) listGroups(ctx context.Context, c *sdk.Client, long, asJSON bool) 
 // groupJobs is how many groups are asked about at a time.
 const groupJobs = 8
 
-// describe tells of a group, with its owner if that is wanted, who is asked for
-// unless it is the caller.
-func describe(ctx context.Context, c *sdk.Client, g sdk.Group, withOwner bool) listedGroup {
+// describe tells of a group; long also its owner, who is asked for unless it is the
+// caller, how long it keeps files, and whether any wait to be destroyed. What the
+// service does not tell is left out.
+func describe(ctx context.Context, c *sdk.Client, g sdk.Group, long bool) listedGroup {
 	l := listedGroup{ID: g.ID, Owned: g.Owned, Role: g.Role}
-	switch {
-	case !withOwner:
-	case g.Owned:
-		l.Owner = c.Account()
-	default:
-		l.Owner, _ = c.GroupOwner(ctx, g.ID) // what is not told is left out
+	if !long {
+		return l
 	}
+	if l.Owner = c.Account(); !g.Owned {
+		l.Owner, _ = c.GroupOwner(ctx, g.ID)
+	}
+	l.Retention, _ = c.GroupRetention(ctx, g.ID)
+	waits, err := c.PendingDestruction(ctx, g.ID)
+	l.Pending = err == nil && (waits.RetentionDays != nil || waits.Files > 0)
 	return l
 }
 

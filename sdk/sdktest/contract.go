@@ -270,8 +270,16 @@ func retention(t *testing.T, s *suite) {
 	days := int64(30)
 	_, err := s.alice.SetGroupRetention(t.Context(), s.group, &days)
 	ok(t, "set", err)
+	got, err := s.bob.GroupRetention(t.Context(), s.group)
+	ok(t, "ask", err)
+	if got == nil || *got != days {
+		t.Errorf("files are kept %v days, want %d", got, days)
+	}
 	_, err = s.alice.SetGroupRetention(t.Context(), s.group, nil)
 	ok(t, "clear", err)
+	if got, err := s.bob.GroupRetention(t.Context(), s.group); err != nil || got != nil {
+		t.Errorf("kept for ever: %v days, %v", got, err)
+	}
 	_, err = s.bob.SetGroupRetention(t.Context(), s.group, &days)
 	is(t, "set in another's group", err, sdk.KindNotAuthorized)
 }

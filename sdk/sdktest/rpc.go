@@ -74,6 +74,10 @@ func (s *state) view(method string, args viewArgs) (value, panicked string) {
 		return strconv.FormatBool(g != nil && g.joinable), ""
 	case g == nil:
 		return "", "Group not found"
+	case method == "get_group_retention" && g.days == nil:
+		return "null", ""
+	case method == "get_group_retention":
+		return strconv.FormatInt(*g.days, 10), ""
 	case method == "get_group_owner":
 		raw, err := json.Marshal(g.owner)
 		if err != nil {

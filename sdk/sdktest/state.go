@@ -48,6 +48,7 @@ type group struct {
 	joinable bool
 	until    time.Time
 	uses     int64 // left; -1 = any number
+	days     *int64
 }
 
 type file struct {
@@ -302,8 +303,9 @@ func (s *state) join(c call, req wire.GroupRequest) (any, error) {
 }
 
 func (s *state) retention(c call, req wire.RetentionRequest) (any, error) {
-	_, err := s.owner(c.account, req.GroupID, "set retention")
+	g, err := s.owner(c.account, req.GroupID, "set retention")
 	if err == nil {
+		g.days = req.RetentionDays
 		s.note(wire.EventRetention, req.GroupID, "", c.account)
 		s.sign(chain.Record{Kind: wire.EventRetention, Account: c.account, Group: req.GroupID})
 	}
