@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -125,7 +126,9 @@ func (a *app) mountInBackground(cmd *cobra.Command, p mountPlan) error {
 	}
 	defer log.Close()
 	child := mountChild{args: append(args, "--", p.dir), key: s.config.APIKey, log: log, attrs: &syscall.SysProcAttr{Setsid: true}}
+	answered := a.waitsFor(cmp.Or(s.config.URL, s.config.MCPURL, "the hosted service"), p.flags.asJSON)
 	started, err := child.start()
+	answered()
 	if err != nil {
 		return err
 	}

@@ -116,6 +116,7 @@ func (a *app) startMount(ctx context.Context, p mountPlan) (*liveMount, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
+	defer a.waitsFor(c.NetworkInfo().MCPURL, p.flags.asJSON)()
 	if _, err := c.AuthStatus(ctx, ""); err != nil {
 		_ = c.Close()
 		return nil, err
@@ -151,6 +152,14 @@ func (a *app) startMount(ctx context.Context, p mountPlan) (*liveMount, error) {
 		return nil, err
 	}
 	return &liveMount{app: a, dir: p.dir, client: c, tree: t, server: server, level: level, plan: p}, nil
+}
+
+// waitsFor says on a terminal which service is waited for, until done is called.
+func (a *app) waitsFor(service string, asJSON bool) (done func()) {
+	if !asJSON {
+		a.ui.progress("waiting for %s", service)
+	}
+	return func() { a.ui.progress("") }
 }
 
 // treeConfig puts together what the flags and the service allow.

@@ -290,3 +290,39 @@ func TestNoProgressWithoutATerminal(t *testing.T) {
 		}
 	}
 }
+
+// A mount of a service that does not answer says on a terminal what it waits for,
+// and takes the line away before it says that this was in vain.
+func TestMountSaysWhatItWaitsFor(t *testing.T) {
+	if _, err := os.Stat("/dev/fuse"); err != nil {
+		t.Skip("no /dev/fuse")
+	}
+	w := newBarWorld(t)
+	for _, args := range [][]string{{"mount"}, {"mount", "--background"}} {
+		asked, answer := make(chan struct{}, 100), make(chan struct{})
+		w.server.Disturb(wire.PathTools+wire.OpAuthStatus, func(http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				asked <- struct{}{}
+				<-answer
+				w.WriteHeader(http.StatusForbidden)
+			})
+		})
+		screen := openTerminal(t, 100)
+		cmd := w.command(t, io.Discard, screen.slave, append(args, t.TempDir())...)
+		cmd.Env = append(cmd.Env, "HOME="+t.TempDir())
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		_ = screen.slave.Close()
+		<-asked
+		screen.until("^waiting for "+regexp.QuoteMeta(w.server.URL)+"$", func() {})
+		close(answer)
+		if err := cmd.Wait(); err == nil {
+			t.Errorf("svcfs %v mounted", args)
+		}
+		<-screen.done
+		if shown := screen.shown(); !strings.Contains(shown, w.server.URL+eraseLine+"svcfs: ") {
+			t.Errorf("svcfs %v: %q", args, shown)
+		}
+	}
+}

@@ -495,7 +495,8 @@ func merge(ours, file contents) (contents, error) {
 	return out, nil
 }
 
-// lock keeps other programs from saving at the same time.
+// lock keeps other programs from saving at the same time. The file stays: if it were
+// removed, one program could hold it and another one a new file of that name.
 func lock(path string) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW|syscall.O_CLOEXEC, 0o600)
 	if err != nil {
