@@ -186,7 +186,7 @@ func startServer() (*server, error) {
 	p.Options.Logger = log
 	p.Options.Account = string(w.Account())
 	if p.Confine {
-		if p.Options.Outside, err = StartOutside(p.Dir); err != nil {
+		if p.Options.Outside, err = StartOutside(p.Dir, -1); err != nil {
 			return nil, err
 		}
 	}

@@ -26,6 +26,8 @@ import (
 const (
 	// fsType makes the kernel show the mount as fuse.svcfs.
 	fsType = "svcfs"
+	// sourcePrefix stands before the account in the source of a mount.
+	sourcePrefix = "svcfs:"
 	// maxTransfer is the largest read or write the kernel sends, in bytes.
 	maxTransfer = 1 << 20
 	// maxBackground is how many readahead and asynchronous requests may wait.
@@ -77,11 +79,8 @@ type Server struct {
 // can wait for ever.
 func Mount(dir string, t *tree.Tree, opt Options) (*Server, error) {
 	opt = withDefaults(opt)
-	if err := CheckSupport(); err != nil {
-		return nil, err
-	}
-	if opt.AllowOther {
-		if err := checkAllowOther(); err != nil {
+	if !opt.Outside.mounts() {
+		if err := opt.check(); err != nil {
 			return nil, err
 		}
 	}
@@ -94,10 +93,17 @@ func Mount(dir string, t *tree.Tree, opt Options) (*Server, error) {
 		return nil, fmt.Errorf("mount %s: %w", dir, err)
 	}
 	t.SetKernel(m) // before the kernel believes anything
-	server, err := gofs.Mount(dir, root, &gofs.Options{
-		MountOptions: m.mountOptions(), EntryTimeout: &timeout, NegativeTimeout: &none,
-		RootStableAttr: &rootAttr, NullPermissions: true, UID: opt.UID, GID: opt.GID, Logger: m.fuseLog(),
-	})
+	var server *fuse.Server
+	at, err := m.place(dir)
+	if err == nil {
+		server, err = gofs.Mount(at, root, &gofs.Options{
+			MountOptions: m.mountOptions(), EntryTimeout: &timeout, NegativeTimeout: &none,
+			RootStableAttr: &rootAttr, NullPermissions: true, UID: opt.UID, GID: opt.GID, Logger: m.fuseLog(),
+		})
+	}
+	if err != nil && at != dir {
+		err = errors.Join(err, opt.Outside.unmount(true))
+	}
 	if closing := under.close(err == nil); closing != nil {
 		opt.Logger.Warn("the directory under the mount stays writable", "error", closing)
 	}
@@ -108,6 +114,34 @@ func Mount(dir string, t *tree.Tree, opt Options) (*Server, error) {
 	m.use()
 	m.start()
 	return &Server{dir: dir, fuse: server, m: m}, nil
+}
+
+// check refuses what this process may not do.
+func (opt Options) check() error {
+	if err := CheckSupport(); err != nil {
+		return err
+	}
+	if opt.AllowOther && os.Geteuid() != 0 {
+		return checkAllowOther()
+	}
+	return nil
+}
+
+// place is where go-fuse mounts: dir, or the descriptor of what a mounter mounted there.
+func (m *mounted) place(dir string) (string, error) {
+	if !m.opt.Outside.mounts() {
+		return dir, nil
+	}
+	fd, err := m.opt.Outside.mount(mountRequest{m.source(), m.opt.AllowOther, m.opt.ReadOnly, m.opt.NoExec})
+	if err != nil {
+		return dir, err
+	}
+	return fmt.Sprintf("/dev/fd/%d", fd), nil
+}
+
+// source is what the kernel shows as the source of the mount.
+func (m *mounted) source() string {
+	return sourcePrefix + strings.NewReplacer(",", "_", "\\", "_").Replace(m.opt.Account)
 }
 
 func withDefaults(opt Options) Options {
@@ -131,7 +165,7 @@ func withDefaults(opt Options) Options {
 
 func (m *mounted) mountOptions() fuse.MountOptions {
 	o := fuse.MountOptions{
-		FsName: "svcfs:" + strings.NewReplacer(",", "_", "\\", "_").Replace(m.opt.Account), Name: fsType,
+		FsName: m.source(), Name: fsType,
 		MaxWrite: maxTransfer, MaxReadAhead: maxTransfer, MaxBackground: maxBackground,
 		AllowOther: m.opt.AllowOther, Debug: m.opt.Debug, DisableXAttrs: m.opt.NoXattr, Logger: m.fuseLog(), PanicHandler: m.panicked,
 		// Content of an inode changes only through the kernel, and where it must be
@@ -310,9 +344,6 @@ func CheckSupport() error {
 
 // checkAllowOther says before mounting what the helper would say less clearly.
 func checkAllowOther() error {
-	if os.Geteuid() == 0 {
-		return nil
-	}
 	text, err := os.ReadFile("/etc/fuse.conf")
 	if err != nil {
 		return ErrAllowOther

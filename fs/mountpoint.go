@@ -172,6 +172,9 @@ func coverable(dir string) (covered, error) {
 		return covered{}, nil
 	}
 	f, err := os.Open(dir)
+	if errors.Is(err, os.ErrPermission) {
+		return covered{}, nil // of root's, who mounts for this user
+	}
 	if err != nil {
 		return covered{}, err
 	}

@@ -23,16 +23,19 @@ const OutsideCommand = "outside-of-the-mount"
 // process that made it. Its methods are safe for concurrent use. A nil Outside does
 // the same in this process.
 type Outside struct {
-	socket int
+	socket  int
+	mounter *Outside // mounts and unmounts instead; nil = none, see [StartMounter]
 }
 
 // outsideSetup is what an Outside is told at its start, and never again.
 type outsideSetup struct {
 	Dir string
+	For *MountFor // it is a mounter
 }
 
 // Requests.
 const (
+	askMount   = "mount" // of a mounter
 	askUnmount = "unmount"
 	askDetach  = "detach"
 	askHolders = "holders"
@@ -45,6 +48,7 @@ type outsideRequest struct {
 	Opener, Caller uint32
 	Ino            uint64
 	Part           string
+	Mount          mountRequest
 }
 
 type outsideAnswer struct {
@@ -52,6 +56,7 @@ type outsideAnswer struct {
 	Errno   syscall.Errno
 	Yes     bool
 	Holders []Holder
+	file    int // that goes with it, to be closed; 0 = none
 }
 
 // outsideError is what went wrong outside; it is the errno it had there.
@@ -79,24 +84,39 @@ const (
 var errOutside = errors.New("the process outside of the mount does not answer")
 
 // StartOutside makes the process for a mount on dir. It runs the program of this one
-// with [OutsideCommand], before any secret is read.
-func StartOutside(dir string) (*Outside, error) {
+// with [OutsideCommand], before any secret is read. mounter is the descriptor of a
+// [StartMounter] that this process was given, and now owns; -1 for none.
+func StartOutside(dir string, mounter int) (*Outside, error) {
+	o := &Outside{}
+	if mounter >= 0 {
+		o.mounter = &Outside{socket: mounter}
+	}
+	var err error
+	if o.socket, err = startOutside(outsideSetup{Dir: dir}); err != nil {
+		return nil, errors.Join(err, o.mounter.Close())
+	}
+	return o, nil
+}
+
+// startOutside runs the program and returns the socket to it; it is given files as
+// descriptors 4 and up.
+func startOutside(setup outsideSetup, files ...*os.File) (socket int, err error) {
 	self, err := os.Executable()
 	if err != nil {
-		return nil, fmt.Errorf("find this program: %w", err)
+		return -1, fmt.Errorf("find this program: %w", err)
 	}
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, fmt.Errorf("start the process outside: %w", err)
+		return -1, fmt.Errorf("start the process outside: %w", err)
 	}
 	theirs := os.NewFile(uintptr(pair[1]), "outside")
 	defer theirs.Close()
 	cmd := exec.Command(self, OutsideCommand)
 	cmd.Dir = "/"
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH")} // where fusermount3 is looked for
-	cmd.ExtraFiles = []*os.File{theirs}             // descriptor 3
+	cmd.ExtraFiles = append([]*os.File{theirs}, files...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	raw, err := json.Marshal(outsideSetup{dir})
+	raw, err := json.Marshal(setup)
 	if err == nil {
 		err = cmd.Start()
 	}
@@ -105,9 +125,9 @@ func StartOutside(dir string) (*Outside, error) {
 	}
 	if err != nil {
 		_ = unix.Close(pair[0])
-		return nil, fmt.Errorf("start the process outside: %w", err)
+		return -1, fmt.Errorf("start the process outside: %w", err)
 	}
-	return &Outside{pair[0]}, nil
+	return pair[0], nil
 }
 
 // Close lets the process end.
@@ -115,7 +135,7 @@ func (o *Outside) Close() error {
 	if o == nil {
 		return nil
 	}
-	return unix.Close(o.socket)
+	return errors.Join(unix.Close(o.socket), o.mounter.Close())
 }
 
 // ask sends a request with a socket of its own for the answer, so that a slow one
@@ -139,13 +159,14 @@ func (o *Outside) ask(r outsideRequest) (answer outsideAnswer, err error) {
 	if err := unix.SetsockoptTimeval(pair[0], unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit); err != nil {
 		return answer, fmt.Errorf("%w: %w", errOutside, err)
 	}
-	raw, _, err = receive(pair[0])
+	raw, file, err := receive(pair[0])
 	if err == nil {
 		err = json.Unmarshal(raw, &answer)
 	}
 	if err != nil {
 		return answer, fmt.Errorf("%w: %w", errOutside, err)
 	}
+	answer.file = file
 	if answer.Error != "" {
 		return answer, &outsideError{answer.Error, answer.Errno}
 	}
@@ -184,6 +205,9 @@ func fileOf(rights []byte) int {
 
 // unmount takes the mount away; lazily, also from programs that use it.
 func (o *Outside) unmount(lazily bool) error {
+	if o.mounter != nil {
+		return o.mounter.unmount(lazily)
+	}
 	do := askUnmount
 	if lazily {
 		do = askDetach
@@ -240,10 +264,16 @@ func ServeOutside() error {
 	if err := json.Unmarshal(raw, &setup); err != nil {
 		return fmt.Errorf("not started by a mount: %w", err)
 	}
+	answer, end := setup.answer, func() {}
+	if setup.For != nil {
+		m := newMounter(*setup.For)
+		answer, end = m.answer, m.end
+	}
 	for {
 		raw, reply, err := receive(socket)
 		if err != nil {
-			return nil // the mount has ended
+			end() // the mount's process has ended
+			return nil
 		}
 		var r outsideRequest
 		if reply < 0 || json.Unmarshal(raw, &r) != nil {
@@ -251,17 +281,22 @@ func ServeOutside() error {
 		}
 		go func() {
 			defer unix.Close(reply)
-			send(reply, setup.answer(r))
+			send(reply, answer(r))
 		}()
 	}
 }
 
 func send(socket int, answer outsideAnswer) {
+	var rights []byte
+	if answer.file > 0 {
+		rights = unix.UnixRights(answer.file)
+		defer unix.Close(answer.file)
+	}
 	raw, err := json.Marshal(answer)
 	if err != nil {
 		return
 	}
-	_ = unix.Sendmsg(socket, raw, nil, nil, unix.MSG_NOSIGNAL) // who asked may be gone
+	_ = unix.Sendmsg(socket, raw, rights, nil, unix.MSG_NOSIGNAL) // who asked may be gone
 }
 
 func failure(err error) outsideAnswer {
@@ -295,15 +330,19 @@ func (s outsideSetup) answer(r outsideRequest) outsideAnswer {
 // kernel closes files a moment after programs do.
 const unmountTries = 5
 
-func unmount(dir string) (err error) {
+func unmount(dir string) error {
+	return retryBusy(func() error {
+		if os.Geteuid() == 0 {
+			return unix.Unmount(dir, unix.UMOUNT_NOFOLLOW)
+		}
+		return runHelper("-u", "--", dir)
+	})
+}
+
+func retryBusy(unmount func() error) (err error) {
 	for try := range unmountTries {
 		time.Sleep(time.Duration(try) * 10 * time.Millisecond)
-		if os.Geteuid() == 0 {
-			err = unix.Unmount(dir, unix.UMOUNT_NOFOLLOW)
-		} else {
-			err = runHelper("-u", "--", dir)
-		}
-		if err == nil {
+		if err = unmount(); err == nil {
 			return nil
 		}
 	}

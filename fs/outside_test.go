@@ -55,7 +55,7 @@ func TestThreat19ConfinedMountKnowsDescriptors(t *testing.T) {
 // The process outside answers who asks while another waits, refuses what it was not
 // made for, and ends with the process that made it.
 func TestOutside(t *testing.T) {
-	o, err := StartOutside(place(t))
+	o, err := StartOutside(place(t), -1)
 	if err != nil {
 		t.Fatal(err)
 	}

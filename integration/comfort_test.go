@@ -58,7 +58,7 @@ func TestFstabLine(t *testing.T) {
 	alice.must("put", "team", file)
 	options := "url=" + w.url + ",api_key_file=" + alice.keyFile + ",log_file=" + filepath.Join(w.dir, "mount.log")
 	fstab := filepath.Join(w.dir, "fstab")
-	write(t, fstab, []byte(alice.id+" "+dir+" svcfs ro,noauto,x-systemd.automount,_netdev,nofail,allow_other,uid=1000,gid=1000,umask=022,volume_name=work,"+options+" 0 0\n"))
+	write(t, fstab, []byte(alice.id+" "+dir+" svcfs ro,noauto,x-systemd.automount,_netdev,nofail,allow_other,umask=022,volume_name=work,"+options+" 0 0\n"))
 	script := `mount -t tmpfs -o mode=0755 helper /sbin
 		ln -s "$BIN/svcfs" /sbin/mount.svcfs
 		mount -T fstab mnt
@@ -78,7 +78,7 @@ func TestFstabLine(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, want := range []string{"svcfs:work fuse.svcfs\n", "content\n1000 1000 644\n", "Read-only file system", "\nnew\n", `unknown mount option "api_key=x"`} {
+	for _, want := range []string{"svcfs:work fuse.svcfs\n", "content\n0 0 644\n", "Read-only file system", "\nnew\n", `unknown mount option "api_key=x"`} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("lacks %q:\n%s", want, out)
 		}
@@ -103,7 +103,7 @@ func TestFstabLineForUsers(t *testing.T) {
 		chown -R 4242:4242 /mnt/x /mnt/home
 		cp -a /etc /mnt/etc; mount --bind /mnt/etc /etc
 		echo carol:x:4242:4242::/mnt/home:/bin/sh >>/etc/passwd
-		echo "$ACCOUNT /mnt/x svcfs user,noauto,url=$SVC_URL,api_key_file=/mnt/home/key 0 0" >/etc/fstab
+		echo "$ACCOUNT /mnt/x svcfs user,noauto,uid=4242,url=$SVC_URL,api_key_file=/mnt/home/key 0 0" >/etc/fstab
 		mount -t tmpfs -o mode=0755 helper /sbin
 		ln -s /mnt/bin/svcfs /sbin/mount.svcfs
 		carol() { setpriv --reuid=4242 --regid=4242 --clear-groups -- "$@"; }

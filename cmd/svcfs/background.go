@@ -29,6 +29,8 @@ type mountChild struct {
 	key   sdk.Secret
 	log   io.Writer // its standard output and error
 	attrs *syscall.SysProcAttr
+	// mounter mounts for it, see [fs.StartMounter]; nil = it mounts itself.
+	mounter *os.File
 }
 
 // start runs the child and returns once it is mounted, or with its error.
@@ -42,13 +44,17 @@ func (m mountChild) start() (*exec.Cmd, error) {
 		return nil, err
 	}
 	defer ready.Close()
-	args := append([]string{"mount", "--ready-fd=3", "--api-key-file=-"}, m.args...)
+	args, files := []string{"mount", "--ready-fd=3", "--api-key-file=-"}, []*os.File{report}
+	if m.mounter != nil {
+		args, files = append(args, "--"+mounterFlag+"=4"), append(files, m.mounter)
+	}
+	args = append(args, m.args...)
 	cmd := exec.Command(self, args...)
 	cmd.Dir = "/"
 	cmd.Env = childEnv(os.Environ(), m.env)
 	cmd.Stdin = strings.NewReader(m.key.Reveal() + "\n")
 	cmd.Stdout, cmd.Stderr = m.log, m.log
-	cmd.ExtraFiles = []*os.File{report} // descriptor 3
+	cmd.ExtraFiles = files // descriptors 3 and up
 	cmd.SysProcAttr = m.attrs
 	if err := cmd.Start(); err != nil {
 		_ = report.Close()
@@ -126,6 +132,10 @@ func (a *app) mountInBackground(cmd *cobra.Command, p mountPlan) error {
 	}
 	defer log.Close()
 	child := mountChild{args: append(args, "--", p.dir), key: s.config.APIKey, log: log, attrs: &syscall.SysProcAttr{Setsid: true}}
+	if p.flags.mounterFD >= 0 {
+		child.mounter = os.NewFile(uintptr(p.flags.mounterFD), "mounter")
+		defer child.mounter.Close()
+	}
 	answered := a.waitsFor(cmp.Or(s.config.URL, s.config.MCPURL, "the hosted service"), p.flags.asJSON)
 	started, err := child.start()
 	answered()
@@ -142,7 +152,7 @@ func (a *app) mountInBackground(cmd *cobra.Command, p mountPlan) error {
 func childArgs(set *pflag.FlagSet) (args []string, err error) {
 	set.Visit(func(f *pflag.Flag) {
 		switch f.Name {
-		case "background", "api-key-file", "api-key-command", "ready-fd", "json":
+		case "background", "api-key-file", "api-key-command", "ready-fd", mounterFlag, "json":
 			return
 		}
 		values := []string{f.Value.String()}

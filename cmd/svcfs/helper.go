@@ -22,13 +22,14 @@ func findHome() {
 	if os.Getenv("HOME") != "" {
 		return
 	}
-	who, err := user.Current()
-	if err != nil {
-		return
-	}
-	if home, err := os.Stat(who.HomeDir); err == nil && home.IsDir() {
+	if who, err := user.Current(); err == nil && hasHome(who) {
 		_ = os.Setenv("HOME", who.HomeDir)
 	}
+}
+
+func hasHome(who *user.User) bool {
+	home, err := os.Stat(who.HomeDir)
+	return err == nil && home.IsDir()
 }
 
 // helperFlags are mount options that are flags of the mount command, with "_" for "-".
@@ -50,22 +51,26 @@ func helperIgnores(name string) bool {
 	return strings.HasPrefix(name, "x-")
 }
 
-// helperArgs turns the arguments of a mount helper, SOURCE DIR [-sfnv] [-o LIST]
-// (mount(8), "External helpers"), into those of the mount command. SOURCE is the
-// account, also after "svcfs:"; "svcfs" and "none" leave it to the settings. With
-// -f nothing is to be done, and the result is nil.
-func helperArgs(args []string) ([]string, error) {
-	var plain, options []string
+// helperCall is what mount(8) gives to a mount helper: SOURCE DIR [-sfnv] [-o LIST]
+// (mount(8), "External helpers").
+type helperCall struct {
+	source, dir string
+	options     []string
+	pretend     bool // -f: nothing is to be done
+}
+
+func parseHelperCall(args []string) (c helperCall, err error) {
+	var plain []string
 	for i := 0; i < len(args); i++ {
 		switch arg := args[i]; {
 		case arg == "-f":
-			return nil, nil
+			return helperCall{pretend: true}, nil
 		case arg == "-o" || arg == "-t" || arg == "-N":
 			if i++; i == len(args) {
-				return nil, usage("see: man 8 mount", arg+" wants a value")
+				return c, usage("see: man 8 mount", arg+" wants a value")
 			}
 			if arg == "-o" {
-				options = append(options, strings.Split(args[i], ",")...)
+				c.options = append(c.options, strings.Split(args[i], ",")...)
 			}
 		case strings.HasPrefix(arg, "-"): // -s, -n, -v and their like change nothing
 		default:
@@ -73,13 +78,20 @@ func helperArgs(args []string) ([]string, error) {
 		}
 	}
 	if len(plain) != 2 {
-		return nil, usage("usage: mount.svcfs ACCOUNT DIR [-o OPTIONS]", "got "+plural(len(plain), "argument"))
+		return c, usage("usage: mount.svcfs ACCOUNT DIR [-o OPTIONS]", "got "+plural(len(plain), "argument"))
 	}
+	c.source, c.dir = plain[0], plain[1]
+	return c, nil
+}
+
+// args returns those of the mount command. The source is the account, also after
+// "svcfs:"; "svcfs" and "none" leave it to the settings.
+func (c helperCall) args() ([]string, error) {
 	flags := []string{"mount", "--background"}
-	if account := strings.TrimPrefix(plain[0], "svcfs:"); account != "svcfs" && account != "none" {
+	if account := strings.TrimPrefix(c.source, "svcfs:"); account != "svcfs" && account != "none" {
 		flags = append(flags, "--account="+account)
 	}
-	for _, o := range options {
+	for _, o := range c.options {
 		flag, err := helperOption(o)
 		if err != nil {
 			return nil, err
@@ -88,7 +100,18 @@ func helperArgs(args []string) ([]string, error) {
 			flags = append(flags, flag)
 		}
 	}
-	return append(flags, "--", plain[1]), nil
+	return append(flags, "--", c.dir), nil
+}
+
+// option returns the value of the last option called name, "" without one.
+func (c helperCall) option(name string) string {
+	value := ""
+	for _, o := range c.options {
+		if v, ok := strings.CutPrefix(o, name+"="); ok {
+			value = v
+		}
+	}
+	return value
 }
 
 // helperOption returns the flag for one mount option, "" when it needs none.

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -30,7 +32,11 @@ func TestHelperArgs(t *testing.T) {
 		{"alice /mnt -o allow_mkdir=yes", "", "mount option"},
 		{"alice /mnt -o api_key_file=key", "", "api_key_file=key"},
 	} {
-		got, err := helperArgs(strings.Fields(tc.args))
+		call, err := parseHelperCall(strings.Fields(tc.args))
+		var got []string
+		if err == nil && !call.pretend {
+			got, err = call.args()
+		}
 		switch {
 		case tc.refused != "":
 			if err == nil || !strings.Contains(err.Error(), tc.refused) {
@@ -43,6 +49,49 @@ func TestHelperArgs(t *testing.T) {
 	for program, want := range map[string]bool{"/sbin/mount.svcfs": true, "mount.fuse.svcfs": true, "/usr/bin/svcfs": false, "mount": false} {
 		if isMountHelper(program) != want {
 			t.Errorf("%s: %v", program, !want)
+		}
+	}
+}
+
+// Whose mount root makes it, and where there is nobody to become.
+func TestHelperOwner(t *testing.T) {
+	nobody, err := user.Lookup("nobody")
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := nobody.Uid + ":" + nobody.Gid
+	for _, tc := range []struct{ options, want, refused string }{
+		{"ro,allow_other,user,noauto", "", ""},
+		{"uid=0,gid=0", "", ""},
+		{"user=root", "", ""},
+		{"gid=7", "", ""},
+		{"uid=" + nobody.Uid, own, ""},
+		{"user=nobody", own, ""},
+		{"user=nobody,gid=7", nobody.Uid + ":7", ""},
+		{"uid=4243,gid=7,user=nobody", "4243:7", ""},
+		{"uid=4243,uid=4244,gid=7", "4244:7", ""},
+		{"uid=4243", "", "has no group"},
+		{"user=nobody at all", "", "whose mount it is"},
+		{"uid=nobody", "", "whose mount it is"},
+		{"uid=4243,gid=x", "", "user or group"},
+		{"uid=4294967295,gid=1", "", "user or group"},
+	} {
+		call, err := parseHelperCall([]string{"alice", "/mnt", "-o", tc.options})
+		if err != nil {
+			t.Fatal(err)
+		}
+		who, err := call.owner()
+		got := ""
+		if who != nil {
+			got = fmt.Sprintf("%d:%d", who.uid, who.gid)
+		}
+		switch {
+		case tc.refused != "":
+			if err == nil || !strings.Contains(err.Error(), tc.refused) {
+				t.Errorf("%s: %v, want %q", tc.options, err, tc.refused)
+			}
+		case err != nil || got != tc.want:
+			t.Errorf("%s: %q, %v, want %q", tc.options, got, err, tc.want)
 		}
 	}
 }
@@ -67,7 +116,11 @@ func TestSystemdSamples(t *testing.T) {
 		t.Fatalf("found %q", lists)
 	}
 	for _, list := range lists {
-		if _, err := helperArgs([]string{"alice.svc.testnet", "/mnt/team", "-o", list}); err != nil {
+		call, err := parseHelperCall([]string{"alice.svc.testnet", "/mnt/team", "-o", list})
+		if err == nil {
+			_, err = call.args()
+		}
+		if err != nil {
 			t.Errorf("%s: %v", list, err)
 		}
 	}

@@ -21,15 +21,7 @@ func run() exitCode {
 		return exitOK
 	}
 	if isMountHelper(os.Args[0]) {
-		var err error
-		if args, err = helperArgs(args); err != nil {
-			a.ui.fail(err, a.hints.of(err))
-			return exitCodeOf(err)
-		}
-		if args == nil { // mount -f: only pretend
-			return exitOK
-		}
-		findHome()
+		return a.mountHelper(context.Background(), args)
 	}
 	return a.execute(context.Background(), args)
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,6 +24,9 @@ import (
 func (a *app) mount(cmd *cobra.Command, f *mountFlags, dir string) error {
 	if err := fs.Harden(); err != nil {
 		return fmt.Errorf("protect this process: %w", err)
+	}
+	if f.mounterFD >= 0 {
+		syscall.CloseOnExec(f.mounterFD) // a command for the key has no use for it
 	}
 	settled, err := a.mountOptions()
 	if err != nil {
@@ -40,16 +44,15 @@ func (a *app) mount(cmd *cobra.Command, f *mountFlags, dir string) error {
 		defer log.Close()
 		a.ui = newTerminal(a.ui.out, log)
 	}
-	if err := a.prepareMountpoint(cmd.Context(), plan.dir); err != nil {
-		return err
-	}
-	if err := checkMountable(); err != nil {
-		return err
+	if f.mounterFD < 0 {
+		if err := a.checkPlace(cmd.Context(), plan.dir); err != nil {
+			return err
+		}
 	}
 	if f.background {
 		return a.mountInBackground(cmd, plan)
 	}
-	if plan.outside, err = fs.StartOutside(plan.dir); err != nil {
+	if plan.outside, err = fs.StartOutside(plan.dir, f.mounterFD); err != nil {
 		return err
 	}
 	defer plan.outside.Close()
@@ -180,6 +183,14 @@ func (a *app) treeConfig(c *sdk.Client, caps wire.Capabilities, p mountPlan, log
 		Budget: p.budget, BudgetPerHour: p.budgetPerHour, Price: c.Price, ReadPrice: c.ReadPrice, Watch: c.Watch, Version: version(), Mountpoint: p.dir,
 		Confined: confinement(), Proofs: func() string { return proofWords(c) }, Hint: a.hints.ofMount,
 	}
+}
+
+// checkPlace refuses a folder, or a machine, on which this user cannot mount.
+func (a *app) checkPlace(ctx context.Context, dir string) error {
+	if err := a.prepareMountpoint(ctx, dir); err != nil {
+		return err
+	}
+	return checkMountable()
 }
 
 // prepareMountpoint refuses a folder that cannot be mounted on, and cleans a

@@ -23,6 +23,7 @@ import (
 type mountFlags struct {
 	background    bool
 	readyFD       int // of the pipe on which a background child reports
+	mounterFD     int // of the process of root's that mounts for us
 	logFile       string
 	allowMkdir    bool
 	allowDelete   bool
@@ -61,7 +62,7 @@ type mountPlan struct {
 }
 
 func (a *app) mountCommand() *cobra.Command {
-	f := &mountFlags{readyFD: -1, cacheSize: byteSize(tree.DefaultCacheBytes), maxFileSize: byteSize(tree.DefaultMaxFileBytes),
+	f := &mountFlags{readyFD: -1, mounterFD: -1, cacheSize: byteSize(tree.DefaultCacheBytes), maxFileSize: byteSize(tree.DefaultMaxFileBytes),
 		stagingSize: byteSize(tree.DefaultStagingBytes)}
 	cmd := &cobra.Command{
 		Use:   "mount DIR",
@@ -74,7 +75,12 @@ on the hosted network; opening a file costs one retrieval unless it is in memory
 closing a changed one costs one upload.
 
 Signals: SIGTERM uploads what is left and unmounts, SIGUSR1 switches the log
-between --log-level and debug, SIGHUP looks at the ledger now.`,
+between --log-level and debug, SIGHUP looks at the ledger now.
+
+As mount.svcfs this is the helper of mount(8) for lines of fstab of type svcfs; their
+options are the flags, with _ for -. With uid=N or user=NAME root mounts and
+unmounts, and all else is a process of that user, who must own the key file, the
+settings and the log.`,
 		Example: "  svcfs mount ~/groups\n  svcfs mount --background --budget 5 ~/groups\n  svcfs mount -o ro ~/groups",
 		Args:    exactly(1, "one DIR"),
 
@@ -96,6 +102,7 @@ func (f *mountFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.BoolVarP(&f.background, "background", "d", false, "return as soon as it is mounted; log to ~/.local/state/svcfs")
 	flags.IntVar(&f.readyFD, "ready-fd", -1, "report readiness on this descriptor")
+	flags.IntVar(&f.mounterFD, mounterFlag, -1, "have the process on this descriptor mount")
 	flags.StringVar(&f.logFile, "log-file", "", "log there instead of to standard error; put aside at 4 MiB, three are kept")
 	flags.BoolVar(&f.allowMkdir, "allow-mkdir", false, "let mkdir in the root register a group, which costs")
 	flags.BoolVar(&f.allowDelete, "allow-delete", false, "let rm destroy the key of an uploaded file, for everybody and for ever")
@@ -117,7 +124,7 @@ func (f *mountFlags) register(cmd *cobra.Command) {
 	flags.BoolVar(&f.ownAll, "own-all", false, "show files that other accounts uploaded as your own, so that git, ssh and others trust them")
 	flags.StringVar(&f.foreignUID, "foreign-uid", "", "user, as a number, that files of other accounts belong to (default nobody)")
 	flags.StringVar(&f.cpuProfile, "cpuprofile", "", "write a CPU profile to this file")
-	for _, name := range []string{"ready-fd", "cpuprofile"} {
+	for _, name := range []string{"ready-fd", mounterFlag, "cpuprofile"} {
 		_ = flags.MarkHidden(name) // exists
 	}
 	addJSON(cmd, &f.asJSON)
@@ -196,9 +203,13 @@ func (f *mountFlags) planOptions(p *mountPlan, options []string) error {
 			return usage("known options: "+knownOptions, fmt.Sprintf("unknown mount option %q", o))
 		}
 	}
-	if os.Geteuid() != 0 && p.uid+p.gid != 0 {
+	if os.Geteuid() == 0 {
+		return nil
+	}
+	if p.uid != 0 && p.uid != uint32(os.Geteuid()) || p.gid != 0 && p.gid != uint32(os.Getegid()) {
 		return usage("leave uid and gid out", "only root mounts for another user")
 	}
+	p.uid, p.gid = 0, 0 // our own
 	return nil
 }
 

@@ -1,0 +1,206 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"os/user"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/svcfs/svcfs/fs"
+)
+
+// mounterFlag is how the process of a user is told who mounts for it.
+const mounterFlag = "mounter-fd"
+
+// mountHelper is the program as mount(8) runs it. When root mounts for a user, a
+// mounter stays root, and all else is a process of that user from its first
+// instruction: the key, the settings and what they run are read and run as they are by
+// the user's own commands.
+func (a *app) mountHelper(ctx context.Context, args []string) exitCode {
+	code, err := a.runMountHelper(ctx, args)
+	if err != nil {
+		a.ui.fail(err, a.hints.of(err))
+		return exitCodeOf(err)
+	}
+	return code
+}
+
+func (a *app) runMountHelper(ctx context.Context, args []string) (exitCode, error) {
+	call, err := parseHelperCall(args)
+	if err != nil || call.pretend {
+		return exitOK, err
+	}
+	if args, err = call.args(); err != nil {
+		return exitOther, err
+	}
+	if os.Geteuid() == 0 {
+		who, err := call.owner()
+		if err != nil {
+			return exitOther, err
+		}
+		if who != nil {
+			return a.mountAs(ctx, *who, call)
+		}
+	}
+	findHome()
+	return a.execute(ctx, args), nil
+}
+
+// owner is the user for whom root mounts.
+type owner struct {
+	uid, gid uint32 // gid as the line says
+	login    uint32 // the group with which the user's programs run: the kernel lets no others in
+	groups   []uint32
+	env      []string // whose home it is, for programs
+}
+
+// owner reads uid=, gid= and user=NAME; nil when root mounts for itself.
+func (c helperCall) owner() (*owner, error) {
+	uid, name := c.option("uid"), c.option("user")
+	var who *user.User
+	var err error
+	switch {
+	case uid != "":
+		if who, err = user.LookupId(uid); errors.As(err, new(user.UnknownUserIdError)) {
+			who, err = &user.User{Uid: uid}, nil // one that only files know
+		}
+	case name != "":
+		who, err = user.Lookup(name)
+	default:
+		return nil, nil
+	}
+	if err != nil {
+		return nil, usage("name a user of this machine, or give uid= and gid= as numbers", fmt.Sprintf("whose mount it is: %v", err))
+	}
+	if who.Uid == "0" {
+		return nil, nil
+	}
+	gid := cmp.Or(c.option("gid"), who.Gid)
+	if gid == "" {
+		return nil, usage("give gid= too", "uid "+uid+" is no user of this machine, and has no group")
+	}
+	var o owner
+	for _, id := range []struct {
+		text string
+		to   *uint32
+	}{{who.Uid, &o.uid}, {gid, &o.gid}, {cmp.Or(who.Gid, gid), &o.login}} {
+		if *id.to, err = parseID(id.text); err != nil {
+			return nil, err
+		}
+	}
+	if who.Username == "" {
+		return &o, nil
+	}
+	o.env = []string{"USER=" + who.Username, "LOGNAME=" + who.Username}
+	if hasHome(who) {
+		o.env = append(o.env, "HOME="+who.HomeDir)
+	}
+	groups, err := who.GroupIds()
+	if err != nil {
+		return nil, fmt.Errorf("the groups of %s: %w", who.Username, err)
+	}
+	for _, g := range groups {
+		id, err := parseID(g)
+		if err != nil {
+			return nil, err
+		}
+		o.groups = append(o.groups, id)
+	}
+	return &o, nil
+}
+
+func parseID(text string) (uint32, error) {
+	id, err := strconv.ParseUint(text, 10, 32)
+	if err != nil || uint32(id) == ^uint32(0) {
+		return 0, usage("use a number, as id -u prints it", fmt.Sprintf("user or group %q", text))
+	}
+	return uint32(id), nil
+}
+
+// keptEnv are the variables of root's that a user's mount inherits: none that can hold
+// a secret or name a file of root's.
+func keptEnv(name string) bool {
+	return slices.Contains([]string{"PATH", "LANG", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR"}, name) || strings.HasPrefix(name, "LC_")
+}
+
+// mountAs starts the mounter, and the mount command as the user.
+func (a *app) mountAs(ctx context.Context, who owner, call helperCall) (exitCode, error) {
+	if err := fs.Harden(); err != nil {
+		return exitOther, fmt.Errorf("protect this process: %w", err)
+	}
+	env := who.env
+	for _, pair := range os.Environ() {
+		if name, _, _ := strings.Cut(pair, "="); keptEnv(name) {
+			env = append(env, pair)
+		}
+	}
+	a.env.lookup = func(name string) (string, bool) {
+		for _, pair := range env {
+			if value, ok := strings.CutPrefix(pair, name+"="); ok {
+				return value, true
+			}
+		}
+		return "", false
+	}
+	var err error
+	if call.dir, err = resolve(call.dir); err != nil {
+		return exitOther, err
+	}
+	may, err := call.mountFor(who)
+	if err != nil {
+		return exitOther, err
+	}
+	if err := a.checkPlace(ctx, call.dir); err != nil {
+		return exitOther, err
+	}
+	mounter, err := fs.StartMounter(may)
+	if err != nil {
+		return exitOther, err
+	}
+	defer mounter.Close()
+	args, err := call.args()
+	if err != nil {
+		return exitOther, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return exitOther, fmt.Errorf("find this program: %w", err)
+	}
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	cmd := exec.CommandContext(ctx, self, slices.Insert(args, 1, "--"+mounterFlag+"=3")...)
+	cmd.Dir, cmd.Env, cmd.ExtraFiles = "/", env, []*os.File{mounter} // descriptor 3
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	// Without a session of its own, what the user has run could type into root's terminal.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: who.uid, Gid: who.gid, Groups: who.groups}, Setsid: true}
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	err = cmd.Run()
+	if code := cmd.ProcessState.ExitCode(); code >= 0 {
+		return exitCode(code), nil
+	}
+	return exitOther, fmt.Errorf("mount as user %d: %w", who.uid, err)
+}
+
+// mountFor is what root grants the user: what the line says, whatever the user's own
+// settings say.
+func (c helperCall) mountFor(who owner) (fs.MountFor, error) {
+	f := &mountFlags{}
+	for _, o := range c.options {
+		if flag, err := helperOption(o); err != nil {
+			return fs.MountFor{}, err
+		} else if o, ok := strings.CutPrefix(flag, "--options="); ok {
+			f.options = append(f.options, o)
+		}
+	}
+	var p mountPlan
+	err := f.planOptions(&p, f.options)
+	return fs.MountFor{Dir: c.dir, UID: who.uid, GID: who.login, AllowOther: f.allowOther, ReadOnly: p.readOnly, NoExec: p.noExec}, err
+}

@@ -1,0 +1,200 @@
+package fs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// MountFor is what a mounter may do: mount on one directory, once, for one user.
+type MountFor struct {
+	Dir              string
+	UID, GID         uint32 // whose processes may enter
+	AllowOther       bool   // other users may be let in, also without user_allow_other in /etc/fuse.conf
+	ReadOnly, NoExec bool   // whatever is asked for
+}
+
+// mountRequest is what the kernel is told of a mount.
+type mountRequest struct {
+	Source                       string
+	AllowOther, ReadOnly, NoExec bool
+}
+
+// Descriptors of a mounter's program, after the socket.
+const (
+	mounterDir    = 4 // what is mounted on; closed once it is
+	mounterParent = 5 // the folder it lies in, whatever that is called by now
+)
+
+// StartMounter makes a process that stays root, mounts for a user who may not, and
+// takes that mount away again. It reads nothing of the user's and speaks to nobody
+// else. The caller gives the socket it returns to the user's process, which passes it
+// to [StartOutside]; when all have closed it, the mounter takes away a mount that is
+// still there, and ends. Check the directory
+// with [CheckMountpoint] before.
+func StartMounter(m MountFor) (*os.File, error) {
+	fail := func(err error) (*os.File, error) {
+		return nil, fmt.Errorf("mount %s: %w", m.Dir, err)
+	}
+	var err error
+	if m.Dir, err = resolve(m.Dir); err != nil {
+		return fail(err)
+	}
+	parent, err := os.OpenFile(filepath.Dir(m.Dir), unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return fail(err)
+	}
+	defer parent.Close()
+	at, err := unix.Openat(int(parent.Fd()), filepath.Base(m.Dir), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fail(err)
+	}
+	dir := os.NewFile(uintptr(at), m.Dir)
+	defer dir.Close()
+	if _, err := dir.Readdirnames(1); !errors.Is(err, io.EOF) { // a link may have come in between
+		return fail(errors.Join(ErrNotEmpty, err))
+	}
+	socket, err := startOutside(outsideSetup{Dir: m.Dir, For: &m}, dir, parent)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(socket), "mounter"), nil
+}
+
+// mounts reports whether another process mounts for this one.
+func (o *Outside) mounts() bool { return o != nil && o.mounter != nil }
+
+// mount has the mounter mount, and returns the descriptor to serve it on.
+func (o *Outside) mount(r mountRequest) (fd int, err error) {
+	answer, err := o.mounter.ask(outsideRequest{Do: askMount, Mount: r})
+	if err != nil {
+		return -1, err
+	}
+	if answer.file < 0 {
+		return -1, errOutside
+	}
+	return answer.file, nil
+}
+
+// mounter is the state of a mounter's process.
+type mounter struct {
+	may   MountFor
+	place string // the mountpoint, by the open folder it lies in
+
+	mu sync.Mutex
+	id string // of the mount in /proc, "" before there is one
+}
+
+func newMounter(may MountFor) *mounter {
+	unix.CloseOnExec(mounterDir)
+	unix.CloseOnExec(mounterParent)
+	return &mounter{may: may, place: fmt.Sprintf("/proc/self/fd/%d/%s", mounterParent, filepath.Base(may.Dir))}
+}
+
+// answer does what was asked for.
+func (m *mounter) answer(r outsideRequest) outsideAnswer {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var a outsideAnswer
+	var err error
+	switch r.Do {
+	case askMount:
+		a.file, err = m.mount(r.Mount)
+	case askUnmount:
+		err = retryBusy(func() error { return m.unmount(0) })
+	case askDetach:
+		err = m.unmount(unix.MNT_DETACH)
+	default:
+		err = unix.EPERM
+	}
+	if err != nil {
+		return failure(err)
+	}
+	return a
+}
+
+func (m *mounter) mount(r mountRequest) (fd int, err error) {
+	if m.id != "" {
+		return 0, unix.EPERM
+	}
+	if r.AllowOther && !m.may.AllowOther {
+		if err := checkAllowOther(); err != nil {
+			return 0, err
+		}
+	}
+	if !strings.HasPrefix(r.Source, sourcePrefix) {
+		return 0, unix.EINVAL
+	}
+	var flags uintptr = unix.MS_NOSUID | unix.MS_NODEV
+	if r.ReadOnly || m.may.ReadOnly {
+		flags |= unix.MS_RDONLY
+	}
+	if r.NoExec || m.may.NoExec {
+		flags |= unix.MS_NOEXEC
+	}
+	if fd, err = unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0); err != nil {
+		return 0, fmt.Errorf("open /dev/fuse: %w", err)
+	}
+	data := fmt.Sprintf("fd=%d,rootmode=%o,user_id=%d,group_id=%d,max_read=%d", fd, unix.S_IFDIR, m.may.UID, m.may.GID, maxTransfer)
+	if r.AllowOther {
+		data += ",allow_other,default_permissions"
+	}
+	err = unix.Mount(r.Source, fmt.Sprintf("/proc/self/fd/%d", mounterDir), "fuse."+fsType, flags, data)
+	if err == nil {
+		if m.id, err = mountID(m.place); err != nil {
+			err = errors.Join(err, unix.Unmount(m.place, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW))
+		}
+	}
+	_ = unix.Close(mounterDir)
+	if err != nil {
+		_ = unix.Close(fd)
+		return 0, err
+	}
+	return fd, nil
+}
+
+// unmount takes away the mount that this process made, and no other.
+func (m *mounter) unmount(flags int) error {
+	id, err := mountID(m.place)
+	if err != nil {
+		return err
+	}
+	if m.id == "" || id != m.id {
+		return unix.EINVAL // as the kernel says of what is not mounted
+	}
+	return unix.Unmount(m.place, flags|unix.UMOUNT_NOFOLLOW)
+}
+
+// end cleans what the user's process left mounted when it was killed: root, who may not
+// enter, cannot tell later that it is dead.
+func (m *mounter) end() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_ = m.unmount(unix.MNT_DETACH) // mostly gone already
+}
+
+// mountID returns the number of the mount that path lies in. It asks nothing of what
+// is mounted.
+func mountID(path string) (string, error) {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", err
+	}
+	defer unix.Close(fd)
+	info, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", fd))
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(info)) {
+		if id, ok := strings.CutPrefix(line, "mnt_id:"); ok {
+			return strings.TrimSpace(id), nil
+		}
+	}
+	return "", errors.New("the kernel does not tell which mount a file is on")
+}

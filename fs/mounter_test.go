@@ -1,0 +1,118 @@
+package fs
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// startMounter makes a mounter and what asks it.
+func startMounter(t *testing.T, m MountFor) *Outside {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	socket, err := StartMounter(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fd, err := unix.FcntlInt(socket.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err := errors.Join(err, socket.Close()); err != nil {
+		t.Fatal(err)
+	}
+	o, err := StartOutside(m.Dir, fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// Threat 19: a mounter mounts once, as root's line says, and takes away what it
+// mounted: nothing that came over it or in its place.
+func TestThreat19MounterDoesOneThing(t *testing.T) {
+	above := filepath.Join(place(t), "above")
+	dir := filepath.Join(above, "m")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	o := startMounter(t, MountFor{Dir: dir, UID: 65534, GID: 65533, ReadOnly: true, NoExec: true})
+	defer o.Close()
+	refused := func(what string, err error, want error) {
+		t.Helper()
+		if !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", what, err, want)
+		}
+	}
+	if err := unix.Mount("x", dir, "tmpfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	refused("somebody else's mount", o.unmount(true), unix.EINVAL)
+	if err := unix.Unmount(dir, 0); err != nil {
+		t.Fatal(err)
+	}
+	_, err := o.mount(mountRequest{Source: "/dev/sda1"})
+	refused("another source", err, unix.EINVAL)
+	fd, err := o.mount(mountRequest{Source: "svcfs:x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	shown := func(dir string) string {
+		raw, err := os.ReadFile("/proc/self/mountinfo")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(raw)) {
+			if strings.Contains(line, " "+dir+" ") {
+				return line
+			}
+		}
+		return ""
+	}
+	if got := shown(dir); !strings.Contains(got, " ro,nosuid,nodev,noexec,") || !strings.Contains(got, "user_id=65534,group_id=65533,max_read=1048576\n") {
+		t.Errorf("mounted as %q", got)
+	}
+	_, err = o.mount(mountRequest{Source: "svcfs:x"})
+	refused("a second mount", err, unix.EPERM)
+	_, err = o.mounter.ask(outsideRequest{Do: askHolders})
+	refused("a look at processes", err, unix.EPERM)
+
+	if err := unix.Mount("x", dir, "tmpfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	refused("what was mounted over it", o.unmount(true), unix.EINVAL)
+	if err := unix.Unmount(dir, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(above, above+"2"); err != nil { // it is found all the same
+		t.Fatal(err)
+	}
+	if err := o.unmount(false); err != nil {
+		t.Error(err)
+	}
+	if got := shown(filepath.Join(above+"2", "m")); got != "" {
+		t.Errorf("still mounted: %s", got)
+	}
+	refused("unmounting again", o.unmount(true), unix.EINVAL)
+}
+
+// Threat 19: nothing is mounted on what is not an empty folder, whatever it was before.
+func TestThreat19MounterWantsAnEmptyFolder(t *testing.T) {
+	dir := place(t)
+	if err := os.WriteFile(filepath.Join(dir, "f"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := StartMounter(MountFor{Dir: dir}); !errors.Is(err, ErrNotEmpty) {
+		t.Errorf("a full folder: %v", err)
+	}
+	if _, err := StartMounter(MountFor{Dir: filepath.Join(dir, "f")}); !errors.Is(err, unix.ENOTDIR) {
+		t.Errorf("a file: %v", err)
+	}
+	if _, err := StartMounter(MountFor{Dir: filepath.Join(dir, "none")}); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("nothing: %v", err)
+	}
+}
