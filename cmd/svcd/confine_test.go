@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
-	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
@@ -117,10 +116,7 @@ func TestThreat19ConfinedServiceGoesOn(t *testing.T) {
 	}
 	put(time.Hour)
 	p := startServe(t, "--tls-cert", cert, "--tls-key", key)
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
-	if err != nil || !strings.Contains(string(status), "NoNewPrivs:\t1\n") {
-		t.Errorf("%v, it can gain rights:\n%s", err, status)
-	}
+	isConfined(t, p)
 	var made struct {
 		ID  string `json:"account_id"`
 		Key string `json:"api_key"`
@@ -171,13 +167,5 @@ func TestThreat19ConfinedServiceGoesOn(t *testing.T) {
 	mustRun(t, "rotate-master-key", "--data", p.data)
 	register("after") // its key is wrapped by the new one
 	mustRun(t, "audit", "--data", p.data)
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.cmd.Wait(); err != nil {
-		t.Errorf("%v\n%s", err, &p.log)
-	}
-	if strings.Contains(p.log.String(), "permission denied") {
-		t.Errorf("it needed what it may not open:\n%s", &p.log)
-	}
+	p.stop(t)
 }

@@ -28,7 +28,7 @@ type oidcSettings struct {
 func (o *oidcSettings) register(set *pflag.FlagSet) {
 	set.StringVar(&o.issuer, "oidc-issuer", "", "OpenID Connect provider whose users may sign in to the account page")
 	set.StringVar(&o.clientID, "oidc-client-id", "", "client id of this service at the provider; redirect address: PUBLIC_URL/account/oidc/callback")
-	set.StringVar(&o.secretFile, "oidc-client-secret-file", "", "file with the client secret, mode 0600 (or "+envClientSecret+" in the environment)")
+	set.StringVar(&o.secretFile, "oidc-client-secret-file", "", "file with the client secret, mode 0600, or a systemd credential (or "+envClientSecret+" in the environment)")
 	set.BoolVar(&o.create, "oidc-create", false, "make an account at the first sign-in, named by preferred_username where nobody was ever called so")
 }
 
@@ -42,7 +42,7 @@ func (o *oidcSettings) config() (service.OIDC, error) {
 	}
 	secret := os.Getenv(envClientSecret)
 	if o.secretFile != "" {
-		raw, err := ownfile.Read(o.secretFile, ownfile.Secret, maxSecretBytes)
+		raw, err := ownfile.Read(o.secretFile, ownfile.SecretKind(o.secretFile), maxSecretBytes)
 		if err != nil {
 			return service.OIDC{}, usageError{fmt.Errorf("read client secret: %w", err)}
 		}

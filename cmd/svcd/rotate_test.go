@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/svcfs/svcfs/sdk/ownfile"
 	"github.com/svcfs/svcfs/service/vault"
 )
 
@@ -76,7 +77,7 @@ func TestMasterKeyAsACredential(t *testing.T) {
 	if err := os.WriteFile(key, bytes.Repeat([]byte{7}, 32), 0o400); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv(envCredentials, credentials)
+	t.Setenv(ownfile.EnvCredentials, credentials)
 	mustRun(t, "account", "create", "alice", "--data", dir)
 	if _, err := os.Stat(filepath.Join(dir, vault.FileName)); err == nil {
 		t.Error("a master key was made in the data directory")

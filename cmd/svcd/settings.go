@@ -85,15 +85,12 @@ const (
 
 const envPrefix = "SVCD_"
 
-// envCredentials is the directory in which systemd gives a service its secrets.
-const envCredentials = "CREDENTIALS_DIRECTORY"
-
 // masterKey says where the master key is; zero is the data directory.
 func (s *settings) masterKey() (from service.MasterKey) {
 	if s.keyFrom != "" {
 		return service.MasterKey{Command: s.keyFrom}
 	}
-	if dir, ok := s.lookupEnv(envCredentials); ok {
+	if dir, ok := s.lookupEnv(ownfile.EnvCredentials); ok {
 		file := filepath.Join(dir, vault.FileName)
 		if _, err := os.Stat(file); err == nil {
 			return service.MasterKey{File: file}

@@ -35,6 +35,19 @@ const (
 	Managed
 )
 
+// EnvCredentials names the folder in which systemd gives a service its secrets.
+const EnvCredentials = "CREDENTIALS_DIRECTORY"
+
+// SecretKind returns the kind of a file with a secret: Managed for one that systemd
+// gave this service alone, else Secret. systemd lets one user in by an access list,
+// which shows as a bit of the group.
+func SecretKind(path string) Kind {
+	if dir := os.Getenv(EnvCredentials); dir != "" && filepath.Dir(path) == filepath.Clean(dir) {
+		return Managed
+	}
+	return Secret
+}
+
 // Reasons of an [*Error].
 var (
 	ErrOwner    = errors.New("it belongs to another user")

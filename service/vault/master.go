@@ -147,23 +147,12 @@ func runCommand(ctx context.Context, command string) (key [keyBytes]byte, err er
 
 // readSecret reads a file of 32 secret bytes that nobody else may read.
 func readSecret(path string) (secret [keyBytes]byte, err error) {
-	kind := ownfile.Secret
-	if isCredential(path) {
-		kind = ownfile.Managed
-	}
-	raw, err := ownfile.Read(path, kind, MaxFileBytes)
+	raw, err := ownfile.Read(path, ownfile.SecretKind(path), MaxFileBytes)
 	defer clear(raw)
 	if err != nil {
 		return secret, err
 	}
 	return parseSecret(raw, path)
-}
-
-// isCredential tells of a file that systemd gave this service alone: it lets one
-// user in by an access list, which shows as a bit of the group.
-func isCredential(path string) bool {
-	dir := os.Getenv("CREDENTIALS_DIRECTORY")
-	return dir != "" && filepath.Dir(path) == filepath.Clean(dir)
 }
 
 // parseSecret takes 32 bytes, or standard base64 of them; from says in messages

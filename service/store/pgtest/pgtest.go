@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"os/user"
@@ -182,6 +183,18 @@ func (s *Server) signal(sig syscall.Signal) {
 // URL is the address of the server's administrative database.
 func (s *Server) URL() string {
 	return fmt.Sprintf("postgres://%s:%s@127.0.0.1:%d/postgres?sslmode=disable", superuser, password, s.port)
+}
+
+// OverSocket is the address of a database of the server over its unix socket.
+func (s *Server) OverSocket(t testing.TB, database string) string {
+	t.Helper()
+	address, err := url.Parse(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	address.RawQuery = url.Values{"host": {s.dir}, "port": {strconv.Itoa(s.port)}, "sslmode": {"disable"}}.Encode()
+	address.Host = ""
+	return address.String()
 }
 
 // NewDatabase makes an empty database and returns its address.
