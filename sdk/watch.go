@@ -7,21 +7,22 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
 )
 
 // Kinds of [Event]; services may add more.
 const (
-	EventRegistered = wire.EventRegistered
-	EventAdded      = wire.EventAdded
-	EventJoined     = wire.EventJoined
-	EventRevoked    = wire.EventRevoked
-	EventUploaded   = wire.EventUploaded
-	EventDeleted    = wire.EventDeleted
-	EventRenamed    = wire.EventRenamed
-	EventRetention  = wire.EventRetention
-	EventRole       = wire.EventRole
-	EventPending    = wire.EventPending
-	EventKept       = wire.EventKept
+	EventRegistered = chain.KindRegister
+	EventAdded      = chain.KindAdd
+	EventJoined     = chain.KindJoin
+	EventRevoked    = chain.KindRevoke
+	EventUploaded   = chain.KindRecord
+	EventDeleted    = chain.KindTombstone
+	EventRenamed    = chain.KindRename
+	EventRetention  = chain.KindRetention
+	EventRole       = chain.KindRole
+	EventPending    = chain.KindPending
+	EventKept       = chain.KindKeep
 )
 
 // Event is something that happened in a group of the caller. It says that

@@ -18,7 +18,6 @@ import (
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
-	"github.com/svcfs/svcfs/service/ledger"
 )
 
 const nonce = "n0nce"
@@ -154,7 +153,7 @@ func TestThreat26ChainOfAGroupIsProven(t *testing.T) {
 	for _, row := range rows {
 		kinds = append(kinds, row.Kind)
 	}
-	if want := []string{ledger.KindRegister, ledger.KindRecord, ledger.KindRename, ledger.KindTombstone}; !slices.Equal(kinds, want) {
+	if want := []string{chain.KindRegister, chain.KindRecord, chain.KindRename, chain.KindTombstone}; !slices.Equal(kinds, want) {
 		t.Fatalf("kinds %q, want %q", kinds, want)
 	}
 	r.verifies("g", rows, proof)

@@ -469,7 +469,7 @@ func TestRecordsOfAGroup(t *testing.T) {
 	for _, row := range all {
 		kinds = append(kinds, row.Kind)
 		raw, err := hex.DecodeString(row.Hash)
-		if err != nil || !bytes.Equal(raw, hashes[row.Seq]) || (row.Chain == "group:g") != (row.Kind != ledger.KindClaim) {
+		if err != nil || !bytes.Equal(raw, hashes[row.Seq]) || (row.Chain == "group:g") != (row.Kind != chain.KindClaim) {
 			t.Errorf("row %d: hash %s in chain %s: %v", row.Seq, row.Hash, row.Chain, err)
 		}
 		if row.Chain == "group:g" {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service"
 	"github.com/svcfs/svcfs/service/ledger"
 )
@@ -296,7 +297,7 @@ func TestPricedChanges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, action := range []string{ledger.KindRename, ledger.KindTombstone, ledger.KindRetention, ledger.KindOpenJoin, ledger.KindCloseJoin} {
+	for _, action := range []string{chain.KindRename, chain.KindTombstone, chain.KindRetention, chain.KindOpenJoin, chain.KindCloseJoin} {
 		fees[action] = price
 	}
 	r := runWith(t, service.Config{Database: newDatabase(t), Fees: fees})
@@ -315,7 +316,7 @@ func TestPricedChanges(t *testing.T) {
 	must[string](alice, wire.OpRevokeGroupMember, object{"group_id": "g", "member_id": "bob"})
 	rows := must[[]object](alice, wire.OpGetGroupTransactions, object{"group_id": "g", "kinds": "all", "layouts": layouts()})
 	last := rows[len(rows)-1]
-	if last["kind"] != ledger.KindRotateGroup || last["detail"] != "2" {
+	if last["kind"] != chain.KindRotateGroup || last["detail"] != "2" {
 		t.Errorf("the last record: %v", last)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service"
 	"github.com/svcfs/svcfs/service/ledger"
 )
@@ -342,7 +343,7 @@ func TestThreat31PricedChanges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fees[ledger.KindRename] = price
+	fees[chain.KindRename] = price
 	for name, cfg := range map[string]service.Config{"priced": {FreeChanges: 1, Fees: fees}, "unbounded": {FreeChanges: -1}} {
 		t.Run(name, func(t *testing.T) {
 			cfg.Database = newDatabase(t)

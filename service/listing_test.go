@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
 )
@@ -25,7 +26,7 @@ func (u *user) recorded(group string, n int, name func(i int) string) {
 	err = s.Write(ctx, func(tx *store.Tx) error {
 		for i := range n {
 			ref := fmt.Sprintf("ref/%s/%d", group, i)
-			r, err := l.Append(ctx, tx, ledger.Record{Kind: ledger.KindRecord, Account: u.id, Group: group, Ref: ref, FileHash: hash(nil), Detail: name(i)})
+			r, err := l.Append(ctx, tx, ledger.Record{Kind: chain.KindRecord, Account: u.id, Group: group, Ref: ref, FileHash: hash(nil), Detail: name(i)})
 			if err != nil {
 				return err
 			}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/groups"
 )
 
@@ -60,7 +61,7 @@ func TestThreat45ShortRetentionWaits(t *testing.T) {
 	if got := r.view("get_group_retention", object{"group_id": "g"}); got != "null" {
 		t.Errorf("the window counts already: %s", got)
 	}
-	if events := bob.watch(seq, time.Second).Events; len(events) == 0 || events[0].Kind != wire.EventPending || events[0].GroupID != "g" {
+	if events := bob.watch(seq, time.Second).Events; len(events) == 0 || events[0].Kind != chain.KindPending || events[0].GroupID != "g" {
 		t.Errorf("bob is told %+v", events)
 	}
 	if status, body := bob.tool(wire.OpKeepFiles, object{"group_id": "g"}); status != http.StatusForbidden {

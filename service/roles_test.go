@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
 )
 
 // gives adds a member with a role, or changes the role it has.
@@ -129,7 +130,7 @@ func TestThreat25RolesAreGivenByTheOwnerAlone(t *testing.T) {
 		t.Error("a change of a role costs something")
 	}
 	events := bob.watch(before, time.Second).Events
-	if len(events) != 1 || events[0].Kind != wire.EventRole || events[0].Account != bob.id {
+	if len(events) != 1 || events[0].Kind != chain.KindRole || events[0].Account != bob.id {
 		t.Errorf("bob is told %+v", events)
 	}
 	must[string](alice, wire.OpRevokeGroupMember, object{"group_id": "g", "member_id": carol.id})

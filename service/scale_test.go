@@ -183,7 +183,7 @@ func fillRecords(b *testing.B, dir, group, account string, files int) {
 		for i := range files {
 			name := fmt.Sprintf("folder/file-%06d.txt", i)
 			ref, sum := fmt.Sprintf("bafy.svc.testnet/fastfs.svc.testnet/%s/%s-%d", hash([]byte(group)), "0190c2a8-7c5e-7d3c-9d5e", i), hash([]byte(name))
-			rec, err := l.Append(ledger.WithRequestID(b.Context(), ledger.NewRequestID("")), tx, ledger.Record{Kind: ledger.KindRecord, Account: account, Group: group, Ref: ref, FileHash: sum, Detail: name,
+			rec, err := l.Append(ledger.WithRequestID(b.Context(), ledger.NewRequestID("")), tx, ledger.Record{Kind: chain.KindRecord, Account: account, Group: group, Ref: ref, FileHash: sum, Detail: name,
 				Fee: l.Fee(ledger.ActionUpload), Tags: []chain.Tag{{Name: chain.TagSize, Value: fmt.Sprint(1000 + i)}, {Name: chain.TagType, Value: "text/plain"}}})
 			if err != nil {
 				return err

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service"
 )
 
@@ -66,10 +67,10 @@ func TestWatchTellsWhatConcernsTheCaller(t *testing.T) {
 		}
 	}
 	for _, e := range owner.watch(start.Seq, 0).Events {
-		if isFile := e.Kind == wire.EventUploaded || e.Kind == wire.EventDeleted || e.Kind == wire.EventRenamed; isFile != (e.Ref != "") {
+		if isFile := e.Kind == chain.KindRecord || e.Kind == chain.KindTombstone || e.Kind == chain.KindRename; isFile != (e.Ref != "") {
 			t.Errorf("event %+v", e)
 		}
-		if e.Kind == wire.EventUploaded && e.Ref != up.CID && e.Ref != before.CID || e.Time == "" {
+		if e.Kind == chain.KindRecord && e.Ref != up.CID && e.Ref != before.CID || e.Time == "" {
 			t.Errorf("event %+v", e)
 		}
 	}

@@ -192,7 +192,7 @@ func (s *service) addRecord(ctx context.Context, tx *store.Tx, l *ledger.Ledger,
 	name := entryName(i)
 	sum := sha256.Sum256([]byte(name))
 	ref, hash := fmt.Sprintf("bafy.record/%s/%d", group, i), hex.EncodeToString(sum[:])
-	r, err := l.Append(ctx, tx, ledger.Record{Kind: ledger.KindRecord, Account: s.account, Group: group, Ref: ref, FileHash: hash, Detail: name,
+	r, err := l.Append(ctx, tx, ledger.Record{Kind: chain.KindRecord, Account: s.account, Group: group, Ref: ref, FileHash: hash, Detail: name,
 		Tags: []chain.Tag{{Name: chain.TagSize, Value: strconv.Itoa(len(name))}, {Name: chain.TagType, Value: "text/plain"}}})
 	if err != nil {
 		return err

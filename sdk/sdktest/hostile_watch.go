@@ -10,6 +10,7 @@ import (
 
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
 )
 
 // afterFirst lets a watch begin honestly, tells a lie n times, then the truth.
@@ -43,7 +44,7 @@ func invented(tell func(h *Hostile, after int64) wire.WatchResult) func(*Hostile
 
 // happening is an invented event of a group.
 func happening(seq int64, g sdk.GroupID) wire.Event {
-	return wire.Event{Seq: seq, Kind: wire.EventUploaded, GroupID: string(g), Ref: "bafy-invented", Account: "mallory." + ContractID, Time: "1700000000000000000"}
+	return wire.Event{Seq: seq, Kind: chain.KindRecord, GroupID: string(g), Ref: "bafy-invented", Account: "mallory." + ContractID, Time: "1700000000000000000"}
 }
 
 const always = 1 << 30

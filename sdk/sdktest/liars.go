@@ -95,15 +95,15 @@ func Liars() []Liar {
 		// Everything is signed again, for another history.
 		{"names swapped and signed", "seen before", false, 5, rewritten(func(r *chain.Record) bool {
 			switch {
-			case r.Kind == wire.EventUploaded && r.Detail == "payroll.txt":
+			case r.Kind == chain.KindRecord && r.Detail == "payroll.txt":
 				r.Detail = "draft.txt"
-			case r.Kind == wire.EventUploaded && r.Detail == "draft.txt":
+			case r.Kind == chain.KindRecord && r.Detail == "draft.txt":
 				r.Detail = "payroll.txt"
 			}
 			return true
 		})},
 		{"uploader and time changed and signed", "seen before", false, 5, rewritten(func(r *chain.Record) bool {
-			if r.Kind == wire.EventUploaded && r.Detail == "payroll.txt" {
+			if r.Kind == chain.KindRecord && r.Detail == "payroll.txt" {
 				r.Account, r.TimeNS = "ceo.svc.testnet", r.TimeNS-int64(time.Hour)
 			}
 			return true
@@ -148,7 +148,7 @@ func leaveOut(content string) func(*chain.Record) bool {
 
 // forged is the record of a file that nobody uploaded.
 func forged() chain.Record {
-	return chain.Record{Kind: wire.EventUploaded, Account: "alice." + ContractID, Group: "board", Ref: "bafyforged" + time.Now().String(), FileHash: sdk.ComputeHash([]byte("FORGED")).String(),
+	return chain.Record{Kind: chain.KindRecord, Account: "alice." + ContractID, Group: "board", Ref: "bafyforged" + time.Now().String(), FileHash: sdk.ComputeHash([]byte("FORGED")).String(),
 		Detail: "payroll.txt", Tags: []chain.Tag{{Name: chain.TagSize, Value: "6"}}}
 }
 
@@ -163,7 +163,7 @@ func rows(change func([]any) []any) func(*Deceit) {
 
 func uploads(list []any) (found []map[string]any) {
 	for _, row := range list {
-		if m := row.(map[string]any); m["kind"] == wire.EventUploaded {
+		if m := row.(map[string]any); m["kind"] == chain.KindRecord {
 			found = append(found, m)
 		}
 	}

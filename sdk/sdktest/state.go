@@ -208,8 +208,8 @@ func (s *state) addGroup(owner, g string, joinable bool) error {
 		return err
 	}
 	s.groups[g] = &group{owner: owner, members: []string{owner}, joinable: joinable}
-	s.note(wire.EventRegistered, g, "", owner)
-	s.sign(chain.Record{Kind: wire.EventRegistered, Account: owner, Group: g})
+	s.note(chain.KindRegister, g, "", owner)
+	s.sign(chain.Record{Kind: chain.KindRegister, Account: owner, Group: g})
 	return nil
 }
 
@@ -225,8 +225,8 @@ func (s *state) add(c call, req wire.MemberRequest) (any, error) {
 		return nil, err
 	}
 	g.members = append(g.members, req.MemberID)
-	s.note(wire.EventAdded, req.GroupID, "", req.MemberID)
-	s.sign(chain.Record{Kind: wire.EventAdded, Account: c.account, Group: req.GroupID, Detail: req.MemberID})
+	s.note(chain.KindAdd, req.GroupID, "", req.MemberID)
+	s.sign(chain.Record{Kind: chain.KindAdd, Account: c.account, Group: req.GroupID, Detail: req.MemberID})
 	return "Added " + req.MemberID + " to group '" + req.GroupID + "'", nil
 }
 
@@ -242,8 +242,8 @@ func (s *state) revoke(c call, req wire.MemberRequest) (any, error) {
 	if _, err := s.charge(c.account, "revoke_group_member"); err != nil {
 		return nil, err
 	}
-	s.note(wire.EventRevoked, req.GroupID, "", req.MemberID)
-	s.sign(chain.Record{Kind: wire.EventRevoked, Account: c.account, Group: req.GroupID, Detail: req.MemberID})
+	s.note(chain.KindRevoke, req.GroupID, "", req.MemberID)
+	s.sign(chain.Record{Kind: chain.KindRevoke, Account: c.account, Group: req.GroupID, Detail: req.MemberID})
 	g.members = slices.Delete(g.members, at, at+1)
 	return "Revoked " + req.MemberID + " from group '" + req.GroupID + "' (key rotated)", nil
 }
@@ -297,8 +297,8 @@ func (s *state) join(c call, req wire.GroupRequest) (any, error) {
 	}
 	g.uses--
 	g.members = append(g.members, c.account)
-	s.note(wire.EventJoined, req.GroupID, "", c.account)
-	s.sign(chain.Record{Kind: wire.EventJoined, Account: c.account, Group: req.GroupID})
+	s.note(chain.KindJoin, req.GroupID, "", c.account)
+	s.sign(chain.Record{Kind: chain.KindJoin, Account: c.account, Group: req.GroupID})
 	return "Joined group '" + req.GroupID + "'", nil
 }
 
@@ -306,8 +306,8 @@ func (s *state) retention(c call, req wire.RetentionRequest) (any, error) {
 	g, err := s.owner(c.account, req.GroupID, "set retention")
 	if err == nil {
 		g.days = req.RetentionDays
-		s.note(wire.EventRetention, req.GroupID, "", c.account)
-		s.sign(chain.Record{Kind: wire.EventRetention, Account: c.account, Group: req.GroupID})
+		s.note(chain.KindRetention, req.GroupID, "", c.account)
+		s.sign(chain.Record{Kind: chain.KindRetention, Account: c.account, Group: req.GroupID})
 	}
 	return "Set retention for group '" + req.GroupID + "'", err
 }
@@ -425,7 +425,7 @@ func (s *state) record(u *pending, req wire.FinalizeUploadRequest, blob []byte) 
 	id := make([]byte, 32)
 	_, _ = rand.Read(id)
 	ref := "bafy" + uuid.NewString()
-	s.note(wire.EventUploaded, u.group, ref, u.account)
+	s.note(chain.KindRecord, u.group, ref, u.account)
 	f := &file{key: u.key, blob: blob, format: req.Format, row: wire.TransactionRow{TransID: hex.EncodeToString(id), GroupID: u.group,
 		UserID: u.account, FileHash: req.FileHash, IPFSHash: ref, Timestamp: &now}}
 	if s.extended() {
@@ -439,7 +439,7 @@ func (s *state) record(u *pending, req wire.FinalizeUploadRequest, blob []byte) 
 		}
 		f.row.Filename, f.row.OriginalSize, f.row.ContentType = &u.name, &size, &meta.ContentType
 		f.row.Seq, f.row.ChangedSeq = s.seq, s.seq
-		s.sign(chain.Record{Kind: wire.EventUploaded, TimeNS: at, Account: u.account, Group: u.group, Tx: f.row.TransID, Ref: ref, FileHash: req.FileHash, Detail: u.name,
+		s.sign(chain.Record{Kind: chain.KindRecord, TimeNS: at, Account: u.account, Group: u.group, Tx: f.row.TransID, Ref: ref, FileHash: req.FileHash, Detail: u.name,
 			Tags: []chain.Tag{{Name: chain.TagSize, Value: strconv.FormatInt(size, 10)}, {Name: chain.TagType, Value: meta.ContentType}}})
 	}
 	s.files = append(s.files, f)
@@ -543,8 +543,8 @@ func (s *state) delete(c call, req wire.FileRequest) (any, error) {
 	if f.row.Deleted != nil {
 		return "Deleted", nil
 	}
-	s.note(wire.EventDeleted, req.GroupID, req.IPFSHash, c.account)
-	s.sign(f.later(wire.EventDeleted, c.account, wire.ReasonOwnerRequest))
+	s.note(chain.KindTombstone, req.GroupID, req.IPFSHash, c.account)
+	s.sign(f.later(chain.KindTombstone, c.account, wire.ReasonOwnerRequest))
 	f.key, f.blob, f.row.ChangedSeq = nil, nil, s.seq
 	f.row.Deleted = &wire.Deleted{DeletedAt: strconv.FormatInt(time.Now().UnixNano(), 10), DeletedBy: c.account, Reason: wire.ReasonOwnerRequest}
 	return "Deleted", nil
@@ -558,8 +558,8 @@ func (s *state) rename(c call, req wire.RenameRequest) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.note(wire.EventRenamed, req.GroupID, req.IPFSHash, c.account)
-	s.sign(f.later(wire.EventRenamed, c.account, req.Filename))
+	s.note(chain.KindRename, req.GroupID, req.IPFSHash, c.account)
+	s.sign(f.later(chain.KindRename, c.account, req.Filename))
 	f.row.ChangedSeq, f.row.Filename = s.seq, &req.Filename
 	return "Renamed", nil
 }

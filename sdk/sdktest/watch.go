@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
 )
 
 // event is one that its group's members of that moment may see, while they are.
@@ -55,7 +56,7 @@ func (s *state) eventsFor(account string, after int64) []wire.Event {
 		if e.Seq <= after || !slices.Contains(e.members, account) {
 			continue
 		}
-		if slices.Contains(s.groups[e.GroupID].members, account) || e.Kind == wire.EventRevoked && e.Account == account {
+		if slices.Contains(s.groups[e.GroupID].members, account) || e.Kind == chain.KindRevoke && e.Account == account {
 			list = append(list, e.Event)
 		}
 	}

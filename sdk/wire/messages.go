@@ -321,27 +321,12 @@ type WatchResult struct {
 // revoked gets that one event, and none of the group any more.
 type Event struct {
 	Seq     int64  `json:"seq"`
-	Kind    string `json:"kind"` // one of the Event… constants; unknown ones are ignored
+	Kind    string `json:"kind"` // one of the kinds of package chain; unknown ones are ignored
 	GroupID string `json:"group_id"`
 	Ref     string `json:"ref,omitempty"`     // of a file
 	Account string `json:"account,omitempty"` // the member who was added or revoked or joined or got a role, else who acted
 	Time    string `json:"time"`              // ns since the epoch, decimal
 }
-
-// Kinds of events: the ledger's names.
-const (
-	EventRegistered = "register_group"
-	EventAdded      = "add_group_member"
-	EventJoined     = "join_group"
-	EventRevoked    = "revoke_group_member" // the group's key was rotated too
-	EventUploaded   = "record_transaction"
-	EventDeleted    = "tombstone_transaction"
-	EventRenamed    = "rename_file"
-	EventRetention  = "set_group_retention"
-	EventRole       = "set_member_role"
-	EventPending    = "pend_destruction" // of a file, or of all that a shorter retention window ends
-	EventKept       = "keep_files"       // nothing pends any more
-)
 
 // TransactionMeta answers the ledger's view get_transaction_meta.
 type TransactionMeta struct {

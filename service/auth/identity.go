@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
@@ -101,7 +102,7 @@ func (i Identity) names(preferred string) []string {
 // whoever comes first: what others meant for its owner would be the newcomer's.
 func isNew(ctx context.Context, tx *store.Tx, id string) (unused bool, err error) {
 	err = tx.QueryRowContext(ctx, `SELECT NOT EXISTS (SELECT 1 FROM accounts WHERE id = ? UNION ALL SELECT 1 FROM members WHERE account = ?
-		UNION ALL SELECT 1 FROM ledger WHERE account = ? UNION ALL SELECT 1 FROM ledger WHERE kind = '`+ledger.KindRevoke+`' AND detail = ?)`, id, id, id, id).Scan(&unused)
+		UNION ALL SELECT 1 FROM ledger WHERE account = ? UNION ALL SELECT 1 FROM ledger WHERE kind = '`+chain.KindRevoke+`' AND detail = ?)`, id, id, id, id).Scan(&unused)
 	if err != nil {
 		return false, fmt.Errorf("look for a name: %w", err)
 	}
@@ -128,7 +129,7 @@ func (a *Accounts) CreateFor(ctx context.Context, preferred string, i Identity) 
 		if err := insertIdentity(ctx, tx, id, i); err != nil {
 			return err
 		}
-		_, err = a.ledger.Append(ctx, tx, ledger.Record{Kind: ledger.KindCreateAccount, Account: id, Detail: wire.Amount{}.String()})
+		_, err = a.ledger.Append(ctx, tx, ledger.Record{Kind: chain.KindCreateAccount, Account: id, Detail: wire.Amount{}.String()})
 		return err
 	})
 	return id, err

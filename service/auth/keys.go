@@ -19,6 +19,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
@@ -133,7 +134,7 @@ func (a *Accounts) Create(ctx context.Context, name string, balance wire.Amount)
 		if n, _ := result.RowsAffected(); n == 0 {
 			return fault.New(wire.CodeConflict, "account %s exists already: replace its key with: svcd account rotate-key %s", id, name)
 		}
-		_, err = a.ledger.Append(ctx, tx, ledger.Record{Kind: ledger.KindCreateAccount, Account: id, Detail: balance.String()})
+		_, err = a.ledger.Append(ctx, tx, ledger.Record{Kind: chain.KindCreateAccount, Account: id, Detail: balance.String()})
 		return err
 	})
 	return id, key, err
@@ -165,7 +166,7 @@ func (a *Accounts) Rotate(ctx context.Context, name, session string) (id string,
 		if err := endSignIns(ctx, tx, id, session); err != nil {
 			return err
 		}
-		_, err = a.ledger.Append(ctx, tx, ledger.Record{Kind: ledger.KindRotateKey, Account: id})
+		_, err = a.ledger.Append(ctx, tx, ledger.Record{Kind: chain.KindRotateKey, Account: id})
 		return err
 	})
 	return id, key, err
@@ -246,12 +247,12 @@ func Exists(ctx context.Context, tx *store.Tx, id string) (exists bool, err erro
 // those tokens, links and sessions stay dead. Its groups, files and balance stay,
 // and what it wanted destroyed and still waits is taken back.
 func (a *Accounts) Disable(ctx context.Context, name string) (id string, err error) {
-	return a.setDisabled(ctx, name, ledger.KindDisable, time.Now().UnixNano(), "account %s is disabled already")
+	return a.setDisabled(ctx, name, chain.KindDisable, time.Now().UnixNano(), "account %s is disabled already")
 }
 
 // Enable lets a disabled account be used again, with the key it had.
 func (a *Accounts) Enable(ctx context.Context, name string) (id string, err error) {
-	return a.setDisabled(ctx, name, ledger.KindEnable, nil, "account %s is not disabled")
+	return a.setDisabled(ctx, name, chain.KindEnable, nil, "account %s is not disabled")
 }
 
 // setDisabled notes since when an account is disabled, nil for not. The key's

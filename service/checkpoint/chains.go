@@ -118,7 +118,7 @@ func (c Checkpoint) lags(ctx context.Context, tx *store.Tx, q Question, head cha
 		return false, nil
 	}
 	var oldest int64
-	err := tx.QueryRowContext(ctx, "SELECT time_ns FROM ledger WHERE group_id = ? AND kind <> '"+ledger.KindClaim+"' AND seq > ? ORDER BY seq LIMIT 1", q.Group, c.N).Scan(&oldest)
+	err := tx.QueryRowContext(ctx, "SELECT time_ns FROM ledger WHERE group_id = ? AND kind <> '"+chain.KindClaim+"' AND seq > ? ORDER BY seq LIMIT 1", q.Group, c.N).Scan(&oldest)
 	if err != nil {
 		return true, fmt.Errorf("read the chain's newest records: %w", err)
 	}

@@ -106,7 +106,7 @@ func changeable(ctx context.Context, tx *store.Tx, account, group, ref, action s
 
 // shred destroys the key of a file, which costs, and records by whom and why.
 func (f *Files) shred(ctx context.Context, tx *store.Tx, t target, by, reason string) error {
-	r, err := f.ledger.Charge(ctx, tx, ledger.KindTombstone, tombstone(t, by, reason))
+	r, err := f.ledger.Charge(ctx, tx, chain.KindTombstone, tombstone(t, by, reason))
 	if err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func (f *Files) shredPaid(ctx context.Context, tx *store.Tx, t target, by, reaso
 }
 
 func tombstone(t target, by, reason string) ledger.Record {
-	return ledger.Record{Kind: ledger.KindTombstone, Account: by, Group: t.group, Ref: t.ref, FileHash: t.hash, Detail: reason,
+	return ledger.Record{Kind: chain.KindTombstone, Account: by, Group: t.group, Ref: t.ref, FileHash: t.hash, Detail: reason,
 		Tags: ledger.WithTags(t.tags(), chain.Tag{Name: chain.TagName, Value: t.name})}
 }
 
@@ -181,7 +181,7 @@ func (f *Files) Rename(ctx context.Context, account string, req wire.RenameReque
 		if t.deleted {
 			return fault.New(wire.CodeFileDeleted, "File deleted: its key was destroyed")
 		}
-		r, err := f.ledger.Charge(ctx, tx, ledger.KindRename, ledger.Record{Kind: ledger.KindRename, Account: account, Group: t.group, Ref: t.ref,
+		r, err := f.ledger.Charge(ctx, tx, chain.KindRename, ledger.Record{Kind: chain.KindRename, Account: account, Group: t.group, Ref: t.ref,
 			FileHash: t.hash, Detail: req.Filename, Tags: t.tags()})
 		if err != nil {
 			return err

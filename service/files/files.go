@@ -352,7 +352,7 @@ func plainSize(meta format.Metadata, info blob.Info) *int64 {
 
 // uploadRecord is the record of an upload, with all that a listing tells of it.
 func uploadRecord(u upload, fileHash string, size *int64, contentType string) ledger.Record {
-	return ledger.Record{Kind: ledger.KindRecord, Account: u.account, Group: u.group, Ref: u.ref, FileHash: fileHash, Detail: u.filename,
+	return ledger.Record{Kind: chain.KindRecord, Account: u.account, Group: u.group, Ref: u.ref, FileHash: fileHash, Detail: u.filename,
 		Tags: ledger.WithTags(nil, contentTags(size, contentType)...)}
 }
 
@@ -463,7 +463,7 @@ func (f *Files) claim(ctx context.Context, tx *store.Tx, account string, req wir
 			return wire.Amount{}, fmt.Errorf("read claim: %w", err)
 		}
 	}
-	r, err := f.ledger.Charge(ctx, tx, ledger.ActionRetrieve, ledger.Record{Kind: ledger.KindClaim, Account: account, Group: req.GroupID, Ref: req.IPFSHash})
+	r, err := f.ledger.Charge(ctx, tx, ledger.ActionRetrieve, ledger.Record{Kind: chain.KindClaim, Account: account, Group: req.GroupID, Ref: req.IPFSHash})
 	if err != nil || req.ClaimID == "" {
 		return r.Fee, err
 	}

@@ -27,7 +27,7 @@ func (f *Files) records(ctx context.Context, account string, req wire.Transactio
 		if err != nil {
 			return err
 		}
-		which := []any{req.GroupID, after, ledger.KindClaim, account, g.Owner == account}
+		which := []any{req.GroupID, after, chain.KindClaim, account, g.Owner == account}
 		if err := understands(ctx, tx, req, after, which); err != nil {
 			return err
 		}
@@ -122,8 +122,8 @@ func (f *Files) ListChain(ctx context.Context, account string, req wire.Transact
 // not hold comes from the file's row.
 const selectChain = `SELECT ledger.seq, ledger.tx_id, kind, ledger.time_ns, account, ledger.ref, ledger.file_hash, detail, fee, request, chain, number, tags,
 	CASE WHEN chain = '' THEN prev_hash END, filename, original_size, content_type
-	FROM ledger LEFT JOIN files ON ledger.chain = '' AND kind = '` + ledger.KindRecord + `' AND files.ref = ledger.ref AND files.seq = ledger.seq
-	WHERE ledger.group_id = ? AND kind <> '` + ledger.KindClaim + `' AND ledger.seq > ? ORDER BY ledger.seq LIMIT ?`
+	FROM ledger LEFT JOIN files ON ledger.chain = '' AND kind = '` + chain.KindRecord + `' AND files.ref = ledger.ref AND files.seq = ledger.seq
+	WHERE ledger.group_id = ? AND kind <> '` + chain.KindClaim + `' AND ledger.seq > ? ORDER BY ledger.seq LIMIT ?`
 
 func chainRows(ctx context.Context, tx *store.Tx, account, group string, after int64, limit int) (list []wire.TransactionRow, more bool, err error) {
 	if err := mayList(ctx, tx, group, account); err != nil {

@@ -171,7 +171,7 @@ func (gs *Groups) register(ctx context.Context, tx *store.Tx, account, id string
 	} else if fault.Of(err).Code != wire.CodeGroupNotFound {
 		return err
 	}
-	r, err := gs.ledger.Charge(ctx, tx, ledger.KindRegister, ledger.Record{Kind: ledger.KindRegister, Account: account, Group: id})
+	r, err := gs.ledger.Charge(ctx, tx, chain.KindRegister, ledger.Record{Kind: chain.KindRegister, Account: account, Group: id})
 	if err != nil {
 		return err
 	}
@@ -228,7 +228,7 @@ func (gs *Groups) Add(ctx context.Context, account, group, member string, role w
 			return gs.changeRole(ctx, tx, account, group, member, has, role)
 		}
 		added.Text = fmt.Sprintf("Added %s to group '%s'", member, group)
-		r, err := gs.ledger.Charge(ctx, tx, ledger.KindAdd, ledger.Record{Kind: ledger.KindAdd, Account: account, Group: group, Detail: member})
+		r, err := gs.ledger.Charge(ctx, tx, chain.KindAdd, ledger.Record{Kind: chain.KindAdd, Account: account, Group: group, Detail: member})
 		if err != nil {
 			return err
 		}
@@ -259,7 +259,7 @@ func (gs *Groups) admit(ctx context.Context, tx *store.Tx, by, group, member str
 }
 
 func roleRecord(by, group, member string, role wire.Role) ledger.Record {
-	return ledger.Record{Kind: ledger.KindRole, Account: by, Group: group, Detail: member + " " + string(role)}
+	return ledger.Record{Kind: chain.KindRole, Account: by, Group: group, Detail: member + " " + string(role)}
 }
 
 // changeRole gives a member, who has one role, another.
@@ -278,7 +278,7 @@ func (gs *Groups) changeRole(ctx context.Context, tx *store.Tx, by, group, membe
 			return err
 		}
 	}
-	_, err := gs.ledger.Charge(ctx, tx, ledger.KindRole, roleRecord(by, group, member, role))
+	_, err := gs.ledger.Charge(ctx, tx, chain.KindRole, roleRecord(by, group, member, role))
 	return err
 }
 
@@ -311,10 +311,10 @@ func (gs *Groups) Revoke(ctx context.Context, account, group, member string) (st
 		if _, err := tx.ExecContext(ctx, "UPDATE groups SET key_version = ? WHERE id = ?", g.KeyVersion+1, group); err != nil {
 			return fmt.Errorf("rotate key: %w", err)
 		}
-		if _, err = gs.ledger.Charge(ctx, tx, ledger.KindRevoke, ledger.Record{Kind: ledger.KindRevoke, Account: account, Group: group, Detail: member}); err != nil {
+		if _, err = gs.ledger.Charge(ctx, tx, chain.KindRevoke, ledger.Record{Kind: chain.KindRevoke, Account: account, Group: group, Detail: member}); err != nil {
 			return err
 		}
-		_, err = gs.ledger.Append(ctx, tx, ledger.Record{Kind: ledger.KindRotateGroup, Account: account, Group: group, Detail: strconv.FormatInt(g.KeyVersion+1, 10)})
+		_, err = gs.ledger.Append(ctx, tx, ledger.Record{Kind: chain.KindRotateGroup, Account: account, Group: group, Detail: strconv.FormatInt(g.KeyVersion+1, 10)})
 		return err
 	})
 	return fmt.Sprintf("Revoked %s from group '%s' (key rotated)", member, group), err
@@ -337,7 +337,7 @@ func (gs *Groups) Join(ctx context.Context, account, group string) (text string,
 		if err := requireNotRevoked(ctx, tx, group, account); err != nil {
 			return err
 		}
-		r, err := gs.ledger.Charge(ctx, tx, ledger.KindJoin, ledger.Record{Kind: ledger.KindJoin, Account: account, Group: group})
+		r, err := gs.ledger.Charge(ctx, tx, chain.KindJoin, ledger.Record{Kind: chain.KindJoin, Account: account, Group: group})
 		if err != nil {
 			return err
 		}
@@ -363,7 +363,7 @@ func mayJoin(g Group) error {
 
 // wasRevoked is true for a group, its only argument besides the account, whose
 // owner revoked the account at any time.
-const wasRevoked = "EXISTS (SELECT 1 FROM ledger r WHERE r.kind = '" + ledger.KindRevoke + "' AND r.detail = ? AND r.group_id = "
+const wasRevoked = "EXISTS (SELECT 1 FROM ledger r WHERE r.kind = '" + chain.KindRevoke + "' AND r.detail = ? AND r.group_id = "
 
 func requireNotRevoked(ctx context.Context, tx *store.Tx, group, account string) error {
 	var revoked bool
@@ -420,7 +420,7 @@ func (gs *Groups) OpenJoin(ctx context.Context, account, group, expires string, 
 		if maxUses != nil {
 			tags = []chain.Tag{{Name: chain.TagMaxUses, Value: strconv.FormatInt(*maxUses, 10)}}
 		}
-		_, err = gs.ledger.Charge(ctx, tx, ledger.KindOpenJoin, ledger.Record{Kind: ledger.KindOpenJoin, Account: account, Group: group, Detail: detail, Tags: tags})
+		_, err = gs.ledger.Charge(ctx, tx, chain.KindOpenJoin, ledger.Record{Kind: chain.KindOpenJoin, Account: account, Group: group, Detail: detail, Tags: tags})
 		return err
 	})
 	return fmt.Sprintf("Opened join window for group '%s'", group), err
@@ -428,7 +428,7 @@ func (gs *Groups) OpenJoin(ctx context.Context, account, group, expires string, 
 
 // CloseJoin closes the join window. Owner only.
 func (gs *Groups) CloseJoin(ctx context.Context, account, group string) (string, error) {
-	err := gs.ownerChange(ctx, account, group, "close join", ledger.KindCloseJoin, "", "UPDATE groups SET join_expires = NULL WHERE id = ?", group)
+	err := gs.ownerChange(ctx, account, group, "close join", chain.KindCloseJoin, "", "UPDATE groups SET join_expires = NULL WHERE id = ?", group)
 	return fmt.Sprintf("Closed join window for group '%s'", group), err
 }
 

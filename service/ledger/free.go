@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/store"
 )
@@ -13,7 +14,7 @@ import (
 // countFree counts a change that costs nothing and stays in the ledger for ever.
 // What an upload was paid for does not count: a file is deleted once.
 func (l *Ledger) countFree(ctx context.Context, tx *store.Tx, account, action string) error {
-	if action == ActionUpload || action == ActionRetrieve || action == KindTombstone {
+	if action == ActionUpload || action == ActionRetrieve || action == chain.KindTombstone {
 		return nil
 	}
 	return l.CountFree(ctx, tx, account)

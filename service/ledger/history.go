@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/store"
 )
 
@@ -19,7 +20,7 @@ const historyWindow = 20_000
 // members, and stay it. CROSS JOIN keeps SQLite to the order of tables.
 const selectHistory = "SELECT " + columns + ` FROM ledger WHERE account = ? AND seq >= ? AND seq < ?
 	UNION SELECT ` + columns + ` FROM members CROSS JOIN ledger WHERE members.account = ? AND ledger.group_id = members.group_id AND seq >= ? AND seq < ?
-		AND (kind <> '` + KindClaim + `' OR ledger.group_id IN (SELECT id FROM groups WHERE owner = ?))
+		AND (kind <> '` + chain.KindClaim + `' OR ledger.group_id IN (SELECT id FROM groups WHERE owner = ?))
 	ORDER BY seq DESC LIMIT ?`
 
 // History returns a page of the records an account may see, the newest first:

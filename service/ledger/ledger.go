@@ -24,31 +24,6 @@ import (
 	"github.com/svcfs/svcfs/service/store"
 )
 
-// Kinds of records.
-const (
-	KindCreateAccount = "create_account"
-	KindFund          = "fund"
-	KindTransfer      = "transfer" // detail: who receives, a space, the amount
-	KindRotateKey     = "rotate_api_key"
-	KindDisable       = "disable_account"
-	KindEnable        = "enable_account"
-	KindRegister      = "register_group"
-	KindAdd           = "add_group_member"
-	KindRevoke        = "revoke_group_member"
-	KindRole          = "set_member_role" // detail: the member, a space, the role; follows an addition that is not of a writer
-	KindJoin          = "join_group"
-	KindOpenJoin      = "open_hackathon_join"
-	KindCloseJoin     = "close_hackathon_join"
-	KindRetention     = "set_group_retention"
-	KindPending       = "pend_destruction" // detail: when, in ns; before it the days of a retention window, "retention DAYS "
-	KindKeep          = "keep_files"       // takes back what pends in the group
-	KindRecord        = "record_transaction"
-	KindClaim         = "claim_token"
-	KindTombstone     = "tombstone_transaction" // detail: the reason
-	KindRename        = "rename_file"           // detail: the new name
-	KindRotateGroup   = "rotate_group_key"      // detail: the new version; follows a revocation
-)
-
 // Actions that are priced but are not kinds of records.
 const (
 	ActionUpload   = "upload"   // record_transaction and claim_token together
@@ -62,8 +37,8 @@ type Fees map[string]wire.Amount
 func DefaultFees() Fees {
 	fees := Fees{}
 	for action, tokens := range map[string]string{
-		KindRegister: "0.64", KindAdd: "0.013", KindRevoke: "0.001", KindJoin: "0.001",
-		KindRecord: "0.026", KindClaim: "0.013", ActionUpload: "0.039", ActionRetrieve: "0.013",
+		chain.KindRegister: "0.64", chain.KindAdd: "0.013", chain.KindRevoke: "0.001", chain.KindJoin: "0.001",
+		chain.KindRecord: "0.026", chain.KindClaim: "0.013", ActionUpload: "0.039", ActionRetrieve: "0.013",
 	} {
 		fee, err := wire.ParseTokens(tokens)
 		if err != nil {
@@ -76,7 +51,7 @@ func DefaultFees() Fees {
 
 // Actions are all that can be priced; those without a default price are free.
 func Actions() []string {
-	actions := []string{KindOpenJoin, KindCloseJoin, KindRetention, KindTombstone, KindRename, KindRole, KindPending, KindKeep}
+	actions := []string{chain.KindOpenJoin, chain.KindCloseJoin, chain.KindRetention, chain.KindTombstone, chain.KindRename, chain.KindRole, chain.KindPending, chain.KindKeep}
 	for action := range DefaultFees() {
 		actions = append(actions, action)
 	}
@@ -240,7 +215,7 @@ func (l *Ledger) Append(ctx context.Context, tx *store.Tx, r Record) (Record, er
 // txID is the id the network's contract would give a file record.
 func txID(r Record) string {
 	text := r.Group + r.Account + r.FileHash + r.Ref + strconv.FormatInt(r.TimeNS, 10)
-	if r.Kind != KindRecord {
+	if r.Kind != chain.KindRecord {
 		text = r.Kind + r.Chain + strconv.FormatInt(r.Number, 10) + text
 	}
 	sum := sha256.Sum256([]byte(text))
@@ -310,7 +285,7 @@ func (l *Ledger) Fund(ctx context.Context, tx *store.Tx, account string, amount 
 	if err := setBalance(ctx, tx, account, sum); err != nil {
 		return wire.Amount{}, err
 	}
-	_, err = l.Append(ctx, tx, Record{Kind: KindFund, Account: account, Detail: amount.String()})
+	_, err = l.Append(ctx, tx, Record{Kind: chain.KindFund, Account: account, Detail: amount.String()})
 	return sum, err
 }
 
@@ -330,7 +305,7 @@ func (l *Ledger) Transfer(ctx context.Context, tx *store.Tx, from, to string, am
 	}
 	left, ok := payer.Sub(amount)
 	if !ok {
-		return left, Insufficient(KindTransfer, amount, payer)
+		return left, Insufficient(chain.KindTransfer, amount, payer)
 	}
 	sum, ok := receiver.Add(amount)
 	if !ok {
@@ -339,7 +314,7 @@ func (l *Ledger) Transfer(ctx context.Context, tx *store.Tx, from, to string, am
 	if err := errors.Join(setBalance(ctx, tx, from, left), setBalance(ctx, tx, to, sum)); err != nil {
 		return left, err
 	}
-	_, err = l.Append(ctx, tx, Record{Kind: KindTransfer, Account: from, Detail: to + " " + amount.String()})
+	_, err = l.Append(ctx, tx, Record{Kind: chain.KindTransfer, Account: from, Detail: to + " " + amount.String()})
 	return left, err
 }
 

@@ -76,7 +76,7 @@ func (s *State) Apply(r Record) {
 }
 
 func (s *State) applyToAccounts(r Record) {
-	if r.Kind == KindCreateAccount {
+	if r.Kind == chain.KindCreateAccount {
 		s.accounts[r.Account] = &accountState{generations: [2]int64{1, 0}}
 	}
 	a := s.accounts[r.Account]
@@ -85,9 +85,9 @@ func (s *State) applyToAccounts(r Record) {
 	}
 	a.balance, _ = a.balance.Sub(r.Fee)
 	switch r.Kind {
-	case KindCreateAccount, KindFund:
+	case chain.KindCreateAccount, chain.KindFund:
 		a.add(r.Detail)
-	case KindTransfer:
+	case chain.KindTransfer:
 		to, amount, _ := strings.Cut(r.Detail, " ")
 		if paid, err := wire.ParseAmount(amount); err == nil {
 			a.balance, _ = a.balance.Sub(paid)
@@ -95,11 +95,11 @@ func (s *State) applyToAccounts(r Record) {
 		if receiver := s.accounts[to]; receiver != nil {
 			receiver.add(amount)
 		}
-	case KindRotateKey:
+	case chain.KindRotateKey:
 		a.generations[0]++
 		a.generations[1]++
-	case KindDisable, KindEnable:
-		a.disabled = r.Kind == KindDisable
+	case chain.KindDisable, chain.KindEnable:
+		a.disabled = r.Kind == chain.KindDisable
 		for i, g := range a.generations {
 			if g > 0 {
 				a.generations[i]++
@@ -115,7 +115,7 @@ func (a *accountState) add(amount string) {
 }
 
 func (s *State) applyToGroup(r Record) {
-	if r.Kind == KindRegister {
+	if r.Kind == chain.KindRegister {
 		s.groups[r.Group] = &groupState{owner: r.Account, knowsMaxUses: true, keyVersion: 1, joinRole: string(wire.RoleWriter)}
 		s.members[memberKey{r.Group, r.Account}] = &memberState{r.Seq, string(wire.RoleWriter)}
 	}
@@ -124,20 +124,20 @@ func (s *State) applyToGroup(r Record) {
 		return
 	}
 	switch r.Kind {
-	case KindAdd:
+	case chain.KindAdd:
 		s.members[memberKey{r.Group, r.Detail}] = &memberState{r.Seq, string(wire.RoleWriter)}
-	case KindJoin:
+	case chain.KindJoin:
 		s.members[memberKey{r.Group, r.Account}] = &memberState{r.Seq, string(wire.RoleWriter)}
 		g.uses++
-	case KindRole:
+	case chain.KindRole:
 		member, role, _ := strings.Cut(r.Detail, " ")
 		if m := s.members[memberKey{r.Group, member}]; m != nil {
 			m.role = role
 		}
-	case KindRevoke:
+	case chain.KindRevoke:
 		delete(s.members, memberKey{r.Group, r.Detail})
 		g.keyVersion++
-	case KindOpenJoin:
+	case chain.KindOpenJoin:
 		until, role, said := strings.Cut(r.Detail, " ")
 		if !said {
 			role = string(wire.RoleWriter)
@@ -145,15 +145,15 @@ func (s *State) applyToGroup(r Record) {
 		g.joinable, g.joinRole, g.uses = true, role, 0
 		g.expires = number(until)
 		g.maxUses, g.knowsMaxUses = number(r.chained().Tag(chain.TagMaxUses)), r.Chain != ""
-	case KindCloseJoin:
+	case chain.KindCloseJoin:
 		g.expires = nil
-	case KindRetention:
+	case chain.KindRetention:
 		g.retention, g.pending, g.pendingNS = number(r.Detail), nil, nil
-	case KindPending:
+	case chain.KindPending:
 		if days, due, ok := strings.Cut(strings.TrimPrefix(r.Detail, "retention "), " "); ok {
 			g.pending, g.pendingNS = number(days), number(due)
 		}
-	case KindKeep:
+	case chain.KindKeep:
 		g.pending, g.pendingNS = nil, nil
 		maps.DeleteFunc(s.pending, func(_ string, p pendingState) bool { return p.group == r.Group })
 	}
@@ -169,7 +169,7 @@ func number(text string) *int64 {
 }
 
 func (s *State) applyToFile(r Record) {
-	if r.Kind == KindRecord {
+	if r.Kind == chain.KindRecord {
 		tags := r.chained()
 		s.files[r.Ref] = &fileState{group: r.Group, txID: r.TxID, uploader: r.Account, hash: r.FileHash, name: r.Detail, contentType: tags.Tag(chain.TagType),
 			seq: r.Seq, changed: r.Seq, timeNS: r.TimeNS, size: number(tags.Tag(chain.TagSize)), isOld: r.Chain == "", knowsName: r.Chain != "" || r.Detail != ""}
@@ -179,11 +179,11 @@ func (s *State) applyToFile(r Record) {
 		return
 	}
 	switch r.Kind {
-	case KindRename:
+	case chain.KindRename:
 		f.name, f.knowsName, f.changed = r.Detail, true, r.Seq
-	case KindTombstone:
+	case chain.KindTombstone:
 		f.deleted, f.changed = &r, r.Seq
-	case KindPending:
+	case chain.KindPending:
 		if due := number(r.Detail); due != nil {
 			s.pending[r.Ref] = pendingState{r.Group, r.Account, *due}
 		}

@@ -6,7 +6,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/svcfs/svcfs/service/ledger"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/store"
 )
 
@@ -208,8 +208,8 @@ type concern struct {
 
 // selectConcerns groups the new events; most records are retrievals, which
 // concern nobody.
-const selectConcerns = `SELECT group_id, CASE WHEN kind IN ('` + ledger.KindAdd + `', '` + ledger.KindRevoke + `') THEN detail
-	WHEN kind IN ('` + ledger.KindRegister + `', '` + ledger.KindJoin + `') THEN account ELSE '' END AS concerned, max(seq)
+const selectConcerns = `SELECT group_id, CASE WHEN kind IN ('` + chain.KindAdd + `', '` + chain.KindRevoke + `') THEN detail
+	WHEN kind IN ('` + chain.KindRegister + `', '` + chain.KindJoin + `') THEN account ELSE '' END AS concerned, max(seq)
 	FROM ledger WHERE seq > ? AND seq <= ? AND kind IN (` + eventKinds + `) GROUP BY group_id, concerned`
 
 // look returns the newest sequence, and whom the events after since concern.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/auth"
 	"github.com/svcfs/svcfs/service/groups"
 	"github.com/svcfs/svcfs/service/ledger"
@@ -86,7 +87,7 @@ func (w *world) register(account, group string) {
 // upload appends the record of one, and returns its sequence.
 func (w *world) upload(account, group string) int64 {
 	w.t.Helper()
-	return w.record(ledger.KindRecord, account, group)
+	return w.record(chain.KindRecord, account, group)
 }
 
 func (w *world) record(kind, account, group string) (seq int64) {
@@ -194,7 +195,7 @@ func TestAnEventWakesWhomItConcerns(t *testing.T) {
 		wakes []string
 	}{
 		{"upload", func() { w.upload(owner, "g") }, []string{owner}},
-		{"retrieval", func() { w.record(ledger.KindClaim, owner, "g") }, nil},
+		{"retrieval", func() { w.record(chain.KindClaim, owner, "g") }, nil},
 		{"admission", func() { added, err := w.groups.Add(ctx, owner, "g", member, ""); run(added.Text, err) }, []string{owner, member}},
 		{"join", func() { run(w.groups.Join(ctx, guest, "g")) }, []string{owner, member, guest}},
 		{"retention", func() { run(w.groups.SetRetention(ctx, owner, "g", nil)) }, []string{owner, member, guest}},

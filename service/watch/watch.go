@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/fault"
-	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/throttle"
 )
@@ -141,9 +141,9 @@ func (w *Watch) read(ctx context.Context, account string, after int64) (events [
 }
 
 // eventKinds are the records that concern members.
-const eventKinds = "'" + ledger.KindRegister + "', '" + ledger.KindAdd + "', '" + ledger.KindJoin + "', '" + ledger.KindRevoke + "', '" +
-	ledger.KindRecord + "', '" + ledger.KindTombstone + "', '" + ledger.KindRename + "', '" + ledger.KindRetention + "', '" + ledger.KindRole + "', '" +
-	ledger.KindPending + "', '" + ledger.KindKeep + "'"
+const eventKinds = "'" + chain.KindRegister + "', '" + chain.KindAdd + "', '" + chain.KindJoin + "', '" + chain.KindRevoke + "', '" +
+	chain.KindRecord + "', '" + chain.KindTombstone + "', '" + chain.KindRename + "', '" + chain.KindRetention + "', '" + chain.KindRole + "', '" +
+	chain.KindPending + "', '" + chain.KindKeep + "'"
 
 // selectEvents tells a member what happened in a group since it became a member,
 // and whoever was revoked that, and nothing else. It goes from the groups to their
@@ -152,7 +152,7 @@ const eventKinds = "'" + ledger.KindRegister + "', '" + ledger.KindAdd + "', '" 
 const selectEvents = `SELECT seq, kind, ledger.group_id, ref, ledger.account, detail, time_ns FROM members CROSS JOIN ledger
 	WHERE members.account = ? AND ledger.group_id = members.group_id AND seq >= members.since AND seq > ? AND seq <= ? AND kind IN (` + eventKinds + `)
 	UNION ALL SELECT seq, kind, group_id, ref, account, detail, time_ns FROM ledger
-	WHERE kind = '` + ledger.KindRevoke + `' AND detail = ? AND seq > ? AND seq <= ?
+	WHERE kind = '` + chain.KindRevoke + `' AND detail = ? AND seq > ? AND seq <= ?
 	ORDER BY seq LIMIT ?`
 
 func eventsOf(ctx context.Context, tx *store.Tx, account string, after, upTo int64) ([]wire.Event, error) {
@@ -179,9 +179,9 @@ func scan(rows *sql.Rows) (e wire.Event, err error) {
 		return e, err
 	}
 	switch e.Kind {
-	case ledger.KindAdd, ledger.KindRevoke:
+	case chain.KindAdd, chain.KindRevoke:
 		e.Account = detail // the member
-	case ledger.KindRole:
+	case chain.KindRole:
 		e.Account, _, _ = strings.Cut(detail, " ")
 	}
 	e.Time = strconv.FormatInt(timeNS, 10)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/svcfs/svcfs/sdk/names"
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/groups"
 	"github.com/svcfs/svcfs/service/ledger"
@@ -378,7 +379,7 @@ func (p *Page) history(r *http.Request, account string) (any, error) {
 	for _, l := range records[:min(len(records), pageRows)] {
 		v := recordView{l.Seq, l.TxID, l.Kind, l.TimeNS / int64(time.Millisecond), l.Account, l.Group, l.Ref, l.FileHash, l.Detail,
 			l.Fee.Tokens(), hex.EncodeToString(l.Hash[:])}
-		if l.Kind == ledger.KindFund || l.Kind == ledger.KindCreateAccount {
+		if l.Kind == chain.KindFund || l.Kind == chain.KindCreateAccount {
 			if amount, err := wire.ParseAmount(l.Detail); err == nil {
 				v.Detail = amount.Tokens()
 			}

@@ -132,14 +132,11 @@ func ParseTags(flat []string) ([]Tag, error) {
 	return tags, nil
 }
 
-// kindClaim is the kind of retrievals.
-const kindClaim = "claim_token"
-
 // Of names the chain of a record. Files, names, members and settings of a group
 // are in the group's; all else, retrievals too, in that of the account that
 // acted: who lists a group learns nothing of what others read.
 func Of(kind, account, group string) string {
-	if group != "" && kind != kindClaim {
+	if group != "" && kind != KindClaim {
 		return OfGroup(group)
 	}
 	return OfAccount(account)
