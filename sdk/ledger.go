@@ -21,16 +21,16 @@ const maxTlogBytes = 64 << 10
 //
 // Free. Members only; needs the API key. Errors: [KindUnsupported] at a service without signed
 // checkpoints, [KindNotFound], [KindNotAuthorized].
-func (c *Client) LedgerRows(ctx context.Context, g GroupID) ([]proof.Row, error) {
+func (c *Client) LedgerRows(ctx context.Context, g GroupID) ([]chain.Row, error) {
 	rows, err := c.ledgerRows(ctx, g)
 	return rows, c.wrap("list records", g, "", err)
 }
 
-func (c *Client) ledgerRows(ctx context.Context, g GroupID) ([]proof.Row, error) {
+func (c *Client) ledgerRows(ctx context.Context, g GroupID) ([]chain.Row, error) {
 	if err := c.needCheckpoints(ctx); err != nil {
 		return nil, err
 	}
-	var all []proof.Row
+	var all []chain.Row
 	request := wire.TransactionsRequest{GroupID: string(g), Kinds: wire.KindsAll, Layouts: layouts}
 	err := c.eachPage(ctx, request, func(row wire.TransactionRow) int64 { return row.Seq }, func(page []wire.TransactionRow) error {
 		for _, row := range page {
@@ -120,7 +120,7 @@ func (c *Client) verifyLedger(ctx context.Context, g GroupID) (report LedgerRepo
 
 // confirm checks that the records among rows of a chain go through the place up to
 // which its list was verified.
-func confirm(rows []proof.Row, name string, view chain.Place) error {
+func confirm(rows []chain.Row, name string, view chain.Place) error {
 	var at chain.Place
 	for i := range rows {
 		r := &rows[i].Record
@@ -147,7 +147,7 @@ func (c *Client) needCheckpoints(ctx context.Context) error {
 }
 
 // proofRow takes the group from the row too: it is part of what was hashed.
-func proofRow(row wire.TransactionRow) (r proof.Row, err error) {
+func proofRow(row wire.TransactionRow) (r chain.Row, err error) {
 	if r.Record, err = chainRecord(&row, ""); err != nil {
 		return r, err
 	}

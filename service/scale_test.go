@@ -183,14 +183,14 @@ func fillRecords(b *testing.B, dir, group, account string, files int) {
 		for i := range files {
 			name := fmt.Sprintf("folder/file-%06d.txt", i)
 			ref, sum := fmt.Sprintf("bafy.svc.testnet/fastfs.svc.testnet/%s/%s-%d", hash([]byte(group)), "0190c2a8-7c5e-7d3c-9d5e", i), hash([]byte(name))
-			rec, err := l.Append(ledger.WithRequestID(b.Context(), ledger.NewRequestID("")), tx, ledger.Record{Kind: chain.KindRecord, Account: account, Group: group, Ref: ref, FileHash: sum, Detail: name,
-				Fee: l.Fee(ledger.ActionUpload), Tags: []chain.Tag{{Name: chain.TagSize, Value: fmt.Sprint(1000 + i)}, {Name: chain.TagType, Value: "text/plain"}}})
+			rec, err := l.Append(ledger.WithRequestID(b.Context(), ledger.NewRequestID("")), tx, chain.Record{Kind: chain.KindRecord, Account: account, Group: group, Ref: ref, FileHash: sum, Detail: name,
+				Fee: l.Fee(ledger.ActionUpload).String(), Tags: []chain.Tag{{Name: chain.TagSize, Value: fmt.Sprint(1000 + i)}, {Name: chain.TagType, Value: "text/plain"}}})
 			if err != nil {
 				return err
 			}
 			_, err = tx.ExecContext(b.Context(), `INSERT INTO files (ref, group_id, seq, changed_seq, tx_id, uploader, file_hash, time_ns, filename, original_size,
 				content_type, format, blob_id, blob_size, blob_sum, key_version) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'text/plain', 'null', ?, ?, ?, 1)`,
-				ref, group, rec.Seq, rec.Seq, rec.TxID, account, sum, rec.TimeNS, name, 1000+i, ref, 1028+i, make([]byte, 32))
+				ref, group, rec.Seq, rec.Seq, rec.Tx, account, sum, rec.TimeNS, name, 1000+i, ref, 1028+i, make([]byte, 32))
 			if err != nil {
 				return err
 			}

@@ -192,14 +192,14 @@ func (s *service) addRecord(ctx context.Context, tx *store.Tx, l *ledger.Ledger,
 	name := entryName(i)
 	sum := sha256.Sum256([]byte(name))
 	ref, hash := fmt.Sprintf("bafy.record/%s/%d", group, i), hex.EncodeToString(sum[:])
-	r, err := l.Append(ctx, tx, ledger.Record{Kind: chain.KindRecord, Account: s.account, Group: group, Ref: ref, FileHash: hash, Detail: name,
+	r, err := l.Append(ctx, tx, chain.Record{Kind: chain.KindRecord, Account: s.account, Group: group, Ref: ref, FileHash: hash, Detail: name,
 		Tags: []chain.Tag{{Name: chain.TagSize, Value: strconv.Itoa(len(name))}, {Name: chain.TagType, Value: "text/plain"}}})
 	if err != nil {
 		return err
 	}
 	_, err = tx.ExecContext(ctx, `INSERT INTO files (ref, group_id, seq, changed_seq, tx_id, uploader, file_hash, time_ns, filename, original_size,
 		content_type, format, blob_id, blob_size, blob_sum, key_version) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'text/plain', 'null', ?, ?, ?, 1)`,
-		ref, group, r.Seq, r.Seq, r.TxID, s.account, hash, r.TimeNS, name, len(name), ref, len(name)+format.Overhead, sum[:])
+		ref, group, r.Seq, r.Seq, r.Tx, s.account, hash, r.TimeNS, name, len(name), ref, len(name)+format.Overhead, sum[:])
 	return err
 }
 

@@ -39,13 +39,6 @@ func refuse(row int64, format string, args ...any) error {
 // Fetch reads "checkpoint", "key" or "tile/…" of a service's log.
 type Fetch func(ctx context.Context, path string) ([]byte, error)
 
-// Row is one record as a service lists it, with the hash that it says the record
-// has.
-type Row struct {
-	chain.Record
-	Hash chain.Hash
-}
-
 // Checker checks records one by one against the tree of the whole ledger.
 type Checker struct {
 	Fetch Fetch
@@ -61,7 +54,7 @@ const lagPause = 200 * time.Millisecond
 // the tree of a checkpoint that continues before. A [*Refusal] means that the
 // service does not tell the truth, or not the truth it told before; any other
 // error that it could not be asked.
-func (c Checker) Check(ctx context.Context, before Checkpoint, rows []Row) (Checkpoint, error) {
+func (c Checker) Check(ctx context.Context, before Checkpoint, rows []chain.Row) (Checkpoint, error) {
 	needed := before.N
 	last := int64(0)
 	for i := range rows {
@@ -115,7 +108,7 @@ func (c Checker) checkpoint(ctx context.Context, needed, before int64) (Checkpoi
 }
 
 // compare proves that now continues before, and that every row is in it.
-func (c Checker) compare(ctx context.Context, now, before Checkpoint, rows []Row) error {
+func (c Checker) compare(ctx context.Context, now, before Checkpoint, rows []chain.Row) error {
 	if now.N == 0 { // then nothing was seen, and nothing is listed
 		return nil
 	}

@@ -20,7 +20,7 @@ import (
 // history is a ledger with its log, held in memory.
 type history struct {
 	t         testing.TB
-	rows      []proof.Row
+	rows      []chain.Row
 	hashes    []tlog.Hash
 	signer    note.Signer
 	key       string
@@ -33,12 +33,12 @@ type history struct {
 const origin = "files.example.org/svc.testnet"
 
 // newHistory has n rows, every third in the group "team".
-func newHistory(t testing.TB, n int, change ...func(*proof.Row)) *history {
+func newHistory(t testing.TB, n int, change ...func(*chain.Row)) *history {
 	t.Helper()
 	h := &history{t: t, fetches: map[string]int{}}
 	h.setKey('k', origin)
 	for i := range n {
-		r := proof.Row{Record: chain.Record{Seq: int64(i + 1), TimeNS: int64(i) + 1e18, Tx: fmt.Sprint("tx", i), Kind: "record_transaction", Account: "alice.svc.testnet",
+		r := chain.Row{Record: chain.Record{Seq: int64(i + 1), TimeNS: int64(i) + 1e18, Tx: fmt.Sprint("tx", i), Kind: "record_transaction", Account: "alice.svc.testnet",
 			Group: []string{"team", "other", "third"}[i%3], Ref: fmt.Sprint("ref", i), Fee: "39", Request: "r"}}
 		for _, f := range change {
 			f(&r)
@@ -85,8 +85,8 @@ func (h *history) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
 	return out, nil
 }
 
-func (h *history) team() []proof.Row {
-	var rows []proof.Row
+func (h *history) team() []chain.Row {
+	var rows []chain.Row
 	for _, r := range h.rows {
 		if r.Group == "team" {
 			rows = append(rows, r)
@@ -150,7 +150,7 @@ func (h *history) log() *proof.Log {
 }
 
 // check checks as a client does that knows the key of the first history.
-func (h *history) check(before proof.Checkpoint, rows []proof.Row) (proof.Checkpoint, error) {
+func (h *history) check(before proof.Checkpoint, rows []chain.Row) (proof.Checkpoint, error) {
 	return proof.Checker{Fetch: h.fetch, Log: newHistory(h.t, 0).log()}.Check(h.t.Context(), before, rows)
 }
 
@@ -193,8 +193,8 @@ func TestNoRowsAndEmptyLedger(t *testing.T) {
 // Each lie of a service is refused and names the first bad row where there is
 // one. The client saw 60 rows before, unless it is new.
 func TestThreat6HistoriesThatAreRefused(t *testing.T) {
-	edit := func(seq int64) func(*proof.Row) {
-		return func(r *proof.Row) {
+	edit := func(seq int64) func(*chain.Row) {
+		return func(r *chain.Row) {
 			if r.Seq == seq {
 				r.Detail = "edited"
 			}
@@ -203,23 +203,23 @@ func TestThreat6HistoriesThatAreRefused(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		now   *history
-		rows  func(h *history) []proof.Row // nil = all
+		rows  func(h *history) []chain.Row // nil = all
 		fresh bool                         // a client that saw nothing before
 		row   int64
 		text  string
 	}{
 		{name: "altered row", now: newHistory(t, 90), row: 7, text: "content",
-			rows: func(h *history) []proof.Row { l := h.team(); l[2].Fee = "0"; return l }},
+			rows: func(h *history) []chain.Row { l := h.team(); l[2].Fee = "0"; return l }},
 		{name: "altered row, hash recomputed", now: newHistory(t, 90), row: 7, text: "another record was signed", fresh: true,
-			rows: func(h *history) []proof.Row { l := h.team(); l[2].Fee = "0"; l[2].Hash = l[2].Sum(); return l }},
+			rows: func(h *history) []chain.Row { l := h.team(); l[2].Fee = "0"; l[2].Hash = l[2].Sum(); return l }},
 		{name: "altered row, hash recomputed, seen before", now: newHistory(t, 90), row: 7, text: "another record was signed",
-			rows: func(h *history) []proof.Row { l := h.team(); l[2].Fee = "0"; l[2].Hash = l[2].Sum(); return l }},
+			rows: func(h *history) []chain.Row { l := h.team(); l[2].Fee = "0"; l[2].Hash = l[2].Sum(); return l }},
 		{name: "row twice", now: newHistory(t, 90), row: 7, text: "listed after",
-			rows: func(h *history) []proof.Row { return append(h.team()[:3:3], h.team()[2]) }},
+			rows: func(h *history) []chain.Row { return append(h.team()[:3:3], h.team()[2]) }},
 		{name: "rows swapped", now: newHistory(t, 90), row: 4, text: "listed after",
-			rows: func(h *history) []proof.Row { l := h.team(); l[1], l[2] = l[2], l[1]; return l }},
+			rows: func(h *history) []chain.Row { l := h.team(); l[1], l[2] = l[2], l[1]; return l }},
 		{name: "row of place zero", now: newHistory(t, 90), row: 0, text: "listed after", fresh: true,
-			rows: func(h *history) []proof.Row {
+			rows: func(h *history) []chain.Row {
 				l := h.team()[:1]
 				l[0].Seq = 0
 				l[0].Hash = l[0].Sum()
@@ -231,7 +231,7 @@ func TestThreat6HistoriesThatAreRefused(t *testing.T) {
 		{name: "forked tree behind the group's rows", now: newHistory(t, 90, edit(60)), row: 0, text: "forked"},
 		{name: "forked tree of the same length", now: newHistory(t, 60, edit(59)), row: 0, text: "forked"},
 		{name: "rows of a fork in the honest tree", now: newHistory(t, 90), row: 7, text: "another record was signed", fresh: true,
-			rows: func(*history) []proof.Row { return newHistory(t, 90, edit(7)).team() }},
+			rows: func(*history) []chain.Row { return newHistory(t, 90, edit(7)).team() }},
 		{name: "other key", now: func() *history { h := newHistory(t, 90); h.setKey('x', origin); return h }(), text: "not signed with the key"},
 		{name: "other log", now: func() *history { h := newHistory(t, 90); h.setKey('k', "elsewhere/svc.testnet"); return h }(), text: "not signed with the key"},
 		{name: "garbage tiles", text: "do not give the signed root", now: func() *history {

@@ -190,7 +190,7 @@ func (l *Log) list(req wire.TransactionsRequest) (any, error) {
 	out := provenRows{Result: []wire.TransactionRow{}}
 	for i := range l.records {
 		if r := &l.records[i]; r.Chain == name && r.Seq > req.AfterSeq && len(out.Result) < req.Limit {
-			out.Result = append(out.Result, rowOf(r))
+			out.Result = append(out.Result, wire.RowOf(r))
 		}
 	}
 	n := l.signed()
@@ -228,7 +228,7 @@ func (l *Log) all(req wire.TransactionsRequest) []wire.TransactionRow {
 
 // hashedRow is how a record is listed alone.
 func hashedRow(r *chain.Record) wire.TransactionRow {
-	row, sum := rowOf(r), r.Sum()
+	row, sum := wire.RowOf(r), r.Sum()
 	row.GroupID, row.PrevHash, row.Hash = r.Group, hex.EncodeToString(r.Prev[:]), hex.EncodeToString(sum[:])
 	return row
 }
@@ -249,13 +249,6 @@ func (l *Log) receipt() (*wire.TransactionRow, *wire.ChainHead) {
 	s := l.statement(r.Chain, l.heads[r.Chain])
 	head := l.sign(s, s.ReceiptText())
 	return &row, &head
-}
-
-// rowOf is how a record is listed.
-func rowOf(r *chain.Record) wire.TransactionRow {
-	stamp := strconv.FormatInt(r.TimeNS, 10)
-	return wire.TransactionRow{TransID: r.Tx, UserID: r.Account, FileHash: r.FileHash, IPFSHash: r.Ref, Timestamp: &stamp, Seq: r.Seq, ChangedSeq: r.Seq,
-		Kind: r.Kind, Detail: r.Detail, Fee: r.Fee, Request: r.Request, Chain: r.Chain, Number: r.Number, Tags: chain.FlattenTags(r.Tags)}
 }
 
 // sign records what happened, where the service has a log. The caller holds the

@@ -1,6 +1,11 @@
 package wire
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"strconv"
+
+	"github.com/svcfs/svcfs/sdk/wire/chain"
+)
 
 // SessionTokenRequest is the body of POST [PathSessionToken]; the API key
 // travels in [HeaderAPIKey].
@@ -289,6 +294,13 @@ type TransactionRow struct {
 	Chain  string   `json:"chain,omitempty"`  // "" = layout 1
 	Number int64    `json:"number,omitempty"` // place in the chain
 	Tags   []string `json:"tags,omitempty"`   // names and values in turns, ascending by name
+}
+
+// RowOf is how a record is listed where its group and its hashes are known.
+func RowOf(r *chain.Record) TransactionRow {
+	stamp := strconv.FormatInt(r.TimeNS, 10)
+	return TransactionRow{TransID: r.Tx, UserID: r.Account, FileHash: r.FileHash, IPFSHash: r.Ref, Timestamp: &stamp, Seq: r.Seq, ChangedSeq: r.Seq,
+		Kind: r.Kind, Detail: r.Detail, Fee: r.Fee, Request: r.Request, Chain: r.Chain, Number: r.Number, Tags: chain.FlattenTags(r.Tags)}
 }
 
 // PendingResult answers get_pending_destruction, for members: what waits to be

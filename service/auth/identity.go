@@ -129,7 +129,7 @@ func (a *Accounts) CreateFor(ctx context.Context, preferred string, i Identity) 
 		if err := insertIdentity(ctx, tx, id, i); err != nil {
 			return err
 		}
-		_, err = a.ledger.Append(ctx, tx, ledger.Record{Kind: chain.KindCreateAccount, Account: id, Detail: wire.Amount{}.String()})
+		_, err = a.ledger.Append(ctx, tx, chain.Record{Kind: chain.KindCreateAccount, Account: id, Detail: wire.Amount{}.String()})
 		return err
 	})
 	return id, err

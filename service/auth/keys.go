@@ -134,7 +134,7 @@ func (a *Accounts) Create(ctx context.Context, name string, balance wire.Amount)
 		if n, _ := result.RowsAffected(); n == 0 {
 			return fault.New(wire.CodeConflict, "account %s exists already: replace its key with: svcd account rotate-key %s", id, name)
 		}
-		_, err = a.ledger.Append(ctx, tx, ledger.Record{Kind: chain.KindCreateAccount, Account: id, Detail: balance.String()})
+		_, err = a.ledger.Append(ctx, tx, chain.Record{Kind: chain.KindCreateAccount, Account: id, Detail: balance.String()})
 		return err
 	})
 	return id, key, err
@@ -166,7 +166,7 @@ func (a *Accounts) Rotate(ctx context.Context, name, session string) (id string,
 		if err := endSignIns(ctx, tx, id, session); err != nil {
 			return err
 		}
-		_, err = a.ledger.Append(ctx, tx, ledger.Record{Kind: chain.KindRotateKey, Account: id})
+		_, err = a.ledger.Append(ctx, tx, chain.Record{Kind: chain.KindRotateKey, Account: id})
 		return err
 	})
 	return id, key, err
@@ -280,7 +280,7 @@ func (a *Accounts) setDisabled(ctx context.Context, name, kind string, since any
 		if err := forgetDestruction(ctx, tx, id); err != nil {
 			return err
 		}
-		_, err = a.ledger.Append(ctx, tx, ledger.Record{Kind: kind, Account: id})
+		_, err = a.ledger.Append(ctx, tx, chain.Record{Kind: kind, Account: id})
 		return err
 	})
 	return id, err

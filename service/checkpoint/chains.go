@@ -150,7 +150,7 @@ func (l *Log) proof(c Checkpoint, file *os.File, q Question, head chain.Place) (
 
 // Receipt is the service's word that a record is in its chain. It is given away
 // only when the record is durable.
-func (l *Log) Receipt(r ledger.Record) *wire.ChainHead {
+func (l *Log) Receipt(r chain.Row) *wire.ChainHead {
 	head := l.state(chain.Statement{Chain: r.Chain, Place: chain.Place{Number: r.Number, Hash: r.Hash}}, chain.Statement.ReceiptText)
 	return &head
 }

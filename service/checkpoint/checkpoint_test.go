@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
+	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/checkpoint"
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/ledger"
@@ -46,7 +47,7 @@ func appendRows(t testing.TB, s *store.Store, n int) {
 	l := ledger.New(nil, 0, time.Now)
 	err := s.Write(t.Context(), func(tx *store.Tx) error {
 		for i := range n {
-			if _, err := l.Append(t.Context(), tx, ledger.Record{Kind: "nothing that a table holds", Account: "alice.svc.testnet", Group: fmt.Sprint("g", i%100)}); err != nil {
+			if _, err := l.Append(t.Context(), tx, chain.Record{Kind: "nothing that a table holds", Account: "alice.svc.testnet", Group: fmt.Sprint("g", i%100)}); err != nil {
 				return err
 			}
 		}

@@ -28,7 +28,7 @@ const hashesFile = "hashes"
 
 // leaf is the hash of a record in the tree: SHA-256 of a zero byte and the
 // record's own hash (RFC 6962, with the 32 bytes of the record hash as the entry).
-func leaf(r ledger.Record) tlog.Hash { return tlog.RecordHash(r.Hash[:]) }
+func leaf(r chain.Row) tlog.Hash { return tlog.RecordHash(r.Hash[:]) }
 
 // hashReader reads complete hashes from a file.
 func hashReader(file *os.File) tlog.HashReaderFunc {
@@ -52,13 +52,13 @@ type growing interface {
 // replay adds up to limit records after walk to a tree and moves walk.
 func replay(ctx context.Context, s *store.Store, walk *ledger.Walk, limit int, to growing) (n int, err error) {
 	err = s.Read(ctx, func(tx *store.Tx) error {
-		n, err = walk.Next(ctx, tx, limit, func(r ledger.Record) error { return addTo(to, r) })
+		n, err = walk.Next(ctx, tx, limit, func(r chain.Row) error { return addTo(to, r) })
 		return err
 	})
 	return n, err
 }
 
-func addTo(to growing, r ledger.Record) error {
+func addTo(to growing, r chain.Row) error {
 	hashes, err := tlog.StoredHashesForRecordHash(r.Seq-1, leaf(r), to)
 	if err != nil {
 		return fmt.Errorf("add row %d to the tree: %w", r.Seq, err)
@@ -222,8 +222,8 @@ func (l *Log) Audit(ctx context.Context) (Report, error) {
 func auditRows(ctx context.Context, tx *store.Tx, walk *ledger.Walk, chains *chain.Tree, state *ledger.State, signed Checkpoint, fresh *freshTree) error {
 	for _, upTo := range []int64{signed.N, math.MaxInt32} {
 		fork := walk.Fork()
-		_, err := fork.Next(ctx, tx, int(upTo-walk.Seq), func(r ledger.Record) error {
-			state.Apply(r)
+		_, err := fork.Next(ctx, tx, int(upTo-walk.Seq), func(r chain.Row) error {
+			state.Apply(&r)
 			return addTo(fresh, r)
 		})
 		for name, end := range walk.Join(fork) {

@@ -122,13 +122,13 @@ func (f *Files) shredPaid(ctx context.Context, tx *store.Tx, t target, by, reaso
 	return shredded(ctx, tx, t, r)
 }
 
-func tombstone(t target, by, reason string) ledger.Record {
-	return ledger.Record{Kind: chain.KindTombstone, Account: by, Group: t.group, Ref: t.ref, FileHash: t.hash, Detail: reason,
+func tombstone(t target, by, reason string) chain.Record {
+	return chain.Record{Kind: chain.KindTombstone, Account: by, Group: t.group, Ref: t.ref, FileHash: t.hash, Detail: reason,
 		Tags: ledger.WithTags(t.tags(), chain.Tag{Name: chain.TagName, Value: t.name})}
 }
 
 // shredded destroys the key of a file whose deletion has the record r.
-func shredded(ctx context.Context, tx *store.Tx, t target, r ledger.Record) error {
+func shredded(ctx context.Context, tx *store.Tx, t target, r chain.Row) error {
 	if err := destroyKeys(ctx, tx, "SELECT key_id FROM files WHERE ref = ?", t.ref); err != nil {
 		return err
 	}
@@ -181,7 +181,7 @@ func (f *Files) Rename(ctx context.Context, account string, req wire.RenameReque
 		if t.deleted {
 			return fault.New(wire.CodeFileDeleted, "File deleted: its key was destroyed")
 		}
-		r, err := f.ledger.Charge(ctx, tx, chain.KindRename, ledger.Record{Kind: chain.KindRename, Account: account, Group: t.group, Ref: t.ref,
+		r, err := f.ledger.Charge(ctx, tx, chain.KindRename, chain.Record{Kind: chain.KindRename, Account: account, Group: t.group, Ref: t.ref,
 			FileHash: t.hash, Detail: req.Filename, Tags: t.tags()})
 		if err != nil {
 			return err

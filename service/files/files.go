@@ -326,8 +326,8 @@ func (f *Files) record(ctx context.Context, tx *store.Tx, account string, req wi
 	if err := insertFile(ctx, tx, u, backendFastFS, req, meta, *info, size, r); err != nil {
 		return out, false, err
 	}
-	out = wire.FinalizeUploadResult{Location: u.ref, CID: u.ref, TransID: r.TxID, FileHash: req.FileHash, Seq: r.Seq,
-		Time: strconv.FormatInt(r.TimeNS, 10), Fee: r.Fee.String(), Record: recordRow(r), Receipt: f.log.Receipt(r)}
+	out = wire.FinalizeUploadResult{Location: u.ref, CID: u.ref, TransID: r.Tx, FileHash: req.FileHash, Seq: r.Seq,
+		Time: strconv.FormatInt(r.TimeNS, 10), Fee: r.Fee, Record: recordRow(&r.Record), Receipt: f.log.Receipt(r)}
 	result, err := json.Marshal(out)
 	if err != nil {
 		return out, false, err
@@ -351,8 +351,8 @@ func plainSize(meta format.Metadata, info blob.Info) *int64 {
 }
 
 // uploadRecord is the record of an upload, with all that a listing tells of it.
-func uploadRecord(u upload, fileHash string, size *int64, contentType string) ledger.Record {
-	return ledger.Record{Kind: chain.KindRecord, Account: u.account, Group: u.group, Ref: u.ref, FileHash: fileHash, Detail: u.filename,
+func uploadRecord(u upload, fileHash string, size *int64, contentType string) chain.Record {
+	return chain.Record{Kind: chain.KindRecord, Account: u.account, Group: u.group, Ref: u.ref, FileHash: fileHash, Detail: u.filename,
 		Tags: ledger.WithTags(nil, contentTags(size, contentType)...)}
 }
 
@@ -367,14 +367,14 @@ func contentTags(size *int64, contentType string) []chain.Tag {
 }
 
 func insertFile(ctx context.Context, tx *store.Tx, u upload, backend string, req wire.FinalizeUploadRequest, meta format.Metadata, info blob.Info,
-	size *int64, r ledger.Record) error {
+	size *int64, r chain.Row) error {
 	raw := string(req.Format)
 	if meta.Version == 0 && strings.TrimSpace(raw) == "" {
 		raw = "null"
 	}
 	_, err := tx.ExecContext(ctx, `INSERT INTO files (ref, group_id, seq, changed_seq, tx_id, uploader, file_hash, time_ns, filename, original_size,
 		content_type, format, blob_id, blob_size, blob_sum, key_version, key_id, backend) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		u.ref, u.group, r.Seq, r.Seq, r.TxID, u.account, req.FileHash, r.TimeNS, u.filename, size, meta.ContentType, raw,
+		u.ref, u.group, r.Seq, r.Seq, r.Tx, u.account, req.FileHash, r.TimeNS, u.filename, size, meta.ContentType, raw,
 		info.ID, info.Size, info.Sum[:], u.keyVersion, u.keyID, backend)
 	if err != nil {
 		return fmt.Errorf("insert file: %w", err)
@@ -463,13 +463,14 @@ func (f *Files) claim(ctx context.Context, tx *store.Tx, account string, req wir
 			return wire.Amount{}, fmt.Errorf("read claim: %w", err)
 		}
 	}
-	r, err := f.ledger.Charge(ctx, tx, ledger.ActionRetrieve, ledger.Record{Kind: chain.KindClaim, Account: account, Group: req.GroupID, Ref: req.IPFSHash})
+	fee := f.ledger.Fee(ledger.ActionRetrieve)
+	_, err := f.ledger.Charge(ctx, tx, ledger.ActionRetrieve, chain.Record{Kind: chain.KindClaim, Account: account, Group: req.GroupID, Ref: req.IPFSHash})
 	if err != nil || req.ClaimID == "" {
-		return r.Fee, err
+		return fee, err
 	}
 	_, err = tx.ExecContext(ctx, `INSERT INTO claims (account, claim_id, ref, time_ns) VALUES (?, ?, ?, ?)
 		ON CONFLICT (account, claim_id, ref) DO UPDATE SET time_ns = excluded.time_ns`, account, req.ClaimID, req.IPFSHash, time.Now().UnixNano())
-	return r.Fee, err
+	return fee, err
 }
 
 // file is what Retrieve needs of a row.

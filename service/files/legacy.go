@@ -227,7 +227,7 @@ func (f *Files) recordLegacy(ctx context.Context, tx *store.Tx, row legacyRow) (
 		return out, err
 	}
 	req := wire.FinalizeUploadRequest{FileHash: row.hash, Format: json.RawMessage("null")}
-	out = Imported{CID: row.ref, TransID: r.TxID, FileHash: row.hash, Filename: row.Name}
+	out = Imported{CID: row.ref, TransID: r.Tx, FileHash: row.hash, Filename: row.Name}
 	return out, insertFile(ctx, tx, u, backendLegacy, req, meta, row.info, size, r)
 }
 

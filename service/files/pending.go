@@ -12,7 +12,6 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/groups"
-	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
 )
 
@@ -52,7 +51,7 @@ func (f *Files) pend(ctx context.Context, tx *store.Tx, t target, account string
 	if f.ledger.Fee(action).IsZero() {
 		action = chain.KindPending
 	}
-	_, err = f.ledger.Charge(ctx, tx, action, ledger.Record{Kind: chain.KindPending, Account: account, Group: t.group, Ref: t.ref, FileHash: t.hash,
+	_, err = f.ledger.Charge(ctx, tx, action, chain.Record{Kind: chain.KindPending, Account: account, Group: t.group, Ref: t.ref, FileHash: t.hash,
 		Detail: strconv.FormatInt(due.UnixNano(), 10)})
 	return due, err
 }
@@ -137,7 +136,7 @@ func (f *Files) beginRetention(ctx context.Context, tx *store.Tx, now time.Time)
 		if err != nil {
 			return fmt.Errorf("set retention: %w", err)
 		}
-		_, err = f.ledger.Append(ctx, tx, ledger.Record{Kind: chain.KindRetention, Account: g.Owner, Group: g.ID, Detail: strconv.FormatInt(g.PendingDays.Int64, 10)})
+		_, err = f.ledger.Append(ctx, tx, chain.Record{Kind: chain.KindRetention, Account: g.Owner, Group: g.ID, Detail: strconv.FormatInt(g.PendingDays.Int64, 10)})
 		if err != nil {
 			return err
 		}

@@ -96,11 +96,10 @@ func scanRecord(rows *sql.Rows, more ...any) (row wire.TransactionRow, err error
 }
 
 // recordRow is a record that was just made, with the hash before it and its group.
-func recordRow(r ledger.Record) *wire.TransactionRow {
-	stamp := strconv.FormatInt(r.TimeNS, 10)
-	return &wire.TransactionRow{Seq: r.Seq, ChangedSeq: r.Seq, TransID: r.TxID, GroupID: r.Group, UserID: r.Account, FileHash: r.FileHash, IPFSHash: r.Ref,
-		Timestamp: &stamp, Kind: r.Kind, Detail: r.Detail, Fee: r.Fee.String(), Request: r.Request, PrevHash: hex.EncodeToString(r.Prev[:]),
-		Chain: r.Chain, Number: r.Number, Tags: chain.FlattenTags(r.Tags)}
+func recordRow(r *chain.Record) *wire.TransactionRow {
+	row := wire.RowOf(r)
+	row.GroupID, row.PrevHash = r.Group, hex.EncodeToString(r.Prev[:])
+	return &row
 }
 
 // ListChain passes the records of a group's own chain to each, for whom

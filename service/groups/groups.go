@@ -171,7 +171,7 @@ func (gs *Groups) register(ctx context.Context, tx *store.Tx, account, id string
 	} else if fault.Of(err).Code != wire.CodeGroupNotFound {
 		return err
 	}
-	r, err := gs.ledger.Charge(ctx, tx, chain.KindRegister, ledger.Record{Kind: chain.KindRegister, Account: account, Group: id})
+	r, err := gs.ledger.Charge(ctx, tx, chain.KindRegister, chain.Record{Kind: chain.KindRegister, Account: account, Group: id})
 	if err != nil {
 		return err
 	}
@@ -228,7 +228,7 @@ func (gs *Groups) Add(ctx context.Context, account, group, member string, role w
 			return gs.changeRole(ctx, tx, account, group, member, has, role)
 		}
 		added.Text = fmt.Sprintf("Added %s to group '%s'", member, group)
-		r, err := gs.ledger.Charge(ctx, tx, chain.KindAdd, ledger.Record{Kind: chain.KindAdd, Account: account, Group: group, Detail: member})
+		r, err := gs.ledger.Charge(ctx, tx, chain.KindAdd, chain.Record{Kind: chain.KindAdd, Account: account, Group: group, Detail: member})
 		if err != nil {
 			return err
 		}
@@ -258,8 +258,8 @@ func (gs *Groups) admit(ctx context.Context, tx *store.Tx, by, group, member str
 	return err
 }
 
-func roleRecord(by, group, member string, role wire.Role) ledger.Record {
-	return ledger.Record{Kind: chain.KindRole, Account: by, Group: group, Detail: member + " " + string(role)}
+func roleRecord(by, group, member string, role wire.Role) chain.Record {
+	return chain.Record{Kind: chain.KindRole, Account: by, Group: group, Detail: member + " " + string(role)}
 }
 
 // changeRole gives a member, who has one role, another.
@@ -311,10 +311,10 @@ func (gs *Groups) Revoke(ctx context.Context, account, group, member string) (st
 		if _, err := tx.ExecContext(ctx, "UPDATE groups SET key_version = ? WHERE id = ?", g.KeyVersion+1, group); err != nil {
 			return fmt.Errorf("rotate key: %w", err)
 		}
-		if _, err = gs.ledger.Charge(ctx, tx, chain.KindRevoke, ledger.Record{Kind: chain.KindRevoke, Account: account, Group: group, Detail: member}); err != nil {
+		if _, err = gs.ledger.Charge(ctx, tx, chain.KindRevoke, chain.Record{Kind: chain.KindRevoke, Account: account, Group: group, Detail: member}); err != nil {
 			return err
 		}
-		_, err = gs.ledger.Append(ctx, tx, ledger.Record{Kind: chain.KindRotateGroup, Account: account, Group: group, Detail: strconv.FormatInt(g.KeyVersion+1, 10)})
+		_, err = gs.ledger.Append(ctx, tx, chain.Record{Kind: chain.KindRotateGroup, Account: account, Group: group, Detail: strconv.FormatInt(g.KeyVersion+1, 10)})
 		return err
 	})
 	return fmt.Sprintf("Revoked %s from group '%s' (key rotated)", member, group), err
@@ -337,7 +337,7 @@ func (gs *Groups) Join(ctx context.Context, account, group string) (text string,
 		if err := requireNotRevoked(ctx, tx, group, account); err != nil {
 			return err
 		}
-		r, err := gs.ledger.Charge(ctx, tx, chain.KindJoin, ledger.Record{Kind: chain.KindJoin, Account: account, Group: group})
+		r, err := gs.ledger.Charge(ctx, tx, chain.KindJoin, chain.Record{Kind: chain.KindJoin, Account: account, Group: group})
 		if err != nil {
 			return err
 		}
@@ -420,7 +420,7 @@ func (gs *Groups) OpenJoin(ctx context.Context, account, group, expires string, 
 		if maxUses != nil {
 			tags = []chain.Tag{{Name: chain.TagMaxUses, Value: strconv.FormatInt(*maxUses, 10)}}
 		}
-		_, err = gs.ledger.Charge(ctx, tx, chain.KindOpenJoin, ledger.Record{Kind: chain.KindOpenJoin, Account: account, Group: group, Detail: detail, Tags: tags})
+		_, err = gs.ledger.Charge(ctx, tx, chain.KindOpenJoin, chain.Record{Kind: chain.KindOpenJoin, Account: account, Group: group, Detail: detail, Tags: tags})
 		return err
 	})
 	return fmt.Sprintf("Opened join window for group '%s'", group), err
@@ -441,7 +441,7 @@ func (gs *Groups) ownerChange(ctx context.Context, account, group, action, kind,
 		if _, err := tx.ExecContext(ctx, statement, args...); err != nil {
 			return fmt.Errorf("%s: %w", action, err)
 		}
-		_, err := gs.ledger.Charge(ctx, tx, kind, ledger.Record{Kind: kind, Account: account, Group: group, Detail: detail})
+		_, err := gs.ledger.Charge(ctx, tx, kind, chain.Record{Kind: kind, Account: account, Group: group, Detail: detail})
 		return err
 	})
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/fault"
-	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
 )
 
@@ -53,7 +52,7 @@ func (gs *Groups) SetRetention(ctx context.Context, account, group string, days 
 		if _, err := tx.ExecContext(ctx, "UPDATE groups SET retention_days = ?, pending_retention = NULL, pending_retention_ns = NULL WHERE id = ?", days, group); err != nil {
 			return fmt.Errorf("set retention: %w", err)
 		}
-		_, err = gs.ledger.Charge(ctx, tx, chain.KindRetention, ledger.Record{Kind: chain.KindRetention, Account: account, Group: group, Detail: detail})
+		_, err = gs.ledger.Charge(ctx, tx, chain.KindRetention, chain.Record{Kind: chain.KindRetention, Account: account, Group: group, Detail: detail})
 		return err
 	})
 	return text, err
@@ -94,7 +93,7 @@ func (gs *Groups) pendRetention(ctx context.Context, tx *store.Tx, g Group, acco
 	if _, err := tx.ExecContext(ctx, "UPDATE groups SET pending_retention = ?, pending_retention_ns = ? WHERE id = ?", days, due.UnixNano(), g.ID); err != nil {
 		return "", fmt.Errorf("set retention: %w", err)
 	}
-	_, err = gs.ledger.Charge(ctx, tx, chain.KindPending, ledger.Record{Kind: chain.KindPending, Account: account, Group: g.ID,
+	_, err = gs.ledger.Charge(ctx, tx, chain.KindPending, chain.Record{Kind: chain.KindPending, Account: account, Group: g.ID,
 		Detail: fmt.Sprintf("retention %d %d", days, due.UnixNano())})
 	return text, err
 }
@@ -147,7 +146,7 @@ func (gs *Groups) Keep(ctx context.Context, account, group string) (text string,
 		if g.PendingDays.Valid {
 			text += ", and the shorter retention window too"
 		}
-		_, err = gs.ledger.Charge(ctx, tx, chain.KindKeep, ledger.Record{Kind: chain.KindKeep, Account: account, Group: group})
+		_, err = gs.ledger.Charge(ctx, tx, chain.KindKeep, chain.Record{Kind: chain.KindKeep, Account: account, Group: group})
 		return err
 	})
 	return text, err

@@ -26,7 +26,7 @@ const selectHistory = "SELECT " + columns + ` FROM ledger WHERE account = ? AND 
 // History returns a page of the records an account may see, the newest first:
 // its own, those of groups it owns, and of groups it belongs to all but the
 // retrievals of others. before is a sequence, 0 for the first page.
-func History(ctx context.Context, tx *store.Tx, account string, before int64, limit int) ([]Record, error) {
+func History(ctx context.Context, tx *store.Tx, account string, before int64, limit int) ([]chain.Row, error) {
 	var head int64
 	if err := tx.QueryRowContext(ctx, "SELECT COALESCE(max(seq), 0) FROM ledger").Scan(&head); err != nil {
 		return nil, fmt.Errorf("read end of the ledger: %w", err)
@@ -34,7 +34,7 @@ func History(ctx context.Context, tx *store.Tx, account string, before int64, li
 	if before <= 0 || before > head {
 		before = head + 1
 	}
-	list := []Record{}
+	list := []chain.Row{}
 	for ; before > 1 && len(list) < limit; before -= historyWindow {
 		from := before - historyWindow
 		rows, err := tx.QueryContext(ctx, selectHistory, account, from, before, account, from, before, account, limit-len(list))
@@ -48,7 +48,7 @@ func History(ctx context.Context, tx *store.Tx, account string, before int64, li
 	return list, nil
 }
 
-func appendRecords(list []Record, rows *sql.Rows) ([]Record, error) {
+func appendRecords(list []chain.Row, rows *sql.Rows) ([]chain.Row, error) {
 	defer rows.Close()
 	for rows.Next() {
 		r, err := scan(rows)

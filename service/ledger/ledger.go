@@ -5,6 +5,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -57,33 +58,6 @@ func Actions() []string {
 	}
 	slices.Sort(actions)
 	return actions
-}
-
-// Record is one row of the ledger.
-type Record struct {
-	Seq      int64
-	TxID     string
-	Kind     string
-	TimeNS   int64
-	Account  string // who acted
-	Group    string
-	Ref      string
-	FileHash string
-	Detail   string // what else the kind needs: the name, the member, the amount, …
-	Fee      wire.Amount
-	Request  string // id of the request, as in the log
-	Prev     chain.Hash
-	Hash     chain.Hash
-
-	Chain  string      // "" in layout 1
-	Number int64       // place in the chain; 0 in layout 1
-	Tags   []chain.Tag // ascending by name
-}
-
-// chained is the record as its hash covers it.
-func (r *Record) chained() *chain.Record {
-	return &chain.Record{Seq: r.Seq, TimeNS: r.TimeNS, Tx: r.TxID, Kind: r.Kind, Account: r.Account, Group: r.Group, Ref: r.Ref, FileHash: r.FileHash,
-		Detail: r.Detail, Fee: r.Fee.String(), Request: r.Request, Prev: r.Prev, Chain: r.Chain, Number: r.Number, Tags: r.Tags}
 }
 
 // WithTags returns tags and those of more that have a value, in the order in which
@@ -166,7 +140,8 @@ func (l *Ledger) Fees() map[string]string {
 // Append writes r as the next record of the ledger and of its chain, and returns
 // it complete. The caller fills Kind, Account and what the kind needs. Times never
 // go back.
-func (l *Ledger) Append(ctx context.Context, tx *store.Tx, r Record) (Record, error) {
+func (l *Ledger) Append(ctx context.Context, tx *store.Tx, record chain.Record) (chain.Row, error) {
+	r := chain.Row{Record: record}
 	r.Chain = chain.Of(r.Kind, r.Account, r.Group)
 	var lastTime int64
 	var lastChain string
@@ -189,17 +164,18 @@ func (l *Ledger) Append(ctx context.Context, tx *store.Tx, r Record) (Record, er
 	r.Seq++
 	r.TimeNS = max(l.now().UnixNano(), lastTime+1)
 	r.Request = RequestID(ctx)
-	if r.TxID == "" {
-		r.TxID = txID(r)
+	if r.Tx == "" {
+		r.Tx = txID(&r.Record)
 	}
-	r.Hash = r.chained().Sum()
+	r.Fee = cmp.Or(r.Fee, wire.Amount{}.String())
+	r.Hash = r.Sum()
 	tags, err := writeTags(r.Tags)
 	if err != nil {
 		return r, fmt.Errorf("append record: %w", err)
 	}
 	_, err = tx.ExecContext(ctx, `INSERT INTO ledger (seq, tx_id, kind, time_ns, account, group_id, ref, file_hash, detail, fee, request, prev_hash, hash,
 		chain, number, tags) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		r.Seq, r.TxID, r.Kind, r.TimeNS, r.Account, r.Group, r.Ref, r.FileHash, r.Detail, r.Fee.String(), r.Request, r.Prev[:], r.Hash[:],
+		r.Seq, r.Tx, r.Kind, r.TimeNS, r.Account, r.Group, r.Ref, r.FileHash, r.Detail, r.Fee, r.Request, r.Prev[:], r.Hash[:],
 		r.Chain, r.Number, tags)
 	if err != nil {
 		return r, fmt.Errorf("append record: %w", err)
@@ -213,7 +189,7 @@ func (l *Ledger) Append(ctx context.Context, tx *store.Tx, r Record) (Record, er
 }
 
 // txID is the id the network's contract would give a file record.
-func txID(r Record) string {
+func txID(r *chain.Record) string {
 	text := r.Group + r.Account + r.FileHash + r.Ref + strconv.FormatInt(r.TimeNS, 10)
 	if r.Kind != chain.KindRecord {
 		text = r.Kind + r.Chain + strconv.FormatInt(r.Number, 10) + text
@@ -225,23 +201,24 @@ func txID(r Record) string {
 // Charge takes the price of action from the account and appends r with that fee.
 // Too little is refused before anything changes, and so are too many changes that
 // cost nothing.
-func (l *Ledger) Charge(ctx context.Context, tx *store.Tx, action string, r Record) (Record, error) {
-	r.Fee = l.Fee(action)
-	if r.Fee.IsZero() {
+func (l *Ledger) Charge(ctx context.Context, tx *store.Tx, action string, r chain.Record) (row chain.Row, err error) {
+	fee := l.Fee(action)
+	r.Fee = fee.String()
+	if fee.IsZero() {
 		if err := l.countFree(ctx, tx, r.Account, action); err != nil {
-			return r, err
+			return row, err
 		}
 	} else {
 		balance, err := Balance(ctx, tx, r.Account)
 		if err != nil {
-			return r, err
+			return row, err
 		}
-		left, ok := balance.Sub(r.Fee)
+		left, ok := balance.Sub(fee)
 		if !ok {
-			return r, Insufficient(action, r.Fee, balance)
+			return row, Insufficient(action, fee, balance)
 		}
 		if err := setBalance(ctx, tx, r.Account, left); err != nil {
-			return r, err
+			return row, err
 		}
 	}
 	return l.Append(ctx, tx, r)
@@ -285,7 +262,7 @@ func (l *Ledger) Fund(ctx context.Context, tx *store.Tx, account string, amount 
 	if err := setBalance(ctx, tx, account, sum); err != nil {
 		return wire.Amount{}, err
 	}
-	_, err = l.Append(ctx, tx, Record{Kind: chain.KindFund, Account: account, Detail: amount.String()})
+	_, err = l.Append(ctx, tx, chain.Record{Kind: chain.KindFund, Account: account, Detail: amount.String()})
 	return sum, err
 }
 
@@ -314,7 +291,7 @@ func (l *Ledger) Transfer(ctx context.Context, tx *store.Tx, from, to string, am
 	if err := errors.Join(setBalance(ctx, tx, from, left), setBalance(ctx, tx, to, sum)); err != nil {
 		return left, err
 	}
-	_, err = l.Append(ctx, tx, Record{Kind: chain.KindTransfer, Account: from, Detail: to + " " + amount.String()})
+	_, err = l.Append(ctx, tx, chain.Record{Kind: chain.KindTransfer, Account: from, Detail: to + " " + amount.String()})
 	return left, err
 }
 

@@ -61,12 +61,12 @@ type fileState struct {
 	seq, changed, timeNS                           int64
 	size                                           *int64
 	isOld, knowsName                               bool
-	deleted                                        *Record
+	deleted                                        *chain.Row
 }
 
 // Apply adds what a record says. A record that contradicts those before it is
 // found by [State.Compare]: no row fits it.
-func (s *State) Apply(r Record) {
+func (s *State) Apply(r *chain.Row) {
 	if s.accounts == nil {
 		*s = State{map[string]*accountState{}, map[string]*groupState{}, map[memberKey]*memberState{}, map[string]*fileState{}, map[string]pendingState{}}
 	}
@@ -75,7 +75,7 @@ func (s *State) Apply(r Record) {
 	s.applyToFile(r)
 }
 
-func (s *State) applyToAccounts(r Record) {
+func (s *State) applyToAccounts(r *chain.Row) {
 	if r.Kind == chain.KindCreateAccount {
 		s.accounts[r.Account] = &accountState{generations: [2]int64{1, 0}}
 	}
@@ -83,7 +83,9 @@ func (s *State) applyToAccounts(r Record) {
 	if a == nil { // the service itself
 		return
 	}
-	a.balance, _ = a.balance.Sub(r.Fee)
+	if fee, err := wire.ParseAmount(r.Fee); err == nil {
+		a.balance, _ = a.balance.Sub(fee)
+	}
 	switch r.Kind {
 	case chain.KindCreateAccount, chain.KindFund:
 		a.add(r.Detail)
@@ -114,7 +116,7 @@ func (a *accountState) add(amount string) {
 	}
 }
 
-func (s *State) applyToGroup(r Record) {
+func (s *State) applyToGroup(r *chain.Row) {
 	if r.Kind == chain.KindRegister {
 		s.groups[r.Group] = &groupState{owner: r.Account, knowsMaxUses: true, keyVersion: 1, joinRole: string(wire.RoleWriter)}
 		s.members[memberKey{r.Group, r.Account}] = &memberState{r.Seq, string(wire.RoleWriter)}
@@ -144,7 +146,7 @@ func (s *State) applyToGroup(r Record) {
 		}
 		g.joinable, g.joinRole, g.uses = true, role, 0
 		g.expires = number(until)
-		g.maxUses, g.knowsMaxUses = number(r.chained().Tag(chain.TagMaxUses)), r.Chain != ""
+		g.maxUses, g.knowsMaxUses = number(r.Tag(chain.TagMaxUses)), !r.IsOld()
 	case chain.KindCloseJoin:
 		g.expires = nil
 	case chain.KindRetention:
@@ -168,11 +170,10 @@ func number(text string) *int64 {
 	return &n
 }
 
-func (s *State) applyToFile(r Record) {
+func (s *State) applyToFile(r *chain.Row) {
 	if r.Kind == chain.KindRecord {
-		tags := r.chained()
-		s.files[r.Ref] = &fileState{group: r.Group, txID: r.TxID, uploader: r.Account, hash: r.FileHash, name: r.Detail, contentType: tags.Tag(chain.TagType),
-			seq: r.Seq, changed: r.Seq, timeNS: r.TimeNS, size: number(tags.Tag(chain.TagSize)), isOld: r.Chain == "", knowsName: r.Chain != "" || r.Detail != ""}
+		s.files[r.Ref] = &fileState{group: r.Group, txID: r.Tx, uploader: r.Account, hash: r.FileHash, name: r.Detail, contentType: r.Tag(chain.TagType),
+			seq: r.Seq, changed: r.Seq, timeNS: r.TimeNS, size: number(r.Tag(chain.TagSize)), isOld: r.IsOld(), knowsName: !r.IsOld() || r.Detail != ""}
 	}
 	f := s.files[r.Ref]
 	if f == nil {
@@ -182,7 +183,7 @@ func (s *State) applyToFile(r Record) {
 	case chain.KindRename:
 		f.name, f.knowsName, f.changed = r.Detail, true, r.Seq
 	case chain.KindTombstone:
-		f.deleted, f.changed = &r, r.Seq
+		f.deleted, f.changed = r, r.Seq
 	case chain.KindPending:
 		if due := number(r.Detail); due != nil {
 			s.pending[r.Ref] = pendingState{r.Group, r.Account, *due}
@@ -195,7 +196,7 @@ func (s *State) applyToFile(r Record) {
 // column of the first that differs, and both values.
 func (s *State) Compare(ctx context.Context, tx *store.Tx) error {
 	if s.accounts == nil {
-		s.Apply(Record{})
+		s.Apply(&chain.Row{})
 	}
 	for _, compare := range []func(context.Context, *store.Tx) error{s.compareAccounts, s.compareGroups, s.compareMembers, s.compareFiles, s.comparePending} {
 		if err := compare(ctx, tx); err != nil {
@@ -364,7 +365,7 @@ func (s *State) compareFiles(ctx context.Context, tx *store.Tx) error {
 			return ref, false, nil, err
 		}
 		seen[ref] = true
-		deleted := Record{}
+		deleted := chain.Row{}
 		if f.deleted != nil {
 			deleted = *f.deleted
 		}

@@ -73,7 +73,7 @@ func (w *Walk) move(name string, e End) {
 // each, passes it to f and moves w to it. It returns how many there were; less
 // than limit means that the end is reached. [ErrBroken] names the first bad row,
 // where w stays before it.
-func (w *Walk) Next(ctx context.Context, tx *store.Tx, limit int, f func(Record) error) (n int, err error) {
+func (w *Walk) Next(ctx context.Context, tx *store.Tx, limit int, f func(chain.Row) error) (n int, err error) {
 	rows, err := tx.QueryContext(ctx, "SELECT "+columns+" FROM ledger WHERE seq > ? ORDER BY seq LIMIT ?", w.Seq, limit)
 	if err != nil {
 		return 0, fmt.Errorf("read ledger: %w", err)
@@ -96,7 +96,7 @@ func (w *Walk) Next(ctx context.Context, tx *store.Tx, limit int, f func(Record)
 		}
 		w.move(name, end)
 		w.Seq, w.time = r.Seq, r.TimeNS
-		if r.Chain == "" {
+		if r.IsOld() {
 			w.last = r.Hash
 		} else {
 			w.isNew = true
@@ -111,10 +111,10 @@ func (w *Walk) Next(ctx context.Context, tx *store.Tx, limit int, f func(Record)
 
 // check says what is wrong with the record after w, or where its chain ends with
 // it.
-func (w *Walk) check(r *Record) (name string, end End, fault string) {
+func (w *Walk) check(r *chain.Row) (name string, end End, fault string) {
 	name = chain.Of(r.Kind, r.Account, r.Group)
 	end = w.end(name)
-	isOld := r.Chain == ""
+	isOld := r.IsOld()
 	after, continues := "", ""
 	if !w.isNew && w.Seq > 0 {
 		after = hex.EncodeToString(w.last[:])
@@ -122,7 +122,6 @@ func (w *Walk) check(r *Record) (name string, end End, fault string) {
 	if end.Old > 0 && end.Old == end.Number {
 		continues = strconv.FormatInt(end.Old, 10)
 	}
-	hashed := r.chained()
 	switch {
 	case r.Seq != w.Seq+1:
 		fault = fmt.Sprintf("the next row has sequence %d", r.Seq)
@@ -138,11 +137,11 @@ func (w *Walk) check(r *Record) (name string, end End, fault string) {
 		fault = fmt.Sprintf("it has number %d in its chain, and %d is the next", r.Number, end.Number+1)
 	case !isOld && r.Prev != end.Hash:
 		fault = "it does not follow the row before it in its chain"
-	case hashed.Sum() != r.Hash:
+	case r.Sum() != r.Hash:
 		fault = "its content was changed"
-	case !isOld && hashed.Tag(chain.TagAfter) != after:
+	case !isOld && r.Tag(chain.TagAfter) != after:
 		fault = "it does not name the last row of the old layout"
-	case !isOld && hashed.Tag(chain.TagContinues) != continues:
+	case !isOld && r.Tag(chain.TagContinues) != continues:
 		fault = "it does not count the rows of the old layout in its chain"
 	case r.TimeNS <= w.time:
 		fault = "it is not later than the row before"
@@ -205,7 +204,7 @@ func (w *Walk) Settled(ctx context.Context, tx *store.Tx) error {
 // whose hash, link or place is wrong, or whose chain is kept otherwise.
 func Audit(ctx context.Context, tx *store.Tx) (int64, error) {
 	var w Walk
-	if _, err := w.Next(ctx, tx, math.MaxInt32, func(Record) error { return nil }); err != nil {
+	if _, err := w.Next(ctx, tx, math.MaxInt32, func(chain.Row) error { return nil }); err != nil {
 		return w.Seq, err
 	}
 	return w.Seq, w.Settled(ctx, tx)
@@ -277,17 +276,18 @@ func ChainEnd(ctx context.Context, tx *store.Tx, name string) (p chain.Place, er
 	return p, nil
 }
 
-func scan(rows *sql.Rows) (r Record, err error) {
-	var fee, tags string
+func scan(rows *sql.Rows) (r chain.Row, err error) {
+	var tags string
 	var prev, hash []byte
-	if err := rows.Scan(&r.Seq, &r.TxID, &r.Kind, &r.TimeNS, &r.Account, &r.Group, &r.Ref, &r.FileHash, &r.Detail, &fee, &r.Request, &prev, &hash,
+	if err := rows.Scan(&r.Seq, &r.Tx, &r.Kind, &r.TimeNS, &r.Account, &r.Group, &r.Ref, &r.FileHash, &r.Detail, &r.Fee, &r.Request, &prev, &hash,
 		&r.Chain, &r.Number, &tags); err != nil {
 		return r, errors.New("a field has the wrong type")
 	}
 	copy(r.Prev[:], prev)
 	copy(r.Hash[:], hash)
-	if r.Fee, err = wire.ParseAmount(fee); err == nil && r.Fee.String() != fee {
-		err = fmt.Errorf("fee %q is not written as the ledger writes it", fee)
+	fee, err := wire.ParseAmount(r.Fee)
+	if err == nil && fee.String() != r.Fee {
+		err = fmt.Errorf("fee %q is not written as the ledger writes it", r.Fee)
 	}
 	if err != nil {
 		return r, err

@@ -10,6 +10,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
 	"sync"
 	"time"
@@ -171,6 +172,43 @@ func (t *Tx) ExecContext(ctx context.Context, query Query, args ...any) (sql.Res
 // QueryContext runs a query; the caller closes the rows.
 func (t *Tx) QueryContext(ctx context.Context, query Query, args ...any) (*sql.Rows, error) {
 	return t.tx.QueryContext(t.context(ctx), t.engine.rebind(string(query)), args...)
+}
+
+// Rows runs a query for the rows that a loop reads. An error is the last thing that
+// the loop gets; the rows are closed when it ends.
+func (t *Tx) Rows(ctx context.Context, query Query, args ...any) iter.Seq2[*sql.Rows, error] {
+	return func(yield func(*sql.Rows, error) bool) {
+		rows, err := t.QueryContext(ctx, query, args...)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		defer rows.Close()
+		for rows.Next() {
+			if !yield(rows, nil) {
+				return
+			}
+		}
+		if err := rows.Err(); err != nil {
+			yield(nil, err)
+		}
+	}
+}
+
+// List returns what scan makes of each row of a query.
+func List[T any](ctx context.Context, tx *Tx, scan func(*sql.Rows) (T, error), query Query, args ...any) ([]T, error) {
+	list := []T{}
+	for rows, err := range tx.Rows(ctx, query, args...) {
+		if err != nil {
+			return nil, err
+		}
+		v, err := scan(rows)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, v)
+	}
+	return list, nil
 }
 
 // QueryRowContext runs a query for one row.

@@ -93,7 +93,7 @@ func (w *world) upload(account, group string) int64 {
 func (w *world) record(kind, account, group string) (seq int64) {
 	w.t.Helper()
 	err := w.store.Write(w.t.Context(), func(tx *store.Tx) error {
-		r, err := w.ledger.Append(w.t.Context(), tx, ledger.Record{Kind: kind, Account: account, Group: group})
+		r, err := w.ledger.Append(w.t.Context(), tx, chain.Record{Kind: kind, Account: account, Group: group})
 		seq = r.Seq
 		return err
 	})

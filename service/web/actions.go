@@ -366,7 +366,7 @@ func (p *Page) history(r *http.Request, account string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	var records []ledger.Record
+	var records []chain.Row
 	err = p.Store.Read(r.Context(), func(tx *store.Tx) error {
 		records, err = ledger.History(r.Context(), tx, account, from, pageRows+1)
 		return err
@@ -377,16 +377,23 @@ func (p *Page) history(r *http.Request, account string) (any, error) {
 	more := len(records) > pageRows
 	out := make([]recordView, 0, len(records))
 	for _, l := range records[:min(len(records), pageRows)] {
-		v := recordView{l.Seq, l.TxID, l.Kind, l.TimeNS / int64(time.Millisecond), l.Account, l.Group, l.Ref, l.FileHash, l.Detail,
-			l.Fee.Tokens(), hex.EncodeToString(l.Hash[:])}
+		v := recordView{l.Seq, l.Tx, l.Kind, l.TimeNS / int64(time.Millisecond), l.Account, l.Group, l.Ref, l.FileHash, l.Detail,
+			tokens(l.Fee), hex.EncodeToString(l.Hash[:])}
 		if l.Kind == chain.KindFund || l.Kind == chain.KindCreateAccount {
-			if amount, err := wire.ParseAmount(l.Detail); err == nil {
-				v.Detail = amount.Tokens()
-			}
+			v.Detail = tokens(l.Detail)
 		}
 		out = append(out, v)
 	}
 	return map[string]any{"records": out, "more": more}, nil
+}
+
+// tokens writes an amount of a record in tokens.
+func tokens(yocto string) string {
+	amount, err := wire.ParseAmount(yocto)
+	if err != nil {
+		return yocto
+	}
+	return amount.Tokens()
 }
 
 // costs are what the account paid in the last 30 days.

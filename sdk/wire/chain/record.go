@@ -59,6 +59,12 @@ type Record struct {
 	Tags   []Tag  // ascending by name, none twice
 }
 
+// Row is a record with the hash that it is said to have.
+type Row struct {
+	Record
+	Hash Hash
+}
+
 // IsOld tells that the record has [Layout1].
 func (r *Record) IsOld() bool { return r.Chain == "" }
 
