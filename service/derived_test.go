@@ -116,6 +116,7 @@ func TestThreat26AuditComparesEveryTableWithTheLedger(t *testing.T) {
 		{"files", "time_ns", file(named), "1", named},
 		{"files", "filename", file(named), "'other'", named},
 		{"files", "filename", file(renamed), "'before'", renamed},
+		{"files", "filename", file(named), "'\x1b]0;x\a\u202e'", named},
 		{"files", "original_size", file(named), "1", named},
 		{"files", "content_type", file(named), "'text/html'", named},
 		{"files", "deleted_ns", file(deleted), "NULL", deleted},
@@ -133,6 +134,9 @@ func TestThreat26AuditComparesEveryTableWithTheLedger(t *testing.T) {
 		if !errors.Is(err, ledger.ErrBroken) || !strings.Contains(err.Error(), fmt.Sprintf("table %s, %q: ", tc.table, tc.key)) ||
 			tc.table != "chains" && !strings.Contains(err.Error(), tc.column) {
 			t.Errorf("%s.%s: audit says %v", tc.table, tc.column, err)
+		}
+		if err != nil && strings.ContainsAny(err.Error(), "\x1b\a\u202e") {
+			t.Errorf("%s.%s: a name reaches the terminal: %q", tc.table, tc.column, err)
 		}
 		set(tc.table, tc.column, tc.where, was)
 	}

@@ -212,17 +212,30 @@ type fact struct {
 	has, want any
 }
 
+// shown is a value as it is printed: text was chosen by others.
+func shown(value any) any {
+	if text, ok := value.(string); ok {
+		return strconv.Quote(text)
+	}
+	return value
+}
+
+// nothing is a column without a value.
+type nothing struct{}
+
+func (nothing) String() string { return "NULL" }
+
 // null is how a number is compared that may be NULL.
 func null(n sql.NullInt64) any {
 	if !n.Valid {
-		return "NULL"
+		return nothing{}
 	}
 	return n.Int64
 }
 
 func pointed(n *int64) any {
 	if n == nil {
-		return "NULL"
+		return nothing{}
 	}
 	return *n
 }
@@ -231,7 +244,7 @@ func pointed(n *int64) any {
 func differ(table, key string, facts []fact) error {
 	for _, f := range facts {
 		if f.has != f.want {
-			return fmt.Errorf("table %s, %q: %w: %s is %v, and the ledger says %v", table, key, ErrBroken, f.column, f.has, f.want)
+			return fmt.Errorf("table %s, %q: %w: %s is %v, and the ledger says %v", table, key, ErrBroken, f.column, shown(f.has), shown(f.want))
 		}
 	}
 	return nil
