@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -370,5 +371,51 @@ func TestThreat31ReserveIsKept(t *testing.T) {
 	}
 	if status, out := full.asked(); status != http.StatusOK || out["space"] != "full" || out["status"] != "degraded" {
 		t.Errorf("health: %d %v", status, out)
+	}
+}
+
+// Threat 31: what is being sent counts as well: neither many uploads at once, nor
+// ones that stall, nor ones that do not say how long they are, take more of the disk
+// than the account, or all in a group, may keep.
+func TestThreat31BytesArriving(t *testing.T) {
+	const sealed = 1_000_000
+	s := serve(t, func(c *service.Config) { c.MaxAccountBytes, c.MaxGroupBytes = 3*sealed, 4*sealed })
+	alice, bob := s.user("alice", "10"), s.user("bob", "10")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	must[string](alice, wire.OpAddGroupMember, object{"group_id": "g", "member_id": bob.id})
+	must[string](bob, wire.OpRegisterGroup, object{"group_id": "other"})
+	send := func(u *user, group, length, body string) net.Conn {
+		t.Helper()
+		conn := s.dial()
+		fmt.Fprintf(conn, "PUT %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n%s\r\n\r\n%s", must[wire.PrepareUploadResult](u, wire.OpPrepareUpload,
+			object{"group_id": group}).UploadURL, u.token, length, body)
+		return conn
+	}
+	known := fmt.Sprintf("Content-Length: %d", sealed)
+	var stalled []net.Conn
+	for range 3 {
+		stalled = append(stalled, send(alice, "g", known, "x"))
+	}
+	eventually(t, 20*time.Second, "the stalled uploads", func() bool { return s.metric(inFlight) == 3 })
+	refused := func(what string, conn net.Conn, word string) {
+		t.Helper()
+		if status, body := reply(t, conn); status != http.StatusInsufficientStorage || !strings.Contains(body, word) {
+			t.Errorf("%s: %d %s", what, status, body)
+		}
+	}
+	refused("one more", send(alice, "g", known, "x"), "account "+alice.id)
+	refused("one that does not say how long it is", send(alice, "g", "Transfer-Encoding: chunked", "40\r\n"+strings.Repeat("x", 64)+"\r\n0\r\n\r\n"), "account "+alice.id)
+	stalled = append(stalled, send(bob, "g", "Transfer-Encoding: chunked", fmt.Sprintf("%x\r\n%s", sealed, strings.Repeat("x", sealed))))
+	eventually(t, 20*time.Second, "bob's", func() bool { return s.metric(inFlight) == 4 })
+	refused("the group's", send(bob, "g", "Transfer-Encoding: chunked", "40\r\n"+strings.Repeat("x", 64)+"\r\n0\r\n\r\n"), `group \"g\"`)
+	if got := bob.uploadRaw("other", "f", make([]byte, sealed)); got.CID == "" {
+		t.Error("another group")
+	}
+	for _, conn := range stalled {
+		_ = conn.Close()
+	}
+	eventually(t, 20*time.Second, "they are over", func() bool { return s.metric(inFlight) == 0 })
+	for range 3 {
+		alice.uploadRaw("g", "f", make([]byte, sealed-format.Overhead)) // fails the test unless it succeeds
 	}
 }

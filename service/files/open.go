@@ -70,40 +70,78 @@ func (f *Files) tooManyBytes() error {
 		"that are not finished: finish them, or wait: each ends %.0f minutes after it began", f.options.MaxOpenBytes, UploadLife.Minutes())}
 }
 
-// coming counts the bytes that accounts are sending to this process.
+// bound is how many bytes may be coming at a time for an account or a group.
+type bound struct {
+	key     string
+	left    int64
+	refused error // of more
+}
+
+// coming counts the bytes that are being sent to this process, by the key of a bound.
 type coming struct {
 	mu    sync.Mutex
 	bytes map[string]int64
 }
 
-// begin counts bytes that are about to come, if they fit into what an account has
+// begin counts bytes that are about to come, if they fit into what every bound has
 // left besides those that are coming already.
-func (c *coming) begin(account string, n, left int64) bool {
+func (c *coming) begin(n int64, bounds ...bound) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.bytes[account]+n > left {
-		return false
+	for _, b := range bounds {
+		if c.bytes[b.key]+n > b.left {
+			return b.refused
+		}
 	}
 	if c.bytes == nil {
 		c.bytes = make(map[string]int64)
 	}
-	c.bytes[account] += n
-	return true
+	for _, b := range bounds {
+		c.bytes[b.key] += n
+	}
+	return nil
 }
 
-func (c *coming) end(account string, n int64) {
+func (c *coming) end(n int64, bounds ...bound) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.bytes[account] -= n; c.bytes[account] == 0 {
-		delete(c.bytes, account)
+	for _, b := range bounds {
+		if c.bytes[b.key] -= n; c.bytes[b.key] == 0 {
+			delete(c.bytes, b.key)
+		}
 	}
 }
 
+// counted reads what is coming, and counts what is more than was said.
+type counted struct {
+	r      io.Reader
+	coming *coming
+	bounds []bound
+	said   int64 // bytes that are counted
+	came   int64
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.came += int64(n)
+	if more := c.came - c.said; more > 0 {
+		if full := c.coming.begin(more, c.bounds...); full != nil {
+			return 0, full
+		}
+		c.said += more
+	}
+	return n, err
+}
+
+func (c *counted) end() { c.coming.end(c.said, c.bounds...) }
+
 // PutBlob stores the ciphertext of an upload ahead of its finalize. size is how
 // long it is, -1 when that is not known. What the account has uploaded and not
-// finished is bounded over all processes; what it is sending besides, by each.
+// finished, and what it and the group keep, is bounded over all processes; what is
+// being sent besides, by each.
 func (f *Files) PutBlob(ctx context.Context, account, uploadID string, r io.Reader, size int64) error {
 	var open int64
+	var keep []bound
 	if err := f.store.Read(ctx, func(tx *store.Tx) error {
 		u, err := getUpload(ctx, tx, account, uploadID)
 		if err != nil {
@@ -112,8 +150,13 @@ func (f *Files) PutBlob(ctx context.Context, account, uploadID string, r io.Read
 		if _, err = groups.RequireWriter(ctx, tx, u.group, account); err != nil {
 			return err
 		}
-		if err := f.mayKeep(ctx, tx, account, u.group, max(size, format.Overhead)-u.blobSize()); err != nil {
+		byAccount, byGroup, err := f.stored(ctx, tx, account, u.group)
+		if err != nil {
 			return err
+		}
+		keep = keepBounds(account, u.group, byAccount, byGroup)
+		for i := range keep {
+			keep[i].left += u.blobSize()
 		}
 		open, err = openBytes(ctx, tx, account, uploadID)
 		return err
@@ -124,11 +167,17 @@ func (f *Files) PutBlob(ctx context.Context, account, uploadID string, r io.Read
 	if size < 0 {
 		size = f.maxBytes + format.Overhead
 	}
-	if !f.coming.begin(account, size, f.options.MaxOpenBytes-open) {
-		return f.tooManyBytes()
+	unfinished := bound{"unfinished " + account, f.options.MaxOpenBytes - open, f.tooManyBytes()}
+	if err := f.coming.begin(size, unfinished); err != nil {
+		return err
 	}
-	defer f.coming.end(account, size)
-	info, err := f.put(ctx, r, known)
+	defer f.coming.end(size, unfinished)
+	if err := f.coming.begin(known, keep...); err != nil {
+		return err
+	}
+	arriving := &counted{r: r, coming: &f.coming, bounds: keep, said: known}
+	defer arriving.end()
+	info, err := f.put(ctx, arriving, known)
 	if err != nil {
 		return err
 	}

@@ -30,17 +30,30 @@ func (f *Files) stored(ctx context.Context, tx *store.Tx, account, group string)
 // many, so that nobody fills the store alone.
 func (f *Files) mayKeep(ctx context.Context, tx *store.Tx, account, group string, more int64) error {
 	byAccount, byGroup, err := f.stored(ctx, tx, account, group)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case byAccount.Max > 0 && byAccount.Bytes+more > byAccount.Max:
-		return fault.New(wire.CodeStorageFull, "the storage of account %s is full: it keeps %d bytes and may keep %d; remove files or old versions, "+
-			"or ask the operator for a higher --max-account-bytes", account, byAccount.Bytes, byAccount.Max)
-	case byGroup.Max > 0 && byGroup.Bytes+more > byGroup.Max:
-		return fault.New(wire.CodeStorageFull, "the storage of group %q is full: it keeps %d bytes and may keep %d; remove files or old versions, "+
-			"or ask the operator for a higher --max-group-bytes", group, byGroup.Bytes, byGroup.Max)
+	}
+	for _, b := range keepBounds(account, group, byAccount, byGroup) {
+		if more > b.left {
+			return b.refused
+		}
 	}
 	return nil
+}
+
+// keepBounds are how many more bytes an account and a group may keep.
+func keepBounds(account, group string, byAccount, byGroup wire.StoredBytes) (bounds []bound) {
+	if byAccount.Max > 0 {
+		bounds = append(bounds, bound{"account " + account, byAccount.Max - byAccount.Bytes, fault.New(wire.CodeStorageFull, "the storage of account %s is full: "+
+			"it keeps %d bytes and may keep %d, with what is being sent; remove files or old versions, or ask the operator for a higher --max-account-bytes",
+			account, byAccount.Bytes, byAccount.Max)})
+	}
+	if byGroup.Max > 0 {
+		bounds = append(bounds, bound{"group " + group, byGroup.Max - byGroup.Bytes, fault.New(wire.CodeStorageFull, "the storage of group %q is full: "+
+			"it keeps %d bytes and may keep %d, with what is being sent; remove files or old versions, or ask the operator for a higher --max-group-bytes",
+			group, byGroup.Bytes, byGroup.Max)})
+	}
+	return bounds
 }
 
 // Storage tells how much is kept, and how large the next upload may be. Members
