@@ -149,8 +149,8 @@ func TestThreat5LyingListsOfARealService(t *testing.T) {
 		}
 		bob.try("refresh", m.dir)
 	}
-	if _, err := os.ReadFile(m.path("board", "payroll.txt")); err != nil && !errors.Is(err, syscall.EIO) {
-		t.Errorf("a mount that saw nothing before: %v", err)
+	if raw, err := os.ReadFile(m.path("board", "payroll.txt")); !errors.Is(err, syscall.EIO) {
+		t.Errorf("a mount that saw nothing before: %q, %v", raw, err)
 	}
 	if why := m.control("errors"); !strings.Contains(why, "not what it signed") {
 		t.Errorf("the mount told nobody: %q", why)
