@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
+	"sync"
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/checkpoint"
@@ -18,15 +20,6 @@ import (
 // newLog makes the transparency log of the ledger. Its name is the address
 // clients use with the contract, so that two services never share one.
 func newLog(s *store.Store, v *vault.Vault, cfg Config) (*checkpoint.Log, error) {
-	seeds, err := v.Keys(vault.PurposeLog)
-	if err != nil {
-		return nil, err
-	}
-	var keys []ed25519.PrivateKey
-	for _, seed := range seeds {
-		keys = append(keys, ed25519.NewKeyFromSeed(seed[:]))
-	}
-	newest := len(keys) - 1
 	host := "localhost" // for the commands that never sign
 	if cfg.PublicURL != "" {
 		u, err := url.Parse(cfg.PublicURL)
@@ -35,8 +28,7 @@ func newLog(s *store.Store, v *vault.Vault, cfg Config) (*checkpoint.Log, error)
 		}
 		host = u.Host
 	}
-	log := checkpoint.New(s, cfg.DataDir, checkpoint.Origin(host, cfg.ContractID), keys[newest], cfg.Logger, cfg.Now)
-	log.Succeeds(keys[:newest])
+	log := checkpoint.New(s, cfg.DataDir, checkpoint.Origin(host, cfg.ContractID), logKeys(v), cfg.Logger, cfg.Now)
 	if cfg.Witness != "" {
 		w, err := witness.NewClient(cfg.Witness, cfg.WitnessKey)
 		if err != nil {
@@ -47,8 +39,29 @@ func newLog(s *store.Store, v *vault.Vault, cfg Config) (*checkpoint.Log, error)
 	return log, nil
 }
 
-// RotateLogKey gives the ledger's log another key, with which processes sign from
-// their next start on. They show that both keys said so, and clients go on.
+// logKeys gives the log's keys from the vault, which never loses one.
+func logKeys(v *vault.Vault) checkpoint.Keys {
+	var mu sync.Mutex
+	var made []ed25519.PrivateKey
+	return func(ctx context.Context, tx *store.Tx) ([]ed25519.PrivateKey, error) {
+		if err := v.Current(ctx, tx, vault.PurposeLog); err != nil {
+			return nil, err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		seeds, err := v.Keys(vault.PurposeLog)
+		if err != nil {
+			return nil, err
+		}
+		for _, seed := range seeds[len(made):] {
+			made = append(made, ed25519.NewKeyFromSeed(seed[:]))
+		}
+		return slices.Clip(made), nil
+	}
+}
+
+// RotateLogKey gives the ledger's log another key, with which every process signs
+// from then on. They show that both keys said so, and clients go on.
 func (s *Service) RotateLogKey(ctx context.Context) error {
 	return s.replaceKeys(ctx, vault.PurposeLog)
 }

@@ -86,17 +86,19 @@ func (s *settings) whereMasterKey() string {
 func newRotateLogKey(s *settings) *cobra.Command {
 	return &cobra.Command{
 		Use: "rotate-log-key", Short: "Replace the key that signs the ledger's checkpoints", Args: noArgs,
-		Long: `Replace the key that signs the ledger's checkpoints. Processes sign with it from
-their next start on: stop all of them, run this, and start them again. They show
-a statement that both keys signed, by which svcfs goes on with the new key.
-Whoever checks checkpoints in another way gets the new key from svcd audit.`,
+		Long: `Replace the key that signs the ledger's checkpoints, also while the service
+serves: every process signs with the new one from then on. They show a statement
+that both keys signed, by which svcfs goes on with the new key. Whoever checks
+checkpoints in another way gets the new key from svcd audit. A witness signs
+nothing until it has the new key.`,
 		Example: "  svcd rotate-log-key --data /var/lib/svcd",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return s.with(cmd.Context(), func(svc *service.Service) error {
 				if err := svc.RotateLogKey(cmd.Context()); err != nil {
 					return err
 				}
-				fmt.Fprintln(s.stdout, "the log has a new key: restart every svcd serve over this database; svcd audit shows the key afterwards")
+				fmt.Fprintln(s.stdout, "the log has a new key, and every svcd serve over this database signs with it from now on; svcd audit shows the key:\n"+
+					"give it to the witness, if there is one, and to everybody who gave the old one with --log-key")
 				return nil
 			})
 		},

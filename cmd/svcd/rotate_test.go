@@ -39,7 +39,7 @@ func TestRotateMasterKeyCommand(t *testing.T) {
 	refused(t, exitUsage, "exclude each other", "rotate-master-key", "--finish", "--cancel", "--data", dir)
 	refused(t, exitUsage, "--new-master-key-file is for", "rotate-master-key", "--new-master-key-file", filepath.Join(dir, "x"), "--data", dir)
 
-	if out := mustRun(t, "rotate-log-key", "--data", dir); !strings.Contains(out, "restart every svcd serve") {
+	if out := mustRun(t, "rotate-log-key", "--data", dir); !strings.Contains(out, "every svcd serve over this database signs with it from now on") {
 		t.Errorf("rotate-log-key says %s", out)
 	}
 	if out := mustRun(t, "rotate-token-key", "--data", dir); !strings.Contains(out, "every session ends") {

@@ -60,7 +60,7 @@ func (l *Log) Prove(ctx context.Context, q Question, read func(*store.Tx) error)
 		if err := l.Problem(); err != nil {
 			return proof, unproven("the ledger contradicts what was signed of it, so nothing in it can be proven: the operator finds the row with svcd audit", err)
 		}
-		newest, file := l.newest()
+		signed, file := l.newest()
 		var head chain.Place
 		lags := false
 		err := l.store.Read(ctx, func(tx *store.Tx) (err error) {
@@ -70,14 +70,18 @@ func (l *Log) Prove(ctx context.Context, q Question, read func(*store.Tx) error)
 			if head, err = ledger.ChainEnd(ctx, tx, chain.OfGroup(q.Group)); err != nil {
 				return err
 			}
-			lags, err = newest.lags(ctx, tx, q, head, l.now())
+			if lags, err = signed.lags(ctx, tx, q, head, l.now()); err != nil || lags {
+				return err
+			}
+			keys, err := l.keys(ctx, tx)
+			lags = err == nil && !signed.isSignedBy(keys)
 			return err
 		})
 		switch {
 		case err != nil:
 			return proof, err
 		case !lags:
-			return l.proof(newest, file, q, head)
+			return l.proof(signed, file, q, head)
 		case updated:
 			return proof, unproven("the ledger's newest records are not signed yet: try again in a moment", nil)
 		}
@@ -128,7 +132,7 @@ func (c Checkpoint) lags(ctx context.Context, tx *store.Tx, q Question, head cha
 
 func (l *Log) proof(c Checkpoint, file *os.File, q Question, head chain.Place) (p wire.ChainProof, err error) {
 	name := chain.OfGroup(q.Group)
-	p = wire.ChainProof{Checkpoint: string(c.Note), Head: l.state(chain.Statement{Chain: name, Place: head}, func(s chain.Statement) []byte { return s.HeadText(q.Nonce) })}
+	p = wire.ChainProof{Checkpoint: string(c.Note), Head: l.state(c.key, chain.Statement{Chain: name, Place: head}, func(s chain.Statement) []byte { return s.HeadText(q.Nonce) })}
 	if in, path, ok := c.tree.Find(name); ok {
 		p.Chain = &wire.ChainInclusion{Number: in.Number, Hash: hex.EncodeToString(in.Hash[:]), Path: make([]string, 0, len(path))}
 		for _, h := range path {
@@ -150,14 +154,18 @@ func (l *Log) proof(c Checkpoint, file *os.File, q Question, head chain.Place) (
 
 // Receipt is the service's word that a record is in its chain. It is given away
 // only when the record is durable.
-func (l *Log) Receipt(r chain.Row) *wire.ChainHead {
-	head := l.state(chain.Statement{Chain: r.Chain, Place: chain.Place{Number: r.Number, Hash: r.Hash}}, chain.Statement.ReceiptText)
-	return &head
+func (l *Log) Receipt(ctx context.Context, tx *store.Tx, r chain.Row) (*wire.ChainHead, error) {
+	keys, err := l.keys(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	head := l.state(newest(keys), chain.Statement{Chain: r.Chain, Place: chain.Place{Number: r.Number, Hash: r.Hash}}, chain.Statement.ReceiptText)
+	return &head, nil
 }
 
 // state signs a statement now.
-func (l *Log) state(s chain.Statement, text func(chain.Statement) []byte) wire.ChainHead {
+func (l *Log) state(key ed25519.PrivateKey, s chain.Statement, text func(chain.Statement) []byte) wire.ChainHead {
 	s.Origin, s.TimeNS = l.origin, l.now().UnixNano()
 	return wire.ChainHead{Number: s.Number, Hash: hex.EncodeToString(s.Hash[:]), Timestamp: strconv.FormatInt(s.TimeNS, 10),
-		Signature: base64.StdEncoding.EncodeToString(ed25519.Sign(l.key, text(s)))}
+		Signature: base64.StdEncoding.EncodeToString(ed25519.Sign(key, text(s)))}
 }

@@ -65,8 +65,12 @@ type Checkpoint struct {
 	// tree has the root Chains; nil in one that was read and not compared yet.
 	tree *chain.Tree
 
-	earlier bool // an earlier key of the log signed it
+	key ed25519.PrivateKey // that signed it; nil in one that was read
 }
+
+// Keys gives the keys of a log as a transaction sees them, the oldest first. The
+// newest signs; another process may have added it just now.
+type Keys func(ctx context.Context, tx *store.Tx) ([]ed25519.PrivateKey, error)
 
 // Log is the tree in one data directory. It is safe for concurrent use. It
 // makes no file before the first [Log.Update].
@@ -74,11 +78,9 @@ type Log struct {
 	store  *store.Store
 	dir    string
 	origin string
-	key    ed25519.PrivateKey
+	keys   Keys
 	logger *slog.Logger
 	now    func() time.Time
-
-	earlier []ed25519.PrivateKey // that signed before key, the oldest first
 
 	witness *witness.Client // nil = none; used in turn
 
@@ -97,8 +99,8 @@ type Log struct {
 
 // New returns the log of a data directory. origin names it in checkpoints; now is
 // the clock of the ledger's records.
-func New(s *store.Store, dataDir, origin string, key ed25519.PrivateKey, logger *slog.Logger, now func() time.Time) *Log {
-	return &Log{store: s, dir: filepath.Join(dataDir, Dir), origin: origin, key: key, logger: logger, now: now, turn: make(chan struct{}, 1)}
+func New(s *store.Store, dataDir, origin string, keys Keys, logger *slog.Logger, now func() time.Time) *Log {
+	return &Log{store: s, dir: filepath.Join(dataDir, Dir), origin: origin, keys: keys, logger: logger, now: now, turn: make(chan struct{}, 1)}
 }
 
 // RequireWitness makes the log publish only what a witness signed too. It is
@@ -186,7 +188,11 @@ func (l *Log) Update(ctx context.Context) error {
 }
 
 func (l *Log) update(ctx context.Context) error {
-	if err := l.open(); err != nil {
+	keys, err := l.readKeys(ctx)
+	if err != nil {
+		return err
+	}
+	if err := l.open(keys); err != nil {
 		return err
 	}
 	signed, file := l.newest()
@@ -220,21 +226,21 @@ func (l *Log) update(ctx context.Context) error {
 		}
 		l.compared = true
 	}
-	if signed.tree != nil && l.walk.Seq == signed.N && signed.Origin == l.origin {
+	if signed.tree != nil && l.walk.Seq == signed.N && signed.Origin == l.origin && signed.isSignedBy(keys) {
 		return nil
 	}
-	return l.sign(ctx, file)
+	return l.sign(ctx, file, keys)
 }
 
 // open opens what is there, or begins an empty tree.
-func (l *Log) open() error {
+func (l *Log) open(keys []ed25519.PrivateKey) error {
 	if _, file := l.newest(); file != nil {
 		return nil
 	}
 	if err := os.MkdirAll(l.dir, 0o700); err != nil {
 		return fmt.Errorf("make tree directory: %w", err)
 	}
-	found, err := l.load()
+	found, err := l.load(keys)
 	if err != nil {
 		return err
 	}
@@ -250,7 +256,7 @@ func (l *Log) open() error {
 
 // load reads the newest signed checkpoint; none is not an error. One that this
 // service did not sign is a contradiction.
-func (l *Log) load() (Checkpoint, error) {
+func (l *Log) load(keys []ed25519.PrivateKey) (Checkpoint, error) {
 	raw, err := os.ReadFile(filepath.Join(l.dir, noteFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return Checkpoint{}, nil
@@ -258,7 +264,7 @@ func (l *Log) load() (Checkpoint, error) {
 	if err != nil {
 		return Checkpoint{}, fmt.Errorf("read checkpoint: %w", err)
 	}
-	c, err := l.parseAny(raw)
+	c, err := parseAny(raw, keys)
 	if err != nil {
 		return c, fmt.Errorf("%w: %s was not signed with a key of this log: %w", ErrContradiction, filepath.Join(Dir, noteFile), err)
 	}
@@ -267,17 +273,17 @@ func (l *Log) load() (Checkpoint, error) {
 
 // sign publishes the tree of all records so far. The hashes are durable before
 // the checkpoint is, and the checkpoint before it is served.
-func (l *Log) sign(ctx context.Context, file *os.File) error {
+func (l *Log) sign(ctx context.Context, file *os.File, keys []ed25519.PrivateKey) error {
 	if err := file.Sync(); err != nil {
 		return fmt.Errorf("sync tree: %w", err)
 	}
 	chains := l.chains
-	c := Checkpoint{Origin: l.origin, Tree: tlog.Tree{N: l.walk.Seq}, HasChains: true, Chains: chains.Root(), tree: &chains}
+	c := Checkpoint{Origin: l.origin, Tree: tlog.Tree{N: l.walk.Seq}, HasChains: true, Chains: chains.Root(), tree: &chains, key: newest(keys)}
 	var err error
 	if c.Hash, err = tlog.TreeHash(c.N, hashReader(file)); err != nil {
 		return fmt.Errorf("compute root: %w", err)
 	}
-	s, err := newSigner(l.origin, l.key)
+	s, err := newSigner(l.origin, c.key)
 	if err != nil {
 		return err
 	}
@@ -291,7 +297,7 @@ func (l *Log) sign(ctx context.Context, file *os.File) error {
 		}
 	}
 	// Another process over this directory may be ahead.
-	if other, err := l.load(); err != nil || other.Origin != l.origin || other.N <= c.N {
+	if other, err := l.load(keys); err != nil || other.Origin != l.origin || other.N <= c.N {
 		if err := ownfile.Replace(filepath.Join(l.dir, noteFile), c.Note); err != nil {
 			return fmt.Errorf("write checkpoint: %w", err)
 		}
@@ -349,8 +355,16 @@ func parse(raw []byte, key ed25519.PublicKey) (Checkpoint, error) {
 
 // VerifierKey is the public key under which checkpoints of origin are verified,
 // in the form of golang.org/x/mod/sumdb/note.
-func (l *Log) VerifierKey() (string, error) {
-	return note.NewEd25519VerifierKey(l.origin, l.key.Public().(ed25519.PublicKey))
+func (l *Log) VerifierKey(ctx context.Context) (string, error) {
+	keys, err := l.readKeys(ctx)
+	if err != nil {
+		return "", err
+	}
+	return verifierKey(l.origin, newest(keys))
+}
+
+func verifierKey(origin string, key ed25519.PrivateKey) (string, error) {
+	return note.NewEd25519VerifierKey(origin, key.Public().(ed25519.PublicKey))
 }
 
 // signer signs notes. It prints without the key.
@@ -361,7 +375,7 @@ type signer struct {
 }
 
 func newSigner(origin string, key ed25519.PrivateKey) (*signer, error) {
-	text, err := note.NewEd25519VerifierKey(origin, key.Public().(ed25519.PublicKey))
+	text, err := verifierKey(origin, key)
 	if err != nil {
 		return nil, fmt.Errorf("make verifier key: %w", err)
 	}

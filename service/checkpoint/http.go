@@ -47,11 +47,11 @@ func (l *Log) Handler(refuse func(http.ResponseWriter, *http.Request, error)) ht
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+wire.PathTlog+"checkpoint", serve(textType, l.checkpoint))
-	mux.HandleFunc("GET "+wire.PathTlog+"key", serve(textType, func(*http.Request) ([]byte, error) {
-		key, err := l.VerifierKey()
+	mux.HandleFunc("GET "+wire.PathTlog+"key", serve(textType, func(r *http.Request) ([]byte, error) {
+		key, err := l.VerifierKey(r.Context())
 		return []byte(key + "\n"), err
 	}))
-	mux.HandleFunc("GET "+wire.PathTlog+wire.TlogKeys, serve("application/json", l.keys))
+	mux.HandleFunc("GET "+wire.PathTlog+wire.TlogKeys, serve("application/json", func(r *http.Request) ([]byte, error) { return l.statements(r.Context()) }))
 	mux.HandleFunc("GET "+wire.PathTlog+"tile/{tile...}", serve(tileType, func(r *http.Request) ([]byte, error) {
 		return l.tile(r.Context(), r.PathValue("tile"))
 	}))
@@ -66,11 +66,11 @@ func (l *Log) checkpoint(r *http.Request) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), maxWait)
 	defer cancel()
 	err := l.Update(ctx) // Run reports it
-	newest, _ := l.newest()
-	if newest.Note == nil {
+	signed, _ := l.newest()
+	if signed.Note == nil {
 		return nil, &fault.Error{Code: wire.CodeUnavailable, Text: "no checkpoint has been signed yet: ask again in a moment", RetryAfter: time.Second, Err: err}
 	}
-	return newest.Note, nil
+	return signed.Note, nil
 }
 
 // errNoTile is a path outside the signed tree.
@@ -90,9 +90,9 @@ func (l *Log) tile(ctx context.Context, path string) ([]byte, error) {
 	if err != nil {
 		return nil, errNoTile()
 	}
-	newest, file := l.newest()
-	inLevel := newest.N >> (height * max(t.L, 0)) // hashes there are at this level
-	if newest.Note == nil || t.N > inLevel/width || t.N*width+int64(t.W) > inLevel {
+	signed, file := l.newest()
+	inLevel := signed.N >> (height * max(t.L, 0)) // hashes there are at this level
+	if signed.Note == nil || t.N > inLevel/width || t.N*width+int64(t.W) > inLevel {
 		return nil, errNoTile()
 	}
 	if t.L < 0 {

@@ -1,23 +1,37 @@
 package checkpoint
 
 import (
+	"context"
 	"crypto/ed25519"
 	"encoding/json"
-	"net/http"
 
 	"golang.org/x/mod/sumdb/note"
 
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/store"
 )
 
-// Succeeds tells the log which keys signed it before its own, the oldest first.
-// It is called before the log is used.
-func (l *Log) Succeeds(keys []ed25519.PrivateKey) { l.earlier = keys }
+// readKeys returns the keys of the log as they are now.
+func (l *Log) readKeys(ctx context.Context) (keys []ed25519.PrivateKey, err error) {
+	err = l.store.Read(ctx, func(tx *store.Tx) error {
+		keys, err = l.keys(ctx, tx)
+		return err
+	})
+	return keys, err
+}
+
+func newest(keys []ed25519.PrivateKey) ed25519.PrivateKey { return keys[len(keys)-1] }
+
+// isSignedBy reports whether the newest of the keys signed it.
+func (c Checkpoint) isSignedBy(keys []ed25519.PrivateKey) bool { return newest(keys).Equal(c.key) }
 
 // statements are what each key and the one after it say together: that the log
 // goes on with the later one.
-func (l *Log) statements() ([]byte, error) {
-	keys := append(l.earlier[:len(l.earlier):len(l.earlier)], l.key)
+func (l *Log) statements(ctx context.Context) ([]byte, error) {
+	keys, err := l.readKeys(ctx)
+	if err != nil {
+		return nil, err
+	}
 	answer := wire.LogKeys{Statements: []string{}}
 	for i := range keys[1:] {
 		before, err := newSigner(l.origin, keys[i])
@@ -37,16 +51,10 @@ func (l *Log) statements() ([]byte, error) {
 	return json.Marshal(answer)
 }
 
-func (l *Log) keys(*http.Request) ([]byte, error) { return l.statements() }
-
-// parseAny reads a checkpoint that the log's own key or an earlier one signed.
-func (l *Log) parseAny(raw []byte) (c Checkpoint, err error) {
-	if c, err = parse(raw, l.key.Public().(ed25519.PublicKey)); err == nil {
-		return c, nil
-	}
-	for _, key := range l.earlier {
-		if c, wrong := parse(raw, key.Public().(ed25519.PublicKey)); wrong == nil {
-			c.earlier = true
+// parseAny reads a checkpoint that one of the keys signed. The error is of the newest.
+func parseAny(raw []byte, keys []ed25519.PrivateKey) (c Checkpoint, err error) {
+	for _, key := range keys {
+		if c, err = parse(raw, key.Public().(ed25519.PublicKey)); err == nil {
 			return c, nil
 		}
 	}

@@ -3,7 +3,6 @@ package checkpoint
 import (
 	"bytes"
 	"context"
-	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"io"
@@ -12,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/svcfs/svcfs/sdk/wire/chain"
@@ -177,7 +175,11 @@ type Report struct {
 // says ([ledger.ErrBroken]), or is not the one that was signed ([ErrContradiction]).
 // It holds 64 bytes for each record and some 500 for each file.
 func (l *Log) Audit(ctx context.Context) (Report, error) {
-	signed, err := l.load()
+	keys, err := l.readKeys(ctx)
+	if err != nil {
+		return Report{}, err
+	}
+	signed, err := l.load(keys)
 	if err != nil {
 		return Report{}, err
 	}
@@ -212,7 +214,7 @@ func (l *Log) Audit(ctx context.Context) (Report, error) {
 		report.Signed = -1
 		return report, nil
 	}
-	if report.Key, err = note.NewEd25519VerifierKey(signed.Origin, l.key.Public().(ed25519.PublicKey)); err != nil {
+	if report.Key, err = verifierKey(signed.Origin, newest(keys)); err != nil {
 		return report, fmt.Errorf("make verifier key: %w", err)
 	}
 	return report, nil

@@ -326,8 +326,12 @@ func (f *Files) record(ctx context.Context, tx *store.Tx, account string, req wi
 	if err := insertFile(ctx, tx, u, backendFastFS, req, meta, *info, size, r); err != nil {
 		return out, false, err
 	}
+	receipt, err := f.log.Receipt(ctx, tx, r)
+	if err != nil {
+		return out, false, err
+	}
 	out = wire.FinalizeUploadResult{Location: u.ref, CID: u.ref, TransID: r.Tx, FileHash: req.FileHash, Seq: r.Seq,
-		Time: strconv.FormatInt(r.TimeNS, 10), Fee: r.Fee, Record: recordRow(&r.Record), Receipt: f.log.Receipt(r)}
+		Time: strconv.FormatInt(r.TimeNS, 10), Fee: r.Fee, Record: recordRow(&r.Record), Receipt: receipt}
 	result, err := json.Marshal(out)
 	if err != nil {
 		return out, false, err

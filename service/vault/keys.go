@@ -294,6 +294,19 @@ func (v *Vault) Keys(purpose string) (list [][keyBytes]byte, err error) {
 	return list, nil
 }
 
+// Current makes sure that the vault knows the newest key for a purpose that a
+// transaction sees.
+func (v *Vault) Current(ctx context.Context, tx *store.Tx, purpose string) error {
+	var version int64
+	if err := tx.QueryRowContext(ctx, "SELECT COALESCE(max(version), 0) FROM service_keys WHERE purpose = ?", purpose).Scan(&version); err != nil {
+		return fmt.Errorf("look for the newest key for %s: %w", purpose, err)
+	}
+	if have := v.versions(purpose); len(have) > 0 && have[0].version >= version {
+		return nil
+	}
+	return v.Reload(ctx, tx)
+}
+
 // Replace makes another key for a purpose and keeps those from before.
 func (v *Vault) Replace(ctx context.Context, tx *store.Tx, purpose string) error {
 	if err := v.Reload(ctx, tx); err != nil {
