@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/svcfs/svcfs/cmd/internal/cli"
 	"github.com/svcfs/svcfs/sdk/confine"
 	"github.com/svcfs/svcfs/service"
 )
@@ -47,13 +48,13 @@ func (s *settings) limits(cfg service.Config) confine.Limits {
 	return limits
 }
 
-func (s *settings) checkConfinement() finding {
+func (s *settings) checkConfinement() cli.Finding {
 	switch _, err := confine.Supported(); {
 	case s.masterKey().Command != "":
-		return warned("confinement", "serve runs --master-key-command, and may open what its user may", "use the settings of service/examples/svcd.service")
+		return cli.Warned("confinement", "serve runs --master-key-command, and may open what its user may", "use the settings of service/examples/svcd.service")
 	case err != nil:
-		return warned("confinement", "this kernel has no landlock: serve gains no rights, but may open what its user may",
+		return cli.Warned("confinement", "this kernel has no landlock: serve gains no rights, but may open what its user may",
 			"use the settings of service/examples/svcd.service, or Linux 5.19 or later with landlock among the modules of /sys/kernel/security/lsm")
 	}
-	return passed("confinement", "serve opens only its data and keys, and starts no program (landlock)")
+	return cli.Passed("confinement", "serve opens only its data and keys, and starts no program (landlock)")
 }

@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/svcfs/svcfs/cmd/internal/cli"
 	"github.com/svcfs/svcfs/service"
 )
 
@@ -50,16 +51,16 @@ func serving(t *testing.T) (dir, url string) {
 	return dir, url
 }
 
-func doctor(t *testing.T, args ...string) (byCheck map[string]finding, code int) {
+func doctor(t *testing.T, args ...string) (byCheck map[string]cli.Finding, code int) {
 	t.Helper()
 	out, errs, code := execute(t, append([]string{"doctor", "--json"}, args...)...)
-	var list []finding
+	var list []cli.Finding
 	if err := json.Unmarshal([]byte(out), &list); err != nil {
 		t.Fatalf("%v: %s%s", err, out, errs)
 	}
-	byCheck = make(map[string]finding)
+	byCheck = make(map[string]cli.Finding)
 	for _, f := range list {
-		if f.State != stateOK && f.Hint == "" {
+		if f.State != cli.StateOK && f.Hint == "" {
 			t.Errorf("%+v does not say what to do", f)
 		}
 		byCheck[f.Check] = f
@@ -71,7 +72,7 @@ func TestDoctorBesideAHealthyService(t *testing.T) {
 	dir, url := serving(t)
 	got, code := doctor(t, "--data", dir, "--public-url", url)
 	for _, check := range []string{"settings", "data directory", "master key", "database", "clock", "file store", "address"} {
-		if got[check].State != stateOK {
+		if got[check].State != cli.StateOK {
 			t.Errorf("%s: %+v", check, got[check])
 		}
 	}
@@ -133,7 +134,7 @@ func TestDoctorNamesWhatIsWrong(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got, code := doctor(t, tc.args(t)...)
-			if f := got[tc.check]; f.State != stateFail || !strings.Contains(f.Hint, tc.hint) || code != exitOther {
+			if f := got[tc.check]; f.State != cli.StateFail || !strings.Contains(f.Hint, tc.hint) || code != exitOther {
 				t.Errorf("exit %d, %+v", code, got)
 			}
 			for _, f := range got {
@@ -176,12 +177,12 @@ func TestDoctorOnCertificates(t *testing.T) {
 	for _, tc := range []struct {
 		after time.Duration
 		state string
-	}{{-2 * time.Hour, stateFail}, {0, stateOK}, {75 * 24 * time.Hour, stateWarn}, {86 * 24 * time.Hour, stateFail}, {91 * 24 * time.Hour, stateFail}} {
+	}{{-2 * time.Hour, cli.StateFail}, {0, cli.StateOK}, {75 * 24 * time.Hour, cli.StateWarn}, {86 * 24 * time.Hour, cli.StateFail}, {91 * 24 * time.Hour, cli.StateFail}} {
 		if f := checkCertificate(cert, key, now.Add(tc.after)); f.State != tc.state {
 			t.Errorf("%s from now: %+v, want %s", tc.after, f, tc.state)
 		}
 	}
-	if f := checkCertificate(cert, cert, now); f.State != stateFail {
+	if f := checkCertificate(cert, cert, now); f.State != cli.StateFail {
 		t.Errorf("no key: %+v", f)
 	}
 }

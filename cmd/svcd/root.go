@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/svcfs/svcfs/cmd/internal/cli"
 	"github.com/svcfs/svcfs/sdk/ownfile"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
@@ -17,12 +18,12 @@ import (
 	"github.com/svcfs/svcfs/service/ledger"
 )
 
-// Exit codes; those of svcfs that apply.
+// The exit codes of svcfs that apply.
 const (
-	exitOK       = 0
-	exitNotFound = 2
-	exitUsage    = 3
-	exitOther    = 6
+	exitOK       = int(cli.ExitOK)
+	exitNotFound = int(cli.ExitNotFound)
+	exitUsage    = int(cli.ExitUsage)
+	exitOther    = int(cli.ExitOther)
 )
 
 // usageError is a mistake on the command line.
@@ -127,10 +128,8 @@ func (s *settings) needData() error {
 
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 && cmd.HasSubCommands() {
-		for cmd.SuggestionsMinimumDistance = 1; cmd.SuggestionsMinimumDistance <= 2; cmd.SuggestionsMinimumDistance++ {
-			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-				return usageError{fmt.Errorf("unknown command %q: did you mean: %s %s", args[0], cmd.CommandPath(), near[0])}
-			}
+		if near := cli.NearestCommand(cmd, args[0]); near != "" {
+			return usageError{fmt.Errorf("unknown command %q: did you mean: %s %s", args[0], cmd.CommandPath(), near)}
 		}
 	}
 	if len(args) > 0 {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/svcfs/svcfs/cmd/internal/cli"
 	"github.com/svcfs/svcfs/sdk/ownfile"
 	"github.com/svcfs/svcfs/service/vault"
 )
@@ -92,14 +93,14 @@ func TestMasterKeyAsACredential(t *testing.T) {
 	}
 	refused(t, exitOther, "still reads the master key from before", "rotate-master-key", "--finish", "--data", dir)
 	byCommand := []string{"--data", dir, "--master-key-command", "cat " + next}
-	if got, _ := doctor(t, "--data", dir); got["rotation"].State != stateWarn || !strings.Contains(got["rotation"].Hint, "bring the new one") {
+	if got, _ := doctor(t, "--data", dir); got["rotation"].State != cli.StateWarn || !strings.Contains(got["rotation"].Hint, "bring the new one") {
 		t.Errorf("with the key from before doctor says %+v", got["rotation"])
 	}
-	if got, _ := doctor(t, byCommand...); got["rotation"].State != stateWarn || !strings.Contains(got["rotation"].Hint, "svcd rotate-master-key --finish") {
+	if got, _ := doctor(t, byCommand...); got["rotation"].State != cli.StateWarn || !strings.Contains(got["rotation"].Hint, "svcd rotate-master-key --finish") {
 		t.Errorf("with the new key doctor says %+v", got["rotation"])
 	}
 	mustRun(t, append([]string{"rotate-master-key", "--finish"}, byCommand...)...)
-	if got, _ := doctor(t, byCommand...); got["rotation"] != (finding{}) {
+	if got, _ := doctor(t, byCommand...); got["rotation"] != (cli.Finding{}) {
 		t.Errorf("after the end doctor says %+v", got["rotation"])
 	}
 	refused(t, exitOther, "another master key", "audit", "--data", dir)

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/svcfs/svcfs/cmd/internal/cli"
 	"github.com/svcfs/svcfs/service"
 )
 
@@ -26,7 +27,7 @@ func newServe(s *settings) *cobra.Command {
 after what is under way; SIGHUP has the certificate read again.`,
 		Example: "  svcd serve --data ./data\n  svcd serve --data /var/lib/svcd --listen 0.0.0.0:8000 --public-url https://files.example.org",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			stop, err := startProfile(profile)
+			stop, err := cli.StartProfile(profile)
 			if err != nil {
 				return err
 			}

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/svcfs/svcfs/cmd/internal/cli"
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk/ownfile"
 	"github.com/svcfs/svcfs/sdk/wire"
@@ -178,44 +179,35 @@ type setting struct {
 // far as flags did not set them.
 func (s *settings) resolve(cmd *cobra.Command) error {
 	names := settingNames()
-	from := make(map[string]string)
-	set := func(name, value, source string) error {
-		if err := cmd.Flags().Lookup(name).Value.Set(value); err != nil {
-			return usageError{fmt.Errorf("%s, %s: %w", name, source, err)}
-		}
-		from[name] = source
-		return nil
+	sources := cli.Sources{cli.FromEnvironment(s.lookupEnv, names, envName)}
+	if flag := cmd.Flags().Lookup("config"); !flag.Changed { // says where the file is
+		_ = flag.Value.Set(sources[0].Values["config"])
 	}
-	has := func(name string) bool { return cmd.Flags().Lookup(name) != nil }
-	for _, name := range names {
-		value, ok := s.lookupEnv(envName(name))
-		switch {
-		case !has(name):
-		case cmd.Flags().Changed(name):
-			from[name] = "flag"
-		case ok && value != "":
-			if err := set(name, value, "environment "+envName(name)); err != nil {
-				return err
-			}
-		}
-	}
-	values, err := s.readFile()
+	file, err := s.readFile()
 	if err != nil {
 		return err
 	}
+	sources = append(sources, cli.Source{Name: "file " + s.file, Values: file})
 	for _, name := range names {
-		if !has(name) {
+		flag := cmd.Flags().Lookup(name)
+		if flag == nil {
 			continue
 		}
-		if value, ok := values[name]; ok && from[name] == "" {
-			if err := set(name, value, "file "+s.file); err != nil {
-				return err
+		value, from := sources.Find(name)
+		switch {
+		case flag.Changed:
+			from = "flag"
+		case from == "":
+			from = "default"
+		default:
+			if from == sources[0].Name {
+				from += " " + envName(name)
+			}
+			if err := flag.Value.Set(value); err != nil {
+				return usageError{fmt.Errorf("%s, %s: %w", name, from, err)}
 			}
 		}
-		if from[name] == "" {
-			from[name] = "default"
-		}
-		s.effective = append(s.effective, setting{name, shown(name, cmd.Flags().Lookup(name).Value), from[name]})
+		s.effective = append(s.effective, setting{name, shown(name, flag.Value), from})
 	}
 	return nil
 }
@@ -250,25 +242,22 @@ func redactURL(text string) string {
 	return u.String()
 }
 
-// maxSettingsBytes bounds the configuration file, in bytes.
-const maxSettingsBytes = 1 << 20
-
 // readFile reads the configuration file into values as flags take them.
 func (s *settings) readFile() (map[string]string, error) {
 	if s.file == "" {
 		return nil, nil
 	}
-	f, err := ownfile.Open(s.file, ownfile.Settings)
-	if err != nil {
-		return nil, usageError{fmt.Errorf("read configuration: %w", err)}
+	values, err := cli.ReadFile(s.file, s.parse, password)
+	var wrong usageError
+	if err == nil || errors.As(err, &wrong) {
+		return values, err
 	}
-	defer f.Close()
-	raw, err := io.ReadAll(io.LimitReader(f, maxSettingsBytes))
-	if err != nil {
-		return nil, usageError{fmt.Errorf("read configuration: %w", err)}
-	}
+	return nil, usageError{fmt.Errorf("read configuration: %w", err)}
+}
+
+func (s *settings) parse(text []byte) (map[string]string, error) {
 	var tree map[string]any
-	if err := toml.Unmarshal(raw, &tree); err != nil {
+	if err := toml.Unmarshal(text, &tree); err != nil {
 		line := 0
 		var at *toml.DecodeError // its text may quote a secret
 		if errors.As(err, &at) {
@@ -280,26 +269,24 @@ func (s *settings) readFile() (map[string]string, error) {
 	values := make(map[string]string)
 	for name, v := range tree {
 		if name == "config" || !slices.Contains(known, name) {
-			return nil, usageError{fmt.Errorf("%s: unknown setting %q; did you mean %q? All are: %s", s.file, name, nearest(name, known), strings.Join(known[1:], " "))}
+			return nil, usageError{fmt.Errorf("%s: unknown setting %q; did you mean %q? All are: %s", s.file, name, cli.Nearest(name, known), strings.Join(known[1:], " "))}
 		}
+		var err error
 		if values[name], err = flat(v); err != nil {
 			return nil, usageError{fmt.Errorf("%s: %s: %w", s.file, name, err)}
 		}
 	}
-	return values, checkPasswords(f, values)
+	return values, nil
 }
 
-// checkPasswords refuses a file with a password that others may read.
-func checkPasswords(f *os.File, values map[string]string) error {
-	for name, value := range values {
-		if (name != "db" && name != "blobs") || redactURL(value) == value {
-			continue
-		}
-		if err := ownfile.Check(f, ownfile.Secret); err != nil {
-			return usageError{fmt.Errorf("it holds a password in %s: %w", name, err)}
+// password says which setting of a file holds one, so that others may not read it.
+func password(values map[string]string) string {
+	for _, name := range []string{"db", "blobs"} {
+		if value := values[name]; redactURL(value) != value {
+			return "a password in " + name
 		}
 	}
-	return nil
+	return ""
 }
 
 // flat writes a TOML value as its flag takes it: lists with commas, tables as
@@ -334,31 +321,6 @@ func flat(v any) (string, error) {
 	default:
 		return "", errors.New("put the value in quotes")
 	}
-}
-
-// nearest returns the name that takes the fewest edits.
-func nearest(name string, names []string) string {
-	return slices.MinFunc(names, func(a, b string) int { return distance(name, a) - distance(name, b) })
-}
-
-// distance is Levenshtein's.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost = 1 + min(diagonal, row[j], row[j+1])
-			}
-			diagonal, row[j+1] = row[j+1], cost
-		}
-	}
-	return row[len(b)]
 }
 
 // needTLS refuses stores on other machines that are reached without TLS.
@@ -448,7 +410,7 @@ func (s *settings) feeTable() (ledger.Fees, error) {
 	known := ledger.Actions()
 	for action, tokens := range s.fees {
 		if !slices.Contains(known, action) {
-			return nil, usageError{fmt.Errorf("fees: unknown action %q; did you mean %q?", action, nearest(action, known))}
+			return nil, usageError{fmt.Errorf("fees: unknown action %q; did you mean %q?", action, cli.Nearest(action, known))}
 		}
 		amount, err := wire.ParseTokens(strings.TrimSpace(tokens))
 		if err != nil {

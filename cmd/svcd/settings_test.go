@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/svcfs/svcfs/cmd/internal/cli"
 )
 
 // execute runs a command line in this process.
@@ -163,7 +165,7 @@ func TestRedactURL(t *testing.T) {
 
 func TestNearest(t *testing.T) {
 	for given, want := range map[string]string{"lisen": "listen", "publicurl": "public-url", "dat": "data"} {
-		if got := nearest(given, settingNames()); got != want {
+		if got := cli.Nearest(given, settingNames()); got != want {
 			t.Errorf("%q: %q, want %q", given, got, want)
 		}
 	}

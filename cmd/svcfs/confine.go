@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/svcfs/svcfs/cmd/internal/cli"
 	"github.com/svcfs/svcfs/sdk/confine"
 )
 
@@ -44,10 +45,10 @@ func confinement() string {
 	return confinedFully
 }
 
-func checkConfinement() finding {
+func checkConfinement() cli.Finding {
 	if confinement() == confinedFully {
-		return passed("confinement", "a mount opens only what it needs, and starts no program (landlock)")
+		return cli.Passed("confinement", "a mount opens only what it needs, and starts no program (landlock)")
 	}
-	return warned("confinement", "this kernel has no landlock: a mount gains no rights, but may open what you may",
+	return cli.Warned("confinement", "this kernel has no landlock: a mount gains no rights, but may open what you may",
 		"Linux 5.19 or later with landlock among the modules of /sys/kernel/security/lsm; boot parameter lsm=landlock,…")
 }

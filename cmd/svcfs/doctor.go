@@ -5,39 +5,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/svcfs/svcfs/cmd/internal/cli"
 	"github.com/svcfs/svcfs/fs"
 	"github.com/svcfs/svcfs/sdk"
-	"github.com/svcfs/svcfs/sdk/wire"
 	"golang.org/x/sys/unix"
 )
 
-// finding is one line of doctor.
-type finding struct {
-	Check  string   `json:"check"`
-	State  string   `json:"state"` // ok, warn or fail
-	Detail string   `json:"detail"`
-	Hint   string   `json:"hint,omitempty"`
-	Code   exitCode `json:"code,omitempty"` // of a failure
-	err    error    // of a failure
-}
-
-func passed(check, detail string) finding {
-	return finding{Check: check, State: "ok", Detail: detail}
-}
-
-func warned(check, detail, hint string) finding {
-	return finding{Check: check, State: "warn", Detail: detail, Hint: hint}
-}
-
-func failed(check string, err error, hint string) finding {
-	return finding{Check: check, State: "fail", Detail: err.Error(), Hint: hint, Code: exitCodeOf(err), err: err}
+// failed is a failure with its exit code; its hint is found later when it is "".
+func failed(check string, err error, hint string) cli.Finding {
+	f := cli.Failed(check, err.Error(), hint)
+	f.Code, f.Err = exitCodeOf(err), err
+	return f
 }
 
 func (a *app) doctorCommand() *cobra.Command {
@@ -59,12 +41,12 @@ say ok says what to do. The exit code is that of the first failure. Free.`,
 
 func (a *app) doctor(ctx context.Context, asJSON bool) error {
 	hardened := fs.Harden()
-	findings := []finding{checkFuse(), checkHelper(os.Geteuid()), checkOpenFiles(), checkLockLimit(), checkHarden(hardened), checkConfinement()}
+	findings := []cli.Finding{checkFuse(), checkHelper(os.Geteuid()), checkOpenFiles(), cli.CheckLockLimit(littleLocked, "enough for keys; decrypted content may be swapped, so encrypt the swap", "run: ulimit -l 8192"), checkHarden(hardened), checkConfinement()}
 	findings = append(findings, a.checkMounts(ctx)...)
 	findings = append(findings, a.checkService(ctx)...)
 	for i, f := range findings {
-		if f.err != nil && f.Hint == "" {
-			findings[i].Hint = cmp.Or(a.hints.of(f.err), "report this line")
+		if f.Err != nil && f.Hint == "" {
+			findings[i].Hint = cmp.Or(a.hints.of(f.Err), "report this line")
 		}
 	}
 	if asJSON {
@@ -74,15 +56,13 @@ func (a *app) doctor(ctx context.Context, asJSON bool) error {
 	} else {
 		a.printFindings(findings)
 	}
-	for _, f := range findings {
-		if f.State == "fail" {
-			return refuse(f.Code, "", errReported)
-		}
+	if f, ill := cli.FirstFailure(findings); ill {
+		return refuse(f.Code, "", errReported)
 	}
 	return nil
 }
 
-func (a *app) printFindings(findings []finding) {
+func (a *app) printFindings(findings []cli.Finding) {
 	for _, f := range findings {
 		a.ui.printf("%-4s  %-13s  %s\n", f.State, f.Check, escapeText(f.Detail))
 		if f.Hint != "" {
@@ -91,7 +71,7 @@ func (a *app) printFindings(findings []finding) {
 	}
 }
 
-func checkFuse() finding {
+func checkFuse() cli.Finding {
 	f, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
 	if errors.Is(err, os.ErrPermission) {
 		return failed("fuse", errors.New("this user may not open /dev/fuse"), "let users mount: sudo chmod 666 /dev/fuse (most systems do), or run as root")
@@ -100,7 +80,7 @@ func checkFuse() finding {
 		return failed("fuse", fmt.Errorf("the kernel's fuse device: %w", err), "run: modprobe fuse; in a container start it with --device /dev/fuse --cap-add SYS_ADMIN")
 	}
 	_ = f.Close()
-	return passed("fuse", "/dev/fuse can be opened")
+	return cli.Passed("fuse", "/dev/fuse can be opened")
 }
 
 // checkMountable refuses a machine on which this user cannot mount.
@@ -121,16 +101,16 @@ const helperHint = "install it: apt-get install fuse3 (Debian, Ubuntu), dnf inst
 // small container may lack it.
 const mountTable = "/etc/mtab"
 
-func checkHelper(uid int) finding {
+func checkHelper(uid int) cli.Finding {
 	path, err := fs.Helper()
 	if err != nil && uid == 0 {
-		return passed("fusermount3", "not installed; root mounts without it")
+		return cli.Passed("fusermount3", "not installed; root mounts without it")
 	}
 	if _, noTable := os.Stat(mountTable); err == nil && uid != 0 && noTable != nil {
 		return failed("fusermount3", errors.New("it cannot unmount, because "+mountTable+" is missing"), "run as root: ln -s /proc/self/mounts "+mountTable)
 	}
 	if err == nil {
-		return passed("fusermount3", path)
+		return cli.Passed("fusermount3", path)
 	}
 	return failed("fusermount3", errors.New("not installed: without it only root can mount"), helperHint)
 }
@@ -138,73 +118,62 @@ func checkHelper(uid int) finding {
 // fewOpenFiles is a limit below which a mount may run out of descriptors.
 const fewOpenFiles = 1024
 
-func checkOpenFiles() finding {
+func checkOpenFiles() cli.Finding {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		return failed("open files", err, "")
 	}
 	detail := fmt.Sprintf("%d files may be open", limit.Cur)
 	if limit.Cur < fewOpenFiles {
-		return warned("open files", detail, fmt.Sprintf("run: ulimit -n %d", fewOpenFiles))
+		return cli.Warned("open files", detail, fmt.Sprintf("run: ulimit -n %d", fewOpenFiles))
 	}
-	return passed("open files", detail)
+	return cli.Passed("open files", detail)
 }
 
 // littleLocked is the memory that keys and tokens need, in bytes.
 const littleLocked = 64 << 10
 
-func checkLockLimit() finding {
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit); err != nil {
-		return failed("locked memory", err, "")
-	}
-	if limit.Cur < littleLocked {
-		return warned("locked memory", fmt.Sprintf("only %d bytes may be locked: keys may be written to a swap device", limit.Cur), "run: ulimit -l 8192")
-	}
-	return passed("locked memory", "enough for keys; decrypted content may be swapped, so encrypt the swap")
-}
-
-func checkHarden(err error) finding {
+func checkHarden(err error) cli.Finding {
 	if err != nil {
 		return failed("process", err, "")
 	}
-	return passed("process", "no core dumps, not readable by other processes of this user")
+	return cli.Passed("process", "no core dumps, not readable by other processes of this user")
 }
 
-func (a *app) checkMounts(ctx context.Context) []finding {
+func (a *app) checkMounts(ctx context.Context) []cli.Finding {
 	dirs, err := findMounts()
 	if err != nil {
-		return []finding{failed("mounts", err, "")}
+		return []cli.Finding{failed("mounts", err, "")}
 	}
-	var findings []finding
+	var findings []cli.Finding
 	for _, dir := range dirs {
 		if m := inspect(ctx, dir); m.State == stateDead {
-			findings = append(findings, warned("mounts", dir+" is dead: its process is gone", "run: svcfs umount "+dir))
+			findings = append(findings, cli.Warned("mounts", dir+" is dead: its process is gone", "run: svcfs umount "+dir))
 		}
 	}
 	if findings == nil {
-		return []finding{passed("mounts", plural(len(dirs), "mount")+", none dead")}
+		return []cli.Finding{cli.Passed("mounts", plural(len(dirs), "mount")+", none dead")}
 	}
 	return findings
 }
 
 // checkService goes from settings to a call in the account's name, and stops at
 // the first step that fails, because the later ones would only repeat it.
-func (a *app) checkService(ctx context.Context) []finding {
+func (a *app) checkService(ctx context.Context) []cli.Finding {
 	s, err := a.loadSettings()
 	if err != nil {
-		return []finding{failed("settings", err, "")}
+		return []cli.Finding{failed("settings", err, "")}
 	}
-	var findings []finding
-	add := func(f finding) { findings = append(findings, f) }
+	var findings []cli.Finding
+	add := func(f cli.Finding) { findings = append(findings, f) }
 	if s.account == "" {
 		return append(findings, failed("account", noAccount(), ""))
 	}
-	add(passed("account", fmt.Sprintf("%s (from %s)", escapeName(string(s.account)), s.accountVia)))
+	add(cli.Passed("account", fmt.Sprintf("%s (from %s)", escapeName(string(s.account)), s.accountVia)))
 	if err := a.resolveKey(ctx, &s); err != nil {
 		return append(findings, failed("API key", err, ""))
 	}
-	add(passed("API key", "given by "+s.key.String()))
+	add(cli.Passed("API key", "given by "+s.key.String()))
 	c, err := a.newClient(s)
 	if err != nil {
 		return append(findings, failed("settings", err, ""))
@@ -215,22 +184,22 @@ func (a *app) checkService(ctx context.Context) []finding {
 	if err := c.Health(ctx); err != nil {
 		return append(findings, failed("service", err, "check the address ("+c.NetworkInfo().MCPURL+") and that the service runs"))
 	}
-	add(passed("service", c.NetworkInfo().MCPURL+" answers"))
+	add(cli.Passed("service", c.NetworkInfo().MCPURL+" answers"))
 	add(checkClock(ctx, c.NetworkInfo().MCPURL))
 	add(checkCapabilities(ctx, c))
 	add(checkProofs(ctx, c))
 	if _, err := c.AuthStatus(ctx, ""); err != nil {
 		return append(findings, failed("sign-in", err, ""))
 	}
-	add(passed("sign-in", "the service accepts the key"))
+	add(cli.Passed("sign-in", "the service accepts the key"))
 	balance, err := c.Balance(ctx, c.Account())
 	if err != nil {
 		return append(findings, failed("balance", err, ""))
 	}
 	if balance.IsZero() {
-		return append(findings, warned("balance", "0 tokens", "deposit tokens; nothing can be read or written without"))
+		return append(findings, cli.Warned("balance", "0 tokens", "deposit tokens; nothing can be read or written without"))
 	}
-	return append(findings, passed("balance", balance.Tokens()+" tokens"), checkStorage(ctx, c))
+	return append(findings, cli.Passed("balance", balance.Tokens()+" tokens"), checkStorage(ctx, c))
 }
 
 // littleStorage is the share of what could be kept that is worth a warning when no
@@ -238,51 +207,51 @@ func (a *app) checkService(ctx context.Context) []finding {
 const littleStorage = 10
 
 // checkStorage warns before uploads are refused.
-func checkStorage(ctx context.Context, c *sdk.Client) finding {
+func checkStorage(ctx context.Context, c *sdk.Client) cli.Finding {
 	const check = "storage"
 	s, err := c.Storage(ctx, "")
 	switch {
 	case errors.Is(err, sdk.ErrUnsupported):
-		return passed(check, "the service does not tell how much it keeps")
+		return cli.Passed(check, "the service does not tell how much it keeps")
 	case err != nil:
 		return failed(check, err, "")
 	case s.Left < 0:
-		return passed(check, roughSize(s.Bytes)+" kept, no bound is known")
+		return cli.Passed(check, roughSize(s.Bytes)+" kept, no bound is known")
 	}
 	detail := fmt.Sprintf("%s kept, %s more fit", roughSize(s.Bytes), roughSize(s.Left))
 	switch {
 	case s.Left == 0:
-		return warned(check, detail, "nothing can be uploaded: remove files or old versions, or ask the operator of the service for room")
+		return cli.Warned(check, detail, "nothing can be uploaded: remove files or old versions, or ask the operator of the service for room")
 	case s.Left < (s.Bytes+s.Left)/littleStorage:
-		return warned(check, detail, "remove files or old versions, or ask the operator of the service for room, before uploads are refused")
+		return cli.Warned(check, detail, "remove files or old versions, or ask the operator of the service for room, before uploads are refused")
 	}
-	return passed(check, detail)
+	return cli.Passed(check, detail)
 }
 
-func checkCapabilities(ctx context.Context, c *sdk.Client) finding {
+func checkCapabilities(ctx context.Context, c *sdk.Client) cli.Finding {
 	caps, err := c.Capabilities(ctx)
 	if err != nil {
 		return failed("extensions", err, "")
 	}
 	if len(caps.Features) == 0 {
-		return warned("extensions", "none: names and sizes are not known before a file is opened", "this is how the hosted service is; nothing to do")
+		return cli.Warned("extensions", "none: names and sizes are not known before a file is opened", "this is how the hosted service is; nothing to do")
 	}
-	return passed("extensions", escapeText(strings.TrimSpace(caps.Service+" "+caps.Version)+": "+strings.Join(caps.Features, " ")))
+	return cli.Passed("extensions", escapeText(strings.TrimSpace(caps.Service+" "+caps.Version)+": "+strings.Join(caps.Features, " ")))
 }
 
 // checkProofs tells what has to be believed of the service, and what it proves, and
 // compares what was seen with what it shows now.
-func checkProofs(ctx context.Context, c *sdk.Client) finding {
+func checkProofs(ctx context.Context, c *sdk.Client) cli.Finding {
 	t, err := c.CheckTrust(ctx)
 	switch {
 	case err != nil:
 		return failed("proofs", err, "")
 	case !t.Proves:
-		return warned("proofs", "none: names, times, versions and hashes are what the service says; content is compared with the hash it says", "this is how the hosted service is; nothing to do")
+		return cli.Warned("proofs", "none: names, times, versions and hashes are what the service says; content is compared with the hash it says", "this is how the hosted service is; nothing to do")
 	case t.Key == "":
-		return passed("proofs", "the service proves what it lists; its key is pinned at the first list")
+		return cli.Passed("proofs", "the service proves what it lists; its key is pinned at the first list")
 	}
-	return passed("proofs", fmt.Sprintf("the service proves what it lists; %s seen, pinned key %s", plural(int(t.Size), "signed record"), escapeText(t.Key)))
+	return cli.Passed("proofs", fmt.Sprintf("the service proves what it lists; %s seen, pinned key %s", plural(int(t.Size), "signed record"), escapeText(t.Key)))
 }
 
 // proofWords is what checkProofs tells, for a mount.
@@ -297,29 +266,16 @@ func proofWords(c *sdk.Client) string {
 	return plural(int(t.Size), "signed record") + " seen, lists are proven"
 }
 
-// clockTolerance is how far clocks may be apart before tokens look expired.
-const clockTolerance = 2 * time.Minute
-
 // checkClock compares the clock with the service's Date header.
-func checkClock(ctx context.Context, url string) finding {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(url, "/")+wire.PathHealth, nil)
-	if err != nil {
-		return failed("clock", err, "")
-	}
-	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	resp, err := client.Do(req)
-	if err != nil {
+func checkClock(ctx context.Context, url string) cli.Finding {
+	health, err := cli.AskHealth(ctx, url)
+	switch {
+	case err != nil:
 		return failed("clock", refuse(exitUnreachable, "", err), "")
+	case health.Date.IsZero():
+		return cli.Warned("clock", "the service does not tell its time", "compare this machine's clock with another: date -u")
+	case health.Apart() > cli.ClockTolerance:
+		return failed("clock", fmt.Errorf("this machine's clock is %s apart from the service's", health.Apart()), cli.SetClock)
 	}
-	defer resp.Body.Close()
-	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, wire.MaxJSONBytes))
-	date, err := http.ParseTime(resp.Header.Get("Date"))
-	if err != nil {
-		return warned("clock", "the service does not tell its time", "compare this machine's clock with another: date -u")
-	}
-	apart := time.Since(date).Round(time.Second)
-	if apart.Abs() > clockTolerance {
-		return failed("clock", fmt.Errorf("this machine's clock is %s apart from the service's", apart.Abs()), "set the clock: timedatectl set-ntp true")
-	}
-	return passed("clock", fmt.Sprintf("%s apart from the service's", apart.Abs()))
+	return cli.Passed("clock", fmt.Sprintf("%s apart from the service's", health.Apart()))
 }

@@ -4,22 +4,22 @@ import (
 	"context"
 	"errors"
 
+	"github.com/svcfs/svcfs/cmd/internal/cli"
 	"github.com/svcfs/svcfs/fs/tree"
 	"github.com/svcfs/svcfs/sdk"
 )
 
-// exitCode is what the process ends with. The list is closed: scripts depend on
-// it, and 0, 1 and 2 are those of the agent scripts.
-type exitCode int
+// The exit codes, see package cli.
+type exitCode = cli.ExitCode
 
 const (
-	exitOK          exitCode = 0 // done
-	exitAuth        exitCode = 1 // authentication failed, or not a member
-	exitNotFound    exitCode = 2 // no such thing, or it could not be decrypted
-	exitUsage       exitCode = 3 // wrong command line or settings
-	exitMoney       exitCode = 4 // balance or budget does not cover it
-	exitUnreachable exitCode = 5 // service not reachable, or no answer in time
-	exitOther       exitCode = 6 // anything else
+	exitOK          = cli.ExitOK
+	exitAuth        = cli.ExitAuth
+	exitNotFound    = cli.ExitNotFound
+	exitUsage       = cli.ExitUsage
+	exitMoney       = cli.ExitMoney
+	exitUnreachable = cli.ExitUnreachable
+	exitOther       = cli.ExitOther
 )
 
 // commandError is a failure with an exit code of its own and the next step.

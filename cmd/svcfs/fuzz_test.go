@@ -12,7 +12,7 @@ func FuzzConfig(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		values, err := parseConfig(strings.NewReader(text), "FILE")
+		values, err := parseConfig([]byte(text), "FILE")
 		if err != nil && strings.Contains(text, "canary") && strings.Contains(err.Error()+hintFor(err), "canary") {
 			t.Errorf("%v", err)
 		}

@@ -2,12 +2,10 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
-	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/cobra/doc"
+	"github.com/svcfs/svcfs/cmd/internal/cli"
 )
 
 // manCommand writes the manual pages; make man runs it. Hidden: users have the
@@ -27,11 +25,5 @@ func (a *app) writeManual(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return refuse(exitUsage, "name a folder you can write", err)
 	}
-	root := a.rootCommand()
-	root.DisableAutoGenTag = true
-	changed := time.Date(2026, time.November, 21, 0, 0, 0, 0, time.UTC) // of the texts, not of the build
-	if err := doc.GenManTree(root, &doc.GenManHeader{Section: "1", Source: "svcfs", Manual: "svcfs manual", Date: &changed}, dir); err != nil {
-		return fmt.Errorf("write the manual: %w", err)
-	}
-	return nil
+	return cli.WriteManual(a.rootCommand(), dir)
 }

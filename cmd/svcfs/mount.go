@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/svcfs/svcfs/cmd/internal/cli"
 	"github.com/svcfs/svcfs/fs"
 	"github.com/svcfs/svcfs/fs/tree"
 	"github.com/svcfs/svcfs/sdk"
@@ -21,7 +22,7 @@ import (
 
 // mount is the command: the cheap refusals come first, then secrets, then the
 // service, then the kernel.
-func (a *app) mount(cmd *cobra.Command, f *mountFlags, dir string) error {
+func (a *app) mount(cmd *cobra.Command, f *mountFlags, dir string) (err error) {
 	if err := fs.Harden(); err != nil {
 		return fmt.Errorf("protect this process: %w", err)
 	}
@@ -56,11 +57,11 @@ func (a *app) mount(cmd *cobra.Command, f *mountFlags, dir string) error {
 		return err
 	}
 	defer plan.outside.Close()
-	stopProfile, err := startProfile(f.cpuProfile)
+	stopProfile, err := cli.StartProfile(f.cpuProfile)
 	if err != nil {
 		return err
 	}
-	defer stopProfile()
+	defer func() { err = errors.Join(err, stopProfile()) }()
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()
 	signals := watchSignals()

@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/svcfs/svcfs/cmd/internal/cli"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/apikey"
 )
@@ -59,7 +60,7 @@ func commandHint(root *cobra.Command, args []string) string {
 		if strings.HasPrefix(word, "-") {
 			continue
 		}
-		if near := nearest(found, word); near != "" {
+		if near := cli.NearestCommand(found, word); near != "" {
 			return "did you mean: " + found.CommandPath() + " " + near
 		}
 		break
@@ -68,17 +69,6 @@ func commandHint(root *cobra.Command, args []string) string {
 		return "run 'svcfs help" + strings.TrimPrefix(found.CommandPath(), "svcfs") + "' for its commands and flags"
 	}
 	return "run 'svcfs help' for the commands, 'svcfs help COMMAND' for its flags"
-}
-
-// nearest is the command below cmd whose name is at most two edits from word, or
-// begins with it; "" without one.
-func nearest(cmd *cobra.Command, word string) string {
-	for cmd.SuggestionsMinimumDistance = 1; cmd.SuggestionsMinimumDistance <= 2; cmd.SuggestionsMinimumDistance++ {
-		if near := cmd.SuggestionsFor(word); len(near) > 0 {
-			return near[0]
-		}
-	}
-	return ""
 }
 
 // errReported marks a failure that the command has told already.

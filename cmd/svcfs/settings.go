@@ -1,16 +1,17 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
+	"github.com/svcfs/svcfs/cmd/internal/cli"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/ownfile"
 )
@@ -72,12 +73,6 @@ func (f *settingFlags) register(set *pflag.FlagSet) {
 	set.BoolVar(&f.insecureHTTP, "insecure-http", false, "allow http:// to a host that is not this machine (environment: "+envInsecure+"=1)")
 }
 
-// level is one source of settings; an earlier level wins over a later one.
-type level struct {
-	name   string // for messages: "command line", "environment", a file's path
-	values map[string]string
-}
-
 // settings is what a client is made from, with where each part came from.
 type settings struct {
 	account    sdk.AccountID
@@ -102,22 +97,22 @@ func (k keySource) String() string { return k.kind + " (from " + k.via + ")" }
 // it; what the kernel keeps of the initial environment is closed to other
 // processes because the process is not dumpable.
 func (a *app) loadSettings() (settings, error) {
-	levels, err := a.settingLevels()
+	sources, err := a.settingSources()
 	if err != nil {
 		return settings{}, err
 	}
 	var s settings
-	account, via := firstOf(levels, envAccount)
+	account, via := sources.Find(envAccount)
 	s.account, s.accountVia = sdk.AccountID(account), via
-	s.config.ContractID, _ = firstOf(levels, envContract)
-	s.config.Network, _ = firstOf(levels, envNetwork)
-	insecure, _ := firstOf(levels, envInsecure)
+	s.config.ContractID, _ = sources.Find(envContract)
+	s.config.Network, _ = sources.Find(envNetwork)
+	insecure, _ := sources.Find(envInsecure)
 	s.config.InsecureHTTP = insecure == "1" || insecure == "true"
-	s.config.LogKey, _ = firstOf(levels, envLogKey)
-	s.config.Witness, _ = firstOf(levels, envWitness)
+	s.config.LogKey, _ = sources.Find(envLogKey)
+	s.config.Witness, _ = sources.Find(envWitness)
 	s.config.StateDir = a.userDir("XDG_STATE_HOME", ".local/state", "")
-	s.setAddresses(levels)
-	s.key = findKey(levels)
+	s.setAddresses(sources)
+	s.key = findKey(sources)
 	if n := s.config.Network; n != "" && n != "mainnet" && n != "testnet" {
 		return settings{}, usage("use mainnet or testnet, or --url for a service of your own", fmt.Sprintf("unknown network %q", n))
 	}
@@ -126,45 +121,36 @@ func (a *app) loadSettings() (settings, error) {
 
 // setAddresses takes the addresses; one address for all, named nearer to the
 // user than the single ones, replaces them.
-func (s *settings) setAddresses(levels []level) {
-	for _, l := range levels {
+func (s *settings) setAddresses(sources cli.Sources) {
+	for _, l := range sources {
 		c := &s.config
 		for name, field := range map[string]*string{envAuthURL: &c.AuthURL, envMCPURL: &c.MCPURL, envRPCURL: &c.RPCURL} {
 			if *field == "" {
-				*field = l.values[name]
+				*field = l.Values[name]
 			}
 			if *field != "" && s.urlVia == "" {
-				s.urlVia = l.name
+				s.urlVia = l.Name
 			}
 		}
-		if url := l.values[envURL]; url != "" {
-			c.URL, s.urlVia = url, l.name
+		if url := l.Values[envURL]; url != "" {
+			c.URL, s.urlVia = url, l.Name
 			return
 		}
 	}
 }
 
-func findKey(levels []level) keySource {
-	for _, l := range levels {
+func findKey(sources cli.Sources) keySource {
+	for _, l := range sources {
 		for _, kind := range []string{envKey, envKeyFile, envKeyCommand} {
-			if value := l.values[kind]; value != "" {
-				return keySource{kind: kind, value: value, via: l.name}
+			if value := l.Values[kind]; value != "" {
+				return keySource{kind: kind, value: value, via: l.Name}
 			}
 		}
 	}
 	return keySource{}
 }
 
-func firstOf(levels []level, name string) (value, via string) {
-	for _, l := range levels {
-		if v := l.values[name]; v != "" {
-			return v, l.name
-		}
-	}
-	return "", ""
-}
-
-func (a *app) settingLevels() ([]level, error) {
+func (a *app) settingSources() (cli.Sources, error) {
 	if a.flags.keyFile != "" && a.flags.keyCommand != "" {
 		return nil, usage("give one of them", "both --api-key-file and --api-key-command were given")
 	}
@@ -173,19 +159,17 @@ func (a *app) settingLevels() ([]level, error) {
 	if a.flags.insecureHTTP {
 		fromFlags[envInsecure] = "1"
 	}
-	fromEnv := make(map[string]string)
-	for _, name := range settingNames() {
-		fromEnv[name] = a.env.get(name)
-	}
+	maps.DeleteFunc(fromFlags, func(_, value string) bool { return value == "" })
+	fromEnv := cli.FromEnvironment(a.env.lookup, settingNames(), func(name string) string { return name })
 	if err := a.env.unset(envKey); err != nil {
 		return nil, fmt.Errorf("take the API key out of the environment: %w", err)
 	}
-	levels := []level{{"command line", fromFlags}, {"environment", fromEnv}}
+	sources := cli.Sources{{Name: "command line", Values: fromFlags}, fromEnv}
 	fromFile, err := a.settingsFile()
 	if fromFile == nil {
-		return levels, err
+		return sources, err
 	}
-	return append(levels, level{a.configPath(), fromFile}), nil
+	return append(sources, cli.Source{Name: a.configPath(), Values: fromFile}), nil
 }
 
 // settingsFile reads the configuration file; nil when there is none.
@@ -239,53 +223,41 @@ func (a *app) userDir(variable, fallback, name string) string {
 }
 
 // readConfig reads KEY=VALUE lines; blank lines and lines that begin with # are
-// skipped. Only a file that no other user can have written is obeyed, and one that
-// holds the key must be closed to them.
+// skipped.
 func readConfig(path string) (map[string]string, error) {
-	f, err := ownfile.Open(path, ownfile.Settings)
-	if err != nil {
-		return nil, badSettings(err)
-	}
-	defer f.Close()
-	values, err := parseConfig(f, path)
-	if err != nil {
-		return nil, err
-	}
-	if values[envKey] != "" {
-		if err := ownfile.Check(f, ownfile.Secret); err != nil {
-			return nil, badSettings(fmt.Errorf("it holds an API key: %w", err))
+	values, err := cli.ReadFile(path, func(text []byte) (map[string]string, error) { return parseConfig(text, path) }, func(values map[string]string) string {
+		if values[envKey] == "" {
+			return ""
 		}
+		return "an API key"
+	})
+	var own *commandError
+	if err == nil || errors.As(err, &own) {
+		return values, err
 	}
-	return values, nil
+	return nil, refuse(exitUsage, cmp.Or(ownfile.MendOf(err), "check the path and its permissions"), fmt.Errorf("read settings: %w", err))
 }
 
-// badSettings is a file of settings that cannot be read, or must not be obeyed.
-func badSettings(err error) error {
-	return refuse(exitUsage, cmp.Or(ownfile.MendOf(err), "check the path and its permissions"), fmt.Errorf("read settings: %w", err))
-}
-
-func parseConfig(r io.Reader, path string) (map[string]string, error) {
-	known := make(map[string]bool)
-	for _, name := range settingNames() {
-		known[name] = true
-	}
+func parseConfig(text []byte, path string) (map[string]string, error) {
 	values := make(map[string]string)
-	scan := bufio.NewScanner(r)
-	for n := 1; scan.Scan(); n++ {
-		line := strings.TrimSpace(scan.Text())
+	n := 0
+	for line := range strings.Lines(string(text)) {
+		n++
+		line = strings.TrimSpace(line)
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
 		name, value, ok := strings.Cut(line, "=")
 		name = strings.TrimSpace(name)
-		if !ok || !known[name] {
+		if !ok || !slices.Contains(settingNames(), name) {
+			hint := "known settings: " + strings.Join(settingNames(), " ")
+			if !ok {
+				hint = "settings are KEY=VALUE lines"
+			}
 			// The line itself is not shown: it may hold a key.
-			return nil, usage("known settings: "+strings.Join(settingNames(), " "), fmt.Sprintf("%s line %d: not a known setting", path, n))
+			return nil, usage(hint, fmt.Sprintf("%s line %d: not a known setting", path, n))
 		}
 		values[name] = unquote(strings.TrimSpace(value))
-	}
-	if err := scan.Err(); err != nil {
-		return nil, refuse(exitUsage, "settings are KEY=VALUE lines", fmt.Errorf("read settings %s: %w", path, err))
 	}
 	return values, nil
 }
