@@ -537,3 +537,34 @@ func TestThreat36PageEscapesAsTheMount(t *testing.T) {
 		}
 	}
 }
+
+// An account with more groups than one answer holds sees them all, once each, in
+// order, and groups it is a member of among them.
+func TestManyGroups(t *testing.T) {
+	s := serve(t)
+	alice, bob := s.user("alice", "2000"), s.user("bob", "10")
+	bob.register("group 0500 of bob")
+	bob.add("group 0500 of bob", alice.id)
+	const owned = 2*500 + 1
+	for i := range owned {
+		alice.register(fmt.Sprintf("group %04d", i))
+	}
+	b := alice.browse()
+	b.js("location.hash = '#/groups'")
+	b.sees("Owned by you")
+	listed := func(section string) []string {
+		return eval[[]string](b, fmt.Sprintf("[...document.querySelectorAll('section[aria-labelledby=%q] .item .name')].map((n) => n.textContent)", section))
+	}
+	mine := listed("s-owned-by-you")
+	if len(mine) != owned {
+		t.Fatalf("%d groups are listed, want %d", len(mine), owned)
+	}
+	for i, name := range mine {
+		if name != fmt.Sprintf("group %04d", i) {
+			t.Fatalf("group %d of the list is %q", i, name)
+		}
+	}
+	if joined := listed("s-you-are-a-member-of"); len(joined) != 1 || joined[0] != "group 0500 of bob" {
+		t.Errorf("member of %q", joined)
+	}
+}
