@@ -342,7 +342,7 @@ func (d *Dir) createHere(name string, flags OpenFlags) (*File, *Handle, error) {
 	f := t.newFile(d, shown)
 	f.group, f.raw = d.group, d.rawPath(name)
 	f.scratch.Store(d.namesScratch(name) || temp)
-	d.children[shown] = f
+	d.attach(shown, f)
 	d.mtime = t.now()
 	if !f.scratch.Load() {
 		d.group.version(f.raw).shown = f
@@ -350,39 +350,24 @@ func (d *Dir) createHere(name string, flags OpenFlags) (*File, *Handle, error) {
 	f.staged.Store(true)
 	t.mu.Unlock()
 	if err := f.begin(); err != nil {
-		t.unhang(f)
+		t.unlink(f, d, shown)
 		return nil, nil, t.fail("create", join(d.Path(), name), err)
 	}
 	return f, f.newHandle(flags), nil
 }
 
-// unhang takes a file that is staged or local out of the tree. What it hid
-// (W8) or replaced shows again.
-func (t *Tree) unhang(f *File) {
+// unlink takes the name shown in d from f. What that hid (W8) or kept from showing
+// shows again.
+func (t *Tree) unlink(f *File, d *Dir, shown string) {
 	t.mu.Lock()
-	f.unlinked = true
-	notices := t.detach(f)
-	notices = append(notices, t.release(f)...)
+	v, notices := t.drop(f, d, shown)
+	notices = append(notices, d.prune()...)
+	d.mtime = t.now()
+	if v != nil {
+		notices = append(notices, t.place(f.group, v)...)
+	}
 	t.mu.Unlock()
 	t.tell(notices)
-}
-
-// release ends that f shows or hides a recorded name. Needs Tree.mu.
-func (t *Tree) release(f *File) []notice {
-	e := f.record()
-	if f.scratch.Load() && e != nil {
-		v := f.group.version(recordedName(e))
-		if v.hidden != e.Ref {
-			return nil
-		}
-		v.hidden = ""
-		return t.place(f.group, v)
-	}
-	if v := f.versions(); v != nil && v.shown == f {
-		v.shown = nil
-		return t.place(f.group, v)
-	}
-	return nil
 }
 
 // Mkdir makes a folder of this mount inside a group, free; in the root it
@@ -408,7 +393,7 @@ func (d *Dir) Mkdir(ctx context.Context, name string) (*Dir, error) {
 	shown := names.Component(name)
 	made := d.t.newDir(d, shown, dirFolder)
 	made.raw, made.local = name, true
-	d.children[shown] = made
+	d.attach(shown, made)
 	d.mtime = d.t.now()
 	return made, nil
 }
@@ -479,8 +464,7 @@ func (d *Dir) Rmdir(ctx context.Context, name string) error {
 	if len(dir.children) > 0 {
 		return plain(ClassNotEmpty, "rmdir", dir.path(), "the folder is not empty")
 	}
-	delete(d.children, dir.name)
-	dir.parent = nil
+	d.detach(dir.name, dir)
 	d.mtime = d.t.now()
 	return nil
 }
@@ -526,7 +510,7 @@ func (d *Dir) Unlink(ctx context.Context, name string) error {
 		return d.failed("unlink", name, err)
 	}
 	defer f.nameGate().leave()
-	if f.entry.Load() != nil && !f.scratch.Load() && !d.t.isLink(f, d, name) {
+	if f.entry.Load() != nil && !f.scratch.Load() && !f.isLink(d, names.Component(name)) {
 		if !d.t.cfg.AllowDelete {
 			return d.refuse(ClassByDesign, "unlink", name, "the file is uploaded, and removing it would destroy its key for everybody",
 				"Upload another file of this name to replace what is shown, or mount with --allow-delete.")
@@ -535,11 +519,8 @@ func (d *Dir) Unlink(ctx context.Context, name string) error {
 			return d.failed("unlink", name, err)
 		}
 	}
-	d.t.mu.Lock()
-	notices := d.t.dropName(f, d, names.Component(name))
-	d.t.mu.Unlock()
-	d.t.tell(notices)
-	f.forsake()
+	d.t.unlink(f, d, names.Component(name))
+	f.dropUnused()
 	return nil
 }
 

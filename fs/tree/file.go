@@ -63,9 +63,9 @@ type link struct {
 	name string // as shown
 }
 
-// newFile makes a file that is not yet in its directory. Needs Tree.mu.
+// newFile makes a file that is not yet in the directory where it belongs. Needs Tree.mu.
 func (t *Tree) newFile(dir *Dir, name string) *File {
-	f := &File{t: t, dir: dir, name: name, known: true, mtime: t.now(), gen: t.gens.Add(1)}
+	f := &File{t: t, name: name, known: true, mtime: t.now(), gen: t.gens.Add(1)}
 	f.ino = inodeOf(join(dir.path(), name))
 	if t.carried[f.ino] {
 		f.ino = inodeOf(join(dir.path(), name) + "\x00" + strconv.FormatUint(f.gen, 10))
@@ -109,14 +109,6 @@ func (f *File) Path() string {
 		return f.name
 	}
 	return join(f.dir.path(), f.name)
-}
-
-// versions returns the record of the file's name. Needs Tree.mu.
-func (f *File) versions() *versions {
-	if f.group == nil {
-		return nil
-	}
-	return f.group.names[f.raw]
 }
 
 const blockBytes = 512

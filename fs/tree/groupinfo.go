@@ -43,14 +43,14 @@ func (t *Tree) addGroupControl(g *group) {
 	g.history = &past{}
 	g.history.dir = t.newDir(dir, "history", dirHistory)
 	g.history.dir.past = g.history
-	dir.children["history"] = g.history.dir
+	dir.attach("history", g.history.dir)
 }
 
 // addControlFile needs Tree.mu.
 func (t *Tree) addControlFile(dir *Dir, name string, show func() []byte) {
 	f := t.newFile(dir, name)
 	f.group, f.show = dir.group, show
-	dir.children[name] = f
+	dir.attach(name, f)
 }
 
 const (

@@ -1,11 +1,8 @@
 package tree
 
 import (
-	"cmp"
 	"context"
-	"maps"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -53,80 +50,6 @@ type group struct {
 	info      groupInfo
 	history   *past
 	unlearned []*versions // names that history does not have yet
-}
-
-// versions are the uploads of one recorded name, and the file that shows the
-// newest of them.
-type versions struct {
-	raw     string
-	entries []*sdk.Entry // ascending; deleted ones stay
-	shown   *File        // nil when none lives, or when hidden
-	// hidden: a program renamed the file to a scratch name in this mount (W8),
-	// so the name is free here until a newer upload arrives.
-	hidden sdk.Ref // "" when none is
-	// saved is the last upload of this name by this mount, and base what it was
-	// made from: an upload by others between the two is a conflict (W11).
-	saved, base sdk.Seq
-}
-
-// overtook returns an upload that the last save of this mount did not know, and
-// forgets that save's base, so that it is told once. Needs Tree.mu.
-func (v *versions) overtook(own map[sdk.Ref]struct{}) *sdk.Entry {
-	for _, e := range v.entries {
-		if _, ours := own[e.Ref]; !ours && e.Seq > v.base && e.Seq < v.saved {
-			v.base = v.saved
-			return e
-		}
-	}
-	return nil
-}
-
-// noteOwn remembers what a save of this mount was made from. Needs no lock.
-func (t *Tree) noteOwn(g *group, row *sdk.Entry, base sdk.Seq) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	v := g.version(row.Name)
-	if n := len(v.entries); base == 0 && n > 0 { // made anew, or under another name: what was known was meant
-		base = v.entries[n-1].Seq
-	}
-	v.saved, v.base = row.Seq, base
-	g.own[row.Ref] = struct{}{}
-}
-
-// conflict tells the second of two writers (W11). Needs Tree.mu.
-func (t *Tree) conflict(g *group, v *versions) []notice {
-	e := v.overtook(g.own)
-	if e == nil {
-		return nil
-	}
-	path := join(g.dir.path(), v.raw)
-	return []notice{{err: &Error{Class: ClassConflict, Op: "close", Path: path,
-		Err:  errText(string(e.Uploader) + " uploaded this name while it was changed here; both are kept, and the newest is shown"),
-		Hint: "Compare with the others: ls -l '" + t.cfg.Mountpoint + join(g.dir.path(), names.Control+"/history/"+oneLine(v.raw)) + "'"}}}
-}
-
-// age is where in the ledger the name came to be.
-func (v *versions) age() (oldest sdk.Seq) {
-	for i, e := range v.entries {
-		if at := sdk.Seq(e.Named().Age); i == 0 || at < oldest {
-			oldest = at
-		}
-	}
-	return oldest
-}
-
-// recordedName returns the name e is listed under. A name is a path: slashes divide
-// folders.
-func recordedName(e *sdk.Entry) string { return e.Named().Recorded }
-
-// newest returns the newest upload that is not deleted, or nil.
-func (v *versions) newest() *sdk.Entry {
-	for _, e := range slices.Backward(v.entries) {
-		if e.Deleted == nil {
-			return e
-		}
-	}
-	return nil
 }
 
 // refreshGroups lists the groups; ones that appeared or vanished show at once.
@@ -219,7 +142,7 @@ func (t *Tree) addGroup(listed sdk.Group, name string) {
 	g.dir = t.newDir(t.root, name, dirGroup)
 	g.dir.group = g
 	t.addGroupControl(g)
-	t.root.children[name] = g.dir
+	t.root.attach(name, g.dir)
 	t.groups[listed.ID] = g
 }
 
@@ -227,9 +150,8 @@ func (t *Tree) addGroup(listed sdk.Group, name string) {
 func (t *Tree) removeGroup(g *group) []notice {
 	g.gone = true
 	delete(t.groups, g.id)
-	delete(t.root.children, g.dir.name)
 	t.log.Warn("group is no longer ours", "group", string(g.id))
-	return []notice{{dir: t.root, name: g.dir.name}}
+	return t.root.detach(g.dir.name, g.dir)
 }
 
 func (t *Tree) groupsInUse() []*group {
@@ -433,14 +355,7 @@ func (t *Tree) mergeEntries(g *group, entries []sdk.Entry) []notice {
 	for i := range entries {
 		g.merge(&entries[i], touched)
 	}
-	for v := range touched {
-		sortVersions(v)
-	}
-	notices := t.placeAll(g, touched)
-	for v := range touched {
-		notices = append(notices, t.conflict(g, v)...)
-	}
-	return notices
+	return t.placeMerged(g, touched)
 }
 
 // wipeDeleted takes the content of deleted uploads from the cache and from the
@@ -462,193 +377,4 @@ func (t *Tree) wipeDeleted(g *group, entries []sdk.Entry) []notice {
 		e := f.entry.Load()
 		return e != nil && shredded[e.Ref] && f.isOf(g)
 	}}}
-}
-
-// merge adds or replaces one record and marks the names it touches: two when
-// the file was renamed. Needs Tree.mu; the caller sorts.
-func (g *group) merge(e *sdk.Entry, touched map[*versions]bool) {
-	known := g.byRef[e.Ref]
-	if known != nil {
-		learn(e, known)
-		v := g.names[recordedName(known)]
-		v.entries = slices.DeleteFunc(v.entries, func(other *sdk.Entry) bool { return other == known })
-		touched[v] = true
-	}
-	g.byRef[e.Ref] = e
-	g.changes++
-	v := g.version(recordedName(e))
-	v.entries = append(v.entries, e)
-	touched[v] = true
-}
-
-func sortVersions(v *versions) {
-	sortEntries(v.entries)
-}
-
-func sortEntries(list []*sdk.Entry) {
-	slices.SortStableFunc(list, func(a, b *sdk.Entry) int { return cmp.Compare(a.Seq, b.Seq) })
-}
-
-// learn keeps what only reading the file could tell.
-func learn(e, known *sdk.Entry) {
-	if e.Name == "" {
-		e.Name = known.Name
-	}
-	if e.Size == sdk.SizeUnknown {
-		e.Size = known.Size
-	}
-}
-
-// version returns the record of a name, made when it is new. Needs Tree.mu.
-func (g *group) version(raw string) *versions {
-	v := g.names[raw]
-	if v == nil {
-		v = &versions{raw: raw}
-		g.names[raw] = v
-		g.unlearned = append(g.unlearned, v)
-	}
-	return v
-}
-
-// placeAll places many names: what appears before what vanishes, so that a rename
-// inside a folder does not take the folder away, but for a file that gets the
-// name of a folder. Of names that collide the older one is first, and keeps it
-// (N3). Needs Tree.mu.
-func (t *Tree) placeAll(g *group, touched map[*versions]bool) (notices []notice) {
-	ordered := slices.SortedFunc(maps.Keys(touched), func(a, b *versions) int {
-		return cmp.Or(cmp.Compare(a.age(), b.age()), strings.Compare(a.raw, b.raw))
-	})
-	vacated := make(map[string]bool) // folders that something vanishes from
-	for v := range touched {
-		if v.newest() != nil || v.shown == nil {
-			continue
-		}
-		for i, c := range v.raw {
-			if c == '/' {
-				vacated[v.raw[:i]] = true
-			}
-		}
-	}
-	for _, pass := range []func(*versions) bool{
-		func(v *versions) bool { return v.newest() != nil && !vacated[v.raw] },
-		func(v *versions) bool { return v.newest() == nil },
-		func(v *versions) bool { return v.newest() != nil && vacated[v.raw] },
-	} {
-		for _, v := range ordered {
-			if pass(v) {
-				notices = append(notices, t.place(g, v)...)
-			}
-		}
-	}
-	return notices
-}
-
-// place makes the tree show the newest upload of v. A file with staged content
-// keeps showing that until it is committed. Needs Tree.mu.
-func (t *Tree) place(g *group, v *versions) []notice {
-	if g.gone || v.shown != nil && v.shown.staged.Load() {
-		return nil
-	}
-	newest := v.newest()
-	if newest != nil && newest.Ref == v.hidden {
-		return nil
-	}
-	v.hidden = ""
-	old := v.shown
-	if newest == nil {
-		if old == nil {
-			return nil
-		}
-		v.shown = nil
-		return append(t.detach(old), notice{file: old})
-	}
-	if old != nil {
-		if was := old.entry.Load(); was != nil && was.Ref == newest.Ref {
-			old.entry.Store(newest)
-			return t.disown(old.dir, t.isForeign(newest))
-		}
-		return t.supersede(v, old, newest)
-	}
-	return t.show(g, v, newest)
-}
-
-// show hangs a new file for e into the tree. Nothing is told of a name that only
-// appears: telling late would throw a program out of a folder it has entered by
-// then. Needs Tree.mu.
-func (t *Tree) show(g *group, v *versions, e *sdk.Entry) []notice {
-	dir, name := t.slot(g, v.raw, string(e.Ref))
-	f := t.newFile(dir, name)
-	f.group, f.raw = g, v.raw
-	f.setEntry(e)
-	dir.children[name] = f
-	v.shown = f
-	return t.disown(dir, t.isForeign(e))
-}
-
-// supersede replaces the file that shows v by one of the same inode number and
-// the next generation. Needs Tree.mu.
-func (t *Tree) supersede(v *versions, old *File, e *sdk.Entry) []notice {
-	dir, name := old.dir, old.name
-	if dir == nil {
-		v.shown = nil
-		return t.show(old.group, v, e)
-	}
-	f := t.newFile(dir, name)
-	f.ino, f.group, f.raw = old.ino, old.group, v.raw
-	f.setEntry(e)
-	dir.children[name] = f
-	old.dir = nil
-	v.shown = f
-	return append(t.disown(dir, t.isForeign(e)), notice{dir: dir, name: name})
-}
-
-// detach takes a file out of its directory, and folders that are empty then.
-// Needs Tree.mu.
-func (t *Tree) detach(f *File) []notice {
-	dir := f.dir
-	if dir == nil {
-		return nil
-	}
-	notices := []notice{{dir: dir, name: f.name}}
-	if dir.children[f.name] == Node(f) {
-		delete(dir.children, f.name)
-	}
-	f.dir = nil
-	for dir.kind == dirFolder && !dir.local && len(dir.children) == 0 && dir.parent != nil {
-		parent := dir.parent
-		delete(parent.children, dir.name)
-		notices = append(notices, notice{dir: parent, name: dir.name})
-		dir.parent = nil
-		dir = parent
-	}
-	return notices
-}
-
-// slot finds the directory and the free name for a recorded name, and makes the
-// folders on the way (N2, N3). Who has a name keeps it: a file that comes later
-// gets a suffix made of ref, and a folder one made of its name. Needs Tree.mu.
-func (t *Tree) slot(g *group, raw, ref string) (*Dir, string) {
-	parts := strings.Split(raw, "/")
-	dir := g.dir
-	for _, part := range parts[:len(parts)-1] {
-		dir = t.folder(dir, part)
-	}
-	return dir, names.Free(names.Component(parts[len(parts)-1]), ref, func(name string) bool { return dir.children[name] == nil })
-}
-
-// folder returns the folder of that recorded component in dir, making it.
-// Needs Tree.mu.
-func (t *Tree) folder(dir *Dir, raw string) *Dir {
-	isOurs := func(n Node) bool {
-		d, ok := n.(*Dir)
-		return ok && d.raw == raw
-	}
-	name := names.Free(names.Component(raw), raw, func(name string) bool { return dir.children[name] == nil || isOurs(dir.children[name]) })
-	if there := dir.children[name]; isOurs(there) {
-		return there.(*Dir)
-	}
-	made := t.newDir(dir, name, dirFolder)
-	made.raw = raw
-	dir.children[name] = made
-	return made
 }

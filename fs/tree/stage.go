@@ -110,8 +110,8 @@ func (f *File) dropUseless() {
 	}
 }
 
-// forsake drops what no name leads to any more once it is closed, which may be now.
-func (f *File) forsake() {
+// dropUnused is dropUseless for who does not hold File.mu.
+func (f *File) dropUnused() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.dropUseless()
@@ -459,14 +459,7 @@ func (t *Tree) record(f *File, g *group, raw string, row *sdk.Entry) []notice {
 		v := g.version(raw)
 		v.shown, v.hidden = f, ""
 	}
-	for v := range touched {
-		sortVersions(v)
-	}
-	notices := t.placeAll(g, touched)
-	for v := range touched {
-		notices = append(notices, t.conflict(g, v)...)
-	}
-	return notices
+	return t.placeMerged(g, touched)
 }
 
 // delayedUploads is how many empty files are uploaded at a time once their moment

@@ -1,0 +1,416 @@
+package tree
+
+import (
+	"context"
+	"slices"
+
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/names"
+)
+
+// Rename moves name to newName in to.
+//
+// A staged or scratch file that gets a real name is committed under it before
+// Rename returns: one save, one charge (W7). An uploaded file may take a scratch
+// name, in this mount, as editors do for a backup, and its own name back; any
+// other name needs a service that renames (W8).
+func (d *Dir) Rename(ctx context.Context, name string, to *Dir, newName string, noReplace bool) error {
+	if err := d.changeable("rename", name); err != nil {
+		return err
+	}
+	if err := to.changeable("rename", newName); err != nil {
+		return err
+	}
+	if d.group == nil || to.group == nil {
+		return d.refuse(ClassByDesign, "rename", name, "groups have the name they were registered under", "Make another group: svcfs group create NAME")
+	}
+	n, err := d.existing(ctx, "rename", name)
+	if err != nil {
+		return err
+	}
+	target := to.child(newName)
+	if target != nil && noReplace {
+		return plain(ClassExist, "rename", join(to.Path(), newName), "the name exists")
+	}
+	if n == target {
+		return nil
+	}
+	if dir, ok := n.(*Dir); ok {
+		return d.renameFolder(ctx, dir, to, newName, target)
+	}
+	if _, ok := target.(*Dir); ok {
+		return plain(ClassIsDir, "rename", join(to.Path(), newName), "a folder has this name")
+	}
+	replaced, _ := target.(*File)
+	return d.renameFile(ctx, name, n.(*File), to, newName, replaced)
+}
+
+// renameFile renames f once no commit of it or of what it replaces is under way.
+func (d *Dir) renameFile(ctx context.Context, name string, f *File, to *Dir, newName string, replaced *File) error {
+	leave, err := enterBoth(ctx, f, replaced)
+	if err != nil {
+		return d.failed("rename", name, err)
+	}
+	defer leave()
+	if err := d.t.moveFile(ctx, f, &link{d, names.Component(name)}, to, newName); err != nil {
+		return d.failed("rename", name, err)
+	}
+	if replaced != nil {
+		replaced.dropUnused()
+	}
+	return nil
+}
+
+// Link gives a scratch file another name (N5). A real name records the content
+// under it, as renaming would: one save, one charge (W7); the scratch names stay
+// until they are unlinked. A staged file with a real name may be given scratch
+// names. An uploaded file has one name.
+func (d *Dir) Link(ctx context.Context, f *File, name string) error {
+	if err := d.changeable("link", name); err != nil {
+		return err
+	}
+	if d.group == nil || !f.isOf(d.group) {
+		return d.refuse(ClassByDesign, "link", name, "a link stays inside its group", "Copy the file instead.")
+	}
+	if err := d.t.use(ctx, d.group, -1); err != nil {
+		return d.failed("link", name, err)
+	}
+	if d.child(name) != nil {
+		return plain(ClassExist, "link", join(d.Path(), name), "the name exists")
+	}
+	if err := f.nameGate().enter(ctx); err != nil {
+		return d.failed("link", name, err)
+	}
+	defer f.nameGate().leave()
+	if err := d.t.moveFile(ctx, f, nil, d, name); err != nil {
+		return d.failed("link", name, err)
+	}
+	return nil
+}
+
+// enterBoth keeps commits of two files out, always in the same order. b may be nil.
+func enterBoth(ctx context.Context, a, b *File) (leave func(), err error) {
+	if b != nil && b.gen < a.gen {
+		a, b = b, a
+	}
+	first := a.nameGate()
+	if err := first.enter(ctx); err != nil {
+		return nil, err
+	}
+	if b == nil {
+		return first.leave, nil
+	}
+	second := b.nameGate()
+	if err := second.enter(ctx); err != nil {
+		first.leave()
+		return nil, err
+	}
+	return func() { second.leave(); first.leave() }, nil
+}
+
+// moveFile gives f the name newName in to, in place of from or, where from is nil, beside
+// the names it has.
+func (t *Tree) moveFile(ctx context.Context, f *File, from *link, to *Dir, newName string) error {
+	m := t.moveOf(f, from, to, newName)
+	how, refused := m.plan()
+	if refused != nil {
+		return refused
+	}
+	done := moved{f: f, from: from, to: to, name: newName, raw: m.raw, plan: how}
+	var err error
+	switch how.first {
+	case firstCommit:
+		done.row, err = f.commitAsNamed(ctx, to.group, m.raw)
+	case firstRename:
+		done.renamed, err = t.renameVersions(ctx, to.group, m)
+	}
+	if err != nil {
+		return err
+	}
+	return t.apply(done)
+}
+
+// move is what is known of a file that is to get a name, as far as the answer depends
+// on it.
+type move struct {
+	link      bool // the names it has stay
+	further   bool // the name it leaves is a link of a file with a real name
+	scratch   bool // it has no real name
+	staged    bool // it holds changes that are not recorded
+	uploaded  bool // it was uploaded
+	recorded  bool // it was, and others gave it no other name since
+	crosses   bool // to another group
+	toScratch bool // the name it gets is a scratch name
+	back      bool // that name is the recorded one
+	newest    bool // its upload is what the recorded name shows
+	overtaken bool // the name it gets has a later upload
+	canRename bool // the service renames uploads
+	canDelete bool // the mount deletes them
+
+	raw      string      // the name it gets, as it would be recorded
+	versions []sdk.Entry // the living uploads of its recorded name
+}
+
+// plan is how a file gets a name. Nothing has been changed yet.
+type plan struct {
+	first   ledgerStep
+	scratch bool // the file is scratch from then on, and the name it leaves stays free of its uploads (W8)
+	aside   bool // the name is one more beside the main one
+}
+
+// ledgerStep is what has to be recorded before a name is given.
+type ledgerStep uint8
+
+const (
+	firstNothing ledgerStep = iota
+	firstCommit             // the content under the new name, if it is not yet
+	firstRename             // the new name of every version
+)
+
+// plan decides (N5, W7, W8). It looks at nothing but m.
+func (m *move) plan() (plan, *Error) {
+	switch {
+	case m.further && (!m.toScratch || m.crosses), m.link && !m.toScratch && (m.uploaded || !m.scratch), m.link && m.uploaded && !m.scratch:
+		return plan{}, &Error{Class: ClassByDesign, Err: errText("a file of the ledger has one name"), Hint: "Copy the file instead."}
+	case m.further, m.link && m.toScratch:
+		return plan{aside: true}, nil
+	case m.recorded && m.crosses && m.canDelete:
+		return plan{}, &Error{Class: ClassCrossDevice, Err: errText("groups are sealed with different keys"), Hint: "mv copies the file and deletes the original."}
+	case m.recorded && m.crosses:
+		return plan{}, &Error{Class: ClassByDesign, Err: errText("an uploaded file stays in its group: moving it would buy a copy and could not remove the original"),
+			Hint: "Copy it, if a second upload is wanted."}
+	case m.toScratch:
+		return plan{scratch: true}, nil
+	case !m.recorded, m.scratch && m.staged, m.scratch && m.back && !m.newest:
+		return plan{first: firstCommit}, nil
+	case m.scratch && m.back:
+		return plan{}, nil // a backup takes its own name again
+	case m.scratch && !m.newest: // the versions are not this file's alone
+		return plan{}, keepsName("the name it was uploaded under was saved again since")
+	case !m.canRename:
+		return plan{}, keepsName("the ledger keeps the name a file was uploaded under")
+	case len(m.versions) == 0:
+		return plan{}, &Error{Class: ClassNotExist, Err: errText("the file is gone")}
+	case m.overtaken: // the later upload would go on showing
+		return plan{}, keepsName("the name was uploaded later than the file that would take it")
+	default:
+		return plan{first: firstRename}, nil
+	}
+}
+
+func keepsName(why string) *Error {
+	return &Error{Class: ClassByDesign, Err: errText(why), Hint: "Copy it to the new name, which uploads it again."}
+}
+
+// moveOf tells what there is to know before f gets a name.
+func (t *Tree) moveOf(f *File, from *link, to *Dir, newName string) *move {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	m := &move{link: from == nil, scratch: f.scratch.Load(), staged: f.staged.Load(), uploaded: f.entry.Load() != nil, crosses: f.group != to.group,
+		toScratch: to.namesScratch(newName), raw: to.rawPath(newName), canRename: t.cfg.CanRename, canDelete: t.cfg.AllowDelete}
+	m.further = from != nil && !m.scratch && slices.Contains(f.links, *from)
+	e := f.record()
+	m.recorded = e != nil && !(m.staged && !m.scratch && recordedName(e) != f.raw)
+	if !m.recorded {
+		return m
+	}
+	was := f.group.names[recordedName(e)]
+	m.versions = livingOf(was)
+	m.back, m.newest = m.raw == recordedName(e), t.isNewest(e)
+	if there := livingOf(to.group.names[m.raw]); len(there) > 0 && len(m.versions) > 0 {
+		m.overtaken = there[len(there)-1].Seq > m.versions[len(m.versions)-1].Seq
+	}
+	return m
+}
+
+// renameVersions lets the service rename every version (W8). It returns them as they
+// were before.
+func (t *Tree) renameVersions(ctx context.Context, g *group, m *move) ([]sdk.Entry, error) {
+	if err := t.mayChange(g, m.versions, "rename"); err != nil {
+		return nil, err
+	}
+	done, err := t.renameUploads(ctx, g, m.versions, m.raw)
+	if err != nil {
+		t.tell(t.applyRenamed(g, m.versions[:done], func(string) string { return m.raw }))
+		return nil, err
+	}
+	return m.versions, nil
+}
+
+// moved is a move whose first step is done.
+type moved struct {
+	f    *File
+	from *link // nil: it keeps its names
+	to   *Dir
+	name string // as a program wrote it
+	raw  string // as it was recorded
+	plan
+	row     *sdk.Entry  // what was recorded for it under the name, if anything was
+	renamed []sdk.Entry // its uploads, as they were before the service renamed them
+}
+
+// apply gives the file its name.
+func (t *Tree) apply(m moved) error {
+	t.mu.Lock()
+	notices, err := t.applyMove(m)
+	t.mu.Unlock()
+	t.tell(notices)
+	return err
+}
+
+// applyMove needs Tree.mu.
+func (t *Tree) applyMove(m moved) (notices []notice, err error) {
+	f, to := m.f, m.to
+	shown := names.Component(m.name)
+	if m.from == nil && (f.dir == nil || to.parent == nil) {
+		return nil, &Error{Class: ClassNotExist, Err: errText("the file is gone")}
+	}
+	if m.row != nil || m.renamed != nil {
+		to = t.remade(to, m.raw)
+	}
+	left, was := t.leave(m)
+	var freed *versions
+	if old, ok := to.children[shown].(*File); ok && old != f {
+		freed, _ = t.drop(old, to, shown) // the kernel knows of this name
+	}
+	to.mtime = t.now()
+	if m.aside {
+		to.attachLink(shown, f)
+	} else {
+		t.carried[f.ino] = true
+		f.group, f.raw = to.group, to.rawPath(m.name)
+		f.scratch.Store(m.scratch)
+		notices = to.attach(shown, f)
+	}
+	if !m.scratch && !m.aside {
+		notices = append(notices, t.showMoved(m)...)
+	}
+	if left != nil {
+		notices = append(notices, t.place(was, left)...)
+	}
+	if freed != nil {
+		notices = append(notices, t.place(to.group, freed)...)
+	}
+	return notices, nil
+}
+
+// leave takes from the file of a move the name it does not keep. It returns the
+// recorded name that is to be placed again, and its group. Needs Tree.mu.
+func (t *Tree) leave(m moved) (*versions, *group) {
+	f := m.f
+	if m.from == nil {
+		if !m.aside { // the real name becomes the main one
+			f.links = append(f.links, link{f.dir, f.name})
+			f.dir = nil
+		}
+		return nil, nil
+	}
+	if i := slices.Index(f.links, *m.from); i >= 0 && !m.aside {
+		f.useLink(i)
+	}
+	at, shown := link{f.dir, f.name}, f.shows()
+	if m.aside {
+		at, shown = *m.from, nil
+	}
+	if at.dir != nil {
+		at.dir.detach(at.name, f) // the kernel knows
+		at.dir.mtime = t.now()
+	}
+	if shown == nil || !m.scratch || f.entry.Load() == nil {
+		return shown, f.group
+	}
+	if newest := shown.newest(); newest != nil { // else it was deleted, or renamed by others
+		shown.hidden = newest.Ref
+	}
+	return nil, nil
+}
+
+// showMoved makes the recorded name of a moved file show it. Needs Tree.mu.
+func (t *Tree) showMoved(m moved) []notice {
+	g, v := m.f.group, m.f.group.version(m.f.raw)
+	v.shown, v.hidden = m.f, ""
+	switch {
+	case m.row != nil:
+		return t.record(m.f, g, m.f.raw, m.row)
+	case m.renamed != nil:
+		return t.placeAll(g, g.mergeRenamed(m.renamed, func(string) string { return m.f.raw }))
+	default:
+		return t.place(g, v)
+	}
+}
+
+// remade returns d, or the folder in its place when d went with its last file,
+// because others deleted or renamed that while raw was recorded beneath it. Needs
+// Tree.mu.
+func (t *Tree) remade(d *Dir, raw string) *Dir {
+	top := d
+	for top.kind == dirFolder && top.parent != nil {
+		top = top.parent
+	}
+	if top.kind != dirFolder {
+		return d
+	}
+	again, _ := t.slot(d.group, raw, "")
+	return again
+}
+
+// applyRenamed shows uploads under the names that the service gave them.
+func (t *Tree) applyRenamed(g *group, renamed []sdk.Entry, rename func(old string) string) []notice {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.placeAll(g, g.mergeRenamed(renamed, rename))
+}
+
+// record returns the newest form of the record f was made from. Needs Tree.mu.
+func (f *File) record() *sdk.Entry {
+	e := f.entry.Load()
+	if e == nil {
+		return nil
+	}
+	if now := f.group.byRef[e.Ref]; now != nil {
+		return now
+	}
+	return e
+}
+
+// isNewest reports whether e is what its name shows. Needs Tree.mu.
+func (t *Tree) isNewest(e *sdk.Entry) bool {
+	g := t.groups[e.Group]
+	if g == nil || g.names[recordedName(e)] == nil {
+		return false
+	}
+	newest := g.names[recordedName(e)].newest()
+	return newest != nil && newest.Ref == e.Ref
+}
+
+// commitAsNamed records the content of f under a name. A backup whose name was saved
+// again since is a version once more: its content is needed for that.
+func (f *File) commitAsNamed(ctx context.Context, g *group, raw string) (*sdk.Entry, error) {
+	if e := f.entry.Load(); e != nil && !f.staged.Load() {
+		h := f.newHandle(OpenFlags{Read: true, Write: true})
+		defer h.Release()
+		if err := f.load(ctx, h); err != nil {
+			return nil, err
+		}
+		if err := f.restage(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return f.commitAs(ctx, commitNow, g, raw)
+}
+
+// restage makes the committed content one that is to be recorded.
+func (f *File) restage(ctx context.Context) error {
+	s, err := f.quiet(ctx)
+	if err != nil {
+		return err
+	}
+	defer f.mu.Unlock()
+	if s == nil {
+		if err := f.copyIn(); err != nil {
+			return err
+		}
+	}
+	f.stage.dirty = true
+	return nil
+}

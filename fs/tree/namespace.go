@@ -1,0 +1,362 @@
+package tree
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/names"
+)
+
+// attach gives n the name in d, as it is shown; nothing else may have that. It is the
+// main name of a file, see [Dir.attachLink] for others. It returns what the kernel must
+// forget. Needs Tree.mu.
+func (d *Dir) attach(name string, n Node) []notice {
+	d.children[name] = n
+	switch n := n.(type) {
+	case *File:
+		n.dir, n.name = d, name
+		return d.t.disown(d, d.t.isForeign(n.entry.Load()))
+	case *Dir:
+		n.parent, n.name = d, name
+		return d.t.disown(d, n.foreign)
+	}
+	return nil
+}
+
+// attachLink gives f a further name. Needs Tree.mu.
+func (d *Dir) attachLink(name string, f *File) {
+	d.children[name] = f
+	f.links = append(f.links, link{d, name})
+}
+
+// detach takes the name in d from n, if n still has it. A file that loses its main name
+// shows its recorded name no more. It returns what the kernel must forget. Needs
+// Tree.mu.
+func (d *Dir) detach(name string, n Node) []notice {
+	if d.children[name] != n {
+		return nil
+	}
+	delete(d.children, name)
+	switch n := n.(type) {
+	case *File:
+		if n.dir != d || n.name != name {
+			n.links = slices.DeleteFunc(n.links, func(l link) bool { return l == link{d, name} })
+			break
+		}
+		if v := n.shows(); v != nil {
+			v.shown = nil
+		}
+		n.dir = nil
+	case *Dir:
+		n.parent = nil
+	}
+	return []notice{{dir: d, name: name}}
+}
+
+// prune detaches d if it is a folder that was left empty and was not made here, and
+// so on upwards. Needs Tree.mu.
+func (d *Dir) prune() (notices []notice) {
+	for at := d; at.kind == dirFolder && !at.local && len(at.children) == 0 && at.parent != nil; {
+		parent := at.parent
+		notices = append(notices, parent.detach(at.name, at)...)
+		at = parent
+	}
+	return notices
+}
+
+// drop takes a name from f because a program removes it, or gives it to another file. A
+// link takes the place of a main name; without any name f is unlinked. It returns the
+// recorded name that f showed, or hid, which is to be placed. Needs Tree.mu.
+func (t *Tree) drop(f *File, d *Dir, name string) (*versions, []notice) {
+	if slices.Contains(f.links, link{d, name}) {
+		return nil, d.detach(name, f)
+	}
+	v := f.shows()
+	notices := d.detach(name, f)
+	if len(f.links) > 0 {
+		f.dir = nil
+		f.useLink(0)
+		return v, notices
+	}
+	f.unlinked = true
+	if e := f.record(); e != nil && f.scratch.Load() {
+		if hid := f.group.version(recordedName(e)); hid.hidden == e.Ref {
+			hid.hidden, v = "", hid
+		}
+	}
+	return v, notices
+}
+
+// useLink makes a link the main name of f, and the main name, if it has one, a link.
+// Needs Tree.mu.
+func (f *File) useLink(i int) {
+	to := f.links[i]
+	if f.dir != nil {
+		f.links[i] = link{f.dir, f.name}
+	} else {
+		f.links = slices.Delete(f.links, i, i+1)
+	}
+	f.dir, f.name, f.raw = to.dir, to.name, to.dir.rawPath(to.name)
+	f.scratch.Store(true)
+}
+
+// isLink reports whether the name in d is a further one of f.
+func (f *File) isLink(d *Dir, name string) bool {
+	f.t.mu.RLock()
+	defer f.t.mu.RUnlock()
+	return slices.Contains(f.links, link{d, name})
+}
+
+// shows returns the recorded name that f shows, or nil. Needs Tree.mu.
+func (f *File) shows() *versions {
+	if f.group == nil {
+		return nil
+	}
+	if v := f.group.names[f.raw]; v != nil && v.shown == f {
+		return v
+	}
+	return nil
+}
+
+// versions are the uploads of one recorded name, and the file that shows the
+// newest of them.
+type versions struct {
+	raw     string
+	entries []*sdk.Entry // ascending; deleted ones stay
+	shown   *File        // nil when none lives, or when hidden
+	// hidden: a program renamed the file to a scratch name in this mount (W8),
+	// so the name is free here until a newer upload arrives.
+	hidden sdk.Ref // "" when none is
+	// saved is the last upload of this name by this mount, and base what it was
+	// made from: an upload by others between the two is a conflict (W11).
+	saved, base sdk.Seq
+}
+
+// overtook returns an upload that the last save of this mount did not know, and
+// forgets that save's base, so that it is told once. Needs Tree.mu.
+func (v *versions) overtook(own map[sdk.Ref]struct{}) *sdk.Entry {
+	for _, e := range v.entries {
+		if _, ours := own[e.Ref]; !ours && e.Seq > v.base && e.Seq < v.saved {
+			v.base = v.saved
+			return e
+		}
+	}
+	return nil
+}
+
+// noteOwn remembers what a save of this mount was made from. Needs no lock.
+func (t *Tree) noteOwn(g *group, row *sdk.Entry, base sdk.Seq) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	v := g.version(row.Name)
+	if n := len(v.entries); base == 0 && n > 0 { // made anew, or under another name: what was known was meant
+		base = v.entries[n-1].Seq
+	}
+	v.saved, v.base = row.Seq, base
+	g.own[row.Ref] = struct{}{}
+}
+
+// conflict tells the second of two writers (W11). Needs Tree.mu.
+func (t *Tree) conflict(g *group, v *versions) []notice {
+	e := v.overtook(g.own)
+	if e == nil {
+		return nil
+	}
+	path := join(g.dir.path(), v.raw)
+	return []notice{{err: &Error{Class: ClassConflict, Op: "close", Path: path,
+		Err:  errText(string(e.Uploader) + " uploaded this name while it was changed here; both are kept, and the newest is shown"),
+		Hint: "Compare with the others: ls -l '" + t.cfg.Mountpoint + join(g.dir.path(), names.Control+"/history/"+oneLine(v.raw)) + "'"}}}
+}
+
+// age is where in the ledger the name came to be.
+func (v *versions) age() (oldest sdk.Seq) {
+	for i, e := range v.entries {
+		if at := sdk.Seq(e.Named().Age); i == 0 || at < oldest {
+			oldest = at
+		}
+	}
+	return oldest
+}
+
+// recordedName returns the name e is listed under. A name is a path: slashes divide
+// folders.
+func recordedName(e *sdk.Entry) string { return e.Named().Recorded }
+
+// newest returns the newest upload that is not deleted, or nil.
+func (v *versions) newest() *sdk.Entry {
+	for _, e := range slices.Backward(v.entries) {
+		if e.Deleted == nil {
+			return e
+		}
+	}
+	return nil
+}
+
+// merge adds or replaces one record and marks the names it touches: two when
+// the file was renamed. Needs Tree.mu; the caller sorts.
+func (g *group) merge(e *sdk.Entry, touched map[*versions]bool) {
+	known := g.byRef[e.Ref]
+	if known != nil {
+		learn(e, known)
+		v := g.names[recordedName(known)]
+		v.entries = slices.DeleteFunc(v.entries, func(other *sdk.Entry) bool { return other == known })
+		touched[v] = true
+	}
+	g.byRef[e.Ref] = e
+	g.changes++
+	v := g.version(recordedName(e))
+	v.entries = append(v.entries, e)
+	touched[v] = true
+}
+
+func sortVersions(v *versions) {
+	sortEntries(v.entries)
+}
+
+func sortEntries(list []*sdk.Entry) {
+	slices.SortStableFunc(list, func(a, b *sdk.Entry) int { return cmp.Compare(a.Seq, b.Seq) })
+}
+
+// learn keeps what only reading the file could tell.
+func learn(e, known *sdk.Entry) {
+	if e.Name == "" {
+		e.Name = known.Name
+	}
+	if e.Size == sdk.SizeUnknown {
+		e.Size = known.Size
+	}
+}
+
+// version returns the record of a name, made when it is new. Needs Tree.mu.
+func (g *group) version(raw string) *versions {
+	v := g.names[raw]
+	if v == nil {
+		v = &versions{raw: raw}
+		g.names[raw] = v
+		g.unlearned = append(g.unlearned, v)
+	}
+	return v
+}
+
+// placeMerged places the names that a merge touched, and tells of conflicts. Needs
+// Tree.mu.
+func (t *Tree) placeMerged(g *group, touched map[*versions]bool) []notice {
+	for v := range touched {
+		sortVersions(v)
+	}
+	notices := t.placeAll(g, touched)
+	for v := range touched {
+		notices = append(notices, t.conflict(g, v)...)
+	}
+	return notices
+}
+
+// placeAll places many names: what appears before what vanishes, so that a rename
+// inside a folder does not take the folder away, but for a file that gets the
+// name of a folder. Of names that collide the older one is first, and keeps it
+// (N3). Needs Tree.mu.
+func (t *Tree) placeAll(g *group, touched map[*versions]bool) (notices []notice) {
+	ordered := slices.SortedFunc(maps.Keys(touched), func(a, b *versions) int {
+		return cmp.Or(cmp.Compare(a.age(), b.age()), strings.Compare(a.raw, b.raw))
+	})
+	vacated := make(map[string]bool) // folders that something vanishes from
+	for v := range touched {
+		if v.newest() != nil || v.shown == nil {
+			continue
+		}
+		for i, c := range v.raw {
+			if c == '/' {
+				vacated[v.raw[:i]] = true
+			}
+		}
+	}
+	for _, pass := range []func(*versions) bool{
+		func(v *versions) bool { return v.newest() != nil && !vacated[v.raw] },
+		func(v *versions) bool { return v.newest() == nil },
+		func(v *versions) bool { return v.newest() != nil && vacated[v.raw] },
+	} {
+		for _, v := range ordered {
+			if pass(v) {
+				notices = append(notices, t.place(g, v)...)
+			}
+		}
+	}
+	return notices
+}
+
+// place makes the tree show the newest upload of v. A file with staged content
+// keeps showing that until it is committed. A newer upload is another file of the same
+// inode number and the next generation. Nothing is told of a name that only appears:
+// telling late would throw a program out of a folder it has entered by then. Needs
+// Tree.mu.
+func (t *Tree) place(g *group, v *versions) []notice {
+	if g.gone || v.shown != nil && v.shown.staged.Load() {
+		return nil
+	}
+	newest := v.newest()
+	if newest != nil && newest.Ref == v.hidden {
+		return nil
+	}
+	v.hidden = ""
+	old := v.shown
+	switch {
+	case newest == nil && old == nil:
+		return nil
+	case newest == nil:
+		dir := old.dir
+		notices := append(dir.detach(old.name, old), dir.prune()...)
+		return append(notices, notice{file: old})
+	case old != nil && old.entry.Load() != nil && old.entry.Load().Ref == newest.Ref:
+		old.entry.Store(newest)
+		return t.disown(old.dir, t.isForeign(newest))
+	}
+	var dir *Dir
+	var name string
+	var notices []notice
+	if old != nil {
+		dir, name = old.dir, old.name
+		notices = dir.detach(name, old)
+	} else {
+		dir, name = t.slot(g, v.raw, string(newest.Ref))
+	}
+	f := t.newFile(dir, name)
+	if old != nil {
+		f.ino = old.ino
+	}
+	f.group, f.raw = g, v.raw
+	f.setEntry(newest)
+	v.shown = f
+	return append(dir.attach(name, f), notices...)
+}
+
+// slot finds the directory and the free name for a recorded name, and makes the
+// folders on the way (N2, N3). Who has a name keeps it: a file that comes later
+// gets a suffix made of ref, and a folder one made of its name. Needs Tree.mu.
+func (t *Tree) slot(g *group, raw, ref string) (*Dir, string) {
+	parts := strings.Split(raw, "/")
+	dir := g.dir
+	for _, part := range parts[:len(parts)-1] {
+		dir = t.folder(dir, part)
+	}
+	return dir, names.Free(names.Component(parts[len(parts)-1]), ref, func(name string) bool { return dir.children[name] == nil })
+}
+
+// folder returns the folder of that recorded component in dir, making it.
+// Needs Tree.mu.
+func (t *Tree) folder(dir *Dir, raw string) *Dir {
+	isOurs := func(n Node) bool {
+		d, ok := n.(*Dir)
+		return ok && d.raw == raw
+	}
+	name := names.Free(names.Component(raw), raw, func(name string) bool { return dir.children[name] == nil || isOurs(dir.children[name]) })
+	if there := dir.children[name]; isOurs(there) {
+		return there.(*Dir)
+	}
+	made := t.newDir(dir, name, dirFolder)
+	made.raw = raw
+	dir.attach(name, made)
+	return made
+}
