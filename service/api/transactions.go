@@ -2,6 +2,7 @@ package api
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -60,18 +61,25 @@ func proofText(proof wire.ChainProof) (string, error) {
 // rowsWriter writes rows as a JSON array, one by one.
 type rowsWriter struct {
 	w    *bufio.Writer
+	text bytes.Buffer // of the row
+	json *json.Encoder
 	n    int   // rows
 	size int64 // bytes of them
 }
 
-func newRowsWriter(w io.Writer) *rowsWriter { return &rowsWriter{w: bufio.NewWriterSize(w, pacePiece)} }
+func newRowsWriter(w io.Writer) *rowsWriter {
+	l := &rowsWriter{w: bufio.NewWriterSize(w, pacePiece)}
+	l.json = json.NewEncoder(&l.text)
+	return l
+}
 
 func (l *rowsWriter) add(rows []wire.TransactionRow) error {
-	for _, row := range rows {
-		raw, err := json.Marshal(row)
-		if err != nil {
+	for i := range rows {
+		l.text.Reset()
+		if err := l.json.Encode(&rows[i]); err != nil {
 			return err
 		}
+		raw := bytes.TrimSuffix(l.text.Bytes(), []byte("\n"))
 		before := byte(',')
 		if l.n == 0 {
 			before = '['

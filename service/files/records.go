@@ -37,15 +37,16 @@ func (f *Files) records(ctx context.Context, account string, req wire.Transactio
 			return fmt.Errorf("list records: %w", err)
 		}
 		defer rows.Close()
+		var prev, hash []byte
+		record := newRecordScan(&prev, &hash)
 		for size := 0; rows.Next() && size < pieceBytes; {
-			var prev, hash []byte
-			row, err := scanRecord(rows, &prev, &hash)
+			row, err := record.next(rows)
 			if err != nil {
 				return fmt.Errorf("list records: %w", err)
 			}
 			row.GroupID, row.PrevHash, row.Hash = req.GroupID, hex.EncodeToString(prev), hex.EncodeToString(hash)
 			list = append(list, row)
-			size += recordBytes(row)
+			size += recordBytes(&row)
 			more = len(list) == limit || size >= pieceBytes
 		}
 		return rows.Err()
@@ -80,18 +81,31 @@ func understands(ctx context.Context, tx *store.Tx, req wire.TransactionsRequest
 	return nil
 }
 
-// scanRecord reads a record, and more columns behind it.
-func scanRecord(rows *sql.Rows, more ...any) (row wire.TransactionRow, err error) {
-	var timeNS int64
-	var tags string
-	err = rows.Scan(append([]any{&row.Seq, &row.TransID, &row.Kind, &timeNS, &row.UserID, &row.IPFSHash, &row.FileHash, &row.Detail, &row.Fee, &row.Request,
-		&row.Chain, &row.Number, &tags}, more...)...)
-	if err != nil {
+// recordScan reads records one by one, into memory that is taken once.
+type recordScan struct {
+	row    wire.TransactionRow
+	timeNS int64
+	tags   string
+	into   []any
+}
+
+// newRecordScan reads more columns behind those of a record.
+func newRecordScan(more ...any) *recordScan {
+	s := &recordScan{}
+	r := &s.row
+	s.into = append([]any{&r.Seq, &r.TransID, &r.Kind, &s.timeNS, &r.UserID, &r.IPFSHash, &r.FileHash, &r.Detail, &r.Fee, &r.Request,
+		&r.Chain, &r.Number, &s.tags}, more...)
+	return s
+}
+
+func (s *recordScan) next(rows *sql.Rows) (row wire.TransactionRow, err error) {
+	if err := rows.Scan(s.into...); err != nil {
 		return row, err
 	}
-	stamp := strconv.FormatInt(timeNS, 10)
+	row = s.row
+	stamp := strconv.FormatInt(s.timeNS, 10)
 	row.Timestamp, row.ChangedSeq = &stamp, row.Seq
-	row.Tags, err = ledger.SplitTags(tags)
+	row.Tags, err = ledger.SplitTags(s.tags)
 	return row, err
 }
 
@@ -106,9 +120,10 @@ func recordRow(r *chain.Record) *wire.TransactionRow {
 // [Files.List] answers, and returns what proves them.
 func (f *Files) ListChain(ctx context.Context, account string, req wire.TransactionsRequest, each func([]wire.TransactionRow) error) (proof wire.ChainProof, err error) {
 	question := checkpoint.Question{Group: req.GroupID, Nonce: req.Nonce, KnownSize: req.KnownSize}
-	read := func(ctx context.Context, after int64, limit int) (list []wire.TransactionRow, more bool, err error) {
+	var list []wire.TransactionRow // of the piece; each is done with it before the next
+	read := func(ctx context.Context, after int64, limit int) (_ []wire.TransactionRow, more bool, err error) {
 		proof, err = f.log.Prove(ctx, question, func(tx *store.Tx) error {
-			list, more, err = chainRows(ctx, tx, account, req.GroupID, after, limit)
+			list, more, err = chainRows(ctx, tx, list[:0], account, req.GroupID, after, limit)
 			return err
 		})
 		return list, more, err
@@ -118,13 +133,15 @@ func (f *Files) ListChain(ctx context.Context, account string, req wire.Transact
 }
 
 // selectChain reads a page of a group's chain. What records of the old layout do
-// not hold comes from the file's row.
+// not hold comes from the file's row; for others no file is looked for, as none has
+// the reference NULL.
 const selectChain = `SELECT ledger.seq, ledger.tx_id, kind, ledger.time_ns, account, ledger.ref, ledger.file_hash, detail, fee, request, chain, number, tags,
 	CASE WHEN chain = '' THEN prev_hash END, filename, original_size, content_type
-	FROM ledger LEFT JOIN files ON ledger.chain = '' AND kind = '` + chain.KindRecord + `' AND files.ref = ledger.ref AND files.seq = ledger.seq
+	FROM ledger LEFT JOIN files ON files.ref = CASE WHEN chain = '' AND kind = '` + chain.KindRecord + `' THEN ledger.ref END AND files.seq = ledger.seq
 	WHERE ledger.group_id = ? AND kind <> '` + chain.KindClaim + `' AND ledger.seq > ? ORDER BY ledger.seq LIMIT ?`
 
-func chainRows(ctx context.Context, tx *store.Tx, account, group string, after int64, limit int) (list []wire.TransactionRow, more bool, err error) {
+// chainRows appends to list.
+func chainRows(ctx context.Context, tx *store.Tx, list []wire.TransactionRow, account, group string, after int64, limit int) (_ []wire.TransactionRow, more bool, err error) {
 	if err := mayList(ctx, tx, group, account); err != nil {
 		return nil, false, err
 	}
@@ -133,26 +150,28 @@ func chainRows(ctx context.Context, tx *store.Tx, account, group string, after i
 		return nil, false, fmt.Errorf("list the chain: %w", err)
 	}
 	defer rows.Close()
-	list = []wire.TransactionRow{}
+	var prev []byte
+	var name, contentType sql.NullString
+	var size sql.NullInt64
+	record := newRecordScan(&prev, &name, &size, &contentType)
 	for bytes := 0; rows.Next() && bytes < pieceBytes; {
-		var prev []byte
-		var name, contentType sql.NullString
-		var size sql.NullInt64
-		row, err := scanRecord(rows, &prev, &name, &size, &contentType)
+		row, err := record.next(rows)
 		if err != nil {
 			return nil, false, fmt.Errorf("list the chain: %w", err)
 		}
-		row.PrevHash = hex.EncodeToString(prev)
-		fileFacts(&row, name.String, size, contentType.String)
+		if row.Chain == "" {
+			row.PrevHash = hex.EncodeToString(prev)
+			fileFacts(&row, name.String, size, contentType.String)
+		}
 		list = append(list, row)
-		bytes += recordBytes(row)
+		bytes += recordBytes(&row)
 		more = len(list) == limit || bytes >= pieceBytes
 	}
 	return list, more, rows.Err()
 }
 
 // recordBytes is about what a record takes in memory.
-func recordBytes(row wire.TransactionRow) int {
+func recordBytes(row *wire.TransactionRow) int {
 	n := rowBytes + len(row.Detail) + lengthOf(row.Filename)
 	for _, text := range row.Tags {
 		n += len(text)
