@@ -258,6 +258,16 @@ func TestThreat26UploadIsAnsweredWithAReceipt(t *testing.T) {
 	if two, _ := json.Marshal(again); string(one) != string(two) {
 		t.Errorf("repeated:\n%s\n%s", one, two)
 	}
+	var kept int
+	if err := r.openDatabase().QueryRow("SELECT length(result) FROM uploads").Scan(&kept); err != nil || kept == 0 || kept > 400 {
+		t.Errorf("%d bytes are kept of the answer, %v: the ledger has its record", kept, err)
+	}
+	if _, err := r.openDatabase().Exec("UPDATE uploads SET result = '" + string(one) + "'"); err != nil { // as earlier versions kept it
+		t.Fatal(err)
+	}
+	if two, _ := json.Marshal(must[wire.FinalizeUploadResult](alice, wire.OpFinalizeUpload, request)); string(one) != string(two) {
+		t.Errorf("repeated, kept as a whole:\n%s\n%s", one, two)
+	}
 	row := first.Record
 	if row == nil || first.Receipt == nil || row.GroupID != "g" || row.Detail != "late.txt" || tag(*row, chain.TagSize) != "7" || tag(*row, chain.TagType) != "text/plain" {
 		t.Fatalf("answer %s", one)

@@ -173,7 +173,7 @@ type upload struct {
 	keyVersion                        int64
 	keyID                             sql.NullInt64
 	blob                              *blob.Info // of a raw transfer
-	result                            []byte     // JSON once finalized
+	result                            []byte     // JSON once finalized, see answered
 }
 
 // blobSize is that of the raw transfer, 0 without one.
@@ -247,13 +247,12 @@ func (f *Files) put(ctx context.Context, r io.Reader, size int64) (blob.Info, er
 func (f *Files) Finalize(ctx context.Context, account string, req wire.FinalizeUploadRequest, data io.Reader) (out wire.FinalizeUploadResult, err error) {
 	var u upload
 	if err := f.store.Look(ctx, func(tx *store.Tx) (err error) {
-		u, err = getUpload(ctx, tx, account, req.UploadID)
+		if u, err = getUpload(ctx, tx, account, req.UploadID); err == nil && len(u.result) > 0 {
+			out, err = u.answered(ctx, tx)
+		}
 		return err
-	}); err != nil {
+	}); err != nil || len(u.result) > 0 {
 		return out, err
-	}
-	if len(u.result) > 0 {
-		return out, json.Unmarshal(u.result, &out)
 	}
 	req.FileHash = strings.ToLower(req.FileHash)
 	if raw, err := hex.DecodeString(req.FileHash); err != nil || len(raw) != sha256.Size {
@@ -298,7 +297,8 @@ func (f *Files) record(ctx context.Context, tx *store.Tx, account string, req wi
 		return out, false, err
 	}
 	if len(u.result) > 0 {
-		return out, false, json.Unmarshal(u.result, &out)
+		out, err = u.answered(ctx, tx)
+		return out, false, err
 	}
 	if _, err := groups.RequireWriter(ctx, tx, u.group, account); err != nil {
 		return out, false, err
@@ -330,15 +330,31 @@ func (f *Files) record(ctx context.Context, tx *store.Tx, account string, req wi
 	if err != nil {
 		return out, false, err
 	}
-	out = wire.FinalizeUploadResult{Location: u.ref, CID: u.ref, TransID: r.Tx, FileHash: req.FileHash, Seq: r.Seq,
-		Time: strconv.FormatInt(r.TimeNS, 10), Fee: r.Fee, Record: recordRow(&r.Record), Receipt: receipt}
-	result, err := json.Marshal(out)
+	out = u.answer(&r.Record, receipt)
+	result, err := json.Marshal(wire.FinalizeUploadResult{Seq: out.Seq, Receipt: out.Receipt})
 	if err != nil {
 		return out, false, err
 	}
 	_, err = tx.ExecContext(ctx, "UPDATE uploads SET result = ?, key_id = NULL, blob_id = NULL, expires_ns = ? WHERE id = ?",
 		string(result), time.Now().Add(UploadLife).UnixNano(), u.id)
 	return out, true, err
+}
+
+// answer is what the finalize of u is answered.
+func (u upload) answer(r *chain.Record, receipt *wire.ChainHead) wire.FinalizeUploadResult {
+	return wire.FinalizeUploadResult{Location: u.ref, CID: u.ref, TransID: r.Tx, FileHash: r.FileHash, Seq: r.Seq,
+		Time: strconv.FormatInt(r.TimeNS, 10), Fee: r.Fee, Record: recordRow(r), Receipt: receipt}
+}
+
+// answered is the answer that u got when it was finished. The table of uploads keeps
+// of it what the ledger lacks: a row of more than about 1000 bytes takes a page of its own
+// in SQLite, which every search that meets the row reads.
+func (u upload) answered(ctx context.Context, tx *store.Tx) (out wire.FinalizeUploadResult, err error) {
+	if err := json.Unmarshal(u.result, &out); err != nil || out.Location != "" { // kept as a whole by an earlier version
+		return out, err
+	}
+	r, err := ledger.At(ctx, tx, out.Seq)
+	return u.answer(&r.Record, out.Receipt), err
 }
 
 // plainSize is the size of a file's plaintext in bytes, nil when it is not known.

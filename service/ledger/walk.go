@@ -276,6 +276,22 @@ func ChainEnd(ctx context.Context, tx *store.Tx, name string) (p chain.Place, er
 	return p, nil
 }
 
+// At returns the record with a sequence.
+func At(ctx context.Context, tx *store.Tx, seq int64) (r chain.Row, err error) {
+	rows, err := tx.QueryContext(ctx, "SELECT "+columns+" FROM ledger WHERE seq = ?", seq)
+	if err != nil {
+		return r, fmt.Errorf("read record %d: %w", seq, err)
+	}
+	list, err := appendRecords(nil, rows)
+	if err == nil && len(list) != 1 {
+		err = sql.ErrNoRows
+	}
+	if err != nil {
+		return r, fmt.Errorf("read record %d: %w", seq, err)
+	}
+	return list[0], nil
+}
+
 func scan(rows *sql.Rows) (r chain.Row, err error) {
 	var tags string
 	var prev, hash []byte
