@@ -214,6 +214,7 @@ func (c *Client) readChain(ctx context.Context, g GroupID, from verified, fold *
 		if err != nil {
 			return err
 		}
+		fold.grow(len(page.rows), more)
 		for i := range page.rows {
 			row := &page.rows[i]
 			room -= rowBytes + textBytes(*row)
@@ -296,6 +297,17 @@ type folding struct {
 	entries []Entry // in the order of their first record
 	at      map[Ref]int
 	changed int // index of the newest changed one
+}
+
+// grow takes memory for n more records, and as many again when more follow.
+func (f *folding) grow(n int, more bool) {
+	if more {
+		n *= 2
+	}
+	f.entries = slices.Grow(f.entries, n)
+	if len(f.at) == 0 {
+		f.at = make(map[Ref]int, n)
+	}
 }
 
 func (f *folding) add(e Entry) {

@@ -13,7 +13,7 @@ import (
 // each least bytes. Strings and numbers that repeat from one row to the next are shared: do
 // not write through the pointers of a row.
 func ParseRows(raw []byte, free, least int) (rows []TransactionRow, ok bool) {
-	p := rowParser{raw: raw, free: free, least: least}
+	p := rowParser{raw: raw, last: &TransactionRow{}, free: free, least: least}
 	wrapped := p.take('{')
 	if wrapped && (!p.literal(`"result"`) || !p.take(':')) {
 		return nil, false
@@ -28,7 +28,7 @@ func ParseRows(raw []byte, free, least int) (rows []TransactionRow, ok bool) {
 // ParseChain is [ParseRows] for an answer with what proves the rows,
 // {"result": [rows], "proof": {…}}.
 func ParseChain(raw []byte, free, least int) (rows []TransactionRow, proof ChainProof, ok bool) {
-	p := rowParser{raw: raw, free: free, least: least}
+	p := rowParser{raw: raw, last: &TransactionRow{}, free: free, least: least}
 	if !p.take('{') || !p.literal(`"result"`) || !p.take(':') {
 		return nil, proof, false
 	}
@@ -47,7 +47,7 @@ func ParseChain(raw []byte, free, least int) (rows []TransactionRow, proof Chain
 type rowParser struct {
 	raw  []byte
 	at   int
-	last TransactionRow // to share what repeats
+	last *TransactionRow // to share what repeats
 
 	free, least int
 }
@@ -86,15 +86,15 @@ func (p *rowParser) rows() ([]TransactionRow, bool) {
 		return rows, true
 	}
 	for {
-		var row TransactionRow
-		if !p.row(&row) || len(rows) >= p.free+p.at/p.least {
+		rows = append(rows, TransactionRow{})
+		row := &rows[len(rows)-1]
+		if !p.row(row) || len(rows) > p.free+p.at/p.least {
 			return nil, false
 		}
-		if len(rows) == 0 { // the others are about as long as the first
-			rows = make([]TransactionRow, 0, 1+len(p.raw)/max(p.at, p.least))
-		}
-		rows = append(rows, row)
 		p.last = row
+		if len(rows) == 1 { // the others are about as long as the first
+			rows = append(make([]TransactionRow, 0, 1+len(p.raw)/max(p.at, p.least)), *row)
+		}
 		if p.take(']') {
 			return rows, true
 		}
@@ -108,7 +108,7 @@ func (p *rowParser) rows() ([]TransactionRow, bool) {
 // for encoding/json.
 func (p *rowParser) row(row *TransactionRow) bool {
 	return p.object(func(name []byte) (field int, ok bool) {
-		last := &p.last
+		last := p.last
 		switch string(name) {
 		case "trans_id":
 			return 0, p.text(&row.TransID, "")

@@ -71,7 +71,7 @@ func (r *Record) IsOld() bool { return r.Chain == "" }
 // Sum computes the hash of a record from its fields. service/LEDGER.md has both
 // layouts byte by byte; neither ever changes.
 func (r *Record) Sum() Hash {
-	b := make([]byte, 0, 512)
+	b := make([]byte, 0, 1024) // nearly every record fits, so that none is taken from the heap
 	text := func(s string) {
 		b = binary.BigEndian.AppendUint64(b, uint64(len(s)))
 		b = append(b, s...)
