@@ -18,7 +18,7 @@ func allEntries(ctx context.Context, c *sdk.Client, g sdk.GroupID) ([]sdk.Entry,
 		return nil, err
 	}
 	at := make(map[sdk.Ref]int, len(listed))
-	var entries []sdk.Entry
+	entries := make([]sdk.Entry, 0, len(listed))
 	for _, e := range listed {
 		if i, seen := at[e.Ref]; seen {
 			entries[i] = e

@@ -98,19 +98,24 @@ func Component(raw string) string {
 // are not UTF-8, and for the characters of also.
 func Escape(s, also string) string {
 	var b strings.Builder
+	done := 0 // bytes of s that b has; most names need none
 	for i := 0; i < len(s); {
 		r, size := utf8.DecodeRuneInString(s[i:])
 		if IsUnsafe(r) || r == utf8.RuneError && size <= 1 || strings.ContainsRune(also, r) {
+			b.WriteString(s[done:i])
 			for _, c := range []byte(s[i : i+size]) {
 				b.WriteByte('%')
 				b.WriteByte(hexDigits[c>>4])
 				b.WriteByte(hexDigits[c&15])
 			}
-		} else {
-			b.WriteString(s[i : i+size])
+			done = i + size
 		}
 		i += size
 	}
+	if done == 0 {
+		return s
+	}
+	b.WriteString(s[done:])
 	return b.String()
 }
 
