@@ -83,9 +83,15 @@ func TestThreat6WitnessSignsOneHistory(t *testing.T) {
 	if again, _ := published(); again != first {
 		t.Errorf("without the witness %q was published", again)
 	}
+	if status, health := there.get("/health"); status != http.StatusOK || !strings.Contains(health, "degraded") || !strings.Contains(health, "not signed") || strings.Contains(health, "127.0.0.1") {
+		t.Errorf("without the witness: %d %s", status, health)
+	}
 	away = false
 	if raw, ok := published(); !ok || !strings.Contains(raw, "\n4\n") {
 		t.Errorf("the witness is back, and did not sign %q", raw)
+	}
+	if _, health := there.get("/health"); strings.Contains(health, "degraded") {
+		t.Errorf("the witness is back: %s", health)
 	}
 	restarted := r.witnessed(server.URL, w.Key())
 	must[string](alice.at(restarted), wire.OpRegisterGroup, object{"group_id": "four"})

@@ -23,6 +23,8 @@ func (s *server) health(w http.ResponseWriter, r *http.Request) {
 	parts["checkpoints"] = "ok"
 	if err := s.Checkpoints.Problem(); err != nil {
 		checkpoints, status, parts["checkpoints"] = err.Error(), "degraded", "down"
+	} else if s.Checkpoints.Behind() {
+		checkpoints, status, parts["checkpoints"] = "the newest records are not signed: the log tells why", "degraded", "down"
 	}
 	room := s.Space.State()
 	if room == space.Full {

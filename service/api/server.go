@@ -66,6 +66,7 @@ type Deps struct {
 type Checkpoints interface {
 	Handler(refuse func(http.ResponseWriter, *http.Request, error)) http.Handler // everything below wire.PathTlog
 	Problem() error                                                              // why nothing is signed any more
+	Behind() bool
 }
 
 type server struct {

@@ -95,6 +95,7 @@ type Log struct {
 	hashes *os.File
 	signed Checkpoint // newest
 	failed error      // ErrContradiction or ledger.ErrBroken: nothing is signed any more
+	behind bool       // the last attempt to sign failed, and the next may succeed
 }
 
 // New returns the log of a data directory. origin names it in checkpoints; now is
@@ -144,6 +145,14 @@ func (l *Log) Problem() error {
 	return l.failed
 }
 
+// Behind tells that the newest records could not be signed, as while a witness does
+// not answer.
+func (l *Log) Behind() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.behind
+}
+
 // newest returns what is served.
 func (l *Log) newest() (Checkpoint, *os.File) {
 	l.mu.Lock()
@@ -179,10 +188,13 @@ func (l *Log) Update(ctx context.Context) error {
 		return err
 	}
 	err := l.update(ctx)
-	if errors.Is(err, ErrContradiction) || errors.Is(err, ledger.ErrBroken) {
-		l.mu.Lock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case errors.Is(err, ErrContradiction), errors.Is(err, ledger.ErrBroken):
 		l.failed = err
-		l.mu.Unlock()
+	case err == nil, ctx.Err() == nil: // else who asked has left
+		l.behind = err != nil
 	}
 	return err
 }
