@@ -820,6 +820,14 @@ func TestM3BusyMountNamesItsUsers(t *testing.T) {
 	if err != nil || i < 0 || mounts[i].Source != "svcfs:alice.svc.testnet" || mounts[i].Type != "fuse.svcfs" {
 		t.Errorf("%+v, %v", mounts, err)
 	}
+	m.unmountsOnceUnused()
+}
+
+// unmountsOnceUnused checks that a mount which a program uses stays and names it, and
+// that it is gone when the program is.
+func (m *mount) unmountsOnceUnused() {
+	t := m.t
+	t.Helper()
 	user := exec.Command("sleep", "1000")
 	user.Dir = m.path("team")
 	if err := user.Start(); err != nil {

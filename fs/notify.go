@@ -112,8 +112,15 @@ func (k *notifier) EntryChanged(d *tree.Dir, name string) {
 func (k *notifier) ContentChanged(f *tree.File) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if file := k.files[f]; file != nil && !k.ended {
-		k.contents[&file.Inode] = struct{}{}
+	if file := k.files[f]; file != nil {
+		k.drop(&file.Inode)
+	}
+}
+
+// drop queues an inode; k.mu is held.
+func (k *notifier) drop(n *gofs.Inode) {
+	if !k.ended {
+		k.contents[n] = struct{}{}
 		k.wake.Broadcast()
 	}
 }
@@ -122,9 +129,8 @@ func (k *notifier) ContentChanged(f *tree.File) {
 func (k *notifier) OwnerChanged(d *tree.Dir) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if dir := k.dirs[d]; dir != nil && !k.ended {
-		k.contents[&dir.Inode] = struct{}{}
-		k.wake.Broadcast()
+	if dir := k.dirs[d]; dir != nil {
+		k.drop(&dir.Inode)
 	}
 }
 
@@ -161,11 +167,10 @@ func (k *notifier) ContentGone(match func(*tree.File) bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for f, node := range k.files {
-		if !k.ended && match(f) {
-			k.contents[&node.Inode] = struct{}{}
+		if match(f) {
+			k.drop(&node.Inode)
 		}
 	}
-	k.wake.Broadcast()
 }
 
 var _ tree.Kernel = (*notifier)(nil)

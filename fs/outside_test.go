@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"os/exec"
-	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -17,24 +16,7 @@ func confined(p *plan) { p.Confine = true }
 func TestThreat19ConfinedMountUnmounts(t *testing.T) {
 	m := mounting(t, confined)
 	m.write("team/f", "x")
-	user := exec.Command("sleep", "1000")
-	user.Dir = m.path("team")
-	if err := user.Start(); err != nil {
-		t.Fatal(err)
-	}
-	a := m.order(order{Do: "unmount", Limit: hangLimit})
-	if !strings.Contains(a.Error, "in use by sleep (") || len(a.Busy) != 1 || a.Busy[0].PID != user.Process.Pid {
-		t.Errorf("busy: %+v", a)
-	}
-	_ = user.Process.Kill()
-	_ = user.Wait()
-	m.must(order{Do: "unmount", Limit: hangLimit})
-	if a := m.order(order{Do: "unmount", Limit: hangLimit}); a.Error != "" {
-		t.Errorf("unmounting again: %s", a.Error)
-	}
-	if err := CheckMountpoint(m.dir); err != nil {
-		t.Errorf("afterwards: %v", err)
-	}
+	m.unmountsOnceUnused()
 }
 
 // Threat 19: W2 in a confined mount.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -83,6 +84,19 @@ func (s *settings) whereMasterKey() string {
 	return cmp.Or(from.File, filepath.Join(s.data, vault.FileName))
 }
 
+// rotating replaces keys of the service, and says what comes next.
+func (s *settings) rotating(rotate func(*service.Service, context.Context) error, next string) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, _ []string) error {
+		return s.with(cmd.Context(), func(svc *service.Service) error {
+			if err := rotate(svc, cmd.Context()); err != nil {
+				return err
+			}
+			fmt.Fprintln(s.stdout, next)
+			return nil
+		})
+	}
+}
+
 func newRotateLogKey(s *settings) *cobra.Command {
 	return &cobra.Command{
 		Use: "rotate-log-key", Short: "Replace the key that signs the ledger's checkpoints", Args: noArgs,
@@ -92,16 +106,8 @@ that both keys signed, by which svcfs goes on with the new key. Whoever checks
 checkpoints in another way gets the new key from svcd audit. A witness signs
 nothing until it has the new key.`,
 		Example: "  svcd rotate-log-key --data /var/lib/svcd",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return s.with(cmd.Context(), func(svc *service.Service) error {
-				if err := svc.RotateLogKey(cmd.Context()); err != nil {
-					return err
-				}
-				fmt.Fprintln(s.stdout, "the log has a new key, and every svcd serve over this database signs with it from now on; svcd audit shows the key:\n"+
-					"give it to the witness, if there is one, and to everybody who gave the old one with --log-key")
-				return nil
-			})
-		},
+		RunE: s.rotating((*service.Service).RotateLogKey, "the log has a new key, and every svcd serve over this database signs with it from now on; svcd audit shows the key:\n"+
+			"give it to the witness, if there is one, and to everybody who gave the old one with --log-key"),
 	}
 }
 
@@ -117,14 +123,6 @@ Do this after a theft of the master key, beside svcd rotate-master-key: who had
 the master key and a copy of the database could make session tokens. With a
 service that was begun before it kept keys, the master key alone was enough.`,
 		Example: "  svcd rotate-token-key --data /var/lib/svcd",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return s.with(cmd.Context(), func(svc *service.Service) error {
-				if err := svc.RotateTokenKeys(cmd.Context()); err != nil {
-					return err
-				}
-				fmt.Fprintln(s.stdout, "session tokens have a new key: restart every svcd serve over this database, and every session ends")
-				return nil
-			})
-		},
+		RunE:    s.rotating((*service.Service).RotateTokenKeys, "session tokens have a new key: restart every svcd serve over this database, and every session ends"),
 	}
 }

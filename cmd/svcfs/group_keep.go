@@ -64,14 +64,16 @@ func timeOrNil(t time.Time) *time.Time {
 }
 
 func (a *app) groupKeepCommand() *cobra.Command {
+	return a.groupChangeCommand("keep GROUP", "Take back everything that waits to be destroyed in a group", "  svcfs group keep team", (*sdk.Client).KeepFiles)
+}
+
+// groupChangeCommand changes a group and prints what the service said.
+func (a *app) groupChangeCommand(use, short, example string, change func(*sdk.Client, context.Context, sdk.GroupID) (string, error)) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:     "keep GROUP",
-		Short:   "Take back everything that waits to be destroyed in a group",
-		Example: "  svcfs group keep team",
-		Args:    exactly(1, "one GROUP"),
+		Use: use, Short: short, Example: example, Args: exactly(1, "one GROUP"),
 		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
-			message, err := c.KeepFiles(ctx, sdk.GroupID(args[0]))
+			message, err := change(c, ctx, sdk.GroupID(args[0]))
 			if err != nil {
 				return err
 			}

@@ -148,23 +148,7 @@ func (a *app) openGroup(ctx context.Context, c *sdk.Client, group sdk.GroupID, f
 }
 
 func (a *app) groupCloseCommand() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use:     "close GROUP",
-		Short:   "End what 'group open' began; who has joined stays a member",
-		Example: "  svcfs group close submissions",
-		Args:    exactly(1, "one GROUP"),
-		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
-			message, err := c.CloseGroup(ctx, sdk.GroupID(args[0]))
-			if err != nil {
-				return err
-			}
-			return a.printMessage(asJSON, groupChange{Group: args[0], Message: message})
-		}),
-		ValidArgsFunction: a.completeGroup,
-	}
-	addJSON(cmd, &asJSON)
-	return cmd
+	return a.groupChangeCommand("close GROUP", "End what 'group open' began; who has joined stays a member", "  svcfs group close submissions", (*sdk.Client).CloseGroup)
 }
 
 // timeSpan is a flag value such as 90m, 24h or 7d.
