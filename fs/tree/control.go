@@ -55,7 +55,7 @@ func (f *File) pending() (Pending, bool) {
 	path := f.Path()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.stage == nil || !f.stage.dirty {
+	if f.is(stateCommitted) || f.is(stateCopied) {
 		return Pending{}, false
 	}
 	p := Pending{Path: path, Since: f.stage.since, Open: f.opens > 0}

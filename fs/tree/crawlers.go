@@ -49,7 +49,7 @@ const (
 // mayPeek reports whether an open may be no more than a look at the type, so that
 // the content is retrieved with the first read that wants more.
 func (f *File) mayPeek(flags OpenFlags) bool {
-	if f.t.cfg.AllowCrawlers || flags.Caller.Name == nil || flags.Write || f.staged.Load() || f.entry.Load() == nil || f.isCached() {
+	if f.t.cfg.AllowCrawlers || flags.Caller.Name == nil || flags.Write || f.isStaged() || f.entry.Load() == nil || f.isCached() {
 		return false
 	}
 	name := flags.Caller.Name()

@@ -342,17 +342,16 @@ func (d *Dir) createHere(name string, flags OpenFlags) (*File, *Handle, error) {
 	f := t.newFile(d, shown)
 	f.group, f.raw = d.group, d.rawPath(name)
 	f.scratch.Store(d.namesScratch(name) || temp)
+	if err := f.addStage(0, stateChanged); err != nil {
+		t.mu.Unlock()
+		return nil, nil, t.fail("create", join(d.Path(), name), err)
+	}
 	d.attach(shown, f)
 	d.mtime = t.now()
 	if !f.scratch.Load() {
 		d.group.version(f.raw).shown = f
 	}
-	f.staged.Store(true)
 	t.mu.Unlock()
-	if err := f.begin(); err != nil {
-		t.unlink(f, d, shown)
-		return nil, nil, t.fail("create", join(d.Path(), name), err)
-	}
 	return f, f.newHandle(flags), nil
 }
 
@@ -475,13 +474,13 @@ func (d *Dir) Fsync(ctx context.Context) error {
 	d.t.mu.RLock()
 	var files []*File
 	for _, n := range d.children {
-		if f, ok := n.(*File); ok && f.staged.Load() && !f.scratch.Load() {
+		if f, ok := n.(*File); ok && f.isStaged() && !f.scratch.Load() {
 			files = append(files, f)
 		}
 	}
 	d.t.mu.RUnlock()
 	for _, f := range files {
-		if !f.isDelayed() {
+		if !f.is(stateWaiting) {
 			continue
 		}
 		if err := f.commit(ctx, commitNow); err != nil {

@@ -35,18 +35,10 @@ type File struct {
 	// newer upload is not unlinked: its changes are the next version.
 	unlinked bool
 
-	staged  atomic.Bool   // there is a stage, or one is being made
 	scratch atomic.Bool   // lives in memory only (W6)
 	copier  atomic.Uint32 // thread that asked for the attributes last; see crawlers.go
-
-	// mu guards the content. It is held while bytes are copied, never while the
-	// service is asked: then stage.busy tells others to wait.
-	mu     sync.Mutex
-	naming gate         // see nameGate; nil until it is wanted
-	opens  int          // handles
-	lease  *cache.Lease // committed content, while handles are open
-	stage  *stage
-	lent   *lending // nil until content was to be lent
+	content
+	naming atomic.Pointer[gate] // see nameGate; nil until it is wanted
 
 	attrMu sync.Mutex
 	size   int64
@@ -76,12 +68,11 @@ func (t *Tree) newFile(dir *Dir, name string) *File {
 // nameGate lets one commit, rename, link or unlink of the file through at a time:
 // what is recorded and under which name belong together.
 func (f *File) nameGate() gate {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.naming == nil {
-		f.naming = newGate()
+	if f.naming.Load() == nil {
+		g := newGate()
+		f.naming.CompareAndSwap(nil, &g)
 	}
-	return f.naming
+	return *f.naming.Load()
 }
 
 func (f *File) setEntry(e *sdk.Entry) {
@@ -147,8 +138,8 @@ func (f *File) SetTimes(mtime time.Time) {
 	f.mtime, f.timed = mtime, true
 }
 
-// changed sets the modification time to now.
-func (f *File) changed() {
+// setChanged sets the modification time to now.
+func (f *File) setChanged() {
 	f.attrMu.Lock()
 	defer f.attrMu.Unlock()
 	f.mtime, f.timed = f.t.now(), false
@@ -187,7 +178,7 @@ func (f *File) state() string {
 	switch {
 	case f.scratch.Load():
 		return "scratch"
-	case f.staged.Load():
+	case f.isStaged():
 		return "staged"
 	case f.isCached():
 		return "cached"
@@ -203,7 +194,7 @@ func (f *File) isCached() bool {
 
 // openPrice tells what opening the file for reading would cost now.
 func (f *File) openPrice() (sdk.Amount, bool) {
-	if f.staged.Load() || f.isCached() {
+	if f.isStaged() || f.isCached() {
 		return sdk.Amount{}, true
 	}
 	if e := f.entry.Load(); e != nil && f.t.knownWrong(f.groupNow(), e.Ref) != nil {
@@ -295,7 +286,7 @@ func (f *File) load(ctx context.Context, h *Handle) error {
 	ready := f.stage != nil || f.lease != nil && !isPurged(f.lease)
 	f.mu.Unlock()
 	e := f.entry.Load()
-	if e != nil && (ready && !f.staged.Load() || f.isCached()) {
+	if e != nil && (ready && !f.isStaged() || f.isCached()) {
 		if err := f.t.stillMember(ctx, f.groupNow()); err != nil {
 			return err
 		}

@@ -206,7 +206,7 @@ func keepsName(why string) *Error {
 func (t *Tree) moveOf(f *File, from *link, to *Dir, newName string) *move {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	m := &move{link: from == nil, scratch: f.scratch.Load(), staged: f.staged.Load(), uploaded: f.entry.Load() != nil, crosses: f.group != to.group,
+	m := &move{link: from == nil, scratch: f.scratch.Load(), staged: f.isStaged(), uploaded: f.entry.Load() != nil, crosses: f.group != to.group,
 		toScratch: to.namesScratch(newName), raw: to.rawPath(newName), canRename: t.cfg.CanRename, canDelete: t.cfg.AllowDelete}
 	m.further = from != nil && !m.scratch && slices.Contains(f.links, *from)
 	e := f.record()
@@ -386,7 +386,7 @@ func (t *Tree) isNewest(e *sdk.Entry) bool {
 // commitAsNamed records the content of f under a name. A backup whose name was saved
 // again since is a version once more: its content is needed for that.
 func (f *File) commitAsNamed(ctx context.Context, g *group, raw string) (*sdk.Entry, error) {
-	if e := f.entry.Load(); e != nil && !f.staged.Load() {
+	if e := f.entry.Load(); e != nil && !f.isStaged() {
 		h := f.newHandle(OpenFlags{Read: true, Write: true})
 		defer h.Release()
 		if err := f.load(ctx, h); err != nil {
@@ -411,6 +411,8 @@ func (f *File) restage(ctx context.Context) error {
 			return err
 		}
 	}
-	f.stage.dirty = true
+	if f.is(stateCopied) {
+		f.move(stateChanged)
+	}
 	return nil
 }

@@ -293,7 +293,7 @@ func (t *Tree) placeAll(g *group, touched map[*versions]bool) (notices []notice)
 // telling late would throw a program out of a folder it has entered by then. Needs
 // Tree.mu.
 func (t *Tree) place(g *group, v *versions) []notice {
-	if g.gone || v.shown != nil && v.shown.staged.Load() {
+	if g.gone || v.shown != nil && v.shown.isStaged() {
 		return nil
 	}
 	newest := v.newest()

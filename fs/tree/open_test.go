@@ -553,7 +553,7 @@ func TestW5EmptyFilesGoAFewAtATime(t *testing.T) {
 	until(t, "some are being uploaded", func() bool { return w.hasBegun("upload") >= delayedUploads })
 	waiting := 0
 	for i := range files {
-		if m.node(fmt.Sprintf("/team/f%d", i)).(*File).isDelayed() {
+		if m.node(fmt.Sprintf("/team/f%d", i)).(*File).is(stateWaiting) {
 			waiting++
 		}
 	}

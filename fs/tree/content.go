@@ -1,0 +1,389 @@
+package tree
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/svcfs/svcfs/cache"
+	"github.com/svcfs/svcfs/sdk"
+)
+
+// state is where a file's content stands. What was recorded never changes: programs
+// change a copy in memory, the stage, until that is recorded in turn. There is one in
+// every state but committed. See [state.steps] for the ways from one to another.
+type state uint32
+
+const (
+	stateCommitted state = iota // what the record says, or nothing yet
+	stateCopied                 // the stage equals what is committed
+	stateChanged                // the stage holds something that the ledger has not recorded
+	stateWaiting                // changed: an empty file that was closed, until its moment comes (W5)
+	stateSending                // changed: it is being sealed and sent, and nobody touches the bytes
+)
+
+// step is a way from one state to another, and when it is taken.
+type step struct {
+	to   state
+	when string
+}
+
+// steps are all ways out of a state; [File.move] takes no other.
+func (s state) steps() []step {
+	switch s {
+	case stateCommitted:
+		return []step{{stateCopied, "a program is about to write"}, {stateChanged, "created, or truncated to nothing"}}
+	case stateCopied:
+		return []step{{stateChanged, "written, or to be recorded again"}, {stateCommitted, "closed without a write, or given up"}}
+	case stateChanged:
+		return []step{{stateSending, "closed, synced, renamed or linked"}, {stateWaiting, "closed while it is empty"},
+			{stateCommitted, "the ledger has the same bytes already, or nobody can reach them any more"}}
+	case stateWaiting:
+		return []step{{stateChanged, "written, or its moment has come"}, {stateSending, "synced, renamed or linked"},
+			{stateCommitted, "the ledger has the same bytes already, or nobody can reach them any more"}}
+	case stateSending:
+		return []step{{stateCommitted, "recorded"}, {stateChanged, "failed"}}
+	}
+	return nil
+}
+
+func (s state) String() string {
+	return [...]string{"committed", "copied", "changed", "waiting", "sending"}[s]
+}
+
+// leadsTo reports whether there is a step from s to another state.
+func (s state) leadsTo(to state) bool {
+	for _, step := range s.steps() {
+		if step.to == to {
+			return true
+		}
+	}
+	return false
+}
+
+// content is what a file holds, committed and staged.
+type content struct {
+	now atomic.Uint32 // the state; changed by [File.move] only
+
+	// mu guards what follows. It is held while bytes are copied, never while the
+	// service is asked: then the state is sending, and stage.sent tells when it ends.
+	mu    sync.Mutex
+	opens int          // handles
+	lease *cache.Lease // committed content, while handles are open
+	stage *stage       // nil while committed
+	lent  *lending     // nil until content was to be lent
+}
+
+// stage is the copy of a file that programs change, in memory. Its fields are guarded by
+// content.mu; the bytes belong to who sends them while the state is sending.
+type stage struct {
+	buf      *sdk.Buffer
+	reserved int64 // bytes of the staging budget
+	since    time.Time
+	failed   *Error        // of the last attempt to record it; nil when none failed
+	sent     chan struct{} // closed when sending ends
+	base     sdk.Seq       // newest upload of the name when the change began (W11)
+}
+
+// is reports the state. Who does not hold content.mu learns what it was a moment ago.
+func (c *content) is(s state) bool { return state(c.now.Load()) == s }
+
+// isStaged reports whether there is a copy that may differ from what is committed.
+func (c *content) isStaged() bool { return !c.is(stateCommitted) }
+
+// move takes a step. Needs content.mu, but for a file that nobody else has yet.
+func (f *File) move(to state) {
+	from := state(f.now.Swap(uint32(to)))
+	if !from.leadsTo(to) {
+		f.t.mistake("content that is " + from.String() + " cannot become " + to.String())
+	}
+	f.t.stagedMu.Lock()
+	defer f.t.stagedMu.Unlock()
+	if to == stateCommitted {
+		delete(f.t.staged, f)
+	} else {
+		f.t.staged[f] = struct{}{}
+	}
+}
+
+// mistake reports what cannot be: an error of this program. Tests with the race
+// detector end there.
+func (t *Tree) mistake(text string) {
+	t.log.Error("please report this mistake of the program", "what", text)
+	if raceEnabled {
+		panic(text)
+	}
+}
+
+// isLeftover reports whether nobody has the file open, something in it is not
+// recorded, and nobody was told so: an interrupted close, or pages of a mapping
+// that came late. Needs File.mu.
+func (f *File) isLeftover() bool {
+	return f.opens == 0 && f.is(stateChanged) && !f.scratch.Load() && (f.stage.failed == nil || f.stage.failed.Class == ClassInterrupted)
+}
+
+// quiet waits until the file is not being sealed and returns its stage, or nil,
+// with File.mu held. On error the lock is not held.
+func (f *File) quiet(ctx context.Context) (*stage, error) {
+	for {
+		f.mu.Lock()
+		if !f.is(stateSending) {
+			return f.stage, nil
+		}
+		sent := f.stage.sent
+		f.mu.Unlock()
+		select {
+		case <-sent:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// addStage makes an empty stage of size bytes. Needs File.mu, but for a file that
+// nobody else has yet.
+func (f *File) addStage(size int64, becomes state) *Error {
+	buf, err := f.t.pool.Get(0)
+	if err != nil {
+		return &Error{Class: ClassNoMemory, Err: err}
+	}
+	f.stage = &stage{buf: buf, since: f.t.now()}
+	if e := f.entry.Load(); e != nil {
+		f.stage.base = e.Seq
+	}
+	f.move(becomes)
+	if err := f.resize(size); err != nil {
+		f.dropStage()
+		return err
+	}
+	return nil
+}
+
+// dropStage wipes the stage. Needs File.mu.
+func (f *File) dropStage() {
+	s := f.stage
+	if s == nil {
+		return
+	}
+	s.buf.Release()
+	f.t.staging.Add(-s.reserved)
+	f.stage = nil
+	f.move(stateCommitted)
+}
+
+// dropUseless wipes staged content when nobody has the file open that nobody can
+// open any more, or that a refused write left unchanged. Needs File.mu.
+func (f *File) dropUseless() {
+	if f.opens > 0 || f.is(stateCommitted) || f.is(stateSending) {
+		return
+	}
+	f.t.mu.RLock()
+	gone := f.unlinked
+	f.t.mu.RUnlock()
+	if gone || f.is(stateCopied) {
+		f.dropStage()
+	}
+}
+
+// dropUnused is dropUseless for who does not hold File.mu.
+func (f *File) dropUnused() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.dropUseless()
+}
+
+// discard wipes staged content, whoever has it open, once it is not being sent.
+func (f *File) discard() {
+	if s, err := f.quiet(context.Background()); err == nil {
+		if s != nil {
+			f.dropStage()
+		}
+		f.mu.Unlock()
+	}
+}
+
+// length is that of the content. Needs File.mu and a stage or a lease, but for a file
+// that was never written.
+func (f *File) length() int64 {
+	switch {
+	case f.stage != nil:
+		return f.stage.buf.Len()
+	case f.lease != nil:
+		return f.lease.Len()
+	}
+	return 0
+}
+
+// copyIn makes the stage from the committed content. Needs File.mu and a lease.
+func (f *File) copyIn() *Error {
+	if err := f.addStage(f.length(), stateCopied); err != nil {
+		return err
+	}
+	if f.lease == nil {
+		return nil
+	}
+	if _, err := f.lease.ReadAt(f.stage.buf.Bytes(), 0); err != nil {
+		f.dropStage()
+		return revoked()
+	}
+	return nil
+}
+
+// resize changes the staged length within the budget; what is refused leaves the
+// content as it was (W12). Needs File.mu.
+func (f *File) resize(size int64) *Error {
+	s := f.stage
+	need := max(size, s.reserved)
+	if size > s.reserved {
+		if total := f.t.staging.Add(need - s.reserved); total > f.t.cfg.StagingBytes {
+			f.t.staging.Add(s.reserved - need)
+			return &Error{Class: ClassNoMemory, Err: errText("files being written already hold " + byteText(total-need+s.reserved) +
+				" of the " + byteText(f.t.cfg.StagingBytes) + " allowed"), Hint: "Close other files first, or mount with a larger --staging-size."}
+		}
+		s.reserved = need
+	}
+	if err := s.buf.Resize(size); err != nil {
+		return &Error{Class: ClassNoMemory, Err: err}
+	}
+	f.setSize(size)
+	return nil
+}
+
+// mayHold refuses a file of size bytes that this mount, or the service, would not take
+// (W12).
+func (c *Config) mayHold(size int64) *Error {
+	limit, hint := c.MaxFileBytes, "Mount with a larger --max-file-size."
+	if c.MaxUploadBytes <= limit {
+		limit, hint = c.MaxUploadBytes, "Split it, for example with: split -b 1G. The operator of the service sets its limit."
+	}
+	if size <= limit {
+		return nil
+	}
+	return &Error{Class: ClassTooBig, Err: errText("the file would be larger than " + byteText(limit)), Hint: hint}
+}
+
+func (f *File) writeAt(ctx context.Context, p []byte, off int64) error {
+	s, err := f.quiet(ctx)
+	if err != nil {
+		return err
+	}
+	defer f.mu.Unlock()
+	if f.isLost() {
+		return revoked()
+	}
+	if err := f.t.cfg.mayHold(max(off+int64(len(p)), f.length())); err != nil {
+		return err
+	}
+	if s == nil {
+		if err := f.copyIn(); err != nil {
+			return err
+		}
+		s = f.stage
+	}
+	if end := off + int64(len(p)); end > s.buf.Len() {
+		if err := f.resize(end); err != nil {
+			return err
+		}
+	}
+	if _, err := s.buf.WriteAt(p, off); err != nil {
+		return &Error{Class: ClassNoMemory, Err: err}
+	}
+	f.touched()
+	return nil
+}
+
+// touched notes that a program has changed the stage. Needs File.mu.
+func (f *File) touched() {
+	if !f.is(stateChanged) {
+		f.move(stateChanged)
+	}
+	f.setChanged()
+}
+
+// Truncate sets the length. To zero it needs no content; to anything else of an
+// uploaded file it retrieves it first, which costs one claim. Without a handle (h
+// is nil) the change is committed at once, unless somebody is writing to the file:
+// closing it commits both.
+func (f *File) Truncate(ctx context.Context, size int64, h *Handle) error {
+	if f.show != nil {
+		return f.failed("truncate", controlOnly())
+	}
+	if err := f.Changeable("truncate"); err != nil {
+		return err
+	}
+	if f.old {
+		return f.failed("truncate", oldVersion())
+	}
+	own := h
+	if h == nil {
+		own = f.newHandle(OpenFlags{Write: true})
+		own.late = true
+		defer own.Release()
+	}
+	if size != 0 {
+		if err := own.loadLate(ctx); err != nil {
+			return f.failed("truncate", err)
+		}
+	}
+	f.mu.Lock()
+	later := h != nil || f.opens > 1 && (f.is(stateChanged) || f.is(stateSending))
+	f.mu.Unlock()
+	if err := f.setLength(ctx, size); err != nil {
+		return f.failed("truncate", err)
+	}
+	if later {
+		return nil
+	}
+	if err := f.commit(ctx, commitOnClose); err != nil {
+		return f.failed("truncate", err)
+	}
+	return nil
+}
+
+func (f *File) setLength(ctx context.Context, size int64) error {
+	s, err := f.quiet(ctx)
+	if err != nil {
+		return err
+	}
+	defer f.mu.Unlock()
+	if err := f.t.cfg.mayHold(size); err != nil {
+		return err
+	}
+	if s == nil && size == 0 {
+		if err := f.addStage(0, stateChanged); err != nil {
+			return err
+		}
+		f.setSize(0)
+		f.touched()
+		return nil
+	}
+	if s == nil {
+		if f.lease != nil && f.lease.Len() == size {
+			return nil
+		}
+		if err := f.copyIn(); err != nil {
+			return err
+		}
+	}
+	if f.stage.buf.Len() == size {
+		return nil
+	}
+	if err := f.resize(size); err != nil {
+		return err
+	}
+	f.touched()
+	return nil
+}
+
+func (t *Tree) stagedFiles() []*File {
+	t.stagedMu.Lock()
+	defer t.stagedMu.Unlock()
+	files := make([]*File, 0, len(t.staged))
+	for f := range t.staged {
+		files = append(files, f)
+	}
+	return files
+}
+
+var _ cache.Buffer = (*sdk.Buffer)(nil)

@@ -1,0 +1,122 @@
+package tree
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/svcfs/svcfs/sdk"
+)
+
+// Every step of the table is one that programs take; that they take no other is
+// checked by move in every test with the race detector.
+func TestStepsOfContent(t *testing.T) {
+	failed := &sdk.Error{Op: "upload", Kind: sdk.KindUnavailable, Err: errors.New("scripted")}
+	type scene struct {
+		m *mounted
+		w *world
+		f *File
+		h *Handle
+	}
+	write := func(t *testing.T, s *scene, text string) {
+		t.Helper()
+		if _, err := s.h.WriteAt(t.Context(), []byte(text), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create := func(t *testing.T, s *scene) { s.h = s.m.create("/team/new"); s.f = s.h.File() }
+	uploaded := func(t *testing.T, s *scene) {
+		s.h = s.m.open("/team/old", OpenFlags{Read: true, Write: true})
+		s.f = s.h.File()
+	}
+	refused := func(t *testing.T, s *scene) { // a write that finds no room after the content was copied
+		t.Helper()
+		uploaded(t, s)
+		_, err := s.h.WriteAt(t.Context(), make([]byte, 3000), 0)
+		wantClass(t, err, ClassNoMemory)
+	}
+	empty := func(t *testing.T, s *scene) {
+		t.Helper()
+		create(t, s)
+		if err := s.h.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fsync := func(t *testing.T, s *scene) { _ = s.h.Fsync(t.Context()) }
+	unlink := func(t *testing.T, s *scene) {
+		t.Helper()
+		if err := s.m.dir("/team").Unlink(t.Context(), "new"); err != nil {
+			t.Fatal(err)
+		}
+		s.h.Release()
+	}
+	// send looks at the file while an upload hangs, and lets it end.
+	send := func(t *testing.T, s *scene) {
+		t.Helper()
+		goOn, done := s.w.stall("upload"), make(chan struct{})
+		go func() { fsync(t, s); close(done) }()
+		until(t, "it is being sent", func() bool { return s.f.is(stateSending) })
+		goOn()
+		<-done
+	}
+	taken := map[state]map[state]bool{}
+	for _, tc := range []struct {
+		from, to  state
+		begin, do func(*testing.T, *scene)
+	}{
+		{stateCommitted, stateCopied, uploaded, func(t *testing.T, s *scene) { s.h.Release(); refused(t, s) }},
+		{stateCommitted, stateChanged, uploaded, func(t *testing.T, s *scene) { _ = s.f.Truncate(t.Context(), 0, s.h) }},
+		{stateCopied, stateChanged, refused, func(t *testing.T, s *scene) { write(t, s, "x") }},
+		{stateCopied, stateCommitted, refused, func(t *testing.T, s *scene) { s.h.Release() }},
+		{stateChanged, stateWaiting, create, func(t *testing.T, s *scene) { _ = s.h.Flush(t.Context()) }},
+		{stateChanged, stateSending, create, send},
+		{stateSending, stateCommitted, create, send},
+		{stateChanged, stateCommitted, create, unlink},
+		{stateWaiting, stateChanged, empty, func(t *testing.T, s *scene) { write(t, s, "x") }},
+		{stateWaiting, stateSending, empty, send},
+		{stateWaiting, stateCommitted, empty, unlink},
+		{stateSending, stateChanged, func(t *testing.T, s *scene) { create(t, s); s.w.set("upload", failed) }, send},
+	} {
+		t.Run(tc.from.String()+" to "+tc.to.String(), func(t *testing.T) {
+			w := team()
+			w.put("team", alice, "old", []byte("content"))
+			s := &scene{w: w, m: mount(t, w, alice, func(c *Config) { c.StagingBytes = 2000 })}
+			tc.begin(t, s)
+			if tc.from != stateSending && !s.f.is(tc.from) {
+				t.Fatalf("begins in another state than %s", tc.from)
+			}
+			tc.do(t, s)
+			if tc.to != stateSending && !s.f.is(tc.to) {
+				t.Errorf("ends in another state than %s", tc.to)
+			}
+		})
+		if taken[tc.from] == nil {
+			taken[tc.from] = map[state]bool{}
+		}
+		taken[tc.from][tc.to] = true
+	}
+	for from := stateCommitted; from <= stateSending; from++ {
+		for _, step := range from.steps() {
+			if !taken[from][step.to] {
+				t.Errorf("nothing takes content from %s to %s: %s", from, step.to, step.when)
+			}
+		}
+	}
+}
+
+// A step that the table lacks is a mistake of the program, which is told.
+func TestOtherStepsOfContentAreMistakes(t *testing.T) {
+	var log bytes.Buffer
+	m := mount(t, team(), alice, func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	f := m.create("/team/f").File()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	defer func() {
+		if ended := recover() != nil; ended != raceEnabled || !strings.Contains(log.String(), "changed cannot become copied") {
+			t.Errorf("ended: %v, log: %s", ended, &log)
+		}
+	}()
+	f.move(stateCopied)
+}
