@@ -303,6 +303,12 @@ func (f *File) load(ctx context.Context, h *Handle) error {
 	lease, err := f.t.cache.Get(ctx, f.key(e), func(ctx context.Context, room *cache.Room) (cache.Buffer, error) {
 		return f.retrieve(ctx, e, room)
 	})
+	if errors.Is(err, cache.ErrPurged) { // deleted or revoked while it was on its way
+		if f.isLost() {
+			return revoked()
+		}
+		return &Error{Class: ClassNotExist, Err: errText("the file was deleted")}
+	}
 	if err != nil {
 		if gone := f.groupNow(); wrapRemote("", "", err).Class == ClassAccess {
 			return f.t.failedInGroup(ctx, gone, "open", f.Path(), err)
@@ -414,7 +420,6 @@ func (t *Tree) knownWrong(g *group, ref sdk.Ref) error {
 		Hint: "Ask who uploaded it to save it again. It was fetched once and is not paid for again; 'svcfs refresh' allows another try."}
 }
 
-// failed notes why an operation on f failed.
 // Changeable refuses to change anything of a file in a read-only mount, and where
 // this account is a reader.
 func (f *File) Changeable(op string) error {
@@ -424,6 +429,7 @@ func (f *File) Changeable(op string) error {
 	return nil
 }
 
+// failed notes why an operation on f failed.
 func (f *File) failed(op string, err error) error {
 	path := f.Path()
 	wrapped := wrapRemote(op, path, err)

@@ -800,3 +800,34 @@ func TestW11OneMountHasNoConflicts(t *testing.T) {
 		t.Errorf("errors holds %s", text)
 	}
 }
+
+// E: what is deleted while it is fetched is not there, and what is lost is revoked.
+func TestEDeletedOrRevokedWhileItIsFetched(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		happen func(w *world)
+		want   Class
+	}{
+		{"deleted", func(w *world) { w.shred("team", w.rows["team"][0].Ref) }, ClassNotExist},
+		{"revoked", func(w *world) { w.revoke("team", bob) }, ClassRevoked},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := team()
+			w.put("team", alice, "f", []byte("x"))
+			m := mount(t, w, bob)
+			m.names("/team")
+			goOn, ended := w.stall("retrieve"), make(chan error)
+			go func() {
+				_, err := m.read("/team/f")
+				ended <- err
+			}()
+			until(t, "it is being fetched", func() bool { return w.hasBegun("retrieve") > 0 })
+			tc.happen(w)
+			if err := m.Refresh(t.Context()); err != nil {
+				t.Error(err)
+			}
+			goOn()
+			wantClass(t, <-ended, tc.want)
+		})
+	}
+}
