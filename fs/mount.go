@@ -183,6 +183,9 @@ func (m *mounted) mountOptions() fuse.MountOptions {
 	if m.opt.NoExec {
 		o.Options = append(o.Options, "noexec")
 	}
+	if m.opt.Outside.mounts() {
+		return o
+	}
 	if os.Geteuid() != 0 { // fusermount3 adds nosuid and nodev itself
 		if m.opt.ReadOnly {
 			o.Options = append(o.Options, "ro")

@@ -147,7 +147,7 @@ func (m *mounter) mount(r mountRequest) (fd int, err error) {
 	}
 	err = unix.Mount(r.Source, fmt.Sprintf("/proc/self/fd/%d", mounterDir), "fuse."+fsType, flags, data)
 	if err == nil {
-		if m.id, err = mountID(m.place); err != nil {
+		if m.id, err = m.shown(); err != nil {
 			err = errors.Join(err, unix.Unmount(m.place, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW))
 		}
 	}
@@ -161,7 +161,7 @@ func (m *mounter) mount(r mountRequest) (fd int, err error) {
 
 // unmount takes away the mount that this process made, and no other.
 func (m *mounter) unmount(flags int) error {
-	id, err := mountID(m.place)
+	id, err := m.shown()
 	if err != nil {
 		return err
 	}
@@ -179,22 +179,17 @@ func (m *mounter) end() {
 	_ = m.unmount(unix.MNT_DETACH) // mostly gone already
 }
 
-// mountID returns the number of the mount that path lies in. It asks nothing of what
-// is mounted.
-func mountID(path string) (string, error) {
-	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+// shown returns the number of the mount that shows at the place, "" without one. It
+// looks at nothing there, which would wait where systemd mounts on demand.
+func (m *mounter) shown() (string, error) {
+	parent, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", mounterParent))
 	if err != nil {
 		return "", err
 	}
-	defer unix.Close(fd)
-	info, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", fd))
+	points, err := mountpoints()
 	if err != nil {
 		return "", err
 	}
-	for line := range strings.Lines(string(info)) {
-		if id, ok := strings.CutPrefix(line, "mnt_id:"); ok {
-			return strings.TrimSpace(id), nil
-		}
-	}
-	return "", errors.New("the kernel does not tell which mount a file is on")
+	at, _ := mountAt(points, filepath.Join(parent, filepath.Base(m.place)))
+	return at.id, nil
 }

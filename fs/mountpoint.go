@@ -48,7 +48,7 @@ func CheckMountpoint(dir string, keepOut ...string) error {
 	if err != nil {
 		return refuseSystem(dir, err)
 	}
-	if at, ok := mountAt(points, full); ok {
+	if at, ok := mountAt(points, full); ok && at.Type != autoFS {
 		return refuseMounted(dir, at)
 	}
 	if err := checkDirectory(dir); err != nil {
@@ -170,6 +170,11 @@ type covered struct {
 func coverable(dir string) (covered, error) {
 	if os.Geteuid() == 0 {
 		return covered{}, nil
+	}
+	if points, err := mountpoints(); err == nil {
+		if at, _ := mountAt(points, dir); at.Type == autoFS { // who looks waits until it is mounted on
+			return covered{}, nil
+		}
 	}
 	f, err := os.Open(dir)
 	if errors.Is(err, os.ErrPermission) {

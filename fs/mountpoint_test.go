@@ -114,7 +114,7 @@ short line
 	if len(points) != 5 {
 		t.Fatalf("%d mounts: %+v", len(points), points)
 	}
-	if want := (MountInfo{"/home/a b\\c\td", "fuse.svcfs", "svcfs:alice x"}); points[1] != want {
+	if want := (MountInfo{"/home/a b\\c\td", "fuse.svcfs", "svcfs:alice x", points[1].id}); points[1] != want {
 		t.Errorf("got %+v, want %+v", points[1], want)
 	}
 	if at, ok := mountAt(points, "/mnt"); !ok || at.Source != "svcfs:bob" {

@@ -10,7 +10,11 @@ type MountInfo struct {
 	Dir    string // mountpoint
 	Type   string // such as fuse.svcfs
 	Source string // svcfs:ACCOUNT
+	id     string // of the kernel's
 }
+
+// autoFS is the type of what systemd puts where something is mounted on demand.
+const autoFS = "autofs"
 
 // Mounts lists the svcfs mounts this process can see, dead ones too.
 func Mounts() ([]MountInfo, error) {
@@ -41,7 +45,7 @@ func mountpoints() ([]MountInfo, error) {
 // parseMountinfo reads proc(5) mountinfo: fields, a lone dash, type and source.
 // Of mounts stacked on one directory the last is the one that shows.
 func parseMountinfo(text string) []MountInfo {
-	const dirField, minFields = 4, 5
+	const idField, dirField, minFields = 0, 4, 5
 	var list []MountInfo
 	for line := range strings.Lines(text) {
 		before, after, ok := strings.Cut(line, " - ")
@@ -49,7 +53,7 @@ func parseMountinfo(text string) []MountInfo {
 		if !ok || len(fields) < minFields || len(rest) < 2 {
 			continue
 		}
-		list = append(list, MountInfo{Dir: unescape(fields[dirField]), Type: rest[0], Source: unescape(rest[1])})
+		list = append(list, MountInfo{Dir: unescape(fields[dirField]), Type: rest[0], Source: unescape(rest[1]), id: fields[idField]})
 	}
 	return list
 }

@@ -152,3 +152,40 @@ func TestThreat1FstabLineBoundsTheUser(t *testing.T) {
 		umount /mnt/x; left`)
 	want(t, out, "svcfs: .*/etc/fuse.conf does not allow --allow-other.*", `svcfs:\S+ +fuse.svcfs +ro,nosuid,nodev,noexec,\S*user_id=4242,group_id=4242,default_permissions,allow_other\S*`, `content\nleft:  \.`)
 }
+
+// A line with x-systemd.automount is mounted when somebody looks, and again after it
+// was unmounted: what systemd does of it is done by hand, with autofs of the kernel.
+// Whoever looks at the folder meanwhile waits until mount(8) has ended, but for the
+// process group that mounts.
+func TestFstabLineOnDemand(t *testing.T) {
+	out := fstab(t, `cat >/mnt/automount <<'END'
+import ctypes, fcntl, os, struct, subprocess
+packets, pipe = os.pipe()
+os.setpgid(0, 0)
+options = "fd=%d,pgrp=%d,minproto=5,maxproto=5,direct" % (pipe, os.getpgrp())
+if ctypes.CDLL(None).mount(b"systemd-1", b"/mnt/x", b"autofs", 0, options.encode()) != 0:
+    raise SystemExit("autofs is not mounted")
+os.close(pipe)
+root = os.open("/mnt/x", os.O_RDONLY)
+open("/mnt/up", "w").close()
+READY, FAIL = 0x9360, 0x9361
+while packet := os.read(packets, 1024):
+    token = struct.unpack("iiI", packet[:12])[2]
+    failed = subprocess.run(["mount", "/mnt/x"]).returncode
+    print("mount says", failed, flush=True)
+    fcntl.ioctl(root, FAIL if failed else READY, token)
+END
+		line x-systemd.automount,api_key_file=/mnt/home/key,user=carol
+		python3 /mnt/automount &
+		until [[ -e /mnt/up ]]; do kill -0 $!; sleep 0.01; done
+		carol cat /mnt/x/team/f; umount /mnt/x
+		carol cat /mnt/x/team/f; umount /mnt/x
+		cp /mnt/home/key /mnt/other/key
+		line x-systemd.automount,api_key_file=/mnt/other/key
+		cat /mnt/x/team/f; umount /mnt/x
+		for p in $(running); do ended $p; done
+		rm /mnt/other/key
+		if cat /mnt/x/team/f; then exit 1; fi`)
+	once := `mounted .* on /mnt/x\nmount says 0\ncontent\n`
+	want(t, out, once+once+once+"(?s:.*)mount says 3\ncat: .*No such file or directory")
+}

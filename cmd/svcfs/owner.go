@@ -20,8 +20,8 @@ import (
 // mounterFlag is how the process of a user is told who mounts for it.
 const mounterFlag = "mounter-fd"
 
-// mountHelper is the program as mount(8) runs it. When root mounts for a user, a
-// mounter stays root, and all else is a process of that user from its first
+// mountHelper is the program as mount(8) runs it. When root mounts, a mounter does that,
+// and all else is a process of its own; of the user for whom root mounts, from its first
 // instruction: the key, the settings and what they run are read and run as they are by
 // the user's own commands.
 func (a *app) mountHelper(ctx context.Context, args []string) exitCode {
@@ -41,20 +41,18 @@ func (a *app) runMountHelper(ctx context.Context, args []string) (exitCode, erro
 	if args, err = call.args(); err != nil {
 		return exitOther, err
 	}
-	if os.Geteuid() == 0 {
-		who, err := call.owner()
-		if err != nil {
-			return exitOther, err
-		}
-		if who != nil {
-			return a.mountAs(ctx, *who, call)
-		}
-	}
 	findHome()
-	return a.execute(ctx, args), nil
+	if os.Geteuid() != 0 {
+		return a.execute(ctx, args), nil
+	}
+	who, err := call.owner()
+	if err != nil {
+		return exitOther, err
+	}
+	return a.mountAs(ctx, who, call)
 }
 
-// owner is the user for whom root mounts.
+// owner is the user for whom root mounts; the zero value is root.
 type owner struct {
 	uid, gid uint32 // gid as the line says
 	login    uint32 // the group with which the user's programs run: the kernel lets no others in
@@ -62,11 +60,10 @@ type owner struct {
 	env      []string // whose home it is, for programs
 }
 
-// owner reads uid=, gid= and user=NAME; nil when root mounts for itself.
-func (c helperCall) owner() (*owner, error) {
+// owner reads uid=, gid= and user=NAME.
+func (c helperCall) owner() (o owner, err error) {
 	uid, name := c.option("uid"), c.option("user")
 	var who *user.User
-	var err error
 	switch {
 	case uid != "":
 		if who, err = user.LookupId(uid); errors.As(err, new(user.UnknownUserIdError)) {
@@ -75,29 +72,28 @@ func (c helperCall) owner() (*owner, error) {
 	case name != "":
 		who, err = user.Lookup(name)
 	default:
-		return nil, nil
+		return o, nil
 	}
 	if err != nil {
-		return nil, usage("name a user of this machine, or give uid= and gid= as numbers", fmt.Sprintf("whose mount it is: %v", err))
+		return o, usage("name a user of this machine, or give uid= and gid= as numbers", fmt.Sprintf("whose mount it is: %v", err))
 	}
 	if who.Uid == "0" {
-		return nil, nil
+		return o, nil
 	}
 	gid := cmp.Or(c.option("gid"), who.Gid)
 	if gid == "" {
-		return nil, usage("give gid= too", "uid "+uid+" is no user of this machine, and has no group")
+		return o, usage("give gid= too", "uid "+uid+" is no user of this machine, and has no group")
 	}
-	var o owner
 	for _, id := range []struct {
 		text string
 		to   *uint32
 	}{{who.Uid, &o.uid}, {gid, &o.gid}, {cmp.Or(who.Gid, gid), &o.login}} {
 		if *id.to, err = parseID(id.text); err != nil {
-			return nil, err
+			return o, err
 		}
 	}
 	if who.Username == "" {
-		return &o, nil
+		return o, nil
 	}
 	o.env = []string{"USER=" + who.Username, "LOGNAME=" + who.Username}
 	if hasHome(who) {
@@ -105,16 +101,16 @@ func (c helperCall) owner() (*owner, error) {
 	}
 	groups, err := who.GroupIds()
 	if err != nil {
-		return nil, fmt.Errorf("the groups of %s: %w", who.Username, err)
+		return o, fmt.Errorf("the groups of %s: %w", who.Username, err)
 	}
 	for _, g := range groups {
 		id, err := parseID(g)
 		if err != nil {
-			return nil, err
+			return o, err
 		}
 		o.groups = append(o.groups, id)
 	}
-	return &o, nil
+	return o, nil
 }
 
 func parseID(text string) (uint32, error) {
@@ -138,7 +134,7 @@ func (a *app) mountAs(ctx context.Context, who owner, call helperCall) (exitCode
 	}
 	env := who.env
 	for _, pair := range os.Environ() {
-		if name, _, _ := strings.Cut(pair, "="); keptEnv(name) {
+		if name, _, _ := strings.Cut(pair, "="); who.uid == 0 || keptEnv(name) {
 			env = append(env, pair)
 		}
 	}
@@ -179,8 +175,9 @@ func (a *app) mountAs(ctx context.Context, who owner, call helperCall) (exitCode
 	cmd := exec.CommandContext(ctx, self, slices.Insert(args, 1, "--"+mounterFlag+"=3")...)
 	cmd.Dir, cmd.Env, cmd.ExtraFiles = "/", env, []*os.File{mounter} // descriptor 3
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	// Without a session of its own, what the user has run could type into root's terminal.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: who.uid, Gid: who.gid, Groups: who.groups}, Setsid: true}
+	if who.uid != 0 { // without a session of its own, what the user has run could type into root's terminal
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: who.uid, Gid: who.gid, Groups: who.groups}, Setsid: true}
+	}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	err = cmd.Run()
 	if code := cmd.ProcessState.ExitCode(); code >= 0 {
@@ -202,5 +199,5 @@ func (c helperCall) mountFor(who owner) (fs.MountFor, error) {
 	}
 	var p mountPlan
 	err := f.planOptions(&p, f.options)
-	return fs.MountFor{Dir: c.dir, UID: who.uid, GID: who.login, AllowOther: f.allowOther, ReadOnly: p.readOnly, NoExec: p.noExec}, err
+	return fs.MountFor{Dir: c.dir, UID: who.uid, GID: who.login, AllowOther: f.allowOther || who.uid == 0, ReadOnly: p.readOnly, NoExec: p.noExec}, err
 }
