@@ -59,7 +59,7 @@ func TestFstabLine(t *testing.T) {
 	options := "url=" + w.url + ",api_key_file=" + alice.keyFile + ",log_file=" + filepath.Join(w.dir, "mount.log")
 	fstab := filepath.Join(w.dir, "fstab")
 	write(t, fstab, []byte(alice.id+" "+dir+" svcfs ro,noauto,x-systemd.automount,_netdev,nofail,allow_other,umask=022,volume_name=work,"+options+" 0 0\n"))
-	script := `mount -t tmpfs -o mode=0755 helper /sbin
+	script := alone + `mount -t tmpfs -o mode=0755 helper /sbin
 		ln -s "$BIN/svcfs" /sbin/mount.svcfs
 		mount -T fstab mnt
 		findmnt -n -o SOURCE,FSTYPE mnt
@@ -97,7 +97,7 @@ func TestFstabLineForUsers(t *testing.T) {
 	file := filepath.Join(w.dir, "f")
 	write(t, file, []byte("content\n"))
 	alice.must("put", "team", file)
-	script := `mount -t tmpfs -o mode=0755 user /mnt
+	script := alone + `mount -t tmpfs -o mode=0755 user /mnt
 		mkdir /mnt/x /mnt/home /mnt/bin
 		cp "$BIN/svcfs" /mnt/bin; cp "$KEY" /mnt/home/key
 		chown -R 4242:4242 /mnt/x /mnt/home

@@ -8,6 +8,11 @@ import (
 	"testing"
 )
 
+// alone begins a script in a mount namespace of its own: a copy there of a mount of
+// another test would keep that one from ending.
+const alone = `awk '$3 == "fuse.svcfs" {print $2}' /proc/self/mounts | while read -r dir; do umount -lic "$(printf %b "$dir")"; done
+	`
+
 // fstab runs a script with an fstab of its own, where mount(8) finds the helper: in
 // namespaces of its own, so that nothing of the machine changes and nothing outlives
 // it. There carol is 4242 with a home in /mnt/home and her key in it, and may not open
@@ -21,7 +26,7 @@ func fstab(t *testing.T, script string) (out string) {
 	file := w.dir + "/f"
 	write(t, file, []byte("content\n"))
 	alice.must("put", "team", file)
-	setup := `mount -t tmpfs -o mode=0755 user /mnt
+	setup := alone + `mount -t tmpfs -o mode=0755 user /mnt
 		mkdir /mnt/x /mnt/home /mnt/bin /mnt/other
 		mkdir -m 1777 /mnt/ran
 		cp "$BIN/svcfs" /mnt/bin; cp "$KEY" /mnt/home/key
