@@ -25,7 +25,6 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service"
 	"github.com/svcfs/svcfs/service/checkpoint"
-	"github.com/svcfs/svcfs/service/ledger"
 )
 
 // get fetches a path without any credential.
@@ -220,7 +219,11 @@ func (r *running) forgeChain() {
 		if err := rows.Scan(&c.Seq, &c.Tx, &c.Kind, &c.TimeNS, &c.Account, &c.Group, &c.Ref, &c.FileHash, &c.Detail, &c.Fee, &c.Request, &c.Chain, &tags); err != nil {
 			r.t.Fatal(err)
 		}
-		flat, err := ledger.SplitTags(tags)
+		var flat []string
+		var err error
+		if tags != "" {
+			err = json.Unmarshal([]byte(tags), &flat)
+		}
 		if err == nil {
 			c.Tags, err = chain.ParseTags(flat)
 		}

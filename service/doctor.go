@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io"
 	"time"
 
+	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
 )
 
@@ -62,12 +62,9 @@ func (s *Service) MayChangeLedger(ctx context.Context) (bool, error) {
 
 // LastRecord returns the time of the newest ledger record, zero without any.
 func (s *Service) LastRecord(ctx context.Context) (at time.Time, err error) {
-	var ns sql.NullInt64
 	err = s.store.Read(ctx, func(tx *store.Tx) error {
-		return tx.QueryRowContext(ctx, "SELECT max(time_ns) FROM ledger").Scan(&ns)
+		at, _, err = ledger.Newest(ctx, tx)
+		return err
 	})
-	if err != nil || !ns.Valid {
-		return time.Time{}, err
-	}
-	return time.Unix(0, ns.Int64), nil
+	return at, err
 }

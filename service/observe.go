@@ -9,6 +9,7 @@ import (
 
 	"github.com/svcfs/svcfs/service/blob"
 	"github.com/svcfs/svcfs/service/files"
+	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/metrics"
 	"github.com/svcfs/svcfs/service/space"
 	"github.com/svcfs/svcfs/service/store"
@@ -45,11 +46,14 @@ func (s *Service) state() (metrics.State, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), stateWait)
 	defer cancel()
 	state := metrics.State{FreeBytes: space.Free(s.cfg.DataDir)}
-	err := s.store.Read(ctx, func(tx *store.Tx) error {
-		return tx.QueryRowContext(ctx, `SELECT (SELECT coalesce(max(seq), 0) FROM ledger), (SELECT count(*) FROM uploads WHERE result IS NULL),
+	err := s.store.Read(ctx, func(tx *store.Tx) (err error) {
+		if state.LedgerSeq, err = ledger.Head(ctx, tx); err != nil {
+			return err
+		}
+		return tx.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM uploads WHERE result IS NULL),
 			(SELECT count(*) FROM accounts), (SELECT count(*) FROM files WHERE deleted_ns IS NULL),
 			(SELECT coalesce(sum(blob_size), 0) FROM files WHERE deleted_ns IS NULL)`).
-			Scan(&state.LedgerSeq, &state.OpenUploads, &state.Accounts, &state.Files, &state.FileBytes)
+			Scan(&state.OpenUploads, &state.Accounts, &state.Files, &state.FileBytes)
 	})
 	return state, err
 }

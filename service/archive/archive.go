@@ -13,13 +13,13 @@ import (
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
-	"database/sql"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/svcfs/svcfs/service/blob"
+	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
 )
 
@@ -137,10 +137,6 @@ func livingBlobs(ctx context.Context, tx *store.Tx) (list []blobRow, err error) 
 
 // ledgerRoot returns the hash of the last record, "" for an empty ledger.
 func ledgerRoot(ctx context.Context, tx *store.Tx) (string, error) {
-	var hash []byte
-	err := tx.QueryRowContext(ctx, "SELECT hash FROM ledger ORDER BY seq DESC LIMIT 1").Scan(&hash)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return "", fmt.Errorf("read last record: %w", err)
-	}
-	return hex.EncodeToString(hash), nil
+	_, hash, err := ledger.Newest(ctx, tx)
+	return hex.EncodeToString(hash), err
 }

@@ -141,11 +141,15 @@ var errHoldsAccounts = fault.New(wire.CodeConflict, "this service holds accounts
 
 // requireEmpty refuses a service that holds anything.
 func requireEmpty(ctx context.Context, tx *store.Tx) error {
-	var n int64
-	if err := tx.QueryRowContext(ctx, "SELECT (SELECT count(*) FROM accounts) + (SELECT count(*) FROM ledger)").Scan(&n); err != nil {
+	records, err := ledger.Head(ctx, tx)
+	if err != nil {
+		return err
+	}
+	var accounts int64
+	if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM accounts").Scan(&accounts); err != nil {
 		return fmt.Errorf("look for rows: %w", err)
 	}
-	if n > 0 {
+	if accounts+records > 0 {
 		return errHoldsAccounts
 	}
 	return nil

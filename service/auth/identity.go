@@ -101,12 +101,12 @@ func (i Identity) names(preferred string) []string {
 // member somebody added, nor anybody in the ledger. Only such a name is given to
 // whoever comes first: what others meant for its owner would be the newcomer's.
 func isNew(ctx context.Context, tx *store.Tx, id string) (unused bool, err error) {
-	err = tx.QueryRowContext(ctx, `SELECT NOT EXISTS (SELECT 1 FROM accounts WHERE id = ? UNION ALL SELECT 1 FROM members WHERE account = ?
-		UNION ALL SELECT 1 FROM ledger WHERE account = ? UNION ALL SELECT 1 FROM ledger WHERE kind = '`+chain.KindRevoke+`' AND detail = ?)`, id, id, id, id).Scan(&unused)
-	if err != nil {
-		return false, fmt.Errorf("look for a name: %w", err)
+	err = tx.QueryRowContext(ctx, "SELECT NOT EXISTS (SELECT 1 FROM accounts WHERE id = ? UNION ALL SELECT 1 FROM members WHERE account = ?)", id, id).Scan(&unused)
+	if err != nil || !unused {
+		return false, err
 	}
-	return unused, nil
+	wasNamed, err := ledger.WasNamed(ctx, tx, id)
+	return !wasNamed, err
 }
 
 // CreateFor makes an account without an API key and with no tokens for an

@@ -113,20 +113,18 @@ func (c Checkpoint) lags(ctx context.Context, tx *store.Tx, q Question, head cha
 		return true, nil
 	}
 	if c.N < q.KnownSize {
-		var last int64
-		if err := tx.QueryRowContext(ctx, "SELECT COALESCE(max(seq), 0) FROM ledger").Scan(&last); err != nil || c.N < last {
+		if last, err := ledger.Head(ctx, tx); err != nil || c.N < last {
 			return true, err
 		}
 	}
 	if in, _, _ := c.tree.Find(chain.OfGroup(q.Group)); in.Number >= head.Number {
 		return false, nil
 	}
-	var oldest int64
-	err := tx.QueryRowContext(ctx, "SELECT time_ns FROM ledger WHERE group_id = ? AND kind <> '"+chain.KindClaim+"' AND seq > ? ORDER BY seq LIMIT 1", q.Group, c.N).Scan(&oldest)
+	oldest, err := ledger.FirstInChain(ctx, tx, q.Group, c.N)
 	if err != nil {
-		return true, fmt.Errorf("read the chain's newest records: %w", err)
+		return true, err
 	}
-	age := now.Sub(time.Unix(0, oldest))
+	age := now.Sub(oldest)
 	return age > freshness || age < 0, nil
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
 )
 
@@ -105,20 +106,12 @@ func (l *Log) tile(ctx context.Context, path string) ([]byte, error) {
 func (l *Log) entries(ctx context.Context, after int64, n int) ([]byte, error) {
 	bundle := make([]byte, 0, n*entrySize)
 	err := l.store.Read(ctx, func(tx *store.Tx) error {
-		rows, err := tx.QueryContext(ctx, "SELECT hash FROM ledger WHERE seq > ? ORDER BY seq LIMIT ?", after, n)
-		if err != nil {
-			return fmt.Errorf("read hashes: %w", err)
-		}
-		defer rows.Close()
-		for rows.Next() {
-			var hash []byte
-			if err := rows.Scan(&hash); err != nil {
-				return fmt.Errorf("read hashes: %w", err)
-			}
+		hashes, err := ledger.Hashes(ctx, tx, after, n)
+		for _, hash := range hashes {
 			bundle = binary.BigEndian.AppendUint16(bundle, uint16(len(hash)))
 			bundle = append(bundle, hash...)
 		}
-		return rows.Err()
+		return err
 	})
 	if err == nil && len(bundle) != n*entrySize {
 		err = fmt.Errorf("read hashes: the ledger has %d bytes of them after row %d, want %d", len(bundle), after, n*entrySize)

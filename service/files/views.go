@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
 )
 
@@ -19,8 +20,11 @@ func (f *Files) Meta(ctx context.Context, txID string) (meta *wire.TransactionMe
 		var timeNS int64
 		var deletedNS sql.NullInt64
 		var by, why sql.NullString
-		err := tx.QueryRowContext(ctx, `SELECT backend, files.time_ns, deleted_ns, deleted_by, deleted_why FROM ledger
-			JOIN files ON files.ref = ledger.ref AND files.tx_id = ledger.tx_id WHERE ledger.tx_id = ?`, txID).
+		ref, err := ledger.RefOf(ctx, tx, txID)
+		if err != nil {
+			return err
+		}
+		err = tx.QueryRowContext(ctx, "SELECT backend, time_ns, deleted_ns, deleted_by, deleted_why FROM files WHERE ref = ? AND tx_id = ?", ref, txID).
 			Scan(&backend, &timeNS, &deletedNS, &by, &why)
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil

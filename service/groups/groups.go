@@ -361,13 +361,9 @@ func mayJoin(g Group) error {
 	return nil
 }
 
-// wasRevoked is true for a group, its only argument besides the account, whose
-// owner revoked the account at any time.
-const wasRevoked = "EXISTS (SELECT 1 FROM ledger r WHERE r.kind = '" + chain.KindRevoke + "' AND r.detail = ? AND r.group_id = "
-
 func requireNotRevoked(ctx context.Context, tx *store.Tx, group, account string) error {
 	var revoked bool
-	if err := tx.QueryRowContext(ctx, "SELECT "+wasRevoked+"?)", account, group).Scan(&revoked); err != nil {
+	if err := tx.QueryRowContext(ctx, "SELECT "+ledger.WasRevoked+"?)", account, group).Scan(&revoked); err != nil {
 		return fmt.Errorf("look for revocations: %w", err)
 	}
 	if revoked {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
 )
 
@@ -31,7 +32,7 @@ func (gs *Groups) Overview(ctx context.Context, account, after string, limit int
 // at most 200. Opening the window made them public.
 func (gs *Groups) OpenTo(ctx context.Context, account string) ([]Summary, error) {
 	return gs.summaries(ctx, selectSummary+` WHERE joinable = ? AND join_expires > ? AND (join_max_uses IS NULL OR join_uses < join_max_uses)
-		AND NOT EXISTS (SELECT 1 FROM members m WHERE m.group_id = groups.id AND m.account = ?) AND NOT `+wasRevoked+`groups.id)
+		AND NOT EXISTS (SELECT 1 FROM members m WHERE m.group_id = groups.id AND m.account = ?) AND NOT `+ledger.WasRevoked+`groups.id)
 		ORDER BY id LIMIT ?`, account, true, time.Now().UnixNano(), account, account, maxOpen)
 }
 

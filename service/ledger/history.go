@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"time"
 
@@ -27,9 +26,9 @@ const selectHistory = "SELECT " + columns + ` FROM ledger WHERE account = ? AND 
 // its own, those of groups it owns, and of groups it belongs to all but the
 // retrievals of others. before is a sequence, 0 for the first page.
 func History(ctx context.Context, tx *store.Tx, account string, before int64, limit int) ([]chain.Row, error) {
-	var head int64
-	if err := tx.QueryRowContext(ctx, "SELECT COALESCE(max(seq), 0) FROM ledger").Scan(&head); err != nil {
-		return nil, fmt.Errorf("read end of the ledger: %w", err)
+	head, err := Head(ctx, tx)
+	if err != nil {
+		return nil, err
 	}
 	if before <= 0 || before > head {
 		before = head + 1
@@ -37,27 +36,18 @@ func History(ctx context.Context, tx *store.Tx, account string, before int64, li
 	list := []chain.Row{}
 	for ; before > 1 && len(list) < limit; before -= historyWindow {
 		from := before - historyWindow
-		rows, err := tx.QueryContext(ctx, selectHistory, account, from, before, account, from, before, account, limit-len(list))
-		if err != nil {
-			return nil, fmt.Errorf("read history: %w", err)
-		}
-		if list, err = appendRecords(list, rows); err != nil {
-			return nil, fmt.Errorf("read history: %w", err)
+		for rows, err := range tx.Rows(ctx, selectHistory, account, from, before, account, from, before, account, limit-len(list)) {
+			var r chain.Row
+			if err == nil {
+				r, err = scan(rows)
+			}
+			if err != nil {
+				return nil, fmt.Errorf("read history: %w", err)
+			}
+			list = append(list, r)
 		}
 	}
 	return list, nil
-}
-
-func appendRecords(list []chain.Row, rows *sql.Rows) ([]chain.Row, error) {
-	defer rows.Close()
-	for rows.Next() {
-		r, err := scan(rows)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, r)
-	}
-	return list, rows.Err()
 }
 
 // DayCost is what an account paid for one kind of action on one day.
@@ -70,28 +60,26 @@ type DayCost struct {
 
 // Costs returns what an account paid since a time, by day and kind.
 func Costs(ctx context.Context, tx *store.Tx, account string, since time.Time) ([]DayCost, error) {
-	rows, err := tx.QueryContext(ctx, `SELECT day, kind, fee, count(*) FROM
-		(SELECT time_ns / 86400000000000 AS day, kind, fee FROM ledger WHERE account = ? AND time_ns >= ? AND fee <> '0') paid
-		GROUP BY day, kind, fee ORDER BY day, kind`, account, since.Truncate(24*time.Hour).UnixNano())
-	if err != nil {
-		return nil, fmt.Errorf("read costs: %w", err)
-	}
-	defer rows.Close()
 	list := []DayCost{}
-	for rows.Next() {
+	for rows, err := range tx.Rows(ctx, `SELECT day, kind, fee, count(*) FROM
+		(SELECT time_ns / 86400000000000 AS day, kind, fee FROM ledger WHERE account = ? AND time_ns >= ? AND fee <> '0') paid
+		GROUP BY day, kind, fee ORDER BY day, kind`, account, since.Truncate(24*time.Hour).UnixNano()) {
 		var c DayCost
 		var text string
-		if err := rows.Scan(&c.Day, &c.Kind, &text, &c.Count); err != nil {
-			return nil, fmt.Errorf("read costs: %w", err)
+		var fee wire.Amount
+		if err == nil {
+			err = rows.Scan(&c.Day, &c.Kind, &text, &c.Count)
 		}
-		fee, err := wire.ParseAmount(text)
+		if err == nil {
+			fee, err = wire.ParseAmount(text)
+		}
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("read costs: %w", err)
 		}
 		c.Fees = times(fee, c.Count)
 		list = append(list, c)
 	}
-	return list, rows.Err()
+	return list, nil
 }
 
 // times returns n times a by doubling. It cannot overflow for what an account

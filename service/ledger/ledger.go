@@ -82,8 +82,8 @@ func writeTags(tags []chain.Tag) (string, error) {
 	return string(raw), err
 }
 
-// SplitTags reads tags as they are kept into names and values in turns.
-func SplitTags(text string) (flat []string, err error) {
+// splitTags reads tags as they are kept into names and values in turns.
+func splitTags(text string) (flat []string, err error) {
 	if text == "" {
 		return nil, nil
 	}
@@ -98,7 +98,7 @@ func SplitTags(text string) (flat []string, err error) {
 }
 
 func readTags(text string) ([]chain.Tag, error) {
-	flat, err := SplitTags(text)
+	flat, err := splitTags(text)
 	if err != nil {
 		return nil, err
 	}

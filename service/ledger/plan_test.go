@@ -16,3 +16,21 @@ func TestThreat31HistoryReadsOnlyTheAccountsRecords(t *testing.T) {
 		t.Errorf("how the ledger is read: %q", got)
 	}
 }
+
+// Threat 31: a caller who watches from the beginning does not make the service
+// read what others recorded.
+func TestThreat31WatchReadsOnlyTheCallersRecords(t *testing.T) {
+	got := plantest.Steps(t, "ledger", selectEvents, "a", 0, 9, "a", 0, 9, 100)
+	want := []string{"SEARCH ledger USING INDEX ledger_by_group (group_id=? AND seq>? AND seq<?)", "SEARCH ledger USING INDEX ledger_revocations (detail=?)"}
+	if !slices.Equal(got, want) {
+		t.Errorf("how the ledger is read: %q", got)
+	}
+}
+
+// Threat 31: the poller reads what is new and nothing else.
+func TestThreat31ThePollerReadsNewRecords(t *testing.T) {
+	got := plantest.Steps(t, "ledger", selectConcerns, 0, 9)
+	if want := []string{"SEARCH ledger USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"}; !slices.Equal(got, want) {
+		t.Errorf("how the ledger is read: %q", got)
+	}
+}

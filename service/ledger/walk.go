@@ -278,18 +278,16 @@ func ChainEnd(ctx context.Context, tx *store.Tx, name string) (p chain.Place, er
 
 // At returns the record with a sequence.
 func At(ctx context.Context, tx *store.Tx, seq int64) (r chain.Row, err error) {
-	rows, err := tx.QueryContext(ctx, "SELECT "+columns+" FROM ledger WHERE seq = ?", seq)
-	if err != nil {
-		return r, fmt.Errorf("read record %d: %w", seq, err)
-	}
-	list, err := appendRecords(nil, rows)
-	if err == nil && len(list) != 1 {
-		err = sql.ErrNoRows
+	err = sql.ErrNoRows
+	for rows, failed := range tx.Rows(ctx, "SELECT "+columns+" FROM ledger WHERE seq = ?", seq) {
+		if err = failed; err == nil {
+			r, err = scan(rows)
+		}
 	}
 	if err != nil {
 		return r, fmt.Errorf("read record %d: %w", seq, err)
 	}
-	return list[0], nil
+	return r, nil
 }
 
 func scan(rows *sql.Rows) (r chain.Row, err error) {

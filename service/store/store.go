@@ -174,8 +174,8 @@ func (t *Tx) QueryContext(ctx context.Context, query Query, args ...any) (*sql.R
 	return t.tx.QueryContext(t.context(ctx), t.engine.rebind(string(query)), args...)
 }
 
-// Rows runs a query for the rows that a loop reads. An error is the last thing that
-// the loop gets; the rows are closed when it ends.
+// Rows runs a query for a loop that reads each row. An error is the last that the
+// loop gets; the rows are closed when it ends.
 func (t *Tx) Rows(ctx context.Context, query Query, args ...any) iter.Seq2[*sql.Rows, error] {
 	return func(yield func(*sql.Rows, error) bool) {
 		rows, err := t.QueryContext(ctx, query, args...)
@@ -195,16 +195,17 @@ func (t *Tx) Rows(ctx context.Context, query Query, args ...any) iter.Seq2[*sql.
 	}
 }
 
-// List returns what scan makes of each row of a query.
-func List[T any](ctx context.Context, tx *Tx, scan func(*sql.Rows) (T, error), query Query, args ...any) ([]T, error) {
+// List returns the rows of a query; fields are where the columns of one go. An error
+// says what was done.
+func List[T any](ctx context.Context, tx *Tx, what string, fields func(*T) []any, query Query, args ...any) ([]T, error) {
 	list := []T{}
 	for rows, err := range tx.Rows(ctx, query, args...) {
-		if err != nil {
-			return nil, err
+		var v T
+		if err == nil {
+			err = rows.Scan(fields(&v)...)
 		}
-		v, err := scan(rows)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%s: %w", what, err)
 		}
 		list = append(list, v)
 	}

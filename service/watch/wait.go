@@ -6,7 +6,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/svcfs/svcfs/sdk/wire/chain"
+	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
 )
 
@@ -192,45 +192,21 @@ func (w *Watch) pollOnce(ctx context.Context) bool {
 		w.wake(w.waiters.all, math.MaxInt64, nil)
 	}
 	for _, n := range news {
-		w.wake(w.waiters.ofEvery, n.seq, nil)
-		w.wake(w.waiters.ofGroup[n.group], n.seq, nil)
-		w.wake(w.waiters.withAccount[n.account], n.seq, nil)
+		w.wake(w.waiters.ofEvery, n.Seq, nil)
+		w.wake(w.waiters.ofGroup[n.Group], n.Seq, nil)
+		w.wake(w.waiters.withAccount[n.Account], n.Seq, nil)
 	}
 	return ctx.Err() == nil // nor when it woke the last
 }
 
-// concern is whom new records concern: the members of a group, and an account
-// that became one or was revoked, "" without.
-type concern struct {
-	group, account string
-	seq            int64 // of the newest
-}
-
-// selectConcerns groups the new events; most records are retrievals, which
-// concern nobody.
-const selectConcerns = `SELECT group_id, CASE WHEN kind IN ('` + chain.KindAdd + `', '` + chain.KindRevoke + `') THEN detail
-	WHEN kind IN ('` + chain.KindRegister + `', '` + chain.KindJoin + `') THEN account ELSE '' END AS concerned, max(seq)
-	FROM ledger WHERE seq > ? AND seq <= ? AND kind IN (` + eventKinds + `) GROUP BY group_id, concerned`
-
 // look returns the newest sequence, and whom the events after since concern.
-func (w *Watch) look(ctx context.Context, since int64) (head int64, news []concern, err error) {
+func (w *Watch) look(ctx context.Context, since int64) (head int64, news []ledger.Concern, err error) {
 	err = w.store.Read(ctx, func(tx *store.Tx) error {
-		if head, err = headOf(ctx, tx); err != nil || head <= since {
+		if head, err = ledger.Head(ctx, tx); err != nil || head <= since {
 			return err
 		}
-		rows, err := tx.QueryContext(ctx, selectConcerns, since, head)
-		if err != nil {
-			return fmt.Errorf("look for events: %w", err)
-		}
-		defer rows.Close()
-		for rows.Next() {
-			var c concern
-			if err := rows.Scan(&c.group, &c.account, &c.seq); err != nil {
-				return fmt.Errorf("look for events: %w", err)
-			}
-			news = append(news, c)
-		}
-		return rows.Err()
+		news, err = ledger.Concerns(ctx, tx, since, head)
+		return err
 	})
 	return head, news, err
 }

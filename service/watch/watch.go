@@ -6,7 +6,6 @@ package watch
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"strconv"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/throttle"
 )
@@ -95,17 +95,10 @@ func (w *Watch) Events(ctx context.Context, account string, req wire.WatchReques
 
 func (w *Watch) readHead(ctx context.Context) (head int64, err error) {
 	err = w.store.Look(ctx, func(tx *store.Tx) error {
-		head, err = headOf(ctx, tx)
+		head, err = ledger.Head(ctx, tx)
 		return err
 	})
 	return head, err
-}
-
-func headOf(ctx context.Context, tx *store.Tx) (head int64, err error) {
-	if err := tx.QueryRowContext(ctx, "SELECT COALESCE(max(seq), 0) FROM ledger").Scan(&head); err != nil {
-		return 0, fmt.Errorf("read end of the ledger: %w", err)
-	}
-	return head, nil
 }
 
 // read returns the next events after a sequence, and the sequence up to which
@@ -116,7 +109,7 @@ func (w *Watch) read(ctx context.Context, account string, after int64) (events [
 	for {
 		var head int64
 		err := w.store.Read(ctx, func(tx *store.Tx) error {
-			if head, err = headOf(ctx, tx); err != nil {
+			if head, err = ledger.Head(ctx, tx); err != nil {
 				return err
 			}
 			upTo = min(after, head)
@@ -140,50 +133,18 @@ func (w *Watch) read(ctx context.Context, account string, after int64) (events [
 	}
 }
 
-// eventKinds are the records that concern members.
-const eventKinds = "'" + chain.KindRegister + "', '" + chain.KindAdd + "', '" + chain.KindJoin + "', '" + chain.KindRevoke + "', '" +
-	chain.KindRecord + "', '" + chain.KindTombstone + "', '" + chain.KindRename + "', '" + chain.KindRetention + "', '" + chain.KindRole + "', '" +
-	chain.KindPending + "', '" + chain.KindKeep + "'"
-
-// selectEvents tells a member what happened in a group since it became a member,
-// and whoever was revoked that, and nothing else. It goes from the groups to their
-// records (CROSS JOIN keeps SQLite to that), never through those of others: a
-// caller who has seen nothing yet costs no more than what it may see.
-const selectEvents = `SELECT seq, kind, ledger.group_id, ref, ledger.account, detail, time_ns FROM members CROSS JOIN ledger
-	WHERE members.account = ? AND ledger.group_id = members.group_id AND seq >= members.since AND seq > ? AND seq <= ? AND kind IN (` + eventKinds + `)
-	UNION ALL SELECT seq, kind, group_id, ref, account, detail, time_ns FROM ledger
-	WHERE kind = '` + chain.KindRevoke + `' AND detail = ? AND seq > ? AND seq <= ?
-	ORDER BY seq LIMIT ?`
-
 func eventsOf(ctx context.Context, tx *store.Tx, account string, after, upTo int64) ([]wire.Event, error) {
-	rows, err := tx.QueryContext(ctx, selectEvents, account, after, upTo, account, after, upTo, maxEvents)
-	if err != nil {
-		return nil, fmt.Errorf("read events: %w", err)
-	}
-	defer rows.Close()
-	list := []wire.Event{}
-	for rows.Next() {
-		e, err := scan(rows)
-		if err != nil {
-			return nil, fmt.Errorf("read events: %w", err)
+	records, err := ledger.Events(ctx, tx, account, after, upTo, maxEvents)
+	list := make([]wire.Event, 0, len(records))
+	for _, r := range records {
+		e := wire.Event{Seq: r.Seq, Kind: r.Kind, GroupID: r.Group, Ref: r.Ref, Account: r.Account, Time: strconv.FormatInt(r.TimeNS, 10)}
+		switch r.Kind {
+		case chain.KindAdd, chain.KindRevoke:
+			e.Account = r.Detail // the member
+		case chain.KindRole:
+			e.Account, _, _ = strings.Cut(r.Detail, " ")
 		}
 		list = append(list, e)
 	}
-	return list, rows.Err()
-}
-
-func scan(rows *sql.Rows) (e wire.Event, err error) {
-	var detail string
-	var timeNS int64
-	if err := rows.Scan(&e.Seq, &e.Kind, &e.GroupID, &e.Ref, &e.Account, &detail, &timeNS); err != nil {
-		return e, err
-	}
-	switch e.Kind {
-	case chain.KindAdd, chain.KindRevoke:
-		e.Account = detail // the member
-	case chain.KindRole:
-		e.Account, _, _ = strings.Cut(detail, " ")
-	}
-	e.Time = strconv.FormatInt(timeNS, 10)
-	return e, nil
+	return list, err
 }

@@ -1,0 +1,241 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"iter"
+	"strconv"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
+	"github.com/svcfs/svcfs/service/store"
+)
+
+// Head returns the sequence of the newest record, 0 for an empty ledger.
+func Head(ctx context.Context, tx *store.Tx) (seq int64, err error) {
+	if err := tx.QueryRowContext(ctx, "SELECT COALESCE(max(seq), 0) FROM ledger").Scan(&seq); err != nil {
+		return 0, fmt.Errorf("read end of the ledger: %w", err)
+	}
+	return seq, nil
+}
+
+// Newest returns time and hash of the newest record, nil and the zero time for an
+// empty ledger.
+func Newest(ctx context.Context, tx *store.Tx) (at time.Time, hash []byte, err error) {
+	var ns int64
+	err = tx.QueryRowContext(ctx, "SELECT time_ns, hash FROM ledger ORDER BY seq DESC LIMIT 1").Scan(&ns, &hash)
+	if errors.Is(err, sql.ErrNoRows) {
+		return at, nil, nil
+	}
+	if err != nil {
+		return at, nil, fmt.Errorf("read last record: %w", err)
+	}
+	return time.Unix(0, ns), hash, nil
+}
+
+// Hashes returns the hashes of at most n records after a sequence.
+func Hashes(ctx context.Context, tx *store.Tx, after int64, n int) ([][]byte, error) {
+	return store.List(ctx, tx, "read hashes", func(hash *[]byte) []any { return []any{hash} },
+		"SELECT hash FROM ledger WHERE seq > ? ORDER BY seq LIMIT ?", after, n)
+}
+
+// FirstInChain returns the time of a group's first record after a sequence that is in
+// the group's own chain.
+func FirstInChain(ctx context.Context, tx *store.Tx, group string, after int64) (time.Time, error) {
+	var ns int64
+	err := tx.QueryRowContext(ctx, "SELECT time_ns FROM ledger WHERE group_id = ? AND kind <> '"+chain.KindClaim+"' AND seq > ? ORDER BY seq LIMIT 1", group, after).Scan(&ns)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("read the chain's newest records: %w", err)
+	}
+	return time.Unix(0, ns), nil
+}
+
+// RefOf returns the reference that a record is about, "" where there is no such record.
+func RefOf(ctx context.Context, tx *store.Tx, txID string) (ref string, err error) {
+	err = tx.QueryRowContext(ctx, "SELECT ref FROM ledger WHERE tx_id = ?", txID).Scan(&ref)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return "", fmt.Errorf("read record: %w", err)
+	}
+	return ref, nil
+}
+
+// WasNamed reports whether an account acted in the ledger, or was revoked.
+func WasNamed(ctx context.Context, tx *store.Tx, account string) (was bool, err error) {
+	err = tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM ledger WHERE account = ? UNION ALL SELECT 1 FROM ledger WHERE kind = '"+chain.KindRevoke+"' AND detail = ?)",
+		account, account).Scan(&was)
+	if err != nil {
+		return false, fmt.Errorf("look for a name in the ledger: %w", err)
+	}
+	return was, nil
+}
+
+// WasRevoked is part of a query: true for an account, its argument, that was revoked
+// at any time from the group whose column or placeholder is set behind it, and a
+// bracket.
+const WasRevoked = "EXISTS (SELECT 1 FROM ledger r WHERE r.kind = '" + chain.KindRevoke + "' AND r.detail = ? AND r.group_id = "
+
+// Viewer is who is told the records of a group: of retrievals only the owner of the
+// group those of others.
+type Viewer struct {
+	Account string
+	IsOwner bool
+}
+
+// mayBeTold selects the records of a group after a sequence that a viewer may see.
+const mayBeTold = "group_id = ? AND seq > ? AND (kind <> '" + chain.KindClaim + "' OR account = ? OR ?)"
+
+// listed are the columns that scanRow reads, of table ledger.
+const listed = "ledger.seq, ledger.tx_id, kind, ledger.time_ns, account, ledger.ref, ledger.file_hash, detail, fee, request, chain, number, tags"
+
+// OfGroup passes at most limit records of a group after a sequence that a viewer may
+// see, with all that their hashes cover.
+func OfGroup(ctx context.Context, tx *store.Tx, group string, v Viewer, after int64, limit int) iter.Seq2[wire.TransactionRow, error] {
+	return func(yield func(wire.TransactionRow, error) bool) {
+		var prev, hash []byte
+		record := newRowScan(&prev, &hash)
+		for rows, err := range tx.Rows(ctx, "SELECT "+listed+", prev_hash, hash FROM ledger WHERE "+mayBeTold+" ORDER BY seq LIMIT ?", group, after, v.Account, v.IsOwner, limit) {
+			var row wire.TransactionRow
+			if err == nil {
+				row, err = record.next(rows)
+			}
+			row.GroupID, row.PrevHash, row.Hash = group, hex.EncodeToString(prev), hex.EncodeToString(hash)
+			if !yield(row, err) {
+				return
+			}
+		}
+	}
+}
+
+// NewestLayout returns the layout of the newest of at most limit records that
+// [OfGroup] would pass, "" when there is none; 0 means no limit. Records of the old
+// layout come before all others.
+func NewestLayout(ctx context.Context, tx *store.Tx, group string, v Viewer, after int64, limit int) (string, error) {
+	var newest store.Query = "SELECT max(seq) FROM ledger WHERE " + mayBeTold
+	args := []any{group, after, v.Account, v.IsOwner}
+	if limit > 0 {
+		newest = "SELECT max(seq) FROM (SELECT seq FROM ledger WHERE " + mayBeTold + " ORDER BY seq LIMIT ?) page"
+		args = append(args, limit)
+	}
+	var isNew bool
+	err := tx.QueryRowContext(ctx, "SELECT chain <> '' FROM ledger WHERE seq = ("+newest+")", args...).Scan(&isNew)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("look at the newest record: %w", err)
+	case isNew:
+		return chain.Layout2, nil
+	default:
+		return chain.Layout1, nil
+	}
+}
+
+// selectChain reads a page of a group's chain. What records of the old layout do
+// not hold comes from the file's row; for others no file is looked for, as none has
+// the reference NULL.
+const selectChain = "SELECT " + listed + `, CASE WHEN chain = '' THEN prev_hash END, filename, original_size, content_type
+	FROM ledger LEFT JOIN files ON files.ref = CASE WHEN chain = '' AND kind = '` + chain.KindRecord + `' THEN ledger.ref END AND files.seq = ledger.seq
+	WHERE ledger.group_id = ? AND kind <> '` + chain.KindClaim + `' AND ledger.seq > ? ORDER BY ledger.seq LIMIT ?`
+
+// FileFacts are what the row of a file tells that its record may not.
+type FileFacts struct {
+	Name, ContentType sql.NullString
+	Size              sql.NullInt64
+}
+
+// OfChain passes at most limit records of a group's own chain after a sequence to
+// each until it has enough; with those of the old layout what is known of the file.
+func OfChain(ctx context.Context, tx *store.Tx, group string, after int64, limit int, each func(wire.TransactionRow, FileFacts) (more bool)) error {
+	var prev []byte
+	var facts FileFacts
+	record := newRowScan(&prev, &facts.Name, &facts.Size, &facts.ContentType)
+	for rows, err := range tx.Rows(ctx, selectChain, group, after, limit) {
+		var row wire.TransactionRow
+		if err == nil {
+			row, err = record.next(rows)
+		}
+		if err != nil {
+			return fmt.Errorf("list the chain: %w", err)
+		}
+		if row.Chain == "" {
+			row.PrevHash = hex.EncodeToString(prev)
+		}
+		if !each(row, facts) {
+			break
+		}
+	}
+	return nil
+}
+
+// rowScan reads records one by one, into memory that is taken once.
+type rowScan struct {
+	row    wire.TransactionRow
+	timeNS int64
+	tags   string
+	into   []any
+}
+
+// newRowScan reads the listed columns, and more behind them.
+func newRowScan(more ...any) *rowScan {
+	s := &rowScan{}
+	r := &s.row
+	s.into = append([]any{&r.Seq, &r.TransID, &r.Kind, &s.timeNS, &r.UserID, &r.IPFSHash, &r.FileHash, &r.Detail, &r.Fee, &r.Request,
+		&r.Chain, &r.Number, &s.tags}, more...)
+	return s
+}
+
+func (s *rowScan) next(rows *sql.Rows) (row wire.TransactionRow, err error) {
+	if err := rows.Scan(s.into...); err != nil {
+		return row, err
+	}
+	row = s.row
+	stamp := strconv.FormatInt(s.timeNS, 10)
+	row.Timestamp, row.ChangedSeq = &stamp, row.Seq
+	row.Tags, err = splitTags(s.tags)
+	return row, err
+}
+
+// eventKinds are the records that concern members.
+const eventKinds = "'" + chain.KindRegister + "', '" + chain.KindAdd + "', '" + chain.KindJoin + "', '" + chain.KindRevoke + "', '" +
+	chain.KindRecord + "', '" + chain.KindTombstone + "', '" + chain.KindRename + "', '" + chain.KindRetention + "', '" + chain.KindRole + "', '" +
+	chain.KindPending + "', '" + chain.KindKeep + "'"
+
+// selectEvents tells a member what happened in a group since it became a member,
+// and whoever was revoked that, and nothing else. It goes from the groups to their
+// records (CROSS JOIN keeps SQLite to that), never through those of others: a
+// caller who has seen nothing yet costs no more than what it may see.
+const selectEvents = `SELECT seq, kind, ledger.group_id, ref, ledger.account, detail, time_ns FROM members CROSS JOIN ledger
+	WHERE members.account = ? AND ledger.group_id = members.group_id AND seq >= members.since AND seq > ? AND seq <= ? AND kind IN (` + eventKinds + `)
+	UNION ALL SELECT seq, kind, group_id, ref, account, detail, time_ns FROM ledger
+	WHERE kind = '` + chain.KindRevoke + `' AND detail = ? AND seq > ? AND seq <= ?
+	ORDER BY seq LIMIT ?`
+
+// Events returns at most limit records after one sequence and up to another that
+// concern an account, without what only their hashes need.
+func Events(ctx context.Context, tx *store.Tx, account string, after, upTo int64, limit int) ([]chain.Record, error) {
+	return store.List(ctx, tx, "read events", func(r *chain.Record) []any {
+		return []any{&r.Seq, &r.Kind, &r.Group, &r.Ref, &r.Account, &r.Detail, &r.TimeNS}
+	}, selectEvents, account, after, upTo, account, after, upTo, limit)
+}
+
+// Concern is whom new records concern: the members of a group, and an account that
+// became one or was revoked, "" without.
+type Concern struct {
+	Group, Account string
+	Seq            int64 // of the newest
+}
+
+// selectConcerns groups the new events; most records are retrievals, which
+// concern nobody.
+const selectConcerns = `SELECT group_id, CASE WHEN kind IN ('` + chain.KindAdd + `', '` + chain.KindRevoke + `') THEN detail
+	WHEN kind IN ('` + chain.KindRegister + `', '` + chain.KindJoin + `') THEN account ELSE '' END AS concerned, max(seq)
+	FROM ledger WHERE seq > ? AND seq <= ? AND kind IN (` + eventKinds + `) GROUP BY group_id, concerned`
+
+// Concerns returns whom the records after one sequence and up to another concern.
+func Concerns(ctx context.Context, tx *store.Tx, after, upTo int64) ([]Concern, error) {
+	return store.List(ctx, tx, "look for events", func(c *Concern) []any { return []any{&c.Group, &c.Account, &c.Seq} }, selectConcerns, after, upTo)
+}
