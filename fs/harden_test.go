@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/svcfs/svcfs/sdk/confine"
 	"golang.org/x/sys/unix"
 )
 
@@ -21,7 +22,7 @@ func hardened() int {
 	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}); err != nil {
 		fmt.Println("no core to forbid:", err)
 	}
-	if err := Harden(); err != nil {
+	if err := confine.Harden(); err != nil {
 		fmt.Println(err)
 		return 1
 	}
@@ -181,7 +182,7 @@ func mountPrivateDevice(device string) error {
 func TestM4OrdinaryUserCanMount(t *testing.T) {
 	needFuse(t)
 	needRoot(t)
-	if _, err := Helper(); err != nil {
+	if _, err := helper(); err != nil {
 		t.Skip(err)
 	}
 	cmd := role("user", plan{})

@@ -164,7 +164,7 @@ func startServer() (*server, error) {
 		return nil, err
 	}
 	if p.Harden {
-		if err := Harden(); err != nil {
+		if err := confine.Harden(); err != nil {
 			return nil, err
 		}
 	}

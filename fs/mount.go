@@ -193,7 +193,7 @@ func (m *mounted) mountOptions() fuse.MountOptions {
 		return o
 	}
 	o.DirectMount = true // the helper is tried if this fails
-	_, err := Helper()
+	_, err := helper()
 	o.DirectMountStrict = err != nil
 	o.DirectMountFlags = unix.MS_NOSUID | unix.MS_NODEV
 	if m.opt.ReadOnly {
@@ -251,10 +251,11 @@ func (s *Server) Unmount(ctx context.Context) error {
 }
 
 func (s *Server) takeAway() error {
-	if s.m.opt.Outside == nil {
-		return s.fuse.Unmount()
+	takeAway := func() error { return unmount(s.dir) }
+	if s.m.opt.Outside != nil {
+		takeAway = func() error { return s.m.opt.Outside.unmount(false) }
 	}
-	if err := s.m.opt.Outside.unmount(false); err != nil {
+	if err := takeAway(); err != nil {
 		return err
 	}
 	s.fuse.Wait()
@@ -273,11 +274,11 @@ func (s *Server) unmountError(err error) error {
 	if err == nil {
 		return nil
 	}
-	if errors.Is(err, unix.EBUSY) || strings.Contains(strings.ToLower(err.Error()), "busy") {
-		return &BusyError{Dir: s.dir, Holders: s.m.opt.Outside.holders(s.dir)}
-	}
 	if points, listErr := mountpoints(); listErr == nil && !isMounted(points, s.dir) {
 		return nil // somebody else was faster
+	}
+	if holders := s.m.opt.Outside.holders(s.dir); len(holders) > 0 || errors.Is(err, unix.EBUSY) {
+		return &BusyError{Dir: s.dir, Holders: holders}
 	}
 	return fmt.Errorf("unmount %s: %w", s.dir, err)
 }
@@ -299,7 +300,7 @@ func UnmountLazily(dir string) error {
 
 // runHelper has the helper program unmount; the directory is the last argument.
 func runHelper(args ...string) error {
-	helper, err := Helper()
+	helper, err := helper()
 	if err != nil {
 		return err
 	}
@@ -309,52 +310,4 @@ func runHelper(args ...string) error {
 		return fmt.Errorf("unmount %s: %s: %w", args[len(args)-1], strings.TrimSpace(string(out)), err)
 	}
 	return nil
-}
-
-// ErrNoHelper means that an ordinary user lacks the program that mounts.
-var ErrNoHelper = errors.New("fusermount3 is not installed: install it with: sudo apt-get install fuse3")
-
-// ErrAllowOther means that this machine does not let an ordinary user share a mount.
-var ErrAllowOther = errors.New("/etc/fuse.conf does not allow --allow-other: an administrator adds the line user_allow_other there")
-
-// Helper finds the program that mounts and unmounts for an ordinary user, or
-// returns [ErrNoHelper].
-func Helper() (string, error) {
-	for _, name := range []string{"fusermount3", "/bin/fusermount3"} { // where go-fuse looks as well
-		if path, err := exec.LookPath(name); err == nil {
-			return path, nil
-		}
-	}
-	return "", ErrNoHelper
-}
-
-// CheckSupport reports what this machine lacks for mounting.
-func CheckSupport() error {
-	f, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
-	switch {
-	case errors.Is(err, os.ErrPermission):
-		return fmt.Errorf("%w: an administrator allows it with: sudo chmod 666 /dev/fuse", err)
-	case err != nil:
-		return fmt.Errorf("%w: load the module with: sudo modprobe fuse", err)
-	}
-	_ = f.Close()
-	if os.Geteuid() == 0 {
-		return nil
-	}
-	_, err = Helper()
-	return err
-}
-
-// checkAllowOther says before mounting what the helper would say less clearly.
-func checkAllowOther() error {
-	text, err := os.ReadFile("/etc/fuse.conf")
-	if err != nil {
-		return ErrAllowOther
-	}
-	for line := range strings.Lines(string(text)) {
-		if strings.TrimSpace(line) == "user_allow_other" {
-			return nil
-		}
-	}
-	return ErrAllowOther
 }

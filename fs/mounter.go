@@ -43,7 +43,7 @@ func StartMounter(m MountFor) (*os.File, error) {
 		return nil, fmt.Errorf("mount %s: %w", m.Dir, err)
 	}
 	var err error
-	if m.Dir, err = resolve(m.Dir); err != nil {
+	if m.Dir, err = Resolve(m.Dir); err != nil {
 		return fail(err)
 	}
 	parent, err := os.OpenFile(filepath.Dir(m.Dir), unix.O_PATH|unix.O_DIRECTORY, 0)

@@ -40,7 +40,7 @@ func (e *MountpointError) Unwrap() error { return e.Err }
 // mount that hangs. keepOut are directories of our own: state, configuration.
 // A refusal is a [*MountpointError].
 func CheckMountpoint(dir string, keepOut ...string) error {
-	full, err := resolve(dir)
+	full, err := Resolve(dir)
 	if err != nil {
 		return refuseSystem(dir, err)
 	}
@@ -62,9 +62,9 @@ func CheckMountpoint(dir string, keepOut ...string) error {
 	return nil
 }
 
-// resolve makes dir absolute without symbolic links. It does not ask what may be
+// Resolve makes dir absolute without symbolic links. It does not ask what may be
 // mounted on dir itself.
-func resolve(dir string) (string, error) {
+func Resolve(dir string) (string, error) {
 	full, err := filepath.Abs(dir)
 	if err != nil {
 		return "", err
@@ -208,7 +208,7 @@ func (c covered) close(mounted bool) error {
 
 // overlaps reports whether one of the two directories lies in the other.
 func overlaps(full, own string) bool {
-	own, err := resolve(own)
+	own, err := Resolve(own)
 	if err != nil {
 		return false // not there, so nothing is kept there
 	}

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/svcfs/svcfs/sdk/confine"
 	"golang.org/x/sys/unix"
 )
 
@@ -250,7 +251,7 @@ func (o *Outside) hasLoaded(thread uint32, part string) bool {
 // returns when the other end is closed.
 func ServeOutside() error {
 	const socket = 3
-	if err := Harden(); err != nil {
+	if err := confine.Harden(); err != nil {
 		return err
 	}
 	// A service manager, or a shell, ends all processes at once; the mount goes first.
@@ -335,7 +336,12 @@ func unmount(dir string) error {
 		if os.Geteuid() == 0 {
 			return unix.Unmount(dir, unix.UMOUNT_NOFOLLOW)
 		}
-		return runHelper("-u", "--", dir)
+		err := runHelper("-u", "--", dir)
+		points, listErr := mountpoints()
+		if errors.As(err, new(*exec.ExitError)) && listErr == nil && isMounted(points, dir) {
+			return &outsideError{err.Error(), unix.EBUSY} // the helper ran, and does not say why in another way
+		}
+		return err
 	})
 }
 

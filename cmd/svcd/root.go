@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/svcfs/svcfs/cmd/internal/cli"
+	"github.com/svcfs/svcfs/sdk/confine"
 	"github.com/svcfs/svcfs/sdk/ownfile"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
@@ -39,6 +40,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		return exitOK
 	}
+	if _, _, unknown := root.Find(args); unknown != nil {
+		err = usageError{err}
+	}
 	fmt.Fprintln(stderr, "svcd:", err)
 	if mend := ownfile.MendOf(err); mend != "" {
 		fmt.Fprintln(stderr, "do:", mend)
@@ -48,7 +52,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 func exitCode(err error) int {
 	var usage usageError
-	if errors.As(err, &usage) || strings.HasPrefix(err.Error(), "unknown command") {
+	if errors.As(err, &usage) {
 		return exitUsage
 	}
 	switch fault.Of(err).Code {
@@ -69,7 +73,7 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 		Long:    "svcd stores encrypted files, keeps their keys, controls access by groups and records every action on a ledger.",
 		Example: "  svcd serve --data /var/lib/svcd\n  svcd account create alice --data /var/lib/svcd --balance 10 --api-key-file alice.key",
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			if err := harden(); err != nil { // before a key is read
+			if err := confine.Harden(); err != nil { // before a key is read
 				return err
 			}
 			cmd.SetContext(ledger.WithRequestID(cmd.Context(), ledger.NewRequestID("operator-")))

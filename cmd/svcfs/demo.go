@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/svcfs/svcfs/fs"
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/confine"
 	"golang.org/x/sys/unix"
 )
 
@@ -107,13 +108,13 @@ type demoUser struct {
 }
 
 func (a *app) demo(ctx context.Context, dir, from string, once, asJSON bool) (err error) {
-	if err := fs.Harden(); err != nil {
+	if err := confine.Harden(); err != nil {
 		return fmt.Errorf("protect this process: %w", err)
 	}
 	if from == "" {
 		from = a.env.get("DEMO_FROM")
 	}
-	if err := checkMountable(); err != nil {
+	if err := fs.CheckSupport(); err != nil {
 		return err
 	}
 	files, err := demoCorpus(from)

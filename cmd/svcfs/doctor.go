@@ -5,13 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/svcfs/svcfs/cmd/internal/cli"
 	"github.com/svcfs/svcfs/fs"
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/confine"
 	"golang.org/x/sys/unix"
 )
 
@@ -40,8 +40,8 @@ say ok says what to do. The exit code is that of the first failure. Free.`,
 }
 
 func (a *app) doctor(ctx context.Context, asJSON bool) error {
-	hardened := fs.Harden()
-	findings := []cli.Finding{checkFuse(), checkHelper(os.Geteuid()), checkOpenFiles(), cli.CheckLockLimit(littleLocked, "enough for keys; decrypted content may be swapped, so encrypt the swap", "run: ulimit -l 8192"), checkHarden(hardened), checkConfinement()}
+	hardened := confine.Harden()
+	findings := []cli.Finding{checkFuse(), checkHelper(), checkOpenFiles(), cli.CheckLockLimit(littleLocked, "enough for keys; decrypted content may be swapped, so encrypt the swap", "run: ulimit -l 8192"), checkHarden(hardened), checkConfinement()}
 	findings = append(findings, a.checkMounts(ctx)...)
 	findings = append(findings, a.checkService(ctx)...)
 	for i, f := range findings {
@@ -72,47 +72,25 @@ func (a *app) printFindings(findings []cli.Finding) {
 }
 
 func checkFuse() cli.Finding {
-	f, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
-	if errors.Is(err, os.ErrPermission) {
-		return failed("fuse", errors.New("this user may not open /dev/fuse"), "let users mount: sudo chmod 666 /dev/fuse (most systems do), or run as root")
+	if err := fs.CheckDevice(); err != nil {
+		return lacking("fuse", err)
 	}
-	if err != nil {
-		return failed("fuse", fmt.Errorf("the kernel's fuse device: %w", err), "run: modprobe fuse; in a container start it with --device /dev/fuse --cap-add SYS_ADMIN")
-	}
-	_ = f.Close()
 	return cli.Passed("fuse", "/dev/fuse can be opened")
 }
 
-// checkMountable refuses a machine on which this user cannot mount.
-func checkMountable() error {
-	if f := checkFuse(); f.State == "fail" {
-		return refuse(exitOther, f.Hint, errors.New(f.Detail))
+func checkHelper() cli.Finding {
+	path, err := fs.CheckHelper()
+	if err != nil {
+		return lacking("fusermount3", err)
 	}
-	if f := checkHelper(os.Geteuid()); f.State == "fail" {
-		return refuse(exitOther, f.Hint, errors.New("fusermount3: "+f.Detail))
-	}
-	return nil
+	return cli.Passed("fusermount3", cmp.Or(path, "not installed; root mounts without it"))
 }
 
-// helperHint says how to get the program that lets a user mount.
-const helperHint = "install it: apt-get install fuse3 (Debian, Ubuntu), dnf install fuse3 (Fedora), apk add fuse3 (Alpine)"
-
-// mountTable is what fusermount3 wants to read before it unmounts; a chroot or a
-// small container may lack it.
-const mountTable = "/etc/mtab"
-
-func checkHelper(uid int) cli.Finding {
-	path, err := fs.Helper()
-	if err != nil && uid == 0 {
-		return cli.Passed("fusermount3", "not installed; root mounts without it")
-	}
-	if _, noTable := os.Stat(mountTable); err == nil && uid != 0 && noTable != nil {
-		return failed("fusermount3", errors.New("it cannot unmount, because "+mountTable+" is missing"), "run as root: ln -s /proc/self/mounts "+mountTable)
-	}
-	if err == nil {
-		return cli.Passed("fusermount3", path)
-	}
-	return failed("fusermount3", errors.New("not installed: without it only root can mount"), helperHint)
+// lacking is a failure of what mounting needs; its hint is found as that of others.
+func lacking(check string, err error) cli.Finding {
+	f := failed(check, err, "")
+	f.Detail = errors.Unwrap(err).Error() // without the name of the check
+	return f
 }
 
 // fewOpenFiles is a limit below which a mount may run out of descriptors.

@@ -34,6 +34,10 @@ func (h hints) of(err error) string {
 	if errors.As(err, &mountpoint) && mountpoint.Hint != "" {
 		return mountpoint.Hint
 	}
+	var lacks *fs.SupportError
+	if errors.As(err, &lacks) {
+		return lacks.Hint
+	}
 	var fromTree *tree.Error
 	if errors.As(err, &fromTree) && fromTree.Hint != "" {
 		return fromTree.Hint

@@ -7,9 +7,9 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
-	"github.com/svcfs/svcfs/fs"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/apikey"
+	"github.com/svcfs/svcfs/sdk/confine"
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 )
@@ -44,7 +44,7 @@ goes to ~/.config/svcfs/keys, mode 0600.`,
 
 // accountSettings are the settings with an account, in a closed process.
 func (a *app) accountSettings() (settings, error) {
-	if err := fs.Harden(); err != nil {
+	if err := confine.Harden(); err != nil {
 		return settings{}, fmt.Errorf("protect this process: %w", err)
 	}
 	s, err := a.loadSettings()

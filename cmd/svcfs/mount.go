@@ -17,13 +17,14 @@ import (
 	"github.com/svcfs/svcfs/fs"
 	"github.com/svcfs/svcfs/fs/tree"
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/confine"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
 // mount is the command: the cheap refusals come first, then secrets, then the
 // service, then the kernel.
 func (a *app) mount(cmd *cobra.Command, f *mountFlags, dir string) (err error) {
-	if err := fs.Harden(); err != nil {
+	if err := confine.Harden(); err != nil {
 		return fmt.Errorf("protect this process: %w", err)
 	}
 	if f.mounterFD >= 0 {
@@ -191,7 +192,7 @@ func (a *app) checkPlace(ctx context.Context, dir string) error {
 	if err := a.prepareMountpoint(ctx, dir); err != nil {
 		return err
 	}
-	return checkMountable()
+	return fs.CheckSupport()
 }
 
 // prepareMountpoint refuses a folder that cannot be mounted on, and cleans a

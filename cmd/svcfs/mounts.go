@@ -130,28 +130,21 @@ func mountHolding(path string) (dir, inside string, err error) {
 	return "", "", refuse(exitNotFound, "run 'svcfs status' for the mounts there are", fmt.Errorf("%s is in no mount of ours", abs))
 }
 
-// resolve makes path absolute and follows the symbolic links of its parent, and
-// its own where that can be asked. It touches nothing that a dead mount serves,
-// and takes path as it is where a mount does not answer.
+// resolve is [fs.Resolve], which takes path as it is where a mount does not answer.
 func resolve(path string) (string, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
 		return "", usage("give an absolute path", err.Error())
 	}
-	if full, ok := inTime(context.Background(), func() string { return followLinks(abs) }); ok {
-		return full, nil
-	}
-	return abs, nil
-}
-
-func followLinks(abs string) string {
-	if info, err := os.Lstat(abs); err == nil && info.Mode()&os.ModeSymlink != 0 {
-		if target, err := filepath.EvalSymlinks(abs); err == nil {
-			return target
+	full, ok := inTime(context.Background(), func() string {
+		full, err := fs.Resolve(abs)
+		if err != nil {
+			return abs
 		}
+		return full
+	})
+	if !ok {
+		return abs, nil
 	}
-	if parent, err := filepath.EvalSymlinks(filepath.Dir(abs)); err == nil {
-		return filepath.Join(parent, filepath.Base(abs))
-	}
-	return abs
+	return full, nil
 }

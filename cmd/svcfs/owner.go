@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"github.com/svcfs/svcfs/fs"
+	"github.com/svcfs/svcfs/sdk/confine"
 )
 
 // mounterFlag is how the process of a user is told who mounts for it.
@@ -129,7 +130,7 @@ func keptEnv(name string) bool {
 
 // mountAs starts the mounter, and the mount command as the user.
 func (a *app) mountAs(ctx context.Context, who owner, call helperCall) (exitCode, error) {
-	if err := fs.Harden(); err != nil {
+	if err := confine.Harden(); err != nil {
 		return exitOther, fmt.Errorf("protect this process: %w", err)
 	}
 	env := who.env

@@ -6,3 +6,6 @@ package confine
 func Supported() (version int, err error) { return 0, ErrUnsupported }
 
 func (l Limits) apply() error { return ErrUnsupported }
+
+// Harden does nothing here.
+func Harden() error { return nil }

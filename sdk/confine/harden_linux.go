@@ -1,4 +1,4 @@
-package fs
+package confine
 
 import (
 	"fmt"
