@@ -328,11 +328,11 @@ func (p person) RegisterGroup(ctx context.Context, g sdk.GroupID) (string, error
 // mounted is a tree with what tests do to it all the time.
 type mounted struct {
 	*Tree
-	t *testing.T
+	t testing.TB
 	w *world
 }
 
-func mount(t *testing.T, w *world, who sdk.AccountID, change ...func(*Config)) *mounted {
+func mount(t testing.TB, w *world, who sdk.AccountID, change ...func(*Config)) *mounted {
 	t.Helper()
 	cfg := Config{Remote: person{w, who}, RefreshInterval: time.Hour, EmptyDelay: time.Hour, MaxFileBytes: 64 << 20}
 	for _, c := range change {
@@ -422,7 +422,7 @@ func (m *mounted) read(p string) (string, error) {
 	return readAll(m.t, h)
 }
 
-func readAll(t *testing.T, h *Handle) (string, error) {
+func readAll(t testing.TB, h *Handle) (string, error) {
 	buf := make([]byte, h.f.Attr().Size+1)
 	n, err := h.ReadAt(t.Context(), buf, 0)
 	return string(buf[:n]), err

@@ -2,7 +2,6 @@ package tree
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 
@@ -259,9 +258,15 @@ func (t *Tree) placeMerged(g *group, touched map[*versions]bool) []notice {
 // name of a folder. Of names that collide the older one is first, and keeps it
 // (N3). Needs Tree.mu.
 func (t *Tree) placeAll(g *group, touched map[*versions]bool) (notices []notice) {
-	ordered := slices.SortedFunc(maps.Keys(touched), func(a, b *versions) int {
-		return cmp.Or(cmp.Compare(a.age(), b.age()), strings.Compare(a.raw, b.raw))
-	})
+	type aged struct {
+		*versions
+		since sdk.Seq
+	}
+	ordered := make([]aged, 0, len(touched))
+	for v := range touched {
+		ordered = append(ordered, aged{v, v.age()})
+	}
+	slices.SortFunc(ordered, func(a, b aged) int { return cmp.Or(cmp.Compare(a.since, b.since), strings.Compare(a.raw, b.raw)) })
 	vacated := make(map[string]bool) // folders that something vanishes from
 	for v := range touched {
 		if v.newest() != nil || v.shown == nil {
@@ -279,8 +284,8 @@ func (t *Tree) placeAll(g *group, touched map[*versions]bool) (notices []notice)
 		func(v *versions) bool { return v.newest() != nil && vacated[v.raw] },
 	} {
 		for _, v := range ordered {
-			if pass(v) {
-				notices = append(notices, t.place(g, v)...)
+			if pass(v.versions) {
+				notices = append(notices, t.place(g, v.versions)...)
 			}
 		}
 	}

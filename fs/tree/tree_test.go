@@ -141,7 +141,7 @@ func sameSet(a, b []string) bool {
 	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }
 
-func allFiles(t *testing.T, d *Dir, prefix string) []string {
+func allFiles(t testing.TB, d *Dir, prefix string) []string {
 	t.Helper()
 	list, err := d.Entries(t.Context())
 	if err != nil {
@@ -1069,5 +1069,22 @@ func TestA4RenamedFilesShareNoInode(t *testing.T) {
 	}
 	if m.node("/team/f").Attr().Ino == m.node("/team/f~").Attr().Ino {
 		t.Error("the file and its backup share an inode number")
+	}
+}
+
+// BenchmarkFirstListing is what a mount does with the records of 10,000 files that it
+// has not seen before.
+func BenchmarkFirstListing(b *testing.B) {
+	const files = 10_000
+	w := team()
+	for i := range files {
+		w.put("team", alice, fmt.Sprintf("entry-%06d.txt", i), nil)
+	}
+	for b.Loop() {
+		m := mount(b, w, bob)
+		if list := m.names("/team"); len(list) != files {
+			b.Fatalf("%d names", len(list))
+		}
+		_ = m.Close()
 	}
 }
