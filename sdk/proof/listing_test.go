@@ -43,7 +43,7 @@ type world struct {
 	tree chain.Tree
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t testing.TB) *world {
 	return &world{history: newHistory(t, 9), key: ed25519.NewKeyFromSeed([]byte(strings.Repeat("k", ed25519.SeedSize)))}
 }
 
@@ -313,6 +313,33 @@ func TestThreat6WitnessMustSign(t *testing.T) {
 	for _, key := range []string{"x", h.key, "witness.example/1+00000000+" + strings.Split(honest.VerifierKey(), "+")[2]} {
 		if proof.CheckWitness(key) == nil {
 			t.Errorf("key %q was accepted", key)
+		}
+	}
+}
+
+// BenchmarkListing verifies a list of 10,000 records. One signed head and one
+// checkpoint prove all of them.
+func BenchmarkListing(b *testing.B) {
+	w, name, now := newWorld(b), chain.OfGroup("team"), time.Unix(0, 1e18)
+	records := make([]chain.Record, 10_000)
+	var end chain.Place
+	for i := range records {
+		n := int64(i + 1)
+		records[i] = chain.Record{Seq: n, TimeNS: 1e18, Tx: strings.Repeat("t", 64), Kind: chain.KindRecord, Account: "alice.svc.testnet", Group: "team", Ref: fmt.Sprintf("%0150d", i),
+			FileHash: strings.Repeat("f", 64), Detail: fmt.Sprintf("entry-%06d.txt", i), Fee: "39000000000000000000000", Request: "0011223344556677", Prev: end.Hash,
+			Chain: name, Number: n, Tags: []chain.Tag{{Name: chain.TagSize, Value: "5"}, {Name: chain.TagType, Value: "text/plain; charset=utf-8"}}}
+		end = end.Next(&records[i])
+	}
+	w.tree = w.tree.With(name, end)
+	proven, log := w.prove(name, end, "n", now), w.log()
+	b.ReportAllocs()
+	for b.Loop() {
+		l := proof.NewListing(name, proof.Cursor{}, proof.Past{}, now)
+		if err := add(l, records); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := l.End(log, proof.Checkpoint{}, proven, "n"); err != nil {
+			b.Fatal(err)
 		}
 	}
 }
