@@ -128,6 +128,12 @@ func TestEStoppedService(t *testing.T) {
 	if got := string(read(t, b.path("team/cached"))); got != "x" {
 		t.Fatal(got)
 	}
+	eventually(t, func() string { // b may have looked between the two uploads
+		if _, err := os.Stat(b.path("team/cold")); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
 	w.stop()
 	_, err := os.ReadFile(b.path("team/cold"))
 	b.wantError(err, unix.EHOSTUNREACH, "team/cold", "connection refused")
