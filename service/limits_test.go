@@ -508,6 +508,31 @@ func TestThreat31CredentialsBeforeTheBody(t *testing.T) {
 	}
 }
 
+// An upload id is good for as long as bytes of the upload come, on a line of any speed.
+func TestUploadsMayTakeLongerThanTheirID(t *testing.T) {
+	s := serve(t, nil)
+	alice := s.user("alice", "10")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	up := must[wire.PrepareUploadResult](alice, wire.OpPrepareUpload, object{"group_id": "g"})
+	s.exec("UPDATE uploads SET expires_ns = ?", time.Now().Add(time.Minute).UnixNano())
+	const size = 100_000
+	conn := s.dial()
+	fmt.Fprintf(conn, "PUT %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\nx", up.UploadURL, alice.token, size)
+	db := s.openDatabase()
+	eventually(t, 20*time.Second, "the id is good for longer", func() bool {
+		var expires int64
+		if err := db.QueryRow("SELECT expires_ns FROM uploads").Scan(&expires); err != nil {
+			t.Fatal(err)
+		}
+		return time.Until(time.Unix(0, expires)) > 4*time.Minute
+	})
+	fmt.Fprint(conn, strings.Repeat("x", size-1))
+	if status, body := reply(t, conn); status != http.StatusNoContent {
+		t.Errorf("%d %s", status, body)
+	}
+	must[wire.FinalizeUploadResult](alice, wire.OpFinalizeUpload, object{"upload_id": up.UploadID, "file_hash": strings.Repeat("0", 64)})
+}
+
 // Threat 31: a client that takes a raw download is cut off when it stands still,
 // and one that is not signed in also when it takes an answer slowly.
 func TestThreat31AnswersThatStandStill(t *testing.T) {

@@ -38,7 +38,8 @@ import (
 )
 
 const (
-	// UploadLife is how long an upload id is good.
+	// UploadLife is how long an upload id is good, from when it was handed out or
+	// bytes of the raw transfer came.
 	UploadLife = 300 * time.Second
 	// claimLife is how long a claim may be repeated without a second fee.
 	claimLife = time.Hour
@@ -174,6 +175,7 @@ type upload struct {
 	keyID                             sql.NullInt64
 	blob                              *blob.Info // of a raw transfer
 	result                            []byte     // JSON once finalized, see answered
+	expires                           time.Time
 }
 
 // blobSize is that of the raw transfer, 0 without one.
@@ -203,7 +205,7 @@ func getUpload(ctx context.Context, tx *store.Tx, account, id string) (u upload,
 	if blobID.Valid {
 		u.blob = &blob.Info{ID: blobID.String, Size: size.Int64, Sum: [sha256.Size]byte(sum)}
 	}
-	u.result = []byte(result.String)
+	u.result, u.expires = []byte(result.String), time.Unix(0, expires)
 	return u, nil
 }
 

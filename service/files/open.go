@@ -67,7 +67,7 @@ func openBytes(ctx context.Context, tx *store.Tx, account, except string) (sum i
 
 func (f *Files) tooManyBytes() error {
 	return &fault.Error{Code: wire.CodeRateLimited, RetryAfter: time.Minute, Text: fmt.Sprintf("too many requests: the account would have more than %d bytes in uploads "+
-		"that are not finished: finish them, or wait: each ends %.0f minutes after it began", f.options.MaxOpenBytes, UploadLife.Minutes())}
+		"that are not finished: finish them, or wait: each ends %.0f minutes after it began or bytes of it came", f.options.MaxOpenBytes, UploadLife.Minutes())}
 }
 
 // bound is how many bytes may be coming at a time for an account or a group.
@@ -135,6 +135,34 @@ func (c *counted) Read(p []byte) (int, error) {
 
 func (c *counted) end() { c.coming.end(c.said, c.bounds...) }
 
+// lively reads what is coming, and keeps the upload id good meanwhile.
+type lively struct {
+	r       io.Reader
+	renew   func()
+	expires time.Time
+}
+
+func (l *lively) Read(p []byte) (int, error) {
+	n, err := l.r.Read(p)
+	if n > 0 && time.Until(l.expires) < UploadLife*2/3 {
+		l.expires = time.Now().Add(UploadLife)
+		l.renew()
+	}
+	return n, err
+}
+
+// renew makes an upload id good for another UploadLife. When that fails, it is tried
+// again before the id ends.
+func (f *Files) renew(ctx context.Context, account, uploadID string) {
+	_ = f.store.Write(ctx, func(tx *store.Tx) error {
+		if _, err := getUpload(ctx, tx, account, uploadID); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, "UPDATE uploads SET expires_ns = ? WHERE id = ?", time.Now().Add(UploadLife).UnixNano(), uploadID)
+		return err
+	})
+}
+
 // PutBlob stores the ciphertext of an upload ahead of its finalize. size is how
 // long it is, -1 when that is not known. What the account has uploaded and not
 // finished, and what it and the group keep, is bounded over all processes; what is
@@ -142,6 +170,7 @@ func (c *counted) end() { c.coming.end(c.said, c.bounds...) }
 func (f *Files) PutBlob(ctx context.Context, account, uploadID string, r io.Reader, size int64) error {
 	var open int64
 	var keep []bound
+	var expires time.Time
 	if err := f.store.Read(ctx, func(tx *store.Tx) error {
 		u, err := getUpload(ctx, tx, account, uploadID)
 		if err != nil {
@@ -154,6 +183,7 @@ func (f *Files) PutBlob(ctx context.Context, account, uploadID string, r io.Read
 		if err != nil {
 			return err
 		}
+		expires = u.expires
 		keep = keepBounds(account, u.group, byAccount, byGroup)
 		for i := range keep {
 			keep[i].left += u.blobSize()
@@ -177,7 +207,7 @@ func (f *Files) PutBlob(ctx context.Context, account, uploadID string, r io.Read
 	}
 	arriving := &counted{r: r, coming: &f.coming, bounds: keep, said: known}
 	defer arriving.end()
-	info, err := f.put(ctx, arriving, known)
+	info, err := f.put(ctx, &lively{arriving, func() { f.renew(ctx, account, uploadID) }, expires}, known)
 	if err != nil {
 		return err
 	}
