@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+
+	"github.com/svcfs/svcfs/sdk/ownfile"
 )
 
 // fillStep is how much room is made at least for what comes next, in bytes.
@@ -114,23 +116,17 @@ func (c *Client) RetrieveTo(ctx context.Context, g GroupID, nameOrRef string, w 
 }
 
 // RetrieveFile is [Client.RetrieveTo] into a file at path (mode 0600), which
-// appears, or is replaced, only when it is complete, verified and on the disk.
+// appears, or is replaced, only when it is complete, verified and on the disk. What is
+// no file, such as a link, stays, and is an error.
 func (c *Client) RetrieveFile(ctx context.Context, g GroupID, nameOrRef, path string) (plain Plain, err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), ".svcfs-*")
+	f, err := ownfile.New(path)
 	if err != nil {
 		return Plain{}, c.wrap("retrieve "+quote(nameOrRef), g, "", err)
 	}
-	defer func() {
-		if err != nil {
-			_ = f.Close()
-			_ = os.Remove(f.Name())
-		}
-	}()
+	defer f.Discard()
 	if plain, err = c.RetrieveTo(ctx, g, nameOrRef, f); err != nil {
 		return Plain{}, err
 	}
-	if err = errors.Join(f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
+	err = f.Replace()
 	return plain, c.wrap("retrieve "+quote(nameOrRef), g, "", err)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/svcfs/svcfs/sdk/ownfile"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
 	"github.com/svcfs/svcfs/service/archive"
@@ -40,20 +41,16 @@ func (s *settings) export(ctx context.Context, svc *service.Service, path string
 	if _, err := os.Lstat(path); err == nil {
 		return fault.New(wire.CodeValidation, "%s exists already: give a new name", path)
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".partial-*") // mode 0600
+	f, err := ownfile.New(path)
 	if err != nil {
 		return fmt.Errorf("make export: %w", err)
 	}
-	defer os.Remove(f.Name()) // is gone when all went well
-	var sum archive.Summary
-	sum, err = svc.Export(ctx, f)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
+	defer f.Discard()
+	sum, err := svc.Export(ctx, f)
+	if err != nil {
 		return err
 	}
-	if err := os.Rename(f.Name(), path); err != nil {
+	if err := f.Replace(); err != nil {
 		return fmt.Errorf("name export: %w", err)
 	}
 	s.told("exported", sum)

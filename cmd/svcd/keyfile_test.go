@@ -40,7 +40,7 @@ func TestAPIKeyFile(t *testing.T) {
 	if _, _, code := execute(t, "account", "rotate-key", "carol", "--data", dir, "--api-key-file", nowhere); code != exitOther {
 		t.Errorf("a file that cannot be written: code %d", code)
 	}
-	if left, err := filepath.Glob(filepath.Join(filepath.Dir(file), ".svcd-key-*")); err != nil || len(left) > 0 {
+	if left, err := filepath.Glob(filepath.Join(filepath.Dir(file), ".new-*")); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
 }

@@ -8,26 +8,70 @@ import (
 	"path/filepath"
 )
 
-// Replace puts content in the place of the file at path, mode 0600: after a crash
-// there is the old file or the new one, whole. Only a file is replaced; what else is
-// there, such as a link or a device, stays, and is an error.
-func Replace(path string, content []byte) error {
+// Pending is a file, mode 0600, that gets the name it is meant for when all is in it:
+// after a crash there is what was there before or the new file, whole. Only a file is
+// replaced; what else is there, such as a link or a device, stays, and is an error.
+type Pending struct {
+	*os.File
+	path string
+}
+
+// New makes a file that is to have the name path. The caller discards it in every
+// case; one that got its name stays.
+func New(path string) (*Pending, error) {
 	if err := Replaceable(path); err != nil {
+		return nil, err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // mode 0600
+	if err != nil {
+		return nil, err
+	}
+	return &Pending{f, path}, nil
+}
+
+// Replace makes the file durable and gives it its name; a file of that name is gone.
+func (p *Pending) Replace() error { return p.place(os.Rename) }
+
+// Create makes the file durable and gives it its name, unless there is anything of
+// that name: [fs.ErrExist].
+func (p *Pending) Create() error { return p.place(os.Link) }
+
+func (p *Pending) place(bring func(from, to string) error) error {
+	if err := errors.Join(p.Sync(), p.Close()); err != nil {
 		return err
 	}
-	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, ".new-*") // mode 0600
+	if err := bring(p.Name(), p.path); err != nil {
+		return err
+	}
+	return SyncFolder(filepath.Dir(p.path))
+}
+
+// Discard removes what has no name of its own.
+func (p *Pending) Discard() {
+	_ = p.Close()
+	_ = os.Remove(p.Name())
+}
+
+// Replace puts content in the place of the file at path, as [Pending.Replace] does.
+func Replace(path string, content []byte) error { return write(path, content, (*Pending).Replace) }
+
+// Create puts content at path, unless there is anything: [fs.ErrExist].
+func Create(path string, content []byte) error { return write(path, content, (*Pending).Create) }
+
+func write(path string, content []byte, place func(*Pending) error) error {
+	p, err := New(path)
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(content)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+	defer p.Discard()
+	if _, err := p.Write(content); err != nil {
 		return err
 	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
+	return place(p)
+}
+
+// SyncFolder makes names in a folder durable.
+func SyncFolder(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err

@@ -1,6 +1,8 @@
 package ownfile
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -52,5 +54,29 @@ func TestReplaceLeavesWhatIsNoFile(t *testing.T) {
 		if after, err := os.Lstat(path); err != nil || !os.SameFile(before, after) || after.Mode() != before.Mode() {
 			t.Errorf("%s became %v, %v", path, after, err)
 		}
+	}
+}
+
+// Create leaves what is there, and neither leaves anything behind.
+func TestCreateLeavesWhatIsThere(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f")
+	if err := Create(path, []byte("first")); err != nil {
+		t.Fatal(err)
+	}
+	if err := Create(path, []byte("second")); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("what was there was replaced: %v", err)
+	}
+	pending, err := New(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pending.WriteString("third"); err != nil {
+		t.Fatal(err)
+	}
+	pending.Discard()
+	raw, err := os.ReadFile(path)
+	if left, _ := os.ReadDir(dir); err != nil || string(raw) != "first" || len(left) != 1 {
+		t.Errorf("%q, %v, %v", raw, err, left)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/svcfs/svcfs/sdk/ownfile"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/blob"
 	"github.com/svcfs/svcfs/service/fault"
@@ -169,7 +170,7 @@ func copyBlob(ctx context.Context, from blob.Store, target *blob.Dir, b blobRow)
 		if err != nil {
 			return 0, err
 		}
-		return info.Size(), syncDir(filepath.Dir(path))
+		return info.Size(), ownfile.SyncFolder(filepath.Dir(path))
 	}
 	r, size, err := from.Open(ctx, b.id)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -198,15 +199,7 @@ func writeFile(path string, r io.Reader) (sum [sha256.Size]byte, err error) {
 		return sum, errors.Join(err, os.Remove(path))
 	}
 	content.Sum(sum[:0])
-	return sum, syncDir(filepath.Dir(path))
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return sum, ownfile.SyncFolder(filepath.Dir(path))
 }
 
 func writeManifest(dir string, m Manifest) error {
@@ -218,7 +211,7 @@ func writeManifest(dir string, m Manifest) error {
 	if err := os.WriteFile(path, append(raw, '\n'), 0o600); err != nil {
 		return fmt.Errorf("write manifest: %w", err)
 	}
-	return syncDir(dir)
+	return ownfile.SyncFolder(dir)
 }
 
 // Restore fills a data directory from a backup. The directory may hold a master
@@ -286,7 +279,7 @@ func restore(ctx context.Context, from, dir string, m Manifest) (err error) {
 			return fmt.Errorf("blob %s: %w", b.id, err)
 		}
 	}
-	return syncDir(dir)
+	return ownfile.SyncFolder(dir)
 }
 
 // restoreBlob copies, so that the backup stays what it is whatever happens to

@@ -178,31 +178,9 @@ func makeSecret(path string) error {
 		return err
 	}
 	defer clear(secret[:])
-	err := writeSecret(path, secret, os.Link)
+	err := ownfile.Create(path, secret[:])
 	if errors.Is(err, fs.ErrExist) {
 		return nil
 	}
 	return err
-}
-
-// writeSecret writes a file durably and has place bring it to its name.
-func writeSecret(path string, secret [keyBytes]byte, place func(from, to string) error) error {
-	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, ".new-key-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(secret[:])
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := place(f.Name(), path); err != nil {
-		return err
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"github.com/svcfs/svcfs/sdk/locked"
+	"github.com/svcfs/svcfs/sdk/ownfile"
 	"github.com/svcfs/svcfs/service/store"
 )
 
@@ -107,14 +108,14 @@ func (s Source) Replace(file string, before Master) (kept string, err error) {
 		return "", err
 	}
 	kept = s.File + "." + name[:keptName]
-	if err := writeSecret(kept, [keyBytes]byte(before.raw.Slice()), os.Rename); err != nil {
+	if err := ownfile.Replace(kept, before.raw.Slice()); err != nil {
 		return "", fmt.Errorf("keep the master key from before: %w", err)
 	}
 	next, err := readSecret(file)
 	if err != nil {
 		return kept, fmt.Errorf("read the new master key: %w", err)
 	}
-	if err := writeSecret(s.File, next, os.Rename); err != nil {
+	if err := ownfile.Replace(s.File, next[:]); err != nil {
 		return kept, fmt.Errorf("write the new master key: %w", err)
 	}
 	if err := os.Remove(file); err != nil {
