@@ -218,7 +218,7 @@ func (s *server) obey(o order) (a answer) {
 	case "refresh":
 		a.setError(s.tree.Refresh(context.Background()))
 	case "shred":
-		_ = s.world.shred(o.Group, int(o.Size))
+		s.world.shred(o.Group, int(o.Size))
 		s.world.told(sdk.EventDeleted, o.Group)
 	case "rollback": // to the first so many records
 		s.world.rollback(o.Group, int(o.Size))
@@ -424,17 +424,6 @@ func (m *mount) wantCharges(retrieves, uploads int) {
 	if c := m.must(order{Do: "counts"}).Counts; c.Retrieves != retrieves || c.Uploads != uploads {
 		m.t.Errorf("charged %d retrievals and %d uploads, want %d and %d", c.Retrieves, c.Uploads, retrieves, uploads)
 	}
-}
-
-// eventually polls until ok, or fails.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(hangLimit); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if ok() {
-			return
-		}
-	}
-	t.Fatalf("not within %s: %s", hangLimit, what)
 }
 
 // inTime limits what must not hang.

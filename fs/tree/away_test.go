@@ -24,10 +24,10 @@ func TestE2KnownNamesWhileTheServiceIsAway(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := team()
-				w.put("team", alice, "f", []byte("content"))
+				w.Put("team", alice, "f", []byte("content"))
 				m := mount(t, w, bob, func(c *Config) { c.Watch, c.RefreshInterval = watch, 2*time.Second })
 				m.names("/team")
-				back, backToo := w.stall("entries"), w.stall("groups")
+				back, backToo := w.Stall("entries"), w.Stall("groups")
 				looks := map[string]func(){
 					"ls":      func() { m.names("/team") },
 					"df":      func() { m.names("/") }, // opens the folder before it asks for its size
@@ -53,7 +53,7 @@ func TestE2KnownNamesWhileTheServiceIsAway(t *testing.T) {
 				}
 				back()
 				backToo()
-				w.put("team", alice, "new", nil)
+				w.Put("team", alice, "new", nil)
 				for range 20 {
 					time.Sleep(time.Second)
 					m.names("/team")
@@ -79,21 +79,21 @@ func TestUnsentFilesAreSentWithoutAWatch(t *testing.T) {
 		m := mount(t, w, bob, func(c *Config) { c.RefreshInterval = 2 * time.Second })
 		m.names("/team")
 		gone := &sdk.Error{Op: "upload", Kind: sdk.KindUnavailable}
-		w.set("upload", gone)
-		w.set("groups", gone)
+		w.Fail("upload", gone)
+		w.Fail("groups", gone)
 		if err := m.save("/team/f", "content"); err == nil {
 			t.Fatal("saved")
 		}
 		time.Sleep(time.Minute)
-		w.set("upload", nil)
-		w.set("groups", nil)
+		w.Fail("upload", nil)
+		w.Fail("groups", nil)
 		time.Sleep(longestProbe + 2*m.cfg.RefreshInterval)
 		if left := m.Pending(); len(left) > 0 {
 			t.Errorf("still waits: %v", left)
 		}
-		before := w.hasBegun("groups")
+		before := w.Begun("groups")
 		time.Sleep(time.Hour)
-		if n := w.hasBegun("groups") - before; n != 0 {
+		if n := w.Begun("groups") - before; n != 0 {
 			t.Errorf("asked %d times though nobody looked and nothing waits", n)
 		}
 	})

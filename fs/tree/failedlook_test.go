@@ -12,13 +12,13 @@ import (
 // and once in the errors, until another succeeds. The service did answer.
 func TestE1FailedLookIsTold(t *testing.T) {
 	w := team()
-	w.put("team", alice, "f", []byte("x"))
+	w.Put("team", alice, "f", []byte("x"))
 	m := mount(t, w, bob, advises)
 	m.names("/team")
 	if s := m.Status(); s.FailedLook != nil || !s.Reachable {
 		t.Fatalf("before: %+v", s)
 	}
-	w.set("entries", &sdk.Error{Op: "list", Kind: sdk.KindCorrupt, Err: errors.New("not what it signed")})
+	w.Fail("entries", &sdk.Error{Op: "list", Kind: sdk.KindCorrupt, Err: errors.New("not what it signed")})
 	for range 3 {
 		if err := m.Tree.refresh(t.Context()); err == nil {
 			t.Fatal("a refused look succeeded")
@@ -33,12 +33,12 @@ func TestE1FailedLookIsTold(t *testing.T) {
 	if !s.Reachable || s.Errors != 1 {
 		t.Errorf("reachable %v, %d errors", s.Reachable, s.Errors)
 	}
-	w.set("entries", &sdk.Error{Op: "list", Kind: sdk.KindUnavailable, Err: errors.New("no route")})
+	w.Fail("entries", &sdk.Error{Op: "list", Kind: sdk.KindUnavailable, Err: errors.New("no route")})
 	m.noteReached(m.Tree.refresh(t.Context()))
 	if s := m.Status(); s.Reachable || s.FailedLook == nil || s.Errors != 1 {
 		t.Errorf("a service that is away: %+v", s)
 	}
-	w.set("entries", nil)
+	w.Fail("entries", nil)
 	m.noteReached(m.Tree.refresh(t.Context()))
 	if s := m.Status(); s.FailedLook != nil || !s.Reachable {
 		t.Errorf("afterwards: %+v", s)

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/svcfs/svcfs/fs/tree/treetest"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/sdktest"
 	"github.com/svcfs/svcfs/sdk/wire"
@@ -198,7 +199,7 @@ func TestR6LooksCountAgainstTheBudget(t *testing.T) {
 func TestLooksGoOnWithoutAPrice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := team()
-		w.put("team", alice, "f", []byte("content"))
+		w.Put("team", alice, "f", []byte("content"))
 		asked := 0
 		m := mount(t, w, bob, func(c *Config) {
 			c.ReadPrice = func(ctx context.Context, _ sdk.GroupID) (sdk.Amount, error) {
@@ -268,13 +269,13 @@ func TestM5RevokedWithoutAWatch(t *testing.T) {
 // A ledger that errs about who is a member takes nothing away, and costs ever less.
 func TestM5DoubtsAboutAMember(t *testing.T) {
 	w := team()
-	w.put("team", alice, "f", []byte("content"))
+	w.Put("team", alice, "f", []byte("content"))
 	var c clock
-	m := mount(t, w, bob, c.use, func(cfg *Config) { cfg.Remote, cfg.RefreshInterval = doubting{person{w, bob}}, DefaultRefreshInterval })
+	m := mount(t, w, bob, c.use, func(cfg *Config) { cfg.Remote, cfg.RefreshInterval = doubting{w.As(bob)}, DefaultRefreshInterval })
 	h := m.open("/team/f", OpenFlags{Read: true})
-	before := w.hasBegun("groups")
+	before := w.Begun("groups")
 	c.pass(m, time.Hour, nil)
-	if n := w.hasBegun("groups") - before; n > 66 {
+	if n := w.Begun("groups") - before; n > 66 {
 		t.Errorf("looked %d times at the groups", n)
 	}
 	if got, err := readAll(t, h); got != "content" || err != nil {
@@ -283,7 +284,7 @@ func TestM5DoubtsAboutAMember(t *testing.T) {
 }
 
 // doubting is a service whose ledger knows no members.
-type doubting struct{ person }
+type doubting struct{ treetest.Person }
 
 func (doubting) IsAuthorized(context.Context, sdk.GroupID, sdk.AccountID) (bool, error) {
 	return false, nil

@@ -39,8 +39,8 @@ func rested(f *File) {
 func TestLendingIsOfOneContentAtATime(t *testing.T) {
 	w := team()
 	content := strings.Repeat("0123456789", 20_001)
-	w.put("team", bob, "f", []byte(content))
-	w.put("team", bob, "small", []byte("text"))
+	w.Put("team", bob, "f", []byte(content))
+	w.Put("team", bob, "small", []byte("text"))
 	m := mount(t, w, alice, lends)
 	read, write := OpenFlags{Read: true}, OpenFlags{Read: true, Write: true}
 	f := m.node("/team/f").(*File)
@@ -91,8 +91,8 @@ func TestLendingIsOfOneContentAtATime(t *testing.T) {
 func TestLentContentIsEmptiedByAPurgeAndKeptFromEviction(t *testing.T) {
 	w := team()
 	content := strings.Repeat("0123456789", 20_001)
-	w.put("team", bob, "f", []byte(content))
-	w.put("team", bob, "g", []byte(content))
+	w.Put("team", bob, "f", []byte(content))
+	w.Put("team", bob, "g", []byte(content))
 	m := mount(t, w, alice, lends, func(c *Config) { c.CacheBytes = sdk.FootprintOf(int64(len(content))) })
 	h := m.open("/team/f", OpenFlags{Read: true})
 	how, memory := h.Lend()

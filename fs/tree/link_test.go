@@ -89,7 +89,7 @@ func TestN5LinksBetweenScratchNames(t *testing.T) {
 
 func TestN5LinkRefusals(t *testing.T) {
 	w := team()
-	w.put("team", alice, "f", []byte("x"))
+	w.Put("team", alice, "f", []byte("x"))
 	m := mount(t, w, alice)
 	dir := m.dir("/team")
 	f := m.node("/team/f").(*File)

@@ -49,9 +49,9 @@ func TestThreat17LookAlikes(t *testing.T) {
 func TestThreat17GroupsKeepTheirNames(t *testing.T) {
 	const carol sdk.AccountID = "carol.svc.testnet"
 	w := team()
-	w.member("a/b", bob, alice)
-	w.member("proj", bob, alice)
-	w.member("Mine", alice)
+	w.Member("a/b", bob, alice)
+	w.Member("proj", bob, alice)
+	w.Member("Mine", alice)
 	known := make(thisMount) // what a machine remembers
 	remembers := func(c *Config) { c.Known = known }
 	before := mount(t, w, alice, remembers)
@@ -59,12 +59,12 @@ func TestThreat17GroupsKeepTheirNames(t *testing.T) {
 	if got := before.names("/"); !slices.Equal(got, want) {
 		t.Fatalf("the root lists %q", got)
 	}
-	w.member("a%2Fb", carol, alice)
-	w.member("\u0440roj", carol, alice)
-	w.member("PROJ", carol, alice)
-	w.member("A/B", carol, alice)
-	w.member("proj~"+sdk.GroupID(bob), carol, alice)
-	w.member("mine", alice)
+	w.Member("a%2Fb", carol, alice)
+	w.Member("\u0440roj", carol, alice)
+	w.Member("PROJ", carol, alice)
+	w.Member("A/B", carol, alice)
+	w.Member("proj~"+sdk.GroupID(bob), carol, alice)
+	w.Member("mine", alice)
 	want = append(want, "mine", "\u0440roj~"+string(carol), "PROJ~"+string(carol), "A%2FB~"+string(carol), "a%252Fb", "proj%7E"+string(bob))
 	slices.Sort(want)
 	before.refresh()
@@ -77,12 +77,12 @@ func TestThreat17GroupsKeepTheirNames(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if got := len(w.rows["a/b"]); got != 2 || len(w.rows["a%2Fb"]) > 0 {
-		t.Errorf("%d saves went to the group, %d to the one with its name in escapes", got, len(w.rows["a%2Fb"]))
+	if got := len(w.Rows("a/b")); got != 2 || len(w.Rows("a%2Fb")) > 0 {
+		t.Errorf("%d saves went to the group, %d to the one with its name in escapes", got, len(w.Rows("a%2Fb")))
 	}
 
 	// Without an owner, and without a memory, they are told apart as well.
-	w.set("members", &sdk.Error{Kind: sdk.KindUnavailable})
+	w.Fail("members", &sdk.Error{Kind: sdk.KindUnavailable})
 	first := mount(t, w, alice)
 	names := first.names("/")
 	if len(names) != len(want) || !slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, "proj~") || strings.HasPrefix(name, "PROJ~") }) {

@@ -26,8 +26,8 @@ func TestModel(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {
-				w := newWorld()
-				w.member("team", bob, alice) // bob owns it
+				w := treetest.NewWorld()
+				w.Member("team", bob, alice) // bob owns it
 				s := &modelSystem{w: w}
 				s.m = mount(t, w, bob, func(c *Config) {
 					c.CanRename, c.AllowDelete = tc.allows.Rename, tc.allows.Delete
@@ -149,37 +149,37 @@ func (s *modelSystem) happened(kind string) {
 		_ = s.m.Refresh(context.Background())
 		return
 	}
-	s.events <- sdk.Event{Kind: kind, Group: "team", Account: bob, Seq: s.w.lastSeq()}
+	s.events <- sdk.Event{Kind: kind, Group: "team", Account: bob, Seq: s.w.Seq()}
 	s.events <- sdk.Event{Kind: "of no concern"}
 }
 
 func (s *modelSystem) Put(name, data string) {
-	s.w.put("team", alice, name, []byte(data))
+	s.w.Put("team", alice, name, []byte(data))
 	s.happened(sdk.EventUploaded)
 }
 
 func (s *modelSystem) Shred(nth int) {
-	s.w.shred("team", s.w.rows["team"][nth].Ref)
+	s.w.Shred("team", s.w.Rows("team")[nth].Ref)
 	s.happened(sdk.EventDeleted)
 }
 
 func (s *modelSystem) Moved(nth int, name string) {
-	_ = person{s.w, bob}.RenameFile(context.Background(), "team", s.w.rows["team"][nth].Ref, name)
+	_ = s.w.As(bob).RenameFile(context.Background(), "team", s.w.Rows("team")[nth].Ref, name)
 	s.happened(sdk.EventRenamed)
 }
 
 func (s *modelSystem) Member(on bool) {
 	if on {
-		s.w.member("team", bob)
+		s.w.Member("team", bob)
 		s.happened(sdk.EventAdded)
 		return
 	}
-	s.w.revoke("team", bob)
+	s.w.Revoke("team", bob)
 	s.happened(sdk.EventRevoked)
 }
 
 func (s *modelSystem) Uploads() int {
-	_, uploads := s.w.counts()
+	_, uploads := s.w.Charged()
 	return uploads
 }
 

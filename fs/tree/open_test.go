@@ -9,18 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/svcfs/svcfs/fs/tree/treetest"
 	"github.com/svcfs/svcfs/sdk"
 )
-
-// begun polls until an operation of the service is under way.
-func (w *world) waitFor(t *testing.T, op string) {
-	t.Helper()
-	for end := time.Now().Add(10 * time.Second); w.hasBegun(op) == 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s was never called", op)
-		}
-	}
-}
 
 func (m *mounted) write(h *Handle, text string, off int64) {
 	m.t.Helper()
@@ -94,11 +85,11 @@ func TestW9UnlinkedFilesLiveUntilTheyAreClosed(t *testing.T) {
 // what was saved: a save that equals an overtaken version is a new version.
 func TestW11UnchangedSaveAfterAnotherUploadIsAVersion(t *testing.T) {
 	w := team()
-	w.put("team", alice, "f", []byte("one"))
+	w.Put("team", alice, "f", []byte("one"))
 	m := mount(t, w, bob)
 	h := m.open("/team/f", OpenFlags{Read: true, Write: true})
 	m.write(h, "one", 0)
-	w.put("team", alice, "f", []byte("two"))
+	w.Put("team", alice, "f", []byte("two"))
 	if err := m.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +101,7 @@ func TestW11UnchangedSaveAfterAnotherUploadIsAVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.wantContent("/team/f", "one")
-	if got := len(w.rows["team"]); got != 3 {
+	if got := len(w.Rows("team")); got != 3 {
 		t.Errorf("%d versions, want 3", got)
 	}
 }
@@ -118,7 +109,7 @@ func TestW11UnchangedSaveAfterAnotherUploadIsAVersion(t *testing.T) {
 // W3: a save by rename that changes nothing is not bought.
 func TestW3UnchangedSaveByRenameIsFree(t *testing.T) {
 	w := team()
-	w.put("team", alice, "f", []byte("same"))
+	w.Put("team", alice, "f", []byte("same"))
 	m := mount(t, w, bob)
 	if err := m.save("/team/f.tmp", "same"); err != nil {
 		t.Fatal(err)
@@ -139,10 +130,10 @@ func TestW8RenameDuringUploadIsRefused(t *testing.T) {
 	m := mount(t, w, alice)
 	h := m.create("/team/a")
 	m.write(h, "data", 0)
-	release := w.stall("upload")
+	release := w.Stall("upload")
 	flushed, renamed := make(chan error, 1), make(chan error, 1)
 	go func() { flushed <- h.Flush(t.Context()) }()
-	w.waitFor(t, "upload")
+	treetest.Eventually(t, "upload"+" is called", func() bool { return w.Begun("upload") > 0 })
 	go func() { renamed <- m.rename("a", "b") }()
 	release()
 	if err := <-flushed; err != nil {
@@ -163,10 +154,10 @@ func TestW9UnlinkDuringUploadIsRefused(t *testing.T) {
 	m := mount(t, w, alice)
 	h := m.create("/team/a")
 	m.write(h, "data", 0)
-	release := w.stall("upload")
+	release := w.Stall("upload")
 	flushed, gone := make(chan error, 1), make(chan error, 1)
 	go func() { flushed <- h.Flush(t.Context()) }()
-	w.waitFor(t, "upload")
+	treetest.Eventually(t, "upload"+" is called", func() bool { return w.Begun("upload") > 0 })
 	go func() { gone <- m.dir("/team").Unlink(t.Context(), "a") }()
 	release()
 	if err := <-flushed; err != nil {
@@ -196,7 +187,7 @@ func (k *watcher) OwnerChanged(*Dir)            {}
 // open has what the name shows.
 func TestW7SaveByRenameKeepsTheOpenFile(t *testing.T) {
 	w := team()
-	w.put("team", alice, "f", []byte("old content"))
+	w.Put("team", alice, "f", []byte("old content"))
 	m := mount(t, w, alice)
 	m.names("/team")
 	h := m.create("/team/f.tmp")
@@ -226,7 +217,7 @@ func TestW7SaveByRenameKeepsTheOpenFile(t *testing.T) {
 // W8: a backup that is renamed back over a later save is a version again.
 func TestW8RestoredBackupIsTheNewVersion(t *testing.T) {
 	w := team()
-	w.put("team", alice, "f", []byte("good"))
+	w.Put("team", alice, "f", []byte("good"))
 	m := mount(t, w, alice)
 	if err := m.rename("f", "f~"); err != nil {
 		t.Fatal(err)
@@ -247,10 +238,10 @@ func TestW8RestoredBackupIsTheNewVersion(t *testing.T) {
 // A1: a retrieval that ends after a truncating open does not set the old size.
 func TestA1SizeOfATruncatedFileIsItsOwn(t *testing.T) {
 	w := team()
-	w.put("team", alice, "f", []byte("a long old content"))
+	w.Put("team", alice, "f", []byte("a long old content"))
 	m := mount(t, w, alice)
 	f := m.node("/team/f").(*File)
-	release := w.stall("retrieve")
+	release := w.Stall("retrieve")
 	opened := make(chan *Handle, 1)
 	go func() {
 		h, err := f.Open(context.WithoutCancel(t.Context()), OpenFlags{Read: true})
@@ -259,7 +250,7 @@ func TestA1SizeOfATruncatedFileIsItsOwn(t *testing.T) {
 		}
 		opened <- h
 	}()
-	w.waitFor(t, "retrieve")
+	treetest.Eventually(t, "retrieve"+" is called", func() bool { return w.Begun("retrieve") > 0 })
 	h := m.open("/team/f", OpenFlags{Write: true, Truncate: true})
 	m.write(h, "hi", 0)
 	release()
@@ -278,10 +269,10 @@ func TestM5RevokedDuringUpload(t *testing.T) {
 	m := mount(t, w, bob)
 	h := m.create("/team/a")
 	m.write(h, "data", 0)
-	release := w.stall("upload")
+	release := w.Stall("upload")
 	done := make(chan error, 1)
 	go func() { done <- h.Flush(t.Context()) }()
-	w.waitFor(t, "upload")
+	treetest.Eventually(t, "upload"+" is called", func() bool { return w.Begun("upload") > 0 })
 	m.applyGroups(nil, nil, nil)
 	release()
 	if err := <-done; err != nil {
@@ -300,7 +291,7 @@ func TestR6ParallelOpenersStayWithinTheBudget(t *testing.T) {
 	w := team()
 	const files = 8
 	for i := range files {
-		w.put("team", alice, fmt.Sprint(i), []byte{byte(i)})
+		w.Put("team", alice, fmt.Sprint(i), []byte{byte(i)})
 	}
 	one, _ := sdk.ParseAmount("1000")
 	m := mount(t, w, alice, func(c *Config) {
@@ -308,7 +299,7 @@ func TestR6ParallelOpenersStayWithinTheBudget(t *testing.T) {
 		c.Price = func(string) (sdk.Amount, bool) { return one, true }
 	})
 	m.names("/team")
-	release := w.stall("retrieve")
+	release := w.Stall("retrieve")
 	done := make(chan error, files)
 	for i := range files {
 		f := m.node(fmt.Sprintf("/team/%d", i)).(*File)
@@ -320,7 +311,7 @@ func TestR6ParallelOpenersStayWithinTheBudget(t *testing.T) {
 			done <- err
 		}()
 	}
-	w.waitFor(t, "retrieve")
+	treetest.Eventually(t, "retrieve"+" is called", func() bool { return w.Begun("retrieve") > 0 })
 	for range files - 1 {
 		wantClass(t, <-done, ClassBudget)
 	}
@@ -335,17 +326,17 @@ func TestR6ParallelOpenersStayWithinTheBudget(t *testing.T) {
 // budget is one of its own.
 func TestR6FailedChargesAreGivenBack(t *testing.T) {
 	w := team()
-	w.put("team", alice, "f", []byte("x"))
-	w.put("team", alice, "g", []byte("y"))
+	w.Put("team", alice, "f", []byte("x"))
+	w.Put("team", alice, "g", []byte("y"))
 	one, _ := sdk.ParseAmount("1000")
 	m := mount(t, w, alice, func(c *Config) {
 		c.BudgetPerHour = one
 		c.Price = func(string) (sdk.Amount, bool) { return one, true }
 	})
-	w.set("retrieve", &sdk.Error{Op: "retrieve", Kind: sdk.KindUnavailable})
+	w.Fail("retrieve", &sdk.Error{Op: "retrieve", Kind: sdk.KindUnavailable})
 	_, err := m.read("/team/f")
 	wantClass(t, err, ClassUnreachable)
-	w.set("retrieve", nil)
+	w.Fail("retrieve", nil)
 	m.wantContent("/team/f", "x")
 	_, err = m.read("/team/g")
 	wantClass(t, err, ClassBudget)
@@ -357,7 +348,7 @@ func TestR6FailedChargesAreGivenBack(t *testing.T) {
 // R5: programs that look at everything for a preview or an index do not spend.
 func TestR5CrawlersAreRefusedUncachedContent(t *testing.T) {
 	w := team()
-	w.put("team", alice, "f", []byte("x"))
+	w.Put("team", alice, "f", []byte("x"))
 	m := mount(t, w, bob)
 	f := m.node("/team/f").(*File)
 	named := func(name string) OpenFlags {
@@ -382,7 +373,7 @@ func TestR5CrawlersAreRefusedUncachedContent(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.Release()
-	w.put("team", alice, "g", []byte("y"))
+	w.Put("team", alice, "g", []byte("y"))
 	allowed := mount(t, w, bob, func(c *Config) { c.AllowCrawlers = true })
 	h, err = allowed.node("/team/g").(*File).Open(t.Context(), named("updatedb"))
 	if err != nil {
@@ -396,7 +387,7 @@ func TestR5CrawlersAreRefusedUncachedContent(t *testing.T) {
 func TestR4FileManagersPeekForNothing(t *testing.T) {
 	w := team()
 	content := bytes.Repeat([]byte("x"), 100_000)
-	w.put("team", alice, "f", content)
+	w.Put("team", alice, "f", content)
 	m := mount(t, w, bob)
 	f := m.node("/team/f").(*File)
 	open := func(thread string) *Handle {
@@ -448,8 +439,8 @@ func TestR4FileManagersPeekForNothing(t *testing.T) {
 // asks for the attributes that go along first, which it does not to list a folder.
 func TestR4FileManagersCopySmallFiles(t *testing.T) {
 	w := team()
-	w.put("team", alice, "small", bytes.Repeat([]byte("x"), libfmPeek))
-	w.put("team", alice, "other", []byte("y"))
+	w.Put("team", alice, "small", bytes.Repeat([]byte("x"), libfmPeek))
+	w.Put("team", alice, "other", []byte("y"))
 	m := mount(t, w, bob)
 	f, other := m.node("/team/small").(*File), m.node("/team/other").(*File)
 	open := func(f *File, thread uint32) *Handle {
@@ -499,7 +490,7 @@ func TestR4WhoLooksForAFolder(t *testing.T) {
 	} {
 		t.Run(tc.what, func(t *testing.T) {
 			w := team()
-			w.put("team", alice, "f", []byte("x"))
+			w.Put("team", alice, "f", []byte("x"))
 			m := mount(t, w, bob)
 			h, err := m.node("/team/f").(*File).Open(t.Context(), OpenFlags{Read: true, NoAtime: tc.noAtime, Caller: Caller{PID: 1,
 				Name: func() string { return tc.name }, Thread: func() string { return tc.thread },
@@ -524,7 +515,7 @@ func TestR4WhoLooksForAFolder(t *testing.T) {
 // R5: who asks is looked up only when a charge hangs on it.
 func TestR5CallersAreNamedLazily(t *testing.T) {
 	w := team()
-	w.put("team", alice, "f", []byte("x"))
+	w.Put("team", alice, "f", []byte("x"))
 	m := mount(t, w, bob)
 	m.wantContent("/team/f", "x")
 	h, err := m.node("/team/f").(*File).Open(t.Context(), OpenFlags{Read: true, Caller: Caller{Name: func() string {
@@ -542,7 +533,7 @@ func TestR5CallersAreNamedLazily(t *testing.T) {
 func TestW5EmptyFilesGoAFewAtATime(t *testing.T) {
 	w := team()
 	m := mount(t, w, alice, func(c *Config) { c.EmptyDelay = time.Millisecond })
-	release := w.stall("upload")
+	release := w.Stall("upload")
 	defer release()
 	const files = 200
 	for i := range files {
@@ -550,7 +541,7 @@ func TestW5EmptyFilesGoAFewAtATime(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	until(t, "some are being uploaded", func() bool { return w.hasBegun("upload") >= delayedUploads })
+	treetest.Eventually(t, "some are being uploaded", func() bool { return w.Begun("upload") >= delayedUploads })
 	waiting := 0
 	for i := range files {
 		if m.node(fmt.Sprintf("/team/f%d", i)).(*File).is(stateWaiting) {
@@ -561,7 +552,7 @@ func TestW5EmptyFilesGoAFewAtATime(t *testing.T) {
 		t.Errorf("%d of %d wait for the others, want all but %d", waiting, files, delayedUploads)
 	}
 	release()
-	until(t, "all are recorded", func() bool { _, uploads := w.counts(); return uploads == files })
+	treetest.Eventually(t, "all are recorded", func() bool { _, uploads := w.Charged(); return uploads == files })
 }
 
 // W5: fsync of a directory records the empty files that wait in it.
@@ -578,7 +569,7 @@ func TestW5FsyncOfADirectoryRecordsEmptyFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.wantCharges(0, 2)
-	w.set("upload", &sdk.Error{Op: "upload", Kind: sdk.KindUnavailable})
+	w.Fail("upload", &sdk.Error{Op: "upload", Kind: sdk.KindUnavailable})
 	if err := m.save("/team/d", ""); err != nil {
 		t.Fatal(err)
 	}
@@ -612,11 +603,11 @@ func TestW11SecondWriterIsTold(t *testing.T) {
 	for name, late := range map[string]bool{"the other upload is known": false, "it is learned later": true} {
 		t.Run(name, func(t *testing.T) {
 			w := team()
-			w.put("team", alice, "f", []byte("one"))
+			w.Put("team", alice, "f", []byte("one"))
 			m := mount(t, w, bob)
 			h := m.open("/team/f", OpenFlags{Read: true, Write: true})
 			m.write(h, "mine", 0)
-			w.put("team", alice, "f", []byte("theirs"))
+			w.Put("team", alice, "f", []byte("theirs"))
 			if !late {
 				if err := m.Refresh(t.Context()); err != nil {
 					t.Fatal(err)
@@ -667,20 +658,20 @@ func (k *pages) ContentGone(match func(*File) bool) {
 // the one that is shown, and those of other files stay.
 func TestM5PagesOfOldVersionsAreDropped(t *testing.T) {
 	for name, lose := range map[string]func(w *world, ref sdk.Ref){
-		"shredded": func(w *world, ref sdk.Ref) { w.shred("team", ref) },
-		"revoked":  func(w *world, _ sdk.Ref) { w.revoke("team", bob) },
+		"shredded": func(w *world, ref sdk.Ref) { w.Shred("team", ref) },
+		"revoked":  func(w *world, _ sdk.Ref) { w.Revoke("team", bob) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := team()
-			w.member("other", alice, bob)
-			one := w.put("team", alice, "f", []byte("one"))
-			w.put("other", alice, "g", []byte("kept"))
+			w.Member("other", alice, bob)
+			one := w.Put("team", alice, "f", []byte("one"))
+			w.Put("other", alice, "g", []byte("kept"))
 			m := mount(t, w, bob)
 			old, kept := m.open("/team/f", OpenFlags{Read: true}), m.open("/other/g", OpenFlags{Read: true})
 			defer old.Release()
 			defer kept.Release()
 			backup := m.node("/team/f").(*File)
-			w.put("team", alice, "f", []byte("two"))
+			w.Put("team", alice, "f", []byte("two"))
 			if err := m.Refresh(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -808,20 +799,20 @@ func TestEDeletedOrRevokedWhileItIsFetched(t *testing.T) {
 		happen func(w *world)
 		want   Class
 	}{
-		{"deleted", func(w *world) { w.shred("team", w.rows["team"][0].Ref) }, ClassNotExist},
-		{"revoked", func(w *world) { w.revoke("team", bob) }, ClassRevoked},
+		{"deleted", func(w *world) { w.Shred("team", w.Rows("team")[0].Ref) }, ClassNotExist},
+		{"revoked", func(w *world) { w.Revoke("team", bob) }, ClassRevoked},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := team()
-			w.put("team", alice, "f", []byte("x"))
+			w.Put("team", alice, "f", []byte("x"))
 			m := mount(t, w, bob)
 			m.names("/team")
-			goOn, ended := w.stall("retrieve"), make(chan error)
+			goOn, ended := w.Stall("retrieve"), make(chan error)
 			go func() {
 				_, err := m.read("/team/f")
 				ended <- err
 			}()
-			until(t, "it is being fetched", func() bool { return w.hasBegun("retrieve") > 0 })
+			treetest.Eventually(t, "it is being fetched", func() bool { return w.Begun("retrieve") > 0 })
 			tc.happen(w)
 			if err := m.Refresh(t.Context()); err != nil {
 				t.Error(err)

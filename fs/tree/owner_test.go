@@ -32,20 +32,20 @@ func (m *mounted) wantForeign(what string, paths []string, want ...string) {
 // folder above it, whatever way it came there; a group is its owner's.
 func TestA5FilesAndFoldersOfOthers(t *testing.T) {
 	w := team()
-	w.put("team", alice, "a/b/mine", []byte("x"))
+	w.Put("team", alice, "a/b/mine", []byte("x"))
 	m := mount(t, w, alice, func(c *Config) { c.CanRename = true })
 	all := []string{"/team", "/team/a", "/team/a/b", "/team/a/b/mine"}
 	m.wantForeign("own files", all)
-	gone := w.put("team", bob, "a/b/theirs", []byte("x"))
+	gone := w.Put("team", bob, "a/b/theirs", []byte("x"))
 	m.refresh()
 	m.wantForeign("theirs beside them", append(all, "/team/a/b/theirs"), "/team", "/team/a", "/team/a/b", "/team/a/b/theirs")
-	w.shred("team", gone.Ref)
+	w.Shred("team", gone.Ref)
 	m.refresh()
 	m.wantForeign("theirs deleted: the folder stays theirs", all, "/team", "/team/a", "/team/a/b")
 
 	again := mount(t, w, alice)
 	again.wantForeign("a new mount", all)
-	w.put("team", bob, "a/b/mine", []byte("y"))
+	w.Put("team", bob, "a/b/mine", []byte("y"))
 	again.refresh()
 	again.wantForeign("overwritten by others", all, all...)
 	if err := again.save("/team/a/b/mine", "z"); err != nil {
@@ -61,8 +61,8 @@ func TestA5FilesAndFoldersOfOthers(t *testing.T) {
 // A5: a folder that moves takes along whose it is.
 func TestA5FoldersThatMove(t *testing.T) {
 	w := team()
-	w.put("team", bob, "theirs/f", []byte("x"))
-	w.put("team", alice, "mine/f", []byte("x"))
+	w.Put("team", bob, "theirs/f", []byte("x"))
+	w.Put("team", alice, "mine/f", []byte("x"))
 	m := mount(t, w, alice, func(c *Config) { c.CanRename = true })
 	m.names("/team")
 	m.wantForeign("before", []string{"/team/theirs", "/team/mine"}, "/team/theirs")
@@ -71,8 +71,8 @@ func TestA5FoldersThatMove(t *testing.T) {
 	}
 	m.wantForeign("moved", []string{"/team/mine", "/team/mine/moved", "/team/mine/moved/f", "/team/mine/f"}, "/team/mine", "/team/mine/moved", "/team/mine/moved/f")
 
-	w.put("team", alice, "other/f", []byte("x"))
-	w.put("team", bob, "g", []byte("x"))
+	w.Put("team", alice, "other/f", []byte("x"))
+	w.Put("team", bob, "g", []byte("x"))
 	m.refresh()
 	m.wantForeign("before", []string{"/team/other"})
 	if err := m.dir("/team").Rename(t.Context(), "g", m.dir("/team/other"), "g", false); err != nil {
@@ -85,7 +85,7 @@ func TestA5FoldersThatMove(t *testing.T) {
 // told not to believe before.
 func TestA5GroupsNobodyLookedInto(t *testing.T) {
 	w := team()
-	w.put("team", bob, "f", []byte("x"))
+	w.Put("team", bob, "f", []byte("x"))
 	m := mount(t, w, alice)
 	if attr := m.node("/team").Attr(); attr.Foreign || !attr.Unsure {
 		t.Errorf("before: %+v", attr)
@@ -101,33 +101,27 @@ func TestA5GroupsNobodyLookedInto(t *testing.T) {
 // older upload of theirs that they renamed. Nor does a file take a folder's name.
 func TestThreat17FoldersGiveWayToOlderFiles(t *testing.T) {
 	w := team()
-	old := w.put("team", bob, "old", []byte("planted"))
-	older := w.put("team", bob, "older", []byte("planted"))
-	expired := w.put("team", alice, "report.pdf", []byte("first"))
-	w.put("team", alice, "docs/a", []byte("a"))
+	old := w.Put("team", bob, "old", []byte("planted"))
+	older := w.Put("team", bob, "older", []byte("planted"))
+	expired := w.Put("team", alice, "report.pdf", []byte("first"))
+	w.Put("team", alice, "docs/a", []byte("a"))
 	before := mount(t, w, alice)
 	before.wantContent("/team/report.pdf", "first")
-	w.put("team", bob, "docs", []byte("not docs"))
-	w.put("team", bob, "report.pdf/x", []byte("planted"))
+	w.Put("team", bob, "docs", []byte("not docs"))
+	w.Put("team", bob, "report.pdf/x", []byte("planted"))
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	must(person{w, bob}.RenameFile(t.Context(), "team", old.Ref, "report.pdf/y"))
-	must(person{w, bob}.RenameFile(t.Context(), "team", older.Ref, "report.pdf/z"))
-	must(person{w, bob}.DeleteFile(t.Context(), "team", older.Ref))
-	w.put("team", bob, "report.pdf/z", []byte("planted"))
-	w.put("team", alice, "report.pdf", []byte("second"))
-	w.shred("team", expired.Ref)
-	w.mu.Lock()
-	for i := range w.rows["team"] {
-		if e := &w.rows["team"][i]; e.Ref == expired.Ref {
-			e.Deleted.Reason = wire.ReasonRetentionPolicy
-		}
-	}
-	w.mu.Unlock()
+	must(w.As(bob).RenameFile(t.Context(), "team", old.Ref, "report.pdf/y"))
+	must(w.As(bob).RenameFile(t.Context(), "team", older.Ref, "report.pdf/z"))
+	must(w.As(bob).DeleteFile(t.Context(), "team", older.Ref))
+	w.Put("team", bob, "report.pdf/z", []byte("planted"))
+	w.Put("team", alice, "report.pdf", []byte("second"))
+	w.Shred("team", expired.Ref)
+	w.Edit("team", expired.Ref, func(e *sdk.Entry) { e.Deleted.Reason = wire.ReasonRetentionPolicy })
 	before.refresh()
 	for range 10 { // the order in which a listing is placed is not that of a map
 		for _, m := range []*mounted{before, mount(t, w, alice)} {
@@ -143,8 +137,8 @@ func TestThreat17FoldersGiveWayToOlderFiles(t *testing.T) {
 			must(m.save(folder+"/x", "changed by alice"))
 		}
 	}
-	if i := slices.IndexFunc(w.rows["team"], func(e sdk.Entry) bool { return strings.HasPrefix(e.Name, "report~") }); i >= 0 {
-		t.Errorf("the name that is shown was recorded: %q", w.rows["team"][i].Name)
+	if i := slices.IndexFunc(w.Rows("team"), func(e sdk.Entry) bool { return strings.HasPrefix(e.Name, "report~") }); i >= 0 {
+		t.Errorf("the name that is shown was recorded: %q", w.Rows("team")[i].Name)
 	}
 }
 
@@ -152,11 +146,11 @@ func TestThreat17FoldersGiveWayToOlderFiles(t *testing.T) {
 // that have the name which another would get.
 func TestN3CollisionsOfFolders(t *testing.T) {
 	w := team()
-	w.put("team", alice, names.WithSuffix("a", "a"), []byte("0"))
-	w.put("team", alice, "a", []byte("1"))
-	w.put("team", bob, "a/f", []byte("2"))
-	w.put("team", alice, "b%0Ac/f", []byte("3"))
-	w.put("team", bob, "b\nc/f", []byte("4"))
+	w.Put("team", alice, names.WithSuffix("a", "a"), []byte("0"))
+	w.Put("team", alice, "a", []byte("1"))
+	w.Put("team", bob, "a/f", []byte("2"))
+	w.Put("team", alice, "b%0Ac/f", []byte("3"))
+	w.Put("team", bob, "b\nc/f", []byte("4"))
 	m := mount(t, w, alice)
 	files := allFiles(t, m.dir("/team"), "")
 	if len(files) != 5 || !slices.Contains(files, "a") || !slices.Contains(files, names.WithSuffix("a", "a")) || !slices.Contains(files, "b%0Ac/f") {
@@ -169,7 +163,7 @@ func TestN3CollisionsOfFolders(t *testing.T) {
 		}
 	}
 	names := make(map[string]int)
-	for _, e := range w.rows["team"] {
+	for _, e := range w.Rows("team") {
 		names[e.Name]++
 	}
 	for name, n := range names {

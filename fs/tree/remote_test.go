@@ -18,9 +18,9 @@ func advises(c *Config) {
 // W8: where the service renames, every version of a file gets the new name.
 func TestW8ServiceRenamesAllVersions(t *testing.T) {
 	w := team()
-	w.put("team", alice, "f", []byte("one"))
-	w.put("team", alice, "f", []byte("two"))
-	w.put("team", alice, "d/old", []byte("three"))
+	w.Put("team", alice, "f", []byte("one"))
+	w.Put("team", alice, "f", []byte("two"))
+	w.Put("team", alice, "d/old", []byte("three"))
 	m := mount(t, w, alice, renames)
 	h := m.open("/team/f", OpenFlags{Read: true, Write: true})
 	if err := m.rename("f", "g"); err != nil {
@@ -40,7 +40,7 @@ func TestW8ServiceRenamesAllVersions(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, e := range w.rows["team"] {
+	for _, e := range w.Rows("team") {
 		if e.Name == "f" {
 			t.Errorf("%s kept the old name", e.Ref)
 		}
@@ -69,7 +69,7 @@ func TestW8ServiceRenamesAllVersions(t *testing.T) {
 // W8: a backup whose name was saved again does not take the new versions along.
 func TestW8BackupDoesNotTakeLaterSavesAlong(t *testing.T) {
 	w := team()
-	w.put("team", alice, "f", []byte("one"))
+	w.Put("team", alice, "f", []byte("one"))
 	m := mount(t, w, alice, renames)
 	if err := m.rename("f", "f~"); err != nil {
 		t.Fatal(err)
@@ -85,7 +85,7 @@ func TestW8BackupDoesNotTakeLaterSavesAlong(t *testing.T) {
 // W8: a file is renamed while others open, read and close it.
 func TestW8RenameWhileOthersOpen(t *testing.T) {
 	w := team()
-	w.put("team", alice, "f", []byte("one"))
+	w.Put("team", alice, "f", []byte("one"))
 	m := mount(t, w, alice, renames)
 	f := m.node("/team/f").(*File)
 	var all sync.WaitGroup
@@ -112,10 +112,10 @@ func TestW8RenameWhileOthersOpen(t *testing.T) {
 // N5: a folder is renamed file by file, with what is not uploaded yet.
 func TestN5ServiceRenamesFolders(t *testing.T) {
 	w := team()
-	w.put("team", alice, "d/a", []byte("a"))
-	w.put("team", alice, "d/e/b", []byte("b1"))
-	w.put("team", alice, "d/e/b", []byte("b2"))
-	w.put("team", alice, "deep", []byte("not beneath"))
+	w.Put("team", alice, "d/a", []byte("a"))
+	w.Put("team", alice, "d/e/b", []byte("b1"))
+	w.Put("team", alice, "d/e/b", []byte("b2"))
+	w.Put("team", alice, "deep", []byte("not beneath"))
 	m := mount(t, w, alice, renames)
 	if err := m.save("/team/d/c.tmp", "scratch"); err != nil {
 		t.Fatal(err)
@@ -146,12 +146,12 @@ func TestN5ServiceRenamesFolders(t *testing.T) {
 // N5, W8: what the service would refuse for one file is refused before any is changed.
 func TestW8RenameOfOthersUploadsChangesNothing(t *testing.T) {
 	w := team()
-	w.put("team", bob, "d/mine", []byte("a"))
-	w.put("team", alice, "d/theirs", []byte("b"))
+	w.Put("team", bob, "d/mine", []byte("a"))
+	w.Put("team", alice, "d/theirs", []byte("b"))
 	m := mount(t, w, bob, renames)
 	wantClass(t, m.rename("d", "n"), ClassByDesign)
 	wantClass(t, m.dir("/team/d").Rename(t.Context(), "theirs", m.dir("/team"), "x", false), ClassByDesign)
-	if w.hasBegun("rename") != 0 {
+	if w.Begun("rename") != 0 {
 		t.Error("the service was asked to rename")
 	}
 	if err := m.dir("/team/d").Rename(t.Context(), "mine", m.dir("/team"), "x", false); err != nil {
@@ -162,9 +162,9 @@ func TestW8RenameOfOthersUploadsChangesNothing(t *testing.T) {
 // W9: with deletion allowed, unlink destroys the keys of all versions.
 func TestW9UnlinkDeletesWhereAllowed(t *testing.T) {
 	w := team()
-	w.put("team", bob, "f", []byte("one"))
-	w.put("team", bob, "f", []byte("two"))
-	w.put("team", alice, "g", []byte("theirs"))
+	w.Put("team", bob, "f", []byte("one"))
+	w.Put("team", bob, "f", []byte("two"))
+	w.Put("team", alice, "g", []byte("theirs"))
 	m := mount(t, w, bob, deletes)
 	h := m.open("/team/f", OpenFlags{Read: true})
 	defer h.Release()
@@ -177,19 +177,19 @@ func TestW9UnlinkDeletesWhereAllowed(t *testing.T) {
 	}
 	_, err := readAll(t, h)
 	wantClass(t, err, ClassRevoked)
-	for _, e := range w.rows["team"] {
+	for _, e := range w.Rows("team") {
 		if (e.Deleted != nil) != (e.Name == "f") {
 			t.Errorf("%s: deleted %v", e.Name, e.Deleted)
 		}
 	}
-	if members := w.members["team"]; !members[alice] || !members[bob] {
+	if !w.HasMember("team", alice) || !w.HasMember("team", bob) {
 		t.Error("unlink revoked somebody")
 	}
 	if err := m.save("/team/f", "again"); err != nil {
 		t.Fatal(err)
 	}
 	m.wantContent("/team/f", "again")
-	w.set("delete", &sdk.Error{Op: "delete", Kind: sdk.KindUnavailable})
+	w.Fail("delete", &sdk.Error{Op: "delete", Kind: sdk.KindUnavailable})
 	wantClass(t, m.dir("/team").Unlink(t.Context(), "f"), ClassUnreachable)
 	m.wantContent("/team/f", "again")
 }
@@ -197,8 +197,8 @@ func TestW9UnlinkDeletesWhereAllowed(t *testing.T) {
 // W8: mv to another group copies and deletes where it may, and else buys nothing.
 func TestW8AcrossGroups(t *testing.T) {
 	w := team()
-	w.member("other", alice, bob)
-	w.put("team", alice, "f", []byte("x"))
+	w.Member("other", alice, bob)
+	w.Put("team", alice, "f", []byte("x"))
 	for class, change := range map[Class]func(*Config){ClassByDesign: renames, ClassCrossDevice: deletes} {
 		m := mount(t, w, alice, change)
 		wantClass(t, m.dir("/team").Rename(t.Context(), "f", m.dir("/other"), "f", false), class)
@@ -219,7 +219,7 @@ func TestW8AcrossGroups(t *testing.T) {
 func TestR6ChangesCountAgainstTheBudget(t *testing.T) {
 	w := team()
 	for _, name := range []string{"f", "g", "h"} {
-		w.put("team", alice, name, []byte(name))
+		w.Put("team", alice, name, []byte(name))
 	}
 	one, _ := sdk.ParseTokens("1")
 	m := mount(t, w, alice, renames, deletes, func(c *Config) {

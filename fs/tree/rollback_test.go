@@ -41,20 +41,20 @@ func TestThreat6RolledBackListing(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			w := team()
 			for _, name := range []string{"a", "b", "c"} {
-				w.put("team", alice, name, []byte(name))
+				w.Put("team", alice, name, []byte(name))
 			}
 			m := mount(t, w, bob)
 			if got := m.names("/team"); !slices.Equal(got, []string{"a", "b", "c"}) {
 				t.Fatalf("group lists %v", got)
 			}
-			truth := w.rows["team"]
-			w.rows["team"] = tc.lie(slices.Clone(truth))
+			truth := w.Rows("team")
+			w.Rewrite("team", tc.lie(w.Rows("team")))
 			err := m.Refresh(t.Context())
 			if wantClass(t, err, ClassCorrupt); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %v, want %q", err, tc.want)
 			}
-			w.rows["team"] = truth
-			w.put("team", alice, "d", []byte("d"))
+			w.Rewrite("team", truth)
+			w.Put("team", alice, "d", []byte("d"))
 			if err := m.Refresh(t.Context()); err != nil {
 				t.Error(err)
 			}
@@ -69,14 +69,14 @@ func TestThreat6RolledBackListing(t *testing.T) {
 // and a service that numbers nothing.
 func TestThreat6HonestListings(t *testing.T) {
 	w := team()
-	first := w.put("team", alice, "a", []byte("a"))
+	first := w.Put("team", alice, "a", []byte("a"))
 	m := mount(t, w, bob)
 	m.names("/team")
 	if err := m.save("/team/own", "own"); err != nil {
 		t.Fatal(err)
 	}
-	w.put("team", alice, "b", []byte("b"))
-	w.shred("team", first.Ref)
+	w.Put("team", alice, "b", []byte("b"))
+	w.Shred("team", first.Ref)
 	for range 3 {
 		if err := m.Refresh(t.Context()); err != nil {
 			t.Fatal(err)

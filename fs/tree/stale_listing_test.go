@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/svcfs/svcfs/fs/tree/treetest"
 	"github.com/svcfs/svcfs/sdk"
 )
 
@@ -12,7 +13,7 @@ import (
 // listing, a rename or an upload is about to be made, and when a listing or a rename
 // was made and its answer is on its way. Each happens once.
 type racing struct {
-	person
+	treetest.Person
 	beforeEntries, afterEntries, beforeRename, afterRename, beforeUpload func()
 }
 
@@ -25,27 +26,27 @@ func once(f *func()) {
 
 func (r *racing) Entries(ctx context.Context, g sdk.GroupID, after sdk.Seq) ([]sdk.Entry, error) {
 	once(&r.beforeEntries)
-	list, err := r.person.Entries(ctx, g, after)
+	list, err := r.Person.Entries(ctx, g, after)
 	once(&r.afterEntries)
 	return list, err
 }
 
 func (r *racing) RenameFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref, name string) error {
 	once(&r.beforeRename)
-	err := r.person.RenameFile(ctx, g, ref, name)
+	err := r.Person.RenameFile(ctx, g, ref, name)
 	once(&r.afterRename)
 	return err
 }
 
 func (r *racing) Upload(ctx context.Context, g sdk.GroupID, name string, b *sdk.Buffer) (sdk.Receipt, error) {
 	once(&r.beforeUpload)
-	return r.person.Upload(ctx, g, name, b)
+	return r.Person.Upload(ctx, g, name, b)
 }
 
 // race mounts alice on such a service.
 func race(t *testing.T, w *world) (*mounted, *racing) {
 	t.Helper()
-	r := &racing{person: person{w, alice}}
+	r := &racing{Person: w.As(alice)}
 	return mount(t, w, alice, renames, deletes, func(c *Config) { c.Remote = r }), r
 }
 
@@ -67,11 +68,11 @@ func (m *mounted) wantFiles(want ...string) {
 // rename of a file nor a later one.
 func TestW8ListingFromBeforeARename(t *testing.T) {
 	w := team()
-	w.put("team", alice, "a", []byte("one"))
+	w.Put("team", alice, "a", []byte("one"))
 	m, r := race(t, w)
 	m.node("/team/a")
 	for _, step := range [][2]string{{"a", "b"}, {"b", "c"}, {"c", "d"}} {
-		w.put("team", bob, "other "+step[0], nil) // so that there is something to list
+		w.Put("team", bob, "other "+step[0], nil) // so that there is something to list
 		r.afterEntries = func() {
 			if err := m.rename(step[0], step[1]); err != nil {
 				t.Fatal(err)
@@ -127,11 +128,11 @@ func TestW8RenameByOthersAfterOurs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := team()
-			e := w.put("team", alice, "f", []byte("one"))
+			e := w.Put("team", alice, "f", []byte("one"))
 			m, r := race(t, w)
 			m.node("/team/f")
 			arrange(m, r, func() {
-				if err := (person{w, alice}).RenameFile(t.Context(), "team", e.Ref, "theirs"); err != nil {
+				if err := w.As(alice).RenameFile(t.Context(), "team", e.Ref, "theirs"); err != nil {
 					t.Fatal(err)
 				}
 			})
@@ -157,9 +158,9 @@ func TestN5ListingInTheMiddleOfARename(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for range 20 { // the names come in any order
 				w := team()
-				w.put("team", alice, "d/a", []byte("a"))
-				w.put("team", alice, "d/e/b", []byte("b"))
-				w.put("team", alice, "d/e/c", []byte("c"))
+				w.Put("team", alice, "d/a", []byte("a"))
+				w.Put("team", alice, "d/e/b", []byte("b"))
+				w.Put("team", alice, "d/e/c", []byte("c"))
 				m, r := race(t, w)
 				m.wantFiles("d/a", "d/e/b", "d/e/c")
 				var told func()
@@ -180,7 +181,7 @@ func TestN5ListingInTheMiddleOfARename(t *testing.T) {
 	t.Run("the only file", func(t *testing.T) {
 		for range 20 {
 			w := team()
-			w.put("team", alice, "x/f", []byte("a"))
+			w.Put("team", alice, "x/f", []byte("a"))
 			m, r := race(t, w)
 			x := m.dir("/team/x")
 			r.afterRename = m.refresh
@@ -202,13 +203,13 @@ func TestW8FolderEmptiedByOthersMeanwhile(t *testing.T) {
 		for _, from := range []string{"x.tmp", "x"} { // saved by the rename, or before
 			t.Run(from+" into "+folder, func(t *testing.T) {
 				w := team()
-				e := w.put("team", bob, folder+"/a", []byte("a"))
+				e := w.Put("team", bob, folder+"/a", []byte("a"))
 				m, r := race(t, w)
 				to := m.dir("/team/" + folder)
 				if err := m.save("/team/"+from, "x"); err != nil {
 					t.Fatal(err)
 				}
-				meanwhile := func() { w.shred("team", e.Ref); m.refresh() }
+				meanwhile := func() { w.Shred("team", e.Ref); m.refresh() }
 				r.beforeUpload, r.beforeRename = meanwhile, meanwhile
 				if err := m.dir("/team").Rename(t.Context(), from, to, "x", false); err != nil {
 					t.Fatal(err)

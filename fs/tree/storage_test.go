@@ -17,7 +17,7 @@ import (
 func TestA3StatfsShowsWhatMayBeKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := team()
-		w.put("team", alice, "f", []byte("content"))
+		w.Put("team", alice, "f", []byte("content"))
 		var asked atomic.Int32
 		var down, hangs atomic.Bool
 		m := mount(t, w, bob, func(c *Config) {

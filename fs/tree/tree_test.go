@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
+	"github.com/svcfs/svcfs/fs/tree/treetest"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/names"
 	"github.com/svcfs/svcfs/sdk/names/namestest"
@@ -29,8 +30,8 @@ const alice, bob sdk.AccountID = "alice.svc.testnet", "bob.svc.testnet"
 
 // team is a world with one group of alice and bob.
 func team() *world {
-	w := newWorld()
-	w.member("team", alice, bob)
+	w := treetest.NewWorld()
+	w.Member("team", alice, bob)
 	return w
 }
 
@@ -40,14 +41,14 @@ func TestN1GroupsAppearAndVanish(t *testing.T) {
 	if got := m.names("/"); !slices.Equal(got, []string{"team"}) {
 		t.Fatalf("root lists %v", got)
 	}
-	w.member("photos", alice, bob)
+	w.Member("photos", alice, bob)
 	if err := m.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if got := m.names("/"); !slices.Equal(got, []string{"photos", "team"}) {
 		t.Errorf("after joining, root lists %v", got)
 	}
-	w.revoke("photos", bob)
+	w.Revoke("photos", bob)
 	if err := m.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -58,11 +59,11 @@ func TestN1GroupsAppearAndVanish(t *testing.T) {
 
 func TestN2NewestUploadOfANameIsShownAndSlashesAreFolders(t *testing.T) {
 	w := team()
-	w.put("team", alice, "a.txt", []byte("old"))
-	w.put("team", alice, "docs/deep/b.txt", []byte("b"))
-	w.put("team", alice, "a.txt", []byte("new"))
-	gone := w.put("team", alice, "c.txt", []byte("c"))
-	w.shred("team", gone.Ref)
+	w.Put("team", alice, "a.txt", []byte("old"))
+	w.Put("team", alice, "docs/deep/b.txt", []byte("b"))
+	w.Put("team", alice, "a.txt", []byte("new"))
+	gone := w.Put("team", alice, "c.txt", []byte("c"))
+	w.Shred("team", gone.Ref)
 	m := mount(t, w, bob)
 	if got := m.names("/team"); !slices.Equal(got, []string{"a.txt", "docs"}) {
 		t.Errorf("group lists %v", got)
@@ -75,8 +76,8 @@ func TestN3HostileNamesStayInsideAndApart(t *testing.T) {
 	for _, tc := range namestest.Table() {
 		t.Run(tc.Name, func(t *testing.T) {
 			w := team()
-			w.put("team", alice, tc.Raw, []byte(namestest.Content))
-			w.rows["team"][0].ContentType = tc.ContentType
+			e := w.Put("team", alice, tc.Raw, []byte(namestest.Content))
+			w.Edit("team", e.Ref, func(e *sdk.Entry) { e.ContentType = tc.ContentType })
 			m := mount(t, w, bob)
 			if got := allFiles(t, m.dir("/team"), ""); !slices.Equal(got, []string{tc.Shown}) {
 				t.Fatalf("%q is shown as %q, want %q", tc.Raw, got, tc.Shown)
@@ -100,18 +101,18 @@ func TestN3ShownNamesAreFoundAgain(t *testing.T) {
 		allFiles(t, first.dir("/team"), "")
 		var refs []sdk.Ref
 		for i, name := range rapid.SliceOfN(path, 1, 6).Draw(r, "names") {
-			refs = append(refs, w.put("team", alice, name, []byte(fmt.Sprint(i))).Ref)
+			refs = append(refs, w.Put("team", alice, name, []byte(fmt.Sprint(i))).Ref)
 			first.refresh()
 		}
 		if rapid.Bool().Draw(r, "one is deleted") {
-			w.shred("team", rapid.SampledFrom(refs).Draw(r, "deleted"))
+			w.Shred("team", rapid.SampledFrom(refs).Draw(r, "deleted"))
 			first.refresh()
 		}
 		later := mount(t, w, bob)
 		defer later.Close()
 		var files []names.File
-		for i := range w.rows["team"] {
-			files = append(files, w.rows["team"][i].Named())
+		for _, e := range w.Rows("team") {
+			files = append(files, e.Named())
 		}
 		list := names.List(files)
 		var shown []string
@@ -164,13 +165,13 @@ func allFiles(t testing.TB, d *Dir, prefix string) []string {
 func TestN3CollisionsAndLongNamesGetASuffix(t *testing.T) {
 	w := team()
 	long := strings.Repeat("ü", 200) + ".txt"
-	w.put("team", alice, "a", []byte("file"))
-	w.put("team", alice, "a/b", []byte("in folder"))
-	w.put("team", alice, "c%0Ad", []byte("typed"))
-	w.put("team", alice, "c\nd", []byte("escaped"))
-	w.put("team", alice, long, []byte("long"))
-	w.member("x/y", alice, bob)
-	w.member("x%2Fy", alice, bob)
+	w.Put("team", alice, "a", []byte("file"))
+	w.Put("team", alice, "a/b", []byte("in folder"))
+	w.Put("team", alice, "c%0Ad", []byte("typed"))
+	w.Put("team", alice, "c\nd", []byte("escaped"))
+	w.Put("team", alice, long, []byte("long"))
+	w.Member("x/y", alice, bob)
+	w.Member("x%2Fy", alice, bob)
 	m := mount(t, w, bob)
 	files := allFiles(t, m.dir("/team"), "")
 	if len(files) != 5 {
@@ -192,7 +193,30 @@ func TestN3CollisionsAndLongNamesGetASuffix(t *testing.T) {
 	}
 }
 
-func TestN5FoldersAreLocalAndGroupsCost(t *testing.T) {
+// N5: a folder is this mount's until a file is uploaded beneath it.
+func TestN5FoldersAreLocal(t *testing.T) {
+	w := team()
+	m := mount(t, w, alice)
+	team := m.dir("/team")
+	if _, err := team.Mkdir(t.Context(), "empty"); err != nil {
+		t.Fatal(err)
+	}
+	if got := mount(t, w, bob).names("/team"); len(got) > 0 {
+		t.Errorf("another mount shows %q", got)
+	}
+	if err := team.Rename(t.Context(), "empty", team, "still empty", false); err != nil {
+		t.Error(err)
+	}
+	if err := team.Rmdir(t.Context(), "still empty"); err != nil {
+		t.Error(err)
+	}
+	if got := m.names("/team"); len(got) > 0 {
+		t.Errorf("in the end there is %q", got)
+	}
+}
+
+// N5: a file saved in a folder has the folder in its recorded name.
+func TestN5FoldersAreRecordedInNames(t *testing.T) {
 	w := team()
 	m := mount(t, w, alice)
 	if _, err := m.dir("/team").Mkdir(t.Context(), "new"); err != nil {
@@ -201,42 +225,63 @@ func TestN5FoldersAreLocalAndGroupsCost(t *testing.T) {
 	if err := m.save("/team/new/f", "x"); err != nil {
 		t.Fatal(err)
 	}
-	if got := w.rows["team"][0].Name; got != "new/f" {
+	if got := w.Rows("team")[0].Name; got != "new/f" {
 		t.Errorf("recorded as %q", got)
 	}
-	wantClass(t, m.dir("/team").Rmdir(t.Context(), "new"), ClassNotEmpty)
-	if _, err := m.dir("/team").Mkdir(t.Context(), "empty"); err != nil {
-		t.Fatal(err)
-	}
-	if err := m.dir("/team").Rename(t.Context(), "empty", m.dir("/team"), "still empty", false); err != nil {
-		t.Error(err)
-	}
-	if err := m.dir("/team").Rmdir(t.Context(), "still empty"); err != nil {
-		t.Error(err)
-	}
-	wantClass(t, m.dir("/team").Rename(t.Context(), "new", m.dir("/team"), "other", false), ClassByDesign)
+}
+
+// N5: a folder with uploads neither goes nor, without a service that renames, moves.
+func TestN5FoldersOfUploadsStay(t *testing.T) {
+	w := team()
+	w.Put("team", alice, "d/f", []byte("x"))
+	m := mount(t, w, alice)
+	team := m.dir("/team")
+	wantClass(t, team.Rmdir(t.Context(), "d"), ClassNotEmpty)
+	wantClass(t, team.Rename(t.Context(), "d", team, "other", false), ClassByDesign)
+	m.wantContent("/team/d/f", "x")
+}
+
+// N5: mkdir in the root costs, so it is refused, and names what does it.
+func TestN5MkdirOfAGroupIsRefused(t *testing.T) {
+	w := team()
+	m := mount(t, w, alice)
 	_, err := m.Root().Mkdir(t.Context(), "costly")
 	wantClass(t, err, ClassByDesign)
 	if !strings.Contains(string(m.errors.text()), "svcfs group create") {
 		t.Error("the refusal does not name svcfs group create")
 	}
-	allowed := mount(t, w, alice, func(c *Config) { c.AllowMkdir = true })
-	if _, err := allowed.Root().Mkdir(t.Context(), "costly"); err != nil {
+	if w.Begun("register") > 0 {
+		t.Error("the group was registered")
+	}
+}
+
+// N5: with --allow-mkdir it registers a group.
+func TestN5MkdirRegistersAGroupWhereAllowed(t *testing.T) {
+	w := team()
+	m := mount(t, w, alice, func(c *Config) { c.AllowMkdir = true })
+	if _, err := m.Root().Mkdir(t.Context(), "costly"); err != nil {
 		t.Error(err)
 	}
-	if w.owners["costly"] != alice {
+	if w.Owner("costly") != alice {
 		t.Error("mkdir did not register the group")
 	}
-	_, err = allowed.Root().Mkdir(t.Context(), ".Trash-1000")
-	if wantClass(t, err, ClassByDesign); w.hasBegun("register") != 1 {
-		t.Error("a wastebasket was registered as a group")
+}
+
+// N5: a wastebasket never becomes a group.
+func TestN5WastebasketsAreNoGroups(t *testing.T) {
+	w := team()
+	m := mount(t, w, alice, func(c *Config) { c.AllowMkdir = true })
+	_, err := m.Root().Mkdir(t.Context(), ".Trash-1000")
+	wantClass(t, err, ClassByDesign)
+	if w.Begun("register") > 0 {
+		t.Error("it was registered as a group")
 	}
 }
 
 func TestR1OnlyOpenRetrieves(t *testing.T) {
 	w := team()
 	for i := range 50 {
-		w.put("team", alice, fmt.Sprintf("d%d/f", i), []byte("content"))
+		w.Put("team", alice, fmt.Sprintf("d%d/f", i), []byte("content"))
 	}
 	m := mount(t, w, bob)
 	for _, f := range allFiles(t, m.dir("/team"), "") {
@@ -258,10 +303,10 @@ func TestR1OnlyOpenRetrieves(t *testing.T) {
 
 func TestR1ConcurrentOpenersShareOneRetrieval(t *testing.T) {
 	w := team()
-	w.put("team", alice, "f", []byte("content"))
+	w.Put("team", alice, "f", []byte("content"))
 	m := mount(t, w, bob)
 	f := m.node("/team/f").(*File)
-	release := w.stall("retrieve")
+	release := w.Stall("retrieve")
 	var all sync.WaitGroup
 	for range 16 {
 		all.Go(func() {
@@ -270,7 +315,7 @@ func TestR1ConcurrentOpenersShareOneRetrieval(t *testing.T) {
 			}
 		})
 	}
-	for w.hasBegun("retrieve") == 0 {
+	for w.Begun("retrieve") == 0 {
 		time.Sleep(time.Millisecond)
 	}
 	interrupted, cancel := context.WithCancel(t.Context())
@@ -288,23 +333,23 @@ func TestR1ConcurrentOpenersShareOneRetrieval(t *testing.T) {
 
 func TestR2CorruptIsNeverServedNorCached(t *testing.T) {
 	w := team()
-	w.put("team", alice, "bad", []byte("content"))
-	w.put("team", alice, "good", []byte("fine"))
+	w.Put("team", alice, "bad", []byte("content"))
+	w.Put("team", alice, "good", []byte("fine"))
 	m := mount(t, w, bob)
-	w.set("retrieve", &sdk.Error{Op: "retrieve", Kind: sdk.KindCorrupt, Err: errors.New("the tag does not fit")})
+	w.Fail("retrieve", &sdk.Error{Op: "retrieve", Kind: sdk.KindCorrupt, Err: errors.New("the tag does not fit")})
 	_, err := m.read("/team/bad")
 	wantClass(t, err, ClassCorrupt)
 	if text := string(m.errors.text()); !strings.Contains(text, "/team/bad") || !strings.Contains(text, "corrupt") {
 		t.Errorf("no record in errors: %q", text)
 	}
-	w.set("retrieve", nil)
+	w.Fail("retrieve", nil)
 	m.wantContent("/team/good", "fine")
 	m.wantContent("/team/bad", "content")
 }
 
 func TestR3ReadOnceIsFreeAgainAndOldReadersKeepTheirVersion(t *testing.T) {
 	w := team()
-	w.put("team", alice, "f", []byte("one"))
+	w.Put("team", alice, "f", []byte("one"))
 	m := mount(t, w, bob)
 	m.wantContent("/team/f", "one")
 	m.wantContent("/team/f", "one")
@@ -315,7 +360,7 @@ func TestR3ReadOnceIsFreeAgainAndOldReadersKeepTheirVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer h.Release()
-	w.put("team", alice, "f", []byte("second"))
+	w.Put("team", alice, "f", []byte("second"))
 	if err := m.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -355,7 +400,7 @@ func TestW1NothingLeavesBeforeClose(t *testing.T) {
 	}
 	m.wantContent("/team/f", "hell!")
 	m.wantCharges(0, 1)
-	if got := string(w.content["ref/1"]); got != "hell!" {
+	if got := string(w.Content("ref/1")); got != "hell!" {
 		t.Errorf("uploaded %q", got)
 	}
 }
@@ -394,7 +439,7 @@ func TestW2LengthSetByName(t *testing.T) {
 func TestW2FailedCloseKeepsTheBytes(t *testing.T) {
 	w := team()
 	m := mount(t, w, alice)
-	w.set("upload", &sdk.Error{Op: "upload", Kind: sdk.KindInsufficient, Err: errors.New("Insufficient balance")})
+	w.Fail("upload", &sdk.Error{Op: "upload", Kind: sdk.KindInsufficient, Err: errors.New("Insufficient balance")})
 	wantClass(t, m.save("/team/f", "precious"), ClassBudget)
 	pending := m.Pending()
 	if len(pending) != 1 || pending[0].Path != "/team/f" || pending[0].Size != 8 || !strings.Contains(pending[0].Error, "Insufficient") {
@@ -404,7 +449,7 @@ func TestW2FailedCloseKeepsTheBytes(t *testing.T) {
 	if left := m.Drain(t.Context()); len(left) != 1 {
 		t.Errorf("drain left %+v", left)
 	}
-	w.set("upload", nil)
+	w.Fail("upload", nil)
 	if left := m.Drain(t.Context()); len(left) != 0 {
 		t.Errorf("drain left %+v", left)
 	}
@@ -440,7 +485,7 @@ func TestW3NothingNewCostsNothing(t *testing.T) {
 
 func TestW4TruncatingOpenDoesNotRetrieve(t *testing.T) {
 	w := team()
-	w.put("team", alice, "f", []byte("old content"))
+	w.Put("team", alice, "f", []byte("old content"))
 	m := mount(t, w, bob)
 	f := m.node("/team/f").(*File)
 	h, err := f.Open(t.Context(), OpenFlags{Write: true, Truncate: true})
@@ -475,7 +520,7 @@ func TestW4TruncatingOpenDoesNotRetrieve(t *testing.T) {
 func TestW4WriteOnlyOpenRetrievesWithTheFirstWrite(t *testing.T) {
 	w := team()
 	for _, name := range []string{"touched", "written", "cut", "emptied", "deleted"} {
-		w.put("team", alice, name, []byte("old content"))
+		w.Put("team", alice, name, []byte("old content"))
 	}
 	m := mount(t, w, bob)
 	end := func(h *Handle) {
@@ -510,7 +555,7 @@ func TestW4WriteOnlyOpenRetrievesWithTheFirstWrite(t *testing.T) {
 	m.wantContent("/team/emptied", "x")
 	h = m.open("/team/deleted", OpenFlags{Write: true})
 	defer h.Release()
-	w.shred("team", h.f.entry.Load().Ref)
+	w.Shred("team", h.f.entry.Load().Ref)
 	_, err := h.WriteAt(t.Context(), []byte("x"), 0)
 	wantClass(t, err, ClassNotExist)
 	m.wantCharges(2, 3)
@@ -524,11 +569,7 @@ func TestW5EmptyFilesWait(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.Release()
-	for deadline := time.Now().Add(10 * time.Second); len(m.Pending()) > 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the empty file was never uploaded")
-		}
-	}
+	treetest.Eventually(t, "the empty file is uploaded", func() bool { return len(m.Pending()) == 0 })
 	m.wantCharges(0, 1)
 	slow := mount(t, w, alice)
 	h = slow.create("/team/g")
@@ -544,7 +585,7 @@ func TestW5EmptyFilesWait(t *testing.T) {
 
 func TestW7SaveByRenameIsOneUpload(t *testing.T) {
 	w := team()
-	w.put("team", alice, "f", []byte("old"))
+	w.Put("team", alice, "f", []byte("old"))
 	m := mount(t, w, alice)
 	dir := m.dir("/team")
 	for i, scratch := range []string{".f.AbC123", "sedXy12Zz", "f.tmp", ".goutputstream-1234", "f.part"} {
@@ -568,7 +609,7 @@ func TestW7SaveByRenameIsOneUpload(t *testing.T) {
 // vim with backupcopy=no: the file becomes the backup, a new one takes its name.
 func TestW8BackupByRename(t *testing.T) {
 	w := team()
-	w.put("team", alice, "f", []byte("old"))
+	w.Put("team", alice, "f", []byte("old"))
 	m := mount(t, w, alice)
 	dir := m.dir("/team")
 	if err := dir.Rename(t.Context(), "f", dir, "f~", false); err != nil {
@@ -608,7 +649,7 @@ func TestW8BackupByRename(t *testing.T) {
 
 func TestW9UnlinkOfAnUploadIsRefused(t *testing.T) {
 	w := team()
-	w.put("team", alice, "f", []byte("x"))
+	w.Put("team", alice, "f", []byte("x"))
 	m := mount(t, w, alice)
 	wantClass(t, m.dir("/team").Unlink(t.Context(), "f"), ClassByDesign)
 	m.wantContent("/team/f", "x")
@@ -652,7 +693,7 @@ func TestW12LimitsRefuseAtWriteTime(t *testing.T) {
 // larger, from times of a larger limit, can be read.
 func TestW12LimitOfTheService(t *testing.T) {
 	w := team()
-	w.put("team", alice, "old", make([]byte, 2000))
+	w.Put("team", alice, "old", make([]byte, 2000))
 	m := mount(t, w, alice, func(c *Config) { c.MaxFileBytes, c.MaxUploadBytes = 5000, 1000 })
 	h := m.create("/team/big")
 	defer h.Release()
@@ -688,10 +729,10 @@ func TestErrorsByClass(t *testing.T) {
 	} {
 		t.Run(tc.kind.String(), func(t *testing.T) {
 			w := team()
-			w.put("team", alice, "f", []byte("x"))
+			w.Put("team", alice, "f", []byte("x"))
 			m := mount(t, w, bob, advises)
 			m.names("/team")
-			w.set("retrieve", &sdk.Error{Op: "retrieve", Kind: tc.kind, Err: errors.New("scripted")})
+			w.Fail("retrieve", &sdk.Error{Op: "retrieve", Kind: tc.kind, Err: errors.New("scripted")})
 			_, err := m.read("/team/f")
 			wantClass(t, err, tc.want)
 			if text := string(m.errors.text()); !strings.Contains(text, "\t/team/f\topen\t") || !strings.Contains(text, "About "+tc.kind.String()) {
@@ -705,13 +746,13 @@ func TestErrorsByClass(t *testing.T) {
 // deleted now, go on.
 func TestW9RemovingInBulkWaits(t *testing.T) {
 	w := team()
-	w.put("team", alice, "f", []byte("one"))
-	w.put("team", alice, "f", []byte("two"))
+	w.Put("team", alice, "f", []byte("one"))
+	w.Put("team", alice, "f", []byte("two"))
 	m := mount(t, w, alice, deletes)
-	w.set("delete", &sdk.Error{Kind: sdk.KindPending, Err: errors.New("the deletion waits")})
+	w.Fail("delete", &sdk.Error{Kind: sdk.KindPending, Err: errors.New("the deletion waits")})
 	err := m.dir("/team").Unlink(t.Context(), "f")
 	wantClass(t, err, ClassBusy)
-	if n := w.hasBegun("delete"); n != 2 {
+	if n := w.Begun("delete"); n != 2 {
 		t.Errorf("%d deletions were asked for, want one for each version", n)
 	}
 	m.wantContent("/team/f", "two")
@@ -729,10 +770,10 @@ func TestW9RemovingInBulkWaits(t *testing.T) {
 // other groups are not concerned.
 func TestW14ReaderChangesNothing(t *testing.T) {
 	w := team()
-	w.member("other", bob)
-	mine := w.put("team", bob, "mine", []byte("from before"))
-	w.put("team", alice, "dir/f", []byte("x"))
-	w.role("team", bob, sdk.RoleReader)
+	w.Member("other", bob)
+	mine := w.Put("team", bob, "mine", []byte("from before"))
+	w.Put("team", alice, "dir/f", []byte("x"))
+	w.Role("team", bob, sdk.RoleReader)
 	m := mount(t, w, bob, deletes, renames)
 	file, dir := m.node("/team/mine").(*File), m.dir("/team")
 	_, _, created := dir.Create(t.Context(), "new", false, OpenFlags{Write: true})
@@ -758,7 +799,7 @@ func TestW14ReaderChangesNothing(t *testing.T) {
 	if err := m.save("/other/f", "elsewhere"); err != nil {
 		t.Errorf("another group: %v", err)
 	}
-	if n := w.hasBegun("rename") + w.hasBegun("delete"); n != 0 || mine.Name != "mine" {
+	if n := w.Begun("rename") + w.Begun("delete"); n != 0 || mine.Name != "mine" {
 		t.Errorf("the service was asked %d times for what it refuses", n)
 	}
 }
@@ -771,11 +812,11 @@ func TestW14RoleChangesUnderTheMount(t *testing.T) {
 	h := m.create("/team/begun")
 	defer h.Release()
 	m.write(h, "text", 0)
-	w.role("team", bob, sdk.RoleReader)
+	w.Role("team", bob, sdk.RoleReader)
 	wantClass(t, h.Flush(t.Context()), ClassReadOnly)
 	_, _, err := m.dir("/team").Create(t.Context(), "next", false, OpenFlags{Write: true})
 	wantClass(t, err, ClassReadOnly)
-	w.role("team", bob, sdk.RoleWriter)
+	w.Role("team", bob, sdk.RoleWriter)
 	if err := m.applyEvent(t.Context(), sdk.Event{Kind: sdk.EventRole, Group: "team", Account: bob}); err != nil {
 		t.Fatal(err)
 	}
@@ -786,8 +827,8 @@ func TestW14RoleChangesUnderTheMount(t *testing.T) {
 
 func TestERevokedThenGone(t *testing.T) {
 	w := team()
-	w.put("team", alice, "f", []byte("x"))
-	w.put("team", alice, "g", []byte("y"))
+	w.Put("team", alice, "f", []byte("x"))
+	w.Put("team", alice, "g", []byte("y"))
 	m := mount(t, w, bob)
 	g := m.node("/team/g").(*File)
 	h, err := m.node("/team/f").(*File).Open(t.Context(), OpenFlags{Read: true})
@@ -795,7 +836,7 @@ func TestERevokedThenGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer h.Release()
-	w.revoke("team", bob)
+	w.Revoke("team", bob)
 	_, err = g.Open(t.Context(), OpenFlags{Read: true})
 	wantClass(t, err, ClassRevoked)
 	if got := m.names("/"); len(got) != 0 {
@@ -808,17 +849,17 @@ func TestERevokedThenGone(t *testing.T) {
 // M5: nothing of a group that was lost stays in memory, also not what is open.
 func TestM5RevocationWipesTheCache(t *testing.T) {
 	w := team()
-	w.put("team", alice, "f", []byte("secret"))
-	w.put("team", alice, "g", []byte("secret"))
-	w.member("other", bob)
-	w.put("other", bob, "mine", []byte("x"))
+	w.Put("team", alice, "f", []byte("secret"))
+	w.Put("team", alice, "g", []byte("secret"))
+	w.Member("other", bob)
+	w.Put("other", bob, "mine", []byte("x"))
 	m := mount(t, w, bob)
 	m.wantContent("/other/mine", "x")
 	stays := m.cache.Stats().Bytes
 	m.wantContent("/team/f", "secret")
 	h := m.open("/team/g", OpenFlags{Read: true})
 	defer h.Release()
-	w.revoke("team", bob)
+	w.Revoke("team", bob)
 	if err := m.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -831,14 +872,14 @@ func TestM5RevocationWipesTheCache(t *testing.T) {
 
 func TestM5ShreddedWhileOpen(t *testing.T) {
 	w := team()
-	e := w.put("team", alice, "f", []byte("x"))
+	e := w.Put("team", alice, "f", []byte("x"))
 	m := mount(t, w, bob)
 	h, err := m.node("/team/f").(*File).Open(t.Context(), OpenFlags{Read: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer h.Release()
-	w.shred("team", e.Ref)
+	w.Shred("team", e.Ref)
 	if err := m.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -850,8 +891,8 @@ func TestM5ShreddedWhileOpen(t *testing.T) {
 
 func TestR6BudgetEndsInRefusal(t *testing.T) {
 	w := team()
-	w.put("team", alice, "f", []byte("x"))
-	w.put("team", alice, "g", []byte("y"))
+	w.Put("team", alice, "f", []byte("x"))
+	w.Put("team", alice, "g", []byte("y"))
 	price, _ := sdk.ParseTokens("0.013")
 	m := mount(t, w, bob, func(c *Config) {
 		c.Budget, _ = sdk.ParseTokens("0.02")
@@ -867,18 +908,18 @@ func TestR6BudgetEndsInRefusal(t *testing.T) {
 // E2: while a retrieval and an upload hang, everything else goes on.
 func TestE2SlowServiceDoesNotBlockOtherPaths(t *testing.T) {
 	w := team()
-	w.put("team", alice, "slow", []byte("x"))
-	w.put("team", alice, "quick", []byte("y"))
+	w.Put("team", alice, "slow", []byte("x"))
+	w.Put("team", alice, "quick", []byte("y"))
 	m := mount(t, w, bob)
 	m.wantContent("/team/quick", "y")
-	goOn, upload := w.stall("retrieve"), w.stall("upload")
+	goOn, upload := w.Stall("retrieve"), w.Stall("upload")
 	ended := make(chan error)
 	go func() {
 		_, err := m.read("/team/slow")
 		ended <- err
 	}()
 	go func() { ended <- m.save("/team/new", "z") }()
-	until(t, "both hang", func() bool { return w.hasBegun("retrieve") > 1 && w.hasBegun("upload") > 0 })
+	treetest.Eventually(t, "both hang", func() bool { return w.Begun("retrieve") > 1 && w.Begun("upload") > 0 })
 	m.wantContent("/team/quick", "y")
 	if got := m.names("/team"); !slices.Equal(got, []string{"new", "quick", "slow"}) {
 		t.Errorf("lists %v", got)
@@ -928,10 +969,10 @@ func TestE2SlowServiceTimesOut(t *testing.T) {
 func TestE2MovingTransfersAreWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := team()
-		w.put("team", alice, "slow", []byte("x"))
+		w.Put("team", alice, "slow", []byte("x"))
 		m := mount(t, w, bob)
-		w.slow("retrieve", 24*time.Hour)
-		w.slow("upload", 24*time.Hour)
+		w.Slow("retrieve", 24*time.Hour)
+		w.Slow("upload", 24*time.Hour)
 		m.wantContent("/team/slow", "x")
 		if err := m.save("/team/new", "z"); err != nil {
 			t.Error(err)
@@ -942,7 +983,7 @@ func TestE2MovingTransfersAreWaitedFor(t *testing.T) {
 
 func TestReadOnlyMountRefusesEveryChange(t *testing.T) {
 	w := team()
-	w.put("team", alice, "f", []byte("x"))
+	w.Put("team", alice, "f", []byte("x"))
 	m := mount(t, w, alice, func(c *Config) { c.ReadOnly = true })
 	dir := m.dir("/team")
 	f := m.node("/team/f").(*File)
@@ -1018,14 +1059,14 @@ func TestParallelWritersAndPollers(t *testing.T) {
 // to after, is uploaded all the same: close never says 0 for bytes that are lost.
 func TestW11WriterWhoWasOvertakenLosesNothing(t *testing.T) {
 	w := team()
-	w.put("team", alice, "f", []byte("one"))
+	w.Put("team", alice, "f", []byte("one"))
 	m := mount(t, w, bob)
 	h, err := m.node("/team/f").(*File).Open(t.Context(), OpenFlags{Read: true, Write: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer h.Release()
-	w.put("team", alice, "f", []byte("two"))
+	w.Put("team", alice, "f", []byte("two"))
 	if err := m.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -1041,7 +1082,7 @@ func TestW11WriterWhoWasOvertakenLosesNothing(t *testing.T) {
 	}
 	m.wantCharges(2, 1)
 	m.wantContent("/team/f", "one!")
-	if got := len(w.rows["team"]); got != 3 {
+	if got := len(w.Rows("team")); got != 3 {
 		t.Errorf("%d versions in the ledger, want all three", got)
 	}
 }
@@ -1050,7 +1091,7 @@ func TestW11WriterWhoWasOvertakenLosesNothing(t *testing.T) {
 // another, or mv and cp would say that both are the same file.
 func TestA4RenamedFilesShareNoInode(t *testing.T) {
 	w := team()
-	w.put("team", alice, "f", []byte("old"))
+	w.Put("team", alice, "f", []byte("old"))
 	m := mount(t, w, alice)
 	dir := m.dir("/team")
 	if err := dir.Rename(t.Context(), "f", dir, "f~", false); err != nil {
@@ -1078,7 +1119,7 @@ func BenchmarkFirstListing(b *testing.B) {
 	const files = 10_000
 	w := team()
 	for i := range files {
-		w.put("team", alice, fmt.Sprintf("entry-%06d.txt", i), nil)
+		w.Put("team", alice, fmt.Sprintf("entry-%06d.txt", i), nil)
 	}
 	for b.Loop() {
 		m := mount(b, w, bob)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/svcfs/svcfs/fs/tree/treetest"
 	"github.com/svcfs/svcfs/sdk"
 )
 
@@ -26,51 +27,42 @@ func told(t *testing.T, w *world) (*mounted, chan<- sdk.Event) {
 	return m, events
 }
 
-func until(t *testing.T, what string, check func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !check(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("not within ten seconds: ", what)
-		}
-	}
-}
-
 func (m *mounted) shows(dir, name string) func() bool {
 	d := m.dir(dir)
 	return func() bool { return d.child(name) != nil } // does not look at the ledger
 }
 
 func TestEventsShowAtOnce(t *testing.T) {
-	w := newWorld()
-	w.member("g", alice, bob)
+	w := treetest.NewWorld()
+	w.Member("g", alice, bob)
 	m, events := told(t, w)
 	if _, err := m.dir("/g").Entries(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	e := w.put("g", bob, "new", []byte("content"))
+	e := w.Put("g", bob, "new", []byte("content"))
 	events <- sdk.Event{Seq: e.Seq, Kind: sdk.EventUploaded, Group: "g", Ref: e.Ref, Account: bob}
-	until(t, "the upload shows", m.shows("/g", "new"))
+	treetest.Eventually(t, "the upload shows", m.shows("/g", "new"))
 	if err := m.save("/g/own", "saved here"); err != nil {
 		t.Fatal(err)
 	}
 	own := m.node("/g/own").(*File).entry.Load()
-	before := w.hasBegun("entries")
+	before := w.Begun("entries")
 	events <- sdk.Event{Seq: own.Seq, Kind: sdk.EventUploaded, Group: "g", Ref: own.Ref, Account: alice}
 	events <- sdk.Event{Seq: e.Seq, Kind: sdk.EventUploaded, Group: "g", Ref: e.Ref, Account: bob}
 	events <- sdk.Event{Seq: e.Seq, Kind: "newer than this program", Group: "g"}
 	events <- sdk.Event{Seq: e.Seq, Kind: sdk.EventUploaded, Group: "of somebody else"}
 	events <- sdk.Event{Seq: e.Seq, Kind: sdk.EventAdded, Group: "g", Account: "carol.svc.testnet"}
-	w.member("h", bob, alice)
+	w.Member("h", bob, alice)
 	events <- sdk.Event{Seq: e.Seq + 1, Kind: sdk.EventAdded, Group: "h", Account: alice}
-	until(t, "the group shows", m.shows("/", "h"))
-	if n := w.hasBegun("entries"); n != before {
+	treetest.Eventually(t, "the group shows", m.shows("/", "h"))
+	if n := w.Begun("entries"); n != before {
 		t.Errorf("%d listings for events that say nothing new", n-before)
 	}
-	if err := (person{w, bob}).RenameFile(t.Context(), "g", e.Ref, "renamed"); err != nil {
+	if err := w.As(bob).RenameFile(t.Context(), "g", e.Ref, "renamed"); err != nil {
 		t.Fatal(err)
 	}
-	events <- sdk.Event{Seq: w.last(), Kind: sdk.EventRenamed, Group: "g", Ref: e.Ref, Account: bob}
-	until(t, "the new name shows", m.shows("/g", "renamed"))
+	events <- sdk.Event{Seq: w.Seq(), Kind: sdk.EventRenamed, Group: "g", Ref: e.Ref, Account: bob}
+	treetest.Eventually(t, "the new name shows", m.shows("/g", "renamed"))
 	if m.shows("/g", "new")() {
 		t.Error("the old name still shows")
 	}
@@ -81,18 +73,18 @@ func TestEventsShowAtOnce(t *testing.T) {
 func TestEventsTakeAwayAtOnce(t *testing.T) {
 	for name, take := range map[string]func(*world, sdk.Entry) sdk.Event{
 		"deleted": func(w *world, e sdk.Entry) sdk.Event {
-			w.shred("g", e.Ref)
-			return sdk.Event{Seq: w.last(), Kind: sdk.EventDeleted, Group: "g", Ref: e.Ref, Account: bob}
+			w.Shred("g", e.Ref)
+			return sdk.Event{Seq: w.Seq(), Kind: sdk.EventDeleted, Group: "g", Ref: e.Ref, Account: bob}
 		},
 		"revoked": func(w *world, _ sdk.Entry) sdk.Event {
-			w.revoke("g", alice)
-			return sdk.Event{Seq: w.last() + 1, Kind: sdk.EventRevoked, Group: "g", Account: alice}
+			w.Revoke("g", alice)
+			return sdk.Event{Seq: w.Seq() + 1, Kind: sdk.EventRevoked, Group: "g", Account: alice}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld()
-			w.member("g", bob, alice)
-			e := w.put("g", bob, "f", []byte("content"))
+			w := treetest.NewWorld()
+			w.Member("g", bob, alice)
+			e := w.Put("g", bob, "f", []byte("content"))
 			m, events := told(t, w)
 			h, err := m.node("/g/f").(*File).Open(t.Context(), OpenFlags{Read: true})
 			if err != nil {
@@ -104,7 +96,7 @@ func TestEventsTakeAwayAtOnce(t *testing.T) {
 			}
 			events <- take(w, e)
 			var failed *Error
-			until(t, "the open file fails", func() bool {
+			treetest.Eventually(t, "the open file fails", func() bool {
 				_, err := readAll(t, h)
 				return errors.As(err, &failed)
 			})
@@ -126,8 +118,8 @@ func TestLooksShowNewsWithoutAWatch(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld()
-			w.member("g", alice, bob)
+			w := treetest.NewWorld()
+			w.Member("g", alice, bob)
 			var begun atomic.Int32
 			m := mount(t, w, alice, func(c *Config) {
 				c.RefreshInterval = time.Millisecond
@@ -139,31 +131,31 @@ func TestLooksShowNewsWithoutAWatch(t *testing.T) {
 			if _, err := m.dir("/g").Entries(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			w.put("g", bob, "new", nil)
+			w.Put("g", bob, "new", nil)
 			m.names("/g") // perhaps too soon for another question
-			until(t, "a look shows the upload", m.shows("/g", "new"))
-			until(t, "the watch was tried", func() bool { return begun.Load() == 1 })
+			treetest.Eventually(t, "a look shows the upload", m.shows("/g", "new"))
+			treetest.Eventually(t, "the watch was tried", func() bool { return begun.Load() == 1 })
 		})
 	}
 }
 
 // While the service tells of changes it is not asked all the time.
 func TestWatchedTreesPollSeldom(t *testing.T) {
-	w := newWorld()
-	w.member("g", alice)
+	w := treetest.NewWorld()
+	w.Member("g", alice)
 	events := make(chan sdk.Event)
 	m := mount(t, w, alice, func(c *Config) {
 		c.RefreshInterval = time.Millisecond
 		c.Watch = func(context.Context, sdk.Seq) (<-chan sdk.Event, error) { return events, nil }
 	})
 	t.Cleanup(func() { close(events) })
-	until(t, "the watch runs", m.watched.Load)
-	before := w.hasBegun("groups")
+	treetest.Eventually(t, "the watch runs", m.watched.Load)
+	before := w.Begun("groups")
 	for range 50 { // each outlasts a tick
 		events <- sdk.Event{Kind: "nothing"}
 		time.Sleep(time.Millisecond)
 	}
-	if n := w.hasBegun("groups") - before; n > 2 {
+	if n := w.Begun("groups") - before; n > 2 {
 		t.Errorf("asked %d times in 50 intervals", n)
 	}
 }

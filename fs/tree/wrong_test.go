@@ -13,18 +13,18 @@ import (
 // refused from memory until it is asked for again, or a newer version is there.
 func TestR2WrongContentIsPaidOnce(t *testing.T) {
 	w := team()
-	w.put("team", alice, "f", []byte("content"))
+	w.Put("team", alice, "f", []byte("content"))
 	fee, err := sdk.ParseTokens("0.013")
 	if err != nil {
 		t.Fatal(err)
 	}
 	m := mount(t, w, bob, func(c *Config) { c.Price = func(string) (sdk.Amount, bool) { return fee, true } })
-	w.set("retrieve", &sdk.Error{Op: "retrieve", Kind: sdk.KindCorrupt, Err: fmt.Errorf("%w: another hash", sdk.ErrWrongContent)})
+	w.Fail("retrieve", &sdk.Error{Op: "retrieve", Kind: sdk.KindCorrupt, Err: fmt.Errorf("%w: another hash", sdk.ErrWrongContent)})
 	for range 10 {
 		_, err := m.read("/team/f")
 		wantClass(t, err, ClassCorrupt)
 	}
-	if n := w.hasBegun("retrieve"); n != 1 {
+	if n := w.Begun("retrieve"); n != 1 {
 		t.Errorf("fetched %d times", n)
 	}
 	if s := m.Status().Spent; s != "0.013" {
@@ -39,11 +39,11 @@ func TestR2WrongContentIsPaidOnce(t *testing.T) {
 	m.refresh()
 	_, err = m.read("/team/f")
 	wantClass(t, err, ClassCorrupt)
-	if n := w.hasBegun("retrieve"); n != 2 {
+	if n := w.Begun("retrieve"); n != 2 {
 		t.Errorf("fetched %d times after a refresh", n)
 	}
-	w.set("retrieve", nil)
-	w.put("team", alice, "f", []byte("newer"))
+	w.Fail("retrieve", nil)
+	w.Put("team", alice, "f", []byte("newer"))
 	if err := m.Tree.refresh(t.Context()); err != nil { // as the mount does by itself
 		t.Fatal(err)
 	}
@@ -57,9 +57,9 @@ func TestThreat8LargeFilesWaitForEachOther(t *testing.T) {
 		const size = 1 << 20
 		w := team()
 		for i := range 3 {
-			w.put("team", alice, fmt.Sprint(i), make([]byte, size))
+			w.Put("team", alice, fmt.Sprint(i), make([]byte, size))
 		}
-		w.put("team", alice, "small", []byte("content"))
+		w.Put("team", alice, "small", []byte("content"))
 		m := mount(t, w, bob, func(c *Config) { c.CacheBytes = size / 2 })
 		first := m.open("/team/0", OpenFlags{Read: true})
 		_, err := m.read("/team/1") // the time of the bubble passes at once

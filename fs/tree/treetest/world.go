@@ -1,0 +1,404 @@
+package treetest
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk"
+)
+
+// World is a service in memory that several mounts share. Every charge is
+// counted, and it can be told to fail.
+type World struct {
+	mu      sync.Mutex
+	seq     sdk.Seq
+	rows    map[sdk.GroupID][]sdk.Entry
+	content map[sdk.Ref][]byte
+	members map[sdk.GroupID]map[sdk.AccountID]bool
+	readers map[sdk.GroupID]map[sdk.AccountID]bool // of the members
+	owners  map[sdk.GroupID]sdk.AccountID
+
+	retrieves, uploads, hanging int
+	begun                       map[string]int   // by operation, also those under way
+	fail                        map[string]error // by operation
+	hold                        map[string]chan struct{}
+	pause                       map[string]time.Duration // before an operation is done
+}
+
+// NewWorld returns a service without groups.
+func NewWorld() *World {
+	return &World{rows: map[sdk.GroupID][]sdk.Entry{}, content: map[sdk.Ref][]byte{}, fail: map[string]error{}, begun: map[string]int{},
+		pause: map[string]time.Duration{}, hold: map[string]chan struct{}{}, members: map[sdk.GroupID]map[sdk.AccountID]bool{}, readers: map[sdk.GroupID]map[sdk.AccountID]bool{}, owners: map[sdk.GroupID]sdk.AccountID{}}
+}
+
+// begin applies a scripted failure or delay to an operation.
+func (w *World) begin(ctx context.Context, op string) error {
+	w.mu.Lock()
+	w.begun[op]++
+	err, hold, pause := w.fail[op], w.hold[op], w.pause[op]
+	w.mu.Unlock()
+	if pause > 0 {
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	if hold == nil {
+		return err
+	}
+	w.count(1)
+	defer w.count(-1)
+	select {
+	case <-hold:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Fail makes an operation fail, or with nil succeed again.
+func (w *World) Fail(op string, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.fail[op] = err
+}
+
+// Slow lets an operation take a while.
+func (w *World) Slow(op string, pause time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.pause[op] = pause
+}
+
+// Stall lets an operation hang until release.
+func (w *World) Stall(op string) (release func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ch := make(chan struct{})
+	w.hold[op] = ch
+	return sync.OnceFunc(func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.hold, op)
+		close(ch)
+	})
+}
+
+// Member adds accounts to a group; the first one ever owns it.
+func (w *World) Member(g sdk.GroupID, accounts ...sdk.AccountID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.members[g] == nil {
+		w.members[g], w.owners[g] = map[sdk.AccountID]bool{}, accounts[0]
+	}
+	for _, a := range accounts {
+		w.members[g][a] = true
+	}
+}
+
+// Revoke takes an account from a group.
+func (w *World) Revoke(g sdk.GroupID, a sdk.AccountID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.members[g], a)
+}
+
+// Role makes a member a reader, or a writer again.
+func (w *World) Role(g sdk.GroupID, a sdk.AccountID, role sdk.Role) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.readers[g] = map[sdk.AccountID]bool{a: role == sdk.RoleReader}
+}
+
+// mayWrite is allowed for what readers may not.
+func (p Person) mayWrite(g sdk.GroupID) error {
+	if err := p.allowed(g); err != nil || !p.readers[g][p.id] {
+		return err
+	}
+	return &sdk.Error{Op: "fake", Group: g, Kind: sdk.KindNotAuthorized, Err: fmt.Errorf("user not authorized: a reader")}
+}
+
+// Put records an upload, as [Person.Upload] does.
+func (w *World) Put(g sdk.GroupID, by sdk.AccountID, name string, data []byte) sdk.Entry {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.seq++
+	e := sdk.Entry{Group: g, Ref: sdk.Ref(fmt.Sprintf("ref/%d", w.seq)), Tx: sdk.TxID(fmt.Sprintf("tx%d", w.seq)),
+		Hash: sdk.ComputeHash(data), Uploader: by, Time: time.Unix(1700000000+int64(w.seq), 0), Seq: w.seq, ChangedSeq: w.seq,
+		Name: name, Size: int64(len(data))}
+	w.rows[g] = append(w.rows[g], e)
+	w.content[e.Ref] = append([]byte(nil), data...)
+	return e
+}
+
+// Shred deletes an upload, as its owner would.
+func (w *World) Shred(g sdk.GroupID, ref sdk.Ref) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.seq++
+	for i := range w.rows[g] {
+		if w.rows[g][i].Ref == ref {
+			w.rows[g][i].Deleted = &sdk.Deletion{Reason: "OwnerRequest"}
+			w.rows[g][i].ChangedSeq = w.seq
+		}
+	}
+	delete(w.content, ref)
+}
+
+// Seq returns the number of the newest record.
+func (w *World) Seq() sdk.Seq {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.seq
+}
+
+// Begun returns how often an operation was begun.
+func (w *World) Begun(op string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.begun[op]
+}
+
+// Charged returns what was charged for.
+func (w *World) Charged() (retrieves, uploads int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.retrieves, w.uploads
+}
+
+// Person is one account's view of the world: a [tree.Remote].
+type Person struct {
+	*World
+	id sdk.AccountID
+}
+
+func (p Person) Account() sdk.AccountID { return p.id }
+
+func (p Person) Groups(ctx context.Context) ([]sdk.Group, error) {
+	if err := p.begin(ctx, "groups"); err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var list []sdk.Group
+	for g, members := range p.members {
+		if members[p.id] {
+			of := sdk.Group{ID: g, Owned: p.owners[g] == p.id}
+			if p.readers[g][p.id] {
+				of.Role = sdk.RoleReader
+			}
+			list = append(list, of)
+		}
+	}
+	return list, nil
+}
+
+func (p Person) allowed(g sdk.GroupID) error {
+	if !p.members[g][p.id] {
+		return &sdk.Error{Op: "fake", Group: g, Kind: sdk.KindNotAuthorized, Err: fmt.Errorf("user not authorized")}
+	}
+	return nil
+}
+
+func (p Person) IsAuthorized(ctx context.Context, g sdk.GroupID, a sdk.AccountID) (bool, error) {
+	if err := p.begin(ctx, "authorized"); err != nil {
+		return false, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.members[g][a], nil
+}
+
+func (p Person) Entries(ctx context.Context, g sdk.GroupID, after sdk.Seq) ([]sdk.Entry, error) {
+	if err := p.begin(ctx, "entries"); err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.allowed(g); err != nil {
+		return nil, err
+	}
+	var list []sdk.Entry
+	for _, e := range p.rows[g] {
+		if e.ChangedSeq > after {
+			list = append(list, e)
+		}
+	}
+	return list, nil
+}
+
+func (p Person) Retrieve(ctx context.Context, e sdk.Entry, into *sdk.Buffer) (sdk.Plain, error) {
+	if err := p.begin(ctx, "retrieve"); err != nil {
+		return sdk.Plain{}, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.allowed(e.Group); err != nil {
+		return sdk.Plain{}, err
+	}
+	data, ok := p.content[e.Ref]
+	if !ok {
+		return sdk.Plain{}, &sdk.Error{Op: "retrieve", Kind: sdk.KindDeleted}
+	}
+	p.retrieves++
+	if err := into.Resize(int64(len(data))); err != nil {
+		return sdk.Plain{}, err
+	}
+	copy(into.Bytes(), data)
+	return sdk.Plain{Size: int64(len(data)), Hash: e.Hash}, nil
+}
+
+func (p Person) Upload(ctx context.Context, g sdk.GroupID, name string, b *sdk.Buffer) (sdk.Receipt, error) {
+	if err := p.begin(ctx, "upload"); err != nil {
+		return sdk.Receipt{}, err
+	}
+	p.mu.Lock()
+	err := p.mayWrite(g)
+	if err == nil {
+		p.uploads++
+	}
+	p.mu.Unlock()
+	if err != nil {
+		return sdk.Receipt{}, err
+	}
+	e := p.Put(g, p.id, name, b.Bytes())
+	return sdk.Receipt{Ref: e.Ref, Tx: e.Tx, Hash: e.Hash, Size: e.Size, Seq: e.Seq, Time: e.Time}, nil
+}
+
+// change finds an upload that p may rename or delete.
+func (p Person) change(ctx context.Context, op string, g sdk.GroupID, ref sdk.Ref, do func(e *sdk.Entry)) error {
+	if err := p.begin(ctx, op); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range p.rows[g] {
+		if e := &p.rows[g][i]; e.Ref == ref && p.mayWrite(g) == nil && (e.Uploader == p.id || p.owners[g] == p.id) {
+			p.seq++
+			e.ChangedSeq = p.seq
+			do(e)
+			return nil
+		}
+	}
+	return &sdk.Error{Op: op, Group: g, Kind: sdk.KindNotAuthorized, Err: fmt.Errorf("only the uploader and the owner can")}
+}
+
+func (p Person) RenameFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref, name string) error {
+	return p.change(ctx, "rename", g, ref, func(e *sdk.Entry) { e.Name = name })
+}
+
+func (p Person) DeleteFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref) error {
+	return p.change(ctx, "delete", g, ref, func(e *sdk.Entry) {
+		e.Deleted = &sdk.Deletion{By: p.id, Reason: "OwnerRequest"}
+		delete(p.content, ref)
+	})
+}
+
+func (p Person) GroupMembers(ctx context.Context, g sdk.GroupID) ([]sdk.AccountID, error) {
+	if err := p.begin(ctx, "members"); err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Collect(maps.Keys(p.members[g])), p.allowed(g)
+}
+
+func (p Person) GroupOwner(ctx context.Context, g sdk.GroupID) (sdk.AccountID, error) {
+	if err := p.begin(ctx, "members"); err != nil {
+		return "", err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.owners[g], nil
+}
+
+func (p Person) GroupChecksum(ctx context.Context, g sdk.GroupID) (string, error) {
+	return "c0ffee", p.begin(ctx, "members")
+}
+
+func (p Person) RegisterGroup(ctx context.Context, g sdk.GroupID) (string, error) {
+	if err := p.begin(ctx, "register"); err != nil {
+		return "", err
+	}
+	p.Member(g, p.id)
+	return "registered", nil
+}
+
+// As returns the world as an account sees it.
+func (w *World) As(id sdk.AccountID) Person { return Person{w, id} }
+
+func (w *World) count(hanging int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.hanging += hanging
+}
+
+// Hanging returns how many operations wait for [World.Stall] to end.
+func (w *World) Hanging() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.hanging
+}
+
+// Rows returns a copy of the records of a group.
+func (w *World) Rows(g sdk.GroupID) []sdk.Entry {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.rows[g])
+}
+
+// Rewrite makes the service tell another history of a group.
+func (w *World) Rewrite(g sdk.GroupID, rows []sdk.Entry) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.rows[g] = rows
+}
+
+// Edit changes what is recorded of an upload.
+func (w *World) Edit(g sdk.GroupID, ref sdk.Ref, change func(e *sdk.Entry)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range w.rows[g] {
+		if w.rows[g][i].Ref == ref {
+			change(&w.rows[g][i])
+		}
+	}
+}
+
+// Content returns the bytes of an upload.
+func (w *World) Content(ref sdk.Ref) []byte {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.content[ref])
+}
+
+// Owner returns who made a group.
+func (w *World) Owner(g sdk.GroupID) sdk.AccountID {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.owners[g]
+}
+
+// HasMember reports whether an account belongs to a group.
+func (w *World) HasMember(g sdk.GroupID, a sdk.AccountID) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.members[g][a]
+}
+
+// Eventually polls until check holds.
+func Eventually(t testing.TB, what string, check func() bool) {
+	t.Helper()
+	const patience = 30 * time.Second // on a machine that does much else
+	for deadline := time.Now().Add(patience); !check(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %s: %s", patience, what)
+		}
+	}
+}
