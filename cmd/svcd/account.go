@@ -1,8 +1,8 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strconv"
 	"text/tabwriter"
@@ -55,11 +55,9 @@ func newAccountRotate(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "rotate-key NAME", Short: "Replace the API key of an account; the old one is dead at once", Args: oneArg("NAME"),
 		Example: "  svcd account rotate-key alice --data ./data",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return s.with(cmd.Context(), func(svc *service.Service) error {
-				return s.makeKey(keyPath, true, func() (service.NewAccount, error) { return svc.RotateKey(cmd.Context(), args[0]) })
-			})
-		},
+		RunE: s.run(func(ctx context.Context, svc *service.Service, args []string) error {
+			return s.makeKey(keyPath, true, func() (service.NewAccount, error) { return svc.RotateKey(ctx, args[0]) })
+		}),
 	}
 	cmd.Flags().StringVar(&keyPath, "api-key-file", "", "file, mode 0600, that the key goes into instead of being shown; replaced when it is there")
 	return cmd
@@ -72,19 +70,17 @@ func newAccountSwitch(s *settings, enable bool) *cobra.Command {
 		Long: "Refuse everything of an account from now on: its key, session tokens, sign-in links and page sessions. Its groups, files and balance stay, and other\n" +
 			"members go on reading. Nothing is lost: svcd account enable NAME lets it be used again, with the key it had; tokens and sessions are made anew.",
 		Example: "  svcd account disable alice --data ./data",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return s.with(cmd.Context(), func(svc *service.Service) error {
-				do := svc.DisableAccount
-				if enable {
-					do = svc.EnableAccount
-				}
-				id, err := do(cmd.Context(), args[0])
-				if err != nil {
-					return err
-				}
-				return json.NewEncoder(s.stdout).Encode(map[string]any{"account_id": id, "disabled": !enable})
-			})
-		},
+		RunE: s.run(func(ctx context.Context, svc *service.Service, args []string) error {
+			do := svc.DisableAccount
+			if enable {
+				do = svc.EnableAccount
+			}
+			id, err := do(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			return json.NewEncoder(s.stdout).Encode(map[string]any{"account_id": id, "disabled": !enable})
+		}),
 	}
 	if enable {
 		cmd.Use, cmd.Short, cmd.Long = "enable NAME", "Let a disabled account be used again, with the key it had", ""
@@ -97,12 +93,7 @@ func newAccountTransfer(s *settings) *cobra.Command {
 	return &cobra.Command{
 		Use: "transfer FROM TO TOKENS", Short: "Move tokens from one account to another, as a record of the ledger",
 		Example: "  svcd account transfer alice bob 5 --data ./data",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 3 {
-				return usageError{errors.New("want FROM, TO and TOKENS, for example: svcd account transfer alice bob 5")}
-			}
-			return nil
-		},
+		Args:    wantArgs(3, "want FROM, TO and TOKENS, for example: svcd account transfer alice bob 5"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			amount, err := wire.ParseTokens(args[2])
 			if err != nil {
@@ -123,12 +114,7 @@ func newAccountFund(s *settings) *cobra.Command {
 	return &cobra.Command{
 		Use: "fund NAME TOKENS", Short: "Add tokens to the balance of an account",
 		Example: "  svcd account fund alice 5 --data ./data",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 2 {
-				return usageError{errors.New("want NAME and TOKENS, for example: svcd account fund alice 5")}
-			}
-			return nil
-		},
+		Args:    wantArgs(2, "want NAME and TOKENS, for example: svcd account fund alice 5"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			amount, err := wire.ParseTokens(args[1])
 			if err != nil {
@@ -149,23 +135,21 @@ func newAccountList(s *settings) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List accounts with their balances and the bytes kept for them", Args: noArgs,
 		Example: "  svcd account list --data ./data",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return s.with(cmd.Context(), func(svc *service.Service) error {
-				list, err := svc.Accounts(cmd.Context())
-				if err != nil {
-					return err
+		RunE: s.run(func(ctx context.Context, svc *service.Service, _ []string) error {
+			list, err := svc.Accounts(ctx)
+			if err != nil {
+				return err
+			}
+			table := tabwriter.NewWriter(s.stdout, 0, 0, 2, ' ', 0)
+			for _, a := range list {
+				disabled := ""
+				if a.Disabled {
+					disabled = "\tdisabled"
 				}
-				table := tabwriter.NewWriter(s.stdout, 0, 0, 2, ' ', 0)
-				for _, a := range list {
-					disabled := ""
-					if a.Disabled {
-						disabled = "\tdisabled"
-					}
-					fmt.Fprintf(table, "%s\t%s\t%d bytes%s\n", printable(a.AccountID), a.Balance.Tokens(), a.Bytes, disabled)
-				}
-				return table.Flush()
-			})
-		},
+				fmt.Fprintf(table, "%s\t%s\t%d bytes%s\n", printable(a.AccountID), a.Balance.Tokens(), a.Bytes, disabled)
+			}
+			return table.Flush()
+		}),
 	}
 }
 

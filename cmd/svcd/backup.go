@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -21,21 +22,19 @@ On one file system files are hard links: copy the directory to another machine.
 With PostgreSQL it refuses: use svcd export, or pg_dump and then a copy of the
 files.`,
 		Example: "  svcd backup /backup/monday --data /var/lib/svcd",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return s.with(cmd.Context(), func(svc *service.Service) error {
-				m, err := svc.Backup(cmd.Context(), args[0], withKey)
-				if err != nil {
-					return err
-				}
-				s.told("backed up", m.Summary)
-				if withKey {
-					fmt.Fprintln(s.stdout, "master key: in the backup: whoever has it can read every file")
-				} else {
-					fmt.Fprintf(s.stdout, "master key: not in the backup: keep a copy of %s elsewhere, without it nothing can be read\n", s.whereMasterKey())
-				}
-				return nil
-			})
-		},
+		RunE: s.run(func(ctx context.Context, svc *service.Service, args []string) error {
+			m, err := svc.Backup(ctx, args[0], withKey)
+			if err != nil {
+				return err
+			}
+			s.told("backed up", m.Summary)
+			if withKey {
+				fmt.Fprintln(s.stdout, "master key: in the backup: whoever has it can read every file")
+			} else {
+				fmt.Fprintf(s.stdout, "master key: not in the backup: keep a copy of %s elsewhere, without it nothing can be read\n", s.whereMasterKey())
+			}
+			return nil
+		}),
 	}
 	cmd.Flags().BoolVar(&withKey, "with-master-key", false, "put the master key into the backup")
 	return cmd

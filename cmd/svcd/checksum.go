@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
@@ -16,17 +17,15 @@ func newChecksum(s *settings) *cobra.Command {
 			"without this program. The checksum changes with every revocation, which rotates the key of the group. It attests nothing:\n" +
 			"anybody computes it, and it says nothing about which program handles the keys.",
 		Example: "  svcd checksum team --data ./data\n  svcd checksum team --data ./data | sed -n 's/^command *//p' | sh",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return s.with(cmd.Context(), func(svc *service.Service) error {
-				c, err := svc.Checksum(cmd.Context(), args[0])
-				if err != nil {
-					return err
-				}
-				fmt.Fprintf(s.stdout, "group        %q\nkey version  %d\nmeasurement  %s\nchecksum     %s\ncommand      printf '%s' | sha256sum\n",
-					c.Group, c.KeyVersion, c.Measurement, c.Sum, octal(c.Input))
-				return nil
-			})
-		},
+		RunE: s.run(func(ctx context.Context, svc *service.Service, args []string) error {
+			c, err := svc.Checksum(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(s.stdout, "group        %q\nkey version  %d\nmeasurement  %s\nchecksum     %s\ncommand      printf '%s' | sha256sum\n",
+				c.Group, c.KeyVersion, c.Measurement, c.Sum, octal(c.Input))
+			return nil
+		}),
 	}
 }
 

@@ -27,9 +27,9 @@ func newExport(s *settings) *cobra.Command {
 back, also while it serves. Its end proves that it is complete. The master key is
 not in it; sign-in links and page sessions are not either.`,
 		Example: "  svcd export /backup/svcd.tar --data /var/lib/svcd\n  svcd export - --data /var/lib/svcd",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return s.with(cmd.Context(), func(svc *service.Service) error { return s.export(cmd.Context(), svc, args[0]) })
-		},
+		RunE: s.run(func(ctx context.Context, svc *service.Service, args []string) error {
+			return s.export(ctx, svc, args[0])
+		}),
 	}
 }
 

@@ -39,9 +39,9 @@ func newImportLegacy(s *settings) *cobra.Command {
 			"  svcd import-legacy team QmT78z… --ciphertext --key-file old.key --data ./data\n" +
 			"  svcd import-legacy team --reference QmT78z… --file-hash 9f86d0… --name report.pdf --key-file old.key --data ./data",
 		Args: l.checkArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return s.with(cmd.Context(), func(svc *service.Service) error { return l.run(cmd.Context(), svc, args[0], args[1:]) })
-		},
+		RunE: s.run(func(ctx context.Context, svc *service.Service, args []string) error {
+			return l.run(ctx, svc, args[0], args[1:])
+		}),
 	}
 	cmd.Flags().StringVar(&l.account, "account", "", "who counts as uploader (default: the group's owner)")
 	cmd.Flags().StringVar(&l.name, "name", "", "recorded name, for one file (default: that of the file)")

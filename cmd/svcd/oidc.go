@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -55,21 +56,14 @@ func newAccountIdentity(s *settings) *cobra.Command {
 	return &cobra.Command{
 		Use: "identity NAME ISSUER SUBJECT", Short: "Let a person at an OpenID Connect provider sign in to an account",
 		Example: "  svcd account identity alice https://id.example.org 248289761001 --data ./data",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 3 {
-				return usageError{errors.New("want NAME, ISSUER and SUBJECT, as the refused sign-in shows them")}
+		Args:    wantArgs(3, "want NAME, ISSUER and SUBJECT, as the refused sign-in shows them"),
+		RunE: s.run(func(ctx context.Context, svc *service.Service, args []string) error {
+			account, err := svc.AddIdentity(ctx, args[0], args[1], args[2])
+			if err != nil {
+				return err
 			}
+			fmt.Fprintln(s.stdout, account)
 			return nil
-		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return s.with(cmd.Context(), func(svc *service.Service) error {
-				account, err := svc.AddIdentity(cmd.Context(), args[0], args[1], args[2])
-				if err != nil {
-					return err
-				}
-				fmt.Fprintln(s.stdout, account)
-				return nil
-			})
-		},
+		}),
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -16,24 +17,22 @@ func newRetention(s *settings) *cobra.Command {
 		Long: "Destroys the keys of files that are older than the retention window of their group, and of those whose deletion has waited, as svcd serve does\n" +
 			"once a minute. With --dry-run it lists them instead: group, reference, name and age. Then it lists what waits: group, reference, name and time.",
 		Example: "  svcd retention --data ./data --dry-run",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return s.with(cmd.Context(), func(svc *service.Service) error {
-				if dryRun {
-					return s.listExpired(cmd, svc)
-				}
-				n, err := svc.RemoveExpired(cmd.Context())
-				fmt.Fprintf(s.stdout, "files: %d deleted\n", n)
-				return err
-			})
-		},
+		RunE: s.run(func(ctx context.Context, svc *service.Service, _ []string) error {
+			if dryRun {
+				return s.listExpired(ctx, svc)
+			}
+			n, err := svc.RemoveExpired(ctx)
+			fmt.Fprintf(s.stdout, "files: %d deleted\n", n)
+			return err
+		}),
 	}
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "list what would be deleted, and delete nothing")
 	return cmd
 }
 
 // listExpired quotes what users chose: it may hold line breaks and escapes.
-func (s *settings) listExpired(cmd *cobra.Command, svc *service.Service) error {
-	list, err := svc.Expired(cmd.Context())
+func (s *settings) listExpired(ctx context.Context, svc *service.Service) error {
+	list, err := svc.Expired(ctx)
 	if err != nil {
 		return err
 	}
@@ -41,12 +40,12 @@ func (s *settings) listExpired(cmd *cobra.Command, svc *service.Service) error {
 		fmt.Fprintf(s.stdout, "%q\t%s\t%q\t%s\n", e.Group, e.Ref, e.Name, e.Age.Round(time.Second))
 	}
 	fmt.Fprintf(s.stdout, "files: %d would be deleted\n", len(list))
-	return s.listWaiting(cmd, svc)
+	return s.listWaiting(ctx, svc)
 }
 
 // listWaiting lists the destructions that wait for their time, if there are any.
-func (s *settings) listWaiting(cmd *cobra.Command, svc *service.Service) error {
-	list, err := svc.Waiting(cmd.Context())
+func (s *settings) listWaiting(ctx context.Context, svc *service.Service) error {
+	list, err := svc.Waiting(ctx)
 	if err != nil {
 		return err
 	}

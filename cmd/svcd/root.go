@@ -123,6 +123,13 @@ func (s *settings) with(ctx context.Context, f func(*service.Service) error) err
 	return errors.Join(f(svc), svc.Close())
 }
 
+// run is the code of a command that needs the opened service.
+func (s *settings) run(f func(ctx context.Context, svc *service.Service, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		return s.with(cmd.Context(), func(svc *service.Service) error { return f(cmd.Context(), svc, args) })
+	}
+}
+
 func (s *settings) needData() error {
 	if s.data == "" {
 		return usageError{errors.New("no data directory: give --data DIR, set SVCD_DATA, or write data = \"DIR\" into the file that --config names")}
@@ -143,9 +150,13 @@ func noArgs(cmd *cobra.Command, args []string) error {
 }
 
 func oneArg(name string) cobra.PositionalArgs {
+	return wantArgs(1, "want exactly one "+name+": see --help")
+}
+
+func wantArgs(n int, text string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
-		if len(args) != 1 {
-			return usageError{fmt.Errorf("want exactly one %s: see --help", name)}
+		if len(args) != n {
+			return usageError{errors.New(text)}
 		}
 		return nil
 	}

@@ -86,15 +86,13 @@ func (s *settings) whereMasterKey() string {
 
 // rotating replaces keys of the service, and says what comes next.
 func (s *settings) rotating(rotate func(*service.Service, context.Context) error, next string) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, _ []string) error {
-		return s.with(cmd.Context(), func(svc *service.Service) error {
-			if err := rotate(svc, cmd.Context()); err != nil {
-				return err
-			}
-			fmt.Fprintln(s.stdout, next)
-			return nil
-		})
-	}
+	return s.run(func(ctx context.Context, svc *service.Service, _ []string) error {
+		if err := rotate(svc, ctx); err != nil {
+			return err
+		}
+		fmt.Fprintln(s.stdout, next)
+		return nil
+	})
 }
 
 func newRotateLogKey(s *settings) *cobra.Command {

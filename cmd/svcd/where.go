@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -12,15 +13,13 @@ import (
 func newWhere(s *settings) *cobra.Command {
 	return &cobra.Command{
 		Use: "where REF", Short: "Print where the ciphertext of a file lies", Args: oneArg("REF"), Hidden: true,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return s.with(cmd.Context(), func(svc *service.Service) error {
-				path, err := svc.BlobPath(cmd.Context(), args[0])
-				if err != nil {
-					return err
-				}
-				fmt.Fprintln(s.stdout, path)
-				return nil
-			})
-		},
+		RunE: s.run(func(ctx context.Context, svc *service.Service, args []string) error {
+			path, err := svc.BlobPath(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(s.stdout, path)
+			return nil
+		}),
 	}
 }

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/svcfs/svcfs/service"
+)
+
+func newAudit(s *settings) *cobra.Command {
+	return &cobra.Command{
+		Use: "audit", Short: "Check the ledger's hash chain and signed checkpoint; names the first bad row", Args: noArgs,
+		Example: "  svcd audit --data ./data",
+		RunE: s.run(func(ctx context.Context, svc *service.Service, _ []string) error {
+			report, err := svc.AuditReport(ctx)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(s.stdout, "ledger: %d records, chain intact\n", report.Records)
+			if report.Signed < 0 {
+				fmt.Fprintln(s.stdout, "checkpoint: none was signed in this data directory yet")
+			} else {
+				fmt.Fprintf(s.stdout, "checkpoint: of %d records, root %s as signed\nverifier key: %s\n", report.Signed, report.Root, report.Key)
+			}
+			return nil
+		}),
+	}
+}
+
+func newVerify(s *settings) *cobra.Command {
+	var readData bool
+	cmd := &cobra.Command{
+		Use: "verify", Short: "Check that every file can be served, and name bytes that belong to none", Args: noArgs,
+		Long: `Check that every file can be served, and that the bytes of accounts and groups
+are counted right. Names also orphans: bytes older than ten minutes that belong to
+no file and no upload, which svcd serve removes. They are no failure.`,
+		Example: "  svcd verify --data ./data --read-data",
+		RunE: s.run(func(ctx context.Context, svc *service.Service, _ []string) error {
+			bad := 0
+			n, err := svc.Verify(ctx, readData, func(ref string, err error) {
+				bad++
+				fmt.Fprintf(s.stdout, "bad\t%s\t%v\n", ref, err)
+			})
+			if err != nil {
+				return err
+			}
+			miscounted := 0
+			err = svc.CheckStored(ctx, func(what string, err error) {
+				miscounted++
+				fmt.Fprintf(s.stdout, "miscounted\t%q\t%v\n", what, err)
+			})
+			if err != nil {
+				return err
+			}
+			orphans, orphanBytes := 0, int64(0)
+			err = svc.Orphans(ctx, func(where string, size int64) {
+				orphans++
+				orphanBytes += size
+				fmt.Fprintf(s.stdout, "orphan\t%s\t%d bytes\n", where, size)
+			})
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(s.stdout, "files: %d checked, %d bad\n", n, bad)
+			if orphans > 0 {
+				fmt.Fprintf(s.stdout, "orphans: %d, %d bytes; svcd serve removes them\n", orphans, orphanBytes)
+			}
+			switch {
+			case bad > 0:
+				return fmt.Errorf("%d files cannot be served as they were stored: restore %s from a backup", bad, cmp.Or(s.blobs, filepath.Join(s.data, "blobs")))
+			case miscounted > 0:
+				return fmt.Errorf("the bytes of %d accounts and groups are counted wrong: nobody is harmed but by a wrong bound; svcd export and svcd import count anew", miscounted)
+			}
+			return nil
+		}),
+	}
+	cmd.Flags().BoolVar(&readData, "read-data", false, "read every byte and compare checksums")
+	return cmd
+}
