@@ -22,6 +22,12 @@ type mounted struct {
 func mount(t testing.TB, w *world, who sdk.AccountID, change ...func(*Config)) *mounted {
 	t.Helper()
 	cfg := Config{Remote: w.As(who), RefreshInterval: time.Hour, EmptyDelay: time.Hour, MaxFileBytes: 64 << 20}
+	return &mounted{grow(t, cfg, change), t, w}
+}
+
+// grow makes a tree that ends with the test.
+func grow(t testing.TB, cfg Config, change []func(*Config)) *Tree {
+	t.Helper()
 	for _, c := range change {
 		c(&cfg)
 	}
@@ -30,7 +36,7 @@ func mount(t testing.TB, w *world, who sdk.AccountID, change ...func(*Config)) *
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = tree.Close() })
-	return &mounted{tree, t, w}
+	return tree
 }
 
 func (m *mounted) dir(p string) *Dir {

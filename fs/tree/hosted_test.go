@@ -37,15 +37,7 @@ func hostedBy(t *testing.T, alice, bob *sdk.Client, change ...func(*Config)) *mo
 		t.Fatal(err)
 	}
 	cfg := Config{Remote: bob, Pool: bob.Pool(), Watch: bob.Watch, Price: bob.Price, ReadPrice: bob.ReadPrice, EmptyDelay: time.Hour}
-	for _, c := range change {
-		c(&cfg)
-	}
-	tree, err := New(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = tree.Close() })
-	return &mounted{Tree: tree, t: t}
+	return &mounted{Tree: grow(t, cfg, change), t: t}
 }
 
 // by makes time pass only when the test says so, in steps of what a mount does by
