@@ -29,6 +29,7 @@ var forbidden = map[string][]string{
 	"sdk/apikey":       {"fs/...", "cache", "service/...", "cmd/...", "net/..."},
 	"sdk/sdktest":      {"fs/...", "cache", "service/...", "cmd/...", "github.com/hanwen/go-fuse/..."},
 	"fs/tree":          {"github.com/hanwen/go-fuse/...", "net", "net/http", "service/..."},
+	"fs/tree/policy":   {"fs", "fs/tree", "cache", "service/...", "cmd/...", "github.com/hanwen/go-fuse/..."},
 	"fs":               {"net/http", "crypto/...", "service/..."},
 	"service/...":      {"fs/...", "cache", "sdk", "cmd/...", "github.com/hanwen/go-fuse/..."},
 	"integration":      {"service/..."},

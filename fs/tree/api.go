@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/svcfs/svcfs/fs/tree/policy"
 	"github.com/svcfs/svcfs/sdk"
 )
 
@@ -70,18 +71,8 @@ type OpenFlags struct {
 	Caller Caller
 }
 
-// Caller is the process behind a request. The zero value is unknown.
-type Caller struct {
-	PID uint32
-	// Name tells the program's name, at most 15 bytes as in /proc/PID/comm, ""
-	// when unknown. It is called only when something hangs on it; may be nil.
-	Name func() string
-	// Thread tells the name of the thread that asks, in the same way.
-	Thread func() string
-	// Loaded tells whether the program has loaded a library or plugin, by a part of
-	// its path. Like Name.
-	Loaded func(library string) bool
-}
+// Caller is the process behind a request.
+type Caller = policy.Caller
 
 // CacheMode says how the kernel may keep an open file's pages.
 type CacheMode uint8

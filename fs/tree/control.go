@@ -144,7 +144,7 @@ func (t *Tree) Status() Status {
 		PID: os.Getpid(), Version: t.cfg.Version, Account: string(t.remote.Account()), Mountpoint: t.cfg.Mountpoint, Confined: t.cfg.Confined,
 		Started: t.started.UTC(), Reachable: t.reached.Load(), Pending: len(t.Pending()), Staged: t.staging.Load(),
 		Cached: cached.Bytes, CacheLimit: t.cfg.CacheBytes, CacheHits: cached.Hits, Retrieves: t.counts.retrieves.Load(),
-		Uploads: t.counts.uploads.Load(), Looks: t.counts.looks.Load(), Crawlers: t.counts.crawlers.Load(), Spent: t.spent.total().Tokens(),
+		Uploads: t.counts.uploads.Load(), Looks: t.counts.looks.Load(), Crawlers: t.counts.crawlers.Load(), Spent: t.spent.Spent().Tokens(),
 	}
 	if t.cfg.Proofs != nil {
 		s.Proofs = t.cfg.Proofs()

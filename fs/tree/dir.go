@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/svcfs/svcfs/fs/tree/policy"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/names"
 )
@@ -332,7 +333,7 @@ func (d *Dir) Create(ctx context.Context, name string, exclusive bool, flags Ope
 // createHere makes the file unless the name is taken: then all results are nil.
 func (d *Dir) createHere(name string, flags OpenFlags) (*File, *Handle, error) {
 	t := d.t
-	temp := isTemp(name, flags.Caller)
+	temp := policy.IsTemp(name, flags.Caller)
 	t.mu.Lock()
 	if d.find(name) != nil || d.parent == nil || d.group.gone {
 		t.mu.Unlock()
@@ -521,6 +522,26 @@ func (d *Dir) Unlink(ctx context.Context, name string) error {
 	d.t.unlink(f, d, names.Component(name))
 	f.dropUnused()
 	return nil
+}
+
+// isScratch reports whether a file called name in d is never uploaded under it.
+func (d *Dir) isScratch(name string) bool {
+	d.t.mu.RLock()
+	defer d.t.mu.RUnlock()
+	return d.namesScratch(name)
+}
+
+// namesScratch is isScratch for who holds Tree.mu.
+func (d *Dir) namesScratch(name string) bool {
+	if policy.Matches(d.t.cfg.Scratch, name) {
+		return true
+	}
+	for at := d; at != nil && at.kind == dirFolder; at = at.parent {
+		if policy.IsGit(at.raw) {
+			return policy.Matches(policy.GitNames(), name)
+		}
+	}
+	return false
 }
 
 // checkNewName refuses names that the ledger cannot hold. name is what the

@@ -128,7 +128,7 @@ func (t *Tree) applyGroups(listed, newcomers []sdk.Group, alike map[sdk.GroupID]
 	t.mu.Unlock()
 	for _, g := range lost {
 		t.cache.Purge(func(k cache.Key) bool { return k.Group == string(g.id) })
-		notices = append([]notice{{gone: func(f *File) bool { return f.isOf(g) }}}, notices...)
+		notices = append([]notice{contentGone(func(f *File) bool { return f.isOf(g) })}, notices...)
 	}
 	return notices
 }
@@ -373,8 +373,8 @@ func (t *Tree) wipeDeleted(g *group, entries []sdk.Entry) []notice {
 	t.cache.Purge(func(k cache.Key) bool {
 		return k.Group == string(g.id) && shredded[sdk.Ref(k.Ref)]
 	})
-	return []notice{{gone: func(f *File) bool {
+	return []notice{contentGone(func(f *File) bool {
 		e := f.entry.Load()
 		return e != nil && shredded[e.Ref] && f.isOf(g)
-	}}}
+	})}
 }

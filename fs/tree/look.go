@@ -51,7 +51,7 @@ func (t *Tree) paid(ctx context.Context, g *group, look func() error) error {
 	if price.IsZero() {
 		return look()
 	}
-	if err := t.spent.reserve(t.now(), price); err != nil {
+	if err := t.reserve(price); err != nil {
 		return err
 	}
 	err := look()
@@ -66,7 +66,7 @@ func (t *Tree) paid(ctx context.Context, g *group, look func() error) error {
 	if !charged.IsZero() {
 		t.counts.looks.Add(1)
 	}
-	t.spent.settle(t.now(), price, charged)
+	t.spent.Settle(t.now(), price, charged)
 	return err
 }
 

@@ -52,7 +52,7 @@ func (d *Dir) detach(name string, n Node) []notice {
 	case *Dir:
 		n.parent = nil
 	}
-	return []notice{{dir: d, name: name}}
+	return []notice{entryChanged(d, name)}
 }
 
 // prune detaches d if it is a folder that was left empty and was not made here, and
@@ -165,9 +165,9 @@ func (t *Tree) conflict(g *group, v *versions) []notice {
 		return nil
 	}
 	path := join(g.dir.path(), v.raw)
-	return []notice{{err: &Error{Class: ClassConflict, Op: "close", Path: path,
+	return []notice{t.noted(&Error{Class: ClassConflict, Op: "close", Path: path,
 		Err:  errText(string(e.Uploader) + " uploaded this name while it was changed here; both are kept, and the newest is shown"),
-		Hint: "Compare with the others: ls -l '" + t.cfg.Mountpoint + join(g.dir.path(), names.Control+"/history/"+oneLine(v.raw)) + "'"}}}
+		Hint: "Compare with the others: ls -l '" + t.cfg.Mountpoint + join(g.dir.path(), names.Control+"/history/"+oneLine(v.raw)) + "'"})}
 }
 
 // age is where in the ledger the name came to be.
@@ -313,7 +313,7 @@ func (t *Tree) place(g *group, v *versions) []notice {
 	case newest == nil:
 		dir := old.dir
 		notices := append(dir.detach(old.name, old), dir.prune()...)
-		return append(notices, notice{file: old})
+		return append(notices, contentChanged(old))
 	case old != nil && old.entry.Load() != nil && old.entry.Load().Ref == newest.Ref:
 		old.entry.Store(newest)
 		return t.disown(old.dir, t.isForeign(newest))

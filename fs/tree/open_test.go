@@ -439,13 +439,13 @@ func TestR4FileManagersPeekForNothing(t *testing.T) {
 // asks for the attributes that go along first, which it does not to list a folder.
 func TestR4FileManagersCopySmallFiles(t *testing.T) {
 	w := team()
-	w.Put("team", alice, "small", bytes.Repeat([]byte("x"), libfmPeek))
+	w.Put("team", alice, "small", bytes.Repeat([]byte("x"), 4<<10))
 	w.Put("team", alice, "other", []byte("y"))
 	m := mount(t, w, bob)
 	f, other := m.node("/team/small").(*File), m.node("/team/other").(*File)
 	open := func(f *File, thread uint32) *Handle {
 		t.Helper()
-		h, err := f.Open(t.Context(), OpenFlags{Read: true, Caller: Caller{PID: thread, Name: func() string { return libfmManager },
+		h, err := f.Open(t.Context(), OpenFlags{Read: true, Caller: Caller{PID: thread, Name: func() string { return "pcmanfm" },
 			Thread: func() string { return "pool-pcmanfm" }}})
 		if err != nil {
 			t.Fatal(err)
@@ -453,7 +453,7 @@ func TestR4FileManagersCopySmallFiles(t *testing.T) {
 		t.Cleanup(h.Release)
 		return h
 	}
-	buf := make([]byte, libfmPeek)
+	buf := make([]byte, 4<<10)
 	f.AttributesAsked(7) // by an earlier copy that this thread made
 	lists, of := open(f, 7), open(other, 7)
 	other.AttributesAsked(8)

@@ -26,7 +26,7 @@ func (d *Dir) isForeign() bool {
 func (t *Tree) disown(d *Dir, foreign bool) (notices []notice) {
 	for at := d; foreign && at != nil && !at.foreign && (at.kind == dirFolder || at.kind == dirGroup); at = at.parent {
 		at.foreign = true
-		notices = append(notices, notice{owner: at})
+		notices = append(notices, ownerChanged(at))
 	}
 	return notices
 }

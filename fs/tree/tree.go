@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/cache"
+	"github.com/svcfs/svcfs/fs/tree/policy"
 	"github.com/svcfs/svcfs/sdk"
 )
 
@@ -91,7 +92,7 @@ type Tree struct {
 	pool    *sdk.Pool
 	log     *slog.Logger
 	errors  errorLog
-	spent   budget
+	spent   policy.Budget
 	storage storage
 
 	started time.Time
@@ -145,9 +146,9 @@ func New(ctx context.Context, cfg Config) (*Tree, error) {
 	t := &Tree{
 		cfg: cfg, remote: cfg.Remote, pool: cfg.Pool, log: cfg.Logger, kernel: cfg.Kernel,
 		cache: cache.New(cfg.CacheBytes), started: time.Now(), groups: make(map[sdk.GroupID]*group),
+		spent:  policy.Budget{Limit: cfg.Budget, Hourly: cfg.BudgetPerHour},
 		staged: make(map[*File]struct{}), carried: make(map[uint64]bool), listing: newGate(), delayed: make(gate, delayedUploads),
 	}
-	t.spent.limit, t.spent.hourly = cfg.Budget, cfg.BudgetPerHour
 	t.root = t.newDir(nil, "", dirRoot)
 	t.root.ino = rootIno
 	t.addControlDir()
@@ -180,13 +181,16 @@ func withDefaults(cfg Config) Config {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	if cfg.Kernel == nil {
+		cfg.Kernel = noKernel{}
+	}
 	if cfg.Pool == nil {
 		cfg.Pool = sdk.NewPool()
 	}
 	if cfg.Known == nil {
 		cfg.Known = make(thisMount)
 	}
-	cfg.Scratch = append(scratchPatterns(), cfg.Scratch...)
+	cfg.Scratch = append(policy.ScratchNames(), cfg.Scratch...)
 	return cfg
 }
 
@@ -292,38 +296,36 @@ func (g gate) enter(ctx context.Context) error {
 
 func (g gate) leave() { <-g }
 
-// notice is what the kernel, or the reader of /.svcfs/errors, must be told once no
-// lock is held: a name that changed, a file whose pages are stale, a folder that
-// changed hands, files that may not be shown any more, or an error.
-type notice struct {
-	dir   *Dir
-	name  string
-	file  *File
-	owner *Dir // a folder that became another account's
-	gone  func(*File) bool
-	err   *Error
-}
+// notice tells the kernel, or the reader of /.svcfs/errors, of a change, once no lock is
+// held.
+type notice func(Kernel)
+
+func entryChanged(d *Dir, name string) notice { return func(k Kernel) { k.EntryChanged(d, name) } }
+
+func contentChanged(f *File) notice { return func(k Kernel) { k.ContentChanged(f) } }
+
+func contentGone(match func(*File) bool) notice { return func(k Kernel) { k.ContentGone(match) } }
+
+func ownerChanged(d *Dir) notice { return func(k Kernel) { k.OwnerChanged(d) } }
+
+func (t *Tree) noted(err *Error) notice { return func(Kernel) { t.Note(err) } }
 
 func (t *Tree) tell(notices []notice) {
 	t.mu.RLock()
 	kernel := t.kernel
 	t.mu.RUnlock()
-	for _, n := range notices {
-		switch {
-		case n.err != nil:
-			t.Note(n.err)
-		case kernel == nil:
-		case n.gone != nil:
-			kernel.ContentGone(n.gone)
-		case n.owner != nil:
-			kernel.OwnerChanged(n.owner)
-		case n.file != nil:
-			kernel.ContentChanged(n.file)
-		default:
-			kernel.EntryChanged(n.dir, n.name)
-		}
+	for _, tell := range notices {
+		tell(kernel)
 	}
 }
+
+// noKernel is the kernel of a tree that nobody mounted.
+type noKernel struct{}
+
+func (noKernel) EntryChanged(*Dir, string)    {}
+func (noKernel) ContentChanged(*File)         {}
+func (noKernel) OwnerChanged(*Dir)            {}
+func (noKernel) ContentGone(func(*File) bool) {}
 
 // price returns what action costs where that is known, else fee.
 func (t *Tree) price(action string, fee sdk.Amount) sdk.Amount {

@@ -1,45 +1,28 @@
-package tree
+package policy
 
 import (
 	"path"
 	"strings"
 )
 
-// scratchPatterns are the names that live in memory only (W6): lock, swap,
-// backup and download files of common programs, in path.Match form.
-func scratchPatterns() []string {
+// ScratchNames returns the names that live in memory only (W6): lock, swap, backup and
+// download files of common programs, in path.Match form.
+func ScratchNames() []string {
 	return []string{".~lock.*#", "*.swp", "*.swx", "*~", "4913", ".goutputstream-*", "*.tmp", "*.part", "*.crdownload",
 		".#*", "#*#", ".fuse_hidden*", ".nfs*", ".DS_Store", "._*", ".Trash-*", ".xdp-*"}
 }
 
-// isScratch reports whether a file called name in d is never uploaded under it.
-func (d *Dir) isScratch(name string) bool {
-	d.t.mu.RLock()
-	defer d.t.mu.RUnlock()
-	return d.namesScratch(name)
-}
-
-// namesScratch is isScratch for who holds Tree.mu.
-func (d *Dir) namesScratch(name string) bool {
-	if isScratch(d.t.cfg.Scratch, name) {
-		return true
-	}
-	for at := d; at != nil && at.kind == dirFolder; at = at.parent {
-		if strings.HasSuffix(at.raw, ".git") {
-			return isScratch(gitPatterns(), name)
-		}
-	}
-	return false
-}
-
-// gitPatterns are the names beneath a folder of git's that git renames or links to
+// GitNames returns the names beneath a folder of git's that git renames or links to
 // the real ones. Elsewhere they may be anything: Cargo.lock is no lock.
-func gitPatterns() []string {
+func GitNames() []string {
 	return []string{"*.lock", "tmp_*", ".tmp-*", "packed-refs.new"}
 }
 
-// isScratch reports whether a name matches one of the patterns.
-func isScratch(patterns []string, name string) bool {
+// IsGit reports whether a folder of that name is git's.
+func IsGit(folder string) bool { return strings.HasSuffix(folder, ".git") }
+
+// Matches reports whether a name is one of those that patterns describe.
+func Matches(patterns []string, name string) bool {
 	for _, pattern := range patterns {
 		if ok, _ := path.Match(pattern, name); ok {
 			return true
@@ -48,9 +31,9 @@ func isScratch(patterns []string, name string) bool {
 	return false
 }
 
-// isTemp reports whether the program that creates a file of this name will rename
+// IsTemp reports whether the program that creates a file of this name will rename
 // it. Other programs may choose such a name and mean it: sedan2024 is a car.
-func isTemp(name string, caller Caller) bool {
+func IsTemp(name string, caller Caller) bool {
 	program := ""
 	switch {
 	case isTempOfRsync(name):

@@ -1,0 +1,94 @@
+package policy
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk"
+)
+
+// Budget adds up what a mount was charged and what it is about to be (R6). It is safe
+// for concurrent use.
+type Budget struct {
+	Limit  sdk.Amount // in all; zero = none
+	Hourly sdk.Amount // in any hour; zero = none
+
+	mu       sync.Mutex
+	spent    sdk.Amount
+	reserved sdk.Amount // of charges under way
+	recent   []charge   // of the last hour, oldest first; only with an hourly limit
+}
+
+type charge struct {
+	at  time.Time
+	fee sdk.Amount
+}
+
+// Reserve sets price aside for a charge that is about to be made, or refuses it
+// when it would exceed a limit. An unknown price is zero: it is refused once a
+// limit is reached. Call Settle afterwards.
+func (b *Budget) Reserve(now time.Time, price sdk.Amount) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !allows(b.Limit, plus(b.spent, b.reserved), price) {
+		return OverBudget("this would cost " + price.Tokens() + " tokens, and the mount has spent or set aside " +
+			plus(b.spent, b.reserved).Tokens() + " of its budget of " + b.Limit.Tokens())
+	}
+	if hour := b.lastHour(now); !allows(b.Hourly, plus(hour, b.reserved), price) {
+		return OverBudget("this would cost " + price.Tokens() + " tokens, and the mount has spent or set aside " +
+			plus(hour, b.reserved).Tokens() + " of its budget of " + b.Hourly.Tokens() + " for this hour")
+	}
+	b.reserved = plus(b.reserved, price)
+	return nil
+}
+
+// OverBudget is a charge that a limit does not allow.
+type OverBudget string
+
+func (e OverBudget) Error() string { return string(e) }
+
+// allows reports whether used and price together stay within limit.
+func allows(limit, used, price sdk.Amount) bool {
+	return limit.IsZero() || plus(used, price).Cmp(limit) <= 0 && (!price.IsZero() || used.Cmp(limit) < 0)
+}
+
+// Settle ends a reservation of price; fee is what was charged in the end.
+func (b *Budget) Settle(now time.Time, price, fee sdk.Amount) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if left, ok := b.reserved.Sub(price); ok {
+		b.reserved = left
+	}
+	b.spent = plus(b.spent, fee)
+	if !b.Hourly.IsZero() && !fee.IsZero() {
+		b.recent = append(b.recent, charge{now, fee})
+	}
+}
+
+// lastHour forgets older charges and adds up the rest. Needs mu.
+func (b *Budget) lastHour(now time.Time) (sum sdk.Amount) {
+	b.recent = slices.DeleteFunc(b.recent, func(c charge) bool { return now.Sub(c.at) >= time.Hour })
+	for _, c := range b.recent {
+		sum = plus(sum, c.fee)
+	}
+	return sum
+}
+
+// Spent returns what was charged.
+func (b *Budget) Spent() sdk.Amount {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.spent
+}
+
+// plus adds; a sum beyond what an Amount holds stays at the larger of the two.
+func plus(a, b sdk.Amount) sdk.Amount {
+	if sum, ok := a.Add(b); ok {
+		return sum
+	}
+	if a.Cmp(b) > 0 {
+		return a
+	}
+	return b
+}
