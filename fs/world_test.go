@@ -3,6 +3,7 @@ package fs
 import (
 	"context"
 	"fmt"
+	"iter"
 
 	"github.com/svcfs/svcfs/fs/tree"
 	"github.com/svcfs/svcfs/fs/tree/treetest"
@@ -48,7 +49,9 @@ func (w *world) failWith(op string, kind *sdk.Kind) {
 }
 
 // watch is what a mount watches; told sends on it.
-func (w *world) watch(context.Context, sdk.Seq) (<-chan sdk.Event, error) { return w.events, nil }
+func (w *world) watch(context.Context, sdk.Seq) (iter.Seq2[sdk.Event, error], error) {
+	return treetest.Events(w.events), nil
+}
 
 // told tells a mount that watches what another account did, and returns once the
 // mount has acted on that: then it takes the next event.

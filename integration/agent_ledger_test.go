@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -65,7 +66,7 @@ func withoutReading(t *testing.T, s *sdktest.Server, rows map[string][]map[strin
 // Where the service lists no records, the scripts read them from the ledger.
 func TestAgentScriptsReadTheLedger(t *testing.T) {
 	s, alice, c := memoryWorld(t, sdktest.GenA, "tëam")
-	receipt, err := c.UploadBytes(t.Context(), "tëam", "f", []byte("content"))
+	receipt, err := c.Group("tëam").Put(t.Context(), "f", bytes.NewReader([]byte("content")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +90,7 @@ func TestAgentScriptsReadTheLedger(t *testing.T) {
 	a.want(agentMissing, "retrieve_and_decrypt.sh", "empty", string(receipt.Ref))
 	a.want(agentAuth, "retrieve_and_decrypt.sh", "foreign", string(receipt.Ref))
 	a.want(agentAuth, "list_group_transactions.sh", "foreign")
-	if _, err := c.RegisterGroup(t.Context(), "liar"); err != nil {
+	if _, err := c.Group("liar").Register(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	a.want(agentMissing, "retrieve_and_decrypt.sh", "liar", string(receipt.Ref))
@@ -108,7 +109,7 @@ func TestAgentScriptsReadTheLedger(t *testing.T) {
 func TestThreat40AgentProcessList(t *testing.T) {
 	s, alice, c := memoryWorld(t, sdktest.GenB, "team")
 	content := strings.Repeat("canary-of-the-content ", 200_000)
-	receipt, err := c.UploadBytes(t.Context(), "team", "f", []byte(content))
+	receipt, err := c.Group("team").Put(t.Context(), "f", bytes.NewReader([]byte(content)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -212,7 +212,7 @@ func memoryWorld(t *testing.T, flavour sdktest.Flavour, group sdk.GroupID) (*sdk
 	s := sdktest.NewServer(t, flavour)
 	alice := s.Account("alice", "100")
 	c := s.Client(t, alice)
-	if _, err := c.RegisterGroup(t.Context(), group); err != nil {
+	if _, err := c.Group(group).Register(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return s, alice, c
@@ -230,7 +230,7 @@ func TestAgentScriptsMeetEveryGeneration(t *testing.T) {
 			if got := a.want(agentDone, "retrieve_and_decrypt.sh", "team", ref); !bytes.Equal(got.out, content) {
 				t.Errorf("%d bytes", len(got.out))
 			}
-			receipt, err := c.UploadBytes(t.Context(), "team", "other", []byte("of the library"))
+			receipt, err := c.Group("team").Put(t.Context(), "other", bytes.NewReader([]byte("of the library")))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -241,7 +241,7 @@ func TestAgentScriptsMeetEveryGeneration(t *testing.T) {
 				t.Errorf("%s", got.out)
 			}
 			text := bytes.Repeat([]byte("the same thing again "), 10_000)
-			if receipt, err = c.UploadBytes(sdk.WithDeflate(t.Context()), "team", "packed", text); err != nil {
+			if receipt, err = c.Group("team").Put(t.Context(), "packed", bytes.NewReader(text), sdk.Compress()); err != nil {
 				t.Fatal(err)
 			}
 			if got := a.want(agentDone, "retrieve_and_decrypt.sh", "team", string(receipt.Ref)); !bytes.Equal(got.out, text) {
@@ -259,11 +259,11 @@ func TestAgentScriptsMeetEveryGeneration(t *testing.T) {
 // A deleted file is refused before anything is asked for.
 func TestAgentScriptsRefuseDeleted(t *testing.T) {
 	s, alice, c := memoryWorld(t, sdktest.Extended, "team")
-	receipt, err := c.UploadBytes(t.Context(), "team", "f", []byte("x"))
+	receipt, err := c.Group("team").Put(t.Context(), "f", bytes.NewReader([]byte("x")))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.DeleteFile(t.Context(), "team", receipt.Ref); err != nil {
+	if err := c.Group("team").Delete(t.Context(), receipt.Ref); err != nil {
 		t.Fatal(err)
 	}
 	a := newAgent(t, s.URL, alice.ID, alice.Key.Reveal())
@@ -275,7 +275,7 @@ func TestAgentScriptsRefuseDeleted(t *testing.T) {
 // A file that was compressed before it was encrypted comes out as it went in.
 func TestAgentScriptsInflate(t *testing.T) {
 	s, alice, c := memoryWorld(t, sdktest.GenB, "team")
-	receipt, err := c.UploadBytes(t.Context(), "team", "f", bytes.Repeat([]byte("compress me "), 10_000))
+	receipt, err := c.Group("team").Put(t.Context(), "f", bytes.NewReader(bytes.Repeat([]byte("compress me "), 10_000)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -494,7 +494,7 @@ func TestThreat41AgentHostileNames(t *testing.T) {
 			t.Parallel()
 			a := newAgent(t, s.URL, alice.ID, alice.Key.Reveal())
 			content := []byte(fmt.Sprint("content ", i))
-			if _, err := c.RegisterGroup(t.Context(), sdk.GroupID(name)); err != nil {
+			if _, err := c.Group(sdk.GroupID(name)).Register(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			write(t, filepath.Join(a.dir, name), content)

@@ -25,6 +25,7 @@ import (
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/sdktest"
 	"github.com/svcfs/svcfs/service/blob/s3test"
 	"github.com/svcfs/svcfs/service/store/pgtest"
 )
@@ -246,10 +247,10 @@ func TestThreeProcessesAreOneService(t *testing.T) {
 	c := newCluster(t, 3)
 	alice, bob := c.account("alice", "100"), c.account("bob", "100")
 	first := c.on(alice, 0)
-	if _, err := first.RegisterGroup(t.Context(), "team"); err != nil {
+	if _, err := first.Group("team").Register(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.on(alice, 1).AddGroupMember(t.Context(), "team", sdk.AccountID(bob.id)); err != nil {
+	if _, err := c.on(alice, 1).Group("team").Add(t.Context(), sdk.AccountID(bob.id)); err != nil {
 		t.Fatal(err)
 	}
 	t.Run("an upload begun on one, sent to the second, finished on the third", func(t *testing.T) { testUploadAcross(t, c, alice, bob) })
@@ -296,7 +297,7 @@ func testUploadAcross(t *testing.T, c *cluster, alice, bob *person) {
 		t.Errorf("the repeated finalize on another process: %v, want %v", again, out)
 	}
 	for i := range c.processes {
-		got, _, err := c.on(bob, i).RetrieveBytes(t.Context(), "team", "across.bin")
+		got, _, err := sdktest.Read(t.Context(), c.on(bob, i).Group("team"), "across.bin")
 		if err != nil || !bytes.Equal(got, content) {
 			t.Errorf("process %d: %d bytes, %v", i, len(got), err)
 		}
@@ -328,13 +329,13 @@ func testThroughProxy(t *testing.T, c *cluster, alice, bob *person) {
 func testRevokeAcross(t *testing.T, c *cluster, alice *person) {
 	carol := c.account("carol", "100")
 	owner := c.on(alice, 0)
-	if _, err := owner.AddGroupMember(t.Context(), "team", sdk.AccountID(carol.id)); err != nil {
+	if _, err := owner.Group("team").Add(t.Context(), sdk.AccountID(carol.id)); err != nil {
 		t.Fatal(err)
 	}
 	b := c.login(carol, 0)
 	_, out := b.tool(1, "prepare_upload", map[string]any{"group_id": "team", "filename": "late"})
 	late, _ := out["result"].(map[string]any)
-	entries, err := owner.Entries(t.Context(), "team", 0)
+	entries, err := sdk.Collect(owner.Group("team").List(t.Context()))
 	if err != nil || len(entries) == 0 {
 		t.Fatal(err)
 	}
@@ -355,7 +356,7 @@ func testRevokeAcross(t *testing.T, c *cluster, alice *person) {
 			}
 		})
 	}
-	if _, err := c.on(alice, 2).RevokeGroupMember(t.Context(), "team", sdk.AccountID(carol.id)); err != nil {
+	if _, err := c.on(alice, 2).Group("team").Revoke(t.Context(), sdk.AccountID(carol.id)); err != nil {
 		t.Error(err)
 	}
 	revoked.Store(true)
@@ -392,7 +393,7 @@ func testRotateAcross(t *testing.T, c *cluster) {
 
 func testMoneyAcross(t *testing.T, c *cluster) {
 	erin := c.account("erin", "1.03") // a group for 0.64, ten uploads for 0.039
-	if _, err := c.on(erin, 0).RegisterGroup(t.Context(), "erins"); err != nil {
+	if _, err := c.on(erin, 0).Group("erins").Register(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	clients := []*sdk.Client{c.on(erin, 0), c.on(erin, 1), c.on(erin, 2)}
@@ -400,7 +401,7 @@ func testMoneyAcross(t *testing.T, c *cluster) {
 	var wg sync.WaitGroup
 	for i := range 50 {
 		wg.Go(func() {
-			_, err := clients[i%3].UploadBytes(t.Context(), "erins", fmt.Sprintf("f%d", i), []byte{byte(i)})
+			_, err := clients[i%3].Group("erins").Put(t.Context(), fmt.Sprintf("f%d", i), bytes.NewReader([]byte{byte(i)}))
 			switch {
 			case err == nil:
 				done.Add(1)
@@ -433,7 +434,7 @@ func testKillUnderLoad(t *testing.T, c *cluster, alice, bob *person) {
 			for n := 0; ctx.Err() == nil; n++ {
 				name := fmt.Sprintf("load-%d-%d", i, n)
 				content := bytes.Repeat([]byte(name+" "), 1+n%300)
-				if _, err := client.UploadBytes(ctx, "team", name, content); err != nil {
+				if _, err := client.Group("team").Put(ctx, name, bytes.NewReader(content)); err != nil {
 					continue // the killed one's clients fail; nothing is promised to them
 				}
 				mu.Lock()
@@ -466,7 +467,7 @@ func testKillUnderLoad(t *testing.T, c *cluster, alice, bob *person) {
 	wg.Wait()
 	reader := c.on(bob, 1)
 	for name, content := range acknowledged {
-		got, _, err := reader.RetrieveBytes(t.Context(), "team", name)
+		got, _, err := sdktest.Read(t.Context(), reader.Group("team"), name)
 		if err != nil || !bytes.Equal(got, content) {
 			t.Errorf("%s was acknowledged: %d of %d bytes, %v", name, len(got), len(content), err)
 		}
@@ -478,7 +479,7 @@ func testKillUnderLoad(t *testing.T, c *cluster, alice, bob *person) {
 func testStoresGone(t *testing.T, c *cluster, alice *person) {
 	b, client := c.login(alice, 0), c.on(alice, 0)
 	works := func() string {
-		if _, err := client.UploadBytes(t.Context(), "team", "after", []byte("after")); err != nil {
+		if _, err := client.Group("team").Put(t.Context(), "after", bytes.NewReader([]byte("after"))); err != nil {
 			return err.Error()
 		}
 		return ""

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/sdktest"
 )
 
 // npmVersion is the newest nova-sdk-js in the npm registry. The versions 1.1 and
@@ -222,11 +223,11 @@ func (x *exchange) read(with func(*person, string, string, ...string) (json.RawM
 // fromGo uploads with our SDK and reads with both JavaScript clients.
 func (x *exchange) fromGo(name string, content []byte, deflate bool) {
 	x.t.Helper()
-	ctx := x.t.Context()
+	var opts []sdk.Option
 	if deflate {
-		ctx = sdk.WithDeflate(ctx)
+		opts = []sdk.Option{sdk.Compress()}
 	}
-	r, err := x.c.UploadBytes(ctx, "team", name, content)
+	r, err := x.c.Group("team").Put(x.t.Context(), name, bytes.NewReader(content), opts...)
 	if err != nil {
 		x.t.Fatal(err)
 	}
@@ -273,7 +274,7 @@ func (x *exchange) fromJavaScript(name string, content []byte, deflate bool) {
 		if err := json.Unmarshal(said, &uploaded); err != nil || problem != "" {
 			x.t.Fatalf("%s: %s, %s, %v", program, said, problem, err)
 		}
-		got, plain, err := x.c.RetrieveBytes(x.t.Context(), "team", uploaded.CID)
+		got, plain, err := sdktest.Read(x.t.Context(), x.c.Group("team"), uploaded.CID)
 		if err != nil || !bytes.Equal(got, content) || plain.Hash.String() != uploaded.Hash {
 			x.t.Errorf("%s uploaded %d bytes, our SDK reads %d: %v", program, len(content), len(got), err)
 		}

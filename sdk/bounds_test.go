@@ -24,9 +24,9 @@ func TestThreat8PagesWithoutEnd(t *testing.T) {
 		name, field string
 		list        func(c *sdk.Client) error
 	}{
-		{"names of files", "filename", func(c *sdk.Client) error { _, err := c.Entries(t.Context(), "g", 0); return err }},
-		{"accounts of files", "user_id", func(c *sdk.Client) error { _, err := c.Entries(t.Context(), "g", 0); return err }},
-		{"details of records", "detail", func(c *sdk.Client) error { _, err := c.LedgerRows(t.Context(), "g"); return err }},
+		{"names of files", "filename", func(c *sdk.Client) error { _, err := sdk.Collect(c.Group("g").List(t.Context())); return err }},
+		{"accounts of files", "user_id", func(c *sdk.Client) error { _, err := sdk.Collect(c.Group("g").List(t.Context())); return err }},
+		{"details of records", "detail", func(c *sdk.Client) error { _, err := c.Group("g").Records(t.Context()); return err }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := newServer(t)
@@ -109,7 +109,7 @@ func TestThreat8MoreThanTheRecordedSize(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer b.Release()
-			plain, err := c.Retrieve(t.Context(), entry, b)
+			plain, err := c.Group(entry.Group).Retrieve(t.Context(), entry, b)
 			if !errors.Is(err, tc.want) || err == nil && plain.Size != entry.Size {
 				t.Errorf("%+v, %v", plain, err)
 			}

@@ -23,7 +23,7 @@ func TestChangesAreRepeatedOnlyWhenRefusedUnseen(t *testing.T) {
 			s, c := world(t, sdktest.Extended)
 			before := s.Hits(path)
 			s.Disturb(path, scripted(say(tc.status, `{"error":"not now"}`)))
-			_, err := c.RegisterGroup(t.Context(), "another")
+			_, err := c.Group("another").Register(t.Context())
 			if n := s.Hits(path) - before; n != tc.requests || sdk.KindOf(err) != tc.kind || (err == nil) != (tc.requests == 2) {
 				t.Errorf("%d requests, %v", n, err)
 			}

@@ -30,9 +30,9 @@ func putWrong(t *testing.T, s *sdktest.Server, alice *sdk.Client, g sdk.GroupID,
 			next.ServeHTTP(w, r)
 		})
 	})
-	_, _ = alice.UploadBytes(t.Context(), g, "wrong", content) // she is told that it is not what she sent
+	_, _ = alice.Group(g).Put(t.Context(), "wrong", bytes.NewReader(content)) // she is told that it is not what she sent
 	s.Disturb(path, nil)
-	list, err := alice.Entries(t.Context(), g, 0)
+	list, err := sdk.Collect(alice.Group(g).List(t.Context()))
 	if err != nil || len(list) != 1 || list[0].Hash.String() != wrong {
 		t.Fatalf("recorded is %v, %v", list, err)
 	}
@@ -44,10 +44,10 @@ func putWrong(t *testing.T, s *sdktest.Server, alice *sdk.Client, g sdk.GroupID,
 func TestFailedRetrievalsShareAClaim(t *testing.T) {
 	s := sdktest.NewServer(t, sdktest.Extended)
 	alice, bob := s.Client(t, s.Account("alice", "10")), s.Client(t, s.Account("bob", "1"))
-	if _, err := alice.RegisterGroup(t.Context(), "g"); err != nil {
+	if _, err := alice.Group("g").Register(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := alice.AddGroupMember(t.Context(), "g", bob.Account()); err != nil {
+	if _, err := alice.Group("g").Add(t.Context(), bob.Account()); err != nil {
 		t.Fatal(err)
 	}
 	e := putWrong(t, s, alice, "g", []byte("content"))
@@ -57,7 +57,7 @@ func TestFailedRetrievalsShareAClaim(t *testing.T) {
 	}
 	defer b.Release()
 	for range 10 {
-		_, err := bob.Retrieve(t.Context(), e, b)
+		_, err := bob.Group(e.Group).Retrieve(t.Context(), e, b)
 		if !errors.Is(err, sdk.ErrWrongContent) || !errors.Is(err, sdk.ErrCorrupt) || strings.Contains(err.Error(), "content of") || b.Len() != 0 {
 			t.Fatalf("%v, and %d bytes", err, b.Len())
 		}
@@ -67,12 +67,12 @@ func TestFailedRetrievalsShareAClaim(t *testing.T) {
 		t.Errorf("after ten tries bob has %s, %v; want one charge of 0.013", left.Tokens(), err)
 	}
 	// A retrieval that succeeded is over: the next one is another.
-	r, err := alice.UploadBytes(t.Context(), "g", "right", []byte("right"))
+	r, err := alice.Group("g").Put(t.Context(), "right", bytes.NewReader([]byte("right")))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if _, err := bob.Retrieve(t.Context(), sdk.Entry{Group: "g", Ref: r.Ref, Hash: r.Hash, Size: r.Size}, b); err != nil {
+		if _, err := bob.Group(sdk.Entry{Group: "g", Ref: r.Ref, Hash: r.Hash, Size: r.Size}.Group).Retrieve(t.Context(), sdk.Entry{Group: "g", Ref: r.Ref, Hash: r.Hash, Size: r.Size}, b); err != nil {
 			t.Fatal(err)
 		}
 	}

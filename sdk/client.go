@@ -3,9 +3,38 @@
 // ciphertext, and content that comes back is compared with the hash the ledger
 // recorded before anybody sees it.
 //
-// Every method takes a context, returns an [*Error], and says in its
-// documentation what it costs. The client never follows redirects, bounds every
+//	c, err := sdk.New("alice.svc.testnet", sdk.Config{URL: "https://files.example.org", APIKey: sdk.NewSecret(key)})
+//	g := c.Group("team")
+//	receipt, err := g.Put(ctx, "report.pdf", file)
+//	f, err := g.Open(ctx, "report.pdf")
+//	for entry, err := range g.List(ctx) { … }
+//
+// Every call that asks the service takes a context, returns an [*Error], and says in
+// its documentation what it costs. The client never follows redirects, bounds every
 // answer, and repeats a request only where repeating cannot be charged twice.
+//
+// The operations of the specification, and what does them:
+//
+//	upload                   [Group.Put]
+//	retrieve                 [Group.Open]
+//	registerGroup            [Group.Register]
+//	addGroupMember           [Group.Add]
+//	joinGroup                [Group.Join]
+//	revokeGroupMember        [Group.Revoke]
+//	authStatus               [Client.AuthStatus]
+//	isAuthorized             [Group.IsAuthorized]
+//	getGroupOwner            [Group.Owner]
+//	getGroupChecksum         [Group.Checksum]
+//	getTransactionsForGroup  [Group.List]
+//	getOwnedGroups           [Client.OwnedGroups]
+//	getMemberGroups          [Client.MemberGroups]
+//	getGroupMembers          [Group.Members]
+//	getBalance               [Client.Balance]
+//	estimateFee              [Client.EstimateFee]
+//	refreshToken             [Client.RefreshToken]
+//	getNetworkInfo           [Client.NetworkInfo]
+//	computeHash              [ComputeHash]
+//	computeHashAsync         [ComputeHashReader]
 package sdk
 
 import (
@@ -80,22 +109,31 @@ func New(account AccountID, cfg Config) (*Client, error) {
 	}
 	c := &Client{account: account, cfg: cfg, memory: memory, pool: NewPool(), seenKeys: make(map[[32]byte]string), unfinished: make(map[uploadKey]*ticket),
 		sending: make(map[uploadKey]chan struct{}), receipts: make(map[Ref]struct{}), claims: make(map[Ref]string)}
+	transport := cfg.Transport
+	if transport == nil {
+		transport = newTransport()
+	}
 	c.http = &http.Client{
-		Transport: &http.Transport{
-			Proxy:                  proxyFor,
-			DialContext:            (&net.Dialer{Timeout: dialTimeout}).DialContext,
-			TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
-			MaxIdleConnsPerHost:    keptConnections,
-			IdleConnTimeout:        90 * time.Second,
-			DisableCompression:     true, // answers are bounded as they are on the wire
-			MaxResponseHeaderBytes: maxErrorBytes,
-			ReadBufferSize:         transferBuffer,
-			WriteBufferSize:        transferBuffer,
-		},
+		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	c.tokens.client = c
 	return c, nil
+}
+
+// newTransport is what a client sends with unless its caller has something else.
+func newTransport() http.RoundTripper {
+	return &http.Transport{
+		Proxy:                  proxyFor,
+		DialContext:            (&net.Dialer{Timeout: dialTimeout}).DialContext,
+		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
+		MaxIdleConnsPerHost:    keptConnections,
+		IdleConnTimeout:        90 * time.Second,
+		DisableCompression:     true, // answers are bounded as they are on the wire
+		MaxResponseHeaderBytes: maxErrorBytes,
+		ReadBufferSize:         transferBuffer,
+		WriteBufferSize:        transferBuffer,
+	}
 }
 
 // proxyFor honours the environment's proxy, but never for loopback, and never
@@ -114,13 +152,15 @@ func (c *Client) Account() AccountID { return c.account }
 // program; closing the client leaves it open.
 func (c *Client) Pool() *Pool { return c.pool }
 
-// Close drops idle connections and what was asked for ahead of an upload, and
+// Close drops idle connections, but for those of [Config].Transport, and what was asked for ahead of an upload, and
 // writes what was seen of the service. Calls under way go on. Errors: [KindCorrupt]
 // when another client was shown another history, [KindOther] when nothing could be
 // written.
 func (c *Client) Close() error {
 	c.closeShelf()
-	c.http.CloseIdleConnections()
+	if c.cfg.Transport == nil {
+		c.http.CloseIdleConnections()
+	}
 	err := c.memory.Close()
 	switch {
 	case err == nil:
@@ -131,7 +171,8 @@ func (c *Client) Close() error {
 	return &Error{Op: "close client", Kind: KindOther, Code: wire.CodeState, Err: err}
 }
 
-// NetworkInfo returns the configuration in use. Local, free.
+// NetworkInfo returns the network, the contract and the addresses in use, and no
+// other setting. Local, free. Specification 4.2 (getNetworkInfo).
 func (c *Client) NetworkInfo() NetworkInfo {
 	return NetworkInfo{Network: c.cfg.networkName(), ContractID: c.cfg.ContractID, RPCURL: c.cfg.RPCURL,
 		MCPURL: c.cfg.MCPURL, AuthURL: c.cfg.AuthURL, AccountPage: c.cfg.hostedPage()}
@@ -218,8 +259,21 @@ func offered(caps wire.Capabilities, feature string) bool {
 	return slices.Contains(caps.Features, feature)
 }
 
-// Price tells what an action ("upload", "retrieve", "register_group", …) costs,
-// where the service has said so already. Local, free.
+// The actions that [Client.Price] and [Client.EstimateFee] know of beside what the
+// Event constants name. Each is a whole call of this package.
+const (
+	ActionUpload   = "upload"   // [Group.Put]
+	ActionRetrieve = "retrieve" // [Group.Open]
+	ActionRegister = EventRegistered
+	ActionAdd      = EventAdded
+	ActionRevoke   = EventRevoked
+	ActionJoin     = EventJoined
+	ActionDelete   = EventDeleted
+	ActionRename   = EventRenamed
+)
+
+// Price tells what an action costs, as [Client.EstimateFee] does, where the service
+// has said so already. Local, free.
 func (c *Client) Price(action string) (Amount, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/url"
 	"path/filepath"
 	"strings"
@@ -66,6 +67,11 @@ type Config struct {
 	InsecureHTTP bool          // allow http:// to hosts other than loopback
 	MaxFileBytes int64         // largest plaintext handled, in bytes; 0 = DefaultMaxFileBytes
 	Timeout      time.Duration // of a request without file content; 0 = DefaultTimeout
+
+	// Transport sends the requests, which carry the key and session tokens; nil is one
+	// of the client's own, which uses the environment's proxy for https only. Redirects
+	// are never followed. It must not change the requests' bodies.
+	Transport http.RoundTripper
 }
 
 // resolve fills in defaults and checks every address.

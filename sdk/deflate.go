@@ -1,7 +1,6 @@
 package sdk
 
 import (
-	"context"
 	"errors"
 
 	"github.com/svcfs/svcfs/format"
@@ -19,27 +18,12 @@ const (
 // errDoesNotPay ends a compression whose result is hardly smaller.
 var errDoesNotPay = errors.New("compressing does not pay")
 
-type deflateKey struct{}
-
-// WithDeflate makes uploads with the returned context compress content before it
-// is encrypted, where a sample of it says that this pays. It is off by default:
-// the JavaScript SDK 1.0.3 and 1.1 hand out the compressed bytes as content,
-// without an error. The hash in the ledger stays that of the content.
-func WithDeflate(ctx context.Context) context.Context {
-	return context.WithValue(ctx, deflateKey{}, true)
-}
-
-func wantsDeflate(ctx context.Context) bool {
-	want, _ := ctx.Value(deflateKey{}).(bool)
-	return want
-}
-
 // pack decides what is sealed: the content itself, or compressed into a buffer
 // of its own, which release gives back. A repeated upload is packed as before,
 // because its ciphertext may be there already.
-func (u *uploading) pack(ctx context.Context) (release func(), err error) {
+func (u *uploading) pack() (release func(), err error) {
 	u.body = u.buf
-	want := wantsDeflate(ctx)
+	want := u.compress
 	if u.ticket != nil {
 		want = u.ticket.deflated
 	}

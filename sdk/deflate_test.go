@@ -71,14 +71,13 @@ func TestDeflate(t *testing.T) {
 			t.Run(flavour.String()+"/"+tc.name, func(t *testing.T) {
 				s, c := world(t, flavour)
 				seen := spy(s)
-				ctx := sdk.WithDeflate(t.Context())
 				b, err := c.Pool().Get(int64(len(tc.content)))
 				if err != nil {
 					t.Fatal(err)
 				}
 				defer b.Release()
 				copy(b.Bytes(), tc.content)
-				r, err := c.Upload(ctx, "g", "f.log", b)
+				r, err := c.Group("g").Upload(t.Context(), "f.log", b, sdk.Compress())
 				if err != nil || r.Hash != sdk.ComputeHash(tc.content) || r.Size != int64(len(tc.content)) {
 					t.Fatalf("%+v, %v", r, err)
 				}
@@ -93,7 +92,7 @@ func TestDeflate(t *testing.T) {
 						t.Errorf("the format is %s", *seen.format.Load())
 					}
 				}
-				got, plain, err := c.RetrieveBytes(t.Context(), "g", string(r.Ref))
+				got, plain, err := sdktest.Read(t.Context(), c.Group("g"), string(r.Ref))
 				if err != nil || !bytes.Equal(got, tc.content) || plain.Size != int64(len(tc.content)) {
 					t.Errorf("%d bytes come back, %+v, %v", len(got), plain, err)
 				}
@@ -103,7 +102,7 @@ func TestDeflate(t *testing.T) {
 	t.Run("off by default", func(t *testing.T) {
 		s, c := world(t, sdktest.GenB)
 		seen := spy(s)
-		if _, err := c.UploadBytes(t.Context(), "g", "f.log", text); err != nil {
+		if _, err := c.Group("g").Put(t.Context(), "f.log", bytes.NewReader(text)); err != nil {
 			t.Fatal(err)
 		}
 		if seen.size.Load() < int64(len(text)) || strings.Contains(string(*seen.format.Load()), "compression") {
@@ -113,7 +112,7 @@ func TestDeflate(t *testing.T) {
 }
 
 // A repeat after a lost answer is packed as the first time, whatever the
-// repeat's context says: it is charged once and can be read.
+// repeat's options say: it is charged once and can be read.
 func TestDeflateAndLostAnswers(t *testing.T) {
 	text := []byte(strings.Repeat("the same thing again and again\n", 10_000))
 	for _, deflateFirst := range []bool{true, false} {
@@ -121,19 +120,19 @@ func TestDeflateAndLostAnswers(t *testing.T) {
 		s.Disturb(wire.PathTools+wire.OpFinalizeUpload, func(next http.Handler) http.Handler {
 			return http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 		})
-		first, then := t.Context(), sdk.WithDeflate(t.Context())
+		first, then := []sdk.Option(nil), []sdk.Option{sdk.Compress()}
 		if deflateFirst {
 			first, then = then, first
 		}
-		if _, err := c.UploadBytes(first, "g", "f", text); err == nil {
+		if _, err := c.Group("g").Put(t.Context(), "f", bytes.NewReader(text), first...); err == nil {
 			t.Fatal("a lost answer is no error")
 		}
 		s.Disturb(wire.PathTools+wire.OpFinalizeUpload, nil)
-		r, err := c.UploadBytes(then, "g", "f", text)
+		r, err := c.Group("g").Put(t.Context(), "f", bytes.NewReader(text), then...)
 		if err != nil || s.Records() != 1 {
 			t.Fatalf("%d records, %v", s.Records(), err)
 		}
-		if got, _, err := c.RetrieveBytes(t.Context(), "g", string(r.Ref)); err != nil || !bytes.Equal(got, text) {
+		if got, _, err := sdktest.Read(t.Context(), c.Group("g"), string(r.Ref)); err != nil || !bytes.Equal(got, text) {
 			t.Errorf("%d bytes, %v", len(got), err)
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// Every method of a client says what it costs, whether it needs the API key, and
-// which errors to expect.
+// Every method of a client and of a group says what it costs, whether it needs the API
+// key, and which errors to expect.
 func TestEveryMethodSaysItsPriceAndWhatItNeeds(t *testing.T) {
 	paths, err := filepath.Glob("*.go")
 	if err != nil {
@@ -20,22 +20,22 @@ func TestEveryMethodSaysItsPriceAndWhatItNeeds(t *testing.T) {
 	price := regexp.MustCompile(`(?i)\b(free|costs?)\b`)
 	needs := regexp.MustCompile(`(?i)\b(API key|no authentication|local)\b`)
 	errs := regexp.MustCompile(`\bErrors?\b|\berrors,? like\b|\[Kind|\blocal\b|\bLocal\b`)
-	like := regexp.MustCompile(`\[Client\.\w+\]`) // the same as another
+	like := regexp.MustCompile(`\[(Client|Group)\.\w+\]`) // the same as another
 	seen := 0
 	look := func(n ast.Node) bool {
 		f, ok := n.(*ast.FuncDecl)
 		if !ok || f.Recv == nil || !f.Name.IsExported() {
 			return true
 		}
-		star, ok := f.Recv.List[0].Type.(*ast.StarExpr)
-		if !ok {
-			return true
+		of := f.Recv.List[0].Type
+		if star, ok := of.(*ast.StarExpr); ok {
+			of = star.X
 		}
-		if of, ok := star.X.(*ast.Ident); !ok || of.Name != "Client" {
+		if id, ok := of.(*ast.Ident); !ok || id.Name != "Client" && id.Name != "Group" {
 			return true
 		}
 		switch f.Name.Name {
-		case "Account", "Pool", "Close": // of the client itself
+		case "Account", "Pool", "Group", "Close": // of the client itself
 			return true
 		}
 		seen++
@@ -64,6 +64,52 @@ func TestEveryMethodSaysItsPriceAndWhatItNeeds(t *testing.T) {
 	if seen < 30 {
 		t.Errorf("%d methods", seen)
 	}
+}
+
+// Each of the twenty operations of the specification is found by its name in the
+// package's documentation, at what does it.
+func TestEveryOperationIsFoundInTheDocumentation(t *testing.T) {
+	files := gotoken.NewFileSet()
+	packages, err := parser.ParseDir(files, ".", nil, parser.ParseComments) //nolint:staticcheck // one package, no build tags
+	if err != nil {
+		t.Fatal(err)
+	}
+	var overview string
+	docs := map[string]string{} // by name, such as Group.Put
+	for _, file := range packages["sdk"].Files {
+		overview += file.Doc.Text()
+		for _, decl := range file.Decls {
+			if f, ok := decl.(*ast.FuncDecl); ok {
+				docs[nameOf(f)] = f.Doc.Text()
+			}
+		}
+	}
+	listed := regexp.MustCompile(`(?m)^\s+(\w+)\s+\[([\w.]+)\]$`)
+	found := map[string]string{}
+	for _, line := range listed.FindAllStringSubmatch(overview, -1) {
+		found[line[1]] = line[2]
+	}
+	for _, operation := range []string{"upload", "retrieve", "registerGroup", "addGroupMember", "joinGroup", "revokeGroupMember", "authStatus", "isAuthorized",
+		"getGroupOwner", "getGroupChecksum", "getTransactionsForGroup", "getOwnedGroups", "getMemberGroups", "getGroupMembers", "getBalance", "estimateFee",
+		"refreshToken", "getNetworkInfo", "computeHash", "computeHashAsync"} {
+		if does := found[operation]; !strings.Contains(docs[does], "("+operation+")") {
+			t.Errorf("%s: the overview names %q, whose comment does not name the operation: %s", operation, does, docs[does])
+		}
+	}
+}
+
+func nameOf(f *ast.FuncDecl) string {
+	if f.Recv == nil {
+		return f.Name.Name
+	}
+	of := f.Recv.List[0].Type
+	if star, ok := of.(*ast.StarExpr); ok {
+		of = star.X
+	}
+	if id, ok := of.(*ast.Ident); ok {
+		return id.Name + "." + f.Name.Name
+	}
+	return f.Name.Name
 }
 
 // Everything that a user of the library can name is documented, in every package

@@ -12,29 +12,6 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
-// Entries lists the file records of g whose ChangedSeq is larger than after, in
-// that order, deleted ones included; 0 lists all. A service without paging
-// answers all of them every time, in upload order; the caller merges by Ref.
-//
-// From a service with the extension "chains" an entry is built from records whose
-// hashes were computed here, which are all that the service signed for the group,
-// in a history that continues the one seen before; else the answer is
-// [KindCorrupt]. Any other service is believed.
-//
-// Rows are hostile input. A field of the wrong JSON type makes the whole answer
-// [KindCorrupt]. A row without a reference is left out. A row whose hash cannot
-// be read has a zero Hash: no content matches it, so it cannot be retrieved. A
-// negative size is [SizeUnknown].
-//
-// Free at a service of one's own, else see [Client.ReadPrice]. Needs the API key, and
-// membership in g or an open group. Errors: [KindNotFound],
-// [KindNotAuthorized], [KindUnavailable], [KindTimeout]. Source: specification
-// 4.2 (getTransactionsForGroup), wire protocol 4.4.
-func (c *Client) Entries(ctx context.Context, g GroupID, after Seq) ([]Entry, error) {
-	entries, err := c.entries(ctx, g, after)
-	return entries, c.wrap("list", g, "", err)
-}
-
 func (c *Client) entries(ctx context.Context, g GroupID, after Seq) ([]Entry, error) {
 	proves, err := c.offers(ctx, wire.CapChains)
 	if err != nil {
@@ -167,38 +144,6 @@ func parseTime(ns string) time.Time {
 		return time.Time{}
 	}
 	return time.Unix(0, n)
-}
-
-// Find returns what nameOrRef means in g: the file of exactly that reference,
-// else the newest living upload of the name that is shown so or recorded so
-// ([names.Listing.Resolve]), else the one whose hash starts with it (12 digits at
-// least). Free; needs the API key, and membership in g or
-// an open group. Errors are those of [Client.Entries].
-func (c *Client) Find(ctx context.Context, g GroupID, nameOrRef string) (Entry, error) {
-	entries, err := c.Entries(ctx, g, 0)
-	if err != nil {
-		return Entry{}, err
-	}
-	files := make([]names.File, len(entries))
-	for i := range entries {
-		files[i] = entries[i].Named()
-	}
-	list := names.List(files)
-	best, ok := list.Newest(list.Resolve(nameOrRef))
-	digits := strings.ToLower(nameOrRef)
-	for i, e := range entries {
-		if string(e.Ref) == nameOrRef {
-			return e, nil
-		}
-		isHash := len(digits) >= names.HashDigits && e.Deleted == nil && strings.HasPrefix(e.Hash.String(), digits)
-		if !ok && isHash && (best < 0 || entries[best].Seq <= e.Seq) {
-			best = i
-		}
-	}
-	if best < 0 {
-		return Entry{}, &Error{Op: "find " + quote(nameOrRef), Group: g, Kind: KindNotFound, Code: wire.CodeFileNotFound, Err: errors.New("not found: no file of this name or reference")}
-	}
-	return entries[best], nil
 }
 
 // Named returns what names e in a listing. A rename makes a name as young as itself,

@@ -1,6 +1,7 @@
 package sdk_test
 
 import (
+	"context"
 	"log"
 	"slices"
 	"testing"
@@ -40,4 +41,17 @@ func connect() (alice, bob *sdk.Client, done func()) {
 			end()
 		}
 	}
+}
+
+// share is connect with a group "team" of alice's, of which bob is a member.
+func share() (team sdk.Group, bob *sdk.Client, done func()) {
+	alice, bob, done := connect()
+	team = alice.Group("team")
+	if _, err := team.Register(context.Background()); err != nil {
+		log.Fatal(err)
+	}
+	if _, err := team.Add(context.Background(), bob.Account()); err != nil {
+		log.Fatal(err)
+	}
+	return team, bob, done
 }

@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log"
+	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -21,22 +22,25 @@ func Example() {
 	defer done()
 	ctx := context.Background()
 
-	if _, err := alice.RegisterGroup(ctx, "team"); err != nil {
+	g := alice.Group("team")
+	if _, err := g.Register(ctx); err != nil {
 		log.Fatal(err)
 	}
-	if _, err := alice.AddGroupMember(ctx, "team", bob.Account()); err != nil {
+	if _, err := g.Add(ctx, bob.Account()); err != nil {
 		log.Fatal(err)
 	}
-	if _, err := alice.UploadBytes(ctx, "team", "notes/today.txt", []byte("Meet at nine.")); err != nil {
+	if _, err := g.Put(ctx, "notes/today.txt", strings.NewReader("Meet at nine.")); err != nil {
 		log.Fatal(err)
 	}
 
-	content, plain, err := bob.RetrieveBytes(ctx, "team", "notes/today.txt")
+	f, err := bob.Group("team").Open(ctx, "notes/today.txt")
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Printf("%s (%d bytes, %s)\n", content, plain.Size, plain.ContentType)
-	// Output: Meet at nine. (13 bytes, text/plain)
+	defer f.Close()
+	content, err := io.ReadAll(f)
+	fmt.Printf("%s (%s, by %s) %v\n", content, f.Entry().ContentType, f.Entry().Uploader, err)
+	// Output: Meet at nine. (text/plain, by alice.svc.testnet) <nil>
 }
 
 // A client of a self-hosted service; without URL it is one of the hosted service.
@@ -61,6 +65,31 @@ func ExampleNew_refused() {
 	// Output: true
 }
 
+// counting counts what is sent.
+type counting struct {
+	http.RoundTripper
+	n int
+}
+
+func (c *counting) RoundTrip(r *http.Request) (*http.Response, error) {
+	c.n++
+	return c.RoundTripper.RoundTrip(r)
+}
+
+// Requests go through a transport of the caller's: for metrics, traces, or a proxy.
+func ExampleConfig_transport() {
+	alice, _, done := connect()
+	defer done()
+	sent := &counting{RoundTripper: http.DefaultTransport}
+	c, err := sdk.New(alice.Account(), sdk.Config{URL: alice.NetworkInfo().MCPURL, Transport: sent})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	fmt.Println(c.Health(context.Background()), sent.n)
+	// Output: <nil> 1
+}
+
 // A credential never shows itself.
 func ExampleSecret() {
 	key := sdk.NewSecret("svc_sk_do_not_print")
@@ -68,188 +97,139 @@ func ExampleSecret() {
 	// Output: redacted redacted redacted redacted redacted
 }
 
-// Large files stay in buffers of a pool: outside the garbage-collected heap,
-// sealed in place, and wiped when they are released.
-func ExampleClient_Upload() {
-	alice, _, done := connect()
+// Anything that reads can be put; what it was recorded as is the receipt.
+func ExampleGroup_Put() {
+	team, _, done := share()
+	defer done()
+	f, err := os.CreateTemp("", "report")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+
+	receipt, err := team.Put(context.Background(), "report.txt", f)
+	fmt.Println(receipt.Size, receipt.Hash == sdk.ComputeHash(nil), err)
+	// Output: 0 true <nil>
+}
+
+// A file reads and seeks without a request: all of it was retrieved and verified.
+func ExampleGroup_Open() {
+	team, _, done := share()
 	defer done()
 	ctx := context.Background()
-	if _, err := alice.RegisterGroup(ctx, "team"); err != nil {
+	if _, err := team.Put(ctx, "hello.txt", strings.NewReader("hello, world\n")); err != nil {
 		log.Fatal(err)
 	}
 
-	b, err := alice.Pool().Get(5)
+	f, err := team.Open(ctx, "hello.txt")
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer b.Release()
-	copy(b.Bytes(), "hello")
-
-	receipt, err := alice.Upload(ctx, "team", "hello.txt", b)
-	if err != nil {
+	defer f.Close()
+	if _, err := f.Seek(7, io.SeekStart); err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(receipt.Hash, receipt.Size, receipt.Fee.Tokens())
-	fmt.Println(receipt.Ref != "", receipt.Tx != "")
+	_, err = io.Copy(os.Stdout, f)
+	fmt.Println(err)
 	// Output:
-	// 2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824 5 0.039
-	// true true
-}
-
-func ExampleClient_UploadBytes() {
-	alice, _, done := connect()
-	defer done()
-	ctx := context.Background()
-	if _, err := alice.RegisterGroup(ctx, "team"); err != nil {
-		log.Fatal(err)
-	}
-	receipt, err := alice.UploadBytes(ctx, "team", "hello.txt", []byte("hello"))
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(receipt.Hash == sdk.ComputeHash([]byte("hello")))
-	// Output: true
-}
-
-// Readers, writers and files work too. What is written to a writer was verified
-// first.
-func ExampleClient_UploadReader() {
-	alice, _, done := connect()
-	defer done()
-	ctx := context.Background()
-	if _, err := alice.RegisterGroup(ctx, "team"); err != nil {
-		log.Fatal(err)
-	}
-	if _, err := alice.UploadReader(ctx, "team", "hello.txt", strings.NewReader("hello\n")); err != nil {
-		log.Fatal(err)
-	}
-	if _, err := alice.RetrieveTo(ctx, "team", "hello.txt", os.Stdout); err != nil {
-		log.Fatal(err)
-	}
-	// Output: hello
-}
-
-func ExampleClient_RetrieveFile() {
-	alice, _, done := connect()
-	defer done()
-	ctx := context.Background()
-	if _, err := alice.RegisterGroup(ctx, "team"); err != nil {
-		log.Fatal(err)
-	}
-	dir, err := os.MkdirTemp("", "")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
-	here, back := filepath.Join(dir, "report.txt"), filepath.Join(dir, "back.txt")
-	if err := os.WriteFile(here, []byte("all is well"), 0o600); err != nil {
-		log.Fatal(err)
-	}
-
-	if _, err := alice.UploadFile(ctx, "team", "", here); err != nil {
-		log.Fatal(err)
-	}
-	plain, err := alice.RetrieveFile(ctx, "team", "report.txt", back)
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(plain.Size, plain.Name, plain.ContentType)
-	// Output: 11 report.txt text/plain
-}
-
-// Compression is opt in: old JavaScript clients cannot read what was compressed.
-func ExampleWithDeflate() {
-	alice, _, done := connect()
-	defer done()
-	ctx := context.Background()
-	if _, err := alice.RegisterGroup(ctx, "team"); err != nil {
-		log.Fatal(err)
-	}
-	text := []byte(strings.Repeat("the same line again\n", 1000))
-	receipt, err := alice.UploadBytes(sdk.WithDeflate(ctx), "team", "lines.txt", text)
-	if err != nil {
-		log.Fatal(err)
-	}
-	back, _, err := alice.RetrieveBytes(ctx, "team", "lines.txt")
-	fmt.Println(receipt.Size, receipt.Hash == sdk.ComputeHash(text), len(back), err)
-	// Output: 20000 true 20000 <nil>
-}
-
-// What was retrieved equals the ledger's hash, or there is an error and nothing
-// is in the buffer.
-func ExampleClient_Retrieve() {
-	alice, _, done := connect()
-	defer done()
-	ctx := context.Background()
-	if _, err := alice.RegisterGroup(ctx, "team"); err != nil {
-		log.Fatal(err)
-	}
-	if _, err := alice.UploadBytes(ctx, "team", "hello.txt", []byte("hello")); err != nil {
-		log.Fatal(err)
-	}
-
-	entry, err := alice.Find(ctx, "team", "hello.txt")
-	if err != nil {
-		log.Fatal(err)
-	}
-	b, err := alice.Pool().Get(0)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer b.Release()
-	plain, err := alice.Retrieve(ctx, entry, b)
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Printf("%s %v\n", b.Bytes(), plain.Hash == entry.Hash)
-	// Output: hello true
+	// world
+	// <nil>
 }
 
 // By name, the newest version; by reference, exactly that one.
-func ExampleClient_RetrieveBytes() {
-	alice, _, done := connect()
+func ExampleGroup_OpenRef() {
+	team, _, done := share()
 	defer done()
 	ctx := context.Background()
-	if _, err := alice.RegisterGroup(ctx, "team"); err != nil {
-		log.Fatal(err)
-	}
-	first, err := alice.UploadBytes(ctx, "team", "plan.txt", []byte("one"))
+	first, err := team.Put(ctx, "plan.txt", strings.NewReader("one\n"))
 	if err != nil {
 		log.Fatal(err)
 	}
-	if _, err := alice.UploadBytes(ctx, "team", "plan.txt", []byte("two")); err != nil {
+	if _, err := team.Put(ctx, "plan.txt", strings.NewReader("two\n")); err != nil {
 		log.Fatal(err)
 	}
-	newest, _, err := alice.RetrieveBytes(ctx, "team", "plan.txt")
+	newest, err := team.Open(ctx, "plan.txt")
 	if err != nil {
 		log.Fatal(err)
 	}
-	older, _, err := alice.RetrieveBytes(ctx, "team", string(first.Ref))
+	defer newest.Close()
+	older, err := team.OpenRef(ctx, first.Ref)
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Printf("%s, before it %s\n", newest, older)
-	// Output: two, before it one
+	defer older.Close()
+	_, err = io.Copy(os.Stdout, io.MultiReader(newest, older))
+	fmt.Println(err)
+	// Output:
+	// two
+	// one
+	// <nil>
 }
 
-// Listing is free; the second call asks only for what is new.
-func ExampleClient_Entries() {
-	alice, _, done := connect()
+// A file is an [io/fs.File]: for example net/http serves it, ranges included.
+func ExampleFile() {
+	team, _, done := share()
 	defer done()
 	ctx := context.Background()
-	if _, err := alice.RegisterGroup(ctx, "team"); err != nil {
+	if _, err := team.Put(ctx, "page.html", strings.NewReader("<h1>hello</h1>")); err != nil {
 		log.Fatal(err)
 	}
+	_ = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		f, err := team.Open(r.Context(), "page.html")
+		if err != nil {
+			http.Error(w, "not now", http.StatusServiceUnavailable)
+			return
+		}
+		defer f.Close()
+		info, _ := f.Stat()
+		http.ServeContent(w, r, info.Name(), info.ModTime(), f)
+	})
+}
+
+// Compression is opt in: old JavaScript clients cannot read what was compressed.
+func ExampleCompress() {
+	team, _, done := share()
+	defer done()
+	text := strings.Repeat("the same line again\n", 1000)
+	receipt, err := team.Put(context.Background(), "lines.txt", strings.NewReader(text), sdk.Compress())
+	fmt.Println(receipt.Size, receipt.Hash == sdk.ComputeHash([]byte(text)), err)
+	// Output: 20000 true <nil>
+}
+
+func ExampleProgress() {
+	team, _, done := share()
+	defer done()
+	whole := make(chan bool, 1)
+	report := func(done, total int64) {
+		if done == total {
+			select {
+			case whole <- true:
+			default:
+			}
+		}
+	}
+	if _, err := team.Put(context.Background(), "zeros", strings.NewReader(strings.Repeat("\x00", 1<<20)), sdk.Progress(report)); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(<-whole)
+	// Output: true
+}
+
+// Listing is free; with [sdk.Since] only what is new is asked for.
+func ExampleGroup_List() {
+	team, _, done := share()
+	defer done()
+	ctx := context.Background()
 	var seen sdk.Seq
 	for _, name := range []string{"a.txt", "b.txt"} {
-		if _, err := alice.UploadBytes(ctx, "team", name, []byte(name)); err != nil {
+		if _, err := team.Put(ctx, name, strings.NewReader(name)); err != nil {
 			log.Fatal(err)
 		}
-		entries, err := alice.Entries(ctx, "team", seen)
-		if err != nil {
-			log.Fatal(err)
-		}
-		for _, e := range entries {
+		for e, err := range team.List(ctx, sdk.Since(seen)) {
+			if err != nil {
+				log.Fatal(err)
+			}
 			fmt.Println(e.Name, e.Size, e.Uploader, e.Deleted == nil)
 			seen = max(seen, e.ChangedSeq)
 		}
@@ -259,140 +239,113 @@ func ExampleClient_Entries() {
 	// b.txt 5 alice.svc.testnet true
 }
 
-func ExampleClient_Find() {
-	alice, _, done := connect()
+func ExampleGroup_Stat() {
+	team, _, done := share()
 	defer done()
-	ctx := context.Background()
-	if _, err := alice.RegisterGroup(ctx, "team"); err != nil {
-		log.Fatal(err)
-	}
-	_, err := alice.Find(ctx, "team", "absent.txt")
+	_, err := team.Stat(context.Background(), "absent.txt")
 	fmt.Println(errors.Is(err, sdk.ErrNotFound))
 	// Output: true
 }
 
 // Members come and go; revoking rotates the group's key.
-func ExampleClient_RevokeGroupMember() {
-	alice, bob, done := connect()
+func ExampleGroup_Revoke() {
+	team, bob, done := share()
 	defer done()
 	ctx := context.Background()
-	if _, err := alice.RegisterGroup(ctx, "team"); err != nil {
+	members, err := team.Members(ctx)
+	fmt.Println(members[0].ID, members[1].ID, err)
+	if _, err := team.Revoke(ctx, bob.Account()); err != nil {
 		log.Fatal(err)
 	}
-	if _, err := alice.AddGroupMember(ctx, "team", bob.Account()); err != nil {
-		log.Fatal(err)
-	}
-	members, err := alice.GroupMembers(ctx, "team")
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(members)
-	if _, err := alice.RevokeGroupMember(ctx, "team", bob.Account()); err != nil {
-		log.Fatal(err)
-	}
-	_, err = bob.Entries(ctx, "team", 0)
+	_, err = sdk.Collect(bob.Group("team").List(ctx))
 	fmt.Println(errors.Is(err, sdk.ErrNotAuthorized))
 	// Output:
-	// [alice.svc.testnet bob.svc.testnet]
+	// alice.svc.testnet bob.svc.testnet <nil>
 	// true
 }
 
-// A group for submissions: for a day anybody may join, at most a hundred.
-func ExampleClient_OpenGroup() {
+// A member that only reads.
+func ExampleAs() {
+	team, bob, done := share()
+	defer done()
+	ctx := context.Background()
+	_, err := team.Add(ctx, bob.Account(), sdk.As(sdk.RoleReader))
+	fmt.Println(errors.Is(err, sdk.ErrUnsupported)) // here; svcd has roles
+	// Output: true
+}
+
+// A group for submissions: for a day anybody may join, at most a hundred. Joining
+// twice is no error and costs nothing.
+func ExampleGroup_OpenJoin() {
 	alice, bob, done := connect()
 	defer done()
 	ctx := context.Background()
-	if _, err := alice.OpenGroup(ctx, "submissions", time.Now().Add(24*time.Hour), 100); err != nil {
+	submissions := alice.Group("submissions")
+	if _, err := submissions.OpenJoin(ctx, time.Now().Add(24*time.Hour), sdk.AtMost(100)); err != nil {
 		log.Fatal(err)
 	}
-	for range 2 { // joining twice is fine
-		if _, err := bob.JoinGroup(ctx, "submissions"); err != nil {
-			log.Fatal(err)
-		}
+	for range 2 {
+		joined, err := bob.Group("submissions").Join(ctx)
+		fmt.Println(joined.Message, err)
 	}
-	if _, err := alice.CloseGroup(ctx, "submissions"); err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(bob.IsAuthorized(ctx, "submissions", bob.Account()))
-	// Output: true <nil>
-}
-
-// Whole days; nil keeps files for ever.
-func ExampleClient_SetGroupRetention() {
-	alice, _, done := connect()
-	defer done()
-	ctx := context.Background()
-	if _, err := alice.RegisterGroup(ctx, "team"); err != nil {
-		log.Fatal(err)
-	}
-	days := int64(90)
-	if _, err := alice.SetGroupRetention(ctx, "team", &days); err != nil {
-		log.Fatal(err)
-	}
-	_, err := alice.SetGroupRetention(ctx, "team", nil)
+	_, err := submissions.CloseJoin(ctx)
 	fmt.Println(err)
-	// Output: <nil>
+	// Output:
+	// Joined group 'submissions' <nil>
+	// Already a member of 'submissions' <nil>
+	// <nil>
 }
 
-// Owned groups and those of others, in one list.
-func ExampleClient_Groups() {
-	alice, bob, done := connect()
+func ExampleGroup_SetRetention() {
+	team, _, done := share()
 	defer done()
 	ctx := context.Background()
-	for _, g := range []sdk.GroupID{"team", "private"} {
-		if _, err := alice.RegisterGroup(ctx, g); err != nil {
-			log.Fatal(err)
-		}
-	}
-	if _, err := alice.AddGroupMember(ctx, "team", bob.Account()); err != nil {
+	_, err := team.SetRetention(ctx, 90) // days
+	fmt.Println(err)
+	_, err = team.ClearRetention(ctx) // files are kept
+	fmt.Println(err)
+	// Output:
+	// <nil>
+	// <nil>
+}
+
+// Owned groups and those of others, in one list. Each can be used at once.
+func ExampleClient_Groups() {
+	_, bob, done := share()
+	defer done()
+	ctx := context.Background()
+	groups, err := bob.Groups(ctx)
+	if err != nil {
 		log.Fatal(err)
 	}
-	for _, c := range []*sdk.Client{alice, bob} {
-		groups, err := c.Groups(ctx)
-		if err != nil {
-			log.Fatal(err)
-		}
-		for _, g := range groups {
-			fmt.Println(c.Account(), g.ID, g.Owned)
-		}
+	for _, g := range groups {
+		owner, err := g.Owner(ctx)
+		fmt.Println(g.ID, g.Owned, owner, err)
 	}
-	// Output:
-	// alice.svc.testnet private true
-	// alice.svc.testnet team true
-	// bob.svc.testnet team false
+	// Output: team false alice.svc.testnet <nil>
 }
 
 // What anybody may ask about a group, without a key and without cost.
-func ExampleClient_GroupOwner() {
-	alice, bob, done := connect()
+func ExampleGroup_Owner() {
+	team, bob, done := share()
 	defer done()
 	ctx := context.Background()
-	if _, err := alice.RegisterGroup(ctx, "team"); err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(bob.GroupOwner(ctx, "team"))
-	fmt.Println(bob.IsAuthorized(ctx, "team", bob.Account()))
-	_, err := bob.GroupOwner(ctx, "nothing")
+	fmt.Println(team.Owner(ctx))
+	fmt.Println(team.IsAuthorized(ctx, bob.Account()))
+	_, err := bob.Group("nothing").Owner(ctx)
 	fmt.Println(errors.Is(err, sdk.ErrNotFound))
 	// Output:
 	// alice.svc.testnet <nil>
-	// false <nil>
+	// true <nil>
 	// true
 }
 
-func ExampleClient_AuthStatus() {
-	alice, bob, done := connect()
+func ExampleGroup_AuthStatus() {
+	team, _, done := share()
 	defer done()
-	ctx := context.Background()
-	if _, err := alice.RegisterGroup(ctx, "team"); err != nil {
-		log.Fatal(err)
-	}
-	status, err := bob.AuthStatus(ctx, "team")
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(status.Authenticated, status.Account, status.Authorized)
-	// Output: true bob.svc.testnet false
+	status, err := team.AuthStatus(context.Background())
+	fmt.Println(status.Authenticated, status.Account, status.Authorized, err)
+	// Output: true alice.svc.testnet true <nil>
 }
 
 // Amounts are exact; prices are known before they are paid.
@@ -400,18 +353,18 @@ func ExampleClient_EstimateFee() {
 	alice, _, done := connect()
 	defer done()
 	ctx := context.Background()
-	fee, err := alice.EstimateFee(ctx, "register_group")
+	fee, err := alice.EstimateFee(ctx, sdk.ActionRegister)
 	if err != nil {
 		log.Fatal(err)
 	}
-	before, err := alice.Balance(ctx, alice.Account())
+	before, err := alice.Balance(ctx, "")
 	if err != nil {
 		log.Fatal(err)
 	}
-	if _, err := alice.RegisterGroup(ctx, "team"); err != nil {
+	if _, err := alice.Group("team").Register(ctx); err != nil {
 		log.Fatal(err)
 	}
-	after, err := alice.Balance(ctx, alice.Account())
+	after, err := alice.Balance(ctx, "")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -421,44 +374,38 @@ func ExampleClient_EstimateFee() {
 }
 
 // Deleting destroys the key; the record stays and says so.
-func ExampleClient_DeleteFile() {
-	alice, _, done := connect()
+func ExampleGroup_Delete() {
+	team, _, done := share()
 	defer done()
 	ctx := context.Background()
-	if _, err := alice.RegisterGroup(ctx, "team"); err != nil {
-		log.Fatal(err)
-	}
-	r, err := alice.UploadBytes(ctx, "team", "secret.txt", []byte("secret"))
+	r, err := team.Put(ctx, "secret.txt", strings.NewReader("secret"))
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := alice.DeleteFile(ctx, "team", r.Ref); err != nil {
+	if err := team.Delete(ctx, r.Ref); err != nil {
 		log.Fatal(err) // sdk.ErrUnsupported where the service does not offer it
 	}
-	entry, err := alice.Find(ctx, "team", string(r.Ref))
+	entry, err := team.StatRef(ctx, r.Ref)
 	fmt.Println(entry.Deleted.By, entry.Deleted.Reason, err)
-	_, _, err = alice.RetrieveBytes(ctx, "team", string(r.Ref))
+	_, err = team.OpenRef(ctx, r.Ref)
 	fmt.Println(errors.Is(err, sdk.ErrDeleted))
 	// Output:
 	// alice.svc.testnet OwnerRequest <nil>
 	// true
 }
 
-func ExampleClient_RenameFile() {
-	alice, _, done := connect()
+func ExampleGroup_Rename() {
+	team, _, done := share()
 	defer done()
 	ctx := context.Background()
-	if _, err := alice.RegisterGroup(ctx, "team"); err != nil {
-		log.Fatal(err)
-	}
-	r, err := alice.UploadBytes(ctx, "team", "draft.txt", []byte("text"))
+	r, err := team.Put(ctx, "draft.txt", strings.NewReader("text"))
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := alice.RenameFile(ctx, "team", r.Ref, "final.txt"); err != nil {
+	if err := team.Rename(ctx, r.Ref, "final.txt"); err != nil {
 		log.Fatal(err)
 	}
-	entry, err := alice.Find(ctx, "team", "final.txt")
+	entry, err := team.Stat(ctx, "final.txt")
 	fmt.Println(entry.Ref == r.Ref, err)
 	// Output: true <nil>
 }
@@ -466,32 +413,33 @@ func ExampleClient_RenameFile() {
 // What happens in the groups of an account is told at once, where the service
 // offers that; elsewhere a program asks from time to time.
 func ExampleClient_Watch() {
-	alice, bob, done := connect()
+	team, bob, done := share()
 	defer done()
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
+	ctx := context.Background()
 	events, err := bob.Watch(ctx, 0)
 	if errors.Is(err, sdk.ErrUnsupported) {
-		return // ask bob.Entries every few seconds instead
+		return // list every few seconds instead
 	}
 	if err != nil {
 		log.Fatal(err)
 	}
-	if _, err := alice.RegisterGroup(ctx, "team"); err != nil {
-		log.Fatal(err)
+	for _, name := range []string{"report.txt", "figures.txt"} {
+		if _, err := team.Put(ctx, name, strings.NewReader("42")); err != nil {
+			log.Fatal(err)
+		}
 	}
-	if _, err := alice.AddGroupMember(ctx, "team", bob.Account()); err != nil {
-		log.Fatal(err)
-	}
-	if _, err := alice.UploadBytes(ctx, "team", "report.txt", []byte("42")); err != nil {
-		log.Fatal(err)
-	}
-	for range 2 {
-		e := <-events
+	n := 0
+	for e, err := range events {
+		if err != nil {
+			log.Fatal(err) // why the watch is over
+		}
 		fmt.Println(e.Kind, e.Group, e.Account)
+		if n++; n == 2 {
+			break
+		}
 	}
 	// Output:
-	// add_group_member team bob.svc.testnet
+	// record_transaction team alice.svc.testnet
 	// record_transaction team alice.svc.testnet
 }
 
@@ -504,26 +452,9 @@ func ExampleClient_Capabilities() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	price, known := alice.Price("upload")
+	price, known := alice.Price(sdk.ActionUpload)
 	fmt.Println(slices.Contains(caps.Features, wire.CapWatch), price.Tokens(), known, alice.NetworkInfo().Network)
 	// Output: true 0.039 true testnet
-}
-
-// An open group is joined by those who want to; joining twice is no error and
-// costs nothing.
-func ExampleClient_JoinGroup() {
-	alice, bob, done := connect()
-	defer done()
-	ctx := context.Background()
-	if _, err := alice.OpenGroup(ctx, "submissions", time.Now().Add(time.Hour), 100); err != nil {
-		log.Fatal(err)
-	}
-	for range 2 {
-		fmt.Println(bob.JoinGroup(ctx, "submissions"))
-	}
-	// Output:
-	// Joined group 'submissions' <nil>
-	// Already a member of 'submissions' <nil>
 }
 
 func ExampleClient_RefreshToken() {
@@ -544,39 +475,14 @@ func ExampleComputeHashReader() {
 	// Output: 2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824 <nil>
 }
 
-func ExampleWithProgress() {
-	alice, _, done := connect()
-	defer done()
-	ctx := context.Background()
-	if _, err := alice.RegisterGroup(ctx, "team"); err != nil {
-		log.Fatal(err)
-	}
-	whole := make(chan bool, 1)
-	ctx = sdk.WithProgress(ctx, func(p sdk.Progress) {
-		if p.Upload && p.Done == p.Total {
-			select {
-			case whole <- true:
-			default:
-			}
-		}
-	})
-	if _, err := alice.UploadBytes(ctx, "team", "zeros", make([]byte, 1<<20)); err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(<-whole)
-	// Output: true
-}
-
 // Classes of errors are told apart with errors.Is, never by their text.
 func ExampleError() {
-	alice, bob, done := connect()
+	alice, _, done := connect()
 	defer done()
-	ctx := context.Background()
-	if _, err := alice.RegisterGroup(ctx, "team"); err != nil {
-		log.Fatal(err)
-	}
-	_, err := bob.UploadBytes(ctx, "team", "hello.txt", []byte("hello"))
+	_, err := alice.Group("nothing").Stat(context.Background(), "hello.txt")
 	switch {
+	case errors.Is(err, sdk.ErrNotFound):
+		fmt.Println("register the group first")
 	case errors.Is(err, sdk.ErrNotAuthorized):
 		fmt.Println("ask the owner of the group")
 	case errors.Is(err, sdk.ErrInsufficient):
@@ -586,31 +492,30 @@ func ExampleError() {
 	case err != nil:
 		log.Fatal(err)
 	}
-	// Output: ask the owner of the group
+	// Output: register the group first
 }
 
-// errors.As gives the operation, what it was about, and why it failed.
+// errors.As gives the operation, and what it was about.
 func ExampleError_as() {
-	alice, bob, done := connect()
+	team, bob, done := share()
 	defer done()
 	ctx := context.Background()
-	if _, err := alice.RegisterGroup(ctx, "team"); err != nil {
+	if _, err := team.Revoke(ctx, bob.Account()); err != nil {
 		log.Fatal(err)
 	}
-	_, err := bob.GroupMembers(ctx, "team")
+	_, err := bob.Group("team").Members(ctx)
 	var e *sdk.Error
 	if errors.As(err, &e) {
-		fmt.Println(e.Op, e.Group, e.Kind, e.Code)
+		fmt.Println(e.Op, e.Group, e.Kind)
 	}
-	// Output:
-	// list members team not authorized UNAUTHORIZED
+	// Output: list members team not authorized
 }
 
 // Programs that map errors to something else switch on the kind.
 func ExampleKindOf() {
 	alice, _, done := connect()
 	defer done()
-	_, err := alice.Entries(context.Background(), "nothing", 0)
+	_, err := alice.Group("nothing").Stat(context.Background(), "f")
 	switch sdk.KindOf(err) {
 	case sdk.KindNotFound, sdk.KindDeleted:
 		fmt.Println("404")

@@ -122,12 +122,12 @@ func FuzzView(f *testing.F) {
 		ctx := context.Background()
 		_, balance := c.Balance(ctx, "")
 		_, fee := c.EstimateFee(ctx, "upload")
-		owner, err := c.GroupOwner(ctx, "g")
+		owner, err := c.Group("g").Owner(ctx)
 		if err == nil && owner == "" {
 			t.Errorf("a group without an owner: %s", raw)
 		}
-		_, member := c.IsAuthorized(ctx, "g", "")
-		_, sum := c.GroupChecksum(ctx, "g")
+		_, member := c.Group("g").IsAuthorized(ctx, "")
+		_, sum := c.Group("g").Checksum(ctx)
 		for _, err := range []error{balance, fee, err, member, sum} {
 			var own *Error
 			if err != nil && (!errors.As(err, &own) || strings.ContainsAny(err.Error(), "\n\x1b") || len(err.Error()) > 1000) {
@@ -208,27 +208,27 @@ func everyCall(t *testing.T, c *Client) map[string]error {
 	errs := map[string]error{}
 	note := func(name string, err error) { errs[name] = err }
 	const g, member = GroupID("g"), AccountID("bob")
-	words := func(name string, call func() (string, error)) { _, err := call(); note(name, err) }
-	words("register", func() (string, error) { return c.RegisterGroup(ctx, g) })
-	words("add", func() (string, error) { return c.AddGroupMember(ctx, g, member) })
-	words("revoke", func() (string, error) { return c.RevokeGroupMember(ctx, g, member) })
-	words("join", func() (string, error) { return c.JoinGroup(ctx, g) })
-	words("close", func() (string, error) { return c.CloseGroup(ctx, g) })
-	words("retention", func() (string, error) { return c.SetGroupRetention(ctx, g, nil) })
-	note("delete", c.DeleteFile(ctx, g, "r"))
-	note("rename", c.RenameFile(ctx, g, "r", "n"))
-	_, err := c.AuthStatus(ctx, g)
+	change := func(name string, call func() (Change, error)) { _, err := call(); note(name, err) }
+	change("register", func() (Change, error) { return c.Group(g).Register(ctx) })
+	change("add", func() (Change, error) { return c.Group(g).Add(ctx, member) })
+	change("revoke", func() (Change, error) { return c.Group(g).Revoke(ctx, member) })
+	change("join", func() (Change, error) { return c.Group(g).Join(ctx) })
+	change("close", func() (Change, error) { return c.Group(g).CloseJoin(ctx) })
+	change("retention", func() (Change, error) { return c.Group(g).ClearRetention(ctx) })
+	note("delete", c.Group(g).Delete(ctx, "r"))
+	note("rename", c.Group(g).Rename(ctx, "r", "n"))
+	_, err := c.Group(g).AuthStatus(ctx)
 	note("status", err)
 	_, err = c.Groups(ctx)
 	note("groups", err)
-	_, err = c.GroupMembers(ctx, g)
+	_, err = c.Group(g).Members(ctx)
 	note("members", err)
-	_, err = c.LedgerRows(ctx, g)
+	_, err = c.Group(g).Records(ctx)
 	note("ledger", err)
 	_, err = c.Tlog(ctx, "checkpoint")
 	note("tlog", err)
 	_, _ = c.Price("upload")
-	entries, err := c.Entries(ctx, g, 0)
+	entries, err := Collect(c.Group(g).List(ctx))
 	note("entries", err)
 	for _, e := range entries {
 		if e.Ref == "" || e.Size < SizeUnknown || e.Seq < 0 || e.ChangedSeq < e.Seq {
@@ -241,7 +241,7 @@ func everyCall(t *testing.T, c *Client) map[string]error {
 	note("retrieve", retrieveABC(t, c))
 	cancel()
 	if events != nil {
-		for range events { // ends because the channel is closed
+		for range events { // ends with an error
 		}
 	}
 	return errs
@@ -258,7 +258,7 @@ func uploadABC(t *testing.T, c *Client) error {
 	}
 	defer b.Release()
 	copy(b.Bytes(), content)
-	r, err := c.Upload(context.Background(), "g", "f", b)
+	r, err := c.Group("g").Upload(context.Background(), "f", b)
 	if !bytes.Equal(b.Bytes(), content) {
 		t.Error("the plaintext was not restored")
 	}
@@ -274,7 +274,7 @@ func retrieveABC(t *testing.T, c *Client) error {
 		t.Fatal(err)
 	}
 	defer b.Release()
-	_, err = c.Retrieve(context.Background(), Entry{Group: "g", Ref: "r", Hash: ComputeHash([]byte("abc")), Size: SizeUnknown}, b)
+	_, err = c.Group("g").Retrieve(context.Background(), Entry{Group: "g", Ref: "r", Hash: ComputeHash([]byte("abc")), Size: SizeUnknown}, b)
 	if err == nil && string(b.Bytes()) != "abc" || err != nil && b.Len() != 0 {
 		t.Errorf("%d bytes, %v", b.Len(), err)
 	}

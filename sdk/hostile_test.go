@@ -19,6 +19,7 @@ import (
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/sdktest"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -264,7 +265,7 @@ func TestThreat5HostileRetrieve(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer b.Release()
-			_, err = c.Retrieve(t.Context(), e, b)
+			_, err = c.Group(e.Group).Retrieve(t.Context(), e, b)
 			if sdk.KindOf(err) != tc.want || err == nil {
 				t.Errorf("kind %q, want %q: %v", sdk.KindOf(err), tc.want, err)
 			}
@@ -278,7 +279,7 @@ func TestThreat5HostileRetrieve(t *testing.T) {
 				}
 			}
 			s.tool(wire.OpPrepareRetrieve, result(good.answer()))
-			if plain, err := c.Retrieve(t.Context(), e, b); err != nil || !bytes.Equal(b.Bytes(), content) || plain.Size != int64(len(content)) {
+			if plain, err := c.Group(e.Group).Retrieve(t.Context(), e, b); err != nil || !bytes.Equal(b.Bytes(), content) || plain.Size != int64(len(content)) {
 				t.Errorf("the next good answer gives %v", err)
 			}
 		})
@@ -306,7 +307,7 @@ func TestRetrieveForms(t *testing.T) {
 		c := client(t, s.url)
 		s.tool(wire.OpPrepareRetrieve, lie)
 		s.tool(wire.OpGetGroupTransactions, result([]wire.TransactionRow{{IPFSHash: "ref", FileHash: strings.ToUpper(sdk.ComputeHash(content).String()), TransID: `"tx"`}}))
-		got, _, err := c.RetrieveBytes(t.Context(), "g", "ref")
+		got, _, err := sdktest.Read(t.Context(), c.Group("g"), "ref")
 		if err != nil || !bytes.Equal(got, content) {
 			t.Errorf("%s: %d bytes, %v", name, len(got), err)
 		}
@@ -430,7 +431,7 @@ func TestLostAnswerIsNotPaidTwice(t *testing.T) {
 				var receipt sdk.Receipt
 				var err error
 				for range 3 { // a program that saves again
-					if receipt, err = c.UploadBytes(t.Context(), "g", "f", []byte("content")); err == nil {
+					if receipt, err = c.Group("g").Put(t.Context(), "f", bytes.NewReader([]byte("content"))); err == nil {
 						break
 					}
 				}
@@ -447,11 +448,11 @@ func TestLostAnswerIsNotPaidTwice(t *testing.T) {
 func TestRefusalIsNotAnEarlierRecord(t *testing.T) {
 	s, u := uploadServer(t)
 	c := client(t, s.url)
-	if _, err := c.UploadBytes(t.Context(), "g", "first", []byte("content")); err != nil {
+	if _, err := c.Group("g").Put(t.Context(), "first", bytes.NewReader([]byte("content"))); err != nil {
 		t.Fatal(err)
 	}
 	s.tool(wire.OpFinalizeUpload, answer(500, wire.Error{Error: "Insufficient balance"}))
-	if r, err := c.UploadBytes(t.Context(), "g", "second", []byte("content")); !errors.Is(err, sdk.ErrInsufficient) || u.recorded != 1 {
+	if r, err := c.Group("g").Put(t.Context(), "second", bytes.NewReader([]byte("content"))); !errors.Is(err, sdk.ErrInsufficient) || u.recorded != 1 {
 		t.Errorf("%+v, %v; recorded %d times", r, err, u.recorded)
 	}
 }
@@ -489,7 +490,7 @@ func TestThreat11And13HostileUpload(t *testing.T) {
 			}
 			defer b.Release()
 			copy(b.Bytes(), content)
-			if _, err := c.Upload(t.Context(), "g", "f", b); sdk.KindOf(err) != tc.want || err == nil {
+			if _, err := c.Group("g").Upload(t.Context(), "f", b); sdk.KindOf(err) != tc.want || err == nil {
 				t.Errorf("kind %q, want %q: %v", sdk.KindOf(err), tc.want, err)
 			}
 			if !bytes.Equal(b.Bytes(), content) {
@@ -505,17 +506,17 @@ func TestThreat11And13HostileUpload(t *testing.T) {
 			n++
 			result(wire.PrepareUploadResult{UploadID: fmt.Sprint(n), Key: base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{9}, 32))})(w, r)
 		})
-		if _, err := c.UploadBytes(t.Context(), "g", "a", []byte("a")); err != nil {
+		if _, err := c.Group("g").Put(t.Context(), "a", bytes.NewReader([]byte("a"))); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.UploadBytes(t.Context(), "g", "b", []byte("b")); !errors.Is(err, sdk.ErrCorrupt) {
+		if _, err := c.Group("g").Put(t.Context(), "b", bytes.NewReader([]byte("b"))); !errors.Is(err, sdk.ErrCorrupt) {
 			t.Errorf("the second use gives %v", err)
 		}
 	})
 	t.Run("over the service's limit", func(t *testing.T) {
 		s, _ := uploadServer(t)
 		s.lie(wire.PathCapabilities, answer(200, wire.Capabilities{MaxFileBytes: 10}))
-		if _, err := client(t, s.url).UploadBytes(t.Context(), "g", "f", content); !errors.Is(err, sdk.ErrTooLarge) || s.count(wire.PathTools+wire.OpPrepareUpload) != 0 {
+		if _, err := client(t, s.url).Group("g").Put(t.Context(), "f", bytes.NewReader(content)); !errors.Is(err, sdk.ErrTooLarge) || s.count(wire.PathTools+wire.OpPrepareUpload) != 0 {
 			t.Error(err)
 		}
 	})
@@ -599,7 +600,7 @@ func TestReadsAreRepeated(t *testing.T) {
 	}
 	var n atomic.Int32
 	s.tool(wire.OpRegisterGroup, func(w http.ResponseWriter, r *http.Request) { n.Add(1); answer(503, wire.Error{Error: "later"})(w, r) })
-	if _, err := c.RegisterGroup(t.Context(), "g"); !errors.Is(err, sdk.ErrUnavailable) || n.Load() != 1 {
+	if _, err := c.Group("g").Register(t.Context()); !errors.Is(err, sdk.ErrUnavailable) || n.Load() != 1 {
 		t.Errorf("a change was sent %d times, %v", n.Load(), err)
 	}
 }
@@ -626,10 +627,10 @@ func TestThreat8ManyRows(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if got, err := c.Entries(t.Context(), "g", 0); err != nil || len(got) != rows || got[0].Ref == got[rows-1].Ref {
+	if got, err := sdk.Collect(c.Group("g").List(t.Context())); err != nil || len(got) != rows || got[0].Ref == got[rows-1].Ref {
 		t.Errorf("%d entries, %v", len(got), err)
 	}
-	if _, err := client(t, s.url).Entries(t.Context(), "g", 0); !errors.Is(err, sdk.ErrCorrupt) {
+	if _, err := sdk.Collect(client(t, s.url).Group("g").List(t.Context())); !errors.Is(err, sdk.ErrCorrupt) {
 		t.Errorf("a client of small files takes it: %v", err)
 	}
 }

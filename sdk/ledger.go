@@ -15,15 +15,15 @@ import (
 // maxTlogBytes bounds a checkpoint, a key or a tile.
 const maxTlogBytes = 64 << 10
 
-// LedgerRows lists every record of g in order, as package proof checks them: not
+// Records lists every record of the group in order, as package proof checks them: not
 // only files, also members, retrievals and what they cost. Rows are hostile
 // input; a field that cannot be read makes the answer [KindCorrupt].
 //
 // Free. Members only; needs the API key. Errors: [KindUnsupported] at a service without signed
 // checkpoints, [KindNotFound], [KindNotAuthorized].
-func (c *Client) LedgerRows(ctx context.Context, g GroupID) ([]chain.Row, error) {
-	rows, err := c.ledgerRows(ctx, g)
-	return rows, c.wrap("list records", g, "", err)
+func (g Group) Records(ctx context.Context) ([]chain.Row, error) {
+	rows, err := g.c.ledgerRows(ctx, g.ID)
+	return rows, g.wrap("list records", err)
 }
 
 func (c *Client) ledgerRows(ctx context.Context, g GroupID) ([]chain.Row, error) {
@@ -48,7 +48,7 @@ func (c *Client) ledgerRows(ctx context.Context, g GroupID) ([]chain.Row, error)
 	return all, nil
 }
 
-// LedgerReport tells what [Client.VerifyLedger] found to be in order.
+// LedgerReport tells what [Group.Verify] found to be in order.
 type LedgerReport struct {
 	Rows   int    `json:"rows"`   // records of the group that this account may see, each in the signed tree
 	Files  int    `json:"files"`  // file records that mount, list and get show: made of exactly these; -1 = the service does not prove it
@@ -66,17 +66,17 @@ type LedgerReport struct {
 // mergePatience is how long a checkpoint may lag behind rows that were listed.
 const mergePatience = chain.MaxMergeDelaySeconds * time.Second
 
-// VerifyLedger checks every record of g that this account may see, also of members
+// Verify checks every record of the group that this account may see, also of members
 // and retrievals, one by one: each gives its hash and is in the tree of the newest
 // checkpoint, which continues the one seen before; and the files that
-// [Client.Entries] lists are made of these records and no others.
+// [Group.List] lists are made of these records and no others.
 //
 // Free. Members only; needs the API key. Errors: [KindCorrupt] for a history that must
 // not be believed, [KindUnsupported] at a service without signed checkpoints,
 // [KindNotFound], [KindNotAuthorized].
-func (c *Client) VerifyLedger(ctx context.Context, g GroupID) (LedgerReport, error) {
-	report, err := orSuccessor(ctx, c, func() (LedgerReport, error) { return c.verifyLedger(ctx, g) })
-	return report, c.wrap("verify ledger", g, "", err)
+func (g Group) Verify(ctx context.Context) (LedgerReport, error) {
+	report, err := orSuccessor(ctx, g.c, func() (LedgerReport, error) { return g.c.verifyLedger(ctx, g.ID) })
+	return report, g.wrap("verify ledger", err)
 }
 
 func (c *Client) verifyLedger(ctx context.Context, g GroupID) (report LedgerReport, err error) {

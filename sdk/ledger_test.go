@@ -51,7 +51,7 @@ func TestHostileLedgerRows(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			rows, err := c.LedgerRows(t.Context(), "g")
+			rows, err := c.Group("g").Records(t.Context())
 			if !errors.Is(err, tc.want) || tc.want == nil && len(rows) != 2 {
 				t.Errorf("%d rows, %v; want %v", len(rows), err, tc.want)
 			}

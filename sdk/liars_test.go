@@ -1,6 +1,7 @@
 package sdk_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -54,7 +55,7 @@ func remembering(t *testing.T, d *sdktest.Deceit, dir string, changes ...func(*s
 
 func listed(t *testing.T, c *sdk.Client, g sdk.GroupID, want int) {
 	t.Helper()
-	entries, err := c.Entries(t.Context(), g, 0)
+	entries, err := sdk.Collect(c.Group(g).List(t.Context()))
 	if err != nil || len(entries) != want {
 		t.Fatalf("%d entries, %v; want %d", len(entries), err, want)
 	}
@@ -62,14 +63,14 @@ func listed(t *testing.T, c *sdk.Client, g sdk.GroupID, want int) {
 
 func deceived(t *testing.T, who string, c *sdk.Client, liar sdktest.Liar, g sdk.GroupID) {
 	t.Helper()
-	entries, err := c.Entries(t.Context(), g, 0)
+	entries, err := sdk.Collect(c.Group(g).List(t.Context()))
 	if sdk.KindOf(err) != sdk.KindCorrupt || len(entries) > 0 {
 		t.Fatalf("%s: %d entries, %v", who, len(entries), err)
 	}
 	if who != "a client that remembers nothing" && !strings.Contains(err.Error(), liar.Proven) {
 		t.Errorf("%s is told %q, which lacks %q", who, err, liar.Proven)
 	}
-	if b, _, err := c.RetrieveBytes(t.Context(), g, "payroll.txt"); err == nil {
+	if b, _, err := sdktest.Read(t.Context(), c.Group(g), "payroll.txt"); err == nil {
 		t.Errorf("%s read %q", who, b)
 	}
 }
@@ -81,14 +82,14 @@ func TestThreat6HiddenAfterTheReceipt(t *testing.T) {
 	before := d.Log().Rewritten(keepAll)
 	dir := t.TempDir()
 	c := remembering(t, d, dir)
-	if _, err := c.UploadBytes(t.Context(), d.Group, "new.txt", []byte("new")); err != nil {
+	if _, err := c.Group(d.Group).Put(t.Context(), "new.txt", bytes.NewReader([]byte("new"))); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
 	d.Show(before)
-	_, err := remembering(t, d, dir).Entries(t.Context(), d.Group, 0)
+	_, err := sdk.Collect(remembering(t, d, dir).Group(d.Group).List(t.Context()))
 	if sdk.KindOf(err) != sdk.KindCorrupt || !strings.Contains(err.Error(), "newer ones are left out") {
 		t.Errorf("got %v", err)
 	}
@@ -124,7 +125,7 @@ func TestThreat13FalseReceipts(t *testing.T) {
 					_ = json.NewEncoder(w).Encode(answer)
 				})
 			})
-			_, err := remembering(t, d, "").UploadBytes(t.Context(), d.Group, "new.txt", []byte("new"))
+			_, err := remembering(t, d, "").Group(d.Group).Put(t.Context(), "new.txt", bytes.NewReader([]byte("new")))
 			var refused *sdk.Error
 			if !errors.As(err, &refused) || refused.Kind != sdk.KindCorrupt || refused.Code != wire.CodeReceipt || !strings.Contains(err.Error(), "may be recorded or not") {
 				t.Errorf("got %v", err)
@@ -140,15 +141,15 @@ func TestThreat6LogKeyDemandsProofs(t *testing.T) {
 	withKey := func(c *sdk.Config) { c.LogKey = key }
 	listed(t, remembering(t, d, "", withKey), d.Group, 4)
 	d.Disturb(wire.PathCapabilities, func(http.Handler) http.Handler { return http.NotFoundHandler() })
-	if _, err := remembering(t, d, "", withKey).Entries(t.Context(), d.Group, 0); sdk.KindOf(err) != sdk.KindCorrupt {
+	if _, err := sdk.Collect(remembering(t, d, "", withKey).Group(d.Group).List(t.Context())); sdk.KindOf(err) != sdk.KindCorrupt {
 		t.Errorf("without proofs: %v", err)
 	}
-	if _, err := remembering(t, d, "").Entries(t.Context(), d.Group, 0); err != nil {
+	if _, err := sdk.Collect(remembering(t, d, "").Group(d.Group).List(t.Context())); err != nil {
 		t.Errorf("who requires nothing: %v", err)
 	}
 	d.Disturb(wire.PathCapabilities, nil)
 	other := sdktest.NewDeceit(t, sdktest.Liar{}).Log().VerifierKey()
-	if _, err := remembering(t, d, "", func(c *sdk.Config) { c.LogKey = other }).Entries(t.Context(), d.Group, 0); sdk.KindOf(err) != sdk.KindCorrupt {
+	if _, err := sdk.Collect(remembering(t, d, "", func(c *sdk.Config) { c.LogKey = other }).Group(d.Group).List(t.Context())); sdk.KindOf(err) != sdk.KindCorrupt {
 		t.Errorf("another key: %v", err)
 	}
 	dir := t.TempDir()
@@ -157,7 +158,7 @@ func TestThreat6LogKeyDemandsProofs(t *testing.T) {
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := remembering(t, d, dir, func(c *sdk.Config) { c.LogKey = other }).Entries(t.Context(), d.Group, 0); sdk.KindOf(err) != sdk.KindCorrupt {
+	if _, err := sdk.Collect(remembering(t, d, dir, func(c *sdk.Config) { c.LogKey = other }).Group(d.Group).List(t.Context())); sdk.KindOf(err) != sdk.KindCorrupt {
 		t.Errorf("another key than the pinned one: %v", err)
 	}
 }
@@ -174,7 +175,7 @@ func TestThreat6ReceiptOfAnOldPlace(t *testing.T) {
 		}
 		return true
 	}))
-	if _, err := c.UploadBytes(t.Context(), d.Group, "new.txt", []byte("new")); sdk.KindOf(err) != sdk.KindCorrupt || !strings.Contains(err.Error(), "had 7 before") {
+	if _, err := c.Group(d.Group).Put(t.Context(), "new.txt", bytes.NewReader([]byte("new"))); sdk.KindOf(err) != sdk.KindCorrupt || !strings.Contains(err.Error(), "had 7 before") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -191,7 +192,7 @@ func TestThreat6CapabilitiesThatVanish(t *testing.T) {
 	}
 	d.Disturb(wire.PathCapabilities, func(http.Handler) http.Handler { return http.NotFoundHandler() })
 	required := func(c *sdk.Config) { c.Witness = sdktest.NewWitness("w.example/1").VerifierKey() }
-	if _, err := remembering(t, d, "", required).Entries(t.Context(), d.Group, 0); sdk.KindOf(err) != sdk.KindCorrupt {
+	if _, err := sdk.Collect(remembering(t, d, "", required).Group(d.Group).List(t.Context())); sdk.KindOf(err) != sdk.KindCorrupt {
 		t.Errorf("a witness is required: %v", err)
 	}
 	for status, body := range map[int]string{500: "oops", 507: "full", 403: "no", 200: "<html>Sign in to the Wi-Fi</html>"} {
@@ -201,7 +202,7 @@ func TestThreat6CapabilitiesThatVanish(t *testing.T) {
 				_, _ = w.Write([]byte(body))
 			})
 		})
-		entries, err := remembering(t, d, dir).Entries(t.Context(), d.Group, 0)
+		entries, err := sdk.Collect(remembering(t, d, dir).Group(d.Group).List(t.Context()))
 		if err == nil || len(entries) > 0 || strings.Contains(err.Error(), "does not any more") {
 			t.Errorf("%d: %d entries, %v", status, len(entries), err)
 		}
@@ -226,11 +227,11 @@ func TestThreat6SplitView(t *testing.T) {
 	})
 	d.Show(other)
 	listed(t, remembering(t, d, ""), d.Group, 4) // who has seen nothing and asks for no witness
-	if _, err := remembering(t, d, "", required).Entries(t.Context(), d.Group, 0); sdk.KindOf(err) != sdk.KindCorrupt || !strings.Contains(err.Error(), "witness") {
+	if _, err := sdk.Collect(remembering(t, d, "", required).Group(d.Group).List(t.Context())); sdk.KindOf(err) != sdk.KindCorrupt || !strings.Contains(err.Error(), "witness") {
 		t.Errorf("without the witness: %v", err)
 	}
 	other.Cosign = w.Cosign // which refuses a fork of what it signed
-	if _, err := remembering(t, d, "", required).Entries(t.Context(), d.Group, 0); sdk.KindOf(err) != sdk.KindCorrupt || !strings.Contains(err.Error(), "witness") {
+	if _, err := sdk.Collect(remembering(t, d, "", required).Group(d.Group).List(t.Context())); sdk.KindOf(err) != sdk.KindCorrupt || !strings.Contains(err.Error(), "witness") {
 		t.Errorf("the witness was asked to sign both: %v", err)
 	}
 	d.Show(shown)
@@ -248,7 +249,7 @@ func TestAcceptRollback(t *testing.T) {
 	backup := d.Log().Rewritten(func(r *chain.Record) bool { return r.Seq < 5 })
 	d.Show(backup)
 	c := remembering(t, d, dir)
-	if _, err := c.Entries(t.Context(), d.Group, 0); sdk.KindOf(err) != sdk.KindCorrupt {
+	if _, err := sdk.Collect(c.Group(d.Group).List(t.Context())); sdk.KindOf(err) != sdk.KindCorrupt {
 		t.Fatalf("a rollback: %v", err)
 	}
 	if err := c.AcceptRollback(false); err != nil {
@@ -267,21 +268,21 @@ func TestAcceptRollback(t *testing.T) {
 func TestProvenListGoesOn(t *testing.T) {
 	d := sdktest.NewDeceit(t, sdktest.Liar{})
 	c := remembering(t, d, "")
-	all, err := c.Entries(t.Context(), d.Group, 0)
+	all, err := sdk.Collect(c.Group(d.Group).List(t.Context()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	newest := all[len(all)-1].ChangedSeq
 	alice := d.Client(t, d.Alice)
-	if err := alice.RenameFile(t.Context(), d.Group, all[0].Ref, "renamed.txt"); err != nil {
+	if err := alice.Group(d.Group).Rename(t.Context(), all[0].Ref, "renamed.txt"); err != nil {
 		t.Fatal(err)
 	}
-	if err := alice.DeleteFile(t.Context(), d.Group, all[1].Ref); err != nil {
+	if err := alice.Group(d.Group).Delete(t.Context(), all[1].Ref); err != nil {
 		t.Fatal(err)
 	}
 	asked := d.Hits(wire.PathTools + wire.OpGetGroupTransactions)
 	for range 2 { // with the newest again, and without
-		news, err := c.Entries(t.Context(), d.Group, newest)
+		news, err := sdk.Collect(c.Group(d.Group).List(t.Context(), sdk.Since(newest)))
 		if err != nil || len(news) != 2 || news[0].Name != "renamed.txt" || news[0].Uploader != d.Alice.ID || news[0].Size != all[0].Size ||
 			news[0].Seq != all[0].Seq || news[0].Hash != all[0].Hash || !news[0].Time.Equal(all[0].Time) || news[1].Deleted == nil || news[1].Name != all[1].Name {
 			t.Fatalf("%+v, %v", news, err)

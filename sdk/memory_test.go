@@ -46,7 +46,7 @@ func TestInlineRetrieveHoldsTheFileOnce(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	e := sdk.Entry{Group: "g", Ref: "ref", Hash: sdk.ComputeHash(content), Size: sdk.SizeUnknown}
-	if _, err := c.Retrieve(t.Context(), e, b); err != nil {
+	if _, err := c.Group(e.Group).Retrieve(t.Context(), e, b); err != nil {
 		t.Fatal(err)
 	}
 	runtime.ReadMemStats(&after)
@@ -75,7 +75,7 @@ func BenchmarkInlineRetrieve(b *testing.B) {
 	e := sdk.Entry{Group: "g", Ref: "ref", Hash: sdk.ComputeHash(content), Size: sdk.SizeUnknown}
 	b.SetBytes(int64(len(content)))
 	for b.Loop() {
-		if _, err := c.Retrieve(b.Context(), e, buf); err != nil {
+		if _, err := c.Group(e.Group).Retrieve(b.Context(), e, buf); err != nil {
 			b.Fatal(err)
 		}
 	}

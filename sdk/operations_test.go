@@ -1,6 +1,7 @@
 package sdk_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/hex"
@@ -46,34 +47,41 @@ func calls() []called {
 				return err
 			}
 			defer b.Release()
-			_, err = c.Retrieve(ctx, e, b)
+			_, err = c.Group(e.Group).Retrieve(ctx, e, b)
 			return err
 		}},
-		{"registerGroup", tool(wire.OpRegisterGroup), true, func(ctx context.Context, c *sdk.Client, _ sdk.Entry) error { return last(c.RegisterGroup(ctx, "new")) }},
+		{"registerGroup", tool(wire.OpRegisterGroup), true, func(ctx context.Context, c *sdk.Client, _ sdk.Entry) error { return last(c.Group("new").Register(ctx)) }},
 		{"addGroupMember", tool(wire.OpAddGroupMember), true, func(ctx context.Context, c *sdk.Client, e sdk.Entry) error {
-			return last(c.AddGroupMember(ctx, e.Group, "bob"))
+			return last(c.Group(e.Group).Add(ctx, "bob"))
 		}},
 		{"joinGroup", tool(wire.OpJoinGroup), true, func(ctx context.Context, c *sdk.Client, _ sdk.Entry) error {
-			return last(c.JoinGroup(ctx, "elsewhere"))
+			return last(c.Group("elsewhere").Join(ctx))
 		}},
 		{"revokeGroupMember", tool(wire.OpRevokeGroupMember), true, func(ctx context.Context, c *sdk.Client, e sdk.Entry) error {
-			return last(c.RevokeGroupMember(ctx, e.Group, "bob"))
+			return last(c.Group(e.Group).Revoke(ctx, "bob"))
 		}},
-		{"authStatus", tool(wire.OpAuthStatus), false, func(ctx context.Context, c *sdk.Client, e sdk.Entry) error { return last(c.AuthStatus(ctx, e.Group)) }},
+		{"authStatus", tool(wire.OpAuthStatus), false, func(ctx context.Context, c *sdk.Client, e sdk.Entry) error {
+			return last(c.Group(e.Group).AuthStatus(ctx))
+		}},
 		{"isAuthorized", rpc, false, func(ctx context.Context, c *sdk.Client, e sdk.Entry) error {
-			return last(c.IsAuthorized(ctx, e.Group, ""))
+			return last(c.Group(e.Group).IsAuthorized(ctx, ""))
 		}},
 		{"getGroupRetention", rpc, false, func(ctx context.Context, c *sdk.Client, e sdk.Entry) error {
-			return last(c.GroupRetention(ctx, e.Group))
+			_, _, err := c.Group(e.Group).Retention(ctx)
+			return err
 		}},
-		{"getGroupOwner", rpc, false, func(ctx context.Context, c *sdk.Client, e sdk.Entry) error { return last(c.GroupOwner(ctx, e.Group)) }},
+		{"getGroupOwner", rpc, false, func(ctx context.Context, c *sdk.Client, e sdk.Entry) error { return last(c.Group(e.Group).Owner(ctx)) }},
 		{"getGroupChecksum", rpc, false, func(ctx context.Context, c *sdk.Client, e sdk.Entry) error {
-			return last(c.GroupChecksum(ctx, e.Group))
+			return last(c.Group(e.Group).Checksum(ctx))
 		}},
-		{"getTransactionsForGroup", tool(wire.OpGetGroupTransactions), false, func(ctx context.Context, c *sdk.Client, e sdk.Entry) error { return last(c.Entries(ctx, e.Group, 0)) }},
+		{"getTransactionsForGroup", tool(wire.OpGetGroupTransactions), false, func(ctx context.Context, c *sdk.Client, e sdk.Entry) error {
+			return last(sdk.Collect(c.Group(e.Group).List(ctx)))
+		}},
 		{"getOwnedGroups", tool(wire.OpGetOwnedGroups), false, func(ctx context.Context, c *sdk.Client, _ sdk.Entry) error { return last(c.OwnedGroups(ctx)) }},
 		{"getMemberGroups", tool(wire.OpGetMemberGroups), false, func(ctx context.Context, c *sdk.Client, _ sdk.Entry) error { return last(c.MemberGroups(ctx)) }},
-		{"getGroupMembers", tool(wire.OpGetGroupMembers), false, func(ctx context.Context, c *sdk.Client, e sdk.Entry) error { return last(c.GroupMembers(ctx, e.Group)) }},
+		{"getGroupMembers", tool(wire.OpGetGroupMembers), false, func(ctx context.Context, c *sdk.Client, e sdk.Entry) error {
+			return last(c.Group(e.Group).Members(ctx))
+		}},
 		{"getBalance", rpc, false, func(ctx context.Context, c *sdk.Client, _ sdk.Entry) error { return last(c.Balance(ctx, "")) }},
 		{"estimateFee", rpc, false, func(ctx context.Context, c *sdk.Client, _ sdk.Entry) error { return last(c.EstimateFee(ctx, "upload")) }},
 		{"refreshToken", []string{wire.PathSessionToken}, false, func(ctx context.Context, c *sdk.Client, _ sdk.Entry) error { return c.RefreshToken(ctx) }},
@@ -106,15 +114,19 @@ func moreCalls() []called {
 	days := int64(7)
 	return []called{
 		{"setGroupRetention", tool(wire.OpSetGroupRetention), true, func(ctx context.Context, c *sdk.Client, e sdk.Entry) error {
-			return last(c.SetGroupRetention(ctx, e.Group, &days))
+			return last(c.Group(e.Group).SetRetention(ctx, days))
 		}},
 		{"openGroup", tool(wire.OpCreateHackathonGroup), true, func(ctx context.Context, c *sdk.Client, _ sdk.Entry) error {
-			return last(c.OpenGroup(ctx, "open", time.Now().Add(time.Hour), 1))
+			return last(c.Group("open").OpenJoin(ctx, time.Now().Add(time.Hour), sdk.AtMost(1)))
 		}},
-		{"closeGroup", tool(wire.OpCloseHackathonJoin), true, func(ctx context.Context, c *sdk.Client, e sdk.Entry) error { return last(c.CloseGroup(ctx, e.Group)) }},
-		{"delete", tool(wire.OpDeleteFile), true, func(ctx context.Context, c *sdk.Client, e sdk.Entry) error { return c.DeleteFile(ctx, e.Group, e.Ref) }},
+		{"closeGroup", tool(wire.OpCloseHackathonJoin), true, func(ctx context.Context, c *sdk.Client, e sdk.Entry) error {
+			return last(c.Group(e.Group).CloseJoin(ctx))
+		}},
+		{"delete", tool(wire.OpDeleteFile), true, func(ctx context.Context, c *sdk.Client, e sdk.Entry) error {
+			return c.Group(e.Group).Delete(ctx, e.Ref)
+		}},
 		{"rename", tool(wire.OpRenameFile), true, func(ctx context.Context, c *sdk.Client, e sdk.Entry) error {
-			return c.RenameFile(ctx, e.Group, e.Ref, "changed")
+			return c.Group(e.Group).Rename(ctx, e.Ref, "changed")
 		}},
 		{"watch", tool(wire.OpWatch), false, func(ctx context.Context, c *sdk.Client, _ sdk.Entry) error {
 			ctx, cancel := context.WithCancel(ctx)
@@ -127,7 +139,7 @@ func moreCalls() []called {
 func last[T any](_ T, err error) error { return err }
 
 func uploadCanary(ctx context.Context, c *sdk.Client, e sdk.Entry) error {
-	return last(c.UploadBytes(ctx, e.Group, "f", []byte(canary)))
+	return last(c.Group(e.Group).Put(ctx, "f", bytes.NewReader([]byte(canary))))
 }
 
 // told is one lie told to every operation.
@@ -205,10 +217,10 @@ func TestThreat4And7EveryOperationMeetsEveryLie(t *testing.T) {
 func meet(t *testing.T, s *sdktest.Server, op called, lie told) {
 	alice := s.Account("alice", "100")
 	c := s.Client(t, alice)
-	if _, err := c.RegisterGroup(t.Context(), "g"); err != nil {
+	if _, err := c.Group("g").Register(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	r, err := c.UploadBytes(t.Context(), "g", "first", []byte(canary))
+	r, err := c.Group("g").Put(t.Context(), "first", bytes.NewReader([]byte(canary)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -267,8 +279,8 @@ func meet(t *testing.T, s *sdktest.Server, op called, lie told) {
 func TestJoinGroupsShortcut(t *testing.T) {
 	const join, already = wire.PathTools + wire.OpJoinGroup, "Already a member of 'g'"
 	s, c := world(t, sdktest.GenB)
-	if text, err := c.JoinGroup(t.Context(), "g"); err != nil || text != already || s.Hits(join) != 0 {
-		t.Errorf("a member: %q, %v, %d requests", text, err, s.Hits(join))
+	if done, err := c.Group("g").Join(t.Context()); err != nil || done.Message != already || s.Hits(join) != 0 {
+		t.Errorf("a member: %+v, %v, %d requests", done, err, s.Hits(join))
 	}
 	for i, lie := range refusals(s.URL) {
 		handler := lie.http
@@ -278,16 +290,16 @@ func TestJoinGroupsShortcut(t *testing.T) {
 		s.Disturb(wire.PathRPC, func(http.Handler) http.Handler { return handler })
 		open := sdk.GroupID(fmt.Sprint("open ", i))
 		s.Disturb(join, func(http.Handler) http.Handler { return result("Joined group") })
-		if text, err := c.JoinGroup(t.Context(), open); err != nil || text != "Joined group" {
-			t.Errorf("%s: %q, %v", lie.name, text, err)
+		if done, err := c.Group(open).Join(t.Context()); err != nil || done.Message != "Joined group" {
+			t.Errorf("%s: %+v, %v", lie.name, done, err)
 		}
 	}
 	for _, status := range []int{409, 500} {
 		s.Disturb(join, func(http.Handler) http.Handler {
 			return answer(status, wire.Error{Error: "Smart contract panicked: Already a member"})
 		})
-		if text, err := c.JoinGroup(t.Context(), "g"); err != nil || text != already {
-			t.Errorf("%d: %q, %v", status, text, err)
+		if done, err := c.Group("g").Join(t.Context()); err != nil || done.Message != already {
+			t.Errorf("%d: %+v, %v", status, done, err)
 		}
 	}
 }

@@ -57,10 +57,10 @@ func TestLongestNamesAreListed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if list, err := c.Entries(t.Context(), "g", 0); err != nil || len(list) != files {
+	if list, err := sdk.Collect(c.Group("g").List(t.Context())); err != nil || len(list) != files {
 		t.Errorf("%d files, %v", len(list), err)
 	}
-	if list, err := c.LedgerRows(t.Context(), "g"); err != nil || len(list) != files {
+	if list, err := c.Group("g").Records(t.Context()); err != nil || len(list) != files {
 		t.Errorf("%d records, %v", len(list), err)
 	}
 }
@@ -102,7 +102,7 @@ func TestGroupsInPages(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	list := func() ([]sdk.GroupID, error) {
+	list := func() ([]sdk.Group, error) {
 		c, err := sdk.New("a.svc.testnet", sdk.Config{URL: server.URL, APIKey: sdk.NewSecret("svc_sk_test")})
 		if err != nil {
 			t.Fatal(err)
@@ -111,7 +111,7 @@ func TestGroupsInPages(t *testing.T) {
 		return c.OwnedGroups(t.Context())
 	}
 	for _, offered = range []string{wire.CapGroupPaging, wire.CapRows} {
-		if got, err := list(); err != nil || len(got) != groups || got[groups-1] != sdk.GroupID(fmt.Sprintf("g%05d", groups-1)) {
+		if got, err := list(); err != nil || len(got) != groups || got[groups-1].ID != sdk.GroupID(fmt.Sprintf("g%05d", groups-1)) {
 			t.Errorf("with %s: %d groups, %v", offered, len(got), err)
 		}
 	}

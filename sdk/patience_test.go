@@ -1,6 +1,7 @@
 package sdk_test
 
 import (
+	"bytes"
 	"context"
 	"net/http"
 	"net/http/httptest"
@@ -45,37 +46,37 @@ func TestListsTakeAsLongAsTheyMove(t *testing.T) {
 			t.Parallel()
 			s := sdktest.NewServer(t, flavour)
 			alice := s.Client(t, s.Account("alice", "10"), func(c *sdk.Config) { c.Timeout = 2 * time.Second })
-			if _, err := alice.RegisterGroup(t.Context(), "g"); err != nil {
+			if _, err := alice.Group("g").Register(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := alice.UploadBytes(t.Context(), "g", "f", []byte("content")); err != nil {
+			if _, err := alice.Group("g").Put(t.Context(), "f", bytes.NewReader([]byte("content"))); err != nil {
 				t.Fatal(err)
 			}
 			path := wire.PathTools + wire.OpGetGroupTransactions
 			s.Disturb(path, slowly(24, 100*time.Millisecond))
-			if list, err := alice.Entries(t.Context(), "g", 0); err != nil || len(list) != 1 {
+			if list, err := sdk.Collect(alice.Group("g").List(t.Context())); err != nil || len(list) != 1 {
 				t.Errorf("a list that moves: %v, %v", list, err)
 			}
 			patient, cancel := sdk.WithPatience(t.Context(), 2*time.Second)
 			defer cancel()
-			if list, err := alice.Entries(patient, "g", 0); err != nil || len(list) != 1 {
+			if list, err := sdk.Collect(alice.Group("g").List(patient)); err != nil || len(list) != 1 {
 				t.Errorf("within a patience of two seconds: %v, %v", list, err)
 			}
 			s.Disturb(path, slowly(2, time.Hour))
-			_, err := alice.Entries(t.Context(), "g", 0)
+			_, err := sdk.Collect(alice.Group("g").List(t.Context()))
 			if sdk.KindOf(err) != sdk.KindTimeout {
 				t.Errorf("a list that stands still: %v", err)
 			}
 			impatient, cancel := sdk.WithPatience(t.Context(), 100*time.Millisecond)
 			defer cancel()
-			if _, err = alice.Entries(impatient, "g", 0); sdk.KindOf(err) != sdk.KindTimeout {
+			if _, err = sdk.Collect(alice.Group("g").List(impatient)); sdk.KindOf(err) != sdk.KindTimeout {
 				t.Errorf("without patience: %v", err)
 			}
 			gone, cancel := context.WithCancel(t.Context())
 			cancel()
 			patient, cancel = sdk.WithPatience(gone, time.Hour)
 			defer cancel()
-			if _, err = alice.Entries(patient, "g", 0); sdk.KindOf(err) != sdk.KindCanceled {
+			if _, err = sdk.Collect(alice.Group("g").List(patient)); sdk.KindOf(err) != sdk.KindCanceled {
 				t.Errorf("given up: %v", err)
 			}
 		})

@@ -18,42 +18,40 @@ func TestProgress(t *testing.T) {
 			alice := s.Account("alice", "100")
 			c := s.Client(t, alice)
 			var mu sync.Mutex
-			var seen []sdk.Progress
-			ctx := sdk.WithProgress(t.Context(), func(p sdk.Progress) {
-				mu.Lock()
-				defer mu.Unlock()
-				seen = append(seen, p)
-			})
-			if _, err := c.RegisterGroup(ctx, "team"); err != nil {
+			type step struct{ done, total int64 }
+			noting := func(seen *step) sdk.Option {
+				return sdk.Progress(func(done, total int64) {
+					mu.Lock()
+					defer mu.Unlock()
+					if done <= seen.done && seen.total == total {
+						t.Errorf("%d of %d after %+v", done, total, *seen)
+					}
+					if done > seen.done {
+						*seen = step{done, total}
+					}
+				})
+			}
+			var up, down step
+			ctx := t.Context()
+			if _, err := c.Group("team").Register(ctx); err != nil {
 				t.Fatal(err)
 			}
 			content := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
-			r, err := c.UploadBytes(ctx, "team", "f", content)
+			r, err := c.Group("team").Put(ctx, "f", bytes.NewReader(content), noting(&up))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, _, err := c.RetrieveBytes(ctx, "team", string(r.Ref)); err != nil {
+			f, err := c.Group("team").OpenRef(ctx, r.Ref, noting(&down))
+			if err != nil {
 				t.Fatal(err)
 			}
+			defer f.Close()
 			mu.Lock()
 			defer mu.Unlock()
-			var up, down sdk.Progress
-			for _, p := range seen {
-				last := &down
-				if p.Upload {
-					last = &up
-				}
-				if p.Done <= last.Done && last.Total == p.Total {
-					t.Fatalf("%+v after %+v", p, *last)
-				}
-				if p.Done > last.Done {
-					*last = p
-				}
-			}
-			if up.Done != up.Total || up.Done < int64(len(content)) {
+			if up.done != up.total || up.done < int64(len(content)) {
 				t.Errorf("the upload ended at %+v", up)
 			}
-			if down.Done < int64(len(content)) || down.Total >= 0 && down.Done != down.Total {
+			if down.done < int64(len(content)) || down.total >= 0 && down.done != down.total {
 				t.Errorf("the download ended at %+v", down)
 			}
 		})

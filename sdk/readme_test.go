@@ -16,10 +16,11 @@ func TestReadmeNamesEveryMethod(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := string(raw)
-	client := reflect.TypeFor[*sdk.Client]()
-	for i := range client.NumMethod() {
-		if name := client.Method(i).Name; !strings.Contains(text, "`"+name+"`") && !strings.Contains(text, "`"+name+"(") {
-			t.Errorf("Client.%s is not in README.md", name)
+	for prefix, of := range map[string]reflect.Type{"c.": reflect.TypeFor[*sdk.Client](), "g.": reflect.TypeFor[sdk.Group]()} {
+		for i := range of.NumMethod() {
+			if name := prefix + of.Method(i).Name; !strings.Contains(text, "`"+name+"`") && !strings.Contains(text, "`"+name+"(") {
+				t.Errorf("%s is not in README.md", name)
+			}
 		}
 	}
 	for _, name := range []string{"upload", "retrieve", "registerGroup", "addGroupMember", "revokeGroupMember", "joinGroup", "setGroupRetention", "authStatus",

@@ -14,14 +14,14 @@ func TestReadPriceIsWhatReadingCosts(t *testing.T) {
 		t.Run(flavour.String(), func(t *testing.T) {
 			s := sdktest.NewServer(t, flavour)
 			alice := s.Client(t, s.Account("alice", "10"))
-			if _, err := alice.RegisterGroup(t.Context(), "private"); err != nil {
+			if _, err := alice.Group("private").Register(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := alice.OpenGroup(t.Context(), "open", time.Now().Add(time.Hour), 0); err != nil {
+			if _, err := alice.Group("open").OpenJoin(t.Context(), time.Now().Add(time.Hour)); err != nil {
 				t.Fatal(err)
 			}
 			for _, g := range []sdk.GroupID{"private", "open", ""} {
-				price, err := alice.ReadPrice(t.Context(), g)
+				price, err := alice.Group(g).ReadPrice(t.Context())
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -35,7 +35,7 @@ func TestReadPriceIsWhatReadingCosts(t *testing.T) {
 				if g == "" {
 					_, err = alice.Groups(t.Context())
 				} else {
-					_, err = alice.Entries(t.Context(), g, 0)
+					_, err = sdk.Collect(alice.Group(g).List(t.Context()))
 				}
 				after, balanceErr := alice.Balance(t.Context(), "")
 				if err != nil || balanceErr != nil {

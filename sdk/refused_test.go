@@ -1,6 +1,7 @@
 package sdk_test
 
 import (
+	"bytes"
 	"testing"
 
 	"github.com/svcfs/svcfs/sdk"
@@ -14,12 +15,12 @@ func TestRefusedUploadIsNotFoundInTheLedger(t *testing.T) {
 		t.Run(flavour.String(), func(t *testing.T) {
 			s, owner := world(t, flavour)
 			poor := s.Account("poor", "0.05")
-			if _, err := owner.AddGroupMember(t.Context(), "g", poor.ID); err != nil {
+			if _, err := owner.Group("g").Add(t.Context(), poor.ID); err != nil {
 				t.Fatal(err)
 			}
 			upload := func() error { // each run of a program is a client of its own
 				c := s.Client(t, poor)
-				_, err := c.UploadBytes(t.Context(), "g", "f", []byte("the same content"))
+				_, err := c.Group("g").Put(t.Context(), "f", bytes.NewReader([]byte("the same content")))
 				return err
 			}
 			if err := upload(); err != nil {

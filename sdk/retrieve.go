@@ -1,7 +1,6 @@
 package sdk
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,46 +17,28 @@ import (
 // firstChunk is how much is allocated for a body before its bytes arrive.
 const firstChunk = 1 << 20
 
-// Retrieve fetches, decrypts and verifies e into b, which it resizes. The
-// content is complete and equals e.Hash, or there is an error and b is empty.
+// Retrieve is [Group.OpenEntry] into a buffer, for programs that hold their files in
+// buffers as the mount does; it resizes b. The content is complete and equals e.Hash,
+// or there is an error and b is empty.
 //
-// Costs one retrieve claim; repeated internally only where that is free. A call
-// that failed and the next one for the same file share a claim, so that a service
-// which knows claim ids charges once. Needs the API key and membership in e.Group. Errors: [KindNotAuthorized], [KindNotFound],
-// [KindDeleted], [KindInsufficient], [KindTooLarge], [KindCorrupt],
-// [KindUnavailable], [KindTimeout]. Source: specification 4.3.
-func (c *Client) Retrieve(ctx context.Context, e Entry, b *Buffer) (Plain, error) {
-	b.most = max(e.Size, 0)
-	plain, err := c.retrieve(ctx, e, b)
-	b.most = 0
+// Costs one retrieve claim; needs the API key, takes the options of, and errors are
+// those of, [Group.Open].
+func (g Group) Retrieve(ctx context.Context, e Entry, b *Buffer, opts ...Option) (Plain, error) {
+	o, err := resolve(opts, "Progress")
+	var plain Plain
+	if err == nil {
+		b.most = max(e.Size, 0)
+		plain, err = g.c.retrieve(ctx, g.ID, e, b, o.progress)
+		b.most = 0
+	}
 	if err != nil {
 		_ = b.Resize(0) // shrinking cannot fail; it wipes
-		return Plain{}, c.wrap("retrieve", e.Group, e.Ref, err)
+		return Plain{}, g.c.wrap("retrieve", g.ID, e.Ref, err)
 	}
 	return plain, nil
 }
 
-// RetrieveBytes finds what nameOrRef means in g and returns its content, which
-// belongs to the caller. Costs one retrieve claim. Needs the API key and
-// membership in g. Errors are those of [Client.Find] and [Client.Retrieve].
-func (c *Client) RetrieveBytes(ctx context.Context, g GroupID, nameOrRef string) ([]byte, Plain, error) {
-	e, err := c.Find(ctx, g, nameOrRef)
-	if err != nil {
-		return nil, Plain{}, err
-	}
-	b, err := c.pool.Get(0)
-	if err != nil {
-		return nil, Plain{}, c.wrap("retrieve", g, e.Ref, err)
-	}
-	defer b.Release()
-	plain, err := c.Retrieve(ctx, e, b)
-	if err != nil {
-		return nil, Plain{}, err
-	}
-	return bytes.Clone(b.Bytes()), plain, nil
-}
-
-func (c *Client) retrieve(ctx context.Context, e Entry, b *Buffer) (Plain, error) {
+func (c *Client) retrieve(ctx context.Context, g GroupID, e Entry, b *Buffer, report reporter) (Plain, error) {
 	if e.Deleted != nil {
 		return Plain{}, &Error{Op: "check", Kind: KindDeleted, Err: errors.New("the file was deleted and its key destroyed")}
 	}
@@ -71,11 +52,11 @@ func (c *Client) retrieve(ctx context.Context, e Entry, b *Buffer) (Plain, error
 	if err != nil {
 		return Plain{}, err
 	}
-	request := wire.PrepareRetrieveRequest{GroupID: string(e.Group), IPFSHash: string(e.Ref), ClaimID: c.takeClaim(e.Ref)}
+	request := wire.PrepareRetrieveRequest{GroupID: string(g), IPFSHash: string(e.Ref), ClaimID: c.takeClaim(e.Ref)}
 	if offered(caps, wire.CapRaw) {
 		request.Transfer = wire.TransferRaw
 	}
-	sink := &blobSink{buf: b, limit: c.mostSealed(e.Size), recorded: e.Size != SizeUnknown}
+	sink := &blobSink{buf: b, limit: c.mostSealed(e.Size), recorded: e.Size != SizeUnknown, report: report}
 	var answer retrieveAnswer
 	ask := func(ctx context.Context) error { return c.prepareRetrieve(ctx, request, sink, &answer) }
 	// Repeating must be free: a service that knows claim ids charges once, the
@@ -145,12 +126,14 @@ func (c *Client) prepareRetrieve(ctx context.Context, request wire.PrepareRetrie
 	if err != nil {
 		return err
 	}
+	body := jsonBody(raw)
+	body.received = sink.report
 	return c.authorized(ctx, func(token Secret) error {
 		*answer = retrieveAnswer{}
 		if err := sink.reset(); err != nil {
 			return err
 		}
-		return c.transfer(ctx, http.MethodPost, wire.PathTools+wire.OpPrepareRetrieve, token, jsonBody(raw), func(resp *http.Response, in io.Reader) error {
+		return c.transfer(ctx, http.MethodPost, wire.PathTools+wire.OpPrepareRetrieve, token, body, func(resp *http.Response, in io.Reader) error {
 			document, inline, err := scanAnswer(in, resp.ContentLength, sink)
 			if err != nil {
 				return err
@@ -266,7 +249,7 @@ func (c *Client) fetchBlob(ctx context.Context, target string, size int64, sink 
 			if err := sink.reset(); err != nil {
 				return err
 			}
-			return c.transfer(ctx, http.MethodGet, target, token, outgoing{}, func(resp *http.Response, in io.Reader) error {
+			return c.transfer(ctx, http.MethodGet, target, token, outgoing{received: sink.report}, func(resp *http.Response, in io.Reader) error {
 				if resp.ContentLength >= 0 && resp.ContentLength != size {
 					return malformed(fmt.Errorf("data of %d bytes, announced were %d", resp.ContentLength, size))
 				}

@@ -138,9 +138,9 @@ type groupArgs struct {
 	UserID  AccountID `json:"user_id,omitempty"`
 }
 
-// Balance returns the native token balance of account, default the caller's.
-// Free, no authentication. Errors: [KindNotFound] for an account that does not
-// exist, [KindUnavailable], [KindTimeout], [KindCorrupt]. Specification 4.2.
+// Balance returns the native token balance of an account; "" is the caller. Free,
+// no authentication. Errors: [KindNotFound] for an account that does not exist,
+// [KindUnavailable], [KindTimeout], [KindCorrupt]. Specification 4.2 (getBalance).
 func (c *Client) Balance(ctx context.Context, account AccountID) (Amount, error) {
 	if account == "" {
 		account = c.account
@@ -158,9 +158,10 @@ func (c *Client) Balance(ctx context.Context, account AccountID) (Amount, error)
 	return *answer.Amount, nil
 }
 
-// EstimateFee returns what an action of the ledger costs, such as
-// "register_group"; 0 for one it does not know. Free, no authentication. Errors:
-// [KindUnavailable], [KindTimeout], [KindCorrupt]. Specification 4.2.
+// EstimateFee asks what an action costs: one of the Action constants or of the Event
+// constants, or what else the service knows; 0 for one it does not know. Free, no
+// authentication. Errors: [KindUnavailable], [KindTimeout], [KindCorrupt].
+// Specification 4.2 (estimateFee).
 func (c *Client) EstimateFee(ctx context.Context, action string) (Amount, error) {
 	var digits json.Number
 	args := struct {
@@ -176,12 +177,18 @@ func (c *Client) EstimateFee(ctx context.Context, action string) (Amount, error)
 	return fee, c.wrap("estimate fee of "+quote(action), "", "", err)
 }
 
-// ReadPrice returns what one look at the ledger costs the caller: at the records, or
-// the members, of g, or at the list of groups where g is "". A service of one's own
-// charges nothing. The hosted network charges for groups that nobody can join by
-// themselves, and on its test network for the list of groups. Free, no
-// authentication. Errors: [KindUnavailable], [KindTimeout]. Wire protocol 3.3, 4.6.
-func (c *Client) ReadPrice(ctx context.Context, g GroupID) (Amount, error) {
+// ReadPrice returns what one look at the list of groups costs the caller: something
+// on the hosted test network only. Free, no authentication. Errors:
+// [KindUnavailable], [KindTimeout]. Wire protocol 3.3, 4.6.
+func (c *Client) ReadPrice(ctx context.Context) (Amount, error) { return c.readPrice(ctx, "") }
+
+// ReadPrice returns what one look at the records, or the members, of the group costs
+// the caller. A service of one's own charges nothing, the hosted network charges for
+// groups that nobody can join by themselves. Free, no authentication. Errors:
+// [KindUnavailable], [KindTimeout]. Wire protocol 3.3, 4.6.
+func (g Group) ReadPrice(ctx context.Context) (Amount, error) { return g.c.readPrice(ctx, g.ID) }
+
+func (c *Client) readPrice(ctx context.Context, g GroupID) (Amount, error) {
 	caps, err := c.Capabilities(ctx)
 	if err != nil || caps.Service != "" {
 		return Amount{}, err
@@ -209,57 +216,4 @@ func (c *Client) ReadPrice(ctx context.Context, g GroupID) (Amount, error) {
 		sum, _ = sum.Add(fee)
 	}
 	return sum, nil
-}
-
-// GroupOwner returns the owner of g. Free, no authentication. Errors:
-// [KindNotFound]. Specification 4.2.
-func (c *Client) GroupOwner(ctx context.Context, g GroupID) (AccountID, error) {
-	var owner *AccountID
-	if err := c.view(ctx, "get_group_owner", groupArgs{GroupID: g}, &owner); err != nil {
-		return "", c.wrap("ask owner", g, "", err)
-	}
-	if owner == nil || *owner == "" {
-		return "", &Error{Op: "ask owner", Group: g, Kind: KindNotFound, Code: wire.CodeGroupNotFound, Err: errors.New("group not found")}
-	}
-	return *owner, nil
-}
-
-// GroupRetention returns after how many days files of g are destroyed, nil for
-// never. Free, no authentication. Errors: [KindUnavailable], [KindTimeout],
-// [KindCorrupt]. Specification 4.2.
-func (c *Client) GroupRetention(ctx context.Context, g GroupID) (days *int64, err error) {
-	if err := c.view(ctx, "get_group_retention", groupArgs{GroupID: g}, &days); err != nil {
-		return nil, c.wrap("ask retention", g, "", err)
-	}
-	if days != nil && *days < 0 {
-		return nil, c.wrap("ask retention", g, "", malformed(errors.New("files are kept less than no time")))
-	}
-	return days, nil
-}
-
-// GroupChecksum returns the checksum of g, or "" when the service publishes none,
-// also for a group it does not know. At a self-hosted service it tells key
-// versions apart and attests nothing. Free, no authentication.
-// Errors: [KindUnavailable], [KindTimeout], [KindCorrupt]. Specification 4.2.
-func (c *Client) GroupChecksum(ctx context.Context, g GroupID) (string, error) {
-	var sum *string
-	if err := c.view(ctx, "get_group_checksum", groupArgs{GroupID: g}, &sum); err != nil || sum == nil {
-		return "", c.wrap("ask checksum", g, "", err)
-	}
-	return *sum, nil
-}
-
-// IsAuthorized reports whether account (default the caller) is a member of g.
-// Free, no authentication. Errors: [KindNotFound] for an unknown group.
-// Specification 4.2.
-func (c *Client) IsAuthorized(ctx context.Context, g GroupID, account AccountID) (bool, error) {
-	if account == "" {
-		account = c.account
-	}
-	var member *bool
-	err := c.view(ctx, "is_authorized", groupArgs{GroupID: g, UserID: account}, &member)
-	if err == nil && member == nil {
-		err = malformed(errors.New("neither true nor false"))
-	}
-	return err == nil && *member, c.wrap("ask membership", g, "", err)
 }

@@ -15,12 +15,18 @@ type Storage struct {
 	Left  int64 // of the next upload at most; -1 = no bound is known
 }
 
-// Storage tells how much is kept for the caller, in all groups, or with a group for
-// all its members, and how large the next upload may be. Free; needs the API key,
-// and membership in the group. Errors: [KindUnsupported] where the service does not
-// offer it, which is asked before anything is sent, [KindNotFound],
-// [KindNotAuthorized], [KindCorrupt]. Our extension.
-func (c *Client) Storage(ctx context.Context, g GroupID) (Storage, error) {
+// Storage tells how much is kept for the caller, in all groups, and how large the
+// next upload may be. Free; needs the API key. Errors: [KindUnsupported] where the
+// service does not offer it, which is asked before anything is sent, [KindCorrupt].
+// Our extension.
+func (c *Client) Storage(ctx context.Context) (Storage, error) { return c.storage(ctx, "") }
+
+// Storage tells how much is kept for all members of the group, and how large the
+// caller's next upload may be. Free; needs the API key and membership. Errors: those
+// of [Client.Storage], [KindNotFound], [KindNotAuthorized]. Our extension.
+func (g Group) Storage(ctx context.Context) (Storage, error) { return g.c.storage(ctx, g.ID) }
+
+func (c *Client) storage(ctx context.Context, g GroupID) (Storage, error) {
 	if err := c.need(ctx, wire.CapStorage, "tell what is stored"); err != nil {
 		return Storage{}, c.wrap("ask storage", g, "", err)
 	}

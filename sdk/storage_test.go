@@ -30,13 +30,13 @@ func TestStorage(t *testing.T) {
 			s := newServer(t)
 			s.lie(wire.PathCapabilities, answer(200, wire.Capabilities{Features: []string{wire.CapStorage}}))
 			s.tool(wire.OpGetStorage, answer(200, tc.said))
-			got, err := client(t, s.url).Storage(t.Context(), tc.group)
+			got, err := client(t, s.url).Group(tc.group).Storage(t.Context())
 			if got != tc.want || err == nil != (tc.kind == 0) || err != nil && sdk.KindOf(err) != tc.kind {
 				t.Errorf("%+v, %v", got, err)
 			}
 		})
 	}
-	if _, err := client(t, newServer(t).url).Storage(t.Context(), ""); sdk.KindOf(err) != sdk.KindUnsupported {
+	if _, err := client(t, newServer(t).url).Storage(t.Context()); sdk.KindOf(err) != sdk.KindUnsupported {
 		t.Errorf("where it is not offered: %v", err)
 	}
 }

@@ -24,15 +24,3 @@ func quoteRef(ref Ref) string {
 	}
 	return quote(string(ref))
 }
-
-// word returns s as one word of a command line: as it is where that is plain,
-// else quoted.
-func word(s string) string {
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-", r)
-	}
-	if s == "" || len(s) > maxQuoted || s[0] == '-' || strings.ContainsFunc(s, func(r rune) bool { return !plain(r) }) {
-		return quote(s)
-	}
-	return s
-}

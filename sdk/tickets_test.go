@@ -19,7 +19,7 @@ import (
 func TestTicketsArePreparedAhead(t *testing.T) {
 	for _, forgets := range []bool{false, true} {
 		s, c := world(t, sdktest.Extended)
-		if _, err := c.RegisterGroup(t.Context(), "small"); err != nil {
+		if _, err := c.Group("small").Register(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		var refused atomic.Int64
@@ -37,11 +37,11 @@ func TestTicketsArePreparedAhead(t *testing.T) {
 		const files = 6
 		for i := range files {
 			name := fmt.Sprint("file-", i)
-			r, err := c.UploadBytes(t.Context(), "small", name, []byte(name))
+			r, err := c.Group("small").Put(t.Context(), name, bytes.NewReader([]byte(name)))
 			if err != nil || r.Hash != sdk.ComputeHash([]byte(name)) {
 				t.Fatalf("%s: %+v, %v", name, r, err)
 			}
-			if data, _, err := c.RetrieveBytes(t.Context(), "small", name); err != nil || string(data) != name {
+			if data, _, err := sdktest.Read(t.Context(), c.Group("small"), name); err != nil || string(data) != name {
 				t.Errorf("%s is %q, %v", name, data, err)
 			}
 		}
@@ -60,7 +60,7 @@ func TestTicketsArePreparedAhead(t *testing.T) {
 func TestCloseEndsTicketsPreparedAhead(t *testing.T) {
 	s := sdktest.NewServer(t, sdktest.Extended)
 	c := s.Client(t, s.Account("alice", "100"), func(cfg *sdk.Config) { cfg.Timeout = time.Minute })
-	if _, err := c.RegisterGroup(t.Context(), "small"); err != nil {
+	if _, err := c.Group("small").Register(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	asked, ended := make(chan struct{}), make(chan struct{})
@@ -77,7 +77,7 @@ func TestCloseEndsTicketsPreparedAhead(t *testing.T) {
 		})
 	})
 	for _, name := range []string{"file-1", "file-2"} {
-		if _, err := c.UploadBytes(t.Context(), "small", name, []byte(name)); err != nil {
+		if _, err := c.Group("small").Put(t.Context(), name, bytes.NewReader([]byte(name))); err != nil {
 			t.Fatal(err)
 		}
 	}

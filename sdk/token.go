@@ -165,7 +165,7 @@ func expiryOf(token string) (time.Duration, bool) {
 // RefreshToken forces a new session token; calls do so by themselves before one
 // ends. Free; needs the API key. Errors: [KindUnauthenticated], [KindNotFound] for
 // an account that does not exist, [KindUnavailable], [KindTimeout]; all of them are
-// [ErrSignIn]. Specification 4.2.
+// [ErrSignIn]. Specification 4.2 (refreshToken).
 func (c *Client) RefreshToken(ctx context.Context) error {
 	c.tokens.mu.Lock()
 	current := c.tokens.token

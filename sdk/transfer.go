@@ -90,6 +90,33 @@ type pacedReader struct {
 	read *meter
 }
 
+// reporter is told how far a transfer is, see [Progress]; nil is told nothing.
+type reporter func(done, total int64)
+
+// progressFloor is the smallest body that is reported, in bytes.
+const progressFloor = 64 << 10
+
+// meter counts one body; nil counts nothing.
+type meter struct {
+	done, total int64
+	report      reporter
+}
+
+func newMeter(report reporter, total int64) *meter {
+	if report == nil || total >= 0 && total < progressFloor {
+		return nil
+	}
+	return &meter{total: total, report: report}
+}
+
+func (m *meter) add(n int) {
+	if m == nil || n == 0 {
+		return
+	}
+	m.done += int64(n)
+	m.report(m.done, m.total)
+}
+
 func (r *pacedReader) Read(p []byte) (int, error) {
 	n, err := r.r.Read(p)
 	r.pace.advance(n, false)
@@ -173,6 +200,8 @@ type outgoing struct {
 	length int64
 	open   func() io.Reader
 	read   func() // see [loan]; may be nil
+
+	sent, received reporter // of the request's body, and of the answer's
 }
 
 func jsonBody(raw []byte) outgoing {
@@ -199,7 +228,7 @@ func (c *Client) transfer(ctx context.Context, method, target string, token Secr
 	if body.open != nil {
 		lent := &loan{pace: pace, read: body.read}
 		defer lent.takeBack()
-		open := func() io.ReadCloser { return lent.lend(body.open, newMeter(ctx, true, body.length)) }
+		open := func() io.ReadCloser { return lent.lend(body.open, newMeter(body.sent, body.length)) }
 		req.Body, req.ContentLength = open(), body.length
 		req.GetBody = func() (io.ReadCloser, error) { return open(), nil }
 		req.Header.Set("Content-Type", body.kind)
@@ -210,7 +239,7 @@ func (c *Client) transfer(ctx context.Context, method, target string, token Secr
 	}
 	defer resp.Body.Close()
 	pace.advance(0, true)
-	return receive(resp, &pacedReader{ctx, resp.Body, pace, newMeter(ctx, false, resp.ContentLength)})
+	return receive(resp, &pacedReader{ctx, resp.Body, pace, newMeter(body.received, resp.ContentLength)})
 }
 
 // onService resolves a path that the service named. Only a path on the MCP
@@ -252,6 +281,7 @@ type blobSink struct {
 	limit int64 // of the sealed bytes
 	// recorded: the limit is what a file of the size in the ledger can have.
 	recorded bool
+	report   reporter
 
 	text []byte // base64 that does not make a whole group yet
 	have int    // bytes of the nonce
@@ -259,7 +289,7 @@ type blobSink struct {
 }
 
 func (s *blobSink) reset() error {
-	*s = blobSink{buf: s.buf, limit: s.limit, recorded: s.recorded, text: s.text[:0]}
+	*s = blobSink{buf: s.buf, limit: s.limit, recorded: s.recorded, report: s.report, text: s.text[:0]}
 	return s.buf.Resize(0)
 }
 

@@ -41,12 +41,13 @@ func ParseTokens(tokens string) (Amount, error) { return wire.ParseTokens(tokens
 // Digest is the SHA-256 of a file's plaintext.
 type Digest [sha256.Size]byte
 
-// ComputeHash returns the SHA-256 of data. Free, local.
+// ComputeHash returns the SHA-256 of data. Free, local. Specification 4.2
+// (computeHash).
 func ComputeHash(data []byte) Digest { return sha256.Sum256(data) }
 
 // ComputeHashReader returns the SHA-256 of what r holds, read to its end in
-// small pieces. Free, local. Errors are those of r. It is computeHashAsync of
-// specification 4.2: cancel it by ending r.
+// small pieces. Free, local. Errors are those of r. Specification 4.2
+// (computeHashAsync): cancel it by ending r.
 func ComputeHashReader(r io.Reader) (Digest, error) {
 	sum := sha256.New()
 	if _, err := io.Copy(sum, r); err != nil {
@@ -109,13 +110,6 @@ func (s Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
 // LogValue gives "redacted" to slog.
 func (s Secret) LogValue() slog.Value { return slog.StringValue(redacted) }
-
-// Group is a group the caller owns or belongs to.
-type Group struct {
-	ID    GroupID
-	Owned bool // the caller is its owner
-	Role  Role // of the caller; "" where the service has no roles: a writer, unless Owned
-}
 
 // Role is what a member of a group may do.
 type Role = wire.Role

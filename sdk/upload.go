@@ -53,38 +53,32 @@ type ticket struct {
 	after     int64     // how many records the group had before that, as far as is known
 }
 
-// Upload seals b in place, sends it, has it recorded under name, and restores
-// the plaintext before it returns, whatever the outcome: meanwhile nobody may
-// read b. It returns only after the service acknowledged the record.
+// Upload is [Group.Put] of a buffer, for programs that hold their files in buffers
+// as the mount does: the content is not copied. It is sealed in place, and plaintext
+// again when Upload returns, whatever the outcome: meanwhile nobody may read b.
 //
-// Content is compressed first with [WithDeflate], and not otherwise.
-//
-// Costs one upload. After an error whose outcome is unknown, calling it again
-// with the same content finds out first: nobody pays twice. Needs the API key and
-// membership in g. Errors: [KindNotAuthorized], [KindInsufficient], [KindTooLarge],
-// [KindStorageFull], [KindUnavailable], [KindTimeout], [KindCorrupt] when the
-// service acknowledges something else. Source: specification 4.3.
-func (c *Client) Upload(ctx context.Context, g GroupID, name string, b *Buffer) (Receipt, error) {
-	receipt, err := c.upload(ctx, g, name, b)
+// Costs one upload; needs the API key, takes the options of, and errors are those of,
+// [Group.Put].
+func (g Group) Upload(ctx context.Context, name string, b *Buffer, opts ...Option) (Receipt, error) {
+	o, err := resolve(opts, "Compress", "Progress")
+	var receipt Receipt
+	if err == nil {
+		receipt, err = g.c.upload(ctx, g.ID, name, b, o)
+	}
+	return receipt, g.wrap("upload "+quote(name), err)
+}
+
+// upload uploads b and remembers that its record was told.
+func (c *Client) upload(ctx context.Context, g GroupID, name string, b *Buffer, o options) (Receipt, error) {
+	receipt, err := c.uploadOnce(ctx, g, name, b, o)
 	if err != nil {
-		return Receipt{}, c.wrap("upload "+quote(name), g, "", err)
+		return Receipt{}, err
 	}
 	c.acknowledge(receipt.Ref)
 	return receipt, nil
 }
 
-// UploadBytes is [Client.Upload] of a copy of data.
-func (c *Client) UploadBytes(ctx context.Context, g GroupID, name string, data []byte) (Receipt, error) {
-	b, err := c.pool.Get(int64(len(data)))
-	if err != nil {
-		return Receipt{}, c.wrap("upload "+quote(name), g, "", err)
-	}
-	defer b.Release()
-	copy(b.Bytes(), data)
-	return c.Upload(ctx, g, name, b)
-}
-
-func (c *Client) upload(ctx context.Context, g GroupID, name string, b *Buffer) (Receipt, error) {
+func (c *Client) uploadOnce(ctx context.Context, g GroupID, name string, b *Buffer, o options) (Receipt, error) {
 	caps, err := c.Capabilities(ctx)
 	if err != nil {
 		return Receipt{}, err
@@ -92,7 +86,7 @@ func (c *Client) upload(ctx context.Context, g GroupID, name string, b *Buffer) 
 	if err := checkSize(b.Len(), c.maxUpload(caps)); err != nil {
 		return Receipt{}, err
 	}
-	u := &uploading{c: c, caps: caps, key: uploadKey{g, name, b.Hash()}, buf: b}
+	u := &uploading{c: c, caps: caps, key: uploadKey{g, name, b.Hash()}, buf: b, options: o}
 	done, err := c.alone(ctx, u.key)
 	if err != nil {
 		return Receipt{}, err
@@ -101,7 +95,7 @@ func (c *Client) upload(ctx context.Context, g GroupID, name string, b *Buffer) 
 	if receipt, found, err := u.resume(ctx); found || err != nil {
 		return receipt, err
 	}
-	release, err := u.pack(ctx)
+	release, err := u.pack()
 	if err != nil {
 		return Receipt{}, err
 	}
@@ -181,6 +175,7 @@ type uploading struct {
 	buf    *Buffer // the content
 	body   *Buffer // what is sealed: the content, or compressed
 	ticket *ticket
+	options
 }
 
 func (u *uploading) offers(feature string) bool { return offered(u.caps, feature) }
@@ -232,7 +227,7 @@ func (c *Client) acknowledged(ref Ref) bool {
 // that no caller was told of.
 func (u *uploading) findRecorded(ctx context.Context, since time.Time) (Receipt, bool, error) {
 	c, k := u.c, u.key
-	entries, err := c.Entries(ctx, k.group, 0)
+	entries, err := c.entries(ctx, k.group, 0)
 	if err != nil {
 		return Receipt{}, false, err
 	}
@@ -423,7 +418,7 @@ func isOutcomeUnknown(err error) bool {
 
 // put sends the ciphertext as it is.
 func (u *uploading) put(ctx context.Context, b *blob) error {
-	body := outgoing{kind: "application/octet-stream", length: b.size(), open: b.reader, read: b.restoreAhead}
+	body := outgoing{kind: "application/octet-stream", length: b.size(), open: b.reader, read: b.restoreAhead, sent: u.progress}
 	return u.c.authorized(ctx, func(token Secret) error {
 		return u.c.transfer(ctx, http.MethodPut, u.ticket.uploadURL, token, body, func(_ *http.Response, in io.Reader) error {
 			_, err := io.Copy(io.Discard, io.LimitReader(in, maxErrorBytes))
@@ -450,7 +445,7 @@ func (u *uploading) finalize(ctx context.Context, b *blob, size int64, raw bool,
 	}
 	body := jsonBody(head)
 	if !raw {
-		body = outgoing{kind: body.kind, length: finalizeLength(head, b), open: func() io.Reader { return finalizeBody(head, b) }}
+		body = outgoing{kind: body.kind, length: finalizeLength(head, b), open: func() io.Reader { return finalizeBody(head, b) }, sent: u.progress}
 	}
 	if u.c.generationA.Load() {
 		return u.postFinalize(ctx, wire.PathFinalizeGenA, body, answer)

@@ -23,7 +23,7 @@ func world(t *testing.T, f sdktest.Flavour, changes ...func(*sdk.Config)) (*sdkt
 	s := sdktest.NewServer(t, f)
 	patience := func(cfg *sdk.Config) { cfg.Timeout = 2 * time.Second }
 	c := s.Client(t, s.Account("alice", "100"), append(changes, patience)...)
-	if _, err := c.RegisterGroup(t.Context(), "g"); err != nil {
+	if _, err := c.Group("g").Register(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return s, c
@@ -73,7 +73,7 @@ func TestNobodyPaysTwice(t *testing.T) {
 						content := bytes.Repeat([]byte("x"), size)
 						var r sdk.Receipt
 						for range 6 { // a program that saves again
-							if r, err = c.UploadBytes(t.Context(), "g", "f", content); err == nil {
+							if r, err = c.Group("g").Put(t.Context(), "f", bytes.NewReader(content)); err == nil {
 								break
 							}
 						}
@@ -87,7 +87,7 @@ func TestNobodyPaysTwice(t *testing.T) {
 						if want := paidFor(t, c, looks); err != nil || !ok || paid != want {
 							t.Errorf("%s were paid for an upload and %d looks, want %s, %v", paid.Tokens(), looks, want.Tokens(), err)
 						}
-						got, _, err := c.RetrieveBytes(t.Context(), "g", string(r.Ref))
+						got, _, err := sdktest.Read(t.Context(), c.Group("g"), string(r.Ref))
 						if err != nil || !bytes.Equal(got, content) {
 							t.Errorf("%d bytes come back, %v", len(got), err)
 						}
@@ -105,7 +105,7 @@ func paidFor(t *testing.T, c *sdk.Client, looks int) sdk.Amount {
 	if err != nil {
 		t.Fatal(err)
 	}
-	price, err := c.ReadPrice(t.Context(), "g")
+	price, err := c.Group("g").ReadPrice(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func TestForgottenUploadStartsAgain(t *testing.T) {
 	s.Disturb(wire.PathTools+wire.OpFinalizeUpload, func(http.Handler) http.Handler {
 		return http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }) // nothing is recorded
 	})
-	if _, err := c.UploadBytes(t.Context(), "g", "f", []byte("content")); !errors.Is(err, sdk.ErrUnavailable) {
+	if _, err := c.Group("g").Put(t.Context(), "f", bytes.NewReader([]byte("content"))); !errors.Is(err, sdk.ErrUnavailable) {
 		t.Fatal(err)
 	}
 	var told atomic.Bool
@@ -136,7 +136,7 @@ func TestForgottenUploadStartsAgain(t *testing.T) {
 			next.ServeHTTP(w, r)
 		})
 	})
-	if _, err := c.UploadBytes(t.Context(), "g", "f", []byte("content")); err != nil || s.Records() != 1 {
+	if _, err := c.Group("g").Put(t.Context(), "f", bytes.NewReader([]byte("content"))); err != nil || s.Records() != 1 {
 		t.Errorf("%d records, %v", s.Records(), err)
 	}
 }
@@ -158,7 +158,7 @@ func TestSameContentAtOnce(t *testing.T) {
 			}
 			defer b.Release()
 			copy(b.Bytes(), content)
-			if _, err := c.Upload(t.Context(), "g", "f", b); err == nil {
+			if _, err := c.Group("g").Upload(t.Context(), "f", b); err == nil {
 				good.Add(1)
 			}
 			if !bytes.Equal(b.Bytes(), content) {
@@ -178,7 +178,7 @@ func TestUploadThatStandsStill(t *testing.T) {
 		s, _ := world(t, sdktest.Extended)
 		a := s.Account("bob", "100")
 		c := s.Client(t, a, func(cfg *sdk.Config) { cfg.Timeout = 200 * time.Millisecond })
-		if _, err := c.RegisterGroup(t.Context(), "h"); err != nil {
+		if _, err := c.Group("h").Register(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		still := func(http.Handler) http.Handler {
@@ -193,12 +193,12 @@ func TestUploadThatStandsStill(t *testing.T) {
 		defer b.Release()
 		b.Bytes()[0] = 'x'
 		start := time.Now()
-		if _, err := c.Upload(t.Context(), "h", "f", b); !errors.Is(err, sdk.ErrTimeout) || time.Since(start) > 1400*time.Millisecond {
+		if _, err := c.Group("h").Upload(t.Context(), "f", b); !errors.Is(err, sdk.ErrTimeout) || time.Since(start) > 1400*time.Millisecond {
 			t.Errorf("%d bytes: %v after %v", size, err, time.Since(start))
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(50*time.Millisecond, cancel)
-		if _, err := c.Upload(ctx, "h", "other", b); !errors.Is(err, sdk.ErrCanceled) {
+		if _, err := c.Group("h").Upload(ctx, "other", b); !errors.Is(err, sdk.ErrCanceled) {
 			t.Errorf("%d bytes, cancelled: %v", size, err)
 		}
 		if b.Bytes()[0] != 'x' || b.Len() != int64(size) {
@@ -246,7 +246,7 @@ func TestNobodyPaysTwiceHoursLater(t *testing.T) {
 			}
 			down()
 			for _, name := range []string{"first", "second"} {
-				if _, err := c.UploadBytes(t.Context(), "g", name, []byte(name)); err == nil {
+				if _, err := c.Group("g").Put(t.Context(), name, bytes.NewReader([]byte(name))); err == nil {
 					t.Fatal("it succeeds")
 				}
 				sdk.AgeTickets(c, 3*time.Hour)
@@ -255,7 +255,7 @@ func TestNobodyPaysTwiceHoursLater(t *testing.T) {
 			s.Disturb(list, nil)
 			before := s.Records()
 			for _, name := range []string{"first", "second"} {
-				if r, err := c.UploadBytes(t.Context(), "g", name, []byte(name)); err != nil || r.Hash != sdk.ComputeHash([]byte(name)) {
+				if r, err := c.Group("g").Put(t.Context(), name, bytes.NewReader([]byte(name))); err != nil || r.Hash != sdk.ComputeHash([]byte(name)) {
 					t.Errorf("%s: %+v, %v", name, r, err)
 				}
 			}

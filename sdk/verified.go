@@ -540,6 +540,6 @@ func (c *Client) AcceptRollback(forgetKey bool) error {
 	return nil
 }
 
-// GroupOrder tells the how many-th group of this account and StateDir a group was
-// that was asked about, from 1. Local, free, no errors.
-func (c *Client) GroupOrder(g GroupID) int64 { return c.memory.Order(string(g)) }
+// Order tells the how many-th group of this account and StateDir the group was that
+// was asked about, from 1. Local, free, no errors.
+func (g Group) Order() int64 { return g.c.memory.Order(string(g.ID)) }

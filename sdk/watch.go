@@ -3,6 +3,7 @@ package sdk
 import (
 	"context"
 	"errors"
+	"iter"
 	"math/rand/v2"
 	"time"
 
@@ -26,7 +27,7 @@ const (
 )
 
 // Event is something that happened in a group of the caller. It says that
-// something changed, not what it is now: ask [Client.Entries] or
+// something changed, not what it is now: ask [Group.List] or
 // [Client.Groups] for that.
 type Event struct {
 	Seq     Seq
@@ -49,15 +50,16 @@ const (
 	maxWatchPause = 30 * time.Second
 )
 
-// Watch delivers what happens from a sequence on, 0 for now, in the groups of
-// the caller. When it returns, nothing that happens later is missed: list after
-// it, not before. Faults of the network are waited out. The channel is closed
-// when ctx ends, or when the service refuses for good; poll then. Events must be
-// received, or the watch stands still.
+// Watch tells what happens from a sequence on, 0 for now, in the groups of the
+// caller. When it returns, nothing that happens later is missed: list after it, not
+// before. Faults of the network are waited out. The events end with an error that
+// says why, which stands alone: [KindCanceled] when ctx ended, or what the service
+// refused for good; poll then. Events are asked for as the loop takes them; a loop that
+// was left can be begun again and goes on behind its last event, one at a time.
 //
 // Free; needs the API key. Errors: [KindUnsupported] where the service does not offer it, and
 // whatever the first request fails with. Our extension.
-func (c *Client) Watch(ctx context.Context, from Seq) (<-chan Event, error) {
+func (c *Client) Watch(ctx context.Context, from Seq) (iter.Seq2[Event, error], error) {
 	if err := c.need(ctx, wire.CapWatch, "watch"); err != nil {
 		return nil, c.wrap("watch", "", "", err)
 	}
@@ -65,48 +67,69 @@ func (c *Client) Watch(ctx context.Context, from Seq) (<-chan Event, error) {
 	if from > 0 {
 		request.AfterSeq = (*int64)(&from)
 	}
-	var first news
-	err := c.read(ctx, wire.OpWatch, request, &first)
+	w := &watching{c: c, backoff: watchPause}
+	err := c.read(ctx, wire.OpWatch, request, &w.got)
 	if err == nil {
-		err = first.check(int64(from))
+		err = w.got.check(int64(from))
 	}
 	if err != nil {
 		return nil, c.wrap("watch", "", "", err)
 	}
-	events := make(chan Event)
-	go func() {
-		defer close(events)
-		c.watch(ctx, first, events)
-	}()
-	return events, nil
+	return func(yield func(Event, error) bool) { w.tell(ctx, yield) }, nil
 }
 
-// watch delivers got and what follows.
-func (c *Client) watch(ctx context.Context, got news, events chan<- Event) {
-	backoff := watchPause
-	for deliver(ctx, got.Events, events) {
-		asked, pause := time.Now(), watchPause
-		next, err := c.watchOnce(ctx, got.Seq)
-		switch {
-		case err == nil:
-			got, backoff = next, watchPause
-			if len(got.Events) > 0 {
-				pause = watchGap
-			} else if time.Since(asked) > watchPause {
-				continue
-			} // a service that does not wait is not asked all the time
-		case isForGood(KindOf(c.wrap("watch", "", "", err))):
-			return
-		default:
-			got.Events, backoff = nil, min(2*backoff, maxWatchPause)
-			pause = backoff
+// watching is a watch under way.
+type watching struct {
+	c       *Client
+	got     news          // what was not told yet
+	backoff time.Duration // of the next fault
+	pause   time.Duration // before the next request
+}
+
+// tell yields what there is and what follows.
+func (w *watching) tell(ctx context.Context, yield func(Event, error) bool) {
+	for {
+		for len(w.got.Events) > 0 {
+			e := w.got.Events[0]
+			w.got.Events = w.got.Events[1:]
+			if !yield(eventOf(e), nil) {
+				return
+			}
 		}
-		select {
-		case <-time.After(pause/2 + rand.N(pause)):
-		case <-ctx.Done():
+		if err := w.next(ctx); err != nil {
+			yield(Event{}, err)
 			return
 		}
 	}
+}
+
+// next asks for news after a pause. An error ends the watch.
+func (w *watching) next(ctx context.Context) error {
+	if w.pause > 0 {
+		select {
+		case <-time.After(w.pause/2 + rand.N(w.pause)):
+		case <-ctx.Done():
+			return w.c.wrap("watch", "", "", ctx.Err())
+		}
+	}
+	asked := time.Now()
+	next, err := w.c.watchOnce(ctx, w.got.Seq)
+	failed := w.c.wrap("watch", "", "", err)
+	switch {
+	case err == nil:
+		w.got, w.backoff, w.pause = next, watchPause, watchPause
+		if len(next.Events) > 0 {
+			w.pause = watchGap
+		} else if time.Since(asked) > watchPause {
+			w.pause = 0
+		} // a service that does not wait is not asked all the time
+	case ctx.Err() != nil || isForGood(KindOf(failed)):
+		return failed
+	default:
+		w.backoff = min(2*w.backoff, maxWatchPause)
+		w.pause = w.backoff
+	}
+	return nil
 }
 
 func (c *Client) watchOnce(ctx context.Context, after int64) (got news, err error) {
@@ -146,14 +169,6 @@ func isForGood(kind Kind) bool {
 	}
 }
 
-func deliver(ctx context.Context, list []wire.Event, events chan<- Event) bool {
-	for _, e := range list {
-		event := Event{Seq: Seq(e.Seq), Kind: e.Kind, Group: GroupID(e.GroupID), Ref: Ref(e.Ref), Account: AccountID(e.Account), Time: parseTime(e.Time)}
-		select {
-		case events <- event:
-		case <-ctx.Done():
-			return false
-		}
-	}
-	return true
+func eventOf(e wire.Event) Event {
+	return Event{Seq: Seq(e.Seq), Kind: e.Kind, Group: GroupID(e.GroupID), Ref: Ref(e.Ref), Account: AccountID(e.Account), Time: parseTime(e.Time)}
 }

@@ -1,10 +1,11 @@
 package sdk_test
 
 import (
+	"bytes"
+	"iter"
 	"net/http"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/sdktest"
@@ -34,16 +35,14 @@ func say(status int, body string) func(http.ResponseWriter) {
 	}
 }
 
-// next receives one event, or that the watch is over.
-func next(t *testing.T, events <-chan sdk.Event) (sdk.Event, bool) {
+// next receives one event, or why the watch is over.
+func next(t *testing.T, events iter.Seq2[sdk.Event, error]) (sdk.Event, error) {
 	t.Helper()
-	select {
-	case e, open := <-events:
-		return e, open
-	case <-time.After(30 * time.Second):
-		t.Fatal("nothing arrives")
-		return sdk.Event{}, false
+	for e, err := range events {
+		return e, err
 	}
+	t.Fatal("it ends without a reason")
+	return sdk.Event{}, nil
 }
 
 func TestWatchWaitsFaultsOut(t *testing.T) {
@@ -56,12 +55,12 @@ func TestWatchWaitsFaultsOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"first", "second"} {
-		r, err := c.UploadBytes(t.Context(), "g", name, []byte("x"))
+		r, err := c.Group("g").Put(t.Context(), name, bytes.NewReader([]byte("x")))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if e, open := next(t, events); !open || e.Ref != r.Ref || e.Kind != sdk.EventUploaded {
-			t.Errorf("%s: told %+v (open: %v), uploaded %s", name, e, open, r.Ref)
+		if e, err := next(t, events); err != nil || e.Ref != r.Ref || e.Kind != sdk.EventUploaded {
+			t.Errorf("%s: told %+v, %v, uploaded %s", name, e, err, r.Ref)
 		}
 	}
 	if n := s.Hits(watchPath); n < 6 {
@@ -70,23 +69,26 @@ func TestWatchWaitsFaultsOut(t *testing.T) {
 }
 
 func TestWatchEndsForGood(t *testing.T) {
-	for name, last := range map[string]func(http.ResponseWriter){
-		"not offered any more":  say(404, `{"error":"operation not found","code":"UNSUPPORTED"}`),
-		"account unknown":       say(404, `{"error":"account not found","code":"ACCOUNT_NOT_FOUND"}`),
-		"nonsense":              say(200, `{"result":[1]}`),
-		"events without end":    say(200, `{"result":{"events":[{"seq":1,"kind":"record_transaction","group_id":"g","time":"1"}],"seq":1}}`),
-		"events of the past":    say(200, `{"result":{"events":[{"seq":1,"kind":"record_transaction","group_id":"g","time":"1"}],"seq":-5}}`),
-		"more than it may send": func(w http.ResponseWriter) { _, _ = w.Write(make([]byte, wire.MaxJSONBytes+1)) },
+	for name, tc := range map[string]struct {
+		last   func(http.ResponseWriter)
+		reason sdk.Kind
+	}{
+		"not offered any more":  {say(404, `{"error":"operation not found","code":"UNSUPPORTED"}`), sdk.KindUnsupported},
+		"account unknown":       {say(404, `{"error":"account not found","code":"ACCOUNT_NOT_FOUND"}`), sdk.KindNotFound},
+		"nonsense":              {say(200, `{"result":[1]}`), sdk.KindCorrupt},
+		"events without end":    {say(200, `{"result":{"events":[{"seq":1,"kind":"record_transaction","group_id":"g","time":"1"}],"seq":1}}`), sdk.KindCorrupt},
+		"events of the past":    {say(200, `{"result":{"events":[{"seq":1,"kind":"record_transaction","group_id":"g","time":"1"}],"seq":-5}}`), sdk.KindCorrupt},
+		"more than it may send": {func(w http.ResponseWriter) { _, _ = w.Write(make([]byte, wire.MaxJSONBytes+1)) }, sdk.KindCorrupt},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, c := world(t, sdktest.Extended)
-			s.Disturb(watchPath, scripted(nil, last))
+			s.Disturb(watchPath, scripted(nil, tc.last))
 			events, err := c.Watch(t.Context(), 0)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if e, open := next(t, events); open {
-				t.Errorf("told %+v", e)
+			if e, err := next(t, events); sdk.KindOf(err) != tc.reason {
+				t.Errorf("told %+v, ends with %v", e, err)
 			}
 		})
 	}

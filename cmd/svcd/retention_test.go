@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,24 +28,24 @@ func TestRetentionDryRunListsWhatWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if _, err := c.RegisterGroup(t.Context(), "g"); err != nil {
+	if _, err := c.Group("g").Register(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if out := mustRun(t, "retention", "--dry-run", "--data", dir); out != "files: 0 would be deleted\n" {
 		t.Errorf("with nothing to destroy it says %q", out)
 	}
 	for i := range groups.BulkFiles + 1 {
-		receipt, err := c.UploadBytes(t.Context(), "g", fmt.Sprintf("file\t%d", i), []byte{1})
+		receipt, err := c.Group("g").Put(t.Context(), fmt.Sprintf("file\t%d", i), bytes.NewReader([]byte{1}))
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = c.DeleteFile(t.Context(), "g", receipt.Ref)
+		err = c.Group("g").Delete(t.Context(), receipt.Ref)
 		if waits := i == groups.BulkFiles; waits != errors.Is(err, sdk.ErrPending) || !waits && err != nil {
 			t.Fatalf("deletion %d: %v", i, err)
 		}
 	}
 	zero := int64(0)
-	if _, err := c.SetGroupRetention(t.Context(), "g", &zero); err != nil {
+	if _, err := c.Group("g").SetRetention(t.Context(), zero); err != nil {
 		t.Fatal(err)
 	}
 	const at = `20\d\d-\S+Z\n`
@@ -52,7 +53,7 @@ func TestRetentionDryRunListsWhatWaits(t *testing.T) {
 	if out := mustRun(t, "retention", "--dry-run", "--data", dir); !want.MatchString(out) {
 		t.Errorf("it says\n%s", out)
 	}
-	if _, err := c.KeepFiles(t.Context(), "g"); err != nil {
+	if _, err := c.Group("g").Keep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if out := mustRun(t, "retention", "--dry-run", "--data", dir); out != "files: 0 would be deleted\n" {

@@ -31,7 +31,7 @@ func (a *app) whoamiCommand() *cobra.Command {
 }
 
 func (a *app) whoami(ctx context.Context, c *sdk.Client, key keySource, asJSON bool) error {
-	status, err := c.AuthStatus(ctx, "")
+	status, err := c.AuthStatus(ctx)
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"time"
@@ -44,27 +43,27 @@ func (a *app) newBar(verb string, files int, total int64, hidden bool) *bar {
 	return b
 }
 
-// start adds a file; the context it returns reports its transfers.
-func (b *bar) start(ctx context.Context, name string, size int64) (context.Context, *flight) {
+// start adds a file; its report is for [sdk.Progress].
+func (b *bar) start(name string, size int64) *flight {
 	f := &flight{bar: b, name: name, size: size}
 	b.mu.Lock()
 	b.flying[f] = true
 	b.mu.Unlock()
 	b.draw()
-	return sdk.WithProgress(ctx, f.report), f
+	return f
 }
 
 // report takes a progress of the transfer: bytes on the wire are scaled to those
 // of the file where both totals are known.
-func (f *flight) report(p sdk.Progress) {
+func (f *flight) report(done, total int64) {
 	f.bar.mu.Lock()
-	f.done = p.Done
+	f.done = done
 	switch {
 	case f.size == sdk.SizeUnknown:
-	case p.Total > 0:
-		f.done = int64(float64(p.Done) / float64(p.Total) * float64(f.size))
+	case total > 0:
+		f.done = int64(float64(done) / float64(total) * float64(f.size))
 	default:
-		f.done = min(p.Done, f.size)
+		f.done = min(done, f.size)
 	}
 	f.bar.mu.Unlock()
 	f.bar.draw()

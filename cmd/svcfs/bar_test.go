@@ -13,8 +13,8 @@ import (
 func TestBarLine(t *testing.T) {
 	a := &app{ui: newTerminal(io.Discard, io.Discard)}
 	one := a.newBar("uploading", 1, 1<<20, false)
-	_, f := one.start(t.Context(), "report.pdf", 1<<20)
-	f.report(sdk.Progress{Upload: true, Done: 700_000, Total: 1_400_000})
+	f := one.start("report.pdf", 1<<20)
+	f.report(700_000, 1_400_000)
 	if got, want := one.line(100, 2*time.Second), "uploading report.pdf  [##########          ]  50%  512 KiB of 1.0 MiB  256 KiB/s"; got != want {
 		t.Errorf("%q\nwant\n%q", got, want)
 	}
@@ -22,10 +22,10 @@ func TestBarLine(t *testing.T) {
 		t.Errorf("narrow: %q", got)
 	}
 	several := a.newBar("fetching", 3, 0, false)
-	_, f = several.start(t.Context(), "a", sdk.SizeUnknown)
+	f = several.start("a", sdk.SizeUnknown)
 	f.end()
-	_, f = several.start(t.Context(), "b", sdk.SizeUnknown)
-	f.report(sdk.Progress{Done: 2000, Total: -1})
+	f = several.start("b", sdk.SizeUnknown)
+	f.report(2000, -1)
 	if got, want := several.line(80, time.Millisecond), "fetching 2 of 3  2.0 KiB"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -41,12 +41,12 @@ func TestBarIsDrawnOnATerminalOnly(t *testing.T) {
 		b := a.newBar("uploading", 1, 100, false)
 		clock := time.Unix(0, 0)
 		b.now = func() time.Time { return clock }
-		_, f := b.start(t.Context(), "x\x1b[2J", 100)
+		f := b.start("x\x1b[2J", 100)
 		for range 1000 {
-			f.report(sdk.Progress{Upload: true, Done: 50, Total: 100})
+			f.report(50, 100)
 		}
 		clock = clock.Add(time.Second)
-		f.report(sdk.Progress{Upload: true, Done: 100, Total: 100})
+		f.report(100, 100)
 		f.end()
 		a.ui.printf("done\n")
 		if got := strings.Count(errs.String(), "uploading"); live && got != 2 || !live && errs.Len() != 0 {

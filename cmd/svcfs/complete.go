@@ -89,10 +89,10 @@ func (a *app) completeGroupThenMember(cmd *cobra.Command, args []string, toCompl
 		return a.ask(cmd, toComplete, groupNames)
 	case 1:
 		return a.ask(cmd, toComplete, func(ctx context.Context, c *sdk.Client) ([]string, error) {
-			members, err := c.GroupMembers(ctx, sdk.GroupID(args[0]))
+			members, err := c.Group(sdk.GroupID(args[0])).Members(ctx)
 			var names []string
 			for _, m := range members {
-				names = append(names, string(m))
+				names = append(names, string(m.ID))
 			}
 			return names, err
 		})

@@ -286,10 +286,10 @@ func (d *demo) start(ctx context.Context) error {
 		return err
 	}
 	d.say("accounts   %s and %s\n", d.alice.account, d.bob.account)
-	if _, err := d.alice.client.RegisterGroup(ctx, demoGroup); err != nil && !errors.Is(err, sdk.ErrConflict) {
+	if _, err := d.alice.client.Group(demoGroup).Register(ctx); err != nil && !errors.Is(err, sdk.ErrConflict) {
 		return err
 	}
-	if _, err := d.alice.client.AddGroupMember(ctx, demoGroup, d.bob.account); err != nil && !errors.Is(err, sdk.ErrConflict) {
+	if _, err := d.alice.client.Group(demoGroup).Add(ctx, d.bob.account); err != nil && !errors.Is(err, sdk.ErrConflict) {
 		return err
 	}
 	d.say("group      %s, owned by alice, bob is a member\n", demoGroup)
@@ -477,7 +477,7 @@ const shownCipherBytes = 64
 
 // showCiphertext prints the beginning of what the service keeps of one file.
 func (d *demo) showCiphertext(ctx context.Context) error {
-	entry, err := d.alice.client.Find(ctx, demoGroup, "hello.txt")
+	entry, err := d.alice.client.Group(demoGroup).Stat(ctx, "hello.txt")
 	if err != nil {
 		return err
 	}

@@ -37,7 +37,7 @@ func TestDemoTopsUp(t *testing.T) {
 		if balance, err := c.Balance(t.Context(), id); err != nil || balance.Tokens() != demoBalance {
 			t.Errorf("run %d begins with %s, %v; want %s", run, balance.Tokens(), err, demoBalance)
 		}
-		if _, err := c.RegisterGroup(t.Context(), sdk.GroupID(itoa(run))); err != nil {
+		if _, err := c.Group(sdk.GroupID(itoa(run))).Register(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		_ = c.Close()

@@ -166,7 +166,7 @@ func (a *app) checkService(ctx context.Context) []cli.Finding {
 	add(checkClock(ctx, c.NetworkInfo().MCPURL))
 	add(checkCapabilities(ctx, c))
 	add(checkProofs(ctx, c))
-	if _, err := c.AuthStatus(ctx, ""); err != nil {
+	if _, err := c.AuthStatus(ctx); err != nil {
 		return append(findings, failed("sign-in", err, ""))
 	}
 	add(cli.Passed("sign-in", "the service accepts the key"))
@@ -187,7 +187,7 @@ const littleStorage = 10
 // checkStorage warns before uploads are refused.
 func checkStorage(ctx context.Context, c *sdk.Client) cli.Finding {
 	const check = "storage"
-	s, err := c.Storage(ctx, "")
+	s, err := c.Storage(ctx)
 	switch {
 	case errors.Is(err, sdk.ErrUnsupported):
 		return cli.Passed(check, "the service does not tell how much it keeps")

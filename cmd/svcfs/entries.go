@@ -2,18 +2,22 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/names"
+	"github.com/svcfs/svcfs/sdk/wire"
 )
 
 // allEntries lists every record of a group, one per reference, in upload order.
 func allEntries(ctx context.Context, c *sdk.Client, g sdk.GroupID) ([]sdk.Entry, error) {
-	listed, err := c.Entries(ctx, g, 0)
+	listed, err := sdk.Collect(c.Group(g).List(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -53,6 +57,33 @@ func (l listing) current() (list []sdk.Entry, paths []string) {
 		list, paths = append(list, l.entries[i]), append(paths, l.Shown(name))
 	}
 	return list, paths
+}
+
+// findEntry returns what the user means: the file of exactly that reference, else the
+// newest living upload of the name that is shown so or recorded so, else the one whose
+// hash starts with it.
+func findEntry(ctx context.Context, g sdk.Group, what string) (sdk.Entry, error) {
+	entries, err := sdk.Collect(g.List(ctx))
+	if err != nil {
+		return sdk.Entry{}, err
+	}
+	list := listingOf(entries)
+	best, ok := list.Newest(list.Resolve(what))
+	digits := strings.ToLower(what)
+	for i, e := range entries {
+		if string(e.Ref) == what {
+			return e, nil
+		}
+		isHash := len(digits) >= names.HashDigits && e.Deleted == nil && strings.HasPrefix(e.Hash.String(), digits)
+		if !ok && isHash && (best < 0 || entries[best].Seq <= e.Seq) {
+			best = i
+		}
+	}
+	if best < 0 {
+		return sdk.Entry{}, &sdk.Error{Op: "find " + strconv.Quote(what), Group: g.ID, Kind: sdk.KindNotFound, Code: wire.CodeFileNotFound,
+			Err: errors.New("not found: no file of this name or reference")}
+	}
+	return entries[best], nil
 }
 
 // shownName is how a record is shown that stands alone.

@@ -122,26 +122,22 @@ const (
 )
 
 func (a *app) get(ctx context.Context, c *sdk.Client, group sdk.GroupID, what string, f getFlags) error {
-	entry, err := c.Find(ctx, group, what)
+	entry, err := findEntry(ctx, c.Group(group), what)
 	if err != nil {
 		return err
 	}
 	progress := a.newBar("fetching", 1, max(entry.Size, 0), f.asJSON)
 	defer a.ui.progress("")
-	ctx, flying := progress.start(ctx, what, entry.Size)
+	flying := progress.start(what, entry.Size)
 	defer flying.end()
-	b, err := c.Pool().Get(0)
+	file, err := c.Group(group).OpenEntry(ctx, entry, sdk.Progress(flying.report))
 	if err != nil {
 		return err
 	}
-	defer b.Release()
-	plain, err := c.Retrieve(ctx, entry, b)
-	if err != nil {
-		return err
-	}
+	defer file.Close()
 	a.ui.progress("")
 	if f.output == "" || f.output == "-" {
-		if _, err := a.ui.out.Write(b.Bytes()); err != nil {
+		if _, err := file.WriteTo(a.ui.out); err != nil {
 			return refuse(exitOther, "make room there, or name a file with -o", fmt.Errorf("write standard output: %w", err))
 		}
 		return nil
@@ -151,19 +147,19 @@ func (a *app) get(ctx context.Context, c *sdk.Client, group sdk.GroupID, what st
 		return refuse(exitOther, "name a file in a folder that you may read and write", err)
 	}
 	defer dir.Close()
-	if err := writeWhole(dir, filepath.Base(f.output), b.Bytes()); err != nil {
+	if err := writeWhole(dir, filepath.Base(f.output), file); err != nil {
 		return refuse(exitOther, "name a file in a folder that you may write to and that has room", fmt.Errorf("write %s: %w", f.output, err))
 	}
 	if f.asJSON {
-		return a.printJSON(fetchedFrom(entry, plain, f.output))
+		return a.printJSON(fetchedFrom(entry, file, f.output))
 	}
 	return nil
 }
 
-func fetchedFrom(e sdk.Entry, plain sdk.Plain, path string) fetched {
-	got := fetched{Name: shownName(&e), Path: path, CID: e.Ref, FileHash: e.Hash.String(), Size: plain.Size, State: stateFetched}
-	if !plain.Fee.IsZero() {
-		got.Fee = plain.Fee.Tokens()
+func fetchedFrom(e sdk.Entry, file *sdk.File, path string) fetched {
+	got := fetched{Name: shownName(&e), Path: path, CID: e.Ref, FileHash: e.Hash.String(), Size: file.Entry().Size, State: stateFetched}
+	if fee := file.Fee(); !fee.IsZero() {
+		got.Fee = fee.Tokens()
 	}
 	return got
 }

@@ -90,7 +90,7 @@ func isHidden(path string) bool {
 // one fetches a file unless one is there: an equal one, or a different one without
 // --force. Hidden ones of others are for --hidden.
 func (g *getting) one(ctx context.Context, e sdk.Entry, path string) outcome {
-	ctx, flying := g.bar.start(ctx, path, e.Size)
+	flying := g.bar.start(path, e.Size)
 	defer flying.end()
 	doc := fetched{Name: path, Path: filepath.Join(g.flags.output, path), CID: e.Ref, FileHash: e.Hash.String(), Size: e.Size, State: stateEqual}
 	if isHidden(path) && e.Uploader != g.client.Account() && !g.flags.hidden {
@@ -110,28 +110,24 @@ func (g *getting) one(ctx context.Context, e sdk.Entry, path string) outcome {
 			return outcome{doc: doc}
 		}
 	}
-	b, err := g.client.Pool().Get(0)
+	file, err := g.client.Group(e.Group).OpenEntry(ctx, e, sdk.Progress(flying.report))
 	if err != nil {
 		return outcome{doc, err}
 	}
-	defer b.Release()
-	plain, err := g.client.Retrieve(ctx, e, b)
-	if err != nil {
-		return outcome{doc, err}
-	}
+	defer file.Close()
 	if parent := filepath.Dir(path); parent != "." {
 		if err := g.dir.MkdirAll(parent, 0o700); err != nil {
 			return outcome{doc, err}
 		}
 	}
-	if err := g.files.write(path, b.Bytes(), g.flags.force); err != nil {
+	if err := g.files.write(path, file, g.flags.force); err != nil {
 		if errors.Is(err, os.ErrExist) && !g.flags.force { // it came meanwhile
 			doc.State = stateKept
 			return outcome{doc: doc}
 		}
 		return outcome{doc, err}
 	}
-	return outcome{doc: fetchedFrom(e, plain, doc.Path)}
+	return outcome{doc: fetchedFrom(e, file, doc.Path)}
 }
 
 // holds tells of the file at path, nil when there is none, and whether it has that

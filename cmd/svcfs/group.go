@@ -56,17 +56,17 @@ which is free; without it nobody who is a member is changed.`,
 	cmd.RunE = a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
 		group, member := sdk.GroupID(args[0]), sdk.AccountID(args[1])
 		change := groupChange{Group: args[0], Member: args[1], Role: role}
+		var done sdk.Change
 		var err error
 		if add {
-			var added sdk.Addition
-			added, err = c.AddGroupMemberAs(ctx, group, member, role)
-			change.Message, change.Nobody = added.Message, added.Nobody
+			done, err = c.Group(group).Add(ctx, member, sdk.As(role))
 		} else {
-			change.Message, err = c.RevokeGroupMember(ctx, group, member)
+			done, err = c.Group(group).Revoke(ctx, member)
 		}
 		if err != nil {
 			return err
 		}
+		change.Message, change.Nobody = done.Message, done.Nobody
 		if change.Nobody {
 			a.ui.notice("warning: nobody is called %s here yet, and whoever gets that account reads this group; if the name is wrong: svcfs group revoke %s %s",
 				args[1], args[0], args[1])
@@ -134,11 +134,11 @@ func (a *app) groupJoinCommand() *cobra.Command {
 
 		ValidArgsFunction: completeNothing,
 		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
-			message, err := c.JoinGroup(ctx, sdk.GroupID(args[0]))
+			change, err := c.Group(sdk.GroupID(args[0])).Join(ctx)
 			if err != nil {
 				return err
 			}
-			return a.printMessage(asJSON, groupChange{Group: args[0], Member: string(c.Account()), Message: message})
+			return a.printMessage(asJSON, groupChange{Group: args[0], Member: string(c.Account()), Message: change.Message})
 		}),
 	}
 	addJSON(cmd, &asJSON)
@@ -172,11 +172,17 @@ pending'.`,
 				return err
 			}
 			defer c.Close()
-			message, err := c.SetGroupRetention(ctx, sdk.GroupID(args[0]), days)
+			group := c.Group(sdk.GroupID(args[0]))
+			var change sdk.Change
+			if days != nil {
+				change, err = group.SetRetention(ctx, *days)
+			} else {
+				change, err = group.ClearRetention(ctx)
+			}
 			if err != nil {
 				return err
 			}
-			return a.printMessage(asJSON, groupChange{Group: args[0], Days: days, Message: message})
+			return a.printMessage(asJSON, groupChange{Group: args[0], Days: days, Message: change.Message})
 		}),
 	}
 	addJSON(cmd, &asJSON)
@@ -192,7 +198,7 @@ func (a *app) groupMembersCommand() *cobra.Command {
 		Example:           "  svcfs group members team\n  svcfs group members team --json --roles",
 		Args:              exactly(1, "one GROUP"),
 		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
-			members, err := c.GroupMemberRoles(ctx, sdk.GroupID(args[0]))
+			members, err := c.Group(sdk.GroupID(args[0])).Members(ctx)
 			if err != nil {
 				return err
 			}
@@ -315,11 +321,13 @@ func describe(ctx context.Context, c *sdk.Client, g sdk.Group, long bool) listed
 		return l
 	}
 	if l.Owner = c.Account(); !g.Owned {
-		l.Owner, _ = c.GroupOwner(ctx, g.ID)
+		l.Owner, _ = g.Owner(ctx)
 	}
-	l.Retention, _ = c.GroupRetention(ctx, g.ID)
-	waits, err := c.PendingDestruction(ctx, g.ID)
-	l.Pending = err == nil && (waits.RetentionDays != nil || waits.Files > 0)
+	if days, set, err := g.Retention(ctx); err == nil && set {
+		l.Retention = &days
+	}
+	waits, err := g.Pending(ctx)
+	l.Pending = err == nil && (!waits.RetentionAt.IsZero() || waits.Files > 0)
 	return l
 }
 

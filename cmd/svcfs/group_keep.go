@@ -29,19 +29,23 @@ lets a retention window below 7 days wait, and deletions of one account beyond
 		Example: "  svcfs group pending team",
 		Args:    exactly(1, "one GROUP"),
 		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
-			p, err := c.PendingDestruction(ctx, sdk.GroupID(args[0]))
+			p, err := c.Group(sdk.GroupID(args[0])).Pending(ctx)
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return a.printJSON(pendingDestruction{args[0], p.RetentionDays, timeOrNil(p.RetentionAt), p.Files, timeOrNil(p.FilesAt)})
+			var days *int64
+			if !p.RetentionAt.IsZero() {
+				days = &p.RetentionDays
 			}
-			if p.RetentionDays == nil && p.Files == 0 {
+			if asJSON {
+				return a.printJSON(pendingDestruction{args[0], days, timeOrNil(p.RetentionAt), p.Files, timeOrNil(p.FilesAt)})
+			}
+			if days == nil && p.Files == 0 {
 				a.ui.printf("nothing waits to be destroyed\n")
 				return nil
 			}
-			if p.RetentionDays != nil {
-				a.ui.printf("retention becomes %s at %s\n", plural(int(*p.RetentionDays), "day"), timeText(p.RetentionAt))
+			if days != nil {
+				a.ui.printf("retention becomes %s at %s\n", plural(int(*days), "day"), timeText(p.RetentionAt))
 			}
 			if p.Files > 0 {
 				a.ui.printf("%s to be deleted, the first at %s\n", plural(int(p.Files), "file"), timeText(p.FilesAt))
@@ -64,20 +68,20 @@ func timeOrNil(t time.Time) *time.Time {
 }
 
 func (a *app) groupKeepCommand() *cobra.Command {
-	return a.groupChangeCommand("keep GROUP", "Take back everything that waits to be destroyed in a group", "  svcfs group keep team", (*sdk.Client).KeepFiles)
+	return a.groupChangeCommand("keep GROUP", "Take back everything that waits to be destroyed in a group", "  svcfs group keep team", sdk.Group.Keep)
 }
 
 // groupChangeCommand changes a group and prints what the service said.
-func (a *app) groupChangeCommand(use, short, example string, change func(*sdk.Client, context.Context, sdk.GroupID) (string, error)) *cobra.Command {
+func (a *app) groupChangeCommand(use, short, example string, change func(sdk.Group, context.Context) (sdk.Change, error)) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: use, Short: short, Example: example, Args: exactly(1, "one GROUP"),
 		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
-			message, err := change(c, ctx, sdk.GroupID(args[0]))
+			done, err := change(c.Group(sdk.GroupID(args[0])), ctx)
 			if err != nil {
 				return err
 			}
-			return a.printMessage(asJSON, groupChange{Group: args[0], Message: message})
+			return a.printMessage(asJSON, groupChange{Group: args[0], Message: done.Message})
 		}),
 		ValidArgsFunction: a.completeGroup,
 	}

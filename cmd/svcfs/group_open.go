@@ -66,11 +66,11 @@ that way can be opened and closed.`,
 		defer c.Close()
 		group := sdk.GroupID(args[0])
 		if !open {
-			message, err := c.RegisterGroup(ctx, group)
+			change, err := c.Group(group).Register(ctx)
 			if err != nil {
 				return err
 			}
-			return a.printMessage(asJSON, groupChange{Group: args[0], Message: message})
+			return a.printMessage(asJSON, groupChange{Group: args[0], Message: change.Message})
 		}
 		if err := mustBeNew(ctx, c, group); err != nil {
 			return err
@@ -86,7 +86,7 @@ that way can be opened and closed.`,
 
 // mustBeNew refuses a group that exists: opening it would not create it.
 func mustBeNew(ctx context.Context, c *sdk.Client, group sdk.GroupID) error {
-	_, err := c.GroupOwner(ctx, group)
+	_, err := c.Group(group).Owner(ctx)
 	if errors.Is(err, sdk.ErrNotFound) {
 		return nil
 	}
@@ -116,7 +116,7 @@ made with 'svcfs group create --open'; only its owner can open it.`,
 			}
 			defer c.Close()
 			group := sdk.GroupID(args[0])
-			_, err = c.GroupOwner(ctx, group) // opening would register it, which costs
+			_, err = c.Group(group).Owner(ctx) // opening would register it, which costs
 			if errors.Is(err, sdk.ErrNotFound) {
 				return refuse(exitNotFound, "make it with: svcfs group create "+escapeName(args[0])+" --open", err)
 			}
@@ -134,21 +134,19 @@ made with 'svcfs group create --open'; only its owner can open it.`,
 
 func (a *app) openGroup(ctx context.Context, c *sdk.Client, group sdk.GroupID, f openFlags, asJSON bool) error {
 	until := time.Now().Add(time.Duration(f.span)).UTC().Truncate(time.Second)
-	open := c.OpenGroup
-	if f.role != "" {
-		open = func(ctx context.Context, g sdk.GroupID, until time.Time, uses int64) (string, error) {
-			return c.OpenGroupAs(ctx, g, until, uses, f.role)
-		}
+	opts := []sdk.Option{sdk.As(f.role)}
+	if f.uses > 0 {
+		opts = append(opts, sdk.AtMost(f.uses))
 	}
-	message, err := open(ctx, group, until, f.uses)
+	opened, err := c.Group(group).OpenJoin(ctx, until, opts...)
 	if err != nil {
 		return err
 	}
-	return a.printMessage(asJSON, groupChange{Group: string(group), Role: f.role, Until: &until, Uses: f.uses, Message: message})
+	return a.printMessage(asJSON, groupChange{Group: string(group), Role: f.role, Until: &until, Uses: f.uses, Message: opened.Message})
 }
 
 func (a *app) groupCloseCommand() *cobra.Command {
-	return a.groupChangeCommand("close GROUP", "End what 'group open' began; who has joined stays a member", "  svcfs group close submissions", (*sdk.Client).CloseGroup)
+	return a.groupChangeCommand("close GROUP", "End what 'group open' began; who has joined stays a member", "  svcfs group close submissions", sdk.Group.CloseJoin)
 }
 
 // timeSpan is a flag value such as 90m, 24h or 7d.

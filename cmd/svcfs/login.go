@@ -79,7 +79,7 @@ func (a *app) login(ctx context.Context, toFile, asJSON bool) error {
 		return err
 	}
 	defer c.Close()
-	if _, err := c.AuthStatus(ctx, ""); err != nil {
+	if _, err := c.AuthStatus(ctx); err != nil {
 		return err
 	}
 	store, err := a.storeKey(s, address, toFile)

@@ -122,7 +122,7 @@ func (a *app) startMount(ctx context.Context, p mountPlan) (*liveMount, error) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	defer a.waitsFor(c.NetworkInfo().MCPURL, p.flags.asJSON)()
-	if _, err := c.AuthStatus(ctx, ""); err != nil {
+	if _, err := c.AuthStatus(ctx); err != nil {
 		_ = c.Close()
 		return nil, err
 	}
@@ -173,16 +173,17 @@ func (a *app) treeConfig(c *sdk.Client, caps wire.Capabilities, p mountPlan, log
 	if p.flags.allowDelete && !deletes {
 		a.ui.notice("this service does not delete files: --allow-delete has no effect")
 	}
+	remote := tree.Client{Client: c}
 	var storage func(context.Context, sdk.GroupID) (sdk.Storage, error)
 	if slices.Contains(caps.Features, wire.CapStorage) {
-		storage = c.Storage
+		storage = remote.Storage
 	}
 	return tree.Config{
-		Remote: c, Known: c, Storage: storage, Pool: c.Pool(), Lend: p.flags.reads == fs.ReadsPassthrough, CacheBytes: int64(p.flags.cacheSize), MaxFileBytes: int64(p.flags.maxFileSize),
+		Remote: remote, Known: remote, Storage: storage, Pool: c.Pool(), Lend: p.flags.reads == fs.ReadsPassthrough, CacheBytes: int64(p.flags.cacheSize), MaxFileBytes: int64(p.flags.maxFileSize),
 		StagingBytes: int64(p.flags.stagingSize), Logger: logger, ReadOnly: p.readOnly, AllowMkdir: p.flags.allowMkdir,
 		AllowDelete: p.flags.allowDelete && deletes, AllowCrawlers: p.flags.allowCrawlers,
 		CanRename: slices.Contains(caps.Features, wire.CapRename), Scratch: p.flags.scratch,
-		Budget: p.budget, BudgetPerHour: p.budgetPerHour, Price: c.Price, ReadPrice: c.ReadPrice, Watch: c.Watch, Version: version(), Mountpoint: p.dir,
+		Budget: p.budget, BudgetPerHour: p.budgetPerHour, Price: c.Price, ReadPrice: remote.ReadPrice, Watch: c.Watch, Version: version(), Mountpoint: p.dir,
 		Confined: confinement(), Proofs: func() string { return proofWords(c) }, Hint: a.hints.ofMount,
 	}
 }

@@ -167,11 +167,11 @@ type barWorld struct {
 func newBarWorld(t *testing.T) *barWorld {
 	t.Helper()
 	s, alice, c := newHosted(t, sdktest.GenB)
-	if _, err := c.RegisterGroup(t.Context(), "team"); err != nil {
+	if _, err := c.Group("team").Register(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	content := bytes.Repeat([]byte("0123456789abcdef"), 1<<20) // 16 MiB, more than sockets hold
-	receipt, err := c.UploadBytes(t.Context(), "team", "f", content)
+	receipt, err := c.Group("team").Put(t.Context(), "f", bytes.NewReader(content))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,11 +251,11 @@ func TestProgressFollowsTheWidth(t *testing.T) {
 	clock := time.Unix(0, 0)
 	b.now = func() time.Time { return clock }
 	b.began = clock
-	_, f := b.start(t.Context(), "a-file-with-a-name-that-is-rather-long-for-a-terminal.bin", 100)
+	f := b.start("a-file-with-a-name-that-is-rather-long-for-a-terminal.bin", 100)
 	for _, columns := range []uint16{50, 120, 30} {
 		screen.resize(columns)
 		clock = clock.Add(500 * time.Millisecond)
-		f.report(sdk.Progress{Upload: true, Done: int64(columns), Total: 200})
+		f.report(int64(columns), 200)
 		line := screen.until(fmt.Sprintf(`%d B of 100 B`, columns/2), func() {})
 		if n := utf8.RuneCountInString(line); n >= int(columns) {
 			t.Errorf("%d of %d columns: %q", n, columns, line)

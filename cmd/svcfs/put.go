@@ -1,8 +1,8 @@
 package main
 
 import (
+	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -196,9 +196,6 @@ type receipt struct {
 
 // put sends the files, several at a time, and prints their receipts in order.
 func (a *app) put(ctx context.Context, c *sdk.Client, group sdk.GroupID, files []localFile, f putFlags) error {
-	if f.deflate {
-		ctx = sdk.WithDeflate(ctx)
-	}
 	there := listingOf(nil)
 	if f.update {
 		entries, err := allEntries(ctx, c, group)
@@ -214,13 +211,17 @@ func (a *app) put(ctx context.Context, c *sdk.Client, group sdk.GroupID, files [
 	progress := a.newBar("uploading", len(files), total, f.asJSON)
 	defer a.ui.progress("")
 	err := inOrder(ctx, f.jobs, len(files), func(ctx context.Context, i int) (receipt, error) {
-		ctx, flying := progress.start(ctx, files[i].name, files[i].size)
+		flying := progress.start(files[i].name, files[i].size)
 		defer flying.end()
 		var entry sdk.Entry
 		if at, ok := there.Newest(files[i].name); ok {
 			entry = there.entries[at]
 		}
-		return a.putOne(ctx, c, group, files[i], entry)
+		opts := []sdk.Option{sdk.Progress(flying.report)}
+		if f.deflate {
+			opts = append(opts, sdk.Compress())
+		}
+		return a.putOne(ctx, c, group, files[i], entry, opts...)
 	}, func(r receipt) error { return a.printReceipt(r, f.asJSON, len(files) > 1) })
 	if err != nil && ctx.Err() != nil {
 		return interruption("run the same command with --update: what was recorded is not sent again")
@@ -229,23 +230,30 @@ func (a *app) put(ctx context.Context, c *sdk.Client, group sdk.GroupID, files [
 }
 
 // putOne sends one file, unless it equals what is there.
-func (a *app) putOne(ctx context.Context, c *sdk.Client, group sdk.GroupID, file localFile, there sdk.Entry) (receipt, error) {
-	b, err := c.Pool().Get(0)
-	if err != nil {
-		return receipt{}, fmt.Errorf("memory for %s: %w", file.path, err)
-	}
-	defer b.Release()
+func (a *app) putOne(ctx context.Context, c *sdk.Client, group sdk.GroupID, file localFile, there sdk.Entry, opts ...sdk.Option) (receipt, error) {
 	limit, err := c.MaxUpload(ctx)
 	if err != nil {
 		return receipt{}, fmt.Errorf("%s: %w", file.path, err)
 	}
-	if err := a.load(b, file.path, limit); err != nil {
+	content, err := a.open(file.path, there.Ref != "", limit)
+	if err != nil {
 		return receipt{}, err
 	}
-	if there.Ref != "" && sha256.Sum256(b.Bytes()) == there.Hash {
-		return receipt{Name: file.name, CID: there.Ref, TransID: there.Tx, FileHash: there.Hash.String(), Size: b.Len(), Unchanged: true}, nil
+	defer content.Close()
+	if there.Ref != "" {
+		hash, err := sdk.ComputeHashReader(content)
+		if err != nil {
+			return receipt{}, fmt.Errorf("%s: %w", file.path, err)
+		}
+		size, err := content.Seek(0, io.SeekCurrent)
+		if err == nil && hash == there.Hash {
+			return receipt{Name: file.name, CID: there.Ref, TransID: there.Tx, FileHash: hash.String(), Size: size, Unchanged: true}, nil
+		}
+		if _, err := content.Seek(0, io.SeekStart); err != nil {
+			return receipt{}, fmt.Errorf("%s: %w", file.path, err)
+		}
 	}
-	got, err := c.Upload(ctx, group, file.name, b)
+	got, err := c.Group(group).Put(ctx, file.name, content, opts...)
 	if err != nil {
 		return receipt{}, fmt.Errorf("%s: %w", file.path, err)
 	}
@@ -272,55 +280,38 @@ func (a *app) printReceipt(r receipt, asJSON, several bool) error {
 	return nil
 }
 
-// load reads a file, or standard input, of at most limit bytes into b.
-func (a *app) load(b *sdk.Buffer, file string, limit int64) error {
+// open opens a file to put, or standard input, which can be read twice if that is
+// wanted; of at most limit bytes.
+func (a *app) open(file string, twice bool, limit int64) (io.ReadSeekCloser, error) {
+	if file == "-" && twice {
+		content, err := io.ReadAll(io.LimitReader(a.stdin, limit+1))
+		return sectionCloser{io.NewSectionReader(bytes.NewReader(content), 0, int64(len(content)))}, err
+	}
 	if file == "-" {
-		return fill(b, a.stdin, 0, limit)
+		return readerOnly{a.stdin}, nil
 	}
 	f, err := os.Open(file)
 	if err != nil {
-		return refuse(exitNotFound, "check the path and its permissions", err)
+		return nil, refuse(exitNotFound, "check the path and its permissions", err)
 	}
-	defer f.Close()
 	info, err := f.Stat()
+	if err == nil && info.Size() > limit {
+		err = refuse(exitOther, "split it, for example with: split -b 1G", fmt.Errorf("%s is larger than %d bytes", file, limit))
+	}
 	if err != nil {
-		return err
+		_ = f.Close()
+		return nil, err
 	}
-	if info.Size() > limit {
-		return tooLarge(file, limit)
-	}
-	return fill(b, f, info.Size(), limit)
+	return f, nil
 }
 
-func tooLarge(file string, limit int64) error {
-	return refuse(exitOther, "split it, for example with: split -b 1G", fmt.Errorf("%s is larger than %d bytes", file, limit))
-}
+// sectionCloser is content in memory, as a file that is closed.
+type sectionCloser struct{ *io.SectionReader }
 
-// fillStep is how much room is made for what comes next, in bytes.
-const fillStep = 64 << 10
+func (sectionCloser) Close() error { return nil }
 
-// fill reads r to its end, expecting about size bytes and taking at most limit.
-func fill(b *sdk.Buffer, r io.Reader, size, limit int64) error {
-	var n int64
-	if err := b.Resize(max(size+1, fillStep)); err != nil {
-		return refuse(exitOther, "the file must fit into memory", err)
-	}
-	for {
-		if n > limit {
-			return tooLarge("the input", limit)
-		}
-		if n == b.Len() {
-			if err := b.Resize(n + max(fillStep, n/2)); err != nil {
-				return refuse(exitOther, "the file must fit into memory", err)
-			}
-		}
-		got, err := r.Read(b.Bytes()[n:])
-		n += int64(got)
-		if errors.Is(err, io.EOF) {
-			return b.Resize(n)
-		}
-		if err != nil {
-			return err
-		}
-	}
-}
+// readerOnly is a reader that is read once and not closed.
+type readerOnly struct{ io.Reader }
+
+func (readerOnly) Seek(int64, int) (int64, error) { return 0, errors.ErrUnsupported }
+func (readerOnly) Close() error                   { return nil }

@@ -55,7 +55,7 @@ func (a *app) rm(ctx context.Context, c *sdk.Client, group sdk.GroupID, wanted [
 	var waits error // the service deletes some later: the others go on
 	for _, e := range chosen {
 		verb := "deleted"
-		err := c.DeleteFile(ctx, group, e.Ref)
+		err := c.Group(group).Delete(ctx, e.Ref)
 		if errors.Is(err, sdk.ErrPending) {
 			waits, verb = err, "waits"
 		} else if err != nil {
@@ -145,7 +145,7 @@ func (a *app) mv(ctx context.Context, c *sdk.Client, group sdk.GroupID, what, na
 		return refuse(exitOther, "choose another name, or remove that file first", errors.New(escapeName(name)+" is in use"))
 	}
 	for _, e := range versions {
-		if err := c.RenameFile(ctx, group, e.Ref, name); err != nil {
+		if err := c.Group(group).Rename(ctx, e.Ref, name); err != nil {
 			return err
 		}
 		f := changedFile{Name: shownName(&e), NewName: names.Show(name, string(e.Ref)), CID: e.Ref, FileHash: e.Hash.String()}

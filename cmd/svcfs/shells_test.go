@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"os"
 	"os/exec"
@@ -21,12 +22,12 @@ func completionWorld(t *testing.T) []string {
 	t.Helper()
 	s, alice, c := newHosted(t, sdktest.Extended)
 	for _, g := range []sdk.GroupID{"team", "tests", "other"} {
-		if _, err := c.RegisterGroup(t.Context(), g); err != nil {
+		if _, err := c.Group(g).Register(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, name := range []string{"quarterly figures.txt", "notes/today.txt", "it's $(touch pwned).txt"} {
-		if _, err := c.UploadBytes(t.Context(), "team", name, []byte("x")); err != nil {
+		if _, err := c.Group("team").Put(t.Context(), name, bytes.NewReader([]byte("x"))); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 // verifyLedger checks every record of a group. A history that must not be believed
 // ends with exit code 6.
 func (a *app) verifyLedger(ctx context.Context, c *sdk.Client, group sdk.GroupID, asJSON bool) error {
-	report, err := c.VerifyLedger(ctx, group)
+	report, err := c.Group(group).Verify(ctx)
 	if errors.Is(err, sdk.ErrCorrupt) {
 		return refuse(exitOther, "show this to the other members and the operator, who can run 'svcd audit'; after an honest restore of a backup: svcfs accept-rollback",
 			fmt.Errorf("the history of group %q must not be believed: %w", group, err))

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -29,13 +30,13 @@ type wholeFiles struct {
 }
 
 // writeWhole writes one file.
-func writeWhole(dir *os.Root, path string, content []byte) error {
+func writeWhole(dir *os.Root, path string, content io.WriterTo) error {
 	return (&wholeFiles{dir: dir}).write(path, content, true)
 }
 
 // write makes path hold content, or leaves it as it was. A file that is there is
 // replaced only if replace is set; else the error is [os.ErrExist].
-func (w *wholeFiles) write(path string, content []byte, replace bool) error {
+func (w *wholeFiles) write(path string, content io.WriterTo, replace bool) error {
 	folder, err := w.dir.Open(filepath.Dir(path))
 	if err != nil {
 		return err
@@ -81,8 +82,8 @@ func rename(folder int, from, to string, replace bool) error {
 	return unix.Renameat(folder, from, folder, to)
 }
 
-func writeSynced(f *os.File, content []byte) error {
-	if _, err := f.Write(content); err != nil {
+func writeSynced(f *os.File, content io.WriterTo) error {
+	if _, err := content.WriteTo(f); err != nil {
 		return err
 	}
 	return f.Sync()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -47,7 +48,7 @@ func TestWholeFiles(t *testing.T) {
 			dir := openRoot(t)
 			w := &wholeFiles{dir: dir, named: named}
 			for _, content := range []string{"first", "the second, which is longer", ""} {
-				if err := w.write("f", []byte(content), true); err != nil {
+				if err := w.write("f", bytes.NewReader([]byte(content)), true); err != nil {
 					t.Fatal(err)
 				}
 				got, err := dir.ReadFile("f")
@@ -55,13 +56,13 @@ func TestWholeFiles(t *testing.T) {
 					t.Errorf("%q, %v", got, err)
 				}
 			}
-			if err := w.write("f", []byte("another"), false); !errors.Is(err, fs.ErrExist) {
+			if err := w.write("f", bytes.NewReader([]byte("another")), false); !errors.Is(err, fs.ErrExist) {
 				t.Errorf("over a file that is to stay: %v", err)
 			}
 			if got, err := dir.ReadFile("f"); err != nil || len(got) > 0 {
 				t.Errorf("a file that was to stay holds %q, %v", got, err)
 			}
-			if err := w.write("new", []byte("x"), false); err != nil {
+			if err := w.write("new", bytes.NewReader([]byte("x")), false); err != nil {
 				t.Error(err)
 			}
 			if info, err := dir.Stat("f"); err != nil || info.Mode() != 0o600 {
@@ -70,16 +71,16 @@ func TestWholeFiles(t *testing.T) {
 			if err := dir.Mkdir("taken", 0o700); err != nil {
 				t.Fatal(err)
 			}
-			if err := w.write("taken", []byte("x"), true); !errors.Is(err, fs.ErrExist) && !errors.Is(err, unix.EISDIR) {
+			if err := w.write("taken", bytes.NewReader([]byte("x")), true); !errors.Is(err, fs.ErrExist) && !errors.Is(err, unix.EISDIR) {
 				t.Errorf("over a folder: %v", err)
 			}
-			if err := w.write("none/f", nil, true); !errors.Is(err, fs.ErrNotExist) {
+			if err := w.write("none/f", new(bytes.Buffer), true); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("in no folder: %v", err)
 			}
 			if err := dir.Symlink("/tmp", "out"); err != nil {
 				t.Fatal(err)
 			}
-			if err := w.write("out/f", nil, true); err == nil {
+			if err := w.write("out/f", new(bytes.Buffer), true); err == nil {
 				t.Error("it left its folder")
 			}
 			if left := leftovers(t, dir.Name()); len(left) > 0 {
@@ -105,7 +106,7 @@ func TestWholeFilesRemoveWhatIsAbandoned(t *testing.T) {
 	if err := dir.WriteFile(".svcfs-other", nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := writeWhole(dir, "f", []byte("x")); err != nil {
+	if err := writeWhole(dir, "f", strings.NewReader("x")); err != nil {
 		t.Fatal(err)
 	}
 	if left := leftovers(t, dir.Name()); len(left) != 1 || filepath.Base(left[0]) != name {
@@ -138,12 +139,12 @@ func newHosted(t *testing.T, f sdktest.Flavour) (*sdktest.Server, sdktest.Accoun
 // A get that is killed while it writes leaves the old file or none, and no other.
 func TestGetKilledWhileWriting(t *testing.T) {
 	s, alice, c := newHosted(t, sdktest.GenB)
-	if _, err := c.RegisterGroup(t.Context(), "team"); err != nil {
+	if _, err := c.Group("team").Register(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	content := make([]byte, 8<<20)
 	rand.NewChaCha8([32]byte{1}).Read(content)
-	receipt, err := c.UploadBytes(t.Context(), "team", "f", content)
+	receipt, err := c.Group("team").Put(t.Context(), "f", bytes.NewReader(content))
 	if err != nil {
 		t.Fatal(err)
 	}

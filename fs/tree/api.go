@@ -8,7 +8,7 @@ import (
 	"github.com/svcfs/svcfs/sdk"
 )
 
-// Remote is what the tree asks of the world. *sdk.Client implements it.
+// Remote is what the tree asks of the world. [Client] implements it.
 type Remote interface {
 	Account() sdk.AccountID
 	// Groups lists the caller's groups. See [Config].ReadPrice.
@@ -22,7 +22,7 @@ type Remote interface {
 	// Upload records one file. Costs one upload; never twice for one content.
 	Upload(ctx context.Context, g sdk.GroupID, name string, b *sdk.Buffer) (sdk.Receipt, error)
 	// RegisterGroup creates a group. Costs one registration.
-	RegisterGroup(ctx context.Context, g sdk.GroupID) (string, error)
+	RegisterGroup(ctx context.Context, g sdk.GroupID) error
 	// GroupMembers, GroupOwner and GroupChecksum tell about a group. Asking for the
 	// members costs what listing does, the others are free.
 	GroupMembers(ctx context.Context, g sdk.GroupID) ([]sdk.AccountID, error)

@@ -2,10 +2,12 @@ package tree
 
 import (
 	"context"
+	"iter"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/svcfs/svcfs/fs/tree/treetest"
 	"github.com/svcfs/svcfs/sdk"
 )
 
@@ -13,12 +15,12 @@ import (
 // first time after a second, then at once, and it is seen when it is back. All in
 // the time of a bubble, in which nothing else takes time.
 func TestE2KnownNamesWhileTheServiceIsAway(t *testing.T) {
-	for name, watch := range map[string]func(context.Context, sdk.Seq) (<-chan sdk.Event, error){
+	for name, watch := range map[string]func(context.Context, sdk.Seq) (iter.Seq2[sdk.Event, error], error){
 		"without a watch": nil,
-		"watched": func(ctx context.Context, _ sdk.Seq) (<-chan sdk.Event, error) {
+		"watched": func(ctx context.Context, _ sdk.Seq) (iter.Seq2[sdk.Event, error], error) {
 			events := make(chan sdk.Event) // a watch waits faults out by itself
 			context.AfterFunc(ctx, func() { close(events) })
-			return events, nil
+			return treetest.Events(events), nil
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -411,8 +411,7 @@ func (d *Dir) mkGroup(ctx context.Context, name string) (*Dir, error) {
 			"Use: svcfs group create NAME (or mount with --allow-mkdir).")
 	}
 	err := d.t.spend("register_group", func() (fee sdk.Amount, err error) {
-		_, err = d.t.remote.RegisterGroup(ctx, sdk.GroupID(name))
-		return fee, err
+		return fee, d.t.remote.RegisterGroup(ctx, sdk.GroupID(name))
 	})
 	if err != nil {
 		return nil, d.failed("mkdir", name, err)

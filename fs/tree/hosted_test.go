@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"bytes"
 	"context"
 	"net/http"
 	"net/http/httptest"
@@ -27,16 +28,16 @@ func hosted(t *testing.T, s *sdktest.Server, change ...func(*Config)) (*mounted,
 // hostedBy is hosted of clients that there are.
 func hostedBy(t *testing.T, alice, bob *sdk.Client, change ...func(*Config)) *mounted {
 	t.Helper()
-	if _, err := alice.RegisterGroup(t.Context(), "team"); err != nil {
+	if _, err := alice.Group("team").Register(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := alice.AddGroupMember(t.Context(), "team", bob.Account()); err != nil {
+	if _, err := alice.Group("team").Add(t.Context(), bob.Account()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := bob.Capabilities(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	cfg := Config{Remote: bob, Pool: bob.Pool(), Watch: bob.Watch, Price: bob.Price, ReadPrice: bob.ReadPrice, EmptyDelay: time.Hour}
+	cfg := Config{Remote: Client{bob}, Pool: bob.Pool(), Watch: bob.Watch, Price: bob.Price, ReadPrice: Client{bob}.ReadPrice, EmptyDelay: time.Hour}
 	return &mounted{Tree: grow(t, cfg, change), t: t}
 }
 
@@ -83,7 +84,7 @@ func asked(s *sdktest.Server) (records, groups int) {
 
 func balance(t *testing.T, m *mounted) sdk.Amount {
 	t.Helper()
-	left, err := m.remote.(*sdk.Client).Balance(t.Context(), "")
+	left, err := m.remote.(Client).Balance(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +110,7 @@ func TestR4LooksWithoutAWatch(t *testing.T) {
 			var c clock
 			var before sdk.Amount
 			m, alice := hosted(t, s, c.use, func(cfg *Config) {
-				before, _ = cfg.Remote.(*sdk.Client).Balance(t.Context(), "")
+				before, _ = cfg.Remote.(Client).Balance(t.Context(), "")
 			})
 			m.names("/")
 			m.names("/team")
@@ -125,7 +126,7 @@ func TestR4LooksWithoutAWatch(t *testing.T) {
 			if r, g := asked(s); r-records > 66 || r-records < 58 || g-groups > 66 || g-groups < 58 {
 				t.Errorf("an hour of looking at the group asked %d and %d times", r-records, g-groups)
 			}
-			if _, err := alice.UploadBytes(t.Context(), "team", "new", []byte("new")); err != nil {
+			if _, err := alice.Group("team").Put(t.Context(), "new", bytes.NewReader([]byte("new"))); err != nil {
 				t.Fatal(err)
 			}
 			seen := time.Duration(0)
@@ -137,7 +138,7 @@ func TestR4LooksWithoutAWatch(t *testing.T) {
 			if seen > longestPause+m.cfg.RefreshInterval {
 				t.Errorf("who goes on looking sees what is new after %s", seen)
 			}
-			if _, err := alice.UploadBytes(t.Context(), "team", "newer", []byte("newer")); err != nil {
+			if _, err := alice.Group("team").Put(t.Context(), "newer", bytes.NewReader([]byte("newer"))); err != nil {
 				t.Fatal(err)
 			}
 			c.pass(m, 10*time.Minute, nil)
@@ -163,11 +164,11 @@ func TestR6LooksCountAgainstTheBudget(t *testing.T) {
 	var c clock
 	m, alice := hosted(t, s, c.use, func(cfg *Config) {
 		cfg.Budget = amount(t, "0.0039") // one look at the groups, and one at a group
-		if _, err := cfg.Remote.(*sdk.Client).RegisterGroup(t.Context(), "other"); err != nil {
+		if _, err := cfg.Remote.(Client).Group("other").Register(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	})
-	if _, err := alice.UploadBytes(t.Context(), "team", "f", []byte("content")); err != nil {
+	if _, err := alice.Group("team").Put(t.Context(), "f", bytes.NewReader([]byte("content"))); err != nil {
 		t.Fatal(err)
 	}
 	m.names("/team")
@@ -220,7 +221,7 @@ func TestM5RevokedWithoutAWatch(t *testing.T) {
 			s := sdktest.NewServer(t, sdktest.GenB)
 			var c clock
 			m, alice := hosted(t, s, c.use)
-			if _, err := alice.UploadBytes(t.Context(), "team", "f", []byte("content")); err != nil {
+			if _, err := alice.Group("team").Put(t.Context(), "f", bytes.NewReader([]byte("content"))); err != nil {
 				t.Fatal(err)
 			}
 			f := m.node("/team/" + m.names("/team")[0]).(*File)
@@ -237,7 +238,7 @@ func TestM5RevokedWithoutAWatch(t *testing.T) {
 			if r, g := asked(s); r != records || g != groups || balance(t, m) != before {
 				t.Errorf("an hour with a file open made %d and %d looks", r-records, g-groups)
 			}
-			if _, err := alice.RevokeGroupMember(t.Context(), "team", m.remote.Account()); err != nil {
+			if _, err := alice.Group("team").Revoke(t.Context(), m.remote.Account()); err != nil {
 				t.Fatal(err)
 			}
 			c.pass(m, 2*m.cfg.RefreshInterval, nil)
@@ -286,7 +287,7 @@ func (doubting) IsAuthorized(context.Context, sdk.GroupID, sdk.AccountID) (bool,
 func TestE2LongListsAreWaitedFor(t *testing.T) {
 	s := sdktest.NewServer(t, sdktest.GenB)
 	m, alice := hosted(t, s, func(c *Config) { c.MetadataTimeout = 2 * time.Second })
-	r, err := alice.UploadBytes(t.Context(), "team", "f", []byte("content"))
+	r, err := alice.Group("team").Put(t.Context(), "f", bytes.NewReader([]byte("content")))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -56,7 +56,7 @@ func skeleton(name string) string {
 }
 
 // GroupMemory remembers in which order an account came to know its groups, also
-// before this mount. *sdk.Client implements it.
+// before this mount. [Client] implements it.
 type GroupMemory interface {
 	// GroupOrder returns the how many-th group g was, and counts it when it is new.
 	GroupOrder(g sdk.GroupID) int64

@@ -3,6 +3,7 @@ package tree
 import (
 	"context"
 	"errors"
+	"iter"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -33,7 +34,9 @@ func TestModel(t *testing.T) {
 					c.CanRename, c.AllowDelete = tc.allows.Rename, tc.allows.Delete
 					if tc.watches {
 						s.events = make(chan sdk.Event)
-						c.Watch = func(context.Context, sdk.Seq) (<-chan sdk.Event, error) { return s.events, nil }
+						c.Watch = func(context.Context, sdk.Seq) (iter.Seq2[sdk.Event, error], error) {
+							return treetest.Events(s.events), nil
+						}
 					}
 				})
 				if tc.watches {

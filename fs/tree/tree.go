@@ -3,6 +3,7 @@ package tree
 import (
 	"context"
 	"errors"
+	"iter"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -55,15 +56,15 @@ type Config struct {
 	// Price tells an action's price ("upload", "retrieve") where it is known; may be nil.
 	Price func(action string) (sdk.Amount, bool)
 	// ReadPrice tells what one look at the records of a group costs, or with "" at the
-	// list of groups, see [sdk.Client.ReadPrice]; nil = nothing.
+	// list of groups, see [Client.ReadPrice]; nil = nothing.
 	ReadPrice func(ctx context.Context, g sdk.GroupID) (sdk.Amount, error)
 	// Watch delivers what happens, see [sdk.Client.Watch]; may be nil, and fail
 	// where the service does not offer it.
-	Watch  func(ctx context.Context, from sdk.Seq) (<-chan sdk.Event, error)
+	Watch  func(ctx context.Context, from sdk.Seq) (iter.Seq2[sdk.Event, error], error)
 	Known  GroupMemory // which of groups that look alike keeps its name; nil = the one this mount sees first
 	Kernel Kernel      // may be nil, and set later
 	// Storage tells what is kept and what may be, of a group or with "" of the
-	// account, see [sdk.Client.Storage]; nil where the service does not offer it.
+	// account, see [Client.Storage]; nil where the service does not offer it.
 	Storage    func(ctx context.Context, g sdk.GroupID) (sdk.Storage, error)
 	Logger     *slog.Logger
 	Version    string // shown in /.svcfs/version

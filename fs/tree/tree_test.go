@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -946,7 +947,7 @@ func TestE2SlowServiceTimesOut(t *testing.T) {
 	s := sdktest.NewServer(t, sdktest.GenB)
 	client := s.Client(t, s.Account("alice", "10"))
 	m := hostedBy(t, client, s.Client(t, s.Account("bob", "10"), func(cfg *sdk.Config) { cfg.Timeout = time.Second / 2 }))
-	if _, err := client.UploadBytes(t.Context(), "team", "slow", []byte("x")); err != nil {
+	if _, err := client.Group("team").Put(t.Context(), "slow", bytes.NewReader([]byte("x"))); err != nil {
 		t.Fatal(err)
 	}
 	name := m.names("/team")[0]

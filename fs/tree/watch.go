@@ -2,6 +2,7 @@ package tree
 
 import (
 	"context"
+	"iter"
 	"time"
 
 	"github.com/svcfs/svcfs/sdk"
@@ -33,11 +34,14 @@ func (t *Tree) watch() {
 
 // follow applies events until there are no more. What happened before the first
 // one is listed.
-func (t *Tree) follow(events <-chan sdk.Event) {
+func (t *Tree) follow(events iter.Seq2[sdk.Event, error]) {
 	t.noteReached(t.refresh(t.life))
 	t.watched.Store(true)
 	defer t.watched.Store(false)
-	for e := range events {
+	for e, err := range events {
+		if err != nil {
+			return // it ended; poll does the work until it is begun again
+		}
 		if err := t.applyEvent(t.life, e); err != nil {
 			t.noteReached(err)
 		}

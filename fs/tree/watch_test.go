@@ -3,6 +3,7 @@ package tree
 import (
 	"context"
 	"errors"
+	"iter"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,11 +17,11 @@ func told(t *testing.T, w *world) (*mounted, chan<- sdk.Event) {
 	t.Helper()
 	events := make(chan sdk.Event)
 	m := mount(t, w, alice, func(c *Config) {
-		c.Watch = func(_ context.Context, from sdk.Seq) (<-chan sdk.Event, error) {
+		c.Watch = func(_ context.Context, from sdk.Seq) (iter.Seq2[sdk.Event, error], error) {
 			if from != 0 {
 				t.Errorf("watches from %d, want from now: what was before is listed", from)
 			}
-			return events, nil
+			return treetest.Events(events), nil
 		}
 	})
 	t.Cleanup(func() { close(events) })
@@ -109,12 +110,12 @@ func TestEventsTakeAwayAtOnce(t *testing.T) {
 
 // Without a watch, and after its end, who looks is shown what is new soon.
 func TestLooksShowNewsWithoutAWatch(t *testing.T) {
-	for name, begin := range map[string]func() (<-chan sdk.Event, error){
-		"not offered": func() (<-chan sdk.Event, error) { return nil, sdk.ErrUnsupported },
-		"ended": func() (<-chan sdk.Event, error) {
+	for name, begin := range map[string]func() (iter.Seq2[sdk.Event, error], error){
+		"not offered": func() (iter.Seq2[sdk.Event, error], error) { return nil, sdk.ErrUnsupported },
+		"ended": func() (iter.Seq2[sdk.Event, error], error) {
 			events := make(chan sdk.Event)
 			close(events)
-			return events, nil
+			return treetest.Events(events), nil
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -123,7 +124,7 @@ func TestLooksShowNewsWithoutAWatch(t *testing.T) {
 			var begun atomic.Int32
 			m := mount(t, w, alice, func(c *Config) {
 				c.RefreshInterval = time.Millisecond
-				c.Watch = func(context.Context, sdk.Seq) (<-chan sdk.Event, error) {
+				c.Watch = func(context.Context, sdk.Seq) (iter.Seq2[sdk.Event, error], error) {
 					begun.Add(1)
 					return begin()
 				}
@@ -146,7 +147,9 @@ func TestWatchedTreesPollSeldom(t *testing.T) {
 	events := make(chan sdk.Event)
 	m := mount(t, w, alice, func(c *Config) {
 		c.RefreshInterval = time.Millisecond
-		c.Watch = func(context.Context, sdk.Seq) (<-chan sdk.Event, error) { return events, nil }
+		c.Watch = func(context.Context, sdk.Seq) (iter.Seq2[sdk.Event, error], error) {
+			return treetest.Events(events), nil
+		}
 	})
 	t.Cleanup(func() { close(events) })
 	treetest.Eventually(t, "the watch runs", m.watched.Load)

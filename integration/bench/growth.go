@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -133,7 +134,7 @@ func (w *world) growGroup(s *system) (growing, error) {
 	g := growing{title: "Files in a group", x: "files", columns: []string{"ls -l cold, ms", "ls -l warm, ms", "first look-up, ms", "memory, MiB"},
 		note: fmt.Sprintf("The first look-up is stat of one name in a mount that has seen nothing. More than %d files are records without content. A look-up that the mount gave up after its five seconds is repeated and counted whole.", uploaded)}
 	ctx := context.Background()
-	if _, err := w.svc.client.RegisterGroup(ctx, group); err != nil {
+	if _, err := w.svc.client.Group(group).Register(ctx); err != nil {
 		return g, err
 	}
 	have := 0
@@ -144,7 +145,7 @@ func (w *world) growGroup(s *system) (growing, error) {
 		if size <= uploaded {
 			err = inParallel(16, size-have, func(i int) error {
 				name := entryName(have + i)
-				_, err := w.svc.client.UploadBytes(ctx, group, name, []byte(name))
+				_, err := w.svc.client.Group(group).Put(ctx, name, bytes.NewReader([]byte(name)))
 				return err
 			})
 			g.note += fmt.Sprintf(" The last %d uploads of the %d took %v.", size-have, size, time.Since(begin).Round(time.Millisecond))
@@ -251,7 +252,7 @@ func (w *world) growClients(*system) (growing, error) {
 	if err := w.svc.upload(group, list); err != nil {
 		return g, err
 	}
-	entries, err := w.svc.client.Entries(ctx, group, 0)
+	entries, err := sdk.Collect(w.svc.client.Group(group).List(ctx))
 	if err != nil {
 		return g, err
 	}
@@ -263,7 +264,7 @@ func (w *world) growClients(*system) (growing, error) {
 			if err != nil {
 				return g, err
 			}
-			if _, err := w.svc.client.AddGroupMember(ctx, group, sdk.AccountID(account)); err != nil {
+			if _, err := w.svc.client.Group(group).Add(ctx, sdk.AccountID(account)); err != nil {
 				return g, err
 			}
 			c, err := w.svc.clientOf(account, key)
@@ -326,7 +327,7 @@ func (w *world) growProcesses(*system) (growing, error) {
 			return g, err
 		}
 		if services = append(services, s); n == 1 {
-			if _, err := s.client.RegisterGroup(context.Background(), group); err != nil {
+			if _, err := s.client.Group(group).Register(context.Background()); err != nil {
 				return g, err
 			}
 		}
@@ -367,13 +368,13 @@ func crowd(services []*service, group sdk.GroupID, clients, files int) (figures 
 	data := []byte(strings.Repeat("svcfs..\n", smallBytes/8))
 	var n atomic.Int64
 	upload := func(i int) error {
-		_, err := services[i%len(services)].client.UploadBytes(ctx, group, fmt.Sprintf("%d-%d", len(services), n.Add(1)), data)
+		_, err := services[i%len(services)].client.Group(group).Put(ctx, fmt.Sprintf("%d-%d", len(services), n.Add(1)), bytes.NewReader(data))
 		return err
 	}
 	if err := inParallel(clients, files, upload); err != nil { // also signs in
 		return nil, err
 	}
-	entries, err := services[0].client.Entries(ctx, group, 0)
+	entries, err := sdk.Collect(services[0].client.Group(group).List(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -415,19 +416,17 @@ func cpuOfAll(services []*service) (sum time.Duration) {
 
 func signIn(ctx context.Context, clients []*sdk.Client) error {
 	return inParallel(8, len(clients), func(i int) error {
-		_, err := clients[i].AuthStatus(ctx, "")
+		_, err := clients[i].AuthStatus(ctx)
 		return err
 	})
 }
 
 func fetch(ctx context.Context, c *sdk.Client, e sdk.Entry) error {
-	b, err := c.Pool().Get(0)
+	f, err := c.Group(e.Group).OpenEntry(ctx, e)
 	if err != nil {
 		return err
 	}
-	defer b.Release()
-	_, err = c.Retrieve(ctx, e, b)
-	return err
+	return f.Close()
 }
 
 func (g growing) markdown() string {

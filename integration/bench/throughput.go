@@ -410,8 +410,8 @@ func (s *service) uploader(size int64) (func(context.Context, int) error, error)
 	group := sizedGroup(size)
 	if known, err := s.client.OwnedGroups(context.Background()); err != nil {
 		return nil, err
-	} else if !slices.Contains(known, group) {
-		if _, err := s.client.RegisterGroup(context.Background(), group); err != nil {
+	} else if !slices.ContainsFunc(known, func(g sdk.Group) bool { return g.ID == group }) {
+		if _, err := s.client.Group(group).Register(context.Background()); err != nil {
 			return nil, err
 		}
 	}
@@ -422,14 +422,14 @@ func (s *service) uploader(size int64) (func(context.Context, int) error, error)
 	return func(ctx context.Context, sender int) error {
 		id := s.uploads.Add(1)
 		copy(contents[sender], fmt.Sprintf("%020d", id))
-		_, err := s.client.UploadBytes(ctx, group, fmt.Sprintf("file-%d", id), contents[sender])
+		_, err := s.client.Group(group).Put(ctx, fmt.Sprintf("file-%d", id), bytes.NewReader(contents[sender]))
 		return err
 	}, nil
 }
 
 // retriever returns what fetches one file after the other.
 func (s *service) retriever(size int64) (func(context.Context, int) error, error) {
-	entries, err := s.client.Entries(context.Background(), sizedGroup(size), 0)
+	entries, err := sdk.Collect(s.client.Group(sizedGroup(size)).List(context.Background()))
 	if err != nil {
 		return nil, err
 	}

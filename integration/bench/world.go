@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -212,11 +213,11 @@ func (s *service) clientOf(account, key string) (*sdk.Client, error) {
 
 // upload puts files into a new group, some at a time.
 func (s *service) upload(group string, files []file) error {
-	if _, err := s.client.RegisterGroup(context.Background(), sdk.GroupID(group)); err != nil {
+	if _, err := s.client.Group(sdk.GroupID(group)).Register(context.Background()); err != nil {
 		return err
 	}
 	return inParallel(16, len(files), func(i int) error {
-		_, err := s.client.UploadBytes(context.Background(), sdk.GroupID(group), files[i].name, files[i].data)
+		_, err := s.client.Group(sdk.GroupID(group)).Put(context.Background(), files[i].name, bytes.NewReader(files[i].data))
 		return err
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"sync"
@@ -41,7 +42,7 @@ func Run(t *testing.T, factory func(testing.TB) World) {
 			w := factory(t)
 			s := &suite{world: w, alice: dial(t, w, w.Alice), bob: dial(t, w, w.Bob)}
 			s.group = sdk.GroupID("contract-" + uuid.NewString())
-			if _, err := s.alice.RegisterGroup(t.Context(), s.group); err != nil {
+			if _, err := s.alice.Group(s.group).Register(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			tc.run(t, s)
@@ -78,7 +79,7 @@ func (s *suite) offers(t *testing.T, feature string) bool {
 
 func (s *suite) upload(t *testing.T, c *sdk.Client, name string, content []byte) sdk.Receipt {
 	t.Helper()
-	r, err := c.UploadBytes(t.Context(), s.group, name, content)
+	r, err := c.Group(s.group).Put(t.Context(), name, bytes.NewReader(content))
 	if err != nil {
 		t.Fatalf("upload %s: %v", name, err)
 	}
@@ -103,15 +104,15 @@ func ok(t *testing.T, what string, err error) {
 func credentials(t *testing.T, s *suite) {
 	ctx := t.Context()
 	ok(t, "health", s.alice.Health(ctx))
-	status, err := s.alice.AuthStatus(ctx, "")
+	status, err := s.alice.AuthStatus(ctx)
 	if err != nil || !status.Authenticated || status.Account != s.world.Alice.ID {
 		t.Errorf("status %+v, %v", status, err)
 	}
-	status, err = s.alice.AuthStatus(ctx, s.group)
+	status, err = s.alice.Group(s.group).AuthStatus(ctx)
 	if err != nil || !status.Authorized {
 		t.Errorf("status in an own group %+v, %v", status, err)
 	}
-	status, err = s.bob.AuthStatus(ctx, s.group)
+	status, err = s.bob.Group(s.group).AuthStatus(ctx)
 	if err != nil || status.Authorized {
 		t.Errorf("status in another's group %+v, %v", status, err)
 	}
@@ -131,162 +132,162 @@ func credentials(t *testing.T, s *suite) {
 
 func groupLife(t *testing.T, s *suite) {
 	ctx := t.Context()
-	_, err := s.alice.RegisterGroup(ctx, s.group)
+	_, err := s.alice.Group(s.group).Register(ctx)
 	is(t, "register twice", err, sdk.KindConflict)
-	_, err = s.bob.RegisterGroup(ctx, s.group)
+	_, err = s.bob.Group(s.group).Register(ctx)
 	is(t, "register another's", err, sdk.KindConflict)
-	_, err = s.bob.AddGroupMember(ctx, s.group, s.world.Bob.ID)
+	_, err = s.bob.Group(s.group).Add(ctx, s.world.Bob.ID)
 	is(t, "add oneself", err, sdk.KindNotAuthorized)
-	text, err := s.alice.AddGroupMember(ctx, s.group, s.world.Bob.ID)
-	if err != nil || text == "" {
-		t.Errorf("add says %q, %v", text, err)
+	added, err := s.alice.Group(s.group).Add(ctx, s.world.Bob.ID)
+	if err != nil || added.Message == "" {
+		t.Errorf("add says %+v, %v", added, err)
 	}
-	_, err = s.alice.AddGroupMember(ctx, s.group, s.world.Bob.ID)
+	_, err = s.alice.Group(s.group).Add(ctx, s.world.Bob.ID)
 	is(t, "add twice", err, sdk.KindConflict)
-	_, err = s.bob.RevokeGroupMember(ctx, s.group, s.world.Alice.ID)
+	_, err = s.bob.Group(s.group).Revoke(ctx, s.world.Alice.ID)
 	is(t, "revoke the owner", err, sdk.KindNotAuthorized, sdk.KindConflict)
-	owner, err := s.bob.GroupOwner(ctx, s.group)
+	owner, err := s.bob.Group(s.group).Owner(ctx)
 	if err != nil || owner != s.world.Alice.ID {
 		t.Errorf("owner %q, %v", owner, err)
 	}
 	for c, owned := range map[*sdk.Client]bool{s.alice: true, s.bob: false} {
-		members, err := c.GroupMembers(ctx, s.group)
-		if err != nil || !slices.Contains(members, s.world.Alice.ID) || !slices.Contains(members, s.world.Bob.ID) || len(members) != 2 {
-			t.Errorf("members %q, %v", members, err)
+		members, err := c.Group(s.group).Members(ctx)
+		if err != nil || !lists(members, s.world.Alice.ID) || !lists(members, s.world.Bob.ID) || len(members) != 2 {
+			t.Errorf("members %v, %v", members, err)
 		}
 		groups, err := c.Groups(ctx)
 		if err != nil || !slices.ContainsFunc(groups, func(g sdk.Group) bool { return g.ID == s.group && g.Owned == owned }) {
 			t.Errorf("groups of %s: %+v, %v", c.Account(), groups, err)
 		}
-		if member, err := c.IsAuthorized(ctx, s.group, ""); err != nil || !member {
+		if member, err := c.Group(s.group).IsAuthorized(ctx, ""); err != nil || !member {
 			t.Errorf("%s is a member: %v, %v", c.Account(), member, err)
 		}
 	}
-	_, err = s.alice.RevokeGroupMember(ctx, s.group, s.world.Bob.ID)
+	_, err = s.alice.Group(s.group).Revoke(ctx, s.world.Bob.ID)
 	ok(t, "revoke", err)
-	_, err = s.alice.RevokeGroupMember(ctx, s.group, s.world.Bob.ID)
+	_, err = s.alice.Group(s.group).Revoke(ctx, s.world.Bob.ID)
 	is(t, "revoke twice", err, sdk.KindConflict, sdk.KindNotFound)
-	if member, err := s.bob.IsAuthorized(ctx, s.group, ""); err != nil || member {
+	if member, err := s.bob.Group(s.group).IsAuthorized(ctx, ""); err != nil || member {
 		t.Errorf("after the revocation a member: %v, %v", member, err)
 	}
-	_, err = s.alice.GroupOwner(ctx, "no-such-"+s.group)
+	_, err = s.alice.Group("no-such-" + s.group).Owner(ctx)
 	is(t, "owner of nothing", err, sdk.KindNotFound)
-	_, err = s.alice.IsAuthorized(ctx, "no-such-"+s.group, "")
+	_, err = s.alice.Group("no-such-"+s.group).IsAuthorized(ctx, "")
 	is(t, "member of nothing", err, sdk.KindNotFound)
-	_, err = s.alice.GroupChecksum(ctx, s.group)
+	_, err = s.alice.Group(s.group).Checksum(ctx)
 	ok(t, "checksum", err)
 }
 
 func openGroup(t *testing.T, s *suite) {
 	ctx := t.Context()
-	_, err := s.bob.JoinGroup(ctx, s.group)
+	_, err := s.bob.Group(s.group).Join(ctx)
 	is(t, "join a closed group", err, sdk.KindNotAuthorized)
-	_, err = s.alice.OpenGroup(ctx, s.group, time.Now().Add(time.Hour), 0)
+	_, err = s.alice.Group(s.group).OpenJoin(ctx, time.Now().Add(time.Hour))
 	is(t, "open a group that cannot be", err, sdk.KindNotAuthorized, sdk.KindConflict, sdk.KindInvalid)
-	_, err = s.alice.OpenGroup(ctx, s.group, time.Now().Add(-time.Hour), 0)
+	_, err = s.alice.Group(s.group).OpenJoin(ctx, time.Now().Add(-time.Hour))
 	is(t, "open until yesterday", err, sdk.KindInvalid)
 	open := s.group + "-open"
-	_, err = s.alice.OpenGroup(ctx, open, time.Now().Add(time.Hour), 5)
+	_, err = s.alice.Group(open).OpenJoin(ctx, time.Now().Add(time.Hour), sdk.AtMost(5))
 	ok(t, "open", err)
 	for range 2 {
-		_, err = s.bob.JoinGroup(ctx, open)
+		_, err = s.bob.Group(open).Join(ctx)
 		ok(t, "join", err)
 	}
-	if member, err := s.alice.IsAuthorized(ctx, open, s.world.Bob.ID); err != nil || !member {
+	if member, err := s.alice.Group(open).IsAuthorized(ctx, s.world.Bob.ID); err != nil || !member {
 		t.Errorf("bob joined: %v, %v", member, err)
 	}
-	_, err = s.bob.CloseGroup(ctx, open)
+	_, err = s.bob.Group(open).CloseJoin(ctx)
 	is(t, "close as a member", err, sdk.KindNotAuthorized)
-	_, err = s.alice.CloseGroup(ctx, open)
+	_, err = s.alice.Group(open).CloseJoin(ctx)
 	ok(t, "close", err)
-	_, err = s.alice.RevokeGroupMember(ctx, open, s.world.Bob.ID)
+	_, err = s.alice.Group(open).Revoke(ctx, s.world.Bob.ID)
 	ok(t, "revoke", err)
-	_, err = s.bob.JoinGroup(ctx, open)
+	_, err = s.bob.Group(open).Join(ctx)
 	is(t, "join a group closed again", err, sdk.KindNotAuthorized)
 }
 
 func roles(t *testing.T, s *suite) {
 	ctx := t.Context()
 	if !s.offers(t, wire.CapRoles) {
-		_, err := s.alice.AddGroupMemberAs(ctx, s.group, s.world.Bob.ID, sdk.RoleReader)
+		_, err := s.alice.Group(s.group).Add(ctx, s.world.Bob.ID, sdk.As(sdk.RoleReader))
 		is(t, "add a reader where there are no roles", err, sdk.KindUnsupported)
-		_, err = s.alice.OpenGroupAs(ctx, s.group+"-open", time.Now().Add(time.Hour), 0, sdk.RoleReader)
+		_, err = s.alice.Group(s.group+"-open").OpenJoin(ctx, time.Now().Add(time.Hour), sdk.As(sdk.RoleReader))
 		is(t, "open for readers where there are no roles", err, sdk.KindUnsupported)
 		return
 	}
 	r := s.upload(t, s.alice, "f", []byte("for readers"))
-	_, err := s.alice.AddGroupMemberAs(ctx, s.group, s.world.Bob.ID, sdk.RoleReader)
+	_, err := s.alice.Group(s.group).Add(ctx, s.world.Bob.ID, sdk.As(sdk.RoleReader))
 	ok(t, "add a reader", err)
-	_, err = s.alice.AddGroupMember(ctx, s.group, s.world.Bob.ID)
+	_, err = s.alice.Group(s.group).Add(ctx, s.world.Bob.ID)
 	is(t, "add the reader again", err, sdk.KindConflict)
-	_, err = s.bob.AddGroupMemberAs(ctx, s.group, s.world.Bob.ID, sdk.RoleWriter)
+	_, err = s.bob.Group(s.group).Add(ctx, s.world.Bob.ID, sdk.As(sdk.RoleWriter))
 	is(t, "a reader raises itself", err, sdk.KindNotAuthorized)
 	has := func(c *sdk.Client, group sdk.GroupID, role sdk.Role) {
 		t.Helper()
 		groups, err := c.Groups(ctx)
-		if err != nil || !slices.Contains(groups, sdk.Group{ID: group, Owned: role == sdk.RoleOwner, Role: role}) {
+		if err != nil || !slices.ContainsFunc(groups, func(g sdk.Group) bool { return g.ID == group && g.Role == role && g.Owned == (role == sdk.RoleOwner) }) {
 			t.Errorf("%s is not %s in %+v, %v", c.Account(), role, groups, err)
 		}
-		members, err := s.alice.GroupMemberRoles(ctx, group)
+		members, err := s.alice.Group(group).Members(ctx)
 		if err != nil || !slices.Contains(members, sdk.Member{ID: c.Account(), Role: role}) {
 			t.Errorf("%s is not %s among %+v, %v", c.Account(), role, members, err)
 		}
 	}
 	has(s.alice, s.group, sdk.RoleOwner)
 	has(s.bob, s.group, sdk.RoleReader)
-	_, err = s.bob.UploadBytes(ctx, s.group, "g", []byte("x"))
+	_, err = s.bob.Group(s.group).Put(ctx, "g", bytes.NewReader([]byte("x")))
 	is(t, "a reader uploads", err, sdk.KindNotAuthorized)
 	if refused := (*sdk.Error)(nil); !errors.As(err, &refused) || refused.Code != wire.CodeReadOnly {
 		t.Errorf("a reader who uploads is told %v", err)
 	}
-	got, _, err := s.bob.RetrieveBytes(ctx, s.group, string(r.Ref))
+	got, _, err := Read(ctx, s.bob.Group(s.group), string(r.Ref))
 	if err != nil || string(got) != "for readers" {
 		t.Errorf("a reader reads %q, %v", got, err)
 	}
-	status, err := s.bob.AuthStatus(ctx, s.group)
+	status, err := s.bob.Group(s.group).AuthStatus(ctx)
 	if err != nil || !status.Authorized || status.Role != sdk.RoleReader {
 		t.Errorf("status of a reader %+v, %v", status, err)
 	}
-	_, err = s.alice.AddGroupMemberAs(ctx, s.group, s.world.Bob.ID, sdk.RoleWriter)
+	_, err = s.alice.Group(s.group).Add(ctx, s.world.Bob.ID, sdk.As(sdk.RoleWriter))
 	ok(t, "raise the reader", err)
 	has(s.bob, s.group, sdk.RoleWriter)
 	for id, nobody := range map[sdk.AccountID]bool{"nobody-" + s.world.Bob.ID: true, s.world.Bob.ID: false} {
-		_, _ = s.alice.RevokeGroupMember(ctx, s.group, id) // bob is a member
-		added, err := s.alice.AddGroupMemberAs(ctx, s.group, id, "")
+		_, _ = s.alice.Group(s.group).Revoke(ctx, id) // bob is a member
+		added, err := s.alice.Group(s.group).Add(ctx, id, sdk.As(""))
 		if err != nil || added.Nobody != nobody || added.Message == "" {
 			t.Errorf("adding %s: %+v, %v", id, added, err)
 		}
 	}
 	s.upload(t, s.bob, "g", []byte("as a writer"))
 	open := s.group + "-open"
-	_, err = s.alice.OpenGroupAs(ctx, open, time.Now().Add(time.Hour), 0, sdk.RoleReader)
+	_, err = s.alice.Group(open).OpenJoin(ctx, time.Now().Add(time.Hour), sdk.As(sdk.RoleReader))
 	ok(t, "open for readers", err)
-	_, err = s.bob.JoinGroup(ctx, open)
+	_, err = s.bob.Group(open).Join(ctx)
 	ok(t, "join", err)
 	has(s.bob, open, sdk.RoleReader)
 }
 
 func retention(t *testing.T, s *suite) {
 	days := int64(30)
-	_, err := s.alice.SetGroupRetention(t.Context(), s.group, &days)
+	_, err := s.alice.Group(s.group).SetRetention(t.Context(), days)
 	ok(t, "set", err)
-	got, err := s.bob.GroupRetention(t.Context(), s.group)
+	got, set, err := s.bob.Group(s.group).Retention(t.Context())
 	ok(t, "ask", err)
-	if got == nil || *got != days {
-		t.Errorf("files are kept %v days, want %d", got, days)
+	if !set || got != days {
+		t.Errorf("files are kept %v days (%v), want %d", got, set, days)
 	}
-	_, err = s.alice.SetGroupRetention(t.Context(), s.group, nil)
+	_, err = s.alice.Group(s.group).ClearRetention(t.Context())
 	ok(t, "clear", err)
-	if got, err := s.bob.GroupRetention(t.Context(), s.group); err != nil || got != nil {
+	if got, set, err := s.bob.Group(s.group).Retention(t.Context()); err != nil || set {
 		t.Errorf("kept for ever: %v days, %v", got, err)
 	}
-	_, err = s.bob.SetGroupRetention(t.Context(), s.group, &days)
+	_, err = s.bob.Group(s.group).SetRetention(t.Context(), days)
 	is(t, "set in another's group", err, sdk.KindNotAuthorized)
 }
 
 func files(t *testing.T, s *suite) {
 	ctx := t.Context()
-	if _, err := s.alice.AddGroupMember(ctx, s.group, s.world.Bob.ID); err != nil {
+	if _, err := s.alice.Group(s.group).Add(ctx, s.world.Bob.ID); err != nil {
 		t.Fatal(err)
 	}
 	border := wire.InlineBlobBytes - format.Overhead
@@ -298,13 +299,13 @@ func files(t *testing.T, s *suite) {
 			t.Errorf("receipt %+v", r)
 		}
 		for _, c := range []*sdk.Client{s.alice, s.bob} {
-			got, plain, err := c.RetrieveBytes(ctx, s.group, string(r.Ref))
+			got, plain, err := Read(ctx, c.Group(s.group), string(r.Ref))
 			if err != nil || !bytes.Equal(got, content) || plain.Size != int64(size) || plain.Name != name {
 				t.Errorf("%d bytes come back as %d to %s: %+v, %v", size, len(got), c.Account(), plain, err)
 			}
 		}
 	}
-	_, _, err := s.alice.RetrieveBytes(ctx, s.group, "no such name")
+	_, _, err := Read(ctx, s.alice.Group(s.group), "no such name")
 	is(t, "no such name", err, sdk.KindNotFound)
 	e := sdk.Entry{Group: s.group, Ref: "bafy-no-such-reference", Hash: sdk.ComputeHash(nil), Size: sdk.SizeUnknown}
 	is(t, "no such reference", retrieve(ctx, t, s.alice, e), sdk.KindNotFound)
@@ -326,7 +327,7 @@ func retrieve(ctx context.Context, t *testing.T, c *sdk.Client, e sdk.Entry) err
 		t.Fatal(err)
 	}
 	defer b.Release()
-	_, err = c.Retrieve(ctx, e, b)
+	_, err = c.Group(e.Group).Retrieve(ctx, e, b)
 	if err != nil && b.Len() != 0 {
 		t.Errorf("%d bytes are in the buffer after %v", b.Len(), err)
 	}
@@ -340,12 +341,12 @@ func versions(t *testing.T, s *suite) {
 	if first.Ref == same.Ref || first.Ref == second.Ref || first.Tx == second.Tx {
 		t.Errorf("uploads share a reference: %q %q %q", first.Ref, same.Ref, second.Ref)
 	}
-	old, _, err := s.alice.RetrieveBytes(t.Context(), s.group, string(first.Ref))
+	old, _, err := Read(t.Context(), s.alice.Group(s.group), string(first.Ref))
 	if err != nil || string(old) != "one" {
 		t.Errorf("the older version is %q, %v", old, err)
 	}
 	if s.offers(t, wire.CapRows) {
-		newest, _, err := s.alice.RetrieveBytes(t.Context(), s.group, "notes.txt")
+		newest, _, err := Read(t.Context(), s.alice.Group(s.group), "notes.txt")
 		if err != nil || string(newest) != "two" {
 			t.Errorf("the name means %q, %v", newest, err)
 		}
@@ -354,7 +355,7 @@ func versions(t *testing.T, s *suite) {
 
 func listing(t *testing.T, s *suite) {
 	ctx := t.Context()
-	empty, err := s.alice.Entries(ctx, s.group, 0)
+	empty, err := sdk.Collect(s.alice.Group(s.group).List(ctx))
 	if err != nil || len(empty) != 0 {
 		t.Errorf("a new group lists %d, %v", len(empty), err)
 	}
@@ -363,7 +364,7 @@ func listing(t *testing.T, s *suite) {
 	for i, name := range names {
 		receipts = append(receipts, s.upload(t, s.alice, name, pattern(i*10)))
 	}
-	entries, err := s.alice.Entries(ctx, s.group, 0)
+	entries, err := sdk.Collect(s.alice.Group(s.group).List(ctx))
 	if err != nil || len(entries) != len(names) {
 		t.Fatalf("%d entries, %v", len(entries), err)
 	}
@@ -383,7 +384,7 @@ func listing(t *testing.T, s *suite) {
 		return
 	}
 	for i, e := range entries {
-		rest, err := s.alice.Entries(ctx, s.group, e.ChangedSeq)
+		rest, err := sdk.Collect(s.alice.Group(s.group).List(ctx, sdk.Since(e.ChangedSeq)))
 		if err != nil || len(rest) != len(entries)-i-1 {
 			t.Errorf("after entry %d come %d, %v", i, len(rest), err)
 		}
@@ -395,17 +396,17 @@ func outsiders(t *testing.T, s *suite) {
 	r := s.upload(t, s.alice, "secret.txt", []byte("not for bob"))
 	e := sdk.Entry{Group: s.group, Ref: r.Ref, Hash: r.Hash, Size: r.Size}
 	is(t, "retrieve", retrieve(ctx, t, s.bob, e), sdk.KindNotAuthorized)
-	_, err := s.bob.UploadBytes(ctx, s.group, "f", []byte("x"))
+	_, err := s.bob.Group(s.group).Put(ctx, "f", bytes.NewReader([]byte("x")))
 	is(t, "upload", err, sdk.KindNotAuthorized)
-	_, err = s.bob.Entries(ctx, s.group, 0)
+	_, err = sdk.Collect(s.bob.Group(s.group).List(ctx))
 	is(t, "list", err, sdk.KindNotAuthorized)
-	_, err = s.bob.GroupMembers(ctx, s.group)
+	_, err = s.bob.Group(s.group).Members(ctx)
 	is(t, "members", err, sdk.KindNotAuthorized)
-	_, err = s.bob.UploadBytes(ctx, "no-such-"+s.group, "f", []byte("x"))
+	_, err = s.bob.Group("no-such-"+s.group).Put(ctx, "f", bytes.NewReader([]byte("x")))
 	is(t, "upload to no group", err, sdk.KindNotFound, sdk.KindNotAuthorized)
 	// A reference counts in its own group only.
 	other := s.group + "-bob"
-	if _, err := s.bob.RegisterGroup(ctx, other); err != nil {
+	if _, err := s.bob.Group(other).Register(ctx); err != nil {
 		t.Fatal(err)
 	}
 	e.Group = other
@@ -414,19 +415,19 @@ func outsiders(t *testing.T, s *suite) {
 
 func revoked(t *testing.T, s *suite) {
 	ctx := t.Context()
-	if _, err := s.alice.AddGroupMember(ctx, s.group, s.world.Bob.ID); err != nil {
+	if _, err := s.alice.Group(s.group).Add(ctx, s.world.Bob.ID); err != nil {
 		t.Fatal(err)
 	}
 	mine := s.upload(t, s.bob, "by bob", []byte("bob's own"))
-	if _, err := s.alice.RevokeGroupMember(ctx, s.group, s.world.Bob.ID); err != nil {
+	if _, err := s.alice.Group(s.group).Revoke(ctx, s.world.Bob.ID); err != nil {
 		t.Fatal(err)
 	}
 	e := sdk.Entry{Group: s.group, Ref: mine.Ref, Hash: mine.Hash, Size: mine.Size}
 	is(t, "retrieve one's own", retrieve(ctx, t, s.bob, e), sdk.KindNotAuthorized)
-	_, err := s.bob.UploadBytes(ctx, s.group, "again", []byte("x"))
+	_, err := s.bob.Group(s.group).Put(ctx, "again", bytes.NewReader([]byte("x")))
 	is(t, "upload", err, sdk.KindNotAuthorized)
 	ok(t, "the owner still reads it", retrieve(ctx, t, s.alice, e))
-	if _, err := s.alice.AddGroupMember(ctx, s.group, s.world.Bob.ID); err != nil {
+	if _, err := s.alice.Group(s.group).Add(ctx, s.world.Bob.ID); err != nil {
 		t.Fatal(err)
 	}
 	ok(t, "readmitted", retrieve(ctx, t, s.bob, e))
@@ -446,10 +447,10 @@ func money(t *testing.T, s *suite) {
 	if price, known := s.alice.Price("upload"); known && (paid != price || r.Fee != price) {
 		t.Errorf("%s were taken, the price is %s, the receipt says %s", paid.Tokens(), price.Tokens(), r.Fee.Tokens())
 	}
-	if _, err := s.alice.Entries(ctx, s.group, 0); err != nil {
+	if _, err := sdk.Collect(s.alice.Group(s.group).List(ctx)); err != nil {
 		t.Error(err)
 	}
-	read, err := s.alice.ReadPrice(ctx, s.group)
+	read, err := s.alice.Group(s.group).ReadPrice(ctx)
 	ok(t, "price of a look", err)
 	again, err := s.alice.Balance(ctx, "")
 	if cost, enough := after.Sub(again); err != nil || !enough || cost != read {
@@ -473,19 +474,19 @@ func parallel(t *testing.T, s *suite) {
 	for i := range writers {
 		all.Go(func() {
 			content := pattern(20_000 * (i + 1)) // some inline, some raw
-			r, err := s.alice.UploadBytes(ctx, s.group, fmt.Sprint("parallel ", i), content)
+			r, err := s.alice.Group(s.group).Put(ctx, fmt.Sprint("parallel ", i), bytes.NewReader(content))
 			if err != nil {
 				t.Error(err)
 				return
 			}
-			got, _, err := s.alice.RetrieveBytes(ctx, s.group, string(r.Ref))
+			got, _, err := Read(ctx, s.alice.Group(s.group), string(r.Ref))
 			if err != nil || !bytes.Equal(got, content) {
 				t.Errorf("writer %d reads %d bytes, %v", i, len(got), err)
 			}
 		})
 	}
 	all.Wait()
-	if entries, err := s.alice.Entries(ctx, s.group, 0); err != nil || len(entries) != writers {
+	if entries, err := sdk.Collect(s.alice.Group(s.group).List(ctx)); err != nil || len(entries) != writers {
 		t.Errorf("%d entries, %v", len(entries), err)
 	}
 }
@@ -493,35 +494,35 @@ func parallel(t *testing.T, s *suite) {
 func deleteAndRename(t *testing.T, s *suite) {
 	ctx := t.Context()
 	r := s.upload(t, s.alice, "old name", []byte("content"))
-	err := s.alice.RenameFile(ctx, s.group, r.Ref, "new name")
+	err := s.alice.Group(s.group).Rename(ctx, r.Ref, "new name")
 	if s.offers(t, wire.CapRename) {
 		ok(t, "rename", err)
-		e, err := s.alice.Find(ctx, s.group, "new name")
+		e, err := s.alice.Group(s.group).Stat(ctx, "new name")
 		if err != nil || e.Ref != r.Ref || e.ChangedSeq <= e.Seq {
 			t.Errorf("renamed %+v, %v", e, err)
 		}
 	} else {
 		is(t, "rename", err, sdk.KindUnsupported)
 	}
-	err = s.alice.DeleteFile(ctx, s.group, r.Ref)
+	err = s.alice.Group(s.group).Delete(ctx, r.Ref)
 	if !s.offers(t, wire.CapDelete) {
 		is(t, "delete", err, sdk.KindUnsupported)
 		return
 	}
 	ok(t, "delete", err)
-	entries, err := s.alice.Entries(ctx, s.group, 0)
+	entries, err := sdk.Collect(s.alice.Group(s.group).List(ctx))
 	if err != nil || len(entries) != 1 || entries[0].Deleted == nil {
 		t.Fatalf("after the deletion %+v, %v", entries, err)
 	}
 	is(t, "retrieve", retrieve(ctx, t, s.alice, entries[0]), sdk.KindDeleted)
 	entries[0].Deleted = nil // a client that has not heard of it
 	is(t, "retrieve unaware", retrieve(ctx, t, s.alice, entries[0]), sdk.KindDeleted)
-	ok(t, "delete twice", s.alice.DeleteFile(ctx, s.group, r.Ref))
-	again, err := s.alice.Entries(ctx, s.group, 0)
+	ok(t, "delete twice", s.alice.Group(s.group).Delete(ctx, r.Ref))
+	again, err := sdk.Collect(s.alice.Group(s.group).List(ctx))
 	if err != nil || len(again) != 1 || again[0].ChangedSeq != entries[0].ChangedSeq {
 		t.Errorf("deleting twice changed the record to %+v, %v", again, err)
 	}
-	is(t, "rename what is deleted", s.alice.RenameFile(ctx, s.group, r.Ref, "x"), sdk.KindDeleted)
+	is(t, "rename what is deleted", s.alice.Group(s.group).Rename(ctx, r.Ref, "x"), sdk.KindDeleted)
 	others(t, s)
 }
 
@@ -530,20 +531,20 @@ func others(t *testing.T, s *suite) {
 	ctx := t.Context()
 	r := s.upload(t, s.alice, "alice's", []byte("content"))
 	for _, who := range []string{"stranger", "member"} {
-		is(t, "delete as a "+who, s.bob.DeleteFile(ctx, s.group, r.Ref), sdk.KindNotAuthorized)
-		is(t, "rename as a "+who, s.bob.RenameFile(ctx, s.group, r.Ref, "bob's"), sdk.KindNotAuthorized)
-		if _, err := s.alice.AddGroupMember(ctx, s.group, s.world.Bob.ID); who == "stranger" && err != nil {
+		is(t, "delete as a "+who, s.bob.Group(s.group).Delete(ctx, r.Ref), sdk.KindNotAuthorized)
+		is(t, "rename as a "+who, s.bob.Group(s.group).Rename(ctx, r.Ref, "bob's"), sdk.KindNotAuthorized)
+		if _, err := s.alice.Group(s.group).Add(ctx, s.world.Bob.ID); who == "stranger" && err != nil {
 			t.Fatal(err)
 		}
 	}
 	bobs := s.upload(t, s.bob, "bob's", []byte("content"))
-	ok(t, "rename as the uploader", s.bob.RenameFile(ctx, s.group, bobs.Ref, "still bob's"))
-	ok(t, "delete as the owner", s.alice.DeleteFile(ctx, s.group, bobs.Ref))
-	is(t, "delete what is not there", s.alice.DeleteFile(ctx, s.group, "bafy-no-such-reference"), sdk.KindNotFound)
+	ok(t, "rename as the uploader", s.bob.Group(s.group).Rename(ctx, bobs.Ref, "still bob's"))
+	ok(t, "delete as the owner", s.alice.Group(s.group).Delete(ctx, bobs.Ref))
+	is(t, "delete what is not there", s.alice.Group(s.group).Delete(ctx, "bafy-no-such-reference"), sdk.KindNotFound)
 }
 
 func watch(t *testing.T, s *suite) {
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // for what does not come
 	defer cancel()
 	events, err := s.bob.Watch(ctx, 0)
 	if !s.offers(t, wire.CapWatch) {
@@ -559,20 +560,20 @@ func watch(t *testing.T, s *suite) {
 	}
 	s.upload(t, s.alice, "before bob", []byte("x"))
 	expect(t, "alice", mine, sdk.Event{Kind: sdk.EventUploaded, Group: s.group, Account: s.world.Alice.ID})
-	_, err = s.alice.AddGroupMember(ctx, s.group, s.world.Bob.ID)
+	_, err = s.alice.Group(s.group).Add(ctx, s.world.Bob.ID)
 	ok(t, "add", err)
 	added := expect(t, "bob", events, sdk.Event{Kind: sdk.EventAdded, Group: s.group, Account: s.world.Bob.ID})
 	r := s.upload(t, s.alice, "f", []byte("x"))
 	expect(t, "bob", events, sdk.Event{Kind: sdk.EventUploaded, Group: s.group, Ref: r.Ref, Account: s.world.Alice.ID})
-	ok(t, "rename", s.alice.RenameFile(ctx, s.group, r.Ref, "g"))
+	ok(t, "rename", s.alice.Group(s.group).Rename(ctx, r.Ref, "g"))
 	expect(t, "bob", events, sdk.Event{Kind: sdk.EventRenamed, Group: s.group, Ref: r.Ref, Account: s.world.Alice.ID})
-	ok(t, "delete", s.alice.DeleteFile(ctx, s.group, r.Ref))
+	ok(t, "delete", s.alice.Group(s.group).Delete(ctx, r.Ref))
 	expect(t, "bob", events, sdk.Event{Kind: sdk.EventDeleted, Group: s.group, Ref: r.Ref, Account: s.world.Alice.ID})
-	_, err = s.alice.RevokeGroupMember(ctx, s.group, s.world.Bob.ID)
+	_, err = s.alice.Group(s.group).Revoke(ctx, s.world.Bob.ID)
 	ok(t, "revoke", err)
 	revoked := expect(t, "bob", events, sdk.Event{Kind: sdk.EventRevoked, Group: s.group, Account: s.world.Bob.ID})
 	s.upload(t, s.alice, "after bob", []byte("x"))
-	_, err = s.bob.RegisterGroup(ctx, s.group+"-bob")
+	_, err = s.bob.Group(s.group + "-bob").Register(ctx)
 	ok(t, "register", err)
 	expect(t, "bob, no longer a member,", events, sdk.Event{Kind: sdk.EventRegistered, Group: s.group + "-bob", Account: s.world.Bob.ID})
 	again, err := s.bob.Watch(ctx, added.Seq) // what he may not see any more is not told again
@@ -583,28 +584,33 @@ func watch(t *testing.T, s *suite) {
 		t.Errorf("told %+v first and %+v then", revoked, got)
 	}
 	cancel()
-	for _, ch := range []<-chan sdk.Event{events, mine, again} {
-		for range ch { // ends because the channel is closed
+	for _, watch := range []iter.Seq2[sdk.Event, error]{events, mine, again} {
+		for _, err := range watch {
+			if err != nil {
+				is(t, "the end of a watch", err, sdk.KindCanceled)
+			}
 		}
 	}
 }
 
 // expect receives the next event, which must be want but for its sequence and
 // time, and its reference where want has none.
-func expect(t *testing.T, who string, events <-chan sdk.Event, want sdk.Event) sdk.Event {
+func expect(t *testing.T, who string, events iter.Seq2[sdk.Event, error], want sdk.Event) sdk.Event {
 	t.Helper()
-	select {
-	case got, open := <-events:
+	for got, err := range events {
 		if want.Seq = got.Seq; want.Ref == "" {
 			want.Ref = got.Ref
 		}
 		want.Time = got.Time
-		if !open || got != want || got.Seq == 0 || got.Time.IsZero() {
-			t.Fatalf("%s is told %+v (open: %v), want %+v", who, got, open, want)
+		if err != nil || got != want || got.Seq == 0 || got.Time.IsZero() {
+			t.Fatalf("%s is told %+v, %v, want %+v", who, got, err, want)
 		}
 		return got
-	case <-time.After(20 * time.Second):
-		t.Fatalf("%s is not told %+v", who, want)
-		return want
 	}
+	t.Fatalf("%s is not told %+v", who, want)
+	return want
+}
+
+func lists(members []sdk.Member, account sdk.AccountID) bool {
+	return slices.ContainsFunc(members, func(m sdk.Member) bool { return m.ID == account })
 }

@@ -18,7 +18,7 @@ func ExampleNewHostile() {
 			t.Run(mode.Name, func(t *testing.T) {
 				h := sdktest.NewHostile(t, mode)
 				c := h.Client(t, h.Alice, func(cfg *sdk.Config) { cfg.MaxFileBytes = 8 << 20 })
-				content, _, err := c.RetrieveBytes(t.Context(), h.Group, string(h.Entry.Ref))
+				content, _, err := sdktest.Read(t.Context(), c.Group(h.Group), string(h.Entry.Ref))
 				if (err == nil) != mode.Survives || err != nil && sdk.KindOf(err) != mode.Want || err == nil && string(content) != string(h.Content) {
 					t.Errorf("%d bytes, %v", len(content), err)
 				}

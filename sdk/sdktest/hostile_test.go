@@ -3,6 +3,7 @@ package sdktest_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -73,7 +74,7 @@ func (v *victim) try(ctx context.Context) error {
 		}
 		return nil
 	case sdktest.OnList:
-		entries, err := v.c.Entries(ctx, v.h.Group, 0)
+		entries, err := sdk.Collect(v.c.Group(v.h.Group).List(ctx))
 		for _, e := range entries {
 			if e.Ref == "" || e.Size < sdk.SizeUnknown || err != nil {
 				v.t.Errorf("entry %+v with %v", e, err)
@@ -89,7 +90,7 @@ func (v *victim) try(ctx context.Context) error {
 		v.t.Fatal(err)
 	}
 	defer b.Release()
-	_, err = v.c.Retrieve(ctx, v.h.Entry, b)
+	_, err = v.c.Group(v.h.Entry.Group).Retrieve(ctx, v.h.Entry, b)
 	if err != nil && b.Len() != 0 {
 		v.t.Errorf("%d bytes are in the buffer", b.Len())
 	}
@@ -108,7 +109,7 @@ func (v *victim) upload(ctx context.Context) error {
 	}
 	defer b.Release()
 	copy(b.Bytes(), content)
-	_, err = v.c.Upload(ctx, v.h.Group, fmt.Sprint("upload ", v.n), b)
+	_, err = v.c.Group(v.h.Group).Upload(ctx, fmt.Sprint("upload ", v.n), b)
 	if !bytes.Equal(b.Bytes(), content) {
 		v.t.Error("the plaintext was not restored")
 	}
@@ -116,50 +117,45 @@ func (v *victim) upload(ctx context.Context) error {
 }
 
 // watch waits until it is told of an upload, has had more than enough, or heard
-// nothing for a while; then it ends the watch, which must obey.
+// nothing for a while; or the watch ends for a reason.
 func (v *victim) watch(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
+	silent := strings.Contains(v.h.Mode.Name, "no answer")
+	patience := time.Minute
+	if silent {
+		patience = time.Second
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	events, err := v.c.Watch(ctx, 0)
 	if err != nil {
 		return err
 	}
 	v.n++
-	r, err := v.c.UploadBytes(ctx, v.h.Group, fmt.Sprint("watched ", v.n), []byte("x"))
+	r, err := v.c.Group(v.h.Group).Put(ctx, fmt.Sprint("watched ", v.n), bytes.NewReader([]byte("x")))
 	if err != nil {
 		return err
 	}
-	silence := time.NewTimer(time.Minute)
-	if strings.Contains(v.h.Mode.Name, "no answer") {
-		silence.Reset(time.Second)
-	}
-	defer silence.Stop()
 	last, told := sdk.Seq(0), 0
-	for told < 2000 {
-		select {
-		case e, open := <-events:
-			if !open {
-				return &sdk.Error{Op: "watch", Kind: sdk.KindCorrupt}
-			}
-			if e.Ref == r.Ref {
-				told = 2000
-				break
-			}
-			if told++; e.Seq <= last && !strings.Contains(v.h.Mode.Name, "goes back") {
-				v.t.Errorf("event %d is told after %d", e.Seq, last)
-			}
-			last = e.Seq
-		case <-silence.C:
-			if !strings.Contains(v.h.Mode.Name, "no answer") {
+	for e, err := range events {
+		switch {
+		case ctx.Err() != nil:
+			if !silent {
 				v.t.Error("nothing is told")
 			}
-			told = 2000
+			return nil
+		case err != nil:
+			return err
+		case e.Ref == r.Ref:
+			return nil
+		}
+		if told++; e.Seq <= last && !strings.Contains(v.h.Mode.Name, "goes back") {
+			v.t.Errorf("event %d is told after %d", e.Seq, last)
+		}
+		if last = e.Seq; told == 2000 {
+			return nil
 		}
 	}
-	cancel()
-	for range events { // ends because the channel is closed
-	}
-	return nil
+	return errors.New("the watch ends without a reason")
 }
 
 // check judges what a lie ended in.

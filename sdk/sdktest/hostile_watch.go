@@ -70,7 +70,6 @@ func watchModes() []Mode {
 		"watch: sequence 2^70": said(200, `{"result":{"events":[],"seq":1180591620717411303424}}`), "watch: group a number": said(200, `{"result":{"events":[{"seq":1,"group_id":7}],"seq":1}}`),
 		"watch: deep": said(200, `{"result":`+strings.Repeat("[", 100_000)), "watch: endless": endless(`{"result":{"events":[`, strings.Repeat(`{},`, 1<<14), 0),
 		"watch: huge, empty events": many(`{"result":{"seq":1,"events":[`, `{},`, 2_000_000, `{}]}}`),
-		"watch: not offered":        said(404, `{"error":"operation not found","code":"UNSUPPORTED"}`), "watch: not authorized": said(403, `{"error":"User not authorized"}`),
 	} {
 		list = append(list, Mode{Name: name, Surface: OnWatch, Want: sdk.KindCorrupt, lie: afterFirst(always, lie)})
 	}
@@ -85,6 +84,8 @@ func watchModes() []Mode {
 		Mode{Name: "watch: other groups' events", Surface: OnWatch, Survives: true, lie: foreign()},
 		Mode{Name: "watch: events without pause", Surface: OnWatch, Survives: true, lie: afterFirst(always, unceasing())},
 		Mode{Name: "watch: no answer", Surface: OnWatch, Survives: true, lie: afterFirst(always, endless(`{"result":`, " ", 20*time.Millisecond))},
+		Mode{Name: "watch: not offered", Surface: OnWatch, Want: sdk.KindUnsupported, lie: afterFirst(always, said(404, `{"error":"operation not found","code":"UNSUPPORTED"}`))},
+		Mode{Name: "watch: not authorized", Surface: OnWatch, Want: sdk.KindNotAuthorized, lie: afterFirst(always, said(403, `{"error":"User not authorized"}`))},
 		Mode{Name: "watch: refused", Surface: OnWatch, Want: sdk.KindNotAuthorized, lie: said(403, `{"error":"User not authorized"}`)},
 		Mode{Name: "watch: begins with nonsense", Surface: OnWatch, Want: sdk.KindCorrupt, lie: said(200, `{"result":{"events":{},"seq":1}}`)})
 	return list

@@ -55,13 +55,13 @@ func NewDeceit(tb testing.TB, liar Liar) *Deceit {
 		}
 	}
 	ctx := tb.Context()
-	must("register", second(alice.RegisterGroup(ctx, d.Group)))
-	must("add", second(alice.AddGroupMember(ctx, d.Group, d.Bob.ID)))
+	must("register", second(alice.Group(d.Group).Register(ctx)))
+	must("add", second(alice.Group(d.Group).Add(ctx, d.Bob.ID)))
 	for _, f := range [][2]string{{"payroll.txt", "version 1"}, {"draft.txt", "DRAFT: pay Mallory 999999"}, {"older.txt", "old"}, {"payroll.txt", "version 2"}} {
-		r, err := alice.UploadBytes(ctx, d.Group, f[0], []byte(f[1]))
+		r, err := alice.Group(d.Group).Put(ctx, f[0], bytes.NewReader([]byte(f[1])))
 		must("upload", err)
 		if f[0] == "older.txt" {
-			must("rename", alice.RenameFile(ctx, d.Group, r.Ref, "old.txt"))
+			must("rename", alice.Group(d.Group).Rename(ctx, r.Ref, "old.txt"))
 		}
 	}
 	return d

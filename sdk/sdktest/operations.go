@@ -1,6 +1,7 @@
 package sdktest
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -67,7 +68,9 @@ func table() []operation {
 		operation{name: "estimateFee", try: func(ctx context.Context, c *sdk.Client, _ *suite) error {
 			return second(c.EstimateFee(ctx, "register_group"))
 		}},
-		operation{name: "readPrice", try: func(ctx context.Context, c *sdk.Client, s *suite) error { return second(c.ReadPrice(ctx, s.group)) }},
+		operation{name: "readPrice", try: func(ctx context.Context, c *sdk.Client, s *suite) error {
+			return second(c.Group(s.group).ReadPrice(ctx))
+		}},
 		operation{name: "refreshToken", needKey: true, try: func(ctx context.Context, c *sdk.Client, _ *suite) error { return c.RefreshToken(ctx) }},
 		operation{name: "getNetworkInfo", try: func(_ context.Context, c *sdk.Client, _ *suite) error { return networkInfo(c) }},
 		operation{name: "computeHash", try: func(context.Context, *sdk.Client, *suite) error { return hashes(sdk.ComputeHash([]byte("abc")), nil) }},
@@ -80,10 +83,10 @@ func table() []operation {
 func fileOperations(member []sdk.Kind) []operation {
 	return []operation{
 		{"upload", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
-			return second(c.UploadBytes(ctx, s.group, "f", []byte("content")))
+			return second(c.Group(s.group).Put(ctx, "f", bytes.NewReader([]byte("content"))))
 		}, member, ""},
 		{"retrieve", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
-			r, err := s.alice.UploadBytes(ctx, s.group, "to be read", []byte("content"))
+			r, err := s.alice.Group(s.group).Put(ctx, "to be read", bytes.NewReader([]byte("content")))
 			if err != nil {
 				return err
 			}
@@ -92,11 +95,11 @@ func fileOperations(member []sdk.Kind) []operation {
 				return err
 			}
 			defer b.Release()
-			_, err = c.Retrieve(ctx, sdk.Entry{Group: s.group, Ref: r.Ref, Hash: r.Hash, Size: r.Size}, b)
+			_, err = c.Group(sdk.Entry{Group: s.group, Ref: r.Ref, Hash: r.Hash, Size: r.Size}.Group).Retrieve(ctx, sdk.Entry{Group: s.group, Ref: r.Ref, Hash: r.Hash, Size: r.Size}, b)
 			return err
 		}, member, ""},
 		{"getTransactionsForGroup", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
-			return second(c.Entries(ctx, s.group, 0))
+			return second(sdk.Collect(c.Group(s.group).List(ctx)))
 		}, member, ""},
 	}
 }
@@ -104,43 +107,45 @@ func fileOperations(member []sdk.Kind) []operation {
 func groupOperations(member []sdk.Kind) []operation {
 	return []operation{
 		{"registerGroup", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
-			return second(c.RegisterGroup(ctx, s.group+"-of-"+sdk.GroupID(c.Account())))
+			return second(c.Group(s.group + "-of-" + sdk.GroupID(c.Account())).Register(ctx))
 		}, nil, ""},
 		{"addGroupMember", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
-			return undone(ctx, s, second(c.AddGroupMember(ctx, s.group, s.world.Bob.ID)))
+			return undone(ctx, s, second(c.Group(s.group).Add(ctx, s.world.Bob.ID)))
 		}, member, ""},
 		{"joinGroup", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			open := s.group + "-open"
-			if _, err := s.alice.OpenGroup(ctx, open, time.Now().Add(time.Hour), 0); err != nil {
+			if _, err := s.alice.Group(open).OpenJoin(ctx, time.Now().Add(time.Hour)); err != nil {
 				return err
 			}
-			if err := second(c.JoinGroup(ctx, open)); err != nil {
+			if err := second(c.Group(open).Join(ctx)); err != nil {
 				return err
 			}
-			text, err := c.JoinGroup(ctx, open) // idempotent, and free
-			if err == nil && !strings.HasPrefix(text, "Already a member") {
-				err = fmt.Errorf("joining twice says %q", text)
+			done, err := c.Group(open).Join(ctx) // idempotent, and free
+			if err == nil && !strings.HasPrefix(done.Message, "Already a member") {
+				err = fmt.Errorf("joining twice says %q", done.Message)
 			}
 			return err
 		}, nil, ""},
 		{"revokeGroupMember", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
-			if _, err := s.alice.AddGroupMember(ctx, s.group, s.world.Bob.ID); err != nil {
+			if _, err := s.alice.Group(s.group).Add(ctx, s.world.Bob.ID); err != nil {
 				return err
 			}
-			return undone(ctx, s, second(c.RevokeGroupMember(ctx, s.group, s.world.Bob.ID)))
+			return undone(ctx, s, second(c.Group(s.group).Revoke(ctx, s.world.Bob.ID)))
 		}, member, ""},
-		{"authStatus", true, func(ctx context.Context, c *sdk.Client, s *suite) error { return second(c.AuthStatus(ctx, s.group)) }, nil, ""},
-		{"isAuthorized", false, func(ctx context.Context, c *sdk.Client, s *suite) error {
-			return second(c.IsAuthorized(ctx, s.group, ""))
+		{"authStatus", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
+			return second(c.Group(s.group).AuthStatus(ctx))
 		}, nil, ""},
-		{"getGroupOwner", false, func(ctx context.Context, c *sdk.Client, s *suite) error { return second(c.GroupOwner(ctx, s.group)) }, nil, ""},
+		{"isAuthorized", false, func(ctx context.Context, c *sdk.Client, s *suite) error {
+			return second(c.Group(s.group).IsAuthorized(ctx, ""))
+		}, nil, ""},
+		{"getGroupOwner", false, func(ctx context.Context, c *sdk.Client, s *suite) error { return second(c.Group(s.group).Owner(ctx)) }, nil, ""},
 		{"getGroupChecksum", false, func(ctx context.Context, c *sdk.Client, s *suite) error {
-			return second(c.GroupChecksum(ctx, s.group))
+			return second(c.Group(s.group).Checksum(ctx))
 		}, nil, ""},
 		{"getOwnedGroups", true, func(ctx context.Context, c *sdk.Client, _ *suite) error { return second(c.OwnedGroups(ctx)) }, nil, ""},
 		{"getMemberGroups", true, func(ctx context.Context, c *sdk.Client, _ *suite) error { return second(c.MemberGroups(ctx)) }, nil, ""},
 		{"getGroupMembers", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
-			return second(c.GroupMembers(ctx, s.group))
+			return second(c.Group(s.group).Members(ctx))
 		}, member, ""},
 	}
 }
@@ -149,36 +154,36 @@ func groupOperations(member []sdk.Kind) []operation {
 // group, retention, and our extensions.
 func moreOperations(member []sdk.Kind) []operation {
 	upload := func(ctx context.Context, s *suite) (sdk.Ref, error) {
-		r, err := s.alice.UploadBytes(ctx, s.group, "to be changed", []byte("content"))
+		r, err := s.alice.Group(s.group).Put(ctx, "to be changed", bytes.NewReader([]byte("content")))
 		return r.Ref, err
 	}
 	return []operation{
 		{"setGroupRetention", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			days := int64(30)
-			if err := second(c.SetGroupRetention(ctx, s.group, &days)); err != nil {
+			if err := second(c.Group(s.group).SetRetention(ctx, days)); err != nil {
 				return err
 			}
-			return second(c.SetGroupRetention(ctx, s.group, nil))
+			return second(c.Group(s.group).ClearRetention(ctx))
 		}, member, ""},
 		{"openGroup", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
-			return second(c.OpenGroup(ctx, s.group+"-opened", time.Now().Add(time.Hour), 0))
+			return second(c.Group(s.group+"-opened").OpenJoin(ctx, time.Now().Add(time.Hour)))
 		}, member, ""},
 		{"closeGroup", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
-			return second(c.CloseGroup(ctx, s.group+"-opened"))
+			return second(c.Group(s.group + "-opened").CloseJoin(ctx))
 		}, member, ""},
 		{"delete", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			ref, err := upload(ctx, s)
 			if err != nil {
 				return err
 			}
-			return c.DeleteFile(ctx, s.group, ref)
+			return c.Group(s.group).Delete(ctx, ref)
 		}, member, wire.CapDelete},
 		{"rename", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			ref, err := upload(ctx, s)
 			if err != nil {
 				return err
 			}
-			return c.RenameFile(ctx, s.group, ref, "changed")
+			return c.Group(s.group).Rename(ctx, ref, "changed")
 		}, member, wire.CapRename},
 		{"watch", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			ctx, cancel := context.WithCancel(ctx)
@@ -187,15 +192,15 @@ func moreOperations(member []sdk.Kind) []operation {
 			if err != nil {
 				return err
 			}
-			for range events { // ends because the channel is closed
+			for range events { // ends with an error
 			}
 			return nil
 		}, nil, wire.CapWatch},
 		{"storage", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
-			return second(c.Storage(ctx, s.group))
+			return second(c.Group(s.group).Storage(ctx))
 		}, member, wire.CapStorage},
 		{"ledgerRows", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
-			return second(c.LedgerRows(ctx, s.group))
+			return second(c.Group(s.group).Records(ctx))
 		}, member, wire.CapCheckpoints},
 		{"tlog", false, func(ctx context.Context, c *sdk.Client, _ *suite) error { return second(c.Tlog(ctx, "key")) }, nil, wire.CapCheckpoints},
 		{"capabilities", false, func(ctx context.Context, c *sdk.Client, _ *suite) error { return second(c.Capabilities(ctx)) }, nil, ""},
@@ -208,7 +213,7 @@ func second[T any](_ T, err error) error { return err }
 
 // undone takes bob out of the group again, whatever became of an attempt.
 func undone(ctx context.Context, s *suite, err error) error {
-	_, _ = s.alice.RevokeGroupMember(ctx, s.group, s.world.Bob.ID) // he may be out already
+	_, _ = s.alice.Group(s.group).Revoke(ctx, s.world.Bob.ID) // he may be out already
 	return err
 }
 

@@ -3,6 +3,7 @@ package treetest
 import (
 	"context"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"sync"
@@ -322,12 +323,12 @@ func (p Person) GroupChecksum(ctx context.Context, g sdk.GroupID) (string, error
 	return "c0ffee", p.begin(ctx, "members")
 }
 
-func (p Person) RegisterGroup(ctx context.Context, g sdk.GroupID) (string, error) {
+func (p Person) RegisterGroup(ctx context.Context, g sdk.GroupID) error {
 	if err := p.begin(ctx, "register"); err != nil {
-		return "", err
+		return err
 	}
 	p.Member(g, p.id)
-	return "registered", nil
+	return nil
 }
 
 // As returns the world as an account sees it.
@@ -400,5 +401,17 @@ func Eventually(t testing.TB, what string, check func() bool) {
 		if time.Now().After(deadline) {
 			t.Fatalf("not within %s: %s", patience, what)
 		}
+	}
+}
+
+// Events is a watch that tells what a channel tells, and ends with it.
+func Events(told <-chan sdk.Event) iter.Seq2[sdk.Event, error] {
+	return func(yield func(sdk.Event, error) bool) {
+		for e := range told {
+			if !yield(e, nil) {
+				return
+			}
+		}
+		yield(sdk.Event{}, sdk.ErrCanceled)
 	}
 }

@@ -1,0 +1,86 @@
+package tree
+
+import (
+	"context"
+
+	"github.com/svcfs/svcfs/sdk"
+)
+
+// Client is a client as a tree asks it: [Remote], [GroupMemory], and what [Config]
+// wants to know of prices and storage.
+type Client struct{ *sdk.Client }
+
+// IsAuthorized is [sdk.Group.IsAuthorized].
+func (c Client) IsAuthorized(ctx context.Context, g sdk.GroupID, account sdk.AccountID) (bool, error) {
+	return c.Group(g).IsAuthorized(ctx, account)
+}
+
+// Entries is [sdk.Group.List], gathered.
+func (c Client) Entries(ctx context.Context, g sdk.GroupID, after sdk.Seq) ([]sdk.Entry, error) {
+	return sdk.Collect(c.Group(g).List(ctx, sdk.Since(after)))
+}
+
+// Retrieve is [sdk.Group.Retrieve].
+func (c Client) Retrieve(ctx context.Context, e sdk.Entry, into *sdk.Buffer) (sdk.Plain, error) {
+	return c.Group(e.Group).Retrieve(ctx, e, into)
+}
+
+// Upload is [sdk.Group.Upload].
+func (c Client) Upload(ctx context.Context, g sdk.GroupID, name string, b *sdk.Buffer) (sdk.Receipt, error) {
+	return c.Group(g).Upload(ctx, name, b)
+}
+
+// RegisterGroup is [sdk.Group.Register].
+func (c Client) RegisterGroup(ctx context.Context, g sdk.GroupID) error {
+	_, err := c.Group(g).Register(ctx)
+	return err
+}
+
+// GroupMembers is [sdk.Group.Members], without the roles.
+func (c Client) GroupMembers(ctx context.Context, g sdk.GroupID) ([]sdk.AccountID, error) {
+	members, err := c.Group(g).Members(ctx)
+	names := make([]sdk.AccountID, len(members))
+	for i, m := range members {
+		names[i] = m.ID
+	}
+	return names, err
+}
+
+// GroupOwner is [sdk.Group.Owner].
+func (c Client) GroupOwner(ctx context.Context, g sdk.GroupID) (sdk.AccountID, error) {
+	return c.Group(g).Owner(ctx)
+}
+
+// GroupChecksum is [sdk.Group.Checksum].
+func (c Client) GroupChecksum(ctx context.Context, g sdk.GroupID) (string, error) {
+	return c.Group(g).Checksum(ctx)
+}
+
+// RenameFile is [sdk.Group.Rename].
+func (c Client) RenameFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref, name string) error {
+	return c.Group(g).Rename(ctx, ref, name)
+}
+
+// DeleteFile is [sdk.Group.Delete].
+func (c Client) DeleteFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref) error {
+	return c.Group(g).Delete(ctx, ref)
+}
+
+// GroupOrder is [sdk.Group.Order].
+func (c Client) GroupOrder(g sdk.GroupID) int64 { return c.Group(g).Order() }
+
+// ReadPrice is [sdk.Group.ReadPrice], with "" [sdk.Client.ReadPrice].
+func (c Client) ReadPrice(ctx context.Context, g sdk.GroupID) (sdk.Amount, error) {
+	if g == "" {
+		return c.Client.ReadPrice(ctx)
+	}
+	return c.Group(g).ReadPrice(ctx)
+}
+
+// Storage is [sdk.Group.Storage], with "" [sdk.Client.Storage].
+func (c Client) Storage(ctx context.Context, g sdk.GroupID) (sdk.Storage, error) {
+	if g == "" {
+		return c.Client.Storage(ctx)
+	}
+	return c.Group(g).Storage(ctx)
+}

@@ -1,0 +1,129 @@
+package sdk
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+)
+
+// AuthStatus asks what the service thinks of the caller. Free; needs the API key.
+// Errors: [KindUnauthenticated], [KindNotFound] for an account that does not exist,
+// [KindUnavailable], [KindTimeout]. Specification 4.2 (authStatus).
+func (c *Client) AuthStatus(ctx context.Context) (AuthStatus, error) { return c.authStatus(ctx, "") }
+
+func (c *Client) authStatus(ctx context.Context, g GroupID) (AuthStatus, error) {
+	request := wire.GroupRequest{GroupID: string(g)}
+	if g == "" {
+		request.GroupID = "default"
+	}
+	var a wire.AuthStatusResult
+	if err := c.read(ctx, wire.OpAuthStatus, request, &a); err != nil {
+		return AuthStatus{}, c.wrap("ask status", g, "", err)
+	}
+	return AuthStatus{Authenticated: a.Authenticated, Account: AccountID(a.AccountID), Group: GroupID(a.GroupID),
+		Authorized: a.AuthorizedForGroup != nil && *a.AuthorizedForGroup, Role: a.Role, Detail: c.scrub(a.AuthError)}, nil
+}
+
+// Groups lists the groups the caller owns or belongs to, sorted by id: two requests
+// at once. Free, needs the API key, and errors, like [Client.OwnedGroups].
+func (c *Client) Groups(ctx context.Context) ([]Group, error) {
+	var owned, member []Group
+	both, groupCtx := errgroup.WithContext(ctx)
+	both.Go(func() (err error) { owned, err = c.OwnedGroups(groupCtx); return err })
+	both.Go(func() (err error) { member, err = c.MemberGroups(groupCtx); return err })
+	if err := both.Wait(); err != nil {
+		return nil, err
+	}
+	merged := make(map[GroupID]Group, len(member))
+	for _, g := range slices.Concat(member, owned) {
+		merged[g.ID] = g
+	}
+	delete(merged, "")
+	list := slices.AppendSeq(make([]Group, 0, len(merged)), maps.Values(merged))
+	slices.SortFunc(list, func(a, b Group) int { return strings.Compare(string(a.ID), string(b.ID)) })
+	return list, nil
+}
+
+// OwnedGroups lists the groups the caller owns. Free on the self-hosted service
+// and on the hosted main network. Needs the API key. The names are hostile input.
+// Errors: [KindUnauthenticated], [KindUnavailable], [KindTimeout], [KindCorrupt]
+// when the answer is no list. Specification 4.2 (getOwnedGroups).
+func (c *Client) OwnedGroups(ctx context.Context) ([]Group, error) {
+	return c.groupList(ctx, wire.OpGetOwnedGroups, true)
+}
+
+// MemberGroups lists the groups the caller belongs to, owned ones included, which
+// are not marked. Free, needs the API key, and errors, like [Client.OwnedGroups].
+// Specification 4.2 (getMemberGroups).
+func (c *Client) MemberGroups(ctx context.Context) ([]Group, error) {
+	return c.groupList(ctx, wire.OpGetMemberGroups, false)
+}
+
+// maxGroups bounds a list of groups that does not end.
+const maxGroups = 1_000_000
+
+// groupList lists groups, page by page where the service has pages.
+func (c *Client) groupList(ctx context.Context, op string, owned bool) ([]Group, error) {
+	list, err := c.groupPages(ctx, op)
+	if err != nil {
+		return nil, c.wrap("list groups", "", "", err)
+	}
+	groups := make([]Group, len(list.names))
+	for i, id := range list.names {
+		groups[i] = Group{ID: id, Owned: owned, Role: list.role(i), c: c}
+	}
+	return groups, nil
+}
+
+func (c *Client) groupPages(ctx context.Context, op string) (all roleList[GroupID], err error) {
+	paging, err := c.offers(ctx, wire.CapGroupPaging)
+	if err != nil {
+		return all, err
+	}
+	var request wire.NamesRequest
+	if paging {
+		request.Limit = wire.MaxPageNames
+	}
+	for {
+		var page roleList[GroupID]
+		if err := c.read(ctx, op, request, &page); err != nil {
+			return all, err
+		}
+		all.names, all.roles = append(all.names, page.names...), append(all.roles, page.roles...)
+		if !page.more || len(page.names) == 0 {
+			break
+		}
+		last := string(page.names[len(page.names)-1])
+		if last == request.After || len(all.names) >= maxGroups {
+			return all, malformed(errors.New("it does not end"))
+		}
+		request.After = last
+	}
+	if len(all.roles) != 0 && len(all.roles) != len(all.names) {
+		return all, malformed(errors.New("it does not list a role for each name"))
+	}
+	return all, nil
+}
+
+// Health asks once whether the service is up. Free, no authentication. Errors:
+// [KindUnavailable], [KindTimeout], [KindCorrupt] when something else answers.
+func (c *Client) Health(ctx context.Context) error {
+	var any json.RawMessage
+	return c.wrap("ask health", "", "", c.get(ctx, c.cfg.MCPURL+wire.PathHealth, &any))
+}
+
+// need refuses an extension that the service does not offer.
+func (c *Client) need(ctx context.Context, feature, does string) error {
+	offered, err := c.offers(ctx, feature)
+	if err != nil || offered {
+		return err
+	}
+	return &Error{Op: does, Kind: KindUnsupported, Err: errors.New("the service does not offer to " + does)}
+}

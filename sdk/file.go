@@ -1,0 +1,107 @@
+package sdk
+
+import (
+	"bytes"
+	"io"
+	"io/fs"
+	"path"
+	"sync"
+	"time"
+)
+
+// File is a retrieved file, complete and equal to the hash in the ledger. It is an
+// [fs.File], and reads, seeks and is read at any place without a request. Its memory
+// lies outside the garbage-collected heap; Close wipes it and gives it back. It is
+// safe for concurrent use; the calls share one position, but for ReadAt.
+type File struct {
+	entry Entry
+	fee   Amount
+
+	mu  sync.Mutex
+	buf *Buffer // nil once closed
+	at  *bytes.Reader
+}
+
+var _ interface {
+	fs.File
+	io.ReadSeekCloser
+	io.ReaderAt
+	io.WriterTo
+} = (*File)(nil)
+
+func newFile(e Entry, p Plain, b *Buffer) *File {
+	e.Size = p.Size
+	if e.Name == "" {
+		e.Name = p.Name
+	}
+	if e.ContentType == "" {
+		e.ContentType = p.ContentType
+	}
+	return &File{entry: e, fee: p.Fee, buf: b, at: bytes.NewReader(b.Bytes())}
+}
+
+// Entry returns the file's record. Name, size and content type that the ledger does
+// not tell are those that its uploader sealed with it. Local, free.
+func (f *File) Entry() Entry { return f.entry }
+
+// Fee returns what retrieving it was charged; zero when the service does not tell.
+// Local, free.
+func (f *File) Fee() Amount { return f.fee }
+
+// Stat returns the file's name without its folders, size and time; Sys is the
+// [Entry]. Local, free; never an error.
+func (f *File) Stat() (fs.FileInfo, error) { return fileInfo{f.entry}, nil }
+
+// use runs do, unless the file is closed: [fs.ErrClosed].
+func (f *File) use(do func() error) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.buf == nil {
+		return fs.ErrClosed
+	}
+	return do()
+}
+
+// Read reads from the position on. Errors: [io.EOF], [fs.ErrClosed].
+func (f *File) Read(p []byte) (n int, err error) {
+	err = f.use(func() (err error) { n, err = f.at.Read(p); return err })
+	return n, err
+}
+
+// ReadAt reads at an offset. Errors: [io.EOF], [fs.ErrClosed].
+func (f *File) ReadAt(p []byte, off int64) (n int, err error) {
+	err = f.use(func() (err error) { n, err = f.at.ReadAt(p, off); return err })
+	return n, err
+}
+
+// Seek sets the position. Errors: a negative position, [fs.ErrClosed].
+func (f *File) Seek(offset int64, whence int) (at int64, err error) {
+	err = f.use(func() (err error) { at, err = f.at.Seek(offset, whence); return err })
+	return at, err
+}
+
+// WriteTo writes what is behind the position to w in one piece. Errors: those of w,
+// [fs.ErrClosed].
+func (f *File) WriteTo(w io.Writer) (n int64, err error) {
+	err = f.use(func() (err error) { n, err = f.at.WriteTo(w); return err })
+	return n, err
+}
+
+// Close wipes the content and gives its memory back. Closing twice is
+// [fs.ErrClosed].
+func (f *File) Close() error {
+	return f.use(func() error {
+		f.buf.Release()
+		f.buf, f.at = nil, nil
+		return nil
+	})
+}
+
+type fileInfo struct{ e Entry }
+
+func (i fileInfo) Name() string       { return path.Base(i.e.Name) }
+func (i fileInfo) Size() int64        { return i.e.Size }
+func (i fileInfo) Mode() fs.FileMode  { return 0o400 }
+func (i fileInfo) ModTime() time.Time { return i.e.Time }
+func (i fileInfo) IsDir() bool        { return false }
+func (i fileInfo) Sys() any           { return i.e }

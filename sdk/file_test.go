@@ -1,0 +1,172 @@
+package sdk_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/sdktest"
+	"github.com/svcfs/svcfs/sdk/wire"
+)
+
+func TestStreams(t *testing.T) {
+	_, c := world(t, sdktest.Extended)
+	for _, size := range []int{0, 1, 64 << 10, 64<<10 + 1, 3<<20 + 5} {
+		content := make([]byte, size)
+		for i := range content {
+			content[i] = byte(i >> 3)
+		}
+		r, err := c.Group("g").Put(t.Context(), "stream", iotest.HalfReader(bytes.NewReader(content)))
+		if err != nil || r.Size != int64(size) || r.Hash != sdk.ComputeHash(content) {
+			t.Fatalf("%d bytes: %+v, %v", size, r, err)
+		}
+		f, err := c.Group("g").OpenRef(t.Context(), r.Ref)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := iotest.TestReader(f, content); err != nil {
+			t.Errorf("%d bytes: %v", size, err)
+		}
+		if info, err := f.Stat(); err != nil || info.Size() != int64(size) || info.Name() != "stream" || f.Entry().Hash != r.Hash {
+			t.Errorf("%d bytes: stat says %+v, %v", size, info, err)
+		}
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+		path := filepath.Join(t.TempDir(), "file.bin")
+		if err := os.WriteFile(path, content, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		file, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		if r, err := c.Group("g").Put(t.Context(), "file", file); err != nil || r.Hash != sdk.ComputeHash(content) {
+			t.Errorf("a file of %d bytes: %+v, %v", size, r, err)
+		}
+	}
+}
+
+// A closed file has no content any more, however it is asked for.
+func TestClosedFile(t *testing.T) {
+	_, c := world(t, sdktest.Extended)
+	if _, err := c.Group("g").Put(t.Context(), "f", strings.NewReader("content")); err != nil {
+		t.Fatal(err)
+	}
+	f, err := c.Group("g").Open(t.Context(), "f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	p := make([]byte, 8)
+	_, read := f.Read(p)
+	_, readAt := f.ReadAt(p, 0)
+	_, seek := f.Seek(0, io.SeekStart)
+	_, writeTo := f.WriteTo(io.Discard)
+	for name, err := range map[string]error{"Read": read, "ReadAt": readAt, "Seek": seek, "WriteTo": writeTo, "Close": f.Close()} {
+		if !errors.Is(err, fs.ErrClosed) {
+			t.Errorf("%s after Close: %v", name, err)
+		}
+	}
+}
+
+// An option that a call does not take is refused before anything is sent.
+func TestOptionsAreRefused(t *testing.T) {
+	s, c := world(t, sdktest.Extended)
+	g := c.Group("g")
+	requests := func() (n int) {
+		for _, path := range []string{wire.PathCapabilities, wire.PathTools + wire.OpGetGroupTransactions, wire.PathTools + wire.OpAddGroupMember, wire.PathTools + wire.OpPrepareUpload, wire.PathTools + wire.OpCreateHackathonGroup} {
+			n += s.Hits(path)
+		}
+		return n
+	}
+	before := requests()
+	_, put := g.Put(t.Context(), "f", strings.NewReader("x"), sdk.Since(1))
+	_, open := g.Open(t.Context(), "f", sdk.Compress())
+	_, list := sdk.Collect(g.List(t.Context(), sdk.As(sdk.RoleReader)))
+	_, add := g.Add(t.Context(), "bob", sdk.AtMost(1))
+	_, nobody := g.OpenJoin(t.Context(), time.Now().Add(time.Hour), sdk.AtMost(0))
+	for name, err := range map[string]error{"Put Since": put, "Open Compress": open, "List As": list, "Add AtMost": add, "AtMost(0)": nobody} {
+		if sdk.KindOf(err) != sdk.KindInvalid {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if requests() != before {
+		t.Errorf("%d requests were sent", requests()-before)
+	}
+}
+
+func TestStreamRefusals(t *testing.T) {
+	s, c := world(t, sdktest.GenB, func(cfg *sdk.Config) { cfg.MaxFileBytes = 1000 })
+	broken := errors.New("the disk is gone")
+	if _, err := c.Group("g").Put(t.Context(), "f", iotest.ErrReader(broken)); !errors.Is(err, broken) {
+		t.Errorf("a broken reader gives %v", err)
+	}
+	endless := &counted{r: zeros{}}
+	if _, err := c.Group("g").Put(t.Context(), "f", endless); !errors.Is(err, sdk.ErrTooLarge) || endless.n > 1<<20 {
+		t.Errorf("an endless reader gives %v after %d bytes", err, endless.n)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := c.Group("g").Put(ctx, "f", zeros{}); !errors.Is(err, sdk.ErrCanceled) {
+		t.Errorf("a cancelled upload gives %v", err)
+	}
+	if _, err := c.Group("g").Put(t.Context(), "f", liar{1 << 40}); !errors.Is(err, sdk.ErrTooLarge) {
+		t.Errorf("a reader that says it holds more gives %v", err)
+	}
+	if s.Records() != 0 {
+		t.Errorf("%d records", s.Records())
+	}
+	r, err := c.Group("g").Put(t.Context(), "f", bytes.NewReader([]byte("content")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := c.Group("g").OpenRef(t.Context(), r.Ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteTo(failing{broken}); !errors.Is(err, broken) {
+		t.Errorf("a broken writer gives %v", err)
+	}
+	if _, err := c.Group("g").Open(t.Context(), "absent"); !errors.Is(err, sdk.ErrNotFound) {
+		t.Errorf("an unknown name gives %v", err)
+	}
+}
+
+// liar is a reader that says how much it holds.
+type liar struct{ size int }
+
+func (l liar) Len() int               { return l.size }
+func (liar) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+type counted struct {
+	r io.Reader
+	n int
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.n += n
+	return n, err
+}
+
+type failing struct{ err error }
+
+func (f failing) Write([]byte) (int, error) { return 0, f.err }

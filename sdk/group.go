@@ -1,0 +1,351 @@
+package sdk
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+)
+
+// Group is a group of files and the members who share them. [Client.Group] names
+// one, [Client.Groups] lists the caller's. It is a value: copy it, compare the ID. It
+// is safe for concurrent use.
+type Group struct {
+	ID GroupID
+	// Owned and Role are known of a listed group only: whether the caller is the
+	// owner, and its role; "" where the service has no roles: a writer, unless Owned.
+	Owned bool
+	Role  Role
+
+	c *Client
+}
+
+// Group names a group, which need not exist yet. Local, free.
+func (c *Client) Group(id GroupID) Group { return Group{ID: id, c: c} }
+
+// Change is the answer to a change of a group.
+type Change struct {
+	Message string // the service's words, or ours where it has none; for people
+	// Nobody: [Group.Add] added an account that the service does not have. The name
+	// may be wrong, and whoever gets that account later is the member.
+	Nobody bool
+}
+
+// change calls an operation whose result is a sentence. A success without words has
+// those of otherwise (wire protocol 8.3).
+func (g Group) change(ctx context.Context, op string, request any, otherwise string) (Change, error) {
+	var said sentence
+	if err := g.c.change(ctx, op, request, &said); err != nil {
+		return Change{}, err
+	}
+	return Change{Message: g.c.words(said.raw, otherwise), Nobody: said.exists != nil && !*said.exists}, nil
+}
+
+// sentence is the result of a change.
+type sentence struct {
+	raw    json.RawMessage
+	exists *bool // of the account that was added; not told by services without the extension
+}
+
+// UnmarshalJSON keeps the words.
+func (s *sentence) UnmarshalJSON(raw []byte) error {
+	s.raw = slices.Clone(raw)
+	return nil
+}
+
+func (s *sentence) readBeside(e envelope) error {
+	if e.Exists == nil {
+		return nil
+	}
+	return decode(e.Exists, &s.exists)
+}
+
+// words reads a sentence, which the generations send as a string or as an object
+// with a message.
+func (c *Client) words(raw json.RawMessage, otherwise string) string {
+	text := textOf(raw)
+	if text == "" {
+		var object struct {
+			Message string `json:"message"`
+		}
+		_ = json.Unmarshal(raw, &object)
+		text = object.Message
+	}
+	if text == "" {
+		text = otherwise
+	}
+	return c.scrub(text)
+}
+
+// quoted is the group in the words of the service.
+func (g Group) quoted() string { return "'" + string(g.ID) + "'" }
+
+func (g Group) request() wire.GroupRequest { return wire.GroupRequest{GroupID: string(g.ID)} }
+
+func (g Group) wrap(op string, err error) error { return g.c.wrap(op, g.ID, "", err) }
+
+// Register creates the group; the caller becomes its owner and first member.
+//
+// Costs about 0.64 tokens. Any account with the balance may call it; needs the
+// API key. Errors: [KindConflict] when the group exists, [KindInsufficient].
+// Specification 4.2 (registerGroup).
+func (g Group) Register(ctx context.Context) (Change, error) {
+	done, err := g.change(ctx, wire.OpRegisterGroup, g.request(), "Group "+g.quoted()+" registered successfully")
+	return done, g.wrap("register group", err)
+}
+
+// Add adds a member, as a writer or with the role of [As]; with a role it also
+// gives that role to one who is a member.
+//
+// Costs about 0.013 tokens; a change of the role is free of charge unless the operator
+// chose otherwise. Owner only; needs the API key. Errors: [KindNotFound],
+// [KindNotAuthorized], [KindInsufficient], [KindConflict] when the account is a member
+// already, or has that role. Specification 4.2 (addGroupMember); roles are our extension.
+func (g Group) Add(ctx context.Context, member AccountID, opts ...Option) (Change, error) {
+	op := "add " + quote(string(member))
+	o, err := resolve(opts, "As")
+	if err == nil && o.role != "" {
+		err = g.c.need(ctx, wire.CapRoles, "give roles to members")
+	}
+	if err != nil {
+		return Change{}, g.wrap(op, err)
+	}
+	request := wire.MemberRequest{GroupID: string(g.ID), MemberID: string(member), Role: o.role}
+	done, err := g.change(ctx, wire.OpAddGroupMember, request, "Added "+string(member)+" to group "+g.quoted())
+	return done, mayOnly(wire.CodeOwnerOnly, g.wrap(op, err))
+}
+
+// Revoke removes a member and rotates the group's key. Keys the member received
+// before stay usable for the ciphertext they belong to.
+//
+// Costs about 0.001 tokens. Owner only; needs the API key. Errors: [KindNotFound],
+// [KindNotAuthorized], [KindInsufficient], [KindConflict] when not a member.
+// Specification 4.2 (revokeGroupMember).
+func (g Group) Revoke(ctx context.Context, member AccountID) (Change, error) {
+	request := wire.MemberRequest{GroupID: string(g.ID), MemberID: string(member)}
+	done, err := g.change(ctx, wire.OpRevokeGroupMember, request, "Revoked "+string(member)+" from group "+g.quoted())
+	return done, mayOnly(wire.CodeOwnerOnly, g.wrap("revoke "+quote(string(member)), err))
+}
+
+// Join adds the caller to an open group. Being a member already is not an error.
+//
+// Costs about 0.001 tokens, nothing when already a member. Any account may call it
+// while the group is open; needs the API key. Errors: [KindNotFound],
+// [KindNotAuthorized] when it is not open, [KindInsufficient]. Specification 4.2
+// (joinGroup).
+func (g Group) Join(ctx context.Context) (Change, error) {
+	already := Change{Message: "Already a member of " + g.quoted()}
+	if member, err := g.IsAuthorized(ctx, ""); err == nil && member {
+		return already, nil
+	}
+	done, err := g.change(ctx, wire.OpJoinGroup, g.request(), "Joined group "+g.quoted())
+	if err = g.wrap("join", err); errors.Is(err, ErrConflict) {
+		return already, nil
+	}
+	return done, err
+}
+
+// OpenJoin lets accounts add themselves with [Group.Join] until a moment: any number
+// or those of [AtMost], with the role of [As] this time and whenever the group is
+// opened without a role. A group that does not exist is registered first, as one that
+// can be opened; a group registered otherwise cannot be.
+//
+// Costs a registration when it registers, else nothing. Owner only; needs the API
+// key. Errors: [KindInvalid] when until is over, [KindNotAuthorized],
+// [KindInsufficient]. Source: specification 1.5, wire protocol 3.3.
+func (g Group) OpenJoin(ctx context.Context, until time.Time, opts ...Option) (Change, error) {
+	request := wire.OpenJoinRequest{GroupID: string(g.ID), ExpiresAt: strconv.FormatInt(until.UnixNano(), 10)}
+	o, err := resolve(opts, "As", "AtMost")
+	if err == nil && (!until.After(time.Now()) || slices.ContainsFunc(opts, isAtMost) && o.uses < 1) {
+		err = &Error{Op: "open", Group: g.ID, Kind: KindInvalid, Err: errors.New("the end must lie ahead, and at least one account be able to join")}
+	}
+	if err == nil && o.role != "" {
+		request.Role = o.role
+		err = g.c.need(ctx, wire.CapRoles, "give roles to members")
+	}
+	if err != nil {
+		return Change{}, g.wrap("open", err)
+	}
+	if o.uses > 0 {
+		request.MaxUses = &o.uses
+	}
+	done, err := g.change(ctx, wire.OpCreateHackathonGroup, request, "Opened group "+g.quoted())
+	return done, mayOnly(wire.CodeOwnerOnly, g.wrap("open", err))
+}
+
+// CloseJoin ends what [Group.OpenJoin] began; who joined stays. Free of charge on a
+// self-hosted service. Owner only; needs the API key. Errors: [KindNotAuthorized],
+// [KindNotFound]. Source: wire protocol 3.3.
+func (g Group) CloseJoin(ctx context.Context) (Change, error) {
+	done, err := g.change(ctx, wire.OpCloseHackathonJoin, g.request(), "Closed group "+g.quoted())
+	return done, mayOnly(wire.CodeOwnerOnly, g.wrap("close", err))
+}
+
+// SetRetention has files of the group destroyed so many days after their upload, 0
+// for at once. A service may let a shorter window wait, which its words say, and
+// [Group.Pending]. Free of charge on a self-hosted service. Owner only; needs the API
+// key. Errors: [KindNotFound], [KindNotAuthorized]. Wire protocol 3.3.
+func (g Group) SetRetention(ctx context.Context, days int64) (Change, error) {
+	return g.retention(ctx, &days, "Set retention for group "+g.quoted()+" to "+strconv.FormatInt(days, 10)+" days")
+}
+
+// ClearRetention ends what [Group.SetRetention] began: files are kept. Free of
+// charge, owner only, needs the API key, and errors, like it.
+func (g Group) ClearRetention(ctx context.Context) (Change, error) {
+	return g.retention(ctx, nil, "Cleared retention window for group "+g.quoted())
+}
+
+func (g Group) retention(ctx context.Context, days *int64, done string) (Change, error) {
+	change, err := g.change(ctx, wire.OpSetGroupRetention, wire.RetentionRequest{GroupID: string(g.ID), RetentionDays: days}, done)
+	return change, mayOnly(wire.CodeOwnerOnly, g.wrap("set retention", err))
+}
+
+// Retention returns after how many days files of the group are destroyed; set is
+// false when they are kept. Free, no authentication. Errors: [KindUnavailable],
+// [KindTimeout], [KindCorrupt].
+func (g Group) Retention(ctx context.Context) (days int64, set bool, err error) {
+	var told *int64
+	if err := g.c.view(ctx, "get_group_retention", groupArgs{GroupID: g.ID}, &told); err != nil || told == nil {
+		return 0, false, g.wrap("ask retention", err)
+	}
+	if *told < 0 {
+		return 0, false, g.wrap("ask retention", malformed(errors.New("files are kept less than no time")))
+	}
+	return *told, true, nil
+}
+
+// Pending is what waits to be destroyed in a group.
+type Pending struct {
+	RetentionDays int64     // the window that the group gets
+	RetentionAt   time.Time // when it gets it; zero when none waits
+	Files         int64     // deletions that wait
+	FilesAt       time.Time // the first of them; zero without
+}
+
+// Pending tells what waits to be destroyed: what would destroy many files waits for
+// a time that the operator sets, and can be taken back with [Group.Keep]. Free.
+// Members only; needs the API key. Errors: [KindUnsupported] where nothing waits,
+// [KindNotFound], [KindNotAuthorized]. Our extension.
+func (g Group) Pending(ctx context.Context) (Pending, error) {
+	var told wire.PendingResult
+	err := g.c.need(ctx, wire.CapDelay, "delay destruction")
+	if err == nil {
+		err = g.c.read(ctx, wire.OpGetPending, g.request(), &told)
+	}
+	if err != nil {
+		return Pending{}, g.wrap("ask what waits", err)
+	}
+	p := Pending{Files: told.Files, FilesAt: parseTime(told.FilesAt)}
+	if told.RetentionDays != nil {
+		p.RetentionDays, p.RetentionAt = *told.RetentionDays, parseTime(told.RetentionAt)
+	}
+	return p, nil
+}
+
+// Keep takes back everything that waits to be destroyed. Free of charge unless the
+// operator chose otherwise. Owner only; needs the API key. Errors: [KindUnsupported]
+// where nothing waits, [KindNotFound], [KindNotAuthorized]. Our extension.
+func (g Group) Keep(ctx context.Context) (Change, error) {
+	if err := g.c.need(ctx, wire.CapDelay, "delay destruction"); err != nil {
+		return Change{}, g.wrap("keep files", err)
+	}
+	done, err := g.change(ctx, wire.OpKeepFiles, g.request(), "Kept the files of group "+g.quoted())
+	return done, mayOnly(wire.CodeOwnerOnly, g.wrap("keep files", err))
+}
+
+// Owner returns the owner of the group. Free, no authentication. Errors:
+// [KindNotFound]. Specification 4.2 (getGroupOwner).
+func (g Group) Owner(ctx context.Context) (AccountID, error) {
+	var owner *AccountID
+	if err := g.c.view(ctx, "get_group_owner", groupArgs{GroupID: g.ID}, &owner); err != nil {
+		return "", g.wrap("ask owner", err)
+	}
+	if owner == nil || *owner == "" {
+		return "", &Error{Op: "ask owner", Group: g.ID, Kind: KindNotFound, Code: wire.CodeGroupNotFound, Err: errors.New("group not found")}
+	}
+	return *owner, nil
+}
+
+// Checksum returns the attestation checksum of the group, or "" when the service
+// publishes none, also for a group it does not know. At a self-hosted service it
+// tells key versions apart and attests nothing. Free, no authentication. Errors:
+// [KindUnavailable], [KindTimeout], [KindCorrupt]. Specification 4.2
+// (getGroupChecksum).
+func (g Group) Checksum(ctx context.Context) (string, error) {
+	var sum *string
+	if err := g.c.view(ctx, "get_group_checksum", groupArgs{GroupID: g.ID}, &sum); err != nil || sum == nil {
+		return "", g.wrap("ask checksum", err)
+	}
+	return *sum, nil
+}
+
+// IsAuthorized reports whether an account is a member of the group; "" is the
+// caller. Free, no authentication. Errors: [KindNotFound] for an unknown group.
+// Specification 4.2 (isAuthorized).
+func (g Group) IsAuthorized(ctx context.Context, account AccountID) (bool, error) {
+	if account == "" {
+		account = g.c.account
+	}
+	var member *bool
+	err := g.c.view(ctx, "is_authorized", groupArgs{GroupID: g.ID, UserID: account}, &member)
+	if err == nil && member == nil {
+		err = malformed(errors.New("neither true nor false"))
+	}
+	return err == nil && *member, g.wrap("ask membership", err)
+}
+
+// Members lists the members of the group, with the role of each where the service
+// has roles. Free like [Client.OwnedGroups]. The caller must be a member, or the group
+// open; needs the API key. Errors: [KindNotFound], [KindNotAuthorized], and those of
+// [Client.OwnedGroups]. Specification 4.2 (getGroupMembers).
+func (g Group) Members(ctx context.Context) ([]Member, error) {
+	var list roleList[AccountID]
+	if err := g.c.read(ctx, wire.OpGetGroupMembers, g.request(), &list); err != nil {
+		return nil, g.wrap("list members", err)
+	}
+	members := make([]Member, len(list.names))
+	for i, id := range list.names {
+		members[i] = Member{id, list.role(i)}
+	}
+	return members, nil
+}
+
+// AuthStatus is [Client.AuthStatus] and tells whether the caller is a member of the
+// group. Free; needs the API key, and errors, like it.
+func (g Group) AuthStatus(ctx context.Context) (AuthStatus, error) {
+	return g.c.authStatus(ctx, g.ID)
+}
+
+// Delete destroys the key of a file: nobody can read it again, and its record
+// stays in the ledger as deleted. A file that is deleted already stays as it is,
+// which is no error.
+//
+// Free of charge unless the operator chose otherwise. Uploader or owner only, who
+// must be members and no readers; needs the API key. Errors: [KindPending] for one of
+// too many in a short time, which is deleted later, [KindUnsupported] where the
+// service does not offer it, which is asked before anything is sent, [KindNotFound],
+// [KindNotAuthorized]. Source: specification 1.3.
+func (g Group) Delete(ctx context.Context, ref Ref) error {
+	err := g.c.need(ctx, wire.CapDelete, "delete files")
+	if err != nil {
+		return g.c.wrap("delete", g.ID, ref, err)
+	}
+	_, err = g.change(ctx, wire.OpDeleteFile, wire.FileRequest{GroupID: string(g.ID), IPFSHash: string(ref)}, "")
+	return mayOnly(wire.CodeUploaderOnly, g.c.wrap("delete", g.ID, ref, err))
+}
+
+// Rename records another name for a file; content and reference stay. Free of
+// charge like [Group.Delete]. Uploader or owner only; needs the API key. Errors as of
+// [Group.Delete], and [KindDeleted]. Our extension.
+func (g Group) Rename(ctx context.Context, ref Ref, name string) error {
+	err := g.c.need(ctx, wire.CapRename, "rename files")
+	if err != nil {
+		return g.c.wrap("rename", g.ID, ref, err)
+	}
+	_, err = g.change(ctx, wire.OpRenameFile, wire.RenameRequest{GroupID: string(g.ID), IPFSHash: string(ref), Filename: name}, "")
+	return mayOnly(wire.CodeUploaderOnly, g.c.wrap("rename", g.ID, ref, err))
+}
