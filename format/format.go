@@ -68,6 +68,21 @@ func NewKey(raw []byte) (*Key, error) {
 	return k, nil
 }
 
+// RandomKey makes a key.
+func RandomKey() (*Key, error) {
+	var k Key
+	if _, err := rand.Read(k.raw[:]); err != nil {
+		return nil, fmt.Errorf("make key: %w", err)
+	}
+	return &k, nil
+}
+
+// Bytes returns the key itself, which must not leave the call.
+func (k *Key) Bytes() []byte { return k.raw[:] }
+
+// Base64 returns the key as [ParseKey] reads it.
+func (k *Key) Base64() string { return base64.StdEncoding.EncodeToString(k.raw[:]) }
+
 // Fingerprint returns the SHA-256 of the key, to recognise one that is handed
 // out twice.
 func (k *Key) Fingerprint() [sha256.Size]byte { return sha256.Sum256(k.raw[:]) }

@@ -89,7 +89,7 @@ const maxAnswerText = 300
 func (c *Client) scrub(text string) string {
 	for _, secret := range append(c.tokens.used(), c.cfg.APIKey) {
 		for _, form := range formsOf(secret) {
-			text = strings.ReplaceAll(text, form, redacted)
+			text = strings.ReplaceAll(text, form, "redacted")
 		}
 	}
 	for _, marker := range []string{"Bearer ", "svc_sk_", "nova_sk_"} {
@@ -140,7 +140,7 @@ func cutSecrets(text, marker string) string {
 		if !found {
 			return out.String()
 		}
-		out.WriteString(marker + redacted)
+		out.WriteString(marker + "redacted")
 		end := strings.IndexAny(after, " \t\n\"',;)}]")
 		if end < 0 {
 			return out.String()

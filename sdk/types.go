@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
-	"log/slog"
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/locked"
@@ -75,9 +74,12 @@ func (d Digest) String() string { return hex.EncodeToString(d[:]) }
 // JSON and in logs. Reveal is the one way to its bytes. It lives in memory that is
 // locked as far as the limit of locked memory allows (package locked). Two of them
 // are equal only when one is a copy of the other.
-type Secret struct{ memory *locked.Bytes }
+type Secret struct {
+	redacted
+	memory *locked.Bytes
+}
 
-const redacted = "redacted"
+type redacted = locked.Redacted
 
 // NewSecret wraps value.
 func NewSecret(value string) Secret {
@@ -85,7 +87,7 @@ func NewSecret(value string) Secret {
 		return Secret{}
 	}
 	memory := locked.Copy([]byte(value))
-	return Secret{&memory}
+	return Secret{memory: &memory}
 }
 
 // Reveal returns a copy of the credential itself. Never print or store the result.
@@ -100,16 +102,7 @@ func (s Secret) Reveal() string {
 func (s Secret) IsZero() bool { return s.memory == nil }
 
 // String returns "redacted".
-func (s Secret) String() string { return redacted }
-
-// Format prints "redacted" for every verb, also %#v and %x.
-func (s Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(redacted)) }
-
-// MarshalText gives "redacted" to JSON and other encoders.
-func (s Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
-
-// LogValue gives "redacted" to slog.
-func (s Secret) LogValue() slog.Value { return slog.StringValue(redacted) }
+func (s Secret) String() string { return "redacted" }
 
 // Role is what a member of a group may do.
 type Role = wire.Role

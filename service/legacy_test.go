@@ -116,7 +116,7 @@ func TestLegacyImportAndRotation(t *testing.T) {
 }
 
 // oldKey is a group key of another service, in a file.
-func oldKey(t *testing.T) (*vault.FileKey, *format.Key) {
+func oldKey(t *testing.T) (*format.Key, *format.Key) {
 	t.Helper()
 	raw := bytes.Repeat([]byte{7}, 32)
 	file := filepath.Join(t.TempDir(), "old.key")
@@ -127,7 +127,7 @@ func oldKey(t *testing.T) (*vault.FileKey, *format.Key) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text := fmt.Sprintf("%v %+v %#v", key, &key, key); strings.Contains(text, "7") {
+	if text := fmt.Sprintf("%v %+v %#v", key, *key, key); strings.Contains(text, "7") {
 		t.Errorf("the key prints as %s", text)
 	}
 	if err := os.WriteFile(file, raw, 0o600); err != nil {
@@ -154,7 +154,7 @@ func oldKey(t *testing.T) (*vault.FileKey, *format.Key) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &key, outside
+	return key, outside
 }
 
 func sealWith(t *testing.T, key *format.Key, content []byte) []byte {

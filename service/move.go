@@ -23,7 +23,7 @@ func (s *Service) archived() (archive.Service, error) {
 		return archive.Service{}, err
 	}
 	seal, err := master.ArchiveSeal()
-	return archive.Service{Store: s.store, Blobs: s.blobs, Contract: s.cfg.ContractID, MasterKey: name, SealKey: seal, Version: Version}, err
+	return archive.Service{Store: s.store, Blobs: s.blobs, Contract: s.cfg.ContractID, MasterKey: name, SealKey: archive.NewSealKey(seal), Version: Version}, err
 }
 
 // Export writes the service to w as a stream; see [archive.Export].
@@ -101,7 +101,7 @@ func Restore(ctx context.Context, from, dataDir string, master MasterKey) (archi
 	if err != nil {
 		return archive.Manifest{}, err
 	}
-	m, err := archive.Restore(ctx, from, dataDir, seal, func(name string) bool { return name == vault.FileName })
+	m, err := archive.Restore(ctx, from, dataDir, archive.NewSealKey(seal), func(name string) bool { return name == vault.FileName })
 	if err != nil {
 		return m, err
 	}

@@ -79,7 +79,7 @@ func (l *legacyImport) run(ctx context.Context, svc *service.Service, group stri
 		if err != nil {
 			return err
 		}
-		file.Key = &key
+		file.Key = key
 	}
 	if l.reference != "" {
 		return l.print(svc.ImportReference(ctx, file, l.reference, l.fileHash))

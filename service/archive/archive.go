@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/svcfs/svcfs/sdk/locked"
 	"github.com/svcfs/svcfs/service/blob"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
@@ -44,14 +45,17 @@ type Service struct {
 }
 
 // SealKey is derived from the master key. It prints as "redacted".
-type SealKey [sha256.Size]byte
+type SealKey struct {
+	locked.Redacted
+	raw [sha256.Size]byte
+}
 
-// Format prints "redacted" for every verb.
-func (k SealKey) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("redacted")) }
+// NewSealKey wraps the key.
+func NewSealKey(raw [sha256.Size]byte) SealKey { return SealKey{raw: raw} }
 
 // seal proves of a digest that whoever made it has the master key.
 func (k SealKey) seal(kind, digest string) string {
-	mac := hmac.New(sha256.New, k[:])
+	mac := hmac.New(sha256.New, k.raw[:])
 	fmt.Fprintf(mac, "%s %s", kind, digest)
 	return hex.EncodeToString(mac.Sum(nil))
 }

@@ -11,7 +11,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"log/slog"
 	"regexp"
 	"strings"
 	"time"
@@ -40,21 +39,8 @@ const (
 	maxAccountID = 9*64 + 8
 )
 
-// APIKey is shown once, when it is made. It prints as "redacted"; Reveal is the
-// one way to its text.
-type APIKey struct{ text string }
-
-// Reveal returns the key itself.
-func (k APIKey) Reveal() string { return k.text }
-
-// Format prints "redacted" for every verb.
-func (k APIKey) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("redacted")) }
-
-// MarshalText gives "redacted" to encoders.
-func (k APIKey) MarshalText() ([]byte, error) { return []byte("redacted"), nil }
-
-// LogValue gives "redacted" to slog.
-func (k APIKey) LogValue() slog.Value { return slog.StringValue("redacted") }
+// APIKey is shown once, when it is made.
+type APIKey = Secret
 
 // newKey returns a random key and the hash that is kept of it.
 func newKey() (APIKey, []byte, error) {
@@ -62,7 +48,7 @@ func newKey() (APIKey, []byte, error) {
 	if _, err := rand.Read(raw); err != nil {
 		return APIKey{}, nil, fmt.Errorf("make API key: %w", err)
 	}
-	key := APIKey{keyPrefix + base64.RawURLEncoding.EncodeToString(raw)}
+	key := SecretFrom(keyPrefix + base64.RawURLEncoding.EncodeToString(raw))
 	return key, hashOf(key.text), nil
 }
 

@@ -8,9 +8,9 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
+	"github.com/svcfs/svcfs/sdk/locked"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/store"
@@ -27,32 +27,26 @@ const (
 	maxIdentity = 512
 )
 
-// Secret opens a page session, or is one; of these only the SHA-256 is stored. Or
-// it is what this service shows an identity provider. It prints
+// Secret opens a page session, or is one, or is an API key; of these only the
+// SHA-256 is stored. Or it is what this service shows an identity provider. It prints
 // as "redacted"; Reveal is the one way to its text.
-type Secret struct{ text string }
+type Secret struct {
+	locked.Redacted
+	text string
+}
 
 // SecretFrom wraps a secret that was configured.
-func SecretFrom(text string) Secret { return Secret{text} }
+func SecretFrom(text string) Secret { return Secret{text: text} }
 
 // Reveal returns the secret itself.
 func (s Secret) Reveal() string { return s.text }
-
-// Format prints "redacted" for every verb.
-func (s Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("redacted")) }
-
-// MarshalText gives "redacted" to encoders.
-func (s Secret) MarshalText() ([]byte, error) { return []byte("redacted"), nil }
-
-// LogValue gives "redacted" to slog.
-func (s Secret) LogValue() slog.Value { return slog.StringValue("redacted") }
 
 func newSecret() (Secret, error) {
 	raw := make([]byte, secretBytes)
 	if _, err := rand.Read(raw); err != nil {
 		return Secret{}, fmt.Errorf("make secret: %w", err)
 	}
-	return Secret{base64.RawURLEncoding.EncodeToString(raw)}, nil
+	return Secret{text: base64.RawURLEncoding.EncodeToString(raw)}, nil
 }
 
 func hashOf(secret string) []byte {

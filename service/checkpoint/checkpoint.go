@@ -34,6 +34,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 
+	"github.com/svcfs/svcfs/sdk/locked"
 	"github.com/svcfs/svcfs/sdk/ownfile"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
@@ -381,6 +382,7 @@ func verifierKey(origin string, key ed25519.PrivateKey) (string, error) {
 
 // signer signs notes. It prints without the key.
 type signer struct {
+	locked.Redacted
 	note.Verifier
 	key  ed25519.PrivateKey
 	text string // the verifier key
@@ -395,11 +397,8 @@ func newSigner(origin string, key ed25519.PrivateKey) (*signer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("name the log %q: %w", origin, err)
 	}
-	return &signer{v, key, text}, nil
+	return &signer{locked.Redacted{}, v, key, text}, nil
 }
 
 // Sign signs a note's text.
 func (s *signer) Sign(text []byte) ([]byte, error) { return ed25519.Sign(s.key, text), nil }
-
-// Format prints "redacted" for every verb.
-func (s *signer) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("redacted")) }

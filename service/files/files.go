@@ -145,7 +145,7 @@ func (f *Files) Prepare(ctx context.Context, account string, req wire.PrepareUpl
 		if err := f.mayKeep(ctx, tx, account, req.GroupID, max(req.Size, format.Overhead)); err != nil {
 			return err
 		}
-		key, err := f.vault.NewFileKey()
+		key, err := format.RandomKey()
 		if err != nil {
 			return err
 		}
@@ -406,7 +406,7 @@ func insertFile(ctx context.Context, tx *store.Tx, u upload, backend string, req
 
 // Stored is a file's ciphertext, and what opens it.
 type Stored struct {
-	Key      vault.FileKey
+	Key      *format.Key
 	Format   json.RawMessage
 	BlobID   string
 	BlobSize int64

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 
+	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/vault"
 )
@@ -18,7 +19,7 @@ import (
 const wrappedBytes = 12 + 32 + 16
 
 // storeKey keeps a file's key, wrapped by the newest root, and returns its place.
-func (f *Files) storeKey(ctx context.Context, tx *store.Tx, b vault.Binding, key vault.FileKey) (id int64, err error) {
+func (f *Files) storeKey(ctx context.Context, tx *store.Tx, b vault.Binding, key *format.Key) (id int64, err error) {
 	var newest int64
 	var free sql.NullInt64
 	err = tx.QueryRowContext(ctx, "SELECT ("+vault.SelectNewestRoot+"), (SELECT id FROM file_keys WHERE free LIMIT 1)").Scan(&newest, &free)

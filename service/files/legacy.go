@@ -36,9 +36,9 @@ const fetchTimeout = 50 * time.Second
 // LegacyFile is what an operator knows of a file that is imported.
 type LegacyFile struct {
 	Group   string
-	Name    string         // recorded name; may be empty
-	Account string         // uploader; "" = the group's owner
-	Key     *vault.FileKey // that sealed it; nil = the group's own key
+	Name    string      // recorded name; may be empty
+	Account string      // uploader; "" = the group's owner
+	Key     *format.Key // that sealed it; nil = the group's own key
 }
 
 // Imported tells where an imported file is.
@@ -75,7 +75,7 @@ func (f *Files) ImportPlain(ctx context.Context, l LegacyFile, plain []byte, cid
 	if row.key, err = f.vault.LegacyKey(l.Group, row.version); err != nil {
 		return out, err
 	}
-	sealed, err := row.key.Seal(plain)
+	sealed, err := format.SealBlob(row.key, plain)
 	if err != nil {
 		return out, err
 	}
@@ -126,8 +126,8 @@ func (f *Files) openLegacy(ctx context.Context, row *legacyRow, sealed []byte) (
 	}
 	wrong := fault.New(wire.CodeValidation, "the key does not open the file: give the key it was sealed with in --key-file")
 	if row.Key != nil {
-		row.key = *row.Key
-		if plain, err = row.key.Open(sealed); errors.Is(err, vault.ErrWrongKey) {
+		row.key = row.Key
+		if plain, err = vault.OpenLegacy(row.key, sealed); errors.Is(err, vault.ErrWrongKey) {
 			err = wrong
 		}
 		return plain, err
@@ -136,7 +136,7 @@ func (f *Files) openLegacy(ctx context.Context, row *legacyRow, sealed []byte) (
 		if row.key, err = f.vault.LegacyKey(row.Group, version); err != nil {
 			return nil, err
 		}
-		if plain, err = row.key.Open(sealed); err == nil {
+		if plain, err = vault.OpenLegacy(row.key, sealed); err == nil {
 			row.version = version
 			return plain, nil
 		}
@@ -161,7 +161,7 @@ func (f *Files) ImportReference(ctx context.Context, l LegacyFile, ref, fileHash
 		}
 		row.version = g.KeyVersion
 		if l.Key != nil {
-			row.key = *l.Key
+			row.key = l.Key
 		} else if row.key, err = f.vault.LegacyKey(g.ID, g.KeyVersion); err != nil {
 			return err
 		}
@@ -175,7 +175,7 @@ func (f *Files) ImportReference(ctx context.Context, l LegacyFile, ref, fileHash
 type legacyRow struct {
 	LegacyFile
 	ref, hash string
-	key       vault.FileKey
+	key       *format.Key
 	version   int64 // of the group's key
 	info      blob.Info
 }

@@ -17,50 +17,35 @@ import (
 // LegacyKey returns the key that seals legacy files of a group at one version.
 // It is derived apart from the key that wraps file keys: who holds it can open
 // the group's legacy files of that version and nothing else.
-func (v *Vault) LegacyKey(group string, version int64) (FileKey, error) {
+func (v *Vault) LegacyKey(group string, version int64) (*format.Key, error) {
 	from, err := v.Key(purposeLegacy)
 	if err != nil {
-		return FileKey{}, err
+		return nil, err
 	}
 	salt := Binding{Group: group, Version: version}.bytes()
 	raw, err := hkdf.Key(sha256.New, from[:], salt, "svc-legacy-key-1", keyBytes)
 	if err != nil {
-		return FileKey{}, fmt.Errorf("derive legacy key: %w", err)
+		return nil, fmt.Errorf("derive legacy key: %w", err)
 	}
 	defer clear(raw)
-	return FileKey{raw: [keyBytes]byte(raw)}, nil
+	return format.NewKey(raw)
 }
 
 // ReadFileKey reads a key of another service from a file: 32 bytes, or standard
 // base64 of them. A file that others may read is refused.
-func ReadFileKey(path string) (FileKey, error) {
+func ReadFileKey(path string) (*format.Key, error) {
 	raw, err := readSecret(path)
 	if err != nil {
-		return FileKey{}, fmt.Errorf("read key: %w", err)
+		return nil, fmt.Errorf("read key: %w", err)
 	}
-	return FileKey{raw: raw}, nil
-}
-
-// Seal encrypts a file in the format of version 0.
-func (k FileKey) Seal(plain []byte) ([]byte, error) {
-	key, err := format.NewKey(k.raw[:])
-	if err != nil {
-		return nil, fmt.Errorf("seal file: %w", err)
-	}
-	defer key.Wipe()
-	return format.SealBlob(key, plain)
+	return format.NewKey(raw[:])
 }
 
 // ErrWrongKey means that a key does not open a blob, or the blob was changed.
 var ErrWrongKey = errors.New("the key does not open the file, or its bytes were changed")
 
-// Open decrypts a copy of a file in the format of version 0, for importing.
-func (k FileKey) Open(blob []byte) ([]byte, error) {
-	key, err := format.NewKey(k.raw[:])
-	if err != nil {
-		return nil, fmt.Errorf("open file: %w", err)
-	}
-	defer key.Wipe()
+// OpenLegacy decrypts a copy of a file in the format of version 0, for importing.
+func OpenLegacy(key *format.Key, blob []byte) ([]byte, error) {
 	plain, err := format.OpenBlob(key, bytes.Clone(blob))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrWrongKey, err)

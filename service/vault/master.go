@@ -13,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -41,13 +40,10 @@ const (
 
 // Master is the master key: it wraps the keys of the service and does nothing
 // else but seal archives. It prints as "redacted".
-type Master struct{ raw locked.Bytes }
-
-// Format prints "redacted" for every verb.
-func (m Master) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("redacted")) }
-
-// LogValue gives "redacted" to slog.
-func (m Master) LogValue() slog.Value { return slog.StringValue("redacted") }
+type Master struct {
+	locked.Redacted
+	raw locked.Bytes
+}
 
 // Name tells master keys apart and says nothing about them.
 func (m Master) Name() (string, error) {
@@ -112,7 +108,7 @@ func (s Source) Read(ctx context.Context) (Master, error) {
 		return Master{}, fmt.Errorf("open vault: %w", err)
 	}
 	defer clear(raw[:])
-	return Master{locked.Copy(raw[:])}, nil
+	return Master{raw: locked.Copy(raw[:])}, nil
 }
 
 func (s Source) read(ctx context.Context) ([keyBytes]byte, error) {

@@ -15,15 +15,14 @@ import (
 	"crypto/hkdf"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"sync"
 
+	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/service/store"
 )
 
@@ -34,19 +33,6 @@ const (
 	// checksums.
 	measurement = "svcd-vault-1"
 )
-
-// FileKey is the key of one file on its way to a member. It prints as
-// "redacted"; Base64 is the one way to its bytes.
-type FileKey struct{ raw [keyBytes]byte }
-
-// Base64 returns the key as the wire wants it.
-func (k FileKey) Base64() string { return base64.StdEncoding.EncodeToString(k.raw[:]) }
-
-// Format prints "redacted" for every verb.
-func (k FileKey) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("redacted")) }
-
-// LogValue gives "redacted" to slog.
-func (k FileKey) LogValue() slog.Value { return slog.StringValue("redacted") }
 
 // Vault wraps and unwraps file keys, and keeps the keys of the service. It is
 // safe for concurrent use.
@@ -86,18 +72,9 @@ func groupKey(root serviceKey, group string, version int64) (cipher.AEAD, error)
 	return newGCM(key)
 }
 
-// NewFileKey makes a random key for a file.
-func (v *Vault) NewFileKey() (FileKey, error) {
-	var key FileKey
-	if _, err := rand.Read(key.raw[:]); err != nil {
-		return FileKey{}, fmt.Errorf("make file key: %w", err)
-	}
-	return key, nil
-}
-
 // Wrap returns the wrapped form of a key for exactly this binding, by a version
 // of the root that tx knows.
-func (v *Vault) Wrap(ctx context.Context, tx *store.Tx, root int64, b Binding, key FileKey) ([]byte, error) {
+func (v *Vault) Wrap(ctx context.Context, tx *store.Tx, root int64, b Binding, key *format.Key) ([]byte, error) {
 	isMeant := func(k serviceKey) bool { return k.version == root }
 	i := slices.IndexFunc(v.versions(purposeFiles), isMeant)
 	if i < 0 { // another process made it
@@ -116,40 +93,41 @@ func (v *Vault) Wrap(ctx context.Context, tx *store.Tx, root int64, b Binding, k
 	if _, err := rand.Read(nonce); err != nil {
 		return nil, fmt.Errorf("make nonce: %w", err)
 	}
-	return aead.Seal(nonce, nonce, key.raw[:], b.bytes()), nil
+	return aead.Seal(nonce, nonce, key.Bytes(), b.bytes()), nil
 }
 
 // Unwrap returns the key wrapped for exactly this binding, and the version of the
 // root that wraps it.
-func (v *Vault) Unwrap(ctx context.Context, tx *store.Tx, b Binding, wrapped []byte) (FileKey, int64, error) {
+func (v *Vault) Unwrap(ctx context.Context, tx *store.Tx, b Binding, wrapped []byte) (*format.Key, int64, error) {
 	key, root, err := v.UnwrapKnown(b, wrapped)
 	if err == nil {
 		return key, root, nil
 	}
 	if err := v.Reload(ctx, tx); err != nil { // another process may have made a root
-		return FileKey{}, 0, err
+		return nil, 0, err
 	}
 	return v.UnwrapKnown(b, wrapped)
 }
 
 // UnwrapKnown is [Vault.Unwrap] with the roots that were read so far.
-func (v *Vault) UnwrapKnown(b Binding, wrapped []byte) (key FileKey, version int64, err error) {
+func (v *Vault) UnwrapKnown(b Binding, wrapped []byte) (key *format.Key, version int64, err error) {
 	for _, root := range v.versions(purposeFiles) {
 		aead, err := groupKey(root, b.Group, b.Version)
 		if err != nil {
-			return FileKey{}, 0, err
+			return nil, 0, err
 		}
 		if len(wrapped) < aead.NonceSize() {
-			return FileKey{}, 0, errors.New("unwrap file key: record is too short")
+			return nil, 0, errors.New("unwrap file key: record is too short")
 		}
 		raw, err := aead.Open(nil, wrapped[:aead.NonceSize()], wrapped[aead.NonceSize():], b.bytes())
 		if err != nil || len(raw) != keyBytes {
 			continue
 		}
 		defer clear(raw)
-		return FileKey{raw: [keyBytes]byte(raw)}, root.version, nil
+		key, err = format.NewKey(raw)
+		return key, root.version, err
 	}
-	return FileKey{}, 0, errors.New("unwrap file key: the record does not belong to this master key, group, reference and version")
+	return nil, 0, errors.New("unwrap file key: the record does not belong to this master key, group, reference and version")
 }
 
 // Measurement is the constant in [ChecksumInput].

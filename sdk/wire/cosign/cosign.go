@@ -15,6 +15,8 @@ import (
 	"unicode"
 
 	"golang.org/x/mod/sumdb/note"
+
+	"github.com/svcfs/svcfs/sdk/locked"
 )
 
 // Numbers of c2sp.org/tlog-cosignature.
@@ -79,10 +81,13 @@ func signed(stamp uint64, text []byte) []byte {
 
 // Signer cosigns checkpoints. It is a [note.Signer], and prints without the key.
 type Signer struct {
+	redacted
 	*Verifier
 	key ed25519.PrivateKey
 	now func() time.Time
 }
+
+type redacted = locked.Redacted
 
 var _ note.Signer = (*Signer)(nil)
 
@@ -93,7 +98,7 @@ func NewSigner(name string, key ed25519.PrivateKey, now func() time.Time) (*Sign
 		return nil, errors.New("name of a witness: want text without spaces and plus signs, such as witness.example.org")
 	}
 	public := key.Public().(ed25519.PublicKey)
-	return &Signer{&Verifier{name, keyHash(name, public), public}, key, now}, nil
+	return &Signer{redacted{}, &Verifier{name, keyHash(name, public), public}, key, now}, nil
 }
 
 // Sign cosigns a checkpoint's text with the time.
@@ -101,6 +106,3 @@ func (s *Signer) Sign(text []byte) ([]byte, error) {
 	stamp := uint64(s.now().Unix())
 	return append(binary.BigEndian.AppendUint64(nil, stamp), ed25519.Sign(s.key, signed(stamp, text))...), nil
 }
-
-// Format prints "redacted" for every verb.
-func (s *Signer) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("redacted")) }
