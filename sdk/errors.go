@@ -31,15 +31,32 @@ const (
 	KindPending                     // noted, and carried out later unless the owner of the group takes it back
 )
 
-var kindNames = [...]string{"other", "audience", "not found", "not authorized", "insufficient", "unauthenticated",
-	"deleted", "conflict", "too large", "rate limited", "unavailable", "corrupt", "unsupported", "invalid", "timeout", "canceled", "storage full", "pending"}
-
 // String returns the kind in words, such as "not authorized".
 func (k Kind) String() string {
-	if int(k) < len(kindNames) {
-		return kindNames[k]
+	names := [...]string{
+		KindOther:           "other",
+		KindAudience:        "audience",
+		KindNotFound:        "not found",
+		KindNotAuthorized:   "not authorized",
+		KindInsufficient:    "insufficient",
+		KindUnauthenticated: "unauthenticated",
+		KindDeleted:         "deleted",
+		KindConflict:        "conflict",
+		KindTooLarge:        "too large",
+		KindRateLimited:     "rate limited",
+		KindUnavailable:     "unavailable",
+		KindCorrupt:         "corrupt",
+		KindUnsupported:     "unsupported",
+		KindInvalid:         "invalid",
+		KindTimeout:         "timeout",
+		KindCanceled:        "canceled",
+		KindStorageFull:     "storage full",
+		KindPending:         "pending",
 	}
-	return "other"
+	if int(k) < len(names) {
+		return names[k]
+	}
+	return names[KindOther]
 }
 
 // Error is the one error type of this package. Test for a class with

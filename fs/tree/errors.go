@@ -19,16 +19,41 @@ type errText string
 
 func (e errText) Error() string { return string(e) }
 
-var classNames = [...]string{"other", "not found", "exists", "not a directory", "is a directory", "not empty", "refused by design",
-	"not authorized", "revoked", "credentials rejected", "budget", "corrupt", "unreachable", "timeout", "interrupted", "too large",
-	"no memory", "read-only", "across groups", "invalid", "name too long", "bad handle", "storage full", "busy", "no attribute", "unsupported", "conflict"}
-
 // String returns the class in words, such as "refused by design".
 func (c Class) String() string {
-	if int(c) < len(classNames) {
-		return classNames[c]
+	names := [...]string{
+		ClassOther:       "other",
+		ClassNotExist:    "not found",
+		ClassExist:       "exists",
+		ClassNotDir:      "not a directory",
+		ClassIsDir:       "is a directory",
+		ClassNotEmpty:    "not empty",
+		ClassByDesign:    "refused by design",
+		ClassAccess:      "not authorized",
+		ClassRevoked:     "revoked",
+		ClassRejected:    "credentials rejected",
+		ClassBudget:      "budget",
+		ClassCorrupt:     "corrupt",
+		ClassUnreachable: "unreachable",
+		ClassTimeout:     "timeout",
+		ClassInterrupted: "interrupted",
+		ClassTooBig:      "too large",
+		ClassNoMemory:    "no memory",
+		ClassReadOnly:    "read-only",
+		ClassCrossDevice: "across groups",
+		ClassInvalid:     "invalid",
+		ClassNameTooLong: "name too long",
+		ClassBadHandle:   "bad handle",
+		ClassNoSpace:     "storage full",
+		ClassBusy:        "busy",
+		ClassNoAttr:      "no attribute",
+		ClassUnsupported: "unsupported",
+		ClassConflict:    "conflict",
 	}
-	return "other"
+	if int(c) < len(names) {
+		return names[c]
+	}
+	return names[ClassOther]
 }
 
 // classOf maps what the service said to what a program is told.
