@@ -5,13 +5,15 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	"github.com/svcfs/svcfs/sdk"
 )
 
 // barEvery is how often the progress line is drawn at most.
 const barEvery = 100 * time.Millisecond
 
-// bar is the progress of one command over all its files.
+// bar is the progress of one command over all its files, as one line that the
+// terminal erases before it prints. (mpb and progressbar draw themselves.)
 type bar struct {
 	ui     *terminal
 	hidden bool
@@ -145,20 +147,5 @@ func cutText(text string, width int) string {
 	return string(runes[:width-1]) + "…"
 }
 
-// roughSize prints a size with three digits for a person.
-func roughSize(n int64) string {
-	if n < 1024 {
-		return fmt.Sprintf("%d B", n)
-	}
-	value := float64(n)
-	for _, unit := range []string{"KiB", "MiB", "GiB"} {
-		value /= 1024
-		if value < 1000 || unit == "GiB" {
-			if value < 9.95 {
-				return fmt.Sprintf("%.1f %s", value, unit)
-			}
-			return fmt.Sprintf("%.0f %s", value, unit)
-		}
-	}
-	return ""
-}
+// roughSize prints a size for a person.
+func roughSize(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }

@@ -62,7 +62,7 @@ func TestBarIsDrawnOnATerminalOnly(t *testing.T) {
 }
 
 func TestRoughSize(t *testing.T) {
-	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 10 << 10: "10 KiB", 999 << 10: "999 KiB", 1 << 20: "1.0 MiB", 5 << 30: "5.0 GiB", 5 << 40: "5120 GiB"} {
+	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 10 << 10: "10 KiB", 999 << 10: "999 KiB", 1 << 20: "1.0 MiB", 5 << 30: "5.0 GiB", 5 << 40: "5.0 TiB"} {
 		if got := roughSize(n); got != want {
 			t.Errorf("%d: %q, want %q", n, got, want)
 		}

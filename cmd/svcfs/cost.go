@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -151,75 +150,4 @@ func (c *costDoc) add(path string, total *sdk.Amount) error {
 	}
 	*total = sum
 	return nil
-}
-
-func (a *app) refreshCommand() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use:   "refresh DIR",
-		Short: "Make the mount on DIR look at the ledger now",
-		Long: `Make the mount on DIR look at the ledger now, and wait until it has. Your own
-service tells of changes at once. Where the service does not, as the hosted network,
-a mount looks when somebody does, and ever more rarely while nothing new is there;
-such a look costs, as svcfs cost DIR tells. When the look fails, it says why. Files that were refused because they are
-not what was recorded may be tried again.`,
-		Example: "  svcfs refresh ~/groups",
-		Args:    exactly(1, "one DIR"),
-		RunE: a.simple(func(ctx context.Context, args []string) error {
-			return a.refresh(ctx, args[0], asJSON)
-		}),
-
-		ValidArgsFunction: completeDirs,
-	}
-	addJSON(cmd, &asJSON)
-	return cmd
-}
-
-// refreshed is what refresh prints as JSON.
-type refreshed struct {
-	Dir  string    `json:"mountpoint"`
-	Time time.Time `json:"refreshed"`
-}
-
-// refresh signals the mount and waits until it has looked since.
-func (a *app) refresh(ctx context.Context, path string, asJSON bool) error {
-	dir, err := mountAt(path)
-	if err != nil {
-		return err
-	}
-	m := inspect(ctx, dir)
-	if m.Status == nil || !isOurProcess(m.Status.PID) {
-		return refuse(exitOther, "see: svcfs status "+dir, fmt.Errorf("the mount on %s does not answer", dir))
-	}
-	before := m.Status
-	if err := syscall.Kill(m.Status.PID, syscall.SIGHUP); err != nil {
-		return refuse(exitOther, "do it as the user who mounted it", fmt.Errorf("tell process %d: %w", m.Status.PID, err))
-	}
-	ctx, cancel := context.WithTimeout(ctx, refreshLimit)
-	defer cancel()
-	for {
-		m := inspect(ctx, dir)
-		if m.Status != nil && m.Status.Refreshed.After(before.Refreshed) {
-			if asJSON {
-				return a.printJSON(refreshed{dir, m.Status.Refreshed})
-			}
-			return nil
-		}
-		if failed := newFailure(before, m.Status); failed != nil {
-			return refuse(exitCodeOfClassName(failed.Class), failed.Hint, fmt.Errorf("look at %s: %s", failed.Path, failed.Error))
-		}
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-ctx.Done():
-			return refuse(exitUnreachable, "see: svcfs status "+dir, fmt.Errorf("%s could not look at the ledger", dir))
-		}
-	}
-}
-
-// newFailure returns the look that failed since before, if one did.
-func newFailure(before, now *tree.Status) *tree.FailedLook {
-	if now == nil || now.FailedLook == nil || before.FailedLook != nil && !now.FailedLook.Time.After(before.FailedLook.Time) {
-		return nil
-	}
-	return now.FailedLook
 }

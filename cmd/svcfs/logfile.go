@@ -18,7 +18,8 @@ const (
 )
 
 // logFile is a log that puts itself aside when it is full, mode 0600. It is safe
-// for concurrent use.
+// for concurrent use. It follows no link, and goes on in the log it has when that
+// cannot be put aside; lumberjack follows links and fails then.
 type logFile struct {
 	path  string
 	limit int64

@@ -2,7 +2,8 @@ package main
 
 import (
 	"context"
-	"sync"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // defaultJobs is how many files are transferred at a time.
@@ -18,41 +19,34 @@ func inOrder[T any](ctx context.Context, jobs, n int, work func(ctx context.Cont
 		err   error
 		ran   bool
 	}
-	results := make([]result, n)
-	ready := make([]chan struct{}, n)
-	for i := range ready {
-		ready[i] = make(chan struct{})
+	results := make([]chan result, n)
+	for i := range results {
+		results[i] = make(chan result, 1)
 	}
 	begin, stop := context.WithCancel(ctx)
 	defer stop()
-	var next int
-	var mu sync.Mutex
-	take := func() (int, bool) {
-		mu.Lock()
-		defer mu.Unlock()
-		next++
-		return next - 1, next <= n
-	}
-	var workers sync.WaitGroup
-	for range min(jobs, n) {
-		workers.Go(func() {
-			for i, more := take(); more; i, more = take() {
-				r := &results[i]
+	var workers errgroup.Group
+	workers.SetLimit(jobs + 1) // and who begins them
+	workers.Go(func() error {
+		for i, done := range results {
+			workers.Go(func() error {
+				var r result
 				if begin.Err() == nil {
 					r.ran = true
 					if r.value, r.err = work(ctx, i); r.err != nil {
 						stop()
 					}
 				}
-				close(ready[i])
-			}
-		})
-	}
-	defer workers.Wait()
+				done <- r
+				return nil
+			})
+		}
+		return nil
+	})
+	defer func() { _ = workers.Wait() }() // their errors are in the results
 	var first error
-	for i := range results {
-		<-ready[i]
-		switch r := &results[i]; {
+	for _, done := range results {
+		switch r := <-done; {
 		case !r.ran:
 		case r.err != nil && first == nil:
 			first = r.err

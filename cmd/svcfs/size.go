@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// byteSize is a flag value such as 64M or 1GiB; units are powers of 1024.
+// byteSize is a flag value such as 64M or 1GiB; units are powers of 1024. (To
+// go-humanize 64M is 64,000,000.)
 type byteSize int64
 
 func (b *byteSize) String() string { return sizeWords(int64(*b)) }
