@@ -44,7 +44,7 @@ func (fh *fileHandle) Read(ctx context.Context, dest []byte, off int64) (fuse.Re
 		v.Done()
 		return fuse.ReadResultData(nil), 0
 	}
-	return &lentResult{view: v, parts: [1][]byte{v.Bytes}}, 0
+	return &viewResult{view: v, parts: [1][]byte{v.Bytes}}, 0
 }
 
 // Write copies into the staged content; nothing leaves the machine (W1). The

@@ -173,7 +173,7 @@ func startServer() (*server, error) {
 	for _, name := range p.Theirs {
 		w.put("team", name, []byte("theirs\n"), int64(len("theirs\n")))
 	}
-	cfg := tree.Config{Remote: w, Lend: p.Options.Reads == ReadsPassthrough, RefreshInterval: time.Hour, MetadataTimeout: time.Hour, EmptyDelay: time.Hour,
+	cfg := tree.Config{Remote: w, Passthrough: p.Options.Reads == ReadsPassthrough, RefreshInterval: time.Hour, MetadataTimeout: time.Hour, EmptyDelay: time.Hour,
 		MaxFileBytes: p.MaxFile, CanRename: p.Renames, AllowDelete: p.Deletes, ReadOnly: p.Options.ReadOnly, Logger: log}
 	if p.Watches {
 		w.events = make(chan sdk.Event)

@@ -61,8 +61,8 @@ func (m *mounted) readMode(fh *fileHandle) uint32 {
 	case ReadsPlain:
 		return fuse.FOPEN_DIRECT_IO
 	case ReadsPassthrough:
-		var how tree.Lending
-		if how, fh.memory = fh.h.Lend(); how == tree.LendAround {
+		var how tree.KernelReads
+		if how, fh.memory = fh.h.Passthrough(); how == tree.ReadDirect {
 			return fuse.FOPEN_DIRECT_IO
 		}
 	}
@@ -76,8 +76,8 @@ func (m *mounted) readMode(fh *fileHandle) uint32 {
 	}
 }
 
-// PassthroughFd tells go-fuse what the kernel is to read. It is asked when
-// nothing of the inode is lent yet; all who open it meanwhile share what is.
+// PassthroughFd tells go-fuse what the kernel is to read. It is asked for the
+// first handle of an inode that reads memory; the others share that.
 func (fh *fileHandle) PassthroughFd() (int, bool) {
 	if fh.memory == nil {
 		return 0, false
@@ -87,21 +87,21 @@ func (fh *fileHandle) PassthroughFd() (int, bool) {
 
 var _ gofs.FilePassthroughFder = (*fileHandle)(nil)
 
-// lentResult answers a read with bytes that stay where they are. Slices makes
+// viewResult answers a read with bytes that stay where they are. Slices makes
 // go-fuse write them to the kernel with writev; anything else it first tries to
 // splice, which costs a pipe for each read, and then copies.
-type lentResult struct {
+type viewResult struct {
 	view  cache.View
 	parts [1][]byte
 }
 
-func (r *lentResult) Slices() ([][]byte, fuse.Status) { return r.parts[:], fuse.OK }
+func (r *viewResult) Slices() ([][]byte, fuse.Status) { return r.parts[:], fuse.OK }
 
-func (r *lentResult) Bytes([]byte) ([]byte, fuse.Status) { return r.view.Bytes, fuse.OK }
+func (r *viewResult) Bytes([]byte) ([]byte, fuse.Status) { return r.view.Bytes, fuse.OK }
 
-func (r *lentResult) Size() int { return len(r.view.Bytes) }
+func (r *viewResult) Size() int { return len(r.view.Bytes) }
 
 // Done is called once the answer was written, or given up.
-func (r *lentResult) Done() { r.view.Done() }
+func (r *viewResult) Done() { r.view.Done() }
 
-var _ fuse.ReadResult = (*lentResult)(nil)
+var _ fuse.ReadResult = (*viewResult)(nil)

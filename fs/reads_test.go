@@ -15,13 +15,13 @@ func passthrough(p *plan) {
 	p.Options.Reads = ReadsPassthrough
 }
 
-// lentBytes is content large enough to be lent, whose end lies inside a page.
-const lentBytes = 300_001
+// sharedBytes is content large enough to be shared, whose end lies inside a page.
+const sharedBytes = 300_001
 
 func TestPassthroughReadsEveryWay(t *testing.T) {
 	needRoot(t)
 	m := mounting(t, passthrough)
-	for _, size := range []int{lentBytes, 256 << 10, 256<<10 - 8} { // the tag's room lies inside the page, behind it, across
+	for _, size := range []int{sharedBytes, 256 << 10, 256<<10 - 8} { // the tag's room lies inside the page, behind it, across
 		content := pattern(size)
 		m.put("f", content)
 		m.refresh()
@@ -52,17 +52,17 @@ func openToRead(t *testing.T, path string) *os.File {
 	return f
 }
 
-// What was lent is read while svcfs stands still.
+// Shared memory is read while svcfs stands still.
 func TestPassthroughAsksNobody(t *testing.T) {
 	needRoot(t)
 	m := mounting(t, passthrough)
-	content := pattern(lentBytes)
+	content := pattern(sharedBytes)
 	m.put("f", content)
 	f := openToRead(t, m.path("team/f"))
 	m.signal(unix.SIGSTOP)
 	defer m.signal(unix.SIGCONT)
 	var all []byte
-	err := inTime(t, "reading lent memory", func() (err error) {
+	err := inTime(t, "reading shared memory", func() (err error) {
 		all, err = io.ReadAll(f)
 		return err
 	})
@@ -83,7 +83,7 @@ func (m *mount) signal(s unix.Signal) {
 func TestPassthroughIsClosedToOpen(t *testing.T) {
 	needRoot(t)
 	m := mounting(t, passthrough)
-	content := pattern(lentBytes)
+	content := pattern(sharedBytes)
 	m.put("f", content)
 	reader := openToRead(t, m.path("team/f"))
 	writer, err := os.OpenFile(m.path("team/f"), os.O_RDWR, 0)
@@ -111,7 +111,7 @@ func TestPassthroughIsClosedToOpen(t *testing.T) {
 	if err := reader.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for range 3 { // at once, while the kernel may still hold what was lent
+	for range 3 { // at once, while the kernel may still hold the memory
 		if got := m.read("team/f"); got != changed {
 			t.Fatal("the change is gone")
 		}
@@ -123,11 +123,11 @@ func TestPassthroughIsClosedToOpen(t *testing.T) {
 	m.wantCharges(1, 2)
 }
 
-// M5, with the content lent to the kernel.
+// M5, with memory that the kernel reads itself.
 func TestM5RevocationEmptiesWhatWasLent(t *testing.T) {
 	needRoot(t)
 	m := mounting(t, passthrough)
-	content := pattern(lentBytes)
+	content := pattern(sharedBytes)
 	m.put("f", content)
 	f := openToRead(t, m.path("team/f"))
 	mem, err := unix.Mmap(int(f.Fd()), 0, len(content), unix.PROT_READ, unix.MAP_SHARED)

@@ -203,7 +203,7 @@ func (d *Dir) lookAgain(ctx context.Context) error {
 	if fresh || !t.reached.Load() { // tick looks whether it is back
 		return nil
 	}
-	return t.fromMemory("/", &t.toldDry, t.wait(ctx, t.lookAtGroups()))
+	return t.fromMemory("/", &t.reportedDry, t.wait(ctx, t.lookAtGroups()))
 }
 
 // noteLook remembers that somebody looked at the groups. Needs Tree.mu.

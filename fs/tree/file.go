@@ -348,7 +348,7 @@ func (f *File) retrieve(ctx context.Context, e *sdk.Entry, room *cache.Room) (ca
 		return nil, err
 	}
 	get := f.t.pool.Get
-	if f.t.cfg.Lend {
+	if f.t.cfg.Passthrough {
 		get = f.t.pool.GetShared
 	}
 	buf, err := get(0)

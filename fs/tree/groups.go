@@ -36,14 +36,14 @@ type group struct {
 	changes  int                  // counts changes of names and byRef
 	wrong    map[sdk.Ref]error    // uploads that hold something else than was recorded
 
-	pacing   pacing      // of looks at the records
-	price    lookPrice   // of one
-	asking   *asking     // the look that programs wait for
-	failed   *FailedLook // the last look, if it failed
-	toldDry  bool        // that the budget allows no look
-	checking *asking     // whether we are still a member
-	memberAt time.Time   // the service last said so
-	doubts   pacing      // of looks because the ledger said otherwise
+	pacing      pacing      // of looks at the records
+	price       lookPrice   // of one
+	asking      *asking     // the look that programs wait for
+	failed      *FailedLook // the last look, if it failed
+	reportedDry bool        // that the budget allows no look
+	checking    *asking     // whether we are still a member
+	memberAt    time.Time   // the service last said so
+	doubts      pacing      // of looks because the ledger said otherwise
 
 	opens atomic.Int64 // handles of its files
 
@@ -68,7 +68,7 @@ func (t *Tree) refreshGroups(ctx context.Context) (err error) {
 	})
 	t.mu.Lock()
 	t.pacing.note(t.now(), err == nil && t.isNewsOfGroups(listed), t.cfg.RefreshInterval, longestPause)
-	t.toldDry = t.toldDry && err != nil
+	t.reportedDry = t.reportedDry && err != nil
 	t.mu.Unlock()
 	if err != nil {
 		failed := wrapRemote("list groups", "/", err)
@@ -184,7 +184,7 @@ func (t *Tree) use(ctx context.Context, g *group, maxAge time.Duration) error {
 	if fresh || !t.reached.Load() { // tick looks whether it is back
 		return nil
 	}
-	return t.fromMemory(g.dir.Path(), &g.toldDry, t.wait(ctx, t.lookAt(g, maxAge)))
+	return t.fromMemory(g.dir.Path(), &g.reportedDry, t.wait(ctx, t.lookAt(g, maxAge)))
 }
 
 // refreshGroup lists what changed in g, unless somebody else just did.
@@ -257,7 +257,7 @@ func (t *Tree) noteListed(g *group, entries []sdk.Entry, err error) {
 	})
 	g.pacing.note(now, news || !g.loaded, t.cfg.RefreshInterval, longestPause)
 	if err == nil {
-		g.memberAt, g.toldDry = now, false
+		g.memberAt, g.reportedDry = now, false
 	}
 }
 

@@ -16,7 +16,7 @@ type Handle struct {
 	direct   bool   // the size was not known when it was opened
 	late     bool   // the content is loaded by what changes it, or reads it
 	peeks    bool   // of a program that may want no more than to know the type
-	lent     bool   // counted in File.lent
+	passed   bool   // counted in content.passed
 	control  []byte // content of a control file
 	released atomic.Bool
 }
@@ -170,7 +170,7 @@ func (h *Handle) Release() {
 	f.opens--
 	f.t.counts.open.Add(-1)
 	h.group.opens.Add(-1)
-	unlent := h.lendEnd()
+	shared := h.endPassthrough()
 	var lease *cache.Lease
 	if f.opens == 0 {
 		lease, f.lease = f.lease, nil
@@ -183,8 +183,8 @@ func (h *Handle) Release() {
 	if lease != nil {
 		lease.Release()
 	}
-	if unlent != nil {
-		unlent.Release()
+	if shared != nil {
+		shared.Release()
 	}
 	if leftover {
 		f.t.inBackground(func(ctx context.Context) {

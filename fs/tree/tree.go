@@ -37,7 +37,7 @@ const (
 type Config struct {
 	Remote          Remote
 	Pool            *sdk.Pool     // memory of staged and cached content
-	Lend            bool          // retrieve large files into memory that Handle.Lend gives the kernel
+	Passthrough     bool          // retrieve large files into memory that the kernel can read itself
 	CacheBytes      int64         // budget of decrypted content
 	StagingBytes    int64         // budget of staged content
 	MaxFileBytes    int64         // largest file that is opened or made, in plaintext bytes
@@ -122,14 +122,14 @@ type Tree struct {
 	polledAt    time.Time   // tick looked at a ledger that is watched
 
 	// Looks at the list of groups, by Tree.mu; as of a group.
-	pacing    pacing
-	lookPrice lookPrice
-	asking    *asking
-	failed    *FailedLook
-	toldDry   bool
-	usedAt    time.Time
-	lookedAt  time.Time // somebody looked at anything
-	probing   pacing    // of a service that is away
+	pacing      pacing
+	lookPrice   lookPrice
+	asking      *asking
+	failed      *FailedLook
+	reportedDry bool
+	usedAt      time.Time
+	lookedAt    time.Time // somebody looked at anything
+	probing     pacing    // of a service that is away
 
 	stop context.CancelFunc
 	done sync.WaitGroup

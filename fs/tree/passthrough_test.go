@@ -11,53 +11,53 @@ import (
 	"github.com/svcfs/svcfs/sdk"
 )
 
-func lends(c *Config) { c.Lend = true }
+func passes(c *Config) { c.Passthrough = true }
 
-// wantLent checks what Lend decides, and that lent memory holds content.
-func wantLent(t *testing.T, h *Handle, want Lending, content string) {
+// wantReads checks what Passthrough decides, and that the memory holds content.
+func wantReads(t *testing.T, h *Handle, want KernelReads, content string) {
 	t.Helper()
-	how, memory := h.Lend()
+	how, memory := h.Passthrough()
 	if how != want {
-		t.Errorf("Lend() = %d, want %d", how, want)
+		t.Errorf("Passthrough() = %d, want %d", how, want)
 	}
 	if memory == nil {
 		return
 	}
 	defer memory.Close()
 	if got, err := io.ReadAll(io.NewSectionReader(memory, 0, 1<<30)); err != nil || string(got) != content {
-		t.Errorf("the lent memory differs: %d bytes, %v", len(got), err)
+		t.Errorf("the memory differs: %d bytes, %v", len(got), err)
 	}
 }
 
-// rested makes as if what was lent last was given up long ago.
+// rested makes as if the memory was given up long ago.
 func rested(f *File) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.lent.ended = time.Now().Add(-2 * lendRest)
+	f.passed.ended = time.Now().Add(-2 * passthroughRest)
 }
 
-func TestLendingIsOfOneContentAtATime(t *testing.T) {
+func TestPassthroughIsOfOneContentAtATime(t *testing.T) {
 	w := team()
 	content := strings.Repeat("0123456789", 20_001)
 	w.Put("team", bob, "f", []byte(content))
 	w.Put("team", bob, "small", []byte("text"))
-	m := mount(t, w, alice, lends)
+	m := mount(t, w, alice, passes)
 	read, write := OpenFlags{Read: true}, OpenFlags{Read: true, Write: true}
 	f := m.node("/team/f").(*File)
 
 	small := m.open("/team/small", read)
-	wantLent(t, small, LendNot, "")
+	wantReads(t, small, ReadCached, "")
 	small.Release()
 
 	first, second := m.open("/team/f", read), (*Handle)(nil)
-	wantLent(t, first, LendMemory, content)
+	wantReads(t, first, ReadMemory, content)
 	second = m.open("/team/f", read)
-	wantLent(t, second, LendMemory, content)
+	wantReads(t, second, ReadMemory, content)
 	writer := m.open("/team/f", write)
-	wantLent(t, writer, LendAround, "")
+	wantReads(t, writer, ReadDirect, "")
 	m.write(writer, "changed", 0)
 	late := m.open("/team/f", read)
-	wantLent(t, late, LendAround, "") // sees the change, which is not what is lent
+	wantReads(t, late, ReadDirect, "") // sees the change, which is not what the kernel reads
 	wantOpen(t, late, "changed"+content[7:])
 	if err := writer.Flush(t.Context()); err != nil {
 		t.Fatal(err)
@@ -67,37 +67,37 @@ func TestLendingIsOfOneContentAtATime(t *testing.T) {
 	}
 
 	soon := m.open("/team/f", read)
-	wantLent(t, soon, LendAround, "") // the kernel may still have the old content
+	wantReads(t, soon, ReadDirect, "") // the kernel may still have the old content
 	soon.Release()
 	rested(f)
 	again := m.open("/team/f", read)
-	wantLent(t, again, LendNot, "") // what was written here, the kernel has in pages
+	wantReads(t, again, ReadCached, "") // what was written here, the kernel has in pages
 	wantOpen(t, again, "changed"+content[7:])
 	again.Release()
 	m.cache.Purge(func(cache.Key) bool { return true })
 	anew := m.open("/team/f", read)
-	wantLent(t, anew, LendMemory, "changed"+content[7:])
+	wantReads(t, anew, ReadMemory, "changed"+content[7:])
 	anew.Release()
 
 	rested(f)
 	cached := m.open("/team/f", write)
-	wantLent(t, cached, LendNot, "")
+	wantReads(t, cached, ReadCached, "")
 	beside := m.open("/team/f", read)
-	wantLent(t, beside, LendNot, "") // its pages are cached already
+	wantReads(t, beside, ReadCached, "") // its pages are cached already
 	cached.Release()
 	beside.Release()
 }
 
-func TestLentContentIsEmptiedByAPurgeAndKeptFromEviction(t *testing.T) {
+func TestSharedContentIsEmptiedByAPurgeAndKeptFromEviction(t *testing.T) {
 	w := team()
 	content := strings.Repeat("0123456789", 20_001)
 	w.Put("team", bob, "f", []byte(content))
 	w.Put("team", bob, "g", []byte(content))
-	m := mount(t, w, alice, lends, func(c *Config) { c.CacheBytes = sdk.FootprintOf(int64(len(content))) })
+	m := mount(t, w, alice, passes, func(c *Config) { c.CacheBytes = sdk.FootprintOf(int64(len(content))) })
 	h := m.open("/team/f", OpenFlags{Read: true})
-	how, memory := h.Lend()
-	if how != LendMemory {
-		t.Fatalf("Lend() = %d", how)
+	how, memory := h.Passthrough()
+	if how != ReadMemory {
+		t.Fatalf("Passthrough() = %d", how)
 	}
 	defer memory.Close()
 	if _, err := m.read("/team/g"); err != nil { // wants its place
