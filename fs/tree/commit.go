@@ -124,7 +124,7 @@ func (f *File) upload(ctx context.Context, s *stage, g *group, raw string) (sdk.
 }
 
 // settle turns the stage into the committed content of e and keeps it cached
-// (R3). Needs File.mu.
+// (R3). Needs content.mu.
 func (f *File) settle(s *stage, e *sdk.Entry) {
 	old := f.lease
 	lease := f.t.cache.Add(f.key(e), s.buf)
@@ -157,7 +157,7 @@ func (t *Tree) adopt(f *File, g *group, raw string, row *sdk.Entry) {
 	t.tell(notices)
 }
 
-// record is adopt for who holds Tree.mu.
+// record is adopt for a caller that holds Tree.mu.
 func (t *Tree) record(f *File, g *group, raw string, row *sdk.Entry) []notice {
 	touched := map[*versions]bool{g.version(raw): true}
 	if known := g.byRef[row.Ref]; known != nil { // the poller was faster, or it is an old row

@@ -76,7 +76,7 @@ type content struct {
 }
 
 // stage is the copy of a file that programs change, in memory. Its fields are guarded by
-// content.mu; the bytes belong to who sends them while the state is sending.
+// content.mu; while the state is sending, the bytes belong to the upload.
 type stage struct {
 	buf      *sdk.Buffer
 	reserved int64 // bytes of the staging budget
@@ -86,7 +86,7 @@ type stage struct {
 	base     sdk.Seq       // newest upload of the name when the change began (W11)
 }
 
-// is reports the state. Who does not hold content.mu learns what it was a moment ago.
+// is reports the state. Without content.mu the answer may be out of date at once.
 func (c *content) is(s state) bool { return state(c.now.Load()) == s }
 
 // isStaged reports whether there is a copy that may differ from what is committed.
@@ -118,13 +118,13 @@ func (t *Tree) mistake(text string) {
 
 // isLeftover reports whether nobody has the file open, something in it is not
 // recorded, and nobody was told so: an interrupted close, or pages of a mapping
-// that came late. Needs File.mu.
+// that came late. Needs content.mu.
 func (f *File) isLeftover() bool {
 	return f.opens == 0 && f.is(stateChanged) && !f.scratch.Load() && (f.stage.failed == nil || f.stage.failed.Class == ClassInterrupted)
 }
 
 // quiet waits until the file is not being sealed and returns its stage, or nil,
-// with File.mu held. On error the lock is not held.
+// with content.mu held. On error the lock is not held.
 func (f *File) quiet(ctx context.Context) (*stage, error) {
 	for {
 		f.mu.Lock()
@@ -141,7 +141,7 @@ func (f *File) quiet(ctx context.Context) (*stage, error) {
 	}
 }
 
-// addStage makes an empty stage of size bytes. Needs File.mu, but for a file that
+// addStage makes an empty stage of size bytes. Needs content.mu, but for a file that
 // nobody else has yet.
 func (f *File) addStage(size int64, becomes state) *Error {
 	buf, err := f.t.pool.Get(0)
@@ -160,7 +160,7 @@ func (f *File) addStage(size int64, becomes state) *Error {
 	return nil
 }
 
-// dropStage wipes the stage. Needs File.mu.
+// dropStage wipes the stage. Needs content.mu.
 func (f *File) dropStage() {
 	s := f.stage
 	if s == nil {
@@ -172,8 +172,8 @@ func (f *File) dropStage() {
 	f.move(stateCommitted)
 }
 
-// dropUseless wipes staged content when nobody has the file open that nobody can
-// open any more, or that a refused write left unchanged. Needs File.mu.
+// dropUseless frees the staged copy of a closed file that is unlinked or unchanged.
+// Needs content.mu.
 func (f *File) dropUseless() {
 	if f.opens > 0 || f.is(stateCommitted) || f.is(stateSending) {
 		return
@@ -186,7 +186,7 @@ func (f *File) dropUseless() {
 	}
 }
 
-// dropUnused is dropUseless for who does not hold File.mu.
+// dropUnused is dropUseless for a caller that does not hold content.mu.
 func (f *File) dropUnused() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -203,7 +203,7 @@ func (f *File) discard() {
 	}
 }
 
-// length is that of the content. Needs File.mu and a stage or a lease, but for a file
+// length is that of the content. Needs content.mu and a stage or a lease, but for a file
 // that was never written.
 func (f *File) length() int64 {
 	switch {
@@ -215,7 +215,7 @@ func (f *File) length() int64 {
 	return 0
 }
 
-// copyIn makes the stage from the committed content. Needs File.mu and a lease.
+// copyIn makes the stage from the committed content. Needs content.mu and a lease.
 func (f *File) copyIn() *Error {
 	if err := f.addStage(f.length(), stateCopied); err != nil {
 		return err
@@ -231,7 +231,7 @@ func (f *File) copyIn() *Error {
 }
 
 // resize changes the staged length within the budget; what is refused leaves the
-// content as it was (W12). Needs File.mu.
+// content as it was (W12). Needs content.mu.
 func (f *File) resize(size int64) *Error {
 	s := f.stage
 	need := max(size, s.reserved)
@@ -293,7 +293,7 @@ func (f *File) writeAt(ctx context.Context, p []byte, off int64) error {
 	return nil
 }
 
-// touched notes that a program has changed the stage. Needs File.mu.
+// touched notes that a program has changed the stage. Needs content.mu.
 func (f *File) touched() {
 	if !f.is(stateChanged) {
 		f.move(stateChanged)

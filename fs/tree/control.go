@@ -12,7 +12,7 @@ import (
 	"github.com/svcfs/svcfs/sdk/names"
 )
 
-// addControlDir hangs /.svcfs into the root: found by name, not listed, all
+// addControlDir attaches /.svcfs to the root: found by name, not listed, all
 // read-only, and reading it never spends (N4).
 func (t *Tree) addControlDir() {
 	dir := t.newDir(t.root, names.Control, dirControl)

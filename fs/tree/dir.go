@@ -530,7 +530,7 @@ func (d *Dir) isScratch(name string) bool {
 	return d.namesScratch(name)
 }
 
-// namesScratch is isScratch for who holds Tree.mu.
+// namesScratch is isScratch for a caller that holds Tree.mu.
 func (d *Dir) namesScratch(name string) bool {
 	if policy.Matches(d.t.cfg.Scratch, name) {
 		return true

@@ -14,7 +14,7 @@ import (
 
 // File is a file inode: content that was committed, or a staged copy of it, or
 // both. See the package comment. There is one for every name of a group that was
-// listed, so what most files never need is made when it is wanted, and the order
+// listed, so fields that most files never need are made on demand, and the order
 // of the fields leaves no gaps.
 type File struct {
 	t        *Tree
@@ -65,8 +65,8 @@ func (t *Tree) newFile(dir *Dir, name string) *File {
 	return f
 }
 
-// nameGate lets one commit, rename, link or unlink of the file through at a time:
-// what is recorded and under which name belong together.
+// nameGate lets one commit, rename, link or unlink of the file through at a time: the
+// record and the name it is made under belong together.
 func (f *File) nameGate() gate {
 	if f.naming.Load() == nil {
 		g := newGate()
@@ -213,8 +213,8 @@ func (f *File) key(e *sdk.Entry) cache.Key {
 
 // Open opens the file. Opening for reading, or for modification without
 // Truncate, retrieves and verifies the content unless it is cached or staged;
-// that costs one retrieve claim (R1, W4). Who can only write retrieves with the
-// first write: touch opens files and changes nothing in them.
+// that costs one retrieve claim (R1, W4). A handle that can only write retrieves with
+// the first write: touch opens files and changes nothing in them.
 func (f *File) Open(ctx context.Context, flags OpenFlags) (*Handle, error) {
 	if f.show != nil {
 		return f.openControl(flags)
@@ -251,7 +251,7 @@ func (f *File) Open(ctx context.Context, flags OpenFlags) (*Handle, error) {
 }
 
 // mayLoadLate reports whether the content is not needed before the first write.
-// Who appends writes for sure, and is told of an error at once.
+// An appending open always writes, so it loads now and fails at open.
 func (f *File) mayLoadLate(flags OpenFlags) bool {
 	f.attrMu.Lock()
 	defer f.attrMu.Unlock()
@@ -335,7 +335,7 @@ func isPurged(lease *cache.Lease) bool {
 	return err != nil
 }
 
-// retrieve fetches e. It runs once for all who wait for it.
+// retrieve fetches e. It runs once for all openers that wait for it.
 func (f *File) retrieve(ctx context.Context, e *sdk.Entry, room *cache.Room) (cache.Buffer, error) {
 	if e.Size > f.t.cfg.MaxFileBytes {
 		return nil, &Error{Class: ClassTooBig, Err: errText("the file is larger than this mount allows"),
@@ -374,7 +374,8 @@ func (f *File) retrieve(ctx context.Context, e *sdk.Entry, room *cache.Room) (ca
 }
 
 // reserve waits until the content of a file fits beside what is open and on its way
-// (threat 8), before it is paid for. Of a size that nobody told the bytes wait as they come.
+// (threat 8), before it is paid for. Where the size is unknown, the bytes wait as they
+// come.
 func reserve(ctx context.Context, room *cache.Room, size int64) error {
 	if size == sdk.SizeUnknown {
 		return nil

@@ -29,7 +29,7 @@ type groupInfo struct {
 	ledgerSeen int    // group.changes when ledger was made
 }
 
-// addGroupControl hangs GROUP/.svcfs into a group: found by name, not listed, all
+// addGroupControl attaches GROUP/.svcfs to a group: found by name, not listed, all
 // read-only, and reading it never spends (N4). Needs Tree.mu.
 func (t *Tree) addGroupControl(g *group) {
 	g.info.asking = newGate()

@@ -27,7 +27,7 @@ type group struct {
 	listedAt time.Time // of the last look at the ledger that succeeded
 	usedAt   time.Time // somebody looked inside
 	gone     bool      // no longer ours
-	warned   bool      // somebody was told that files wait to be destroyed
+	warned   bool      // it was reported that files wait to be destroyed
 	names    map[string]*versions
 	byRef    map[sdk.Ref]*sdk.Entry
 	own      map[sdk.Ref]struct{} // uploads of this mount
@@ -212,8 +212,8 @@ func (t *Tree) refreshGroup(ctx context.Context, g *group, maxAge time.Duration)
 // changed it meanwhile.
 const maxListings = 3
 
-// list asks the ledger once. It reports whether what it was told may be older
-// than a change of this mount, so that it has to be asked again. Needs g.listing.
+// list asks the ledger once. again reports that the answer may be older than a change
+// of this mount, so that the ledger has to be asked again. Needs g.listing.
 func (t *Tree) list(ctx context.Context, g *group) (again bool, err error) {
 	ctx, cancel := t.metadata(ctx)
 	defer cancel()
@@ -261,9 +261,9 @@ func (t *Tree) noteListed(g *group, entries []sdk.Entry, err error) {
 	}
 }
 
-// failedInGroup turns an error that concerns g into ours. Who is told "not
-// authorized" in a group it was listed in has been revoked: the group then
-// vanishes at once (E).
+// failedInGroup turns an error that concerns g into ours. "Not authorized" in a group
+// that was listed before means that the account was revoked: the group then vanishes
+// at once (E).
 func (t *Tree) failedInGroup(ctx context.Context, g *group, op, path string, err error) error {
 	failed := wrapRemote(op, path, err)
 	if failed.Class != ClassAccess {
@@ -307,9 +307,8 @@ func (t *Tree) isGone(g *group) bool {
 }
 
 // applyListed merges the records of the number-th listing and returns what the
-// kernel must forget. A name or a deletion that this mount gave a record since
-// the listing was begun stays: the listing may be from before it or, changed by
-// others, from after it, so it is to be made again.
+// kernel must forget. Our renames and deletions since that listing began win over it,
+// and again asks for another listing: this one may be older than they are.
 func (t *Tree) applyListed(g *group, entries []sdk.Entry, number int) (notices []notice, again bool) {
 	t.mu.Lock()
 	for i := range entries {

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// lookPatience is how long who looks at what is known waits for the service;
-	// then memory answers.
+	// lookPatience is how long a look-up or a listing waits for the service; then
+	// memory answers.
 	lookPatience = time.Second
 	// longestPause is the longest time between looks at the ledger that cost, while
 	// somebody goes on looking.
@@ -99,7 +99,7 @@ func (t *Tree) readPrice(ctx context.Context, g *group) sdk.Amount {
 	return known.amount
 }
 
-// LookPrice tells what one look at what the directory lists costs, where that is
+// LookPrice returns the price of one look at the ledger for this directory, where it is
 // known and not free.
 func (d *Dir) LookPrice() (sdk.Amount, bool) {
 	d.t.mu.RLock()
@@ -114,8 +114,8 @@ func (d *Dir) LookPrice() (sdk.Amount, bool) {
 	return price, !price.IsZero()
 }
 
-// isFresh reports whether what was listed at a moment is new enough for who asks
-// for maxAge, which is longer where looking costs. Needs Tree.mu.
+// isFresh reports whether a listing made at that moment is younger than maxAge, or,
+// where looking costs, than the pause between looks. Needs Tree.mu.
 func (t *Tree) isFresh(listed time.Time, p *pacing, price *lookPrice, maxAge time.Duration) bool {
 	if price.amount.IsZero() || t.watched.Load() {
 		return t.now().Sub(listed) < maxAge
@@ -123,7 +123,7 @@ func (t *Tree) isFresh(listed time.Time, p *pacing, price *lookPrice, maxAge tim
 	return !p.isDue(t.now())
 }
 
-// asking is a question under way, which all share who want its answer.
+// asking is a question under way, shared by all callers that want its answer.
 type asking struct {
 	began time.Time
 	done  chan struct{} // closed once err is set
@@ -131,7 +131,7 @@ type asking struct {
 }
 
 // begin asks a question unless it is under way. at belongs to Tree.mu; after,
-// which may be nil, runs once those who wait have their answer.
+// which may be nil, runs once the waiting callers have their answer.
 func (t *Tree) begin(at **asking, question func(context.Context) error, after func(error)) *asking {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -153,8 +153,7 @@ func (t *Tree) begin(at **asking, question func(context.Context) error, after fu
 	return a
 }
 
-// wait waits for an answer, but not longer than who looks at a folder should. The
-// question goes on.
+// wait waits for an answer, but not longer than lookPatience. The question goes on.
 func (t *Tree) wait(ctx context.Context, a *asking) error {
 	enough := time.NewTimer(max(0, lookPatience-t.now().Sub(a.began)))
 	defer enough.Stop()
@@ -308,8 +307,8 @@ func (t *Tree) checkMember(g *group) *asking {
 	}, nil)
 }
 
-// stillMember keeps content in memory from who was revoked, before it is handed out,
-// where the service does not tell of it (M5).
+// stillMember checks, before content in memory is handed out, that the account was not
+// revoked, where the service does not report that by itself (M5).
 func (t *Tree) stillMember(ctx context.Context, g *group) error {
 	t.mu.RLock()
 	fresh := t.now().Sub(g.memberAt) < t.cfg.RefreshInterval

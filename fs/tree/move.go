@@ -339,9 +339,8 @@ func (t *Tree) showMoved(m moved) []notice {
 	}
 }
 
-// remade returns d, or the folder in its place when d went with its last file,
-// because others deleted or renamed that while raw was recorded beneath it. Needs
-// Tree.mu.
+// remade returns d, or makes it again if it vanished with its last file, which others
+// deleted or renamed while raw was recorded beneath it. Needs Tree.mu.
 func (t *Tree) remade(d *Dir, raw string) *Dir {
 	top := d
 	for top.kind == dirFolder && top.parent != nil {

@@ -134,8 +134,8 @@ type versions struct {
 	saved, base sdk.Seq
 }
 
-// overtook returns an upload that the last save of this mount did not know, and
-// forgets that save's base, so that it is told once. Needs Tree.mu.
+// overtook returns an upload by somebody else that our last save did not know of, and
+// reports each once. Needs Tree.mu.
 func (v *versions) overtook(own map[sdk.Ref]struct{}) *sdk.Entry {
 	for _, e := range v.entries {
 		if _, ours := own[e.Ref]; !ours && e.Seq > v.base && e.Seq < v.saved {
@@ -146,12 +146,12 @@ func (v *versions) overtook(own map[sdk.Ref]struct{}) *sdk.Entry {
 	return nil
 }
 
-// noteOwn remembers what a save of this mount was made from. Needs no lock.
+// noteOwn remembers what a save of this mount was made from. Takes Tree.mu.
 func (t *Tree) noteOwn(g *group, row *sdk.Entry, base sdk.Seq) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	v := g.version(row.Name)
-	if n := len(v.entries); base == 0 && n > 0 { // made anew, or under another name: what was known was meant
+	if n := len(v.entries); base == 0 && n > 0 { // made anew, or under another name: it replaces all that was known
 		base = v.entries[n-1].Seq
 	}
 	v.saved, v.base = row.Seq, base
@@ -219,7 +219,7 @@ func sortEntries(list []*sdk.Entry) {
 	slices.SortStableFunc(list, func(a, b *sdk.Entry) int { return cmp.Compare(a.Seq, b.Seq) })
 }
 
-// learn keeps what only reading the file could tell.
+// learn keeps the facts that only reading the file could tell.
 func learn(e, known *sdk.Entry) {
 	if e.Name == "" {
 		e.Name = known.Name
@@ -294,8 +294,8 @@ func (t *Tree) placeAll(g *group, touched map[*versions]bool) (notices []notice)
 
 // place makes the tree show the newest upload of v. A file with staged content
 // keeps showing that until it is committed. A newer upload is another file of the same
-// inode number and the next generation. Nothing is told of a name that only appears:
-// telling late would throw a program out of a folder it has entered by then. Needs
+// inode number and the next generation. The kernel is not told of a name that only appears:
+// telling it late would throw a program out of a folder it has entered by then. Needs
 // Tree.mu.
 func (t *Tree) place(g *group, v *versions) []notice {
 	if g.gone || v.shown != nil && v.shown.isStaged() {
@@ -338,8 +338,7 @@ func (t *Tree) place(g *group, v *versions) []notice {
 }
 
 // slot finds the directory and the free name for a recorded name, and makes the
-// folders on the way (N2, N3). Who has a name keeps it: a file that comes later
-// gets a suffix made of ref, and a folder one made of its name. Needs Tree.mu.
+// folders on the way (N2, N3). The first to have a name keeps it: a later file gets a suffix made of ref, and a folder one made of its name. Needs Tree.mu.
 func (t *Tree) slot(g *group, raw, ref string) (*Dir, string) {
 	parts := strings.Split(raw, "/")
 	dir := g.dir

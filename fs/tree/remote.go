@@ -58,8 +58,8 @@ func (t *Tree) renameUploads(ctx context.Context, g *group, list []sdk.Entry, ra
 
 // mergeRenamed merges the names that this mount gave uploads, which are as they
 // were before, and returns the names it touches. An upload that a listing shows
-// under a third name by now was renamed by others as well, and what the listings
-// say is believed. Needs Tree.mu.
+// under a third name by now was renamed by others as well, and the listing wins. Needs
+// Tree.mu.
 func (g *group) mergeRenamed(list []sdk.Entry, rename func(old string) string) map[*versions]bool {
 	touched := make(map[*versions]bool)
 	for i := range list {

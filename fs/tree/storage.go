@@ -9,8 +9,7 @@ import (
 	"github.com/svcfs/svcfs/sdk"
 )
 
-// storageAge is how old what statfs shows may be when somebody asks, before the
-// service is asked again.
+// storageAge is how old the answer of statfs may be before the service is asked again.
 const storageAge = 10 * time.Second
 
 // storageWait is how long statfs waits for that. A service that does not answer in

@@ -82,10 +82,10 @@ type Config struct {
 // Tree is the namespace of one account. Methods of Tree, Dir, File and Handle
 // are safe for concurrent use.
 //
-// Lock order: File.mu, then Tree.mu, then the small locks (File.attrMu,
-// stagedMu, the error log's). No lock is held while the service is asked; a
-// File that is being sealed and sent says so by its stage, and others wait for
-// that with their context.
+// Lock order: content.mu, then Tree.mu, then the small locks (File.attrMu,
+// stagedMu, the error log's). No lock is held while the service is asked; the state of
+// a file that is being sealed and sent is sending, and callers wait for its end with
+// their context.
 type Tree struct {
 	cfg     Config
 	remote  Remote
