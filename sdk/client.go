@@ -46,7 +46,6 @@ import (
 	"net/url"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/trust"
@@ -68,20 +67,14 @@ type Client struct {
 	http    *http.Client
 	pool    *Pool
 	tokens  tokenSource
-	shelf   shelf
-
-	generationA atomic.Bool // the service finalizes uploads at the path of generation A
+	uploads *uploader
 
 	mu         sync.Mutex
 	verifier   verifier
 	memory     *trust.Memory
 	caps       *wire.Capabilities // nil until asked
 	capsAsking chan struct{}      // non-nil while one asks
-	seenKeys   map[[32]byte]string
-	unfinished map[uploadKey]*ticket       // outcome not known
-	receipts   map[Ref]struct{}            // records that answered an upload of ours already
-	claims     map[Ref]string              // of retrievals that failed, and may have been charged
-	sending    map[uploadKey]chan struct{} // closed when the upload under way ends
+	claims     map[Ref]string     // of retrievals that failed, and may have been charged
 }
 
 // New makes a client. It sends nothing; a wrong setting is [KindInvalid].
@@ -107,8 +100,8 @@ func New(account AccountID, cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, &Error{Op: "configure client", Kind: KindOther, Code: wire.CodeState, Err: err}
 	}
-	c := &Client{account: account, cfg: cfg, memory: memory, pool: NewPool(), seenKeys: make(map[[32]byte]string), unfinished: make(map[uploadKey]*ticket),
-		sending: make(map[uploadKey]chan struct{}), receipts: make(map[Ref]struct{}), claims: make(map[Ref]string)}
+	c := &Client{account: account, cfg: cfg, memory: memory, pool: NewPool(), claims: make(map[Ref]string)}
+	c.uploads = newUploader(c)
 	transport := cfg.Transport
 	if transport == nil {
 		transport = newTransport()
@@ -157,7 +150,7 @@ func (c *Client) Pool() *Pool { return c.pool }
 // when another client was shown another history, [KindOther] when nothing could be
 // written.
 func (c *Client) Close() error {
-	c.closeShelf()
+	c.uploads.close()
 	if c.cfg.Transport == nil {
 		c.http.CloseIdleConnections()
 	}

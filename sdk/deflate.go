@@ -25,7 +25,7 @@ func (u *uploading) pack() (release func(), err error) {
 	u.body = u.buf
 	want := u.compress
 	if u.ticket != nil {
-		want = u.ticket.deflated
+		want = u.ticket.compressed
 	}
 	if !want || !pays(u.buf.Bytes()) {
 		return func() {}, nil

@@ -194,10 +194,7 @@ func FuzzAnswers(f *testing.F) {
 
 // forgetAll makes the client as if new, with its connections.
 func (c *Client) forgetAll() {
-	c.caps, c.generationA = nil, atomic.Bool{}
-	clear(c.seenKeys)
-	clear(c.unfinished)
-	clear(c.receipts)
+	c.caps, c.uploads = nil, newUploader(c)
 	c.tokens.token, c.tokens.old = Secret{}, Secret{}
 }
 

@@ -18,41 +18,6 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
-const (
-	// ticketLife is how long a service keeps an upload id.
-	ticketLife = 300 * time.Second
-	// keptTicket is how long the caller may take to come back after a lost answer,
-	// such as a mount that waits for its service.
-	keptTicket = 24 * time.Hour
-	// keptKeys bounds the memory of file keys seen, to notice one handed out
-	// twice, and that of references acknowledged.
-	keptKeys = 100_000
-)
-
-// uploadKey names content on its way: the same content under the same name in
-// the same group is the same upload, until it is recorded.
-type uploadKey struct {
-	group  GroupID
-	name   string
-	digest Digest
-}
-
-// ticket is an upload whose outcome is not known.
-type ticket struct {
-	id        string
-	key       *format.Key
-	uploadURL string    // path for raw transfer; "" when not offered
-	since     time.Time // when the service issued it
-	lost      time.Time // when an answer was last missed
-	deflated  bool      // what is sealed is compressed
-	put       bool      // the raw transfer was done
-	unsure    bool      // a finalize without an answer: it may have been recorded
-	gone      bool      // the service does not know the id, and nothing was recorded
-	ahead     bool      // it was prepared before it was needed
-	sent      bool      // a finalize was sent
-	after     int64     // how many records the group had before that, as far as is known
-}
-
 // Upload is [Group.Put] of a buffer, for programs that hold their files in buffers
 // as the mount does: the content is not copied. It is sealed in place, and plaintext
 // again when Upload returns, whatever the outcome: meanwhile nobody may read b.
@@ -70,15 +35,6 @@ func (g Group) Upload(ctx context.Context, name string, b *Buffer, opts ...Optio
 
 // upload uploads b and remembers that its record was told.
 func (c *Client) upload(ctx context.Context, g GroupID, name string, b *Buffer, o options) (Receipt, error) {
-	receipt, err := c.uploadOnce(ctx, g, name, b, o)
-	if err != nil {
-		return Receipt{}, err
-	}
-	c.acknowledge(receipt.Ref)
-	return receipt, nil
-}
-
-func (c *Client) uploadOnce(ctx context.Context, g GroupID, name string, b *Buffer, o options) (Receipt, error) {
 	caps, err := c.Capabilities(ctx)
 	if err != nil {
 		return Receipt{}, err
@@ -87,58 +43,17 @@ func (c *Client) uploadOnce(ctx context.Context, g GroupID, name string, b *Buff
 		return Receipt{}, err
 	}
 	u := &uploading{c: c, caps: caps, key: uploadKey{g, name, b.Hash()}, buf: b, options: o}
-	done, err := c.alone(ctx, u.key)
+	done, err := c.uploads.alone(ctx, u.key)
 	if err != nil {
 		return Receipt{}, err
 	}
 	defer done()
-	if receipt, found, err := u.resume(ctx); found || err != nil {
-		return receipt, err
-	}
-	release, err := u.pack()
+	receipt, err := u.run(ctx)
 	if err != nil {
 		return Receipt{}, err
 	}
-	defer release()
-	if u.ticket == nil && b.Len() <= wire.InlineBlobBytes {
-		u.useAhead(ctx)
-	}
-	if u.ticket != nil {
-		receipt, err := u.sealAndSend(ctx)
-		if !u.ticket.gone {
-			return receipt, err
-		}
-	}
-	if err := u.prepare(ctx); err != nil {
-		return Receipt{}, err
-	}
-	return u.sealAndSend(ctx)
-}
-
-// alone waits while the same content is on its way under the same name: two
-// callers must not share a ticket.
-func (c *Client) alone(ctx context.Context, k uploadKey) (done func(), err error) {
-	for {
-		c.mu.Lock()
-		busy := c.sending[k]
-		if busy == nil {
-			mine := make(chan struct{})
-			c.sending[k] = mine
-			c.mu.Unlock()
-			return func() {
-				c.mu.Lock()
-				delete(c.sending, k)
-				c.mu.Unlock()
-				close(mine)
-			}, nil
-		}
-		c.mu.Unlock()
-		select {
-		case <-busy:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
+	c.uploads.told(receipt.Ref)
+	return receipt, nil
 }
 
 // MaxUpload returns the size of the largest file that can be uploaded, in plaintext
@@ -180,11 +95,35 @@ type uploading struct {
 
 func (u *uploading) offers(feature string) bool { return offered(u.caps, feature) }
 
+// run uploads under the ticket of an earlier attempt, a prefetched one or a new one.
+func (u *uploading) run(ctx context.Context) (Receipt, error) {
+	if receipt, found, err := u.resume(ctx); found || err != nil {
+		return receipt, err
+	}
+	release, err := u.pack()
+	if err != nil {
+		return Receipt{}, err
+	}
+	defer release()
+	if u.ticket == nil && u.buf.Len() <= wire.InlineBlobBytes {
+		u.ticket = u.c.uploads.prefetched(ctx, u.caps, u.key.group)
+	}
+	if u.ticket != nil {
+		receipt, err := u.sealAndSend(ctx)
+		if u.ticket.state != uploadGone {
+			return receipt, err
+		}
+	}
+	request := wire.PrepareUploadRequest{GroupID: string(u.key.group), Filename: u.key.name, Size: u.body.Len() + format.Overhead}
+	if u.ticket, err = u.c.uploads.prepare(ctx, u.caps, request); err != nil {
+		return Receipt{}, err
+	}
+	return u.sealAndSend(ctx)
+}
+
 // resume finds out about an earlier attempt with the same content.
 func (u *uploading) resume(ctx context.Context) (r Receipt, done bool, err error) {
-	u.c.mu.Lock()
-	t := u.c.unfinished[u.key]
-	u.c.mu.Unlock()
+	t := u.c.uploads.unsure(u.key)
 	if t == nil {
 		return Receipt{}, false, nil
 	}
@@ -195,32 +134,8 @@ func (u *uploading) resume(ctx context.Context) (r Receipt, done bool, err error
 	if r, done, err = u.findRecorded(ctx, t.since); err != nil {
 		return Receipt{}, false, err
 	}
-	u.forget()
+	u.c.uploads.forget(u.key)
 	return r, done, nil
-}
-
-func (u *uploading) forget() {
-	u.c.mu.Lock()
-	defer u.c.mu.Unlock()
-	delete(u.c.unfinished, u.key)
-}
-
-// acknowledge remembers which records were told to a caller: the same content
-// uploaded again is another record.
-func (c *Client) acknowledge(ref Ref) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.receipts) >= keptKeys {
-		clear(c.receipts) // those that are looked for are minutes old
-	}
-	c.receipts[ref] = struct{}{}
-}
-
-func (c *Client) acknowledged(ref Ref) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	_, known := c.receipts[ref]
-	return known
 }
 
 // findRecorded looks for our own row of the same content in the ledger, one
@@ -234,7 +149,7 @@ func (u *uploading) findRecorded(ctx context.Context, since time.Time) (Receipt,
 	const clockSkew = 5 * time.Minute
 	for i := len(entries) - 1; i >= 0; i-- {
 		e := entries[i]
-		if e.Hash == k.digest && e.Uploader == c.account && e.Deleted == nil && (e.Name == "" || e.Name == k.name) && !c.acknowledged(e.Ref) &&
+		if e.Hash == k.digest && e.Uploader == c.account && e.Deleted == nil && (e.Name == "" || e.Name == k.name) && !c.uploads.wasTold(e.Ref) &&
 			(e.Time.IsZero() || e.Time.After(since.Add(-clockSkew))) {
 			r := Receipt{Ref: e.Ref, Tx: e.Tx, Hash: e.Hash, Size: u.buf.Len(), Seq: e.Seq, Time: e.Time}
 			if r.Time.IsZero() {
@@ -246,110 +161,49 @@ func (u *uploading) findRecorded(ctx context.Context, since time.Time) (Receipt,
 	return Receipt{}, false, nil
 }
 
-// prepare asks for an upload id and the file's key.
-func (u *uploading) prepare(ctx context.Context) error {
-	request := wire.PrepareUploadRequest{GroupID: string(u.key.group), Filename: u.key.name, Size: u.body.Len() + format.Overhead}
-	t, err := u.c.askTicket(ctx, u.caps, request)
-	if err == nil {
-		t.deflated = u.body != u.buf
-		u.ticket = t
-	}
-	return err
-}
-
-// useAhead takes the ticket that was prepared ahead, if any, and has the next one
-// prepared while this upload is on its way.
-func (u *uploading) useAhead(ctx context.Context) {
-	if t := u.c.takeTicket(ctx, u.key.group); t != nil {
-		t.deflated, t.ahead = u.body != u.buf, true
-		u.ticket = t
-	}
-	u.c.prepareAhead(ctx, u.caps, u.key.group)
-}
-
-// askTicket prepares an upload. An upload id that nobody uses costs nothing: the
-// request may be repeated.
-func (c *Client) askTicket(ctx context.Context, caps wire.Capabilities, request wire.PrepareUploadRequest) (*ticket, error) {
-	var answer wire.PrepareUploadResult
-	if err := c.read(ctx, wire.OpPrepareUpload, request, &answer); err != nil {
-		return nil, err
-	}
-	if answer.UploadID == "" {
-		return nil, malformed(errors.New("no upload id"))
-	}
-	key, err := format.ParseKey(answer.Key)
-	if err != nil {
-		return nil, malformed(err)
-	}
-	if err := c.noteKey(key, answer.UploadID); err != nil {
-		return nil, err
-	}
-	t := &ticket{id: answer.UploadID, key: key, since: time.Now()}
-	if offered(caps, wire.CapRaw) {
-		t.uploadURL = answer.UploadURL
-	}
-	return t, nil
-}
-
-// noteKey refuses a key that was handed out for another upload: two files under
-// one key would be one nonce collision away from each other (threat 11).
-func (c *Client) noteKey(key *format.Key, uploadID string) error {
-	print := key.Fingerprint()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if other, ok := c.seenKeys[print]; ok && other != uploadID {
-		return malformed(errors.New("it hands out the key of another upload"))
-	}
-	if len(c.seenKeys) >= keptKeys {
-		clear(c.seenKeys)
-	}
-	c.seenKeys[print] = uploadID
-	return nil
-}
-
 // sealAndSend encrypts in place, sends, and decrypts in place again.
 func (u *uploading) sealAndSend(ctx context.Context) (Receipt, error) {
+	u.ticket.compressed = u.body != u.buf
 	size := u.buf.Len()
 	b, err := seal(u.ticket.key, u.body.Bytes())
 	if err != nil {
 		return Receipt{}, err
 	}
-	receipt, err := u.send(ctx, b, size) // ends every loan of the memory
-	if err != nil && u.ticket.ahead && !u.ticket.unsure && classify(err) == KindNotFound {
-		u.ticket.gone = true // forgotten since; the upload begins once more
-	}
-	if err != nil && u.ticket.unsure {
-		u.remember()
+	receipt, err := u.send(ctx, b, size) // afterwards nobody reads the memory for it
+	if u.ticket.state == uploadUnsure {
+		u.c.uploads.remember(u.key, u.ticket)
 	}
 	if restoreErr := b.restore(); restoreErr != nil {
 		u.buf.forgetHash(true)
 		return Receipt{}, fmt.Errorf("restore the content after sending it: %w", restoreErr)
 	}
-	if err == nil || !u.ticket.unsure {
-		u.forget()
+	if u.ticket.state != uploadUnsure {
+		u.c.uploads.forget(u.key)
 		u.ticket.key.Wipe()
 	}
 	return receipt, err
 }
 
 // send transfers the blob and has it recorded, repeating only under the upload
-// id.
+// id. It leaves the ticket recorded, refused, gone or unsure.
 func (u *uploading) send(ctx context.Context, b *blob, size int64) (Receipt, error) {
 	raw := u.ticket.uploadURL != "" && b.size() > wire.InlineBlobBytes
-	if raw && !u.ticket.put {
+	if raw && u.ticket.state == uploadIssued {
 		if err := u.c.retry(ctx, func(ctx context.Context) error { return u.put(ctx, b) }); err != nil {
+			u.ticket.refused(err)
 			return Receipt{}, err
 		}
-		u.ticket.put = true
+		u.ticket.step(stepStored)
 	}
-	if !u.ticket.sent { // repeated, it may be answered with what was recorded the first time
-		u.ticket.sent, u.ticket.after = true, u.c.memory.Group(string(u.key.group)).Number
+	if u.ticket.state != uploadUnsure { // else it may be answered with what was recorded the first time
+		u.ticket.after = u.c.memory.Group(string(u.key.group)).Number
 	}
+	u.ticket.step(stepFinalize)
 	var answer wire.FinalizeUploadResult
 	finalize := func(ctx context.Context) error {
 		err := u.finalize(ctx, b, size, raw, &answer)
 		if err != nil && isOutcomeUnknown(err) {
-			u.ticket.unsure = true // and stays so: a later refusal says nothing about this one
+			u.ticket.step(stepNoAnswer)
 		}
 		return err
 	}
@@ -364,42 +218,34 @@ func (u *uploading) send(ctx context.Context, b *blob, size int64) (Receipt, err
 	}
 	r, err := u.receipt(ctx, answer, size)
 	if err != nil {
-		u.ticket.unsure = true
+		u.ticket.step(stepNoAnswer)
 		return Receipt{}, u.c.unconfirmed(err)
 	}
+	u.ticket.step(stepRecorded)
 	return r, nil
 }
 
 // unanswered looks in the ledger when a finalize may have been recorded although
 // its answer did not arrive.
 func (u *uploading) unanswered(ctx context.Context, err error) (Receipt, error) {
-	if !u.ticket.unsure || u.offers(wire.CapIdempotentFinalize) && isOutcomeUnknown(err) {
+	if u.ticket.state != uploadUnsure {
+		u.ticket.refused(err)
+		return Receipt{}, err
+	}
+	if u.offers(wire.CapIdempotentFinalize) && isOutcomeUnknown(err) {
 		return Receipt{}, err
 	}
 	r, found, lookErr := u.findRecorded(ctx, u.ticket.since)
-	if lookErr != nil {
+	switch {
+	case lookErr != nil:
 		return Receipt{}, err
-	}
-	if found {
+	case found:
+		u.ticket.step(stepRecorded)
 		return r, nil
-	}
-	if classify(err) == KindNotFound {
-		u.ticket.unsure, u.ticket.gone = false, true
+	case classify(err) == KindNotFound:
+		u.ticket.step(stepUnknown)
 	}
 	return Receipt{}, err
-}
-
-// remember keeps the ticket, because no answer came.
-func (u *uploading) remember() {
-	u.c.mu.Lock()
-	defer u.c.mu.Unlock()
-	u.ticket.lost = time.Now()
-	for k, t := range u.c.unfinished {
-		if time.Since(t.lost) > keptTicket {
-			delete(u.c.unfinished, k)
-		}
-	}
-	u.c.unfinished[u.key] = u.ticket
 }
 
 // isOutcomeUnknown reports failures after which the service may have recorded
@@ -432,7 +278,7 @@ func (u *uploading) put(ctx context.Context, b *blob) error {
 // rest join without a seam.
 func (u *uploading) finalize(ctx context.Context, b *blob, size int64, raw bool, answer *wire.FinalizeUploadResult) error {
 	facts := format.NewMetadata(size, contentType(u.key.name), u.key.name)
-	if u.ticket.deflated {
+	if u.ticket.compressed {
 		facts.Compression = format.CompressionDeflate
 	}
 	meta, err := json.Marshal(facts)
@@ -447,7 +293,7 @@ func (u *uploading) finalize(ctx context.Context, b *blob, size int64, raw bool,
 	if !raw {
 		body = outgoing{kind: body.kind, length: finalizeLength(head, b), open: func() io.Reader { return finalizeBody(head, b) }, sent: u.progress}
 	}
-	if u.c.generationA.Load() {
+	if u.c.uploads.generationA.Load() {
 		return u.postFinalize(ctx, wire.PathFinalizeGenA, body, answer)
 	}
 	err = u.postFinalize(ctx, wire.PathTools+wire.OpFinalizeUpload, body, answer)
@@ -460,7 +306,7 @@ func (u *uploading) finalize(ctx context.Context, b *blob, size int64, raw bool,
 		return err
 	}
 	var refused *answerError
-	u.c.generationA.Store(otherErr == nil || errors.As(otherErr, &refused) && !isOutcomeUnknown(otherErr))
+	u.c.uploads.generationA.Store(otherErr == nil || errors.As(otherErr, &refused) && !isOutcomeUnknown(otherErr))
 	return otherErr
 }
 

@@ -14,9 +14,9 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
-// Small files that are saved one after another use tickets that were prepared
-// ahead. Where the service has forgotten one, the upload begins once more.
-func TestTicketsArePreparedAhead(t *testing.T) {
+// Small files that are saved one after another use tickets that were
+// prefetched. Where the service has forgotten one, the upload begins once more.
+func TestTicketsArePrefetched(t *testing.T) {
 	for _, forgets := range []bool{false, true} {
 		s, c := world(t, sdktest.Extended)
 		if _, err := c.Group("small").Register(t.Context()); err != nil {
@@ -57,7 +57,7 @@ func TestTicketsArePreparedAhead(t *testing.T) {
 }
 
 // Closing a client ends the request for a ticket that nobody will take.
-func TestCloseEndsTicketsPreparedAhead(t *testing.T) {
+func TestCloseEndsPrefetches(t *testing.T) {
 	s := sdktest.NewServer(t, sdktest.Extended)
 	c := s.Client(t, s.Account("alice", "100"), func(cfg *sdk.Config) { cfg.Timeout = time.Minute })
 	if _, err := c.Group("small").Register(t.Context()); err != nil {
