@@ -94,6 +94,46 @@ func TestThreat15PlantedRepositoriesRunNothing(t *testing.T) {
 	}
 }
 
+// Threat 15: direnv obeys an .envrc that its user allowed, and nothing that another
+// account put in its place.
+func TestThreat15PlantedEnvironmentsRunNothing(t *testing.T) {
+	if _, err := exec.LookPath("direnv"); err != nil {
+		t.Skip("direnv is not installed")
+	}
+	w, alice, bob := team(t)
+	a := alice.mount("a")
+	dir := a.path("team/work")
+	direnv := func(args ...string) string {
+		cmd := exec.Command("direnv", args...)
+		cmd.Dir = dir
+		cmd.Env = w.env("XDG_DATA_HOME="+w.mkdir("direnv"), "XDG_CONFIG_HOME="+w.mkdir("direnv"))
+		out, _ := cmd.CombinedOutput()
+		return string(out)
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, ".envrc"), []byte("export MINE=yes\n"))
+	if out := direnv("allow") + direnv("export", "bash"); !strings.Contains(out, "MINE=$'yes'") {
+		t.Fatalf("one's own: %s", out)
+	}
+	ran := filepath.Join(w.dir, "ran")
+	bob.plant(map[string]string{"work/.envrc": "touch " + ran + "\n"})
+	alice.must("refresh", a.dir)
+	if out := direnv("export", "bash"); !strings.Contains(out, "is blocked") {
+		t.Errorf("another account's: %s", out)
+	}
+	if _, err := os.Stat(ran); err == nil {
+		t.Error("direnv ran the script of another account")
+	}
+	if out := direnv("allow") + direnv("export", "bash"); strings.Contains(out, "is blocked") {
+		t.Errorf("allowed: %s", out)
+	}
+	if _, err := os.Stat(ran); err != nil {
+		t.Error("direnv does not run it when it is allowed, so that this test shows nothing")
+	}
+}
+
 // Threat 16: get --all into a home puts no file there that a shell obeys, and
 // replaces none that differs.
 func TestThreat16GetAllIntoAHome(t *testing.T) {

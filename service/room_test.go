@@ -374,6 +374,28 @@ func TestThreat31ReserveIsKept(t *testing.T) {
 	}
 }
 
+// Threat 31: a file inside JSON counts while it comes, though nothing else is known of it.
+func TestThreat31BytesArrivingInsideJSON(t *testing.T) {
+	const piece = 900_000
+	s := serve(t, func(c *service.Config) { c.MaxAccountBytes = 3 * piece })
+	alice := s.user("alice", "10")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	var conns []net.Conn
+	for range 3 { // two fit
+		conn := s.dial()
+		conns = append(conns, conn)
+		fmt.Fprintf(conn, "POST /tools/finalize_upload HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: 5000000\r\n\r\n%s", alice.token, strings.Repeat(" ", piece/3*4+8))
+	}
+	eventually(t, 20*time.Second, "one of three is refused", func() bool {
+		return s.metric(`svcd_requests_total{operation="finalize_upload",status="507"}`) == 1 && s.metric(inFlight) == 2
+	})
+	for _, conn := range conns {
+		_ = conn.Close()
+	}
+	eventually(t, 20*time.Second, "they are over", func() bool { return s.metric(inFlight) == 0 })
+	alice.upload("g", "f", make([]byte, 2*piece)) // fails the test unless it succeeds
+}
+
 // Threat 31: what is being sent counts as well: neither many uploads at once, nor
 // ones that stall, nor ones that do not say how long they are, take more of the disk
 // than the account, or all in a group, may keep.

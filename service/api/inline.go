@@ -72,13 +72,18 @@ func (s *server) contentBody(w http.ResponseWriter, r *http.Request, account str
 		return nil, err
 	}
 	defer arriving.End()
+	coming, end, err := s.Files.Spooled(r.Context(), account, arriving.Reader(http.MaxBytesReader(w, r.Body, limit)))
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	spool, err := s.newSpool()
 	if err != nil {
 		return nil, err
 	}
 	defer spool.Close()
 	traceOf(r.Context()).until(time.Now().Add(files.UploadLife))
-	n, err := io.Copy(spool, arriving.Reader(http.MaxBytesReader(w, r.Body, limit)))
+	n, err := io.Copy(spool, coming)
 	if err != nil {
 		return nil, noRoom(err)
 	}

@@ -117,6 +117,7 @@ type counted struct {
 	r      io.Reader
 	coming *coming
 	bounds []bound
+	base64 bool  // four bytes count as three
 	said   int64 // bytes that are counted
 	came   int64
 }
@@ -124,7 +125,11 @@ type counted struct {
 func (c *counted) Read(p []byte) (int, error) {
 	n, err := c.r.Read(p)
 	c.came += int64(n)
-	if more := c.came - c.said; more > 0 {
+	came := c.came
+	if c.base64 {
+		came = came / 4 * 3
+	}
+	if more := came - c.said; more > 0 {
 		if full := c.coming.begin(more, c.bounds...); full != nil {
 			return 0, full
 		}
@@ -134,6 +139,22 @@ func (c *counted) Read(p []byte) (int, error) {
 }
 
 func (c *counted) end() { c.coming.end(c.said, c.bounds...) }
+
+// Spooled reads a request with a file inside JSON, which lies on the disk while it
+// comes. Its bytes count for what the account keeps until end, as those of the file
+// will: the group is not known yet.
+func (f *Files) Spooled(ctx context.Context, account string, r io.Reader) (spooled io.Reader, end func(), err error) {
+	var byAccount wire.StoredBytes
+	err = f.store.Read(ctx, func(tx *store.Tx) (err error) {
+		byAccount, _, err = f.stored(ctx, tx, account, "")
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	c := &counted{r: r, coming: &f.coming, bounds: keepBounds(account, "", byAccount, wire.StoredBytes{}), base64: true}
+	return c, c.end, nil
+}
 
 // lively reads what is coming, and keeps the upload id good meanwhile.
 type lively struct {
