@@ -4,148 +4,200 @@ package integration
 
 import (
 	"encoding/json"
+	"os"
 	"os/exec"
-	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
 
 const module = "github.com/svcfs/svcfs/"
 
-// forbidden is the import table of the design: a package and everything it
-// imports of ours may not reach what stands beside it. Names ending in /... match
-// a tree; ours means any package of this module.
-var forbidden = map[string][]string{
-	"format":           {"ours", "net/...", "os"},
-	"cache":            {"ours", "github.com/hanwen/go-fuse/...", "net/..."},
-	"sdk/confine":      {"ours", "net/..."},
-	"sdk/locked":       {"ours", "net/..."},
-	"sdk/ownfile":      {"ours", "net/..."},
-	"sdk/names":        {"ours", "net/...", "os"},
-	"sdk/wire/...":     {"sdk", "fs/...", "cache", "service/...", "cmd/...", "net/http"},
-	"sdk":              {"fs/...", "cache", "service/...", "cmd/...", "github.com/hanwen/go-fuse/..."},
-	"sdk/proof":        {"sdk", "fs/...", "cache", "service/...", "cmd/...", "net/...", "os"},
-	"sdk/trust":        {"sdk", "fs/...", "cache", "service/...", "cmd/...", "net/..."},
-	"sdk/apikey":       {"fs/...", "cache", "service/...", "cmd/...", "net/..."},
-	"sdk/sdktest":      {"fs/...", "cache", "service/...", "cmd/...", "github.com/hanwen/go-fuse/..."},
-	"fs/tree":          {"github.com/hanwen/go-fuse/...", "net", "net/http", "service/..."},
-	"fs/tree/policy":   {"fs", "fs/tree", "cache", "service/...", "cmd/...", "github.com/hanwen/go-fuse/..."},
-	"fs":               {"net/http", "crypto/...", "service/..."},
-	"service/...":      {"fs/...", "cache", "sdk", "cmd/...", "github.com/hanwen/go-fuse/..."},
-	"integration":      {"service/..."},
-	"cmd/svcfs":        {"service/..."},
-	"cmd/internal/...": {"fs/...", "service/..."},
-}
-
-// onlyIn says which packages alone may import a library directly.
+// onlyIn says in which folders alone a library may be imported.
 var onlyIn = map[string][]string{
-	"github.com/hanwen/go-fuse/v2/...":        {"fs", "integration"},
-	"github.com/golang-jwt/jwt/v5":            {"service/auth", "sdk"},
-	"github.com/hashicorp/golang-lru/v2/...":  {"cache"},
-	"modernc.org/sqlite":                      {"service/store", "integration/bench"},
-	"github.com/coreos/go-oidc/v3/...":        {"service/web"},
-	"github.com/chromedp/chromedp/...":        {"service/web", "integration"},
-	"github.com/jackc/pgx/v5/...":             {"service/store/..."},
-	"github.com/minio/minio-go/v7/...":        {"service/blob", "integration/bench"},
-	"github.com/ipfs/...":                     {"service/legacy"},
-	"github.com/multiformats/...":             {"service/legacy"},
-	"github.com/prometheus/client_golang/...": {"service/metrics"},
-	"github.com/pelletier/go-toml/v2":         {"cmd/svcd"},
-	"github.com/agnivade/levenshtein":         {"cmd/internal/cli"},
-	"github.com/landlock-lsm/go-landlock/...": {"sdk/confine"},
-	"github.com/zalando/go-keyring":           {"sdk/apikey"},
-	"github.com/svcfs/svcfs/service/vault":    {"service/...", "cmd/svcd"},
+	"github.com/hanwen/go-fuse/v2":         {"fs", "integration"},
+	"github.com/golang-jwt/jwt/v5":         {"service/auth", "sdk"},
+	"github.com/hashicorp/golang-lru/v2":   {"cache"},
+	"modernc.org/sqlite":                   {"service/store", "integration/bench"},
+	"github.com/coreos/go-oidc/v3":         {"service/web"},
+	"github.com/chromedp/chromedp":         {"service/web", "integration"},
+	"github.com/jackc/pgx/v5":              {"service/store"},
+	"github.com/minio/minio-go/v7":         {"service/blob", "integration/bench"},
+	"github.com/ipfs":                      {"service/legacy"},
+	"github.com/multiformats":              {"service/legacy"},
+	"github.com/prometheus/client_golang":  {"service/metrics"},
+	"github.com/pelletier/go-toml/v2":      {"cmd/svcd"},
+	"github.com/agnivade/levenshtein":      {"cmd/internal/cli"},
+	"github.com/landlock-lsm/go-landlock":  {"sdk/confine"},
+	"github.com/zalando/go-keyring":        {"sdk/apikey"},
+	"github.com/svcfs/svcfs/service/vault": {"service", "cmd/svcd"},
 }
 
 type listed struct {
 	ImportPath   string
 	Imports      []string
-	Deps         []string // imported by it or by what it imports
 	TestImports  []string
 	XTestImports []string
 }
 
+func (p listed) name() string { return strings.TrimPrefix(p.ImportPath, module) }
+
+func (p listed) inTests() []string { return slices.Concat(p.TestImports, p.XTestImports) }
+
+// rule is a row of the table in CONTRIBUTING.md. Names stand for trees.
+type rule struct {
+	folders []string
+	ours    bool     // nothing of ours may be reached
+	reach   []string // may not be reached
+	unless  []string // but these may, and what they reach
+	imports []string // not in its own files
+}
+
 func TestImportTable(t *testing.T) {
 	packages := listPackages(t)
-	if len(packages) < 3 {
-		t.Fatalf("go list found %d packages of ours", len(packages))
-	}
-	for _, p := range packages {
-		name := strings.TrimPrefix(p.ImportPath, module)
-		for pattern, banned := range forbidden {
-			if !matches(pattern, name) {
-				continue
+	rules := readRules(t)
+	used := map[*rule]bool{}
+	for path, p := range packages {
+		if !strings.HasPrefix(path, module) {
+			continue
+		}
+		r := ruleFor(rules, p.name())
+		if r == nil {
+			t.Errorf("%s has no row in the table of CONTRIBUTING.md", p.name())
+			continue
+		}
+		used[r] = true
+		for path := range packages.reached(r, p.Imports) {
+			if r.forbids(p.name(), path) {
+				t.Errorf("%s reaches %s", p.name(), path)
 			}
-			for _, imported := range reaches(name, p) {
-				for _, ban := range banned {
-					if isBanned(ban, name, imported) {
-						t.Errorf("%s imports %s: the design forbids %s there", name, imported, ban)
-					}
-				}
+		}
+		for path := range packages.reached(r, p.inTests()) {
+			if strings.HasPrefix(path, module) && r.forbids(p.name(), path) {
+				t.Errorf("%s reaches %s in its tests", p.name(), path)
+			}
+		}
+		for _, path := range p.Imports {
+			if inAny(r.imports, path) {
+				t.Errorf("%s imports %s itself", p.name(), path)
 			}
 		}
 		for library, allowed := range onlyIn {
-			for _, imported := range append(append([]string{}, p.Imports...), p.TestImports...) {
-				if matches(library, imported) && !anyMatches(allowed, name) {
-					t.Errorf("%s imports %s: only %v may", name, imported, allowed)
+			for _, path := range slices.Concat(p.Imports, p.inTests()) {
+				if inTree(library, path) && !inAny(allowed, p.name()) {
+					t.Errorf("%s imports %s: only %v may", p.name(), path, allowed)
 				}
 			}
 		}
 	}
-}
-
-// reaches is what the table asks about: a program is everything that is linked into it.
-func reaches(name string, p listed) []string {
-	if strings.HasPrefix(name, "cmd/") {
-		return p.Deps
-	}
-	return p.Imports
-}
-
-func isBanned(ban, name, imported string) bool {
-	ours, isOurs := strings.CutPrefix(imported, module)
-	if ban == "ours" {
-		return isOurs
-	}
-	if isOurs {
-		return matches(ban, ours) && !strings.HasPrefix(ours, name+"/")
-	}
-	return matches(ban, imported)
-}
-
-func anyMatches(patterns []string, name string) bool {
-	for _, p := range patterns {
-		if matches(p, name) {
-			return true
+	for _, r := range rules {
+		if !used[r] {
+			t.Errorf("no package is in %v", r.folders)
 		}
 	}
-	return false
 }
 
-// matches reports whether name is pattern, or lies in the tree of a pattern
-// that ends in /...
-func matches(pattern, name string) bool {
-	if tree, ok := strings.CutSuffix(pattern, "/..."); ok {
-		return name == tree || strings.HasPrefix(name, tree+"/")
+// forbids reports whether the package of that name may not reach what is at path.
+func (r *rule) forbids(name, path string) bool {
+	path, isOurs := strings.CutPrefix(path, module)
+	if inTree(name, path) || inAny(r.folders, path) || inAny(r.unless, path) {
+		return false
 	}
-	return path.Clean(pattern) == name
+	return isOurs && r.ours || inAny(r.reach, path)
 }
 
-func listPackages(t *testing.T) []listed {
+// graph holds the packages of every module, and the libraries behind them, by their paths.
+type graph map[string]listed
+
+// reached returns the imports and what they import in turn, but not what is
+// behind an exception of the rule.
+func (g graph) reached(r *rule, imports []string) map[string]bool {
+	all := map[string]bool{}
+	for next := slices.Clone(imports); len(next) > 0; {
+		path := next[0]
+		next = next[1:]
+		if all[path] {
+			continue
+		}
+		all[path] = true
+		if ours, isOurs := strings.CutPrefix(path, module); !isOurs || !inAny(r.unless, ours) {
+			next = append(next, g[path].Imports...)
+		}
+	}
+	return all
+}
+
+// ruleFor returns the row of the nearest folder.
+func ruleFor(rules []*rule, name string) (nearest *rule) {
+	longest := 0
+	for _, r := range rules {
+		for _, folder := range r.folders {
+			if inTree(folder, name) && len(folder) > longest {
+				nearest, longest = r, len(folder)
+			}
+		}
+	}
+	return nearest
+}
+
+func readRules(t *testing.T) (rules []*rule) {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-json=ImportPath,Imports,Deps,TestImports,XTestImports", "./...")
-	cmd.Dir = ".."
-	out, err := cmd.Output()
+	raw, err := os.ReadFile("../CONTRIBUTING.md")
 	if err != nil {
-		t.Fatalf("go list: %v", err)
+		t.Fatal(err)
 	}
-	var packages []listed
-	for dec := json.NewDecoder(strings.NewReader(string(out))); dec.More(); {
-		var p listed
-		if err := dec.Decode(&p); err != nil {
-			t.Fatal(err)
+	quoted := regexp.MustCompile("`([^`]+)`")
+	names := func(text string) (list []string) {
+		for _, m := range quoted.FindAllStringSubmatch(text, -1) {
+			list = append(list, m[1])
 		}
-		packages = append(packages, p)
+		return list
+	}
+	for line := range strings.Lines(string(raw)) {
+		if !strings.HasPrefix(line, "| `") {
+			continue
+		}
+		cells := strings.Split(line, "|")
+		if len(cells) != 6 {
+			t.Fatalf("want four cells: %s", line)
+		}
+		reach, unless, _ := strings.Cut(cells[3], " but for ")
+		rules = append(rules, &rule{folders: names(cells[1]), ours: strings.Contains(reach, "anything of ours"), reach: names(reach), unless: names(unless), imports: names(cells[4])})
+	}
+	return rules
+}
+
+func inAny(trees []string, name string) bool {
+	return slices.ContainsFunc(trees, func(tree string) bool { return inTree(tree, name) })
+}
+
+func inTree(tree, name string) bool { return name == tree || strings.HasPrefix(name, tree+"/") }
+
+func listPackages(t *testing.T) graph {
+	t.Helper()
+	modules, err := filepath.Glob("../integration/*/go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	packages := graph{}
+	for _, file := range append(modules, "../go.mod") {
+		cmd := exec.Command("go", "list", "-deps", "-test", "-json=ImportPath,Imports,TestImports,XTestImports", "./...")
+		cmd.Dir = filepath.Dir(file)
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("go list in %s: %v", cmd.Dir, err)
+		}
+		for dec := json.NewDecoder(strings.NewReader(string(out))); dec.More(); {
+			var p listed
+			if err := dec.Decode(&p); err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(p.ImportPath, " [") && !strings.HasSuffix(p.ImportPath, ".test") { // as tests are linked
+				packages[p.ImportPath] = p
+			}
+		}
 	}
 	return packages
 }
