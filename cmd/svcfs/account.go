@@ -11,8 +11,7 @@ import (
 )
 
 func (a *app) whoamiCommand() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return &cobra.Command{
 		Use:     "whoami",
 		Short:   "Show the account, its balance and the service in use",
 		Example: "  svcfs whoami\n  svcfs whoami --json",
@@ -23,14 +22,12 @@ func (a *app) whoamiCommand() *cobra.Command {
 				return err
 			}
 			defer c.Close()
-			return a.whoami(ctx, c, s.key, asJSON)
+			return a.whoami(ctx, c, s.key)
 		}),
 	}
-	addJSON(cmd, &asJSON)
-	return cmd
 }
 
-func (a *app) whoami(ctx context.Context, c *sdk.Client, key keySource, asJSON bool) error {
+func (a *app) whoami(ctx context.Context, c *sdk.Client, key keySource) error {
 	status, err := c.AuthStatus(ctx)
 	if err != nil {
 		return err
@@ -44,7 +41,7 @@ func (a *app) whoami(ctx context.Context, c *sdk.Client, key keySource, asJSON b
 		return err
 	}
 	info := c.NetworkInfo()
-	if asJSON {
+	if a.asJSON {
 		return a.printJSON(map[string]any{
 			"account_id": status.Account, "balance": balance.Tokens(), "groups": len(groups), "network": info.Network,
 			"api_key_from": key.String(), "contract_id": info.ContractID, "mcp_url": info.MCPURL, "auth_url": info.AuthURL, "rpc_url": info.RPCURL,
@@ -85,8 +82,7 @@ func (a *app) withoutKey(run func(ctx context.Context, c *sdk.Client, args []str
 }
 
 func (a *app) balanceCommand() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return &cobra.Command{
 		Use:     "balance [ACCOUNT]",
 		Short:   "Show the balance of an account in tokens; needs no key",
 		Example: "  svcfs balance\n  svcfs balance bob.svc.testnet",
@@ -102,7 +98,7 @@ func (a *app) balanceCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if asJSON {
+			if a.asJSON {
 				return a.printJSON(map[string]any{"account_id": account, "balance": balance.Tokens(), "yocto": balance})
 			}
 			a.ui.printf("%s\n", balance.Tokens())
@@ -110,13 +106,10 @@ func (a *app) balanceCommand() *cobra.Command {
 		}),
 		ValidArgsFunction: completeNothing,
 	}
-	addJSON(cmd, &asJSON)
-	return cmd
 }
 
 func (a *app) feeCommand() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return &cobra.Command{
 		Use:     "fee ACTION",
 		Short:   "Show what an action costs in tokens; needs no key",
 		Long:    "Show what an action costs in tokens. The actions:\n" + strings.Join(pricedActions(), " ") + "\nand whatever else the service knows.",
@@ -137,7 +130,7 @@ func (a *app) feeCommand() *cobra.Command {
 					return err
 				}
 			}
-			if asJSON {
+			if a.asJSON {
 				return a.printJSON(map[string]any{"action": args[0], "fee": fee.Tokens(), "yocto": fee})
 			}
 			a.ui.printf("%s\n", fee.Tokens())
@@ -145,8 +138,6 @@ func (a *app) feeCommand() *cobra.Command {
 		}),
 		ValidArgsFunction: completeWords(pricedActions()...),
 	}
-	addJSON(cmd, &asJSON)
-	return cmd
 }
 
 // pricedActions are the actions that a ledger has or may have a price for.

@@ -136,7 +136,7 @@ func (a *app) mountInBackground(cmd *cobra.Command, p mountPlan) error {
 		child.mounter = os.NewFile(uintptr(p.flags.mounterFD), "mounter")
 		defer child.mounter.Close()
 	}
-	answered := a.waitsFor(cmp.Or(s.config.URL, s.config.MCPURL, "the hosted service"), p.flags.asJSON)
+	answered := a.waitsFor(cmp.Or(s.config.URL, s.config.MCPURL, "the hosted service"))
 	started, err := child.start()
 	answered()
 	if err != nil {

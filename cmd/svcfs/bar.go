@@ -38,9 +38,9 @@ type flight struct {
 	done int64 // of size, estimated from the bytes on the wire
 }
 
-// newBar begins the progress of a command; with hidden it shows nothing.
-func (a *app) newBar(verb string, files int, total int64, hidden bool) *bar {
-	b := &bar{ui: a.ui, hidden: hidden, verb: verb, files: files, total: total, now: time.Now, flying: make(map[*flight]bool)}
+// newBar begins the progress of a command; beside JSON it shows nothing.
+func (a *app) newBar(verb string, files int, total int64) *bar {
+	b := &bar{ui: a.ui, hidden: a.asJSON, verb: verb, files: files, total: total, now: time.Now, flying: make(map[*flight]bool)}
 	b.began = b.now()
 	return b
 }

@@ -12,7 +12,7 @@ import (
 
 func TestBarLine(t *testing.T) {
 	a := &app{ui: newTerminal(io.Discard, io.Discard)}
-	one := a.newBar("uploading", 1, 1<<20, false)
+	one := a.newBar("uploading", 1, 1<<20)
 	f := one.start("report.pdf", 1<<20)
 	f.report(700_000, 1_400_000)
 	if got, want := one.line(100, 2*time.Second), "uploading report.pdf  [##########          ]  50%  512 KiB of 1.0 MiB  256 KiB/s"; got != want {
@@ -21,7 +21,7 @@ func TestBarLine(t *testing.T) {
 	if got := one.line(72, 2*time.Second); len([]rune(got)) > 71 || !strings.HasPrefix(got, "uploadin") || !strings.Contains(got, "…") {
 		t.Errorf("narrow: %q", got)
 	}
-	several := a.newBar("fetching", 3, 0, false)
+	several := a.newBar("fetching", 3, 0)
 	f = several.start("a", sdk.SizeUnknown)
 	f.end()
 	f = several.start("b", sdk.SizeUnknown)
@@ -38,7 +38,7 @@ func TestBarIsDrawnOnATerminalOnly(t *testing.T) {
 		var out, errs bytes.Buffer
 		a := &app{ui: newTerminal(&out, &errs)}
 		a.ui.live = live
-		b := a.newBar("uploading", 1, 100, false)
+		b := a.newBar("uploading", 1, 100)
 		clock := time.Unix(0, 0)
 		b.now = func() time.Time { return clock }
 		f := b.start("x\x1b[2J", 100)

@@ -29,8 +29,7 @@ type costDoc struct {
 }
 
 func (a *app) costCommand() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return &cobra.Command{
 		Use:   "cost PATH...",
 		Short: "Tell what reading files in a mount would cost now",
 		Long: `Tell what opening every file at or below PATH would cost now. Files that are in
@@ -40,15 +39,11 @@ where a look at a group costs, as on the hosted network, it says how much. A mou
 looks when somebody does, and at most once a minute in the long run.`,
 		Example: "  svcfs cost ~/groups/team/photos\n  svcfs cost --json ~/groups/team/photos/*.jpg",
 		Args:    between(1, -1, "one PATH or more"),
-		RunE: a.simple(func(ctx context.Context, args []string) error {
-			return a.cost(ctx, args, asJSON)
-		}),
+		RunE:    a.simple(a.cost),
 	}
-	addJSON(cmd, &asJSON)
-	return cmd
 }
 
-func (a *app) cost(ctx context.Context, paths []string, asJSON bool) error {
+func (a *app) cost(ctx context.Context, paths []string) error {
 	var sum costDoc
 	var total, looks sdk.Amount
 	groups := make(map[string]bool) // folders of groups that are looked at
@@ -95,7 +90,7 @@ func (a *app) cost(ctx context.Context, paths []string, asJSON bool) error {
 	if !looks.IsZero() {
 		sum.Looks = looks.Tokens()
 	}
-	if asJSON {
+	if a.asJSON {
 		return a.printJSON(sum)
 	}
 	a.printPairs([2]string{"files", itoa(sum.Files)}, [2]string{"size", sizeWords(sum.Bytes)}, [2]string{"free", itoa(sum.Free)},

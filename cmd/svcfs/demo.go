@@ -32,7 +32,7 @@ const (
 )
 
 func (a *app) demoCommand() *cobra.Command {
-	var once, asJSON bool
+	var once bool
 	var from string
 	cmd := &cobra.Command{
 		Use:   "demo [DIR]",
@@ -52,12 +52,11 @@ with --once it is removed and the command ends, with 0 only if all was equal.`,
 			if len(args) == 1 {
 				dir = args[0]
 			}
-			return a.demo(ctx, dir, from, once, asJSON)
+			return a.demo(ctx, dir, from, once)
 		},
 	}
 	cmd.Flags().BoolVar(&once, "once", false, "unmount, remove the data and end after the comparison")
 	cmd.Flags().StringVar(&from, "from", "", "also put every file of this folder in (environment: DEMO_FROM)")
-	addJSON(cmd, &asJSON)
 	cmd.ValidArgsFunction = completeDirs
 	return cmd
 }
@@ -67,7 +66,6 @@ type demo struct {
 	*app
 	dir     string
 	once    bool
-	asJSON  bool
 	result  demoResult
 	service *demoService
 	log     *os.File
@@ -107,7 +105,7 @@ type demoUser struct {
 	before  sdk.Amount    // balance before the files
 }
 
-func (a *app) demo(ctx context.Context, dir, from string, once, asJSON bool) (err error) {
+func (a *app) demo(ctx context.Context, dir, from string, once bool) (err error) {
 	if err := confine.Harden(); err != nil {
 		return fmt.Errorf("protect this process: %w", err)
 	}
@@ -121,7 +119,7 @@ func (a *app) demo(ctx context.Context, dir, from string, once, asJSON bool) (er
 	if err != nil {
 		return err
 	}
-	d := &demo{app: a, once: once, asJSON: asJSON}
+	d := &demo{app: a, once: once}
 	defer func() { err = errors.Join(err, d.cleanup()) }()
 	if err := d.prepareDir(dir); err != nil {
 		return err

@@ -23,8 +23,7 @@ func failed(check string, err error, hint string) cli.Finding {
 }
 
 func (a *app) doctorCommand() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return &cobra.Command{
 		Use:   "doctor",
 		Short: "Check this machine, the credentials and the service, and say what to do",
 		Long: `Check this machine, the credentials and the service. Every line that does not
@@ -32,14 +31,12 @@ say ok says what to do. The exit code is that of the first failure. Free.`,
 		Example: "  svcfs doctor\n  svcfs doctor --json",
 		Args:    cobra.NoArgs,
 		RunE: a.simple(func(ctx context.Context, _ []string) error {
-			return a.doctor(ctx, asJSON)
+			return a.doctor(ctx)
 		}),
 	}
-	addJSON(cmd, &asJSON)
-	return cmd
 }
 
-func (a *app) doctor(ctx context.Context, asJSON bool) error {
+func (a *app) doctor(ctx context.Context) error {
 	hardened := confine.Harden()
 	findings := []cli.Finding{checkFuse(), checkHelper(), checkOpenFiles(), cli.CheckLockLimit(littleLocked, "enough for keys; decrypted content may be swapped, so encrypt the swap", "run: ulimit -l 8192"), checkHarden(hardened), checkConfinement()}
 	findings = append(findings, a.checkMounts(ctx)...)
@@ -49,7 +46,7 @@ func (a *app) doctor(ctx context.Context, asJSON bool) error {
 			findings[i].Hint = cmp.Or(a.hints.of(f.Err), "report this line")
 		}
 	}
-	if asJSON {
+	if a.asJSON {
 		if err := a.printJSON(findings); err != nil {
 			return err
 		}

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/names"
 	"github.com/svcfs/svcfs/sdk/wire"
@@ -133,103 +132,4 @@ func sizeText(e sdk.Entry) string {
 		return "?"
 	}
 	return fmt.Sprint(e.Size)
-}
-
-func (a *app) lsCommand() *cobra.Command {
-	var long, asJSON bool
-	cmd := &cobra.Command{
-		Use:     "ls [GROUP]",
-		Short:   "List the files of a group, or the groups",
-		Example: "  svcfs ls\n  svcfs ls -l team\n  svcfs ls team --json",
-		Args:    between(0, 1, "at most one GROUP"),
-		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
-			if len(args) == 0 {
-				return a.listGroups(ctx, c, long, asJSON)
-			}
-			entries, err := allEntries(ctx, c, sdk.GroupID(args[0]))
-			if err != nil {
-				return err
-			}
-			current, paths := listingOf(entries).current()
-			return a.printFiles(current, paths, long, asJSON)
-		}),
-		ValidArgsFunction: a.completeGroup,
-	}
-	cmd.Flags().BoolVarP(&long, "long", "l", false, "also size, uploader and time; of groups role, owner and how long files are kept")
-	addJSON(cmd, &asJSON)
-	return cmd
-}
-
-func (a *app) printFiles(entries []sdk.Entry, paths []string, long, asJSON bool) error {
-	if asJSON {
-		return a.printEntriesJSON(entries, paths)
-	}
-	rows := make([][]string, 0, len(entries))
-	for i, e := range entries {
-		name := paths[i]
-		if long {
-			rows = append(rows, []string{sizeText(e), escapeName(string(e.Uploader)), timeText(e.Time), name})
-		} else {
-			rows = append(rows, []string{name})
-		}
-	}
-	a.printTable(rows)
-	return nil
-}
-
-func (a *app) printEntriesJSON(entries []sdk.Entry, paths []string) error {
-	list := make([]listedEntry, 0, len(entries))
-	for i, e := range entries {
-		list = append(list, listed(e, paths[i]))
-	}
-	return a.printJSON(list)
-}
-
-func (a *app) ledgerCommand() *cobra.Command {
-	var asJSON, verify bool
-	cmd := &cobra.Command{
-		Use:   "ledger GROUP",
-		Short: "List every file record of a group, also older versions and deleted files",
-		Long: "Lists every file record of a group. With --verify it checks all records instead, also those of members and retrievals:\n" +
-			"that each gives its hash and is in the tree the service signed, that the history continues the one seen before, and that\n" +
-			"what mount, ls and get show is made of exactly these records. A history that was altered, shortened or forked ends with\n" +
-			"exit code 6 and says what was proven false.",
-		Example: "  svcfs ledger team\n  svcfs ledger team --json\n  svcfs ledger team --verify",
-		Args:    exactly(1, "one GROUP"),
-		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
-			if verify {
-				return a.verifyLedger(ctx, c, sdk.GroupID(args[0]), asJSON)
-			}
-			entries, err := allEntries(ctx, c, sdk.GroupID(args[0]))
-			if err != nil {
-				return err
-			}
-			paths := make([]string, len(entries))
-			for i := range entries {
-				paths[i] = shownName(&entries[i])
-			}
-			if asJSON {
-				return a.printEntriesJSON(entries, paths)
-			}
-			a.printLedger(entries, paths)
-			return nil
-		}),
-		ValidArgsFunction: a.completeGroup,
-	}
-	addJSON(cmd, &asJSON)
-	cmd.Flags().BoolVar(&verify, "verify", false, "check all records against the signed checkpoints of the service")
-	cmd.Flags().StringVar(&a.flags.logKey, "key", "", "as --log-key")
-	return cmd
-}
-
-func (a *app) printLedger(entries []sdk.Entry, paths []string) {
-	rows := make([][]string, 0, len(entries))
-	for i, e := range entries {
-		state := "live"
-		if e.Deleted != nil {
-			state = "deleted:" + escapeText(e.Deleted.Reason)
-		}
-		rows = append(rows, []string{timeText(e.Time), escapeName(string(e.Uploader)), sizeText(e), state, escapeText(string(e.Ref)), paths[i]})
-	}
-	a.printTable(rows)
 }

@@ -17,7 +17,6 @@ type getFlags struct {
 	force  bool // with all: replace files that differ
 	hidden bool // with all: also hidden files of others
 	jobs   int
-	asJSON bool
 }
 
 func (a *app) getCommand() *cobra.Command {
@@ -44,7 +43,7 @@ name, or in a hidden folder, that other accounts uploaded come only with
 			return exactly(2, "a GROUP and a REF or NAME")(cmd, args)
 		},
 		RunE: a.simple(func(ctx context.Context, args []string) error {
-			if err := f.check(); err != nil {
+			if err := a.checkGet(f); err != nil {
 				return err
 			}
 			c, _, err := a.client(ctx)
@@ -65,12 +64,11 @@ name, or in a hidden folder, that other accounts uploaded come only with
 	flags.BoolVar(&f.force, "force", false, "with --all, replace local files that differ")
 	flags.BoolVar(&f.hidden, "hidden", false, "with --all, also hidden files of other accounts, such as .bashrc")
 	flags.IntVarP(&f.jobs, "jobs", "j", defaultJobs, "with --all, files to fetch at a time; each is held in memory")
-	addJSON(cmd, &f.asJSON)
 	return cmd
 }
 
 // check refuses what cannot work before a token is spent.
-func (f getFlags) check() error {
+func (a *app) checkGet(f getFlags) error {
 	toFile := f.output != "" && f.output != "-"
 	switch {
 	case f.jobs < 1:
@@ -79,7 +77,7 @@ func (f getFlags) check() error {
 		return usage("add --all, or leave them out: one file that is named always replaces FILE", "--force and --hidden are for --all")
 	case f.all && !toFile:
 		return usage("add -o DIR", "--all needs a folder to write to")
-	case f.asJSON && !toFile:
+	case a.asJSON && !toFile:
 		return usage("add -o FILE", "--json prints a description, and the content would be in the way")
 	case !toFile:
 		return nil
@@ -126,7 +124,7 @@ func (a *app) get(ctx context.Context, c *sdk.Client, group sdk.GroupID, what st
 	if err != nil {
 		return err
 	}
-	progress := a.newBar("fetching", 1, max(entry.Size, 0), f.asJSON)
+	progress := a.newBar("fetching", 1, max(entry.Size, 0))
 	defer a.ui.progress("")
 	flying := progress.start(what, entry.Size)
 	defer flying.end()
@@ -150,7 +148,7 @@ func (a *app) get(ctx context.Context, c *sdk.Client, group sdk.GroupID, what st
 	if err := writeWhole(dir, filepath.Base(f.output), file); err != nil {
 		return refuse(exitOther, "name a file in a folder that you may write to and that has room", fmt.Errorf("write %s: %w", f.output, err))
 	}
-	if f.asJSON {
+	if a.asJSON {
 		return a.printJSON(fetchedFrom(entry, file, f.output))
 	}
 	return nil

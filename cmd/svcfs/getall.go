@@ -33,16 +33,16 @@ func (a *app) getAll(ctx context.Context, c *sdk.Client, group sdk.GroupID, f ge
 	for _, e := range entries {
 		total += max(e.Size, 0)
 	}
-	g := &getting{app: a, client: c, dir: dir, files: &wholeFiles{dir: dir}, flags: f, bar: a.newBar("fetching", len(entries), total, f.asJSON)}
+	g := &getting{app: a, client: c, dir: dir, files: &wholeFiles{dir: dir}, flags: f, bar: a.newBar("fetching", len(entries), total)}
 	defer a.ui.progress("")
 	work := func(ctx context.Context, i int) (outcome, error) { return g.one(ctx, entries[i], paths[i]), ctx.Err() }
-	if err := inOrder(ctx, f.jobs, len(entries), work, func(o outcome) error { return g.took(o, f.asJSON) }); err != nil {
+	if err := inOrder(ctx, f.jobs, len(entries), work, g.took); err != nil {
 		if ctx.Err() != nil {
 			return interruption("run the same command again: what is complete is not fetched twice")
 		}
 		return err
 	}
-	if !f.asJSON {
+	if !a.asJSON {
 		a.ui.printf("%s fetched, %d equal already, %d failed", plural(g.fetched, "file"), g.equal, g.failed)
 		if g.kept > 0 {
 			a.ui.printf(", %d kept that differ (--force replaces them)", g.kept)
@@ -156,7 +156,7 @@ func (g *getting) holds(path string, want sdk.Digest) (there os.FileInfo, same b
 }
 
 // took counts and tells one outcome.
-func (g *getting) took(o outcome, asJSON bool) error {
+func (g *getting) took(o outcome) error {
 	switch {
 	case o.err != nil:
 		g.failed++
@@ -173,7 +173,7 @@ func (g *getting) took(o outcome, asJSON bool) error {
 	default:
 		g.fetched++
 	}
-	if asJSON {
+	if g.asJSON {
 		return g.printJSON(o.doc)
 	}
 	if o.err != nil {

@@ -32,7 +32,6 @@ func (a *app) groupCommand() *cobra.Command {
 
 // groupMemberCommand is add, or revoke.
 func (a *app) groupMemberCommand(add bool) *cobra.Command {
-	var asJSON bool
 	var role sdk.Role
 	cmd := &cobra.Command{
 		Use:   "add GROUP ACCOUNT",
@@ -71,9 +70,8 @@ which is free; without it nobody who is a member is changed.`,
 			a.ui.notice("warning: nobody is called %s here yet, and whoever gets that account reads this group; if the name is wrong: svcfs group revoke %s %s",
 				args[1], args[0], args[1])
 		}
-		return a.printMessage(asJSON, change)
+		return a.printMessage(change)
 	})
-	addJSON(cmd, &asJSON)
 	return cmd
 }
 
@@ -113,8 +111,8 @@ type groupChange struct {
 }
 
 // printMessage prints what the service said to a change.
-func (a *app) printMessage(asJSON bool, change groupChange) error {
-	if asJSON {
+func (a *app) printMessage(change groupChange) error {
+	if a.asJSON {
 		return a.printJSON(change)
 	}
 	a.ui.printf("%s\n", escapeText(change.Message))
@@ -125,8 +123,7 @@ func (a *app) printMessage(asJSON bool, change groupChange) error {
 }
 
 func (a *app) groupJoinCommand() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return &cobra.Command{
 		Use:     "join GROUP",
 		Short:   "Join a group that is open to everybody; joining twice is fine",
 		Example: "  svcfs group join submissions",
@@ -138,16 +135,13 @@ func (a *app) groupJoinCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.printMessage(asJSON, groupChange{Group: args[0], Member: string(c.Account()), Message: change.Message})
+			return a.printMessage(groupChange{Group: args[0], Member: string(c.Account()), Message: change.Message})
 		}),
 	}
-	addJSON(cmd, &asJSON)
-	return cmd
 }
 
 func (a *app) groupRetentionCommand() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return &cobra.Command{
 		Use:   "retention GROUP DAYS|none",
 		Short: "Let files of a group be destroyed after so many days, 0 at once, or never",
 		Long: `Let files of a group be destroyed after so many days, 0 at once, or never. Where
@@ -182,15 +176,13 @@ pending'.`,
 			if err != nil {
 				return err
 			}
-			return a.printMessage(asJSON, groupChange{Group: args[0], Days: days, Message: change.Message})
+			return a.printMessage(groupChange{Group: args[0], Days: days, Message: change.Message})
 		}),
 	}
-	addJSON(cmd, &asJSON)
-	return cmd
 }
 
 func (a *app) groupMembersCommand() *cobra.Command {
-	var asJSON, roles bool
+	var roles bool
 	cmd := &cobra.Command{
 		Use:               "members GROUP",
 		ValidArgsFunction: a.completeGroup,
@@ -202,7 +194,7 @@ func (a *app) groupMembersCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if asJSON {
+			if a.asJSON {
 				return a.printMembers(members, roles)
 			}
 			var rows [][]string
@@ -218,7 +210,6 @@ func (a *app) groupMembersCommand() *cobra.Command {
 		}),
 	}
 	cmd.Flags().BoolVar(&roles, "roles", false, "with --json: objects with account and role, not names alone")
-	addJSON(cmd, &asJSON)
 	return cmd
 }
 
@@ -241,18 +232,15 @@ func (a *app) printMembers(members []sdk.Member, roles bool) error {
 }
 
 func (a *app) groupListCommand() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return &cobra.Command{
 		Use:     "list",
 		Short:   "List the groups this account owns or belongs to, with its role, the owner and how long files are kept",
 		Example: "  svcfs group list",
 		Args:    cobra.NoArgs,
 		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, _ []string) error {
-			return a.listGroups(ctx, c, true, asJSON)
+			return a.listGroups(ctx, c, true)
 		}),
 	}
-	addJSON(cmd, &asJSON)
-	return cmd
 }
 
 // listedGroup is a group in JSON output.
@@ -279,19 +267,19 @@ func (g listedGroup) keeping() string {
 }
 
 // listGroups lists groups; long, and JSON, also tell role and owner of each.
-func (a *app) listGroups(ctx context.Context, c *sdk.Client, long, asJSON bool) error {
+func (a *app) listGroups(ctx context.Context, c *sdk.Client, long bool) error {
 	groups, err := c.Groups(ctx)
 	if err != nil {
 		return err
 	}
 	list := make([]listedGroup, 0, len(groups))
 	ask := func(ctx context.Context, i int) (listedGroup, error) {
-		return describe(ctx, c, groups[i], long || asJSON), ctx.Err()
+		return describe(ctx, c, groups[i], long || a.asJSON), ctx.Err()
 	}
 	if err := inOrder(ctx, groupJobs, len(groups), ask, func(g listedGroup) error { list = append(list, g); return nil }); err != nil {
 		return err
 	}
-	if asJSON {
+	if a.asJSON {
 		return a.printJSON(list)
 	}
 	var rows [][]string

@@ -18,8 +18,7 @@ type pendingDestruction struct {
 }
 
 func (a *app) groupPendingCommand() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return &cobra.Command{
 		Use:   "pending GROUP",
 		Short: "Show what waits to be destroyed in a group",
 		Long: `Show what waits to be destroyed in a group. A service that delays destruction
@@ -37,7 +36,7 @@ lets a retention window below 7 days wait, and deletions of one account beyond
 			if !p.RetentionAt.IsZero() {
 				days = &p.RetentionDays
 			}
-			if asJSON {
+			if a.asJSON {
 				return a.printJSON(pendingDestruction{args[0], days, timeOrNil(p.RetentionAt), p.Files, timeOrNil(p.FilesAt)})
 			}
 			if days == nil && p.Files == 0 {
@@ -54,8 +53,6 @@ lets a retention window below 7 days wait, and deletions of one account beyond
 		}),
 		ValidArgsFunction: a.completeGroup,
 	}
-	addJSON(cmd, &asJSON)
-	return cmd
 }
 
 // timeOrNil is nil for an unknown time.
@@ -73,18 +70,15 @@ func (a *app) groupKeepCommand() *cobra.Command {
 
 // groupChangeCommand changes a group and prints what the service said.
 func (a *app) groupChangeCommand(use, short, example string, change func(sdk.Group, context.Context) (sdk.Change, error)) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return &cobra.Command{
 		Use: use, Short: short, Example: example, Args: exactly(1, "one GROUP"),
 		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
 			done, err := change(c.Group(sdk.GroupID(args[0])), ctx)
 			if err != nil {
 				return err
 			}
-			return a.printMessage(asJSON, groupChange{Group: args[0], Message: done.Message})
+			return a.printMessage(groupChange{Group: args[0], Message: done.Message})
 		}),
 		ValidArgsFunction: a.completeGroup,
 	}
-	addJSON(cmd, &asJSON)
-	return cmd
 }

@@ -41,7 +41,7 @@ func (f *openFlags) check() error {
 }
 
 func (a *app) groupCreateCommand() *cobra.Command {
-	var asJSON, open bool
+	var open bool
 	var f openFlags
 	cmd := &cobra.Command{
 		Use:   "create GROUP",
@@ -70,16 +70,15 @@ that way can be opened and closed.`,
 			if err != nil {
 				return err
 			}
-			return a.printMessage(asJSON, groupChange{Group: args[0], Message: change.Message})
+			return a.printMessage(groupChange{Group: args[0], Message: change.Message})
 		}
 		if err := mustBeNew(ctx, c, group); err != nil {
 			return err
 		}
-		return a.openGroup(ctx, c, group, f, asJSON)
+		return a.openGroup(ctx, c, group, f)
 	})
 	cmd.Flags().BoolVar(&open, "open", false, "let accounts join by themselves")
 	f.register(cmd)
-	addJSON(cmd, &asJSON)
 	cmd.ValidArgsFunction = completeNothing
 	return cmd
 }
@@ -97,7 +96,6 @@ func mustBeNew(ctx context.Context, c *sdk.Client, group sdk.GroupID) error {
 }
 
 func (a *app) groupOpenCommand() *cobra.Command {
-	var asJSON bool
 	var f openFlags
 	cmd := &cobra.Command{
 		Use:   "open GROUP",
@@ -123,16 +121,15 @@ made with 'svcfs group create --open'; only its owner can open it.`,
 			if err != nil {
 				return err
 			}
-			return a.openGroup(ctx, c, group, f, asJSON)
+			return a.openGroup(ctx, c, group, f)
 		}),
 		ValidArgsFunction: a.completeGroup,
 	}
 	f.register(cmd)
-	addJSON(cmd, &asJSON)
 	return cmd
 }
 
-func (a *app) openGroup(ctx context.Context, c *sdk.Client, group sdk.GroupID, f openFlags, asJSON bool) error {
+func (a *app) openGroup(ctx context.Context, c *sdk.Client, group sdk.GroupID, f openFlags) error {
 	until := time.Now().Add(time.Duration(f.span)).UTC().Truncate(time.Second)
 	opts := []sdk.Option{sdk.As(f.role)}
 	if f.uses > 0 {
@@ -142,7 +139,7 @@ func (a *app) openGroup(ctx context.Context, c *sdk.Client, group sdk.GroupID, f
 	if err != nil {
 		return err
 	}
-	return a.printMessage(asJSON, groupChange{Group: string(group), Role: f.role, Until: &until, Uses: f.uses, Message: opened.Message})
+	return a.printMessage(groupChange{Group: string(group), Role: f.role, Until: &until, Uses: f.uses, Message: opened.Message})
 }
 
 func (a *app) groupCloseCommand() *cobra.Command {

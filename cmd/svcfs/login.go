@@ -22,7 +22,7 @@ type keyPlace struct {
 }
 
 func (a *app) loginCommand() *cobra.Command {
-	var toFile, asJSON bool
+	var toFile bool
 	cmd := &cobra.Command{
 		Use:   "login",
 		Short: "Check the API key and store it in the system keyring",
@@ -34,11 +34,10 @@ goes to ~/.config/svcfs/keys, mode 0600.`,
 		Example: "  svcfs login --account alice.svc.testnet --url http://127.0.0.1:8000\n  pass show svcfs | svcfs login --file",
 		Args:    cobra.NoArgs,
 		RunE: a.simple(func(ctx context.Context, _ []string) error {
-			return a.login(ctx, toFile, asJSON)
+			return a.login(ctx, toFile)
 		}),
 	}
 	cmd.Flags().BoolVar(&toFile, "file", false, "store it in ~/.config/svcfs/keys, not in the keyring")
-	addJSON(cmd, &asJSON)
 	return cmd
 }
 
@@ -66,7 +65,7 @@ func (a *app) keyOwner() (s settings, address string, err error) {
 	return s, address, err
 }
 
-func (a *app) login(ctx context.Context, toFile, asJSON bool) error {
+func (a *app) login(ctx context.Context, toFile bool) error {
 	s, address, err := a.keyOwner()
 	if err != nil {
 		return err
@@ -86,7 +85,7 @@ func (a *app) login(ctx context.Context, toFile, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	if asJSON {
+	if a.asJSON {
 		return a.printJSON(keyPlace{s.account, address, []string{store.Name()}})
 	}
 	a.ui.printf("the key of %s is in: %s\n", escapeName(string(s.account)), store.Name())
@@ -162,22 +161,19 @@ func (a *app) storeKey(s settings, address string, toFile bool) (apikey.Store, e
 }
 
 func (a *app) logoutCommand() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return &cobra.Command{
 		Use:     "logout",
 		Short:   "Remove the API key that 'svcfs login' stored",
 		Long:    "Remove the API key that 'svcfs login' stored. The key itself stays valid: rotate it to end that.",
 		Example: "  svcfs logout --account alice.svc.testnet",
 		Args:    cobra.NoArgs,
 		RunE: a.simple(func(context.Context, []string) error {
-			return a.logout(asJSON)
+			return a.logout()
 		}),
 	}
-	addJSON(cmd, &asJSON)
-	return cmd
 }
 
-func (a *app) logout(asJSON bool) error {
+func (a *app) logout() error {
 	s, address, err := a.keyOwner()
 	if err != nil {
 		return err
@@ -195,7 +191,7 @@ func (a *app) logout(asJSON bool) error {
 	if len(gone) == 0 {
 		return refuse(exitNotFound, "name it as at the login, with --account and --url", fmt.Errorf("no key is stored for %s at %s", escapeName(string(s.account)), address))
 	}
-	if asJSON {
+	if a.asJSON {
 		return a.printJSON(keyPlace{s.account, address, gone})
 	}
 	for _, name := range gone {

@@ -92,7 +92,7 @@ type mounted struct {
 }
 
 func (a *app) printMounted(account sdk.AccountID, plan mountPlan, pid int) error {
-	if plan.flags.asJSON {
+	if a.asJSON {
 		return a.printJSON(mounted{plan.dir, account, pid})
 	}
 	a.ui.printf("mounted %s on %s\n", escapeName(string(account)), escapeName(plan.dir))
@@ -121,7 +121,7 @@ func (a *app) startMount(ctx context.Context, p mountPlan) (*liveMount, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	defer a.waitsFor(c.NetworkInfo().MCPURL, p.flags.asJSON)()
+	defer a.waitsFor(c.NetworkInfo().MCPURL)()
 	if _, err := c.AuthStatus(ctx); err != nil {
 		_ = c.Close()
 		return nil, err
@@ -160,8 +160,8 @@ func (a *app) startMount(ctx context.Context, p mountPlan) (*liveMount, error) {
 }
 
 // waitsFor says on a terminal which service is waited for, until done is called.
-func (a *app) waitsFor(service string, asJSON bool) (done func()) {
-	if !asJSON {
+func (a *app) waitsFor(service string) (done func()) {
+	if !a.asJSON {
 		a.ui.progress("waiting for %s", service)
 	}
 	return func() { a.ui.progress("") }

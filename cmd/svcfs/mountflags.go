@@ -45,7 +45,6 @@ type mountFlags struct {
 	ownAll        bool
 	foreignUID    string
 	cpuProfile    string
-	asJSON        bool
 }
 
 // mountPlan is what the flags mean.
@@ -127,7 +126,6 @@ func (f *mountFlags) register(cmd *cobra.Command) {
 	for _, name := range []string{"ready-fd", mounterFlag, "cpuprofile"} {
 		_ = flags.MarkHidden(name) // exists
 	}
-	addJSON(cmd, &f.asJSON)
 }
 
 // knownOptions are those of -o.

@@ -10,9 +10,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// addJSON adds the flag --json.
-func addJSON(cmd *cobra.Command, to *bool) {
-	cmd.Flags().BoolVar(to, "json", false, "print JSON")
+// offerJSON adds the flag --json to the commands below cmd.
+func (a *app) offerJSON(cmd *cobra.Command) {
+	for _, child := range cmd.Commands() {
+		if !child.HasSubCommands() && !child.Hidden {
+			child.Flags().BoolVar(&a.asJSON, "json", false, "print JSON")
+		}
+		a.offerJSON(child)
+	}
 }
 
 // printJSON prints v as one JSON document.

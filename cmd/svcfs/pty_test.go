@@ -247,7 +247,7 @@ func TestProgressFollowsTheWidth(t *testing.T) {
 	if !a.ui.live {
 		t.Fatal("not seen as a terminal")
 	}
-	b := a.newBar("uploading", 1, 100, false)
+	b := a.newBar("uploading", 1, 100)
 	clock := time.Unix(0, 0)
 	b.now = func() time.Time { return clock }
 	b.began = clock

@@ -22,7 +22,6 @@ type putFlags struct {
 	update  bool
 	deflate bool
 	jobs    int
-	asJSON  bool
 }
 
 func (a *app) putCommand() *cobra.Command {
@@ -68,7 +67,6 @@ it says that this pays. JavaScript clients older than 1.2 cannot read such files
 	flags.BoolVarP(&f.update, "update", "u", false, "leave out files that are in the group already, unchanged")
 	flags.BoolVar(&f.deflate, "deflate", false, "compress what becomes smaller")
 	flags.IntVarP(&f.jobs, "jobs", "j", defaultJobs, "files to send at a time; each is held in memory")
-	addJSON(cmd, &f.asJSON)
 	return cmd
 }
 
@@ -208,7 +206,7 @@ func (a *app) put(ctx context.Context, c *sdk.Client, group sdk.GroupID, files [
 	for _, file := range files {
 		total += max(file.size, 0)
 	}
-	progress := a.newBar("uploading", len(files), total, f.asJSON)
+	progress := a.newBar("uploading", len(files), total)
 	defer a.ui.progress("")
 	err := inOrder(ctx, f.jobs, len(files), func(ctx context.Context, i int) (receipt, error) {
 		flying := progress.start(files[i].name, files[i].size)
@@ -222,7 +220,7 @@ func (a *app) put(ctx context.Context, c *sdk.Client, group sdk.GroupID, files [
 			opts = append(opts, sdk.Compress())
 		}
 		return a.putOne(ctx, c, group, files[i], entry, opts...)
-	}, func(r receipt) error { return a.printReceipt(r, f.asJSON, len(files) > 1) })
+	}, func(r receipt) error { return a.printReceipt(r, len(files) > 1) })
 	if err != nil && ctx.Err() != nil {
 		return interruption("run the same command with --update: what was recorded is not sent again")
 	}
@@ -264,8 +262,8 @@ func (a *app) putOne(ctx context.Context, c *sdk.Client, group sdk.GroupID, file
 	return r, nil
 }
 
-func (a *app) printReceipt(r receipt, asJSON, several bool) error {
-	if asJSON {
+func (a *app) printReceipt(r receipt, several bool) error {
+	if a.asJSON {
 		return a.printJSON(r)
 	}
 	var pairs [][2]string

@@ -11,8 +11,7 @@ import (
 )
 
 func (a *app) refreshCommand() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return &cobra.Command{
 		Use:   "refresh DIR",
 		Short: "Make the mount on DIR look at the ledger now",
 		Long: `Make the mount on DIR look at the ledger now, and wait until it has. Your own
@@ -23,13 +22,11 @@ not what was recorded may be tried again.`,
 		Example: "  svcfs refresh ~/groups",
 		Args:    exactly(1, "one DIR"),
 		RunE: a.simple(func(ctx context.Context, args []string) error {
-			return a.refresh(ctx, args[0], asJSON)
+			return a.refresh(ctx, args[0])
 		}),
 
 		ValidArgsFunction: completeDirs,
 	}
-	addJSON(cmd, &asJSON)
-	return cmd
 }
 
 // refreshed is what refresh prints as JSON.
@@ -39,7 +36,7 @@ type refreshed struct {
 }
 
 // refresh signals the mount and waits until it has looked since.
-func (a *app) refresh(ctx context.Context, path string, asJSON bool) error {
+func (a *app) refresh(ctx context.Context, path string) error {
 	dir, err := mountAt(path)
 	if err != nil {
 		return err
@@ -57,7 +54,7 @@ func (a *app) refresh(ctx context.Context, path string, asJSON bool) error {
 	for {
 		m := inspect(ctx, dir)
 		if m.Status != nil && m.Status.Refreshed.After(before.Refreshed) {
-			if asJSON {
+			if a.asJSON {
 				return a.printJSON(refreshed{dir, m.Status.Refreshed})
 			}
 			return nil

@@ -24,6 +24,7 @@ type app struct {
 	flags   settingFlags
 	keyring apikey.Store
 	hints   hints
+	asJSON  bool // --json was given
 	began   bool // a command's own code was reached: later errors are not usage
 }
 
@@ -115,6 +116,7 @@ failed, 3 usage, 4 insufficient balance or budget, 5 unreachable, 6 other.`,
 		a.ledgerCommand())
 	addGroup(root, "The account:", a.whoamiCommand(), a.balanceCommand(), a.feeCommand(), a.logoutCommand(), a.acceptRollbackCommand())
 	root.AddCommand(asksNobody(a.manCommand()))
+	a.offerJSON(root)
 	root.SetUsageTemplate(usageTemplate(root.UsageTemplate()))
 	offerNoFiles(root)
 	return root

@@ -14,7 +14,7 @@ import (
 )
 
 func (a *app) statusCommand() *cobra.Command {
-	var asJSON, watch bool
+	var watch bool
 	var interval time.Duration
 	cmd := &cobra.Command{
 		Use:     "status [DIR]",
@@ -24,9 +24,9 @@ func (a *app) statusCommand() *cobra.Command {
 		RunE: a.simple(func(ctx context.Context, args []string) error {
 			show := func() error {
 				if len(args) == 1 {
-					return a.statusOf(ctx, args[0], asJSON)
+					return a.statusOf(ctx, args[0])
 				}
-				return a.statusAll(ctx, asJSON)
+				return a.statusAll(ctx)
 			}
 			if watch {
 				return a.watch(ctx, interval, show)
@@ -35,7 +35,6 @@ func (a *app) statusCommand() *cobra.Command {
 		}),
 		ValidArgsFunction: completeMount,
 	}
-	addJSON(cmd, &asJSON)
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show it again whenever it changes, until interrupted")
 	cmd.Flags().DurationVar(&interval, "interval", time.Second, "how often --watch looks")
 	return cmd
@@ -74,7 +73,7 @@ func (a *app) watch(ctx context.Context, interval time.Duration, show func() err
 	}
 }
 
-func (a *app) statusAll(ctx context.Context, asJSON bool) error {
+func (a *app) statusAll(ctx context.Context) error {
 	dirs, err := findMounts()
 	if err != nil {
 		return err
@@ -83,7 +82,7 @@ func (a *app) statusAll(ctx context.Context, asJSON bool) error {
 	for _, dir := range dirs {
 		states = append(states, inspect(ctx, dir))
 	}
-	if asJSON {
+	if a.asJSON {
 		return a.printJSON(states)
 	}
 	rows := make([][]string, 0, len(states))
@@ -112,13 +111,13 @@ func sendingWords(n int) string {
 	return fmt.Sprintf(", %d being sent", n)
 }
 
-func (a *app) statusOf(ctx context.Context, path string, asJSON bool) error {
+func (a *app) statusOf(ctx context.Context, path string) error {
 	dir, err := mountAt(path)
 	if err != nil {
 		return err
 	}
 	m := inspect(ctx, dir)
-	if asJSON {
+	if a.asJSON {
 		return a.printJSON(m)
 	}
 	if m.Status == nil {

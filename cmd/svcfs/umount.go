@@ -20,7 +20,6 @@ import (
 
 func (a *app) umountCommand() *cobra.Command {
 	var timeout time.Duration
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:     "umount DIR",
 		Aliases: []string{"unmount"},
@@ -31,12 +30,11 @@ uploaded. A mount whose process is gone is only cleaned away.`,
 		Example: "  svcfs umount ~/groups",
 		Args:    exactly(1, "one DIR"),
 		RunE: a.simple(func(ctx context.Context, args []string) error {
-			return a.umount(ctx, args[0], timeout, asJSON)
+			return a.umount(ctx, args[0], timeout)
 		}),
 		ValidArgsFunction: completeMount,
 	}
 	cmd.Flags().DurationVar(&timeout, "timeout", drainLimit+15*time.Second, "how long to wait for it")
-	addJSON(cmd, &asJSON)
 	return cmd
 }
 
@@ -47,7 +45,7 @@ type unmounted struct {
 	Lost  []tree.Pending `json:"lost"`  // what could not be uploaded
 }
 
-func (a *app) umount(ctx context.Context, path string, timeout time.Duration, asJSON bool) error {
+func (a *app) umount(ctx context.Context, path string, timeout time.Duration) error {
 	dir, err := mountAt(path)
 	if err != nil {
 		return err
@@ -58,7 +56,7 @@ func (a *app) umount(ctx context.Context, path string, timeout time.Duration, as
 			return refuse(exitOther, "unmount it as the user who mounted it, or as root with: umount -l "+dir, err)
 		}
 		a.ui.notice("no process answered for %s; the mount was taken away", dir)
-		if asJSON {
+		if a.asJSON {
 			return a.printJSON(unmounted{dir, "removed", []tree.Pending{}})
 		}
 		return nil
@@ -76,7 +74,7 @@ func (a *app) umount(ctx context.Context, path string, timeout time.Duration, as
 	if err != nil {
 		return err
 	}
-	if asJSON {
+	if a.asJSON {
 		if err := a.printJSON(unmounted{dir, "unmounted", notNil(left)}); err != nil {
 			return err
 		}

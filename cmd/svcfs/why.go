@@ -13,21 +13,18 @@ import (
 const errorFields = 6
 
 func (a *app) whyCommand() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return &cobra.Command{
 		Use:     "why PATH",
 		Short:   "Explain the last error that a path in a mount gave",
 		Example: "  svcfs why ~/groups/team/report.pdf",
 		Args:    exactly(1, "one PATH"),
 		RunE: a.simple(func(ctx context.Context, args []string) error {
-			return a.why(ctx, args[0], asJSON)
+			return a.why(ctx, args[0])
 		}),
 	}
-	addJSON(cmd, &asJSON)
-	return cmd
 }
 
-func (a *app) why(ctx context.Context, path string, asJSON bool) error {
+func (a *app) why(ctx context.Context, path string) error {
 	dir, inside, err := mountHolding(path)
 	if err != nil {
 		return err
@@ -62,7 +59,7 @@ func (a *app) why(ctx context.Context, path string, asJSON bool) error {
 			pairs = append(pairs, [2]string{name, escapeText(last[i])})
 		}
 	}
-	if asJSON {
+	if a.asJSON {
 		return a.printJSON(doc)
 	}
 	a.printPairs(pairs...)

@@ -7,12 +7,10 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/svcfs/svcfs/sdk"
-	"github.com/svcfs/svcfs/sdk/names"
 )
 
 func (a *app) rmCommand() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return &cobra.Command{
 		Use:   "rm GROUP REF|NAME...",
 		Short: "Destroy the key of files, so that nobody can read them again",
 		Long: `Destroy the key of files, so that nobody can read them again; their records stay
@@ -22,12 +20,10 @@ There is no way back.`,
 		Example: "  svcfs rm team old-report.pdf\n  svcfs rm team notes/a.txt notes/b.txt",
 		Args:    between(2, -1, "a GROUP and at least one REF or NAME"),
 		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
-			return a.rm(ctx, c, sdk.GroupID(args[0]), args[1:], asJSON)
+			return a.rm(ctx, c, sdk.GroupID(args[0]), args[1:])
 		}),
 		ValidArgsFunction: a.completeGroupThenName,
 	}
-	addJSON(cmd, &asJSON)
-	return cmd
 }
 
 // changedFile is what rm and mv print as JSON, one document per version.
@@ -39,7 +35,7 @@ type changedFile struct {
 	Pending  bool    `json:"pending,omitempty"` // deleted later
 }
 
-func (a *app) rm(ctx context.Context, c *sdk.Client, group sdk.GroupID, wanted []string, asJSON bool) error {
+func (a *app) rm(ctx context.Context, c *sdk.Client, group sdk.GroupID, wanted []string) error {
 	entries, err := allEntries(ctx, c, group)
 	if err != nil {
 		return err
@@ -61,7 +57,7 @@ func (a *app) rm(ctx context.Context, c *sdk.Client, group sdk.GroupID, wanted [
 		} else if err != nil {
 			return err
 		}
-		if err := a.printChanged(changedFile{Name: shownName(&e), CID: e.Ref, FileHash: e.Hash.String(), Pending: verb == "waits"}, verb, asJSON); err != nil {
+		if err := a.printChanged(changedFile{Name: shownName(&e), CID: e.Ref, FileHash: e.Hash.String(), Pending: verb == "waits"}, verb); err != nil {
 			return err
 		}
 	}
@@ -93,8 +89,8 @@ func living(group sdk.GroupID, entries []sdk.Entry, what string) ([]sdk.Entry, e
 	return nil, refuse(exitNotFound, "see what there is with: svcfs ls "+escapeName(string(group)), fmt.Errorf(text, escapeName(what), escapeName(string(group))))
 }
 
-func (a *app) printChanged(f changedFile, verb string, asJSON bool) error {
-	if asJSON {
+func (a *app) printChanged(f changedFile, verb string) error {
+	if a.asJSON {
 		return a.printJSON(f)
 	}
 	if f.NewName != "" {
@@ -102,56 +98,5 @@ func (a *app) printChanged(f changedFile, verb string, asJSON bool) error {
 		return nil
 	}
 	a.ui.printf("%s %s  %s\n", verb, f.Name, escapeText(string(f.CID)))
-	return nil
-}
-
-func (a *app) mvCommand() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use:   "mv GROUP REF|NAME NEWNAME",
-		Short: "Give a file another name; its content and reference stay",
-		Long: `Give a file another name; its content and reference stay. NAME means all
-versions of that name, REF that one. A name that is in use is refused. Only the
-uploader or the group's owner may, and only where the service offers it.`,
-		Example: "  svcfs mv team draft.txt final.txt\n  svcfs mv team notes.txt archive/2026/notes.txt",
-		Args:    exactly(3, "a GROUP, a REF or NAME, and a NEWNAME"),
-		RunE: a.simple(func(ctx context.Context, args []string) error {
-			if args[2] == "" {
-				return usage("give a name", "the new name is empty")
-			}
-			c, _, err := a.client(ctx)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			return a.mv(ctx, c, sdk.GroupID(args[0]), args[1], args[2], asJSON)
-		}),
-		ValidArgsFunction: a.completeGroupThenName,
-	}
-	addJSON(cmd, &asJSON)
-	return cmd
-}
-
-func (a *app) mv(ctx context.Context, c *sdk.Client, group sdk.GroupID, what, name string, asJSON bool) error {
-	entries, err := allEntries(ctx, c, group)
-	if err != nil {
-		return err
-	}
-	versions, err := living(group, entries, what)
-	if err != nil {
-		return err
-	}
-	if _, isUsed := listingOf(entries).Newest(name); isUsed {
-		return refuse(exitOther, "choose another name, or remove that file first", errors.New(escapeName(name)+" is in use"))
-	}
-	for _, e := range versions {
-		if err := c.Group(group).Rename(ctx, e.Ref, name); err != nil {
-			return err
-		}
-		f := changedFile{Name: shownName(&e), NewName: names.Show(name, string(e.Ref)), CID: e.Ref, FileHash: e.Hash.String()}
-		if err := a.printChanged(f, "renamed", asJSON); err != nil {
-			return err
-		}
-	}
 	return nil
 }

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/svcfs/svcfs/sdk"
+)
+
+func (a *app) ledgerCommand() *cobra.Command {
+	var verify bool
+	cmd := &cobra.Command{
+		Use:   "ledger GROUP",
+		Short: "List every file record of a group, also older versions and deleted files",
+		Long: "Lists every file record of a group. With --verify it checks all records instead, also those of members and retrievals:\n" +
+			"that each gives its hash and is in the tree the service signed, that the history continues the one seen before, and that\n" +
+			"what mount, ls and get show is made of exactly these records. A history that was altered, shortened or forked ends with\n" +
+			"exit code 6 and says what was proven false.",
+		Example: "  svcfs ledger team\n  svcfs ledger team --json\n  svcfs ledger team --verify",
+		Args:    exactly(1, "one GROUP"),
+		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
+			if verify {
+				return a.verifyLedger(ctx, c, sdk.GroupID(args[0]))
+			}
+			entries, err := allEntries(ctx, c, sdk.GroupID(args[0]))
+			if err != nil {
+				return err
+			}
+			paths := make([]string, len(entries))
+			for i := range entries {
+				paths[i] = shownName(&entries[i])
+			}
+			if a.asJSON {
+				return a.printEntriesJSON(entries, paths)
+			}
+			a.printLedger(entries, paths)
+			return nil
+		}),
+		ValidArgsFunction: a.completeGroup,
+	}
+	cmd.Flags().BoolVar(&verify, "verify", false, "check all records against the signed checkpoints of the service")
+	cmd.Flags().StringVar(&a.flags.logKey, "key", "", "as --log-key")
+	return cmd
+}
+
+func (a *app) printLedger(entries []sdk.Entry, paths []string) {
+	rows := make([][]string, 0, len(entries))
+	for i, e := range entries {
+		state := "live"
+		if e.Deleted != nil {
+			state = "deleted:" + escapeText(e.Deleted.Reason)
+		}
+		rows = append(rows, []string{timeText(e.Time), escapeName(string(e.Uploader)), sizeText(e), state, escapeText(string(e.Ref)), paths[i]})
+	}
+	a.printTable(rows)
+}
+
+// verifyLedger checks every record of a group. A history that must not be believed
+// ends with exit code 6.
+func (a *app) verifyLedger(ctx context.Context, c *sdk.Client, group sdk.GroupID) error {
+	report, err := c.Group(group).Verify(ctx)
+	if errors.Is(err, sdk.ErrCorrupt) {
+		return refuse(exitOther, "show this to the other members and the operator, who can run 'svcd audit'; after an honest restore of a backup: svcfs accept-rollback",
+			fmt.Errorf("the history of group %q must not be believed: %w", group, err))
+	}
+	if err != nil {
+		return err
+	}
+	if a.userDir("XDG_STATE_HOME", ".local/state", "") == "" {
+		a.ui.notice("neither HOME nor XDG_STATE_HOME is set: nothing is remembered for the next check")
+	}
+	if a.asJSON {
+		return a.printJSON(report)
+	}
+	a.printReport(report)
+	return nil
+}
+
+func (a *app) printReport(r sdk.LedgerReport) {
+	trust, before, view := "trusted at this first check; compare it with the operator's", "nothing was seen", "not proven: the service is too old for that"
+	if r.Pinned {
+		trust = "as pinned"
+	}
+	if r.Before > 0 {
+		before = plural(int(r.Before), "record") + ", which this history continues"
+	}
+	if r.Files >= 0 {
+		view = "the " + plural(r.Files, "file record") + " that mount, ls and get show are these and no others"
+	}
+	witness := "none is required"
+	if r.Witness != "" {
+		witness = escapeText(r.Witness) + " signed it too"
+	}
+	a.printPairs(
+		[2]string{"verified", plural(r.Rows, "record") + " of this group"},
+		[2]string{"view", view},
+		[2]string{"signed", plural(int(r.Size), "record") + " of the whole ledger, root " + r.Root},
+		[2]string{"before", before},
+		[2]string{"log", escapeText(r.Origin)},
+		[2]string{"key", escapeText(r.Key) + " (" + trust + ")"},
+		[2]string{"witness", witness},
+	)
+}

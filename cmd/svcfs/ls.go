@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+	"github.com/svcfs/svcfs/sdk"
+)
+
+func (a *app) lsCommand() *cobra.Command {
+	var long bool
+	cmd := &cobra.Command{
+		Use:     "ls [GROUP]",
+		Short:   "List the files of a group, or the groups",
+		Example: "  svcfs ls\n  svcfs ls -l team\n  svcfs ls team --json",
+		Args:    between(0, 1, "at most one GROUP"),
+		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
+			if len(args) == 0 {
+				return a.listGroups(ctx, c, long)
+			}
+			entries, err := allEntries(ctx, c, sdk.GroupID(args[0]))
+			if err != nil {
+				return err
+			}
+			current, paths := listingOf(entries).current()
+			return a.printFiles(current, paths, long)
+		}),
+		ValidArgsFunction: a.completeGroup,
+	}
+	cmd.Flags().BoolVarP(&long, "long", "l", false, "also size, uploader and time; of groups role, owner and how long files are kept")
+	return cmd
+}
+
+func (a *app) printFiles(entries []sdk.Entry, paths []string, long bool) error {
+	if a.asJSON {
+		return a.printEntriesJSON(entries, paths)
+	}
+	rows := make([][]string, 0, len(entries))
+	for i, e := range entries {
+		name := paths[i]
+		if long {
+			rows = append(rows, []string{sizeText(e), escapeName(string(e.Uploader)), timeText(e.Time), name})
+		} else {
+			rows = append(rows, []string{name})
+		}
+	}
+	a.printTable(rows)
+	return nil
+}
+
+func (a *app) printEntriesJSON(entries []sdk.Entry, paths []string) error {
+	list := make([]listedEntry, 0, len(entries))
+	for i, e := range entries {
+		list = append(list, listed(e, paths[i]))
+	}
+	return a.printJSON(list)
+}

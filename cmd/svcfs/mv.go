@@ -1,0 +1,58 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/names"
+)
+
+func (a *app) mvCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "mv GROUP REF|NAME NEWNAME",
+		Short: "Give a file another name; its content and reference stay",
+		Long: `Give a file another name; its content and reference stay. NAME means all
+versions of that name, REF that one. A name that is in use is refused. Only the
+uploader or the group's owner may, and only where the service offers it.`,
+		Example: "  svcfs mv team draft.txt final.txt\n  svcfs mv team notes.txt archive/2026/notes.txt",
+		Args:    exactly(3, "a GROUP, a REF or NAME, and a NEWNAME"),
+		RunE: a.simple(func(ctx context.Context, args []string) error {
+			if args[2] == "" {
+				return usage("give a name", "the new name is empty")
+			}
+			c, _, err := a.client(ctx)
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			return a.mv(ctx, c, sdk.GroupID(args[0]), args[1], args[2])
+		}),
+		ValidArgsFunction: a.completeGroupThenName,
+	}
+}
+
+func (a *app) mv(ctx context.Context, c *sdk.Client, group sdk.GroupID, what, name string) error {
+	entries, err := allEntries(ctx, c, group)
+	if err != nil {
+		return err
+	}
+	versions, err := living(group, entries, what)
+	if err != nil {
+		return err
+	}
+	if _, isUsed := listingOf(entries).Newest(name); isUsed {
+		return refuse(exitOther, "choose another name, or remove that file first", errors.New(escapeName(name)+" is in use"))
+	}
+	for _, e := range versions {
+		if err := c.Group(group).Rename(ctx, e.Ref, name); err != nil {
+			return err
+		}
+		f := changedFile{Name: shownName(&e), NewName: names.Show(name, string(e.Ref)), CID: e.Ref, FileHash: e.Hash.String()}
+		if err := a.printChanged(f, "renamed"); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+	"github.com/svcfs/svcfs/sdk"
+)
+
+func (a *app) acceptRollbackCommand() *cobra.Command {
+	var forgetKey bool
+	cmd := &cobra.Command{
+		Use:   "accept-rollback",
+		Short: "Trust a service anew whose operator restored a backup; free",
+		Long: "svcfs remembers how far each group had come and the newest checkpoint that the service signed, and refuses a history that is\n" +
+			"shorter or another one. An operator who restores a backup honestly shows such a history: ask what was lost before you accept it.\n" +
+			"The key of the log stays pinned, unless --forget-key. Mounts that run keep what they saw: mount again.",
+		Example: "  svcfs accept-rollback",
+		Args:    exactly(0, "no arguments"),
+		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, _ []string) error {
+			if err := c.AcceptRollback(forgetKey); err != nil {
+				return err
+			}
+			dirs, _ := findMounts() // without the list nothing is lost
+			for _, dir := range dirs {
+				if m := inspect(ctx, dir); m.Status != nil && m.Status.Account == string(c.Account()) {
+					a.ui.notice("the mount on %s keeps what it saw: unmount it and mount again", dir)
+				}
+			}
+			if a.asJSON {
+				return a.printJSON(map[string]any{"service": c.NetworkInfo().MCPURL, "key_forgotten": forgetKey})
+			}
+			a.ui.printf("forgot what %s had shown: the next command trusts what it shows then\n", escapeText(c.NetworkInfo().MCPURL))
+			return nil
+		}),
+	}
+	cmd.Flags().BoolVar(&forgetKey, "forget-key", false, "also believe another key of the log")
+	return cmd
+}
