@@ -150,7 +150,7 @@ func (d *Dir) Lookup(ctx context.Context, name string) (Node, error) {
 	if n := d.child(name); n != nil {
 		if d.kind == dirRoot && name != names.Control {
 			d.t.mu.Lock()
-			d.t.noteLook()
+			d.t.noteUse(&d.t.list)
 			d.t.mu.Unlock()
 		}
 		return n, nil
@@ -195,21 +195,7 @@ func (d *Dir) lookAgain(ctx context.Context) error {
 	if d.group != nil {
 		return d.t.use(ctx, d.group, missInterval)
 	}
-	t := d.t
-	t.mu.Lock()
-	t.noteLook()
-	fresh := t.isFresh(t.listedAt, &t.pacing, &t.lookPrice, missInterval)
-	t.mu.Unlock()
-	if fresh || !t.reached.Load() { // tick looks whether it is back
-		return nil
-	}
-	return t.fromMemory("/", &t.reportedDry, t.wait(ctx, t.lookAtGroups()))
-}
-
-// noteLook remembers that somebody looked at the groups. Needs Tree.mu.
-func (t *Tree) noteLook() {
-	t.usedAt = t.now()
-	t.lookedAt = t.usedAt
+	return d.t.look(ctx, &d.t.list, missInterval)
 }
 
 // child returns the node of a name as typed or as shown.

@@ -18,18 +18,18 @@ func (f *FailedLook) isAway() bool { return f.class == ClassUnreachable || f.cla
 // noteLooking keeps what came of a look for [Status]. A look that the service refused,
 // or that must not be believed, is told in /.svcfs/errors, once until another succeeds
 // or fails in another way.
-func (t *Tree) noteLooking(at **FailedLook, err error) {
+func (t *Tree) noteLooking(s *source, err error) {
 	var failed *Error
 	if err != nil && (!asError(err, &failed) || failed.Class == ClassInterrupted || t.life.Err() != nil) {
 		return
 	}
 	t.mu.Lock()
-	before := *at
-	if *at = nil; failed != nil {
-		*at = &FailedLook{Time: t.now().UTC(), Path: failed.Path, Class: failed.Class.String(), Error: oneLine(failed.Err.Error()),
+	before := s.failed
+	if s.failed = nil; failed != nil {
+		s.failed = &FailedLook{Time: t.now().UTC(), Path: failed.Path, Class: failed.Class.String(), Error: oneLine(failed.Err.Error()),
 			Hint: oneLine(t.hint(failed)), class: failed.Class}
 	}
-	now := *at
+	now := s.failed
 	t.mu.Unlock()
 	if now == nil || now.isAway() || now.class == ClassBudget || before != nil && before.class == now.class && before.Hint == now.Hint {
 		return
@@ -39,7 +39,7 @@ func (t *Tree) noteLooking(at **FailedLook, err error) {
 
 // failedLook needs Tree.mu.
 func (t *Tree) failedLook() *FailedLook {
-	newest := t.failed
+	newest := t.list.failed
 	for _, g := range t.groups {
 		if f := g.failed; f != nil && (newest == nil || f.Time.After(newest.Time)) {
 			newest = f

@@ -100,7 +100,7 @@ func (t *Tree) ask(ctx context.Context, g *group, name string) error {
 	switch name {
 	case infoMembers:
 		var members []sdk.AccountID
-		err = t.paid(ctx, g, func() (err error) {
+		err = t.paid(ctx, &g.source, func() (err error) {
 			members, err = t.remote.GroupMembers(ctx, g.id)
 			return err
 		})

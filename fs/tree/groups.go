@@ -24,10 +24,9 @@ type group struct {
 	loaded  bool    // Tree.mu
 
 	// By Tree.mu.
-	listedAt time.Time // of the last look at the ledger that succeeded
-	usedAt   time.Time // somebody looked inside
-	gone     bool      // no longer ours
-	warned   bool      // it was reported that files wait to be destroyed
+	source        // its records
+	gone     bool // no longer ours
+	warned   bool // it was reported that files wait to be destroyed
 	names    map[string]*versions
 	byRef    map[sdk.Ref]*sdk.Entry
 	own      map[sdk.Ref]struct{} // uploads of this mount
@@ -36,14 +35,9 @@ type group struct {
 	changes  int                  // counts changes of names and byRef
 	wrong    map[sdk.Ref]error    // uploads that hold something else than was recorded
 
-	pacing      pacing      // of looks at the records
-	price       lookPrice   // of one
-	asking      *asking     // the look that programs wait for
-	failed      *FailedLook // the last look, if it failed
-	reportedDry bool        // that the budget allows no look
-	checking    *asking     // whether we are still a member
-	memberAt    time.Time   // the service last said so
-	doubts      pacing      // of looks because the ledger said otherwise
+	checking *asking   // whether we are still a member
+	memberAt time.Time // the service last said so
+	doubts   pacing    // of looks because the ledger said otherwise
 
 	opens atomic.Int64 // handles of its files
 
@@ -54,7 +48,7 @@ type group struct {
 
 // refreshGroups lists the groups; ones that appeared or vanished show at once.
 func (t *Tree) refreshGroups(ctx context.Context) (err error) {
-	defer func() { t.noteLooking(&t.failed, err) }()
+	defer func() { t.noteLooking(&t.list, err) }()
 	if err := t.listing.enter(ctx); err != nil {
 		return wrapRemote("list groups", "/", err)
 	}
@@ -62,13 +56,13 @@ func (t *Tree) refreshGroups(ctx context.Context) (err error) {
 	ctx, cancel := t.metadata(ctx)
 	defer cancel()
 	var listed []sdk.Group
-	err = t.paid(ctx, nil, func() (err error) {
+	err = t.paid(ctx, &t.list, func() (err error) {
 		listed, err = t.remote.Groups(ctx)
 		return err
 	})
 	t.mu.Lock()
-	t.pacing.note(t.now(), err == nil && t.isNewsOfGroups(listed), t.cfg.RefreshInterval, longestPause)
-	t.reportedDry = t.reportedDry && err != nil
+	t.list.pacing.note(t.now(), err == nil && t.isNewsOfGroups(listed), t.cfg.RefreshInterval, longestPause)
+	t.list.reportedDry = t.list.reportedDry && err != nil
 	t.mu.Unlock()
 	if err != nil {
 		failed := wrapRemote("list groups", "/", err)
@@ -106,12 +100,12 @@ func (t *Tree) applyGroups(listed, newcomers []sdk.Group, alike map[sdk.GroupID]
 	var notices []notice
 	var lost []*group
 	t.mu.Lock()
-	t.listedAt = t.now()
+	t.list.listedAt = t.now()
 	still := make(map[sdk.GroupID]bool, len(listed))
 	for _, listedGroup := range listed {
 		still[listedGroup.ID] = true
 		if g := t.groups[listedGroup.ID]; g != nil {
-			g.memberAt = t.listedAt
+			g.memberAt = t.list.listedAt
 			g.owned, g.role = listedGroup.Owned, listedGroup.Role
 		}
 	}
@@ -142,6 +136,7 @@ func (t *Tree) addGroup(listed sdk.Group, name string) {
 	g.dir = t.newDir(t.root, name, dirGroup)
 	g.dir.group = g
 	t.addGroupControl(g)
+	g.source = source{group: g.id, path: g.dir.path(), refresh: func(ctx context.Context, maxAge time.Duration) error { return t.refreshGroup(ctx, g, maxAge) }}
 	t.root.attach(name, g.dir)
 	t.groups[listed.ID] = g
 }
@@ -169,22 +164,19 @@ func (t *Tree) groupsInUse() []*group {
 // use makes sure that g was listed within maxAge; negative means ever.
 func (t *Tree) use(ctx context.Context, g *group, maxAge time.Duration) error {
 	t.mu.Lock()
-	g.usedAt = t.now()
-	t.lookedAt = g.usedAt
-	known := g.loaded
-	fresh := known && (maxAge < 0 || t.isFresh(g.listedAt, &g.pacing, &g.price, maxAge))
-	gone := g.gone
+	known, gone := g.loaded, g.gone
+	t.noteUse(&g.source)
 	t.mu.Unlock()
-	if gone {
-		return plain(ClassNotExist, "look up", g.dir.Path(), "the group is gone")
-	}
-	if !known {
+	switch {
+	case gone:
+		return plain(ClassNotExist, "look up", g.path, "the group is gone")
+	case !known:
 		return t.refreshGroup(ctx, g, max(maxAge, 0))
-	}
-	if fresh || !t.reached.Load() { // tick looks whether it is back
+	case maxAge < 0:
 		return nil
+	default:
+		return t.look(ctx, &g.source, maxAge)
 	}
-	return t.fromMemory(g.dir.Path(), &g.reportedDry, t.wait(ctx, t.lookAt(g, maxAge)))
 }
 
 // refreshGroup lists what changed in g, unless somebody else just did.
@@ -199,9 +191,9 @@ func (t *Tree) refreshGroup(ctx context.Context, g *group, maxAge time.Duration)
 	if fresh {
 		return nil
 	}
-	defer func() { t.noteLooking(&g.failed, err) }()
+	defer func() { t.noteLooking(&g.source, err) }()
 	for range maxListings {
-		if again, err := t.list(ctx, g); err != nil || !again {
+		if again, err := t.listOnce(ctx, g); err != nil || !again {
 			return err
 		}
 	}
@@ -212,9 +204,9 @@ func (t *Tree) refreshGroup(ctx context.Context, g *group, maxAge time.Duration)
 // changed it meanwhile.
 const maxListings = 3
 
-// list asks the ledger once. again reports that the answer may be older than a change
+// listOnce asks the ledger once. again reports that the answer may be older than a change
 // of this mount, so that the ledger has to be asked again. Needs g.listing.
-func (t *Tree) list(ctx context.Context, g *group) (again bool, err error) {
+func (t *Tree) listOnce(ctx context.Context, g *group) (again bool, err error) {
 	ctx, cancel := t.metadata(ctx)
 	defer cancel()
 	t.mu.Lock()
@@ -222,7 +214,7 @@ func (t *Tree) list(ctx context.Context, g *group) (again bool, err error) {
 	number := g.listings
 	t.mu.Unlock()
 	var entries []sdk.Entry
-	err = t.paid(ctx, g, func() (err error) {
+	err = t.paid(ctx, &g.source, func() (err error) {
 		entries, err = t.remote.Entries(ctx, g.id, max(g.after-1, 0))
 		return err
 	})

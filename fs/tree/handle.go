@@ -174,8 +174,6 @@ func (h *Handle) Release() {
 	var lease *cache.Lease
 	if f.opens == 0 {
 		lease, f.lease = f.lease, nil
-	}
-	if f.opens == 0 {
 		f.dropUseless()
 	}
 	leftover := f.isLeftover()

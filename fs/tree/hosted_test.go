@@ -65,7 +65,7 @@ func (c *clock) pass(m *mounted, d time.Duration, do func()) {
 // settle waits until no question is under way.
 func (m *mounted) settle() {
 	m.Tree.mu.RLock()
-	list := []*asking{m.asking}
+	list := []*asking{m.list.asking}
 	for _, g := range m.groups {
 		list = append(list, g.asking, g.checking)
 	}

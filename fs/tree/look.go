@@ -38,16 +38,36 @@ func (p *pacing) note(now time.Time, news bool, least, most time.Duration) {
 	p.asked = now
 }
 
+// source is a list on the ledger that a mount shows: the groups, or the records of one.
+// By Tree.mu, but for what never changes.
+type source struct {
+	group   sdk.GroupID                                // "" for the groups
+	path    string                                     // of the directory that shows it
+	refresh func(context.Context, time.Duration) error // lists it, unless that was done a moment ago
+
+	listedAt    time.Time   // of the last look that succeeded
+	usedAt      time.Time   // a program wanted to see it
+	pacing      pacing      // of looks
+	price       lookPrice   // of one
+	asking      *asking     // the look that programs wait for
+	failed      *FailedLook // the last look, if it failed
+	reportedDry bool        // that the budget allows no look
+}
+
+// isWanted reports whether a program was answered from memory, and a look is due now.
+func (s *source) isWanted(now time.Time) bool {
+	return s.usedAt.After(s.pacing.asked) && s.pacing.isDue(now)
+}
+
 // lookPrice is what one look costs, as far as it is known. By Tree.mu.
 type lookPrice struct {
 	amount sdk.Amount
 	until  time.Time
 }
 
-// paid looks at the ledger once, at g or with nil at the list of groups, within the
-// budget (R6).
-func (t *Tree) paid(ctx context.Context, g *group, look func() error) error {
-	price := t.readPrice(ctx, g)
+// paid looks at the ledger once within the budget (R6).
+func (t *Tree) paid(ctx context.Context, s *source, look func() error) error {
+	price := t.readPrice(ctx, s)
 	if price.IsZero() {
 		return look()
 	}
@@ -71,16 +91,12 @@ func (t *Tree) paid(ctx context.Context, g *group, look func() error) error {
 }
 
 // readPrice asks what a look costs, unless that is known.
-func (t *Tree) readPrice(ctx context.Context, g *group) sdk.Amount {
+func (t *Tree) readPrice(ctx context.Context, s *source) sdk.Amount {
 	if t.cfg.ReadPrice == nil {
 		return sdk.Amount{}
 	}
-	price, id := &t.lookPrice, sdk.GroupID("")
-	if g != nil {
-		price, id = &g.price, g.id
-	}
 	t.mu.RLock()
-	known := *price
+	known := s.price
 	t.mu.RUnlock()
 	now := t.now()
 	if now.Before(known.until) {
@@ -88,14 +104,14 @@ func (t *Tree) readPrice(ctx context.Context, g *group) sdk.Amount {
 	}
 	asked, cancel := sdk.WithPatience(ctx, lookPatience) // the look itself may still be answered
 	defer cancel()
-	amount, err := t.cfg.ReadPrice(asked, id)
+	amount, err := t.cfg.ReadPrice(asked, s.group)
 	known.until = now.Add(longestPause)
 	if err == nil {
 		known = lookPrice{amount, now.Add(priceAge)}
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	*price = known
+	s.price = known
 	return known.amount
 }
 
@@ -107,20 +123,39 @@ func (d *Dir) LookPrice() (sdk.Amount, bool) {
 	var price sdk.Amount
 	switch d.kind {
 	case dirRoot:
-		price = d.t.lookPrice.amount
+		price = d.t.list.price.amount
 	case dirGroup:
 		price = d.group.price.amount
 	}
 	return price, !price.IsZero()
 }
 
-// isFresh reports whether a listing made at that moment is younger than maxAge, or,
-// where looking costs, than the pause between looks. Needs Tree.mu.
-func (t *Tree) isFresh(listed time.Time, p *pacing, price *lookPrice, maxAge time.Duration) bool {
-	if price.amount.IsZero() || t.watched.Load() {
-		return t.now().Sub(listed) < maxAge
+// isFresh reports whether a listing is younger than maxAge, or, where looking costs, than
+// the pause between looks. Needs Tree.mu.
+func (t *Tree) isFresh(s *source, maxAge time.Duration) bool {
+	if s.price.amount.IsZero() || t.watched.Load() {
+		return t.now().Sub(s.listedAt) < maxAge
 	}
-	return !p.isDue(t.now())
+	return !s.pacing.isDue(t.now())
+}
+
+// noteUse remembers that a program wanted to see s. Needs Tree.mu.
+func (t *Tree) noteUse(s *source) {
+	s.usedAt = t.now()
+	t.lookedAt = s.usedAt
+}
+
+// look brings s up to date, so that it was listed within maxAge, or is as new as the
+// budget and the service allow.
+func (t *Tree) look(ctx context.Context, s *source, maxAge time.Duration) error {
+	t.mu.Lock()
+	t.noteUse(s)
+	fresh := t.isFresh(s, maxAge)
+	t.mu.Unlock()
+	if fresh || !t.reached.Load() { // tick looks whether it is back
+		return nil
+	}
+	return t.fromMemory(s, t.wait(ctx, t.lookAt(s, maxAge)))
 }
 
 // asking is a question under way, shared by all callers that want its answer.
@@ -167,13 +202,10 @@ func (t *Tree) wait(ctx context.Context, a *asking) error {
 	}
 }
 
-// lookAt begins to list g.
-func (t *Tree) lookAt(g *group, maxAge time.Duration) *asking {
-	return t.begin(&g.asking, func(ctx context.Context) error { return t.refreshGroup(ctx, g, maxAge) }, t.noteLooked)
+// lookAt begins to list s.
+func (t *Tree) lookAt(s *source, maxAge time.Duration) *asking {
+	return t.begin(&s.asking, func(ctx context.Context) error { return s.refresh(ctx, maxAge) }, t.noteLooked)
 }
-
-// lookAtGroups begins to list the groups.
-func (t *Tree) lookAtGroups() *asking { return t.begin(&t.asking, t.refreshGroups, t.noteLooked) }
 
 // noteLooked remembers what a look says about the service.
 func (t *Tree) noteLooked(err error) {
@@ -197,7 +229,7 @@ func (g *group) isLoaded() bool {
 // fromMemory lets what is known answer while the service is away, or the budget is
 // used up: what was listed stays listed, and new files can be begun. Closing them
 // tells. A budget that ended is told once.
-func (t *Tree) fromMemory(path string, told *bool, err error) error {
+func (t *Tree) fromMemory(s *source, err error) error {
 	var failed *Error
 	if !asError(err, &failed) {
 		return err
@@ -207,11 +239,11 @@ func (t *Tree) fromMemory(path string, told *bool, err error) error {
 		return nil
 	case ClassBudget:
 		t.mu.Lock()
-		first := !*told
-		*told = true
+		first := !s.reportedDry
+		s.reportedDry = true
 		t.mu.Unlock()
 		if first {
-			_ = t.fail("list", path, &Error{Class: ClassBudget, Err: failed.Err, Hint: failed.Hint})
+			_ = t.fail("list", s.path, &Error{Class: ClassBudget, Err: failed.Err, Hint: failed.Hint})
 		}
 		return nil
 	default:
@@ -236,15 +268,14 @@ func (t *Tree) tick(ctx context.Context) {
 		t.probe(now)
 		return
 	}
-	// Somebody looked, and was answered from memory.
-	for _, g := range t.groupsWith(func(g *group) bool { return g.loaded && g.usedAt.After(g.pacing.asked) && g.pacing.isDue(now) }) {
-		t.lookAt(g, 0)
+	for _, g := range t.groupsWith(func(g *group) bool { return g.loaded && g.isWanted(now) }) {
+		t.lookAt(&g.source, 0)
 	}
 	t.mu.RLock()
-	look := t.usedAt.After(t.pacing.asked) && t.pacing.isDue(now)
+	look := t.list.isWanted(now)
 	t.mu.RUnlock()
 	if look {
-		t.lookAtGroups()
+		t.lookAt(&t.list, 0)
 	}
 }
 
@@ -272,7 +303,7 @@ func (t *Tree) probe(now time.Time) {
 	if !due {
 		return
 	}
-	t.begin(&t.asking, t.refreshGroups, func(err error) {
+	t.begin(&t.list.asking, t.refreshGroups, func(err error) {
 		if wasAway := !t.reached.Load(); err == nil && !wasAway {
 			t.retryPending(t.life)
 		}

@@ -3,7 +3,6 @@ package tree
 import (
 	"context"
 	"math"
-	"sync"
 	"time"
 
 	"github.com/svcfs/svcfs/sdk"
@@ -16,71 +15,65 @@ const storageAge = 10 * time.Second
 // this time makes nobody wait again before storageAge is over.
 const storageWait = 250 * time.Millisecond
 
-// storage remembers what the service said of the room for files, of the account
-// under "" and of groups.
-type storage struct {
-	mu    sync.Mutex
-	known map[sdk.GroupID]*room
-}
-
+// room is what the service said of the space for files, of a group or under "" of the
+// account. By Tree.mu.
 type room struct {
-	told  bool
-	said  sdk.Storage
-	asked time.Time
+	known   bool
+	said    sdk.Storage
+	askedAt time.Time
+	asking  *asking
 }
 
 // roomOf is the room that is known for a group, or else for the account. The
 // service is asked in the background when that is old.
-func (t *Tree) roomOf(g sdk.GroupID) (said sdk.Storage, told bool) {
+func (t *Tree) roomOf(g sdk.GroupID) (said sdk.Storage, known bool) {
 	if t.cfg.Storage == nil {
 		return said, false
 	}
-	if answered := t.refreshRoom(g); answered != nil {
+	if a := t.askRoom(g); a != nil {
 		select {
-		case <-answered:
+		case <-a.done:
 		case <-time.After(storageWait):
 		}
 	}
-	t.storage.mu.Lock()
-	defer t.storage.mu.Unlock()
+	t.mu.RLock()
+	defer t.mu.RUnlock()
 	for _, name := range []sdk.GroupID{g, ""} {
-		if r := t.storage.known[name]; r != nil && r.told {
+		if r := t.rooms[name]; r != nil && r.known {
 			return r.said, true
 		}
 	}
 	return said, false
 }
 
-// refreshRoom asks the service if that is due, and returns what is closed when it
-// has answered, or nil.
-func (t *Tree) refreshRoom(g sdk.GroupID) <-chan struct{} {
-	t.storage.mu.Lock()
-	defer t.storage.mu.Unlock()
-	r := t.storage.known[g]
+// askRoom asks the service if that is due, else it returns nil. An answer that fails
+// changes nothing.
+func (t *Tree) askRoom(g sdk.GroupID) *asking {
+	t.mu.Lock()
+	r := t.rooms[g]
 	if r == nil {
 		r = &room{}
-		t.storage.known[g] = r
+		t.rooms[g] = r
 	}
-	if t.now().Sub(r.asked) < storageAge || t.life.Err() != nil || !t.reached.Load() {
+	due := t.now().Sub(r.askedAt) >= storageAge && t.life.Err() == nil && t.reached.Load()
+	if due {
+		r.askedAt = t.now()
+	}
+	t.mu.Unlock()
+	if !due {
 		return nil
 	}
-	r.asked = t.now()
-	answered := make(chan struct{})
-	t.done.Go(func() { t.askRoom(g, r, answered) })
-	return answered
-}
-
-// askRoom asks the service. What fails stays as it was.
-func (t *Tree) askRoom(g sdk.GroupID, r *room, answered chan<- struct{}) {
-	defer close(answered)
-	ctx, cancel := context.WithTimeout(t.life, t.cfg.MetadataTimeout)
-	defer cancel()
-	said, err := t.cfg.Storage(ctx, g)
-	t.storage.mu.Lock()
-	defer t.storage.mu.Unlock()
-	if err == nil {
-		r.said, r.told = said, true
-	}
+	return t.begin(&r.asking, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, t.cfg.MetadataTimeout)
+		defer cancel()
+		said, err := t.cfg.Storage(ctx, g)
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if err == nil {
+			r.said, r.known = said, true
+		}
+		return err
+	}, nil)
 }
 
 // StatFS is what statfs shows.
@@ -105,8 +98,8 @@ func (t *Tree) StatFS(n Node) StatFS {
 	g := groupOf(n)
 	t.mu.RUnlock()
 	s.FreeFiles = 1 << 30
-	said, told := t.roomOf(g)
-	if !told || said.Left < 0 {
+	said, known := t.roomOf(g)
+	if !known || said.Left < 0 {
 		used = max(used, said.Bytes)
 		s.TotalBytes = max(shownCapacity, 2*min(used, math.MaxInt64/2))
 		s.FreeBytes = max(0, s.TotalBytes-used)

@@ -87,14 +87,13 @@ type Config struct {
 // a file that is being sealed and sent is sending, and callers wait for its end with
 // their context.
 type Tree struct {
-	cfg     Config
-	remote  Remote
-	cache   *cache.Store
-	pool    *sdk.Pool
-	log     *slog.Logger
-	errors  errorLog
-	spent   policy.Budget
-	storage storage
+	cfg    Config
+	remote Remote
+	cache  *cache.Store
+	pool   *sdk.Pool
+	log    *slog.Logger
+	errors errorLog
+	spent  policy.Budget
 
 	started time.Time
 	gens    atomic.Uint64
@@ -108,28 +107,22 @@ type Tree struct {
 	// carried holds inode numbers that renamed files took along: a new file of
 	// the old name must not share one with them.
 	carried map[uint64]bool
+	rooms   map[sdk.GroupID]*room
 
 	stagedMu sync.Mutex
 	staged   map[*File]struct{} // files with a stage that is not scratch
 
-	delayed  gate // how many empty files are being uploaded (W5)
-	listing  gate // one listing of the groups at a time
-	listedAt time.Time
-	watched  atomic.Bool // the service tells of changes by itself
+	delayed gate        // how many empty files are being uploaded (W5)
+	listing gate        // one listing of the groups at a time
+	watched atomic.Bool // the service tells of changes by itself
 	// refreshedAt: the last complete look at the ledger. Tree.mu.
 	refreshedAt time.Time
 	reached     atomic.Bool // the last look at the ledger succeeded
 	polledAt    time.Time   // tick looked at a ledger that is watched
 
-	// Looks at the list of groups, by Tree.mu; as of a group.
-	pacing      pacing
-	lookPrice   lookPrice
-	asking      *asking
-	failed      *FailedLook
-	reportedDry bool
-	usedAt      time.Time
-	lookedAt    time.Time // somebody looked at anything
-	probing     pacing    // of a service that is away
+	list     source    // the groups
+	lookedAt time.Time // somebody looked at anything; Tree.mu
+	probing  pacing    // of a service that is away; Tree.mu
 
 	stop context.CancelFunc
 	done sync.WaitGroup
@@ -148,8 +141,9 @@ func New(ctx context.Context, cfg Config) (*Tree, error) {
 		cfg: cfg, remote: cfg.Remote, pool: cfg.Pool, log: cfg.Logger, kernel: cfg.Kernel,
 		cache: cache.New(cfg.CacheBytes), started: time.Now(), groups: make(map[sdk.GroupID]*group),
 		spent:  policy.Budget{Limit: cfg.Budget, Hourly: cfg.BudgetPerHour},
-		staged: make(map[*File]struct{}), carried: make(map[uint64]bool), listing: newGate(), delayed: make(gate, delayedUploads),
+		staged: make(map[*File]struct{}), carried: make(map[uint64]bool), rooms: make(map[sdk.GroupID]*room), listing: newGate(), delayed: make(gate, delayedUploads),
 	}
+	t.list = source{path: "/", refresh: func(ctx context.Context, _ time.Duration) error { return t.refreshGroups(ctx) }}
 	t.root = t.newDir(nil, "", dirRoot)
 	t.root.ino = rootIno
 	t.addControlDir()
@@ -160,7 +154,6 @@ func New(ctx context.Context, cfg Config) (*Tree, error) {
 		return nil, err
 	}
 	t.reached.Store(true)
-	t.storage.known = make(map[sdk.GroupID]*room)
 	if cfg.clock == nil {
 		t.done.Go(t.poll)
 	}
