@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/groups"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/vault"
 )
@@ -151,7 +153,7 @@ func (s *server) viewGroup(ctx context.Context, method, group, user string) (any
 		}
 		return g.RetentionDays.Int64, nil
 	case "get_join_window":
-		return joinWindow(g), nil
+		return joinWindow(g, s.Ledger.Now()), nil
 	}
 	if !known {
 		return nil, err
@@ -229,4 +231,17 @@ func writeRPC(w http.ResponseWriter, id json.RawMessage, value any, failed *rpcE
 		answer["result"] = value
 	}
 	writeJSON(w, http.StatusOK, answer)
+}
+
+// joinWindow is the answer of get_join_window, nil when there is none.
+func joinWindow(g groups.Group, now time.Time) any {
+	if !g.JoinExpires.Valid {
+		return nil
+	}
+	var most *int64
+	if g.JoinMaxUses.Valid {
+		most = &g.JoinMaxUses.Int64
+	}
+	open := g.JoinExpires.Int64 > now.UnixNano() && (most == nil || g.JoinUses < *most)
+	return map[string]any{"expires_at": strconv.FormatInt(g.JoinExpires.Int64, 10), "max_uses": most, "uses": g.JoinUses, "open": open}
 }

@@ -306,7 +306,7 @@ type ticketBody struct {
 }
 
 func (s *server) ticket(account, group, ref string) string {
-	raw, _ := json.Marshal(ticketBody{account, group, ref, time.Now().Add(ticketLife).Unix()})
+	raw, _ := json.Marshal(ticketBody{account, group, ref, s.Ledger.Now().Add(ticketLife).Unix()})
 	return base64.RawURLEncoding.EncodeToString(raw) + "." + base64.RawURLEncoding.EncodeToString(s.sign(raw))
 }
 
@@ -322,7 +322,7 @@ func (s *server) openTicket(text, account string) (ticketBody, error) {
 	raw, err1 := base64.RawURLEncoding.Strict().DecodeString(body)
 	sum, err2 := base64.RawURLEncoding.Strict().DecodeString(mac)
 	if !ok || errors.Join(err1, err2) != nil || !hmac.Equal(sum, s.sign(raw)) || json.Unmarshal(raw, &t) != nil ||
-		t.Account != account || t.Expires < time.Now().Unix() {
+		t.Account != account || t.Expires < s.Ledger.Now().Unix() {
 		return t, fault.New(wire.CodeFileNotFound, "transfer not found: ask prepare_retrieve for a new address")
 	}
 	return t, nil

@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
@@ -122,7 +121,7 @@ func (a *Accounts) CreateFor(ctx context.Context, preferred string, i Identity) 
 		}
 		unusable := make([]byte, sha256.Size) // no key has this hash
 		_, err := tx.ExecContext(ctx, `INSERT INTO accounts (id, key_hash, key_generation, balance, created_ns) VALUES (?, ?, 0, ?, ?)`,
-			id, unusable, wire.Amount{}.String(), time.Now().UnixNano())
+			id, unusable, wire.Amount{}.String(), a.ledger.Now().UnixNano())
 		if err != nil {
 			return fmt.Errorf("insert account: %w", err)
 		}

@@ -113,7 +113,7 @@ func (a *Accounts) Create(ctx context.Context, name string, balance wire.Amount)
 	}
 	err = a.store.Write(ctx, func(tx *store.Tx) error {
 		result, err := tx.ExecContext(ctx, `INSERT INTO accounts (id, key_hash, key_generation, balance, created_ns) VALUES (?, ?, 1, ?, ?)
-			ON CONFLICT DO NOTHING`, id, hash, balance.String(), time.Now().UnixNano())
+			ON CONFLICT DO NOTHING`, id, hash, balance.String(), a.ledger.Now().UnixNano())
 		if err != nil {
 			return fmt.Errorf("insert account: %w", err)
 		}
@@ -233,7 +233,7 @@ func Exists(ctx context.Context, tx *store.Tx, id string) (exists bool, err erro
 // those tokens, links and sessions stay dead. Its groups, files and balance stay,
 // and what it wanted destroyed and still waits is taken back.
 func (a *Accounts) Disable(ctx context.Context, name string) (id string, err error) {
-	return a.setDisabled(ctx, name, chain.KindDisable, time.Now().UnixNano(), "account %s is disabled already")
+	return a.setDisabled(ctx, name, chain.KindDisable, a.ledger.Now().UnixNano(), "account %s is disabled already")
 }
 
 // Enable lets a disabled account be used again, with the key it had.

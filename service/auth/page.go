@@ -63,7 +63,7 @@ func (a *Accounts) NewLink(ctx context.Context, name string) (id string, link Se
 	if link, err = newSecret(); err != nil {
 		return "", link, err
 	}
-	now := time.Now()
+	now := a.ledger.Now()
 	err = a.store.Write(ctx, func(tx *store.Tx) error {
 		if err := requireEnabled(ctx, tx, id); err != nil {
 			return err
@@ -95,7 +95,7 @@ func (a *Accounts) UseLink(ctx context.Context, link string) (account string, se
 }
 
 func (a *Accounts) useLink(ctx context.Context, link string) (account string, session Secret, err error) {
-	hash, now := hashOf(link), time.Now().UnixNano()
+	hash, now := hashOf(link), a.ledger.Now().UnixNano()
 	find := func(tx *store.Tx) error {
 		err := tx.QueryRowContext(ctx, "SELECT account FROM sign_in_links WHERE hash = ? AND expires_ns > ?", hash, now).Scan(&account)
 		if errors.Is(err, sql.ErrNoRows) {
@@ -120,7 +120,7 @@ func (a *Accounts) useLink(ctx context.Context, link string) (account string, se
 		if n, _ := result.RowsAffected(); n != 1 {
 			return usedLink()
 		}
-		return beginSession(ctx, tx, account, session)
+		return a.beginSession(ctx, tx, account, session)
 	})
 	return account, session, err
 }
@@ -137,7 +137,7 @@ func (a *Accounts) BeginSession(ctx context.Context, account string) (Secret, er
 	if err != nil {
 		return session, err
 	}
-	err = a.store.Write(ctx, func(tx *store.Tx) error { return beginSession(ctx, tx, account, session) })
+	err = a.store.Write(ctx, func(tx *store.Tx) error { return a.beginSession(ctx, tx, account, session) })
 	if err == nil {
 		a.signIns.Good(ctx, byProvider, account)
 	}
@@ -149,11 +149,11 @@ func (a *Accounts) ProviderFailed(ctx context.Context, code string) {
 	a.signIns.Failed(ctx, byProvider, "", code)
 }
 
-func beginSession(ctx context.Context, tx *store.Tx, account string, session Secret) error {
+func (a *Accounts) beginSession(ctx context.Context, tx *store.Tx, account string, session Secret) error {
 	if err := requireEnabled(ctx, tx, account); err != nil {
 		return err
 	}
-	now := time.Now()
+	now := a.ledger.Now()
 	if _, err := tx.ExecContext(ctx, "DELETE FROM web_sessions WHERE expires_ns < ?", now.UnixNano()); err != nil {
 		return fmt.Errorf("delete old sessions: %w", err)
 	}
@@ -180,7 +180,7 @@ func endSignIns(ctx context.Context, tx *store.Tx, account, except string) error
 func (a *Accounts) Session(ctx context.Context, session string) (account string, err error) {
 	err = a.store.Read(ctx, func(tx *store.Tx) error {
 		return tx.QueryRowContext(ctx, "SELECT account FROM web_sessions WHERE hash = ? AND expires_ns > ?",
-			hashOf(session), time.Now().UnixNano()).Scan(&account)
+			hashOf(session), a.ledger.Now().UnixNano()).Scan(&account)
 	})
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", fault.New(wire.CodeAuthRequired, "not signed in, or the session of %d hours is over: sign in again", int(PageLifetime.Hours()))

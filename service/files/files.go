@@ -155,7 +155,7 @@ func (f *Files) Prepare(ctx context.Context, account string, req wire.PrepareUpl
 			return err
 		}
 		_, err = tx.ExecContext(ctx, `INSERT INTO uploads (id, account, group_id, ref, filename, key_version, key_id, expires_ns)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?)`, out.UploadID, account, g.ID, ref, req.Filename, g.KeyVersion, keyID, time.Now().Add(UploadLife).UnixNano())
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?)`, out.UploadID, account, g.ID, ref, req.Filename, g.KeyVersion, keyID, f.ledger.Now().Add(UploadLife).UnixNano())
 		if err != nil {
 			return fmt.Errorf("insert upload: %w", err)
 		}
@@ -186,7 +186,7 @@ func (u upload) blobSize() int64 {
 	return u.blob.Size
 }
 
-func getUpload(ctx context.Context, tx *store.Tx, account, id string) (u upload, err error) {
+func (f *Files) getUpload(ctx context.Context, tx *store.Tx, account, id string) (u upload, err error) {
 	var blobID, result sql.NullString
 	var size sql.NullInt64
 	var sum []byte
@@ -196,7 +196,7 @@ func getUpload(ctx context.Context, tx *store.Tx, account, id string) (u upload,
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return u, fmt.Errorf("read upload: %w", err)
 	}
-	if err != nil || expires < time.Now().UnixNano() {
+	if err != nil || expires < f.ledger.Now().UnixNano() {
 		return u, fault.New(wire.CodeUploadUnknown, "Invalid or expired upload_id")
 	}
 	if u.account != account {
@@ -249,7 +249,7 @@ func (f *Files) put(ctx context.Context, r io.Reader, size int64) (blob.Info, er
 func (f *Files) Finalize(ctx context.Context, account string, req wire.FinalizeUploadRequest, data io.Reader) (out wire.FinalizeUploadResult, err error) {
 	var u upload
 	if err := f.store.Look(ctx, func(tx *store.Tx) (err error) {
-		if u, err = getUpload(ctx, tx, account, req.UploadID); err == nil && len(u.result) > 0 {
+		if u, err = f.getUpload(ctx, tx, account, req.UploadID); err == nil && len(u.result) > 0 {
 			out, err = u.answered(ctx, tx)
 		}
 		return err
@@ -294,7 +294,7 @@ func (f *Files) Finalize(ctx context.Context, account string, req wire.FinalizeU
 // transfer. kept tells whether the file now owns it: not when another call was
 // faster.
 func (f *Files) record(ctx context.Context, tx *store.Tx, account string, req wire.FinalizeUploadRequest, meta format.Metadata, own *blob.Info) (out wire.FinalizeUploadResult, kept bool, err error) {
-	u, err := getUpload(ctx, tx, account, req.UploadID)
+	u, err := f.getUpload(ctx, tx, account, req.UploadID)
 	if err != nil {
 		return out, false, err
 	}
@@ -338,7 +338,7 @@ func (f *Files) record(ctx context.Context, tx *store.Tx, account string, req wi
 		return out, false, err
 	}
 	_, err = tx.ExecContext(ctx, "UPDATE uploads SET result = ?, key_id = NULL, blob_id = NULL, expires_ns = ? WHERE id = ?",
-		string(result), time.Now().Add(UploadLife).UnixNano(), u.id)
+		string(result), f.ledger.Now().Add(UploadLife).UnixNano(), u.id)
 	return out, true, err
 }
 
@@ -478,7 +478,7 @@ func (f *Files) claim(ctx context.Context, tx *store.Tx, account string, req wir
 	if req.ClaimID != "" {
 		var at int64
 		err := tx.QueryRowContext(ctx, "SELECT time_ns FROM claims WHERE account = ? AND claim_id = ? AND ref = ?", account, req.ClaimID, req.IPFSHash).Scan(&at)
-		if err == nil && time.Since(time.Unix(0, at)) < claimLife {
+		if err == nil && f.ledger.Now().Sub(time.Unix(0, at)) < claimLife {
 			return wire.Amount{}, nil
 		}
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
@@ -491,7 +491,7 @@ func (f *Files) claim(ctx context.Context, tx *store.Tx, account string, req wir
 		return fee, err
 	}
 	_, err = tx.ExecContext(ctx, `INSERT INTO claims (account, claim_id, ref, time_ns) VALUES (?, ?, ?, ?)
-		ON CONFLICT (account, claim_id, ref) DO UPDATE SET time_ns = excluded.time_ns`, account, req.ClaimID, req.IPFSHash, time.Now().UnixNano())
+		ON CONFLICT (account, claim_id, ref) DO UPDATE SET time_ns = excluded.time_ns`, account, req.ClaimID, req.IPFSHash, f.ledger.Now().UnixNano())
 	return fee, err
 }
 

@@ -175,7 +175,7 @@ func fileFacts(row *wire.TransactionRow, name string, size sql.NullInt64, conten
 // Sweep removes what nobody owns: expired uploads and claims, blobs without a
 // record, and what is left of destroyed keys.
 func (f *Files) Sweep(ctx context.Context) error {
-	now := time.Now()
+	now := f.ledger.Now()
 	var useless []string
 	err := f.store.Write(ctx, func(tx *store.Tx) (err error) {
 		if useless, err = deleteUploads(ctx, tx, now); err != nil {

@@ -159,14 +159,15 @@ func (f *Files) Spooled(ctx context.Context, account string, r io.Reader) (spool
 // lively reads what is coming, and keeps the upload id good meanwhile.
 type lively struct {
 	r       io.Reader
+	now     func() time.Time
 	renew   func()
 	expires time.Time
 }
 
 func (l *lively) Read(p []byte) (int, error) {
 	n, err := l.r.Read(p)
-	if n > 0 && time.Until(l.expires) < UploadLife*2/3 {
-		l.expires = time.Now().Add(UploadLife)
+	if n > 0 && l.expires.Sub(l.now()) < UploadLife*2/3 {
+		l.expires = l.now().Add(UploadLife)
 		l.renew()
 	}
 	return n, err
@@ -176,10 +177,10 @@ func (l *lively) Read(p []byte) (int, error) {
 // again before the id ends.
 func (f *Files) renew(ctx context.Context, account, uploadID string) {
 	_ = f.store.Write(ctx, func(tx *store.Tx) error {
-		if _, err := getUpload(ctx, tx, account, uploadID); err != nil {
+		if _, err := f.getUpload(ctx, tx, account, uploadID); err != nil {
 			return err
 		}
-		_, err := tx.ExecContext(ctx, "UPDATE uploads SET expires_ns = ? WHERE id = ?", time.Now().Add(UploadLife).UnixNano(), uploadID)
+		_, err := tx.ExecContext(ctx, "UPDATE uploads SET expires_ns = ? WHERE id = ?", f.ledger.Now().Add(UploadLife).UnixNano(), uploadID)
 		return err
 	})
 }
@@ -193,7 +194,7 @@ func (f *Files) PutBlob(ctx context.Context, account, uploadID string, r io.Read
 	var keep []bound
 	var expires time.Time
 	if err := f.store.Read(ctx, func(tx *store.Tx) error {
-		u, err := getUpload(ctx, tx, account, uploadID)
+		u, err := f.getUpload(ctx, tx, account, uploadID)
 		if err != nil {
 			return err
 		}
@@ -228,7 +229,7 @@ func (f *Files) PutBlob(ctx context.Context, account, uploadID string, r io.Read
 	}
 	arriving := &counted{r: r, coming: &f.coming, bounds: keep, said: known}
 	defer arriving.end()
-	info, err := f.put(ctx, &lively{arriving, func() { f.renew(ctx, account, uploadID) }, expires}, known)
+	info, err := f.put(ctx, &lively{arriving, f.ledger.Now, func() { f.renew(ctx, account, uploadID) }, expires}, known)
 	if err != nil {
 		return err
 	}
@@ -249,7 +250,7 @@ func (f *Files) PutBlob(ctx context.Context, account, uploadID string, r io.Read
 // replaceBlob gives a blob to an upload, and returns the one that is of no use any
 // more, "" for none: that which the upload had, or this one when it is finished.
 func (f *Files) replaceBlob(ctx context.Context, tx *store.Tx, account, uploadID string, info blob.Info) (useless string, err error) {
-	u, err := getUpload(ctx, tx, account, uploadID)
+	u, err := f.getUpload(ctx, tx, account, uploadID)
 	if err != nil {
 		return "", err
 	}

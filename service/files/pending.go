@@ -37,7 +37,7 @@ func (f *Files) pend(ctx context.Context, tx *store.Tx, t target, account string
 	if !errors.Is(err, sql.ErrNoRows) {
 		return due, fmt.Errorf("read pending deletion: %w", err)
 	}
-	now := time.Now()
+	now := f.ledger.Now()
 	tooMany, err := countDeletion(ctx, tx, t, account, now)
 	if err != nil || !tooMany {
 		return due, err

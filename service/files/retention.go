@@ -41,7 +41,7 @@ func (f *Files) Expired(ctx context.Context, group string, limit int) (list []Ex
 		if err != nil {
 			return err
 		}
-		now := time.Now()
+		now := f.ledger.Now()
 		for _, w := range windows {
 			found, err := w.expired(ctx, tx, now, limit)
 			if err != nil {
@@ -135,13 +135,13 @@ func (f *Files) RemoveExpired(ctx context.Context) (removed int, err error) {
 // anyExpired spares the sweep of a service without expired files the writing.
 func (f *Files) anyExpired(ctx context.Context) (any bool, err error) {
 	err = f.store.Read(ctx, func(tx *store.Tx) error {
-		if any, err = anyDue(ctx, tx, time.Now()); err != nil || any {
+		if any, err = anyDue(ctx, tx, f.ledger.Now()); err != nil || any {
 			return err
 		}
 		windows, err := windows(ctx, tx, "")
 		for i := 0; i < len(windows) && err == nil && !any; i++ {
 			var found []victim
-			found, err = windows[i].expired(ctx, tx, time.Now(), 1)
+			found, err = windows[i].expired(ctx, tx, f.ledger.Now(), 1)
 			any = len(found) > 0
 		}
 		return err
@@ -162,10 +162,10 @@ func (f *Files) removeBatch(ctx context.Context, holder string) (removed int, mo
 		if !held {
 			return ErrRetentionBusy
 		}
-		if err := f.beginRetention(ctx, tx, time.Now()); err != nil {
+		if err := f.beginRetention(ctx, tx, f.ledger.Now()); err != nil {
 			return err
 		}
-		if shredded, more, err = f.deleteDue(ctx, tx, time.Now(), expiredBatch); err != nil {
+		if shredded, more, err = f.deleteDue(ctx, tx, f.ledger.Now(), expiredBatch); err != nil {
 			return err
 		}
 		windows, err := windows(ctx, tx, "")
@@ -176,7 +176,7 @@ func (f *Files) removeBatch(ctx context.Context, holder string) (removed int, mo
 			if len(shredded) == expiredBatch {
 				break
 			}
-			found, err := w.expired(ctx, tx, time.Now(), expiredBatch-len(shredded))
+			found, err := w.expired(ctx, tx, f.ledger.Now(), expiredBatch-len(shredded))
 			if err != nil {
 				return err
 			}

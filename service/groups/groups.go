@@ -331,7 +331,7 @@ func (gs *Groups) Join(ctx context.Context, account, group string) (text string,
 			text = fmt.Sprintf("Already a member of '%s'", group)
 			return err
 		}
-		if err := mayJoin(g); err != nil {
+		if err := mayJoin(g, gs.ledger.Now()); err != nil {
 			return err
 		}
 		if err := requireNotRevoked(ctx, tx, group, account); err != nil {
@@ -349,11 +349,11 @@ func (gs *Groups) Join(ctx context.Context, account, group string) (text string,
 	return text, err
 }
 
-func mayJoin(g Group) error {
+func mayJoin(g Group, now time.Time) error {
 	switch {
 	case !g.Joinable:
 		return fault.New(wire.CodeNotAuthorized, "Group not open for join: %q", g.ID)
-	case !g.JoinExpires.Valid || g.JoinExpires.Int64 <= time.Now().UnixNano():
+	case !g.JoinExpires.Valid || g.JoinExpires.Int64 <= now.UnixNano():
 		return fault.New(wire.CodeNotAuthorized, "Join window closed: %q", g.ID)
 	case g.JoinMaxUses.Valid && g.JoinUses >= g.JoinMaxUses.Int64:
 		return fault.New(wire.CodeNotAuthorized, "Join window full: %q", g.ID)
@@ -381,7 +381,7 @@ func (gs *Groups) OpenJoin(ctx context.Context, account, group, expires string, 
 		return "", err
 	}
 	until, err := strconv.ParseInt(expires, 10, 64)
-	if err != nil || until <= time.Now().UnixNano() {
+	if err != nil || until <= gs.ledger.Now().UnixNano() {
 		return "", fault.New(wire.CodeValidation, "expires_at must be in the future, as ns since the epoch")
 	}
 	if maxUses != nil && *maxUses < 1 {

@@ -3,7 +3,6 @@ package groups
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/ledger"
@@ -33,7 +32,7 @@ func (gs *Groups) Overview(ctx context.Context, account, after string, limit int
 func (gs *Groups) OpenTo(ctx context.Context, account string) ([]Summary, error) {
 	return gs.summaries(ctx, selectSummary+` WHERE joinable = ? AND join_expires > ? AND (join_max_uses IS NULL OR join_uses < join_max_uses)
 		AND NOT EXISTS (SELECT 1 FROM members m WHERE m.group_id = groups.id AND m.account = ?) AND NOT `+ledger.WasRevoked+`groups.id)
-		ORDER BY id LIMIT ?`, account, true, time.Now().UnixNano(), account, account, maxOpen)
+		ORDER BY id LIMIT ?`, account, true, gs.ledger.Now().UnixNano(), account, account, maxOpen)
 }
 
 func (gs *Groups) summaries(ctx context.Context, query store.Query, args ...any) ([]Summary, error) {

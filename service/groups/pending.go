@@ -68,7 +68,7 @@ func (gs *Groups) waits(ctx context.Context, tx *store.Tx, g Group, days *int64)
 	if *days < MinRetentionDays {
 		return true, nil
 	}
-	now := time.Now()
+	now := gs.ledger.Now()
 	soon := now.Add(gs.delay - time.Duration(min(*days, maxDays))*24*time.Hour)
 	var ends int64
 	err := tx.QueryRowContext(ctx, `SELECT count(*) FROM (SELECT 1 FROM files WHERE group_id = ? AND
@@ -85,7 +85,7 @@ const maxDays = 100_000
 
 // pendRetention notes a window that waits. Asking again does not make it longer.
 func (gs *Groups) pendRetention(ctx context.Context, tx *store.Tx, g Group, account string, days int64) (text string, err error) {
-	due := time.Now().Add(gs.delay)
+	due := gs.ledger.Now().Add(gs.delay)
 	if g.PendingDays.Valid && g.PendingDays.Int64 == days {
 		due = time.Unix(0, g.PendingUntil.Int64)
 	}

@@ -125,6 +125,9 @@ func New(fees Fees, freePerDay int, now func() time.Time) *Ledger {
 	return &Ledger{fees: fees, freePerDay: freePerDay, now: now}
 }
 
+// Now is the time of the service: what is recorded, expires or waits goes by it.
+func (l *Ledger) Now() time.Time { return l.now() }
+
 // Fee returns the price of an action, zero for one it does not know.
 func (l *Ledger) Fee(action string) wire.Amount { return l.fees[action] }
 

@@ -89,10 +89,10 @@ type windowView struct {
 	Uses      int64  `json:"uses"`
 }
 
-func viewGroup(g groups.Summary) groupView {
+func viewGroup(g groups.Summary, now time.Time) groupView {
 	v := groupView{ID: g.ID, Owner: g.Owner, Role: g.Role, JoinRole: g.JoinRole, Members: g.Members, Joinable: g.Joinable,
 		Checksum: vault.Checksum(g.ID, g.KeyVersion)}
-	if g.JoinExpires.Valid && g.JoinExpires.Int64 > time.Now().UnixNano() {
+	if g.JoinExpires.Valid && g.JoinExpires.Int64 > now.UnixNano() {
 		v.Window = &windowView{ExpiresMS: g.JoinExpires.Int64 / int64(time.Millisecond), Uses: g.JoinUses}
 		if g.JoinMaxUses.Valid {
 			v.Window.MaxUses = &g.JoinMaxUses.Int64
@@ -118,7 +118,7 @@ func (p *Page) listGroups(r *http.Request, account string) (any, error) {
 	view := func(list []groups.Summary) []groupView {
 		out := make([]groupView, 0, len(list))
 		for _, g := range list {
-			out = append(out, viewGroup(g))
+			out = append(out, viewGroup(g, p.Ledger.Now()))
 		}
 		return out
 	}
@@ -146,7 +146,7 @@ func (p *Page) group(r *http.Request, account string) (any, error) {
 		MemberIDs   []string           `json:"member_ids"`
 		MemberRoles []wire.Role        `json:"member_roles"` // in the same order
 		Pending     wire.PendingResult `json:"pending"`
-	}{viewGroup(groups.Summary{Group: g, Role: role, Members: int64(len(members.Names))}), members.Names, members.Roles, pending}, nil
+	}{viewGroup(groups.Summary{Group: g, Role: role, Members: int64(len(members.Names))}, p.Ledger.Now()), members.Names, members.Roles, pending}, nil
 }
 
 // windowHours is a join window as it is asked for.
@@ -156,11 +156,11 @@ type windowHours struct {
 	Role    wire.Role `json:"role"` // of who joins; "" = as before
 }
 
-func (w windowHours) expires() (string, error) {
+func (w windowHours) expires(now time.Time) (string, error) {
 	if w.Hours < 1 || w.Hours > maxWindowHours {
 		return "", fault.New(wire.CodeValidation, "a join window lasts 1 to %d hours", maxWindowHours)
 	}
-	return strconv.FormatInt(time.Now().Add(time.Duration(w.Hours)*time.Hour).UnixNano(), 10), nil
+	return strconv.FormatInt(now.Add(time.Duration(w.Hours)*time.Hour).UnixNano(), 10), nil
 }
 
 func (p *Page) createGroup(r *http.Request, account string) (any, error) {
@@ -177,7 +177,7 @@ func (p *Page) createGroup(r *http.Request, account string) (any, error) {
 	if _, _, err := p.Groups.View(r.Context(), req.GroupID, account); err == nil {
 		return nil, fault.New(wire.CodeGroupExists, "Group exists: %q", req.GroupID)
 	}
-	expires, err := req.Window.expires()
+	expires, err := req.Window.expires(p.Ledger.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -220,7 +220,7 @@ func (p *Page) openWindow(r *http.Request, account string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	expires, err := req.expires()
+	expires, err := req.expires(p.Ledger.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -398,7 +398,7 @@ func tokens(yocto string) string {
 
 // costs are what the account paid in the last 30 days.
 func (p *Page) costs(r *http.Request, account string) (any, error) {
-	now := time.Now()
+	now := p.Ledger.Now()
 	var days []ledger.DayCost
 	err := p.Store.Read(r.Context(), func(tx *store.Tx) (err error) {
 		days, err = ledger.Costs(r.Context(), tx, account, now.AddDate(0, 0, 1-costDays))

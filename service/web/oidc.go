@@ -141,8 +141,8 @@ type flow struct {
 	Expires  int64  `json:"e"` // s since the epoch
 }
 
-func newFlow() flow {
-	return flow{State: rand.Text(), Nonce: rand.Text(), Verifier: oauth2.GenerateVerifier(), Expires: time.Now().Add(flowLife).Unix()}
+func newFlow(now time.Time) flow {
+	return flow{State: rand.Text(), Nonce: rand.Text(), Verifier: oauth2.GenerateVerifier(), Expires: now.Add(flowLife).Unix()}
 }
 
 func (o *provider) sealFlow(f flow) (string, error) {
@@ -157,14 +157,14 @@ func (o *provider) sealFlow(f flow) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(o.seal.Seal(nonce, nonce, raw, nil)), nil
 }
 
-func (o *provider) openFlow(text string) (f flow, ok bool) {
+func (o *provider) openFlow(text string, now time.Time) (f flow, ok bool) {
 	raw, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil || len(raw) < o.seal.NonceSize() {
 		return f, false
 	}
 	n := o.seal.NonceSize()
 	plain, err := o.seal.Open(nil, raw[:n], raw[n:], nil)
-	if err != nil || json.Unmarshal(plain, &f) != nil || f.Expires < time.Now().Unix() {
+	if err != nil || json.Unmarshal(plain, &f) != nil || f.Expires < now.Unix() {
 		return f, false
 	}
 	return f, true
@@ -186,7 +186,7 @@ func (p *Page) startOIDC(w http.ResponseWriter, r *http.Request) {
 		p.notSignedIn(w, r, err, "")
 		return
 	}
-	f := newFlow()
+	f := newFlow(p.Ledger.Now())
 	sealed, err := p.oidc.sealFlow(f)
 	if err != nil {
 		p.notSignedIn(w, r, err, "")
@@ -243,7 +243,7 @@ func (p *Page) identify(ctx context.Context, r *http.Request) (who auth.Identity
 	}
 	q := r.URL.Query()
 	sealed, sent := p.secretOf(r, flowCookie)
-	f, ok := p.oidc.openFlow(sealed)
+	f, ok := p.oidc.openFlow(sealed, p.Ledger.Now())
 	if !sent || !ok || subtle.ConstantTimeCompare([]byte(f.State), []byte(q.Get("state"))) != 1 {
 		return who, "", refused("this sign-in was not begun in this browser, or more than 10 minutes ago")
 	}
