@@ -116,6 +116,8 @@ type Service struct {
 	signIns     *auth.SignIns
 	certificate *certificate // nil = plain HTTP
 	vault       *vault.Vault
+
+	closers []func() error // of what is open, the last first
 }
 
 // APIKey is shown once; see [auth.APIKey].
@@ -129,7 +131,7 @@ type NewAccount struct {
 }
 
 // Open opens the service in cfg.DataDir, making it at the first start.
-func Open(ctx context.Context, cfg Config) (*Service, error) {
+func Open(ctx context.Context, cfg Config) (opened *Service, err error) {
 	cfg = withDefaults(cfg)
 	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
 		return nil, fmt.Errorf("make data directory: %w", err)
@@ -140,6 +142,11 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	}
 	s := &Service{cfg: cfg, signIns: auth.NewSignIns(cfg.SignInLogger, time.Now), metrics: metrics.New(Version),
 		space: space.New(cfg.ReserveBytes, map[string]string{space.Database: cfg.DataDir, space.Files: blobDisk(cfg)})}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
 	if cfg.TLSCert != "" {
 		if s.certificate, err = loadCertificate(cfg.TLSCert, cfg.TLSKey, cfg.Logger); err != nil {
 			return nil, err
@@ -149,10 +156,12 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 		if s.gateway, err = legacy.NewGateway(cfg.Gateway); err != nil {
 			return nil, err
 		}
+		s.closers = append(s.closers, func() error { s.gateway.Close(); return nil })
 	}
 	if s.store, err = store.Open(ctx, cfg.DataDir, cfg.Database); err != nil {
 		return nil, err
 	}
+	s.closers = append(s.closers, s.store.Close)
 	s.watch = watch.New(s.store)
 	s.connections = newConnections(cfg.MaxConnections, cfg.MaxPerAddress, func(a netip.Addr) bool {
 		return slices.ContainsFunc(cfg.TrustedProxies, func(p netip.Prefix) bool { return p.Contains(a) })
@@ -162,24 +171,26 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 		err = fmt.Errorf("%w: %s", err, cfg.MasterKey.WhereToPut())
 	}
 	if err != nil {
-		return nil, errors.Join(err, s.store.Close())
+		return nil, err
 	}
 	s.vault = v
 	if err := ledger.FillChains(ctx, s.store); err != nil {
-		return nil, errors.Join(err, s.store.Close())
+		return nil, err
 	}
 	tokenKey, err1 := v.Key(vault.PurposeTokens)
 	ticketKey, err2 := v.Key(vault.PurposeTickets)
 	pageKey, err3 := v.Key(vault.PurposePage)
 	if err := errors.Join(err1, err2, err3); err != nil {
-		return nil, errors.Join(err, s.store.Close())
+		return nil, err
 	}
 	if s.blobs, err = blob.Open(ctx, cfg.Blobs); err != nil {
-		return nil, errors.Join(err, s.store.Close())
+		return nil, err
 	}
+	s.closers = append(s.closers, s.blobs.Close)
 	if s.log, err = newLog(s.store, v, cfg); err != nil {
-		return nil, errors.Join(err, s.store.Close(), s.blobs.Close())
+		return nil, err
 	}
+	s.closers = append(s.closers, s.log.Close, func() error { s.watch.Close(); return nil })
 	s.observeParts()
 	l := ledger.New(cfg.Fees, cfg.FreeChanges, cfg.Now)
 	s.accounts = auth.NewAccounts(s.store, l, cfg.ContractID, s.signIns)
@@ -189,12 +200,12 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	g := groups.New(s.store, l, s.accounts, cfg.DestructionDelay)
 	spool, err := makeSpool(cfg)
 	if err != nil {
-		return nil, errors.Join(err, s.Close())
+		return nil, err
 	}
 	page, err := web.New(web.Deps{Store: s.store, Accounts: s.accounts, Groups: g, Files: s.files, Ledger: l, PublicURL: cfg.PublicURL,
 		ContractID: cfg.ContractID, MaxFileBytes: cfg.MaxFileBytes, OIDC: cfg.OIDC, SealKey: pageKey, Logger: cfg.Logger})
 	if err != nil {
-		return nil, errors.Join(err, s.Close())
+		return nil, err
 	}
 	s.handler = api.New(api.Deps{
 		Accounts: s.accounts, Tokens: auth.NewTokens(s.accounts, tokenKey, cfg.PublicURL, cfg.TokenLifetime, cfg.Now),
@@ -274,12 +285,11 @@ func withDefaults(cfg Config) Config {
 func (s *Service) Handler() http.Handler { return s.handler }
 
 // Close ends waiting calls and closes the stores.
-func (s *Service) Close() error {
-	s.watch.Close()
-	if s.gateway != nil {
-		s.gateway.Close()
+func (s *Service) Close() (err error) {
+	for _, end := range slices.Backward(s.closers) {
+		err = errors.Join(err, end())
 	}
-	return errors.Join(s.log.Close(), s.store.Close(), s.blobs.Close())
+	return err
 }
 
 // CreateAccount makes account name with a balance and returns its key, once.

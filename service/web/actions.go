@@ -31,30 +31,52 @@ const (
 )
 
 // reads are the free questions of the page.
-func (p *Page) reads() map[string]action {
+func (p *site) reads() map[string]action {
 	return map[string]action{
 		"groups": p.listGroups, "group": p.group, "files": p.listFiles, "ledger": p.history, "costs": p.costs,
 	}
 }
 
 // actions change something, and may cost.
-func (p *Page) actions() map[string]action {
+func (p *site) actions() map[string]action {
 	return map[string]action{
-		"key": p.newKey, "groups/create": p.createGroup, "groups/add": p.addMember, "groups/revoke": p.revokeMember,
-		"groups/join": p.joinGroup, "groups/open": p.openWindow, "groups/close": p.closeWindow, "groups/keep": p.keepFiles, "groups/retention": p.setRetention,
-		"retrieve": p.retrieve,
+		"key": with(p.newKey), "groups/create": with(p.createGroup), "groups/add": with(p.addMember), "groups/revoke": with(p.revokeMember),
+		"groups/join": with(p.joinGroup), "groups/open": with(p.openWindow), "groups/close": with(p.closeWindow), "groups/keep": with(p.keepFiles), "groups/retention": with(p.setRetention),
+		"retrieve": with(p.retrieve),
+	}
+}
+
+// keyRequest is what newKey is asked.
+type keyRequest struct {
+	Replace bool `json:"replace"`
+}
+
+// createRequest is what createGroup is asked.
+type createRequest struct {
+	GroupID string       `json:"group_id"`
+	Window  *windowHours `json:"window"` // nil = members are added by the owner alone, for ever
+}
+
+// windowRequest is what openWindow is asked.
+type windowRequest struct {
+	wire.GroupRequest
+	windowHours
+}
+
+// with reads the request of an action into its shape.
+func with[T any](do func(r *http.Request, account string, req T) (any, error)) action {
+	return func(r *http.Request, account string) (any, error) {
+		req, err := decode[T](r)
+		if err != nil {
+			return nil, err
+		}
+		return do(r, account, req)
 	}
 }
 
 // newKey makes the account's API key, or replaces it when that was asked for. It
 // is in this one answer and nowhere else.
-func (p *Page) newKey(r *http.Request, account string) (any, error) {
-	req, err := decode[struct {
-		Replace bool `json:"replace"`
-	}](r)
-	if err != nil {
-		return nil, err
-	}
+func (p *site) newKey(r *http.Request, account string, req keyRequest) (any, error) {
 	has, err := p.Accounts.HasKey(r.Context(), account)
 	if err != nil {
 		return nil, err
@@ -104,7 +126,7 @@ func viewGroup(g groups.Summary, now time.Time) groupView {
 	return v
 }
 
-func (p *Page) listGroups(r *http.Request, account string) (any, error) {
+func (p *site) listGroups(r *http.Request, account string) (any, error) {
 	mine, err := p.Groups.Overview(r.Context(), account, r.FormValue("after"), pageGroups+1)
 	if err != nil {
 		return nil, err
@@ -125,7 +147,7 @@ func (p *Page) listGroups(r *http.Request, account string) (any, error) {
 	return map[string]any{"mine": view(mine), "open": view(open), "more": more}, nil
 }
 
-func (p *Page) group(r *http.Request, account string) (any, error) {
+func (p *site) group(r *http.Request, account string) (any, error) {
 	id := r.FormValue("group")
 	members, err := p.Groups.Members(r.Context(), account, id)
 	if err != nil {
@@ -163,14 +185,7 @@ func (w windowHours) expires(now time.Time) (string, error) {
 	return strconv.FormatInt(now.Add(time.Duration(w.Hours)*time.Hour).UnixNano(), 10), nil
 }
 
-func (p *Page) createGroup(r *http.Request, account string) (any, error) {
-	req, err := decode[struct {
-		GroupID string       `json:"group_id"`
-		Window  *windowHours `json:"window"` // nil = members are added by the owner alone, for ever
-	}](r)
-	if err != nil {
-		return nil, err
-	}
+func (p *site) createGroup(r *http.Request, account string, req createRequest) (any, error) {
 	if req.Window == nil {
 		return said(p.Groups.Register(r.Context(), account, req.GroupID, false))
 	}
@@ -187,39 +202,20 @@ func (p *Page) createGroup(r *http.Request, account string) (any, error) {
 // said is the answer of an action that returns a sentence.
 func said(text string, err error) (any, error) { return map[string]string{"message": text}, err }
 
-func (p *Page) addMember(r *http.Request, account string) (any, error) {
-	req, err := decode[wire.MemberRequest](r)
-	if err != nil {
-		return nil, err
-	}
+func (p *site) addMember(r *http.Request, account string, req wire.MemberRequest) (any, error) {
 	added, err := p.Groups.Add(r.Context(), account, req.GroupID, req.MemberID, req.Role)
 	return map[string]any{"message": added.Text, "exists": added.Exists}, err
 }
 
-func (p *Page) revokeMember(r *http.Request, account string) (any, error) {
-	req, err := decode[wire.MemberRequest](r)
-	if err != nil {
-		return nil, err
-	}
+func (p *site) revokeMember(r *http.Request, account string, req wire.MemberRequest) (any, error) {
 	return said(p.Groups.Revoke(r.Context(), account, req.GroupID, req.MemberID))
 }
 
-func (p *Page) joinGroup(r *http.Request, account string) (any, error) {
-	req, err := decode[wire.GroupRequest](r)
-	if err != nil {
-		return nil, err
-	}
+func (p *site) joinGroup(r *http.Request, account string, req wire.GroupRequest) (any, error) {
 	return said(p.Groups.Join(r.Context(), account, req.GroupID))
 }
 
-func (p *Page) openWindow(r *http.Request, account string) (any, error) {
-	req, err := decode[struct {
-		wire.GroupRequest
-		windowHours
-	}](r)
-	if err != nil {
-		return nil, err
-	}
+func (p *site) openWindow(r *http.Request, account string, req windowRequest) (any, error) {
 	expires, err := req.expires(p.Ledger.Now())
 	if err != nil {
 		return nil, err
@@ -230,27 +226,15 @@ func (p *Page) openWindow(r *http.Request, account string) (any, error) {
 	return said(p.Groups.OpenJoin(r.Context(), account, req.GroupID, expires, req.MaxUses, req.Role))
 }
 
-func (p *Page) closeWindow(r *http.Request, account string) (any, error) {
-	req, err := decode[wire.GroupRequest](r)
-	if err != nil {
-		return nil, err
-	}
+func (p *site) closeWindow(r *http.Request, account string, req wire.GroupRequest) (any, error) {
 	return said(p.Groups.CloseJoin(r.Context(), account, req.GroupID))
 }
 
-func (p *Page) keepFiles(r *http.Request, account string) (any, error) {
-	req, err := decode[wire.GroupRequest](r)
-	if err != nil {
-		return nil, err
-	}
+func (p *site) keepFiles(r *http.Request, account string, req wire.GroupRequest) (any, error) {
 	return said(p.Groups.Keep(r.Context(), account, req.GroupID))
 }
 
-func (p *Page) setRetention(r *http.Request, account string) (any, error) {
-	req, err := decode[wire.RetentionRequest](r)
-	if err != nil {
-		return nil, err
-	}
+func (p *site) setRetention(r *http.Request, account string, req wire.RetentionRequest) (any, error) {
 	return said(p.Groups.SetRetention(r.Context(), account, req.GroupID, req.RetentionDays))
 }
 
@@ -267,7 +251,7 @@ func before(r *http.Request) (int64, error) {
 	return n, nil
 }
 
-func (p *Page) listFiles(r *http.Request, account string) (any, error) {
+func (p *site) listFiles(r *http.Request, account string) (any, error) {
 	from, err := before(r)
 	if err != nil {
 		return nil, err
@@ -305,11 +289,7 @@ func viewFile(row wire.TransactionRow) fileView {
 
 // retrieve charges one retrieval and hands the key to the page, with the
 // ciphertext when it is small; the page decrypts and compares.
-func (p *Page) retrieve(r *http.Request, account string) (any, error) {
-	req, err := decode[wire.PrepareRetrieveRequest](r)
-	if err != nil {
-		return nil, err
-	}
+func (p *site) retrieve(r *http.Request, account string, req wire.PrepareRetrieveRequest) (any, error) {
 	stored, err := p.Files.Retrieve(r.Context(), account, req, wire.InlineBlobBytes)
 	if err != nil {
 		return nil, err
@@ -328,7 +308,7 @@ func (p *Page) retrieve(r *http.Request, account string) (any, error) {
 }
 
 // blob streams ciphertext to a member. It is of no use without the key.
-func (p *Page) blob(w http.ResponseWriter, r *http.Request) {
+func (p *site) blob(w http.ResponseWriter, r *http.Request) {
 	account, err := p.caller(r)
 	if err != nil {
 		p.refuse(w, r, err)
@@ -361,7 +341,7 @@ type recordView struct {
 	Hash     string `json:"hash"`
 }
 
-func (p *Page) history(r *http.Request, account string) (any, error) {
+func (p *site) history(r *http.Request, account string) (any, error) {
 	from, err := before(r)
 	if err != nil {
 		return nil, err
@@ -397,7 +377,7 @@ func tokens(yocto string) string {
 }
 
 // costs are what the account paid in the last 30 days.
-func (p *Page) costs(r *http.Request, account string) (any, error) {
+func (p *site) costs(r *http.Request, account string) (any, error) {
 	now := p.Ledger.Now()
 	var days []ledger.DayCost
 	err := p.Store.Read(r.Context(), func(tx *store.Tx) (err error) {

@@ -19,24 +19,25 @@ var types = map[string]string{
 	".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml",
 }
 
-// addStatic serves each embedded file under its name, and index.html as the page.
-func (p *Page) addStatic(mux *http.ServeMux) error {
+// staticFiles serves each embedded file under its name, and index.html as the page.
+func staticFiles() (map[string]http.HandlerFunc, error) {
 	entries, err := static.ReadDir("static")
 	if err != nil {
-		return err
+		return nil, err
 	}
+	handlers := make(map[string]http.HandlerFunc, len(entries))
 	for _, e := range entries {
 		raw, err := static.ReadFile("static/" + e.Name())
 		if err != nil {
-			return err
+			return nil, err
 		}
 		name := e.Name()
 		if name == "index.html" {
 			name = "{$}"
 		}
-		mux.HandleFunc("GET "+Path+name, serveStatic(raw, types[path.Ext(e.Name())]))
+		handlers["GET "+Path+name] = serveStatic(raw, types[path.Ext(e.Name())])
 	}
-	return nil
+	return handlers, nil
 }
 
 func serveStatic(raw []byte, contentType string) http.HandlerFunc {

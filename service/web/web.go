@@ -61,14 +61,12 @@ type Refuse func(http.ResponseWriter, *http.Request, error)
 // there are too many.
 type Admit func(r *http.Request, account string) error
 
-// Page is the account page.
+// Page is the account page of a service.
 type Page struct {
 	Deps
 	public *url.URL  // address users type; host in lower case, without a default port
 	oidc   *provider // nil = not configured
-	mux    *http.ServeMux
-	refuse Refuse
-	admit  Admit
+	static map[string]http.HandlerFunc
 }
 
 // New returns the page of a service.
@@ -78,14 +76,21 @@ func New(d Deps) (*Page, error) {
 		return nil, errors.New("the public URL is not a URL: give --public-url https://HOST")
 	}
 	public.Host = plainHost(public.Host, public.Scheme)
-	p := &Page{Deps: d, public: public, mux: http.NewServeMux()}
+	p := &Page{Deps: d, public: public}
 	if d.OIDC.Issuer != "" {
 		if p.oidc, err = newProvider(d.OIDC, d.SealKey, d.PublicURL); err != nil {
 			return nil, err
 		}
 	}
-	p.routes()
-	return p, p.addStatic(p.mux)
+	p.static, err = staticFiles()
+	return p, err
+}
+
+// site is the page with what its server does for it.
+type site struct {
+	*Page
+	refuse Refuse
+	admit  Admit
 }
 
 // OpenPaths are the patterns below [Path] that need no session and cost work.
@@ -95,12 +100,15 @@ func OpenPaths() []string {
 
 // Handler answers everything below [Path].
 func (p *Page) Handler(refuse Refuse, admit Admit) http.Handler {
-	p.refuse, p.admit = refuse, admit
-	return p.guarded(p.mux)
+	s := &site{p, refuse, admit}
+	return s.guarded(s.routes())
 }
 
-func (p *Page) routes() {
-	mux := p.mux
+func (p *site) routes() http.Handler {
+	mux := http.NewServeMux()
+	for pattern, file := range p.static {
+		mux.HandleFunc(pattern, file)
+	}
 	mux.HandleFunc("POST "+pathSignIn, p.change(p.signIn))
 	mux.HandleFunc("POST "+Path+"api/sign-out", p.change(p.signOut))
 	mux.HandleFunc("GET "+Path+"api/session", p.session)
@@ -118,6 +126,7 @@ func (p *Page) routes() {
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		p.refuse(w, r, fault.New(wire.CodeUnsupported, "not found: no such path or method here"))
 	})
+	return mux
 }
 
 // WantsPage reports whether a request for / comes from somebody in front of a
@@ -126,7 +135,7 @@ func WantsPage(r *http.Request) bool { return strings.Contains(r.Header.Get("Acc
 
 // guarded refuses foreign host names (DNS rebinding) and requests that another
 // site caused, and forbids the browser everything the page does not need.
-func (p *Page) guarded(next http.Handler) http.Handler {
+func (p *site) guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy", policy)
@@ -153,7 +162,7 @@ func (p *Page) guarded(next http.Handler) http.Handler {
 type action func(r *http.Request, account string) (any, error)
 
 // signedIn runs an action for whom the session cookie names.
-func (p *Page) signedIn(do action) http.HandlerFunc {
+func (p *site) signedIn(do action) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		account, err := p.caller(r)
 		p.answer(w, r, err, func() (any, error) { return do(r, account) })
@@ -161,7 +170,7 @@ func (p *Page) signedIn(do action) http.HandlerFunc {
 }
 
 // change guards every state change: JSON, from this origin, by our script.
-func (p *Page) change(next http.HandlerFunc) http.HandlerFunc {
+func (p *site) change(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 		if err != nil || kind != "application/json" {
@@ -181,7 +190,7 @@ func (p *Page) change(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-func (p *Page) answer(w http.ResponseWriter, r *http.Request, err error, do func() (any, error)) {
+func (p *site) answer(w http.ResponseWriter, r *http.Request, err error, do func() (any, error)) {
 	var value any
 	if err == nil {
 		value, err = do()
