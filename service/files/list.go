@@ -2,20 +2,15 @@ package files
 
 import (
 	"context"
-	"crypto/sha256"
 	"database/sql"
 	"fmt"
-	"io"
 	"math"
 	"strconv"
-	"time"
 
 	"github.com/svcfs/svcfs/sdk/wire"
-	"github.com/svcfs/svcfs/service/blob"
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/groups"
 	"github.com/svcfs/svcfs/service/store"
-	"github.com/svcfs/svcfs/service/vault"
 )
 
 // Backends of files: those of this service, and references from before it.
@@ -170,160 +165,4 @@ func fileFacts(row *wire.TransactionRow, name string, size sql.NullInt64, conten
 	if size.Valid {
 		row.OriginalSize = &size.Int64
 	}
-}
-
-// Sweep removes what nobody owns: expired uploads and claims, blobs without a
-// record, and what is left of destroyed keys.
-func (f *Files) Sweep(ctx context.Context) error {
-	now := f.ledger.Now()
-	var useless []string
-	err := f.store.Write(ctx, func(tx *store.Tx) (err error) {
-		if useless, err = deleteUploads(ctx, tx, now); err != nil {
-			return err
-		}
-		if _, err := tx.ExecContext(ctx, "DELETE FROM claims WHERE time_ns < ?", now.Add(-claimLife).UnixNano()); err != nil {
-			return fmt.Errorf("delete old claims: %w", err)
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	for _, id := range useless {
-		f.discard(ctx, id) // what fails, a later sweep finds
-	}
-	if err := f.scrub(ctx); err != nil {
-		return err
-	}
-	return f.blobs.Sweep(ctx, orphanAge, func(id string) error {
-		owned, err := f.isOwned(ctx, id)
-		if err != nil || owned {
-			return err
-		}
-		return f.blobs.Delete(ctx, id)
-	})
-}
-
-// deleteUploads deletes what expired before now, and returns the blobs nobody owns
-// any more.
-func deleteUploads(ctx context.Context, tx *store.Tx, now time.Time) (blobs []string, err error) {
-	if err := destroyKeys(ctx, tx, "SELECT key_id FROM uploads WHERE expires_ns < ?", now.UnixNano()); err != nil {
-		return nil, err
-	}
-	rows, err := tx.QueryContext(ctx, "DELETE FROM uploads WHERE expires_ns < ? RETURNING COALESCE(blob_id, '')", now.UnixNano())
-	if err != nil {
-		return nil, fmt.Errorf("delete expired uploads: %w", err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var id string
-		if err := rows.Scan(&id); err != nil {
-			return nil, fmt.Errorf("delete expired uploads: %w", err)
-		}
-		if id != "" {
-			blobs = append(blobs, id)
-		}
-	}
-	return blobs, rows.Err()
-}
-
-func (f *Files) isOwned(ctx context.Context, blobID string) (owned bool, err error) {
-	err = f.store.Read(ctx, func(tx *store.Tx) error {
-		return tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM files WHERE blob_id = ? AND deleted_ns IS NULL UNION ALL SELECT 1 FROM uploads WHERE blob_id = ?)",
-			blobID, blobID).Scan(&owned)
-	})
-	return owned, err
-}
-
-// Verify checks every living file: the blob is there with the right size, the
-// key unwraps, and with readData the bytes fit their checksum. report is called
-// with each file that is not good.
-func (f *Files) Verify(ctx context.Context, readData bool, report func(ref string, err error)) (checked int, err error) {
-	type row struct {
-		ref, group string
-		file
-	}
-	var all []row
-	err = f.store.Read(ctx, func(tx *store.Tx) error {
-		rows, err := tx.QueryContext(ctx, `SELECT ref, group_id, blob_id, blob_size, blob_sum, key_version, wrapped_key
-			FROM files LEFT JOIN file_keys ON file_keys.id = files.key_id WHERE deleted_ns IS NULL ORDER BY seq`)
-		if err != nil {
-			return fmt.Errorf("list files: %w", err)
-		}
-		defer rows.Close()
-		for rows.Next() {
-			var r row
-			var sum []byte
-			if err := rows.Scan(&r.ref, &r.group, &r.blob.ID, &r.blob.Size, &sum, &r.keyVersion, &r.wrapped); err != nil {
-				return fmt.Errorf("list files: %w", err)
-			}
-			copy(r.blob.Sum[:], sum)
-			all = append(all, r)
-		}
-		return rows.Err()
-	})
-	for _, r := range all {
-		if err := ctx.Err(); err != nil {
-			return checked, err
-		}
-		checked++
-		if err := f.verify(ctx, r.group, r.ref, r.file, readData); err != nil && f.lives(ctx, r.ref) {
-			report(r.ref, err)
-		}
-	}
-	return checked, err
-}
-
-// Orphans calls visit with every blob that belongs to nothing, and its size in bytes.
-// [Files.Sweep] removes those. Younger ones may be of uploads that just arrive.
-func (f *Files) Orphans(ctx context.Context, visit func(id string, size int64)) error {
-	return f.blobs.List(ctx, orphanAge, func(id string, size int64) error {
-		owned, err := f.isOwned(ctx, id)
-		if err == nil && !owned {
-			visit(id, size)
-		}
-		return err
-	})
-}
-
-// lives tells whether a file was not deleted meanwhile.
-func (f *Files) lives(ctx context.Context, ref string) bool {
-	lives := true
-	err := f.store.Read(ctx, func(tx *store.Tx) error {
-		return tx.QueryRowContext(ctx, "SELECT deleted_ns IS NULL FROM files WHERE ref = ?", ref).Scan(&lives)
-	})
-	return err != nil || lives
-}
-
-func (f *Files) verify(ctx context.Context, group, ref string, row file, readData bool) error {
-	err := f.store.Look(ctx, func(tx *store.Tx) error {
-		_, _, err := f.vault.Unwrap(ctx, tx, vault.Binding{Group: group, Ref: ref, Version: row.keyVersion}, row.wrapped)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	if row.blob.ID == ref {
-		return nil // a legacy reference whose bytes were not asked for yet
-	}
-	if _, err := f.readBlob(ctx, row.blob, -1); err != nil || !readData {
-		return err
-	}
-	r, _, err := f.blobs.Open(ctx, row.blob.ID)
-	if err != nil {
-		return damaged("missing or unreadable", err)
-	}
-	defer r.Close()
-	return checkSum(r, row.blob)
-}
-
-func checkSum(r io.Reader, want blob.Info) error {
-	hash := sha256.New()
-	if _, err := io.Copy(hash, r); err != nil {
-		return damaged("unreadable", err)
-	}
-	if [sha256.Size]byte(hash.Sum(nil)) != want.Sum {
-		return damaged("changed", nil)
-	}
-	return nil
 }
