@@ -88,7 +88,7 @@ type mounter struct {
 	place string // the mountpoint, by the open folder it lies in
 
 	mu sync.Mutex
-	id string // of the mount in /proc, "" before there is one
+	id int // of the mount in /proc, 0 before there is one
 }
 
 func newMounter(may MountFor) *mounter {
@@ -120,7 +120,7 @@ func (m *mounter) answer(r outsideRequest) outsideAnswer {
 }
 
 func (m *mounter) mount(r mountRequest) (fd int, err error) {
-	if m.id != "" {
+	if m.id != 0 {
 		return 0, unix.EPERM
 	}
 	if r.AllowOther && !m.may.AllowOther {
@@ -165,7 +165,7 @@ func (m *mounter) unmount(flags int) error {
 	if err != nil {
 		return err
 	}
-	if m.id == "" || id != m.id {
+	if m.id == 0 || id != m.id {
 		return unix.EINVAL // as the kernel says of what is not mounted
 	}
 	return unix.Unmount(m.place, flags|unix.UMOUNT_NOFOLLOW)
@@ -179,16 +179,16 @@ func (m *mounter) end() {
 	_ = m.unmount(unix.MNT_DETACH) // mostly gone already
 }
 
-// shown returns the number of the mount that shows at the place, "" without one. It
+// shown returns the number of the mount that shows at the place, 0 without one. It
 // looks at nothing there, which would wait where systemd mounts on demand.
-func (m *mounter) shown() (string, error) {
+func (m *mounter) shown() (int, error) {
 	parent, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", mounterParent))
 	if err != nil {
-		return "", err
+		return 0, err
 	}
 	points, err := mountpoints()
 	if err != nil {
-		return "", err
+		return 0, err
 	}
 	at, _ := mountAt(points, filepath.Join(parent, filepath.Base(m.place)))
 	return at.id, nil

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -107,12 +108,11 @@ func TestMountinfo(t *testing.T) {
 30 22 0:40 / /home/a\040b\134c\011d rw,nosuid,nodev - fuse.svcfs svcfs:alice\040x rw,user_id=0
 31 22 0:41 / /mnt rw,nosuid shared:5 master:2 - fuse.sshfs host: rw
 32 22 0:42 / /mnt rw - fuse.svcfs svcfs:bob rw
-short line
 33 22 0:43 / /odd\9zz\4 rw - tmpfs tmpfs rw
 `
-	points := parseMountinfo(text)
-	if len(points) != 5 {
-		t.Fatalf("%d mounts: %+v", len(points), points)
+	points, err := readMountinfo(strings.NewReader(text))
+	if err != nil || len(points) != 5 {
+		t.Fatalf("%d mounts: %+v, %v", len(points), points, err)
 	}
 	if want := (MountInfo{"/home/a b\\c\td", "fuse.svcfs", "svcfs:alice x", points[1].id}); points[1] != want {
 		t.Errorf("got %+v, want %+v", points[1], want)
@@ -125,5 +125,8 @@ short line
 	}
 	if isMounted(points, "/none") {
 		t.Error("/none is mounted")
+	}
+	if _, err := readMountinfo(strings.NewReader(text + "short line\n")); err == nil {
+		t.Error("a list that breaks off is believed")
 	}
 }
