@@ -15,7 +15,7 @@ func TestBlobIsReadAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	content := bytes.Repeat([]byte("content"), 1000)
-	memory := append(make([]byte, 0, len(content)+sealRoom), content...)
+	memory := append(make([]byte, 0, len(content)+format.TagBytes), content...)
 	b, err := seal(key, memory)
 	if err != nil {
 		t.Fatal(err)

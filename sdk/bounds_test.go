@@ -13,6 +13,7 @@ import (
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/mem"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -104,7 +105,7 @@ func TestThreat8MoreThanTheRecordedSize(t *testing.T) {
 			s := newServer(t)
 			s.tool(wire.OpPrepareRetrieve, tc.lie)
 			c := client(t, s.url)
-			b, err := c.Pool().Get(0)
+			b, err := mem.NewPool().Get(0)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/mem"
 	"github.com/svcfs/svcfs/sdk/sdktest"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
@@ -51,7 +52,7 @@ func TestFailedRetrievalsShareAClaim(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := putWrong(t, s, alice, "g", []byte("content"))
-	b, err := bob.Pool().Get(0)
+	b, err := mem.NewPool().Get(0)
 	if err != nil {
 		t.Fatal(err)
 	}

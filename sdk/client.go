@@ -48,6 +48,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/svcfs/svcfs/sdk/mem"
 	"github.com/svcfs/svcfs/sdk/trust"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
@@ -65,7 +66,7 @@ type Client struct {
 	account AccountID
 	cfg     Config
 	http    *http.Client
-	pool    *Pool
+	pool    *mem.Pool
 	tokens  tokenSource
 	uploads *uploader
 
@@ -100,7 +101,7 @@ func New(account AccountID, cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, &Error{Op: "configure client", Kind: KindOther, Code: wire.CodeState, Err: err}
 	}
-	c := &Client{account: account, cfg: cfg, memory: memory, pool: NewPool(), claims: make(map[Ref]string)}
+	c := &Client{account: account, cfg: cfg, memory: memory, pool: mem.NewPool(), claims: make(map[Ref]string)}
 	c.uploads = newUploader(c)
 	transport := cfg.Transport
 	if transport == nil {
@@ -140,10 +141,6 @@ func proxyFor(r *http.Request) (*url.URL, error) {
 
 // Account returns the account the client acts for.
 func (c *Client) Account() AccountID { return c.account }
-
-// Pool returns where the client takes its buffers from. It lives as long as the
-// program; closing the client leaves it open.
-func (c *Client) Pool() *Pool { return c.pool }
 
 // Close drops idle connections, but for those of [Config].Transport, and what was asked for ahead of an upload, and
 // writes what was seen of the service. Calls under way go on. Errors: [KindCorrupt]

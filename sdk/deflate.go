@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk/mem"
 )
 
 const (
@@ -78,7 +79,7 @@ func (c *counter) Write(p []byte) (int, error) {
 
 // appender writes to the end of a buffer, up to limit bytes.
 type appender struct {
-	buf   *Buffer
+	buf   *mem.Buffer
 	limit int64
 }
 

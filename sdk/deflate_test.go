@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/mem"
 	"github.com/svcfs/svcfs/sdk/sdktest"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
@@ -71,7 +72,7 @@ func TestDeflate(t *testing.T) {
 			t.Run(flavour.String()+"/"+tc.name, func(t *testing.T) {
 				s, c := world(t, flavour)
 				seen := spy(s)
-				b, err := c.Pool().Get(int64(len(tc.content)))
+				b, err := mem.NewPool().Get(int64(len(tc.content)))
 				if err != nil {
 					t.Fatal(err)
 				}

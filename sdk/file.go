@@ -7,6 +7,8 @@ import (
 	"path"
 	"sync"
 	"time"
+
+	"github.com/svcfs/svcfs/sdk/mem"
 )
 
 // File is a retrieved file, complete and equal to the hash in the ledger. It is an
@@ -18,7 +20,7 @@ type File struct {
 	fee   Amount
 
 	mu  sync.Mutex
-	buf *Buffer // nil once closed
+	buf *mem.Buffer // nil once closed
 	at  *bytes.Reader
 }
 
@@ -29,7 +31,7 @@ var _ interface {
 	io.WriterTo
 } = (*File)(nil)
 
-func newFile(e Entry, p Plain, b *Buffer) *File {
+func newFile(e Entry, p Plain, b *mem.Buffer) *File {
 	e.Size = p.Size
 	if e.Name == "" {
 		e.Name = p.Name

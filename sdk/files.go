@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"iter"
 
+	"github.com/svcfs/svcfs/sdk/mem"
 	"github.com/svcfs/svcfs/sdk/names"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
@@ -156,7 +157,7 @@ func lengthOf(r io.Reader) int64 {
 const fillStep = 64 << 10
 
 // fill reads r to its end into b, expecting about expected bytes.
-func (c *Client) fill(ctx context.Context, b *Buffer, r io.Reader, expected int64) error {
+func (c *Client) fill(ctx context.Context, b *mem.Buffer, r io.Reader, expected int64) error {
 	limit, err := c.MaxUpload(ctx)
 	if err != nil {
 		return err

@@ -19,6 +19,7 @@ import (
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/mem"
 	"github.com/svcfs/svcfs/sdk/sdktest"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
@@ -260,7 +261,7 @@ func TestThreat5HostileRetrieve(t *testing.T) {
 			c := client(t, s.url)
 			s.tool(wire.OpPrepareRetrieve, tc.lie)
 			e := sdk.Entry{Group: "g", Ref: "ref", Hash: sdk.ComputeHash(content), Size: sdk.SizeUnknown}
-			b, err := c.Pool().Get(0)
+			b, err := mem.NewPool().Get(0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -484,7 +485,7 @@ func TestThreat11And13HostileUpload(t *testing.T) {
 			s, _ := uploadServer(t)
 			s.tool(tc.op, tc.lie)
 			c := client(t, s.url)
-			b, err := c.Pool().Get(int64(len(content)))
+			b, err := mem.NewPool().Get(int64(len(content)))
 			if err != nil {
 				t.Fatal(err)
 			}

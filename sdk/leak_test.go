@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/mem"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -54,7 +55,7 @@ func TestEarlyAnswerNeverReceivesPlaintext(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			b, err := c.Pool().Get(int64(len(content)))
+			b, err := mem.NewPool().Get(int64(len(content)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -95,7 +96,7 @@ func TestThreat11RepeatedTransferIsTheSameMessage(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	b, err := c.Pool().Get(0)
+	b, err := mem.NewPool().Get(0)
 	if err != nil {
 		t.Fatal(err)
 	}

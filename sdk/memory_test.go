@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/mem"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -38,7 +39,7 @@ func TestInlineRetrieveHoldsTheFileOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	b, err := c.Pool().Get(0)
+	b, err := mem.NewPool().Get(0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +68,7 @@ func BenchmarkInlineRetrieve(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer c.Close()
-	buf, err := c.Pool().Get(0)
+	buf, err := mem.NewPool().Get(0)
 	if err != nil {
 		b.Fatal(err)
 	}

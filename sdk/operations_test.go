@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/mem"
 	"github.com/svcfs/svcfs/sdk/sdktest"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
@@ -42,7 +43,7 @@ func calls() []called {
 		{"upload: prepare", tool(wire.OpPrepareUpload), false, uploadCanary},
 		{"upload: finalize", tool(wire.OpFinalizeUpload), false, uploadCanary},
 		{"retrieve", tool(wire.OpPrepareRetrieve), false, func(ctx context.Context, c *sdk.Client, e sdk.Entry) error {
-			b, err := c.Pool().Get(0)
+			b, err := mem.NewPool().Get(0)
 			if err != nil {
 				return err
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk/mem"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -23,13 +24,13 @@ const firstChunk = 1 << 20
 //
 // Costs one retrieve claim; needs the API key, takes the options of, and errors are
 // those of, [Group.Open].
-func (g Group) Retrieve(ctx context.Context, e Entry, b *Buffer, opts ...Option) (Plain, error) {
+func (g Group) Retrieve(ctx context.Context, e Entry, b *mem.Buffer, opts ...Option) (Plain, error) {
 	o, err := resolve(opts, "Progress")
 	var plain Plain
 	if err == nil {
-		b.most = max(e.Size, 0)
+		b.Expect(max(e.Size, 0))
 		plain, err = g.c.retrieve(ctx, g.ID, e, b, o.progress)
-		b.most = 0
+		b.Expect(0)
 	}
 	if err != nil {
 		_ = b.Resize(0) // shrinking cannot fail; it wipes
@@ -38,7 +39,7 @@ func (g Group) Retrieve(ctx context.Context, e Entry, b *Buffer, opts ...Option)
 	return plain, nil
 }
 
-func (c *Client) retrieve(ctx context.Context, g GroupID, e Entry, b *Buffer, report reporter) (Plain, error) {
+func (c *Client) retrieve(ctx context.Context, g GroupID, e Entry, b *mem.Buffer, report reporter) (Plain, error) {
 	if e.Deleted != nil {
 		return Plain{}, &Error{Op: "check", Kind: KindDeleted, Err: errors.New("the file was deleted and its key destroyed")}
 	}
@@ -195,7 +196,7 @@ func (c *Client) openAnswer(ctx context.Context, e Entry, a retrieveAnswer, sink
 
 // verify compares the plaintext with the ledger: the tag proves that the bytes
 // are unchanged, only the hash proves that they are this file.
-func (c *Client) verify(e Entry, meta format.Metadata, fee string, b *Buffer) (Plain, error) {
+func (c *Client) verify(e Entry, meta format.Metadata, fee string, b *mem.Buffer) (Plain, error) {
 	p := Plain{Size: b.Len(), Hash: ComputeHash(b.Bytes()), Name: meta.Filename, ContentType: meta.ContentType}
 	if p.Hash != e.Hash {
 		return Plain{}, fmt.Errorf("%w: its hash is %s, recorded was %s", ErrWrongContent, p.Hash, e.Hash)
@@ -213,21 +214,16 @@ func (c *Client) verify(e Entry, meta format.Metadata, fee string, b *Buffer) (P
 }
 
 // inflate replaces the compressed content of b by the original.
-func (c *Client) inflate(meta format.Metadata, b *Buffer) error {
+func (c *Client) inflate(meta format.Metadata, b *mem.Buffer) error {
 	size, err := format.InflatedSize(meta, c.cfg.MaxFileBytes)
 	if err != nil {
 		return err
 	}
-	compressed, err := c.pool.Get(0)
+	compressed, err := b.Copy()
 	if err != nil {
 		return err
 	}
 	defer compressed.Release()
-	compressed.Within(b.take)
-	if err := compressed.Resize(b.Len()); err != nil {
-		return err
-	}
-	copy(compressed.Bytes(), b.Bytes())
 	// A zlib stream expands at most about 1032-fold: a size beyond that is a lie,
 	// and memory for it is not taken.
 	if size > 1100*(compressed.Len()+1) {

@@ -12,12 +12,13 @@ import (
 	"testing/iotest"
 	"time"
 
+	"github.com/svcfs/svcfs/sdk/mem"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
 func newSink(t testing.TB, limit int64) *blobSink {
 	t.Helper()
-	pool := NewPool()
+	pool := mem.NewPool()
 	b, err := pool.Get(0)
 	if err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk/mem"
 )
 
 const (
@@ -277,7 +278,7 @@ func (r *base64Reader) Read(p []byte) (int, error) {
 // straight into a buffer, which grows with it.
 type blobSink struct {
 	nonce [format.NonceBytes]byte
-	buf   *Buffer
+	buf   *mem.Buffer
 	limit int64 // of the sealed bytes
 	// recorded: the limit is what a file of the size in the ledger can have.
 	recorded bool

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk/mem"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -24,7 +25,7 @@ import (
 //
 // Costs one upload; needs the API key, takes the options of, and errors are those of,
 // [Group.Put].
-func (g Group) Upload(ctx context.Context, name string, b *Buffer, opts ...Option) (Receipt, error) {
+func (g Group) Upload(ctx context.Context, name string, b *mem.Buffer, opts ...Option) (Receipt, error) {
 	o, err := resolve(opts, "Compress", "Progress")
 	var receipt Receipt
 	if err == nil {
@@ -34,7 +35,7 @@ func (g Group) Upload(ctx context.Context, name string, b *Buffer, opts ...Optio
 }
 
 // upload uploads b and remembers that its record was told.
-func (c *Client) upload(ctx context.Context, g GroupID, name string, b *Buffer, o options) (Receipt, error) {
+func (c *Client) upload(ctx context.Context, g GroupID, name string, b *mem.Buffer, o options) (Receipt, error) {
 	caps, err := c.Capabilities(ctx)
 	if err != nil {
 		return Receipt{}, err
@@ -87,8 +88,8 @@ type uploading struct {
 	c      *Client
 	caps   wire.Capabilities
 	key    uploadKey
-	buf    *Buffer // the content
-	body   *Buffer // what is sealed: the content, or compressed
+	buf    *mem.Buffer // the content
+	body   *mem.Buffer // what is sealed: the content, or compressed
 	ticket *ticket
 	options
 }
@@ -174,7 +175,7 @@ func (u *uploading) sealAndSend(ctx context.Context) (Receipt, error) {
 		u.c.uploads.remember(u.key, u.ticket)
 	}
 	if restoreErr := b.restore(); restoreErr != nil {
-		u.buf.forgetHash(true)
+		u.buf.Changed()
 		return Receipt{}, fmt.Errorf("restore the content after sending it: %w", restoreErr)
 	}
 	if u.ticket.state != uploadUnsure {

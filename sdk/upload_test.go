@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/mem"
 	"github.com/svcfs/svcfs/sdk/sdktest"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
@@ -151,7 +152,7 @@ func TestSameContentAtOnce(t *testing.T) {
 	var good atomic.Int32
 	for range 6 {
 		all.Go(func() {
-			b, err := c.Pool().Get(int64(len(content)))
+			b, err := mem.NewPool().Get(int64(len(content)))
 			if err != nil {
 				t.Error(err)
 				return
@@ -186,7 +187,7 @@ func TestUploadThatStandsStill(t *testing.T) {
 		}
 		s.Disturb(wire.PathUploadBlob+"*", still)
 		s.Disturb(wire.PathTools+wire.OpFinalizeUpload, still)
-		b, err := c.Pool().Get(int64(size))
+		b, err := mem.NewPool().Get(int64(size))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -179,7 +179,7 @@ func (a *app) treeConfig(c *sdk.Client, caps wire.Capabilities, p mountPlan, log
 		storage = remote.Storage
 	}
 	return tree.Config{
-		Remote: remote, Known: remote, Storage: storage, Pool: c.Pool(), Passthrough: p.flags.reads == fs.ReadsPassthrough, CacheBytes: int64(p.flags.cacheSize), MaxFileBytes: int64(p.flags.maxFileSize),
+		Remote: remote, Known: remote, Storage: storage, Passthrough: p.flags.reads == fs.ReadsPassthrough, CacheBytes: int64(p.flags.cacheSize), MaxFileBytes: int64(p.flags.maxFileSize),
 		StagingBytes: int64(p.flags.stagingSize), Logger: logger, ReadOnly: p.readOnly, AllowMkdir: p.flags.allowMkdir,
 		AllowDelete: p.flags.allowDelete && deletes, AllowCrawlers: p.flags.allowCrawlers,
 		CanRename: slices.Contains(caps.Features, wire.CapRename), Scratch: p.flags.scratch,

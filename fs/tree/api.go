@@ -6,6 +6,7 @@ import (
 
 	"github.com/svcfs/svcfs/fs/tree/policy"
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/mem"
 )
 
 // Remote is what the tree asks of the world. [Client] implements it.
@@ -18,9 +19,9 @@ type Remote interface {
 	// Entries lists file records changed after a sequence. See [Config].ReadPrice.
 	Entries(ctx context.Context, g sdk.GroupID, after sdk.Seq) ([]sdk.Entry, error)
 	// Retrieve fetches and verifies one file. Costs one claim.
-	Retrieve(ctx context.Context, e sdk.Entry, into *sdk.Buffer) (sdk.Plain, error)
+	Retrieve(ctx context.Context, e sdk.Entry, into *mem.Buffer) (sdk.Plain, error)
 	// Upload records one file. Costs one upload; never twice for one content.
-	Upload(ctx context.Context, g sdk.GroupID, name string, b *sdk.Buffer) (sdk.Receipt, error)
+	Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.Buffer) (sdk.Receipt, error)
 	// RegisterGroup creates a group. Costs one registration.
 	RegisterGroup(ctx context.Context, g sdk.GroupID) error
 	// GroupMembers, GroupOwner and GroupChecksum tell about a group. Asking for the

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/mem"
 )
 
 // Client is a client as a tree asks it: [Remote], [GroupMemory], and what [Config]
@@ -21,12 +22,12 @@ func (c Client) Entries(ctx context.Context, g sdk.GroupID, after sdk.Seq) ([]sd
 }
 
 // Retrieve is [sdk.Group.Retrieve].
-func (c Client) Retrieve(ctx context.Context, e sdk.Entry, into *sdk.Buffer) (sdk.Plain, error) {
+func (c Client) Retrieve(ctx context.Context, e sdk.Entry, into *mem.Buffer) (sdk.Plain, error) {
 	return c.Group(e.Group).Retrieve(ctx, e, into)
 }
 
 // Upload is [sdk.Group.Upload].
-func (c Client) Upload(ctx context.Context, g sdk.GroupID, name string, b *sdk.Buffer) (sdk.Receipt, error) {
+func (c Client) Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.Buffer) (sdk.Receipt, error) {
 	return c.Group(g).Upload(ctx, name, b)
 }
 

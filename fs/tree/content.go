@@ -8,6 +8,7 @@ import (
 
 	"github.com/svcfs/svcfs/cache"
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/mem"
 )
 
 // state is where a file's content stands. What was recorded never changes: programs
@@ -78,7 +79,7 @@ type content struct {
 // stage is the copy of a file that programs change, in memory. Its fields are guarded by
 // content.mu; while the state is sending, the bytes belong to the upload.
 type stage struct {
-	buf      *sdk.Buffer
+	buf      *mem.Buffer
 	reserved int64 // bytes of the staging budget
 	since    time.Time
 	failed   *Error        // of the last attempt to record it; nil when none failed
@@ -386,4 +387,4 @@ func (t *Tree) stagedFiles() []*File {
 	return files
 }
 
-var _ cache.Buffer = (*sdk.Buffer)(nil)
+var _ cache.Buffer = (*mem.Buffer)(nil)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/svcfs/svcfs/cache"
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/mem"
 )
 
 // File is a file inode: content that was committed, or a staged copy of it, or
@@ -380,7 +381,7 @@ func reserve(ctx context.Context, room *cache.Room, size int64) error {
 	if size == sdk.SizeUnknown {
 		return nil
 	}
-	return await(ctx, sdk.FootprintOf(size), room.Reserve)
+	return await(ctx, mem.FootprintOf(size), room.Reserve)
 }
 
 // await waits for memory: of [cache.Room] take is Reserve or Take.

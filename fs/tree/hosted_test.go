@@ -37,7 +37,7 @@ func hostedBy(t *testing.T, alice, bob *sdk.Client, change ...func(*Config)) *mo
 	if _, err := bob.Capabilities(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	cfg := Config{Remote: Client{bob}, Pool: bob.Pool(), Watch: bob.Watch, Price: bob.Price, ReadPrice: Client{bob}.ReadPrice, EmptyDelay: time.Hour}
+	cfg := Config{Remote: Client{bob}, Watch: bob.Watch, Price: bob.Price, ReadPrice: Client{bob}.ReadPrice, EmptyDelay: time.Hour}
 	return &mounted{Tree: grow(t, cfg, change), t: t}
 }
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/cache"
-	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/mem"
 )
 
 func passes(c *Config) { c.Passthrough = true }
@@ -93,7 +93,7 @@ func TestSharedContentIsEmptiedByAPurgeAndKeptFromEviction(t *testing.T) {
 	content := strings.Repeat("0123456789", 20_001)
 	w.Put("team", bob, "f", []byte(content))
 	w.Put("team", bob, "g", []byte(content))
-	m := mount(t, w, alice, passes, func(c *Config) { c.CacheBytes = sdk.FootprintOf(int64(len(content))) })
+	m := mount(t, w, alice, passes, func(c *Config) { c.CacheBytes = mem.FootprintOf(int64(len(content))) })
 	h := m.open("/team/f", OpenFlags{Read: true})
 	how, memory := h.Passthrough()
 	if how != ReadMemory {

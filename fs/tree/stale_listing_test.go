@@ -7,6 +7,7 @@ import (
 
 	"github.com/svcfs/svcfs/fs/tree/treetest"
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/mem"
 )
 
 // racing is a service at which something else happens at the worst moment: when a
@@ -38,7 +39,7 @@ func (r *racing) RenameFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref, nam
 	return err
 }
 
-func (r *racing) Upload(ctx context.Context, g sdk.GroupID, name string, b *sdk.Buffer) (sdk.Receipt, error) {
+func (r *racing) Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.Buffer) (sdk.Receipt, error) {
 	once(&r.beforeUpload)
 	return r.Person.Upload(ctx, g, name, b)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/svcfs/svcfs/cache"
 	"github.com/svcfs/svcfs/fs/tree/policy"
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/mem"
 )
 
 // Defaults of [Config].
@@ -36,7 +37,7 @@ const (
 // Config configures a [Tree]. Zero values mean the defaults above.
 type Config struct {
 	Remote          Remote
-	Pool            *sdk.Pool     // memory of staged and cached content
+	Pool            *mem.Pool     // memory of staged and cached content
 	Passthrough     bool          // retrieve large files into memory that the kernel can read itself
 	CacheBytes      int64         // budget of decrypted content
 	StagingBytes    int64         // budget of staged content
@@ -90,7 +91,7 @@ type Tree struct {
 	cfg    Config
 	remote Remote
 	cache  *cache.Store
-	pool   *sdk.Pool
+	pool   *mem.Pool
 	log    *slog.Logger
 	errors errorLog
 	spent  policy.Budget
@@ -179,7 +180,7 @@ func withDefaults(cfg Config) Config {
 		cfg.Kernel = noKernel{}
 	}
 	if cfg.Pool == nil {
-		cfg.Pool = sdk.NewPool()
+		cfg.Pool = mem.NewPool()
 	}
 	if cfg.Known == nil {
 		cfg.Known = make(thisMount)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/mem"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -322,7 +323,7 @@ func pattern(size int) []byte {
 // retrieve checks that a failure leaves nothing in the buffer.
 func retrieve(ctx context.Context, t *testing.T, c *sdk.Client, e sdk.Entry) error {
 	t.Helper()
-	b, err := c.Pool().Get(0)
+	b, err := mem.NewPool().Get(0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/mem"
 	"github.com/svcfs/svcfs/sdk/sdktest"
 )
 
@@ -85,7 +86,7 @@ func (v *victim) try(ctx context.Context) error {
 	if v.h.Mode.Surface == sdktest.OnWatch {
 		return v.watch(ctx)
 	}
-	b, err := v.c.Pool().Get(0)
+	b, err := mem.NewPool().Get(0)
 	if err != nil {
 		v.t.Fatal(err)
 	}
@@ -103,7 +104,7 @@ func (v *victim) try(ctx context.Context) error {
 func (v *victim) upload(ctx context.Context) error {
 	v.n++
 	content := append(bytes.Clone(v.h.Content), byte(v.n))
-	b, err := v.c.Pool().Get(int64(len(content)))
+	b, err := mem.NewPool().Get(int64(len(content)))
 	if err != nil {
 		v.t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/mem"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -90,7 +91,7 @@ func fileOperations(member []sdk.Kind) []operation {
 			if err != nil {
 				return err
 			}
-			b, err := c.Pool().Get(0)
+			b, err := mem.NewPool().Get(0)
 			if err != nil {
 				return err
 			}

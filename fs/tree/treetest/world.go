@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/mem"
 )
 
 // World is a service in memory that several mounts share. Every charge is
@@ -234,7 +235,7 @@ func (p Person) Entries(ctx context.Context, g sdk.GroupID, after sdk.Seq) ([]sd
 	return list, nil
 }
 
-func (p Person) Retrieve(ctx context.Context, e sdk.Entry, into *sdk.Buffer) (sdk.Plain, error) {
+func (p Person) Retrieve(ctx context.Context, e sdk.Entry, into *mem.Buffer) (sdk.Plain, error) {
 	if err := p.begin(ctx, "retrieve"); err != nil {
 		return sdk.Plain{}, err
 	}
@@ -255,7 +256,7 @@ func (p Person) Retrieve(ctx context.Context, e sdk.Entry, into *sdk.Buffer) (sd
 	return sdk.Plain{Size: int64(len(data)), Hash: e.Hash}, nil
 }
 
-func (p Person) Upload(ctx context.Context, g sdk.GroupID, name string, b *sdk.Buffer) (sdk.Receipt, error) {
+func (p Person) Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.Buffer) (sdk.Receipt, error) {
 	if err := p.begin(ctx, "upload"); err != nil {
 		return sdk.Receipt{}, err
 	}

@@ -1,4 +1,4 @@
-package sdk
+package mem
 
 import (
 	"os"
@@ -36,9 +36,9 @@ func advise(mem []byte) error {
 	return unix.Madvise(mem, unix.MADV_DONTDUMP)
 }
 
-// takeMemory makes the kernel provide the memory now. Only speed: where it cannot,
+// prefault makes the kernel provide the memory now. Only speed: where it cannot,
 // it does so when the memory is first written to.
-func takeMemory(mem []byte) { _ = unix.Madvise(mem, unix.MADV_POPULATE_WRITE) }
+func prefault(mem []byte) { _ = unix.Madvise(mem, unix.MADV_POPULATE_WRITE) }
 
 // mapFile is mapMemory with a file of memory behind it, which never touches a
 // disk.

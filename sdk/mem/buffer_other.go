@@ -1,6 +1,6 @@
 //go:build !linux
 
-package sdk
+package mem
 
 import (
 	"errors"
@@ -24,7 +24,7 @@ func unmapMemory(mem []byte) error {
 	return nil
 }
 
-func takeMemory([]byte) {}
+func prefault([]byte) {}
 
 func mapFile(int) ([]byte, int, error) { return nil, -1, errors.ErrUnsupported }
 

@@ -1,4 +1,8 @@
-package sdk
+// Package mem holds the plaintext of files outside the Go heap: left out of core
+// dumps, and wiped before it is used again. A program that manages the memory of its
+// files itself, as the mount does, gives such buffers to [sdk.Group.Upload] and
+// [sdk.Group.Retrieve]; any other needs only the readers of package sdk.
+package mem
 
 import (
 	"fmt"
@@ -126,7 +130,7 @@ type Buffer struct {
 
 	cut atomic.Bool // the file ends with the content
 
-	ahead ahead
+	background background
 }
 
 // FootprintOf tells the memory that a file of a known size occupies once it is
@@ -144,6 +148,25 @@ func FootprintOf(size int64) int64 {
 // with a negative number what it has given back. take may wait; its error is that of
 // [Buffer.Resize]. Buffers of at most 128 KiB share memory, and do not ask. nil ends it.
 func (b *Buffer) Within(take func(bytes int64) error) { b.take, b.taken = take, 0 }
+
+// Expect tells the length that is not expected to be exceeded, so that no more is taken
+// than that needs; 0 ends it.
+func (b *Buffer) Expect(size int64) { b.most = size }
+
+// Copy returns a buffer of its own with the content of b, within the same bounds. The
+// caller releases it.
+func (b *Buffer) Copy() (*Buffer, error) {
+	c := &Buffer{pool: b.pool, file: -1, take: b.take}
+	if err := c.Resize(b.Len()); err != nil {
+		return nil, err
+	}
+	copy(c.Bytes(), b.Bytes())
+	return c, nil
+}
+
+// Changed tells that the content was changed by somebody who has [Buffer.Bytes], so
+// that what was hashed before is forgotten.
+func (b *Buffer) Changed() { b.forgetHash(true) }
 
 // ask takes room for memory of need bytes in all.
 func (b *Buffer) ask(need int) error {
@@ -183,7 +206,7 @@ func (b *Buffer) Resize(size int64) error {
 		}
 		b.cut.Store(false)
 	}
-	if n < int(b.ahead.appended.Load()) || n == 0 {
+	if n < int(b.background.appended.Load()) || n == 0 {
 		b.forgetHash(n > 0)
 	}
 	if b.mem == nil || n+sealRoom > len(b.mem) {
@@ -203,8 +226,8 @@ func (b *Buffer) Resize(size int64) error {
 // grow replaces the memory by at least need bytes, keeping the content. A
 // buffer that outgrows its memory doubles, so that appending is linear.
 func (b *Buffer) grow(need int) error {
-	b.ahead.mu.Lock()
-	defer b.ahead.mu.Unlock()
+	b.background.mu.Lock()
+	defer b.background.mu.Unlock()
 	if b.mem != nil {
 		ahead := min(2*len(b.mem), need+maxGrowAhead)
 		if b.most > 0 {
@@ -300,8 +323,8 @@ func (b *Buffer) drop() {
 // Release wipes the content and gives the memory back. Releasing twice is
 // allowed; any other use after Release is not.
 func (b *Buffer) Release() {
-	b.ahead.mu.Lock()
-	defer b.ahead.mu.Unlock()
+	b.background.mu.Lock()
+	defer b.background.mu.Unlock()
 	b.drop()
 	b.own, b.size = false, 0
 	if b.take != nil && b.taken > 0 {

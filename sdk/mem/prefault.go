@@ -1,4 +1,4 @@
-package sdk
+package mem
 
 import (
 	"crypto/sha256"
@@ -11,25 +11,25 @@ const (
 	// hashStep is how much is hashed before somebody else may have the buffer, in
 	// bytes: a fraction of a millisecond.
 	hashStep = 256 << 10
-	// takeStep is how much memory is taken at a time, and takeAhead how far, in
-	// bytes. A quarter of what there is already is enough for less than that.
-	takeStep  = 2 << 20
-	takeAhead = 4 << 20
-	pageBytes = 4 << 10
+	// prefaultStep is how much memory is prefaulted at a time, and prefaultAhead how far
+	// ahead of the writer, in bytes. A quarter of what there is already is enough for less than that.
+	prefaultStep  = 2 << 20
+	prefaultAhead = 4 << 20
+	pageBytes     = 4 << 10
 )
 
-// ahead is work on a buffer that another processor does while content is
+// background is work on a buffer that another processor does while content is
 // appended: it takes memory for what comes next, which the kernel fills with zeros
 // first, and hashes what has come.
-type ahead struct {
+type background struct {
 	appended atomic.Int64 // bytes that came one after the other, from the first on
 	running  atomic.Bool
 
-	mu     sync.Mutex // held while the memory is used here, and by the owner while it is moved or taken away
-	sum    hash.Hash  // of the first summed bytes; nil = there is none
-	summed int
-	taken  int
-	off    bool // content is not appended, but changed in place
+	mu         sync.Mutex // held while the memory is used here, and by the owner while it is moved or taken away
+	sum        hash.Hash  // of the first summed bytes; nil = there is none
+	summed     int
+	prefaulted int
+	off        bool // content is not appended, but changed in place
 }
 
 // WriteAt writes p at off, and makes the buffer larger where needed. Content that
@@ -42,12 +42,12 @@ func (b *Buffer) WriteAt(p []byte, off int64) (n int, err error) {
 			return 0, err
 		}
 	}
-	if off < b.ahead.appended.Load() {
+	if off < b.background.appended.Load() {
 		b.forgetHash(true)
 	}
 	n = copy(b.mem[off:end], p)
-	if off == b.ahead.appended.Load() && !b.ahead.off {
-		if b.ahead.sum == nil {
+	if off == b.background.appended.Load() && !b.background.off {
+		if b.background.sum == nil {
 			b.startHash()
 		}
 		b.arrived(end)
@@ -57,30 +57,30 @@ func (b *Buffer) WriteAt(p []byte, off int64) (n int, err error) {
 
 // Hash returns the SHA-256 of the content. What was hashed already while it was
 // written is not hashed again.
-func (b *Buffer) Hash() Digest {
-	a := &b.ahead
+func (b *Buffer) Hash() [sha256.Size]byte {
+	a := &b.background
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.sum == nil {
-		return ComputeHash(b.Bytes())
+		return sha256.Sum256(b.Bytes())
 	}
 	_, _ = a.sum.Write(b.mem[a.summed:b.size]) // never fails
 	a.summed = b.size
 	a.appended.Store(int64(b.size))
-	return Digest(a.sum.Sum(nil))
+	return [sha256.Size]byte(a.sum.Sum(nil))
 }
 
 // startHash makes arrived hash, too. Content arrives from the first byte on.
 func (b *Buffer) startHash() {
-	b.ahead.mu.Lock()
-	defer b.ahead.mu.Unlock()
-	b.ahead.sum, b.ahead.summed = sha256.New(), 0
+	b.background.mu.Lock()
+	defer b.background.mu.Unlock()
+	b.background.sum, b.background.summed = sha256.New(), 0
 }
 
 // forgetHash ends hashing ahead, because what was hashed is about to change;
 // inPlace = content is not appended any more, so that it does not begin again.
 func (b *Buffer) forgetHash(inPlace bool) {
-	a := &b.ahead
+	a := &b.background
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.sum, a.summed, a.off = nil, 0, inPlace
@@ -89,30 +89,30 @@ func (b *Buffer) forgetHash(inPlace bool) {
 
 // arrived tells that the content up to end is there, and nothing behind it.
 func (b *Buffer) arrived(end int64) {
-	before := b.ahead.appended.Swap(end)
-	if end/hashStep != before/hashStep && b.own && !b.ahead.running.Swap(true) {
-		go b.workAhead()
+	before := b.background.appended.Swap(end)
+	if end/hashStep != before/hashStep && b.own && !b.background.running.Swap(true) {
+		go b.work()
 	}
 }
 
-func (b *Buffer) workAhead() {
-	for b.stepAhead() {
+func (b *Buffer) work() {
+	for b.workStep() {
 	}
 }
 
-// stepAhead does a small part of the work; false = there is none left. The next
+// workStep does a small part of the work; false = there is none left. The next
 // arrival begins anew.
-func (b *Buffer) stepAhead() bool {
-	a := &b.ahead
+func (b *Buffer) workStep() bool {
+	a := &b.background
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	come := int(a.appended.Load())
 	if b.own && !a.off {
-		a.taken = max(a.taken, come&^(takeStep-1))
-		if until := min(come+min(takeAhead, come/4), len(b.mem)) &^ (pageBytes - 1); a.taken < until {
-			next := min(a.taken+takeStep, until)
-			takeMemory(b.mem[a.taken:next])
-			a.taken = next
+		a.prefaulted = max(a.prefaulted, come&^(prefaultStep-1))
+		if until := min(come+min(prefaultAhead, come/4), len(b.mem)) &^ (pageBytes - 1); a.prefaulted < until {
+			next := min(a.prefaulted+prefaultStep, until)
+			prefault(b.mem[a.prefaulted:next])
+			a.prefaulted = next
 			return true
 		}
 		if a.sum != nil && come-a.summed >= hashStep {
