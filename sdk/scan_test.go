@@ -141,14 +141,14 @@ func FuzzClassify(f *testing.F) {
 	})
 }
 
-// What is lent to the network is not read once it was taken back.
-func TestLoanEnds(t *testing.T) {
-	l := &loan{pace: &pace{timer: time.NewTimer(time.Hour), patience: time.Hour}}
+// What net/http may read is not read any more once its lease has ended.
+func TestLeaseEnds(t *testing.T) {
+	l := &lease{pace: &pace{timer: time.NewTimer(time.Hour), patience: time.Hour}}
 	memory := []byte("ciphertext")
 	read := 0
 	l.read = func() { read++ }
-	lend := func() io.ReadCloser { return l.lend(func() io.Reader { return bytes.NewReader(memory) }, nil) }
-	first, body := lend(), lend()
+	again := func() io.ReadCloser { return l.body(func() io.Reader { return bytes.NewReader(memory) }, nil) }
+	first, body := again(), again()
 	if n, err := first.Read(make([]byte, 1)); n != 0 || err == nil {
 		t.Errorf("a body that was replaced reads %d bytes, %v", n, err)
 	}
@@ -159,15 +159,15 @@ func TestLoanEnds(t *testing.T) {
 	if _, err := io.ReadFull(body, got); err != nil || string(got) != "cipher" {
 		t.Errorf("%q, %v", got, err)
 	}
-	whole := lend()
+	whole := again()
 	if all, err := io.ReadAll(whole); err != nil || string(all) != "ciphertext" || read != 1 {
 		t.Errorf("%q, %v; told %d times that it was read", all, err, read)
 	}
 	if n, err := whole.Read(got); n != 0 || err == nil || read != 1 {
 		t.Errorf("after its end %q, %v; told %d times", got[:n], err, read)
 	}
-	body = lend()
-	l.takeBack()
+	body = again()
+	l.end()
 	copy(memory, "plaintext!")
 	if n, err := body.Read(got); n != 0 || err == nil {
 		t.Errorf("after the end %q, %v", got[:n], err)

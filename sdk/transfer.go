@@ -136,71 +136,12 @@ func whyEnded(ctx context.Context, err error) error {
 	return err
 }
 
-// errTakenBack is what net/http reads once its loan has ended; nobody sees it.
-var errTakenBack = errors.New("the request has ended")
-
-// loan lends ciphertext to net/http, which may go on reading a request body
-// after it has returned (see http.RoundTripper). The memory is about to hold
-// plaintext again, so the loan is taken back first: afterwards no read, and no
-// write to the network, touches it. Only the newest body may read.
-type loan struct {
-	mu     sync.Mutex
-	newest int    // body's number
-	read   func() // called when a body was read to its end, and will not be read again; must not wait; may be nil
-	pace   *pace
-	ended  bool
-}
-
-// lend returns a request body that reads what open returns while the loan lasts.
-// It hides every other method, so that the bytes are copied under the lock. The body
-// before is taken back first.
-func (l *loan) lend(open func() io.Reader, sent *meter) io.ReadCloser {
-	l.mu.Lock()
-	l.newest++
-	b := &lent{loan: l, number: l.newest, sent: sent}
-	l.mu.Unlock()
-	b.r = open()
-	return b
-}
-
-func (l *loan) takeBack() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.ended = true
-}
-
-type lent struct {
-	loan   *loan
-	number int
-	r      io.Reader
-	sent   *meter
-}
-
-func (b *lent) Read(p []byte) (int, error) {
-	l := b.loan
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.ended || b.number != l.newest {
-		return 0, errTakenBack
-	}
-	n, err := b.r.Read(p)
-	l.pace.advance(n, err != nil)
-	b.sent.add(n)
-	if err == io.EOF && l.read != nil {
-		l.newest++
-		l.read()
-	}
-	return n, err
-}
-
-func (b *lent) Close() error { return nil }
-
 // outgoing is a request body that can be produced again.
 type outgoing struct {
 	kind   string // content type
 	length int64
 	open   func() io.Reader
-	read   func() // see [loan]; may be nil
+	read   func() // see [lease]; may be nil
 
 	sent, received reporter // of the request's body, and of the answer's
 }
@@ -227,9 +168,9 @@ func (c *Client) transfer(ctx context.Context, method, target string, token Secr
 		req.Header[k] = v
 	}
 	if body.open != nil {
-		lent := &loan{pace: pace, read: body.read}
-		defer lent.takeBack()
-		open := func() io.ReadCloser { return lent.lend(body.open, newMeter(body.sent, body.length)) }
+		memory := &lease{pace: pace, read: body.read}
+		defer memory.end()
+		open := func() io.ReadCloser { return memory.body(body.open, newMeter(body.sent, body.length)) }
 		req.Body, req.ContentLength = open(), body.length
 		req.GetBody = func() (io.ReadCloser, error) { return open(), nil }
 		req.Header.Set("Content-Type", body.kind)
