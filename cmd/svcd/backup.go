@@ -55,7 +55,7 @@ first, unless the backup holds it. Every file is compared with its checksum.`,
 			if err := s.needData(); err != nil {
 				return err
 			}
-			m, err := service.Restore(cmd.Context(), args[0], s.data, s.masterKey())
+			m, err := service.Restore(cmd.Context(), args[0], s.cfg.DataDir, s.masterKey())
 			if err != nil {
 				return err
 			}

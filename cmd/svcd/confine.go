@@ -30,14 +30,14 @@ func (s *settings) confine(cfg service.Config) error {
 // limits are the files that a service opens once it is up: its data, also where a
 // link in it leads, and what others replace while it runs.
 func (s *settings) limits(cfg service.Config) confine.Limits {
-	limits := confine.Limits{Read: confine.System(), Write: []string{s.data}}
-	if s.blobs != "" && !strings.Contains(s.blobs, "://") {
-		limits.Write = append(limits.Write, s.blobs)
+	limits := confine.Limits{Read: confine.System(), Write: []string{s.cfg.DataDir}}
+	if s.cfg.Blobs != "" && !strings.Contains(s.cfg.Blobs, "://") {
+		limits.Write = append(limits.Write, s.cfg.Blobs)
 	}
-	entries, _ := os.ReadDir(s.data) // it is open already
+	entries, _ := os.ReadDir(s.cfg.DataDir) // it is open already
 	for _, e := range entries {
 		if e.Type()&fs.ModeSymlink != 0 {
-			limits.Write = append(limits.Write, filepath.Join(s.data, e.Name()))
+			limits.Write = append(limits.Write, filepath.Join(s.cfg.DataDir, e.Name()))
 		}
 	}
 	for _, file := range []string{cfg.TLSCert, cfg.TLSKey, cfg.MasterKey.File} {

@@ -42,7 +42,7 @@ func TestThreat19ConfinedServiceOpensOnlyItsOwn(t *testing.T) {
 }
 
 func actConfined(t *testing.T, dir string) {
-	s := &settings{data: filepath.Join(dir, "data"), blobs: filepath.Join(dir, "blobs")}
+	s := &settings{cfg: service.Config{DataDir: filepath.Join(dir, "data"), Blobs: filepath.Join(dir, "blobs")}}
 	cfg := service.Config{TLSCert: filepath.Join(dir, "tls/cert"), TLSKey: filepath.Join(dir, "tls/key")}
 	cfg.MasterKey.File = filepath.Join(dir, "keys/master.key")
 	for _, folder := range []string{"data", "blobs/tmp", "tls", "tls-store", "keys", "other", "elsewhere"} {
@@ -56,7 +56,7 @@ func actConfined(t *testing.T, dir string) {
 		return err
 	}
 	if err := errors.Join(write("tls/cert"), write("tls-store/key1"), write("tls-store/key2"), write("keys/master.key"), write("other/f"),
-		os.Symlink("../tls-store/key1", cfg.TLSKey), os.Symlink("../elsewhere", filepath.Join(s.data, "tlog"))); err != nil {
+		os.Symlink("../tls-store/key1", cfg.TLSKey), os.Symlink("../elsewhere", filepath.Join(s.cfg.DataDir, "tlog"))); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.confine(cfg); err != nil {

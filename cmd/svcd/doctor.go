@@ -70,10 +70,10 @@ func (s *settings) examine(ctx context.Context) []cli.Finding {
 	if err != nil {
 		return []cli.Finding{cli.Failed("settings", err.Error(), cmp.Or(ownfile.MendOf(err), "see svcd config and svcd serve --help"))}
 	}
-	list := []cli.Finding{s.checkSettings(), checkPlace("data directory", s.data, 0o700),
-		s.checkMasterKey(ctx), checkFiles(s.maxConnections), cli.CheckLockLimit(littleLocked, "enough for keys", "LimitMEMLOCK=1M in the unit, or ulimit -l 1024"), s.checkConfinement()}
-	if s.tlsCert != "" {
-		list = append(list, checkCertificate(s.tlsCert, s.tlsKey, time.Now()))
+	list := []cli.Finding{s.checkSettings(), checkPlace("data directory", s.cfg.DataDir, 0o700),
+		s.checkMasterKey(ctx), checkFiles(s.cfg.MaxConnections), cli.CheckLockLimit(littleLocked, "enough for keys", "LimitMEMLOCK=1M in the unit, or ulimit -l 1024"), s.checkConfinement()}
+	if s.cfg.TLSCert != "" {
+		list = append(list, checkCertificate(s.cfg.TLSCert, s.cfg.TLSKey, time.Now()))
 	}
 	if list[1].State == cli.StateFail || list[2].State == cli.StateFail {
 		return list // opening would make what is missing
@@ -105,7 +105,7 @@ func (s *settings) checkSettings() cli.Finding {
 func (s *settings) checkMasterKey(ctx context.Context) cli.Finding {
 	from := s.masterKey()
 	if from == (service.MasterKey{}) {
-		return checkPlace("master key", filepath.Join(s.data, vault.FileName), 0o600)
+		return checkPlace("master key", filepath.Join(s.cfg.DataDir, vault.FileName), 0o600)
 	}
 	if _, err := from.Read(ctx); err != nil {
 		return cli.Failed("master key", err.Error(), cmp.Or(ownfile.MendOf(err), "svcd needs it to start: without it no file can be read"))
@@ -247,7 +247,7 @@ const addressTimeout = 10 * time.Second
 
 // checkAddress asks the service over the address clients use.
 func (s *settings) checkAddress(ctx context.Context) cli.Finding {
-	url := strings.TrimRight(s.publicURL, "/")
+	url := strings.TrimRight(s.cfg.PublicURL, "/")
 	if url == "" {
 		return cli.Warned("address", "no --public-url: clients use the address listened on", "set it when clients are on other machines")
 	}

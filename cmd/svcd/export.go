@@ -66,8 +66,8 @@ serve meanwhile; on any error the service stays empty. After a kill start it aga
 it begins anew, or says that the import is complete.`,
 		Example: "  svcd import /backup/svcd.tar --data /srv/svcd --db postgres://svcd@db.example.org/svcd --blobs s3://svcd",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if _, err := os.Stat(filepath.Join(s.data, vault.FileName)); err != nil { // a new one would not fit
-				return usageError{fmt.Errorf("put master.key of the exported service into %s first, mode 0600: %w", s.data, err)}
+			if _, err := os.Stat(filepath.Join(s.cfg.DataDir, vault.FileName)); err != nil { // a new one would not fit
+				return usageError{fmt.Errorf("put master.key of the exported service into %s first, mode 0600: %w", s.cfg.DataDir, err)}
 			}
 			in := io.Reader(os.Stdin)
 			if args[0] != standardStream {

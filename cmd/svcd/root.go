@@ -113,10 +113,12 @@ func (s *settings) with(ctx context.Context, f func(*service.Service) error) err
 	if err := s.needTLS(); err != nil {
 		return err
 	}
-	if _, err := os.Stat(s.data); err != nil {
+	if _, err := os.Stat(s.cfg.DataDir); err != nil {
 		return fmt.Errorf("look at data directory: %w; svcd serve --data DIR makes one", err)
 	}
-	svc, err := service.Open(ctx, service.Config{DataDir: s.data, MasterKey: s.masterKey(), Database: s.database, Blobs: s.blobs, ContractID: s.contract})
+	cfg := s.cfg
+	cfg.MasterKey = s.masterKey()
+	svc, err := service.Open(ctx, cfg)
 	if err != nil {
 		return err
 	}
@@ -131,7 +133,7 @@ func (s *settings) run(f func(ctx context.Context, svc *service.Service, args []
 }
 
 func (s *settings) needData() error {
-	if s.data == "" {
+	if s.cfg.DataDir == "" {
 		return usageError{errors.New("no data directory: give --data DIR, set SVCD_DATA, or write data = \"DIR\" into the file that --config names")}
 	}
 	return nil

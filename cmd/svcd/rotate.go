@@ -81,7 +81,7 @@ func (s *settings) whereMasterKey() string {
 	if from.Command != "" {
 		return "what --master-key-command prints"
 	}
-	return cmp.Or(from.File, filepath.Join(s.data, vault.FileName))
+	return cmp.Or(from.File, filepath.Join(s.cfg.DataDir, vault.FileName))
 }
 
 // rotating replaces keys of the service, and says what comes next.

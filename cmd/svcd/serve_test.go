@@ -4,6 +4,8 @@ import (
 	"net"
 	"strings"
 	"testing"
+
+	"github.com/svcfs/svcfs/service"
 )
 
 func TestThreat9PlainHTTPForOthersIsRefused(t *testing.T) {
@@ -45,17 +47,17 @@ func TestThreat9StoresOfOtherMachinesNeedTLS(t *testing.T) {
 		}
 	}
 	for _, good := range []settings{
-		{database: "postgres://svcd@192.0.2.1/svcd?sslmode=verify-full"},
-		{database: "postgres://svcd@192.0.2.1/svcd?sslmode=require"},
-		{database: "postgres://svcd@127.0.0.1/svcd"},
-		{database: "postgres://svcd@/svcd?host=/run/postgresql"},
-		{blobs: "s3://files?endpoint=http://127.0.0.1:9000"},
-		{blobs: "s3://files"},
-		{blobs: "/srv/blobs"},
-		{database: "postgres://svcd@192.0.2.1/svcd", blobs: "s3://files?endpoint=http://192.0.2.1:9000", insecure: true},
+		{cfg: service.Config{Database: "postgres://svcd@192.0.2.1/svcd?sslmode=verify-full"}},
+		{cfg: service.Config{Database: "postgres://svcd@192.0.2.1/svcd?sslmode=require"}},
+		{cfg: service.Config{Database: "postgres://svcd@127.0.0.1/svcd"}},
+		{cfg: service.Config{Database: "postgres://svcd@/svcd?host=/run/postgresql"}},
+		{cfg: service.Config{Blobs: "s3://files?endpoint=http://127.0.0.1:9000"}},
+		{cfg: service.Config{Blobs: "s3://files"}},
+		{cfg: service.Config{Blobs: "/srv/blobs"}},
+		{cfg: service.Config{Database: "postgres://svcd@192.0.2.1/svcd", Blobs: "s3://files?endpoint=http://192.0.2.1:9000"}, insecure: true},
 	} {
 		if err := good.needTLS(); err != nil {
-			t.Errorf("%s %s: %v", good.database, good.blobs, err)
+			t.Errorf("%s %s: %v", good.cfg.Database, good.cfg.Blobs, err)
 		}
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/pelletier/go-toml/v2"
 	"github.com/spf13/cobra"
@@ -35,42 +34,20 @@ import (
 // upper case after SVCD_ is its environment variable, and its name a key of the
 // configuration file. Flag wins over environment, environment over file.
 type settings struct {
+	cfg service.Config // what is set as it is
+
 	file     string // the configuration file
-	data     string
 	keyFrom  string // command that prints the master key
-	database string
-	blobs    string
-	contract string
-	insecure bool // talk to other machines without TLS
+	insecure bool   // talk to other machines without TLS
 
 	listen         string
-	publicURL      string
-	maxFileBytes   int64
-	maxOpenBytes   int64
 	refs           string // of new files
-	gateway        string
-	requestRate    int
-	freeChanges    int
 	oidc           oidcSettings
-	tokenLifetime  time.Duration
 	fees           map[string]string // action to tokens
 	logLevel       string
 	logFormat      string
 	metricsListen  string
-	tlsCert        string
-	tlsKey         string
 	trustedProxies []string
-	maxConnections int
-	maxPerAddress  int
-	clientTimeout  time.Duration
-	destruction    time.Duration
-	memory         int64
-	witness        string
-	witnessKey     string
-
-	maxAccountBytes int64
-	maxGroupBytes   int64
-	reserveBytes    int64
 
 	effective []setting // after resolve
 	lookupEnv func(string) (string, bool)
@@ -108,50 +85,50 @@ func envName(flag string) string {
 // register adds the settings that every command has.
 func (s *settings) register(set *pflag.FlagSet) {
 	set.StringVar(&s.file, "config", "", "configuration file (TOML); every setting has also an environment variable, SVCD_DATA for --data")
-	set.StringVar(&s.data, "data", "", "data directory (required)")
+	set.StringVar(&s.cfg.DataDir, "data", "", "data directory (required)")
 	set.StringVar(&s.keyFrom, "master-key-command", "", "command that prints the master key, 32 bytes or base64 of them, run by /bin/sh "+
 		"(default: the systemd credential "+vault.FileName+" if there is one, else "+vault.FileName+" in the data directory, made at the first start)")
-	set.StringVar(&s.database, "db", "", "PostgreSQL database, postgres://USER@HOST/DATABASE; "+
+	set.StringVar(&s.cfg.Database, "db", "", "PostgreSQL database, postgres://USER@HOST/DATABASE; "+
 		"the password in PGPASSWORD or a PGPASSFILE (default: SQLite in the data directory)")
-	set.StringVar(&s.blobs, "blobs", "", "where ciphertext is kept: a directory, or s3://BUCKET[/PREFIX]?endpoint=URL&region=NAME&path-style=true; "+
+	set.StringVar(&s.cfg.Blobs, "blobs", "", "where ciphertext is kept: a directory, or s3://BUCKET[/PREFIX]?endpoint=URL&region=NAME&path-style=true; "+
 		"credentials in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or AWS_SHARED_CREDENTIALS_FILE (default: blobs in the data directory)")
 	set.BoolVar(&s.insecure, "insecure-http", false, "allow plain http, and connections to PostgreSQL and S3 without TLS, beyond this machine")
-	set.StringVar(&s.contract, "contract", service.DefaultContractID, "ledger contract id; account NAME is NAME.CONTRACT")
+	set.StringVar(&s.cfg.ContractID, "contract", service.DefaultContractID, "ledger contract id; account NAME is NAME.CONTRACT")
 }
 
 // registerServing adds the settings of a running service.
 func (s *settings) registerServing(set *pflag.FlagSet) {
 	set.StringVar(&s.listen, "listen", "127.0.0.1:8000", "address to listen on; port 0 takes a free one")
-	set.StringVar(&s.publicURL, "public-url", "", "address clients use (default: the address listened on)")
-	set.Int64Var(&s.maxFileBytes, "max-file-bytes", service.DefaultMaxFileBytes, "largest file accepted, in plaintext bytes")
-	set.Int64Var(&s.maxOpenBytes, "max-open-bytes", 0, fmt.Sprintf("most bytes of the uploads an account has begun and not finished; above it 429; "+
+	set.StringVar(&s.cfg.PublicURL, "public-url", "", "address clients use (default: the address listened on)")
+	set.Int64Var(&s.cfg.MaxFileBytes, "max-file-bytes", service.DefaultMaxFileBytes, "largest file accepted, in plaintext bytes")
+	set.Int64Var(&s.cfg.MaxOpenBytes, "max-open-bytes", 0, fmt.Sprintf("most bytes of the uploads an account has begun and not finished; above it 429; "+
 		"0 = %d GiB, or %d times --max-file-bytes if that is more", files.OpenBytes>>30, files.OpenFiles))
-	set.Int64Var(&s.maxAccountBytes, "max-account-bytes", 0, fmt.Sprintf("most bytes of ciphertext kept for one account, versions and unfinished uploads included; above it 507; "+
+	set.Int64Var(&s.cfg.MaxAccountBytes, "max-account-bytes", 0, fmt.Sprintf("most bytes of ciphertext kept for one account, versions and unfinished uploads included; above it 507; "+
 		"0 = 1/%d of the disk of --blobs, any number in a bucket; -1 = any number", files.QuotaShare))
-	set.Int64Var(&s.maxGroupBytes, "max-group-bytes", 0, "the same for one group")
-	set.Int64Var(&s.reserveBytes, "reserve-bytes", 0, fmt.Sprintf("bytes of the disks that uploads leave to reading, removing and administration; "+
+	set.Int64Var(&s.cfg.MaxGroupBytes, "max-group-bytes", 0, "the same for one group")
+	set.Int64Var(&s.cfg.ReserveBytes, "reserve-bytes", 0, fmt.Sprintf("bytes of the disks that uploads leave to reading, removing and administration; "+
 		"0 = %d GiB, or 1/%d of a smaller disk; -1 = nothing", space.MaxReserve>>30, space.ReserveShare))
 	set.StringVar(&s.refs, "refs", refsBafy, "references of new files: bafy.CONTRACT/fastfs.CONTRACT/…, "+
 		"which clients as old as SDK 1.0.3 accept, or plain without bafy.")
-	set.StringVar(&s.gateway, "gateway", "", "address like https://HOST/ipfs/ that has the bytes of legacy references, see svcd import-legacy --reference")
-	set.DurationVar(&s.tokenLifetime, "token-lifetime", service.DefaultTokenLifetime, "how long a session token is good, at most 24h")
+	set.StringVar(&s.cfg.Gateway, "gateway", "", "address like https://HOST/ipfs/ that has the bytes of legacy references, see svcd import-legacy --reference")
+	set.DurationVar(&s.cfg.TokenLifetime, "token-lifetime", service.DefaultTokenLifetime, "how long a session token is good, at most 24h")
 	set.StringToStringVar(&s.fees, "fees", nil, "prices in tokens by action, for example upload=0.039,retrieve=0.013; [fees] in the file")
 	set.StringVar(&s.logLevel, "log-level", "warn", "debug, info (every request), warn (and sign-ins), or error")
 	set.StringVar(&s.logFormat, "log-format", "text", "text or json")
 	set.StringVar(&s.metricsListen, "metrics-listen", "", "address for Prometheus on /metrics, for example 127.0.0.1:9000 (default: none)")
-	set.StringVar(&s.tlsCert, "tls-cert", "", "certificate chain (PEM); read again when it changes or on SIGHUP")
-	set.StringVar(&s.tlsKey, "tls-key", "", "private key of the certificate (PEM), mode 0600")
+	set.StringVar(&s.cfg.TLSCert, "tls-cert", "", "certificate chain (PEM); read again when it changes or on SIGHUP")
+	set.StringVar(&s.cfg.TLSKey, "tls-key", "", "private key of the certificate (PEM), mode 0600")
 	set.StringSliceVar(&s.trustedProxies, "trusted-proxy", nil, "networks (CIDR) whose X-Forwarded-For is believed, for rate limits and logs")
-	set.IntVar(&s.maxConnections, "max-connections", service.DefaultMaxConnections, "connections open at once; above it idle ones are closed")
-	set.IntVar(&s.maxPerAddress, "max-connections-per-address", 0, "of them, from one address that is no trusted proxy; 0 = an eighth of them")
-	set.Int64Var(&s.memory, "memory", 0, "most bytes of memory for bodies and answers of requests under way; 0 = a quarter of the machine's memory")
-	set.IntVar(&s.requestRate, "request-rate", service.DefaultRequestRate, "requests of one account per second, twice as many at once; above it 429; -1 = any number")
-	set.IntVar(&s.freeChanges, "free-changes", service.DefaultFreeChanges, "changes without a price (renames, join windows, roles, retention) of one account per day, UTC; "+
+	set.IntVar(&s.cfg.MaxConnections, "max-connections", service.DefaultMaxConnections, "connections open at once; above it idle ones are closed")
+	set.IntVar(&s.cfg.MaxPerAddress, "max-connections-per-address", 0, "of them, from one address that is no trusted proxy; 0 = an eighth of them")
+	set.Int64Var(&s.cfg.Memory, "memory", 0, "most bytes of memory for bodies and answers of requests under way; 0 = a quarter of the machine's memory")
+	set.IntVar(&s.cfg.RequestRate, "request-rate", service.DefaultRequestRate, "requests of one account per second, twice as many at once; above it 429; -1 = any number")
+	set.IntVar(&s.cfg.FreeChanges, "free-changes", service.DefaultFreeChanges, "changes without a price (renames, join windows, roles, retention) of one account per day, UTC; "+
 		"above it 429; -1 = any number")
-	set.StringVar(&s.witness, "witness", "", "address of a witness (c2sp.org/tlog-witness) without whose signature no checkpoint of the ledger is published, see svcd witness")
-	set.StringVar(&s.witnessKey, "witness-key", "", "verifier key of that witness, as it shows it: NAME+HASH+KEY")
-	set.DurationVar(&s.clientTimeout, "client-timeout", service.DefaultClientTimeout, "how long a client may stand still in the middle of a request or answer")
-	set.DurationVar(&s.destruction, "destruction-delay", service.DefaultDestructionDelay, "how long what would destroy many files waits, for the owner of the group to take it back; "+
+	set.StringVar(&s.cfg.Witness, "witness", "", "address of a witness (c2sp.org/tlog-witness) without whose signature no checkpoint of the ledger is published, see svcd witness")
+	set.StringVar(&s.cfg.WitnessKey, "witness-key", "", "verifier key of that witness, as it shows it: NAME+HASH+KEY")
+	set.DurationVar(&s.cfg.ClientTimeout, "client-timeout", service.DefaultClientTimeout, "how long a client may stand still in the middle of a request or answer")
+	set.DurationVar(&s.cfg.DestructionDelay, "destruction-delay", service.DefaultDestructionDelay, "how long what would destroy many files waits, for the owner of the group to take it back; "+
 		"0 = not at all")
 	s.oidc.register(set)
 }
@@ -325,7 +302,7 @@ func flat(v any) (string, error) {
 
 // needTLS refuses stores on other machines that are reached without TLS.
 func (s *settings) needTLS() error {
-	if err := errors.Join(store.CheckEncrypted(s.database), blob.CheckEncrypted(s.blobs)); err != nil && !s.insecure {
+	if err := errors.Join(store.CheckEncrypted(s.cfg.Database), blob.CheckEncrypted(s.cfg.Blobs)); err != nil && !s.insecure {
 		return usageError{fmt.Errorf("%w; --insecure-http allows it on a network that you trust", err)}
 	}
 	return nil
@@ -333,18 +310,15 @@ func (s *settings) needTLS() error {
 
 // serviceConfig checks the settings of a running service.
 func (s *settings) serviceConfig() (cfg service.Config, err error) {
-	cfg = service.Config{DataDir: s.data, MasterKey: s.masterKey(), Database: s.database, Blobs: s.blobs, PublicURL: s.publicURL, ContractID: s.contract, MaxFileBytes: s.maxFileBytes,
-		MaxOpenBytes: s.maxOpenBytes, MaxAccountBytes: s.maxAccountBytes, MaxGroupBytes: s.maxGroupBytes, ReserveBytes: s.reserveBytes,
-		Witness: s.witness, WitnessKey: s.witnessKey,
-		PlainRefs: s.refs == refsPlain, Gateway: s.gateway, TokenLifetime: s.tokenLifetime, TLSCert: s.tlsCert, TLSKey: s.tlsKey,
-		MaxConnections: s.maxConnections, MaxPerAddress: s.maxPerAddress, Memory: s.memory, ClientTimeout: s.clientTimeout, DestructionDelay: s.destruction, RequestRate: s.requestRate, FreeChanges: s.freeChanges}
+	cfg = s.cfg
+	cfg.MasterKey, cfg.PlainRefs = s.masterKey(), s.refs == refsPlain
 	if err := s.needData(); err != nil {
 		return cfg, err
 	}
 	if err := s.needTLS(); err != nil {
 		return cfg, err
 	}
-	if s.destruction == 0 {
+	if s.cfg.DestructionDelay == 0 {
 		cfg.DestructionDelay = -1 // none
 	}
 	if cfg.OIDC, err = s.oidc.config(); err != nil {
@@ -371,34 +345,34 @@ func (s *settings) serviceConfig() (cfg service.Config, err error) {
 	switch {
 	case s.refs != refsBafy && s.refs != refsPlain:
 		return cfg, usageError{fmt.Errorf("--refs %q: want %s or %s", s.refs, refsBafy, refsPlain)}
-	case (s.witness == "") != (s.witnessKey == ""):
+	case (s.cfg.Witness == "") != (s.cfg.WitnessKey == ""):
 		return cfg, usageError{errors.New("give --witness and --witness-key together")}
-	case (s.tlsCert == "") != (s.tlsKey == ""):
+	case (s.cfg.TLSCert == "") != (s.cfg.TLSKey == ""):
 		return cfg, usageError{errors.New("give --tls-cert and --tls-key together")}
-	case s.tokenLifetime <= 0 || s.tokenLifetime > service.DefaultTokenLifetime:
-		return cfg, usageError{fmt.Errorf("--token-lifetime %s: want more than 0 and at most 24h", s.tokenLifetime)}
-	case s.destruction < 0:
-		return cfg, usageError{fmt.Errorf("--destruction-delay %s: want 0 or more", s.destruction)}
-	case s.maxFileBytes <= 0 || s.maxConnections <= 0 || s.clientTimeout <= 0:
+	case s.cfg.TokenLifetime <= 0 || s.cfg.TokenLifetime > service.DefaultTokenLifetime:
+		return cfg, usageError{fmt.Errorf("--token-lifetime %s: want more than 0 and at most 24h", s.cfg.TokenLifetime)}
+	case s.cfg.DestructionDelay < 0:
+		return cfg, usageError{fmt.Errorf("--destruction-delay %s: want 0 or more", s.cfg.DestructionDelay)}
+	case s.cfg.MaxFileBytes <= 0 || s.cfg.MaxConnections <= 0 || s.cfg.ClientTimeout <= 0:
 		return cfg, usageError{errors.New("--max-file-bytes, --max-connections and --client-timeout must be above 0")}
 	}
-	if s.maxPerAddress < 0 || s.maxPerAddress > s.maxConnections {
-		return cfg, usageError{fmt.Errorf("--max-connections-per-address %d: want 0, or at most --max-connections: %d", s.maxPerAddress, s.maxConnections)}
+	if s.cfg.MaxPerAddress < 0 || s.cfg.MaxPerAddress > s.cfg.MaxConnections {
+		return cfg, usageError{fmt.Errorf("--max-connections-per-address %d: want 0, or at most --max-connections: %d", s.cfg.MaxPerAddress, s.cfg.MaxConnections)}
 	}
-	if s.memory < 0 || s.memory > 0 && s.memory < service.MinMemory {
-		return cfg, usageError{fmt.Errorf("--memory %d: want 0, or at least %d bytes", s.memory, service.MinMemory)}
+	if s.cfg.Memory < 0 || s.cfg.Memory > 0 && s.cfg.Memory < service.MinMemory {
+		return cfg, usageError{fmt.Errorf("--memory %d: want 0, or at least %d bytes", s.cfg.Memory, service.MinMemory)}
 	}
-	if s.maxOpenBytes < 0 || s.maxOpenBytes > 0 && s.maxOpenBytes < s.maxFileBytes+format.Overhead {
-		return cfg, usageError{fmt.Errorf("--max-open-bytes %d: want 0, or at least one file of --max-file-bytes, encrypted: %d", s.maxOpenBytes, s.maxFileBytes+format.Overhead)}
+	if s.cfg.MaxOpenBytes < 0 || s.cfg.MaxOpenBytes > 0 && s.cfg.MaxOpenBytes < s.cfg.MaxFileBytes+format.Overhead {
+		return cfg, usageError{fmt.Errorf("--max-open-bytes %d: want 0, or at least one file of --max-file-bytes, encrypted: %d", s.cfg.MaxOpenBytes, s.cfg.MaxFileBytes+format.Overhead)}
 	}
 	return cfg, s.checkPublicURL()
 }
 
 func (s *settings) checkPublicURL() error {
-	if s.publicURL == "" {
+	if s.cfg.PublicURL == "" {
 		return nil
 	}
-	u, err := url.Parse(s.publicURL)
+	u, err := url.Parse(s.cfg.PublicURL)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
 		return usageError{errors.New("--public-url: want http://HOST or https://HOST")}
 	}

@@ -32,7 +32,7 @@ checkpoint of each log: whoever loses them begins a new witness.`,
 			if len(logs) == 0 {
 				return usageError{errors.New("no log to witness: give --log KEY, as https://HOST/tlog/key shows it")}
 			}
-			w, err := witness.Open(s.data, name, logs)
+			w, err := witness.Open(s.cfg.DataDir, name, logs)
 			if err != nil {
 				return err
 			}

@@ -84,109 +84,83 @@ func (h hints) ofService(err error) string {
 	if !errors.As(err, &refused) {
 		return ""
 	}
-	group := groupOf(err)
-	hint := cmp.Or(ofKey(err), h.ofCode(refused, group), h.ofKind(refused.Kind, group))
+	if hint := ofKey(refused); hint != "" {
+		return hint
+	}
+	hint := hintsOfCodes()[refused.Code]
+	if hint == "" && h.service.AccountPage != "" {
+		hint = hintsOfHosted()[refused.Kind]
+	}
+	hint = cmp.Or(hint, hintsOfKinds()[refused.Kind])
 	if errors.Is(err, sdk.ErrSignIn) && refused.Kind == sdk.KindNotFound {
 		hint = "Give the whole account id, such as NAME.svc.testnet. " + hint
 	}
-	return hint
+	name, _, _ := strings.Cut(string(h.account), ".")
+	return strings.NewReplacer("{group}", groupOf(err), "{account}", string(h.account), "{name}", name, "{service}", h.service.MCPURL, "{page}", h.service.AccountPage).Replace(hint)
 }
 
 // ofKey is about an API key that could not be read.
-func ofKey(err error) string {
+func ofKey(err *sdk.Error) string {
 	switch {
 	case errors.Is(err, apikey.ErrDamaged):
 		return "Remove it and log in again."
 	case errors.As(err, new(*exec.ExitError)):
 		return "Run the command by itself to see why."
+	case err.Code == wire.CodeInvalidKey && err.Kind == sdk.KindInvalid: // nothing was sent
+		return "A key is one word that begins with svc_sk_."
 	}
 	return ownfile.MendOf(err)
 }
 
-// ofCode is about what was refused in particular.
-func (h hints) ofCode(refused *sdk.Error, group string) string {
-	name, _, _ := strings.Cut(string(h.account), ".")
-	switch refused.Code {
-	case wire.CodeReadOnly:
-		return "Ask the owner of the group to make " + string(h.account) + " a writer with: svcfs group add " + group + " " + string(h.account) + " --role writer."
-	case wire.CodeDisabled:
-		return "Ask the operator of the service why; the account is used again after: svcd account enable " + name + "."
-	case wire.CodeGroupNotFound:
-		return "See the groups of this account with: svcfs ls (the GROUP comes before other arguments)"
-	case wire.CodeFileNotFound:
-		return "See what there is with: svcfs ls " + group
-	case wire.CodeOwnerOnly:
-		return "Only the owner of the group may do that: svcfs group list names the owner."
-	case wire.CodeUploaderOnly:
-		return "Only the account that uploaded it, while it is a writer, and the owner of the group may do that: ask one of them."
-	case wire.CodeHistory:
-		return "Show this to the operator and to other members. If an old backup was restored honestly: svcfs accept-rollback."
-	case wire.CodeReceipt:
-		return "See whether it is there with: svcfs ls " + group + ". If not, put it again; svcfs put --update sends nothing that is there. Then tell the operator of the service."
-	case wire.CodeLogKey:
-		return "Ask the operator why. If this is a new service at the address of an old one: svcfs accept-rollback --forget-key."
-	case wire.CodeAddress:
-		return "Correct the address, for example --url https://files.example.org; plain http to another machine needs --insecure-http."
-	case wire.CodeVerifierKey:
-		return "Ask the operator, or who runs the witness, for the whole key: it is one line, NAME+HASH+KEY."
-	case wire.CodeState:
-		return "Put the file right, or remove it: then the service is trusted anew."
-	case wire.CodeAuthRequired:
-		return "A key begins with svc_sk_ and is shown once, when the account is made: set " + envKey + ", or give --api-key-file or --api-key-command."
-	case wire.CodeInvalidKey:
-		if refused.Kind == sdk.KindInvalid { // nothing was sent
-			return "A key is one word that begins with svc_sk_."
-		}
+// hintsOfCodes are about what was refused in particular.
+func hintsOfCodes() map[string]string {
+	return map[string]string{
+		wire.CodeReadOnly:      "Ask the owner of the group to make {account} a writer with: svcfs group add {group} {account} --role writer.",
+		wire.CodeDisabled:      "Ask the operator of the service why; the account is used again after: svcd account enable {name}.",
+		wire.CodeGroupNotFound: "See the groups of this account with: svcfs ls (the GROUP comes before other arguments)",
+		wire.CodeFileNotFound:  "See what there is with: svcfs ls {group}",
+		wire.CodeOwnerOnly:     "Only the owner of the group may do that: svcfs group list names the owner.",
+		wire.CodeUploaderOnly:  "Only the account that uploaded it, while it is a writer, and the owner of the group may do that: ask one of them.",
+		wire.CodeHistory:       "Show this to the operator and to other members. If an old backup was restored honestly: svcfs accept-rollback.",
+		wire.CodeReceipt:       "See whether it is there with: svcfs ls {group}. If not, put it again; svcfs put --update sends nothing that is there. Then tell the operator of the service.",
+		wire.CodeLogKey:        "Ask the operator why. If this is a new service at the address of an old one: svcfs accept-rollback --forget-key.",
+		wire.CodeAddress:       "Correct the address, for example --url https://files.example.org; plain http to another machine needs --insecure-http.",
+		wire.CodeVerifierKey:   "Ask the operator, or who runs the witness, for the whole key: it is one line, NAME+HASH+KEY.",
+		wire.CodeState:         "Put the file right, or remove it: then the service is trusted anew.",
+		wire.CodeAuthRequired:  "A key begins with svc_sk_ and is shown once, when the account is made: set SVC_API_KEY, or give --api-key-file or --api-key-command.",
 	}
-	return ""
 }
 
-// ofKind is what the specification suggests for a class of errors (section 7.1).
-func (h hints) ofKind(kind sdk.Kind, group string) string {
-	switch page := h.service.AccountPage; {
-	case page == "":
-	case kind == sdk.KindNotFound:
-		return "Check the account, group and file names; an account is made at " + page + "."
-	case kind == sdk.KindInsufficient:
-		return "Deposit native tokens into " + string(h.account) + ", at " + page + " under Manage Account."
-	case kind == sdk.KindUnauthenticated:
-		return "Check the account id and the API key; a lost key is replaced at " + page + " under Manage Account."
+// hintsOfKinds are what the specification suggests for classes of errors (section
+// 7.1), at a service of one's own.
+func hintsOfKinds() map[sdk.Kind]string {
+	return map[sdk.Kind]string{
+		sdk.KindAudience:        "Refresh the session token; if that does not help, the MCP address is not the one the service issues tokens for.",
+		sdk.KindNotFound:        "Check the account, group and file names; an account is created with: svcd account create NAME.",
+		sdk.KindNotAuthorized:   "Ask the owner of the group to add {account} with: svcfs group add {group} {account}.",
+		sdk.KindInsufficient:    "Deposit native tokens, on a self-hosted service with: svcd account fund NAME AMOUNT.",
+		sdk.KindUnauthenticated: "Check the account id and the API key; a lost key is replaced with: svcd account rotate-key NAME.",
+		sdk.KindUnavailable:     "Check the network and that the service runs at {service}.",
+		sdk.KindTimeout:         "The service at {service} does not answer in time; try again.",
+		sdk.KindRateLimited:     "Wait a little and try again.",
+		sdk.KindUnsupported:     "See what the service at {service} offers with: svcfs doctor.",
+		sdk.KindConflict:        "Look at the present state with: svcfs group members {group}, or svcfs ls {group}.",
+		sdk.KindTooLarge:        "Split the file, or ask the operator for a larger limit.",
+		sdk.KindInvalid:         "Correct what the message names, and see the limits of the service with: svcfs doctor.",
+		sdk.KindDeleted:         "The key was destroyed; the file cannot be read again.",
+		sdk.KindStorageFull:     "Remove files or old versions, or ask the operator of the service for room.",
+		sdk.KindPending:         "The owner of the group can take it back with: svcfs group keep {group}.",
+		sdk.KindCorrupt:         "Nothing of it was used; tell the operator of the service.",
 	}
-	switch kind {
-	case sdk.KindAudience:
-		return "Refresh the session token; if that does not help, the MCP address is not the one the service issues tokens for."
-	case sdk.KindNotFound:
-		return "Check the account, group and file names; an account is created with: svcd account create NAME."
-	case sdk.KindNotAuthorized:
-		return "Ask the owner of the group to add " + string(h.account) + " with: svcfs group add " + group + " " + string(h.account) + "."
-	case sdk.KindInsufficient:
-		return "Deposit native tokens, on a self-hosted service with: svcd account fund NAME AMOUNT."
-	case sdk.KindUnauthenticated:
-		return "Check the account id and the API key; a lost key is replaced with: svcd account rotate-key NAME."
-	case sdk.KindUnavailable:
-		return "Check the network and that the service runs at " + h.service.MCPURL + "."
-	case sdk.KindTimeout:
-		return "The service at " + h.service.MCPURL + " does not answer in time; try again."
-	case sdk.KindRateLimited:
-		return "Wait a little and try again."
-	case sdk.KindUnsupported:
-		return "See what the service at " + h.service.MCPURL + " offers with: svcfs doctor."
-	case sdk.KindConflict:
-		return "Look at the present state with: svcfs group members " + group + ", or svcfs ls " + group + "."
-	case sdk.KindTooLarge:
-		return "Split the file, or ask the operator for a larger limit."
-	case sdk.KindInvalid:
-		return "Correct what the message names, and see the limits of the service with: svcfs doctor."
-	case sdk.KindDeleted:
-		return "The key was destroyed; the file cannot be read again."
-	case sdk.KindStorageFull:
-		return "Remove files or old versions, or ask the operator of the service for room."
-	case sdk.KindPending:
-		return "The owner of the group can take it back with: svcfs group keep " + group + "."
-	case sdk.KindCorrupt:
-		return "Nothing of it was used; tell the operator of the service."
+}
+
+// hintsOfHosted are those that differ at the hosted service.
+func hintsOfHosted() map[sdk.Kind]string {
+	return map[sdk.Kind]string{
+		sdk.KindNotFound:        "Check the account, group and file names; an account is made at {page}.",
+		sdk.KindInsufficient:    "Deposit native tokens into {account}, at {page} under Manage Account.",
+		sdk.KindUnauthenticated: "Check the account id and the API key; a lost key is replaced at {page} under Manage Account.",
 	}
-	return ""
 }
 
 // ofMount is ofService for the errors that a mount records.
