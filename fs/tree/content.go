@@ -121,7 +121,7 @@ func (t *Tree) mistake(text string) {
 // recorded, and nobody was told so: an interrupted close, or pages of a mapping
 // that came late. Needs content.mu.
 func (f *File) isLeftover() bool {
-	return f.opens == 0 && f.is(stateChanged) && !f.scratch.Load() && (f.stage.failed == nil || f.stage.failed.Class == ClassInterrupted)
+	return f.opens == 0 && (f.is(stateChanged) || f.is(stateSending)) && !f.scratch.Load() && (f.stage.failed == nil || f.stage.failed.Class == ClassInterrupted)
 }
 
 // quiet waits until the file is not being sealed and returns its stage, or nil,

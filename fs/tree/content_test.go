@@ -2,6 +2,7 @@ package tree
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"log/slog"
 	"strings"
@@ -120,4 +121,24 @@ func TestOtherStepsOfContentAreMistakes(t *testing.T) {
 		}
 	}()
 	f.move(stateCopied)
+}
+
+// W2: a program that is killed while it closes a file gives its handle up before the
+// close has ended. Nobody is told of the failure, so the file is saved all the same.
+func TestW2KilledInTheMiddleOfAClose(t *testing.T) {
+	w := team()
+	m := mount(t, w, alice)
+	h := m.create("/team/f")
+	m.write(h, "content", 0)
+	goOn := w.Stall("upload")
+	ctx, kill := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- h.Flush(ctx) }()
+	treetest.Eventually(t, "it is being sent", func() bool { return h.File().is(stateSending) })
+	h.Release()
+	kill()
+	wantClass(t, <-ended, ClassInterrupted)
+	goOn()
+	treetest.Eventually(t, "it is saved", func() bool { return len(m.Pending()) == 0 })
+	m.wantCharges(0, 1)
 }

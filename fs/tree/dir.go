@@ -466,7 +466,7 @@ func (d *Dir) Fsync(ctx context.Context) error {
 	}
 	d.t.mu.RUnlock()
 	for _, f := range files {
-		if !f.is(stateWaiting) {
+		if empty := f.Attr().Size == 0; !f.is(stateWaiting) && !(empty && f.is(stateSending)) {
 			continue
 		}
 		if err := f.commit(ctx, commitNow); err != nil {
