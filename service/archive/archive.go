@@ -121,22 +121,20 @@ type blobRow struct {
 // livingBlobs lists the blobs of files that can be retrieved and of uploads under
 // way, without those of legacy references whose bytes are elsewhere.
 func livingBlobs(ctx context.Context, tx *store.Tx) (list []blobRow, err error) {
-	rows, err := tx.QueryContext(ctx, `SELECT blob_id, blob_sum FROM files WHERE deleted_ns IS NULL AND blob_id <> ref
-		UNION ALL SELECT blob_id, blob_sum FROM uploads WHERE blob_id IS NOT NULL ORDER BY 1`)
-	if err != nil {
-		return nil, fmt.Errorf("list blobs: %w", err)
-	}
-	defer rows.Close()
-	for rows.Next() {
+	for rows, err := range tx.Rows(ctx, `SELECT blob_id, blob_sum FROM files WHERE deleted_ns IS NULL AND blob_id <> ref
+		UNION ALL SELECT blob_id, blob_sum FROM uploads WHERE blob_id IS NOT NULL ORDER BY 1`) {
 		var r blobRow
 		var sum []byte
-		if err := rows.Scan(&r.id, &sum); err != nil {
+		if err == nil {
+			err = rows.Scan(&r.id, &sum)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("list blobs: %w", err)
 		}
 		copy(r.sum[:], sum)
 		list = append(list, r)
 	}
-	return list, rows.Err()
+	return list, nil
 }
 
 // ledgerRoot returns the hash of the last record, "" for an empty ledger.

@@ -320,16 +320,14 @@ type Listed struct {
 // List returns all accounts by id.
 func (a *Accounts) List(ctx context.Context) (list []Listed, err error) {
 	err = a.store.Read(ctx, func(tx *store.Tx) error {
-		rows, err := tx.QueryContext(ctx, `SELECT id, balance, COALESCE(bytes, 0), disabled_ns IS NOT NULL FROM accounts
-			LEFT JOIN stored_bytes ON kind = 'account' AND name = id ORDER BY id`)
-		if err != nil {
-			return fmt.Errorf("list accounts: %w", err)
-		}
-		defer rows.Close()
-		for rows.Next() {
+		for rows, err := range tx.Rows(ctx, `SELECT id, balance, COALESCE(bytes, 0), disabled_ns IS NOT NULL FROM accounts
+			LEFT JOIN stored_bytes ON kind = 'account' AND name = id ORDER BY id`) {
 			var l Listed
 			var balance string
-			if err := rows.Scan(&l.AccountID, &balance, &l.Bytes, &l.Disabled); err != nil {
+			if err == nil {
+				err = rows.Scan(&l.AccountID, &balance, &l.Bytes, &l.Disabled)
+			}
+			if err != nil {
 				return fmt.Errorf("list accounts: %w", err)
 			}
 			if l.Balance, err = wire.ParseAmount(balance); err != nil {
@@ -337,7 +335,7 @@ func (a *Accounts) List(ctx context.Context) (list []Listed, err error) {
 			}
 			list = append(list, l)
 		}
-		return rows.Err()
+		return nil
 	})
 	return list, err
 }

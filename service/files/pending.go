@@ -95,22 +95,20 @@ type Waiting struct {
 // Waiting lists what waits, by group and time.
 func (f *Files) Waiting(ctx context.Context) (list []Waiting, err error) {
 	err = f.store.Read(ctx, func(tx *store.Tx) error {
-		rows, err := tx.QueryContext(ctx, `SELECT p.group_id, p.ref, f.filename, 0, p.due_ns FROM pending_deletions p JOIN files f ON f.ref = p.ref
-			UNION ALL SELECT id, '', '', pending_retention, pending_retention_ns FROM groups WHERE pending_retention_ns IS NOT NULL ORDER BY 1, 5, 2`)
-		if err != nil {
-			return fmt.Errorf("list what waits: %w", err)
-		}
-		defer rows.Close()
-		for rows.Next() {
+		for rows, err := range tx.Rows(ctx, `SELECT p.group_id, p.ref, f.filename, 0, p.due_ns FROM pending_deletions p JOIN files f ON f.ref = p.ref
+			UNION ALL SELECT id, '', '', pending_retention, pending_retention_ns FROM groups WHERE pending_retention_ns IS NOT NULL ORDER BY 1, 5, 2`) {
 			var w Waiting
 			var dueNS int64
-			if err := rows.Scan(&w.Group, &w.Ref, &w.Name, &w.Days, &dueNS); err != nil {
+			if err == nil {
+				err = rows.Scan(&w.Group, &w.Ref, &w.Name, &w.Days, &dueNS)
+			}
+			if err != nil {
 				return fmt.Errorf("list what waits: %w", err)
 			}
 			w.Due = time.Unix(0, dueNS)
 			list = append(list, w)
 		}
-		return rows.Err()
+		return nil
 	})
 	return list, err
 }
@@ -144,20 +142,9 @@ func (f *Files) beginRetention(ctx context.Context, tx *store.Tx, now time.Time)
 	return nil
 }
 
-func dueWindows(ctx context.Context, tx *store.Tx, now time.Time) (list []groups.Group, err error) {
-	rows, err := tx.QueryContext(ctx, "SELECT id, owner, pending_retention FROM groups WHERE pending_retention_ns <= ? ORDER BY id", now.UnixNano())
-	if err != nil {
-		return nil, fmt.Errorf("list retention windows that wait: %w", err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var g groups.Group
-		if err := rows.Scan(&g.ID, &g.Owner, &g.PendingDays); err != nil {
-			return nil, fmt.Errorf("list retention windows that wait: %w", err)
-		}
-		list = append(list, g)
-	}
-	return list, rows.Err()
+func dueWindows(ctx context.Context, tx *store.Tx, now time.Time) ([]groups.Group, error) {
+	return store.List(ctx, tx, "list retention windows that wait", func(g *groups.Group) []any { return []any{&g.ID, &g.Owner, &g.PendingDays} },
+		"SELECT id, owner, pending_retention FROM groups WHERE pending_retention_ns <= ? ORDER BY id", now.UnixNano())
 }
 
 // pending is a deletion whose time has come.
@@ -191,18 +178,7 @@ func (f *Files) deleteDue(ctx context.Context, tx *store.Tx, now time.Time, limi
 	return shredded, len(due) == limit, nil
 }
 
-func dueDeletions(ctx context.Context, tx *store.Tx, now time.Time, limit int) (list []pending, err error) {
-	rows, err := tx.QueryContext(ctx, "SELECT group_id, ref, account FROM pending_deletions WHERE due_ns <= ? ORDER BY due_ns, ref LIMIT ?", now.UnixNano(), limit)
-	if err != nil {
-		return nil, fmt.Errorf("list deletions that wait: %w", err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var p pending
-		if err := rows.Scan(&p.group, &p.ref, &p.account); err != nil {
-			return nil, fmt.Errorf("list deletions that wait: %w", err)
-		}
-		list = append(list, p)
-	}
-	return list, rows.Err()
+func dueDeletions(ctx context.Context, tx *store.Tx, now time.Time, limit int) ([]pending, error) {
+	return store.List(ctx, tx, "list deletions that wait", func(p *pending) []any { return []any{&p.group, &p.ref, &p.account} },
+		"SELECT group_id, ref, account FROM pending_deletions WHERE due_ns <= ? ORDER BY due_ns, ref LIMIT ?", now.UnixNano(), limit)
 }

@@ -89,25 +89,23 @@ func (f *Files) Storage(ctx context.Context, account string, req wire.GroupReque
 // differs.
 func (f *Files) CheckStored(ctx context.Context, report func(what string, err error)) error {
 	return f.store.Read(ctx, func(tx *store.Tx) error {
-		rows, err := tx.QueryContext(ctx, `SELECT kind, name, CAST(sum(counted) AS BIGINT), CAST(sum(kept) AS BIGINT) FROM (
+		for rows, err := range tx.Rows(ctx, `SELECT kind, name, CAST(sum(counted) AS BIGINT), CAST(sum(kept) AS BIGINT) FROM (
 			SELECT kind, name, bytes AS counted, 0 AS kept FROM stored_bytes
 			UNION ALL SELECT 'account', uploader, 0, blob_size FROM files WHERE deleted_ns IS NULL AND blob_id <> ref
 			UNION ALL SELECT 'group', group_id, 0, blob_size FROM files WHERE deleted_ns IS NULL AND blob_id <> ref
 			UNION ALL SELECT 'account', account, 0, blob_size FROM uploads WHERE blob_id IS NOT NULL
 			UNION ALL SELECT 'group', group_id, 0, blob_size FROM uploads WHERE blob_id IS NOT NULL
-			) compared GROUP BY kind, name HAVING sum(counted) <> sum(kept) ORDER BY kind, name`)
-		if err != nil {
-			return fmt.Errorf("compare stored bytes: %w", err)
-		}
-		defer rows.Close()
-		for rows.Next() {
+			) compared GROUP BY kind, name HAVING sum(counted) <> sum(kept) ORDER BY kind, name`) {
 			var kind, name string
 			var counted, kept int64
-			if err := rows.Scan(&kind, &name, &counted, &kept); err != nil {
+			if err == nil {
+				err = rows.Scan(&kind, &name, &counted, &kept)
+			}
+			if err != nil {
 				return fmt.Errorf("compare stored bytes: %w", err)
 			}
 			report(kind+" "+name, fmt.Errorf("%d bytes are counted, %d are kept", counted, kept))
 		}
-		return rows.Err()
+		return nil
 	})
 }

@@ -62,21 +62,9 @@ type window struct {
 	days  int64
 }
 
-func windows(ctx context.Context, tx *store.Tx, group string) (list []window, err error) {
-	rows, err := tx.QueryContext(ctx, `SELECT id, retention_days FROM groups WHERE retention_days IS NOT NULL AND retention_days <= ? AND (id = ? OR ? = '')
-		ORDER BY id`, maxRetentionDays, group, group)
-	if err != nil {
-		return nil, fmt.Errorf("list retention windows: %w", err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var w window
-		if err := rows.Scan(&w.group, &w.days); err != nil {
-			return nil, fmt.Errorf("list retention windows: %w", err)
-		}
-		list = append(list, w)
-	}
-	return list, rows.Err()
+func windows(ctx context.Context, tx *store.Tx, group string) ([]window, error) {
+	return store.List(ctx, tx, "list retention windows", func(w *window) []any { return []any{&w.group, &w.days} },
+		`SELECT id, retention_days FROM groups WHERE retention_days IS NOT NULL AND retention_days <= ? AND (id = ? OR ? = '') ORDER BY id`, maxRetentionDays, group, group)
 }
 
 // victim is an expired file with what shredding needs.
@@ -95,20 +83,18 @@ func (w window) expired(ctx context.Context, tx *store.Tx, now time.Time, limit 
 		query += " LIMIT ?"
 		args = append(args, limit)
 	}
-	rows, err := tx.QueryContext(ctx, query, args...)
-	if err != nil {
-		return nil, fmt.Errorf("list expired files: %w", err)
-	}
-	defer rows.Close()
-	for rows.Next() {
+	for rows, err := range tx.Rows(ctx, query, args...) {
 		v := victim{Expired: Expired{Group: w.group}, target: target{group: w.group}}
-		if err := rows.Scan(append(v.fields(), &v.TxID)...); err != nil {
+		if err == nil {
+			err = rows.Scan(append(v.fields(), &v.TxID)...)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("list expired files: %w", err)
 		}
 		v.Ref, v.Name, v.Age = v.ref, v.name, now.Sub(time.Unix(0, v.timeNS))
 		list = append(list, v)
 	}
-	return list, rows.Err()
+	return list, nil
 }
 
 // RemoveExpired deletes the files that are older than their groups keep files,

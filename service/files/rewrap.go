@@ -51,20 +51,10 @@ func (f *Files) Rewrap(ctx context.Context) (changed, bad int, err error) {
 	return changed, bad, nil
 }
 
-func wrappedRows(ctx context.Context, tx *store.Tx, page store.Query, after string) (list []wrappedRow, err error) {
-	rows, err := tx.QueryContext(ctx, page, after, rewrapRows)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var r wrappedRow
-		if err := rows.Scan(&r.place, &r.keyID, &r.binding.Group, &r.binding.Ref, &r.binding.Version, &r.wrapped); err != nil {
-			return nil, err
-		}
-		list = append(list, r)
-	}
-	return list, rows.Err()
+func wrappedRows(ctx context.Context, tx *store.Tx, page store.Query, after string) ([]wrappedRow, error) {
+	return store.List(ctx, tx, "read wrapped keys", func(r *wrappedRow) []any {
+		return []any{&r.place, &r.keyID, &r.binding.Group, &r.binding.Ref, &r.binding.Version, &r.wrapped}
+	}, page, after, rewrapRows)
 }
 
 func (f *Files) rewrapPage(ctx context.Context, tx *store.Tx, rows []wrappedRow) (changed, bad int, err error) {

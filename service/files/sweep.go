@@ -46,21 +46,19 @@ func deleteUploads(ctx context.Context, tx *store.Tx, now time.Time) (blobs []st
 	if err := destroyKeys(ctx, tx, "SELECT key_id FROM uploads WHERE expires_ns < ?", now.UnixNano()); err != nil {
 		return nil, err
 	}
-	rows, err := tx.QueryContext(ctx, "DELETE FROM uploads WHERE expires_ns < ? RETURNING COALESCE(blob_id, '')", now.UnixNano())
-	if err != nil {
-		return nil, fmt.Errorf("delete expired uploads: %w", err)
-	}
-	defer rows.Close()
-	for rows.Next() {
+	for rows, err := range tx.Rows(ctx, "DELETE FROM uploads WHERE expires_ns < ? RETURNING COALESCE(blob_id, '')", now.UnixNano()) {
 		var id string
-		if err := rows.Scan(&id); err != nil {
+		if err == nil {
+			err = rows.Scan(&id)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("delete expired uploads: %w", err)
 		}
 		if id != "" {
 			blobs = append(blobs, id)
 		}
 	}
-	return blobs, rows.Err()
+	return blobs, nil
 }
 
 func (f *Files) isOwned(ctx context.Context, blobID string) (owned bool, err error) {

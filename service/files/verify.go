@@ -21,22 +21,20 @@ func (f *Files) Verify(ctx context.Context, readData bool, report func(ref strin
 	}
 	var all []row
 	err = f.store.Read(ctx, func(tx *store.Tx) error {
-		rows, err := tx.QueryContext(ctx, `SELECT ref, group_id, blob_id, blob_size, blob_sum, key_version, wrapped_key
-			FROM files LEFT JOIN file_keys ON file_keys.id = files.key_id WHERE deleted_ns IS NULL ORDER BY seq`)
-		if err != nil {
-			return fmt.Errorf("list files: %w", err)
-		}
-		defer rows.Close()
-		for rows.Next() {
+		for rows, err := range tx.Rows(ctx, `SELECT ref, group_id, blob_id, blob_size, blob_sum, key_version, wrapped_key
+			FROM files LEFT JOIN file_keys ON file_keys.id = files.key_id WHERE deleted_ns IS NULL ORDER BY seq`) {
 			var r row
 			var sum []byte
-			if err := rows.Scan(&r.ref, &r.group, &r.blob.ID, &r.blob.Size, &sum, &r.keyVersion, &r.wrapped); err != nil {
+			if err == nil {
+				err = rows.Scan(&r.ref, &r.group, &r.blob.ID, &r.blob.Size, &sum, &r.keyVersion, &r.wrapped)
+			}
+			if err != nil {
 				return fmt.Errorf("list files: %w", err)
 			}
 			copy(r.blob.Sum[:], sum)
 			all = append(all, r)
 		}
-		return rows.Err()
+		return nil
 	})
 	for _, r := range all {
 		if err := ctx.Err(); err != nil {

@@ -510,20 +510,18 @@ func (gs *Groups) Members(ctx context.Context, account, group string) (list List
 func (gs *Groups) list(ctx context.Context, query store.Query, args ...any) (Listing, error) {
 	list := Listing{Names: []string{}, Roles: []wire.Role{}}
 	err := gs.store.Look(ctx, func(tx *store.Tx) error {
-		rows, err := tx.QueryContext(ctx, query, args...)
-		if err != nil {
-			return fmt.Errorf("list: %w", err)
-		}
-		defer rows.Close()
-		for rows.Next() {
+		for rows, err := range tx.Rows(ctx, query, args...) {
 			var name string
 			var role wire.Role
-			if err := rows.Scan(&name, &role); err != nil {
+			if err == nil {
+				err = rows.Scan(&name, &role)
+			}
+			if err != nil {
 				return fmt.Errorf("list: %w", err)
 			}
 			list.Names, list.Roles = append(list.Names, name), append(list.Roles, role)
 		}
-		return rows.Err()
+		return nil
 	})
 	return list, err
 }

@@ -2,7 +2,6 @@ package groups
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/ledger"
@@ -36,21 +35,12 @@ func (gs *Groups) OpenTo(ctx context.Context, account string) ([]Summary, error)
 }
 
 func (gs *Groups) summaries(ctx context.Context, query store.Query, args ...any) ([]Summary, error) {
-	list := []Summary{}
-	err := gs.store.Read(ctx, func(tx *store.Tx) error {
-		rows, err := tx.QueryContext(ctx, query, args...)
-		if err != nil {
-			return fmt.Errorf("list groups: %w", err)
-		}
-		defer rows.Close()
-		for rows.Next() {
-			var g Summary
-			if err := rows.Scan(&g.ID, &g.Owner, &g.Joinable, &g.JoinExpires, &g.JoinMaxUses, &g.JoinUses, &g.RetentionDays, &g.KeyVersion, &g.JoinRole, &g.PendingDays, &g.PendingUntil, &g.Role, &g.Members); err != nil {
-				return fmt.Errorf("list groups: %w", err)
-			}
-			list = append(list, g)
-		}
-		return rows.Err()
+	var list []Summary
+	err := gs.store.Read(ctx, func(tx *store.Tx) (err error) {
+		list, err = store.List(ctx, tx, "list groups", func(g *Summary) []any {
+			return []any{&g.ID, &g.Owner, &g.Joinable, &g.JoinExpires, &g.JoinMaxUses, &g.JoinUses, &g.RetentionDays, &g.KeyVersion, &g.JoinRole, &g.PendingDays, &g.PendingUntil, &g.Role, &g.Members}
+		}, query, args...)
+		return err
 	})
 	return list, err
 }

@@ -32,15 +32,13 @@ type waiter struct {
 // newWaiter reads the groups of an account in the transaction that looked at
 // everything up to after.
 func newWaiter(ctx context.Context, tx *store.Tx, account string, after int64) (*waiter, error) {
-	rows, err := tx.QueryContext(ctx, "SELECT group_id FROM members WHERE account = ? LIMIT ?", account, maxGroups+1)
-	if err != nil {
-		return nil, fmt.Errorf("read groups of an account: %w", err)
-	}
-	defer rows.Close()
 	me := &waiter{account: account, after: after, told: make(chan error, 1)}
-	for rows.Next() {
+	for rows, err := range tx.Rows(ctx, "SELECT group_id FROM members WHERE account = ? LIMIT ?", account, maxGroups+1) {
 		var group string
-		if err := rows.Scan(&group); err != nil {
+		if err == nil {
+			err = rows.Scan(&group)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("read groups of an account: %w", err)
 		}
 		me.groups = append(me.groups, group)
@@ -48,7 +46,7 @@ func newWaiter(ctx context.Context, tx *store.Tx, account string, after int64) (
 	if len(me.groups) > maxGroups {
 		me.groups, me.every = nil, true
 	}
-	return me, rows.Err()
+	return me, nil
 }
 
 // waiters finds who is concerned: by a group, by an account, and those who are
