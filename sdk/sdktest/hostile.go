@@ -49,7 +49,7 @@ type Mode struct {
 	Threat int
 
 	raw bool // through raw transfer: a large file at an extended service
-	lie func(*Hostile, http.Handler) http.Handler
+	lie lie
 }
 
 // Hostile is a service that is honest but for one lie, and holds one file.
@@ -143,40 +143,33 @@ func (h *Hostile) keep(content []byte, name string) sdk.Entry {
 
 // Modes returns every lie.
 func Modes() []Mode {
-	var all []Mode
-	for _, list := range [][]Mode{blobModes(), keyModes(), metadataModes(), transportModes(), rawModes(), uploadModes(), listModes(), tokenModes(), watchModes()} {
-		all = append(all, list...)
-	}
-	for i := range all {
-		all[i].Threat = all[i].threat()
-	}
-	return all
+	return slices.Concat(blobModes(), keyModes(), metadataModes(), transportModes(), rawModes(), uploadModes(), listModes(), tokenModes(), watchModes())
 }
 
-// threat tells by the words of the name, then by the surface.
-func (m Mode) threat() int {
-	for _, known := range []struct {
-		threat int
-		words  []string
-	}{
-		{4, []string{"echo", "token as version"}}, {10, []string{"redirect", "another host", "backslashes", "at sign"}},
-		{8, []string{"bomb", "deep", "endless", "slow", "huge", "2^"}}, {12, []string{"cut", "502", "503", "429"}}, {13, []string{"finalize"}},
-	} {
-		if slices.ContainsFunc(known.words, func(word string) bool { return strings.Contains(m.Name, word) }) {
-			return known.threat
-		}
+// lie stands between a client and the honest service.
+type lie func(h *Hostile, honest http.Handler) http.Handler
+
+type lies map[string]lie
+
+// modes are lies of one threat that must end in an error of that kind.
+func modes(on Surface, threat int, want sdk.Kind, told lies) (list []Mode) {
+	for name, l := range told {
+		list = append(list, Mode{Name: name, Surface: on, Threat: threat, Want: want, lie: l})
 	}
-	switch m.Surface {
-	case OnUpload:
-		return 11
-	case OnList, OnToken, OnWatch:
-		return 7
+	return list
+}
+
+// passing are lies that a client must survive.
+func passing(on Surface, threat int, told lies) []Mode {
+	list := modes(on, threat, sdk.KindOther, told)
+	for i := range list {
+		list[i].Survives = true
 	}
-	return 5
+	return list
 }
 
 // changed lets the honest service answer and changes the result.
-func changed(change func(h *Hostile, result map[string]any)) func(*Hostile, http.Handler) http.Handler {
+func changed(change func(h *Hostile, result map[string]any)) lie {
 	return func(h *Hostile, next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			honest := httptest.NewRecorder()
@@ -203,7 +196,7 @@ func forward(w http.ResponseWriter, from *httptest.ResponseRecorder) {
 }
 
 // said answers a fixed body.
-func said(status int, body string) func(*Hostile, http.Handler) http.Handler {
+func said(status int, body string) lie {
 	return func(*Hostile, http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(status)
@@ -213,7 +206,7 @@ func said(status int, body string) func(*Hostile, http.Handler) http.Handler {
 }
 
 // blobOf changes the ciphertext of an inline answer.
-func blobOf(change func([]byte) []byte) func(*Hostile, http.Handler) http.Handler {
+func blobOf(change func([]byte) []byte) lie {
 	return changed(func(_ *Hostile, m map[string]any) {
 		blob, err := base64.StdEncoding.DecodeString(m["encrypted_b64"].(string))
 		if err != nil {
@@ -223,15 +216,20 @@ func blobOf(change func([]byte) []byte) func(*Hostile, http.Handler) http.Handle
 	})
 }
 
-func flip(at int) func(*Hostile, http.Handler) http.Handler {
+func flip(at int) lie {
 	return blobOf(func(b []byte) []byte { b[(at+len(b))%len(b)] ^= 1; return b })
 }
 
+// without leaves a field out.
+func without(name string) lie {
+	return changed(func(_ *Hostile, m map[string]any) { delete(m, name) })
+}
+
 func blobModes() []Mode {
-	text := func(change func(string) any) func(*Hostile, http.Handler) http.Handler {
+	text := func(change func(string) any) lie {
 		return changed(func(_ *Hostile, m map[string]any) { m["encrypted_b64"] = change(m["encrypted_b64"].(string)) })
 	}
-	return onRetrieve(sdk.KindCorrupt, map[string]func(*Hostile, http.Handler) http.Handler{
+	return modes(OnRetrieve, 5, sdk.KindCorrupt, lies{
 		"bit of the IV":         flip(3),
 		"bit of the ciphertext": flip(40),
 		"bit of the tag":        flip(-1),
@@ -271,31 +269,19 @@ func sealed(content []byte) (key, blob string) {
 	return encode64(raw), encode64(b)
 }
 
-func onRetrieve(want sdk.Kind, lies map[string]func(*Hostile, http.Handler) http.Handler) []Mode {
-	return modes(OnRetrieve, want, lies)
-}
-
-func modes(on Surface, want sdk.Kind, lies map[string]func(*Hostile, http.Handler) http.Handler) []Mode {
-	var list []Mode
-	for name, lie := range lies {
-		list = append(list, Mode{Name: name, Surface: on, Want: want, lie: lie})
-	}
-	return list
-}
-
 func keyModes() []Mode {
-	key := func(v any) func(*Hostile, http.Handler) http.Handler {
+	key := func(v any) lie {
 		return changed(func(_ *Hostile, m map[string]any) { m["key"] = v })
 	}
 	of := func(n int) any { return encode64(bytes.Repeat([]byte{9}, n)) }
-	return onRetrieve(sdk.KindCorrupt, map[string]func(*Hostile, http.Handler) http.Handler{
+	return modes(OnRetrieve, 5, sdk.KindCorrupt, lies{
 		"key of 16 bytes": key(of(16)), "key of 24 bytes": key(of(24)), "key of 31 bytes": key(of(31)), "key of 33 bytes": key(of(33)),
-		"wrong key": key(of(32)), "zero key": key(encode64(make([]byte, 32))), "no key": key(""), "key a number": key(1), "key unpadded": key(strings.TrimRight(of(32).(string), "=")),
+		"wrong key": key(of(32)), "zero key": key(encode64(make([]byte, 32))), "no key": without("key"), "empty key": key(""), "key a number": key(1), "key unpadded": key(strings.TrimRight(of(32).(string), "=")),
 	})
 }
 
 func metadataModes() []Mode {
-	deflated := func(size any, change func([]byte) []byte) func(*Hostile, http.Handler) http.Handler {
+	deflated := func(size any, change func([]byte) []byte) lie {
 		return changed(func(h *Hostile, m map[string]any) {
 			stream, err := format.Deflate(h.Content)
 			if err != nil {
@@ -309,10 +295,10 @@ func metadataModes() []Mode {
 		})
 	}
 	as := func(b []byte) []byte { return b }
-	meta := func(v any) func(*Hostile, http.Handler) http.Handler {
+	meta := func(v any) lie {
 		return changed(func(_ *Hostile, m map[string]any) { m["format"] = v })
 	}
-	list := onRetrieve(sdk.KindCorrupt, map[string]func(*Hostile, http.Handler) http.Handler{
+	list := modes(OnRetrieve, 5, sdk.KindCorrupt, lies{
 		"stripped compression": changed(func(h *Hostile, m map[string]any) {
 			stream, err := format.Deflate(h.Content)
 			if err != nil {
@@ -327,18 +313,24 @@ func metadataModes() []Mode {
 		"size too small":    deflated(3, as),
 		"size too large":    deflated(100_000, as),
 		"size negative":     deflated(-1, as),
-		"size 2^62":         deflated(int64(1)<<62, as),
 		"size a fraction":   deflated(1.5, as),
+		"format a list":     meta([]int{1}),
+		"format a string":   meta("v1"),
+	})
+	list = append(list, modes(OnRetrieve, 8, sdk.KindCorrupt, lies{
+		"size 2^62":   deflated(int64(1)<<62, as),
+		"format huge": meta(map[string]any{"x": strings.Repeat("x", 1<<20)}),
 		"bomb": changed(func(h *Hostile, m map[string]any) {
 			m["key"], m["encrypted_b64"] = sealed(bomb())
 			m["format"] = map[string]any{"version": 1, "compression": "deflate", "original_size": len(h.Content)}
 		}),
-		"format a list": meta([]int{1}), "format a string": meta("v1"), "format huge": meta(map[string]any{"x": strings.Repeat("x", 1<<20)}),
-	})
-	list = append(list, onRetrieve(sdk.KindUnsupported, map[string]func(*Hostile, http.Handler) http.Handler{
+	})...)
+	list = append(list, modes(OnRetrieve, 5, sdk.KindUnsupported, lies{
 		"unknown version":     meta(map[string]any{"version": 2}),
 		"version a string":    meta(map[string]any{"version": "1"}),
 		"unknown compression": meta(map[string]any{"version": 1, "compression": "brotli"}),
+	})...)
+	list = append(list, modes(OnRetrieve, 4, sdk.KindUnsupported, lies{
 		"token as version": func(h *Hostile, next http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				changed(func(_ *Hostile, m map[string]any) {
@@ -347,7 +339,7 @@ func metadataModes() []Mode {
 			})
 		},
 	})...)
-	return append(list, onRetrieve(sdk.KindTooLarge, map[string]func(*Hostile, http.Handler) http.Handler{
+	return append(list, modes(OnRetrieve, 8, sdk.KindTooLarge, lies{
 		"size over the limit": deflated(int64(1)<<50, as),
 	})...)
 }
@@ -364,7 +356,7 @@ func bomb() []byte {
 }
 
 // once tells a lie n times, then the truth.
-func once(n int32, lie func(*Hostile, http.Handler) http.Handler) func(*Hostile, http.Handler) http.Handler {
+func once(n int32, tell lie) lie {
 	var told atomic.Int32
 	return func(h *Hostile, next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -372,12 +364,12 @@ func once(n int32, lie func(*Hostile, http.Handler) http.Handler) func(*Hostile,
 				next.ServeHTTP(w, r)
 				return
 			}
-			lie(h, next).ServeHTTP(w, r)
+			tell(h, next).ServeHTTP(w, r)
 		})
 	}
 }
 
-func redirect(status int) func(*Hostile, http.Handler) http.Handler {
+func redirect(status int) lie {
 	return func(h *Hostile, _ http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, h.other.URL+r.URL.Path, status) })
 	}
@@ -395,7 +387,7 @@ func cut(_ *Hostile, next http.Handler) http.Handler {
 }
 
 // endless sends head, then filler until the client leaves.
-func endless(head, filler string, pause time.Duration) func(*Hostile, http.Handler) http.Handler {
+func endless(head, filler string, pause time.Duration) lie {
 	return func(h *Hostile, _ http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, err := w.Write([]byte(head))
@@ -417,7 +409,7 @@ func endless(head, filler string, pause time.Duration) func(*Hostile, http.Handl
 
 // many sends head, n times item, and tail: short items that take much more memory
 // decoded than on the wire.
-func many(head, item string, n int, tail string) func(*Hostile, http.Handler) http.Handler {
+func many(head, item string, n int, tail string) lie {
 	return func(*Hostile, http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = w.Write([]byte(head)) // the client may leave early
@@ -447,51 +439,56 @@ const page = `<!doctype html><html><script>alert("x")</script><h1>Bad gateway</h
 
 func transportModes() []Mode {
 	big := strings.Repeat(filler, 1<<12)
-	var list []Mode
-	for want, lies := range map[sdk.Kind]map[string]func(*Hostile, http.Handler) http.Handler{
-		sdk.KindCorrupt: {
-			"null result": said(200, `{"result":null}`), "result a list": said(200, `{"result":[1]}`), "no body": said(200, ""), "HTML": said(200, page),
-			"half a document": said(200, `{"result":{"key":"`), "two documents": said(200, `{"result":{}}{"result":{}}`),
-			"deep JSON": said(200, strings.Repeat(`{"result":`, 100_000)), "deep list": said(200, `{"result":`+strings.Repeat(`[`, 1_000_000)),
+	const r = OnRetrieve
+	return slices.Concat(
+		modes(r, 7, sdk.KindCorrupt, lies{"null result": said(200, `{"result":null}`), "result a list": said(200, `{"result":[1]}`), "no body": said(200, ""),
+			"HTML": said(200, page), "half a document": said(200, `{"result":{"key":"`), "two documents": said(200, `{"result":{}}{"result":{}}`)}),
+		modes(r, 7, sdk.KindOther, lies{"HTML 500": said(500, page), "error an object": said(500, `{"error":{"a":1}}`), "error in a success": said(200, `{"error":"no reason given"}`)}),
+		modes(r, 8, sdk.KindCorrupt, lies{"deep JSON": said(200, strings.Repeat(`{"result":`, 100_000)), "deep list": said(200, `{"result":`+strings.Repeat(`[`, 1_000_000)),
 			"endless text":  endless(`{"result":{"key":"`, big, 0),
 			"endless names": endless(`{"result":{"`, big, 0),
-			"endless list":  endless(`{"result":[`, strings.Repeat("1,", 1<<16), 0),
-		},
-		sdk.KindTooLarge:    {"endless data": endless(`{"result":{"encrypted_b64":"`, big, 0), "413": said(413, `{"error":"request too large"}`)},
-		sdk.KindTimeout:     {"slow data": endless(`{"result":{"encrypted_b64":"`, "AAAA", 20*time.Millisecond)},
-		sdk.KindUnavailable: {"cut": cut, "503": said(503, page), "502": said(502, page)},
-		sdk.KindOther: {"HTML 500": said(500, page), "echo": echo, "redirect 302": redirect(302), "redirect 307": redirect(307), "redirect 308": redirect(308),
-			"error an object": said(500, `{"error":{"a":1}}`), "error in a success": said(200, `{"error":"no reason given"}`)},
-		sdk.KindUnauthenticated: {"401 forever": said(401, `{"error":"Auth failed: invalid session token"}`)},
-		sdk.KindAudience:        {"wrong audience": said(401, `{"error":"Auth failed: Audience mismatch"}`)},
-		sdk.KindNotAuthorized:   {"403": said(403, `{"error":"User not authorized"}`), "long panic": said(500, `{"error":"`+strings.Repeat("ActionError ", 100)+`Smart contract panicked: User not authorized"}`)},
-		sdk.KindInsufficient:    {"402": said(402, `{"error":"Insufficient balance"}`)},
-		sdk.KindDeleted:         {"deleted": said(500, `{"error":"Shade retrieve failed: 404 - File deleted"}`)},
-		sdk.KindNotFound:        {"404": said(404, `{"error":"No key for this file","code":"FILE_KEY_NOT_FOUND"}`)},
-		sdk.KindRateLimited:     {"429": said(429, `{"error":"too many requests"}`)},
-	} {
-		list = append(list, onRetrieve(want, lies)...)
-	}
-	for name, lie := range map[string]func(*Hostile, http.Handler) http.Handler{
-		"wrong audience once": once(1, said(401, `{"error":"Auth failed: Audience mismatch"}`)),
-		"401 once":            once(1, said(401, `{"error":"Auth failed: invalid session token"}`)),
-		"503 thrice":          once(3, said(503, page)),
-		"cut once":            once(1, cut),
-		"429 with Retry-After": once(1, func(*Hostile, http.Handler) http.Handler {
-			return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				w.Header().Set("Retry-After", "1")
-				writeJSON(w, http.StatusTooManyRequests, wire.Error{Error: "too many requests"})
-			})
-		}),
-	} {
-		list = append(list, Mode{Name: name, Surface: OnRetrieve, Survives: true, lie: lie})
-	}
-	return list
+			"endless list":  endless(`{"result":[`, strings.Repeat("1,", 1<<16), 0)}),
+		modes(r, 8, sdk.KindTooLarge, lies{"endless data": endless(`{"result":{"encrypted_b64":"`, big, 0)}),
+		modes(r, 8, sdk.KindTimeout, lies{"slow data": endless(`{"result":{"encrypted_b64":"`, "AAAA", 20*time.Millisecond)}),
+		modes(r, 4, sdk.KindOther, lies{"echo": echo}),
+		modes(r, 10, sdk.KindOther, lies{"redirect 302": redirect(302), "redirect 307": redirect(307), "redirect 308": redirect(308)}),
+		modes(r, 10, sdk.KindCorrupt, lies{"another host in place of data": elsewhere("http:"), "another host in place of data, no scheme": elsewhere("")}),
+		modes(r, 12, sdk.KindUnavailable, lies{"cut": cut, "503": said(503, page), "502": said(502, page)}),
+		modes(r, 12, sdk.KindTooLarge, lies{"413": said(413, `{"error":"request too large"}`)}),
+		modes(r, 12, sdk.KindUnauthenticated, lies{"401 forever": said(401, `{"error":"Auth failed: invalid session token"}`)}),
+		modes(r, 12, sdk.KindAudience, lies{"wrong audience": said(401, `{"error":"Auth failed: Audience mismatch"}`)}),
+		modes(r, 12, sdk.KindNotAuthorized, lies{"403": said(403, `{"error":"User not authorized"}`), "403 of the key server": said(500, `{"error":"Shade retrieve failed: 403 - {\"error\":\"Unauthorized\"}"}`),
+			"long panic": said(500, `{"error":"`+strings.Repeat("ActionError ", 100)+`Smart contract panicked: User not authorized"}`)}),
+		modes(r, 12, sdk.KindInsufficient, lies{"402": said(402, `{"error":"Insufficient balance"}`), "no money, 500": said(500, `{"error":"Insufficient balance"}`)}),
+		modes(r, 12, sdk.KindDeleted, lies{"deleted": said(500, `{"error":"Shade retrieve failed: 404 - File deleted"}`)}),
+		modes(r, 12, sdk.KindNotFound, lies{"404": said(404, `{"error":"No key for this file","code":"FILE_KEY_NOT_FOUND"}`), "no such file, 500": said(500, `{"error":"FILE_KEY_NOT_FOUND No key for this file"}`)}),
+		modes(r, 12, sdk.KindRateLimited, lies{"429": said(429, `{"error":"too many requests"}`)}),
+		modes(r, 12, sdk.KindStorageFull, lies{"507": said(507, `{"error":"no room","code":"STORAGE_FULL"}`)}),
+		passing(r, 12, lies{
+			"wrong audience once": once(1, said(401, `{"error":"Auth failed: Audience mismatch"}`)),
+			"401 once":            once(1, said(401, `{"error":"Auth failed: invalid session token"}`)),
+			"503 thrice":          once(3, said(503, page)),
+			"cut once":            once(1, cut),
+			"429 with Retry-After": once(1, func(*Hostile, http.Handler) http.Handler {
+				return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					w.Header().Set("Retry-After", "1")
+					writeJSON(w, http.StatusTooManyRequests, wire.Error{Error: "too many requests"})
+				})
+			}),
+		}))
+}
+
+// elsewhere names the address of another host in place of the data.
+func elsewhere(scheme string) lie {
+	return changed(func(h *Hostile, m map[string]any) {
+		delete(m, "encrypted_b64")
+		m["data_url"], m["data_size"] = scheme+strings.TrimPrefix(h.other.URL, "http:")+"/x", 100
+	})
 }
 
 // rawModes lie about data that travels beside the JSON.
 func rawModes() []Mode {
-	address := func(change func(h *Hostile, m map[string]any)) func(*Hostile, http.Handler) http.Handler {
+	address := func(change func(h *Hostile, m map[string]any)) lie {
 		return func(h *Hostile, next http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if strings.HasPrefix(r.URL.Path, wire.PathTools) {
@@ -501,7 +498,7 @@ func rawModes() []Mode {
 			})
 		}
 	}
-	data := func(change func([]byte) []byte) func(*Hostile, http.Handler) http.Handler {
+	data := func(change func([]byte) []byte) lie {
 		return func(_ *Hostile, next http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if strings.HasPrefix(r.URL.Path, wire.PathTools) {
@@ -514,27 +511,29 @@ func rawModes() []Mode {
 			})
 		}
 	}
-	field := func(name string, value func(h *Hostile) any) func(*Hostile, http.Handler) http.Handler {
+	field := func(name string, value func(h *Hostile) any) lie {
 		return address(func(h *Hostile, m map[string]any) { m[name] = value(h) })
 	}
-	list := onRetrieve(sdk.KindCorrupt, map[string]func(*Hostile, http.Handler) http.Handler{
-		"raw: bit":          data(func(b []byte) []byte { b[1000] ^= 1; return b }),
-		"raw: truncated":    data(func(b []byte) []byte { return b[:len(b)-1] }),
-		"raw: appended":     data(func(b []byte) []byte { return append(b, 0) }),
-		"raw: nothing":      data(func(b []byte) []byte { return b[:0] }),
-		"raw: another host": field("data_url", func(h *Hostile) any { return h.other.URL + "/x" }),
-		"raw: another host, no scheme": field("data_url", func(h *Hostile) any {
-			return strings.TrimPrefix(h.other.URL, "http:") + "/x"
-		}),
-		"raw: backslashes":   field("data_url", func(h *Hostile) any { return `/\` + strings.TrimPrefix(h.other.URL, "http://") }),
-		"raw: at sign":       field("data_url", func(h *Hostile) any { return "@" + strings.TrimPrefix(h.other.URL, "http://") + "/x" }),
+	list := modes(OnRetrieve, 5, sdk.KindCorrupt, lies{
+		"raw: bit":           data(func(b []byte) []byte { b[1000] ^= 1; return b }),
+		"raw: truncated":     data(func(b []byte) []byte { return b[:len(b)-1] }),
+		"raw: appended":      data(func(b []byte) []byte { return append(b, 0) }),
+		"raw: nothing":       data(func(b []byte) []byte { return b[:0] }),
 		"raw: no address":    field("data_url", func(*Hostile) any { return "" }),
-		"raw: size 2^62":     field("data_size", func(*Hostile) any { return int64(1) << 62 }),
 		"raw: size negative": field("data_size", func(*Hostile) any { return -1 }),
 		"raw: size 0":        field("data_size", func(*Hostile) any { return 0 }),
 		"raw: size off":      field("data_size", func(h *Hostile) any { return len(h.Content) + format.Overhead - 1 }),
 	})
-	list = append(list, onRetrieve(sdk.KindOther, map[string]func(*Hostile, http.Handler) http.Handler{
+	list = append(list, modes(OnRetrieve, 8, sdk.KindCorrupt, lies{"raw: size 2^62": field("data_size", func(*Hostile) any { return int64(1) << 62 })})...)
+	list = append(list, modes(OnRetrieve, 10, sdk.KindCorrupt, lies{
+		"raw: another host": field("data_url", func(h *Hostile) any { return h.other.URL + "/x" }),
+		"raw: another host, no scheme": field("data_url", func(h *Hostile) any {
+			return strings.TrimPrefix(h.other.URL, "http:") + "/x"
+		}),
+		"raw: backslashes": field("data_url", func(h *Hostile) any { return `/\` + strings.TrimPrefix(h.other.URL, "http://") }),
+		"raw: at sign":     field("data_url", func(h *Hostile) any { return "@" + strings.TrimPrefix(h.other.URL, "http://") + "/x" }),
+	})...)
+	list = append(list, modes(OnRetrieve, 10, sdk.KindOther, lies{
 		"raw: redirect": func(h *Hostile, next http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if !strings.HasPrefix(r.URL.Path, wire.PathTools) {
@@ -551,44 +550,47 @@ func rawModes() []Mode {
 }
 
 func uploadModes() []Mode {
-	at := func(op string, lie func(*Hostile, http.Handler) http.Handler) func(*Hostile, http.Handler) http.Handler {
+	at := func(op string, tell lie) lie {
 		return func(h *Hostile, next http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if r.URL.Path == wire.PathTools+op {
-					lie(h, next).ServeHTTP(w, r)
+					tell(h, next).ServeHTTP(w, r)
 					return
 				}
 				next.ServeHTTP(w, r)
 			})
 		}
 	}
-	field := func(op, name string, v any) func(*Hostile, http.Handler) http.Handler {
+	field := func(op, name string, v any) lie {
 		return at(op, changed(func(_ *Hostile, m map[string]any) { m[name] = v }))
 	}
-	list := modes(OnUpload, sdk.KindCorrupt, map[string]func(*Hostile, http.Handler) http.Handler{
+	list := modes(OnUpload, 11, sdk.KindCorrupt, lies{
 		"upload: key of 16 bytes": field(wire.OpPrepareUpload, "key", encode64(make([]byte, 16))),
 		"upload: key of 24 bytes": field(wire.OpPrepareUpload, "key", encode64(bytes.Repeat([]byte{1}, 24))),
 		"upload: key of 31 bytes": field(wire.OpPrepareUpload, "key", encode64(bytes.Repeat([]byte{1}, 31))),
 		"upload: zero key":        field(wire.OpPrepareUpload, "key", encode64(make([]byte, 32))),
 		"upload: no id":           field(wire.OpPrepareUpload, "upload_id", ""),
 		"upload: id a number":     field(wire.OpPrepareUpload, "upload_id", 7),
-		"finalize: wrong hash":    field(wire.OpFinalizeUpload, "file_hash", strings.Repeat("0", 64)),
-		"finalize: no hash":       field(wire.OpFinalizeUpload, "file_hash", ""),
-		"finalize: no reference":  at(wire.OpFinalizeUpload, changed(func(_ *Hostile, m map[string]any) { m["location"], m["cid"] = "", "" })),
-		"finalize: empty":         at(wire.OpFinalizeUpload, said(200, `{"result":{}}`)),
-		"finalize: null":          at(wire.OpFinalizeUpload, said(200, `{"result":null}`)),
-		"finalize: HTML":          at(wire.OpFinalizeUpload, said(200, page)),
-		"finalize: deep":          at(wire.OpFinalizeUpload, said(200, strings.Repeat(`[`, 1_000_000))),
+		"upload: reused key":      reusedKey(),
 	})
-	list = append(list, modes(OnUpload, sdk.KindOther, map[string]func(*Hostile, http.Handler) http.Handler{
-		"finalize: echo": at(wire.OpFinalizeUpload, echo), "finalize: redirect": at(wire.OpFinalizeUpload, redirect(307)), "upload: redirect": at(wire.OpPrepareUpload, redirect(302)),
+	list = append(list, modes(OnUpload, 13, sdk.KindCorrupt, lies{
+		"finalize: wrong hash":   field(wire.OpFinalizeUpload, "file_hash", strings.Repeat("0", 64)),
+		"finalize: no hash":      field(wire.OpFinalizeUpload, "file_hash", ""),
+		"finalize: no reference": at(wire.OpFinalizeUpload, changed(func(_ *Hostile, m map[string]any) { m["location"], m["cid"] = "", "" })),
+		"finalize: empty":        at(wire.OpFinalizeUpload, said(200, `{"result":{}}`)),
+		"finalize: null":         at(wire.OpFinalizeUpload, said(200, `{"result":null}`)),
+		"finalize: HTML":         at(wire.OpFinalizeUpload, said(200, page)),
 	})...)
-	return append(list, Mode{Name: "upload: reused key", Surface: OnUpload, Want: sdk.KindCorrupt, lie: reusedKey()})
+	return slices.Concat(list,
+		modes(OnUpload, 13, sdk.KindInsufficient, lies{"finalize: refused": at(wire.OpFinalizeUpload, said(402, `{"error":"Insufficient","code":"INSUFFICIENT"}`))}),
+		modes(OnUpload, 8, sdk.KindCorrupt, lies{"finalize: deep": at(wire.OpFinalizeUpload, said(200, strings.Repeat(`[`, 1_000_000)))}),
+		modes(OnUpload, 4, sdk.KindOther, lies{"finalize: echo": at(wire.OpFinalizeUpload, echo)}),
+		modes(OnUpload, 10, sdk.KindOther, lies{"finalize: redirect": at(wire.OpFinalizeUpload, redirect(307)), "upload: redirect": at(wire.OpPrepareUpload, redirect(302))}))
 }
 
 // reusedKey hands out one key for every upload from the second on: the first of
 // them succeeds, as a client cannot know better.
-func reusedKey() func(*Hostile, http.Handler) http.Handler {
+func reusedKey() lie {
 	var mu sync.Mutex
 	var first any
 	return changed(func(_ *Hostile, m map[string]any) {
@@ -605,38 +607,45 @@ func reusedKey() func(*Hostile, http.Handler) http.Handler {
 }
 
 func listModes() []Mode {
-	row := func(extra string) func(*Hostile, http.Handler) http.Handler {
+	row := func(extra string) lie {
 		return said(200, `{"result":[{"ipfs_hash":"r","file_hash":"`+strings.Repeat("ab", 32)+`",`+extra+`}]}`)
 	}
-	list := modes(OnList, sdk.KindCorrupt, map[string]func(*Hostile, http.Handler) http.Handler{
-		"list: null": said(200, `{"result":null}`), "list: an object": said(200, `{"result":{"a":1}}`), "list: a string": said(200, `{"result":"x"}`),
-		"list: numbers": said(200, `{"result":[1,2]}`), "list: HTML": said(200, page), "list: deep": said(200, `{"result":`+strings.Repeat("[", 100_000)),
-		"list: hash a number": said(200, `{"result":[{"ipfs_hash":"r","file_hash":7}]}`), "list: size a string": row(`"original_size":"7"`),
-		"list: size 2^70": row(`"original_size":1180591620717411303424`), "list: deleted a string": row(`"deleted":"yes"`), "list: name an object": row(`"filename":{}`),
-		"list: endless":           endless(`{"result":[`, strings.Repeat(`{},`, 1<<14), 0),
-		"list: huge, empty rows":  many(`{"result":[`, `{},`, 2_000_000, `{}]}`),
-		"list: huge, short rows":  many(`{"result":[`, `{"ipfs_hash":"r"},`, 500_000, `{}]}`),
-		"list: huge, null rows":   many(`{"result":[`, `null,`, 1_500_000, `null]}`),
-		"list: huge, many fields": many(`{`, `"a":1,`, 2_000_000, `"result":7}`),
-	})
-	list = append(list, modes(OnList, sdk.KindOther, map[string]func(*Hostile, http.Handler) http.Handler{"list: echo": echo, "list: redirect": redirect(302)})...)
-	for name, lie := range map[string]func(*Hostile, http.Handler) http.Handler{
-		"list: hash not hex": row(`"file_hash":"zz"`), "list: null rows": said(200, `{"result":[null,{}]}`), "list: size negative": row(`"original_size":-5`),
-		"list: times not numbers": row(`"timestamp":"tomorrow","deleted":{"deleted_at":"x"}`), "list: evil name": row(`"filename":"../../etc/passwd\u0000"`),
-	} {
-		list = append(list, Mode{Name: name, Surface: OnList, Survives: true, lie: lie})
-	}
-	return list
+	return slices.Concat(
+		modes(OnList, 7, sdk.KindCorrupt, lies{
+			"list: null": said(200, `{"result":null}`), "list: an object": said(200, `{"result":{"a":1}}`), "list: a string": said(200, `{"result":"x"}`),
+			"list: numbers": said(200, `{"result":[1,2]}`), "list: HTML": said(200, page),
+			"list: hash a number": said(200, `{"result":[{"ipfs_hash":"r","file_hash":7}]}`), "list: size a string": row(`"original_size":"7"`),
+			"list: deleted a string": row(`"deleted":"yes"`), "list: name an object": row(`"filename":{}`),
+		}),
+		modes(OnList, 8, sdk.KindCorrupt, lies{
+			"list: size 2^70":         row(`"original_size":1180591620717411303424`),
+			"list: deep":              said(200, `{"result":`+strings.Repeat("[", 100_000)),
+			"list: endless":           endless(`{"result":[`, strings.Repeat(`{},`, 1<<14), 0),
+			"list: huge, empty rows":  many(`{"result":[`, `{},`, 2_000_000, `{}]}`),
+			"list: huge, short rows":  many(`{"result":[`, `{"ipfs_hash":"r"},`, 500_000, `{}]}`),
+			"list: huge, null rows":   many(`{"result":[`, `null,`, 1_500_000, `null]}`),
+			"list: huge, many fields": many(`{`, `"a":1,`, 2_000_000, `"result":7}`),
+		}),
+		modes(OnList, 4, sdk.KindOther, lies{"list: echo": echo}),
+		modes(OnList, 10, sdk.KindOther, lies{"list: redirect": redirect(302)}),
+		passing(OnList, 7, lies{
+			"list: hash not hex": row(`"file_hash":"zz"`), "list: null rows": said(200, `{"result":[null,{}]}`), "list: size negative": row(`"original_size":-5`),
+			"list: times not numbers": row(`"timestamp":"tomorrow","deleted":{"deleted_at":"x"}`), "list: evil name": row(`"filename":"../../etc/passwd\u0000"`),
+		}))
 }
 
 func tokenModes() []Mode {
-	list := modes(OnToken, sdk.KindOther, map[string]func(*Hostile, http.Handler) http.Handler{"token: echo": echo, "token: redirect 302": redirect(302), "token: redirect 307": redirect(307), "token: HTML 500": said(500, page)})
-	list = append(list, modes(OnToken, sdk.KindUnauthenticated, map[string]func(*Hostile, http.Handler) http.Handler{
-		"token: refused": said(401, `{"error":"Invalid API key"}`), "token: none": said(200, `{"expires_in":"24h"}`), "token: two lines": said(200, `{"token":"session.x\r\nX-Evil: 1"}`), "token: huge": said(200, `{"token":"`+strings.Repeat("session.", 10_000)+`"}`), "token: useless": changed(func(_ *Hostile, m map[string]any) { m["token"] = "x" }),
-	})...)
-	list = append(list, modes(OnToken, sdk.KindNotFound, map[string]func(*Hostile, http.Handler) http.Handler{"token: no account": said(404, `{"error":"account not found"}`)})...)
-	list = append(list, modes(OnToken, sdk.KindCorrupt, map[string]func(*Hostile, http.Handler) http.Handler{
-		"token: a number": said(200, `{"token":7}`), "token: HTML": said(200, page), "token: endless": endless(`{"token":"`, strings.Repeat(filler, 1<<12), 0),
-	})...)
-	return append(list, Mode{Name: "token: 503 thrice", Surface: OnToken, Survives: true, lie: once(3, said(503, page))})
+	return slices.Concat(
+		modes(OnToken, 4, sdk.KindOther, lies{"token: echo": echo}),
+		modes(OnToken, 10, sdk.KindOther, lies{"token: redirect 302": redirect(302), "token: redirect 307": redirect(307)}),
+		modes(OnToken, 7, sdk.KindOther, lies{"token: HTML 500": said(500, page)}),
+		modes(OnToken, 7, sdk.KindUnauthenticated, lies{
+			"token: refused": said(401, `{"error":"Invalid API key"}`), "token: none": said(200, `{"expires_in":"24h"}`), "token: two lines": said(200, `{"token":"session.x\r\nX-Evil: 1"}`),
+			"token: useless": changed(func(_ *Hostile, m map[string]any) { m["token"] = "x" }),
+		}),
+		modes(OnToken, 8, sdk.KindUnauthenticated, lies{"token: huge": said(200, `{"token":"`+strings.Repeat("session.", 10_000)+`"}`)}),
+		modes(OnToken, 7, sdk.KindNotFound, lies{"token: no account": said(404, `{"error":"account not found"}`)}),
+		modes(OnToken, 7, sdk.KindCorrupt, lies{"token: a number": said(200, `{"token":7}`), "token: HTML": said(200, page)}),
+		modes(OnToken, 8, sdk.KindCorrupt, lies{"token: endless": endless(`{"token":"`, strings.Repeat(filler, 1<<12), 0)}),
+		passing(OnToken, 12, lies{"token: 503 thrice": once(3, said(503, page))}))
 }

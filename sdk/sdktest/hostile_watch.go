@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -14,7 +15,7 @@ import (
 )
 
 // afterFirst lets a watch begin honestly, tells a lie n times, then the truth.
-func afterFirst(n int32, lie func(*Hostile, http.Handler) http.Handler) func(*Hostile, http.Handler) http.Handler {
+func afterFirst(n int32, tell lie) lie {
 	var asked atomic.Int32
 	return func(h *Hostile, next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -22,13 +23,13 @@ func afterFirst(n int32, lie func(*Hostile, http.Handler) http.Handler) func(*Ho
 				next.ServeHTTP(w, r)
 				return
 			}
-			lie(h, next).ServeHTTP(w, r)
+			tell(h, next).ServeHTTP(w, r)
 		})
 	}
 }
 
 // invented answers events made up from the sequence that the request continues.
-func invented(tell func(h *Hostile, after int64) wire.WatchResult) func(*Hostile, http.Handler) http.Handler {
+func invented(tell func(h *Hostile, after int64) wire.WatchResult) lie {
 	return func(h *Hostile, _ http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			var req wire.WatchRequest
@@ -51,7 +52,7 @@ const always = 1 << 30
 
 // watchModes lie about what happened.
 func watchModes() []Mode {
-	events := func(seq int64, at ...int64) func(*Hostile, http.Handler) http.Handler {
+	events := func(seq int64, at ...int64) lie {
 		return invented(func(h *Hostile, after int64) wire.WatchResult {
 			out := wire.WatchResult{Seq: after + seq}
 			for _, n := range at {
@@ -60,40 +61,47 @@ func watchModes() []Mode {
 			return out
 		})
 	}
-	var list []Mode
-	for name, lie := range map[string]func(*Hostile, http.Handler) http.Handler{
-		"watch: out of order": events(3, 2, 1), "watch: twice": events(2, 1, 1), "watch: told before": events(1, 0), "watch: negative": events(1, -1000),
-		"watch: beyond its sequence": events(1, 1, 2), "watch: stands still": events(0, 1), "watch: goes back with events": events(-1, 1),
-		"watch: null": said(200, `{"result":null}`), "watch: a list": said(200, `{"result":[1]}`), "watch: HTML": said(200, page), "watch: nothing": said(200, ""),
-		"watch: events a number": said(200, `{"result":{"events":7,"seq":1}}`), "watch: events of numbers": said(200, `{"result":{"events":[7],"seq":1}}`),
-		"watch: sequence a string": said(200, `{"result":{"events":[],"seq":"1"}}`), "watch: sequence a fraction": said(200, `{"result":{"events":[],"seq":1.5}}`),
-		"watch: sequence 2^70": said(200, `{"result":{"events":[],"seq":1180591620717411303424}}`), "watch: group a number": said(200, `{"result":{"events":[{"seq":1,"group_id":7}],"seq":1}}`),
-		"watch: deep": said(200, `{"result":`+strings.Repeat("[", 100_000)), "watch: endless": endless(`{"result":{"events":[`, strings.Repeat(`{},`, 1<<14), 0),
-		"watch: huge, empty events": many(`{"result":{"seq":1,"events":[`, `{},`, 2_000_000, `{}]}}`),
-	} {
-		list = append(list, Mode{Name: name, Surface: OnWatch, Want: sdk.KindCorrupt, lie: afterFirst(always, lie)})
+	// begun lets the watch begin before each lie.
+	begun := func(n int32, told lies) lies {
+		for name, l := range told {
+			told[name] = afterFirst(n, l)
+		}
+		return told
 	}
-	for name, lie := range map[string]func(*Hostile, http.Handler) http.Handler{
-		"watch: cut": cut, "watch: 503 once": said(503, page), "watch: HTML 500": said(500, page), "watch: echo": echo, "watch: redirect": redirect(307),
-		"watch: 401 once": said(401, `{"error":"Auth failed: invalid session token"}`), "watch: 429 once": said(429, `{"error":"too many requests"}`),
-		"watch: sequence goes back": said(200, `{"result":{"events":[],"seq":-5}}`), "watch: nothing happened": said(200, `{"result":{"events":[],"seq":0}}`),
-	} {
-		list = append(list, Mode{Name: name, Surface: OnWatch, Survives: true, lie: afterFirst(1, lie)})
-	}
-	list = append(list,
-		Mode{Name: "watch: other groups' events", Surface: OnWatch, Survives: true, lie: foreign()},
-		Mode{Name: "watch: events without pause", Surface: OnWatch, Survives: true, lie: afterFirst(always, unceasing())},
-		Mode{Name: "watch: no answer", Surface: OnWatch, Survives: true, lie: afterFirst(always, endless(`{"result":`, " ", 20*time.Millisecond))},
-		Mode{Name: "watch: not offered", Surface: OnWatch, Want: sdk.KindUnsupported, lie: afterFirst(always, said(404, `{"error":"operation not found","code":"UNSUPPORTED"}`))},
-		Mode{Name: "watch: not authorized", Surface: OnWatch, Want: sdk.KindNotAuthorized, lie: afterFirst(always, said(403, `{"error":"User not authorized"}`))},
-		Mode{Name: "watch: refused", Surface: OnWatch, Want: sdk.KindNotAuthorized, lie: said(403, `{"error":"User not authorized"}`)},
-		Mode{Name: "watch: begins with nonsense", Surface: OnWatch, Want: sdk.KindCorrupt, lie: said(200, `{"result":{"events":{},"seq":1}}`)})
-	return list
+	const w = OnWatch
+	return slices.Concat(
+		modes(w, 7, sdk.KindCorrupt, begun(always, lies{
+			"watch: out of order": events(3, 2, 1), "watch: twice": events(2, 1, 1), "watch: told before": events(1, 0), "watch: negative": events(1, -1000),
+			"watch: beyond its sequence": events(1, 1, 2), "watch: stands still": events(0, 1), "watch: goes back with events": events(-1, 1),
+			"watch: null": said(200, `{"result":null}`), "watch: a list": said(200, `{"result":[1]}`), "watch: HTML": said(200, page), "watch: nothing": said(200, ""),
+			"watch: events a number": said(200, `{"result":{"events":7,"seq":1}}`), "watch: events of numbers": said(200, `{"result":{"events":[7],"seq":1}}`),
+			"watch: sequence a string": said(200, `{"result":{"events":[],"seq":"1"}}`), "watch: sequence a fraction": said(200, `{"result":{"events":[],"seq":1.5}}`),
+			"watch: group a number": said(200, `{"result":{"events":[{"seq":1,"group_id":7}],"seq":1}}`),
+		})),
+		modes(w, 8, sdk.KindCorrupt, begun(always, lies{
+			"watch: sequence 2^70": said(200, `{"result":{"events":[],"seq":1180591620717411303424}}`),
+			"watch: deep":          said(200, `{"result":`+strings.Repeat("[", 100_000)), "watch: endless": endless(`{"result":{"events":[`, strings.Repeat(`{},`, 1<<14), 0),
+			"watch: huge, empty events": many(`{"result":{"seq":1,"events":[`, `{},`, 2_000_000, `{}]}}`),
+		})),
+		passing(w, 4, begun(1, lies{"watch: echo": echo})),
+		passing(w, 7, begun(1, lies{
+			"watch: HTML 500": said(500, page), "watch: 401 once": said(401, `{"error":"Auth failed: invalid session token"}`),
+			"watch: sequence goes back": said(200, `{"result":{"events":[],"seq":-5}}`), "watch: nothing happened": said(200, `{"result":{"events":[],"seq":0}}`),
+		})),
+		passing(w, 10, begun(1, lies{"watch: redirect": redirect(307)})),
+		passing(w, 12, begun(1, lies{"watch: cut": cut, "watch: 503 once": said(503, page), "watch: 429 once": said(429, `{"error":"too many requests"}`)})),
+		passing(w, 7, lies{"watch: other groups' events": foreign()}),
+		passing(w, 7, begun(always, lies{"watch: events without pause": unceasing()})),
+		passing(w, 12, begun(always, lies{"watch: no answer": endless(`{"result":`, " ", 20*time.Millisecond)})),
+		modes(w, 7, sdk.KindUnsupported, begun(always, lies{"watch: not offered": said(404, `{"error":"operation not found","code":"UNSUPPORTED"}`)})),
+		modes(w, 7, sdk.KindNotAuthorized, begun(always, lies{"watch: not authorized": said(403, `{"error":"User not authorized"}`)})),
+		modes(w, 7, sdk.KindNotAuthorized, lies{"watch: refused": said(403, `{"error":"User not authorized"}`)}),
+		modes(w, 7, sdk.KindCorrupt, lies{"watch: begins with nonsense": said(200, `{"result":{"events":{},"seq":1}}`)}))
 }
 
 // foreign adds what happened in groups that are none of the client's, with names
 // that are none, to an honest answer.
-func foreign() func(*Hostile, http.Handler) http.Handler {
+func foreign() lie {
 	return changed(func(_ *Hostile, m map[string]any) {
 		honest, _ := m["events"].([]any)
 		if len(honest) == 0 {
@@ -118,7 +126,7 @@ func foreign() func(*Hostile, http.Handler) http.Handler {
 }
 
 // unceasing tells at once of more events, whenever it is asked.
-func unceasing() func(*Hostile, http.Handler) http.Handler {
+func unceasing() lie {
 	return invented(func(h *Hostile, after int64) wire.WatchResult {
 		out := wire.WatchResult{Seq: after + 500}
 		for i := range int64(500) {
