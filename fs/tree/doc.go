@@ -8,4 +8,9 @@
 // number and a new generation, and whoever has the old one open keeps reading
 // it. Writes go to a staged copy in memory that belongs to the File and is
 // committed (sealed, uploaded, recorded) by Flush and Fsync.
+//
+// content.go holds the states of a file's content and the steps between them, commit.go
+// how it is recorded; namespace.go how names are attached to folders, detached, and
+// placed as the ledger says; move.go the plan of a rename or a link; look.go when the
+// ledger is looked at; package policy the decisions that know nothing of files.
 package tree

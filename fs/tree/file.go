@@ -229,8 +229,7 @@ func (f *File) Open(ctx context.Context, flags OpenFlags) (*Handle, error) {
 		}
 	}
 	if f.isLost() {
-		return nil, f.failed("open", &Error{Class: ClassRevoked, Err: errText("this account was revoked from the group"),
-			Hint: "Ask the owner of the group to add you again."})
+		return nil, f.failed("open", outOfGroup())
 	}
 	h := f.newHandle(flags)
 	if flags.Truncate {

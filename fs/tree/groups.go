@@ -264,9 +264,7 @@ func (t *Tree) failedInGroup(ctx context.Context, g *group, op, path string, err
 	switch {
 	case t.refreshGroups(context.WithoutCancel(ctx)) != nil:
 	case t.isGone(g):
-		failed.Class = ClassRevoked
-		failed.Err = errText("this account was revoked from the group")
-		failed.Hint = "Ask the owner of the group to add you again."
+		return wrapRemote(op, path, outOfGroup())
 	case t.readOnlyIn(g) != nil:
 		failed.Class = ClassReadOnly
 	}

@@ -107,6 +107,10 @@ func (f *File) view(ctx context.Context, p []byte, off int64) (cache.View, error
 	return v, err
 }
 
+func outOfGroup() *Error {
+	return &Error{Class: ClassRevoked, Err: errText("this account was revoked from the group"), Hint: "Ask the owner of the group to add you again."}
+}
+
 func revoked() *Error {
 	return &Error{Class: ClassRevoked, Err: errText("the key of this file is no longer available to this account"),
 		Hint: "The account was revoked from the group, or the file was deleted."}

@@ -352,7 +352,7 @@ func (t *Tree) stillMember(ctx context.Context, g *group) error {
 		return ctx.Err()
 	}
 	if t.isGone(g) {
-		return &Error{Class: ClassRevoked, Err: errText("this account was revoked from the group"), Hint: "Ask the owner of the group to add you again."}
+		return outOfGroup()
 	}
 	return nil
 }
