@@ -172,17 +172,32 @@ func copyBlob(ctx context.Context, from blob.Store, target *blob.Dir, b blobRow)
 		}
 		return info.Size(), ownfile.SyncFolder(filepath.Dir(path))
 	}
-	r, size, err := from.Open(ctx, b.id)
-	if errors.Is(err, fs.ErrNotExist) {
+	size, err := copyChecked(ctx, from, path, b)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return 0, errGone
+	case errors.Is(err, errChanged):
+		return 0, errors.New("it was changed since it was stored: svcd verify --read-data names its file")
 	}
+	return size, err
+}
+
+// errChanged means that a blob does not have its checksum.
+var errChanged = errors.New("it was changed")
+
+// copyChecked copies a blob to a new file and compares it with its checksum.
+func copyChecked(ctx context.Context, from blob.Store, path string, b blobRow) (size int64, err error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return 0, err
+	}
+	r, size, err := from.Open(ctx, b.id)
 	if err != nil {
 		return 0, err
 	}
 	defer r.Close()
 	sum, err := writeFile(path, r)
 	if err == nil && sum != b.sum {
-		err = errors.New("it was changed since it was stored: svcd verify --read-data names its file")
+		err = errChanged
 	}
 	return size, err
 }
@@ -207,11 +222,10 @@ func writeManifest(dir string, m Manifest) error {
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(dir, ManifestName)
-	if err := os.WriteFile(path, append(raw, '\n'), 0o600); err != nil {
+	if err := ownfile.Replace(filepath.Join(dir, ManifestName), append(raw, '\n')); err != nil {
 		return fmt.Errorf("write manifest: %w", err)
 	}
-	return ownfile.SyncFolder(dir)
+	return nil
 }
 
 // Restore fills a data directory from a backup. The directory may hold a master
@@ -275,30 +289,16 @@ func restore(ctx context.Context, from, dir string, m Manifest) (err error) {
 	}
 	defer target.Close()
 	for _, b := range list {
-		if err := restoreBlob(ctx, source, target, b); err != nil {
+		// Copied, so that the backup stays what it is whatever happens to the data directory.
+		_, err := copyChecked(ctx, source, target.Where(b.id), b)
+		if errors.Is(err, errChanged) {
+			err = errors.New("it is damaged in the backup")
+		}
+		if err != nil {
 			return fmt.Errorf("blob %s: %w", b.id, err)
 		}
 	}
 	return ownfile.SyncFolder(dir)
-}
-
-// restoreBlob copies, so that the backup stays what it is whatever happens to
-// the data directory.
-func restoreBlob(ctx context.Context, source, target *blob.Dir, b blobRow) error {
-	r, _, err := source.Open(ctx, b.id)
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	path := target.Where(b.id)
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
-	}
-	sum, err := writeFile(path, r)
-	if err == nil && sum != b.sum {
-		err = errors.New("it is damaged in the backup")
-	}
-	return err
 }
 
 func copyFile(from, to string) (sum [sha256.Size]byte, err error) {
