@@ -213,5 +213,8 @@ func (d *demoService) topUp(ctx context.Context, name string, id sdk.AccountID) 
 // blobPath tells where the service keeps the ciphertext of ref.
 func (d *demoService) blobPath(ctx context.Context, ref sdk.Ref) (string, error) {
 	out, err := d.ask(ctx, "where", string(ref))
-	return strings.TrimSuffix(string(out), "\n"), err
+	if err != nil {
+		return "", refuse(exitOther, d.program+" must be of the same version as svcfs; 'make build' makes both programs", err)
+	}
+	return strings.TrimSuffix(string(out), "\n"), nil
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"unicode/utf16"
 
@@ -54,19 +53,4 @@ func escapeJSON(doc []byte) string {
 		}
 	}
 	return b.String()
-}
-
-// longestWord bounds what is shown as it is, in bytes.
-const longestWord = 120
-
-// word returns s as one word of a command line: as it is where that is plain,
-// else quoted.
-func word(s string) string {
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-", r)
-	}
-	if s == "" || len(s) > longestWord || s[0] == '-' || strings.ContainsFunc(s, func(r rune) bool { return !plain(r) }) {
-		return strconv.Quote(s)
-	}
-	return s
 }
