@@ -51,6 +51,7 @@ import (
 	"github.com/svcfs/svcfs/sdk/mem"
 	"github.com/svcfs/svcfs/sdk/trust"
 	"github.com/svcfs/svcfs/sdk/wire"
+	"golang.org/x/sync/singleflight"
 )
 
 const (
@@ -69,13 +70,13 @@ type Client struct {
 	pool    *mem.Pool
 	tokens  tokenSource
 	uploads *uploader
+	asking  singleflight.Group // for capabilities
 
-	mu         sync.Mutex
-	verifier   verifier
-	memory     *trust.Memory
-	caps       *wire.Capabilities // nil until asked
-	capsAsking chan struct{}      // non-nil while one asks
-	claims     map[Ref]string     // of retrievals that failed, and may have been charged
+	mu       sync.Mutex
+	verifier verifier
+	memory   *trust.Memory
+	caps     *wire.Capabilities // nil until asked
+	claims   map[Ref]string     // of retrievals that failed, and may have been charged
 }
 
 // New makes a client. It sends nothing; a wrong setting is [KindInvalid].
@@ -173,30 +174,23 @@ func (c *Client) NetworkInfo() NetworkInfo {
 // authentication. Errors: [KindUnavailable], [KindTimeout], [KindRateLimited], and
 // [KindCorrupt] when it takes back what it offered before; the next call asks again.
 func (c *Client) Capabilities(ctx context.Context) (wire.Capabilities, error) {
-	for {
-		c.mu.Lock()
-		if c.caps != nil {
-			caps := *c.caps
-			c.mu.Unlock()
-			return caps, nil
-		}
-		asking := c.capsAsking
-		if asking == nil {
-			asking = make(chan struct{})
-			c.capsAsking = asking
-			c.mu.Unlock()
-			return c.askCapabilities(ctx, asking)
-		}
-		c.mu.Unlock()
-		select {
-		case <-asking:
-		case <-ctx.Done():
-			return wire.Capabilities{}, c.wrap("ask capabilities", "", "", ctx.Err())
-		}
+	c.mu.Lock()
+	known := c.caps
+	c.mu.Unlock()
+	if known != nil {
+		return *known, nil
+	}
+	asked := c.asking.DoChan("", func() (any, error) { return c.askCapabilities(context.WithoutCancel(ctx)) })
+	select {
+	case r := <-asked:
+		caps, _ := r.Val.(wire.Capabilities)
+		return caps, c.wrap("ask capabilities", "", "", r.Err)
+	case <-ctx.Done():
+		return wire.Capabilities{}, c.wrap("ask capabilities", "", "", context.Cause(ctx))
 	}
 }
 
-func (c *Client) askCapabilities(ctx context.Context, asking chan struct{}) (wire.Capabilities, error) {
+func (c *Client) askCapabilities(ctx context.Context) (wire.Capabilities, error) {
 	var caps wire.Capabilities
 	err := c.retry(ctx, func(ctx context.Context) error {
 		caps = wire.Capabilities{}
@@ -228,12 +222,7 @@ func (c *Client) askCapabilities(ctx context.Context, asking chan struct{}) (wir
 	if known {
 		c.caps = &caps
 	}
-	c.capsAsking = nil
-	close(asking)
-	if err != nil {
-		return caps, c.wrap("ask capabilities", "", "", err)
-	}
-	return caps, nil
+	return caps, err
 }
 
 // offers reports whether the service has an extension.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/svcfs/svcfs/sdk/wire"
 )
@@ -26,46 +27,45 @@ const (
 // tokenSource fetches a session token once for all who wait and keeps it until
 // shortly before its end.
 type tokenSource struct {
-	client *Client
+	client   *Client
+	renewals singleflight.Group
 
 	mu      sync.Mutex
 	token   Secret
 	old     Secret // the one before, which calls under way may still carry
 	renewAt time.Time
-	fetch   *tokenFetch // non-nil while one is under way
-}
-
-type tokenFetch struct {
-	done  chan struct{}
-	token Secret
-	err   error
 }
 
 // get returns a token that is good for a while. stale, when set, is a token the
-// service refused: it is replaced even if it looks good.
+// service refused: it is replaced even if it looks good. A renewal goes on when the
+// caller who began it has gone.
 func (s *tokenSource) get(ctx context.Context, stale Secret) (Secret, error) {
-	s.mu.Lock()
-	if !s.token.IsZero() && s.token != stale && time.Now().Before(s.renewAt) {
-		token := s.token
-		s.mu.Unlock()
+	if token, good := s.kept(stale); good {
 		return token, nil
 	}
-	f := s.fetch
-	if f == nil {
-		f = &tokenFetch{done: make(chan struct{})}
-		s.fetch = f
-		go s.renew(context.WithoutCancel(ctx), f)
-	}
-	s.mu.Unlock()
+	renewed := s.renewals.DoChan("", func() (any, error) {
+		if token, good := s.kept(stale); good { // renewed by another a moment ago
+			return token, nil
+		}
+		return s.renew(context.WithoutCancel(ctx))
+	})
 	select {
-	case <-f.done:
-		return f.token, f.err // also when it is so short-lived that it wants renewal already
+	case r := <-renewed:
+		token, _ := r.Val.(Secret)
+		return token, r.Err // also when it is so short-lived that it wants renewal already
 	case <-ctx.Done():
 		return Secret{}, context.Cause(ctx)
 	}
 }
 
-func (s *tokenSource) renew(ctx context.Context, f *tokenFetch) {
+// kept returns the token there is, and whether it is good still.
+func (s *tokenSource) kept(stale Secret) (Secret, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.token, !s.token.IsZero() && s.token != stale && time.Now().Before(s.renewAt)
+}
+
+func (s *tokenSource) renew(ctx context.Context) (Secret, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.client.cfg.Timeout)
 	defer cancel()
 	var token Secret
@@ -74,17 +74,16 @@ func (s *tokenSource) renew(ctx context.Context, f *tokenFetch) {
 		token, life, err = s.client.fetchToken(ctx)
 		return err
 	})
+	if err != nil {
+		return Secret{}, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err == nil {
-		if !s.token.IsZero() && s.token.Reveal() != token.Reveal() {
-			s.old = s.token
-		}
-		s.token, s.renewAt = token, time.Now().Add(life-min(refreshMargin, life/5))
+	if !s.token.IsZero() && s.token.Reveal() != token.Reveal() {
+		s.old = s.token
 	}
-	f.token, f.err = token, err
-	s.fetch = nil
-	close(f.done)
+	s.token, s.renewAt = token, time.Now().Add(life-min(refreshMargin, life/5))
+	return token, nil
 }
 
 // used returns the tokens that a hostile answer could repeat.
