@@ -78,8 +78,7 @@ func (f *File) commitAs(ctx context.Context, when commitWhen, g *group, raw stri
 		}
 		return nil, err
 	}
-	row := f.t.entryOf(g, raw, receipt)
-	f.t.noteOwn(g, row, s.base)
+	row := f.t.ownRecord(g, raw, receipt, s.base)
 	f.settle(s, row)
 	f.mu.Unlock()
 	f.t.dropIfLost(g, f.key(row))
@@ -140,36 +139,6 @@ func (f *File) settle(s *stage, e *sdk.Entry) {
 		f.lease = nil
 		lease.Release()
 	}
-}
-
-// entryOf makes the ledger's row for what was just recorded.
-func (t *Tree) entryOf(g *group, raw string, r sdk.Receipt) *sdk.Entry {
-	return &sdk.Entry{Group: g.id, Ref: r.Ref, Tx: r.Tx, Hash: r.Hash, Uploader: t.remote.Account(), Time: r.Time,
-		Seq: r.Seq, ChangedSeq: r.Seq, Name: raw, Size: r.Size}
-}
-
-// adopt merges the row of a commit into the namespace: the file shows it, unless
-// a newer upload of the name came from elsewhere meanwhile.
-func (t *Tree) adopt(f *File, g *group, raw string, row *sdk.Entry) {
-	t.mu.Lock()
-	notices := t.record(f, g, raw, row)
-	t.mu.Unlock()
-	t.tell(notices)
-}
-
-// record is adopt for a caller that holds Tree.mu.
-func (t *Tree) record(f *File, g *group, raw string, row *sdk.Entry) []notice {
-	touched := map[*versions]bool{g.version(raw): true}
-	if known := g.byRef[row.Ref]; known != nil { // the poller was faster, or it is an old row
-		f.entry.Store(known)
-	} else {
-		g.merge(row, touched)
-	}
-	if f.raw == raw && f.dir != nil && !f.scratch.Load() {
-		v := g.version(raw)
-		v.shown, v.hidden = f, ""
-	}
-	return t.placeMerged(g, touched)
 }
 
 // delayedUploads is how many empty files are uploaded at a time once their moment
