@@ -42,7 +42,7 @@ func TestSuites(t *testing.T) {
 		{"bonnie++", "bonnie++", "bonnie++ -d $DIR -u $(id -un) " + sized("-s 16:8k:8192:1 -r 8 -f -n 0", "-s 256:8k:8192:1 -r 128 -f -n 4") + " -q", ","},
 	} {
 		t.Run(s.name, func(t *testing.T) {
-			need(t, s.tool, s.tool)
+			need(t, s.tool)
 			dir := m.path("team", strings.ReplaceAll(s.name, " ", "-"))
 			if err := os.Mkdir(dir, 0o700); err != nil {
 				t.Fatal(err)
