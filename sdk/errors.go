@@ -34,24 +34,11 @@ const (
 // String returns the kind in words, such as "not authorized".
 func (k Kind) String() string {
 	names := [...]string{
-		KindOther:           "other",
-		KindAudience:        "audience",
-		KindNotFound:        "not found",
-		KindNotAuthorized:   "not authorized",
-		KindInsufficient:    "insufficient",
-		KindUnauthenticated: "unauthenticated",
-		KindDeleted:         "deleted",
-		KindConflict:        "conflict",
-		KindTooLarge:        "too large",
-		KindRateLimited:     "rate limited",
-		KindUnavailable:     "unavailable",
-		KindCorrupt:         "corrupt",
-		KindUnsupported:     "unsupported",
-		KindInvalid:         "invalid",
-		KindTimeout:         "timeout",
-		KindCanceled:        "canceled",
-		KindStorageFull:     "storage full",
-		KindPending:         "pending",
+		KindOther: "other", KindAudience: "audience", KindNotFound: "not found", KindNotAuthorized: "not authorized",
+		KindInsufficient: "insufficient", KindUnauthenticated: "unauthenticated", KindDeleted: "deleted", KindConflict: "conflict",
+		KindTooLarge: "too large", KindRateLimited: "rate limited", KindUnavailable: "unavailable", KindCorrupt: "corrupt",
+		KindUnsupported: "unsupported", KindInvalid: "invalid", KindTimeout: "timeout", KindCanceled: "canceled",
+		KindStorageFull: "storage full", KindPending: "pending",
 	}
 	if int(k) < len(names) {
 		return names[k]

@@ -36,42 +36,12 @@ func Recorded(name, contentType string, hash [sha256.Size]byte) string {
 // that everybody knows. The tables of a machine are not asked: they differ.
 func extension(contentType string) string {
 	kind, _, _ := strings.Cut(contentType, ";")
-	switch strings.ToLower(strings.TrimSpace(kind)) {
-	case "text/plain":
-		return ".txt"
-	case "text/html":
-		return ".html"
-	case "text/csv":
-		return ".csv"
-	case "text/markdown":
-		return ".md"
-	case "application/json":
-		return ".json"
-	case "application/xml", "text/xml":
-		return ".xml"
-	case "application/pdf":
-		return ".pdf"
-	case "application/zip":
-		return ".zip"
-	case "application/gzip":
-		return ".gz"
-	case "image/png":
-		return ".png"
-	case "image/jpeg":
-		return ".jpg"
-	case "image/gif":
-		return ".gif"
-	case "image/webp":
-		return ".webp"
-	case "image/svg+xml":
-		return ".svg"
-	case "audio/mpeg":
-		return ".mp3"
-	case "video/mp4":
-		return ".mp4"
-	default:
-		return ""
-	}
+	return map[string]string{
+		"text/plain": ".txt", "text/html": ".html", "text/csv": ".csv", "text/markdown": ".md", "text/xml": ".xml", "application/xml": ".xml",
+		"application/json": ".json", "application/pdf": ".pdf", "application/zip": ".zip", "application/gzip": ".gz",
+		"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp", "image/svg+xml": ".svg",
+		"audio/mpeg": ".mp3", "video/mp4": ".mp4",
+	}[strings.ToLower(strings.TrimSpace(kind))]
 }
 
 // Component returns one component of a recorded name as it is shown (N3). A safe component is shown as it is. In any other, unsafe bytes and the
