@@ -72,11 +72,7 @@ func (g Group) Stat(ctx context.Context, name string) (Entry, error) {
 	if err != nil {
 		return Entry{}, err
 	}
-	files := make([]names.File, len(entries))
-	for i := range entries {
-		files[i] = entries[i].Named()
-	}
-	list := names.List(files)
+	list := names.List(entries, (*Entry).Named)
 	i, ok := list.Newest(list.Resolve(name))
 	if !ok {
 		return Entry{}, g.absent("name " + quote(name))

@@ -41,11 +41,7 @@ type listing struct {
 }
 
 func listingOf(entries []sdk.Entry) listing {
-	files := make([]names.File, len(entries))
-	for i := range entries {
-		files[i] = entries[i].Named()
-	}
-	return listing{names.List(files), entries}
+	return listing{names.List(entries, (*sdk.Entry).Named), entries}
 }
 
 // current returns the newest living entry of each name, by name, and the path that

@@ -115,7 +115,7 @@ func TestN3ShownNamesAreFoundAgain(t *testing.T) {
 		for _, e := range w.Rows("team") {
 			files = append(files, e.Named())
 		}
-		list := names.List(files)
+		list := names.List(files, func(f *names.File) names.File { return *f })
 		var shown []string
 		for _, name := range list.Names() {
 			shown = append(shown, list.Shown(name))

@@ -26,8 +26,12 @@ type Listing struct {
 	paths  map[string]string // recorded name → as shown; only where there is a newest
 }
 
-// List makes the listing of all uploads of a group. The slice belongs to the listing.
-func List(files []File) *Listing {
+// List makes the listing of all uploads of a group, from what names each.
+func List[Entry any](entries []Entry, named func(*Entry) File) *Listing {
+	files := make([]File, len(entries))
+	for i := range entries {
+		files[i] = named(&entries[i])
+	}
 	l := &Listing{files: files, newest: make(map[string]int), paths: make(map[string]string)}
 	ages := make(map[string]int64)
 	for i, f := range files {

@@ -36,7 +36,7 @@ func TestListing(t *testing.T) {
 		{Recorded: "z/y", Ref: "7", Seq: 7, Age: 7},
 		{Recorded: "z", Ref: "8", Seq: 8, Age: 8},
 		{Recorded: "z", Ref: "9", Seq: 9, Age: 9},
-	})
+	}, func(f *names.File) names.File { return *f })
 	want := map[string]string{"a": "a", "a/b": names.WithSuffix("a", "a") + "/b", "c\nd": "c%0Ad", "c%0Ad": names.WithSuffix("c%0Ad", "4"),
 		"z": "z", "z/y": names.WithSuffix("z", "z") + "/y"}
 	for recorded, shown := range want {
