@@ -182,8 +182,9 @@ func TestUploadThatStandsStill(t *testing.T) {
 		if _, err := c.Group("h").Register(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+		over := make(chan struct{}) // the service answers nothing until then
 		still := func(http.Handler) http.Handler {
-			return http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { time.Sleep(1500 * time.Millisecond) })
+			return http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-over })
 		}
 		s.Disturb(wire.PathUploadBlob+"*", still)
 		s.Disturb(wire.PathTools+wire.OpFinalizeUpload, still)
@@ -193,15 +194,15 @@ func TestUploadThatStandsStill(t *testing.T) {
 		}
 		defer b.Release()
 		b.Bytes()[0] = 'x'
-		start := time.Now()
-		if _, err := c.Group("h").Upload(t.Context(), "f", b); !errors.Is(err, sdk.ErrTimeout) || time.Since(start) > 1400*time.Millisecond {
-			t.Errorf("%d bytes: %v after %v", size, err, time.Since(start))
+		if _, err := c.Group("h").Upload(t.Context(), "f", b); !errors.Is(err, sdk.ErrTimeout) {
+			t.Errorf("%d bytes: %v", size, err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(50*time.Millisecond, cancel)
 		if _, err := c.Group("h").Upload(ctx, "other", b); !errors.Is(err, sdk.ErrCanceled) {
 			t.Errorf("%d bytes, cancelled: %v", size, err)
 		}
+		close(over)
 		if b.Bytes()[0] != 'x' || b.Len() != int64(size) {
 			t.Error("the plaintext was not restored")
 		}
