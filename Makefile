@@ -25,11 +25,12 @@ BENCHFLAGS ?=
 
 .DEFAULT_GOAL := help
 
-.PHONY: help build demo test race vet lint vectors bench fuzz vulnerabilities suites scale test-user man install uninstall clean require-go require-fuse tell-missing s3-server soak
+.PHONY: help build demo check test race vet gofmt lint vectors bench fuzz vulnerabilities suites scale test-user man install uninstall clean require-go require-fuse tell-missing s3-server soak
 
 help:
 	@echo "make demo      mount two accounts on a service of their own (ONCE=1: check and end)"
 	@echo "make build     bin/svcfs and bin/svcd"
+	@echo "make check     gofmt, vet, and the tests without the race detector and those that are long by nature: minutes"
 	@echo "make test      vet, staticcheck, gosec, every test with the race detector, the test vectors"
 	@echo "make test-user the tests that mount as an ordinary user, for root"
 	@echo "make bench     svcfs beside its floor and its peers (BENCH=quick, growth or service)"
@@ -47,11 +48,15 @@ require-go:
 demo: build
 	./bin/svcfs demo $(if $(ONCE),--once) $(if $(DIR),"$(DIR)")
 
+# Packages wait more than they work: four run at once.
+check: require-go require-fuse gofmt vet
+	$(GO) test -short -p 4 -timeout 20m $(TESTFLAGS) ./...
+
 test: require-go require-fuse tell-missing s3-server lint race vectors
 
 # The tests mount for real. Root needs no helper; a user does.
 require-fuse:
-	@lacks=; lack() { echo "make test: $$1" >&2; lacks=1; }; \
+	@lacks=; lack() { echo "make: $$1" >&2; lacks=1; }; \
 	if ! test -e /dev/fuse; then lack "/dev/fuse is missing: run modprobe fuse, or start the container with --device /dev/fuse --cap-add SYS_ADMIN"; \
 	elif ! test -r /dev/fuse -a -w /dev/fuse; then lack "this user may not open /dev/fuse: sudo chmod 666 /dev/fuse"; fi; \
 	test "$$(id -u)" = 0 || command -v fusermount3 >/dev/null || lack "fusermount3 is missing: apt-get install fuse3"; \
@@ -76,8 +81,10 @@ test-user: require-fuse
 vet:
 	@set -e; for dir in $(MODULES); do (set -x; cd $$dir && $(GO) vet ./...); done
 
-lint: vet
+gofmt:
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "run: gofmt -w ." >&2; exit 1; }
+
+lint: gofmt vet
 	@set -e; for dir in $(MODULES); do (set -x; cd $$dir && $(STATICCHECK) ./...); done
 	$(GOSEC) ./...
 

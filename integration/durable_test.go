@@ -33,6 +33,7 @@ func kills(t *testing.T) int {
 // Fault "kill -9 of the service": what close() acknowledged is there afterwards,
 // once, and the books are right.
 func TestServiceKilledAtRandomMoments(t *testing.T) {
+	longByNature(t)
 	t.Run("SQLite and directory", func(t *testing.T) { testServiceKilled(t) })
 	t.Run("PostgreSQL and S3", func(t *testing.T) {
 		s3 := s3test.Start(t)
@@ -100,6 +101,7 @@ func testServiceKilled(t *testing.T, stores ...string) {
 // Fault "kill -9 of the mount": what close() acknowledged is retrievable, what
 // was not is absent or whole.
 func TestMountKilledAtRandomMoments(t *testing.T) {
+	longByNature(t)
 	_, alice, bob := team(t)
 	kills := kills(t)
 	b := bob.mount("b")

@@ -345,6 +345,14 @@ func needFuse(t *testing.T) {
 	}
 }
 
+// longByNature leaves a test out of make check.
+func longByNature(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("long by nature: make test runs it")
+	}
+}
+
 func needRoot(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {

@@ -58,6 +58,7 @@ func quickStressors() map[string]int {
 // delete, verifies what it reads, and leaves nothing behind, but for what
 // stressRefusals lists.
 func TestStressors(t *testing.T) {
+	longByNature(t)
 	need(t, "stress-ng")
 	w := newWorld(t)
 	alice := w.account("alice", "1000000")

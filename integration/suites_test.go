@@ -25,6 +25,7 @@ func sized(quick, slow string) string {
 // make suites. bonnie++ seeks with one process: each removes the file once it is
 // done, and to a file whose key was destroyed the others cannot write (W9, M5).
 func TestSuites(t *testing.T) {
+	longByNature(t)
 	w := newWorld(t)
 	alice := w.account("alice", "1000000")
 	alice.must("group", "create", "team")
