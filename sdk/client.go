@@ -259,6 +259,6 @@ func (c *Client) Price(action string) (Amount, bool) {
 	if c.caps == nil {
 		return Amount{}, false
 	}
-	fee, err := ParseAmount(c.caps.Fees[action])
+	fee, err := wire.ParseAmount(c.caps.Fees[action])
 	return fee, err == nil
 }

@@ -14,12 +14,6 @@ import (
 	"github.com/svcfs/svcfs/sdk/proof"
 )
 
-// Networks.
-const (
-	Mainnet = "mainnet"
-	Testnet = "testnet"
-)
-
 // Addresses of the hosted service.
 const (
 	hostedAuthURL   = "https://nova-sdk.com"
@@ -34,8 +28,11 @@ const (
 	selfHostedContract = "svc.testnet"
 )
 
-// Defaults of [Config].
+// Values of [Config].
 const (
+	Mainnet = "mainnet"
+	Testnet = "testnet"
+
 	DefaultMaxFileBytes int64 = 4 << 30
 	DefaultTimeout            = 15 * time.Second
 )

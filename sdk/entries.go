@@ -116,9 +116,9 @@ func appendEntries(to []Entry, g GroupID, rows []wire.TransactionRow) []Entry {
 }
 
 func entryOf(g GroupID, row wire.TransactionRow) Entry {
-	e := Entry{Group: g, Ref: Ref(row.IPFSHash), Tx: TxID(strings.Trim(row.TransID, `"`)), Uploader: AccountID(row.UserID),
+	e := Entry{Group: g, Ref: Ref(row.IPFSHash), Tx: strings.Trim(row.TransID, `"`), Uploader: AccountID(row.UserID),
 		Seq: Seq(max(row.Seq, 0)), ChangedSeq: Seq(max(row.ChangedSeq, row.Seq, 0)), Size: SizeUnknown}
-	e.Hash, _ = ParseDigest(row.FileHash)
+	e.Hash, _ = parseDigest(row.FileHash)
 	if row.Timestamp != nil {
 		e.Time = parseTime(*row.Timestamp)
 	}

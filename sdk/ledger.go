@@ -48,21 +48,6 @@ func (c *Client) ledgerRows(ctx context.Context, g GroupID) ([]chain.Row, error)
 	return all, nil
 }
 
-// LedgerReport tells what [Group.Verify] found to be in order.
-type LedgerReport struct {
-	Rows   int    `json:"rows"`   // records of the group that this account may see, each in the signed tree
-	Files  int    `json:"files"`  // file records that mount, list and get show: made of exactly these; -1 = the service does not prove it
-	Size   int64  `json:"size"`   // records of the whole ledger below the checkpoint
-	Root   string `json:"root"`   // base64
-	Origin string `json:"origin"` // name of the log
-	Key    string `json:"key"`    // that signed
-	Before int64  `json:"before"` // records of the checkpoint seen before, which this one continues; 0 = none
-	Pinned bool   `json:"pinned"` // the key was known before this check
-	// Witness is the verifier key of the witness that signed too; "" when none is
-	// required.
-	Witness string `json:"witness,omitempty"`
-}
-
 // mergePatience is how long a checkpoint may lag behind rows that were listed.
 const mergePatience = chain.MaxMergeDelaySeconds * time.Second
 
@@ -74,12 +59,12 @@ const mergePatience = chain.MaxMergeDelaySeconds * time.Second
 // Free. Members only; needs the API key. Errors: [KindCorrupt] for a history that must
 // not be believed, [KindUnsupported] at a service without signed checkpoints,
 // [KindNotFound], [KindNotAuthorized].
-func (g Group) Verify(ctx context.Context) (LedgerReport, error) {
-	report, err := orSuccessor(ctx, g.c, func() (LedgerReport, error) { return g.c.verifyLedger(ctx, g.ID) })
+func (g Group) Verify(ctx context.Context) (proof.Report, error) {
+	report, err := orSuccessor(ctx, g.c, func() (proof.Report, error) { return g.c.verifyLedger(ctx, g.ID) })
 	return report, g.wrap("verify ledger", err)
 }
 
-func (c *Client) verifyLedger(ctx context.Context, g GroupID) (report LedgerReport, err error) {
+func (c *Client) verifyLedger(ctx context.Context, g GroupID) (report proof.Report, err error) {
 	if err := c.needCheckpoints(ctx); err != nil {
 		return report, err
 	}
@@ -88,7 +73,7 @@ func (c *Client) verifyLedger(ctx context.Context, g GroupID) (report LedgerRepo
 	if err != nil {
 		return report, err
 	}
-	report = LedgerReport{Files: -1, Key: log.Key(), Origin: log.Origin(), Before: before.N, Pinned: pinned != "" || c.cfg.LogKey != "", Witness: c.cfg.Witness}
+	report = proof.Report{Files: -1, Key: log.Key(), Origin: log.Origin(), Before: before.N, Pinned: pinned != "" || c.cfg.LogKey != "", Witness: c.cfg.Witness}
 	proves, err := c.offers(ctx, wire.CapChains)
 	if err != nil {
 		return report, err

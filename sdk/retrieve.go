@@ -206,7 +206,7 @@ func (c *Client) verify(e Entry, meta format.Metadata, fee string, b *mem.Buffer
 	}
 	if fee != "" {
 		var err error
-		if p.Fee, err = ParseAmount(fee); err != nil {
+		if p.Fee, err = wire.ParseAmount(fee); err != nil {
 			return Plain{}, malformed(err)
 		}
 	}

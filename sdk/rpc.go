@@ -170,7 +170,7 @@ func (c *Client) EstimateFee(ctx context.Context, action string) (Amount, error)
 	if err := c.view(ctx, "estimate_fee", args, &digits); err != nil {
 		return Amount{}, c.wrap("estimate fee of "+quote(action), "", "", err)
 	}
-	fee, err := ParseAmount(digits.String())
+	fee, err := wire.ParseAmount(digits.String())
 	if err != nil {
 		err = malformed(err)
 	}

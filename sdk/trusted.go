@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/svcfs/svcfs/sdk/proof"
+	"github.com/svcfs/svcfs/sdk/trust"
 )
 
 // CheckTrust is [Client.Trust], and compares what is pinned and was seen with the
@@ -12,7 +13,7 @@ import (
 // it pins none. Free; no authentication. Errors: [KindCorrupt] when the service signs
 // with another key, or shows a history that does not continue the one seen, and those
 // of [Client.Tlog].
-func (c *Client) CheckTrust(ctx context.Context) (Trust, error) {
+func (c *Client) CheckTrust(ctx context.Context) (trust.State, error) {
 	t, err := c.Trust(ctx)
 	if err != nil || !t.Proves || t.Key == "" && c.cfg.LogKey == "" {
 		return t, err

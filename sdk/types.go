@@ -22,20 +22,12 @@ type GroupID string
 // ipfs_hash or location. It is opaque and never parsed.
 type Ref string
 
-// TxID is a ledger record id, 64 hex digits without quotes.
-type TxID string
-
 // Seq is a ledger sequence number, ascending; 0 means unknown.
 type Seq int64
 
-// Amount is an exact quantity of the native token in yocto (10^-24).
+// Amount is an exact quantity of the native token in yocto (10^-24). [wire.ParseTokens]
+// and [wire.ParseAmount] read one.
 type Amount = wire.Amount
-
-// ParseAmount reads decimal digits of yocto, as balances and fees come.
-func ParseAmount(yocto string) (Amount, error) { return wire.ParseAmount(yocto) }
-
-// ParseTokens reads a decimal number of whole tokens such as "0.64".
-func ParseTokens(tokens string) (Amount, error) { return wire.ParseTokens(tokens) }
 
 // Digest is the SHA-256 of a file's plaintext.
 type Digest [sha256.Size]byte
@@ -55,8 +47,8 @@ func ComputeHashReader(r io.Reader) (Digest, error) {
 	return Digest(sum.Sum(nil)), nil
 }
 
-// ParseDigest reads 64 hex digits of either case.
-func ParseDigest(s string) (Digest, error) {
+// parseDigest reads 64 hex digits of either case.
+func parseDigest(s string) (Digest, error) {
 	var d Digest
 	if len(s) != 2*len(d) {
 		return d, fmt.Errorf("digest of %d characters: want 64 hex digits", len(s))
@@ -124,7 +116,7 @@ type Member struct {
 type Entry struct {
 	Group      GroupID
 	Ref        Ref
-	Tx         TxID
+	Tx         string    // id of the ledger record, 64 hex digits without quotes
 	Hash       Digest    // SHA-256 of the plaintext: what a retrieved file must match
 	Uploader   AccountID // who recorded it
 	Time       time.Time // of the ledger record; zero when unknown
@@ -153,7 +145,7 @@ type Deletion struct {
 // Receipt is what an upload returns once the service has recorded it.
 type Receipt struct {
 	Ref  Ref
-	Tx   TxID
+	Tx   string // id of the ledger record, 64 hex digits without quotes
 	Hash Digest
 	Size int64     // plaintext bytes
 	Seq  Seq       // 0 when the service does not tell

@@ -368,16 +368,16 @@ func (u *uploading) receipt(ctx context.Context, a wire.FinalizeUploadResult, si
 	if ref == "" {
 		ref = a.CID
 	}
-	digest, err := ParseDigest(a.FileHash)
+	digest, err := parseDigest(a.FileHash)
 	if err != nil || digest != u.key.digest || ref == "" {
 		return Receipt{}, malformed(errors.New("it acknowledges another file than the one that was sent"))
 	}
-	r := Receipt{Ref: Ref(ref), Tx: TxID(strings.Trim(a.TransID, `"`)), Hash: digest, Size: size, Seq: Seq(a.Seq), Time: parseTime(a.Time)}
+	r := Receipt{Ref: Ref(ref), Tx: strings.Trim(a.TransID, `"`), Hash: digest, Size: size, Seq: Seq(a.Seq), Time: parseTime(a.Time)}
 	if r.Time.IsZero() {
 		r.Time = time.Now()
 	}
 	if u.offers(wire.CapChains) {
-		if a.Record == nil || a.Record.Timestamp == nil || a.Seq != a.Record.Seq || !parseTime(*a.Record.Timestamp).Equal(r.Time) || string(r.Tx) != a.Record.TransID {
+		if a.Record == nil || a.Record.Timestamp == nil || a.Seq != a.Record.Seq || !parseTime(*a.Record.Timestamp).Equal(r.Time) || r.Tx != a.Record.TransID {
 			return Receipt{}, malformed(errors.New("its receipt is of another record"))
 		}
 		if err := u.c.checkReceipt(ctx, u.key.group, u.key.name, u.ticket.after, Entry{Ref: r.Ref, Hash: digest, Size: size}, a); err != nil {
@@ -385,7 +385,7 @@ func (u *uploading) receipt(ctx context.Context, a wire.FinalizeUploadResult, si
 		}
 	}
 	if a.Fee != "" {
-		if r.Fee, err = ParseAmount(a.Fee); err != nil {
+		if r.Fee, err = wire.ParseAmount(a.Fee); err != nil {
 			return Receipt{}, malformed(err)
 		}
 	}

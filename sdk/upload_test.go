@@ -102,7 +102,7 @@ func TestNobodyPaysTwice(t *testing.T) {
 // paidFor is the price of one upload and of looks at the group g.
 func paidFor(t *testing.T, c *sdk.Client, looks int) sdk.Amount {
 	t.Helper()
-	sum, err := sdk.ParseTokens("0.039")
+	sum, err := wire.ParseTokens("0.039")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -374,9 +374,9 @@ func (f *folding) change(e *Entry, r *chain.Record) {
 // uploadEntry is the file that a record of an upload tells of. Records of the old
 // layout lack its size and type, and sometimes its name: the service is believed.
 func uploadEntry(r *chain.Record, row *wire.TransactionRow) Entry {
-	e := Entry{Group: GroupID(r.Group), Ref: Ref(r.Ref), Tx: TxID(r.Tx), Uploader: AccountID(r.Account), Time: timeOf(r.TimeNS), Seq: Seq(r.Seq),
+	e := Entry{Group: GroupID(r.Group), Ref: Ref(r.Ref), Tx: r.Tx, Uploader: AccountID(r.Account), Time: timeOf(r.TimeNS), Seq: Seq(r.Seq),
 		ChangedSeq: Seq(r.Seq), Name: r.Detail, Size: sizeOf(r.Tag(chain.TagSize)), ContentType: r.Tag(chain.TagType)}
-	e.Hash, _ = ParseDigest(r.FileHash)
+	e.Hash, _ = parseDigest(r.FileHash)
 	if !r.IsOld() {
 		return e
 	}
@@ -405,7 +405,7 @@ func changedEntry(r *chain.Record) (Entry, error) {
 	}
 	e := Entry{Ref: Ref(r.Ref), Uploader: AccountID(r.Tag(chain.TagUploader)), Time: timeOf(uploaded), Seq: Seq(upload), Name: r.Tag(chain.TagName),
 		Size: sizeOf(r.Tag(chain.TagSize)), ContentType: r.Tag(chain.TagType)}
-	e.Hash, _ = ParseDigest(r.FileHash)
+	e.Hash, _ = parseDigest(r.FileHash)
 	return e, nil
 }
 
@@ -448,7 +448,7 @@ func chainRecord(row *wire.TransactionRow, g GroupID) (r chain.Record, err error
 }
 
 func decodeHash(text string, into *chain.Hash) error {
-	digest, err := ParseDigest(text)
+	digest, err := parseDigest(text)
 	if err != nil {
 		return errors.New("its hash is not 64 hex digits")
 	}
@@ -507,23 +507,15 @@ func (p *chainPage) UnmarshalJSON(raw []byte) error {
 	return json.Unmarshal(answer.Proof, &p.proof)
 }
 
-// Trust is how far a client can hold a service to what it says.
-type Trust struct {
-	Proves  bool   // the service proves what it lists
-	Key     string // verifier key of its log, "" until one was seen
-	Size    int64  // records in the newest checkpoint that was verified
-	Witness string // verifier key of the witness that is required, "" for none
-}
-
 // Trust tells whether the service proves what it lists, and what of it was
 // verified. Free; no authentication. Errors are those of [Client.Capabilities].
-func (c *Client) Trust(ctx context.Context) (Trust, error) {
+func (c *Client) Trust(ctx context.Context) (trust.State, error) {
 	proves, err := c.offers(ctx, wire.CapChains)
 	if err != nil {
-		return Trust{}, err
+		return trust.State{}, err
 	}
 	key, _ := c.memory.Log()
-	return Trust{Proves: proves, Key: key, Size: c.memory.Size(), Witness: c.cfg.Witness}, nil
+	return trust.State{Proves: proves, Key: key, Size: c.memory.Size(), Witness: c.cfg.Witness}, nil
 }
 
 // AcceptRollback gives up what was seen of the service's history, as after an

@@ -94,7 +94,7 @@ type listedEntry struct {
 	Uploader    sdk.AccountID  `json:"uploader"`
 	Time        *time.Time     `json:"time"`
 	CID         sdk.Ref        `json:"cid"`
-	TransID     sdk.TxID       `json:"trans_id"`
+	TransID     string         `json:"trans_id"`
 	FileHash    string         `json:"file_hash"`
 	ContentType string         `json:"content_type,omitempty"`
 	Seq         sdk.Seq        `json:"seq,omitempty"`

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/proof"
 )
 
 func (a *app) ledgerCommand() *cobra.Command {
@@ -78,7 +79,7 @@ func (a *app) verifyLedger(ctx context.Context, c *sdk.Client, group sdk.GroupID
 	return nil
 }
 
-func (a *app) printReport(r sdk.LedgerReport) {
+func (a *app) printReport(r proof.Report) {
 	trust, before, view := "trusted at this first check; compare it with the operator's", "nothing was seen", "not proven: the service is too old for that"
 	if r.Pinned {
 		trust = "as pinned"

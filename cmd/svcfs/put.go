@@ -183,13 +183,13 @@ func (a *app) findBelow(dir, name string) ([]localFile, error) {
 
 // receipt is what put prints as JSON, one document per file.
 type receipt struct {
-	Name      string   `json:"name"`
-	CID       sdk.Ref  `json:"cid"`
-	TransID   sdk.TxID `json:"trans_id"`
-	FileHash  string   `json:"file_hash"`
-	Size      int64    `json:"size"`
-	Fee       string   `json:"fee,omitempty"`       // tokens, where the service tells
-	Unchanged bool     `json:"unchanged,omitempty"` // --update: was there already, nothing was sent
+	Name      string  `json:"name"`
+	CID       sdk.Ref `json:"cid"`
+	TransID   string  `json:"trans_id"`
+	FileHash  string  `json:"file_hash"`
+	Size      int64   `json:"size"`
+	Fee       string  `json:"fee,omitempty"`       // tokens, where the service tells
+	Unchanged bool    `json:"unchanged,omitempty"` // --update: was there already, nothing was sent
 }
 
 // put sends the files, several at a time, and prints their receipts in order.

@@ -93,7 +93,7 @@ func balance(t *testing.T, m *mounted) sdk.Amount {
 
 func amount(t *testing.T, tokens string) sdk.Amount {
 	t.Helper()
-	a, err := sdk.ParseTokens(tokens)
+	a, err := wire.ParseTokens(tokens)
 	if err != nil {
 		t.Fatal(err)
 	}

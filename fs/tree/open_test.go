@@ -11,6 +11,7 @@ import (
 
 	"github.com/svcfs/svcfs/fs/tree/treetest"
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/wire"
 )
 
 func (m *mounted) write(h *Handle, text string, off int64) {
@@ -293,7 +294,7 @@ func TestR6ParallelOpenersStayWithinTheBudget(t *testing.T) {
 	for i := range files {
 		w.Put("team", alice, fmt.Sprint(i), []byte{byte(i)})
 	}
-	one, _ := sdk.ParseAmount("1000")
+	one, _ := wire.ParseAmount("1000")
 	m := mount(t, w, alice, func(c *Config) {
 		c.Budget = one
 		c.Price = func(string) (sdk.Amount, bool) { return one, true }
@@ -328,7 +329,7 @@ func TestR6FailedChargesAreGivenBack(t *testing.T) {
 	w := team()
 	w.Put("team", alice, "f", []byte("x"))
 	w.Put("team", alice, "g", []byte("y"))
-	one, _ := sdk.ParseAmount("1000")
+	one, _ := wire.ParseAmount("1000")
 	m := mount(t, w, alice, func(c *Config) {
 		c.BudgetPerHour = one
 		c.Price = func(string) (sdk.Amount, bool) { return one, true }

@@ -894,9 +894,9 @@ func TestR6BudgetEndsInRefusal(t *testing.T) {
 	w := team()
 	w.Put("team", alice, "f", []byte("x"))
 	w.Put("team", alice, "g", []byte("y"))
-	price, _ := sdk.ParseTokens("0.013")
+	price, _ := wire.ParseTokens("0.013")
 	m := mount(t, w, bob, func(c *Config) {
-		c.Budget, _ = sdk.ParseTokens("0.02")
+		c.Budget, _ = wire.ParseTokens("0.02")
 		c.Price = func(string) (sdk.Amount, bool) { return price, true }
 	})
 	m.wantContent("/team/f", "x")

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/wire"
 )
 
 func renames(c *Config) { c.CanRename = true }
@@ -221,9 +222,9 @@ func TestR6ChangesCountAgainstTheBudget(t *testing.T) {
 	for _, name := range []string{"f", "g", "h"} {
 		w.Put("team", alice, name, []byte(name))
 	}
-	one, _ := sdk.ParseTokens("1")
+	one, _ := wire.ParseTokens("1")
 	m := mount(t, w, alice, renames, deletes, func(c *Config) {
-		c.Budget, _ = sdk.ParseTokens("2")
+		c.Budget, _ = wire.ParseTokens("2")
 		c.Price = func(action string) (sdk.Amount, bool) {
 			return one, action == sdk.EventRenamed || action == sdk.EventDeleted
 		}

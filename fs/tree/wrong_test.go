@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/wire"
 )
 
 // R2: an upload that is not what its record says is fetched and paid for once, and
@@ -14,7 +15,7 @@ import (
 func TestR2WrongContentIsPaidOnce(t *testing.T) {
 	w := team()
 	w.Put("team", alice, "f", []byte("content"))
-	fee, err := sdk.ParseTokens("0.013")
+	fee, err := wire.ParseTokens("0.013")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -123,7 +123,7 @@ func (s *Server) Config() sdk.Config { return sdk.Config{URL: s.URL, ContractID:
 
 // Account creates an account with tokens such as "100".
 func (s *Server) Account(name, tokens string) Account {
-	balance, err := sdk.ParseTokens(tokens)
+	balance, err := wire.ParseTokens(tokens)
 	if err != nil {
 		panic(err) // a mistake of the test
 	}

@@ -2,6 +2,7 @@ package sdktest
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -84,7 +85,7 @@ func (s *state) fees() map[string]string {
 		}
 	}
 	for action, tokens := range prices {
-		fee, err := sdk.ParseTokens(tokens)
+		fee, err := wire.ParseTokens(tokens)
 		if err != nil {
 			panic(err)
 		}
@@ -108,7 +109,7 @@ func (s *state) chargeRead(id, action string, g *group) error {
 
 // charge takes a fee. The caller holds the lock.
 func (s *state) charge(id, action string) (sdk.Amount, error) {
-	fee, err := sdk.ParseAmount(s.fees()[action])
+	fee, err := wire.ParseAmount(s.fees()[action])
 	if err != nil {
 		return sdk.Amount{}, nil // free
 	}
@@ -393,7 +394,7 @@ func (s *state) finalize(c call, req wire.FinalizeUploadRequest) (any, error) {
 			return nil, refuse(http.StatusBadRequest, wire.CodeValidation, "encrypted_data is not base64")
 		}
 	}
-	if _, err := sdk.ParseDigest(req.FileHash); err != nil || len(blob) < format.Overhead {
+	if sum, err := hex.DecodeString(req.FileHash); err != nil || len(sum) != sha256.Size || len(blob) < format.Overhead {
 		return nil, refuse(http.StatusBadRequest, wire.CodeValidation, "file_hash must be 64-char hex (SHA-256)")
 	}
 	if _, err := s.member(c.account, u.group); err != nil {

@@ -131,7 +131,7 @@ func (w *World) Put(g sdk.GroupID, by sdk.AccountID, name string, data []byte) s
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.seq++
-	e := sdk.Entry{Group: g, Ref: sdk.Ref(fmt.Sprintf("ref/%d", w.seq)), Tx: sdk.TxID(fmt.Sprintf("tx%d", w.seq)),
+	e := sdk.Entry{Group: g, Ref: sdk.Ref(fmt.Sprintf("ref/%d", w.seq)), Tx: fmt.Sprintf("tx%d", w.seq),
 		Hash: sdk.ComputeHash(data), Uploader: by, Time: time.Unix(1700000000+int64(w.seq), 0), Seq: w.seq, ChangedSeq: w.seq,
 		Name: name, Size: int64(len(data))}
 	w.rows[g] = append(w.rows[g], e)
