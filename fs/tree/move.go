@@ -268,6 +268,7 @@ func (t *Tree) applyMove(m moved) (notices []notice, err error) {
 	if m.row != nil || m.renamed != nil {
 		to = t.remade(to, m.raw)
 	}
+	before := f.dir
 	left, was := t.leave(m)
 	var freed *versions
 	if old, ok := to.children[shown].(*File); ok && old != f {
@@ -290,6 +291,9 @@ func (t *Tree) applyMove(m moved) (notices []notice, err error) {
 	}
 	if freed != nil {
 		notices = append(notices, t.place(to.group, freed)...)
+	}
+	if m.renamed != nil && before != nil { // as in every other mount
+		notices = append(notices, before.prune()...)
 	}
 	return notices, nil
 }

@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/svcfs/svcfs/sdk"
@@ -53,4 +54,37 @@ func TestMovePlans(t *testing.T) {
 			}
 		})
 	}
+}
+
+// W8: a backup may replace an older backup that is the only other file of its folder.
+func TestW8BackupReplacesABackup(t *testing.T) {
+	w := team()
+	w.Put("team", alice, "d/f", []byte("uploaded"))
+	m := mount(t, w, alice)
+	if err := m.save("/team/d/f~", "older backup"); err != nil {
+		t.Fatal(err)
+	}
+	d := m.dir("/team/d")
+	if err := d.Rename(t.Context(), "f", d, "f~", false); err != nil {
+		t.Fatal(err)
+	}
+	if got := allFiles(t, m.dir("/team"), ""); !slices.Equal(got, []string{"d/f~"}) {
+		t.Errorf("there is %q", got)
+	}
+	m.wantContent("/team/d/f~", "uploaded")
+}
+
+// W8: a folder goes with the last file that the service renames out of it, as in every
+// other mount.
+func TestW8FolderGoesWithItsLastFile(t *testing.T) {
+	w := team()
+	w.Put("team", alice, "d/e/f", []byte("content"))
+	m := mount(t, w, alice, func(c *Config) { c.CanRename = true })
+	if err := m.dir("/team/d/e").Rename(t.Context(), "f", m.dir("/team"), "f", false); err != nil {
+		t.Fatal(err)
+	}
+	if got := m.names("/team"); !slices.Equal(got, []string{"f"}) {
+		t.Errorf("there is %q", got)
+	}
+	m.wantContent("/team/f", "content")
 }
