@@ -30,9 +30,7 @@ func (a *app) doctorCommand() *cobra.Command {
 say ok says what to do. The exit code is that of the first failure. Free.`,
 		Example: "  svcfs doctor\n  svcfs doctor --json",
 		Args:    cobra.NoArgs,
-		RunE: a.simple(func(ctx context.Context, _ []string) error {
-			return a.doctor(ctx)
-		}),
+		RunE:    a.simple(func(ctx context.Context, _ []string) error { return a.doctor(ctx) }),
 	}
 }
 

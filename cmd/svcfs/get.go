@@ -42,15 +42,8 @@ name, or in a hidden folder, that other accounts uploaded come only with
 			}
 			return exactly(2, "a GROUP and a REF or NAME")(cmd, args)
 		},
-		RunE: a.simple(func(ctx context.Context, args []string) error {
-			if err := a.checkGet(f); err != nil {
-				return err
-			}
-			c, _, err := a.client(ctx)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		PreRunE: first(func([]string) error { return a.checkGet(f) }),
+		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
 			if f.all {
 				return a.getAll(ctx, c, sdk.GroupID(args[0]), f)
 			}

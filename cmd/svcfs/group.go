@@ -141,6 +141,7 @@ func (a *app) groupJoinCommand() *cobra.Command {
 }
 
 func (a *app) groupRetentionCommand() *cobra.Command {
+	var days *int64 // nil = for ever
 	return &cobra.Command{
 		Use:   "retention GROUP DAYS|none",
 		Short: "Let files of a group be destroyed after so many days, 0 at once, or never",
@@ -152,27 +153,24 @@ pending'.`,
 		Args:    exactly(2, "a GROUP and DAYS or none"),
 
 		ValidArgsFunction: a.completeGroup,
-		RunE: a.simple(func(ctx context.Context, args []string) error {
-			var days *int64
-			if args[1] != "none" {
-				n, err := strconv.ParseInt(args[1], 10, 64)
-				if err != nil || n < 0 {
-					return usage("give a number of days, or none", "retention "+strconv.Quote(args[1]))
-				}
-				days = &n
+		PreRunE: first(func(args []string) error {
+			if args[1] == "none" {
+				return nil
 			}
-			c, _, err := a.client(ctx)
-			if err != nil {
-				return err
+			n, err := strconv.ParseInt(args[1], 10, 64)
+			if err != nil || n < 0 {
+				return usage("give a number of days, or none", "retention "+strconv.Quote(args[1]))
 			}
-			defer c.Close()
+			days = &n
+			return nil
+		}),
+		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
 			group := c.Group(sdk.GroupID(args[0]))
-			var change sdk.Change
+			set := group.ClearRetention
 			if days != nil {
-				change, err = group.SetRetention(ctx, *days)
-			} else {
-				change, err = group.ClearRetention(ctx)
+				set = func(ctx context.Context) (sdk.Change, error) { return group.SetRetention(ctx, *days) }
 			}
+			change, err := set(ctx)
 			if err != nil {
 				return err
 			}

@@ -52,18 +52,13 @@ that way can be opened and closed.`,
 		Example: "  svcfs group create team\n  svcfs group create submissions --open --for 7d",
 		Args:    exactly(1, "one GROUP"),
 	}
-	cmd.RunE = a.simple(func(ctx context.Context, args []string) error {
-		if err := f.check(); err != nil {
-			return err
-		}
+	cmd.PreRunE = first(func([]string) error {
 		if !open && (cmd.Flags().Changed("for") || cmd.Flags().Changed("uses") || f.role != "") {
 			return usage("add --open", "--for, --uses and --role are about an open group")
 		}
-		c, _, err := a.client(ctx)
-		if err != nil {
-			return err
-		}
-		defer c.Close()
+		return f.check()
+	})
+	cmd.RunE = a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
 		group := sdk.GroupID(args[0])
 		if !open {
 			change, err := c.Group(group).Register(ctx)
@@ -104,17 +99,10 @@ func (a *app) groupOpenCommand() *cobra.Command {
 made with 'svcfs group create --open'; only its owner can open it.`,
 		Example: "  svcfs group open submissions --for 7d --uses 100",
 		Args:    exactly(1, "one GROUP"),
-		RunE: a.simple(func(ctx context.Context, args []string) error {
-			if err := f.check(); err != nil {
-				return err
-			}
-			c, _, err := a.client(ctx)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		PreRunE: first(func([]string) error { return f.check() }),
+		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
 			group := sdk.GroupID(args[0])
-			_, err = c.Group(group).Owner(ctx) // opening would register it, which costs
+			_, err := c.Group(group).Owner(ctx) // opening would register it, which costs
 			if errors.Is(err, sdk.ErrNotFound) {
 				return refuse(exitNotFound, "make it with: svcfs group create "+escapeName(args[0])+" --open", err)
 			}

@@ -33,9 +33,7 @@ otherwise. The key is asked for, or read from standard input, or from where
 goes to ~/.config/svcfs/keys, mode 0600.`,
 		Example: "  svcfs login --account alice.svc.testnet --url http://127.0.0.1:8000\n  pass show svcfs | svcfs login --file",
 		Args:    cobra.NoArgs,
-		RunE: a.simple(func(ctx context.Context, _ []string) error {
-			return a.login(ctx, toFile)
-		}),
+		RunE:    a.simple(func(ctx context.Context, _ []string) error { return a.login(ctx, toFile) }),
 	}
 	cmd.Flags().BoolVar(&toFile, "file", false, "store it in ~/.config/svcfs/keys, not in the keyring")
 	return cmd
@@ -167,9 +165,7 @@ func (a *app) logoutCommand() *cobra.Command {
 		Long:    "Remove the API key that 'svcfs login' stored. The key itself stays valid: rotate it to end that.",
 		Example: "  svcfs logout --account alice.svc.testnet",
 		Args:    cobra.NoArgs,
-		RunE: a.simple(func(context.Context, []string) error {
-			return a.logout()
-		}),
+		RunE:    a.simple(func(context.Context, []string) error { return a.logout() }),
 	}
 }
 

@@ -18,15 +18,13 @@ versions of that name, REF that one. A name that is in use is refused. Only the
 uploader or the group's owner may, and only where the service offers it.`,
 		Example: "  svcfs mv team draft.txt final.txt\n  svcfs mv team notes.txt archive/2026/notes.txt",
 		Args:    exactly(3, "a GROUP, a REF or NAME, and a NEWNAME"),
-		RunE: a.simple(func(ctx context.Context, args []string) error {
+		PreRunE: first(func(args []string) error {
 			if args[2] == "" {
 				return usage("give a name", "the new name is empty")
 			}
-			c, _, err := a.client(ctx)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+			return nil
+		}),
+		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
 			return a.mv(ctx, c, sdk.GroupID(args[0]), args[1], args[2])
 		}),
 		ValidArgsFunction: a.completeGroupThenName,

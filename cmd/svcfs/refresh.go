@@ -21,9 +21,7 @@ such a look costs, as svcfs cost DIR tells. When the look fails, it says why. Fi
 not what was recorded may be tried again.`,
 		Example: "  svcfs refresh ~/groups",
 		Args:    exactly(1, "one DIR"),
-		RunE: a.simple(func(ctx context.Context, args []string) error {
-			return a.refresh(ctx, args[0])
-		}),
+		RunE:    a.simple(func(ctx context.Context, args []string) error { return a.refresh(ctx, args[0]) }),
 
 		ValidArgsFunction: completeDirs,
 	}

@@ -254,6 +254,11 @@ func (a *app) newClient(s settings) (*sdk.Client, error) {
 	return c, err
 }
 
+// first checks a command line before anything is asked or read.
+func first(check func(args []string) error) func(*cobra.Command, []string) error {
+	return func(_ *cobra.Command, args []string) error { return check(args) }
+}
+
 // exactly is cobra.ExactArgs with a sentence that names the arguments.
 func exactly(n int, what string) cobra.PositionalArgs { return between(n, n, what) }
 

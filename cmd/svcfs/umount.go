@@ -27,11 +27,9 @@ func (a *app) umountCommand() *cobra.Command {
 		Long: `Ask the process behind the mount on DIR to upload what is left, for at most 30
 seconds, and to unmount. Ends with 6 and a list when something could not be
 uploaded. A mount whose process is gone is only cleaned away.`,
-		Example: "  svcfs umount ~/groups",
-		Args:    exactly(1, "one DIR"),
-		RunE: a.simple(func(ctx context.Context, args []string) error {
-			return a.umount(ctx, args[0], timeout)
-		}),
+		Example:           "  svcfs umount ~/groups",
+		Args:              exactly(1, "one DIR"),
+		RunE:              a.simple(func(ctx context.Context, args []string) error { return a.umount(ctx, args[0], timeout) }),
 		ValidArgsFunction: completeMount,
 	}
 	cmd.Flags().DurationVar(&timeout, "timeout", drainLimit+15*time.Second, "how long to wait for it")

@@ -18,9 +18,7 @@ func (a *app) whyCommand() *cobra.Command {
 		Short:   "Explain the last error that a path in a mount gave",
 		Example: "  svcfs why ~/groups/team/report.pdf",
 		Args:    exactly(1, "one PATH"),
-		RunE: a.simple(func(ctx context.Context, args []string) error {
-			return a.why(ctx, args[0])
-		}),
+		RunE:    a.simple(func(ctx context.Context, args []string) error { return a.why(ctx, args[0]) }),
 	}
 }
 
