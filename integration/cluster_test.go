@@ -335,7 +335,7 @@ func testRevokeAcross(t *testing.T, c *cluster, alice *person) {
 	b := c.login(carol, 0)
 	_, out := b.tool(1, "prepare_upload", map[string]any{"group_id": "team", "filename": "late"})
 	late, _ := out["result"].(map[string]any)
-	entries, err := sdk.Collect(owner.Group("team").List(t.Context()))
+	entries, err := owner.Group("team").Entries(t.Context())
 	if err != nil || len(entries) == 0 {
 		t.Fatal(err)
 	}

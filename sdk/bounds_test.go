@@ -25,8 +25,8 @@ func TestThreat8PagesWithoutEnd(t *testing.T) {
 		name, field string
 		list        func(c *sdk.Client) error
 	}{
-		{"names of files", "filename", func(c *sdk.Client) error { _, err := sdk.Collect(c.Group("g").List(t.Context())); return err }},
-		{"accounts of files", "user_id", func(c *sdk.Client) error { _, err := sdk.Collect(c.Group("g").List(t.Context())); return err }},
+		{"names of files", "filename", func(c *sdk.Client) error { _, err := c.Group("g").Entries(t.Context()); return err }},
+		{"accounts of files", "user_id", func(c *sdk.Client) error { _, err := c.Group("g").Entries(t.Context()); return err }},
 		{"details of records", "detail", func(c *sdk.Client) error { _, err := c.Group("g").Records(t.Context()); return err }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -33,7 +33,7 @@ func putWrong(t *testing.T, s *sdktest.Server, alice *sdk.Client, g sdk.GroupID,
 	})
 	_, _ = alice.Group(g).Put(t.Context(), "wrong", bytes.NewReader(content)) // she is told that it is not what she sent
 	s.Disturb(path, nil)
-	list, err := sdk.Collect(alice.Group(g).List(t.Context()))
+	list, err := alice.Group(g).Entries(t.Context())
 	if err != nil || len(list) != 1 || list[0].Hash.String() != wrong {
 		t.Fatalf("recorded is %v, %v", list, err)
 	}

@@ -257,7 +257,7 @@ func ExampleGroup_Revoke() {
 	if _, err := team.Revoke(ctx, bob.Account()); err != nil {
 		log.Fatal(err)
 	}
-	_, err = sdk.Collect(bob.Group("team").List(ctx))
+	_, err = bob.Group("team").Entries(ctx)
 	fmt.Println(errors.Is(err, sdk.ErrNotAuthorized))
 	// Output:
 	// alice.svc.testnet bob.svc.testnet <nil>

@@ -95,7 +95,7 @@ func TestOptionsAreRefused(t *testing.T) {
 	before := requests()
 	_, put := g.Put(t.Context(), "f", strings.NewReader("x"), sdk.Since(1))
 	_, open := g.Open(t.Context(), "f", sdk.Compress())
-	_, list := sdk.Collect(g.List(t.Context(), sdk.As(sdk.RoleReader)))
+	_, list := g.Entries(t.Context(), sdk.As(sdk.RoleReader))
 	_, add := g.Add(t.Context(), "bob", sdk.AtMost(1))
 	_, nobody := g.OpenJoin(t.Context(), time.Now().Add(time.Hour), sdk.AtMost(0))
 	for name, err := range map[string]error{"Put Since": put, "Open Compress": open, "List As": list, "Add AtMost": add, "AtMost(0)": nobody} {

@@ -34,13 +34,9 @@ import (
 // protocol 4.4.
 func (g Group) List(ctx context.Context, opts ...Option) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
-		o, err := resolve(opts, "Since")
-		var entries []Entry
-		if err == nil {
-			entries, err = g.c.entries(ctx, g.ID, o.since)
-		}
+		entries, err := g.Entries(ctx, opts...)
 		if err != nil {
-			yield(Entry{}, g.wrap("list", err))
+			yield(Entry{}, err)
 			return
 		}
 		for i := range entries {
@@ -51,24 +47,22 @@ func (g Group) List(ctx context.Context, opts ...Option) iter.Seq2[Entry, error]
 	}
 }
 
-// Collect gathers what a list such as [Group.List] yields, and its error, if any,
-// alone.
-func Collect[T any](list iter.Seq2[T, error]) ([]T, error) {
-	var all []T
-	for item, err := range list {
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, item)
+// Entries is [Group.List] as a slice, which belongs to the caller. It takes the option
+// [Since]. Free, needs the API key, and errors, like it.
+func (g Group) Entries(ctx context.Context, opts ...Option) ([]Entry, error) {
+	o, err := resolve(opts, "Since")
+	if err != nil {
+		return nil, g.wrap("list", err)
 	}
-	return all, nil
+	entries, err := g.c.entries(ctx, g.ID, o.since)
+	return entries, g.wrap("list", err)
 }
 
 // Stat returns the newest living file of a name, which is that of its record or the
 // one that a mount shows ([names.Listing.Resolve]). Free, needs the API key, and
 // errors, like [Group.List]; [KindNotFound] when there is none.
 func (g Group) Stat(ctx context.Context, name string) (Entry, error) {
-	entries, err := Collect(g.List(ctx))
+	entries, err := g.Entries(ctx)
 	if err != nil {
 		return Entry{}, err
 	}

@@ -225,7 +225,7 @@ func everyCall(t *testing.T, c *Client) map[string]error {
 	_, err = c.Tlog(ctx, "checkpoint")
 	note("tlog", err)
 	_, _ = c.Price("upload")
-	entries, err := Collect(c.Group(g).List(ctx))
+	entries, err := c.Group(g).Entries(ctx)
 	note("entries", err)
 	for _, e := range entries {
 		if e.Ref == "" || e.Size < SizeUnknown || e.Seq < 0 || e.ChangedSeq < e.Seq {

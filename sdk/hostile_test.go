@@ -415,10 +415,10 @@ func TestThreat8ManyRows(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if got, err := sdk.Collect(c.Group("g").List(t.Context())); err != nil || len(got) != rows || got[0].Ref == got[rows-1].Ref {
+	if got, err := c.Group("g").Entries(t.Context()); err != nil || len(got) != rows || got[0].Ref == got[rows-1].Ref {
 		t.Errorf("%d entries, %v", len(got), err)
 	}
-	if _, err := sdk.Collect(client(t, s.url).Group("g").List(t.Context())); !errors.Is(err, sdk.ErrCorrupt) {
+	if _, err := client(t, s.url).Group("g").Entries(t.Context()); !errors.Is(err, sdk.ErrCorrupt) {
 		t.Errorf("a client of small files takes it: %v", err)
 	}
 }

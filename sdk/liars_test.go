@@ -55,7 +55,7 @@ func remembering(t *testing.T, d *sdktest.Deceit, dir string, changes ...func(*s
 
 func listed(t *testing.T, c *sdk.Client, g sdk.GroupID, want int) {
 	t.Helper()
-	entries, err := sdk.Collect(c.Group(g).List(t.Context()))
+	entries, err := c.Group(g).Entries(t.Context())
 	if err != nil || len(entries) != want {
 		t.Fatalf("%d entries, %v; want %d", len(entries), err, want)
 	}
@@ -63,7 +63,7 @@ func listed(t *testing.T, c *sdk.Client, g sdk.GroupID, want int) {
 
 func deceived(t *testing.T, who string, c *sdk.Client, liar sdktest.Liar, g sdk.GroupID) {
 	t.Helper()
-	entries, err := sdk.Collect(c.Group(g).List(t.Context()))
+	entries, err := c.Group(g).Entries(t.Context())
 	if sdk.KindOf(err) != sdk.KindCorrupt || len(entries) > 0 {
 		t.Fatalf("%s: %d entries, %v", who, len(entries), err)
 	}
@@ -89,7 +89,7 @@ func TestThreat6HiddenAfterTheReceipt(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.Show(before)
-	_, err := sdk.Collect(remembering(t, d, dir).Group(d.Group).List(t.Context()))
+	_, err := remembering(t, d, dir).Group(d.Group).Entries(t.Context())
 	if sdk.KindOf(err) != sdk.KindCorrupt || !strings.Contains(err.Error(), "newer ones are left out") {
 		t.Errorf("got %v", err)
 	}
@@ -141,15 +141,15 @@ func TestThreat6LogKeyDemandsProofs(t *testing.T) {
 	withKey := func(c *sdk.Config) { c.LogKey = key }
 	listed(t, remembering(t, d, "", withKey), d.Group, 4)
 	d.Disturb(wire.PathCapabilities, func(http.Handler) http.Handler { return http.NotFoundHandler() })
-	if _, err := sdk.Collect(remembering(t, d, "", withKey).Group(d.Group).List(t.Context())); sdk.KindOf(err) != sdk.KindCorrupt {
+	if _, err := remembering(t, d, "", withKey).Group(d.Group).Entries(t.Context()); sdk.KindOf(err) != sdk.KindCorrupt {
 		t.Errorf("without proofs: %v", err)
 	}
-	if _, err := sdk.Collect(remembering(t, d, "").Group(d.Group).List(t.Context())); err != nil {
+	if _, err := remembering(t, d, "").Group(d.Group).Entries(t.Context()); err != nil {
 		t.Errorf("who requires nothing: %v", err)
 	}
 	d.Disturb(wire.PathCapabilities, nil)
 	other := sdktest.NewDeceit(t, sdktest.Liar{}).Log().VerifierKey()
-	if _, err := sdk.Collect(remembering(t, d, "", func(c *sdk.Config) { c.LogKey = other }).Group(d.Group).List(t.Context())); sdk.KindOf(err) != sdk.KindCorrupt {
+	if _, err := remembering(t, d, "", func(c *sdk.Config) { c.LogKey = other }).Group(d.Group).Entries(t.Context()); sdk.KindOf(err) != sdk.KindCorrupt {
 		t.Errorf("another key: %v", err)
 	}
 	dir := t.TempDir()
@@ -158,7 +158,7 @@ func TestThreat6LogKeyDemandsProofs(t *testing.T) {
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := sdk.Collect(remembering(t, d, dir, func(c *sdk.Config) { c.LogKey = other }).Group(d.Group).List(t.Context())); sdk.KindOf(err) != sdk.KindCorrupt {
+	if _, err := remembering(t, d, dir, func(c *sdk.Config) { c.LogKey = other }).Group(d.Group).Entries(t.Context()); sdk.KindOf(err) != sdk.KindCorrupt {
 		t.Errorf("another key than the pinned one: %v", err)
 	}
 }
@@ -192,7 +192,7 @@ func TestThreat6CapabilitiesThatVanish(t *testing.T) {
 	}
 	d.Disturb(wire.PathCapabilities, func(http.Handler) http.Handler { return http.NotFoundHandler() })
 	required := func(c *sdk.Config) { c.Witness = sdktest.NewWitness("w.example/1").VerifierKey() }
-	if _, err := sdk.Collect(remembering(t, d, "", required).Group(d.Group).List(t.Context())); sdk.KindOf(err) != sdk.KindCorrupt {
+	if _, err := remembering(t, d, "", required).Group(d.Group).Entries(t.Context()); sdk.KindOf(err) != sdk.KindCorrupt {
 		t.Errorf("a witness is required: %v", err)
 	}
 	for status, body := range map[int]string{500: "oops", 507: "full", 403: "no", 200: "<html>Sign in to the Wi-Fi</html>"} {
@@ -202,7 +202,7 @@ func TestThreat6CapabilitiesThatVanish(t *testing.T) {
 				_, _ = w.Write([]byte(body))
 			})
 		})
-		entries, err := sdk.Collect(remembering(t, d, dir).Group(d.Group).List(t.Context()))
+		entries, err := remembering(t, d, dir).Group(d.Group).Entries(t.Context())
 		if err == nil || len(entries) > 0 || strings.Contains(err.Error(), "does not any more") {
 			t.Errorf("%d: %d entries, %v", status, len(entries), err)
 		}
@@ -227,11 +227,11 @@ func TestThreat6SplitView(t *testing.T) {
 	})
 	d.Show(other)
 	listed(t, remembering(t, d, ""), d.Group, 4) // who has seen nothing and asks for no witness
-	if _, err := sdk.Collect(remembering(t, d, "", required).Group(d.Group).List(t.Context())); sdk.KindOf(err) != sdk.KindCorrupt || !strings.Contains(err.Error(), "witness") {
+	if _, err := remembering(t, d, "", required).Group(d.Group).Entries(t.Context()); sdk.KindOf(err) != sdk.KindCorrupt || !strings.Contains(err.Error(), "witness") {
 		t.Errorf("without the witness: %v", err)
 	}
 	other.Cosign = w.Cosign // which refuses a fork of what it signed
-	if _, err := sdk.Collect(remembering(t, d, "", required).Group(d.Group).List(t.Context())); sdk.KindOf(err) != sdk.KindCorrupt || !strings.Contains(err.Error(), "witness") {
+	if _, err := remembering(t, d, "", required).Group(d.Group).Entries(t.Context()); sdk.KindOf(err) != sdk.KindCorrupt || !strings.Contains(err.Error(), "witness") {
 		t.Errorf("the witness was asked to sign both: %v", err)
 	}
 	d.Show(shown)
@@ -249,7 +249,7 @@ func TestAcceptRollback(t *testing.T) {
 	backup := d.Log().Rewritten(func(r *chain.Record) bool { return r.Seq < 5 })
 	d.Show(backup)
 	c := remembering(t, d, dir)
-	if _, err := sdk.Collect(c.Group(d.Group).List(t.Context())); sdk.KindOf(err) != sdk.KindCorrupt {
+	if _, err := c.Group(d.Group).Entries(t.Context()); sdk.KindOf(err) != sdk.KindCorrupt {
 		t.Fatalf("a rollback: %v", err)
 	}
 	if err := c.AcceptRollback(false); err != nil {
@@ -268,7 +268,7 @@ func TestAcceptRollback(t *testing.T) {
 func TestProvenListGoesOn(t *testing.T) {
 	d := sdktest.NewDeceit(t, sdktest.Liar{})
 	c := remembering(t, d, "")
-	all, err := sdk.Collect(c.Group(d.Group).List(t.Context()))
+	all, err := c.Group(d.Group).Entries(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,7 +282,7 @@ func TestProvenListGoesOn(t *testing.T) {
 	}
 	asked := d.Hits(wire.PathTools + wire.OpGetGroupTransactions)
 	for range 2 { // with the newest again, and without
-		news, err := sdk.Collect(c.Group(d.Group).List(t.Context(), sdk.Since(newest)))
+		news, err := c.Group(d.Group).Entries(t.Context(), sdk.Since(newest))
 		if err != nil || len(news) != 2 || news[0].Name != "renamed.txt" || news[0].Uploader != d.Alice.ID || news[0].Size != all[0].Size ||
 			news[0].Seq != all[0].Seq || news[0].Hash != all[0].Hash || !news[0].Time.Equal(all[0].Time) || news[1].Deleted == nil || news[1].Name != all[1].Name {
 			t.Fatalf("%+v, %v", news, err)

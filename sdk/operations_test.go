@@ -76,7 +76,7 @@ func calls() []called {
 			return last(c.Group(e.Group).Checksum(ctx))
 		}},
 		{"getTransactionsForGroup", tool(wire.OpGetGroupTransactions), false, func(ctx context.Context, c *sdk.Client, e sdk.Entry) error {
-			return last(sdk.Collect(c.Group(e.Group).List(ctx)))
+			return last(c.Group(e.Group).Entries(ctx))
 		}},
 		{"getOwnedGroups", tool(wire.OpGetOwnedGroups), false, func(ctx context.Context, c *sdk.Client, _ sdk.Entry) error { return last(c.OwnedGroups(ctx)) }},
 		{"getMemberGroups", tool(wire.OpGetMemberGroups), false, func(ctx context.Context, c *sdk.Client, _ sdk.Entry) error { return last(c.MemberGroups(ctx)) }},

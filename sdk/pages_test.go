@@ -57,7 +57,7 @@ func TestLongestNamesAreListed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if list, err := sdk.Collect(c.Group("g").List(t.Context())); err != nil || len(list) != files {
+	if list, err := c.Group("g").Entries(t.Context()); err != nil || len(list) != files {
 		t.Errorf("%d files, %v", len(list), err)
 	}
 	if list, err := c.Group("g").Records(t.Context()); err != nil || len(list) != files {

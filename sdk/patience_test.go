@@ -54,29 +54,29 @@ func TestListsTakeAsLongAsTheyMove(t *testing.T) {
 			}
 			path := wire.PathTools + wire.OpGetGroupTransactions
 			s.Disturb(path, slowly(24, 100*time.Millisecond))
-			if list, err := sdk.Collect(alice.Group("g").List(t.Context())); err != nil || len(list) != 1 {
+			if list, err := alice.Group("g").Entries(t.Context()); err != nil || len(list) != 1 {
 				t.Errorf("a list that moves: %v, %v", list, err)
 			}
 			patient, cancel := sdk.WithPatience(t.Context(), 2*time.Second)
 			defer cancel()
-			if list, err := sdk.Collect(alice.Group("g").List(patient)); err != nil || len(list) != 1 {
+			if list, err := alice.Group("g").Entries(patient); err != nil || len(list) != 1 {
 				t.Errorf("within a patience of two seconds: %v, %v", list, err)
 			}
 			s.Disturb(path, slowly(2, time.Hour))
-			_, err := sdk.Collect(alice.Group("g").List(t.Context()))
+			_, err := alice.Group("g").Entries(t.Context())
 			if sdk.KindOf(err) != sdk.KindTimeout {
 				t.Errorf("a list that stands still: %v", err)
 			}
 			impatient, cancel := sdk.WithPatience(t.Context(), 100*time.Millisecond)
 			defer cancel()
-			if _, err = sdk.Collect(alice.Group("g").List(impatient)); sdk.KindOf(err) != sdk.KindTimeout {
+			if _, err = alice.Group("g").Entries(impatient); sdk.KindOf(err) != sdk.KindTimeout {
 				t.Errorf("without patience: %v", err)
 			}
 			gone, cancel := context.WithCancel(t.Context())
 			cancel()
 			patient, cancel = sdk.WithPatience(gone, time.Hour)
 			defer cancel()
-			if _, err = sdk.Collect(alice.Group("g").List(patient)); sdk.KindOf(err) != sdk.KindCanceled {
+			if _, err = alice.Group("g").Entries(patient); sdk.KindOf(err) != sdk.KindCanceled {
 				t.Errorf("given up: %v", err)
 			}
 		})

@@ -35,7 +35,7 @@ func TestReadPriceIsWhatReadingCosts(t *testing.T) {
 				if g == "" {
 					_, err = alice.Groups(t.Context())
 				} else {
-					_, err = sdk.Collect(alice.Group(g).List(t.Context()))
+					_, err = alice.Group(g).Entries(t.Context())
 				}
 				after, balanceErr := alice.Balance(t.Context(), "")
 				if err != nil || balanceErr != nil {

@@ -16,7 +16,7 @@ import (
 
 // allEntries lists every record of a group, one per reference, in upload order.
 func allEntries(ctx context.Context, c *sdk.Client, g sdk.GroupID) ([]sdk.Entry, error) {
-	listed, err := sdk.Collect(c.Group(g).List(ctx))
+	listed, err := c.Group(g).Entries(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func (l listing) current() (list []sdk.Entry, paths []string) {
 // newest living upload of the name that is shown so or recorded so, else the one whose
 // hash starts with it.
 func findEntry(ctx context.Context, g sdk.Group, what string) (sdk.Entry, error) {
-	entries, err := sdk.Collect(g.List(ctx))
+	entries, err := g.Entries(ctx)
 	if err != nil {
 		return sdk.Entry{}, err
 	}

@@ -16,9 +16,9 @@ func (c Client) IsAuthorized(ctx context.Context, g sdk.GroupID, account sdk.Acc
 	return c.Group(g).IsAuthorized(ctx, account)
 }
 
-// Entries is [sdk.Group.List], gathered.
+// Entries is [sdk.Group.Entries].
 func (c Client) Entries(ctx context.Context, g sdk.GroupID, after sdk.Seq) ([]sdk.Entry, error) {
-	return sdk.Collect(c.Group(g).List(ctx, sdk.Since(after)))
+	return c.Group(g).Entries(ctx, sdk.Since(after))
 }
 
 // Retrieve is [sdk.Group.Retrieve].

@@ -252,7 +252,7 @@ func (w *world) growClients(*system) (growing, error) {
 	if err := w.svc.upload(group, list); err != nil {
 		return g, err
 	}
-	entries, err := sdk.Collect(w.svc.client.Group(group).List(ctx))
+	entries, err := w.svc.client.Group(group).Entries(ctx)
 	if err != nil {
 		return g, err
 	}
@@ -374,7 +374,7 @@ func crowd(services []*service, group sdk.GroupID, clients, files int) (figures 
 	if err := inParallel(clients, files, upload); err != nil { // also signs in
 		return nil, err
 	}
-	entries, err := sdk.Collect(services[0].client.Group(group).List(ctx))
+	entries, err := services[0].client.Group(group).Entries(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -429,7 +429,7 @@ func (s *service) uploader(size int64) (func(context.Context, int) error, error)
 
 // retriever returns what fetches one file after the other.
 func (s *service) retriever(size int64) (func(context.Context, int) error, error) {
-	entries, err := sdk.Collect(s.client.Group(sizedGroup(size)).List(context.Background()))
+	entries, err := s.client.Group(sizedGroup(size)).Entries(context.Background())
 	if err != nil {
 		return nil, err
 	}

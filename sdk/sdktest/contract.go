@@ -356,7 +356,7 @@ func versions(t *testing.T, s *suite) {
 
 func listing(t *testing.T, s *suite) {
 	ctx := t.Context()
-	empty, err := sdk.Collect(s.alice.Group(s.group).List(ctx))
+	empty, err := s.alice.Group(s.group).Entries(ctx)
 	if err != nil || len(empty) != 0 {
 		t.Errorf("a new group lists %d, %v", len(empty), err)
 	}
@@ -365,7 +365,7 @@ func listing(t *testing.T, s *suite) {
 	for i, name := range names {
 		receipts = append(receipts, s.upload(t, s.alice, name, pattern(i*10)))
 	}
-	entries, err := sdk.Collect(s.alice.Group(s.group).List(ctx))
+	entries, err := s.alice.Group(s.group).Entries(ctx)
 	if err != nil || len(entries) != len(names) {
 		t.Fatalf("%d entries, %v", len(entries), err)
 	}
@@ -385,7 +385,7 @@ func listing(t *testing.T, s *suite) {
 		return
 	}
 	for i, e := range entries {
-		rest, err := sdk.Collect(s.alice.Group(s.group).List(ctx, sdk.Since(e.ChangedSeq)))
+		rest, err := s.alice.Group(s.group).Entries(ctx, sdk.Since(e.ChangedSeq))
 		if err != nil || len(rest) != len(entries)-i-1 {
 			t.Errorf("after entry %d come %d, %v", i, len(rest), err)
 		}
@@ -399,7 +399,7 @@ func outsiders(t *testing.T, s *suite) {
 	is(t, "retrieve", retrieve(ctx, t, s.bob, e), sdk.KindNotAuthorized)
 	_, err := s.bob.Group(s.group).Put(ctx, "f", bytes.NewReader([]byte("x")))
 	is(t, "upload", err, sdk.KindNotAuthorized)
-	_, err = sdk.Collect(s.bob.Group(s.group).List(ctx))
+	_, err = s.bob.Group(s.group).Entries(ctx)
 	is(t, "list", err, sdk.KindNotAuthorized)
 	_, err = s.bob.Group(s.group).Members(ctx)
 	is(t, "members", err, sdk.KindNotAuthorized)
@@ -448,7 +448,7 @@ func money(t *testing.T, s *suite) {
 	if price, known := s.alice.Price("upload"); known && (paid != price || r.Fee != price) {
 		t.Errorf("%s were taken, the price is %s, the receipt says %s", paid.Tokens(), price.Tokens(), r.Fee.Tokens())
 	}
-	if _, err := sdk.Collect(s.alice.Group(s.group).List(ctx)); err != nil {
+	if _, err := s.alice.Group(s.group).Entries(ctx); err != nil {
 		t.Error(err)
 	}
 	read, err := s.alice.Group(s.group).ReadPrice(ctx)
@@ -487,7 +487,7 @@ func parallel(t *testing.T, s *suite) {
 		})
 	}
 	all.Wait()
-	if entries, err := sdk.Collect(s.alice.Group(s.group).List(ctx)); err != nil || len(entries) != writers {
+	if entries, err := s.alice.Group(s.group).Entries(ctx); err != nil || len(entries) != writers {
 		t.Errorf("%d entries, %v", len(entries), err)
 	}
 }
@@ -511,7 +511,7 @@ func deleteAndRename(t *testing.T, s *suite) {
 		return
 	}
 	ok(t, "delete", err)
-	entries, err := sdk.Collect(s.alice.Group(s.group).List(ctx))
+	entries, err := s.alice.Group(s.group).Entries(ctx)
 	if err != nil || len(entries) != 1 || entries[0].Deleted == nil {
 		t.Fatalf("after the deletion %+v, %v", entries, err)
 	}
@@ -519,7 +519,7 @@ func deleteAndRename(t *testing.T, s *suite) {
 	entries[0].Deleted = nil // a client that has not heard of it
 	is(t, "retrieve unaware", retrieve(ctx, t, s.alice, entries[0]), sdk.KindDeleted)
 	ok(t, "delete twice", s.alice.Group(s.group).Delete(ctx, r.Ref))
-	again, err := sdk.Collect(s.alice.Group(s.group).List(ctx))
+	again, err := s.alice.Group(s.group).Entries(ctx)
 	if err != nil || len(again) != 1 || again[0].ChangedSeq != entries[0].ChangedSeq {
 		t.Errorf("deleting twice changed the record to %+v, %v", again, err)
 	}

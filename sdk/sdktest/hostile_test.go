@@ -75,7 +75,7 @@ func (v *victim) try(ctx context.Context) error {
 		}
 		return nil
 	case sdktest.OnList:
-		entries, err := sdk.Collect(v.c.Group(v.h.Group).List(ctx))
+		entries, err := v.c.Group(v.h.Group).Entries(ctx)
 		for _, e := range entries {
 			if e.Ref == "" || e.Size < sdk.SizeUnknown || err != nil {
 				v.t.Errorf("entry %+v with %v", e, err)

@@ -96,7 +96,7 @@ func fileOperations(member []sdk.Kind) []operation {
 			return err
 		}, member, ""},
 		{"getTransactionsForGroup", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
-			return second(sdk.Collect(c.Group(s.group).List(ctx)))
+			return second(c.Group(s.group).Entries(ctx))
 		}, member, ""},
 	}
 }
