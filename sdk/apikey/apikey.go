@@ -29,8 +29,8 @@ const maxBytes = 4096
 // ErrNone says that a place holds no key; [First] goes on to the next.
 var ErrNone = errors.New("no key is stored")
 
-// ErrDamaged says that a file of keys is not what [KeyFile] wrote.
-var ErrDamaged = errors.New("the file of keys is damaged")
+// ErrDamaged says, after its path, that a file of keys is not what [KeyFile] wrote.
+var ErrDamaged = errors.New("is damaged")
 
 // Source is a place where a key may be. It tells in words where the key was, fit
 // for a message. Without a key there the error is [ErrNone].

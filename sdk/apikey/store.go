@@ -119,16 +119,10 @@ func (s fileStore) read() (storedKeys, error) {
 	defer clear(text)
 	var keys storedKeys
 	if json.Unmarshal(text, &keys) != nil || keys == nil {
-		return nil, invalid("", damagedError{s.path})
+		return nil, invalid("", fmt.Errorf("%s %w", s.path, ErrDamaged))
 	}
 	return keys, nil
 }
-
-// damagedError is [ErrDamaged] of a file.
-type damagedError struct{ path string }
-
-func (e damagedError) Error() string        { return e.path + " is damaged" }
-func (e damagedError) Is(target error) bool { return target == ErrDamaged }
 
 // write replaces the file as a whole.
 func (s fileStore) write(keys storedKeys) error {
