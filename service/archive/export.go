@@ -138,11 +138,6 @@ func (e *exporter) blob(ctx context.Context, b blobRow) error {
 
 // table writes the rows of a table in chunks.
 func (e *exporter) table(ctx context.Context, tx *store.Tx, t store.Table) error {
-	rows, err := tx.QueryContext(ctx, t.SelectAll())
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
 	var chunk bytes.Buffer
 	n := 0
 	flush := func() error {
@@ -151,7 +146,10 @@ func (e *exporter) table(ctx context.Context, tx *store.Tx, t store.Table) error
 		chunk.Reset()
 		return err
 	}
-	for rows.Next() {
+	for rows, err := range tx.Rows(ctx, t.SelectAll()) {
+		if err != nil {
+			return err
+		}
 		row, err := scanRow(rows, t)
 		if err != nil {
 			return err
@@ -169,8 +167,8 @@ func (e *exporter) table(ctx context.Context, tx *store.Tx, t store.Table) error
 			}
 		}
 	}
-	if err := rows.Err(); err != nil || chunk.Len() == 0 {
-		return err
+	if chunk.Len() == 0 {
+		return nil
 	}
 	return flush()
 }

@@ -102,21 +102,22 @@ func (f *Files) rows(ctx context.Context, account, group string, maxBytes, limit
 		if err := mayList(ctx, tx, group, account); err != nil {
 			return err
 		}
-		rows, err := tx.QueryContext(ctx, query, group, bound, limit)
-		if err != nil {
-			return fmt.Errorf("list files: %w", err)
-		}
-		defer rows.Close()
-		for size := 0; rows.Next() && size < maxBytes; {
-			row, err := scanRow(rows, group)
+		size := 0
+		for rows, err := range tx.Rows(ctx, query, group, bound, limit) {
+			var row wire.TransactionRow
+			if err == nil {
+				row, err = scanRow(rows, group)
+			}
 			if err != nil {
 				return fmt.Errorf("list files: %w", err)
 			}
 			list = append(list, row)
-			size += rowBytes + lengthOf(row.Filename) + lengthOf(row.ContentType)
-			more = len(list) == limit || size >= maxBytes
+			if size += rowBytes + lengthOf(row.Filename) + lengthOf(row.ContentType); size >= maxBytes {
+				break
+			}
 		}
-		return rows.Err()
+		more = len(list) > 0 && (len(list) == limit || size >= maxBytes)
+		return nil
 	})
 	return list, more, err
 }

@@ -255,13 +255,11 @@ func differ(table, key string, facts []fact) error {
 // not among them is missing.
 func eachRow(ctx context.Context, tx *store.Tx, table string, query store.Query, expected int, each func(rows *sql.Rows) (key string, known bool, facts []fact, err error),
 	missing func() string) error {
-	rows, err := tx.QueryContext(ctx, query)
-	if err != nil {
-		return fmt.Errorf("read table %s: %w", table, err)
-	}
-	defer rows.Close()
 	n := 0
-	for rows.Next() {
+	for rows, err := range tx.Rows(ctx, query) {
+		if err != nil {
+			return fmt.Errorf("read table %s: %w", table, err)
+		}
 		key, known, facts, err := each(rows)
 		switch {
 		case ctx.Err() != nil:
@@ -275,9 +273,6 @@ func eachRow(ctx context.Context, tx *store.Tx, table string, query store.Query,
 			return err
 		}
 		n++
-	}
-	if err := rows.Err(); err != nil {
-		return fmt.Errorf("read table %s: %w", table, err)
 	}
 	if n < expected {
 		return fmt.Errorf("table %s, %q: %w: it is missing", table, missing(), ErrBroken)

@@ -74,12 +74,10 @@ func (w *Walk) move(name string, e End) {
 // than limit means that the end is reached. [ErrBroken] names the first bad row,
 // where w stays before it.
 func (w *Walk) Next(ctx context.Context, tx *store.Tx, limit int, f func(chain.Row) error) (n int, err error) {
-	rows, err := tx.QueryContext(ctx, "SELECT "+columns+" FROM ledger WHERE seq > ? ORDER BY seq LIMIT ?", w.Seq, limit)
-	if err != nil {
-		return 0, fmt.Errorf("read ledger: %w", err)
-	}
-	defer rows.Close()
-	for rows.Next() {
+	for rows, err := range tx.Rows(ctx, "SELECT "+columns+" FROM ledger WHERE seq > ? ORDER BY seq LIMIT ?", w.Seq, limit) {
+		if err != nil {
+			return n, fmt.Errorf("read ledger: %w", err)
+		}
 		r, err := scan(rows)
 		if ctx.Err() != nil { // the rows may have been closed under the scan
 			return n, ctx.Err()
@@ -102,9 +100,6 @@ func (w *Walk) Next(ctx context.Context, tx *store.Tx, limit int, f func(chain.R
 			w.isNew = true
 		}
 		n++
-	}
-	if err := rows.Err(); err != nil {
-		return n, fmt.Errorf("read ledger: %w", err)
 	}
 	return n, nil
 }
@@ -162,12 +157,10 @@ func (w *Walk) Settled(ctx context.Context, tx *store.Tx) error {
 		all = make(map[string]End)
 	}
 	maps.Copy(all, w.moved)
-	rows, err := tx.QueryContext(ctx, "SELECT chain, number, hash, old FROM chains ORDER BY chain")
-	if err != nil {
-		return fmt.Errorf("read chains: %w", err)
-	}
-	defer rows.Close()
-	for rows.Next() {
+	for rows, err := range tx.Rows(ctx, "SELECT chain, number, hash, old FROM chains ORDER BY chain") {
+		if err != nil {
+			return fmt.Errorf("read chains: %w", err)
+		}
 		var name string
 		var kept End
 		var hash []byte
@@ -184,9 +177,6 @@ func (w *Walk) Settled(ctx context.Context, tx *store.Tx) error {
 				name, ErrBroken, kept.Number, hash, kept.Old, want.Number, want.Hash, want.Old)
 		}
 		delete(all, name)
-	}
-	if err := rows.Err(); err != nil {
-		return fmt.Errorf("read chains: %w", err)
 	}
 	missing := ""
 	for name := range all {
@@ -232,16 +222,14 @@ func FillChains(ctx context.Context, s *store.Store) error {
 // fillChains looks at kinds and hashes only: a ledger that is broken is for the
 // audit to find.
 func fillChains(ctx context.Context, tx *store.Tx) error {
-	rows, err := tx.QueryContext(ctx, "SELECT kind, account, group_id, hash, chain FROM ledger ORDER BY seq")
-	if err != nil {
-		return fmt.Errorf("fill chains: %w", err)
-	}
-	defer rows.Close()
 	ends := make(map[string]End)
-	for rows.Next() {
+	for rows, err := range tx.Rows(ctx, "SELECT kind, account, group_id, hash, chain FROM ledger ORDER BY seq") {
 		var kind, account, group, inChain string
 		var hash []byte
-		if err := rows.Scan(&kind, &account, &group, &hash, &inChain); err != nil {
+		if err == nil {
+			err = rows.Scan(&kind, &account, &group, &hash, &inChain)
+		}
+		if err != nil {
 			return fmt.Errorf("fill chains: %w", err)
 		}
 		name, isOld := chain.Of(kind, account, group), inChain == ""
@@ -253,9 +241,6 @@ func fillChains(ctx context.Context, tx *store.Tx) error {
 			end.Old++
 		}
 		ends[name] = end
-	}
-	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
-		return fmt.Errorf("fill chains: %w", err)
 	}
 	for name, end := range ends {
 		if _, err := tx.ExecContext(ctx, "INSERT INTO chains (chain, number, hash, old) VALUES (?, ?, ?, ?)", name, end.Number, end.Hash[:], end.Old); err != nil {

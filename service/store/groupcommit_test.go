@@ -158,19 +158,17 @@ func testSameTextTwice(t *testing.T, opener func() (*store.Store, error)) {
 	}
 	const query = "SELECT name FROM meta WHERE name < ? ORDER BY name"
 	names := func(tx *store.Tx, each func() error) (list string, err error) {
-		rows, err := tx.QueryContext(t.Context(), query, "d")
-		if err != nil {
-			return "", err
-		}
-		defer rows.Close()
-		for rows.Next() {
+		for rows, err := range tx.Rows(t.Context(), query, "d") {
 			var name string
-			if err := errors.Join(rows.Scan(&name), each()); err != nil {
+			if err == nil {
+				err = errors.Join(rows.Scan(&name), each())
+			}
+			if err != nil {
 				return "", err
 			}
 			list += name
 		}
-		return list, rows.Err()
+		return list, nil
 	}
 	for range 2 {
 		err := s.Read(t.Context(), func(tx *store.Tx) error {

@@ -169,16 +169,11 @@ func (t *Tx) ExecContext(ctx context.Context, query Query, args ...any) (sql.Res
 	return t.tx.ExecContext(t.context(ctx), t.engine.rebind(string(query)), args...)
 }
 
-// QueryContext runs a query; the caller closes the rows.
-func (t *Tx) QueryContext(ctx context.Context, query Query, args ...any) (*sql.Rows, error) {
-	return t.tx.QueryContext(t.context(ctx), t.engine.rebind(string(query)), args...)
-}
-
 // Rows runs a query for a loop that reads each row. An error is the last that the
 // loop gets; the rows are closed when it ends.
 func (t *Tx) Rows(ctx context.Context, query Query, args ...any) iter.Seq2[*sql.Rows, error] {
 	return func(yield func(*sql.Rows, error) bool) {
-		rows, err := t.QueryContext(ctx, query, args...)
+		rows, err := t.tx.QueryContext(t.context(ctx), t.engine.rebind(string(query)), args...)
 		if err != nil {
 			yield(nil, err)
 			return

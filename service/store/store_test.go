@@ -250,19 +250,10 @@ func testText(t *testing.T, opener func() (*store.Store, error)) {
 	}
 	var order []string
 	err := s.Read(t.Context(), func(tx *store.Tx) error {
-		rows, err := tx.QueryContext(t.Context(), "SELECT name FROM meta WHERE name IN ('a', 'b', 'B', 'a b') ORDER BY name")
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
-			var name string
-			if err := rows.Scan(&name); err != nil {
-				return err
-			}
-			order = append(order, name)
-		}
-		return rows.Err()
+		var err error
+		order, err = store.List(t.Context(), tx, "list names", func(name *string) []any { return []any{name} },
+			"SELECT name FROM meta WHERE name IN ('a', 'b', 'B', 'a b') ORDER BY name")
+		return err
 	})
 	if got := strings.Join(order, "|"); err != nil || got != "B|a|a b|b" {
 		t.Errorf("order %s, %v", got, err)

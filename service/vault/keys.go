@@ -84,17 +84,15 @@ func (m Master) load(ctx context.Context, tx *store.Tx) (list []serviceKey, err 
 	if err != nil {
 		return nil, err
 	}
-	rows, err := tx.QueryContext(ctx, "SELECT purpose, version, master, wrapped FROM service_keys ORDER BY version, purpose")
-	if err != nil {
-		return nil, fmt.Errorf("read keys: %w", err)
-	}
-	defer rows.Close()
 	others := false
-	for rows.Next() {
+	for rows, err := range tx.Rows(ctx, "SELECT purpose, version, master, wrapped FROM service_keys ORDER BY version, purpose") {
 		var k serviceKey
 		var master string
 		var wrapped []byte
-		if err := rows.Scan(&k.purpose, &k.version, &master, &wrapped); err != nil {
+		if err == nil {
+			err = rows.Scan(&k.purpose, &k.version, &master, &wrapped)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("read keys: %w", err)
 		}
 		if master != name {
@@ -105,9 +103,6 @@ func (m Master) load(ctx context.Context, tx *store.Tx) (list []serviceKey, err 
 			return nil, err
 		}
 		list = append(list, k)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("read keys: %w", err)
 	}
 	switch {
 	case len(list) > 0:

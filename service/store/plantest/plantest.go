@@ -17,22 +17,20 @@ func Steps(t *testing.T, table string, query store.Query, args ...any) (steps []
 	}
 	defer s.Close()
 	err = s.Read(t.Context(), func(tx *store.Tx) error {
-		rows, err := tx.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query, args...)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
+		for rows, err := range tx.Rows(t.Context(), "EXPLAIN QUERY PLAN "+query, args...) {
 			var id, parent, unused int
 			var step string
-			if err := rows.Scan(&id, &parent, &unused, &step); err != nil {
+			if err == nil {
+				err = rows.Scan(&id, &parent, &unused, &step)
+			}
+			if err != nil {
 				return err
 			}
 			if strings.Contains(step, " "+table+" ") {
 				steps = append(steps, step)
 			}
 		}
-		return rows.Err()
+		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
