@@ -39,7 +39,8 @@ func (a *app) demoCommand() *cobra.Command {
 		Short: "Show everything on this machine: a service, two accounts, two mounts",
 		Long: `Start a service of its own on a free loopback port, make the accounts alice and
 bob and a group, mount it for both, put real files in as alice, read every one
-back as bob and compare. Then it stays mounted until it is interrupted.
+back as bob and compare. Then it stays mounted until it is interrupted. The
+service is svcd, which lies beside svcfs or in PATH.
 The data is kept in DIR (default ~/.local/share/svcfs/demo) for the next run;
 with --once it is removed and the command ends, with 0 only if all was equal.`,
 		Example: "  svcfs demo\n  svcfs demo --once\n  svcfs demo --from ~/Documents /tmp/demo",
