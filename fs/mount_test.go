@@ -20,7 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/svcfs/svcfs/fs/tree/treetest"
+	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk"
 )
 
@@ -693,7 +693,7 @@ func TestEErrnosReachPrograms(t *testing.T) {
 // waitFor polls until n requests hang in the service.
 func (m *mount) waitFor(n int) {
 	m.t.Helper()
-	treetest.Eventually(m.t, fmt.Sprintf("%d requests hang", n), func() bool { return m.must(order{Do: "counts"}).Counts.Waiting == n })
+	proctest.Eventually(m.t, fmt.Sprintf("%d requests hang", n), func() bool { return m.must(order{Do: "counts"}).Counts.Waiting == n })
 }
 
 // E2: Ctrl-C ends a program that waits for a service that hangs, and nobody else waits.
@@ -855,7 +855,7 @@ func TestM3DeadMountIsCleaned(t *testing.T) {
 	if err := m.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	treetest.Eventually(t, "the mount is dead", func() bool { return errors.Is(CheckMountpoint(m.dir), ErrDeadMount) })
+	proctest.Eventually(t, "the mount is dead", func() bool { return errors.Is(CheckMountpoint(m.dir), ErrDeadMount) })
 	wantRefusal := CheckMountpoint(m.path("team"))
 	if !errors.Is(wantRefusal, ErrDeadMount) {
 		t.Errorf("beneath a dead mount: %v", wantRefusal)
@@ -898,7 +898,7 @@ func TestR3NewVersionIsSeenAtOnce(t *testing.T) {
 	m.put("f", "number two")
 	m.put("new", "z")
 	m.refresh()
-	treetest.Eventually(t, "the new version shows", func() bool {
+	proctest.Eventually(t, "the new version shows", func() bool {
 		info, err := os.Stat(m.path("team/f"))
 		return err == nil && info.Size() == int64(len("number two"))
 	})
@@ -937,14 +937,14 @@ func TestM5RevocationDropsPages(t *testing.T) {
 	}
 	m.must(order{Do: "member", Group: "team"})
 	m.refresh()
-	treetest.Eventually(t, "the mapping is gone", func() bool { return faults(mem) })
+	proctest.Eventually(t, "the mapping is gone", func() bool { return faults(mem) })
 	p := make([]byte, 10)
 	n, err := f.ReadAt(p, 0)
 	if n != 0 {
 		t.Errorf("read %q after the revocation", p[:n])
 	}
 	wantErrno(t, "an open file", err, unix.EKEYREVOKED)
-	treetest.Eventually(t, "the directory is gone", func() bool {
+	proctest.Eventually(t, "the directory is gone", func() bool {
 		_, err := os.Stat(m.path("team/f"))
 		return errors.Is(err, unix.ENOENT)
 	})
@@ -987,7 +987,7 @@ func TestM5SlowRenameDoesNotDelayRevocation(t *testing.T) {
 	m.refresh() // the notice of the new version waits for the directory
 	m.must(order{Do: "member", Group: "team"})
 	m.refresh()
-	treetest.Eventually(t, "the open file fails", func() bool {
+	proctest.Eventually(t, "the open file fails", func() bool {
 		_, err := f.ReadAt(make([]byte, 1), 0)
 		return errors.Is(err, unix.EKEYREVOKED)
 	})
@@ -995,7 +995,7 @@ func TestM5SlowRenameDoesNotDelayRevocation(t *testing.T) {
 	if err := inTime(t, "mv", mv.Wait); err != nil {
 		t.Error(err)
 	}
-	treetest.Eventually(t, "the new version shows", func() bool {
+	proctest.Eventually(t, "the new version shows", func() bool {
 		info, err := os.Stat(m.path("slow/known"))
 		return err == nil && info.Size() == 2
 	})
@@ -1107,7 +1107,7 @@ func TestM5MappingsOfOldVersionsAreDropped(t *testing.T) {
 	old := mapped(false)
 	m.put("f", content+"2")
 	m.refresh()
-	treetest.Eventually(t, "the new version shows", func() bool {
+	proctest.Eventually(t, "the new version shows", func() bool {
 		info, err := os.Stat(m.path("team/f"))
 		return err == nil && info.Size() == int64(len(content)+1)
 	})
@@ -1116,8 +1116,8 @@ func TestM5MappingsOfOldVersionsAreDropped(t *testing.T) {
 	copy(newer, "changed")
 	m.must(order{Do: "member", Group: "team"})
 	m.refresh()
-	treetest.Eventually(t, "the old version's mapping is gone", func() bool { return faults(old) })
-	treetest.Eventually(t, "the newer version's mapping is gone", func() bool { return faults(newer) })
+	proctest.Eventually(t, "the old version's mapping is gone", func() bool { return faults(old) })
+	proctest.Eventually(t, "the newer version's mapping is gone", func() bool { return faults(newer) })
 }
 
 // E1: every refusal leaves one line of six fields that says what to do next.
@@ -1198,7 +1198,7 @@ func TestE3ServiceThatTakesRecordsBack(t *testing.T) {
 	if a := m.order(order{Do: "refresh"}); !strings.Contains(a.Error, "record 2 is missing") {
 		t.Errorf("a look at the ledger says %q", a.Error)
 	}
-	treetest.Eventually(t, "listing fails", func() bool {
+	proctest.Eventually(t, "listing fails", func() bool {
 		_, err := os.ReadDir(m.path("team"))
 		return errors.Is(err, unix.EIO)
 	})

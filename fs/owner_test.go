@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/svcfs/svcfs/fs/tree"
-	"github.com/svcfs/svcfs/fs/tree/treetest"
+	"github.com/svcfs/svcfs/integration/proctest"
 )
 
 // theirUID is whose the files of other accounts are.
@@ -57,7 +57,7 @@ func TestA5OwnersOnAMount(t *testing.T) {
 	if got := ownerOf(t, m.path("team/own/deep/mine")); got != theirUID() {
 		t.Errorf("overwritten by another account: it belongs to %d", got)
 	}
-	treetest.Eventually(t, "saved here", func() bool { return ownerOf(t, m.path("team/own/deep/theirs")) == own })
+	proctest.Eventually(t, "saved here", func() bool { return ownerOf(t, m.path("team/own/deep/theirs")) == own })
 	if got := ownerOf(t, m.path("team/own/deep")); got != theirUID() {
 		t.Errorf("the folder went back to %d", got)
 	}

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/svcfs/svcfs/fs/tree/treetest"
+	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk"
 )
 
@@ -118,7 +118,7 @@ func TestW2OrphanedDescriptorsAreSaved(t *testing.T) {
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v %s", script, err, out)
 		}
-		treetest.Eventually(t, script, func() bool {
+		proctest.Eventually(t, script, func() bool {
 			return len(m.must(order{Do: "counts"}).Pending) == 0 && m.read("team/f") == "late\n"
 		})
 		m.write("team/f", "other\n")

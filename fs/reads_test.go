@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/svcfs/svcfs/fs/tree/treetest"
+	"github.com/svcfs/svcfs/integration/proctest"
 )
 
 func passthrough(p *plan) {
@@ -25,7 +25,7 @@ func TestPassthroughReadsEveryWay(t *testing.T) {
 		content := pattern(size)
 		m.put("f", content)
 		m.refresh()
-		treetest.Eventually(t, "the new version shows", func() bool {
+		proctest.Eventually(t, "the new version shows", func() bool {
 			info, err := os.Stat(m.path("team/f"))
 			return err == nil && info.Size() == int64(size)
 		})
@@ -140,7 +140,7 @@ func TestM5RevocationEmptiesWhatWasLent(t *testing.T) {
 	}
 	m.must(order{Do: "member", Group: "team"})
 	m.refresh()
-	treetest.Eventually(t, "the mapping is gone", func() bool { return faults(mem) })
+	proctest.Eventually(t, "the mapping is gone", func() bool { return faults(mem) })
 	p := make([]byte, 10)
 	if n, err := f.ReadAt(p, 0); n != 0 || err == nil {
 		t.Errorf("read %q, %v after the revocation", p[:n], err)

@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/sdktest"
 	"github.com/svcfs/svcfs/service/blob/s3test"
@@ -448,20 +449,10 @@ func testKillUnderLoad(t *testing.T, c *cluster, alice, bob *person) {
 		defer mu.Unlock()
 		return len(acknowledged)
 	}
-	eventually(t, func() string {
-		if have() < 30 {
-			return "no load yet"
-		}
-		return ""
-	})
+	proctest.Eventually(t, "there is load", func() bool { return have() >= 30 })
 	c.kill(c.processes[1])
 	before := have()
-	eventually(t, func() string {
-		if have() < before+20 {
-			return "the other processes do not go on"
-		}
-		return ""
-	})
+	proctest.Eventually(t, "the other processes go on", func() bool { return have() >= before+20 })
 	c.start(c.processes[1])
 	stop()
 	wg.Wait()
@@ -478,11 +469,9 @@ func testKillUnderLoad(t *testing.T, c *cluster, alice, bob *person) {
 // come back, and everything works again by itself.
 func testStoresGone(t *testing.T, c *cluster, alice *person) {
 	b, client := c.login(alice, 0), c.on(alice, 0)
-	works := func() string {
-		if _, err := client.Group("team").Put(t.Context(), "after", bytes.NewReader([]byte("after"))); err != nil {
-			return err.Error()
-		}
-		return ""
+	works := func() bool {
+		_, err := client.Group("team").Put(t.Context(), "after", bytes.NewReader([]byte("after")))
+		return err == nil
 	}
 	unavailable := func(what string) {
 		t.Helper()
@@ -503,9 +492,9 @@ func testStoresGone(t *testing.T, c *cluster, alice *person) {
 	c.postgres.Kill()
 	unavailable("database")
 	c.postgres.Restart(t)
-	eventually(t, works)
+	proctest.Eventually(t, "uploads work again", works)
 	c.s3.Kill()
 	unavailable("bucket")
 	c.s3.Restart(t)
-	eventually(t, works)
+	proctest.Eventually(t, "uploads work again", works)
 }

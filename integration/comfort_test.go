@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/svcfs/svcfs/integration/proctest"
 )
 
 // mount(8) runs mount.svcfs ACCOUNT DIR -o OPTIONS for a line of fstab.
@@ -142,12 +144,7 @@ func TestHangupRefreshes(t *testing.T) {
 	if err := a.cmd.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() string {
-		if text := a.log.String(); !strings.Contains(text, "refresh: ") {
-			return "no look at the ledger:\n" + text
-		}
-		return ""
-	})
+	proctest.Eventually(t, "a look at the ledger", func() bool { return strings.Contains(a.log.String(), "refresh: ") })
 	if got := string(read(t, a.path("team/f"))); got != "x" {
 		t.Errorf("afterwards f holds %q", got)
 	}

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/svcfs/svcfs/integration/proctest"
 )
 
 // envScreenshot names a file that TestR4FileManager writes what it saw to, such
@@ -47,12 +49,7 @@ func TestDocumentBothWays(t *testing.T) {
 			t.Errorf("%s: %d retrievals and %d uploads for a save, want none and one", step.text, r-retrieves, u-uploads)
 		}
 		want := read(t, step.writer.path("team/letter.odt"))
-		eventually(t, func() string {
-			if !bytes.Equal(read(t, step.peer.path("team/letter.odt")), want) {
-				return step.text + ": the other account does not see it"
-			}
-			return ""
-		})
+		proctest.Eventually(t, "the other account sees it: "+step.text, func() bool { return bytes.Equal(read(t, step.peer.path("team/letter.odt")), want) })
 	}
 	shown := inFolder(t, b.path("team"), "HOME=$OUT soffice -env:UserInstallation=file://$OUT/profile --headless --cat letter.odt 2>/dev/null", env...)
 	for _, text := range []string{"Dear Bob", "from alice", "from bob", "from alice again"} {
@@ -91,20 +88,17 @@ func TestR4FileManager(t *testing.T) {
 	}
 	d := newDesktop(t, w)
 	d.run("pcmanfm", "--no-desktop", b.path("team"))
-	eventually(t, func() string {
+	proctest.Eventually(t, "somebody was refused a look at each file", func() bool {
 		refused := b.control("errors")
 		for _, file := range []string{"data.bin", "page.html", "photo.jpg", "photo-large.png"} {
 			if !strings.Contains(refused, "/team/"+file+"\t") {
-				return file + ": nobody was refused a look\n" + d.log.String()
+				return false
 			}
 		}
-		return ""
+		return true
 	})
-	eventually(t, func() string {
-		if colors := d.screenshot(); colors < 500 {
-			return fmt.Sprintf("no window: %d colours\n%s", colors, d.log)
-		}
-		return ""
+	proctest.Eventually(t, "a window of many colours", func() bool {
+		return d.screenshot() >= 500
 	})
 	free("listing a folder")
 	if kept := os.Getenv(envScreenshot); kept != "" {
@@ -114,11 +108,9 @@ func TestR4FileManager(t *testing.T) {
 	if err := os.Mkdir(b.path("team/made meanwhile"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() string {
-		if d.screenshot(); bytes.Equal(read(t, d.shot), seen) {
-			return "a folder made meanwhile does not show"
-		}
-		return ""
+	proctest.Eventually(t, "a folder made meanwhile shows", func() bool {
+		d.screenshot()
+		return !bytes.Equal(read(t, d.shot), seen)
 	})
 	free("showing a change")
 	if got := string(read(t, b.path("team/README"))); got != "hello\n" {
@@ -159,14 +151,14 @@ func TestR4FileManagersCopy(t *testing.T) {
 			d := newDesktop(t, w)
 			d.run(append(tc.args, b.path("team"))...)
 			d.focus(fmt.Sprintf(tc.title, "team"))
-			eventually(t, func() string {
+			proctest.Eventually(t, "somebody was refused a look at each file", func() bool {
 				refused := b.control("errors")
 				for _, file := range tc.refused {
 					if !strings.Contains(refused, "/team/"+file+"\t") {
-						return file + ": nobody was refused a look\n" + d.log.String()
+						return false
 					}
 				}
-				return ""
+				return true
 			})
 			if retrieves, _ := b.charges(); retrieves != 0 {
 				t.Errorf("%d retrievals before anything is copied", retrieves)
@@ -176,11 +168,8 @@ func TestR4FileManagersCopy(t *testing.T) {
 			d.xdotool("key", "Return")
 			d.focus(fmt.Sprintf(tc.title, "copies"))
 			d.xdotool("key", "ctrl+v")
-			eventually(t, func() string {
-				if out, err := exec.Command("diff", "-r", a.path("team"), copies).CombinedOutput(); err != nil {
-					return string(out) + d.log.String() + b.control("errors")
-				}
-				return ""
+			proctest.Eventually(t, "all is copied", func() bool {
+				return exec.Command("diff", "-r", a.path("team"), copies).Run() == nil
 			})
 			if retrieves, uploads := b.charges(); retrieves != 6 || uploads != 0 {
 				t.Errorf("copying 6 files: %d retrievals, %d uploads", retrieves, uploads)
@@ -200,6 +189,11 @@ type desktop struct {
 func newDesktop(t *testing.T, w *world) *desktop {
 	t.Helper()
 	d := &desktop{t: t, shot: filepath.Join(w.dir, "shot.png"), log: &safeBuffer{}}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(d.log)
+		}
+	})
 	told, tell, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -244,13 +238,10 @@ func (d *desktop) run(args ...string) {
 // focus waits for a window of that title and gives it the keyboard.
 func (d *desktop) focus(title string) {
 	d.t.Helper()
-	eventually(d.t, func() string {
+	proctest.Eventually(d.t, "a window "+title, func() bool {
 		cmd := exec.Command("xdotool", "search", "--onlyvisible", "--name", "^"+title+"$", "windowfocus", "--sync")
 		cmd.Env = d.env
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Sprintf("no window %s: %v %s\n%s", title, err, out, d.log)
-		}
-		return ""
+		return cmd.Run() == nil
 	})
 }
 

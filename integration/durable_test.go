@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/service/blob/s3test"
 	"github.com/svcfs/svcfs/service/store/pgtest"
 )
@@ -62,11 +63,8 @@ func testServiceKilled(t *testing.T, stores ...string) {
 			}
 			done <- ok
 		}()
-		eventually(t, func() string { // some files got through, then the axe falls
-			if through.Load() > int64(round%7) {
-				return ""
-			}
-			return "nothing is uploaded"
+		proctest.Eventually(t, "some uploads", func() bool { // then the axe falls
+			return through.Load() > int64(round%7)
 		})
 		w.kill()
 		stop.Store(true)
@@ -74,11 +72,8 @@ func testServiceKilled(t *testing.T, stores ...string) {
 			acknowledged[name] = content
 		}
 		w.start()
-		eventually(t, func() string {
-			if err := os.WriteFile(a.path("team", fmt.Sprintf("probe%d", round)), []byte{1}, 0o600); err != nil {
-				return err.Error()
-			}
-			return ""
+		proctest.Eventually(t, "a write after the restart", func() bool {
+			return os.WriteFile(a.path("team", fmt.Sprintf("probe%d", round)), []byte{1}, 0o600) == nil
 		})
 	}
 	b := bob.mount("b")
@@ -124,22 +119,20 @@ func TestMountKilledAtRandomMoments(t *testing.T) {
 				}
 			}
 		}()
-		eventually(t, func() string {
-			if _, uploads := a.charges(); uploads > round {
-				return ""
-			}
-			return "nothing is uploaded"
+		proctest.Eventually(t, "an upload", func() bool {
+			_, uploads := a.charges()
+			return uploads > round
 		})
 		_ = a.cmd.Process.Signal(syscall.SIGKILL)
 		a.kill()
 		<-done
-		eventually(t, func() string { // within seconds the other account sees all of it
+		proctest.Eventually(t, "the other account sees what was acknowledged", func() bool {
 			for name := range acknowledged {
 				if _, err := os.Stat(b.path("team", name)); err != nil {
-					return fmt.Sprintf("%s was acknowledged and is gone: %v", name, err)
+					return false
 				}
 			}
-			return ""
+			return true
 		})
 		names, err := os.ReadDir(b.path("team"))
 		if err != nil {

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/svcfs/svcfs/integration/proctest"
 )
 
 // wantError checks the errno a program gets, and the line that explains it (E1).
@@ -77,11 +79,9 @@ func TestEThreat14RevokedThenGone(t *testing.T) {
 	if _, err = os.ReadFile(b.path("team/cold")); !errors.Is(err, unix.EKEYREVOKED) && !errors.Is(err, unix.ENOENT) {
 		t.Errorf("after revocation: %v", err)
 	}
-	eventually(t, func() string {
-		if names, err := os.ReadDir(b.dir); err != nil || len(names) != 0 {
-			return fmt.Sprintf("the directory is still listed: %v, %v", names, err)
-		}
-		return ""
+	proctest.Eventually(t, "the directory is listed no more", func() bool {
+		names, err := os.ReadDir(b.dir)
+		return err == nil && len(names) == 0
 	})
 	if _, err := open.ReadAt(make([]byte, 10), 0); !errors.Is(err, unix.EKEYREVOKED) {
 		t.Errorf("the open file still answers: %v", err)
@@ -128,11 +128,9 @@ func TestEStoppedService(t *testing.T) {
 	if got := string(read(t, b.path("team/cached"))); got != "x" {
 		t.Fatal(got)
 	}
-	eventually(t, func() string { // b may have looked between the two uploads
-		if _, err := os.Stat(b.path("team/cold")); err != nil {
-			return err.Error()
-		}
-		return ""
+	proctest.Eventually(t, "b sees the file", func() bool { // b may have looked between the two uploads
+		_, err := os.Stat(b.path("team/cold"))
+		return err == nil
 	})
 	w.stop()
 	_, err := os.ReadFile(b.path("team/cold"))
@@ -143,17 +141,12 @@ func TestEStoppedService(t *testing.T) {
 	err = os.WriteFile(a.path("team/new"), []byte("kept"), 0o600)
 	a.wantError(err, unix.EHOSTUNREACH, "team/new", "connection refused")
 	w.start()
-	eventually(t, func() string { // what could not be sent is sent by itself
-		if text := a.control("pending"); text != "" {
-			return "still pending: " + text
-		}
-		return ""
+	proctest.Eventually(t, "nothing is pending", func() bool { // what could not be sent is sent by itself
+		return a.control("pending") == ""
 	})
-	eventually(t, func() string {
-		if got, err := os.ReadFile(b.path("team/new")); string(got) != "kept" {
-			return fmt.Sprintf("read %q, %v", got, err)
-		}
-		return ""
+	proctest.Eventually(t, "b reads what was kept", func() bool {
+		got, _ := os.ReadFile(b.path("team/new"))
+		return string(got) == "kept"
 	})
 }
 
@@ -322,11 +315,9 @@ func TestE2HungServiceCanBeInterrupted(t *testing.T) {
 	w, alice, bob := team(t)
 	a, b := alice.mount("a"), bob.mount("b")
 	write(t, a.path("team/f"), []byte("x"))
-	eventually(t, func() string {
-		if _, err := os.Stat(b.path("team/f")); err != nil {
-			return err.Error()
-		}
-		return ""
+	proctest.Eventually(t, "b sees the file", func() bool {
+		_, err := os.Stat(b.path("team/f"))
+		return err == nil
 	})
 	if err := w.service.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/svcfs/svcfs/integration/proctest"
 )
 
 // Fault "power loss": the bytes of a file and its directory entry are synced
@@ -36,7 +38,12 @@ func TestSyncOrderOfAnUpload(t *testing.T) {
 	file := filepath.Join(w.dir, "file")
 	write(t, file, make([]byte, 100_000)) // a raw transfer
 	alice.must("put", "team", file)
-	eventually(t, func() string { return inOrder(string(read(t, trace))) })
+	missing := ""
+	defer func() { t.Log(missing) }() // for a failure
+	proctest.Eventually(t, "each step follows the one before it", func() bool {
+		missing = inOrder(string(read(t, trace)))
+		return missing == ""
+	})
 }
 
 // inOrder says which step of an upload is missing behind the one before it.

@@ -13,7 +13,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/service/blob/s3test"
@@ -357,23 +356,6 @@ func needRoot(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
-	}
-}
-
-// eventually repeats check until it returns "", for changes that are promised
-// within seconds.
-func eventually(t *testing.T, check func() string) {
-	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
-	for {
-		problem := check()
-		if problem == "" {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(problem)
-		}
-		time.Sleep(50 * time.Millisecond)
 	}
 }
 

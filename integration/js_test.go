@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/sdktest"
 )
@@ -88,18 +89,18 @@ func TestJavaScriptSDK(t *testing.T) {
 	}
 	for name, content := range map[string][]byte{"small.txt": []byte("from the mount"), "empty": {}, "large.bin": bytes.Repeat(content, 20)} {
 		write(t, b.path("team", name), content)
-		eventually(t, func() string { // an empty file may take 2 s (W5)
+		proctest.Eventually(t, fmt.Sprintf("%s has a reference", name), func() bool { // an empty file may take 2 s (W5)
 			ref := make([]byte, 300)
 			n, err := unix.Getxattr(b.path("team", name), "user.svcfs.ref", ref)
 			if err != nil {
-				return fmt.Sprintf("%s has no reference yet: %v", name, err)
+				return false
 			}
 			back := filepath.Join(w.dir, "back")
 			must(alice, "team", "retrieve", string(ref[:n]), back)
 			if got, err := os.ReadFile(back); err != nil || !bytes.Equal(got, content) {
 				t.Errorf("%s: JavaScript reads %d bytes, want %d", name, len(got), len(content))
 			}
-			return ""
+			return true
 		})
 	}
 

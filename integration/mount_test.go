@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/svcfs/svcfs/integration/proctest"
 )
 
 // A real tree goes in with cp -r and comes back equal, also for somebody else.
@@ -100,12 +102,9 @@ func TestOddFiles(t *testing.T) {
 	for name, content := range map[string][]byte{"empty": {}, "one": {0}, "binary.bin": binary, "Grüße aus Köln.txt": []byte("ä"),
 		"with space": []byte("x"), "-rf": []byte("dash"), "100%.txt": []byte("%"), "My%20File": []byte("url")} {
 		write(t, a.path("team", name), content)
-		eventually(t, func() string { // an empty file may take 2 s (W5)
+		proctest.Eventually(t, fmt.Sprintf("%q of %d bytes is read by the other", name, len(content)), func() bool { // an empty file may take 2 s (W5)
 			got, err := os.ReadFile(b.path("team", name))
-			if err != nil || !bytes.Equal(got, content) {
-				return fmt.Sprintf("%q: %d bytes, %v; want %d", name, len(got), err, len(content))
-			}
-			return ""
+			return err == nil && bytes.Equal(got, content)
 		})
 	}
 }
@@ -200,21 +199,17 @@ func TestW4RedirectionCostsOneUploadAndNoRetrieval(t *testing.T) {
 	_, alice, bob := team(t)
 	a, b := alice.mount("a"), bob.mount("b")
 	write(t, a.path("team/f"), []byte("old content"))
-	eventually(t, func() string {
-		if _, err := os.Stat(b.path("team/f")); err != nil {
-			return err.Error()
-		}
-		return ""
+	proctest.Eventually(t, "b sees the file", func() bool {
+		_, err := os.Stat(b.path("team/f"))
+		return err == nil
 	})
 	shell(t, b.dir, "echo new >team/f; cat team/f >/dev/null; touch team/g; echo hi >team/g")
 	if r, u := b.charges(); r != 0 || u != 2 {
 		t.Errorf("%d retrievals and %d uploads, want 0 and 2", r, u)
 	}
-	eventually(t, func() string {
-		if got, err := os.ReadFile(a.path("team/f")); string(got) != "new\n" {
-			return fmt.Sprintf("the first account reads %q, %v", got, err)
-		}
-		return ""
+	proctest.Eventually(t, "the first account reads the new content", func() bool {
+		got, _ := os.ReadFile(a.path("team/f"))
+		return string(got) == "new\n"
 	})
 }
 

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/svcfs/svcfs/integration/proctest"
 )
 
 // scenario is people who work in the same groups, each on a mount of their own.
@@ -77,11 +79,9 @@ func writes(name, content string) action {
 func reads(name, want string) action {
 	return func(t *testing.T, who *actor) {
 		t.Helper()
-		eventually(t, func() string {
-			if got, err := os.ReadFile(who.m.path(name)); err != nil || string(got) != want {
-				return fmt.Sprintf("%s reads %q in %s, %v; want %q", who.id, got, name, err, want)
-			}
-			return ""
+		proctest.Eventually(t, fmt.Sprintf("%s reads %q in %s", who.id, want, name), func() bool {
+			got, err := os.ReadFile(who.m.path(name))
+			return err == nil && string(got) == want
 		})
 	}
 }
@@ -89,16 +89,13 @@ func reads(name, want string) action {
 func sees(dir string, want ...string) action {
 	return func(t *testing.T, who *actor) {
 		t.Helper()
-		eventually(t, func() string {
+		proctest.Eventually(t, fmt.Sprintf("%s sees %v in %q", who.id, want, dir), func() bool {
 			names := []string{}
 			entries, err := os.ReadDir(who.m.path(dir))
 			for _, e := range entries {
 				names = append(names, e.Name())
 			}
-			if err != nil || !slices.Equal(names, want) {
-				return fmt.Sprintf("%s sees %v in %q, %v; want %v", who.id, names, dir, err, want)
-			}
-			return ""
+			return err == nil && slices.Equal(names, want)
 		})
 	}
 }
@@ -173,11 +170,9 @@ func (a *actor) contentOf(name string) (string, error) {
 func losesOpen(name string) action {
 	return func(t *testing.T, who *actor) {
 		t.Helper()
-		eventually(t, func() string {
-			if got, err := who.contentOf(name); got != "" || !errors.Is(err, unix.EKEYREVOKED) {
-				return fmt.Sprintf("%s still reads %q from the open %s, %v", who.id, got, name, err)
-			}
-			return ""
+		proctest.Eventually(t, fmt.Sprintf("%s reads no more from the open %s", who.id, name), func() bool {
+			got, err := who.contentOf(name)
+			return got == "" && errors.Is(err, unix.EKEYREVOKED)
 		})
 	}
 }
@@ -201,12 +196,7 @@ func mapsFile(name string) action {
 func losesMap(name string) action {
 	return func(t *testing.T, who *actor) {
 		t.Helper()
-		eventually(t, func() string {
-			if !faults(who.maps[name]) {
-				return who.id + " still sees the mapping of " + name
-			}
-			return ""
-		})
+		proctest.Eventually(t, who.id+" loses the mapping of "+name, func() bool { return faults(who.maps[name]) })
 	}
 }
 
@@ -232,11 +222,8 @@ func (s *scenario) runs(args ...string) action {
 func tells(control, want string) action {
 	return func(t *testing.T, who *actor) {
 		t.Helper()
-		eventually(t, func() string {
-			if text := who.m.control(control); !strings.Contains(text, want) {
-				return fmt.Sprintf("%s: %s does not hold %q:\n%s", who.id, control, want, text)
-			}
-			return ""
+		proctest.Eventually(t, fmt.Sprintf("%s: %s holds %q", who.id, control, want), func() bool {
+			return strings.Contains(who.m.control(control), want)
 		})
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
+	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
 	"github.com/svcfs/svcfs/service/blob/s3test"
@@ -184,10 +184,10 @@ func TestThreat39BucketGoneUnderLoad(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, 20*time.Second, "uploads succeed", func() bool { return uploaded.Load() > 5 })
+	proctest.Eventually(t, "uploads succeed", func() bool { return uploaded.Load() > 5 })
 	server.Kill()
-	eventually(t, 20*time.Second, "the outage is told", func() bool { return refused.Load() > 5 })
-	eventually(t, 5*time.Second, "health names the part", func() bool { // an answer is repeated for a second
+	proctest.Eventually(t, "the outage is told", func() bool { return refused.Load() > 5 })
+	proctest.Eventually(t, "health names the part", func() bool { // an answer is repeated for a second
 		status, body := r.health()
 		return status == http.StatusServiceUnavailable && strings.Contains(body, `"blobs":"down"`)
 	})
@@ -196,10 +196,10 @@ func TestThreat39BucketGoneUnderLoad(t *testing.T) {
 	}
 	server.Restart(t)
 	before := uploaded.Load()
-	eventually(t, 10*time.Second, "uploads succeed again", func() bool { return uploaded.Load() > before+5 })
+	proctest.Eventually(t, "uploads succeed again", func() bool { return uploaded.Load() > before+5 })
 	close(stop)
 	load.Wait()
-	eventually(t, 10*time.Second, "health recovers", func() bool { status, _ := r.health(); return status == http.StatusOK })
+	proctest.Eventually(t, "health recovers", func() bool { status, _ := r.health(); return status == http.StatusOK })
 	rows := must[[]wire.TransactionRow](alice, wire.OpGetGroupTransactions, object{"group_id": "g"})
 	if int64(len(rows)) != uploaded.Load()+1 {
 		t.Errorf("%d rows for %d uploads", len(rows), uploaded.Load()+1)
@@ -254,16 +254,6 @@ func (r *running) health() (int, string) {
 	}
 	status, body := r.do(req)
 	return status, string(body)
-}
-
-func eventually(t *testing.T, within time.Duration, what string, done func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(within); !done(); {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s", within, what)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
 }
 
 // Threat 30: a reference is looked up, never followed: one that is an address

@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service"
@@ -210,7 +211,7 @@ func TestThreat31BytesOfOpenUploads(t *testing.T) {
 	blobs := filepath.Join(r.dir, "blobs")
 	before := countFiles(t, blobs)
 	serve(t, func(c *service.Config) { c.DataDir, c.Database = r.dir, r.database }) // sweeps
-	eventually(t, 20*time.Second, "the bytes of what expired are gone", func() bool { return countFiles(t, blobs) == before-3 })
+	proctest.Eventually(t, "the bytes of what expired are gone", func() bool { return countFiles(t, blobs) == before-3 })
 	if status, body := alice.put(begin(), bytes.NewReader(make([]byte, file))); status != http.StatusNoContent {
 		t.Errorf("after the others ended: %d %s", status, body)
 	}
@@ -269,7 +270,7 @@ func TestThreat31BytesOnTheirWay(t *testing.T) {
 	if _, err := send.Write(make([]byte, 16<<10)); err != nil { // more than the client keeps
 		t.Fatal(err)
 	}
-	eventually(t, 20*time.Second, "the slow one arrives", func() bool { return countFiles(t, filepath.Join(r.dir, "blobs")) == 2 })
+	proctest.Eventually(t, "the slow one arrives", func() bool { return countFiles(t, filepath.Join(r.dir, "blobs")) == 2 })
 	if status, body := alice.put(ups[2], bytes.NewReader(make([]byte, file))); status != http.StatusTooManyRequests {
 		t.Errorf("meanwhile: %d %s", status, body)
 	}
@@ -393,7 +394,7 @@ func TestThreat31StalledFilesInsideJSON(t *testing.T) {
 			t.Cleanup(func() { _ = conn.Close() })
 			fmt.Fprintf(conn, "POST /tools/prepare_retrieve HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s", slow.token, len(request), request)
 		}
-		eventually(t, 20*time.Second, "the stalled requests", func() bool {
+		proctest.Eventually(t, "the stalled requests", func() bool {
 			return s.metric(`svcd_requests_total{operation="finalize_upload",status="503"}`) == 6*(i+1) && s.metric(inFlight) == 72*(i+1)
 		})
 	}
@@ -519,7 +520,7 @@ func TestUploadsMayTakeLongerThanTheirID(t *testing.T) {
 	conn := s.dial()
 	fmt.Fprintf(conn, "PUT %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\nx", up.UploadURL, alice.token, size)
 	db := s.openDatabase()
-	eventually(t, 20*time.Second, "the id is good for longer", func() bool {
+	proctest.Eventually(t, "the id is good for longer", func() bool {
 		var expires int64
 		if err := db.QueryRow("SELECT expires_ns FROM uploads").Scan(&expires); err != nil {
 			t.Fatal(err)
@@ -551,8 +552,8 @@ func TestThreat31AnswersThatStandStill(t *testing.T) {
 		return conn
 	}
 	fmt.Fprintf(dial(), "GET %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", raw.DataURL, alice.token)
-	eventually(t, 20*time.Second, "the download", func() bool { return s.metric(inFlight) == 1 })
-	eventually(t, 20*timeout, "the download that stands still is over", func() bool { return s.metric(inFlight) == 0 })
+	proctest.Eventually(t, "the download", func() bool { return s.metric(inFlight) == 1 })
+	proctest.Eventually(t, "the download that stands still is over", func() bool { return s.metric(inFlight) == 0 })
 
 	must[string](alice, wire.OpCreateHackathonGroup, object{"group_id": "open", "expires_at": fmt.Sprint(time.Now().Add(time.Hour).UnixNano())})
 	fill(t, s.openDatabase(), "open", alice.id, wire.MaxPageRows)

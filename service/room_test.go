@@ -17,9 +17,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
 	"github.com/svcfs/svcfs/service/blob/s3test"
@@ -83,7 +83,7 @@ func TestThreat31BytesKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	serve(t, func(c *service.Config) { c.DataDir, c.Database = r.dir, r.database }) // sweeps
-	eventually(t, 20*time.Second, "what expired counts no more", func() bool { return alice.stored("").Account.Bytes == sealed })
+	proctest.Eventually(t, "what expired counts no more", func() bool { return alice.stored("").Account.Bytes == sealed })
 	if s := alice.stored(""); s.Group != nil || *s.Left != 2*sealed {
 		t.Errorf("afterwards: %+v", s)
 	}
@@ -171,7 +171,7 @@ func TestFullDiskOfTheDatabaseServer(t *testing.T) {
 		}
 		return rows
 	}
-	eventually(t, 20*time.Second, "space is held back", func() bool { return held() > 0 })
+	proctest.Eventually(t, "space is held back", func() bool { return held() > 0 })
 	if _, err := db.Exec("CREATE TABLE filler (text CHAR(400))"); err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +212,7 @@ func TestFullDiskOfTheDatabaseServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := alice.at(serve(t, func(c *service.Config) { c.DataDir, c.Database = s.dir, database }).running)
-	eventually(t, 20*time.Second, "space is held back again", func() bool { return held() > 0 })
+	proctest.Eventually(t, "space is held back again", func() bool { return held() > 0 })
 	again.login()
 	again.upload("g", "after room was made", content)
 }
@@ -386,13 +386,13 @@ func TestThreat31BytesArrivingInsideJSON(t *testing.T) {
 		conns = append(conns, conn)
 		fmt.Fprintf(conn, "POST /tools/finalize_upload HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: 5000000\r\n\r\n%s", alice.token, strings.Repeat(" ", piece/3*4+8))
 	}
-	eventually(t, 20*time.Second, "one of three is refused", func() bool {
+	proctest.Eventually(t, "one of three is refused", func() bool {
 		return s.metric(`svcd_requests_total{operation="finalize_upload",status="507"}`) == 1 && s.metric(inFlight) == 2
 	})
 	for _, conn := range conns {
 		_ = conn.Close()
 	}
-	eventually(t, 20*time.Second, "they are over", func() bool { return s.metric(inFlight) == 0 })
+	proctest.Eventually(t, "they are over", func() bool { return s.metric(inFlight) == 0 })
 	alice.upload("g", "f", make([]byte, 2*piece)) // fails the test unless it succeeds
 }
 
@@ -418,7 +418,7 @@ func TestThreat31BytesArriving(t *testing.T) {
 	for range 3 {
 		stalled = append(stalled, send(alice, "g", known, "x"))
 	}
-	eventually(t, 20*time.Second, "the stalled uploads", func() bool { return s.metric(inFlight) == 3 })
+	proctest.Eventually(t, "the stalled uploads", func() bool { return s.metric(inFlight) == 3 })
 	refused := func(what string, conn net.Conn, word string) {
 		t.Helper()
 		if status, body := reply(t, conn); status != http.StatusInsufficientStorage || !strings.Contains(body, word) {
@@ -428,7 +428,7 @@ func TestThreat31BytesArriving(t *testing.T) {
 	refused("one more", send(alice, "g", known, "x"), "account "+alice.id)
 	refused("one that does not say how long it is", send(alice, "g", "Transfer-Encoding: chunked", "40\r\n"+strings.Repeat("x", 64)+"\r\n0\r\n\r\n"), "account "+alice.id)
 	stalled = append(stalled, send(bob, "g", "Transfer-Encoding: chunked", fmt.Sprintf("%x\r\n%s", sealed, strings.Repeat("x", sealed))))
-	eventually(t, 20*time.Second, "bob's", func() bool { return s.metric(inFlight) == 4 })
+	proctest.Eventually(t, "bob's", func() bool { return s.metric(inFlight) == 4 })
 	refused("the group's", send(bob, "g", "Transfer-Encoding: chunked", "40\r\n"+strings.Repeat("x", 64)+"\r\n0\r\n\r\n"), `group \"g\"`)
 	if got := bob.uploadRaw("other", "f", make([]byte, sealed)); got.CID == "" {
 		t.Error("another group")
@@ -436,7 +436,7 @@ func TestThreat31BytesArriving(t *testing.T) {
 	for _, conn := range stalled {
 		_ = conn.Close()
 	}
-	eventually(t, 20*time.Second, "they are over", func() bool { return s.metric(inFlight) == 0 })
+	proctest.Eventually(t, "they are over", func() bool { return s.metric(inFlight) == 0 })
 	for range 3 {
 		alice.uploadRaw("g", "f", make([]byte, sealed-format.Overhead)) // fails the test unless it succeeds
 	}

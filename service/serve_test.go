@@ -30,6 +30,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk/ownfile"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
@@ -339,11 +340,7 @@ func TestDrainFinishesAnUpload(t *testing.T) {
 		}
 		return err != nil
 	}
-	for deadline := time.Now().Add(10 * time.Second); !refused(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("new connections are still taken")
-		}
-	}
+	proctest.Eventually(t, "no new connection is taken", refused)
 	if _, err := conn.Write(raw); err != nil {
 		t.Fatal(err)
 	}
@@ -389,7 +386,7 @@ func TestThreat38(t *testing.T) {
 		t.Errorf("status %d", status)
 	}
 	byID := make(map[string]object)
-	eventually(t, 20*time.Second, "every request is in the log", func() bool { // the line comes after the answer
+	proctest.Eventually(t, "every request is in the log", func() bool { // the line comes after the answer
 		for _, o := range log.records(t) {
 			if o["msg"] == "request" {
 				byID[o["request"].(string)] = o
@@ -456,14 +453,14 @@ func TestHealthNamesThePart(t *testing.T) {
 	if err := os.Rename(filepath.Join(s.dir, "blobs", "tmp"), filepath.Join(s.dir, "gone")); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 20*time.Second, "health tells", func() bool { status, out = s.asked(); return status == 503 })
+	proctest.Eventually(t, "health tells", func() bool { status, out = s.asked(); return status == 503 })
 	if out["status"] != "degraded" || fmt.Sprint(out["parts"]) != "map[blobs:down checkpoints:ok database:ok]" || strings.Contains(fmt.Sprint(out), s.dir) {
 		t.Errorf("%v", out)
 	}
 	if err := os.Rename(filepath.Join(s.dir, "gone"), filepath.Join(s.dir, "blobs", "tmp")); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 20*time.Second, "health recovers", func() bool { status, _ = s.asked(); return status == 200 })
+	proctest.Eventually(t, "health recovers", func() bool { status, _ = s.asked(); return status == 200 })
 }
 
 func TestMetrics(t *testing.T) {
@@ -497,7 +494,13 @@ func TestMetrics(t *testing.T) {
 		`svcd_part_duration_seconds_count{call="put",part="blobs"} 1`, `svcd_part_duration_seconds_count{call="write",part="database"}`,
 		`svcd_build_info{go="`, `svcd_part_failures_total{call="put",part="blobs"} 0`, `svcd_sweeps_total{result="ok"} 1`, `svcd_data_free_bytes`, `svcd_request_bytes_total{operation="finalize_upload"}`,
 	}
-	missing := func() string {
+	missing := ""
+	defer func() {
+		if t.Failed() {
+			t.Logf("%s is missing in\n%s", missing, text)
+		}
+	}()
+	proctest.Eventually(t, "all is measured", func() bool {
 		resp, err := http.Get("http://" + l.Addr().String() + "/metrics")
 		if err != nil {
 			t.Fatal(err)
@@ -508,18 +511,13 @@ func TestMetrics(t *testing.T) {
 			t.Fatal(err)
 		}
 		text = string(raw)
-		for _, want := range wants {
-			if !strings.Contains(text, want) {
-				return want
+		for _, missing = range wants {
+			if !strings.Contains(text, missing) {
+				return false
 			}
 		}
-		return ""
-	}
-	for deadline := time.Now().Add(20 * time.Second); missing() != ""; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s is missing in\n%s", missing(), text)
-		}
-	}
+		return true
+	})
 	guide, err := os.ReadFile("OPERATING.md")
 	if err != nil {
 		t.Fatal(err)
@@ -609,7 +607,7 @@ func TestTLS(t *testing.T) {
 		t.Errorf("after a reload the certificate is %q", got)
 	}
 	writePair(t, dir, "third")
-	eventually(t, 20*time.Second, "the third certificate", func() bool { return name() == "third" })
+	proctest.Eventually(t, "the third certificate", func() bool { return name() == "third" })
 
 	if err := os.Chmod(key, 0o644); err != nil {
 		t.Fatal(err)
@@ -689,7 +687,7 @@ func TestForwardedAddressLimitsTheClient(t *testing.T) {
 	if got := try("203.0.113.8"); got != 401 {
 		t.Errorf("another client: %d", got)
 	}
-	eventually(t, 20*time.Second, "the line of the log", func() bool {
+	proctest.Eventually(t, "the line of the log", func() bool {
 		list := log.records(t)
 		return list[len(list)-1]["client"] == "203.0.113.8"
 	})

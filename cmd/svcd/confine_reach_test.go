@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk/ownfile"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/store/pgtest"
@@ -163,18 +164,13 @@ func TestThreat19ConfinedServiceReachesPostgreSQL(t *testing.T) {
 	call[string](t, p, made.ID, made.Key, wire.OpRegisterGroup, map[string]string{"group_id": "before"})
 	server.Stop()
 	server.Restart(t)
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+	proctest.Eventually(t, "health recovers", func() bool {
 		resp, err := http.Get(p.url + wire.PathHealth)
 		if err := errors.Join(err, resp.Body.Close()); err != nil {
 			t.Fatal(err)
 		}
-		if resp.StatusCode == http.StatusOK {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("health: %s", resp.Status)
-		}
-	}
+		return resp.StatusCode == http.StatusOK
+	})
 	call[string](t, p, made.ID, made.Key, wire.OpRegisterGroup, map[string]string{"group_id": "after"})
 	p.stop(t)
 }

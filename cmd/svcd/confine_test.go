@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk/confine"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
@@ -130,20 +131,15 @@ func TestThreat19ConfinedServiceGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	address := strings.TrimPrefix(p.url, "https://")
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	proctest.Eventually(t, "the renewed certificate is shown", func() bool {
 		conn, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true}) // compared below
 		if err != nil {
 			t.Fatal(err)
 		}
 		shown := conn.ConnectionState().PeerCertificates[0].Raw
 		_ = conn.Close()
-		if bytes.Equal(shown, renewed) {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the certificate stays the one before")
-		}
-	}
+		return bytes.Equal(shown, renewed)
+	})
 
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
 	register := func(group string) {

@@ -14,8 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
+	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -113,16 +113,13 @@ func TestTerminationFinishesAnUpload(t *testing.T) {
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	proctest.Eventually(t, "no new connection is taken", func() bool {
 		probe, err := net.Dial("tcp", conn.RemoteAddr().String())
-		if err != nil {
-			break
+		if err == nil {
+			_ = probe.Close()
 		}
-		_ = probe.Close()
-		if time.Now().After(deadline) {
-			t.Fatal("new connections are still taken")
-		}
-	}
+		return err != nil
+	})
 	if _, err := conn.Write(blob); err != nil {
 		t.Fatal(err)
 	}

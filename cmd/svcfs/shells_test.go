@@ -3,13 +3,14 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
+	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/sdktest"
 )
@@ -73,12 +74,12 @@ func (s typist) typeKeys(keys, want string) {
 	if _, err := s.master.WriteString(keys); err != nil {
 		s.t.Fatal(err)
 	}
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		if strings.Contains(s.shown()[at:], want) {
-			return
+	defer func() {
+		if s.t.Failed() {
+			s.t.Logf("the terminal shows %q", s.shown()[at:])
 		}
-	}
-	s.t.Fatalf("after %q the terminal shows %q, not %q", keys, s.shown()[at:], want)
+	}()
+	proctest.Eventually(s.t, fmt.Sprintf("after %q the terminal shows %q", keys, want), func() bool { return strings.Contains(s.shown()[at:], want) })
 }
 
 // clearInput is Ctrl-U: the line typed so far is forgotten.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/svcfs/svcfs/fs/tree/treetest"
+	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk"
 )
 
@@ -59,7 +59,7 @@ func TestStepsOfContent(t *testing.T) {
 		t.Helper()
 		goOn, done := s.w.Stall("upload"), make(chan struct{})
 		go func() { fsync(t, s); close(done) }()
-		treetest.Eventually(t, "it is being sent", func() bool { return s.f.is(stateSending) })
+		proctest.Eventually(t, "it is being sent", func() bool { return s.f.is(stateSending) })
 		goOn()
 		<-done
 	}
@@ -134,11 +134,11 @@ func TestW2KilledInTheMiddleOfAClose(t *testing.T) {
 	ctx, kill := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- h.Flush(ctx) }()
-	treetest.Eventually(t, "it is being sent", func() bool { return h.File().is(stateSending) })
+	proctest.Eventually(t, "it is being sent", func() bool { return h.File().is(stateSending) })
 	h.Release()
 	kill()
 	wantClass(t, <-ended, ClassInterrupted)
 	goOn()
-	treetest.Eventually(t, "it is saved", func() bool { return len(m.Pending()) == 0 })
+	proctest.Eventually(t, "it is saved", func() bool { return len(m.Pending()) == 0 })
 	m.wantCharges(0, 1)
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/svcfs/svcfs/fs/tree/treetest"
+	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
@@ -134,7 +134,7 @@ func TestW8RenameDuringUploadIsRefused(t *testing.T) {
 	release := w.Stall("upload")
 	flushed, renamed := make(chan error, 1), make(chan error, 1)
 	go func() { flushed <- h.Flush(t.Context()) }()
-	treetest.Eventually(t, "upload"+" is called", func() bool { return w.Begun("upload") > 0 })
+	proctest.Eventually(t, "upload is called", func() bool { return w.Begun("upload") > 0 })
 	go func() { renamed <- m.rename("a", "b") }()
 	release()
 	if err := <-flushed; err != nil {
@@ -158,7 +158,7 @@ func TestW9UnlinkDuringUploadIsRefused(t *testing.T) {
 	release := w.Stall("upload")
 	flushed, gone := make(chan error, 1), make(chan error, 1)
 	go func() { flushed <- h.Flush(t.Context()) }()
-	treetest.Eventually(t, "upload"+" is called", func() bool { return w.Begun("upload") > 0 })
+	proctest.Eventually(t, "upload is called", func() bool { return w.Begun("upload") > 0 })
 	go func() { gone <- m.dir("/team").Unlink(t.Context(), "a") }()
 	release()
 	if err := <-flushed; err != nil {
@@ -251,7 +251,7 @@ func TestA1SizeOfATruncatedFileIsItsOwn(t *testing.T) {
 		}
 		opened <- h
 	}()
-	treetest.Eventually(t, "retrieve"+" is called", func() bool { return w.Begun("retrieve") > 0 })
+	proctest.Eventually(t, "retrieve is called", func() bool { return w.Begun("retrieve") > 0 })
 	h := m.open("/team/f", OpenFlags{Write: true, Truncate: true})
 	m.write(h, "hi", 0)
 	release()
@@ -273,7 +273,7 @@ func TestM5RevokedDuringUpload(t *testing.T) {
 	release := w.Stall("upload")
 	done := make(chan error, 1)
 	go func() { done <- h.Flush(t.Context()) }()
-	treetest.Eventually(t, "upload"+" is called", func() bool { return w.Begun("upload") > 0 })
+	proctest.Eventually(t, "upload is called", func() bool { return w.Begun("upload") > 0 })
 	m.applyGroups(nil, nil, nil)
 	release()
 	if err := <-done; err != nil {
@@ -312,7 +312,7 @@ func TestR6ParallelOpenersStayWithinTheBudget(t *testing.T) {
 			done <- err
 		}()
 	}
-	treetest.Eventually(t, "retrieve"+" is called", func() bool { return w.Begun("retrieve") > 0 })
+	proctest.Eventually(t, "retrieve is called", func() bool { return w.Begun("retrieve") > 0 })
 	for range files - 1 {
 		wantClass(t, <-done, ClassBudget)
 	}
@@ -542,7 +542,7 @@ func TestW5EmptyFilesGoAFewAtATime(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	treetest.Eventually(t, "some are being uploaded", func() bool { return w.Begun("upload") >= delayedUploads })
+	proctest.Eventually(t, "some are being uploaded", func() bool { return w.Begun("upload") >= delayedUploads })
 	waiting := 0
 	for i := range files {
 		if m.node(fmt.Sprintf("/team/f%d", i)).(*File).is(stateWaiting) {
@@ -553,7 +553,7 @@ func TestW5EmptyFilesGoAFewAtATime(t *testing.T) {
 		t.Errorf("%d of %d wait for the others, want all but %d", waiting, files, delayedUploads)
 	}
 	release()
-	treetest.Eventually(t, "all are recorded", func() bool { _, uploads := w.Charged(); return uploads == files })
+	proctest.Eventually(t, "all are recorded", func() bool { _, uploads := w.Charged(); return uploads == files })
 }
 
 // W5: fsync of a directory records the empty files that wait in it.
@@ -813,7 +813,7 @@ func TestEDeletedOrRevokedWhileItIsFetched(t *testing.T) {
 				_, err := m.read("/team/f")
 				ended <- err
 			}()
-			treetest.Eventually(t, "it is being fetched", func() bool { return w.Begun("retrieve") > 0 })
+			proctest.Eventually(t, "it is being fetched", func() bool { return w.Begun("retrieve") > 0 })
 			tc.happen(w)
 			if err := m.Refresh(t.Context()); err != nil {
 				t.Error(err)

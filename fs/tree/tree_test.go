@@ -18,6 +18,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/svcfs/svcfs/fs/tree/treetest"
+	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/names"
 	"github.com/svcfs/svcfs/sdk/names/namestest"
@@ -570,7 +571,7 @@ func TestW5EmptyFilesWait(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.Release()
-	treetest.Eventually(t, "the empty file is uploaded", func() bool { return len(m.Pending()) == 0 })
+	proctest.Eventually(t, "the empty file is uploaded", func() bool { return len(m.Pending()) == 0 })
 	m.wantCharges(0, 1)
 	slow := mount(t, w, alice)
 	h = slow.create("/team/g")
@@ -920,7 +921,7 @@ func TestE2SlowServiceDoesNotBlockOtherPaths(t *testing.T) {
 		ended <- err
 	}()
 	go func() { ended <- m.save("/team/new", "z") }()
-	treetest.Eventually(t, "both hang", func() bool { return w.Begun("retrieve") > 1 && w.Begun("upload") > 0 })
+	proctest.Eventually(t, "both hang", func() bool { return w.Begun("retrieve") > 1 && w.Begun("upload") > 0 })
 	m.wantContent("/team/quick", "y")
 	if got := m.names("/team"); !slices.Equal(got, []string{"new", "quick", "slow"}) {
 		t.Errorf("lists %v", got)

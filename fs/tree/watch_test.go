@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/fs/tree/treetest"
+	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk"
 )
 
@@ -42,7 +43,7 @@ func TestEventsShowAtOnce(t *testing.T) {
 	}
 	e := w.Put("g", bob, "new", []byte("content"))
 	events <- sdk.Event{Seq: e.Seq, Kind: sdk.EventUploaded, Group: "g", Ref: e.Ref, Account: bob}
-	treetest.Eventually(t, "the upload shows", m.shows("/g", "new"))
+	proctest.Eventually(t, "the upload shows", m.shows("/g", "new"))
 	if err := m.save("/g/own", "saved here"); err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +56,7 @@ func TestEventsShowAtOnce(t *testing.T) {
 	events <- sdk.Event{Seq: e.Seq, Kind: sdk.EventAdded, Group: "g", Account: "carol.svc.testnet"}
 	w.Member("h", bob, alice)
 	events <- sdk.Event{Seq: e.Seq + 1, Kind: sdk.EventAdded, Group: "h", Account: alice}
-	treetest.Eventually(t, "the group shows", m.shows("/", "h"))
+	proctest.Eventually(t, "the group shows", m.shows("/", "h"))
 	if n := w.Begun("entries"); n != before {
 		t.Errorf("%d listings for events that say nothing new", n-before)
 	}
@@ -63,7 +64,7 @@ func TestEventsShowAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	events <- sdk.Event{Seq: w.Seq(), Kind: sdk.EventRenamed, Group: "g", Ref: e.Ref, Account: bob}
-	treetest.Eventually(t, "the new name shows", m.shows("/g", "renamed"))
+	proctest.Eventually(t, "the new name shows", m.shows("/g", "renamed"))
 	if m.shows("/g", "new")() {
 		t.Error("the old name still shows")
 	}
@@ -97,7 +98,7 @@ func TestEventsTakeAwayAtOnce(t *testing.T) {
 			}
 			events <- take(w, e)
 			var failed *Error
-			treetest.Eventually(t, "the open file fails", func() bool {
+			proctest.Eventually(t, "the open file fails", func() bool {
 				_, err := readAll(t, h)
 				return errors.As(err, &failed)
 			})
@@ -134,8 +135,8 @@ func TestLooksShowNewsWithoutAWatch(t *testing.T) {
 			}
 			w.Put("g", bob, "new", nil)
 			m.names("/g") // perhaps too soon for another question
-			treetest.Eventually(t, "a look shows the upload", m.shows("/g", "new"))
-			treetest.Eventually(t, "the watch was tried", func() bool { return begun.Load() == 1 })
+			proctest.Eventually(t, "a look shows the upload", m.shows("/g", "new"))
+			proctest.Eventually(t, "the watch was tried", func() bool { return begun.Load() == 1 })
 		})
 	}
 }
@@ -152,7 +153,7 @@ func TestWatchedTreesPollSeldom(t *testing.T) {
 		}
 	})
 	t.Cleanup(func() { close(events) })
-	treetest.Eventually(t, "the watch runs", m.watched.Load)
+	proctest.Eventually(t, "the watch runs", m.watched.Load)
 	before := w.Begun("groups")
 	for range 50 { // each outlasts a tick
 		events <- sdk.Event{Kind: "nothing"}

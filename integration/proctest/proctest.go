@@ -1,5 +1,6 @@
-// Package proctest is what tests of whole programs share: building them, a free
-// port, and the mounts they may leave behind. It imports nothing of ours.
+// Package proctest is what tests share: waiting for something, building whole
+// programs, a free port, and the mounts they may leave behind. It imports nothing
+// of ours.
 package proctest
 
 import (
@@ -9,7 +10,21 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 )
+
+// Eventually waits until check holds; what says, for a failure, what is waited for.
+func Eventually(tb testing.TB, what string, check func() bool) {
+	tb.Helper()
+	const patience = 25 * time.Second // less than a watch lasts, whose end must not pass for news
+	deadline := time.Now().Add(patience)
+	for pause := time.Millisecond; !check(); pause = min(2*pause, 50*time.Millisecond) {
+		if time.Now().After(deadline) {
+			tb.Fatalf("not within %s: %s", patience, what)
+		}
+		time.Sleep(pause)
+	}
+}
 
 // EnvPrograms names a folder that holds the programs already, for who cannot
 // build them.

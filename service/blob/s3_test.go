@@ -21,6 +21,7 @@ import (
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
+	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/service/blob"
 	"github.com/svcfs/svcfs/service/blob/s3test"
 )
@@ -302,9 +303,9 @@ func TestThreat39BucketGone(t *testing.T) {
 		}
 	}
 	puts, failures := count(func() int { return len(acknowledged) }), count(func() int { return outages })
-	until(t, "puts succeed", func() bool { return puts() > 10 })
+	proctest.Eventually(t, "puts succeed", func() bool { return puts() > 10 })
 	server.Kill()
-	until(t, "the outage is told", func() bool { return failures() > 4 })
+	proctest.Eventually(t, "the outage is told", func() bool { return failures() > 4 })
 	if err := s.Check(t.Context()); !errors.Is(err, blob.ErrUnavailable) {
 		t.Errorf("check during the outage: %v", err)
 	}
@@ -316,23 +317,13 @@ func TestThreat39BucketGone(t *testing.T) {
 	}
 	server.Restart(t)
 	before := puts()
-	until(t, "puts succeed again", func() bool { return puts() > before+10 })
+	proctest.Eventually(t, "puts succeed again", func() bool { return puts() > before+10 })
 	close(stop)
 	load.Wait()
 	for _, info := range acknowledged {
 		if got, err := get(s, info.ID); err != nil || !bytes.Equal(got, data) {
 			t.Fatalf("an acknowledged blob: %d bytes, %v", len(got), err)
 		}
-	}
-}
-
-func until(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !done(); {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within 30 s: %s", what)
-		}
-		time.Sleep(10 * time.Millisecond)
 	}
 }
 
@@ -475,7 +466,7 @@ func TestSweepOfInterruptedUploads(t *testing.T) {
 	if objects, uploads := count(); objects != 4 || uploads != 1 {
 		t.Errorf("a sweep of old things left %d objects and %d uploads", objects, uploads)
 	}
-	until(t, "the upload and the probe are removed", func() bool {
+	proctest.Eventually(t, "the upload and the probe are removed", func() bool {
 		sweep(0)
 		objects, uploads := count()
 		return objects == 3 && uploads == 0

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"math/rand/v2"
@@ -18,6 +19,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/service/blob"
 	"github.com/svcfs/svcfs/service/blob/s3test"
 )
@@ -315,13 +317,7 @@ func testSweep(t *testing.T, b backend) {
 		t.Errorf("young blobs were shown: %v", found)
 	}
 	// Times of the store may be whole seconds, so the newest may look younger.
-	deadline := time.Now().Add(10 * time.Second)
-	for found := collect(0); len(found) != len(want); found = collect(0) {
-		if time.Now().After(deadline) {
-			t.Fatalf("found %v, want %v", found, want)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+	proctest.Eventually(t, fmt.Sprintf("%v are found", want), func() bool { return len(collect(0)) == len(want) })
 	stop := errors.New("stop")
 	if err := b.open(t).Sweep(t.Context(), 0, func(string) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("the visitor's error became %v", err)

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
+	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/checkpoint"
 	"github.com/svcfs/svcfs/service/fault"
@@ -127,14 +128,10 @@ func TestRun(t *testing.T) {
 		defer close(done)
 		l.Run(ctx)
 	}()
-	for deadline := time.Now().Add(10 * time.Second); ; {
-		if got, err := l.Audit(t.Context()); err == nil && got.Signed == 5 {
-			break
-		} else if time.Now().After(deadline) {
-			t.Fatalf("nothing was signed: %+v, %v", got, err)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	proctest.Eventually(t, "all is signed", func() bool {
+		got, err := l.Audit(t.Context())
+		return err == nil && got.Signed == 5
+	})
 	cancel()
 	<-done
 }

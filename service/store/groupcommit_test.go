@@ -8,8 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
+	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/store/pgtest"
 )
@@ -38,7 +38,7 @@ func queued(t *testing.T, s *store.Store, writes []func(*store.Tx) error) []erro
 			}()
 			answers[i] = s.Write(t.Context(), f)
 		})
-		until(t, func() bool { return s.Waiting() == i+1 })
+		proctest.Eventually(t, "it waits", func() bool { return s.Waiting() == i+1 })
 	}
 	close(leave)
 	all.Wait()
@@ -46,15 +46,6 @@ func queued(t *testing.T, s *store.Store, writes []func(*store.Tx) error) []erro
 		t.Fatal(err)
 	}
 	return answers
-}
-
-func until(t *testing.T, ready func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !ready(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("it did not happen")
-		}
-	}
 }
 
 // appendTo adds a letter to the text of a name.

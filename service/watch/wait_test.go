@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/auth"
@@ -138,19 +139,10 @@ func (f *follower) told() ([]int64, error) {
 	return slices.Clone(f.seqs), f.err
 }
 
-func eventually(t testing.TB, what string, ready func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ready(); time.Sleep(time.Millisecond) { // less than anybody waits
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not after 20 seconds", what)
-		}
-	}
-}
-
 // waiting returns who waits, by account, when all do.
 func waiting(t *testing.T, w *Watch, accounts int) (all map[string]*waiter) {
 	t.Helper()
-	eventually(t, "all wait", func() bool {
+	proctest.Eventually(t, "all wait", func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		all = make(map[string]*waiter)
@@ -207,7 +199,7 @@ func TestAnEventWakesWhomItConcerns(t *testing.T) {
 		before := waiting(t, watch, len(accounts))
 		step.do()
 		for _, account := range step.wakes {
-			eventually(t, step.name+" wakes "+account, func() bool {
+			proctest.Eventually(t, step.name+" wakes "+account, func() bool {
 				watch.mu.Lock()
 				defer watch.mu.Unlock()
 				_, still := watch.waiters.all[before[account]]
@@ -215,7 +207,7 @@ func TestAnEventWakesWhomItConcerns(t *testing.T) {
 			})
 		}
 		end := headNow(t, watch)
-		eventually(t, step.name+" was polled", func() bool {
+		proctest.Eventually(t, step.name+" was polled", func() bool {
 			watch.mu.Lock()
 			defer watch.mu.Unlock()
 			return watch.head >= end && watch.endPoll != nil
@@ -260,7 +252,7 @@ func TestThreat31MemberOfManyGroups(t *testing.T) {
 	f := &follower{}
 	go f.follow(t.Context(), watch, owner, headNow(t, watch))
 	for i := range 3 {
-		eventually(t, "it waits", func() bool {
+		proctest.Eventually(t, "it waits", func() bool {
 			watch.mu.Lock()
 			defer watch.mu.Unlock()
 			return len(watch.waiters.ofEvery) == 1
@@ -271,7 +263,7 @@ func TestThreat31MemberOfManyGroups(t *testing.T) {
 		}
 		watch.mu.Unlock()
 		want := w.upload(owner, fmt.Sprintf("g%d", i*maxGroups/2))
-		eventually(t, "it is told", func() bool {
+		proctest.Eventually(t, "it is told", func() bool {
 			got, err := f.told()
 			return err == nil && len(got) == i+1 && got[i] == want
 		})
@@ -294,7 +286,7 @@ func TestAWaiterWhomThePollerOvertook(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := w.upload(owner, "g")
-	eventually(t, "the poller saw it", func() bool {
+	proctest.Eventually(t, "the poller saw it", func() bool {
 		watch.mu.Lock()
 		defer watch.mu.Unlock()
 		return watch.head >= want
@@ -361,7 +353,7 @@ func missesNothing(t *testing.T, w *world, events, pace int) {
 				must, _ = seen(t, reference, id, 0)
 			}
 			for i, f := range followers[id] {
-				eventually(t, fmt.Sprintf("event %d, watch %d of %s", done, i, id), func() bool {
+				proctest.Eventually(t, fmt.Sprintf("event %d, watch %d of %s", done, i, id), func() bool {
 					got, err := f.told()
 					return err == nil && containsAll(got, must)
 				})
@@ -445,12 +437,12 @@ func BenchmarkUploadAmong200Watchers(b *testing.B) {
 	}
 	var want [200]int
 	i := 0
-	eventually(b, "all wait", func() bool { return w.reads.Load() >= 201 })
+	proctest.Eventually(b, "all wait", func() bool { return w.reads.Load() >= 201 })
 	before := w.reads.Load()
 	for b.Loop() {
 		w.upload(ids[i%200], fmt.Sprintf("g%d", i%200))
 		want[i%200]++
-		eventually(b, "told", func() bool {
+		proctest.Eventually(b, "told", func() bool {
 			got, err := followers[i%200].told()
 			return err == nil && len(got) == want[i%200]
 		})

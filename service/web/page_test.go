@@ -17,6 +17,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk/names"
 	"github.com/svcfs/svcfs/sdk/names/namestest"
 	"github.com/svcfs/svcfs/sdk/wire"
@@ -400,11 +401,9 @@ func TestVerifyInTheBrowser(t *testing.T) {
 			continue
 		}
 		b.js(row + `.querySelector(".result a[download]").click()`)
-		eventually(t, func() string {
-			if got, err := os.ReadFile(filepath.Join(downloads, f.name)); err != nil || !bytes.Equal(got, f.content) {
-				return fmt.Sprintf("%s: downloaded %d bytes, %v", f.name, len(got), err)
-			}
-			return ""
+		proctest.Eventually(t, f.name+" is downloaded", func() bool {
+			got, err := os.ReadFile(filepath.Join(downloads, f.name))
+			return err == nil && bytes.Equal(got, f.content)
 		})
 	}
 	b.click("Verify notes/small.txt")

@@ -16,7 +16,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
@@ -230,22 +229,6 @@ func (u *user) signedIn() *http.Client {
 type object = map[string]any
 
 func sumOf(content []byte) [sha256.Size]byte { return sha256.Sum256(content) }
-
-// eventually repeats check until it returns "".
-func eventually(t *testing.T, check func() string) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		problem := check()
-		if problem == "" {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(problem)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-}
 
 func decode(t *testing.T, body string) object {
 	t.Helper()

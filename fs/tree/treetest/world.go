@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/svcfs/svcfs/sdk"
@@ -392,17 +391,6 @@ func (w *World) HasMember(g sdk.GroupID, a sdk.AccountID) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.members[g][a]
-}
-
-// Eventually polls until check holds.
-func Eventually(t testing.TB, what string, check func() bool) {
-	t.Helper()
-	const patience = 30 * time.Second // on a machine that does much else
-	for deadline := time.Now().Add(patience); !check(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %s: %s", patience, what)
-		}
-	}
 }
 
 // Events is a watch that tells what a channel tells, and ends with it.
