@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -355,18 +356,31 @@ func TestUploadRetrieveListAndFees(t *testing.T) {
 	}
 }
 
-// Threat 20: forged tokens. Threat 21: mixed credentials.
-func TestThreat20Threat21ForgedAndMixedCredentials(t *testing.T) {
-	r := run(t)
-	alice, bob := r.user("alice", "1"), r.user("bob", "1")
-	secret := r.serviceKey(vault.PurposeTokens)
+// answered checks the status of a call with these credentials and returns the answer.
+func (r *running) answered(t *testing.T, header http.Header, want int) string {
+	t.Helper()
+	status, body := r.post("/tools/get_owned_groups", header, object{})
+	if status != want {
+		t.Errorf("%d, want %d: %s", status, want, body)
+	}
+	return string(body)
+}
+
+func bearer(token string) http.Header { return http.Header{"Authorization": {"Bearer " + token}} }
+
+// goodClaims are those of a token that the service would give out.
+func (r *running) goodClaims(account string) object {
 	now := time.Now().Unix()
-	good := object{"account_id": alice.id, "type": "svc_session", "gen": 1, "iss": r.url, "aud": r.url, "sub": "apikey|" + alice.id, "iat": now, "exp": now + 3600}
+	return object{"account_id": account, "type": "svc_session", "gen": 1, "iss": r.url, "aud": r.url, "sub": "apikey|" + account, "iat": now, "exp": now + 3600}
+}
+
+// Threat 20: forged tokens.
+func TestThreat20ForgedTokens(t *testing.T) {
+	r := run(t)
+	secret, good := r.serviceKey(vault.PurposeTokens), r.goodClaims(r.user("alice", "1").id)
+	now := time.Now().Unix()
 	with := func(changes object) object {
-		out := object{}
-		for k, v := range good {
-			out[k] = v
-		}
+		out := maps.Clone(good)
 		for k, v := range changes {
 			if v == nil {
 				delete(out, k)
@@ -411,14 +425,24 @@ func TestThreat20Threat21ForgedAndMixedCredentials(t *testing.T) {
 		{"exp a fraction of a second ago, as a float", hs, with(object{"exp": float64(time.Now().Unix()) - 60.5}), secret, 401},
 		{"jku is ignored", object{"alg": "HS256", "jku": "http://127.0.0.1:1/"}, good, []byte("x"), 401},
 	} {
-		token := forge(t, tc.header, tc.claims, tc.secret)
-		status, body := r.post("/tools/get_owned_groups", http.Header{"Authorization": {"Bearer " + token}}, object{})
-		if status != tc.want {
-			t.Errorf("%s: %d, want %d: %s", tc.name, status, tc.want, body)
-		}
+		t.Run(tc.name, func(t *testing.T) { r.answered(t, bearer(forge(t, tc.header, tc.claims, tc.secret)), tc.want) })
 	}
-	// The ways in which Wycheproof's JSON Web Signatures are spoilt, on a token that is good.
-	whole := forge(t, hs, good, secret)
+	twice := forgeRaw([]byte(`{"alg":"HS256"}`), fmt.Appendf(nil, `{"aud":%q,"iss":%[1]q,"type":"svc_session","account_id":%q,"gen":1,"iat":%d,"exp":%d,"account_id":%q}`,
+		r.url, good["account_id"], now, now+600, "nobody.svc.testnet"), secret)
+	t.Run("a claim that is there twice", func(t *testing.T) { r.answered(t, bearer(twice), 401) })
+	t.Run("wrong aud", func(t *testing.T) {
+		if text := r.answered(t, bearer(forge(t, hs, with(object{"aud": "http://elsewhere:8000"}), secret)), 401); !strings.Contains(text, "Audience") {
+			t.Errorf("the text about a wrong audience: %s", text)
+		}
+	})
+}
+
+// Threat 20: the ways in which Wycheproof's JSON Web Signatures are spoilt, on a
+// token that is good.
+func TestThreat20SpoiltTokens(t *testing.T) {
+	r := run(t)
+	whole := forge(t, object{"alg": "HS256", "typ": "JWT"}, r.goodClaims(r.user("alice", "1").id), r.serviceKey(vault.PurposeTokens))
+	r.answered(t, bearer(whole), 200)
 	head, rest, _ := strings.Cut(whole, ".")
 	body, mac, _ := strings.Cut(rest, ".")
 	for name, token := range map[string]string{
@@ -432,19 +456,14 @@ func TestThreat20Threat21ForgedAndMixedCredentials(t *testing.T) {
 		"unused bits of the signature":  whole[:len(whole)-1] + nextInBase64(whole[len(whole)-1]),
 		"signature of another encoding": head + "." + body + "." + strings.NewReplacer("-", "+", "_", "/").Replace(mac) + "+",
 	} {
-		if status, answer := r.post("/tools/get_owned_groups", http.Header{"Authorization": {"Bearer " + token}}, object{}); status != 401 {
-			t.Errorf("%s: %d %s", name, status, answer)
-		}
+		t.Run(name, func(t *testing.T) { r.answered(t, bearer(token), 401) })
 	}
-	twice := forgeRaw([]byte(`{"alg":"HS256"}`), fmt.Appendf(nil, `{"aud":%q,"iss":%q,"type":"svc_session","account_id":%q,"gen":1,"iat":%d,"exp":%d,"account_id":%q}`,
-		r.url, r.url, alice.id, time.Now().Unix(), time.Now().Unix()+600, "nobody.svc.testnet"), secret)
-	if status, body := r.post("/tools/get_owned_groups", http.Header{"Authorization": {"Bearer " + twice}}, object{}); status != 401 {
-		t.Errorf("a claim that is there twice: %d %s", status, body)
-	}
-	wrong := forge(t, hs, with(object{"aud": "http://elsewhere:8000"}), secret)
-	if _, body := r.post("/tools/get_owned_groups", http.Header{"Authorization": {"Bearer " + wrong}}, object{}); !strings.Contains(string(body), "Audience") {
-		t.Errorf("the text about a wrong audience: %s", body)
-	}
+}
+
+// Threat 21: mixed credentials.
+func TestThreat21MixedCredentials(t *testing.T) {
+	r := run(t)
+	alice, bob := r.user("alice", "1"), r.user("bob", "1")
 	for _, tc := range []struct {
 		name   string
 		header http.Header
@@ -459,11 +478,9 @@ func TestThreat20Threat21ForgedAndMixedCredentials(t *testing.T) {
 		{"two tokens", http.Header{"Authorization": {"Bearer " + alice.token, "Bearer " + bob.token}}, 401},
 		{"an empty scheme beside a good key", http.Header{"Authorization": {""}, wire.HeaderAPIKey: {alice.key}, wire.HeaderAccountID: {alice.id}}, 401},
 		{"another scheme", http.Header{"Authorization": {"Basic " + alice.token}}, 401},
-		{"token alone", http.Header{"Authorization": {"Bearer " + alice.token}}, 200},
+		{"token alone", bearer(alice.token), 200},
 	} {
-		if status, body := r.post("/tools/get_owned_groups", tc.header, object{}); status != tc.want {
-			t.Errorf("%s: %d, want %d: %s", tc.name, status, tc.want, body)
-		}
+		t.Run(tc.name, func(t *testing.T) { r.answered(t, tc.header, tc.want) })
 	}
 }
 
