@@ -11,9 +11,14 @@ import (
 	"github.com/svcfs/svcfs/service/ledger"
 )
 
-// Threat 26: whoever changes a row that the ledger speaks of, and not the ledger,
-// is found out: the audit names table, row, column and both values.
-func TestThreat26AuditComparesEveryTableWithTheLedger(t *testing.T) {
+// told is a service whose ledger speaks of every table, and three of its files.
+type told struct {
+	*running
+	named, renamed, deleted string
+}
+
+func tellOfEveryTable(t *testing.T) told {
+	t.Helper()
 	r := run(t)
 	alice, bob := r.user("alice", "10"), r.user("bob", "10")
 	until := fmt.Sprint(time.Now().Add(time.Hour).UnixNano())
@@ -54,9 +59,16 @@ func TestThreat26AuditComparesEveryTableWithTheLedger(t *testing.T) {
 	if _, err := r.svc.Audit(t.Context()); err != nil {
 		t.Fatalf("of the true tables: %v", err)
 	}
+	return told{r, named, renamed, deleted}
+}
 
+// Threat 26: whoever changes a row that the ledger speaks of, and not the ledger,
+// is found out: the audit names table, row, column and both values.
+func TestThreat26AuditComparesEveryTableWithTheLedger(t *testing.T) {
+	r := tellOfEveryTable(t)
+	named, renamed, deleted := r.named, r.renamed, r.deleted
 	db := r.openDatabase()
-	// text reads a column as a literal, to put it back.
+	// literal reads a column as a literal, to put it back.
 	literal := func(table, column, where string) string {
 		var kind string
 		var value any
@@ -128,18 +140,26 @@ func TestThreat26AuditComparesEveryTableWithTheLedger(t *testing.T) {
 		{"chains", "hash", "chain = 'group:g'", other["hash"], "group:g"},
 		{"chains", "old", "chain = 'group:g'", "1", "group:g"},
 	} {
-		was := literal(tc.table, tc.column, tc.where)
-		set(tc.table, tc.column, tc.where, tc.value)
-		_, err := r.svc.Audit(t.Context())
-		if !errors.Is(err, ledger.ErrBroken) || !strings.Contains(err.Error(), fmt.Sprintf("table %s, %q: ", tc.table, tc.key)) ||
-			tc.table != "chains" && !strings.Contains(err.Error(), tc.column) {
-			t.Errorf("%s.%s: audit says %v", tc.table, tc.column, err)
-		}
-		if err != nil && strings.ContainsAny(err.Error(), "\x1b\a\u202e") {
-			t.Errorf("%s.%s: a name reaches the terminal: %q", tc.table, tc.column, err)
-		}
-		set(tc.table, tc.column, tc.where, was)
+		t.Run(tc.table+"."+tc.column, func(t *testing.T) {
+			was := literal(tc.table, tc.column, tc.where)
+			set(tc.table, tc.column, tc.where, tc.value)
+			defer set(tc.table, tc.column, tc.where, was)
+			_, err := r.svc.Audit(t.Context())
+			if !errors.Is(err, ledger.ErrBroken) || !strings.Contains(err.Error(), fmt.Sprintf("table %s, %q: ", tc.table, tc.key)) ||
+				tc.table != "chains" && !strings.Contains(err.Error(), tc.column) {
+				t.Errorf("audit says %v", err)
+			}
+			if err != nil && strings.ContainsAny(err.Error(), "\x1b\a\u202e") {
+				t.Errorf("a name reaches the terminal: %q", err)
+			}
+		})
 	}
+}
+
+// Threat 26: so is whoever invents a row, or takes one away.
+func TestThreat26AuditFindsInventedAndMissingRows(t *testing.T) {
+	r := tellOfEveryTable(t)
+	named, db := r.named, r.openDatabase()
 	for name, tc := range map[string]struct{ statement, undo, want string }{
 		"a member that nobody added": {"INSERT INTO members (group_id, account, since) VALUES ('g', 'eve.svc.testnet', 5)", "DELETE FROM members WHERE account = 'eve.svc.testnet'",
 			`table members, "g/eve.svc.testnet": the ledger is broken: the ledger knows nothing of it`},
