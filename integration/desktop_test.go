@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/svcfs/svcfs/integration/proctest"
 )
@@ -217,13 +218,14 @@ func newDesktop(t *testing.T, w *world) *desktop {
 // start runs a program and all it starts until the test ends.
 func (d *desktop) start(cmd *exec.Cmd) {
 	d.t.Helper()
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.SysProcAttr, cmd.WaitDelay = &syscall.SysProcAttr{Setpgid: true}, 5*time.Second
 	if err := cmd.Start(); err != nil {
 		d.t.Fatal(err)
 	}
 	d.t.Cleanup(func() {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)
 		_ = cmd.Wait()
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what still holds the log
 	})
 }
 
