@@ -25,7 +25,7 @@ func newAccount(s *settings) *cobra.Command {
 func newAccountCreate(s *settings) *cobra.Command {
 	var balance, keyPath string
 	cmd := &cobra.Command{
-		Use: "create NAME", Short: "Make an account and show its API key, this once", Args: oneArg("NAME"),
+		Use: "create NAME", Short: "Make an account and show its API key once", Args: oneArg("NAME"),
 		Example: "  svcd account create alice --data ./data --balance 10\n  svcd account create alice --data ./data --api-key-file ~/alice.key",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			amount, err := wire.ParseTokens(balance)
@@ -53,7 +53,7 @@ func (s *settings) show(a service.NewAccount, err error) error {
 func newAccountRotate(s *settings) *cobra.Command {
 	var keyPath string
 	cmd := &cobra.Command{
-		Use: "rotate-key NAME", Short: "Replace the API key of an account; the old one is dead at once", Args: oneArg("NAME"),
+		Use: "rotate-key NAME", Short: "Replace the API key of an account; the old key ends at once", Args: oneArg("NAME"),
 		Example: "  svcd account rotate-key alice --data ./data",
 		RunE: s.run(func(ctx context.Context, svc *service.Service, args []string) error {
 			return s.makeKey(keyPath, true, func() (service.NewAccount, error) { return svc.RotateKey(ctx, args[0]) })
@@ -83,7 +83,7 @@ func newAccountSwitch(s *settings, enable bool) *cobra.Command {
 		}),
 	}
 	if enable {
-		cmd.Use, cmd.Short, cmd.Long = "enable NAME", "Let a disabled account be used again, with the key it had", ""
+		cmd.Use, cmd.Short, cmd.Long = "enable NAME", "Enable a disabled account again; its key stays the same", ""
 		cmd.Example = "  svcd account enable alice --data ./data"
 	}
 	return cmd

@@ -13,7 +13,7 @@ import (
 func newBackup(s *settings) *cobra.Command {
 	var withKey bool
 	cmd := &cobra.Command{
-		Use: "backup DIR", Short: "Write a backup of the service into a new directory, also while it serves", Args: oneArg("DIR"),
+		Use: "backup DIR", Short: "Write a backup of the service into a new directory, also while the service runs", Args: oneArg("DIR"),
 		Long: `Write a backup of the service into a new directory, also while it serves: the
 database in one state, and every file it refers to. The master key is not in it:
 without that key a backup is noise, so keep a copy elsewhere.

@@ -16,7 +16,7 @@ import (
 func newConfig(s *settings) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "config", Short: "Show the settings in effect and where each came from", Args: noArgs,
+		Use: "config", Short: "Show the effective settings and the source of each", Args: noArgs,
 		Long: `Show the settings in effect and where each came from: flag, environment, file or
 default. Checks them as serve does: what serve would refuse is said after the list,
 and the exit code is 3. Passwords and keys are not shown.`,

@@ -22,7 +22,7 @@ const standardStream = "-"
 
 func newExport(s *settings) *cobra.Command {
 	return &cobra.Command{
-		Use: "export FILE", Short: "Write the whole service as one stream, also while it serves", Args: oneArg("FILE, or - for standard output"),
+		Use: "export FILE", Short: "Write the whole service as one stream, also while the service runs", Args: oneArg("FILE, or - for standard output"),
 		Long: `Write the whole service as one stream that any database and file store takes
 back, also while it serves. Its end proves that it is complete. The master key is
 not in it; sign-in links and page sessions are not either.`,

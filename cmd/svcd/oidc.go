@@ -30,7 +30,7 @@ func (o *oidcSettings) register(set *pflag.FlagSet) {
 	set.StringVar(&o.issuer, "oidc-issuer", "", "OpenID Connect provider whose users may sign in to the account page")
 	set.StringVar(&o.clientID, "oidc-client-id", "", "client id of this service at the provider; redirect address: PUBLIC_URL/account/oidc/callback")
 	set.StringVar(&o.secretFile, "oidc-client-secret-file", "", "file with the client secret, mode 0600, or a systemd credential (or "+envClientSecret+" in the environment)")
-	set.BoolVar(&o.create, "oidc-create", false, "make an account at the first sign-in, named by preferred_username where nobody was ever called so")
+	set.BoolVar(&o.create, "oidc-create", false, "make an account at the first sign-in, named by preferred_username if nobody ever had that name")
 }
 
 // config reads the client secret.

@@ -13,7 +13,7 @@ import (
 func newRetention(s *settings) *cobra.Command {
 	var dryRun bool
 	cmd := &cobra.Command{
-		Use: "retention", Short: "Delete the files that are older than their groups keep files", Args: noArgs,
+		Use: "retention", Short: "Delete the files that are older than the retention of their group", Args: noArgs,
 		Long: "Destroys the keys of files that are older than the retention window of their group, and of those whose deletion has waited, as svcd serve does\n" +
 			"once a minute. With --dry-run it lists them instead: group, reference, name and age. Then it lists what waits: group, reference, name and time.",
 		Example: "  svcd retention --data ./data --dry-run",

@@ -17,7 +17,7 @@ func newRotateMasterKey(s *settings) *cobra.Command {
 	var newFile string
 	var finish, cancel bool
 	cmd := &cobra.Command{
-		Use: "rotate-master-key", Short: "Replace the master key, also while the service serves", Args: noArgs,
+		Use: "rotate-master-key", Short: "Replace the master key, also while the service runs", Args: noArgs,
 		Long: `Replace the master key, also while the service serves. Clients notice nothing:
 the keys that sign session tokens and the ledger stay what they are. The key of
 every file is wrapped anew, so that the old master key opens nothing that the

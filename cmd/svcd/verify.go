@@ -34,7 +34,7 @@ func newAudit(s *settings) *cobra.Command {
 func newVerify(s *settings) *cobra.Command {
 	var readData bool
 	cmd := &cobra.Command{
-		Use: "verify", Short: "Check that every file can be served, and name bytes that belong to none", Args: noArgs,
+		Use: "verify", Short: "Check that every file can be served, and name bytes that belong to no file", Args: noArgs,
 		Long: `Check that every file can be served, and that the bytes of accounts and groups
 are counted right. Names also orphans: bytes older than ten minutes that belong to
 no file and no upload, which svcd serve removes. They are no failure.`,

@@ -31,12 +31,12 @@ type costDoc struct {
 func (a *app) costCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "cost PATH...",
-		Short: "Tell what reading files in a mount would cost now",
-		Long: `Tell what opening every file at or below PATH would cost now. Files that are in
-memory, or were written and not uploaded yet, are free. Asking opens no file: it
-reads the attribute user.svcfs.price. It lists the folders below PATH, as find does:
-where a look at a group costs, as on the hosted network, it says how much. A mount
-looks when somebody does, and at most once a minute in the long run.`,
+		Short: "Show what reading files in a mount would cost now",
+		Long: `Show what opening every file at or below PATH would cost now. Files that are in
+memory, or were written and not uploaded yet, are free. The command opens no file: it
+reads the attribute user.svcfs.price. Like find, it lists the folders below PATH. Where
+a look at a group costs, as on the hosted network, it shows the price of a look. A
+mount looks only while programs use it, in the long run at most once a minute.`,
 		Example: "  svcfs cost ~/groups/team/photos\n  svcfs cost --json ~/groups/team/photos/*.jpg",
 		Args:    between(1, -1, "one PATH or more"),
 		RunE:    a.simple(a.cost),

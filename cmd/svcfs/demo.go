@@ -36,7 +36,7 @@ func (a *app) demoCommand() *cobra.Command {
 	var from string
 	cmd := &cobra.Command{
 		Use:   "demo [DIR]",
-		Short: "Show everything on this machine: a service, two accounts, two mounts",
+		Short: "Show svcfs on this machine: a service, two accounts, two mounts",
 		Long: `Start a service of its own on a free loopback port, make the accounts alice and
 bob and a group, mount it for both, put real files in as alice, read every one
 back as bob and compare. Then it stays mounted until it is interrupted. The

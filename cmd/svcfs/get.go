@@ -30,9 +30,9 @@ standard output, or with -o into a file (mode 0600) that appears only when it
 is complete and verified.
 
 With --all the newest version of every file of the group goes into the folder
-of -o. Files that are there already and equal are left as they are and cost
-nothing, so that the same command again finishes what was interrupted. Files
-that are there and differ are kept unless --force is given. Files with a hidden
+of -o. Local files that are equal already cost nothing, so running the same
+command again finishes an interrupted one. Local files that differ are kept
+unless --force is given. Files with a hidden
 name, or in a hidden folder, that other accounts uploaded come only with
 --hidden: shells, git and others obey such files.`,
 		Example: "  svcfs get team report.pdf -o report.pdf\n  svcfs get team notes/todo.txt | less\n  svcfs get team --all -o team\n  svcfs get team --all --force -o team",

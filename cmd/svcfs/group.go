@@ -38,8 +38,8 @@ func (a *app) groupMemberCommand(add bool) *cobra.Command {
 		Short: "Add a member to a group this account owns, or change its role",
 		Long: `Add a member to a group this account owns; costs one membership change. A member
 is a writer, who uploads files and renames and removes its own. With --role
-reader it only reads. --role also gives another role to one who is a member,
-which is free; without it nobody who is a member is changed.`,
+reader the member only reads. --role also changes the role of a present member,
+which is free; without --role a present member keeps the role.`,
 		Example: "  svcfs group add team bob.svc.testnet\n  svcfs group add team carol.svc.testnet --role reader",
 		Args:    exactly(2, "a GROUP and an ACCOUNT"),
 
@@ -144,10 +144,10 @@ func (a *app) groupRetentionCommand() *cobra.Command {
 	var days *int64 // nil = for ever
 	return &cobra.Command{
 		Use:   "retention GROUP DAYS|none",
-		Short: "Let files of a group be destroyed after so many days, 0 at once, or never",
-		Long: `Let files of a group be destroyed after so many days, 0 at once, or never. Where
-the service delays destruction, a window that is shorter than before waits when
-it is below 7 days, or would end more than 100 files in a day: see 'svcfs group
+		Short: "Delete the files of a group after DAYS days; none means never",
+		Long: `Delete the files of a group after DAYS days; 0 means at once, none means never.
+Where the service delays destruction, a shorter window waits when it is below 7
+days, or when it would delete more than 100 files in a day: see 'svcfs group
 pending'.`,
 		Example: "  svcfs group retention team 90\n  svcfs group retention team none",
 		Args:    exactly(2, "a GROUP and DAYS or none"),
@@ -232,7 +232,7 @@ func (a *app) printMembers(members []sdk.Member, roles bool) error {
 func (a *app) groupListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",
-		Short:   "List the groups this account owns or belongs to, with its role, the owner and how long files are kept",
+		Short:   "List the groups of this account, with its role, the owner and how long files are kept",
 		Example: "  svcfs group list",
 		Args:    cobra.NoArgs,
 		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, _ []string) error {

@@ -20,10 +20,10 @@ type pendingDestruction struct {
 func (a *app) groupPendingCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "pending GROUP",
-		Short: "Show what waits to be destroyed in a group",
+		Short: "Show the deletions that are pending in a group",
 		Long: `Show what waits to be destroyed in a group. A service that delays destruction
-lets a retention window below 7 days wait, and deletions of one account beyond
-100 files in an hour or 500 in a day. The owner of the group takes it back with
+delays a retention window below 7 days, and deletions of one account beyond 100
+files in an hour or 500 in a day. The owner of the group cancels them with
 'svcfs group keep'.`,
 		Example: "  svcfs group pending team",
 		Args:    exactly(1, "one GROUP"),
@@ -65,7 +65,7 @@ func timeOrNil(t time.Time) *time.Time {
 }
 
 func (a *app) groupKeepCommand() *cobra.Command {
-	return a.groupChangeCommand("keep GROUP", "Take back everything that waits to be destroyed in a group", "  svcfs group keep team", sdk.Group.Keep)
+	return a.groupChangeCommand("keep GROUP", "Cancel all pending deletions of a group", "  svcfs group keep team", sdk.Group.Keep)
 }
 
 // groupChangeCommand changes a group and prints what the service said.

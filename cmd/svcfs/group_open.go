@@ -24,9 +24,9 @@ const defaultOpen = 24 * time.Hour
 
 func (f *openFlags) register(cmd *cobra.Command) {
 	set := cmd.Flags()
-	addRole(cmd, &f.role, "what those who join may do: reader or writer (default as at the last time, at first writer)")
+	addRole(cmd, &f.role, "role of accounts that join: reader or writer (default the role of the last window, at first writer)")
 	f.span = timeSpan(defaultOpen)
-	set.Var(&f.span, "for", "how long it stays open, such as 90m, 24h or 7d")
+	set.Var(&f.span, "for", "how long the group stays open, such as 90m, 24h or 7d")
 	set.Int64Var(&f.uses, "uses", 0, "how many accounts may join (default any number)")
 }
 
@@ -47,7 +47,7 @@ func (a *app) groupCreateCommand() *cobra.Command {
 		Use:   "create GROUP",
 		Short: "Register a group that this account owns; costs one registration",
 		Long: `Register a group that this account owns; costs one registration. With --open it
-is one that accounts may join by themselves, for a while: only a group made
+accounts may join the group by themselves, for a while: only a group made
 that way can be opened and closed.`,
 		Example: "  svcfs group create team\n  svcfs group create submissions --open --for 7d",
 		Args:    exactly(1, "one GROUP"),
@@ -131,7 +131,7 @@ func (a *app) openGroup(ctx context.Context, c *sdk.Client, group sdk.GroupID, f
 }
 
 func (a *app) groupCloseCommand() *cobra.Command {
-	return a.groupChangeCommand("close GROUP", "End what 'group open' began; who has joined stays a member", "  svcfs group close submissions", sdk.Group.CloseJoin)
+	return a.groupChangeCommand("close GROUP", "Close a group that 'group open' opened; accounts that joined stay members", "  svcfs group close submissions", sdk.Group.CloseJoin)
 }
 
 // timeSpan is a flag value such as 90m, 24h or 7d.

@@ -29,7 +29,7 @@ func (a *app) loginCommand() *cobra.Command {
 		Long: `Check the API key and store it in the system keyring, from where every other
 command takes it unless a flag, the environment or the configuration file says
 otherwise. The key is asked for, or read from standard input, or from where
---api-key-file and the other settings say. Without a keyring, or with --file, it
+--api-key-file and the other settings say. Without a keyring, or with --file, the key
 goes to ~/.config/svcfs/keys, mode 0600.`,
 		Example: "  svcfs login --account alice.svc.testnet --url http://127.0.0.1:8000\n  pass show svcfs | svcfs login --file",
 		Args:    cobra.NoArgs,

@@ -11,7 +11,7 @@ func (a *app) lsCommand() *cobra.Command {
 	var long bool
 	cmd := &cobra.Command{
 		Use:     "ls [GROUP]",
-		Short:   "List the files of a group, or the groups",
+		Short:   "List the files of a group, or the groups of this account",
 		Example: "  svcfs ls\n  svcfs ls -l team\n  svcfs ls team --json",
 		Args:    between(0, 1, "at most one GROUP"),
 		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {

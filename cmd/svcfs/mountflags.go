@@ -67,19 +67,19 @@ func (a *app) mountCommand() *cobra.Command {
 		Use:   "mount DIR",
 		Short: "Mount the groups of the account on the empty folder DIR",
 		Long: `Mount the groups of the account on the empty folder DIR. Stays in the
-foreground until it is interrupted; what is not uploaded yet is uploaded first.
-Ctrl-C once keeps the mount when something cannot be uploaded, and lists it;
-twice gives it up. Listing and stat are free, but for looks at what others changed
-on the hosted network; opening a file costs one retrieval unless it is in memory,
-closing a changed one costs one upload.
+foreground until it is interrupted, and uploads pending files before it ends. When
+a file cannot be uploaded, the first Ctrl-C lists the file and keeps the mount; the
+second Ctrl-C gives the file up. Listing and stat are free; only on the hosted network
+a look at the changes of others costs. Opening a file costs one retrieval unless the
+file is in memory; closing a changed file costs one upload.
 
-Signals: SIGTERM uploads what is left and unmounts, SIGUSR1 switches the log
+Signals: SIGTERM uploads pending files and unmounts, SIGUSR1 switches the log
 between --log-level and debug, SIGHUP looks at the ledger now.
 
-As mount.svcfs this is the helper of mount(8) for lines of fstab of type svcfs; their
-options are the flags, with _ for -. With uid=N or user=NAME root mounts and
-unmounts, and all else is a process of that user, who must own the key file, the
-settings and the log.`,
+Under the name mount.svcfs this program is the helper of mount(8) for lines of fstab
+of type svcfs. The options of such a line are the flags, with _ for -. With uid=N or
+user=NAME root mounts and unmounts, and everything else runs as that user, who must
+own the key file, the settings and the log.`,
 		Example: "  svcfs mount ~/groups\n  svcfs mount --background --budget 5 ~/groups\n  svcfs mount -o ro ~/groups",
 		Args:    exactly(1, "one DIR"),
 
@@ -99,27 +99,27 @@ settings and the log.`,
 
 func (f *mountFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.BoolVarP(&f.background, "background", "d", false, "return as soon as it is mounted; log to ~/.local/state/svcfs")
+	flags.BoolVarP(&f.background, "background", "d", false, "mount in the background and return; log to ~/.local/state/svcfs")
 	flags.IntVar(&f.readyFD, "ready-fd", -1, "report readiness on this descriptor")
 	flags.IntVar(&f.mounterFD, mounterFlag, -1, "have the process on this descriptor mount")
-	flags.StringVar(&f.logFile, "log-file", "", "log there instead of to standard error; put aside at 4 MiB, three are kept")
+	flags.StringVar(&f.logFile, "log-file", "", "file for the log, instead of standard error; rotated at 4 MiB, three old ones are kept")
 	flags.BoolVar(&f.allowMkdir, "allow-mkdir", false, "let mkdir in the root register a group, which costs")
 	flags.BoolVar(&f.allowDelete, "allow-delete", false, "let rm destroy the key of an uploaded file, for everybody and for ever")
-	flags.BoolVar(&f.allowCrawlers, "allow-crawlers", false, "let programs that make previews and indexes open files, which costs")
-	flags.BoolVar(&f.allowOther, "allow-other", false, "let other users of this machine in, as the modes permit")
+	flags.BoolVar(&f.allowCrawlers, "allow-crawlers", false, "let programs that make previews and indexes open files; each retrieval costs")
+	flags.BoolVar(&f.allowOther, "allow-other", false, "let other users of this machine enter the mount, as far as the modes permit")
 	flags.StringSliceVarP(&f.options, "options", "o", nil, "mount options: "+knownOptions+" (environment and configuration: "+envMountOptions+")")
-	flags.StringVar(&f.budget, "budget", "", "most tokens to spend while mounted; then EDQUOT")
-	flags.StringVar(&f.budgetPerHour, "budget-per-hour", "", "most tokens to spend in any hour; then EDQUOT")
-	flags.Var(&f.cacheSize, "cache-size", "decrypted content in memory, open files included; one file may go beyond it")
-	flags.Var(&f.stagingSize, "staging-size", "memory for files being written; more is ENOMEM")
+	flags.StringVar(&f.budget, "budget", "", "most tokens to spend while mounted; beyond that EDQUOT")
+	flags.StringVar(&f.budgetPerHour, "budget-per-hour", "", "most tokens to spend in any hour; beyond that EDQUOT")
+	flags.Var(&f.cacheSize, "cache-size", "memory for decrypted content, open files included; one file may exceed it")
+	flags.Var(&f.stagingSize, "staging-size", "memory for files being written; beyond that ENOMEM")
 	flags.Var(&f.maxFileSize, "max-file-size", "largest file")
 	flags.StringVar(&f.umask, "umask", "077", "permission bits that are never shown, octal")
 	flags.StringVar(&f.logLevel, "log-level", "warn", "debug, info, warn or error")
 	flags.StringArrayVar(&f.scratch, "scratch", nil, "more names that stay in memory and are never uploaded, such as *.bak")
-	flags.DurationVar(&f.idle, "idle-unmount", 0, "unmount when nobody used it for so long, such as 10m")
-	flags.StringVar(&f.volumeName, "volume-name", "", "what df and findmnt show as its source, after svcfs: (default the account)")
-	flags.Var(&f.reads, "kernel-cache", "keep: the kernel keeps pages; passthrough: root only, it reads large files from memory itself; plain: it asks for every read")
-	flags.BoolVar(&f.noXattr, "no-xattr", false, "show no extended attributes, user.svcfs.* neither; spares a question for each file where ls asks for a list of them")
+	flags.DurationVar(&f.idle, "idle-unmount", 0, "unmount when no program has used the mount for this long, such as 10m")
+	flags.StringVar(&f.volumeName, "volume-name", "", "source of the mount in df and findmnt, after svcfs: (default the account)")
+	flags.Var(&f.reads, "kernel-cache", "keep: the kernel caches pages; passthrough: the kernel reads large files from the memory of svcfs, root only; plain: the kernel asks svcfs for every read")
+	flags.BoolVar(&f.noXattr, "no-xattr", false, "show no extended attributes, not even user.svcfs.*; saves one request for each file when ls lists attributes")
 	flags.BoolVar(&f.ownAll, "own-all", false, "show files that other accounts uploaded as your own, so that git, ssh and others trust them")
 	flags.StringVar(&f.foreignUID, "foreign-uid", "", "user, as a number, that files of other accounts belong to (default nobody)")
 	flags.StringVar(&f.cpuProfile, "cpuprofile", "", "write a CPU profile to this file")

@@ -64,8 +64,8 @@ it says that this pays. JavaScript clients older than 1.2 cannot read such files
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.name, "name", "", "name in the group, with / for folders (default: the file's own name)")
-	flags.BoolVarP(&f.update, "update", "u", false, "leave out files that are in the group already, unchanged")
-	flags.BoolVar(&f.deflate, "deflate", false, "compress what becomes smaller")
+	flags.BoolVarP(&f.update, "update", "u", false, "upload only files that the group lacks or holds with other content")
+	flags.BoolVar(&f.deflate, "deflate", false, "compress files that become smaller")
 	flags.IntVarP(&f.jobs, "jobs", "j", defaultJobs, "files to send at a time; each is held in memory")
 	return cmd
 }

@@ -14,11 +14,12 @@ func (a *app) refreshCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "refresh DIR",
 		Short: "Make the mount on DIR look at the ledger now",
-		Long: `Make the mount on DIR look at the ledger now, and wait until it has. Your own
-service tells of changes at once. Where the service does not, as the hosted network,
-a mount looks when somebody does, and ever more rarely while nothing new is there;
-such a look costs, as svcfs cost DIR tells. When the look fails, it says why. Files that were refused because they are
-not what was recorded may be tried again.`,
+		Long: `Make the mount on DIR look at the ledger now, and wait for the result. Your own
+service announces changes at once. The hosted network announces none: there a mount
+looks only while programs use it, ever less often while nothing new comes, and each
+look costs (svcfs cost DIR shows how much). When the look fails, the command says why.
+After a refresh, files that were refused because they differ from their record may
+be tried again.`,
 		Example: "  svcfs refresh ~/groups",
 		Args:    exactly(1, "one DIR"),
 		RunE:    a.simple(func(ctx context.Context, args []string) error { return a.refresh(ctx, args[0]) }),

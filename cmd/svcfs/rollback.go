@@ -11,10 +11,10 @@ func (a *app) acceptRollbackCommand() *cobra.Command {
 	var forgetKey bool
 	cmd := &cobra.Command{
 		Use:   "accept-rollback",
-		Short: "Trust a service anew whose operator restored a backup; free",
-		Long: "svcfs remembers how far each group had come and the newest checkpoint that the service signed, and refuses a history that is\n" +
-			"shorter or another one. An operator who restores a backup honestly shows such a history: ask what was lost before you accept it.\n" +
-			"The key of the log stays pinned, unless --forget-key. Mounts that run keep what they saw: mount again.",
+		Short: "Accept the history of a service whose operator restored a backup; free",
+		Long: "svcfs remembers the newest record of each group and the newest checkpoint that the service signed, and refuses a history that is\n" +
+			"shorter or differs. A service that was restored from a backup shows such a history: ask the operator what was lost, then accept it.\n" +
+			"The key of the log stays pinned, unless --forget-key is given. A running mount does not accept the history: mount again.",
 		Example: "  svcfs accept-rollback",
 		Args:    exactly(0, "no arguments"),
 		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, _ []string) error {

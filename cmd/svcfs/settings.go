@@ -68,7 +68,7 @@ func (f *settingFlags) register(set *pflag.FlagSet) {
 	set.StringVar(&f.keyFile, "api-key-file", "", "file with the API key, mode 0600; - reads standard input (environment: "+envKeyFile+", or "+envKey+" with the key itself)")
 	set.StringVar(&f.keyCommand, "api-key-command", "", "command whose first line of output is the API key (environment: "+envKeyCommand+")")
 	set.StringVar(&f.config, "config", "", "configuration file of KEY=VALUE lines (default ~/.config/svcfs/config)")
-	set.StringVar(&f.logKey, "log-key", "", "verifier key of the service's log, from its operator: what is not proven with it is refused (environment: "+envLogKey+"; default: the one seen first)")
+	set.StringVar(&f.logKey, "log-key", "", "verifier key of the service's log, from its operator; svcfs refuses records without a proof by this key (environment: "+envLogKey+"; default: the one seen first)")
 	set.StringVar(&f.witness, "require-witness", "", "verifier key of a witness that must have signed every checkpoint (environment: "+envWitness+")")
 	set.BoolVar(&f.insecureHTTP, "insecure-http", false, "allow http:// to a host that is not this machine (environment: "+envInsecure+"=1)")
 }

@@ -18,7 +18,7 @@ func (a *app) statusCommand() *cobra.Command {
 	var interval time.Duration
 	cmd := &cobra.Command{
 		Use:     "status [DIR]",
-		Short:   "Show the mounts of this machine, or how the one on DIR is doing",
+		Short:   "Show the mounts of this machine, or the state of the mount on DIR",
 		Example: "  svcfs status\n  svcfs status ~/groups\n  svcfs status --watch ~/groups\n  svcfs status --json",
 		Args:    between(0, 1, "at most one DIR"),
 		RunE: a.simple(func(ctx context.Context, args []string) error {

@@ -23,8 +23,8 @@ func (a *app) umountCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "umount DIR",
 		Aliases: []string{"unmount"},
-		Short:   "Upload what is left and unmount; says what stayed behind",
-		Long: `Ask the process behind the mount on DIR to upload what is left, for at most 30
+		Short:   "Upload pending files and unmount; lists files that could not be uploaded",
+		Long: `Ask the process of the mount on DIR to upload pending files, for at most 30
 seconds, and to unmount. Ends with 6 and a list when something could not be
 uploaded. A mount whose process is gone is only cleaned away.`,
 		Example:           "  svcfs umount ~/groups",

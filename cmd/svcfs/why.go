@@ -15,7 +15,7 @@ const errorFields = 6
 func (a *app) whyCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "why PATH",
-		Short:   "Explain the last error that a path in a mount gave",
+		Short:   "Explain the last error of a path in a mount",
 		Example: "  svcfs why ~/groups/team/report.pdf",
 		Args:    exactly(1, "one PATH"),
 		RunE:    a.simple(func(ctx context.Context, args []string) error { return a.why(ctx, args[0]) }),
