@@ -4,8 +4,8 @@
 //
 // A stream is a tar file: header.json, then blobs/ID, then rows/TABLE/N.jsonl
 // with a JSON object per row, and trailer.json, which proves that nothing is
-// missing and, sealed with the master key, that nobody else made it: who alters
-// rows could make himself the owner of a group. It holds ciphertext, wrapped keys and hashes of API keys, but never
+// missing and, sealed with the master key, that nobody else made it: anyone who could alter
+// rows could become owner of a group. It holds ciphertext, wrapped keys and hashes of API keys, but never
 // the master key.
 package archive
 

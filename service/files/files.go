@@ -291,7 +291,7 @@ func (f *Files) Finalize(ctx context.Context, account string, req wire.FinalizeU
 }
 
 // record is the transaction of a finalize. The blob is own, or that of the raw
-// transfer. kept tells whether the file now owns it: not when another call was
+// transfer. kept tells whether the file now owns it: false when another call was
 // faster.
 func (f *Files) record(ctx context.Context, tx *store.Tx, account string, req wire.FinalizeUploadRequest, meta format.Metadata, own *blob.Info) (out wire.FinalizeUploadResult, kept bool, err error) {
 	u, err := f.getUpload(ctx, tx, account, req.UploadID)

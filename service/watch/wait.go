@@ -186,7 +186,7 @@ func (w *Watch) pollOnce(ctx context.Context) bool {
 		return false
 	}
 	w.head = head
-	if head < since { // a backup was restored: nobody is where he thinks
+	if head < since { // a backup was restored: every waiter has a stale position
 		w.wake(w.waiters.all, math.MaxInt64, nil)
 	}
 	for _, n := range news {
