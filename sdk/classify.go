@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/hex"
@@ -39,7 +40,9 @@ func (e *answerError) Error() string { return fmt.Sprintf("%s (HTTP %d)", e.text
 func newAnswerError(status int, code, text string) *answerError {
 	kind, ok := kindByCode(code)
 	if !ok {
-		kind, code, ok = kindByWords(strings.ToLower(text))
+		var said string
+		kind, said, ok = kindByWords(strings.ToLower(text))
+		code = cmp.Or(code, said)
 	}
 	if !ok {
 		kind = kindByStatus(status)

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"unicode"
 
+	"github.com/svcfs/svcfs/sdk/wire"
 	"pgregory.net/rapid"
 )
 
@@ -77,5 +78,18 @@ func TestThreat9OldTLS(t *testing.T) {
 		if err := c.Health(t.Context()); (err != nil) != refused || refused && !errors.Is(err, ErrUnavailable) {
 			t.Errorf("%s: %v", tls.VersionName(version), err)
 		}
+	}
+}
+
+// A code of a later version is kept: it says that the service answered.
+func TestUnknownCodeIsKept(t *testing.T) {
+	for _, text := range []string{"gone fishing", "not found"} {
+		err := newAnswerError(http.StatusNotFound, "later-version", text)
+		if err.code != "later-version" || mayLackPath(err) {
+			t.Errorf("%q: code %q", text, err.code)
+		}
+	}
+	if err := newAnswerError(http.StatusNotFound, "", "group not found"); err.code != wire.CodeGroupNotFound {
+		t.Errorf("the words say %q", err.code)
 	}
 }
