@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -54,6 +55,26 @@ func TestStreams(t *testing.T) {
 		if r, err := c.Group("g").Put(t.Context(), "file", file); err != nil || r.Hash != sdk.ComputeHash(content) {
 			t.Errorf("a file of %d bytes: %+v, %v", size, r, err)
 		}
+	}
+}
+
+// What is left of a file counts, not what was read of it before.
+func TestPutOfTheRestOfAFile(t *testing.T) {
+	_, c := world(t, sdktest.GenB, func(cfg *sdk.Config) { cfg.MaxFileBytes = 1000 })
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, bytes.Repeat([]byte("x"), 5000), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if _, err := file.Seek(4500, io.SeekStart); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := c.Group("g").Put(t.Context(), "rest", file); err != nil || r.Size != 500 {
+		t.Errorf("the last 500 bytes of a file: %+v, %v", r, err)
 	}
 }
 
@@ -117,6 +138,10 @@ func TestStreamRefusals(t *testing.T) {
 	endless := &counted{r: zeros{}}
 	if _, err := c.Group("g").Put(t.Context(), "f", endless); !errors.Is(err, sdk.ErrTooLarge) || endless.n > 1<<20 {
 		t.Errorf("an endless reader gives %v after %d bytes", err, endless.n)
+	}
+	cut := fmt.Errorf("the connection is gone: %w", io.EOF)
+	if _, err := c.Group("g").Put(t.Context(), "f", iotest.ErrReader(cut)); !errors.Is(err, cut) {
+		t.Errorf("a reader that ends early gives %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -135,9 +135,16 @@ func lengthOf(r io.Reader) int64 {
 	switch r := r.(type) {
 	case interface{ Len() int }:
 		return int64(r.Len())
-	case interface{ Stat() (fs.FileInfo, error) }:
-		if info, err := r.Stat(); err == nil && info.Mode().IsRegular() {
-			return info.Size()
+	case interface {
+		io.Seeker
+		Stat() (fs.FileInfo, error)
+	}:
+		info, err := r.Stat()
+		if err != nil || !info.Mode().IsRegular() {
+			return 0
+		}
+		if at, err := r.Seek(0, io.SeekCurrent); err == nil {
+			return max(info.Size()-at, 0)
 		}
 	}
 	return 0
@@ -173,7 +180,7 @@ func (c *Client) fill(ctx context.Context, b *mem.Buffer, r io.Reader, expected 
 		}
 		got, err := r.Read(b.Bytes()[n:])
 		n += int64(got)
-		if errors.Is(err, io.EOF) {
+		if err == io.EOF { // an error that wraps it is no end: see io.Reader
 			return b.Resize(n)
 		}
 		if err != nil {
