@@ -195,3 +195,19 @@ func (c *counted) Read(p []byte) (int, error) {
 type failing struct{ err error }
 
 func (f failing) Write([]byte) (int, error) { return 0, f.err }
+
+// What was put under a name is what that name opens, whatever names others chose.
+func TestNobodyShadowsARecordedName(t *testing.T) {
+	_, c := world(t, sdktest.Extended)
+	g := c.Group("g")
+	for _, name := range []string{"c\nd", "c%0Ad"} { // the first is shown as the second is recorded
+		if _, err := g.Put(t.Context(), name, strings.NewReader(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"c\nd", "c%0Ad"} {
+		if e, err := g.Stat(t.Context(), name); err != nil || e.Name != name {
+			t.Errorf("%q is %q, %v", name, e.Name, err)
+		}
+	}
+}

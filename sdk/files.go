@@ -58,8 +58,8 @@ func (g Group) Entries(ctx context.Context, opts ...Option) ([]Entry, error) {
 	return entries, g.wrap("list", err)
 }
 
-// Stat returns the newest living file of a name, which is that of its record or the
-// one that a mount shows ([names.Listing.Resolve]). Free, needs the API key, and
+// Stat returns the newest living file of a name: of the record that has it, else of the
+// one that a mount shows so ([names.Listing.Resolve]). Free, needs the API key, and
 // errors, like [Group.List]; [KindNotFound] when there is none.
 func (g Group) Stat(ctx context.Context, name string) (Entry, error) {
 	entries, err := g.Entries(ctx)
@@ -67,7 +67,10 @@ func (g Group) Stat(ctx context.Context, name string) (Entry, error) {
 		return Entry{}, err
 	}
 	list := names.List(entries, (*Entry).Named)
-	i, ok := list.Newest(list.Resolve(name))
+	i, ok := list.Newest(name)
+	if !ok {
+		i, ok = list.Newest(list.Resolve(name))
+	}
 	if !ok {
 		return Entry{}, g.absent("name " + quote(name))
 	}
