@@ -201,6 +201,9 @@ func fileOf(rights []byte) int {
 	if err != nil || len(files) == 0 {
 		return -1
 	}
+	for _, more := range files[1:] { // there is room for two
+		_ = unix.Close(more)
+	}
 	return files[0]
 }
 
@@ -277,7 +280,11 @@ func ServeOutside() error {
 			return nil
 		}
 		var r outsideRequest
-		if reply < 0 || json.Unmarshal(raw, &r) != nil {
+		if reply < 0 {
+			continue
+		}
+		if json.Unmarshal(raw, &r) != nil {
+			_ = unix.Close(reply)
 			continue
 		}
 		go func() {

@@ -63,3 +63,42 @@ func TestOutside(t *testing.T) {
 		t.Errorf("after its end: %v", err)
 	}
 }
+
+// The process outside keeps no descriptor that it was sent and has no use for.
+func TestOutsideKeepsNoDescriptors(t *testing.T) {
+	o, err := StartOutside(place(t), -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	for name, request := range map[string]string{"nonsense": "{", "a request": `{"Do":"nothing"}`} {
+		var ours, theirs []int
+		for range 2 {
+			pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer unix.Close(pair[0])
+			ours, theirs = append(ours, pair[0]), append(theirs, pair[1])
+		}
+		err := unix.Sendmsg(o.socket, []byte(request), unix.UnixRights(theirs...), nil, 0)
+		for _, fd := range theirs {
+			_ = unix.Close(fd)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		limit := unix.Timeval{Sec: 5}
+		for i, fd := range ours {
+			_ = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit)
+			buf := make([]byte, maxOutsideBytes)
+			n, err := unix.Read(fd, buf)
+			if n > 0 { // the answer
+				n, err = unix.Read(fd, buf)
+			}
+			if n != 0 || err != nil {
+				t.Errorf("%s: descriptor %d stays open: %v", name, i, err)
+			}
+		}
+	}
+}
