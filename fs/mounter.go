@@ -87,8 +87,9 @@ type mounter struct {
 	may   MountFor
 	place string // the mountpoint, by the open folder it lies in
 
-	mu sync.Mutex
-	id int // of the mount in /proc, 0 before there is one
+	mu   sync.Mutex
+	done bool // it mounted, or failed to, and has closed the directory
+	id   int  // of the mount in /proc, 0 before there is one
 }
 
 func newMounter(may MountFor) *mounter {
@@ -120,7 +121,7 @@ func (m *mounter) answer(r outsideRequest) outsideAnswer {
 }
 
 func (m *mounter) mount(r mountRequest) (fd int, err error) {
-	if m.id != 0 {
+	if m.done {
 		return 0, unix.EPERM
 	}
 	if r.AllowOther && !m.may.AllowOther {
@@ -152,6 +153,7 @@ func (m *mounter) mount(r mountRequest) (fd int, err error) {
 		}
 	}
 	_ = unix.Close(mounterDir)
+	m.done = true
 	if err != nil {
 		_ = unix.Close(fd)
 		return 0, err

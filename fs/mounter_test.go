@@ -100,6 +100,26 @@ func TestThreat19MounterDoesOneThing(t *testing.T) {
 	refused("unmounting again", o.unmount(true), unix.EINVAL)
 }
 
+// Threat 19: a mounter mounts once also when its folder was moved away meanwhile.
+func TestThreat19MounterOfAMovedFolderMountsOnce(t *testing.T) {
+	dir := filepath.Join(place(t), "m")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	o := startMounter(t, MountFor{Dir: dir, UID: 65534, GID: 65533})
+	defer o.Close()
+	if err := os.Rename(dir, dir+"2"); err != nil {
+		t.Fatal(err)
+	}
+	if fd, err := o.mount(mountRequest{Source: "svcfs:x"}); err == nil {
+		defer unix.Unmount(dir+"2", unix.MNT_DETACH)
+		defer unix.Close(fd)
+	}
+	if _, err := o.mount(mountRequest{Source: "svcfs:x"}); !errors.Is(err, unix.EPERM) {
+		t.Errorf("a second mount: %v, want EPERM", err)
+	}
+}
+
 // Threat 19: nothing is mounted on what is not an empty folder, whatever it was before.
 func TestThreat19MounterWantsAnEmptyFolder(t *testing.T) {
 	dir := place(t)
