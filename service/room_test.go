@@ -374,26 +374,32 @@ func TestThreat31ReserveIsKept(t *testing.T) {
 	}
 }
 
-// Threat 31: a file inside JSON counts while it comes, though nothing else is known of it.
+// Threat 31: a file inside JSON counts while it comes, though nothing else is known of
+// it: beside what the account may keep, one such request may come.
 func TestThreat31BytesArrivingInsideJSON(t *testing.T) {
-	const piece = 900_000
-	s := serve(t, func(c *service.Config) { c.MaxAccountBytes = 3 * piece })
+	const file = 900_000
+	s := serve(t, func(c *service.Config) { c.MaxAccountBytes, c.MaxFileBytes = 2*file, file })
 	alice := s.user("alice", "10")
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
 	var conns []net.Conn
-	for range 3 { // two fit
+	for range 4 { // two and a half fit
 		conn := s.dial()
 		conns = append(conns, conn)
-		fmt.Fprintf(conn, "POST /tools/finalize_upload HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: 5000000\r\n\r\n%s", alice.token, strings.Repeat(" ", piece/3*4+8))
+		fmt.Fprintf(conn, "POST /tools/finalize_upload HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: 1250000\r\n\r\n%s", alice.token, strings.Repeat(" ", file/3*4))
 	}
-	proctest.Eventually(t, "one of three is refused", func() bool {
-		return s.metric(`svcd_requests_total{operation="finalize_upload",status="507"}`) == 1 && s.metric(inFlight) == 2
+	proctest.Eventually(t, "two of four are refused", func() bool {
+		return s.metric(`svcd_requests_total{operation="finalize_upload",status="507"}`) == 2 && s.metric(inFlight) == 2
 	})
 	for _, conn := range conns {
 		_ = conn.Close()
 	}
 	proctest.Eventually(t, "they are over", func() bool { return s.metric(inFlight) == 0 })
-	alice.upload("g", "f", make([]byte, 2*piece)) // fails the test unless it succeeds
+	alice.upload("g", "f", make([]byte, file-format.Overhead))
+	last := alice.finalize("g", "f", make([]byte, file-format.Overhead)) // to the last byte
+	first := must[wire.FinalizeUploadResult](alice, wire.OpFinalizeUpload, last)
+	if again := must[wire.FinalizeUploadResult](alice, wire.OpFinalizeUpload, last); again.CID != first.CID {
+		t.Errorf("asked again where nothing more fits: %s, want %s", again.CID, first.CID)
+	}
 }
 
 // Threat 31: what is being sent counts as well: neither many uploads at once, nor

@@ -72,7 +72,7 @@ func (s *server) contentBody(w http.ResponseWriter, r *http.Request, account str
 		return nil, err
 	}
 	defer arriving.End()
-	coming, end, err := s.Files.Spooled(r.Context(), account, arriving.Reader(http.MaxBytesReader(w, r.Body, limit)))
+	coming, end, err := s.Files.Spooled(r.Context(), account, arriving.Reader(http.MaxBytesReader(w, r.Body, limit)), limit)
 	if err != nil {
 		return nil, err
 	}

@@ -117,7 +117,6 @@ type counted struct {
 	r      io.Reader
 	coming *coming
 	bounds []bound
-	base64 bool  // four bytes count as three
 	said   int64 // bytes that are counted
 	came   int64
 }
@@ -125,11 +124,7 @@ type counted struct {
 func (c *counted) Read(p []byte) (int, error) {
 	n, err := c.r.Read(p)
 	c.came += int64(n)
-	came := c.came
-	if c.base64 {
-		came = came / 4 * 3
-	}
-	if more := came - c.said; more > 0 {
+	if more := c.came - c.said; more > 0 {
 		if full := c.coming.begin(more, c.bounds...); full != nil {
 			return 0, full
 		}
@@ -141,9 +136,10 @@ func (c *counted) Read(p []byte) (int, error) {
 func (c *counted) end() { c.coming.end(c.said, c.bounds...) }
 
 // Spooled reads a request with a file inside JSON, which lies on the disk while it
-// comes. Its bytes count for what the account keeps until end, as those of the file
-// will: the group is not known yet.
-func (f *Files) Spooled(ctx context.Context, account string, r io.Reader) (spooled io.Reader, end func(), err error) {
+// comes, longest bytes at most. Its bytes count for what the account keeps until end:
+// the group is not known yet. One request may always come: its upload may be finished
+// already, and if not, what the file really takes is told when it is read.
+func (f *Files) Spooled(ctx context.Context, account string, r io.Reader, longest int64) (spooled io.Reader, end func(), err error) {
 	var byAccount wire.StoredBytes
 	err = f.store.Read(ctx, func(tx *store.Tx) (err error) {
 		byAccount, _, err = f.stored(ctx, tx, account, "")
@@ -152,7 +148,11 @@ func (f *Files) Spooled(ctx context.Context, account string, r io.Reader) (spool
 	if err != nil {
 		return nil, nil, err
 	}
-	c := &counted{r: r, coming: &f.coming, bounds: keepBounds(account, "", byAccount, wire.StoredBytes{}), base64: true}
+	keep := keepBounds(account, "", byAccount, wire.StoredBytes{})
+	for i := range keep {
+		keep[i].left = max(keep[i].left, 0) + longest
+	}
+	c := &counted{r: r, coming: &f.coming, bounds: keep}
 	return c, c.end, nil
 }
 
