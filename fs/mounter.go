@@ -10,6 +10,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/svcfs/svcfs/sdk/ownfile"
 )
 
 // MountFor is what a mounter may do: mount on one directory, once, for one user.
@@ -36,14 +38,16 @@ const (
 // takes that mount away again. It reads nothing of the user's and speaks to nobody
 // else. The caller gives the socket it returns to the user's process, which passes it
 // to [StartOutside]; when all have closed it, the mounter takes away a mount that is
-// still there, and ends. Check the directory
-// with [CheckMountpoint] before.
+// still there, and ends. The directory must be the user's, or root's where nobody else
+// can put a link in its way: give it as root named it. Check it with [CheckMountpoint]
+// before.
 func StartMounter(m MountFor) (*os.File, error) {
+	named := m.Dir
 	fail := func(err error) (*os.File, error) {
-		return nil, fmt.Errorf("mount %s: %w", m.Dir, err)
+		return nil, fmt.Errorf("mount %s: %w", named, err)
 	}
 	var err error
-	if m.Dir, err = Resolve(m.Dir); err != nil {
+	if m.Dir, err = Resolve(named); err != nil {
 		return fail(err)
 	}
 	parent, err := os.OpenFile(filepath.Dir(m.Dir), unix.O_PATH|unix.O_DIRECTORY, 0)
@@ -57,6 +61,9 @@ func StartMounter(m MountFor) (*os.File, error) {
 	}
 	dir := os.NewFile(uintptr(at), m.Dir)
 	defer dir.Close()
+	if err := checkMountpointOwner(dir, named, m.UID); err != nil {
+		return fail(err)
+	}
 	if _, err := dir.Readdirnames(1); !errors.Is(err, io.EOF) { // a link may have come in between
 		return fail(errors.Join(ErrNotEmpty, err))
 	}
@@ -65,6 +72,19 @@ func StartMounter(m MountFor) (*os.File, error) {
 		return nil, err
 	}
 	return os.NewFile(uintptr(socket), "mounter"), nil
+}
+
+// checkMountpointOwner refuses a directory that a link of the user's may have led to:
+// root would hide what lies there from everybody.
+func checkMountpointOwner(dir *os.File, named string, uid uint32) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
+		return err
+	}
+	if st.Uid == uid {
+		return nil
+	}
+	return ownfile.CheckFolders(filepath.Join(named, "."+fsType)) // the directory itself, too
 }
 
 // mounts reports whether another process mounts for this one.
@@ -139,6 +159,9 @@ func (m *mounter) mount(r mountRequest) (fd int, err error) {
 	if r.NoExec || m.may.NoExec {
 		flags |= unix.MS_NOEXEC
 	}
+	if err := m.checkPlace(); err != nil {
+		return 0, err
+	}
 	if fd, err = unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0); err != nil {
 		return 0, fmt.Errorf("open /dev/fuse: %w", err)
 	}
@@ -161,6 +184,27 @@ func (m *mounter) mount(r mountRequest) (fd int, err error) {
 	return fd, nil
 }
 
+// checkPlace refuses a directory that lost its name: nobody would find the mount to
+// take it away.
+func (m *mounter) checkPlace() error {
+	now, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", mounterDir))
+	if err != nil {
+		return err
+	}
+	place, err := m.path()
+	if err == nil && now != place {
+		err = unix.ESTALE
+	}
+	return err
+}
+
+// path is the place as the kernel names it now. Nothing looks at what is there: that
+// would wait where systemd mounts on demand.
+func (m *mounter) path() (string, error) {
+	parent, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", mounterParent))
+	return filepath.Join(parent, filepath.Base(m.place)), err
+}
+
 // unmount takes away the mount that this process made, and no other.
 func (m *mounter) unmount(flags int) error {
 	id, err := m.shown()
@@ -181,10 +225,9 @@ func (m *mounter) end() {
 	_ = m.unmount(unix.MNT_DETACH) // mostly gone already
 }
 
-// shown returns the number of the mount that shows at the place, 0 without one. It
-// looks at nothing there, which would wait where systemd mounts on demand.
+// shown returns the number of the mount that shows at the place, 0 without one.
 func (m *mounter) shown() (int, error) {
-	parent, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", mounterParent))
+	place, err := m.path()
 	if err != nil {
 		return 0, err
 	}
@@ -192,6 +235,6 @@ func (m *mounter) shown() (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	at, _ := mountAt(points, filepath.Join(parent, filepath.Base(m.place)))
+	at, _ := mountAt(points, place)
 	return at.id, nil
 }

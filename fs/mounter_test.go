@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/svcfs/svcfs/sdk/ownfile"
 )
 
 // startMounter makes a mounter and what asks it.
@@ -100,8 +102,8 @@ func TestThreat19MounterDoesOneThing(t *testing.T) {
 	refused("unmounting again", o.unmount(true), unix.EINVAL)
 }
 
-// Threat 19: a mounter mounts once also when its folder was moved away meanwhile.
-func TestThreat19MounterOfAMovedFolderMountsOnce(t *testing.T) {
+// Threat 19: a mounter mounts nothing on a folder that was moved away meanwhile.
+func TestThreat19MounterOfAMovedFolderMountsNothing(t *testing.T) {
 	dir := filepath.Join(place(t), "m")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -111,12 +113,32 @@ func TestThreat19MounterOfAMovedFolderMountsOnce(t *testing.T) {
 	if err := os.Rename(dir, dir+"2"); err != nil {
 		t.Fatal(err)
 	}
-	if fd, err := o.mount(mountRequest{Source: "svcfs:x"}); err == nil {
-		defer unix.Unmount(dir+"2", unix.MNT_DETACH)
-		defer unix.Close(fd)
+	for _, name := range []string{"nothing there", "another folder", "a link"} {
+		if fd, err := o.mount(mountRequest{Source: "svcfs:x"}); !errors.Is(err, unix.ESTALE) {
+			_ = unix.Close(fd)
+			t.Errorf("%s: %v, want ESTALE", name, err)
+		}
+		if name == "nothing there" {
+			if err := os.Mkdir(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+		} else if err := errors.Join(os.Remove(dir), os.Symlink("m2", dir)); err != nil {
+			t.Fatal(err)
+		}
 	}
+	if err := errors.Join(os.Remove(dir), os.Rename(dir+"2", dir)); err != nil {
+		t.Fatal(err)
+	}
+	fd, err := o.mount(mountRequest{Source: "svcfs:x"})
+	if err != nil {
+		t.Fatalf("with its name again: %v", err)
+	}
+	defer unix.Close(fd)
 	if _, err := o.mount(mountRequest{Source: "svcfs:x"}); !errors.Is(err, unix.EPERM) {
 		t.Errorf("a second mount: %v, want EPERM", err)
+	}
+	if err := o.unmount(true); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -134,5 +156,46 @@ func TestThreat19MounterWantsAnEmptyFolder(t *testing.T) {
 	}
 	if _, err := StartMounter(MountFor{Dir: filepath.Join(dir, "none")}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("nothing: %v", err)
+	}
+}
+
+// Threat 19: no link of the user's leads a mount to a directory of root's.
+func TestThreat19MounterFollowsNoLinkOfTheUser(t *testing.T) {
+	const user = 65534
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	top := place(t)
+	theirs, roots := filepath.Join(top, "theirs"), filepath.Join(top, "roots")
+	for _, dir := range []string{theirs, filepath.Join(theirs, "own"), filepath.Join(theirs, "m"), roots, filepath.Join(roots, "m")} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, path := range []string{theirs, filepath.Join(theirs, "own")} {
+		if err := os.Chown(path, user, -1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	link := filepath.Join(theirs, "link")
+	if err := errors.Join(os.Symlink(roots, link), os.Lchown(link, user, -1)); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		dir     string
+		refused error
+	}{
+		{filepath.Join(theirs, "own"), nil},
+		{filepath.Join(roots, "m"), nil},
+		{filepath.Join(link, "m"), ownfile.ErrOwner},
+		{filepath.Join(theirs, "m"), ownfile.ErrOwner},
+	} {
+		mounter, err := StartMounter(MountFor{Dir: c.dir, UID: user})
+		if err == nil {
+			_ = mounter.Close()
+		}
+		if !errors.Is(err, c.refused) {
+			t.Errorf("%s: %v, want %v", c.dir, err, c.refused)
+		}
 	}
 }

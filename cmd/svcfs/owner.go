@@ -147,12 +147,11 @@ func (a *app) mountAs(ctx context.Context, who owner, call helperCall) (exitCode
 		}
 		return "", false
 	}
-	var err error
-	if call.dir, err = resolve(call.dir); err != nil {
+	may, err := call.mountFor(who) // with the directory as it is named
+	if err != nil {
 		return exitOther, err
 	}
-	may, err := call.mountFor(who)
-	if err != nil {
+	if call.dir, err = resolve(call.dir); err != nil {
 		return exitOther, err
 	}
 	if err := a.checkPlace(ctx, call.dir); err != nil {

@@ -93,7 +93,7 @@ func Open(path string, kind Kind) (*os.File, error) {
 		return openGiven(fd, path, kind)
 	}
 	path = filepath.Clean(path) // as checkFolders reads it
-	if err := checkFolders(path); err != nil {
+	if err := CheckFolders(path); err != nil {
 		return nil, err
 	}
 	flags := unix.O_RDONLY | unix.O_CLOEXEC
@@ -186,10 +186,10 @@ func notMine(path string, owner int) error {
 // maxLinks bounds the symbolic links on the way to a file, as the kernel does.
 const maxLinks = 40
 
-// checkFolders refuses, as root, a path on which another user could put another
+// CheckFolders refuses, as root, a path on which another user could put another
 // file: a folder or a link that is not root's, or where others may write and take
 // away what is not theirs.
-func checkFolders(path string) error {
+func CheckFolders(path string) error {
 	if os.Geteuid() != 0 {
 		return nil
 	}
