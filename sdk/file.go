@@ -19,9 +19,10 @@ type File struct {
 	entry Entry
 	fee   Amount
 
-	mu  sync.Mutex
-	buf *mem.Buffer // nil once closed
-	at  *bytes.Reader
+	mu      sync.Mutex
+	buf     *mem.Buffer
+	at      *bytes.Reader // reads buf; nil once closed
+	writers int           // calls of WriteTo that read buf
 }
 
 var _ interface {
@@ -58,7 +59,7 @@ func (f *File) Stat() (fs.FileInfo, error) { return fileInfo{f.entry}, nil }
 func (f *File) use(do func() error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.buf == nil {
+	if f.at == nil {
 		return fs.ErrClosed
 	}
 	return do()
@@ -82,21 +83,47 @@ func (f *File) Seek(offset int64, whence int) (at int64, err error) {
 	return at, err
 }
 
-// WriteTo writes what is behind the position to w in one piece. Errors: those of w,
-// [fs.ErrClosed].
+// WriteTo writes what is behind the position to w in one piece. It holds up no other
+// call: meanwhile the position is at the end, and a Close leaves w the content. Errors:
+// those of w, after which the position is behind what w took; [fs.ErrClosed].
 func (f *File) WriteTo(w io.Writer) (n int64, err error) {
-	err = f.use(func() (err error) { n, err = f.at.WriteTo(w); return err })
-	return n, err
+	var rest bytes.Reader
+	err = f.use(func() error {
+		rest = *f.at
+		f.writers++
+		_, err := f.at.Seek(int64(f.at.Len()), io.SeekCurrent)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	defer func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.writers--
+		if f.at != nil && f.at.Len() == 0 { // nobody has set the position meanwhile
+			*f.at = rest
+		}
+		f.release()
+	}()
+	return rest.WriteTo(w)
 }
 
-// Close wipes the content and gives its memory back. Closing twice is
-// [fs.ErrClosed].
+// Close wipes the content and gives its memory back, once no WriteTo is under way.
+// Closing twice is [fs.ErrClosed].
 func (f *File) Close() error {
 	return f.use(func() error {
-		f.buf.Release()
-		f.buf, f.at = nil, nil
+		f.at = nil
+		f.release()
 		return nil
 	})
+}
+
+// release wipes the content when nobody reads it any more. The caller holds mu.
+func (f *File) release() {
+	if f.at == nil && f.writers == 0 {
+		f.buf.Release()
+	}
 }
 
 type fileInfo struct{ e Entry }

@@ -103,6 +103,57 @@ func TestClosedFile(t *testing.T) {
 	}
 }
 
+// A writer may use the file that is written to it, and even close it; it gets all of
+// the content in every case.
+func TestWriteToHoldsNobodyUp(t *testing.T) {
+	_, c := world(t, sdktest.Extended)
+	if _, err := c.Group("g").Put(t.Context(), "f", strings.NewReader("all of the content")); err != nil {
+		t.Fatal(err)
+	}
+	f, err := c.Group("g").Open(t.Context(), "f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Seek(4, io.SeekStart); err != nil {
+		t.Fatal(err)
+	}
+	broken := errors.New("the disk is full")
+	var got string
+	n, err := f.WriteTo(writerFunc(func(p []byte) (int, error) {
+		if n, err := f.Read(make([]byte, 1)); n != 0 || err != io.EOF {
+			t.Errorf("what is being written is read again: %d bytes, %v", n, err)
+		}
+		return 3, broken
+	}))
+	if n != 3 || !errors.Is(err, broken) {
+		t.Errorf("a broken writer: %d bytes, %v", n, err)
+	}
+	n, err = f.WriteTo(writerFunc(func(p []byte) (int, error) {
+		start := make([]byte, 3)
+		if _, err := f.ReadAt(start, 0); err != nil || string(start) != "all" {
+			t.Errorf("read meanwhile: %q, %v", start, err)
+		}
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+		if _, err := f.ReadAt(start, 0); !errors.Is(err, fs.ErrClosed) {
+			t.Errorf("read after Close: %v", err)
+		}
+		got = string(p)
+		return len(p), nil
+	}))
+	if n != 11 || err != nil || got != "the content" {
+		t.Errorf("closed meanwhile: %d bytes, %q, %v", n, got, err)
+	}
+	if err := f.Close(); !errors.Is(err, fs.ErrClosed) {
+		t.Errorf("closed twice: %v", err)
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
 // An option that a call does not take is refused before anything is sent.
 func TestOptionsAreRefused(t *testing.T) {
 	s, c := world(t, sdktest.Extended)
