@@ -319,7 +319,7 @@ func retryWhen(ctx context.Context, may func(error) (pause time.Duration, again 
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
-			return fmt.Errorf("%w while waiting to repeat: %v", context.Cause(ctx), err)
+			return fmt.Errorf("%w while waiting to repeat: %v", ended(ctx), err)
 		}
 	}
 }

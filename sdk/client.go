@@ -186,7 +186,7 @@ func (c *Client) Capabilities(ctx context.Context) (wire.Capabilities, error) {
 		caps, _ := r.Val.(wire.Capabilities)
 		return caps, c.wrap("ask capabilities", "", "", r.Err)
 	case <-ctx.Done():
-		return wire.Capabilities{}, c.wrap("ask capabilities", "", "", context.Cause(ctx))
+		return wire.Capabilities{}, c.wrap("ask capabilities", "", "", ended(ctx))
 	}
 }
 

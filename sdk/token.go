@@ -54,7 +54,7 @@ func (s *tokenSource) get(ctx context.Context, stale Secret) (Secret, error) {
 		token, _ := r.Val.(Secret)
 		return token, r.Err // also when it is so short-lived that it wants renewal already
 	case <-ctx.Done():
-		return Secret{}, context.Cause(ctx)
+		return Secret{}, ended(ctx)
 	}
 }
 

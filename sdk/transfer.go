@@ -128,12 +128,22 @@ func (r *pacedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// whyEnded prefers our own reason for ending a request over its consequence.
+// whyEnded prefers the reason for ending a request over its consequence.
 func whyEnded(ctx context.Context, err error) error {
-	if cause := context.Cause(ctx); errors.Is(cause, errTooSlow) {
+	if context.Cause(ctx) == ctx.Err() { // also when it has not ended
+		return err
+	}
+	return ended(ctx)
+}
+
+// ended is the error of a context that has ended. A cause that the caller gave is text
+// in it and no more: it may be the error of another call, whose kind is not of this one.
+func ended(ctx context.Context) error {
+	cause, err := context.Cause(ctx), ctx.Err()
+	if cause == errTooSlow || cause == err {
 		return cause
 	}
-	return err
+	return fmt.Errorf("%w: %v", err, cause)
 }
 
 // outgoing is a request body that can be produced again.
