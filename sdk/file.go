@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/mem"
+	"github.com/svcfs/svcfs/sdk/names"
 )
 
 // File is a retrieved file, complete and equal to the hash in the ledger. It is an
@@ -51,8 +52,9 @@ func (f *File) Entry() Entry { return f.entry }
 // Local, free.
 func (f *File) Fee() Amount { return f.fee }
 
-// Stat returns the file's name without its folders, size and time; Sys is the
-// [Entry]. Local, free; never an error.
+// Stat returns the file's size, time, and name without its folders as a mount shows it
+// (package names), which is never empty, "." or ".."; Sys is the [Entry]. Local, free;
+// never an error.
 func (f *File) Stat() (fs.FileInfo, error) { return fileInfo{f.entry}, nil }
 
 // use runs do, unless the file is closed: [fs.ErrClosed].
@@ -128,7 +130,11 @@ func (f *File) release() {
 
 type fileInfo struct{ e Entry }
 
-func (i fileInfo) Name() string       { return path.Base(i.e.Name) }
+func (i fileInfo) Name() string {
+	named := i.e.Named()
+	return path.Base(names.Show(named.Recorded, named.Ref))
+}
+
 func (i fileInfo) Size() int64        { return i.e.Size }
 func (i fileInfo) Mode() fs.FileMode  { return 0o400 }
 func (i fileInfo) ModTime() time.Time { return i.e.Time }
