@@ -109,7 +109,16 @@ func ofKey(err *sdk.Error) string {
 	case err.Code == wire.CodeInvalidKey && err.Kind == sdk.KindInvalid: // nothing was sent
 		return "A key is one word that begins with svc_sk_."
 	}
-	return ownfile.MendOf(err)
+	if mend := ownfile.MendOf(err); mend != "" || err.Op != apikey.Op {
+		return mend
+	}
+	switch {
+	case err.Code == wire.CodeAuthRequired:
+		return "The first line counts: it is the key, which begins with svc_sk_ and is shown once, when the account is made."
+	case err.Kind == sdk.KindInvalid:
+		return "Check the path of the key file."
+	}
+	return ""
 }
 
 // hintsOfCodes are about what was refused in particular.

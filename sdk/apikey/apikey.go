@@ -137,14 +137,15 @@ func Parse(text, from string) (sdk.Secret, error) {
 	return sdk.NewSecret(text), nil
 }
 
-const op = "read API key"
+// Op is the [sdk.Error].Op of every error of this package.
+const Op = "read API key"
 
 // invalid is a place that must not be used as it is.
 func invalid(code string, err error) error {
-	return &sdk.Error{Op: op, Kind: sdk.KindInvalid, Code: code, Err: err}
+	return &sdk.Error{Op: Op, Kind: sdk.KindInvalid, Code: code, Err: err}
 }
 
 // none is a place that gives no key.
 func none(code string, err error) error {
-	return &sdk.Error{Op: op, Kind: sdk.KindUnauthenticated, Code: code, Err: err}
+	return &sdk.Error{Op: Op, Kind: sdk.KindUnauthenticated, Code: code, Err: err}
 }
