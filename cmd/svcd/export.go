@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -28,29 +29,34 @@ back, also while it serves. Its end proves that it is complete. The master key i
 not in it; sign-in links and page sessions are not either.`,
 		Example: "  svcd export /backup/svcd.tar --data /var/lib/svcd\n  svcd export - --data /var/lib/svcd",
 		RunE: s.run(func(ctx context.Context, svc *service.Service, args []string) error {
-			return s.export(ctx, svc, args[0])
+			return s.export(args[0], func(w io.Writer) (archive.Summary, error) { return svc.Export(ctx, w) })
 		}),
 	}
 }
 
-func (s *settings) export(ctx context.Context, svc *service.Service, path string) error {
+// export puts what write writes to path, where nothing may be.
+func (s *settings) export(path string, write func(io.Writer) (archive.Summary, error)) error {
 	if path == standardStream {
-		_, err := svc.Export(ctx, s.stdout)
+		_, err := write(s.stdout)
 		return err
 	}
+	taken := fault.New(wire.CodeValidation, "%s exists already: give a new name", path)
 	if _, err := os.Lstat(path); err == nil {
-		return fault.New(wire.CodeValidation, "%s exists already: give a new name", path)
+		return taken // before a long export
 	}
 	f, err := ownfile.New(path)
 	if err != nil {
 		return fmt.Errorf("make export: %w", err)
 	}
 	defer f.Discard()
-	sum, err := svc.Export(ctx, f)
+	sum, err := write(f)
 	if err != nil {
 		return err
 	}
-	if err := f.Replace(); err != nil {
+	switch err := f.Create(); {
+	case errors.Is(err, fs.ErrExist):
+		return taken
+	case err != nil:
 		return fmt.Errorf("name export: %w", err)
 	}
 	s.told("exported", sum)

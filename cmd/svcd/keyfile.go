@@ -27,11 +27,16 @@ func newKeyFile(path string, replace bool) (*ownfile.Pending, error) {
 	return f, nil
 }
 
-// writeKey puts the key into the file and the file into its place.
-func writeKey(f *ownfile.Pending, key string) error {
+// writeKey puts the key into the file and the file into its place, which without
+// replace must be free still.
+func writeKey(f *ownfile.Pending, replace bool, key string) error {
+	place := f.Create
+	if replace {
+		place = f.Replace
+	}
 	_, err := f.WriteString(key + "\n")
 	if err == nil {
-		err = f.Replace()
+		err = place()
 	}
 	if err != nil {
 		return fmt.Errorf("write the API key: %w; the key is lost: make another one with svcd account rotate-key", err)
@@ -57,7 +62,7 @@ func (s *settings) makeKey(path string, replace bool, issue func() (service.NewA
 		return err
 	}
 	s.warnMember(made)
-	if err := writeKey(f, made.APIKey.Reveal()); err != nil {
+	if err := writeKey(f, replace, made.APIKey.Reveal()); err != nil {
 		return err
 	}
 	return json.NewEncoder(s.stdout).Encode(map[string]string{"account_id": made.AccountID, "api_key_file": path})

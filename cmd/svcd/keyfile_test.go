@@ -1,10 +1,16 @@
 package main
 
 import (
+	"errors"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/svcfs/svcfs/service"
+	"github.com/svcfs/svcfs/service/archive"
 )
 
 func TestAPIKeyFile(t *testing.T) {
@@ -42,5 +48,35 @@ func TestAPIKeyFile(t *testing.T) {
 	}
 	if left, err := filepath.Glob(filepath.Join(filepath.Dir(file), ".new-*")); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// A file that appears while the key is made may hold another key: it stays.
+func TestAPIKeyFileLeavesWhatAppears(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "key")
+	s := &settings{stdout: io.Discard, stderr: io.Discard}
+	err := s.makeKey(file, false, func() (service.NewAccount, error) {
+		return service.NewAccount{AccountID: "carol"}, os.WriteFile(file, []byte("another key"), 0o600)
+	})
+	if !errors.Is(err, fs.ErrExist) || !strings.Contains(err.Error(), "make another one with svcd account rotate-key") {
+		t.Error(err)
+	}
+	if text, err := os.ReadFile(file); err != nil || string(text) != "another key" {
+		t.Errorf("the other key became %d bytes, %v", len(text), err)
+	}
+}
+
+// So does one that appears while an export is written.
+func TestExportLeavesWhatAppears(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "export")
+	s := &settings{stdout: io.Discard, stderr: io.Discard}
+	err := s.export(file, func(w io.Writer) (archive.Summary, error) {
+		return archive.Summary{}, os.WriteFile(file, []byte("another export"), 0o600)
+	})
+	if err == nil || !strings.Contains(err.Error(), "exists already: give a new name") {
+		t.Error(err)
+	}
+	if text, err := os.ReadFile(file); err != nil || string(text) != "another export" {
+		t.Errorf("the other export became %q, %v", text, err)
 	}
 }
