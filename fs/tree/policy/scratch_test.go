@@ -1,0 +1,77 @@
+package policy
+
+import "testing"
+
+// W6: names that are never recorded, and names that only resemble them.
+func TestScratchNames(t *testing.T) {
+	for _, tc := range []struct {
+		patterns []string
+		name     string
+		want     bool
+	}{
+		{ScratchNames(), ".~lock.letter.odt#", true},
+		{ScratchNames(), ".notes.txt.swp", true},
+		{ScratchNames(), "notes.txt~", true},
+		{ScratchNames(), "4913", true},
+		{ScratchNames(), "49134", false},
+		{ScratchNames(), "setup.exe.crdownload", true},
+		{ScratchNames(), "a~b", false},
+		{ScratchNames(), "#notes#", true},
+		{ScratchNames(), "#1", false},
+		{ScratchNames(), "tmp", false},
+		{ScratchNames(), "Cargo.lock", false},
+		{ScratchNames(), "mine.bak", false},
+		{append(ScratchNames(), "*.bak"), "mine.bak", true},
+		{GitNames(), "index.lock", true},
+		{GitNames(), "tmp_obj_AbCdEf", true},
+		{GitNames(), "packed-refs", false},
+		{[]string{"[broken"}, "[broken", false},
+		{nil, "notes.swp", false},
+	} {
+		if got := Matches(tc.patterns, tc.name); got != tc.want {
+			t.Errorf("%q among %q: %v", tc.name, tc.patterns, got)
+		}
+	}
+}
+
+// W6: git's names count beneath a folder of git's only.
+func TestGitFolders(t *testing.T) {
+	for folder, want := range map[string]bool{".git": true, "bare.git": true, "git": false, ".github": false, "": false} {
+		if got := IsGit(folder); got != want {
+			t.Errorf("%q: %v", folder, got)
+		}
+	}
+}
+
+// W6: a temporary name counts when the program that chooses such names creates it.
+func TestTemporaryNamesBelongToPrograms(t *testing.T) {
+	for _, tc := range []struct {
+		name, program string // "" = unknown
+		want          bool
+	}{
+		{"sedXy12Zz", "sed", true},
+		{"sedXy12Zz", "", true},
+		{"sedan2024", "cp", false},
+		{"sedation", "sed", false}, // no digit, no capital
+		{"sed12345", "sed", false}, // five characters
+		{"sed-12345", "sed", false},
+		{"zi7dQ5wa", "zip", true},
+		{"zi7dQ5wa", "sed", false},
+		{"zincdust", "zip", false},
+		{".photo.jpg.aB3dE9", "rsync", true},
+		{".photo.jpg.aB3dE9", "tar", false},
+		{"photo.jpg.aB3dE9", "rsync", false}, // not hidden
+		{".config.backup", "rsync", false},
+		{".photo.jpg.aB3dE", "rsync", false},
+		{"..aB3dE9", "rsync", false}, // no name before the suffix
+		{"notes.txt", "sed", false},
+	} {
+		var caller Caller
+		if tc.program != "" {
+			caller.Name = func() string { return tc.program }
+		}
+		if got := IsTemp(tc.name, caller); got != tc.want {
+			t.Errorf("%q created by %q: %v", tc.name, tc.program, got)
+		}
+	}
+}
