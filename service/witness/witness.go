@@ -81,12 +81,17 @@ func Open(dir, name string, logs []string) (*Witness, error) {
 	return w, err
 }
 
+// readSeed reads the seed of the key, or makes one. Witnesses that start at the same
+// time all take the seed that was kept first.
 func readSeed(file string) ([]byte, error) {
 	seed, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		seed = make([]byte, ed25519.SeedSize)
-		_, _ = rand.Read(seed) // never fails
-		return seed, ownfile.Replace(file, seed)
+		fresh := make([]byte, ed25519.SeedSize)
+		_, _ = rand.Read(fresh) // never fails
+		if err := ownfile.Create(file, fresh); err != nil && !errors.Is(err, fs.ErrExist) {
+			return nil, err
+		}
+		seed, err = os.ReadFile(file)
 	}
 	if err == nil && len(seed) != ed25519.SeedSize {
 		err = fmt.Errorf("%s is damaged: it has %d bytes, not %d", file, len(seed), ed25519.SeedSize)

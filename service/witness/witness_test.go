@@ -170,6 +170,33 @@ func TestWitnessAnswers(t *testing.T) {
 	}
 }
 
+// Witnesses that start at the same time in a new directory have one key.
+func TestWitnessesStartTogether(t *testing.T) {
+	for range 20 {
+		dir := t.TempDir()
+		start, keys := make(chan struct{}), make(chan string)
+		const together = 8
+		for range together {
+			go func() {
+				<-start
+				w, err := witness.Open(dir, "w.example.org", nil)
+				if err != nil {
+					keys <- err.Error()
+					return
+				}
+				keys <- w.Key()
+			}()
+		}
+		close(start)
+		first := <-keys
+		for range together - 1 {
+			if next := <-keys; next != first {
+				t.Fatalf("two keys of one directory: %s and %s", first, next)
+			}
+		}
+	}
+}
+
 func sixtyFour(n int) string {
 	return strings.Repeat(base64.StdEncoding.EncodeToString(make([]byte, 32))+"\n", n)
 }
