@@ -189,7 +189,7 @@ func (f *Files) importBytes(ctx context.Context, row legacyRow, sealed io.Reader
 		out, err = f.recordLegacy(ctx, tx, row)
 		return err
 	})
-	if hasNotHappened(err) || err == nil && out.Known {
+	if isRolledBack(err) || err == nil && out.Known {
 		f.discard(ctx, row.info.ID) // the sweep repeats it
 	}
 	return out, err
@@ -350,7 +350,7 @@ func (f *Files) fetch(ctx context.Context, ref string) error {
 		kept, err = f.keepBytes(ctx, tx, ref, info)
 		return err
 	})
-	if hasNotHappened(err) || err == nil && !kept {
+	if isRolledBack(err) || err == nil && !kept {
 		f.discard(ctx, info.ID) // the sweep repeats it
 	}
 	return err

@@ -9,11 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk/wire"
-	"github.com/svcfs/svcfs/service/blob"
 	"github.com/svcfs/svcfs/service/fault"
-	"github.com/svcfs/svcfs/service/groups"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
 )
@@ -154,122 +151,4 @@ func (f *Files) Spooled(ctx context.Context, account string, r io.Reader, longes
 	}
 	c := &counted{r: r, coming: &f.coming, bounds: keep}
 	return c, c.end, nil
-}
-
-// lively reads what is coming, and keeps the upload id good meanwhile.
-type lively struct {
-	r       io.Reader
-	now     func() time.Time
-	renew   func()
-	expires time.Time
-}
-
-func (l *lively) Read(p []byte) (int, error) {
-	n, err := l.r.Read(p)
-	if n > 0 && l.expires.Sub(l.now()) < UploadLife*2/3 {
-		l.expires = l.now().Add(UploadLife)
-		l.renew()
-	}
-	return n, err
-}
-
-// renew makes an upload id good for another UploadLife. When that fails, it is tried
-// again before the id ends.
-func (f *Files) renew(ctx context.Context, account, uploadID string) {
-	_ = f.store.Write(ctx, func(tx *store.Tx) error {
-		if _, err := f.getUpload(ctx, tx, account, uploadID); err != nil {
-			return err
-		}
-		_, err := tx.ExecContext(ctx, "UPDATE uploads SET expires_ns = ? WHERE id = ?", f.ledger.Now().Add(UploadLife).UnixNano(), uploadID)
-		return err
-	})
-}
-
-// PutBlob stores the ciphertext of an upload ahead of its finalize. size is how
-// long it is, -1 when that is not known. What the account has uploaded and not
-// finished, and what it and the group keep, is bounded over all processes; what is
-// being sent besides, by each.
-func (f *Files) PutBlob(ctx context.Context, account, uploadID string, r io.Reader, size int64) error {
-	var open int64
-	var keep []bound
-	var expires time.Time
-	if err := f.store.Read(ctx, func(tx *store.Tx) error {
-		u, err := f.getUpload(ctx, tx, account, uploadID)
-		if err != nil {
-			return err
-		}
-		if _, err = groups.RequireWriter(ctx, tx, u.group, account); err != nil {
-			return err
-		}
-		byAccount, byGroup, err := f.stored(ctx, tx, account, u.group)
-		if err != nil {
-			return err
-		}
-		expires = u.expires
-		keep = keepBounds(account, u.group, byAccount, byGroup)
-		for i := range keep {
-			keep[i].left += u.blobSize()
-		}
-		open, err = openBytes(ctx, tx, account, uploadID)
-		return err
-	}); err != nil {
-		return err
-	}
-	known := max(size, 0)
-	if size < 0 {
-		size = f.maxBytes + format.Overhead
-	}
-	unfinished := bound{"unfinished " + account, f.options.MaxOpenBytes - open, f.tooManyBytes()}
-	if err := f.coming.begin(size, unfinished); err != nil {
-		return err
-	}
-	defer f.coming.end(size, unfinished)
-	if err := f.coming.begin(known, keep...); err != nil {
-		return err
-	}
-	arriving := &counted{r: r, coming: &f.coming, bounds: keep, said: known}
-	defer arriving.end()
-	info, err := f.put(ctx, &lively{arriving, f.ledger.Now, func() { f.renew(ctx, account, uploadID) }, expires}, known)
-	if err != nil {
-		return err
-	}
-	var useless string // the blob that is nobody's afterwards
-	err = f.store.Write(ctx, func(tx *store.Tx) error {
-		useless, err = f.replaceBlob(ctx, tx, account, uploadID, info)
-		return err
-	})
-	if hasNotHappened(err) {
-		useless = info.ID
-	}
-	if useless != "" && (err == nil || hasNotHappened(err)) {
-		f.discard(ctx, useless) // the sweep repeats it
-	}
-	return err
-}
-
-// replaceBlob gives a blob to an upload, and returns the one that is of no use any
-// more, "" for none: that which the upload had, or this one when it is finished.
-func (f *Files) replaceBlob(ctx context.Context, tx *store.Tx, account, uploadID string, info blob.Info) (useless string, err error) {
-	u, err := f.getUpload(ctx, tx, account, uploadID)
-	if err != nil {
-		return "", err
-	}
-	if len(u.result) > 0 {
-		return info.ID, nil
-	}
-	open, err := openBytes(ctx, tx, account, uploadID)
-	if err != nil {
-		return "", err
-	}
-	if open+info.Size > f.options.MaxOpenBytes {
-		return "", f.tooManyBytes()
-	}
-	if err := f.mayKeep(ctx, tx, account, u.group, info.Size-u.blobSize()); err != nil {
-		return "", err
-	}
-	if u.blob != nil {
-		useless = u.blob.ID
-	}
-	_, err = tx.ExecContext(ctx, "UPDATE uploads SET blob_id = ?, blob_size = ?, blob_sum = ? WHERE id = ?", info.ID, info.Size, info.Sum[:], uploadID)
-	return useless, err
 }

@@ -1,0 +1,250 @@
+package files
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
+	"github.com/svcfs/svcfs/service/blob"
+	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/groups"
+	"github.com/svcfs/svcfs/service/ledger"
+	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/vault"
+)
+
+// Stored is a file's ciphertext, and what opens it.
+type Stored struct {
+	Key      *format.Key
+	Format   json.RawMessage
+	BlobID   string
+	BlobSize int64
+	Inline   []byte // the whole blob when it was asked for and small enough
+	Fee      wire.Amount
+}
+
+// Retrieve hands out the key of a file to a member and charges the claim. The
+// blob is read before the charge when it is to be answered inline, and checked
+// against its checksum: nobody pays for bytes that are known to be damaged. Of a
+// larger blob only the size is checked; the reader's tag and hash do the rest.
+func (f *Files) Retrieve(ctx context.Context, account string, req wire.PrepareRetrieveRequest, inlineUpTo int64) (Stored, error) {
+	return f.retrieve(ctx, account, req, func(s *Stored, want blob.Info) (err error) {
+		s.Inline, err = f.readBlob(ctx, want, inlineUpTo)
+		return err
+	})
+}
+
+// RetrieveOpened is [Files.Retrieve] with the content to be read, from its start: it
+// was read and checked before the charge. The caller closes it.
+func (f *Files) RetrieveOpened(ctx context.Context, account string, req wire.PrepareRetrieveRequest) (s Stored, content io.ReadSeekCloser, err error) {
+	s, err = f.retrieve(ctx, account, req, func(_ *Stored, want blob.Info) (err error) {
+		if content, err = f.openBlob(ctx, want); err != nil {
+			return err
+		}
+		return checkSum(content, want)
+	})
+	if err == nil {
+		_, err = content.Seek(0, io.SeekStart)
+	}
+	if err != nil && content != nil {
+		err = errors.Join(err, content.Close())
+	}
+	return s, content, err
+}
+
+// retrieve reads a file with read, and then charges for it.
+func (f *Files) retrieve(ctx context.Context, account string, req wire.PrepareRetrieveRequest, read func(*Stored, blob.Info) error) (s Stored, err error) {
+	if len(req.ClaimID) > maxClaimID || strings.ContainsRune(req.ClaimID, 0) {
+		return s, fault.New(wire.CodeValidation, "claim_id must be at most %d bytes without NUL", maxClaimID)
+	}
+	row, err := f.find(ctx, account, req)
+	if err != nil {
+		return s, err
+	}
+	if row, err = f.present(ctx, account, req, row); err != nil {
+		return s, err
+	}
+	s = Stored{BlobID: row.blob.ID, BlobSize: row.blob.Size, Format: json.RawMessage(row.format)}
+	if err := read(&s, row.blob); err != nil {
+		return s, f.unlessDeleted(ctx, account, req, err)
+	}
+	err = f.store.Write(ctx, func(tx *store.Tx) error {
+		row, err := getFile(ctx, tx, account, req)
+		if err != nil {
+			return err
+		}
+		if s.Key, _, err = f.vault.Unwrap(ctx, tx, vault.Binding{Group: req.GroupID, Ref: req.IPFSHash, Version: row.keyVersion}, row.wrapped); err != nil {
+			return err
+		}
+		s.Fee, err = f.claim(ctx, tx, account, req)
+		return err
+	})
+	return s, err
+}
+
+// claim charges a retrieval once per claim id.
+func (f *Files) claim(ctx context.Context, tx *store.Tx, account string, req wire.PrepareRetrieveRequest) (wire.Amount, error) {
+	if req.ClaimID != "" {
+		var at int64
+		err := tx.QueryRowContext(ctx, "SELECT time_ns FROM claims WHERE account = ? AND claim_id = ? AND ref = ?", account, req.ClaimID, req.IPFSHash).Scan(&at)
+		if err == nil && f.ledger.Now().Sub(time.Unix(0, at)) < claimLife {
+			return wire.Amount{}, nil
+		}
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return wire.Amount{}, fmt.Errorf("read claim: %w", err)
+		}
+	}
+	fee := f.ledger.Fee(ledger.ActionRetrieve)
+	_, err := f.ledger.Charge(ctx, tx, ledger.ActionRetrieve, chain.Record{Kind: chain.KindClaim, Account: account, Group: req.GroupID, Ref: req.IPFSHash})
+	if err != nil || req.ClaimID == "" {
+		return fee, err
+	}
+	_, err = tx.ExecContext(ctx, `INSERT INTO claims (account, claim_id, ref, time_ns) VALUES (?, ?, ?, ?)
+		ON CONFLICT (account, claim_id, ref) DO UPDATE SET time_ns = excluded.time_ns`, account, req.ClaimID, req.IPFSHash, f.ledger.Now().UnixNano())
+	return fee, err
+}
+
+// file is what Retrieve needs of a row.
+type file struct {
+	blob       blob.Info
+	format     string
+	keyVersion int64
+	wrapped    []byte
+}
+
+func (f *Files) find(ctx context.Context, account string, req wire.PrepareRetrieveRequest) (row file, err error) {
+	err = f.store.Look(ctx, func(tx *store.Tx) error {
+		row, err = getFile(ctx, tx, account, req)
+		return err
+	})
+	return row, err
+}
+
+// Look returns how many bytes of ciphertext a member would retrieve, asking the
+// gateway for them if they are not kept here, and whether the content is compressed.
+func (f *Files) Look(ctx context.Context, account string, req wire.PrepareRetrieveRequest) (size int64, compressed bool, err error) {
+	row, err := f.find(ctx, account, req)
+	if err == nil {
+		row, err = f.present(ctx, account, req, row)
+	}
+	if err != nil {
+		return 0, false, err
+	}
+	meta, err := format.ParseMetadata([]byte(row.format))
+	return row.blob.Size, err == nil && meta.Compression != "", nil // a format that is not understood is the reader's matter
+}
+
+// unlessDeleted returns err, which came of reading a blob, or that the file was
+// deleted meanwhile.
+func (f *Files) unlessDeleted(ctx context.Context, account string, req wire.PrepareRetrieveRequest, err error) error {
+	if _, now := f.find(ctx, account, req); now != nil {
+		return now
+	}
+	return err
+}
+
+func getFile(ctx context.Context, tx *store.Tx, account string, req wire.PrepareRetrieveRequest) (row file, err error) {
+	if _, err := groups.RequireMember(ctx, tx, req.GroupID, account); err != nil {
+		return row, err
+	}
+	var sum []byte
+	var deleted sql.NullInt64
+	err = tx.QueryRowContext(ctx, `SELECT blob_id, blob_size, blob_sum, format, key_version, wrapped_key, deleted_ns
+		FROM files LEFT JOIN file_keys ON file_keys.id = files.key_id WHERE ref = ? AND group_id = ?`,
+		req.IPFSHash, req.GroupID).Scan(&row.blob.ID, &row.blob.Size, &sum, &row.format, &row.keyVersion, &row.wrapped, &deleted)
+	if errors.Is(err, sql.ErrNoRows) {
+		return row, fault.New(wire.CodeFileNotFound, "file not found: No key for this file in group %q", req.GroupID)
+	}
+	if err != nil {
+		return row, fmt.Errorf("read file: %w", err)
+	}
+	if deleted.Valid || row.wrapped == nil {
+		return row, fault.New(wire.CodeFileDeleted, "File deleted: its key was destroyed")
+	}
+	copy(row.blob.Sum[:], sum)
+	return row, nil
+}
+
+// readBlob returns the whole blob if it has at most inlineUpTo bytes, after
+// checking it; of a larger one it checks the size.
+func (f *Files) readBlob(ctx context.Context, want blob.Info, inlineUpTo int64) ([]byte, error) {
+	if want.Size > inlineUpTo {
+		return nil, f.checkSize(ctx, want)
+	}
+	data, err := f.blobs.Read(ctx, want.ID, want.Size)
+	switch {
+	case errors.Is(err, blob.ErrSize):
+		return nil, damaged("cut or extended", err)
+	case err != nil:
+		return nil, damaged("missing or unreadable", err)
+	case sha256.Sum256(data) != want.Sum:
+		return nil, damaged("changed", nil)
+	}
+	return data, nil
+}
+
+func (f *Files) checkSize(ctx context.Context, want blob.Info) error {
+	r, err := f.openBlob(ctx, want)
+	if err == nil {
+		err = r.Close()
+	}
+	return err
+}
+
+// openBlob opens a blob that must have its size.
+func (f *Files) openBlob(ctx context.Context, want blob.Info) (io.ReadSeekCloser, error) {
+	r, size, err := f.blobs.Open(ctx, want.ID)
+	if err != nil {
+		return nil, damaged("missing or unreadable", err)
+	}
+	if size != want.Size {
+		return nil, errors.Join(damaged("cut or extended", nil), r.Close())
+	}
+	return r, nil
+}
+
+// damaged is the refusal to hand out what cannot be right; an outage of the
+// store stays one.
+func damaged(how string, cause error) error {
+	if errors.Is(cause, blob.ErrUnavailable) || errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return &fault.Error{Code: wire.CodeBlobCorrupt, Text: "stored ciphertext is corrupt (" + how + "): nothing was charged", Err: cause}
+}
+
+// OpenBlob opens ciphertext for a raw transfer to a member who has a ticket.
+func (f *Files) OpenBlob(ctx context.Context, account, group, ref string) (io.ReadSeekCloser, blob.Info, error) {
+	req := wire.PrepareRetrieveRequest{GroupID: group, IPFSHash: ref}
+	row, err := f.find(ctx, account, req)
+	if err == nil {
+		row, err = f.present(ctx, account, req, row)
+	}
+	if err != nil {
+		return nil, blob.Info{}, err
+	}
+	r, err := f.openBlob(ctx, row.blob)
+	if err != nil {
+		return nil, blob.Info{}, f.unlessDeleted(ctx, account, req, err)
+	}
+	return r, row.blob, nil
+}
+
+// BlobID returns where the ciphertext of a reference is kept, for the operator.
+func (f *Files) BlobID(ctx context.Context, ref string) (id string, err error) {
+	err = f.store.Look(ctx, func(tx *store.Tx) error {
+		return tx.QueryRowContext(ctx, "SELECT blob_id FROM files WHERE ref = ?", ref).Scan(&id)
+	})
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", fault.New(wire.CodeFileNotFound, "file not found: no such reference")
+	}
+	return id, err
+}

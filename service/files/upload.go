@@ -1,0 +1,429 @@
+package files
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
+	"github.com/svcfs/svcfs/service/blob"
+	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/faultpoint"
+	"github.com/svcfs/svcfs/service/groups"
+	"github.com/svcfs/svcfs/service/ledger"
+	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/vault"
+)
+
+// Prepare makes the key of a file to be uploaded. Writers only; free, but the
+// balance must suffice for the upload.
+func (f *Files) Prepare(ctx context.Context, account string, req wire.PrepareUploadRequest) (out wire.PrepareUploadResult, err error) {
+	if err := checkName(req.Filename); err != nil {
+		return out, err
+	}
+	if req.Size > f.maxBytes+format.Overhead {
+		return out, f.tooLarge()
+	}
+	if err := f.options.Space.Room(req.Size); err != nil {
+		return out, err
+	}
+	ref := f.newRef(req.GroupID)
+	out = wire.PrepareUploadResult{UploadID: newUUID(), GroupID: req.GroupID, Filename: req.Filename}
+	out.UploadURL = wire.PathUploadBlob + out.UploadID
+	err = f.store.Write(ctx, func(tx *store.Tx) error {
+		g, err := groups.RequireWriter(ctx, tx, req.GroupID, account)
+		if err != nil {
+			return err
+		}
+		if err := f.canPay(ctx, tx, account); err != nil {
+			return err
+		}
+		if err := f.mayKeep(ctx, tx, account, req.GroupID, max(req.Size, format.Overhead)); err != nil {
+			return err
+		}
+		key, err := format.RandomKey()
+		if err != nil {
+			return err
+		}
+		out.Key = key.Base64()
+		keyID, err := f.storeKey(ctx, tx, vault.Binding{Group: g.ID, Ref: ref, Version: g.KeyVersion}, key)
+		if err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, `INSERT INTO uploads (id, account, group_id, ref, filename, key_version, key_id, expires_ns)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?)`, out.UploadID, account, g.ID, ref, req.Filename, g.KeyVersion, keyID, f.ledger.Now().Add(UploadLife).UnixNano())
+		if err != nil {
+			return fmt.Errorf("insert upload: %w", err)
+		}
+		return nil
+	})
+	return out, err
+}
+
+func (f *Files) tooLarge() error {
+	return fault.New(wire.CodeTooLarge, "file too large: at most %d bytes are accepted", f.maxBytes)
+}
+
+// upload is a row of the uploads table.
+type upload struct {
+	id, account, group, ref, filename string
+	keyVersion                        int64
+	keyID                             sql.NullInt64
+	blob                              *blob.Info // of a raw transfer
+	result                            []byte     // JSON once finalized, see answered
+	expires                           time.Time
+}
+
+// blobSize is that of the raw transfer, 0 without one.
+func (u upload) blobSize() int64 {
+	if u.blob == nil {
+		return 0
+	}
+	return u.blob.Size
+}
+
+func (f *Files) getUpload(ctx context.Context, tx *store.Tx, account, id string) (u upload, err error) {
+	var blobID, result sql.NullString
+	var size sql.NullInt64
+	var sum []byte
+	var expires int64
+	err = tx.QueryRowContext(ctx, `SELECT id, account, group_id, ref, filename, key_version, key_id, blob_id, blob_size, blob_sum, result, expires_ns
+		FROM uploads WHERE id = ?`, id).Scan(&u.id, &u.account, &u.group, &u.ref, &u.filename, &u.keyVersion, &u.keyID, &blobID, &size, &sum, &result, &expires)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return u, fmt.Errorf("read upload: %w", err)
+	}
+	if err != nil || expires < f.ledger.Now().UnixNano() {
+		return u, fault.New(wire.CodeUploadUnknown, "Invalid or expired upload_id")
+	}
+	if u.account != account {
+		return u, fault.New(wire.CodeNotAuthorized, "User not authorized: Account mismatch - you do not own this upload")
+	}
+	if blobID.Valid {
+		u.blob = &blob.Info{ID: blobID.String, Size: size.Int64, Sum: [sha256.Size]byte(sum)}
+	}
+	u.result, u.expires = []byte(result.String), time.Unix(0, expires)
+	return u, nil
+}
+
+// isRolledBack reports that the transaction that failed with err surely did not
+// commit. After any other failure it may have: the sweep then decides what is needed
+// by what the database holds.
+func isRolledBack(err error) bool {
+	var refused *fault.Error
+	return errors.As(err, &refused) || errors.Is(err, store.ErrFull)
+}
+
+// discard removes a blob nobody owns, also when the caller has left.
+func (f *Files) discard(ctx context.Context, id string) {
+	_ = f.blobs.Delete(context.WithoutCancel(ctx), id)
+}
+
+// put stores ciphertext of so many bytes, 0 when that is not known, unless it would
+// use what is held back of the disk.
+func (f *Files) put(ctx context.Context, r io.Reader, size int64) (blob.Info, error) {
+	arriving, err := f.options.Space.Begin(size)
+	if err != nil {
+		return blob.Info{}, err
+	}
+	defer arriving.End()
+	info, err := f.blobs.Put(ctx, arriving.Reader(r), f.maxBytes+format.Overhead)
+	faultpoint.Hit("blob.stored")
+	switch {
+	case errors.Is(err, blob.ErrTooLarge):
+		return info, f.tooLarge()
+	case err != nil:
+		return info, err
+	case info.Size < format.Overhead:
+		f.discard(ctx, info.ID)
+		return info, fault.New(wire.CodeValidation, "encrypted data of %d bytes: at least %d are needed (IV and tag)", info.Size, format.Overhead)
+	}
+	return info, nil
+}
+
+// lively reads what is coming, and keeps the upload id good meanwhile.
+type lively struct {
+	r       io.Reader
+	now     func() time.Time
+	renew   func()
+	expires time.Time
+}
+
+func (l *lively) Read(p []byte) (int, error) {
+	n, err := l.r.Read(p)
+	if n > 0 && l.expires.Sub(l.now()) < UploadLife*2/3 {
+		l.expires = l.now().Add(UploadLife)
+		l.renew()
+	}
+	return n, err
+}
+
+// renew makes an upload id good for another UploadLife. When that fails, it is tried
+// again before the id ends.
+func (f *Files) renew(ctx context.Context, account, uploadID string) {
+	_ = f.store.Write(ctx, func(tx *store.Tx) error {
+		if _, err := f.getUpload(ctx, tx, account, uploadID); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, "UPDATE uploads SET expires_ns = ? WHERE id = ?", f.ledger.Now().Add(UploadLife).UnixNano(), uploadID)
+		return err
+	})
+}
+
+// PutBlob stores the ciphertext of an upload ahead of its finalize. size is how
+// long it is, -1 when that is not known. What the account has uploaded and not
+// finished, and what it and the group keep, is bounded over all processes; what is
+// being sent besides, by each.
+func (f *Files) PutBlob(ctx context.Context, account, uploadID string, r io.Reader, size int64) error {
+	var open int64
+	var keep []bound
+	var expires time.Time
+	if err := f.store.Read(ctx, func(tx *store.Tx) error {
+		u, err := f.getUpload(ctx, tx, account, uploadID)
+		if err != nil {
+			return err
+		}
+		if _, err = groups.RequireWriter(ctx, tx, u.group, account); err != nil {
+			return err
+		}
+		byAccount, byGroup, err := f.stored(ctx, tx, account, u.group)
+		if err != nil {
+			return err
+		}
+		expires = u.expires
+		keep = keepBounds(account, u.group, byAccount, byGroup)
+		for i := range keep {
+			keep[i].left += u.blobSize()
+		}
+		open, err = openBytes(ctx, tx, account, uploadID)
+		return err
+	}); err != nil {
+		return err
+	}
+	known := max(size, 0)
+	if size < 0 {
+		size = f.maxBytes + format.Overhead
+	}
+	unfinished := bound{"unfinished " + account, f.options.MaxOpenBytes - open, f.tooManyBytes()}
+	if err := f.coming.begin(size, unfinished); err != nil {
+		return err
+	}
+	defer f.coming.end(size, unfinished)
+	if err := f.coming.begin(known, keep...); err != nil {
+		return err
+	}
+	arriving := &counted{r: r, coming: &f.coming, bounds: keep, said: known}
+	defer arriving.end()
+	info, err := f.put(ctx, &lively{arriving, f.ledger.Now, func() { f.renew(ctx, account, uploadID) }, expires}, known)
+	if err != nil {
+		return err
+	}
+	var useless string // the blob that is nobody's afterwards
+	err = f.store.Write(ctx, func(tx *store.Tx) error {
+		useless, err = f.replaceBlob(ctx, tx, account, uploadID, info)
+		return err
+	})
+	if isRolledBack(err) {
+		useless = info.ID
+	}
+	if useless != "" && (err == nil || isRolledBack(err)) {
+		f.discard(ctx, useless) // the sweep repeats it
+	}
+	return err
+}
+
+// replaceBlob gives a blob to an upload, and returns the one that is of no use any
+// more, "" for none: that which the upload had, or this one when it is finished.
+func (f *Files) replaceBlob(ctx context.Context, tx *store.Tx, account, uploadID string, info blob.Info) (useless string, err error) {
+	u, err := f.getUpload(ctx, tx, account, uploadID)
+	if err != nil {
+		return "", err
+	}
+	if len(u.result) > 0 {
+		return info.ID, nil
+	}
+	open, err := openBytes(ctx, tx, account, uploadID)
+	if err != nil {
+		return "", err
+	}
+	if open+info.Size > f.options.MaxOpenBytes {
+		return "", f.tooManyBytes()
+	}
+	if err := f.mayKeep(ctx, tx, account, u.group, info.Size-u.blobSize()); err != nil {
+		return "", err
+	}
+	if u.blob != nil {
+		useless = u.blob.ID
+	}
+	_, err = tx.ExecContext(ctx, "UPDATE uploads SET blob_id = ?, blob_size = ?, blob_sum = ? WHERE id = ?", info.ID, info.Size, info.Sum[:], uploadID)
+	return useless, err
+}
+
+// Finalize records an upload: the bytes from data, or the raw transfer when data
+// is nil. Repeated with the same upload id it gives the first answer again.
+func (f *Files) Finalize(ctx context.Context, account string, req wire.FinalizeUploadRequest, data io.Reader) (out wire.FinalizeUploadResult, err error) {
+	var u upload
+	if err := f.store.Look(ctx, func(tx *store.Tx) (err error) {
+		if u, err = f.getUpload(ctx, tx, account, req.UploadID); err == nil && len(u.result) > 0 {
+			out, err = u.answered(ctx, tx)
+		}
+		return err
+	}); err != nil || len(u.result) > 0 {
+		return out, err
+	}
+	req.FileHash = strings.ToLower(req.FileHash)
+	if raw, err := hex.DecodeString(req.FileHash); err != nil || len(raw) != sha256.Size {
+		return out, fault.New(wire.CodeValidation, "file_hash must be 64-char hex (SHA-256)")
+	}
+	meta, err := format.ParseMetadata(req.Format)
+	if err != nil {
+		reason, _, _ := strings.Cut(err.Error(), "\n") // the next line is the decoder's, with names of this program
+		return out, fault.New(wire.CodeValidation, "format is not understood: %s", reason)
+	}
+	if err := checkName(meta.Filename); err != nil {
+		return out, err
+	}
+	if len(meta.ContentType) > maxContentType || strings.ContainsRune(meta.ContentType, 0) {
+		return out, fault.New(wire.CodeValidation, "content_type must be at most %d bytes without NUL", maxContentType)
+	}
+	var own *blob.Info // only ours until the record commits
+	if data != nil {
+		stored, err := f.put(ctx, data, 0) // what came is on the disk already, or small
+		if err != nil {
+			return out, err
+		}
+		own = &stored
+	}
+	kept := false
+	err = f.store.Write(ctx, func(tx *store.Tx) error {
+		out, kept, err = f.record(ctx, tx, account, req, meta, own)
+		return err
+	})
+	if own != nil && (isRolledBack(err) || err == nil && !kept) {
+		f.discard(ctx, own.ID) // the sweep repeats it
+	}
+	return out, err
+}
+
+// record is the transaction of a finalize. The blob is own, or that of the raw
+// transfer. kept tells whether the file now owns it: false when another call was
+// faster.
+func (f *Files) record(ctx context.Context, tx *store.Tx, account string, req wire.FinalizeUploadRequest, meta format.Metadata, own *blob.Info) (out wire.FinalizeUploadResult, kept bool, err error) {
+	u, err := f.getUpload(ctx, tx, account, req.UploadID)
+	if err != nil {
+		return out, false, err
+	}
+	if len(u.result) > 0 {
+		out, err = u.answered(ctx, tx)
+		return out, false, err
+	}
+	if _, err := groups.RequireWriter(ctx, tx, u.group, account); err != nil {
+		return out, false, err
+	}
+	info := u.blob
+	if own != nil {
+		info = own
+	}
+	if info == nil {
+		return out, false, fault.New(wire.CodeValidation, "Required: encrypted_data, or a PUT to upload_url before")
+	}
+	if own != nil { // what was PUT before counts already
+		if err := f.mayKeep(ctx, tx, account, u.group, own.Size-u.blobSize()); err != nil {
+			return out, false, err
+		}
+	}
+	if u.filename == "" {
+		u.filename = meta.Filename
+	}
+	size := plainSize(meta, *info)
+	r, err := f.ledger.Charge(ctx, tx, ledger.ActionUpload, uploadRecord(u, req.FileHash, size, meta.ContentType))
+	if err != nil {
+		return out, false, err
+	}
+	if err := insertFile(ctx, tx, u, backendFastFS, req, meta, *info, size, r); err != nil {
+		return out, false, err
+	}
+	receipt, err := f.log.Receipt(ctx, tx, r)
+	if err != nil {
+		return out, false, err
+	}
+	out = u.answer(&r.Record, receipt)
+	result, err := json.Marshal(wire.FinalizeUploadResult{Seq: out.Seq, Receipt: out.Receipt})
+	if err != nil {
+		return out, false, err
+	}
+	_, err = tx.ExecContext(ctx, "UPDATE uploads SET result = ?, key_id = NULL, blob_id = NULL, expires_ns = ? WHERE id = ?",
+		string(result), f.ledger.Now().Add(UploadLife).UnixNano(), u.id)
+	return out, true, err
+}
+
+// answer is what the finalize of u is answered.
+func (u upload) answer(r *chain.Record, receipt *wire.ChainHead) wire.FinalizeUploadResult {
+	return wire.FinalizeUploadResult{Location: u.ref, CID: u.ref, TransID: r.Tx, FileHash: r.FileHash, Seq: r.Seq,
+		Time: strconv.FormatInt(r.TimeNS, 10), Fee: r.Fee, Record: recordRow(r), Receipt: receipt}
+}
+
+// answered is the answer that u got when it was finished. The table of uploads keeps
+// of it what the ledger lacks: a row of more than about 1000 bytes takes a page of its own
+// in SQLite, which every search that meets the row reads.
+func (u upload) answered(ctx context.Context, tx *store.Tx) (out wire.FinalizeUploadResult, err error) {
+	if err := json.Unmarshal(u.result, &out); err != nil || out.Location != "" { // kept as a whole by an earlier version
+		return out, err
+	}
+	r, err := ledger.At(ctx, tx, out.Seq)
+	return u.answer(&r.Record, out.Receipt), err
+}
+
+// plainSize is the size of a file's plaintext in bytes, nil when it is not known.
+func plainSize(meta format.Metadata, info blob.Info) *int64 {
+	switch {
+	case meta.OriginalSize != format.SizeUnknown:
+		return &meta.OriginalSize
+	case meta.Compression == "" && info.Size >= format.Overhead:
+		plain := info.Size - format.Overhead
+		return &plain
+	default:
+		return nil
+	}
+}
+
+// uploadRecord is the record of an upload, with all that a listing tells of it.
+func uploadRecord(u upload, fileHash string, size *int64, contentType string) chain.Record {
+	return chain.Record{Kind: chain.KindRecord, Account: u.account, Group: u.group, Ref: u.ref, FileHash: fileHash, Detail: u.filename,
+		Tags: ledger.WithTags(nil, contentTags(size, contentType)...)}
+}
+
+// contentTags are those of every record about a file; one without a value is left
+// out of it.
+func contentTags(size *int64, contentType string) []chain.Tag {
+	tags := []chain.Tag{{Name: chain.TagType, Value: contentType}}
+	if size != nil {
+		tags = append(tags, chain.Tag{Name: chain.TagSize, Value: strconv.FormatInt(*size, 10)})
+	}
+	return tags
+}
+
+func insertFile(ctx context.Context, tx *store.Tx, u upload, backend string, req wire.FinalizeUploadRequest, meta format.Metadata, info blob.Info,
+	size *int64, r chain.Row) error {
+	raw := string(req.Format)
+	if meta.Version == 0 && strings.TrimSpace(raw) == "" {
+		raw = "null"
+	}
+	_, err := tx.ExecContext(ctx, `INSERT INTO files (ref, group_id, seq, changed_seq, tx_id, uploader, file_hash, time_ns, filename, original_size,
+		content_type, format, blob_id, blob_size, blob_sum, key_version, key_id, backend) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		u.ref, u.group, r.Seq, r.Seq, r.Tx, u.account, req.FileHash, r.TimeNS, u.filename, size, meta.ContentType, raw,
+		info.ID, info.Size, info.Sum[:], u.keyVersion, u.keyID, backend)
+	if err != nil {
+		return fmt.Errorf("insert file: %w", err)
+	}
+	return nil
+}
