@@ -72,15 +72,6 @@ func (s *server) admitPage(r *http.Request, account string) error {
 	return s.holdMemory(r, pageMemory)
 }
 
-// caller authenticates a request from its headers, before anything of its body is
-// read, and counts it.
-func (s *server) caller(r *http.Request) (account string, err error) {
-	if account, err = s.authenticate(r); err != nil {
-		return "", err
-	}
-	return account, s.admitAccount(r, account)
-}
-
 // memory is the budget of the process for bodies and answers, in bytes: one half for
 // files inside JSON, an eighth for whoever is not signed in, and the rest for other
 // requests of accounts. So none of them is refused because of the others.

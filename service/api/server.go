@@ -4,31 +4,23 @@
 package api
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"log/slog"
 	"net/http"
 	"net/netip"
-	"os"
 	"runtime"
-	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/semaphore"
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/auth"
-	"github.com/svcfs/svcfs/service/blob"
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/files"
 	"github.com/svcfs/svcfs/service/groups"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/metrics"
 	"github.com/svcfs/svcfs/service/space"
-	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/throttle"
 	"github.com/svcfs/svcfs/service/watch"
 	"github.com/svcfs/svcfs/service/web"
@@ -135,234 +127,6 @@ func New(d Deps) http.Handler {
 		s.refuse(w, r, fault.New(wire.CodeUnsupported, "not found: no such path or method here"))
 	})
 	return s.observed(mux)
-}
-
-func writeJSON(w http.ResponseWriter, status int, v any) {
-	raw, err := json.Marshal(v)
-	if err != nil {
-		status, raw = http.StatusInternalServerError, []byte(`{"error":"internal error","code":"`+wire.CodeInternal+`"}`)
-	}
-	writeRaw(w, status, raw)
-}
-
-func writeRaw(w http.ResponseWriter, status int, parts ...[]byte) {
-	n := 0
-	for _, p := range parts {
-		n += len(p)
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Content-Length", strconv.Itoa(n))
-	w.WriteHeader(status)
-	for _, p := range parts {
-		_, _ = w.Write(p) // the caller may be gone
-	}
-}
-
-// refuse answers an error and logs its cause.
-func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	var tooLarge *http.MaxBytesError
-	if errors.As(err, &tooLarge) {
-		err = fault.New(wire.CodeTooLarge, "request too large: at most %d bytes here; use the raw transfer for large files", tooLarge.Limit)
-		w.Header().Set("Connection", "close") // the rest is not wanted
-	}
-	if errors.Is(err, blob.ErrFull) || errors.Is(err, store.ErrFull) {
-		err = &fault.Error{Code: wire.CodeStorageFull, Text: "the service's storage is full: nothing was recorded or charged", Err: err}
-	}
-	if errors.Is(err, store.ErrUnavailable) {
-		err = &fault.Error{Code: wire.CodeUnavailable, Text: "the service's database is unavailable: try again in a moment", RetryAfter: time.Second, Err: err}
-	}
-	if errors.Is(err, blob.ErrUnavailable) {
-		err = &fault.Error{Code: wire.CodeUnavailable, Text: "the service's file store is unavailable: nothing was recorded or charged; try again in a moment",
-			RetryAfter: 2 * time.Second, Err: err}
-	}
-	if errors.Is(err, store.ErrInvalidText) {
-		err = fault.New(wire.CodeValidation, "a name or id holds a NUL character")
-	}
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		w.Header().Set("Connection", "close")
-		writeJSON(w, http.StatusRequestTimeout, wire.Error{Error: "the request came too slowly: send it again", Code: wire.CodeUnavailable})
-		return
-	}
-	switch {
-	case r.Context().Err() == nil:
-	case errors.Is(err, context.Canceled): // the caller left: nobody's fault
-		err = fault.New(wire.CodeUnavailable, "the request was given up")
-	default:
-		err = &fault.Error{Code: wire.CodeUnavailable, Text: "the request was given up", Err: err}
-	}
-	e, t := fault.Of(err), traceOf(r.Context())
-	if isFailedSignIn(e) && !s.clients.mayFail(t.client) {
-		e = &fault.Error{Code: wire.CodeRateLimited, Text: "too many requests: too many failed sign-ins from your address, try again in a minute", RetryAfter: time.Minute}
-	}
-	t.code = e.Code
-	level := slog.LevelError
-	if r.Context().Err() != nil { // a caller who left is no failure
-		level = slog.LevelDebug
-	}
-	if e.Err != nil {
-		s.Logger.Log(r.Context(), level, "failed", "request", ledger.RequestID(r.Context()), "code", e.Code, "cause", e.Err.Error())
-	}
-	if e.RetryAfter > 0 {
-		w.Header().Set("Retry-After", strconv.Itoa(int(e.RetryAfter.Seconds())))
-	}
-	writeJSON(w, e.Status(), wire.Error{Error: e.Text, Code: e.Code})
-}
-
-// isFailedSignIn tells whether a refusal is one of somebody who could not sign in.
-func isFailedSignIn(e *fault.Error) bool {
-	return e.Status() == http.StatusUnauthorized || e.Code == wire.CodeAccountUnknown
-}
-
-// result answers the result of an operation in the form both generations read:
-// an object as {"result": {…}, …}, a sentence as {"result": s, "message": s}, a
-// list as {"result": […]}; what an extension tells beside it has its own field.
-func result(w http.ResponseWriter, v any) {
-	switch v := v.(type) {
-	case groups.Listing:
-		answer := map[string]any{"result": v.Names, "roles": v.Roles}
-		if v.More {
-			answer["more"] = true
-		}
-		writeJSON(w, http.StatusOK, answer)
-		return
-	case groups.Added:
-		writeJSON(w, http.StatusOK, map[string]any{"result": v.Text, "message": v.Text, "exists": v.Exists})
-		return
-	}
-	raw, err := json.Marshal(v)
-	if err != nil {
-		writeJSON(w, http.StatusInternalServerError, wire.Error{Error: "internal error", Code: wire.CodeInternal})
-		return
-	}
-	writeRaw(w, http.StatusOK, bothForms(raw)...)
-}
-
-// bothForms is a result as [result] answers it.
-func bothForms(raw []byte) [][]byte {
-	switch {
-	case raw[0] == '"':
-		return [][]byte{[]byte(`{"result":`), raw, []byte(`,"message":`), raw, []byte(`}`)}
-	case raw[0] == '{' && len(raw) > 2:
-		return [][]byte{[]byte(`{"result":`), raw, []byte(`,`), raw[1:]}
-	default:
-		return [][]byte{[]byte(`{"result":`), raw, []byte(`}`)}
-	}
-}
-
-// authenticate returns who sent a request, from its headers alone. A Bearer token, if present, decides alone; an
-// API key needs its account beside it.
-func (s *server) authenticate(r *http.Request) (account string, err error) {
-	if len(r.Header.Values("Authorization")) > 1 || len(r.Header.Values(wire.HeaderAPIKey)) > 1 || len(r.Header.Values(wire.HeaderAccountID)) > 1 {
-		return "", fault.New(wire.CodeInvalidToken, "Auth failed: malformed credential: a header was sent twice")
-	}
-	claimed := r.Header.Get(wire.HeaderAccountID)
-	if headers := r.Header.Values("Authorization"); len(headers) > 0 { // also an empty one
-		token, ok := strings.CutPrefix(headers[0], "Bearer ")
-		if !ok {
-			return "", fault.New(wire.CodeInvalidToken, "Auth failed: malformed credential")
-		}
-		if account, err = s.Tokens.Verify(r.Context(), token); err != nil {
-			return "", err
-		}
-		if claimed != "" && claimed != account {
-			return "", fault.New(wire.CodeInvalidToken, "Auth failed: account ID mismatch")
-		}
-		return account, nil
-	}
-	key := r.Header.Get(wire.HeaderAPIKey)
-	switch {
-	case key == "":
-		return "", fault.New(wire.CodeAuthRequired, "Auth required: missing Bearer session token")
-	case claimed == "":
-		return "", fault.New(wire.CodeAuthRequired, "Auth required: x-account-id must accompany the X-API-Key credential")
-	}
-	_, err = s.Accounts.CheckKey(r.Context(), claimed, key)
-	return claimed, err
-}
-
-// body reads a JSON request. A missing or malformed body counts as {}, as at
-// the hosted service; one nested too deep is refused.
-func body(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
-	if r.ContentLength > limit { // before a byte of it is read
-		return nil, &http.MaxBytesError{Limit: limit}
-	}
-	var all bytes.Buffer
-	all.Grow(int(max(r.ContentLength, 0)) + bytes.MinRead)
-	if _, err := all.ReadFrom(http.MaxBytesReader(w, r.Body, limit)); err != nil {
-		return nil, err
-	}
-	return wellFormed(all.Bytes())
-}
-
-// wellFormed is the JSON of a body.
-func wellFormed(raw []byte) ([]byte, error) {
-	if wire.DeeperThan(raw, maxDepth) {
-		return nil, fault.New(wire.CodeInvalidJSON, "the request is nested deeper than %d", maxDepth)
-	}
-	if len(raw) == 0 || !json.Valid(raw) || strings.TrimLeft(string(raw[:1]), " \t\r\n{") != "" {
-		return []byte("{}"), nil
-	}
-	return raw, nil
-}
-
-// decode reads a request into its shape; a field of the wrong type is refused.
-func decode[T any](raw []byte) (T, error) {
-	var v T
-	if err := json.Unmarshal(raw, &v); err != nil {
-		var wrong *json.UnmarshalTypeError
-		if errors.As(err, &wrong) {
-			return v, fault.New(wire.CodeInvalidJSON, "field %.60q has the wrong type", wrong.Field)
-		}
-		return v, fault.New(wire.CodeInvalidJSON, "the request is not the JSON that was expected")
-	}
-	return v, nil
-}
-
-// sessionToken exchanges an API key for a token. Without a key in the headers the
-// body is not read; which account it is for, only the body tells.
-func (s *server) sessionToken(w http.ResponseWriter, r *http.Request) {
-	key := r.Header.Get(wire.HeaderAPIKey)
-	if key == "" {
-		s.refuse(w, r, errNoKey())
-		return
-	}
-	raw, err := body(w, r, maxSignInBytes)
-	if err != nil {
-		s.refuse(w, r, err)
-		return
-	}
-	req, err := decode[wire.SessionTokenRequest](raw)
-	if err != nil {
-		s.refuse(w, r, err)
-		return
-	}
-	if req.AccountID == "" {
-		s.refuse(w, r, errNoKey())
-		return
-	}
-	generation, err := s.Accounts.CheckKey(r.Context(), req.AccountID, key)
-	if err != nil {
-		s.refuse(w, r, err)
-		return
-	}
-	token, err := s.Tokens.Issue(req.AccountID, generation)
-	if err != nil {
-		s.refuse(w, r, err)
-		return
-	}
-	traceOf(r.Context()).account = req.AccountID
-	if s.SignedIn != nil {
-		s.SignedIn(r.Context())
-	}
-	writeJSON(w, http.StatusOK, wire.SessionTokenResult{Token: token, AccountID: req.AccountID, ExpiresIn: s.Tokens.Lifetime()})
-}
-
-func errNoKey() error {
-	return fault.New(wire.CodeAuthRequired, "API key required: send X-API-Key and account_id; the operator makes a key with: svcd account create NAME")
-}
-
-func (s *server) loginProbe(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, map[string]any{"authenticated": false, "message": "no session"})
 }
 
 func (s *server) capabilities(w http.ResponseWriter, _ *http.Request) {

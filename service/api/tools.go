@@ -2,18 +2,9 @@ package api
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"net/http"
-	"strconv"
-	"strings"
-	"time"
 
-	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/groups"
@@ -67,29 +58,6 @@ func (s *server) operations() map[string]tool {
 		wire.OpRenameFile:      typed(s.Files.Rename),
 		wire.OpGetStorage:      typed(s.Files.Storage),
 	}
-}
-
-// bodyCopies is how often a small request is in memory while it is answered.
-const bodyCopies = 3
-
-// asked authenticates a request and reads it into its shape.
-func asked[Request any](s *server, w http.ResponseWriter, r *http.Request) (account string, req Request, err error) {
-	if account, err = s.caller(r); err != nil {
-		return "", req, err
-	}
-	size := r.ContentLength
-	if size < 0 { // not known
-		size = maxRequestBytes
-	}
-	if err := s.holdMemory(r, bodyCopies*min(size, maxRequestBytes)); err != nil {
-		return "", req, err
-	}
-	raw, err := body(w, r, maxRequestBytes)
-	if err != nil {
-		return "", req, err
-	}
-	req, err = decode[Request](raw)
-	return account, req, err
 }
 
 func (s *server) tool(w http.ResponseWriter, r *http.Request) {
@@ -202,154 +170,4 @@ func (s *server) authStatus(ctx context.Context, account, group string) (any, er
 	member := role != ""
 	out.AuthorizedForGroup, out.Role = &member, role
 	return out, nil
-}
-
-// finalize records an upload, with the ciphertext inside the JSON or sent before.
-func (s *server) finalize(w http.ResponseWriter, r *http.Request) {
-	account, err := s.caller(r)
-	if err != nil {
-		s.refuse(w, r, err)
-		return
-	}
-	raw, err := s.contentBody(w, r, account)
-	if err != nil {
-		s.refuse(w, r, err)
-		return
-	}
-	req, data, err := decodeFinalize(raw)
-	if err != nil {
-		s.refuse(w, r, err)
-		return
-	}
-	out, err := s.Files.Finalize(r.Context(), account, req, data)
-	if err != nil {
-		s.refuse(w, r, err)
-		return
-	}
-	s.Metrics.Uploads.Inc()
-	result(w, out)
-}
-
-// retrieve hands out a key with the ciphertext, or with the address of it.
-func (s *server) retrieve(w http.ResponseWriter, r *http.Request) {
-	account, req, err := asked[wire.PrepareRetrieveRequest](s, w, r)
-	if err != nil {
-		s.refuse(w, r, err)
-		return
-	}
-	inlineUpTo := int64(wire.InlineBlobBytes)
-	if req.Transfer != wire.TransferRaw {
-		if inlineUpTo, err = s.checkInline(r, account, req); err != nil {
-			s.refuse(w, r, err)
-			return
-		}
-		if inlineUpTo > memoryInline {
-			s.streamInline(w, r, account, req)
-			return
-		}
-	}
-	if err := s.holdMemory(r, retrieveCopies*inlineUpTo); err != nil {
-		s.refuse(w, r, err)
-		return
-	}
-	stored, err := s.Files.Retrieve(r.Context(), account, req, inlineUpTo)
-	if err != nil {
-		s.refuse(w, r, err)
-		return
-	}
-	s.Metrics.Retrieves.Inc()
-	out := retrieved(req, stored)
-	if stored.Inline != nil {
-		out.EncryptedB64 = base64.StdEncoding.EncodeToString(stored.Inline)
-	} else {
-		out.DataURL = wire.PathReadBlob + s.ticket(account, req.GroupID, req.IPFSHash)
-		out.DataSize = stored.BlobSize
-	}
-	writeRaw(w, http.StatusOK, resultOf(r, out))
-}
-
-// retrieveCopies is how often a small file is in memory while it is answered: as it
-// is stored, and four times as text.
-const retrieveCopies = 7
-
-func (s *server) putBlob(w http.ResponseWriter, r *http.Request) {
-	account, err := s.caller(r)
-	if err != nil {
-		s.refuse(w, r, err)
-		return
-	}
-	if r.ContentLength > s.MaxFileBytes+format.Overhead {
-		s.refuse(w, r, fault.New(wire.CodeTooLarge, "file too large: at most %d bytes are accepted", s.MaxFileBytes))
-		return
-	}
-	if err := s.holdMemory(r, s.PutMemory(r.ContentLength)); err != nil {
-		s.refuse(w, r, err)
-		return
-	}
-	traceOf(r.Context()).until(time.Time{}) // it may be large, and take its time
-	if err := s.Files.PutBlob(r.Context(), account, r.PathValue("id"), r.Body, r.ContentLength); err != nil {
-		s.refuse(w, r, err)
-		return
-	}
-	w.WriteHeader(http.StatusNoContent)
-}
-
-const ticketLife = 5 * time.Minute
-
-// ticketBody is what a raw transfer ticket grants; it is signed, and good only
-// together with the session token of the same account.
-type ticketBody struct {
-	Account string `json:"a"`
-	Group   string `json:"g"`
-	Ref     string `json:"r"`
-	Expires int64  `json:"e"` // s since the epoch
-}
-
-func (s *server) ticket(account, group, ref string) string {
-	raw, _ := json.Marshal(ticketBody{account, group, ref, s.Ledger.Now().Add(ticketLife).Unix()})
-	return base64.RawURLEncoding.EncodeToString(raw) + "." + base64.RawURLEncoding.EncodeToString(s.sign(raw))
-}
-
-func (s *server) sign(raw []byte) []byte {
-	mac := hmac.New(sha256.New, s.TicketKey)
-	mac.Write(raw)
-	return mac.Sum(nil)
-}
-
-func (s *server) openTicket(text, account string) (ticketBody, error) {
-	var t ticketBody
-	body, mac, ok := strings.Cut(text, ".")
-	raw, err1 := base64.RawURLEncoding.Strict().DecodeString(body)
-	sum, err2 := base64.RawURLEncoding.Strict().DecodeString(mac)
-	if !ok || errors.Join(err1, err2) != nil || !hmac.Equal(sum, s.sign(raw)) || json.Unmarshal(raw, &t) != nil ||
-		t.Account != account || t.Expires < s.Ledger.Now().Unix() {
-		return t, fault.New(wire.CodeFileNotFound, "transfer not found: ask prepare_retrieve for a new address")
-	}
-	return t, nil
-}
-
-// getBlob streams ciphertext to the holder of a ticket, with ranges.
-func (s *server) getBlob(w http.ResponseWriter, r *http.Request) {
-	account, err := s.caller(r)
-	if err != nil {
-		s.refuse(w, r, err)
-		return
-	}
-	t, err := s.openTicket(r.PathValue("ticket"), account)
-	if err != nil {
-		s.refuse(w, r, err)
-		return
-	}
-	f, info, err := s.Files.OpenBlob(r.Context(), account, t.Group, t.Ref)
-	if err != nil {
-		s.refuse(w, r, err)
-		return
-	}
-	defer f.Close()
-	w.Header().Set("Content-Type", "application/octet-stream")
-	w.Header().Set("ETag", strconv.Quote(hex.EncodeToString(info.Sum[:])))
-	if strings.Contains(r.Header.Get("Range"), ",") {
-		r.Header.Del("Range") // each would be a request to the bucket; RFC 9110 section 14.2 lets a server ignore it
-	}
-	http.ServeContent(w, r, "", time.Time{}, f)
 }

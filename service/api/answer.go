@@ -1,0 +1,131 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/blob"
+	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/groups"
+	"github.com/svcfs/svcfs/service/ledger"
+	"github.com/svcfs/svcfs/service/store"
+)
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		status, raw = http.StatusInternalServerError, []byte(`{"error":"internal error","code":"`+wire.CodeInternal+`"}`)
+	}
+	writeRaw(w, status, raw)
+}
+
+func writeRaw(w http.ResponseWriter, status int, parts ...[]byte) {
+	n := 0
+	for _, p := range parts {
+		n += len(p)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(n))
+	w.WriteHeader(status)
+	for _, p := range parts {
+		_, _ = w.Write(p) // the caller may be gone
+	}
+}
+
+// refuse answers an error and logs its cause.
+func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &tooLarge) {
+		err = fault.New(wire.CodeTooLarge, "request too large: at most %d bytes here; use the raw transfer for large files", tooLarge.Limit)
+		w.Header().Set("Connection", "close") // the rest is not wanted
+	}
+	if errors.Is(err, blob.ErrFull) || errors.Is(err, store.ErrFull) {
+		err = &fault.Error{Code: wire.CodeStorageFull, Text: "the service's storage is full: nothing was recorded or charged", Err: err}
+	}
+	if errors.Is(err, store.ErrUnavailable) {
+		err = &fault.Error{Code: wire.CodeUnavailable, Text: "the service's database is unavailable: try again in a moment", RetryAfter: time.Second, Err: err}
+	}
+	if errors.Is(err, blob.ErrUnavailable) {
+		err = &fault.Error{Code: wire.CodeUnavailable, Text: "the service's file store is unavailable: nothing was recorded or charged; try again in a moment",
+			RetryAfter: 2 * time.Second, Err: err}
+	}
+	if errors.Is(err, store.ErrInvalidText) {
+		err = fault.New(wire.CodeValidation, "a name or id holds a NUL character")
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		w.Header().Set("Connection", "close")
+		writeJSON(w, http.StatusRequestTimeout, wire.Error{Error: "the request came too slowly: send it again", Code: wire.CodeUnavailable})
+		return
+	}
+	switch {
+	case r.Context().Err() == nil:
+	case errors.Is(err, context.Canceled): // the caller left: nobody's fault
+		err = fault.New(wire.CodeUnavailable, "the request was given up")
+	default:
+		err = &fault.Error{Code: wire.CodeUnavailable, Text: "the request was given up", Err: err}
+	}
+	e, t := fault.Of(err), traceOf(r.Context())
+	if isFailedSignIn(e) && !s.clients.mayFail(t.client) {
+		e = &fault.Error{Code: wire.CodeRateLimited, Text: "too many requests: too many failed sign-ins from your address, try again in a minute", RetryAfter: time.Minute}
+	}
+	t.code = e.Code
+	level := slog.LevelError
+	if r.Context().Err() != nil { // a caller who left is no failure
+		level = slog.LevelDebug
+	}
+	if e.Err != nil {
+		s.Logger.Log(r.Context(), level, "failed", "request", ledger.RequestID(r.Context()), "code", e.Code, "cause", e.Err.Error())
+	}
+	if e.RetryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(e.RetryAfter.Seconds())))
+	}
+	writeJSON(w, e.Status(), wire.Error{Error: e.Text, Code: e.Code})
+}
+
+// isFailedSignIn tells whether a refusal is one of somebody who could not sign in.
+func isFailedSignIn(e *fault.Error) bool {
+	return e.Status() == http.StatusUnauthorized || e.Code == wire.CodeAccountUnknown
+}
+
+// result answers the result of an operation in the form both generations read:
+// an object as {"result": {…}, …}, a sentence as {"result": s, "message": s}, a
+// list as {"result": […]}; what an extension tells beside it has its own field.
+func result(w http.ResponseWriter, v any) {
+	switch v := v.(type) {
+	case groups.Listing:
+		answer := map[string]any{"result": v.Names, "roles": v.Roles}
+		if v.More {
+			answer["more"] = true
+		}
+		writeJSON(w, http.StatusOK, answer)
+		return
+	case groups.Added:
+		writeJSON(w, http.StatusOK, map[string]any{"result": v.Text, "message": v.Text, "exists": v.Exists})
+		return
+	}
+	raw, err := json.Marshal(v)
+	if err != nil {
+		writeJSON(w, http.StatusInternalServerError, wire.Error{Error: "internal error", Code: wire.CodeInternal})
+		return
+	}
+	writeRaw(w, http.StatusOK, bothForms(raw)...)
+}
+
+// bothForms is a result as [result] answers it.
+func bothForms(raw []byte) [][]byte {
+	switch {
+	case raw[0] == '"':
+		return [][]byte{[]byte(`{"result":`), raw, []byte(`,"message":`), raw, []byte(`}`)}
+	case raw[0] == '{' && len(raw) > 2:
+		return [][]byte{[]byte(`{"result":`), raw, []byte(`,`), raw[1:]}
+	default:
+		return [][]byte{[]byte(`{"result":`), raw, []byte(`}`)}
+	}
+}

@@ -1,0 +1,73 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/fault"
+)
+
+// bodyCopies is how often a small request is in memory while it is answered.
+const bodyCopies = 3
+
+// asked authenticates a request and reads it into its shape.
+func asked[Request any](s *server, w http.ResponseWriter, r *http.Request) (account string, req Request, err error) {
+	if account, err = s.caller(r); err != nil {
+		return "", req, err
+	}
+	size := r.ContentLength
+	if size < 0 { // not known
+		size = maxRequestBytes
+	}
+	if err := s.holdMemory(r, bodyCopies*min(size, maxRequestBytes)); err != nil {
+		return "", req, err
+	}
+	raw, err := body(w, r, maxRequestBytes)
+	if err != nil {
+		return "", req, err
+	}
+	req, err = decode[Request](raw)
+	return account, req, err
+}
+
+// body reads a JSON request. A missing or malformed body counts as {}, as at
+// the hosted service; one nested too deep is refused.
+func body(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	if r.ContentLength > limit { // before a byte of it is read
+		return nil, &http.MaxBytesError{Limit: limit}
+	}
+	var all bytes.Buffer
+	all.Grow(int(max(r.ContentLength, 0)) + bytes.MinRead)
+	if _, err := all.ReadFrom(http.MaxBytesReader(w, r.Body, limit)); err != nil {
+		return nil, err
+	}
+	return wellFormed(all.Bytes())
+}
+
+// wellFormed is the JSON of a body.
+func wellFormed(raw []byte) ([]byte, error) {
+	if wire.DeeperThan(raw, maxDepth) {
+		return nil, fault.New(wire.CodeInvalidJSON, "the request is nested deeper than %d", maxDepth)
+	}
+	if len(raw) == 0 || !json.Valid(raw) || strings.TrimLeft(string(raw[:1]), " \t\r\n{") != "" {
+		return []byte("{}"), nil
+	}
+	return raw, nil
+}
+
+// decode reads a request into its shape; a field of the wrong type is refused.
+func decode[T any](raw []byte) (T, error) {
+	var v T
+	if err := json.Unmarshal(raw, &v); err != nil {
+		var wrong *json.UnmarshalTypeError
+		if errors.As(err, &wrong) {
+			return v, fault.New(wire.CodeInvalidJSON, "field %.60q has the wrong type", wrong.Field)
+		}
+		return v, fault.New(wire.CodeInvalidJSON, "the request is not the JSON that was expected")
+	}
+	return v, nil
+}

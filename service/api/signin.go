@@ -1,0 +1,96 @@
+package api
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/fault"
+)
+
+// authenticate returns who sent a request, from its headers alone. A Bearer token, if present, decides alone; an
+// API key needs its account beside it.
+func (s *server) authenticate(r *http.Request) (account string, err error) {
+	if len(r.Header.Values("Authorization")) > 1 || len(r.Header.Values(wire.HeaderAPIKey)) > 1 || len(r.Header.Values(wire.HeaderAccountID)) > 1 {
+		return "", fault.New(wire.CodeInvalidToken, "Auth failed: malformed credential: a header was sent twice")
+	}
+	claimed := r.Header.Get(wire.HeaderAccountID)
+	if headers := r.Header.Values("Authorization"); len(headers) > 0 { // also an empty one
+		token, ok := strings.CutPrefix(headers[0], "Bearer ")
+		if !ok {
+			return "", fault.New(wire.CodeInvalidToken, "Auth failed: malformed credential")
+		}
+		if account, err = s.Tokens.Verify(r.Context(), token); err != nil {
+			return "", err
+		}
+		if claimed != "" && claimed != account {
+			return "", fault.New(wire.CodeInvalidToken, "Auth failed: account ID mismatch")
+		}
+		return account, nil
+	}
+	key := r.Header.Get(wire.HeaderAPIKey)
+	switch {
+	case key == "":
+		return "", fault.New(wire.CodeAuthRequired, "Auth required: missing Bearer session token")
+	case claimed == "":
+		return "", fault.New(wire.CodeAuthRequired, "Auth required: x-account-id must accompany the X-API-Key credential")
+	}
+	_, err = s.Accounts.CheckKey(r.Context(), claimed, key)
+	return claimed, err
+}
+
+// caller authenticates a request from its headers, before anything of its body is
+// read, and counts it.
+func (s *server) caller(r *http.Request) (account string, err error) {
+	if account, err = s.authenticate(r); err != nil {
+		return "", err
+	}
+	return account, s.admitAccount(r, account)
+}
+
+// sessionToken exchanges an API key for a token. Without a key in the headers the
+// body is not read; which account it is for, only the body tells.
+func (s *server) sessionToken(w http.ResponseWriter, r *http.Request) {
+	key := r.Header.Get(wire.HeaderAPIKey)
+	if key == "" {
+		s.refuse(w, r, errNoKey())
+		return
+	}
+	raw, err := body(w, r, maxSignInBytes)
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	req, err := decode[wire.SessionTokenRequest](raw)
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	if req.AccountID == "" {
+		s.refuse(w, r, errNoKey())
+		return
+	}
+	generation, err := s.Accounts.CheckKey(r.Context(), req.AccountID, key)
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	token, err := s.Tokens.Issue(req.AccountID, generation)
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	traceOf(r.Context()).account = req.AccountID
+	if s.SignedIn != nil {
+		s.SignedIn(r.Context())
+	}
+	writeJSON(w, http.StatusOK, wire.SessionTokenResult{Token: token, AccountID: req.AccountID, ExpiresIn: s.Tokens.Lifetime()})
+}
+
+func errNoKey() error {
+	return fault.New(wire.CodeAuthRequired, "API key required: send X-API-Key and account_id; the operator makes a key with: svcd account create NAME")
+}
+
+func (s *server) loginProbe(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, map[string]any{"authenticated": false, "message": "no session"})
+}
