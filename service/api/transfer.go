@@ -17,6 +17,32 @@ import (
 	"github.com/svcfs/svcfs/service/fault"
 )
 
+// finalize records an upload, with the ciphertext inside the JSON or sent before.
+func (s *server) finalize(w http.ResponseWriter, r *http.Request) {
+	account, err := s.caller(r)
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	raw, err := s.contentBody(w, r, account)
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	req, data, err := decodeFinalize(raw)
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	out, err := s.Files.Finalize(r.Context(), account, req, data)
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	s.Metrics.Uploads.Inc()
+	result(w, out)
+}
+
 // retrieve hands out a key with the ciphertext, or with the address of it.
 func (s *server) retrieve(w http.ResponseWriter, r *http.Request) {
 	account, req, err := asked[wire.PrepareRetrieveRequest](s, w, r)
@@ -139,30 +165,4 @@ func (s *server) getBlob(w http.ResponseWriter, r *http.Request) {
 		r.Header.Del("Range") // each would be a request to the bucket; RFC 9110 section 14.2 lets a server ignore it
 	}
 	http.ServeContent(w, r, "", time.Time{}, f)
-}
-
-// finalize records an upload, with the ciphertext inside the JSON or sent before.
-func (s *server) finalize(w http.ResponseWriter, r *http.Request) {
-	account, err := s.caller(r)
-	if err != nil {
-		s.refuse(w, r, err)
-		return
-	}
-	raw, err := s.contentBody(w, r, account)
-	if err != nil {
-		s.refuse(w, r, err)
-		return
-	}
-	req, data, err := decodeFinalize(raw)
-	if err != nil {
-		s.refuse(w, r, err)
-		return
-	}
-	out, err := s.Files.Finalize(r.Context(), account, req, data)
-	if err != nil {
-		s.refuse(w, r, err)
-		return
-	}
-	s.Metrics.Uploads.Inc()
-	result(w, out)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
+
 	"github.com/svcfs/svcfs/sdk/ownfile"
 )
 
@@ -211,4 +212,52 @@ func kindOfCode(code string) error {
 	default:
 		return nil
 	}
+}
+
+func (postgresEngine) tables(ctx context.Context, tx queries) ([]Table, error) {
+	rows, err := tx.QueryContext(ctx, `SELECT table_name, column_name, data_type FROM information_schema.columns
+		WHERE table_schema = current_schema() AND table_name NOT IN ('schema_version', 'held_back') ORDER BY table_name, ordinal_position`)
+	if err != nil {
+		return nil, err
+	}
+	return scanTables(rows, func(declared string) (Kind, error) {
+		kind, ok := map[string]Kind{"text": KindText, "bigint": KindInt, "integer": KindInt, "bytea": KindBytes, "boolean": KindBool}[declared]
+		if !ok {
+			return "", fmt.Errorf("type %q is not known", declared)
+		}
+		return kind, nil
+	})
+}
+
+func (postgresEngine) references(ctx context.Context, tx queries) (map[string][]string, error) {
+	rows, err := tx.QueryContext(ctx, `SELECT a.relname, b.relname FROM pg_constraint c JOIN pg_class a ON a.oid = c.conrelid
+		JOIN pg_class b ON b.oid = c.confrelid WHERE c.contype = 'f' AND a.relnamespace = current_schema()::regnamespace`)
+	if err != nil {
+		return nil, err
+	}
+	return scanReferences(rows)
+}
+
+// check asks for torn or rotten pages, which a server with data checksums counts.
+func (postgresEngine) check(ctx context.Context, db *sql.DB) error {
+	var failures sql.NullInt64
+	err := db.QueryRowContext(ctx, "SELECT checksum_failures FROM pg_stat_database WHERE datname = current_database()").Scan(&failures)
+	if err == nil && failures.Int64 > 0 {
+		err = fmt.Errorf("the server counted %d pages with a wrong checksum", failures.Int64)
+	}
+	return err
+}
+
+// MayChangeLedger reports whether the database itself would let this service
+// change or remove ledger rows, were it not for the trigger. In SQLite whoever
+// has the file can.
+func (s *Store) MayChangeLedger(ctx context.Context) (may bool, err error) {
+	if s.Engine() != (postgresEngine{}).name() {
+		return false, nil
+	}
+	err = s.read.QueryRowContext(ctx, "SELECT has_table_privilege('ledger', 'UPDATE, DELETE, TRUNCATE')").Scan(&may)
+	if err != nil {
+		return false, mark(s.engine, fmt.Errorf("read privileges: %w", err))
+	}
+	return may, nil
 }

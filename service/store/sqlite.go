@@ -145,3 +145,63 @@ func (sqliteEngine) kind(err error) error {
 		return nil
 	}
 }
+
+func (sqliteEngine) tables(ctx context.Context, tx queries) ([]Table, error) {
+	rows, err := tx.QueryContext(ctx, `SELECT t.name, c.name, c.type FROM sqlite_master t, pragma_table_info(t.name) c
+		WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite\_%' ESCAPE '\' ORDER BY t.name, c.cid`)
+	if err != nil {
+		return nil, err
+	}
+	return scanTables(rows, func(declared string) (Kind, error) {
+		kind, ok := map[string]Kind{"text": KindText, "integer": KindInt, "blob": KindBytes}[declared]
+		if !ok {
+			return "", fmt.Errorf("type %q is not known", declared)
+		}
+		return kind, nil
+	})
+}
+
+func (sqliteEngine) references(ctx context.Context, tx queries) (map[string][]string, error) {
+	rows, err := tx.QueryContext(ctx, `SELECT t.name, f."table" FROM sqlite_master t, pragma_foreign_key_list(t.name) f WHERE t.type = 'table'`)
+	if err != nil {
+		return nil, err
+	}
+	return scanReferences(rows)
+}
+
+// HasSnapshots tells that the database is SQLite. PostgreSQL has tools of its own.
+func (s *Store) HasSnapshots() bool { return s.Engine() == (sqliteEngine{}).name() }
+
+// Snapshot writes one state of the SQLite database into a new file while others
+// read and write.
+func (s *Store) Snapshot(ctx context.Context, file string) error {
+	if !s.HasSnapshots() {
+		return errors.New("snapshot database: not with this one")
+	}
+	if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("snapshot database: %w", err)
+	}
+	if err := makePrivate(file); err != nil {
+		return fmt.Errorf("snapshot database: %w", err)
+	}
+	db, err := connectSQLite(sqliteFile(s.dir), true) // of its own: it waits for nobody
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	if _, err := db.ExecContext(ctx, "VACUUM INTO ?", file); err != nil {
+		return mark(s.engine, fmt.Errorf("snapshot database: %w", err))
+	}
+	return nil
+}
+
+func (sqliteEngine) check(ctx context.Context, db *sql.DB) error {
+	var result string
+	if err := db.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&result); err != nil {
+		return err
+	}
+	if result != "ok" {
+		return errors.New(result)
+	}
+	return nil
+}

@@ -271,3 +271,11 @@ func mark(e engine, err error) error {
 	}
 	return err
 }
+
+// Check looks for damage in the database's files, as far as the engine tells.
+func (s *Store) Check(ctx context.Context) error {
+	if err := s.engine.check(ctx, s.read); err != nil {
+		return mark(s.engine, fmt.Errorf("check database: %w", err))
+	}
+	return nil
+}
