@@ -31,6 +31,7 @@ var update = flag.Bool("update", false, "rewrite the expected output of the scri
 const programRaces = "halt_on_error=1 atexit_sleep_ms=0"
 
 func TestMain(m *testing.M) {
+	proctest.ActAsSweeper()
 	if home := os.Getenv(envConfined); home != "" {
 		os.Exit(actConfined(home))
 	}
@@ -172,7 +173,14 @@ func setupScript(e *testscript.Env) error {
 	e.Setenv("STRANGER", strings.Join(runsIn()["stranger"], " ")) // for scripts of exits apart
 	e.Setenv("OPEN_FUSE", openFuse(filepath.Join(e.WorkDir, ".fuse")))
 	e.Values[hostedKey] = new(*sdktest.Server)
-	e.Defer(func() { proctest.UnmountBelow(e.WorkDir) })
+	stop, err := proctest.SweepWhenKilled(e.WorkDir)
+	if err != nil {
+		return err
+	}
+	e.Defer(func() {
+		proctest.UnmountBelow(e.WorkDir)
+		stop()
+	})
 	return os.Mkdir(home, 0o700)
 }
 
