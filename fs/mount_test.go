@@ -668,19 +668,19 @@ func TestEErrnosReachPrograms(t *testing.T) {
 	m.put("f", "x")
 	m.refresh()
 	for kind, want := range map[sdk.Kind]syscall.Errno{
-		sdk.KindInsufficient: unix.EDQUOT, sdk.KindUnavailable: unix.EHOSTUNREACH, sdk.KindTimeout: unix.ETIMEDOUT,
-		sdk.KindCorrupt: unix.EIO, sdk.KindUnauthenticated: unix.EKEYREJECTED, sdk.KindNotAuthorized: unix.EACCES,
-		sdk.KindDeleted: unix.ENOENT, sdk.KindTooLarge: unix.EFBIG, sdk.KindStorageFull: unix.ENOSPC,
+		sdk.ErrInsufficient: unix.EDQUOT, sdk.ErrUnavailable: unix.EHOSTUNREACH, sdk.ErrTimeout: unix.ETIMEDOUT,
+		sdk.ErrCorrupt: unix.EIO, sdk.ErrUnauthenticated: unix.EKEYREJECTED, sdk.ErrNotAuthorized: unix.EACCES,
+		sdk.ErrDeleted: unix.ENOENT, sdk.ErrTooLarge: unix.EFBIG, sdk.ErrStorageFull: unix.ENOSPC,
 	} {
 		m.must(order{Do: "fail", Name: "retrieve", Kind: &kind})
 		_, err := os.ReadFile(m.path("team/f"))
-		wantErrno(t, kind.String(), err, want)
+		wantErrno(t, kind.Error(), err, want)
 	}
 	m.must(order{Do: "fail", Name: "retrieve"})
 	if got := m.read("team/f"); got != "x" {
 		t.Errorf("afterwards: %q", got)
 	}
-	kind := sdk.KindInsufficient
+	kind := sdk.ErrInsufficient
 	m.must(order{Do: "fail", Name: "upload", Kind: &kind})
 	wantErrno(t, "W2: close", os.WriteFile(m.path("team/g"), []byte("x"), 0o600), unix.EDQUOT)
 	if p := m.must(order{Do: "counts"}).Pending; len(p) != 1 || p[0].Path != "/team/g" {
@@ -1125,7 +1125,7 @@ func TestE1EveryRefusalLeavesALine(t *testing.T) {
 	m := mounting(t, func(p *plan) { p.MaxFile = 1000 })
 	m.put("f", "x")
 	m.refresh()
-	corrupt := sdk.KindCorrupt
+	corrupt := sdk.ErrCorrupt
 	for _, tc := range []struct {
 		path, op, class string
 		do              func() error

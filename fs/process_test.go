@@ -167,7 +167,7 @@ func ignoreExit(err error) error {
 // W2: another thread than the one that opened the file closes it, and is told.
 func TestW2ClosingThreadIsTold(t *testing.T) {
 	m := mounting(t)
-	kind := sdk.KindUnavailable
+	kind := sdk.ErrUnavailable
 	m.must(order{Do: "fail", Name: "upload", Kind: &kind})
 	runtime.LockOSThread() // so that the goroutine below runs on another
 	defer runtime.UnlockOSThread()

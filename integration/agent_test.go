@@ -526,7 +526,7 @@ func TestThreat42AgentHostileService(t *testing.T) {
 			h := sdktest.NewHostile(t, mode)
 			a := newAgent(t, h.URL, h.Alice.ID, h.Alice.Key.Reveal())
 			a.env = append(a.env, "SVC_MAX_BYTES=8388608")
-			if mode.Want == sdk.KindTimeout {
+			if mode.Want == sdk.ErrTimeout {
 				a.env = append(a.env, "SVC_TIMEOUT=1")
 			}
 			args := []string{"retrieve_and_decrypt.sh", string(h.Group), string(h.Entry.Ref)}
@@ -563,7 +563,7 @@ func judge(t *testing.T, h *sdktest.Hostile, r agentRun) {
 	want := agentMissing
 	switch {
 	case mode.Name == "token: endless", mode.Name == "token: echo", mode.Name == "token: HTML 500": // nothing is said about the account
-	case mode.Surface == sdktest.OnToken, mode.Want == sdk.KindUnauthenticated, mode.Want == sdk.KindAudience, mode.Want == sdk.KindNotAuthorized:
+	case mode.Surface == sdktest.OnToken, mode.Want == sdk.ErrUnauthenticated, mode.Want == sdk.ErrAudience, mode.Want == sdk.ErrNotAuthorized:
 		want = agentAuth
 	}
 	if r.code != want || len(r.out) != 0 || r.err == "" {

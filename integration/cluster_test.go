@@ -406,7 +406,7 @@ func testMoneyAcross(t *testing.T, c *cluster) {
 			switch {
 			case err == nil:
 				done.Add(1)
-			case sdk.KindOf(err) == sdk.KindInsufficient:
+			case sdk.KindOf(err) == sdk.ErrInsufficient:
 				refused.Add(1)
 			default:
 				t.Error(err)

@@ -14,8 +14,8 @@ import (
 )
 
 // AuthStatus asks what the service thinks of the caller. Free; needs the API key.
-// Errors: [KindUnauthenticated], [KindNotFound] for an account that does not exist,
-// [KindUnavailable], [KindTimeout]. Specification 4.2 (authStatus).
+// Errors: [ErrUnauthenticated], [ErrNotFound] for an account that does not exist,
+// [ErrUnavailable], [ErrTimeout]. Specification 4.2 (authStatus).
 func (c *Client) AuthStatus(ctx context.Context) (AuthStatus, error) { return c.authStatus(ctx, "") }
 
 func (c *Client) authStatus(ctx context.Context, g GroupID) (AuthStatus, error) {
@@ -53,7 +53,7 @@ func (c *Client) Groups(ctx context.Context) ([]Group, error) {
 
 // OwnedGroups lists the groups the caller owns. Free on the self-hosted service
 // and on the hosted main network. Needs the API key. The names are hostile input.
-// Errors: [KindUnauthenticated], [KindUnavailable], [KindTimeout], [KindCorrupt]
+// Errors: [ErrUnauthenticated], [ErrUnavailable], [ErrTimeout], [ErrCorrupt]
 // when the answer is no list. Specification 4.2 (getOwnedGroups).
 func (c *Client) OwnedGroups(ctx context.Context) ([]Group, error) {
 	return c.groupList(ctx, wire.OpGetOwnedGroups, true)
@@ -113,7 +113,7 @@ func (c *Client) groupPages(ctx context.Context, op string) (all roleList[GroupI
 }
 
 // Health asks once whether the service is up. Free, no authentication. Errors:
-// [KindUnavailable], [KindTimeout], [KindCorrupt] when something else answers.
+// [ErrUnavailable], [ErrTimeout], [ErrCorrupt] when something else answers.
 func (c *Client) Health(ctx context.Context) error {
 	var any json.RawMessage
 	return c.wrap("ask health", "", "", c.get(ctx, c.cfg.MCPURL+wire.PathHealth, &any))
@@ -125,5 +125,5 @@ func (c *Client) need(ctx context.Context, feature, does string) error {
 	if err != nil || offered {
 		return err
 	}
-	return &Error{Op: does, Kind: KindUnsupported, Err: errors.New("the service does not offer to " + does)}
+	return &Error{Op: does, Kind: ErrUnsupported, Err: errors.New("the service does not offer to " + does)}
 }

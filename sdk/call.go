@@ -63,7 +63,7 @@ func (c *Client) authorized(ctx context.Context, send func(Secret) error) error 
 	}
 	err = send(token)
 	var answered *answerError
-	if !errors.As(err, &answered) || answered.status != http.StatusUnauthorized && answered.kind != KindAudience {
+	if !errors.As(err, &answered) || answered.status != http.StatusUnauthorized && answered.kind != ErrAudience {
 		return err
 	}
 	if token, err = c.tokens.get(ctx, token); err != nil {

@@ -19,8 +19,8 @@ func TestCauseIsNotTheKind(t *testing.T) {
 	tokens := wire.PathSessionToken
 	for name, cause := range map[string]error{
 		"any error":           errors.New("the window was closed"),
-		"of another call":     &sdk.Error{Kind: sdk.KindNotFound, Code: wire.CodeFileNotFound},
-		"of a slow call":      &sdk.Error{Kind: sdk.KindTimeout, Err: context.DeadlineExceeded},
+		"of another call":     &sdk.Error{Kind: sdk.ErrNotFound, Code: wire.CodeFileNotFound},
+		"of a slow call":      &sdk.Error{Kind: sdk.ErrTimeout, Err: context.DeadlineExceeded},
 		"of something broken": sdk.ErrWrongContent,
 	} {
 		for _, stuck := range []string{wire.PathCapabilities, tokens, wire.PathTools} {
@@ -50,7 +50,7 @@ func TestCauseIsNotTheKind(t *testing.T) {
 				} else {
 					_, err = c.OwnedGroups(ctx)
 				}
-				if sdk.KindOf(err) != sdk.KindCanceled || !errors.Is(err, context.Canceled) || errors.Is(err, sdk.ErrNotFound) {
+				if sdk.KindOf(err) != sdk.ErrCanceled || !errors.Is(err, context.Canceled) || errors.Is(err, sdk.ErrNotFound) {
 					t.Errorf("kind %q: %v", sdk.KindOf(err), err)
 				}
 				if !strings.Contains(err.Error(), cause.Error()) {
@@ -74,7 +74,7 @@ func TestCauseOfALimit(t *testing.T) {
 	defer c.Close()
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, errors.New("no time left"))
 	defer cancel()
-	if _, err := c.Capabilities(ctx); sdk.KindOf(err) != sdk.KindTimeout {
+	if _, err := c.Capabilities(ctx); sdk.KindOf(err) != sdk.ErrTimeout {
 		t.Errorf("kind %q: %v", sdk.KindOf(err), err)
 	}
 }

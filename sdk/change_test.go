@@ -16,8 +16,8 @@ func TestChangesAreRepeatedOnlyWhenRefusedUnseen(t *testing.T) {
 		status, requests int
 		kind             sdk.Kind
 	}{
-		"too many requests": {http.StatusTooManyRequests, 2, sdk.KindOther},
-		"unavailable":       {http.StatusServiceUnavailable, 1, sdk.KindUnavailable},
+		"too many requests": {http.StatusTooManyRequests, 2, sdk.ErrOther},
+		"unavailable":       {http.StatusServiceUnavailable, 1, sdk.ErrUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, c := world(t, sdktest.Extended)

@@ -155,37 +155,37 @@ func cutSecrets(text, marker string) string {
 func kindByCode(code string) (Kind, bool) {
 	switch code {
 	case wire.CodeAudience:
-		return KindAudience, true
+		return ErrAudience, true
 	case wire.CodeAuthRequired, wire.CodeInvalidToken, wire.CodeInvalidKey, wire.CodeDisabled:
-		return KindUnauthenticated, true
+		return ErrUnauthenticated, true
 	case wire.CodeAccountUnknown, wire.CodeGroupNotFound, wire.CodeFileNotFound, wire.CodeUploadUnknown:
-		return KindNotFound, true
+		return ErrNotFound, true
 	case wire.CodeNotAuthorized, wire.CodeReadOnly, "FORBIDDEN":
-		return KindNotAuthorized, true
+		return ErrNotAuthorized, true
 	case wire.CodeFileDeleted:
-		return KindDeleted, true
+		return ErrDeleted, true
 	case wire.CodeInsufficient:
-		return KindInsufficient, true
+		return ErrInsufficient, true
 	case wire.CodeGroupExists, wire.CodeConflict:
-		return KindConflict, true
+		return ErrConflict, true
 	case wire.CodeTooLarge:
-		return KindTooLarge, true
+		return ErrTooLarge, true
 	case wire.CodeRateLimited:
-		return KindRateLimited, true
+		return ErrRateLimited, true
 	case wire.CodePending:
-		return KindPending, true
+		return ErrPending, true
 	case wire.CodeStorageFull:
-		return KindStorageFull, true
+		return ErrStorageFull, true
 	case wire.CodeBlobCorrupt:
-		return KindCorrupt, true
+		return ErrCorrupt, true
 	case wire.CodeUnavailable:
-		return KindUnavailable, true
+		return ErrUnavailable, true
 	case wire.CodeUnsupported:
-		return KindUnsupported, true
+		return ErrUnsupported, true
 	case wire.CodeValidation, wire.CodeInvalidJSON:
-		return KindInvalid, true
+		return ErrInvalid, true
 	default:
-		return KindOther, false
+		return ErrOther, false
 	}
 }
 
@@ -200,50 +200,50 @@ func kindByWords(text string) (kind Kind, code string, ok bool) {
 		word string
 		kind Kind
 	}{
-		{"audience", KindAudience},
-		{"file deleted", KindDeleted}, {"file_deleted", KindDeleted},
-		{"insufficient", KindInsufficient}, {"attach at least", KindInsufficient}, {"notenoughbalance", KindInsufficient},
-		{"already a member", KindConflict}, {"group exists", KindConflict}, {"user not a member", KindConflict},
-		{"not authorized", KindNotAuthorized}, {"unauthorized", KindNotAuthorized}, {"only group owner", KindNotAuthorized},
-		{"not open for join", KindNotAuthorized}, {"join window", KindNotAuthorized}, {"not joinable", KindNotAuthorized},
-		{"not a member", KindNotAuthorized}, {"does not own", KindNotAuthorized},
-		{"invalid or expired upload_id", KindNotFound}, {"not found", KindNotFound}, {"does not exist", KindNotFound},
-		{"file_key_not_found", KindNotFound}, {"no key for this file", KindNotFound},
-		{"auth required", KindUnauthenticated}, {"auth failed", KindUnauthenticated}, {"invalid api key", KindUnauthenticated},
-		{"api key required", KindUnauthenticated}, {"no api key configured", KindUnauthenticated},
-		{"too many requests", KindRateLimited}, {"too large", KindTooLarge},
+		{"audience", ErrAudience},
+		{"file deleted", ErrDeleted}, {"file_deleted", ErrDeleted},
+		{"insufficient", ErrInsufficient}, {"attach at least", ErrInsufficient}, {"notenoughbalance", ErrInsufficient},
+		{"already a member", ErrConflict}, {"group exists", ErrConflict}, {"user not a member", ErrConflict},
+		{"not authorized", ErrNotAuthorized}, {"unauthorized", ErrNotAuthorized}, {"only group owner", ErrNotAuthorized},
+		{"not open for join", ErrNotAuthorized}, {"join window", ErrNotAuthorized}, {"not joinable", ErrNotAuthorized},
+		{"not a member", ErrNotAuthorized}, {"does not own", ErrNotAuthorized},
+		{"invalid or expired upload_id", ErrNotFound}, {"not found", ErrNotFound}, {"does not exist", ErrNotFound},
+		{"file_key_not_found", ErrNotFound}, {"no key for this file", ErrNotFound},
+		{"auth required", ErrUnauthenticated}, {"auth failed", ErrUnauthenticated}, {"invalid api key", ErrUnauthenticated},
+		{"api key required", ErrUnauthenticated}, {"no api key configured", ErrUnauthenticated},
+		{"too many requests", ErrRateLimited}, {"too large", ErrTooLarge},
 	} {
 		if strings.Contains(text, known.word) {
 			return known.kind, code, true
 		}
 	}
-	return KindOther, "", false
+	return ErrOther, "", false
 }
 
 func kindByStatus(status int) Kind {
 	switch status {
 	case http.StatusUnauthorized:
-		return KindUnauthenticated
+		return ErrUnauthenticated
 	case http.StatusPaymentRequired:
-		return KindInsufficient
+		return ErrInsufficient
 	case http.StatusForbidden:
-		return KindNotAuthorized
+		return ErrNotAuthorized
 	case http.StatusNotFound:
-		return KindNotFound
+		return ErrNotFound
 	case http.StatusConflict:
-		return KindConflict
+		return ErrConflict
 	case http.StatusRequestEntityTooLarge:
-		return KindTooLarge
+		return ErrTooLarge
 	case http.StatusTooManyRequests:
-		return KindRateLimited
+		return ErrRateLimited
 	case http.StatusInsufficientStorage:
-		return KindStorageFull
+		return ErrStorageFull
 	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return KindUnavailable
+		return ErrUnavailable
 	case http.StatusBadRequest:
-		return KindInvalid
+		return ErrInvalid
 	default:
-		return KindOther
+		return ErrOther
 	}
 }
 
@@ -290,28 +290,28 @@ func classify(err error) Kind {
 	case errors.As(err, &answered):
 		return answered.kind
 	case errors.As(err, &senseless), errors.Is(err, ErrWrongContent), errors.Is(err, format.ErrAuthentication), errors.Is(err, format.ErrCorrupt):
-		return KindCorrupt
+		return ErrCorrupt
 	case errors.Is(err, format.ErrTooLarge):
-		return KindTooLarge
+		return ErrTooLarge
 	case errors.Is(err, format.ErrUnsupported):
-		return KindUnsupported
+		return ErrUnsupported
 	case errors.Is(err, context.Canceled):
-		return KindCanceled
+		return ErrCanceled
 	case errors.Is(err, context.DeadlineExceeded):
-		return KindTimeout
+		return ErrTimeout
 	}
 	var timeout net.Error
 	if errors.As(err, &timeout) && timeout.Timeout() {
-		return KindTimeout
+		return ErrTimeout
 	}
 	if isConnectionLost(err) {
-		return KindUnavailable
+		return ErrUnavailable
 	}
 	var network *url.Error
 	if errors.As(err, &network) {
-		return KindUnavailable
+		return ErrUnavailable
 	}
-	return KindOther
+	return ErrOther
 }
 
 // isConnectionLost reports a connection that could not be made or broke.
@@ -331,11 +331,11 @@ func withoutURL(err error) error {
 	return err
 }
 
-// mayOnly says by code who may do what the service did not let the caller do.
-func mayOnly(code string, err error) error {
-	var refused *Error
-	if errors.As(err, &refused) && refused.Kind == KindNotAuthorized {
-		refused.Code = code
+// withCode sets the code of err if err is of the given kind.
+func withCode(kind Kind, code string, err error) error {
+	var own *Error
+	if errors.As(err, &own) && own.Kind == kind {
+		own.Code = code
 	}
 	return err
 }

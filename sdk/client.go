@@ -79,13 +79,13 @@ type Client struct {
 	claims   map[Ref]string     // of retrievals that failed, and may have been charged
 }
 
-// New makes a client. It sends nothing; a wrong setting is [KindInvalid].
+// New makes a client. It sends nothing; a wrong setting is [ErrInvalid].
 func New(account AccountID, cfg Config) (*Client, error) {
 	if account == "" {
-		return nil, &Error{Op: "configure client", Kind: KindInvalid, Err: errors.New("no account id")}
+		return nil, &Error{Op: "configure client", Kind: ErrInvalid, Err: errors.New("no account id")}
 	}
 	if !fitsHeader(string(account)) || !fitsHeader(cfg.APIKey.Reveal()) {
-		return nil, &Error{Op: "configure client", Kind: KindInvalid, Err: errors.New("the account id or the API key holds a space, a line break or a control character")}
+		return nil, &Error{Op: "configure client", Kind: ErrInvalid, Err: errors.New("the account id or the API key holds a space, a line break or a control character")}
 	}
 	cfg, err := cfg.resolve()
 	if err != nil {
@@ -93,14 +93,14 @@ func New(account AccountID, cfg Config) (*Client, error) {
 		if errors.As(err, new(*keyError)) {
 			code = wire.CodeVerifierKey
 		}
-		return nil, &Error{Op: "configure client", Kind: KindInvalid, Code: code, Err: err}
+		return nil, &Error{Op: "configure client", Kind: ErrInvalid, Code: code, Err: err}
 	}
 	memory, err := trust.Open(cfg.stateFile(account))
 	if err == nil {
 		err = memory.Adopt(cfg.oldStateFile())
 	}
 	if err != nil {
-		return nil, &Error{Op: "configure client", Kind: KindOther, Code: wire.CodeState, Err: err}
+		return nil, &Error{Op: "configure client", Kind: ErrOther, Code: wire.CodeState, Err: err}
 	}
 	c := &Client{account: account, cfg: cfg, memory: memory, pool: mem.NewPool(), claims: make(map[Ref]string)}
 	c.uploads = newUploader(c)
@@ -144,8 +144,8 @@ func proxyFor(r *http.Request) (*url.URL, error) {
 func (c *Client) Account() AccountID { return c.account }
 
 // Close drops idle connections, but for those of [Config].Transport, and what was asked for ahead of an upload, and
-// writes what was seen of the service. Calls under way go on. Errors: [KindCorrupt]
-// when another client was shown another history, [KindOther] when nothing could be
+// writes what was seen of the service. Calls under way go on. Errors: [ErrCorrupt]
+// when another client was shown another history, [ErrOther] when nothing could be
 // written.
 func (c *Client) Close() error {
 	c.uploads.close()
@@ -159,7 +159,7 @@ func (c *Client) Close() error {
 	case errors.Is(err, trust.ErrContradiction):
 		return c.lies(err)
 	}
-	return &Error{Op: "close client", Kind: KindOther, Code: wire.CodeState, Err: err}
+	return &Error{Op: "close client", Kind: ErrOther, Code: wire.CodeState, Err: err}
 }
 
 // NetworkInfo returns the network, the contract and the addresses in use, and no
@@ -171,8 +171,8 @@ func (c *Client) NetworkInfo() NetworkInfo {
 
 // Capabilities asks once which extensions the service offers; a service without
 // the path, or with something else there, has none. Later calls are local. Free, no
-// authentication. Errors: [KindUnavailable], [KindTimeout], [KindRateLimited], and
-// [KindCorrupt] when it takes back what it offered before; the next call asks again.
+// authentication. Errors: [ErrUnavailable], [ErrTimeout], [ErrRateLimited], and
+// [ErrCorrupt] when it takes back what it offered before; the next call asks again.
 func (c *Client) Capabilities(ctx context.Context) (wire.Capabilities, error) {
 	c.mu.Lock()
 	known := c.caps
@@ -200,7 +200,7 @@ func (c *Client) askCapabilities(ctx context.Context) (wire.Capabilities, error)
 	var refused *answerError
 	isAnswer := known || errors.As(err, &refused) && refused.status == http.StatusNotFound
 	switch classify(err) {
-	case KindUnavailable, KindTimeout, KindCanceled, KindRateLimited:
+	case ErrUnavailable, ErrTimeout, ErrCanceled, ErrRateLimited:
 	default:
 		// Whatever it is, it offers nothing of ours; a fault of the service is
 		// asked about again next time.

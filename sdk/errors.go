@@ -5,49 +5,50 @@ import (
 	"strings"
 )
 
-// Kind classifies an [Error]. Kinds are append-only: programs switch on them.
+// Kind is what went wrong, in one of a few classes. A kind is an error, so that it is a
+// target for errors.Is; [KindOf] returns it for a switch. Later versions append kinds.
 type Kind uint8
 
-// The kinds. The first four after KindOther are the classes of the
-// specification, section 7.1.
+// The kinds. The first four after ErrOther are the classes of the specification,
+// section 7.1.
 const (
-	KindOther           Kind = iota // report the message
-	KindAudience                    // token made for another service address
-	KindNotFound                    // no such account, group, file or upload
-	KindNotAuthorized               // not a member, or not the owner
-	KindInsufficient                // account balance too low
-	KindUnauthenticated             // no, wrong or dead credentials
-	KindDeleted                     // the file's key was destroyed
-	KindConflict                    // exists already, or changed meanwhile
-	KindTooLarge                    // over a limit of the service or of this client
-	KindRateLimited                 // asked too often; retry later
-	KindUnavailable                 // unreachable or down
-	KindCorrupt                     // bytes that fail the tag, the hash or the protocol
-	KindUnsupported                 // the service does not offer the operation
-	KindInvalid                     // refused before anything was sent: bad argument or configuration
-	KindTimeout                     // no answer within the deadline
-	KindCanceled                    // the caller gave up
-	KindStorageFull                 // the service has no room for the file
-	KindPending                     // noted, and carried out later unless the owner of the group takes it back
+	ErrOther           Kind = iota // none of the others: report the message
+	ErrAudience                    // the session token was made for another service address
+	ErrNotFound                    // no such account, group, file or upload
+	ErrNotAuthorized               // not a member, not the owner, or a reader
+	ErrInsufficient                // the balance of the account is too low
+	ErrUnauthenticated             // no credentials, or the service refused them
+	ErrDeleted                     // the key of the file was destroyed
+	ErrConflict                    // it exists already, or it changed meanwhile
+	ErrTooLarge                    // over a limit of the service or of this client
+	ErrRateLimited                 // too many requests; retry later
+	ErrUnavailable                 // the service is unreachable or down
+	ErrCorrupt                     // the bytes fail the tag, the hash or the protocol
+	ErrUnsupported                 // the service does not offer the operation
+	ErrInvalid                     // a bad argument or configuration; usually nothing was sent
+	ErrTimeout                     // no answer within the deadline
+	ErrCanceled                    // the caller's context was canceled
+	ErrStorageFull                 // the service has no room for the file
+	ErrPending                     // recorded, and carried out later unless the owner of the group cancels it
 )
 
-// String returns the kind in words, such as "not authorized".
-func (k Kind) String() string {
+// Error returns the kind in words, such as "not authorized".
+func (k Kind) Error() string {
 	names := [...]string{
-		KindOther: "other", KindAudience: "audience", KindNotFound: "not found", KindNotAuthorized: "not authorized",
-		KindInsufficient: "insufficient", KindUnauthenticated: "unauthenticated", KindDeleted: "deleted", KindConflict: "conflict",
-		KindTooLarge: "too large", KindRateLimited: "rate limited", KindUnavailable: "unavailable", KindCorrupt: "corrupt",
-		KindUnsupported: "unsupported", KindInvalid: "invalid", KindTimeout: "timeout", KindCanceled: "canceled",
-		KindStorageFull: "storage full", KindPending: "pending",
+		ErrOther: "other", ErrAudience: "audience", ErrNotFound: "not found", ErrNotAuthorized: "not authorized",
+		ErrInsufficient: "insufficient", ErrUnauthenticated: "unauthenticated", ErrDeleted: "deleted", ErrConflict: "conflict",
+		ErrTooLarge: "too large", ErrRateLimited: "rate limited", ErrUnavailable: "unavailable", ErrCorrupt: "corrupt",
+		ErrUnsupported: "unsupported", ErrInvalid: "invalid", ErrTimeout: "timeout", ErrCanceled: "canceled",
+		ErrStorageFull: "storage full", ErrPending: "pending",
 	}
 	if int(k) < len(names) {
 		return names[k]
 	}
-	return names[KindOther]
+	return names[ErrOther]
 }
 
-// Error is the one error type of this package. Test for a class with
-// errors.Is(err, sdk.ErrNotFound) or [KindOf]; never match its text, which
+// Error is the one error type of this package. Test for a kind with
+// errors.Is(err, sdk.ErrNotFound) or [KindOf]. Never match its text, which
 // contains words of the service.
 type Error struct {
 	Op    string  // operation in words, such as "retrieve"
@@ -58,38 +59,10 @@ type Error struct {
 	Err   error  // the cause
 }
 
-// Sentinels for errors.Is; each matches every [*Error] of its kind.
-var (
-	ErrAudience        error = &Error{Kind: KindAudience}
-	ErrNotFound        error = &Error{Kind: KindNotFound}
-	ErrNotAuthorized   error = &Error{Kind: KindNotAuthorized}
-	ErrInsufficient    error = &Error{Kind: KindInsufficient}
-	ErrUnauthenticated error = &Error{Kind: KindUnauthenticated}
-	ErrDeleted         error = &Error{Kind: KindDeleted}
-	ErrConflict        error = &Error{Kind: KindConflict}
-	ErrTooLarge        error = &Error{Kind: KindTooLarge}
-	ErrRateLimited     error = &Error{Kind: KindRateLimited}
-	ErrUnavailable     error = &Error{Kind: KindUnavailable}
-	ErrCorrupt         error = &Error{Kind: KindCorrupt}
-	ErrUnsupported     error = &Error{Kind: KindUnsupported}
-	ErrInvalid         error = &Error{Kind: KindInvalid}
-	ErrTimeout         error = &Error{Kind: KindTimeout}
-	ErrCanceled        error = &Error{Kind: KindCanceled}
-	ErrStorageFull     error = &Error{Kind: KindStorageFull}
-	ErrPending         error = &Error{Kind: KindPending}
-)
-
-// ErrSignIn matches every [*Error] of exchanging the API key for a session
-// token, whatever its kind: one that is also [ErrNotFound] means that the
-// account does not exist.
-var ErrSignIn error = &Error{Op: opSignIn}
-
 // ErrWrongContent is in the chain of an [ErrCorrupt] when content opened with its key
 // and yet is not what the ledger recorded: whoever uploaded it, or the service, made it
 // so. It was charged, and asking again brings the same.
 var ErrWrongContent = errors.New("the content is not what the ledger recorded")
-
-const opSignIn = "get session token"
 
 // Error returns operation, group, reference and cause.
 func (e *Error) Error() string {
@@ -107,7 +80,7 @@ func (e *Error) Error() string {
 	if e.Err != nil {
 		b.WriteString(e.Err.Error())
 	} else {
-		b.WriteString(e.Kind.String())
+		b.WriteString(e.Kind.Error())
 	}
 	return b.String()
 }
@@ -115,21 +88,17 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Is reports whether target is a sentinel of the same kind.
-func (e *Error) Is(target error) bool {
-	if target == ErrSignIn {
-		return e.Op == opSignIn
-	}
-	t, ok := target.(*Error)
-	return ok && t.Op == "" && t.Err == nil && t.Kind == e.Kind
-}
+// Is reports whether target is the kind of e.
+func (e *Error) Is(target error) bool { return target == e.Kind }
 
-// KindOf returns the kind of the outermost [*Error] in err's chain, and
-// KindOther when there is none.
+// KindOf returns the kind of the outermost [*Error] in err's chain, else a [Kind] that
+// is in the chain itself, and [ErrOther] when there is neither.
 func KindOf(err error) Kind {
 	var e *Error
+	var k Kind
 	if errors.As(err, &e) {
 		return e.Kind
 	}
-	return KindOther
+	_ = errors.As(err, &k) // k stays ErrOther
+	return k
 }

@@ -517,9 +517,9 @@ func ExampleKindOf() {
 	defer done()
 	_, err := alice.Group("nothing").Stat(context.Background(), "f")
 	switch sdk.KindOf(err) {
-	case sdk.KindNotFound, sdk.KindDeleted:
+	case sdk.ErrNotFound, sdk.ErrDeleted:
 		fmt.Println("404")
-	case sdk.KindNotAuthorized:
+	case sdk.ErrNotAuthorized:
 		fmt.Println("403")
 	default:
 		fmt.Println("500")
@@ -538,6 +538,7 @@ func ExampleError_signIn() {
 	}
 	defer stranger.Close()
 	_, err = stranger.MemberGroups(context.Background())
-	fmt.Println(errors.Is(err, sdk.ErrSignIn), errors.Is(err, sdk.ErrNotFound))
+	var refused *sdk.Error
+	fmt.Println(errors.As(err, &refused) && refused.Code == wire.CodeAccountUnknown, errors.Is(err, sdk.ErrNotFound))
 	// Output: true true
 }

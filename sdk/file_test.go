@@ -171,7 +171,7 @@ func TestOptionsAreRefused(t *testing.T) {
 	_, add := g.Add(t.Context(), "bob", sdk.AtMost(1))
 	_, nobody := g.OpenJoin(t.Context(), time.Now().Add(time.Hour), sdk.AtMost(0))
 	for name, err := range map[string]error{"Put Since": put, "Open Compress": open, "List As": list, "Add AtMost": add, "AtMost(0)": nobody} {
-		if sdk.KindOf(err) != sdk.KindInvalid {
+		if sdk.KindOf(err) != sdk.ErrInvalid {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

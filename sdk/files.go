@@ -20,17 +20,17 @@ import (
 //
 // From a service with the extension "chains" an entry is built from records whose
 // hashes were computed here, which are all that the service signed for the group,
-// in a history that continues the one seen before; else the error is [KindCorrupt],
+// in a history that continues the one seen before; else the error is [ErrCorrupt],
 // and no entry is listed. Any other service is believed.
 //
 // Rows are hostile input. A field of the wrong JSON type makes the whole answer
-// [KindCorrupt]. A row without a reference is left out. A row whose hash cannot
+// [ErrCorrupt]. A row without a reference is left out. A row whose hash cannot
 // be read has a zero Hash: no content matches it, so it cannot be retrieved. A
 // negative size is [SizeUnknown].
 //
 // Free at a service of one's own, else see [Group.ReadPrice]. Needs the API key, and
-// membership or an open group. Errors: [KindNotFound], [KindNotAuthorized],
-// [KindUnavailable], [KindTimeout]. Specification 4.2 (getTransactionsForGroup), wire
+// membership or an open group. Errors: [ErrNotFound], [ErrNotAuthorized],
+// [ErrUnavailable], [ErrTimeout]. Specification 4.2 (getTransactionsForGroup), wire
 // protocol 4.4.
 func (g Group) List(ctx context.Context, opts ...Option) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
@@ -60,7 +60,7 @@ func (g Group) Entries(ctx context.Context, opts ...Option) ([]Entry, error) {
 
 // Stat returns the newest living file of a name: of the record that has it, else of the
 // one that a mount shows so ([names.Listing.Resolve]). Free, needs the API key, and
-// errors, like [Group.List]; [KindNotFound] when there is none.
+// errors, like [Group.List]; [ErrNotFound] when there is none.
 func (g Group) Stat(ctx context.Context, name string) (Entry, error) {
 	entries, err := g.Entries(ctx)
 	if err != nil {
@@ -95,22 +95,22 @@ func (g Group) StatRef(ctx context.Context, ref Ref) (found Entry, err error) {
 }
 
 func (g Group) absent(what string) error {
-	return &Error{Op: "find", Group: g.ID, Kind: KindNotFound, Code: wire.CodeFileNotFound, Err: errors.New("not found: no file of this " + what)}
+	return &Error{Op: "find", Group: g.ID, Kind: ErrNotFound, Code: wire.CodeFileNotFound, Err: errors.New("not found: no file of this " + what)}
 }
 
 // Put reads r to its end and uploads that as name. It returns only after the service
 // acknowledged the record. It takes the options [Compress] and [Progress].
 //
 // The content is held in memory once, outside the garbage-collected heap, because a
-// file is sealed as a whole. More than the largest allowed file is [KindTooLarge]
+// file is sealed as a whole. More than the largest allowed file is [ErrTooLarge]
 // without reading on. A reader with a Len or a Stat method, such as an *os.File, saves
 // making room piece by piece.
 //
 // Costs one upload. After an error whose outcome is unknown, calling it again with
 // the same content finds out first: nobody pays twice. Needs the API key and
 // membership. Errors: those of r, which can be tested with errors.Is,
-// [KindNotAuthorized], [KindInsufficient], [KindTooLarge], [KindStorageFull],
-// [KindUnavailable], [KindTimeout], [KindCorrupt] when the service acknowledges
+// [ErrNotAuthorized], [ErrInsufficient], [ErrTooLarge], [ErrStorageFull],
+// [ErrUnavailable], [ErrTimeout], [ErrCorrupt] when the service acknowledges
 // something else. Specification 4.3 (upload).
 func (g Group) Put(ctx context.Context, name string, r io.Reader, opts ...Option) (Receipt, error) {
 	receipt, err := g.put(ctx, name, r, opts)
@@ -198,8 +198,8 @@ func (c *Client) fill(ctx context.Context, b *mem.Buffer, r io.Reader, expected 
 // Costs one retrieve claim; repeated internally only where that is free. A call that
 // failed and the next one for the same file share a claim, so that a service which
 // knows claim ids charges once. Needs the API key and membership. Errors: those of
-// [Group.Stat], [KindDeleted], [KindInsufficient], [KindTooLarge], [KindCorrupt],
-// [KindUnavailable], [KindTimeout]. Specification 4.3 (retrieve).
+// [Group.Stat], [ErrDeleted], [ErrInsufficient], [ErrTooLarge], [ErrCorrupt],
+// [ErrUnavailable], [ErrTimeout]. Specification 4.3 (retrieve).
 func (g Group) Open(ctx context.Context, name string, opts ...Option) (*File, error) {
 	return g.open(ctx, opts, func() (Entry, error) { return g.Stat(ctx, name) })
 }

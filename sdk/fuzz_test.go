@@ -51,7 +51,7 @@ func FuzzTarget(f *testing.F) {
 	f.Fuzz(func(t *testing.T, target string) {
 		address, err := c.onService(target)
 		if err != nil {
-			if KindOf(c.wrap("x", "", "", err)) != KindCorrupt {
+			if KindOf(c.wrap("x", "", "", err)) != ErrCorrupt {
 				t.Errorf("%q: %v", target, err)
 			}
 			return

@@ -91,7 +91,7 @@ func (g Group) wrap(op string, err error) error { return g.c.wrap(op, g.ID, "", 
 // Register creates the group; the caller becomes its owner and first member.
 //
 // Costs about 0.64 tokens. Any account with the balance may call it; needs the
-// API key. Errors: [KindConflict] when the group exists, [KindInsufficient].
+// API key. Errors: [ErrConflict] when the group exists, [ErrInsufficient].
 // Specification 4.2 (registerGroup).
 func (g Group) Register(ctx context.Context) (Change, error) {
 	done, err := g.change(ctx, wire.OpRegisterGroup, g.request(), "Group "+g.quoted()+" registered successfully")
@@ -102,8 +102,8 @@ func (g Group) Register(ctx context.Context) (Change, error) {
 // gives that role to one who is a member.
 //
 // Costs about 0.013 tokens; a change of the role is free of charge unless the operator
-// chose otherwise. Owner only; needs the API key. Errors: [KindNotFound],
-// [KindNotAuthorized], [KindInsufficient], [KindConflict] when the account is a member
+// chose otherwise. Owner only; needs the API key. Errors: [ErrNotFound],
+// [ErrNotAuthorized], [ErrInsufficient], [ErrConflict] when the account is a member
 // already, or has that role. Specification 4.2 (addGroupMember); roles are our extension.
 func (g Group) Add(ctx context.Context, member AccountID, opts ...Option) (Change, error) {
 	op := "add " + quote(string(member))
@@ -116,26 +116,26 @@ func (g Group) Add(ctx context.Context, member AccountID, opts ...Option) (Chang
 	}
 	request := wire.MemberRequest{GroupID: string(g.ID), MemberID: string(member), Role: o.role}
 	done, err := g.change(ctx, wire.OpAddGroupMember, request, "Added "+string(member)+" to group "+g.quoted())
-	return done, mayOnly(wire.CodeOwnerOnly, g.wrap(op, err))
+	return done, withCode(ErrNotAuthorized, wire.CodeOwnerOnly, g.wrap(op, err))
 }
 
 // Revoke removes a member and rotates the group's key. Keys the member received
 // before stay usable for the ciphertext they belong to.
 //
-// Costs about 0.001 tokens. Owner only; needs the API key. Errors: [KindNotFound],
-// [KindNotAuthorized], [KindInsufficient], [KindConflict] when not a member.
+// Costs about 0.001 tokens. Owner only; needs the API key. Errors: [ErrNotFound],
+// [ErrNotAuthorized], [ErrInsufficient], [ErrConflict] when not a member.
 // Specification 4.2 (revokeGroupMember).
 func (g Group) Revoke(ctx context.Context, member AccountID) (Change, error) {
 	request := wire.MemberRequest{GroupID: string(g.ID), MemberID: string(member)}
 	done, err := g.change(ctx, wire.OpRevokeGroupMember, request, "Revoked "+string(member)+" from group "+g.quoted())
-	return done, mayOnly(wire.CodeOwnerOnly, g.wrap("revoke "+quote(string(member)), err))
+	return done, withCode(ErrNotAuthorized, wire.CodeOwnerOnly, g.wrap("revoke "+quote(string(member)), err))
 }
 
 // Join adds the caller to an open group. Being a member already is not an error.
 //
 // Costs about 0.001 tokens, nothing when already a member. Any account may call it
-// while the group is open; needs the API key. Errors: [KindNotFound],
-// [KindNotAuthorized] when it is not open, [KindInsufficient]. Specification 4.2
+// while the group is open; needs the API key. Errors: [ErrNotFound],
+// [ErrNotAuthorized] when it is not open, [ErrInsufficient]. Specification 4.2
 // (joinGroup).
 func (g Group) Join(ctx context.Context) (Change, error) {
 	already := Change{Message: "Already a member of " + g.quoted()}
@@ -155,13 +155,13 @@ func (g Group) Join(ctx context.Context) (Change, error) {
 // can be opened; a group registered otherwise cannot be.
 //
 // Costs a registration when it registers, else nothing. Owner only; needs the API
-// key. Errors: [KindInvalid] when until is over, [KindNotAuthorized],
-// [KindInsufficient]. Source: specification 1.5, wire protocol 3.3.
+// key. Errors: [ErrInvalid] when until is over, [ErrNotAuthorized],
+// [ErrInsufficient]. Source: specification 1.5, wire protocol 3.3.
 func (g Group) OpenJoin(ctx context.Context, until time.Time, opts ...Option) (Change, error) {
 	request := wire.OpenJoinRequest{GroupID: string(g.ID), ExpiresAt: strconv.FormatInt(until.UnixNano(), 10)}
 	o, err := resolve(opts, "As", "AtMost")
 	if err == nil && (!until.After(time.Now()) || slices.ContainsFunc(opts, isAtMost) && o.uses < 1) {
-		err = &Error{Op: "open", Group: g.ID, Kind: KindInvalid, Err: errors.New("the end must lie ahead, and at least one account be able to join")}
+		err = &Error{Op: "open", Group: g.ID, Kind: ErrInvalid, Err: errors.New("the end must lie ahead, and at least one account be able to join")}
 	}
 	if err == nil && o.role != "" {
 		request.Role = o.role
@@ -174,21 +174,21 @@ func (g Group) OpenJoin(ctx context.Context, until time.Time, opts ...Option) (C
 		request.MaxUses = &o.uses
 	}
 	done, err := g.change(ctx, wire.OpCreateHackathonGroup, request, "Opened group "+g.quoted())
-	return done, mayOnly(wire.CodeOwnerOnly, g.wrap("open", err))
+	return done, withCode(ErrNotAuthorized, wire.CodeOwnerOnly, g.wrap("open", err))
 }
 
 // CloseJoin ends what [Group.OpenJoin] began; who joined stays. Free of charge on a
-// self-hosted service. Owner only; needs the API key. Errors: [KindNotAuthorized],
-// [KindNotFound]. Source: wire protocol 3.3.
+// self-hosted service. Owner only; needs the API key. Errors: [ErrNotAuthorized],
+// [ErrNotFound]. Source: wire protocol 3.3.
 func (g Group) CloseJoin(ctx context.Context) (Change, error) {
 	done, err := g.change(ctx, wire.OpCloseHackathonJoin, g.request(), "Closed group "+g.quoted())
-	return done, mayOnly(wire.CodeOwnerOnly, g.wrap("close", err))
+	return done, withCode(ErrNotAuthorized, wire.CodeOwnerOnly, g.wrap("close", err))
 }
 
 // SetRetention has files of the group destroyed so many days after their upload, 0
 // for at once. A service may let a shorter window wait, which its words say, and
 // [Group.Pending]. Free of charge on a self-hosted service. Owner only; needs the API
-// key. Errors: [KindNotFound], [KindNotAuthorized]. Wire protocol 3.3.
+// key. Errors: [ErrNotFound], [ErrNotAuthorized]. Wire protocol 3.3.
 func (g Group) SetRetention(ctx context.Context, days int64) (Change, error) {
 	return g.retention(ctx, &days, "Set retention for group "+g.quoted()+" to "+strconv.FormatInt(days, 10)+" days")
 }
@@ -201,12 +201,12 @@ func (g Group) ClearRetention(ctx context.Context) (Change, error) {
 
 func (g Group) retention(ctx context.Context, days *int64, done string) (Change, error) {
 	change, err := g.change(ctx, wire.OpSetGroupRetention, wire.RetentionRequest{GroupID: string(g.ID), RetentionDays: days}, done)
-	return change, mayOnly(wire.CodeOwnerOnly, g.wrap("set retention", err))
+	return change, withCode(ErrNotAuthorized, wire.CodeOwnerOnly, g.wrap("set retention", err))
 }
 
 // Retention returns after how many days files of the group are destroyed; set is
-// false when they are kept. Free, no authentication. Errors: [KindUnavailable],
-// [KindTimeout], [KindCorrupt].
+// false when they are kept. Free, no authentication. Errors: [ErrUnavailable],
+// [ErrTimeout], [ErrCorrupt].
 func (g Group) Retention(ctx context.Context) (days int64, set bool, err error) {
 	var told *int64
 	if err := g.c.view(ctx, "get_group_retention", groupArgs{GroupID: g.ID}, &told); err != nil || told == nil {
@@ -228,8 +228,8 @@ type Pending struct {
 
 // Pending tells what waits to be destroyed: what would destroy many files waits for
 // a time that the operator sets, and can be taken back with [Group.Keep]. Free.
-// Members only; needs the API key. Errors: [KindUnsupported] where nothing waits,
-// [KindNotFound], [KindNotAuthorized]. Our extension.
+// Members only; needs the API key. Errors: [ErrUnsupported] where nothing waits,
+// [ErrNotFound], [ErrNotAuthorized]. Our extension.
 func (g Group) Pending(ctx context.Context) (Pending, error) {
 	var told wire.PendingResult
 	err := g.c.need(ctx, wire.CapDelay, "delay destruction")
@@ -247,25 +247,25 @@ func (g Group) Pending(ctx context.Context) (Pending, error) {
 }
 
 // Keep takes back everything that waits to be destroyed. Free of charge unless the
-// operator chose otherwise. Owner only; needs the API key. Errors: [KindUnsupported]
-// where nothing waits, [KindNotFound], [KindNotAuthorized]. Our extension.
+// operator chose otherwise. Owner only; needs the API key. Errors: [ErrUnsupported]
+// where nothing waits, [ErrNotFound], [ErrNotAuthorized]. Our extension.
 func (g Group) Keep(ctx context.Context) (Change, error) {
 	if err := g.c.need(ctx, wire.CapDelay, "delay destruction"); err != nil {
 		return Change{}, g.wrap("keep files", err)
 	}
 	done, err := g.change(ctx, wire.OpKeepFiles, g.request(), "Kept the files of group "+g.quoted())
-	return done, mayOnly(wire.CodeOwnerOnly, g.wrap("keep files", err))
+	return done, withCode(ErrNotAuthorized, wire.CodeOwnerOnly, g.wrap("keep files", err))
 }
 
 // Owner returns the owner of the group. Free, no authentication. Errors:
-// [KindNotFound]. Specification 4.2 (getGroupOwner).
+// [ErrNotFound]. Specification 4.2 (getGroupOwner).
 func (g Group) Owner(ctx context.Context) (AccountID, error) {
 	var owner *AccountID
 	if err := g.c.view(ctx, "get_group_owner", groupArgs{GroupID: g.ID}, &owner); err != nil {
 		return "", g.wrap("ask owner", err)
 	}
 	if owner == nil || *owner == "" {
-		return "", &Error{Op: "ask owner", Group: g.ID, Kind: KindNotFound, Code: wire.CodeGroupNotFound, Err: errors.New("group not found")}
+		return "", &Error{Op: "ask owner", Group: g.ID, Kind: ErrNotFound, Code: wire.CodeGroupNotFound, Err: errors.New("group not found")}
 	}
 	return *owner, nil
 }
@@ -273,7 +273,7 @@ func (g Group) Owner(ctx context.Context) (AccountID, error) {
 // Checksum returns the attestation checksum of the group, or "" when the service
 // publishes none, also for a group it does not know. At a self-hosted service it
 // tells key versions apart and attests nothing. Free, no authentication. Errors:
-// [KindUnavailable], [KindTimeout], [KindCorrupt]. Specification 4.2
+// [ErrUnavailable], [ErrTimeout], [ErrCorrupt]. Specification 4.2
 // (getGroupChecksum).
 func (g Group) Checksum(ctx context.Context) (string, error) {
 	var sum *string
@@ -284,7 +284,7 @@ func (g Group) Checksum(ctx context.Context) (string, error) {
 }
 
 // IsAuthorized reports whether an account is a member of the group; "" is the
-// caller. Free, no authentication. Errors: [KindNotFound] for an unknown group.
+// caller. Free, no authentication. Errors: [ErrNotFound] for an unknown group.
 // Specification 4.2 (isAuthorized).
 func (g Group) IsAuthorized(ctx context.Context, account AccountID) (bool, error) {
 	if account == "" {
@@ -300,7 +300,7 @@ func (g Group) IsAuthorized(ctx context.Context, account AccountID) (bool, error
 
 // Members lists the members of the group, with the role of each where the service
 // has roles. Free like [Client.OwnedGroups]. The caller must be a member, or the group
-// open; needs the API key. Errors: [KindNotFound], [KindNotAuthorized], and those of
+// open; needs the API key. Errors: [ErrNotFound], [ErrNotAuthorized], and those of
 // [Client.OwnedGroups]. Specification 4.2 (getGroupMembers).
 func (g Group) Members(ctx context.Context) ([]Member, error) {
 	var list roleList[AccountID]
@@ -325,27 +325,27 @@ func (g Group) AuthStatus(ctx context.Context) (AuthStatus, error) {
 // which is no error.
 //
 // Free of charge unless the operator chose otherwise. Uploader or owner only, who
-// must be members and no readers; needs the API key. Errors: [KindPending] for one of
-// too many in a short time, which is deleted later, [KindUnsupported] where the
-// service does not offer it, which is asked before anything is sent, [KindNotFound],
-// [KindNotAuthorized]. Source: specification 1.3.
+// must be members and no readers; needs the API key. Errors: [ErrPending] for one of
+// too many in a short time, which is deleted later, [ErrUnsupported] where the
+// service does not offer it, which is asked before anything is sent, [ErrNotFound],
+// [ErrNotAuthorized]. Source: specification 1.3.
 func (g Group) Delete(ctx context.Context, ref Ref) error {
 	err := g.c.need(ctx, wire.CapDelete, "delete files")
 	if err != nil {
 		return g.c.wrap("delete", g.ID, ref, err)
 	}
 	_, err = g.change(ctx, wire.OpDeleteFile, wire.FileRequest{GroupID: string(g.ID), IPFSHash: string(ref)}, "")
-	return mayOnly(wire.CodeUploaderOnly, g.c.wrap("delete", g.ID, ref, err))
+	return withCode(ErrNotAuthorized, wire.CodeUploaderOnly, g.c.wrap("delete", g.ID, ref, err))
 }
 
 // Rename records another name for a file; content and reference stay. Free of
 // charge like [Group.Delete]. Uploader or owner only; needs the API key. Errors as of
-// [Group.Delete], and [KindDeleted]. Our extension.
+// [Group.Delete], and [ErrDeleted]. Our extension.
 func (g Group) Rename(ctx context.Context, ref Ref, name string) error {
 	err := g.c.need(ctx, wire.CapRename, "rename files")
 	if err != nil {
 		return g.c.wrap("rename", g.ID, ref, err)
 	}
 	_, err = g.change(ctx, wire.OpRenameFile, wire.RenameRequest{GroupID: string(g.ID), IPFSHash: string(ref), Filename: name}, "")
-	return mayOnly(wire.CodeUploaderOnly, g.c.wrap("rename", g.ID, ref, err))
+	return withCode(ErrNotAuthorized, wire.CodeUploaderOnly, g.c.wrap("rename", g.ID, ref, err))
 }

@@ -61,7 +61,7 @@ func TestEarlyAnswerNeverReceivesPlaintext(t *testing.T) {
 			}
 			defer b.Release()
 			copy(b.Bytes(), content)
-			if _, err := c.Group("g").Upload(t.Context(), "f", b); sdk.KindOf(err) != sdk.KindTooLarge {
+			if _, err := c.Group("g").Upload(t.Context(), "f", b); sdk.KindOf(err) != sdk.ErrTooLarge {
 				t.Errorf("upload: %v", err)
 			}
 			if !bytes.Equal(b.Bytes(), content) {
@@ -104,7 +104,7 @@ func TestThreat11RepeatedTransferIsTheSameMessage(t *testing.T) {
 	if _, err := b.WriteAt(content, 0); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Group("g").Upload(t.Context(), "f", b); sdk.KindOf(err) != sdk.KindTooLarge {
+	if _, err := c.Group("g").Upload(t.Context(), "f", b); sdk.KindOf(err) != sdk.ErrTooLarge {
 		t.Errorf("upload: %v", err)
 	}
 	if !bytes.Equal(b.Bytes(), content) || b.Hash() != sdk.ComputeHash(content) {

@@ -17,10 +17,10 @@ const maxTlogBytes = 64 << 10
 
 // Records lists every record of the group in order, as package proof checks them: not
 // only files, also members, retrievals and what they cost. Rows are hostile
-// input; a field that cannot be read makes the answer [KindCorrupt].
+// input; a field that cannot be read makes the answer [ErrCorrupt].
 //
-// Free. Members only; needs the API key. Errors: [KindUnsupported] at a service without signed
-// checkpoints, [KindNotFound], [KindNotAuthorized].
+// Free. Members only; needs the API key. Errors: [ErrUnsupported] at a service without signed
+// checkpoints, [ErrNotFound], [ErrNotAuthorized].
 func (g Group) Records(ctx context.Context) ([]chain.Row, error) {
 	rows, err := g.c.ledgerRows(ctx, g.ID)
 	return rows, g.wrap("list records", err)
@@ -56,9 +56,9 @@ const mergePatience = chain.MaxMergeDelaySeconds * time.Second
 // checkpoint, which continues the one seen before; and the files that
 // [Group.List] lists are made of these records and no others.
 //
-// Free. Members only; needs the API key. Errors: [KindCorrupt] for a history that must
-// not be believed, [KindUnsupported] at a service without signed checkpoints,
-// [KindNotFound], [KindNotAuthorized].
+// Free. Members only; needs the API key. Errors: [ErrCorrupt] for a history that must
+// not be believed, [ErrUnsupported] at a service without signed checkpoints,
+// [ErrNotFound], [ErrNotAuthorized].
 func (g Group) Verify(ctx context.Context) (proof.Report, error) {
 	report, err := orSuccessor(ctx, g.c, func() (proof.Report, error) { return g.c.verifyLedger(ctx, g.ID) })
 	return report, g.wrap("verify ledger", err)
@@ -126,7 +126,7 @@ func confirm(rows []chain.Row, name string, view chain.Place) error {
 func (c *Client) needCheckpoints(ctx context.Context) error {
 	ok, err := c.offers(ctx, wire.CapCheckpoints)
 	if err == nil && !ok {
-		err = &Error{Op: "verify ledger", Kind: KindUnsupported, Err: errors.New("the service signs no checkpoints of its ledger")}
+		err = &Error{Op: "verify ledger", Kind: ErrUnsupported, Err: errors.New("the service signs no checkpoints of its ledger")}
 	}
 	return err
 }
@@ -143,8 +143,8 @@ func proofRow(row wire.TransactionRow) (r chain.Row, err error) {
 }
 
 // Tlog reads "checkpoint", "key" or a tile of the ledger's transparency log; it
-// is a [proof.Fetch]. Free, no authentication. Errors: [KindUnsupported] at a
-// service without signed checkpoints, [KindNotFound].
+// is a [proof.Fetch]. Free, no authentication. Errors: [ErrUnsupported] at a
+// service without signed checkpoints, [ErrNotFound].
 func (c *Client) Tlog(ctx context.Context, path string) ([]byte, error) {
 	raw, err := c.tlog(ctx, path)
 	return raw, c.wrap("read "+quote(path)+" of the ledger's log", "", "", err)

@@ -64,7 +64,7 @@ func listed(t *testing.T, c *sdk.Client, g sdk.GroupID, want int) {
 func deceived(t *testing.T, who string, c *sdk.Client, liar sdktest.Liar, g sdk.GroupID) {
 	t.Helper()
 	entries, err := c.Group(g).Entries(t.Context())
-	if sdk.KindOf(err) != sdk.KindCorrupt || len(entries) > 0 {
+	if sdk.KindOf(err) != sdk.ErrCorrupt || len(entries) > 0 {
 		t.Fatalf("%s: %d entries, %v", who, len(entries), err)
 	}
 	if who != "a client that remembers nothing" && !strings.Contains(err.Error(), liar.Proven) {
@@ -90,7 +90,7 @@ func TestThreat6HiddenAfterTheReceipt(t *testing.T) {
 	}
 	d.Show(before)
 	_, err := remembering(t, d, dir).Group(d.Group).Entries(t.Context())
-	if sdk.KindOf(err) != sdk.KindCorrupt || !strings.Contains(err.Error(), "newer ones are left out") {
+	if sdk.KindOf(err) != sdk.ErrCorrupt || !strings.Contains(err.Error(), "newer ones are left out") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -127,7 +127,7 @@ func TestThreat13FalseReceipts(t *testing.T) {
 			})
 			_, err := remembering(t, d, "").Group(d.Group).Put(t.Context(), "new.txt", bytes.NewReader([]byte("new")))
 			var refused *sdk.Error
-			if !errors.As(err, &refused) || refused.Kind != sdk.KindCorrupt || refused.Code != wire.CodeReceipt || !strings.Contains(err.Error(), "may be recorded or not") {
+			if !errors.As(err, &refused) || refused.Kind != sdk.ErrCorrupt || refused.Code != wire.CodeReceipt || !strings.Contains(err.Error(), "may be recorded or not") {
 				t.Errorf("got %v", err)
 			}
 		})
@@ -141,7 +141,7 @@ func TestThreat6LogKeyDemandsProofs(t *testing.T) {
 	withKey := func(c *sdk.Config) { c.LogKey = key }
 	listed(t, remembering(t, d, "", withKey), d.Group, 4)
 	d.Disturb(wire.PathCapabilities, func(http.Handler) http.Handler { return http.NotFoundHandler() })
-	if _, err := remembering(t, d, "", withKey).Group(d.Group).Entries(t.Context()); sdk.KindOf(err) != sdk.KindCorrupt {
+	if _, err := remembering(t, d, "", withKey).Group(d.Group).Entries(t.Context()); sdk.KindOf(err) != sdk.ErrCorrupt {
 		t.Errorf("without proofs: %v", err)
 	}
 	if _, err := remembering(t, d, "").Group(d.Group).Entries(t.Context()); err != nil {
@@ -149,7 +149,7 @@ func TestThreat6LogKeyDemandsProofs(t *testing.T) {
 	}
 	d.Disturb(wire.PathCapabilities, nil)
 	other := sdktest.NewDeceit(t, sdktest.Liar{}).Log().VerifierKey()
-	if _, err := remembering(t, d, "", func(c *sdk.Config) { c.LogKey = other }).Group(d.Group).Entries(t.Context()); sdk.KindOf(err) != sdk.KindCorrupt {
+	if _, err := remembering(t, d, "", func(c *sdk.Config) { c.LogKey = other }).Group(d.Group).Entries(t.Context()); sdk.KindOf(err) != sdk.ErrCorrupt {
 		t.Errorf("another key: %v", err)
 	}
 	dir := t.TempDir()
@@ -158,7 +158,7 @@ func TestThreat6LogKeyDemandsProofs(t *testing.T) {
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := remembering(t, d, dir, func(c *sdk.Config) { c.LogKey = other }).Group(d.Group).Entries(t.Context()); sdk.KindOf(err) != sdk.KindCorrupt {
+	if _, err := remembering(t, d, dir, func(c *sdk.Config) { c.LogKey = other }).Group(d.Group).Entries(t.Context()); sdk.KindOf(err) != sdk.ErrCorrupt {
 		t.Errorf("another key than the pinned one: %v", err)
 	}
 }
@@ -175,7 +175,7 @@ func TestThreat6ReceiptOfAnOldPlace(t *testing.T) {
 		}
 		return true
 	}))
-	if _, err := c.Group(d.Group).Put(t.Context(), "new.txt", bytes.NewReader([]byte("new"))); sdk.KindOf(err) != sdk.KindCorrupt || !strings.Contains(err.Error(), "had 7 before") {
+	if _, err := c.Group(d.Group).Put(t.Context(), "new.txt", bytes.NewReader([]byte("new"))); sdk.KindOf(err) != sdk.ErrCorrupt || !strings.Contains(err.Error(), "had 7 before") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -192,7 +192,7 @@ func TestThreat6CapabilitiesThatVanish(t *testing.T) {
 	}
 	d.Disturb(wire.PathCapabilities, func(http.Handler) http.Handler { return http.NotFoundHandler() })
 	required := func(c *sdk.Config) { c.Witness = sdktest.NewWitness("w.example/1").VerifierKey() }
-	if _, err := remembering(t, d, "", required).Group(d.Group).Entries(t.Context()); sdk.KindOf(err) != sdk.KindCorrupt {
+	if _, err := remembering(t, d, "", required).Group(d.Group).Entries(t.Context()); sdk.KindOf(err) != sdk.ErrCorrupt {
 		t.Errorf("a witness is required: %v", err)
 	}
 	for status, body := range map[int]string{500: "oops", 507: "full", 403: "no", 200: "<html>Sign in to the Wi-Fi</html>"} {
@@ -227,11 +227,11 @@ func TestThreat6SplitView(t *testing.T) {
 	})
 	d.Show(other)
 	listed(t, remembering(t, d, ""), d.Group, 4) // who has seen nothing and asks for no witness
-	if _, err := remembering(t, d, "", required).Group(d.Group).Entries(t.Context()); sdk.KindOf(err) != sdk.KindCorrupt || !strings.Contains(err.Error(), "witness") {
+	if _, err := remembering(t, d, "", required).Group(d.Group).Entries(t.Context()); sdk.KindOf(err) != sdk.ErrCorrupt || !strings.Contains(err.Error(), "witness") {
 		t.Errorf("without the witness: %v", err)
 	}
 	other.Cosign = w.Cosign // which refuses a fork of what it signed
-	if _, err := remembering(t, d, "", required).Group(d.Group).Entries(t.Context()); sdk.KindOf(err) != sdk.KindCorrupt || !strings.Contains(err.Error(), "witness") {
+	if _, err := remembering(t, d, "", required).Group(d.Group).Entries(t.Context()); sdk.KindOf(err) != sdk.ErrCorrupt || !strings.Contains(err.Error(), "witness") {
 		t.Errorf("the witness was asked to sign both: %v", err)
 	}
 	d.Show(shown)
@@ -249,7 +249,7 @@ func TestAcceptRollback(t *testing.T) {
 	backup := d.Log().Rewritten(func(r *chain.Record) bool { return r.Seq < 5 })
 	d.Show(backup)
 	c := remembering(t, d, dir)
-	if _, err := c.Group(d.Group).Entries(t.Context()); sdk.KindOf(err) != sdk.KindCorrupt {
+	if _, err := c.Group(d.Group).Entries(t.Context()); sdk.KindOf(err) != sdk.ErrCorrupt {
 		t.Fatalf("a rollback: %v", err)
 	}
 	if err := c.AcceptRollback(false); err != nil {

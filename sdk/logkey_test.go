@@ -34,7 +34,7 @@ func TestThreat6LogKeyReplaced(t *testing.T) {
 			second := remembering(t, d, dir, withKey)
 			for who, c := range map[string]*sdk.Client{"running": running, "with the key": required, "remembering": second} {
 				entries, err := c.Group(d.Group).Entries(t.Context())
-				if tc.believed && (err != nil || len(entries) != 4) || !tc.believed && sdk.KindOf(err) != sdk.KindCorrupt {
+				if tc.believed && (err != nil || len(entries) != 4) || !tc.believed && sdk.KindOf(err) != sdk.ErrCorrupt {
 					t.Errorf("%s: %d entries, %v", who, len(entries), err)
 				}
 			}

@@ -173,23 +173,23 @@ func refusals(elsewhere string) []told {
 		answer(500, wire.Error{Error: "\x1b[31m" + all.String()})(w, r)
 	}
 	wrong := func(name, body string) told {
-		return told{name: name, want: sdk.KindCorrupt, http: answer(200, body), onlyTyped: true}
+		return told{name: name, want: sdk.ErrCorrupt, http: answer(200, body), onlyTyped: true}
 	}
 	return []told{
-		said(401, "Auth failed: Audience mismatch", sdk.KindAudience),
-		said(500, "account alice not found", sdk.KindNotFound),
-		said(500, "User not authorized", sdk.KindNotAuthorized),
-		said(500, "Insufficient balance", sdk.KindInsufficient),
-		said(500, "the moon is in the wrong place", sdk.KindOther),
-		{name: "secrets", want: sdk.KindOther, http: echo},
-		{name: "an HTML page of an error", want: sdk.KindOther, http: answer(500, "<html><script>alert(1)</script>")},
-		{name: "an HTML page", want: sdk.KindCorrupt, http: answer(200, "<html><script>alert(1)</script>")},
-		{name: "nothing", want: sdk.KindCorrupt, http: answer(200, "")},
-		{name: "deep JSON", want: sdk.KindCorrupt, http: answer(200, strings.Repeat(`{"result":[`, 10_000))},
-		{name: "null", want: sdk.KindCorrupt, http: answer(200, `{"result":null}`)},
-		{name: "busy", want: sdk.KindRateLimited, http: answer(429, wire.Error{Error: "too many requests"})},
-		{name: "down", want: sdk.KindUnavailable, http: answer(503, "<html>maintenance")},
-		{name: "redirect", want: sdk.KindOther, http: func(w http.ResponseWriter, r *http.Request) {
+		said(401, "Auth failed: Audience mismatch", sdk.ErrAudience),
+		said(500, "account alice not found", sdk.ErrNotFound),
+		said(500, "User not authorized", sdk.ErrNotAuthorized),
+		said(500, "Insufficient balance", sdk.ErrInsufficient),
+		said(500, "the moon is in the wrong place", sdk.ErrOther),
+		{name: "secrets", want: sdk.ErrOther, http: echo},
+		{name: "an HTML page of an error", want: sdk.ErrOther, http: answer(500, "<html><script>alert(1)</script>")},
+		{name: "an HTML page", want: sdk.ErrCorrupt, http: answer(200, "<html><script>alert(1)</script>")},
+		{name: "nothing", want: sdk.ErrCorrupt, http: answer(200, "")},
+		{name: "deep JSON", want: sdk.ErrCorrupt, http: answer(200, strings.Repeat(`{"result":[`, 10_000))},
+		{name: "null", want: sdk.ErrCorrupt, http: answer(200, `{"result":null}`)},
+		{name: "busy", want: sdk.ErrRateLimited, http: answer(429, wire.Error{Error: "too many requests"})},
+		{name: "down", want: sdk.ErrUnavailable, http: answer(503, "<html>maintenance")},
+		{name: "redirect", want: sdk.ErrOther, http: func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, elsewhere, http.StatusTemporaryRedirect)
 		}},
 		wrong("a number", `{"result":7}`), wrong("a list of lists", `{"result":[[1]]}`), wrong("wrong fields",
@@ -253,8 +253,8 @@ func meet(t *testing.T, s *sdktest.Server, op called, lie told) {
 		if err != nil {
 			t.Errorf("a success without words is %v", err)
 		}
-	} else if want := lie.want; op.name == "refreshToken" && want == sdk.KindCorrupt && sdk.KindOf(err) == sdk.KindUnauthenticated {
-		judge(t, err, sdk.KindUnauthenticated) // a document without a token
+	} else if want := lie.want; op.name == "refreshToken" && want == sdk.ErrCorrupt && sdk.KindOf(err) == sdk.ErrUnauthenticated {
+		judge(t, err, sdk.ErrUnauthenticated) // a document without a token
 	} else {
 		judge(t, err, want)
 	}
@@ -337,29 +337,29 @@ func TestThreat7LedgerAnswersWithoutValues(t *testing.T) {
 		answer json.RawMessage
 		want   sdk.Kind
 	}{
-		{"getBalance", json.RawMessage(`{"result":{}}`), sdk.KindCorrupt},
-		{"getBalance", json.RawMessage(`{"result":{"amount":null}}`), sdk.KindCorrupt},
-		{"getBalance", json.RawMessage(`{"result":{"amount":"-1"}}`), sdk.KindCorrupt},
-		{"getBalance", json.RawMessage(`{"result":{"amount":"1e3"}}`), sdk.KindCorrupt},
-		{"getBalance", json.RawMessage(`{"result":[]}`), sdk.KindCorrupt},
-		{"isAuthorized", bytesOf("null"), sdk.KindCorrupt},
-		{"isAuthorized", bytesOf(""), sdk.KindCorrupt},
-		{"isAuthorized", bytesOf(`"true"`), sdk.KindCorrupt},
-		{"isAuthorized", bytesOf("1"), sdk.KindCorrupt},
-		{"estimateFee", bytesOf("null"), sdk.KindCorrupt},
-		{"estimateFee", bytesOf("-5"), sdk.KindCorrupt},
-		{"estimateFee", bytesOf("1.5"), sdk.KindCorrupt},
-		{"estimateFee", json.RawMessage(`{"result":{"result":[-1,300]}}`), sdk.KindCorrupt},
-		{"estimateFee", json.RawMessage(`{"result":{"result":"MTIz"}}`), sdk.KindCorrupt},
-		{"getGroupOwner", bytesOf("null"), sdk.KindNotFound},
-		{"getGroupOwner", bytesOf(`""`), sdk.KindNotFound},
-		{"getGroupOwner", bytesOf("7"), sdk.KindCorrupt},
-		{"getGroupRetention", bytesOf("-1"), sdk.KindCorrupt},
-		{"getGroupRetention", bytesOf(`"7"`), sdk.KindCorrupt},
-		{"getGroupOwner", json.RawMessage(`{"result":{}}`), sdk.KindCorrupt},
-		{"getGroupOwner", json.RawMessage(`{"error":{"cause":7}}`), sdk.KindCorrupt},
-		{"getGroupOwner", json.RawMessage(`{"error":{"cause":{"name":"UNKNOWN_ACCOUNT"},"data":{"a":1},"message":"gone"}}`), sdk.KindNotFound},
-		{"getGroupChecksum", bytesOf("[]"), sdk.KindCorrupt},
+		{"getBalance", json.RawMessage(`{"result":{}}`), sdk.ErrCorrupt},
+		{"getBalance", json.RawMessage(`{"result":{"amount":null}}`), sdk.ErrCorrupt},
+		{"getBalance", json.RawMessage(`{"result":{"amount":"-1"}}`), sdk.ErrCorrupt},
+		{"getBalance", json.RawMessage(`{"result":{"amount":"1e3"}}`), sdk.ErrCorrupt},
+		{"getBalance", json.RawMessage(`{"result":[]}`), sdk.ErrCorrupt},
+		{"isAuthorized", bytesOf("null"), sdk.ErrCorrupt},
+		{"isAuthorized", bytesOf(""), sdk.ErrCorrupt},
+		{"isAuthorized", bytesOf(`"true"`), sdk.ErrCorrupt},
+		{"isAuthorized", bytesOf("1"), sdk.ErrCorrupt},
+		{"estimateFee", bytesOf("null"), sdk.ErrCorrupt},
+		{"estimateFee", bytesOf("-5"), sdk.ErrCorrupt},
+		{"estimateFee", bytesOf("1.5"), sdk.ErrCorrupt},
+		{"estimateFee", json.RawMessage(`{"result":{"result":[-1,300]}}`), sdk.ErrCorrupt},
+		{"estimateFee", json.RawMessage(`{"result":{"result":"MTIz"}}`), sdk.ErrCorrupt},
+		{"getGroupOwner", bytesOf("null"), sdk.ErrNotFound},
+		{"getGroupOwner", bytesOf(`""`), sdk.ErrNotFound},
+		{"getGroupOwner", bytesOf("7"), sdk.ErrCorrupt},
+		{"getGroupRetention", bytesOf("-1"), sdk.ErrCorrupt},
+		{"getGroupRetention", bytesOf(`"7"`), sdk.ErrCorrupt},
+		{"getGroupOwner", json.RawMessage(`{"result":{}}`), sdk.ErrCorrupt},
+		{"getGroupOwner", json.RawMessage(`{"error":{"cause":7}}`), sdk.ErrCorrupt},
+		{"getGroupOwner", json.RawMessage(`{"error":{"cause":{"name":"UNKNOWN_ACCOUNT"},"data":{"a":1},"message":"gone"}}`), sdk.ErrNotFound},
+		{"getGroupChecksum", bytesOf("[]"), sdk.ErrCorrupt},
 	} {
 		t.Run(tc.call+" "+string(tc.answer), func(t *testing.T) {
 			s := newServer(t)
@@ -382,7 +382,7 @@ func TestLedgerNodes(t *testing.T) {
 		s := newServer(t)
 		s.lie(wire.PathRPC, answer(status, unknown))
 		_, err := client(t, s.url).Balance(t.Context(), "x")
-		judge(t, err, sdk.KindNotFound)
+		judge(t, err, sdk.ErrNotFound)
 		if !strings.Contains(err.Error(), "does not exist") || s.count(wire.PathRPC) != 1 {
 			t.Errorf("%d: %v after %d requests", status, err, s.count(wire.PathRPC))
 		}
@@ -412,5 +412,5 @@ func TestLedgerNodes(t *testing.T) {
 	}
 	defer c.Close()
 	_, err = c.Balance(t.Context(), "x")
-	judge(t, err, sdk.KindTimeout)
+	judge(t, err, sdk.ErrTimeout)
 }

@@ -6,7 +6,7 @@ import (
 )
 
 // Option changes one call. Each says which calls take it; any other call refuses it
-// with [KindInvalid] before anything is sent.
+// with [ErrInvalid] before anything is sent.
 type Option struct {
 	name  string
 	apply func(*options)
@@ -41,7 +41,7 @@ func Since(seq Seq) Option { return Option{"Since", func(o *options) { o.since =
 
 // As gives members the role [RoleReader] or [RoleWriter]: with [Group.Add] the one
 // that is added, with [Group.OpenJoin] those who join; "" is as if it was left out. A service without roles
-// refuses it: [KindUnsupported], which is asked before anything is sent.
+// refuses it: [ErrUnsupported], which is asked before anything is sent.
 func As(role Role) Option { return Option{"As", func(o *options) { o.role = role }} }
 
 // AtMost bounds how many accounts may join with [Group.OpenJoin], 1 or more.
@@ -51,7 +51,7 @@ func AtMost(accounts int64) Option { return Option{"AtMost", func(o *options) { 
 func resolve(given []Option, takes ...string) (o options, err error) {
 	for _, option := range given {
 		if !slices.Contains(takes, option.name) {
-			return o, &Error{Op: "check options", Kind: KindInvalid, Err: errors.New("the call does not take the option " + option.name)}
+			return o, &Error{Op: "check options", Kind: ErrInvalid, Err: errors.New("the call does not take the option " + option.name)}
 		}
 		option.apply(&o)
 	}

@@ -116,7 +116,7 @@ func TestGroupsInPages(t *testing.T) {
 		}
 	}
 	offered, endless = wire.CapGroupPaging, true
-	if _, err := list(); sdk.KindOf(err) != sdk.KindCorrupt {
+	if _, err := list(); sdk.KindOf(err) != sdk.ErrCorrupt {
 		t.Errorf("an endless list: %v", err)
 	}
 }

@@ -64,19 +64,19 @@ func TestListsTakeAsLongAsTheyMove(t *testing.T) {
 			}
 			s.Disturb(path, slowly(2, time.Hour))
 			_, err := alice.Group("g").Entries(t.Context())
-			if sdk.KindOf(err) != sdk.KindTimeout {
+			if sdk.KindOf(err) != sdk.ErrTimeout {
 				t.Errorf("a list that stands still: %v", err)
 			}
 			impatient, cancel := sdk.WithPatience(t.Context(), 100*time.Millisecond)
 			defer cancel()
-			if _, err = alice.Group("g").Entries(impatient); sdk.KindOf(err) != sdk.KindTimeout {
+			if _, err = alice.Group("g").Entries(impatient); sdk.KindOf(err) != sdk.ErrTimeout {
 				t.Errorf("without patience: %v", err)
 			}
 			gone, cancel := context.WithCancel(t.Context())
 			cancel()
 			patient, cancel = sdk.WithPatience(gone, time.Hour)
 			defer cancel()
-			if _, err = alice.Group("g").Entries(patient); sdk.KindOf(err) != sdk.KindCanceled {
+			if _, err = alice.Group("g").Entries(patient); sdk.KindOf(err) != sdk.ErrCanceled {
 				t.Errorf("given up: %v", err)
 			}
 		})

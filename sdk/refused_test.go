@@ -26,7 +26,7 @@ func TestRefusedUploadIsNotFoundInTheLedger(t *testing.T) {
 			if err := upload(); err != nil {
 				t.Fatal(err)
 			}
-			if err := upload(); sdk.KindOf(err) != sdk.KindInsufficient {
+			if err := upload(); sdk.KindOf(err) != sdk.ErrInsufficient {
 				t.Errorf("%v", err)
 			}
 			if n := s.Records(); n != 1 {

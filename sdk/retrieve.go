@@ -41,7 +41,7 @@ func (g Group) Retrieve(ctx context.Context, e Entry, b *mem.Buffer, opts ...Opt
 
 func (c *Client) retrieve(ctx context.Context, g GroupID, e Entry, b *mem.Buffer, report reporter) (Plain, error) {
 	if e.Deleted != nil {
-		return Plain{}, &Error{Op: "check", Kind: KindDeleted, Err: errors.New("the file was deleted and its key destroyed")}
+		return Plain{}, &Error{Op: "check", Kind: ErrDeleted, Err: errors.New("the file was deleted and its key destroyed")}
 	}
 	if e.Hash == (Digest{}) { // not worth a claim: no content could be accepted
 		return Plain{}, malformed(errors.New("the ledger record has no hash that can be read"))

@@ -95,10 +95,10 @@ func (c *Client) ledgerError(e *rpcError) error {
 	text := c.scrub(data)
 	kind, code, ok := kindByWords(strings.ToLower(text))
 	if e.Cause.Name == "UNKNOWN_ACCOUNT" {
-		kind, ok = KindNotFound, true
+		kind, ok = ErrNotFound, true
 	}
 	if !ok {
-		kind = KindOther
+		kind = ErrOther
 	}
 	return &Error{Op: "query ledger", Kind: kind, Code: code, Err: errors.New(text)}
 }
@@ -139,8 +139,8 @@ type groupArgs struct {
 }
 
 // Balance returns the native token balance of an account; "" is the caller. Free,
-// no authentication. Errors: [KindNotFound] for an account that does not exist,
-// [KindUnavailable], [KindTimeout], [KindCorrupt]. Specification 4.2 (getBalance).
+// no authentication. Errors: [ErrNotFound] for an account that does not exist,
+// [ErrUnavailable], [ErrTimeout], [ErrCorrupt]. Specification 4.2 (getBalance).
 func (c *Client) Balance(ctx context.Context, account AccountID) (Amount, error) {
 	if account == "" {
 		account = c.account
@@ -160,7 +160,7 @@ func (c *Client) Balance(ctx context.Context, account AccountID) (Amount, error)
 
 // EstimateFee asks what an action costs: one of the Action constants or of the Event
 // constants, or what else the service knows; 0 for one it does not know. Free, no
-// authentication. Errors: [KindUnavailable], [KindTimeout], [KindCorrupt].
+// authentication. Errors: [ErrUnavailable], [ErrTimeout], [ErrCorrupt].
 // Specification 4.2 (estimateFee).
 func (c *Client) EstimateFee(ctx context.Context, action string) (Amount, error) {
 	var digits json.Number
@@ -179,13 +179,13 @@ func (c *Client) EstimateFee(ctx context.Context, action string) (Amount, error)
 
 // ReadPrice returns what one look at the list of groups costs the caller: something
 // on the hosted test network only. Free, no authentication. Errors:
-// [KindUnavailable], [KindTimeout]. Wire protocol 3.3, 4.6.
+// [ErrUnavailable], [ErrTimeout]. Wire protocol 3.3, 4.6.
 func (c *Client) ReadPrice(ctx context.Context) (Amount, error) { return c.readPrice(ctx, "") }
 
 // ReadPrice returns what one look at the records, or the members, of the group costs
 // the caller. A service of one's own charges nothing, the hosted network charges for
 // groups that nobody can join by themselves. Free, no authentication. Errors:
-// [KindUnavailable], [KindTimeout]. Wire protocol 3.3, 4.6.
+// [ErrUnavailable], [ErrTimeout]. Wire protocol 3.3, 4.6.
 func (g Group) ReadPrice(ctx context.Context) (Amount, error) { return g.c.readPrice(ctx, g.ID) }
 
 func (c *Client) readPrice(ctx context.Context, g GroupID) (Amount, error) {

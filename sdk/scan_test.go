@@ -135,7 +135,7 @@ func FuzzClassify(f *testing.F) {
 		if len(message) > 2*maxAnswerText+100 || strings.Contains(message, key) || strings.ContainsFunc(message, func(r rune) bool { return r < ' ' || r == '\u202e' }) {
 			t.Errorf("message %q", message)
 		}
-		if KindOf(wrapped) > KindPending {
+		if KindOf(wrapped) > ErrPending {
 			t.Errorf("kind %d", KindOf(wrapped))
 		}
 	})

@@ -16,14 +16,14 @@ type Storage struct {
 }
 
 // Storage tells how much is kept for the caller, in all groups, and how large the
-// next upload may be. Free; needs the API key. Errors: [KindUnsupported] where the
-// service does not offer it, which is asked before anything is sent, [KindCorrupt].
+// next upload may be. Free; needs the API key. Errors: [ErrUnsupported] where the
+// service does not offer it, which is asked before anything is sent, [ErrCorrupt].
 // Our extension.
 func (c *Client) Storage(ctx context.Context) (Storage, error) { return c.storage(ctx, "") }
 
 // Storage tells how much is kept for all members of the group, and how large the
 // caller's next upload may be. Free; needs the API key and membership. Errors: those
-// of [Client.Storage], [KindNotFound], [KindNotAuthorized]. Our extension.
+// of [Client.Storage], [ErrNotFound], [ErrNotAuthorized]. Our extension.
 func (g Group) Storage(ctx context.Context) (Storage, error) { return g.c.storage(ctx, g.ID) }
 
 func (c *Client) storage(ctx context.Context, g GroupID) (Storage, error) {
@@ -46,7 +46,7 @@ func (c *Client) storage(ctx context.Context, g GroupID) (Storage, error) {
 		s.Left = *a.Left
 	}
 	if of == nil || s.Bytes < 0 || s.Max < 0 || a.Left != nil && s.Left < 0 {
-		err := &Error{Kind: KindCorrupt, Err: fmt.Errorf("the service answers no sizes")}
+		err := &Error{Kind: ErrCorrupt, Err: fmt.Errorf("the service answers no sizes")}
 		return Storage{}, c.wrap("ask storage", g, "", err)
 	}
 	return s, nil

@@ -21,10 +21,10 @@ func TestStorage(t *testing.T) {
 		{"no bounds", `{"result":{"account":{"bytes":7}}}`, "", sdk.Storage{Bytes: 7, Left: -1}, 0},
 		{"full", `{"result":{"account":{"bytes":7},"left":0}}`, "", sdk.Storage{Bytes: 7}, 0},
 		{"group", `{"result":{"account":{"bytes":7},"group":{"bytes":8,"max_bytes":9},"left":1}}`, "g", sdk.Storage{Bytes: 8, Max: 9, Left: 1}, 0},
-		{"no group", `{"result":{"account":{"bytes":7},"left":1}}`, "g", sdk.Storage{}, sdk.KindCorrupt},
-		{"negative", `{"result":{"account":{"bytes":-7},"left":1}}`, "", sdk.Storage{}, sdk.KindCorrupt},
-		{"negative bound", `{"result":{"account":{"bytes":7,"max_bytes":-1},"left":1}}`, "", sdk.Storage{}, sdk.KindCorrupt},
-		{"negative rest", `{"result":{"account":{"bytes":7},"left":-1}}`, "", sdk.Storage{}, sdk.KindCorrupt},
+		{"no group", `{"result":{"account":{"bytes":7},"left":1}}`, "g", sdk.Storage{}, sdk.ErrCorrupt},
+		{"negative", `{"result":{"account":{"bytes":-7},"left":1}}`, "", sdk.Storage{}, sdk.ErrCorrupt},
+		{"negative bound", `{"result":{"account":{"bytes":7,"max_bytes":-1},"left":1}}`, "", sdk.Storage{}, sdk.ErrCorrupt},
+		{"negative rest", `{"result":{"account":{"bytes":7},"left":-1}}`, "", sdk.Storage{}, sdk.ErrCorrupt},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := newServer(t)
@@ -36,7 +36,7 @@ func TestStorage(t *testing.T) {
 			}
 		})
 	}
-	if _, err := client(t, newServer(t).url).Storage(t.Context()); sdk.KindOf(err) != sdk.KindUnsupported {
+	if _, err := client(t, newServer(t).url).Storage(t.Context()); sdk.KindOf(err) != sdk.ErrUnsupported {
 		t.Errorf("where it is not offered: %v", err)
 	}
 }

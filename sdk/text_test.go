@@ -13,7 +13,7 @@ func TestLongReferencesAreToldByTheirEnd(t *testing.T) {
 		"QmYwAPJzv5CZsnA625s3Xf2nemtYgPpHdWEz79ojWKZ8JU": `"QmYwAPJzv5CZsnA625s3Xf2nemtYgPpHdWEz79ojWKZ8JU"`,
 		Ref(strings.Repeat("a", 2*maxQuoted)):            `"` + strings.Repeat("a", maxQuoted) + `…"`,
 	} {
-		err := &Error{Op: "retrieve", Ref: ref, Kind: KindNotFound}
+		err := &Error{Op: "retrieve", Ref: ref, Kind: ErrNotFound}
 		if got := err.Error(); !strings.HasPrefix(got, "retrieve of "+want+": ") {
 			t.Errorf("%s", got)
 		}

@@ -76,7 +76,7 @@ func (t *ticket) step(step uploadStep) {
 // refused ends an upload that certainly was not recorded. A prefetched id that the
 // service has forgotten is no refusal.
 func (t *ticket) refused(err error) {
-	if t.prefetched && classify(err) == KindNotFound {
+	if t.prefetched && classify(err) == ErrNotFound {
 		t.step(stepUnknown)
 		return
 	}

@@ -93,10 +93,12 @@ func (s *tokenSource) used() []Secret {
 	return []Secret{s.token, s.old}
 }
 
+const opSignIn = "get session token"
+
 // fetchToken exchanges the API key for a session token (specification 4.1).
 func (c *Client) fetchToken(ctx context.Context) (Secret, time.Duration, error) {
 	if c.cfg.APIKey.IsZero() {
-		return Secret{}, 0, &Error{Op: opSignIn, Kind: KindUnauthenticated, Code: wire.CodeAuthRequired, Err: errors.New("no API key")}
+		return Secret{}, 0, &Error{Op: opSignIn, Kind: ErrUnauthenticated, Code: wire.CodeAuthRequired, Err: errors.New("no API key")}
 	}
 	var answer struct {
 		Token     string          `json:"token"`
@@ -110,10 +112,10 @@ func (c *Client) fetchToken(ctx context.Context) (Secret, time.Duration, error) 
 		err = decode(raw, &answer)
 	}
 	if err != nil {
-		return Secret{}, 0, c.wrap(opSignIn, "", "", err)
+		return Secret{}, 0, withCode(ErrNotFound, wire.CodeAccountUnknown, c.wrap(opSignIn, "", "", err))
 	}
 	if answer.Token == "" || !fitsHeader(answer.Token) {
-		return Secret{}, 0, &Error{Op: opSignIn, Kind: KindUnauthenticated, Err: errors.New("the answer holds no token, or one that cannot be sent")}
+		return Secret{}, 0, &Error{Op: opSignIn, Kind: ErrUnauthenticated, Err: errors.New("the answer holds no token, or one that cannot be sent")}
 	}
 	life := lifetime(answer.ExpiresIn)
 	if exp, ok := expiryOf(answer.Token); ok {
@@ -161,10 +163,10 @@ func expiryOf(token string) (time.Duration, bool) {
 	return life, life > 0
 }
 
-// RefreshToken forces a new session token; calls do so by themselves before one
-// ends. Free; needs the API key. Errors: [KindUnauthenticated], [KindNotFound] for
-// an account that does not exist, [KindUnavailable], [KindTimeout]; all of them are
-// [ErrSignIn]. Specification 4.2 (refreshToken).
+// RefreshToken forces a new session token. It is rarely needed: every call renews a
+// token that is about to expire. Free; needs the API key. Errors: [ErrUnauthenticated],
+// [ErrNotFound] with the code [wire.CodeAccountUnknown] for an account that does not
+// exist, [ErrUnavailable], [ErrTimeout]. Specification 4.2 (refreshToken).
 func (c *Client) RefreshToken(ctx context.Context) error {
 	c.tokens.mu.Lock()
 	current := c.tokens.token

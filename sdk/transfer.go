@@ -67,7 +67,7 @@ func (p *pace) advance(n int, ended bool) {
 
 type patienceKey struct{}
 
-// WithPatience returns a context for calls that are given up, as [KindTimeout], once
+// WithPatience returns a context for calls that are given up, as [ErrTimeout], once
 // nothing has moved for d. A call that moves may take longer than d: a long list, or
 // a large file. It only shortens what [Config].Timeout allows. Call cancel in the end.
 func WithPatience(ctx context.Context, d time.Duration) (patient context.Context, cancel context.CancelFunc) {

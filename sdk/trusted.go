@@ -10,7 +10,7 @@ import (
 
 // CheckTrust is [Client.Trust], and compares what is pinned and was seen with the
 // key and the newest checkpoint that the service shows now. Where no key is pinned
-// it pins none. Free; no authentication. Errors: [KindCorrupt] when the service signs
+// it pins none. Free; no authentication. Errors: [ErrCorrupt] when the service signs
 // with another key, or shows a history that does not continue the one seen, and those
 // of [Client.Tlog].
 func (c *Client) CheckTrust(ctx context.Context) (trust.State, error) {

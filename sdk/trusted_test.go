@@ -33,7 +33,7 @@ func TestThreat6CheckTrust(t *testing.T) {
 		d.Show(tc.log)
 		_, err := c.CheckTrust(t.Context())
 		var refused *sdk.Error
-		if !errors.As(err, &refused) || refused.Kind != sdk.KindCorrupt || refused.Code != tc.code {
+		if !errors.As(err, &refused) || refused.Kind != sdk.ErrCorrupt || refused.Code != tc.code {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -78,7 +78,7 @@ func (c *Client) maxUpload(caps wire.Capabilities) int64 {
 // checkSize refuses size bytes of content beyond a limit.
 func checkSize(size, limit int64) error {
 	if size > limit {
-		return &Error{Op: "check size", Kind: KindTooLarge, Err: fmt.Errorf("the file has %d bytes, allowed are %d", size, limit)}
+		return &Error{Op: "check size", Kind: ErrTooLarge, Err: fmt.Errorf("the file has %d bytes, allowed are %d", size, limit)}
 	}
 	return nil
 }
@@ -243,7 +243,7 @@ func (u *uploading) unanswered(ctx context.Context, err error) (Receipt, error) 
 	case found:
 		u.ticket.step(stepRecorded)
 		return r, nil
-	case classify(err) == KindNotFound:
+	case classify(err) == ErrNotFound:
 		u.ticket.step(stepUnknown)
 	}
 	return Receipt{}, err
@@ -257,7 +257,7 @@ func isOutcomeUnknown(err error) bool {
 		return true
 	}
 	switch answered.kind { // the hosted service refuses with status 500, and words that say why
-	case KindInsufficient, KindNotAuthorized, KindUnauthenticated, KindAudience:
+	case ErrInsufficient, ErrNotAuthorized, ErrUnauthenticated, ErrAudience:
 		return false
 	}
 	return answered.status >= 500 && answered.code == "" || answered.code == wire.CodeUnavailable || answered.code == wire.CodeInternal

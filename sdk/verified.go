@@ -59,7 +59,7 @@ func (c *Client) keepsPromises(caps wire.Capabilities) error {
 
 // lies is the error of a service that must not be believed.
 func (c *Client) lies(err error) error {
-	return &Error{Op: "verify", Kind: KindCorrupt, Code: wire.CodeHistory, Err: c.scrubbed(err)}
+	return &Error{Op: "verify", Kind: ErrCorrupt, Code: wire.CodeHistory, Err: c.scrubbed(err)}
 }
 
 // unproven makes a refusal of package proof an error of this one.
@@ -78,7 +78,7 @@ func (c *Client) otherKey(ctx context.Context, log *proof.Log) error {
 	if key := strings.TrimSuffix(string(raw), "\n"); err != nil || key == log.Key() {
 		return nil
 	}
-	return &Error{Op: "verify", Kind: KindCorrupt, Code: wire.CodeLogKey, Err: errors.New("the service signs with another key than the one that is pinned")}
+	return &Error{Op: "verify", Kind: ErrCorrupt, Code: wire.CodeLogKey, Err: errors.New("the service signs with another key than the one that is pinned")}
 }
 
 // theLog returns the service's log and the newest checkpoint that was verified,
@@ -146,7 +146,7 @@ func (c *Client) logKey(ctx context.Context) (string, error) {
 // that another key replaced the one of its log.
 func orSuccessor[T any](ctx context.Context, c *Client, f func() (T, error)) (T, error) {
 	out, err := f()
-	if KindOf(err) == KindCorrupt && c.followLogKey(ctx) {
+	if KindOf(err) == ErrCorrupt && c.followLogKey(ctx) {
 		return f()
 	}
 	return out, err
@@ -520,7 +520,7 @@ func (c *Client) Trust(ctx context.Context) (trust.State, error) {
 
 // AcceptRollback gives up what was seen of the service's history, as after an
 // honest restore of a backup, for every client that is made with the same StateDir
-// from now on. With forgetKey another key may sign. Local, free. Errors: [KindOther] when it could not be written.
+// from now on. With forgetKey another key may sign. Local, free. Errors: [ErrOther] when it could not be written.
 func (c *Client) AcceptRollback(forgetKey bool) error {
 	c.memory.Forget(!forgetKey)
 	c.verifier.mu.Lock()

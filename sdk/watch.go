@@ -53,11 +53,11 @@ const (
 // Watch tells what happens from a sequence on, 0 for now, in the groups of the
 // caller. When it returns, nothing that happens later is missed: list after it, not
 // before. Faults of the network are waited out. The events end with an error that
-// says why, which stands alone: [KindCanceled] when ctx ended, or what the service
+// says why, which stands alone: [ErrCanceled] when ctx ended, or what the service
 // refused for good; poll then. Events are asked for as the loop takes them; a loop that
 // was left can be begun again and goes on behind its last event, one at a time.
 //
-// Free; needs the API key. Errors: [KindUnsupported] where the service does not offer it, and
+// Free; needs the API key. Errors: [ErrUnsupported] where the service does not offer it, and
 // whatever the first request fails with. Our extension.
 func (c *Client) Watch(ctx context.Context, from Seq) (iter.Seq2[Event, error], error) {
 	if err := c.need(ctx, wire.CapWatch, "watch"); err != nil {
@@ -162,7 +162,7 @@ func (n news) check(after int64) error {
 // isForGood reports kinds that a later request will meet again.
 func isForGood(kind Kind) bool {
 	switch kind {
-	case KindUnavailable, KindTimeout, KindRateLimited, KindStorageFull, KindOther:
+	case ErrUnavailable, ErrTimeout, ErrRateLimited, ErrStorageFull, ErrOther:
 		return false
 	default:
 		return true

@@ -73,12 +73,12 @@ func TestWatchEndsForGood(t *testing.T) {
 		last   func(http.ResponseWriter)
 		reason sdk.Kind
 	}{
-		"not offered any more":  {say(404, `{"error":"operation not found","code":"UNSUPPORTED"}`), sdk.KindUnsupported},
-		"account unknown":       {say(404, `{"error":"account not found","code":"ACCOUNT_NOT_FOUND"}`), sdk.KindNotFound},
-		"nonsense":              {say(200, `{"result":[1]}`), sdk.KindCorrupt},
-		"events without end":    {say(200, `{"result":{"events":[{"seq":1,"kind":"record_transaction","group_id":"g","time":"1"}],"seq":1}}`), sdk.KindCorrupt},
-		"events of the past":    {say(200, `{"result":{"events":[{"seq":1,"kind":"record_transaction","group_id":"g","time":"1"}],"seq":-5}}`), sdk.KindCorrupt},
-		"more than it may send": {func(w http.ResponseWriter) { _, _ = w.Write(make([]byte, wire.MaxJSONBytes+1)) }, sdk.KindCorrupt},
+		"not offered any more":  {say(404, `{"error":"operation not found","code":"UNSUPPORTED"}`), sdk.ErrUnsupported},
+		"account unknown":       {say(404, `{"error":"account not found","code":"ACCOUNT_NOT_FOUND"}`), sdk.ErrNotFound},
+		"nonsense":              {say(200, `{"result":[1]}`), sdk.ErrCorrupt},
+		"events without end":    {say(200, `{"result":{"events":[{"seq":1,"kind":"record_transaction","group_id":"g","time":"1"}],"seq":1}}`), sdk.ErrCorrupt},
+		"events of the past":    {say(200, `{"result":{"events":[{"seq":1,"kind":"record_transaction","group_id":"g","time":"1"}],"seq":-5}}`), sdk.ErrCorrupt},
+		"more than it may send": {func(w http.ResponseWriter) { _, _ = w.Write(make([]byte, wire.MaxJSONBytes+1)) }, sdk.ErrCorrupt},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, c := world(t, sdktest.Extended)
@@ -96,12 +96,12 @@ func TestWatchEndsForGood(t *testing.T) {
 
 func TestWatchRefused(t *testing.T) {
 	_, c := world(t, sdktest.GenB)
-	if _, err := c.Watch(t.Context(), 0); sdk.KindOf(err) != sdk.KindUnsupported {
+	if _, err := c.Watch(t.Context(), 0); sdk.KindOf(err) != sdk.ErrUnsupported {
 		t.Errorf("a service without it: %v", err)
 	}
 	s, c := world(t, sdktest.Extended)
 	s.Disturb(watchPath, scripted(say(404, `{"error":"account not found","code":"ACCOUNT_NOT_FOUND"}`)))
-	if _, err := c.Watch(t.Context(), 0); sdk.KindOf(err) != sdk.KindNotFound {
+	if _, err := c.Watch(t.Context(), 0); sdk.KindOf(err) != sdk.ErrNotFound {
 		t.Errorf("a refused beginning: %v", err)
 	}
 }

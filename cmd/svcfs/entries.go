@@ -75,7 +75,7 @@ func findEntry(ctx context.Context, g sdk.Group, what string) (sdk.Entry, error)
 		}
 	}
 	if best < 0 {
-		return sdk.Entry{}, &sdk.Error{Op: "find " + strconv.Quote(what), Group: g.ID, Kind: sdk.KindNotFound, Code: wire.CodeFileNotFound,
+		return sdk.Entry{}, &sdk.Error{Op: "find " + strconv.Quote(what), Group: g.ID, Kind: sdk.ErrNotFound, Code: wire.CodeFileNotFound,
 			Err: errors.New("not found: no file of this name or reference")}
 	}
 	return entries[best], nil

@@ -7,6 +7,7 @@ import (
 	"github.com/svcfs/svcfs/cmd/internal/cli"
 	"github.com/svcfs/svcfs/fs/tree"
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/wire"
 )
 
 // The exit codes, see package cli.
@@ -45,6 +46,7 @@ func usage(hint, text string) error { return refuse(exitUsage, hint, errors.New(
 func exitCodeOf(err error) exitCode {
 	var own *commandError
 	var fromTree *tree.Error
+	var refused *sdk.Error
 	switch {
 	case err == nil:
 		return exitOK
@@ -52,7 +54,7 @@ func exitCodeOf(err error) exitCode {
 		return own.code
 	case errors.As(err, &fromTree):
 		return exitCodeOfClass(fromTree.Class)
-	case errors.Is(err, sdk.ErrSignIn) && errors.Is(err, sdk.ErrNotFound): // no such account
+	case errors.As(err, &refused) && refused.Code == wire.CodeAccountUnknown: // the account that signs in
 		return exitAuth
 	}
 	if code := exitCodeOfKind(sdk.KindOf(err)); code != exitOther {
@@ -66,15 +68,15 @@ func exitCodeOf(err error) exitCode {
 
 func exitCodeOfKind(kind sdk.Kind) exitCode {
 	switch kind {
-	case sdk.KindAudience, sdk.KindNotAuthorized, sdk.KindUnauthenticated:
+	case sdk.ErrAudience, sdk.ErrNotAuthorized, sdk.ErrUnauthenticated:
 		return exitAuth
-	case sdk.KindNotFound, sdk.KindDeleted, sdk.KindCorrupt:
+	case sdk.ErrNotFound, sdk.ErrDeleted, sdk.ErrCorrupt:
 		return exitNotFound
-	case sdk.KindInvalid:
+	case sdk.ErrInvalid:
 		return exitUsage
-	case sdk.KindInsufficient:
+	case sdk.ErrInsufficient:
 		return exitMoney
-	case sdk.KindUnavailable, sdk.KindTimeout, sdk.KindRateLimited:
+	case sdk.ErrUnavailable, sdk.ErrTimeout, sdk.ErrRateLimited:
 		return exitUnreachable
 	}
 	return exitOther

@@ -92,7 +92,7 @@ func (h hints) ofService(err error) string {
 		hint = hintsOfHosted()[refused.Kind]
 	}
 	hint = cmp.Or(hint, hintsOfKinds()[refused.Kind])
-	if errors.Is(err, sdk.ErrSignIn) && refused.Kind == sdk.KindNotFound {
+	if refused.Code == wire.CodeAccountUnknown {
 		hint = "Give the whole account id, such as NAME.svc.testnet. " + hint
 	}
 	name, _, _ := strings.Cut(string(h.account), ".")
@@ -106,7 +106,7 @@ func ofKey(err *sdk.Error) string {
 		return "Remove it and log in again."
 	case errors.As(err, new(*exec.ExitError)):
 		return "Run the command by itself to see why."
-	case err.Code == wire.CodeInvalidKey && err.Kind == sdk.KindInvalid: // nothing was sent
+	case err.Code == wire.CodeInvalidKey && err.Kind == sdk.ErrInvalid: // nothing was sent
 		return "A key is one word that begins with svc_sk_."
 	}
 	if mend := ownfile.MendOf(err); mend != "" || err.Op != apikey.Op {
@@ -115,7 +115,7 @@ func ofKey(err *sdk.Error) string {
 	switch {
 	case err.Code == wire.CodeAuthRequired:
 		return "The first line counts: it is the key, which begins with svc_sk_ and is shown once, when the account is made."
-	case err.Kind == sdk.KindInvalid:
+	case err.Kind == sdk.ErrInvalid:
 		return "Check the path of the key file."
 	}
 	return ""
@@ -144,38 +144,38 @@ func hintsOfCodes() map[string]string {
 // 7.1), at a service of one's own.
 func hintsOfKinds() map[sdk.Kind]string {
 	return map[sdk.Kind]string{
-		sdk.KindAudience:        "Refresh the session token; if that does not help, the MCP address is not the one the service issues tokens for.",
-		sdk.KindNotFound:        "Check the account, group and file names; an account is created with: svcd account create NAME.",
-		sdk.KindNotAuthorized:   "Ask the owner of the group to add {account} with: svcfs group add {group} {account}.",
-		sdk.KindInsufficient:    "Deposit native tokens, on a self-hosted service with: svcd account fund NAME AMOUNT.",
-		sdk.KindUnauthenticated: "Check the account id and the API key; a lost key is replaced with: svcd account rotate-key NAME.",
-		sdk.KindUnavailable:     "Check the network and that the service runs at {service}.",
-		sdk.KindTimeout:         "The service at {service} does not answer in time; try again.",
-		sdk.KindRateLimited:     "Wait a little and try again.",
-		sdk.KindUnsupported:     "See what the service at {service} offers with: svcfs doctor.",
-		sdk.KindConflict:        "Look at the present state with: svcfs group members {group}, or svcfs ls {group}.",
-		sdk.KindTooLarge:        "Split the file, or ask the operator for a larger limit.",
-		sdk.KindInvalid:         "Correct what the message names, and see the limits of the service with: svcfs doctor.",
-		sdk.KindDeleted:         "The key was destroyed; the file cannot be read again.",
-		sdk.KindStorageFull:     "Remove files or old versions, or ask the operator of the service for room.",
-		sdk.KindPending:         "The owner of the group can take it back with: svcfs group keep {group}.",
-		sdk.KindCorrupt:         "Nothing of it was used; tell the operator of the service.",
+		sdk.ErrAudience:        "Refresh the session token; if that does not help, the MCP address is not the one the service issues tokens for.",
+		sdk.ErrNotFound:        "Check the account, group and file names; an account is created with: svcd account create NAME.",
+		sdk.ErrNotAuthorized:   "Ask the owner of the group to add {account} with: svcfs group add {group} {account}.",
+		sdk.ErrInsufficient:    "Deposit native tokens, on a self-hosted service with: svcd account fund NAME AMOUNT.",
+		sdk.ErrUnauthenticated: "Check the account id and the API key; a lost key is replaced with: svcd account rotate-key NAME.",
+		sdk.ErrUnavailable:     "Check the network and that the service runs at {service}.",
+		sdk.ErrTimeout:         "The service at {service} does not answer in time; try again.",
+		sdk.ErrRateLimited:     "Wait a little and try again.",
+		sdk.ErrUnsupported:     "See what the service at {service} offers with: svcfs doctor.",
+		sdk.ErrConflict:        "Look at the present state with: svcfs group members {group}, or svcfs ls {group}.",
+		sdk.ErrTooLarge:        "Split the file, or ask the operator for a larger limit.",
+		sdk.ErrInvalid:         "Correct what the message names, and see the limits of the service with: svcfs doctor.",
+		sdk.ErrDeleted:         "The key was destroyed; the file cannot be read again.",
+		sdk.ErrStorageFull:     "Remove files or old versions, or ask the operator of the service for room.",
+		sdk.ErrPending:         "The owner of the group can take it back with: svcfs group keep {group}.",
+		sdk.ErrCorrupt:         "Nothing of it was used; tell the operator of the service.",
 	}
 }
 
 // hintsOfHosted are those that differ at the hosted service.
 func hintsOfHosted() map[sdk.Kind]string {
 	return map[sdk.Kind]string{
-		sdk.KindNotFound:        "Check the account, group and file names; an account is made at {page}.",
-		sdk.KindInsufficient:    "Deposit native tokens into {account}, at {page} under Manage Account.",
-		sdk.KindUnauthenticated: "Check the account id and the API key; a lost key is replaced at {page} under Manage Account.",
+		sdk.ErrNotFound:        "Check the account, group and file names; an account is made at {page}.",
+		sdk.ErrInsufficient:    "Deposit native tokens into {account}, at {page} under Manage Account.",
+		sdk.ErrUnauthenticated: "Check the account id and the API key; a lost key is replaced at {page} under Manage Account.",
 	}
 }
 
 // ofMount is ofService for the errors that a mount records.
 func (h hints) ofMount(err error) string {
 	hint := h.ofService(err)
-	if sdk.KindOf(err) == sdk.KindUnauthenticated {
+	if sdk.KindOf(err) == sdk.ErrUnauthenticated {
 		hint += " This mount keeps the key it began with: after a new key was made, mount again."
 	}
 	return hint

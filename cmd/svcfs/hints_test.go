@@ -15,8 +15,8 @@ func hintFor(err error) string { return hints{}.of(err) }
 
 func TestEveryFailureClassHasANextStep(t *testing.T) {
 	h := hints{"alice.svc.testnet", sdk.NetworkInfo{MCPURL: "http://127.0.0.1:1"}}
-	for kind := sdk.KindAudience; kind.String() != sdk.KindOther.String(); kind++ {
-		if kind == sdk.KindCanceled {
+	for kind := sdk.ErrAudience; kind.Error() != sdk.ErrOther.Error(); kind++ {
+		if kind == sdk.ErrCanceled {
 			continue // the user knows
 		}
 		if hint := h.ofService(&sdk.Error{Op: "upload", Kind: kind}); hint == "" || !strings.HasSuffix(hint, ".") && !strings.HasSuffix(hint, "GROUP") {
@@ -38,11 +38,11 @@ func TestEveryClassHasItsHandling(t *testing.T) {
 		kind         sdk.Kind
 		hosted, self string
 	}{
-		{sdk.KindAudience, "Refresh", "Refresh"},
-		{sdk.KindNotFound, page, "svcd account create"},
-		{sdk.KindNotAuthorized, "owner of the group", "svcfs group add"},
-		{sdk.KindInsufficient, page + " under Manage Account", "svcd account fund"},
-		{sdk.KindUnauthenticated, "Manage Account", "svcd account rotate-key"},
+		{sdk.ErrAudience, "Refresh", "Refresh"},
+		{sdk.ErrNotFound, page, "svcd account create"},
+		{sdk.ErrNotAuthorized, "owner of the group", "svcfs group add"},
+		{sdk.ErrInsufficient, page + " under Manage Account", "svcd account fund"},
+		{sdk.ErrUnauthenticated, "Manage Account", "svcd account rotate-key"},
 	} {
 		err := &sdk.Error{Op: "try", Group: "g", Kind: tc.kind}
 		if hint := (hints{"alice.near", sdk.NetworkInfo{AccountPage: page}}).of(err); !strings.Contains(hint, tc.hosted) || strings.Contains(hint, "svcd") {
@@ -61,25 +61,25 @@ func TestHintsNameWhoAndWhere(t *testing.T) {
 		err  sdk.Error
 		want string
 	}{
-		"owner only":    {sdk.Error{Kind: sdk.KindNotAuthorized, Code: wire.CodeOwnerOnly}, "Only the owner of the group"},
-		"uploader only": {sdk.Error{Kind: sdk.KindNotAuthorized, Code: wire.CodeUploaderOnly}, "Only the account that uploaded it"},
-		"reader":        {sdk.Error{Group: "team", Kind: sdk.KindNotAuthorized, Code: wire.CodeReadOnly}, "svcfs group add team alice.svc.testnet --role writer"},
-		"group":         {sdk.Error{Group: "team", Kind: sdk.KindNotAuthorized}, "svcfs group add team alice"},
-		"odd group":     {sdk.Error{Group: "a b;c", Kind: sdk.KindNotAuthorized}, "svcfs group add GROUP alice"},
-		"inner group":   {sdk.Error{Kind: sdk.KindConflict, Err: &sdk.Error{Group: "team", Kind: sdk.KindConflict}}, "svcfs ls team."},
-		"no file":       {sdk.Error{Group: "team", Kind: sdk.KindNotFound, Code: wire.CodeFileNotFound}, "svcfs ls team"},
-		"no group":      {sdk.Error{Group: "team", Kind: sdk.KindNotFound, Code: wire.CodeGroupNotFound}, "the GROUP comes before"},
-		"disabled":      {sdk.Error{Kind: sdk.KindUnauthenticated, Code: wire.CodeDisabled}, "svcd account enable alice."},
-		"rollback":      {sdk.Error{Kind: sdk.KindCorrupt, Code: wire.CodeHistory}, "accept-rollback."},
-		"receipt":       {sdk.Error{Group: "team", Kind: sdk.KindCorrupt, Code: wire.CodeReceipt}, "svcfs ls team. If not"},
-		"other key":     {sdk.Error{Kind: sdk.KindCorrupt, Code: wire.CodeLogKey}, "--forget-key"},
-		"unknown code":  {sdk.Error{Kind: sdk.KindRateLimited, Code: "NEW"}, "Wait a little"},
+		"owner only":    {sdk.Error{Kind: sdk.ErrNotAuthorized, Code: wire.CodeOwnerOnly}, "Only the owner of the group"},
+		"uploader only": {sdk.Error{Kind: sdk.ErrNotAuthorized, Code: wire.CodeUploaderOnly}, "Only the account that uploaded it"},
+		"reader":        {sdk.Error{Group: "team", Kind: sdk.ErrNotAuthorized, Code: wire.CodeReadOnly}, "svcfs group add team alice.svc.testnet --role writer"},
+		"group":         {sdk.Error{Group: "team", Kind: sdk.ErrNotAuthorized}, "svcfs group add team alice"},
+		"odd group":     {sdk.Error{Group: "a b;c", Kind: sdk.ErrNotAuthorized}, "svcfs group add GROUP alice"},
+		"inner group":   {sdk.Error{Kind: sdk.ErrConflict, Err: &sdk.Error{Group: "team", Kind: sdk.ErrConflict}}, "svcfs ls team."},
+		"no file":       {sdk.Error{Group: "team", Kind: sdk.ErrNotFound, Code: wire.CodeFileNotFound}, "svcfs ls team"},
+		"no group":      {sdk.Error{Group: "team", Kind: sdk.ErrNotFound, Code: wire.CodeGroupNotFound}, "the GROUP comes before"},
+		"disabled":      {sdk.Error{Kind: sdk.ErrUnauthenticated, Code: wire.CodeDisabled}, "svcd account enable alice."},
+		"rollback":      {sdk.Error{Kind: sdk.ErrCorrupt, Code: wire.CodeHistory}, "accept-rollback."},
+		"receipt":       {sdk.Error{Group: "team", Kind: sdk.ErrCorrupt, Code: wire.CodeReceipt}, "svcfs ls team. If not"},
+		"other key":     {sdk.Error{Kind: sdk.ErrCorrupt, Code: wire.CodeLogKey}, "--forget-key"},
+		"unknown code":  {sdk.Error{Kind: sdk.ErrRateLimited, Code: "NEW"}, "Wait a little"},
 	} {
 		if hint := h.of(fmt.Errorf("outer: %w", &tc.err)); !strings.Contains(hint, tc.want) {
 			t.Errorf("%s: hint %q, want %q in it", name, hint, tc.want)
 		}
 	}
-	if hint := h.ofMount(&sdk.Error{Kind: sdk.KindUnauthenticated}); !strings.Contains(hint, "mount again") {
+	if hint := h.ofMount(&sdk.Error{Kind: sdk.ErrUnauthenticated}); !strings.Contains(hint, "mount again") {
 		t.Errorf("in a mount: hint %q", hint)
 	}
 	for want, config := range map[string]sdk.Config{

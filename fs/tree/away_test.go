@@ -80,7 +80,7 @@ func TestUnsentFilesAreSentWithoutAWatch(t *testing.T) {
 		w := team()
 		m := mount(t, w, bob, func(c *Config) { c.RefreshInterval = 2 * time.Second })
 		m.names("/team")
-		gone := &sdk.Error{Op: "upload", Kind: sdk.KindUnavailable}
+		gone := &sdk.Error{Op: "upload", Kind: sdk.ErrUnavailable}
 		w.Fail("upload", gone)
 		w.Fail("groups", gone)
 		if err := m.save("/team/f", "content"); err == nil {

@@ -15,7 +15,7 @@ import (
 // Every step of the table is one that programs take; that they take no other is
 // checked by move in every test with the race detector.
 func TestStepsOfContent(t *testing.T) {
-	failed := &sdk.Error{Op: "upload", Kind: sdk.KindUnavailable, Err: errors.New("scripted")}
+	failed := &sdk.Error{Op: "upload", Kind: sdk.ErrUnavailable, Err: errors.New("scripted")}
 	type scene struct {
 		m *mounted
 		w *world

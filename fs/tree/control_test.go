@@ -70,7 +70,7 @@ func TestN4GroupControlFilesWithoutService(t *testing.T) {
 	w := team()
 	m := mount(t, w, bob)
 	m.names("/team")
-	w.Fail("members", &sdk.Error{Op: "list members", Kind: sdk.KindNotAuthorized})
+	w.Fail("members", &sdk.Error{Op: "list members", Kind: sdk.ErrNotAuthorized})
 	_, err := m.lookup("/team/.svcfs/members")
 	wantClass(t, err, ClassAccess)
 	w.Fail("members", nil)

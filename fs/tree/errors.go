@@ -39,33 +39,33 @@ func (c Class) String() string {
 // classOf maps what the service said to what a program is told.
 func classOf(kind sdk.Kind) Class {
 	switch kind {
-	case sdk.KindAudience, sdk.KindUnauthenticated:
+	case sdk.ErrAudience, sdk.ErrUnauthenticated:
 		return ClassRejected
-	case sdk.KindNotFound, sdk.KindDeleted:
+	case sdk.ErrNotFound, sdk.ErrDeleted:
 		return ClassNotExist
-	case sdk.KindNotAuthorized:
+	case sdk.ErrNotAuthorized:
 		return ClassAccess
-	case sdk.KindInsufficient:
+	case sdk.ErrInsufficient:
 		return ClassBudget
-	case sdk.KindConflict:
+	case sdk.ErrConflict:
 		return ClassExist
-	case sdk.KindTooLarge:
+	case sdk.ErrTooLarge:
 		return ClassTooBig
-	case sdk.KindRateLimited, sdk.KindUnavailable:
+	case sdk.ErrRateLimited, sdk.ErrUnavailable:
 		return ClassUnreachable
-	case sdk.KindPending:
+	case sdk.ErrPending:
 		return ClassBusy
-	case sdk.KindStorageFull:
+	case sdk.ErrStorageFull:
 		return ClassNoSpace
-	case sdk.KindCorrupt:
+	case sdk.ErrCorrupt:
 		return ClassCorrupt
-	case sdk.KindTimeout:
+	case sdk.ErrTimeout:
 		return ClassTimeout
-	case sdk.KindCanceled:
+	case sdk.ErrCanceled:
 		return ClassInterrupted
-	case sdk.KindInvalid:
+	case sdk.ErrInvalid:
 		return ClassInvalid
-	case sdk.KindUnsupported:
+	case sdk.ErrUnsupported:
 		return ClassUnsupported
 	default:
 		return ClassOther

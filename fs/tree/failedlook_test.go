@@ -18,7 +18,7 @@ func TestE1FailedLookIsTold(t *testing.T) {
 	if s := m.Status(); s.FailedLook != nil || !s.Reachable {
 		t.Fatalf("before: %+v", s)
 	}
-	w.Fail("entries", &sdk.Error{Op: "list", Kind: sdk.KindCorrupt, Err: errors.New("not what it signed")})
+	w.Fail("entries", &sdk.Error{Op: "list", Kind: sdk.ErrCorrupt, Err: errors.New("not what it signed")})
 	for range 3 {
 		if err := m.Tree.refresh(t.Context()); err == nil {
 			t.Fatal("a refused look succeeded")
@@ -33,7 +33,7 @@ func TestE1FailedLookIsTold(t *testing.T) {
 	if !s.Reachable || s.Errors != 1 {
 		t.Errorf("reachable %v, %d errors", s.Reachable, s.Errors)
 	}
-	w.Fail("entries", &sdk.Error{Op: "list", Kind: sdk.KindUnavailable, Err: errors.New("no route")})
+	w.Fail("entries", &sdk.Error{Op: "list", Kind: sdk.ErrUnavailable, Err: errors.New("no route")})
 	m.noteReached(m.Tree.refresh(t.Context()))
 	if s := m.Status(); s.Reachable || s.FailedLook == nil || s.Errors != 1 {
 		t.Errorf("a service that is away: %+v", s)

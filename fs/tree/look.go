@@ -77,7 +77,7 @@ func (t *Tree) paid(ctx context.Context, s *source, look func() error) error {
 	err := look()
 	charged := price
 	switch sdk.KindOf(err) {
-	case sdk.KindTimeout, sdk.KindCanceled, sdk.KindCorrupt: // it was carried out, most likely
+	case sdk.ErrTimeout, sdk.ErrCanceled, sdk.ErrCorrupt: // it was carried out, most likely
 	default:
 		if err != nil {
 			charged = sdk.Amount{}
@@ -318,7 +318,7 @@ func (t *Tree) checkMember(g *group) *asking {
 		asked, cancel := t.metadata(ctx)
 		defer cancel()
 		member, err := t.remote.IsAuthorized(asked, g.id, t.remote.Account())
-		if err != nil && sdk.KindOf(err) != sdk.KindNotFound {
+		if err != nil && sdk.KindOf(err) != sdk.ErrNotFound {
 			return wrapRemote("check membership", g.dir.Path(), err)
 		}
 		now := t.now()

@@ -82,7 +82,7 @@ func TestThreat17GroupsKeepTheirNames(t *testing.T) {
 	}
 
 	// Without an owner, and without a memory, they are told apart as well.
-	w.Fail("members", &sdk.Error{Kind: sdk.KindUnavailable})
+	w.Fail("members", &sdk.Error{Kind: sdk.ErrUnavailable})
 	first := mount(t, w, alice)
 	names := first.names("/")
 	if len(names) != len(want) || !slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, "proj~") || strings.HasPrefix(name, "PROJ~") }) {

@@ -334,7 +334,7 @@ func TestR6FailedChargesAreGivenBack(t *testing.T) {
 		c.BudgetPerHour = one
 		c.Price = func(string) (sdk.Amount, bool) { return one, true }
 	})
-	w.Fail("retrieve", &sdk.Error{Op: "retrieve", Kind: sdk.KindUnavailable})
+	w.Fail("retrieve", &sdk.Error{Op: "retrieve", Kind: sdk.ErrUnavailable})
 	_, err := m.read("/team/f")
 	wantClass(t, err, ClassUnreachable)
 	w.Fail("retrieve", nil)
@@ -570,7 +570,7 @@ func TestW5FsyncOfADirectoryRecordsEmptyFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.wantCharges(0, 2)
-	w.Fail("upload", &sdk.Error{Op: "upload", Kind: sdk.KindUnavailable})
+	w.Fail("upload", &sdk.Error{Op: "upload", Kind: sdk.ErrUnavailable})
 	if err := m.save("/team/d", ""); err != nil {
 		t.Fatal(err)
 	}

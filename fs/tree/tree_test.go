@@ -338,7 +338,7 @@ func TestR2CorruptIsNeverServedNorCached(t *testing.T) {
 	w.Put("team", alice, "bad", []byte("content"))
 	w.Put("team", alice, "good", []byte("fine"))
 	m := mount(t, w, bob)
-	w.Fail("retrieve", &sdk.Error{Op: "retrieve", Kind: sdk.KindCorrupt, Err: errors.New("the tag does not fit")})
+	w.Fail("retrieve", &sdk.Error{Op: "retrieve", Kind: sdk.ErrCorrupt, Err: errors.New("the tag does not fit")})
 	_, err := m.read("/team/bad")
 	wantClass(t, err, ClassCorrupt)
 	if text := string(m.errors.text()); !strings.Contains(text, "/team/bad") || !strings.Contains(text, "corrupt") {
@@ -441,7 +441,7 @@ func TestW2LengthSetByName(t *testing.T) {
 func TestW2FailedCloseKeepsTheBytes(t *testing.T) {
 	w := team()
 	m := mount(t, w, alice)
-	w.Fail("upload", &sdk.Error{Op: "upload", Kind: sdk.KindInsufficient, Err: errors.New("Insufficient balance")})
+	w.Fail("upload", &sdk.Error{Op: "upload", Kind: sdk.ErrInsufficient, Err: errors.New("Insufficient balance")})
 	wantClass(t, m.save("/team/f", "precious"), ClassBudget)
 	pending := m.Pending()
 	if len(pending) != 1 || pending[0].Path != "/team/f" || pending[0].Size != 8 || !strings.Contains(pending[0].Error, "Insufficient") {
@@ -724,12 +724,12 @@ func TestErrorsByClass(t *testing.T) {
 		kind sdk.Kind
 		want Class
 	}{
-		{sdk.KindUnauthenticated, ClassRejected}, {sdk.KindAudience, ClassRejected}, {sdk.KindInsufficient, ClassBudget},
-		{sdk.KindUnavailable, ClassUnreachable}, {sdk.KindTimeout, ClassTimeout}, {sdk.KindTooLarge, ClassTooBig},
-		{sdk.KindCorrupt, ClassCorrupt}, {sdk.KindDeleted, ClassNotExist}, {sdk.KindStorageFull, ClassNoSpace},
-		{sdk.KindCanceled, ClassInterrupted},
+		{sdk.ErrUnauthenticated, ClassRejected}, {sdk.ErrAudience, ClassRejected}, {sdk.ErrInsufficient, ClassBudget},
+		{sdk.ErrUnavailable, ClassUnreachable}, {sdk.ErrTimeout, ClassTimeout}, {sdk.ErrTooLarge, ClassTooBig},
+		{sdk.ErrCorrupt, ClassCorrupt}, {sdk.ErrDeleted, ClassNotExist}, {sdk.ErrStorageFull, ClassNoSpace},
+		{sdk.ErrCanceled, ClassInterrupted},
 	} {
-		t.Run(tc.kind.String(), func(t *testing.T) {
+		t.Run(tc.kind.Error(), func(t *testing.T) {
 			w := team()
 			w.Put("team", alice, "f", []byte("x"))
 			m := mount(t, w, bob, advises)
@@ -737,7 +737,7 @@ func TestErrorsByClass(t *testing.T) {
 			w.Fail("retrieve", &sdk.Error{Op: "retrieve", Kind: tc.kind, Err: errors.New("scripted")})
 			_, err := m.read("/team/f")
 			wantClass(t, err, tc.want)
-			if text := string(m.errors.text()); !strings.Contains(text, "\t/team/f\topen\t") || !strings.Contains(text, "About "+tc.kind.String()) {
+			if text := string(m.errors.text()); !strings.Contains(text, "\t/team/f\topen\t") || !strings.Contains(text, "About "+tc.kind.Error()) {
 				t.Errorf("E1: errors holds %q", text)
 			}
 		})
@@ -751,7 +751,7 @@ func TestW9RemovingInBulkWaits(t *testing.T) {
 	w.Put("team", alice, "f", []byte("one"))
 	w.Put("team", alice, "f", []byte("two"))
 	m := mount(t, w, alice, deletes)
-	w.Fail("delete", &sdk.Error{Kind: sdk.KindPending, Err: errors.New("the deletion waits")})
+	w.Fail("delete", &sdk.Error{Kind: sdk.ErrPending, Err: errors.New("the deletion waits")})
 	err := m.dir("/team").Unlink(t.Context(), "f")
 	wantClass(t, err, ClassBusy)
 	if n := w.Begun("delete"); n != 2 {

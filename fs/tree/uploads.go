@@ -92,7 +92,7 @@ func (t *Tree) deleteUploads(ctx context.Context, f *File) error {
 	for i := range list {
 		err := t.deleteUpload(ctx, g, &list[i])
 		switch {
-		case sdk.KindOf(err) == sdk.KindPending:
+		case sdk.KindOf(err) == sdk.ErrPending:
 			waits = err
 		case err != nil:
 			return err
@@ -107,7 +107,7 @@ func (t *Tree) deleteUpload(ctx context.Context, g *group, e *sdk.Entry) error {
 	err := t.spend(sdk.EventDeleted, func() (sdk.Amount, error) {
 		return sdk.Amount{}, t.remote.DeleteFile(ctx, g.id, e.Ref)
 	})
-	if err != nil && sdk.KindOf(err) != sdk.KindDeleted {
+	if err != nil && sdk.KindOf(err) != sdk.ErrDeleted {
 		return err
 	}
 	e.Deleted = &sdk.Deletion{Time: t.now(), By: t.remote.Account(), Reason: "OwnerRequest"}

@@ -13,7 +13,7 @@ import (
 func renames(c *Config) { c.CanRename = true }
 func deletes(c *Config) { c.AllowDelete = true }
 func advises(c *Config) {
-	c.Hint = func(err error) string { return "About " + sdk.KindOf(err).String() + "." }
+	c.Hint = func(err error) string { return "About " + sdk.KindOf(err).Error() + "." }
 }
 
 // W8: where the service renames, every version of a file gets the new name.
@@ -190,7 +190,7 @@ func TestW9UnlinkDeletesWhereAllowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.wantContent("/team/f", "again")
-	w.Fail("delete", &sdk.Error{Op: "delete", Kind: sdk.KindUnavailable})
+	w.Fail("delete", &sdk.Error{Op: "delete", Kind: sdk.ErrUnavailable})
 	wantClass(t, m.dir("/team").Unlink(t.Context(), "f"), ClassUnreachable)
 	m.wantContent("/team/f", "again")
 }

@@ -20,7 +20,7 @@ func TestR2WrongContentIsPaidOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := mount(t, w, bob, func(c *Config) { c.Price = func(string) (sdk.Amount, bool) { return fee, true } })
-	w.Fail("retrieve", &sdk.Error{Op: "retrieve", Kind: sdk.KindCorrupt, Err: fmt.Errorf("%w: another hash", sdk.ErrWrongContent)})
+	w.Fail("retrieve", &sdk.Error{Op: "retrieve", Kind: sdk.ErrCorrupt, Err: fmt.Errorf("%w: another hash", sdk.ErrWrongContent)})
 	for range 10 {
 		_, err := m.read("/team/f")
 		wantClass(t, err, ClassCorrupt)

@@ -3,8 +3,8 @@
 // keyring. There is no way to take it from a command line, which every user of a
 // machine can read.
 //
-// Errors are [*sdk.Error]: [sdk.KindInvalid] for a place that must not be used as
-// it is, [sdk.KindUnauthenticated] where no key came from it. No error holds a key.
+// Errors are [*sdk.Error]: [sdk.ErrInvalid] for a place that must not be used as
+// it is, [sdk.ErrUnauthenticated] where no key came from it. No error holds a key.
 package apikey
 
 import (
@@ -142,10 +142,10 @@ const Op = "read API key"
 
 // invalid is a place that must not be used as it is.
 func invalid(code string, err error) error {
-	return &sdk.Error{Op: Op, Kind: sdk.KindInvalid, Code: code, Err: err}
+	return &sdk.Error{Op: Op, Kind: sdk.ErrInvalid, Code: code, Err: err}
 }
 
 // none is a place that gives no key.
 func none(code string, err error) error {
-	return &sdk.Error{Op: Op, Kind: sdk.KindUnauthenticated, Code: code, Err: err}
+	return &sdk.Error{Op: Op, Kind: sdk.ErrUnauthenticated, Code: code, Err: err}
 }

@@ -120,13 +120,13 @@ func credentials(t *testing.T, s *suite) {
 	ok(t, "refresh", s.alice.RefreshToken(ctx))
 	wrong := dial(t, s.world, Account{s.world.Alice.ID, s.world.Bob.Key})
 	_, err = wrong.OwnedGroups(ctx)
-	is(t, "another's key", err, sdk.KindUnauthenticated)
+	is(t, "another's key", err, sdk.ErrUnauthenticated)
 	unknown := dial(t, s.world, Account{"nobody-" + s.world.Alice.ID, s.world.Bob.Key})
 	_, err = unknown.OwnedGroups(ctx)
-	is(t, "unknown account", err, sdk.KindNotFound, sdk.KindUnauthenticated)
+	is(t, "unknown account", err, sdk.ErrNotFound, sdk.ErrUnauthenticated)
 	none := dial(t, s.world, Account{ID: s.world.Alice.ID})
 	_, err = none.OwnedGroups(ctx)
-	is(t, "no key", err, sdk.KindUnauthenticated)
+	is(t, "no key", err, sdk.ErrUnauthenticated)
 	_, err = none.Balance(ctx, "")
 	ok(t, "balance without a key", err)
 }
@@ -134,19 +134,19 @@ func credentials(t *testing.T, s *suite) {
 func groupLife(t *testing.T, s *suite) {
 	ctx := t.Context()
 	_, err := s.alice.Group(s.group).Register(ctx)
-	is(t, "register twice", err, sdk.KindConflict)
+	is(t, "register twice", err, sdk.ErrConflict)
 	_, err = s.bob.Group(s.group).Register(ctx)
-	is(t, "register another's", err, sdk.KindConflict)
+	is(t, "register another's", err, sdk.ErrConflict)
 	_, err = s.bob.Group(s.group).Add(ctx, s.world.Bob.ID)
-	is(t, "add oneself", err, sdk.KindNotAuthorized)
+	is(t, "add oneself", err, sdk.ErrNotAuthorized)
 	added, err := s.alice.Group(s.group).Add(ctx, s.world.Bob.ID)
 	if err != nil || added.Message == "" {
 		t.Errorf("add says %+v, %v", added, err)
 	}
 	_, err = s.alice.Group(s.group).Add(ctx, s.world.Bob.ID)
-	is(t, "add twice", err, sdk.KindConflict)
+	is(t, "add twice", err, sdk.ErrConflict)
 	_, err = s.bob.Group(s.group).Revoke(ctx, s.world.Alice.ID)
-	is(t, "revoke the owner", err, sdk.KindNotAuthorized, sdk.KindConflict)
+	is(t, "revoke the owner", err, sdk.ErrNotAuthorized, sdk.ErrConflict)
 	owner, err := s.bob.Group(s.group).Owner(ctx)
 	if err != nil || owner != s.world.Alice.ID {
 		t.Errorf("owner %q, %v", owner, err)
@@ -167,14 +167,14 @@ func groupLife(t *testing.T, s *suite) {
 	_, err = s.alice.Group(s.group).Revoke(ctx, s.world.Bob.ID)
 	ok(t, "revoke", err)
 	_, err = s.alice.Group(s.group).Revoke(ctx, s.world.Bob.ID)
-	is(t, "revoke twice", err, sdk.KindConflict, sdk.KindNotFound)
+	is(t, "revoke twice", err, sdk.ErrConflict, sdk.ErrNotFound)
 	if member, err := s.bob.Group(s.group).IsAuthorized(ctx, ""); err != nil || member {
 		t.Errorf("after the revocation a member: %v, %v", member, err)
 	}
 	_, err = s.alice.Group("no-such-" + s.group).Owner(ctx)
-	is(t, "owner of nothing", err, sdk.KindNotFound)
+	is(t, "owner of nothing", err, sdk.ErrNotFound)
 	_, err = s.alice.Group("no-such-"+s.group).IsAuthorized(ctx, "")
-	is(t, "member of nothing", err, sdk.KindNotFound)
+	is(t, "member of nothing", err, sdk.ErrNotFound)
 	_, err = s.alice.Group(s.group).Checksum(ctx)
 	ok(t, "checksum", err)
 }
@@ -182,11 +182,11 @@ func groupLife(t *testing.T, s *suite) {
 func openGroup(t *testing.T, s *suite) {
 	ctx := t.Context()
 	_, err := s.bob.Group(s.group).Join(ctx)
-	is(t, "join a closed group", err, sdk.KindNotAuthorized)
+	is(t, "join a closed group", err, sdk.ErrNotAuthorized)
 	_, err = s.alice.Group(s.group).OpenJoin(ctx, time.Now().Add(time.Hour))
-	is(t, "open a group that cannot be", err, sdk.KindNotAuthorized, sdk.KindConflict, sdk.KindInvalid)
+	is(t, "open a group that cannot be", err, sdk.ErrNotAuthorized, sdk.ErrConflict, sdk.ErrInvalid)
 	_, err = s.alice.Group(s.group).OpenJoin(ctx, time.Now().Add(-time.Hour))
-	is(t, "open until yesterday", err, sdk.KindInvalid)
+	is(t, "open until yesterday", err, sdk.ErrInvalid)
 	open := s.group + "-open"
 	_, err = s.alice.Group(open).OpenJoin(ctx, time.Now().Add(time.Hour), sdk.AtMost(5))
 	ok(t, "open", err)
@@ -198,31 +198,31 @@ func openGroup(t *testing.T, s *suite) {
 		t.Errorf("bob joined: %v, %v", member, err)
 	}
 	_, err = s.bob.Group(open).CloseJoin(ctx)
-	is(t, "close as a member", err, sdk.KindNotAuthorized)
+	is(t, "close as a member", err, sdk.ErrNotAuthorized)
 	_, err = s.alice.Group(open).CloseJoin(ctx)
 	ok(t, "close", err)
 	_, err = s.alice.Group(open).Revoke(ctx, s.world.Bob.ID)
 	ok(t, "revoke", err)
 	_, err = s.bob.Group(open).Join(ctx)
-	is(t, "join a group closed again", err, sdk.KindNotAuthorized)
+	is(t, "join a group closed again", err, sdk.ErrNotAuthorized)
 }
 
 func roles(t *testing.T, s *suite) {
 	ctx := t.Context()
 	if !s.offers(t, wire.CapRoles) {
 		_, err := s.alice.Group(s.group).Add(ctx, s.world.Bob.ID, sdk.As(sdk.RoleReader))
-		is(t, "add a reader where there are no roles", err, sdk.KindUnsupported)
+		is(t, "add a reader where there are no roles", err, sdk.ErrUnsupported)
 		_, err = s.alice.Group(s.group+"-open").OpenJoin(ctx, time.Now().Add(time.Hour), sdk.As(sdk.RoleReader))
-		is(t, "open for readers where there are no roles", err, sdk.KindUnsupported)
+		is(t, "open for readers where there are no roles", err, sdk.ErrUnsupported)
 		return
 	}
 	r := s.upload(t, s.alice, "f", []byte("for readers"))
 	_, err := s.alice.Group(s.group).Add(ctx, s.world.Bob.ID, sdk.As(sdk.RoleReader))
 	ok(t, "add a reader", err)
 	_, err = s.alice.Group(s.group).Add(ctx, s.world.Bob.ID)
-	is(t, "add the reader again", err, sdk.KindConflict)
+	is(t, "add the reader again", err, sdk.ErrConflict)
 	_, err = s.bob.Group(s.group).Add(ctx, s.world.Bob.ID, sdk.As(sdk.RoleWriter))
-	is(t, "a reader raises itself", err, sdk.KindNotAuthorized)
+	is(t, "a reader raises itself", err, sdk.ErrNotAuthorized)
 	has := func(c *sdk.Client, group sdk.GroupID, role sdk.Role) {
 		t.Helper()
 		groups, err := c.Groups(ctx)
@@ -237,7 +237,7 @@ func roles(t *testing.T, s *suite) {
 	has(s.alice, s.group, sdk.RoleOwner)
 	has(s.bob, s.group, sdk.RoleReader)
 	_, err = s.bob.Group(s.group).Put(ctx, "g", bytes.NewReader([]byte("x")))
-	is(t, "a reader uploads", err, sdk.KindNotAuthorized)
+	is(t, "a reader uploads", err, sdk.ErrNotAuthorized)
 	if refused := (*sdk.Error)(nil); !errors.As(err, &refused) || refused.Code != wire.CodeReadOnly {
 		t.Errorf("a reader who uploads is told %v", err)
 	}
@@ -283,7 +283,7 @@ func retention(t *testing.T, s *suite) {
 		t.Errorf("kept for ever: %v days, %v", got, err)
 	}
 	_, err = s.bob.Group(s.group).SetRetention(t.Context(), days)
-	is(t, "set in another's group", err, sdk.KindNotAuthorized)
+	is(t, "set in another's group", err, sdk.ErrNotAuthorized)
 }
 
 func files(t *testing.T, s *suite) {
@@ -307,9 +307,9 @@ func files(t *testing.T, s *suite) {
 		}
 	}
 	_, _, err := Read(ctx, s.alice.Group(s.group), "no such name")
-	is(t, "no such name", err, sdk.KindNotFound)
+	is(t, "no such name", err, sdk.ErrNotFound)
 	e := sdk.Entry{Group: s.group, Ref: "bafy-no-such-reference", Hash: sdk.ComputeHash(nil), Size: sdk.SizeUnknown}
-	is(t, "no such reference", retrieve(ctx, t, s.alice, e), sdk.KindNotFound)
+	is(t, "no such reference", retrieve(ctx, t, s.alice, e), sdk.ErrNotFound)
 }
 
 func pattern(size int) []byte {
@@ -396,22 +396,22 @@ func outsiders(t *testing.T, s *suite) {
 	ctx := t.Context()
 	r := s.upload(t, s.alice, "secret.txt", []byte("not for bob"))
 	e := sdk.Entry{Group: s.group, Ref: r.Ref, Hash: r.Hash, Size: r.Size}
-	is(t, "retrieve", retrieve(ctx, t, s.bob, e), sdk.KindNotAuthorized)
+	is(t, "retrieve", retrieve(ctx, t, s.bob, e), sdk.ErrNotAuthorized)
 	_, err := s.bob.Group(s.group).Put(ctx, "f", bytes.NewReader([]byte("x")))
-	is(t, "upload", err, sdk.KindNotAuthorized)
+	is(t, "upload", err, sdk.ErrNotAuthorized)
 	_, err = s.bob.Group(s.group).Entries(ctx)
-	is(t, "list", err, sdk.KindNotAuthorized)
+	is(t, "list", err, sdk.ErrNotAuthorized)
 	_, err = s.bob.Group(s.group).Members(ctx)
-	is(t, "members", err, sdk.KindNotAuthorized)
+	is(t, "members", err, sdk.ErrNotAuthorized)
 	_, err = s.bob.Group("no-such-"+s.group).Put(ctx, "f", bytes.NewReader([]byte("x")))
-	is(t, "upload to no group", err, sdk.KindNotFound, sdk.KindNotAuthorized)
+	is(t, "upload to no group", err, sdk.ErrNotFound, sdk.ErrNotAuthorized)
 	// A reference counts in its own group only.
 	other := s.group + "-bob"
 	if _, err := s.bob.Group(other).Register(ctx); err != nil {
 		t.Fatal(err)
 	}
 	e.Group = other
-	is(t, "another group's reference", retrieve(ctx, t, s.bob, e), sdk.KindNotFound)
+	is(t, "another group's reference", retrieve(ctx, t, s.bob, e), sdk.ErrNotFound)
 }
 
 func revoked(t *testing.T, s *suite) {
@@ -424,9 +424,9 @@ func revoked(t *testing.T, s *suite) {
 		t.Fatal(err)
 	}
 	e := sdk.Entry{Group: s.group, Ref: mine.Ref, Hash: mine.Hash, Size: mine.Size}
-	is(t, "retrieve one's own", retrieve(ctx, t, s.bob, e), sdk.KindNotAuthorized)
+	is(t, "retrieve one's own", retrieve(ctx, t, s.bob, e), sdk.ErrNotAuthorized)
 	_, err := s.bob.Group(s.group).Put(ctx, "again", bytes.NewReader([]byte("x")))
-	is(t, "upload", err, sdk.KindNotAuthorized)
+	is(t, "upload", err, sdk.ErrNotAuthorized)
 	ok(t, "the owner still reads it", retrieve(ctx, t, s.alice, e))
 	if _, err := s.alice.Group(s.group).Add(ctx, s.world.Bob.ID); err != nil {
 		t.Fatal(err)
@@ -465,7 +465,7 @@ func money(t *testing.T, s *suite) {
 		t.Errorf("nothing costs %s, %v", fee.Tokens(), err)
 	}
 	_, err = s.alice.Balance(ctx, "nobody-"+s.world.Alice.ID)
-	is(t, "balance of nobody", err, sdk.KindNotFound)
+	is(t, "balance of nobody", err, sdk.ErrNotFound)
 }
 
 func parallel(t *testing.T, s *suite) {
@@ -503,11 +503,11 @@ func deleteAndRename(t *testing.T, s *suite) {
 			t.Errorf("renamed %+v, %v", e, err)
 		}
 	} else {
-		is(t, "rename", err, sdk.KindUnsupported)
+		is(t, "rename", err, sdk.ErrUnsupported)
 	}
 	err = s.alice.Group(s.group).Delete(ctx, r.Ref)
 	if !s.offers(t, wire.CapDelete) {
-		is(t, "delete", err, sdk.KindUnsupported)
+		is(t, "delete", err, sdk.ErrUnsupported)
 		return
 	}
 	ok(t, "delete", err)
@@ -515,15 +515,15 @@ func deleteAndRename(t *testing.T, s *suite) {
 	if err != nil || len(entries) != 1 || entries[0].Deleted == nil {
 		t.Fatalf("after the deletion %+v, %v", entries, err)
 	}
-	is(t, "retrieve", retrieve(ctx, t, s.alice, entries[0]), sdk.KindDeleted)
+	is(t, "retrieve", retrieve(ctx, t, s.alice, entries[0]), sdk.ErrDeleted)
 	entries[0].Deleted = nil // a client that has not heard of it
-	is(t, "retrieve unaware", retrieve(ctx, t, s.alice, entries[0]), sdk.KindDeleted)
+	is(t, "retrieve unaware", retrieve(ctx, t, s.alice, entries[0]), sdk.ErrDeleted)
 	ok(t, "delete twice", s.alice.Group(s.group).Delete(ctx, r.Ref))
 	again, err := s.alice.Group(s.group).Entries(ctx)
 	if err != nil || len(again) != 1 || again[0].ChangedSeq != entries[0].ChangedSeq {
 		t.Errorf("deleting twice changed the record to %+v, %v", again, err)
 	}
-	is(t, "rename what is deleted", s.alice.Group(s.group).Rename(ctx, r.Ref, "x"), sdk.KindDeleted)
+	is(t, "rename what is deleted", s.alice.Group(s.group).Rename(ctx, r.Ref, "x"), sdk.ErrDeleted)
 	others(t, s)
 }
 
@@ -532,8 +532,8 @@ func others(t *testing.T, s *suite) {
 	ctx := t.Context()
 	r := s.upload(t, s.alice, "alice's", []byte("content"))
 	for _, who := range []string{"stranger", "member"} {
-		is(t, "delete as a "+who, s.bob.Group(s.group).Delete(ctx, r.Ref), sdk.KindNotAuthorized)
-		is(t, "rename as a "+who, s.bob.Group(s.group).Rename(ctx, r.Ref, "bob's"), sdk.KindNotAuthorized)
+		is(t, "delete as a "+who, s.bob.Group(s.group).Delete(ctx, r.Ref), sdk.ErrNotAuthorized)
+		is(t, "rename as a "+who, s.bob.Group(s.group).Rename(ctx, r.Ref, "bob's"), sdk.ErrNotAuthorized)
 		if _, err := s.alice.Group(s.group).Add(ctx, s.world.Bob.ID); who == "stranger" && err != nil {
 			t.Fatal(err)
 		}
@@ -541,7 +541,7 @@ func others(t *testing.T, s *suite) {
 	bobs := s.upload(t, s.bob, "bob's", []byte("content"))
 	ok(t, "rename as the uploader", s.bob.Group(s.group).Rename(ctx, bobs.Ref, "still bob's"))
 	ok(t, "delete as the owner", s.alice.Group(s.group).Delete(ctx, bobs.Ref))
-	is(t, "delete what is not there", s.alice.Group(s.group).Delete(ctx, "bafy-no-such-reference"), sdk.KindNotFound)
+	is(t, "delete what is not there", s.alice.Group(s.group).Delete(ctx, "bafy-no-such-reference"), sdk.ErrNotFound)
 }
 
 func watch(t *testing.T, s *suite) {
@@ -549,7 +549,7 @@ func watch(t *testing.T, s *suite) {
 	defer cancel()
 	events, err := s.bob.Watch(ctx, 0)
 	if !s.offers(t, wire.CapWatch) {
-		is(t, "watch", err, sdk.KindUnsupported)
+		is(t, "watch", err, sdk.ErrUnsupported)
 		return
 	}
 	if err != nil {
@@ -588,7 +588,7 @@ func watch(t *testing.T, s *suite) {
 	for _, watch := range []iter.Seq2[sdk.Event, error]{events, mine, again} {
 		for _, err := range watch {
 			if err != nil {
-				is(t, "the end of a watch", err, sdk.KindCanceled)
+				is(t, "the end of a watch", err, sdk.ErrCanceled)
 			}
 		}
 	}

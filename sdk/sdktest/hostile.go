@@ -38,7 +38,7 @@ type Mode struct {
 	Surface Surface
 	// Want is the kind of error a client must end with; Survives means that the
 	// client must succeed all the same, because the fault passes. A watch that has
-	// begun ends with [sdk.KindCorrupt] when its channel is closed, whatever the
+	// begun ends with [sdk.ErrCorrupt] when its channel is closed, whatever the
 	// reason, and succeeds when it tells what happened and can be ended.
 	Want     sdk.Kind
 	Survives bool
@@ -161,7 +161,7 @@ func modes(on Surface, threat int, want sdk.Kind, told lies) (list []Mode) {
 
 // passing are lies that a client must survive.
 func passing(on Surface, threat int, told lies) []Mode {
-	list := modes(on, threat, sdk.KindOther, told)
+	list := modes(on, threat, sdk.ErrOther, told)
 	for i := range list {
 		list[i].Survives = true
 	}
@@ -229,7 +229,7 @@ func blobModes() []Mode {
 	text := func(change func(string) any) lie {
 		return changed(func(_ *Hostile, m map[string]any) { m["encrypted_b64"] = change(m["encrypted_b64"].(string)) })
 	}
-	return modes(OnRetrieve, 5, sdk.KindCorrupt, lies{
+	return modes(OnRetrieve, 5, sdk.ErrCorrupt, lies{
 		"bit of the IV":         flip(3),
 		"bit of the ciphertext": flip(40),
 		"bit of the tag":        flip(-1),
@@ -274,7 +274,7 @@ func keyModes() []Mode {
 		return changed(func(_ *Hostile, m map[string]any) { m["key"] = v })
 	}
 	of := func(n int) any { return encode64(bytes.Repeat([]byte{9}, n)) }
-	return modes(OnRetrieve, 5, sdk.KindCorrupt, lies{
+	return modes(OnRetrieve, 5, sdk.ErrCorrupt, lies{
 		"key of 16 bytes": key(of(16)), "key of 24 bytes": key(of(24)), "key of 31 bytes": key(of(31)), "key of 33 bytes": key(of(33)),
 		"wrong key": key(of(32)), "zero key": key(encode64(make([]byte, 32))), "no key": without("key"), "empty key": key(""), "key a number": key(1), "key unpadded": key(strings.TrimRight(of(32).(string), "=")),
 	})
@@ -298,7 +298,7 @@ func metadataModes() []Mode {
 	meta := func(v any) lie {
 		return changed(func(_ *Hostile, m map[string]any) { m["format"] = v })
 	}
-	list := modes(OnRetrieve, 5, sdk.KindCorrupt, lies{
+	list := modes(OnRetrieve, 5, sdk.ErrCorrupt, lies{
 		"stripped compression": changed(func(h *Hostile, m map[string]any) {
 			stream, err := format.Deflate(h.Content)
 			if err != nil {
@@ -317,7 +317,7 @@ func metadataModes() []Mode {
 		"format a list":     meta([]int{1}),
 		"format a string":   meta("v1"),
 	})
-	list = append(list, modes(OnRetrieve, 8, sdk.KindCorrupt, lies{
+	list = append(list, modes(OnRetrieve, 8, sdk.ErrCorrupt, lies{
 		"size 2^62":   deflated(int64(1)<<62, as),
 		"format huge": meta(map[string]any{"x": strings.Repeat("x", 1<<20)}),
 		"bomb": changed(func(h *Hostile, m map[string]any) {
@@ -325,12 +325,12 @@ func metadataModes() []Mode {
 			m["format"] = map[string]any{"version": 1, "compression": "deflate", "original_size": len(h.Content)}
 		}),
 	})...)
-	list = append(list, modes(OnRetrieve, 5, sdk.KindUnsupported, lies{
+	list = append(list, modes(OnRetrieve, 5, sdk.ErrUnsupported, lies{
 		"unknown version":     meta(map[string]any{"version": 2}),
 		"version a string":    meta(map[string]any{"version": "1"}),
 		"unknown compression": meta(map[string]any{"version": 1, "compression": "brotli"}),
 	})...)
-	list = append(list, modes(OnRetrieve, 4, sdk.KindUnsupported, lies{
+	list = append(list, modes(OnRetrieve, 4, sdk.ErrUnsupported, lies{
 		"token as version": func(h *Hostile, next http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				changed(func(_ *Hostile, m map[string]any) {
@@ -339,7 +339,7 @@ func metadataModes() []Mode {
 			})
 		},
 	})...)
-	return append(list, modes(OnRetrieve, 8, sdk.KindTooLarge, lies{
+	return append(list, modes(OnRetrieve, 8, sdk.ErrTooLarge, lies{
 		"size over the limit": deflated(int64(1)<<50, as),
 	})...)
 }
@@ -441,29 +441,29 @@ func transportModes() []Mode {
 	big := strings.Repeat(filler, 1<<12)
 	const r = OnRetrieve
 	return slices.Concat(
-		modes(r, 7, sdk.KindCorrupt, lies{"null result": said(200, `{"result":null}`), "result a list": said(200, `{"result":[1]}`), "no body": said(200, ""),
+		modes(r, 7, sdk.ErrCorrupt, lies{"null result": said(200, `{"result":null}`), "result a list": said(200, `{"result":[1]}`), "no body": said(200, ""),
 			"HTML": said(200, page), "half a document": said(200, `{"result":{"key":"`), "two documents": said(200, `{"result":{}}{"result":{}}`)}),
-		modes(r, 7, sdk.KindOther, lies{"HTML 500": said(500, page), "error an object": said(500, `{"error":{"a":1}}`), "error in a success": said(200, `{"error":"no reason given"}`)}),
-		modes(r, 8, sdk.KindCorrupt, lies{"deep JSON": said(200, strings.Repeat(`{"result":`, 100_000)), "deep list": said(200, `{"result":`+strings.Repeat(`[`, 1_000_000)),
+		modes(r, 7, sdk.ErrOther, lies{"HTML 500": said(500, page), "error an object": said(500, `{"error":{"a":1}}`), "error in a success": said(200, `{"error":"no reason given"}`)}),
+		modes(r, 8, sdk.ErrCorrupt, lies{"deep JSON": said(200, strings.Repeat(`{"result":`, 100_000)), "deep list": said(200, `{"result":`+strings.Repeat(`[`, 1_000_000)),
 			"endless text":  endless(`{"result":{"key":"`, big, 0),
 			"endless names": endless(`{"result":{"`, big, 0),
 			"endless list":  endless(`{"result":[`, strings.Repeat("1,", 1<<16), 0)}),
-		modes(r, 8, sdk.KindTooLarge, lies{"endless data": endless(`{"result":{"encrypted_b64":"`, big, 0)}),
-		modes(r, 8, sdk.KindTimeout, lies{"slow data": endless(`{"result":{"encrypted_b64":"`, "AAAA", 20*time.Millisecond)}),
-		modes(r, 4, sdk.KindOther, lies{"echo": echo}),
-		modes(r, 10, sdk.KindOther, lies{"redirect 302": redirect(302), "redirect 307": redirect(307), "redirect 308": redirect(308)}),
-		modes(r, 10, sdk.KindCorrupt, lies{"another host in place of data": elsewhere("http:"), "another host in place of data, no scheme": elsewhere("")}),
-		modes(r, 12, sdk.KindUnavailable, lies{"cut": cut, "503": said(503, page), "502": said(502, page)}),
-		modes(r, 12, sdk.KindTooLarge, lies{"413": said(413, `{"error":"request too large"}`)}),
-		modes(r, 12, sdk.KindUnauthenticated, lies{"401 forever": said(401, `{"error":"Auth failed: invalid session token"}`)}),
-		modes(r, 12, sdk.KindAudience, lies{"wrong audience": said(401, `{"error":"Auth failed: Audience mismatch"}`)}),
-		modes(r, 12, sdk.KindNotAuthorized, lies{"403": said(403, `{"error":"User not authorized"}`), "403 of the key server": said(500, `{"error":"Shade retrieve failed: 403 - {\"error\":\"Unauthorized\"}"}`),
+		modes(r, 8, sdk.ErrTooLarge, lies{"endless data": endless(`{"result":{"encrypted_b64":"`, big, 0)}),
+		modes(r, 8, sdk.ErrTimeout, lies{"slow data": endless(`{"result":{"encrypted_b64":"`, "AAAA", 20*time.Millisecond)}),
+		modes(r, 4, sdk.ErrOther, lies{"echo": echo}),
+		modes(r, 10, sdk.ErrOther, lies{"redirect 302": redirect(302), "redirect 307": redirect(307), "redirect 308": redirect(308)}),
+		modes(r, 10, sdk.ErrCorrupt, lies{"another host in place of data": elsewhere("http:"), "another host in place of data, no scheme": elsewhere("")}),
+		modes(r, 12, sdk.ErrUnavailable, lies{"cut": cut, "503": said(503, page), "502": said(502, page)}),
+		modes(r, 12, sdk.ErrTooLarge, lies{"413": said(413, `{"error":"request too large"}`)}),
+		modes(r, 12, sdk.ErrUnauthenticated, lies{"401 forever": said(401, `{"error":"Auth failed: invalid session token"}`)}),
+		modes(r, 12, sdk.ErrAudience, lies{"wrong audience": said(401, `{"error":"Auth failed: Audience mismatch"}`)}),
+		modes(r, 12, sdk.ErrNotAuthorized, lies{"403": said(403, `{"error":"User not authorized"}`), "403 of the key server": said(500, `{"error":"Shade retrieve failed: 403 - {\"error\":\"Unauthorized\"}"}`),
 			"long panic": said(500, `{"error":"`+strings.Repeat("ActionError ", 100)+`Smart contract panicked: User not authorized"}`)}),
-		modes(r, 12, sdk.KindInsufficient, lies{"402": said(402, `{"error":"Insufficient balance"}`), "no money, 500": said(500, `{"error":"Insufficient balance"}`)}),
-		modes(r, 12, sdk.KindDeleted, lies{"deleted": said(500, `{"error":"Shade retrieve failed: 404 - File deleted"}`)}),
-		modes(r, 12, sdk.KindNotFound, lies{"404": said(404, `{"error":"No key for this file","code":"FILE_KEY_NOT_FOUND"}`), "no such file, 500": said(500, `{"error":"FILE_KEY_NOT_FOUND No key for this file"}`)}),
-		modes(r, 12, sdk.KindRateLimited, lies{"429": said(429, `{"error":"too many requests"}`)}),
-		modes(r, 12, sdk.KindStorageFull, lies{"507": said(507, `{"error":"no room","code":"STORAGE_FULL"}`)}),
+		modes(r, 12, sdk.ErrInsufficient, lies{"402": said(402, `{"error":"Insufficient balance"}`), "no money, 500": said(500, `{"error":"Insufficient balance"}`)}),
+		modes(r, 12, sdk.ErrDeleted, lies{"deleted": said(500, `{"error":"Shade retrieve failed: 404 - File deleted"}`)}),
+		modes(r, 12, sdk.ErrNotFound, lies{"404": said(404, `{"error":"No key for this file","code":"FILE_KEY_NOT_FOUND"}`), "no such file, 500": said(500, `{"error":"FILE_KEY_NOT_FOUND No key for this file"}`)}),
+		modes(r, 12, sdk.ErrRateLimited, lies{"429": said(429, `{"error":"too many requests"}`)}),
+		modes(r, 12, sdk.ErrStorageFull, lies{"507": said(507, `{"error":"no room","code":"STORAGE_FULL"}`)}),
 		passing(r, 12, lies{
 			"wrong audience once": once(1, said(401, `{"error":"Auth failed: Audience mismatch"}`)),
 			"401 once":            once(1, said(401, `{"error":"Auth failed: invalid session token"}`)),
@@ -514,7 +514,7 @@ func rawModes() []Mode {
 	field := func(name string, value func(h *Hostile) any) lie {
 		return address(func(h *Hostile, m map[string]any) { m[name] = value(h) })
 	}
-	list := modes(OnRetrieve, 5, sdk.KindCorrupt, lies{
+	list := modes(OnRetrieve, 5, sdk.ErrCorrupt, lies{
 		"raw: bit":           data(func(b []byte) []byte { b[1000] ^= 1; return b }),
 		"raw: truncated":     data(func(b []byte) []byte { return b[:len(b)-1] }),
 		"raw: appended":      data(func(b []byte) []byte { return append(b, 0) }),
@@ -524,8 +524,8 @@ func rawModes() []Mode {
 		"raw: size 0":        field("data_size", func(*Hostile) any { return 0 }),
 		"raw: size off":      field("data_size", func(h *Hostile) any { return len(h.Content) + format.Overhead - 1 }),
 	})
-	list = append(list, modes(OnRetrieve, 8, sdk.KindCorrupt, lies{"raw: size 2^62": field("data_size", func(*Hostile) any { return int64(1) << 62 })})...)
-	list = append(list, modes(OnRetrieve, 10, sdk.KindCorrupt, lies{
+	list = append(list, modes(OnRetrieve, 8, sdk.ErrCorrupt, lies{"raw: size 2^62": field("data_size", func(*Hostile) any { return int64(1) << 62 })})...)
+	list = append(list, modes(OnRetrieve, 10, sdk.ErrCorrupt, lies{
 		"raw: another host": field("data_url", func(h *Hostile) any { return h.other.URL + "/x" }),
 		"raw: another host, no scheme": field("data_url", func(h *Hostile) any {
 			return strings.TrimPrefix(h.other.URL, "http:") + "/x"
@@ -533,7 +533,7 @@ func rawModes() []Mode {
 		"raw: backslashes": field("data_url", func(h *Hostile) any { return `/\` + strings.TrimPrefix(h.other.URL, "http://") }),
 		"raw: at sign":     field("data_url", func(h *Hostile) any { return "@" + strings.TrimPrefix(h.other.URL, "http://") + "/x" }),
 	})...)
-	list = append(list, modes(OnRetrieve, 10, sdk.KindOther, lies{
+	list = append(list, modes(OnRetrieve, 10, sdk.ErrOther, lies{
 		"raw: redirect": func(h *Hostile, next http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if !strings.HasPrefix(r.URL.Path, wire.PathTools) {
@@ -564,7 +564,7 @@ func uploadModes() []Mode {
 	field := func(op, name string, v any) lie {
 		return at(op, changed(func(_ *Hostile, m map[string]any) { m[name] = v }))
 	}
-	list := modes(OnUpload, 11, sdk.KindCorrupt, lies{
+	list := modes(OnUpload, 11, sdk.ErrCorrupt, lies{
 		"upload: key of 16 bytes": field(wire.OpPrepareUpload, "key", encode64(make([]byte, 16))),
 		"upload: key of 24 bytes": field(wire.OpPrepareUpload, "key", encode64(bytes.Repeat([]byte{1}, 24))),
 		"upload: key of 31 bytes": field(wire.OpPrepareUpload, "key", encode64(bytes.Repeat([]byte{1}, 31))),
@@ -573,7 +573,7 @@ func uploadModes() []Mode {
 		"upload: id a number":     field(wire.OpPrepareUpload, "upload_id", 7),
 		"upload: reused key":      reusedKey(),
 	})
-	list = append(list, modes(OnUpload, 13, sdk.KindCorrupt, lies{
+	list = append(list, modes(OnUpload, 13, sdk.ErrCorrupt, lies{
 		"finalize: wrong hash":   field(wire.OpFinalizeUpload, "file_hash", strings.Repeat("0", 64)),
 		"finalize: no hash":      field(wire.OpFinalizeUpload, "file_hash", ""),
 		"finalize: no reference": at(wire.OpFinalizeUpload, changed(func(_ *Hostile, m map[string]any) { m["location"], m["cid"] = "", "" })),
@@ -582,10 +582,10 @@ func uploadModes() []Mode {
 		"finalize: HTML":         at(wire.OpFinalizeUpload, said(200, page)),
 	})...)
 	return slices.Concat(list,
-		modes(OnUpload, 13, sdk.KindInsufficient, lies{"finalize: refused": at(wire.OpFinalizeUpload, said(402, `{"error":"Insufficient","code":"INSUFFICIENT"}`))}),
-		modes(OnUpload, 8, sdk.KindCorrupt, lies{"finalize: deep": at(wire.OpFinalizeUpload, said(200, strings.Repeat(`[`, 1_000_000)))}),
-		modes(OnUpload, 4, sdk.KindOther, lies{"finalize: echo": at(wire.OpFinalizeUpload, echo)}),
-		modes(OnUpload, 10, sdk.KindOther, lies{"finalize: redirect": at(wire.OpFinalizeUpload, redirect(307)), "upload: redirect": at(wire.OpPrepareUpload, redirect(302))}))
+		modes(OnUpload, 13, sdk.ErrInsufficient, lies{"finalize: refused": at(wire.OpFinalizeUpload, said(402, `{"error":"Insufficient","code":"INSUFFICIENT"}`))}),
+		modes(OnUpload, 8, sdk.ErrCorrupt, lies{"finalize: deep": at(wire.OpFinalizeUpload, said(200, strings.Repeat(`[`, 1_000_000)))}),
+		modes(OnUpload, 4, sdk.ErrOther, lies{"finalize: echo": at(wire.OpFinalizeUpload, echo)}),
+		modes(OnUpload, 10, sdk.ErrOther, lies{"finalize: redirect": at(wire.OpFinalizeUpload, redirect(307)), "upload: redirect": at(wire.OpPrepareUpload, redirect(302))}))
 }
 
 // reusedKey hands out one key for every upload from the second on: the first of
@@ -611,13 +611,13 @@ func listModes() []Mode {
 		return said(200, `{"result":[{"ipfs_hash":"r","file_hash":"`+strings.Repeat("ab", 32)+`",`+extra+`}]}`)
 	}
 	return slices.Concat(
-		modes(OnList, 7, sdk.KindCorrupt, lies{
+		modes(OnList, 7, sdk.ErrCorrupt, lies{
 			"list: null": said(200, `{"result":null}`), "list: an object": said(200, `{"result":{"a":1}}`), "list: a string": said(200, `{"result":"x"}`),
 			"list: numbers": said(200, `{"result":[1,2]}`), "list: HTML": said(200, page),
 			"list: hash a number": said(200, `{"result":[{"ipfs_hash":"r","file_hash":7}]}`), "list: size a string": row(`"original_size":"7"`),
 			"list: deleted a string": row(`"deleted":"yes"`), "list: name an object": row(`"filename":{}`),
 		}),
-		modes(OnList, 8, sdk.KindCorrupt, lies{
+		modes(OnList, 8, sdk.ErrCorrupt, lies{
 			"list: size 2^70":         row(`"original_size":1180591620717411303424`),
 			"list: deep":              said(200, `{"result":`+strings.Repeat("[", 100_000)),
 			"list: endless":           endless(`{"result":[`, strings.Repeat(`{},`, 1<<14), 0),
@@ -626,8 +626,8 @@ func listModes() []Mode {
 			"list: huge, null rows":   many(`{"result":[`, `null,`, 1_500_000, `null]}`),
 			"list: huge, many fields": many(`{`, `"a":1,`, 2_000_000, `"result":7}`),
 		}),
-		modes(OnList, 4, sdk.KindOther, lies{"list: echo": echo}),
-		modes(OnList, 10, sdk.KindOther, lies{"list: redirect": redirect(302)}),
+		modes(OnList, 4, sdk.ErrOther, lies{"list: echo": echo}),
+		modes(OnList, 10, sdk.ErrOther, lies{"list: redirect": redirect(302)}),
 		passing(OnList, 7, lies{
 			"list: hash not hex": row(`"file_hash":"zz"`), "list: null rows": said(200, `{"result":[null,{}]}`), "list: size negative": row(`"original_size":-5`),
 			"list: times not numbers": row(`"timestamp":"tomorrow","deleted":{"deleted_at":"x"}`), "list: evil name": row(`"filename":"../../etc/passwd\u0000"`),
@@ -636,16 +636,16 @@ func listModes() []Mode {
 
 func tokenModes() []Mode {
 	return slices.Concat(
-		modes(OnToken, 4, sdk.KindOther, lies{"token: echo": echo}),
-		modes(OnToken, 10, sdk.KindOther, lies{"token: redirect 302": redirect(302), "token: redirect 307": redirect(307)}),
-		modes(OnToken, 7, sdk.KindOther, lies{"token: HTML 500": said(500, page)}),
-		modes(OnToken, 7, sdk.KindUnauthenticated, lies{
+		modes(OnToken, 4, sdk.ErrOther, lies{"token: echo": echo}),
+		modes(OnToken, 10, sdk.ErrOther, lies{"token: redirect 302": redirect(302), "token: redirect 307": redirect(307)}),
+		modes(OnToken, 7, sdk.ErrOther, lies{"token: HTML 500": said(500, page)}),
+		modes(OnToken, 7, sdk.ErrUnauthenticated, lies{
 			"token: refused": said(401, `{"error":"Invalid API key"}`), "token: none": said(200, `{"expires_in":"24h"}`), "token: two lines": said(200, `{"token":"session.x\r\nX-Evil: 1"}`),
 			"token: useless": changed(func(_ *Hostile, m map[string]any) { m["token"] = "x" }),
 		}),
-		modes(OnToken, 8, sdk.KindUnauthenticated, lies{"token: huge": said(200, `{"token":"`+strings.Repeat("session.", 10_000)+`"}`)}),
-		modes(OnToken, 7, sdk.KindNotFound, lies{"token: no account": said(404, `{"error":"account not found"}`)}),
-		modes(OnToken, 7, sdk.KindCorrupt, lies{"token: a number": said(200, `{"token":7}`), "token: HTML": said(200, page)}),
-		modes(OnToken, 8, sdk.KindCorrupt, lies{"token: endless": endless(`{"token":"`, strings.Repeat(filler, 1<<12), 0)}),
+		modes(OnToken, 8, sdk.ErrUnauthenticated, lies{"token: huge": said(200, `{"token":"`+strings.Repeat("session.", 10_000)+`"}`)}),
+		modes(OnToken, 7, sdk.ErrNotFound, lies{"token: no account": said(404, `{"error":"account not found"}`)}),
+		modes(OnToken, 7, sdk.ErrCorrupt, lies{"token: a number": said(200, `{"token":7}`), "token: HTML": said(200, page)}),
+		modes(OnToken, 8, sdk.ErrCorrupt, lies{"token: endless": endless(`{"token":"`, strings.Repeat(filler, 1<<12), 0)}),
 		passing(OnToken, 12, lies{"token: 503 thrice": once(3, said(503, page))}))
 }

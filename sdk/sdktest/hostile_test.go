@@ -57,7 +57,7 @@ func newVictim(t *testing.T, h *sdktest.Hostile, maxFileBytes int64, patience ti
 	t.Helper()
 	return &victim{t: t, h: h, c: h.Client(t, h.Alice, func(cfg *sdk.Config) {
 		cfg.MaxFileBytes, cfg.Timeout = maxFileBytes, patience
-		if h.Mode.Want == sdk.KindTimeout {
+		if h.Mode.Want == sdk.ErrTimeout {
 			cfg.Timeout = 100 * time.Millisecond
 		}
 	})}

@@ -70,7 +70,7 @@ func watchModes() []Mode {
 	}
 	const w = OnWatch
 	return slices.Concat(
-		modes(w, 7, sdk.KindCorrupt, begun(always, lies{
+		modes(w, 7, sdk.ErrCorrupt, begun(always, lies{
 			"watch: out of order": events(3, 2, 1), "watch: twice": events(2, 1, 1), "watch: told before": events(1, 0), "watch: negative": events(1, -1000),
 			"watch: beyond its sequence": events(1, 1, 2), "watch: stands still": events(0, 1), "watch: goes back with events": events(-1, 1),
 			"watch: null": said(200, `{"result":null}`), "watch: a list": said(200, `{"result":[1]}`), "watch: HTML": said(200, page), "watch: nothing": said(200, ""),
@@ -78,7 +78,7 @@ func watchModes() []Mode {
 			"watch: sequence a string": said(200, `{"result":{"events":[],"seq":"1"}}`), "watch: sequence a fraction": said(200, `{"result":{"events":[],"seq":1.5}}`),
 			"watch: group a number": said(200, `{"result":{"events":[{"seq":1,"group_id":7}],"seq":1}}`),
 		})),
-		modes(w, 8, sdk.KindCorrupt, begun(always, lies{
+		modes(w, 8, sdk.ErrCorrupt, begun(always, lies{
 			"watch: sequence 2^70": said(200, `{"result":{"events":[],"seq":1180591620717411303424}}`),
 			"watch: deep":          said(200, `{"result":`+strings.Repeat("[", 100_000)), "watch: endless": endless(`{"result":{"events":[`, strings.Repeat(`{},`, 1<<14), 0),
 			"watch: huge, empty events": many(`{"result":{"seq":1,"events":[`, `{},`, 2_000_000, `{}]}}`),
@@ -93,10 +93,10 @@ func watchModes() []Mode {
 		passing(w, 7, lies{"watch: other groups' events": foreign()}),
 		passing(w, 7, begun(always, lies{"watch: events without pause": unceasing()})),
 		passing(w, 12, begun(always, lies{"watch: no answer": endless(`{"result":`, " ", 20*time.Millisecond)})),
-		modes(w, 7, sdk.KindUnsupported, begun(always, lies{"watch: not offered": said(404, `{"error":"operation not found","code":"UNSUPPORTED"}`)})),
-		modes(w, 7, sdk.KindNotAuthorized, begun(always, lies{"watch: not authorized": said(403, `{"error":"User not authorized"}`)})),
-		modes(w, 7, sdk.KindNotAuthorized, lies{"watch: refused": said(403, `{"error":"User not authorized"}`)}),
-		modes(w, 7, sdk.KindCorrupt, lies{"watch: begins with nonsense": said(200, `{"result":{"events":{},"seq":1}}`)}))
+		modes(w, 7, sdk.ErrUnsupported, begun(always, lies{"watch: not offered": said(404, `{"error":"operation not found","code":"UNSUPPORTED"}`)})),
+		modes(w, 7, sdk.ErrNotAuthorized, begun(always, lies{"watch: not authorized": said(403, `{"error":"User not authorized"}`)})),
+		modes(w, 7, sdk.ErrNotAuthorized, lies{"watch: refused": said(403, `{"error":"User not authorized"}`)}),
+		modes(w, 7, sdk.ErrCorrupt, lies{"watch: begins with nonsense": said(200, `{"result":{"events":{},"seq":1}}`)}))
 }
 
 // foreign adds what happened in groups that are none of the client's, with names

@@ -38,14 +38,14 @@ func operations(t *testing.T, s *suite) {
 			ctx := t.Context()
 			if op.feature != "" && !s.offers(t, op.feature) {
 				for _, c := range []*sdk.Client{s.alice, s.bob, anonymous} {
-					is(t, "not offered", op.try(ctx, c, s), sdk.KindUnsupported)
+					is(t, "not offered", op.try(ctx, c, s), sdk.ErrUnsupported)
 				}
 				return
 			}
 			ok(t, "the owner", op.try(ctx, s.alice, s))
 			err := op.try(ctx, anonymous, s)
 			if op.needKey {
-				is(t, "without a key", err, sdk.KindUnauthenticated)
+				is(t, "without a key", err, sdk.ErrUnauthenticated)
 			} else {
 				ok(t, "without a key", err)
 			}
@@ -64,7 +64,7 @@ func operations(t *testing.T, s *suite) {
 // not to the ledger's free view, which the real contract refuses: it needs a key
 // (wire protocol 11.1).
 func table() []operation {
-	member := []sdk.Kind{sdk.KindNotAuthorized}
+	member := []sdk.Kind{sdk.ErrNotAuthorized}
 	return append(slices.Concat(fileOperations(member), groupOperations(member), moreOperations(member)),
 		operation{name: "getBalance", try: func(ctx context.Context, c *sdk.Client, _ *suite) error { return second(c.Balance(ctx, "")) }},
 		operation{name: "estimateFee", try: func(ctx context.Context, c *sdk.Client, _ *suite) error {

@@ -122,7 +122,7 @@ func (p Person) mayWrite(g sdk.GroupID) error {
 	if err := p.allowed(g); err != nil || !p.readers[g][p.id] {
 		return err
 	}
-	return &sdk.Error{Op: "fake", Group: g, Kind: sdk.KindNotAuthorized, Err: fmt.Errorf("user not authorized: a reader")}
+	return &sdk.Error{Op: "fake", Group: g, Kind: sdk.ErrNotAuthorized, Err: fmt.Errorf("user not authorized: a reader")}
 }
 
 // Put records an upload, as [Person.Upload] does.
@@ -202,7 +202,7 @@ func (p Person) Groups(ctx context.Context) ([]sdk.Group, error) {
 
 func (p Person) allowed(g sdk.GroupID) error {
 	if !p.members[g][p.id] {
-		return &sdk.Error{Op: "fake", Group: g, Kind: sdk.KindNotAuthorized, Err: fmt.Errorf("user not authorized")}
+		return &sdk.Error{Op: "fake", Group: g, Kind: sdk.ErrNotAuthorized, Err: fmt.Errorf("user not authorized")}
 	}
 	return nil
 }
@@ -245,7 +245,7 @@ func (p Person) Retrieve(ctx context.Context, e sdk.Entry, into *mem.Buffer) (sd
 	}
 	data, ok := p.content[e.Ref]
 	if !ok {
-		return sdk.Plain{}, &sdk.Error{Op: "retrieve", Kind: sdk.KindDeleted}
+		return sdk.Plain{}, &sdk.Error{Op: "retrieve", Kind: sdk.ErrDeleted}
 	}
 	p.retrieves++
 	if err := into.Resize(int64(len(data))); err != nil {
@@ -287,7 +287,7 @@ func (p Person) change(ctx context.Context, op string, g sdk.GroupID, ref sdk.Re
 			return nil
 		}
 	}
-	return &sdk.Error{Op: op, Group: g, Kind: sdk.KindNotAuthorized, Err: fmt.Errorf("only the uploader and the owner can")}
+	return &sdk.Error{Op: op, Group: g, Kind: sdk.ErrNotAuthorized, Err: fmt.Errorf("only the uploader and the owner can")}
 }
 
 func (p Person) RenameFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref, name string) error {
