@@ -99,12 +99,10 @@ func (f *File) move(to state) {
 	if !from.leadsTo(to) {
 		f.t.mistake("content that is " + from.String() + " cannot become " + to.String())
 	}
-	f.t.stagedMu.Lock()
-	defer f.t.stagedMu.Unlock()
 	if to == stateCommitted {
-		delete(f.t.staged, f)
+		f.t.staged.Delete(f)
 	} else {
-		f.t.staged[f] = struct{}{}
+		f.t.staged.Store(f, nil)
 	}
 }
 
@@ -299,7 +297,7 @@ func (f *File) touched() {
 	if !f.is(stateChanged) {
 		f.move(stateChanged)
 	}
-	f.setChanged()
+	f.setChanged(f.t.now())
 }
 
 // Truncate sets the length. To zero it needs no content; to anything else of an
@@ -378,11 +376,9 @@ func (f *File) setLength(ctx context.Context, size int64) error {
 }
 
 func (t *Tree) stagedFiles() []*File {
-	t.stagedMu.Lock()
-	defer t.stagedMu.Unlock()
-	files := make([]*File, 0, len(t.staged))
-	for f := range t.staged {
-		files = append(files, f)
+	var files []*File
+	for f := range t.staged.Range {
+		files = append(files, f.(*File))
 	}
 	return files
 }

@@ -58,10 +58,7 @@ func (f *File) pending() (Pending, bool) {
 	if f.is(stateCommitted) || f.is(stateCopied) {
 		return Pending{}, false
 	}
-	p := Pending{Path: path, Since: f.stage.since, Open: f.opens > 0}
-	f.attrMu.Lock()
-	p.Size = f.size
-	f.attrMu.Unlock()
+	p := Pending{Path: path, Size: f.fill(Attr{}).Size, Since: f.stage.since, Open: f.opens > 0}
 	if f.stage.failed != nil {
 		p.Error = f.stage.failed.Err.Error()
 	}

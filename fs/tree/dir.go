@@ -6,7 +6,6 @@ import (
 	"hash/fnv"
 	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/svcfs/svcfs/fs/tree/policy"
@@ -31,6 +30,7 @@ type Dir struct {
 	t        *Tree
 	ino, gen uint64
 	kind     dirKind
+	attributes
 
 	// By Tree.mu.
 	parent   *Dir // nil for the root, and for a directory that is gone
@@ -41,20 +41,17 @@ type Dir struct {
 	hidden   map[string]Node // found by name, not listed
 	local    bool            // made by mkdir here: stays while empty
 	foreign  bool            // holds, or held, a file of another account: see owner.go
-	mtime    time.Time
-	mode     uint32
-	moded    bool  // mode was set
-	past     *past // of a history directory
-	seen     int   // group.changes when its children were made
+	past     *past           // of a history directory
+	seen     int             // group.changes when its children were made
 }
 
 // newDir makes a directory that is not yet in its parent. Needs Tree.mu.
 func (t *Tree) newDir(parent *Dir, name string, kind dirKind) *Dir {
-	d := &Dir{t: t, kind: kind, parent: parent, name: name, children: make(map[string]Node), mtime: t.started}
+	d := &Dir{t: t, kind: kind, parent: parent, name: name, children: make(map[string]Node), attributes: attributes{mtime: t.started}}
 	if parent != nil {
 		d.group = parent.group
 		if kind == dirFolder {
-			d.mtime = t.now()
+			d.setChanged(t.now())
 		}
 	}
 	d.ino, d.gen = inodeOf(d.path()), t.gens.Add(1)
@@ -114,27 +111,12 @@ func join(dir, name string) string {
 func (d *Dir) Attr() Attr {
 	d.t.mu.RLock()
 	defer d.t.mu.RUnlock()
-	return Attr{Ino: d.ino, Gen: d.gen, Dir: true, ReadOnly: d.isControl() || d.group.isReader(), Control: d.isControl(), Nlink: 2,
-		Foreign: d.isForeign(), Unsure: d.kind == dirGroup && !d.group.loaded,
-		Mtime: d.mtime, Ctime: d.mtime, Mode: d.mode, HasMode: d.moded}
+	return d.fill(Attr{Ino: d.ino, Gen: d.gen, Dir: true, ReadOnly: d.isControl() || d.group.isReader(), Control: d.isControl(), Nlink: 2,
+		Foreign: d.isForeign(), Unsure: d.kind == dirGroup && !d.group.loaded})
 }
 
 // isControl reports whether d is a .svcfs directory or lies in one.
 func (d *Dir) isControl() bool { return d.kind == dirControl || d.kind == dirHistory }
-
-// SetMode keeps permission bits for this mount only (W10).
-func (d *Dir) SetMode(mode uint32) {
-	d.t.mu.Lock()
-	defer d.t.mu.Unlock()
-	d.mode, d.moded = mode, true
-}
-
-// SetTimes keeps a modification time for this mount only (W10).
-func (d *Dir) SetTimes(mtime time.Time) {
-	d.t.mu.Lock()
-	defer d.t.mu.Unlock()
-	d.mtime = mtime
-}
 
 // Lookup finds a name. A name that is not there makes the tree look at the
 // ledger once more, at most twice a second. Free.
@@ -334,7 +316,7 @@ func (d *Dir) createHere(name string, flags OpenFlags) (*File, *Handle, error) {
 		return nil, nil, t.fail("create", join(d.Path(), name), err)
 	}
 	d.attach(shown, f)
-	d.mtime = t.now()
+	d.setChanged(t.now())
 	if !f.scratch.Load() {
 		d.group.version(f.raw).shown = f
 	}
@@ -348,7 +330,7 @@ func (t *Tree) unlink(f *File, d *Dir, shown string) {
 	t.mu.Lock()
 	v, notices := t.drop(f, d, shown)
 	notices = append(notices, d.prune()...)
-	d.mtime = t.now()
+	d.setChanged(t.now())
 	if v != nil {
 		notices = append(notices, t.place(f.group, v)...)
 	}
@@ -380,7 +362,7 @@ func (d *Dir) Mkdir(ctx context.Context, name string) (*Dir, error) {
 	made := d.t.newDir(d, shown, dirFolder)
 	made.raw, made.local = name, true
 	d.attach(shown, made)
-	d.mtime = d.t.now()
+	d.setChanged(d.t.now())
 	return made, nil
 }
 
@@ -450,7 +432,7 @@ func (d *Dir) Rmdir(ctx context.Context, name string) error {
 		return plain(ClassNotEmpty, "rmdir", dir.path(), "the folder is not empty")
 	}
 	d.detach(dir.name, dir)
-	d.mtime = d.t.now()
+	d.setChanged(d.t.now())
 	return nil
 }
 

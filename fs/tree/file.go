@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -40,14 +39,7 @@ type File struct {
 	copier  atomic.Uint32 // thread that asked for the attributes last; see crawlers.go
 	content
 	naming atomic.Pointer[gate] // see nameGate; nil until it is wanted
-
-	attrMu sync.Mutex
-	size   int64
-	mtime  time.Time
-	mode   uint32
-	known  bool // size is the truth
-	timed  bool // mtime was set by a program, and the content is as it was then
-	moded  bool // mode was set
+	attributes
 }
 
 // link is one more name of a file.
@@ -58,7 +50,7 @@ type link struct {
 
 // newFile makes a file that is not yet in the directory where it belongs. Needs Tree.mu.
 func (t *Tree) newFile(dir *Dir, name string) *File {
-	f := &File{t: t, name: name, known: true, mtime: t.now(), gen: t.gens.Add(1)}
+	f := &File{t: t, name: name, attributes: attributes{mtime: t.now()}, gen: t.gens.Add(1)}
 	f.ino = inodeOf(join(dir.path(), name))
 	if t.carried[f.ino] {
 		f.ino = inodeOf(join(dir.path(), name) + "\x00" + strconv.FormatUint(f.gen, 10))
@@ -78,18 +70,7 @@ func (f *File) nameGate() gate {
 
 func (f *File) setEntry(e *sdk.Entry) {
 	f.entry.Store(e)
-	f.attrMu.Lock()
-	defer f.attrMu.Unlock()
-	f.size, f.known = max(e.Size, 0), e.Size != sdk.SizeUnknown
-	if !f.timed {
-		f.mtime = e.Time
-	}
-}
-
-func (f *File) setSize(size int64) {
-	f.attrMu.Lock()
-	defer f.attrMu.Unlock()
-	f.size, f.known = size, true
+	f.setRecorded(e)
 }
 
 // Path returns the file's place below the mount; for a file whose name points
@@ -102,8 +83,6 @@ func (f *File) Path() string {
 	}
 	return join(f.dir.path(), f.name)
 }
-
-const blockBytes = 512
 
 // Attr returns what stat shows. It never blocks on the service.
 func (f *File) Attr() Attr {
@@ -118,32 +97,7 @@ func (f *File) Attr() Attr {
 	}
 	readOnly := f.old || f.group.isReader()
 	f.t.mu.RUnlock()
-	f.attrMu.Lock()
-	defer f.attrMu.Unlock()
-	return Attr{Ino: f.ino, Gen: f.gen, Foreign: f.t.isForeign(f.entry.Load()), ReadOnly: readOnly, Control: f.old, Unsized: !f.known, Size: f.size, Blocks: (f.size + blockBytes - 1) / blockBytes, Nlink: names,
-		Mtime: f.mtime, Ctime: f.mtime, Mode: f.mode, HasMode: f.moded}
-}
-
-// SetMode keeps permission bits for this mount only (W10).
-func (f *File) SetMode(mode uint32) {
-	f.attrMu.Lock()
-	defer f.attrMu.Unlock()
-	f.mode, f.moded = mode, true
-}
-
-// SetTimes keeps a modification time for this mount only, until the content
-// changes (W10): copying tools compare it the next time.
-func (f *File) SetTimes(mtime time.Time) {
-	f.attrMu.Lock()
-	defer f.attrMu.Unlock()
-	f.mtime, f.timed = mtime, true
-}
-
-// setChanged sets the modification time to now.
-func (f *File) setChanged() {
-	f.attrMu.Lock()
-	defer f.attrMu.Unlock()
-	f.mtime, f.timed = f.t.now(), false
+	return f.fill(Attr{Ino: f.ino, Gen: f.gen, Foreign: f.t.isForeign(f.entry.Load()), ReadOnly: readOnly, Control: f.old, Nlink: names})
 }
 
 // PriceAttribute tells what opening a file, or a look at a group, would cost now, in
@@ -253,9 +207,7 @@ func (f *File) Open(ctx context.Context, flags OpenFlags) (*Handle, error) {
 // mayLoadLate reports whether the content is not needed before the first write.
 // An appending open always writes, so it loads now and fails at open.
 func (f *File) mayLoadLate(flags OpenFlags) bool {
-	f.attrMu.Lock()
-	defer f.attrMu.Unlock()
-	return flags.Write && !flags.Read && !flags.Append && f.known
+	return flags.Write && !flags.Read && !flags.Append && f.isSized()
 }
 
 // isLost reports whether the group is no longer ours.
@@ -297,9 +249,7 @@ func (f *File) load(ctx context.Context, h *Handle) error {
 	if err := f.refuseCrawler(h.flags); err != nil {
 		return err
 	}
-	f.attrMu.Lock()
-	h.direct = !f.known
-	f.attrMu.Unlock()
+	h.direct = !f.isSized()
 	lease, err := f.t.cache.Get(ctx, f.key(e), func(ctx context.Context, room *cache.Room) (cache.Buffer, error) {
 		return f.retrieve(ctx, e, room)
 	})

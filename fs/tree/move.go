@@ -274,7 +274,7 @@ func (t *Tree) applyMove(m moved) (notices []notice, err error) {
 	if old, ok := to.children[shown].(*File); ok && old != f {
 		freed, _ = t.drop(old, to, shown) // the kernel knows of this name
 	}
-	to.mtime = t.now()
+	to.setChanged(t.now())
 	if m.aside {
 		to.attachLink(shown, f)
 	} else {
@@ -318,7 +318,7 @@ func (t *Tree) leave(m moved) (*versions, *group) {
 	}
 	if at.dir != nil {
 		at.dir.detach(at.name, f) // the kernel knows
-		at.dir.mtime = t.now()
+		at.dir.setChanged(t.now())
 	}
 	if shown == nil || !m.scratch || f.entry.Load() == nil {
 		return shown, f.group

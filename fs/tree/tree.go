@@ -83,10 +83,22 @@ type Config struct {
 // Tree is the namespace of one account. Methods of Tree, Dir, File and Handle
 // are safe for concurrent use.
 //
-// Lock order: content.mu, then Tree.mu, then the small locks (File.attrMu,
-// stagedMu, the error log's). No lock is held while the service is asked; the state of
-// a file that is being sealed and sent is sending, and callers wait for its end with
-// their context.
+// Gates are held while the service is asked; a caller that waits at one leaves with its
+// context. Mutexes are held while memory is read or changed, never longer. Whoever takes
+// several takes them in this order:
+//
+//  1. Tree.delayed, a few empty files at a time
+//  2. File.nameGate, one save, rename, link or removal of a file; of two files the one
+//     with the smaller generation first
+//  3. group.listing and groupInfo.asking, one request for records, or for members, of a group
+//  4. Tree.listing, one request for the list of groups
+//  5. content.mu, the bytes of a file, its state and its handles
+//  6. Tree.mu, the names: every field that is marked so
+//  7. attributes.lock, groupInfo.mu, errorLog.mu and the locks of packages policy and
+//     cache, each on its own
+//
+// The state of a file that is being sealed and sent is sending: content.mu is free then,
+// and callers wait for its end with their context.
 type Tree struct {
 	cfg    Config
 	remote Remote
@@ -110,8 +122,7 @@ type Tree struct {
 	carried map[uint64]bool
 	rooms   map[sdk.GroupID]*room
 
-	stagedMu sync.Mutex
-	staged   map[*File]struct{} // files with a stage that is not scratch
+	staged sync.Map // the files that have a stage, as keys
 
 	delayed gate        // how many empty files are being uploaded (W5)
 	listing gate        // one listing of the groups at a time
@@ -141,8 +152,8 @@ func New(ctx context.Context, cfg Config) (*Tree, error) {
 	t := &Tree{
 		cfg: cfg, remote: cfg.Remote, pool: cfg.Pool, log: cfg.Logger, kernel: cfg.Kernel,
 		cache: cache.New(cfg.CacheBytes), started: time.Now(), groups: make(map[sdk.GroupID]*group),
-		spent:  policy.Budget{Limit: cfg.Budget, Hourly: cfg.BudgetPerHour},
-		staged: make(map[*File]struct{}), carried: make(map[uint64]bool), rooms: make(map[sdk.GroupID]*room), listing: newGate(), delayed: make(gate, delayedUploads),
+		spent:   policy.Budget{Limit: cfg.Budget, Hourly: cfg.BudgetPerHour},
+		carried: make(map[uint64]bool), rooms: make(map[sdk.GroupID]*room), listing: newGate(), delayed: make(gate, delayedUploads),
 	}
 	t.list = source{path: "/", refresh: func(ctx context.Context, _ time.Duration) error { return t.refreshGroups(ctx) }}
 	t.root = t.newDir(nil, "", dirRoot)

@@ -1,0 +1,76 @@
+package tree
+
+import (
+	"sync"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk"
+)
+
+// attributes are the size, time and mode that stat shows of an inode. They have a lock
+// of their own, which is held for a few assignments only: stat must not wait while
+// content is copied, nor hold up look-ups with every write.
+type attributes struct {
+	lock  sync.Mutex // guards the fields below; no other lock is taken under it
+	size  int64      // of a file; [sdk.SizeUnknown] until the ledger or a retrieval tells
+	mtime time.Time
+	mode  uint32 // where moded
+	moded bool   // a program set the mode
+	timed bool   // a program set mtime, and the content is as it was then
+}
+
+// SetMode keeps permission bits for this mount only (W10).
+func (a *attributes) SetMode(mode uint32) {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	a.mode, a.moded = mode, true
+}
+
+// SetTimes keeps a modification time for this mount only, until the content
+// changes (W10): copying tools compare it the next time.
+func (a *attributes) SetTimes(mtime time.Time) {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	a.mtime, a.timed = mtime, true
+}
+
+// setChanged makes now the modification time.
+func (a *attributes) setChanged(now time.Time) {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	a.mtime, a.timed = now, false
+}
+
+// setRecorded takes size and time from a record.
+func (a *attributes) setRecorded(e *sdk.Entry) {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	a.size = e.Size
+	if !a.timed {
+		a.mtime = e.Time
+	}
+}
+
+func (a *attributes) setSize(size int64) {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	a.size = size
+}
+
+func (a *attributes) isSized() bool {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	return a.size != sdk.SizeUnknown
+}
+
+const blockBytes = 512
+
+// fill writes the attributes into those of an inode.
+func (a *attributes) fill(into Attr) Attr {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	into.Unsized, into.Size = a.size == sdk.SizeUnknown, max(a.size, 0)
+	into.Blocks = (into.Size + blockBytes - 1) / blockBytes
+	into.Mtime, into.Ctime, into.Mode, into.HasMode = a.mtime, a.mtime, a.mode, a.moded
+	return into
+}
