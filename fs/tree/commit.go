@@ -19,7 +19,7 @@ const (
 // is nothing to record: no stage, nothing new, a scratch name, a file without a
 // name, or identical content. On failure the bytes stay staged and pending.
 func (f *File) commit(ctx context.Context, when commitWhen) error {
-	if f.scratch.Load() {
+	if !f.isKind(fileReal) {
 		return nil
 	}
 	if err := f.nameGate().enter(ctx); err != nil {
@@ -27,9 +27,9 @@ func (f *File) commit(ctx context.Context, when commitWhen) error {
 	}
 	defer f.nameGate().leave()
 	f.t.mu.RLock()
-	group, raw, named := f.group, f.raw, !f.unlinked && !f.scratch.Load()
+	group, raw, real := f.group, f.raw, f.isKind(fileReal)
 	f.t.mu.RUnlock()
-	if !named {
+	if !real {
 		return nil
 	}
 	row, err := f.commitAs(ctx, when, group, raw)

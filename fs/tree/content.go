@@ -119,7 +119,7 @@ func (t *Tree) mistake(text string) {
 // recorded, and nobody was told so: an interrupted close, or pages of a mapping
 // that came late. Needs content.mu.
 func (f *File) isLeftover() bool {
-	return f.opens == 0 && (f.is(stateChanged) || f.is(stateSending)) && !f.scratch.Load() && (f.stage.failed == nil || f.stage.failed.Class == ClassInterrupted)
+	return f.opens == 0 && (f.is(stateChanged) || f.is(stateSending)) && f.isKind(fileReal) && (f.stage.failed == nil || f.stage.failed.Class == ClassInterrupted)
 }
 
 // quiet waits until the file is not being sealed and returns its stage, or nil,
@@ -177,10 +177,7 @@ func (f *File) dropUseless() {
 	if f.opens > 0 || f.is(stateCommitted) || f.is(stateSending) {
 		return
 	}
-	f.t.mu.RLock()
-	gone := f.unlinked
-	f.t.mu.RUnlock()
-	if gone || f.is(stateCopied) {
+	if f.isKind(fileRemoved) || f.is(stateCopied) {
 		f.dropStage()
 	}
 }
@@ -311,7 +308,7 @@ func (f *File) Truncate(ctx context.Context, size int64, h *Handle) error {
 	if err := f.Changeable("truncate"); err != nil {
 		return err
 	}
-	if f.old {
+	if f.isKind(fileVersion) {
 		return f.failed("truncate", oldVersion())
 	}
 	own := h

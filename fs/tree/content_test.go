@@ -123,6 +123,31 @@ func TestOtherStepsOfContentAreMistakes(t *testing.T) {
 	f.move(stateCopied)
 }
 
+// What was removed stays removed, and what is shown of the past or of the mount stays so.
+func TestKindsOfFilesThatStay(t *testing.T) {
+	for _, tc := range []struct {
+		from, to fileKind
+		mistake  bool
+	}{
+		{fileReal, fileScratch, false}, {fileReal, fileRemoved, false}, {fileScratch, fileReal, false}, {fileScratch, fileRemoved, false},
+		{fileRemoved, fileRemoved, false}, {fileRemoved, fileReal, true}, {fileVersion, fileRemoved, true}, {fileControl, fileReal, true},
+	} {
+		t.Run(tc.from.String()+" to "+tc.to.String(), func(t *testing.T) {
+			var log bytes.Buffer
+			m := mount(t, team(), alice, func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+			f := &File{t: m.Tree}
+			f.become(tc.from)
+			defer func() {
+				ended := recover() != nil
+				if told := strings.Contains(log.String(), "cannot become "+tc.to.String()); told != tc.mistake || ended != (raceEnabled && tc.mistake) {
+					t.Errorf("ended: %v, log: %s", ended, &log)
+				}
+			}()
+			f.become(tc.to)
+		})
+	}
+}
+
 // W2: a program that is killed while it closes a file gives its handle up before the
 // close has ended. Nobody is told of the failure, so the file is saved all the same.
 func TestW2KilledInTheMiddleOfAClose(t *testing.T) {

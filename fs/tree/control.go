@@ -46,10 +46,7 @@ func (t *Tree) Pending() []Pending {
 }
 
 func (f *File) pending() (Pending, bool) {
-	f.t.mu.RLock()
-	linked := !f.unlinked
-	f.t.mu.RUnlock()
-	if !linked || f.scratch.Load() {
+	if !f.isKind(fileReal) {
 		return Pending{}, false
 	}
 	path := f.Path()

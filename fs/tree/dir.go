@@ -310,14 +310,16 @@ func (d *Dir) createHere(name string, flags OpenFlags) (*File, *Handle, error) {
 	shown := names.Component(name)
 	f := t.newFile(d, shown)
 	f.group, f.raw = d.group, d.rawPath(name)
-	f.scratch.Store(d.namesScratch(name) || temp)
+	if d.namesScratch(name) || temp {
+		f.become(fileScratch)
+	}
 	if err := f.addStage(0, stateChanged); err != nil {
 		t.mu.Unlock()
 		return nil, nil, t.fail("create", join(d.Path(), name), err)
 	}
 	d.attach(shown, f)
 	d.setChanged(t.now())
-	if !f.scratch.Load() {
+	if f.isKind(fileReal) {
 		d.group.version(f.raw).shown = f
 	}
 	t.mu.Unlock()
@@ -442,7 +444,7 @@ func (d *Dir) Fsync(ctx context.Context) error {
 	d.t.mu.RLock()
 	var files []*File
 	for _, n := range d.children {
-		if f, ok := n.(*File); ok && f.isStaged() && !f.scratch.Load() {
+		if f, ok := n.(*File); ok && f.isStaged() && f.isKind(fileReal) {
 			files = append(files, f)
 		}
 	}
@@ -477,7 +479,7 @@ func (d *Dir) Unlink(ctx context.Context, name string) error {
 		return d.failed("unlink", name, err)
 	}
 	defer f.nameGate().leave()
-	if f.entry.Load() != nil && !f.scratch.Load() && !f.isLink(d, names.Component(name)) {
+	if f.entry.Load() != nil && f.isKind(fileReal) && !f.isLink(d, names.Component(name)) {
 		if !d.t.cfg.AllowDelete {
 			return d.refuse(ClassByDesign, "unlink", name, "the file is uploaded, and removing it would destroy its key for everybody",
 				"Upload another file of this name to replace what is shown, or mount with --allow-delete.")

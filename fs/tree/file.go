@@ -24,22 +24,50 @@ type File struct {
 	entry    atomic.Pointer[sdk.Entry] // committed content; nil while never uploaded
 
 	// By Tree.mu.
-	dir  *Dir   // nil once the name points elsewhere
-	name string // as shown
-	raw  string // as recorded, or to be recorded
-	// links are further names of the file, always scratch names (N5).
-	links []link
-	old   bool // a version in a history directory: never changes
-	// unlinked: removed, or replaced by a rename, in this mount. What is written
-	// to it from then on belongs to no name. A file whose name only points at a
-	// newer upload is not unlinked: its changes are the next version.
-	unlinked bool
+	kind  atomic.Uint32 // a [fileKind], changed by [File.become] only
+	dir   *Dir          // nil once the name points elsewhere
+	name  string        // as shown
+	raw   string        // as recorded, or to be recorded
+	links []link        // further names, always scratch names (N5)
 
-	scratch atomic.Bool   // lives in memory only (W6)
-	copier  atomic.Uint32 // thread that asked for the attributes last; see crawlers.go
+	copier atomic.Uint32 // thread that asked for the attributes last; see crawlers.go
 	content
 	naming atomic.Pointer[gate] // see nameGate; nil until it is wanted
 	attributes
+}
+
+// fileKind says what a file is to programs. It decides whether a save is recorded.
+type fileKind uint32
+
+const (
+	// fileReal: a save is recorded under File.raw. dir is nil once the name shows a newer
+	// upload; the next save is then a version after that upload.
+	fileReal fileKind = iota
+	// fileScratch: the content lives in memory only (W6). entry is set in a backup (W8).
+	fileScratch
+	// fileRemoved: this mount removed the file, or replaced it by a rename. dir is nil and
+	// links is empty; content that is written belongs to no name and is never recorded.
+	fileRemoved
+	// fileVersion: an old version in a history directory. It never changes.
+	fileVersion
+	// fileControl: a control file. It has no content but the text that show makes.
+	fileControl
+)
+
+func (k fileKind) String() string {
+	return [...]string{"real", "scratch", "removed", "version", "control"}[k]
+}
+
+// isKind reports the kind. Without Tree.mu the answer may be out of date at once.
+func (f *File) isKind(k fileKind) bool { return fileKind(f.kind.Load()) == k }
+
+// become changes the kind. A removed file, a version and a control file stay what they
+// are. Needs Tree.mu, but for a file that nobody else has yet.
+func (f *File) become(to fileKind) {
+	from := fileKind(f.kind.Swap(uint32(to)))
+	if from != to && from > fileScratch {
+		f.t.mistake("a file that is " + from.String() + " cannot become " + to.String())
+	}
 }
 
 // link is one more name of a file.
@@ -95,9 +123,9 @@ func (f *File) Attr() Attr {
 	if f.dir != nil {
 		names++
 	}
-	readOnly := f.old || f.group.isReader()
+	readOnly := f.isKind(fileVersion) || f.group.isReader()
 	f.t.mu.RUnlock()
-	return f.fill(Attr{Ino: f.ino, Gen: f.gen, Foreign: f.t.isForeign(f.entry.Load()), ReadOnly: readOnly, Control: f.old, Nlink: names})
+	return f.fill(Attr{Ino: f.ino, Gen: f.gen, Foreign: f.t.isForeign(f.entry.Load()), ReadOnly: readOnly, Control: f.isKind(fileVersion), Nlink: names})
 }
 
 // PriceAttribute tells what opening a file, or a look at a group, would cost now, in
@@ -131,7 +159,7 @@ func (f *File) Xattrs() map[string]string {
 // state tells where the content is: staged, scratch, cached or remote.
 func (f *File) state() string {
 	switch {
-	case f.scratch.Load():
+	case f.isKind(fileScratch):
 		return "scratch"
 	case f.isStaged():
 		return "staged"
@@ -178,7 +206,7 @@ func (f *File) Open(ctx context.Context, flags OpenFlags) (*Handle, error) {
 		if err := f.Changeable("open"); err != nil {
 			return nil, err
 		}
-		if f.old {
+		if f.isKind(fileVersion) {
 			return nil, f.failed("open", oldVersion())
 		}
 	}

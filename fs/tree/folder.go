@@ -122,7 +122,7 @@ func (d *Dir) moveFolder(dir, to *Dir, newName string, target Node, renamed []sd
 	notices := to.attach(shown, dir)
 	for _, f := range files {
 		f.raw = f.dir.rawPath(f.raw[strings.LastIndexByte(f.raw, '/')+1:])
-		if !f.scratch.Load() {
+		if f.isKind(fileReal) {
 			f.group.version(f.raw).shown = f
 		}
 	}

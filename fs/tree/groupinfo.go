@@ -50,6 +50,7 @@ func (t *Tree) addGroupControl(g *group) {
 func (t *Tree) addControlFile(dir *Dir, name string, show func() []byte) {
 	f := t.newFile(dir, name)
 	f.group, f.show = dir.group, show
+	f.become(fileControl)
 	dir.attach(name, f)
 }
 

@@ -109,7 +109,8 @@ func (t *Tree) pastFiles(d *Dir) map[string]*File {
 		f := p.files[e.Ref]
 		if f == nil {
 			f = t.newFile(d, versionName(i, e))
-			f.dir, f.group, f.raw, f.old = d, d.group, p.v.raw, true
+			f.dir, f.group, f.raw = d, d.group, p.v.raw
+			f.become(fileVersion)
 			f.setEntry(e)
 		}
 		f.entry.Store(e)

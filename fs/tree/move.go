@@ -154,8 +154,8 @@ type move struct {
 // plan is how a file gets a name. Nothing has been changed yet.
 type plan struct {
 	first   ledgerStep
-	scratch bool // the file is scratch from then on, and the name it leaves stays free of its uploads (W8)
-	aside   bool // the name is one more beside the main one
+	becomes fileKind // with fileScratch the name it leaves stays free of its uploads (W8)
+	aside   bool     // the name is one more beside the main one, and the file stays of its kind
 }
 
 // ledgerStep is what has to be recorded before a name is given.
@@ -180,7 +180,7 @@ func (m *move) plan() (plan, *Error) {
 		return plan{}, &Error{Class: ClassByDesign, Err: errText("an uploaded file stays in its group: moving it would buy a copy and could not remove the original"),
 			Hint: "Copy it, if a second upload is wanted."}
 	case m.toScratch:
-		return plan{scratch: true}, nil
+		return plan{becomes: fileScratch}, nil
 	case !m.recorded, m.scratch && m.staged, m.scratch && m.back && !m.newest:
 		return plan{first: firstCommit}, nil
 	case m.scratch && m.back:
@@ -206,7 +206,7 @@ func keepsName(why string) *Error {
 func (t *Tree) moveOf(f *File, from *link, to *Dir, newName string) *move {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	m := &move{link: from == nil, scratch: f.scratch.Load(), staged: f.isStaged(), uploaded: f.entry.Load() != nil, crosses: f.group != to.group,
+	m := &move{link: from == nil, scratch: f.isKind(fileScratch), staged: f.isStaged(), uploaded: f.entry.Load() != nil, crosses: f.group != to.group,
 		toScratch: to.namesScratch(newName), raw: to.rawPath(newName), canRename: t.cfg.CanRename, canDelete: t.cfg.AllowDelete}
 	m.further = from != nil && !m.scratch && slices.Contains(f.links, *from)
 	e := f.record()
@@ -280,10 +280,10 @@ func (t *Tree) applyMove(m moved) (notices []notice, err error) {
 	} else {
 		t.carried[f.ino] = true
 		f.group, f.raw = to.group, to.rawPath(m.name)
-		f.scratch.Store(m.scratch)
+		f.become(m.becomes)
 		notices = to.attach(shown, f)
 	}
-	if !m.scratch && !m.aside {
+	if m.becomes == fileReal && !m.aside {
 		notices = append(notices, t.showMoved(m)...)
 	}
 	if left != nil {
@@ -320,7 +320,7 @@ func (t *Tree) leave(m moved) (*versions, *group) {
 		at.dir.detach(at.name, f) // the kernel knows
 		at.dir.setChanged(t.now())
 	}
-	if shown == nil || !m.scratch || f.entry.Load() == nil {
+	if shown == nil || m.becomes == fileReal || f.entry.Load() == nil {
 		return shown, f.group
 	}
 	if newest := shown.newest(); newest != nil { // else it was deleted, or renamed by others

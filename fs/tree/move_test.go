@@ -17,11 +17,11 @@ func TestMovePlans(t *testing.T) {
 		not  Class // refused; ClassOther: not
 	}{
 		{"staged, saved", move{staged: true}, plan{first: firstCommit}, 0},
-		{"staged, to a scratch name", move{staged: true, toScratch: true}, plan{scratch: true}, 0},
+		{"staged, to a scratch name", move{staged: true, toScratch: true}, plan{becomes: fileScratch}, 0},
 		{"scratch, saved", move{scratch: true, staged: true}, plan{first: firstCommit}, 0},
 		{"scratch, to another group", move{scratch: true, staged: true, crosses: true}, plan{first: firstCommit}, 0},
 		{"changed, then renamed by others", move{staged: true, uploaded: true}, plan{first: firstCommit}, 0},
-		{"uploaded, made a backup", move{uploaded: true, recorded: true, newest: true, toScratch: true}, plan{scratch: true}, 0},
+		{"uploaded, made a backup", move{uploaded: true, recorded: true, newest: true, toScratch: true}, plan{becomes: fileScratch}, 0},
 		{"uploaded", move{uploaded: true, recorded: true, newest: true, versions: one}, plan{}, ClassByDesign},
 		{"uploaded, where the service renames", move{uploaded: true, recorded: true, newest: true, versions: one, canRename: true}, plan{first: firstRename}, 0},
 		{"uploaded, and deleted by now", move{uploaded: true, recorded: true, canRename: true}, plan{}, ClassNotExist},

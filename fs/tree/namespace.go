@@ -80,8 +80,9 @@ func (t *Tree) drop(f *File, d *Dir, name string) (*versions, []notice) {
 		f.useLink(0)
 		return v, notices
 	}
-	f.unlinked = true
-	if e := f.record(); e != nil && f.scratch.Load() {
+	wasScratch := f.isKind(fileScratch)
+	f.become(fileRemoved)
+	if e := f.record(); e != nil && wasScratch {
 		if hid := f.group.version(recordedName(e)); hid.hidden == e.Ref {
 			hid.hidden, v = "", hid
 		}
@@ -99,7 +100,7 @@ func (f *File) useLink(i int) {
 		f.links = slices.Delete(f.links, i, i+1)
 	}
 	f.dir, f.name, f.raw = to.dir, to.name, to.dir.rawPath(to.name)
-	f.scratch.Store(true)
+	f.become(fileScratch)
 }
 
 // isLink reports whether the name in d is a further one of f.
@@ -260,7 +261,7 @@ func (t *Tree) record(f *File, g *group, raw string, row *sdk.Entry) []notice {
 	} else {
 		g.merge(row, touched)
 	}
-	if f.raw == raw && f.dir != nil && !f.scratch.Load() {
+	if f.raw == raw && f.dir != nil && f.isKind(fileReal) {
 		v := g.version(raw)
 		v.shown, v.hidden = f, ""
 	}
