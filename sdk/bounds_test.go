@@ -110,9 +110,9 @@ func TestThreat8MoreThanTheRecordedSize(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer b.Release()
-			plain, err := c.Group(entry.Group).Retrieve(t.Context(), entry, b)
-			if !errors.Is(err, tc.want) || err == nil && plain.Size != entry.Size {
-				t.Errorf("%+v, %v", plain, err)
+			_, err = c.Group(entry.Group).Retrieve(t.Context(), entry, b)
+			if !errors.Is(err, tc.want) || err == nil && b.Len() != entry.Size {
+				t.Errorf("%d bytes, %v", b.Len(), err)
 			}
 			if b.Footprint() > 64<<10 {
 				t.Errorf("the buffer has %d bytes", b.Footprint())

@@ -238,21 +238,8 @@ func offered(caps wire.Capabilities, feature string) bool {
 	return slices.Contains(caps.Features, feature)
 }
 
-// The actions that [Client.Price] and [Client.EstimateFee] know of beside what the
-// Event constants name. Each is a whole call of this package.
-const (
-	ActionUpload   = "upload"   // [Group.Put]
-	ActionRetrieve = "retrieve" // [Group.Open]
-	ActionRegister = EventRegistered
-	ActionAdd      = EventAdded
-	ActionRevoke   = EventRevoked
-	ActionJoin     = EventJoined
-	ActionDelete   = EventDeleted
-	ActionRename   = EventRenamed
-)
-
-// Price tells what an action costs, as [Client.EstimateFee] does, where the service
-// has said so already. Local, free.
+// Price returns the price of an action, see [Client.EstimateFee], if an earlier answer
+// of the service holds it. Local, free.
 func (c *Client) Price(action string) (Amount, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

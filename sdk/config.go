@@ -28,13 +28,15 @@ const (
 	selfHostedContract = "svc.testnet"
 )
 
-// Values of [Config].
+// The networks of [Config].
 const (
 	Mainnet = "mainnet"
 	Testnet = "testnet"
+)
 
-	DefaultMaxFileBytes int64 = 4 << 30
-	DefaultTimeout            = 15 * time.Second
+const (
+	defaultMaxFileBytes int64 = 4 << 30
+	defaultTimeout            = 15 * time.Second
 )
 
 // Config configures a [Client]. The zero value means the hosted service on the
@@ -62,8 +64,8 @@ type Config struct {
 	StateDir string
 
 	InsecureHTTP bool          // allow http:// to hosts other than loopback
-	MaxFileBytes int64         // largest plaintext handled, in bytes; 0 = DefaultMaxFileBytes
-	Timeout      time.Duration // of a request without file content; 0 = DefaultTimeout
+	MaxFileBytes int64         // largest plaintext handled, in bytes; 0 = 4 GiB
+	Timeout      time.Duration // of a request without file content; 0 = 15 s
 
 	// Transport sends the requests, which carry the key and session tokens; nil is one
 	// of the client's own, which uses the environment's proxy for https only. Redirects
@@ -110,10 +112,10 @@ func (c Config) resolve() (Config, error) {
 		}
 	}
 	if c.MaxFileBytes <= 0 {
-		c.MaxFileBytes = DefaultMaxFileBytes
+		c.MaxFileBytes = defaultMaxFileBytes
 	}
 	if c.Timeout <= 0 {
-		c.Timeout = DefaultTimeout
+		c.Timeout = defaultTimeout
 	}
 	return c, nil
 }

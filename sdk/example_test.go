@@ -353,7 +353,7 @@ func ExampleClient_EstimateFee() {
 	alice, _, done := connect()
 	defer done()
 	ctx := context.Background()
-	fee, err := alice.EstimateFee(ctx, sdk.ActionRegister)
+	fee, err := alice.EstimateFee(ctx, sdk.EventRegistered)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -385,8 +385,8 @@ func ExampleGroup_Delete() {
 	if err := team.Delete(ctx, r.Ref); err != nil {
 		log.Fatal(err) // sdk.ErrUnsupported where the service does not offer it
 	}
-	entry, err := team.StatRef(ctx, r.Ref)
-	fmt.Println(entry.Deleted.By, entry.Deleted.Reason, err)
+	entries, err := team.Entries(ctx)
+	fmt.Println(entries[0].Deleted.By, entries[0].Deleted.Reason, err)
 	_, err = team.OpenRef(ctx, r.Ref)
 	fmt.Println(errors.Is(err, sdk.ErrDeleted))
 	// Output:
@@ -452,7 +452,7 @@ func ExampleClient_Capabilities() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	price, known := alice.Price(sdk.ActionUpload)
+	price, known := alice.Price("upload")
 	fmt.Println(slices.Contains(caps.Features, wire.CapWatch), price.Tokens(), known, alice.NetworkInfo().Network)
 	// Output: true 0.039 true testnet
 }

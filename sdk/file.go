@@ -2,6 +2,7 @@ package sdk
 
 import (
 	"bytes"
+	"cmp"
 	"io"
 	"io/fs"
 	"path"
@@ -33,15 +34,12 @@ var _ interface {
 	io.WriterTo
 } = (*File)(nil)
 
-func newFile(e Entry, p Plain, b *mem.Buffer) *File {
-	e.Size = p.Size
-	if e.Name == "" {
-		e.Name = p.Name
-	}
-	if e.ContentType == "" {
-		e.ContentType = p.ContentType
-	}
-	return &File{entry: e, fee: p.Fee, buf: b, at: bytes.NewReader(b.Bytes())}
+// newFile makes a file of the content in b, which it owns from now on.
+func newFile(e Entry, got retrieved, b *mem.Buffer) *File {
+	e.Size = b.Len()
+	e.Name = cmp.Or(e.Name, got.sealed.Filename)
+	e.ContentType = cmp.Or(e.ContentType, got.sealed.ContentType)
+	return &File{entry: e, fee: got.fee, buf: b, at: bytes.NewReader(b.Bytes())}
 }
 
 // Entry returns the file's record. Name, size and content type that the ledger does

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"iter"
+	"slices"
 
 	"github.com/svcfs/svcfs/sdk/mem"
 	"github.com/svcfs/svcfs/sdk/names"
@@ -77,21 +78,19 @@ func (g Group) Stat(ctx context.Context, name string) (Entry, error) {
 	return entries[i], nil
 }
 
-// StatRef returns the file of a reference, which an older version of a name has too,
-// and a file that was deleted. Free, needs the API key, and errors, like [Group.Stat].
-func (g Group) StatRef(ctx context.Context, ref Ref) (found Entry, err error) {
-	for e, err := range g.List(ctx) {
-		if err != nil {
-			return Entry{}, err
-		}
+// statRef returns the file of a reference, which may be of an older version of a name,
+// or deleted.
+func (g Group) statRef(ctx context.Context, ref Ref) (Entry, error) {
+	entries, err := g.Entries(ctx)
+	if err != nil {
+		return Entry{}, err
+	}
+	for _, e := range slices.Backward(entries) {
 		if e.Ref == ref {
-			found = e
+			return e, nil
 		}
 	}
-	if found.Ref == "" {
-		return found, g.absent("reference " + quoteRef(ref))
-	}
-	return found, nil
+	return Entry{}, g.absent("reference " + quoteRef(ref))
 }
 
 func (g Group) absent(what string) error {
@@ -207,7 +206,7 @@ func (g Group) Open(ctx context.Context, name string, opts ...Option) (*File, er
 // OpenRef is [Group.Open] of the file of a reference, also of an older version. Costs
 // one retrieve claim; needs the API key, and errors, like it.
 func (g Group) OpenRef(ctx context.Context, ref Ref, opts ...Option) (*File, error) {
-	return g.open(ctx, opts, func() (Entry, error) { return g.StatRef(ctx, ref) })
+	return g.open(ctx, opts, func() (Entry, error) { return g.statRef(ctx, ref) })
 }
 
 // OpenEntry is [Group.Open] of a file that was listed; it does not list again. Costs
@@ -218,7 +217,8 @@ func (g Group) OpenEntry(ctx context.Context, e Entry, opts ...Option) (*File, e
 
 // open retrieves what find returns.
 func (g Group) open(ctx context.Context, opts []Option, find func() (Entry, error)) (*File, error) {
-	if _, err := resolve(opts, "Progress"); err != nil {
+	o, err := resolve(opts, "Progress")
+	if err != nil {
 		return nil, g.wrap("open", err)
 	}
 	e, err := find()
@@ -229,10 +229,10 @@ func (g Group) open(ctx context.Context, opts []Option, find func() (Entry, erro
 	if err != nil {
 		return nil, g.c.wrap("retrieve", g.ID, e.Ref, err)
 	}
-	plain, err := g.Retrieve(ctx, e, b, opts...)
+	got, err := g.retrieve(ctx, e, b, o)
 	if err != nil {
 		b.Release()
 		return nil, err
 	}
-	return newFile(e, plain, b), nil
+	return newFile(e, got, b), nil
 }

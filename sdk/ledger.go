@@ -142,14 +142,8 @@ func proofRow(row wire.TransactionRow) (r chain.Row, err error) {
 	return r, decodeHash(row.Hash, &r.Hash)
 }
 
-// Tlog reads "checkpoint", "key" or a tile of the ledger's transparency log; it
-// is a [proof.Fetch]. Free, no authentication. Errors: [ErrUnsupported] at a
-// service without signed checkpoints, [ErrNotFound].
-func (c *Client) Tlog(ctx context.Context, path string) ([]byte, error) {
-	raw, err := c.tlog(ctx, path)
-	return raw, c.wrap("read "+quote(path)+" of the ledger's log", "", "", err)
-}
-
+// tlog reads "checkpoint", "key" or a tile of the ledger's transparency log. It is a
+// [proof.Fetch]. The service must have the extension "checkpoints".
 func (c *Client) tlog(ctx context.Context, path string) (raw []byte, err error) {
 	if err := c.needCheckpoints(ctx); err != nil {
 		return nil, err

@@ -24,34 +24,46 @@ const firstChunk = 1 << 20
 //
 // Costs one retrieve claim; needs the API key, takes the options of, and errors are
 // those of, [Group.Open].
-func (g Group) Retrieve(ctx context.Context, e Entry, b *mem.Buffer, opts ...Option) (Plain, error) {
+func (g Group) Retrieve(ctx context.Context, e Entry, b *mem.Buffer, opts ...Option) (fee Amount, err error) {
 	o, err := resolve(opts, "Progress")
-	var plain Plain
-	if err == nil {
-		b.Expect(max(e.Size, 0))
-		plain, err = g.c.retrieve(ctx, g.ID, e, b, o.progress)
-		b.Expect(0)
-	}
 	if err != nil {
-		_ = b.Resize(0) // shrinking cannot fail; it wipes
-		return Plain{}, g.c.wrap("retrieve", g.ID, e.Ref, err)
+		_ = b.Resize(0)
+		return Amount{}, g.c.wrap("retrieve", g.ID, e.Ref, err)
 	}
-	return plain, nil
+	got, err := g.retrieve(ctx, e, b, o)
+	return got.fee, err
 }
 
-func (c *Client) retrieve(ctx context.Context, g GroupID, e Entry, b *mem.Buffer, report reporter) (Plain, error) {
+// retrieved is what a retrieval brought beside the content.
+type retrieved struct {
+	sealed format.Metadata
+	fee    Amount
+}
+
+func (g Group) retrieve(ctx context.Context, e Entry, b *mem.Buffer, o options) (retrieved, error) {
+	b.Expect(max(e.Size, 0))
+	got, err := g.c.retrieve(ctx, g.ID, e, b, o.progress)
+	b.Expect(0)
+	if err != nil {
+		_ = b.Resize(0) // shrinking cannot fail; it wipes
+		return retrieved{}, g.c.wrap("retrieve", g.ID, e.Ref, err)
+	}
+	return got, nil
+}
+
+func (c *Client) retrieve(ctx context.Context, g GroupID, e Entry, b *mem.Buffer, report reporter) (retrieved, error) {
 	if e.Deleted != nil {
-		return Plain{}, &Error{Op: "check", Kind: ErrDeleted, Err: errors.New("the file was deleted and its key destroyed")}
+		return retrieved{}, &Error{Op: "check", Kind: ErrDeleted, Err: errors.New("the file was deleted and its key destroyed")}
 	}
 	if e.Hash == (Digest{}) { // not worth a claim: no content could be accepted
-		return Plain{}, malformed(errors.New("the ledger record has no hash that can be read"))
+		return retrieved{}, malformed(errors.New("the ledger record has no hash that can be read"))
 	}
 	if err := checkSize(e.Size, c.cfg.MaxFileBytes); err != nil {
-		return Plain{}, err
+		return retrieved{}, err
 	}
 	caps, err := c.Capabilities(ctx)
 	if err != nil {
-		return Plain{}, err
+		return retrieved{}, err
 	}
 	request := wire.PrepareRetrieveRequest{GroupID: string(g), IPFSHash: string(e.Ref), ClaimID: c.takeClaim(e.Ref)}
 	if offered(caps, wire.CapRaw) {
@@ -67,14 +79,14 @@ func (c *Client) retrieve(ctx context.Context, g GroupID, e Entry, b *mem.Buffer
 	} else {
 		err = ask(ctx)
 	}
-	var plain Plain
+	var got retrieved
 	if err == nil {
-		plain, err = c.openAnswer(ctx, e, answer, sink)
+		got, err = c.openAnswer(ctx, e, answer, sink)
 	}
 	if err != nil {
 		c.keepClaim(e.Ref, request.ClaimID)
 	}
-	return plain, err
+	return got, err
 }
 
 // maxClaims bounds how many claims of failed retrievals are kept.
@@ -146,14 +158,14 @@ func (c *Client) prepareRetrieve(ctx context.Context, request wire.PrepareRetrie
 }
 
 // openAnswer gets the ciphertext into the buffer, opens it there and verifies it.
-func (c *Client) openAnswer(ctx context.Context, e Entry, a retrieveAnswer, sink *blobSink) (Plain, error) {
+func (c *Client) openAnswer(ctx context.Context, e Entry, a retrieveAnswer, sink *blobSink) (retrieved, error) {
 	meta, err := format.ParseMetadata(a.Format)
 	if err != nil {
-		return Plain{}, err
+		return retrieved{}, err
 	}
 	key, err := format.ParseKey(a.Key)
 	if err != nil {
-		return Plain{}, malformed(err)
+		return retrieved{}, malformed(err)
 	}
 	defer key.Wipe()
 	switch {
@@ -166,29 +178,29 @@ func (c *Client) openAnswer(ctx context.Context, e Entry, a retrieveAnswer, sink
 		err = c.fetchBlob(ctx, a.DataURL, a.DataSize, sink)
 	}
 	if err != nil {
-		return Plain{}, err
+		return retrieved{}, err
 	}
 	b := sink.buf
 	plain, err := format.Open(key, sink.nonce[:], b.Bytes())
 	if err != nil {
-		return Plain{}, err
+		return retrieved{}, err
 	}
 	if err := b.Resize(int64(len(plain))); err != nil {
-		return Plain{}, err
+		return retrieved{}, err
 	}
 	if err := checkSize(b.Len(), c.cfg.MaxFileBytes); err != nil {
-		return Plain{}, err
+		return retrieved{}, err
 	}
 	if meta.Compression == format.CompressionDeflate {
 		if e.Size != SizeUnknown && meta.OriginalSize != e.Size {
-			return Plain{}, fmt.Errorf("%w: it has %d bytes, recorded were %d", ErrWrongContent, meta.OriginalSize, e.Size)
+			return retrieved{}, fmt.Errorf("%w: it has %d bytes, recorded were %d", ErrWrongContent, meta.OriginalSize, e.Size)
 		}
 		err := c.inflate(meta, b)
 		if errors.Is(err, format.ErrCorrupt) { // sealed like this by its uploader
 			err = fmt.Errorf("%w: %w", ErrWrongContent, err)
 		}
 		if err != nil {
-			return Plain{}, err
+			return retrieved{}, err
 		}
 	}
 	return c.verify(e, meta, a.Fee, b)
@@ -196,21 +208,21 @@ func (c *Client) openAnswer(ctx context.Context, e Entry, a retrieveAnswer, sink
 
 // verify compares the plaintext with the ledger: the tag proves that the bytes
 // are unchanged, only the hash proves that they are this file.
-func (c *Client) verify(e Entry, meta format.Metadata, fee string, b *mem.Buffer) (Plain, error) {
-	p := Plain{Size: b.Len(), Hash: ComputeHash(b.Bytes()), Name: meta.Filename, ContentType: meta.ContentType}
-	if p.Hash != e.Hash {
-		return Plain{}, fmt.Errorf("%w: its hash is %s, recorded was %s", ErrWrongContent, p.Hash, e.Hash)
+func (c *Client) verify(e Entry, meta format.Metadata, fee string, b *mem.Buffer) (retrieved, error) {
+	if hash := ComputeHash(b.Bytes()); hash != e.Hash {
+		return retrieved{}, fmt.Errorf("%w: its hash is %s, recorded was %s", ErrWrongContent, hash, e.Hash)
 	}
-	if e.Size != SizeUnknown && e.Size != p.Size {
-		return Plain{}, fmt.Errorf("%w: it has %d bytes, recorded were %d", ErrWrongContent, p.Size, e.Size)
+	if e.Size != SizeUnknown && e.Size != b.Len() {
+		return retrieved{}, fmt.Errorf("%w: it has %d bytes, recorded were %d", ErrWrongContent, b.Len(), e.Size)
 	}
+	got := retrieved{sealed: meta}
 	if fee != "" {
 		var err error
-		if p.Fee, err = wire.ParseAmount(fee); err != nil {
-			return Plain{}, malformed(err)
+		if got.fee, err = wire.ParseAmount(fee); err != nil {
+			return retrieved{}, malformed(err)
 		}
 	}
-	return p, nil
+	return got, nil
 }
 
 // inflate replaces the compressed content of b by the original.

@@ -158,9 +158,10 @@ func (c *Client) Balance(ctx context.Context, account AccountID) (Amount, error)
 	return *answer.Amount, nil
 }
 
-// EstimateFee asks what an action costs: one of the Action constants or of the Event
-// constants, or what else the service knows; 0 for one it does not know. Free, no
-// authentication. Errors: [ErrUnavailable], [ErrTimeout], [ErrCorrupt].
+// EstimateFee asks the service for the price of an action: "upload" ([Group.Put]),
+// "retrieve" ([Group.Open]) or an Event constant such as [EventRegistered]
+// ([Group.Register]). The price of an action that the service does not know is 0. Free,
+// no authentication. Errors: [ErrUnavailable], [ErrTimeout], [ErrCorrupt].
 // Specification 4.2 (estimateFee).
 func (c *Client) EstimateFee(ctx context.Context, action string) (Amount, error) {
 	var digits json.Number

@@ -12,7 +12,7 @@ import (
 // key and the newest checkpoint that the service shows now. Where no key is pinned
 // it pins none. Free; no authentication. Errors: [ErrCorrupt] when the service signs
 // with another key, or shows a history that does not continue the one seen, and those
-// of [Client.Tlog].
+// of [Client.Capabilities].
 func (c *Client) CheckTrust(ctx context.Context) (trust.State, error) {
 	t, err := c.Trust(ctx)
 	if err != nil || !t.Proves || t.Key == "" && c.cfg.LogKey == "" {

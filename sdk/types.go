@@ -153,15 +153,6 @@ type Receipt struct {
 	Fee  Amount    // charged by this call; zero when the service does not tell
 }
 
-// Plain describes a retrieved and verified file.
-type Plain struct {
-	Size        int64  // bytes now in the buffer
-	Hash        Digest // equal to the entry's
-	Name        string // the format's filename, "" when none was recorded
-	ContentType string // "" when none was recorded
-	Fee         Amount // charged by this call; zero when the service does not tell
-}
-
 // AuthStatus is the service's view of the caller.
 type AuthStatus struct {
 	Authenticated bool

@@ -19,7 +19,7 @@ type Remote interface {
 	// Entries lists file records changed after a sequence. See [Config].ReadPrice.
 	Entries(ctx context.Context, g sdk.GroupID, after sdk.Seq) ([]sdk.Entry, error)
 	// Retrieve fetches and verifies one file. Costs one claim.
-	Retrieve(ctx context.Context, e sdk.Entry, into *mem.Buffer) (sdk.Plain, error)
+	Retrieve(ctx context.Context, e sdk.Entry, into *mem.Buffer) (fee sdk.Amount, err error)
 	// Upload records one file. Costs one upload; never twice for one content.
 	Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.Buffer) (sdk.Receipt, error)
 	// RegisterGroup creates a group. Costs one registration.

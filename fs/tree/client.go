@@ -22,7 +22,7 @@ func (c Client) Entries(ctx context.Context, g sdk.GroupID, after sdk.Seq) ([]sd
 }
 
 // Retrieve is [sdk.Group.Retrieve].
-func (c Client) Retrieve(ctx context.Context, e sdk.Entry, into *mem.Buffer) (sdk.Plain, error) {
+func (c Client) Retrieve(ctx context.Context, e sdk.Entry, into *mem.Buffer) (fee sdk.Amount, err error) {
 	return c.Group(e.Group).Retrieve(ctx, e, into)
 }
 

@@ -336,8 +336,7 @@ func (f *File) retrieve(ctx context.Context, e *sdk.Entry, room *cache.Room) (ca
 	buf.Within(func(bytes int64) error { return await(ctx, bytes, room.Take) })
 	defer buf.Within(nil)
 	err = f.t.spend("retrieve", func() (sdk.Amount, error) {
-		plain, err := f.t.remote.Retrieve(ctx, *e, buf)
-		return plain.Fee, err
+		return f.t.remote.Retrieve(ctx, *e, buf)
 	})
 	if err != nil {
 		buf.Release()

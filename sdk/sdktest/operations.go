@@ -199,7 +199,7 @@ func moreOperations(member []sdk.Kind) []operation {
 		{"ledgerRows", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			return second(c.Group(s.group).Records(ctx))
 		}, member, wire.CapCheckpoints},
-		{"tlog", false, func(ctx context.Context, c *sdk.Client, _ *suite) error { return second(c.Tlog(ctx, "key")) }, nil, wire.CapCheckpoints},
+		{"trust", false, func(ctx context.Context, c *sdk.Client, _ *suite) error { return second(c.Trust(ctx)) }, nil, ""},
 		{"capabilities", false, func(ctx context.Context, c *sdk.Client, _ *suite) error { return second(c.Capabilities(ctx)) }, nil, ""},
 		{"health", false, func(ctx context.Context, c *sdk.Client, _ *suite) error { return c.Health(ctx) }, nil, ""},
 	}

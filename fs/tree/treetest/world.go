@@ -234,25 +234,25 @@ func (p Person) Entries(ctx context.Context, g sdk.GroupID, after sdk.Seq) ([]sd
 	return list, nil
 }
 
-func (p Person) Retrieve(ctx context.Context, e sdk.Entry, into *mem.Buffer) (sdk.Plain, error) {
+func (p Person) Retrieve(ctx context.Context, e sdk.Entry, into *mem.Buffer) (sdk.Amount, error) {
 	if err := p.begin(ctx, "retrieve"); err != nil {
-		return sdk.Plain{}, err
+		return sdk.Amount{}, err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := p.allowed(e.Group); err != nil {
-		return sdk.Plain{}, err
+		return sdk.Amount{}, err
 	}
 	data, ok := p.content[e.Ref]
 	if !ok {
-		return sdk.Plain{}, &sdk.Error{Op: "retrieve", Kind: sdk.ErrDeleted}
+		return sdk.Amount{}, &sdk.Error{Op: "retrieve", Kind: sdk.ErrDeleted}
 	}
 	p.retrieves++
 	if err := into.Resize(int64(len(data))); err != nil {
-		return sdk.Plain{}, err
+		return sdk.Amount{}, err
 	}
 	copy(into.Bytes(), data)
-	return sdk.Plain{Size: int64(len(data)), Hash: e.Hash}, nil
+	return sdk.Amount{}, nil
 }
 
 func (p Person) Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.Buffer) (sdk.Receipt, error) {
