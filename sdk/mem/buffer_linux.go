@@ -41,9 +41,9 @@ func advise(mem []byte) error {
 func prefault(mem []byte) { _ = unix.Madvise(mem, unix.MADV_POPULATE_WRITE) }
 
 // mapFile is mapMemory with a file of memory behind it, which never touches a
-// disk.
+// disk. The file is sealed: nobody writes to it but through the mapping returned here.
 func mapFile(size int) (mem []byte, file int, err error) {
-	file, err = unix.MemfdCreate("svcfs", unix.MFD_CLOEXEC)
+	file, err = unix.MemfdCreate("svcfs", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return nil, -1, err
 	}
@@ -51,7 +51,10 @@ func mapFile(size int) (mem []byte, file int, err error) {
 		mem, err = unix.Mmap(file, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	}
 	if err == nil {
-		if err = advise(mem); err != nil {
+		if _, err = unix.FcntlInt(uintptr(file), unix.F_ADD_SEALS, unix.F_SEAL_FUTURE_WRITE); err == nil {
+			err = advise(mem)
+		}
+		if err != nil {
 			_ = unix.Munmap(mem)
 		}
 	}
