@@ -95,9 +95,14 @@ func (n *dirNode) Getattr(_ context.Context, _ gofs.FileHandle, out *fuse.AttrOu
 	return 0
 }
 
-// Getattr answers from memory.
+// Getattr answers from memory. An inode that is lent and that no look-up shows any more
+// has the size of what was lent.
 func (n *fileNode) Getattr(_ context.Context, _ gofs.FileHandle, out *fuse.AttrOut) syscall.Errno {
-	n.m.fillAttr(n.f.Attr(), out)
+	attr := n.f.Attr()
+	if size, lent := n.lending.Size(); lent && attr.Gen != n.StableAttr().Gen {
+		attr.Size = size
+	}
+	n.m.fillAttr(attr, out)
 	return 0
 }
 

@@ -18,6 +18,9 @@ func (n *fileNode) Open(ctx context.Context, flags uint32) (gofs.FileHandle, uin
 	if n.m.isStranger(ctx, n.f.Attr(), toOpen(want)) {
 		return nil, 0, unix.EACCES
 	}
+	if (want.Write || want.Truncate) && !n.page() {
+		return nil, 0, unix.ESTALE // the kernel looks the name up again
+	}
 	h, err := n.f.Open(ctx, want)
 	if err != nil {
 		return nil, 0, errno(err)
@@ -26,6 +29,11 @@ func (n *fileNode) Open(ctx context.Context, flags uint32) (gofs.FileHandle, uin
 		n.m.use()
 	}
 	fh := n.m.newHandle(ctx, h, want)
+	if !n.lend(fh) {
+		h.Release()
+		n.f.Renew(n.StableAttr().Gen, false)
+		return nil, 0, unix.ESTALE
+	}
 	return fh, n.m.openReply(fh, want), 0
 }
 

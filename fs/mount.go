@@ -62,6 +62,8 @@ type mounted struct {
 	tree *tree.Tree
 	opt  Options
 	used atomic.Int64 // when a program last asked for something, ns since the epoch
+
+	lends atomic.Bool // the kernel takes memory to read by itself
 }
 
 // Server is a mount that is up. Its methods are safe for concurrent use.
@@ -110,6 +112,13 @@ func Mount(dir string, t *tree.Tree, opt Options) (*Server, error) {
 	if err != nil {
 		t.SetKernel(nil)
 		return nil, fmt.Errorf("mount %s: %w", dir, err)
+	}
+	if opt.Reads == ReadsPassthrough {
+		if err := canLend(server); err != nil {
+			opt.Logger.Warn("no passthrough; the kernel keeps pages instead", "error", err)
+		} else {
+			m.lends.Store(true)
+		}
 	}
 	m.use()
 	m.start()
@@ -175,6 +184,9 @@ func (m *mounted) mountOptions() fuse.MountOptions {
 		// (W4). We never show set-id bits or capabilities, so none need killing: the
 		// kernel then saves asking for them before every write.
 		ExtraCapabilities: fuse.CAP_ATOMIC_O_TRUNC | fuse.CAP_HANDLE_KILLPRIV_V2,
+	}
+	if m.opt.Reads == ReadsPlain {
+		o.ExtraCapabilities |= fuse.CAP_DIRECT_IO_ALLOW_MMAP // else nothing can be mapped shared
 	}
 	if m.opt.AllowOther {
 		o.Options = append(o.Options, "default_permissions")

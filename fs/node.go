@@ -23,11 +23,13 @@ type dirNode struct {
 
 // fileNode shows a file of the tree to the kernel. Committed content never
 // changes under it: a newer upload of the name is another node of the same
-// inode number and a new generation.
+// inode number and a new generation. A file that was lent has two while a program
+// writes to it.
 type fileNode struct {
 	gofs.Inode
-	m *mounted
-	f *tree.File
+	m       *mounted
+	f       *tree.File
+	lending tree.Lending
 }
 
 // fileHandle is an open file.

@@ -1,9 +1,12 @@
 package fs
 
 import (
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -121,6 +124,184 @@ func TestPassthroughIsClosedToOpen(t *testing.T) {
 		t.Errorf("reads %q", got)
 	}
 	m.wantCharges(1, 2)
+}
+
+// everyReads runs a test with each way in which the kernel reads.
+func everyReads(t *testing.T, test func(t *testing.T, reads Reads, m *mount)) {
+	for mode, name := range readsNames {
+		t.Run(name, func(t *testing.T) {
+			if Reads(mode) == ReadsPassthrough {
+				needRoot(t)
+			}
+			test(t, Reads(mode), mounting(t, func(p *plan) { p.Options.Reads = Reads(mode) }))
+		})
+	}
+}
+
+func mapFile(t *testing.T, f *os.File, size, prot int) []byte {
+	t.Helper()
+	mem, err := unix.Mmap(int(f.Fd()), 0, size, prot, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Munmap(mem) })
+	return mem
+}
+
+// Who maps a file shared and writes changes the file, beside a reader too: the save is
+// recorded, and no reader sees what is in no version.
+func TestR3MappedWriterBesideAReader(t *testing.T) {
+	everyReads(t, func(t *testing.T, reads Reads, m *mount) {
+		content := pattern(sharedBytes)
+		m.put("f", content)
+		reader := openToRead(t, m.path("team/f"))
+		seen := mapFile(t, reader, len(content), unix.PROT_READ)
+		if string(seen) != content {
+			t.Fatal("the mapping holds something else")
+		}
+		writer, err := os.OpenFile(m.path("team/f"), os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mem := mapFile(t, writer, len(content), unix.PROT_READ|unix.PROT_WRITE)
+		copy(mem, "mapped!")
+		if err := unix.Msync(mem, unix.MS_SYNC); err != nil {
+			t.Fatal(err)
+		}
+		changed := "mapped!" + content[7:]
+		wantRecorded(t, m.path("team/f"), changed)
+		if _, err := writer.WriteAt([]byte("written"), 100); err != nil {
+			t.Fatal(err)
+		}
+		changed = changed[:100] + "written" + changed[107:]
+		if string(mem) != changed {
+			t.Error("the writer's mapping does not show what it writes")
+		}
+		if err := writer.Close(); err != nil {
+			t.Fatal(err)
+		}
+		wantRecorded(t, m.path("team/f"), changed)
+		if got := m.read("team/f"); got != changed {
+			t.Error("who opens it after the close does not see the change")
+		}
+		want := changed
+		if reads == ReadsPassthrough {
+			want = content
+		}
+		all, err := io.ReadAll(reader)
+		if err != nil || string(all) != want {
+			t.Errorf("what was open reads differently, %v", err)
+		}
+		if string(seen) != want {
+			t.Error("what was mapped reads differently")
+		}
+		if info, err := reader.Stat(); err != nil || info.Size() != int64(len(want)) {
+			t.Errorf("what was open shows %v, %v", info, err)
+		}
+		m.wantCharges(1, 2)
+	})
+}
+
+// wantRecorded checks that the newest version of a file is content.
+func wantRecorded(t *testing.T, path, content string) {
+	t.Helper()
+	sum := make([]byte, 100)
+	n, err := unix.Getxattr(path, "user.svcfs.sha256", sum)
+	if want := fmt.Sprintf("%x", sha256.Sum256([]byte(content))); err != nil || string(sum[:n]) != want {
+		t.Errorf("recorded is %s, %v; want %s", sum[:max(n, 0)], err, want)
+	}
+}
+
+// However a writer comes to a file that is lent, its program notices nothing of that.
+func TestR3WritersOfLentFiles(t *testing.T) {
+	everyReads(t, func(t *testing.T, reads Reads, m *mount) {
+		for name, write := range map[string]func(path string) error{
+			"truncated and written": func(path string) error { return os.WriteFile(path, []byte("new"), 0o600) },
+			"cut by name":           func(path string) error { return os.Truncate(path, 3) },
+			"appended": func(path string) error {
+				f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+				if err != nil {
+					return err
+				}
+				_, err = f.WriteString("more")
+				return errors.Join(err, f.Close())
+			},
+			"replaced": func(path string) error {
+				return errors.Join(os.WriteFile(path+".tmp", []byte("other"), 0o600), os.Rename(path+".tmp", path))
+			},
+		} {
+			content := pattern(sharedBytes)
+			m.put(name, content)
+			m.refresh()
+			path := m.path("team/" + name)
+			reader := openToRead(t, path)
+			p := make([]byte, 10)
+			if _, err := reader.ReadAt(p, 0); err != nil {
+				t.Fatal(err)
+			}
+			if err := write(path); err != nil {
+				t.Errorf("%s: %v", name, err)
+				continue
+			}
+			want := map[string]string{"truncated and written": "new", "cut by name": content[:3], "appended": content + "more", "replaced": "other"}[name]
+			if got := m.read("team/" + name); got != want {
+				t.Errorf("%s: %d bytes, want %d", name, len(got), len(want))
+			}
+			wantRecorded(t, path, want)
+			if all, err := io.ReadAll(reader); reads == ReadsPassthrough && (err != nil || string(all) != content) {
+				t.Errorf("%s: what was open reads differently, %v", name, err)
+			}
+		}
+	})
+}
+
+// Readers and writers who open a file at the same moment all get it.
+func TestR3ReadersAndWritersAtOnce(t *testing.T) {
+	everyReads(t, func(t *testing.T, _ Reads, m *mount) {
+		content := pattern(sharedBytes)
+		for i := range 20 {
+			m.put(fmt.Sprint(i), content)
+		}
+		for i := range 20 {
+			path := m.path(fmt.Sprint("team/", i))
+			var all sync.WaitGroup
+			for _, flags := range []int{os.O_RDONLY, os.O_RDWR, os.O_RDONLY, os.O_RDWR | os.O_CREATE, os.O_WRONLY, os.O_RDONLY} {
+				all.Go(func() {
+					f, err := os.OpenFile(path, flags, 0o600)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					defer f.Close()
+					p := make([]byte, sharedBytes)
+					if flags == os.O_WRONLY {
+						return
+					}
+					if _, err := f.ReadAt(p, 0); err != nil || string(p) != content {
+						t.Errorf("reads differently, %v", err)
+					}
+				})
+			}
+			all.Wait()
+		}
+	})
+}
+
+// A descriptor has no name to look up: the kernel cannot give it another inode.
+func TestR3LentDescriptorIsNotReopenedForWriting(t *testing.T) {
+	needRoot(t)
+	m := mounting(t, passthrough)
+	content := pattern(sharedBytes)
+	m.put("f", content)
+	reader := openToRead(t, m.path("team/f"))
+	_, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", reader.Fd()), os.O_RDWR, 0)
+	wantErrno(t, "opening the descriptor for writing", err, unix.ESTALE)
+	if got, err := os.ReadFile(fmt.Sprintf("/proc/self/fd/%d", reader.Fd())); err != nil || string(got) != content {
+		t.Errorf("opening the descriptor for reading: %d bytes, %v", len(got), err)
+	}
+	if got := m.read("team/f"); got != content {
+		t.Errorf("reads %d bytes", len(got))
+	}
 }
 
 // M5, with memory that the kernel reads itself.

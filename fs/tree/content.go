@@ -69,11 +69,10 @@ type content struct {
 
 	// mu guards what follows. It is held while bytes are copied, never while the
 	// service is asked: then the state is sending, and stage.sent tells when it ends.
-	mu     sync.Mutex
-	opens  int          // handles
-	lease  *cache.Lease // committed content, while handles are open
-	stage  *stage       // nil while committed
-	passed *passthrough // nil until the kernel was to read it itself
+	mu    sync.Mutex
+	opens int          // handles
+	lease *cache.Lease // committed content, while handles are open
+	stage *stage       // nil while committed
 }
 
 // stage is the copy of a file that programs change, in memory. Its fields are guarded by

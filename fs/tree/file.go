@@ -32,7 +32,9 @@ type File struct {
 
 	copier atomic.Uint32 // thread that asked for the attributes last; see crawlers.go
 	content
-	naming atomic.Pointer[gate] // see nameGate; nil until it is wanted
+	naming  atomic.Pointer[gate] // see nameGate; nil until it is wanted
+	renewed atomic.Uint64        // generation that a look-up shows, 0 = gen: see Renew
+	paged   atomic.Bool          // never lent again
 	attributes
 }
 
@@ -125,7 +127,7 @@ func (f *File) Attr() Attr {
 	}
 	readOnly := f.isKind(fileVersion) || f.group.isReader()
 	f.t.mu.RUnlock()
-	return f.fill(Attr{Ino: f.ino, Gen: f.gen, Foreign: f.t.isForeign(f.entry.Load()), ReadOnly: readOnly, Control: f.isKind(fileVersion), Nlink: names})
+	return f.fill(Attr{Ino: f.ino, Gen: f.generation(), Foreign: f.t.isForeign(f.entry.Load()), ReadOnly: readOnly, Control: f.isKind(fileVersion), Nlink: names})
 }
 
 // PriceAttribute tells what opening a file, or a look at a group, would cost now, in

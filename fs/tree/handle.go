@@ -13,11 +13,11 @@ type Handle struct {
 	f        *File
 	group    *group // counts it, also once a rename took the file to another
 	flags    OpenFlags
-	direct   bool   // the size was not known when it was opened
-	late     bool   // the content is loaded by what changes it, or reads it
-	peeks    bool   // of a program that may want no more than to know the type
-	passed   bool   // counted in content.passed
-	control  []byte // content of a control file
+	direct   bool         // the size was not known when it was opened
+	late     bool         // the content is loaded by what changes it, or reads it
+	peeks    bool         // of a program that may want no more than to know the type
+	control  []byte       // content of a control file
+	lent     *cache.Lease // content that the kernel reads itself through this handle; nil = none
 	released atomic.Bool
 }
 
@@ -71,11 +71,19 @@ func (h *Handle) View(ctx context.Context, p []byte, off int64) (cache.View, err
 			return cache.View{}, h.f.failed("read", err)
 		}
 	}
-	v, err := h.f.view(ctx, p, off)
+	v, err := h.view(ctx, p, off)
 	if err != nil {
 		return cache.View{}, h.f.failed("read", err)
 	}
 	return v, nil
+}
+
+// view reads what was lent where anything was, so that a handle shows one content.
+func (h *Handle) view(ctx context.Context, p []byte, off int64) (cache.View, error) {
+	if h.lent == nil {
+		return h.f.view(ctx, p, off)
+	}
+	return viewOf(h.lent, off, len(p))
 }
 
 func (f *File) view(ctx context.Context, p []byte, off int64) (cache.View, error) {
@@ -100,7 +108,11 @@ func (f *File) view(ctx context.Context, p []byte, off int64) (cache.View, error
 	if lease == nil {
 		return cache.View{}, nil // created, never written
 	}
-	v, err := lease.View(off, len(p))
+	return viewOf(lease, off, len(p))
+}
+
+func viewOf(lease *cache.Lease, off int64, n int) (cache.View, error) {
+	v, err := lease.View(off, n)
 	if errors.Is(err, cache.ErrPurged) {
 		return cache.View{}, revoked()
 	}
@@ -174,7 +186,6 @@ func (h *Handle) Release() {
 	f.opens--
 	f.t.counts.open.Add(-1)
 	h.group.opens.Add(-1)
-	shared := h.endPassthrough()
 	var lease *cache.Lease
 	if f.opens == 0 {
 		lease, f.lease = f.lease, nil
@@ -185,8 +196,8 @@ func (h *Handle) Release() {
 	if lease != nil {
 		lease.Release()
 	}
-	if shared != nil {
-		shared.Release()
+	if h.lent != nil {
+		h.lent.Release()
 	}
 	if leftover {
 		f.t.inBackground(func(ctx context.Context) {

@@ -2,119 +2,106 @@ package tree
 
 import (
 	"os"
-	"time"
+	"sync"
 
 	"github.com/svcfs/svcfs/cache"
 )
 
-// KernelReads is how the kernel reads an open file when it may read decrypted memory
-// itself.
-type KernelReads uint8
-
-const (
-	// ReadCached: through the tree, and pages may be cached.
-	ReadCached KernelReads = iota
-	// ReadMemory: the kernel reads the memory itself.
-	ReadMemory
-	// ReadDirect: the kernel reads other memory of the inode, and this handle shows or
-	// makes other content; so each read and write asks the tree.
-	ReadDirect
-)
-
-// passthroughRest is how long after the last handle was given up the kernel adapter may
-// still hold on to the memory.
-const passthroughRest = time.Second
-
-// passthrough is the content of a file that the kernel reads itself: of an inode one at
-// a time, and only while nobody has its pages cached. By content.mu.
-type passthrough struct {
-	handles int          // opened since, and not given up
-	memory  bool         // the first of them reads the memory; else all read directly
-	content *cache.Lease // of the memory; released once handles is 0
-	ended   time.Time    // handles became 0
+// Lending is how the kernel reads one of its inodes: from pages that it fills through the
+// tree, or from memory that the tree lends. The first open decides, for as long as the
+// kernel knows the inode: the kernel mixes the two in no inode, and maps lent memory for
+// writers, too. An open that needs the other way is given another inode, see [File.Renew].
+// The zero value is undecided.
+type Lending struct {
+	mu     sync.Mutex
+	paged  bool
+	memory *cache.Lease // shows what was lent, also once it is released; nil = nothing
 }
 
-// reads decides how one more handle reads. fits: it only reads, and content is what is
-// committed; alone: nobody else has the file open. Where the memory cannot be shared,
-// without is how it reads instead.
-func (p *passthrough) reads(fits, alone bool, content *cache.Lease) (how, without KernelReads) {
-	busy := p.handles > 0
-	resting := !busy && p.content != nil && time.Since(p.ended) < passthroughRest
-	switch {
-	case busy && fits && p.memory && p.content.Shows(content), resting && fits && alone && p.content.Shows(content):
-		return ReadMemory, ReadDirect
-	case busy, resting:
-		return ReadDirect, ReadDirect
-	case fits && alone:
-		return ReadMemory, ReadCached
-	default:
-		return ReadCached, ReadCached
+// Page decides for pages. It reports false where memory was lent.
+func (l *Lending) Page() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.paged = l.memory == nil
+	return l.paged
+}
+
+// Size returns the length of what was lent, if anything was.
+func (l *Lending) Size() (size int64, lent bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.memory == nil {
+		return 0, false
 	}
+	return l.memory.Len(), true
 }
 
-// Passthrough decides once, right after Open, how the kernel reads through h. With
-// ReadMemory it also returns a descriptor of the memory, which the caller closes
-// after Release. Handles that read the memory see the content as it was when they were
-// opened: a change made later by this mount shows to those that are opened after that
-// change was closed.
-func (h *Handle) Passthrough() (KernelReads, *os.File) {
+// Lend decides, right after Open, how the kernel reads through h. It returns a descriptor
+// of lent memory, which the caller closes after Release, or nil where the kernel fills
+// pages. Such a handle shows the content as it is now, whatever is saved later. stale: the inode
+// was lent other content.
+func (h *Handle) Lend(l *Lending) (memory *os.File, stale bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.paged {
+		return nil, false
+	}
+	memory, lease := h.lendable(l.memory)
+	switch {
+	case memory != nil:
+		l.memory, h.lent = lease, lease
+	case l.memory != nil:
+		return nil, true
+	default:
+		l.paged = true
+	}
+	return memory, false
+}
+
+// lendable returns a descriptor of the committed content and a lease of it, where h
+// only reads it, it has memory of its own, and it is what was lent before, if anything was.
+func (h *Handle) lendable(before *cache.Lease) (*os.File, *cache.Lease) {
 	f := h.f
-	if f.show != nil {
-		return ReadCached, nil
+	if f.show != nil || h.flags.Write || h.flags.Truncate || h.direct || h.peeks {
+		return nil, nil
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.passed == nil {
-		f.passed = &passthrough{}
+	if f.stage != nil || f.lease == nil {
+		return nil, nil
 	}
-	p := f.passed
-	fits := !h.flags.Write && !h.flags.Truncate && !h.direct && f.stage == nil && f.lease != nil
-	how, without := p.reads(fits, f.opens == 1, f.lease)
-	var memory *os.File
-	if how == ReadMemory {
-		if memory = p.share(f.lease); memory == nil {
-			how = without
-		}
+	if before == nil && f.paged.Load() || before != nil && !before.Shows(f.lease) {
+		return nil, nil
 	}
-	if how == ReadCached {
-		return ReadCached, nil
+	lease := f.lease.Again()
+	if lease == nil {
+		return nil, nil
 	}
-	if p.handles == 0 {
-		p.memory = how == ReadMemory
-	}
-	p.handles++
-	h.passed = true
-	return how, memory
-}
-
-// share returns a descriptor of the memory, nil where it has none of its own, or was
-// taken away this moment.
-func (p *passthrough) share(content *cache.Lease) *os.File {
-	memory, ok := content.Share()
+	memory, ok := lease.Share()
 	if !ok {
-		return nil
+		lease.Release()
+		return nil, nil
 	}
-	if p.handles > 0 {
-		return memory
-	}
-	if p.content = content.Again(); p.content == nil {
-		_ = memory.Close()
-		return nil
-	}
-	return memory
+	return memory, lease
 }
 
-// endPassthrough counts h off and returns the lease to release, if any. Needs
-// content.mu.
-func (h *Handle) endPassthrough() *cache.Lease {
-	if !h.passed {
-		return nil
+// Renew makes the next look-up of the file show another inode than the one of
+// generation seen, under the same number. paged: the file is not lent any more, because a
+// program writes to it.
+func (f *File) Renew(seen uint64, paged bool) {
+	if paged {
+		f.paged.Store(true)
 	}
-	h.passed = false
-	p := h.f.passed
-	if p.handles--; p.handles > 0 {
-		return nil
+	if seen == f.gen {
+		seen = 0
 	}
-	p.ended = time.Now()
-	return p.content
+	f.renewed.CompareAndSwap(seen, f.t.gens.Add(1))
+}
+
+// generation tells the kernel's inodes of the file apart.
+func (f *File) generation() uint64 {
+	if g := f.renewed.Load(); g != 0 {
+		return g
+	}
+	return f.gen
 }

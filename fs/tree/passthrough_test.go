@@ -1,11 +1,13 @@
 package tree
 
 import (
+	"errors"
 	"io"
 	"os"
 	"strings"
 	"testing"
-	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/svcfs/svcfs/cache"
 	"github.com/svcfs/svcfs/sdk/mem"
@@ -13,30 +15,33 @@ import (
 
 func passes(c *Config) { c.Passthrough = true }
 
-// wantReads checks what Passthrough decides, and that the memory holds content.
-func wantReads(t *testing.T, h *Handle, want KernelReads, content string) {
+// wantLent checks that the inode lends h the content.
+func wantLent(t *testing.T, h *Handle, l *Lending, content string) {
 	t.Helper()
-	how, memory := h.Passthrough()
-	if how != want {
-		t.Errorf("Passthrough() = %d, want %d", how, want)
-	}
-	if memory == nil {
-		return
+	memory, stale := h.Lend(l)
+	if memory == nil || stale {
+		t.Fatalf("Lend() = %v, stale %v; want memory", memory, stale)
 	}
 	defer memory.Close()
 	if got, err := io.ReadAll(io.NewSectionReader(memory, 0, 1<<30)); err != nil || string(got) != content {
 		t.Errorf("the memory differs: %d bytes, %v", len(got), err)
 	}
+	if _, err := memory.WriteAt([]byte("x"), 0); !errors.Is(err, unix.EPERM) {
+		t.Errorf("R3: lent memory takes a write: %v", err)
+	}
 }
 
-// rested makes as if the memory was given up long ago.
-func rested(f *File) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.passed.ended = time.Now().Add(-2 * passthroughRest)
+// wantNotLent checks that h reads pages, or where stale is wanted, that its inode cannot show
+// what h does.
+func wantNotLent(t *testing.T, h *Handle, l *Lending, wantStale bool) {
+	t.Helper()
+	memory, stale := h.Lend(l)
+	if memory != nil || stale != wantStale {
+		t.Errorf("Lend() = %v, stale %v; want no memory, stale %v", memory, stale, wantStale)
+	}
 }
 
-func TestPassthroughIsOfOneContentAtATime(t *testing.T) {
+func TestR3InodeIsLentOrPaged(t *testing.T) {
 	w := team()
 	content := strings.Repeat("0123456789", 20_001)
 	w.Put("team", bob, "f", []byte(content))
@@ -45,47 +50,66 @@ func TestPassthroughIsOfOneContentAtATime(t *testing.T) {
 	read, write := OpenFlags{Read: true}, OpenFlags{Read: true, Write: true}
 	f := m.node("/team/f").(*File)
 
-	small := m.open("/team/small", read)
-	wantReads(t, small, ReadCached, "")
+	small, ofSmall := m.open("/team/small", read), &Lending{}
+	wantNotLent(t, small, ofSmall, false)
 	small.Release()
 
-	first, second := m.open("/team/f", read), (*Handle)(nil)
-	wantReads(t, first, ReadMemory, content)
-	second = m.open("/team/f", read)
-	wantReads(t, second, ReadMemory, content)
+	inode, first := &Lending{}, m.open("/team/f", read)
+	wantLent(t, first, inode, content)
+	second := m.open("/team/f", read)
+	wantLent(t, second, inode, content)
+	if inode.Page() {
+		t.Error("a lent inode has pages")
+	}
+	before := f.Attr()
+	f.Renew(before.Gen, true)
+	now := f.Attr()
+	if now.Gen == before.Gen || now.Ino != before.Ino {
+		t.Errorf("the new inode is %d of generation %d, was %d of %d", now.Ino, now.Gen, before.Ino, before.Gen)
+	}
+	if f.Renew(before.Gen, true); f.Attr().Gen != now.Gen {
+		t.Error("two writers at once are given two inodes")
+	}
+	own := &Lending{}
+	if !own.Page() {
+		t.Error("the writer's inode has no pages")
+	}
 	writer := m.open("/team/f", write)
-	wantReads(t, writer, ReadDirect, "")
+	wantNotLent(t, writer, own, false)
 	m.write(writer, "changed", 0)
+	wantOpen(t, first, content)
 	late := m.open("/team/f", read)
-	wantReads(t, late, ReadDirect, "") // sees the change, which is not what the kernel reads
+	wantNotLent(t, late, own, false)
 	wantOpen(t, late, "changed"+content[7:])
+	wantNotLent(t, m.open("/team/f", read), inode, true)
+	if size, lent := inode.Size(); !lent || size != int64(len(content)) {
+		t.Errorf("the lent inode has %d bytes, %v", size, lent)
+	}
 	if err := writer.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	wantOpen(t, second, content)
 	for _, h := range []*Handle{first, writer, late, second} {
 		h.Release()
 	}
+	wantNotLent(t, m.open("/team/f", read), &Lending{}, false) // its pages may be anywhere
+}
 
-	soon := m.open("/team/f", read)
-	wantReads(t, soon, ReadDirect, "") // the kernel may still have the old content
-	soon.Release()
-	rested(f)
-	again := m.open("/team/f", read)
-	wantReads(t, again, ReadCached, "") // what was written here, the kernel has in pages
-	wantOpen(t, again, "changed"+content[7:])
-	again.Release()
+func TestR3EvictedContentIsLentThroughAnotherInode(t *testing.T) {
+	w := team()
+	content := strings.Repeat("0123456789", 20_001)
+	w.Put("team", bob, "f", []byte(content))
+	m := mount(t, w, alice, passes)
+	f, inode := m.node("/team/f").(*File), &Lending{}
+	h := m.open("/team/f", OpenFlags{Read: true})
+	wantLent(t, h, inode, content)
+	h.Release()
 	m.cache.Purge(func(cache.Key) bool { return true })
-	anew := m.open("/team/f", read)
-	wantReads(t, anew, ReadMemory, "changed"+content[7:])
-	anew.Release()
-
-	rested(f)
-	cached := m.open("/team/f", write)
-	wantReads(t, cached, ReadCached, "")
-	beside := m.open("/team/f", read)
-	wantReads(t, beside, ReadCached, "") // its pages are cached already
-	cached.Release()
-	beside.Release()
+	again := m.open("/team/f", OpenFlags{Read: true})
+	wantNotLent(t, again, inode, true)
+	f.Renew(f.Attr().Gen, false)
+	wantLent(t, again, &Lending{}, content)
+	again.Release()
 }
 
 func TestSharedContentIsEmptiedByAPurgeAndKeptFromEviction(t *testing.T) {
@@ -95,9 +119,9 @@ func TestSharedContentIsEmptiedByAPurgeAndKeptFromEviction(t *testing.T) {
 	w.Put("team", bob, "g", []byte(content))
 	m := mount(t, w, alice, passes, func(c *Config) { c.CacheBytes = mem.FootprintOf(int64(len(content))) })
 	h := m.open("/team/f", OpenFlags{Read: true})
-	how, memory := h.Passthrough()
-	if how != ReadMemory {
-		t.Fatalf("Passthrough() = %d", how)
+	memory, _ := h.Lend(&Lending{})
+	if memory == nil {
+		t.Fatal("nothing is lent")
 	}
 	defer memory.Close()
 	if _, err := m.read("/team/g"); err != nil { // wants its place
