@@ -911,12 +911,20 @@ func TestThreat24RevokedDoesNotJoinAgain(t *testing.T) {
 	if status, body := guest.tool(wire.OpPrepareUpload, object{"group_id": "h"}); status != 403 {
 		t.Errorf("upload: %d %s", status, body)
 	}
+	other := r.user("other", "1")
+	for op, req := range map[string]object{wire.OpPrepareUpload: {"group_id": "h"}, wire.OpPrepareRetrieve: {"group_id": "h", "ipfs_hash": "x"}, wire.OpGetPending: {"group_id": "h"}} {
+		for u, revoked := range map[*user]bool{guest: true, other: false} {
+			_, body := u.tool(op, req)
+			if !strings.Contains(body, "not authorized") || !strings.Contains(body, "not a member") || strings.Contains(body, "revoked") != revoked {
+				t.Errorf("%s of %s: %s", op, u.id, body)
+			}
+		}
+	}
 	if guest.balance() != before {
 		t.Error("the refusal was charged")
 	}
 	must[string](owner, wire.OpAddGroupMember, object{"group_id": "h", "member_id": guest.id})
 	must[wire.PrepareUploadResult](guest, wire.OpPrepareUpload, object{"group_id": "h"})
-	other := r.user("other", "1")
 	must[string](other, wire.OpJoinGroup, object{"group_id": "h"}) // nobody else is kept out
 }
 

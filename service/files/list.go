@@ -99,7 +99,7 @@ func (f *Files) Newest(ctx context.Context, account, group string, before int64,
 func (f *Files) rows(ctx context.Context, account, group string, maxBytes, limit int, query store.Query, bound int64) (list []wire.TransactionRow, more bool, err error) {
 	list = []wire.TransactionRow{}
 	err = f.store.Read(ctx, func(tx *store.Tx) error {
-		if err := mayList(ctx, tx, group, account); err != nil {
+		if err := groups.MayList(ctx, tx, group, account); err != nil {
 			return err
 		}
 		size := 0
@@ -127,14 +127,6 @@ func lengthOf(text *string) int {
 		return 0
 	}
 	return len(*text)
-}
-
-func mayList(ctx context.Context, tx *store.Tx, group, account string) error {
-	g, err := groups.RequireMember(ctx, tx, group, account)
-	if g.Joinable {
-		return nil // to anybody
-	}
-	return err
 }
 
 func scanRow(rows *sql.Rows, group string) (wire.TransactionRow, error) {

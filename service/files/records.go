@@ -83,7 +83,7 @@ func (f *Files) ListChain(ctx context.Context, account string, req wire.Transact
 
 // chainRows appends to list.
 func chainRows(ctx context.Context, tx *store.Tx, list []wire.TransactionRow, account, group string, after int64, limit int) (_ []wire.TransactionRow, more bool, err error) {
-	if err := mayList(ctx, tx, group, account); err != nil {
+	if err := groups.MayList(ctx, tx, group, account); err != nil {
 		return nil, false, err
 	}
 	size := 0

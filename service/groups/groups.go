@@ -85,10 +85,14 @@ func unknown(id string) error {
 
 const groupColumns = "owner, joinable, join_expires, join_max_uses, join_uses, retention_days, key_version, join_role, pending_retention, pending_retention_ns"
 
+// fields are where groupColumns go.
+func (g *Group) fields() []any {
+	return []any{&g.Owner, &g.Joinable, &g.JoinExpires, &g.JoinMaxUses, &g.JoinUses, &g.RetentionDays, &g.KeyVersion, &g.JoinRole, &g.PendingDays, &g.PendingUntil}
+}
+
 // read scans groupColumns, and what else the query has.
 func (g *Group) read(row *sql.Row, more ...any) error {
-	fields := []any{&g.Owner, &g.Joinable, &g.JoinExpires, &g.JoinMaxUses, &g.JoinUses, &g.RetentionDays, &g.KeyVersion, &g.JoinRole, &g.PendingDays, &g.PendingUntil}
-	err := row.Scan(append(fields, more...)...)
+	err := row.Scan(append(g.fields(), more...)...)
 	if errors.Is(err, sql.ErrNoRows) {
 		return unknown(g.ID)
 	}
@@ -122,7 +126,7 @@ func Seen(ctx context.Context, tx *store.Tx, id, account string) (g Group, role 
 func RequireMember(ctx context.Context, tx *store.Tx, group, account string) (Group, error) {
 	g, role, err := Seen(ctx, tx, group, account)
 	if err == nil && role == "" {
-		err = notMember(group, account)
+		err = notMember(ctx, tx, group, account)
 	}
 	return g, err
 }
@@ -134,15 +138,42 @@ func RequireWriter(ctx context.Context, tx *store.Tx, group, account string) (Gr
 	switch {
 	case err != nil:
 	case role == "":
-		err = notMember(group, account)
+		err = notMember(ctx, tx, group, account)
 	case role != wire.RoleOwner && role != wire.RoleWriter:
 		err = fault.New(wire.CodeReadOnly, "User not authorized: %s is a reader of group %q and changes nothing in it", account, group)
 	}
 	return g, err
 }
 
-func notMember(group, account string) error {
+// MayList refuses an account that may not list members and files: a group that is
+// not open to join is for its members.
+func MayList(ctx context.Context, tx *store.Tx, group, account string) error {
+	g, role, err := Seen(ctx, tx, group, account)
+	if err == nil && role == "" && !g.Joinable {
+		err = notMember(ctx, tx, group, account)
+	}
+	return err
+}
+
+// notMember is the refusal of an account that is not a member, or was revoked.
+// Older clients look for its words "not authorized" and "not a member".
+func notMember(ctx context.Context, tx *store.Tx, group, account string) error {
+	revoked, err := wasRevoked(ctx, tx, group, account)
+	if err != nil {
+		return err
+	}
+	if revoked {
+		return fault.New(wire.CodeNotAuthorized, "User not authorized: Unauthorized for group %q: %s was revoked and is not a member any more", group, account)
+	}
 	return fault.New(wire.CodeNotAuthorized, "User not authorized: Unauthorized for group %q: %s is not a member", group, account)
+}
+
+// wasRevoked reports whether an account was ever revoked from a group.
+func wasRevoked(ctx context.Context, tx *store.Tx, group, account string) (revoked bool, err error) {
+	if err := tx.QueryRowContext(ctx, "SELECT "+ledger.WasRevoked+"?)", account, group).Scan(&revoked); err != nil {
+		return false, fmt.Errorf("look for revocations: %w", err)
+	}
+	return revoked, nil
 }
 
 func requireOwner(ctx context.Context, tx *store.Tx, group, account, action string) (Group, error) {
@@ -331,10 +362,7 @@ func (gs *Groups) Join(ctx context.Context, account, group string) (text string,
 			text = fmt.Sprintf("Already a member of '%s'", group)
 			return err
 		}
-		if err := mayJoin(g, gs.ledger.Now()); err != nil {
-			return err
-		}
-		if err := requireNotRevoked(ctx, tx, group, account); err != nil {
+		if err := mayJoin(ctx, tx, g, account, gs.ledger.Now()); err != nil {
 			return err
 		}
 		r, err := gs.ledger.Charge(ctx, tx, chain.KindJoin, chain.Record{Kind: chain.KindJoin, Account: account, Group: group})
@@ -349,7 +377,8 @@ func (gs *Groups) Join(ctx context.Context, account, group string) (text string,
 	return text, err
 }
 
-func mayJoin(g Group, now time.Time) error {
+// mayJoin refuses an account that does not get into the group by its join window.
+func mayJoin(ctx context.Context, tx *store.Tx, g Group, account string, now time.Time) error {
 	switch {
 	case !g.Joinable:
 		return fault.New(wire.CodeNotAuthorized, "Group not open for join: %q", g.ID)
@@ -358,18 +387,11 @@ func mayJoin(g Group, now time.Time) error {
 	case g.JoinMaxUses.Valid && g.JoinUses >= g.JoinMaxUses.Int64:
 		return fault.New(wire.CodeNotAuthorized, "Join window full: %q", g.ID)
 	}
-	return nil
-}
-
-func requireNotRevoked(ctx context.Context, tx *store.Tx, group, account string) error {
-	var revoked bool
-	if err := tx.QueryRowContext(ctx, "SELECT "+ledger.WasRevoked+"?)", account, group).Scan(&revoked); err != nil {
-		return fmt.Errorf("look for revocations: %w", err)
+	revoked, err := wasRevoked(ctx, tx, g.ID, account)
+	if err == nil && revoked {
+		err = fault.New(wire.CodeNotAuthorized, "User not authorized: %s was revoked from group %q: only its owner can add it again", account, g.ID)
 	}
-	if revoked {
-		return fault.New(wire.CodeNotAuthorized, "User not authorized: %s was revoked from group %q: only its owner can add it again", account, group)
-	}
-	return nil
+	return err
 }
 
 // OpenJoin registers the group as joinable if it does not exist, and opens its
@@ -457,7 +479,7 @@ func (gs *Groups) View(ctx context.Context, group, account string) (g Group, rol
 type Listing struct {
 	Names []string
 	Roles []wire.Role
-	More  bool // there are more behind the page
+	More  bool // the list goes on behind the page
 }
 
 // Add adds the next page.
@@ -465,27 +487,14 @@ func (l *Listing) Add(page Listing) {
 	l.Names, l.Roles, l.More = append(l.Names, page.Names...), append(l.Roles, page.Roles...), page.More
 }
 
-// cut leaves a page of a list that was read with one name more.
-func (l *Listing) cut(limit int) {
-	if l.More = len(l.Names) > limit; l.More {
-		l.Names, l.Roles = l.Names[:limit], l.Roles[:limit]
-	}
-}
+// ofMember is the role in a row of members m with its group.
+const ofMember = "CASE WHEN m.account = g.owner THEN '" + wire.RoleOwner + "' ELSE m.role END FROM members m JOIN groups g ON g.id = m.group_id"
 
-// Owned lists a page of the groups an account owns, in the order of their names. It
-// goes from the account to them: owners are members.
+// Owned lists a page of the groups an account owns, in the order of their names. The
+// query goes from the account to its groups: owners are members.
 func (gs *Groups) Owned(ctx context.Context, account string, page wire.NamesRequest) (Listing, error) {
 	return gs.page(ctx, page, "SELECT m.group_id, "+ofMember+" WHERE m.account = ? AND g.owner = m.account AND m.group_id > ? ORDER BY m.group_id LIMIT ?", account)
 }
-
-func (gs *Groups) page(ctx context.Context, page wire.NamesRequest, query store.Query, account string) (Listing, error) {
-	list, err := gs.list(ctx, query, account, page.After, page.Limit+1)
-	list.cut(page.Limit)
-	return list, err
-}
-
-// ofMember is the role in a row of members m with its group.
-const ofMember = "CASE WHEN m.account = g.owner THEN '" + wire.RoleOwner + "' ELSE m.role END FROM members m JOIN groups g ON g.id = m.group_id"
 
 // Of lists a page of the groups an account belongs to, owned ones included, in the
 // order of their names.
@@ -493,35 +502,44 @@ func (gs *Groups) Of(ctx context.Context, account string, page wire.NamesRequest
 	return gs.page(ctx, page, "SELECT m.group_id, "+ofMember+" WHERE m.account = ? AND m.group_id > ? ORDER BY m.group_id LIMIT ?", account)
 }
 
+// page reads one name more than the page has, to learn whether the list goes on.
+func (gs *Groups) page(ctx context.Context, page wire.NamesRequest, query store.Query, account string) (list Listing, err error) {
+	err = gs.store.Look(ctx, func(tx *store.Tx) error {
+		list, err = readListing(ctx, tx, query, account, page.After, page.Limit+1)
+		return err
+	})
+	if list.More = len(list.Names) > page.Limit; list.More {
+		list.Names, list.Roles = list.Names[:page.Limit], list.Roles[:page.Limit]
+	}
+	return list, err
+}
+
 // Members lists the members of a group for one of them, or for anybody when the
 // group is open.
 func (gs *Groups) Members(ctx context.Context, account, group string) (list Listing, err error) {
-	g, role, err := gs.View(ctx, group, account)
-	if err != nil {
-		return list, err
-	}
-	if role == "" && !g.Joinable {
-		return list, fault.New(wire.CodeNotAuthorized, "User not authorized: Unauthorized for group %q", group)
-	}
-	return gs.list(ctx, "SELECT m.account, "+ofMember+" WHERE m.group_id = ? ORDER BY m.since", group)
-}
-
-// list runs a query for names and roles.
-func (gs *Groups) list(ctx context.Context, query store.Query, args ...any) (Listing, error) {
-	list := Listing{Names: []string{}, Roles: []wire.Role{}}
-	err := gs.store.Look(ctx, func(tx *store.Tx) error {
-		for rows, err := range tx.Rows(ctx, query, args...) {
-			var name string
-			var role wire.Role
-			if err == nil {
-				err = rows.Scan(&name, &role)
-			}
-			if err != nil {
-				return fmt.Errorf("list: %w", err)
-			}
-			list.Names, list.Roles = append(list.Names, name), append(list.Roles, role)
+	err = gs.store.Look(ctx, func(tx *store.Tx) error {
+		if err := MayList(ctx, tx, group, account); err != nil {
+			return err
 		}
-		return nil
+		list, err = readListing(ctx, tx, "SELECT m.account, "+ofMember+" WHERE m.group_id = ? ORDER BY m.since", group)
+		return err
 	})
 	return list, err
+}
+
+// readListing runs a query for names and roles.
+func readListing(ctx context.Context, tx *store.Tx, query store.Query, args ...any) (Listing, error) {
+	list := Listing{Names: []string{}, Roles: []wire.Role{}}
+	for rows, err := range tx.Rows(ctx, query, args...) {
+		var name string
+		var role wire.Role
+		if err == nil {
+			err = rows.Scan(&name, &role)
+		}
+		if err != nil {
+			return list, fmt.Errorf("list: %w", err)
+		}
+		list.Names, list.Roles = append(list.Names, name), append(list.Roles, role)
+	}
+	return list, nil
 }

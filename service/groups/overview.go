@@ -2,6 +2,7 @@ package groups
 
 import (
 	"context"
+	"slices"
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/ledger"
@@ -38,7 +39,7 @@ func (gs *Groups) summaries(ctx context.Context, query store.Query, args ...any)
 	var list []Summary
 	err := gs.store.Read(ctx, func(tx *store.Tx) (err error) {
 		list, err = store.List(ctx, tx, "list groups", func(g *Summary) []any {
-			return []any{&g.ID, &g.Owner, &g.Joinable, &g.JoinExpires, &g.JoinMaxUses, &g.JoinUses, &g.RetentionDays, &g.KeyVersion, &g.JoinRole, &g.PendingDays, &g.PendingUntil, &g.Role, &g.Members}
+			return slices.Concat([]any{&g.ID}, g.fields(), []any{&g.Role, &g.Members})
 		}, query, args...)
 		return err
 	})
