@@ -165,7 +165,7 @@ func (s *server) viewGroup(ctx context.Context, method, group, user string) (any
 		return role != "", nil
 	case "get_group_members_public":
 		return s.public(g.Joinable, func() (any, error) {
-			list, err := s.Groups.Members(ctx, "", g.ID)
+			list, err := s.Groups.Members(ctx, "", wire.GroupRequest{GroupID: g.ID})
 			return list.Names, err
 		})
 	case "get_transactions_for_group", "get_transactions_for_group_public":

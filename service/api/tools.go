@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -21,42 +22,27 @@ func typed[Request, Result any](f func(ctx context.Context, account string, req 
 	}
 }
 
-// inGroup is an operation that only needs the name of a group.
-func inGroup[Result any](f func(ctx context.Context, account, group string) (Result, error)) tool {
-	return typed(func(ctx context.Context, account string, req wire.GroupRequest) (Result, error) {
-		return f(ctx, account, req.GroupID)
-	})
-}
-
 // operations are those of the wire protocol 3.3, but for those that carry content
 // or long lists, or wait.
 func (s *server) operations() map[string]tool {
 	return map[string]tool{
-		wire.OpAuthStatus: inGroup(s.authStatus),
-		wire.OpRegisterGroup: inGroup(func(ctx context.Context, account, g string) (string, error) {
-			return s.Groups.Register(ctx, account, g, false)
+		wire.OpAuthStatus: typed(s.authStatus),
+		wire.OpRegisterGroup: typed(func(ctx context.Context, account string, req wire.GroupRequest) (string, error) {
+			return s.Groups.Register(ctx, account, req.GroupID, false)
 		}),
-		wire.OpAddGroupMember: typed(func(ctx context.Context, account string, req wire.MemberRequest) (groups.Added, error) {
-			return s.Groups.Add(ctx, account, req.GroupID, req.MemberID, req.Role)
-		}),
-		wire.OpRevokeGroupMember: typed(func(ctx context.Context, account string, req wire.MemberRequest) (string, error) {
-			return s.Groups.Revoke(ctx, account, req.GroupID, req.MemberID)
-		}),
-		wire.OpJoinGroup: inGroup(s.Groups.Join),
-		wire.OpCreateHackathonGroup: typed(func(ctx context.Context, account string, req wire.OpenJoinRequest) (string, error) {
-			return s.Groups.OpenJoin(ctx, account, req.GroupID, req.ExpiresAt, req.MaxUses, req.Role)
-		}),
-		wire.OpCloseHackathonJoin: inGroup(s.Groups.CloseJoin),
-		wire.OpSetGroupRetention: typed(func(ctx context.Context, account string, req wire.RetentionRequest) (string, error) {
-			return s.Groups.SetRetention(ctx, account, req.GroupID, req.RetentionDays)
-		}),
-		wire.OpPrepareUpload:   typed(s.Files.Prepare),
-		wire.OpGetGroupMembers: inGroup(s.Groups.Members),
-		wire.OpGetPending:      inGroup(s.Groups.Pending),
-		wire.OpKeepFiles:       inGroup(s.Groups.Keep),
-		wire.OpDeleteFile:      typed(s.Files.Delete),
-		wire.OpRenameFile:      typed(s.Files.Rename),
-		wire.OpGetStorage:      typed(s.Files.Storage),
+		wire.OpAddGroupMember:       typed(s.Groups.Add),
+		wire.OpRevokeGroupMember:    typed(s.Groups.Revoke),
+		wire.OpJoinGroup:            typed(s.Groups.Join),
+		wire.OpCreateHackathonGroup: typed(s.Groups.OpenJoin),
+		wire.OpCloseHackathonJoin:   typed(s.Groups.CloseJoin),
+		wire.OpSetGroupRetention:    typed(s.Groups.SetRetention),
+		wire.OpPrepareUpload:        typed(s.Files.Prepare),
+		wire.OpGetGroupMembers:      typed(s.Groups.Members),
+		wire.OpGetPending:           typed(s.Groups.Pending),
+		wire.OpKeepFiles:            typed(s.Groups.Keep),
+		wire.OpDeleteFile:           typed(s.Files.Delete),
+		wire.OpRenameFile:           typed(s.Files.Rename),
+		wire.OpGetStorage:           typed(s.Files.Storage),
 	}
 }
 
@@ -151,10 +137,8 @@ func (s *server) watch(w http.ResponseWriter, r *http.Request) {
 	result(w, out)
 }
 
-func (s *server) authStatus(ctx context.Context, account, group string) (any, error) {
-	if group == "" {
-		group = "default"
-	}
+func (s *server) authStatus(ctx context.Context, account string, req wire.GroupRequest) (any, error) {
+	group := cmp.Or(req.GroupID, "default")
 	out := wire.AuthStatusResult{Authenticated: true, AccountID: account, GroupID: group}
 	if group == "default" {
 		return out, nil

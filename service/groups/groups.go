@@ -236,8 +236,10 @@ type Added struct {
 // Add adds a member with a role, a writer when role is "", or gives one who is a
 // member another role: only when that is said, so that nobody is raised by being
 // added again. Owner only.
-func (gs *Groups) Add(ctx context.Context, account, group, member string, role wire.Role) (added Added, err error) {
-	if member, err = gs.accounts.FullID(member); err != nil {
+func (gs *Groups) Add(ctx context.Context, account string, req wire.MemberRequest) (added Added, err error) {
+	group, role := req.GroupID, req.Role
+	member, err := gs.accounts.FullID(req.MemberID)
+	if err != nil {
 		return added, err
 	}
 	if err := checkRole(role); err != nil {
@@ -316,8 +318,9 @@ func (gs *Groups) changeRole(ctx context.Context, tx *store.Tx, by, group, membe
 // Revoke removes a member and rotates the group's key, in one transaction:
 // when it returns, the member gets no key any more, and does not come back by an
 // open door: only the owner adds it again. Owner only; the owner stays.
-func (gs *Groups) Revoke(ctx context.Context, account, group, member string) (string, error) {
-	member, err := gs.accounts.FullID(member)
+func (gs *Groups) Revoke(ctx context.Context, account string, req wire.MemberRequest) (string, error) {
+	group := req.GroupID
+	member, err := gs.accounts.FullID(req.MemberID)
 	if err != nil {
 		return "", err
 	}
@@ -354,7 +357,8 @@ func (gs *Groups) Revoke(ctx context.Context, account, group, member string) (st
 // Join adds the caller to an open group. Joining twice is not an error and
 // costs nothing. Whoever was revoked does not come back by an open window: only
 // the owner may add him again.
-func (gs *Groups) Join(ctx context.Context, account, group string) (text string, err error) {
+func (gs *Groups) Join(ctx context.Context, account string, req wire.GroupRequest) (text string, err error) {
+	group := req.GroupID
 	text = fmt.Sprintf("Joined group '%s'", group)
 	err = gs.store.Write(ctx, func(tx *store.Tx) error {
 		g, role, err := Seen(ctx, tx, group, account)
@@ -395,14 +399,14 @@ func mayJoin(ctx context.Context, tx *store.Tx, g Group, account string, now tim
 }
 
 // OpenJoin registers the group as joinable if it does not exist, and opens its
-// join window until expires (ns). maxUses nil means unlimited. Who joins gets
-// role, or when that is "" the one that was said before, at first a writer's.
-// Owner only.
-func (gs *Groups) OpenJoin(ctx context.Context, account, group, expires string, maxUses *int64, role wire.Role) (string, error) {
-	if err := errors.Join(CheckID(group), checkRole(role)); err != nil {
+// join window. Accounts that join get the role of the request; "" leaves the role as
+// it is, at first a writer's. Owner only.
+func (gs *Groups) OpenJoin(ctx context.Context, account string, req wire.OpenJoinRequest) (string, error) {
+	group, maxUses := req.GroupID, req.MaxUses
+	if err := errors.Join(CheckID(group), checkRole(req.Role)); err != nil {
 		return "", err
 	}
-	until, err := strconv.ParseInt(expires, 10, 64)
+	until, err := strconv.ParseInt(req.ExpiresAt, 10, 64)
 	if err != nil || until <= gs.ledger.Now().UnixNano() {
 		return "", fault.New(wire.CodeValidation, "expires_at must be in the future, as ns since the epoch")
 	}
@@ -425,12 +429,12 @@ func (gs *Groups) OpenJoin(ctx context.Context, account, group, expires string, 
 		if !g.Joinable {
 			return fault.New(wire.CodeConflict, "Group is not joinable (must be created with joinable=true): %q", group)
 		}
-		role = cmp.Or(role, g.JoinRole)
+		role := cmp.Or(req.Role, g.JoinRole)
 		if _, err := tx.ExecContext(ctx, "UPDATE groups SET join_expires = ?, join_max_uses = ?, join_uses = 0, join_role = ? WHERE id = ?",
 			until, maxUses, string(role), group); err != nil {
 			return fmt.Errorf("open window: %w", err)
 		}
-		detail := expires
+		detail := req.ExpiresAt
 		if role != wire.RoleWriter {
 			detail += " " + string(role)
 		}
@@ -445,23 +449,18 @@ func (gs *Groups) OpenJoin(ctx context.Context, account, group, expires string, 
 }
 
 // CloseJoin closes the join window. Owner only.
-func (gs *Groups) CloseJoin(ctx context.Context, account, group string) (string, error) {
-	err := gs.ownerChange(ctx, account, group, "close join", chain.KindCloseJoin, "", "UPDATE groups SET join_expires = NULL WHERE id = ?", group)
-	return fmt.Sprintf("Closed join window for group '%s'", group), err
-}
-
-// ownerChange runs one statement that only the owner may cause.
-func (gs *Groups) ownerChange(ctx context.Context, account, group, action, kind, detail string, statement store.Query, args ...any) error {
-	return gs.store.Write(ctx, func(tx *store.Tx) error {
-		if _, err := requireOwner(ctx, tx, group, account, action); err != nil {
+func (gs *Groups) CloseJoin(ctx context.Context, account string, req wire.GroupRequest) (string, error) {
+	err := gs.store.Write(ctx, func(tx *store.Tx) error {
+		if _, err := requireOwner(ctx, tx, req.GroupID, account, "close join"); err != nil {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, statement, args...); err != nil {
-			return fmt.Errorf("%s: %w", action, err)
+		if _, err := tx.ExecContext(ctx, "UPDATE groups SET join_expires = NULL WHERE id = ?", req.GroupID); err != nil {
+			return fmt.Errorf("close join: %w", err)
 		}
-		_, err := gs.ledger.Charge(ctx, tx, kind, chain.Record{Kind: kind, Account: account, Group: group, Detail: detail})
+		_, err := gs.ledger.Charge(ctx, tx, chain.KindCloseJoin, chain.Record{Kind: chain.KindCloseJoin, Account: account, Group: req.GroupID})
 		return err
 	})
+	return fmt.Sprintf("Closed join window for group '%s'", req.GroupID), err
 }
 
 // View reads a group and the role of account in it, "" when it is not a member.
@@ -516,12 +515,12 @@ func (gs *Groups) page(ctx context.Context, page wire.NamesRequest, query store.
 
 // Members lists the members of a group for one of them, or for anybody when the
 // group is open.
-func (gs *Groups) Members(ctx context.Context, account, group string) (list Listing, err error) {
+func (gs *Groups) Members(ctx context.Context, account string, req wire.GroupRequest) (list Listing, err error) {
 	err = gs.store.Look(ctx, func(tx *store.Tx) error {
-		if err := MayList(ctx, tx, group, account); err != nil {
+		if err := MayList(ctx, tx, req.GroupID, account); err != nil {
 			return err
 		}
-		list, err = readListing(ctx, tx, "SELECT m.account, "+ofMember+" WHERE m.group_id = ? ORDER BY m.since", group)
+		list, err = readListing(ctx, tx, "SELECT m.account, "+ofMember+" WHERE m.group_id = ? ORDER BY m.since", req.GroupID)
 		return err
 	})
 	return list, err

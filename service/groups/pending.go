@@ -26,7 +26,8 @@ const (
 // deletes nothing itself. A window that is shorter than the one there is waits when
 // it is below [MinRetentionDays], or would end more than [BulkFiles] files in a day; any
 // that does not wait takes back one that does.
-func (gs *Groups) SetRetention(ctx context.Context, account, group string, days *int64) (text string, err error) {
+func (gs *Groups) SetRetention(ctx context.Context, account string, req wire.RetentionRequest) (text string, err error) {
+	group, days := req.GroupID, req.RetentionDays
 	if days != nil && (*days < 0 || *days > 1<<31) {
 		return "", fault.New(wire.CodeValidation, "retention_days must be 0 or more")
 	}
@@ -101,9 +102,9 @@ func (gs *Groups) pendRetention(ctx context.Context, tx *store.Tx, g Group, acco
 func timeText(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // Pending tells a member what waits to be destroyed.
-func (gs *Groups) Pending(ctx context.Context, account, group string) (out wire.PendingResult, err error) {
+func (gs *Groups) Pending(ctx context.Context, account string, req wire.GroupRequest) (out wire.PendingResult, err error) {
 	err = gs.store.Look(ctx, func(tx *store.Tx) error {
-		g, err := RequireMember(ctx, tx, group, account)
+		g, err := RequireMember(ctx, tx, req.GroupID, account)
 		if err != nil {
 			return err
 		}
@@ -111,7 +112,7 @@ func (gs *Groups) Pending(ctx context.Context, account, group string) (out wire.
 			out.RetentionDays, out.RetentionAt = &g.PendingDays.Int64, strconv.FormatInt(g.PendingUntil.Int64, 10)
 		}
 		var first int64
-		err = tx.QueryRowContext(ctx, "SELECT count(*), COALESCE(min(due_ns), 0) FROM pending_deletions WHERE group_id = ?", group).Scan(&out.Files, &first)
+		err = tx.QueryRowContext(ctx, "SELECT count(*), COALESCE(min(due_ns), 0) FROM pending_deletions WHERE group_id = ?", req.GroupID).Scan(&out.Files, &first)
 		if err != nil {
 			return fmt.Errorf("read pending deletions: %w", err)
 		}
@@ -124,7 +125,8 @@ func (gs *Groups) Pending(ctx context.Context, account, group string) (out wire.
 }
 
 // Keep takes back everything that waits to be destroyed in a group. Owner only.
-func (gs *Groups) Keep(ctx context.Context, account, group string) (text string, err error) {
+func (gs *Groups) Keep(ctx context.Context, account string, req wire.GroupRequest) (text string, err error) {
+	group := req.GroupID
 	err = gs.store.Write(ctx, func(tx *store.Tx) error {
 		g, err := requireOwner(ctx, tx, group, account, "keep files")
 		if err != nil {

@@ -161,7 +161,7 @@ func TestAnEventWakesWhomItConcerns(t *testing.T) {
 	watch := w.watch(w.store)
 	owner, member, guest := w.account("owner"), w.account("member"), w.account("guest")
 	w.register(owner, "g")
-	if _, err := w.groups.OpenJoin(t.Context(), owner, "g", fmt.Sprint(time.Now().Add(time.Hour).UnixNano()), nil, ""); err != nil {
+	if _, err := w.groups.OpenJoin(t.Context(), owner, wire.OpenJoinRequest{GroupID: "g", ExpiresAt: fmt.Sprint(time.Now().Add(time.Hour).UnixNano())}); err != nil {
 		t.Fatal(err)
 	}
 	var others []string
@@ -188,10 +188,13 @@ func TestAnEventWakesWhomItConcerns(t *testing.T) {
 	}{
 		{"upload", func() { w.upload(owner, "g") }, []string{owner}},
 		{"retrieval", func() { w.record(chain.KindClaim, owner, "g") }, nil},
-		{"admission", func() { added, err := w.groups.Add(ctx, owner, "g", member, ""); run(added.Text, err) }, []string{owner, member}},
-		{"join", func() { run(w.groups.Join(ctx, guest, "g")) }, []string{owner, member, guest}},
-		{"retention", func() { run(w.groups.SetRetention(ctx, owner, "g", nil)) }, []string{owner, member, guest}},
-		{"revocation", func() { run(w.groups.Revoke(ctx, owner, "g", member)) }, []string{owner, member, guest}},
+		{"admission", func() {
+			added, err := w.groups.Add(ctx, owner, wire.MemberRequest{GroupID: "g", MemberID: member})
+			run(added.Text, err)
+		}, []string{owner, member}},
+		{"join", func() { run(w.groups.Join(ctx, guest, wire.GroupRequest{GroupID: "g"})) }, []string{owner, member, guest}},
+		{"retention", func() { run(w.groups.SetRetention(ctx, owner, wire.RetentionRequest{GroupID: "g"})) }, []string{owner, member, guest}},
+		{"revocation", func() { run(w.groups.Revoke(ctx, owner, wire.MemberRequest{GroupID: "g", MemberID: member})) }, []string{owner, member, guest}},
 		{"upload after the revocation", func() { w.upload(owner, "g") }, []string{owner, guest}},
 		{"registration", func() { w.register(member, "another") }, []string{member}},
 		{"upload of another group", func() { w.upload(others[7], "g7") }, []string{others[7]}},
@@ -373,17 +376,17 @@ func (w *world) change(random *rand.Rand, ids []string) {
 	group, account := fmt.Sprintf("g%d", random.IntN(6)), ids[random.IntN(len(ids))]
 	g, role, err := w.groups.View(ctx, group, account)
 	if err != nil {
-		_, err = w.groups.OpenJoin(ctx, account, group, fmt.Sprint(time.Now().Add(time.Hour).UnixNano()), nil, "")
+		_, err = w.groups.OpenJoin(ctx, account, wire.OpenJoinRequest{GroupID: group, ExpiresAt: fmt.Sprint(time.Now().Add(time.Hour).UnixNano())})
 	} else {
 		switch what := random.IntN(4); {
 		case what == 0 && role != "" && account != g.Owner:
-			_, err = w.groups.Revoke(ctx, g.Owner, group, account)
+			_, err = w.groups.Revoke(ctx, g.Owner, wire.MemberRequest{GroupID: group, MemberID: account})
 		case what == 1 && role == "":
-			if _, err = w.groups.Join(ctx, account, group); err != nil { // it was revoked
-				_, err = w.groups.Add(ctx, g.Owner, group, account, "")
+			if _, err = w.groups.Join(ctx, account, wire.GroupRequest{GroupID: group}); err != nil { // it was revoked
+				_, err = w.groups.Add(ctx, g.Owner, wire.MemberRequest{GroupID: group, MemberID: account})
 			}
 		case what == 2 && role == "":
-			_, err = w.groups.Add(ctx, g.Owner, group, account, "")
+			_, err = w.groups.Add(ctx, g.Owner, wire.MemberRequest{GroupID: group, MemberID: account})
 		default:
 			w.upload(g.Owner, group)
 		}

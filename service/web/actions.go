@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -40,9 +41,10 @@ func (p *site) reads() map[string]action {
 // actions change something, and may cost.
 func (p *site) actions() map[string]action {
 	return map[string]action{
-		"key": with(p.newKey), "groups/create": with(p.createGroup), "groups/add": with(p.addMember), "groups/revoke": with(p.revokeMember),
-		"groups/join": with(p.joinGroup), "groups/open": with(p.openWindow), "groups/close": with(p.closeWindow), "groups/keep": with(p.keepFiles), "groups/retention": with(p.setRetention),
-		"retrieve": with(p.retrieve),
+		"key": with(p.newKey), "retrieve": with(p.retrieve),
+		"groups/create": with(p.createGroup), "groups/open": with(p.openWindow), "groups/add": with(p.addMember),
+		"groups/revoke": said(p.Groups.Revoke), "groups/join": said(p.Groups.Join), "groups/close": said(p.Groups.CloseJoin),
+		"groups/keep": said(p.Groups.Keep), "groups/retention": said(p.Groups.SetRetention),
 	}
 }
 
@@ -72,6 +74,14 @@ func with[T any](do func(r *http.Request, account string, req T) (any, error)) a
 		}
 		return do(r, account, req)
 	}
+}
+
+// said is an operation that answers with a sentence.
+func said[T any](do func(ctx context.Context, account string, req T) (string, error)) action {
+	return with(func(r *http.Request, account string, req T) (any, error) {
+		text, err := do(r.Context(), account, req)
+		return map[string]string{"message": text}, err
+	})
 }
 
 // newKey makes the account's API key, or replaces it when that was asked for. It
@@ -148,18 +158,18 @@ func (p *site) listGroups(r *http.Request, account string) (any, error) {
 }
 
 func (p *site) group(r *http.Request, account string) (any, error) {
-	id := r.FormValue("group")
-	members, err := p.Groups.Members(r.Context(), account, id)
+	asked := wire.GroupRequest{GroupID: r.FormValue("group")}
+	members, err := p.Groups.Members(r.Context(), account, asked)
 	if err != nil {
 		return nil, err
 	}
-	g, role, err := p.Groups.View(r.Context(), id, account)
+	g, role, err := p.Groups.View(r.Context(), asked.GroupID, account)
 	if err != nil {
 		return nil, err
 	}
 	var pending wire.PendingResult
 	if role != "" {
-		if pending, err = p.Groups.Pending(r.Context(), account, id); err != nil {
+		if pending, err = p.Groups.Pending(r.Context(), account, asked); err != nil {
 			return nil, err
 		}
 	}
@@ -178,64 +188,37 @@ type windowHours struct {
 	Role    wire.Role `json:"role"` // of who joins; "" = as before
 }
 
-func (w windowHours) expires(now time.Time) (string, error) {
-	if w.Hours < 1 || w.Hours > maxWindowHours {
-		return "", fault.New(wire.CodeValidation, "a join window lasts 1 to %d hours", maxWindowHours)
-	}
-	return strconv.FormatInt(now.Add(time.Duration(w.Hours)*time.Hour).UnixNano(), 10), nil
-}
-
 func (p *site) createGroup(r *http.Request, account string, req createRequest) (any, error) {
-	if req.Window == nil {
-		return said(p.Groups.Register(r.Context(), account, req.GroupID, false))
+	if req.Window != nil {
+		if _, _, err := p.Groups.View(r.Context(), req.GroupID, account); err == nil {
+			return nil, fault.New(wire.CodeGroupExists, "Group exists: %q", req.GroupID)
+		}
+		return p.openJoin(r, account, req.GroupID, *req.Window)
 	}
-	if _, _, err := p.Groups.View(r.Context(), req.GroupID, account); err == nil {
-		return nil, fault.New(wire.CodeGroupExists, "Group exists: %q", req.GroupID)
-	}
-	expires, err := req.Window.expires(p.Ledger.Now())
-	if err != nil {
-		return nil, err
-	}
-	return said(p.Groups.OpenJoin(r.Context(), account, req.GroupID, expires, req.Window.MaxUses, req.Window.Role))
-}
-
-// said is the answer of an action that returns a sentence.
-func said(text string, err error) (any, error) { return map[string]string{"message": text}, err }
-
-func (p *site) addMember(r *http.Request, account string, req wire.MemberRequest) (any, error) {
-	added, err := p.Groups.Add(r.Context(), account, req.GroupID, req.MemberID, req.Role)
-	return map[string]any{"message": added.Text, "exists": added.Exists}, err
-}
-
-func (p *site) revokeMember(r *http.Request, account string, req wire.MemberRequest) (any, error) {
-	return said(p.Groups.Revoke(r.Context(), account, req.GroupID, req.MemberID))
-}
-
-func (p *site) joinGroup(r *http.Request, account string, req wire.GroupRequest) (any, error) {
-	return said(p.Groups.Join(r.Context(), account, req.GroupID))
+	text, err := p.Groups.Register(r.Context(), account, req.GroupID, false)
+	return map[string]string{"message": text}, err
 }
 
 func (p *site) openWindow(r *http.Request, account string, req windowRequest) (any, error) {
-	expires, err := req.expires(p.Ledger.Now())
-	if err != nil {
-		return nil, err
-	}
 	if _, _, err := p.Groups.View(r.Context(), req.GroupID, account); err != nil { // opening would register it
 		return nil, err
 	}
-	return said(p.Groups.OpenJoin(r.Context(), account, req.GroupID, expires, req.MaxUses, req.Role))
+	return p.openJoin(r, account, req.GroupID, req.windowHours)
 }
 
-func (p *site) closeWindow(r *http.Request, account string, req wire.GroupRequest) (any, error) {
-	return said(p.Groups.CloseJoin(r.Context(), account, req.GroupID))
+func (p *site) openJoin(r *http.Request, account, group string, w windowHours) (any, error) {
+	if w.Hours < 1 || w.Hours > maxWindowHours {
+		return nil, fault.New(wire.CodeValidation, "a join window lasts 1 to %d hours", maxWindowHours)
+	}
+	expires := p.Ledger.Now().Add(time.Duration(w.Hours) * time.Hour)
+	text, err := p.Groups.OpenJoin(r.Context(), account, wire.OpenJoinRequest{GroupID: group, ExpiresAt: strconv.FormatInt(expires.UnixNano(), 10),
+		MaxUses: w.MaxUses, Role: w.Role})
+	return map[string]string{"message": text}, err
 }
 
-func (p *site) keepFiles(r *http.Request, account string, req wire.GroupRequest) (any, error) {
-	return said(p.Groups.Keep(r.Context(), account, req.GroupID))
-}
-
-func (p *site) setRetention(r *http.Request, account string, req wire.RetentionRequest) (any, error) {
-	return said(p.Groups.SetRetention(r.Context(), account, req.GroupID, req.RetentionDays))
+func (p *site) addMember(r *http.Request, account string, req wire.MemberRequest) (any, error) {
+	added, err := p.Groups.Add(r.Context(), account, req)
+	return map[string]any{"message": added.Text, "exists": added.Exists}, err
 }
 
 // before is the sequence a page of rows ends below; 0 = the first page.
