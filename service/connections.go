@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"sync"
 
 	"github.com/svcfs/svcfs/service/throttle"
@@ -18,7 +19,7 @@ import (
 // clients that hold many open and say little lock nobody out.
 type connections struct {
 	most, perAddress int
-	isProxy          func(netip.Addr) bool // not bounded by address: many clients share it
+	proxies          []netip.Prefix // not bounded by address: many clients share one
 
 	mu        sync.Mutex
 	all       map[net.Conn]*connection
@@ -37,8 +38,8 @@ type connection struct {
 	place    *list.Element // there
 }
 
-func newConnections(most, perAddress int, isProxy func(netip.Addr) bool) *connections {
-	return &connections{most: most, perAddress: perAddress, isProxy: isProxy, all: make(map[net.Conn]*connection), ofAddress: make(map[netip.Addr]int),
+func newConnections(most, perAddress int, proxies []netip.Prefix) *connections {
+	return &connections{most: most, perAddress: perAddress, proxies: proxies, all: make(map[net.Conn]*connection), ofAddress: make(map[netip.Addr]int),
 		idle: list.New(), strangers: list.New()}
 }
 
@@ -126,6 +127,10 @@ func (c *connections) add(conn net.Conn) net.Conn {
 		return nil
 	}
 	return surplus.Conn
+}
+
+func (c *connections) isProxy(a netip.Addr) bool {
+	return slices.ContainsFunc(c.proxies, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 // silentOf is the connection of an address that has been idle longest, else the one

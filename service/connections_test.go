@@ -24,7 +24,7 @@ func (e *end) RemoteAddr() net.Addr {
 // Threat 31: which connection is given up at a bound.
 func TestThreat31WhichConnectionGoes(t *testing.T) {
 	proxy := netip.MustParseAddr("10.0.0.1")
-	c := newConnections(6, 3, func(a netip.Addr) bool { return a == proxy })
+	c := newConnections(6, 3, []netip.Prefix{netip.PrefixFrom(proxy, 32)})
 	open := func(from string) *end {
 		t.Helper()
 		conn := &end{from: from}
@@ -75,7 +75,7 @@ func TestThreat31WhichConnectionGoes(t *testing.T) {
 	}
 
 	// Whoever connects anew has the time in which all others would have to be replaced.
-	c = newConnections(6, 6, func(netip.Addr) bool { return false })
+	c = newConnections(6, 6, nil)
 	var busyOnes []*end
 	for range 6 {
 		busyOnes = append(busyOnes, open("192.0.2.1"))
@@ -87,7 +87,7 @@ func TestThreat31WhichConnectionGoes(t *testing.T) {
 	}
 	instead("192.0.2.4", honest)
 
-	c = newConnections(6, 3, func(a netip.Addr) bool { return a == proxy })
+	c = newConnections(6, 3, []netip.Prefix{netip.PrefixFrom(proxy, 32)})
 	for range 6 { // many clients
 		conn := open("10.0.0.1")
 		busy(conn)

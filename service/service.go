@@ -102,11 +102,11 @@ type Service struct {
 	cfg      Config
 	store    *store.Store
 	blobs    blob.Store
+	ledger   *ledger.Ledger
 	accounts *auth.Accounts
 	files    *files.Files
 	log      *checkpoint.Log
 	watch    *watch.Watch
-	gateway  *legacy.Gateway // nil = none
 	metrics  *metrics.Metrics
 	health   *health
 	space    *space.Keeper
@@ -117,7 +117,7 @@ type Service struct {
 	certificate *certificate // nil = plain HTTP
 	vault       *vault.Vault
 
-	closers []func() error // of what is open, the last first
+	closers []func() error // of the parts, in the order in which they were opened
 }
 
 // APIKey is shown once; see [auth.APIKey].
@@ -131,7 +131,7 @@ type NewAccount struct {
 }
 
 // Open opens the service in cfg.DataDir, making it at the first start.
-func Open(ctx context.Context, cfg Config) (opened *Service, err error) {
+func Open(ctx context.Context, cfg Config) (*Service, error) {
 	cfg = withDefaults(cfg)
 	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
 		return nil, fmt.Errorf("make data directory: %w", err)
@@ -141,80 +141,86 @@ func Open(ctx context.Context, cfg Config) (opened *Service, err error) {
 		return nil, err
 	}
 	s := &Service{cfg: cfg, signIns: auth.NewSignIns(cfg.SignInLogger, time.Now), metrics: metrics.New(Version),
-		space: space.New(cfg.ReserveBytes, map[string]string{space.Database: cfg.DataDir, space.Files: blobDisk(cfg)})}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.Close())
-		}
-	}()
+		space:       space.New(cfg.ReserveBytes, map[string]string{space.Database: cfg.DataDir, space.Files: blobDisk(cfg)}),
+		connections: newConnections(cfg.MaxConnections, cfg.MaxPerAddress, cfg.TrustedProxies)}
+	if err = s.open(ctx, master); err == nil {
+		s.handler, err = s.newHandler()
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// open opens the parts, each after those it needs.
+func (s *Service) open(ctx context.Context, master vault.Master) (err error) {
+	cfg := s.cfg
 	if cfg.TLSCert != "" {
 		if s.certificate, err = loadCertificate(cfg.TLSCert, cfg.TLSKey, cfg.Logger); err != nil {
-			return nil, err
+			return err
 		}
 	}
+	var gateway *legacy.Gateway
 	if cfg.Gateway != "" {
-		if s.gateway, err = legacy.NewGateway(cfg.Gateway); err != nil {
-			return nil, err
+		if gateway, err = legacy.NewGateway(cfg.Gateway); err != nil {
+			return err
 		}
-		s.closers = append(s.closers, func() error { s.gateway.Close(); return nil })
+		s.closeLater(func() error { gateway.Close(); return nil })
 	}
 	if s.store, err = store.Open(ctx, cfg.DataDir, cfg.Database); err != nil {
-		return nil, err
+		return err
 	}
-	s.closers = append(s.closers, s.store.Close)
-	s.watch = watch.New(s.store)
-	s.connections = newConnections(cfg.MaxConnections, cfg.MaxPerAddress, func(a netip.Addr) bool {
-		return slices.ContainsFunc(cfg.TrustedProxies, func(p netip.Prefix) bool { return p.Contains(a) })
-	})
-	v, err := vault.Open(ctx, s.store, cfg.MasterKey, master)
-	if errors.Is(err, vault.ErrOtherMaster) {
-		err = fmt.Errorf("%w: %s", err, cfg.MasterKey.WhereToPut())
+	s.closeLater(s.store.Close)
+	if s.vault, err = openVault(ctx, s.store, cfg.MasterKey, master); err != nil {
+		return err
 	}
-	if err != nil {
-		return nil, err
-	}
-	s.vault = v
 	if err := ledger.FillChains(ctx, s.store); err != nil {
-		return nil, err
-	}
-	tokenKey, err1 := v.Key(vault.PurposeTokens)
-	ticketKey, err2 := v.Key(vault.PurposeTickets)
-	pageKey, err3 := v.Key(vault.PurposePage)
-	if err := errors.Join(err1, err2, err3); err != nil {
-		return nil, err
+		return err
 	}
 	if s.blobs, err = blob.Open(ctx, cfg.Blobs); err != nil {
-		return nil, err
+		return err
 	}
-	s.closers = append(s.closers, s.blobs.Close)
-	if s.log, err = newLog(s.store, v, cfg); err != nil {
-		return nil, err
+	s.closeLater(s.blobs.Close)
+	if s.log, err = newLog(s.store, s.vault, cfg); err != nil {
+		return err
 	}
-	s.closers = append(s.closers, s.log.Close, func() error { s.watch.Close(); return nil })
+	s.closeLater(s.log.Close)
+	s.watch = watch.New(s.store)
+	s.closeLater(func() error { s.watch.Close(); return nil })
 	s.observeParts()
-	l := ledger.New(cfg.Fees, cfg.FreeChanges, cfg.Now)
-	s.accounts = auth.NewAccounts(s.store, l, cfg.ContractID, s.signIns)
-	s.files = files.New(s.store, l, s.log, v, measuredBlobs{s.blobs, s}, cfg.ContractID, cfg.MaxFileBytes,
-		files.Options{PlainRefs: cfg.PlainRefs, Gateway: s.gateway, DestructionDelay: cfg.DestructionDelay, MaxOpenBytes: cfg.MaxOpenBytes,
+	s.ledger = ledger.New(cfg.Fees, cfg.FreeChanges, cfg.Now)
+	s.accounts = auth.NewAccounts(s.store, s.ledger, cfg.ContractID, s.signIns)
+	s.files = files.New(s.store, s.ledger, s.log, s.vault, measuredBlobs{s.blobs, s}, cfg.ContractID, cfg.MaxFileBytes,
+		files.Options{PlainRefs: cfg.PlainRefs, Gateway: gateway, DestructionDelay: cfg.DestructionDelay, MaxOpenBytes: cfg.MaxOpenBytes,
 			MaxAccountBytes: quota(cfg.MaxAccountBytes, cfg), MaxGroupBytes: quota(cfg.MaxGroupBytes, cfg), Space: s.space})
-	g := groups.New(s.store, l, s.accounts, cfg.DestructionDelay)
-	spool, err := makeSpool(cfg)
-	if err != nil {
+	return nil
+}
+
+func openVault(ctx context.Context, s *store.Store, source MasterKey, master vault.Master) (*vault.Vault, error) {
+	v, err := vault.Open(ctx, s, source, master)
+	if errors.Is(err, vault.ErrOtherMaster) {
+		err = fmt.Errorf("%w: %s", err, source.WhereToPut())
+	}
+	return v, err
+}
+
+// newHandler makes the HTTP side of the parts.
+func (s *Service) newHandler() (http.Handler, error) {
+	cfg := s.cfg
+	tokenKey, err1 := s.vault.Key(vault.PurposeTokens)
+	ticketKey, err2 := s.vault.Key(vault.PurposeTickets)
+	pageKey, err3 := s.vault.Key(vault.PurposePage)
+	spool, err4 := makeSpool(cfg)
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return nil, err
 	}
-	page, err := web.New(web.Deps{Store: s.store, Accounts: s.accounts, Groups: g, Files: s.files, Ledger: l, PublicURL: cfg.PublicURL,
-		ContractID: cfg.ContractID, MaxFileBytes: cfg.MaxFileBytes, OIDC: cfg.OIDC, SealKey: pageKey, Logger: cfg.Logger})
-	if err != nil {
-		return nil, err
-	}
-	s.handler = api.New(api.Deps{
-		Accounts: s.accounts, Tokens: auth.NewTokens(s.accounts, tokenKey, cfg.PublicURL, cfg.TokenLifetime, cfg.Now),
-		Groups: g, Files: s.files, Watch: s.watch, Ledger: l, TicketKey: ticketKey[:], ContractID: cfg.ContractID,
-		Version: Version, MaxFileBytes: cfg.MaxFileBytes, RequestRate: cfg.RequestRate, Health: s.health.check, Space: s.space, Metrics: s.metrics, Page: page, Checkpoints: s.log,
-		Logger: cfg.Logger, TrustedProxies: cfg.TrustedProxies, ClientTimeout: cfg.ClientTimeout,
-		Memory: cfg.Memory, PutMemory: s.blobs.PutMemory, Spool: spool, SignedIn: s.connections.signedIn,
+	return api.New(api.Deps{
+		Deps: web.Deps{Store: s.store, Accounts: s.accounts, Groups: groups.New(s.store, s.ledger, s.accounts, cfg.DestructionDelay), Files: s.files,
+			Ledger: s.ledger, PublicURL: cfg.PublicURL, ContractID: cfg.ContractID, MaxFileBytes: cfg.MaxFileBytes, OIDC: cfg.OIDC, SealKey: pageKey, Logger: cfg.Logger},
+		Limits: api.Limits{RequestRate: cfg.RequestRate, TrustedProxies: cfg.TrustedProxies, ClientTimeout: cfg.ClientTimeout, Memory: cfg.Memory},
+		Tokens: auth.NewTokens(s.accounts, tokenKey, cfg.PublicURL, cfg.TokenLifetime, cfg.Now), Watch: s.watch, Checkpoints: s.log, Space: s.space,
+		Metrics: s.metrics, Health: s.health.check, SignedIn: s.connections.signedIn, Version: Version, TicketKey: ticketKey[:], Spool: spool, PutMemory: s.blobs.PutMemory,
 	})
-	return s, nil
 }
 
 // makeSpool makes the directory for files inside JSON while they come: that of
@@ -283,6 +289,8 @@ func withDefaults(cfg Config) Config {
 
 // Handler answers HTTP.
 func (s *Service) Handler() http.Handler { return s.handler }
+
+func (s *Service) closeLater(f func() error) { s.closers = append(s.closers, f) }
 
 // Close ends waiting calls and closes the stores.
 func (s *Service) Close() (err error) {

@@ -45,9 +45,7 @@ func newLimits(perSecond int) *throttle.Throttle[string] {
 func (s *server) admitAccount(r *http.Request, account string) error {
 	t := traceOf(r.Context())
 	t.account = account
-	if s.SignedIn != nil {
-		s.SignedIn(r.Context())
-	}
+	s.SignedIn(r.Context())
 	if !s.limits.Allow(account) {
 		return &fault.Error{Code: wire.CodeRateLimited, Text: "too many requests: wait a second and repeat what was refused", RetryAfter: time.Second}
 	}

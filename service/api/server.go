@@ -5,7 +5,6 @@ package api
 
 import (
 	"context"
-	"log/slog"
 	"net/http"
 	"net/netip"
 	"runtime"
@@ -16,9 +15,6 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/auth"
 	"github.com/svcfs/svcfs/service/fault"
-	"github.com/svcfs/svcfs/service/files"
-	"github.com/svcfs/svcfs/service/groups"
-	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/metrics"
 	"github.com/svcfs/svcfs/service/space"
 	"github.com/svcfs/svcfs/service/throttle"
@@ -28,30 +24,29 @@ import (
 
 // Deps are the parts the API answers from.
 type Deps struct {
-	Accounts     *auth.Accounts
-	Tokens       *auth.Tokens
-	Groups       *groups.Groups
-	Files        *files.Files
-	Watch        *watch.Watch
-	Ledger       *ledger.Ledger
-	TicketKey    []byte // signs raw transfer tickets
-	ContractID   string
-	Version      string
-	MaxFileBytes int64
-	RequestRate  int                                     // of one account per second; 0 = no bound
-	Health       func(context.Context) map[string]string // part to "ok" or "down"; answers within a second
-	Space        *space.Keeper                           // of the disks
-	Metrics      *metrics.Metrics
-	Checkpoints  Checkpoints
-	Page         *web.Page // the account page
-	Logger       *slog.Logger
+	web.Deps // the parts of the account page, most of which the API answers from too
+	Limits
 
-	TrustedProxies []netip.Prefix        // whose X-Forwarded-For is believed
-	ClientTimeout  time.Duration         // for the next piece of a request or answer, and for a whole small request
-	Memory         int64                 // bytes that bodies and answers of requests under way may take
-	Spool          string                // directory for files inside JSON while they come
-	PutMemory      func(int64) int64     // that a raw upload of so many bytes takes
-	SignedIn       func(context.Context) // told of every request of an account; may be nil
+	Tokens      *auth.Tokens
+	Watch       *watch.Watch
+	Checkpoints Checkpoints
+	Space       *space.Keeper // of the disks
+	Metrics     *metrics.Metrics
+	Health      func(context.Context) map[string]string // part to "ok" or "down"; answers within a second
+	SignedIn    func(context.Context)                   // called with every request of an account
+
+	Version   string
+	TicketKey []byte            // signs raw transfer tickets
+	Spool     string            // directory for files inside JSON while they come
+	PutMemory func(int64) int64 // that a raw upload of so many bytes takes
+}
+
+// Limits bound what clients use of the process.
+type Limits struct {
+	RequestRate    int            // requests of one account per second; 0 or less = any number
+	TrustedProxies []netip.Prefix // whose X-Forwarded-For is believed
+	ClientTimeout  time.Duration  // for the next piece of a request or answer, and for a whole small request
+	Memory         int64          // bytes that bodies and answers of requests under way may take
 }
 
 // Checkpoints publishes the ledger for outsiders.
@@ -92,10 +87,14 @@ func (s *server) turn(ctx context.Context) (done func(), err error) {
 type tool func(ctx context.Context, account string, body []byte) (any, error)
 
 // New returns the handler of the whole service.
-func New(d Deps) http.Handler {
+func New(d Deps) (http.Handler, error) {
 	s := &server{Deps: d, limits: newLimits(d.RequestRate), clients: newClients(d.TrustedProxies, d.Logger),
 		memory: newMemory(d.Memory), underWay: throttle.NewSlots[string](underWayPerAccount), spools: throttle.NewSlots[string](spoolsPerAccount),
 		work: semaphore.NewWeighted(int64(workPerCore * runtime.GOMAXPROCS(0)))}
+	page, err := web.New(d.Deps, s.refuse, s.admitPage)
+	if err != nil {
+		return nil, err
+	}
 	s.tools = s.operations()
 	s.special = map[string]http.HandlerFunc{wire.OpFinalizeUpload: s.finalize, wire.OpPrepareRetrieve: s.retrieve, wire.OpWatch: s.watch,
 		wire.OpGetOwnedGroups: s.names(d.Groups.Owned), wire.OpGetMemberGroups: s.names(d.Groups.Of), wire.OpGetGroupTransactions: s.transactions}
@@ -103,14 +102,13 @@ func New(d Deps) http.Handler {
 	mux.Handle("POST "+wire.PathSessionToken, s.open(http.HandlerFunc(s.sessionToken)))
 	mux.HandleFunc("GET "+wire.PathSessionToken, s.loginProbe)
 	mux.HandleFunc("POST "+wire.PathTools+"{op}", s.tool)
-	mux.HandleFunc("POST "+wire.PathFinalizeGenA, func(w http.ResponseWriter, r *http.Request) { s.finalize(w, r) })
+	mux.HandleFunc("POST "+wire.PathFinalizeGenA, s.finalize)
 	mux.HandleFunc("PUT "+wire.PathUploadBlob+"{id}", s.putBlob)
 	mux.HandleFunc("GET "+wire.PathReadBlob+"{ticket}", s.getBlob)
 	mux.HandleFunc("POST "+wire.PathRPC, s.rpc)
 	mux.HandleFunc("GET "+wire.PathCapabilities, s.capabilities)
 	mux.HandleFunc("GET "+wire.PathHealth, s.health)
 	mux.Handle("GET "+wire.PathTlog, s.open(d.Checkpoints.Handler(s.refuse)))
-	page := d.Page.Handler(s.refuse, s.admitPage)
 	mux.Handle(web.Path, page)
 	for _, path := range web.OpenPaths() {
 		mux.Handle(path, s.open(page))
@@ -126,7 +124,7 @@ func New(d Deps) http.Handler {
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, fault.New(wire.CodeUnsupported, "not found: no such path or method here"))
 	})
-	return s.observed(mux)
+	return s.observed(mux), nil
 }
 
 func (s *server) capabilities(w http.ResponseWriter, _ *http.Request) {

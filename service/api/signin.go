@@ -81,9 +81,7 @@ func (s *server) sessionToken(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	traceOf(r.Context()).account = req.AccountID
-	if s.SignedIn != nil {
-		s.SignedIn(r.Context())
-	}
+	s.SignedIn(r.Context())
 	writeJSON(w, http.StatusOK, wire.SessionTokenResult{Token: token, AccountID: req.AccountID, ExpiresIn: s.Tokens.Lifetime()})
 }
 

@@ -32,14 +32,14 @@ const (
 )
 
 // reads are the free questions of the page.
-func (p *site) reads() map[string]action {
+func (p *page) reads() map[string]action {
 	return map[string]action{
 		"groups": p.listGroups, "group": p.group, "files": p.listFiles, "ledger": p.history, "costs": p.costs,
 	}
 }
 
 // actions change something, and may cost.
-func (p *site) actions() map[string]action {
+func (p *page) actions() map[string]action {
 	return map[string]action{
 		"key": with(p.newKey), "retrieve": with(p.retrieve),
 		"groups/create": with(p.createGroup), "groups/open": with(p.openWindow), "groups/add": with(p.addMember),
@@ -86,7 +86,7 @@ func said[T any](do func(ctx context.Context, account string, req T) (string, er
 
 // newKey makes the account's API key, or replaces it when that was asked for. It
 // is in this one answer and nowhere else.
-func (p *site) newKey(r *http.Request, account string, req keyRequest) (any, error) {
+func (p *page) newKey(r *http.Request, account string, req keyRequest) (any, error) {
 	has, err := p.Accounts.HasKey(r.Context(), account)
 	if err != nil {
 		return nil, err
@@ -136,7 +136,7 @@ func viewGroup(g groups.Summary, now time.Time) groupView {
 	return v
 }
 
-func (p *site) listGroups(r *http.Request, account string) (any, error) {
+func (p *page) listGroups(r *http.Request, account string) (any, error) {
 	mine, err := p.Groups.Overview(r.Context(), account, r.FormValue("after"), pageGroups+1)
 	if err != nil {
 		return nil, err
@@ -157,7 +157,7 @@ func (p *site) listGroups(r *http.Request, account string) (any, error) {
 	return map[string]any{"mine": view(mine), "open": view(open), "more": more}, nil
 }
 
-func (p *site) group(r *http.Request, account string) (any, error) {
+func (p *page) group(r *http.Request, account string) (any, error) {
 	asked := wire.GroupRequest{GroupID: r.FormValue("group")}
 	members, err := p.Groups.Members(r.Context(), account, asked)
 	if err != nil {
@@ -188,7 +188,7 @@ type windowHours struct {
 	Role    wire.Role `json:"role"` // of who joins; "" = as before
 }
 
-func (p *site) createGroup(r *http.Request, account string, req createRequest) (any, error) {
+func (p *page) createGroup(r *http.Request, account string, req createRequest) (any, error) {
 	if req.Window != nil {
 		if _, _, err := p.Groups.View(r.Context(), req.GroupID, account); err == nil {
 			return nil, fault.New(wire.CodeGroupExists, "Group exists: %q", req.GroupID)
@@ -199,14 +199,14 @@ func (p *site) createGroup(r *http.Request, account string, req createRequest) (
 	return map[string]string{"message": text}, err
 }
 
-func (p *site) openWindow(r *http.Request, account string, req windowRequest) (any, error) {
+func (p *page) openWindow(r *http.Request, account string, req windowRequest) (any, error) {
 	if _, _, err := p.Groups.View(r.Context(), req.GroupID, account); err != nil { // opening would register it
 		return nil, err
 	}
 	return p.openJoin(r, account, req.GroupID, req.windowHours)
 }
 
-func (p *site) openJoin(r *http.Request, account, group string, w windowHours) (any, error) {
+func (p *page) openJoin(r *http.Request, account, group string, w windowHours) (any, error) {
 	if w.Hours < 1 || w.Hours > maxWindowHours {
 		return nil, fault.New(wire.CodeValidation, "a join window lasts 1 to %d hours", maxWindowHours)
 	}
@@ -216,7 +216,7 @@ func (p *site) openJoin(r *http.Request, account, group string, w windowHours) (
 	return map[string]string{"message": text}, err
 }
 
-func (p *site) addMember(r *http.Request, account string, req wire.MemberRequest) (any, error) {
+func (p *page) addMember(r *http.Request, account string, req wire.MemberRequest) (any, error) {
 	added, err := p.Groups.Add(r.Context(), account, req)
 	return map[string]any{"message": added.Text, "exists": added.Exists}, err
 }
@@ -234,7 +234,7 @@ func before(r *http.Request) (int64, error) {
 	return n, nil
 }
 
-func (p *site) listFiles(r *http.Request, account string) (any, error) {
+func (p *page) listFiles(r *http.Request, account string) (any, error) {
 	from, err := before(r)
 	if err != nil {
 		return nil, err
@@ -272,7 +272,7 @@ func viewFile(row wire.TransactionRow) fileView {
 
 // retrieve charges one retrieval and hands the key to the page, with the
 // ciphertext when it is small; the page decrypts and compares.
-func (p *site) retrieve(r *http.Request, account string, req wire.PrepareRetrieveRequest) (any, error) {
+func (p *page) retrieve(r *http.Request, account string, req wire.PrepareRetrieveRequest) (any, error) {
 	stored, err := p.Files.Retrieve(r.Context(), account, req, wire.InlineBlobBytes)
 	if err != nil {
 		return nil, err
@@ -291,7 +291,7 @@ func (p *site) retrieve(r *http.Request, account string, req wire.PrepareRetriev
 }
 
 // blob streams ciphertext to a member. It is of no use without the key.
-func (p *site) blob(w http.ResponseWriter, r *http.Request) {
+func (p *page) blob(w http.ResponseWriter, r *http.Request) {
 	account, err := p.caller(r)
 	if err != nil {
 		p.refuse(w, r, err)
@@ -324,7 +324,7 @@ type recordView struct {
 	Hash     string `json:"hash"`
 }
 
-func (p *site) history(r *http.Request, account string) (any, error) {
+func (p *page) history(r *http.Request, account string) (any, error) {
 	from, err := before(r)
 	if err != nil {
 		return nil, err
@@ -360,7 +360,7 @@ func tokens(yocto string) string {
 }
 
 // costs are what the account paid in the last 30 days.
-func (p *site) costs(r *http.Request, account string) (any, error) {
+func (p *page) costs(r *http.Request, account string) (any, error) {
 	now := p.Ledger.Now()
 	var days []ledger.DayCost
 	err := p.Store.Read(r.Context(), func(tx *store.Tx) (err error) {

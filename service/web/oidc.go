@@ -171,7 +171,7 @@ func (o *provider) openFlow(text string, now time.Time) (f flow, ok bool) {
 }
 
 // startOIDC sends the browser to the provider.
-func (p *site) startOIDC(w http.ResponseWriter, r *http.Request) {
+func (p *page) startOIDC(w http.ResponseWriter, r *http.Request) {
 	if plainHost(r.Host, p.public.Scheme) != p.public.Host { // the provider sends people back to the public address
 		http.Redirect(w, r, strings.TrimRight(p.PublicURL, "/")+pathStart, http.StatusSeeOther)
 		return
@@ -198,14 +198,14 @@ func (p *site) startOIDC(w http.ResponseWriter, r *http.Request) {
 
 // flowCookie comes back when the provider, another site, sends the browser here;
 // a strict one would not.
-func (p *site) flowCookie(r *http.Request, value string, maxAge int) *http.Cookie {
+func (p *page) flowCookie(r *http.Request, value string, maxAge int) *http.Cookie {
 	c := p.cookie(r, flowCookie, value, maxAge)
 	c.SameSite = http.SameSiteLaxMode
 	return c
 }
 
 // finishOIDC is where the provider sends the browser back to.
-func (p *site) finishOIDC(w http.ResponseWriter, r *http.Request) {
+func (p *page) finishOIDC(w http.ResponseWriter, r *http.Request) {
 	http.SetCookie(w, p.flowCookie(r, "", -1))
 	ctx, cancel := context.WithTimeout(r.Context(), providerTimeout)
 	defer cancel()
@@ -237,7 +237,7 @@ func (p *site) finishOIDC(w http.ResponseWriter, r *http.Request) {
 // identify finishes the flow and returns who the provider says it is. Required:
 // the state and PKCE verifier of this browser, then of the ID token signature,
 // issuer, audience, times and nonce (OpenID Connect Core 3.1.3.7).
-func (p *site) identify(ctx context.Context, r *http.Request) (who auth.Identity, name string, err error) {
+func (p *page) identify(ctx context.Context, r *http.Request) (who auth.Identity, name string, err error) {
 	refused := func(why string) error {
 		return fault.New(wire.CodeInvalidToken, "%s: start again from the account page", why)
 	}
@@ -288,7 +288,7 @@ func (p *site) identify(ctx context.Context, r *http.Request) (who auth.Identity
 }
 
 // accountOf returns the account of an identity, making it when that is allowed.
-func (p *site) accountOf(ctx context.Context, who auth.Identity, name string) (string, error) {
+func (p *page) accountOf(ctx context.Context, who auth.Identity, name string) (string, error) {
 	account, known, err := p.Accounts.AccountOf(ctx, who)
 	if err != nil || known {
 		return account, err
@@ -326,7 +326,7 @@ var noticePage = template.Must(template.New("notice").Parse(`<!doctype html>
 `))
 
 // notSignedIn is the page of a sign-in that failed.
-func (p *site) notSignedIn(w http.ResponseWriter, r *http.Request, err error, command string) {
+func (p *page) notSignedIn(w http.ResponseWriter, r *http.Request, err error, command string) {
 	e := fault.Of(err)
 	p.Accounts.ProviderFailed(r.Context(), e.Code)
 	if e.Err != nil {

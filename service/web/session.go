@@ -28,7 +28,7 @@ func plainHost(host, scheme string) string {
 // isOwnHost reports whether a request names the public address, or the very
 // address its connection came in on. A name that an attacker lets point here
 // is neither.
-func (p *site) isOwnHost(r *http.Request) bool {
+func (p *page) isOwnHost(r *http.Request) bool {
 	if plainHost(r.Host, p.public.Scheme) == p.public.Host {
 		return true
 	}
@@ -61,7 +61,7 @@ func isLoopback(host string) bool {
 
 // checkOrigin refuses a state change that another origin sent, and any over
 // plain http from another machine: a Secure cookie would not be kept.
-func (p *site) checkOrigin(r *http.Request) error {
+func (p *page) checkOrigin(r *http.Request) error {
 	values := r.Header.Values("Origin")
 	if len(values) != 1 {
 		return fault.New(wire.CodeNotAuthorized, "not authorized: the request must carry one Origin header")
@@ -79,11 +79,11 @@ func (p *site) checkOrigin(r *http.Request) error {
 
 // isSecure reports whether cookies of this request are for https alone: always,
 // but for plain http on this machine.
-func (p *site) isSecure(r *http.Request) bool {
+func (p *page) isSecure(r *http.Request) bool {
 	return !isLoopback(r.Host) || r.TLS != nil || p.public.Scheme == "https" && plainHost(r.Host, "https") == p.public.Host
 }
 
-func (p *site) cookie(r *http.Request, name, value string, maxAge int) *http.Cookie {
+func (p *page) cookie(r *http.Request, name, value string, maxAge int) *http.Cookie {
 	c := &http.Cookie{Name: name, Value: value, Path: "/", MaxAge: maxAge, HttpOnly: true, SameSite: http.SameSiteStrictMode}
 	if p.isSecure(r) {
 		c.Name, c.Secure = "__Host-"+name, true
@@ -95,7 +95,7 @@ func (p *site) cookie(r *http.Request, name, value string, maxAge int) *http.Coo
 
 // secretOf returns the value of a cookie that was sent exactly once: two of one
 // name mean that somebody planted the other.
-func (p *site) secretOf(r *http.Request, name string) (string, bool) {
+func (p *page) secretOf(r *http.Request, name string) (string, bool) {
 	sent := r.CookiesNamed(p.cookie(r, name, "", 0).Name)
 	if len(sent) != 1 || sent[0].Value == "" {
 		return "", false
@@ -104,7 +104,7 @@ func (p *site) secretOf(r *http.Request, name string) (string, bool) {
 }
 
 // caller returns the account that is signed in.
-func (p *site) caller(r *http.Request) (string, error) {
+func (p *page) caller(r *http.Request) (string, error) {
 	secret, ok := p.secretOf(r, cookieName)
 	if !ok {
 		return "", fault.New(wire.CodeAuthRequired, "not signed in: open a sign-in link")
@@ -118,7 +118,7 @@ func (p *site) caller(r *http.Request) (string, error) {
 
 // signIn exchanges a one-time link for a session. The link's secret came in the
 // fragment of the page's address, which no browser sends and no log keeps.
-func (p *site) signIn(w http.ResponseWriter, r *http.Request) {
+func (p *page) signIn(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxSignIn)
 	p.answer(w, r, nil, func() (any, error) {
 		req, err := decode[struct {
@@ -136,7 +136,7 @@ func (p *site) signIn(w http.ResponseWriter, r *http.Request) {
 }
 
 // begin replaces the browser's session, if it had one.
-func (p *site) begin(w http.ResponseWriter, r *http.Request, account string, session auth.Secret) error {
+func (p *page) begin(w http.ResponseWriter, r *http.Request, account string, session auth.Secret) error {
 	if old, ok := p.secretOf(r, cookieName); ok {
 		if err := p.Accounts.EndSession(r.Context(), old); err != nil {
 			return err
@@ -146,7 +146,7 @@ func (p *site) begin(w http.ResponseWriter, r *http.Request, account string, ses
 	return nil
 }
 
-func (p *site) signOut(w http.ResponseWriter, r *http.Request) {
+func (p *page) signOut(w http.ResponseWriter, r *http.Request) {
 	p.answer(w, r, nil, func() (any, error) {
 		http.SetCookie(w, p.cookie(r, cookieName, "", -1))
 		if secret, ok := p.secretOf(r, cookieName); ok {
@@ -157,7 +157,7 @@ func (p *site) signOut(w http.ResponseWriter, r *http.Request) {
 }
 
 // session tells who is signed in; nobody is not an error.
-func (p *site) session(w http.ResponseWriter, r *http.Request) {
+func (p *page) session(w http.ResponseWriter, r *http.Request) {
 	account, err := p.caller(r)
 	if err != nil && fault.Of(err).Code == wire.CodeAuthRequired {
 		p.answer(w, r, nil, func() (any, error) { return sessionView{OIDC: p.providerName()}, nil })
@@ -177,14 +177,14 @@ type sessionView struct {
 	OIDC         string            `json:"oidc,omitempty"` // host of the identity provider
 }
 
-func (p *site) providerName() string {
+func (p *page) providerName() string {
 	if p.oidc == nil {
 		return ""
 	}
 	return p.oidc.name()
 }
 
-func (p *site) describe(r *http.Request, account string) (any, error) {
+func (p *page) describe(r *http.Request, account string) (any, error) {
 	balance, err := p.Accounts.Balance(r.Context(), account)
 	if err != nil {
 		return nil, err

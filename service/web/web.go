@@ -61,36 +61,13 @@ type Refuse func(http.ResponseWriter, *http.Request, error)
 // there are too many.
 type Admit func(r *http.Request, account string) error
 
-// Page is the account page of a service.
-type Page struct {
+// page is the account page of a service.
+type page struct {
 	Deps
-	public *url.URL  // address users type; host in lower case, without a default port
-	oidc   *provider // nil = not configured
-	static map[string]http.HandlerFunc
-}
-
-// New returns the page of a service.
-func New(d Deps) (*Page, error) {
-	public, err := url.Parse(strings.ToLower(d.PublicURL))
-	if err != nil {
-		return nil, errors.New("the public URL is not a URL: give --public-url https://HOST")
-	}
-	public.Host = plainHost(public.Host, public.Scheme)
-	p := &Page{Deps: d, public: public}
-	if d.OIDC.Issuer != "" {
-		if p.oidc, err = newProvider(d.OIDC, d.SealKey, d.PublicURL); err != nil {
-			return nil, err
-		}
-	}
-	p.static, err = staticFiles()
-	return p, err
-}
-
-// site is the page with what its server does for it.
-type site struct {
-	*Page
 	refuse Refuse
 	admit  Admit
+	public *url.URL  // address users type; host in lower case, without a default port
+	oidc   *provider // nil = not configured
 }
 
 // OpenPaths are the patterns below [Path] that need no session and cost work.
@@ -98,15 +75,29 @@ func OpenPaths() []string {
 	return []string{"POST " + pathSignIn, "GET " + pathStart, "GET " + pathCallback}
 }
 
-// Handler answers everything below [Path].
-func (p *Page) Handler(refuse Refuse, admit Admit) http.Handler {
-	s := &site{p, refuse, admit}
-	return s.guarded(s.routes())
+// New returns the handler of everything below [Path].
+func New(d Deps, refuse Refuse, admit Admit) (http.Handler, error) {
+	public, err := url.Parse(strings.ToLower(d.PublicURL))
+	if err != nil {
+		return nil, errors.New("the public URL is not a URL: give --public-url https://HOST")
+	}
+	public.Host = plainHost(public.Host, public.Scheme)
+	p := &page{Deps: d, refuse: refuse, admit: admit, public: public}
+	if d.OIDC.Issuer != "" {
+		if p.oidc, err = newProvider(d.OIDC, d.SealKey, d.PublicURL); err != nil {
+			return nil, err
+		}
+	}
+	static, err := staticFiles()
+	if err != nil {
+		return nil, err
+	}
+	return p.guarded(p.routes(static)), nil
 }
 
-func (p *site) routes() http.Handler {
+func (p *page) routes(static map[string]http.HandlerFunc) http.Handler {
 	mux := http.NewServeMux()
-	for pattern, file := range p.static {
+	for pattern, file := range static {
 		mux.HandleFunc(pattern, file)
 	}
 	mux.HandleFunc("POST "+pathSignIn, p.change(p.signIn))
@@ -135,7 +126,7 @@ func WantsPage(r *http.Request) bool { return strings.Contains(r.Header.Get("Acc
 
 // guarded refuses foreign host names (DNS rebinding) and requests that another
 // site caused, and forbids the browser everything the page does not need.
-func (p *site) guarded(next http.Handler) http.Handler {
+func (p *page) guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy", policy)
@@ -162,7 +153,7 @@ func (p *site) guarded(next http.Handler) http.Handler {
 type action func(r *http.Request, account string) (any, error)
 
 // signedIn runs an action for whom the session cookie names.
-func (p *site) signedIn(do action) http.HandlerFunc {
+func (p *page) signedIn(do action) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		account, err := p.caller(r)
 		p.answer(w, r, err, func() (any, error) { return do(r, account) })
@@ -170,7 +161,7 @@ func (p *site) signedIn(do action) http.HandlerFunc {
 }
 
 // change guards every state change: JSON, from this origin, by our script.
-func (p *site) change(next http.HandlerFunc) http.HandlerFunc {
+func (p *page) change(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 		if err != nil || kind != "application/json" {
@@ -190,7 +181,7 @@ func (p *site) change(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-func (p *site) answer(w http.ResponseWriter, r *http.Request, err error, do func() (any, error)) {
+func (p *page) answer(w http.ResponseWriter, r *http.Request, err error, do func() (any, error)) {
 	var value any
 	if err == nil {
 		value, err = do()
