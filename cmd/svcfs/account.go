@@ -58,29 +58,6 @@ func (a *app) whoami(ctx context.Context, c *sdk.Client, key keySource) error {
 	return nil
 }
 
-// anybody asks the free views of the ledger when no account was given.
-const anybody sdk.AccountID = "anybody"
-
-// withoutKey is a simple command that only asks free views of the ledger, which
-// need no key and no account.
-func (a *app) withoutKey(run func(ctx context.Context, c *sdk.Client, args []string) error) func(*cobra.Command, []string) error {
-	return a.simple(func(ctx context.Context, args []string) error {
-		s, err := a.loadSettings()
-		if err != nil {
-			return err
-		}
-		if s.account == "" {
-			s.account = anybody
-		}
-		c, err := a.newClient(s)
-		if err != nil {
-			return err
-		}
-		defer c.Close()
-		return run(ctx, c, args)
-	})
-}
-
 func (a *app) balanceCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "balance [ACCOUNT]",

@@ -5,6 +5,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"github.com/dustin/go-humanize"
 )
 
 // byteSize is a flag value such as 64M or 1GiB; units are powers of 1024. (To
@@ -45,3 +47,6 @@ func sizeWords(n int64) string {
 	}
 	return strconv.FormatInt(n, 10) + units[i]
 }
+
+// roughSize prints a size for a person.
+func roughSize(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }

@@ -19,7 +19,6 @@ import (
 	"github.com/svcfs/svcfs/fs"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/confine"
-	"golang.org/x/sys/unix"
 )
 
 const (
@@ -95,17 +94,6 @@ func (d *demo) say(format string, args ...any) {
 	}
 }
 
-// demoUser is an account with its client and its mount.
-type demoUser struct {
-	account sdk.AccountID
-	key     sdk.Secret
-	client  *sdk.Client
-	dir     string // mountpoint
-	process *exec.Cmd
-	ended   chan struct{} // closed when the process has ended
-	before  sdk.Amount    // balance before the files
-}
-
 func (a *app) demo(ctx context.Context, dir, from string, once bool) (err error) {
 	if err := confine.Harden(); err != nil {
 		return fmt.Errorf("protect this process: %w", err)
@@ -156,117 +144,6 @@ func interrupted(ctx context.Context, err error) error {
 	return err
 }
 
-// prepareDir finds and claims the folder of this run.
-func (d *demo) prepareDir(dir string) error {
-	if dir == "" {
-		base := d.userDir("XDG_DATA_HOME", ".local/share", "")
-		if base == "" {
-			return usage("name a folder: svcfs demo DIR", "neither HOME nor XDG_DATA_HOME is set")
-		}
-		dir = filepath.Join(base, "demo")
-		if d.once {
-			if err := os.MkdirAll(base, 0o700); err != nil {
-				return err
-			}
-			made, err := os.MkdirTemp(base, "demo-once-")
-			if err != nil {
-				return err
-			}
-			dir = made
-		}
-	}
-	abs, err := filepath.Abs(dir)
-	if err != nil {
-		return usage("give an absolute path", err.Error())
-	}
-	d.dir = abs
-	if err := os.MkdirAll(abs, 0o700); err != nil {
-		return refuse(exitUsage, "name a folder you can write", err)
-	}
-	if err := claimDir(abs); err != nil {
-		return err
-	}
-	if err := d.lock(); err != nil {
-		return err
-	}
-	if d.once {
-		d.undo = append(d.undo, func() error { return removeDemo(abs) })
-	}
-	return d.openDemoLog()
-}
-
-// claimDir marks an empty folder, or recognises one of an earlier run.
-func claimDir(dir string) error {
-	marker := filepath.Join(dir, demoMarker)
-	if _, err := os.Stat(marker); err == nil {
-		return nil
-	}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return refuse(exitUsage, "name a folder you can read", err)
-	}
-	if len(entries) > 0 {
-		return usage("name an empty or new folder", dir+" is not empty and not from an earlier demo")
-	}
-	return os.WriteFile(marker, []byte("made by svcfs demo; may be removed when no demo runs\n"), 0o600)
-}
-
-// lock keeps two demos out of one folder.
-func (d *demo) lock() error {
-	f, err := os.OpenFile(filepath.Join(d.dir, demoMarker), os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		_ = f.Close()
-		return refuse(exitOther, "use it, or stop it with Ctrl-C, or name another folder: svcfs demo DIR", errors.New("another demo runs in "+d.dir))
-	}
-	d.undo = append(d.undo, f.Close)
-	return nil
-}
-
-func (d *demo) openDemoLog() error {
-	f, err := os.OpenFile(filepath.Join(d.dir, "log"), os.O_CREATE|os.O_WRONLY|os.O_TRUNC|syscall.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return err
-	}
-	d.log = f
-	d.undo = append(d.undo, f.Close)
-	return nil
-}
-
-// removeDemo removes what a demo makes in its folder and then the folder, if
-// nothing else is in it. The mountpoints must be empty: a mount that is still
-// there is never descended into.
-func removeDemo(dir string) error {
-	for _, name := range []string{"alice", "bob"} {
-		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
-		}
-	}
-	for _, name := range []string{serviceProgram, "service", "state", "log", demoMarker} {
-		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
-			return err
-		}
-	}
-	if err := os.Remove(dir); err != nil && !errors.Is(err, syscall.ENOTEMPTY) && !errors.Is(err, syscall.EEXIST) {
-		return err
-	}
-	return nil
-}
-
-// cleanup undoes what was done, last first, whatever happened.
-func (d *demo) cleanup() error {
-	var first error
-	for i := len(d.undo) - 1; i >= 0; i-- {
-		if err := d.undo[i](); err != nil && first == nil {
-			first = fmt.Errorf("clean up after the demo: %w", err)
-		}
-	}
-	d.undo = nil
-	return first
-}
-
 // start brings up the service, the accounts, the group and the mounts.
 func (d *demo) start(ctx context.Context) error {
 	program, err := findService(ctx, d.dir)
@@ -299,69 +176,6 @@ func (d *demo) start(ctx context.Context) error {
 	}
 	d.say("mounted    %s and %s\n", d.alice.dir, d.bob.dir)
 	return nil
-}
-
-func (d *demo) makeUser(ctx context.Context, name string) (*demoUser, error) {
-	u := &demoUser{dir: filepath.Join(d.dir, name), ended: make(chan struct{})}
-	var err error
-	if u.account, u.key, err = d.service.account(ctx, name); err != nil {
-		return nil, err
-	}
-	u.client, err = d.newClient(settings{account: u.account, config: sdk.Config{APIKey: u.key, URL: d.service.url, ContractID: demoContract}})
-	if err != nil {
-		return nil, err
-	}
-	d.undo = append(d.undo, u.client.Close)
-	return u, nil
-}
-
-// mountUser mounts in a child process: a process that uses its own mount can
-// wait for itself for ever.
-func (d *demo) mountUser(ctx context.Context, u *demoUser) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	// The mount process cleans what a killed demo left mounted there.
-	if err := os.Mkdir(u.dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-		return err
-	}
-	child := mountChild{
-		args: []string{"--account=" + string(u.account), "--url=" + d.service.url, "--config=" + os.DevNull, "--log-level=info", "--", u.dir},
-		// Another demo may have this address tomorrow: what was seen stays with this one.
-		env: []string{envContract + "=" + demoContract, "XDG_STATE_HOME=" + filepath.Join(d.dir, "state")},
-		key: u.key, log: d.log,
-		// A session group of its own: Ctrl-C reaches the demo, which unmounts in
-		// order; should the demo be killed, the child unmounts by itself.
-		attrs: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM},
-	}
-	process, err := child.start()
-	if err != nil {
-		return err
-	}
-	u.process = process
-	go func() {
-		_ = process.Wait()
-		close(u.ended)
-	}()
-	d.undo = append(d.undo, func() error { return d.unmountUser(u) })
-	return nil
-}
-
-// unmountUser ends the mount process, which uploads and unmounts; if it does
-// not, the mount is taken away.
-func (d *demo) unmountUser(u *demoUser) error {
-	_ = u.process.Process.Signal(syscall.SIGTERM) // it may have ended already
-	select {
-	case <-u.ended:
-	case <-time.After(drainLimit + 10*time.Second):
-		_ = u.process.Process.Kill()
-		<-u.ended
-	}
-	mounted, err := mountAt(u.dir)
-	if err != nil {
-		return nil // it is gone
-	}
-	return fs.UnmountLazily(mounted)
 }
 
 // exchange writes every file as alice, reads it as bob, and shows the result.
@@ -406,9 +220,6 @@ func (d *demo) exchange(ctx context.Context, files []demoFile) error {
 	}
 	return d.printJSON(d.result)
 }
-
-// path is where name lies in this user's mount.
-func (u *demoUser) path(name string) string { return filepath.Join(u.dir, demoGroup, name) }
 
 func seconds(since time.Time) string { return fmt.Sprintf("%.1f s", time.Since(since).Seconds()) }
 

@@ -12,8 +12,6 @@ import (
 	"github.com/svcfs/svcfs/sdk"
 )
 
-func itoa(n int) string { return strconv.Itoa(n) }
-
 func (a *app) groupCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "group",
@@ -329,10 +327,17 @@ func roleText(g sdk.Group) string {
 	}
 }
 
-// notNil makes an absent list an empty one, for JSON.
-func notNil[T any](list []T) []T {
-	if list == nil {
-		return []T{}
+// groupChangeCommand changes a group and prints what the service said.
+func (a *app) groupChangeCommand(use, short, example string, change func(sdk.Group, context.Context) (sdk.Change, error)) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Example: example, Args: exactly(1, "one GROUP"),
+		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
+			done, err := change(c.Group(sdk.GroupID(args[0])), ctx)
+			if err != nil {
+				return err
+			}
+			return a.printMessage(groupChange{Group: args[0], Message: done.Message})
+		}),
+		ValidArgsFunction: a.completeGroup,
 	}
-	return list
 }

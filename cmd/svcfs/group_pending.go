@@ -55,30 +55,6 @@ files in an hour or 500 in a day. The owner of the group cancels them with
 	}
 }
 
-// timeOrNil is nil for an unknown time.
-func timeOrNil(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	utc := t.UTC()
-	return &utc
-}
-
 func (a *app) groupKeepCommand() *cobra.Command {
 	return a.groupChangeCommand("keep GROUP", "Cancel all pending deletions of a group", "  svcfs group keep team", sdk.Group.Keep)
-}
-
-// groupChangeCommand changes a group and prints what the service said.
-func (a *app) groupChangeCommand(use, short, example string, change func(sdk.Group, context.Context) (sdk.Change, error)) *cobra.Command {
-	return &cobra.Command{
-		Use: use, Short: short, Example: example, Args: exactly(1, "one GROUP"),
-		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
-			done, err := change(c.Group(sdk.GroupID(args[0])), ctx)
-			if err != nil {
-				return err
-			}
-			return a.printMessage(groupChange{Group: args[0], Message: done.Message})
-		}),
-		ValidArgsFunction: a.completeGroup,
-	}
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/apikey"
-	"github.com/svcfs/svcfs/sdk/confine"
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 )
@@ -37,22 +36,6 @@ goes to ~/.config/svcfs/keys, mode 0600.`,
 	}
 	cmd.Flags().BoolVar(&toFile, "file", false, "store it in ~/.config/svcfs/keys, not in the keyring")
 	return cmd
-}
-
-// accountSettings are the settings with an account, in a closed process.
-func (a *app) accountSettings() (settings, error) {
-	if err := confine.Harden(); err != nil {
-		return settings{}, fmt.Errorf("protect this process: %w", err)
-	}
-	s, err := a.loadSettings()
-	if err == nil && s.account == "" {
-		err = noAccount()
-	}
-	return s, err
-}
-
-func noAccount() error {
-	return refuse(exitAuth, "set "+envAccount+" or use --account ID; 'svcfs demo' needs no account", errors.New("no account was given"))
 }
 
 // keyOwner tells whose key is meant, and where it is valid.

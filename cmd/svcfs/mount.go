@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -20,6 +18,43 @@ import (
 	"github.com/svcfs/svcfs/sdk/confine"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
+
+func (a *app) mountCommand() *cobra.Command {
+	f := &mountFlags{readyFD: -1, mounterFD: -1, cacheSize: byteSize(tree.DefaultCacheBytes), maxFileSize: byteSize(tree.DefaultMaxFileBytes),
+		stagingSize: byteSize(tree.DefaultStagingBytes)}
+	cmd := &cobra.Command{
+		Use:   "mount DIR",
+		Short: "Mount the groups of the account on the empty folder DIR",
+		Long: `Mount the groups of the account on the empty folder DIR. Stays in the
+foreground until it is interrupted, and uploads pending files before it ends. When
+a file cannot be uploaded, the first Ctrl-C lists the file and keeps the mount; the
+second Ctrl-C gives the file up. Listing and stat are free; only on the hosted network
+a look at the changes of others costs. Opening a file costs one retrieval unless the
+file is in memory; closing a changed file costs one upload.
+
+Signals: SIGTERM uploads pending files and unmounts, SIGUSR1 switches the log
+between --log-level and debug, SIGHUP looks at the ledger now.
+
+Under the name mount.svcfs this program is the helper of mount(8) for lines of fstab
+of type svcfs. The options of such a line are the flags, with _ for -. With uid=N or
+user=NAME root mounts and unmounts, and everything else runs as that user, who must
+own the key file, the settings and the log.`,
+		Example: "  svcfs mount ~/groups\n  svcfs mount --background --budget 5 ~/groups\n  svcfs mount -o ro ~/groups",
+		Args:    exactly(1, "one DIR"),
+
+		ValidArgsFunction: completeDirs,
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		a.began = true
+		err := a.mount(cmd, f, args[0])
+		if err != nil {
+			reportReady(f.readyFD, readyReport{Error: err.Error(), Hint: a.hints.of(err), Code: exitCodeOf(err)})
+		}
+		return err
+	}
+	f.register(cmd)
+	return cmd
+}
 
 // mount is the command: the cheap refusals come first, then secrets, then the
 // service, then the kernel.
@@ -97,17 +132,6 @@ func (a *app) printMounted(account sdk.AccountID, plan mountPlan, pid int) error
 	}
 	a.ui.printf("mounted %s on %s\n", escapeName(string(account)), escapeName(plan.dir))
 	return nil
-}
-
-// liveMount is a mount of this process.
-type liveMount struct {
-	app    *app
-	dir    string
-	client *sdk.Client
-	tree   *tree.Tree
-	server *fs.Server
-	level  *slog.LevelVar // of the log; SIGUSR1 changes it
-	plan   mountPlan
 }
 
 // checkTimeout bounds the questions asked before mounting.
@@ -235,128 +259,4 @@ func mountpointRefusal(err error) error {
 		return nil
 	}
 	return refuse(exitUsage, "", err)
-}
-
-// readyReport is the one line a mount process writes on its readiness pipe.
-type readyReport struct {
-	OK    bool     `json:"ok"`
-	PID   int      `json:"pid,omitempty"`
-	Error string   `json:"error,omitempty"`
-	Hint  string   `json:"hint,omitempty"`
-	Code  exitCode `json:"code,omitempty"`
-}
-
-// drainLimit bounds the upload of what is left when SIGTERM ends a mount.
-const drainLimit = 30 * time.Second
-
-// serve waits until the mount ends and returns how.
-func (m *liveMount) serve(signals *signalWatch) error {
-	gone := make(chan struct{})
-	go func() {
-		m.server.Wait()
-		close(gone)
-	}()
-	idle, stopIdle := m.watchIdle()
-	defer stopIdle()
-	defer m.app.notifyManager("STOPPING=1")
-	var left []tree.Pending
-	var err error
-	for {
-		select {
-		case <-signals.verbosity:
-			m.toggleLog()
-		case <-signals.refresh:
-			m.refresh()
-		case <-idle:
-			if !m.endIdle(gone) {
-				continue
-			}
-			m.app.ui.notice("unmounted %s, which nobody used for %s", m.dir, m.plan.flags.idle)
-			return m.finish(nil, nil)
-		case <-gone: // by umount from outside: the kernel has flushed what was closed
-			left = m.drain(context.Background(), drainLimit)
-			return m.finish(left, err)
-		case <-signals.terminate:
-			left = m.drain(context.Background(), drainLimit)
-			err = m.unmount(gone, true)
-			return m.finish(left, err)
-		case <-signals.interrupt:
-			if left = m.drain(signals.nextInterrupt(), 0); len(left) > 0 && !signals.again() {
-				m.list("kept the mount: not uploaded yet", left)
-				m.app.ui.notice("interrupt again to give these up")
-				signals.arm()
-				continue
-			}
-			if err = m.unmount(gone, signals.again()); err != nil {
-				m.app.ui.notice("%s is in use: %v; interrupt again to leave anyway", m.dir, err)
-				signals.arm()
-				continue
-			}
-			return m.finish(left, nil)
-		}
-	}
-}
-
-// drain uploads what is left, within limit when it is not 0.
-func (m *liveMount) drain(ctx context.Context, limit time.Duration) []tree.Pending {
-	if n := len(m.tree.Pending()); n > 0 {
-		m.app.ui.progress("uploading %s before unmounting", plural(n, "file"))
-	}
-	if limit > 0 {
-		bounded, cancel := context.WithTimeout(ctx, limit)
-		defer cancel()
-		ctx = bounded
-	}
-	left := m.tree.Drain(ctx)
-	m.app.ui.progress("")
-	return left
-}
-
-// unmount takes the mount away; by force also while a program uses it.
-func (m *liveMount) unmount(gone <-chan struct{}, force bool) error {
-	err := m.server.Unmount(context.Background())
-	if err != nil && force {
-		err = m.server.UnmountLazily()
-	}
-	if err != nil {
-		return err
-	}
-	select {
-	case <-gone:
-	case <-time.After(5 * time.Second): // a program keeps a file open
-	}
-	return nil
-}
-
-// finish releases what the mount held and tells what was lost.
-func (m *liveMount) finish(left []tree.Pending, err error) error {
-	_ = m.tree.Close()
-	err = errors.Join(err, m.app.closeClient(m.client))
-	if len(left) > 0 {
-		m.list("lost: not uploaded", left)
-		m.app.leaveReport(left)
-		err = errors.Join(err, refuse(exitOther, "save them again after mounting; svcfs why PATH and the log say what failed",
-			fmt.Errorf("%s ended with %s not uploaded", m.dir, plural(len(left), "file"))))
-	}
-	return err
-}
-
-func (m *liveMount) list(title string, left []tree.Pending) {
-	m.app.ui.notice("%s:", title)
-	for _, p := range left {
-		m.app.ui.notice("  %s  %d bytes  %s", p.Path, p.Size, p.Error)
-	}
-}
-
-// reportReady writes one report and closes the pipe; without a pipe it does nothing.
-func reportReady(fd int, report readyReport) {
-	if fd < 0 {
-		return
-	}
-	f := os.NewFile(uintptr(fd), "ready")
-	if f == nil {
-		return
-	}
-	defer f.Close()
-	_, _ = io.WriteString(f, strings.TrimSpace(encodeReport(report))+"\n") // a parent that is gone needs no report
 }

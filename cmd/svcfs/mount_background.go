@@ -209,3 +209,25 @@ func safeFileName(s string) string {
 		return '_'
 	}, s)
 }
+
+// readyReport is the one line a mount process writes on its readiness pipe.
+type readyReport struct {
+	OK    bool     `json:"ok"`
+	PID   int      `json:"pid,omitempty"`
+	Error string   `json:"error,omitempty"`
+	Hint  string   `json:"hint,omitempty"`
+	Code  exitCode `json:"code,omitempty"`
+}
+
+// reportReady writes one report and closes the pipe; without a pipe it does nothing.
+func reportReady(fd int, report readyReport) {
+	if fd < 0 {
+		return
+	}
+	f := os.NewFile(uintptr(fd), "ready")
+	if f == nil {
+		return
+	}
+	defer f.Close()
+	_, _ = io.WriteString(f, strings.TrimSpace(encodeReport(report))+"\n") // a parent that is gone needs no report
+}

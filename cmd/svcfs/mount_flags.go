@@ -14,7 +14,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/svcfs/svcfs/fs"
-	"github.com/svcfs/svcfs/fs/tree"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
@@ -58,43 +57,6 @@ type mountPlan struct {
 	budget, budgetPerHour sdk.Amount
 	level                 slog.Level
 	flags                 *mountFlags
-}
-
-func (a *app) mountCommand() *cobra.Command {
-	f := &mountFlags{readyFD: -1, mounterFD: -1, cacheSize: byteSize(tree.DefaultCacheBytes), maxFileSize: byteSize(tree.DefaultMaxFileBytes),
-		stagingSize: byteSize(tree.DefaultStagingBytes)}
-	cmd := &cobra.Command{
-		Use:   "mount DIR",
-		Short: "Mount the groups of the account on the empty folder DIR",
-		Long: `Mount the groups of the account on the empty folder DIR. Stays in the
-foreground until it is interrupted, and uploads pending files before it ends. When
-a file cannot be uploaded, the first Ctrl-C lists the file and keeps the mount; the
-second Ctrl-C gives the file up. Listing and stat are free; only on the hosted network
-a look at the changes of others costs. Opening a file costs one retrieval unless the
-file is in memory; closing a changed file costs one upload.
-
-Signals: SIGTERM uploads pending files and unmounts, SIGUSR1 switches the log
-between --log-level and debug, SIGHUP looks at the ledger now.
-
-Under the name mount.svcfs this program is the helper of mount(8) for lines of fstab
-of type svcfs. The options of such a line are the flags, with _ for -. With uid=N or
-user=NAME root mounts and unmounts, and everything else runs as that user, who must
-own the key file, the settings and the log.`,
-		Example: "  svcfs mount ~/groups\n  svcfs mount --background --budget 5 ~/groups\n  svcfs mount -o ro ~/groups",
-		Args:    exactly(1, "one DIR"),
-
-		ValidArgsFunction: completeDirs,
-	}
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		a.began = true
-		err := a.mount(cmd, f, args[0])
-		if err != nil {
-			reportReady(f.readyFD, readyReport{Error: err.Error(), Hint: a.hints.of(err), Code: exitCodeOf(err)})
-		}
-		return err
-	}
-	f.register(cmd)
-	return cmd
 }
 
 func (f *mountFlags) register(cmd *cobra.Command) {

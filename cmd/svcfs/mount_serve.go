@@ -3,12 +3,128 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"time"
 
 	"github.com/svcfs/svcfs/fs"
+	"github.com/svcfs/svcfs/fs/tree"
+	"github.com/svcfs/svcfs/sdk"
 )
+
+// liveMount is a mount of this process.
+type liveMount struct {
+	app    *app
+	dir    string
+	client *sdk.Client
+	tree   *tree.Tree
+	server *fs.Server
+	level  *slog.LevelVar // of the log; SIGUSR1 changes it
+	plan   mountPlan
+}
+
+// drainLimit bounds the upload of what is left when SIGTERM ends a mount.
+const drainLimit = 30 * time.Second
+
+// serve waits until the mount ends and returns how.
+func (m *liveMount) serve(signals *signalWatch) error {
+	gone := make(chan struct{})
+	go func() {
+		m.server.Wait()
+		close(gone)
+	}()
+	idle, stopIdle := m.watchIdle()
+	defer stopIdle()
+	defer m.app.notifyManager("STOPPING=1")
+	var left []tree.Pending
+	var err error
+	for {
+		select {
+		case <-signals.verbosity:
+			m.toggleLog()
+		case <-signals.refresh:
+			m.refresh()
+		case <-idle:
+			if !m.endIdle(gone) {
+				continue
+			}
+			m.app.ui.notice("unmounted %s, which nobody used for %s", m.dir, m.plan.flags.idle)
+			return m.finish(nil, nil)
+		case <-gone: // by umount from outside: the kernel has flushed what was closed
+			left = m.drain(context.Background(), drainLimit)
+			return m.finish(left, err)
+		case <-signals.terminate:
+			left = m.drain(context.Background(), drainLimit)
+			err = m.unmount(gone, true)
+			return m.finish(left, err)
+		case <-signals.interrupt:
+			if left = m.drain(signals.nextInterrupt(), 0); len(left) > 0 && !signals.again() {
+				m.list("kept the mount: not uploaded yet", left)
+				m.app.ui.notice("interrupt again to give these up")
+				signals.arm()
+				continue
+			}
+			if err = m.unmount(gone, signals.again()); err != nil {
+				m.app.ui.notice("%s is in use: %v; interrupt again to leave anyway", m.dir, err)
+				signals.arm()
+				continue
+			}
+			return m.finish(left, nil)
+		}
+	}
+}
+
+// drain uploads what is left, within limit when it is not 0.
+func (m *liveMount) drain(ctx context.Context, limit time.Duration) []tree.Pending {
+	if n := len(m.tree.Pending()); n > 0 {
+		m.app.ui.progress("uploading %s before unmounting", plural(n, "file"))
+	}
+	if limit > 0 {
+		bounded, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		ctx = bounded
+	}
+	left := m.tree.Drain(ctx)
+	m.app.ui.progress("")
+	return left
+}
+
+// unmount takes the mount away; by force also while a program uses it.
+func (m *liveMount) unmount(gone <-chan struct{}, force bool) error {
+	err := m.server.Unmount(context.Background())
+	if err != nil && force {
+		err = m.server.UnmountLazily()
+	}
+	if err != nil {
+		return err
+	}
+	select {
+	case <-gone:
+	case <-time.After(5 * time.Second): // a program keeps a file open
+	}
+	return nil
+}
+
+// finish releases what the mount held and tells what was lost.
+func (m *liveMount) finish(left []tree.Pending, err error) error {
+	_ = m.tree.Close()
+	err = errors.Join(err, m.app.closeClient(m.client))
+	if len(left) > 0 {
+		m.list("lost: not uploaded", left)
+		m.app.leaveReport(left)
+		err = errors.Join(err, refuse(exitOther, "save them again after mounting; svcfs why PATH and the log say what failed",
+			fmt.Errorf("%s ended with %s not uploaded", m.dir, plural(len(left), "file"))))
+	}
+	return err
+}
+
+func (m *liveMount) list(title string, left []tree.Pending) {
+	m.app.ui.notice("%s:", title)
+	for _, p := range left {
+		m.app.ui.notice("  %s  %d bytes  %s", p.Path, p.Size, p.Error)
+	}
+}
 
 // notifyManager tells the service manager how we are: one datagram to the socket
 // in NOTIFY_SOCKET, as sd_notify(3) documents. Without a manager it does nothing;

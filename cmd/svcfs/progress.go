@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dustin/go-humanize"
 	"github.com/svcfs/svcfs/sdk"
 )
 
@@ -146,6 +145,3 @@ func cutText(text string, width int) string {
 	}
 	return string(runes[:width-1]) + "…"
 }
-
-// roughSize prints a size for a person.
-func roughSize(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }

@@ -1,0 +1,190 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"github.com/svcfs/svcfs/cmd/internal/cli"
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/apikey"
+	"github.com/svcfs/svcfs/sdk/confine"
+)
+
+// app is one run of the program.
+type app struct {
+	stdin   io.Reader
+	ui      *terminal
+	env     environment
+	flags   settingFlags
+	keyring apikey.Store
+	hints   hints
+	asJSON  bool // --json was given
+	began   bool // a command's own code was reached: later errors are not usage
+}
+
+func newApp(stdin io.Reader, stdout, stderr io.Writer, env environment) *app {
+	return &app{stdin: stdin, ui: newTerminal(stdout, stderr), env: env, keyring: apikey.Keyring(env.get)}
+}
+
+// execute runs one command line and reports its failure.
+func (a *app) execute(ctx context.Context, args []string) exitCode {
+	root := a.rootCommand()
+	strictDefaults(root)
+	root.SetArgs(args)
+	root.SetOut(a.ui.out)
+	root.SetErr(a.ui.err)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitOK
+	}
+	var own *commandError
+	if !a.began && !errors.As(err, &own) {
+		err = usage(commandHint(root, args), firstLine(err.Error()))
+	}
+	if !errors.Is(err, errReported) {
+		a.ui.fail(err, a.hints.of(err))
+	}
+	return exitCodeOf(err)
+}
+
+// commandHint tells what to do about a command that there is not.
+func commandHint(root *cobra.Command, args []string) string {
+	found, rest, _ := root.Find(args)
+	for _, word := range rest {
+		if strings.HasPrefix(word, "-") {
+			continue
+		}
+		if near := cli.NearestCommand(found, word); near != "" {
+			return "did you mean: " + found.CommandPath() + " " + near
+		}
+		break
+	}
+	if found != root {
+		return "run 'svcfs help" + strings.TrimPrefix(found.CommandPath(), "svcfs") + "' for its commands and flags"
+	}
+	return "run 'svcfs help' for the commands, 'svcfs help COMMAND' for its flags"
+}
+
+// errReported marks a failure that the command has told already.
+var errReported = errors.New("reported")
+
+// firstLine cuts what the flag library adds, such as a whole help text.
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(s, "\n")
+	return line
+}
+
+// commandFunc is a command's own code.
+type commandFunc func(ctx context.Context, args []string) error
+
+// simple is a command that an interrupt just ends.
+func (a *app) simple(run commandFunc) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		a.began = true
+		err := run(ctx, args)
+		var own *commandError
+		if err != nil && ctx.Err() != nil && !errors.As(err, &own) {
+			return interruption("run it again")
+		}
+		return err
+	}
+}
+
+// interruption is how a command ends that the user interrupted.
+func interruption(hint string) error { return refuse(exitOther, hint, errors.New("interrupted")) }
+
+// withClient is a simple command that talks to the service.
+func (a *app) withClient(run func(ctx context.Context, c *sdk.Client, args []string) error) func(*cobra.Command, []string) error {
+	return a.simple(func(ctx context.Context, args []string) error {
+		c, _, err := a.client(ctx)
+		if err != nil {
+			return err
+		}
+		return errors.Join(run(ctx, c, args), a.closeClient(c))
+	})
+}
+
+// closeClient ends a client. What could not be remembered of the service is said;
+// that the service showed another client another history is an error.
+func (a *app) closeClient(c *sdk.Client) error {
+	err := c.Close()
+	if err == nil || errors.Is(err, sdk.ErrCorrupt) {
+		return err
+	}
+	a.ui.notice("%v; make the folder writable, or set XDG_STATE_HOME: else the next command trusts the service anew", err)
+	return nil
+}
+
+// client makes the client of the settings. Before anything secret is read the
+// process is closed to debuggers and core dumps.
+func (a *app) client(ctx context.Context) (*sdk.Client, settings, error) {
+	s, err := a.accountSettings()
+	if err != nil {
+		return nil, settings{}, err
+	}
+	if err := a.resolveKey(ctx, &s); err != nil {
+		return nil, settings{}, err
+	}
+	c, err := a.newClient(s)
+	if err != nil {
+		return nil, settings{}, err
+	}
+	return c, s, nil
+}
+
+// newClient makes a client of complete settings; hints name its account and service.
+func (a *app) newClient(s settings) (*sdk.Client, error) {
+	c, err := sdk.New(s.account, s.config)
+	if err == nil {
+		a.hints = hints{account: s.account, service: c.NetworkInfo()}
+	}
+	return c, err
+}
+
+// accountSettings are the settings with an account, in a closed process.
+func (a *app) accountSettings() (settings, error) {
+	if err := confine.Harden(); err != nil {
+		return settings{}, fmt.Errorf("protect this process: %w", err)
+	}
+	s, err := a.loadSettings()
+	if err == nil && s.account == "" {
+		err = noAccount()
+	}
+	return s, err
+}
+
+func noAccount() error {
+	return refuse(exitAuth, "set "+envAccount+" or use --account ID; 'svcfs demo' needs no account", errors.New("no account was given"))
+}
+
+// anybody asks the free views of the ledger when no account was given.
+const anybody sdk.AccountID = "anybody"
+
+// withoutKey is a simple command that only asks free views of the ledger, which
+// need no key and no account.
+func (a *app) withoutKey(run func(ctx context.Context, c *sdk.Client, args []string) error) func(*cobra.Command, []string) error {
+	return a.simple(func(ctx context.Context, args []string) error {
+		s, err := a.loadSettings()
+		if err != nil {
+			return err
+		}
+		if s.account == "" {
+			s.account = anybody
+		}
+		c, err := a.newClient(s)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		return run(ctx, c, args)
+	})
+}
