@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"text/tabwriter"
@@ -18,7 +17,7 @@ func newAccount(s *settings) *cobra.Command {
 		Example: "  svcd account create alice --data /var/lib/svcd --balance 10\n  svcd account list --data /var/lib/svcd",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	cmd.AddCommand(newAccountCreate(s), newAccountFund(s), newAccountTransfer(s), newAccountRotate(s), newAccountList(s), newAccountLink(s), newAccountIdentity(s),
-		newAccountSwitch(s, false), newAccountSwitch(s, true))
+		newAccountDisable(s), newAccountEnable(s))
 	return cmd
 }
 
@@ -42,14 +41,6 @@ func newAccountCreate(s *settings) *cobra.Command {
 	return cmd
 }
 
-// show prints an account with its key: beside a file of its own the one place where a key is revealed.
-func (s *settings) show(a service.NewAccount, err error) error {
-	if err != nil {
-		return err
-	}
-	return json.NewEncoder(s.stdout).Encode(map[string]string{"account_id": a.AccountID, "api_key": a.APIKey.Reveal()})
-}
-
 func newAccountRotate(s *settings) *cobra.Command {
 	var keyPath string
 	cmd := &cobra.Command{
@@ -63,30 +54,35 @@ func newAccountRotate(s *settings) *cobra.Command {
 	return cmd
 }
 
-// newAccountSwitch is disable, or enable.
-func newAccountSwitch(s *settings, enable bool) *cobra.Command {
-	cmd := &cobra.Command{
+func newAccountDisable(s *settings) *cobra.Command {
+	return &cobra.Command{
 		Use: "disable NAME", Short: "Refuse everything of an account: its key, tokens and page sessions", Args: oneArg("NAME"),
 		Long: "Refuse everything of an account from now on: its key, session tokens, sign-in links and page sessions. Its groups, files and balance stay, and other\n" +
 			"members go on reading. Nothing is lost: svcd account enable NAME lets it be used again, with the key it had; tokens and sessions are made anew.",
 		Example: "  svcd account disable alice --data ./data",
 		RunE: s.run(func(ctx context.Context, svc *service.Service, args []string) error {
-			do := svc.DisableAccount
-			if enable {
-				do = svc.EnableAccount
-			}
-			id, err := do(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			return json.NewEncoder(s.stdout).Encode(map[string]any{"account_id": id, "disabled": !enable})
+			id, err := svc.DisableAccount(ctx, args[0])
+			return s.printState(id, true, err)
 		}),
 	}
-	if enable {
-		cmd.Use, cmd.Short, cmd.Long = "enable NAME", "Enable a disabled account again; its key stays the same", ""
-		cmd.Example = "  svcd account enable alice --data ./data"
+}
+
+func newAccountEnable(s *settings) *cobra.Command {
+	return &cobra.Command{
+		Use: "enable NAME", Short: "Enable a disabled account again; its key stays the same", Args: oneArg("NAME"),
+		Example: "  svcd account enable alice --data ./data",
+		RunE: s.run(func(ctx context.Context, svc *service.Service, args []string) error {
+			id, err := svc.EnableAccount(ctx, args[0])
+			return s.printState(id, false, err)
+		}),
 	}
-	return cmd
+}
+
+func (s *settings) printState(account string, disabled bool, err error) error {
+	if err != nil {
+		return err
+	}
+	return s.printJSON(map[string]any{"account_id": account, "disabled": disabled})
 }
 
 func newAccountTransfer(s *settings) *cobra.Command {
@@ -95,16 +91,8 @@ func newAccountTransfer(s *settings) *cobra.Command {
 		Example: "  svcd account transfer alice bob 5 --data ./data",
 		Args:    wantArgs(3, "want FROM, TO and TOKENS, for example: svcd account transfer alice bob 5"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			amount, err := wire.ParseTokens(args[2])
-			if err != nil {
-				return usageError{err}
-			}
-			return s.with(cmd.Context(), func(svc *service.Service) error {
-				left, err := svc.Transfer(cmd.Context(), args[0], args[1], amount)
-				if err != nil {
-					return err
-				}
-				return json.NewEncoder(s.stdout).Encode(map[string]string{"balance": left.Tokens(), "balance_yocto": left.String()})
+			return s.pay(cmd.Context(), args[2], func(svc *service.Service, amount wire.Amount) (wire.Amount, error) {
+				return svc.Transfer(cmd.Context(), args[0], args[1], amount)
 			})
 		},
 	}
@@ -116,19 +104,26 @@ func newAccountFund(s *settings) *cobra.Command {
 		Example: "  svcd account fund alice 5 --data ./data",
 		Args:    wantArgs(2, "want NAME and TOKENS, for example: svcd account fund alice 5"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			amount, err := wire.ParseTokens(args[1])
-			if err != nil {
-				return usageError{err}
-			}
-			return s.with(cmd.Context(), func(svc *service.Service) error {
-				balance, err := svc.Fund(cmd.Context(), args[0], amount)
-				if err != nil {
-					return err
-				}
-				return json.NewEncoder(s.stdout).Encode(map[string]string{"balance": balance.Tokens(), "balance_yocto": balance.String()})
+			return s.pay(cmd.Context(), args[1], func(svc *service.Service, amount wire.Amount) (wire.Amount, error) {
+				return svc.Fund(cmd.Context(), args[0], amount)
 			})
 		},
 	}
+}
+
+// pay moves a number of tokens and prints the balance that move returns.
+func (s *settings) pay(ctx context.Context, tokens string, move func(*service.Service, wire.Amount) (wire.Amount, error)) error {
+	amount, err := wire.ParseTokens(tokens)
+	if err != nil {
+		return usageError{err}
+	}
+	return s.with(ctx, func(svc *service.Service) error {
+		balance, err := move(svc, amount)
+		if err != nil {
+			return err
+		}
+		return s.printJSON(map[string]string{"balance": balance.Tokens(), "balance_yocto": balance.String()})
+	})
 }
 
 func newAccountList(s *settings) *cobra.Command {
@@ -157,4 +152,39 @@ func newAccountList(s *settings) *cobra.Command {
 func printable(name string) string {
 	quoted := strconv.QuoteToGraphic(name)
 	return quoted[1 : len(quoted)-1]
+}
+
+func newAccountIdentity(s *settings) *cobra.Command {
+	return &cobra.Command{
+		Use: "identity NAME ISSUER SUBJECT", Short: "Let a person at an OpenID Connect provider sign in to an account",
+		Example: "  svcd account identity alice https://id.example.org 248289761001 --data ./data",
+		Args:    wantArgs(3, "want NAME, ISSUER and SUBJECT, as the refused sign-in shows them"),
+		RunE: s.run(func(ctx context.Context, svc *service.Service, args []string) error {
+			account, err := svc.AddIdentity(ctx, args[0], args[1], args[2])
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(s.stdout, account)
+			return nil
+		}),
+	}
+}
+
+func newAccountLink(s *settings) *cobra.Command {
+	var public string
+	cmd := &cobra.Command{
+		Use: "link NAME", Short: "Print an address that signs the account in at its page, once", Args: oneArg("NAME"),
+		Example: "  svcd account link alice --data ./data",
+		RunE: s.run(func(ctx context.Context, svc *service.Service, args []string) error {
+			link, err := svc.SignInLink(ctx, args[0], public)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(s.stdout, link)
+			fmt.Fprintf(s.stderr, "good once, for %d minutes: whoever opens it is signed in\n", int(service.LinkLifetime.Minutes()))
+			return nil
+		}),
+	}
+	cmd.Flags().StringVar(&public, "public-url", "", "address users open (default: where the service last served)")
+	return cmd
 }

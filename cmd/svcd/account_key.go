@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 
@@ -49,8 +48,11 @@ func writeKey(f *ownfile.Pending, replace bool, key string) error {
 func (s *settings) makeKey(path string, replace bool, issue func() (service.NewAccount, error)) error {
 	if path == "" {
 		made, err := issue()
+		if err != nil {
+			return err
+		}
 		s.warnMember(made)
-		return s.show(made, err)
+		return s.printJSON(map[string]string{"account_id": made.AccountID, "api_key": made.APIKey.Reveal()}) // shown here and nowhere else
 	}
 	f, err := newKeyFile(path, replace)
 	if err != nil {
@@ -65,7 +67,7 @@ func (s *settings) makeKey(path string, replace bool, issue func() (service.NewA
 	if err := writeKey(f, replace, made.APIKey.Reveal()); err != nil {
 		return err
 	}
-	return json.NewEncoder(s.stdout).Encode(map[string]string{"account_id": made.AccountID, "api_key_file": path})
+	return s.printJSON(map[string]string{"account_id": made.AccountID, "api_key_file": path})
 }
 
 // warnMember tells of groups that a new account belongs to already.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -55,7 +54,7 @@ func (s *settings) withPrices(fees ledger.Fees) (list []setting) {
 
 func (s *settings) printSettings(list []setting, asJSON bool) error {
 	if asJSON {
-		return json.NewEncoder(s.stdout).Encode(list)
+		return s.printJSON(list)
 	}
 	table := tabwriter.NewWriter(s.stdout, 0, 0, 2, ' ', 0)
 	for _, l := range list {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,19 +11,14 @@ import (
 	"github.com/svcfs/svcfs/service"
 )
 
-// confine leaves a service that is up what it still opens. Without landlock in the
-// kernel it only gains no rights any more; doctor tells. A command for the master key
-// is run again when that is rotated, and may need anything: beside one, what systemd
-// takes away has to do.
+// confine leaves a service that is up only the files it still opens. A command for the
+// master key runs again when the key is rotated, and may need any file: a service with
+// such a command is confined by systemd alone.
 func (s *settings) confine(cfg service.Config) error {
 	if cfg.MasterKey.Command != "" {
 		return nil
 	}
-	err := s.limits(cfg).Apply()
-	if errors.Is(err, confine.ErrUnsupported) {
-		return nil
-	}
-	return err
+	return cli.Confine(s.limits(cfg))
 }
 
 // limits are the files that a service opens once it is up: its data, also where a

@@ -52,7 +52,7 @@ is 0 when no line is ✗.`,
 
 func (s *settings) printFindings(list []cli.Finding, asJSON bool) error {
 	if asJSON {
-		return json.NewEncoder(s.stdout).Encode(list)
+		return s.printJSON(list)
 	}
 	marks := map[string]string{cli.StateOK: "✓", cli.StateWarn: "!", cli.StateFail: "✗"}
 	for _, f := range list {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -117,7 +116,7 @@ func (l *legacyImport) print(done service.Imported, err error) error {
 	if err != nil {
 		return err
 	}
-	return json.NewEncoder(l.stdout).Encode(done)
+	return l.printJSON(done)
 }
 
 // readRegular reads a whole file, which its tag covers as a whole.

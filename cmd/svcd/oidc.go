@@ -1,13 +1,11 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
 	"strings"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/svcfs/svcfs/sdk/ownfile"
@@ -50,20 +48,4 @@ func (o *oidcSettings) config() (service.OIDC, error) {
 		secret = string(raw)
 	}
 	return service.OIDC{Issuer: o.issuer, ClientID: o.clientID, ClientSecret: service.NewSecret(strings.TrimSpace(secret)), Create: o.create}, nil
-}
-
-func newAccountIdentity(s *settings) *cobra.Command {
-	return &cobra.Command{
-		Use: "identity NAME ISSUER SUBJECT", Short: "Let a person at an OpenID Connect provider sign in to an account",
-		Example: "  svcd account identity alice https://id.example.org 248289761001 --data ./data",
-		Args:    wantArgs(3, "want NAME, ISSUER and SUBJECT, as the refused sign-in shows them"),
-		RunE: s.run(func(ctx context.Context, svc *service.Service, args []string) error {
-			account, err := svc.AddIdentity(ctx, args[0], args[1], args[2])
-			if err != nil {
-				return err
-			}
-			fmt.Fprintln(s.stdout, account)
-			return nil
-		}),
-	}
 }

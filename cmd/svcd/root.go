@@ -2,11 +2,11 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -86,22 +86,8 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	s.register(root.PersistentFlags())
 	root.AddCommand(newServe(s), newAccount(s), newAudit(s), newWitness(s), newVerify(s), newChecksum(s), newRotateMasterKey(s), newRotateLogKey(s), newRotateTokenKey(s), newRetention(s), newImportLegacy(s),
 		newConfig(s), newBackup(s), newRestore(s), newExport(s), newImport(s), newDoctor(s), newWhere(s), newMan())
-	offerNoFiles(root)
+	cli.OfferNoFiles(root, "DIR", "FILE")
 	return root
-}
-
-// offerNoFiles has a shell offer no files to the commands below cmd that take none.
-func offerNoFiles(cmd *cobra.Command) {
-	for _, child := range cmd.Commands() {
-		if !takesFiles(child) {
-			child.ValidArgsFunction = cobra.NoFileCompletions
-		}
-		offerNoFiles(child)
-	}
-}
-
-func takesFiles(cmd *cobra.Command) bool {
-	return strings.Contains(cmd.Use, "DIR") || strings.Contains(cmd.Use, "FILE")
 }
 
 // with runs f on the opened service, for a command beside a running one. Unlike
@@ -138,6 +124,8 @@ func (s *settings) needData() error {
 	}
 	return nil
 }
+
+func (s *settings) printJSON(v any) error { return json.NewEncoder(s.stdout).Encode(v) }
 
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 && cmd.HasSubCommands() {

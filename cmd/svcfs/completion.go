@@ -45,36 +45,27 @@ func (a *app) ask(cmd *cobra.Command, prefix string, from func(ctx context.Conte
 	return list, cobra.ShellCompDirectiveNoFileComp
 }
 
-func groupNames(ctx context.Context, c *sdk.Client) ([]string, error) {
-	groups, err := c.Groups(ctx)
-	names := make([]string, 0, len(groups))
-	for _, g := range groups {
-		names = append(names, string(g.ID))
-	}
-	return names, err
-}
-
 // completeGroup offers groups for the first argument.
 func (a *app) completeGroup(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	return a.ask(cmd, toComplete, groupNames)
+	return a.completeGroupThen(completeNothing)(cmd, args, toComplete)
 }
 
-// completeGroupThenFiles offers groups, then files of this machine.
-func (a *app) completeGroupThenFiles(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
-	if len(args) == 0 {
-		return a.ask(cmd, toComplete, groupNames)
+// completeGroupThen offers groups for the first argument, and what then offers for
+// those behind it.
+func (a *app) completeGroupThen(then completion) completion {
+	return func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return then(cmd, args, toComplete)
+		}
+		return a.ask(cmd, toComplete, func(ctx context.Context, c *sdk.Client) ([]string, error) {
+			groups, err := c.Groups(ctx)
+			return each(groups, func(g sdk.Group) string { return string(g.ID) }), err
+		})
 	}
-	return nil, cobra.ShellCompDirectiveDefault
 }
 
-// completeGroupThenName offers groups, then names of files in that group.
-func (a *app) completeGroupThenName(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
-	if len(args) == 0 {
-		return a.ask(cmd, toComplete, groupNames)
-	}
+// completeName offers names of files in the group that is the first argument.
+func (a *app) completeName(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 	return a.ask(cmd, toComplete, func(ctx context.Context, c *sdk.Client) ([]string, error) {
 		entries, err := allEntries(ctx, c, sdk.GroupID(args[0]))
 		_, paths := listingOf(entries).current()
@@ -82,22 +73,15 @@ func (a *app) completeGroupThenName(cmd *cobra.Command, args []string, toComplet
 	})
 }
 
-// completeGroupThenMember offers groups, then members of that group.
-func (a *app) completeGroupThenMember(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
-	switch len(args) {
-	case 0:
-		return a.ask(cmd, toComplete, groupNames)
-	case 1:
-		return a.ask(cmd, toComplete, func(ctx context.Context, c *sdk.Client) ([]string, error) {
-			members, err := c.Group(sdk.GroupID(args[0])).Members(ctx)
-			var names []string
-			for _, m := range members {
-				names = append(names, string(m.ID))
-			}
-			return names, err
-		})
+// completeMember offers, as the second argument, members of the group that is the first.
+func (a *app) completeMember(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 1 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return nil, cobra.ShellCompDirectiveNoFileComp
+	return a.ask(cmd, toComplete, func(ctx context.Context, c *sdk.Client) ([]string, error) {
+		members, err := c.Group(sdk.GroupID(args[0])).Members(ctx)
+		return each(members, func(m sdk.Member) string { return string(m.ID) }), err
+	})
 }
 
 // completeMount offers the mounts there are.
@@ -116,6 +100,11 @@ func completeMount(_ *cobra.Command, args []string, toComplete string) ([]string
 		return nil, cobra.ShellCompDirectiveFilterDirs
 	}
 	return list, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeFiles offers files of this machine.
+func completeFiles(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return nil, cobra.ShellCompDirectiveDefault
 }
 
 func completeNothing(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {

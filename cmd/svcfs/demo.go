@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -186,7 +185,7 @@ func (d *demo) exchange(ctx context.Context, files []demoFile) error {
 			return err
 		}
 	}
-	sums := make([][sha256.Size]byte, len(files))
+	sums := make([]sdk.Digest, len(files))
 	var total int64
 	began := time.Now()
 	for i, f := range files {
@@ -242,7 +241,7 @@ func (d *demo) explainFailure(ctx context.Context, u *demoUser, f demoFile, err 
 }
 
 // readBack waits until bob sees the file's newest version, and compares.
-func (d *demo) readBack(ctx context.Context, f demoFile, want [sha256.Size]byte) error {
+func (d *demo) readBack(ctx context.Context, f demoFile, want sdk.Digest) error {
 	path := d.bob.path(f.name)
 	for deadline := time.Now().Add(demoPatience); ; {
 		got, size, err := sumOf(path)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -17,6 +16,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/svcfs/svcfs/sdk"
 )
 
 // demoFile is one file that the demo sends through the mounts.
@@ -76,7 +77,7 @@ func repositoryRoot() string {
 
 // documents lists Markdown files, licences and images below root.
 func documents(root string) ([]demoFile, error) {
-	return walkFiles(root, "", func(name string, size int64) bool {
+	return walkFiles(root, "", []string{".git", "node_modules", "testdata"}, func(name string, size int64) bool {
 		if size > demoFileBytes {
 			return false
 		}
@@ -101,21 +102,18 @@ func treeFiles(dir string) ([]demoFile, error) {
 	if !info.IsDir() {
 		return nil, usage("give a folder", abs+" is not a folder")
 	}
-	return walkFiles(abs, filepath.Base(abs), func(string, int64) bool { return true })
+	return walkFiles(abs, filepath.Base(abs), []string{".git"}, func(string, int64) bool { return true })
 }
 
-// walkFiles lists regular files below root whose name passes; it follows no
-// symbolic link, and skips version control and installed packages.
-func walkFiles(root, prefix string, want func(name string, size int64) bool) ([]demoFile, error) {
+// walkFiles lists the regular files below root that want passes, under prefix. It
+// follows no symbolic link, and enters no folder below root whose name is in skip.
+func walkFiles(root, prefix string, skip []string, want func(name string, size int64) bool) ([]demoFile, error) {
 	var files []demoFile
 	err := filepath.WalkDir(root, func(at string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && at != root && slices.Contains([]string{".git", "node_modules", "testdata"}, d.Name()) && prefix == "" {
-			return filepath.SkipDir
-		}
-		if d.Name() == ".git" && d.IsDir() {
+		if d.IsDir() && slices.Contains(skip, d.Name()) && at != root {
 			return filepath.SkipDir
 		}
 		if !d.Type().IsRegular() {
@@ -181,7 +179,7 @@ func demoPicture() []byte {
 
 // copyTo writes the file to path, with the folders above it, and returns the
 // SHA-256 of what was written.
-func (f demoFile) copyTo(path string) (sum [sha256.Size]byte, err error) {
+func (f demoFile) copyTo(path string) (sum sdk.Digest, err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return sum, err
 	}
@@ -194,8 +192,7 @@ func (f demoFile) copyTo(path string) (sum [sha256.Size]byte, err error) {
 	if err != nil {
 		return sum, err
 	}
-	hash := sha256.New()
-	if _, err := io.Copy(io.MultiWriter(to, hash), from); err != nil {
+	if sum, err = sdk.ComputeHashReader(io.TeeReader(from, to)); err != nil {
 		_ = to.Close()
 		return sum, err
 	}
@@ -205,17 +202,18 @@ func (f demoFile) copyTo(path string) (sum [sha256.Size]byte, err error) {
 	if err = errors.Join(err, to.Close()); err != nil { // here the upload happens
 		return sum, err
 	}
-	return [sha256.Size]byte(hash.Sum(nil)), nil
+	return sum, nil
 }
 
 // sumOf reads a file to its end and returns its SHA-256.
-func sumOf(path string) (sum [sha256.Size]byte, size int64, err error) {
+func sumOf(path string) (sum sdk.Digest, size int64, err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return sum, 0, err
 	}
 	defer f.Close()
-	hash := sha256.New()
-	size, err = io.Copy(hash, f)
-	return [sha256.Size]byte(hash.Sum(nil)), size, err
+	if sum, err = sdk.ComputeHashReader(f); err == nil {
+		size, err = f.Seek(0, io.SeekCurrent)
+	}
+	return sum, size, err
 }

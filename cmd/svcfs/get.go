@@ -49,7 +49,7 @@ name, or in a hidden folder, that other accounts uploaded come only with
 			}
 			return a.get(ctx, c, sdk.GroupID(args[0]), args[1], f)
 		}),
-		ValidArgsFunction: a.completeGroupThenName,
+		ValidArgsFunction: a.completeGroupThen(a.completeName),
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&f.output, "output", "o", "", "file to write (default standard output), or folder with --all")

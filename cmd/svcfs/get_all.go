@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -148,11 +146,8 @@ func (g *getting) holds(path string, want sdk.Digest) (there os.FileInfo, same b
 		return nil, false, err
 	}
 	defer f.Close()
-	sum := sha256.New()
-	if _, err := io.Copy(sum, f); err != nil {
-		return nil, false, err
-	}
-	return info, sdk.Digest(sum.Sum(nil)) == want, nil
+	hash, err := sdk.ComputeHashReader(f)
+	return info, hash == want, err
 }
 
 // took counts and tells one outcome.

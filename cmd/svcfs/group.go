@@ -22,14 +22,13 @@ func (a *app) groupCommand() *cobra.Command {
 			return usage("run 'svcfs help group' for its commands", "svcfs group wants a command")
 		},
 	}
-	cmd.AddCommand(a.groupCreateCommand(), a.groupMemberCommand(true), a.groupMemberCommand(false), a.groupMembersCommand(), a.groupListCommand(),
+	cmd.AddCommand(a.groupCreateCommand(), a.groupAddCommand(), a.groupRevokeCommand(), a.groupMembersCommand(), a.groupListCommand(),
 		a.groupJoinCommand(), a.groupOpenCommand(), a.groupCloseCommand(), a.groupRetentionCommand(),
 		a.groupPendingCommand(), a.groupKeepCommand())
 	return cmd
 }
 
-// groupMemberCommand is add, or revoke.
-func (a *app) groupMemberCommand(add bool) *cobra.Command {
+func (a *app) groupAddCommand() *cobra.Command {
 	var role sdk.Role
 	cmd := &cobra.Command{
 		Use:   "add GROUP ACCOUNT",
@@ -40,37 +39,38 @@ reader the member only reads. --role also changes the role of a present member,
 which is free; without --role a present member keeps the role.`,
 		Example: "  svcfs group add team bob.svc.testnet\n  svcfs group add team carol.svc.testnet --role reader",
 		Args:    exactly(2, "a GROUP and an ACCOUNT"),
-
+		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
+			done, err := c.Group(sdk.GroupID(args[0])).Add(ctx, sdk.AccountID(args[1]), sdk.As(role))
+			if err != nil {
+				return err
+			}
+			if done.Nobody {
+				a.ui.notice("warning: nobody is called %s here yet, and whoever gets that account reads this group; if the name is wrong: svcfs group revoke %s %s",
+					args[1], args[0], args[1])
+			}
+			return a.printMessage(groupChange{Group: args[0], Member: args[1], Role: role, Nobody: done.Nobody, Message: done.Message})
+		}),
 		ValidArgsFunction: a.completeGroup,
 	}
-	if !add {
-		cmd.ValidArgsFunction = a.completeGroupThenMember
-		cmd.Use, cmd.Example = "revoke GROUP ACCOUNT", "  svcfs group revoke team bob.svc.testnet"
-		cmd.Short, cmd.Long = "Remove a member; the group key is rotated", ""
-	} else {
-		addRole(cmd, &role, "what the member may do: reader or writer")
-	}
-	cmd.RunE = a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
-		group, member := sdk.GroupID(args[0]), sdk.AccountID(args[1])
-		change := groupChange{Group: args[0], Member: args[1], Role: role}
-		var done sdk.Change
-		var err error
-		if add {
-			done, err = c.Group(group).Add(ctx, member, sdk.As(role))
-		} else {
-			done, err = c.Group(group).Revoke(ctx, member)
-		}
-		if err != nil {
-			return err
-		}
-		change.Message, change.Nobody = done.Message, done.Nobody
-		if change.Nobody {
-			a.ui.notice("warning: nobody is called %s here yet, and whoever gets that account reads this group; if the name is wrong: svcfs group revoke %s %s",
-				args[1], args[0], args[1])
-		}
-		return a.printMessage(change)
-	})
+	addRole(cmd, &role, "what the member may do: reader or writer")
 	return cmd
+}
+
+func (a *app) groupRevokeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "revoke GROUP ACCOUNT",
+		Short:   "Remove a member; the group key is rotated",
+		Example: "  svcfs group revoke team bob.svc.testnet",
+		Args:    exactly(2, "a GROUP and an ACCOUNT"),
+		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
+			done, err := c.Group(sdk.GroupID(args[0])).Revoke(ctx, sdk.AccountID(args[1]))
+			if err != nil {
+				return err
+			}
+			return a.printMessage(groupChange{Group: args[0], Member: args[1], Message: done.Message})
+		}),
+		ValidArgsFunction: a.completeGroupThen(a.completeMember),
+	}
 }
 
 // addRole adds a flag that names a role.
@@ -190,8 +190,11 @@ func (a *app) groupMembersCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if a.asJSON && roles {
+				return a.printJSON(each(members, func(m sdk.Member) listedMember { return listedMember{m.ID, m.Role} }))
+			}
 			if a.asJSON {
-				return a.printMembers(members, roles)
+				return a.printJSON(each(members, func(m sdk.Member) sdk.AccountID { return m.ID }))
 			}
 			var rows [][]string
 			for _, m := range members {
@@ -213,18 +216,6 @@ func (a *app) groupMembersCommand() *cobra.Command {
 type listedMember struct {
 	Account sdk.AccountID `json:"account_id"`
 	Role    sdk.Role      `json:"role,omitempty"`
-}
-
-// printMembers prints members as JSON: names alone, unless roles were asked for.
-func (a *app) printMembers(members []sdk.Member, roles bool) error {
-	names, objects := make([]sdk.AccountID, 0, len(members)), make([]listedMember, 0, len(members))
-	for _, m := range members {
-		names, objects = append(names, m.ID), append(objects, listedMember{m.ID, m.Role})
-	}
-	if roles {
-		return a.printJSON(objects)
-	}
-	return a.printJSON(names)
 }
 
 func (a *app) groupListCommand() *cobra.Command {

@@ -138,26 +138,28 @@ func (a *app) printMounted(account sdk.AccountID, plan mountPlan, pid int) error
 const checkTimeout = 30 * time.Second
 
 // startMount asks the service who we are, and mounts.
-func (a *app) startMount(ctx context.Context, p mountPlan) (*liveMount, error) {
+func (a *app) startMount(ctx context.Context, p mountPlan) (m *liveMount, err error) {
 	c, _, err := a.client(ctx)
 	if err != nil {
 		return nil, err
 	}
+	defer func() {
+		if err != nil {
+			_ = c.Close()
+		}
+	}()
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	defer a.waitsFor(c.NetworkInfo().MCPURL)()
 	if _, err := c.AuthStatus(ctx); err != nil {
-		_ = c.Close()
 		return nil, err
 	}
 	caps, err := c.Capabilities(ctx) // from here on the prices are known
 	if err != nil {
-		_ = c.Close()
 		return nil, err
 	}
 	largest, err := c.MaxUpload(ctx)
 	if err != nil {
-		_ = c.Close()
 		return nil, err
 	}
 	level := new(slog.LevelVar)
@@ -167,7 +169,6 @@ func (a *app) startMount(ctx context.Context, p mountPlan) (*liveMount, error) {
 	cfg.MaxUploadBytes = largest
 	t, err := tree.New(ctx, cfg)
 	if err != nil {
-		_ = c.Close()
 		return nil, err
 	}
 	if p.flags.allowOther {
@@ -177,7 +178,6 @@ func (a *app) startMount(ctx context.Context, p mountPlan) (*liveMount, error) {
 		UID: p.uid, GID: p.gid, ForeignUID: p.foreignUID, OwnAll: p.flags.ownAll, NoExec: p.noExec, Reads: p.flags.reads, NoXattr: p.flags.noXattr, Logger: logger, Outside: p.outside})
 	if err != nil {
 		_ = t.Close()
-		_ = c.Close()
 		return nil, err
 	}
 	return &liveMount{app: a, dir: p.dir, client: c, tree: t, server: server, level: level, plan: p}, nil

@@ -95,14 +95,6 @@ func readReport(ready io.Reader) error {
 	return nil
 }
 
-func encodeReport(r readyReport) string {
-	text, err := json.Marshal(r)
-	if err != nil {
-		return "{}"
-	}
-	return string(text)
-}
-
 // mountInBackground runs this command again as a child in a session of its own
 // and returns once that is mounted.
 func (a *app) mountInBackground(cmd *cobra.Command, p mountPlan) error {
@@ -225,9 +217,6 @@ func reportReady(fd int, report readyReport) {
 		return
 	}
 	f := os.NewFile(uintptr(fd), "ready")
-	if f == nil {
-		return
-	}
-	defer f.Close()
-	_, _ = io.WriteString(f, strings.TrimSpace(encodeReport(report))+"\n") // a parent that is gone needs no report
+	_ = json.NewEncoder(f).Encode(report) // a parent that is gone needs no report
+	_ = f.Close()
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 
@@ -12,11 +11,7 @@ import (
 // confine leaves a mount that is up what it still opens: of the user's files only what
 // svcfs remembers, and the folder of its log. The process outside does the rest.
 func (a *app) confine(p mountPlan) error {
-	err := a.limits(p).Apply()
-	if errors.Is(err, confine.ErrUnsupported) {
-		return nil // doctor and status tell
-	}
-	return err
+	return cli.Confine(a.limits(p))
 }
 
 // limits are the files that a mount opens once it is up.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -150,14 +149,14 @@ func (f *mountFlags) planOptions(p *mountPlan, options []string) error {
 		case "allow_other":
 			f.allowOther = true
 		case "uid", "gid":
-			id, err := strconv.ParseUint(value, 10, 32)
+			id, err := parseID(fmt.Sprintf("mount option %q", o), value)
 			if err != nil {
-				return usage("use a number, as id -u prints it", fmt.Sprintf("mount option %q", o))
+				return err
 			}
 			if name == "uid" {
-				p.uid = uint32(id)
+				p.uid = id
 			} else {
-				p.gid = uint32(id)
+				p.gid = id
 			}
 		default:
 			return usage("known options: "+knownOptions, fmt.Sprintf("unknown mount option %q", o))
@@ -185,11 +184,10 @@ func (f *mountFlags) planOwners(p *mountPlan) error {
 	if f.ownAll {
 		return usage("leave one of them out", "--own-all and --foreign-uid exclude each other")
 	}
-	id, err := strconv.ParseUint(f.foreignUID, 10, 32)
-	if err != nil || id == math.MaxUint32 {
-		return usage("use a number, as id -u prints it", fmt.Sprintf("foreign uid %q", f.foreignUID))
+	var err error
+	if p.foreignUID, err = parseID(fmt.Sprintf("foreign uid %q", f.foreignUID), f.foreignUID); err != nil {
+		return err
 	}
-	p.foreignUID = uint32(id)
 	switch mounting := cmp.Or(p.uid, uint32(os.Geteuid())); p.foreignUID {
 	case 0:
 		return usage("name a user who owns nothing else, or leave it out", "programs trust what belongs to root")

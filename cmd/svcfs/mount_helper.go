@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -89,7 +90,7 @@ func (c helperCall) owner() (o owner, err error) {
 		text string
 		to   *uint32
 	}{{who.Uid, &o.uid}, {gid, &o.gid}, {cmp.Or(who.Gid, gid), &o.login}} {
-		if *id.to, err = parseID(id.text); err != nil {
+		if *id.to, err = parseID(fmt.Sprintf("user or group %q", id.text), id.text); err != nil {
 			return o, err
 		}
 	}
@@ -105,7 +106,7 @@ func (c helperCall) owner() (o owner, err error) {
 		return o, fmt.Errorf("the groups of %s: %w", who.Username, err)
 	}
 	for _, g := range groups {
-		id, err := parseID(g)
+		id, err := parseID(fmt.Sprintf("group %q", g), g)
 		if err != nil {
 			return o, err
 		}
@@ -114,10 +115,11 @@ func (c helperCall) owner() (o owner, err error) {
 	return o, nil
 }
 
-func parseID(text string) (uint32, error) {
+// parseID reads the number of a user or group; what names its place for an error.
+func parseID(what, text string) (uint32, error) {
 	id, err := strconv.ParseUint(text, 10, 32)
-	if err != nil || uint32(id) == ^uint32(0) {
-		return 0, usage("use a number, as id -u prints it", fmt.Sprintf("user or group %q", text))
+	if err != nil || id == math.MaxUint32 { // to the kernel that is nobody's
+		return 0, usage("use a number, as id -u prints it", what)
 	}
 	return uint32(id), nil
 }

@@ -27,7 +27,7 @@ uploader or the group's owner may, and only where the service offers it.`,
 		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
 			return a.mv(ctx, c, sdk.GroupID(args[0]), args[1], args[2])
 		}),
-		ValidArgsFunction: a.completeGroupThenName,
+		ValidArgsFunction: a.completeGroupThen(a.completeName),
 	}
 }
 

@@ -74,12 +74,13 @@ func plural(n int, noun string) string {
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// notNil makes an absent list an empty one, for JSON.
-func notNil[T any](list []T) []T {
-	if list == nil {
-		return []T{}
+// each returns what of makes of every item; for JSON an empty list is not absent.
+func each[T, U any](list []T, of func(T) U) []U {
+	made := make([]U, 0, len(list))
+	for _, item := range list {
+		made = append(made, of(item))
 	}
-	return list
+	return made
 }
 
 // timeOrNil is nil for an unknown time.

@@ -60,7 +60,7 @@ it says that this pays. JavaScript clients older than 1.2 cannot read such files
 			defer c.Close()
 			return a.put(ctx, c, sdk.GroupID(args[0]), files, f)
 		}),
-		ValidArgsFunction: a.completeGroupThenFiles,
+		ValidArgsFunction: a.completeGroupThen(completeFiles),
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.name, "name", "", "name in the group, with / for folders (default: the file's own name)")

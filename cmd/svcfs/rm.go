@@ -22,7 +22,7 @@ There is no way back.`,
 		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
 			return a.rm(ctx, c, sdk.GroupID(args[0]), args[1:])
 		}),
-		ValidArgsFunction: a.completeGroupThenName,
+		ValidArgsFunction: a.completeGroupThen(a.completeName),
 	}
 }
 

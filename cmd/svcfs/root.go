@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/svcfs/svcfs/cmd/internal/cli"
 )
 
 func (a *app) rootCommand() *cobra.Command {
@@ -45,18 +46,8 @@ failed, 3 usage, 4 insufficient balance or budget, 5 unreachable, 6 other.`,
 	root.AddCommand(asksNobody(a.manCommand()))
 	a.offerJSON(root)
 	root.SetUsageTemplate(usageTemplate(root.UsageTemplate()))
-	offerNoFiles(root)
+	cli.OfferNoFiles(root, "PATH")
 	return root
-}
-
-// offerNoFiles has a shell offer no files to the commands below cmd that take none.
-func offerNoFiles(cmd *cobra.Command) {
-	for _, child := range cmd.Commands() {
-		if child.ValidArgsFunction == nil && !strings.Contains(child.Use, "PATH") {
-			child.ValidArgsFunction = completeNothing
-		}
-		offerNoFiles(child)
-	}
 }
 
 // addGroup adds commands that stand together under a title in the help.

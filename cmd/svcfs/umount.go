@@ -73,7 +73,7 @@ func (a *app) umount(ctx context.Context, path string, timeout time.Duration) er
 		return err
 	}
 	if a.asJSON {
-		if err := a.printJSON(unmounted{dir, "unmounted", notNil(left)}); err != nil {
+		if err := a.printJSON(unmounted{dir, "unmounted", append([]tree.Pending{}, left...)}); err != nil {
 			return err
 		}
 	}

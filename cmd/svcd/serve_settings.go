@@ -1,0 +1,168 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"github.com/svcfs/svcfs/cmd/internal/cli"
+	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service"
+	"github.com/svcfs/svcfs/service/files"
+	"github.com/svcfs/svcfs/service/ledger"
+	"github.com/svcfs/svcfs/service/space"
+)
+
+// registerServing adds the settings of a running service.
+func (s *settings) registerServing(set *pflag.FlagSet) {
+	set.StringVar(&s.listen, "listen", "127.0.0.1:8000", "address to listen on; port 0 takes a free one")
+	set.StringVar(&s.cfg.PublicURL, "public-url", "", "address clients use (default: the address listened on)")
+	set.Int64Var(&s.cfg.MaxFileBytes, "max-file-bytes", service.DefaultMaxFileBytes, "largest file accepted, in plaintext bytes")
+	set.Int64Var(&s.cfg.MaxOpenBytes, "max-open-bytes", 0, fmt.Sprintf("most bytes of the uploads an account has begun and not finished; above it 429; "+
+		"0 = %d GiB, or %d times --max-file-bytes if that is more", files.OpenBytes>>30, files.OpenFiles))
+	set.Int64Var(&s.cfg.MaxAccountBytes, "max-account-bytes", 0, fmt.Sprintf("most bytes of ciphertext kept for one account, versions and unfinished uploads included; above it 507; "+
+		"0 = 1/%d of the disk of --blobs, any number in a bucket; -1 = any number", files.QuotaShare))
+	set.Int64Var(&s.cfg.MaxGroupBytes, "max-group-bytes", 0, "the same for one group")
+	set.Int64Var(&s.cfg.ReserveBytes, "reserve-bytes", 0, fmt.Sprintf("bytes of the disks that uploads leave to reading, removing and administration; "+
+		"0 = %d GiB, or 1/%d of a smaller disk; -1 = nothing", space.MaxReserve>>30, space.ReserveShare))
+	set.StringVar(&s.refs, "refs", refsBafy, "references of new files: bafy.CONTRACT/fastfs.CONTRACT/…, "+
+		"which clients as old as SDK 1.0.3 accept, or plain without bafy.")
+	set.StringVar(&s.cfg.Gateway, "gateway", "", "address like https://HOST/ipfs/ that has the bytes of legacy references, see svcd import-legacy --reference")
+	set.DurationVar(&s.cfg.TokenLifetime, "token-lifetime", service.DefaultTokenLifetime, "how long a session token is good, at most 24h")
+	set.StringToStringVar(&s.fees, "fees", nil, "prices in tokens by action, for example upload=0.039,retrieve=0.013; [fees] in the file")
+	set.StringVar(&s.logLevel, "log-level", "warn", "debug, info (every request), warn (and sign-ins), or error")
+	set.StringVar(&s.logFormat, "log-format", "text", "text or json")
+	set.StringVar(&s.metricsListen, "metrics-listen", "", "address for Prometheus on /metrics, for example 127.0.0.1:9000 (default: none)")
+	set.StringVar(&s.cfg.TLSCert, "tls-cert", "", "certificate chain (PEM); read again when it changes or on SIGHUP")
+	set.StringVar(&s.cfg.TLSKey, "tls-key", "", "private key of the certificate (PEM), mode 0600")
+	set.StringSliceVar(&s.trustedProxies, "trusted-proxy", nil, "networks (CIDR) whose X-Forwarded-For is believed, for rate limits and logs")
+	set.IntVar(&s.cfg.MaxConnections, "max-connections", service.DefaultMaxConnections, "connections open at once; above it idle ones are closed")
+	set.IntVar(&s.cfg.MaxPerAddress, "max-connections-per-address", 0, "of them, from one address that is no trusted proxy; 0 = an eighth of them")
+	set.Int64Var(&s.cfg.Memory, "memory", 0, "most bytes of memory for bodies and answers of requests under way; 0 = a quarter of the machine's memory")
+	set.IntVar(&s.cfg.RequestRate, "request-rate", service.DefaultRequestRate, "requests of one account per second, with bursts of twice as many; above it 429; -1 = no limit")
+	set.IntVar(&s.cfg.FreeChanges, "free-changes", service.DefaultFreeChanges, "changes without a price (renames, join windows, roles, retention) of one account per day, UTC; "+
+		"above it 429; -1 = any number")
+	set.StringVar(&s.cfg.Witness, "witness", "", "address of a witness (c2sp.org/tlog-witness) that must sign every checkpoint of the ledger before svcd publishes it, see svcd witness")
+	set.StringVar(&s.cfg.WitnessKey, "witness-key", "", "verifier key of that witness, which svcd witness prints: NAME+HASH+KEY")
+	set.DurationVar(&s.cfg.ClientTimeout, "client-timeout", service.DefaultClientTimeout, "how long a client may stall within a request or answer")
+	set.DurationVar(&s.cfg.DestructionDelay, "destruction-delay", service.DefaultDestructionDelay, "delay before a change destroys many files, in which the owner of the group can cancel the change; "+
+		"0 = no delay")
+	s.oidc.register(set)
+}
+
+// serviceConfig checks the settings of a running service.
+func (s *settings) serviceConfig() (cfg service.Config, err error) {
+	cfg = s.cfg
+	cfg.MasterKey, cfg.PlainRefs = s.masterKey(), s.refs == refsPlain
+	if err := s.needData(); err != nil {
+		return cfg, err
+	}
+	if err := s.needTLS(); err != nil {
+		return cfg, err
+	}
+	if s.cfg.DestructionDelay == 0 {
+		cfg.DestructionDelay = -1 // none
+	}
+	if cfg.OIDC, err = s.oidc.config(); err != nil {
+		return cfg, err
+	}
+	if cfg.Logger, cfg.SignInLogger, err = s.loggers(); err != nil {
+		return cfg, err
+	}
+	if cfg.Fees, err = s.feeTable(); err != nil {
+		return cfg, err
+	}
+	for _, text := range s.trustedProxies {
+		network, err := netip.ParsePrefix(strings.TrimSpace(text))
+		if err != nil {
+			return cfg, usageError{fmt.Errorf("--trusted-proxy %q: want a network such as 10.0.0.0/8 or 127.0.0.1/32", text)}
+		}
+		cfg.TrustedProxies = append(cfg.TrustedProxies, network.Masked())
+	}
+	for name, address := range map[string]string{"listen": s.listen, "metrics-listen": s.metricsListen} {
+		if _, _, err := net.SplitHostPort(address); err != nil && address != "" {
+			return cfg, usageError{fmt.Errorf("--%s %q: want HOST:PORT", name, address)}
+		}
+	}
+	switch {
+	case s.refs != refsBafy && s.refs != refsPlain:
+		return cfg, usageError{fmt.Errorf("--refs %q: want %s or %s", s.refs, refsBafy, refsPlain)}
+	case (s.cfg.Witness == "") != (s.cfg.WitnessKey == ""):
+		return cfg, usageError{errors.New("give --witness and --witness-key together")}
+	case (s.cfg.TLSCert == "") != (s.cfg.TLSKey == ""):
+		return cfg, usageError{errors.New("give --tls-cert and --tls-key together")}
+	case s.cfg.TokenLifetime <= 0 || s.cfg.TokenLifetime > service.DefaultTokenLifetime:
+		return cfg, usageError{fmt.Errorf("--token-lifetime %s: want more than 0 and at most 24h", s.cfg.TokenLifetime)}
+	case s.cfg.DestructionDelay < 0:
+		return cfg, usageError{fmt.Errorf("--destruction-delay %s: want 0 or more", s.cfg.DestructionDelay)}
+	case s.cfg.MaxFileBytes <= 0 || s.cfg.MaxConnections <= 0 || s.cfg.ClientTimeout <= 0:
+		return cfg, usageError{errors.New("--max-file-bytes, --max-connections and --client-timeout must be above 0")}
+	}
+	if s.cfg.MaxPerAddress < 0 || s.cfg.MaxPerAddress > s.cfg.MaxConnections {
+		return cfg, usageError{fmt.Errorf("--max-connections-per-address %d: want 0, or at most --max-connections: %d", s.cfg.MaxPerAddress, s.cfg.MaxConnections)}
+	}
+	if s.cfg.Memory < 0 || s.cfg.Memory > 0 && s.cfg.Memory < service.MinMemory {
+		return cfg, usageError{fmt.Errorf("--memory %d: want 0, or at least %d bytes", s.cfg.Memory, service.MinMemory)}
+	}
+	if s.cfg.MaxOpenBytes < 0 || s.cfg.MaxOpenBytes > 0 && s.cfg.MaxOpenBytes < s.cfg.MaxFileBytes+format.Overhead {
+		return cfg, usageError{fmt.Errorf("--max-open-bytes %d: want 0, or at least one file of --max-file-bytes, encrypted: %d", s.cfg.MaxOpenBytes, s.cfg.MaxFileBytes+format.Overhead)}
+	}
+	return cfg, s.checkPublicURL()
+}
+
+func (s *settings) checkPublicURL() error {
+	if s.cfg.PublicURL == "" {
+		return nil
+	}
+	u, err := url.Parse(s.cfg.PublicURL)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+		return usageError{errors.New("--public-url: want http://HOST or https://HOST")}
+	}
+	return nil
+}
+
+func (s *settings) feeTable() (ledger.Fees, error) {
+	fees := ledger.DefaultFees()
+	known := ledger.Actions()
+	for action, tokens := range s.fees {
+		if !slices.Contains(known, action) {
+			return nil, usageError{fmt.Errorf("fees: unknown action %q; did you mean %q?", action, cli.Nearest(action, known))}
+		}
+		amount, err := wire.ParseTokens(strings.TrimSpace(tokens))
+		if err != nil {
+			return nil, usageError{fmt.Errorf("fees: %s: %w", action, err)}
+		}
+		fees[action] = amount
+	}
+	return fees, nil
+}
+
+// loggers returns the log, and that of sign-ins: they are there by default, and
+// gone with --log-level error.
+func (s *settings) loggers() (all, signIns *slog.Logger, err error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(s.logLevel)); err != nil {
+		return nil, nil, usageError{fmt.Errorf("--log-level %q: want debug, info, warn or error", s.logLevel)}
+	}
+	signInLevel := level
+	if level <= slog.LevelWarn {
+		signInLevel = min(level, slog.LevelInfo)
+	}
+	switch s.logFormat {
+	case "text":
+		return slog.New(slog.NewTextHandler(s.stderr, &slog.HandlerOptions{Level: level})),
+			slog.New(slog.NewTextHandler(s.stderr, &slog.HandlerOptions{Level: signInLevel})), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(s.stderr, &slog.HandlerOptions{Level: level})),
+			slog.New(slog.NewJSONHandler(s.stderr, &slog.HandlerOptions{Level: signInLevel})), nil
+	default:
+		return nil, nil, usageError{fmt.Errorf("--log-format %q: want text or json", s.logFormat)}
+	}
+}
