@@ -5,80 +5,97 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 )
 
 const (
-	dataField   = "encrypted_b64"
-	resultField = "result"
-	maxKeyBytes = 1 << 10 // of a field name
+	dataField    = "encrypted_b64"
+	resultField  = "result"
+	maxNameBytes = 1 << 10 // of a field
 	// maxDepth bounds the nesting of an answer.
 	maxDepth = 64
 )
 
-// Where a JSON object is in an answer.
+// place is where a field is in an answer.
 type place uint8
 
 const (
-	atTop place = iota
-	inResult
-	elsewhere
+	elsewhere place = iota
+	atTop           // in the outermost object
+	inResult        // in the object that is its field "result"
 )
 
-// answerScanner reads the JSON answer of prepare_retrieve once, from the wire.
-// The file in it is decoded as it arrives and never held as text; the rest of
-// the document, small, is kept for the JSON decoder, which validates it.
+// answerScanner reads the JSON answer of prepare_retrieve once, from the wire. It
+// decodes the file in it as the bytes arrive, and never holds the file as text. It
+// copies the rest of the document, which is small. It follows strings and nesting only:
+// the JSON decoder, which reads the copy, refuses a document that is not JSON.
 type answerScanner struct {
 	in   *bufio.Reader
 	sink *blobSink
 	rest bytes.Buffer
-	took place // where the data was found, elsewhere for nowhere yet
+	took place // where the data was found; elsewhere = nowhere yet
 }
 
-// scanAnswer reads in, which was announced with a length, negative when it was not,
-// to its end. It returns the document with an empty string
-// in the place of the data, and whether there was data.
+// scanAnswer reads in to its end; announced is its length in bytes, negative when the
+// service did not tell. The data goes to sink. It returns the document with an empty
+// string in the place of the data, and whether there was data. The caller must decode
+// the document before it uses the data.
 func scanAnswer(in io.Reader, announced int64, sink *blobSink) (rest []byte, found bool, err error) {
 	size := int64(transferBuffer)
 	if announced >= 0 {
-		size = min(size, announced+1) // its end is seen without another
+		size = min(size, announced+1) // one more byte, so that one read meets the end
 	}
-	s := &answerScanner{in: bufio.NewReaderSize(in, int(size)), sink: sink, took: elsewhere}
-	if err := s.value(atTop, 0); err != nil {
+	s := &answerScanner{in: bufio.NewReaderSize(in, int(size)), sink: sink}
+	if err := s.document(); err != nil {
 		return nil, false, err
 	}
-	if _, err := s.next(); err != io.EOF {
-		if err == nil {
-			err = malformed(errors.New("something follows the JSON document"))
-		}
-		return nil, false, err
+	if s.took == elsewhere {
+		return s.rest.Bytes(), false, nil
 	}
-	if s.took != elsewhere {
-		if err := sink.finish(); err != nil {
-			return nil, false, err
-		}
-	}
-	return s.rest.Bytes(), s.took != elsewhere, nil
+	return s.rest.Bytes(), true, sink.finish()
 }
 
-// next returns the next byte that is not white space.
-func (s *answerScanner) next() (byte, error) {
+// document copies the document, without the data.
+func (s *answerScanner) document() error {
+	depth, below := 0, elsewhere // below: where fields of depth 2 are
 	for {
 		c, err := s.in.ReadByte()
-		if err != nil || c != ' ' && c != '\t' && c != '\n' && c != '\r' {
-			return c, err
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := s.keep(c); err != nil {
+			return err
+		}
+		switch c {
+		case '{', '[':
+			depth++
+		case '}', ']':
+			depth--
+		case '"':
+			name, isName, err := s.name()
+			if err != nil {
+				return err
+			}
+			where := elsewhere
+			switch {
+			case isName && depth == 1:
+				where, below = atTop, elsewhere
+				if name == resultField {
+					below = inResult
+				}
+			case isName && depth == 2:
+				where = below
+			}
+			if name == dataField && where != elsewhere {
+				if err := s.data(where); err != nil {
+					return err
+				}
+			}
 		}
 	}
-}
-
-// token is next, where the document may not end.
-func (s *answerScanner) token() (byte, error) {
-	c, err := s.next()
-	if err == io.EOF {
-		err = malformed(errors.New("the JSON document ends early"))
-	}
-	return c, err
 }
 
 func (s *answerScanner) keep(c byte) error {
@@ -88,181 +105,62 @@ func (s *answerScanner) keep(c byte) error {
 	return s.rest.WriteByte(c)
 }
 
-// value copies one value.
-func (s *answerScanner) value(where place, depth int) error {
-	c, err := s.token()
-	if err != nil {
-		return err
-	}
-	if depth > maxDepth {
-		return malformed(fmt.Errorf("nested deeper than %d", maxDepth))
-	}
-	switch c {
-	case '{':
-		return s.object(where, depth)
-	case '[':
-		return s.array(depth)
-	case '"':
-		return s.text(maxAnswerBytes)
-	default:
-		return s.literal(c)
-	}
-}
-
-func (s *answerScanner) object(where place, depth int) error {
-	if err := s.keep('{'); err != nil {
-		return err
-	}
-	for first := true; ; first = false {
-		c, err := s.token()
-		if err != nil {
-			return err
-		}
-		if c == '}' && first {
-			return s.keep(c)
-		}
-		if c != '"' {
-			return malformed(errors.New("a field without a name"))
-		}
-		if err := s.field(where, depth); err != nil {
-			return err
-		}
-		if c, err = s.token(); err != nil {
-			return err
-		}
-		if err := s.keep(c); err != nil {
-			return err
-		}
-		if c == '}' {
-			return nil
-		}
-		if c != ',' {
-			return malformed(errors.New("fields run together"))
-		}
-	}
-}
-
-// field copies a name, whose quote was read, and its value.
-func (s *answerScanner) field(where place, depth int) error {
-	start := s.rest.Len()
-	if err := s.text(maxKeyBytes); err != nil {
-		return err
-	}
-	var name string
-	if err := json.Unmarshal(s.rest.Bytes()[start:], &name); err != nil {
-		return malformed(describeJSON(err))
-	}
-	c, err := s.token()
-	if err != nil {
-		return err
-	}
-	if c != ':' {
-		return malformed(errors.New("a field without a value"))
-	}
-	if err := s.keep(':'); err != nil {
-		return err
-	}
-	switch {
-	case name == dataField && where != elsewhere:
-		return s.data(where, depth)
-	case name == resultField && where == atTop:
-		return s.value(inResult, depth+1)
-	default:
-		return s.value(elsewhere, depth+1)
-	}
-}
-
-func (s *answerScanner) array(depth int) error {
-	if err := s.keep('['); err != nil {
-		return err
-	}
-	c, err := s.token()
-	if err != nil {
-		return err
-	}
-	if c == ']' {
-		return s.keep(c)
-	}
-	if err := s.in.UnreadByte(); err != nil {
-		return err
-	}
-	for {
-		if err := s.value(elsewhere, depth+1); err != nil {
-			return err
-		}
-		if c, err = s.token(); err != nil {
-			return err
-		}
-		if err := s.keep(c); err != nil || c == ']' {
-			return err
-		}
-		if c != ',' {
-			return malformed(errors.New("list items run together"))
-		}
-	}
-}
-
-// literal copies a number or a word.
-func (s *answerScanner) literal(c byte) error {
-	for {
-		if err := s.keep(c); err != nil {
-			return err
-		}
-		next, err := s.in.Peek(1)
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		switch next[0] {
-		case ',', '}', ']', ' ', '\t', '\n', '\r':
-			return nil
-		case '{', '[', '"', ':':
-			return malformed(errors.New("a word that is none of JSON's"))
-		}
-		c, _ = s.in.ReadByte()
-	}
-}
-
-// text copies a string of at most limit bytes, whose opening quote was read.
-func (s *answerScanner) text(limit int) error {
-	if err := s.keep('"'); err != nil {
-		return err
-	}
-	for escaped, n := false, 0; ; n++ {
+// name copies a string, whose opening quote was copied, and what follows up to a colon.
+// It returns the string if it is the name of a field.
+func (s *answerScanner) name() (name string, isName bool, err error) {
+	start := s.rest.Len() - 1
+	for escaped := false; ; {
 		c, err := s.in.ReadByte()
 		if err == io.EOF {
-			err = malformed(errors.New("a string without an end"))
+			err = malformed(errOpenString)
 		}
 		if err != nil {
-			return err
-		}
-		if n > limit {
-			return malformed(errTooMuch)
+			return "", false, err
 		}
 		if err := s.keep(c); err != nil {
-			return err
+			return "", false, err
 		}
 		if c == '"' && !escaped {
-			return nil
+			break
 		}
 		escaped = c == '\\' && !escaped
 	}
+	text := s.rest.Bytes()[start:]
+	if is, err := s.follows(':'); err != nil || !is {
+		return "", false, err
+	}
+	if len(text) > maxNameBytes {
+		return "", false, malformed(errTooMuch)
+	}
+	_ = json.Unmarshal(text, &name) // the decoder of the document meets the error again
+	return name, true, nil
 }
 
-// data decodes the file. The result's data counts, whatever an older generation
-// repeats beside it.
-func (s *answerScanner) data(where place, depth int) error {
-	c, err := s.token()
-	if err != nil {
-		return err
-	}
-	if c != '"' { // null, or of the wrong type: the JSON decoder will tell
-		if err := s.in.UnreadByte(); err != nil {
-			return err
+// follows copies white space, and want if want comes next.
+func (s *answerScanner) follows(want byte) (bool, error) {
+	for {
+		c, err := s.in.ReadByte()
+		switch {
+		case err == io.EOF:
+			return false, nil
+		case err != nil:
+			return false, err
+		case c == want:
+			return true, s.keep(c)
+		case c != ' ' && c != '\t' && c != '\n' && c != '\r':
+			return false, s.in.UnreadByte()
 		}
-		return s.value(elsewhere, depth+1)
+		if err := s.keep(c); err != nil {
+			return false, err
+		}
+	}
+}
+
+// data decodes the file, if the value of the field is a string. The data of the result
+// counts, whatever an older generation repeats at the top.
+func (s *answerScanner) data(where place) error {
+	if is, err := s.follows('"'); err != nil || !is {
+		return err
 	}
 	if s.took == where {
 		return malformed(errors.New("encrypted data twice"))
@@ -279,16 +177,17 @@ func (s *answerScanner) data(where place, depth int) error {
 	if err := s.base64(into); err != nil {
 		return err
 	}
-	s.rest.WriteString(`""`)
-	return nil
+	return s.keep('"')
 }
+
+var errOpenString = errors.New("a string without an end")
 
 // base64 hands the pieces of a string, whose opening quote was read, to into.
 func (s *answerScanner) base64(into func([]byte) error) error {
 	for {
 		if _, err := s.in.Peek(1); err != nil {
 			if err == io.EOF {
-				err = malformed(errors.New("a string without an end"))
+				err = malformed(errOpenString)
 			}
 			return err
 		}

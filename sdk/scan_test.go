@@ -76,7 +76,11 @@ func TestScanRefuses(t *testing.T) {
 		"twice": `{"encrypted_b64":"` + good + `","encrypted_b64":"` + good + `"}`, "escape": `{"encrypted_b64":"\u0041` + good + `"}`, "cut data": `{"encrypted_b64":"` + good,
 		"long name": `{"` + strings.Repeat("n", 2000) + `":1}`, "too large": `{"encrypted_b64":"` + strings.Repeat("A", 4<<20) + `"}`,
 	} {
-		if _, _, err := scanAnswer(strings.NewReader(document), -1, newSink(t, 1<<20)); err == nil {
+		rest, _, err := scanAnswer(strings.NewReader(document), -1, newSink(t, 1<<20))
+		if err == nil {
+			err = unwrap(rest, new(wire.PrepareRetrieveResult))
+		}
+		if err == nil {
 			t.Errorf("%s was accepted", name)
 		}
 	}
