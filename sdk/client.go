@@ -72,11 +72,11 @@ type Client struct {
 	uploads *uploader
 	asking  singleflight.Group // for capabilities
 
-	mu       sync.Mutex
-	verifier verifier
-	memory   *trust.Memory
-	caps     *wire.Capabilities // nil until asked
-	claims   map[Ref]string     // of retrievals that failed, and may have been charged
+	memory *trust.Memory
+	mu     sync.Mutex
+	caps   *wire.Capabilities   // nil until asked
+	claims map[Ref]string       // of retrievals that failed, and may have been charged
+	chains map[GroupID]verified // how far the chain of each group was verified
 }
 
 // New makes a client. It sends nothing; a wrong setting is [ErrInvalid].
@@ -102,7 +102,7 @@ func New(account AccountID, cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, &Error{Op: "configure client", Kind: ErrOther, Code: wire.CodeState, Err: err}
 	}
-	c := &Client{account: account, cfg: cfg, memory: memory, pool: mem.NewPool(), claims: make(map[Ref]string)}
+	c := &Client{account: account, cfg: cfg, memory: memory, pool: mem.NewPool(), claims: make(map[Ref]string), chains: make(map[GroupID]verified)}
 	c.uploads = newUploader(c)
 	transport := cfg.Transport
 	if transport == nil {

@@ -99,7 +99,7 @@ func (c *Client) verifyLedger(ctx context.Context, g GroupID) (report proof.Repo
 		return report, c.unproven(err)
 	}
 	report.Size, report.Root = now.N, now.Hash.String()
-	c.learnCheckpoint(now)
+	c.memory.Checkpoint(now.Note, now.N)
 	return report, nil
 }
 

@@ -45,6 +45,6 @@ func (c *Client) compareLog(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(c.otherKey(ctx, log), c.unproven(err))
 	}
-	c.learnCheckpoint(now)
+	c.memory.Checkpoint(now.Note, now.N)
 	return nil
 }

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/proof"
@@ -24,15 +23,6 @@ var lasting = []string{wire.CapCheckpoints, wire.CapChains, "roles", "trash"}
 
 // layouts are those of records that this client understands.
 var layouts = []string{chain.Layout1, chain.Layout2}
-
-// verifier holds the service to what it signed. It is part of a client.
-type verifier struct {
-	mu   sync.Mutex // guards all
-	log  *proof.Log // nil until the key is known
-	seen proof.Checkpoint
-
-	groups map[GroupID]verified
-}
 
 // verified is how far a group's chain was verified.
 type verified struct {
@@ -81,40 +71,26 @@ func (c *Client) otherKey(ctx context.Context, log *proof.Log) error {
 	return &Error{Op: "verify", Kind: ErrCorrupt, Code: wire.CodeLogKey, Err: errors.New("the service signs with another key than the one that is pinned")}
 }
 
-// theLog returns the service's log and the newest checkpoint that was verified,
-// by this client or another. The key is the one given, else the one pinned, else
-// the one the service shows now.
-func (c *Client) theLog(ctx context.Context) (*proof.Log, proof.Checkpoint, error) {
+// theLog returns the log of the service, and the newest checkpoint that this client or
+// another client of the account verified. The key of the log is the required one, else
+// the pinned one, else the one that the service shows now.
+func (c *Client) theLog(ctx context.Context) (log *proof.Log, newest proof.Checkpoint, err error) {
 	if err := c.memory.Problem(); errors.Is(err, trust.ErrContradiction) {
-		return nil, proof.Checkpoint{}, c.lies(err)
+		return nil, newest, c.lies(err)
 	}
-	v := &c.verifier
-	v.mu.Lock()
-	log := v.log
-	v.mu.Unlock()
-	if pinned, _ := c.memory.Log(); log == nil || log.Key() != pinned {
-		key, err := c.logKey(ctx)
-		if err == nil {
-			log, err = proof.NewLog(key, c.cfg.Witness, c.memory.Earlier()...)
-		}
-		if err != nil {
-			return nil, proof.Checkpoint{}, err
-		}
+	key, err := c.logKey(ctx)
+	if err != nil {
+		return nil, newest, err
 	}
-	_, newest := c.memory.Log()
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.log = log
-	if newest != "" && newest != v.seen.Note { // another client was further
-		before, err := log.Reopen(newest)
-		if err != nil {
-			return nil, before, c.lies(fmt.Errorf("the checkpoint seen before: %w", err))
-		}
-		if before.N > v.seen.N {
-			v.seen = before
+	if log, err = proof.NewLog(key, c.cfg.Witness, c.memory.Earlier()...); err != nil {
+		return nil, newest, err
+	}
+	if _, seen := c.memory.Log(); seen != "" {
+		if newest, err = log.Reopen(seen); err != nil {
+			return nil, newest, c.lies(fmt.Errorf("the checkpoint seen before: %w", err))
 		}
 	}
-	return log, v.seen, nil
+	return log, newest, nil
 }
 
 func (c *Client) logKey(ctx context.Context) (string, error) {
@@ -179,9 +155,9 @@ func (c *Client) chainEntries(ctx context.Context, g GroupID, after Seq) ([]Entr
 }
 
 func (c *Client) readEntries(ctx context.Context, g GroupID, after Seq) ([]Entry, error) {
-	c.verifier.mu.Lock()
-	from := c.verifier.groups[g]
-	c.verifier.mu.Unlock()
+	c.mu.Lock()
+	from := c.chains[g]
+	c.mu.Unlock()
 	// One record before the newest is where a caller goes on who wants to see that
 	// one again.
 	newest := from.last.ChangedSeq
@@ -248,28 +224,15 @@ func (c *Client) past(g GroupID) proof.Past {
 	return p
 }
 
-// learn keeps what was verified, unless another call was further.
+// learn keeps what was verified, unless another call got further.
 func (c *Client) learn(g GroupID, checkpoint proof.Checkpoint, now verified) {
-	c.learnCheckpoint(checkpoint)
-	v := &c.verifier
-	v.mu.Lock()
-	if v.groups == nil {
-		v.groups = map[GroupID]verified{}
-	}
-	if now.Number >= v.groups[g].Number {
-		v.groups[g] = now
-	}
-	v.mu.Unlock()
-	c.memory.SawGroup(string(g), now.Place, now.Proven(), time.Now())
-}
-
-func (c *Client) learnCheckpoint(checkpoint proof.Checkpoint) {
-	c.verifier.mu.Lock()
-	if checkpoint.N > c.verifier.seen.N {
-		c.verifier.seen = checkpoint
-	}
-	c.verifier.mu.Unlock()
 	c.memory.Checkpoint(checkpoint.Note, checkpoint.N)
+	c.mu.Lock()
+	if now.Number >= c.chains[g].Number {
+		c.chains[g] = now
+	}
+	c.mu.Unlock()
+	c.memory.SawGroup(string(g), now.Place, now.Proven(), time.Now())
 }
 
 // chainPage is a page of a chain with what proves it.
@@ -523,9 +486,9 @@ func (c *Client) Trust(ctx context.Context) (trust.State, error) {
 // from now on. With forgetKey another key may sign. Local, free. Errors: [ErrOther] when it could not be written.
 func (c *Client) AcceptRollback(forgetKey bool) error {
 	c.memory.Forget(!forgetKey)
-	c.verifier.mu.Lock()
-	c.verifier.seen, c.verifier.groups, c.verifier.log = proof.Checkpoint{}, nil, nil
-	c.verifier.mu.Unlock()
+	c.mu.Lock()
+	clear(c.chains)
+	c.mu.Unlock()
 	if err := c.memory.Save(); err != nil {
 		return c.wrap("accept rollback", "", "", err)
 	}

@@ -157,9 +157,6 @@ func (m *Memory) Adopt(path string) error {
 	return nil
 }
 
-// Path returns where the file is, "" without one.
-func (m *Memory) Path() string { return m.path }
-
 // Log returns the verifier key of the service's log, "" when none is pinned, and
 // the newest checkpoint that was verified, "" for none.
 func (m *Memory) Log() (key, checkpoint string) {
@@ -173,13 +170,6 @@ func (m *Memory) Size() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.now.Size
-}
-
-// Epoch counts how often what was seen was given up, also by other programs.
-func (m *Memory) Epoch() int64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.now.Epoch
 }
 
 // Problem returns why the last save failed, or nil.
