@@ -169,10 +169,11 @@ func (c *Client) NetworkInfo() NetworkInfo {
 		MCPURL: c.cfg.MCPURL, AuthURL: c.cfg.AuthURL, AccountPage: c.cfg.hostedPage()}
 }
 
-// Capabilities asks once which extensions the service offers; a service without
-// the path, or with something else there, has none. Later calls are local. Free, no
-// authentication. Errors: [ErrUnavailable], [ErrTimeout], [ErrRateLimited], and
-// [ErrCorrupt] when it takes back what it offered before; the next call asks again.
+// Capabilities asks once which extensions the service offers. A service without the
+// path, or with something else there, offers none. Later calls are local; after an error
+// the next call asks again. Free, no authentication. Errors: [ErrUnavailable],
+// [ErrTimeout], [ErrRateLimited], and [ErrCorrupt] when the service no longer offers
+// what it offered before.
 func (c *Client) Capabilities(ctx context.Context) (wire.Capabilities, error) {
 	c.mu.Lock()
 	known := c.caps
@@ -190,39 +191,36 @@ func (c *Client) Capabilities(ctx context.Context) (wire.Capabilities, error) {
 	}
 }
 
+// askCapabilities asks, and keeps the answer for later calls. Where the service is not
+// held to proofs, an answer that makes no sense means that the service offers nothing.
 func (c *Client) askCapabilities(ctx context.Context) (wire.Capabilities, error) {
 	var caps wire.Capabilities
 	err := c.retry(ctx, func(ctx context.Context) error {
 		caps = wire.Capabilities{}
 		return c.get(ctx, c.cfg.MCPURL+wire.PathCapabilities, &caps)
 	})
-	known, fault := err == nil, err
-	var refused *answerError
-	isAnswer := known || errors.As(err, &refused) && refused.status == http.StatusNotFound
 	switch classify(err) {
 	case ErrUnavailable, ErrTimeout, ErrCanceled, ErrRateLimited:
-	default:
-		// Whatever it is, it offers nothing of ours; a fault of the service is
-		// asked about again next time.
-		known = known || !errors.As(err, &refused) || refused.status < http.StatusInternalServerError
-		if err != nil {
-			caps, err = wire.Capabilities{}, nil
+		return wire.Capabilities{}, err
+	}
+	var refused *answerError
+	isRefused := errors.As(err, &refused)
+	if err != nil {
+		caps = wire.Capabilities{}
+		lacksPath := isRefused && refused.status == http.StatusNotFound
+		if !lacksPath && c.demandsProofs() { // a fault, or a portal before the service
+			return caps, err
 		}
 	}
-	if err == nil && !isAnswer && c.demandsProofs() {
-		err = fault // a fault, or a portal before the service: nobody took anything back
+	if err := c.keepsPromises(caps); err != nil {
+		return wire.Capabilities{}, err
 	}
-	if err == nil {
-		if err = c.keepsPromises(caps); err != nil {
-			caps, known = wire.Capabilities{}, false
-		}
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if known {
+	if !isRefused || refused.status < http.StatusInternalServerError { // after a fault the next call asks again
+		c.mu.Lock()
 		c.caps = &caps
+		c.mu.Unlock()
 	}
-	return caps, err
+	return caps, nil
 }
 
 // offers reports whether the service has an extension.

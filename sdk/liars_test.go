@@ -134,6 +134,28 @@ func TestThreat13FalseReceipts(t *testing.T) {
 	}
 }
 
+// Threat 6: an answer about extensions that makes no sense does not free a service from
+// proving what it lists: the next call asks again.
+func TestThreat6SenselessCapabilities(t *testing.T) {
+	for name, answer := range map[string]func(http.ResponseWriter){
+		"no JSON": say(http.StatusOK, "{"), "a portal": say(http.StatusOK, "<html>sign in</html>"), "forbidden": say(http.StatusForbidden, "{}"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := sdktest.NewDeceit(t, sdktest.Liar{})
+			key := d.Log().VerifierKey()
+			c := remembering(t, d, "", func(c *sdk.Config) { c.LogKey = key })
+			d.Disturb(wire.PathCapabilities, scripted(answer))
+			if list, err := c.Group(d.Group).Entries(t.Context()); err == nil {
+				t.Errorf("the first call lists %d entries", len(list))
+			}
+			listed(t, c, d.Group, 4)
+			if trust, err := c.Trust(t.Context()); err != nil || !trust.Proves {
+				t.Errorf("it is believed without proofs: %+v, %v", trust, err)
+			}
+		})
+	}
+}
+
 // Threat 6: a service that never proved anything is refused by who has its log key.
 func TestThreat6LogKeyDemandsProofs(t *testing.T) {
 	d := sdktest.NewDeceit(t, sdktest.Liar{})
