@@ -14,7 +14,7 @@ import (
 // told is a service whose ledger speaks of every table, and three of its files.
 type told struct {
 	*running
-	named, renamed, deleted string
+	named, renamed, deleted, removed string
 }
 
 func tellOfEveryTable(t *testing.T) told {
@@ -34,6 +34,9 @@ func tellOfEveryTable(t *testing.T) told {
 	deleted := alice.upload("g", "deleted", []byte("content")).Location
 	must[string](alice, wire.OpRenameFile, object{"group_id": "g", "ipfs_hash": renamed, "filename": "after"})
 	must[string](alice, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": deleted})
+	removed := alice.upload("g", "removed", []byte("content"))
+	must[string](alice, wire.OpSetGroupTrash, object{"group_id": "g", "days": 7})
+	must[wire.NameResult](alice, wire.OpRemoveFile, object{"group_id": "g", "filename": "removed", "seq": removed.Seq})
 	alice.retrieve("g", named)
 	amount, err := wire.ParseTokens("1.5")
 	if err != nil {
@@ -59,14 +62,14 @@ func tellOfEveryTable(t *testing.T) told {
 	if _, err := r.svc.Audit(t.Context()); err != nil {
 		t.Fatalf("of the true tables: %v", err)
 	}
-	return told{r, named, renamed, deleted}
+	return told{r, named, renamed, deleted, removed.Location}
 }
 
 // Threat 26: whoever changes a row that the ledger speaks of, and not the ledger,
 // is found out: the audit names table, row, column and both values.
 func TestThreat26AuditComparesEveryTableWithTheLedger(t *testing.T) {
 	r := tellOfEveryTable(t)
-	named, renamed, deleted := r.named, r.renamed, r.deleted
+	named, renamed, deleted, removed := r.named, r.renamed, r.deleted, r.removed
 	db := r.openDatabase()
 	// literal reads a column as a literal, to put it back.
 	literal := func(table, column, where string) string {
@@ -117,6 +120,14 @@ func TestThreat26AuditComparesEveryTableWithTheLedger(t *testing.T) {
 		{"groups", "pending_retention", "id = 'g'", "0", "g"},
 		{"groups", "pending_retention_ns", "id = 'g'", "1", "g"},
 		{"groups", "key_version", "id = 'g'", "1", "g"},
+		{"groups", "trash_days", "id = 'g'", "1", "g"},
+		{"groups", "trash_who", "id = 'g'", "'writers'", "g"},
+		{"files", "trash_ns", file(removed), "NULL", removed},
+		{"files", "trash_ns", file(removed), "7", removed},
+		{"files", "trash_by", file(removed), "'bob.svc.testnet'", removed},
+		{"files", "trash_until_ns", file(removed), "7", removed},
+		{"files", "trash_until_ns", file(removed), "NULL", removed},
+		{"files", "trash_ns", file(named), "7", named},
 		{"members", "since", "group_id = 'g' AND account = 'bob.svc.testnet'", "1", "g/bob.svc.testnet"},
 		{"members", "role", "group_id = 'g' AND account = 'bob.svc.testnet'", "'writer'", "g/bob.svc.testnet"},
 		{"files", "group_id", file(named), "'open'", named},

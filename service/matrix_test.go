@@ -72,6 +72,21 @@ func fileOf(uploader func(*matrix) *user, more object) func(*matrix, role) objec
 	}
 }
 
+// nameOf is the name of a fresh file of one uploader, which is in the trash already
+// if removed.
+func nameOf(uploader func(*matrix) *user, removed bool) func(*matrix, role) object {
+	return func(m *matrix, _ role) object {
+		u := uploader(m)
+		name := m.unique("name")
+		seq := u.upload("g", name, []byte("x")).Seq
+		if removed {
+			must[wire.NameResult](u, wire.OpRemoveFile, object{"group_id": "g", "filename": name, "seq": seq})
+			seq++ // of the removal
+		}
+		return object{"group_id": "g", "filename": name, "seq": seq}
+	}
+}
+
 func theOwner(m *matrix) *user { return m.owner }
 func aMember(m *matrix) *user  { return m.member }
 
@@ -131,6 +146,12 @@ func rows() []matrixRow {
 		{wire.OpRenameFile, fileOf(theOwner, object{"filename": "other"}), owners},
 		{wire.OpRenameFile, fileOf(aMember, object{"filename": "other"}), writers},
 		{wire.OpRenameFile, earlier(object{"filename": "other"}), owners},
+		{wire.OpRemoveFile, nameOf(theOwner, false), owners},
+		{wire.OpRemoveFile, nameOf(aMember, false), writers},
+		{wire.OpRestoreFile, nameOf(theOwner, true), owners},
+		{wire.OpRestoreFile, nameOf(aMember, true), writers},
+		{wire.OpSetGroupTrash, func(*matrix, role) object { return object{"group_id": "g", "days": 30} }, owners},
+		{wire.OpGetTrash, inGroup, members},
 		{wire.OpGetStorage, inGroup, members},
 		{wire.OpGetStorage, nothing, anybody},
 		{wire.OpWatch, func(*matrix, role) object { return object{"after_seq": 0, "timeout_ms": 1} }, anybody},
@@ -163,11 +184,16 @@ func TestRoleOperationMatrix(t *testing.T) {
 		{"rotated key", 4, rotated}, {"reader", 5, m.reader},
 	}
 	called := map[string]bool{}
-	for _, row := range rows() {
+	other := m.again() // each process counts failed sign-ins for itself
+	for i, row := range rows() {
 		called[row.op] = true
 		for _, r := range slices.Backward(roles) { // the owner last: what he does may change the group
 			request := row.request(m, r)
-			status, body := r.tool(row.op, request)
+			caller := r.user
+			if row.want[r.column] == who && i%2 == 1 {
+				caller = r.at(other)
+			}
+			status, body := caller.tool(row.op, request)
 			if status != row.want[r.column] {
 				t.Errorf("%s %v as %s: %d, want %d: %s", row.op, request, r.name, status, row.want[r.column], body)
 			}

@@ -56,7 +56,7 @@ func TestThreat31BytesKept(t *testing.T) {
 	}
 	refused := func(what string, status int, body string, words ...string) {
 		t.Helper()
-		for _, word := range append(words, wire.CodeStorageFull, "remove files or old versions") {
+		for _, word := range append(words, wire.CodeStorageFull, "delete files or old versions") {
 			if status != http.StatusInsufficientStorage || !strings.Contains(body, word) {
 				t.Errorf("%s: %d %s, want %q", what, status, body, word)
 			}

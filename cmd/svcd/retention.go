@@ -14,8 +14,8 @@ func newRetention(s *settings) *cobra.Command {
 	var dryRun bool
 	cmd := &cobra.Command{
 		Use: "retention", Short: "Delete the files that are older than the retention of their group", Args: noArgs,
-		Long: "Destroys the keys of files that are older than the retention window of their group, and of those whose deletion has waited, as svcd serve does\n" +
-			"once a minute. With --dry-run it lists them instead: group, reference, name and age. Then it lists what waits: group, reference, name and time.",
+		Long: "Destroys the keys of files that are older than the retention window of their group, of those whose deletion has waited,\n" +
+			"and of those whose trash time is over, as svcd serve does once a minute. With --dry-run it lists them instead: group, reference, name and age. Then it lists what waits: group, reference, name and time.",
 		Example: "  svcd retention --data ./data --dry-run",
 		RunE: s.run(func(ctx context.Context, svc *service.Service, _ []string) error {
 			if dryRun {

@@ -194,9 +194,9 @@ func checkStorage(ctx context.Context, c *sdk.Client) cli.Finding {
 	detail := fmt.Sprintf("%s kept, %s more fit", roughSize(s.Bytes), roughSize(s.Left))
 	switch {
 	case s.Left == 0:
-		return cli.Warned(check, detail, "nothing can be uploaded: remove files or old versions, or ask the operator of the service for room")
+		return cli.Warned(check, detail, "nothing can be uploaded: delete files or old versions, or ask the operator of the service for room")
 	case s.Left < (s.Bytes+s.Left)/littleStorage:
-		return cli.Warned(check, detail, "remove files or old versions, or ask the operator of the service for room, before uploads are refused")
+		return cli.Warned(check, detail, "delete files or old versions, or ask the operator of the service for room, before uploads are refused")
 	}
 	return cli.Passed(check, detail)
 }

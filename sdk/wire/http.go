@@ -46,6 +46,10 @@ const (
 	OpGetPending           = "get_pending_destruction" // extension "destruction-delay"
 	OpKeepFiles            = "keep_files"              // extension "destruction-delay"
 	OpGetStorage           = "get_storage"             // extension "storage"
+	OpRemoveFile           = "remove_file"             // extension "trash"
+	OpRestoreFile          = "restore_file"            // extension "trash"
+	OpSetGroupTrash        = "set_group_trash"         // extension "trash"
+	OpGetTrash             = "get_trash"               // extension "trash"
 )
 
 // Capability names in [Capabilities].Features.
@@ -87,6 +91,9 @@ const (
 	CapDelay = "destruction-delay"
 	// CapStorage: the operation get_storage tells how many bytes are kept and may be.
 	CapStorage = "storage"
+	// CapTrash: a removed name can be brought back until its trash time is over, see
+	// [NameRequest]. To a client without this extension a file in the trash is deleted.
+	CapTrash = "trash"
 )
 
 // Role is what a member of a group may do. Extension "roles"; without it members

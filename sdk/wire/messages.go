@@ -166,6 +166,57 @@ type RenameRequest struct {
 	Filename string `json:"filename"`
 }
 
+// NameRequest is the body of remove_file and restore_file, which act on all versions
+// of a name. remove_file puts the living ones into the trash, restore_file brings
+// back those in the trash that the caller may bring back. Both leave alone what
+// changed after Seq: so a request that is repeated after a lost answer changes
+// nothing that came between. Extension "trash".
+type NameRequest struct {
+	GroupID  string `json:"group_id"`
+	Filename string `json:"filename,omitempty"`  // as recorded
+	IPFSHash string `json:"ipfs_hash,omitempty"` // of any version, where no name is recorded
+	Seq      int64  `json:"seq"`                 // of the newest record that the caller has seen of the group
+}
+
+// NameResult answers remove_file and restore_file.
+type NameResult struct {
+	Files int64 `json:"files"`          // versions that were changed now; none when nothing was left to do
+	More  bool  `json:"more,omitempty"` // there are more than one request changes: repeat it
+	// Until is the first time at which a key may be destroyed, ns since the epoch,
+	// decimal; "" = when the owner of the group says so, or nothing was removed.
+	Until string `json:"until,omitempty"`
+}
+
+// SetTrashRequest is the body of set_group_trash. What is left out stays. A new time
+// is for what is removed from then on. Extension "trash".
+type SetTrashRequest struct {
+	GroupID string `json:"group_id"`
+	Days    *int64 `json:"days,omitempty"` // 1 to [MaxTrashDays]
+	Who     string `json:"who,omitempty"`  // one of the Trash… constants
+}
+
+// TrashResult answers get_trash, a [GroupRequest], for members. Extension "trash".
+type TrashResult struct {
+	Days  int64  `json:"days"`
+	Who   string `json:"who"`
+	Files int64  `json:"files"` // in the trash, versions counted one by one
+	Bytes int64  `json:"bytes"` // of their ciphertext
+	Held  int64  `json:"held"`  // of the files, those that wait for the owner of the group
+}
+
+// Who removes files: the uploader and the owner of the group, or every writer too.
+const (
+	TrashUploader = "uploader"
+	TrashWriters  = "writers"
+)
+
+// How many days a removed file can be brought back where the owner of the group did
+// not say, and the most.
+const (
+	DefaultTrashDays = 30
+	MaxTrashDays     = 3650
+)
+
 // StorageResult answers get_storage, a [GroupRequest] that may name no group: what
 // is kept for the caller, in all groups, and in the group by all its members.
 // Extension "storage".
@@ -347,11 +398,17 @@ type TransactionMeta struct {
 	Deleted   *Deleted `json:"deleted"`
 }
 
-// Deleted tells when, by whom and why a file's key was destroyed.
+// Deleted tells when, by whom and why a file's key was destroyed, or that the file is
+// in the trash.
 type Deleted struct {
 	DeletedAt string `json:"deleted_at"` // ns since the epoch, decimal
 	DeletedBy string `json:"deleted_by"`
 	Reason    string `json:"reason"` // one of the Reason… constants
+
+	// Extension "trash": the key is not destroyed, and not before Until (ns since the
+	// epoch, decimal); Until "" = when the owner of the group says so.
+	Trash bool   `json:"trash,omitempty"`
+	Until string `json:"until,omitempty"`
 }
 
 // Reasons of a deletion.

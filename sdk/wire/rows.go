@@ -173,6 +173,11 @@ func (p *rowParser) deleted(into **Deleted) bool {
 			return 1, p.text(&d.DeletedBy, "")
 		case "reason":
 			return 2, p.text(&d.Reason, "")
+		case "trash":
+			d.Trash = true
+			return 3, p.literal("true")
+		case "until":
+			return 4, p.text(&d.Until, "")
 		}
 		return 0, false
 	})

@@ -120,7 +120,7 @@ func (s *server) view(ctx context.Context, method string, raw []byte) (any, erro
 		return s.Files.Meta(ctx, args.TransID)
 	case "is_tombstoned":
 		meta, err := s.Files.Meta(ctx, args.TransID)
-		return meta != nil && meta.Deleted != nil, err
+		return meta != nil && meta.Deleted != nil && !meta.Deleted.Trash, err
 	case "get_expired_transactions":
 		return s.expired(ctx, args.GroupID)
 	case "get_nonce_validity":

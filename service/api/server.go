@@ -131,6 +131,6 @@ func (s *server) capabilities(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, wire.Capabilities{Service: "svcd", Version: s.Version, ContractID: s.ContractID,
 		Features: []string{wire.CapRows, wire.CapPaging, wire.CapGroupPaging, wire.CapRaw, wire.CapIdempotentFinalize, wire.CapIdempotentRetrieve, wire.CapLateName,
 			wire.CapDelete, wire.CapRename, wire.CapWatch, wire.CapCheckpoints, wire.CapRoles, wire.CapDelay, wire.CapStorage,
-			wire.CapChains},
+			wire.CapChains, wire.CapTrash},
 		MaxFileBytes: s.MaxFileBytes, Fees: s.Ledger.Fees()})
 }

@@ -43,6 +43,10 @@ func (s *server) operations() map[string]tool {
 		wire.OpDeleteFile:           typed(s.Files.Delete),
 		wire.OpRenameFile:           typed(s.Files.Rename),
 		wire.OpGetStorage:           typed(s.Files.Storage),
+		wire.OpRemoveFile:           typed(s.Files.Remove),
+		wire.OpRestoreFile:          typed(s.Files.Restore),
+		wire.OpGetTrash:             typed(s.Groups.Trash),
+		wire.OpSetGroupTrash:        typed(s.Groups.SetTrash),
 	}
 }
 

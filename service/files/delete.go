@@ -25,7 +25,7 @@ type target struct {
 	name, contentType                  string
 	seq, timeNS                        int64 // of the upload
 	size                               *int64
-	deleted                            bool
+	deleted, inTrash                   bool
 }
 
 // targetColumns of files are what [target.fields] reads.
@@ -89,9 +89,8 @@ func changeable(ctx context.Context, tx *store.Tx, account, group, ref, action s
 		return t, err
 	}
 	t = target{group: group}
-	var at sql.NullInt64
-	err = tx.QueryRowContext(ctx, "SELECT "+targetColumns+", deleted_ns FROM files WHERE ref = ? AND group_id = ?", ref, group).
-		Scan(append(t.fields(), &at)...)
+	err = tx.QueryRowContext(ctx, "SELECT "+targetColumns+", deleted_ns IS NOT NULL, trash_ns IS NOT NULL FROM files WHERE ref = ? AND group_id = ?", ref, group).
+		Scan(append(t.fields(), &t.deleted, &t.inTrash)...)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return t, fault.New(wire.CodeFileNotFound, "file not found: no such reference in group %q", group)
@@ -100,7 +99,6 @@ func changeable(ctx context.Context, tx *store.Tx, account, group, ref, action s
 	case t.uploader != account && g.Owner != account:
 		return t, fault.New(wire.CodeNotAuthorized, "User not authorized: only %s, who uploaded the file, and the owner of group %q can %s it", t.uploader, group, action)
 	}
-	t.deleted = at.Valid
 	return t, nil
 }
 
@@ -132,7 +130,7 @@ func shredded(ctx context.Context, tx *store.Tx, t target, r chain.Row) error {
 	if err := destroyKeys(ctx, tx, "SELECT key_id FROM files WHERE ref = ?", t.ref); err != nil {
 		return err
 	}
-	_, err := tx.ExecContext(ctx, "UPDATE files SET key_id = NULL, deleted_ns = ?, deleted_by = ?, deleted_why = ?, changed_seq = ? WHERE ref = ?",
+	_, err := tx.ExecContext(ctx, "UPDATE files SET key_id = NULL, deleted_ns = ?, deleted_by = ?, deleted_why = ?, trash_ns = NULL, trash_by = NULL, trash_until_ns = NULL, changed_seq = ? WHERE ref = ?",
 		r.TimeNS, r.Account, r.Detail, r.Seq, t.ref)
 	if err != nil {
 		return fmt.Errorf("record deletion: %w", err)
@@ -180,6 +178,9 @@ func (f *Files) Rename(ctx context.Context, account string, req wire.RenameReque
 		}
 		if t.deleted {
 			return fault.New(wire.CodeFileDeleted, "File deleted: its key was destroyed")
+		}
+		if t.inTrash {
+			return fault.New(wire.CodeFileDeleted, "File deleted: it is in the trash: bring it back first")
 		}
 		r, err := f.ledger.Charge(ctx, tx, chain.KindRename, chain.Record{Kind: chain.KindRename, Account: account, Group: t.group, Ref: t.ref,
 			FileHash: t.hash, Detail: req.Filename, Tags: t.tags()})

@@ -20,7 +20,7 @@ const (
 )
 
 const selectRows = `SELECT ref, seq, changed_seq, tx_id, uploader, file_hash, time_ns, filename, original_size, content_type,
-	backend, deleted_ns, deleted_by, deleted_why FROM files WHERE group_id = ?`
+	backend, ` + selectGone + ` FROM files WHERE group_id = ?`
 
 const (
 	// pieceRows and pieceBytes bound what of a list is in memory at a time: so many
@@ -80,7 +80,13 @@ func (f *Files) byUpload(ctx context.Context, account string, req wire.Transacti
 }
 
 func (f *Files) byChange(ctx context.Context, account string, req wire.TransactionsRequest, after int64, limit int) ([]wire.TransactionRow, bool, error) {
-	return f.rows(ctx, account, req.GroupID, pieceBytes, limit, selectRows+" AND changed_seq > ? ORDER BY changed_seq LIMIT ?", after)
+	rows, more, err := f.rows(ctx, account, req.GroupID, pieceBytes, limit, selectRows+" AND changed_seq > ? ORDER BY changed_seq LIMIT ?", after)
+	for i := range rows {
+		if d := rows[i].Deleted; d != nil && d.Trash {
+			rows[i].Deleted = nil // who lists so knows no chains, and takes a file that comes back for a rollback
+		}
+	}
+	return rows, more, err
 }
 
 // Newest returns a page of the file records of a group, the newest first: at
@@ -133,17 +139,17 @@ func scanRow(rows *sql.Rows, group string) (wire.TransactionRow, error) {
 	row := wire.TransactionRow{GroupID: group}
 	var timeNS int64
 	var name, contentType, backend string
-	var size, deletedNS sql.NullInt64
-	var deletedBy, deletedWhy sql.NullString
-	err := rows.Scan(&row.IPFSHash, &row.Seq, &row.ChangedSeq, &row.TransID, &row.UserID, &row.FileHash, &timeNS, &name, &size, &contentType,
-		&backend, &deletedNS, &deletedBy, &deletedWhy)
+	var size sql.NullInt64
+	var gone goneColumns
+	err := rows.Scan(append([]any{&row.IPFSHash, &row.Seq, &row.ChangedSeq, &row.TransID, &row.UserID, &row.FileHash, &timeNS, &name, &size, &contentType,
+		&backend}, gone.fields()...)...)
 	if err != nil {
 		return row, err
 	}
 	stamp := strconv.FormatInt(timeNS, 10)
 	row.Backend, row.Timestamp = &backend, &stamp
 	fileFacts(&row, name, size, contentType)
-	row.Deleted = deletion(deletedNS, deletedBy, deletedWhy)
+	row.Deleted = gone.told()
 	return row, nil
 }
 

@@ -84,8 +84,8 @@ func waits(group string, due time.Time) error {
 		"take it back with: svcfs group keep GROUP", due.UTC().Format(time.RFC3339), groups.BulkFiles, group, bulkFilesDay)
 }
 
-// Waiting is a destruction that was asked for and is carried out later: of a file,
-// or without Ref a retention window.
+// Waiting is a destruction that was asked for and is carried out later: of a file, also
+// in the trash, or without Ref a retention window.
 type Waiting struct {
 	Group, Ref, Name string
 	Days             int64 // of the window
@@ -96,6 +96,7 @@ type Waiting struct {
 func (f *Files) Waiting(ctx context.Context) (list []Waiting, err error) {
 	err = f.store.Read(ctx, func(tx *store.Tx) error {
 		for rows, err := range tx.Rows(ctx, `SELECT p.group_id, p.ref, f.filename, 0, p.due_ns FROM pending_deletions p JOIN files f ON f.ref = p.ref
+			UNION ALL SELECT group_id, ref, filename, 0, trash_until_ns FROM files WHERE trash_until_ns IS NOT NULL
 			UNION ALL SELECT id, '', '', pending_retention, pending_retention_ns FROM groups WHERE pending_retention_ns IS NOT NULL ORDER BY 1, 5, 2`) {
 			var w Waiting
 			var dueNS int64
@@ -115,8 +116,8 @@ func (f *Files) Waiting(ctx context.Context) (list []Waiting, err error) {
 
 // anyDue reports whether the time of something that waits has come.
 func anyDue(ctx context.Context, tx *store.Tx, now time.Time) (any bool, err error) {
-	err = tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM pending_deletions WHERE due_ns <= ?) OR EXISTS (SELECT 1 FROM groups WHERE pending_retention_ns <= ?)`,
-		now.UnixNano(), now.UnixNano()).Scan(&any)
+	err = tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM pending_deletions WHERE due_ns <= ?) OR EXISTS (SELECT 1 FROM groups WHERE pending_retention_ns <= ?)
+		OR EXISTS (SELECT 1 FROM files WHERE trash_until_ns <= ?)`, now.UnixNano(), now.UnixNano(), now.UnixNano()).Scan(&any)
 	if err != nil {
 		return false, fmt.Errorf("look for what waits: %w", err)
 	}

@@ -45,12 +45,12 @@ func (f *Files) mayKeep(ctx context.Context, tx *store.Tx, account, group string
 func keepBounds(account, group string, byAccount, byGroup wire.StoredBytes) (bounds []bound) {
 	if byAccount.Max > 0 {
 		bounds = append(bounds, bound{"account " + account, byAccount.Max - byAccount.Bytes, fault.New(wire.CodeStorageFull, "the storage of account %s is full: "+
-			"it keeps %d bytes and may keep %d, with what is being sent; remove files or old versions, or ask the operator for a higher --max-account-bytes",
+			"it keeps %d bytes and may keep %d, with what is being sent; delete files or old versions, or ask the operator for a higher --max-account-bytes",
 			account, byAccount.Bytes, byAccount.Max)})
 	}
 	if byGroup.Max > 0 {
 		bounds = append(bounds, bound{"group " + group, byGroup.Max - byGroup.Bytes, fault.New(wire.CodeStorageFull, "the storage of group %q is full: "+
-			"it keeps %d bytes and may keep %d, with what is being sent; remove files or old versions, or ask the operator for a higher --max-group-bytes",
+			"it keeps %d bytes and may keep %d, with what is being sent; delete files or old versions, or ask the operator for a higher --max-group-bytes",
 			group, byGroup.Bytes, byGroup.Max)})
 	}
 	return bounds

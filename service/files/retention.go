@@ -98,8 +98,8 @@ func (w window) expired(ctx context.Context, tx *store.Tx, now time.Time, limit 
 }
 
 // RemoveExpired deletes the files that are older than their groups keep files,
-// as [Files.Delete] does, and those whose deletion has waited, and returns how
-// many. One process at a time does it; the others get [ErrRetentionBusy].
+// as [Files.Delete] does, those whose deletion has waited, and those whose trash time
+// is over, and returns how many. One process at a time does it; the others get [ErrRetentionBusy].
 func (f *Files) RemoveExpired(ctx context.Context) (removed int, err error) {
 	if any, err := f.anyExpired(ctx); err != nil || !any {
 		return 0, err
@@ -136,7 +136,7 @@ func (f *Files) anyExpired(ctx context.Context) (any bool, err error) {
 }
 
 // removeBatch shreds some files whose time is over in one transaction: those that
-// somebody deleted and that waited, then expired ones. more tells that there may be
+// somebody deleted and that waited, those whose trash time is over, then expired ones. more tells that there may be
 // others also when it removed none.
 func (f *Files) removeBatch(ctx context.Context, holder string) (removed int, more bool, err error) {
 	var shredded []target
@@ -154,6 +154,11 @@ func (f *Files) removeBatch(ctx context.Context, holder string) (removed int, mo
 		if shredded, more, err = f.deleteDue(ctx, tx, f.ledger.Now(), expiredBatch); err != nil {
 			return err
 		}
+		ended, err := f.endTrash(ctx, tx, f.ledger.Now(), expiredBatch-len(shredded))
+		if err != nil {
+			return err
+		}
+		shredded = append(shredded, ended...)
 		windows, err := windows(ctx, tx, "")
 		if err != nil {
 			return err

@@ -157,18 +157,28 @@ func getFile(ctx context.Context, tx *store.Tx, account string, req wire.Prepare
 		return row, err
 	}
 	var sum []byte
-	var deleted sql.NullInt64
-	err = tx.QueryRowContext(ctx, `SELECT blob_id, blob_size, blob_sum, format, key_version, wrapped_key, deleted_ns
+	var uploader string
+	var deleted, inTrash bool
+	err = tx.QueryRowContext(ctx, `SELECT blob_id, blob_size, blob_sum, format, key_version, wrapped_key, uploader, deleted_ns IS NOT NULL, trash_ns IS NOT NULL
 		FROM files LEFT JOIN file_keys ON file_keys.id = files.key_id WHERE ref = ? AND group_id = ?`,
-		req.IPFSHash, req.GroupID).Scan(&row.blob.ID, &row.blob.Size, &sum, &row.format, &row.keyVersion, &row.wrapped, &deleted)
+		req.IPFSHash, req.GroupID).Scan(&row.blob.ID, &row.blob.Size, &sum, &row.format, &row.keyVersion, &row.wrapped, &uploader, &deleted, &inTrash)
 	if errors.Is(err, sql.ErrNoRows) {
 		return row, fault.New(wire.CodeFileNotFound, "file not found: No key for this file in group %q", req.GroupID)
 	}
 	if err != nil {
 		return row, fmt.Errorf("read file: %w", err)
 	}
-	if deleted.Valid || row.wrapped == nil {
+	if deleted || row.wrapped == nil {
 		return row, fault.New(wire.CodeFileDeleted, "File deleted: its key was destroyed")
+	}
+	if inTrash {
+		g, role, err := groups.Seen(ctx, tx, req.GroupID, account)
+		if err == nil && !mayRemove(g, role, account, uploader) {
+			err = fault.New(wire.CodeFileDeleted, "File deleted: it is in the trash, and only those who may bring it back can read it")
+		}
+		if err != nil {
+			return row, err
+		}
 	}
 	copy(row.blob.Sum[:], sum)
 	return row, nil

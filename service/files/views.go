@@ -18,31 +18,48 @@ func (f *Files) Meta(ctx context.Context, txID string) (meta *wire.TransactionMe
 	err = f.store.Read(ctx, func(tx *store.Tx) error {
 		var backend string
 		var timeNS int64
-		var deletedNS sql.NullInt64
-		var by, why sql.NullString
+		var gone goneColumns
 		ref, err := ledger.RefOf(ctx, tx, txID)
 		if err != nil {
 			return err
 		}
-		err = tx.QueryRowContext(ctx, "SELECT backend, time_ns, deleted_ns, deleted_by, deleted_why FROM files WHERE ref = ? AND tx_id = ?", ref, txID).
-			Scan(&backend, &timeNS, &deletedNS, &by, &why)
+		err = tx.QueryRowContext(ctx, "SELECT backend, time_ns, "+selectGone+" FROM files WHERE ref = ? AND tx_id = ?", ref, txID).
+			Scan(append([]any{&backend, &timeNS}, gone.fields()...)...)
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil
 		}
 		if err != nil {
 			return fmt.Errorf("read record: %w", err)
 		}
-		meta = &wire.TransactionMeta{Backend: backend, Timestamp: strconv.FormatInt(timeNS, 10), Deleted: deletion(deletedNS, by, why)}
+		meta = &wire.TransactionMeta{Backend: backend, Timestamp: strconv.FormatInt(timeNS, 10), Deleted: gone.told()}
 		return nil
 	})
 	return meta, err
 }
 
-func deletion(atNS sql.NullInt64, by, why sql.NullString) *wire.Deleted {
-	if !atNS.Valid {
+// selectGone are the columns of files that tell whether a file is deleted or in the
+// trash.
+const selectGone = "deleted_ns, deleted_by, deleted_why, trash_ns, trash_by, trash_until_ns"
+
+type goneColumns struct {
+	deletedNS, trashNS, trashUntil sql.NullInt64
+	deletedBy, deletedWhy, trashBy sql.NullString
+}
+
+func (c *goneColumns) fields() []any {
+	return []any{&c.deletedNS, &c.deletedBy, &c.deletedWhy, &c.trashNS, &c.trashBy, &c.trashUntil}
+}
+
+// told is what a listing tells of it, nil for a living file.
+func (c *goneColumns) told() *wire.Deleted {
+	switch {
+	case c.deletedNS.Valid:
+		return &wire.Deleted{DeletedAt: strconv.FormatInt(c.deletedNS.Int64, 10), DeletedBy: c.deletedBy.String, Reason: c.deletedWhy.String}
+	case c.trashNS.Valid:
+		return &wire.Deleted{DeletedAt: strconv.FormatInt(c.trashNS.Int64, 10), DeletedBy: c.trashBy.String, Reason: wire.ReasonOwnerRequest, Trash: true, Until: untilText(c.trashUntil)}
+	default:
 		return nil
 	}
-	return &wire.Deleted{DeletedAt: strconv.FormatInt(atNS.Int64, 10), DeletedBy: by.String, Reason: why.String}
 }
 
 // ClaimUnused reports whether an account may still use a claim id in a group.

@@ -74,6 +74,9 @@ type Group struct {
 	KeyVersion    int64
 	JoinRole      wire.Role // of accounts that join by themselves
 
+	TrashDays int64  // how long a removed file can be brought back
+	TrashWho  string // removes files: one of wire.Trash…
+
 	PendingDays  sql.NullInt64 // the window that waits
 	PendingUntil sql.NullInt64 // ns
 }
@@ -83,11 +86,11 @@ func unknown(id string) error {
 	return fault.New(wire.CodeGroupNotFound, "Group not found: %q", id)
 }
 
-const groupColumns = "owner, joinable, join_expires, join_max_uses, join_uses, retention_days, key_version, join_role, pending_retention, pending_retention_ns"
+const groupColumns = "owner, joinable, join_expires, join_max_uses, join_uses, retention_days, key_version, join_role, trash_days, trash_who, pending_retention, pending_retention_ns"
 
 // fields are where groupColumns go.
 func (g *Group) fields() []any {
-	return []any{&g.Owner, &g.Joinable, &g.JoinExpires, &g.JoinMaxUses, &g.JoinUses, &g.RetentionDays, &g.KeyVersion, &g.JoinRole, &g.PendingDays, &g.PendingUntil}
+	return []any{&g.Owner, &g.Joinable, &g.JoinExpires, &g.JoinMaxUses, &g.JoinUses, &g.RetentionDays, &g.KeyVersion, &g.JoinRole, &g.TrashDays, &g.TrashWho, &g.PendingDays, &g.PendingUntil}
 }
 
 // read scans groupColumns, and what else the query has.

@@ -154,10 +154,15 @@ func (gs *Groups) Keep(ctx context.Context, account string, req wire.GroupReques
 	return text, err
 }
 
-// forgetDeletions drops what a member wanted deleted and may not delete any more.
+// forgetDeletions drops what a member wanted deleted and may not delete any more;
+// what the member removed waits for the owner of the group.
 func forgetDeletions(ctx context.Context, tx *store.Tx, group, member string) error {
 	if _, err := tx.ExecContext(ctx, "DELETE FROM pending_deletions WHERE group_id = ? AND account = ?", group, member); err != nil {
 		return fmt.Errorf("forget deletions: %w", err)
+	}
+	_, err := tx.ExecContext(ctx, "UPDATE files SET trash_until_ns = NULL WHERE group_id = ? AND trash_by = ? AND trash_ns IS NOT NULL", group, member)
+	if err != nil {
+		return fmt.Errorf("hold removed files: %w", err)
 	}
 	return nil
 }

@@ -202,7 +202,7 @@ func (s *rowScan) next(rows *sql.Rows) (row wire.TransactionRow, err error) {
 // eventKinds are the records that concern members.
 const eventKinds = "'" + chain.KindRegister + "', '" + chain.KindAdd + "', '" + chain.KindJoin + "', '" + chain.KindRevoke + "', '" +
 	chain.KindRecord + "', '" + chain.KindTombstone + "', '" + chain.KindRename + "', '" + chain.KindRetention + "', '" + chain.KindRole + "', '" +
-	chain.KindPending + "', '" + chain.KindKeep + "'"
+	chain.KindPending + "', '" + chain.KindKeep + "', '" + chain.KindRemove + "', '" + chain.KindRestore + "', '" + chain.KindTrash + "'"
 
 // selectEvents tells a member what happened in a group since it became a member,
 // and whoever was revoked that, and nothing else. It goes from the groups to their

@@ -21,6 +21,7 @@ type State struct {
 	members  map[memberKey]*memberState
 	files    map[string]*fileState
 	pending  map[string]pendingState // deletions that wait, by reference
+	trash    map[string]*fileState   // of the files, those in the trash
 }
 
 type pendingState struct {
@@ -47,6 +48,8 @@ type groupState struct {
 	pending, pendingNS *int64
 	retention          *int64
 	joinRole           string
+	trashDays          int64
+	trashWho           string
 }
 
 type memberKey struct{ group, account string }
@@ -62,13 +65,20 @@ type fileState struct {
 	size                                           *int64
 	isOld, knowsName                               bool
 	deleted                                        *chain.Row
+	trash                                          *trashState // nil = it is not in the trash
+}
+
+type trashState struct {
+	since int64
+	by    string
+	until *int64
 }
 
 // Apply adds what a record says. A record that contradicts those before it is
 // found by [State.Compare]: no row fits it.
 func (s *State) Apply(r *chain.Row) {
 	if s.accounts == nil {
-		*s = State{map[string]*accountState{}, map[string]*groupState{}, map[memberKey]*memberState{}, map[string]*fileState{}, map[string]pendingState{}}
+		*s = State{map[string]*accountState{}, map[string]*groupState{}, map[memberKey]*memberState{}, map[string]*fileState{}, map[string]pendingState{}, map[string]*fileState{}}
 	}
 	s.applyToAccounts(r)
 	s.applyToGroup(r)
@@ -118,7 +128,8 @@ func (a *accountState) add(amount string) {
 
 func (s *State) applyToGroup(r *chain.Row) {
 	if r.Kind == chain.KindRegister {
-		s.groups[r.Group] = &groupState{owner: r.Account, knowsMaxUses: true, keyVersion: 1, joinRole: string(wire.RoleWriter)}
+		s.groups[r.Group] = &groupState{owner: r.Account, knowsMaxUses: true, keyVersion: 1, joinRole: string(wire.RoleWriter),
+			trashDays: wire.DefaultTrashDays, trashWho: wire.TrashUploader}
 		s.members[memberKey{r.Group, r.Account}] = &memberState{r.Seq, string(wire.RoleWriter)}
 	}
 	g := s.groups[r.Group]
@@ -136,9 +147,13 @@ func (s *State) applyToGroup(r *chain.Row) {
 		if m := s.members[memberKey{r.Group, member}]; m != nil {
 			m.role = role
 		}
+		if role == string(wire.RoleReader) {
+			s.holdTrash(r.Group, member)
+		}
 	case chain.KindRevoke:
 		delete(s.members, memberKey{r.Group, r.Detail})
 		g.keyVersion++
+		s.holdTrash(r.Group, r.Detail)
 	case chain.KindOpenJoin:
 		until, role, said := strings.Cut(r.Detail, " ")
 		if !said {
@@ -155,9 +170,24 @@ func (s *State) applyToGroup(r *chain.Row) {
 		if days, due, ok := strings.Cut(strings.TrimPrefix(r.Detail, "retention "), " "); ok {
 			g.pending, g.pendingNS = number(days), number(due)
 		}
+	case chain.KindTrash:
+		days, who, _ := strings.Cut(r.Detail, " ")
+		if n := number(days); n != nil {
+			g.trashDays = *n
+		}
+		g.trashWho = who
 	case chain.KindKeep:
 		g.pending, g.pendingNS = nil, nil
 		maps.DeleteFunc(s.pending, func(_ string, p pendingState) bool { return p.group == r.Group })
+	}
+}
+
+// holdTrash lets what a member removed wait for the owner of the group.
+func (s *State) holdTrash(group, member string) {
+	for _, f := range s.trash {
+		if f.group == group && f.trash.by == member {
+			f.trash.until = nil
+		}
 	}
 }
 
@@ -183,7 +213,14 @@ func (s *State) applyToFile(r *chain.Row) {
 	case chain.KindRename:
 		f.name, f.knowsName, f.changed = r.Detail, true, r.Seq
 	case chain.KindTombstone:
-		f.deleted, f.changed = r, r.Seq
+		f.deleted, f.trash, f.changed = r, nil, r.Seq
+		delete(s.trash, r.Ref)
+	case chain.KindRemove:
+		f.trash, f.changed = &trashState{r.TimeNS, r.Account, number(r.Detail)}, r.Seq
+		s.trash[r.Ref] = f
+	case chain.KindRestore:
+		f.trash, f.changed = nil, r.Seq
+		delete(s.trash, r.Ref)
 	case chain.KindPending:
 		if due := number(r.Detail); due != nil {
 			s.pending[r.Ref] = pendingState{r.Group, r.Account, *due}
@@ -318,11 +355,12 @@ func (s *State) compareAccounts(ctx context.Context, tx *store.Tx) error {
 func (s *State) compareGroups(ctx context.Context, tx *store.Tx) error {
 	seen := make(map[string]bool)
 	each := func(rows *sql.Rows) (id string, known bool, facts []fact, err error) {
-		var owner, joinRole string
+		var owner, joinRole, trashWho string
+		var trashDays int64
 		var joinable bool
 		var expires, maxUses, retention, pending, pendingNS sql.NullInt64
 		var uses, keyVersion int64
-		err = rows.Scan(&id, &owner, &joinable, &expires, &maxUses, &uses, &retention, &keyVersion, &joinRole, &pending, &pendingNS)
+		err = rows.Scan(&id, &owner, &joinable, &expires, &maxUses, &uses, &retention, &keyVersion, &joinRole, &pending, &pendingNS, &trashDays, &trashWho)
 		g := s.groups[id]
 		if err != nil || g == nil {
 			return id, false, nil, err
@@ -330,14 +368,15 @@ func (s *State) compareGroups(ctx context.Context, tx *store.Tx) error {
 		seen[id] = true
 		facts = []fact{{"owner", owner, g.owner}, {"joinable", joinable, g.joinable}, {"join_expires", null(expires), pointed(g.expires)}, {"join_uses", uses, g.uses},
 			{"retention_days", null(retention), pointed(g.retention)}, {"key_version", keyVersion, g.keyVersion},
-			{"pending_retention", null(pending), pointed(g.pending)}, {"pending_retention_ns", null(pendingNS), pointed(g.pendingNS)}, {"join_role", joinRole, g.joinRole}}
+			{"pending_retention", null(pending), pointed(g.pending)}, {"pending_retention_ns", null(pendingNS), pointed(g.pendingNS)}, {"join_role", joinRole, g.joinRole},
+			{"trash_days", trashDays, g.trashDays}, {"trash_who", trashWho, g.trashWho}}
 		if g.knowsMaxUses {
 			facts = append(facts, fact{"join_max_uses", null(maxUses), pointed(g.maxUses)})
 		}
 		return id, true, facts, nil
 	}
 	return eachRow(ctx, tx, "groups", `SELECT id, owner, joinable, join_expires, join_max_uses, join_uses, retention_days, key_version, join_role,
-		pending_retention, pending_retention_ns FROM groups ORDER BY id`,
+		pending_retention, pending_retention_ns, trash_days, trash_who FROM groups ORDER BY id`,
 		len(s.groups), each, func() string { return unseen(s.groups, seen, same) })
 }
 
@@ -363,11 +402,11 @@ func (s *State) compareFiles(ctx context.Context, tx *store.Tx) error {
 	seen := make(map[string]bool)
 	each := func(rows *sql.Rows) (ref string, known bool, facts []fact, err error) {
 		var has fileState
-		var size, deletedNS sql.NullInt64
-		var by, why sql.NullString
+		var size, deletedNS, trashNS, trashUntil sql.NullInt64
+		var by, why, trashBy sql.NullString
 		var isLegacy, hasKey bool
 		err = rows.Scan(&ref, &has.group, &has.seq, &has.changed, &has.txID, &has.uploader, &has.hash, &has.timeNS, &has.name, &size, &has.contentType,
-			&deletedNS, &by, &why, &isLegacy, &hasKey)
+			&deletedNS, &by, &why, &trashNS, &trashBy, &trashUntil, &isLegacy, &hasKey)
 		f := s.files[ref]
 		if err != nil || f == nil {
 			return ref, false, nil, err
@@ -381,6 +420,12 @@ func (s *State) compareFiles(ctx context.Context, tx *store.Tx) error {
 			{"uploader", has.uploader, f.uploader}, {"file_hash", has.hash, f.hash}, {"time_ns", has.timeNS, f.timeNS},
 			{"deleted_ns IS NOT NULL", deletedNS.Valid, f.deleted != nil}, {"deleted_ns", deletedNS.Int64, deleted.TimeNS}, {"deleted_by", by.String, deleted.Account}, {"deleted_why", why.String, deleted.Detail},
 			{"key_id IS NOT NULL", hasKey, f.deleted == nil}}
+		trash := trashState{}
+		if f.trash != nil {
+			trash = *f.trash
+		}
+		facts = append(facts, fact{"trash_ns IS NOT NULL", trashNS.Valid, f.trash != nil}, fact{"trash_ns", trashNS.Int64, trash.since},
+			fact{"trash_by", trashBy.String, trash.by}, fact{"trash_until_ns", null(trashUntil), pointed(trash.until)})
 		if f.knowsName {
 			facts = append(facts, fact{"filename", has.name, f.name})
 		}
@@ -393,7 +438,7 @@ func (s *State) compareFiles(ctx context.Context, tx *store.Tx) error {
 		return ref, true, facts, nil
 	}
 	return eachRow(ctx, tx, "files", `SELECT ref, group_id, seq, changed_seq, tx_id, uploader, file_hash, time_ns, filename, original_size, content_type,
-		deleted_ns, deleted_by, deleted_why, backend = 'Ipfs', key_id IS NOT NULL FROM files ORDER BY seq, ref`, len(s.files), each,
+		deleted_ns, deleted_by, deleted_why, trash_ns, trash_by, trash_until_ns, backend = 'Ipfs', key_id IS NOT NULL FROM files ORDER BY seq, ref`, len(s.files), each,
 		func() string { return unseen(s.files, seen, same) })
 }
 

@@ -23,5 +23,8 @@ const (
 	KindClaim         = "claim_token"
 	KindTombstone     = "tombstone_transaction" // detail: the reason
 	KindRename        = "rename_file"           // detail: the new name
+	KindRemove        = "remove_file"           // into the trash; detail: until when, in ns, "" = until the owner of the group decides
+	KindRestore       = "restore_file"          // out of the trash
+	KindTrash         = "set_group_trash"       // detail: the days, a space, who removes
 	KindRotateGroup   = "rotate_group_key"      // detail: the new version; follows a revocation
 )

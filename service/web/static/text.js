@@ -42,6 +42,7 @@ const actionNames = {
 	add_group_member: "Member added", revoke_group_member: "Member revoked", set_member_role: "Role given", rotate_group_key: "Group key rotated", join_group: "Group joined",
 	open_hackathon_join: "Join window opened", close_hackathon_join: "Join window closed", set_group_retention: "Retention set",
 	record_transaction: "File uploaded", claim_token: "File retrieved", tombstone_transaction: "File deleted", rename_file: "File renamed", pend_destruction: "Destruction waits", keep_files: "Files kept",
+	remove_file: "File removed", restore_file: "File brought back", set_group_trash: "Trash set",
 };
 
 export function action(kind) {
@@ -54,6 +55,8 @@ export function detail(record) {
 	case "fund": case "create_account": return `${record.detail} tokens`;
 	case "transfer": return `to ${record.detail.split(" ")[0]}`;
 	case "set_group_retention": return record.detail === "none" ? "for ever" : `${record.detail} days`;
+	case "remove_file": return record.detail ? `can be brought back until ${date(nsToMS(record.detail))}` : "can be brought back";
+	case "set_group_trash": return `${plural(Number(record.detail.split(" ")[0]), "day")}, by ${record.detail.split(" ")[1]}`;
 	case "open_hackathon_join": return openedUntil(...record.detail.split(" "));
 	case "pend_destruction": return pendingText(record.detail.split(" "));
 	case "set_member_role": return record.detail.replace(" ", " is a ");

@@ -1,0 +1,203 @@
+package files
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
+	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/groups"
+	"github.com/svcfs/svcfs/service/ledger"
+	"github.com/svcfs/svcfs/service/store"
+)
+
+// nameBatch is how many versions of a name one request removes or brings back.
+const nameBatch = 1000
+
+// mayRemove tells whether an account with a role may remove a file that uploader
+// uploaded, bring it back, and read it in the trash.
+func mayRemove(g groups.Group, role wire.Role, account, uploader string) bool {
+	switch role {
+	case wire.RoleOwner:
+		return true
+	case wire.RoleWriter:
+		return account == uploader || g.TrashWho == wire.TrashWriters
+	default:
+		return false
+	}
+}
+
+// Remove puts all living versions of a name into the trash, the oldest first, each
+// with a record: nobody sees them any more, and no key is destroyed. Who asks must be
+// allowed to remove every one of them. The keys are destroyed when the trash time is
+// over, which is never shorter than the delay of deletions in bulk. What somebody
+// removed who may not delete it waits for the owner of the group.
+func (f *Files) Remove(ctx context.Context, account string, req wire.NameRequest) (out wire.NameResult, err error) {
+	err = f.store.Write(ctx, func(tx *store.Tx) error {
+		g, list, err := f.versions(ctx, tx, account, req, "trash_ns IS NULL")
+		if err != nil {
+			return err
+		}
+		for _, t := range list {
+			if !mayRemove(g, roleIn(g, account), account, t.uploader) {
+				return fault.New(wire.CodeNotAuthorized, "User not authorized: only %s, who uploaded it or an older version, and the owner of group %q can remove it", t.uploader, g.ID)
+			}
+		}
+		if out.More = len(list) > nameBatch; out.More {
+			list = list[:nameBatch]
+		}
+		now := f.ledger.Now()
+		ends := now.Add(max(time.Duration(g.TrashDays)*24*time.Hour, f.options.DestructionDelay)).UnixNano()
+		for _, t := range list {
+			until := sql.NullInt64{Int64: ends, Valid: account == t.uploader || account == g.Owner}
+			if err := f.putInTrash(ctx, tx, t, account, until); err != nil {
+				return err
+			}
+			out.Until = cmp.Or(out.Until, untilText(until))
+		}
+		out.Files = int64(len(list))
+		return nil
+	})
+	return out, err
+}
+
+// roleIn is the role of a writer of a group.
+func roleIn(g groups.Group, account string) wire.Role {
+	if account == g.Owner {
+		return wire.RoleOwner
+	}
+	return wire.RoleWriter
+}
+
+func untilText(until sql.NullInt64) string {
+	if !until.Valid {
+		return ""
+	}
+	return strconv.FormatInt(until.Int64, 10)
+}
+
+func (f *Files) putInTrash(ctx context.Context, tx *store.Tx, t target, account string, until sql.NullInt64) error {
+	r, err := f.ledger.Charge(ctx, tx, chain.KindRemove, trashRecord(chain.KindRemove, t, account, untilText(until)))
+	if err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, "UPDATE files SET trash_ns = ?, trash_by = ?, trash_until_ns = ?, changed_seq = ? WHERE ref = ?", r.TimeNS, account, until, r.Seq, t.ref)
+	if err != nil {
+		return fmt.Errorf("put into the trash: %w", err)
+	}
+	return nil
+}
+
+func trashRecord(kind string, t target, account, detail string) chain.Record {
+	return chain.Record{Kind: kind, Account: account, Group: t.group, Ref: t.ref, FileHash: t.hash, Detail: detail,
+		Tags: ledger.WithTags(t.tags(), chain.Tag{Name: chain.TagName, Value: t.name})}
+}
+
+// Restore takes those versions of a name out of the trash that account may remove,
+// each with a record. Where the name has a living file, they become older versions.
+func (f *Files) Restore(ctx context.Context, account string, req wire.NameRequest) (out wire.NameResult, err error) {
+	err = f.store.Write(ctx, func(tx *store.Tx) error {
+		g, list, err := f.versions(ctx, tx, account, req, "trash_ns IS NOT NULL")
+		if err != nil {
+			return err
+		}
+		var refused error
+		for i, t := range list {
+			if i == nameBatch {
+				out.More = true
+				break
+			}
+			if !mayRemove(g, roleIn(g, account), account, t.uploader) {
+				refused = fault.New(wire.CodeNotAuthorized, "User not authorized: only %s, who uploaded it, and the owner of group %q can bring it back", t.uploader, g.ID)
+				continue
+			}
+			if err := f.takeFromTrash(ctx, tx, t, account); err != nil {
+				return err
+			}
+			out.Files++
+		}
+		if out.Files == 0 {
+			return refused
+		}
+		return nil
+	})
+	return out, err
+}
+
+func (f *Files) takeFromTrash(ctx context.Context, tx *store.Tx, t target, account string) error {
+	r, err := f.ledger.Charge(ctx, tx, chain.KindRestore, trashRecord(chain.KindRestore, t, account, ""))
+	if err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, "UPDATE files SET trash_ns = NULL, trash_by = NULL, trash_until_ns = NULL, changed_seq = ? WHERE ref = ?", r.Seq, t.ref)
+	if err != nil {
+		return fmt.Errorf("take from the trash: %w", err)
+	}
+	return nil
+}
+
+// versions returns at most one more than [nameBatch] files of a name that are not
+// deleted, oldest first, for a writer of the group: those that fulfil where, and did
+// not change after req.Seq. None is no error as long as the group has the name.
+func (f *Files) versions(ctx context.Context, tx *store.Tx, account string, req wire.NameRequest, where store.Query) (g groups.Group, list []target, err error) {
+	if req.Filename == "" && req.IPFSHash == "" || req.Seq <= 0 {
+		return g, nil, fault.New(wire.CodeValidation, "Required: filename, or ipfs_hash of a file without a recorded name, and seq")
+	}
+	if g, err = groups.RequireWriter(ctx, tx, req.GroupID, account); err != nil {
+		return g, nil, err
+	}
+	var named store.Query = "filename = ?"
+	args := []any{g.ID, req.Filename}
+	if req.Filename == "" { // the same content without a name is the same name to a client
+		named += " AND (file_hash, content_type) = (SELECT n.file_hash, n.content_type FROM files n WHERE n.ref = ? AND n.group_id = files.group_id)"
+		args = append(args, req.IPFSHash)
+	}
+	list, err = store.List(ctx, tx, "list versions", (*target).fields, "SELECT "+targetColumns+" FROM files WHERE group_id = ? AND "+named+
+		" AND deleted_ns IS NULL AND "+where+" AND changed_seq <= ? ORDER BY seq LIMIT ?", append(args, req.Seq, nameBatch+1)...)
+	if err != nil {
+		return g, nil, err
+	}
+	for i := range list {
+		list[i].group = g.ID
+	}
+	if len(list) > 0 {
+		return g, list, nil
+	}
+	var exists bool
+	err = tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM files WHERE group_id = ? AND "+named+" AND deleted_ns IS NULL)", args...).Scan(&exists)
+	if err != nil {
+		return g, nil, fmt.Errorf("look for a name: %w", err)
+	}
+	if !exists {
+		return g, nil, fault.New(wire.CodeFileNotFound, "file not found: no such name in group %q", g.ID)
+	}
+	return g, nil, nil
+}
+
+// trashEnded is a file whose trash time is over.
+type trashEnded struct {
+	target
+	by string
+}
+
+// endTrash destroys the keys of at most limit files whose trash time is over. It
+// returns what it shredded.
+func (f *Files) endTrash(ctx context.Context, tx *store.Tx, now time.Time, limit int) (shredded []target, err error) {
+	ended, err := store.List(ctx, tx, "list what leaves the trash", func(e *trashEnded) []any { return append(e.fields(), &e.group, &e.by) },
+		"SELECT "+targetColumns+", group_id, trash_by FROM files WHERE trash_until_ns <= ? ORDER BY trash_until_ns LIMIT ?", now.UnixNano(), limit)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range ended {
+		if err := f.shredPaid(ctx, tx, e.target, e.by, wire.ReasonOwnerRequest); err != nil {
+			return nil, err
+		}
+		shredded = append(shredded, e.target)
+	}
+	return shredded, nil
+}

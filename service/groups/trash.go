@@ -1,0 +1,66 @@
+package groups
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
+	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/store"
+)
+
+// Trash tells a member how long removed files can be brought back, who removes
+// files, and how many are in the trash.
+func (gs *Groups) Trash(ctx context.Context, account string, req wire.GroupRequest) (out wire.TrashResult, err error) {
+	err = gs.store.Look(ctx, func(tx *store.Tx) error {
+		g, err := RequireMember(ctx, tx, req.GroupID, account)
+		if err != nil {
+			return err
+		}
+		out.Days, out.Who = g.TrashDays, g.TrashWho
+		err = tx.QueryRowContext(ctx, `SELECT count(*), CAST(COALESCE(sum(blob_size), 0) AS BIGINT), count(*) - count(trash_until_ns) FROM files
+			WHERE group_id = ? AND trash_ns IS NOT NULL`, req.GroupID).Scan(&out.Files, &out.Bytes, &out.Held)
+		if err != nil {
+			return fmt.Errorf("read trash: %w", err)
+		}
+		return nil
+	})
+	return out, err
+}
+
+// SetTrash sets how many days removed files can be brought back, and who removes
+// files. What is in the trash stays there as long as it was told. Owner only.
+func (gs *Groups) SetTrash(ctx context.Context, account string, req wire.SetTrashRequest) (text string, err error) {
+	if req.Days != nil && (*req.Days < 1 || *req.Days > wire.MaxTrashDays) {
+		return "", fault.New(wire.CodeValidation, "days must be 1 to %d", wire.MaxTrashDays)
+	}
+	if req.Who != "" && req.Who != wire.TrashUploader && req.Who != wire.TrashWriters {
+		return "", fault.New(wire.CodeValidation, "who %.60q: want %s or %s", req.Who, wire.TrashUploader, wire.TrashWriters)
+	}
+	err = gs.store.Write(ctx, func(tx *store.Tx) error {
+		g, err := requireOwner(ctx, tx, req.GroupID, account, "set the trash")
+		if err != nil {
+			return err
+		}
+		days, who := g.TrashDays, cmp.Or(req.Who, g.TrashWho)
+		if req.Days != nil {
+			days = *req.Days
+		}
+		text = fmt.Sprintf("Removed files of group '%s' can be brought back for %d days; %s", g.ID, days, whoText(who))
+		if _, err := tx.ExecContext(ctx, "UPDATE groups SET trash_days = ?, trash_who = ? WHERE id = ?", days, who, g.ID); err != nil {
+			return fmt.Errorf("set trash: %w", err)
+		}
+		_, err = gs.ledger.Charge(ctx, tx, chain.KindTrash, chain.Record{Kind: chain.KindTrash, Account: account, Group: g.ID, Detail: fmt.Sprintf("%d %s", days, who)})
+		return err
+	})
+	return text, err
+}
+
+func whoText(who string) string {
+	if who == wire.TrashWriters {
+		return "every writer removes files, and those of others wait for the owner in the end"
+	}
+	return "the uploader and the owner remove files"
+}
