@@ -36,7 +36,7 @@ func (c *Client) tool(ctx context.Context, op string, patience time.Duration, re
 		if err != nil {
 			return err
 		}
-		return c.unwrap(raw, result)
+		return c.decodeResult(raw, result)
 	})
 }
 
@@ -242,33 +242,25 @@ func describeJSON(err error) error {
 	return errors.New("not the JSON that was expected")
 }
 
-// unwrap is [unwrap] for messages.
-func (c *Client) unwrap(raw json.RawMessage, result any) error {
-	return c.scrubAnswer(unwrap(raw, result))
+// decodeResult is [decodeResult], with the text of a refusal fit for a message.
+func (c *Client) decodeResult(raw json.RawMessage, result any) error {
+	return c.scrubAnswer(decodeResult(raw, result))
 }
 
-// envelope is an answer around its result, with what extensions tell beside it.
-type envelope struct{ Result, Error, Code, Roles, Exists, More json.RawMessage }
+// envelope is an answer: the result, and fields of extensions beside it.
+type envelope struct{ Result, Error, Code, Roles, Exists, More, Proof json.RawMessage }
 
-// unwrap decodes {"result": …}, or a bare body (generation A), into result. An
-// error in an answer that claims success is an error.
-func unwrap(raw json.RawMessage, result any) error {
-	if rows, ok := result.(*recordList); ok {
-		if list, ok := wire.ParseRows(raw, freeItems, leastRow); ok {
-			*rows = list
-			return nil
-		}
-	}
-	if page, ok := result.(*chainPage); ok {
-		if page.rows, page.proof, ok = wire.ParseChain(raw, freeItems, leastRow); ok {
+// decodeResult decodes {"result": …}, or a bare body (generation A), into result. An
+// error in an answer that claims success is an error. A result that is nil takes any
+// JSON.
+func decodeResult(raw json.RawMessage, result any) error {
+	if p, ok := result.(*page); ok {
+		if p.rows, p.proof, ok = wire.ParseRows(raw, freeItems, leastRow); ok {
 			return nil
 		}
 	}
 	if wire.DeeperThan(raw, maxDepth) {
 		return malformed(errTooDeep)
-	}
-	if page, ok := result.(*chainPage); ok {
-		return decode(raw, page)
 	}
 	var whole envelope
 	if json.Unmarshal(raw, &whole) == nil {

@@ -1,7 +1,9 @@
 package sdk
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"strconv"
@@ -25,11 +27,11 @@ func (c *Client) entries(ctx context.Context, g GroupID, after Seq) ([]Entry, er
 		return nil, err
 	}
 	if !paging {
-		rows, err := c.page(ctx, wire.TransactionsRequest{GroupID: string(g)})
-		if err != nil {
+		var all page
+		if err := c.read(ctx, wire.OpGetGroupTransactions, wire.TransactionsRequest{GroupID: string(g)}, &all); err != nil {
 			return nil, err
 		}
-		return appendEntries(nil, g, rows), nil
+		return appendEntries(nil, g, all.rows), nil
 	}
 	var all []Entry
 	request := wire.TransactionsRequest{GroupID: string(g), AfterSeq: int64(after)}
@@ -53,17 +55,17 @@ const rowBytes = 400
 func (c *Client) eachPage(ctx context.Context, request wire.TransactionsRequest, next func(wire.TransactionRow) int64,
 	take func([]wire.TransactionRow) error) error {
 	for room := max(maxListBytes, c.cfg.MaxFileBytes/2); ; {
-		rows, more, err := c.pageAfter(ctx, request)
+		p, more, err := c.page(ctx, &request)
 		if err == nil {
-			err = take(rows)
+			err = take(p.rows)
 		}
 		if err != nil || !more {
 			return err
 		}
-		for _, row := range rows {
+		for _, row := range p.rows {
 			room -= rowBytes + textBytes(row)
 		}
-		last := next(rows[len(rows)-1])
+		last := next(p.rows[len(p.rows)-1])
 		if last <= request.AfterSeq || room < 0 {
 			return malformed(errors.New("its pages do not advance, or have no end"))
 		}
@@ -85,24 +87,36 @@ func textBytes(row wire.TransactionRow) int64 {
 	return int64(n)
 }
 
-// shortPage is how many rows are few enough for one answer, however long the
-// names in them are.
-const shortPage = 500
-
-// pageAfter returns the next rows, and whether there may be more.
-func (c *Client) pageAfter(ctx context.Context, request wire.TransactionsRequest) (rows []wire.TransactionRow, more bool, err error) {
-	request.Limit = wire.MaxPageRows
-	if rows, err = c.page(ctx, request); errors.Is(err, errTooMuch) {
-		request.Limit = shortPage
-		rows, err = c.page(ctx, request)
-	}
-	return rows, len(rows) >= request.Limit, err
+// page is some records of a group, and the proof of them from a service that proves
+// what it lists.
+type page struct {
+	rows  recordList
+	proof wire.ChainProof
 }
 
-func (c *Client) page(ctx context.Context, request wire.TransactionsRequest) ([]wire.TransactionRow, error) {
-	var rows recordList
-	err := c.read(ctx, wire.OpGetGroupTransactions, request, &rows)
-	return rows, err
+// UnmarshalJSON reads the records, where the fast path did not.
+func (p *page) UnmarshalJSON(raw []byte) error { return json.Unmarshal(raw, &p.rows) }
+
+func (p *page) readBeside(e envelope) error {
+	if e.Proof == nil {
+		return nil
+	}
+	return decode(e.Proof, &p.proof)
+}
+
+// shortPage is how many records fit into one answer, however long their names are.
+const shortPage = 500
+
+// page asks for the next records, and tells whether there may be more. It sets the
+// limit of the request.
+func (c *Client) page(ctx context.Context, request *wire.TransactionsRequest) (p page, more bool, err error) {
+	request.Limit = cmp.Or(request.Limit, wire.MaxPageRows)
+	err = c.read(ctx, wire.OpGetGroupTransactions, *request, &p)
+	if errors.Is(err, errTooMuch) && request.Limit > shortPage {
+		request.Limit = shortPage
+		err = c.read(ctx, wire.OpGetGroupTransactions, *request, &p)
+	}
+	return p, len(p.rows) >= request.Limit, err
 }
 
 func appendEntries(to []Entry, g GroupID, rows []wire.TransactionRow) []Entry {

@@ -152,7 +152,7 @@ func (c *Client) prepareRetrieve(ctx context.Context, request wire.PrepareRetrie
 				return err
 			}
 			answer.inline = inline
-			return c.unwrap(document, &answer.PrepareRetrieveResult)
+			return c.decodeResult(document, &answer.PrepareRetrieveResult)
 		})
 	})
 }

@@ -56,7 +56,7 @@ func TestScanAgreesWithJSON(t *testing.T) {
 					t.Fatalf("%s, %s, %d bytes: found %v, %d bytes, %v", name, how, size, found, len(sink.blob()), err)
 				}
 				var got, want wire.PrepareRetrieveResult
-				if err := errors.Join(unwrap(rest, &got), unwrap([]byte(document), &want)); err != nil {
+				if err := errors.Join(decodeResult(rest, &got), decodeResult([]byte(document), &want)); err != nil {
 					t.Fatal(err)
 				}
 				want.EncryptedB64 = ""
@@ -78,7 +78,7 @@ func TestScanRefuses(t *testing.T) {
 	} {
 		rest, _, err := scanAnswer(strings.NewReader(document), -1, newSink(t, 1<<20))
 		if err == nil {
-			err = unwrap(rest, new(wire.PrepareRetrieveResult))
+			err = decodeResult(rest, new(wire.PrepareRetrieveResult))
 		}
 		if err == nil {
 			t.Errorf("%s was accepted", name)
@@ -101,7 +101,7 @@ func FuzzAnswer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		var text string
 		var rows []wire.TransactionRow
-		_, _ = unwrap(raw, &text), unwrap(raw, &rows)
+		_, _ = decodeResult(raw, &text), decodeResult(raw, &rows)
 		_, _ = text, rows
 		sink := newSink(t, 1<<20)
 		rest, found, err := scanAnswer(bytes.NewReader(raw), -1, sink)
@@ -109,7 +109,7 @@ func FuzzAnswer(f *testing.F) {
 			return
 		}
 		var got wire.PrepareRetrieveResult
-		if unwrap(rest, &got) != nil || !found {
+		if decodeResult(rest, &got) != nil || !found {
 			return
 		}
 		if !json.Valid(raw) && json.Valid(rest) {

@@ -324,7 +324,7 @@ func (u *uploading) postFinalize(ctx context.Context, path string, body outgoing
 			if err != nil {
 				return err
 			}
-			return u.c.unwrap(answered, answer)
+			return u.c.decodeResult(answered, answer)
 		})
 	})
 }

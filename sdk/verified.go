@@ -186,7 +186,7 @@ func (c *Client) readChain(ctx context.Context, g GroupID, from verified, fold *
 	request := wire.TransactionsRequest{GroupID: string(g), Kinds: wire.KindsChain, Layouts: layouts, KnownSize: before.N, AfterSeq: from.Seq}
 	for room := max(maxListBytes, c.cfg.MaxFileBytes/2); ; {
 		request.Nonce = rand.Text()
-		page, more, err := c.chainPage(ctx, &request)
+		page, more, err := c.page(ctx, &request)
 		if err != nil {
 			return err
 		}
@@ -233,25 +233,6 @@ func (c *Client) learn(g GroupID, checkpoint proof.Checkpoint, now verified) {
 	}
 	c.mu.Unlock()
 	c.memory.SawGroup(string(g), now.Place, now.Proven(), time.Now())
-}
-
-// chainPage is a page of a chain with what proves it.
-type chainPage struct {
-	rows  []wire.TransactionRow
-	proof wire.ChainProof
-}
-
-// chainPage asks for the next rows, and whether there may be more.
-func (c *Client) chainPage(ctx context.Context, request *wire.TransactionsRequest) (p chainPage, more bool, err error) {
-	if request.Limit == 0 {
-		request.Limit = wire.MaxPageRows
-	}
-	err = c.read(ctx, wire.OpGetGroupTransactions, *request, &p)
-	if errors.Is(err, errTooMuch) && request.Limit > shortPage {
-		request.Limit = shortPage // whose names are long
-		err = c.read(ctx, wire.OpGetGroupTransactions, *request, &p)
-	}
-	return p, len(p.rows) >= request.Limit, err
 }
 
 // folding makes entries of a chain's records.
@@ -455,19 +436,6 @@ func (c *Client) checkReceipt(ctx context.Context, g GroupID, name string, after
 	}
 	c.memory.SawGroup(string(g), place, 0, time.Now())
 	return nil
-}
-
-// UnmarshalJSON is for answers that the fast parser leaves.
-func (p *chainPage) UnmarshalJSON(raw []byte) error {
-	var answer struct {
-		Result recordList      `json:"result"`
-		Proof  json.RawMessage `json:"proof"`
-	}
-	if err := json.Unmarshal(raw, &answer); err != nil {
-		return err
-	}
-	p.rows = answer.Result
-	return json.Unmarshal(answer.Proof, &p.proof)
 }
 
 // Trust tells whether the service proves what it lists, and what of it was

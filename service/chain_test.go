@@ -30,7 +30,7 @@ func (u *user) chain(group string, more object) ([]wire.TransactionRow, wire.Cha
 		request[name] = value
 	}
 	status, body := u.tool(wire.OpGetGroupTransactions, request)
-	rows, proof, ok := wire.ParseChain([]byte(body), 1000, 100)
+	rows, proof, ok := wire.ParseRows([]byte(body), 1000, 100)
 	if status != http.StatusOK || !ok {
 		u.t.Fatalf("chain of %s: %d %.300s", group, status, body)
 	}

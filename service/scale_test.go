@@ -151,10 +151,7 @@ func BenchmarkList(b *testing.B) {
 						b.Fatal(status, body)
 					}
 					bytes += len(body)
-					list, _, ok := wire.ParseChain([]byte(body), 1000, 100)
-					if request.Kinds == "" {
-						list, ok = wire.ParseRows([]byte(body), 1000, 100)
-					}
+					list, _, ok := wire.ParseRows([]byte(body), 1000, 100)
 					if !ok {
 						b.Fatal("not understood")
 					}

@@ -6,40 +6,36 @@ import (
 	"strconv"
 )
 
-// ParseRows reads an answer of get_group_transactions, {"result": [rows]} or the
-// bare list, several times as fast as encoding/json. It takes only what is
-// plainly that; with ok = false the answer may be right or wrong in any way, and
-// encoding/json decides. So it does when there are more rows than free and one for
-// each least bytes. Strings and numbers that repeat from one row to the next are shared: do
-// not write through the pointers of a row.
-func ParseRows(raw []byte, free, least int) (rows []TransactionRow, ok bool) {
+// ParseRows reads an answer of get_group_transactions: {"result": [rows]}, the same with
+// "proof", or the bare list. It is a fast path, several times as fast as encoding/json.
+// ok = false means that encoding/json must decide: the answer may be right or wrong in any
+// way, or it has more rows than free and one for each least bytes of raw. proof is zero
+// when the answer has none. Strings and numbers that repeat from one row to the next are
+// shared: do not write through the pointers of a row.
+func ParseRows(raw []byte, free, least int) (rows []TransactionRow, proof ChainProof, ok bool) {
 	p := rowParser{raw: raw, last: &TransactionRow{}, free: free, least: least}
 	wrapped := p.take('{')
 	if wrapped && (!p.literal(`"result"`) || !p.take(':')) {
-		return nil, false
+		return nil, proof, false
 	}
-	if rows, ok = p.rows(); !ok || wrapped && !p.take('}') {
-		return nil, false
+	if rows, ok = p.rows(); !ok {
+		return nil, proof, false
+	}
+	if wrapped && p.take(',') {
+		if !p.literal(`"proof"`) || !p.take(':') {
+			return nil, proof, false
+		}
+		text, closed := bytes.CutSuffix(bytes.TrimRight(p.raw[p.at:], " \t\r\n"), []byte("}"))
+		if !closed || json.Unmarshal(text, &proof) != nil {
+			return nil, ChainProof{}, false
+		}
+		return rows, proof, true
+	}
+	if wrapped && !p.take('}') {
+		return nil, proof, false
 	}
 	p.space()
-	return rows, p.at == len(raw)
-}
-
-// ParseChain is [ParseRows] for an answer with what proves the rows,
-// {"result": [rows], "proof": {…}}.
-func ParseChain(raw []byte, free, least int) (rows []TransactionRow, proof ChainProof, ok bool) {
-	p := rowParser{raw: raw, last: &TransactionRow{}, free: free, least: least}
-	if !p.take('{') || !p.literal(`"result"`) || !p.take(':') {
-		return nil, proof, false
-	}
-	if rows, ok = p.rows(); !ok || !p.take(',') || !p.literal(`"proof"`) || !p.take(':') {
-		return nil, proof, false
-	}
-	rest := bytes.TrimRight(p.raw[p.at:], " \t\r\n")
-	if len(rest) == 0 || rest[len(rest)-1] != '}' || json.Unmarshal(rest[:len(rest)-1], &proof) != nil {
-		return nil, ChainProof{}, false
-	}
-	return rows, proof, true
+	return rows, proof, p.at == len(raw)
 }
 
 // rowParser walks through a document. Its methods report whether they found what

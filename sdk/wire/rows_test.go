@@ -47,7 +47,7 @@ func TestParseRowsReadsWhatServicesWrite(t *testing.T) {
 		"records": `{"result":[{"kind":"register_group","detail":"","fee":"0","request":"r","prev_hash":"p","hash":"h","trans_id":"t"}]}`,
 		"chain":   `{"result":[{"chain":"group:g","number":7,"tags":["size","14","type","text/plain"]},{"chain":"group:g","number":8,"tags":["size","15"]},{"tags":[]},{"tags":null}]}`,
 	} {
-		got, ok := wire.ParseRows([]byte(text), 100, 100)
+		got, _, ok := wire.ParseRows([]byte(text), 100, 100)
 		want, err := byJSON([]byte(text))
 		if !ok || err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %v, %+v, want %+v, %v", name, ok, got, want, err)
@@ -60,24 +60,24 @@ func TestParseRowsLeavesTheRestToEncodingJSON(t *testing.T) {
 		`[{"seq":"1"}]`, `[{"seq":-}]`, `[{"seq":9999999999999999999}]`, `[{"Seq":1}]`, `[{"seq":1,"seq":2}]`, `[{"new_field":1}]`, `[{"filename":7}]`, `[{"filename":"a` + "\x01" + `"null}]`,
 		`[{"filename":"\x"}]`, `[{"deleted":[]}]`, `[{"deleted":{"who":"x"}}]`, `[{},]`, `[{"seq":1,}]`, `{"result":[{}]`, `[null]`, `[{"seq":1 2}]`, `[{"filename":"a\"}]`,
 		`[{"tags":["a",null]}]`, `[{"tags":["a" "b"]}]`, `[{"tags":[,"a"]}]`, `[{"tags":["a"`, `[{"tags":[1]}]`} {
-		if rows, ok := wire.ParseRows([]byte(text), 100, 100); ok {
+		if rows, _, ok := wire.ParseRows([]byte(text), 100, 100); ok {
 			t.Errorf("%q: %+v", text, rows)
 		}
 	}
 	for free, want := range []bool{false, true} {
-		if _, ok := wire.ParseRows([]byte("[{}]"), free, 100); ok != want {
+		if _, _, ok := wire.ParseRows([]byte("[{}]"), free, 100); ok != want {
 			t.Errorf("one short row of %d allowed: %v", free, ok)
 		}
 	}
 }
 
-func TestParseChain(t *testing.T) {
-	rows, proof, ok := wire.ParseChain([]byte(`{"result":[{"number":3}], "proof" : {"checkpoint":"c","head":{"number":3,"hash":"ab"}} }`+"\n"), 100, 100)
+func TestParseRowsReadsTheProof(t *testing.T) {
+	rows, proof, ok := wire.ParseRows([]byte(`{"result":[{"number":3}], "proof" : {"checkpoint":"c","head":{"number":3,"hash":"ab"}} }`+"\n"), 100, 100)
 	if !ok || len(rows) != 1 || rows[0].Number != 3 || proof.Checkpoint != "c" || proof.Head.Number != 3 || proof.Chain != nil {
 		t.Errorf("%v, %+v, %+v", ok, rows, proof)
 	}
-	for _, text := range []string{`[{}]`, `{"result":[{}]}`, `{"result":[{}],"proof":{}`, `{"result":[{}],"proof":{},"result":[]}`, `{"result":[{}],"proof":{}} {}`, `{"proof":{},"result":[]}`} {
-		if _, _, ok := wire.ParseChain([]byte(text), 100, 100); ok {
+	for _, text := range []string{`[{}],"proof":{}`, `{"result":[{}],"proof":{}`, `{"result":[{}],"proof":{},"result":[]}`, `{"result":[{}],"proof":{}} {}`, `{"proof":{},"result":[]}`} {
+		if _, _, ok := wire.ParseRows([]byte(text), 100, 100); ok {
 			t.Errorf("%q was accepted", text)
 		}
 	}
@@ -92,7 +92,7 @@ func FuzzRows(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		got, ok := wire.ParseRows(raw, 100, 100)
+		got, _, ok := wire.ParseRows(raw, 100, 100)
 		if !ok {
 			return
 		}
@@ -107,7 +107,7 @@ func BenchmarkRows(b *testing.B) {
 	b.Run("ParseRows", func(b *testing.B) {
 		b.SetBytes(int64(len(raw)))
 		for b.Loop() {
-			if _, ok := wire.ParseRows(raw, 100, 100); !ok {
+			if _, _, ok := wire.ParseRows(raw, 100, 100); !ok {
 				b.Fatal("not read")
 			}
 		}
