@@ -81,19 +81,21 @@ type Client struct {
 
 // New makes a client. It sends nothing; a wrong setting is [ErrInvalid].
 func New(account AccountID, cfg Config) (*Client, error) {
+	refuse := func(code string, err error) (*Client, error) {
+		return nil, &Error{Op: "configure client", Kind: ErrInvalid, Code: code, Err: err}
+	}
 	if account == "" {
-		return nil, &Error{Op: "configure client", Kind: ErrInvalid, Err: errors.New("no account id")}
+		return refuse("", errors.New("no account id"))
 	}
 	if !fitsHeader(string(account)) || !fitsHeader(cfg.APIKey.Reveal()) {
-		return nil, &Error{Op: "configure client", Kind: ErrInvalid, Err: errors.New("the account id or the API key holds a space, a line break or a control character")}
+		return refuse("", errors.New("the account id or the API key holds a space, a line break or a control character"))
+	}
+	if err := cfg.checkKeys(); err != nil {
+		return refuse(wire.CodeVerifierKey, err)
 	}
 	cfg, err := cfg.resolve()
 	if err != nil {
-		code := wire.CodeAddress
-		if errors.As(err, new(*keyError)) {
-			code = wire.CodeVerifierKey
-		}
-		return nil, &Error{Op: "configure client", Kind: ErrInvalid, Code: code, Err: err}
+		return refuse(wire.CodeAddress, err)
 	}
 	memory, err := trust.Open(cfg.stateFile(account))
 	if err == nil {

@@ -101,16 +101,6 @@ func (c Config) resolve() (Config, error) {
 		}
 		*address = checked
 	}
-	if c.LogKey != "" {
-		if err := proof.CheckKey(c.LogKey); err != nil {
-			return c, &keyError{"the log key that is required", err}
-		}
-	}
-	if c.Witness != "" {
-		if err := proof.CheckWitness(c.Witness); err != nil {
-			return c, &keyError{"the witness that is required", err}
-		}
-	}
 	if c.MaxFileBytes <= 0 {
 		c.MaxFileBytes = defaultMaxFileBytes
 	}
@@ -120,14 +110,20 @@ func (c Config) resolve() (Config, error) {
 	return c, nil
 }
 
-// keyError is a setting that is no verifier key.
-type keyError struct {
-	what string
-	err  error
+// checkKeys checks the verifier keys.
+func (c Config) checkKeys() error {
+	if c.LogKey != "" {
+		if err := proof.CheckKey(c.LogKey); err != nil {
+			return fmt.Errorf("the log key that is required: %w", err)
+		}
+	}
+	if c.Witness != "" {
+		if err := proof.CheckWitness(c.Witness); err != nil {
+			return fmt.Errorf("the witness that is required: %w", err)
+		}
+	}
+	return nil
 }
-
-func (e *keyError) Error() string { return e.what + ": " + e.err.Error() }
-func (e *keyError) Unwrap() error { return e.err }
 
 // stateFile is where what was seen of the service by an account is remembered; ""
 // for nowhere.
