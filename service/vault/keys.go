@@ -52,11 +52,7 @@ func (m Master) wrap(k serviceKey) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	nonce := make([]byte, aead.NonceSize())
-	if _, err := rand.Read(nonce); err != nil {
-		return nil, fmt.Errorf("make nonce: %w", err)
-	}
-	return aead.Seal(nonce, nonce, k.raw.Slice(), k.bytes()), nil
+	return aead.Seal(nil, nil, k.raw.Slice(), k.bytes()), nil
 }
 
 // unwrap fills in a key from its wrapped form.
@@ -65,10 +61,7 @@ func (m Master) unwrap(k *serviceKey, wrapped []byte) error {
 	if err != nil {
 		return err
 	}
-	if len(wrapped) < aead.NonceSize() {
-		return fmt.Errorf("unwrap key for %s: record is too short", k.purpose)
-	}
-	raw, err := aead.Open(nil, wrapped[:aead.NonceSize()], wrapped[aead.NonceSize():], k.bytes())
+	raw, err := aead.Open(nil, nil, wrapped, k.bytes())
 	if err != nil || len(raw) != keyBytes {
 		return fmt.Errorf("unwrap key for %s: the record was changed", k.purpose)
 	}
@@ -155,17 +148,16 @@ func (m Master) begin(ctx context.Context, tx *store.Tx) ([]serviceKey, error) {
 		switch {
 		case !derived:
 			k.raw = locked.New(keyBytes)
-			_, err = rand.Read(k.raw.Slice())
+			_, _ = rand.Read(k.raw.Slice()) // never fails
 		case purpose == purposeFiles || purpose == purposeLegacy:
 			k.raw = m.raw
 		default:
-			var raw [keyBytes]byte
-			raw, err = m.derive(purpose)
+			raw, err := m.derive(purpose)
+			if err != nil {
+				return nil, err
+			}
 			k.raw = locked.Copy(raw[:])
 			clear(raw[:])
-		}
-		if err != nil {
-			return nil, fmt.Errorf("make key for %s: %w", purpose, err)
 		}
 		list = append(list, k)
 	}
@@ -270,12 +262,12 @@ func (v *Vault) versions(purpose string) (list []serviceKey) {
 }
 
 // Key returns the newest key for a purpose.
-func (v *Vault) Key(purpose string) ([keyBytes]byte, error) {
-	list := v.versions(purpose)
-	if len(list) == 0 {
-		return [keyBytes]byte{}, fmt.Errorf("there is no key for %s", purpose)
+func (v *Vault) Key(purpose string) (newest [keyBytes]byte, err error) {
+	list, err := v.Keys(purpose)
+	if err == nil {
+		newest = list[len(list)-1]
 	}
-	return [keyBytes]byte(list[0].raw.Slice()), nil
+	return newest, err
 }
 
 // Keys returns the keys for a purpose, the newest last.
@@ -311,9 +303,7 @@ func (v *Vault) Replace(ctx context.Context, tx *store.Tx, purpose string) error
 	if have := v.versions(purpose); len(have) > 0 {
 		k.version = have[0].version + 1
 	}
-	if _, err := rand.Read(k.raw.Slice()); err != nil {
-		return fmt.Errorf("make key for %s: %w", purpose, err)
-	}
+	_, _ = rand.Read(k.raw.Slice()) // never fails
 	return v.Master().store(ctx, tx, []serviceKey{k})
 }
 

@@ -75,12 +75,13 @@ func (m Master) aead() (cipher.AEAD, error) {
 	return newGCM(key[:])
 }
 
+// newGCM makes an AEAD whose output begins with its random nonce.
 func newGCM(key []byte) (cipher.AEAD, error) {
 	block, err := aes.NewCipher(key)
 	if err != nil {
 		return nil, err
 	}
-	return cipher.NewGCM(block)
+	return cipher.NewGCMWithRandomNonce(block)
 }
 
 // Source says where the master key is.
@@ -170,9 +171,7 @@ func parseSecret(raw []byte, from string) (secret [keyBytes]byte, err error) {
 // once end up with the same secret.
 func makeSecret(path string) error {
 	var secret [keyBytes]byte
-	if _, err := rand.Read(secret[:]); err != nil {
-		return err
-	}
+	_, _ = rand.Read(secret[:]) // never fails
 	defer clear(secret[:])
 	err := ownfile.Create(path, secret[:])
 	if errors.Is(err, fs.ErrExist) {

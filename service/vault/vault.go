@@ -13,13 +13,11 @@ import (
 	"context"
 	"crypto/cipher"
 	"crypto/hkdf"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 
 	"github.com/svcfs/svcfs/format"
@@ -75,25 +73,30 @@ func groupKey(root serviceKey, group string, version int64) (cipher.AEAD, error)
 // Wrap returns the wrapped form of a key for exactly this binding, by a version
 // of the root that tx knows.
 func (v *Vault) Wrap(ctx context.Context, tx *store.Tx, root int64, b Binding, key *format.Key) ([]byte, error) {
-	isMeant := func(k serviceKey) bool { return k.version == root }
-	i := slices.IndexFunc(v.versions(purposeFiles), isMeant)
-	if i < 0 { // another process made it
+	k, ok := v.root(root)
+	if !ok { // another process made it
 		if err := v.Reload(ctx, tx); err != nil {
 			return nil, err
 		}
-		if i = slices.IndexFunc(v.versions(purposeFiles), isMeant); i < 0 {
+		if k, ok = v.root(root); !ok {
 			return nil, fmt.Errorf("there is no root %d", root)
 		}
 	}
-	aead, err := groupKey(v.versions(purposeFiles)[i], b.Group, b.Version)
+	aead, err := groupKey(k, b.Group, b.Version)
 	if err != nil {
 		return nil, err
 	}
-	nonce := make([]byte, aead.NonceSize())
-	if _, err := rand.Read(nonce); err != nil {
-		return nil, fmt.Errorf("make nonce: %w", err)
+	return aead.Seal(nil, nil, key.Bytes(), b.bytes()), nil
+}
+
+// root returns a version of the root.
+func (v *Vault) root(version int64) (serviceKey, bool) {
+	for _, k := range v.versions(purposeFiles) {
+		if k.version == version {
+			return k, true
+		}
 	}
-	return aead.Seal(nonce, nonce, key.Bytes(), b.bytes()), nil
+	return serviceKey{}, false
 }
 
 // Unwrap returns the key wrapped for exactly this binding, and the version of the
@@ -116,10 +119,7 @@ func (v *Vault) UnwrapKnown(b Binding, wrapped []byte) (key *format.Key, version
 		if err != nil {
 			return nil, 0, err
 		}
-		if len(wrapped) < aead.NonceSize() {
-			return nil, 0, errors.New("unwrap file key: record is too short")
-		}
-		raw, err := aead.Open(nil, wrapped[:aead.NonceSize()], wrapped[aead.NonceSize():], b.bytes())
+		raw, err := aead.Open(nil, nil, wrapped, b.bytes())
 		if err != nil || len(raw) != keyBytes {
 			continue
 		}

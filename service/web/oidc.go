@@ -78,7 +78,7 @@ func newProvider(cfg OIDC, sealKey [32]byte, publicURL string) (*provider, error
 	if err != nil {
 		return nil, err
 	}
-	seal, err := cipher.NewGCM(block)
+	seal, err := cipher.NewGCMWithRandomNonce(block)
 	if err != nil {
 		return nil, err
 	}
@@ -150,20 +150,15 @@ func (o *provider) sealFlow(f flow) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	nonce := make([]byte, o.seal.NonceSize())
-	if _, err := rand.Read(nonce); err != nil {
-		return "", err
-	}
-	return base64.RawURLEncoding.EncodeToString(o.seal.Seal(nonce, nonce, raw, nil)), nil
+	return base64.RawURLEncoding.EncodeToString(o.seal.Seal(nil, nil, raw, nil)), nil
 }
 
 func (o *provider) openFlow(text string, now time.Time) (f flow, ok bool) {
 	raw, err := base64.RawURLEncoding.DecodeString(text)
-	if err != nil || len(raw) < o.seal.NonceSize() {
+	if err != nil {
 		return f, false
 	}
-	n := o.seal.NonceSize()
-	plain, err := o.seal.Open(nil, raw[:n], raw[n:], nil)
+	plain, err := o.seal.Open(nil, nil, raw, nil)
 	if err != nil || json.Unmarshal(plain, &f) != nil || f.Expires < now.Unix() {
 		return f, false
 	}
