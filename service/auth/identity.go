@@ -51,10 +51,7 @@ func (a *Accounts) AddIdentity(ctx context.Context, name string, i Identity) (id
 		return "", err
 	}
 	err = a.store.Write(ctx, func(tx *store.Tx) error {
-		if _, err := ledger.Balance(ctx, tx, id); err != nil {
-			if fault.Of(err).Code == wire.CodeAccountUnknown {
-				return unknownAccount(id)
-			}
+		if err := mustExist(ctx, tx, id); err != nil {
 			return err
 		}
 		return insertIdentity(ctx, tx, id, i)

@@ -4,11 +4,9 @@ package auth
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
 	"database/sql"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"regexp"
@@ -27,7 +25,6 @@ import (
 
 const (
 	keyPrefix    = "svc_sk_"
-	keyBytes     = 32 // 43 base64url characters
 	minKeyLength = 40
 	// failures allowed per account and minute before guessing is slowed down.
 	failuresPerMinute = 10
@@ -42,15 +39,8 @@ const (
 // APIKey is shown once, when it is made.
 type APIKey = Secret
 
-// newKey returns a random key and the hash that is kept of it.
-func newKey() (APIKey, []byte, error) {
-	raw := make([]byte, keyBytes)
-	if _, err := rand.Read(raw); err != nil {
-		return APIKey{}, nil, fmt.Errorf("make API key: %w", err)
-	}
-	key := SecretFrom(keyPrefix + base64.RawURLEncoding.EncodeToString(raw))
-	return key, hashOf(key.text), nil
-}
+// newKey returns a random key.
+func newKey() APIKey { return SecretFrom(keyPrefix + newSecret().text) }
 
 // Accounts makes and checks accounts.
 type Accounts struct {
@@ -107,13 +97,10 @@ func (a *Accounts) Create(ctx context.Context, name string, balance wire.Amount)
 	if id, err = a.FullID(name); err != nil {
 		return "", key, err
 	}
-	key, hash, err := newKey()
-	if err != nil {
-		return "", key, err
-	}
+	key = newKey()
 	err = a.store.Write(ctx, func(tx *store.Tx) error {
 		result, err := tx.ExecContext(ctx, `INSERT INTO accounts (id, key_hash, key_generation, balance, created_ns) VALUES (?, ?, 1, ?, ?)
-			ON CONFLICT DO NOTHING`, id, hash, balance.String(), a.ledger.Now().UnixNano())
+			ON CONFLICT DO NOTHING`, id, hashOf(key.text), balance.String(), a.ledger.Now().UnixNano())
 		if err != nil {
 			return fmt.Errorf("insert account: %w", err)
 		}
@@ -137,12 +124,9 @@ func (a *Accounts) Rotate(ctx context.Context, name, session string) (id string,
 	if session != "" && !a.rotations.Allow(id) {
 		return "", key, &fault.Error{Code: wire.CodeRateLimited, Text: "too many requests: too many keys were made for this account, wait a minute", RetryAfter: time.Minute}
 	}
-	key, hash, err := newKey()
-	if err != nil {
-		return "", key, err
-	}
+	key = newKey()
 	err = a.store.Write(ctx, func(tx *store.Tx) error {
-		result, err := tx.ExecContext(ctx, "UPDATE accounts SET key_hash = ?, key_generation = key_generation + 1 WHERE id = ?", hash, id)
+		result, err := tx.ExecContext(ctx, "UPDATE accounts SET key_hash = ?, key_generation = key_generation + 1 WHERE id = ?", hashOf(key.text), id)
 		if err != nil {
 			return fmt.Errorf("update key: %w", err)
 		}

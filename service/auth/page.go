@@ -21,7 +21,7 @@ const (
 	LinkLifetime = 15 * time.Minute
 	// PageLifetime is how long a session of the account page lasts.
 	PageLifetime = 12 * time.Hour
-	// secretBytes is the size of link and session secrets: 256 bits.
+	// secretBytes is the size of random secrets: 256 bits, 43 base64url characters.
 	secretBytes = 32
 	// maxIdentity bounds issuer and subject of an identity, in bytes.
 	maxIdentity = 512
@@ -41,12 +41,10 @@ func SecretFrom(text string) Secret { return Secret{text: text} }
 // Reveal returns the secret itself.
 func (s Secret) Reveal() string { return s.text }
 
-func newSecret() (Secret, error) {
+func newSecret() Secret {
 	raw := make([]byte, secretBytes)
-	if _, err := rand.Read(raw); err != nil {
-		return Secret{}, fmt.Errorf("make secret: %w", err)
-	}
-	return Secret{text: base64.RawURLEncoding.EncodeToString(raw)}, nil
+	_, _ = rand.Read(raw) // never fails
+	return Secret{text: base64.RawURLEncoding.EncodeToString(raw)}
 }
 
 func hashOf(secret string) []byte {
@@ -60,9 +58,7 @@ func (a *Accounts) NewLink(ctx context.Context, name string) (id string, link Se
 	if id, err = a.FullID(name); err != nil {
 		return "", link, err
 	}
-	if link, err = newSecret(); err != nil {
-		return "", link, err
-	}
+	link = newSecret()
 	now := a.ledger.Now()
 	err = a.store.Write(ctx, func(tx *store.Tx) error {
 		if err := requireEnabled(ctx, tx, id); err != nil {
@@ -106,9 +102,7 @@ func (a *Accounts) useLink(ctx context.Context, link string) (account string, se
 	if err := a.store.Read(ctx, find); err != nil { // a wrong link costs no writing transaction
 		return "", session, err
 	}
-	if session, err = newSecret(); err != nil {
-		return "", session, err
-	}
+	session = newSecret()
 	err = a.store.Write(ctx, func(tx *store.Tx) error {
 		if err := find(tx); err != nil {
 			return err
@@ -133,11 +127,8 @@ func usedLink() error {
 // BeginSession begins a page session for an account that an identity provider
 // authenticated.
 func (a *Accounts) BeginSession(ctx context.Context, account string) (Secret, error) {
-	session, err := newSecret()
-	if err != nil {
-		return session, err
-	}
-	err = a.store.Write(ctx, func(tx *store.Tx) error { return a.beginSession(ctx, tx, account, session) })
+	session := newSecret()
+	err := a.store.Write(ctx, func(tx *store.Tx) error { return a.beginSession(ctx, tx, account, session) })
 	if err == nil {
 		a.signIns.Good(ctx, byProvider, account)
 	}

@@ -2,6 +2,7 @@ package auth
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -35,19 +36,18 @@ type claims struct {
 type Tokens struct {
 	accounts *Accounts
 	secret   []byte
-	issuer   string
-	audience string
+	address  string // of the service: issuer and audience
 	lifetime time.Duration
 	now      func() time.Time
 	started  time.Time
 }
 
-// NewTokens returns an issuer for the service at the public address audience.
-func NewTokens(a *Accounts, secret [keyBytes]byte, audience string, lifetime time.Duration, now func() time.Time) *Tokens {
+// NewTokens returns an issuer for the service at a public address.
+func NewTokens(a *Accounts, secret [sha256.Size]byte, address string, lifetime time.Duration, now func() time.Time) *Tokens {
 	if lifetime <= 0 || lifetime > MaxTokenLifetime {
 		lifetime = MaxTokenLifetime
 	}
-	return &Tokens{accounts: a, secret: secret[:], issuer: audience, audience: audience, lifetime: lifetime, now: now, started: time.Now()}
+	return &Tokens{accounts: a, secret: secret[:], address: address, lifetime: lifetime, now: now, started: time.Now()}
 }
 
 // Lifetime returns how long a token is good, as expires_in says it.
@@ -70,7 +70,7 @@ func (t *Tokens) Issue(account string, generation int64) (string, error) {
 			Err:  fmt.Errorf("the clock is %s behind where it was", behind.Round(time.Second))}
 	}
 	c := claims{AccountID: account, Type: tokenType, Generation: generation, RegisteredClaims: jwt.RegisteredClaims{
-		Issuer: t.issuer, Subject: "apikey|" + account, Audience: jwt.ClaimStrings{t.audience},
+		Issuer: t.address, Subject: "apikey|" + account, Audience: jwt.ClaimStrings{t.address},
 		IssuedAt: jwt.NewNumericDate(now), ExpiresAt: jwt.NewNumericDate(now.Add(t.lifetime))}}
 	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, singleAudience{c}).SignedString(t.secret)
 	if err != nil {
@@ -110,7 +110,7 @@ func (t *Tokens) Verify(ctx context.Context, token string) (account string, err 
 func (t *Tokens) verify(ctx context.Context, token string) (account string, err error) {
 	var c claims
 	_, err = jwt.ParseWithClaims(token, &c, func(*jwt.Token) (any, error) { return t.secret, nil },
-		jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), jwt.WithAudience(t.audience), jwt.WithIssuer(t.issuer),
+		jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), jwt.WithAudience(t.address), jwt.WithIssuer(t.address),
 		jwt.WithExpirationRequired(), jwt.WithIssuedAt(), jwt.WithLeeway(leeway), jwt.WithStrictDecoding(), jwt.WithTimeFunc(t.now))
 	switch {
 	case errors.Is(err, jwt.ErrTokenSignatureInvalid):

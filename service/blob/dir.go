@@ -110,11 +110,7 @@ func (d *Dir) Put(ctx context.Context, r io.Reader, limit int64) (Info, error) {
 	if d.failed.Load() {
 		return Info{}, errSyncFailed
 	}
-	id, err := newID()
-	if err != nil {
-		return Info{}, err
-	}
-	info := Info{ID: id}
+	info := Info{ID: newID()}
 	tmp := path.Join(TmpDir, info.ID)
 	if err := d.write(ctx, tmp, r, limit, &info); err != nil {
 		_ = d.root.Remove(tmp)

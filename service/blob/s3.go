@@ -156,16 +156,13 @@ func (s *S3) probe(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 3*answerTimeout)
 	defer cancel()
-	id, err := newID()
-	if err != nil {
-		return err
-	}
+	id := newID()
 	key := s.key(probePrefix + id)
 	defer s.remove(ctx, key)
 	if err := s.putPart(ctx, key, []byte(id), sumOf([]byte(id))); err != nil {
 		return s.kind(ctx, "put the probe object", err)
 	}
-	err = s.putPart(ctx, key, []byte("overwritten"), sumOf([]byte("overwritten")))
+	err := s.putPart(ctx, key, []byte("overwritten"), sumOf([]byte("overwritten")))
 	if err == nil {
 		return errors.New("the S3 server ignores If-None-Match: a put under a taken name was accepted; use a server that honours conditional puts " +
 			"(versitygw must not run with --nometa)")
@@ -195,10 +192,7 @@ func (s *S3) PutMemory(size int64) int64 { return atMost(size, partBytes) }
 
 // Put stores what r gives, at most limit bytes, under a new name.
 func (s *S3) Put(ctx context.Context, r io.Reader, limit int64) (Info, error) {
-	id, err := newID()
-	if err != nil {
-		return Info{}, err
-	}
+	id := newID()
 	up := &upload{s: s, key: s.key(place(id)), limit: limit, hash: sha256.New(), source: contextReader{ctx: ctx, r: io.LimitReader(r, limit+1)}}
 	if err := up.run(ctx); err != nil {
 		if up.sent {
