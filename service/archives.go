@@ -101,7 +101,7 @@ func Restore(ctx context.Context, from, dataDir string, master MasterKey) (archi
 	if err != nil {
 		return archive.Manifest{}, err
 	}
-	m, err := archive.Restore(ctx, from, dataDir, archive.NewSealKey(seal), func(name string) bool { return name == vault.FileName })
+	m, err := archive.Restore(ctx, from, dataDir, archive.NewSealKey(seal))
 	if err != nil {
 		return m, err
 	}

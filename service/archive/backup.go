@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/ownfile"
@@ -19,6 +20,7 @@ import (
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/vault"
 )
 
 const (
@@ -52,7 +54,7 @@ func Backup(ctx context.Context, dir string, s Service) (Manifest, error) {
 		return Manifest{}, fault.New(wire.CodeUnsupported, "a backup directory needs SQLite: run pg_dump and then copy the files, as service/OPERATING.md shows, or use: svcd export FILE")
 	}
 	m := Manifest{Program: s.Version, CreatedNS: time.Now().UnixNano(), Contract: s.Contract, MasterKey: s.MasterKey}
-	if err := makeEmpty(dir); err != nil {
+	if err := takeEmpty(dir, ""); err != nil {
 		return m, err
 	}
 	target, err := blob.OpenDir(filepath.Join(dir, BlobFolder))
@@ -91,8 +93,8 @@ func durableSum(path string) (string, error) {
 	return hex.EncodeToString(content.Sum(nil)), errors.Join(err, f.Sync(), f.Close())
 }
 
-// makeEmpty makes a directory, or takes one that is empty.
-func makeEmpty(dir string) error {
+// takeEmpty makes a directory, or takes one that is empty but for a file of that name.
+func takeEmpty(dir, but string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("make directory: %w", err)
 	}
@@ -100,7 +102,7 @@ func makeEmpty(dir string) error {
 	if err != nil {
 		return fmt.Errorf("read directory: %w", err)
 	}
-	if len(entries) > 0 {
+	if slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() != but }) {
 		return fault.New(wire.CodeValidation, "%s is not empty: give a new directory", dir)
 	}
 	return nil
@@ -185,11 +187,9 @@ func copyBlob(ctx context.Context, from blob.Store, target *blob.Dir, b blobRow)
 // errChanged means that a blob does not have its checksum.
 var errChanged = errors.New("it was changed")
 
-// copyChecked copies a blob to a new file and compares it with its checksum.
+// copyChecked copies a blob to a new file in a folder that is there, and compares it
+// with its checksum.
 func copyChecked(ctx context.Context, from blob.Store, path string, b blobRow) (size int64, err error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return 0, err
-	}
 	r, size, err := from.Open(ctx, b.id)
 	if err != nil {
 		return 0, err
@@ -231,7 +231,7 @@ func writeManifest(dir string, m Manifest) error {
 // Restore fills a data directory from a backup. The directory may hold a master
 // key and nothing else; it is left as it was when the backup is not complete, or
 // is not what was sealed.
-func Restore(ctx context.Context, from, dir string, key SealKey, keep func(name string) bool) (Manifest, error) {
+func Restore(ctx context.Context, from, dir string, key SealKey) (Manifest, error) {
 	var m Manifest
 	raw, err := os.ReadFile(filepath.Join(from, ManifestName))
 	if err == nil {
@@ -243,17 +243,8 @@ func Restore(ctx context.Context, from, dir string, key SealKey, keep func(name 
 	if err := key.check(sealedBackup, m.Summary); err != nil {
 		return m, fmt.Errorf("restore: %s, which names the master key %q: %w", ManifestName, m.MasterKey, err)
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return m, fmt.Errorf("make data directory: %w", err)
-	}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return m, fmt.Errorf("read data directory: %w", err)
-	}
-	for _, e := range entries {
-		if !keep(e.Name()) {
-			return m, fault.New(wire.CodeValidation, "%s is not empty: restore into a new directory", dir)
-		}
+	if err := takeEmpty(dir, vault.FileName); err != nil {
+		return m, err
 	}
 	return m, restore(ctx, from, dir, m)
 }
@@ -289,8 +280,11 @@ func restore(ctx context.Context, from, dir string, m Manifest) (err error) {
 	}
 	defer target.Close()
 	for _, b := range list {
-		// Copied, so that the backup stays what it is whatever happens to the data directory.
-		_, err := copyChecked(ctx, source, target.Where(b.id), b)
+		path := target.Where(b.id)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return err
+		}
+		_, err := copyChecked(ctx, source, path, b) // never linked: the backup stays as it is, whatever happens to the data directory
 		if errors.Is(err, errChanged) {
 			err = errors.New("it is damaged in the backup")
 		}
