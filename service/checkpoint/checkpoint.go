@@ -215,8 +215,11 @@ func (l *Log) update(ctx context.Context) error {
 			limit = int(min(below, pageRows)) // one page ends where the checkpoint does
 		}
 		p := page{base: tlog.StoredHashCount(l.walk.Seq), file: file}
-		walk := l.walk.Fork()
-		n, err := replay(ctx, l.store, walk, limit, &p)
+		walk, n := l.walk.Fork(), 0
+		err := l.store.Read(ctx, func(tx *store.Tx) (err error) {
+			n, err = walk.Next(ctx, tx, limit, func(r chain.Row) error { return addTo(&p, r) })
+			return err
+		})
 		if err != nil {
 			return err
 		}

@@ -24,21 +24,24 @@ import (
 // checkpoint after a crash is written again, with the same bytes.
 const hashesFile = "hashes"
 
-// leaf is the hash of a record in the tree: SHA-256 of a zero byte and the
-// record's own hash (RFC 6962, with the 32 bytes of the record hash as the entry).
-func leaf(r chain.Row) tlog.Hash { return tlog.RecordHash(r.Hash[:]) }
-
 // hashReader reads complete hashes from a file.
 func hashReader(file *os.File) tlog.HashReaderFunc {
 	return func(indexes []int64) ([]tlog.Hash, error) {
 		out := make([]tlog.Hash, len(indexes))
 		for i, x := range indexes {
-			if _, err := file.ReadAt(out[i][:], x*tlog.HashSize); err != nil {
-				return nil, fmt.Errorf("read hash %d of the tree: %w", x, err)
+			if err := readHash(file, x, &out[i]); err != nil {
+				return nil, err
 			}
 		}
 		return out, nil
 	}
+}
+
+func readHash(file *os.File, index int64, into *tlog.Hash) error {
+	if _, err := file.ReadAt(into[:], index*tlog.HashSize); err != nil {
+		return fmt.Errorf("read hash %d of the tree: %w", index, err)
+	}
+	return nil
 }
 
 // growing is a tree that records are added to.
@@ -47,17 +50,10 @@ type growing interface {
 	add(seq int64, hashes []tlog.Hash) error
 }
 
-// replay adds up to limit records after walk to a tree and moves walk.
-func replay(ctx context.Context, s *store.Store, walk *ledger.Walk, limit int, to growing) (n int, err error) {
-	err = s.Read(ctx, func(tx *store.Tx) error {
-		n, err = walk.Next(ctx, tx, limit, func(r chain.Row) error { return addTo(to, r) })
-		return err
-	})
-	return n, err
-}
-
+// addTo adds a record to a tree. The entry of a record (RFC 6962) is the 32 bytes of
+// the record's own hash.
 func addTo(to growing, r chain.Row) error {
-	hashes, err := tlog.StoredHashesForRecordHash(r.Seq-1, leaf(r), to)
+	hashes, err := tlog.StoredHashesForRecordHash(r.Seq-1, tlog.RecordHash(r.Hash[:]), to)
 	if err != nil {
 		return fmt.Errorf("add row %d to the tree: %w", r.Seq, err)
 	}
@@ -77,10 +73,8 @@ func (p *page) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
 	for i, x := range indexes {
 		if x >= p.base {
 			copy(out[i][:], p.raw[(x-p.base)*tlog.HashSize:])
-			continue
-		}
-		if _, err := p.file.ReadAt(out[i][:], x*tlog.HashSize); err != nil {
-			return nil, fmt.Errorf("read hash %d of the tree: %w", x, err)
+		} else if err := readHash(p.file, x, &out[i]); err != nil {
+			return nil, err
 		}
 	}
 	return out, nil
@@ -117,7 +111,7 @@ func (p *page) settle(from int64, found Checkpoint, compared bool) error {
 func (p *page) compare(want []byte, from int64) error {
 	got := make([]byte, len(want))
 	n, err := p.file.ReadAt(got, p.base*tlog.HashSize)
-	if n < len(got) && !isEnd(err) {
+	if n < len(got) && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("read tree: %w", err)
 	}
 	for at := 0; at < len(want); from++ {
@@ -273,6 +267,3 @@ func (t *freshTree) add(seq int64, hashes []tlog.Hash) error {
 	t.all = append(t.all, hashes...)
 	return nil
 }
-
-// isEnd reports that a file ended before what was to be read.
-func isEnd(err error) bool { return errors.Is(err, io.EOF) }
