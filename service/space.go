@@ -28,12 +28,10 @@ func blobDisk(cfg Config) string {
 
 // quota is the bound that an operator set, or else the share of the disk; 0 means any number.
 func quota(set int64, cfg Config) int64 {
-	switch {
-	case set != 0:
+	if set != 0 {
 		return max(set, 0)
-	default:
-		return max(space.Size(blobDisk(cfg)), 0) / files.QuotaShare
 	}
+	return max(space.Size(blobDisk(cfg)), 0) / files.QuotaShare
 }
 
 // Space tells how much room there is, by place.

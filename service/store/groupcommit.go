@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/svcfs/svcfs/service/faultpoint"
@@ -86,13 +87,12 @@ func (s *Store) writeOnce(ctx context.Context, f func(*Tx) error) error {
 func (s *Store) leave(p *pending) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i, other := range s.waiting {
-		if other == p {
-			s.waiting = append(s.waiting[:i:i], s.waiting[i+1:]...)
-			return true
-		}
+	i := slices.Index(s.waiting, p)
+	if i < 0 {
+		return false
 	}
-	return false
+	s.waiting = append(s.waiting[:i:i], s.waiting[i+1:]...)
+	return true
 }
 
 // next takes writes out of the queue.
@@ -108,12 +108,7 @@ func (s *Store) next() []*pending {
 func (s *Store) isWaiting(p *pending) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, other := range s.waiting {
-		if other == p {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(s.waiting, p)
 }
 
 // writeTogether commits what waits, until p has its answer.

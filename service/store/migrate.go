@@ -77,8 +77,8 @@ func (s *Store) migrate(ctx context.Context) error {
 			return fmt.Errorf("the data was written by a newer svcd (schema %d, this program knows %d): install that version", have, newest)
 		}
 		for _, m := range all[have:] {
-			if err := apply(ctx, tx.tx, m); err != nil {
-				return err
+			if _, err := tx.tx.ExecContext(ctx, m.sql); err != nil {
+				return fmt.Errorf("migrate to schema %d: %w", m.version, err)
 			}
 		}
 		if have == newest {
@@ -86,11 +86,4 @@ func (s *Store) migrate(ctx context.Context) error {
 		}
 		return s.engine.setVersion(ctx, tx.tx, newest)
 	})
-}
-
-func apply(ctx context.Context, tx queries, m migration) error {
-	if _, err := tx.ExecContext(ctx, m.sql); err != nil {
-		return fmt.Errorf("migrate to schema %d: %w", m.version, err)
-	}
-	return nil
 }
