@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/fault"
 )
@@ -89,10 +88,6 @@ func (s *server) putBlob(w http.ResponseWriter, r *http.Request) {
 	account, err := s.caller(r)
 	if err != nil {
 		s.refuse(w, r, err)
-		return
-	}
-	if r.ContentLength > s.MaxFileBytes+format.Overhead {
-		s.refuse(w, r, fault.New(wire.CodeTooLarge, "file too large: at most %d bytes are accepted", s.MaxFileBytes))
 		return
 	}
 	if err := s.holdMemory(r, s.PutMemory(r.ContentLength)); err != nil {

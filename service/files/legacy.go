@@ -281,28 +281,25 @@ func (f *Files) keepBytes(ctx context.Context, tx *store.Tx, ref string, info bl
 	return n == 1, err
 }
 
-// present returns a row whose bytes are kept here, asking the gateway for them
-// if they are not.
-func (f *Files) present(ctx context.Context, account string, req wire.PrepareRetrieveRequest, row file) (file, error) {
-	if row.blob.ID != req.IPFSHash {
-		return row, nil
-	}
+// fetchOnce asks the gateway for the bytes of a file; calls for one file share the
+// answer.
+func (f *Files) fetchOnce(ctx context.Context, account string, req wire.PrepareRetrieveRequest) error {
 	if f.options.Gateway == nil {
-		return row, fault.New(wire.CodeFileNotFound, "file not found: its bytes are not kept here; the operator can import them with svcd import-legacy, "+
+		return fault.New(wire.CodeFileNotFound, "file not found: its bytes are not kept here; the operator can import them with svcd import-legacy, "+
 			"or name a gateway with svcd serve --gateway")
 	}
 	_, err, _ := f.fetching.Do(req.IPFSHash, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchTimeout) // others may wait for it too
 		defer cancel()
-		if now, err := f.find(ctx, account, req); err == nil && now.blob.ID != req.IPFSHash {
+		if now, err := f.recorded(ctx, account, req); err == nil && now.blob.ID != req.IPFSHash {
 			return nil, nil // another call fetched it since
 		}
 		return nil, f.fetch(ctx, req.IPFSHash)
 	})
 	if err != nil {
-		return row, f.unlessDeleted(ctx, account, req, err)
+		return f.unlessDeleted(ctx, account, req, err)
 	}
-	return f.find(ctx, account, req)
+	return nil
 }
 
 // fetch gets the bytes behind a reference from the gateway, checks them and

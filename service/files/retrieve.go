@@ -70,9 +70,6 @@ func (f *Files) retrieve(ctx context.Context, account string, req wire.PrepareRe
 	if err != nil {
 		return s, err
 	}
-	if row, err = f.present(ctx, account, req, row); err != nil {
-		return s, err
-	}
 	s = Stored{BlobID: row.blob.ID, BlobSize: row.blob.Size, Format: json.RawMessage(row.format)}
 	if err := read(&s, row.blob); err != nil {
 		return s, f.unlessDeleted(ctx, account, req, err)
@@ -121,7 +118,20 @@ type file struct {
 	wrapped    []byte
 }
 
-func (f *Files) find(ctx context.Context, account string, req wire.PrepareRetrieveRequest) (row file, err error) {
+// find returns a file of which a member asks, once its bytes are kept here.
+func (f *Files) find(ctx context.Context, account string, req wire.PrepareRetrieveRequest) (file, error) {
+	row, err := f.recorded(ctx, account, req)
+	if err != nil || row.blob.ID != req.IPFSHash {
+		return row, err
+	}
+	if err := f.fetchOnce(ctx, account, req); err != nil {
+		return row, err
+	}
+	return f.recorded(ctx, account, req)
+}
+
+// recorded returns a file of which a member asks as the database has it.
+func (f *Files) recorded(ctx context.Context, account string, req wire.PrepareRetrieveRequest) (row file, err error) {
 	err = f.store.Look(ctx, func(tx *store.Tx) error {
 		row, err = getFile(ctx, tx, account, req)
 		return err
@@ -133,9 +143,6 @@ func (f *Files) find(ctx context.Context, account string, req wire.PrepareRetrie
 // gateway for them if they are not kept here, and whether the content is compressed.
 func (f *Files) Look(ctx context.Context, account string, req wire.PrepareRetrieveRequest) (size int64, compressed bool, err error) {
 	row, err := f.find(ctx, account, req)
-	if err == nil {
-		row, err = f.present(ctx, account, req, row)
-	}
 	if err != nil {
 		return 0, false, err
 	}
@@ -146,7 +153,7 @@ func (f *Files) Look(ctx context.Context, account string, req wire.PrepareRetrie
 // unlessDeleted returns err, which came of reading a blob, or that the file was
 // deleted meanwhile.
 func (f *Files) unlessDeleted(ctx context.Context, account string, req wire.PrepareRetrieveRequest, err error) error {
-	if _, now := f.find(ctx, account, req); now != nil {
+	if _, now := f.recorded(ctx, account, req); now != nil {
 		return now
 	}
 	return err
@@ -235,9 +242,6 @@ func damaged(how string, cause error) error {
 func (f *Files) OpenBlob(ctx context.Context, account, group, ref string) (io.ReadSeekCloser, blob.Info, error) {
 	req := wire.PrepareRetrieveRequest{GroupID: group, IPFSHash: ref}
 	row, err := f.find(ctx, account, req)
-	if err == nil {
-		row, err = f.present(ctx, account, req, row)
-	}
 	if err != nil {
 		return nil, blob.Info{}, err
 	}

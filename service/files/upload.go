@@ -184,6 +184,9 @@ func (f *Files) renew(ctx context.Context, account, uploadID string) {
 // finished, and what it and the group keep, is bounded over all processes; what is
 // being sent besides, by each.
 func (f *Files) PutBlob(ctx context.Context, account, uploadID string, r io.Reader, size int64) error {
+	if size > f.maxBytes+format.Overhead {
+		return f.tooLarge()
+	}
 	var open int64
 	var keep []bound
 	var expires time.Time

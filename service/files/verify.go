@@ -68,14 +68,14 @@ func (f *Files) verify(ctx context.Context, group, ref string, row file, readDat
 	if row.blob.ID == ref {
 		return nil // a legacy reference whose bytes were not asked for yet
 	}
-	if _, err := f.readBlob(ctx, row.blob, -1); err != nil || !readData {
+	r, err := f.openBlob(ctx, row.blob)
+	if err != nil {
 		return err
 	}
-	r, _, err := f.blobs.Open(ctx, row.blob.ID)
-	if err != nil {
-		return damaged("missing or unreadable", err)
-	}
 	defer r.Close()
+	if !readData {
+		return nil
+	}
 	return checkSum(r, row.blob)
 }
 
