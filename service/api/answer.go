@@ -41,45 +41,27 @@ func writeRaw(w http.ResponseWriter, status int, parts ...[]byte) {
 
 // refuse answers an error and logs its cause.
 func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	var tooLarge *http.MaxBytesError
-	if errors.As(err, &tooLarge) {
-		err = fault.New(wire.CodeTooLarge, "request too large: at most %d bytes here; use the raw transfer for large files", tooLarge.Limit)
-		w.Header().Set("Connection", "close") // the rest is not wanted
+	e, closes := refusal(err)
+	if closes {
+		w.Header().Set("Connection", "close") // nobody reads the rest of the request
 	}
-	if errors.Is(err, blob.ErrFull) || errors.Is(err, store.ErrFull) {
-		err = &fault.Error{Code: wire.CodeStorageFull, Text: "the service's storage is full: nothing was recorded or charged", Err: err}
-	}
-	if errors.Is(err, store.ErrUnavailable) {
-		err = &fault.Error{Code: wire.CodeUnavailable, Text: "the service's database is unavailable: try again in a moment", RetryAfter: time.Second, Err: err}
-	}
-	if errors.Is(err, blob.ErrUnavailable) {
-		err = &fault.Error{Code: wire.CodeUnavailable, Text: "the service's file store is unavailable: nothing was recorded or charged; try again in a moment",
-			RetryAfter: 2 * time.Second, Err: err}
-	}
-	if errors.Is(err, store.ErrInvalidText) {
-		err = fault.New(wire.CodeValidation, "a name or id holds a NUL character")
-	}
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		w.Header().Set("Connection", "close")
+	if e == nil {
 		writeJSON(w, http.StatusRequestTimeout, wire.Error{Error: "the request came too slowly: send it again", Code: wire.CodeUnavailable})
 		return
 	}
-	switch {
-	case r.Context().Err() == nil:
-	case errors.Is(err, context.Canceled): // the caller left: nobody's fault
-		err = fault.New(wire.CodeUnavailable, "the request was given up")
-	default:
-		err = &fault.Error{Code: wire.CodeUnavailable, Text: "the request was given up", Err: err}
+	t, level := traceOf(r.Context()), slog.LevelError
+	if r.Context().Err() != nil { // a caller who left is no failure
+		level = slog.LevelDebug
+		given := &fault.Error{Code: wire.CodeUnavailable, Text: "the request was given up"}
+		if !errors.Is(err, context.Canceled) {
+			given.Err = e
+		}
+		e = given
 	}
-	e, t := fault.Of(err), traceOf(r.Context())
 	if isFailedSignIn(e) && !s.clients.mayFail(t.client) {
 		e = &fault.Error{Code: wire.CodeRateLimited, Text: "too many requests: too many failed sign-ins from your address, try again in a minute", RetryAfter: time.Minute}
 	}
 	t.code = e.Code
-	level := slog.LevelError
-	if r.Context().Err() != nil { // a caller who left is no failure
-		level = slog.LevelDebug
-	}
 	if e.Err != nil {
 		s.Logger.Log(r.Context(), level, "failed", "request", ledger.RequestID(r.Context()), "code", e.Code, "cause", e.Err.Error())
 	}
@@ -87,6 +69,30 @@ func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		w.Header().Set("Retry-After", strconv.Itoa(int(e.RetryAfter.Seconds())))
 	}
 	writeJSON(w, e.Status(), wire.Error{Error: e.Text, Code: e.Code})
+}
+
+// refusal is what a caller is told of an error, nil when the caller was too slow;
+// closes says that the rest of the request is not read.
+func refusal(err error) (e *fault.Error, closes bool) {
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		return fault.New(wire.CodeTooLarge, "request too large: at most %d bytes here; use the raw transfer for large files", tooLarge.Limit), true
+	case errors.Is(err, store.ErrInvalidText):
+		return fault.New(wire.CodeValidation, "a name or id holds a NUL character"), false
+	case errors.Is(err, blob.ErrUnavailable):
+		return &fault.Error{Code: wire.CodeUnavailable, Text: "the service's file store is unavailable: nothing was recorded or charged; try again in a moment",
+			RetryAfter: 2 * time.Second, Err: err}, false
+	case errors.Is(err, store.ErrUnavailable):
+		return &fault.Error{Code: wire.CodeUnavailable, Text: "the service's database is unavailable: try again in a moment", RetryAfter: time.Second, Err: err}, false
+	case errors.Is(err, blob.ErrFull), errors.Is(err, store.ErrFull):
+		return &fault.Error{Code: wire.CodeStorageFull, Text: "the service's storage is full: nothing was recorded or charged", Err: err}, false
+	case errors.As(err, &e):
+		return e, false
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, true
+	}
+	return fault.Of(err), false
 }
 
 // isFailedSignIn tells whether a refusal is one of somebody who could not sign in.

@@ -162,17 +162,15 @@ func (s *server) checkInline(r *http.Request, account string, req wire.PrepareRe
 }
 
 // streamInline sends a large file inside JSON as it is read.
-func (s *server) streamInline(w http.ResponseWriter, r *http.Request, account string, req wire.PrepareRetrieveRequest) {
+func (s *server) streamInline(w http.ResponseWriter, r *http.Request, account string, req wire.PrepareRetrieveRequest) error {
 	done, err := s.turn(r.Context())
 	if err != nil {
-		s.refuse(w, r, err)
-		return
+		return err
 	}
 	stored, content, err := s.Files.RetrieveOpened(r.Context(), account, req)
 	done()
 	if err != nil {
-		s.refuse(w, r, err)
-		return
+		return err
 	}
 	defer content.Close()
 	s.Metrics.Retrieves.Inc()
@@ -188,6 +186,7 @@ func (s *server) streamInline(w http.ResponseWriter, r *http.Request, account st
 	if err := writeAround(w, parts, content, stored.BlobSize); err != nil {
 		s.cutOff(r, "file", err)
 	}
+	return nil
 }
 
 // writeAround writes the parts, with content as base64 between them.

@@ -59,8 +59,8 @@ type Checkpoints interface {
 type server struct {
 	Deps
 	tools   map[string]tool
-	special map[string]http.HandlerFunc // operations that carry content or long lists, or wait
-	limits  *throttle.Throttle[string]  // by account
+	special map[string]handler         // operations that carry content or long lists, or wait
+	limits  *throttle.Throttle[string] // by account
 	clients *clients
 
 	memory   memory
@@ -83,6 +83,18 @@ func (s *server) turn(ctx context.Context) (done func(), err error) {
 	return func() { s.work.Release(1) }, nil
 }
 
+// handler answers a request, or returns why it is refused.
+type handler func(w http.ResponseWriter, r *http.Request) error
+
+// refusing answers what h does not.
+func (s *server) refusing(h handler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err := h(w, r); err != nil {
+			s.refuse(w, r, err)
+		}
+	}
+}
+
 // tool is one operation: it decodes its request and returns its result.
 type tool func(ctx context.Context, account string, body []byte) (any, error)
 
@@ -96,15 +108,15 @@ func New(d Deps) (http.Handler, error) {
 		return nil, err
 	}
 	s.tools = s.operations()
-	s.special = map[string]http.HandlerFunc{wire.OpFinalizeUpload: s.finalize, wire.OpPrepareRetrieve: s.retrieve, wire.OpWatch: s.watch,
+	s.special = map[string]handler{wire.OpFinalizeUpload: s.finalize, wire.OpPrepareRetrieve: s.retrieve, wire.OpWatch: s.watch,
 		wire.OpGetOwnedGroups: s.names(d.Groups.Owned), wire.OpGetMemberGroups: s.names(d.Groups.Of), wire.OpGetGroupTransactions: s.transactions}
 	mux := http.NewServeMux()
-	mux.Handle("POST "+wire.PathSessionToken, s.open(http.HandlerFunc(s.sessionToken)))
+	mux.Handle("POST "+wire.PathSessionToken, s.open(s.refusing(s.sessionToken)))
 	mux.HandleFunc("GET "+wire.PathSessionToken, s.loginProbe)
-	mux.HandleFunc("POST "+wire.PathTools+"{op}", s.tool)
-	mux.HandleFunc("POST "+wire.PathFinalizeGenA, s.finalize)
-	mux.HandleFunc("PUT "+wire.PathUploadBlob+"{id}", s.putBlob)
-	mux.HandleFunc("GET "+wire.PathReadBlob+"{ticket}", s.getBlob)
+	mux.HandleFunc("POST "+wire.PathTools+"{op}", s.refusing(s.tool))
+	mux.HandleFunc("POST "+wire.PathFinalizeGenA, s.refusing(s.finalize))
+	mux.HandleFunc("PUT "+wire.PathUploadBlob+"{id}", s.refusing(s.putBlob))
+	mux.HandleFunc("GET "+wire.PathReadBlob+"{ticket}", s.refusing(s.getBlob))
 	mux.HandleFunc("POST "+wire.PathRPC, s.rpc)
 	mux.HandleFunc("GET "+wire.PathCapabilities, s.capabilities)
 	mux.HandleFunc("GET "+wire.PathHealth, s.health)

@@ -50,39 +50,34 @@ func (s *server) caller(r *http.Request) (account string, err error) {
 
 // sessionToken exchanges an API key for a token. Without a key in the headers the
 // body is not read; which account it is for, only the body tells.
-func (s *server) sessionToken(w http.ResponseWriter, r *http.Request) {
+func (s *server) sessionToken(w http.ResponseWriter, r *http.Request) error {
 	key := r.Header.Get(wire.HeaderAPIKey)
 	if key == "" {
-		s.refuse(w, r, errNoKey())
-		return
+		return errNoKey()
 	}
 	raw, err := body(w, r, maxSignInBytes)
 	if err != nil {
-		s.refuse(w, r, err)
-		return
+		return err
 	}
 	req, err := decode[wire.SessionTokenRequest](raw)
 	if err != nil {
-		s.refuse(w, r, err)
-		return
+		return err
 	}
 	if req.AccountID == "" {
-		s.refuse(w, r, errNoKey())
-		return
+		return errNoKey()
 	}
 	generation, err := s.Accounts.CheckKey(r.Context(), req.AccountID, key)
 	if err != nil {
-		s.refuse(w, r, err)
-		return
+		return err
 	}
 	token, err := s.Tokens.Issue(req.AccountID, generation)
 	if err != nil {
-		s.refuse(w, r, err)
-		return
+		return err
 	}
 	traceOf(r.Context()).account = req.AccountID
 	s.SignedIn(r.Context())
 	writeJSON(w, http.StatusOK, wire.SessionTokenResult{Token: token, AccountID: req.AccountID, ExpiresIn: s.Tokens.Lifetime()})
+	return nil
 }
 
 func errNoKey() error {

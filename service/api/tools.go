@@ -50,34 +50,30 @@ func (s *server) operations() map[string]tool {
 	}
 }
 
-func (s *server) tool(w http.ResponseWriter, r *http.Request) {
+func (s *server) tool(w http.ResponseWriter, r *http.Request) error {
 	op := r.PathValue("op")
 	if answer := s.special[op]; answer != nil {
-		answer(w, r)
-		return
+		return answer(w, r)
 	}
 	run, ok := s.tools[op]
 	if !ok {
-		s.refuse(w, r, fault.New(wire.CodeUnsupported, "operation not found: %.60q is not offered here", op))
-		return
+		return fault.New(wire.CodeUnsupported, "operation not found: %.60q is not offered here", op)
 	}
 	account, req, err := asked[json.RawMessage](s, w, r)
 	if err != nil {
-		s.refuse(w, r, err)
-		return
+		return err
 	}
 	if op == wire.OpGetGroupMembers {
-		err = s.holdMemory(r, valueMemory)
+		if err := s.holdMemory(r, valueMemory); err != nil {
+			return err
+		}
 	}
-	var value any
-	if err == nil {
-		value, err = run(r.Context(), account, req)
-	}
+	value, err := run(r.Context(), account, req)
 	if err != nil {
-		s.refuse(w, r, err)
-		return
+		return err
 	}
 	result(w, value)
+	return nil
 }
 
 const (
@@ -89,56 +85,55 @@ const (
 
 // names answers a list of groups: a page if one is asked for, else all of them, for
 // which memory is taken page by page.
-func (s *server) names(list func(context.Context, string, wire.NamesRequest) (groups.Listing, error)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
+func (s *server) names(list func(context.Context, string, wire.NamesRequest) (groups.Listing, error)) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
 		account, req, err := asked[wire.NamesRequest](s, w, r)
-		all := groups.Listing{Names: []string{}, Roles: []wire.Role{}, More: true}
+		if err != nil {
+			return err
+		}
 		onePage := req.Limit > 0
 		if req.Limit <= 0 || req.Limit > wire.MaxPageNames {
 			req.Limit = wire.MaxPageNames
 		}
-		for err == nil && all.More {
+		all := groups.Listing{Names: []string{}, Roles: []wire.Role{}}
+		for {
 			if len(all.Names) >= maxNames {
-				err = fault.New(wire.CodeTooLarge, "the account has more than %d groups: ask with after and limit", maxNames)
-				break
+				return fault.New(wire.CodeTooLarge, "the account has more than %d groups: ask with after and limit", maxNames)
 			}
-			var page groups.Listing
-			if err = s.holdMemory(r, pageOfNames); err == nil {
-				page, err = list(r.Context(), account, req)
+			if err := s.holdMemory(r, pageOfNames); err != nil {
+				return err
 			}
-			all.Add(page)
-			if onePage || !page.More {
-				break
+			page, err := list(r.Context(), account, req)
+			if err != nil {
+				return err
+			}
+			if all.Add(page); onePage || !page.More {
+				result(w, all)
+				return nil
 			}
 			req.After = page.Names[len(page.Names)-1]
 		}
-		if err != nil {
-			s.refuse(w, r, err)
-			return
-		}
-		result(w, all)
 	}
 }
 
 // watch waits for what happens in the caller's groups.
-func (s *server) watch(w http.ResponseWriter, r *http.Request) {
+func (s *server) watch(w http.ResponseWriter, r *http.Request) error {
 	account, req, err := asked[wire.WatchRequest](s, w, r)
 	if err != nil {
-		s.refuse(w, r, err)
-		return
+		return err
 	}
 	out, err := s.Watch.Events(r.Context(), account, req, func() error {
 		_, err := s.authenticate(r) // its key may have been rotated meanwhile
 		return err
 	})
 	if r.Context().Err() != nil {
-		return // the caller left, as it may
+		return nil // the caller left, as it may
 	}
 	if err != nil {
-		s.refuse(w, r, err)
-		return
+		return err
 	}
 	result(w, out)
+	return nil
 }
 
 func (s *server) authStatus(ctx context.Context, account string, req wire.GroupRequest) (any, error) {

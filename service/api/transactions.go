@@ -13,14 +13,13 @@ import (
 
 // transactions lists the records of a group. They are sent as they are read: the
 // hosted service's clients know no pages, and a group may have hundreds of thousands.
-func (s *server) transactions(w http.ResponseWriter, r *http.Request) {
+func (s *server) transactions(w http.ResponseWriter, r *http.Request) error {
 	account, req, err := asked[wire.TransactionsRequest](s, w, r)
 	if err == nil {
 		err = s.holdMemory(r, files.ListMemory)
 	}
 	if err != nil {
-		s.refuse(w, r, err)
-		return
+		return err
 	}
 	var list *rowsWriter
 	send := func(rows []wire.TransactionRow) error {
@@ -41,8 +40,7 @@ func (s *server) transactions(w http.ResponseWriter, r *http.Request) {
 		err = s.Files.List(r.Context(), account, req, send)
 	}
 	if list == nil {
-		s.refuse(w, r, err)
-		return
+		return err
 	}
 	if err == nil {
 		err = list.end(end)
@@ -50,6 +48,7 @@ func (s *server) transactions(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		s.cutOff(r, "list", err)
 	}
+	return nil
 }
 
 // proofText is what follows the rows of a chain.

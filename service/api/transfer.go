@@ -17,57 +17,49 @@ import (
 )
 
 // finalize records an upload, with the ciphertext inside the JSON or sent before.
-func (s *server) finalize(w http.ResponseWriter, r *http.Request) {
+func (s *server) finalize(w http.ResponseWriter, r *http.Request) error {
 	account, err := s.caller(r)
 	if err != nil {
-		s.refuse(w, r, err)
-		return
+		return err
 	}
 	raw, err := s.contentBody(w, r, account)
 	if err != nil {
-		s.refuse(w, r, err)
-		return
+		return err
 	}
 	req, data, err := decodeFinalize(raw)
 	if err != nil {
-		s.refuse(w, r, err)
-		return
+		return err
 	}
 	out, err := s.Files.Finalize(r.Context(), account, req, data)
 	if err != nil {
-		s.refuse(w, r, err)
-		return
+		return err
 	}
 	s.Metrics.Uploads.Inc()
 	result(w, out)
+	return nil
 }
 
 // retrieve hands out a key with the ciphertext, or with the address of it.
-func (s *server) retrieve(w http.ResponseWriter, r *http.Request) {
+func (s *server) retrieve(w http.ResponseWriter, r *http.Request) error {
 	account, req, err := asked[wire.PrepareRetrieveRequest](s, w, r)
 	if err != nil {
-		s.refuse(w, r, err)
-		return
+		return err
 	}
 	inlineUpTo := int64(wire.InlineBlobBytes)
 	if req.Transfer != wire.TransferRaw {
 		if inlineUpTo, err = s.checkInline(r, account, req); err != nil {
-			s.refuse(w, r, err)
-			return
+			return err
 		}
 		if inlineUpTo > memoryInline {
-			s.streamInline(w, r, account, req)
-			return
+			return s.streamInline(w, r, account, req)
 		}
 	}
 	if err := s.holdMemory(r, retrieveCopies*inlineUpTo); err != nil {
-		s.refuse(w, r, err)
-		return
+		return err
 	}
 	stored, err := s.Files.Retrieve(r.Context(), account, req, inlineUpTo)
 	if err != nil {
-		s.refuse(w, r, err)
-		return
+		return err
 	}
 	s.Metrics.Retrieves.Inc()
 	out := retrieved(req, stored)
@@ -78,28 +70,27 @@ func (s *server) retrieve(w http.ResponseWriter, r *http.Request) {
 		out.DataSize = stored.BlobSize
 	}
 	writeRaw(w, http.StatusOK, resultOf(r, out))
+	return nil
 }
 
 // retrieveCopies is how often a small file is in memory while it is answered: as it
 // is stored, and four times as text.
 const retrieveCopies = 7
 
-func (s *server) putBlob(w http.ResponseWriter, r *http.Request) {
+func (s *server) putBlob(w http.ResponseWriter, r *http.Request) error {
 	account, err := s.caller(r)
 	if err != nil {
-		s.refuse(w, r, err)
-		return
+		return err
 	}
 	if err := s.holdMemory(r, s.PutMemory(r.ContentLength)); err != nil {
-		s.refuse(w, r, err)
-		return
+		return err
 	}
 	traceOf(r.Context()).until(time.Time{}) // it may be large, and take its time
 	if err := s.Files.PutBlob(r.Context(), account, r.PathValue("id"), r.Body, r.ContentLength); err != nil {
-		s.refuse(w, r, err)
-		return
+		return err
 	}
 	w.WriteHeader(http.StatusNoContent)
+	return nil
 }
 
 const ticketLife = 5 * time.Minute
@@ -137,21 +128,18 @@ func (s *server) openTicket(text, account string) (ticketBody, error) {
 }
 
 // getBlob streams ciphertext to the holder of a ticket, with ranges.
-func (s *server) getBlob(w http.ResponseWriter, r *http.Request) {
+func (s *server) getBlob(w http.ResponseWriter, r *http.Request) error {
 	account, err := s.caller(r)
 	if err != nil {
-		s.refuse(w, r, err)
-		return
+		return err
 	}
 	t, err := s.openTicket(r.PathValue("ticket"), account)
 	if err != nil {
-		s.refuse(w, r, err)
-		return
+		return err
 	}
 	f, info, err := s.Files.OpenBlob(r.Context(), account, t.Group, t.Ref)
 	if err != nil {
-		s.refuse(w, r, err)
-		return
+		return err
 	}
 	defer f.Close()
 	w.Header().Set("Content-Type", "application/octet-stream")
@@ -160,4 +148,5 @@ func (s *server) getBlob(w http.ResponseWriter, r *http.Request) {
 		r.Header.Del("Range") // each would be a request to the bucket; RFC 9110 section 14.2 lets a server ignore it
 	}
 	http.ServeContent(w, r, "", time.Time{}, f)
+	return nil
 }
