@@ -34,7 +34,7 @@ func (f *File) commit(ctx context.Context, when commitWhen) error {
 	}
 	row, err := f.commitAs(ctx, when, group, raw)
 	if row != nil {
-		f.t.change(func() []notice { return f.t.record(f, group, raw, row) })
+		f.t.adopt(f, group, raw, row)
 	}
 	return err
 }
