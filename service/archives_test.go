@@ -60,14 +60,10 @@ func masterKeyOnly(t *testing.T, from string) string {
 func TestBackupUnderLoadRestoresClean(t *testing.T) {
 	if os.Getenv(postgresVar) != "" {
 		r := run(t)
-		if _, err := r.svc.Backup(t.Context(), filepath.Join(t.TempDir(), "backup"), false); err == nil || !strings.Contains(err.Error(), "svcd export") {
-			t.Errorf("PostgreSQL: %v", err)
-		}
+		refused(t, "PostgreSQL", errOf(r.svc.Backup(t.Context(), filepath.Join(t.TempDir(), "backup"), false)), "svcd export")
 		return
 	}
-	r := run(t)
-	alice := r.user("alice", "1000")
-	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	r, alice := runWithGroup(t)
 	before := make(map[string][]byte)
 	for i := range 10 {
 		content := []byte(fmt.Sprint("before ", i))
@@ -120,9 +116,7 @@ func TestBackupUnderLoadRestoresClean(t *testing.T) {
 	again := &user{running: restored, id: alice.id, key: alice.key}
 	again.login()
 	for ref, content := range before {
-		if got, problem := again.retrieve("g", ref); !bytes.Equal(got, content) {
-			t.Errorf("%s: %q %s", ref, got, problem)
-		}
+		again.reads(ref, string(content))
 	}
 	again.upload("g", "after", []byte("after"))
 	restored.clean(-1)
@@ -133,9 +127,7 @@ func TestBackupAndRestoreRefusals(t *testing.T) {
 	if os.Getenv(postgresVar) != "" {
 		return // SQLite only
 	}
-	r := run(t)
-	alice := r.user("alice", "10")
-	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	r, alice := runWithGroup(t)
 	alice.upload("g", "f", []byte("content"))
 	key, outside := oldKey(t)
 	ref := legacy.Sum(sealWith(t, outside, []byte("elsewhere")), legacy.Layout{Version: 0, Chunk: 1 << 20, Links: 174}).String()
@@ -150,20 +142,10 @@ func TestBackupAndRestoreRefusals(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(backup, "master.key")); err != nil {
 		t.Error(err)
 	}
-	refused := func(name, want string, err error) {
-		t.Helper()
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", name, err, want)
-		}
-	}
-	_, err := r.svc.Backup(t.Context(), backup, false)
-	refused("backup over a backup", "not empty", err)
-	_, err = service.Restore(t.Context(), backup, r.dir, service.MasterKey{})
-	refused("restore over a service", "not empty", err)
-	_, err = service.Restore(t.Context(), t.TempDir(), masterKeyOnly(t, r.dir), service.MasterKey{})
-	refused("restore of nothing", "not a complete backup", err)
-	_, err = service.Restore(t.Context(), backup, masterKeyOnly(t, run(t).dir), service.MasterKey{})
-	refused("another master key", "another master key", err)
+	refused(t, "backup over a backup", errOf(r.svc.Backup(t.Context(), backup, false)), "not empty")
+	refused(t, "restore over a service", errOf(service.Restore(t.Context(), backup, r.dir, service.MasterKey{})), "not empty")
+	refused(t, "restore of nothing", errOf(service.Restore(t.Context(), t.TempDir(), masterKeyOnly(t, r.dir), service.MasterKey{})), "not a complete backup")
+	refused(t, "another master key", errOf(service.Restore(t.Context(), backup, masterKeyOnly(t, run(t).dir), service.MasterKey{})), "another master key")
 	manifest := filepath.Join(backup, "backup.json")
 	sealed, err := os.ReadFile(manifest)
 	if err != nil {
@@ -175,8 +157,7 @@ func TestBackupAndRestoreRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	enrich(t, database)
-	_, err = service.Restore(t.Context(), backup, masterKeyOnly(t, r.dir), service.MasterKey{})
-	refused("a balance is changed", "not the one its manifest speaks of", err)
+	refused(t, "a balance is changed", errOf(service.Restore(t.Context(), backup, masterKeyOnly(t, r.dir), service.MasterKey{})), "not the one its manifest speaks of")
 	changed, err := os.ReadFile(database)
 	if err != nil {
 		t.Fatal(err)
@@ -185,8 +166,7 @@ func TestBackupAndRestoreRefusals(t *testing.T) {
 	if err := os.WriteFile(manifest, bytes.Replace(sealed, []byte(hex.EncodeToString(was[:])), []byte(hex.EncodeToString(is[:])), 1), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err = service.Restore(t.Context(), backup, masterKeyOnly(t, r.dir), service.MasterKey{})
-	refused("a balance is changed, and the digest", "was not sealed", err)
+	refused(t, "a balance is changed, and the digest", errOf(service.Restore(t.Context(), backup, masterKeyOnly(t, r.dir), service.MasterKey{})), "was not sealed")
 	if err := errors.Join(os.WriteFile(database, original, 0o600), os.WriteFile(manifest, sealed, 0o600)); err != nil {
 		t.Fatal(err)
 	}
@@ -200,8 +180,7 @@ func TestBackupAndRestoreRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	target := filepath.Join(dir, "target")
-	_, err = service.Restore(t.Context(), backup, target, service.MasterKey{})
-	refused("damaged blob", "damaged in the backup", err)
+	refused(t, "damaged blob", errOf(service.Restore(t.Context(), backup, target, service.MasterKey{})), "damaged in the backup")
 	if entries, _ := os.ReadDir(target); len(entries) > 0 {
 		t.Errorf("a failed restore left %v", entries)
 	}
@@ -229,8 +208,7 @@ func TestBackupOfABucket(t *testing.T) {
 	bucket := s3test.Start(t)
 	s3test.SetEnv(t)
 	r := runWith(t, service.Config{Blobs: bucket.Location(bucket.NewBucket(t))})
-	alice := r.user("alice", "10")
-	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	alice := r.owner()
 	ref := alice.upload("g", "f", []byte("content")).CID
 	backup, dir := filepath.Join(t.TempDir(), "backup"), masterKeyOnly(t, r.dir)
 	if _, err := r.svc.Backup(t.Context(), backup, false); err != nil {
@@ -243,9 +221,7 @@ func TestBackupOfABucket(t *testing.T) {
 	restored.clean(1)
 	again := &user{running: restored, id: alice.id, key: alice.key}
 	again.login()
-	if got, problem := again.retrieve("g", ref); string(got) != "content" {
-		t.Errorf("%q %s", got, problem)
-	}
+	again.reads(ref, "content")
 }
 
 func filesBelow(t *testing.T, dir string) (list []string) {
@@ -268,7 +244,7 @@ func fillService(t *testing.T, r *running, files int) (owner *user, contents map
 	t.Helper()
 	owner, member := r.user("owner", "1000"), r.user("member", "1000")
 	must[string](owner, wire.OpRegisterGroup, object{"group_id": "g"})
-	must[string](owner, wire.OpAddGroupMember, object{"group_id": "g", "member_id": member.id})
+	owner.adds(member)
 	must[string](owner, wire.OpRegisterGroup, object{"group_id": "Gruppe ä/\"'"})
 	must[string](owner, wire.OpSetGroupRetention, object{"group_id": "g", "retention_days": 30})
 	contents = make(map[string][]byte)
@@ -314,9 +290,7 @@ func TestExportMovesTheServiceBetweenStoresAndBack(t *testing.T) {
 			t.Errorf("%d rows", len(rows))
 		}
 		for ref, want := range contents {
-			if got, problem := u.retrieve("g", ref); !bytes.Equal(got, want) {
-				t.Fatalf("%s: %d bytes, %s", ref, len(got), problem)
-			}
+			u.reads(ref, string(want))
 		}
 	}
 	second := runWith(t, service.Config{DataDir: masterKeyOnly(t, first.dir), Database: server.NewDatabase(t), Blobs: bucket.Location(bucket.NewBucket(t))})
@@ -343,9 +317,7 @@ func TestExportMovesTheServiceBetweenStoresAndBack(t *testing.T) {
 		t.Error("the stream holds the master key", err)
 	}
 	_, err = first.svc.Import(t.Context(), bytes.NewReader(there.Bytes()))
-	if err == nil || !strings.Contains(err.Error(), "holds accounts already") {
-		t.Errorf("imported into a service with accounts: %v", err)
-	}
+	refused(t, "imported into a service with accounts", err, "holds accounts already")
 }
 
 // entry is one entry of a stream.
@@ -501,9 +473,7 @@ func TestImportRefusesEverythingButAWholeExport(t *testing.T) {
 	}{"a blob is changed", writeStream(t, damaged), "changed on the way", target})
 	for _, tc := range cases {
 		_, err := tc.into.svc.Import(t.Context(), bytes.NewReader(tc.stream))
-		if err == nil || !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%s: %v, want %q", tc.name, err, tc.want)
-		}
+		refused(t, tc.name, err, tc.want)
 	}
 	for cut := 0; cut < b.Len()-1024; cut += 997 { // the last 1024 bytes are tar's own end
 		if _, err := target.svc.Import(t.Context(), bytes.NewReader(b.Bytes()[:cut])); err == nil {
@@ -542,9 +512,7 @@ func TestImportRefusesEverythingButAWholeExport(t *testing.T) {
 const headerPrefix = "header.json"
 
 func TestExportUnderLoad(t *testing.T) {
-	r := run(t)
-	alice := r.user("alice", "1000")
-	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	r, alice := runWithGroup(t)
 	var stop atomic.Bool
 	var load sync.WaitGroup
 	for worker := range 3 {

@@ -56,15 +56,12 @@ func (b *lockedBuffer) String() string {
 // All that the service does with ciphertext, over a bucket.
 func TestServiceOnS3(t *testing.T) {
 	r, _, dir, log := onS3(t)
-	alice := r.user("alice", "10")
-	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	alice := r.owner()
 	small, large := []byte("small"), bytes.Repeat([]byte("large "), 2_000_000)
 	inline := alice.upload("g", "small", small)
 	raw := alice.uploadRaw("g", "large", large)
 	for ref, want := range map[string][]byte{inline.CID: small, raw.CID: large} {
-		if got, problem := alice.retrieve("g", ref); !bytes.Equal(got, want) {
-			t.Errorf("%d bytes came back of %d, %s", len(got), len(want), problem)
-		}
+		alice.reads(ref, string(want))
 	}
 	answer := must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": raw.CID, "transfer": "raw"})
 	_, whole := alice.fetch(answer.DataURL, "")
@@ -157,8 +154,7 @@ func (u *user) fetch(target, ranges string) (int, []byte) {
 // over by itself within 10 s of the bucket's return.
 func TestThreat39BucketGoneUnderLoad(t *testing.T) {
 	r, server, _, _ := onS3(t)
-	alice := r.user("alice", "1000")
-	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	alice := r.owner()
 	ref := alice.upload("g", "f", []byte("kept")).CID
 
 	var uploaded, retrieved, refused atomic.Int64
@@ -276,9 +272,7 @@ func TestThreat30ReferencesAreNotFollowed(t *testing.T) {
 			_ = conn.Close()
 		}
 	}()
-	r := run(t)
-	alice := r.user("alice", "100")
-	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	_, alice := runWithGroup(t)
 	at := trap.Addr().String()
 	for _, ref := range []string{"http://" + at + "/", "https://" + at + "/x", "//" + at + "/", at, "s3://" + at + "/x", "ipfs://" + at, "ftp://" + at,
 		"bafy.http://" + at + "/x", "Qm://" + at, at + "/fastfs." + at + "/x", "http://user:pass@" + at + "/latest/meta-data", "file:///etc/passwd"} {

@@ -181,9 +181,7 @@ func TestThreat26ChainOfAGroupIsProven(t *testing.T) {
 
 // Pages come with proofs of their own; an answer continues what the client knows.
 func TestThreat26ChainProofContinuesWhatIsKnown(t *testing.T) {
-	r := run(t)
-	alice := r.user("alice", "10")
-	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	r, alice := runWithGroup(t)
 	rows, proof := alice.chain("g", nil)
 	before := r.verifies("g", rows, proof)
 	for i := range 9 {
@@ -226,9 +224,7 @@ func TestThreat26ChainProofContinuesWhatIsKnown(t *testing.T) {
 
 // A log that has stopped proves nothing, and gives no list that is not proven.
 func TestThreat26NoProofNoList(t *testing.T) {
-	r := run(t)
-	alice := r.user("alice", "10")
-	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	r, alice := runWithGroup(t)
 	r.checkpoint()
 	if _, err := r.openDatabase().Exec(r.withoutTriggers() + "UPDATE ledger SET fee = '0' WHERE seq = 2"); err != nil {
 		t.Fatal(err)
@@ -246,9 +242,7 @@ func TestThreat26NoProofNoList(t *testing.T) {
 // The answer to an upload holds its record and a receipt, and so does its
 // repetition. The record has the name, also when it came last.
 func TestThreat26UploadIsAnsweredWithAReceipt(t *testing.T) {
-	r := run(t)
-	alice := r.user("alice", "10")
-	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	r, alice := runWithGroup(t)
 	ready := must[wire.PrepareUploadResult](alice, wire.OpPrepareUpload, object{"group_id": "g"})
 	request := object{"upload_id": ready.UploadID, "encrypted_data": seal(t, ready.Key, []byte("content")), "file_hash": hash([]byte("content")),
 		"format": object{"version": 1, "filename": "late.txt", "content_type": "text/plain", "original_size": 7}}
@@ -290,9 +284,7 @@ func TestThreat26UploadIsAnsweredWithAReceipt(t *testing.T) {
 // A client that does not know the layout gets a sentence, not rows that it would
 // call forged.
 func TestOldVerifiersAreToldToUpdate(t *testing.T) {
-	r := run(t)
-	alice := r.user("alice", "10")
-	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	_, alice := runWithGroup(t)
 	for _, more := range []object{{}, {"limit": 1}, {"layouts": []string{chain.Layout1}}} {
 		request := object{"group_id": "g", "kinds": wire.KindsAll}
 		for field, value := range more {

@@ -31,8 +31,7 @@ func TestThreat39AnswerOfACommitIsLost(t *testing.T) {
 	server := httptest.NewServer(gateway)
 	defer server.Close()
 	r := runWith(t, service.Config{Database: database, Gateway: server.URL})
-	alice := r.user("alice", "10")
-	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	alice := r.owner()
 	t.Run("bytes from the gateway", func(t *testing.T) {
 		ref := legacy.Sum(gateway.data, legacy.Default(0)).String()
 		if _, err := r.svc.ImportReference(t.Context(), service.LegacyFile{Group: "g", Key: key}, ref, hash(content)); err != nil {
@@ -42,9 +41,7 @@ func TestThreat39AnswerOfACommitIsLost(t *testing.T) {
 		if _, problem := alice.retrieve("g", ref); !strings.Contains(problem, "unavailable") || proxy.armed.Load() {
 			t.Errorf("without the answer: %s", problem)
 		}
-		if got, problem := alice.retrieve("g", ref); !bytes.Equal(got, content) {
-			t.Errorf("afterwards: %s", problem)
-		}
+		alice.reads(ref, string(content))
 	})
 	t.Run("import", func(t *testing.T) {
 		proxy.armed.Store(true)
@@ -56,9 +53,7 @@ func TestThreat39AnswerOfACommitIsLost(t *testing.T) {
 		if err != nil || !again.Known {
 			t.Fatalf("again: %+v, %v", again, err)
 		}
-		if got, problem := alice.retrieve("g", again.CID); !bytes.Equal(got, content) {
-			t.Errorf("afterwards: %s", problem)
-		}
+		alice.reads(again.CID, string(content))
 	})
 	t.Run("finalize", func(t *testing.T) {
 		req := alice.finalize("g", "new", content)
@@ -67,9 +62,7 @@ func TestThreat39AnswerOfACommitIsLost(t *testing.T) {
 			t.Errorf("without the answer: %d %s", status, body)
 		}
 		done := must[wire.FinalizeUploadResult](alice, wire.OpFinalizeUpload, req)
-		if got, problem := alice.retrieve("g", done.CID); !bytes.Equal(got, content) {
-			t.Errorf("afterwards: %s", problem)
-		}
+		alice.reads(done.CID, string(content))
 	})
 }
 

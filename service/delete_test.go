@@ -43,9 +43,7 @@ func (u *user) rows(group string) []wire.TransactionRow {
 }
 
 func TestThreat34(t *testing.T) {
-	r := run(t)
-	alice := r.user("alice", "10")
-	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	r, alice := runWithGroup(t)
 	up := alice.upload("g", "f", []byte("gone for good"))
 	kept := alice.upload("g", "kept", []byte("still here"))
 	file := object{"group_id": "g", "ipfs_hash": up.CID}
@@ -78,9 +76,7 @@ func TestThreat34(t *testing.T) {
 	if row.Deleted == nil || row.Deleted.Reason != wire.ReasonOwnerRequest || row.Deleted.DeletedBy != alice.id || row.ChangedSeq <= row.Seq {
 		t.Errorf("the row says %+v, changed at %d", row.Deleted, row.ChangedSeq)
 	}
-	if got, problem := alice.retrieve("g", kept.CID); string(got) != "still here" {
-		t.Errorf("another file reads %q, %s", got, problem)
-	}
+	alice.reads(kept.CID, "still here")
 	if n, err := r.svc.Verify(t.Context(), true, func(ref string, err error) { t.Error(ref, err) }); err != nil || n != 1 {
 		t.Errorf("verify: %d, %v", n, err)
 	}
@@ -90,8 +86,7 @@ func TestThreat34(t *testing.T) {
 // places of destroyed keys are taken by others.
 func TestThreat34ManyFiles(t *testing.T) {
 	r := runAtOnce(t)
-	alice := r.user("alice", "100")
-	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	alice := r.owner()
 	count := 100
 	if r.database != "" {
 		count = 12 // PostgreSQL does not overwrite in place: the rows are looked at, not the files
@@ -127,7 +122,7 @@ func TestDeleteIsIdempotentAndTheFirstRecordWins(t *testing.T) {
 	r := run(t)
 	owner, uploader := r.user("owner", "10"), r.user("uploader", "10")
 	must[string](owner, wire.OpRegisterGroup, object{"group_id": "g"})
-	must[string](owner, wire.OpAddGroupMember, object{"group_id": "g", "member_id": uploader.id})
+	owner.adds(uploader)
 	file := object{"group_id": "g", "ipfs_hash": uploader.upload("g", "f", []byte("x")).CID}
 	before, err := r.svc.Audit(t.Context())
 	if err != nil {
@@ -163,7 +158,7 @@ func TestThreat25DeleteAndRename(t *testing.T) {
 		must[string](owner, wire.OpRegisterGroup, object{"group_id": g})
 	}
 	for _, u := range []*user{uploader, member} {
-		must[string](owner, wire.OpAddGroupMember, object{"group_id": "g", "member_id": u.id})
+		owner.adds(u)
 	}
 	ref := uploader.upload("g", "f", []byte("x")).CID
 	for _, tc := range []struct {
@@ -201,9 +196,7 @@ func TestThreat25DeleteAndRename(t *testing.T) {
 }
 
 func TestRename(t *testing.T) {
-	r := run(t)
-	alice := r.user("alice", "10")
-	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	_, alice := runWithGroup(t)
 	up := alice.upload("g", "old", []byte("content"))
 	must[string](alice, wire.OpRenameFile, object{"group_id": "g", "ipfs_hash": up.CID, "filename": "folder/ünïcödé 文"})
 	row := alice.rows("g")[0]
@@ -214,9 +207,7 @@ func TestRename(t *testing.T) {
 	if len(changed) != 1 || changed[0].IPFSHash != up.CID {
 		t.Errorf("a listing after the upload shows %+v", changed)
 	}
-	if got, problem := alice.retrieve("g", up.CID); string(got) != "content" {
-		t.Errorf("it reads %q, %s", got, problem)
-	}
+	alice.reads(up.CID, "content")
 	for name, filename := range map[string]string{"empty": "", "NUL": "a\x00b", "long": strings.Repeat("x", 5000)} {
 		if status, body := alice.tool(wire.OpRenameFile, object{"group_id": "g", "ipfs_hash": up.CID, "filename": filename}); status != http.StatusBadRequest {
 			t.Errorf("%s: %d %s", name, status, body)

@@ -12,10 +12,7 @@ import (
 // Threat 44: nothing of a disabled account is answered from the moment the command
 // returns; what it owns stays for others, and enabling brings the key back alone.
 func TestThreat44DisabledAccount(t *testing.T) {
-	r := run(t)
-	alice, bob := r.user("alice", "10"), r.user("bob", "10")
-	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
-	must[string](alice, wire.OpAddGroupMember, object{"group_id": "g", "member_id": bob.id})
+	r, alice, bob := runWithMember(t)
 	ref := alice.upload("g", "f", []byte("content")).Location
 	began := alice.finalize("g", "late", []byte("x"))
 	raw := must[wire.PrepareUploadResult](alice, wire.OpPrepareUpload, object{"group_id": "g"})
@@ -39,7 +36,7 @@ func TestThreat44DisabledAccount(t *testing.T) {
 	if _, err := r.svc.DisableAccount(t.Context(), "alice"); err == nil {
 		t.Error("disabled twice")
 	}
-	refused := func(what string, status int, body string) {
+	toldDisabled := func(what string, status int, body string) {
 		t.Helper()
 		if status != http.StatusUnauthorized || !strings.Contains(body, "disabled") {
 			t.Errorf("%s: %d %s", what, status, body)
@@ -47,23 +44,21 @@ func TestThreat44DisabledAccount(t *testing.T) {
 	}
 	for _, op := range operations(t) {
 		status, body := alice.tool(op, object{"group_id": "g", "ipfs_hash": ref})
-		refused(op, status, body)
+		toldDisabled(op, status, body)
 	}
 	status, body := alice.tool(wire.OpFinalizeUpload, began)
-	refused("finish", status, body)
+	toldDisabled("finish", status, body)
 	status, body = alice.put(raw, strings.NewReader(strings.Repeat("c", 28)))
-	refused("send", status, body)
+	toldDisabled("send", status, body)
 	byKey := http.Header{wire.HeaderAPIKey: {alice.key}, wire.HeaderAccountID: {alice.id}}
 	status, text := r.post(wire.PathTools+wire.OpGetOwnedGroups, byKey, object{})
-	refused("the key", status, string(text))
+	toldDisabled("the key", status, string(text))
 	status, text = r.post(wire.PathSessionToken, byKey, wire.SessionTokenRequest{AccountID: alice.id})
-	refused("a new token", status, string(text))
+	toldDisabled("a new token", status, string(text))
 	if status, text = r.post(wire.PathSessionToken, http.Header{wire.HeaderAPIKey: {"svc_sk_" + strings.Repeat("x", 43)}}, wire.SessionTokenRequest{AccountID: alice.id}); strings.Contains(string(text), "disabled") {
 		t.Errorf("a stranger is told that the account is disabled: %d %s", status, text)
 	}
-	if _, err := r.svc.SignInLink(t.Context(), "alice", r.url); err == nil || !strings.Contains(err.Error(), "disabled") {
-		t.Errorf("a new link: %v", err)
-	}
+	refused(t, "a new link", errOf(r.svc.SignInLink(t.Context(), "alice", r.url)), "disabled")
 	_, secret, _ := strings.Cut(link, "#link=")
 	page := http.Header{"Content-Type": {"application/json"}, "X-Svc-Page": {"1"}, "Origin": {r.url}}
 	if status, text := r.post("/account/api/sign-in", page, object{"link": secret}); status != http.StatusUnauthorized {
@@ -78,9 +73,7 @@ func TestThreat44DisabledAccount(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Error("who waited was not refused")
 	}
-	if got, problem := bob.retrieve("g", ref); string(got) != "content" {
-		t.Errorf("bob reads %q, %s", got, problem)
-	}
+	bob.reads(ref, "content")
 
 	if _, err := r.svc.EnableAccount(t.Context(), "alice"); err != nil {
 		t.Fatal(err)

@@ -359,9 +359,7 @@ func TestThreat27Transfer(t *testing.T) {
 // Who does not say that he knows the format, as nova-sdk-js 1.0.3, is refused compressed
 // content, before the fee; everybody else gets it.
 func TestCompressedContentOf10(t *testing.T) {
-	r := run(t)
-	alice := r.user("alice", "10")
-	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	_, alice := runWithGroup(t)
 	request := alice.finalize("g", "f", []byte("zlib"))
 	request.Format = json.RawMessage(`{"version":1,"compression":"deflate","original_size":100}`)
 	ref := must[wire.FinalizeUploadResult](alice, wire.OpFinalizeUpload, request).CID

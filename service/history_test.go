@@ -99,9 +99,7 @@ type member struct {
 // TestHistoryOfMembership: membership is a register. An addition or revocation
 // that was refused tells the state it met.
 func TestHistoryOfMembership(t *testing.T) {
-	r := run(t)
-	alice := r.user("alice", "1000")
-	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	r, alice := runWithGroup(t)
 	users := []*user{r.user("bob", "1"), r.user("carol", "1")}
 	processes := []*running{r, r.again()}
 	calls := play(t, func(client int, random *rand.Rand, rec *recorder) {
@@ -176,9 +174,7 @@ const (
 // race to finish the same upload with different bytes; whoever comes second is
 // told what was written, and nobody ever reads anything else, until the deletion.
 func TestHistoryOfContent(t *testing.T) {
-	r := run(t)
-	alice := r.user("alice", "1000")
-	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	r, alice := runWithGroup(t)
 	processes := []*running{r, r.again()}
 	const files = 8
 	type prepared struct {

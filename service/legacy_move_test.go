@@ -44,9 +44,7 @@ func TestLegacyFilesMove(t *testing.T) {
 		u := &user{running: r, id: alice.id, key: alice.key}
 		u.login()
 		for _, ref := range []string{here.CID, elsewhere} {
-			if got, problem := u.retrieve("g", ref); string(got) != "here" {
-				t.Errorf("%s: %q, %s", ref, got, problem)
-			}
+			u.reads(ref, "here")
 		}
 	}
 	var stream bytes.Buffer

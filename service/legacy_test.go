@@ -42,10 +42,7 @@ func (u *user) row(group, ref string) wire.TransactionRow {
 // Imported files are legacy files in every respect, and a rotation of the
 // group's key loses none.
 func TestLegacyImportAndRotation(t *testing.T) {
-	r := run(t)
-	alice, bob := r.user("alice", "10"), r.user("bob", "10")
-	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
-	must[string](alice, wire.OpAddGroupMember, object{"group_id": "g", "member_id": bob.id})
+	r, alice, bob := runWithMember(t)
 	before := alice.balance()
 	contents := [][]byte{{}, []byte("old report"), bytes.Repeat([]byte("large "), 100_000)}
 	var refs []string
@@ -86,9 +83,7 @@ func TestLegacyImportAndRotation(t *testing.T) {
 
 	must[string](alice, wire.OpRevokeGroupMember, object{"group_id": "g", "member_id": bob.id})
 	for i, ref := range refs {
-		if got, problem := alice.retrieve("g", ref); !bytes.Equal(got, contents[i%len(contents)]) {
-			t.Errorf("after the rotation %s reads %d bytes, %s", ref, len(got), problem)
-		}
+		alice.reads(ref, string(contents[i%len(contents)]))
 	}
 	if _, problem := bob.retrieve("g", refs[1]); !strings.Contains(problem, "not authorized") {
 		t.Errorf("a revoked member: %s", problem)
@@ -140,9 +135,7 @@ func oldKey(t *testing.T) (*format.Key, *format.Key) {
 		if err := os.WriteFile(file, content, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := vault.ReadFileKey(file); err == nil || !strings.Contains(err.Error(), "want 32 bytes") {
-			t.Errorf("%s: %v", name, err)
-		}
+		refused(t, name, errOf(vault.ReadFileKey(file)), "want 32 bytes")
 	}
 	if err := os.Chmod(file, 0o644); err != nil {
 		t.Fatal(err)
@@ -168,9 +161,7 @@ func sealWith(t *testing.T, key *format.Key, content []byte) []byte {
 
 // Ciphertext of another service, as bytes or base64, under the id it is known by.
 func TestLegacyCiphertext(t *testing.T) {
-	r := run(t)
-	alice := r.user("alice", "10")
-	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	r, alice := runWithGroup(t)
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "other"})
 	key, outside := oldKey(t)
 	l := service.LegacyFile{Group: "g", Key: key}
@@ -185,9 +176,7 @@ func TestLegacyCiphertext(t *testing.T) {
 				t.Fatalf("%s: %+v, %v", name, done, err)
 			}
 		}
-		if got, problem := alice.retrieve("g", id); !bytes.Equal(got, content) {
-			t.Errorf("%s: %q, %s", name, got, problem)
-		}
+		alice.reads(id, string(content))
 	}
 	id := legacy.Sum(sealed, legacy.Default(0)).String()
 	for _, tc := range []struct {
@@ -206,9 +195,7 @@ func TestLegacyCiphertext(t *testing.T) {
 		{"no such group", service.LegacyFile{Group: "nobody", Key: key}, sealed, id, "Group not found"},
 		{"no such account", service.LegacyFile{Group: "g", Key: key, Account: "nobody"}, sealWith(t, outside, nil), "", "not found"},
 	} {
-		if _, err := r.svc.ImportSealed(t.Context(), tc.file, tc.data, tc.cid, 1); err == nil || !strings.Contains(err.Error(), tc.word) {
-			t.Errorf("%s: %v, want %q", tc.name, err, tc.word)
-		}
+		refused(t, tc.name, errOf(r.svc.ImportSealed(t.Context(), tc.file, tc.data, tc.cid, 1)), tc.word)
 	}
 	if blobs := countFiles(t, filepath.Join(r.dir, "blobs")); blobs != 3 {
 		t.Errorf("%d blobs for 3 files", blobs)
@@ -228,9 +215,7 @@ func TestLegacyCiphertext(t *testing.T) {
 	if err != nil || done.Known {
 		t.Fatal(done, err)
 	}
-	if got, problem := alice.retrieve("g", done.CID); string(got) != "ours" {
-		t.Errorf("%q, %s", got, problem)
-	}
+	alice.reads(done.CID, "ours")
 }
 
 // gatewayFor serves one file in one of several ways.
@@ -313,18 +298,12 @@ func TestThreat30Gateway(t *testing.T) {
 	if again, err := r.svc.ImportReference(t.Context(), l, ref, hash(content)); err != nil || !again.Known {
 		t.Errorf("once more: %+v, %v", again, err)
 	}
-	if _, err := r.svc.ImportReference(t.Context(), l, ref, hash([]byte("x"))); err == nil || !strings.Contains(err.Error(), "recorded already") {
-		t.Errorf("with another hash: %v", err)
-	}
-	if _, err := r.svc.ImportReference(t.Context(), l, "http://127.0.0.1/x", hash(nil)); err == nil || !strings.Contains(err.Error(), "not a content id") {
-		t.Errorf("an address: %v", err)
-	}
+	refused(t, "with another hash", errOf(r.svc.ImportReference(t.Context(), l, ref, hash([]byte("x")))), "recorded already")
+	refused(t, "an address", errOf(r.svc.ImportReference(t.Context(), l, "http://127.0.0.1/x", hash(nil))), "not a content id")
 	if n, err := r.svc.Verify(t.Context(), true, func(ref string, err error) { t.Error(ref, err) }); err != nil || n != 1 {
 		t.Errorf("verify: %d, %v", n, err)
 	}
-	if _, err := r.svc.BlobPath(t.Context(), ref); err == nil || !strings.Contains(err.Error(), "not kept here") {
-		t.Errorf("its place: %v", err)
-	}
+	refused(t, "its place", errOf(r.svc.BlobPath(t.Context(), ref)), "not kept here")
 	if row := alice.row("g", ref); *row.Backend != "Ipfs" || row.OriginalSize != nil {
 		t.Errorf("listed as %+v", row)
 	}
@@ -364,9 +343,7 @@ func TestThreat30Gateway(t *testing.T) {
 	var all sync.WaitGroup
 	for range 10 {
 		all.Go(func() {
-			if got, problem := alice.retrieve("g", ref); !bytes.Equal(got, content) {
-				t.Errorf("%d bytes, %s", len(got), problem)
-			}
+			alice.reads(ref, string(content))
 		})
 	}
 	all.Wait()
@@ -377,9 +354,7 @@ func TestThreat30Gateway(t *testing.T) {
 		t.Errorf("now listed as %+v", row)
 	}
 	server.Close()
-	if got, problem := alice.retrieve("g", ref); !bytes.Equal(got, content) {
-		t.Errorf("without the gateway: %d bytes, %s", len(got), problem)
-	}
+	alice.reads(ref, string(content))
 	answer := must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": ref, "transfer": "raw"})
 	if status, body := alice.fetch(answer.DataURL, ""); status != http.StatusOK || !bytes.Equal(body, gateway.data) {
 		t.Errorf("raw: %d, %d bytes", status, len(body))
@@ -392,9 +367,7 @@ func TestThreat30Gateway(t *testing.T) {
 // A reference without a gateway says what the operator can do; importing its
 // bytes later fills it.
 func TestLegacyReferenceIsFilledLater(t *testing.T) {
-	r := run(t)
-	alice := r.user("alice", "10")
-	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	r, alice := runWithGroup(t)
 	key, outside := oldKey(t)
 	l := service.LegacyFile{Group: "g", Key: key}
 	sealed := sealWith(t, outside, []byte("later"))
@@ -410,30 +383,23 @@ func TestLegacyReferenceIsFilledLater(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got, problem := alice.retrieve("g", ref); string(got) != "later" {
-		t.Errorf("%q, %s", got, problem)
-	}
+	alice.reads(ref, "later")
 	if blobs := countFiles(t, filepath.Join(r.dir, "blobs")); blobs != 1 {
 		t.Errorf("%d blobs for one file", blobs)
 	}
 	must[string](alice, "delete_file", object{"group_id": "g", "ipfs_hash": ref})
-	if _, err := r.svc.ImportSealed(t.Context(), l, sealed, ref, 1); err == nil || !strings.Contains(err.Error(), "deleted") {
-		t.Errorf("after its deletion: %v", err)
-	}
+	refused(t, "after its deletion", errOf(r.svc.ImportSealed(t.Context(), l, sealed, ref, 1)), "deleted")
 }
 
 func TestPlainReferences(t *testing.T) {
 	for _, plain := range []bool{false, true} {
 		r := runWith(t, service.Config{Database: newDatabase(t), PlainRefs: plain})
-		alice := r.user("alice", "10")
-		must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+		alice := r.owner()
 		ref := alice.upload("g", "f", []byte("x")).CID
 		if got := strings.HasPrefix(ref, "bafy."); got == plain || plain && !strings.HasPrefix(ref, "svc.testnet/fastfs.svc.testnet/") {
 			t.Errorf("plain %v: %s", plain, ref)
 		}
-		if got, problem := alice.retrieve("g", ref); string(got) != "x" {
-			t.Errorf("%q, %s", got, problem)
-		}
+		alice.reads(ref, "x")
 	}
 	for _, address := range []string{"gateway.example.org", "ftp://gateway.example.org", "https://user:secret@gateway.example.org/", "https://", "https://x/?y", "://"} {
 		_, err := service.Open(t.Context(), service.Config{DataDir: t.TempDir(), Gateway: address})
@@ -452,8 +418,7 @@ func TestThreat31LargeFileAtTheGateway(t *testing.T) {
 	server := httptest.NewServer(gateway)
 	defer server.Close()
 	r := runWith(t, service.Config{Database: newDatabase(t), Gateway: server.URL, MaxFileBytes: 100 << 20})
-	alice := r.user("alice", "10")
-	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	alice := r.owner()
 	ref := legacy.Sum(gateway.data, legacy.Default(1)).String()
 	if _, err := r.svc.ImportReference(t.Context(), service.LegacyFile{Group: "g", Key: key}, ref, hash(content)); err != nil {
 		t.Fatal(err)

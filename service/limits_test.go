@@ -76,9 +76,7 @@ func TestThreat31RequestsPerAccount(t *testing.T) {
 
 // Threat 31: what is too large, too deep or cannot be recorded is refused.
 func TestThreat31SizeOfRequests(t *testing.T) {
-	r := run(t)
-	alice := r.user("alice", "10")
-	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	_, alice := runWithGroup(t)
 	file := alice.upload("g", "f", []byte("x"))
 	deep := []byte(`{"group_id":` + strings.Repeat("[", 40) + strings.Repeat("]", 40) + `}`)
 	named := func(format string) wire.FinalizeUploadRequest {
@@ -171,7 +169,7 @@ func TestThreat31BytesOfOpenUploads(t *testing.T) {
 	r := runWith(t, cfg)
 	alice, bob := r.user("alice", "10"), r.user("bob", "10")
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
-	must[string](alice, wire.OpAddGroupMember, object{"group_id": "g", "member_id": bob.id})
+	alice.adds(bob)
 	elsewhere := alice.at(r.againWith(cfg))
 	begin := func() wire.PrepareUploadResult {
 		return must[wire.PrepareUploadResult](alice, wire.OpPrepareUpload, object{"group_id": "g"})
@@ -222,8 +220,7 @@ func TestThreat31BytesOfOpenUploadsAtOnce(t *testing.T) {
 	const file = 64 << 10
 	cfg := service.Config{Database: newDatabase(t), MaxFileBytes: file, MaxOpenBytes: 3 * file}
 	r := runWith(t, cfg)
-	alice := r.user("alice", "10")
-	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	alice := r.owner()
 	places := []*user{alice, alice.at(r.againWith(cfg)), alice.at(r.againWith(cfg))}
 	var all sync.WaitGroup
 	var taken atomic.Int64
@@ -252,8 +249,7 @@ func TestThreat31BytesOfOpenUploadsAtOnce(t *testing.T) {
 func TestThreat31BytesOnTheirWay(t *testing.T) {
 	const file = 64 << 10
 	r := runWith(t, service.Config{Database: newDatabase(t), MaxFileBytes: file, MaxOpenBytes: 3 * file})
-	alice := r.user("alice", "10")
-	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	alice := r.owner()
 	var ups []wire.PrepareUploadResult
 	for range 3 {
 		ups = append(ups, must[wire.PrepareUploadResult](alice, wire.OpPrepareUpload, object{"group_id": "g"}))
@@ -304,7 +300,7 @@ func TestThreat31FreeChanges(t *testing.T) {
 	r := runWith(t, cfg)
 	alice, bob := r.user("alice", "10"), r.user("bob", "10")
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
-	must[string](alice, wire.OpAddGroupMember, object{"group_id": "g", "member_id": bob.id})
+	alice.adds(bob)
 	elsewhere := alice.at(r.againWith(cfg))
 	ref, his := alice.upload("g", "f", []byte("x")).CID, bob.upload("g", "f", []byte("x")).CID
 	rename := func(u *user, ref, name string) (int, string) {
@@ -381,7 +377,7 @@ func TestThreat31StalledFilesInsideJSON(t *testing.T) {
 	file := other.upload("g", "f", large)
 	for i, name := range []string{"stalls1", "stalls2"} {
 		slow := s.user(name, "10")
-		must[string](other, wire.OpAddGroupMember, object{"group_id": "g", "member_id": slow.id})
+		other.adds(slow)
 		for range 64 + 6 { // more than an account may have
 			fmt.Fprintf(s.dial(), "POST /tools/finalize_upload HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: 5000000\r\n\r\n{", slow.token)
 		}
@@ -399,9 +395,7 @@ func TestThreat31StalledFilesInsideJSON(t *testing.T) {
 		})
 	}
 	ref := other.upload("g", "f", large).CID // fails the test unless it succeeds
-	if got, problem := other.retrieve("g", ref); !bytes.Equal(got, large) {
-		t.Errorf("%d bytes, %s", len(got), problem)
-	}
+	other.reads(ref, string(large))
 	if n := s.metric(inFlight); n != 144 {
 		t.Errorf("%d of 144 stand", n)
 	}
@@ -412,17 +406,13 @@ func TestThreat31StalledFilesInsideJSON(t *testing.T) {
 
 // What an honest program sends at the same time inside JSON is taken, as ever.
 func TestManyFilesInsideJSONAtOnce(t *testing.T) {
-	r := run(t)
-	alice := r.user("alice", "100")
-	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	_, alice := runWithGroup(t)
 	var all sync.WaitGroup
 	for i := range 48 {
 		content := bytes.Repeat([]byte{byte(i)}, 100<<10<<(i%4))
 		all.Go(func() {
 			ref := alice.upload("g", "f", content).CID
-			if got, problem := alice.retrieve("g", ref); !bytes.Equal(got, content) {
-				t.Errorf("%d bytes, %s", len(got), problem)
-			}
+			alice.reads(ref, string(content))
 		})
 	}
 	all.Wait()
@@ -430,9 +420,7 @@ func TestManyFilesInsideJSONAtOnce(t *testing.T) {
 
 // Threat 31: a file inside JSON that is broken is refused, and leaves nothing.
 func TestThreat31BrokenFileInsideJSON(t *testing.T) {
-	r := run(t)
-	alice := r.user("alice", "10")
-	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	r, alice := runWithGroup(t)
 	for _, n := range []int{100, 400_000} {
 		for _, broken := range []string{"!", "=", "a", "AA=A"} {
 			req := alice.finalize("g", "f", make([]byte, n))
@@ -450,8 +438,7 @@ func TestThreat31BrokenFileInsideJSON(t *testing.T) {
 // Threat 31: deleting a file that is deleted cleans nothing, and is counted.
 func TestThreat31DeletingWhatIsDeleted(t *testing.T) {
 	r := runWith(t, service.Config{Database: newDatabase(t), FreeChanges: 5})
-	alice := r.user("alice", "10")
-	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	alice := r.owner()
 	file := object{"group_id": "g", "ipfs_hash": alice.upload("g", "f", []byte("x")).CID}
 	told := must[string](alice, wire.OpDeleteFile, file)
 	work := func() [2]int {
@@ -582,9 +569,7 @@ func TestThreat31AnswersThatStandStill(t *testing.T) {
 // Threat 31: pages and lists of the longest names are complete, though they are read
 // in pieces.
 func TestThreat31PagesOfLongNames(t *testing.T) {
-	r := run(t)
-	alice := r.user("alice", "10")
-	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	r, alice := runWithGroup(t)
 	const files = 300
 	fill(t, r.openDatabase(), "g", alice.id, files)
 	r.exec("UPDATE files SET filename = ?", strings.Repeat("<", 4096))
@@ -652,9 +637,7 @@ func TestThreat31PagesOfGroups(t *testing.T) {
 
 // Threat 31: many ranges at once would be as many requests to a bucket.
 func TestThreat31OneRangeAtATime(t *testing.T) {
-	r := run(t)
-	alice := r.user("alice", "10")
-	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	_, alice := runWithGroup(t)
 	up := alice.uploadRaw("g", "f", make([]byte, 2*wire.InlineBlobBytes))
 	raw := must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": up.CID, "transfer": "raw"})
 	for ranges, want := range map[string]int{"bytes=0-9": 10, "bytes=0-9,20-29": int(raw.DataSize), "bytes=0-0" + strings.Repeat(",2-2", 5000): int(raw.DataSize)} {
@@ -670,7 +653,7 @@ func TestThreat31LongListsAreSentInPieces(t *testing.T) {
 	r := run(t)
 	owner, reader := r.user("owner", "10"), r.user("reader", "10")
 	must[string](owner, wire.OpRegisterGroup, object{"group_id": "g"})
-	must[string](owner, wire.OpAddGroupMember, object{"group_id": "g", "member_id": reader.id})
+	owner.adds(reader)
 	const files = 6 * wire.MaxPageRows
 	fill(t, r.openDatabase(), "g", owner.id, files)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: (&net.Dialer{Control: smallBuffer}).DialContext}}

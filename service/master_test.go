@@ -81,9 +81,7 @@ func (r *running) rotated() service.Rotation {
 // Threat 33, after a theft of the master key: a new one changes nothing for
 // clients, and the old one opens nothing that the database holds now.
 func TestThreat33MasterKeyRotation(t *testing.T) {
-	r := run(t)
-	alice := r.user("alice", "10")
-	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	r, alice := runWithGroup(t)
 	up := alice.upload("g", "before", []byte("before"))
 	open := must[wire.PrepareUploadResult](alice, wire.OpPrepareUpload, object{"group_id": "g"})
 	before, key, old := r.logKey(), filepath.Join(r.dir, "master.key"), masterOf(t, filepath.Join(r.dir, "master.key"))
@@ -177,9 +175,7 @@ func TestMasterKeyRotationUnderLoad(t *testing.T) {
 
 // A rotation that was interrupted is run again, or cancelled.
 func TestMasterKeyRotationInterrupted(t *testing.T) {
-	r := run(t)
-	alice := r.user("alice", "10")
-	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	r, alice := runWithGroup(t)
 	up := alice.upload("g", "kept", []byte("kept"))
 	key := filepath.Join(r.dir, "master.key")
 	old := masterOf(t, key)
@@ -236,18 +232,12 @@ func TestMasterKeyRotationInterrupted(t *testing.T) {
 	if next, err := svc.MasterKeyNextStep(t.Context()); err != nil || !strings.Contains(next, "run it again: svcd rotate-master-key") {
 		t.Errorf("the next step: %q, %v", next, err)
 	}
-	if _, err := svc.RotateMasterKey(t.Context(), ""); err == nil || !strings.Contains(err.Error(), "--cancel") {
-		t.Errorf("went on without the key: %v", err)
-	}
-	if _, err := svc.FinishMasterKey(t.Context(), false); err == nil || !strings.Contains(err.Error(), "bring the new one to its place") {
-		t.Errorf("finished without the key: %v", err)
-	}
+	refused(t, "went on without the key", errOf(svc.RotateMasterKey(t.Context(), "")), "--cancel")
+	refused(t, "finished without the key", errOf(svc.FinishMasterKey(t.Context(), false)), "bring the new one to its place")
 	if _, err := svc.FinishMasterKey(t.Context(), true); err != nil {
 		t.Error(err)
 	}
-	if _, err := svc.FinishMasterKey(t.Context(), true); err == nil || !strings.Contains(err.Error(), "no other master key") {
-		t.Errorf("cancelled twice: %v", err)
-	}
+	refused(t, "cancelled twice", errOf(svc.FinishMasterKey(t.Context(), true)), "no other master key")
 	reads()
 	put(old)
 	if _, err := r.beside(service.MasterKey{}); err == nil || !strings.Contains(err.Error(), "another master key") {
@@ -265,8 +255,7 @@ func TestMasterKeyFromACommand(t *testing.T) {
 	dir := t.TempDir()
 	key := service.MasterKey{Command: "printf %s " + strings.Repeat("A", 43) + "="}
 	r := runWith(t, service.Config{DataDir: filepath.Join(dir, "data"), MasterKey: key})
-	alice := r.user("alice", "10")
-	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	alice := r.owner()
 	up := alice.upload("g", "kept", []byte("kept"))
 	if _, err := os.Stat(filepath.Join(r.dir, "master.key")); !errors.Is(err, os.ErrNotExist) {
 		t.Error("a master key was made in the data directory", err)
@@ -281,12 +270,8 @@ func TestMasterKeyFromACommand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := svc.RotateMasterKey(t.Context(), ""); err == nil || !strings.Contains(err.Error(), "--new-master-key-file") {
-		t.Errorf("no place for the new key: %v", err)
-	}
-	if _, err := svc.Backup(t.Context(), filepath.Join(dir, "backup"), true); err == nil || !strings.Contains(err.Error(), "not in the data directory") {
-		t.Errorf("backed up with a key that is elsewhere: %v", err)
-	}
+	refused(t, "no place for the new key", errOf(svc.RotateMasterKey(t.Context(), "")), "--new-master-key-file")
+	refused(t, "backed up with a key that is elsewhere", errOf(svc.Backup(t.Context(), filepath.Join(dir, "backup"), true)), "not in the data directory")
 	file := filepath.Join(dir, "new.key")
 	done, err := svc.RotateMasterKey(t.Context(), file)
 	if err != nil || done.Finished || done.Keys != 1 || done.Before != "" {
@@ -306,9 +291,7 @@ func TestMasterKeyFromACommand(t *testing.T) {
 	if done, err := after.FinishMasterKey(t.Context(), false); err != nil || !done.Finished {
 		t.Errorf("%+v, %v", done, err)
 	}
-	if _, err := r.beside(key); err == nil || !strings.Contains(err.Error(), "have the command print") {
-		t.Errorf("the old key opens the database: %v", err)
-	}
+	refused(t, "the old key opens the database", errOf(r.beside(key)), "have the command print")
 	if content, _ := alice.retrieve("g", up.CID); string(content) != "kept" {
 		t.Errorf("%q", content)
 	}

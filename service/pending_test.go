@@ -37,10 +37,7 @@ func inADay(ns string) bool {
 // Threat 45: a short retention window waits, members see it, the owner takes it
 // back, and nobody hastens it.
 func TestThreat45ShortRetentionWaits(t *testing.T) {
-	r := run(t)
-	alice, bob := r.user("alice", "10"), r.user("bob", "10")
-	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
-	must[string](alice, wire.OpAddGroupMember, object{"group_id": "g", "member_id": bob.id})
+	r, alice, bob := runWithMember(t)
 	ref := alice.upload("g", "f", []byte("content")).Location
 	r.age(ref, 6*24*time.Hour)
 	waiting := func() wire.PendingResult {
@@ -113,7 +110,7 @@ func TestThreat45DeletionsInBulkWait(t *testing.T) {
 	alice, bob, carol := r.user("alice", "100"), r.user("bob", "100"), r.user("carol", "100")
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
 	for _, u := range []*user{bob, carol} {
-		must[string](alice, wire.OpAddGroupMember, object{"group_id": "g", "member_id": u.id})
+		alice.adds(u)
 	}
 	refs := bob.many("g", groups.BulkFiles+5)
 	remove := func(u *user, ref string) (int, string) {
@@ -193,9 +190,7 @@ func TestThreat45DeletionsInBulkWait(t *testing.T) {
 // Threat 45: a window that would end many files at once waits also when it is long,
 // and patience does not get around the count of an hour.
 func TestThreat45ManyOldFilesWait(t *testing.T) {
-	r := run(t)
-	alice := r.user("alice", "100")
-	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	r, alice := runWithGroup(t)
 	refs := alice.many("g", groups.BulkFiles+1)
 	r.exec("UPDATE files SET time_ns = time_ns - ?", (40 * 24 * time.Hour).Nanoseconds())
 	alice.retention("g", 30)

@@ -141,8 +141,7 @@ func TestRetention(t *testing.T) {
 // Several processes over one database do the work once.
 func TestRetentionRunsOnce(t *testing.T) {
 	r := runAtOnce(t)
-	alice := r.user("alice", "100")
-	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	alice := r.owner()
 	const count = 110 // more than one transaction
 	for i := range count {
 		alice.upload("g", fmt.Sprint(i), []byte("x"))
@@ -187,8 +186,7 @@ func TestRetentionRunsOnce(t *testing.T) {
 // The ledger's views about deletion and expiry (wire protocol 4.2).
 func TestViewsOfDeletionAndExpiry(t *testing.T) {
 	r := runAtOnce(t)
-	alice := r.user("alice", "100")
-	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	alice := r.owner()
 	kept, gone := alice.upload("g", "kept", []byte("x")), alice.upload("g", "gone", []byte("x"))
 	must[string](alice, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": gone.CID})
 	row := alice.rows("g")[1]

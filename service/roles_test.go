@@ -68,9 +68,7 @@ func TestThreat25ReaderChangesNothing(t *testing.T) {
 	refused("send", status, body)
 	status, body = bob.tool(wire.OpFinalizeUpload, object{"upload_id": sent.UploadID, "file_hash": hash([]byte("x"))})
 	refused("finish what was sent", status, body)
-	if got, problem := bob.retrieve("g", ref); string(got) != "content" {
-		t.Errorf("a reader reads %q, %s", got, problem)
-	}
+	bob.reads(ref, "content")
 	if rows := alice.rows("g"); len(rows) != 1 {
 		t.Errorf("%d files, want alice's alone", len(rows))
 	}
@@ -88,7 +86,7 @@ func TestThreat25RolesAreGivenByTheOwnerAlone(t *testing.T) {
 	alice, bob, carol := r.user("alice", "10"), r.user("bob", "10"), r.user("carol", "10")
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
 	alice.gives(bob, "g", "reader")
-	must[string](alice, wire.OpAddGroupMember, object{"group_id": "g", "member_id": carol.id})
+	alice.adds(carol)
 	want := func(account *user, role wire.Role) {
 		t.Helper()
 		if got := alice.listed(wire.OpGetGroupMembers, object{"group_id": "g"})[account.id]; got != role {

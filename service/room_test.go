@@ -42,7 +42,7 @@ func TestThreat31BytesKept(t *testing.T) {
 	alice, bob := r.user("alice", "10"), r.user("bob", "10")
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "other"})
-	must[string](alice, wire.OpAddGroupMember, object{"group_id": "g", "member_id": bob.id})
+	alice.adds(bob)
 	content := make([]byte, file)
 	first := alice.upload("g", "f", content)
 	alice.uploadRaw("g", "f", content) // another version
@@ -101,8 +101,7 @@ func TestThreat31BytesKeptAtOnce(t *testing.T) {
 	const sealed = 5000 + format.Overhead
 	cfg := service.Config{Database: newDatabase(t), MaxAccountBytes: 3 * sealed}
 	r := runWith(t, cfg)
-	alice := r.user("alice", "10")
-	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	alice := r.owner()
 	elsewhere := alice.at(r.againWith(cfg))
 	var requests []wire.FinalizeUploadRequest
 	for i := range 16 {
@@ -128,9 +127,7 @@ func TestThreat31BytesKeptAtOnce(t *testing.T) {
 
 // verify names a count that is wrong.
 func TestVerifyComparesStoredBytes(t *testing.T) {
-	r := run(t)
-	alice := r.user("alice", "10")
-	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	r, alice := runWithGroup(t)
 	alice.upload("g", "f", []byte("x"))
 	if _, err := r.openDatabase().Exec("UPDATE stored_bytes SET bytes = 7 WHERE kind = 'group'"); err != nil {
 		t.Fatal(err)
@@ -198,16 +195,12 @@ func TestFullDiskOfTheDatabaseServer(t *testing.T) {
 		t.Errorf("health: %v", out)
 	}
 	for _, ref := range refs {
-		if got, problem := alice.retrieve("g", ref); !bytes.Equal(got, content) {
-			t.Errorf("reading: %s", problem)
-		}
+		alice.reads(ref, string(content))
 	}
 	must[string](alice, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": refs[0]})
 	bob := s.user("bob", "10")
-	must[string](alice, wire.OpAddGroupMember, object{"group_id": "g", "member_id": bob.id})
-	if got, problem := bob.retrieve("g", refs[1]); !bytes.Equal(got, content) {
-		t.Errorf("somebody else reads: %s", problem)
-	}
+	alice.adds(bob)
+	bob.reads(refs[1], string(content))
 	if _, err := db.Exec("DROP TABLE filler"); err != nil {
 		t.Fatal(err)
 	}
@@ -260,8 +253,7 @@ func TestFullBucket(t *testing.T) {
 	direct := server.Location(server.NewBucket(t))
 	full, puts, at := fullBucket(t, direct)
 	r := runWith(t, service.Config{Database: newDatabase(t), Blobs: at})
-	alice := r.user("alice", "10")
-	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	alice := r.owner()
 	content := []byte("content")
 	kept := alice.upload("g", "kept", content)
 	gone := alice.upload("g", "gone", content)
@@ -282,9 +274,7 @@ func TestFullBucket(t *testing.T) {
 	if n := puts.Load(); n != tried {
 		t.Errorf("the bucket was tried %d times more", n-tried)
 	}
-	if got, problem := alice.retrieve("g", kept.CID); !bytes.Equal(got, content) {
-		t.Errorf("reading: %s", problem)
-	}
+	alice.reads(kept.CID, string(content))
 	full.Store(false)
 	must[string](alice, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": gone.CID})
 	must[wire.FinalizeUploadResult](alice, wire.OpFinalizeUpload, late)
@@ -361,11 +351,9 @@ func TestThreat31ReserveIsKept(t *testing.T) {
 		t.Errorf("%d blobs, there were %d", n, blobs)
 	}
 	must[wire.FinalizeUploadResult](alice, wire.OpFinalizeUpload, object{"upload_id": arrived.UploadID, "file_hash": hash(nil)}) // its bytes are there
-	if got, problem := alice.retrieve("g", first.CID); !bytes.Equal(got, content) {
-		t.Errorf("reading: %s", problem)
-	}
+	alice.reads(first.CID, string(content))
 	must[string](alice, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": second.CID})
-	must[string](alice, wire.OpAddGroupMember, object{"group_id": "g", "member_id": bob.id})
+	alice.adds(bob)
 	if s := alice.stored("g"); *s.Left != 0 {
 		t.Errorf("%d bytes are said to be left", *s.Left)
 	}
@@ -410,7 +398,7 @@ func TestThreat31BytesArriving(t *testing.T) {
 	s := serve(t, func(c *service.Config) { c.MaxAccountBytes, c.MaxGroupBytes = 3*sealed, 4*sealed })
 	alice, bob := s.user("alice", "10"), s.user("bob", "10")
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
-	must[string](alice, wire.OpAddGroupMember, object{"group_id": "g", "member_id": bob.id})
+	alice.adds(bob)
 	must[string](bob, wire.OpRegisterGroup, object{"group_id": "other"})
 	send := func(u *user, group, length, body string) net.Conn {
 		t.Helper()

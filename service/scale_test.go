@@ -133,8 +133,7 @@ func middleOf(tb testing.TB, db *sql.DB, group string, n int) (seq int64) {
 func BenchmarkList(b *testing.B) {
 	const files = 100_000
 	r := runOn(b, "")
-	alice := r.user("alice", "100")
-	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	alice := r.owner()
 	fillRecords(b, r.dir, "g", alice.id, files)
 	r.checkpoint()
 	for name, request := range map[string]wire.TransactionsRequest{

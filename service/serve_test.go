@@ -378,7 +378,7 @@ func TestThreat38(t *testing.T) {
 	s := serve(t, func(c *service.Config) { c.Logger = slog.New(slog.NewJSONHandler(log, nil)) })
 	alice, bob := s.user("alice", "10"), s.user("bob", "10")
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
-	must[string](alice, wire.OpAddGroupMember, object{"group_id": "g", "member_id": bob.id})
+	alice.adds(bob)
 	up := bob.upload("g", "f", []byte("content"))
 	alice.retrieve("g", up.CID)
 	must[string](alice, wire.OpRevokeGroupMember, object{"group_id": "g", "member_id": bob.id})

@@ -65,14 +65,9 @@ func TestThreat22SameTimeForUnknownAndWrong(t *testing.T) {
 // Threat 35: an ex-member keeps what he saw, but gets no key for old or new
 // files from the service, and new files are wrapped by another key.
 func TestThreat35ExMemberGetsNoKey(t *testing.T) {
-	r := run(t)
-	alice, bob := r.user("alice", "10"), r.user("bob", "10")
-	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
-	must[string](alice, wire.OpAddGroupMember, object{"group_id": "g", "member_id": bob.id})
+	r, alice, bob := runWithMember(t)
 	old := alice.upload("g", "old", []byte("old"))
-	if got, problem := bob.retrieve("g", old.Location); string(got) != "old" {
-		t.Fatal(problem)
-	}
+	bob.reads(old.Location, "old")
 	before := r.checksum("g")
 	must[string](alice, wire.OpRevokeGroupMember, object{"group_id": "g", "member_id": bob.id})
 	fresh := alice.upload("g", "new", []byte("new"))
@@ -85,9 +80,7 @@ func TestThreat35ExMemberGetsNoKey(t *testing.T) {
 		t.Error("the group's key was not rotated")
 	}
 	for ref, want := range map[string]string{old.Location: "old", fresh.Location: "new"} {
-		if got, problem := alice.retrieve("g", ref); string(got) != want {
-			t.Errorf("the owner reads %q %s", got, problem)
-		}
+		alice.reads(ref, want)
 	}
 }
 
@@ -141,8 +134,7 @@ func TestThreat37WrongClock(t *testing.T) {
 func TestThreat32NothingLeaks(t *testing.T) {
 	var log lockedBuffer
 	r := runWith(t, service.Config{Database: newDatabase(t), Logger: slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
-	alice := r.user("alice", "10")
-	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	alice := r.owner()
 	secrets := []string{alice.key, alice.token}
 	var answers strings.Builder
 	note := func(_ int, body string) { answers.WriteString(body + "\n") }
@@ -198,8 +190,7 @@ func TestThreat32NothingLeaks(t *testing.T) {
 // is charged or read into memory; as a raw transfer it is served.
 func TestThreat31LargeFileInsideJSON(t *testing.T) {
 	r := runWith(t, service.Config{Database: newDatabase(t), MaxFileBytes: 100 << 20})
-	alice := r.user("alice", "10")
-	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	alice := r.owner()
 	p := must[wire.PrepareUploadResult](alice, wire.OpPrepareUpload, object{"group_id": "g", "filename": "large"})
 	req, err := http.NewRequest(http.MethodPut, r.url+p.UploadURL, io.LimitReader(zeros{}, 65<<20))
 	if err != nil {
@@ -233,8 +224,7 @@ func (zeros) Read(p []byte) (int, error) {
 // account's credentials.
 func TestThreat29EveryFieldIsOnlyAValue(t *testing.T) {
 	r := runWith(t, service.Config{Database: newDatabase(t), RequestRate: -1})
-	alice := r.user("alice", "1000")
-	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	alice := r.owner()
 	file := alice.upload("g", "f", []byte("x"))
 	honest := object{"group_id": "g", "ipfs_hash": file.CID, "member_id": "bob", "filename": "n", "upload_id": "u", "file_hash": file.FileHash, "claim_id": "c",
 		"transfer": "raw", "kinds": "all", "expires_at": "1", "encrypted_data": "eA=="}
@@ -269,9 +259,7 @@ func TestThreat29EveryFieldIsOnlyAValue(t *testing.T) {
 		}
 		alice.fetch("/raw/read/"+url.PathEscape(evil), "")
 	}
-	if got, problem := alice.retrieve("g", file.CID); string(got) != "x" {
-		t.Errorf("afterwards: %q %s", got, problem)
-	}
+	alice.reads(file.CID, "x")
 	if n, err := r.svc.Verify(t.Context(), true, func(ref string, err error) { t.Error(ref, err) }); err != nil || n != 1 {
 		t.Errorf("verify: %d, %v", n, err)
 	}

@@ -83,13 +83,6 @@ func (u *user) deletedOf(ref string) *wire.Deleted {
 	return nil
 }
 
-func (u *user) reads(ref, want string) {
-	u.t.Helper()
-	if got, problem := u.retrieve("g", ref); string(got) != want {
-		u.t.Errorf("%s reads %q, %s", u.id, got, problem)
-	}
-}
-
 // refusedAsDeleted wants the refusal that every client knows.
 func (u *user) refusedAsDeleted(ref string) {
 	u.t.Helper()

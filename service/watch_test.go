@@ -43,7 +43,7 @@ func TestWatchTellsWhatConcernsTheCaller(t *testing.T) {
 	must[string](owner, wire.OpRegisterGroup, object{"group_id": "g"})
 	must[string](stranger, wire.OpRegisterGroup, object{"group_id": "other"})
 	before := owner.upload("g", "before", []byte("x"))
-	must[string](owner, wire.OpAddGroupMember, object{"group_id": "g", "member_id": member.id})
+	owner.adds(member)
 	up := member.upload("g", "f", []byte("x"))
 	must[wire.PrepareRetrieveResult](member, wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": up.CID})
 	must[string](owner, wire.OpRenameFile, object{"group_id": "g", "ipfs_hash": up.CID, "filename": "new"})
@@ -90,7 +90,7 @@ func TestThreat24WatchEndsWithTheRevocation(t *testing.T) {
 	r := run(t)
 	owner, member := r.user("owner", "10"), r.user("member", "10")
 	must[string](owner, wire.OpRegisterGroup, object{"group_id": "g"})
-	must[string](owner, wire.OpAddGroupMember, object{"group_id": "g", "member_id": member.id})
+	owner.adds(member)
 	seq := member.watch(0, 0).Seq
 	must[string](owner, wire.OpRevokeGroupMember, object{"group_id": "g", "member_id": member.id})
 	owner.upload("g", "secret", []byte("x"))
@@ -103,7 +103,7 @@ func TestThreat24WatchEndsWithTheRevocation(t *testing.T) {
 	if got := kinds(owner.watch(seq, 0).Events); got != "revoke_group_member g member; record_transaction g owner" {
 		t.Errorf("the owner sees %s", got)
 	}
-	must[string](owner, wire.OpAddGroupMember, object{"group_id": "g", "member_id": member.id})
+	owner.adds(member)
 	if got := kinds(member.watch(seq, 0).Events); got != "revoke_group_member g member; add_group_member g member" {
 		t.Errorf("readmitted it sees %s", got)
 	}
@@ -166,10 +166,7 @@ func TestWatchWaits(t *testing.T) {
 
 // A watch asks again who is calling before it tells what happened while it waited.
 func TestWatchEndsWithTheKey(t *testing.T) {
-	r := run(t)
-	alice, bob := r.user("alice", "10"), r.user("bob", "10")
-	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
-	must[string](alice, wire.OpAddGroupMember, object{"group_id": "g", "member_id": bob.id})
+	r, alice, bob := runWithMember(t)
 	seq := bob.watch(0, 0).Seq
 	answer := make(chan int, 1)
 	go func() {
@@ -231,9 +228,7 @@ func TestThreat31WatchesAreBounded(t *testing.T) {
 // Threat 31: no sequence that a caller may claim to have seen keeps the service
 // searching.
 func TestThreat31WatchFromAnySequence(t *testing.T) {
-	r := run(t)
-	alice := r.user("alice", "10")
-	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	r, alice := runWithGroup(t)
 	for _, after := range []int64{math.MaxInt64, math.MaxInt64 - 20_000, 1 << 62, -1, math.MinInt64} {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url+"/tools/watch", strings.NewReader(fmt.Sprintf(`{"after_seq":%d}`, after)))

@@ -38,9 +38,7 @@ func (r *running) witnessed(url, key string) *running {
 // A service with a witness publishes what the witness signed too, and nothing
 // else; the witness signs no second history.
 func TestThreat6WitnessSignsOneHistory(t *testing.T) {
-	r := run(t)
-	alice := r.user("alice", "10")
-	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	r, alice := runWithGroup(t)
 	w, err := witness.Open(t.TempDir(), "witness.example.org", []string{r.key()})
 	if err != nil {
 		t.Fatal(err)
