@@ -146,7 +146,8 @@ func entryOf(g GroupID, row wire.TransactionRow) Entry {
 		e.ContentType = *row.ContentType
 	}
 	if row.Deleted != nil {
-		e.Deleted = &Deletion{Time: parseTime(row.Deleted.DeletedAt), By: AccountID(row.Deleted.DeletedBy), Reason: row.Deleted.Reason}
+		e.Deleted = &Deletion{Time: parseTime(row.Deleted.DeletedAt), By: AccountID(row.Deleted.DeletedBy), Reason: row.Deleted.Reason,
+			InTrash: row.Deleted.Trash, Until: parseTime(row.Deleted.Until)}
 	}
 	return e
 }

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/sdktest"
@@ -313,5 +315,109 @@ func TestProvenListGoesOn(t *testing.T) {
 	}
 	if got := d.Hits(wire.PathTools + wire.OpGetGroupTransactions); got != asked {
 		t.Errorf("%d requests, want %d", got, asked)
+	}
+}
+
+// aboutPayroll is a record about the newest version of payroll.txt.
+func aboutPayroll(t *testing.T, d *sdktest.Deceit, kind, detail string) chain.Record {
+	t.Helper()
+	e, err := remembering(t, d, "").Group(d.Group).Stat(t.Context(), "payroll.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return chain.Record{Kind: kind, Account: string(e.Uploader), Group: string(d.Group), Ref: string(e.Ref), FileHash: e.Hash.String(), Detail: detail, Tags: []chain.Tag{
+		{Name: chain.TagName, Value: e.Name}, {Name: chain.TagSize, Value: strconv.FormatInt(e.Size, 10)}, {Name: chain.TagType, Value: e.ContentType},
+		{Name: chain.TagUpload, Value: strconv.FormatInt(int64(e.Seq), 10)}, {Name: chain.TagUploaded, Value: strconv.FormatInt(e.Time.UnixNano(), 10)},
+		{Name: chain.TagUploader, Value: string(e.Uploader)}}}
+}
+
+// Threats 6 and 46: a removal and a return are proven like every other record. A
+// service that hides a removal, or shows a removed file again without a return, is
+// found out.
+func TestThreat6Threat46RemovalsAreProven(t *testing.T) {
+	d := sdktest.NewDeceit(t, sdktest.Liar{})
+	before := d.Log().Rewritten(keepAll)
+	until := time.Now().Add(time.Hour)
+	removed := aboutPayroll(t, d, chain.KindRemove, strconv.FormatInt(until.UnixNano(), 10))
+	restored := aboutPayroll(t, d, chain.KindRestore, "")
+	path := t.TempDir()
+	running := remembering(t, d, path)
+	listed(t, running, d.Group, 4)
+	inTrash := func(want int) {
+		t.Helper()
+		for who, c := range map[string]*sdk.Client{"a client that runs": running, "a client that begins": remembering(t, d, path)} {
+			found := 0
+			entries, err := c.Group(d.Group).Entries(t.Context())
+			for _, e := range entries {
+				if e.Deleted != nil {
+					found++
+					if !e.Deleted.InTrash || !e.Deleted.Until.Equal(until) || string(e.Deleted.By) != removed.Account || e.ChangedSeq <= e.Seq {
+						t.Errorf("%s is told %+v", who, e.Deleted)
+					}
+				}
+			}
+			if err != nil || found != want {
+				t.Fatalf("%s: %d in the trash, %v; want %d", who, found, err, want)
+			}
+			if c != running {
+				if err := c.Close(); err != nil { // it remembers
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	refused := func(what, proven string) {
+		t.Helper()
+		for who, c := range map[string]*sdk.Client{"a client that runs": running, "a client that begins": remembering(t, d, path)} {
+			if entries, err := c.Group(d.Group).Entries(t.Context()); sdk.KindOf(err) != sdk.ErrCorrupt || len(entries) > 0 || !strings.Contains(err.Error(), proven) {
+				t.Errorf("%s, %s: %d entries, %v", what, who, len(entries), err)
+			}
+		}
+	}
+	honest := before.Rewritten(keepAll).Invent(removed)
+	d.Show(honest)
+	inTrash(1)
+	d.Show(before)
+	refused("a hidden removal", "newer ones are left out")
+	d.Show(before.Rewritten(keepAll).Invent(aboutPayroll(t, d, chain.KindRename, "payroll.txt")))
+	refused("another record in its place", "seen before")
+	d.Show(honest)
+	inTrash(1)
+	d.Show(honest.Rewritten(keepAll).Invent(restored))
+	inTrash(0)
+	d.Show(honest)
+	refused("a hidden return", "newer ones are left out")
+}
+
+// Threat 46: records about a file come in an order that makes sense.
+func TestThreat46NoReturnWithoutARemoval(t *testing.T) {
+	d := sdktest.NewDeceit(t, sdktest.Liar{})
+	before := d.Log().Rewritten(keepAll)
+	record := func(kind, detail string) chain.Record { return aboutPayroll(t, d, kind, detail) }
+	remove, restore, rename, destroy := record(chain.KindRemove, ""), record(chain.KindRestore, ""), record(chain.KindRename, "x"), record(chain.KindTombstone, wire.ReasonOwnerRequest)
+	for _, tc := range []struct {
+		name, want string
+		records    []chain.Record
+	}{
+		{"returned twice", "was not removed before", []chain.Record{remove, restore, restore}},
+		{"returned without a removal", "was not removed before", []chain.Record{restore}},
+		{"removed twice", "was removed before", []chain.Record{remove, remove}},
+		{"renamed in the trash", "was removed before", []chain.Record{remove, rename}},
+		{"returned after its end", "was deleted before", []chain.Record{remove, destroy, restore}},
+		{"removed after its end", "was deleted before", []chain.Record{destroy, remove}},
+		{"removed, and its end", "", []chain.Record{remove, destroy}},
+		{"removed, returned, renamed, removed", "", []chain.Record{remove, restore, rename, remove}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			log := before.Rewritten(keepAll)
+			for _, r := range tc.records {
+				log.Invent(r)
+			}
+			d.Show(log)
+			entries, err := remembering(t, d, "").Group(d.Group).Entries(t.Context())
+			if tc.want == "" && (err != nil || len(entries) != 4) || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+				t.Errorf("%d entries, %v", len(entries), err)
+			}
+		})
 	}
 }

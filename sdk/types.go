@@ -129,17 +129,23 @@ type Entry struct {
 	Size        int64 // plaintext bytes, or SizeUnknown
 	ContentType string
 
-	Deleted *Deletion // nil while the file lives
+	Deleted *Deletion // nil while the file lives and is not in the trash
 }
 
 // SizeUnknown is [Entry].Size when the ledger does not tell it.
 const SizeUnknown int64 = -1
 
-// Deletion tells when, by whom and why a file's key was destroyed.
+// Deletion tells when, by whom and why a file's key was destroyed, or that the file was
+// removed and is in the trash.
 type Deletion struct {
 	Time   time.Time
 	By     AccountID
 	Reason string // one of the Reason constants of package wire
+
+	// InTrash: the key is not destroyed, and not before Until; [Group.Restore] brings the
+	// file back. A zero Until means when the owner of the group deletes it.
+	InTrash bool
+	Until   time.Time
 }
 
 // Receipt is what an upload returns once the service has recorded it.

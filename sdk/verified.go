@@ -283,7 +283,7 @@ func (f *folding) take(row *wire.TransactionRow, listing *proof.Listing) error {
 			return &proof.Refusal{Row: r.Seq, Text: "its reference was recorded before"}
 		}
 		f.add(uploadEntry(&r, row))
-	case EventRenamed, EventDeleted:
+	case EventRenamed, EventDeleted, EventRemoved, EventRestored:
 		i, known := f.at[Ref(r.Ref)]
 		if !known {
 			earlier, err := changedEntry(&r)
@@ -294,8 +294,8 @@ func (f *folding) take(row *wire.TransactionRow, listing *proof.Listing) error {
 			f.add(earlier)
 			i = f.changed
 		}
-		if f.entries[i].Deleted != nil && !r.IsOld() {
-			return &proof.Refusal{Row: r.Seq, Text: "its file was deleted before"}
+		if err := f.mayFollow(&r, f.entries[i].Deleted, known); err != nil {
+			return err
 		}
 		if e := &f.entries[i]; !r.IsOld() && (r.FileHash != e.Hash.String() || r.Tag(chain.TagUploader) != string(e.Uploader)) {
 			return &proof.Refusal{Row: r.Seq, Text: "it names another content or uploader than the upload it is about"}
@@ -306,10 +306,37 @@ func (f *folding) take(row *wire.TransactionRow, listing *proof.Listing) error {
 	return nil
 }
 
+// mayFollow refuses a record about a file that cannot come after the ones before it:
+// nothing follows a deletion, only its end or a return follows a removal, and nothing
+// returns that was not removed. known tells that the records before are known.
+func (f *folding) mayFollow(r *chain.Record, gone *Deletion, known bool) error {
+	text := ""
+	switch {
+	case r.IsOld():
+	case gone != nil && !gone.InTrash:
+		text = "its file was deleted before"
+	case gone != nil && (r.Kind == EventRenamed || r.Kind == EventRemoved):
+		text = "its file was removed before"
+	case gone == nil && known && r.Kind == EventRestored:
+		text = "its file was not removed before"
+	}
+	if text != "" {
+		return &proof.Refusal{Row: r.Seq, Text: text}
+	}
+	return nil
+}
+
 func (f *folding) change(e *Entry, r *chain.Record) {
 	e.ChangedSeq = Seq(r.Seq)
-	if r.Kind == EventRenamed {
+	switch r.Kind {
+	case EventRenamed:
 		e.Name = r.Detail
+		return
+	case EventRestored:
+		e.Deleted = nil
+		return
+	case EventRemoved:
+		e.Deleted = &Deletion{Time: timeOf(r.TimeNS), By: AccountID(r.Account), Reason: wire.ReasonOwnerRequest, InTrash: true, Until: parseTime(r.Detail)}
 		return
 	}
 	e.Deleted = &Deletion{Time: timeOf(r.TimeNS), By: AccountID(r.Account), Reason: r.Detail}

@@ -24,6 +24,9 @@ const (
 	EventRole       = chain.KindRole
 	EventPending    = chain.KindPending
 	EventKept       = chain.KindKeep
+	EventRemoved    = chain.KindRemove  // into the trash
+	EventRestored   = chain.KindRestore // out of it
+	EventTrash      = chain.KindTrash   // its settings
 )
 
 // Event is something that happened in a group of the caller. It says that

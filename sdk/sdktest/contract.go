@@ -37,7 +37,7 @@ func Run(t *testing.T, factory func(testing.TB) World) {
 	}{
 		{"Operations", operations}, {"Credentials", credentials}, {"GroupLife", groupLife}, {"OpenGroup", openGroup}, {"Roles", roles}, {"Retention", retention},
 		{"Files", files}, {"Versions", versions}, {"Listing", listing}, {"Outsiders", outsiders}, {"Revoked", revoked},
-		{"Money", money}, {"Parallel", parallel}, {"DeleteAndRename", deleteAndRename}, {"Watch", watch},
+		{"Money", money}, {"Parallel", parallel}, {"DeleteAndRename", deleteAndRename}, {"Trash", trash}, {"Watch", watch},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := factory(t)
@@ -542,6 +542,70 @@ func others(t *testing.T, s *suite) {
 	ok(t, "rename as the uploader", s.bob.Group(s.group).Rename(ctx, bobs.Ref, "still bob's"))
 	ok(t, "delete as the owner", s.alice.Group(s.group).Delete(ctx, bobs.Ref))
 	is(t, "delete what is not there", s.alice.Group(s.group).Delete(ctx, "bafy-no-such-reference"), sdk.ErrNotFound)
+}
+
+// trash removes a name with two versions and brings it back.
+func trash(t *testing.T, s *suite) {
+	ctx := t.Context()
+	g := s.alice.Group(s.group)
+	first := s.upload(t, s.alice, "name", []byte("first"))
+	newest := s.upload(t, s.alice, "name", []byte("second"))
+	if !s.offers(t, wire.CapTrash) {
+		is(t, "remove", second(g.Remove(ctx, "name")), sdk.ErrUnsupported)
+		return
+	}
+	if _, err := g.Add(ctx, s.world.Bob.ID); err != nil {
+		t.Fatal(err)
+	}
+	is(t, "remove as a member", second(s.bob.Group(s.group).Remove(ctx, "name")), sdk.ErrNotAuthorized)
+	is(t, "remove what is not there", second(g.Remove(ctx, "none")), sdk.ErrNotFound)
+	listed, err := g.Entries(ctx)
+	ok(t, "list", err)
+	for range 2 { // as after a lost answer
+		done, err := g.RemoveVersions(ctx, listed)
+		ok(t, "remove", err)
+		if done.Versions != 2 && done.Versions != 0 {
+			t.Errorf("%d versions were removed", done.Versions)
+		}
+	}
+	_, err = s.bob.Group(s.group).Stat(ctx, "name")
+	is(t, "find a removed name", err, sdk.ErrNotFound)
+	inTrash, err := s.bob.Group(s.group).Trash(ctx)
+	if err != nil || len(inTrash) != 2 || inTrash[0].Ref != first.Ref || inTrash[1].Ref != newest.Ref {
+		t.Fatalf("the trash holds %+v, %v", inTrash, err)
+	}
+	for _, e := range inTrash {
+		if d := e.Deleted; !d.InTrash || d.By != s.world.Alice.ID || d.Until.Before(d.Time) {
+			t.Errorf("removed: %+v", d)
+		}
+		is(t, "retrieve as a member", retrieve(ctx, t, s.bob, e), sdk.ErrDeleted)
+		ok(t, "retrieve as the uploader", retrieve(ctx, t, s.alice, e))
+	}
+	settings, err := g.TrashSettings(ctx)
+	if err != nil || settings.Files != 2 || settings.Held != 0 || settings.Who != sdk.TrashUploader {
+		t.Errorf("the trash is %+v, %v", settings, err)
+	}
+	is(t, "bring back as a member", second(s.bob.Group(s.group).Restore(ctx, "name")), sdk.ErrNotAuthorized)
+	done, err := g.Restore(ctx, "name")
+	if err != nil || done.Versions != 2 {
+		t.Errorf("brought back %+v, %v", done, err)
+	}
+	e, err := s.bob.Group(s.group).Stat(ctx, "name")
+	if err != nil || e.Ref != newest.Ref || e.Deleted != nil {
+		t.Errorf("brought back %+v, %v", e, err)
+	}
+	is(t, "bring back twice", second(g.Restore(ctx, "name")), sdk.ErrNotFound)
+	is(t, "set the trash as a member", second(s.bob.Group(s.group).SetTrash(ctx, 3, "")), sdk.ErrNotAuthorized)
+	is(t, "set no time", second(g.SetTrash(ctx, -1, "")), sdk.ErrInvalid)
+	_, err = g.SetTrash(ctx, 3, sdk.TrashWriters)
+	ok(t, "set the trash", err)
+	_, err = s.bob.Group(s.group).Remove(ctx, "name")
+	ok(t, "remove where every writer may", err)
+	if inTrash, err = g.Trash(ctx); err != nil || len(inTrash) != 2 || !inTrash[0].Deleted.Until.IsZero() {
+		t.Errorf("the trash holds %+v, %v", inTrash, err)
+	}
+	ok(t, "delete from the trash", g.Delete(ctx, newest.Ref))
+	is(t, "retrieve what was destroyed", retrieve(ctx, t, s.alice, inTrash[1]), sdk.ErrDeleted)
 }
 
 func watch(t *testing.T, s *suite) {

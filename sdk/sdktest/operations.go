@@ -182,6 +182,21 @@ func moreOperations(member []sdk.Kind) []operation {
 			}
 			return c.Group(s.group).Rename(ctx, ref, "changed")
 		}, member, wire.CapRename},
+		{"remove", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
+			if _, err := upload(ctx, s); err != nil {
+				return err
+			}
+			if err := second(c.Group(s.group).Remove(ctx, "to be changed")); err != nil {
+				return err
+			}
+			return second(c.Group(s.group).Restore(ctx, "to be changed"))
+		}, member, wire.CapTrash},
+		{"trashSettings", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
+			return second(c.Group(s.group).TrashSettings(ctx))
+		}, member, wire.CapTrash},
+		{"setTrash", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
+			return second(c.Group(s.group).SetTrash(ctx, 30, ""))
+		}, member, wire.CapTrash},
 		{"watch", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			ctx, cancel := context.WithCancel(ctx)
 			events, err := c.Watch(ctx, 0)
