@@ -19,7 +19,7 @@ import (
 	"github.com/svcfs/svcfs/service/store"
 )
 
-// target is a file that is about to change, with what a record about it tells.
+// target is a file that is about to change, with the facts that a record about it holds.
 type target struct {
 	group, ref, hash, uploader, blobID string
 	name, contentType                  string
@@ -28,26 +28,29 @@ type target struct {
 	deleted, inTrash                   bool
 }
 
-// targetColumns of files are what [target.fields] reads.
+// targetColumns are the columns of files that [target.fields] reads.
 const targetColumns = "ref, file_hash, uploader, blob_id, filename, content_type, seq, time_ns, original_size"
 
 func (t *target) fields() []any {
 	return []any{&t.ref, &t.hash, &t.uploader, &t.blobID, &t.name, &t.contentType, &t.seq, &t.timeNS, &t.size}
 }
 
-// tags make a record about the file complete by itself.
+// tags repeat the facts of the upload, so that a record about the file is complete
+// without the record of the upload.
 func (t *target) tags() []chain.Tag {
 	return ledger.WithTags(contentTags(t.size, t.contentType), chain.Tag{Name: chain.TagUploader, Value: t.uploader},
 		chain.Tag{Name: chain.TagUploaded, Value: strconv.FormatInt(t.timeNS, 10)}, chain.Tag{Name: chain.TagUpload, Value: strconv.FormatInt(t.seq, 10)})
 }
 
-// Delete destroys the key of a file, in one transaction with its record, and
-// then what is left of it: the ciphertext, and old copies of the wrapped key in
-// the database's files. Uploader or owner, who must be members and no readers. A file that is
-// deleted already stays as it is: the first record wins, nothing is cleaned again,
-// and it counts as a change without a price. What cannot be removed at once, the
-// sweep removes. One of too many in a short time is noted, refused as pending, and
-// carried out later.
+// Delete destroys the key of a file, in one transaction with the record. Afterwards it
+// removes the ciphertext, and old copies of the wrapped key in the database's files; the
+// sweep repeats what fails. Only the uploader and the owner of the group may delete, as
+// long as they are members and no readers.
+//
+// Deleting a deleted file changes nothing: the first record counts, nothing is cleaned
+// again, and the call counts as a change without a price. When an account deletes too
+// many files in a short time, the deletion is noted, refused as pending, and carried out
+// later.
 func (f *Files) Delete(ctx context.Context, account string, req wire.FileRequest) (string, error) {
 	var victim target
 	var due time.Time
@@ -102,7 +105,7 @@ func changeable(ctx context.Context, tx *store.Tx, account, group, ref, action s
 	return t, nil
 }
 
-// shred destroys the key of a file, which costs, and records by whom and why.
+// shred destroys the key of a file, charges for it and records the reason.
 func (f *Files) shred(ctx context.Context, tx *store.Tx, t target, by, reason string) error {
 	r, err := f.ledger.Charge(ctx, tx, chain.KindTombstone, tombstone(t, by, reason))
 	if err != nil {
@@ -111,7 +114,7 @@ func (f *Files) shred(ctx context.Context, tx *store.Tx, t target, by, reason st
 	return shredded(ctx, tx, t, r)
 }
 
-// shredPaid is shred for what was paid before, or costs nobody anything.
+// shredPaid is [Files.shred] for a deletion that was paid for before, or is free.
 func (f *Files) shredPaid(ctx context.Context, tx *store.Tx, t target, by, reason string) error {
 	r, err := f.ledger.Append(ctx, tx, tombstone(t, by, reason))
 	if err != nil {
@@ -138,8 +141,7 @@ func shredded(ctx context.Context, tx *store.Tx, t target, r chain.Row) error {
 	return nil
 }
 
-// removeBlobs removes ciphertext that has no key any more. What fails, the sweep
-// repeats.
+// removeBlobs removes ciphertext whose key is destroyed. The sweep repeats what fails.
 func (f *Files) removeBlobs(ctx context.Context, shredded ...target) {
 	f.traces.Store(true)
 	for _, t := range shredded {
@@ -162,8 +164,8 @@ func (f *Files) scrub(ctx context.Context) error {
 	return err
 }
 
-// Rename records another name for a file; reference and content stay. Uploader
-// or owner, who must be members and no readers.
+// Rename records another name for a file; reference and content stay. Only the uploader
+// and the owner of the group may rename, as long as they are members and no readers.
 func (f *Files) Rename(ctx context.Context, account string, req wire.RenameRequest) (string, error) {
 	if req.Filename == "" {
 		return "", fault.New(wire.CodeValidation, "Required: filename")

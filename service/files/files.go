@@ -1,7 +1,7 @@
-// Package files holds the rules of uploads, retrievals and listings. Bytes are
-// on the disk before the record commits, and the record before anybody is told;
-// membership is checked in the same transaction that hands out a key or records
-// an upload.
+// Package files holds the rules of uploads, retrievals and listings. The bytes of a file
+// are on the disk before its record commits, and the record commits before the caller
+// gets an answer. The transaction that hands out a key or records an upload also checks
+// membership.
 package files
 
 import (
@@ -69,10 +69,10 @@ type Files struct {
 	traces    atomic.Bool // keys were destroyed since the last scrub, or may have been
 }
 
-// Options are what an operator may choose; the zero value is the default.
+// Options are the choices of the operator; the zero value is the default.
 type Options struct {
 	PlainRefs        bool            // references of new files do not start with bafy
-	Gateway          *legacy.Gateway // has the bytes of legacy references that are not kept here; nil = nobody
+	Gateway          *legacy.Gateway // asked for the bytes of legacy references that are not kept here; nil = none
 	DestructionDelay time.Duration   // of deletions in bulk; 0 or less = none
 	MaxOpenBytes     int64           // of the uploads an account has begun and not finished; 0 = OpenBytes, or OpenFiles of the largest
 
@@ -91,10 +91,9 @@ func New(s *store.Store, l *ledger.Ledger, log *checkpoint.Log, v *vault.Vault, 
 	return f
 }
 
-// newRef makes a reference: three parts like the hosted service's, the second
-// constant per group. It starts with "bafy" unless the operator knows of no
-// client that is as old as SDK 1.0.3, which accepts nothing else; it is only ever
-// looked up, never parsed.
+// newRef makes a reference: three parts like those of the hosted service, the second
+// constant per group. SDK 1.0.3 accepts only references that start with "bafy", so they
+// do unless the operator turns that off. References are looked up, never parsed.
 func (f *Files) newRef(group string) string {
 	sum := sha256.Sum256([]byte("svc-location\x00" + f.contract + "\x00" + group))
 	prefix := "bafy."
@@ -104,6 +103,6 @@ func (f *Files) newRef(group string) string {
 	return prefix + f.contract + "/fastfs." + f.contract + "/" + hex.EncodeToString(sum[:]) + "/" + newUUID()
 }
 
-// newUUID begins with the time (RFC 9562 version 7), so that rows made together
-// lie together in the index: one page is written for many of them.
+// newUUID begins with the time (RFC 9562 version 7), so that rows made together are
+// neighbours in the index: many of them change one page.
 func newUUID() string { return uuid.Must(uuid.NewV7()).String() }

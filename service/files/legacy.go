@@ -33,7 +33,7 @@ import (
 // fetchTimeout is how long a gateway may take for a file: clients wait 60 s.
 const fetchTimeout = 50 * time.Second
 
-// LegacyFile is what an operator knows of a file that is imported.
+// LegacyFile describes a file that the operator imports.
 type LegacyFile struct {
 	Group   string
 	Name    string      // recorded name; may be empty
@@ -41,7 +41,7 @@ type LegacyFile struct {
 	Key     *format.Key // that sealed it; nil = the group's own key
 }
 
-// Imported tells where an imported file is.
+// Imported describes an imported file.
 type Imported struct {
 	CID      string `json:"cid"`
 	TransID  string `json:"trans_id"`
@@ -144,8 +144,7 @@ func (f *Files) openLegacy(ctx context.Context, row *legacyRow, sealed []byte) (
 	return nil, wrong
 }
 
-// ImportReference records a file whose bytes stay elsewhere until somebody
-// retrieves it.
+// ImportReference records a file whose bytes stay elsewhere until its first retrieval.
 func (f *Files) ImportReference(ctx context.Context, l LegacyFile, ref, fileHash string) (out Imported, err error) {
 	if _, err := legacy.Parse(ref); err != nil {
 		return out, fault.New(wire.CodeValidation, "%v", err)
@@ -195,8 +194,8 @@ func (f *Files) importBytes(ctx context.Context, row legacyRow, sealed io.Reader
 	return out, err
 }
 
-// recordLegacy is the transaction of an import. A reference that is there
-// already stays as it is, unless its bytes were missing.
+// recordLegacy is the transaction of an import. It leaves a reference that is recorded
+// already as it is, unless the bytes were missing.
 func (f *Files) recordLegacy(ctx context.Context, tx *store.Tx, row legacyRow) (out Imported, err error) {
 	g, err := groups.Get(ctx, tx, row.Group)
 	if err != nil {
@@ -231,8 +230,8 @@ func (f *Files) recordLegacy(ctx context.Context, tx *store.Tx, row legacyRow) (
 	return out, insertFile(ctx, tx, u, backendLegacy, req, meta, row.info, size, r)
 }
 
-// recordedAs finds a reference that is recorded already. Bytes that were missing
-// are kept now.
+// recordedAs finds a reference that is recorded already, and keeps its bytes if they
+// were missing.
 func (f *Files) recordedAs(ctx context.Context, tx *store.Tx, row legacyRow) (out Imported, known bool, err error) {
 	var group, blobID string
 	var deleted sql.NullInt64
@@ -270,7 +269,7 @@ func importedBefore(ctx context.Context, tx *store.Tx, row legacyRow) (out Impor
 	return out, true, nil
 }
 
-// keepBytes makes a blob the one of a living legacy row that has none.
+// keepBytes gives a blob to a living legacy row that has no bytes yet.
 func (f *Files) keepBytes(ctx context.Context, tx *store.Tx, ref string, info blob.Info) (kept bool, err error) {
 	result, err := tx.ExecContext(ctx, `UPDATE files SET blob_id = ?, blob_size = ?, blob_sum = ?, original_size = ?
 		WHERE ref = ? AND blob_id = ? AND deleted_ns IS NULL`, info.ID, info.Size, info.Sum[:], info.Size-format.Overhead, ref, ref)
@@ -302,8 +301,8 @@ func (f *Files) fetchOnce(ctx context.Context, account string, req wire.PrepareR
 	return nil
 }
 
-// fetch gets the bytes behind a reference from the gateway, checks them and
-// keeps them. What the gateway sends is believed in nothing.
+// fetch gets the bytes behind a reference from the gateway, checks them and keeps them.
+// The gateway is not trusted.
 func (f *Files) fetch(ctx context.Context, ref string) error {
 	id, err := legacy.Parse(ref)
 	if err != nil {

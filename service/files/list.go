@@ -23,11 +23,11 @@ const selectRows = `SELECT ref, seq, changed_seq, tx_id, uploader, file_hash, ti
 	backend, ` + selectGone + ` FROM files WHERE group_id = ?`
 
 const (
-	// pieceRows and pieceBytes bound what of a list is in memory at a time: so many
-	// rows, and no more once their names have so many bytes.
+	// pieceRows and pieceBytes bound the part of a list that is in memory at a time: the
+	// number of rows, and the bytes of their names.
 	pieceRows  = 1000
 	pieceBytes = 256 << 10
-	// rowBytes is about what a row takes beside its names.
+	// rowBytes is about the memory of a row without its names.
 	rowBytes = 512
 )
 
@@ -35,10 +35,10 @@ const (
 // before it, and the text of a row.
 const ListMemory = 2*pieceBytes + 64<<10
 
-// List passes the file records of a group to each, for a member, or for anybody
-// when the group is open: all in upload order, or a page in order of change. A
-// list of any length goes in pieces, so that it is never in memory as a whole;
-// every piece looks again who asks.
+// List passes the file records of a group to each, for a member, or for any caller when
+// the group is open: all in upload order, or a page in order of change. A list of any
+// length is read in pieces, so that it is never in memory as a whole; every piece checks
+// the rights of the caller again.
 func (f *Files) List(ctx context.Context, account string, req wire.TransactionsRequest, each func([]wire.TransactionRow) error) error {
 	read, upTo := f.byChange, func(last wire.TransactionRow) int64 { return last.ChangedSeq }
 	switch {
@@ -54,8 +54,8 @@ func (f *Files) List(ctx context.Context, account string, req wire.TransactionsR
 	}, upTo, each)
 }
 
-// inPieces reads what was asked for, a page or all. read also tells whether there
-// may be more, and upTo where the next piece begins.
+// inPieces reads a page or the whole list. read also returns whether there may be more
+// rows, and upTo where the next piece begins.
 func inPieces(ctx context.Context, req wire.TransactionsRequest, read func(ctx context.Context, after int64, limit int) ([]wire.TransactionRow, bool, error),
 	upTo func(last wire.TransactionRow) int64, each func([]wire.TransactionRow) error) error {
 	after, left := max(req.AfterSeq, 0), math.MaxInt
@@ -89,9 +89,9 @@ func (f *Files) byChange(ctx context.Context, account string, req wire.Transacti
 	return rows, more, err
 }
 
-// Newest returns a page of the file records of a group, the newest first: at
-// most limit with a sequence below before, which is 0 for the first page. It
-// may be read by whom [Files.List] answers.
+// Newest returns a page of the file records of a group, the newest first: at most limit
+// with a sequence below before, which is 0 for the first page. Access is as in
+// [Files.List].
 func (f *Files) Newest(ctx context.Context, account, group string, before int64, limit int) ([]wire.TransactionRow, error) {
 	if before <= 0 {
 		before = math.MaxInt64
@@ -100,8 +100,8 @@ func (f *Files) Newest(ctx context.Context, account, group string, before int64,
 	return rows, err
 }
 
-// rows runs a query that begins with selectRows for one who may list the group, and
-// tells whether there may be more.
+// rows runs a query that begins with selectRows, for an account that may list the group,
+// and returns whether there may be more rows.
 func (f *Files) rows(ctx context.Context, account, group string, maxBytes, limit int, query store.Query, bound int64) (list []wire.TransactionRow, more bool, err error) {
 	list = []wire.TransactionRow{}
 	err = f.store.Read(ctx, func(tx *store.Tx) error {
@@ -153,7 +153,7 @@ func scanRow(rows *sql.Rows, group string) (wire.TransactionRow, error) {
 	return row, nil
 }
 
-// fileFacts adds what is known of a file.
+// fileFacts adds name, size and type of a file where they are known.
 func fileFacts(row *wire.TransactionRow, name string, size sql.NullInt64, contentType string) {
 	if name != "" {
 		row.Filename = &name

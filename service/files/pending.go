@@ -23,8 +23,9 @@ const (
 	bulkFilesDay = 5 * groups.BulkFiles
 )
 
-// pend returns when a deletion is carried out that would be one too many now, and
-// notes it; the zero time is now. Asking again does not make it later, nor sooner.
+// pend notes a deletion that must wait because the account deletes too many files, and
+// returns when it is carried out; the zero time means now. Asking again does not change
+// that time.
 func (f *Files) pend(ctx context.Context, tx *store.Tx, t target, account string) (due time.Time, err error) {
 	if f.options.DestructionDelay <= 0 {
 		return due, nil
@@ -56,7 +57,8 @@ func (f *Files) pend(ctx context.Context, tx *store.Tx, t target, account string
 	return due, err
 }
 
-// countDeletion counts a deletion that does not wait, unless it is one too many.
+// countDeletion counts a deletion that is carried out now, or reports that it is one too
+// many.
 func countDeletion(ctx context.Context, tx *store.Tx, t target, account string, now time.Time) (tooMany bool, err error) {
 	_, err = tx.ExecContext(ctx, "DELETE FROM recent_deletions WHERE group_id = ? AND account = ? AND time_ns <= ?", t.group, account, now.Add(-24*time.Hour).UnixNano())
 	if err != nil {
@@ -84,15 +86,15 @@ func waits(group string, due time.Time) error {
 		"take it back with: svcfs group keep GROUP", due.UTC().Format(time.RFC3339), groups.BulkFiles, group, bulkFilesDay)
 }
 
-// Waiting is a destruction that was asked for and is carried out later: of a file, also
-// in the trash, or without Ref a retention window.
+// Waiting is a destruction that is carried out later: of a file, or without Ref the
+// beginning of a retention window.
 type Waiting struct {
 	Group, Ref, Name string
 	Days             int64 // of the window
 	Due              time.Time
 }
 
-// Waiting lists what waits, by group and time.
+// Waiting lists the destructions that wait, by group and time.
 func (f *Files) Waiting(ctx context.Context) (list []Waiting, err error) {
 	err = f.store.Read(ctx, func(tx *store.Tx) error {
 		for rows, err := range tx.Rows(ctx, `SELECT p.group_id, p.ref, f.filename, 0, p.due_ns FROM pending_deletions p JOIN files f ON f.ref = p.ref
@@ -114,7 +116,7 @@ func (f *Files) Waiting(ctx context.Context) (list []Waiting, err error) {
 	return list, err
 }
 
-// anyDue reports whether the time of something that waits has come.
+// anyDue reports whether a destruction that waits is due.
 func anyDue(ctx context.Context, tx *store.Tx, now time.Time) (any bool, err error) {
 	err = tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM pending_deletions WHERE due_ns <= ?) OR EXISTS (SELECT 1 FROM groups WHERE pending_retention_ns <= ?)
 		OR EXISTS (SELECT 1 FROM files WHERE trash_until_ns <= ?)`, now.UnixNano(), now.UnixNano(), now.UnixNano()).Scan(&any)
@@ -124,7 +126,7 @@ func anyDue(ctx context.Context, tx *store.Tx, now time.Time) (any bool, err err
 	return any, nil
 }
 
-// beginRetention makes windows count whose time has come.
+// beginRetention begins the retention windows that are due.
 func (f *Files) beginRetention(ctx context.Context, tx *store.Tx, now time.Time) error {
 	due, err := dueWindows(ctx, tx, now)
 	if err != nil {
@@ -151,9 +153,9 @@ func dueWindows(ctx context.Context, tx *store.Tx, now time.Time) ([]groups.Grou
 // pending is a deletion whose time has come.
 type pending struct{ group, ref, account string }
 
-// deleteDue carries out at most limit deletions whose time has come. One that who
-// asked for it may not ask any more is dropped. It returns what it shredded, and
-// whether there may be more.
+// deleteDue carries out at most limit deletions that are due. It drops a deletion when
+// the account that asked for it may not delete the file any more. It returns the deleted
+// files, and whether there may be more.
 func (f *Files) deleteDue(ctx context.Context, tx *store.Tx, now time.Time, limit int) (shredded []target, more bool, err error) {
 	due, err := dueDeletions(ctx, tx, now, limit)
 	if err != nil {

@@ -10,12 +10,12 @@ import (
 	"github.com/svcfs/svcfs/service/store"
 )
 
-// QuotaShare: of a disk of its own one account, and one group, may fill at most a
-// QuotaShare-th, unless the operator says how many bytes. A bucket has no size.
+// QuotaShare is the default bound: one account, and one group, may fill one
+// QuotaShare-th of the disk. A bucket has no size.
 const QuotaShare = 2
 
-// stored is what is kept for an account and for a group, "" for none. Triggers of
-// the database count it, see the table stored_bytes.
+// stored returns the bytes that are kept for an account and for a group, "" for none.
+// Triggers of the database count them, see the table stored_bytes.
 func (f *Files) stored(ctx context.Context, tx *store.Tx, account, group string) (byAccount, byGroup wire.StoredBytes, err error) {
 	byAccount.Max, byGroup.Max = f.options.MaxAccountBytes, f.options.MaxGroupBytes
 	err = tx.QueryRowContext(ctx, `SELECT COALESCE((SELECT bytes FROM stored_bytes WHERE kind = 'account' AND name = ?), 0),
@@ -26,8 +26,7 @@ func (f *Files) stored(ctx context.Context, tx *store.Tx, account, group string)
 	return byAccount, byGroup, nil
 }
 
-// mayKeep refuses so many more bytes where an account or a group would keep too
-// many, so that nobody fills the store alone.
+// mayKeep refuses more bytes when an account or a group would keep too many.
 func (f *Files) mayKeep(ctx context.Context, tx *store.Tx, account, group string, more int64) error {
 	byAccount, byGroup, err := f.stored(ctx, tx, account, group)
 	if err != nil {
@@ -56,8 +55,8 @@ func keepBounds(account, group string, byAccount, byGroup wire.StoredBytes) (bou
 	return bounds
 }
 
-// Storage tells how much is kept, and how large the next upload may be. Members
-// only, where a group is named.
+// Storage returns how many bytes are kept, and how large the next upload may be. When
+// the request names a group, the caller must be a member.
 func (f *Files) Storage(ctx context.Context, account string, req wire.GroupRequest) (out wire.StorageResult, err error) {
 	var byGroup wire.StoredBytes
 	err = f.store.Read(ctx, func(tx *store.Tx) error {
@@ -85,8 +84,8 @@ func (f *Files) Storage(ctx context.Context, account string, req wire.GroupReque
 	return out, nil
 }
 
-// CheckStored compares what is counted with what is there, and reports each that
-// differs.
+// CheckStored compares the counted bytes with the files and uploads there are, and
+// reports each difference.
 func (f *Files) CheckStored(ctx context.Context, report func(what string, err error)) error {
 	return f.store.Read(ctx, func(tx *store.Tx) error {
 		for rows, err := range tx.Rows(ctx, `SELECT kind, name, CAST(sum(counted) AS BIGINT), CAST(sum(kept) AS BIGINT) FROM (

@@ -15,9 +15,9 @@ import (
 	"github.com/svcfs/svcfs/service/store"
 )
 
-// records returns a piece of the ledger records of a group for a member, with all
-// that their hashes cover, and whether there may be more. Who read what is told to
-// the owner of the group; others are told what they read themselves.
+// records returns a piece of the ledger records of a group for a member, with everything
+// that their hashes cover, and whether there may be more. The owner of the group also
+// sees the retrievals of others; other members see only their own.
 func (f *Files) records(ctx context.Context, account string, req wire.TransactionsRequest, after int64, limit int) (list []wire.TransactionRow, more bool, err error) {
 	list = []wire.TransactionRow{}
 	err = f.store.Read(ctx, func(tx *store.Tx) error {
@@ -45,8 +45,8 @@ func (f *Files) records(ctx context.Context, account string, req wire.Transactio
 	return list, more, err
 }
 
-// understands refuses a client that would call records of a layout it does not
-// know forged, before the first piece.
+// understands refuses a client that does not know the layout of the records: it would
+// call them forged. Only the first piece is checked.
 func understands(ctx context.Context, tx *store.Tx, req wire.TransactionsRequest, who ledger.Viewer, after int64) error {
 	if slices.Contains(req.Layouts, chain.Layout2) || after > max(req.AfterSeq, 0) {
 		return nil
@@ -65,8 +65,8 @@ func recordRow(r *chain.Record) *wire.TransactionRow {
 	return &row
 }
 
-// ListChain passes the records of a group's own chain to each, for whom
-// [Files.List] answers, and returns what proves them.
+// ListChain passes the records of a group's own chain to each and returns their proof.
+// Access is as in [Files.List].
 func (f *Files) ListChain(ctx context.Context, account string, req wire.TransactionsRequest, each func([]wire.TransactionRow) error) (proof wire.ChainProof, err error) {
 	question := checkpoint.Question{Group: req.GroupID, Nonce: req.Nonce, KnownSize: req.KnownSize}
 	var list []wire.TransactionRow // of the piece; each is done with it before the next
@@ -81,7 +81,7 @@ func (f *Files) ListChain(ctx context.Context, account string, req wire.Transact
 	return proof, err
 }
 
-// chainRows appends to list.
+// chainRows appends a piece of the chain to list.
 func chainRows(ctx context.Context, tx *store.Tx, list []wire.TransactionRow, account, group string, after int64, limit int) (_ []wire.TransactionRow, more bool, err error) {
 	if err := groups.MayList(ctx, tx, group, account); err != nil {
 		return nil, false, err
@@ -98,7 +98,7 @@ func chainRows(ctx context.Context, tx *store.Tx, list []wire.TransactionRow, ac
 	return list, len(list) == limit || size >= pieceBytes, err
 }
 
-// recordBytes is about what a record takes in memory.
+// recordBytes is about the memory of a record.
 func recordBytes(row *wire.TransactionRow) int {
 	n := rowBytes + len(row.Detail) + lengthOf(row.Filename)
 	for _, text := range row.Tags {

@@ -14,13 +14,14 @@ import (
 )
 
 const (
-	// retentionLease is the work that one process at a time does.
+	// retentionLease names the work that one process at a time does.
 	retentionLease = "retention"
 	// leaseTime is how long a process that died keeps others from it.
 	leaseTime = time.Minute
 	// expiredBatch is how many files one transaction shreds.
 	expiredBatch = 100
-	// maxRetentionDays is what fits into nanoseconds; a longer window never ends.
+	// maxRetentionDays is the longest window that fits into nanoseconds; a longer one
+	// never ends.
 	maxRetentionDays = 100_000
 )
 
@@ -33,8 +34,8 @@ type Expired struct {
 	Age                    time.Duration
 }
 
-// Expired lists what [Files.RemoveExpired] would remove, in one group or, when
-// group is empty, in all: oldest first, at most limit of each; -1 means all.
+// Expired lists the files that [Files.RemoveExpired] would remove, in one group or, when
+// group is empty, in all: oldest first, at most limit of each group; -1 means all.
 func (f *Files) Expired(ctx context.Context, group string, limit int) (list []Expired, err error) {
 	err = f.store.Read(ctx, func(tx *store.Tx) error {
 		windows, err := windows(ctx, tx, group)
@@ -67,7 +68,7 @@ func windows(ctx context.Context, tx *store.Tx, group string) ([]window, error) 
 		`SELECT id, retention_days FROM groups WHERE retention_days IS NOT NULL AND retention_days <= ? AND (id = ? OR ? = '') ORDER BY id`, maxRetentionDays, group, group)
 }
 
-// victim is an expired file with what shredding needs.
+// victim is an expired file with the facts that shredding needs.
 type victim struct {
 	Expired
 	target
@@ -97,9 +98,10 @@ func (w window) expired(ctx context.Context, tx *store.Tx, now time.Time, limit 
 	return list, nil
 }
 
-// RemoveExpired deletes the files that are older than their groups keep files,
-// as [Files.Delete] does, those whose deletion has waited, and those whose trash time
-// is over, and returns how many. One process at a time does it; the others get [ErrRetentionBusy].
+// RemoveExpired deletes, as [Files.Delete] does, the files that are older than their
+// groups keep files, those whose deletion has waited, and those whose trash time is
+// over. It returns how many it deleted. One process at a time does it; the others get
+// [ErrRetentionBusy].
 func (f *Files) RemoveExpired(ctx context.Context) (removed int, err error) {
 	if any, err := f.anyExpired(ctx); err != nil || !any {
 		return 0, err
@@ -118,7 +120,7 @@ func (f *Files) RemoveExpired(ctx context.Context) (removed int, err error) {
 	}
 }
 
-// anyExpired spares the sweep of a service without expired files the writing.
+// anyExpired looks for work without a writing transaction: most sweeps find none.
 func (f *Files) anyExpired(ctx context.Context) (any bool, err error) {
 	err = f.store.Read(ctx, func(tx *store.Tx) error {
 		if any, err = anyDue(ctx, tx, f.ledger.Now()); err != nil || any {
@@ -135,9 +137,9 @@ func (f *Files) anyExpired(ctx context.Context) (any bool, err error) {
 	return any, err
 }
 
-// removeBatch shreds some files whose time is over in one transaction: those that
-// somebody deleted and that waited, those whose trash time is over, then expired ones. more tells that there may be
-// others also when it removed none.
+// removeBatch shreds one batch of files in one transaction: deletions that have waited,
+// files whose trash time is over, then expired files. more reports that there may be
+// others, even when removed is 0.
 func (f *Files) removeBatch(ctx context.Context, holder string) (removed int, more bool, err error) {
 	var shredded []target
 	err = f.store.Write(ctx, func(tx *store.Tx) error {
@@ -187,7 +189,7 @@ func (f *Files) removeBatch(ctx context.Context, holder string) (removed int, mo
 	return len(shredded), more, nil
 }
 
-// endRetention gives the lease back and erases the traces.
+// endRetention gives the lease back and scrubs the database.
 func (f *Files) endRetention(ctx context.Context, holder string, removed int, err error) error {
 	ctx = context.WithoutCancel(ctx)
 	if removed > 0 {

@@ -22,7 +22,7 @@ import (
 	"github.com/svcfs/svcfs/service/vault"
 )
 
-// Stored is a file's ciphertext, and what opens it.
+// Stored is the ciphertext of a file with its key.
 type Stored struct {
 	Key      *format.Key
 	Format   json.RawMessage
@@ -32,10 +32,10 @@ type Stored struct {
 	Fee      wire.Amount
 }
 
-// Retrieve hands out the key of a file to a member and charges the claim. The
-// blob is read before the charge when it is to be answered inline, and checked
-// against its checksum: nobody pays for bytes that are known to be damaged. Of a
-// larger blob only the size is checked; the reader's tag and hash do the rest.
+// Retrieve hands out the key of a file to a member and charges the claim. A blob that is
+// sent inline is read and compared with its checksum before the charge, so that a
+// damaged file costs nothing. Of a larger blob only the size is checked; the reader
+// checks tag and hash.
 func (f *Files) Retrieve(ctx context.Context, account string, req wire.PrepareRetrieveRequest, inlineUpTo int64) (Stored, error) {
 	return f.retrieve(ctx, account, req, func(s *Stored, want blob.Info) (err error) {
 		s.Inline, err = f.readBlob(ctx, want, inlineUpTo)
@@ -43,8 +43,8 @@ func (f *Files) Retrieve(ctx context.Context, account string, req wire.PrepareRe
 	})
 }
 
-// RetrieveOpened is [Files.Retrieve] with the content to be read, from its start: it
-// was read and checked before the charge. The caller closes it.
+// RetrieveOpened is [Files.Retrieve] for content that is streamed. The content was read
+// and checked before the charge, and is returned at its start. The caller closes it.
 func (f *Files) RetrieveOpened(ctx context.Context, account string, req wire.PrepareRetrieveRequest) (s Stored, content io.ReadSeekCloser, err error) {
 	s, err = f.retrieve(ctx, account, req, func(_ *Stored, want blob.Info) (err error) {
 		if content, err = f.openBlob(ctx, want); err != nil {
@@ -110,7 +110,7 @@ func (f *Files) claim(ctx context.Context, tx *store.Tx, account string, req wir
 	return fee, err
 }
 
-// file is what Retrieve needs of a row.
+// file is the part of a row that a retrieval needs.
 type file struct {
 	blob       blob.Info
 	format     string
@@ -118,7 +118,7 @@ type file struct {
 	wrapped    []byte
 }
 
-// find returns a file of which a member asks, once its bytes are kept here.
+// find returns a file for a member, and first fetches bytes that are not kept here.
 func (f *Files) find(ctx context.Context, account string, req wire.PrepareRetrieveRequest) (file, error) {
 	row, err := f.recorded(ctx, account, req)
 	if err != nil || row.blob.ID != req.IPFSHash {
@@ -130,7 +130,7 @@ func (f *Files) find(ctx context.Context, account string, req wire.PrepareRetrie
 	return f.recorded(ctx, account, req)
 }
 
-// recorded returns a file of which a member asks as the database has it.
+// recorded returns a file for a member as the database has it.
 func (f *Files) recorded(ctx context.Context, account string, req wire.PrepareRetrieveRequest) (row file, err error) {
 	err = f.store.Look(ctx, func(tx *store.Tx) error {
 		row, err = getFile(ctx, tx, account, req)
@@ -150,8 +150,8 @@ func (f *Files) Look(ctx context.Context, account string, req wire.PrepareRetrie
 	return row.blob.Size, err == nil && meta.Compression != "", nil // a format that is not understood is the reader's matter
 }
 
-// unlessDeleted returns err, which came of reading a blob, or that the file was
-// deleted meanwhile.
+// unlessDeleted returns err, the failure to read a blob, or the refusal of a file that
+// was deleted meanwhile.
 func (f *Files) unlessDeleted(ctx context.Context, account string, req wire.PrepareRetrieveRequest, err error) error {
 	if _, now := f.recorded(ctx, account, req); now != nil {
 		return now
@@ -229,8 +229,8 @@ func (f *Files) openBlob(ctx context.Context, want blob.Info) (io.ReadSeekCloser
 	return r, nil
 }
 
-// damaged is the refusal to hand out what cannot be right; an outage of the
-// store stays one.
+// damaged refuses to hand out damaged ciphertext; an outage of the store stays an
+// outage.
 func damaged(how string, cause error) error {
 	if errors.Is(cause, blob.ErrUnavailable) || errors.Is(cause, context.Canceled) {
 		return cause
@@ -238,7 +238,7 @@ func damaged(how string, cause error) error {
 	return &fault.Error{Code: wire.CodeBlobCorrupt, Text: "stored ciphertext is corrupt (" + how + "): nothing was charged", Err: cause}
 }
 
-// OpenBlob opens ciphertext for a raw transfer to a member who has a ticket.
+// OpenBlob opens ciphertext for the raw transfer of a member with a ticket.
 func (f *Files) OpenBlob(ctx context.Context, account, group, ref string) (io.ReadSeekCloser, blob.Info, error) {
 	req := wire.PrepareRetrieveRequest{GroupID: group, IPFSHash: ref}
 	row, err := f.find(ctx, account, req)
@@ -252,7 +252,7 @@ func (f *Files) OpenBlob(ctx context.Context, account, group, ref string) (io.Re
 	return r, row.blob, nil
 }
 
-// BlobID returns where the ciphertext of a reference is kept, for the operator.
+// BlobID returns the id of the blob behind a reference, for the operator.
 func (f *Files) BlobID(ctx context.Context, ref string) (id string, err error) {
 	err = f.store.Look(ctx, func(tx *store.Tx) error {
 		return tx.QueryRowContext(ctx, "SELECT blob_id FROM files WHERE ref = ?", ref).Scan(&id)

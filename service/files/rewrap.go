@@ -8,21 +8,21 @@ import (
 	"github.com/svcfs/svcfs/service/vault"
 )
 
-// rewrapRows is how many keys are wrapped anew in one transaction.
+// rewrapRows is how many keys one transaction wraps anew.
 const rewrapRows = 200
 
-// wrappedRow is a file's key and what it is bound to.
+// wrappedRow is the key of a file with its binding.
 type wrappedRow struct {
-	place   string // what the rows are sorted by
+	place   string // the rows are in the order of it
 	keyID   int64
 	binding vault.Binding
 	wrapped []byte
 }
 
-// Rewrap wraps the key of every file by the newest root, in place, and returns
-// how many it changed and how many no root opens. It can be interrupted and
-// begun again. Files that are added meanwhile use that root already: an upload
-// that becomes a file is found as one or the other, because uploads come first.
+// Rewrap wraps the key of every file by the newest root, in place, and returns how many
+// keys it changed and how many no root opens. An interrupted Rewrap is simply run again.
+// Files that are added meanwhile use the newest root already. Uploads are read before
+// files, so that an upload that becomes a file is found in one of the two.
 func (f *Files) Rewrap(ctx context.Context) (changed, bad int, err error) {
 	for _, page := range []store.Query{
 		`SELECT uploads.id, key_id, group_id, ref, key_version, wrapped_key FROM uploads JOIN file_keys ON file_keys.id = uploads.key_id

@@ -8,8 +8,8 @@ import (
 	"github.com/svcfs/svcfs/service/store"
 )
 
-// Sweep removes what nobody owns: expired uploads and claims, blobs without a
-// record, and what is left of destroyed keys.
+// Sweep removes expired uploads and claims, blobs without a record, and old copies of
+// destroyed keys.
 func (f *Files) Sweep(ctx context.Context) error {
 	now := f.ledger.Now()
 	var useless []string
@@ -26,7 +26,7 @@ func (f *Files) Sweep(ctx context.Context) error {
 		return err
 	}
 	for _, id := range useless {
-		f.discard(ctx, id) // what fails, a later sweep finds
+		f.discard(ctx, id) // a later sweep repeats what fails
 	}
 	if err := f.scrub(ctx); err != nil {
 		return err
@@ -40,8 +40,7 @@ func (f *Files) Sweep(ctx context.Context) error {
 	})
 }
 
-// deleteUploads deletes what expired before now, and returns the blobs nobody owns
-// any more.
+// deleteUploads deletes uploads that expired before now, and returns their blobs.
 func deleteUploads(ctx context.Context, tx *store.Tx, now time.Time) (blobs []string, err error) {
 	if err := destroyKeys(ctx, tx, "SELECT key_id FROM uploads WHERE expires_ns < ?", now.UnixNano()); err != nil {
 		return nil, err
@@ -69,8 +68,9 @@ func (f *Files) isOwned(ctx context.Context, blobID string) (owned bool, err err
 	return owned, err
 }
 
-// Orphans calls visit with every blob that belongs to nothing, and its size in bytes.
-// [Files.Sweep] removes those. Younger ones may be of uploads that just arrive.
+// Orphans calls visit with the id and the size in bytes of every blob without a file and
+// without an upload. [Files.Sweep] removes them. Young blobs are left out: their uploads
+// may be arriving.
 func (f *Files) Orphans(ctx context.Context, visit func(id string, size int64)) error {
 	return f.blobs.List(ctx, orphanAge, func(id string, size int64) error {
 		owned, err := f.isOwned(ctx, id)

@@ -19,8 +19,8 @@ import (
 // nameBatch is how many versions of a name one request removes or brings back.
 const nameBatch = 1000
 
-// mayRemove tells whether an account with a role may remove a file that uploader
-// uploaded, bring it back, and read it in the trash.
+// mayRemove reports whether an account with a role may remove a file of uploader, bring
+// the file back, and read it in the trash.
 func mayRemove(g groups.Group, role wire.Role, account, uploader string) bool {
 	switch role {
 	case wire.RoleOwner:
@@ -32,11 +32,11 @@ func mayRemove(g groups.Group, role wire.Role, account, uploader string) bool {
 	}
 }
 
-// Remove puts all living versions of a name into the trash, the oldest first, each
-// with a record: nobody sees them any more, and no key is destroyed. Who asks must be
+// Remove puts all living versions of a name into the trash, the oldest first, each with
+// a record. Members do not see them any more; no key is destroyed. The caller must be
 // allowed to remove every one of them. The keys are destroyed when the trash time is
-// over, which is never shorter than the delay of deletions in bulk. What somebody
-// removed who may not delete it waits for the owner of the group.
+// over, which is never shorter than the delay of deletions in bulk. A file that the
+// caller may remove but not delete waits for the owner of the group.
 func (f *Files) Remove(ctx context.Context, account string, req wire.NameRequest) (out wire.NameResult, err error) {
 	err = f.store.Write(ctx, func(tx *store.Tx) error {
 		g, list, err := f.versions(ctx, tx, account, req, "trash_ns IS NULL")

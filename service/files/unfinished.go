@@ -15,13 +15,13 @@ import (
 	"github.com/svcfs/svcfs/service/store"
 )
 
-// An upload is paid for when it is finished. What an account has begun, and may
-// never finish, is bounded: in number, and in bytes that lie in the file store.
+// An upload is paid for when it is finished. The uploads that an account has begun and
+// not finished are bounded: in number, and in bytes in the file store.
 const (
 	// maxOpenUploads bounds the uploads an account has begun and not finished.
 	maxOpenUploads = 10_000
-	// OpenBytes is how many bytes the unfinished uploads of an account hold, or
-	// OpenFiles of the largest size if that is more, unless the operator says how many.
+	// OpenBytes bounds the bytes in unfinished uploads of an account, or OpenFiles of
+	// the largest file if that is more, unless the operator sets a bound.
 	OpenBytes = 16 << 30
 	OpenFiles = 4
 )
@@ -52,7 +52,7 @@ func (f *Files) canPay(ctx context.Context, tx *store.Tx, account string) error 
 	return nil
 }
 
-// openBytes is what an account has uploaded and not finished, without one upload.
+// openBytes returns the bytes in unfinished uploads of an account, without one upload.
 func openBytes(ctx context.Context, tx *store.Tx, account, except string) (sum int64, err error) {
 	err = tx.QueryRowContext(ctx, "SELECT CAST(COALESCE(sum(blob_size), 0) AS BIGINT) FROM uploads WHERE account = ? AND result IS NULL AND id <> ?",
 		account, except).Scan(&sum)
@@ -80,8 +80,8 @@ type coming struct {
 	bytes map[string]int64
 }
 
-// begin counts bytes that are about to come, if they fit into what every bound has
-// left besides those that are coming already.
+// begin counts bytes that are about to come, if every bound has room for them beside the
+// bytes that are already coming.
 func (c *coming) begin(n int64, bounds ...bound) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -109,12 +109,12 @@ func (c *coming) end(n int64, bounds ...bound) {
 	}
 }
 
-// counted reads what is coming, and counts what is more than was said.
+// counted reads the bytes that are coming, and counts those beyond the announced size.
 type counted struct {
 	r      io.Reader
 	coming *coming
 	bounds []bound
-	said   int64 // bytes that are counted
+	said   int64 // bytes that are counted already
 	came   int64
 }
 
@@ -132,10 +132,10 @@ func (c *counted) Read(p []byte) (int, error) {
 
 func (c *counted) end() { c.coming.end(c.said, c.bounds...) }
 
-// Spooled reads a request with a file inside JSON, which lies on the disk while it
-// comes, longest bytes at most. Its bytes count for what the account keeps until end:
-// the group is not known yet. One request may always come: its upload may be finished
-// already, and if not, what the file really takes is told when it is read.
+// Spooled reads a request with a file inside JSON, of at most longest bytes, which comes
+// to the disk first. Its bytes count toward the storage of the account until end is
+// called; the group is not known yet. One request is always let in: its upload may be
+// finished already. The real size of the file is checked once the request is read.
 func (f *Files) Spooled(ctx context.Context, account string, r io.Reader, longest int64) (spooled io.Reader, end func(), err error) {
 	var byAccount wire.StoredBytes
 	err = f.store.Read(ctx, func(tx *store.Tx) (err error) {

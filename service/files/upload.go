@@ -123,13 +123,13 @@ func isRolledBack(err error) bool {
 	return errors.As(err, &refused) || errors.Is(err, store.ErrFull)
 }
 
-// discard removes a blob nobody owns, also when the caller has left.
+// discard removes a blob without an owner, even when the caller has left.
 func (f *Files) discard(ctx context.Context, id string) {
 	_ = f.blobs.Delete(context.WithoutCancel(ctx), id)
 }
 
-// put stores ciphertext of so many bytes, 0 when that is not known, unless it would
-// use what is held back of the disk.
+// put stores ciphertext of so many bytes, 0 for an unknown size, unless the upload would
+// use the reserve of the disk.
 func (f *Files) put(ctx context.Context, r io.Reader, size int64) (blob.Info, error) {
 	arriving, err := f.options.Space.Begin(size)
 	if err != nil {
@@ -150,7 +150,7 @@ func (f *Files) put(ctx context.Context, r io.Reader, size int64) (blob.Info, er
 	return info, nil
 }
 
-// lively reads what is coming, and keeps the upload id good meanwhile.
+// lively reads the bytes of an upload, and renews the upload id while bytes come.
 type lively struct {
 	r       io.Reader
 	now     func() time.Time
@@ -167,8 +167,8 @@ func (l *lively) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// renew makes an upload id good for another UploadLife. When that fails, it is tried
-// again before the id ends.
+// renew makes an upload id good for another UploadLife. When that fails, the next bytes
+// try again.
 func (f *Files) renew(ctx context.Context, account, uploadID string) {
 	_ = f.store.Write(ctx, func(tx *store.Tx) error {
 		if _, err := f.getUpload(ctx, tx, account, uploadID); err != nil {
@@ -179,10 +179,10 @@ func (f *Files) renew(ctx context.Context, account, uploadID string) {
 	})
 }
 
-// PutBlob stores the ciphertext of an upload ahead of its finalize. size is how
-// long it is, -1 when that is not known. What the account has uploaded and not
-// finished, and what it and the group keep, is bounded over all processes; what is
-// being sent besides, by each.
+// PutBlob stores the ciphertext of an upload ahead of its finalize. size is its length,
+// -1 for an unknown length. The bytes in unfinished uploads and the storage of account
+// and group are bounded over all processes; each process also bounds the bytes that are
+// coming.
 func (f *Files) PutBlob(ctx context.Context, account, uploadID string, r io.Reader, size int64) error {
 	if size > f.maxBytes+format.Overhead {
 		return f.tooLarge()
@@ -230,7 +230,7 @@ func (f *Files) PutBlob(ctx context.Context, account, uploadID string, r io.Read
 	if err != nil {
 		return err
 	}
-	var useless string // the blob that is nobody's afterwards
+	var useless string // the blob without an owner afterwards
 	err = f.store.Write(ctx, func(tx *store.Tx) error {
 		useless, err = f.replaceBlob(ctx, tx, account, uploadID, info)
 		return err
@@ -244,8 +244,8 @@ func (f *Files) PutBlob(ctx context.Context, account, uploadID string, r io.Read
 	return err
 }
 
-// replaceBlob gives a blob to an upload, and returns the one that is of no use any
-// more, "" for none: that which the upload had, or this one when it is finished.
+// replaceBlob gives a blob to an upload and returns the blob without an owner, "" for
+// none: the earlier one of the upload, or this one when the upload is finished.
 func (f *Files) replaceBlob(ctx context.Context, tx *store.Tx, account, uploadID string, info blob.Info) (useless string, err error) {
 	u, err := f.getUpload(ctx, tx, account, uploadID)
 	if err != nil {
@@ -300,7 +300,7 @@ func (f *Files) Finalize(ctx context.Context, account string, req wire.FinalizeU
 	}
 	var own *blob.Info // only ours until the record commits
 	if data != nil {
-		stored, err := f.put(ctx, data, 0) // what came is on the disk already, or small
+		stored, err := f.put(ctx, data, 0) // the content is on the disk already, or small
 		if err != nil {
 			return out, err
 		}
@@ -317,9 +317,9 @@ func (f *Files) Finalize(ctx context.Context, account string, req wire.FinalizeU
 	return out, err
 }
 
-// record is the transaction of a finalize. The blob is own, or that of the raw
-// transfer. kept tells whether the file now owns it: false when another call was
-// faster.
+// record is the transaction of a finalize. The blob is own, or that of the raw transfer.
+// kept is true when the file owns the blob now, false when a concurrent finalize was
+// first.
 func (f *Files) record(ctx context.Context, tx *store.Tx, account string, req wire.FinalizeUploadRequest, meta format.Metadata, own *blob.Info) (out wire.FinalizeUploadResult, kept bool, err error) {
 	u, err := f.getUpload(ctx, tx, account, req.UploadID)
 	if err != nil {
@@ -339,7 +339,7 @@ func (f *Files) record(ctx context.Context, tx *store.Tx, account string, req wi
 	if info == nil {
 		return out, false, fault.New(wire.CodeValidation, "Required: encrypted_data, or a PUT to upload_url before")
 	}
-	if own != nil { // what was PUT before counts already
+	if own != nil { // the bytes of a raw transfer count already
 		if err := f.mayKeep(ctx, tx, account, u.group, own.Size-u.blobSize()); err != nil {
 			return out, false, err
 		}
@@ -369,15 +369,15 @@ func (f *Files) record(ctx context.Context, tx *store.Tx, account string, req wi
 	return out, true, err
 }
 
-// answer is what the finalize of u is answered.
+// answer is the answer to the finalize of u.
 func (u upload) answer(r *chain.Record, receipt *wire.ChainHead) wire.FinalizeUploadResult {
 	return wire.FinalizeUploadResult{Location: u.ref, CID: u.ref, TransID: r.Tx, FileHash: r.FileHash, Seq: r.Seq,
 		Time: strconv.FormatInt(r.TimeNS, 10), Fee: r.Fee, Record: recordRow(r), Receipt: receipt}
 }
 
-// answered is the answer that u got when it was finished. The table of uploads keeps
-// of it what the ledger lacks: a row of more than about 1000 bytes takes a page of its own
-// in SQLite, which every search that meets the row reads.
+// answered repeats the answer to the finalize of u. The table of uploads keeps only the
+// part of it that the ledger lacks: in SQLite, a row of more than about 1000 bytes takes
+// a page of its own, and every search that meets the row reads that page.
 func (u upload) answered(ctx context.Context, tx *store.Tx) (out wire.FinalizeUploadResult, err error) {
 	if err := json.Unmarshal(u.result, &out); err != nil || out.Location != "" { // kept as a whole by an earlier version
 		return out, err
@@ -399,7 +399,7 @@ func plainSize(meta format.Metadata, info blob.Info) *int64 {
 	}
 }
 
-// uploadRecord is the record of an upload, with all that a listing tells of it.
+// uploadRecord is the record of an upload, with every fact that a listing shows.
 func uploadRecord(u upload, fileHash string, size *int64, contentType string) chain.Record {
 	return chain.Record{Kind: chain.KindRecord, Account: u.account, Group: u.group, Ref: u.ref, FileHash: fileHash, Detail: u.filename,
 		Tags: ledger.WithTags(nil, contentTags(size, contentType)...)}

@@ -11,9 +11,9 @@ import (
 	"github.com/svcfs/svcfs/service/vault"
 )
 
-// Verify checks every living file: the blob is there with the right size, the
-// key unwraps, and with readData the bytes fit their checksum. report is called
-// with each file that is not good.
+// Verify checks every living file: its blob has the right size, its key unwraps, and
+// with readData its bytes have their checksum. It calls report with each file that
+// fails.
 func (f *Files) Verify(ctx context.Context, readData bool, report func(ref string, err error)) (checked int, err error) {
 	type row struct {
 		ref, group string
@@ -48,7 +48,7 @@ func (f *Files) Verify(ctx context.Context, readData bool, report func(ref strin
 	return checked, err
 }
 
-// lives tells whether a file was not deleted meanwhile.
+// lives reports that a file was not deleted meanwhile.
 func (f *Files) lives(ctx context.Context, ref string) bool {
 	lives := true
 	err := f.store.Read(ctx, func(tx *store.Tx) error {

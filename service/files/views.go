@@ -12,8 +12,8 @@ import (
 	"github.com/svcfs/svcfs/service/store"
 )
 
-// Meta returns what the ledger's public views tell of a file record, or nil
-// when there is none (wire protocol 4.2).
+// Meta returns the facts of a file record that the ledger's public views show, or nil
+// when there is no such record (wire protocol 4.2).
 func (f *Files) Meta(ctx context.Context, txID string) (meta *wire.TransactionMeta, err error) {
 	err = f.store.Read(ctx, func(tx *store.Tx) error {
 		var backend string

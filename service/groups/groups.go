@@ -1,6 +1,5 @@
-// Package groups holds the rules of membership: who owns a group, who belongs to
-// it, who may change that. Every change is one transaction with its ledger
-// record and fee.
+// Package groups holds the rules of membership: owners, members, roles, and the right to
+// change them. Every change is one transaction with its ledger record and fee.
 package groups
 
 import (
@@ -72,7 +71,7 @@ type Group struct {
 	JoinUses      int64
 	RetentionDays sql.NullInt64
 	KeyVersion    int64
-	JoinRole      wire.Role // of accounts that join by themselves
+	JoinRole      wire.Role // of accounts that join
 
 	TrashDays int64  // how long a removed file can be brought back
 	TrashWho  string // removes files: one of wire.Trash…
@@ -93,7 +92,7 @@ func (g *Group) fields() []any {
 	return []any{&g.Owner, &g.Joinable, &g.JoinExpires, &g.JoinMaxUses, &g.JoinUses, &g.RetentionDays, &g.KeyVersion, &g.JoinRole, &g.TrashDays, &g.TrashWho, &g.PendingDays, &g.PendingUntil}
 }
 
-// read scans groupColumns, and what else the query has.
+// read scans groupColumns, and the further columns of the query into more.
 func (g *Group) read(row *sql.Row, more ...any) error {
 	err := row.Scan(append(g.fields(), more...)...)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -112,8 +111,8 @@ func Get(ctx context.Context, tx *store.Tx, id string) (Group, error) {
 	return g, err
 }
 
-// roleColumn is the role of an account, its argument, in the group of a row, ""
-// for who is not a member.
+// roleColumn is the role of an account, its argument, in the group of a row, "" when the
+// account is not a member.
 const roleColumn = "COALESCE((SELECT CASE WHEN m.account = groups.owner THEN '" + wire.RoleOwner + `' ELSE m.role END
 	FROM members m WHERE m.group_id = groups.id AND m.account = ?), '')`
 
@@ -229,16 +228,17 @@ func insertMember(ctx context.Context, tx *store.Tx, group, account string, role
 	return nil
 }
 
-// Added is what [Groups.Add] did, in words, and whether the member has an account
-// here: a name may be wrong, and whoever gets it later is the member.
+// Added is the result of [Groups.Add] in words. Exists is false when the member has no
+// account here: the name may be wrong, and the account that gets this name later will be
+// the member.
 type Added struct {
 	Text   string
 	Exists bool
 }
 
-// Add adds a member with a role, a writer when role is "", or gives one who is a
-// member another role: only when that is said, so that nobody is raised by being
-// added again. Owner only.
+// Add adds a member with a role, a writer when role is "". It changes the role of a
+// member only when the request names a role, so that adding a reader again makes no
+// writer. Owner only.
 func (gs *Groups) Add(ctx context.Context, account string, req wire.MemberRequest) (added Added, err error) {
 	group, role := req.GroupID, req.Role
 	member, err := gs.accounts.FullID(req.MemberID)
@@ -276,7 +276,7 @@ func (gs *Groups) Add(ctx context.Context, account string, req wire.MemberReques
 	return added, err
 }
 
-// checkRole refuses what nobody can be made.
+// checkRole refuses roles that an owner cannot give.
 func checkRole(role wire.Role) error {
 	if role != "" && role != wire.RoleWriter && role != wire.RoleReader {
 		return fault.New(wire.CodeValidation, "role %.60q: want %s or %s", string(role), wire.RoleReader, wire.RoleWriter)
@@ -284,8 +284,8 @@ func checkRole(role wire.Role) error {
 	return nil
 }
 
-// admit makes a member. Its addition has a record; a role that the specification
-// does not know has another, which costs nothing.
+// admit makes a member. The caller has recorded the addition; a role that the
+// specification does not know gets a second record, which is free.
 func (gs *Groups) admit(ctx context.Context, tx *store.Tx, by, group, member string, role wire.Role, seq int64) error {
 	if err := insertMember(ctx, tx, group, member, role, seq); err != nil || role == wire.RoleWriter {
 		return err
@@ -298,7 +298,7 @@ func roleRecord(by, group, member string, role wire.Role) chain.Record {
 	return chain.Record{Kind: chain.KindRole, Account: by, Group: group, Detail: member + " " + string(role)}
 }
 
-// changeRole gives a member, who has one role, another.
+// changeRole gives a member another role.
 func (gs *Groups) changeRole(ctx context.Context, tx *store.Tx, by, group, member string, has, role wire.Role) error {
 	switch {
 	case role == "" || role == has:
@@ -318,9 +318,9 @@ func (gs *Groups) changeRole(ctx context.Context, tx *store.Tx, by, group, membe
 	return err
 }
 
-// Revoke removes a member and rotates the group's key, in one transaction:
-// when it returns, the member gets no key any more, and does not come back by an
-// open door: only the owner adds it again. Owner only; the owner stays.
+// Revoke removes a member and rotates the group's key, in one transaction. When it
+// returns, the member gets no key any more and cannot join again: only the owner can add
+// the member again. Owner only; the owner cannot be revoked.
 func (gs *Groups) Revoke(ctx context.Context, account string, req wire.MemberRequest) (string, error) {
 	group := req.GroupID
 	member, err := gs.accounts.FullID(req.MemberID)
@@ -357,9 +357,8 @@ func (gs *Groups) Revoke(ctx context.Context, account string, req wire.MemberReq
 	return fmt.Sprintf("Revoked %s from group '%s' (key rotated)", member, group), err
 }
 
-// Join adds the caller to an open group. Joining twice is not an error and
-// costs nothing. Whoever was revoked does not come back by an open window: only
-// the owner may add him again.
+// Join adds the caller to an open group. A member may call it again: that is no error
+// and costs nothing. A revoked account cannot join; only the owner can add it again.
 func (gs *Groups) Join(ctx context.Context, account string, req wire.GroupRequest) (text string, err error) {
 	group := req.GroupID
 	text = fmt.Sprintf("Joined group '%s'", group)
@@ -481,7 +480,7 @@ func (gs *Groups) View(ctx context.Context, group, account string) (g Group, rol
 type Listing struct {
 	Names []string
 	Roles []wire.Role
-	More  bool // the list goes on behind the page
+	More  bool // the list continues after the page
 }
 
 // Add adds the next page.
@@ -504,7 +503,7 @@ func (gs *Groups) Of(ctx context.Context, account string, page wire.NamesRequest
 	return gs.page(ctx, page, "SELECT m.group_id, "+ofMember+" WHERE m.account = ? AND m.group_id > ? ORDER BY m.group_id LIMIT ?", account)
 }
 
-// page reads one name more than the page has, to learn whether the list goes on.
+// page reads one name more than the page holds, to learn whether the list continues.
 func (gs *Groups) page(ctx context.Context, page wire.NamesRequest, query store.Query, account string) (list Listing, err error) {
 	err = gs.store.Look(ctx, func(tx *store.Tx) error {
 		list, err = readListing(ctx, tx, query, account, page.After, page.Limit+1)
@@ -516,8 +515,8 @@ func (gs *Groups) page(ctx context.Context, page wire.NamesRequest, query store.
 	return list, err
 }
 
-// Members lists the members of a group for one of them, or for anybody when the
-// group is open.
+// Members lists the members of a group, for a member, or for any caller when the group
+// is open.
 func (gs *Groups) Members(ctx context.Context, account string, req wire.GroupRequest) (list Listing, err error) {
 	err = gs.store.Look(ctx, func(tx *store.Tx) error {
 		if err := MayList(ctx, tx, req.GroupID, account); err != nil {

@@ -27,8 +27,8 @@ func (gs *Groups) Overview(ctx context.Context, account, after string, limit int
 	return gs.summaries(ctx, selectSummary+" WHERE id IN (SELECT group_id FROM members WHERE account = ? AND group_id > ? ORDER BY group_id LIMIT ?) ORDER BY id", account, account, after, limit)
 }
 
-// OpenTo returns the groups with an open join window that an account can join,
-// at most 200. Opening the window made them public.
+// OpenTo returns the groups with an open join window that an account can join, at most
+// 200. An open window makes a group public.
 func (gs *Groups) OpenTo(ctx context.Context, account string) ([]Summary, error) {
 	return gs.summaries(ctx, selectSummary+` WHERE joinable = ? AND join_expires > ? AND (join_max_uses IS NULL OR join_uses < join_max_uses)
 		AND NOT EXISTS (SELECT 1 FROM members m WHERE m.group_id = groups.id AND m.account = ?) AND NOT `+ledger.WasRevoked+`groups.id)

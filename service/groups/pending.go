@@ -12,8 +12,8 @@ import (
 	"github.com/svcfs/svcfs/service/store"
 )
 
-// What destroys many files waits, is told to the members, and can be taken back by
-// the owner meanwhile: a stolen key, or a mistake, does not end them in a moment.
+// Changes that destroy many files wait. Members can see them, and the owner can cancel
+// them meanwhile: a stolen key, or a mistake, does not destroy a group in a moment.
 const (
 	// MinRetentionDays is the shortest retention window that counts at once.
 	MinRetentionDays = 7
@@ -22,10 +22,10 @@ const (
 	BulkFiles = 100
 )
 
-// SetRetention sets the retention window in days; nil clears it. Owner only. It
-// deletes nothing itself. A window that is shorter than the one there is waits when
-// it is below [MinRetentionDays], or would end more than [BulkFiles] files in a day; any
-// that does not wait takes back one that does.
+// SetRetention sets the retention window in days; nil clears it. Owner only. It deletes
+// nothing itself. A window that is shorter than the current one waits when it is below
+// [MinRetentionDays], or would end more than [BulkFiles] files in a day. A window that
+// does not wait cancels one that does.
 func (gs *Groups) SetRetention(ctx context.Context, account string, req wire.RetentionRequest) (text string, err error) {
 	group, days := req.GroupID, req.RetentionDays
 	if days != nil && (*days < 0 || *days > 1<<31) {
@@ -59,9 +59,9 @@ func (gs *Groups) SetRetention(ctx context.Context, account string, req wire.Ret
 	return text, err
 }
 
-// waits reports whether a new window would destroy too much to count at once. What
-// it ends before a window that waits would count is counted, and what windows ended
-// in the last day: neither patience nor many short steps get around the number.
+// waits reports whether a new window would destroy too many files to begin at once. It
+// also counts files that would end while the window waited, and files that windows ended
+// in the last day: neither patience nor many short steps get around the bound.
 func (gs *Groups) waits(ctx context.Context, tx *store.Tx, g Group, days *int64) (bool, error) {
 	if gs.delay <= 0 || days == nil || g.RetentionDays.Valid && *days >= g.RetentionDays.Int64 {
 		return false, nil
@@ -81,7 +81,7 @@ func (gs *Groups) waits(ctx context.Context, tx *store.Tx, g Group, days *int64)
 	return ends > BulkFiles, nil
 }
 
-// maxDays is longer than anything was stored, and fits into nanoseconds.
+// maxDays is longer than any file was stored, and fits into nanoseconds.
 const maxDays = 100_000
 
 // pendRetention notes a window that waits. Asking again does not make it longer.
@@ -101,7 +101,7 @@ func (gs *Groups) pendRetention(ctx context.Context, tx *store.Tx, g Group, acco
 
 func timeText(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// Pending tells a member what waits to be destroyed.
+// Pending returns the destructions that wait in a group, for a member.
 func (gs *Groups) Pending(ctx context.Context, account string, req wire.GroupRequest) (out wire.PendingResult, err error) {
 	err = gs.store.Look(ctx, func(tx *store.Tx) error {
 		g, err := RequireMember(ctx, tx, req.GroupID, account)
@@ -124,7 +124,7 @@ func (gs *Groups) Pending(ctx context.Context, account string, req wire.GroupReq
 	return out, err
 }
 
-// Keep takes back everything that waits to be destroyed in a group. Owner only.
+// Keep cancels every destruction that waits in a group. Owner only.
 func (gs *Groups) Keep(ctx context.Context, account string, req wire.GroupRequest) (text string, err error) {
 	group := req.GroupID
 	err = gs.store.Write(ctx, func(tx *store.Tx) error {
@@ -154,8 +154,8 @@ func (gs *Groups) Keep(ctx context.Context, account string, req wire.GroupReques
 	return text, err
 }
 
-// forgetDeletions drops what a member wanted deleted and may not delete any more;
-// what the member removed waits for the owner of the group.
+// forgetDeletions cancels the deletions of an account that may not delete any more.
+// Files that the account removed stay in the trash until the owner of the group decides.
 func forgetDeletions(ctx context.Context, tx *store.Tx, group, member string) error {
 	if _, err := tx.ExecContext(ctx, "DELETE FROM pending_deletions WHERE group_id = ? AND account = ?", group, member); err != nil {
 		return fmt.Errorf("forget deletions: %w", err)

@@ -11,8 +11,8 @@ import (
 	"github.com/svcfs/svcfs/service/store"
 )
 
-// Trash tells a member how long removed files can be brought back, who removes
-// files, and how many are in the trash.
+// Trash returns, for a member, how long removed files can be brought back, which members
+// remove files, and how many files are in the trash.
 func (gs *Groups) Trash(ctx context.Context, account string, req wire.GroupRequest) (out wire.TrashResult, err error) {
 	err = gs.store.Look(ctx, func(tx *store.Tx) error {
 		g, err := RequireMember(ctx, tx, req.GroupID, account)
@@ -30,8 +30,8 @@ func (gs *Groups) Trash(ctx context.Context, account string, req wire.GroupReque
 	return out, err
 }
 
-// SetTrash sets how many days removed files can be brought back, and who removes
-// files. What is in the trash stays there as long as it was told. Owner only.
+// SetTrash sets how many days removed files can be brought back, and which members
+// remove files. Files in the trash keep the time that they were given. Owner only.
 func (gs *Groups) SetTrash(ctx context.Context, account string, req wire.SetTrashRequest) (text string, err error) {
 	if req.Days != nil && (*req.Days < 1 || *req.Days > wire.MaxTrashDays) {
 		return "", fault.New(wire.CodeValidation, "days must be 1 to %d", wire.MaxTrashDays)
