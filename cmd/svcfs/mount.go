@@ -46,6 +46,7 @@ own the key file, the settings and the log.`,
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		a.began = true
+		f.sized = cmd.Flags().Changed("max-file-size")
 		err := a.mount(cmd, f, args[0])
 		if err != nil {
 			reportReady(f.readyFD, readyReport{Error: err.Error(), Hint: a.hints.of(err), Code: exitCodeOf(err)})

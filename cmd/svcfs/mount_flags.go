@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/svcfs/svcfs/fs"
+	"github.com/svcfs/svcfs/fs/tree"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
@@ -33,6 +34,7 @@ type mountFlags struct {
 	cacheSize     byteSize
 	stagingSize   byteSize
 	maxFileSize   byteSize
+	sized         bool // maxFileSize was given
 	umask         string
 	logLevel      string
 	scratch       []string
@@ -126,6 +128,9 @@ func (f *mountFlags) plan(dir string, settled []string) (mountPlan, error) {
 		if _, err := filepath.Match(pattern, ""); err != nil {
 			return p, usage("patterns are as in the shell: *.bak", fmt.Sprintf("scratch pattern %q", pattern))
 		}
+	}
+	if staging := cmp.Or(f.stagingSize, byteSize(tree.DefaultStagingBytes)); f.sized && !p.readOnly && f.maxFileSize > staging {
+		return p, usage("raise --staging-size as well", fmt.Sprintf("a file of %s (--max-file-size) could not be written: --staging-size is %s", &f.maxFileSize, &staging))
 	}
 	if f.idle < 0 || f.idle > 0 && f.idle < time.Second {
 		return p, usage("use a time such as 10m", fmt.Sprintf("idle time %s", f.idle))
