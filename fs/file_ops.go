@@ -69,11 +69,15 @@ func (fh *fileHandle) Write(ctx context.Context, data []byte, off int64) (uint32
 // program is interrupted; what that means for an upload the tree decides. A
 // child that closes what it inherited leaves the upload to the process that
 // opened the file, as long as that has it open for writing: "{ a; b; } >f" is one
-// save, not three.
+// save, not three. What a killed program leaves is no save (W15).
 func (fh *fileHandle) Flush(ctx context.Context) syscall.Errno {
-	if caller, ok := fuse.FromContext(ctx); ok && fh.opener != 0 && caller.Pid != fh.opener &&
-		fh.outside.isHeldBy(fh.opener, caller.Pid, fh.h.File().Attr().Ino) {
+	caller, known := fuse.FromContext(ctx)
+	if known && fh.opener != 0 && caller.Pid != fh.opener && fh.outside.isHeldBy(fh.opener, caller.Pid, fh.h.File().Attr().Ino) {
 		return 0
+	}
+	if known && fh.h.Unsaved() && fh.outside.isKilled(caller.Pid) {
+		fh.h.Abandon()
+		return 0 // nobody hears of an error
 	}
 	ctx, done := patiently(ctx)
 	defer done()

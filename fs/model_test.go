@@ -29,7 +29,8 @@ func TestModelOnAMount(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var p plan
 			change(&p)
-			m, groups, allows := mounting(t, change), 0, treetest.Allows{Rename: p.Renames, Delete: p.Deletes}
+			limit := func(p *plan) { p.MaxFile = treetest.MaxBytes }
+			m, groups, allows := mounting(t, change, limit), 0, treetest.Allows{Rename: p.Renames, Delete: p.Deletes}
 			rapid.Check(t, func(rt *rapid.T) {
 				groups++
 				s := &modelSystem{m: m, group: sdk.GroupID(fmt.Sprint("group", groups)), watched: p.Watches}
@@ -82,6 +83,8 @@ func outcome(err error) string {
 		return treetest.Refused
 	case errors.Is(err, unix.EKEYREVOKED):
 		return treetest.Revoked
+	case errors.Is(err, unix.EFBIG):
+		return treetest.TooBig
 	default:
 		return err.Error()
 	}

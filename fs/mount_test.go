@@ -424,12 +424,88 @@ func TestW12TooLargeFailsAtWrite(t *testing.T) {
 	_, err = f.Write([]byte("x"))
 	wantErrno(t, "one byte more", err, unix.EFBIG)
 	wantErrno(t, "truncate", f.Truncate(1<<40), unix.EFBIG)
-	if err := f.Close(); err != nil {
-		t.Errorf("close: %v", err)
-	}
+	wantErrno(t, "close", f.Close(), unix.EFBIG) // W15
 	if got := m.read("team/f"); got != pattern(10_000) {
 		t.Errorf("%d bytes were kept", len(got))
 	}
+	m.wantCharges(0, 0)
+}
+
+// W15: a program that ignores that a write was refused is told again when it closes.
+func TestW15RefusedWriteOnAMount(t *testing.T) {
+	m := mounting(t, func(p *plan) { p.MaxFile = 10_000 })
+	m.put("f", "whole")
+	out, err := exec.Command("cp", "/proc/self/exe", m.path("team/f")).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "File too large") {
+		t.Errorf("cp: %v, %s", err, out)
+	}
+	a := m.must(order{Do: "counts"})
+	if a.Counts.Uploads != 0 || len(a.Pending) != 1 || !strings.Contains(a.Pending[0].Error, "larger than") {
+		t.Errorf("%d uploads, pending %+v", a.Counts.Uploads, a.Pending)
+	}
+	m.write("team/f", "short")
+	wantRecorded(t, m.path("team/f"), "short")
+	m.wantCharges(0, 1)
+}
+
+// W15: what a killed program leaves is not recorded, until somebody asks for it.
+func TestW15KilledProgramOnAMount(t *testing.T) {
+	m := mounting(t)
+	m.put("f", "whole")
+	for what, signal := range map[string]unix.Signal{"killed": unix.SIGKILL, "terminated": unix.SIGTERM} {
+		cmd := exec.Command("sh", "-c", "exec cat >"+m.path("team/f"))
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := in.Write([]byte("half")); err != nil {
+			t.Fatal(err)
+		}
+		proctest.Eventually(t, "half is written", func() bool {
+			info, err := os.Stat(m.path("team/f"))
+			return err == nil && info.Size() == 4
+		})
+		if err := cmd.Process.Signal(signal); err != nil {
+			t.Fatal(err)
+		}
+		if err := ignoreExit(cmd.Wait()); err != nil {
+			t.Fatal(err)
+		}
+		if a := m.must(order{Do: "counts"}); len(a.Pending) != 1 || !strings.Contains(a.Pending[0].Error, "killed") {
+			t.Errorf("%s: pending %+v", what, a.Pending)
+		}
+		wantRecorded(t, m.path("team/f"), "whole")
+		m.write("team/f", "whole")
+	}
+	m.wantCharges(0, 0)
+}
+
+// W15: a program that leaves by itself has saved its files, however many threads it has.
+func TestW15ProgramThatLeavesIsNotKilled(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("needs python3")
+	}
+	m := mounting(t)
+	for i := range 10 {
+		out, err := exec.Command(python, "-c", `import os, sys, threading, time
+f = open(sys.argv[1], "w")
+f.write("whole")
+f.flush()
+for i in range(4):
+    threading.Thread(target=lambda: time.sleep(1000)).start()
+os._exit(0)`, m.path(fmt.Sprint("team/", i))).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v, %s", err, out)
+		}
+	}
+	if a := m.must(order{Do: "counts"}); len(a.Pending) != 0 {
+		t.Errorf("pending %+v", a.Pending)
+	}
+	m.wantCharges(0, 10)
 }
 
 // W13: locks work, and a writable mapping is uploaded.

@@ -42,6 +42,7 @@ const (
 	askHolders = "holders"
 	askHeldBy  = "held by"
 	askLoaded  = "loaded"
+	askKilled  = "killed"
 )
 
 type outsideRequest struct {
@@ -250,6 +251,15 @@ func (o *Outside) hasLoaded(thread uint32, part string) bool {
 	return err == nil && answer.Yes
 }
 
+// isKilled is [isKilled].
+func (o *Outside) isKilled(thread uint32) bool {
+	if o == nil {
+		return isKilled(thread)
+	}
+	answer, err := o.ask(outsideRequest{Do: askKilled, Caller: thread})
+	return err == nil && answer.Yes
+}
+
 // ServeOutside is the program of an [Outside]; its socket is descriptor 3. It
 // returns when the other end is closed.
 func ServeOutside() error {
@@ -327,6 +337,8 @@ func (s outsideSetup) answer(r outsideRequest) outsideAnswer {
 		return outsideAnswer{Yes: isHeldBy(r.Opener, r.Caller, r.Ino)}
 	case askLoaded:
 		return outsideAnswer{Yes: hasLoaded(r.Caller, r.Part)}
+	case askKilled:
+		return outsideAnswer{Yes: isKilled(r.Caller)}
 	}
 	if err != nil {
 		return failure(err)

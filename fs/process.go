@@ -74,6 +74,36 @@ func hasLoaded(thread uint32, part string) bool {
 	return err == nil && strings.Contains(string(maps), part)
 }
 
+const (
+	// pfSignaled marks a thread that a signal ended (include/linux/sched.h).
+	pfSignaled = 0x400
+	// exitSignal are the bits of an exit code that hold the signal.
+	exitSignal = 0x7f
+)
+
+// isKilled reports whether a signal ended the program of the thread, which closes its files
+// just now. When it cannot be known, the answer is no.
+func isKilled(thread uint32) bool {
+	stat, err := os.ReadFile(filepath.Join(procDir, strconv.FormatUint(uint64(thread), 10), "stat"))
+	return err == nil && tellsOfKill(string(stat))
+}
+
+// tellsOfKill reads proc_pid_stat(5). Threads that end because another one left the
+// program are marked, too, but the code that the program leaves with is no signal.
+func tellsOfKill(stat string) bool {
+	const flags, code = 9 - 3, 52 - 3 // what follows the name begins with field 3
+	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
+	if len(fields) <= code {
+		return false
+	}
+	marks, err := strconv.ParseUint(fields[flags], 10, 32)
+	if err != nil || marks&pfSignaled == 0 {
+		return false
+	}
+	left, err := strconv.Atoi(fields[code])
+	return err == nil && left&exitSignal != 0
+}
+
 // isHeldBy reports whether the process of the thread opener, which is not the
 // process of the thread caller, has a descriptor open for writing on the inode.
 // It asks /proc only, never the mount. When it cannot be known the answer is no.

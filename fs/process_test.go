@@ -104,6 +104,30 @@ func TestW2InheritedDescriptorsAreOneSave(t *testing.T) {
 	}
 }
 
+func TestW15TellsOfKill(t *testing.T) {
+	stat := func(name string, flags, code int) string {
+		return fmt.Sprintf("12 (%s) Z 1 12 1 0 -1 %d %s %d\n", name, flags, strings.Repeat("0 ", 42), code)
+	}
+	for _, tc := range []struct {
+		what, stat string
+		want       bool
+	}{
+		{"killed", stat("cat", 0x400404, 9), true},
+		{"killed, with a core", stat("cat", 0x400604, 128|11), true},
+		{"a name that looks like more", stat("a) R 1 2 (b", 0x404, 15), true},
+		{"left", stat("cat", 0x400004, 0), false},
+		{"left with an error", stat("cat", 0x400004, 1<<8), false},
+		{"left beside a thread", stat("cat", 0x404, 1<<8), false},
+		{"of another user", stat("cat", 0x404, 0), false},
+		{"nothing", "", false},
+		{"short", "12 (cat) Z 1", false},
+	} {
+		if got := tellsOfKill(tc.stat); got != tc.want {
+			t.Errorf("%s: %v", tc.what, got)
+		}
+	}
+}
+
 // W2: the last who has the file open saves it, also when who opened it is gone
 // or has closed it.
 func TestW2OrphanedDescriptorsAreSaved(t *testing.T) {

@@ -12,7 +12,8 @@ type commitWhen uint8
 
 const (
 	commitOnClose commitWhen = iota // an empty file may wait (W5)
-	commitNow                       // fsync, rename, unmount
+	commitNow                       // fsync, rename
+	commitLast                      // unmount
 )
 
 // commit records what is staged under the file's name. It returns nil when there
@@ -49,6 +50,10 @@ func (f *File) commitAs(ctx context.Context, when commitWhen, g *group, raw stri
 	if f.is(stateCommitted) || f.is(stateCopied) {
 		f.mu.Unlock()
 		return nil, nil
+	}
+	if err := f.heldBack(when); err != nil {
+		f.mu.Unlock()
+		return nil, err
 	}
 	if s.buf.Len() == 0 && when == commitOnClose {
 		f.delay(s)
@@ -128,7 +133,7 @@ func (f *File) settle(s *stage, e *sdk.Entry) {
 	old := f.lease
 	lease := f.t.cache.Add(f.key(e), s.buf)
 	f.t.staging.Add(-s.reserved)
-	f.stage, f.lease = nil, lease
+	f.stage, f.half, f.lease = nil, nil, lease
 	f.setEntry(e)
 	f.setSize(lease.Len())
 	f.move(stateCommitted)

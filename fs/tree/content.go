@@ -73,6 +73,7 @@ type content struct {
 	opens int          // handles
 	lease *cache.Lease // committed content, while handles are open
 	stage *stage       // nil while committed
+	half  *half        // why the stage is no whole save; nil = it is
 }
 
 // stage is the copy of a file that programs change, in memory. Its fields are guarded by
@@ -84,6 +85,8 @@ type stage struct {
 	failed   *Error        // of the last attempt to record it; nil when none failed
 	sent     chan struct{} // closed when sending ends
 	base     sdk.Seq       // newest upload of the name when the change began (W11)
+	kept     int64         // length of what is committed
+	replaces bool          // something of what is committed was overwritten, or cut off
 }
 
 // is reports the state. Without content.mu the answer may be out of date at once.
@@ -118,7 +121,7 @@ func (t *Tree) mistake(text string) {
 // recorded, and nobody was told so: an interrupted close, or pages of a mapping
 // that came late. Needs content.mu.
 func (f *File) isLeftover() bool {
-	return f.opens == 0 && (f.is(stateChanged) || f.is(stateSending)) && f.isKind(fileReal) && (f.stage.failed == nil || f.stage.failed.Class == ClassInterrupted)
+	return f.opens == 0 && f.half == nil && (f.is(stateChanged) || f.is(stateSending)) && f.isKind(fileReal) && (f.stage.failed == nil || f.stage.failed.Class == ClassInterrupted)
 }
 
 // quiet waits until the file is not being sealed and returns its stage, or nil,
@@ -149,6 +152,7 @@ func (f *File) addStage(size int64, becomes state) *Error {
 	f.stage = &stage{buf: buf, since: f.t.now()}
 	if e := f.entry.Load(); e != nil {
 		f.stage.base = e.Seq
+		f.stage.kept, f.stage.replaces = e.Size, e.Size != 0 && size == 0
 	}
 	f.move(becomes)
 	if err := f.resize(size); err != nil {
@@ -166,7 +170,7 @@ func (f *File) dropStage() {
 	}
 	s.buf.Release()
 	f.t.staging.Add(-s.reserved)
-	f.stage = nil
+	f.stage, f.half = nil, nil
 	f.move(stateCommitted)
 }
 
@@ -258,7 +262,8 @@ func (c *Config) mayHold(size int64) *Error {
 	return &Error{Class: ClassTooBig, Err: errText("the file would be larger than " + byteText(limit)), Hint: hint}
 }
 
-func (f *File) writeAt(ctx context.Context, p []byte, off int64) error {
+func (h *Handle) writeAt(ctx context.Context, p []byte, off int64) error {
+	f := h.f
 	s, err := f.quiet(ctx)
 	if err != nil {
 		return err
@@ -284,6 +289,8 @@ func (f *File) writeAt(ctx context.Context, p []byte, off int64) error {
 	if _, err := s.buf.WriteAt(p, off); err != nil {
 		return &Error{Class: ClassNoMemory, Err: err}
 	}
+	s.replaces = s.replaces || off < s.kept
+	h.wrote(off, off+int64(len(p)))
 	f.touched()
 	return nil
 }
@@ -324,7 +331,7 @@ func (f *File) Truncate(ctx context.Context, size int64, h *Handle) error {
 	f.mu.Lock()
 	later := h != nil || f.opens > 1 && (f.is(stateChanged) || f.is(stateSending))
 	f.mu.Unlock()
-	if err := f.setLength(ctx, size); err != nil {
+	if err := own.setLength(ctx, size); err != nil {
 		return f.failed("truncate", err)
 	}
 	if later {
@@ -336,7 +343,8 @@ func (f *File) Truncate(ctx context.Context, size int64, h *Handle) error {
 	return nil
 }
 
-func (f *File) setLength(ctx context.Context, size int64) error {
+func (h *Handle) setLength(ctx context.Context, size int64) error {
+	f := h.f
 	s, err := f.quiet(ctx)
 	if err != nil {
 		return err
@@ -350,6 +358,7 @@ func (f *File) setLength(ctx context.Context, size int64) error {
 			return err
 		}
 		f.setSize(0)
+		h.cut(0)
 		f.touched()
 		return nil
 	}
@@ -362,11 +371,14 @@ func (f *File) setLength(ctx context.Context, size int64) error {
 		}
 	}
 	if f.stage.buf.Len() == size {
+		h.cut(size)
 		return nil
 	}
 	if err := f.resize(size); err != nil {
 		return err
 	}
+	h.cut(size)
+	f.stage.replaces = f.stage.replaces || size < f.stage.kept
 	f.touched()
 	return nil
 }

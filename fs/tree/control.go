@@ -59,6 +59,9 @@ func (f *File) pending() (Pending, bool) {
 	if f.stage.failed != nil {
 		p.Error = f.stage.failed.Err.Error()
 	}
+	if f.half != nil {
+		p.Error = f.half.err.Err.Error()
+	}
 	return p, true
 }
 
@@ -69,7 +72,7 @@ func (t *Tree) Drain(ctx context.Context) []Pending {
 		if _, ok := f.pending(); !ok {
 			continue
 		}
-		if err := f.commit(ctx, commitNow); err != nil {
+		if err := f.commit(ctx, commitLast); err != nil {
 			_ = f.failed("drain", err)
 		}
 	}
@@ -96,7 +99,7 @@ func (t *Tree) hasUnsent() bool { return slices.ContainsFunc(t.stagedFiles(), (*
 func (f *File) isUnsent() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.stage != nil && f.stage.failed != nil && f.opens == 0 &&
+	return f.stage != nil && f.half == nil && f.stage.failed != nil && f.opens == 0 &&
 		(f.stage.failed.Class == ClassUnreachable || f.stage.failed.Class == ClassTimeout)
 }
 

@@ -148,7 +148,7 @@ func (m *mounted) names(p string) []string {
 	return names
 }
 
-func wantClass(t *testing.T, err error, want Class) {
+func wantClass(t testing.TB, err error, want Class) {
 	t.Helper()
 	var e *Error
 	if err == nil || !asError(err, &e) || e.Class != want {

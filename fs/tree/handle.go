@@ -18,6 +18,8 @@ type Handle struct {
 	peeks    bool         // of a program that may want no more than to know the type
 	control  []byte       // content of a control file
 	lent     *cache.Lease // content that the kernel reads itself through this handle; nil = none
+	changed  bool         // something was written since it was closed or synced; by content.mu
+	half     *half        // of writes through it that were refused; by content.mu
 	released atomic.Bool
 }
 
@@ -133,11 +135,14 @@ func (h *Handle) WriteAt(ctx context.Context, p []byte, off int64) (n int, err e
 	if !h.flags.Write {
 		return 0, plain(ClassBadHandle, "write", h.f.Path(), "the file is not open for writing")
 	}
-	if err := h.loadLate(ctx); err != nil {
-		return 0, h.f.failed("write", err)
+	err = h.loadLate(ctx)
+	if err == nil {
+		err = h.writeAt(ctx, p, off)
 	}
-	if err := h.f.writeAt(ctx, p, off); err != nil {
-		return 0, h.f.failed("write", err)
+	if err != nil {
+		err = h.f.failed("write", err)
+		h.note(wrapRemote("write", "", err), off, off+int64(len(p)))
+		return 0, err
 	}
 	return len(p), nil
 }
@@ -157,7 +162,7 @@ func (h *Handle) Flush(ctx context.Context) error {
 	if !h.flags.Write && !h.flags.Truncate {
 		return nil
 	}
-	if err := h.f.commit(ctx, commitOnClose); err != nil {
+	if err := h.save(ctx, commitOnClose); err != nil {
 		return h.f.failed("close", err)
 	}
 	return nil
@@ -168,10 +173,20 @@ func (h *Handle) Fsync(ctx context.Context) error {
 	if h.f.show != nil {
 		return nil
 	}
-	if err := h.f.commit(ctx, commitNow); err != nil {
+	if err := h.save(ctx, commitNow); err != nil {
 		return h.f.failed("fsync", err)
 	}
 	return nil
+}
+
+func (h *Handle) save(ctx context.Context, when commitWhen) error {
+	h.f.mu.Lock()
+	h.changed = false
+	h.f.mu.Unlock()
+	if err := h.refusal(); err != nil {
+		return err
+	}
+	return h.f.commit(ctx, when)
 }
 
 // Release gives the handle up. What an interrupted close or a late page left
@@ -186,6 +201,7 @@ func (h *Handle) Release() {
 	f.opens--
 	f.t.counts.open.Add(-1)
 	h.group.opens.Add(-1)
+	h.endHalf()
 	var lease *cache.Lease
 	if f.opens == 0 {
 		lease, f.lease = f.lease, nil

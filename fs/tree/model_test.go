@@ -31,6 +31,7 @@ func TestModel(t *testing.T) {
 				w.Member("team", bob, alice) // bob owns it
 				s := &modelSystem{w: w}
 				s.m = mount(t, w, bob, func(c *Config) {
+					c.MaxFileBytes = treetest.MaxBytes
 					c.CanRename, c.AllowDelete = tc.allows.Rename, tc.allows.Delete
 					if tc.watches {
 						s.events = make(chan sdk.Event)
@@ -74,6 +75,8 @@ func outcome(err error) string {
 		return treetest.Refused
 	case ClassRevoked:
 		return treetest.Revoked
+	case ClassTooBig:
+		return treetest.TooBig
 	default:
 		return err.Error()
 	}

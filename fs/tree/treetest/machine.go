@@ -66,6 +66,7 @@ func Run(t *rapid.T, sys System, allows Allows) {
 		"close":    x.close,
 		"rename":   x.rename,
 		"save":     x.save,
+		"half":     x.half,
 		"unlink":   x.unlink,
 		"link":     x.link,
 		"mkdir":    func(t *rapid.T) { equal(t, "mkdir", x.sys.Mkdir("group"), Refused) },
@@ -150,15 +151,13 @@ func (x *machine) resize(t *rapid.T) {
 
 func (x *machine) sync(t *rapid.T) {
 	o, _ := x.handle(t)
-	x.m.commit(o.n, true)
-	equal(t, "fsync "+o.n.main, o.h.Sync(), OK)
+	equal(t, "fsync "+o.n.main, o.h.Sync(), x.m.commit(o.n, true))
 }
 
 func (x *machine) close(t *rapid.T) {
 	o, i := x.handle(t)
 	x.handles = slices.Delete(x.handles, i, i+1)
-	x.m.close(o.n)
-	equal(t, "close "+o.n.main, o.h.Close(), OK)
+	equal(t, "close "+o.n.main, o.h.Close(), x.m.close(o.n))
 }
 
 // save is what programs do: create, write, close, rename.
@@ -168,9 +167,21 @@ func (x *machine) save(t *rapid.T) {
 	equal(t, "create", got, OK)
 	n := x.m.create("t.tmp")
 	equal(t, "write", h.Write(text, 0), x.m.write(n, text, 0))
-	x.m.close(n)
-	equal(t, "close", h.Close(), OK)
+	equal(t, "close", h.Close(), x.m.close(n))
 	equal(t, "rename to "+to, x.sys.Rename("t.tmp", to), x.m.rename("t.tmp", to))
+}
+
+// half is a program that ignores that a write is refused (W15).
+func (x *machine) half(t *rapid.T) {
+	text, name := data().Draw(t, "data"), name().Draw(t, "name")
+	h, got := x.sys.Create(name)
+	equal(t, "create "+name, got, OK)
+	if text != "" {
+		equal(t, "write", h.Write(text, 0), OK)
+	}
+	equal(t, "write too far", h.Write("x", MaxBytes), TooBig)
+	equal(t, "close "+name, h.Close(), TooBig)
+	x.m.halfSave(name, text)
 }
 
 func (x *machine) rename(t *rapid.T) {

@@ -15,7 +15,11 @@ const (
 	Exists  = "exists"
 	Refused = "refused by design"
 	Revoked = "revoked"
+	TooBig  = "too large"
 )
+
+// MaxBytes is the largest file of the mount.
+const MaxBytes = 1 << 20
 
 // version is an upload.
 type version struct {
@@ -31,6 +35,7 @@ type node struct {
 	staged, dirty bool
 	scratch       bool
 	unlinked      bool // written content belongs to no name
+	half          bool // a write was refused, and nobody changed it since (W15)
 	waits         bool // it is empty, was closed, and is uploaded in a moment (W5)
 	opens         int
 }
@@ -102,6 +107,7 @@ func (m *model) create(name string) *node {
 		n.change("")
 	}
 	n.opens++
+	n.half = false
 	return n
 }
 
@@ -130,10 +136,13 @@ func (m *model) truncate(n *node, size int) string {
 	if n.gone() || len(n.data) != size || size == 0 && !n.staged {
 		n.change(resized(n.data, size))
 	}
+	n.half = false
 	return OK
 }
 
-func (n *node) change(data string) { n.data, n.staged, n.dirty, n.waits = data, true, true, false }
+func (n *node) change(data string) {
+	n.data, n.staged, n.dirty, n.waits, n.half = data, true, true, false, false
+}
 
 // touch opens a file for writing only, and closes it: what is not needed is not
 // retrieved, so that it does not matter whether it is gone.
@@ -144,8 +153,7 @@ func (m *model) touch(name string) string {
 	} else {
 		n.opens++
 	}
-	m.close(n)
-	return OK
+	return m.close(n)
 }
 
 // resize truncates by name, which saves at once, unless somebody is writing: then
@@ -157,10 +165,10 @@ func (m *model) resize(name string, size int) string {
 	}
 	later := n.opens > 0 && n.dirty && !n.waits
 	m.truncate(n, size)
-	if !later {
-		m.commit(n, false)
+	if later {
+		return OK
 	}
-	return OK
+	return m.commit(n, false)
 }
 
 func resized(s string, size int) string {
@@ -171,19 +179,23 @@ func resized(s string, size int) string {
 }
 
 // commit records what is staged. now is fsync; at close an empty file waits (W5).
-func (m *model) commit(n *node, now bool) {
+func (m *model) commit(n *node, now bool) string {
 	if n.scratch || n.unlinked || !n.staged || !n.dirty {
-		return
+		return OK
+	}
+	if n.half {
+		return TooBig
 	}
 	if n.data == "" && !now {
 		n.waits = true
-		return
+		return OK
 	}
 	m.record(n, n.main)
 	if m.names[n.main] == n {
 		delete(m.hidden, n.main)
 	}
 	m.place(n.main)
+	return OK
 }
 
 // record buys a version unless the name holds the bytes already (W3).
@@ -198,8 +210,18 @@ func (m *model) record(n *node, name string) {
 	n.staged, n.dirty = false, false
 }
 
-func (m *model) close(n *node) {
-	m.commit(n, false)
+func (m *model) close(n *node) string {
+	defer func() { n.opens-- }()
+	return m.commit(n, false)
+}
+
+// halfSave is a program that goes on after a write was refused. Its close says so again.
+func (m *model) halfSave(name, data string) {
+	n := m.create(name)
+	if data != "" {
+		m.write(n, data, 0)
+	}
+	n.half = true
 	n.opens--
 }
 
@@ -277,6 +299,9 @@ func (m *model) link(from, to string) string {
 	case n.ver != nil && (real || !n.scratch), real && !n.scratch:
 		return Refused
 	}
+	if real && n.half {
+		return TooBig
+	}
 	m.names[to] = n
 	if real {
 		m.record(n, to)
@@ -310,6 +335,9 @@ func (m *model) rename(from, to string) string {
 	back := ver != nil && !n.staged && ver == m.newest(to)
 	records := ver != nil && !isScratch(to) && m.renamesRecord(n, to)
 	if !isScratch(to) && !back && !records {
+		if n.half {
+			return TooBig
+		}
 		m.record(n, to)
 	}
 	var versions []*version

@@ -1,0 +1,133 @@
+package tree
+
+// half is why what programs wrote is not a whole save, and so not recorded as one (W15).
+// By content.mu.
+type half struct {
+	err      *Error
+	killed   bool  // the program that wrote it was; else a write was refused
+	mended   bool  // what was refused was written later, or cut off
+	open     int   // handles that were refused a write, and are open
+	from, to int64 // bytes that were refused
+}
+
+// note remembers that a write of bytes from off to end failed. A program that was only
+// interrupted writes again, and nobody writes to a file that is gone.
+func (h *Handle) note(failed *Error, off, end int64) {
+	switch failed.Class {
+	case ClassInterrupted, ClassRevoked, ClassReadOnly:
+		return
+	}
+	f := h.f
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if h.half == nil || h.half.mended {
+		h.half = &half{err: failed, from: off, to: end}
+		if f.half != nil && !f.half.killed {
+			h.half = f.half
+		}
+		h.half.open++
+	}
+	h.half.from, h.half.to = min(h.half.from, off), max(h.half.to, end)
+	if f.isStaged() {
+		f.half = h.half
+	}
+}
+
+// wrote notes that bytes from off to end were written through h. A program that writes
+// what was refused has made the save whole, and so has one that changes the file later.
+// Needs content.mu.
+func (h *Handle) wrote(off, end int64) {
+	f := h.change()
+	if f.half == nil {
+		return
+	}
+	if off <= f.half.from {
+		f.half.from = max(f.half.from, end)
+	}
+	if f.half.open == 0 || f.half.from >= f.half.to {
+		f.mend()
+	}
+}
+
+// cut notes that the length was set through h. A program that cuts off what was refused has
+// decided what the file holds. Needs content.mu.
+func (h *Handle) cut(size int64) {
+	if f := h.change(); f.half != nil && (f.half.open == 0 || size <= f.half.from) {
+		f.mend()
+	}
+}
+
+// change notes that something was written through h; what is refused of that concerns
+// every save from now on. Needs content.mu.
+func (h *Handle) change() *File {
+	h.changed = true
+	if h.half != nil && !h.half.mended {
+		h.f.half = h.half
+	}
+	return h.f
+}
+
+// mend needs content.mu.
+func (f *File) mend() {
+	f.half.mended = true
+	f.half = nil
+}
+
+// endHalf ends what h has to do with writes that were refused. Needs content.mu.
+func (h *Handle) endHalf() {
+	if h.half != nil && !h.half.mended {
+		h.half.open--
+	}
+	h.half = nil
+}
+
+// refusal returns why a save through h is none: a write through it was refused, and
+// nothing made up for it.
+func (h *Handle) refusal() error {
+	h.f.mu.Lock()
+	defer h.f.mu.Unlock()
+	if h.half == nil || h.half.mended {
+		return nil
+	}
+	return h.half.err
+}
+
+// Unsaved reports whether something was written through h since it was last closed or
+// synced.
+func (h *Handle) Unsaved() bool {
+	h.f.mu.Lock()
+	defer h.f.mu.Unlock()
+	return h.changed && h.f.is(stateChanged)
+}
+
+// Abandon is Flush for a program that was killed: what it wrote may be half of what
+// it would have written, and is not recorded before somebody asks for that.
+func (h *Handle) Abandon() {
+	f := h.f
+	f.mu.Lock()
+	if !h.changed || !f.is(stateChanged) || !f.isKind(fileReal) || f.half != nil {
+		f.mu.Unlock()
+		return
+	}
+	killed := &Error{Class: ClassInterrupted, Err: errText("the program that wrote it was killed before it closed the file"),
+		Hint: "'sync FILE' sends it as it is; writing it again replaces it."}
+	f.half = &half{err: killed, killed: true}
+	f.mu.Unlock()
+	_ = f.failed("close", killed)
+}
+
+// heldBack returns why the stage may not be recorded now. Needs content.mu and a stage.
+func (f *File) heldBack(when commitWhen) error {
+	h := f.half
+	switch {
+	case h == nil:
+		return nil
+	case h.killed && when == commitNow:
+		f.half = nil
+		return nil
+	case h.killed && when == commitLast && !f.stage.replaces:
+		return nil
+	default:
+		return h.err
+	}
+}
