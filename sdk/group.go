@@ -1,10 +1,10 @@
 package sdk
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
-	"slices"
 	"strconv"
 	"time"
 
@@ -35,25 +35,30 @@ type Change struct {
 	Nobody bool
 }
 
-// change calls an operation whose result is a sentence. A success without words has
-// those of otherwise (wire protocol 8.3).
+// change calls an operation whose result is a sentence. otherwise is the sentence where
+// the service sends none (wire protocol 8.3).
 func (g Group) change(ctx context.Context, op string, request any, otherwise string) (Change, error) {
 	var said sentence
 	if err := g.c.change(ctx, op, request, &said); err != nil {
 		return Change{}, err
 	}
-	return Change{Message: g.c.words(said.raw, otherwise), Nobody: said.exists != nil && !*said.exists}, nil
+	return Change{Message: g.c.scrub(cmp.Or(said.text, otherwise)), Nobody: said.exists != nil && !*said.exists}, nil
 }
 
 // sentence is the result of a change.
 type sentence struct {
-	raw    json.RawMessage
-	exists *bool // of the account that was added; not told by services without the extension
+	text   string
+	exists *bool // whether the added account exists; nil where the service does not tell
 }
 
-// UnmarshalJSON keeps the words.
+// UnmarshalJSON reads a string, or an object with a message: the generations of the
+// service differ.
 func (s *sentence) UnmarshalJSON(raw []byte) error {
-	s.raw = slices.Clone(raw)
+	var object struct {
+		Message string `json:"message"`
+	}
+	_ = json.Unmarshal(raw, &object)
+	s.text = cmp.Or(textOf(raw), object.Message)
 	return nil
 }
 
@@ -62,23 +67,6 @@ func (s *sentence) readBeside(e envelope) error {
 		return nil
 	}
 	return decode(e.Exists, &s.exists)
-}
-
-// words reads a sentence, which the generations send as a string or as an object
-// with a message.
-func (c *Client) words(raw json.RawMessage, otherwise string) string {
-	text := textOf(raw)
-	if text == "" {
-		var object struct {
-			Message string `json:"message"`
-		}
-		_ = json.Unmarshal(raw, &object)
-		text = object.Message
-	}
-	if text == "" {
-		text = otherwise
-	}
-	return c.scrub(text)
 }
 
 // quoted is the group in the words of the service.
@@ -160,7 +148,7 @@ func (g Group) Join(ctx context.Context) (Change, error) {
 func (g Group) OpenJoin(ctx context.Context, until time.Time, opts ...Option) (Change, error) {
 	request := wire.OpenJoinRequest{GroupID: string(g.ID), ExpiresAt: strconv.FormatInt(until.UnixNano(), 10)}
 	o, err := resolve(opts, "As", "AtMost")
-	if err == nil && (!until.After(time.Now()) || slices.ContainsFunc(opts, isAtMost) && o.uses < 1) {
+	if err == nil && (!until.After(time.Now()) || o.uses != nil && *o.uses < 1) {
 		err = &Error{Op: "open", Group: g.ID, Kind: ErrInvalid, Err: errors.New("the end must lie ahead, and at least one account be able to join")}
 	}
 	if err == nil && o.role != "" {
@@ -170,9 +158,7 @@ func (g Group) OpenJoin(ctx context.Context, until time.Time, opts ...Option) (C
 	if err != nil {
 		return Change{}, g.wrap("open", err)
 	}
-	if o.uses > 0 {
-		request.MaxUses = &o.uses
-	}
+	request.MaxUses = o.uses
 	done, err := g.change(ctx, wire.OpCreateHackathonGroup, request, "Opened group "+g.quoted())
 	return done, withCode(ErrNotAuthorized, wire.CodeOwnerOnly, g.wrap("open", err))
 }

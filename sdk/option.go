@@ -17,7 +17,7 @@ type options struct {
 	progress reporter
 	since    Seq
 	role     Role
-	uses     int64
+	uses     *int64 // nil = any number
 }
 
 // Compress makes [Group.Put] compress content before it is encrypted, where a sample
@@ -45,7 +45,7 @@ func Since(seq Seq) Option { return Option{"Since", func(o *options) { o.since =
 func As(role Role) Option { return Option{"As", func(o *options) { o.role = role }} }
 
 // AtMost bounds how many accounts may join with [Group.OpenJoin], 1 or more.
-func AtMost(accounts int64) Option { return Option{"AtMost", func(o *options) { o.uses = accounts }} }
+func AtMost(accounts int64) Option { return Option{"AtMost", func(o *options) { o.uses = &accounts }} }
 
 // resolve applies the options of a call that takes those named.
 func resolve(given []Option, takes ...string) (o options, err error) {
@@ -57,5 +57,3 @@ func resolve(given []Option, takes ...string) (o options, err error) {
 	}
 	return o, nil
 }
-
-func isAtMost(o Option) bool { return o.name == "AtMost" }
