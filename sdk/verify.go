@@ -4,16 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/proof"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 )
-
-// maxTlogBytes bounds a checkpoint, a key or a tile.
-const maxTlogBytes = 64 << 10
 
 // Records lists every record of the group in order, as package proof checks them: not
 // only files, also members, retrievals and what they cost. Rows are hostile
@@ -123,14 +119,6 @@ func confirm(rows []chain.Row, name string, view chain.Place) error {
 	return nil
 }
 
-func (c *Client) needCheckpoints(ctx context.Context) error {
-	ok, err := c.offers(ctx, wire.CapCheckpoints)
-	if err == nil && !ok {
-		err = &Error{Op: "verify ledger", Kind: ErrUnsupported, Err: errors.New("the service signs no checkpoints of its ledger")}
-	}
-	return err
-}
-
 // proofRow takes the group from the row too: it is part of what was hashed.
 func proofRow(row wire.TransactionRow) (r chain.Row, err error) {
 	if r.Record, err = chainRecord(&row, ""); err != nil {
@@ -140,28 +128,4 @@ func proofRow(row wire.TransactionRow) (r chain.Row, err error) {
 		return r, errors.New("it has no hash of the record before")
 	}
 	return r, decodeHash(row.Hash, &r.Hash)
-}
-
-// tlog reads "checkpoint", "key" or a tile of the ledger's transparency log. It is a
-// [proof.Fetch]. The service must have the extension "checkpoints".
-func (c *Client) tlog(ctx context.Context, path string) (raw []byte, err error) {
-	if err := c.needCheckpoints(ctx); err != nil {
-		return nil, err
-	}
-	err = c.retry(ctx, func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
-		defer cancel()
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.cfg.MCPURL+wire.PathTlog+path, nil)
-		if err != nil {
-			return fmt.Errorf("make request: %w", err)
-		}
-		resp, err := c.send(req)
-		if err != nil {
-			return err
-		}
-		defer resp.Body.Close()
-		raw, err = readBounded(&pacedReader{ctx: ctx, r: resp.Body}, resp.ContentLength, maxTlogBytes)
-		return err
-	})
-	return raw, err
 }

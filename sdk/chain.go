@@ -3,23 +3,16 @@ package sdk
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/svcfs/svcfs/sdk/proof"
-	"github.com/svcfs/svcfs/sdk/trust"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 )
-
-// lasting are the extensions that a service which offered them once must go on
-// offering: without them it could say anything.
-var lasting = []string{wire.CapCheckpoints, wire.CapChains, "roles", "trash"}
 
 // layouts are those of records that this client understands.
 var layouts = []string{chain.Layout1, chain.Layout2}
@@ -28,124 +21,6 @@ var layouts = []string{chain.Layout1, chain.Layout2}
 type verified struct {
 	proof.Cursor
 	last Entry // of the newest record about a file; zero without one
-}
-
-// demandsProofs tells whether the service must prove what it lists: it did before,
-// or the caller requires it.
-func (c *Client) demandsProofs() bool {
-	return c.cfg.LogKey != "" || c.cfg.Witness != "" || c.memory.IsHeldTo(wire.CapChains)
-}
-
-// keepsPromises compares what a service offers with what it offered before.
-func (c *Client) keepsPromises(caps wire.Capabilities) error {
-	if (c.cfg.LogKey != "" || c.cfg.Witness != "") && !offered(caps, wire.CapChains) {
-		return c.lies(errors.New("the service does not prove what it lists, and its log key or a witness is required"))
-	}
-	if missing := c.memory.Offer(caps.Features, lasting); len(missing) > 0 {
-		return c.lies(fmt.Errorf("the service offered %s before, and does not any more", strings.Join(missing, ", ")))
-	}
-	return nil
-}
-
-// lies is the error of a service that must not be believed.
-func (c *Client) lies(err error) error {
-	return &Error{Op: "verify", Kind: ErrCorrupt, Code: wire.CodeHistory, Err: c.scrubbed(err)}
-}
-
-// unproven makes a refusal of package proof an error of this one.
-func (c *Client) unproven(err error) error {
-	var refusal *proof.Refusal
-	if errors.As(err, &refusal) {
-		return c.lies(fmt.Errorf("what the service lists is not what it signed: %w", err))
-	}
-	return err
-}
-
-// otherKey tells that the service shows another key than the one it is held to,
-// which is what somebody sees who put a new service at an old address.
-func (c *Client) otherKey(ctx context.Context, log *proof.Log) error {
-	raw, err := c.tlog(ctx, "key")
-	if key := strings.TrimSuffix(string(raw), "\n"); err != nil || key == log.Key() {
-		return nil
-	}
-	return &Error{Op: "verify", Kind: ErrCorrupt, Code: wire.CodeLogKey, Err: errors.New("the service signs with another key than the one that is pinned")}
-}
-
-// theLog returns the log of the service, and the newest checkpoint that this client or
-// another client of the account verified. The key of the log is the required one, else
-// the pinned one, else the one that the service shows now.
-func (c *Client) theLog(ctx context.Context) (log *proof.Log, newest proof.Checkpoint, err error) {
-	if err := c.memory.Problem(); errors.Is(err, trust.ErrContradiction) {
-		return nil, newest, c.lies(err)
-	}
-	key, err := c.logKey(ctx)
-	if err != nil {
-		return nil, newest, err
-	}
-	if log, err = proof.NewLog(key, c.cfg.Witness, c.memory.Earlier()...); err != nil {
-		return nil, newest, err
-	}
-	if _, seen := c.memory.Log(); seen != "" {
-		if newest, err = log.Reopen(seen); err != nil {
-			return nil, newest, c.lies(fmt.Errorf("the checkpoint seen before: %w", err))
-		}
-	}
-	return log, newest, nil
-}
-
-func (c *Client) logKey(ctx context.Context) (string, error) {
-	pinned, _ := c.memory.Log()
-	switch {
-	case c.cfg.LogKey != "" && slices.Contains(c.memory.Earlier(), c.cfg.LogKey):
-		return pinned, nil // which replaced the required one, as both said
-	case c.cfg.LogKey != "" && pinned != "" && c.cfg.LogKey != pinned:
-		return "", c.lies(errors.New("the log key that is required is not the one that this machine has seen"))
-	case c.cfg.LogKey != "":
-		c.memory.Pin(c.cfg.LogKey)
-		return c.cfg.LogKey, nil
-	case pinned != "":
-		return pinned, nil
-	}
-	raw, err := c.tlog(ctx, "key")
-	if err != nil {
-		return "", err
-	}
-	key := strings.TrimSuffix(string(raw), "\n")
-	if err := proof.CheckKey(key); err != nil {
-		return "", malformed(err)
-	}
-	c.memory.Pin(key)
-	return key, nil
-}
-
-// orSuccessor runs f, and once more when the service was not believed and shows
-// that another key replaced the one of its log.
-func orSuccessor[T any](ctx context.Context, c *Client, f func() (T, error)) (T, error) {
-	out, err := f()
-	if KindOf(err) == ErrCorrupt && c.followLogKey(ctx) {
-		return f()
-	}
-	return out, err
-}
-
-// followLogKey takes over the key that replaced the pinned one, if both signed
-// that. A service without such statements replaced none.
-func (c *Client) followLogKey(ctx context.Context) bool {
-	pinned, _ := c.memory.Log()
-	if pinned == "" {
-		return false
-	}
-	raw, err := c.tlog(ctx, wire.TlogKeys)
-	var said wire.LogKeys
-	if err != nil || json.Unmarshal(raw, &said) != nil {
-		return false
-	}
-	next := proof.Successor(pinned, said.Statements)
-	if next == pinned {
-		return false
-	}
-	c.memory.Succeed(next)
-	return true
 }
 
 // chainEntries lists the file records of g with a ChangedSeq above after, from
@@ -464,32 +339,3 @@ func (c *Client) checkReceipt(ctx context.Context, g GroupID, name string, after
 	c.memory.SawGroup(string(g), place, 0, time.Now())
 	return nil
 }
-
-// Trust tells whether the service proves what it lists, and what of it was
-// verified. Free; no authentication. Errors are those of [Client.Capabilities].
-func (c *Client) Trust(ctx context.Context) (trust.State, error) {
-	proves, err := c.offers(ctx, wire.CapChains)
-	if err != nil {
-		return trust.State{}, err
-	}
-	key, _ := c.memory.Log()
-	return trust.State{Proves: proves, Key: key, Size: c.memory.Size(), Witness: c.cfg.Witness}, nil
-}
-
-// AcceptRollback gives up what was seen of the service's history, as after an
-// honest restore of a backup, for every client that is made with the same StateDir
-// from now on. With forgetKey another key may sign. Local, free. Errors: [ErrOther] when it could not be written.
-func (c *Client) AcceptRollback(forgetKey bool) error {
-	c.memory.Forget(!forgetKey)
-	c.mu.Lock()
-	clear(c.chains)
-	c.mu.Unlock()
-	if err := c.memory.Save(); err != nil {
-		return c.wrap("accept rollback", "", "", err)
-	}
-	return nil
-}
-
-// Order tells the how many-th group of this account and StateDir the group was that
-// was asked about, from 1. Local, free, no errors.
-func (g Group) Order() int64 { return g.c.memory.Order(string(g.ID)) }

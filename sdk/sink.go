@@ -1,0 +1,153 @@
+package sdk
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk/mem"
+)
+
+// blobSink takes the parts of a blob as they arrive: the nonce, then the rest
+// straight into a buffer, which grows with it.
+type blobSink struct {
+	nonce [format.NonceBytes]byte
+	buf   *mem.Buffer
+	limit int64 // of the sealed bytes
+	// recorded: the limit is what a file of the size in the ledger can have.
+	recorded bool
+	report   reporter
+
+	text []byte // base64 that does not make a whole group yet
+	have int    // bytes of the nonce
+	end  bool   // padding was seen
+}
+
+func (s *blobSink) reset() error {
+	*s = blobSink{buf: s.buf, limit: s.limit, recorded: s.recorded, report: s.report, text: s.text[:0]}
+	return s.buf.Resize(0)
+}
+
+// room returns n more bytes at the end of the buffer.
+func (s *blobSink) room(n int) ([]byte, error) {
+	old := s.buf.Len()
+	switch {
+	case old+int64(n) <= s.limit:
+	case s.recorded:
+		return nil, malformed(fmt.Errorf("encrypted data of more than %d bytes, which the recorded size excludes", s.limit))
+	default:
+		return nil, fmt.Errorf("encrypted data of more than %d bytes: %w", s.limit, format.ErrTooLarge)
+	}
+	if err := s.buf.Resize(old + int64(n)); err != nil {
+		return nil, err
+	}
+	return s.buf.Bytes()[old:], nil
+}
+
+var errNotBase64 = errors.New("encrypted data is not base64")
+
+// decode takes a piece of strict base64 text of any length.
+func (s *blobSink) decode(piece []byte) error {
+	if len(s.text) > 0 {
+		n := min(4-len(s.text), len(piece))
+		s.text = append(s.text, piece[:n]...)
+		piece = piece[n:]
+		if len(s.text) < 4 {
+			return nil
+		}
+		if err := s.groups(s.text); err != nil {
+			return err
+		}
+		s.text = s.text[:0]
+	}
+	whole := len(piece) / 4 * 4
+	s.text = append(s.text, piece[whole:]...)
+	if s.have < len(s.nonce) {
+		first := min(whole, (len(s.nonce)-s.have)/3*4)
+		if err := s.groups(piece[:first]); err != nil {
+			return err
+		}
+		piece, whole = piece[first:], whole-first
+	}
+	return s.groups(piece[:whole])
+}
+
+// groups decodes whole groups of four that lie entirely in the nonce or behind.
+func (s *blobSink) groups(text []byte) error {
+	if len(text) == 0 {
+		return nil
+	}
+	if s.end || bytes.ContainsAny(text, "\r\n") {
+		return malformed(errNotBase64)
+	}
+	s.end = text[len(text)-1] == '='
+	into := s.nonce[s.have:]
+	if s.have == len(s.nonce) {
+		var err error
+		if into, err = s.room(base64.StdEncoding.DecodedLen(len(text))); err != nil {
+			return err
+		}
+	}
+	n, err := base64.StdEncoding.Strict().Decode(into, text)
+	if err != nil {
+		return malformed(errNotBase64)
+	}
+	if s.have < len(s.nonce) {
+		s.have += n
+		return nil
+	}
+	return s.buf.Resize(s.buf.Len() - int64(len(into)-n))
+}
+
+// finish checks that a whole blob arrived.
+func (s *blobSink) finish() error {
+	if len(s.text) > 0 {
+		return malformed(errNotBase64)
+	}
+	if s.have < len(s.nonce) || s.buf.Len() < format.TagBytes {
+		return malformed(errors.New("encrypted data is missing, or too short to be any"))
+	}
+	return nil
+}
+
+// read takes a raw transfer of exactly size bytes.
+func (s *blobSink) read(r io.Reader, size int64) error {
+	if err := fill(s.nonce[:], r); err != nil {
+		return err
+	}
+	s.have = len(s.nonce)
+	for rest := size - format.NonceBytes; rest > 0; {
+		// Memory is taken as bytes arrive, whatever was announced.
+		into, err := s.room(int(min(rest, max(firstChunk, s.buf.Len()))))
+		if err != nil {
+			return err
+		}
+		if err := fill(into, r); err != nil {
+			return err
+		}
+		rest -= int64(len(into))
+	}
+	if n, _ := io.ReadFull(r, make([]byte, 1)); n != 0 {
+		return malformed(errors.New("more data than announced"))
+	}
+	return nil
+}
+
+// fill reads exactly len(p) bytes. A body that was sent whole and is too short
+// is malformed; one that broke off is not, and may be asked for again.
+func fill(p []byte, r io.Reader) error {
+	for len(p) > 0 {
+		n, err := r.Read(p)
+		p = p[n:]
+		if err == io.EOF && len(p) > 0 {
+			return malformed(errors.New("less data than announced"))
+		}
+		if err != nil && err != io.EOF {
+			return err
+		}
+	}
+	return nil
+}

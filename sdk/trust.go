@@ -1,0 +1,242 @@
+package sdk
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/svcfs/svcfs/sdk/proof"
+	"github.com/svcfs/svcfs/sdk/trust"
+	"github.com/svcfs/svcfs/sdk/wire"
+)
+
+// lasting are the extensions that a service which offered them once must go on
+// offering: without them it could say anything.
+var lasting = []string{wire.CapCheckpoints, wire.CapChains, "roles", "trash"}
+
+// Trust tells whether the service proves what it lists, and what of it was
+// verified. Free; no authentication. Errors are those of [Client.Capabilities].
+func (c *Client) Trust(ctx context.Context) (trust.State, error) {
+	proves, err := c.offers(ctx, wire.CapChains)
+	if err != nil {
+		return trust.State{}, err
+	}
+	key, _ := c.memory.Log()
+	return trust.State{Proves: proves, Key: key, Size: c.memory.Size(), Witness: c.cfg.Witness}, nil
+}
+
+// CheckTrust is [Client.Trust], and compares what is pinned and was seen with the
+// key and the newest checkpoint that the service shows now. Where no key is pinned
+// it pins none. Free; no authentication. Errors: [ErrCorrupt] when the service signs
+// with another key, or shows a history that does not continue the one seen, and those
+// of [Client.Capabilities].
+func (c *Client) CheckTrust(ctx context.Context) (trust.State, error) {
+	t, err := c.Trust(ctx)
+	if err != nil || !t.Proves || t.Key == "" && c.cfg.LogKey == "" {
+		return t, err
+	}
+	_, err = orSuccessor(ctx, c, func() (struct{}, error) { return struct{}{}, c.compareLog(ctx) })
+	if err != nil {
+		return t, c.wrap("compare the signed history", "", "", err)
+	}
+	return c.Trust(ctx)
+}
+
+func (c *Client) compareLog(ctx context.Context) error {
+	log, before, err := c.theLog(ctx)
+	if err != nil {
+		return err
+	}
+	raw, err := c.tlog(ctx, "checkpoint")
+	if err != nil {
+		return err
+	}
+	now, err := log.Open(string(raw))
+	switch {
+	case err != nil:
+	case before.N == 0 || now.N <= before.N: // no proof is needed
+		err = now.Continues(before, nil)
+	default: // what was seen was signed, so nothing has to be waited for
+		now, err = proof.Checker{Fetch: c.tlog, Log: log}.Check(ctx, before, nil)
+	}
+	if err != nil {
+		return errors.Join(c.otherKey(ctx, log), c.unproven(err))
+	}
+	c.memory.Checkpoint(now.Note, now.N)
+	return nil
+}
+
+// AcceptRollback gives up what was seen of the service's history, as after an
+// honest restore of a backup, for every client that is made with the same StateDir
+// from now on. With forgetKey another key may sign. Local, free. Errors: [ErrOther] when it could not be written.
+func (c *Client) AcceptRollback(forgetKey bool) error {
+	c.memory.Forget(!forgetKey)
+	c.mu.Lock()
+	clear(c.chains)
+	c.mu.Unlock()
+	if err := c.memory.Save(); err != nil {
+		return c.wrap("accept rollback", "", "", err)
+	}
+	return nil
+}
+
+// Order tells the how many-th group of this account and StateDir the group was that
+// was asked about, from 1. Local, free, no errors.
+func (g Group) Order() int64 { return g.c.memory.Order(string(g.ID)) }
+
+// demandsProofs tells whether the service must prove what it lists: it did before,
+// or the caller requires it.
+func (c *Client) demandsProofs() bool {
+	return c.cfg.LogKey != "" || c.cfg.Witness != "" || c.memory.IsHeldTo(wire.CapChains)
+}
+
+// keepsPromises compares what a service offers with what it offered before.
+func (c *Client) keepsPromises(caps wire.Capabilities) error {
+	if (c.cfg.LogKey != "" || c.cfg.Witness != "") && !offered(caps, wire.CapChains) {
+		return c.lies(errors.New("the service does not prove what it lists, and its log key or a witness is required"))
+	}
+	if missing := c.memory.Offer(caps.Features, lasting); len(missing) > 0 {
+		return c.lies(fmt.Errorf("the service offered %s before, and does not any more", strings.Join(missing, ", ")))
+	}
+	return nil
+}
+
+// theLog returns the log of the service, and the newest checkpoint that this client or
+// another client of the account verified. The key of the log is the required one, else
+// the pinned one, else the one that the service shows now.
+func (c *Client) theLog(ctx context.Context) (log *proof.Log, newest proof.Checkpoint, err error) {
+	if err := c.memory.Problem(); errors.Is(err, trust.ErrContradiction) {
+		return nil, newest, c.lies(err)
+	}
+	key, err := c.logKey(ctx)
+	if err != nil {
+		return nil, newest, err
+	}
+	if log, err = proof.NewLog(key, c.cfg.Witness, c.memory.Earlier()...); err != nil {
+		return nil, newest, err
+	}
+	if _, seen := c.memory.Log(); seen != "" {
+		if newest, err = log.Reopen(seen); err != nil {
+			return nil, newest, c.lies(fmt.Errorf("the checkpoint seen before: %w", err))
+		}
+	}
+	return log, newest, nil
+}
+
+func (c *Client) logKey(ctx context.Context) (string, error) {
+	pinned, _ := c.memory.Log()
+	switch {
+	case c.cfg.LogKey != "" && slices.Contains(c.memory.Earlier(), c.cfg.LogKey):
+		return pinned, nil // which replaced the required one, as both said
+	case c.cfg.LogKey != "" && pinned != "" && c.cfg.LogKey != pinned:
+		return "", c.lies(errors.New("the log key that is required is not the one that this machine has seen"))
+	case c.cfg.LogKey != "":
+		c.memory.Pin(c.cfg.LogKey)
+		return c.cfg.LogKey, nil
+	case pinned != "":
+		return pinned, nil
+	}
+	raw, err := c.tlog(ctx, "key")
+	if err != nil {
+		return "", err
+	}
+	key := strings.TrimSuffix(string(raw), "\n")
+	if err := proof.CheckKey(key); err != nil {
+		return "", malformed(err)
+	}
+	c.memory.Pin(key)
+	return key, nil
+}
+
+// orSuccessor runs f, and once more when the service was not believed and shows
+// that another key replaced the one of its log.
+func orSuccessor[T any](ctx context.Context, c *Client, f func() (T, error)) (T, error) {
+	out, err := f()
+	if KindOf(err) == ErrCorrupt && c.followLogKey(ctx) {
+		return f()
+	}
+	return out, err
+}
+
+// followLogKey takes over the key that replaced the pinned one, if both signed
+// that. A service without such statements replaced none.
+func (c *Client) followLogKey(ctx context.Context) bool {
+	pinned, _ := c.memory.Log()
+	if pinned == "" {
+		return false
+	}
+	raw, err := c.tlog(ctx, wire.TlogKeys)
+	var said wire.LogKeys
+	if err != nil || json.Unmarshal(raw, &said) != nil {
+		return false
+	}
+	next := proof.Successor(pinned, said.Statements)
+	if next == pinned {
+		return false
+	}
+	c.memory.Succeed(next)
+	return true
+}
+
+// lies is the error of a service that must not be believed.
+func (c *Client) lies(err error) error {
+	return &Error{Op: "verify", Kind: ErrCorrupt, Code: wire.CodeHistory, Err: c.scrubbed(err)}
+}
+
+// unproven makes a refusal of package proof an error of this one.
+func (c *Client) unproven(err error) error {
+	var refusal *proof.Refusal
+	if errors.As(err, &refusal) {
+		return c.lies(fmt.Errorf("what the service lists is not what it signed: %w", err))
+	}
+	return err
+}
+
+// otherKey tells that the service shows another key than the one it is held to,
+// which is what somebody sees who put a new service at an old address.
+func (c *Client) otherKey(ctx context.Context, log *proof.Log) error {
+	raw, err := c.tlog(ctx, "key")
+	if key := strings.TrimSuffix(string(raw), "\n"); err != nil || key == log.Key() {
+		return nil
+	}
+	return &Error{Op: "verify", Kind: ErrCorrupt, Code: wire.CodeLogKey, Err: errors.New("the service signs with another key than the one that is pinned")}
+}
+
+func (c *Client) needCheckpoints(ctx context.Context) error {
+	ok, err := c.offers(ctx, wire.CapCheckpoints)
+	if err == nil && !ok {
+		err = &Error{Op: "verify ledger", Kind: ErrUnsupported, Err: errors.New("the service signs no checkpoints of its ledger")}
+	}
+	return err
+}
+
+// maxTlogBytes bounds a checkpoint, a key or a tile.
+const maxTlogBytes = 64 << 10
+
+// tlog reads "checkpoint", "key" or a tile of the ledger's transparency log. It is a
+// [proof.Fetch]. The service must have the extension "checkpoints".
+func (c *Client) tlog(ctx context.Context, path string) (raw []byte, err error) {
+	if err := c.needCheckpoints(ctx); err != nil {
+		return nil, err
+	}
+	err = c.retry(ctx, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+		defer cancel()
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.cfg.MCPURL+wire.PathTlog+path, nil)
+		if err != nil {
+			return fmt.Errorf("make request: %w", err)
+		}
+		resp, err := c.send(req)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		raw, err = readBounded(&pacedReader{ctx: ctx, r: resp.Body}, resp.ContentLength, maxTlogBytes)
+		return err
+	})
+	return raw, err
+}
