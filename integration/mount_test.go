@@ -82,6 +82,9 @@ func TestW12LimitOfTheServiceOnAMount(t *testing.T) {
 	if err := f.Close(); !errors.Is(err, syscall.EFBIG) { // W15
 		t.Errorf("closing half a save: %v", err)
 	}
+	if err := os.Remove(m.path("team/f")); err != nil {
+		t.Error(err)
+	}
 	if got := read(t, m.path("team/old")); len(got) != 200_000 {
 		t.Errorf("what was there before: %d bytes", len(got))
 	}
