@@ -48,9 +48,9 @@ require-go:
 demo: build
 	./bin/svcfs demo $(if $(ONCE),--once) $(if $(DIR),"$(DIR)")
 
-# Packages wait more than they work: four run at once.
+# Packages wait more than they work: four run at once, and the longest two begin first.
 check: require-go require-fuse gofmt vet
-	$(GO) test -short -p 4 -timeout 20m $(TESTFLAGS) ./...
+	$(GO) test -short -p 4 -timeout 20m $(TESTFLAGS) ./integration ./service ./...
 
 test: require-go require-fuse tell-missing s3-server lint race vectors
 

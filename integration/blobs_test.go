@@ -13,10 +13,7 @@ import (
 func TestBlobsRefusals(t *testing.T) {
 	server := s3test.Start(t)
 	bare := s3test.StartWithoutMetadata(t)
-	bin, err := programs()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bin := programs.Dir(t, "svcfs", "svcd")
 	for _, tc := range []struct {
 		name, blobs string
 		env         []string

@@ -55,10 +55,7 @@ type member struct {
 
 func newCluster(t *testing.T, processes int) *cluster {
 	t.Helper()
-	bin, err := programs()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bin := programs.Dir(t, "svcfs", "svcd")
 	c := &cluster{t: t, postgres: pgtest.Start(t), s3: s3test.Start(t)}
 	c.world = &world{t: t, bin: bin, dir: t.TempDir(), log: &safeBuffer{}}
 	c.mkdir("home")

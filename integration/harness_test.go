@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,37 +17,10 @@ import (
 	"github.com/svcfs/svcfs/service/blob/s3test"
 )
 
-// programs builds the two binaries once, with the race detector when the tests
-// run with it.
-var programs = sync.OnceValues(func() (string, error) {
-	if dir := os.Getenv(proctest.EnvPrograms); dir != "" {
-		return dir, nil
-	}
-	dir, err := os.MkdirTemp("", "svcfs-programs-")
-	if err != nil {
-		return "", err
-	}
-	if err := os.Chmod(dir, 0o755); err != nil { // other users run them too
-		return "", err
-	}
-	args := []string{"build", "-o", dir + "/"}
-	if raceDetector {
-		args = append(args, "-race")
-	}
-	cmd := exec.Command("go", append(args, "../cmd/svcfs", "../cmd/svcd")...)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build: %v\n%s", err, out)
-	}
-	return dir, nil
-})
+// programs are the two binaries, with the race detector when the tests run with it.
+var programs = proctest.Programs{Flags: raceFlags}
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if dir, err := programs(); err == nil && dir != os.Getenv(proctest.EnvPrograms) {
-		_ = os.RemoveAll(dir)
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { os.Exit(programs.Run(m)) }
 
 // world is a service of its own with accounts and mounts, all real processes,
 // all ended with the test.
@@ -89,10 +61,7 @@ func newWorld(t *testing.T) *world {
 // newWorldOn is a world whose service has its stores elsewhere.
 func newWorldOn(t *testing.T, stores ...string) *world {
 	t.Helper()
-	bin, err := programs()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bin := programs.Dir(t, "svcfs", "svcd")
 	w := &world{t: t, bin: bin, dir: t.TempDir(), log: &safeBuffer{}, addr: "127.0.0.1:0", stores: stores}
 	w.data = filepath.Join(w.dir, "data")
 	w.mkdir("home")

@@ -2,4 +2,4 @@
 
 package integration
 
-const raceDetector = false
+var raceFlags []string

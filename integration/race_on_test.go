@@ -2,6 +2,6 @@
 
 package integration
 
-// raceDetector tells that these tests run with the race detector: the programs
-// under test then do too.
-const raceDetector = true
+// raceFlags build the programs under test with the race detector, with which these
+// tests run.
+var raceFlags = []string{"-race"}

@@ -71,10 +71,7 @@ func TestReadme(t *testing.T) {
 		t.Skip("no /dev/fuse")
 	}
 	home := t.TempDir()
-	bin, err := programs()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bin := programs.Dir(t, "svcfs", "svcd")
 	shell := startShell(t, home, bin)
 	t.Cleanup(func() { proctest.UnmountBelow(home) })
 	port := proctest.FreePort(t)

@@ -28,15 +28,10 @@ func operating(t *testing.T) string {
 	return string(raw)
 }
 
-// build builds the programs for tests that need processes.
-func build(t *testing.T) string {
-	t.Helper()
-	bin, err := proctest.Build(t.TempDir(), "svcd", "svcfs")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return bin
-}
+// programs are for tests that need processes.
+var programs proctest.Programs
+
+func TestMain(m *testing.M) { os.Exit(programs.Run(m)) }
 
 // bash is the environment of a script with a home of its own.
 func bash(t *testing.T, script string, env ...string) *exec.Cmd {
@@ -54,7 +49,7 @@ func TestOperatingGuide(t *testing.T) {
 	if len(blocks) < 7 {
 		t.Fatalf("OPERATING.md has %d marked blocks, want at least 7", len(blocks))
 	}
-	bin := build(t)
+	bin := programs.Dir(t, "svcd", "svcfs")
 	server, bucket := pgtest.Start(t), s3test.Start(t)
 	admin, err := url.Parse(server.URL())
 	if err != nil {
@@ -96,7 +91,7 @@ func TestBackupOfPostgresAndS3(t *testing.T) {
 	if block == nil {
 		t.Fatal("OPERATING.md does not tell how")
 	}
-	bin := build(t)
+	bin := programs.Dir(t, "svcd", "svcfs")
 	server, bucket := pgtest.Start(t), s3test.Start(t)
 	admin, err := url.Parse(server.URL())
 	if err != nil {
@@ -212,7 +207,7 @@ func TestExampleNginx(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root for port 443 in a network namespace")
 	}
-	bin := build(t)
+	bin := programs.Dir(t, "svcd", "svcfs")
 	example, err := filepath.Abs(filepath.Join(root, "service", "examples", "nginx.conf"))
 	if err != nil {
 		t.Fatal(err)

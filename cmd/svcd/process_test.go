@@ -30,7 +30,7 @@ type process struct {
 func startServe(t *testing.T, flags ...string) *process {
 	t.Helper()
 	p := &process{data: filepath.Join(t.TempDir(), "data")}
-	p.cmd = exec.Command(filepath.Join(build(t), "svcd"), append([]string{"serve", "--data", p.data, "--listen", "127.0.0.1:0", "--log-level", "info"}, flags...)...)
+	p.cmd = exec.Command(filepath.Join(programs.Dir(t, "svcd"), "svcd"), append([]string{"serve", "--data", p.data, "--listen", "127.0.0.1:0", "--log-level", "info"}, flags...)...)
 	p.cmd.Stderr = &p.log
 	out, err := p.cmd.StdoutPipe()
 	if err == nil {

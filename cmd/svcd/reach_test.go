@@ -179,7 +179,6 @@ func openBody(size int) string {
 
 // How far a stranger reaches (SECURITY.md has the figures this prints).
 func TestThreat31Reach(t *testing.T) {
-	t.Setenv(proctest.EnvPrograms, build(t))
 	t.Run("slow bodies", reachOfSlowBodies)
 	t.Run("before sign-in", reachBeforeSignIn)
 	t.Run("readers that do not read", reachOfReaders)

@@ -5,18 +5,13 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk"
 )
 
 // Another run fills the purse up to what it began with and not beyond.
 func TestDemoTopsUp(t *testing.T) {
 	dir := t.TempDir()
-	programs, err := proctest.Build(dir, serviceProgram)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := startDemoService(t.Context(), filepath.Join(programs, serviceProgram), dir, io.Discard)
+	d, err := startDemoService(t.Context(), filepath.Join(programs.Dir(t, serviceProgram), serviceProgram), dir, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -36,8 +35,16 @@ func TestMain(m *testing.M) {
 		os.Exit(actConfined(home))
 	}
 	_ = os.Setenv("GORACE", programRaces)
-	testscript.Main(m, map[string]func(){"svcfs": main})
+	testscript.Main(runner{m}, map[string]func(){"svcfs": main})
 }
+
+// programs holds the svcd of the scripts.
+var programs proctest.Programs
+
+// runner is the tests of this package, and what is removed after them.
+type runner struct{ *testing.M }
+
+func (r runner) Run() int { return programs.Run(r.M) }
 
 // TestScript runs the command lines of testdata/script with the real programs,
 // each script with a home of its own. Commands beside those of testscript:
@@ -86,26 +93,14 @@ func TestGenerations(t *testing.T) {
 const hostedKey = "hosted"
 
 func runScripts(t *testing.T, dir, world string) {
-	built := t.TempDir()
-	svcd := sync.OnceValues(func() (string, error) {
-		bin, err := proctest.Build(built, "svcd")
-		return filepath.Join(bin, "svcd"), err
-	})
-	service := func(ts *testscript.TestScript, _ bool, args []string) {
-		path, err := svcd()
-		ts.Check(err)
-		serviceCmd(ts, path, args)
-	}
+	svcd := filepath.Join(programs.Dir(t, serviceProgram), serviceProgram)
+	service := func(ts *testscript.TestScript, _ bool, args []string) { serviceCmd(ts, svcd, args) }
 	hosted := func(ts *testscript.TestScript, _ bool, args []string) { hostedCmd(t, ts, args) }
 	testscript.Run(t, testscript.Params{
 		Dir:           dir,
 		UpdateScripts: *update,
 		Setup: func(e *testscript.Env) error {
-			path, err := svcd() // for svcfs demo
-			if err != nil {
-				return err
-			}
-			e.Setenv("PATH", e.Getenv("PATH")+":"+filepath.Dir(path))
+			e.Setenv("PATH", e.Getenv("PATH")+":"+filepath.Dir(svcd)) // for svcfs demo
 			return setupScript(e)
 		},
 		Condition: func(cond string) (bool, error) {
@@ -136,9 +131,7 @@ func runScripts(t *testing.T, dir, world string) {
 				}
 			},
 			"account": func(ts *testscript.TestScript, _ bool, args []string) {
-				path, err := svcd()
-				ts.Check(err)
-				accountCmd(ts, path, args)
+				accountCmd(ts, svcd, args)
 			},
 			"as": func(ts *testscript.TestScript, _ bool, args []string) {
 				ts.Setenv(envAccount, args[0]+".svc.testnet")

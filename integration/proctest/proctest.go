@@ -1,10 +1,8 @@
-// Package proctest is what tests share: waiting for something, building whole
-// programs, a free port, and the mounts they may leave behind. It imports nothing
-// of ours.
+// Package proctest is what tests share: waiting for something, whole programs, a
+// free port, and what a test may leave behind. It imports nothing of ours.
 package proctest
 
 import (
-	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -24,26 +22,6 @@ func Eventually(tb testing.TB, what string, check func() bool) {
 		}
 		time.Sleep(pause)
 	}
-}
-
-// EnvPrograms names a folder that holds the programs already, for who cannot
-// build them.
-const EnvPrograms = "SVCFS_TEST_PROGRAMS"
-
-// Build builds programs of this module, such as "svcd", into dir, and returns
-// the folder they are in.
-func Build(dir string, programs ...string) (string, error) {
-	if built := os.Getenv(EnvPrograms); built != "" {
-		return built, nil
-	}
-	args := []string{"build", "-o", dir + "/"}
-	for _, name := range programs {
-		args = append(args, "github.com/svcfs/svcfs/cmd/"+name)
-	}
-	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build %v: %w\n%s", programs, err, out)
-	}
-	return dir, nil
 }
 
 // FreePort returns a TCP port of the loopback interface that was free a moment
