@@ -176,17 +176,12 @@ func (s *Server) output() string {
 	return string(raw)
 }
 
-// Stop ends the server as an operator would.
-func (s *Server) Stop() { s.signal(syscall.SIGTERM) }
-
 // Kill ends the server as a crash would.
-func (s *Server) Kill() { s.signal(syscall.SIGKILL) }
-
-func (s *Server) signal(sig syscall.Signal) {
+func (s *Server) Kill() {
 	if s.cmd == nil || s.cmd.Process == nil {
 		return
 	}
-	_ = s.cmd.Process.Signal(sig) // it may have ended already
+	_ = s.cmd.Process.Kill() // it may have ended already
 	<-s.done
 }
 
