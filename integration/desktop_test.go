@@ -200,7 +200,8 @@ func newDesktop(t *testing.T, w *world) *desktop {
 		t.Fatal(err)
 	}
 	defer told.Close()
-	x := exec.Command("Xvfb", "-displayfd", "3", "-screen", "0", "760x420x24", "-nolisten", "tcp")
+	x := exec.Command("Xvfb", "-displayfd", "3", "-screen", "0", "760x420x24", "-nolisten", "tcp",
+		"-noreset") // else it refuses whoever comes while it resets after its last client, such as xdotool
 	x.ExtraFiles, x.Stderr = []*os.File{tell}, d.log
 	d.start(x)
 	_ = tell.Close()
