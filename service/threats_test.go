@@ -7,10 +7,8 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"os"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -19,48 +17,6 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
 )
-
-// Threat 22: a wrong key and an unknown account take the same time. The two are
-// measured in turns in one run; only their ratio counts.
-func TestThreat22SameTimeForUnknownAndWrong(t *testing.T) {
-	const accounts, each = 1120, 9 // fewer wrong keys than an account may try in a minute; 10,080 failures of each kind
-	r := runWith(t, service.Config{Database: newDatabase(t), TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}})
-	known := make([]string, accounts)
-	for i := range known {
-		made, err := r.svc.CreateAccount(t.Context(), fmt.Sprint("user", i), wire.Amount{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		known[i] = made.AccountID
-	}
-	wrongKey := func(round, i int) http.Header { // from so many addresses that none fails too often
-		return http.Header{wire.HeaderAPIKey: {"svc_sk_" + strings.Repeat("A", 43)}, "X-Forwarded-For": {fmt.Sprintf("10.%d.0.%d", round, i%250)}}
-	}
-	took := map[bool][]time.Duration{}
-	for round := range each {
-		for i, id := range known {
-			for _, exists := range []bool{true, false} {
-				want := http.StatusUnauthorized
-				if !exists {
-					id, want = fmt.Sprintf("absent%d.svc.testnet", i), http.StatusNotFound
-				}
-				start := time.Now()
-				status, body := r.post(wire.PathSessionToken, wrongKey(round, i), wire.SessionTokenRequest{AccountID: id})
-				took[exists] = append(took[exists], time.Since(start))
-				if status != want || !strings.Contains(string(body), `"code"`) || !strings.Contains(string(body), `"error"`) {
-					t.Fatalf("%s: %d %s", id, status, body)
-				}
-			}
-		}
-	}
-	median := func(d []time.Duration) float64 {
-		slices.Sort(d)
-		return float64(d[len(d)/2])
-	}
-	if ratio := median(took[true]) / median(took[false]); ratio < 0.5 || ratio > 2 {
-		t.Errorf("a wrong key takes %.2f times as long as an unknown account", ratio)
-	}
-}
 
 // Threat 35: an ex-member keeps what he saw, but gets no key for old or new
 // files from the service, and new files are wrapped by another key.
