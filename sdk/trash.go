@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/svcfs/svcfs/sdk/names"
 	"github.com/svcfs/svcfs/sdk/wire"
@@ -12,6 +13,9 @@ import (
 // Removal is what [Group.Remove] or [Group.Restore] changed.
 type Removal struct {
 	Versions int64 // that were changed now; 0 when nothing was left to do
+	// Until is the first time at which a removed key may be destroyed; zero when the
+	// owner of the group decides, or nothing was removed now.
+	Until time.Time
 }
 
 // TrashSettings are those of a group, and what is in its trash.
@@ -177,6 +181,9 @@ func (g Group) changeVersions(ctx context.Context, op, does string, versions []E
 			}
 			if err != nil {
 				return done, withCode(ErrNotAuthorized, wire.CodeUploaderOnly, g.c.wrap(does, g.ID, versions[0].Ref, err))
+			}
+			if done.Until.IsZero() {
+				done.Until = parseTime(answer.Until)
 			}
 			done.Versions, more = done.Versions+max(answer.Files, 0), answer.More
 		}

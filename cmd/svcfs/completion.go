@@ -73,6 +73,15 @@ func (a *app) completeName(cmd *cobra.Command, args []string, toComplete string)
 	})
 }
 
+// completeRemoved offers names in the trash of the group that is the first argument.
+func (a *app) completeRemoved(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	return a.ask(cmd, toComplete, func(ctx context.Context, c *sdk.Client) ([]string, error) {
+		entries, err := allEntries(ctx, c, sdk.GroupID(args[0]))
+		_, paths := trashListingOf(entries).current()
+		return paths, err
+	})
+}
+
 // completeMember offers, as the second argument, members of the group that is the first.
 func (a *app) completeMember(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 1 {

@@ -156,8 +156,8 @@ func hintsOfKinds() map[sdk.Kind]string {
 		sdk.ErrConflict:        "Look at the present state with: svcfs group members {group}, or svcfs ls {group}.",
 		sdk.ErrTooLarge:        "Split the file, or ask the operator for a larger limit.",
 		sdk.ErrInvalid:         "Correct what the message names, and see the limits of the service with: svcfs doctor.",
-		sdk.ErrDeleted:         "The key was destroyed; the file cannot be read again.",
-		sdk.ErrStorageFull:     "Remove files or old versions, or ask the operator of the service for room.",
+		sdk.ErrDeleted:         "The key was destroyed, or the file is in the trash: see svcfs ls --trash {group}; who uploaded it and the owner of the group bring it back with: svcfs undelete.",
+		sdk.ErrStorageFull:     "Delete files or old versions, or ask the operator of the service for room.",
 		sdk.ErrPending:         "The owner of the group can take it back with: svcfs group keep {group}.",
 		sdk.ErrCorrupt:         "Nothing of it was used; tell the operator of the service.",
 	}

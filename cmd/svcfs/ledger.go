@@ -50,7 +50,10 @@ func (a *app) printLedger(entries []sdk.Entry, paths []string) {
 	rows := make([][]string, 0, len(entries))
 	for i, e := range entries {
 		state := "live"
-		if e.Deleted != nil {
+		switch {
+		case inTrash(&e):
+			state = "trash:" + escapeText(string(e.Deleted.By))
+		case e.Deleted != nil:
 			state = "deleted:" + escapeText(e.Deleted.Reason)
 		}
 		rows = append(rows, []string{timeText(e.Time), escapeName(string(e.Uploader)), sizeText(e), state, escapeText(string(e.Ref)), paths[i]})

@@ -44,6 +44,20 @@ func listingOf(entries []sdk.Entry) listing {
 	return listing{names.List(entries, (*sdk.Entry).Named), entries}
 }
 
+// trashListingOf is the files of a group in its trash, as they would be shown.
+func trashListingOf(entries []sdk.Entry) listing {
+	trash := slices.DeleteFunc(slices.Clone(entries), func(e sdk.Entry) bool { return !inTrash(&e) })
+	return listing{names.List(trash, func(e *sdk.Entry) names.File {
+		f := e.Named()
+		f.Deleted = false
+		return f
+	}), trash}
+}
+
+func lives(e *sdk.Entry) bool { return e.Deleted == nil }
+
+func inTrash(e *sdk.Entry) bool { return e.Deleted != nil && e.Deleted.InTrash }
+
 // current returns the newest living entry of each name, by name, and the path that
 // each is shown under.
 func (l listing) current() (list []sdk.Entry, paths []string) {
@@ -105,6 +119,9 @@ type listedDeleted struct {
 	Time   time.Time     `json:"time"`
 	By     sdk.AccountID `json:"by"`
 	Reason string        `json:"reason"`
+
+	InTrash bool       `json:"in_trash,omitempty"`
+	Until   *time.Time `json:"until,omitempty"` // the key is destroyed at this time
 }
 
 func listed(e sdk.Entry, name string) listedEntry {
@@ -118,7 +135,7 @@ func listed(e sdk.Entry, name string) listedEntry {
 		l.Time = &utc
 	}
 	if e.Deleted != nil {
-		l.Deleted = &listedDeleted{e.Deleted.Time.UTC(), e.Deleted.By, e.Deleted.Reason}
+		l.Deleted = &listedDeleted{e.Deleted.Time.UTC(), e.Deleted.By, e.Deleted.Reason, e.Deleted.InTrash, timeOrNil(e.Deleted.Until)}
 	}
 	return l
 }

@@ -36,7 +36,7 @@ func (a *app) mv(ctx context.Context, c *sdk.Client, group sdk.GroupID, what, na
 	if err != nil {
 		return err
 	}
-	versions, err := living(group, entries, what)
+	versions, err := versionsOf(group, entries, what, lives)
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ func TestCommandsShowTheNamesOfTheMount(t *testing.T) {
 				t.Errorf("%q alone is shown as %q, want %q", c.Raw, got, c.Shown)
 			}
 			for _, name := range []string{c.Shown, "ref"} {
-				if found, err := living("team", entries, name); err != nil || len(found) != 1 {
+				if found, err := versionsOf("team", entries, name, lives); err != nil || len(found) != 1 {
 					t.Errorf("%q finds %v, %v", name, found, err)
 				}
 			}

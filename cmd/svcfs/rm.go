@@ -10,20 +10,30 @@ import (
 )
 
 func (a *app) rmCommand() *cobra.Command {
-	return &cobra.Command{
+	var trash bool
+	cmd := &cobra.Command{
 		Use:   "rm GROUP REF|NAME...",
 		Short: "Destroy the key of files, so that nobody can read them again",
 		Long: `Destroy the key of files, so that nobody can read them again; their records stay
-in the ledger as deleted. NAME means all versions of that name, REF that one.
-Only the uploader or the group's owner may, and only where the service offers it.
-There is no way back.`,
-		Example: "  svcfs rm team old-report.pdf\n  svcfs rm team notes/a.txt notes/b.txt",
+in the ledger as deleted. NAME means all versions of that name, also those in the
+trash, REF that one. Only the uploader or the group's owner may, and only where the
+service offers it. There is no way back.
+
+With --trash no key is destroyed: all versions of NAME go to the trash of the
+group. 'svcfs undelete' brings them back until its time is over, which 'svcfs
+group trash' shows; then their keys are destroyed.`,
+		Example: "  svcfs rm team old-report.pdf\n  svcfs rm team notes/a.txt notes/b.txt\n  svcfs rm --trash team draft.txt",
 		Args:    between(2, -1, "a GROUP and at least one REF or NAME"),
 		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
+			if trash {
+				return a.rmToTrash(ctx, c, sdk.GroupID(args[0]), args[1:])
+			}
 			return a.rm(ctx, c, sdk.GroupID(args[0]), args[1:])
 		}),
 		ValidArgsFunction: a.completeGroupThen(a.completeName),
 	}
+	cmd.Flags().BoolVar(&trash, "trash", false, "put all versions of each NAME into the trash of the group, from where they can be brought back")
+	return cmd
 }
 
 // changedFile is what rm and mv print as JSON, one document per version.
@@ -40,9 +50,10 @@ func (a *app) rm(ctx context.Context, c *sdk.Client, group sdk.GroupID, wanted [
 	if err != nil {
 		return err
 	}
+	mayGo := func(e *sdk.Entry) bool { return lives(e) || inTrash(e) }
 	var chosen []sdk.Entry // all are found before the first is destroyed
 	for _, what := range wanted {
-		versions, err := living(group, entries, what)
+		versions, err := versionsOf(group, entries, what, mayGo)
 		if err != nil {
 			return err
 		}
@@ -64,15 +75,19 @@ func (a *app) rm(ctx context.Context, c *sdk.Client, group sdk.GroupID, wanted [
 	return waits
 }
 
-// living returns the file of a reference, or every version of a name.
-func living(group sdk.GroupID, entries []sdk.Entry, what string) ([]sdk.Entry, error) {
+// versionsOf returns the file of a reference, or every version of a name, of those
+// that are as they must be.
+func versionsOf(group sdk.GroupID, entries []sdk.Entry, what string, must func(*sdk.Entry) bool) ([]sdk.Entry, error) {
 	var versions []sdk.Entry
 	gone, name := false, listingOf(entries).Resolve(what)
+	if name == what {
+		name = trashListingOf(entries).Resolve(what)
+	}
 	for _, e := range entries {
 		switch {
 		case string(e.Ref) != what && e.Named().Recorded != name:
-		case e.Deleted != nil:
-			gone = true
+		case !must(&e):
+			gone = gone || e.Deleted != nil
 		case string(e.Ref) == what:
 			return []sdk.Entry{e}, nil
 		default:
