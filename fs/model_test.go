@@ -79,6 +79,8 @@ func outcome(err error) string {
 		return treetest.NoEntry
 	case errors.Is(err, unix.EEXIST):
 		return treetest.Exists
+	case errors.Is(err, unix.ENOTEMPTY):
+		return treetest.Full
 	case errors.Is(err, unix.EPERM):
 		return treetest.Refused
 	case errors.Is(err, unix.EKEYREVOKED):
@@ -119,7 +121,9 @@ func (s *modelSystem) Resize(name string, size int) string {
 }
 
 func (s *modelSystem) Rename(from, to string) string {
-	return outcome(os.Rename(s.path(from), s.path(to)))
+	err := unix.Rename(s.path(from), s.path(to)) // os.Rename refuses folders itself
+	s.m.must(order{Do: "settle"})                // a folder may have gone with its last file
+	return outcome(err)
 }
 
 // Unlink may delete for good; then the kernel is told within seconds (M5).
@@ -133,7 +137,9 @@ func (s *modelSystem) Link(from, to string) string {
 	return outcome(os.Link(s.path(from), s.path(to)))
 }
 
-func (s *modelSystem) Mkdir(name string) string { return outcome(os.Mkdir(s.m.path(name), 0o700)) }
+func (s *modelSystem) Mkdir(name string) string { return outcome(os.Mkdir(s.path(name), 0o700)) }
+
+func (s *modelSystem) Rmdir(name string) string { return outcome(unix.Rmdir(s.path(name))) }
 
 func (s *modelSystem) Read(name string) (string, string) {
 	h, how := s.openAs(name, os.O_RDONLY)
@@ -145,15 +151,23 @@ func (s *modelSystem) Read(name string) (string, string) {
 }
 
 func (s *modelSystem) List() []string {
-	entries, err := os.ReadDir(s.path(""))
+	names := s.listBeneath("")
+	slices.Sort(names)
+	return names
+}
+
+func (s *modelSystem) listBeneath(folder string) (names []string) {
+	entries, err := os.ReadDir(s.path(folder))
 	if err != nil {
 		return []string{err.Error()}
 	}
-	names := []string{}
 	for _, e := range entries {
-		names = append(names, e.Name())
+		if e.IsDir() {
+			names = append(append(names, e.Name()+"/"), s.listBeneath(e.Name()+"/")...)
+		} else {
+			names = append(names, folder+e.Name())
+		}
 	}
-	slices.Sort(names)
 	return names
 }
 

@@ -35,7 +35,7 @@ func (f *File) commit(ctx context.Context, when commitWhen) error {
 	}
 	row, err := f.commitAs(ctx, when, group, raw)
 	if row != nil {
-		f.t.adopt(f, group, raw, row)
+		f.t.change(func() []notice { return f.t.record(f, group, raw, row) })
 	}
 	return err
 }

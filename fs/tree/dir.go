@@ -329,15 +329,15 @@ func (d *Dir) createHere(name string, flags OpenFlags) (*File, *Handle, error) {
 // unlink takes the name shown in d from f. What that hid (W8) or kept from showing
 // shows again.
 func (t *Tree) unlink(f *File, d *Dir, shown string) {
-	t.mu.Lock()
-	v, notices := t.drop(f, d, shown)
-	notices = append(notices, d.prune()...)
-	d.setChanged(t.now())
-	if v != nil {
-		notices = append(notices, t.place(f.group, v)...)
-	}
-	t.mu.Unlock()
-	t.tell(notices)
+	t.change(func() []notice {
+		v, notices := t.drop(f, d, shown)
+		notices = append(notices, d.prune()...)
+		d.setChanged(t.now())
+		if v != nil {
+			notices = append(notices, t.place(f.group, v)...)
+		}
+		return notices
+	})
 }
 
 // Mkdir makes a folder of this mount inside a group, free; in the root it

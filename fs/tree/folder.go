@@ -12,103 +12,125 @@ import (
 
 // renameFolder moves a folder: as it is while nothing beneath it is uploaded, file
 // by file where the service can rename (N5).
-func (d *Dir) renameFolder(ctx context.Context, dir, to *Dir, newName string, target Node) error {
-	if dir.kind != dirFolder || dir.group != to.group {
-		return d.refuse(ClassByDesign, "rename", dir.name, "a folder moves only inside its group", "Copy it, if a second upload of its files is wanted.")
-	}
+func (d *Dir) renameFolder(ctx context.Context, dir, to *Dir, newName string) error {
 	t := d.t
-	t.mu.Lock()
-	err := mayMoveFolder(dir, to, newName, target)
-	uploads := dir.uploads()
-	from, onto := dir.rawPrefix(), to.rawPath(newName)+"/"
-	local := dir.local
-	dir.local = local || err == nil // a listing may tell of its files' new names before it has its own
-	t.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	rename := func(old string) string { return onto + strings.TrimPrefix(old, from) }
-	if len(uploads) > 0 {
-		if done, failed := t.renameBeneath(ctx, dir.group, uploads, rename); failed != nil {
-			t.mu.Lock()
-			dir.local = local || len(dir.children) == 0
-			t.mu.Unlock()
-			t.tell(t.applyRenamed(dir.group, uploads[:done], rename)) // show what is true
-			return d.failed("rename", dir.name, failed)
+	var m *folderMove
+	var refused *Error
+	var stays bool // when the service fails in the middle
+	t.change(func() []notice {
+		m = t.folderMoveOf(dir, to, newName)
+		if refused = m.plan(); refused != nil {
+			return nil
 		}
+		if len(m.uploads) == 0 {
+			return t.applyFolderMove(dir, to, newName, m)
+		}
+		stays = dir.local || len(dir.children) == 0
+		dir.local = true // a listing may show its files under their new names before it has its own
+		return nil
+	})
+	if refused != nil {
+		return d.failed("rename", dir.name, refused)
 	}
-	notices, err := d.moveFolder(dir, to, newName, target, uploads, rename)
-	t.tell(notices)
-	return err
+	if len(m.uploads) == 0 {
+		return nil
+	}
+	if err := t.renameUploads(ctx, dir.group, m.uploads, m.rename); err != nil {
+		t.change(func() []notice {
+			dir.local = stays
+			return dir.prune()
+		})
+		return d.failed("rename", dir.name, err)
+	}
+	t.change(func() []notice { return t.applyFolderMove(dir, to, newName, m) })
+	return nil
 }
 
-// renameBeneath lets the service rename the uploads beneath a folder and returns
-// how many have their new names. It refuses before anything is changed when one
-// of them cannot be.
-func (t *Tree) renameBeneath(ctx context.Context, g *group, uploads []sdk.Entry, rename func(old string) string) (done int, err error) {
-	if !t.cfg.CanRename {
-		return 0, &Error{Class: ClassByDesign, Err: errText("files beneath it are uploaded, and the ledger keeps their names"),
+// folderMove holds the facts about a folder that is to get a name, as far as the answer
+// depends on them.
+type folderMove struct {
+	fixed     bool // it is a group, or belongs to one's control directory
+	crosses   bool // to another group
+	gone      bool // it has no name any more, or the folder it goes to has none
+	beneath   bool // it would go to a folder beneath itself
+	overFile  bool // a file has the name
+	overFull  bool // a folder has the name, and is not empty
+	overtaken bool // a file beneath would get a name that has a later upload
+	canRename bool // the service renames uploads
+
+	uploads  []sdk.Entry   // living, beneath the folder, in the order of the ledger
+	theirs   sdk.AccountID // uploaded one of them, which the service does not rename for us; "" = nobody
+	old, new string        // what recorded names beneath begin with
+}
+
+// plan decides (N5, W8). It looks at nothing but m.
+func (m *folderMove) plan() *Error {
+	switch {
+	case m.fixed, m.crosses:
+		return &Error{Class: ClassByDesign, Err: errText("a folder moves only inside its group"), Hint: "Copy it, if a second upload of its files is wanted."}
+	case m.gone:
+		return &Error{Class: ClassNotExist, Err: errText("the folder is gone")}
+	case m.overFile:
+		return &Error{Class: ClassNotDir, Err: errText("a file has the new name")}
+	case m.overFull:
+		return &Error{Class: ClassNotEmpty, Err: errText("the folder of the new name is not empty")}
+	case m.beneath:
+		return &Error{Class: ClassInvalid, Err: errText("a folder cannot move into itself")}
+	case len(m.uploads) == 0:
+		return nil
+	case !m.canRename:
+		return &Error{Class: ClassByDesign, Err: errText("files beneath it are uploaded, and the ledger keeps their names"),
 			Hint: "Copy the folder to the new name, which uploads the files again."}
-	}
-	if err := t.mayChange(g, uploads, "rename"); err != nil {
-		return 0, err
-	}
-	for i := range uploads {
-		if _, err := t.renameUploads(ctx, g, uploads[i:i+1], rename(uploads[i].Name)); err != nil {
-			return i, err
-		}
-	}
-	return len(uploads), nil
-}
-
-// rawPrefix is what recorded names beneath the folder d begin with. Needs Tree.mu.
-func (d *Dir) rawPrefix() string { return d.parent.rawPath(d.raw) + "/" }
-
-// uploads returns copies of the living uploads beneath the folder d, in the order
-// of the ledger. Needs Tree.mu.
-func (d *Dir) uploads() []sdk.Entry {
-	var list []sdk.Entry
-	prefix := d.rawPrefix()
-	for raw, v := range d.group.names {
-		if strings.HasPrefix(raw, prefix) {
-			list = append(list, livingOf(v)...)
-		}
-	}
-	slices.SortFunc(list, func(a, b sdk.Entry) int { return cmp.Compare(a.Seq, b.Seq) })
-	return list
-}
-
-// mayMoveFolder needs Tree.mu.
-func mayMoveFolder(dir, to *Dir, newName string, target Node) error {
-	switch old, isDir := target.(*Dir); {
-	case target != nil && !isDir:
-		return plain(ClassNotDir, "rename", join(to.path(), newName), "a file has this name")
-	case isDir && len(old.children) > 0:
-		return plain(ClassNotEmpty, "rename", join(to.path(), newName), "the folder is not empty")
-	case dir.parent == nil:
-		return plain(ClassNotExist, "rename", dir.path(), "the folder is gone")
-	}
-	for at := to; at != nil; at = at.parent {
-		if at == dir {
-			return plain(ClassInvalid, "rename", dir.path(), "a folder cannot move into itself")
-		}
+	case m.overtaken:
+		return keepsName("a name beneath it was uploaded later than the file that would take it")
+	case m.theirs != "":
+		return uploadedBy(m.theirs, "rename")
 	}
 	return nil
 }
 
-// moveFolder gives dir its new name, with the uploads that were renamed.
-func (d *Dir) moveFolder(dir, to *Dir, newName string, target Node, renamed []sdk.Entry, rename func(old string) string) ([]notice, error) {
-	t := d.t
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if err := mayMoveFolder(dir, to, newName, target); err != nil {
-		return nil, err
+// rename returns the new name of an upload beneath the folder.
+func (m *folderMove) rename(name string) string { return m.new + strings.TrimPrefix(name, m.old) }
+
+// folderMoveOf gathers the facts before a folder gets a name. Needs Tree.mu.
+func (t *Tree) folderMoveOf(dir, to *Dir, newName string) *folderMove {
+	m := &folderMove{fixed: dir.kind != dirFolder, crosses: dir.group != to.group, gone: dir.parent == nil || to.parent == nil, canRename: t.cfg.CanRename}
+	if m.fixed || m.crosses || m.gone {
+		return m
+	}
+	switch target := to.find(newName).(type) {
+	case *File:
+		m.overFile = true
+	case *Dir:
+		m.overFull = len(target.children) > 0
+	}
+	m.beneath = to.isIn(dir)
+	g := dir.group
+	m.old, m.new = dir.parent.rawPath(dir.raw)+"/", to.rawPath(newName)+"/"
+	for raw, v := range g.names {
+		if strings.HasPrefix(raw, m.old) {
+			m.uploads = append(m.uploads, livingOf(v)...)
+			m.overtaken = m.overtaken || g.names[m.rename(raw)].isLaterThan(v)
+		}
+	}
+	slices.SortFunc(m.uploads, func(a, b sdk.Entry) int { return cmp.Compare(a.Seq, b.Seq) })
+	m.theirs = t.uploaderOf(g, m.uploads)
+	return m
+}
+
+// applyFolderMove gives the folder its new name, once the service has renamed the uploads
+// beneath it. Needs Tree.mu.
+func (t *Tree) applyFolderMove(dir, to *Dir, newName string, m *folderMove) []notice {
+	g, to := dir.group, t.remade(to, strings.TrimSuffix(m.new, "/"))
+	if to.isIn(dir) { // another rename was faster
+		return t.placeAll(g, g.mergeRenamed(m.uploads, m.rename))
+	}
+	if dir.parent != nil {
+		dir.parent.detach(dir.name, dir) // the kernel knows
 	}
 	shown := names.Component(newName)
 	if there, ok := to.children[shown].(*Dir); ok {
-		if Node(there) != target { // a listing has made it meanwhile
-			dir.takeOver(there)
-		}
+		dir.takeOver(there) // a listing may have put files there meanwhile
 		to.detach(shown, there)
 	}
 	files := dir.files(nil)
@@ -117,16 +139,30 @@ func (d *Dir) moveFolder(dir, to *Dir, newName string, target Node, renamed []sd
 			v.shown = nil
 		}
 	}
-	d.detach(dir.name, dir)
 	dir.raw, dir.local = newName, true
-	notices := to.attach(shown, dir)
+	notices := to.attach(names.Free(shown, newName, func(name string) bool { return to.children[name] == nil }), dir)
 	for _, f := range files {
 		f.raw = f.dir.rawPath(f.raw[strings.LastIndexByte(f.raw, '/')+1:])
 		if f.isKind(fileReal) {
 			f.group.version(f.raw).shown = f
 		}
 	}
-	return append(notices, t.placeAll(dir.group, dir.group.mergeRenamed(renamed, rename))...), nil
+	for _, e := range m.uploads { // a name that a backup left free stays free
+		if v := g.names[e.Name]; v != nil && v.hidden == e.Ref {
+			v.hidden, g.version(m.rename(e.Name)).hidden = "", e.Ref
+		}
+	}
+	return append(notices, t.placeAll(g, g.mergeRenamed(m.uploads, m.rename))...)
+}
+
+// isIn reports whether d is the other folder, or lies beneath it. Needs Tree.mu.
+func (d *Dir) isIn(other *Dir) bool {
+	for at := d; at != nil; at = at.parent {
+		if at == other {
+			return true
+		}
+	}
+	return false
 }
 
 // takeOver takes what is in another folder into d. Needs Tree.mu.
@@ -147,12 +183,14 @@ func (d *Dir) takeOver(other *Dir) {
 	}
 }
 
-// files collects the files beneath d. Needs Tree.mu.
+// files collects the files whose main names are beneath d. Needs Tree.mu.
 func (d *Dir) files(list []*File) []*File {
-	for _, n := range d.children {
+	for name, n := range d.children {
 		switch n := n.(type) {
 		case *File:
-			list = append(list, n)
+			if n.dir == d && n.name == name {
+				list = append(list, n)
+			}
 		case *Dir:
 			list = n.files(list)
 		}

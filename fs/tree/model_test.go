@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"path"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -71,6 +73,8 @@ func outcome(err error) string {
 		return treetest.NoEntry
 	case ClassExist:
 		return treetest.Exists
+	case ClassNotEmpty:
+		return treetest.Full
 	case ClassByDesign:
 		return treetest.Refused
 	case ClassRevoked:
@@ -82,17 +86,26 @@ func outcome(err error) string {
 	}
 }
 
-func (s *modelSystem) dir() *Dir {
-	n, err := s.m.lookup("/team")
+// in calls do with the folder that a name lies in, and its last component.
+func (s *modelSystem) in(name string, do func(d *Dir, base string) error) string {
+	n, err := s.m.lookup("/team/" + path.Dir(name))
 	if err != nil {
-		return s.m.Root()
+		return outcome(err)
 	}
-	return n.(*Dir)
+	return outcome(do(n.(*Dir), path.Base(name)))
+}
+
+func (s *modelSystem) create(name string, flags OpenFlags) (h treetest.Handle, how string) {
+	how = s.in(name, func(d *Dir, base string) error {
+		_, made, err := d.Create(context.Background(), base, false, flags)
+		h = modelHandle{made}
+		return err
+	})
+	return h, how
 }
 
 func (s *modelSystem) Create(name string) (treetest.Handle, string) {
-	_, h, err := s.dir().Create(context.Background(), name, false, OpenFlags{Read: true, Write: true, Truncate: true})
-	return modelHandle{h}, outcome(err)
+	return s.create(name, OpenFlags{Read: true, Write: true, Truncate: true})
 }
 
 func (s *modelSystem) Open(name string) (treetest.Handle, string) {
@@ -105,11 +118,11 @@ func (s *modelSystem) Open(name string) (treetest.Handle, string) {
 }
 
 func (s *modelSystem) Touch(name string) string {
-	_, h, err := s.dir().Create(context.Background(), name, false, OpenFlags{Write: true})
-	if err != nil {
-		return outcome(err)
+	h, how := s.create(name, OpenFlags{Write: true})
+	if how != treetest.OK {
+		return how
 	}
-	return modelHandle{h}.Close()
+	return h.Close()
 }
 
 func (s *modelSystem) Resize(name string, size int) string {
@@ -121,11 +134,17 @@ func (s *modelSystem) Resize(name string, size int) string {
 }
 
 func (s *modelSystem) Rename(from, to string) string {
-	return outcome(s.dir().Rename(context.Background(), from, s.dir(), to, false))
+	return s.in(from, func(d *Dir, base string) error {
+		n, err := s.m.lookup("/team/" + path.Dir(to))
+		if err != nil {
+			return err
+		}
+		return d.Rename(context.Background(), base, n.(*Dir), path.Base(to), false)
+	})
 }
 
 func (s *modelSystem) Unlink(name string) string {
-	return outcome(s.dir().Unlink(context.Background(), name))
+	return s.in(name, func(d *Dir, base string) error { return d.Unlink(context.Background(), base) })
 }
 
 func (s *modelSystem) Link(from, to string) string {
@@ -133,12 +152,18 @@ func (s *modelSystem) Link(from, to string) string {
 	if err != nil {
 		return outcome(err)
 	}
-	return outcome(s.dir().Link(context.Background(), n.(*File), to))
+	return s.in(to, func(d *Dir, base string) error { return d.Link(context.Background(), n.(*File), base) })
 }
 
 func (s *modelSystem) Mkdir(name string) string {
-	_, err := s.m.Root().Mkdir(context.Background(), name)
-	return outcome(err)
+	return s.in(name, func(d *Dir, base string) error {
+		_, err := d.Mkdir(context.Background(), base)
+		return err
+	})
+}
+
+func (s *modelSystem) Rmdir(name string) string {
+	return s.in(name, func(d *Dir, base string) error { return d.Rmdir(context.Background(), base) })
 }
 
 func (s *modelSystem) Read(name string) (string, string) {
@@ -146,7 +171,21 @@ func (s *modelSystem) Read(name string) (string, string) {
 	return got, outcome(err)
 }
 
-func (s *modelSystem) List() []string { return s.m.names("/team") }
+func (s *modelSystem) List() (list []string) {
+	for _, name := range s.m.names("/team") {
+		d, ok := s.m.node("/team/" + name).(*Dir)
+		if !ok {
+			list = append(list, name)
+			continue
+		}
+		list = append(list, name+"/")
+		for _, beneath := range s.m.names(d.Path()) {
+			list = append(list, name+"/"+beneath)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
 
 // happened makes the tree see what another account did: it is told, and has acted
 // on that once it takes the next event; or it looks at the ledger.

@@ -36,7 +36,7 @@ func (d *Dir) Rename(ctx context.Context, name string, to *Dir, newName string, 
 		return nil
 	}
 	if dir, ok := n.(*Dir); ok {
-		return d.renameFolder(ctx, dir, to, newName, target)
+		return d.renameFolder(ctx, dir, to, newName)
 	}
 	if _, ok := target.(*Dir); ok {
 		return plain(ClassIsDir, "rename", join(to.Path(), newName), "a folder has this name")
@@ -110,29 +110,45 @@ func enterBoth(ctx context.Context, a, b *File) (leave func(), err error) {
 
 // moveFile gives f the name newName in to, in place of from or, where from is nil, beside
 // the names it has.
-func (t *Tree) moveFile(ctx context.Context, f *File, from *link, to *Dir, newName string) error {
-	m := t.moveOf(f, from, to, newName)
-	how, refused := m.plan()
+func (t *Tree) moveFile(ctx context.Context, f *File, from *link, to *Dir, newName string) (err error) {
+	m := moved{f: f, from: from, to: to, name: newName}
+	var refused *Error
+	t.change(func() []notice {
+		facts := t.moveOf(f, from, to, newName)
+		m.raw = facts.raw
+		if m.plan, refused = facts.plan(); refused != nil {
+			return nil
+		}
+		switch m.first {
+		case firstNothing:
+			return t.applyMove(m)
+		case firstRename:
+			m.renamed = facts.versions
+		}
+		return nil
+	})
 	if refused != nil {
 		return refused
 	}
-	done := moved{f: f, from: from, to: to, name: newName, raw: m.raw, plan: how}
-	var err error
-	switch how.first {
+	switch m.first {
+	case firstNothing:
+		return nil
 	case firstCommit:
-		done.row, err = f.commitAsNamed(ctx, to.group, m.raw)
+		m.row, err = f.commitAsNamed(ctx, to.group, m.raw)
 	case firstRename:
-		done.renamed, err = t.renameVersions(ctx, to.group, m)
+		err = t.renameUploads(ctx, to.group, m.renamed, func(string) string { return m.raw })
 	}
 	if err != nil {
 		return err
 	}
-	return t.apply(done)
+	t.change(func() []notice { return t.applyMove(m) })
+	return nil
 }
 
 // move is what is known of a file that is to get a name, as far as the answer depends
 // on it.
 type move struct {
+	gone      bool // it has no name any more, or the folder it goes to has none
 	link      bool // the names it has stay
 	further   bool // the name it leaves is a link of a file with a real name
 	scratch   bool // it has no real name
@@ -147,8 +163,9 @@ type move struct {
 	canRename bool // the service renames uploads
 	canDelete bool // the mount deletes them
 
-	raw      string      // the name it gets, as it would be recorded
-	versions []sdk.Entry // the living uploads of its recorded name
+	raw      string        // the name it gets, as it would be recorded
+	versions []sdk.Entry   // the living uploads of its recorded name
+	theirs   sdk.AccountID // uploaded one of them, which the service does not rename for us; "" = nobody
 }
 
 // plan is how a file gets a name. Nothing has been changed yet.
@@ -170,6 +187,8 @@ const (
 // plan decides (N5, W7, W8). It looks at nothing but m.
 func (m *move) plan() (plan, *Error) {
 	switch {
+	case m.gone:
+		return plan{}, &Error{Class: ClassNotExist, Err: errText("the file is gone")}
 	case m.further && (!m.toScratch || m.crosses), m.link && !m.toScratch && (m.uploaded || !m.scratch), m.link && m.uploaded && !m.scratch:
 		return plan{}, &Error{Class: ClassByDesign, Err: errText("a file of the ledger has one name"), Hint: "Copy the file instead."}
 	case m.further, m.link && m.toScratch:
@@ -193,6 +212,8 @@ func (m *move) plan() (plan, *Error) {
 		return plan{}, &Error{Class: ClassNotExist, Err: errText("the file is gone")}
 	case m.overtaken: // the later upload would go on showing
 		return plan{}, keepsName("the name was uploaded later than the file that would take it")
+	case m.theirs != "":
+		return plan{}, uploadedBy(m.theirs, "rename")
 	default:
 		return plan{first: firstRename}, nil
 	}
@@ -202,11 +223,9 @@ func keepsName(why string) *Error {
 	return &Error{Class: ClassByDesign, Err: errText(why), Hint: "Copy it to the new name, which uploads it again."}
 }
 
-// moveOf tells what there is to know before f gets a name.
+// moveOf gathers the facts before f gets a name. Needs Tree.mu.
 func (t *Tree) moveOf(f *File, from *link, to *Dir, newName string) *move {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	m := &move{link: from == nil, scratch: f.isKind(fileScratch), staged: f.isStaged(), uploaded: f.entry.Load() != nil, crosses: f.group != to.group,
+	m := &move{gone: f.isKind(fileRemoved) || from == nil && f.dir == nil || to.parent == nil, link: from == nil, scratch: f.isKind(fileScratch), staged: f.isStaged(), uploaded: f.entry.Load() != nil, crosses: f.group != to.group,
 		toScratch: to.namesScratch(newName), raw: to.rawPath(newName), canRename: t.cfg.CanRename, canDelete: t.cfg.AllowDelete}
 	m.further = from != nil && !m.scratch && slices.Contains(f.links, *from)
 	e := f.record()
@@ -217,27 +236,22 @@ func (t *Tree) moveOf(f *File, from *link, to *Dir, newName string) *move {
 	was := f.group.names[recordedName(e)]
 	m.versions = livingOf(was)
 	m.back, m.newest = m.raw == recordedName(e), t.isNewest(e)
-	if there := livingOf(to.group.names[m.raw]); len(there) > 0 && len(m.versions) > 0 {
-		m.overtaken = there[len(there)-1].Seq > m.versions[len(m.versions)-1].Seq
-	}
+	m.overtaken = to.group.names[m.raw].isLaterThan(was)
+	m.theirs = t.uploaderOf(f.group, m.versions)
 	return m
 }
 
-// renameVersions lets the service rename every version (W8). It returns them as they
-// were before.
-func (t *Tree) renameVersions(ctx context.Context, g *group, m *move) ([]sdk.Entry, error) {
-	if err := t.mayChange(g, m.versions, "rename"); err != nil {
-		return nil, err
+// isLaterThan reports whether v shows a later upload than other. Either may be nil, or
+// show nothing.
+func (v *versions) isLaterThan(other *versions) bool {
+	if v == nil || other == nil {
+		return false
 	}
-	done, err := t.renameUploads(ctx, g, m.versions, m.raw)
-	if err != nil {
-		t.tell(t.applyRenamed(g, m.versions[:done], func(string) string { return m.raw }))
-		return nil, err
-	}
-	return m.versions, nil
+	a, b := v.newest(), other.newest()
+	return a != nil && b != nil && a.Seq > b.Seq
 }
 
-// moved is a move whose first step is done.
+// moved is a move that is planned, with the outcome of its first step.
 type moved struct {
 	f    *File
 	from *link // nil: it keeps its names
@@ -249,26 +263,13 @@ type moved struct {
 	renamed []sdk.Entry // its uploads, as they were before the service renamed them
 }
 
-// apply gives the file its name.
-func (t *Tree) apply(m moved) error {
-	t.mu.Lock()
-	notices, err := t.applyMove(m)
-	t.mu.Unlock()
-	t.tell(notices)
-	return err
-}
-
-// applyMove needs Tree.mu.
-func (t *Tree) applyMove(m moved) (notices []notice, err error) {
+// applyMove gives the file its name. Needs Tree.mu.
+func (t *Tree) applyMove(m moved) (notices []notice) {
 	f, to := m.f, m.to
 	shown := names.Component(m.name)
-	if m.from == nil && (f.dir == nil || to.parent == nil) {
-		return nil, &Error{Class: ClassNotExist, Err: errText("the file is gone")}
-	}
 	if m.row != nil || m.renamed != nil {
 		to = t.remade(to, m.raw)
 	}
-	before := f.dir
 	left, was := t.leave(m)
 	var freed *versions
 	if old, ok := to.children[shown].(*File); ok && old != f {
@@ -292,10 +293,10 @@ func (t *Tree) applyMove(m moved) (notices []notice, err error) {
 	if freed != nil {
 		notices = append(notices, t.place(to.group, freed)...)
 	}
-	if m.renamed != nil && before != nil { // as in every other mount
-		notices = append(notices, before.prune()...)
+	if m.renamed != nil { // as in every other mount
+		notices = append(notices, m.from.dir.prune()...)
 	}
-	return notices, nil
+	return notices
 }
 
 // leave takes from the file of a move the name it does not keep. It returns the
@@ -355,13 +356,6 @@ func (t *Tree) remade(d *Dir, raw string) *Dir {
 	}
 	again, _ := t.slot(d.group, raw, "")
 	return again
-}
-
-// applyRenamed shows uploads under the names that the service gave them.
-func (t *Tree) applyRenamed(g *group, renamed []sdk.Entry, rename func(old string) string) []notice {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.placeAll(g, g.mergeRenamed(renamed, rename))
 }
 
 // record returns the newest form of the record f was made from. Needs Tree.mu.

@@ -33,6 +33,9 @@ func TestMovePlans(t *testing.T) {
 		{"backup, changed", move{scratch: true, staged: true, uploaded: true, recorded: true, newest: true}, plan{first: firstCommit}, 0},
 		{"backup, to another name", move{scratch: true, uploaded: true, recorded: true, newest: true, versions: one, canRename: true}, plan{first: firstRename}, 0},
 		{"backup of an older save, to another name", move{scratch: true, uploaded: true, recorded: true, versions: one, canRename: true}, plan{}, ClassByDesign},
+		{"uploaded, with a version of another member's", move{uploaded: true, recorded: true, newest: true, versions: one, canRename: true, theirs: bob}, plan{}, ClassByDesign},
+		{"removed meanwhile", move{gone: true, staged: true}, plan{}, ClassNotExist},
+		{"link: to a folder that has vanished", move{gone: true, link: true, scratch: true, toScratch: true}, plan{}, ClassNotExist},
 		{"link: scratch to scratch", move{link: true, scratch: true, toScratch: true}, plan{aside: true}, 0},
 		{"link: scratch to real", move{link: true, scratch: true, staged: true}, plan{first: firstCommit}, 0},
 		{"link: staged to scratch", move{link: true, staged: true, toScratch: true}, plan{aside: true}, 0},
@@ -54,6 +57,111 @@ func TestMovePlans(t *testing.T) {
 			}
 		})
 	}
+}
+
+// N5, W8: which folders may get a name, as far as it is decided before anything changes.
+func TestFolderMovePlans(t *testing.T) {
+	one := []sdk.Entry{{Ref: "one"}}
+	for _, tc := range []struct {
+		name string
+		move folderMove
+		not  Class // refused; ClassOther: not
+	}{
+		{"nothing beneath it is uploaded", folderMove{}, 0},
+		{"uploads beneath it", folderMove{uploads: one}, ClassByDesign},
+		{"uploads beneath it, where the service renames", folderMove{uploads: one, canRename: true}, 0},
+		{"uploads of another member's", folderMove{uploads: one, canRename: true, theirs: bob}, ClassByDesign},
+		{"onto the name of a later upload", folderMove{uploads: one, canRename: true, overtaken: true}, ClassByDesign},
+		{"a group", folderMove{fixed: true}, ClassByDesign},
+		{"to another group", folderMove{crosses: true}, ClassByDesign},
+		{"gone meanwhile", folderMove{gone: true}, ClassNotExist},
+		{"into itself", folderMove{beneath: true}, ClassInvalid},
+		{"onto a file", folderMove{overFile: true}, ClassNotDir},
+		{"onto a folder that is not empty", folderMove{overFull: true}, ClassNotEmpty},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			refused := tc.move.plan()
+			if refused == nil && tc.not == 0 {
+				return
+			}
+			if refused == nil || refused.Class != tc.not || tc.not == ClassByDesign && refused.Hint == "" {
+				t.Errorf("refused %v, want %s", refused, tc.not)
+			}
+		})
+	}
+}
+
+// W8: the name of a file of which a backup was made stays free when its folder is renamed,
+// and the backup takes it back.
+func TestW8BackupInARenamedFolder(t *testing.T) {
+	w := team()
+	w.Put("team", alice, "d/f", []byte("content"))
+	m := mount(t, w, alice, func(c *Config) { c.CanRename = true })
+	d := m.dir("/team/d")
+	if err := d.Rename(t.Context(), "f", d, "f~", false); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.dir("/team").Rename(t.Context(), "d", m.dir("/team"), "e", false); err != nil {
+		t.Fatal(err)
+	}
+	if got := allFiles(t, m.dir("/team"), ""); !slices.Equal(got, []string{"e/f~"}) {
+		t.Errorf("there is %q", got)
+	}
+	if err := d.Rename(t.Context(), "f~", d, "f", false); err != nil {
+		t.Error(err)
+	}
+	m.wantContent("/team/e/f", "content")
+	m.wantCharges(1, 0)
+}
+
+// N5: a folder does not bring a file to a name that a later upload has, though a backup
+// of that hides it here: other mounts would show the later one.
+func TestN5FolderOntoALaterUpload(t *testing.T) {
+	w := team()
+	w.Put("team", alice, "d/f", []byte("older"))
+	w.Put("team", alice, "e/f", []byte("later"))
+	m := mount(t, w, alice, func(c *Config) { c.CanRename = true })
+	if err := m.dir("/team/e").Rename(t.Context(), "f", m.dir("/team"), "f~", false); err != nil {
+		t.Fatal(err)
+	}
+	wantClass(t, m.dir("/team").Rename(t.Context(), "d", m.dir("/team"), "e", false), ClassByDesign)
+	if got := allFiles(t, m.dir("/team"), ""); !slices.Equal(got, []string{"d/f", "f~"}) {
+		t.Errorf("there is %q", got)
+	}
+}
+
+// N5: a folder that holds a link takes the file of the link nowhere.
+func TestN5FolderWithALinkOfAnotherFile(t *testing.T) {
+	w := team()
+	m := mount(t, w, alice)
+	top := m.dir("/team")
+	d, err := top.Mkdir(t.Context(), "d")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := m.create("/team/f")
+	m.write(h, "ours", 0)
+	if err := d.Link(t.Context(), h.File(), "f~"); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.Release()
+	put := func(content string) {
+		t.Helper()
+		w.Put("team", bob, "f", []byte(content))
+		if err := m.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("theirs")
+	if err := top.Rename(t.Context(), "d", top, "e", false); err != nil {
+		t.Fatal(err)
+	}
+	put("newest")
+	m.wantContent("/team/f", "newest")
+	m.wantContent("/team/e/f~", "ours")
 }
 
 // W8: a backup may replace an older backup that is the only other file of its folder.

@@ -244,16 +244,8 @@ func (g *group) version(raw string) *versions {
 	return v
 }
 
-// adopt merges the row of a commit into the namespace: the file shows it, unless
-// a newer upload of the name came from elsewhere meanwhile.
-func (t *Tree) adopt(f *File, g *group, raw string, row *sdk.Entry) {
-	t.mu.Lock()
-	notices := t.record(f, g, raw, row)
-	t.mu.Unlock()
-	t.tell(notices)
-}
-
-// record is adopt for a caller that holds Tree.mu.
+// record merges the row of a save into the names: the file shows it, unless a newer
+// upload of the name came from elsewhere meanwhile. Needs Tree.mu.
 func (t *Tree) record(f *File, g *group, raw string, row *sdk.Entry) []notice {
 	touched := map[*versions]bool{g.version(raw): true}
 	if known := g.byRef[row.Ref]; known != nil { // the poller was faster, or it is an old row

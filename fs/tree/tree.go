@@ -316,6 +316,14 @@ func ownerChanged(d *Dir) notice { return func(k Kernel) { k.OwnerChanged(d) } }
 
 func (t *Tree) noted(err *Error) notice { return func(Kernel) { t.Note(err) } }
 
+// change changes names under Tree.mu, and then tells the kernel what it must forget.
+func (t *Tree) change(do func() []notice) {
+	t.mu.Lock()
+	notices := do()
+	t.mu.Unlock()
+	t.tell(notices)
+}
+
 func (t *Tree) tell(notices []notice) {
 	t.mu.RLock()
 	kernel := t.kernel

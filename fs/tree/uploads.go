@@ -7,14 +7,8 @@ import (
 	"github.com/svcfs/svcfs/sdk"
 )
 
-// living returns copies of the uploads of a name that are not deleted, oldest
-// first, so that what changes them one by one changes the name's look last.
-func (t *Tree) living(g *group, raw string) []sdk.Entry {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	return livingOf(g.names[raw])
-}
-
+// livingOf returns copies of the uploads of a name that are not deleted, oldest first:
+// whoever changes them one by one changes the upload that is shown last. Needs Tree.mu.
 func livingOf(v *versions) (list []sdk.Entry) {
 	if v == nil {
 		return nil
@@ -27,33 +21,35 @@ func livingOf(v *versions) (list []sdk.Entry) {
 	return list
 }
 
-// mayChange refuses to rename or delete uploads of which the service would refuse
-// one: it obeys the uploader and the owner of the group.
-func (t *Tree) mayChange(g *group, list []sdk.Entry, does string) *Error {
-	t.mu.RLock()
-	owned := g.owned
-	t.mu.RUnlock()
+// uploaderOf returns the account whose upload the service would not rename or delete for
+// us, or "": it obeys the uploader and the owner of the group. Needs Tree.mu.
+func (t *Tree) uploaderOf(g *group, list []sdk.Entry) sdk.AccountID {
 	me := t.remote.Account()
-	i := slices.IndexFunc(list, func(e sdk.Entry) bool { return !owned && e.Uploader != me })
+	i := slices.IndexFunc(list, func(e sdk.Entry) bool { return !g.owned && e.Uploader != me })
 	if i < 0 {
-		return nil
+		return ""
 	}
-	return &Error{Class: ClassByDesign, Hint: "Ask one of them.", Err: errText("only " + string(list[i].Uploader) +
+	return list[i].Uploader
+}
+
+func uploadedBy(account sdk.AccountID, does string) *Error {
+	return &Error{Class: ClassByDesign, Hint: "Ask one of them.", Err: errText("only " + string(account) +
 		", who uploaded it or an older version, and the owner of the group can " + does + " it")}
 }
 
-// renameUploads records another name for all versions of a file, one by one. It
-// returns how many have it.
-func (t *Tree) renameUploads(ctx context.Context, g *group, list []sdk.Entry, raw string) (done int, err error) {
+// renameUploads has the service rename uploads, one by one (W8). When one fails, those
+// that have their new names are shown under them.
+func (t *Tree) renameUploads(ctx context.Context, g *group, list []sdk.Entry, rename func(old string) string) error {
 	for i := range list {
 		err := t.spend(sdk.EventRenamed, func() (sdk.Amount, error) {
-			return sdk.Amount{}, t.remote.RenameFile(ctx, g.id, list[i].Ref, raw)
+			return sdk.Amount{}, t.remote.RenameFile(ctx, g.id, list[i].Ref, rename(list[i].Name))
 		})
 		if err != nil {
-			return i, err
+			t.change(func() []notice { return t.placeAll(g, g.mergeRenamed(list[:i], rename)) })
+			return err
 		}
 	}
-	return len(list), nil
+	return nil
 }
 
 // mergeRenamed merges the names that this mount gave uploads, which are as they
@@ -82,11 +78,12 @@ func (g *group) mergeRenamed(list []sdk.Entry, rename func(old string) string) m
 // deleteUploads destroys the keys of all versions of a file (W9).
 func (t *Tree) deleteUploads(ctx context.Context, f *File) error {
 	t.mu.RLock()
-	g, raw := f.group, f.raw
+	g := f.group
+	list := livingOf(g.names[f.raw])
+	theirs := t.uploaderOf(g, list)
 	t.mu.RUnlock()
-	list := t.living(g, raw)
-	if err := t.mayChange(g, list, "delete"); err != nil {
-		return err
+	if theirs != "" {
+		return uploadedBy(theirs, "delete")
 	}
 	var waits error // the service deletes some later: the others go on
 	for i := range list {

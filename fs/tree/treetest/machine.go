@@ -18,9 +18,10 @@ type System interface {
 	Rename(from, to string) string
 	Unlink(name string) string
 	Link(from, to string) string
-	Mkdir(name string) string // in the root
+	Mkdir(name string) string
+	Rmdir(name string) string
 	Read(name string) (string, string)
-	List() []string
+	List() []string // also of folders, whose own names end with a slash
 
 	Put(name, data string) // by another member, and then a look at the ledger
 	Shred(nth int)         // the nth upload, and then a look at the ledger
@@ -69,7 +70,9 @@ func Run(t *rapid.T, sys System, allows Allows) {
 		"half":     x.half,
 		"unlink":   x.unlink,
 		"link":     x.link,
-		"mkdir":    func(t *rapid.T) { equal(t, "mkdir", x.sys.Mkdir("group"), Refused) },
+		"mkdir":    x.mkdir,
+		"rmdir":    x.rmdir,
+		"movedir":  x.renameFolder,
 		"put":      x.put,
 		"shred":    x.shred,
 		"moved":    x.moved,
@@ -92,10 +95,15 @@ func denied(t *rapid.T, what string, h Handle) {
 	}
 }
 
-// names are few, so that they meet: two real ones, their backups and temporaries.
+// names are few, so that they meet: real ones, backups of them and a temporary one.
 func name() *rapid.Generator[string] {
-	return rapid.SampledFrom([]string{"a", "b", "a~", "b~", "t.tmp"})
+	return rapid.SampledFrom([]string{"a", "b", "a~", "b~", "t.tmp", "d/a", "d/a~", "e/a"})
 }
+
+// recorded are names that others use.
+func recorded() *rapid.Generator[string] { return rapid.SampledFrom([]string{"a", "b", "d/a", "e/a"}) }
+
+func folder() *rapid.Generator[string] { return rapid.SampledFrom([]string{"d", "e"}) }
 
 func data() *rapid.Generator[string] {
 	return rapid.SampledFrom([]string{"", "x", "yy", "content", "more content"})
@@ -103,9 +111,12 @@ func data() *rapid.Generator[string] {
 
 func (x *machine) create(t *rapid.T) {
 	name := name().Draw(t, "name")
+	n, want := x.m.create(name)
 	h, got := x.sys.Create(name)
-	equal(t, "create "+name, got, OK)
-	x.handles = append(x.handles, opened{x.m.create(name), h})
+	equal(t, "create "+name, got, want)
+	if n != nil {
+		x.handles = append(x.handles, opened{n, h})
+	}
 }
 
 func (x *machine) open(t *rapid.T) {
@@ -165,7 +176,7 @@ func (x *machine) save(t *rapid.T) {
 	text, to := data().Draw(t, "data"), name().Draw(t, "to")
 	h, got := x.sys.Create("t.tmp")
 	equal(t, "create", got, OK)
-	n := x.m.create("t.tmp")
+	n, _ := x.m.create("t.tmp")
 	equal(t, "write", h.Write(text, 0), x.m.write(n, text, 0))
 	equal(t, "close", h.Close(), x.m.close(n))
 	equal(t, "rename to "+to, x.sys.Rename("t.tmp", to), x.m.rename("t.tmp", to))
@@ -174,14 +185,18 @@ func (x *machine) save(t *rapid.T) {
 // half is a program that ignores that a write is refused (W15).
 func (x *machine) half(t *rapid.T) {
 	text, name := data().Draw(t, "data"), name().Draw(t, "name")
+	n, want := x.m.create(name)
 	h, got := x.sys.Create(name)
-	equal(t, "create "+name, got, OK)
+	equal(t, "create "+name, got, want)
+	if n == nil {
+		return
+	}
 	if text != "" {
 		equal(t, "write", h.Write(text, 0), OK)
 	}
 	equal(t, "write too far", h.Write("x", MaxBytes), TooBig)
 	equal(t, "close "+name, h.Close(), TooBig)
-	x.m.halfSave(name, text)
+	x.m.halfSave(n, text)
 }
 
 func (x *machine) rename(t *rapid.T) {
@@ -202,8 +217,23 @@ func (x *machine) link(t *rapid.T) {
 	equal(t, "link "+from+" to "+to, x.sys.Link(from, to), x.m.link(from, to))
 }
 
+func (x *machine) mkdir(t *rapid.T) {
+	name := folder().Draw(t, "name")
+	equal(t, "mkdir "+name, x.sys.Mkdir(name), x.m.mkdir(name))
+}
+
+func (x *machine) rmdir(t *rapid.T) {
+	name := folder().Draw(t, "name")
+	equal(t, "rmdir "+name, x.sys.Rmdir(name), x.m.rmdir(name))
+}
+
+func (x *machine) renameFolder(t *rapid.T) {
+	from, to := folder().Draw(t, "from"), folder().Draw(t, "to")
+	equal(t, "rename "+from+" to "+to, x.sys.Rename(from, to), x.m.renameFolder(from, to))
+}
+
 func (x *machine) put(t *rapid.T) {
-	name, text := rapid.SampledFrom([]string{"a", "b"}).Draw(t, "name"), data().Draw(t, "data")
+	name, text := recorded().Draw(t, "name"), data().Draw(t, "data")
 	x.sys.Put(name, text)
 	x.m.put(name, text)
 }
@@ -222,7 +252,7 @@ func (x *machine) moved(t *rapid.T) {
 	if len(x.m.ledger) == 0 {
 		t.Skip("nothing is uploaded")
 	}
-	i, name := rapid.IntRange(0, len(x.m.ledger)-1).Draw(t, "nth"), rapid.SampledFrom([]string{"a", "b"}).Draw(t, "name")
+	i, name := rapid.IntRange(0, len(x.m.ledger)-1).Draw(t, "nth"), recorded().Draw(t, "name")
 	if x.m.ledger[i].dead {
 		t.Skip("it is deleted")
 	}
@@ -255,7 +285,7 @@ func (x *machine) closeAll() {
 
 // check compares everything that shows.
 func (x *machine) check(t *rapid.T) {
-	equal(t, "names", fmt.Sprint(x.sys.List()), fmt.Sprint(slices.Sorted(maps.Keys(x.m.names))))
+	equal(t, "names", fmt.Sprint(x.sys.List()), fmt.Sprint(x.m.list()))
 	equal(t, "uploads", x.sys.Uploads(), x.m.uploads)
 	for _, name := range slices.Sorted(maps.Keys(x.m.names)) {
 		n := x.m.names[name]

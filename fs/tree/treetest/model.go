@@ -4,6 +4,7 @@
 package treetest
 
 import (
+	"maps"
 	"slices"
 	"strings"
 )
@@ -13,6 +14,7 @@ const (
 	OK      = "ok"
 	NoEntry = "no such file"
 	Exists  = "exists"
+	Full    = "not empty"
 	Refused = "refused by design"
 	Revoked = "revoked"
 	TooBig  = "too large"
@@ -47,6 +49,7 @@ func (n *node) gone() bool { return !n.staged && n.ver != nil && n.ver.dead }
 type model struct {
 	ledger  []*version
 	names   map[string]*node    // a node may have several
+	folders map[string]bool     // true: made or renamed here, so that it stays while it is empty
 	hidden  map[string]*version // a backup was made of it: the name is free (W8)
 	uploads int                 // by this mount
 	allows  Allows
@@ -56,7 +59,7 @@ type model struct {
 type Allows struct{ Rename, Delete bool }
 
 func newModel(allows Allows) *model {
-	return &model{allows: allows, names: map[string]*node{}, hidden: map[string]*version{}}
+	return &model{allows: allows, names: map[string]*node{}, folders: map[string]bool{}, hidden: map[string]*version{}}
 }
 
 func isScratch(name string) bool {
@@ -90,12 +93,122 @@ func (m *model) place(name string) {
 	switch {
 	case newest == nil && old != nil:
 		delete(m.names, name)
+		m.prune(name)
 	case newest != nil && (old == nil || old.ver != newest):
+		if at := folderOf(name); at != "" && !m.hasFolderOf(name) {
+			m.folders[at] = false
+		}
 		m.names[name] = &node{main: name, data: newest.data, ver: newest}
 	}
 }
 
-func (m *model) create(name string) *node {
+func folderOf(name string) string {
+	return strings.TrimSuffix(name[:strings.LastIndexByte(name, '/')+1], "/")
+}
+
+func (m *model) hasFolderOf(name string) bool {
+	_, ok := m.folders[folderOf(name)]
+	return ok || folderOf(name) == ""
+}
+
+// prune removes the folder of a name if nothing is left in it, unless it was made here.
+func (m *model) prune(name string) {
+	if at := folderOf(name); !m.folders[at] && m.isEmpty(at) {
+		delete(m.folders, at)
+	}
+}
+
+func (m *model) isEmpty(folder string) bool {
+	for name := range m.names {
+		if folderOf(name) == folder {
+			return false
+		}
+	}
+	return true
+}
+
+// list is what all listings together show.
+func (m *model) list() []string {
+	list := slices.Collect(maps.Keys(m.names))
+	for folder := range m.folders {
+		list = append(list, folder+"/")
+	}
+	slices.Sort(list)
+	return list
+}
+
+func (m *model) mkdir(name string) string {
+	if _, ok := m.folders[name]; ok {
+		return Exists
+	}
+	m.folders[name] = true
+	return OK
+}
+
+func (m *model) rmdir(name string) string {
+	if _, ok := m.folders[name]; !ok {
+		return NoEntry
+	}
+	if !m.isEmpty(name) {
+		return Full
+	}
+	delete(m.folders, name)
+	return OK
+}
+
+// renameFolder is N5: what is uploaded beneath it has to be renamed by the service.
+func (m *model) renameFolder(from, to string) string {
+	_, ok := m.folders[from]
+	switch _, taken := m.folders[to]; {
+	case !ok:
+		return NoEntry
+	case from == to:
+		return OK
+	case taken && !m.isEmpty(to):
+		return Full
+	}
+	var uploads []*version
+	for _, v := range m.ledger {
+		if folderOf(v.name) == from && !v.dead {
+			uploads = append(uploads, v)
+		}
+	}
+	moved := func(name string) string { return to + strings.TrimPrefix(name, from) }
+	for _, v := range uploads {
+		if there := m.newest(moved(v.name)); !m.allows.Rename || there != nil && m.index(there) > m.index(m.newest(v.name)) {
+			return Refused
+		}
+	}
+	for _, v := range uploads {
+		v.name = moved(v.name)
+	}
+	for name, n := range maps.Clone(m.names) {
+		if folderOf(name) == from {
+			delete(m.names, name)
+			m.names[moved(name)] = n
+			if n.main == name {
+				n.main = moved(name)
+			}
+		}
+	}
+	for name, v := range maps.Clone(m.hidden) {
+		if v != nil && folderOf(name) == from && v.name == moved(name) {
+			delete(m.hidden, name)
+			m.hidden[v.name] = v
+		}
+	}
+	delete(m.folders, from)
+	m.folders[to] = true
+	for _, v := range uploads {
+		m.place(v.name)
+	}
+	return OK
+}
+
+func (m *model) create(name string) (*node, string) {
+	if !m.hasFolderOf(name) {
+		return nil, NoEntry
+	}
 	n := m.names[name]
 	switch {
 	case n == nil:
@@ -108,7 +221,7 @@ func (m *model) create(name string) *node {
 	}
 	n.opens++
 	n.half = false
-	return n
+	return n, OK
 }
 
 func (m *model) open(name string) (*node, string) {
@@ -148,10 +261,10 @@ func (n *node) change(data string) {
 // retrieved, so that it does not matter whether it is gone.
 func (m *model) touch(name string) string {
 	n := m.names[name]
-	if n == nil {
-		n = m.create(name)
-	} else {
+	if n != nil {
 		n.opens++
+	} else if n, _ = m.create(name); n == nil {
+		return NoEntry
 	}
 	return m.close(n)
 }
@@ -216,8 +329,7 @@ func (m *model) close(n *node) string {
 }
 
 // halfSave is a program that goes on after a write was refused. Its close says so again.
-func (m *model) halfSave(name, data string) {
-	n := m.create(name)
+func (m *model) halfSave(n *node, data string) {
 	if data != "" {
 		m.write(n, data, 0)
 	}
@@ -268,6 +380,7 @@ func (m *model) unlink(name string) string {
 		m.deleteAll(name)
 	}
 	m.dropName(n, name)
+	m.prune(name)
 	return OK
 }
 
@@ -292,7 +405,7 @@ func (m *model) link(from, to string) string {
 	n := m.names[from]
 	real := !isScratch(to)
 	switch {
-	case n == nil:
+	case n == nil, !m.hasFolderOf(to):
 		return NoEntry
 	case m.names[to] != nil:
 		return Exists
@@ -315,7 +428,7 @@ func (m *model) link(from, to string) string {
 func (m *model) rename(from, to string) string {
 	n, target := m.names[from], m.names[to]
 	switch {
-	case n == nil:
+	case n == nil, !m.hasFolderOf(to):
 		return NoEntry
 	case n == target:
 		return OK
@@ -358,6 +471,9 @@ func (m *model) rename(from, to string) string {
 	if !n.scratch {
 		delete(m.hidden, to)
 		m.place(to)
+	}
+	if records {
+		m.prune(from)
 	}
 	return OK
 }
@@ -453,7 +569,7 @@ func (m *model) moved(v *version, name string) {
 
 // forget is losing the group and getting it back: only the ledger is left.
 func (m *model) forget() {
-	m.names, m.hidden = map[string]*node{}, map[string]*version{}
+	m.names, m.hidden, m.folders = map[string]*node{}, map[string]*version{}, map[string]bool{}
 	for _, v := range m.ledger {
 		m.place(v.name)
 	}
