@@ -42,16 +42,12 @@ func TestStepsOfContent(t *testing.T) {
 	empty := func(t *testing.T, s *scene) {
 		t.Helper()
 		create(t, s)
-		if err := s.h.Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, s.h.Flush(t.Context()))
 	}
 	fsync := func(t *testing.T, s *scene) { _ = s.h.Fsync(t.Context()) }
 	unlink := func(t *testing.T, s *scene) {
 		t.Helper()
-		if err := s.m.dir("/team").Unlink(t.Context(), "new"); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, s.m.dir("/team").Unlink(t.Context(), "new"))
 		s.h.Release()
 	}
 	// send looks at the file while an upload hangs, and lets it end.

@@ -56,9 +56,7 @@ func TestN4GroupControlFiles(t *testing.T) {
 	_, _, err = m.dir("/team/.svcfs").Create(t.Context(), "x", false, OpenFlags{Write: true})
 	wantClass(t, err, ClassByDesign)
 	w.Put("team", alice, "c", []byte("z"))
-	if err := m.Refresh(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	m.refresh()
 	if text, _ := m.read("/team/.svcfs/ledger.jsonl"); strings.Count(text, "\n") != 3 {
 		t.Errorf("afterwards ledger.jsonl holds %q", text)
 	}
@@ -114,9 +112,7 @@ func TestN4History(t *testing.T) {
 	wantClass(t, dir.Unlink(t.Context(), want[0]), ClassByDesign)
 	wantClass(t, dir.Rename(t.Context(), want[0], m.dir("/team"), "x", false), ClassByDesign)
 	w.Shred("team", one.Ref)
-	if err := m.Refresh(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	m.refresh()
 	if got := m.names("/team/.svcfs/history/f.txt"); !slices.Equal(got, want[1:]) {
 		t.Errorf("after deleting the first: %v", got)
 	}

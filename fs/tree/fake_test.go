@@ -39,6 +39,14 @@ func grow(t testing.TB, cfg Config, change []func(*Config)) *Tree {
 	return tree
 }
 
+// ok ends the test unless a step of it went well.
+func ok(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func (m *mounted) dir(p string) *Dir {
 	m.t.Helper()
 	d, ok := m.node(p).(*Dir)

@@ -102,9 +102,7 @@ func TestW15RefusedWriteThatIsRepeated(t *testing.T) {
 	m.refused(h, strings.Repeat("b", 100), 100, ClassNoMemory)
 	wantClass(t, h.Flush(t.Context()), ClassNoMemory) // also of a scratch name
 	wantClass(t, m.rename("f.tmp", "f"), ClassNoMemory)
-	if err := other.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, other.Flush(t.Context()))
 	m.write(h, strings.Repeat("b", 50), 100)
 	wantClass(t, h.Flush(t.Context()), ClassNoMemory)
 	m.write(h, strings.Repeat("b", 50), 150)
@@ -202,9 +200,7 @@ func TestW15SavedBeforeItWasKilled(t *testing.T) {
 	m := mount(t, w, alice)
 	h := m.create("/team/f")
 	m.write(h, "synced", 0)
-	if err := h.Fsync(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, h.Fsync(t.Context()))
 	h.Abandon()
 	h.Release()
 	wantNewest(t, w, "f", "synced")

@@ -11,13 +11,9 @@ func TestN5LinkOntoARealNameIsTheSave(t *testing.T) {
 	w := team()
 	m := mount(t, w, alice)
 	dir := m.dir("/team")
-	if err := m.save("/team/obj.tmp", "content"); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, m.save("/team/obj.tmp", "content"))
 	f := m.node("/team/obj.tmp").(*File)
-	if err := dir.Link(t.Context(), f, "obj"); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, dir.Link(t.Context(), f, "obj"))
 	m.wantCharges(0, 1)
 	if got := m.names("/team"); !slices.Equal(got, []string{"obj", "obj.tmp"}) {
 		t.Errorf("lists %v", got)
@@ -27,17 +23,13 @@ func TestN5LinkOntoARealNameIsTheSave(t *testing.T) {
 	}
 	wantClass(t, dir.Link(t.Context(), f, "obj"), ClassExist)
 	wantClass(t, dir.Link(t.Context(), f, "third"), ClassByDesign)
-	if err := dir.Unlink(t.Context(), "obj.tmp"); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, dir.Unlink(t.Context(), "obj.tmp"))
 	if n := m.node("/team/obj"); n.Attr().Nlink != 1 {
 		t.Errorf("after the unlink: %+v", n.Attr())
 	}
 	m.wantContent("/team/obj", "content")
 	wantClass(t, dir.Unlink(t.Context(), "obj"), ClassByDesign)
-	if err := m.Refresh(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	m.refresh()
 	m.wantContent("/team/obj", "content")
 	m.wantCharges(0, 1)
 }
@@ -50,17 +42,13 @@ func TestN5LinksBetweenScratchNames(t *testing.T) {
 	if _, err := dir.Mkdir(t.Context(), "d"); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.save("/team/a.tmp", "one"); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, m.save("/team/a.tmp", "one"))
 	f := m.node("/team/a.tmp").(*File)
 	for _, to := range []struct {
 		dir  *Dir
 		name string
 	}{{dir, "b.tmp"}, {m.dir("/team/d"), "c.tmp"}} {
-		if err := to.dir.Link(t.Context(), f, to.name); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, to.dir.Link(t.Context(), f, to.name))
 	}
 	if got := f.Attr().Nlink; got != 3 {
 		t.Errorf("%d links, want 3", got)
@@ -68,19 +56,13 @@ func TestN5LinksBetweenScratchNames(t *testing.T) {
 	if err := dir.Unlink(t.Context(), "a.tmp"); err != nil { // the first name
 		t.Fatal(err)
 	}
-	if err := m.save("/team/b.tmp", "two"); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, m.save("/team/b.tmp", "two"))
 	m.wantContent("/team/d/c.tmp", "two")
-	if err := dir.Rename(t.Context(), "b.tmp", dir, "real", false); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, dir.Rename(t.Context(), "b.tmp", dir, "real", false))
 	m.wantContent("/team/real", "two")
 	m.wantContent("/team/d/c.tmp", "two")
 	m.wantCharges(0, 1)
-	if err := m.dir("/team/d").Unlink(t.Context(), "c.tmp"); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, m.dir("/team/d").Unlink(t.Context(), "c.tmp"))
 	m.wantContent("/team/real", "two")
 	if got := m.node("/team/real").Attr().Nlink; got != 1 {
 		t.Errorf("%d links at the end", got)

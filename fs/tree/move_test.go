@@ -169,13 +169,9 @@ func TestW8BackupReplacesABackup(t *testing.T) {
 	w := team()
 	w.Put("team", alice, "d/f", []byte("uploaded"))
 	m := mount(t, w, alice)
-	if err := m.save("/team/d/f~", "older backup"); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, m.save("/team/d/f~", "older backup"))
 	d := m.dir("/team/d")
-	if err := d.Rename(t.Context(), "f", d, "f~", false); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, d.Rename(t.Context(), "f", d, "f~", false))
 	if got := allFiles(t, m.dir("/team"), ""); !slices.Equal(got, []string{"d/f~"}) {
 		t.Errorf("there is %q", got)
 	}
@@ -188,9 +184,7 @@ func TestW8FolderGoesWithItsLastFile(t *testing.T) {
 	w := team()
 	w.Put("team", alice, "d/e/f", []byte("content"))
 	m := mount(t, w, alice, func(c *Config) { c.CanRename = true })
-	if err := m.dir("/team/d/e").Rename(t.Context(), "f", m.dir("/team"), "f", false); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, m.dir("/team/d/e").Rename(t.Context(), "f", m.dir("/team"), "f", false))
 	if got := m.names("/team"); !slices.Equal(got, []string{"f"}) {
 		t.Errorf("there is %q", got)
 	}

@@ -59,9 +59,7 @@ func TestW9UnlinkedFilesLiveUntilTheyAreClosed(t *testing.T) {
 			m := mount(t, team(), alice)
 			h := m.create("/team/x.tmp")
 			m.write(h, "hello world", 0)
-			if err := remove(m); err != nil {
-				t.Fatal(err)
-			}
+			ok(t, remove(m))
 			wantOpen(t, h, "hello world")
 			m.write(h, "!", 11)
 			wantOpen(t, h, "hello world!")
@@ -91,16 +89,10 @@ func TestW11UnchangedSaveAfterAnotherUploadIsAVersion(t *testing.T) {
 	h := m.open("/team/f", OpenFlags{Read: true, Write: true})
 	m.write(h, "one", 0)
 	w.Put("team", alice, "f", []byte("two"))
-	if err := m.Refresh(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := h.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	m.refresh()
+	ok(t, h.Flush(t.Context()))
 	h.Release()
-	if err := m.Refresh(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	m.refresh()
 	m.wantContent("/team/f", "one")
 	if got := len(w.Rows("team")); got != 3 {
 		t.Errorf("%d versions, want 3", got)
@@ -112,12 +104,8 @@ func TestW3UnchangedSaveByRenameIsFree(t *testing.T) {
 	w := team()
 	w.Put("team", alice, "f", []byte("same"))
 	m := mount(t, w, bob)
-	if err := m.save("/team/f.tmp", "same"); err != nil {
-		t.Fatal(err)
-	}
-	if err := m.rename("f.tmp", "f"); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, m.save("/team/f.tmp", "same"))
+	ok(t, m.rename("f.tmp", "f"))
 	m.wantContent("/team/f", "same")
 	m.wantCharges(0, 0)
 	if got := m.names("/team"); !slices.Equal(got, []string{"f"}) {
@@ -195,9 +183,7 @@ func TestW7SaveByRenameKeepsTheOpenFile(t *testing.T) {
 	m.write(h, "new", 0)
 	kernel := &watcher{m: m}
 	m.SetKernel(kernel)
-	if err := m.rename("f.tmp", "f"); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, m.rename("f.tmp", "f"))
 	if n := m.node("/team/f"); n != Node(h.File()) || n.Attr().Nlink != 1 {
 		t.Errorf("the name shows another file than the one that was renamed: %+v", n.Attr())
 	}
@@ -207,9 +193,7 @@ func TestW7SaveByRenameKeepsTheOpenFile(t *testing.T) {
 		}
 	}
 	m.write(h, "er", 3)
-	if err := h.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, h.Flush(t.Context()))
 	h.Release()
 	m.wantContent("/team/f", "newer")
 	m.wantCharges(0, 2)
@@ -220,15 +204,9 @@ func TestW8RestoredBackupIsTheNewVersion(t *testing.T) {
 	w := team()
 	w.Put("team", alice, "f", []byte("good"))
 	m := mount(t, w, alice)
-	if err := m.rename("f", "f~"); err != nil {
-		t.Fatal(err)
-	}
-	if err := m.save("/team/f", "bad"); err != nil {
-		t.Fatal(err)
-	}
-	if err := m.rename("f~", "f"); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, m.rename("f", "f~"))
+	ok(t, m.save("/team/f", "bad"))
+	ok(t, m.rename("f~", "f"))
 	m.wantContent("/team/f", "good")
 	m.wantCharges(1, 2)
 	if got := m.names("/team"); !slices.Equal(got, []string{"f"}) {
@@ -538,9 +516,7 @@ func TestW5EmptyFilesGoAFewAtATime(t *testing.T) {
 	defer release()
 	const files = 200
 	for i := range files {
-		if err := m.save(fmt.Sprintf("/team/f%d", i), ""); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, m.save(fmt.Sprintf("/team/f%d", i), ""))
 	}
 	proctest.Eventually(t, "some are being uploaded", func() bool { return w.Begun("upload") >= delayedUploads })
 	waiting := 0
@@ -561,28 +537,20 @@ func TestW5FsyncOfADirectoryRecordsEmptyFiles(t *testing.T) {
 	w := team()
 	m := mount(t, w, alice)
 	for _, name := range []string{"a", "b", "c.tmp"} {
-		if err := m.save("/team/"+name, ""); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, m.save("/team/"+name, ""))
 	}
 	m.wantCharges(0, 0)
-	if err := m.dir("/team").Fsync(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, m.dir("/team").Fsync(t.Context()))
 	m.wantCharges(0, 2)
 	w.Fail("upload", &sdk.Error{Op: "upload", Kind: sdk.ErrUnavailable})
-	if err := m.save("/team/d", ""); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, m.save("/team/d", ""))
 	wantClass(t, m.dir("/team").Fsync(t.Context()), ClassUnreachable)
 }
 
 // W10: every mode can be set, also none.
 func TestW10ModeZeroIsAMode(t *testing.T) {
 	m := mount(t, team(), alice)
-	if err := m.save("/team/f.tmp", "x"); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, m.save("/team/f.tmp", "x"))
 	f := m.node("/team/f.tmp").(*File)
 	if a := f.Attr(); a.HasMode {
 		t.Errorf("a new file has the mode %o", a.Mode)
@@ -591,9 +559,7 @@ func TestW10ModeZeroIsAMode(t *testing.T) {
 	if a := f.Attr(); !a.HasMode || a.Mode != 0 {
 		t.Errorf("after chmod 000: %+v", a)
 	}
-	if err := m.rename("f.tmp", "f"); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, m.rename("f.tmp", "f"))
 	if a := m.node("/team/f").Attr(); !a.HasMode || a.Mode != 0 {
 		t.Errorf("after the rename: %+v", a)
 	}
@@ -610,27 +576,19 @@ func TestW11SecondWriterIsTold(t *testing.T) {
 			m.write(h, "mine", 0)
 			w.Put("team", alice, "f", []byte("theirs"))
 			if !late {
-				if err := m.Refresh(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				m.refresh()
 			}
-			if err := h.Flush(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			ok(t, h.Flush(t.Context()))
 			h.Release()
 			for range 2 {
-				if err := m.Refresh(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				m.refresh()
 			}
 			text := string(m.errors.text())
 			if strings.Count(text, "\tconflict\t") != 1 || !strings.Contains(text, "\t/team/f\tclose\t") || !strings.Contains(text, string(alice)) {
 				t.Errorf("errors holds %q", text)
 			}
 			m.wantContent("/team/f", "mine")
-			if err := m.save("/team/f", "and on"); err != nil {
-				t.Fatal(err)
-			}
+			ok(t, m.save("/team/f", "and on"))
 			if n := strings.Count(string(m.errors.text()), "\tconflict\t"); n != 1 {
 				t.Errorf("told %d times", n)
 			}
@@ -673,9 +631,7 @@ func TestM5PagesOfOldVersionsAreDropped(t *testing.T) {
 			defer kept.Release()
 			backup := m.node("/team/f").(*File)
 			w.Put("team", alice, "f", []byte("two"))
-			if err := m.Refresh(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			m.refresh()
 			kernel := &pages{known: []*File{backup, kept.File()}, gone: map[*File]bool{}}
 			m.SetKernel(kernel)
 			lose(w, one.Ref)
@@ -697,15 +653,11 @@ func TestW5ReopenedEmptyFileIsOneSave(t *testing.T) {
 	m := mount(t, w, alice)
 	for i := range 50 {
 		name := fmt.Sprint("/team/f", i)
-		if err := m.save(name, ""); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, m.save(name, ""))
 		h := m.open(name, OpenFlags{Write: true})
 		m.write(h, "first, ", 0)
 		m.write(h, "second", 7)
-		if err := h.Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, h.Flush(t.Context()))
 		h.Release()
 	}
 	m.wantCharges(0, 50)
@@ -719,16 +671,12 @@ func TestW10TimesSurviveTheSave(t *testing.T) {
 	m.write(h, "x", 0)
 	when := time.Unix(1_500_000_000, 0)
 	h.File().SetTimes(when)
-	if err := m.rename("f.tmp", "f"); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, m.rename("f.tmp", "f"))
 	if got := m.node("/team/f").Attr().Mtime; !got.Equal(when) {
 		t.Errorf("after the save: %v", got)
 	}
 	m.write(h, "y", 1)
-	if err := h.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, h.Flush(t.Context()))
 	h.Release()
 	if got := m.node("/team/f").Attr().Mtime; got.Unix() != 1_700_000_002 {
 		t.Errorf("after a change: %v", got)
@@ -742,51 +690,27 @@ func TestW11OneMountHasNoConflicts(t *testing.T) {
 	m := mount(t, w, alice, deletes, renames)
 	dir := m.dir("/team")
 	for i := range 3 {
-		if err := m.save("/team/f", fmt.Sprint("f", i)); err != nil {
-			t.Fatal(err)
-		}
-		if err := m.save("/team/g", fmt.Sprint("g", i)); err != nil {
-			t.Fatal(err)
-		}
-		if err := m.rename("f", "h"); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, m.save("/team/f", fmt.Sprint("f", i)))
+		ok(t, m.save("/team/g", fmt.Sprint("g", i)))
+		ok(t, m.rename("f", "h"))
 		old := m.open("/team/h", OpenFlags{Read: true, Write: true})
-		if err := m.save("/team/h.tmp", fmt.Sprint("h", i)); err != nil {
-			t.Fatal(err)
-		}
-		if err := m.rename("h.tmp", "h"); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, m.save("/team/h.tmp", fmt.Sprint("h", i)))
+		ok(t, m.rename("h.tmp", "h"))
 		m.write(old, "late", 0)
-		if err := old.Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, old.Flush(t.Context()))
 		old.Release()
 		for _, name := range []string{"g", "h"} {
-			if err := dir.Unlink(t.Context(), name); err != nil {
-				t.Fatal(err)
-			}
+			ok(t, dir.Unlink(t.Context(), name))
 		}
-		if err := m.Refresh(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		m.refresh()
 	}
-	if err := m.save("/team/k", "k"); err != nil {
-		t.Fatal(err)
-	}
-	if err := m.rename("k", "k~"); err != nil {
-		t.Fatal(err)
-	}
-	if err := m.save("/team/k", "newer"); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, m.save("/team/k", "k"))
+	ok(t, m.rename("k", "k~"))
+	ok(t, m.save("/team/k", "newer"))
 	backup := m.open("/team/k~", OpenFlags{Read: true, Write: true})
 	m.write(backup, "changed", 0)
 	backup.Release()
-	if err := m.rename("k~", "k"); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, m.rename("k~", "k"))
 	m.wantContent("/team/k", "changed")
 	if text := string(m.errors.text()); text != "" {
 		t.Errorf("errors holds %s", text)

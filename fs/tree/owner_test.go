@@ -48,9 +48,7 @@ func TestA5FilesAndFoldersOfOthers(t *testing.T) {
 	w.Put("team", bob, "a/b/mine", []byte("y"))
 	again.refresh()
 	again.wantForeign("overwritten by others", all, all...)
-	if err := again.save("/team/a/b/mine", "z"); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, again.save("/team/a/b/mine", "z"))
 	again.wantForeign("saved here", all, "/team", "/team/a", "/team/a/b")
 
 	theirs := mount(t, w, bob)
@@ -66,18 +64,14 @@ func TestA5FoldersThatMove(t *testing.T) {
 	m := mount(t, w, alice, func(c *Config) { c.CanRename = true })
 	m.names("/team")
 	m.wantForeign("before", []string{"/team/theirs", "/team/mine"}, "/team/theirs")
-	if err := m.dir("/team").Rename(t.Context(), "theirs", m.dir("/team/mine"), "moved", false); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, m.dir("/team").Rename(t.Context(), "theirs", m.dir("/team/mine"), "moved", false))
 	m.wantForeign("moved", []string{"/team/mine", "/team/mine/moved", "/team/mine/moved/f", "/team/mine/f"}, "/team/mine", "/team/mine/moved", "/team/mine/moved/f")
 
 	w.Put("team", alice, "other/f", []byte("x"))
 	w.Put("team", bob, "g", []byte("x"))
 	m.refresh()
 	m.wantForeign("before", []string{"/team/other"})
-	if err := m.dir("/team").Rename(t.Context(), "g", m.dir("/team/other"), "g", false); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, m.dir("/team").Rename(t.Context(), "g", m.dir("/team/other"), "g", false))
 	m.wantForeign("a file moved", []string{"/team/other", "/team/other/f"}, "/team/other")
 }
 
@@ -158,9 +152,7 @@ func TestN3CollisionsOfFolders(t *testing.T) {
 	}
 	m.wantContent("/team/b%0Ac/f", "3")
 	for _, f := range files {
-		if err := m.save("/team/"+f, "saved"); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, m.save("/team/"+f, "saved"))
 	}
 	names := make(map[string]int)
 	for _, e := range w.Rows("team") {

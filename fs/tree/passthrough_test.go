@@ -85,9 +85,7 @@ func TestR3InodeIsLentOrPaged(t *testing.T) {
 	if size, lent := inode.Size(); !lent || size != int64(len(content)) {
 		t.Errorf("the lent inode has %d bytes, %v", size, lent)
 	}
-	if err := writer.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, writer.Flush(t.Context()))
 	wantOpen(t, second, content)
 	for _, h := range []*Handle{first, writer, late, second} {
 		h.Release()

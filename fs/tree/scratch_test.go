@@ -84,14 +84,10 @@ func TestW6NamesOfGitBeneathItsFolder(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, name := range []string{"index.lock", "objects/tmp_obj_AbCdEf", "packed-refs.new"} {
-			if err := m.save("/team/"+dir+"/"+name, dir); err != nil {
-				t.Fatal(err)
-			}
+			ok(t, m.save("/team/"+dir+"/"+name, dir))
 		}
 	}
 	m.wantCharges(0, 3)
-	if err := m.dir("/team/.git").Rename(t.Context(), "index.lock", m.dir("/team/.git"), "index", false); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, m.dir("/team/.git").Rename(t.Context(), "index.lock", m.dir("/team/.git"), "index", false))
 	m.wantCharges(0, 4)
 }

@@ -53,9 +53,7 @@ func race(t *testing.T, w *world) (*mounted, *racing) {
 
 func (m *mounted) refresh() {
 	m.t.Helper()
-	if err := m.Refresh(m.t.Context()); err != nil {
-		m.t.Fatal(err)
-	}
+	ok(m.t, m.Refresh(m.t.Context()))
 }
 
 func (m *mounted) wantFiles(want ...string) {
@@ -75,9 +73,7 @@ func TestW8ListingFromBeforeARename(t *testing.T) {
 	for _, step := range [][2]string{{"a", "b"}, {"b", "c"}, {"c", "d"}} {
 		w.Put("team", bob, "other "+step[0], nil) // so that there is something to list
 		r.afterEntries = func() {
-			if err := m.rename(step[0], step[1]); err != nil {
-				t.Fatal(err)
-			}
+			ok(t, m.rename(step[0], step[1]))
 		}
 		m.refresh()
 		d := m.dir("/team")
@@ -93,13 +89,9 @@ func TestW8ListingFromBeforeARename(t *testing.T) {
 func TestW9ListingFromBeforeARemoval(t *testing.T) {
 	w := team()
 	m, r := race(t, w)
-	if err := m.save("/team/f", "one"); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, m.save("/team/f", "one"))
 	r.afterEntries = func() {
-		if err := m.dir("/team").Unlink(t.Context(), "f"); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, m.dir("/team").Unlink(t.Context(), "f"))
 	}
 	m.refresh()
 	m.wantFiles()
@@ -113,18 +105,14 @@ func TestW8RenameByOthersAfterOurs(t *testing.T) {
 	for name, arrange := range map[string]func(*mounted, *racing, func()){
 		"in a listing that had begun": func(m *mounted, r *racing, others func()) {
 			r.beforeEntries = func() {
-				if err := m.rename("f", "ours"); err != nil {
-					m.t.Fatal(err)
-				}
+				ok(m.t, m.rename("f", "ours"))
 				others()
 			}
 			m.refresh()
 		},
 		"before the answer to ours": func(m *mounted, r *racing, others func()) {
 			r.afterRename = func() { others(); m.refresh() }
-			if err := m.rename("f", "ours"); err != nil {
-				m.t.Fatal(err)
-			}
+			ok(m.t, m.rename("f", "ours"))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -133,9 +121,7 @@ func TestW8RenameByOthersAfterOurs(t *testing.T) {
 			m, r := race(t, w)
 			m.node("/team/f")
 			arrange(m, r, func() {
-				if err := w.As(alice).RenameFile(t.Context(), "team", e.Ref, "theirs"); err != nil {
-					t.Fatal(err)
-				}
+				ok(t, w.As(alice).RenameFile(t.Context(), "team", e.Ref, "theirs"))
 			})
 			m.refresh()
 			m.wantFiles("theirs")
@@ -167,9 +153,7 @@ func TestN5ListingInTheMiddleOfARename(t *testing.T) {
 				var told func()
 				told = func() { m.refresh(); r.afterRename = told }
 				r.afterRename = told
-				if err := tc.rename(m); err != nil {
-					t.Fatal(err)
-				}
+				ok(t, tc.rename(m))
 				m.wantFiles(tc.want...)
 				m.refresh()
 				m.wantFiles(tc.want...)
@@ -186,9 +170,7 @@ func TestN5ListingInTheMiddleOfARename(t *testing.T) {
 			m, r := race(t, w)
 			x := m.dir("/team/x")
 			r.afterRename = m.refresh
-			if err := x.Rename(t.Context(), "f", x, "g", false); err != nil {
-				t.Fatal(err)
-			}
+			ok(t, x.Rename(t.Context(), "f", x, "g", false))
 			m.wantFiles("x/g")
 			if m.dir("/team/x") != x {
 				t.Error("the folder is another one")
@@ -207,14 +189,10 @@ func TestW8FolderEmptiedByOthersMeanwhile(t *testing.T) {
 				e := w.Put("team", bob, folder+"/a", []byte("a"))
 				m, r := race(t, w)
 				to := m.dir("/team/" + folder)
-				if err := m.save("/team/"+from, "x"); err != nil {
-					t.Fatal(err)
-				}
+				ok(t, m.save("/team/"+from, "x"))
 				meanwhile := func() { w.Shred("team", e.Ref); m.refresh() }
 				r.beforeUpload, r.beforeRename = meanwhile, meanwhile
-				if err := m.dir("/team").Rename(t.Context(), from, to, "x", false); err != nil {
-					t.Fatal(err)
-				}
+				ok(t, m.dir("/team").Rename(t.Context(), from, to, "x", false))
 				m.wantFiles(folder + "/x")
 				m.wantContent("/team/"+folder+"/x", "x")
 			})

@@ -44,16 +44,12 @@ func TestN1GroupsAppearAndVanish(t *testing.T) {
 		t.Fatalf("root lists %v", got)
 	}
 	w.Member("photos", alice, bob)
-	if err := m.Refresh(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	m.refresh()
 	if got := m.names("/"); !slices.Equal(got, []string{"photos", "team"}) {
 		t.Errorf("after joining, root lists %v", got)
 	}
 	w.Revoke("photos", bob)
-	if err := m.Refresh(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	m.refresh()
 	if got := m.names("/"); !slices.Equal(got, []string{"team"}) {
 		t.Errorf("after losing it, root lists %v", got)
 	}
@@ -224,9 +220,7 @@ func TestN5FoldersAreRecordedInNames(t *testing.T) {
 	if _, err := m.dir("/team").Mkdir(t.Context(), "new"); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.save("/team/new/f", "x"); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, m.save("/team/new/f", "x"))
 	if got := w.Rows("team")[0].Name; got != "new/f" {
 		t.Errorf("recorded as %q", got)
 	}
@@ -317,9 +311,7 @@ func TestR1ConcurrentOpenersShareOneRetrieval(t *testing.T) {
 			}
 		})
 	}
-	for w.Begun("retrieve") == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	proctest.Eventually(t, "a retrieval", func() bool { return w.Begun("retrieve") > 0 })
 	interrupted, cancel := context.WithCancel(t.Context())
 	left := make(chan error, 1)
 	go func() {
@@ -363,9 +355,7 @@ func TestR3ReadOnceIsFreeAgainAndOldReadersKeepTheirVersion(t *testing.T) {
 	}
 	defer h.Release()
 	w.Put("team", alice, "f", []byte("second"))
-	if err := m.Refresh(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	m.refresh()
 	if got, err := readAll(t, h); err != nil || got != "one" {
 		t.Errorf("the old reader sees %q, %v", got, err)
 	}
@@ -392,14 +382,10 @@ func TestW1NothingLeavesBeforeClose(t *testing.T) {
 	if got, _ := readAll(t, h); got != "hello\x00\x00\x00\x00\x00world" {
 		t.Errorf("read back %q", got)
 	}
-	if err := h.File().Truncate(t.Context(), 4, h); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, h.File().Truncate(t.Context(), 4, h))
 	write("!", 4)
 	m.wantCharges(0, 0)
-	if err := h.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, h.Flush(t.Context()))
 	m.wantContent("/team/f", "hell!")
 	m.wantCharges(0, 1)
 	if got := string(w.Content("ref/1")); got != "hell!" {
@@ -411,25 +397,17 @@ func TestW1NothingLeavesBeforeClose(t *testing.T) {
 // the file or closed it a moment ago; who is writing to it saves both.
 func TestW2LengthSetByName(t *testing.T) {
 	m := mount(t, team(), alice)
-	if err := m.save("/team/f", "hello world"); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, m.save("/team/f", "hello world"))
 	f := m.node("/team/f").(*File)
 	reader := m.open("/team/f", OpenFlags{Read: true})
 	defer reader.Release()
-	if err := f.Truncate(t.Context(), 5, nil); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, f.Truncate(t.Context(), 5, nil))
 	m.wantCharges(0, 2)
 	writer := m.open("/team/f", OpenFlags{Write: true})
 	m.write(writer, "!", 5)
-	if err := f.Truncate(t.Context(), 4, nil); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, f.Truncate(t.Context(), 4, nil))
 	m.wantCharges(0, 2)
-	if err := writer.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, writer.Flush(t.Context()))
 	if err := f.Truncate(t.Context(), 3, nil); err != nil { // the kernel may give a closed handle up late
 		t.Fatal(err)
 	}
@@ -466,22 +444,14 @@ func TestW3NothingNewCostsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 {
-		if err := h.Fsync(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if err := h.Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, h.Fsync(t.Context()))
+		ok(t, h.Flush(t.Context()))
 	}
 	h.Release()
 	m.wantCharges(0, 1)
-	if err := m.save("/team/f", "x"); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, m.save("/team/f", "x"))
 	m.wantCharges(0, 1)
-	if err := m.save("/team/f", "y"); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, m.save("/team/f", "y"))
 	m.wantCharges(0, 2)
 }
 
@@ -497,9 +467,7 @@ func TestW4TruncatingOpenDoesNotRetrieve(t *testing.T) {
 	if _, err := h.WriteAt(t.Context(), []byte("new"), 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, h.Flush(t.Context()))
 	h.Release()
 	m.wantCharges(0, 1)
 	other := mount(t, w, alice)
@@ -511,9 +479,7 @@ func TestW4TruncatingOpenDoesNotRetrieve(t *testing.T) {
 	if _, err := h.WriteAt(t.Context(), []byte("er"), 3); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, h.Flush(t.Context()))
 	m.wantCharges(1, 2)
 	other.wantContent("/team/f", "newer")
 }
@@ -567,21 +533,15 @@ func TestW5EmptyFilesWait(t *testing.T) {
 	w := team()
 	m := mount(t, w, alice, func(c *Config) { c.EmptyDelay = time.Millisecond })
 	h := m.create("/team/f")
-	if err := h.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, h.Flush(t.Context()))
 	h.Release()
 	proctest.Eventually(t, "the empty file is uploaded", func() bool { return len(m.Pending()) == 0 })
 	m.wantCharges(0, 1)
 	slow := mount(t, w, alice)
 	h = slow.create("/team/g")
-	if err := h.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, h.Flush(t.Context()))
 	h.Release()
-	if err := slow.save("/team/g", "hi"); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, slow.save("/team/g", "hi"))
 	slow.wantCharges(0, 2)
 }
 
@@ -592,13 +552,9 @@ func TestW7SaveByRenameIsOneUpload(t *testing.T) {
 	dir := m.dir("/team")
 	for i, scratch := range []string{".f.AbC123", "sedXy12Zz", "f.tmp", ".goutputstream-1234", "f.part"} {
 		content := fmt.Sprintf("new %d", i)
-		if err := m.save("/team/"+scratch, content); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, m.save("/team/"+scratch, content))
 		m.wantCharges(0, i)
-		if err := dir.Rename(t.Context(), scratch, dir, "f", false); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, dir.Rename(t.Context(), scratch, dir, "f", false))
 		m.wantCharges(0, i+1)
 		m.wantContent("/team/f", content)
 		if got := m.names("/team"); !slices.Equal(got, []string{"f"}) {
@@ -614,36 +570,22 @@ func TestW8BackupByRename(t *testing.T) {
 	w.Put("team", alice, "f", []byte("old"))
 	m := mount(t, w, alice)
 	dir := m.dir("/team")
-	if err := dir.Rename(t.Context(), "f", dir, "f~", false); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, dir.Rename(t.Context(), "f", dir, "f~", false))
 	if _, err := m.lookup("/team/f"); err == nil {
 		t.Error("the old name is still there")
 	}
-	if err := m.save("/team/f", "new"); err != nil {
-		t.Fatal(err)
-	}
-	if err := dir.Unlink(t.Context(), "f~"); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, m.save("/team/f", "new"))
+	ok(t, dir.Unlink(t.Context(), "f~"))
 	m.wantContent("/team/f", "new")
 	m.wantCharges(0, 1)
 	t.Run("and back", func(t *testing.T) {
-		if err := dir.Rename(t.Context(), "f", dir, "f~", false); err != nil {
-			t.Fatal(err)
-		}
-		if err := dir.Rename(t.Context(), "f~", dir, "f", false); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, dir.Rename(t.Context(), "f", dir, "f~", false))
+		ok(t, dir.Rename(t.Context(), "f~", dir, "f", false))
 		m.wantContent("/team/f", "new")
 	})
 	t.Run("an unlinked backup whose file was not replaced shows again", func(t *testing.T) {
-		if err := dir.Rename(t.Context(), "f", dir, "f~", false); err != nil {
-			t.Fatal(err)
-		}
-		if err := dir.Unlink(t.Context(), "f~"); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, dir.Rename(t.Context(), "f", dir, "f~", false))
+		ok(t, dir.Unlink(t.Context(), "f~"))
 		m.wantContent("/team/f", "new")
 	})
 	wantClass(t, dir.Rename(t.Context(), "f", dir, "g", false), ClassByDesign)
@@ -655,9 +597,7 @@ func TestW9UnlinkOfAnUploadIsRefused(t *testing.T) {
 	m := mount(t, w, alice)
 	wantClass(t, m.dir("/team").Unlink(t.Context(), "f"), ClassByDesign)
 	m.wantContent("/team/f", "x")
-	if err := m.save("/team/scratch.tmp", "x"); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, m.save("/team/scratch.tmp", "x"))
 	if err := m.dir("/team").Unlink(t.Context(), "scratch.tmp"); err != nil {
 		t.Error(err)
 	}
@@ -759,9 +699,7 @@ func TestW9RemovingInBulkWaits(t *testing.T) {
 	}
 	m.wantContent("/team/f", "two")
 	for range 2 {
-		if err := m.applyEvent(t.Context(), sdk.Event{Kind: sdk.EventPending, Group: "team", Account: bob}); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, m.applyEvent(t.Context(), sdk.Event{Kind: sdk.EventPending, Group: "team", Account: bob}))
 	}
 	if n := strings.Count(string(m.errors.text()), "wants files of this group destroyed"); n != 1 {
 		t.Errorf("it is told %d times, want once", n)
@@ -819,9 +757,7 @@ func TestW14RoleChangesUnderTheMount(t *testing.T) {
 	_, _, err := m.dir("/team").Create(t.Context(), "next", false, OpenFlags{Write: true})
 	wantClass(t, err, ClassReadOnly)
 	w.Role("team", bob, sdk.RoleWriter)
-	if err := m.applyEvent(t.Context(), sdk.Event{Kind: sdk.EventRole, Group: "team", Account: bob}); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, m.applyEvent(t.Context(), sdk.Event{Kind: sdk.EventRole, Group: "team", Account: bob}))
 	if err := h.Flush(t.Context()); err != nil {
 		t.Errorf("as a writer again: %v", err)
 	}
@@ -862,9 +798,7 @@ func TestM5RevocationWipesTheCache(t *testing.T) {
 	h := m.open("/team/g", OpenFlags{Read: true})
 	defer h.Release()
 	w.Revoke("team", bob)
-	if err := m.Refresh(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	m.refresh()
 	if got := m.cache.Stats().Bytes; got != stays {
 		t.Errorf("%d bytes are still in memory, want the %d of the other group", got, stays)
 	}
@@ -882,9 +816,7 @@ func TestM5ShreddedWhileOpen(t *testing.T) {
 	}
 	defer h.Release()
 	w.Shred("team", e.Ref)
-	if err := m.Refresh(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	m.refresh()
 	_, err = readAll(t, h)
 	wantClass(t, err, ClassRevoked)
 	_, err = m.lookup("/team/f")
@@ -1037,9 +969,7 @@ func TestParallelWritersAndPollers(t *testing.T) {
 	}
 	all.Wait()
 	for _, x := range []*mounted{m, other} {
-		if err := x.Refresh(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, x.Refresh(t.Context()))
 	}
 	mine, theirs := allFiles(t, m.dir("/team"), ""), allFiles(t, other.dir("/team"), "")
 	if !slices.Equal(mine, theirs) {
@@ -1069,9 +999,7 @@ func TestW11WriterWhoWasOvertakenLosesNothing(t *testing.T) {
 	}
 	defer h.Release()
 	w.Put("team", alice, "f", []byte("two"))
-	if err := m.Refresh(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	m.refresh()
 	m.wantContent("/team/f", "two")
 	if _, err := h.WriteAt(t.Context(), []byte("!"), 3); err != nil {
 		t.Fatal(err)
@@ -1079,9 +1007,7 @@ func TestW11WriterWhoWasOvertakenLosesNothing(t *testing.T) {
 	if len(m.Pending()) != 1 {
 		t.Errorf("pending is %+v", m.Pending())
 	}
-	if err := h.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, h.Flush(t.Context()))
 	m.wantCharges(2, 1)
 	m.wantContent("/team/f", "one!")
 	if got := len(w.Rows("team")); got != 3 {
@@ -1096,19 +1022,13 @@ func TestA4RenamedFilesShareNoInode(t *testing.T) {
 	w.Put("team", alice, "f", []byte("old"))
 	m := mount(t, w, alice)
 	dir := m.dir("/team")
-	if err := dir.Rename(t.Context(), "f", dir, "f~", false); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, dir.Rename(t.Context(), "f", dir, "f~", false))
 	for range 3 {
-		if err := m.save("/team/f.tmp", "x"); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, m.save("/team/f.tmp", "x"))
 		if n, err := m.lookup("/team/f"); err == nil && n.Attr().Ino == m.node("/team/f.tmp").Attr().Ino {
 			t.Error("the file and the next save of it share an inode number")
 		}
-		if err := dir.Rename(t.Context(), "f.tmp", dir, "f", false); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, dir.Rename(t.Context(), "f.tmp", dir, "f", false))
 	}
 	if m.node("/team/f").Attr().Ino == m.node("/team/f~").Attr().Ino {
 		t.Error("the file and its backup share an inode number")

@@ -24,22 +24,16 @@ func TestW8ServiceRenamesAllVersions(t *testing.T) {
 	w.Put("team", alice, "d/old", []byte("three"))
 	m := mount(t, w, alice, renames)
 	h := m.open("/team/f", OpenFlags{Read: true, Write: true})
-	if err := m.rename("f", "g"); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, m.rename("f", "g"))
 	m.write(h, "TWO!", 0)
-	if err := h.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, h.Flush(t.Context()))
 	h.Release()
 	for range 2 {
 		if got := m.names("/team"); !slices.Equal(got, []string{"d", "g"}) {
 			t.Errorf("lists %v", got)
 		}
 		m.wantContent("/team/g", "TWO!")
-		if err := m.Refresh(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		m.refresh()
 	}
 	for _, e := range w.Rows("team") {
 		if e.Name == "f" {
@@ -50,18 +44,14 @@ func TestW8ServiceRenamesAllVersions(t *testing.T) {
 	other := mount(t, w, bob)
 	other.wantContent("/team/g", "TWO!")
 	t.Run("onto an older upload", func(t *testing.T) {
-		if err := m.dir("/team").Rename(t.Context(), "g", m.dir("/team/d"), "old", false); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, m.dir("/team").Rename(t.Context(), "g", m.dir("/team/d"), "old", false))
 		m.wantContent("/team/d/old", "TWO!")
 		if got := m.names("/team"); !slices.Equal(got, []string{"d"}) {
 			t.Errorf("lists %v", got)
 		}
 	})
 	t.Run("onto a newer upload", func(t *testing.T) {
-		if err := m.save("/team/newer", "x"); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, m.save("/team/newer", "x"))
 		wantClass(t, m.dir("/team/d").Rename(t.Context(), "old", m.dir("/team"), "newer", false), ClassByDesign)
 		m.wantContent("/team/newer", "x")
 	})
@@ -72,12 +62,8 @@ func TestW8BackupDoesNotTakeLaterSavesAlong(t *testing.T) {
 	w := team()
 	w.Put("team", alice, "f", []byte("one"))
 	m := mount(t, w, alice, renames)
-	if err := m.rename("f", "f~"); err != nil {
-		t.Fatal(err)
-	}
-	if err := m.save("/team/f", "two"); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, m.rename("f", "f~"))
+	ok(t, m.save("/team/f", "two"))
 	wantClass(t, m.rename("f~", "g"), ClassByDesign)
 	m.wantContent("/team/f", "two")
 	m.wantContent("/team/f~", "one")
@@ -100,9 +86,7 @@ func TestW8RenameWhileOthersOpen(t *testing.T) {
 		}
 	})
 	for range 200 {
-		if err := errors.Join(m.rename("f", "g"), m.rename("g", "f")); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, errors.Join(m.rename("f", "g"), m.rename("g", "f")))
 	}
 	all.Wait()
 	if n := f.groupNow().opens.Load(); n != 0 {
@@ -118,23 +102,17 @@ func TestN5ServiceRenamesFolders(t *testing.T) {
 	w.Put("team", alice, "d/e/b", []byte("b2"))
 	w.Put("team", alice, "deep", []byte("not beneath"))
 	m := mount(t, w, alice, renames)
-	if err := m.save("/team/d/c.tmp", "scratch"); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, m.save("/team/d/c.tmp", "scratch"))
 	h := m.open("/team/d/a", OpenFlags{Read: true})
 	defer h.Release()
-	if err := m.rename("d", "n"); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, m.rename("d", "n"))
 	for range 2 {
 		if got := allFiles(t, m.dir("/team"), ""); !slices.Equal(got, []string{"deep", "n/a", "n/c.tmp", "n/e/b"}) {
 			t.Errorf("lists %v", got)
 		}
 		m.wantContent("/team/n/e/b", "b2")
 		m.wantContent("/team/n/c.tmp", "scratch")
-		if err := m.Refresh(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		m.refresh()
 	}
 	if n := m.node("/team/n/a"); n != Node(h.File()) {
 		t.Error("an open file is another one after the rename")
@@ -169,9 +147,7 @@ func TestW9UnlinkDeletesWhereAllowed(t *testing.T) {
 	m := mount(t, w, bob, deletes)
 	h := m.open("/team/f", OpenFlags{Read: true})
 	defer h.Release()
-	if err := m.dir("/team").Unlink(t.Context(), "f"); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, m.dir("/team").Unlink(t.Context(), "f"))
 	wantClass(t, m.dir("/team").Unlink(t.Context(), "g"), ClassByDesign)
 	if got := m.names("/team"); !slices.Equal(got, []string{"g"}) {
 		t.Errorf("lists %v", got)
@@ -186,9 +162,7 @@ func TestW9UnlinkDeletesWhereAllowed(t *testing.T) {
 	if !w.HasMember("team", alice) || !w.HasMember("team", bob) {
 		t.Error("unlink revoked somebody")
 	}
-	if err := m.save("/team/f", "again"); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, m.save("/team/f", "again"))
 	m.wantContent("/team/f", "again")
 	w.Fail("delete", &sdk.Error{Op: "delete", Kind: sdk.ErrUnavailable})
 	wantClass(t, m.dir("/team").Unlink(t.Context(), "f"), ClassUnreachable)
@@ -206,9 +180,7 @@ func TestW8AcrossGroups(t *testing.T) {
 		m.wantCharges(0, 0)
 	}
 	m := mount(t, w, alice)
-	if err := m.save("/team/new.tmp", "y"); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, m.save("/team/new.tmp", "y"))
 	if err := m.dir("/team").Rename(t.Context(), "new.tmp", m.dir("/other"), "new", false); err != nil {
 		t.Error("what is not uploaded: ", err)
 	}

@@ -44,9 +44,7 @@ func TestEventsShowAtOnce(t *testing.T) {
 	e := w.Put("g", bob, "new", []byte("content"))
 	events <- sdk.Event{Seq: e.Seq, Kind: sdk.EventUploaded, Group: "g", Ref: e.Ref, Account: bob}
 	proctest.Eventually(t, "the upload shows", m.shows("/g", "new"))
-	if err := m.save("/g/own", "saved here"); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, m.save("/g/own", "saved here"))
 	own := m.node("/g/own").(*File).entry.Load()
 	before := w.Begun("entries")
 	events <- sdk.Event{Seq: own.Seq, Kind: sdk.EventUploaded, Group: "g", Ref: own.Ref, Account: alice}
@@ -60,9 +58,7 @@ func TestEventsShowAtOnce(t *testing.T) {
 	if n := w.Begun("entries"); n != before {
 		t.Errorf("%d listings for events that say nothing new", n-before)
 	}
-	if err := w.As(bob).RenameFile(t.Context(), "g", e.Ref, "renamed"); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, w.As(bob).RenameFile(t.Context(), "g", e.Ref, "renamed"))
 	events <- sdk.Event{Seq: w.Seq(), Kind: sdk.EventRenamed, Group: "g", Ref: e.Ref, Account: bob}
 	proctest.Eventually(t, "the new name shows", m.shows("/g", "renamed"))
 	if m.shows("/g", "new")() {
