@@ -71,8 +71,8 @@ func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	writeJSON(w, e.Status(), wire.Error{Error: e.Text, Code: e.Code})
 }
 
-// refusal is what a caller is told of an error, nil when the caller was too slow;
-// closes says that the rest of the request is not read.
+// refusal is the answer to a caller for an error, nil when the caller was too slow;
+// closes reports that the rest of the request is not read.
 func refusal(err error) (e *fault.Error, closes bool) {
 	var tooLarge *http.MaxBytesError
 	switch {
@@ -95,14 +95,14 @@ func refusal(err error) (e *fault.Error, closes bool) {
 	return fault.Of(err), false
 }
 
-// isFailedSignIn tells whether a refusal is one of somebody who could not sign in.
+// isFailedSignIn reports whether a refusal is one of a failed sign-in.
 func isFailedSignIn(e *fault.Error) bool {
 	return e.Status() == http.StatusUnauthorized || e.Code == wire.CodeAccountUnknown
 }
 
-// result answers the result of an operation in the form both generations read:
-// an object as {"result": {…}, …}, a sentence as {"result": s, "message": s}, a
-// list as {"result": […]}; what an extension tells beside it has its own field.
+// result answers the result of an operation in the form that both generations read: an
+// object as {"result": {…}, …}, a sentence as {"result": s, "message": s}, a list as
+// {"result": […]}. A fact of an extension has its own field beside it.
 func result(w http.ResponseWriter, v any) {
 	switch v := v.(type) {
 	case groups.Listing:
@@ -124,7 +124,7 @@ func result(w http.ResponseWriter, v any) {
 	writeRaw(w, http.StatusOK, bothForms(raw)...)
 }
 
-// bothForms is a result as [result] answers it.
+// bothForms writes a result as [result] answers it.
 func bothForms(raw []byte) [][]byte {
 	switch {
 	case raw[0] == '"':

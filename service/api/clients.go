@@ -31,9 +31,9 @@ const (
 	openPerClient = 64
 )
 
-// clients knows where requests come from, who fails to sign in too often, and who
-// looks too often at what needs no account. This machine is a client like every
-// other: what comes from a loopback address may come from a proxy.
+// clients counts, by network, failed sign-ins and requests without an account. This
+// machine is a client like every other, because a request from a loopback address may
+// come through a proxy.
 type clients struct {
 	trusted         []netip.Prefix
 	failures, looks *throttle.Throttle[netip.Addr] // by network
@@ -47,9 +47,9 @@ func newClients(trusted []netip.Prefix, log *slog.Logger) *clients {
 		looks: throttle.New[netip.Addr](looksPerClient, looksAtOnce), open: throttle.NewSlots[netip.Addr](openPerClient), log: log}
 }
 
-// address returns the client's address: that of the connection or, as long as
-// that is a trusted proxy's, the next one it names in X-Forwarded-For, from the
-// right. What an untrusted one claims is not looked at, but for a word in the log.
+// address returns the address of the client: the address of the connection or, as long
+// as that is a trusted proxy, the next one in X-Forwarded-For, from the right. The
+// header of an untrusted client is ignored, but for a warning in the log.
 func (c *clients) address(r *http.Request) netip.Addr {
 	at, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -78,9 +78,9 @@ func (c *clients) isTrusted(a netip.Addr) bool {
 	return slices.ContainsFunc(c.trusted, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// mayFail reports whether an address has had few enough failed sign-ins to be told
-// of another one. Whoever signs in rightly is never asked: nobody locks out those
-// who share the address.
+// mayFail reports whether an address has had few enough failed sign-ins to learn of
+// another one. A right sign-in is never refused for this, so a client cannot lock out
+// others that share its address.
 func (c *clients) mayFail(a netip.Addr) bool { return c.failures.Would(throttle.Network(a)) }
 
 // failed counts a failed sign-in.
@@ -99,7 +99,7 @@ func (c *clients) enter(a netip.Addr) (leave func(), err error) {
 	return leave, nil
 }
 
-// answered counts an answer of so many bytes to a request that needed no account.
+// answered counts the bytes of an answer to a request without an account.
 func (c *clients) answered(a netip.Addr, n int64) {
 	c.looks.Charge(throttle.Network(a), int(n/lookBytes))
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/svcfs/svcfs/service/space"
 )
 
-// health answers what the hosted service does, and how each part is. It is 503
-// when files cannot be served; a ledger that is not signed any more, or no room for
-// uploads, is only degraded. That there is little room left, it says before.
+// health answers as the hosted service does, and adds the state of each part. The status
+// is 503 when files cannot be served. It is only "degraded" when the ledger is not
+// signed any more or uploads have no room. Low room is reported before that.
 func (s *server) health(w http.ResponseWriter, r *http.Request) {
 	code, status := http.StatusOK, "ok"
 	parts := maps.Clone(s.Health(r.Context()))

@@ -31,22 +31,23 @@ const (
 	// memoryInline is the largest file inside JSON, in bytes, that is answered from
 	// memory; a larger one is sent as it is read.
 	memoryInline = 256 << 10
-	// spoolsPerAccount is how many requests of an account with a file inside JSON
-	// lie on the disk while they come.
+	// spoolsPerAccount bounds the requests of an account with a file inside JSON that
+	// are arriving on the disk.
 	spoolsPerAccount = 64
 	// inlineWait is how long a file that has come waits for memory.
 	inlineWait = 10 * time.Second
 )
 
-// inlineCopies is how often a request with a file is in memory while it is decoded.
+// inlineCopies is how many copies of a request with a file are in memory while it is
+// decoded.
 const inlineCopies = 2
 
 func (s *server) inlineLimit() int64 { return min(s.MaxFileBytes, maxInlineFile) }
 
-// contentBody reads a JSON request that may hold a file. A small one comes into
-// memory. A larger one comes to the disk first and takes no memory while its client
-// sends, stalls or leaves; it is read once it is there, one after the other. It must
-// be there while its upload id is good.
+// contentBody reads a JSON request that may hold a file. A small request is read into
+// memory. A larger one is received on the disk first and takes no memory while its
+// client sends, stalls or leaves; complete ones are read into memory as the budget
+// allows. A request must arrive within the life of its upload id.
 func (s *server) contentBody(w http.ResponseWriter, r *http.Request, account string) ([]byte, error) {
 	limit := int64(maxRequestBytes) + int64(base64.StdEncoding.EncodedLen(int(s.inlineLimit()+format.Overhead)))
 	if r.ContentLength > limit {
@@ -67,7 +68,7 @@ func (s *server) contentBody(w http.ResponseWriter, r *http.Request, account str
 	if err := s.Space.Room(max(r.ContentLength, 0)); err != nil {
 		return nil, err
 	}
-	arriving, err := s.Space.Begin(0) // only what comes counts: who stalls keeps no room from others
+	arriving, err := s.Space.Begin(0) // only bytes that arrived count: a client that stalls keeps no room from others
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +98,7 @@ func (s *server) contentBody(w http.ResponseWriter, r *http.Request, account str
 	return wellFormed(raw)
 }
 
-// newSpool makes a file without a name, which is gone when it is closed.
+// newSpool makes a file without a name, which is gone once it is closed.
 func (s *server) newSpool() (*os.File, error) {
 	f, err := os.CreateTemp(s.Spool, "")
 	if err != nil {
@@ -109,7 +110,7 @@ func (s *server) newSpool() (*os.File, error) {
 	return f, nil
 }
 
-// noRoom marks errors that mean that the disk is full.
+// noRoom marks errors of a full disk.
 func noRoom(err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return errors.Join(blob.ErrFull, err)
@@ -131,7 +132,7 @@ func decodeFinalize(raw []byte) (req wire.FinalizeUploadRequest, data io.Reader,
 	return req, data, nil
 }
 
-// base64Reader tells the client what is wrong.
+// base64Reader names the bad field when the text is not base64.
 type base64Reader struct{ r io.Reader }
 
 func (b *base64Reader) Read(p []byte) (int, error) {
@@ -175,7 +176,7 @@ func (s *server) streamInline(w http.ResponseWriter, r *http.Request, account st
 	defer content.Close()
 	s.Metrics.Retrieves.Inc()
 	out := retrieved(req, stored)
-	out.EncryptedB64 = rand.Text() // where the content belongs; nobody can know it
+	out.EncryptedB64 = rand.Text() // the place of the content: a text that no client can know
 	parts := bytes.Split(resultOf(r, out), []byte(out.EncryptedB64))
 	length := int64(len(parts)-1) * int64(base64.StdEncoding.EncodedLen(int(stored.BlobSize)))
 	for _, part := range parts {
@@ -212,8 +213,8 @@ func writeAround(w io.Writer, parts [][]byte, content io.ReadSeeker, size int64)
 	return nil
 }
 
-// cutOff ends an answer whose status was sent: only a broken connection tells that
-// something is missing.
+// cutOff ends an answer whose status was sent: only a broken connection shows that the
+// answer is incomplete.
 func (s *server) cutOff(r *http.Request, what string, err error) {
 	if r.Context().Err() == nil && !errors.Is(err, os.ErrDeadlineExceeded) { // else the client left, as it may
 		s.Logger.Warn(what+" cut off", "request", ledger.RequestID(r.Context()), "cause", err.Error())

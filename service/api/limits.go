@@ -22,10 +22,10 @@ const (
 	maxSignInBytes = 4 << 10
 	// maxDepth bounds the nesting of a request.
 	maxDepth = 32
-	// underWayPerAccount is how many requests of an account are answered at a time.
+	// underWayPerAccount bounds the requests of an account that are being answered.
 	underWayPerAccount = 256
-	// openAnswerTimes bounds an answer to somebody who is not signed in: the whole of
-	// it is taken within so many times the time-out for one who stands still.
+	// openAnswerTimes bounds an answer to a client that is not signed in: the client
+	// must take the whole answer within so many client time-outs.
 	openAnswerTimes = 4
 	// memoryWait is how long a request waits for memory.
 	memoryWait = 2 * time.Second
@@ -58,8 +58,8 @@ func (s *server) admitAccount(r *http.Request, account string) error {
 	return nil
 }
 
-// pageMemory is how much memory a request of the account page takes, at most: a page
-// of the longest names as JSON.
+// pageMemory bounds the memory of a request of the account page: a page of the longest
+// names as JSON.
 const pageMemory = 3 << 20
 
 // admitPage counts a request of the account page.
@@ -71,16 +71,16 @@ func (s *server) admitPage(r *http.Request, account string) error {
 }
 
 // memory is the budget of the process for bodies and answers, in bytes: one half for
-// files inside JSON, an eighth for whoever is not signed in, and the rest for other
-// requests of accounts. So none of them is refused because of the others.
+// files inside JSON, an eighth for clients that are not signed in, and the rest for
+// other requests of accounts. No kind is refused because of another.
 type memory struct{ inline, open, accounts *throttle.Bytes }
 
 func newMemory(total int64) memory {
 	return memory{inline: throttle.NewBytes(total / 2), open: throttle.NewBytes(total / 8), accounts: throttle.NewBytes(total - total/2 - total/8)}
 }
 
-// holdMemory takes memory from the budget of the process until the request is
-// answered, or refuses it. Whoever is not signed in is counted by address.
+// holdMemory takes memory from the budget of the process until the request is answered,
+// or refuses the request. A client that is not signed in is counted by address.
 func (s *server) holdMemory(r *http.Request, n int64) error {
 	t := traceOf(r.Context())
 	budget, owner := s.memory.accounts, t.account

@@ -16,7 +16,7 @@ import (
 	"github.com/svcfs/svcfs/service/ledger"
 )
 
-// trace is what is known of a request while it is answered.
+// trace holds the facts of a request that is being answered.
 type trace struct {
 	id      string
 	client  netip.Addr
@@ -29,8 +29,8 @@ type trace struct {
 // atEnd has release called when the request is answered.
 func (t *trace) atEnd(release func()) { t.release = append(t.release, release) }
 
-// until sets when the whole body of the request must have come; the zero time lets
-// it take any time, at its pace.
+// until sets when the whole body of the request must have come; the zero time sets no
+// end, only the pace.
 func (t *trace) until(end time.Time) {
 	if t.request != nil {
 		t.request.end = end
@@ -47,9 +47,8 @@ func traceOf(ctx context.Context) *trace {
 	return &trace{}
 }
 
-// observed gives every request an id under which the log and the ledger speak of
-// it, counts it, ends it when the client stands still, and turns a panic into an
-// answer.
+// observed gives every request an id for the log and the ledger, counts the request,
+// ends it when the client stands still, and turns a panic into an answer.
 func (s *server) observed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
@@ -72,9 +71,9 @@ func (s *server) observed(next http.Handler) http.Handler {
 				s.refuse(answer, r, errors.New("panic"))
 			}
 			body.pace.end, answer.pace.end = time.Time{}, time.Time{} // they may be over, and another request may follow
-			answer.pace.deadline(s.ClientTimeout)                     // for what is still buffered
+			answer.pace.deadline(s.ClientTimeout)                     // for the buffered rest of the answer
 			if !answer.closes {
-				body.pace.deadline(s.ClientTimeout) // for what nobody read
+				body.pace.deadline(s.ClientTimeout) // for the unread rest of the request
 			}
 			s.Metrics.InFlight.Dec()
 			for _, release := range t.release {
@@ -89,7 +88,7 @@ func (s *server) observed(next http.Handler) http.Handler {
 	})
 }
 
-// admit refuses what no operation takes.
+// admit refuses encodings that no operation takes.
 func (s *server) admit(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
 		w.Header().Set("Connection", "close")

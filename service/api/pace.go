@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// pacePiece is how much must pass within the time-out, in bytes: with the
-// default about half a kilobyte a second.
+// pacePiece is how many bytes must pass within the time-out: with the default about half
+// a kilobyte a second.
 const pacePiece = 16 << 10
 
-// pace sets deadlines that move as long as bytes pass, and never beyond an end.
-// Only the time in which the service waits for the client counts for them, not that
-// in which it works.
+// pace sets deadlines that move as long as bytes pass, and never beyond an end. Only the
+// time in which the service waits for the client counts, not the time in which the
+// service works.
 type pace struct {
 	set     func(time.Time) error
 	timeout time.Duration
 	end     time.Time     // zero = none
 	n       int64         // bytes that passed
-	due     int64         // the waiting is forgiven when n is there
-	waited  time.Duration // since it was forgiven
+	due     int64         // waited starts again once n reaches it
+	waited  time.Duration // since it started again
 	began   time.Time
 }
 
@@ -51,7 +51,7 @@ func (p *pace) deadline(in time.Duration) {
 	if !p.end.IsZero() && at.After(p.end) {
 		at = p.end
 	}
-	_ = p.set(at) // a writer of a test has none
+	_ = p.set(at) // the writer of a test has no deadline
 }
 
 type countedBody struct {
@@ -61,15 +61,15 @@ type countedBody struct {
 }
 
 const (
-	// lateBody is how long the answer to somebody who is not signed in waits for what
-	// is left of the request.
+	// lateBody is how long the answer to a client that is not signed in waits for the
+	// rest of the request.
 	lateBody = 300 * time.Millisecond
-	// lateBytes is how much that may be, as in net/http.
+	// lateBytes bounds that rest, as in net/http.
 	lateBytes = 256 << 10
 )
 
-// skip reads what is left of a body, if it is there, and reports whether that was
-// all. net/http would wait for it as long as for any other.
+// skip reads the rest of a body that has already arrived, and reports whether that was
+// all. net/http would wait for it as long as for any body.
 func (b *countedBody) skip() bool {
 	if b.ended {
 		return true
@@ -79,7 +79,7 @@ func (b *countedBody) skip() bool {
 		_ = b.pace.set(time.Time{})
 		return true
 	}
-	_ = b.pace.set(time.Now()) // nobody reads the rest
+	_ = b.pace.set(time.Now()) // the rest is not read
 	return false
 }
 
@@ -106,8 +106,8 @@ type countedWriter struct {
 	pace   pace
 }
 
-// begin comes before the answer. A connection whose body did not come is closed
-// after it: credentials are looked at before the body, and refused at once.
+// begin is called before the answer. Credentials are checked before the body is read. A
+// connection whose body has not come is closed after the answer.
 func (w *countedWriter) begin() {
 	if w.begun {
 		return
@@ -143,7 +143,7 @@ func (w *countedWriter) Write(p []byte) (total int, err error) {
 	}
 }
 
-// forAccount takes the end away from an answer to an account.
+// forAccount removes the end of an answer to an account.
 func (w *countedWriter) forAccount() {
 	if w.trace.account != "" {
 		w.pace.end = time.Time{}
@@ -153,12 +153,12 @@ func (w *countedWriter) forAccount() {
 // Unwrap lets http.ResponseController reach the connection.
 func (w *countedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// sendPiece is how much of a blob is handed to the kernel at once, in bytes. It
-// is more than what fits into the kernel's buffers at a time, which saves calls.
+// sendPiece is how many bytes of a blob one call hands to the kernel. The kernel's
+// buffers hold less, so larger pieces save calls.
 const sendPiece = 1 << 20
 
-// ReadFrom keeps sendfile for blobs: the file, or a file with a limit, goes on
-// piece by piece in a form the net package knows.
+// ReadFrom keeps sendfile for blobs: it hands on a file, or a file with a limit, piece
+// by piece in a form that the net package knows.
 func (w *countedWriter) ReadFrom(r io.Reader) (total int64, err error) {
 	limited, ok := r.(*io.LimitedReader)
 	if !ok {
@@ -182,9 +182,9 @@ func (w *countedWriter) ReadFrom(r io.Reader) (total int64, err error) {
 	return total, nil
 }
 
-// send sends a piece of a file. Within each time-out as much must pass as
-// elsewhere; whoever takes less stands still. sendfile has moved the file by what
-// the kernel took, so that it can go on after a time-out.
+// send sends a piece of a file. A client that takes less than pacePiece within a
+// time-out stands still. After a time-out sendfile has moved the file by the bytes that
+// the kernel took, so sending can continue.
 func (w *countedWriter) send(piece *io.LimitedReader) (total int64, err error) {
 	for {
 		w.pace.deadline(w.pace.timeout)

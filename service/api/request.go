@@ -11,7 +11,7 @@ import (
 	"github.com/svcfs/svcfs/service/fault"
 )
 
-// bodyCopies is how often a small request is in memory while it is answered.
+// bodyCopies is how many copies of a small request are in memory while it is answered.
 const bodyCopies = 3
 
 // asked authenticates a request and reads it into its shape.

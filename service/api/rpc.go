@@ -129,7 +129,7 @@ func (s *server) view(ctx context.Context, method string, raw []byte) (any, erro
 	return s.viewGroup(ctx, method, args.GroupID, args.UserID)
 }
 
-// viewGroup answers the views of one group, some of which are also asked of one
+// viewGroup answers the views of one group. Some of them also have an answer for a group
 // that does not exist.
 func (s *server) viewGroup(ctx context.Context, method, group, user string) (any, error) {
 	g, role, err := s.Groups.View(ctx, group, user)
@@ -175,8 +175,8 @@ func (s *server) viewGroup(ctx context.Context, method, group, user string) (any
 	}
 }
 
-// expired lists the records of an open group that retention will remove next, as
-// many as a page has. What goes on in another group is its members' to know.
+// expired lists the records of an open group that retention removes next, at most one
+// page. Another group is visible to its members only.
 func (s *server) expired(ctx context.Context, group string) (any, error) {
 	ids := []string{}
 	g, _, err := s.Groups.View(ctx, group, "")

@@ -41,7 +41,7 @@ type Deps struct {
 	PutMemory func(int64) int64 // that a raw upload of so many bytes takes
 }
 
-// Limits bound what clients use of the process.
+// Limits bound how much of the process clients use.
 type Limits struct {
 	RequestRate    int            // requests of one account per second; 0 or less = any number
 	TrustedProxies []netip.Prefix // whose X-Forwarded-For is believed
@@ -66,15 +66,15 @@ type server struct {
 	memory   memory
 	underWay *throttle.Slots[string] // requests, by account
 	spools   *throttle.Slots[string] // files inside JSON that are coming, by account
-	work     *semaphore.Weighted     // what keeps a core busy for long
+	work     *semaphore.Weighted     // requests that keep a core busy for long
 }
 
-// workPerCore is how many requests may keep one core busy for long at the same time:
-// the checksum of a large file, the length of a long view. Others wait for their turn,
-// so that what is small, such as /health, gets a core at once.
+// workPerCore bounds, per core, the requests that keep a core busy for long: the
+// checksum of a large file, the length of a long view. Others wait for their turn, so
+// that a small request such as /health gets a core at once.
 const workPerCore = 4
 
-// turn waits until a request may keep a core busy; call done when it does not any more,
+// turn waits until a request may keep a core busy. The request calls done afterwards,
 // and before it waits for a client.
 func (s *server) turn(ctx context.Context) (done func(), err error) {
 	if err := s.work.Acquire(ctx, 1); err != nil {
@@ -86,7 +86,7 @@ func (s *server) turn(ctx context.Context) (done func(), err error) {
 // handler answers a request, or returns why it is refused.
 type handler func(w http.ResponseWriter, r *http.Request) error
 
-// refusing answers what h does not.
+// refusing answers the errors of h.
 func (s *server) refusing(h handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := h(w, r); err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/svcfs/svcfs/service/fault"
 )
 
-// authenticate returns who sent a request, from its headers alone. A Bearer token, if present, decides alone; an
-// API key needs its account beside it.
+// authenticate returns the account that sent a request, from the headers alone. If there
+// is a Bearer token, only the token counts. An API key needs its account beside it.
 func (s *server) authenticate(r *http.Request) (account string, err error) {
 	if len(r.Header.Values("Authorization")) > 1 || len(r.Header.Values(wire.HeaderAPIKey)) > 1 || len(r.Header.Values(wire.HeaderAccountID)) > 1 {
 		return "", fault.New(wire.CodeInvalidToken, "Auth failed: malformed credential: a header was sent twice")
@@ -48,8 +48,8 @@ func (s *server) caller(r *http.Request) (account string, err error) {
 	return account, s.admitAccount(r, account)
 }
 
-// sessionToken exchanges an API key for a token. Without a key in the headers the
-// body is not read; which account it is for, only the body tells.
+// sessionToken exchanges an API key for a token. The body names the account, and is not
+// read unless the headers hold a key.
 func (s *server) sessionToken(w http.ResponseWriter, r *http.Request) error {
 	key := r.Header.Get(wire.HeaderAPIKey)
 	if key == "" {

@@ -22,8 +22,8 @@ func typed[Request, Result any](f func(ctx context.Context, account string, req 
 	}
 }
 
-// operations are those of the wire protocol 3.3, but for those that carry content
-// or long lists, or wait.
+// operations are those of the wire protocol 3.3 that are neither content nor a long
+// list, and do not wait.
 func (s *server) operations() map[string]tool {
 	return map[string]tool{
 		wire.OpAuthStatus: typed(s.authStatus),

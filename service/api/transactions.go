@@ -11,8 +11,9 @@ import (
 	"github.com/svcfs/svcfs/service/files"
 )
 
-// transactions lists the records of a group. They are sent as they are read: the
-// hosted service's clients know no pages, and a group may have hundreds of thousands.
+// transactions lists the records of a group. It sends them as it reads them: clients of
+// the hosted service know no pages, and a group may have hundreds of thousands of
+// records.
 func (s *server) transactions(w http.ResponseWriter, r *http.Request) error {
 	account, req, err := asked[wire.TransactionsRequest](s, w, r)
 	if err == nil {
@@ -51,7 +52,7 @@ func (s *server) transactions(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// proofText is what follows the rows of a chain.
+// proofText is the end of the answer after the rows of a chain.
 func proofText(proof wire.ChainProof) (string, error) {
 	raw, err := json.Marshal(proof)
 	return `,"proof":` + string(raw) + "}", err
@@ -94,7 +95,7 @@ func (l *rowsWriter) add(rows []wire.TransactionRow) error {
 	return nil
 }
 
-// end ends the array, and what it is in.
+// end ends the array and its enclosing object.
 func (l *rowsWriter) end(more string) error {
 	text := "]"
 	if l.n == 0 {

@@ -73,8 +73,8 @@ func (s *server) retrieve(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// retrieveCopies is how often a small file is in memory while it is answered: as it
-// is stored, and four times as text.
+// retrieveCopies is how many copies of a small file are in memory while it is answered:
+// as it is stored, and as text.
 const retrieveCopies = 7
 
 func (s *server) putBlob(w http.ResponseWriter, r *http.Request) error {
@@ -95,8 +95,8 @@ func (s *server) putBlob(w http.ResponseWriter, r *http.Request) error {
 
 const ticketLife = 5 * time.Minute
 
-// ticketBody is what a raw transfer ticket grants; it is signed, and good only
-// together with the session token of the same account.
+// ticketBody is the content of a raw transfer ticket. A ticket is signed, and good only
+// together with a session token of the same account.
 type ticketBody struct {
 	Account string `json:"a"`
 	Group   string `json:"g"`

@@ -13,20 +13,20 @@ import (
 )
 
 const (
-	// maxView bounds what a view returns, in bytes: anybody may ask for it, and on
+	// maxView bounds the answer of a view, in bytes: any client may ask for it, and on
 	// the wire it is up to four times as long. A page of files with usual names fits.
 	maxView = 4 << 20
-	// valueMemory is how much memory the longest value takes that is not a list of
-	// files: all members of a group.
+	// valueMemory bounds the memory of a value that is not a list of files: the longest
+	// are all members of a group.
 	valueMemory = 2 << 20
 )
 
 // filesOf is a group whose files a view returns, in upload order.
 type filesOf string
 
-// writeView answers what a view returned. As long as it returns an error, nothing
-// was written. A list of files is read twice: to learn that it is not too long for
-// anybody who asks, and piece by piece while it is sent.
+// writeView answers the value of a view. It has written nothing when it returns an
+// error. A list of files is read twice: first to learn that it is not too long for an
+// anonymous caller, then piece by piece while it is sent.
 func (s *server) writeView(r *http.Request, w http.ResponseWriter, id json.RawMessage, value any) error {
 	group, isList := value.(filesOf)
 	if isList {
@@ -62,8 +62,8 @@ func (s *server) writeView(r *http.Request, w http.ResponseWriter, id json.RawMe
 	return answer.end()
 }
 
-// writeFiles writes the files of an open group as JSON and returns how long that is,
-// unless they are too many to be told to anybody who asks.
+// writeFiles writes the files of an open group as JSON and returns the length, or
+// refuses a list that is too long for an anonymous caller.
 func (s *server) writeFiles(r *http.Request, w io.Writer, group string) (size int64, err error) {
 	list := newRowsWriter(w)
 	err = s.Files.List(r.Context(), "", wire.TransactionsRequest{GroupID: group}, func(rows []wire.TransactionRow) error {
@@ -100,7 +100,7 @@ func beginView(w http.ResponseWriter, id json.RawMessage) *viewWriter {
 	return v
 }
 
-// Write writes 1,2,… after what was written before.
+// Write writes 1,2,… after the bytes before.
 func (v *viewWriter) Write(p []byte) (int, error) {
 	var number [4]byte
 	for i, b := range p {

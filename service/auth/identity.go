@@ -15,8 +15,8 @@ import (
 	"github.com/svcfs/svcfs/service/store"
 )
 
-// Identity is a person at an OpenID Connect provider. Only the pair names one:
-// subjects of different issuers are different people.
+// Identity is a person at an OpenID Connect provider. Only issuer and subject together
+// name a person: the same subject at another issuer is another person.
 type Identity struct{ Issuer, Subject string }
 
 func (i Identity) check() error {
@@ -70,12 +70,11 @@ func insertIdentity(ctx context.Context, tx *store.Tx, id string, i Identity) er
 	return nil
 }
 
-// fallbackName begins the name of an account whose owner brings none that can be
-// used.
+// fallbackName begins the name of an account when the provider gives no usable name.
 const fallbackName = "user"
 
-// names lists what an account of the identity may be called, the best first: as
-// the provider calls the person, then with a mark that only this identity has.
+// names lists the possible names for the account of the identity, the best first: the
+// name that the provider gives, then this name with a mark that only this identity has.
 // Names of providers are neither unique nor stable (OpenID Connect Core 5.7).
 func (i Identity) names(preferred string) []string {
 	preferred = lower(preferred)
@@ -93,9 +92,9 @@ func (i Identity) names(preferred string) []string {
 	return list
 }
 
-// isNew reports that nobody was ever called id here: neither an account, nor a
-// member somebody added, nor anybody in the ledger. Only such a name is given to
-// whoever comes first: what others meant for its owner would be the newcomer's.
+// isNew reports that the name id was never used here: by an account, by a member that an
+// owner added, or in the ledger. Only such a name goes to a new identity. Otherwise the
+// identity would get what others meant for the earlier owner of the name.
 func isNew(ctx context.Context, tx *store.Tx, id string) (unused bool, err error) {
 	err = tx.QueryRowContext(ctx, "SELECT NOT EXISTS (SELECT 1 FROM accounts WHERE id = ? UNION ALL SELECT 1 FROM members WHERE account = ?)", id, id).Scan(&unused)
 	if err != nil || !unused {
@@ -105,9 +104,8 @@ func isNew(ctx context.Context, tx *store.Tx, id string) (unused bool, err error
 	return !wasNamed, err
 }
 
-// CreateFor makes an account without an API key and with no tokens for an
-// identity. It is called as the person prefers when nobody ever was called so
-// here, else by a name that the identity makes.
+// CreateFor makes an account without an API key and without tokens for an identity. The
+// account gets the preferred name if that is new here, else a name from the identity.
 func (a *Accounts) CreateFor(ctx context.Context, preferred string, i Identity) (id string, err error) {
 	if err := i.check(); err != nil {
 		return "", err

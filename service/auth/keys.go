@@ -1,5 +1,5 @@
-// Package auth knows who is asking: accounts with one API key each, and session
-// tokens made from them.
+// Package auth authenticates callers: accounts with one API key each, session tokens
+// made with a key, and sessions of the account page.
 package auth
 
 import (
@@ -26,10 +26,11 @@ import (
 const (
 	keyPrefix    = "svc_sk_"
 	minKeyLength = 40
-	// failures allowed per account and minute before guessing is slowed down.
+	// failuresPerMinute is how many wrong keys an account may have per minute before
+	// guessing is slowed down.
 	failuresPerMinute = 10
-	// rotationsAtOnce are the keys an account may make on the page, and one more
-	// every minute: each is a record that costs nothing.
+	// rotationsAtOnce is how many keys an account may make on the page at once, and one
+	// more every minute: each is a free record.
 	rotationsAtOnce = 10
 	// maxAccountID is the longest id an account can have, in bytes: nine parts of
 	// 64 and the dots between them.
@@ -66,8 +67,8 @@ const maxName = 64
 
 var nameForm = regexp.MustCompile(`^[a-z0-9_-]{2,64}$`)
 
-// lower lowers ASCII letters alone: in Unicode other letters become them, such as
-// the Kelvin sign.
+// lower lowers ASCII letters only. In Unicode, other letters become ASCII letters too,
+// such as the Kelvin sign.
 func lower(name string) string {
 	return strings.Map(func(r rune) rune {
 		if 'A' <= r && r <= 'Z' {
@@ -114,10 +115,9 @@ func (a *Accounts) Create(ctx context.Context, name string, balance wire.Amount)
 	return id, key, err
 }
 
-// Rotate replaces the key of an account. Whatever else was good for the account
-// is dead when it returns: the old key, tokens made with it, sign-in links, and
-// page sessions, which could make a key themselves, but for session, which asked
-// for this; "" is none, the operator.
+// Rotate replaces the key of an account. When it returns, the old key, tokens made with
+// it and sign-in links are dead. So are page sessions, because they could make a key
+// themselves, except the session that asked for this; "" is none, the operator.
 func (a *Accounts) Rotate(ctx context.Context, name, session string) (id string, key APIKey, err error) {
 	if id, err = a.FullID(name); err != nil {
 		return "", key, err
@@ -180,8 +180,8 @@ func (a *Accounts) Transfer(ctx context.Context, from, to string, amount wire.Am
 	return left, err
 }
 
-// MemberOf returns how many groups an account belongs to, also one that does not
-// exist: owners may add it before.
+// MemberOf returns how many groups an account belongs to. The account need not exist:
+// owners may add a member before.
 func (a *Accounts) MemberOf(ctx context.Context, id string) (n int64, err error) {
 	err = a.store.Read(ctx, func(tx *store.Tx) error {
 		return tx.QueryRowContext(ctx, "SELECT count(*) FROM members WHERE account = ?", id).Scan(&n)
@@ -192,7 +192,7 @@ func (a *Accounts) MemberOf(ctx context.Context, id string) (n int64, err error)
 	return n, nil
 }
 
-// mustExist refuses accounts that there are not.
+// mustExist refuses accounts that do not exist.
 func mustExist(ctx context.Context, tx *store.Tx, ids ...string) error {
 	for _, id := range ids {
 		switch exists, err := Exists(ctx, tx, id); {
@@ -213,10 +213,10 @@ func Exists(ctx context.Context, tx *store.Tx, id string) (exists bool, err erro
 	return exists, nil
 }
 
-// Disable ends everything that an account can do, until [Accounts.Enable]: its
-// key, tokens, sign-in links and page sessions are refused when it returns, and
-// those tokens, links and sessions stay dead. Its groups, files and balance stay,
-// and what it wanted destroyed and still waits is taken back.
+// Disable blocks an account until [Accounts.Enable]. When it returns, the key, tokens,
+// sign-in links and page sessions of the account are refused; the tokens, links and
+// sessions stay dead for good. Groups, files and balance stay. Destruction that the
+// account asked for and that still waits is cancelled.
 func (a *Accounts) Disable(ctx context.Context, name string) (id string, err error) {
 	return a.setDisabled(ctx, name, chain.KindDisable, a.ledger.Now().UnixNano(), "account %s is disabled already")
 }
@@ -226,8 +226,9 @@ func (a *Accounts) Enable(ctx context.Context, name string) (id string, err erro
 	return a.setDisabled(ctx, name, chain.KindEnable, nil, "account %s is not disabled")
 }
 
-// setDisabled notes since when an account is disabled, nil for not. The key's
-// generation ends the tokens; 0 means that there never was a key.
+// setDisabled notes since when an account is disabled, nil for enabled. The new
+// generation of the key ends the tokens; generation 0 means that the account never had a
+// key.
 func (a *Accounts) setDisabled(ctx context.Context, name, kind string, since any, already string) (id string, err error) {
 	if id, err = a.FullID(name); err != nil {
 		return "", err
@@ -257,8 +258,8 @@ func (a *Accounts) setDisabled(ctx context.Context, name, kind string, since any
 	return id, err
 }
 
-// forgetDestruction drops what the account wanted destroyed and what waits: whoever
-// disables it may do so because of that.
+// forgetDestruction cancels the destruction that the account asked for and that waits:
+// it may be the reason for disabling the account.
 func forgetDestruction(ctx context.Context, tx *store.Tx, id string) error {
 	if _, err := tx.ExecContext(ctx, "DELETE FROM pending_deletions WHERE account = ?", id); err != nil {
 		return fmt.Errorf("forget deletions: %w", err)
@@ -280,8 +281,7 @@ func isDisabled(ctx context.Context, tx *store.Tx, id string) (disabled bool, er
 	return disabled, nil
 }
 
-// requireEnabled refuses an account that the operator disabled, and one that does
-// not exist.
+// requireEnabled refuses an account that is disabled or does not exist.
 func requireEnabled(ctx context.Context, tx *store.Tx, id string) error {
 	disabled, err := isDisabled(ctx, tx, id)
 	if err == nil && disabled {
@@ -334,9 +334,9 @@ func (a *Accounts) Balance(ctx context.Context, id string) (balance wire.Amount,
 	return balance, err
 }
 
-// CheckKey verifies an API key and returns the key's generation. After too many
-// wrong keys for an account every wrong one is told to wait, but never the right
-// one: nobody locks out an account by guessing.
+// CheckKey verifies an API key and returns its generation. After too many wrong keys for
+// an account, the answer to a wrong key is to wait. The right key is always accepted:
+// guessing locks nobody out.
 func (a *Accounts) CheckKey(ctx context.Context, id, key string) (generation int64, err error) {
 	if len(id) > maxAccountID {
 		return 0, unknownAccount(id)
@@ -361,8 +361,7 @@ func (a *Accounts) CheckKey(ctx context.Context, id, key string) (generation int
 	return 0, wrong
 }
 
-// compareKey compares the hash of what was sent in constant time, also for an
-// unknown account.
+// compareKey compares the hash of the key in constant time, for an unknown account too.
 func (a *Accounts) compareKey(ctx context.Context, id, key string) (generation int64, found bool, err error) {
 	if !strings.HasPrefix(key, keyPrefix) || len(key) < minKeyLength {
 		return 0, false, fault.New(wire.CodeInvalidKey, "Invalid format")
@@ -383,7 +382,7 @@ func (a *Accounts) compareKey(ctx context.Context, id, key string) (generation i
 	return stored.generation, true, nil
 }
 
-// storedKey is what is kept of an account's key.
+// storedKey is the stored part of an account's key.
 type storedKey struct {
 	hash            []byte // zeros for an unknown account
 	generation      int64  // 0 = there never was a key

@@ -27,9 +27,9 @@ const (
 	maxIdentity = 512
 )
 
-// Secret opens a page session, or is one, or is an API key; of these only the
-// SHA-256 is stored. Or it is what this service shows an identity provider. It prints
-// as "redacted"; Reveal is the one way to its text.
+// Secret is an API key, a sign-in link, a page session, or the secret of this service at
+// an identity provider. The database keeps only the SHA-256 of the first three. A Secret
+// prints as "redacted"; Reveal is the one way to its text.
 type Secret struct {
 	locked.Redacted
 	text string
@@ -77,7 +77,7 @@ func (a *Accounts) NewLink(ctx context.Context, name string) (id string, link Se
 	return id, link, err
 }
 
-// UseLink ends a link and begins a page session for its account.
+// UseLink exchanges a link for a page session of its account.
 func (a *Accounts) UseLink(ctx context.Context, link string) (account string, session Secret, err error) {
 	account, session, err = a.useLink(ctx, link)
 	var wrong *fault.Error
@@ -135,7 +135,7 @@ func (a *Accounts) BeginSession(ctx context.Context, account string) (Secret, er
 	return session, err
 }
 
-// ProviderFailed notes that somebody could not sign in at the identity provider.
+// ProviderFailed notes a failed sign-in at the identity provider.
 func (a *Accounts) ProviderFailed(ctx context.Context, code string) {
 	a.signIns.Failed(ctx, byProvider, "", code)
 }
@@ -156,7 +156,7 @@ func (a *Accounts) beginSession(ctx context.Context, tx *store.Tx, account strin
 	return nil
 }
 
-// endSignIns ends the links and page sessions of an account but for one session.
+// endSignIns ends the links of an account, and its page sessions except one.
 func endSignIns(ctx context.Context, tx *store.Tx, account, except string) error {
 	if _, err := tx.ExecContext(ctx, "DELETE FROM sign_in_links WHERE account = ?", account); err != nil {
 		return fmt.Errorf("delete links: %w", err)
@@ -192,8 +192,8 @@ func (a *Accounts) EndSession(ctx context.Context, session string) error {
 	})
 }
 
-// HasKey reports whether the account ever had an API key; one that signed up by
-// an identity provider has none at first.
+// HasKey reports whether the account ever had an API key. An account made for an
+// identity has none at first.
 func (a *Accounts) HasKey(ctx context.Context, id string) (bool, error) {
 	key, err := a.keyOf(ctx, id)
 	return key.generation > 0, err

@@ -12,22 +12,21 @@ import (
 )
 
 const (
-	// signInRepeat is how long the same sign-in is not logged again: programs that
-	// send their key with every request sign in all the time.
+	// signInRepeat is how long a repeated sign-in is not logged: programs that send
+	// their key with every request sign in all the time.
 	signInRepeat = time.Hour
 	// maxSignIns bounds the lines about sign-ins in that time, and the memory of
 	// them.
 	maxSignIns = 10_000
-	// failureRepeat is how long the same failure is not logged again.
+	// failureRepeat is how long a repeated failure is not logged.
 	failureRepeat = time.Minute
-	// maxFailures bounds the lines about failures in that time: anybody can cause
+	// maxFailures bounds the lines about failures in that time: any client can cause
 	// them.
 	maxFailures = 60
 )
 
-// SignIns logs who signed in and who failed to, without secrets. A flood of them
-// makes few lines, and failures take no room from sign-ins. A nil *SignIns logs
-// nothing.
+// SignIns logs sign-ins and failed ones, without secrets. A flood of them makes few
+// lines, and failures take no room from sign-ins. A nil *SignIns logs nothing.
 type SignIns struct {
 	log *slog.Logger
 	now func() time.Time
@@ -37,7 +36,7 @@ type SignIns struct {
 	failures seen
 }
 
-// signIn is what makes a sign-in the same as another.
+// signIn is one kind of sign-in: two that are equal are repeats.
 type signIn struct {
 	way, account, code string
 	network            netip.Addr
@@ -53,7 +52,7 @@ type seen struct {
 // NewSignIns returns a log of sign-ins.
 func NewSignIns(log *slog.Logger, now func() time.Time) *SignIns { return &SignIns{log: log, now: now} }
 
-// With what somebody signs in.
+// Ways to sign in.
 const (
 	byKey      = "api key"
 	byToken    = "session token"
@@ -73,7 +72,7 @@ func clientOf(ctx context.Context) netip.Addr {
 	return client
 }
 
-// Good logs that an account signed in; way says with what.
+// Good logs that an account signed in.
 func (s *SignIns) Good(ctx context.Context, way, account string) {
 	if s == nil {
 		return
@@ -81,8 +80,8 @@ func (s *SignIns) Good(ctx context.Context, way, account string) {
 	s.note(ctx, slog.LevelInfo, "signed in", &s.good, signIn{way: way, account: account}, signInRepeat, maxSignIns)
 }
 
-// Failed logs that somebody could not sign in. account is one that there is, or
-// "": what else was sent may be a secret in the wrong place.
+// Failed logs a failed sign-in. account is an existing one, or "": other text of the
+// client may be a secret in the wrong place.
 func (s *SignIns) Failed(ctx context.Context, way, account, code string) {
 	if s == nil {
 		return
@@ -90,7 +89,7 @@ func (s *SignIns) Failed(ctx context.Context, way, account, code string) {
 	s.note(ctx, slog.LevelWarn, "sign-in failed", &s.failures, signIn{way: way, account: account, code: code}, failureRepeat, maxFailures)
 }
 
-// note logs one, if it is not one of many.
+// note logs a sign-in, unless it is a repeat or one too many.
 func (s *SignIns) note(ctx context.Context, level slog.Level, text string, in *seen, what signIn, repeat time.Duration, most int) {
 	client := clientOf(ctx)
 	what.network = throttle.Network(client)
@@ -117,7 +116,8 @@ func (s *SignIns) note(ctx context.Context, level slog.Level, text string, in *s
 	s.log.LogAttrs(ctx, level, text, append(attrs, slog.String("client", client.String()))...)
 }
 
-// begin starts anew when the time is over, and returns how many were hidden.
+// begin starts a new period once the old one is over, and returns how many sign-ins were
+// hidden in it.
 func (in *seen) begin(now time.Time, repeat time.Duration) (hidden int) {
 	if in.lines != nil && now.Sub(in.since) < repeat {
 		return 0
@@ -127,7 +127,7 @@ func (in *seen) begin(now time.Time, repeat time.Duration) (hidden int) {
 	return hidden
 }
 
-// Flush tells how many were not logged by themselves, once their time is over.
+// Flush logs the number of hidden sign-ins once their period is over.
 func (s *SignIns) Flush(ctx context.Context) {
 	if s == nil {
 		return

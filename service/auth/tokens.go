@@ -79,8 +79,8 @@ func (t *Tokens) Issue(account string, generation int64) (string, error) {
 	return token, nil
 }
 
-// setBack returns how far the clock is behind where it should be by the
-// monotonic clock. A token of a wrong time would live too long.
+// setBack returns how far the clock is behind the monotonic clock. A token with a wrong
+// time would live too long.
 func (t *Tokens) setBack(now time.Time) time.Duration {
 	expected := t.started.Round(0).Add(time.Since(t.started))
 	return expected.Sub(now.Round(0))

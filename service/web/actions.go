@@ -48,18 +48,18 @@ func (p *page) actions() map[string]action {
 	}
 }
 
-// keyRequest is what newKey is asked.
+// keyRequest is the request of newKey.
 type keyRequest struct {
 	Replace bool `json:"replace"`
 }
 
-// createRequest is what createGroup is asked.
+// createRequest is the request of createGroup.
 type createRequest struct {
 	GroupID string       `json:"group_id"`
-	Window  *windowHours `json:"window"` // nil = members are added by the owner alone, for ever
+	Window  *windowHours `json:"window"` // nil = only the owner can ever add members
 }
 
-// windowRequest is what openWindow is asked.
+// windowRequest is the request of openWindow.
 type windowRequest struct {
 	wire.GroupRequest
 	windowHours
@@ -84,8 +84,8 @@ func said[T any](do func(ctx context.Context, account string, req T) (string, er
 	})
 }
 
-// newKey makes the account's API key, or replaces it when that was asked for. It
-// is in this one answer and nowhere else.
+// newKey makes the account's API key, or replaces the key when the request says so. Only
+// this one answer holds the key.
 func (p *page) newKey(r *http.Request, account string, req keyRequest) (any, error) {
 	has, err := p.Accounts.HasKey(r.Context(), account)
 	if err != nil {
@@ -107,7 +107,7 @@ type groupView struct {
 	ID            string      `json:"id"`
 	Owner         string      `json:"owner"`
 	Role          wire.Role   `json:"role"`      // "" = not a member
-	JoinRole      wire.Role   `json:"join_role"` // of those who join by themselves
+	JoinRole      wire.Role   `json:"join_role"` // of accounts that join
 	Members       int64       `json:"members"`
 	Joinable      bool        `json:"joinable"`
 	Window        *windowView `json:"window"` // nil = closed
@@ -181,11 +181,11 @@ func (p *page) group(r *http.Request, account string) (any, error) {
 	}{viewGroup(groups.Summary{Group: g, Role: role, Members: int64(len(members.Names))}, p.Ledger.Now()), members.Names, members.Roles, pending}, nil
 }
 
-// windowHours is a join window as it is asked for.
+// windowHours is a join window in a request.
 type windowHours struct {
 	Hours   int64     `json:"hours"`
 	MaxUses *int64    `json:"max_uses"`
-	Role    wire.Role `json:"role"` // of who joins; "" = as before
+	Role    wire.Role `json:"role"` // of accounts that join; "" = as before
 }
 
 func (p *page) createGroup(r *http.Request, account string, req createRequest) (any, error) {
@@ -221,7 +221,7 @@ func (p *page) addMember(r *http.Request, account string, req wire.MemberRequest
 	return map[string]any{"message": added.Text, "exists": added.Exists}, err
 }
 
-// before is the sequence a page of rows ends below; 0 = the first page.
+// before is the sequence that a page of rows ends below; 0 = the first page.
 func before(r *http.Request) (int64, error) {
 	text := r.FormValue("before")
 	if text == "" {
@@ -359,7 +359,7 @@ func tokens(yocto string) string {
 	return amount.Tokens()
 }
 
-// costs are what the account paid in the last 30 days.
+// costs answers the payments of the account in the last 30 days.
 func (p *page) costs(r *http.Request, account string) (any, error) {
 	now := p.Ledger.Now()
 	var days []ledger.DayCost

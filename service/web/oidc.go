@@ -35,7 +35,7 @@ const (
 	flowLife   = 10 * time.Minute
 	// providerTimeout bounds each conversation with the provider.
 	providerTimeout = 10 * time.Second
-	// discoveryPause is how long a provider that failed is left alone.
+	// discoveryPause is how long the provider is not asked again after a failure.
 	discoveryPause = 5 * time.Second
 	// providerBytes bounds each of its answers.
 	providerBytes = 1 << 20
@@ -52,8 +52,8 @@ type OIDC struct {
 	Create bool
 }
 
-// provider is the configured provider. It is asked for its addresses at the first
-// sign-in, not at the start: the service runs without it.
+// provider is the configured provider. Its addresses are read at the first sign-in, not
+// at the start, so that the service starts without it.
 type provider struct {
 	OIDC
 	seal     cipher.AEAD // of flow cookies
@@ -100,7 +100,7 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// name is what the page calls the provider.
+// name is the host of the provider, as the page shows it.
 func (o *provider) name() string {
 	issuer, _ := url.Parse(o.Issuer)
 	return issuer.Host
@@ -132,8 +132,8 @@ func (o *provider) config(found *oidc.Provider) *oauth2.Config {
 		Scopes: []string{oidc.ScopeOpenID, "profile"}}
 }
 
-// flow is a sign-in that is at the provider. It is sealed into a cookie, so that
-// any process of the service can finish it, and only in the browser that began.
+// flow is a sign-in that is at the provider. It is sealed into a cookie: every process
+// of the service can finish it, but only in the browser that began it.
 type flow struct {
 	State    string `json:"s"`
 	Nonce    string `json:"n"`
@@ -191,15 +191,15 @@ func (p *page) startOIDC(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, p.oidc.config(found).AuthCodeURL(f.State, oidc.Nonce(f.Nonce), oauth2.S256ChallengeOption(f.Verifier)), http.StatusSeeOther)
 }
 
-// flowCookie comes back when the provider, another site, sends the browser here;
-// a strict one would not.
+// flowCookie is sent when the provider, another site, sends the browser back; a strict
+// cookie would not be.
 func (p *page) flowCookie(r *http.Request, value string, maxAge int) *http.Cookie {
 	c := p.cookie(r, flowCookie, value, maxAge)
 	c.SameSite = http.SameSiteLaxMode
 	return c
 }
 
-// finishOIDC is where the provider sends the browser back to.
+// finishOIDC answers the browser that the provider sent back.
 func (p *page) finishOIDC(w http.ResponseWriter, r *http.Request) {
 	http.SetCookie(w, p.flowCookie(r, "", -1))
 	ctx, cancel := context.WithTimeout(r.Context(), providerTimeout)
@@ -229,9 +229,9 @@ func (p *page) finishOIDC(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, Path, http.StatusSeeOther)
 }
 
-// identify finishes the flow and returns who the provider says it is. Required:
-// the state and PKCE verifier of this browser, then of the ID token signature,
-// issuer, audience, times and nonce (OpenID Connect Core 3.1.3.7).
+// identify finishes the flow and returns the identity that the provider confirms. It
+// requires the state and the PKCE verifier of this browser, and of the ID token
+// signature, issuer, audience, times and nonce (OpenID Connect Core 3.1.3.7).
 func (p *page) identify(ctx context.Context, r *http.Request) (who auth.Identity, name string, err error) {
 	refused := func(why string) error {
 		return fault.New(wire.CodeInvalidToken, "%s: start again from the account page", why)
@@ -282,7 +282,8 @@ func (p *page) identify(ctx context.Context, r *http.Request) (who auth.Identity
 	return auth.Identity{Issuer: token.Issuer, Subject: token.Subject}, claims.Name, nil
 }
 
-// accountOf returns the account of an identity, making it when that is allowed.
+// accountOf returns the account of an identity, and makes it if the configuration
+// allows.
 func (p *page) accountOf(ctx context.Context, who auth.Identity, name string) (string, error) {
 	account, known, err := p.Accounts.AccountOf(ctx, who)
 	if err != nil || known {

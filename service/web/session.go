@@ -12,8 +12,8 @@ import (
 	"github.com/svcfs/svcfs/service/fault"
 )
 
-// cookieName is the session cookie's. Cookies do not know ports: on loopback,
-// where several services may run, the port is part of the name.
+// cookieName is the name of the session cookie. Cookies do not know ports. Several
+// services may run on loopback, so there the port is part of the name.
 const cookieName = "svc_session"
 
 // plainHost is a host in lower case without the default port of the scheme.
@@ -25,9 +25,8 @@ func plainHost(host, scheme string) string {
 	return strings.TrimSuffix(host, ":80")
 }
 
-// isOwnHost reports whether a request names the public address, or the very
-// address its connection came in on. A name that an attacker lets point here
-// is neither.
+// isOwnHost reports whether a request names the public address, or the very address of
+// its connection. A name that an attacker points at this machine is neither.
 func (p *page) isOwnHost(r *http.Request) bool {
 	if plainHost(r.Host, p.public.Scheme) == p.public.Host {
 		return true
@@ -49,8 +48,8 @@ func (p *page) isOwnHost(r *http.Request) bool {
 	return strings.EqualFold(host, "localhost") && local.IP.IsLoopback() || local.IP.Equal(net.ParseIP(host))
 }
 
-// isLoopback reports whether a browser treats a host as this machine: no network
-// to protect from, and WebCrypto works without TLS.
+// isLoopback reports whether a browser treats a host as this machine. Then no network is
+// in between, and WebCrypto works without TLS.
 func isLoopback(host string) bool {
 	name, _, err := net.SplitHostPort(host)
 	if err != nil {
@@ -59,8 +58,8 @@ func isLoopback(host string) bool {
 	return strings.EqualFold(name, "localhost") || net.ParseIP(name).IsLoopback()
 }
 
-// checkOrigin refuses a state change that another origin sent, and any over
-// plain http from another machine: a Secure cookie would not be kept.
+// checkOrigin refuses a change that another origin sent, and any change over plain http
+// from another machine: the browser would not keep a Secure cookie.
 func (p *page) checkOrigin(r *http.Request) error {
 	values := r.Header.Values("Origin")
 	if len(values) != 1 {
@@ -77,8 +76,8 @@ func (p *page) checkOrigin(r *http.Request) error {
 	return nil
 }
 
-// isSecure reports whether cookies of this request are for https alone: always,
-// but for plain http on this machine.
+// isSecure reports whether the cookies of this request are for https alone: always,
+// except for plain http on this machine.
 func (p *page) isSecure(r *http.Request) bool {
 	return !isLoopback(r.Host) || r.TLS != nil || p.public.Scheme == "https" && plainHost(r.Host, "https") == p.public.Host
 }
@@ -93,8 +92,8 @@ func (p *page) cookie(r *http.Request, name, value string, maxAge int) *http.Coo
 	return c
 }
 
-// secretOf returns the value of a cookie that was sent exactly once: two of one
-// name mean that somebody planted the other.
+// secretOf returns the value of a cookie that was sent exactly once. Two cookies of one
+// name mean that another site planted one.
 func (p *page) secretOf(r *http.Request, name string) (string, bool) {
 	sent := r.CookiesNamed(p.cookie(r, name, "", 0).Name)
 	if len(sent) != 1 || sent[0].Value == "" {
@@ -156,7 +155,7 @@ func (p *page) signOut(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// session tells who is signed in; nobody is not an error.
+// session answers the signed-in account, or an empty one.
 func (p *page) session(w http.ResponseWriter, r *http.Request) {
 	account, err := p.caller(r)
 	if err != nil && fault.Of(err).Code == wire.CodeAuthRequired {
@@ -166,9 +165,9 @@ func (p *page) session(w http.ResponseWriter, r *http.Request) {
 	p.answer(w, r, err, func() (any, error) { return p.describe(r, account) })
 }
 
-// sessionView is what the page shows everywhere.
+// sessionView is shown on every part of the page.
 type sessionView struct {
-	AccountID    string            `json:"account_id"` // "" = nobody is signed in
+	AccountID    string            `json:"account_id"` // "" = not signed in
 	Balance      string            `json:"balance"`    // tokens
 	HasKey       bool              `json:"has_key"`
 	ContractID   string            `json:"contract_id"`

@@ -22,7 +22,7 @@ import (
 	"github.com/svcfs/svcfs/service/store"
 )
 
-// Path is where the page lies.
+// Path is the path of the page.
 const Path = "/account/"
 
 const pathSignIn = Path + "api/sign-in"
@@ -30,10 +30,10 @@ const pathSignIn = Path + "api/sign-in"
 const (
 	// maxRequest bounds a request of the page, in bytes.
 	maxRequest = 64 << 10
-	// maxSignIn bounds one of somebody who is not signed in, in bytes.
+	// maxSignIn bounds a request without a session, in bytes.
 	maxSignIn = 4 << 10
-	// headerPage marks requests of the page's own script: a form cannot send it,
-	// and another origin may not without CORS, which is never granted here.
+	// headerPage marks requests of the page's own script. A form cannot send it; another
+	// origin would need CORS, which is never granted here.
 	headerPage = "X-Svc-Page"
 	policy     = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " +
 		"frame-ancestors 'none'; base-uri 'none'; form-action 'self'; require-trusted-types-for 'script'; trusted-types 'none'"
@@ -120,12 +120,11 @@ func (p *page) routes(static map[string]http.HandlerFunc) http.Handler {
 	return mux
 }
 
-// WantsPage reports whether a request for / comes from somebody in front of a
-// browser, not from a program.
+// WantsPage reports whether a request for / comes from a browser, not from a program.
 func WantsPage(r *http.Request) bool { return strings.Contains(r.Header.Get("Accept"), "text/html") }
 
-// guarded refuses foreign host names (DNS rebinding) and requests that another
-// site caused, and forbids the browser everything the page does not need.
+// guarded refuses foreign host names (DNS rebinding) and requests that another site
+// caused, and forbids the browser everything that the page does not need.
 func (p *page) guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -149,10 +148,10 @@ func (p *page) guarded(next http.Handler) http.Handler {
 	})
 }
 
-// action is what a signed-in account does; its result is answered as JSON.
+// action is an operation of a signed-in account; the result is answered as JSON.
 type action func(r *http.Request, account string) (any, error)
 
-// signedIn runs an action for whom the session cookie names.
+// signedIn runs an action for the account of the session cookie.
 func (p *page) signedIn(do action) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		account, err := p.caller(r)
@@ -199,7 +198,7 @@ func (p *page) answer(w http.ResponseWriter, r *http.Request, err error, do func
 	_, _ = w.Write(raw) // the caller may be gone
 }
 
-// decode reads a request into its shape; what does not belong there is refused.
+// decode reads a request into its shape; unknown fields are refused.
 func decode[T any](r *http.Request) (v T, err error) {
 	d := json.NewDecoder(r.Body)
 	d.DisallowUnknownFields()
