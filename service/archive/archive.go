@@ -1,12 +1,11 @@
-// Package archive moves a whole service: as a stream that every database and
-// blob store writes and reads, or as a directory that a service can be started
-// from.
+// Package archive moves a whole service: as a stream that every database and blob store
+// writes and reads, or as a directory from which a service can be started.
 //
-// A stream is a tar file: header.json, then blobs/ID, then rows/TABLE/N.jsonl
-// with a JSON object per row, and trailer.json, which proves that nothing is
-// missing and, sealed with the master key, that nobody else made it: anyone who could alter
-// rows could become owner of a group. It holds ciphertext, wrapped keys and hashes of API keys, but never
-// the master key.
+// A stream is a tar file: header.json, then blobs/ID, then rows/TABLE/N.jsonl with a
+// JSON object per row, and trailer.json. The trailer proves that the stream is complete.
+// It is sealed with the master key: anyone who could alter rows could become owner of a
+// group. A stream holds ciphertext, wrapped keys and hashes of API keys, but never the
+// master key.
 package archive
 
 import (
@@ -34,7 +33,7 @@ const (
 	rowsPrefix  = "rows/"
 )
 
-// Service is what is moved.
+// Service is the service that is moved.
 type Service struct {
 	Store     *store.Store
 	Blobs     blob.Store
@@ -53,7 +52,7 @@ type SealKey struct {
 // NewSealKey wraps the key.
 func NewSealKey(raw [sha256.Size]byte) SealKey { return SealKey{raw: raw} }
 
-// seal proves of a digest that whoever made it has the master key.
+// seal proves that the holder of the master key made a digest.
 func (k SealKey) seal(kind, digest string) string {
 	mac := hmac.New(sha256.New, k.raw[:])
 	fmt.Fprintf(mac, "%s %s", kind, digest)
@@ -68,7 +67,7 @@ func (k SealKey) check(kind string, s Summary) error {
 	return nil
 }
 
-// Kinds of what is sealed.
+// Kinds of seals.
 const (
 	sealedStream = "stream"
 	sealedBackup = "backup"
@@ -80,14 +79,14 @@ type Header struct {
 	Version   int      `json:"version"`
 	Program   string   `json:"program"`
 	Schema    int      `json:"schema"`
-	Engine    string   `json:"engine"` // it came from
+	Engine    string   `json:"engine"` // of the exported service
 	Contract  string   `json:"contract"`
 	MasterKey string   `json:"master_key"`
 	CreatedNS int64    `json:"created_ns"`
 	Tables    []string `json:"tables"` // in the order in which they can be filled
 }
 
-// Summary ends a stream, and tells what was moved.
+// Summary ends a stream, and describes its content.
 type Summary struct {
 	Blobs      int64            `json:"blobs"`
 	BlobBytes  int64            `json:"blob_bytes"`
@@ -97,13 +96,13 @@ type Summary struct {
 	Seal       string           `json:"seal"`        // hex, of the digest
 }
 
-// leftBehind are tables a moved service begins anew: who does which work now,
-// sign-ins at the old address, and sums that its database counts itself.
+// leftBehind are tables that start empty in the new service: leases, sign-ins at the old
+// address, and sums that the database counts itself.
 func leftBehind() []string {
 	return []string{"leases", "sign_in_links", "web_sessions", "stored_bytes"}
 }
 
-// tables lists what is moved.
+// tables lists the tables that are moved.
 func (s Service) tables(ctx context.Context, tx *store.Tx) ([]store.Table, error) {
 	all, err := s.Store.Tables(ctx, tx)
 	if err != nil {

@@ -42,7 +42,7 @@ type Manifest struct {
 	Summary
 }
 
-// errGone means that a blob of the snapshot is not there any more.
+// errGone means that a blob of the snapshot does not exist any more.
 var errGone = errors.New("a blob is gone")
 
 // Backup writes the service to an empty or new directory while it may be
@@ -93,7 +93,7 @@ func durableSum(path string) (string, error) {
 	return hex.EncodeToString(content.Sum(nil)), errors.Join(err, f.Sync(), f.Close())
 }
 
-// takeEmpty makes a directory, or takes one that is empty but for a file of that name.
+// takeEmpty makes a directory, or takes one that is empty except for a file named but.
 func takeEmpty(dir, but string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("make directory: %w", err)
@@ -108,7 +108,7 @@ func takeEmpty(dir, but string) error {
 	return nil
 }
 
-// snapshot writes the database and what it refers to.
+// snapshot writes the database and the blobs that it refers to.
 func snapshot(ctx context.Context, dir string, target *blob.Dir, s Service) (sum Summary, err error) {
 	if err := s.Store.Snapshot(ctx, filepath.Join(dir, store.FileName)); err != nil {
 		return sum, err
@@ -156,9 +156,8 @@ func inspect(ctx context.Context, dir string) (list []blobRow, sum Summary, err 
 	return list, sum, err
 }
 
-// copyBlob brings a blob into the backup and returns its size. A blob that is
-// linked is the same bytes on the disk; one that is copied is compared with its
-// checksum.
+// copyBlob brings a blob into the backup and returns its size. A linked blob shares its
+// bytes with the service; a copied blob is compared with its checksum.
 func copyBlob(ctx context.Context, from blob.Store, target *blob.Dir, b blobRow) (int64, error) {
 	path := target.Where(b.id)
 	if info, err := os.Stat(path); err == nil {
@@ -187,8 +186,8 @@ func copyBlob(ctx context.Context, from blob.Store, target *blob.Dir, b blobRow)
 // errChanged means that a blob does not have its checksum.
 var errChanged = errors.New("it was changed")
 
-// copyChecked copies a blob to a new file in a folder that is there, and compares it
-// with its checksum.
+// copyChecked copies a blob to a new file in an existing folder, and compares it with
+// its checksum.
 func copyChecked(ctx context.Context, from blob.Store, path string, b blobRow) (size int64, err error) {
 	r, size, err := from.Open(ctx, b.id)
 	if err != nil {
@@ -228,9 +227,9 @@ func writeManifest(dir string, m Manifest) error {
 	return nil
 }
 
-// Restore fills a data directory from a backup. The directory may hold a master
-// key and nothing else; it is left as it was when the backup is not complete, or
-// is not what was sealed.
+// Restore fills a data directory from a backup. The directory may hold a master key and
+// nothing else. It is left as it was when the backup is incomplete, or differs from the
+// sealed one.
 func Restore(ctx context.Context, from, dir string, key SealKey) (Manifest, error) {
 	var m Manifest
 	raw, err := os.ReadFile(filepath.Join(from, ManifestName))

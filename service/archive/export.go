@@ -57,8 +57,8 @@ func (e *exporter) run(ctx context.Context) error {
 	if err := e.header(tables); err != nil {
 		return err
 	}
-	// Most blobs go before the one state is fixed, so that it is not held long. A
-	// blob that is gone meanwhile belongs to a file that was deleted.
+	// Most blobs are written before the state is fixed, so that it is not held for long.
+	// A blob that vanishes meanwhile belongs to a deleted file.
 	for _, b := range early {
 		if err := e.blob(ctx, b); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -89,7 +89,7 @@ func (e *exporter) header(tables []store.Table) error {
 	return e.json(headerName, h)
 }
 
-// state writes what the transaction sees.
+// state writes one state of the database, with the blobs that were not written yet.
 func (e *exporter) state(ctx context.Context, tx *store.Tx, tables []store.Table) (err error) {
 	late, err := livingBlobs(ctx, tx)
 	if err != nil {
@@ -155,7 +155,7 @@ func (e *exporter) table(ctx context.Context, tx *store.Tx, t store.Table) error
 			return err
 		}
 		if t.Name == "meta" && row["name"] == metaImported {
-			continue // says where this service came from, not what is in it
+			continue // is about the origin of this service, not about its content
 		}
 		if err := json.NewEncoder(&chunk).Encode(row); err != nil {
 			return err

@@ -31,9 +31,9 @@ const maxJSON = 64 << 20
 // errCut means that a stream ends before its trailer.
 var errCut = errors.New("the stream ends early: it is not a complete export")
 
-// Import fills an empty service from a stream. All of it is there when Import
-// returns nil, and nothing otherwise. [ErrImported] tells that this very stream was
-// imported before, by an import that was perhaps killed before it could say so.
+// Import fills an empty service from a stream, or leaves it empty and returns an error.
+// [ErrImported] means that an earlier import of this very stream was complete, even if
+// it was killed before it could report that.
 func Import(ctx context.Context, r io.Reader, s Service) (Summary, error) {
 	i := &importer{Service: s, tar: tar.NewReader(r), digest: sha256.New(), blobs: make(map[string]blob.Info), used: make(map[string]bool),
 		sum: Summary{Rows: make(map[string]int64)}}
@@ -111,8 +111,8 @@ func (i *importer) importedBefore(ctx context.Context) (digest string, err error
 	return digest, err
 }
 
-// again reads a stream without keeping anything of it. Its error is [ErrImported]
-// when it is the one with that digest.
+// again reads a stream without keeping it. The error is [ErrImported] when the stream
+// has that digest.
 func (i *importer) again(digest string) (Summary, error) {
 	for {
 		h, err := i.tar.Next()
@@ -202,8 +202,8 @@ func (i *importer) next(ctx context.Context) (entry, error) {
 	return entry{h.Name, content}, nil
 }
 
-// isSparse tells of an entry with holes: a few bytes of it may be any size, and
-// no export has them.
+// isSparse reports an entry with holes. A few bytes of such an entry may stand for any
+// size; exports have none.
 func isSparse(h *tar.Header) bool {
 	for name := range h.PAXRecords {
 		if strings.HasPrefix(name, "GNU.sparse.") {
@@ -231,13 +231,13 @@ func (i *importer) blob(ctx context.Context, h *tar.Header, id string) error {
 	return nil
 }
 
-// fill inserts all rows, the first of which is in e, and accepts them when the
-// trailer does and the ledger is whole.
+// fill inserts all rows, the first of which is in e. It accepts them when the trailer
+// matches and the ledger is intact.
 func (i *importer) fill(ctx context.Context, tx *store.Tx, h Header, e entry) error {
 	if err := requireEmpty(ctx, tx); err != nil {
 		return err
 	}
-	// The keys that this service made for itself give way to those that come.
+	// The imported keys replace those that this service made for itself.
 	if _, err := tx.ExecContext(ctx, "DELETE FROM "+vault.Table); err != nil {
 		return fmt.Errorf("remove keys: %w", err)
 	}
@@ -316,7 +316,7 @@ func decodeRow(line []byte, t store.Table) (map[string]any, error) {
 	return row, nil
 }
 
-// convert makes a JSON value what the column holds.
+// convert turns a JSON value into a value of the column.
 func convert(v any, kind store.Kind) (any, error) {
 	if v == nil {
 		return nil, nil
@@ -344,8 +344,7 @@ func convert(v any, kind store.Kind) (any, error) {
 	return nil, errors.New("has the wrong type")
 }
 
-// moveBlob gives a row the new id of its blob, after comparing what came with
-// what the row says.
+// moveBlob gives a row the new id of its blob, after comparing the blob with the row.
 func (i *importer) moveBlob(row map[string]any) error {
 	id, ok := row["blob_id"].(string)
 	if !ok || row["ref"] == id { // none, or elsewhere: a legacy reference without bytes

@@ -22,9 +22,8 @@ var (
 	ErrTooLarge = errors.New("more bytes than allowed")
 	// ErrSize means that a blob does not have the size it should have.
 	ErrSize = errors.New("the blob has another size")
-	// ErrUnavailable means that the store does not answer, or refuses what it
-	// normally does. Nothing is known about the blob; the same call may succeed
-	// later.
+	// ErrUnavailable means that the store does not answer, or refuses a normal request.
+	// The state of the blob is unknown; the same call may succeed later.
 	ErrUnavailable = errors.New("blob store unavailable")
 )
 
@@ -38,25 +37,24 @@ type Info struct {
 // Store keeps blobs. Both kinds pass the suite in suite_test.go. It is safe for
 // concurrent use, also by several processes over one directory or bucket.
 type Store interface {
-	// Put stores what r gives, at most limit bytes, under a new name. When it
-	// returns, the blob is as durable as the store makes it; on error nothing is
-	// left, or what is left is never named and removed by Sweep. An error of r is
-	// returned as it is.
+	// Put stores the bytes of r, at most limit, under a new name. When it returns, the
+	// blob is as durable as the store makes it. After an error nothing is left, or only
+	// leftovers without a name, which Sweep removes. An error of r is returned
+	// unchanged.
 	Put(ctx context.Context, r io.Reader, limit int64) (Info, error)
-	// PutMemory is how much memory a Put of so many bytes takes while it is under
-	// way, at most; -1 is a size that is not known.
+	// PutMemory bounds the memory of a Put of so many bytes; -1 is an unknown size.
 	PutMemory(size int64) int64
 	// Open opens a blob for reading until ctx ends; the caller closes it. A
 	// missing one is fs.ErrNotExist.
 	Open(ctx context.Context, id string) (io.ReadSeekCloser, int64, error)
-	// Read returns a whole blob, with one request less than Open. A missing one is
-	// fs.ErrNotExist, one that has not so many bytes ErrSize.
+	// Read returns a whole blob, with one request less than Open. A missing blob is
+	// fs.ErrNotExist, a blob of another size ErrSize.
 	Read(ctx context.Context, id string, size int64) ([]byte, error)
-	// Delete removes a blob; one that is not there is no error.
+	// Delete removes a blob; a missing blob is no error.
 	Delete(ctx context.Context, id string) error
 	// List calls visit with every blob older than age, and its size in bytes.
 	List(ctx context.Context, age time.Duration, visit func(id string, size int64) error) error
-	// Sweep removes what interrupted Puts left and calls visit with every blob
+	// Sweep removes the leftovers of interrupted Puts and calls visit with every blob
 	// older than age.
 	Sweep(ctx context.Context, age time.Duration, visit func(id string) error) error
 	// Check reports whether the store can be used now.
@@ -100,8 +98,8 @@ func checkID(id string) error {
 	return nil
 }
 
-// place is where a blob lies below the directory or prefix. It is the same in
-// both, so that one can be copied to the other file by file.
+// place is the path of a blob below the directory or prefix. It is the same in both, so
+// that one can be copied to the other file by file.
 func place(id string) string { return path.Join(id[:2], id) }
 
 // contextReader ends with its context and remembers the error of its source.

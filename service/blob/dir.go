@@ -17,13 +17,13 @@ import (
 	"github.com/svcfs/svcfs/service/faultpoint"
 )
 
-// Dir stores blobs in a directory: tmp/ while they arrive, then xx/ID where xx
-// are the first two digits. Nothing outside the directory can be named, and only
-// plain files are read.
+// Dir stores blobs in a directory: in tmp/ while they arrive, then under xx/ID where xx
+// are the first two digits. A blob id cannot name a file outside the directory, and only
+// regular files are read.
 //
-// After a failed sync nobody knows what is on the disk, and a second sync that
-// succeeds says nothing about the first: the store then takes no more blobs
-// until it is opened again. Reading goes on.
+// After a failed sync the content of the disk is unknown, and a later sync that succeeds
+// says nothing about the failed one. The store then takes no more blobs until it is
+// opened again. Reading continues.
 type Dir struct {
 	path   string
 	root   *os.Root
@@ -104,8 +104,8 @@ func (d *Dir) syncFolder(name string) error {
 	return errors.Join(d.synced(f), f.Close())
 }
 
-// Put stores what r gives, at most limit bytes, under a new name. When it
-// returns, the bytes and their name are on the disk. On error nothing is left.
+// Put stores the bytes of r, at most limit, under a new name. When it returns, the bytes
+// and their name are on the disk. After an error nothing is left.
 func (d *Dir) Put(ctx context.Context, r io.Reader, limit int64) (Info, error) {
 	if d.failed.Load() {
 		return Info{}, errSyncFailed
@@ -155,7 +155,7 @@ func (d *Dir) publish(tmp, id string) error {
 	return d.syncFolder(id[:2])
 }
 
-// full marks errors that mean there is no room.
+// full marks errors of a disk without room.
 func full(err error) error {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG) {
 		return errors.Join(ErrFull, err)
@@ -163,9 +163,9 @@ func full(err error) error {
 	return err
 }
 
-// Open opens a blob for reading; the caller closes it. A missing one is
-// fs.ErrNotExist, and so is anything but a plain file under its own name: a link
-// planted in the store is not followed, a pipe not waited for.
+// Open opens a blob for reading; the caller closes it. A missing blob is fs.ErrNotExist,
+// and so is anything but a regular file: Open follows no link and waits for no pipe in
+// the store.
 func (d *Dir) Open(_ context.Context, id string) (io.ReadSeekCloser, int64, error) {
 	if err := checkID(id); err != nil {
 		return nil, 0, err
@@ -208,7 +208,7 @@ func (d *Dir) Read(ctx context.Context, id string, size int64) ([]byte, error) {
 	return data, nil
 }
 
-// Delete removes a blob; one that is not there is no error.
+// Delete removes a blob; a missing blob is no error.
 func (d *Dir) Delete(_ context.Context, id string) error {
 	if err := checkID(id); err != nil {
 		return err
@@ -219,7 +219,7 @@ func (d *Dir) Delete(_ context.Context, id string) error {
 	return nil
 }
 
-// Sweep removes what an interrupted Put left in tmp/ and calls visit with every
+// Sweep removes the leftovers of interrupted Puts in tmp/ and calls visit with every
 // blob older than age.
 func (d *Dir) Sweep(ctx context.Context, age time.Duration, visit func(id string) error) error {
 	return d.walk(ctx, age, func(name, id string, _ int64) error {
@@ -240,8 +240,8 @@ func (d *Dir) List(ctx context.Context, age time.Duration, visit func(id string,
 	})
 }
 
-// walk calls visit with every blob older than age, and with what lies in tmp/,
-// which has no id.
+// walk calls visit with every blob older than age, and with the files in tmp/, which
+// have no id.
 func (d *Dir) walk(ctx context.Context, age time.Duration, visit func(name, id string, size int64) error) error {
 	before := time.Now().Add(-age)
 	return fs.WalkDir(d.root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {

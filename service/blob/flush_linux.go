@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// beginFlush makes the disk begin to write n bytes from off, without waiting. Only
-// speed: whether they were written, the sync at the end tells.
+// beginFlush makes the disk begin to write n bytes from off, without waiting. It only
+// saves time: the sync at the end reports errors.
 func beginFlush(f *os.File, off, n int64) {
 	raw, err := f.SyscallConn()
 	if err != nil {

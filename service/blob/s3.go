@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// partBytes is how much of a blob is in memory at a time; a smaller one is
-	// put in one request. S3 wants at least 5 MiB and at most 10 000 parts.
+	// partBytes is the part of a blob that is in memory at a time; a smaller blob is put
+	// in one request. S3 wants at least 5 MiB and at most 10 000 parts.
 	partBytes = 5 << 20
 	maxParts  = 10_000
 	// maxLarge bounds the Puts of more than one part that run at a time.
@@ -45,8 +45,8 @@ const (
 	sumMetadata = "Sha256" // hex SHA-256 of a blob of one part
 )
 
-// S3 stores blobs in a bucket, below a prefix. What Put acknowledged is as
-// durable as the bucket makes it.
+// S3 stores blobs in a bucket, below a prefix. A blob is as durable as the bucket makes
+// it.
 type S3 struct {
 	core      minio.Core
 	transport *http.Transport
@@ -57,11 +57,10 @@ type S3 struct {
 	swept time.Time // end of the last complete sweep
 }
 
-// OpenS3 opens the bucket of a location, see [ParseLocation], and proves with a
-// throw-away object that it keeps what a blob store relies on: bytes come back,
-// also in part, and a put under a taken name is refused. Credentials come from
-// AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or the file that
-// AWS_SHARED_CREDENTIALS_FILE names.
+// OpenS3 opens the bucket of a location, see [ParseLocation], and tests the promises of
+// a blob store with a throw-away object: bytes come back, in part as well, and a put
+// under a taken name is refused. Credentials come from AWS_ACCESS_KEY_ID and
+// AWS_SECRET_ACCESS_KEY or the file that AWS_SHARED_CREDENTIALS_FILE names.
 func OpenS3(ctx context.Context, location string) (*S3, error) {
 	l, err := ParseLocation(location)
 	if err != nil {
@@ -88,7 +87,7 @@ func OpenS3(ctx context.Context, location string) (*S3, error) {
 	return s, nil
 }
 
-// newTransport returns a transport on which no request waits for ever.
+// newTransport returns a transport on which every request ends.
 func newTransport() *http.Transport {
 	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}
 	return &http.Transport{
@@ -190,7 +189,7 @@ func (s *S3) probe(ctx context.Context) error {
 // PutMemory is one part at most.
 func (s *S3) PutMemory(size int64) int64 { return atMost(size, partBytes) }
 
-// Put stores what r gives, at most limit bytes, under a new name.
+// Put stores the bytes of r, at most limit, under a new name.
 func (s *S3) Put(ctx context.Context, r io.Reader, limit int64) (Info, error) {
 	id := newID()
 	up := &upload{s: s, key: s.key(place(id)), limit: limit, hash: sha256.New(), source: contextReader{ctx: ctx, r: io.LimitReader(r, limit+1)}}
@@ -276,7 +275,7 @@ func (u *upload) parts(ctx context.Context, id string, part []byte) error {
 	if refused := minio.ToErrorResponse(err); refused.Code != minio.NoSuchUpload && refused.StatusCode != http.StatusPreconditionFailed {
 		return err
 	}
-	// Nobody else knows the name: an earlier attempt got through.
+	// No other client knows the name, so an earlier attempt succeeded.
 	found, statErr := u.s.core.StatObject(ctx, u.s.location.Bucket, u.key, minio.StatObjectOptions{})
 	if statErr == nil && found.Size == u.size {
 		return nil
@@ -284,8 +283,8 @@ func (u *upload) parts(ctx context.Context, id string, part []byte) error {
 	return err
 }
 
-// read fills buf with the next part and tells whether it is the last. buf grows
-// with the content, so that a small blob takes little memory.
+// read fills buf with the next part and reports whether it is the last. buf grows with
+// the content, so that a small blob takes little memory.
 func (u *upload) read(buf []byte) (part []byte, last bool, err error) {
 	for len(buf) < partBytes {
 		if len(buf) == cap(buf) {
@@ -311,7 +310,7 @@ func (u *upload) read(buf []byte) (part []byte, last bool, err error) {
 	return buf, last, nil
 }
 
-// sum is the SHA-256 of what was read so far, in hex.
+// sum is the SHA-256 of the bytes read so far, in hex.
 func (u *upload) sum() string { return hex.EncodeToString(u.hash.Sum(nil)) }
 
 func sumOf(data []byte) string {
@@ -319,8 +318,8 @@ func sumOf(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// putPart puts a small object with that SHA-256 under a free name. A refusal because the name is
-// taken by the same bytes means that an earlier attempt got through.
+// putPart puts a small object with that SHA-256 under a free name. A refusal because the
+// name holds the same bytes means that an earlier attempt succeeded.
 func (s *S3) putPart(ctx context.Context, key string, data []byte, digest string) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*stallTimeout)
 	defer cancel()
@@ -352,8 +351,8 @@ func (s *S3) Open(ctx context.Context, id string) (io.ReadSeekCloser, int64, err
 	return &object{s: s, ctx: ctx, key: key, size: info.Size}, info.Size, nil
 }
 
-// orBucketGone returns err, or that the bucket is missing: the answer does not
-// tell that from a missing blob.
+// orBucketGone returns err, or that the bucket is missing: the answer for a missing blob
+// is the same.
 func (s *S3) orBucketGone(ctx context.Context, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		if gone := s.Check(ctx); gone != nil {
@@ -376,7 +375,7 @@ func (s *S3) Read(ctx context.Context, id string, size int64) ([]byte, error) {
 	return data, o.Close()
 }
 
-// Delete removes a blob; one that is not there is no error.
+// Delete removes a blob; a missing blob is no error.
 func (s *S3) Delete(ctx context.Context, id string) error {
 	if err := checkID(id); err != nil {
 		return err
@@ -390,7 +389,7 @@ func (s *S3) Delete(ctx context.Context, id string) error {
 	return err
 }
 
-// remove takes back what a failed call may have left, also after its context ended.
+// remove removes the leftovers of a failed call, even after its context ended.
 func (s *S3) remove(ctx context.Context, key string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
 	defer cancel()
@@ -403,8 +402,8 @@ func (s *S3) abort(ctx context.Context, key, uploadID string) {
 	_ = s.core.AbortMultipartUpload(ctx, s.location.Bucket, key, uploadID)
 }
 
-// Sweep removes what interrupted Puts left and calls visit with every blob older
-// than age. After a complete one it does nothing for sweepEvery.
+// Sweep removes the leftovers of interrupted Puts and calls visit with every blob older
+// than age. After a complete sweep it does nothing for sweepEvery.
 func (s *S3) Sweep(ctx context.Context, age time.Duration, visit func(id string) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -454,7 +453,7 @@ func oldest(age time.Duration) time.Time {
 	return time.Now().Add(-age)
 }
 
-// prefix is what the keys of all blobs begin with.
+// prefix is the common prefix of the keys of all blobs.
 func (s *S3) prefix() string {
 	prefix := s.key("") // "" or without a slash at its end
 	if prefix != "" {
@@ -463,8 +462,8 @@ func (s *S3) prefix() string {
 	return prefix
 }
 
-// list calls visit with every blob that came before a moment, and with probe
-// objects that were left, which have no id.
+// list calls visit with every blob that came before a moment, and with leftover probe
+// objects, which have no id.
 func (s *S3) list(ctx context.Context, before time.Time, visit func(key, id string, size int64) error) error {
 	ctx, cancel := context.WithCancel(ctx) // ends the listing
 	defer cancel()
@@ -491,8 +490,8 @@ func (s *S3) list(ctx context.Context, before time.Time, visit func(key, id stri
 	return nil
 }
 
-// kind gives an error of the client its kind: what the caller did, a missing
-// blob, no room, or else an outage, which every other answer of a bucket is.
+// kind classifies an error of the client: a mistake of the caller, a missing blob, no
+// room, or else an outage.
 func (s *S3) kind(ctx context.Context, what string, err error) error {
 	if err == nil {
 		return nil

@@ -78,15 +78,15 @@ func ParseLocation(text string) (Location, error) {
 	return l, nil
 }
 
-// CheckEncrypted refuses a location whose requests would cross a network without
-// TLS: whoever listens could cut them off, change them or keep the ciphertext.
+// CheckEncrypted refuses a location whose requests would cross a network without TLS.
+// Others on that network could cut the requests off, change them or keep the ciphertext.
 func CheckEncrypted(location string) error {
 	if !strings.HasPrefix(location, s3Scheme) {
 		return nil
 	}
 	l, err := ParseLocation(location)
 	if err != nil {
-		return nil // Open tells
+		return nil // Open reports it
 	}
 	host := l.Endpoint.Hostname()
 	if l.Endpoint.Scheme == "https" || strings.EqualFold(host, "localhost") || net.ParseIP(host).IsLoopback() {
@@ -106,7 +106,7 @@ func (l Location) missing() string {
 func findCredentials() (*credentials.Credentials, error) {
 	file := os.Getenv("AWS_SHARED_CREDENTIALS_FILE")
 	if file != "" {
-		f, err := ownfile.Open(file, ownfile.Managed) // the library reads it whoever wrote it
+		f, err := ownfile.Open(file, ownfile.Managed) // the library does not check who may have written it
 		if err != nil {
 			return nil, fmt.Errorf("find S3 credentials: %w", err)
 		}

@@ -11,14 +11,14 @@ import (
 	"github.com/minio/minio-go/v7"
 )
 
-// retryPause is how long a broken read waits before its first next attempt.
+// retryPause is the pause after the first failure of a read; it doubles each time.
 const retryPause = 200 * time.Millisecond
 
-// object reads one blob of a bucket. It asks for bytes at the first read after
-// Open or Seek, and again from where it is when a transfer breaks.
+// object reads one blob of a bucket. It requests bytes at the first read after Open or
+// Seek, and again from the current position when a transfer breaks.
 type object struct {
 	s    *S3
-	ctx  context.Context // of whoever opened it
+	ctx  context.Context // of the call that opened it
 	key  string
 	size int64
 	pos  int64 // of the next byte read
@@ -46,7 +46,7 @@ func (o *object) Read(p []byte) (int, error) {
 		}
 		_ = o.drop()
 		if told := o.s.kind(o.ctx, "read blob", err); errors.Is(err, ErrSize) || errors.Is(told, fs.ErrNotExist) {
-			return 0, told // it will not be otherwise next time
+			return 0, told // another attempt gives the same
 		}
 		if o.failed++; o.failed >= attempts || o.ctx.Err() != nil {
 			return 0, o.s.kind(o.ctx, "read blob", err)
@@ -59,8 +59,8 @@ func (o *object) Read(p []byte) (int, error) {
 	return 0, io.EOF
 }
 
-// readOnce reads from the transfer under way, or begins one. Any end of it
-// before the blob's is an error.
+// readOnce reads from the transfer under way, or begins one. It returns an error when
+// the transfer ends before the blob does.
 func (o *object) readOnce(p []byte) (int, error) {
 	if o.body == nil {
 		ctx, cancel := context.WithCancel(o.ctx)
@@ -90,7 +90,7 @@ func (o *object) readOnce(p []byte) (int, error) {
 	return n, err
 }
 
-// Seek moves; nothing is asked for until the next Read.
+// Seek moves; the next Read requests bytes.
 func (o *object) Seek(offset int64, whence int) (int64, error) {
 	switch whence {
 	case io.SeekCurrent:

@@ -8,16 +8,16 @@ import (
 )
 
 const (
-	// copyBytes is how much of an upload is written at once.
+	// copyBytes is how many bytes of an upload one call writes.
 	copyBytes = 256 << 10
-	// flushBytes is after how much of it the disk begins to write, so that
-	// the sync at the end waits for the rest only.
+	// flushBytes is after how many bytes the disk begins to write, so that the sync at
+	// the end waits only for the rest.
 	flushBytes = 8 << 20
 )
 
-// copyHashed writes what source gives to f, and returns its length and SHA-256.
-// What was received is hashed on another processor while more is received and
-// written; who sends little does not pay for that.
+// copyHashed writes the bytes of source to f, and returns their length and SHA-256.
+// Another processor hashes received bytes while more are received and written; a short
+// upload is hashed directly.
 func (d *Dir) copyHashed(f *os.File, source io.Reader) (size int64, sum [sha256.Size]byte, err error) {
 	first := d.buffers.Get().(*[copyBytes]byte)
 	defer d.buffers.Put(first)

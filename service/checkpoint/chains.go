@@ -19,19 +19,19 @@ import (
 	"github.com/svcfs/svcfs/service/store"
 )
 
-// freshness is how old a record of a chain may be that the checkpoint beside a
-// listing lacks. It is longer than interval, so that listings wait for no
-// checkpoint as a rule, and far below chain.MaxMergeDelaySeconds.
+// freshness bounds the age of a record of a chain that is missing in the checkpoint
+// beside a listing. It is longer than interval, so that most listings wait for no
+// checkpoint, and far below chain.MaxMergeDelaySeconds.
 const freshness = 2 * time.Second
 
-// Question asks where a group's chain ends.
+// Question asks for the end of a group's chain.
 type Question struct {
 	Group     string
 	Nonce     string // of the request
 	KnownSize int64  // records in the newest checkpoint that the client verified
 }
 
-// check refuses what cannot be signed.
+// check refuses a question that cannot be signed.
 func (q Question) check() error {
 	if q.Nonce == "" || len(q.Nonce) > wire.MaxNonceBytes {
 		return fault.New(wire.CodeValidation, "nonce must be 1 to %d letters and digits", wire.MaxNonceBytes)
@@ -47,11 +47,10 @@ func (q Question) check() error {
 	return nil
 }
 
-// Prove calls read in a transaction, and returns what proves the chain that it
-// saw there. The checkpoint in it is older than that transaction. When it lacks
-// what it must have, the log is brought up to date and read called once more; so
-// read begins anew each time. A log that has stopped gives no proof, and neither
-// does it give a list without one.
+// Prove calls read in a transaction, and returns the proof of the chain in that
+// transaction. The checkpoint in the proof is older than the transaction. When the
+// checkpoint lags, Prove updates the log and calls read once more; so read starts over
+// at each call. A log that has stopped gives neither a proof nor a list.
 func (l *Log) Prove(ctx context.Context, q Question, read func(*store.Tx) error) (proof wire.ChainProof, err error) {
 	if err := q.check(); err != nil {
 		return proof, err
@@ -96,7 +95,7 @@ func (l *Log) updateSoon(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, maxWait)
 	defer cancel()
 	err := l.Update(bounded)
-	if err == nil || ctx.Err() != nil || l.Problem() != nil { // the last is for the caller to say
+	if err == nil || ctx.Err() != nil || l.Problem() != nil { // the caller reports a problem
 		return ctx.Err()
 	}
 	return unproven("the ledger's newest records cannot be signed now: try again in a moment", err)
@@ -106,8 +105,8 @@ func unproven(text string, cause error) error {
 	return &fault.Error{Code: wire.CodeUnavailable, Text: text, RetryAfter: time.Second, Err: cause}
 }
 
-// lags tells that a checkpoint lacks what a listing with this head needs: all that
-// the client knows and the ledger has, and the chain up to its newest records.
+// lags reports that a checkpoint is too old for a listing with this head: it misses
+// records that the client knows and the ledger has, or the newest records of the chain.
 func (c Checkpoint) lags(ctx context.Context, tx *store.Tx, q Question, head chain.Place, now time.Time) (bool, error) {
 	if c.tree == nil {
 		return true, nil
@@ -150,8 +149,8 @@ func (l *Log) proof(c Checkpoint, file *os.File, q Question, head chain.Place) (
 	return p, nil
 }
 
-// Receipt is the service's word that a record is in its chain. It is given away
-// only when the record is durable.
+// Receipt states that a record is in its chain. The caller hands it out only once the
+// record is durable.
 func (l *Log) Receipt(ctx context.Context, tx *store.Tx, r chain.Row) (*wire.ChainHead, error) {
 	keys, err := l.keys(ctx, tx)
 	if err != nil {

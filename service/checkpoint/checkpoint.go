@@ -1,19 +1,17 @@
-// Package checkpoint publishes the ledger as a transparency log: a Merkle tree
-// over the hashes of its records, signed checkpoints of the tree and of the tree
-// of chains, and tiles from which anybody computes inclusion and consistency
-// proofs. It also proves and signs where a chain ends. Formats are those of
-// c2sp.org/tlog-checkpoint and c2sp.org/tlog-tiles; service/LEDGER.md describes
-// them for outsiders.
+// Package checkpoint publishes the ledger as a transparency log: a Merkle tree over the
+// hashes of its records, signed checkpoints of the tree and of the tree of chains, and
+// tiles from which every client can compute inclusion and consistency proofs. It also
+// proves and signs the end of a chain. Formats are those of c2sp.org/tlog-checkpoint and
+// c2sp.org/tlog-tiles; service/LEDGER.md describes them for outsiders.
 //
-// The SQL ledger stays the primary record. The tree follows it in row order and
-// is a pure function of it: every process over the same database computes and
-// signs the same tree, also several of them over one directory. Nothing but
-// hashes leaves the package.
+// The SQL ledger stays the primary record. The tree follows it in row order and is a
+// pure function of it: every process over the same database computes and signs the same
+// tree, even several of them over one directory. Only hashes leave the package.
 //
-// Why not a log server's library such as Tessera v1.0.4: it gives entries their
-// places itself, so two processes that follow one ledger would add a row twice;
-// its POSIX driver panics in a goroutine of its own, and ends the service, when
-// its directory cannot be opened. Its fsck accepts what is served here.
+// A log server's library such as Tessera v1.0.4 does not fit. It assigns places to
+// entries itself, so two processes that follow one ledger would add a row twice. Its
+// POSIX driver panics in a goroutine of its own, and ends the service, when its
+// directory cannot be opened. Its fsck accepts the files that are served here.
 package checkpoint
 
 import (
@@ -51,8 +49,8 @@ const (
 	interval = time.Second  // between two looks at the ledger
 )
 
-// ErrContradiction means that a checkpoint was signed for a history that the
-// ledger does not tell any more. The text names the first row in question.
+// ErrContradiction means that the ledger does not match a signed checkpoint any more.
+// The text names the first row in question.
 var ErrContradiction = errors.New("the ledger contradicts its signed checkpoint")
 
 // Checkpoint is a signed statement about the first N records.
@@ -69,8 +67,8 @@ type Checkpoint struct {
 	key ed25519.PrivateKey // that signed it; nil in one that was read
 }
 
-// Keys gives the keys of a log as a transaction sees them, the oldest first. The
-// newest signs; another process may have added it just now.
+// Keys returns the keys of a log as a transaction sees them, the oldest first. The
+// newest signs; another process may just have added it.
 type Keys func(ctx context.Context, tx *store.Tx) ([]ed25519.PrivateKey, error)
 
 // Log is the tree in one data directory. It is safe for concurrent use. It
@@ -105,7 +103,7 @@ func New(s *store.Store, dataDir, origin string, keys Keys, logger *slog.Logger,
 	return &Log{store: s, dir: filepath.Join(dataDir, Dir), origin: origin, keys: keys, logger: logger, now: now, turn: make(chan struct{}, 1)}
 }
 
-// RequireWitness makes the log publish only what a witness signed too. It is
+// RequireWitness makes the log publish only checkpoints that a witness signed too. It is
 // called before the log is used.
 func (l *Log) RequireWitness(c *witness.Client) { l.witness = c }
 
@@ -146,15 +144,15 @@ func (l *Log) Problem() error {
 	return l.failed
 }
 
-// Behind tells that the newest records could not be signed, as while a witness does
-// not answer.
+// Behind reports that the newest records could not be signed, for example while a
+// witness does not answer.
 func (l *Log) Behind() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.behind
 }
 
-// newest returns what is served.
+// newest returns the checkpoint and the file that are served.
 func (l *Log) newest() (Checkpoint, *os.File) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -174,10 +172,9 @@ func (l *Log) Close() error {
 	return l.hashes.Close()
 }
 
-// Update brings the tree up to the newest record and signs it. The first call
-// compares every record with the tree that was found. [ErrContradiction] and
-// [ledger.ErrBroken] are final: the tree is left as it is, for whoever has to
-// find out what happened.
+// Update brings the tree up to the newest record and signs it. The first call compares
+// every record with the tree on disk. [ErrContradiction] and [ledger.ErrBroken] are
+// final: the tree stays as it is for the investigation.
 func (l *Log) Update(ctx context.Context) error {
 	select {
 	case l.turn <- struct{}{}:
@@ -194,7 +191,7 @@ func (l *Log) Update(ctx context.Context) error {
 	switch {
 	case errors.Is(err, ErrContradiction), errors.Is(err, ledger.ErrBroken):
 		l.failed = err
-	case err == nil, ctx.Err() == nil: // else who asked has left
+	case err == nil, ctx.Err() == nil: // otherwise the caller has left
 		l.behind = err != nil
 	}
 	return err
@@ -248,7 +245,7 @@ func (l *Log) update(ctx context.Context) error {
 	return l.sign(ctx, file, keys)
 }
 
-// open opens what is there, or begins an empty tree.
+// open opens the tree on disk, or begins an empty one.
 func (l *Log) open(keys []ed25519.PrivateKey) error {
 	if _, file := l.newest(); file != nil {
 		return nil
@@ -270,8 +267,8 @@ func (l *Log) open(keys []ed25519.PrivateKey) error {
 	return nil
 }
 
-// load reads the newest signed checkpoint; none is not an error. One that this
-// service did not sign is a contradiction.
+// load reads the newest signed checkpoint; a missing one is no error. A checkpoint that
+// this service did not sign is a contradiction.
 func (l *Log) load(keys []ed25519.PrivateKey) (Checkpoint, error) {
 	raw, err := os.ReadFile(filepath.Join(l.dir, noteFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -287,8 +284,8 @@ func (l *Log) load(keys []ed25519.PrivateKey) (Checkpoint, error) {
 	return c, nil
 }
 
-// sign publishes the tree of all records so far. The hashes are durable before
-// the checkpoint is, and the checkpoint before it is served.
+// sign publishes the tree of all records so far. The hashes are durable before the
+// checkpoint is written, and the checkpoint is durable before it is served.
 func (l *Log) sign(ctx context.Context, file *os.File, keys []ed25519.PrivateKey) error {
 	if err := file.Sync(); err != nil {
 		return fmt.Errorf("sync tree: %w", err)

@@ -60,9 +60,9 @@ func (l *Log) Handler(refuse func(http.ResponseWriter, *http.Request, error)) ht
 	return mux
 }
 
-// checkpoint returns one of everything that was recorded before the request
-// came, so that no process shows an older tree than another did. A ledger that
-// cannot be followed gives the last one that was signed.
+// checkpoint returns a checkpoint with every record from before the request, so that no
+// process shows an older tree than another one did. When the ledger cannot be followed,
+// it returns the last signed checkpoint.
 func (l *Log) checkpoint(r *http.Request) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), maxWait)
 	defer cancel()

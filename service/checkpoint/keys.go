@@ -25,8 +25,8 @@ func newest(keys []ed25519.PrivateKey) ed25519.PrivateKey { return keys[len(keys
 // isSignedBy reports whether the newest of the keys signed it.
 func (c Checkpoint) isSignedBy(keys []ed25519.PrivateKey) bool { return newest(keys).Equal(c.key) }
 
-// statements are what each key and the one after it say together: that the log
-// goes on with the later one.
+// statements are signed by each key and the next one together: the log continues under
+// the next key.
 func (l *Log) statements(ctx context.Context) ([]byte, error) {
 	keys, err := l.readKeys(ctx)
 	if err != nil {

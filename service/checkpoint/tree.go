@@ -18,10 +18,10 @@ import (
 	"github.com/svcfs/svcfs/service/store"
 )
 
-// hashesFile holds every complete hash of the tree, 32 bytes each, in the order
-// of tlog.StoredHashIndex: 64 bytes for a record on average. It is append-only,
-// and every tile of every size is read from it. What lies behind the newest
-// checkpoint after a crash is written again, with the same bytes.
+// hashesFile holds every complete hash of the tree, 32 bytes each, in the order of
+// tlog.StoredHashIndex: 64 bytes for a record on average. It is append-only, and every
+// tile of every size is read from it. After a crash, the hashes behind the newest
+// checkpoint are written again, with the same bytes.
 const hashesFile = "hashes"
 
 // hashReader reads complete hashes from a file.
@@ -67,7 +67,7 @@ type page struct {
 	raw  []byte
 }
 
-// ReadHashes reads from the page, and from the file what comes before it.
+// ReadHashes reads from the page, and earlier hashes from the file.
 func (p *page) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
 	out := make([]tlog.Hash, len(indexes))
 	for i, x := range indexes {
@@ -154,7 +154,7 @@ func compareChains(signed Checkpoint, chains chain.Tree) error {
 	return nil
 }
 
-// Report is what an audit found to be in order.
+// Report is the result of an audit that found no fault.
 type Report struct {
 	Records int64 // in the ledger, chain intact
 	Signed  int64 // of them below the newest checkpoint; -1 = nothing was signed here
@@ -162,12 +162,12 @@ type Report struct {
 	Key     string // verifier key of the checkpoint; "" = nothing was signed here
 }
 
-// Audit replays the ledger into fresh trees and compares them with the newest
-// signed checkpoint, and then every row of every table that is derived from the
-// ledger with what the records say. All is of one state of the database. It changes
-// nothing and fails at the first row that breaks a chain or is not as the ledger
-// says ([ledger.ErrBroken]), or is not the one that was signed ([ErrContradiction]).
-// It holds 64 bytes for each record and some 500 for each file.
+// Audit replays the ledger into fresh trees and compares them with the newest signed
+// checkpoint. Then it compares every row of every table that is derived from the ledger
+// with the records. It sees one state of the database and changes nothing. It fails at
+// the first row that breaks a chain or differs from the ledger ([ledger.ErrBroken]), or
+// differs from the signed one ([ErrContradiction]). It holds 64 bytes for each record
+// and some 500 for each file.
 func (l *Log) Audit(ctx context.Context) (Report, error) {
 	keys, err := l.readKeys(ctx)
 	if err != nil {
@@ -237,8 +237,8 @@ func auditRows(ctx context.Context, tx *store.Tx, walk *ledger.Walk, chains *cha
 	return nil
 }
 
-// freshTree is a tree in memory beside the one on disk, which names the first
-// row that differs.
+// freshTree is a tree in memory. It compares each row with the tree on disk, to name the
+// first row that differs.
 type freshTree struct {
 	all    []tlog.Hash
 	signed int64

@@ -1,4 +1,4 @@
-// Package fault is the one error type the service answers with: a code for
+// Package fault is the one error type that the service answers with: a code for
 // programs, a text for people that holds the words existing clients look for.
 package fault
 
@@ -31,8 +31,8 @@ func New(code, format string, args ...any) *Error {
 	return &Error{Code: code, Text: fmt.Sprintf(format, args...)}
 }
 
-// Of returns err as an *Error; one of another kind becomes an internal error
-// whose text tells nothing.
+// Of returns err as an *Error; any other error becomes an internal error whose text
+// reveals nothing.
 func Of(err error) *Error {
 	var e *Error
 	if errors.As(err, &e) {

@@ -11,8 +11,9 @@ import (
 	"github.com/svcfs/svcfs/service/store"
 )
 
-// countFree counts a change that costs nothing and stays in the ledger for ever.
-// What an upload was paid for does not count: a file is deleted once.
+// countFree counts a change that costs nothing and stays in the ledger. Uploads,
+// retrievals and deletions do not count: a deletion is bounded by its paid upload,
+// because a file is deleted once.
 func (l *Ledger) countFree(ctx context.Context, tx *store.Tx, account, action string) error {
 	if action == ActionUpload || action == ActionRetrieve || action == chain.KindTombstone {
 		return nil
@@ -20,8 +21,8 @@ func (l *Ledger) countFree(ctx context.Context, tx *store.Tx, account, action st
 	return l.CountFree(ctx, tx, account)
 }
 
-// CountFree counts something that costs an account nothing, or refuses it when
-// there was too much on one day.
+// CountFree counts a free change of an account, or refuses it when the account made too
+// many on one day.
 func (l *Ledger) CountFree(ctx context.Context, tx *store.Tx, account string) error {
 	if l.freePerDay <= 0 {
 		return nil

@@ -10,13 +10,14 @@ import (
 	"github.com/svcfs/svcfs/service/store"
 )
 
-// historyWindow is how many records one query looks at. It goes from the account
-// and its groups to their records, so that a page costs what the account may see
-// and not what others recorded; the window keeps it from sorting all of that.
+// historyWindow is how many records one query covers. The query goes from the account
+// and its groups to their records, so that the cost of a page depends on the records
+// that the account may see, not on those of others. The window keeps the query from
+// sorting all of them.
 const historyWindow = 20_000
 
-// selectHistory finds what an account may see in a part of the ledger. Owners are
-// members, and stay it. CROSS JOIN keeps SQLite to the order of tables.
+// selectHistory finds the records that an account may see in a part of the ledger.
+// Owners are members, and stay members. CROSS JOIN keeps SQLite to the order of tables.
 const selectHistory = "SELECT " + columns + ` FROM ledger WHERE account = ? AND seq >= ? AND seq < ?
 	UNION SELECT ` + columns + ` FROM members CROSS JOIN ledger WHERE members.account = ? AND ledger.group_id = members.group_id AND seq >= ? AND seq < ?
 		AND (kind <> '` + chain.KindClaim + `' OR ledger.group_id IN (SELECT id FROM groups WHERE owner = ?))
@@ -50,7 +51,7 @@ func History(ctx context.Context, tx *store.Tx, account string, before int64, li
 	return list, nil
 }
 
-// DayCost is what an account paid for one kind of action on one day.
+// DayCost is the payment of an account for one kind of action on one day.
 type DayCost struct {
 	Day   int64 // days since the epoch, UTC
 	Kind  string
@@ -58,7 +59,7 @@ type DayCost struct {
 	Fees  wire.Amount
 }
 
-// Costs returns what an account paid since a time, by day and kind.
+// Costs returns the payments of an account since a time, by day and kind.
 func Costs(ctx context.Context, tx *store.Tx, account string, since time.Time) ([]DayCost, error) {
 	list := []DayCost{}
 	for rows, err := range tx.Rows(ctx, `SELECT day, kind, fee, count(*) FROM
@@ -82,8 +83,8 @@ func Costs(ctx context.Context, tx *store.Tx, account string, since time.Time) (
 	return list, nil
 }
 
-// times returns n times a by doubling. It cannot overflow for what an account
-// paid: the balance it was taken from fitted.
+// times returns n times a by doubling. It cannot overflow for payments of an account:
+// they fitted into its balance.
 func times(a wire.Amount, n int64) (sum wire.Amount) {
 	for ; n > 0; n >>= 1 {
 		if n&1 == 1 {

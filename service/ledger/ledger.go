@@ -1,7 +1,7 @@
-// Package ledger keeps the record of every action and the money it costs. A
-// record, the fee it takes and the change it describes belong to one SQL
-// transaction, which the caller owns; each record carries the hash of the one
-// before it in its chain. Package chain has what is hashed.
+// Package ledger keeps the record of every action and the money it costs. A record, the
+// fee it takes and the change it describes belong to one SQL transaction, which the
+// caller owns. Each record carries the hash of the one before it in its chain. Package
+// chain defines the hashed text.
 package ledger
 
 import (
@@ -74,7 +74,7 @@ func WithTags(tags []chain.Tag, more ...chain.Tag) []chain.Tag {
 	return all
 }
 
-// writeTags is how tags are kept, readTags takes nothing else.
+// writeTags writes tags as the ledger keeps them; readTags accepts nothing else.
 func writeTags(tags []chain.Tag) (string, error) {
 	if len(tags) == 0 {
 		return "", nil
@@ -126,7 +126,7 @@ func New(fees Fees, freePerDay int, now func() time.Time) *Ledger {
 	return &Ledger{fees: fees, freePerDay: freePerDay, now: now}
 }
 
-// Now is the time of the service: what is recorded, expires or waits goes by it.
+// Now is the time of the service. Records, expiry and waiting all use it.
 func (l *Ledger) Now() time.Time { return l.now() }
 
 // Fee returns the price of an action, zero for one it does not know.
@@ -141,9 +141,9 @@ func (l *Ledger) Fees() map[string]string {
 	return out
 }
 
-// Append writes r as the next record of the ledger and of its chain, and returns
-// it complete. The caller fills Kind, Account and what the kind needs. Times never
-// go back.
+// Append writes r as the next record of the ledger and of its chain, and returns it
+// complete. The caller fills Kind, Account and the fields of the kind. Times never go
+// back.
 func (l *Ledger) Append(ctx context.Context, tx *store.Tx, record chain.Record) (chain.Row, error) {
 	r := chain.Row{Record: record}
 	r.Chain = chain.Of(r.Kind, r.Account, r.Group)
@@ -202,9 +202,8 @@ func txID(r *chain.Record) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Charge takes the price of action from the account and appends r with that fee.
-// Too little is refused before anything changes, and so are too many changes that
-// cost nothing.
+// Charge takes the price of action from the account and appends r with that fee. It
+// refuses a balance that is too low, and too many free changes, before anything changes.
 func (l *Ledger) Charge(ctx context.Context, tx *store.Tx, action string, r chain.Record) (row chain.Row, err error) {
 	fee := l.Fee(action)
 	r.Fee = fee.String()
@@ -270,8 +269,8 @@ func (l *Ledger) Fund(ctx context.Context, tx *store.Tx, account string, amount 
 	return sum, err
 }
 
-// Transfer moves amount from one account to another and returns what the payer
-// has left. It is free; the sum of all balances stays.
+// Transfer moves amount from one account to another and returns the rest of the payer.
+// It is free; the sum of all balances stays the same.
 func (l *Ledger) Transfer(ctx context.Context, tx *store.Tx, from, to string, amount wire.Amount) (left wire.Amount, err error) {
 	if from == to || amount.IsZero() {
 		return left, fault.New(wire.CodeValidation, "a transfer needs two accounts and an amount above zero")
@@ -301,20 +300,20 @@ func (l *Ledger) Transfer(ctx context.Context, tx *store.Tx, from, to string, am
 
 type requestKey struct{}
 
-// NewRequestID makes an id; the prefix tells what kind of request it is, "" for
-// those of clients.
+// NewRequestID makes an id; the prefix shows the kind of request, "" for requests of
+// clients.
 func NewRequestID(prefix string) string {
 	var raw [8]byte
 	_, _ = rand.Read(raw[:]) // never fails
 	return prefix + hex.EncodeToString(raw[:])
 }
 
-// WithRequestID notes the id under which the log speaks of this request.
+// WithRequestID sets the id of a request for log and ledger.
 func WithRequestID(ctx context.Context, id string) context.Context {
 	return context.WithValue(ctx, requestKey{}, id)
 }
 
-// RequestID returns the noted id, or "".
+// RequestID returns the id of a request, or "".
 func RequestID(ctx context.Context) string {
 	id, _ := ctx.Value(requestKey{}).(string)
 	return id

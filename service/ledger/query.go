@@ -73,13 +73,13 @@ func WasNamed(ctx context.Context, tx *store.Tx, account string) (was bool, err 
 	return was, nil
 }
 
-// WasRevoked is part of a query: true for an account, its argument, that was revoked
-// at any time from the group whose column or placeholder is set behind it, and a
+// WasRevoked is part of a query: true for an account, its argument, that was ever
+// revoked from a group. The caller adds the column or placeholder of the group and a
 // bracket.
 const WasRevoked = "EXISTS (SELECT 1 FROM ledger r WHERE r.kind = '" + chain.KindRevoke + "' AND r.detail = ? AND r.group_id = "
 
-// Viewer is who is told the records of a group: of retrievals only the owner of the
-// group those of others.
+// Viewer is the account that reads the records of a group. Only the owner of the group
+// sees the retrievals of others.
 type Viewer struct {
 	Account string
 	IsOwner bool
@@ -134,21 +134,22 @@ func NewestLayout(ctx context.Context, tx *store.Tx, group string, v Viewer, aft
 	}
 }
 
-// selectChain reads a page of a group's chain. What records of the old layout do
-// not hold comes from the file's row; for others no file is looked for, as none has
+// selectChain reads a page of a group's chain. Records of the old layout take missing
+// facts from the file's row. For other records no file is looked up, because no file has
 // the reference NULL.
 const selectChain = "SELECT " + listed + `, CASE WHEN chain = '' THEN prev_hash END, filename, original_size, content_type
 	FROM ledger LEFT JOIN files ON files.ref = CASE WHEN chain = '' AND kind = '` + chain.KindRecord + `' THEN ledger.ref END AND files.seq = ledger.seq
 	WHERE ledger.group_id = ? AND kind <> '` + chain.KindClaim + `' AND ledger.seq > ? ORDER BY ledger.seq LIMIT ?`
 
-// FileFacts are what the row of a file tells that its record may not.
+// FileFacts are facts of a file's row that an old record lacks.
 type FileFacts struct {
 	Name, ContentType sql.NullString
 	Size              sql.NullInt64
 }
 
-// OfChain passes at most limit records of a group's own chain after a sequence to
-// each until it has enough; with those of the old layout what is known of the file.
+// OfChain passes at most limit records of a group's own chain after a sequence to each
+// until each has enough. Records of the old layout come with the known facts of the
+// file.
 func OfChain(ctx context.Context, tx *store.Tx, group string, after int64, limit int, each func(wire.TransactionRow, FileFacts) (more bool)) error {
 	var prev []byte
 	var facts FileFacts
@@ -204,38 +205,39 @@ const eventKinds = "'" + chain.KindRegister + "', '" + chain.KindAdd + "', '" + 
 	chain.KindRecord + "', '" + chain.KindTombstone + "', '" + chain.KindRename + "', '" + chain.KindRetention + "', '" + chain.KindRole + "', '" +
 	chain.KindPending + "', '" + chain.KindKeep + "', '" + chain.KindRemove + "', '" + chain.KindRestore + "', '" + chain.KindTrash + "'"
 
-// selectEvents tells a member what happened in a group since it became a member,
-// and whoever was revoked that, and nothing else. It goes from the groups to their
-// records (CROSS JOIN keeps SQLite to that), never through those of others: a
-// caller who has seen nothing yet costs no more than what it may see.
+// selectEvents finds the events in the groups of a member since it became one, and its
+// own revocations. The query goes from the groups to their records (CROSS JOIN keeps
+// SQLite to that) and reads no records of others. A caller who has seen no event yet
+// costs no more than the events it may see.
 const selectEvents = `SELECT seq, kind, ledger.group_id, ref, ledger.account, detail, time_ns FROM members CROSS JOIN ledger
 	WHERE members.account = ? AND ledger.group_id = members.group_id AND seq >= members.since AND seq > ? AND seq <= ? AND kind IN (` + eventKinds + `)
 	UNION ALL SELECT seq, kind, group_id, ref, account, detail, time_ns FROM ledger
 	WHERE kind = '` + chain.KindRevoke + `' AND detail = ? AND seq > ? AND seq <= ?
 	ORDER BY seq LIMIT ?`
 
-// Events returns at most limit records after one sequence and up to another that
-// concern an account, without what only their hashes need.
+// Events returns at most limit records after one sequence and up to another that concern
+// an account, without the fields that only hashes need.
 func Events(ctx context.Context, tx *store.Tx, account string, after, upTo int64, limit int) ([]chain.Record, error) {
 	return store.List(ctx, tx, "read events", func(r *chain.Record) []any {
 		return []any{&r.Seq, &r.Kind, &r.Group, &r.Ref, &r.Account, &r.Detail, &r.TimeNS}
 	}, selectEvents, account, after, upTo, account, after, upTo, limit)
 }
 
-// Concern is whom new records concern: the members of a group, and an account that
-// became one or was revoked, "" without.
+// Concern names the accounts that new records concern: the members of a group, and an
+// account that became a member or was revoked, "" without.
 type Concern struct {
 	Group, Account string
 	Seq            int64 // of the newest
 }
 
-// selectConcerns groups the new events; most records are retrievals, which
-// concern nobody.
+// selectConcerns groups the new events. Most records are retrievals, which are no
+// events.
 const selectConcerns = `SELECT group_id, CASE WHEN kind IN ('` + chain.KindAdd + `', '` + chain.KindRevoke + `') THEN detail
 	WHEN kind IN ('` + chain.KindRegister + `', '` + chain.KindJoin + `') THEN account ELSE '' END AS concerned, max(seq)
 	FROM ledger WHERE seq > ? AND seq <= ? AND kind IN (` + eventKinds + `) GROUP BY group_id, concerned`
 
-// Concerns returns whom the records after one sequence and up to another concern.
+// Concerns returns the accounts that records after one sequence and up to another
+// concern.
 func Concerns(ctx context.Context, tx *store.Tx, after, upTo int64) ([]Concern, error) {
 	return store.List(ctx, tx, "look for events", func(c *Concern) []any { return []any{&c.Group, &c.Account, &c.Seq} }, selectConcerns, after, upTo)
 }

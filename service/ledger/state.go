@@ -13,8 +13,9 @@ import (
 	"github.com/svcfs/svcfs/service/store"
 )
 
-// State is what the records so far say of every row that is derived from them. The
-// zero value is that of an empty ledger. It holds some 500 bytes for each file.
+// State holds the rows that follow from the records so far, for every table that is
+// derived from the ledger. The zero value is the state of an empty ledger. It holds some
+// 500 bytes for each file.
 type State struct {
 	accounts map[string]*accountState
 	groups   map[string]*groupState
@@ -37,8 +38,8 @@ type accountState struct {
 	generations [2]int64
 }
 
-// A pointer is nil where the database has NULL; known tells where old records say
-// nothing.
+// A pointer is nil where the database has NULL; a field named known… is false where old
+// records lack the fact.
 type groupState struct {
 	owner              string
 	joinable           bool // only a window makes it so
@@ -74,8 +75,8 @@ type trashState struct {
 	until *int64
 }
 
-// Apply adds what a record says. A record that contradicts those before it is
-// found by [State.Compare]: no row fits it.
+// Apply applies a record. [State.Compare] finds a record that contradicts earlier ones,
+// because no row fits it.
 func (s *State) Apply(r *chain.Row) {
 	if s.accounts == nil {
 		*s = State{map[string]*accountState{}, map[string]*groupState{}, map[memberKey]*memberState{}, map[string]*fileState{}, map[string]pendingState{}, map[string]*fileState{}}
@@ -243,13 +244,14 @@ func (s *State) Compare(ctx context.Context, tx *store.Tx) error {
 	return nil
 }
 
-// fact is a column with what it holds and what the ledger says.
+// fact is a column with its value in the database and the value that follows from the
+// ledger.
 type fact struct {
 	column    string
 	has, want any
 }
 
-// shown is a value as it is printed: text was chosen by others.
+// shown is a value for a message: text is quoted, because clients chose it.
 func shown(value any) any {
 	if text, ok := value.(string); ok {
 		return strconv.Quote(text)
@@ -287,9 +289,9 @@ func differ(table, key string, facts []fact) error {
 	return nil
 }
 
-// eachRow passes rows on; each scans one, and returns its key and what is known of
-// it, or known = false when the ledger tells of no such row. What of expected was
-// not among them is missing.
+// eachRow passes rows to each, which scans one and returns its key and facts, or known =
+// false when the ledger has no such row. missing names a row that was expected and is
+// not there.
 func eachRow(ctx context.Context, tx *store.Tx, table string, query store.Query, expected int, each func(rows *sql.Rows) (key string, known bool, facts []fact, err error),
 	missing func() string) error {
 	n := 0
@@ -442,8 +444,8 @@ func (s *State) compareFiles(ctx context.Context, tx *store.Tx) error {
 		func() string { return unseen(s.files, seen, same) })
 }
 
-// comparePending compares what waits to be deleted: each must have been asked for.
-// What was taken back, or may not happen any more, has no row.
+// comparePending compares the pending deletions: the ledger must have a request for
+// each. A deletion that was cancelled has no row.
 func (s *State) comparePending(ctx context.Context, tx *store.Tx) error {
 	each := func(rows *sql.Rows) (ref string, known bool, facts []fact, err error) {
 		var has pendingState

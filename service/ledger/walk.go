@@ -15,7 +15,7 @@ import (
 	"github.com/svcfs/svcfs/service/store"
 )
 
-// ErrBroken is what an audit finds; the text names the first bad row.
+// ErrBroken means that an audit found a fault; the text names the first bad row.
 var ErrBroken = errors.New("the ledger is broken")
 
 // columns of a record, in the order in which scan reads them.
@@ -38,13 +38,13 @@ type Walk struct {
 	moved map[string]End // since the fork
 }
 
-// Fork returns a walk that goes on from w and leaves w where it is.
+// Fork returns a walk that continues from w and leaves w unchanged.
 func (w *Walk) Fork() *Walk {
 	return &Walk{Seq: w.Seq, time: w.time, last: w.last, isNew: w.isNew, ends: w.ends, moved: make(map[string]End)}
 }
 
-// Join moves w to where a fork of it went, and returns the chains that moved. No
-// other fork of w may be used after it.
+// Join moves w to the place of a fork of it, and returns the chains that moved. No other
+// fork of w may be used afterwards.
 func (w *Walk) Join(fork *Walk) map[string]End {
 	if w.ends == nil {
 		w.ends = make(map[string]End)
@@ -104,8 +104,7 @@ func (w *Walk) Next(ctx context.Context, tx *store.Tx, limit int, f func(chain.R
 	return n, nil
 }
 
-// check says what is wrong with the record after w, or where its chain ends with
-// it.
+// check returns the fault of the record after w, or the new end of its chain.
 func (w *Walk) check(r *chain.Row) (name string, end End, fault string) {
 	name = chain.Of(r.Kind, r.Account, r.Group)
 	end = w.end(name)
@@ -148,9 +147,8 @@ func (w *Walk) check(r *chain.Row) (name string, end End, fault string) {
 	return name, end, fault
 }
 
-// Settled compares the ends of chains that the database keeps with those of the
-// walk, which has reached the end of the ledger. [ErrBroken] names the first that
-// differs.
+// Settled compares the ends of chains in the database with those of the walk, which has
+// reached the end of the ledger. [ErrBroken] names the first that differs.
 func (w *Walk) Settled(ctx context.Context, tx *store.Tx) error {
 	all := maps.Clone(w.ends)
 	if all == nil {
@@ -200,9 +198,9 @@ func Audit(ctx context.Context, tx *store.Tx) (int64, error) {
 	return w.Seq, w.Settled(ctx, tx)
 }
 
-// FillChains computes where the chains of a ledger end that was written before
-// there were chains. Every process calls it when it opens the database; one of
-// them does it. Other writers wait.
+// FillChains computes the ends of the chains of a ledger that is older than chains.
+// Every process calls it when it opens the database, and one of them does the work.
+// Other writers wait.
 func FillChains(ctx context.Context, s *store.Store) error {
 	missing := false
 	look := func(tx *store.Tx) error {
@@ -219,8 +217,7 @@ func FillChains(ctx context.Context, s *store.Store) error {
 	})
 }
 
-// fillChains looks at kinds and hashes only: a ledger that is broken is for the
-// audit to find.
+// fillChains reads only kinds and hashes; the audit finds a broken ledger.
 func fillChains(ctx context.Context, tx *store.Tx) error {
 	ends := make(map[string]End)
 	for rows, err := range tx.Rows(ctx, "SELECT kind, account, group_id, hash, chain FROM ledger ORDER BY seq") {

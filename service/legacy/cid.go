@@ -12,7 +12,8 @@ import (
 	"github.com/multiformats/go-multihash"
 )
 
-// Layout is how an importer cuts a file into blocks; the content id depends on it.
+// Layout describes how an importer cuts a file into blocks; the content id depends on
+// it.
 type Layout struct {
 	Version   int  // of the content id, 0 or 1
 	RawLeaves bool // chunks are blocks of their own, without a UnixFS frame
@@ -22,7 +23,7 @@ type Layout struct {
 
 const (
 	kib = 1 << 10
-	// maxLinks is what importers take unless told otherwise.
+	// maxLinks is the default of importers.
 	maxLinks = 174
 )
 
@@ -67,9 +68,8 @@ func Sum(data []byte, l Layout) cid.Cid {
 	return b.sum()
 }
 
-// Verifier is told the bytes of a file and says whether a content id names them.
-// It costs a SHA-256 per layout in use and memory for a few chunks, not for the
-// file.
+// Verifier reads the bytes of a file and reports whether a content id names them. It
+// costs a SHA-256 per layout in use, and memory for a few chunks, not for the file.
 type Verifier struct {
 	want     cid.Cid
 	whole    hash.Hash // for an id of one raw block
@@ -100,8 +100,8 @@ func (v *Verifier) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// OK reports whether what was written is the file, cut in one of the usual ways.
-// Nothing may be written afterwards.
+// OK reports whether the written bytes are the file, cut in one of the usual ways. No
+// Write may follow.
 func (v *Verifier) OK() bool {
 	if v.whole != nil {
 		return v.want.Equals(makeCID(1, cid.Raw, [sha256.Size]byte(v.whole.Sum(nil))))

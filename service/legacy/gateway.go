@@ -25,9 +25,9 @@ const (
 // ErrNotThere means that the gateway does not have the file.
 var ErrNotThere = errors.New("the gateway does not have the file")
 
-// Gateway fetches files by content id from the one address the operator gave.
-// It follows no redirect, sends no credentials and trusts no answer: whoever
-// reads one checks it with a [Verifier] and bounds it.
+// Gateway fetches files by content id from the one address that the operator gave. It
+// follows no redirect and sends no credentials. Its answers are not trusted: the reader
+// bounds each and checks it with a [Verifier].
 type Gateway struct {
 	base   string
 	client *http.Client
@@ -46,7 +46,7 @@ func NewGateway(address string) (*Gateway, error) {
 		ResponseHeaderTimeout:  answerTimeout,
 		MaxResponseHeaderBytes: 64 << 10,
 		IdleConnTimeout:        time.Minute,
-		DisableCompression:     true, // the bytes themselves are what the id names
+		DisableCompression:     true, // the id names the uncompressed bytes
 	}
 	return &Gateway{base: strings.TrimRight(u.String(), "/") + "/", client: &http.Client{Transport: transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}, nil
@@ -55,8 +55,8 @@ func NewGateway(address string) (*Gateway, error) {
 // Close closes the connections.
 func (g *Gateway) Close() { g.client.CloseIdleConnections() }
 
-// Open asks for a file; the caller closes it. ErrNotThere means that the
-// gateway says it has none; any other error may be an outage.
+// Open requests a file; the caller closes it. ErrNotThere means that the gateway does
+// not have it; any other error may be an outage.
 func (g *Gateway) Open(ctx context.Context, id cid.Cid) (io.ReadCloser, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, g.base+id.String(), nil)
 	if err != nil {
@@ -78,13 +78,12 @@ func (g *Gateway) Open(ctx context.Context, id cid.Cid) (io.ReadCloser, error) {
 	return nil, errors.Join(err, resp.Body.Close())
 }
 
-// sniffed is how much of a file shows whether it is base64, in bytes: the
-// shortest blob, 28 bytes, is 40 characters.
+// sniffed is how many bytes show whether a file is base64: the shortest blob, 28 bytes,
+// is 40 characters.
 const sniffed = 40
 
-// Decoded returns the blob that r holds: as it is, or out of the standard base64
-// that it was once put away as. Ciphertext that looks like base64 by chance is
-// one in 10^24.
+// Decoded returns the blob in r: as it is, or decoded if it was stored as standard
+// base64. Ciphertext looks like base64 by chance once in 10^24.
 func Decoded(r io.Reader) io.Reader {
 	b := bufio.NewReader(r)
 	head, err := b.Peek(sniffed)
