@@ -35,9 +35,9 @@ func (s *Service) Export(ctx context.Context, w io.Writer) (archive.Summary, err
 	return archive.Export(ctx, w, a)
 }
 
-// Import fills this service, which must be empty, from a stream; see
-// [archive.Import]. No process may serve it meanwhile. Its keys are then those
-// that came; who wants to serve opens it again.
+// Import fills this service, which must be empty, from a stream; see [archive.Import].
+// No process may serve it meanwhile. Afterwards it has the imported keys; serving needs
+// a new Open.
 func (s *Service) Import(ctx context.Context, r io.Reader) (archive.Summary, error) {
 	a, err := s.archived()
 	if err != nil {
@@ -50,8 +50,8 @@ func (s *Service) Import(ctx context.Context, r io.Reader) (archive.Summary, err
 	return sum, s.store.Read(ctx, func(tx *store.Tx) error { return s.vault.Reload(ctx, tx) })
 }
 
-// Backup writes the service to a directory; see [archive.Backup]. The master
-// key is part of it only withMasterKey: whoever holds both can read every file.
+// Backup writes the service to a directory; see [archive.Backup]. The backup holds the
+// master key only withMasterKey: with both, one can read every file.
 func (s *Service) Backup(ctx context.Context, dir string, withMasterKey bool) (archive.Manifest, error) {
 	a, err := s.archived()
 	if err != nil {

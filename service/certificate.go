@@ -12,7 +12,7 @@ import (
 	"github.com/svcfs/svcfs/sdk/ownfile"
 )
 
-// certificateAge is how often the files are looked at, at most.
+// certificateAge is how often the files are checked, at most.
 const certificateAge = time.Second
 
 // maxKeyBytes bounds the file of a certificate's key, in bytes.
@@ -89,7 +89,7 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return c.pair, nil
 }
 
-// forget has the files looked at by the next client.
+// forget makes the next connection read the files again.
 func (c *certificate) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -17,10 +17,10 @@ import (
 	"github.com/svcfs/svcfs/service/witness"
 )
 
-// newLog makes the transparency log of the ledger. Its name is the address
-// clients use with the contract, so that two services never share one.
+// newLog makes the transparency log of the ledger. Its name is the public address with
+// the contract, so that two services never share one.
 func newLog(s *store.Store, v *vault.Vault, cfg Config) (*checkpoint.Log, error) {
-	host := "localhost" // for the commands that never sign
+	host := "localhost" // for commands that never sign
 	if cfg.PublicURL != "" {
 		u, err := url.Parse(cfg.PublicURL)
 		if err != nil || u.Host == "" {
@@ -60,15 +60,15 @@ func logKeys(v *vault.Vault) checkpoint.Keys {
 	}
 }
 
-// RotateLogKey gives the ledger's log another key, with which every process signs
-// from then on. They show that both keys said so, and clients go on.
+// RotateLogKey gives the ledger's log another key, with which every process signs from
+// then on. Clients accept it by a statement that both keys signed.
 func (s *Service) RotateLogKey(ctx context.Context) error {
 	return s.replaceKeys(ctx, vault.PurposeLog)
 }
 
-// RotateTokenKeys gives processes other keys for session tokens, download tickets
-// and sign-ins under way from their next start on: what the keys before signed is
-// good for nothing then, and clients sign in anew.
+// RotateTokenKeys replaces the keys of session tokens, download tickets and sign-ins
+// under way. Processes use the new keys from their next start on; everything that the
+// old keys signed is invalid then, and clients sign in again.
 func (s *Service) RotateTokenKeys(ctx context.Context) error {
 	return s.replaceKeys(ctx, vault.PurposeTokens, vault.PurposeTickets, vault.PurposePage)
 }
@@ -95,7 +95,7 @@ func (s *Service) Audit(ctx context.Context) (records int64, err error) {
 	return report.Records, err
 }
 
-// AuditReport is [Service.Audit] with what it compared.
+// AuditReport is [Service.Audit] with its findings.
 func (s *Service) AuditReport(ctx context.Context) (checkpoint.Report, error) {
 	return s.log.Audit(ctx)
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/svcfs/svcfs/service/vault"
 )
 
-// Checksum tells versions of a group's key apart, with what it is computed from.
-// It attests nothing.
+// Checksum distinguishes versions of a group's key, and has its inputs. It attests
+// nothing.
 type Checksum struct {
 	Sum         string // hex SHA-256 of Input
 	Measurement string // of the code that handles keys
@@ -18,8 +18,7 @@ type Checksum struct {
 	Input       []byte
 }
 
-// Checksum returns the checksum of a group that its members are told, with its
-// inputs.
+// Checksum returns the checksum of a group that its members see, with its inputs.
 func (s *Service) Checksum(ctx context.Context, group string) (c Checksum, err error) {
 	err = s.store.Read(ctx, func(tx *store.Tx) error {
 		g, err := groups.Get(ctx, tx, group)

@@ -12,27 +12,27 @@ import (
 	"github.com/svcfs/svcfs/service/throttle"
 )
 
-// connections bounds how many connections are open, in all and from one address.
-// At a bound a connection is given up for a new one: the one that has been idle
-// longest, else, at the bound of all, the one that has been busy longest without
-// anybody having signed in on it; when there is none, the new one is refused. So
-// clients that hold many open and say little lock nobody out.
+// connections bounds the open connections, in all and from one address. At a bound, a
+// new connection takes the place of another: the one that has been idle longest, else,
+// at the bound of all, the one that has been busy longest without a sign-in. Without
+// such a connection the new one is refused. So clients that hold many connections and
+// send little lock nobody out.
 type connections struct {
 	most, perAddress int
-	proxies          []netip.Prefix // not bounded by address: many clients share one
+	proxies          []netip.Prefix // not bounded by address, because many clients share a proxy
 
 	mu        sync.Mutex
 	all       map[net.Conn]*connection
 	ofAddress map[netip.Addr]int
 	idle      *list.List // of *connection, the longest first
-	strangers *list.List // busy or new, nobody has signed in; the longest first
+	strangers *list.List // busy or new, without a sign-in; the longest first
 }
 
 // connection is one that is open.
 type connection struct {
 	net.Conn
 	from     netip.Addr // not valid = not bounded by address
-	fresh    bool       // nothing has come yet
+	fresh    bool       // no byte has come yet
 	signedIn bool
 	in       *list.List    // idle, strangers, or nil
 	place    *list.Element // there
@@ -51,7 +51,7 @@ func (c *connections) context(ctx context.Context, conn net.Conn) context.Contex
 	return context.WithValue(ctx, connectionKey{}, conn)
 }
 
-// signedIn notes that somebody signed in on the connection of a request.
+// signedIn notes a sign-in on the connection of a request.
 func (c *connections) signedIn(ctx context.Context) {
 	conn, _ := ctx.Value(connectionKey{}).(net.Conn)
 	c.mu.Lock()
@@ -71,7 +71,7 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// note keeps the books and returns a connection to close, or nil.
+// note updates the lists and returns a connection to close, or nil.
 func (c *connections) note(conn net.Conn, state http.ConnState) net.Conn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,7 +82,7 @@ func (c *connections) note(conn net.Conn, state http.ConnState) net.Conn {
 			c.forget(o)
 		}
 		return nil
-	case o == nil && state != http.StateNew: // given up before
+	case o == nil && state != http.StateNew: // chosen to be closed
 		return conn
 	case o == nil:
 		return c.add(conn)
@@ -97,8 +97,8 @@ func (c *connections) note(conn net.Conn, state http.ConnState) net.Conn {
 	return nil
 }
 
-// add takes in a new connection, and returns one to close for it, which may be
-// itself, or nil.
+// add adds a new connection, and returns the connection to close for it, which may be
+// the new one, or nil.
 func (c *connections) add(conn net.Conn) net.Conn {
 	o := &connection{Conn: conn, fresh: true}
 	if at, err := netip.ParseAddrPort(conn.RemoteAddr().String()); err == nil && !c.isProxy(at.Addr().Unmap()) {
@@ -122,7 +122,7 @@ func (c *connections) add(conn net.Conn) net.Conn {
 	if o.from.IsValid() {
 		c.ofAddress[o.from]++
 	}
-	o.move(c.strangers) // not the first to go: it has had no time to say anything
+	o.move(c.strangers) // last in line: it has had no time to send anything
 	if surplus == nil {
 		return nil
 	}
@@ -133,8 +133,8 @@ func (c *connections) isProxy(a netip.Addr) bool {
 	return slices.ContainsFunc(c.proxies, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// silentOf is the connection of an address that has been idle longest, else the one
-// on which nothing has come for longest, or nil.
+// silentOf is the connection of an address that has been idle longest, else the oldest
+// without any byte, or nil.
 func (c *connections) silentOf(from netip.Addr) *connection {
 	for _, l := range []*list.List{c.idle, c.strangers} {
 		for e := l.Front(); e != nil; e = e.Next() {
@@ -146,7 +146,7 @@ func (c *connections) silentOf(from netip.Addr) *connection {
 	return nil
 }
 
-// longest is the connection that is given up first for others, or nil.
+// longest is the first connection to close for others, or nil.
 func (c *connections) longest() *connection {
 	for _, l := range []*list.List{c.idle, c.strangers} {
 		if first := l.Front(); first != nil {
@@ -167,7 +167,7 @@ func (c *connections) forget(o *connection) {
 	}
 }
 
-// move takes a connection to the end of a list, or out of all.
+// move moves a connection to the end of a list, or out of all.
 func (o *connection) move(to *list.List) {
 	if o.in != nil {
 		o.in.Remove(o.place)

@@ -16,8 +16,8 @@ import (
 // probeBytes is the size of the blob that CheckBlobs writes.
 const probeBytes = 64 << 10
 
-// CheckDatabase looks for damage and tells which engine and schema it is. On
-// SQLite it reads the whole database.
+// CheckDatabase looks for damage and returns the engine and the schema. On SQLite it
+// reads the whole database.
 func (s *Service) CheckDatabase(ctx context.Context) (string, error) {
 	if err := s.store.Check(ctx); err != nil {
 		return "", err

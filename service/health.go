@@ -11,7 +11,7 @@ import (
 const (
 	// healthWait is the longest a caller of /health waits.
 	healthWait = 900 * time.Millisecond
-	// healthAge is how long an answer is repeated.
+	// healthAge is how long an answer is reused.
 	healthAge = time.Second
 )
 
@@ -20,8 +20,8 @@ const (
 	partDown = "down"
 )
 
-// health asks the parts how they are: each at most once at a time and once a
-// second, however many callers there are, and also when a part hangs.
+// health asks the parts for their state: each at most once at a time and once a second,
+// however many callers there are, even when a part hangs.
 type health struct {
 	parts map[string]func(context.Context) error
 	log   *slog.Logger
@@ -32,7 +32,7 @@ type health struct {
 	round *round // under way
 }
 
-// round is one time of asking all parts.
+// round is one request to all parts.
 type round struct {
 	done  chan struct{}
 	state map[string]string // of the parts that have answered, with the lock of health
@@ -76,7 +76,7 @@ func (h *health) answered(r *round) map[string]string {
 }
 
 func (h *health) ask(r *round) {
-	// A little less than callers wait, so that they learn which part it is.
+	// A little less than callers wait, so that they learn which part is late.
 	ctx, cancel := context.WithTimeout(context.Background(), healthWait-100*time.Millisecond)
 	defer cancel()
 	type answer struct {

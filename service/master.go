@@ -13,23 +13,23 @@ import (
 	"github.com/svcfs/svcfs/service/vault"
 )
 
-// MasterKey says where the master key is; see [vault.Source].
+// MasterKey is the place of the master key; see [vault.Source].
 type MasterKey = vault.Source
 
-// Rotation tells what another master key changed.
+// Rotation is the result of bringing in another master key.
 type Rotation struct {
 	Keys     int    // of files, wrapped anew
-	Bad      int    // that nothing opens: svcd verify names them
-	Before   string // file with the master key from before; "" = it is where the operator keeps it
-	Finished bool   // the master key from before opens the database no more
+	Bad      int    // that no root opens: svcd verify names them
+	Before   string // file with the earlier master key; "" = it is where the operator keeps it
+	Finished bool   // the earlier master key does not open the database any more
 }
 
-// RotateMasterKey brings in another master key while the service serves. Clients
-// notice nothing. Where the data directory holds the key and SQLite, all of it is
-// done; else the key from before goes on opening the database until
-// [Service.FinishMasterKey], so that the operator can bring the new one to
-// wherever processes read theirs. newFile holds the new key, and is made if it is
-// missing; "" is beside the master key. What was interrupted is run again.
+// RotateMasterKey brings in another master key while the service serves. Clients notice
+// nothing. Where the data directory holds the key and SQLite, it does everything.
+// Otherwise the earlier key still opens the database until [Service.FinishMasterKey], so
+// that the operator can bring the new key to the place from which processes read it.
+// newFile holds the new key, and is made if it is missing; "" is a file beside the
+// master key. An interrupted rotation is simply run again.
 func (s *Service) RotateMasterKey(ctx context.Context, newFile string) (r Rotation, err error) {
 	source := s.cfg.MasterKey
 	switch {
@@ -45,7 +45,7 @@ func (s *Service) RotateMasterKey(ctx context.Context, newFile string) (r Rotati
 	}
 	switch pending {
 	case now:
-		_ = os.Remove(source.Next().File) // of an attempt that ended before it did
+		_ = os.Remove(source.Next().File) // left by an interrupted attempt
 	default:
 		if r.Before, err = s.bringIn(ctx, cmp.Or(newFile, source.Next().File), pending); err != nil {
 			return r, err
@@ -58,8 +58,8 @@ func (s *Service) RotateMasterKey(ctx context.Context, newFile string) (r Rotati
 	return r, s.forgetMaster(ctx)
 }
 
-// masterNames names the master key that this process reads, and the one that is
-// being brought in, "" when none is.
+// masterNames returns the name of the master key of this process, and of the one that is
+// being brought in, "" for none.
 func (s *Service) masterNames(ctx context.Context) (now, pending string, err error) {
 	if now, err = s.vault.Master().Name(); err != nil {
 		return "", "", err
@@ -71,8 +71,8 @@ func (s *Service) masterNames(ctx context.Context) (now, pending string, err err
 	return now, pending, err
 }
 
-// MasterKeyNextStep says how to end a rotation of the master key that is not
-// finished, "" when none was begun.
+// MasterKeyNextStep returns the next step of an unfinished rotation of the master key,
+// "" when none was begun.
 func (s *Service) MasterKeyNextStep(ctx context.Context) (string, error) {
 	now, pending, err := s.masterNames(ctx)
 	switch {
@@ -87,8 +87,8 @@ func (s *Service) MasterKeyNextStep(ctx context.Context) (string, error) {
 	}
 }
 
-// bringIn has the master key in a file open the database, and puts it into its
-// place in the data directory. pending is the name of one that was begun.
+// bringIn lets the master key in a file open the database, and puts it into its place in
+// the data directory. pending is the name of a master key whose rotation was begun.
 func (s *Service) bringIn(ctx context.Context, file, pending string) (before string, err error) {
 	next, err := vault.Source{File: file, Make: pending == ""}.Read(ctx)
 	if err != nil && pending == "" {
@@ -125,9 +125,10 @@ func (s *Service) bringIn(ctx context.Context, file, pending string) (before str
 	return before, err
 }
 
-// FinishMasterKey ends a rotation: what the master key from before opens is
-// removed. The new one must be where this service reads its own. With cancel it
-// stays with the one that is there, and what the new one opens is removed.
+// FinishMasterKey ends a rotation: it removes the keys that the earlier master key
+// wraps. The new master key must be where this service reads its own. With cancel, the
+// service keeps the master key that is there, and the keys that the new one wraps are
+// removed.
 func (s *Service) FinishMasterKey(ctx context.Context, cancel bool) (r Rotation, err error) {
 	now, pending, err := s.masterNames(ctx)
 	switch {
@@ -147,8 +148,8 @@ func (s *Service) FinishMasterKey(ctx context.Context, cancel bool) (r Rotation,
 	return r, s.forgetMaster(ctx)
 }
 
-// forgetMaster removes what other master keys open, also from the files of the
-// database.
+// forgetMaster removes the keys that other master keys wrap, from the files of the
+// database too.
 func (s *Service) forgetMaster(ctx context.Context) error {
 	err := s.store.Write(ctx, func(tx *store.Tx) error { return s.vault.Finish(ctx, tx) })
 	if err != nil {

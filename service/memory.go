@@ -13,15 +13,14 @@ import (
 )
 
 const (
-	// MinMemory is the smallest [Config.Memory] that is of use, in bytes: a file of
-	// the largest size inside JSON is taken with any.
+	// MinMemory is the smallest useful [Config.Memory], in bytes. A file of the largest
+	// size inside JSON is accepted with any.
 	MinMemory = 64 << 20
-	// memoryShare is which part of the machine's memory is the default.
+	// memoryShare is the share of the machine's memory that is the default.
 	memoryShare = 4
 )
 
-// Memory is how much memory bodies and answers of requests under way may take, in
-// bytes.
+// Memory bounds the memory of bodies and answers of requests under way, in bytes.
 func (s *Service) Memory() int64 { return s.cfg.Memory }
 
 // defaultMemory is a quarter of the memory this process may use, in bytes.

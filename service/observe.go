@@ -18,8 +18,8 @@ import (
 // stateWait bounds the reading of figures for one scrape.
 const stateWait = time.Second
 
-// observeParts lets the database and the blob store be counted and asked how
-// they are.
+// observeParts measures the database and the blob store, and adds them to the health
+// check.
 func (s *Service) observeParts() {
 	s.store.Observe(func(call string, took time.Duration, err error) {
 		s.metrics.Part("database", call, took, err)
@@ -31,8 +31,8 @@ func (s *Service) observeParts() {
 	s.metrics.Watch(s.state)
 }
 
-// MetricsHandler answers /metrics for Prometheus. It is not part of
-// [Service.Handler]: it belongs on an address of its own.
+// MetricsHandler answers /metrics for Prometheus. It is not part of [Service.Handler],
+// because it belongs on an address of its own.
 func (s *Service) MetricsHandler() http.Handler { return s.metrics.Handler() }
 
 func (s *Service) pingDatabase(ctx context.Context) error {

@@ -25,11 +25,11 @@ const (
 	maxStreams    = 32 // HTTP/2: requests under way on one connection
 )
 
-// Serve answers on l until ctx ends, then finishes what is under way, and sweeps
-// once a minute meanwhile. It speaks TLS when a certificate is configured.
+// Serve answers on l until ctx ends, then finishes the requests under way. Meanwhile it
+// sweeps once a minute. It speaks TLS when a certificate is configured.
 func (s *Service) Serve(ctx context.Context, l net.Listener) error {
 	if err := s.rememberAddress(ctx); err != nil {
-		if ctx.Err() != nil { // ended before it began
+		if ctx.Err() != nil { // stopped before the start
 			err = nil
 		}
 		return errors.Join(err, l.Close())
@@ -55,7 +55,7 @@ func (s *Service) Serve(ctx context.Context, l net.Listener) error {
 	})
 	all.Go(func() error {
 		<-ctx.Done()
-		s.watch.Close() // who waits would hold up the drain
+		s.watch.Close() // waiting calls would hold up the drain
 		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 		defer cancel()
 		if err := server.Shutdown(drain); err != nil {
@@ -71,7 +71,7 @@ func (s *Service) Serve(ctx context.Context, l net.Listener) error {
 	return errors.Join(err, all.Wait())
 }
 
-// Reload has the certificate read again.
+// Reload reads the certificate again.
 func (s *Service) Reload() {
 	if s.certificate != nil {
 		s.certificate.forget()
@@ -103,7 +103,7 @@ func (s *Service) sweep(ctx context.Context) {
 	}
 }
 
-// sweepOnce removes leftovers, and files whose time is over.
+// sweepOnce removes leftovers and expired files.
 func (s *Service) sweepOnce(ctx context.Context) {
 	id := ledger.NewRequestID("sweep-")
 	log := s.cfg.Logger.With("request", id)

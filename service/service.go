@@ -33,7 +33,7 @@ import (
 	"github.com/svcfs/svcfs/service/web"
 )
 
-// Version is what the service says it is.
+// Version is the version of the service.
 const Version = "0.1.0"
 
 // Defaults of [Config].
@@ -48,7 +48,7 @@ const (
 	DefaultDestructionDelay       = 24 * time.Hour
 )
 
-// addressShare is which part of all connections one address has.
+// addressShare is the share of all connections that one address has.
 const addressShare = 8
 
 const blobDir = "blobs"
@@ -65,9 +65,9 @@ type Config struct {
 	MaxOpenBytes     int64            // of the uploads an account has begun and not finished; 0 = files.OpenBytes, or files.OpenFiles of the largest
 	RequestRate      int              // requests of one account per second, twice as many at once; 0 = DefaultRequestRate, negative = any number
 	FreeChanges      int              // that one account makes a day without paying; 0 = DefaultFreeChanges, negative = any number
-	DestructionDelay time.Duration    // of what would destroy many files; 0 = DefaultDestructionDelay, negative = none
+	DestructionDelay time.Duration    // of changes that destroy many files; 0 = DefaultDestructionDelay, negative = none
 	PlainRefs        bool             // references of new files do not start with bafy, which SDK 1.0.3 needs
-	Gateway          string           // https://HOST/ipfs/ has the bytes of legacy references that are not kept here; "" = none
+	Gateway          string           // https://HOST/ipfs/, asked for the bytes of legacy references that are not kept here; "" = none
 	TokenLifetime    time.Duration    // 0 = 24 h
 	Fees             ledger.Fees      // nil = the specification's table
 	OIDC             OIDC             // sign-in at an identity provider; zero = none
@@ -85,11 +85,11 @@ type Config struct {
 	TrustedProxies  []netip.Prefix // whose X-Forwarded-For is believed
 	MaxConnections  int            // open at once; 0 = DefaultMaxConnections
 	MaxPerAddress   int            // of them, from one address that is no trusted proxy; 0 = an eighth
-	ClientTimeout   time.Duration  // for a client that stands still; 0 = DefaultClientTimeout
+	ClientTimeout   time.Duration  // of a client that stands still; 0 = DefaultClientTimeout
 	Memory          int64          // bytes that bodies and answers of requests under way may take; 0 = a quarter of the machine's
 }
 
-// Scheme is how clients reach a service that is not behind a proxy.
+// Scheme is the scheme of the service without a proxy.
 func (c Config) Scheme() string {
 	if c.TLSCert != "" {
 		return "https"
@@ -123,7 +123,7 @@ type Service struct {
 // APIKey is shown once; see [auth.APIKey].
 type APIKey = auth.APIKey
 
-// NewAccount is an account with the key that was just made for it.
+// NewAccount is an account with its new key.
 type NewAccount struct {
 	AccountID string `json:"account_id"`
 	APIKey    APIKey `json:"api_key"`   // encodes as "redacted": reveal it deliberately
@@ -223,8 +223,8 @@ func (s *Service) newHandler() (http.Handler, error) {
 	})
 }
 
-// makeSpool makes the directory for files inside JSON while they come: that of
-// uploads under way, also where ciphertext goes to a bucket.
+// makeSpool makes the directory for files inside JSON that are arriving: that of uploads
+// under way, even when ciphertext goes to a bucket.
 func makeSpool(cfg Config) (string, error) {
 	dir := cfg.Blobs
 	if strings.Contains(dir, "://") {
@@ -310,30 +310,29 @@ func (s *Service) CreateAccount(ctx context.Context, name string, balance wire.A
 	return NewAccount{id, key, n}, err
 }
 
-// DisableAccount ends everything that an account can do, until EnableAccount; see
-// [auth.Accounts.Disable].
+// DisableAccount blocks an account until EnableAccount; see [auth.Accounts.Disable].
 func (s *Service) DisableAccount(ctx context.Context, name string) (id string, err error) {
 	return s.accounts.Disable(ctx, name)
 }
 
-// EnableAccount lets a disabled account be used again, with the key it had.
+// EnableAccount unblocks a disabled account, which keeps its key.
 func (s *Service) EnableAccount(ctx context.Context, name string) (id string, err error) {
 	return s.accounts.Enable(ctx, name)
 }
 
-// RotateKey replaces the key of an account; the old one is dead at once, and so
-// are the session tokens made with it, sign-in links and sessions of the page.
+// RotateKey replaces the key of an account. The old key is dead at once, and so are
+// session tokens made with it, sign-in links and sessions of the page.
 func (s *Service) RotateKey(ctx context.Context, name string) (NewAccount, error) {
 	id, key, err := s.accounts.Rotate(ctx, name, "")
 	return NewAccount{AccountID: id, APIKey: key}, err
 }
 
-// Fund adds tokens to an account and returns its balance.
+// Fund adds tokens to an account and returns the balance.
 func (s *Service) Fund(ctx context.Context, name string, amount wire.Amount) (wire.Amount, error) {
 	return s.accounts.Fund(ctx, name, amount)
 }
 
-// Transfer moves tokens between two accounts and returns what the payer has left.
+// Transfer moves tokens between two accounts and returns the rest of the payer.
 func (s *Service) Transfer(ctx context.Context, from, to string, amount wire.Amount) (wire.Amount, error) {
 	return s.accounts.Transfer(ctx, from, to, amount)
 }
@@ -347,15 +346,15 @@ func (s *Service) Verify(ctx context.Context, readData bool, report func(ref str
 	return s.files.Verify(ctx, readData, report)
 }
 
-// Orphans names the bytes that belong to no file and no upload: where they lie and
-// how many. A running service removes them; what is younger than ten minutes may
-// just arrive and is not named.
+// Orphans calls visit with the place and the size of every blob without a file and
+// without an upload. A running service removes them. Blobs younger than ten minutes are
+// left out: their uploads may be arriving.
 func (s *Service) Orphans(ctx context.Context, visit func(where string, size int64)) error {
 	return s.files.Orphans(ctx, func(id string, size int64) { visit(s.blobs.Where(id), size) })
 }
 
-// CheckStored compares the bytes that are counted for accounts and groups with
-// what is kept; see [files.Files.CheckStored].
+// CheckStored compares the counted bytes of accounts and groups with the stored ones;
+// see [files.Files.CheckStored].
 func (s *Service) CheckStored(ctx context.Context, report func(what string, err error)) error {
 	return s.files.CheckStored(ctx, report)
 }
@@ -365,16 +364,17 @@ func (s *Service) Expired(ctx context.Context) ([]files.Expired, error) {
 	return s.files.Expired(ctx, "", -1)
 }
 
-// Waiting lists the destructions that are carried out later; see [files.Files.Waiting].
+// Waiting lists the destructions that wait; see [files.Files.Waiting].
 func (s *Service) Waiting(ctx context.Context) ([]files.Waiting, error) { return s.files.Waiting(ctx) }
 
-// RemoveExpired deletes now what is expired, and what has waited, and returns how many; see [files.Files.RemoveExpired].
+// RemoveExpired deletes expired files and carries out due deletions, and returns how
+// many; see [files.Files.RemoveExpired].
 func (s *Service) RemoveExpired(ctx context.Context) (int, error) { return s.files.RemoveExpired(ctx) }
 
-// LegacyFile is what an operator knows of a file from before this service.
+// LegacyFile describes a file from before this service.
 type LegacyFile = files.LegacyFile
 
-// Imported tells where an imported file is.
+// Imported describes an imported file.
 type Imported = files.Imported
 
 // ImportPlain imports a file in the clear; see [files.Files.ImportPlain].
@@ -408,7 +408,7 @@ func (s *Service) uploader(name string) (string, error) {
 	return s.accounts.FullID(name)
 }
 
-// BlobPath returns where the ciphertext of a reference lies: a file, or an s3://
+// BlobPath returns the place of the ciphertext behind a reference: a file, or an s3://
 // address.
 func (s *Service) BlobPath(ctx context.Context, ref string) (string, error) {
 	id, err := s.files.BlobID(ctx, ref)

@@ -33,8 +33,8 @@ func (s *Service) AddIdentity(ctx context.Context, name, issuer, subject string)
 
 const metaPublicURL = "public_url"
 
-// rememberAddress notes where the service answers, for commands beside it. A
-// stop right after the start does not make it fail.
+// rememberAddress stores the public address for commands beside the service. A stop
+// right after the start is no error.
 func (s *Service) rememberAddress(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
 	return s.store.Write(ctx, func(tx *store.Tx) error {
@@ -57,9 +57,9 @@ func (s *Service) lastAddress(ctx context.Context) (address string, err error) {
 	return address, err
 }
 
-// SignInLink makes an address that signs an account in at its page, once. The
-// secret is in the fragment, which browsers do not send. publicURL "" is where
-// the service last served.
+// SignInLink makes an address that signs an account in at its page, once. The secret is
+// in the fragment, which browsers do not send. publicURL "" is the address of the last
+// start.
 func (s *Service) SignInLink(ctx context.Context, name, publicURL string) (string, error) {
 	if publicURL == "" {
 		var err error
@@ -71,7 +71,7 @@ func (s *Service) SignInLink(ctx context.Context, name, publicURL string) (strin
 	if err != nil || address.Host == "" {
 		return "", fault.New(wire.CodeValidation, "%.100q is not an address: give --public-url https://HOST", publicURL)
 	}
-	if ip, err := netip.ParseAddr(address.Hostname()); err == nil && ip.IsUnspecified() { // listens everywhere, is called nowhere
+	if ip, err := netip.ParseAddr(address.Hostname()); err == nil && ip.IsUnspecified() { // an address to listen on, not to call
 		address.Host = net.JoinHostPort("localhost", address.Port())
 	}
 	_, link, err := s.accounts.NewLink(ctx, name)

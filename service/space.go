@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// bucketFullFor is how long a bucket that refused for want of room is not tried
-	// again, unless something was deleted.
+	// bucketFullFor is how long uploads are refused after a bucket refused for want of
+	// room, unless a file was deleted.
 	bucketFullFor = 10 * time.Second
-	// databaseFullFor is the same for a database server: a little longer than until
-	// the sweep looks.
+	// databaseFullFor is the same for a database server: a little longer than until the
+	// next sweep.
 	databaseFullFor = sweepInterval + 10*time.Second
 )
 
-// blobDisk is a directory on the disk of the file store, "" where it has none.
+// blobDisk is a directory on the disk of the file store, "" for a bucket.
 func blobDisk(cfg Config) string {
 	if strings.Contains(cfg.Blobs, "://") {
 		return ""
@@ -26,7 +26,7 @@ func blobDisk(cfg Config) string {
 	return cfg.Blobs
 }
 
-// quota is the bound that an operator set, or else the share of the disk; 0 means any number.
+// quota is the bound of the operator, or else the share of the disk; 0 means any number.
 func quota(set int64, cfg Config) int64 {
 	if set != 0 {
 		return max(set, 0)
@@ -34,18 +34,18 @@ func quota(set int64, cfg Config) int64 {
 	return max(space.Size(blobDisk(cfg)), 0) / files.QuotaShare
 }
 
-// Space tells how much room there is, by place.
+// Space returns the room by place.
 func (s *Service) Space() []space.Place { return s.space.Places() }
 
-// storeWasFull notes that the file store refused for want of room. Where there is
-// a disk to look at, that tells.
+// storeWasFull notes that the file store refused for want of room. A local disk is
+// looked at instead.
 func (s *Service) storeWasFull() {
 	if blobDisk(s.cfg) == "" {
 		s.space.Refused(space.Files, bucketFullFor)
 	}
 }
 
-// databaseWasFull notes that what the database holds back is in use.
+// databaseWasFull notes that the reserve of the database is in use.
 func (s *Service) databaseWasFull() {
 	s.cfg.Logger.Error("the disk of the database is full: uploads are refused; reading and removing use what was held back: make room")
 	if s.cfg.Database != "" {
@@ -53,7 +53,8 @@ func (s *Service) databaseWasFull() {
 	}
 }
 
-// holdBack lets a database server hold back space, and notes whether it has it.
+// holdBack makes the reserve of a database server, and notes whether there is room for
+// it.
 func (s *Service) holdBack(ctx context.Context) error {
 	room, err := s.store.HoldBack(ctx)
 	switch {

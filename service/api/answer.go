@@ -43,14 +43,14 @@ func writeRaw(w http.ResponseWriter, status int, parts ...[]byte) {
 func (s *server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	e, closes := refusal(err)
 	if closes {
-		w.Header().Set("Connection", "close") // nobody reads the rest of the request
+		w.Header().Set("Connection", "close") // the rest of the request is not read
 	}
 	if e == nil {
 		writeJSON(w, http.StatusRequestTimeout, wire.Error{Error: "the request came too slowly: send it again", Code: wire.CodeUnavailable})
 		return
 	}
 	t, level := traceOf(r.Context()), slog.LevelError
-	if r.Context().Err() != nil { // a caller who left is no failure
+	if r.Context().Err() != nil { // a caller that left is no failure
 		level = slog.LevelDebug
 		given := &fault.Error{Code: wire.CodeUnavailable, Text: "the request was given up"}
 		if !errors.Is(err, context.Canceled) {

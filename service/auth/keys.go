@@ -163,7 +163,7 @@ func (a *Accounts) Fund(ctx context.Context, name string, amount wire.Amount) (b
 	return balance, err
 }
 
-// Transfer moves tokens between two accounts and returns what the payer has left.
+// Transfer moves tokens between two accounts and returns the rest of the payer.
 func (a *Accounts) Transfer(ctx context.Context, from, to string, amount wire.Amount) (left wire.Amount, err error) {
 	payer, err1 := a.FullID(from)
 	receiver, err2 := a.FullID(to)

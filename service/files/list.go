@@ -83,7 +83,7 @@ func (f *Files) byChange(ctx context.Context, account string, req wire.Transacti
 	rows, more, err := f.rows(ctx, account, req.GroupID, pieceBytes, limit, selectRows+" AND changed_seq > ? ORDER BY changed_seq LIMIT ?", after)
 	for i := range rows {
 		if d := rows[i].Deleted; d != nil && d.Trash {
-			rows[i].Deleted = nil // who lists so knows no chains, and takes a file that comes back for a rollback
+			rows[i].Deleted = nil // such a client knows no chains, and would call a file that comes back a rollback
 		}
 	}
 	return rows, more, err
@@ -149,7 +149,7 @@ func scanRow(rows *sql.Rows, group string) (wire.TransactionRow, error) {
 	stamp := strconv.FormatInt(timeNS, 10)
 	row.Backend, row.Timestamp = &backend, &stamp
 	fileFacts(&row, name, size, contentType)
-	row.Deleted = gone.told()
+	row.Deleted = gone.deletion()
 	return row, nil
 }
 

@@ -115,9 +115,9 @@ func (f *Files) getUpload(ctx context.Context, tx *store.Tx, account, id string)
 	return u, nil
 }
 
-// isRolledBack reports that the transaction that failed with err surely did not
-// commit. After any other failure it may have: the sweep then decides what is needed
-// by what the database holds.
+// isRolledBack reports that the transaction that failed with err surely did not commit.
+// After any other failure it may have committed, and the sweep removes leftovers by the
+// state of the database.
 func isRolledBack(err error) bool {
 	var refused *fault.Error
 	return errors.As(err, &refused) || errors.Is(err, store.ErrFull)

@@ -31,7 +31,7 @@ func (f *Files) Meta(ctx context.Context, txID string) (meta *wire.TransactionMe
 		if err != nil {
 			return fmt.Errorf("read record: %w", err)
 		}
-		meta = &wire.TransactionMeta{Backend: backend, Timestamp: strconv.FormatInt(timeNS, 10), Deleted: gone.told()}
+		meta = &wire.TransactionMeta{Backend: backend, Timestamp: strconv.FormatInt(timeNS, 10), Deleted: gone.deletion()}
 		return nil
 	})
 	return meta, err
@@ -50,8 +50,8 @@ func (c *goneColumns) fields() []any {
 	return []any{&c.deletedNS, &c.deletedBy, &c.deletedWhy, &c.trashNS, &c.trashBy, &c.trashUntil}
 }
 
-// told is what a listing tells of it, nil for a living file.
-func (c *goneColumns) told() *wire.Deleted {
+// deletion is the deletion or removal in a listing, nil for a living file.
+func (c *goneColumns) deletion() *wire.Deleted {
 	switch {
 	case c.deletedNS.Valid:
 		return &wire.Deleted{DeletedAt: strconv.FormatInt(c.deletedNS.Int64, 10), DeletedBy: c.deletedBy.String, Reason: c.deletedWhy.String}

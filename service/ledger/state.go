@@ -183,7 +183,7 @@ func (s *State) applyToGroup(r *chain.Row) {
 	}
 }
 
-// holdTrash lets what a member removed wait for the owner of the group.
+// holdTrash keeps the files that a member removed until the owner of the group decides.
 func (s *State) holdTrash(group, member string) {
 	for _, f := range s.trash {
 		if f.group == group && f.trash.by == member {

@@ -1,4 +1,4 @@
-// Package metrics counts what the service does, in the form Prometheus reads.
+// Package metrics counts requests, calls and sweeps in the form that Prometheus reads.
 package metrics
 
 import (
@@ -58,7 +58,7 @@ func New(version string) *Metrics {
 	}
 	for part, calls := range map[string][]string{"database": {"read", "write"}, "blobs": {"put", "open", "delete"}} {
 		for _, call := range calls {
-			m.failures.WithLabelValues(part, call) // is there before the first
+			m.failures.WithLabelValues(part, call) // shown before the first failure
 		}
 	}
 	for _, result := range []string{"ok", "failed"} {
@@ -86,8 +86,8 @@ func (m *Metrics) Request(operation string, status int, took time.Duration, in, 
 	m.bytesOut.WithLabelValues(operation).Add(float64(out))
 }
 
-// Part counts a call of the database or the blob store. A refusal, or a caller
-// who left, is no failure of the part.
+// Part counts a call of the database or the blob store. A refusal, or a caller that
+// left, is no failure of the part.
 func (m *Metrics) Part(part, call string, took time.Duration, err error) {
 	m.parts.WithLabelValues(part, call).Observe(took.Seconds())
 	var refused *fault.Error

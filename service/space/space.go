@@ -1,5 +1,5 @@
-// Package space holds back a part of the disks. Uploads may use the rest: when
-// they have, reading, removing and administration go on, which need little.
+// Package space reserves a part of the disks. Uploads may use the rest. When they have,
+// reading, removing and administration continue, because they need little.
 package space
 
 import (
@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	// MaxReserve is the most that is held back of a disk, in bytes, and
-	// ReserveShare which part of a smaller one, unless the operator says how much.
+	// MaxReserve is the largest reserve of a disk, in bytes, and ReserveShare the share
+	// of a smaller disk, unless the operator sets a reserve.
 	MaxReserve   = 1 << 30
 	ReserveShare = 10
-	// LowFactor times the reserve is when operators are warned.
+	// LowFactor times the reserve is the free space below which operators are warned.
 	LowFactor = 3
-	// lookEvery is how many bytes of an upload are taken between two looks at the disk.
+	// lookEvery is how many bytes of an upload pass between two looks at the disk.
 	lookEvery = 8 << 20
 )
 
@@ -58,7 +58,7 @@ type Keeper struct {
 
 	mu      sync.Mutex
 	coming  int64                // bytes of uploads under way that are not written yet
-	refused map[string]time.Time // place to how long it is full, by its own word
+	refused map[string]time.Time // place to the end of its refusal
 }
 
 // New returns the keeper of the places in dirs, name to directory. reserve is held back of each
@@ -67,8 +67,8 @@ func New(reserve int64, dirs map[string]string) *Keeper {
 	return &Keeper{reserve: reserve, dirs: dirs, look: look, refused: make(map[string]time.Time)}
 }
 
-// look returns what an unprivileged user may still write to the disk of dir and
-// how large that is, -1 when it is not known.
+// look returns the bytes that an unprivileged user may still write to the disk of dir,
+// and the size of that disk, -1 when unknown.
 func look(dir string) (free, size int64) {
 	var fs unix.Statfs_t
 	if dir == "" || unix.Statfs(dir, &fs) != nil {
@@ -77,20 +77,19 @@ func look(dir string) (free, size int64) {
 	return int64(fs.Bavail) * int64(fs.Bsize), int64(fs.Blocks) * int64(fs.Bsize)
 }
 
-// Free is what may still be written to the disk of dir, in bytes, -1 when it is
-// not known.
+// Free is how many bytes may still be written to the disk of dir, -1 when unknown.
 func Free(dir string) int64 {
 	free, _ := look(dir)
 	return free
 }
 
-// Size is how large the disk of dir is, in bytes, -1 when it is not known.
+// Size is the size of the disk of dir in bytes, -1 when unknown.
 func Size(dir string) int64 {
 	_, size := look(dir)
 	return size
 }
 
-// place looks at one.
+// place returns one place with its free space.
 func (k *Keeper) place(name string) Place {
 	p := Place{Name: name, Dir: k.dirs[name], State: OK}
 	p.Free, p.Size = k.look(p.Dir)
@@ -114,7 +113,7 @@ func (k *Keeper) place(name string) Place {
 	return p
 }
 
-// Places looks at all.
+// Places returns all places with their free space.
 func (k *Keeper) Places() []Place {
 	return []Place{k.place(Database), k.place(Files)}
 }
@@ -130,15 +129,15 @@ func (k *Keeper) State() State {
 	return worst
 }
 
-// Refused notes that a place whose disk is elsewhere said that it has no room:
-// nothing is tried there for a while.
+// Refused notes that a place on a remote disk reported no room: uploads are refused
+// there for a while.
 func (k *Keeper) Refused(name string, wait time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.refused[name] = time.Now().Add(wait)
 }
 
-// Freed notes that there is room again, or may be.
+// Freed notes that a place has room again, or may have.
 func (k *Keeper) Freed(name string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -161,7 +160,7 @@ func (k *Keeper) Left() int64 {
 	return left
 }
 
-// Room refuses an upload of so many bytes that would use what is held back.
+// Room refuses an upload of so many bytes that would use the reserve.
 func (k *Keeper) Room(bytes int64) error {
 	if left := k.Left(); left == 0 || left > 0 && bytes > left {
 		return fault.New(wire.CodeStorageFull, "the service's storage is full: what is left is kept for reading and removing; nothing was recorded or charged")
@@ -175,8 +174,8 @@ type Upload struct {
 	left int64 // promised and not used yet
 }
 
-// Begin promises room for an upload of so many bytes, or refuses it. The caller
-// ends what it began.
+// Begin promises room for an upload of so many bytes, or refuses it. The caller calls
+// End.
 func (k *Keeper) Begin(bytes int64) (*Upload, error) {
 	if err := k.Room(bytes); err != nil {
 		return nil, err
@@ -191,14 +190,14 @@ func (k *Keeper) add(bytes int64) {
 	k.coming += bytes
 }
 
-// End gives back what the upload did not use.
+// End gives back the unused part of the promise.
 func (u *Upload) End() {
 	u.k.add(-u.left)
 	u.left = 0
 }
 
-// Reader is r, which ends with a refusal when others have used the room meanwhile:
-// other processes, or uploads that did not say how long they are.
+// Reader is r, but ends with a refusal when others have used the room meanwhile: other
+// processes, or uploads of unknown length.
 func (u *Upload) Reader(r io.Reader) io.Reader { return &reader{r: r, u: u} }
 
 type reader struct {

@@ -20,18 +20,18 @@ type pending struct {
 	f        func(*Tx) error
 	done     chan error // its answer
 	err      error      // of f
-	panicked any        // f's panic, which goes on in the caller
+	panicked any        // f's panic, raised again in the caller
 }
 
-// Write runs f in a transaction that is durable when Write returns nil, and has
-// not happened otherwise (but see [ErrUnavailable]). Writers take turns.
+// Write runs f in a transaction that is durable when Write returns nil, and did not
+// happen otherwise (but see [ErrUnavailable]). Writers take turns.
 //
-// Writes that wait together are committed together, in the order in which they
-// came: each sees what those before it did, and one that fails leaves no trace
-// and disturbs no other. A caller may leave only while it waits: what has begun
+// Writes that wait together are committed together, in the order in which they came.
+// Each sees the changes of those before it. A write that fails leaves no trace and does
+// not disturb the others. A caller may leave only while it waits. A write that has begun
 // is finished, so the context of a statement in f ends nothing.
 //
-// f runs again when the disk was full and what is held back made room.
+// When the disk is full, Write frees the reserve and runs f again.
 func (s *Store) Write(ctx context.Context, f func(*Tx) error) (err error) {
 	defer s.observed("write", &err)()
 	err = s.writeOnce(ctx, f)
@@ -41,7 +41,7 @@ func (s *Store) Write(ctx context.Context, f func(*Tx) error) (err error) {
 	return err
 }
 
-// makeRoom frees what is held back, while nobody writes.
+// makeRoom frees the reserve of the database, while no write runs.
 func (s *Store) makeRoom(ctx context.Context) bool {
 	var err error
 	defer s.observed("make room", &err)()
@@ -78,12 +78,12 @@ func (s *Store) writeOnce(ctx context.Context, f func(*Tx) error) error {
 			if s.leave(p) {
 				return ctx.Err()
 			}
-			ctx = context.WithoutCancel(ctx) // another's turn has it
+			ctx = context.WithoutCancel(ctx) // another caller runs p in its turn
 		}
 	}
 }
 
-// leave takes a write back, if it has not begun.
+// leave removes a write from the queue, if it has not begun.
 func (s *Store) leave(p *pending) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,18 +111,18 @@ func (s *Store) isWaiting(p *pending) bool {
 	return slices.Contains(s.waiting, p)
 }
 
-// writeTogether commits what waits, until p has its answer.
+// writeTogether commits the waiting writes, until p has its answer.
 func (s *Store) writeTogether(ctx context.Context, p *pending) {
 	ctx = context.WithoutCancel(ctx)
 	for s.isWaiting(p) {
 		var batch []*pending
 		err := s.bounded(ctx, func(ctx context.Context) error {
 			return s.transaction(ctx, s.timeout, func(tx *Tx) error {
-				batch = s.next() // only now: all who waited for this process's turn
+				batch = s.next() // late, to include all that waited for the turn of this process
 				return tx.runAll(ctx, batch)
 			})
 		})
-		if batch == nil { // it could not even begin
+		if batch == nil { // the transaction did not begin
 			batch = s.next()
 		}
 		for _, b := range batch {
@@ -144,15 +144,15 @@ func (s *Store) bounded(ctx context.Context, f func(context.Context) error) erro
 	return f(ctx)
 }
 
-// Statements around the writes of a commit. A savepoint goes on after what was
-// done since is undone; the commit releases the last one.
+// Statements around the writes of a commit. A savepoint stays after a rollback to it;
+// the commit releases the last one.
 const (
 	beginOne = "SAVEPOINT one"
 	undoOne  = "ROLLBACK TO SAVEPOINT one"
 	nextOne  = "RELEASE SAVEPOINT one; SAVEPOINT one" // one round trip
 )
 
-// runAll runs writes in one transaction. Its error is one that spoils them all.
+// runAll runs writes in one transaction. Its error fails all of them.
 func (t *Tx) runAll(ctx context.Context, batch []*pending) error {
 	if len(batch) == 1 {
 		batch[0].run(t)
@@ -170,8 +170,8 @@ func (t *Tx) runAll(ctx context.Context, batch []*pending) error {
 			return nil
 		}
 		if _, err := t.tx.ExecContext(ctx, after); err != nil {
-			// The transaction is lost, most likely by what p met. It is told to all by its
-			// kind only: a refusal is p's alone.
+			// The transaction is lost, most likely by the failure of p. The others get
+			// only the kind of that failure: a refusal is p's alone.
 			return errors.Join(t.engine.kind(p.err), fmt.Errorf("end one of several writes: %w, after: %v", err, p.err))
 		}
 	}
@@ -191,8 +191,7 @@ func (p *pending) run(t *Tx) {
 	p.err = mark(t.engine, p.f(t))
 }
 
-// Load is Write for as long as it takes, until ctx ends: for filling an empty
-// service. Other writers wait.
+// Load is Write without a time limit, for filling an empty service. Other writers wait.
 func (s *Store) Load(ctx context.Context, f func(*Tx) error) error {
 	if err := s.takeTurn(ctx); err != nil {
 		return err

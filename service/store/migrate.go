@@ -43,9 +43,8 @@ func load(engine string) ([]migration, error) {
 	return all, nil
 }
 
-// migratePatiently migrates, also while another process makes the same SQLite
-// database: switching it to its write-ahead log does not wait for others by
-// itself.
+// migratePatiently migrates, even while another process makes the same SQLite database:
+// switching to the write-ahead log does not wait for other processes.
 func (s *Store) migratePatiently(ctx context.Context) error {
 	deadline := time.Now().Add(writeTimeout)
 	for {
@@ -61,7 +60,7 @@ func (s *Store) migratePatiently(ctx context.Context) error {
 	}
 }
 
-// migrate runs what the database does not have yet, in one transaction.
+// migrate runs the missing migrations in one transaction.
 func (s *Store) migrate(ctx context.Context) error {
 	all, err := load(s.engine.name())
 	if err != nil {

@@ -25,8 +25,8 @@ const (
 	postgresConns = 16
 	// connectTimeout is for one attempt to reach the server.
 	connectTimeout = 5 * time.Second
-	// writersLock is the advisory lock that makes writers take turns; the number
-	// only has to be the same in every process.
+	// writersLock is the advisory lock that makes writers take turns. Any number works
+	// that every process uses.
 	writersLock = 0x7376_6364 // "svcd"
 )
 
@@ -34,7 +34,7 @@ type postgresEngine struct{}
 
 func openPostgres(url string) (*Store, error) {
 	if file := os.Getenv("PGPASSFILE"); file != "" {
-		f, err := ownfile.Open(file, ownfile.Managed) // the library reads it whoever wrote it
+		f, err := ownfile.Open(file, ownfile.Managed) // the library does not check who may have written it
 		if err != nil {
 			return nil, fmt.Errorf("open database: %w", err)
 		}
@@ -53,21 +53,21 @@ func openPostgres(url string) (*Store, error) {
 	db.SetConnMaxIdleTime(5 * time.Minute)
 	return &Store{engine: postgresEngine{}, read: db, write: db, timeout: writeTimeout,
 		reads: &sql.TxOptions{ReadOnly: true, Isolation: sql.LevelRepeatableRead},
-		// Whatever the server's default is: a writer that waited for its turn has to
-		// see what those before it wrote.
+		// Whatever the server's default is: a writer that waited for its turn must see
+		// the writes before its own.
 		writes: &sql.TxOptions{Isolation: sql.LevelReadCommitted}}, nil
 }
 
-// CheckEncrypted refuses the address of a PostgreSQL server on another machine if
-// the connection may be made without TLS, in which rows and the password's proof
-// would cross the network in the clear.
+// CheckEncrypted refuses the address of a PostgreSQL server on another machine if the
+// connection may be made without TLS: rows and the proof of the password would cross the
+// network in the clear.
 func CheckEncrypted(url string) error {
 	if url == "" {
 		return nil
 	}
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
-		return nil // Open tells
+		return nil // Open reports it
 	}
 	attempts := append([]*pgconn.FallbackConfig{{Host: config.Host, TLSConfig: config.TLSConfig}}, config.Fallbacks...)
 	for _, a := range attempts {
@@ -78,7 +78,7 @@ func CheckEncrypted(url string) error {
 	return nil
 }
 
-// isThisMachine tells of a host of PostgreSQL that no network lies before.
+// isThisMachine reports that no network lies between here and a host of PostgreSQL.
 func isThisMachine(host string) bool {
 	return strings.HasPrefix(host, "/") || strings.HasPrefix(host, "@") || strings.EqualFold(host, "localhost") || net.ParseIP(host).IsLoopback()
 }
@@ -119,7 +119,7 @@ func (postgresEngine) version(ctx context.Context, tx queries) (version int, err
 	if err := tx.QueryRowContext(ctx, "SELECT to_regclass('schema_version') IS NOT NULL").Scan(&there); err != nil {
 		return 0, err
 	}
-	if !there { // asked first: a role that may not make tables can run what is there
+	if !there { // checked first: a role without the right to make tables can use an existing one
 		if _, err := tx.ExecContext(ctx, "CREATE TABLE schema_version (version INTEGER NOT NULL)"); err != nil {
 			return 0, err
 		}
@@ -138,12 +138,12 @@ func (postgresEngine) scrub(ctx context.Context, db *sql.DB) error {
 	return err
 }
 
-// PostgreSQL's disk cannot be looked at from here. So a table of filler holds
-// some of it back: heldRows of about 400 bytes, which makes 16 MiB. It is emptied
-// when the server refuses for want of space, and filled when there is room again.
+// The disk of PostgreSQL cannot be inspected from here, so a table of filler reserves a
+// part of it: heldRows of about 400 bytes, 16 MiB together. The table is emptied when
+// the server refuses for want of space, and filled when there is room again.
 const heldRows = 40_000
 
-// makeRoom empties the table of filler, if nobody did before.
+// makeRoom empties the table of filler, unless it is empty already.
 func (postgresEngine) makeRoom(ctx context.Context, db *sql.DB) bool {
 	var held bool
 	if err := db.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM held_back)").Scan(&held); err != nil || !held {
@@ -153,8 +153,8 @@ func (postgresEngine) makeRoom(ctx context.Context, db *sql.DB) bool {
 	return err == nil
 }
 
-// holdBack fills the table again when there is room. Its rows are in no log of
-// the server: after a crash of that they are gone and made anew.
+// holdBack fills the table again when there is room. The table is unlogged: after a
+// crash of the server it is empty and is filled anew.
 func (postgresEngine) holdBack(ctx context.Context, db *sql.DB) (bool, error) {
 	var held bool
 	if err := db.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM held_back)").Scan(&held); err != nil || held {
@@ -162,7 +162,7 @@ func (postgresEngine) holdBack(ctx context.Context, db *sql.DB) (bool, error) {
 	}
 	err := fillHeld(ctx, db)
 	if (postgresEngine{}).kind(err) == ErrFull {
-		_, err = db.ExecContext(ctx, "TRUNCATE held_back") // what was written before it failed
+		_, err = db.ExecContext(ctx, "TRUNCATE held_back") // the rows from before the failure
 		return false, err
 	}
 	return err == nil, err
@@ -174,7 +174,7 @@ func fillHeld(ctx context.Context, db *sql.DB) error {
 		return err
 	}
 	defer func() { _ = tx.Rollback() }()
-	// One process at a time, and none that writes meanwhile.
+	// One process at a time, while no other writes.
 	if _, err := tx.ExecContext(ctx, "SELECT pg_advisory_xact_lock($1)", writersLock); err != nil {
 		return err
 	}
@@ -248,9 +248,9 @@ func (postgresEngine) check(ctx context.Context, db *sql.DB) error {
 	return err
 }
 
-// MayChangeLedger reports whether the database itself would let this service
-// change or remove ledger rows, were it not for the trigger. In SQLite whoever
-// has the file can.
+// MayChangeLedger reports whether the role of this service has the right to change or
+// remove ledger rows, apart from the trigger. SQLite has no roles: every process with
+// access to the file can.
 func (s *Store) MayChangeLedger(ctx context.Context) (may bool, err error) {
 	if s.Engine() != (postgresEngine{}).name() {
 		return false, nil

@@ -12,7 +12,7 @@ import (
 const maxPrepared = 256
 
 // preparing opens SQLite connections that parse each text once. (The driver of
-// PostgreSQL does the same by itself: pgx.QueryExecModeCacheStatement.)
+// PostgreSQL has this built in: pgx.QueryExecModeCacheStatement.)
 type preparing struct{ driver.Connector }
 
 // Connect opens a connection.
@@ -28,7 +28,7 @@ func (p preparing) Connect(ctx context.Context) (driver.Conn, error) {
 	return &preparedConn{sqliteConn: whole, kept: make(map[string]*keptStmt)}, nil
 }
 
-// sqliteConn is what database/sql uses of a connection.
+// sqliteConn lists the methods of a connection that database/sql uses.
 type sqliteConn interface {
 	driver.Conn
 	driver.ConnBeginTx
@@ -88,9 +88,9 @@ func (c *preparedConn) QueryContext(ctx context.Context, query string, args []dr
 	return &keptRows{rows, s}, nil
 }
 
-// statement returns the prepared statement of a text, or nil when it has to be
-// run without: it is in use, or of a kind that is not repeated, or there are too
-// many.
+// statement returns the prepared statement of a text, or nil when the text runs
+// unprepared: its statement is in use, the text is of a kind that is not repeated, or
+// too many are kept.
 func (c *preparedConn) statement(ctx context.Context, query string) (*keptStmt, error) {
 	if s := c.kept[query]; s != nil {
 		if s.busy {

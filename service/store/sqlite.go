@@ -24,16 +24,15 @@ const (
 	sqliteReaders = 4
 	// busyTimeout is how long a write waits for another process, in ms.
 	busyTimeout = "10000"
-	// maxWALPages is how long the write-ahead log may grow, in pages of 4 KiB, before
-	// it is moved into the database; pages that change often are moved once for
-	// many changes.
+	// maxWALPages bounds the write-ahead log, in pages of 4 KiB, before it is moved into
+	// the database. A page that changes often is then moved once for many changes.
 	maxWALPages = 4000
 	minWALPages = 32
 	pageBytes   = 4096
 )
 
-// walPages is maxWALPages, or less on a small disk: the log takes a quarter of what
-// uploads leave alone at most.
+// walPages is maxWALPages, or less on a small disk: the log takes at most a quarter of
+// the disk's reserve.
 func walPages(dir string) int64 {
 	size := space.Size(dir)
 	if size < 0 {
@@ -66,8 +65,8 @@ func openSQLite(dir string) (*Store, error) {
 
 func sqliteFile(dir string) string { return filepath.Join(dir, FileName) }
 
-// makePrivate creates the file before SQLite does, so that nobody else can
-// ever open it.
+// makePrivate creates the file before SQLite does, so that other users can never open
+// it.
 func makePrivate(file string) error {
 	f, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -121,11 +120,11 @@ func (sqliteEngine) scrub(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// makeRoom moves the write-ahead log into the database, where most of it replaces
-// pages that are there, and gives its file back to the disk.
+// makeRoom moves the write-ahead log into the database, where it mostly replaces
+// existing pages, and gives its space back to the disk.
 func (e sqliteEngine) makeRoom(ctx context.Context, db *sql.DB) bool { return e.scrub(ctx, db) == nil }
 
-// holdBack has nothing to do: the disk is ours to look at.
+// holdBack has nothing to do: package space looks at the disk.
 func (sqliteEngine) holdBack(context.Context, *sql.DB) (bool, error) { return true, nil }
 
 func (sqliteEngine) kind(err error) error {
@@ -169,7 +168,7 @@ func (sqliteEngine) references(ctx context.Context, tx queries) (map[string][]st
 	return scanReferences(rows)
 }
 
-// HasSnapshots tells that the database is SQLite. PostgreSQL has tools of its own.
+// HasSnapshots reports that the database is SQLite. PostgreSQL has tools of its own.
 func (s *Store) HasSnapshots() bool { return s.Engine() == (sqliteEngine{}).name() }
 
 // Snapshot writes one state of the SQLite database into a new file while others
@@ -184,7 +183,7 @@ func (s *Store) Snapshot(ctx context.Context, file string) error {
 	if err := makePrivate(file); err != nil {
 		return fmt.Errorf("snapshot database: %w", err)
 	}
-	db, err := connectSQLite(sqliteFile(s.dir), true) // of its own: it waits for nobody
+	db, err := connectSQLite(sqliteFile(s.dir), true) // a connection of its own, which waits for no other
 	if err != nil {
 		return err
 	}

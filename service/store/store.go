@@ -1,7 +1,7 @@
-// Package store is the SQL database: SQLite in one directory, or PostgreSQL. The
-// same statements run on both. What a write acknowledged survives a power cut;
-// all writes of all processes happen one after the other, so that balances and
-// the chain of the ledger need no further locks.
+// Package store is the SQL database: SQLite in one directory, or PostgreSQL. The same
+// statements run on both. A write that was acknowledged survives a power cut. All writes
+// of all processes happen one after the other, so that balances and the chain of the
+// ledger need no further locks.
 package store
 
 import (
@@ -22,8 +22,8 @@ const writeTimeout = 30 * time.Second
 var (
 	// ErrFull means that the disk has no room for the commit.
 	ErrFull = errors.New("no room in the database")
-	// ErrUnavailable means that the database cannot be reached now. What was
-	// being written may or may not have happened.
+	// ErrUnavailable means that the database cannot be reached now. A write that failed
+	// so may or may not have happened.
 	ErrUnavailable = errors.New("the database is unavailable")
 	// ErrInvalidText means that a text cannot be stored: it holds a NUL.
 	ErrInvalidText = errors.New("a text holds a NUL character")
@@ -32,15 +32,15 @@ var (
 //go:embed migrations
 var migrations embed.FS
 
-// engine is what the two databases do differently.
+// engine holds the differences between the two databases.
 type engine interface {
 	// name is the folder of its migrations.
 	name() string
 	// rebind turns the placeholders ? into the engine's own.
 	rebind(query string) string
-	// serialise makes a writing transaction wait for the others. A process that
-	// says nothing for longer than idle loses its turn, where the database is a
-	// server: its machine may be gone. 0 = it may take its time.
+	// serialise makes a writing transaction wait for the others. Where the database is a
+	// server, a process that is silent for longer than idle loses its turn: its machine
+	// may be gone. 0 = no limit.
 	serialise(ctx context.Context, tx queries, idle time.Duration) error
 	// version and setVersion keep the number of the newest migration that ran.
 	version(ctx context.Context, tx queries) (int, error)
@@ -51,13 +51,12 @@ type engine interface {
 	references(ctx context.Context, tx queries) (map[string][]string, error)
 	// check looks for damage.
 	check(ctx context.Context, db *sql.DB) error
-	// scrub removes what was deleted from the files, as far as the engine can.
+	// scrub removes deleted rows from the files, as far as the engine can.
 	scrub(ctx context.Context, db *sql.DB) error
-	// makeRoom frees what is held back for when the disk is full, and reports
-	// whether there was any.
+	// makeRoom frees the reserve for a full disk, and reports whether there was any.
 	makeRoom(ctx context.Context, db *sql.DB) bool
-	// holdBack sees that something is held back, if the engine can; it reports
-	// whether there is room for that.
+	// holdBack makes a reserve, if the engine can, and reports whether there is room for
+	// it.
 	holdBack(ctx context.Context, db *sql.DB) (bool, error)
 	// kind returns ErrFull, ErrUnavailable or ErrInvalidText for errors of that kind, else nil.
 	kind(err error) error
@@ -83,12 +82,12 @@ type Store struct {
 	observe func(call string, took time.Duration, err error)
 }
 
-// Observe has f called after every transaction, call is "read" or "write", and
-// after what was held back had to be freed, "make room". It is set before the
-// store is used.
+// Observe sets a function that is called after every transaction, with call "read" or
+// "write", and after the reserve was freed, "make room". It is set before the store is
+// used.
 func (s *Store) Observe(f func(call string, took time.Duration, err error)) { s.observe = f }
 
-// observed notes when a transaction began; the result notes its end.
+// observed measures a transaction; the returned function ends it.
 func (s *Store) observed(call string, err *error) func() {
 	if s.observe == nil {
 		return func() {}
@@ -135,9 +134,9 @@ func (s *Store) Close() (err error) {
 	return err
 }
 
-// Query is the text of a statement. Constants become one by themselves; a string
-// made at run time does not, so that no input can become part of a statement
-// (threat 29). The conversions are in this package, for whole tables.
+// Query is the text of a statement. An untyped constant becomes a Query without a
+// conversion; a string made at run time does not, so that no input can become part of a
+// statement (threat 29). Only this package converts strings, for whole tables.
 type Query string
 
 // queries is a transaction of the database, or the database without one.
@@ -152,8 +151,8 @@ type queries interface {
 type Tx struct {
 	tx     queries
 	engine engine
-	// ctx is that of a write, which others share: a caller who leaves must not
-	// break it. nil = every statement ends with its own.
+	// ctx is the context of a write, which callers share: one that leaves must not break
+	// it. nil = every statement uses its own.
 	ctx context.Context
 }
 
@@ -169,8 +168,8 @@ func (t *Tx) ExecContext(ctx context.Context, query Query, args ...any) (sql.Res
 	return t.tx.ExecContext(t.context(ctx), t.engine.rebind(string(query)), args...)
 }
 
-// Rows runs a query for a loop that reads each row. An error is the last that the
-// loop gets; the rows are closed when it ends.
+// Rows runs a query for a loop over its rows. An error ends the loop; the rows are
+// closed after it.
 func (t *Tx) Rows(ctx context.Context, query Query, args ...any) iter.Seq2[*sql.Rows, error] {
 	return func(yield func(*sql.Rows, error) bool) {
 		rows, err := t.tx.QueryContext(t.context(ctx), t.engine.rebind(string(query)), args...)
@@ -190,8 +189,8 @@ func (t *Tx) Rows(ctx context.Context, query Query, args ...any) iter.Seq2[*sql.
 	}
 }
 
-// List returns the rows of a query; fields are where the columns of one go. An error
-// says what was done.
+// List returns the rows of a query; fields returns the destinations of one row. what
+// begins the text of an error.
 func List[T any](ctx context.Context, tx *Tx, what string, fields func(*T) []any, query Query, args ...any) ([]T, error) {
 	list := []T{}
 	for rows, err := range tx.Rows(ctx, query, args...) {
@@ -223,17 +222,17 @@ func (s *Store) Read(ctx context.Context, f func(*Tx) error) (err error) {
 	return mark(s.engine, f(&Tx{tx: tx, engine: s.engine}))
 }
 
-// Look runs f without a transaction, for what one query answers: with several,
-// each sees the state of its own moment. It saves the begin and the end, each of
-// which is a round trip to a server. f must not write.
+// Look runs f without a transaction, for one query: several would each see the state of
+// their own moment. It saves the begin and the end, each a round trip to a server. f
+// must not write.
 func (s *Store) Look(ctx context.Context, f func(*Tx) error) (err error) {
 	defer s.observed("read", &err)()
 	return mark(s.engine, f(&Tx{tx: s.read, engine: s.engine}))
 }
 
-// HoldBack sees that the database holds back space for the writes that go on when
-// its disk is full. It reports whether there is room: not while what was held
-// back is in use. With SQLite, whose disk the caller can look at, there always is.
+// HoldBack makes the reserve of the database for writes on a full disk. It reports
+// whether there is room, which is false while the reserve is in use. With SQLite there
+// always is: the caller can look at the disk.
 func (s *Store) HoldBack(ctx context.Context) (room bool, err error) {
 	if err := s.takeTurn(ctx); err != nil {
 		return false, err
@@ -249,10 +248,9 @@ func (s *Store) HoldBack(ctx context.Context) (room bool, err error) {
 	return room, nil
 }
 
-// Scrub removes deleted rows from the database's files. SQLite overwrites
-// deleted rows at once, and Scrub empties its write-ahead log; PostgreSQL
-// vacuums, which frees the space for reuse (service/OPERATING.md says what
-// that means for deleted keys).
+// Scrub removes deleted rows from the database's files. SQLite overwrites deleted rows
+// at once, and Scrub empties its write-ahead log. PostgreSQL vacuums, which frees the
+// space for reuse (service/OPERATING.md explains the consequence for deleted keys).
 func (s *Store) Scrub(ctx context.Context) (err error) {
 	defer s.observed("scrub", &err)()
 	if err := s.engine.scrub(ctx, s.write); err != nil {
@@ -272,7 +270,7 @@ func mark(e engine, err error) error {
 	return err
 }
 
-// Check looks for damage in the database's files, as far as the engine tells.
+// Check looks for damage in the database's files, as far as the engine can.
 func (s *Store) Check(ctx context.Context) error {
 	if err := s.engine.check(ctx, s.read); err != nil {
 		return mark(s.engine, fmt.Errorf("check database: %w", err))

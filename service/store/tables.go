@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Kind is what a column holds.
+// Kind is the type of a column.
 type Kind string
 
 // Kinds of columns. A truth value is an integer in SQLite.

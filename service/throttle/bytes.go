@@ -8,16 +8,16 @@ import (
 )
 
 const (
-	// shares is how many callers it takes to use up a budget.
+	// shares is how many callers can use up a budget.
 	shares = 8
-	// leastShare is what a caller may have of a small budget nevertheless, in bytes,
-	// up to half of it.
+	// leastShare is the least share of a caller in a small budget, in bytes, up to half
+	// of it.
 	leastShare = 32 << 20
 )
 
-// Bytes is a budget of memory that many callers share. None of them has more than
-// an eighth of it at a time, but for a single thing that is larger: so a few who
-// stall leave enough to the others. It is safe for concurrent use.
+// Bytes is a budget of memory that many callers share. A caller has at most an eighth of
+// it at a time, except for a single larger thing, so that a few that stall leave enough
+// to the others. It is safe for concurrent use.
 type Bytes struct {
 	total, share int64
 	all          *semaphore.Weighted
@@ -26,7 +26,7 @@ type Bytes struct {
 	own map[string]*part
 }
 
-// part is what one caller has of the budget.
+// part is the share of one caller.
 type part struct {
 	taken *semaphore.Weighted
 	users int // calls that have or want some
@@ -37,9 +37,9 @@ func NewBytes(total int64) *Bytes {
 	return &Bytes{total: total, share: max(total/shares, min(total/2, leastShare), 1), all: semaphore.NewWeighted(total), own: make(map[string]*part)}
 }
 
-// Wait takes n bytes as soon as they are free, first come, first served; it reports
-// false when ctx ends before. What was taken is given back with release, once. Whoever
-// wants much waits for its own part first, and not before others.
+// Wait takes n bytes as soon as they are free, first come, first served, and reports
+// false when ctx ends before. The caller gives them back with release, once. A caller
+// that wants much first waits for its own share, without delaying others.
 func (b *Bytes) Wait(ctx context.Context, caller string, n int64) (release func(), ok bool) {
 	n = min(max(n, 1), b.total) // one thing larger than all there is counts as all there is
 	ofOwn := min(n, b.share)

@@ -2,8 +2,8 @@ package throttle
 
 import "sync"
 
-// Slots bounds how many things each of many callers does at the same time. It is
-// safe for concurrent use, and remembers only callers who do something.
+// Slots bounds how many things each of many callers does at the same time. It is safe
+// for concurrent use, and remembers only active callers.
 type Slots[Caller comparable] struct {
 	most int
 
@@ -16,8 +16,8 @@ func NewSlots[Caller comparable](most int) *Slots[Caller] {
 	return &Slots[Caller]{most: most, taken: make(map[Caller]int)}
 }
 
-// Take takes a slot, unless the caller has all of its own. A slot that was taken is
-// given back with release, once.
+// Take takes a slot, unless the caller has all of its own. The caller gives it back with
+// release, once.
 func (s *Slots[Caller]) Take(c Caller) (release func(), ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

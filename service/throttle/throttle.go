@@ -32,8 +32,8 @@ func (t *Throttle[Caller]) Allow(c Caller) bool {
 	return t.of(c).Allow()
 }
 
-// Charge counts n times more, for something that was allowed and turned out to be
-// large: what the caller has not saved up, it has to wait for the next time.
+// Charge counts n times more, for an allowed action that turned out to be large. The
+// caller waits longer before its next time.
 func (t *Throttle[Caller]) Charge(c Caller, n int) {
 	for l := t.of(c); n > 0 && l.Burst() > 0; n -= l.Burst() {
 		l.ReserveN(time.Now(), min(n, l.Burst()))
@@ -60,8 +60,8 @@ func (t *Throttle[Caller]) Would(c Caller) bool {
 	return l == nil || l.Tokens() >= 1
 }
 
-// Network is what counts as one client of a network: an IPv4 address, or the 64 bits
-// of an IPv6 address that a subscriber has at least.
+// Network is the unit that counts as one client: an IPv4 address, or the 64 bits of an
+// IPv6 address, the least that a subscriber has.
 func Network(a netip.Addr) netip.Addr {
 	a = a.Unmap().WithZone("")
 	if !a.Is6() {
@@ -70,8 +70,8 @@ func Network(a netip.Addr) netip.Addr {
 	return netip.PrefixFrom(a, 64).Masked().Addr()
 }
 
-// makeRoom forgets callers who have rested so long that they are as good as new,
-// or all when nobody has.
+// makeRoom forgets callers that have their full allowance again, or all callers when
+// none has.
 func (t *Throttle[Caller]) makeRoom() {
 	if len(t.callers) < maxCallers {
 		return

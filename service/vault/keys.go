@@ -29,7 +29,7 @@ func purposes() []string {
 	return []string{PurposeLog, PurposeTokens, PurposeTickets, PurposePage, purposeFiles, purposeLegacy}
 }
 
-// Table keeps the wrapped keys. Whoever moves a service moves it whole.
+// Table is the table of the wrapped keys. An export holds the whole table.
 const Table = "service_keys"
 
 // ErrOtherMaster means that a database was written under another master key.
@@ -70,8 +70,8 @@ func (m Master) unwrap(k *serviceKey, wrapped []byte) error {
 	return nil
 }
 
-// load reads the keys that a master key wraps. None at all is [ErrOtherMaster],
-// or sql.ErrNoRows where there is none under any master key.
+// load reads the keys that a master key wraps. Without any it returns [ErrOtherMaster],
+// or sql.ErrNoRows when the database has no keys at all.
 func (m Master) load(ctx context.Context, tx *store.Tx) (list []serviceKey, err error) {
 	name, err := m.Name()
 	if err != nil {
@@ -125,8 +125,8 @@ func (m Master) store(ctx context.Context, tx *store.Tx, list []serviceKey) erro
 	return nil
 }
 
-// begin makes the keys of a database that has none. One from before keys were
-// kept had them derived from its master key, whose name it notes: those go on,
+// begin makes the keys of a database without keys. An older database, which holds the
+// name of its master key, had its keys derived from the master key: begin keeps those,
 // so that nothing changes for clients.
 func (m Master) begin(ctx context.Context, tx *store.Tx) ([]serviceKey, error) {
 	var known string
@@ -167,8 +167,8 @@ func (m Master) begin(ctx context.Context, tx *store.Tx) ([]serviceKey, error) {
 	return list, m.store(ctx, tx, list)
 }
 
-// Open reads the keys of the service from its database, or makes them. master is
-// what was read from source.
+// Open reads the keys of the service from its database, or makes them. master was read
+// from source.
 func Open(ctx context.Context, s *store.Store, source Source, master Master) (*Vault, error) {
 	var list []serviceKey
 	err := s.Read(ctx, func(tx *store.Tx) (err error) {
@@ -203,9 +203,9 @@ func NewestRoot(ctx context.Context, tx *store.Tx) (version int64, err error) {
 	return version, nil
 }
 
-// Reload reads the keys again: others than this process may have replaced them,
-// and the master key. A command is not asked for it in a transaction, see
-// [Vault.Refresh].
+// Reload reads the keys again: another process may have replaced them, and the master
+// key. It does not run a command for the master key inside the transaction;
+// [Vault.Refresh] does.
 func (v *Vault) Reload(ctx context.Context, tx *store.Tx) error {
 	master := v.Master()
 	list, err := master.load(ctx, tx)
@@ -237,8 +237,8 @@ func (v *Vault) Refresh(ctx context.Context, s *store.Store) error {
 	return err
 }
 
-// keep takes keys over. A root that is gone from the database stays: what was
-// read before may be wrapped by it.
+// keep adds keys. A root that is gone from the database stays: keys that were read
+// before may be wrapped by it.
 func (v *Vault) keep(list []serviceKey) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -281,8 +281,7 @@ func (v *Vault) Keys(purpose string) (list [][keyBytes]byte, err error) {
 	return list, nil
 }
 
-// Current makes sure that the vault knows the newest key for a purpose that a
-// transaction sees.
+// Current makes sure that the vault has the newest key for a purpose in the transaction.
 func (v *Vault) Current(ctx context.Context, tx *store.Tx, purpose string) error {
 	var version int64
 	if err := tx.QueryRowContext(ctx, "SELECT COALESCE(max(version), 0) FROM service_keys WHERE purpose = ?", purpose).Scan(&version); err != nil {

@@ -14,9 +14,9 @@ import (
 // a key of their group. Such a key is kept per file, wrapped like any other, so
 // that it opens the file whatever happens to the group's version.
 
-// LegacyKey returns the key that seals legacy files of a group at one version.
-// It is derived apart from the key that wraps file keys: who holds it can open
-// the group's legacy files of that version and nothing else.
+// LegacyKey returns the key that seals legacy files of a group at one version. It is
+// derived apart from the key that wraps file keys: its holder can open the group's
+// legacy files of that version and nothing else.
 func (v *Vault) LegacyKey(group string, version int64) (*format.Key, error) {
 	from, err := v.Key(purposeLegacy)
 	if err != nil {
@@ -31,8 +31,8 @@ func (v *Vault) LegacyKey(group string, version int64) (*format.Key, error) {
 	return format.NewKey(raw)
 }
 
-// ReadFileKey reads a key of another service from a file: 32 bytes, or standard
-// base64 of them. A file that others may read is refused.
+// ReadFileKey reads a key of another service from a file: 32 bytes, or standard base64
+// of them. A file that other users may read is refused.
 func ReadFileKey(path string) (*format.Key, error) {
 	raw, err := readSecret(path)
 	if err != nil {

@@ -38,14 +38,14 @@ const (
 	purposeWrapping = "keys of the service"
 )
 
-// Master is the master key: it wraps the keys of the service and does nothing
-// else but seal archives. It prints as "redacted".
+// Master is the master key. It wraps the keys of the service and seals archives, and
+// does nothing else. It prints as "redacted".
 type Master struct {
 	locked.Redacted
 	raw locked.Bytes
 }
 
-// Name tells master keys apart and says nothing about them.
+// Name identifies a master key and reveals nothing about it.
 func (m Master) Name() (string, error) {
 	raw, err := m.derive(purposeName)
 	return hex.EncodeToString(raw[:]), err
@@ -84,17 +84,17 @@ func newGCM(key []byte) (cipher.AEAD, error) {
 	return cipher.NewGCMWithRandomNonce(block)
 }
 
-// Source says where the master key is.
+// Source is the place of the master key.
 type Source struct {
 	File    string // 32 bytes, or standard base64 of them
 	Make    bool   // a File that is missing is made
-	Command string // "" = File; else what /bin/sh runs and what prints it
+	Command string // run by /bin/sh, prints the key; "" = File
 }
 
 // InDirectory is the master key of a data directory, made at the first start.
 func InDirectory(dir string) Source { return Source{File: filepath.Join(dir, FileName), Make: true} }
 
-// WhereToPut tells where the master key of a database belongs.
+// WhereToPut says where the master key of a database belongs.
 func (s Source) WhereToPut() string {
 	if s.Command != "" {
 		return "have the command print that master key"
@@ -102,7 +102,7 @@ func (s Source) WhereToPut() string {
 	return fmt.Sprintf("put that master.key into %s, with mode 0600", filepath.Dir(s.File))
 }
 
-// Read reads the master key. A file that others may read is refused.
+// Read reads the master key. A file that other users may read is refused.
 func (s Source) Read(ctx context.Context) (Master, error) {
 	raw, err := s.read(ctx)
 	if err != nil {
@@ -126,8 +126,7 @@ func (s Source) read(ctx context.Context) ([keyBytes]byte, error) {
 	return raw, err
 }
 
-// runCommand takes the key from what a command prints. What it says on standard
-// error is the operator's to read.
+// runCommand runs a command that prints the key. The operator sees its standard error.
 func runCommand(ctx context.Context, command string) (key [keyBytes]byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
@@ -142,7 +141,7 @@ func runCommand(ctx context.Context, command string) (key [keyBytes]byte, err er
 	return parseSecret(out, "what the command for the master key printed")
 }
 
-// readSecret reads a file of 32 secret bytes that nobody else may read.
+// readSecret reads a file of 32 secret bytes that no other user may read.
 func readSecret(path string) (secret [keyBytes]byte, err error) {
 	raw, err := ownfile.Read(path, ownfile.SecretKind(path), MaxFileBytes)
 	defer clear(raw)
@@ -152,8 +151,8 @@ func readSecret(path string) (secret [keyBytes]byte, err error) {
 	return parseSecret(raw, path)
 }
 
-// parseSecret takes 32 bytes, or standard base64 of them; from says in messages
-// where they were.
+// parseSecret takes 32 bytes, or standard base64 of them; from names their source in
+// messages.
 func parseSecret(raw []byte, from string) (secret [keyBytes]byte, err error) {
 	if len(raw) == keyBytes {
 		return [keyBytes]byte(raw), nil
@@ -166,9 +165,9 @@ func parseSecret(raw []byte, from string) (secret [keyBytes]byte, err error) {
 	return [keyBytes]byte(decoded), nil
 }
 
-// makeSecret writes a new secret with mode 0600, unless there is one, and makes
-// it durable before anything is encrypted with it. Two processes that start at
-// once end up with the same secret.
+// makeSecret writes a new secret with mode 0600, unless the file exists. The secret is
+// durable before it encrypts anything. Processes that start at the same time end up with
+// one secret.
 func makeSecret(path string) error {
 	var secret [keyBytes]byte
 	_, _ = rand.Read(secret[:]) // never fails

@@ -13,11 +13,11 @@ import (
 	"github.com/svcfs/svcfs/service/store"
 )
 
-// Another master key comes in three steps, each of which can be interrupted and
-// begun again: [Vault.Begin] wraps the keys of the service by both master keys
-// and adds a root, by which every file's key is then wrapped anew; at last
-// [Vault.Finish] removes what the old master key opens. Processes that know the
-// old master key alone go on until then.
+// Another master key comes in three steps, each of which can be interrupted and begun
+// again. [Vault.Begin] wraps the keys of the service by both master keys and adds a
+// root. Then every file's key is wrapped anew by that root. At last [Vault.Finish]
+// removes the keys that the old master key wraps. Processes that know only the old
+// master key continue until then.
 
 // nextMaster is the entry of the table meta that names the master key to come.
 const nextMaster = "master_key_next"
@@ -38,7 +38,7 @@ func NextMaster(ctx context.Context, tx *store.Tx) (name string, err error) {
 	return name, nil
 }
 
-// Begin has next open the database beside the master key in use, and adds a root.
+// Begin lets next open the database beside the current master key, and adds a root.
 func (v *Vault) Begin(ctx context.Context, tx *store.Tx, next Master) error {
 	now := v.Master()
 	list, err := now.load(ctx, tx)
@@ -68,8 +68,8 @@ func (v *Vault) Begin(ctx context.Context, tx *store.Tx, next Master) error {
 	return nil
 }
 
-// Finish removes what other master keys open, and the roots before the newest.
-// The keys of all files must be wrapped by that one.
+// Finish removes the keys that other master keys wrap, and the roots before the newest.
+// The keys of all files must be wrapped by the newest root.
 func (v *Vault) Finish(ctx context.Context, tx *store.Tx) error {
 	name, err := v.Master().Name()
 	if err != nil {
@@ -95,11 +95,11 @@ func (v *Vault) Use(next Master) {
 	v.master = next
 }
 
-// Next is where a new master key is prepared.
+// Next is the place in which a new master key is prepared.
 func (s Source) Next() Source { return Source{File: s.File + ".new", Make: true} }
 
-// Replace brings the master key that was prepared in file to its place. The one
-// before is kept beside it under its name, which backups and exports tell.
+// Replace brings the prepared master key in file to its place. The earlier one is kept
+// beside it; its file is named after the name in backups and exports.
 func (s Source) Replace(file string, before Master) (kept string, err error) {
 	name, err := before.Name()
 	if err != nil {

@@ -26,9 +26,9 @@ import (
 
 const (
 	keyBytes = 32
-	// measurement stands where an attestation would name the code that handles keys.
-	// It is a constant: nothing is measured. It stays, because clients may remember
-	// checksums.
+	// measurement stands in the place of an attested measurement of the code that
+	// handles keys. It is a constant: nothing is measured. It stays, because clients may
+	// remember checksums.
 	measurement = "svcd-vault-1"
 )
 
@@ -42,8 +42,7 @@ type Vault struct {
 	keys   []serviceKey
 }
 
-// Binding says what a wrapped key belongs to; it cannot be unwrapped as
-// anything else.
+// Binding is the owner of a wrapped key; the key cannot be unwrapped for another.
 type Binding struct {
 	Group   string
 	Ref     string
@@ -70,8 +69,7 @@ func groupKey(root serviceKey, group string, version int64) (cipher.AEAD, error)
 	return newGCM(key)
 }
 
-// Wrap returns the wrapped form of a key for exactly this binding, by a version
-// of the root that tx knows.
+// Wrap wraps a key for exactly this binding, by a version of the root that tx knows.
 func (v *Vault) Wrap(ctx context.Context, tx *store.Tx, root int64, b Binding, key *format.Key) ([]byte, error) {
 	k, ok := v.root(root)
 	if !ok { // another process made it
@@ -133,8 +131,8 @@ func (v *Vault) UnwrapKnown(b Binding, wrapped []byte) (key *format.Key, version
 // Measurement is the constant in [ChecksumInput].
 func Measurement() string { return measurement }
 
-// Checksum tells versions of a group's key apart: hex SHA-256 of [ChecksumInput].
-// Anyone can compute it, as service/LEDGER.md says; it attests nothing.
+// Checksum distinguishes versions of a group's key: hex SHA-256 of [ChecksumInput].
+// Every client can compute it, as service/LEDGER.md says; it attests nothing.
 func Checksum(group string, version int64) string {
 	sum := sha256.Sum256(ChecksumInput(group, version))
 	return hex.EncodeToString(sum[:])

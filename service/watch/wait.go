@@ -18,21 +18,21 @@ const (
 	maxGroups = 1000
 )
 
-// waiter is a call that waits for events after a sequence. Its groups are those
-// of the account at this sequence. What makes the account a member of another
-// names the account and wakes it; it then looks and waits as a new waiter.
+// waiter is a call that waits for events after a sequence. Its groups are those of the
+// account at this sequence. A record that adds the account to another group names the
+// account and wakes the waiter, which then looks and waits as a new waiter.
 type waiter struct {
 	account string
 	after   int64
 	groups  []string
 	every   bool       // more than maxGroups, which are not in groups
-	told    chan error // gets one message: nil, look again; or why nobody can
+	woken   chan error // gets one message: nil = look again, or the reason why looking fails
 }
 
-// newWaiter reads the groups of an account in the transaction that looked at
-// everything up to after.
+// newWaiter reads the groups of an account, in the transaction that read the events up
+// to after.
 func newWaiter(ctx context.Context, tx *store.Tx, account string, after int64) (*waiter, error) {
-	me := &waiter{account: account, after: after, told: make(chan error, 1)}
+	me := &waiter{account: account, after: after, woken: make(chan error, 1)}
 	for rows, err := range tx.Rows(ctx, "SELECT group_id FROM members WHERE account = ? LIMIT ?", account, maxGroups+1) {
 		var group string
 		if err == nil {
@@ -49,8 +49,8 @@ func newWaiter(ctx context.Context, tx *store.Tx, account string, after int64) (
 	return me, nil
 }
 
-// waiters finds who is concerned: by a group, by an account, and those who are
-// concerned by every group.
+// waiters finds waiters by a group and by an account. Waiters with many groups are found
+// by every group.
 type waiters struct {
 	all, ofEvery         set
 	ofGroup, withAccount map[string]set
@@ -73,7 +73,7 @@ func (ws *waiters) add(me *waiter) {
 	}
 }
 
-// remove takes out a waiter; it may be out already.
+// remove removes a waiter; it may be gone already.
 func (ws *waiters) remove(me *waiter) {
 	delete(ws.all, me)
 	delete(ws.ofEvery, me)
@@ -105,7 +105,7 @@ func (w *Watch) wait(ctx context.Context, me *waiter, timeout <-chan time.Time) 
 	}
 	defer w.part(me)
 	select {
-	case err := <-me.told:
+	case err := <-me.woken:
 		return err == nil, err
 	case <-timeout:
 	case <-w.stop:
@@ -115,8 +115,8 @@ func (w *Watch) wait(ctx context.Context, me *waiter, timeout <-chan time.Time) 
 	return false, nil
 }
 
-// join adds a waiter, the first of whom starts the poller. It refuses one whom
-// the poller has overtaken: what lies between, nobody would tell it.
+// join adds a waiter; the first one starts the poller. It refuses a waiter behind the
+// poller, which would miss the records between them.
 func (w *Watch) join(me *waiter) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -139,7 +139,7 @@ func (w *Watch) part(me *waiter) {
 	w.remove(me)
 }
 
-// remove takes out a waiter; the last one ends the poller. It needs the lock.
+// remove removes a waiter; the last one ends the poller. It needs the lock.
 func (w *Watch) remove(me *waiter) {
 	w.waiters.remove(me)
 	if len(w.waiters.all) == 0 && w.endPoll != nil {
@@ -148,12 +148,12 @@ func (w *Watch) remove(me *waiter) {
 	}
 }
 
-// wake tells those of some waiters who have not seen seq yet. It needs the lock.
+// wake wakes those of some waiters that have not seen seq yet. It needs the lock.
 func (w *Watch) wake(some set, seq int64, why error) {
 	for me := range some {
 		if me.after < seq {
 			w.remove(me)
-			me.told <- why
+			me.woken <- why
 		}
 	}
 }
@@ -169,8 +169,8 @@ func (w *Watch) poll(ctx context.Context) {
 	}
 }
 
-// pollOnce wakes whom new records concern. It returns false when nobody waits
-// for this poller any more.
+// pollOnce wakes the waiters that new records concern. It returns false when this poller
+// has no waiters any more.
 func (w *Watch) pollOnce(ctx context.Context) bool {
 	w.mu.Lock()
 	since := w.head
@@ -197,7 +197,8 @@ func (w *Watch) pollOnce(ctx context.Context) bool {
 	return ctx.Err() == nil // nor when it woke the last
 }
 
-// look returns the newest sequence, and whom the events after since concern.
+// look returns the newest sequence, and the accounts that the events after since
+// concern.
 func (w *Watch) look(ctx context.Context, since int64) (head int64, news []ledger.Concern, err error) {
 	err = w.store.Read(ctx, func(tx *store.Tx) error {
 		if head, err = ledger.Head(ctx, tx); err != nil || head <= since {

@@ -1,7 +1,7 @@
-// Package watch tells members what happens in their groups, as soon as the
-// ledger has it. Callers wait without a transaction; one poller per process
-// looks at the end of the ledger, only while somebody waits, and wakes those whom
-// the new records concern. So it works as well for what other processes record.
+// Package watch reports the events of a group to its members, as soon as the ledger has
+// them. Callers wait without a transaction. While there are waiters, one poller per
+// process looks at the end of the ledger and wakes those that new records concern, so
+// records of other processes are noticed too.
 package watch
 
 import (
@@ -23,7 +23,7 @@ import (
 const (
 	// perAccount bounds the calls of one account that wait.
 	perAccount = 16
-	// scanRows is how many records one transaction looks at.
+	// scanRows is how many records one transaction reads.
 	scanRows = 20_000
 	// maxEvents bounds one answer.
 	maxEvents = 500
@@ -40,7 +40,7 @@ type Watch struct {
 	mu      sync.Mutex
 	closed  bool
 	waiters waiters
-	endPoll context.CancelFunc // nil = no poller, for nobody waits
+	endPoll context.CancelFunc // nil = no poller, because there are no waiters
 	head    int64              // newest sequence the poller saw
 }
 
@@ -60,9 +60,9 @@ func (w *Watch) Close() {
 	w.done.Wait()
 }
 
-// Events returns what concerns account after a sequence, at once if there is
-// something, else when there is, at the latest when the request's time is over.
-// Whoever has waited is asked for by still again before anything is told.
+// Events returns the events that concern account after a sequence, at once if there are
+// any, else as soon as there are, at the latest when the time of the request is over.
+// After a wait it calls still, and returns nothing when that fails.
 func (w *Watch) Events(ctx context.Context, account string, req wire.WatchRequest, still func() error) (out wire.WatchResult, err error) {
 	leave, ok := w.calls.Take(account)
 	if !ok {
@@ -101,9 +101,9 @@ func (w *Watch) readHead(ctx context.Context) (head int64, err error) {
 	return head, err
 }
 
-// read returns the next events after a sequence, and the sequence up to which
-// everything was looked at; without events also who may wait there. A sequence the
-// ledger has not reached, as after the restore of an older backup, is set back.
+// read returns the next events after a sequence, and the sequence up to which it read;
+// without events also a waiter. A sequence that the ledger has not reached, as after the
+// restore of an older backup, is set back.
 func (w *Watch) read(ctx context.Context, account string, after int64) (events []wire.Event, upTo int64, me *waiter, err error) {
 	after = max(after, 0)
 	for {

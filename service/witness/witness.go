@@ -1,6 +1,6 @@
-// Package witness is a witness of transparency logs (c2sp.org/tlog-witness): it
-// signs a checkpoint only when it continues the one that it signed before, so that
-// no log whose readers require its signature shows two of them two histories. It
+// Package witness is a witness of transparency logs (c2sp.org/tlog-witness). It signs a
+// checkpoint only when the checkpoint continues the one that it signed before. A log
+// whose readers require its signature cannot show two of them two histories. The package
 // also has the log's side.
 package witness
 
@@ -38,7 +38,7 @@ const (
 	maxProof = 63
 	// maxRecords bounds a tree: package tlog does not end for sizes near 2^63.
 	maxRecords = 1 << 48
-	// sizeType is what a conflict is answered as.
+	// sizeType is the content type of a conflict.
 	sizeType = "text/x.tlog.size"
 
 	keyFile    = "witness.key" // seed of the Ed25519 key, 32 bytes
@@ -132,14 +132,14 @@ func (w *Witness) Handler() http.Handler {
 	return mux
 }
 
-// Refusal is why a checkpoint is not signed.
+// Refusal is the reason for not signing a checkpoint.
 type Refusal struct {
 	Status int   // of HTTP
 	Size   int64 // of the checkpoint that was signed last, with 409
 	Text   string
 }
 
-// Error says why.
+// Error returns the reason.
 func (r *Refusal) Error() string { return r.Text }
 
 func refuse(status int, format string, args ...any) *Refusal {
@@ -192,7 +192,7 @@ func (w *Witness) Add(request string) (signature string, err error) {
 	return strings.TrimPrefix(string(out), opened.Text+"\n"), nil
 }
 
-// continues checks that a tree continues the one that was signed last.
+// continues checks that a tree continues the one signed last.
 func continues(now, before tlog.Tree, old int64, proof tlog.TreeProof) error {
 	switch {
 	case old != before.N, old == now.N && old > 0 && now.Hash != before.Hash:
@@ -265,7 +265,7 @@ type Client struct {
 	url  string
 	key  *cosign.Verifier
 	http *http.Client
-	old  int64 // what the witness signed last, as far as is known
+	old  int64 // size of the checkpoint that the witness signed last, as far as is known
 }
 
 // patience is how long a witness may take to answer.

@@ -34,7 +34,7 @@ type Server struct {
 	cmd     *exec.Cmd
 	done    chan struct{}
 	bucket  atomic.Int64
-	meta    []string // where the gateway keeps what it knows about objects
+	meta    []string // flags that say where the gateway keeps metadata
 }
 
 // Start starts a server that ends with the test. It skips the test when the
@@ -198,7 +198,7 @@ func (s *Server) Freeze() error {
 	return nil
 }
 
-// stands tells whether every thread is stopped: each does so by itself.
+// stands reports whether every thread is stopped; threads stop one by one.
 func (s *Server) stands() bool {
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", s.cmd.Process.Pid))
 	for _, thread := range threads {
@@ -211,7 +211,7 @@ func (s *Server) stands() bool {
 	return err == nil && len(threads) > 0
 }
 
-// Thaw lets a frozen server go on.
+// Thaw continues a frozen server.
 func (s *Server) Thaw() error { return s.cmd.Process.Signal(syscall.SIGCONT) }
 
 // Endpoint is the address of the server.
@@ -227,10 +227,10 @@ func (s *Server) NewBucket(t testing.TB) string {
 	return name
 }
 
-// Dir is where the objects of a bucket lie as files.
+// Dir is the folder of a bucket's objects.
 func (s *Server) Dir(bucket string) string { return filepath.Join(s.dir, bucket) }
 
-// Location is what svcd --blobs takes for a bucket, or bucket/prefix.
+// Location is the value of svcd --blobs for a bucket, or bucket/prefix.
 func (s *Server) Location(bucket string) string {
 	return "s3://" + bucket + "?endpoint=" + s.Endpoint() + "&path-style=true"
 }
@@ -249,5 +249,5 @@ func SetEnv(t testing.TB) {
 	}
 }
 
-// Secrets are what no log may hold.
+// Secrets are texts that no log may hold.
 func Secrets() []string { return []string{secretKey} }

@@ -38,7 +38,7 @@ type Server struct {
 	bin     string // folder of initdb and postgres
 	dir     string
 	port    int
-	user    *syscall.Credential // nil = whoever runs the test
+	user    *syscall.Credential // nil = the user that runs the test
 	process *process
 }
 
@@ -99,8 +99,8 @@ func (s *Server) init() error {
 	return err
 }
 
-// chooseUser gives the folder to postgres or nobody when the tests run as root,
-// which PostgreSQL refuses to run as.
+// chooseUser gives the folder to postgres or nobody when the tests run as root:
+// PostgreSQL refuses to run as root.
 func (s *Server) chooseUser(dir string) error {
 	if os.Getuid() != 0 {
 		return nil

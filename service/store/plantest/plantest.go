@@ -1,4 +1,4 @@
-// Package plantest tells tests how a query is carried out.
+// Package plantest shows tests how a query is carried out.
 package plantest
 
 import (
