@@ -14,13 +14,15 @@ func newBackup(s *settings) *cobra.Command {
 	var withKey bool
 	cmd := &cobra.Command{
 		Use: "backup DIR", Short: "Write a backup of the service into a new directory, also while the service runs", Args: oneArg("DIR"),
-		Long: `Write a backup of the service into a new directory, also while it serves: the
-database in one state, and every file it refers to. The master key is not in it:
-without that key a backup is noise, so keep a copy elsewhere.
+		Long: `Write a backup of the service into a new directory. The service may run meanwhile.
+The backup holds one state of the database, and every file that this state names.
 
-On one file system files are hard links: copy the directory to another machine.
-With PostgreSQL it refuses: use svcd export, or pg_dump and then a copy of the
-files.`,
+The backup holds the master key only with --with-master-key. Without the master key
+nobody can read the files: keep a copy of the key elsewhere.
+
+On the same file system the files of the backup are hard links to those of the
+service: copy the backup to another machine. With PostgreSQL the command is refused:
+use svcd export, or pg_dump and then a copy of the files.`,
 		Example: "  svcd backup /backup/monday --data /var/lib/svcd",
 		RunE: s.run(func(ctx context.Context, svc *service.Service, args []string) error {
 			m, err := svc.Backup(ctx, args[0], withKey)
@@ -48,8 +50,9 @@ func (s *settings) told(what string, sum archive.Summary) {
 func newRestore(s *settings) *cobra.Command {
 	return &cobra.Command{
 		Use: "restore DIR", Short: "Make a data directory from a backup", Args: oneArg("DIR"),
-		Long: `Make a data directory from a backup. It must be new; put the master key into it
-first, unless the backup holds it. Every file is compared with its checksum.`,
+		Long: `Make a data directory from a backup. The data directory must be new, or hold nothing
+but the master key. Put the master key there first, unless the backup holds it. Every
+file is compared with its checksum.`,
 		Example: "  svcd restore /backup/monday --data /var/lib/svcd",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := s.needData(); err != nil {

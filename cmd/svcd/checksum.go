@@ -13,9 +13,10 @@ import (
 func newChecksum(s *settings) *cobra.Command {
 	return &cobra.Command{
 		Use: "checksum GROUP", Short: "Show the public checksum of a group and how to compute it", Args: oneArg("GROUP"),
-		Long: "Prints what get_group_checksum answers for a group, what it is computed from, and a shell command that computes it\n" +
-			"without this program. The checksum changes with every revocation, which rotates the key of the group. It attests nothing:\n" +
-			"anybody computes it, and it says nothing about which program handles the keys.",
+		Long: `Print the answer to get_group_checksum for a group, the input of the checksum, and a
+shell command that computes the checksum without this program. The checksum changes
+with every revocation, because a revocation rotates the key of the group. The checksum
+proves nothing about the program that handles the keys: anybody can compute it.`,
 		Example: "  svcd checksum team --data ./data\n  svcd checksum team --data ./data | sed -n 's/^command *//p' | sh",
 		RunE: s.run(func(ctx context.Context, svc *service.Service, args []string) error {
 			c, err := svc.Checksum(ctx, args[0])

@@ -24,9 +24,10 @@ const standardStream = "-"
 func newExport(s *settings) *cobra.Command {
 	return &cobra.Command{
 		Use: "export FILE", Short: "Write the whole service as one stream, also while the service runs", Args: oneArg("FILE, or - for standard output"),
-		Long: `Write the whole service as one stream that any database and file store takes
-back, also while it serves. Its end proves that it is complete. The master key is
-not in it; sign-in links and page sessions are not either.`,
+		Long: `Write the whole service as one stream, which svcd import reads into any database and
+any file store. The service may run meanwhile. The end of the stream proves that the
+stream is complete. The stream holds no master key, no sign-in link and no session of
+the account page.`,
 		Example: "  svcd export /backup/svcd.tar --data /var/lib/svcd\n  svcd export - --data /var/lib/svcd",
 		RunE: s.run(func(ctx context.Context, svc *service.Service, args []string) error {
 			return s.export(args[0], func(w io.Writer) (archive.Summary, error) { return svc.Export(ctx, w) })
@@ -66,10 +67,10 @@ func (s *settings) export(path string, write func(io.Writer) (archive.Summary, e
 func newImport(s *settings) *cobra.Command {
 	return &cobra.Command{
 		Use: "import FILE", Short: "Fill an empty service from an export", Args: oneArg("FILE, or - for standard input"),
-		Long: `Fill an empty service from an export, on any database and file store. Put the
-master key of the exported service into the data directory first. Nothing may
-serve meanwhile; on any error the service stays empty. After a kill start it again:
-it begins anew, or says that the import is complete.`,
+		Long: `Fill an empty service from an export, on any database and any file store. Put the
+master key of the exported service into the data directory first. No process may
+serve this database meanwhile. After an error the service is empty, as before. After
+a kill run the command again: it starts over, or says that the import is complete.`,
 		Example: "  svcd import /backup/svcd.tar --data /srv/svcd --db postgres://svcd@db.example.org/svcd --blobs s3://svcd",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if _, err := os.Stat(filepath.Join(s.cfg.DataDir, vault.FileName)); err != nil { // a new one would not fit

@@ -29,11 +29,15 @@ func newImportLegacy(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import-legacy GROUP FILE…",
 		Short: "Import files that were kept on a content-addressed network",
-		Long: "import-legacy records files under content ids (Qm… or bafy…), as older clients know them, free of charge.\n\n" +
-			"Plain files are sealed with the key of the group; what is printed is their new content id. With --ciphertext the files are what\n" +
-			"the old network held, as bytes or base64, sealed with the key in --key-file; a file that is named by its content id must fit it.\n" +
-			"With --reference and --file-hash only the reference is recorded: svcd serve --gateway fetches its bytes when they are first wanted.\n" +
-			"The version of the group's key is remembered per file, so that revoking members does not lose it.",
+		Long: `Record files under content ids (Qm… or bafy…), as older clients know them. This costs
+nothing.
+
+Plain files are sealed with the key of the group, and the command prints the new
+content id of each. With --ciphertext the files hold what the old network held, as
+bytes or base64, sealed with the key in --key-file; a file that is named by its content
+id must match it. With --reference and --file-hash only the reference is recorded: svcd
+serve --gateway fetches the bytes at the first retrieval. svcd remembers the version
+of the group's key for each file, so that revoking members loses no file.`,
 		Example: "  svcd import-legacy team report.pdf --data ./data\n" +
 			"  svcd import-legacy team QmT78z… --ciphertext --key-file old.key --data ./data\n" +
 			"  svcd import-legacy team --reference QmT78z… --file-hash 9f86d0… --name report.pdf --key-file old.key --data ./data",

@@ -14,8 +14,13 @@ func newRetention(s *settings) *cobra.Command {
 	var dryRun bool
 	cmd := &cobra.Command{
 		Use: "retention", Short: "Delete the files that are older than the retention of their group", Args: noArgs,
-		Long: "Destroys the keys of files that are older than the retention window of their group, of those whose deletion has waited,\n" +
-			"and of those whose trash time is over, as svcd serve does once a minute. With --dry-run it lists them instead: group, reference, name and age. Then it lists what waits: group, reference, name and time.",
+		Long: `Delete the files that are older than the retention of their group, and the files
+whose delayed deletion is due. Deleting destroys the key of a file. svcd serve does
+the same once a minute.
+
+With --dry-run nothing is deleted. The command lists the files that it would delete
+(group, reference, name, age), then the deletions that wait (group, reference, name,
+time).`,
 		Example: "  svcd retention --data ./data --dry-run",
 		RunE: s.run(func(ctx context.Context, svc *service.Service, _ []string) error {
 			if dryRun {

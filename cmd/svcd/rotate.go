@@ -18,18 +18,18 @@ func newRotateMasterKey(s *settings) *cobra.Command {
 	var finish, cancel bool
 	cmd := &cobra.Command{
 		Use: "rotate-master-key", Short: "Replace the master key, also while the service runs", Args: noArgs,
-		Long: `Replace the master key, also while the service serves. Clients notice nothing:
-the keys that sign session tokens and the ledger stay what they are. The key of
-every file is wrapped anew, so that the old master key opens nothing that the
-database holds from then on. Backups and exports from before need the old one.
-After a theft run svcd rotate-token-key too.
+		Long: `Replace the master key. The service may run meanwhile, and clients notice nothing: the
+keys that sign session tokens and the ledger stay the same. The key of every file is
+wrapped anew, so that the old master key opens nothing in the database any more.
+Backups and exports from before need the old master key. After a theft of the master
+key run svcd rotate-token-key too.
 
-With SQLite and the master key in the data directory one command does all of it.
-Else the old master key goes on opening the database until --finish: bring the
-new one to wherever a process reads its own, restart those that read it from a
-command or from systemd, then run --finish.
+With SQLite, and the master key in the data directory, one run does everything.
+Otherwise the old master key opens the database until --finish: put the new key where
+each process reads its master key, restart the processes that read the key from a
+command or from systemd, and then run the command with --finish.
 
-After an interruption run it again.`,
+After an interruption run the command again.`,
 		Example: "  svcd rotate-master-key --data /var/lib/svcd\n" +
 			"  svcd rotate-master-key --data ./data --master-key-command 'pass show svcd' --new-master-key-file ./new.key\n" +
 			"  svcd rotate-master-key --data ./data --finish",
@@ -98,10 +98,10 @@ func (s *settings) rotating(rotate func(*service.Service, context.Context) error
 func newRotateLogKey(s *settings) *cobra.Command {
 	return &cobra.Command{
 		Use: "rotate-log-key", Short: "Replace the key that signs the ledger's checkpoints", Args: noArgs,
-		Long: `Replace the key that signs the ledger's checkpoints, also while the service
-serves: every process signs with the new one from then on. They show a statement
-that both keys signed, by which svcfs goes on with the new key. Whoever checks
-checkpoints in another way gets the new key from svcd audit. A witness signs
+		Long: `Replace the key that signs the checkpoints of the ledger. The service may run
+meanwhile: every process signs with the new key from then on. svcd publishes a
+statement that both keys signed, and svcfs accepts the new key because of it. Other
+programs that check the ledger need the new key: svcd audit shows it. A witness signs
 nothing until it has the new key.`,
 		Example: "  svcd rotate-log-key --data /var/lib/svcd",
 		RunE: s.rotating((*service.Service).RotateLogKey, "the log has a new key, and every svcd serve over this database signs with it from now on; svcd audit shows the key:\n"+
@@ -112,14 +112,14 @@ nothing until it has the new key.`,
 func newRotateTokenKey(s *settings) *cobra.Command {
 	return &cobra.Command{
 		Use: "rotate-token-key", Short: "Replace the key that signs session tokens; every session ends", Args: noArgs,
-		Long: `Replace the key that signs session tokens, and those of download tickets and of
-sign-ins at an identity provider. Processes use them from their next start on:
-stop all of them, run this, and start them again. Every session token is void
-then; programs sign in anew with their API keys, which stay what they are.
+		Long: `Replace the keys that sign session tokens, download tickets and sign-ins at an
+identity provider. A process uses the new keys from its next start on: stop all
+processes, run this command, and start them again. Then every session token is void.
+Programs sign in again with their API keys, which stay the same.
 
-Do this after a theft of the master key, beside svcd rotate-master-key: who had
-the master key and a copy of the database could make session tokens. With a
-service that was begun before it kept keys, the master key alone was enough.`,
+Run this command after a theft of the master key, beside svcd rotate-master-key: with
+the master key and a copy of the database a thief could make session tokens. For a
+database from before svcd stored these keys, the master key alone was enough.`,
 		Example: "  svcd rotate-token-key --data /var/lib/svcd",
 		RunE:    s.rotating((*service.Service).RotateTokenKeys, "session tokens have a new key: restart every svcd serve over this database, and every session ends"),
 	}

@@ -18,12 +18,14 @@ func newWitness(s *settings) *cobra.Command {
 	var logs []string
 	cmd := &cobra.Command{
 		Use: "witness", Short: "Run a witness of other services' ledgers", Args: noArgs,
-		Long: `Run a witness (c2sp.org/tlog-witness): it signs a checkpoint of a service's ledger
-only when it continues the one that it signed before. A service that publishes with
-it, and members who require it (svcfs --require-witness), cannot be shown two
-histories. Run it where the operator of the service has no access. It prints its
-key, and "listening on URL" when it is ready. --data holds its key and the newest
-checkpoint of each log: whoever loses them begins a new witness.`,
+		Long: `Run a witness (c2sp.org/tlog-witness) for the ledgers of other services. The witness
+signs a checkpoint of a ledger only if the checkpoint continues the last one that the
+witness signed. A service with a witness (svcd serve --witness) cannot show different
+histories to members who require that witness (svcfs --require-witness). Run the
+witness where the operator of the service has no access.
+
+The witness prints its key, and "listening on URL" when it is ready. --data holds the
+key and the newest checkpoint of each ledger: if --data is lost, a new witness begins.`,
 		Example: "  svcd witness --data /var/lib/svcd-witness --log files.example.org/svc.testnet+93defd88+AfyI7vdOx2wUxaT2pHZ5IJxg3Sxlvjd3HS8vrHR7AA88 --name witness.example.net",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := s.needData(); err != nil {

@@ -12,9 +12,13 @@ func (a *app) acceptRollbackCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "accept-rollback",
 		Short: "Accept the history of a service whose operator restored a backup; free",
-		Long: "svcfs remembers the newest record of each group and the newest checkpoint that the service signed, and refuses a history that is\n" +
-			"shorter or differs. A service that was restored from a backup shows such a history: ask the operator what was lost, then accept it.\n" +
-			"The key of the log stays pinned, unless --forget-key is given. A running mount does not accept the history: mount again.",
+		Long: `Accept the history of a service whose operator restored a backup.
+
+svcfs remembers the newest record of each group and the newest checkpoint that the
+service signed, and refuses a history that is shorter or differs. A service restored
+from a backup shows such a history: ask the operator what was lost, then accept it.
+The key of the log stays pinned, unless --forget-key is given. A running mount does
+not accept the history: mount again.`,
 		Example: "  svcfs accept-rollback",
 		Args:    exactly(0, "no arguments"),
 		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, _ []string) error {

@@ -35,12 +35,15 @@ func (a *app) demoCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo [DIR]",
 		Short: "Show svcfs on this machine: a service, two accounts, two mounts",
-		Long: `Start a service of its own on a free loopback port, make the accounts alice and
-bob and a group, mount it for both, put real files in as alice, read every one
-back as bob and compare. Then it stays mounted until it is interrupted. The
-service is svcd, which lies beside svcfs or in PATH.
-The data is kept in DIR (default ~/.local/share/svcfs/demo) for the next run;
-with --once it is removed and the command ends, with 0 only if all was equal.`,
+		Long: `Show svcfs on this machine. The demo starts a service of its own on a free loopback
+port, makes the accounts alice and bob and a group, and mounts the group for both.
+Then it writes real files as alice, reads every file as bob, and compares. The mounts
+stay until you interrupt the demo. The service is the program svcd, from beside svcfs
+or from PATH.
+
+The data stays in DIR (default ~/.local/share/svcfs/demo) for the next run. With --once
+the demo ends after the comparison and removes the data. The exit code is 0 only if
+every file was equal.`,
 		Example: "  svcfs demo\n  svcfs demo --once\n  svcfs demo --from ~/Documents /tmp/demo",
 		Args:    between(0, 1, "at most one DIR"),
 		RunE: func(cmd *cobra.Command, args []string) error {

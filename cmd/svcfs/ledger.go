@@ -15,10 +15,14 @@ func (a *app) ledgerCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ledger GROUP",
 		Short: "List every file record of a group, also older versions and deleted files",
-		Long: "Lists every file record of a group. With --verify it checks all records instead, also those of members and retrievals:\n" +
-			"that each gives its hash and is in the tree the service signed, that the history continues the one seen before, and that\n" +
-			"what mount, ls and get show is made of exactly these records. A history that was altered, shortened or forked ends with\n" +
-			"exit code 6 and says what was proven false.",
+		Long: `List every file record of a group.
+
+With --verify the command checks all records of the group instead, also those of
+members and retrievals. Each record must match its hash and be in the tree that the
+service signed. The history must continue the history seen before. The files that
+mount, ls and get show must be the files of these records, and no others. When the
+history was altered, shortened or forked, the command says what was proven false, and
+the exit code is 6.`,
 		Example: "  svcfs ledger team\n  svcfs ledger team --json\n  svcfs ledger team --verify",
 		Args:    exactly(1, "one GROUP"),
 		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {

@@ -13,9 +13,10 @@ func (a *app) mvCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "mv GROUP REF|NAME NEWNAME",
 		Short: "Give a file another name; its content and reference stay",
-		Long: `Give a file another name; its content and reference stay. NAME means all
-versions of that name, REF that one. A name that is in use is refused. Only the
-uploader or the group's owner may, and only where the service offers it.`,
+		Long: `Give a file another name; its content and reference stay. NAME means all versions of
+that name, REF means one version. A name that is in use is refused. Only the uploader
+of a file and the owner of the group may rename the file, and only where the service
+can rename files.`,
 		Example: "  svcfs mv team draft.txt final.txt\n  svcfs mv team notes.txt archive/2026/notes.txt",
 		Args:    exactly(3, "a GROUP, a REF or NAME, and a NEWNAME"),
 		PreRunE: first(func(args []string) error {

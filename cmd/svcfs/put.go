@@ -29,17 +29,16 @@ func (a *app) putCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "put GROUP FILE...",
 		Short: "Encrypt files and folders here and upload them to a group; costs one upload each",
-		Long: `Encrypt files here and upload them to a group; costs one upload each. Prints
-cid, trans_id and file_hash of each file once the ledger has recorded it.
+		Long: `Encrypt files here and upload them to a group. Each file costs one upload. The command
+prints cid, trans_id and file_hash of a file once the ledger has recorded the file.
 
-A folder is put with everything in it, under its own name: put team docs makes
-docs/a.txt. Links and devices in it are left out, with a notice. FILE - reads
-standard input and needs --name. With --update a file whose newest version in
-the group is equal already is left out: the same command run again only sends
-what is missing.
+A folder is uploaded with everything in it, under its own name: put team docs makes
+docs/a.txt. Links and devices in a folder are left out, with a notice. FILE - reads
+standard input and needs --name. With --update a file is left out when its newest
+version in the group has the same content: a second run uploads only what is missing.
 
-With --deflate content is compressed before it is encrypted, where a sample of
-it says that this pays. JavaScript clients older than 1.2 cannot read such files.`,
+With --deflate content is compressed before it is encrypted, if a sample shows that
+this pays. JavaScript clients older than 1.2 cannot read compressed files.`,
 		Example: "  svcfs put team report.pdf\n  svcfs put team *.jpg photos/\n  svcfs put team docs --update\n  tar c src | svcfs put team - --name src.tar",
 		Args:    between(2, -1, "a GROUP and at least one FILE"),
 		RunE: a.simple(func(ctx context.Context, args []string) error {

@@ -14,14 +14,14 @@ func (a *app) rmCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rm GROUP REF|NAME...",
 		Short: "Destroy the key of files, so that nobody can read them again",
-		Long: `Destroy the key of files, so that nobody can read them again; their records stay
+		Long: `Destroy the key of files, so that nobody can read the files again. Their records stay
 in the ledger as deleted. NAME means all versions of that name, also those in the
-trash, REF that one. Only the uploader or the group's owner may, and only where the
-service offers it. There is no way back.
+trash; REF means one version. Only the uploader of a file and the owner of the group
+may remove the file, and only where the service can remove files. Nobody can undo this.
 
-With --trash no key is destroyed: all versions of NAME go to the trash of the
-group. 'svcfs undelete' brings them back until its time is over, which 'svcfs
-group trash' shows; then their keys are destroyed.`,
+With --trash no key is destroyed: all versions of NAME go to the trash of the group.
+'svcfs undelete' brings them back until their time in the trash ends, which 'svcfs
+group trash' shows. Then the keys are destroyed.`,
 		Example: "  svcfs rm team old-report.pdf\n  svcfs rm team notes/a.txt notes/b.txt\n  svcfs rm --trash team draft.txt",
 		Args:    between(2, -1, "a GROUP and at least one REF or NAME"),
 		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
