@@ -8,10 +8,9 @@ import (
 	"github.com/svcfs/svcfs/service"
 )
 
-// newKeyFile makes the file where an API key goes instead of to standard output, of
-// mode 0600 as --api-key-file of svcfs wants it, before there is a key. Without
-// replace a file that is there already is refused, because it may be the only
-// place of another key.
+// newKeyFile makes the file for an API key, before the key is made. The file has mode
+// 0600, as svcfs --api-key-file demands. Without replace, a file that exists already is
+// refused: the file may be the only place of another key.
 func newKeyFile(path string, replace bool) (*ownfile.Pending, error) {
 	if _, err := os.Lstat(path); err == nil && !replace {
 		return nil, usageError{fmt.Errorf("%s is there already and may hold another key: name a new file", path)}
@@ -26,8 +25,8 @@ func newKeyFile(path string, replace bool) (*ownfile.Pending, error) {
 	return f, nil
 }
 
-// writeKey puts the key into the file and the file into its place, which without
-// replace must be free still.
+// writeKey writes the key into the file and gives the file its name. Without replace
+// the name must still be free.
 func writeKey(f *ownfile.Pending, replace bool, key string) error {
 	place := f.Create
 	if replace {
@@ -43,8 +42,7 @@ func writeKey(f *ownfile.Pending, replace bool, key string) error {
 	return nil
 }
 
-// makeKey runs issue and shows the account with its key, or with the file that the
-// key went into.
+// makeKey runs issue and prints the account with its key, or with the file of the key.
 func (s *settings) makeKey(path string, replace bool, issue func() (service.NewAccount, error)) error {
 	if path == "" {
 		made, err := issue()
@@ -70,7 +68,7 @@ func (s *settings) makeKey(path string, replace bool, issue func() (service.NewA
 	return s.printJSON(map[string]string{"account_id": made.AccountID, "api_key_file": path})
 }
 
-// warnMember tells of groups that a new account belongs to already.
+// warnMember warns when a new account is a member of groups already.
 func (s *settings) warnMember(made service.NewAccount) {
 	if made.MemberOf > 0 {
 		fmt.Fprintf(s.stderr, "svcd: warning: %s is a member of %d group(s) already, whose owners added it before it existed: make sure that they mean who gets the key\n",

@@ -73,7 +73,7 @@ no file and no upload, which svcd serve removes. They are no failure.`,
 			case bad > 0:
 				return fmt.Errorf("%d files cannot be served as they were stored: restore %s from a backup", bad, cmp.Or(s.cfg.Blobs, filepath.Join(s.cfg.DataDir, "blobs")))
 			case miscounted > 0:
-				return fmt.Errorf("the bytes of %d accounts and groups are counted wrong: nobody is harmed but by a wrong bound; svcd export and svcd import count anew", miscounted)
+				return fmt.Errorf("the bytes of %d accounts and groups are counted wrong: uploads may be refused too early or too late; svcd export and svcd import count them anew", miscounted)
 			}
 			return nil
 		}),

@@ -29,7 +29,7 @@ use svcd export, or pg_dump and then a copy of the files.`,
 			if err != nil {
 				return err
 			}
-			s.told("backed up", m.Summary)
+			s.printSummary("backed up", m.Summary)
 			if withKey {
 				fmt.Fprintln(s.stdout, "master key: in the backup: whoever has it can read every file")
 			} else {
@@ -42,8 +42,8 @@ use svcd export, or pg_dump and then a copy of the files.`,
 	return cmd
 }
 
-// told prints what was moved.
-func (s *settings) told(what string, sum archive.Summary) {
+// printSummary prints what a backup, restore, export or import moved.
+func (s *settings) printSummary(what string, sum archive.Summary) {
 	fmt.Fprintf(s.stdout, "%s: %d files of %d bytes, %d ledger records\nledger root: %s\n", what, sum.Blobs, sum.BlobBytes, sum.Rows["ledger"], sum.LedgerRoot)
 }
 
@@ -62,7 +62,7 @@ file is compared with its checksum.`,
 			if err != nil {
 				return err
 			}
-			s.told("restored", m.Summary)
+			s.printSummary("restored", m.Summary)
 			fmt.Fprintln(s.stdout, "next: start it with svcd serve; members whose machine saw newer records refuse it until they run: svcfs accept-rollback, and mount again\n"+
 				"      a backup from before svcd rotate-log-key: svcfs accept-rollback --forget-key")
 			return nil

@@ -21,8 +21,8 @@ func (s *settings) confine(cfg service.Config) error {
 	return cli.Confine(s.limits(cfg))
 }
 
-// limits are the files that a service opens once it is up: its data, also where a
-// link in it leads, and what others replace while it runs.
+// limits are the files that a running service opens: its data, the targets of links in
+// its data, and the files that others replace meanwhile.
 func (s *settings) limits(cfg service.Config) confine.Limits {
 	limits := confine.Limits{Read: confine.System(), Write: []string{s.cfg.DataDir}}
 	if s.cfg.Blobs != "" && !strings.Contains(s.cfg.Blobs, "://") {

@@ -35,7 +35,7 @@ the account page.`,
 	}
 }
 
-// export puts what write writes to path, where nothing may be.
+// export gives what write writes the name path, which must be free.
 func (s *settings) export(path string, write func(io.Writer) (archive.Summary, error)) error {
 	if path == standardStream {
 		_, err := write(s.stdout)
@@ -60,7 +60,7 @@ func (s *settings) export(path string, write func(io.Writer) (archive.Summary, e
 	case err != nil:
 		return fmt.Errorf("name export: %w", err)
 	}
-	s.told("exported", sum)
+	s.printSummary("exported", sum)
 	return nil
 }
 
@@ -89,11 +89,11 @@ a kill run the command again: it starts over, or says that the import is complet
 				sum, err := svc.Import(cmd.Context(), in)
 				switch {
 				case errors.Is(err, archive.ErrImported):
-					s.told("imported before, and completely", sum)
+					s.printSummary("imported before, and completely", sum)
 				case err != nil:
 					return err
 				default:
-					s.told("imported", sum)
+					s.printSummary("imported", sum)
 				}
 				return nil
 			})

@@ -123,7 +123,7 @@ func (l *legacyImport) print(done service.Imported, err error) error {
 	return l.printJSON(done)
 }
 
-// readRegular reads a whole file, which its tag covers as a whole.
+// readRegular reads a whole file: one tag covers all of it.
 func readRegular(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {

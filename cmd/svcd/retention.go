@@ -35,7 +35,8 @@ time).`,
 	return cmd
 }
 
-// listExpired quotes what users chose: it may hold line breaks and escapes.
+// listExpired lists the files to delete, then the deletions that wait. Names are quoted:
+// users chose them.
 func (s *settings) listExpired(ctx context.Context, svc *service.Service) error {
 	list, err := svc.Expired(ctx)
 	if err != nil {

@@ -90,8 +90,8 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	return root
 }
 
-// with runs f on the opened service, for a command beside a running one. Unlike
-// serve, other commands do not make a data directory by accident.
+// with opens the service, also beside a running one, and runs f. Only serve makes a
+// data directory.
 func (s *settings) with(ctx context.Context, f func(*service.Service) error) error {
 	if err := s.needData(); err != nil {
 		return err

@@ -50,7 +50,7 @@ After an interruption run the command again.`,
 				if err != nil {
 					return err
 				}
-				s.rotated(r, newFile)
+				s.printRotation(r, newFile)
 				return nil
 			})
 		},
@@ -61,8 +61,8 @@ After an interruption run the command again.`,
 	return cmd
 }
 
-// rotated says what was done and what is left to do.
-func (s *settings) rotated(r service.Rotation, newFile string) {
+// printRotation prints what was done and what is left to do.
+func (s *settings) printRotation(r service.Rotation, newFile string) {
 	fmt.Fprintf(s.stdout, "keys of files wrapped anew: %d\n", r.Keys)
 	if r.Bad > 0 {
 		fmt.Fprintf(s.stdout, "keys that nothing opens: %d; svcd verify names their files\n", r.Bad)
@@ -84,8 +84,8 @@ func (s *settings) whereMasterKey() string {
 	return cmp.Or(from.File, filepath.Join(s.cfg.DataDir, vault.FileName))
 }
 
-// rotating replaces keys of the service, and says what comes next.
-func (s *settings) rotating(rotate func(*service.Service, context.Context) error, next string) func(*cobra.Command, []string) error {
+// rotation is the code of a command that replaces keys, and prints the next step.
+func (s *settings) rotation(rotate func(*service.Service, context.Context) error, next string) func(*cobra.Command, []string) error {
 	return s.run(func(ctx context.Context, svc *service.Service, _ []string) error {
 		if err := rotate(svc, ctx); err != nil {
 			return err
@@ -104,7 +104,7 @@ statement that both keys signed, and svcfs accepts the new key because of it. Ot
 programs that check the ledger need the new key: svcd audit shows it. A witness signs
 nothing until it has the new key.`,
 		Example: "  svcd rotate-log-key --data /var/lib/svcd",
-		RunE: s.rotating((*service.Service).RotateLogKey, "the log has a new key, and every svcd serve over this database signs with it from now on; svcd audit shows the key:\n"+
+		RunE: s.rotation((*service.Service).RotateLogKey, "the log has a new key, and every svcd serve over this database signs with it from now on; svcd audit shows the key:\n"+
 			"give it to the witness, if there is one, and to everybody who gave the old one with --log-key"),
 	}
 }
@@ -121,6 +121,6 @@ Run this command after a theft of the master key, beside svcd rotate-master-key:
 the master key and a copy of the database a thief could make session tokens. For a
 database from before svcd stored these keys, the master key alone was enough.`,
 		Example: "  svcd rotate-token-key --data /var/lib/svcd",
-		RunE:    s.rotating((*service.Service).RotateTokenKeys, "session tokens have a new key: restart every svcd serve over this database, and every session ends"),
+		RunE:    s.rotation((*service.Service).RotateTokenKeys, "session tokens have a new key: restart every svcd serve over this database, and every session ends"),
 	}
 }

@@ -40,9 +40,9 @@ after what is under way; SIGHUP has the certificate read again.`,
 	return cmd
 }
 
-// What the process takes before its garbage is collected more often: memoryBeside
-// bytes more than bodies and answers, for connections, database and the rest, but no
-// more than memoryTimes as much, since --memory is a quarter of what there is.
+// The limit of the process, above which garbage is collected more often: memoryBeside
+// bytes more than --memory, for connections, database and the rest, but at most
+// memoryTimes --memory, which is a quarter of the machine's memory by default.
 const (
 	memoryBeside = 512 << 20
 	memoryTimes  = 3

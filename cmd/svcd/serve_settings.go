@@ -144,8 +144,8 @@ func (s *settings) feeTable() (ledger.Fees, error) {
 	return fees, nil
 }
 
-// loggers returns the log, and that of sign-ins: they are there by default, and
-// gone with --log-level error.
+// loggers returns the log, and the log of sign-ins. By default sign-ins are logged; with
+// --log-level error they are not.
 func (s *settings) loggers() (all, signIns *slog.Logger, err error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(s.logLevel)); err != nil {

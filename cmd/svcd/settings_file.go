@@ -47,7 +47,8 @@ func (s *settings) parse(text []byte) (map[string]string, error) {
 	return values, nil
 }
 
-// password says which setting of a file holds one, so that others may not read it.
+// password names the setting of a file that holds a password: others may not read
+// such a file.
 func password(values map[string]string) string {
 	for _, name := range []string{"db", "blobs"} {
 		if value := values[name]; redactURL(value) != value {

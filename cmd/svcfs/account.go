@@ -125,8 +125,8 @@ func pricedActions() []string {
 		"set_member_role", "pend_destruction", "keep_files", "remove_file", "restore_file", "set_group_trash"}
 }
 
-// mustBeAction refuses what is no action, for which the ledger says 0 as it does
-// for a free one.
+// mustBeAction refuses an unknown action: the ledger answers 0 for it, as for a free
+// one.
 func mustBeAction(ctx context.Context, c *sdk.Client, action string) error {
 	caps, err := c.Capabilities(ctx)
 	if err != nil {

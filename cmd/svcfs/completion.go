@@ -37,7 +37,7 @@ func (a *app) ask(cmd *cobra.Command, prefix string, from func(ctx context.Conte
 	}
 	var list []string
 	for _, name := range found {
-		// What a shell could take for something else is not offered.
+		// A name that a shell could misread is not offered.
 		if strings.HasPrefix(name, prefix) && name == escapeName(name) && !strings.ContainsAny(name, "\t\n") {
 			list = append(list, name)
 		}

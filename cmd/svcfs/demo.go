@@ -138,7 +138,7 @@ func (a *app) demo(ctx context.Context, dir, from string, once bool) (err error)
 	return nil
 }
 
-// interrupted says so when that is why something failed.
+// interrupted replaces the error of a demo that the user interrupted.
 func interrupted(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return refuse(exitOther, "run it again with: svcfs demo", errors.New("interrupted; everything was unmounted"))

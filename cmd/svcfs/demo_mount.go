@@ -38,8 +38,8 @@ func (d *demo) makeUser(ctx context.Context, name string) (*demoUser, error) {
 	return u, nil
 }
 
-// mountUser mounts in a child process: a process that uses its own mount can
-// wait for itself for ever.
+// mountUser mounts in a child process: a process that uses its own mount may wait for
+// itself for ever.
 func (d *demo) mountUser(ctx context.Context, u *demoUser) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -91,7 +91,7 @@ func startDemoService(ctx context.Context, program, dir string, log io.Writer) (
 	url, ok := strings.CutPrefix(strings.TrimSpace(line), "listening on ")
 	if !ok {
 		_ = d.process.Wait()
-		return nil, refuse(exitOther, "make room in "+dir+", or name another folder: svcfs demo DIR", fmt.Errorf("open the embedded service: %w", said.failure()))
+		return nil, refuse(exitOther, "make room in "+dir+", or name another folder: svcfs demo DIR", fmt.Errorf("start the service: %w", said.failure()))
 	}
 	d.url = url
 	return d, nil

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// failed is a failure with its exit code; its hint is found later when it is "".
+// failed is a failure with its exit code. For an empty hint doctor finds one.
 func failed(check string, err error, hint string) cli.Finding {
 	f := cli.Failed(check, err.Error(), hint)
 	f.Code, f.Err = exitCodeOf(err), err
@@ -81,7 +81,7 @@ func checkHelper() cli.Finding {
 	return cli.Passed("fusermount3", cmp.Or(path, "not installed; root mounts without it"))
 }
 
-// lacking is a failure of what mounting needs; its hint is found as that of others.
+// lacking is a failure of something that mounting needs.
 func lacking(check string, err error) cli.Finding {
 	f := failed(check, err, "")
 	f.Detail = errors.Unwrap(err).Error() // without the name of the check
@@ -175,8 +175,7 @@ func (a *app) checkService(ctx context.Context) []cli.Finding {
 	return append(findings, cli.Passed("balance", balance.Tokens()+" tokens"), checkStorage(ctx, c))
 }
 
-// littleStorage is the share of what could be kept that is worth a warning when no
-// more is left: a tenth.
+// littleStorage is the part of the storage, one in so many, below which doctor warns.
 const littleStorage = 10
 
 // checkStorage warns before uploads are refused.
@@ -212,8 +211,8 @@ func checkCapabilities(ctx context.Context, c *sdk.Client) cli.Finding {
 	return cli.Passed("extensions", escapeText(strings.TrimSpace(caps.Service+" "+caps.Version)+": "+strings.Join(caps.Features, " ")))
 }
 
-// checkProofs tells what has to be believed of the service, and what it proves, and
-// compares what was seen with what it shows now.
+// checkProofs tells what the service proves and for what svcfs has to take its word,
+// and compares the history seen before with the history shown now.
 func checkProofs(ctx context.Context, c *sdk.Client) cli.Finding {
 	t, err := c.CheckTrust(ctx)
 	switch {

@@ -8,10 +8,10 @@ import (
 	"github.com/svcfs/svcfs/sdk/names"
 )
 
-// escapeName makes a hostile file or group name fit for one line, as the mount
-// does: a safe name is shown as it is; in any other, what [names.IsUnsafe] says,
-// bytes that are not UTF-8 and the percent sign appear in percent form, so that it
-// can be read back.
+// escapeName makes the name of a file or group fit for one line, as the mount does. A
+// safe name stays as it is. In any other name, unsafe characters ([names.IsUnsafe]),
+// bytes that are not UTF-8 and percent signs take percent form, so that the name can
+// be read back.
 func escapeName(name string) string {
 	if names.Escape(name, "") == name {
 		return name
@@ -39,8 +39,8 @@ func escapeLines(text string) string {
 	return b.String()
 }
 
-// escapeJSON does it to a JSON document, whose strings have an escape of their own,
-// so that programs read what was there.
+// escapeJSON escapes the same characters of a JSON document in JSON's own form, so that
+// programs read the original.
 func escapeJSON(doc []byte) string {
 	var b strings.Builder
 	for _, r := range string(doc) {

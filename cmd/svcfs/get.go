@@ -60,7 +60,7 @@ name, or in a hidden folder, that other accounts uploaded come only with
 	return cmd
 }
 
-// check refuses what cannot work before a token is spent.
+// checkGet refuses a command line that cannot work, before a token is spent.
 func (a *app) checkGet(f getFlags) error {
 	toFile := f.output != "" && f.output != "-"
 	switch {

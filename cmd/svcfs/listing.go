@@ -68,9 +68,9 @@ func (l listing) current() (list []sdk.Entry, paths []string) {
 	return list, paths
 }
 
-// findEntry returns what the user means: the file of exactly that reference, else the
-// newest living upload of the name that is shown so or recorded so, else the one whose
-// hash starts with it.
+// findEntry returns the file that what names: the file of that reference, else the
+// newest living file that is shown or recorded under that name, else the newest living
+// file whose hash begins so.
 func findEntry(ctx context.Context, g sdk.Group, what string) (sdk.Entry, error) {
 	entries, err := g.Entries(ctx)
 	if err != nil {
@@ -95,7 +95,7 @@ func findEntry(ctx context.Context, g sdk.Group, what string) (sdk.Entry, error)
 	return entries[best], nil
 }
 
-// shownName is how a record is shown that stands alone.
+// shownName is the name that is shown for a record outside of a listing.
 func shownName(e *sdk.Entry) string {
 	f := e.Named()
 	return names.Show(f.Recorded, f.Ref)

@@ -163,8 +163,8 @@ func childArgs(set *pflag.FlagSet) (args []string, err error) {
 	return args, err
 }
 
-// logPath is where a background mount on dir logs; its folder is made. Without a
-// home directory there is none.
+// logPath returns the log of a background mount on dir, and makes its folder. Without
+// a home directory the mount keeps no log.
 func (a *app) logPath(dir string) (string, error) {
 	sum := sha256.Sum256([]byte(dir))
 	name := fmt.Sprintf("mount-%s-%s.log", safeFileName(filepath.Base(dir)), hex.EncodeToString(sum[:4]))
@@ -179,8 +179,8 @@ func (a *app) logPath(dir string) (string, error) {
 	return path, nil
 }
 
-// openLog opens what a background mount's standard error goes to: panics, and
-// what is said before the log takes over.
+// openLog opens the file for the standard error of a background mount: panics, and
+// messages from before the log takes over.
 func openLog(path string) (*os.File, error) {
 	if path == os.DevNull {
 		return os.OpenFile(path, os.O_WRONLY, 0)

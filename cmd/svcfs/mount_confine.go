@@ -8,13 +8,13 @@ import (
 	"github.com/svcfs/svcfs/sdk/confine"
 )
 
-// confine leaves a mount that is up what it still opens: of the user's files only what
-// svcfs remembers, and the folder of its log. The process outside does the rest.
+// confine leaves a running mount only the files that it still opens: of the user's files
+// the state of svcfs and the folder of the log. The process outside does the rest.
 func (a *app) confine(p mountPlan) error {
 	return cli.Confine(a.limits(p))
 }
 
-// limits are the files that a mount opens once it is up.
+// limits are the files that a running mount opens.
 func (a *app) limits(p mountPlan) confine.Limits {
 	limits := confine.Limits{Read: confine.System()}
 	if dir := a.userDir("XDG_STATE_HOME", ".local/state", ""); dir != "" {

@@ -22,10 +22,11 @@ import (
 // mounterFlag is how the process of a user is told who mounts for it.
 const mounterFlag = "mounter-fd"
 
-// mountHelper is the program as mount(8) runs it. When root mounts, a mounter does that,
-// and all else is a process of its own; of the user for whom root mounts, from its first
-// instruction: the key, the settings and what they run are read and run as they are by
-// the user's own commands.
+// mountHelper is the program as mount(8) runs it. When root mounts, one process of root's
+// (the mounter) does nothing but mount, and another process does everything else. When
+// root mounts for a user, that other process belongs to the user from its first
+// instruction: it reads the key and the settings, and runs their commands, with the
+// rights of the user alone.
 func (a *app) mountHelper(ctx context.Context, args []string) exitCode {
 	code, err := a.runMountHelper(ctx, args)
 	if err != nil {
@@ -77,7 +78,7 @@ func (c helperCall) owner() (o owner, err error) {
 		return o, nil
 	}
 	if err != nil {
-		return o, usage("name a user of this machine, or give uid= and gid= as numbers", fmt.Sprintf("whose mount it is: %v", err))
+		return o, usage("name a user of this machine, or give uid= and gid= as numbers", fmt.Sprintf("find the user of this mount: %v", err))
 	}
 	if who.Uid == "0" {
 		return o, nil
@@ -188,8 +189,8 @@ func (a *app) mountAs(ctx context.Context, who owner, call helperCall) (exitCode
 	return exitOther, fmt.Errorf("mount as user %d: %w", who.uid, err)
 }
 
-// mountFor is what root grants the user: what the line says, whatever the user's own
-// settings say.
+// mountFor is what root grants the user: the options of the line, and nothing from the
+// user's own settings.
 func (c helperCall) mountFor(who owner) (fs.MountFor, error) {
 	f := &mountFlags{}
 	for _, o := range c.options {

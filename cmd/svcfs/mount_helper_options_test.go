@@ -71,8 +71,8 @@ func TestHelperOwner(t *testing.T) {
 		{"uid=4243,gid=7,user=nobody", "4243:7", ""},
 		{"uid=4243,uid=4244,gid=7", "4244:7", ""},
 		{"uid=4243", "", "has no group"},
-		{"user=nobody at all", "", "whose mount it is"},
-		{"uid=nobody", "", "whose mount it is"},
+		{"user=nobody at all", "", "find the user of this mount"},
+		{"uid=nobody", "", "find the user of this mount"},
 		{"uid=4243,gid=x", "", "user or group"},
 		{"uid=4294967295,gid=1", "", "user or group"},
 	} {

@@ -169,7 +169,7 @@ func (m *liveMount) refresh() {
 	}()
 }
 
-// watchIdle sends when nobody used the mount for the time of --idle-unmount.
+// watchIdle sends whenever endIdle is due, and never without --idle-unmount.
 func (m *liveMount) watchIdle() (idle <-chan time.Time, stop func()) {
 	limit := m.plan.flags.idle
 	if limit == 0 {

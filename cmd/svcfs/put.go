@@ -69,8 +69,8 @@ this pays. JavaScript clients older than 1.2 cannot read compressed files.`,
 	return cmd
 }
 
-// isSwapped reports that no file was found, and that the name of the group is
-// one.
+// isSwapped reports whether the only FILE does not exist, and GROUP is the path of one
+// that does.
 func isSwapped(args []string, err error) bool {
 	if !errors.Is(err, fs.ErrNotExist) || len(args) != 2 {
 		return false
@@ -277,8 +277,8 @@ func (a *app) printReceipt(r receipt, several bool) error {
 	return nil
 }
 
-// open opens a file to put, or standard input, which can be read twice if that is
-// wanted; of at most limit bytes.
+// open opens a file of at most limit bytes, or standard input. With twice set, standard
+// input can be read twice.
 func (a *app) open(file string, twice bool, limit int64) (io.ReadSeekCloser, error) {
 	if file == "-" && twice {
 		content, err := io.ReadAll(io.LimitReader(a.stdin, limit+1))

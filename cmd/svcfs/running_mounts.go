@@ -130,7 +130,7 @@ func mountHolding(path string) (dir, inside string, err error) {
 	return "", "", refuse(exitNotFound, "run 'svcfs status' for the mounts there are", fmt.Errorf("%s is in no mount of ours", abs))
 }
 
-// resolve is [fs.Resolve], which takes path as it is where a mount does not answer.
+// resolve is [fs.Resolve]. When a mount does not answer, path stays as it is.
 func resolve(path string) (string, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {

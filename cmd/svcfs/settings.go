@@ -82,7 +82,7 @@ type settings struct {
 	key        keySource
 }
 
-// keySource says where the API key is; read fetches it.
+// keySource says where the API key is; readKey fetches the key.
 type keySource struct {
 	kind  string // one of the env… key names, a store's name, or "" when there is none
 	value string // key, path or command
@@ -119,8 +119,8 @@ func (a *app) loadSettings() (settings, error) {
 	return s, nil
 }
 
-// setAddresses takes the addresses; one address for all, named nearer to the
-// user than the single ones, replaces them.
+// setAddresses takes the addresses. One address for all hides the single addresses of
+// later sources.
 func (s *settings) setAddresses(sources cli.Sources) {
 	for _, l := range sources {
 		c := &s.config

@@ -125,8 +125,8 @@ func isZombie(pid int) bool {
 // maxLeftBytes bounds a report of what was lost, in bytes.
 const maxLeftBytes = 64 << 20
 
-// leftPath is where a mount process that had to give something up says what,
-// for the umount that waits; "" without a home directory.
+// leftPath is the file in which a mount process lists what it could not upload, for
+// the umount that waits; "" without a home directory.
 func (a *app) leftPath(pid int) string {
 	return a.userDir("XDG_STATE_HOME", ".local/state", fmt.Sprintf("left-%d.json", pid))
 }
