@@ -163,13 +163,9 @@ func TestBackupAndRestoreRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	was, is := sha256.Sum256(original), sha256.Sum256(changed)
-	if err := os.WriteFile(manifest, bytes.Replace(sealed, []byte(hex.EncodeToString(was[:])), []byte(hex.EncodeToString(is[:])), 1), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.WriteFile(manifest, bytes.Replace(sealed, []byte(hex.EncodeToString(was[:])), []byte(hex.EncodeToString(is[:])), 1), 0o600))
 	refused(t, "a balance is changed, and the digest", errOf(service.Restore(t.Context(), backup, masterKeyOnly(t, r.dir), service.MasterKey{})), "was not sealed")
-	if err := errors.Join(os.WriteFile(database, original, 0o600), os.WriteFile(manifest, sealed, 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, errors.Join(os.WriteFile(database, original, 0o600), os.WriteFile(manifest, sealed, 0o600)))
 	blobs := filesBelow(t, filepath.Join(backup, "blobs"))
 	raw, err := os.ReadFile(blobs[0])
 	if err != nil {
@@ -195,9 +191,7 @@ func enrich(t *testing.T, file string) {
 		t.Fatal(err)
 	}
 	_, err = db.Exec("UPDATE accounts SET balance = '9' || balance")
-	if err := errors.Join(err, db.Close()); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, errors.Join(err, db.Close()))
 }
 
 // SQLite beside a bucket: the backup holds the files all the same.
@@ -350,16 +344,12 @@ func writeStream(t *testing.T, list []entry) []byte {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	for _, e := range list {
-		if err := w.WriteHeader(&tar.Header{Name: e.name, Size: int64(len(e.data)), Typeflag: tar.TypeReg, Mode: 0o600}); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, w.WriteHeader(&tar.Header{Name: e.name, Size: int64(len(e.data)), Typeflag: tar.TypeReg, Mode: 0o600}))
 		if _, err := w.Write(e.data); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, w.Close())
 	return b.Bytes()
 }
 
@@ -374,9 +364,7 @@ func withDigest(t *testing.T, list []entry) []byte {
 		digest.Write(sum[:])
 	}
 	var trailer map[string]any
-	if err := json.Unmarshal(list[last].data, &trailer); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, json.Unmarshal(list[last].data, &trailer))
 	trailer["digest"] = hex.EncodeToString(digest.Sum(nil))
 	raw, err := json.Marshal(trailer)
 	if err != nil {

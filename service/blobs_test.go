@@ -86,9 +86,7 @@ func TestServiceOnS3(t *testing.T) {
 	if _, err := r.svc.Verify(t.Context(), true, func(ref string, _ error) { bad = append(bad, ref) }); err != nil || len(bad) != 1 || bad[0] != raw.CID {
 		t.Errorf("a changed object: %v, %v", bad, err)
 	}
-	if err := os.Truncate(filepath.Join(dir, key), 1000); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.Truncate(filepath.Join(dir, key), 1000))
 	if _, problem := alice.retrieve("g", raw.CID); !strings.Contains(problem, wire.CodeBlobCorrupt) {
 		t.Errorf("a shortened object: %s", problem)
 	}

@@ -185,9 +185,7 @@ func (r *running) hashes() map[int64][]byte {
 	for rows.Next() {
 		var seq int64
 		var hash []byte
-		if err := rows.Scan(&seq, &hash); err != nil {
-			r.t.Fatal(err)
-		}
+		ok(r.t, rows.Scan(&seq, &hash))
 		all[seq] = hash
 	}
 	return all
@@ -216,9 +214,7 @@ func (r *running) forgeChain() {
 	for rows.Next() {
 		var c chain.Record
 		var tags string
-		if err := rows.Scan(&c.Seq, &c.Tx, &c.Kind, &c.TimeNS, &c.Account, &c.Group, &c.Ref, &c.FileHash, &c.Detail, &c.Fee, &c.Request, &c.Chain, &tags); err != nil {
-			r.t.Fatal(err)
-		}
+		ok(r.t, rows.Scan(&c.Seq, &c.Tx, &c.Kind, &c.TimeNS, &c.Account, &c.Group, &c.Ref, &c.FileHash, &c.Detail, &c.Fee, &c.Request, &c.Chain, &tags))
 		var flat []string
 		var err error
 		if tags != "" {
@@ -235,9 +231,7 @@ func (r *running) forgeChain() {
 		ends[c.Chain] = end.Next(&c)
 		statements += fmt.Sprintf("UPDATE ledger SET prev_hash = %s, hash = %s, number = %d WHERE seq = %d; ", literal(c.Prev), literal(c.Sum()), c.Number, c.Seq)
 	}
-	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
-		r.t.Fatal(err)
-	}
+	ok(r.t, errors.Join(rows.Err(), rows.Close()))
 	statements += "DELETE FROM chains; "
 	for name, end := range ends {
 		statements += fmt.Sprintf("INSERT INTO chains (chain, number, hash, old) VALUES ('%s', %d, %s, 0); ", name, end.Number, literal(end.Hash))
@@ -310,15 +304,11 @@ func TestThreat26RewrittenTreeContradictsTheCheckpoint(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.forgeChain()
-	if err := os.RemoveAll(filepath.Join(r.dir, checkpoint.Dir)); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.RemoveAll(filepath.Join(r.dir, checkpoint.Dir)))
 	if forged := r.again().checkpoint(); forged.N != signed.N || forged.Hash == signed.Hash {
 		t.Fatalf("the forged tree is %+v, the honest one %+v", forged, signed)
 	}
-	if err := os.WriteFile(note, honest, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.WriteFile(note, honest, 0o600))
 	const want = "rows 1 to 4: the ledger contradicts"
 	check := func(when string) {
 		t.Helper()
@@ -334,9 +324,7 @@ func TestThreat26RewrittenTreeContradictsTheCheckpoint(t *testing.T) {
 	if _, health := again.get("/health"); !strings.Contains(health, want) {
 		t.Errorf("health %s, want %s", health, want)
 	}
-	if err := os.Remove(filepath.Join(r.dir, checkpoint.Dir, "hashes")); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.Remove(filepath.Join(r.dir, checkpoint.Dir, "hashes")))
 	check("tree gone")
 }
 
@@ -378,9 +366,7 @@ func TestCheckpointsAreAFunctionOfTheLedger(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A crash after the hashes of a row were half written.
-	if err := os.WriteFile(filepath.Join(dir, "hashes"), append(before, "half a hash"...), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.WriteFile(filepath.Join(dir, "hashes"), append(before, "half a hash"...), 0o600))
 	restarted := r.again()
 	want := restarted.checkpoint()
 	must[string](alice.at(restarted), wire.OpRegisterGroup, object{"group_id": "one more"})
@@ -391,9 +377,7 @@ func TestCheckpointsAreAFunctionOfTheLedger(t *testing.T) {
 	if _, err := tlog.ProveRecord(grown.N, 9, tlog.TileHashReader(grown, tiles{restarted})); err != nil {
 		t.Error(err)
 	}
-	if err := os.RemoveAll(dir); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.RemoveAll(dir))
 	if got := r.again().checkpoint(); got != grown {
 		t.Errorf("made anew: %+v, want %+v", got, grown)
 	}
@@ -424,9 +408,7 @@ func TestThreat26DamagedTreeIsReported(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := os.WriteFile(path, tc.change(raw), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			ok(t, os.WriteFile(path, tc.change(raw), 0o600))
 			if _, err := r.svc.Audit(t.Context()); !errors.Is(err, checkpoint.ErrContradiction) || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("audit says %v, want %s", err, tc.want)
 			}

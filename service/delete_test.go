@@ -26,14 +26,10 @@ func (r *running) wrappedKeys() map[string][]byte {
 	for rows.Next() {
 		var ref string
 		var key []byte
-		if err := rows.Scan(&ref, &key); err != nil {
-			r.t.Fatal(err)
-		}
+		ok(r.t, rows.Scan(&ref, &key))
 		keys[ref] = key
 	}
-	if err := rows.Err(); err != nil {
-		r.t.Fatal(err)
-	}
+	ok(r.t, rows.Err())
 	return keys
 }
 
@@ -66,9 +62,7 @@ func TestThreat34(t *testing.T) {
 	if _, err := os.Stat(blobPath); !os.IsNotExist(err) {
 		t.Errorf("the blob is still there: %v", err)
 	}
-	if err := os.WriteFile(blobPath, blob, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.WriteFile(blobPath, blob, 0o600))
 	if status, body := alice.tool(wire.OpPrepareRetrieve, file); status != http.StatusNotFound || !strings.Contains(body, "File deleted") || !strings.Contains(body, wire.CodeFileDeleted) {
 		t.Errorf("with the blob put back: %d %s", status, body)
 	}

@@ -75,9 +75,7 @@ func TestThreat26AuditComparesEveryTableWithTheLedger(t *testing.T) {
 	literal := func(table, column, where string) string {
 		var kind string
 		var value any
-		if err := db.QueryRow("SELECT " + column + " FROM " + table + " WHERE " + where).Scan(&value); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, db.QueryRow("SELECT "+column+" FROM "+table+" WHERE "+where).Scan(&value))
 		switch v := value.(type) {
 		case nil:
 			kind = "NULL"

@@ -108,9 +108,7 @@ func (s *sdk12) rpc(params object) (any, string) {
 	}
 	if params["request_type"] == "view_account" {
 		var account object
-		if err := json.Unmarshal(answer.Result, &account); err != nil {
-			s.t.Fatal(err)
-		}
+		ok(s.t, json.Unmarshal(answer.Result, &account))
 		return account, ""
 	}
 	var call struct {

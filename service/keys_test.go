@@ -82,9 +82,7 @@ func openOld(t *testing.T) (old, *running) {
 	dir := t.TempDir()
 	write := func(name string, content []byte) {
 		path := filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, content, 0o600)); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, content, 0o600)))
 	}
 	write("master.key", was.Master)
 	for name, content := range was.Blobs {
@@ -156,9 +154,7 @@ func TestDerivedKeysGoOn(t *testing.T) {
 	was.asBefore(r)
 	was.asBefore(reopen(t, r.dir, was))
 	other := bytes.Repeat([]byte{1}, 32)
-	if err := os.WriteFile(filepath.Join(r.dir, "master.key"), other, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.WriteFile(filepath.Join(r.dir, "master.key"), other, 0o600))
 	if _, err := service.Open(t.Context(), service.Config{DataDir: r.dir}); err == nil || !strings.Contains(err.Error(), "another master key: put that master.key") {
 		t.Errorf("another master key opens it: %v", err)
 	}

@@ -115,9 +115,7 @@ func oldKey(t *testing.T) (*format.Key, *format.Key) {
 	t.Helper()
 	raw := bytes.Repeat([]byte{7}, 32)
 	file := filepath.Join(t.TempDir(), "old.key")
-	if err := os.WriteFile(file, []byte(base64.StdEncoding.EncodeToString(raw)+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.WriteFile(file, []byte(base64.StdEncoding.EncodeToString(raw)+"\n"), 0o600))
 	key, err := vault.ReadFileKey(file)
 	if err != nil {
 		t.Fatal(err)
@@ -125,21 +123,15 @@ func oldKey(t *testing.T) (*format.Key, *format.Key) {
 	if text := fmt.Sprintf("%v %+v %#v", key, *key, key); strings.Contains(text, "7") {
 		t.Errorf("the key prints as %s", text)
 	}
-	if err := os.WriteFile(file, raw, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.WriteFile(file, raw, 0o600))
 	if again, err := vault.ReadFileKey(file); err != nil || again.Base64() != key.Base64() {
 		t.Errorf("32 bytes: %v", err)
 	}
 	for name, content := range map[string][]byte{"short": raw[:31], "long": append(raw, 1), "empty": {}, "base64 of 16": []byte("AAAAAAAAAAAAAAAAAAAAAA==")} {
-		if err := os.WriteFile(file, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, os.WriteFile(file, content, 0o600))
 		refused(t, name, errOf(vault.ReadFileKey(file)), "want 32 bytes")
 	}
-	if err := os.Chmod(file, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.Chmod(file, 0o644))
 	if _, err := vault.ReadFileKey(file); !errors.Is(err, ownfile.ErrReadable) {
 		t.Errorf("a key others may read: %v", err)
 	}

@@ -509,9 +509,7 @@ func TestUploadsMayTakeLongerThanTheirID(t *testing.T) {
 	db := s.openDatabase()
 	proctest.Eventually(t, "the id is good for longer", func() bool {
 		var expires int64
-		if err := db.QueryRow("SELECT expires_ns FROM uploads").Scan(&expires); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, db.QueryRow("SELECT expires_ns FROM uploads").Scan(&expires))
 		return time.Until(time.Unix(0, expires)) > 4*time.Minute
 	})
 	fmt.Fprint(conn, strings.Repeat("x", size-1))

@@ -51,9 +51,7 @@ func TestThreat26LogKeyRotation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := beside.RotateLogKey(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, beside.RotateLogKey(t.Context()))
 	after := first.logKey()
 	if after == before {
 		t.Fatal("a process that runs kept its key")
@@ -92,9 +90,7 @@ func TestThreat33TokenKeyRotation(t *testing.T) {
 	was, first := openOld(t)
 	was.asBefore(first)
 	stolen := &user{running: first, id: was.Account, token: was.Token}
-	if err := first.svc.RotateTokenKeys(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, first.svc.RotateTokenKeys(t.Context()))
 	stolen.running = reopen(t, first.dir, was)
 	if status, body := stolen.tool(wire.OpGetGroupTransactions, object{"group_id": "g"}); status != http.StatusUnauthorized {
 		t.Errorf("a token of the key before: %d %s", status, body)

@@ -181,9 +181,7 @@ func TestMasterKeyRotationInterrupted(t *testing.T) {
 	old := masterOf(t, key)
 	put := func(raw []byte) {
 		t.Helper()
-		if err := os.WriteFile(key, raw, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, os.WriteFile(key, raw, 0o600))
 	}
 	begin := func() []byte { // and end before the new key is in its place
 		t.Helper()
@@ -197,9 +195,7 @@ func TestMasterKeyRotationInterrupted(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		if err := s.Write(t.Context(), func(tx *store.Tx) error { return v.Begin(t.Context(), tx, next) }); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, s.Write(t.Context(), func(tx *store.Tx) error { return v.Begin(t.Context(), tx, next) }))
 		return masterOf(t, key+".new")
 	}
 	reads := func() {
@@ -222,9 +218,7 @@ func TestMasterKeyRotationInterrupted(t *testing.T) {
 
 	// The new key was lost before it came to its place.
 	begin()
-	if err := os.Remove(key + ".new"); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.Remove(key+".new"))
 	svc, err := r.beside(service.MasterKey{})
 	if err != nil {
 		t.Fatal(err)

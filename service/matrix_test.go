@@ -43,16 +43,16 @@ func (m *matrix) unique(prefix string) string {
 }
 
 const (
-	ok  = 200
+	may = 200
 	no  = 403
 	who = 401
 )
 
 var (
-	anybody = [6]int{ok, ok, ok, ok, who, ok}
-	members = [6]int{ok, ok, no, no, who, ok}
-	writers = [6]int{ok, ok, no, no, who, no}
-	owners  = [6]int{ok, no, no, no, who, no}
+	anybody = [6]int{may, may, may, may, who, may}
+	members = [6]int{may, may, no, no, who, may}
+	writers = [6]int{may, may, no, no, who, no}
+	owners  = [6]int{may, no, no, no, who, no}
 )
 
 func inGroup(*matrix, role) object { return object{"group_id": "g"} }

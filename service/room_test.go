@@ -133,9 +133,7 @@ func TestVerifyComparesStoredBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	var bad []string
-	if err := r.svc.CheckStored(t.Context(), func(what string, err error) { bad = append(bad, what+": "+err.Error()) }); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, r.svc.CheckStored(t.Context(), func(what string, err error) { bad = append(bad, what+": "+err.Error()) }))
 	if len(bad) != 1 || !strings.HasPrefix(bad[0], "group g: 7 bytes are counted, 29 are kept") {
 		t.Errorf("%v", bad)
 	}
@@ -163,9 +161,7 @@ func TestFullDiskOfTheDatabaseServer(t *testing.T) {
 	db := s.openDatabase()
 	held := func() (rows int64) {
 		t.Helper()
-		if err := db.QueryRow("SELECT count(*) FROM held_back").Scan(&rows); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, db.QueryRow("SELECT count(*) FROM held_back").Scan(&rows))
 		return rows
 	}
 	proctest.Eventually(t, "space is held back", func() bool { return held() > 0 })

@@ -95,9 +95,7 @@ func BenchmarkPage(b *testing.B) {
 func fill(tb testing.TB, db *sql.DB, group, account string, n int) {
 	tb.Helper()
 	var base int
-	if err := db.QueryRow("SELECT COALESCE(max(seq), 0) FROM files").Scan(&base); err != nil {
-		tb.Fatal(err)
-	}
+	ok(tb, db.QueryRow("SELECT COALESCE(max(seq), 0) FROM files").Scan(&base))
 	base += 1000
 	empty := "x''"
 	if _, err := db.Exec("SELECT ''::bytea"); err == nil {
@@ -122,9 +120,7 @@ func fill(tb testing.TB, db *sql.DB, group, account string, n int) {
 func middleOf(tb testing.TB, db *sql.DB, group string, n int) (seq int64) {
 	tb.Helper()
 	query := fmt.Sprintf("SELECT changed_seq FROM files WHERE group_id = '%s' ORDER BY changed_seq LIMIT 1 OFFSET %d", group, n/2-1)
-	if err := db.QueryRow(query).Scan(&seq); err != nil {
-		tb.Fatal(err)
-	}
+	ok(tb, db.QueryRow(query).Scan(&seq))
 	return seq
 }
 

@@ -116,9 +116,7 @@ func (s *serving) asked() (int, object) {
 // service closed it without one.
 func reply(t *testing.T, conn net.Conn) (int, string) {
 	t.Helper()
-	if err := conn.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, conn.SetReadDeadline(time.Now().Add(20*time.Second)))
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		if timeout, ok := err.(net.Error); ok && timeout.Timeout() {
@@ -164,9 +162,7 @@ func TestThreat31(t *testing.T) {
 			fmt.Fprint(conn, start+" HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{")
 			answers(t)
 			reader := bufio.NewReader(conn)
-			if err := conn.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
-				t.Fatal(err)
-			}
+			ok(t, conn.SetReadDeadline(time.Now().Add(20*time.Second)))
 			if _, err := io.Copy(io.Discard, reader); err != nil && !errors.Is(err, syscall.ECONNRESET) {
 				t.Errorf("%s: the connection stays open: %v", start, err)
 			}
@@ -433,9 +429,7 @@ func (r *running) ledgerRows() (list []ledgerRow) {
 	defer rows.Close()
 	for rows.Next() {
 		var r ledgerRow
-		if err := rows.Scan(&r.kind, &r.account, &r.request); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, rows.Scan(&r.kind, &r.account, &r.request))
 		list = append(list, r)
 	}
 	return list
@@ -450,16 +444,12 @@ func TestHealthNamesThePart(t *testing.T) {
 	if parts := fmt.Sprint(out["parts"]); parts != "map[blobs:ok checkpoints:ok database:ok]" {
 		t.Errorf("parts %s", parts)
 	}
-	if err := os.Rename(filepath.Join(s.dir, "blobs", "tmp"), filepath.Join(s.dir, "gone")); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.Rename(filepath.Join(s.dir, "blobs", "tmp"), filepath.Join(s.dir, "gone")))
 	proctest.Eventually(t, "health tells", func() bool { status, out = s.asked(); return status == 503 })
 	if out["status"] != "degraded" || fmt.Sprint(out["parts"]) != "map[blobs:down checkpoints:ok database:ok]" || strings.Contains(fmt.Sprint(out), s.dir) {
 		t.Errorf("%v", out)
 	}
-	if err := os.Rename(filepath.Join(s.dir, "gone"), filepath.Join(s.dir, "blobs", "tmp")); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.Rename(filepath.Join(s.dir, "gone"), filepath.Join(s.dir, "blobs", "tmp")))
 	proctest.Eventually(t, "health recovers", func() bool { status, _ = s.asked(); return status == 200 })
 }
 
@@ -554,9 +544,7 @@ func writePair(t *testing.T, dir, name string) (cert, key string) {
 	}
 	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	for path, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der}, key: {Type: "PRIVATE KEY", Bytes: raw}} {
-		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, os.WriteFile(path, pem.EncodeToMemory(block), 0o600))
 	}
 	return cert, key
 }
@@ -594,9 +582,7 @@ func TestTLS(t *testing.T) {
 		}
 		return state.PeerCertificates[0].Subject.CommonName
 	}
-	if err := os.WriteFile(cert, []byte("half written"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.WriteFile(cert, []byte("half written"), 0o600))
 	s.svc.Reload()
 	if got := name(); got != "first" {
 		t.Errorf("a broken file replaced the certificate: %q", got)
@@ -609,9 +595,7 @@ func TestTLS(t *testing.T) {
 	writePair(t, dir, "third")
 	proctest.Eventually(t, "the third certificate", func() bool { return name() == "third" })
 
-	if err := os.Chmod(key, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.Chmod(key, 0o644))
 	_, err = service.Open(t.Context(), service.Config{DataDir: filepath.Join(dir, "data"), TLSCert: cert, TLSKey: key})
 	if !errors.Is(err, ownfile.ErrReadable) {
 		t.Errorf("a key that others may read: %v", err)

@@ -312,6 +312,14 @@ func (u *user) finalize(group, name string, content []byte) wire.FinalizeUploadR
 	return wire.FinalizeUploadRequest{UploadID: p.UploadID, EncryptedData: seal(u.t, p.Key, content), FileHash: hash(content)}
 }
 
+// ok ends the test unless a step of it went well.
+func ok(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // refused expects an error that says word.
 func refused(t testing.TB, what string, err error, word string) {
 	t.Helper()
@@ -544,9 +552,7 @@ func forge(t *testing.T, header, claims object, secret []byte) string {
 	t.Helper()
 	h, err1 := json.Marshal(header)
 	c, err2 := json.Marshal(claims)
-	if err := errors.Join(err1, err2); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, errors.Join(err1, err2))
 	return forgeRaw(h, c, secret)
 }
 
@@ -881,12 +887,8 @@ func TestThreat33MasterKeyIsNeededAndGuarded(t *testing.T) {
 		t.Error("the search finds nothing at all")
 	}
 	loose := filepath.Join(t.TempDir(), "data")
-	if err := os.MkdirAll(loose, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(loose, "master.key"), master, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.MkdirAll(loose, 0o700))
+	ok(t, os.WriteFile(filepath.Join(loose, "master.key"), master, 0o644))
 	if _, err := service.Open(context.Background(), service.Config{DataDir: loose}); !errors.Is(err, ownfile.ErrReadable) {
 		t.Errorf("a master key that others may read was accepted: %v", err)
 	}

@@ -112,9 +112,7 @@ func TestThreat32NothingLeaks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Truncate(path, 5); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.Truncate(path, 5))
 	note(alice.tool(wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": ref})) // a damaged blob
 	db := r.openDatabase()
 	if _, err := db.Exec("ALTER TABLE claims RENAME TO claims_gone"); err != nil {
