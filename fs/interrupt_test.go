@@ -78,17 +78,13 @@ func TestE2HarmlessSignalsDoNotEndAClose(t *testing.T) {
 			m.must(order{Do: "stall", Name: "upload", On: true})
 			thread, done := closing(f)
 			m.waitFor(1)
-			if err := unix.Tgkill(os.Getpid(), thread, c.signal); err != nil {
-				t.Fatal(err)
-			}
+			ok(t, unix.Tgkill(os.Getpid(), thread, c.signal))
 			if c.fails {
 				wantErrno(t, "close", inTime(t, "close", func() error { return <-done }), unix.EINTR)
 				m.must(order{Do: "stall", Name: "upload"})
 				return
 			}
-			if err := unix.Tgkill(os.Getpid(), thread, c.signal); err != nil {
-				t.Fatal(err)
-			}
+			ok(t, unix.Tgkill(os.Getpid(), thread, c.signal))
 			select {
 			case err := <-done:
 				t.Errorf("close ended while the upload stands still: %v", err)

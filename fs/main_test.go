@@ -297,9 +297,7 @@ func place(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.Chmod(dir, 0o755))
 	return dir
 }
 
@@ -307,9 +305,7 @@ func mounting(t *testing.T, change ...func(*plan)) *mount {
 	t.Helper()
 	needFuse(t)
 	p := plan{Dir: filepath.Join(place(t), "mnt"), MaxFile: 64 << 20}
-	if err := os.Mkdir(p.Dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.Mkdir(p.Dir, 0o755))
 	for _, c := range change {
 		c(&p)
 	}
@@ -325,9 +321,7 @@ func mounting(t *testing.T, change ...func(*plan)) *mount {
 		t.Fatal(err)
 	}
 	m.in, m.out = in, json.NewDecoder(bufio.NewReader(out))
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, cmd.Start())
 	t.Cleanup(m.end)
 	if a := m.answer("mount"); a.Error != "" {
 		t.Fatal("mount: ", a.Error)
@@ -414,9 +408,7 @@ func (m *mount) read(name string) string {
 
 func (m *mount) write(name, content string) {
 	m.t.Helper()
-	if err := os.WriteFile(m.path(name), []byte(content), 0o600); err != nil {
-		m.t.Fatal(err)
-	}
+	ok(m.t, os.WriteFile(m.path(name), []byte(content), 0o600))
 }
 
 func (m *mount) wantCharges(retrieves, uploads int) {
@@ -444,5 +436,13 @@ func wantErrno(t *testing.T, what string, err error, want syscall.Errno) {
 	t.Helper()
 	if !errors.Is(err, want) {
 		t.Errorf("%s: got %v, want %v", what, err, want)
+	}
+}
+
+// ok ends the test unless a step of it went well.
+func ok(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

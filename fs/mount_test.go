@@ -143,17 +143,13 @@ func TestW1WriteAppendTruncateReadBack(t *testing.T) {
 		t.Errorf("read back %q", back[:n])
 	}
 	m.wantCharges(0, 0)
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, f.Close())
 	m.wantCharges(0, 1)
 	appendTo(t, m.path("team/f"), "!")
 	if got := m.read("team/f"); got != "hello\x00world!" {
 		t.Errorf("after appending: %q", got)
 	}
-	if err := os.Truncate(m.path("team/f"), 5); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.Truncate(m.path("team/f"), 5))
 	if got := m.read("team/f"); got != "hello" {
 		t.Errorf("after truncate by name: %q", got)
 	}
@@ -186,9 +182,7 @@ func TestW3SecondCloseIsFree(t *testing.T) {
 	if _, err := f.WriteString("x"); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, f.Sync())
 	m.wantCharges(0, 1)
 	for range 3 {
 		fd, err := unix.Dup(int(f.Fd()))
@@ -239,9 +233,7 @@ func TestW7RenameOverSavesOnce(t *testing.T) {
 	wantErrno(t, "rename without replacing", err, unix.EEXIST)
 	err = unix.Renameat2(unix.AT_FDCWD, m.path("team/f.tmp"), unix.AT_FDCWD, m.path("team/f"), unix.RENAME_EXCHANGE)
 	wantErrno(t, "exchange", err, unix.EINVAL)
-	if err := os.Rename(m.path("team/f.tmp"), m.path("team/f")); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.Rename(m.path("team/f.tmp"), m.path("team/f")))
 	if got := m.read("team/f"); got != "new" {
 		t.Errorf("f holds %q", got)
 	}
@@ -283,9 +275,7 @@ func TestN5SpecialFilesAreRefused(t *testing.T) {
 // N5: folders inside a group are free, and go again while they are empty.
 func TestN5MkdirRmdir(t *testing.T) {
 	m := mounting(t)
-	if err := os.MkdirAll(m.path("team/a/b"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.MkdirAll(m.path("team/a/b"), 0o755))
 	wantErrno(t, "mkdir again", os.Mkdir(m.path("team/a"), 0o700), unix.EEXIST)
 	wantErrno(t, "rmdir of a full folder", unix.Rmdir(m.path("team/a")), unix.ENOTEMPTY)
 	wantErrno(t, "unlink of a folder", unix.Unlink(m.path("team/a")), unix.EISDIR)
@@ -301,9 +291,7 @@ func TestN5MkdirRmdir(t *testing.T) {
 func TestN5MknodMakesAFile(t *testing.T) {
 	m := mounting(t)
 	path := m.path("team/f")
-	if err := unix.Mknod(path, unix.S_IFREG|0o700, 0); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, unix.Mknod(path, unix.S_IFREG|0o700, 0))
 	wantErrno(t, "mknod again", unix.Mknod(path, unix.S_IFREG|0o600, 0), unix.EEXIST)
 	if info, err := os.Stat(path); err != nil || info.Mode() != 0o700 || info.Size() != 0 {
 		t.Errorf("stat: %v, %v", info, err)
@@ -367,9 +355,7 @@ func TestW10AttributesOfCopyingTools(t *testing.T) {
 		t.Errorf("stat shows %+v", st)
 	}
 	src := filepath.Join(t.TempDir(), "tool.sh")
-	if err := os.WriteFile(src, []byte("#!/bin/sh\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.WriteFile(src, []byte("#!/bin/sh\n"), 0o755))
 	if out, err := exec.Command("cp", "-a", src, m.path("team/")).CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("cp -a: %v %s", err, out)
 	}
@@ -382,9 +368,7 @@ func TestW10AttributesOfCopyingTools(t *testing.T) {
 func TestW10UmaskOption(t *testing.T) {
 	m := mounting(t, func(p *plan) { p.Options.Umask = 0o027 })
 	m.write("team/f", "x")
-	if err := os.Chmod(m.path("team/f"), 0o777); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.Chmod(m.path("team/f"), 0o777))
 	for name, want := range map[string]iofs.FileMode{"team/f": 0o750, "team": 0o750 | iofs.ModeDir} {
 		if info, err := os.Stat(m.path(name)); err != nil || info.Mode() != want {
 			t.Errorf("%s: %v, %v, want %v", name, info, err, want)
@@ -458,9 +442,7 @@ func TestW15KilledProgramOnAMount(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, cmd.Start())
 		if _, err := in.Write([]byte("half")); err != nil {
 			t.Fatal(err)
 		}
@@ -468,12 +450,8 @@ func TestW15KilledProgramOnAMount(t *testing.T) {
 			info, err := os.Stat(m.path("team/f"))
 			return err == nil && info.Size() == 4
 		})
-		if err := cmd.Process.Signal(signal); err != nil {
-			t.Fatal(err)
-		}
-		if err := ignoreExit(cmd.Wait()); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, cmd.Process.Signal(signal))
+		ok(t, ignoreExit(cmd.Wait()))
 		if a := m.must(order{Do: "counts"}); len(a.Pending) != 1 || !strings.Contains(a.Pending[0].Error, "killed") {
 			t.Errorf("%s: pending %+v", what, a.Pending)
 		}
@@ -513,9 +491,7 @@ func TestW13LocksAndMappings(t *testing.T) {
 	m := mounting(t)
 	m.write("team/f", pattern(8192))
 	a, b := openFile(t, m.path("team/f")), openFile(t, m.path("team/f"))
-	if err := unix.Flock(int(a.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, unix.Flock(int(a.Fd()), unix.LOCK_EX|unix.LOCK_NB))
 	wantErrno(t, "second flock", unix.Flock(int(b.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK)
 	whole := unix.Flock_t{Type: unix.F_WRLCK}
 	if err := unix.FcntlFlock(a.Fd(), unix.F_OFD_SETLK, &whole); err != nil {
@@ -675,9 +651,7 @@ func TestA3Statfs(t *testing.T) {
 func TestA4ListingWhileRemoving(t *testing.T) {
 	m := mounting(t)
 	const many = 2500
-	if err := os.Mkdir(m.path("team/d"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.Mkdir(m.path("team/d"), 0o700))
 	for i := range many {
 		m.write(fmt.Sprintf("team/d/%04d.tmp", i), "")
 	}
@@ -724,15 +698,11 @@ func TestA4ListingWhileRemoving(t *testing.T) {
 func TestA4BackupIsAnotherFile(t *testing.T) {
 	m := mounting(t)
 	m.put("f", "old")
-	if err := os.Rename(m.path("team/f"), m.path("team/f~")); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.Rename(m.path("team/f"), m.path("team/f~")))
 	m.write("team/f", "new")
 	a, errA := os.Stat(m.path("team/f"))
 	b, errB := os.Stat(m.path("team/f~"))
-	if err := errors.Join(errA, errB); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, errors.Join(errA, errB))
 	if os.SameFile(a, b) {
 		t.Error("file and backup share an inode number: cp and mv take them for one file")
 	}
@@ -781,9 +751,7 @@ func TestE2InterruptEndsHungPrograms(t *testing.T) {
 		t.Fatal(got)
 	}
 	src := filepath.Join(t.TempDir(), "src")
-	if err := os.WriteFile(src, []byte("content"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.WriteFile(src, []byte("content"), 0o600))
 	for _, tc := range []struct {
 		op   string
 		args []string
@@ -798,9 +766,7 @@ func TestE2InterruptEndsHungPrograms(t *testing.T) {
 		}
 		m.must(order{Do: "stall", Name: tc.op, On: true})
 		cmd := exec.Command(tc.args[0], tc.args[1:]...)
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, cmd.Start())
 		m.waitFor(1)
 		if got := m.read("team/other"); got != "y" {
 			t.Errorf("%s hangs: another file reads %q", tc.op, got)
@@ -823,9 +789,7 @@ func TestE2UnmountNeverHangs(t *testing.T) {
 		m.must(order{Do: "stall", Name: op, On: true})
 	}
 	cmd := exec.Command("sh", "-c", `echo y > "$1"`, "sh", m.path("team/pending"))
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, cmd.Start())
 	m.waitFor(1)
 	a := m.order(order{Do: "unmount", Limit: hangLimit})
 	if !strings.Contains(a.Error, ErrBusy.Error()) {
@@ -907,9 +871,7 @@ func (m *mount) unmountsOnceUnused() {
 	t.Helper()
 	user := exec.Command("sleep", "1000")
 	user.Dir = m.path("team")
-	if err := user.Start(); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, user.Start())
 	a := m.order(order{Do: "unmount", Limit: hangLimit})
 	if !strings.Contains(a.Error, "in use by sleep (") || len(a.Busy) != 1 || a.Busy[0].PID != user.Process.Pid || a.Busy[0].Path != m.path("team") {
 		t.Errorf("busy: %+v", a)
@@ -928,17 +890,13 @@ func (m *mount) unmountsOnceUnused() {
 // M3: a mount whose process was killed is found and cleaned.
 func TestM3DeadMountIsCleaned(t *testing.T) {
 	m := mounting(t)
-	if err := m.cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, m.cmd.Process.Kill())
 	proctest.Eventually(t, "the mount is dead", func() bool { return errors.Is(CheckMountpoint(m.dir), ErrDeadMount) })
 	wantRefusal := CheckMountpoint(m.path("team"))
 	if !errors.Is(wantRefusal, ErrDeadMount) {
 		t.Errorf("beneath a dead mount: %v", wantRefusal)
 	}
-	if err := UnmountLazily(m.dir); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, UnmountLazily(m.dir))
 	if err := CheckMountpoint(m.dir); err != nil {
 		t.Errorf("afterwards: %v", err)
 	}
@@ -947,9 +905,7 @@ func TestM3DeadMountIsCleaned(t *testing.T) {
 // A mount that hangs is not waited for, and not taken for a dead one.
 func TestM1HungMountIsNotWaitedFor(t *testing.T) {
 	m := mounting(t)
-	if err := m.cmd.Process.Signal(unix.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, m.cmd.Process.Signal(unix.SIGSTOP))
 	defer func() { _ = m.cmd.Process.Signal(unix.SIGCONT) }()
 	if err := inTime(t, "checking a hung mount", func() error { return CheckMountpoint(m.dir) }); !errors.Is(err, ErrMounted) {
 		t.Errorf("a hung mount: %v", err)
@@ -1055,9 +1011,7 @@ func TestM5SlowRenameDoesNotDelayRevocation(t *testing.T) {
 	}
 	m.must(order{Do: "stall", Name: "upload", On: true})
 	mv := exec.Command("mv", m.path("slow/x.tmp"), m.path("slow/x"))
-	if err := mv.Start(); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, mv.Start())
 	m.waitFor(1)
 	m.must(order{Do: "put", Group: "slow", Name: "known", Data: []byte("22"), Size: 2})
 	m.refresh() // the notice of the new version waits for the directory
@@ -1081,16 +1035,12 @@ func TestM5SlowRenameDoesNotDelayRevocation(t *testing.T) {
 func TestN5LinkThenUnlinkIsASave(t *testing.T) {
 	m := mounting(t)
 	m.write("team/x.tmp", "content")
-	if err := os.Link(m.path("team/x.tmp"), m.path("team/x")); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.Link(m.path("team/x.tmp"), m.path("team/x")))
 	var st unix.Stat_t
 	if err := unix.Stat(m.path("team/x"), &st); err != nil || st.Nlink != 2 {
 		t.Errorf("%d links, %v", st.Nlink, err)
 	}
-	if err := os.Remove(m.path("team/x.tmp")); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.Remove(m.path("team/x.tmp")))
 	if got := m.read("team/x"); got != "content" {
 		t.Errorf("x holds %q", got)
 	}
@@ -1111,9 +1061,7 @@ func TestW10ModeZero(t *testing.T) {
 		t.Error(err)
 	}
 	m.write("team/b.tmp", "x")
-	if err := os.Chmod(m.path("team/b.tmp"), 0); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.Chmod(m.path("team/b.tmp"), 0))
 	for _, name := range []string{"a.tmp", "b.tmp"} {
 		if info, err := os.Stat(m.path("team/" + name)); err != nil || info.Mode() != 0 {
 			t.Errorf("%s: %v, %v", name, info.Mode(), err)
@@ -1142,9 +1090,7 @@ func TestW9UnlinkedFilesStayOpen(t *testing.T) {
 	m := mounting(t)
 	m.write("team/x.tmp", pattern(10_000))
 	f := openFile(t, m.path("team/x.tmp"))
-	if err := os.Remove(m.path("team/x.tmp")); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.Remove(m.path("team/x.tmp")))
 	if _, err := f.WriteAt([]byte("!"), 10_000); err != nil {
 		t.Error(err)
 	}

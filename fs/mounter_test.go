@@ -23,9 +23,7 @@ func startMounter(t *testing.T, m MountFor) *Outside {
 		t.Fatal(err)
 	}
 	fd, err := unix.FcntlInt(socket.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-	if err := errors.Join(err, socket.Close()); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, errors.Join(err, socket.Close()))
 	o, err := StartOutside(m.Dir, fd)
 	if err != nil {
 		t.Fatal(err)
@@ -38,9 +36,7 @@ func startMounter(t *testing.T, m MountFor) *Outside {
 func TestThreat19MounterDoesOneThing(t *testing.T) {
 	above := filepath.Join(place(t), "above")
 	dir := filepath.Join(above, "m")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.MkdirAll(dir, 0o700))
 	o := startMounter(t, MountFor{Dir: dir, UID: 65534, GID: 65533, ReadOnly: true, NoExec: true})
 	defer o.Close()
 	refused := func(what string, err error, want error) {
@@ -49,13 +45,9 @@ func TestThreat19MounterDoesOneThing(t *testing.T) {
 			t.Errorf("%s: %v, want %v", what, err, want)
 		}
 	}
-	if err := unix.Mount("x", dir, "tmpfs", 0, ""); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, unix.Mount("x", dir, "tmpfs", 0, ""))
 	refused("somebody else's mount", o.unmount(true), unix.EINVAL)
-	if err := unix.Unmount(dir, 0); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, unix.Unmount(dir, 0))
 	_, err := o.mount(mountRequest{Source: "/dev/sda1"})
 	refused("another source", err, unix.EINVAL)
 	fd, err := o.mount(mountRequest{Source: "svcfs:x"})
@@ -83,13 +75,9 @@ func TestThreat19MounterDoesOneThing(t *testing.T) {
 	_, err = o.mounter.ask(outsideRequest{Do: askHolders})
 	refused("a look at processes", err, unix.EPERM)
 
-	if err := unix.Mount("x", dir, "tmpfs", 0, ""); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, unix.Mount("x", dir, "tmpfs", 0, ""))
 	refused("what was mounted over it", o.unmount(true), unix.EINVAL)
-	if err := unix.Unmount(dir, 0); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, unix.Unmount(dir, 0))
 	if err := os.Rename(above, above+"2"); err != nil { // it is found all the same
 		t.Fatal(err)
 	}
@@ -105,30 +93,22 @@ func TestThreat19MounterDoesOneThing(t *testing.T) {
 // Threat 19: a mounter mounts nothing on a folder that was moved away meanwhile.
 func TestThreat19MounterOfAMovedFolderMountsNothing(t *testing.T) {
 	dir := filepath.Join(place(t), "m")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.Mkdir(dir, 0o700))
 	o := startMounter(t, MountFor{Dir: dir, UID: 65534, GID: 65533})
 	defer o.Close()
-	if err := os.Rename(dir, dir+"2"); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.Rename(dir, dir+"2"))
 	for _, name := range []string{"nothing there", "another folder", "a link"} {
 		if fd, err := o.mount(mountRequest{Source: "svcfs:x"}); !errors.Is(err, unix.ESTALE) {
 			_ = unix.Close(fd)
 			t.Errorf("%s: %v, want ESTALE", name, err)
 		}
 		if name == "nothing there" {
-			if err := os.Mkdir(dir, 0o700); err != nil {
-				t.Fatal(err)
-			}
+			ok(t, os.Mkdir(dir, 0o700))
 		} else if err := errors.Join(os.Remove(dir), os.Symlink("m2", dir)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(os.Remove(dir), os.Rename(dir+"2", dir)); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, errors.Join(os.Remove(dir), os.Rename(dir+"2", dir)))
 	fd, err := o.mount(mountRequest{Source: "svcfs:x"})
 	if err != nil {
 		t.Fatalf("with its name again: %v", err)
@@ -145,9 +125,7 @@ func TestThreat19MounterOfAMovedFolderMountsNothing(t *testing.T) {
 // Threat 19: nothing is mounted on what is not an empty folder, whatever it was before.
 func TestThreat19MounterWantsAnEmptyFolder(t *testing.T) {
 	dir := place(t)
-	if err := os.WriteFile(filepath.Join(dir, "f"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.WriteFile(filepath.Join(dir, "f"), nil, 0o600))
 	if _, err := StartMounter(MountFor{Dir: dir}); !errors.Is(err, ErrNotEmpty) {
 		t.Errorf("a full folder: %v", err)
 	}
@@ -168,19 +146,13 @@ func TestThreat19MounterFollowsNoLinkOfTheUser(t *testing.T) {
 	top := place(t)
 	theirs, roots := filepath.Join(top, "theirs"), filepath.Join(top, "roots")
 	for _, dir := range []string{theirs, filepath.Join(theirs, "own"), filepath.Join(theirs, "m"), roots, filepath.Join(roots, "m")} {
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, os.Mkdir(dir, 0o755))
 	}
 	for _, path := range []string{theirs, filepath.Join(theirs, "own")} {
-		if err := os.Chown(path, user, -1); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, os.Chown(path, user, -1))
 	}
 	link := filepath.Join(theirs, "link")
-	if err := errors.Join(os.Symlink(roots, link), os.Lchown(link, user, -1)); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, errors.Join(os.Symlink(roots, link), os.Lchown(link, user, -1)))
 	for _, c := range []struct {
 		dir     string
 		refused error

@@ -15,19 +15,13 @@ func TestM1BadMountpointsAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
 	for _, name := range []string{"empty", "full", "own/state", "target"} {
-		if err := os.MkdirAll(at(name), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, os.MkdirAll(at(name), 0o700))
 	}
 	for _, name := range []string{"file", "full/x"} {
-		if err := os.WriteFile(at(name), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, os.WriteFile(at(name), nil, 0o600))
 	}
 	for link, target := range map[string]string{"link": "target", "dangling": "nothing", "tofile": at("file")} {
-		if err := os.Symlink(target, at(link)); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, os.Symlink(target, at(link)))
 	}
 	for _, tc := range []struct {
 		dir  string

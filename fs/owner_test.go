@@ -33,9 +33,7 @@ func ownerOf(t *testing.T, path string) uint32 {
 func TestA5OwnersOnAMount(t *testing.T) {
 	m := mounting(t)
 	own := uint32(os.Getuid())
-	if err := os.MkdirAll(m.path("team/own/deep"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.MkdirAll(m.path("team/own/deep"), 0o700))
 	m.write("team/own/deep/mine", "x")
 	for _, path := range []string{"", "team", "team/own", "team/own/deep", "team/own/deep/mine", ".svcfs/status"} {
 		if got := ownerOf(t, m.path(path)); got != own {
@@ -133,9 +131,7 @@ func TestA5AccessOnAMount(t *testing.T) {
 	for _, name := range []string{"own", "d/theirs"} {
 		path := m.path("team/" + name)
 		for mode, refused := range map[os.FileMode]uint32{0o600: unix.X_OK, 0o200: unix.R_OK | unix.X_OK, 0o400: unix.R_OK | unix.X_OK} {
-			if err := errors.Join(os.Chmod(path, mode), unix.Access(path, unix.F_OK)); err != nil {
-				t.Fatal(err)
-			}
+			ok(t, errors.Join(os.Chmod(path, mode), unix.Access(path, unix.F_OK)))
 			if err := unix.Access(path, refused); !errors.Is(err, unix.EACCES) {
 				t.Errorf("%s, mode %03o: access %d: %v", name, mode, refused, err)
 			}

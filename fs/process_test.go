@@ -35,9 +35,7 @@ func TestR5ThreadsAreNamedByTheirProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(comm, []byte("tumblerd"), 0); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.WriteFile(comm, []byte("tumblerd"), 0))
 	defer func() { _ = os.WriteFile(comm, name, 0) }()
 	if pid, ok := processOf(thread); !ok || pid != os.Getpid() {
 		t.Errorf("thread %d belongs to %d, %v; want %d", thread, pid, ok, os.Getpid())
@@ -163,9 +161,7 @@ func TestW2ReadersDoNotHoldUpTheSave(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, cmd.Start())
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "closed\n" {
 		t.Errorf("said %q, %v", line, err)
 	}

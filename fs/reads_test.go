@@ -76,9 +76,7 @@ func TestPassthroughAsksNobody(t *testing.T) {
 
 func (m *mount) signal(s unix.Signal) {
 	m.t.Helper()
-	if err := m.cmd.Process.Signal(s); err != nil {
-		m.t.Fatal(err)
-	}
+	ok(m.t, m.cmd.Process.Signal(s))
 }
 
 // A writer and a reader of the same file: what the reader opened stays, whoever
@@ -100,9 +98,7 @@ func TestPassthroughIsClosedToOpen(t *testing.T) {
 	if _, err := writer.ReadAt(p, 3); err != nil || string(p) != "changed" {
 		t.Errorf("the writer reads %q, %v", p, err)
 	}
-	if err := writer.Close(); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, writer.Close())
 	changed := content[:3] + "changed" + content[10:]
 	if got := m.read("team/f"); got != changed {
 		t.Error("who opens it after the close does not see the change")
@@ -111,9 +107,7 @@ func TestPassthroughIsClosedToOpen(t *testing.T) {
 	if err != nil || string(all) != content {
 		t.Errorf("what was open reads differently, %v", err)
 	}
-	if err := reader.Close(); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, reader.Close())
 	for range 3 { // at once, while the kernel may still hold the memory
 		if got := m.read("team/f"); got != changed {
 			t.Fatal("the change is gone")
@@ -165,9 +159,7 @@ func TestR3MappedWriterBesideAReader(t *testing.T) {
 		}
 		mem := mapFile(t, writer, len(content), unix.PROT_READ|unix.PROT_WRITE)
 		copy(mem, "mapped!")
-		if err := unix.Msync(mem, unix.MS_SYNC); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, unix.Msync(mem, unix.MS_SYNC))
 		changed := "mapped!" + content[7:]
 		wantRecorded(t, m.path("team/f"), changed)
 		if _, err := writer.WriteAt([]byte("written"), 100); err != nil {
@@ -177,9 +169,7 @@ func TestR3MappedWriterBesideAReader(t *testing.T) {
 		if string(mem) != changed {
 			t.Error("the writer's mapping does not show what it writes")
 		}
-		if err := writer.Close(); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, writer.Close())
 		wantRecorded(t, m.path("team/f"), changed)
 		if got := m.read("team/f"); got != changed {
 			t.Error("who opens it after the close does not see the change")
