@@ -90,73 +90,40 @@ func (m *mounted) perm(a tree.Attr) uint32 {
 }
 
 // Getattr answers from memory.
-func (n *dirNode) Getattr(_ context.Context, _ gofs.FileHandle, out *fuse.AttrOut) syscall.Errno {
-	n.m.fillAttr(n.d.Attr(), out)
+func (n *node) Getattr(_ context.Context, _ gofs.FileHandle, out *fuse.AttrOut) syscall.Errno {
+	n.m.fillAttr(n.shows.Attr(), out)
 	return 0
 }
 
-// Getattr answers from memory. An inode that is lent and that no look-up shows any more
-// has the size of what was lent.
-func (n *fileNode) Getattr(_ context.Context, _ gofs.FileHandle, out *fuse.AttrOut) syscall.Errno {
-	attr := n.f.Attr()
-	if size, lent := n.lending.Size(); lent && attr.Gen != n.StableAttr().Gen {
-		attr.Size = size
-	}
-	n.m.fillAttr(attr, out)
-	return 0
-}
-
-// settable is what chmod and utimens change; they last as long as the mount.
-type settable interface {
-	SetMode(mode uint32)
-	SetTimes(mtime time.Time)
-}
-
-func setModeAndTimes(s settable, in *fuse.SetAttrIn) {
-	if mode, ok := in.GetMode(); ok {
-		s.SetMode(mode & permBits)
-	}
-	if mtime, ok := in.GetMTime(); ok {
-		s.SetTimes(mtime)
-	}
-}
-
-// Setattr keeps mode and times for this mount (W10).
-func (n *dirNode) Setattr(ctx context.Context, _ gofs.FileHandle, in *fuse.SetAttrIn, out *fuse.AttrOut) syscall.Errno {
-	if n.m.isStranger(ctx, n.d.Attr(), asOwner) {
+// Setattr truncates a file, and keeps mode and times for this mount (W10).
+func (n *node) Setattr(ctx context.Context, fh gofs.FileHandle, in *fuse.SetAttrIn, out *fuse.AttrOut) syscall.Errno {
+	if n.m.isStranger(ctx, n.shows.Attr(), asOwner) {
 		return syscall.EPERM
 	}
 	if !n.m.sameOwner(in) {
-		return n.m.refuseOwner(n.d.Path())
+		return n.m.refuseOwner(n.shows.Path())
 	}
-	if err := n.d.Changeable("change attributes"); err != nil {
-		return errno(err)
-	}
-	setModeAndTimes(n.d, in)
-	n.m.fillAttr(n.d.Attr(), out)
-	return 0
-}
-
-// Setattr truncates, and keeps mode and times for this mount (W10).
-func (n *fileNode) Setattr(ctx context.Context, fh gofs.FileHandle, in *fuse.SetAttrIn, out *fuse.AttrOut) syscall.Errno {
-	if n.m.isStranger(ctx, n.f.Attr(), asOwner) {
-		return syscall.EPERM
-	}
-	if !n.m.sameOwner(in) {
-		return n.m.refuseOwner(n.f.Path())
-	}
-	if err := n.f.Changeable("change attributes"); err != nil {
+	if err := n.shows.Changeable("change attributes"); err != nil {
 		return errno(err)
 	}
 	if size, ok := in.GetSize(); ok {
+		f, isFile := n.shows.(*tree.File)
+		if !isFile {
+			return syscall.EISDIR
+		}
 		ctx, done := patiently(ctx)
 		defer done()
-		if err := n.f.Truncate(ctx, int64(size), treeHandle(fh)); err != nil {
+		if err := f.Truncate(ctx, int64(size), treeHandle(fh)); err != nil {
 			return errno(err)
 		}
 	}
-	setModeAndTimes(n.f, in)
-	n.m.fillAttr(n.f.Attr(), out)
+	if mode, ok := in.GetMode(); ok {
+		n.shows.SetMode(mode & permBits)
+	}
+	if mtime, ok := in.GetMTime(); ok {
+		n.shows.SetTimes(mtime)
+	}
+	n.m.fillAttr(n.shows.Attr(), out)
 	return 0
 }
 
@@ -182,21 +149,11 @@ func (m *mounted) refuseOwner(path string) syscall.Errno {
 }
 
 // Statfs answers from memory (A3).
-func (n *dirNode) Statfs(_ context.Context, out *fuse.StatfsOut) syscall.Errno {
-	n.m.statfs(n.d, out)
-	return 0
-}
-
-// Statfs answers from memory (A3).
-func (n *fileNode) Statfs(_ context.Context, out *fuse.StatfsOut) syscall.Errno {
-	n.m.statfs(n.f, out)
-	return 0
-}
-
-func (m *mounted) statfs(n tree.Node, out *fuse.StatfsOut) {
-	s := m.tree.StatFS(n)
+func (n *node) Statfs(_ context.Context, out *fuse.StatfsOut) syscall.Errno {
+	s := n.m.tree.StatFS(n.shows)
 	out.Bsize, out.Frsize, out.NameLen = statBlock, statBlock, maxName
 	out.Blocks, out.Bfree = uint64(s.TotalBytes/statBlock), uint64(s.FreeBytes/statBlock)
 	out.Bavail = out.Bfree
 	out.Files, out.Ffree = uint64(s.Files+s.FreeFiles), uint64(s.FreeFiles)
+	return 0
 }

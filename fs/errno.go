@@ -38,7 +38,6 @@ func errnoOf(class tree.Class) syscall.Errno {
 		tree.ClassBadHandle:   unix.EBADF,
 		tree.ClassNoSpace:     unix.ENOSPC,
 		tree.ClassBusy:        unix.EBUSY,
-		tree.ClassNoAttr:      unix.ENODATA,
 		tree.ClassUnsupported: unix.ENOTSUP,
 		tree.ClassConflict:    unix.EIO, // told in /.svcfs/errors, never returned
 	}

@@ -21,7 +21,7 @@ func TestEErrnoTableIsComplete(t *testing.T) {
 		tree.ClassCorrupt: unix.EIO, tree.ClassUnreachable: unix.EHOSTUNREACH, tree.ClassTimeout: unix.ETIMEDOUT,
 		tree.ClassInterrupted: unix.EINTR, tree.ClassTooBig: unix.EFBIG, tree.ClassNoMemory: unix.ENOMEM, tree.ClassReadOnly: unix.EROFS,
 		tree.ClassCrossDevice: unix.EXDEV, tree.ClassInvalid: unix.EINVAL, tree.ClassNameTooLong: unix.ENAMETOOLONG,
-		tree.ClassBadHandle: unix.EBADF, tree.ClassNoSpace: unix.ENOSPC, tree.ClassBusy: unix.EBUSY, tree.ClassNoAttr: unix.ENODATA,
+		tree.ClassBadHandle: unix.EBADF, tree.ClassNoSpace: unix.ENOSPC, tree.ClassBusy: unix.EBUSY,
 		tree.ClassUnsupported: unix.ENOTSUP, tree.ClassConflict: unix.EIO, // never returned
 	}
 	classes := 0

@@ -87,7 +87,7 @@ func Mount(dir string, t *tree.Tree, opt Options) (*Server, error) {
 		}
 	}
 	m := &mounted{notifier: newNotifier(), tree: t, opt: opt}
-	root := &dirNode{m: m, d: t.Root()}
+	root := m.embedder(t.Root())
 	rootAttr := stable(t.Root().Attr())
 	timeout, none := max(opt.Timeout, 0), time.Duration(0)
 	under, err := coverable(dir)

@@ -2,6 +2,7 @@ package fs
 
 import (
 	"context"
+	"errors"
 	"os"
 	"strings"
 	"sync"
@@ -14,10 +15,16 @@ import (
 	"github.com/svcfs/svcfs/fs/tree"
 )
 
+// node is what directories and files have in common.
+type node struct {
+	gofs.Inode
+	m     *mounted
+	shows tree.Node
+}
+
 // dirNode shows a directory of the tree to the kernel.
 type dirNode struct {
-	gofs.Inode
-	m *mounted
+	node
 	d *tree.Dir
 }
 
@@ -26,8 +33,7 @@ type dirNode struct {
 // inode number and a new generation. A file that was lent has two while a program
 // writes to it.
 type fileNode struct {
-	gofs.Inode
-	m       *mounted
+	node
 	f       *tree.File
 	lending tree.Lending
 }
@@ -54,9 +60,9 @@ func (m *mounted) newHandle(ctx context.Context, h *tree.Handle, flags tree.Open
 // inode number and generation that it knows the node, and then uses the old one.
 func (m *mounted) embedder(n tree.Node) gofs.InodeEmbedder {
 	if d, ok := n.(*tree.Dir); ok {
-		return &dirNode{m: m, d: d}
+		return &dirNode{node: node{m: m, shows: d}, d: d}
 	}
-	return &fileNode{m: m, f: n.(*tree.File)}
+	return &fileNode{node: node{m: m, shows: n}, f: n.(*tree.File)}
 }
 
 // child makes the kernel's inode for a node of the tree and fills out.
@@ -86,14 +92,9 @@ func (n *dirNode) OnForget() { n.m.forgetDir(n) }
 // and of its pages.
 func (n *fileNode) OnForget() { n.m.forgetFile(n) }
 
-// refusal is a cause that is only a sentence.
-type refusal string
-
-func (r refusal) Error() string { return string(r) }
-
 // refuse notes a refusal that this package decides and returns its errno (E1).
 func (m *mounted) refuse(class tree.Class, op, path, text, hint string) syscall.Errno {
-	m.tree.Note(&tree.Error{Class: class, Op: op, Path: path, Err: refusal(text), Hint: hint})
+	m.tree.Note(&tree.Error{Class: class, Op: op, Path: path, Err: errors.New(text), Hint: hint})
 	return errnoOf(class)
 }
 

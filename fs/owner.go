@@ -41,13 +41,8 @@ func (m *mounted) owner(a tree.Attr) fuse.Owner {
 // Access answers access(2) and chdir(2) where the kernel does not check by itself.
 // Then only the mounting user is there, whom the owner's bits bind, whoever is shown
 // as owner; and root, who reads and writes all, and runs what somebody may run.
-func (n *dirNode) Access(ctx context.Context, mask uint32) syscall.Errno {
-	return n.m.access(ctx, n.d.Attr(), mask)
-}
-
-// Access is as of a directory.
-func (n *fileNode) Access(ctx context.Context, mask uint32) syscall.Errno {
-	return n.m.access(ctx, n.f.Attr(), mask)
+func (n *node) Access(ctx context.Context, mask uint32) syscall.Errno {
+	return n.m.access(ctx, n.shows.Attr(), mask)
 }
 
 func (m *mounted) access(ctx context.Context, a tree.Attr, mask uint32) syscall.Errno {

@@ -83,14 +83,10 @@ func (m *mounted) readMode(fh *fileHandle) uint32 {
 	if m.opt.Reads == ReadsPlain {
 		return fuse.FOPEN_DIRECT_IO
 	}
-	switch fh.h.CacheMode() {
-	case tree.CacheDirect:
+	if fh.h.IsDirect() {
 		return fuse.FOPEN_DIRECT_IO
-	case tree.CacheKeep:
-		return fuse.FOPEN_KEEP_CACHE
-	default:
-		return 0
 	}
+	return fuse.FOPEN_KEEP_CACHE
 }
 
 // canLend tries whether the kernel takes memory of this process.

@@ -67,14 +67,14 @@ func copyOut(dest, value []byte) (uint32, syscall.Errno) {
 }
 
 // Setxattr succeeds without effect, as copying tools expect (W10): they also set
-// what they found on a file of ours.
-func (n *fileNode) Setxattr(context.Context, string, []byte, uint32) syscall.Errno {
-	return errno(n.f.Changeable("set attribute"))
+// the attributes that they found on a file of a mount.
+func (n *node) Setxattr(context.Context, string, []byte, uint32) syscall.Errno {
+	return errno(n.shows.Changeable("set attribute"))
 }
 
 // Removexattr succeeds without effect (W10).
-func (n *fileNode) Removexattr(context.Context, string) syscall.Errno {
-	return errno(n.f.Changeable("remove attribute"))
+func (n *node) Removexattr(context.Context, string) syscall.Errno {
+	return errno(n.shows.Changeable("remove attribute"))
 }
 
 // Getxattr: directories have none but an access list, and where looking at the
@@ -87,14 +87,4 @@ func (n *dirNode) Getxattr(_ context.Context, attr string, dest []byte) (uint32,
 		return copyOut(dest, []byte(price.Tokens()))
 	}
 	return 0, noXattr(attr)
-}
-
-// Setxattr succeeds without effect, as copying tools expect (W10).
-func (n *dirNode) Setxattr(context.Context, string, []byte, uint32) syscall.Errno {
-	return errno(n.d.Changeable("set attribute"))
-}
-
-// Removexattr succeeds without effect (W10).
-func (n *dirNode) Removexattr(context.Context, string) syscall.Errno {
-	return errno(n.d.Changeable("remove attribute"))
 }

@@ -38,6 +38,10 @@ type Remote interface {
 // Node is an inode: *Dir or *File.
 type Node interface {
 	Attr() Attr
+	Path() string
+	Changeable(op string) error
+	SetMode(mode uint32)
+	SetTimes(mtime time.Time)
 }
 
 // Attr is what stat shows. Reading it never blocks and never spends.
@@ -75,18 +79,6 @@ type OpenFlags struct {
 // Caller is the process behind a request.
 type Caller = policy.Caller
 
-// CacheMode says how the kernel may keep an open file's pages.
-type CacheMode uint8
-
-const (
-	// CacheKeep: content of this inode is immutable while open; keep pages.
-	CacheKeep CacheMode = iota
-	// CacheDrop: drop pages cached before this open, then cache.
-	CacheDrop
-	// CacheDirect: the size is not known; bypass the page cache.
-	CacheDirect
-)
-
 // Class says why the tree refused or failed; package fs maps it to an errno.
 type Class uint8
 
@@ -116,7 +108,6 @@ const (
 	ClassBadHandle                // EBADF
 	ClassNoSpace                  // ENOSPC: the service's storage is full
 	ClassBusy                     // EBUSY
-	ClassNoAttr                   // ENODATA
 	ClassUnsupported              // ENOTSUP
 	ClassConflict                 // told, never returned: two wrote the same name (W11)
 )

@@ -6,30 +6,34 @@ import (
 	"github.com/svcfs/svcfs/sdk"
 )
 
-// reserve sets price aside within the budget (R6), until it is settled.
-func (t *Tree) reserve(price sdk.Amount) error {
+// charge runs do within the budget (R6): price is set aside before, and what do says
+// was charged is booked.
+func (t *Tree) charge(price sdk.Amount, do func() (charged sdk.Amount, err error)) error {
 	if err := t.spent.Reserve(t.now(), price); err != nil {
 		return &Error{Class: ClassBudget, Err: err, Hint: "Mount again with a larger --budget or --budget-per-hour."}
 	}
-	return nil
+	charged, err := do()
+	t.spent.Settle(t.now(), price, charged)
+	return err
 }
 
-// spend makes one charge of an action: it sets the price aside, runs do, which
-// returns the fee if the service told it, and books what was charged.
+// spend makes one charge of an action. do returns the fee if the service stated it.
 func (t *Tree) spend(action string, do func() (fee sdk.Amount, err error)) error {
-	price := t.price(action, sdk.Amount{})
-	if err := t.reserve(price); err != nil {
-		return err
+	return t.charge(t.price(action, sdk.Amount{}), func() (sdk.Amount, error) {
+		fee, err := do()
+		if err != nil && !errors.Is(err, sdk.ErrWrongContent) { // wrong content came, and was paid for
+			return sdk.Amount{}, err
+		}
+		return t.price(action, fee), err
+	})
+}
+
+// price returns the price of an action where it is known, else fee.
+func (t *Tree) price(action string, fee sdk.Amount) sdk.Amount {
+	if fee.IsZero() && t.cfg.Price != nil {
+		if known, ok := t.cfg.Price(action); ok {
+			return known
+		}
 	}
-	fee, err := do()
-	if errors.Is(err, sdk.ErrWrongContent) { // it came, and was paid for
-		t.spent.Settle(t.now(), price, t.price(action, fee))
-		return err
-	}
-	if err != nil {
-		t.spent.Settle(t.now(), price, sdk.Amount{})
-		return err
-	}
-	t.spent.Settle(t.now(), price, t.price(action, fee))
-	return nil
+	return fee
 }

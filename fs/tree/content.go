@@ -2,6 +2,7 @@ package tree
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -237,7 +238,7 @@ func (f *File) resize(size int64) *Error {
 	if size > s.reserved {
 		if total := f.t.staging.Add(need - s.reserved); total > f.t.cfg.StagingBytes {
 			f.t.staging.Add(s.reserved - need)
-			return &Error{Class: ClassNoMemory, Err: errText("files being written already hold " + byteText(total-need+s.reserved) +
+			return &Error{Class: ClassNoMemory, Err: errors.New("files being written already hold " + byteText(total-need+s.reserved) +
 				" of the " + byteText(f.t.cfg.StagingBytes) + " allowed"), Hint: "Close other files first, or mount with a larger --staging-size."}
 		}
 		s.reserved = need
@@ -259,7 +260,7 @@ func (c *Config) mayHold(size int64) *Error {
 	if size <= limit {
 		return nil
 	}
-	return &Error{Class: ClassTooBig, Err: errText("the file would be larger than " + byteText(limit)), Hint: hint}
+	return &Error{Class: ClassTooBig, Err: errors.New("the file would be larger than " + byteText(limit)), Hint: hint}
 }
 
 func (h *Handle) writeAt(ctx context.Context, p []byte, off int64) error {

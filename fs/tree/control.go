@@ -99,8 +99,7 @@ func (t *Tree) hasUnsent() bool { return slices.ContainsFunc(t.stagedFiles(), (*
 func (f *File) isUnsent() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.stage != nil && f.half == nil && f.stage.failed != nil && f.opens == 0 &&
-		(f.stage.failed.Class == ClassUnreachable || f.stage.failed.Class == ClassTimeout)
+	return f.stage != nil && f.half == nil && f.stage.failed != nil && f.stage.failed.Class.isAway() && f.opens == 0
 }
 
 // Status is what /.svcfs/status shows, as JSON.
@@ -154,7 +153,7 @@ func (t *Tree) Status() Status {
 	s.Groups, s.Refreshed = len(t.groups), t.refreshedAt.UTC()
 	s.FailedLook = t.failedLook()
 	t.mu.RUnlock()
-	s.Reachable = s.Reachable || s.FailedLook != nil && !s.FailedLook.isAway()
+	s.Reachable = s.Reachable || s.FailedLook != nil && !s.FailedLook.class.isAway()
 	t.errors.mu.Lock()
 	s.Errors = t.errors.total
 	t.errors.mu.Unlock()

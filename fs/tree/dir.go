@@ -3,6 +3,7 @@ package tree
 import (
 	"cmp"
 	"context"
+	"errors"
 	"hash/fnv"
 	"slices"
 	"strings"
@@ -154,21 +155,13 @@ func (d *Dir) Lookup(ctx context.Context, name string) (Node, error) {
 func (d *Dir) prepare(ctx context.Context, name string) error {
 	switch {
 	case d.kind == dirControl && d.group != nil:
-		err := d.asked(ctx, name)
+		err := d.t.ask(ctx, d.group, name)
 		if isAway(err) && d.group.isLoaded() {
 			return nil // as it was, or empty
 		}
 		return err
 	case d.kind == dirHistory:
 		d.t.refreshPast(d)
-	}
-	return nil
-}
-
-// asked is ask with the error as ours.
-func (d *Dir) asked(ctx context.Context, name string) error {
-	if err := d.t.ask(ctx, d.group, name); err != nil {
-		return wrapRemote("look up", join(d.Path(), name), err)
 	}
 	return nil
 }
@@ -241,7 +234,7 @@ func (d *Dir) failed(op, name string, err error) error {
 
 // refuse notes a refusal by a rule of ours.
 func (d *Dir) refuse(class Class, op, name, text, hint string) error {
-	return d.t.fail(op, join(d.Path(), name), &Error{Class: class, Err: errText(text), Hint: hint})
+	return d.t.fail(op, join(d.Path(), name), &Error{Class: class, Err: errors.New(text), Hint: hint})
 }
 
 // Changeable refuses to change anything of a directory in a read-only mount, and
@@ -517,10 +510,10 @@ func (d *Dir) namesScratch(name string) bool {
 // kernel passed: no slash, no NUL.
 func checkNewName(name string) *Error {
 	if len(name) > names.MaxBytes {
-		return &Error{Class: ClassNameTooLong, Err: errText("the name is longer than 255 bytes")}
+		return &Error{Class: ClassNameTooLong, Err: errors.New("the name is longer than 255 bytes")}
 	}
 	if !utf8.ValidString(name) {
-		return &Error{Class: ClassInvalid, Err: errText("the name is not UTF-8 and the ledger holds only text"),
+		return &Error{Class: ClassInvalid, Err: errors.New("the name is not UTF-8 and the ledger holds only text"),
 			Hint: "Rename it first, for example with convmv."}
 	}
 	return nil

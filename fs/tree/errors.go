@@ -14,11 +14,6 @@ import (
 	"github.com/svcfs/svcfs/sdk/names"
 )
 
-// errText is a cause that is only a sentence.
-type errText string
-
-func (e errText) Error() string { return string(e) }
-
 // String returns the class in words, such as "refused by design".
 func (c Class) String() string {
 	names := [...]string{
@@ -28,7 +23,7 @@ func (c Class) String() string {
 		ClassUnreachable: "unreachable", ClassTimeout: "timeout", ClassInterrupted: "interrupted", ClassTooBig: "too large",
 		ClassNoMemory: "no memory", ClassReadOnly: "read-only", ClassCrossDevice: "across groups", ClassInvalid: "invalid",
 		ClassNameTooLong: "name too long", ClassBadHandle: "bad handle", ClassNoSpace: "storage full", ClassBusy: "busy",
-		ClassNoAttr: "no attribute", ClassUnsupported: "unsupported", ClassConflict: "conflict",
+		ClassUnsupported: "unsupported", ClassConflict: "conflict",
 	}
 	if int(c) < len(names) {
 		return names[c]
@@ -180,7 +175,7 @@ func (t *Tree) fail(op, path string, err *Error) error {
 
 // plain returns an error without noting it: the everyday answers of look-ups.
 func plain(class Class, op, path, text string) error {
-	return &Error{Class: class, Op: op, Path: path, Err: errText(text)}
+	return &Error{Class: class, Op: op, Path: path, Err: errors.New(text)}
 }
 
 // asError finds the *Error in err's chain.

@@ -13,8 +13,6 @@ type FailedLook struct {
 	class Class
 }
 
-func (f *FailedLook) isAway() bool { return f.class == ClassUnreachable || f.class == ClassTimeout }
-
 // noteLooking keeps what came of a look for [Status]. A look that the service refused,
 // or that must not be believed, is told in /.svcfs/errors, once until another succeeds
 // or fails in another way.
@@ -31,7 +29,7 @@ func (t *Tree) noteLooking(s *source, err error) {
 	}
 	now := s.failed
 	t.mu.Unlock()
-	if now == nil || now.isAway() || now.class == ClassBudget || before != nil && before.class == now.class && before.Hint == now.Hint {
+	if now == nil || now.class.isAway() || now.class == ClassBudget || before != nil && before.class == now.class && before.Hint == now.Hint {
 		return
 	}
 	t.Note(failed)

@@ -287,7 +287,7 @@ func (f *File) load(ctx context.Context, h *Handle) error {
 		if f.isLost() {
 			return revoked()
 		}
-		return &Error{Class: ClassNotExist, Err: errText("the file was deleted")}
+		return &Error{Class: ClassNotExist, Err: errors.New("the file was deleted")}
 	}
 	if err != nil {
 		if gone := f.groupNow(); wrapRemote("", "", err).Class == ClassAccess {
@@ -318,7 +318,7 @@ func isPurged(lease *cache.Lease) bool {
 // retrieve fetches e. It runs once for all openers that wait for it.
 func (f *File) retrieve(ctx context.Context, e *sdk.Entry, room *cache.Room) (cache.Buffer, error) {
 	if e.Size > f.t.cfg.MaxFileBytes {
-		return nil, &Error{Class: ClassTooBig, Err: errText("the file is larger than this mount allows"),
+		return nil, &Error{Class: ClassTooBig, Err: errors.New("the file is larger than this mount allows"),
 			Hint: "Mount again with a larger --max-file-size."}
 	}
 	if err := f.t.knownWrong(f.groupNow(), e.Ref); err != nil {
@@ -370,7 +370,7 @@ func await(ctx context.Context, bytes int64, take func(context.Context, int64) e
 	if !errors.Is(err, cache.ErrNoRoom) {
 		return err
 	}
-	return &Error{Class: ClassNoMemory, Err: errText("files that are open or on their way hold all of the memory for content"),
+	return &Error{Class: ClassNoMemory, Err: errors.New("files that are open or on their way hold all of the memory for content"),
 		Hint: "Close other files first, or mount with a larger --cache-size."}
 }
 
@@ -417,11 +417,11 @@ func (f *File) failed(op string, err error) error {
 }
 
 func controlOnly() *Error {
-	return &Error{Class: ClassByDesign, Err: errText("control files are read-only"), Hint: "Copy it to another place to change it."}
+	return &Error{Class: ClassByDesign, Err: errors.New("control files are read-only"), Hint: "Copy it to another place to change it."}
 }
 
 func oldVersion() *Error {
-	return &Error{Class: ClassByDesign, Err: errText("an old version does not change"), Hint: "Copy it over the file itself to make it the newest."}
+	return &Error{Class: ClassByDesign, Err: errors.New("an old version does not change"), Hint: "Copy it over the file itself to make it the newest."}
 }
 
 func (f *File) openControl(flags OpenFlags) (*Handle, error) {

@@ -3,6 +3,7 @@ package tree
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -67,19 +68,19 @@ type folderMove struct {
 func (m *folderMove) plan() *Error {
 	switch {
 	case m.fixed, m.crosses:
-		return &Error{Class: ClassByDesign, Err: errText("a folder moves only inside its group"), Hint: "Copy it, if a second upload of its files is wanted."}
+		return &Error{Class: ClassByDesign, Err: errors.New("a folder moves only inside its group"), Hint: "Copy it, if a second upload of its files is wanted."}
 	case m.gone:
-		return &Error{Class: ClassNotExist, Err: errText("the folder is gone")}
+		return &Error{Class: ClassNotExist, Err: errors.New("the folder is gone")}
 	case m.overFile:
-		return &Error{Class: ClassNotDir, Err: errText("a file has the new name")}
+		return &Error{Class: ClassNotDir, Err: errors.New("a file has the new name")}
 	case m.overFull:
-		return &Error{Class: ClassNotEmpty, Err: errText("the folder of the new name is not empty")}
+		return &Error{Class: ClassNotEmpty, Err: errors.New("the folder of the new name is not empty")}
 	case m.beneath:
-		return &Error{Class: ClassInvalid, Err: errText("a folder cannot move into itself")}
+		return &Error{Class: ClassInvalid, Err: errors.New("a folder cannot move into itself")}
 	case len(m.uploads) == 0:
 		return nil
 	case !m.canRename:
-		return &Error{Class: ClassByDesign, Err: errText("files beneath it are uploaded, and the ledger keeps their names"),
+		return &Error{Class: ClassByDesign, Err: errors.New("files beneath it are uploaded, and the ledger keeps their names"),
 			Hint: "Copy the folder to the new name, which uploads the files again."}
 	case m.overtaken:
 		return keepsName("a name beneath it was uploaded later than the file that would take it")

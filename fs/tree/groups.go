@@ -2,6 +2,7 @@ package tree
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -149,18 +150,6 @@ func (t *Tree) removeGroup(g *group) []notice {
 	return t.root.detach(g.dir.name, g.dir)
 }
 
-func (t *Tree) groupsInUse() []*group {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	var used []*group
-	for _, g := range t.groups {
-		if g.loaded && t.now().Sub(g.usedAt) < idleAfter {
-			used = append(used, g)
-		}
-	}
-	return used
-}
-
 // use makes sure that g was listed within maxAge; negative means ever.
 func (t *Tree) use(ctx context.Context, g *group, maxAge time.Duration) error {
 	t.mu.Lock()
@@ -279,14 +268,14 @@ func (g *group) isReader() bool { return g != nil && g.role == sdk.RoleReader }
 // reader; g is nil above the groups.
 func (t *Tree) readOnlyIn(g *group) *Error {
 	if t.cfg.ReadOnly {
-		return &Error{Class: ClassReadOnly, Err: errText("the mount is read-only"), Hint: "Mount again without -o ro."}
+		return &Error{Class: ClassReadOnly, Err: errors.New("the mount is read-only"), Hint: "Mount again without -o ro."}
 	}
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	if !g.isReader() {
 		return nil
 	}
-	return &Error{Class: ClassReadOnly, Err: errText("this account is a reader of the group and changes nothing in it"),
+	return &Error{Class: ClassReadOnly, Err: errors.New("this account is a reader of the group and changes nothing in it"),
 		Hint: "Ask its owner to make you a writer with: svcfs group add GROUP " + string(t.remote.Account()) + " --role writer"}
 }
 

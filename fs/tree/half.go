@@ -1,5 +1,7 @@
 package tree
 
+import "errors"
+
 // half is why what programs wrote is not a whole save, and so not recorded as one (W15).
 // By content.mu.
 type half struct {
@@ -109,7 +111,7 @@ func (h *Handle) Abandon() {
 		f.mu.Unlock()
 		return
 	}
-	killed := &Error{Class: ClassInterrupted, Err: errText("the program that wrote it was killed before it closed the file"),
+	killed := &Error{Class: ClassInterrupted, Err: errors.New("the program that wrote it was killed before it closed the file"),
 		Hint: "'sync FILE' sends it as it is; writing it again replaces it."}
 	f.half = &half{err: killed, killed: true}
 	f.mu.Unlock()

@@ -36,14 +36,10 @@ func (f *File) newHandle(flags OpenFlags) *Handle {
 // File returns the file that is open.
 func (h *Handle) File() *File { return h.f }
 
-// CacheMode says how the kernel may keep pages: content of an inode changes only
-// through the kernel itself, so pages may always be kept once the size is known.
-func (h *Handle) CacheMode() CacheMode {
-	if h.direct || h.peeks {
-		return CacheDirect
-	}
-	return CacheKeep
-}
+// IsDirect reports whether the kernel must ask for every read: the size was not known, or
+// the program may want only the first bytes. Else the kernel may keep pages, because content
+// of an inode changes only through the kernel itself.
+func (h *Handle) IsDirect() bool { return h.direct || h.peeks }
 
 // ReadAt fills p from off; n < len(p) only at the end of the file, with err nil.
 // It reads memory; it waits only while the file is being sealed and sent.
@@ -122,11 +118,11 @@ func viewOf(lease *cache.Lease, off int64, n int) (cache.View, error) {
 }
 
 func outOfGroup() *Error {
-	return &Error{Class: ClassRevoked, Err: errText("this account was revoked from the group"), Hint: "Ask the owner of the group to add you again."}
+	return &Error{Class: ClassRevoked, Err: errors.New("this account was revoked from the group"), Hint: "Ask the owner of the group to add you again."}
 }
 
 func revoked() *Error {
-	return &Error{Class: ClassRevoked, Err: errText("the key of this file is no longer available to this account"),
+	return &Error{Class: ClassRevoked, Err: errors.New("the key of this file is no longer available to this account"),
 		Hint: "The account was revoked from the group, or the file was deleted."}
 }
 

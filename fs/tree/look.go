@@ -71,23 +71,18 @@ func (t *Tree) paid(ctx context.Context, s *source, look func() error) error {
 	if price.IsZero() {
 		return look()
 	}
-	if err := t.reserve(price); err != nil {
-		return err
-	}
-	err := look()
-	charged := price
-	switch sdk.KindOf(err) {
-	case sdk.ErrTimeout, sdk.ErrCanceled, sdk.ErrCorrupt: // it was carried out, most likely
-	default:
-		if err != nil {
-			charged = sdk.Amount{}
+	return t.charge(price, func() (sdk.Amount, error) {
+		err := look()
+		switch sdk.KindOf(err) {
+		case sdk.ErrTimeout, sdk.ErrCanceled, sdk.ErrCorrupt: // it was carried out, most likely
+		default:
+			if err != nil {
+				return sdk.Amount{}, err
+			}
 		}
-	}
-	if !charged.IsZero() {
 		t.counts.looks.Add(1)
-	}
-	t.spent.Settle(t.now(), price, charged)
-	return err
+		return price, err
+	})
 }
 
 // readPrice asks what a look costs, unless that is known.
@@ -214,10 +209,13 @@ func (t *Tree) noteLooked(err error) {
 	}
 }
 
+// isAway reports whether the service did not answer. nil is an answer.
 func isAway(err error) bool {
-	var failed *Error
-	return asError(err, &failed) && (failed.Class == ClassUnreachable || failed.Class == ClassTimeout)
+	return err != nil && wrapRemote("", "", err).Class.isAway()
 }
+
+// isAway reports whether the class stands for a service that did not answer.
+func (c Class) isAway() bool { return c == ClassUnreachable || c == ClassTimeout }
 
 // isLoaded reports whether g was listed.
 func (g *group) isLoaded() bool {
@@ -234,10 +232,10 @@ func (t *Tree) fromMemory(s *source, err error) error {
 	if !asError(err, &failed) {
 		return err
 	}
-	switch failed.Class {
-	case ClassUnreachable, ClassTimeout:
+	switch {
+	case failed.Class.isAway():
 		return nil
-	case ClassBudget:
+	case failed.Class == ClassBudget:
 		t.mu.Lock()
 		first := !s.reportedDry
 		s.reportedDry = true

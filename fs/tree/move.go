@@ -2,6 +2,7 @@ package tree
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/svcfs/svcfs/sdk"
@@ -188,15 +189,15 @@ const (
 func (m *move) plan() (plan, *Error) {
 	switch {
 	case m.gone:
-		return plan{}, &Error{Class: ClassNotExist, Err: errText("the file is gone")}
+		return plan{}, &Error{Class: ClassNotExist, Err: errors.New("the file is gone")}
 	case m.further && (!m.toScratch || m.crosses), m.link && !m.toScratch && (m.uploaded || !m.scratch), m.link && m.uploaded && !m.scratch:
-		return plan{}, &Error{Class: ClassByDesign, Err: errText("a file of the ledger has one name"), Hint: "Copy the file instead."}
+		return plan{}, &Error{Class: ClassByDesign, Err: errors.New("a file of the ledger has one name"), Hint: "Copy the file instead."}
 	case m.further, m.link && m.toScratch:
 		return plan{aside: true}, nil
 	case m.recorded && m.crosses && m.canDelete:
-		return plan{}, &Error{Class: ClassCrossDevice, Err: errText("groups are sealed with different keys"), Hint: "mv copies the file and deletes the original."}
+		return plan{}, &Error{Class: ClassCrossDevice, Err: errors.New("groups are sealed with different keys"), Hint: "mv copies the file and deletes the original."}
 	case m.recorded && m.crosses:
-		return plan{}, &Error{Class: ClassByDesign, Err: errText("an uploaded file stays in its group: moving it would buy a copy and could not remove the original"),
+		return plan{}, &Error{Class: ClassByDesign, Err: errors.New("an uploaded file stays in its group: moving it would buy a copy and could not remove the original"),
 			Hint: "Copy it, if a second upload is wanted."}
 	case m.toScratch:
 		return plan{becomes: fileScratch}, nil
@@ -209,7 +210,7 @@ func (m *move) plan() (plan, *Error) {
 	case !m.canRename:
 		return plan{}, keepsName("the ledger keeps the name a file was uploaded under")
 	case len(m.versions) == 0:
-		return plan{}, &Error{Class: ClassNotExist, Err: errText("the file is gone")}
+		return plan{}, &Error{Class: ClassNotExist, Err: errors.New("the file is gone")}
 	case m.overtaken: // the later upload would go on showing
 		return plan{}, keepsName("the name was uploaded later than the file that would take it")
 	case m.theirs != "":
@@ -220,7 +221,7 @@ func (m *move) plan() (plan, *Error) {
 }
 
 func keepsName(why string) *Error {
-	return &Error{Class: ClassByDesign, Err: errText(why), Hint: "Copy it to the new name, which uploads it again."}
+	return &Error{Class: ClassByDesign, Err: errors.New(why), Hint: "Copy it to the new name, which uploads it again."}
 }
 
 // moveOf gathers the facts before f gets a name. Needs Tree.mu.

@@ -2,6 +2,7 @@ package tree
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"strings"
 
@@ -170,7 +171,7 @@ func (t *Tree) conflict(g *group, v *versions) []notice {
 	}
 	path := join(g.dir.path(), v.raw)
 	return []notice{t.noted(&Error{Class: ClassConflict, Op: "close", Path: path,
-		Err:  errText(string(e.Uploader) + " uploaded this name while it was changed here; both are kept, and the newest is shown"),
+		Err:  errors.New(string(e.Uploader) + " uploaded this name while it was changed here; both are kept, and the newest is shown"),
 		Hint: "Compare with the others: ls -l '" + t.cfg.Mountpoint + join(g.dir.path(), names.Control+"/history/"+oneLine(v.raw)) + "'"})}
 }
 
@@ -213,10 +214,6 @@ func (g *group) merge(e *sdk.Entry, touched map[*versions]bool) {
 	v := g.version(recordedName(e))
 	v.entries = append(v.entries, e)
 	touched[v] = true
-}
-
-func sortVersions(v *versions) {
-	sortEntries(v.entries)
 }
 
 func sortEntries(list []*sdk.Entry) {
@@ -264,7 +261,7 @@ func (t *Tree) record(f *File, g *group, raw string, row *sdk.Entry) []notice {
 // Tree.mu.
 func (t *Tree) placeMerged(g *group, touched map[*versions]bool) []notice {
 	for v := range touched {
-		sortVersions(v)
+		sortEntries(v.entries)
 	}
 	notices := t.placeAll(g, touched)
 	for v := range touched {

@@ -377,7 +377,7 @@ func TestR4FileManagersPeekForNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(h.Release)
-		if h.CacheMode() != CacheDirect {
+		if !h.IsDirect() {
 			t.Error("the kernel would read more than was asked for")
 		}
 		return h

@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -41,6 +42,6 @@ func (t *Tree) continued(g *group, listed []sdk.Entry) ([]sdk.Entry, error) {
 }
 
 func rolledBack(g *group, format string, args ...any) error {
-	return &Error{Class: ClassCorrupt, Op: "list", Path: g.dir.Path(), Err: errText("the service changed the group's history: " + fmt.Sprintf(format, args...)),
+	return &Error{Class: ClassCorrupt, Op: "list", Path: g.dir.Path(), Err: errors.New("the service changed the group's history: " + fmt.Sprintf(format, args...)),
 		Hint: "Ask the operator whether an old backup was restored; 'svcfs ledger " + string(g.id) + " --verify' checks all of it. After an honest restore: svcfs accept-rollback, then mount again."}
 }

@@ -272,7 +272,8 @@ func (t *Tree) refresh(ctx context.Context) error {
 		return err
 	}
 	var failed []error
-	for _, g := range t.groupsInUse() {
+	now := t.now()
+	for _, g := range t.groupsWith(func(g *group) bool { return g.loaded && now.Sub(g.usedAt) < idleAfter }) {
 		if err := t.refreshGroup(ctx, g, 0); err != nil {
 			failed = append(failed, err)
 		}
@@ -340,13 +341,3 @@ func (noKernel) EntryChanged(*Dir, string)    {}
 func (noKernel) ContentChanged(*File)         {}
 func (noKernel) OwnerChanged(*Dir)            {}
 func (noKernel) ContentGone(func(*File) bool) {}
-
-// price returns what action costs where that is known, else fee.
-func (t *Tree) price(action string, fee sdk.Amount) sdk.Amount {
-	if fee.IsZero() && t.cfg.Price != nil {
-		if known, ok := t.cfg.Price(action); ok {
-			return known
-		}
-	}
-	return fee
-}

@@ -2,6 +2,7 @@ package tree
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/svcfs/svcfs/sdk"
@@ -33,7 +34,7 @@ func (t *Tree) uploaderOf(g *group, list []sdk.Entry) sdk.AccountID {
 }
 
 func uploadedBy(account sdk.AccountID, does string) *Error {
-	return &Error{Class: ClassByDesign, Hint: "Ask one of them.", Err: errText("only " + string(account) +
+	return &Error{Class: ClassByDesign, Hint: "Ask one of them.", Err: errors.New("only " + string(account) +
 		", who uploaded it or an older version, and the owner of the group can " + does + " it")}
 }
 
@@ -69,7 +70,7 @@ func (g *group) mergeRenamed(list []sdk.Entry, rename func(old string) string) m
 		g.merge(&row, touched)
 	}
 	for v := range touched {
-		sortVersions(v)
+		sortEntries(v.entries)
 		v.base = max(v.base, v.saved) // moving history about is no conflict
 	}
 	return touched

@@ -2,6 +2,7 @@ package tree
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"time"
 
@@ -84,7 +85,7 @@ func (t *Tree) warnPending(e sdk.Event) {
 	}
 	t.mu.Unlock()
 	if warn {
-		_ = t.fail("destroy", g.dir.Path(), &Error{Class: ClassBusy, Err: errText(string(e.Account) + " wants files of this group destroyed; that waits, and its owner can take it back"),
+		_ = t.fail("destroy", g.dir.Path(), &Error{Class: ClassBusy, Err: errors.New(string(e.Account) + " wants files of this group destroyed; that waits, and its owner can take it back"),
 			Hint: "See what and when with: svcfs group pending GROUP"})
 	}
 }
