@@ -90,7 +90,7 @@ func (s *Server) init() error {
 		return err
 	}
 	cmd := exec.Command(filepath.Join(s.bin, "initdb"), "-D", s.dir, "-U", superuser, "-A", "scram-sha-256",
-		"--pwfile="+secret, "--data-checksums", "-E", "UTF8", "--locale=C")
+		"--pwfile="+secret, "--data-checksums", "-E", "UTF8", "--locale=C", "--no-sync")
 	cmd.Dir, cmd.SysProcAttr = parent, &syscall.SysProcAttr{Credential: s.user}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("initdb: %w\n%s", err, out)
@@ -143,8 +143,10 @@ func freePort() (int, error) {
 // Restart starts the server, on the same port and data, after Stop or Kill.
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
+	// The data is gone with the test, and no test cuts the power of this machine: nothing
+	// waits for the disk.
 	s.process = start(exec.Command(filepath.Join(s.bin, "postgres"), "-D", s.dir, "-c", "listen_addresses=127.0.0.1", "-p", strconv.Itoa(s.port),
-		"-c", "unix_socket_directories="+s.dir, "-c", "max_connections=200"), s.dir, s.user)
+		"-c", "unix_socket_directories="+s.dir, "-c", "max_connections=200", "-c", "fsync=off"), s.dir, s.user)
 	db, err := sql.Open("pgx", s.URL())
 	if err != nil {
 		t.Fatal(err)
