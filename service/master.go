@@ -139,7 +139,7 @@ func (s *Service) FinishMasterKey(ctx context.Context, cancel bool) (r Rotation,
 	case pending != now && !cancel:
 		return r, fault.New(wire.CodeConflict, "this service still reads the master key from before: bring the new one to its place first")
 	case pending == now && cancel:
-		return r, fault.New(wire.CodeConflict, "this service reads the new master key already: put the one from before back first, or run --finish")
+		return r, fault.New(wire.CodeConflict, "this service reads the new master key already: put the earlier one back first, or run --finish")
 	}
 	if r.Keys, r.Bad, err = s.files.Rewrap(ctx); err != nil {
 		return r, err
@@ -156,7 +156,7 @@ func (s *Service) forgetMaster(ctx context.Context) error {
 		return err
 	}
 	if err := s.store.Scrub(ctx); err != nil && !errors.Is(err, store.ErrUnavailable) {
-		return fmt.Errorf("the master key is the new one, but old pages of the database may hold what the one before opens until the next sweep: %w", err)
+		return fmt.Errorf("the new master key is in place, but until the next sweep old pages of the database may hold keys that the earlier one opens: %w", err)
 	}
 	return nil
 }

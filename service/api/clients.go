@@ -89,12 +89,12 @@ func (c *clients) failed(a netip.Addr) { c.failures.Allow(throttle.Network(a)) }
 // enter counts a request that needs no account, until leave is called, or refuses it.
 func (c *clients) enter(a netip.Addr) (leave func(), err error) {
 	if !c.looks.Allow(throttle.Network(a)) {
-		return nil, &fault.Error{Code: wire.CodeRateLimited, Text: "too many requests from your address: wait a second and repeat what was refused", RetryAfter: time.Second}
+		return nil, &fault.Error{Code: wire.CodeRateLimited, Text: "too many requests from your address: wait a second and send the request again", RetryAfter: time.Second}
 	}
 	leave, ok := c.open.Take(throttle.Network(a))
 	if !ok {
 		return nil, &fault.Error{Code: wire.CodeRateLimited, Text: fmt.Sprintf("too many requests from your address: %d without an account are under way, "+
-			"wait a second and repeat what was refused", openPerClient), RetryAfter: time.Second}
+			"wait a second and send the request again", openPerClient), RetryAfter: time.Second}
 	}
 	return leave, nil
 }

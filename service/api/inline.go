@@ -61,7 +61,7 @@ func (s *server) contentBody(w http.ResponseWriter, r *http.Request, account str
 	}
 	release, ok := s.spools.Take(account)
 	if !ok {
-		return nil, &fault.Error{Code: wire.CodeUnavailable, Text: fmt.Sprintf("%d large files of the account are under way inside JSON: try again in a moment, or use the raw transfer",
+		return nil, &fault.Error{Code: wire.CodeUnavailable, Text: fmt.Sprintf("%d large files of the account are arriving inside JSON: try again in a moment, or use the raw transfer",
 			spoolsPerAccount), RetryAfter: 5 * time.Second}
 	}
 	defer release()
@@ -153,7 +153,7 @@ func (s *server) checkInline(r *http.Request, account string, req wire.PrepareRe
 		return 0, err
 	}
 	if compressed && r.Header.Get(wire.HeaderWalletID) == "" {
-		return 0, fault.New(wire.CodeUnsupported, "this file is compressed, which nova-sdk-js 1.0.3 does not read: it would hand out other bytes, so nothing was charged; "+
+		return 0, fault.New(wire.CodeUnsupported, "this file is compressed, and nova-sdk-js 1.0.3 would return the compressed bytes: nothing was charged; "+
 			"use svcfs or a newer SDK; a client that reads format.compression says so with the header x-wallet-id or \"transfer\":\"raw\"")
 	}
 	if size > s.inlineLimit()+format.Overhead {

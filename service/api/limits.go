@@ -47,11 +47,11 @@ func (s *server) admitAccount(r *http.Request, account string) error {
 	t.account = account
 	s.SignedIn(r.Context())
 	if !s.limits.Allow(account) {
-		return &fault.Error{Code: wire.CodeRateLimited, Text: "too many requests: wait a second and repeat what was refused", RetryAfter: time.Second}
+		return &fault.Error{Code: wire.CodeRateLimited, Text: "too many requests: wait a second and send the request again", RetryAfter: time.Second}
 	}
 	release, ok := s.underWay.Take(account)
 	if !ok {
-		return &fault.Error{Code: wire.CodeRateLimited, Text: fmt.Sprintf("too many requests: %d of the account are under way, wait until they are answered", underWayPerAccount),
+		return &fault.Error{Code: wire.CodeRateLimited, Text: fmt.Sprintf("too many requests: %d of the account are under way: wait for their answers", underWayPerAccount),
 			RetryAfter: time.Second}
 	}
 	t.atEnd(release)
@@ -96,7 +96,7 @@ func hold(r *http.Request, budget *throttle.Bytes, owner string, n int64, patien
 	defer cancel()
 	release, ok := budget.Wait(wait, owner, n)
 	if !ok {
-		return &fault.Error{Code: wire.CodeUnavailable, Text: "too much is under way: try again in a moment", RetryAfter: 2 * time.Second}
+		return &fault.Error{Code: wire.CodeUnavailable, Text: "the service has too many large requests under way: try again in a moment", RetryAfter: 2 * time.Second}
 	}
 	traceOf(r.Context()).atEnd(release)
 	return nil

@@ -68,7 +68,7 @@ func Backup(ctx context.Context, dir string, s Service) (Manifest, error) {
 			break
 		}
 		if try == snapshotTries {
-			err = fmt.Errorf("%w; svcd verify tells whether it is damage", err)
+			err = fmt.Errorf("%w; svcd verify shows whether it is damage", err)
 			break
 		}
 	}

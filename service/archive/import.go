@@ -94,7 +94,7 @@ func (i *importer) run(ctx context.Context) error {
 }
 
 // ErrImported means that the service was filled from the stream before.
-var ErrImported = errors.New("this export was imported here before, and completely: nothing is left to do")
+var ErrImported = errors.New("this export was completely imported here before: nothing is left to do")
 
 // metaImported holds the digest of the stream that a service was filled from.
 const metaImported = "imported"

@@ -309,7 +309,7 @@ func (f *Files) fetch(ctx context.Context, ref string) error {
 		return err
 	}
 	lost := func(err error) error {
-		return &fault.Error{Code: wire.CodeUnavailable, Text: "the gateway for old references does not deliver: nothing was charged; try again in a moment",
+		return &fault.Error{Code: wire.CodeUnavailable, Text: "the gateway for old references does not answer: nothing was charged; try again in a moment",
 			RetryAfter: 5 * time.Second, Err: err}
 	}
 	body, err := f.options.Gateway.Open(ctx, id)
@@ -339,7 +339,7 @@ func (f *Files) fetch(ctx context.Context, ref string) error {
 	}
 	if err != nil || info.Size < format.Overhead || !v.OK() {
 		f.discard(ctx, info.ID)
-		return &fault.Error{Code: wire.CodeBlobCorrupt, Text: "the gateway answers other bytes than the reference names: nothing was charged", Err: err}
+		return &fault.Error{Code: wire.CodeBlobCorrupt, Text: "the gateway sent other bytes than the reference names: nothing was charged", Err: err}
 	}
 	kept := false
 	err = f.store.Write(ctx, func(tx *store.Tx) error {

@@ -142,7 +142,7 @@ func RequireWriter(ctx context.Context, tx *store.Tx, group, account string) (Gr
 	case role == "":
 		err = notMember(ctx, tx, group, account)
 	case role != wire.RoleOwner && role != wire.RoleWriter:
-		err = fault.New(wire.CodeReadOnly, "User not authorized: %s is a reader of group %q and changes nothing in it", account, group)
+		err = fault.New(wire.CodeReadOnly, "User not authorized: %s is a reader of group %q and cannot change its files", account, group)
 	}
 	return g, err
 }
@@ -220,7 +220,7 @@ func insertMember(ctx context.Context, tx *store.Tx, group, account string, role
 		return fmt.Errorf("count members: %w", err)
 	}
 	if n >= MaxMembers {
-		return fault.New(wire.CodeTooLarge, "the group has %d members already, which is the most", MaxMembers)
+		return fault.New(wire.CodeTooLarge, "the group is full: it has %d members", MaxMembers)
 	}
 	if _, err := tx.ExecContext(ctx, "INSERT INTO members (group_id, account, since, role) VALUES (?, ?, ?, ?)", group, account, seq, string(role)); err != nil {
 		return fmt.Errorf("insert member: %w", err)
@@ -304,7 +304,7 @@ func (gs *Groups) changeRole(ctx context.Context, tx *store.Tx, by, group, membe
 	case role == "" || role == has:
 		return fault.New(wire.CodeConflict, "User already a member: %s (%s)", member, has)
 	case has == wire.RoleOwner:
-		return fault.New(wire.CodeConflict, "User already a member: %s owns the group, and nobody else can", member)
+		return fault.New(wire.CodeConflict, "User already a member: %s owns the group, and the owner of a group does not change", member)
 	}
 	if _, err := tx.ExecContext(ctx, "UPDATE members SET role = ? WHERE group_id = ? AND account = ?", string(role), group, member); err != nil {
 		return fmt.Errorf("change role: %w", err)

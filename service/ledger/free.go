@@ -39,8 +39,8 @@ func (l *Ledger) CountFree(ctx context.Context, tx *store.Tx, account string) er
 	}
 	if made > int64(l.freePerDay) {
 		midnight := now.Truncate(24 * time.Hour).Add(24 * time.Hour)
-		return &fault.Error{Code: wire.CodeRateLimited, RetryAfter: midnight.Sub(now).Round(time.Second), Text: fmt.Sprintf("too many requests: the account made %d changes "+
-			"today that cost nothing, which is the most: go on after midnight UTC, or ask the operator for a higher --free-changes", l.freePerDay)}
+		return &fault.Error{Code: wire.CodeRateLimited, RetryAfter: midnight.Sub(now).Round(time.Second), Text: fmt.Sprintf("too many requests: the account made %d free changes "+
+			"today, which is the limit: continue after midnight UTC, or ask the operator for a higher --free-changes", l.freePerDay)}
 	}
 	return nil
 }

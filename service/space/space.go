@@ -163,7 +163,7 @@ func (k *Keeper) Left() int64 {
 // Room refuses an upload of so many bytes that would use the reserve.
 func (k *Keeper) Room(bytes int64) error {
 	if left := k.Left(); left == 0 || left > 0 && bytes > left {
-		return fault.New(wire.CodeStorageFull, "the service's storage is full: what is left is kept for reading and removing; nothing was recorded or charged")
+		return fault.New(wire.CodeStorageFull, "the service's storage is full: the rest is kept for reading and removing; nothing was recorded or charged")
 	}
 	return nil
 }

@@ -107,7 +107,7 @@ func (s Source) Replace(file string, before Master) (kept string, err error) {
 	}
 	kept = s.File + "." + name[:keptName]
 	if err := ownfile.Replace(kept, before.raw.Slice()); err != nil {
-		return "", fmt.Errorf("keep the master key from before: %w", err)
+		return "", fmt.Errorf("keep the earlier master key: %w", err)
 	}
 	next, err := readSecret(file)
 	if err != nil {

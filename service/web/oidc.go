@@ -72,7 +72,7 @@ func newProvider(cfg OIDC, sealKey [32]byte, publicURL string) (*provider, error
 		return nil, fmt.Errorf("the OpenID Connect issuer %q must be an https address", cfg.Issuer)
 	}
 	if cfg.ClientID == "" {
-		return nil, errors.New("OpenID Connect needs the client id this service is registered with at the issuer")
+		return nil, errors.New("OpenID Connect needs the client id under which this service is registered at the issuer")
 	}
 	block, err := aes.NewCipher(sealKey[:])
 	if err != nil {

@@ -168,7 +168,7 @@ func (p *page) change(next http.HandlerFunc) http.HandlerFunc {
 			return
 		}
 		if r.Header.Get(headerPage) != "1" {
-			p.refuse(w, r, fault.New(wire.CodeNotAuthorized, "not authorized: only the account page may ask this"))
+			p.refuse(w, r, fault.New(wire.CodeNotAuthorized, "not authorized: only the account page may send this request"))
 			return
 		}
 		if err := p.checkOrigin(r); err != nil {

@@ -198,7 +198,7 @@ func continues(now, before tlog.Tree, old int64, proof tlog.TreeProof) error {
 	case old != before.N, old == now.N && old > 0 && now.Hash != before.Hash:
 		return &Refusal{Status: http.StatusConflict, Size: before.N, Text: "another checkpoint was signed last"}
 	case (old == 0 || old == now.N) && len(proof) > 0:
-		return refuse(http.StatusUnprocessableEntity, "nothing is to be proven, and there is a proof")
+		return refuse(http.StatusUnprocessableEntity, "the request has a proof where none is needed")
 	case old == 0 || old == now.N:
 		return nil
 	case tlog.CheckTree(proof, now.N, now.Hash, before.N, before.Hash) != nil:
@@ -291,13 +291,13 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 func (c *Client) Sign(ctx context.Context, signed []byte, size int64, prove func(old int64) (tlog.TreeProof, error)) ([]byte, error) {
 	for again := false; ; again = true {
 		if c.old > size {
-			return nil, fmt.Errorf("the witness %s signed %d records, and here are %d", c.key.Name(), c.old, size)
+			return nil, fmt.Errorf("the witness %s signed %d records, but the ledger has %d", c.key.Name(), c.old, size)
 		}
 		request := []byte("old " + strconv.FormatInt(c.old, 10) + "\n")
 		if c.old > 0 && c.old < size {
 			proof, err := prove(c.old)
 			if err != nil {
-				return nil, fmt.Errorf("prove what the witness %s does not know: %w", c.key.Name(), err)
+				return nil, fmt.Errorf("prove to the witness %s that the tree continues: %w", c.key.Name(), err)
 			}
 			for _, hash := range proof {
 				request = append(request, hash.String()+"\n"...)
