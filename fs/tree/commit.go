@@ -16,6 +16,41 @@ const (
 	commitLast                      // unmount
 )
 
+// Flush saves the file: it seals and uploads the staged content, and waits for the record (W2).
+// With nothing new it does nothing and costs nothing (W3). An empty file waits a
+// moment before it is uploaded (W5).
+func (h *Handle) Flush(ctx context.Context) error {
+	if !h.flags.Write && !h.flags.Truncate {
+		return nil
+	}
+	if err := h.save(ctx, commitOnClose); err != nil {
+		return h.f.failed("close", err)
+	}
+	return nil
+}
+
+// Fsync saves like Flush, also an empty file: nil means that the ledger has the record.
+func (h *Handle) Fsync(ctx context.Context) error {
+	if h.f.show != nil {
+		return nil
+	}
+	if err := h.save(ctx, commitNow); err != nil {
+		return h.f.failed("fsync", err)
+	}
+	return nil
+}
+
+// save records the file, unless a write through h was refused (W15).
+func (h *Handle) save(ctx context.Context, when commitWhen) error {
+	h.f.mu.Lock()
+	h.changed = false
+	h.f.mu.Unlock()
+	if err := h.refusal(); err != nil {
+		return err
+	}
+	return h.f.commit(ctx, when)
+}
+
 // commit records what is staged under the file's name. It returns nil when there
 // is nothing to record: no stage, nothing new, a scratch name, a file without a
 // name, or identical content. On failure the bytes stay staged and pending.
@@ -40,53 +75,42 @@ func (f *File) commit(ctx context.Context, when commitWhen) error {
 	return err
 }
 
-// commitAs commits under a recorded name in a group and returns the row that
-// holds the content now, or nil when there was nothing to record. Needs naming.
+// commitAs records what is staged under a name in a group. It returns the row that holds
+// the content now, or nil when there was nothing to record. Needs nameGate.
 func (f *File) commitAs(ctx context.Context, when commitWhen, g *group, raw string) (*sdk.Entry, error) {
+	row, err := f.commitStage(ctx, when, g, raw)
+	if err != nil && wrapRemote("", "", err).Class == ClassAccess {
+		return nil, f.t.failedInGroup(ctx, g, "close", f.Path(), err)
+	}
+	if row != nil {
+		f.t.dropIfLost(g, f.key(row))
+	}
+	return row, err
+}
+
+func (f *File) commitStage(ctx context.Context, when commitWhen, g *group, raw string) (*sdk.Entry, error) {
 	s, err := f.quiet(ctx)
 	if err != nil {
 		return nil, err
 	}
+	defer f.mu.Unlock()
 	if f.is(stateCommitted) || f.is(stateCopied) {
-		f.mu.Unlock()
 		return nil, nil
 	}
 	if err := f.heldBack(when); err != nil {
-		f.mu.Unlock()
 		return nil, err
 	}
 	if s.buf.Len() == 0 && when == commitOnClose {
 		f.delay(s)
-		f.mu.Unlock()
 		return nil, nil
 	}
-	if held := f.t.holding(s, g, raw); held != nil {
-		f.settle(s, held)
-		f.mu.Unlock()
-		return held, nil
-	}
-	s.sent = make(chan struct{})
-	f.move(stateSending)
-	f.mu.Unlock()
-
-	receipt, err := f.upload(ctx, s, g, raw)
-
-	f.mu.Lock()
-	close(s.sent)
-	if err != nil {
-		failed := wrapRemote("close", "", err)
-		s.failed = failed
-		f.move(stateChanged)
-		f.mu.Unlock()
-		if failed.Class == ClassAccess {
-			return nil, f.t.failedInGroup(ctx, g, "close", f.Path(), err)
+	row := f.t.holding(s, g, raw)
+	if row == nil {
+		if row, err = f.send(ctx, s, g, raw); err != nil {
+			return nil, err
 		}
-		return nil, err
 	}
-	row := f.t.ownRecord(g, raw, receipt, s.base)
 	f.settle(s, row)
-	f.mu.Unlock()
-	f.t.dropIfLost(g, f.key(row))
 	return row, nil
 }
 
@@ -105,26 +129,46 @@ func (t *Tree) holding(s *stage, g *group, raw string) *sdk.Entry {
 	return newest
 }
 
-// dropIfLost keeps content out of the cache that was sent while its group was
-// taken away (M5).
-func (t *Tree) dropIfLost(g *group, key cache.Key) {
-	if t.isGone(g) {
-		t.cache.Purge(func(k cache.Key) bool { return k == key })
-	}
-}
+// send seals and uploads the stage, and returns its record. It releases content.mu while
+// the service is asked; the state says that the bytes belong to the upload. Needs
+// content.mu.
+func (f *File) send(ctx context.Context, s *stage, g *group, raw string) (*sdk.Entry, error) {
+	s.sent = make(chan struct{})
+	f.move(stateSending)
+	f.mu.Unlock()
 
-func (f *File) upload(ctx context.Context, s *stage, g *group, raw string) (sdk.Receipt, error) {
 	f.t.counts.sending.Add(1)
-	defer f.t.counts.sending.Add(-1)
 	var receipt sdk.Receipt
 	err := f.t.spend("upload", func() (fee sdk.Amount, err error) {
 		receipt, err = f.t.remote.Upload(ctx, g.id, raw, s.buf)
 		return receipt.Fee, err
 	})
-	if err == nil {
-		f.t.counts.uploads.Add(1)
+	f.t.counts.sending.Add(-1)
+
+	f.mu.Lock()
+	close(s.sent)
+	if err != nil {
+		s.failed = wrapRemote("close", "", err)
+		f.move(stateChanged)
+		return nil, err
 	}
-	return receipt, err
+	f.t.counts.uploads.Add(1)
+	return f.t.ownRecord(g, raw, receipt, s.base), nil
+}
+
+// ownRecord makes the ledger's row of what this mount has just saved, and remembers base,
+// the upload it was made from. Takes Tree.mu.
+func (t *Tree) ownRecord(g *group, raw string, r sdk.Receipt, base sdk.Seq) *sdk.Entry {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	v := g.version(raw)
+	if n := len(v.entries); base == 0 && n > 0 { // made anew, or under another name: it replaces all that was known
+		base = v.entries[n-1].Seq
+	}
+	v.saved, v.base = r.Seq, base
+	g.own[r.Ref] = struct{}{}
+	return &sdk.Entry{Group: g.id, Ref: r.Ref, Tx: r.Tx, Hash: r.Hash, Uploader: t.remote.Account(), Time: r.Time,
+		Seq: r.Seq, ChangedSeq: r.Seq, Name: raw, Size: r.Size}
 }
 
 // settle turns the stage into the committed content of e and keeps it cached
@@ -143,6 +187,30 @@ func (f *File) settle(s *stage, e *sdk.Entry) {
 	if f.opens == 0 {
 		f.lease = nil
 		lease.Release()
+	}
+}
+
+// record merges the row of a save into the names: the file shows it, unless a newer
+// upload of the name came from elsewhere meanwhile. Needs Tree.mu.
+func (t *Tree) record(f *File, g *group, raw string, row *sdk.Entry) []notice {
+	touched := map[*versions]bool{g.version(raw): true}
+	if known := g.byRef[row.Ref]; known != nil { // the poller was faster, or it is an old row
+		f.entry.Store(known)
+	} else {
+		g.merge(row, touched)
+	}
+	if f.raw == raw && f.dir != nil && f.isKind(fileReal) {
+		v := g.version(raw)
+		v.shown, v.hidden = f, ""
+	}
+	return t.placeMerged(g, touched)
+}
+
+// dropIfLost keeps content out of the cache that was sent while its group was
+// taken away (M5).
+func (t *Tree) dropIfLost(g *group, key cache.Key) {
+	if t.isGone(g) {
+		t.cache.Purge(func(k cache.Key) bool { return k == key })
 	}
 }
 

@@ -151,40 +151,6 @@ func (h *Handle) loadLate(ctx context.Context) error {
 	return h.f.load(ctx, h)
 }
 
-// Flush commits what is staged: seals, uploads and waits for the record (W2).
-// With nothing new it does nothing and costs nothing (W3). An empty file waits a
-// moment before it is uploaded (W5).
-func (h *Handle) Flush(ctx context.Context) error {
-	if !h.flags.Write && !h.flags.Truncate {
-		return nil
-	}
-	if err := h.save(ctx, commitOnClose); err != nil {
-		return h.f.failed("close", err)
-	}
-	return nil
-}
-
-// Fsync commits like Flush, also an empty file: 0 means recorded on the ledger.
-func (h *Handle) Fsync(ctx context.Context) error {
-	if h.f.show != nil {
-		return nil
-	}
-	if err := h.save(ctx, commitNow); err != nil {
-		return h.f.failed("fsync", err)
-	}
-	return nil
-}
-
-func (h *Handle) save(ctx context.Context, when commitWhen) error {
-	h.f.mu.Lock()
-	h.changed = false
-	h.f.mu.Unlock()
-	if err := h.refusal(); err != nil {
-		return err
-	}
-	return h.f.commit(ctx, when)
-}
-
 // Release gives the handle up. What an interrupted close or a late page left
 // uncommitted is committed in the background; a failure is noted and the bytes
 // stay pending.

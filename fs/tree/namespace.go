@@ -148,21 +148,6 @@ func (v *versions) overtook(own map[sdk.Ref]struct{}) *sdk.Entry {
 	return nil
 }
 
-// ownRecord makes the ledger's row of what this mount has just saved, and remembers base,
-// the upload it was made from. Takes Tree.mu.
-func (t *Tree) ownRecord(g *group, raw string, r sdk.Receipt, base sdk.Seq) *sdk.Entry {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	v := g.version(raw)
-	if n := len(v.entries); base == 0 && n > 0 { // made anew, or under another name: it replaces all that was known
-		base = v.entries[n-1].Seq
-	}
-	v.saved, v.base = r.Seq, base
-	g.own[r.Ref] = struct{}{}
-	return &sdk.Entry{Group: g.id, Ref: r.Ref, Tx: r.Tx, Hash: r.Hash, Uploader: t.remote.Account(), Time: r.Time,
-		Seq: r.Seq, ChangedSeq: r.Seq, Name: raw, Size: r.Size}
-}
-
 // conflict tells the second of two writers (W11). Needs Tree.mu.
 func (t *Tree) conflict(g *group, v *versions) []notice {
 	e := v.overtook(g.own)
@@ -239,22 +224,6 @@ func (g *group) version(raw string) *versions {
 		g.unlearned = append(g.unlearned, v)
 	}
 	return v
-}
-
-// record merges the row of a save into the names: the file shows it, unless a newer
-// upload of the name came from elsewhere meanwhile. Needs Tree.mu.
-func (t *Tree) record(f *File, g *group, raw string, row *sdk.Entry) []notice {
-	touched := map[*versions]bool{g.version(raw): true}
-	if known := g.byRef[row.Ref]; known != nil { // the poller was faster, or it is an old row
-		f.entry.Store(known)
-	} else {
-		g.merge(row, touched)
-	}
-	if f.raw == raw && f.dir != nil && f.isKind(fileReal) {
-		v := g.version(raw)
-		v.shown, v.hidden = f, ""
-	}
-	return t.placeMerged(g, touched)
 }
 
 // placeMerged places the names that a merge touched, and tells of conflicts. Needs
