@@ -13,9 +13,9 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
-// AuthStatus asks what the service thinks of the caller. Free; needs the API key.
-// Errors: [ErrUnauthenticated], [ErrNotFound] for an account that does not exist,
-// [ErrUnavailable], [ErrTimeout]. Specification 4.2 (authStatus).
+// AuthStatus asks the service whether it accepts the API key, and for which account. It is
+// free and needs the API key. Errors: [ErrUnauthenticated], [ErrNotFound] for an account
+// that does not exist, [ErrUnavailable], [ErrTimeout]. Specification 4.2 (authStatus).
 func (c *Client) AuthStatus(ctx context.Context) (AuthStatus, error) { return c.authStatus(ctx, "") }
 
 func (c *Client) authStatus(ctx context.Context, g GroupID) (AuthStatus, error) {
@@ -31,8 +31,9 @@ func (c *Client) authStatus(ctx context.Context, g GroupID) (AuthStatus, error) 
 		Authorized: a.AuthorizedForGroup != nil && *a.AuthorizedForGroup, Role: a.Role, Detail: c.scrub(a.AuthError)}, nil
 }
 
-// Groups lists the groups the caller owns or belongs to, sorted by id: two requests
-// at once. Free, needs the API key, and errors, like [Client.OwnedGroups].
+// Groups lists the groups that the caller owns or belongs to, sorted by id. It sends two
+// requests at once. It is free and needs the API key. Errors: those of
+// [Client.OwnedGroups].
 func (c *Client) Groups(ctx context.Context) ([]Group, error) {
 	var owned, member []Group
 	both, groupCtx := errgroup.WithContext(ctx)
@@ -51,25 +52,27 @@ func (c *Client) Groups(ctx context.Context) ([]Group, error) {
 	return list, nil
 }
 
-// OwnedGroups lists the groups the caller owns. Free on the self-hosted service
-// and on the hosted main network. Needs the API key. The names are hostile input.
-// Errors: [ErrUnauthenticated], [ErrUnavailable], [ErrTimeout], [ErrCorrupt]
-// when the answer is no list. Specification 4.2 (getOwnedGroups).
+// OwnedGroups lists the groups that the caller owns. It is free on a self-hosted service
+// and on the hosted main network; elsewhere see [Client.ReadPrice]. It needs the API key.
+// The names are hostile input. Errors: [ErrUnauthenticated], [ErrUnavailable],
+// [ErrTimeout], [ErrCorrupt] when the answer is no list. Specification 4.2
+// (getOwnedGroups).
 func (c *Client) OwnedGroups(ctx context.Context) ([]Group, error) {
 	return c.groupList(ctx, wire.OpGetOwnedGroups, true)
 }
 
-// MemberGroups lists the groups the caller belongs to, owned ones included, which
-// are not marked. Free, needs the API key, and errors, like [Client.OwnedGroups].
-// Specification 4.2 (getMemberGroups).
+// MemberGroups lists the groups that the caller belongs to. Groups that the caller owns are
+// among them; their field Owned is not set. The price is that of [Client.OwnedGroups]:
+// mostly free. It needs the API key. Errors: those of [Client.OwnedGroups]. Specification
+// 4.2 (getMemberGroups).
 func (c *Client) MemberGroups(ctx context.Context) ([]Group, error) {
 	return c.groupList(ctx, wire.OpGetMemberGroups, false)
 }
 
-// maxGroups bounds a list of groups that does not end.
+// maxGroups bounds a list of groups, whose pages may have no end.
 const maxGroups = 1_000_000
 
-// groupList lists groups, page by page where the service has pages.
+// groupList lists groups. It asks page by page where the service has pages.
 func (c *Client) groupList(ctx context.Context, op string, owned bool) ([]Group, error) {
 	list, err := c.groupPages(ctx, op)
 	if err != nil {
@@ -112,14 +115,16 @@ func (c *Client) groupPages(ctx context.Context, op string) (all roleList[GroupI
 	return all, nil
 }
 
-// Health asks once whether the service is up. Free, no authentication. Errors:
-// [ErrUnavailable], [ErrTimeout], [ErrCorrupt] when something else answers.
+// Health asks once whether the service is up. It is free and needs no authentication.
+// Errors: [ErrUnavailable], [ErrTimeout], [ErrCorrupt] when something other than the
+// service answers.
 func (c *Client) Health(ctx context.Context) error {
 	var any json.RawMessage
 	return c.wrap("ask health", "", "", c.get(ctx, c.cfg.MCPURL+wire.PathHealth, &any))
 }
 
-// need refuses an extension that the service does not offer.
+// need returns an error if the service does not offer an extension. does completes the
+// sentence "the service does not offer to".
 func (c *Client) need(ctx context.Context, feature, does string) error {
 	offered, err := c.offers(ctx, feature)
 	if err != nil || offered {

@@ -7,20 +7,20 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
-// The least that an item of a list takes on the wire, in bytes. Shorter ones
-// would take many times the memory of the answer that brings them (threat 8).
+// The smallest size of a list item on the wire, in bytes. Without a bound, a list of
+// shorter items would take many times the memory of its answer (threat 8).
 const (
 	leastRow   = 100 // file_hash alone has 64 digits
 	leastEvent = 40
 	leastName  = 8 // on average, with its quotes
-	// freeItems may be shorter: lists of few short items are nobody's harm.
+	// freeItems is how many items of a list may be shorter.
 	freeItems = 4096
 )
 
 var errShortItems = errors.New("it lists more than its size can hold")
 
-// recordList, eventList and nameList are decoded as the slices they are, within
-// a bound.
+// recordList, eventList and nameList decode like the slices they are, and refuse items that
+// are too short.
 type (
 	recordList          []wire.TransactionRow
 	eventList           []wire.Event
@@ -37,17 +37,17 @@ func (l *eventList) UnmarshalJSON(raw []byte) error {
 	return unmarshalList(raw, leastEvent, (*[]wire.Event)(l))
 }
 
-// roleList is a list of names with a role for each, where the service has roles.
+// roleList is a list of names. Where the service has roles, it has a role for each name.
 type roleList[T ~string] struct {
 	names nameList[T]
 	roles nameList[Role]
-	more  bool // behind this page
+	more  bool // another page follows
 }
 
 // UnmarshalJSON reads the names.
 func (l *roleList[T]) UnmarshalJSON(raw []byte) error { return json.Unmarshal(raw, &l.names) }
 
-// readBeside reads the roles beside them, and whether more follow.
+// readBeside reads the roles, and whether another page follows.
 func (l *roleList[T]) readBeside(e envelope) error {
 	if e.More != nil {
 		if err := decode(e.More, &l.more); err != nil {
@@ -66,7 +66,7 @@ func (l *roleList[T]) readBeside(e envelope) error {
 	return nil
 }
 
-// role is that of the i-th name, "" where the service has none.
+// role returns the role of the i-th name, "" where the service has none.
 func (l *roleList[T]) role(i int) Role {
 	if len(l.roles) == 0 {
 		return ""
@@ -74,13 +74,12 @@ func (l *roleList[T]) role(i int) Role {
 	return l.roles[i]
 }
 
-// UnmarshalJSON refuses more names than anybody has.
+// UnmarshalJSON refuses names too short to be any.
 func (l *nameList[T]) UnmarshalJSON(raw []byte) error {
 	return unmarshalList(raw, leastName, (*[]T)(l))
 }
 
-// unmarshalList takes memory for exactly the items there are, once it is known
-// that they are not too many.
+// unmarshalList counts the items first, and allocates for exactly as many.
 func unmarshalList[T any](raw []byte, least int, into *[]T) error {
 	n := wire.CountItems(raw)
 	if n > freeItems+len(raw)/least {

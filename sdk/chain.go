@@ -14,17 +14,17 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 )
 
-// layouts are those of records that this client understands.
+// layouts are the layouts of ledger records that this client understands.
 var layouts = []string{chain.Layout1, chain.Layout2}
 
-// verified is how far a group's chain was verified.
+// verified says how far the chain of a group was verified.
 type verified struct {
 	proof.Cursor
-	last Entry // of the newest record about a file; zero without one
+	last Entry // the file of the newest record about a file; zero = there is none
 }
 
-// chainEntries lists the file records of g with a ChangedSeq above after, from
-// records that are proven.
+// chainEntries lists the file records of g with a ChangedSeq above after, from proven
+// records.
 func (c *Client) chainEntries(ctx context.Context, g GroupID, after Seq) ([]Entry, error) {
 	return orSuccessor(ctx, c, func() ([]Entry, error) { return c.readEntries(ctx, g, after) })
 }
@@ -33,8 +33,7 @@ func (c *Client) readEntries(ctx context.Context, g GroupID, after Seq) ([]Entry
 	c.mu.Lock()
 	from := c.chains[g]
 	c.mu.Unlock()
-	// One record before the newest is where a caller goes on who wants to see that
-	// one again.
+	// A caller that wants the newest record again continues one record before it.
 	newest := from.last.ChangedSeq
 	if after == 0 || newest == 0 || after != newest && after != newest-1 {
 		from = verified{}
@@ -49,8 +48,8 @@ func (c *Client) readEntries(ctx context.Context, g GroupID, after Seq) ([]Entry
 	return slices.DeleteFunc(fold.entries, func(e Entry) bool { return e.ChangedSeq <= after }), nil
 }
 
-// readChain hands the records of a group behind from to fold, and returns when
-// all are proven.
+// readChain gives the records of a group after from to fold. It returns once all of them
+// are proven.
 func (c *Client) readChain(ctx context.Context, g GroupID, from verified, fold *folding) error {
 	log, before, err := c.theLog(ctx)
 	if err != nil {
@@ -92,7 +91,7 @@ func (c *Client) readChain(ctx context.Context, g GroupID, from verified, fold *
 	}
 }
 
-// past is what any client of this account has seen of a group.
+// past returns how far any client of this account has seen a group.
 func (c *Client) past(g GroupID) proof.Past {
 	p := proof.Past{Place: c.memory.Group(string(g))}
 	p.Proven, p.Since = c.memory.Waiting(string(g))
@@ -110,7 +109,7 @@ func (c *Client) learn(g GroupID, checkpoint proof.Checkpoint, now verified) {
 	c.memory.SawGroup(string(g), now.Place, now.Proven(), time.Now())
 }
 
-// folding makes entries of a chain's records.
+// folding builds entries from the records of a chain.
 type folding struct {
 	group   GroupID
 	entries []Entry // in the order of their first record
@@ -118,7 +117,7 @@ type folding struct {
 	changed int // index of the newest changed one
 }
 
-// grow takes memory for n more records, and as many again when more follow.
+// grow allocates for n more records, and for as many again if another page follows.
 func (f *folding) grow(n int, more bool) {
 	if more {
 		n *= 2
@@ -142,8 +141,7 @@ func (f *folding) newest() Entry {
 	return f.entries[f.changed]
 }
 
-// take verifies the next record and applies it. Records about something else than
-// a file change nothing.
+// take verifies the next record and applies it. Only records about files change entries.
 func (f *folding) take(row *wire.TransactionRow, listing *proof.Listing) error {
 	r, err := chainRecord(row, f.group)
 	if err != nil {
@@ -217,8 +215,8 @@ func (f *folding) change(e *Entry, r *chain.Record) {
 	e.Deleted = &Deletion{Time: timeOf(r.TimeNS), By: AccountID(r.Account), Reason: r.Detail}
 }
 
-// uploadEntry is the file that a record of an upload tells of. Records of the old
-// layout lack its size and type, and sometimes its name: the service is believed.
+// uploadEntry returns the file of an upload record. A record of the old layout lacks size
+// and type, and sometimes the name; then the row of the service is believed.
 func uploadEntry(r *chain.Record, row *wire.TransactionRow) Entry {
 	e := Entry{Group: GroupID(r.Group), Ref: Ref(r.Ref), Tx: r.Tx, Uploader: AccountID(r.Account), Time: timeOf(r.TimeNS), Seq: Seq(r.Seq),
 		ChangedSeq: Seq(r.Seq), Name: r.Detail, Size: sizeOf(r.Tag(chain.TagSize)), ContentType: r.Tag(chain.TagType)}
@@ -238,8 +236,8 @@ func uploadEntry(r *chain.Record, row *wire.TransactionRow) Entry {
 	return e
 }
 
-// changedEntry is the file that a later record of the new layout tells of, as it
-// was before.
+// changedEntry returns the file of a later record of the new layout, as it was before that
+// record.
 func changedEntry(r *chain.Record) (Entry, error) {
 	upload, err := strconv.ParseInt(r.Tag(chain.TagUpload), 10, 64)
 	if err != nil || upload <= 0 || upload >= r.Seq {
@@ -270,8 +268,7 @@ func timeOf(ns int64) time.Time {
 	return time.Unix(0, ns)
 }
 
-// chainRecord reads a row as a record of a group; it takes the group from the
-// request when the row leaves it out.
+// chainRecord converts a row to a record. The group is g if the row leaves the group out.
 func chainRecord(row *wire.TransactionRow, g GroupID) (r chain.Record, err error) {
 	r = chain.Record{Seq: row.Seq, Tx: row.TransID, Kind: row.Kind, Account: row.UserID, Group: row.GroupID, Ref: row.IPFSHash,
 		FileHash: row.FileHash, Detail: row.Detail, Fee: row.Fee, Request: row.Request, Chain: row.Chain, Number: row.Number}
@@ -302,8 +299,8 @@ func decodeHash(text string, into *chain.Hash) error {
 	return nil
 }
 
-// checkReceipt verifies that the service recorded what was sent, behind the records
-// that the group had before, and remembers that the group has come that far.
+// checkReceipt verifies that the service recorded the upload, and that the record follows
+// the first after records of the group. It remembers that the group has come that far.
 func (c *Client) checkReceipt(ctx context.Context, g GroupID, name string, after int64, e Entry, a wire.FinalizeUploadResult) error {
 	if a.Record == nil || a.Receipt == nil {
 		return malformed(errors.New("an upload without a receipt"))

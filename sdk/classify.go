@@ -21,22 +21,22 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
-// This is the one file that looks at the text of the service: the hosted one
-// sends nothing else to tell errors apart (specification 7.1, wire protocol 3.7).
+// Only this file reads the text of the service. The hosted service sends nothing else that
+// tells errors apart (specification 7.1, wire protocol 3.7).
 
 // answerError is an answer that is not 2xx.
 type answerError struct {
 	status     int
-	code       string // of our own service, else ""
+	code       string // "" from the hosted service, unless the text implies one
 	text       string // of the service
-	kind       Kind   // by the whole text, before it is cut for a message
+	kind       Kind   // from the whole text, which scrubbing may shorten later
 	retryAfter time.Duration
-	ledger     *rpcError // the error object of a ledger's node, else nil
+	ledger     *rpcError // the error object of a ledger node, else nil
 }
 
 func (e *answerError) Error() string { return fmt.Sprintf("%s (HTTP %d)", e.text, e.status) }
 
-// newAnswerError classifies by code, then by words, then by status.
+// newAnswerError takes the kind from the code, else from the words, else from the status.
 func newAnswerError(status int, code, text string) *answerError {
 	kind, ok := kindByCode(code)
 	if !ok {
@@ -62,7 +62,7 @@ func readError(resp *http.Response, body []byte) error {
 			}
 		}
 	}
-	if text == "" { // a page for browsers says nothing to a user of this library
+	if text == "" { // such as a web page
 		text = http.StatusText(resp.StatusCode)
 	}
 	if resp.StatusCode/100 == 3 {
@@ -77,7 +77,7 @@ func readError(resp *http.Response, body []byte) error {
 	return e
 }
 
-// scrubAnswer makes the text of an answer's error fit for a message.
+// scrubAnswer scrubs the text of an answer's error.
 func (c *Client) scrubAnswer(err error) error {
 	if e, ok := err.(*answerError); ok {
 		e.text = c.scrub(e.text)
@@ -87,8 +87,9 @@ func (c *Client) scrubAnswer(err error) error {
 
 const maxAnswerText = 300
 
-// scrub makes a text of the service fit for a message: without our credentials,
-// without control and format characters, bounded.
+// scrub makes a text of the service safe for a message: it removes our credentials and
+// replaces control and format characters by spaces. The result has at most maxAnswerText
+// bytes.
 func (c *Client) scrub(text string) string {
 	for _, secret := range append(c.tokens.used(), c.cfg.APIKey) {
 		for _, form := range formsOf(secret) {
@@ -110,7 +111,7 @@ func (c *Client) scrub(text string) string {
 	return text
 }
 
-// formsOf returns how a credential may appear in a text.
+// formsOf returns the forms in which a text could hold a credential.
 func formsOf(secret Secret) []string {
 	if secret.IsZero() {
 		return nil
@@ -119,22 +120,22 @@ func formsOf(secret Secret) []string {
 	digits := hex.EncodeToString([]byte(raw))
 	forms := []string{raw, digits, strings.ToUpper(digits)}
 	for _, encoding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
-		for before := range 3 { // bytes of something else, encoded together with it
+		for before := range 3 { // the credential follows 0, 1 or 2 bytes that were encoded with it
 			encoded := encoding.EncodeToString([]byte("\x00\x00"[:before] + raw))
 			forms = append(forms, encoded[(8*before+5)/6:(before+len(raw))*4/3])
 		}
 	}
-	if len(raw) > shownOfSecret { // cut off by the service, or by us
+	if len(raw) > shownOfSecret { // a text may be cut off within the credential
 		forms = append(forms, raw[:shownOfSecret])
 	}
 	return forms
 }
 
-// shownOfSecret is how much of a longer credential may be told: what every one
-// of its kind begins with.
+// shownOfSecret is how many leading bytes of a long credential a message may hold.
+// Credentials of one kind begin alike.
 const shownOfSecret = 32
 
-// cutSecrets replaces what follows marker, up to the end of the word.
+// cutSecrets replaces each word that follows marker by "redacted".
 func cutSecrets(text, marker string) string {
 	var out strings.Builder
 	for {
@@ -189,9 +190,9 @@ func kindByCode(code string) (Kind, bool) {
 	}
 }
 
-// kindByWords knows the words of the specification and the substrings clients
-// of the hosted service rely on. The order matters: "File deleted" arrives in
-// texts that also hold "not found".
+// kindByWords looks for words of the specification and for the substrings that clients of
+// the hosted service rely on. The order matters: a text with "File deleted" also holds "not
+// found".
 func kindByWords(text string) (kind Kind, code string, ok bool) {
 	if strings.Contains(text, "group not found") {
 		code = wire.CodeGroupNotFound
@@ -247,8 +248,8 @@ func kindByStatus(status int) Kind {
 	}
 }
 
-// wrap turns any failure into an *Error of this package. One that is such an
-// error already keeps its kind and code and gets the outer operation.
+// wrap turns any error into an [*Error]. If err wraps an [*Error], the result keeps its
+// kind and code.
 func (c *Client) wrap(op string, g GroupID, ref Ref, err error) error {
 	if err == nil {
 		return nil
@@ -265,8 +266,8 @@ func (c *Client) wrap(op string, g GroupID, ref Ref, err error) error {
 	return &Error{Op: op, Group: g, Ref: ref, Kind: classify(err), Code: code, Err: c.scrubbed(withoutURL(err))}
 }
 
-// scrubbed keeps err's chain and makes its text fit for a message: anything in
-// it may come from the service.
+// scrubbed keeps err in the chain and scrubs its text, any part of which may come from the
+// service.
 func (c *Client) scrubbed(err error) error {
 	text := err.Error()
 	if fit := c.scrub(text); fit != text {
@@ -314,15 +315,15 @@ func classify(err error) Kind {
 	return ErrOther
 }
 
-// isConnectionLost reports a connection that could not be made or broke.
+// isConnectionLost reports whether a connection could not be made, or broke.
 func isConnectionLost(err error) bool {
 	var dial *net.OpError
 	return errors.As(err, &dial) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// withoutURL drops the method and address net/http puts in front: the address
-// may hold a ticket.
+// withoutURL removes the method and address that net/http puts in front. The address may
+// hold a ticket.
 func withoutURL(err error) error {
 	var network *url.Error
 	if errors.As(err, &network) {

@@ -1,7 +1,7 @@
 // Package sdk is the client of the encrypted group file service, hosted or
-// self-hosted. Files are encrypted and decrypted here; the service sees
-// ciphertext, and content that comes back is compared with the hash the ledger
-// recorded before anybody sees it.
+// self-hosted. The client encrypts and decrypts files; the service sees
+// ciphertext. The client compares content with the hash in the ledger before it
+// returns the content.
 //
 //	c, err := sdk.New("alice.svc.testnet", sdk.Config{URL: "https://files.example.org", APIKey: sdk.NewSecret(key)})
 //	g := c.Group("team")
@@ -9,11 +9,12 @@
 //	f, err := g.Open(ctx, "report.pdf")
 //	for entry, err := range g.List(ctx) { … }
 //
-// Every call that asks the service takes a context, returns an [*Error], and says in
-// its documentation what it costs. The client never follows redirects, bounds every
-// answer, and repeats a request only where repeating cannot be charged twice.
+// Every call that asks the service takes a context, returns an [*Error], and says
+// in its documentation whether it costs tokens. The client follows no redirects
+// and bounds every answer. It repeats a request only where a repetition cannot be
+// charged twice.
 //
-// The operations of the specification, and what does them:
+// The operations of the specification, and the names in this package:
 //
 //	upload                   [Group.Put]
 //	retrieve                 [Group.Open]
@@ -55,14 +56,16 @@ import (
 )
 
 const (
-	// connections kept open to one host.
+	// keptConnections is how many idle connections to one host stay open.
 	keptConnections = 32
-	// transferBuffer is the size of a connection's read and write buffers.
+	// transferBuffer is the size of the read buffer, and of the write buffer, of a
+	// connection, in bytes.
 	transferBuffer = 64 << 10
 	dialTimeout    = 10 * time.Second
 )
 
-// Client speaks to the service for one account. It is safe for concurrent use.
+// Client acts for one account at one service. It is safe for concurrent use. Make one with
+// [New], and end it with [Client.Close].
 type Client struct {
 	account AccountID
 	cfg     Config
@@ -70,16 +73,17 @@ type Client struct {
 	pool    *mem.Pool
 	tokens  tokenSource
 	uploads *uploader
-	asking  singleflight.Group // for capabilities
+	asking  singleflight.Group // the request for capabilities
 
 	memory *trust.Memory
 	mu     sync.Mutex
 	caps   *wire.Capabilities   // nil until asked
-	claims map[Ref]string       // of retrievals that failed, and may have been charged
+	claims map[Ref]string       // claim ids of retrievals that failed after they may have been charged
 	chains map[GroupID]verified // how far the chain of each group was verified
 }
 
-// New makes a client. It sends nothing; a wrong setting is [ErrInvalid].
+// New makes a client. It sends nothing and costs nothing. Errors: [ErrInvalid] for a wrong
+// setting, [ErrOther] when the file in Config.StateDir cannot be read.
 func New(account AccountID, cfg Config) (*Client, error) {
 	refuse := func(code string, err error) (*Client, error) {
 		return nil, &Error{Op: "configure client", Kind: ErrInvalid, Code: code, Err: err}
@@ -118,7 +122,7 @@ func New(account AccountID, cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// newTransport is what a client sends with unless its caller has something else.
+// newTransport returns the transport of a client without Config.Transport.
 func newTransport() http.RoundTripper {
 	return &http.Transport{
 		Proxy:                  proxyFor,
@@ -126,15 +130,15 @@ func newTransport() http.RoundTripper {
 		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
 		MaxIdleConnsPerHost:    keptConnections,
 		IdleConnTimeout:        90 * time.Second,
-		DisableCompression:     true, // answers are bounded as they are on the wire
+		DisableCompression:     true, // so that the bounds of answers are bytes on the wire
 		MaxResponseHeaderBytes: maxErrorBytes,
 		ReadBufferSize:         transferBuffer,
 		WriteBufferSize:        transferBuffer,
 	}
 }
 
-// proxyFor honours the environment's proxy, but never for loopback, and never
-// where the proxy would see the key.
+// proxyFor returns the proxy of the environment. It returns none for loopback, and none for
+// plain http, where the proxy would see the key.
 func proxyFor(r *http.Request) (*url.URL, error) {
 	if r.URL.Scheme != "https" || isLoopback(r.URL.Hostname()) {
 		return nil, nil
@@ -142,13 +146,13 @@ func proxyFor(r *http.Request) (*url.URL, error) {
 	return http.ProxyFromEnvironment(r)
 }
 
-// Account returns the account the client acts for.
+// Account returns the account that the client acts for.
 func (c *Client) Account() AccountID { return c.account }
 
-// Close drops idle connections, but for those of [Config].Transport, and what was asked for ahead of an upload, and
-// writes what was seen of the service. Calls under way go on. Errors: [ErrCorrupt]
-// when another client was shown another history, [ErrOther] when nothing could be
-// written.
+// Close closes idle connections, unless Config.Transport made them, discards prefetched
+// upload tickets, and saves what this client saw of the service. Calls in progress
+// continue. Errors: [ErrCorrupt] when the service showed another client another history,
+// [ErrOther] when the file in Config.StateDir could not be written.
 func (c *Client) Close() error {
 	c.uploads.close()
 	if c.cfg.Transport == nil {
@@ -164,18 +168,18 @@ func (c *Client) Close() error {
 	return &Error{Op: "close client", Kind: ErrOther, Code: wire.CodeState, Err: err}
 }
 
-// NetworkInfo returns the network, the contract and the addresses in use, and no
+// NetworkInfo returns the network, the contract and the addresses in use. It returns no
 // other setting. Local, free. Specification 4.2 (getNetworkInfo).
 func (c *Client) NetworkInfo() NetworkInfo {
 	return NetworkInfo{Network: c.cfg.networkName(), ContractID: c.cfg.ContractID, RPCURL: c.cfg.RPCURL,
 		MCPURL: c.cfg.MCPURL, AuthURL: c.cfg.AuthURL, AccountPage: c.cfg.hostedPage()}
 }
 
-// Capabilities asks once which extensions the service offers. A service without the
-// path, or with something else there, offers none. Later calls are local; after an error
-// the next call asks again. Free, no authentication. Errors: [ErrUnavailable],
-// [ErrTimeout], [ErrRateLimited], and [ErrCorrupt] when the service no longer offers
-// what it offered before.
+// Capabilities returns the extensions that the service offers. A service without the path,
+// or with something else there, offers none. The first call asks the service, later calls
+// are local; after an error the next call asks again. Free, no authentication. Errors:
+// [ErrUnavailable], [ErrTimeout], [ErrRateLimited], and [ErrCorrupt] when the service no
+// longer offers an extension that it offered before.
 func (c *Client) Capabilities(ctx context.Context) (wire.Capabilities, error) {
 	c.mu.Lock()
 	known := c.caps
@@ -193,8 +197,8 @@ func (c *Client) Capabilities(ctx context.Context) (wire.Capabilities, error) {
 	}
 }
 
-// askCapabilities asks, and keeps the answer for later calls. Where the service is not
-// held to proofs, an answer that makes no sense means that the service offers nothing.
+// askCapabilities asks, and keeps the answer for later calls. An answer that makes no sense
+// counts as no extensions, unless the service must prove what it lists.
 func (c *Client) askCapabilities(ctx context.Context) (wire.Capabilities, error) {
 	var caps wire.Capabilities
 	err := c.retry(ctx, func(ctx context.Context) error {
@@ -210,7 +214,7 @@ func (c *Client) askCapabilities(ctx context.Context) (wire.Capabilities, error)
 	if err != nil {
 		caps = wire.Capabilities{}
 		lacksPath := isRefused && refused.status == http.StatusNotFound
-		if !lacksPath && c.demandsProofs() { // a fault, or a portal before the service
+		if !lacksPath && c.demandsProofs() { // a fault, or a portal in front of the service
 			return caps, err
 		}
 	}

@@ -23,8 +23,7 @@ const (
 	testnetRPCURL   = "https://rpc.testnet.near.org"
 	mainnetContract = "nova-sdk.near"
 	testnetContract = "nova-sdk-7.testnet"
-	// selfHostedContract is the contract id a self-hosted service has unless its
-	// operator chose another.
+	// selfHostedContract is the default contract id of a self-hosted service.
 	selfHostedContract = "svc.testnet"
 )
 
@@ -39,41 +38,42 @@ const (
 	defaultTimeout            = 15 * time.Second
 )
 
-// Config configures a [Client]. The zero value means the hosted service on the
-// main network, without a key: only reads that need no authentication work.
+// Config configures a [Client]. The zero value means the hosted service on the main
+// network, without a key. Without a key only reads that need no authentication work.
 type Config struct {
-	APIKey  Secret
+	APIKey  Secret // the zero value = none
 	Network string // Mainnet (default) or Testnet; chooses the hosted addresses
-	// URL is the one address of a self-hosted service. It sets AuthURL and
-	// MCPURL to itself and RPCURL to URL + "/rpc".
+	// URL is the address of a self-hosted service. It is the default of AuthURL and MCPURL,
+	// and URL + "/rpc" is the default of RPCURL.
 	URL        string
-	AuthURL    string // where API keys are exchanged for session tokens
-	MCPURL     string // where the operations are
-	RPCURL     string // ledger JSON-RPC, used as it is
-	ContractID string // ledger contract account
+	AuthURL    string // server that exchanges an API key for a session token
+	MCPURL     string // server of the operations
+	RPCURL     string // JSON-RPC of the ledger: the whole address
+	ContractID string // account of the ledger contract
 
-	// LogKey is the verifier key of the service's log, from its operator. With it a
-	// service that proves nothing is refused; "" trusts the key seen first.
+	// LogKey is the verifier key of the service's log, from its operator. With LogKey, a
+	// service without proofs is refused. "" trusts the first key that the service shows.
 	LogKey string
-	// Witness is the verifier key of a witness (c2sp.org/tlog-cosignature) who must
-	// have signed every checkpoint; "" asks for none.
+	// Witness is the verifier key of a witness (c2sp.org/tlog-cosignature) that must have
+	// signed every checkpoint. "" requires no witness.
 	Witness string
-	// StateDir is a folder where a small file for each service and account remembers
-	// what the service showed, so that every client is held to it: numbers and keyed
-	// hashes, see package trust. "" remembers as long as the client lives.
+	// StateDir is a folder with a small file for each service and account. The file
+	// remembers what the service showed, as numbers and keyed hashes (see package trust),
+	// so that every later client holds the service to it. "" remembers in memory, until
+	// Close.
 	StateDir string
 
 	InsecureHTTP bool          // allow http:// to hosts other than loopback
-	MaxFileBytes int64         // largest plaintext handled, in bytes; 0 = 4 GiB
-	Timeout      time.Duration // of a request without file content; 0 = 15 s
+	MaxFileBytes int64         // largest plaintext of a file, in bytes; 0 = 4 GiB
+	Timeout      time.Duration // for a request without file content; 0 = 15 s
 
-	// Transport sends the requests, which carry the key and session tokens; nil is one
-	// of the client's own, which uses the environment's proxy for https only. Redirects
-	// are never followed. It must not change the requests' bodies.
+	// Transport sends the requests, which carry the key and session tokens. It must not
+	// change the bodies of requests. Redirects are never followed. nil is a transport of
+	// the client's own, which uses the environment's proxy for https only.
 	Transport http.RoundTripper
 }
 
-// resolve fills in defaults and checks every address.
+// resolve sets defaults and checks every address.
 func (c Config) resolve() (Config, error) {
 	hosted := Config{AuthURL: hostedAuthURL, MCPURL: hostedMCPURL, RPCURL: mainnetRPCURL, ContractID: mainnetContract}
 	switch c.Network {
@@ -125,8 +125,8 @@ func (c Config) checkKeys() error {
 	return nil
 }
 
-// stateFile is where what was seen of the service by an account is remembered; ""
-// for nowhere.
+// stateFile returns the path of the file that remembers what an account saw of the service,
+// "" for none.
 func (c Config) stateFile(account AccountID) string {
 	if c.StateDir == "" {
 		return ""
@@ -135,7 +135,8 @@ func (c Config) stateFile(account AccountID) string {
 	return filepath.Join(c.StateDir, fmt.Sprintf("trust-%x.json", sum[:8]))
 }
 
-// oldStateFile is where svcfs 0.x remembered the key of the service's log.
+// oldStateFile returns the path of the file in which svcfs 0.x remembered the key of the
+// service's log.
 func (c Config) oldStateFile() string {
 	sum := sha256.Sum256([]byte(c.MCPURL + "\n" + c.ContractID))
 	return filepath.Join(c.StateDir, fmt.Sprintf("ledger-%x.json", sum[:8]))
@@ -169,8 +170,7 @@ func isLoopback(host string) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
-// hostedPage returns the web page of the hosted service, and "" at a service of
-// one's own.
+// hostedPage returns the web page of the hosted service, "" at a self-hosted service.
 func (c Config) hostedPage() string {
 	if c.AuthURL == hostedAuthURL || c.AuthURL == testnetAuthURL {
 		return c.AuthURL
@@ -178,7 +178,7 @@ func (c Config) hostedPage() string {
 	return ""
 }
 
-// networkName tells the network by the rules of the JavaScript SDK.
+// networkName returns the network by the rules of the JavaScript SDK.
 func (c Config) networkName() string {
 	switch {
 	case strings.HasSuffix(c.ContractID, ".testnet"):

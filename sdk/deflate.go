@@ -10,18 +10,18 @@ import (
 const (
 	// deflateFrom is the smallest content worth compressing, in bytes.
 	deflateFrom = 1 << 10
-	// samplePieces of samplePiece bytes each, spread over the content, tell
-	// whether compressing it pays.
+	// A sample decides whether compression pays: samplePieces pieces, spread over the
+	// content, of samplePiece bytes each.
 	samplePieces = 4
 	samplePiece  = 4 << 10
 )
 
-// errDoesNotPay ends a compression whose result is hardly smaller.
+// errDoesNotPay ends a compression that saves too little.
 var errDoesNotPay = errors.New("compressing does not pay")
 
-// pack decides what is sealed: the content itself, or compressed into a buffer
-// of its own, which release gives back. A repeated upload is packed as before,
-// because its ciphertext may be there already.
+// pack sets u.body to the content itself, or to the compressed content in a buffer that
+// release gives back. A repeated upload is packed like its first attempt, because the
+// service may have that ciphertext already.
 func (u *uploading) pack() (release func(), err error) {
 	u.body = u.buf
 	want := u.compress
@@ -48,10 +48,11 @@ func (u *uploading) pack() (release func(), err error) {
 	return packed.Release, nil
 }
 
-// worthwhile is the largest compressed size that pays: an eighth must go.
+// worthwhile returns the largest compressed size that is used: at least an eighth must be
+// saved.
 func worthwhile(size int64) int64 { return size - size/8 }
 
-// pays compresses a sample, at most 16 KiB.
+// pays compresses a sample of at most 16 KiB.
 func pays(content []byte) bool {
 	if len(content) < deflateFrom {
 		return false
@@ -69,7 +70,7 @@ func pays(content []byte) bool {
 	return packed <= worthwhile(sample)
 }
 
-// counter counts what is written to it.
+// counter counts the bytes written to it.
 type counter int64
 
 func (c *counter) Write(p []byte) (int, error) {
@@ -77,7 +78,7 @@ func (c *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// appender writes to the end of a buffer, up to limit bytes.
+// appender appends to a buffer, up to limit bytes in all.
 type appender struct {
 	buf   *mem.Buffer
 	limit int64
