@@ -19,7 +19,7 @@ func TestEveryMethodSaysItsPriceAndWhatItNeeds(t *testing.T) {
 	}
 	price := regexp.MustCompile(`(?i)\b(free|costs?)\b`)
 	needs := regexp.MustCompile(`(?i)\b(API key|no authentication|local)\b`)
-	errs := regexp.MustCompile(`\bErrors?\b|\berrors,? like\b|\[Kind|\blocal\b|\bLocal\b`)
+	errs := regexp.MustCompile(`\bErrors?\b|\berrors,? like\b|\[Err|\blocal\b|\bLocal\b`)
 	like := regexp.MustCompile(`\[(Client|Group)\.\w+\]`) // the same as another
 	seen := 0
 	look := func(n ast.Node) bool {

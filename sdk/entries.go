@@ -45,13 +45,12 @@ func (c *Client) entries(ctx context.Context, g GroupID, after Seq) ([]Entry, er
 	return all, nil
 }
 
-// rowBytes is what a record takes in memory beside its texts, in bytes.
+// rowBytes is the memory of a record without its texts, in bytes.
 const rowBytes = 400
 
-// eachPage hands the records that request asks for to take, page by page. next is
-// where a row says that the following page begins. All pages together may take as
-// much memory as a single list, or as half a file: a service can always send one
-// more (threat 8).
+// eachPage calls take with each page of records. next returns the AfterSeq of the page that
+// follows a row. A service can always send one more page (threat 8), so all pages together
+// may take as much memory as a single list or half a file, whichever is more.
 func (c *Client) eachPage(ctx context.Context, request wire.TransactionsRequest, next func(wire.TransactionRow) int64,
 	take func([]wire.TransactionRow) error) error {
 	for room := max(maxListBytes, c.cfg.MaxFileBytes/2); ; {
@@ -73,7 +72,7 @@ func (c *Client) eachPage(ctx context.Context, request wire.TransactionsRequest,
 	}
 }
 
-// textBytes counts the longest texts of a record, in bytes.
+// textBytes returns the length of the longest texts of a record, in bytes.
 func textBytes(row wire.TransactionRow) int64 {
 	n := len(row.TransID) + len(row.UserID) + len(row.FileHash) + len(row.IPFSHash) + len(row.Detail) + len(row.Request)
 	for _, text := range []*string{row.Filename, row.ContentType} {
@@ -87,14 +86,14 @@ func textBytes(row wire.TransactionRow) int64 {
 	return int64(n)
 }
 
-// page is some records of a group, and the proof of them from a service that proves
-// what it lists.
+// page is some records of a group. From a service with proofs it holds the proof of the
+// records.
 type page struct {
 	rows  recordList
 	proof wire.ChainProof
 }
 
-// UnmarshalJSON reads the records, where the fast path did not.
+// UnmarshalJSON reads the records if the fast path did not.
 func (p *page) UnmarshalJSON(raw []byte) error { return json.Unmarshal(raw, &p.rows) }
 
 func (p *page) readBeside(e envelope) error {
@@ -104,11 +103,11 @@ func (p *page) readBeside(e envelope) error {
 	return decode(e.Proof, &p.proof)
 }
 
-// shortPage is how many records fit into one answer, however long their names are.
+// shortPage is how many records fit into one answer, even with long names.
 const shortPage = 500
 
-// page asks for the next records, and tells whether there may be more. It sets the
-// limit of the request.
+// page asks for the next records, and reports whether more may follow. It sets the limit of
+// the request.
 func (c *Client) page(ctx context.Context, request *wire.TransactionsRequest) (p page, more bool, err error) {
 	request.Limit = cmp.Or(request.Limit, wire.MaxPageRows)
 	err = c.read(ctx, wire.OpGetGroupTransactions, *request, &p)
@@ -152,7 +151,7 @@ func entryOf(g GroupID, row wire.TransactionRow) Entry {
 	return e
 }
 
-// parseTime reads ns since the epoch; anything else is the zero time.
+// parseTime reads ns since the epoch. It returns the zero time for anything else.
 func parseTime(ns string) time.Time {
 	n, err := strconv.ParseInt(ns, 10, 64)
 	if err != nil || n <= 0 {

@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// Kind is what went wrong, in one of a few classes. A kind is an error, so that it is a
-// target for errors.Is; [KindOf] returns it for a switch. Later versions append kinds.
+// Kind is the class of an [Error]. It is an error itself, so that errors.Is takes it as a
+// target; [KindOf] returns it for a switch. Later versions append kinds: have a default
+// case.
 type Kind uint8
 
 // The kinds. The first four after ErrOther are the classes of the specification,
@@ -52,19 +53,19 @@ func (k Kind) Error() string {
 // contains words of the service.
 type Error struct {
 	Op    string  // operation in words, such as "retrieve"
-	Group GroupID // "" when none is concerned
-	Ref   Ref     // "" when none is concerned
+	Group GroupID // "" when the operation concerns no group
+	Ref   Ref     // "" when the operation concerns no single file
 	Kind  Kind
-	Code  string // says more than Kind: a Code… constant of package wire; may be empty
-	Err   error  // the cause
+	Code  string // says more than Kind: a Code… constant of package wire, or ""
+	Err   error  // the cause; may be nil
 }
 
-// ErrWrongContent is in the chain of an [ErrCorrupt] when content opened with its key
-// and yet is not what the ledger recorded: whoever uploaded it, or the service, made it
-// so. It was charged, and asking again brings the same.
+// ErrWrongContent is in the chain of an [ErrCorrupt] if the content opened with its key but
+// is not what the ledger recorded. Its uploader or the service made it so. The retrieval
+// was charged, and another one returns the same content.
 var ErrWrongContent = errors.New("the content is not what the ledger recorded")
 
-// Error returns operation, group, reference and cause.
+// Error returns the operation, the group, the reference and the cause in one line.
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString(e.Op)
@@ -91,8 +92,8 @@ func (e *Error) Unwrap() error { return e.Err }
 // Is reports whether target is the kind of e.
 func (e *Error) Is(target error) bool { return target == e.Kind }
 
-// KindOf returns the kind of the outermost [*Error] in err's chain, else a [Kind] that
-// is in the chain itself, and [ErrOther] when there is neither.
+// KindOf returns the kind of the outermost [*Error] in the chain of err. Without one it
+// returns a [Kind] that is in the chain itself, else [ErrOther].
 func KindOf(err error) Kind {
 	var e *Error
 	var k Kind

@@ -13,10 +13,10 @@ import (
 	"github.com/svcfs/svcfs/sdk/names"
 )
 
-// File is a retrieved file, complete and equal to the hash in the ledger. It is an
-// [fs.File], and reads, seeks and is read at any place without a request. Its memory
-// lies outside the garbage-collected heap; Close wipes it and gives it back. It is
-// safe for concurrent use; the calls share one position, but for ReadAt.
+// File is a retrieved file. Its content is complete and equals the hash in the ledger. A
+// File is an [fs.File], [io.Seeker] and [io.ReaderAt]; no method sends a request or costs
+// tokens. The content lies outside the garbage-collected heap, until Close wipes and frees
+// it. A File is safe for concurrent use; all calls but ReadAt share one position.
 type File struct {
 	entry Entry
 	fee   Amount
@@ -24,7 +24,7 @@ type File struct {
 	mu      sync.Mutex
 	buf     *mem.Buffer
 	at      *bytes.Reader // reads buf; nil once closed
-	writers int           // calls of WriteTo that read buf
+	writers int           // calls of WriteTo in progress, which read buf
 }
 
 var _ interface {
@@ -34,7 +34,7 @@ var _ interface {
 	io.WriterTo
 } = (*File)(nil)
 
-// newFile makes a file of the content in b, which it owns from now on.
+// newFile returns a file with the content of b. The file owns b.
 func newFile(e Entry, got retrieved, b *mem.Buffer) *File {
 	e.Size = b.Len()
 	e.Name = cmp.Or(e.Name, got.sealed.Filename)
@@ -42,20 +42,19 @@ func newFile(e Entry, got retrieved, b *mem.Buffer) *File {
 	return &File{entry: e, fee: got.fee, buf: b, at: bytes.NewReader(b.Bytes())}
 }
 
-// Entry returns the file's record. Name, size and content type that the ledger does
-// not tell are those that its uploader sealed with it. Local, free.
+// Entry returns the file's record. If the ledger does not hold the name, the size or the
+// content type, Entry has those that the uploader sealed with the content. Local, free.
 func (f *File) Entry() Entry { return f.entry }
 
-// Fee returns what retrieving it was charged; zero when the service does not tell.
-// Local, free.
+// Fee returns the fee of the retrieval, zero if the service does not tell it. Local, free.
 func (f *File) Fee() Amount { return f.fee }
 
-// Stat returns the file's size, time, and name without its folders as a mount shows it
-// (package names), which is never empty, "." or ".."; Sys is the [Entry]. Local, free;
-// never an error.
+// Stat returns the size in bytes, the time, and the last part of the name that a mount
+// shows (package names). That name is never empty, "." or "..". Sys returns the [Entry].
+// Local, free. The error is always nil.
 func (f *File) Stat() (fs.FileInfo, error) { return fileInfo{f.entry}, nil }
 
-// use runs do, unless the file is closed: [fs.ErrClosed].
+// use runs do. On a closed file it returns [fs.ErrClosed] instead.
 func (f *File) use(do func() error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -65,27 +64,28 @@ func (f *File) use(do func() error) error {
 	return do()
 }
 
-// Read reads from the position on. Errors: [io.EOF], [fs.ErrClosed].
+// Read copies content from the position on into p. Errors: [io.EOF], [fs.ErrClosed].
 func (f *File) Read(p []byte) (n int, err error) {
 	err = f.use(func() (err error) { n, err = f.at.Read(p); return err })
 	return n, err
 }
 
-// ReadAt reads at an offset. Errors: [io.EOF], [fs.ErrClosed].
+// ReadAt copies content from an offset on, in bytes, into p. Errors: [io.EOF],
+// [fs.ErrClosed].
 func (f *File) ReadAt(p []byte, off int64) (n int, err error) {
 	err = f.use(func() (err error) { n, err = f.at.ReadAt(p, off); return err })
 	return n, err
 }
 
-// Seek sets the position. Errors: a negative position, [fs.ErrClosed].
+// Seek sets the position, in bytes. Errors: a negative position, [fs.ErrClosed].
 func (f *File) Seek(offset int64, whence int) (at int64, err error) {
 	err = f.use(func() (err error) { at, err = f.at.Seek(offset, whence); return err })
 	return at, err
 }
 
-// WriteTo writes what is behind the position to w in one piece. It holds up no other
-// call: meanwhile the position is at the end, and a Close leaves w the content. Errors:
-// those of w, after which the position is behind what w took; [fs.ErrClosed].
+// WriteTo writes the content from the position on to w, in one Write. It blocks no other
+// call: meanwhile the position is at the end, and Close waits with the wiping. On an error
+// the position is after the bytes that w took. Errors: those of w, [fs.ErrClosed].
 func (f *File) WriteTo(w io.Writer) (n int64, err error) {
 	var rest bytes.Reader
 	err = f.use(func() error {
@@ -101,7 +101,7 @@ func (f *File) WriteTo(w io.Writer) (n int64, err error) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.writers--
-		if f.at != nil && f.at.Len() == 0 { // nobody has set the position meanwhile
+		if f.at != nil && f.at.Len() == 0 { // no other call has set the position meanwhile
 			*f.at = rest
 		}
 		f.release()
@@ -109,8 +109,8 @@ func (f *File) WriteTo(w io.Writer) (n int64, err error) {
 	return rest.WriteTo(w)
 }
 
-// Close wipes the content and gives its memory back, once no WriteTo is under way.
-// Closing twice is [fs.ErrClosed].
+// Close wipes the content and frees its memory, after the last WriteTo in progress. Errors:
+// [fs.ErrClosed] if the file is closed already.
 func (f *File) Close() error {
 	return f.use(func() error {
 		f.at = nil
@@ -119,7 +119,7 @@ func (f *File) Close() error {
 	})
 }
 
-// release wipes the content when nobody reads it any more. The caller holds mu.
+// release wipes the content of a closed file once no WriteTo reads it. The caller holds mu.
 func (f *File) release() {
 	if f.at == nil && f.writers == 0 {
 		f.buf.Release()

@@ -14,23 +14,23 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
-// List lists the file records of the group, deleted ones included, in the order of
-// their ChangedSeq: all, or with [Since] those that changed since. A service without
-// paging answers all of them every time, in upload order; the caller merges by Ref.
-// An error ends the list and stands alone: what came before it was verified.
+// List lists the file records of the group in the order of ChangedSeq, deleted ones
+// included. With [Since] it lists only records that changed since. A service without paging
+// answers all records each time, in upload order; then the caller merges by Ref. An error
+// ends the list and comes without an entry. All entries before it are verified.
 //
-// From a service with the extension "chains" an entry is built from records whose
-// hashes were computed here, which are all that the service signed for the group,
-// in a history that continues the one seen before; else the error is [ErrCorrupt],
-// and no entry is listed. Any other service is believed.
+// From a service with the extension "chains", List computes the hash of every record, and
+// checks that the records are all that the service signed for the group and continue the
+// history seen before. Otherwise the error is [ErrCorrupt], and List yields no entry.
+// Records of other services are believed.
 //
-// Rows are hostile input. A field of the wrong JSON type makes the whole answer
-// [ErrCorrupt]. A row without a reference is left out. A row whose hash cannot
-// be read has a zero Hash: no content matches it, so it cannot be retrieved. A
-// negative size is [SizeUnknown].
+// Names are hostile input. A field of the wrong JSON type makes the whole answer
+// [ErrCorrupt]. A row without a reference is left out. A row without a readable hash has a
+// zero Hash; it cannot be retrieved, because no content matches it. A negative size becomes
+// [SizeUnknown].
 //
-// Free at a service of one's own, else see [Group.ReadPrice]. Needs the API key, and
-// membership or an open group. Errors: [ErrNotFound], [ErrNotAuthorized],
+// List is free at a self-hosted service; elsewhere see [Group.ReadPrice]. It needs the API
+// key, and membership or an open group. Errors: [ErrNotFound], [ErrNotAuthorized],
 // [ErrUnavailable], [ErrTimeout]. Specification 4.2 (getTransactionsForGroup), wire
 // protocol 4.4.
 func (g Group) List(ctx context.Context, opts ...Option) iter.Seq2[Entry, error] {
@@ -49,7 +49,7 @@ func (g Group) List(ctx context.Context, opts ...Option) iter.Seq2[Entry, error]
 }
 
 // Entries is [Group.List] as a slice, which belongs to the caller. It takes the option
-// [Since]. Free, needs the API key, and errors, like it.
+// [Since]. Price, needs and errors are like those of [Group.List].
 func (g Group) Entries(ctx context.Context, opts ...Option) ([]Entry, error) {
 	o, err := resolve(opts, "Since")
 	if err != nil {
@@ -59,9 +59,10 @@ func (g Group) Entries(ctx context.Context, opts ...Option) ([]Entry, error) {
 	return entries, g.wrap("list", err)
 }
 
-// Stat returns the newest living file of a name: of the record that has it, else of the
-// one that a mount shows so ([names.Listing.Resolve]). Free, needs the API key, and
-// errors, like [Group.List]; [ErrNotFound] when there is none.
+// Stat returns the newest living file with a name: the newest with that recorded name, else
+// the file that a mount shows under that name ([names.Listing.Resolve]). The price is that
+// of [Group.List]; Stat retrieves nothing. It needs the API key. Errors: those of
+// [Group.List], [ErrNotFound] when there is no such file.
 func (g Group) Stat(ctx context.Context, name string) (Entry, error) {
 	entries, err := g.Entries(ctx)
 	if err != nil {
@@ -78,7 +79,7 @@ func (g Group) Stat(ctx context.Context, name string) (Entry, error) {
 	return entries[i], nil
 }
 
-// statRef returns the file of a reference, which may be of an older version of a name,
+// statRef returns the file with a reference. The file may be an older version of its name,
 // or deleted.
 func (g Group) statRef(ctx context.Context, ref Ref) (Entry, error) {
 	entries, err := g.Entries(ctx)
@@ -97,20 +98,20 @@ func (g Group) absent(what string) error {
 	return &Error{Op: "find", Group: g.ID, Kind: ErrNotFound, Code: wire.CodeFileNotFound, Err: errors.New("not found: no file of this " + what)}
 }
 
-// Put reads r to its end and uploads that as name. It returns only after the service
-// acknowledged the record. It takes the options [Compress] and [Progress].
+// Put reads r to its end and uploads the content under name. It returns once the service
+// has confirmed the record. It takes the options [Compress] and [Progress].
 //
-// The content is held in memory once, outside the garbage-collected heap, because a
-// file is sealed as a whole. More than the largest allowed file is [ErrTooLarge]
-// without reading on. A reader with a Len or a Stat method, such as an *os.File, saves
-// making room piece by piece.
+// The whole content is in memory once, outside the garbage-collected heap, because a file
+// is sealed as a whole. Put stops reading after the largest allowed size, see
+// [Client.MaxUpload]. If r has a Len or a Stat method, as an *os.File has, Put allocates
+// the memory at once.
 //
-// Costs one upload. After an error whose outcome is unknown, calling it again with
-// the same content finds out first: nobody pays twice. Needs the API key and
-// membership. Errors: those of r, which can be tested with errors.Is,
-// [ErrNotAuthorized], [ErrInsufficient], [ErrTooLarge], [ErrStorageFull],
-// [ErrUnavailable], [ErrTimeout], [ErrCorrupt] when the service acknowledges
-// something else. Specification 4.3 (upload).
+// Put costs one upload. After an error with an unknown outcome, call Put again with the
+// same content: it looks for the record first, so that the upload is paid once. Put needs
+// the API key and membership. Errors: those of r, which errors.Is finds,
+// [ErrNotAuthorized], [ErrInsufficient], [ErrTooLarge], [ErrStorageFull], [ErrUnavailable],
+// [ErrTimeout], [ErrCorrupt] when the service confirms something else. Specification 4.3
+// (upload).
 func (g Group) Put(ctx context.Context, name string, r io.Reader, opts ...Option) (Receipt, error) {
 	receipt, err := g.put(ctx, name, r, opts)
 	return receipt, g.wrap("upload "+quote(name), err)
@@ -132,7 +133,7 @@ func (g Group) put(ctx context.Context, name string, r io.Reader, opts []Option)
 	return g.c.upload(ctx, g.ID, name, b, o)
 }
 
-// lengthOf tells how much is left in r, 0 when r does not say.
+// lengthOf returns how many bytes are left in r, 0 if r does not tell.
 func lengthOf(r io.Reader) int64 {
 	switch r := r.(type) {
 	case interface{ Len() int }:
@@ -152,10 +153,10 @@ func lengthOf(r io.Reader) int64 {
 	return 0
 }
 
-// fillStep is how much room is made at least for what comes next, in bytes.
+// fillStep is the smallest step by which a buffer grows, in bytes.
 const fillStep = 64 << 10
 
-// fill reads r to its end into b, expecting about expected bytes.
+// fill reads r to its end into b, which it sizes for expected bytes first.
 func (c *Client) fill(ctx context.Context, b *mem.Buffer, r io.Reader, expected int64) error {
 	limit, err := c.MaxUpload(ctx)
 	if err != nil {
@@ -182,7 +183,7 @@ func (c *Client) fill(ctx context.Context, b *mem.Buffer, r io.Reader, expected 
 		}
 		got, err := r.Read(b.Bytes()[n:])
 		n += int64(got)
-		if err == io.EOF { // an error that wraps it is no end: see io.Reader
+		if err == io.EOF { // not errors.Is: a wrapped io.EOF is a failure, see io.Reader
 			return b.Resize(n)
 		}
 		if err != nil {
@@ -191,31 +192,32 @@ func (c *Client) fill(ctx context.Context, b *mem.Buffer, r io.Reader, expected 
 	}
 }
 
-// Open retrieves the newest living file of a name: all of it, verified. It takes the
-// option [Progress]. The caller closes the file, which gives back its memory.
+// Open retrieves the newest living file with a name, see [Group.Stat], and verifies all of
+// it. It takes the option [Progress]. The caller must close the file, which frees its
+// memory.
 //
-// Costs one retrieve claim; repeated internally only where that is free. A call that
-// failed and the next one for the same file share a claim, so that a service which
-// knows claim ids charges once. Needs the API key and membership. Errors: those of
+// Open costs one retrieve claim. It repeats a request only where that is free. A failed
+// call and the next call for the same file share a claim id, so that a service that knows
+// claim ids charges once. Open needs the API key and membership. Errors: those of
 // [Group.Stat], [ErrDeleted], [ErrInsufficient], [ErrTooLarge], [ErrCorrupt],
 // [ErrUnavailable], [ErrTimeout]. Specification 4.3 (retrieve).
 func (g Group) Open(ctx context.Context, name string, opts ...Option) (*File, error) {
 	return g.open(ctx, opts, func() (Entry, error) { return g.Stat(ctx, name) })
 }
 
-// OpenRef is [Group.Open] of the file of a reference, also of an older version. Costs
-// one retrieve claim; needs the API key, and errors, like it.
+// OpenRef is [Group.Open] for a reference, which may be of an older version. It costs one
+// retrieve claim and needs the API key. Errors: those of [Group.Open].
 func (g Group) OpenRef(ctx context.Context, ref Ref, opts ...Option) (*File, error) {
 	return g.open(ctx, opts, func() (Entry, error) { return g.statRef(ctx, ref) })
 }
 
-// OpenEntry is [Group.Open] of a file that was listed; it does not list again. Costs
-// one retrieve claim; needs the API key, and errors, like it.
+// OpenEntry is [Group.Open] for a listed file, without another list. It costs one retrieve
+// claim and needs the API key. Errors: those of [Group.Open].
 func (g Group) OpenEntry(ctx context.Context, e Entry, opts ...Option) (*File, error) {
 	return g.open(ctx, opts, func() (Entry, error) { return e, nil })
 }
 
-// open retrieves what find returns.
+// open retrieves the file that find returns.
 func (g Group) open(ctx context.Context, opts []Option, find func() (Entry, error)) (*File, error) {
 	o, err := resolve(opts, "Progress")
 	if err != nil {

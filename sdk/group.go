@@ -11,32 +11,33 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
-// Group is a group of files and the members who share them. [Client.Group] names
-// one, [Client.Groups] lists the caller's. It is a value: copy it, compare the ID. It
-// is safe for concurrent use.
+// Group is a group of files, and of the members who share them. [Client.Group] names a
+// group, and [Client.Groups] lists the groups of the caller. A Group is a value: copy it,
+// and compare the ID. It is safe for concurrent use.
 type Group struct {
 	ID GroupID
-	// Owned and Role are known of a listed group only: whether the caller is the
-	// owner, and its role; "" where the service has no roles: a writer, unless Owned.
+	// Owned and Role are set in a listed group only: whether the caller is the owner, and
+	// the role of the caller. Role is "" where the service has no roles; then the caller is
+	// a writer, unless Owned.
 	Owned bool
 	Role  Role
 
 	c *Client
 }
 
-// Group names a group, which need not exist yet. Local, free.
+// Group returns the group with an id, which need not exist yet. Local, free.
 func (c *Client) Group(id GroupID) Group { return Group{ID: id, c: c} }
 
-// Change is the answer to a change of a group.
+// Change is the answer to an operation that changes a group.
 type Change struct {
-	Message string // the service's words, or ours where it has none; for people
-	// Nobody: [Group.Add] added an account that the service does not have. The name
-	// may be wrong, and whoever gets that account later is the member.
+	Message string // a sentence for people, from the service if it sends one
+	// Nobody is set when [Group.Add] added an account that does not exist at the service.
+	// The name may be wrong. Whoever gets that account later is a member.
 	Nobody bool
 }
 
-// change calls an operation whose result is a sentence. otherwise is the sentence where
-// the service sends none (wire protocol 8.3).
+// change calls an operation whose result is a sentence. It returns otherwise as the
+// sentence if the service sends none (wire protocol 8.3).
 func (g Group) change(ctx context.Context, op string, request any, otherwise string) (Change, error) {
 	var said sentence
 	if err := g.c.change(ctx, op, request, &said); err != nil {
@@ -69,30 +70,31 @@ func (s *sentence) readBeside(e envelope) error {
 	return decode(e.Exists, &s.exists)
 }
 
-// quoted is the group in the words of the service.
+// quoted returns the id in the form of the service's sentences.
 func (g Group) quoted() string { return "'" + string(g.ID) + "'" }
 
 func (g Group) request() wire.GroupRequest { return wire.GroupRequest{GroupID: string(g.ID)} }
 
 func (g Group) wrap(op string, err error) error { return g.c.wrap(op, g.ID, "", err) }
 
-// Register creates the group; the caller becomes its owner and first member.
+// Register creates the group. The caller becomes its owner and first member.
 //
-// Costs about 0.64 tokens. Any account with the balance may call it; needs the
-// API key. Errors: [ErrConflict] when the group exists, [ErrInsufficient].
-// Specification 4.2 (registerGroup).
+// Register costs about 0.64 tokens. It needs the API key and the balance. Errors:
+// [ErrConflict] when the group exists, [ErrInsufficient]. Specification 4.2
+// (registerGroup).
 func (g Group) Register(ctx context.Context) (Change, error) {
 	done, err := g.change(ctx, wire.OpRegisterGroup, g.request(), "Group "+g.quoted()+" registered successfully")
 	return done, g.wrap("register group", err)
 }
 
-// Add adds a member, as a writer or with the role of [As]; with a role it also
-// gives that role to one who is a member.
+// Add adds a member as a writer, or with the role of the option [As]. With a role, Add also
+// changes the role of a member.
 //
-// Costs about 0.013 tokens; a change of the role is free of charge unless the operator
-// chose otherwise. Owner only; needs the API key. Errors: [ErrNotFound],
+// Add costs about 0.013 tokens. A change of a role is free unless the operator set a price.
+// Only the owner may call it; it needs the API key. Errors: [ErrNotFound],
 // [ErrNotAuthorized], [ErrInsufficient], [ErrConflict] when the account is a member
-// already, or has that role. Specification 4.2 (addGroupMember); roles are our extension.
+// already, with that role if one was given. Specification 4.2 (addGroupMember); roles are
+// our extension.
 func (g Group) Add(ctx context.Context, member AccountID, opts ...Option) (Change, error) {
 	op := "add " + quote(string(member))
 	o, err := resolve(opts, "As")
@@ -107,24 +109,23 @@ func (g Group) Add(ctx context.Context, member AccountID, opts ...Option) (Chang
 	return done, withCode(ErrNotAuthorized, wire.CodeOwnerOnly, g.wrap(op, err))
 }
 
-// Revoke removes a member and rotates the group's key. Keys the member received
-// before stay usable for the ciphertext they belong to.
+// Revoke removes a member and rotates the key of the group. Keys that the member received
+// before still open the ciphertext they belong to.
 //
-// Costs about 0.001 tokens. Owner only; needs the API key. Errors: [ErrNotFound],
-// [ErrNotAuthorized], [ErrInsufficient], [ErrConflict] when not a member.
-// Specification 4.2 (revokeGroupMember).
+// Revoke costs about 0.001 tokens. Only the owner may call it; it needs the API key.
+// Errors: [ErrNotFound], [ErrNotAuthorized], [ErrInsufficient], [ErrConflict] when the
+// account is no member. Specification 4.2 (revokeGroupMember).
 func (g Group) Revoke(ctx context.Context, member AccountID) (Change, error) {
 	request := wire.MemberRequest{GroupID: string(g.ID), MemberID: string(member)}
 	done, err := g.change(ctx, wire.OpRevokeGroupMember, request, "Revoked "+string(member)+" from group "+g.quoted())
 	return done, withCode(ErrNotAuthorized, wire.CodeOwnerOnly, g.wrap("revoke "+quote(string(member)), err))
 }
 
-// Join adds the caller to an open group. Being a member already is not an error.
+// Join adds the caller to an open group. It is no error if the caller is a member already.
 //
-// Costs about 0.001 tokens, nothing when already a member. Any account may call it
-// while the group is open; needs the API key. Errors: [ErrNotFound],
-// [ErrNotAuthorized] when it is not open, [ErrInsufficient]. Specification 4.2
-// (joinGroup).
+// Join costs about 0.001 tokens, and nothing for a member. Any account may join while the
+// group is open; Join needs the API key. Errors: [ErrNotFound], [ErrNotAuthorized] when the
+// group is not open, [ErrInsufficient]. Specification 4.2 (joinGroup).
 func (g Group) Join(ctx context.Context) (Change, error) {
 	already := Change{Message: "Already a member of " + g.quoted()}
 	if member, err := g.IsAuthorized(ctx, ""); err == nil && member {
@@ -137,13 +138,13 @@ func (g Group) Join(ctx context.Context) (Change, error) {
 	return done, err
 }
 
-// OpenJoin lets accounts add themselves with [Group.Join] until a moment: any number
-// or those of [AtMost], with the role of [As] this time and whenever the group is
-// opened without a role. A group that does not exist is registered first, as one that
-// can be opened; a group registered otherwise cannot be.
+// OpenJoin lets accounts add themselves with [Group.Join] before a moment. [AtMost] bounds
+// how many. [As] gives them a role, this time and each time the group is opened without a
+// role. OpenJoin registers a group that does not exist. A group that [Group.Register] made
+// cannot be opened.
 //
-// Costs a registration when it registers, else nothing. Owner only; needs the API
-// key. Errors: [ErrInvalid] when until is over, [ErrNotAuthorized],
+// OpenJoin costs a registration if it registers, else nothing. Only the owner may call it;
+// it needs the API key. Errors: [ErrInvalid] when until has passed, [ErrNotAuthorized],
 // [ErrInsufficient]. Source: specification 1.5, wire protocol 3.3.
 func (g Group) OpenJoin(ctx context.Context, until time.Time, opts ...Option) (Change, error) {
 	request := wire.OpenJoinRequest{GroupID: string(g.ID), ExpiresAt: strconv.FormatInt(until.UnixNano(), 10)}
@@ -163,24 +164,24 @@ func (g Group) OpenJoin(ctx context.Context, until time.Time, opts ...Option) (C
 	return done, withCode(ErrNotAuthorized, wire.CodeOwnerOnly, g.wrap("open", err))
 }
 
-// CloseJoin ends what [Group.OpenJoin] began; who joined stays. Free of charge on a
-// self-hosted service. Owner only; needs the API key. Errors: [ErrNotAuthorized],
-// [ErrNotFound]. Source: wire protocol 3.3.
+// CloseJoin ends [Group.OpenJoin] before its time. Accounts that joined stay members. It is
+// free on a self-hosted service. Only the owner may call it; it needs the API key. Errors:
+// [ErrNotAuthorized], [ErrNotFound]. Source: wire protocol 3.3.
 func (g Group) CloseJoin(ctx context.Context) (Change, error) {
 	done, err := g.change(ctx, wire.OpCloseHackathonJoin, g.request(), "Closed group "+g.quoted())
 	return done, withCode(ErrNotAuthorized, wire.CodeOwnerOnly, g.wrap("close", err))
 }
 
-// SetRetention has files of the group destroyed so many days after their upload, 0
-// for at once. A service may let a shorter window wait, which its words say, and
-// [Group.Pending]. Free of charge on a self-hosted service. Owner only; needs the API
+// SetRetention makes the service destroy each file of the group days after its upload; 0
+// means at once. A service may delay a shorter window; then the Message and [Group.Pending]
+// say so. It is free on a self-hosted service. Only the owner may call it; it needs the API
 // key. Errors: [ErrNotFound], [ErrNotAuthorized]. Wire protocol 3.3.
 func (g Group) SetRetention(ctx context.Context, days int64) (Change, error) {
 	return g.retention(ctx, &days, "Set retention for group "+g.quoted()+" to "+strconv.FormatInt(days, 10)+" days")
 }
 
-// ClearRetention ends what [Group.SetRetention] began: files are kept. Free of
-// charge, owner only, needs the API key, and errors, like it.
+// ClearRetention makes the service keep files again. It is free on a self-hosted service.
+// Only the owner may call it; it needs the API key. Errors: those of [Group.SetRetention].
 func (g Group) ClearRetention(ctx context.Context) (Change, error) {
 	return g.retention(ctx, nil, "Cleared retention window for group "+g.quoted())
 }
@@ -190,8 +191,8 @@ func (g Group) retention(ctx context.Context, days *int64, done string) (Change,
 	return change, withCode(ErrNotAuthorized, wire.CodeOwnerOnly, g.wrap("set retention", err))
 }
 
-// Retention returns after how many days files of the group are destroyed; set is
-// false when they are kept. Free, no authentication. Errors: [ErrUnavailable],
+// Retention returns after how many days the service destroys a file of the group. set is
+// false if the service keeps files. Free, no authentication. Errors: [ErrUnavailable],
 // [ErrTimeout], [ErrCorrupt].
 func (g Group) Retention(ctx context.Context) (days int64, set bool, err error) {
 	var told *int64
@@ -204,17 +205,17 @@ func (g Group) Retention(ctx context.Context) (days int64, set bool, err error) 
 	return *told, true, nil
 }
 
-// Pending is what waits to be destroyed in a group.
+// Pending is the destruction that is delayed in a group.
 type Pending struct {
-	RetentionDays int64     // the window that the group gets
-	RetentionAt   time.Time // when it gets it; zero when none waits
-	Files         int64     // deletions that wait
-	FilesAt       time.Time // the first of them; zero without
+	RetentionDays int64     // delayed retention window, in days
+	RetentionAt   time.Time // when that window begins; zero = no window is delayed
+	Files         int64     // delayed deletions of files
+	FilesAt       time.Time // when the first of them happens; zero = none is delayed
 }
 
-// Pending tells what waits to be destroyed: what would destroy many files waits for
-// a time that the operator sets, and can be taken back with [Group.Keep]. Free.
-// Members only; needs the API key. Errors: [ErrUnsupported] where nothing waits,
+// Pending returns the destruction that is delayed. A service delays a change that would
+// destroy many files by a time that its operator sets; [Group.Keep] cancels it. Free.
+// Members only; it needs the API key. Errors: [ErrUnsupported] at a service without delays,
 // [ErrNotFound], [ErrNotAuthorized]. Our extension.
 func (g Group) Pending(ctx context.Context) (Pending, error) {
 	var told wire.PendingResult
@@ -232,9 +233,9 @@ func (g Group) Pending(ctx context.Context) (Pending, error) {
 	return p, nil
 }
 
-// Keep takes back everything that waits to be destroyed. Free of charge unless the
-// operator chose otherwise. Owner only; needs the API key. Errors: [ErrUnsupported]
-// where nothing waits, [ErrNotFound], [ErrNotAuthorized]. Our extension.
+// Keep cancels all delayed destruction, see [Group.Pending]. It is free unless the operator
+// set a price. Only the owner may call it; it needs the API key. Errors: [ErrUnsupported]
+// at a service without delays, [ErrNotFound], [ErrNotAuthorized]. Our extension.
 func (g Group) Keep(ctx context.Context) (Change, error) {
 	if err := g.c.need(ctx, wire.CapDelay, "delay destruction"); err != nil {
 		return Change{}, g.wrap("keep files", err)
@@ -256,11 +257,10 @@ func (g Group) Owner(ctx context.Context) (AccountID, error) {
 	return *owner, nil
 }
 
-// Checksum returns the attestation checksum of the group, or "" when the service
-// publishes none, also for a group it does not know. At a self-hosted service it
-// tells key versions apart and attests nothing. Free, no authentication. Errors:
-// [ErrUnavailable], [ErrTimeout], [ErrCorrupt]. Specification 4.2
-// (getGroupChecksum).
+// Checksum returns the attestation checksum of the group. It is "" if the service publishes
+// none, or does not know the group. At a self-hosted service the checksum tells versions of
+// the group key apart and attests nothing. Free, no authentication. Errors:
+// [ErrUnavailable], [ErrTimeout], [ErrCorrupt]. Specification 4.2 (getGroupChecksum).
 func (g Group) Checksum(ctx context.Context) (string, error) {
 	var sum *string
 	if err := g.c.view(ctx, "get_group_checksum", groupArgs{GroupID: g.ID}, &sum); err != nil || sum == nil {
@@ -269,9 +269,9 @@ func (g Group) Checksum(ctx context.Context) (string, error) {
 	return *sum, nil
 }
 
-// IsAuthorized reports whether an account is a member of the group; "" is the
-// caller. Free, no authentication. Errors: [ErrNotFound] for an unknown group.
-// Specification 4.2 (isAuthorized).
+// IsAuthorized reports whether an account is a member of the group; "" means the caller.
+// Free, no authentication. Errors: [ErrNotFound] for an unknown group. Specification 4.2
+// (isAuthorized).
 func (g Group) IsAuthorized(ctx context.Context, account AccountID) (bool, error) {
 	if account == "" {
 		account = g.c.account
@@ -284,10 +284,10 @@ func (g Group) IsAuthorized(ctx context.Context, account AccountID) (bool, error
 	return err == nil && *member, g.wrap("ask membership", err)
 }
 
-// Members lists the members of the group, with the role of each where the service
-// has roles. Free like [Client.OwnedGroups]. The caller must be a member, or the group
-// open; needs the API key. Errors: [ErrNotFound], [ErrNotAuthorized], and those of
-// [Client.OwnedGroups]. Specification 4.2 (getGroupMembers).
+// Members lists the members of the group. Each has a role where the service has roles. The
+// price is that of [Client.OwnedGroups]: mostly free. The caller must be a member, or the
+// group open; Members needs the API key. Errors: [ErrNotFound], [ErrNotAuthorized], and
+// those of [Client.OwnedGroups]. Specification 4.2 (getGroupMembers).
 func (g Group) Members(ctx context.Context) ([]Member, error) {
 	var list roleList[AccountID]
 	if err := g.c.read(ctx, wire.OpGetGroupMembers, g.request(), &list); err != nil {
@@ -300,21 +300,20 @@ func (g Group) Members(ctx context.Context) ([]Member, error) {
 	return members, nil
 }
 
-// AuthStatus is [Client.AuthStatus] and tells whether the caller is a member of the
-// group. Free; needs the API key, and errors, like it.
+// AuthStatus is [Client.AuthStatus], and also tells whether the caller is a member of the
+// group. It is free and needs the API key. Errors: those of [Client.AuthStatus].
 func (g Group) AuthStatus(ctx context.Context) (AuthStatus, error) {
 	return g.c.authStatus(ctx, g.ID)
 }
 
-// Delete destroys the key of a file: nobody can read it again, and its record
-// stays in the ledger as deleted. A file that is deleted already stays as it is,
-// which is no error.
+// Delete destroys the key of a file, so that the file can never be read again. The record
+// stays in the ledger, marked as deleted. It is no error if the file is deleted already.
 //
-// Free of charge unless the operator chose otherwise. Uploader or owner only, who
-// must be members and no readers; needs the API key. Errors: [ErrPending] for one of
-// too many in a short time, which is deleted later, [ErrUnsupported] where the
-// service does not offer it, which is asked before anything is sent, [ErrNotFound],
-// [ErrNotAuthorized]. Source: specification 1.3.
+// Delete is free unless the operator set a price. The owner of the group and the uploader
+// may call it, unless the uploader is a reader or no member any more. It needs the API key.
+// Errors: [ErrPending] when the service delays the deletion, because the account deletes
+// many files in a short time, [ErrUnsupported] when the service offers no deletion (nothing
+// is sent), [ErrNotFound], [ErrNotAuthorized]. Source: specification 1.3.
 func (g Group) Delete(ctx context.Context, ref Ref) error {
 	err := g.c.need(ctx, wire.CapDelete, "delete files")
 	if err != nil {
@@ -324,9 +323,9 @@ func (g Group) Delete(ctx context.Context, ref Ref) error {
 	return withCode(ErrNotAuthorized, wire.CodeUploaderOnly, g.c.wrap("delete", g.ID, ref, err))
 }
 
-// Rename records another name for a file; content and reference stay. Free of
-// charge like [Group.Delete]. Uploader or owner only; needs the API key. Errors as of
-// [Group.Delete], and [ErrDeleted]. Our extension.
+// Rename records another name for a file. Content and reference stay. The price is that of
+// [Group.Delete]: mostly free. The same accounts may call it; it needs the API key. Errors:
+// those of [Group.Delete], [ErrDeleted]. Our extension.
 func (g Group) Rename(ctx context.Context, ref Ref, name string) error {
 	err := g.c.need(ctx, wire.CapRename, "rename files")
 	if err != nil {

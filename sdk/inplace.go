@@ -10,27 +10,27 @@ import (
 	"github.com/svcfs/svcfs/format"
 )
 
-// A file is sealed where it is, sent from there, and opened there again while the
-// service does its part. What that buys, measured by BenchmarkWrite with 256 MiB on two
-// busy cores, both builds in turns: sealing into a second buffer takes 529 MiB instead
-// of 273 and a tenth longer, or more; opening only in the end takes 1.03 s instead of
-// 0.76 s at best, and 1.26 s instead of 1.19 s in the middle of six runs.
+// A file is sealed in its buffer, sent from there, and opened there again while the service
+// works. BenchmarkWrite measured this with 256 MiB on two busy cores, both builds in turns.
+// Sealing into a second buffer takes 529 MiB instead of 273, and at least a tenth longer.
+// Opening after the answer takes 1.03 s instead of 0.76 s at best, and 1.26 s instead of
+// 1.19 s in the median of six runs.
 
-// blob is content that is sealed in place while it is sent: ciphertext and tag in
-// the content's memory, the nonce beside it, so that the large part is not moved.
+// blob is content that is sealed in place while it is sent. The memory of the content holds
+// ciphertext and tag; the nonce is beside it, so that the large part does not move.
 type blob struct {
 	key   *format.Key
 	nonce [format.NonceBytes]byte
 	tag   [format.TagBytes]byte
 
 	mu      sync.Mutex
-	mem     []byte // ciphertext and tag; the content while plain
+	mem     []byte // ciphertext and tag, or the content if plain
 	plain   bool
-	err     error // the content is lost
-	readers int   // made so far
+	err     error // why the content is lost
+	readers int   // how many reader has made
 }
 
-// seal encrypts content in place. The caller must call restore in the end.
+// seal encrypts content in place. The caller must call restore at the end.
 func seal(key *format.Key, content []byte) (*blob, error) {
 	b := &blob{key: key}
 	nonce, sealed, err := format.Seal(key, content)
@@ -51,17 +51,16 @@ func (b *blob) size() int64 {
 	return int64(len(b.mem)) + format.NonceBytes
 }
 
-// restore makes the memory the content again. Nobody may read from a reader any
-// more.
+// restore decrypts the memory in place. No reader may be read any more.
 func (b *blob) restore() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.open()
 }
 
-// restoreAhead decrypts in the background while the service works on what it has
-// received, unless the blob is to be sent again before that began. Nobody may read from
-// the readers there are.
+// restoreAhead decrypts in the background while the service works, unless a repeated
+// request has asked for a new reader first. The readers made so far may not be read any
+// more.
 func (b *blob) restoreAhead() {
 	b.mu.Lock()
 	made := b.readers
@@ -70,12 +69,12 @@ func (b *blob) restoreAhead() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		if b.readers == made {
-			_ = b.open() // who asks in the end is told
+			_ = b.open() // restore returns the error
 		}
 	}()
 }
 
-// open needs mu.
+// open decrypts the memory in place. The caller holds mu.
 func (b *blob) open() error {
 	if b.plain || b.err != nil {
 		return b.err
@@ -89,7 +88,7 @@ func (b *blob) open() error {
 	return nil
 }
 
-// reader returns the whole blob, sealed again where it has to be sent once more.
+// reader returns a reader of the whole blob. If the memory is plain, reader seals it again.
 func (b *blob) reader() io.Reader {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -111,24 +110,24 @@ type failingReader struct{ err error }
 
 func (r failingReader) Read([]byte) (int, error) { return 0, r.err }
 
-// errEnded is what net/http reads once a lease has ended; nobody sees it.
+// errEnded is what net/http reads after the end of a lease. No caller sees it.
 var errEnded = errors.New("the request has ended")
 
-// lease is for how long net/http may read the memory of a request's body: it may go on
-// reading after it has returned (see http.RoundTripper), and the memory is about to hold
-// plaintext again. Once a lease has ended, no read, and no write to the network, touches
-// the memory. Only the newest body may read.
+// lease limits how long net/http may read the memory of a request's body. net/http may go
+// on reading after it has returned (see http.RoundTripper), when the memory holds plaintext
+// again. After the end of the lease, no read and no write to the network touches the
+// memory. Only the newest body may be read.
 type lease struct {
 	mu     sync.Mutex
-	newest int    // body's number
-	read   func() // called when a body was read to its end, and will not be read again; must not wait; may be nil
+	newest int    // number of the newest body
+	read   func() // called after a body was read to its end; the body is then revoked. Must not block; may be nil
 	pace   *pace
 	ended  bool
 }
 
-// body returns a request body that reads what open returns while the lease lasts. The
-// reader exposes only Read, so that net/http copies under the lock. The previous body is
-// revoked first.
+// body returns a request body that reads from the reader of open while the lease lasts. The
+// body has no other method than Read and Close, so that net/http copies under the lock.
+// body revokes the previous body first.
 func (l *lease) body(open func() io.Reader, sent *meter) io.ReadCloser {
 	l.mu.Lock()
 	l.newest++

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Option changes one call. Each says which calls take it; any other call refuses it
-// with [ErrInvalid] before anything is sent.
+// Option changes one call. Each option says which calls take it. Any other call returns
+// [ErrInvalid] and sends nothing.
 type Option struct {
 	name  string
 	apply func(*options)
@@ -20,34 +20,34 @@ type options struct {
 	uses     *int64 // nil = any number
 }
 
-// Compress makes [Group.Put] compress content before it is encrypted, where a sample
-// of it says that this pays. It is off by default: the JavaScript SDK 1.0.3 and 1.1
-// hand out the compressed bytes as content, without an error. The hash in the ledger
-// stays that of the content.
+// Compress makes [Group.Put] and [Group.Upload] compress content before encryption, if a
+// sample shows that compression pays. It is off by default: the JavaScript SDK 1.0.3 and
+// 1.1 return the compressed bytes as content, without an error. The hash in the ledger
+// stays the hash of the content.
 func Compress() Option { return Option{"Compress", func(o *options) { o.compress = true }} }
 
-// Progress makes [Group.Put], [Group.Open] and their kin report how far the transfer
-// of the content is, in bytes on the wire: those of JSON are a third more than the
-// file's. total is -1 when the service does not tell. report is called often, from
-// other goroutines but never twice at a time; it must return quickly. A repeated
-// transfer begins at 0 again. What has arrived is not verified yet. Content of less
-// than 64 KiB is not reported.
+// Progress makes [Group.Put], [Group.Open] and their variants report how many bytes of the
+// content were transferred. The counts are bytes on the wire, where JSON takes a third more
+// than the file. total is -1 if the service does not tell it. report is called often, from
+// other goroutines but never concurrently, and must return quickly. A repeated transfer
+// starts at 0 again. The received bytes are not verified yet. Transfers below 64 KiB are
+// not reported.
 func Progress(report func(done, total int64)) Option {
 	return Option{"Progress", func(o *options) { o.progress = report }}
 }
 
-// Since makes [Group.List] list only the records with a larger ChangedSeq.
+// Since makes [Group.List] and [Group.Entries] list only records with a larger ChangedSeq.
 func Since(seq Seq) Option { return Option{"Since", func(o *options) { o.since = seq }} }
 
-// As gives members the role [RoleReader] or [RoleWriter]: with [Group.Add] the one
-// that is added, with [Group.OpenJoin] those who join; "" is as if it was left out. A service without roles
-// refuses it: [ErrUnsupported], which is asked before anything is sent.
+// As sets the role [RoleReader] or [RoleWriter] of the member that [Group.Add] adds, or of
+// the accounts that join after [Group.OpenJoin]. "" is the same as no option. At a service
+// without roles the call returns [ErrUnsupported] and changes nothing.
 func As(role Role) Option { return Option{"As", func(o *options) { o.role = role }} }
 
-// AtMost bounds how many accounts may join with [Group.OpenJoin], 1 or more.
+// AtMost bounds how many accounts may join after [Group.OpenJoin]: 1 or more.
 func AtMost(accounts int64) Option { return Option{"AtMost", func(o *options) { o.uses = &accounts }} }
 
-// resolve applies the options of a call that takes those named.
+// resolve applies the options of a call. takes names the options that the call takes.
 func resolve(given []Option, takes ...string) (o options, err error) {
 	for _, option := range given {
 		if !slices.Contains(takes, option.name) {

@@ -9,28 +9,28 @@ import (
 )
 
 const (
-	// slowestTransfer is the slowest transfer that is waited for, in bytes per
+	// slowestTransfer is the speed below which a transfer counts as stalled, in bytes per
 	// second.
 	slowestTransfer = 16 << 10
-	// transferPatience times Config.Timeout is how long a transfer may take to
-	// move on, or to be answered once all is sent.
+	// transferPatience times Config.Timeout is how long a transfer may stall, and how long
+	// its answer may take.
 	transferPatience = 4
 )
 
-// errTooSlow ends a transfer that stands still.
+// errTooSlow is the cause that ends a stalled transfer.
 var errTooSlow = fmt.Errorf("the transfer stands still: %w", context.DeadlineExceeded)
 
-// pace watches a transfer: it may take as long as it needs, but it has to move.
+// pace ends a transfer that stalls. A transfer that moves may take as long as it needs.
 type pace struct {
 	timer    *time.Timer
 	patience time.Duration
-	outer    func() // of [WithPatience]; may be nil
+	outer    func() // resets the timer of [WithPatience]; may be nil
 
 	mu    sync.Mutex
-	moved int64 // bytes since the timer was set
+	moved int64 // bytes since the last reset of the timer
 }
 
-// paced returns a context that ends when nothing moves for patience. The caller must
+// paced returns a context that ends once nothing has moved for patience. The caller must
 // call stop.
 func paced(ctx context.Context, patience time.Duration) (context.Context, *pace, func()) {
 	outer, _ := ctx.Value(patienceKey{}).(func())
@@ -40,7 +40,8 @@ func paced(ctx context.Context, patience time.Duration) (context.Context, *pace,
 	return ctx, p, func() { p.timer.Stop(); cancel(nil) }
 }
 
-// advance reports n bytes moved, or with ended the end of a phase.
+// advance reports that n bytes moved. ended marks the end of a phase, which resets the
+// timer in any case.
 func (p *pace) advance(n int, ended bool) {
 	if p == nil {
 		return
@@ -59,9 +60,9 @@ func (p *pace) advance(n int, ended bool) {
 
 type patienceKey struct{}
 
-// WithPatience returns a context for calls that are given up, as [ErrTimeout], once
-// nothing has moved for d. A call that moves may take longer than d: a long list, or
-// a large file. It only shortens what [Config].Timeout allows. Call cancel in the end.
+// WithPatience returns a context that ends calls with [ErrTimeout] once nothing has moved
+// for d. A call that moves, such as a long list or a large file, may take longer than d. d
+// never extends [Config].Timeout. The caller must call cancel.
 func WithPatience(ctx context.Context, d time.Duration) (patient context.Context, cancel context.CancelFunc) {
 	outer, _ := ctx.Value(patienceKey{}).(func())
 	ctx, end := context.WithCancelCause(ctx)
@@ -75,7 +76,7 @@ func WithPatience(ctx context.Context, d time.Duration) (patient context.Context
 	return patient, func() { timer.Stop(); end(nil) }
 }
 
-// pacedReader reads the body of an answer.
+// pacedReader reads the body of an answer and reports each read to a pace and a meter.
 type pacedReader struct {
 	ctx  context.Context
 	r    io.Reader
@@ -93,13 +94,13 @@ func (r *pacedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// reporter is told how far a transfer is, see [Progress]; nil is told nothing.
+// reporter is the function of [Progress]; may be nil.
 type reporter func(done, total int64)
 
 // progressFloor is the smallest body that is reported, in bytes.
 const progressFloor = 64 << 10
 
-// meter counts one body; nil counts nothing.
+// meter counts the bytes of one body. A nil meter counts nothing.
 type meter struct {
 	done, total int64
 	report      reporter
@@ -120,16 +121,16 @@ func (m *meter) add(n int) {
 	m.report(m.done, m.total)
 }
 
-// whyEnded prefers the reason for ending a request over its consequence.
+// whyEnded returns why ctx ended, or err if ctx has not ended.
 func whyEnded(ctx context.Context, err error) error {
-	if context.Cause(ctx) == ctx.Err() { // also when it has not ended
+	if context.Cause(ctx) == ctx.Err() { // before the end, or without a cause of its own
 		return err
 	}
 	return ended(ctx)
 }
 
-// ended is the error of a context that has ended. A cause that the caller gave is text
-// in it and no more: it may be the error of another call, whose kind is not of this one.
+// ended returns the error of an ended context. A cause that the caller gave is only text in
+// it: that cause may be an error of another call, with another kind.
 func ended(ctx context.Context) error {
 	cause, err := context.Cause(ctx), ctx.Err()
 	if cause == errTooSlow || cause == err {

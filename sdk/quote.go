@@ -8,7 +8,7 @@ import (
 // maxQuoted bounds a hostile name inside a message, in bytes.
 const maxQuoted = 120
 
-// quote returns s fit for one line of a terminal or log: escaped and bounded.
+// quote returns s escaped and shortened for one line of a terminal or log.
 func quote(s string) string {
 	if len(s) > maxQuoted {
 		s = s[:maxQuoted] + "…"
@@ -16,8 +16,8 @@ func quote(s string) string {
 	return strconv.Quote(s)
 }
 
-// quoteRef is quote for a reference: of a long one its end, which tells it from
-// others of the same account and group.
+// quoteRef is quote for a reference. It shortens a long reference to its end, which differs
+// between files of one group.
 func quoteRef(ref Ref) string {
 	if tail := strings.LastIndexByte(string(ref), '/'); len(ref) > maxQuoted && tail > 0 {
 		return quote("…" + string(ref[tail:]))
