@@ -26,7 +26,7 @@ type verified struct {
 // chainEntries lists the file records of g with a ChangedSeq above after, from proven
 // records.
 func (c *Client) chainEntries(ctx context.Context, g GroupID, after Seq) ([]Entry, error) {
-	return orSuccessor(ctx, c, func() ([]Entry, error) { return c.readEntries(ctx, g, after) })
+	return retryWithNewKey(ctx, c, func() ([]Entry, error) { return c.readEntries(ctx, g, after) })
 }
 
 func (c *Client) readEntries(ctx context.Context, g GroupID, after Seq) ([]Entry, error) {
@@ -51,7 +51,7 @@ func (c *Client) readEntries(ctx context.Context, g GroupID, after Seq) ([]Entry
 // readChain gives the records of a group after from to fold. It returns once all of them
 // are proven.
 func (c *Client) readChain(ctx context.Context, g GroupID, from verified, fold *folding) error {
-	log, before, err := c.theLog(ctx)
+	log, before, err := c.trustedLog(ctx)
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (c *Client) readChain(ctx context.Context, g GroupID, from verified, fold *
 		}
 		checkpoint, err := listing.End(log, before, page.proof, request.Nonce)
 		if err != nil {
-			if other := c.otherKey(ctx, log); other != nil {
+			if other := c.keyChanged(ctx, log); other != nil {
 				return other
 			}
 			return c.unproven(err)
@@ -314,14 +314,14 @@ func (c *Client) checkReceipt(ctx context.Context, g GroupID, name string, after
 		r.FileHash != e.Hash.String() || r.Detail != name || size != SizeUnknown && size != e.Size {
 		return malformed(errors.New("its receipt is of another record than the one of this upload"))
 	}
-	place, err := orSuccessor(ctx, c, func() (chain.Place, error) {
-		log, _, err := c.theLog(ctx)
+	place, err := retryWithNewKey(ctx, c, func() (chain.Place, error) {
+		log, _, err := c.trustedLog(ctx)
 		if err != nil {
 			return chain.Place{}, err
 		}
 		place, err := proof.CheckReceipt(log, &r, *a.Receipt)
 		if err != nil {
-			if other := c.otherKey(ctx, log); other != nil {
+			if other := c.keyChanged(ctx, log); other != nil {
 				return place, other
 			}
 		}
@@ -331,7 +331,7 @@ func (c *Client) checkReceipt(ctx context.Context, g GroupID, name string, after
 		return err
 	}
 	if place.Number <= after {
-		return c.lies(fmt.Errorf("the receipt says that the record is number %d of its group, which had %d before it was sent", place.Number, after))
+		return c.distrust(fmt.Errorf("the receipt says that the record is number %d of its group, which had %d before it was sent", place.Number, after))
 	}
 	c.memory.SawGroup(string(g), place, 0, time.Now())
 	return nil

@@ -163,7 +163,7 @@ func (c *Client) Close() error {
 	case err == nil:
 		return nil
 	case errors.Is(err, trust.ErrContradiction):
-		return c.lies(err)
+		return c.distrust(err)
 	}
 	return &Error{Op: "close client", Kind: ErrOther, Code: wire.CodeState, Err: err}
 }
@@ -218,7 +218,7 @@ func (c *Client) askCapabilities(ctx context.Context) (wire.Capabilities, error)
 			return caps, err
 		}
 	}
-	if err := c.keepsPromises(caps); err != nil {
+	if err := c.checkOffers(caps); err != nil {
 		return wire.Capabilities{}, err
 	}
 	if !isRefused || refused.status < http.StatusInternalServerError { // after a fault the next call asks again

@@ -17,19 +17,20 @@ import (
 )
 
 const (
-	// maxTries bounds how often an idempotent request is sent.
+	// maxTries is how often an idempotent request is sent at most.
 	maxTries = 4
-	// firstPause is the pause before the second try; it doubles, with jitter.
+	// firstPause is the pause before the second try. It doubles for each further try, with
+	// jitter.
 	firstPause = 100 * time.Millisecond
-	// maxPause bounds what a service may demand with Retry-After.
+	// maxPause bounds the pause that a service demands with Retry-After.
 	maxPause = 5 * time.Second
-	// maxErrorBytes bounds the body of an answer that is not 2xx.
+	// maxErrorBytes bounds the body of an answer that is not 2xx, in bytes.
 	maxErrorBytes = 64 << 10
 )
 
-// tool calls one operation with a session token and unwraps its result into
-// result, which may be nil. It is sent once, and once more with a fresh token
-// when the service refuses the token: a refused request was not carried out.
+// tool calls an operation with a session token and decodes its answer into result, which
+// may be nil. If the service refuses the token, tool sends the request again with a new
+// token: the service did not carry out the first request.
 func (c *Client) tool(ctx context.Context, op string, patience time.Duration, request, result any) error {
 	return c.authorized(ctx, func(token Secret) error {
 		raw, err := c.post(ctx, c.cfg.MCPURL+wire.PathTools+op, patience, c.bearer(token), request)
@@ -40,22 +41,22 @@ func (c *Client) tool(ctx context.Context, op string, patience time.Duration, re
 	})
 }
 
-// read is tool for operations that change nothing: repeated after passing faults.
+// read is tool for operations that change nothing. It repeats them after temporary faults.
 func (c *Client) read(ctx context.Context, op string, request, result any) error {
 	return c.retry(ctx, func(ctx context.Context) error { return c.tool(ctx, op, c.cfg.Timeout, request, result) })
 }
 
-// change is tool for operations that may wait for the ledger: giving up early
-// would leave the caller in doubt about something paid for. They are repeated
-// only when the service was too busy to look at them.
+// change is tool for operations that may wait for the ledger. It waits longer than read,
+// because the outcome of an abandoned request is unknown, and the request may have been
+// paid. It repeats only requests that the service was too busy to look at.
 func (c *Client) change(ctx context.Context, op string, request, result any) error {
 	return retryWhen(ctx, refusedBusy, func(ctx context.Context) error {
 		return c.tool(ctx, op, transferPatience*c.cfg.Timeout, request, result)
 	})
 }
 
-// authorized runs send with a token, and once more with a new one when that
-// was refused.
+// authorized runs send with a token. If the service refuses the token, it runs send again
+// with a new one.
 func (c *Client) authorized(ctx context.Context, send func(Secret) error) error {
 	token, err := c.tokens.get(ctx, Secret{})
 	if err != nil {
@@ -72,11 +73,11 @@ func (c *Client) authorized(ctx context.Context, send func(Secret) error) error 
 	return send(token)
 }
 
-// maxHeaderValue bounds a credential that is sent as a header, in bytes.
+// maxHeaderValue bounds the value of a header, in bytes.
 const maxHeaderValue = 16 << 10
 
-// fitsHeader reports whether s can be sent as the value of a header: net/http
-// refuses others late, in words that nobody understands.
+// fitsHeader reports whether s can be the value of a header. net/http would refuse other
+// values later, with an obscure error.
 func fitsHeader(s string) bool {
 	return len(s) <= maxHeaderValue && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f })
 }
@@ -89,9 +90,9 @@ func (c *Client) bearer(token Secret) http.Header {
 	return h
 }
 
-// post sends request as JSON and returns the whole answer. The answer has to begin
-// within patience; from then on a list may take as long as it moves, anything else
-// as long again.
+// post sends request as JSON and returns the whole answer. The answer must begin within
+// patience. Then a list may take as long as it moves; any other answer must end within
+// patience again.
 func (c *Client) post(ctx context.Context, address string, patience time.Duration, header http.Header, request any) ([]byte, error) {
 	body, err := json.Marshal(request)
 	if err != nil {
@@ -140,14 +141,14 @@ func (c *Client) exchange(req *http.Request, pace *pace) ([]byte, error) {
 }
 
 const (
-	// maxAnswerBytes bounds an answer that is neither a list nor file content.
+	// maxAnswerBytes bounds an answer that is neither a list nor file content, in bytes.
 	maxAnswerBytes = 1 << 20
-	// maxListBytes bounds a list of records: some 300 000 of them.
+	// maxListBytes bounds a list of records, in bytes: about 300,000 records.
 	maxListBytes = 128 << 20
 )
 
-// answerLimit bounds an answer without file content, in bytes. A service without
-// paging lists a whole group at once, which may take as much memory as a file.
+// answerLimit returns the largest answer that is accepted at a path, in bytes. A service
+// without paging lists a whole group at once, which may take as much memory as a file.
 func (c *Client) answerLimit(path string) int64 {
 	switch path[strings.LastIndexByte(path, '/')+1:] {
 	case wire.OpGetGroupTransactions:
@@ -159,7 +160,7 @@ func (c *Client) answerLimit(path string) int64 {
 	}
 }
 
-// send sends a request; an answer that is not 2xx becomes an *answerError.
+// send sends a request. It returns an *answerError for an answer that is not 2xx.
 func (c *Client) send(req *http.Request) (*http.Response, error) {
 	resp, err := c.http.Do(req)
 	if err != nil {
@@ -176,14 +177,15 @@ func (c *Client) send(req *http.Request) (*http.Response, error) {
 	return nil, c.scrubAnswer(readError(resp, body))
 }
 
-// errTooMuch is an answer over its bound.
+// errTooMuch means that an answer is over its limit.
 var errTooMuch = errors.New("the answer is larger than it may be")
 
-// maxAnnounced bounds what is allocated for an answer before it arrives, in bytes.
+// maxAnnounced bounds the memory that is allocated for an answer before it arrives, in
+// bytes.
 const maxAnnounced = 4 << 20
 
-// readBounded reads the body of an answer; announced is its length, negative when
-// that is not known.
+// readBounded reads the body of an answer. announced is its length, negative if the length
+// is not known.
 func readBounded(body io.Reader, announced, limit int64) ([]byte, error) {
 	if announced > limit {
 		return nil, malformed(errTooMuch)
@@ -203,7 +205,7 @@ func readBounded(body io.Reader, announced, limit int64) ([]byte, error) {
 	return raw, nil
 }
 
-// malformedError is an answer that is not what the protocol prescribes.
+// malformedError is the cause for an answer that does not follow the protocol.
 type malformedError struct{ err error }
 
 func malformed(err error) error { return &malformedError{err} }
@@ -226,7 +228,8 @@ func decode(raw []byte, into any) error {
 
 var errTooDeep = fmt.Errorf("nested deeper than %d", maxDepth)
 
-// describeJSON keeps the place and drops the content of a JSON error.
+// describeJSON returns a JSON error with the place of the fault and without the content of
+// the answer.
 func describeJSON(err error) error {
 	var syntax *json.SyntaxError
 	if errors.As(err, &syntax) {
@@ -242,17 +245,17 @@ func describeJSON(err error) error {
 	return errors.New("not the JSON that was expected")
 }
 
-// decodeResult is [decodeResult], with the text of a refusal fit for a message.
+// decodeResult is the function decodeResult with scrubbed errors.
 func (c *Client) decodeResult(raw json.RawMessage, result any) error {
 	return c.scrubAnswer(decodeResult(raw, result))
 }
 
-// envelope is an answer: the result, and fields of extensions beside it.
+// envelope is an answer: the result, and the fields of extensions beside it.
 type envelope struct{ Result, Error, Code, Roles, Exists, More, Proof json.RawMessage }
 
-// decodeResult decodes {"result": …}, or a bare body (generation A), into result. An
-// error in an answer that claims success is an error. A result that is nil takes any
-// JSON.
+// decodeResult decodes {"result": …}, or a bare body (generation A), into result. If result
+// is nil, it accepts any JSON. It returns an error for an answer with status 2xx that holds
+// an error.
 func decodeResult(raw json.RawMessage, result any) error {
 	if p, ok := result.(*page); ok {
 		if p.rows, p.proof, ok = wire.ParseRows(raw, freeItems, leastRow); ok {
@@ -284,18 +287,18 @@ func decodeResult(raw json.RawMessage, result any) error {
 	return err
 }
 
-// textOf returns a JSON string's content, and "" for anything else.
+// textOf returns the content of a JSON string, "" for any other value.
 func textOf(raw json.RawMessage) (text string) {
 	_ = json.Unmarshal(raw, &text)
 	return text
 }
 
-// retry repeats a request that may be repeated, after faults that pass.
+// retry runs send, and again after temporary faults. Repeating the request must do no harm.
 func (c *Client) retry(ctx context.Context, send func(context.Context) error) error {
 	return retryWhen(ctx, passing, send)
 }
 
-// retryWhen repeats a request after the faults that may be repeated.
+// retryWhen runs send, and again after faults that may reports as repeatable.
 func retryWhen(ctx context.Context, may func(error) (pause time.Duration, again bool), send func(context.Context) error) error {
 	pause := firstPause
 	for try := 1; ; try++ {
@@ -316,7 +319,7 @@ func retryWhen(ctx context.Context, may func(error) (pause time.Duration, again 
 	}
 }
 
-// passing reports whether a later try may succeed, and what pause was asked for.
+// passing reports whether a fault is temporary, and the pause that the service asked for.
 func passing(err error) (pause time.Duration, passes bool) {
 	var answered *answerError
 	if errors.As(err, &answered) {
@@ -329,7 +332,8 @@ func passing(err error) (pause time.Duration, passes bool) {
 	return 0, isConnectionLost(err)
 }
 
-// refusedBusy is passing for what was certainly not carried out.
+// refusedBusy reports whether the service refused the request without looking at it, and
+// the pause that the service asked for.
 func refusedBusy(err error) (pause time.Duration, again bool) {
 	var answered *answerError
 	if errors.As(err, &answered) && answered.status == http.StatusTooManyRequests {

@@ -15,15 +15,16 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
-// firstChunk is how much is allocated for a body before its bytes arrive.
+// firstChunk is how much memory is allocated for a body before its bytes arrive, in bytes.
 const firstChunk = 1 << 20
 
-// Retrieve is [Group.OpenEntry] into a buffer, for programs that hold their files in
-// buffers as the mount does; it resizes b. The content is complete and equals e.Hash,
-// or there is an error and b is empty.
+// Retrieve is [Group.OpenEntry] into a buffer, for programs that manage buffers themselves,
+// such as the mount. It resizes b, which stays the caller's. On success b holds the whole
+// content, which equals e.Hash; on error b is empty. fee is what the call was charged, zero
+// if the service does not tell it.
 //
-// Costs one retrieve claim; needs the API key, takes the options of, and errors are
-// those of, [Group.Open].
+// Retrieve costs one retrieve claim, needs the API key, and takes the options of
+// [Group.Open]. Errors: those of [Group.Open].
 func (g Group) Retrieve(ctx context.Context, e Entry, b *mem.Buffer, opts ...Option) (fee Amount, err error) {
 	o, err := resolve(opts, "Progress")
 	if err != nil {
@@ -34,7 +35,7 @@ func (g Group) Retrieve(ctx context.Context, e Entry, b *mem.Buffer, opts ...Opt
 	return got.fee, err
 }
 
-// retrieved is what a retrieval brought beside the content.
+// retrieved is the result of a retrieval, beside the content.
 type retrieved struct {
 	sealed format.Metadata
 	fee    Amount
@@ -45,7 +46,7 @@ func (g Group) retrieve(ctx context.Context, e Entry, b *mem.Buffer, o options) 
 	got, err := g.c.retrieve(ctx, g.ID, e, b, o.progress)
 	b.Expect(0)
 	if err != nil {
-		_ = b.Resize(0) // shrinking cannot fail; it wipes
+		_ = b.Resize(0) // wipes; shrinking cannot fail
 		return retrieved{}, g.c.wrap("retrieve", g.ID, e.Ref, err)
 	}
 	return got, nil
@@ -55,7 +56,7 @@ func (c *Client) retrieve(ctx context.Context, g GroupID, e Entry, b *mem.Buffer
 	if e.Deleted != nil && !e.Deleted.InTrash { // who may bring it back reads it
 		return retrieved{}, &Error{Op: "check", Kind: ErrDeleted, Err: errors.New("the file was deleted and its key destroyed")}
 	}
-	if e.Hash == (Digest{}) { // not worth a claim: no content could be accepted
+	if e.Hash == (Digest{}) { // costs no claim: no content could match
 		return retrieved{}, malformed(errors.New("the ledger record has no hash that can be read"))
 	}
 	if err := checkSize(e.Size, c.cfg.MaxFileBytes); err != nil {
@@ -72,8 +73,8 @@ func (c *Client) retrieve(ctx context.Context, g GroupID, e Entry, b *mem.Buffer
 	sink := &blobSink{buf: b, limit: c.mostSealed(e.Size), recorded: e.Size != SizeUnknown, report: report}
 	var answer retrieveAnswer
 	ask := func(ctx context.Context) error { return c.prepareRetrieve(ctx, request, sink, &answer) }
-	// Repeating must be free: a service that knows claim ids charges once, the
-	// hosted one does not charge retrievals.
+	// A repetition must be free. It is at a service that knows claim ids, which charges
+	// once, and at the hosted service, which charges nothing for a retrieval.
 	if offered(caps, wire.CapIdempotentRetrieve) || caps.Service == "" {
 		err = c.retry(ctx, ask)
 	} else {
@@ -89,10 +90,10 @@ func (c *Client) retrieve(ctx context.Context, g GroupID, e Entry, b *mem.Buffer
 	return got, err
 }
 
-// maxClaims bounds how many claims of failed retrievals are kept.
+// maxClaims is how many claim ids of failed retrievals are kept.
 const maxClaims = 4096
 
-// takeClaim returns the claim of an earlier retrieval that failed, or a new one.
+// takeClaim returns the claim id of an earlier retrieval that failed, or a new one.
 func (c *Client) takeClaim(ref Ref) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,22 +114,21 @@ func (c *Client) keepClaim(ref Ref, claim string) {
 	c.claims[ref] = claim
 }
 
-// mostSealed is how long the sealed content of a file of size bytes can be, also
-// compressed: a service must not make room for more (threat 8).
+// mostSealed returns the largest sealed content of a file of size bytes, compressed or not.
+// No more memory is allocated for it (threat 8).
 func (c *Client) mostSealed(size int64) int64 {
 	limit := c.cfg.MaxFileBytes
 	if size != SizeUnknown {
 		limit = min(limit, size+size/1000+deflateSlack)
 	}
-	return limit + format.TagBytes + 2 // what padding may stand for
+	return limit + format.TagBytes + 2 // two bytes that base64 padding may stand for
 }
 
-// deflateSlack is by how much a zlib stream may be longer than short content, in
-// bytes, whoever made it.
+// deflateSlack is by how many bytes a zlib stream can be longer than short content.
 const deflateSlack = 1 << 10
 
-// retrieveAnswer is a PrepareRetrieveResult whose data went into a buffer while
-// it was read.
+// retrieveAnswer is a PrepareRetrieveResult. Its data is not in it: the data went into a
+// buffer while the answer was read.
 type retrieveAnswer struct {
 	wire.PrepareRetrieveResult
 	inline bool
@@ -157,7 +157,8 @@ func (c *Client) prepareRetrieve(ctx context.Context, request wire.PrepareRetrie
 	})
 }
 
-// openAnswer gets the ciphertext into the buffer, opens it there and verifies it.
+// openAnswer gets the ciphertext into the buffer, decrypts it there, and verifies the
+// content.
 func (c *Client) openAnswer(ctx context.Context, e Entry, a retrieveAnswer, sink *blobSink) (retrieved, error) {
 	meta, err := format.ParseMetadata(a.Format)
 	if err != nil {
@@ -196,7 +197,7 @@ func (c *Client) openAnswer(ctx context.Context, e Entry, a retrieveAnswer, sink
 			return retrieved{}, fmt.Errorf("%w: it has %d bytes, recorded were %d", ErrWrongContent, meta.OriginalSize, e.Size)
 		}
 		err := c.inflate(meta, b)
-		if errors.Is(err, format.ErrCorrupt) { // sealed like this by its uploader
+		if errors.Is(err, format.ErrCorrupt) { // its uploader sealed it like this
 			err = fmt.Errorf("%w: %w", ErrWrongContent, err)
 		}
 		if err != nil {
@@ -206,8 +207,8 @@ func (c *Client) openAnswer(ctx context.Context, e Entry, a retrieveAnswer, sink
 	return c.verify(e, meta, a.Fee, b)
 }
 
-// verify compares the plaintext with the ledger: the tag proves that the bytes
-// are unchanged, only the hash proves that they are this file.
+// verify compares the content with the ledger. The tag proves that the bytes are unchanged;
+// only the hash proves that they are this file.
 func (c *Client) verify(e Entry, meta format.Metadata, fee string, b *mem.Buffer) (retrieved, error) {
 	if hash := ComputeHash(b.Bytes()); hash != e.Hash {
 		return retrieved{}, fmt.Errorf("%w: its hash is %s, recorded was %s", ErrWrongContent, hash, e.Hash)
@@ -225,7 +226,7 @@ func (c *Client) verify(e Entry, meta format.Metadata, fee string, b *mem.Buffer
 	return got, nil
 }
 
-// inflate replaces the compressed content of b by the original.
+// inflate replaces the compressed content of b by the original content.
 func (c *Client) inflate(meta format.Metadata, b *mem.Buffer) error {
 	size, err := format.InflatedSize(meta, c.cfg.MaxFileBytes)
 	if err != nil {
@@ -236,8 +237,8 @@ func (c *Client) inflate(meta format.Metadata, b *mem.Buffer) error {
 		return err
 	}
 	defer compressed.Release()
-	// A zlib stream expands at most about 1032-fold: a size beyond that is a lie,
-	// and memory for it is not taken.
+	// A zlib stream expands at most about 1032-fold. No memory is allocated for a size
+	// beyond that.
 	if size > 1100*(compressed.Len()+1) {
 		return malformed(errors.New("original_size is larger than the compressed content can hold"))
 	}

@@ -11,19 +11,19 @@ import (
 	"github.com/svcfs/svcfs/sdk/mem"
 )
 
-// blobSink takes the parts of a blob as they arrive: the nonce, then the rest
-// straight into a buffer, which grows with it.
+// blobSink stores a blob as it arrives: first the nonce, then ciphertext and tag into a
+// buffer, which grows.
 type blobSink struct {
 	nonce [format.NonceBytes]byte
 	buf   *mem.Buffer
-	limit int64 // of the sealed bytes
-	// recorded: the limit is what a file of the size in the ledger can have.
+	limit int64 // largest ciphertext with tag, in bytes
+	// recorded means that limit follows from the size in the ledger.
 	recorded bool
 	report   reporter
 
-	text []byte // base64 that does not make a whole group yet
-	have int    // bytes of the nonce
-	end  bool   // padding was seen
+	text []byte // base64 of an incomplete group of four
+	have int    // bytes of the nonce so far
+	end  bool   // padding has ended the data
 }
 
 func (s *blobSink) reset() error {
@@ -31,7 +31,7 @@ func (s *blobSink) reset() error {
 	return s.buf.Resize(0)
 }
 
-// room returns n more bytes at the end of the buffer.
+// room appends n bytes to the buffer and returns them.
 func (s *blobSink) room(n int) ([]byte, error) {
 	old := s.buf.Len()
 	switch {
@@ -49,7 +49,7 @@ func (s *blobSink) room(n int) ([]byte, error) {
 
 var errNotBase64 = errors.New("encrypted data is not base64")
 
-// decode takes a piece of strict base64 text of any length.
+// decode decodes a piece of strict base64 text, of any length.
 func (s *blobSink) decode(piece []byte) error {
 	if len(s.text) > 0 {
 		n := min(4-len(s.text), len(piece))
@@ -75,7 +75,8 @@ func (s *blobSink) decode(piece []byte) error {
 	return s.groups(piece[:whole])
 }
 
-// groups decodes whole groups of four that lie entirely in the nonce or behind.
+// groups decodes whole groups of four. They must lie entirely in the nonce, or entirely
+// after it.
 func (s *blobSink) groups(text []byte) error {
 	if len(text) == 0 {
 		return nil
@@ -102,7 +103,7 @@ func (s *blobSink) groups(text []byte) error {
 	return s.buf.Resize(s.buf.Len() - int64(len(into)-n))
 }
 
-// finish checks that a whole blob arrived.
+// finish checks that a whole blob has arrived.
 func (s *blobSink) finish() error {
 	if len(s.text) > 0 {
 		return malformed(errNotBase64)
@@ -113,14 +114,14 @@ func (s *blobSink) finish() error {
 	return nil
 }
 
-// read takes a raw transfer of exactly size bytes.
+// read reads a raw transfer of exactly size bytes.
 func (s *blobSink) read(r io.Reader, size int64) error {
 	if err := fill(s.nonce[:], r); err != nil {
 		return err
 	}
 	s.have = len(s.nonce)
 	for rest := size - format.NonceBytes; rest > 0; {
-		// Memory is taken as bytes arrive, whatever was announced.
+		// Memory is allocated as bytes arrive, whatever size was announced.
 		into, err := s.room(int(min(rest, max(firstChunk, s.buf.Len()))))
 		if err != nil {
 			return err
@@ -136,8 +137,8 @@ func (s *blobSink) read(r io.Reader, size int64) error {
 	return nil
 }
 
-// fill reads exactly len(p) bytes. A body that was sent whole and is too short
-// is malformed; one that broke off is not, and may be asked for again.
+// fill reads exactly len(p) bytes. A complete body that is too short is malformed. A body
+// that broke off is not malformed, and may be requested again.
 func fill(p []byte, r io.Reader) error {
 	for len(p) > 0 {
 		n, err := r.Read(p)

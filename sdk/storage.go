@@ -7,23 +7,22 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
-// Storage is how much ciphertext the service keeps for an account or a group, in
-// bytes: all versions of living files, and uploads that are not finished.
+// Storage is the ciphertext that the service keeps for an account or a group, in bytes: all
+// versions of living files, and unfinished uploads.
 type Storage struct {
 	Bytes int64
-	Max   int64 // it may keep; 0 = no bound
-	Left  int64 // of the next upload at most; -1 = no bound is known
+	Max   int64 // limit of Bytes; 0 = no limit
+	Left  int64 // largest next upload; -1 = no limit is known
 }
 
-// Storage tells how much is kept for the caller, in all groups, and how large the
-// next upload may be. Free; needs the API key. Errors: [ErrUnsupported] where the
-// service does not offer it, which is asked before anything is sent, [ErrCorrupt].
-// Our extension.
+// Storage returns what the service keeps for the caller in all groups, and how large the
+// next upload may be. It is free and needs the API key. Errors: [ErrUnsupported] at a
+// service without this extension, where nothing is sent, [ErrCorrupt]. Our extension.
 func (c *Client) Storage(ctx context.Context) (Storage, error) { return c.storage(ctx, "") }
 
-// Storage tells how much is kept for all members of the group, and how large the
-// caller's next upload may be. Free; needs the API key and membership. Errors: those
-// of [Client.Storage], [ErrNotFound], [ErrNotAuthorized]. Our extension.
+// Storage returns what the service keeps for all members of the group, and how large the
+// next upload of the caller may be. It is free and needs the API key and membership.
+// Errors: those of [Client.Storage], [ErrNotFound], [ErrNotAuthorized]. Our extension.
 func (g Group) Storage(ctx context.Context) (Storage, error) { return g.c.storage(ctx, g.ID) }
 
 func (c *Client) storage(ctx context.Context, g GroupID) (Storage, error) {

@@ -10,51 +10,51 @@ import (
 // ticketLife is how long a service keeps an upload id.
 const ticketLife = 300 * time.Second
 
-// ticket is what the service handed out for one upload, and how far that is.
+// ticket is what the service issued for one upload, and the state of the upload.
 type ticket struct {
 	id         string
 	key        *format.Key
-	uploadURL  string // path for raw transfer; "" when not offered
+	uploadURL  string // path for the raw transfer; "" = not offered
 	since      time.Time
-	lost       time.Time // when an answer was last missed
+	lost       time.Time // when an answer last failed to arrive
 	state      uploadState
-	compressed bool  // what is sealed
-	prefetched bool  // it was handed out before it was needed, and may be forgotten since
-	after      int64 // how many records the group had before the first finalize, as far as is known
+	compressed bool  // the sealed content is compressed
+	prefetched bool  // issued before it was needed; the service may have forgotten it since
+	after      int64 // known number of records in the group before the first finalize
 }
 
-// uploadState is how far an upload is.
+// uploadState is the state of an upload.
 type uploadState uint8
 
-// The states. An upload ends recorded, refused or gone; one that is unsure is
-// remembered until it is known.
+// The states. An upload ends recorded, refused or gone. An unsure upload is remembered
+// until its outcome is known.
 const (
 	_                uploadState = iota
-	uploadIssued                 // there is an upload id and a key, and nothing was sent
+	uploadIssued                 // the service issued an upload id and a key; nothing was sent
 	uploadStored                 // the service has the ciphertext
 	uploadFinalizing             // a finalize was sent
-	uploadUnsure                 // a finalize had no answer, or a false one: it may be recorded
-	uploadRecorded               // it is in the ledger
-	uploadRefused                // it is certainly not in the ledger
-	uploadGone                   // the service does not know the id, and nothing was recorded: begin again
+	uploadUnsure                 // a finalize had no valid answer: the upload may be recorded
+	uploadRecorded               // the upload is in the ledger
+	uploadRefused                // the upload is certainly not in the ledger
+	uploadGone                   // the service does not know the id, and nothing was recorded: start again
 	uploadStates
 )
 
-// uploadStep is what happens to an upload.
+// uploadStep is an event in an upload.
 type uploadStep uint8
 
 // The steps.
 const (
 	stepStored   uploadStep = iota // the raw transfer was done
 	stepFinalize                   // a finalize is about to be sent
-	stepNoAnswer                   // it had no answer, or a false one
-	stepRecorded                   // it was acknowledged, or found in the ledger
+	stepNoAnswer                   // the finalize had no valid answer
+	stepRecorded                   // the service confirmed the record, or the record is in the ledger
 	stepRefused                    // the service refused
 	stepUnknown                    // the service does not know the id, and the ledger has no record
 	uploadSteps
 )
 
-// next returns the state after a step, 0 for a step that cannot happen.
+// next returns the state after a step. 0 means that the step cannot happen.
 func (s uploadState) next(step uploadStep) uploadState {
 	return [uploadStates][uploadSteps]uploadState{
 		uploadIssued:     {stepStored: uploadStored, stepFinalize: uploadFinalizing, stepRefused: uploadRefused, stepUnknown: uploadGone},
@@ -73,8 +73,8 @@ func (t *ticket) step(step uploadStep) {
 	t.state = next
 }
 
-// refused ends an upload that certainly was not recorded. A prefetched id that the
-// service has forgotten is no refusal.
+// refused ends an upload that certainly was not recorded. If the service has forgotten a
+// prefetched id, the upload is gone instead.
 func (t *ticket) refused(err error) {
 	if t.prefetched && classify(err) == ErrNotFound {
 		t.step(stepUnknown)

@@ -16,35 +16,35 @@ import (
 )
 
 const (
-	// refreshMargin is how long before its end a token is replaced; short-lived
-	// tokens are replaced after four fifths of their life.
+	// refreshMargin is how long before its expiry a token is replaced. A short-lived token
+	// is replaced after four fifths of its life.
 	refreshMargin    = 5 * time.Minute
-	unparsedLifetime = 23 * time.Hour // expires_in in an unknown form
-	absentLifetime   = 24 * time.Hour // no expires_in
+	unparsedLifetime = 23 * time.Hour // for an expires_in in an unknown form
+	absentLifetime   = 24 * time.Hour // without expires_in
 	longestLifetime  = 365 * 24 * time.Hour
 )
 
-// tokenSource fetches a session token once for all who wait and keeps it until
-// shortly before its end.
+// tokenSource keeps a session token until shortly before its expiry. It fetches a new token
+// once for all callers that wait.
 type tokenSource struct {
 	client   *Client
 	renewals singleflight.Group
 
 	mu      sync.Mutex
 	token   Secret
-	old     Secret // the one before, which calls under way may still carry
+	old     Secret // the previous token, which calls in progress may still carry
 	renewAt time.Time
 }
 
-// get returns a token that is good for a while. stale, when set, is a token the
-// service refused: it is replaced even if it looks good. A renewal goes on when the
-// caller who began it has gone.
+// get returns a token that does not expire soon. stale, unless zero, is a token that the
+// service refused: get replaces it even if it looks valid. A renewal continues when the
+// caller that started it gives up.
 func (s *tokenSource) get(ctx context.Context, stale Secret) (Secret, error) {
 	if token, good := s.kept(stale); good {
 		return token, nil
 	}
 	renewed := s.renewals.DoChan("", func() (any, error) {
-		if token, good := s.kept(stale); good { // renewed by another a moment ago
+		if token, good := s.kept(stale); good { // another caller renewed it just now
 			return token, nil
 		}
 		return s.renew(context.WithoutCancel(ctx))
@@ -52,13 +52,13 @@ func (s *tokenSource) get(ctx context.Context, stale Secret) (Secret, error) {
 	select {
 	case r := <-renewed:
 		token, _ := r.Val.(Secret)
-		return token, r.Err // also when it is so short-lived that it wants renewal already
+		return token, r.Err // even if its life is so short that its renewal is due
 	case <-ctx.Done():
 		return Secret{}, ended(ctx)
 	}
 }
 
-// kept returns the token there is, and whether it is good still.
+// kept returns the kept token, and whether it is still good.
 func (s *tokenSource) kept(stale Secret) (Secret, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,8 +124,8 @@ func (c *Client) fetchToken(ctx context.Context) (Secret, time.Duration, error) 
 	return NewSecret(answer.Token), life, nil
 }
 
-// lifetime reads expires_in: digits with h, m, d or s; a number counts as
-// seconds; anything else has the values the JavaScript SDK uses.
+// lifetime reads expires_in: digits with h, m, d or s, or a number of seconds. For anything
+// else it returns the values of the JavaScript SDK.
 func lifetime(raw json.RawMessage) time.Duration {
 	if len(raw) == 0 || string(raw) == "null" {
 		return absentLifetime
@@ -151,9 +151,9 @@ func lifetime(raw json.RawMessage) time.Duration {
 	return min(time.Duration(n), longestLifetime/unit) * unit
 }
 
-// expiryOf reads exp of a token we cannot and need not verify: it only makes the
-// next fetch earlier. The token's own life is used, not the local clock, so that
-// a wrong clock does no harm.
+// expiryOf returns the life of a token from its claims exp and iat. The client cannot
+// verify the token, and need not: a forged life only makes the next renewal earlier. The
+// local clock is not used, so that a wrong clock does no harm.
 func expiryOf(token string) (time.Duration, bool) {
 	var claims jwt.RegisteredClaims
 	if _, _, err := jwt.NewParser().ParseUnverified(token, &claims); err != nil || claims.ExpiresAt == nil || claims.IssuedAt == nil {

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// outgoing is a request body that can be produced again.
+// outgoing is a request body that can be sent again.
 type outgoing struct {
 	kind   string // content type
 	length int64
@@ -24,9 +24,10 @@ func jsonBody(raw []byte) outgoing {
 	return outgoing{kind: "application/json", length: int64(len(raw)), open: func() io.Reader { return bytes.NewReader(raw) }}
 }
 
-// transfer sends a request that carries file content to a path on the MCP
-// address, and hands the answer's body to receive. When it returns, nothing
-// reads the body's memory any more. token is one try: see [Client.authorized].
+// transfer sends a request with file content to a path on the MCP address, and gives the
+// body of the answer to receive. When transfer returns, nothing reads the memory of the
+// request's body any more. It sends the request once, with token; [Client.authorized]
+// repeats.
 func (c *Client) transfer(ctx context.Context, method, target string, token Secret, body outgoing, receive func(*http.Response, io.Reader) error) error {
 	address, err := c.onService(target)
 	if err != nil {
@@ -58,8 +59,8 @@ func (c *Client) transfer(ctx context.Context, method, target string, token Secr
 	return receive(resp, &pacedReader{ctx, resp.Body, pace, newMeter(body.received, resp.ContentLength)})
 }
 
-// onService resolves a path that the service named. Only a path on the MCP
-// address is accepted: a ticket must not lead elsewhere.
+// onService returns the address of a path that the service named. It refuses anything but a
+// path on the MCP address: a ticket must not lead elsewhere.
 func (c *Client) onService(target string) (string, error) {
 	if !strings.HasPrefix(target, "/") || strings.HasPrefix(target, "//") || strings.ContainsAny(target, "\\?#\r\n") || strings.Contains(target, "/../") {
 		return "", malformed(fmt.Errorf("transfer address %s is not a path on the service", quote(target)))
@@ -67,7 +68,7 @@ func (c *Client) onService(target string) (string, error) {
 	return c.cfg.MCPURL + target, nil
 }
 
-// base64Reader encodes src as it is read.
+// base64Reader encodes src while it is read.
 type base64Reader struct {
 	src     []byte
 	pending []byte

@@ -14,12 +14,12 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
-// lasting are the extensions that a service which offered them once must go on
-// offering: without them it could say anything.
-var lasting = []string{wire.CapCheckpoints, wire.CapChains, "roles", "trash"}
+// lasting lists the extensions that a service must keep offering after it offered them
+// once. Without them the service could claim anything.
+var lasting = []string{wire.CapCheckpoints, wire.CapChains, wire.CapRoles, wire.CapTrash}
 
-// Trust tells whether the service proves what it lists, and what of it was
-// verified. Free; no authentication. Errors are those of [Client.Capabilities].
+// Trust returns whether the service proves what it lists, and how much of its history was
+// verified so far. Free; no authentication. Errors: those of [Client.Capabilities].
 func (c *Client) Trust(ctx context.Context) (trust.State, error) {
 	proves, err := c.offers(ctx, wire.CapChains)
 	if err != nil {
@@ -29,17 +29,17 @@ func (c *Client) Trust(ctx context.Context) (trust.State, error) {
 	return trust.State{Proves: proves, Key: key, Size: c.memory.Size(), Witness: c.cfg.Witness}, nil
 }
 
-// CheckTrust is [Client.Trust], and compares what is pinned and was seen with the
-// key and the newest checkpoint that the service shows now. Where no key is pinned
-// it pins none. Free; no authentication. Errors: [ErrCorrupt] when the service signs
-// with another key, or shows a history that does not continue the one seen, and those
-// of [Client.Capabilities].
+// CheckTrust is [Client.Trust] after a comparison: the service must show the pinned key
+// now, and a checkpoint that continues the history seen before. Without a pinned key
+// CheckTrust compares nothing, and pins no key. Free; no authentication. Errors:
+// [ErrCorrupt] when the service signs with another key, or shows a history that does not
+// continue the one seen before, and those of [Client.Capabilities].
 func (c *Client) CheckTrust(ctx context.Context) (trust.State, error) {
 	t, err := c.Trust(ctx)
 	if err != nil || !t.Proves || t.Key == "" && c.cfg.LogKey == "" {
 		return t, err
 	}
-	_, err = orSuccessor(ctx, c, func() (struct{}, error) { return struct{}{}, c.compareLog(ctx) })
+	_, err = retryWithNewKey(ctx, c, func() (struct{}, error) { return struct{}{}, c.compareLog(ctx) })
 	if err != nil {
 		return t, c.wrap("compare the signed history", "", "", err)
 	}
@@ -47,7 +47,7 @@ func (c *Client) CheckTrust(ctx context.Context) (trust.State, error) {
 }
 
 func (c *Client) compareLog(ctx context.Context) error {
-	log, before, err := c.theLog(ctx)
+	log, before, err := c.trustedLog(ctx)
 	if err != nil {
 		return err
 	}
@@ -60,19 +60,20 @@ func (c *Client) compareLog(ctx context.Context) error {
 	case err != nil:
 	case before.N == 0 || now.N <= before.N: // no proof is needed
 		err = now.Continues(before, nil)
-	default: // what was seen was signed, so nothing has to be waited for
+	default: // no patience: every record seen is in a checkpoint already
 		now, err = proof.Checker{Fetch: c.tlog, Log: log}.Check(ctx, before, nil)
 	}
 	if err != nil {
-		return errors.Join(c.otherKey(ctx, log), c.unproven(err))
+		return errors.Join(c.keyChanged(ctx, log), c.unproven(err))
 	}
 	c.memory.Checkpoint(now.Note, now.N)
 	return nil
 }
 
-// AcceptRollback gives up what was seen of the service's history, as after an
-// honest restore of a backup, for every client that is made with the same StateDir
-// from now on. With forgetKey another key may sign. Local, free. Errors: [ErrOther] when it could not be written.
+// AcceptRollback forgets the history that was seen of the service, for example after the
+// honest restore of a backup. It does so for every client with the same StateDir from now
+// on. With forgetKey it also forgets the key of the log. Local, free. Errors: [ErrOther]
+// when the file could not be written.
 func (c *Client) AcceptRollback(forgetKey bool) error {
 	c.memory.Forget(!forgetKey)
 	c.mu.Lock()
@@ -84,33 +85,34 @@ func (c *Client) AcceptRollback(forgetKey bool) error {
 	return nil
 }
 
-// Order tells the how many-th group of this account and StateDir the group was that
-// was asked about, from 1. Local, free, no errors.
+// Order returns the number of the group in the order in which this account and StateDir
+// first asked for the Order of each group, from 1. Local, free, no errors.
 func (g Group) Order() int64 { return g.c.memory.Order(string(g.ID)) }
 
-// demandsProofs tells whether the service must prove what it lists: it did before,
-// or the caller requires it.
+// demandsProofs reports whether the service must prove what it lists, because it offered
+// proofs before, or because the settings require a log key or a witness.
 func (c *Client) demandsProofs() bool {
 	return c.cfg.LogKey != "" || c.cfg.Witness != "" || c.memory.IsHeldTo(wire.CapChains)
 }
 
-// keepsPromises compares what a service offers with what it offered before.
-func (c *Client) keepsPromises(caps wire.Capabilities) error {
+// checkOffers refuses a service that lacks an extension it must offer. It remembers the
+// extensions that the service offers.
+func (c *Client) checkOffers(caps wire.Capabilities) error {
 	if (c.cfg.LogKey != "" || c.cfg.Witness != "") && !offered(caps, wire.CapChains) {
-		return c.lies(errors.New("the service does not prove what it lists, and its log key or a witness is required"))
+		return c.distrust(errors.New("the service does not prove what it lists, and its log key or a witness is required"))
 	}
 	if missing := c.memory.Offer(caps.Features, lasting); len(missing) > 0 {
-		return c.lies(fmt.Errorf("the service offered %s before, and does not any more", strings.Join(missing, ", ")))
+		return c.distrust(fmt.Errorf("the service offered %s before, and does not any more", strings.Join(missing, ", ")))
 	}
 	return nil
 }
 
-// theLog returns the log of the service, and the newest checkpoint that this client or
-// another client of the account verified. The key of the log is the required one, else
-// the pinned one, else the one that the service shows now.
-func (c *Client) theLog(ctx context.Context) (log *proof.Log, newest proof.Checkpoint, err error) {
+// trustedLog returns the log of the service, and the newest checkpoint that this client or
+// another client of the account verified. The key of the log is the required one, else the
+// pinned one, else the one that the service shows now.
+func (c *Client) trustedLog(ctx context.Context) (log *proof.Log, newest proof.Checkpoint, err error) {
 	if err := c.memory.Problem(); errors.Is(err, trust.ErrContradiction) {
-		return nil, newest, c.lies(err)
+		return nil, newest, c.distrust(err)
 	}
 	key, err := c.logKey(ctx)
 	if err != nil {
@@ -121,7 +123,7 @@ func (c *Client) theLog(ctx context.Context) (log *proof.Log, newest proof.Check
 	}
 	if _, seen := c.memory.Log(); seen != "" {
 		if newest, err = log.Reopen(seen); err != nil {
-			return nil, newest, c.lies(fmt.Errorf("the checkpoint seen before: %w", err))
+			return nil, newest, c.distrust(fmt.Errorf("the checkpoint seen before: %w", err))
 		}
 	}
 	return log, newest, nil
@@ -131,9 +133,9 @@ func (c *Client) logKey(ctx context.Context) (string, error) {
 	pinned, _ := c.memory.Log()
 	switch {
 	case c.cfg.LogKey != "" && slices.Contains(c.memory.Earlier(), c.cfg.LogKey):
-		return pinned, nil // which replaced the required one, as both said
+		return pinned, nil // it replaced the required key, and both keys signed the change
 	case c.cfg.LogKey != "" && pinned != "" && c.cfg.LogKey != pinned:
-		return "", c.lies(errors.New("the log key that is required is not the one that this machine has seen"))
+		return "", c.distrust(errors.New("the log key that is required is not the one that this machine has seen"))
 	case c.cfg.LogKey != "":
 		c.memory.Pin(c.cfg.LogKey)
 		return c.cfg.LogKey, nil
@@ -152,9 +154,9 @@ func (c *Client) logKey(ctx context.Context) (string, error) {
 	return key, nil
 }
 
-// orSuccessor runs f, and once more when the service was not believed and shows
-// that another key replaced the one of its log.
-func orSuccessor[T any](ctx context.Context, c *Client, f func() (T, error)) (T, error) {
+// retryWithNewKey runs f. If f distrusts the service, and the service shows that a new key
+// replaced the key of its log, it runs f again.
+func retryWithNewKey[T any](ctx context.Context, c *Client, f func() (T, error)) (T, error) {
 	out, err := f()
 	if KindOf(err) == ErrCorrupt && c.followLogKey(ctx) {
 		return f()
@@ -162,8 +164,8 @@ func orSuccessor[T any](ctx context.Context, c *Client, f func() (T, error)) (T,
 	return out, err
 }
 
-// followLogKey takes over the key that replaced the pinned one, if both signed
-// that. A service without such statements replaced none.
+// followLogKey pins the key that replaced the pinned one, if both keys signed the change.
+// It reports whether it did.
 func (c *Client) followLogKey(ctx context.Context) bool {
 	pinned, _ := c.memory.Log()
 	if pinned == "" {
@@ -182,23 +184,24 @@ func (c *Client) followLogKey(ctx context.Context) bool {
 	return true
 }
 
-// lies is the error of a service that must not be believed.
-func (c *Client) lies(err error) error {
+// distrust returns the error for a service that must not be believed.
+func (c *Client) distrust(err error) error {
 	return &Error{Op: "verify", Kind: ErrCorrupt, Code: wire.CodeHistory, Err: c.scrubbed(err)}
 }
 
-// unproven makes a refusal of package proof an error of this one.
+// unproven makes a refusal of package proof an error of this package. It returns other
+// errors unchanged.
 func (c *Client) unproven(err error) error {
 	var refusal *proof.Refusal
 	if errors.As(err, &refusal) {
-		return c.lies(fmt.Errorf("what the service lists is not what it signed: %w", err))
+		return c.distrust(fmt.Errorf("what the service lists is not what it signed: %w", err))
 	}
 	return err
 }
 
-// otherKey tells that the service shows another key than the one it is held to,
-// which is what somebody sees who put a new service at an old address.
-func (c *Client) otherKey(ctx context.Context, log *proof.Log) error {
+// keyChanged returns an error if the service shows another key than the pinned one, for
+// example a new service at an old address. Otherwise it returns nil.
+func (c *Client) keyChanged(ctx context.Context, log *proof.Log) error {
 	raw, err := c.tlog(ctx, "key")
 	if key := strings.TrimSuffix(string(raw), "\n"); err != nil || key == log.Key() {
 		return nil
@@ -214,7 +217,7 @@ func (c *Client) needCheckpoints(ctx context.Context) error {
 	return err
 }
 
-// maxTlogBytes bounds a checkpoint, a key or a tile.
+// maxTlogBytes bounds a checkpoint, a key or a tile, in bytes.
 const maxTlogBytes = 64 << 10
 
 // tlog reads "checkpoint", "key" or a tile of the ledger's transparency log. It is a

@@ -44,7 +44,7 @@ func (c *Client) upload(ctx context.Context, g GroupID, name string, b *mem.Buff
 		return Receipt{}, err
 	}
 	u := &uploading{c: c, caps: caps, key: uploadKey{g, name, b.Hash()}, buf: b, options: o}
-	done, err := c.uploads.alone(ctx, u.key)
+	done, err := c.uploads.exclusive(ctx, u.key)
 	if err != nil {
 		return Receipt{}, err
 	}
@@ -53,7 +53,7 @@ func (c *Client) upload(ctx context.Context, g GroupID, name string, b *mem.Buff
 	if err != nil {
 		return Receipt{}, err
 	}
-	c.uploads.told(receipt.Ref)
+	c.uploads.reported(receipt.Ref)
 	return receipt, nil
 }
 
@@ -150,7 +150,7 @@ func (u *uploading) findRecorded(ctx context.Context, since time.Time) (Receipt,
 	const clockSkew = 5 * time.Minute
 	for i := len(entries) - 1; i >= 0; i-- {
 		e := entries[i]
-		if e.Hash == k.digest && e.Uploader == c.account && e.Deleted == nil && (e.Name == "" || e.Name == k.name) && !c.uploads.wasTold(e.Ref) &&
+		if e.Hash == k.digest && e.Uploader == c.account && e.Deleted == nil && (e.Name == "" || e.Name == k.name) && !c.uploads.wasReported(e.Ref) &&
 			(e.Time.IsZero() || e.Time.After(since.Add(-clockSkew))) {
 			r := Receipt{Ref: e.Ref, Tx: e.Tx, Hash: e.Hash, Size: u.buf.Len(), Seq: e.Seq, Time: e.Time}
 			if r.Time.IsZero() {

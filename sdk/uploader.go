@@ -54,9 +54,9 @@ func newUploader(c *Client) *uploader {
 		sending: make(map[uploadKey]chan struct{}), prefetches: make(map[GroupID]*prefetch), began: make(map[GroupID]time.Time)}
 }
 
-// alone waits while the same content is on its way under the same name: two
+// exclusive waits while the same content is on its way under the same name: two
 // callers must not share a ticket.
-func (u *uploader) alone(ctx context.Context, k uploadKey) (done func(), err error) {
+func (u *uploader) exclusive(ctx context.Context, k uploadKey) (done func(), err error) {
 	for {
 		u.mu.Lock()
 		busy := u.sending[k]
@@ -106,9 +106,9 @@ func (u *uploader) forget(k uploadKey) {
 	delete(u.unfinished, k)
 }
 
-// told remembers which records were told to a caller: the same content uploaded
+// reported remembers which records were told to a caller: the same content uploaded
 // again is another record.
-func (u *uploader) told(ref Ref) {
+func (u *uploader) reported(ref Ref) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if len(u.receipts) >= keptKeys {
@@ -117,7 +117,7 @@ func (u *uploader) told(ref Ref) {
 	u.receipts[ref] = struct{}{}
 }
 
-func (u *uploader) wasTold(ref Ref) bool {
+func (u *uploader) wasReported(ref Ref) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	_, known := u.receipts[ref]

@@ -56,7 +56,7 @@ const mergePatience = chain.MaxMergeDelaySeconds * time.Second
 // not be believed, [ErrUnsupported] at a service without signed checkpoints,
 // [ErrNotFound], [ErrNotAuthorized].
 func (g Group) Verify(ctx context.Context) (proof.Report, error) {
-	report, err := orSuccessor(ctx, g.c, func() (proof.Report, error) { return g.c.verifyLedger(ctx, g.ID) })
+	report, err := retryWithNewKey(ctx, g.c, func() (proof.Report, error) { return g.c.verifyLedger(ctx, g.ID) })
 	return report, g.wrap("verify ledger", err)
 }
 
@@ -65,7 +65,7 @@ func (c *Client) verifyLedger(ctx context.Context, g GroupID) (report proof.Repo
 		return report, err
 	}
 	pinned, _ := c.memory.Log()
-	log, before, err := c.theLog(ctx)
+	log, before, err := c.trustedLog(ctx)
 	if err != nil {
 		return report, err
 	}
