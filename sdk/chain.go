@@ -179,9 +179,9 @@ func (f *folding) take(row *wire.TransactionRow, listing *proof.Listing) error {
 	return nil
 }
 
-// mayFollow refuses a record about a file that cannot come after the ones before it:
-// nothing follows a deletion, only its end or a return follows a removal, and nothing
-// returns that was not removed. known tells that the records before are known.
+// mayFollow refuses a record about a file that contradicts the records before it. Nothing
+// may follow a deletion; only a deletion or a restore may follow a removal; and a restore
+// needs a removal before it. known means that the records before are known.
 func (f *folding) mayFollow(r *chain.Record, gone *Deletion, known bool) error {
 	text := ""
 	switch {

@@ -10,39 +10,38 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
-// Removal is what [Group.Remove] or [Group.Restore] changed.
+// Removal is the result of [Group.Remove] or [Group.Restore].
 type Removal struct {
-	Versions int64 // that were changed now; 0 when nothing was left to do
-	// Until is the first time at which a removed key may be destroyed; zero when the
-	// owner of the group decides, or nothing was removed now.
+	Versions int64 // number of versions changed by this call; 0 = they were changed before
+	// Until is when the service may destroy the first of the removed keys; zero when the
+	// owner of the group decides, or when this call removed nothing.
 	Until time.Time
 }
 
-// TrashSettings are those of a group, and what is in its trash.
+// TrashSettings is how the trash of a group is set, and how much is in it.
 type TrashSettings struct {
-	Days  int64 // how long a removed file can be brought back
+	Days  int64 // days for which a removed file can be restored
 	Who   string
-	Files int64 // in the trash, versions counted one by one
-	Bytes int64 // of their ciphertext
-	Held  int64 // of the files, those that wait for the owner of the group
+	Files int64 // versions of files in the trash
+	Bytes int64 // their ciphertext, in bytes
+	Held  int64 // versions among Files that only the owner of the group can delete
 }
 
-// Who removes files of a group.
+// Which accounts may remove files of a group.
 const (
 	TrashUploader = wire.TrashUploader // the uploader, while a writer, and the owner of the group
-	TrashWriters  = wire.TrashWriters  // every writer; files of others then wait for the owner
+	TrashWriters  = wire.TrashWriters  // every writer; files of others stay in the trash until the owner decides
 )
 
-// Remove puts all living versions of a name, as [Group.Stat] finds it, into the trash:
-// nobody sees them any more, and no key is destroyed. Until the trash time of the group
-// is over ([Entry].Deleted says when) [Group.Restore] brings them back; then the keys
-// are destroyed as by [Group.Delete]. Who has read a file keeps what it read.
+// Remove moves all living versions of a name, see [Group.Stat], to the trash. Lists and
+// mounts stop showing them, and no key is destroyed. [Group.Restore] brings them back until
+// the time in Entry.Deleted.Until; then the service destroys the keys like [Group.Delete].
+// Accounts keep the content that they read before.
 //
-// Free of charge unless the operator chose otherwise. For who uploaded every version,
-// the owner, and each writer where the group is set so; needs the API key. It may be
-// repeated after a lost answer. Errors: [ErrUnsupported] where the service has no
-// trash, which is asked before anything is sent, [ErrNotFound], [ErrNotAuthorized].
-// Our extension.
+// Remove is free unless the operator set a price. The owner may call it, an account that
+// uploaded every version, and with [TrashWriters] each writer. It needs the API key. It may
+// be repeated after a lost answer. Errors: [ErrUnsupported] at a service without trash,
+// where nothing is sent, [ErrNotFound], [ErrNotAuthorized]. Our extension.
 func (g Group) Remove(ctx context.Context, name string) (Removal, error) {
 	if err := g.needTrash(ctx, "remove"); err != nil {
 		return Removal{}, err
@@ -60,17 +59,18 @@ func (g Group) Remove(ctx context.Context, name string) (Removal, error) {
 	return g.RemoveVersions(ctx, versions)
 }
 
-// RemoveVersions is [Group.Remove] of the living versions of one name, as they were
-// listed; it does not list again. What changed since then stays as it is: a later
-// version, or one that was brought back. Free of charge, needs the API key, and errors,
-// like it.
+// RemoveVersions is [Group.Remove] for listed living versions of one name, without another
+// list. Changes since that list stay: a later version remains, and so does a restored one.
+// The price is that of [Group.Remove]: mostly free. It needs the API key. Errors: those of
+// [Group.Remove].
 func (g Group) RemoveVersions(ctx context.Context, versions []Entry) (Removal, error) {
 	return g.changeVersions(ctx, wire.OpRemoveFile, "remove", versions)
 }
 
-// Trash lists the files in the trash of the group, from proven records like
-// [Group.List]: what was removed and can still be brought back. Free,
-// needs the API key, and errors, like it.
+// Trash lists the files in the trash of the group, verified like [Group.List]: files that
+// were removed and can still be restored. The slice belongs to the caller. Trash is free
+// and needs the API key. Errors: those of [Group.List], [ErrUnsupported] at a service
+// without trash.
 func (g Group) Trash(ctx context.Context) ([]Entry, error) {
 	if err := g.needTrash(ctx, "list the trash"); err != nil {
 		return nil, err
@@ -79,9 +79,9 @@ func (g Group) Trash(ctx context.Context) ([]Entry, error) {
 	return versionsOf(entries, func(e *Entry) bool { return e.Deleted != nil && e.Deleted.InTrash }), err
 }
 
-// Restore takes those versions of a name out of the trash that the caller may remove.
-// Where the name has a living file they become older or newer versions of it, in the
-// order of their uploads. Free of charge, needs the API key, and errors, like
+// Restore brings back the versions of a name that the caller may remove. If the name has a
+// living file, they become versions of that file, in the order of their uploads. The price
+// is that of [Group.Remove]: mostly free. It needs the API key. Errors: those of
 // [Group.Remove].
 func (g Group) Restore(ctx context.Context, name string) (Removal, error) {
 	trash, err := g.Trash(ctx)
@@ -98,16 +98,16 @@ func (g Group) Restore(ctx context.Context, name string) (Removal, error) {
 	return g.RestoreVersions(ctx, versions)
 }
 
-// RestoreVersions is [Group.Restore] of the versions of one name, as they were listed
-// in the trash; it does not list again. What changed since then stays as it is. Free of
-// charge, needs the API key, and errors, like it.
+// RestoreVersions is [Group.Restore] for versions of one name as [Group.Trash] listed them,
+// without another list. Changes since that list stay. The price is that of [Group.Remove]:
+// mostly free. It needs the API key. Errors: those of [Group.Remove].
 func (g Group) RestoreVersions(ctx context.Context, versions []Entry) (Removal, error) {
 	return g.changeVersions(ctx, wire.OpRestoreFile, "bring back", versions)
 }
 
-// TrashSettings tells how long removed files of the group can be brought back, who
-// removes files, and how much is in the trash. Free; needs the API key and membership.
-// Errors: [ErrUnsupported] where the service has no trash, [ErrNotFound],
+// TrashSettings returns for how long removed files of the group can be restored, which
+// accounts may remove files, and how much is in the trash. It is free and needs the API key
+// and membership. Errors: [ErrUnsupported] at a service without trash, [ErrNotFound],
 // [ErrNotAuthorized], [ErrCorrupt]. Our extension.
 func (g Group) TrashSettings(ctx context.Context) (TrashSettings, error) {
 	var told wire.TrashResult
@@ -124,11 +124,11 @@ func (g Group) TrashSettings(ctx context.Context) (TrashSettings, error) {
 	return TrashSettings{told.Days, told.Who, told.Files, told.Bytes, told.Held}, nil
 }
 
-// SetTrash sets how many days removed files can be brought back, 1 to 3650, and who
-// removes files, [TrashUploader] or [TrashWriters]; 0 and "" leave what there is. A new
-// time is for what is removed from then on. Free of charge unless the operator chose
-// otherwise. Owner only; needs the API key. Errors: [ErrInvalid], and those of
-// [Group.TrashSettings]. Our extension.
+// SetTrash sets for how many days removed files can be restored, 1 to 3650, and which
+// accounts may remove files, [TrashUploader] or [TrashWriters]. 0 and "" keep the present
+// setting. A new time applies to later removals. SetTrash is free unless the operator set a
+// price. Only the owner may call it; it needs the API key. Errors: [ErrInvalid], and those
+// of [Group.TrashSettings]. Our extension.
 func (g Group) SetTrash(ctx context.Context, days int64, who string) (Change, error) {
 	if err := g.needTrash(ctx, "set the trash"); err != nil {
 		return Change{}, err
@@ -154,8 +154,8 @@ func versionsOf(entries []Entry, is func(*Entry) bool) (list []Entry) {
 	return list
 }
 
-// changeVersions sends a request for each recorded name of versions, which is one but
-// where an upload without a name looks like one that has it.
+// changeVersions sends one request for each recorded name of versions. There is more than
+// one name only if an upload without a name shows as a name that another upload has.
 func (g Group) changeVersions(ctx context.Context, op, does string, versions []Entry) (done Removal, err error) {
 	if err := g.needTrash(ctx, does); err != nil {
 		return done, err
@@ -175,7 +175,7 @@ func (g Group) changeVersions(ctx context.Context, op, does string, versions []E
 		request.Seq = int64(seen)
 		for more := true; more; {
 			var answer wire.NameResult
-			err := g.c.read(ctx, op, request, &answer) // may be repeated: it names what was seen
+			err := g.c.read(ctx, op, request, &answer) // may be repeated, because the request names the versions
 			if err == nil && answer.More && answer.Files <= 0 {
 				err = malformed(fmt.Errorf("it changed %d versions and has more", answer.Files))
 			}

@@ -14,31 +14,31 @@ import (
 // AccountID is a ledger account id, such as "alice.svc.testnet".
 type AccountID string
 
-// GroupID is the name a group was registered under. It is chosen by its owner
-// and is hostile input: never build a path or a URL from it.
+// GroupID is the name under which a group was registered. The owner chose it: it is hostile
+// input. Never build a path or a URL from it.
 type GroupID string
 
-// Ref is the location reference of a stored file: what the wire calls cid,
-// ipfs_hash or location. It is opaque and never parsed.
+// Ref is the location reference of a stored file. The wire calls it cid, ipfs_hash or
+// location. It is opaque: never parse it.
 type Ref string
 
-// Seq is a ledger sequence number, ascending; 0 means unknown.
+// Seq is the sequence number of a ledger record, ascending; 0 means unknown.
 type Seq int64
 
-// Amount is an exact quantity of the native token in yocto (10^-24). [wire.ParseTokens]
-// and [wire.ParseAmount] read one.
+// Amount is an exact quantity of the native token, in yocto (10^-24). [wire.ParseTokens]
+// and [wire.ParseAmount] parse one.
 type Amount = wire.Amount
 
-// Digest is the SHA-256 of a file's plaintext.
+// Digest is the SHA-256 of the plaintext of a file, 32 bytes.
 type Digest [sha256.Size]byte
 
 // ComputeHash returns the SHA-256 of data. Free, local. Specification 4.2
 // (computeHash).
 func ComputeHash(data []byte) Digest { return sha256.Sum256(data) }
 
-// ComputeHashReader returns the SHA-256 of what r holds, read to its end in
-// small pieces. Free, local. Errors are those of r. Specification 4.2
-// (computeHashAsync): cancel it by ending r.
+// ComputeHashReader returns the SHA-256 of everything that r holds. It reads r to its end
+// in small pieces. Free, local. Errors: those of r. Specification 4.2 (computeHashAsync);
+// it ends early when r returns an error.
 func ComputeHashReader(r io.Reader) (Digest, error) {
 	sum := sha256.New()
 	if _, err := io.Copy(sum, r); err != nil {
@@ -47,7 +47,7 @@ func ComputeHashReader(r io.Reader) (Digest, error) {
 	return Digest(sum.Sum(nil)), nil
 }
 
-// parseDigest reads 64 hex digits of either case.
+// parseDigest parses 64 hex digits of either case.
 func parseDigest(s string) (Digest, error) {
 	var d Digest
 	if len(s) != 2*len(d) {
@@ -62,10 +62,9 @@ func parseDigest(s string) (Digest, error) {
 // String returns 64 lower-case hex digits.
 func (d Digest) String() string { return hex.EncodeToString(d[:]) }
 
-// Secret is a credential that prints as "redacted" in every format verb, in
-// JSON and in logs. Reveal is the one way to its bytes. It lives in memory that is
-// locked as far as the limit of locked memory allows (package locked). Two of them
-// are equal only when one is a copy of the other.
+// Secret is a credential. It prints as "redacted" in every format verb, in JSON and in
+// logs; only Reveal returns its bytes. Its memory is never swapped, as far as the memory
+// limit allows (package locked). Two secrets are equal only if one is a copy of the other.
 type Secret struct {
 	redacted
 	memory *locked.Bytes
@@ -73,7 +72,7 @@ type Secret struct {
 
 type redacted = locked.Redacted
 
-// NewSecret wraps value.
+// NewSecret returns a secret with a copy of value. "" gives the zero Secret.
 func NewSecret(value string) Secret {
 	if value == "" {
 		return Secret{}
@@ -96,14 +95,14 @@ func (s Secret) IsZero() bool { return s.memory == nil }
 // String returns "redacted".
 func (s Secret) String() string { return "redacted" }
 
-// Role is what a member of a group may do.
+// Role is the role of a member in a group.
 type Role = wire.Role
 
 // The roles.
 const (
-	RoleOwner  = wire.RoleOwner  // everything; one for each group, and for ever
-	RoleWriter = wire.RoleWriter // reads, uploads, renames and deletes what it uploaded
-	RoleReader = wire.RoleReader // reads, and changes nothing
+	RoleOwner  = wire.RoleOwner  // may do everything; each group has one owner, which never changes
+	RoleWriter = wire.RoleWriter // may read and upload, and rename and delete its own uploads
+	RoleReader = wire.RoleReader // may read, and change nothing
 )
 
 // Member is a member of a group.
@@ -112,19 +111,19 @@ type Member struct {
 	Role Role // "" where the service has no roles
 }
 
-// Entry is one file record of a group, as the ledger lists it.
+// Entry is a file record of a group in the ledger.
 type Entry struct {
 	Group      GroupID
 	Ref        Ref
 	Tx         string    // id of the ledger record, 64 hex digits without quotes
-	Hash       Digest    // SHA-256 of the plaintext: what a retrieved file must match
-	Uploader   AccountID // who recorded it
+	Hash       Digest    // SHA-256 of the plaintext, which a retrieved file must match
+	Uploader   AccountID // account that recorded it
 	Time       time.Time // of the ledger record; zero when unknown
 	Seq        Seq       // of the upload; entries of a group ascend by it
-	ChangedSeq Seq       // of the newest record about this file; where the next listing continues
+	ChangedSeq Seq       // of the newest record about this file, for [Since]
 
-	// Facts only a service with the extension "rows" tells. Name is hostile
-	// input; it may be empty, contain slashes, or anything else.
+	// Only a service with the extension "rows" tells these. Name is hostile input: it may
+	// be empty, contain slashes, or anything else.
 	Name        string
 	Size        int64 // plaintext bytes, or SizeUnknown
 	ContentType string
@@ -132,51 +131,52 @@ type Entry struct {
 	Deleted *Deletion // nil while the file lives and is not in the trash
 }
 
-// SizeUnknown is [Entry].Size when the ledger does not tell it.
+// SizeUnknown is the Size of an [Entry] if the ledger does not tell it.
 const SizeUnknown int64 = -1
 
-// Deletion tells when, by whom and why a file's key was destroyed, or that the file was
+// Deletion says when, by whom and why the key of a file was destroyed, or that the file was
 // removed and is in the trash.
 type Deletion struct {
 	Time   time.Time
 	By     AccountID
 	Reason string // one of the Reason constants of package wire
 
-	// InTrash: the key is not destroyed, and not before Until; [Group.Restore] brings the
-	// file back. A zero Until means when the owner of the group deletes it.
+	// InTrash means that the key still exists, and that [Group.Restore] brings the file
+	// back until Until. A zero Until has no end: only the owner of the group can delete the
+	// file.
 	InTrash bool
 	Until   time.Time
 }
 
-// Receipt is what an upload returns once the service has recorded it.
+// Receipt confirms an upload that the service has recorded.
 type Receipt struct {
 	Ref  Ref
-	Tx   string // id of the ledger record, 64 hex digits without quotes
-	Hash Digest
+	Tx   string    // id of the ledger record, 64 hex digits without quotes
+	Hash Digest    // of the content
 	Size int64     // plaintext bytes
-	Seq  Seq       // 0 when the service does not tell
-	Time time.Time // ledger time, or the local time of the answer when the service does not tell
-	Fee  Amount    // charged by this call; zero when the service does not tell
+	Seq  Seq       // of the ledger record; 0 = unknown
+	Time time.Time // of the ledger record, or the local time if the service does not tell it
+	Fee  Amount    // charged for the upload; zero if the service does not tell it
 }
 
-// AuthStatus is the service's view of the caller.
+// AuthStatus is how the service sees the caller.
 type AuthStatus struct {
 	Authenticated bool
 	Account       AccountID
 	Group         GroupID
-	Authorized    bool   // the caller is a member of Group; false when no group was asked
+	Authorized    bool   // the caller is a member of Group; false without a group
 	Role          Role   // of the caller in Group, where the service has roles
-	Detail        string // why Authorized is false, where the service says so
+	Detail        string // why Authorized is false, "" if the service does not tell
 }
 
-// NetworkInfo is the configuration a [Client] works with.
+// NetworkInfo is the part of its configuration that a [Client] shows.
 type NetworkInfo struct {
 	Network    string // "mainnet" or "testnet"
 	ContractID string
 	RPCURL     string
 	MCPURL     string
 	AuthURL    string
-	// AccountPage is where users of the hosted service make accounts and keys; "" at a
-	// service of one's own.
+	// AccountPage is the web page of the hosted service for accounts and keys; "" at a
+	// self-hosted service.
 	AccountPage string
 }

@@ -19,12 +19,13 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
-// Upload is [Group.Put] of a buffer, for programs that hold their files in buffers
-// as the mount does: the content is not copied. It is sealed in place, and plaintext
-// again when Upload returns, whatever the outcome: meanwhile nobody may read b.
+// Upload is [Group.Put] of a buffer, without a copy of the content, for programs that
+// manage buffers themselves, such as the mount. b stays the caller's. Upload encrypts the
+// content in place and decrypts it before it returns, with or without an error. Nothing
+// else may read or write b meanwhile.
 //
-// Costs one upload; needs the API key, takes the options of, and errors are those of,
-// [Group.Put].
+// Upload costs one upload, needs the API key, and takes the options of [Group.Put]. Errors:
+// those of [Group.Put].
 func (g Group) Upload(ctx context.Context, name string, b *mem.Buffer, opts ...Option) (Receipt, error) {
 	o, err := resolve(opts, "Compress", "Progress")
 	var receipt Receipt
@@ -34,7 +35,7 @@ func (g Group) Upload(ctx context.Context, name string, b *mem.Buffer, opts ...O
 	return receipt, g.wrap("upload "+quote(name), err)
 }
 
-// upload uploads b and remembers that its record was told.
+// upload uploads b and remembers that the caller knows the record.
 func (c *Client) upload(ctx context.Context, g GroupID, name string, b *mem.Buffer, o options) (Receipt, error) {
 	caps, err := c.Capabilities(ctx)
 	if err != nil {
@@ -57,9 +58,9 @@ func (c *Client) upload(ctx context.Context, g GroupID, name string, b *mem.Buff
 	return receipt, nil
 }
 
-// MaxUpload returns the size of the largest file that can be uploaded, in plaintext
-// bytes: the smaller of [Config].MaxFileBytes and what the service takes. Free. Errors
-// are those of [Client.Capabilities].
+// MaxUpload returns the size of the largest file that can be uploaded, in plaintext bytes:
+// the smaller limit of Config.MaxFileBytes and of the service. Free; no authentication.
+// Errors: those of [Client.Capabilities].
 func (c *Client) MaxUpload(ctx context.Context) (int64, error) {
 	caps, err := c.Capabilities(ctx)
 	if err != nil {
@@ -75,7 +76,7 @@ func (c *Client) maxUpload(caps wire.Capabilities) int64 {
 	return min(c.cfg.MaxFileBytes, caps.MaxFileBytes)
 }
 
-// checkSize refuses size bytes of content beyond a limit.
+// checkSize returns [ErrTooLarge] if size is over a limit, both in bytes.
 func checkSize(size, limit int64) error {
 	if size > limit {
 		return &Error{Op: "check size", Kind: ErrTooLarge, Err: fmt.Errorf("the file has %d bytes, allowed are %d", size, limit)}
@@ -83,20 +84,21 @@ func checkSize(size, limit int64) error {
 	return nil
 }
 
-// uploading is one upload under way.
+// uploading is an upload in progress.
 type uploading struct {
 	c      *Client
 	caps   wire.Capabilities
 	key    uploadKey
 	buf    *mem.Buffer // the content
-	body   *mem.Buffer // what is sealed: the content, or compressed
+	body   *mem.Buffer // what is encrypted: buf, or the compressed content
 	ticket *ticket
 	options
 }
 
 func (u *uploading) offers(feature string) bool { return offered(u.caps, feature) }
 
-// run uploads under the ticket of an earlier attempt, a prefetched one or a new one.
+// run uploads with the ticket of an earlier attempt, else with a prefetched ticket, else
+// with a new one.
 func (u *uploading) run(ctx context.Context) (Receipt, error) {
 	if receipt, found, err := u.resume(ctx); found || err != nil {
 		return receipt, err
@@ -122,14 +124,15 @@ func (u *uploading) run(ctx context.Context) (Receipt, error) {
 	return u.sealAndSend(ctx)
 }
 
-// resume finds out about an earlier attempt with the same content.
+// resume settles an earlier attempt with the same content. done means that the attempt was
+// recorded.
 func (u *uploading) resume(ctx context.Context) (r Receipt, done bool, err error) {
 	t := u.c.uploads.unsure(u.key)
 	if t == nil {
 		return Receipt{}, false, nil
 	}
 	if time.Since(t.since) < ticketLife && u.offers(wire.CapIdempotentFinalize) {
-		u.ticket = t // repeats the finalize under its id
+		u.ticket = t // the finalize is repeated with the same id
 		return Receipt{}, false, nil
 	}
 	if r, done, err = u.findRecorded(ctx, t.since); err != nil {
@@ -139,8 +142,8 @@ func (u *uploading) resume(ctx context.Context) (r Receipt, done bool, err error
 	return r, done, nil
 }
 
-// findRecorded looks for our own row of the same content in the ledger, one
-// that no caller was told of.
+// findRecorded looks in the ledger for a record of the same content by this account that no
+// caller knows yet.
 func (u *uploading) findRecorded(ctx context.Context, since time.Time) (Receipt, bool, error) {
 	c, k := u.c, u.key
 	entries, err := c.entries(ctx, k.group, 0)
@@ -162,7 +165,7 @@ func (u *uploading) findRecorded(ctx context.Context, since time.Time) (Receipt,
 	return Receipt{}, false, nil
 }
 
-// sealAndSend encrypts in place, sends, and decrypts in place again.
+// sealAndSend encrypts in place, sends, and decrypts in place.
 func (u *uploading) sealAndSend(ctx context.Context) (Receipt, error) {
 	u.ticket.compressed = u.body != u.buf
 	size := u.buf.Len()
@@ -170,7 +173,7 @@ func (u *uploading) sealAndSend(ctx context.Context) (Receipt, error) {
 	if err != nil {
 		return Receipt{}, err
 	}
-	receipt, err := u.send(ctx, b, size) // afterwards nobody reads the memory for it
+	receipt, err := u.send(ctx, b, size) // when it returns, nothing reads the memory any more
 	if u.ticket.state == uploadUnsure {
 		u.c.uploads.remember(u.key, u.ticket)
 	}
@@ -185,8 +188,8 @@ func (u *uploading) sealAndSend(ctx context.Context) (Receipt, error) {
 	return receipt, err
 }
 
-// send transfers the blob and has it recorded, repeating only under the upload
-// id. It leaves the ticket recorded, refused, gone or unsure.
+// send transfers the blob and has it recorded. It repeats requests only with the same
+// upload id. Afterwards the ticket is recorded, refused, gone or unsure.
 func (u *uploading) send(ctx context.Context, b *blob, size int64) (Receipt, error) {
 	raw := u.ticket.uploadURL != "" && b.size() > wire.InlineBlobBytes
 	if raw && u.ticket.state == uploadIssued {
@@ -196,7 +199,7 @@ func (u *uploading) send(ctx context.Context, b *blob, size int64) (Receipt, err
 		}
 		u.ticket.step(stepStored)
 	}
-	if u.ticket.state != uploadUnsure { // else it may be answered with what was recorded the first time
+	if u.ticket.state != uploadUnsure { // a repeated finalize may return the record of the first
 		u.ticket.after = u.c.memory.Group(string(u.key.group)).Number
 	}
 	u.ticket.step(stepFinalize)
@@ -226,8 +229,7 @@ func (u *uploading) send(ctx context.Context, b *blob, size int64) (Receipt, err
 	return r, nil
 }
 
-// unanswered looks in the ledger when a finalize may have been recorded although
-// its answer did not arrive.
+// unanswered settles a finalize without an answer. It looks in the ledger for the record.
 func (u *uploading) unanswered(ctx context.Context, err error) (Receipt, error) {
 	if u.ticket.state != uploadUnsure {
 		u.ticket.refused(err)
@@ -249,21 +251,21 @@ func (u *uploading) unanswered(ctx context.Context, err error) (Receipt, error) 
 	return Receipt{}, err
 }
 
-// isOutcomeUnknown reports failures after which the service may have recorded
-// the upload all the same.
+// isOutcomeUnknown reports whether the service may have recorded the upload in spite of
+// err.
 func isOutcomeUnknown(err error) bool {
 	var answered *answerError
 	if !errors.As(err, &answered) {
 		return true
 	}
-	switch answered.kind { // the hosted service refuses with status 500, and words that say why
+	switch answered.kind { // the hosted service refuses with status 500; its text has the reason
 	case ErrInsufficient, ErrNotAuthorized, ErrUnauthenticated, ErrAudience:
 		return false
 	}
 	return answered.status >= 500 && answered.code == "" || answered.code == wire.CodeUnavailable || answered.code == wire.CodeInternal
 }
 
-// put sends the ciphertext as it is.
+// put sends the ciphertext as raw bytes.
 func (u *uploading) put(ctx context.Context, b *blob) error {
 	body := outgoing{kind: "application/octet-stream", length: b.size(), open: b.reader, read: b.restoreAhead, sent: u.progress}
 	return u.c.authorized(ctx, func(token Secret) error {
@@ -274,9 +276,9 @@ func (u *uploading) put(ctx context.Context, b *blob) error {
 	})
 }
 
-// finalize has the upload recorded. The base64 form is written while it is sent:
-// the nonce is a multiple of three bytes long, so its base64 and that of the
-// rest join without a seam.
+// finalize has the upload recorded. It encodes the ciphertext to base64 while it sends. The
+// nonce has a multiple of three bytes, so that the base64 of nonce and ciphertext can be
+// joined.
 func (u *uploading) finalize(ctx context.Context, b *blob, size int64, raw bool, answer *wire.FinalizeUploadResult) error {
 	facts := format.NewMetadata(size, contentType(u.key.name), u.key.name)
 	if u.ticket.compressed {
@@ -301,7 +303,7 @@ func (u *uploading) finalize(ctx context.Context, b *blob, size int64, raw bool,
 	if !mayLackPath(err) {
 		return err
 	}
-	// Generation A has another path, and nothing was carried out yet.
+	// Generation A has another path; a service without the first path carried out nothing.
 	otherErr := u.postFinalize(ctx, wire.PathFinalizeGenA, body, answer)
 	if mayLackPath(otherErr) {
 		return err
@@ -311,7 +313,7 @@ func (u *uploading) finalize(ctx context.Context, b *blob, size int64, raw bool,
 	return otherErr
 }
 
-// mayLackPath reports an answer that a service without the path gives.
+// mayLackPath reports whether err is the answer of a service without the path.
 func mayLackPath(err error) bool {
 	var refused *answerError
 	return errors.As(err, &refused) && refused.status == http.StatusNotFound && refused.code == ""
@@ -336,7 +338,7 @@ func finalizeLength(head []byte, b *blob) int64 {
 	return int64(len(head) - 1 + len(encryptedField) + encoded + len(`"}`))
 }
 
-// finalizeBody is head, which is a JSON object, with encrypted_data added.
+// finalizeBody returns head, a JSON object, with the field encrypted_data added.
 func finalizeBody(head []byte, b *blob) io.Reader {
 	return io.MultiReader(bytes.NewReader(head[:len(head)-1]), strings.NewReader(encryptedField),
 		&base64Reader{src: b.nonce[:]}, &base64Reader{src: b.mem}, strings.NewReader(`"}`))
@@ -350,8 +352,7 @@ func contentType(name string) string {
 	return kind
 }
 
-// unconfirmed is the error of an upload that the service acknowledged without
-// proving it.
+// unconfirmed returns the error for an upload that the service confirmed without proof.
 func (c *Client) unconfirmed(err error) error {
 	kind := classify(err)
 	var own *Error
@@ -362,7 +363,7 @@ func (c *Client) unconfirmed(err error) error {
 		Err: c.scrubbed(fmt.Errorf("the service says that it recorded the file, but does not prove it, so the file may be recorded or not: %w", withoutURL(err)))}
 }
 
-// receipt checks what was acknowledged (threat 13).
+// receipt checks the confirmation of the service (threat 13).
 func (u *uploading) receipt(ctx context.Context, a wire.FinalizeUploadResult, size int64) (Receipt, error) {
 	ref := a.Location
 	if ref == "" {

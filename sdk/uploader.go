@@ -12,41 +12,41 @@ import (
 )
 
 const (
-	// keptTicket is how long the caller may take to come back after a lost answer,
-	// such as a mount that waits for its service.
+	// keptTicket is how long an upload without an answer is remembered, for callers such as
+	// a mount that waits for its service.
 	keptTicket = 24 * time.Hour
-	// keptKeys bounds the memory of file keys seen, to notice one handed out
-	// twice, and that of references acknowledged.
+	// keptKeys bounds two maps: the fingerprints of file keys, and the references of
+	// recorded uploads.
 	keptKeys = 100_000
-	// burst is how soon after another an upload to the same group makes it likely
-	// that one more follows.
+	// burst is the longest time between two uploads to a group after which a third is
+	// expected.
 	burst = 2 * time.Second
-	// prefetchedLife is how long a prefetched ticket is used; the service keeps it
-	// longer, and it costs nothing there.
+	// prefetchedLife is how long a prefetched ticket is used. The service keeps it longer,
+	// free of charge.
 	prefetchedLife = time.Minute
 )
 
-// uploadKey names content on its way: the same content under the same name in
-// the same group is the same upload, until it is recorded.
+// uploadKey identifies an upload until it is recorded: the same content under the same name
+// in the same group is the same upload.
 type uploadKey struct {
 	group  GroupID
 	name   string
 	digest Digest
 }
 
-// uploader is what the uploads of a client share.
+// uploader is the state that all uploads of a client share.
 type uploader struct {
 	c           *Client
-	generationA atomic.Bool // the service finalizes uploads at the path of generation A
+	generationA atomic.Bool // the service has the finalize path of generation A
 
 	mu         sync.Mutex
-	keys       map[[32]byte]string         // upload id by the fingerprint of the key that came with it
-	unfinished map[uploadKey]*ticket       // in the state unsure
-	receipts   map[Ref]struct{}            // records that answered an upload already
-	sending    map[uploadKey]chan struct{} // closed when the upload under way ends
-	prefetches map[GroupID]*prefetch       // at most one a group
-	began      map[GroupID]time.Time       // of the newest upload
-	closed     bool                        // nothing more is prefetched
+	keys       map[[32]byte]string         // upload id by the fingerprint of its file key
+	unfinished map[uploadKey]*ticket       // uploads in the state unsure
+	receipts   map[Ref]struct{}            // records that a caller knows
+	sending    map[uploadKey]chan struct{} // of the upload in progress; closed at its end
+	prefetches map[GroupID]*prefetch       // at most one for each group
+	began      map[GroupID]time.Time       // start of the newest upload
+	closed     bool                        // no more tickets are prefetched
 }
 
 func newUploader(c *Client) *uploader {
@@ -54,8 +54,8 @@ func newUploader(c *Client) *uploader {
 		sending: make(map[uploadKey]chan struct{}), prefetches: make(map[GroupID]*prefetch), began: make(map[GroupID]time.Time)}
 }
 
-// exclusive waits while the same content is on its way under the same name: two
-// callers must not share a ticket.
+// exclusive waits until no other upload has the key k: two callers must not share a ticket.
+// The caller must call done.
 func (u *uploader) exclusive(ctx context.Context, k uploadKey) (done func(), err error) {
 	for {
 		u.mu.Lock()
@@ -80,14 +80,14 @@ func (u *uploader) exclusive(ctx context.Context, k uploadKey) (done func(), err
 	}
 }
 
-// unsure returns the ticket of an earlier attempt that may have been recorded, or nil.
+// unsure returns the ticket of an earlier attempt with an unknown outcome, or nil.
 func (u *uploader) unsure(k uploadKey) *ticket {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.unfinished[k]
 }
 
-// remember keeps a ticket, because no answer came.
+// remember keeps the ticket of an upload without an answer.
 func (u *uploader) remember(k uploadKey, t *ticket) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -106,13 +106,13 @@ func (u *uploader) forget(k uploadKey) {
 	delete(u.unfinished, k)
 }
 
-// reported remembers which records were told to a caller: the same content uploaded
-// again is another record.
+// reported remembers a record that a caller now knows. The same content uploaded again is
+// another record.
 func (u *uploader) reported(ref Ref) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if len(u.receipts) >= keptKeys {
-		clear(u.receipts) // those that are looked for are minutes old
+		clear(u.receipts) // findRecorded looks for records that are minutes old
 	}
 	u.receipts[ref] = struct{}{}
 }
@@ -124,8 +124,8 @@ func (u *uploader) wasReported(ref Ref) bool {
 	return known
 }
 
-// prepare asks for a ticket. An upload id that nobody uses costs nothing: the
-// request may be repeated.
+// prepare asks for a ticket. The request may be repeated, because an unused upload id costs
+// nothing.
 func (u *uploader) prepare(ctx context.Context, caps wire.Capabilities, request wire.PrepareUploadRequest) (*ticket, error) {
 	var answer wire.PrepareUploadResult
 	if err := u.c.read(ctx, wire.OpPrepareUpload, request, &answer); err != nil {
@@ -148,8 +148,8 @@ func (u *uploader) prepare(ctx context.Context, caps wire.Capabilities, request 
 	return t, nil
 }
 
-// noteKey refuses a key that was handed out for another upload: two files under
-// one key would be one nonce collision away from each other (threat 11).
+// noteKey refuses a file key that the service issued for another upload. Two files with one
+// key would be one nonce collision away from a leak (threat 11).
 func (u *uploader) noteKey(key *format.Key, uploadID string) error {
 	print := key.Fingerprint()
 	u.mu.Lock()
@@ -164,14 +164,15 @@ func (u *uploader) noteKey(key *format.Key, uploadID string) error {
 	return nil
 }
 
-// prefetch is a ticket that is there once done is closed; nil = there is none.
+// prefetch is a request for a ticket. When done is closed, ticket is set, or nil if there
+// is none.
 type prefetch struct {
 	giveUp context.CancelFunc
 	done   chan struct{}
 	ticket *ticket
 }
 
-// discard ends the request, if it is still under way, and wipes what it brought.
+// discard cancels the request and wipes the key of its ticket.
 func (p *prefetch) discard() {
 	p.giveUp()
 	<-p.done
@@ -180,7 +181,7 @@ func (p *prefetch) discard() {
 	}
 }
 
-// close discards every prefetched ticket that nobody took.
+// close discards the prefetched tickets that were not used.
 func (u *uploader) close() {
 	u.mu.Lock()
 	left := u.prefetches
@@ -191,10 +192,10 @@ func (u *uploader) close() {
 	}
 }
 
-// prefetched returns the ticket that was prefetched for g, waiting for its answer, or
-// nil when there is none; it belongs to the caller. If this upload follows another
-// closely, it has the next one prefetched: who saves one small file after another
-// waits for one request each.
+// prefetched returns the prefetched ticket of g, which then belongs to the caller, or nil.
+// It waits for a request in progress. If this upload closely follows another, prefetched
+// also requests the next ticket in the background, so that each of many small uploads waits
+// for one request only.
 func (u *uploader) prefetched(ctx context.Context, caps wire.Capabilities, g GroupID) *ticket {
 	if !offered(caps, wire.CapLateName) {
 		return nil
@@ -213,7 +214,8 @@ func (u *uploader) prefetched(ctx context.Context, caps wire.Capabilities, g Gro
 	go func() {
 		defer cancel()
 		defer close(next.done)
-		// Without a name: finalize tells it. An error is for the upload itself to meet.
+		// The name follows with finalize. An error shows again when the upload asks for a
+		// ticket.
 		if t, err := u.prepare(ctx, caps, wire.PrepareUploadRequest{GroupID: string(g)}); err == nil {
 			t.prefetched = true
 			next.ticket = t

@@ -11,12 +11,13 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 )
 
-// Records lists every record of the group in order, as package proof checks them: not
-// only files, also members, retrievals and what they cost. Rows are hostile
-// input; a field that cannot be read makes the answer [ErrCorrupt].
+// Records lists every record of the group in order, not only of files: also of members,
+// retrievals and fees. Package proof can check them. The texts are hostile input. A field
+// that cannot be parsed makes the whole answer [ErrCorrupt]. The slice belongs to the
+// caller.
 //
-// Free. Members only; needs the API key. Errors: [ErrUnsupported] at a service without signed
-// checkpoints, [ErrNotFound], [ErrNotAuthorized].
+// Records is free. Members only; it needs the API key. Errors: [ErrUnsupported] at a
+// service without signed checkpoints, [ErrNotFound], [ErrNotAuthorized].
 func (g Group) Records(ctx context.Context) ([]chain.Row, error) {
 	rows, err := g.c.ledgerRows(ctx, g.ID)
 	return rows, g.wrap("list records", err)
@@ -44,16 +45,16 @@ func (c *Client) ledgerRows(ctx context.Context, g GroupID) ([]chain.Row, error)
 	return all, nil
 }
 
-// mergePatience is how long a checkpoint may lag behind rows that were listed.
+// mergePatience is how long after a listed record a checkpoint must hold it.
 const mergePatience = chain.MaxMergeDelaySeconds * time.Second
 
-// Verify checks every record of the group that this account may see, also of members
-// and retrievals, one by one: each gives its hash and is in the tree of the newest
-// checkpoint, which continues the one seen before; and the files that
-// [Group.List] lists are made of these records and no others.
+// Verify checks every record of the group that this account may see, not only of files. It
+// computes the hash of each record and checks that the tree of the newest checkpoint holds
+// it. It checks that this checkpoint continues the one seen before. It checks that
+// [Group.List] lists exactly the files of these records.
 //
-// Free. Members only; needs the API key. Errors: [ErrCorrupt] for a history that must
-// not be believed, [ErrUnsupported] at a service without signed checkpoints,
+// Verify is free. Members only; it needs the API key. Errors: [ErrCorrupt] for a history
+// that must not be believed, [ErrUnsupported] at a service without signed checkpoints,
 // [ErrNotFound], [ErrNotAuthorized].
 func (g Group) Verify(ctx context.Context) (proof.Report, error) {
 	report, err := retryWithNewKey(ctx, g.c, func() (proof.Report, error) { return g.c.verifyLedger(ctx, g.ID) })
@@ -99,8 +100,8 @@ func (c *Client) verifyLedger(ctx context.Context, g GroupID) (report proof.Repo
 	return report, nil
 }
 
-// confirm checks that the records among rows of a chain go through the place up to
-// which its list was verified.
+// confirm checks that rows contain the chain that the list was verified against, up to
+// view.
 func confirm(rows []chain.Row, name string, view chain.Place) error {
 	var at chain.Place
 	for i := range rows {
@@ -119,7 +120,8 @@ func confirm(rows []chain.Row, name string, view chain.Place) error {
 	return nil
 }
 
-// proofRow takes the group from the row too: it is part of what was hashed.
+// proofRow converts a row to a record with its hash. The group comes from the row, because
+// the hash covers it.
 func proofRow(row wire.TransactionRow) (r chain.Row, err error) {
 	if r.Record, err = chainRecord(&row, ""); err != nil {
 		return r, err

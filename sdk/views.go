@@ -31,7 +31,7 @@ type callFunction struct {
 	Args       []byte `json:"args_base64"`
 }
 
-// rpcError is what the ledger answers: with HTTP 200, by newer nodes with 4xx.
+// rpcError is an error of the ledger. It comes with status 200, from newer nodes with 4xx.
 type rpcError struct {
 	Cause struct {
 		Name string `json:"name"`
@@ -40,7 +40,7 @@ type rpcError struct {
 	Data    json.RawMessage `json:"data"`
 }
 
-// query asks the ledger and decodes its result. Free, no authentication.
+// query sends a query to the ledger and decodes the result.
 func (c *Client) query(ctx context.Context, params, result any) error {
 	var answer struct {
 		Result json.RawMessage `json:"result"`
@@ -64,7 +64,7 @@ func (c *Client) query(ctx context.Context, params, result any) error {
 	if answer.Error != nil {
 		return c.ledgerError(answer.Error)
 	}
-	// Old views answer an error inside the result.
+	// Old views return an error inside the result.
 	var inner struct {
 		Error string `json:"error"`
 	}
@@ -77,8 +77,8 @@ func (c *Client) query(ctx context.Context, params, result any) error {
 	return decode(answer.Result, result)
 }
 
-// passingView is passing for views, which change nothing: nodes of the network
-// answer 408 when they are behind and 500 for faults of their own.
+// passingView is passing for views, which change nothing. A node of the network answers 408
+// when it lags behind, and 500 for its own faults.
 func passingView(err error) (pause time.Duration, passes bool) {
 	var answered *answerError
 	if errors.As(err, &answered) && (answered.status == http.StatusRequestTimeout || answered.status == http.StatusInternalServerError) {
@@ -109,7 +109,7 @@ func (c *Client) view(ctx context.Context, method string, args, result any) erro
 	if err != nil {
 		return err
 	}
-	// A byte array in JSON: []byte would be read as base64.
+	// The result is a JSON array of bytes; a []byte would be read as base64.
 	var answer struct {
 		Result []uint16 `json:"result"`
 	}
@@ -138,8 +138,8 @@ type groupArgs struct {
 	UserID  AccountID `json:"user_id,omitempty"`
 }
 
-// Balance returns the native token balance of an account; "" is the caller. Free,
-// no authentication. Errors: [ErrNotFound] for an account that does not exist,
+// Balance returns the native token balance of an account; "" means the caller. Free, no
+// authentication. Errors: [ErrNotFound] for an account that does not exist,
 // [ErrUnavailable], [ErrTimeout], [ErrCorrupt]. Specification 4.2 (getBalance).
 func (c *Client) Balance(ctx context.Context, account AccountID) (Amount, error) {
 	if account == "" {
@@ -178,15 +178,15 @@ func (c *Client) EstimateFee(ctx context.Context, action string) (Amount, error)
 	return fee, c.wrap("estimate fee of "+quote(action), "", "", err)
 }
 
-// ReadPrice returns what one look at the list of groups costs the caller: something
-// on the hosted test network only. Free, no authentication. Errors:
-// [ErrUnavailable], [ErrTimeout]. Wire protocol 3.3, 4.6.
+// ReadPrice returns what the caller pays for one list of groups. Only the hosted test
+// network charges for it. Free, no authentication. Errors: [ErrUnavailable], [ErrTimeout].
+// Wire protocol 3.3, 4.6.
 func (c *Client) ReadPrice(ctx context.Context) (Amount, error) { return c.readPrice(ctx, "") }
 
-// ReadPrice returns what one look at the records, or the members, of the group costs
-// the caller. A service of one's own charges nothing, the hosted network charges for
-// groups that nobody can join by themselves. Free, no authentication. Errors:
-// [ErrUnavailable], [ErrTimeout]. Wire protocol 3.3, 4.6.
+// ReadPrice returns what the caller pays for one list of records or members of the group. A
+// self-hosted service charges nothing. The hosted network charges for groups that accounts
+// cannot join by themselves. Free, no authentication. Errors: [ErrUnavailable],
+// [ErrTimeout]. Wire protocol 3.3, 4.6.
 func (g Group) ReadPrice(ctx context.Context) (Amount, error) { return g.c.readPrice(ctx, g.ID) }
 
 func (c *Client) readPrice(ctx context.Context, g GroupID) (Amount, error) {
@@ -200,12 +200,12 @@ func (c *Client) readPrice(ctx context.Context, g GroupID) (Amount, error) {
 		if err = c.wrap("ask how a group is read", g, "", err); errors.Is(err, ErrUnavailable) || errors.Is(err, ErrTimeout) || errors.Is(err, ErrCanceled) {
 			return Amount{}, err
 		}
-		if joinable { // an older ledger does not know the question, nor such groups
+		if joinable { // an older ledger has neither the view nor such groups
 			return Amount{}, nil
 		}
 		return c.EstimateFee(ctx, "get_transactions_for_group")
 	}
-	if c.cfg.networkName() == Mainnet { // it reads these lists on its own account
+	if c.cfg.networkName() == Mainnet { // the service pays for these lists there
 		return Amount{}, nil
 	}
 	var sum Amount

@@ -11,7 +11,7 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 )
 
-// Kinds of [Event]; services may add more.
+// The kinds of an [Event]. A service may send others.
 const (
 	EventRegistered = chain.KindRegister
 	EventAdded      = chain.KindAdd
@@ -29,39 +29,39 @@ const (
 	EventTrash      = chain.KindTrash   // its settings
 )
 
-// Event is something that happened in a group of the caller. It says that
-// something changed, not what it is now: ask [Group.List] or
-// [Client.Groups] for that.
+// Event says that something changed in a group of the caller. For the present state ask
+// [Group.List] or [Client.Groups].
 type Event struct {
 	Seq     Seq
-	Kind    string // one of the Event constants, or one that is newer than this client
+	Kind    string // an Event constant, or a kind newer than this client
 	Group   GroupID
-	Ref     Ref       // of a file, else ""
-	Account AccountID // the member who was added, revoked or joined or got a role, else who acted
+	Ref     Ref       // the file, "" for other events
+	Account AccountID // the member whose membership or role changed, else the account that acted
 	Time    time.Time
 }
 
 const (
-	// watchPatience is how long one request waits for news.
+	// watchPatience is how long the service holds one request while nothing happens.
 	watchPatience = wire.MaxWatchMillis * time.Millisecond
-	// watchGap is the shortest time between requests that bring news: what happens
-	// meanwhile comes together.
+	// watchGap is the pause after a request with events. Events in the pause come together.
 	watchGap = 20 * time.Millisecond
-	// watchPause is the shortest time between requests that bring nothing; it
-	// doubles after faults, up to maxWatchPause.
+	// watchPause is the pause after a request without events. It doubles after each fault,
+	// up to maxWatchPause.
 	watchPause    = 500 * time.Millisecond
 	maxWatchPause = 30 * time.Second
 )
 
-// Watch tells what happens from a sequence on, 0 for now, in the groups of the
-// caller. When it returns, nothing that happens later is missed: list after it, not
-// before. Faults of the network are waited out. The events end with an error that
-// says why, which stands alone: [ErrCanceled] when ctx ended, or what the service
-// refused for good; poll then. Events are asked for as the loop takes them; a loop that
-// was left can be begun again and goes on behind its last event, one at a time.
+// Watch returns the events in the groups of the caller after a sequence number; 0 means
+// from now on. No event after the return of Watch is missed: list after Watch, not before.
+// Watch outlasts faults of the network.
 //
-// Free; needs the API key. Errors: [ErrUnsupported] where the service does not offer it, and
-// whatever the first request fails with. Our extension.
+// The iterator requests events as the loop takes them. It ends with an error, which comes
+// without an event: [ErrCanceled] when ctx ended, or a lasting refusal of the service; then
+// poll instead. A loop that was left may range over the iterator again, which continues
+// after the last event. Only one loop may use it at a time.
+//
+// Watch is free and needs the API key. Errors: [ErrUnsupported] at a service without this
+// extension, and those of the first request. Our extension.
 func (c *Client) Watch(ctx context.Context, from Seq) (iter.Seq2[Event, error], error) {
 	if err := c.need(ctx, wire.CapWatch, "watch"); err != nil {
 		return nil, c.wrap("watch", "", "", err)
@@ -81,15 +81,15 @@ func (c *Client) Watch(ctx context.Context, from Seq) (iter.Seq2[Event, error], 
 	return func(yield func(Event, error) bool) { w.tell(ctx, yield) }, nil
 }
 
-// watching is a watch under way.
+// watching is a watch in progress.
 type watching struct {
 	c       *Client
-	got     news          // what was not told yet
-	backoff time.Duration // of the next fault
-	pause   time.Duration // before the next request
+	got     news          // events that were not yielded yet
+	backoff time.Duration // pause after the next fault
+	pause   time.Duration // pause before the next request
 }
 
-// tell yields what there is and what follows.
+// tell yields the events at hand and those that follow.
 func (w *watching) tell(ctx context.Context, yield func(Event, error) bool) {
 	for {
 		for len(w.got.Events) > 0 {
@@ -106,7 +106,7 @@ func (w *watching) tell(ctx context.Context, yield func(Event, error) bool) {
 	}
 }
 
-// next asks for news after a pause. An error ends the watch.
+// next requests events after a pause. An error ends the watch.
 func (w *watching) next(ctx context.Context) error {
 	if w.pause > 0 {
 		select {
@@ -125,7 +125,7 @@ func (w *watching) next(ctx context.Context) error {
 			w.pause = watchGap
 		} else if time.Since(asked) > watchPause {
 			w.pause = 0
-		} // a service that does not wait is not asked all the time
+		} // else the service did not hold the request, and the pause stays
 	case ctx.Err() != nil || isForGood(KindOf(failed)):
 		return failed
 	default:
@@ -143,15 +143,15 @@ func (c *Client) watchOnce(ctx context.Context, after int64) (got news, err erro
 	return got, got.check(after)
 }
 
-// news is a [wire.WatchResult] within a bound.
+// news is a [wire.WatchResult] with a bound.
 type news struct {
 	Events eventList `json:"events"`
 	Seq    int64     `json:"seq"`
 }
 
-// check refuses events that were told before, or not in the order of the ledger:
-// such a watch would have no end. A sequence without events may go back, as after
-// the restore of a backup.
+// check refuses events that came before, or that are not in the order of the ledger: such a
+// watch would have no end. The sequence number of an answer without events may go back, for
+// example after the restore of a backup.
 func (n news) check(after int64) error {
 	for _, e := range n.Events {
 		if e.Seq <= after || e.Seq > n.Seq {
@@ -162,7 +162,7 @@ func (n news) check(after int64) error {
 	return nil
 }
 
-// isForGood reports kinds that a later request will meet again.
+// isForGood reports whether a later request would fail in the same way.
 func isForGood(kind Kind) bool {
 	switch kind {
 	case ErrUnavailable, ErrTimeout, ErrRateLimited, ErrStorageFull, ErrOther:
