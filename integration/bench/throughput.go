@@ -181,7 +181,7 @@ func (w *world) onPostgres(helper *tester) (backing, error) {
 		return b, errors.New("versitygw is " + missing)
 	}
 	var server *pgtest.Server
-	if err := helper.try(func() { server = pgtest.Start(helper) }); err != nil {
+	if err := helper.try(func() { server = pgtest.StartSyncing(helper) }); err != nil {
 		return b, err
 	}
 	addr, _, err := w.versity(gateway)

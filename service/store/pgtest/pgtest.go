@@ -40,17 +40,30 @@ type Server struct {
 	port    int
 	user    *syscall.Credential // nil = the user that runs the test
 	process *process
+	options []string // of postgres
 }
 
 // Start starts a server that ends with the test. It skips the test when
-// PostgreSQL is not installed.
+// PostgreSQL is not installed. The server waits for no disk: its data is gone with the
+// test, and no test cuts the power of this machine.
 func Start(t testing.TB) *Server {
+	t.Helper()
+	return startWith(t, "-c", "fsync=off")
+}
+
+// StartSyncing starts a server as it runs elsewhere, for what is measured.
+func StartSyncing(t testing.TB) *Server {
+	t.Helper()
+	return startWith(t)
+}
+
+func startWith(t testing.TB, options ...string) *Server {
 	t.Helper()
 	bin, err := find()
 	if err != nil {
 		t.Skip(err)
 	}
-	s := &Server{bin: bin}
+	s := &Server{bin: bin, options: options}
 	if err := s.init(); err != nil {
 		t.Fatal(err)
 	}
@@ -143,10 +156,8 @@ func freePort() (int, error) {
 // Restart starts the server, on the same port and data, after Stop or Kill.
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
-	// The data is gone with the test, and no test cuts the power of this machine: nothing
-	// waits for the disk.
-	s.process = start(exec.Command(filepath.Join(s.bin, "postgres"), "-D", s.dir, "-c", "listen_addresses=127.0.0.1", "-p", strconv.Itoa(s.port),
-		"-c", "unix_socket_directories="+s.dir, "-c", "max_connections=200", "-c", "fsync=off"), s.dir, s.user)
+	args := []string{"-D", s.dir, "-c", "listen_addresses=127.0.0.1", "-p", strconv.Itoa(s.port), "-c", "unix_socket_directories=" + s.dir, "-c", "max_connections=200"}
+	s.process = start(exec.Command(filepath.Join(s.bin, "postgres"), append(args, s.options...)...), s.dir, s.user)
 	db, err := sql.Open("pgx", s.URL())
 	if err != nil {
 		t.Fatal(err)
