@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/cache"
+	"github.com/svcfs/svcfs/fs/tree/policy"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/names"
 )
@@ -36,9 +37,9 @@ type group struct {
 	changes  int                  // counts changes of names and byRef
 	wrong    map[sdk.Ref]error    // uploads that hold something else than was recorded
 
-	checking *asking   // whether we are still a member
-	memberAt time.Time // the service last said so
-	doubts   pacing    // of looks because the ledger said otherwise
+	checking *asking       // whether we are still a member
+	memberAt time.Time     // the service last said so
+	doubts   policy.Pacing // of looks because the ledger said otherwise
 
 	opens atomic.Int64 // handles of its files
 
@@ -62,7 +63,7 @@ func (t *Tree) refreshGroups(ctx context.Context) (err error) {
 		return err
 	})
 	t.mu.Lock()
-	t.list.pacing.note(t.now(), err == nil && t.isNewsOfGroups(listed), t.cfg.RefreshInterval, longestPause)
+	t.list.pacing.Note(t.now(), err == nil && t.isNewsOfGroups(listed), t.cfg.RefreshInterval, longestPause)
 	t.list.reportedDry = t.list.reportedDry && err != nil
 	t.mu.Unlock()
 	if err != nil {
@@ -236,7 +237,7 @@ func (t *Tree) noteListed(g *group, entries []sdk.Entry, err error) {
 		known := g.byRef[e.Ref]
 		return known == nil || known.ChangedSeq != e.ChangedSeq || (known.Deleted == nil) != (e.Deleted == nil)
 	})
-	g.pacing.note(now, news || !g.loaded, t.cfg.RefreshInterval, longestPause)
+	g.pacing.Note(now, news || !g.loaded, t.cfg.RefreshInterval, longestPause)
 	if err == nil {
 		g.memberAt, g.reportedDry = now, false
 	}

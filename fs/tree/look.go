@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/svcfs/svcfs/fs/tree/policy"
 	"github.com/svcfs/svcfs/sdk"
 )
 
@@ -20,24 +21,6 @@ const (
 	priceAge = time.Hour
 )
 
-// pacing tells when the next look at the ledger may be made where looking costs: at
-// once after a long pause, then ever more rarely while nothing new comes. By Tree.mu.
-type pacing struct {
-	asked time.Time
-	pause time.Duration // since asked, before the next
-}
-
-func (p *pacing) isDue(now time.Time) bool { return now.Sub(p.asked) >= p.pause }
-
-func (p *pacing) note(now time.Time, news bool, least, most time.Duration) {
-	if news || now.Sub(p.asked) >= 2*most {
-		p.pause = least
-	} else {
-		p.pause = max(least, min(2*p.pause, most))
-	}
-	p.asked = now
-}
-
 // source is a list on the ledger that a mount shows: the groups, or the records of one.
 // By Tree.mu, but for what never changes.
 type source struct {
@@ -45,18 +28,18 @@ type source struct {
 	path    string                                     // of the directory that shows it
 	refresh func(context.Context, time.Duration) error // lists it, unless that was done a moment ago
 
-	listedAt    time.Time   // of the last look that succeeded
-	usedAt      time.Time   // a program wanted to see it
-	pacing      pacing      // of looks
-	price       lookPrice   // of one
-	asking      *asking     // the look that programs wait for
-	failed      *FailedLook // the last look, if it failed
-	reportedDry bool        // that the budget allows no look
+	listedAt    time.Time     // of the last look that succeeded
+	usedAt      time.Time     // a program wanted to see it
+	pacing      policy.Pacing // of looks
+	price       lookPrice     // of one
+	asking      *asking       // the look that programs wait for
+	failed      *FailedLook   // the last look, if it failed
+	reportedDry bool          // that the budget allows no look
 }
 
 // isWanted reports whether a program was answered from memory, and a look is due now.
 func (s *source) isWanted(now time.Time) bool {
-	return s.usedAt.After(s.pacing.asked) && s.pacing.isDue(now)
+	return s.usedAt.After(s.pacing.Asked) && s.pacing.IsDue(now)
 }
 
 // lookPrice is what one look costs, as far as it is known. By Tree.mu.
@@ -131,7 +114,7 @@ func (t *Tree) isFresh(s *source, maxAge time.Duration) bool {
 	if s.price.amount.IsZero() || t.watched.Load() {
 		return t.now().Sub(s.listedAt) < maxAge
 	}
-	return !s.pacing.isDue(t.now())
+	return !s.pacing.IsDue(t.now())
 }
 
 // noteUse remembers that a program wanted to see s. Needs Tree.mu.
@@ -293,9 +276,9 @@ func (t *Tree) groupsWith(match func(*group) bool) (list []*group) {
 func (t *Tree) probe(now time.Time) {
 	waits := t.hasUnsent()
 	t.mu.Lock()
-	due := (waits || t.lookedAt.After(t.probing.asked)) && t.probing.isDue(now)
+	due := (waits || t.lookedAt.After(t.probing.Asked)) && t.probing.IsDue(now)
 	if due {
-		t.probing.note(now, false, t.cfg.RefreshInterval, longestProbe)
+		t.probing.Note(now, false, t.cfg.RefreshInterval, longestProbe)
 	}
 	t.mu.Unlock()
 	if !due {
@@ -321,12 +304,12 @@ func (t *Tree) checkMember(g *group) *asking {
 		}
 		now := t.now()
 		t.mu.Lock()
-		doubt := !member && g.doubts.isDue(now)
+		doubt := !member && g.doubts.IsDue(now)
 		if member {
 			g.memberAt = now
 		}
 		if doubt {
-			g.doubts.note(now, false, t.cfg.RefreshInterval, longestPause)
+			g.doubts.Note(now, false, t.cfg.RefreshInterval, longestPause)
 		}
 		t.mu.Unlock()
 		if !doubt {

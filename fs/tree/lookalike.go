@@ -2,58 +2,12 @@ package tree
 
 import (
 	"cmp"
-	_ "embed" // the table of characters
 	"slices"
 	"strings"
-	"sync"
-	"unicode"
 
-	"golang.org/x/text/unicode/norm"
-
+	"github.com/svcfs/svcfs/fs/tree/policy"
 	"github.com/svcfs/svcfs/sdk"
-	"github.com/svcfs/svcfs/sdk/names"
 )
-
-//go:embed confusables.tsv
-var confusablesTable string
-
-// confusables maps characters to what they look like.
-var confusables = sync.OnceValue(func() map[rune]string {
-	table := make(map[rune]string)
-	for line := range strings.Lines(confusablesTable) {
-		shape, chars, ok := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
-		if !ok {
-			continue
-		}
-		for _, r := range chars {
-			table[r] = shape
-		}
-	}
-	return table
-})
-
-// looks returns what a group's name looks like: names that have one of their looks
-// in common are taken for each other. They are the skeletons of UTS 39, of the name
-// and of the name in small letters, without regard to case, spaces, dots at an end
-// and what is not seen.
-func looks(id sdk.GroupID) [2]string {
-	return [2]string{skeleton(string(id)), skeleton(strings.ToLower(string(id)))}
-}
-
-func skeleton(name string) string {
-	var b strings.Builder
-	for _, r := range norm.NFKD.String(name) {
-		shape, ok := confusables()[r]
-		switch {
-		case ok:
-			b.WriteString(shape)
-		case !names.IsUnsafe(r) && !unicode.Is(unicode.Variation_Selector, r):
-			b.WriteRune(r)
-		}
-	}
-	words := strings.Join(strings.Fields(strings.ToLower(norm.NFKD.String(b.String()))), " ")
-	return strings.TrimRight(words, ". ")
-}
 
 // GroupMemory remembers in which order an account came to know its groups, also
 // before this mount. [Client] implements it.
@@ -112,13 +66,13 @@ func (t *Tree) lookAlikes(newcomers []sdk.Group) (list []sdk.GroupID) {
 	there := make(map[string]bool)
 	t.mu.RLock()
 	for id := range t.groups {
-		for _, look := range looks(id) {
+		for _, look := range policy.Looks(string(id)) {
 			there[look] = true
 		}
 	}
 	t.mu.RUnlock()
 	for _, g := range newcomers {
-		own := looks(g.ID)
+		own := policy.Looks(string(g.ID))
 		if !g.Owned && (there[own[0]] || there[own[1]]) {
 			list = append(list, g.ID)
 		}

@@ -132,9 +132,9 @@ type Tree struct {
 	reached     atomic.Bool // the last look at the ledger succeeded
 	polledAt    time.Time   // tick looked at a ledger that is watched
 
-	list     source    // the groups
-	lookedAt time.Time // somebody looked at anything; Tree.mu
-	probing  pacing    // of a service that is away; Tree.mu
+	list     source        // the groups
+	lookedAt time.Time     // somebody looked at anything; Tree.mu
+	probing  policy.Pacing // of a service that is away; Tree.mu
 
 	stop context.CancelFunc
 	done sync.WaitGroup

@@ -1,3 +1,4 @@
-// Package policy holds what a mount decides by itself: which names are temporary, which
-// programs only look, and what may be spent. It knows nothing of files.
+// Package policy holds the decisions of a mount that need nothing of its files: which names
+// are temporary, which names look alike, which programs only look, how much may be spent,
+// and when the next look at the ledger is due.
 package policy
