@@ -119,22 +119,33 @@ type State struct {
 
 // Watch adds the figures that read gives; when it fails they are left out.
 func (m *Metrics) Watch(read func() (State, error)) {
-	gauge := func(name, help string) *prometheus.Desc { return prometheus.NewDesc("svcd_"+name, help, nil, nil) }
-	m.registry.MustRegister(&stateCollector{read: read, ledger: gauge("ledger_seq", "Sequence of the newest ledger record."),
-		uploads: gauge("open_uploads", "Uploads begun and not finished."), accounts: gauge("accounts", "Accounts."),
-		files: gauge("files", "Files that can be retrieved."), bytes: gauge("file_bytes", "Ciphertext of files that can be retrieved."),
-		free: gauge("data_free_bytes", "Free space on the disk of the data directory.")})
+	c := &stateCollector{read: read}
+	add := func(name, help string, of func(State) int64) {
+		c.figures = append(c.figures, figure{prometheus.NewDesc("svcd_"+name, help, nil, nil), of})
+	}
+	add("ledger_seq", "Sequence of the newest ledger record.", func(s State) int64 { return s.LedgerSeq })
+	add("open_uploads", "Uploads begun and not finished.", func(s State) int64 { return s.OpenUploads })
+	add("accounts", "Accounts.", func(s State) int64 { return s.Accounts })
+	add("files", "Files that can be retrieved.", func(s State) int64 { return s.Files })
+	add("file_bytes", "Ciphertext of files that can be retrieved.", func(s State) int64 { return s.FileBytes })
+	add("data_free_bytes", "Free space on the disk of the data directory.", func(s State) int64 { return s.FreeBytes })
+	m.registry.MustRegister(c)
 }
 
 type stateCollector struct {
-	read                                          func() (State, error)
-	ledger, uploads, accounts, files, bytes, free *prometheus.Desc
+	read    func() (State, error)
+	figures []figure
+}
+
+type figure struct {
+	desc *prometheus.Desc
+	of   func(State) int64 // negative = unknown
 }
 
 // Describe lists the figures.
 func (c *stateCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.ledger, c.uploads, c.accounts, c.files, c.bytes, c.free} {
-		ch <- d
+	for _, f := range c.figures {
+		ch <- f.desc
 	}
 }
 
@@ -144,12 +155,9 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	if err != nil {
 		return
 	}
-	for _, v := range []struct {
-		desc  *prometheus.Desc
-		value int64
-	}{{c.ledger, s.LedgerSeq}, {c.uploads, s.OpenUploads}, {c.accounts, s.Accounts}, {c.files, s.Files}, {c.bytes, s.FileBytes}, {c.free, s.FreeBytes}} {
-		if v.value >= 0 {
-			ch <- prometheus.MustNewConstMetric(v.desc, prometheus.GaugeValue, float64(v.value))
+	for _, f := range c.figures {
+		if n := f.of(s); n >= 0 {
+			ch <- prometheus.MustNewConstMetric(f.desc, prometheus.GaugeValue, float64(n))
 		}
 	}
 }
