@@ -63,10 +63,7 @@ func (s *server) rpc(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-const (
-	noBlockHash = "11111111111111111111111111111111"
-	noCodeHash  = noBlockHash
-)
+const noBlockHash = "11111111111111111111111111111111"
 
 func (s *server) viewAccount(ctx context.Context, w http.ResponseWriter, req rpcRequest) {
 	balance, err := s.Accounts.Balance(ctx, req.Params.AccountID)
@@ -78,7 +75,7 @@ func (s *server) viewAccount(ctx context.Context, w http.ResponseWriter, req rpc
 		writeRPC(w, req.ID, nil, rpcFault("UNKNOWN_ACCOUNT", "HANDLER_ERROR", "account "+req.Params.AccountID+" does not exist while viewing"))
 		return
 	}
-	writeRPC(w, req.ID, map[string]any{"amount": balance.String(), "locked": "0", "code_hash": noCodeHash, "storage_usage": 0,
+	writeRPC(w, req.ID, map[string]any{"amount": balance.String(), "locked": "0", "code_hash": noBlockHash, "storage_usage": 0,
 		"storage_paid_at": 0, "block_height": 1, "block_hash": noBlockHash}, nil)
 }
 
@@ -164,15 +161,23 @@ func (s *server) viewGroup(ctx context.Context, method, group, user string) (any
 	case "is_authorized":
 		return role != "", nil
 	case "get_group_members_public":
-		return s.public(g.Joinable, func() (any, error) {
-			list, err := s.Groups.Members(ctx, "", wire.GroupRequest{GroupID: g.ID})
-			return list.Names, err
-		})
+		if !g.Joinable {
+			return nil, notPublic()
+		}
+		list, err := s.Groups.Members(ctx, "", wire.GroupRequest{GroupID: g.ID})
+		return list.Names, err
 	case "get_transactions_for_group", "get_transactions_for_group_public":
-		return s.public(g.Joinable, func() (any, error) { return filesOf(g.ID), nil })
+		if !g.Joinable {
+			return nil, notPublic()
+		}
+		return filesOf(g.ID), nil
 	default:
 		return nil, fault.New(wire.CodeUnsupported, "MethodNotFound: %.60q", method)
 	}
+}
+
+func notPublic() error {
+	return fault.New(wire.CodeNotAuthorized, "Unauthorized: Group is not joinable (public view refused)")
 }
 
 // expired lists the records of an open group that retention removes next, at most one
@@ -187,20 +192,13 @@ func (s *server) expired(ctx context.Context, group string) (any, error) {
 		return ids, err
 	}
 	if !g.Joinable {
-		return s.public(false, nil)
+		return nil, notPublic()
 	}
 	list, err := s.Files.Expired(ctx, group, wire.MaxPageRows)
 	for _, e := range list {
 		ids = append(ids, e.TxID)
 	}
 	return ids, err
-}
-
-func (s *server) public(joinable bool, list func() (any, error)) (any, error) {
-	if !joinable {
-		return nil, fault.New(wire.CodeNotAuthorized, "Unauthorized: Group is not joinable (public view refused)")
-	}
-	return list()
 }
 
 type rpcError struct {

@@ -141,8 +141,7 @@ func (p *page) listGroups(r *http.Request, account string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	more := len(mine) > pageGroups
-	mine = mine[:min(len(mine), pageGroups)]
+	mine, more := firstOf(mine, pageGroups)
 	open, err := p.Groups.OpenTo(r.Context(), account)
 	if err != nil {
 		return nil, err
@@ -234,6 +233,11 @@ func before(r *http.Request) (int64, error) {
 	return n, nil
 }
 
+// firstOf returns a page of a list that was read with one row more.
+func firstOf[T any](list []T, n int) (page []T, more bool) {
+	return list[:min(len(list), n)], len(list) > n
+}
+
 func (p *page) listFiles(r *http.Request, account string) (any, error) {
 	from, err := before(r)
 	if err != nil {
@@ -243,9 +247,9 @@ func (p *page) listFiles(r *http.Request, account string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	more := len(rows) > pageRows
+	rows, more := firstOf(rows, pageRows)
 	views := make([]fileView, 0, len(rows))
-	for _, row := range rows[:min(len(rows), pageRows)] {
+	for _, row := range rows {
 		views = append(views, viewFile(row))
 	}
 	return map[string]any{"files": views, "more": more}, nil
@@ -337,9 +341,9 @@ func (p *page) history(r *http.Request, account string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	more := len(records) > pageRows
+	records, more := firstOf(records, pageRows)
 	out := make([]recordView, 0, len(records))
-	for _, l := range records[:min(len(records), pageRows)] {
+	for _, l := range records {
 		v := recordView{l.Seq, l.Tx, l.Kind, l.TimeNS / int64(time.Millisecond), l.Account, l.Group, l.Ref, l.FileHash, l.Detail,
 			tokens(l.Fee), hex.EncodeToString(l.Hash[:])}
 		if l.Kind == chain.KindFund || l.Kind == chain.KindCreateAccount {
