@@ -3,7 +3,7 @@ package files
 import (
 	"context"
 	"errors"
-	"fmt"
+	"math"
 	"time"
 
 	"github.com/google/uuid"
@@ -20,9 +20,6 @@ const (
 	leaseTime = time.Minute
 	// expiredBatch is how many files one transaction shreds.
 	expiredBatch = 100
-	// maxRetentionDays is the longest window that fits into nanoseconds; a longer one
-	// never ends.
-	maxRetentionDays = 100_000
 )
 
 // ErrRetentionBusy means that another process removes expired files.
@@ -35,67 +32,37 @@ type Expired struct {
 }
 
 // Expired lists the files that [Files.RemoveExpired] would remove, in one group or, when
-// group is empty, in all: oldest first, at most limit of each group; -1 means all.
+// group is empty, in all: by group, oldest first, at most limit; -1 means all.
 func (f *Files) Expired(ctx context.Context, group string, limit int) (list []Expired, err error) {
 	err = f.store.Read(ctx, func(tx *store.Tx) error {
-		windows, err := windows(ctx, tx, group)
-		if err != nil {
-			return err
-		}
 		now := f.ledger.Now()
-		for _, w := range windows {
-			found, err := w.expired(ctx, tx, now, limit)
-			if err != nil {
-				return err
-			}
-			for _, e := range found {
-				list = append(list, e.Expired)
-			}
+		found, err := expired(ctx, tx, group, now, limit)
+		for _, e := range found {
+			list = append(list, Expired{e.group, e.ref, e.name, e.txID, now.Sub(time.Unix(0, e.timeNS))})
 		}
-		return nil
+		return err
 	})
 	return list, err
 }
 
-// window is how long a group keeps files.
-type window struct {
-	group string
-	days  int64
-}
-
-func windows(ctx context.Context, tx *store.Tx, group string) ([]window, error) {
-	return store.List(ctx, tx, "list retention windows", func(w *window) []any { return []any{&w.group, &w.days} },
-		`SELECT id, retention_days FROM groups WHERE retention_days IS NOT NULL AND retention_days <= ? AND (id = ? OR ? = '') ORDER BY id`, maxRetentionDays, group, group)
-}
-
-// victim is an expired file with the facts that shredding needs.
-type victim struct {
-	Expired
+// expiredFile is an expired file with the facts that shredding needs.
+type expiredFile struct {
 	target
+	txID string
 }
 
-// expired lists at most limit expired files of the group; -1 means all. Files
-// of other backends than ours never expire (wire protocol 6.3).
-func (w window) expired(ctx context.Context, tx *store.Tx, now time.Time, limit int) (list []victim, err error) {
-	var query store.Query = "SELECT " + targetColumns + `, tx_id FROM files
-		WHERE group_id = ? AND deleted_ns IS NULL AND backend = ? AND time_ns <= ? ORDER BY seq`
-	args := []any{w.group, backendFastFS, now.Add(-time.Duration(w.days) * 24 * time.Hour).UnixNano()}
-	if limit >= 0 {
-		query += " LIMIT ?"
-		args = append(args, limit)
+// selectExpired goes from the groups to their files (CROSS JOIN keeps SQLite to that).
+// Files of other backends than ours never expire (wire protocol 6.3).
+const selectExpired = "SELECT " + targetColumns + `, group_id, tx_id FROM groups CROSS JOIN files
+	WHERE retention_days IS NOT NULL AND (groups.id = ? OR ? = '') AND group_id = groups.id AND deleted_ns IS NULL AND backend = ?
+	AND time_ns <= ? AND (? - time_ns) / 86400000000000 >= retention_days ORDER BY groups.id, seq LIMIT ?`
+
+func expired(ctx context.Context, tx *store.Tx, group string, now time.Time, limit int) ([]expiredFile, error) {
+	if limit < 0 {
+		limit = math.MaxInt
 	}
-	for rows, err := range tx.Rows(ctx, query, args...) {
-		v := victim{Expired: Expired{Group: w.group}, target: target{group: w.group}}
-		if err == nil {
-			err = rows.Scan(append(v.fields(), &v.TxID)...)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("list expired files: %w", err)
-		}
-		v.Ref, v.Name, v.Age = v.ref, v.name, now.Sub(time.Unix(0, v.timeNS))
-		list = append(list, v)
-	}
-	return list, nil
+	return store.List(ctx, tx, "list expired files", func(e *expiredFile) []any { return append(e.fields(), &e.group, &e.txID) },
+		selectExpired, group, group, backendFastFS, now.UnixNano(), now.UnixNano(), limit)
 }
 
 // RemoveExpired deletes, as [Files.Delete] does, the files that are older than their
@@ -126,12 +93,8 @@ func (f *Files) anyExpired(ctx context.Context) (any bool, err error) {
 		if any, err = anyDue(ctx, tx, f.ledger.Now()); err != nil || any {
 			return err
 		}
-		windows, err := windows(ctx, tx, "")
-		for i := 0; i < len(windows) && err == nil && !any; i++ {
-			var found []victim
-			found, err = windows[i].expired(ctx, tx, f.ledger.Now(), 1)
-			any = len(found) > 0
-		}
+		found, err := expired(ctx, tx, "", f.ledger.Now(), 1)
+		any = len(found) > 0
 		return err
 	})
 	return any, err
@@ -161,24 +124,15 @@ func (f *Files) removeBatch(ctx context.Context, holder string) (removed int, mo
 			return err
 		}
 		shredded = append(shredded, ended...)
-		windows, err := windows(ctx, tx, "")
+		old, err := expired(ctx, tx, "", f.ledger.Now(), expiredBatch-len(shredded))
 		if err != nil {
 			return err
 		}
-		for _, w := range windows {
-			if len(shredded) == expiredBatch {
-				break
-			}
-			found, err := w.expired(ctx, tx, f.ledger.Now(), expiredBatch-len(shredded))
-			if err != nil {
+		for _, e := range old {
+			if err := f.shredPaid(ctx, tx, e.target, f.contract, wire.ReasonRetentionPolicy); err != nil {
 				return err
 			}
-			for _, v := range found {
-				if err := f.shredPaid(ctx, tx, v.target, f.contract, wire.ReasonRetentionPolicy); err != nil {
-					return err
-				}
-				shredded = append(shredded, v.target)
-			}
+			shredded = append(shredded, e.target)
 		}
 		return nil
 	})
