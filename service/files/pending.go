@@ -126,30 +126,6 @@ func anyDue(ctx context.Context, tx *store.Tx, now time.Time) (any bool, err err
 	return any, nil
 }
 
-// beginRetention begins the retention windows that are due.
-func (f *Files) beginRetention(ctx context.Context, tx *store.Tx, now time.Time) error {
-	due, err := dueWindows(ctx, tx, now)
-	if err != nil {
-		return err
-	}
-	for _, g := range due {
-		_, err := tx.ExecContext(ctx, "UPDATE groups SET retention_days = ?, pending_retention = NULL, pending_retention_ns = NULL WHERE id = ?", g.PendingDays.Int64, g.ID)
-		if err != nil {
-			return fmt.Errorf("set retention: %w", err)
-		}
-		_, err = f.ledger.Append(ctx, tx, chain.Record{Kind: chain.KindRetention, Account: g.Owner, Group: g.ID, Detail: strconv.FormatInt(g.PendingDays.Int64, 10)})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func dueWindows(ctx context.Context, tx *store.Tx, now time.Time) ([]groups.Group, error) {
-	return store.List(ctx, tx, "list retention windows that wait", func(g *groups.Group) []any { return []any{&g.ID, &g.Owner, &g.PendingDays} },
-		"SELECT id, owner, pending_retention FROM groups WHERE pending_retention_ns <= ? ORDER BY id", now.UnixNano())
-}
-
 // pending is a deletion whose time has come.
 type pending struct{ group, ref, account string }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/groups"
 	"github.com/svcfs/svcfs/service/store"
 )
 
@@ -113,7 +114,7 @@ func (f *Files) removeBatch(ctx context.Context, holder string) (removed int, mo
 		if !held {
 			return ErrRetentionBusy
 		}
-		if err := f.beginRetention(ctx, tx, f.ledger.Now()); err != nil {
+		if err := groups.BeginWindows(ctx, tx, f.ledger); err != nil {
 			return err
 		}
 		if shredded, more, err = f.deleteDue(ctx, tx, f.ledger.Now(), expiredBatch); err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
 )
 
@@ -50,13 +51,39 @@ func (gs *Groups) SetRetention(ctx context.Context, account string, req wire.Ret
 			detail = strconv.FormatInt(*days, 10)
 			text = fmt.Sprintf("Set retention for group '%s' to %s days", group, detail)
 		}
-		if _, err := tx.ExecContext(ctx, "UPDATE groups SET retention_days = ?, pending_retention = NULL, pending_retention_ns = NULL WHERE id = ?", days, group); err != nil {
-			return fmt.Errorf("set retention: %w", err)
+		if err := setWindow(ctx, tx, group, days); err != nil {
+			return err
 		}
 		_, err = gs.ledger.Charge(ctx, tx, chain.KindRetention, chain.Record{Kind: chain.KindRetention, Account: account, Group: group, Detail: detail})
 		return err
 	})
 	return text, err
+}
+
+func setWindow(ctx context.Context, tx *store.Tx, group string, days *int64) error {
+	if _, err := tx.ExecContext(ctx, "UPDATE groups SET retention_days = ?, pending_retention = NULL, pending_retention_ns = NULL WHERE id = ?", days, group); err != nil {
+		return fmt.Errorf("set retention: %w", err)
+	}
+	return nil
+}
+
+// BeginWindows begins the retention windows that are due.
+func BeginWindows(ctx context.Context, tx *store.Tx, l *ledger.Ledger) error {
+	due, err := store.List(ctx, tx, "list retention windows that wait", func(g *Group) []any { return []any{&g.ID, &g.Owner, &g.PendingDays} },
+		"SELECT id, owner, pending_retention FROM groups WHERE pending_retention_ns <= ? ORDER BY id", l.Now().UnixNano())
+	if err != nil {
+		return err
+	}
+	for _, g := range due {
+		days := g.PendingDays.Int64
+		if err := setWindow(ctx, tx, g.ID, &days); err != nil {
+			return err
+		}
+		if _, err := l.Append(ctx, tx, chain.Record{Kind: chain.KindRetention, Account: g.Owner, Group: g.ID, Detail: strconv.FormatInt(days, 10)}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // waits reports whether a new window would destroy too many files to begin at once. It
