@@ -94,6 +94,7 @@ type plan struct {
 	MaxFile int64
 	Renames bool     // the service renames
 	Deletes bool     // and deletes, and the mount may
+	Trashes bool     // and keeps what is removed
 	Watches bool     // the service tells what others do
 	Theirs  []string // what another account uploaded before, one line each
 }
@@ -174,7 +175,7 @@ func startServer() (*server, error) {
 		w.put("team", name, []byte("theirs\n"), int64(len("theirs\n")))
 	}
 	cfg := tree.Config{Remote: w, Passthrough: p.Options.Reads == ReadsPassthrough, RefreshInterval: time.Hour, MetadataTimeout: time.Hour, EmptyDelay: time.Hour,
-		MaxFileBytes: p.MaxFile, CanRename: p.Renames, AllowDelete: p.Deletes, ReadOnly: p.Options.ReadOnly, Logger: log}
+		MaxFileBytes: p.MaxFile, CanRename: p.Renames, AllowDelete: p.Deletes, CanTrash: p.Trashes, ReadOnly: p.Options.ReadOnly, Logger: log}
 	if p.Watches {
 		w.events = make(chan sdk.Event)
 		cfg.Watch = w.watch
@@ -225,6 +226,12 @@ func (s *server) obey(o order) (a answer) {
 	case "moved":
 		_ = s.world.rename(o.Group, int(o.Size), o.Name)
 		s.world.told(sdk.EventRenamed, o.Group)
+	case "removed":
+		_ = s.world.RemoveVersions(context.Background(), o.Group, s.world.Named(o.Group, o.Name))
+		s.world.told(sdk.EventRemoved, o.Group)
+	case "restored":
+		_ = s.world.RestoreVersions(context.Background(), o.Group, s.world.Named(o.Group, o.Name))
+		s.world.told(sdk.EventRestored, o.Group)
 	case "settle":
 		for !s.mount.m.isQuiet() {
 			time.Sleep(time.Millisecond)

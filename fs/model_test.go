@@ -24,13 +24,14 @@ func TestModelOnAMount(t *testing.T) {
 		"names asked for every time": func(p *plan) { p.Options.Timeout = -1 },
 		"names remembered":           func(*plan) {},
 		"renames and deletes":        func(p *plan) { p.Renames, p.Deletes = true, true },
+		"renames and removes":        func(p *plan) { p.Renames, p.Trashes = true, true },
 		"told by events":             func(p *plan) { p.Renames, p.Deletes, p.Watches = true, true, true },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var p plan
 			change(&p)
 			limit := func(p *plan) { p.MaxFile = treetest.MaxBytes }
-			m, groups, allows := mounting(t, change, limit), 0, treetest.Allows{Rename: p.Renames, Delete: p.Deletes}
+			m, groups, allows := mounting(t, change, limit), 0, treetest.Allows{Rename: p.Renames, Delete: p.Deletes, Trash: p.Trashes}
 			rapid.Check(t, func(rt *rapid.T) {
 				groups++
 				s := &modelSystem{m: m, group: sdk.GroupID(fmt.Sprint("group", groups)), watched: p.Watches}
@@ -190,6 +191,16 @@ func (s *modelSystem) Shred(nth int) {
 
 func (s *modelSystem) Moved(nth int, name string) {
 	s.m.must(order{Do: "moved", Group: s.group, Name: name, Size: int64(nth)})
+	s.look()
+}
+
+func (s *modelSystem) Removed(name string) {
+	s.m.must(order{Do: "removed", Group: s.group, Name: name})
+	s.look()
+}
+
+func (s *modelSystem) Restored(name string) {
+	s.m.must(order{Do: "restored", Group: s.group, Name: name})
 	s.look()
 }
 

@@ -174,6 +174,11 @@ func TestRemoveIsIdempotent(t *testing.T) {
 	if n := g.alice.restores("doc", removed).Files; n != 0 {
 		t.Errorf("a late repetition brought back %d", n)
 	}
+	renamed := g.alice.upload("g", "before", []byte("x"))
+	must[string](g.alice, wire.OpRenameFile, object{"group_id": "g", "ipfs_hash": renamed.CID, "filename": "after"})
+	if n := g.alice.removes("after", renamed.Seq).Files; n != 1 {
+		t.Errorf("who gave it a name, and does not know the sequence of that, removed %d", n)
+	}
 	g.audits()
 	for _, request := range []object{{"filename": "doc"}, {"seq": 5}, {"filename": "none", "seq": 5}} {
 		request["group_id"] = "g"

@@ -31,6 +31,11 @@ type Remote interface {
 	GroupChecksum(ctx context.Context, g sdk.GroupID) (string, error)
 	// RenameFile records another name for one upload. Only with Config.CanRename.
 	RenameFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref, name string) error
+	// RemoveVersions puts the versions of a name into the trash. Only with
+	// Config.CanTrash.
+	RemoveVersions(ctx context.Context, g sdk.GroupID, versions []sdk.Entry) error
+	// RestoreVersions brings them back. Only with Config.CanTrash.
+	RestoreVersions(ctx context.Context, g sdk.GroupID, versions []sdk.Entry) error
 	// DeleteFile destroys the key of one upload. Only with Config.AllowDelete.
 	DeleteFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref) error
 }

@@ -62,6 +62,18 @@ func (c Client) RenameFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref, name
 	return c.Group(g).Rename(ctx, ref, name)
 }
 
+// RemoveVersions is [sdk.Group.RemoveVersions].
+func (c Client) RemoveVersions(ctx context.Context, g sdk.GroupID, versions []sdk.Entry) error {
+	_, err := c.Group(g).RemoveVersions(ctx, versions)
+	return err
+}
+
+// RestoreVersions is [sdk.Group.RestoreVersions].
+func (c Client) RestoreVersions(ctx context.Context, g sdk.GroupID, versions []sdk.Entry) error {
+	_, err := c.Group(g).RestoreVersions(ctx, versions)
+	return err
+}
+
 // DeleteFile is [sdk.Group.Delete].
 func (c Client) DeleteFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref) error {
 	return c.Group(g).Delete(ctx, ref)

@@ -320,11 +320,12 @@ func (d *Dir) createHere(name string, flags OpenFlags) (*File, *Handle, error) {
 }
 
 // unlink takes the name shown in d from f. What that hid (W8) or kept from showing
-// shows again.
+// shows again. A folder stays until it is removed itself, as programs expect that
+// remove a tree.
 func (t *Tree) unlink(f *File, d *Dir, shown string) {
 	t.change(func() []notice {
+		d.local = true
 		v, notices := t.drop(f, d, shown)
-		notices = append(notices, d.prune()...)
 		d.setChanged(t.now())
 		if v != nil {
 			notices = append(notices, t.place(f.group, v)...)
@@ -473,17 +474,36 @@ func (d *Dir) Unlink(ctx context.Context, name string) error {
 	}
 	defer f.nameGate().leave()
 	if f.entry.Load() != nil && f.isKind(fileReal) && !f.isLink(d, names.Component(name)) {
-		if !d.t.cfg.AllowDelete {
+		if !d.t.removes() {
 			return d.refuse(ClassByDesign, "unlink", name, "the file is uploaded, and removing it would destroy its key for everybody",
 				"Upload another file of this name to replace what is shown, or mount with --allow-delete.")
 		}
-		if err := d.t.deleteUploads(ctx, f); err != nil {
+		if err := d.removeUploads(ctx, f); err != nil {
 			return d.failed("unlink", name, err)
 		}
 	}
 	d.t.unlink(f, d, names.Component(name))
 	f.dropUnused()
 	return nil
+}
+
+// removeUploads takes the uploads of f from everybody; the folder stays.
+func (d *Dir) removeUploads(ctx context.Context, f *File) error {
+	d.t.mu.Lock()
+	wasLocal := d.local
+	d.local = true
+	d.t.mu.Unlock()
+	remove := d.t.trashUploads
+	if d.t.cfg.AllowDelete {
+		remove = d.t.deleteUploads
+	}
+	err := remove(ctx, f)
+	if err != nil {
+		d.t.mu.Lock()
+		d.local = wasLocal || len(d.children) == 0
+		d.t.mu.Unlock()
+	}
+	return err
 }
 
 // isScratch reports whether a file called name in d is never uploaded under it.

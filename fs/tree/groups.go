@@ -342,7 +342,7 @@ func (t *Tree) mergeEntries(g *group, entries []sdk.Entry) []notice {
 func (t *Tree) wipeDeleted(g *group, entries []sdk.Entry) []notice {
 	shredded := make(map[sdk.Ref]bool)
 	for i := range entries {
-		if entries[i].Deleted != nil {
+		if d := entries[i].Deleted; d != nil && !d.InTrash { // who has a removed file open keeps it
 			shredded[entries[i].Ref] = true
 		}
 	}

@@ -25,6 +25,8 @@ func TestModel(t *testing.T) {
 		{"hosted service", treetest.Allows{}, false},
 		{"renames", treetest.Allows{Rename: true}, false},
 		{"renames and deletes", treetest.Allows{Rename: true, Delete: true}, false},
+		{"renames and removes", treetest.Allows{Rename: true, Trash: true}, false},
+		{"removes, watched", treetest.Allows{Trash: true}, true},
 		{"watched", treetest.Allows{Rename: true, Delete: true}, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -34,7 +36,7 @@ func TestModel(t *testing.T) {
 				s := &modelSystem{w: w}
 				s.m = mount(t, w, bob, func(c *Config) {
 					c.MaxFileBytes = treetest.MaxBytes
-					c.CanRename, c.AllowDelete = tc.allows.Rename, tc.allows.Delete
+					c.CanRename, c.AllowDelete, c.CanTrash = tc.allows.Rename, tc.allows.Delete, tc.allows.Trash
 					if tc.watches {
 						s.events = make(chan sdk.Event)
 						c.Watch = func(context.Context, sdk.Seq) (iter.Seq2[sdk.Event, error], error) {
@@ -211,6 +213,16 @@ func (s *modelSystem) Shred(nth int) {
 func (s *modelSystem) Moved(nth int, name string) {
 	_ = s.w.As(bob).RenameFile(context.Background(), "team", s.w.Rows("team")[nth].Ref, name)
 	s.happened(sdk.EventRenamed)
+}
+
+func (s *modelSystem) Removed(name string) {
+	_ = s.w.As(bob).RemoveVersions(context.Background(), "team", s.w.Named("team", name))
+	s.happened(sdk.EventRemoved)
+}
+
+func (s *modelSystem) Restored(name string) {
+	_ = s.w.As(bob).RestoreVersions(context.Background(), "team", s.w.Named("team", name))
+	s.happened(sdk.EventRestored)
 }
 
 func (s *modelSystem) Member(on bool) {

@@ -114,6 +114,7 @@ func enterBoth(ctx context.Context, a, b *File) (leave func(), err error) {
 func (t *Tree) moveFile(ctx context.Context, f *File, from *link, to *Dir, newName string) (err error) {
 	m := moved{f: f, from: from, to: to, name: newName}
 	var refused *Error
+	var there []sdk.Entry // has the name
 	t.change(func() []notice {
 		facts := t.moveOf(f, from, to, newName)
 		m.raw = facts.raw
@@ -123,8 +124,9 @@ func (t *Tree) moveFile(ctx context.Context, f *File, from *link, to *Dir, newNa
 		switch m.first {
 		case firstNothing:
 			return t.applyMove(m)
-		case firstRename:
-			m.renamed = facts.versions
+		case firstRename, firstReplace:
+			m.renamed, there = facts.versions, facts.there
+			m.replaced, _ = to.children[names.Component(newName)].(*File)
 		}
 		return nil
 	})
@@ -136,6 +138,11 @@ func (t *Tree) moveFile(ctx context.Context, f *File, from *link, to *Dir, newNa
 		return nil
 	case firstCommit:
 		m.row, err = f.commitAsNamed(ctx, to.group, m.raw)
+	case firstReplace:
+		if err := t.trashVersions(ctx, to.group, there); err != nil {
+			return err
+		}
+		fallthrough
 	case firstRename:
 		err = t.renameUploads(ctx, to.group, m.renamed, func(string) string { return m.raw })
 	}
@@ -162,10 +169,12 @@ type move struct {
 	newest    bool // its upload is what the recorded name shows
 	overtaken bool // the name it gets has a later upload
 	canRename bool // the service renames uploads
-	canDelete bool // the mount deletes them
+	canDelete bool // the mount removes them
+	canTrash  bool // the mount removes what has the name it gets
 
 	raw      string        // the name it gets, as it would be recorded
 	versions []sdk.Entry   // the living uploads of its recorded name
+	there    []sdk.Entry   // the living uploads of the name it gets
 	theirs   sdk.AccountID // uploaded one of them, which the service does not rename for us; "" = nobody
 }
 
@@ -183,6 +192,7 @@ const (
 	firstNothing ledgerStep = iota
 	firstCommit             // the content under the new name, if it is not yet
 	firstRename             // the new name of every version
+	firstReplace            // the removal of what has the name, then the new name of every version
 )
 
 // plan decides (N5, W7, W8). It looks at nothing but m.
@@ -195,7 +205,7 @@ func (m *move) plan() (plan, *Error) {
 	case m.further, m.link && m.toScratch:
 		return plan{aside: true}, nil
 	case m.recorded && m.crosses && m.canDelete:
-		return plan{}, &Error{Class: ClassCrossDevice, Err: errors.New("groups are sealed with different keys"), Hint: "mv copies the file and deletes the original."}
+		return plan{}, &Error{Class: ClassCrossDevice, Err: errors.New("groups are sealed with different keys"), Hint: "mv copies the file and removes the original."}
 	case m.recorded && m.crosses:
 		return plan{}, &Error{Class: ClassByDesign, Err: errors.New("an uploaded file stays in its group: moving it would buy a copy and could not remove the original"),
 			Hint: "Copy it, if a second upload is wanted."}
@@ -211,10 +221,12 @@ func (m *move) plan() (plan, *Error) {
 		return plan{}, keepsName("the ledger keeps the name a file was uploaded under")
 	case len(m.versions) == 0:
 		return plan{}, &Error{Class: ClassNotExist, Err: errors.New("the file is gone")}
-	case m.overtaken: // the later upload would go on showing
+	case m.overtaken && !m.canTrash: // the later upload would go on showing
 		return plan{}, keepsName("the name was uploaded later than the file that would take it")
 	case m.theirs != "":
 		return plan{}, uploadedBy(m.theirs, "rename")
+	case m.overtaken:
+		return plan{first: firstReplace}, nil
 	default:
 		return plan{first: firstRename}, nil
 	}
@@ -239,6 +251,8 @@ func (t *Tree) moveOf(f *File, from *link, to *Dir, newName string) *move {
 	m.back, m.newest = m.raw == recordedName(e), t.isNewest(e)
 	m.overtaken = to.group.names[m.raw].isLaterThan(was)
 	m.theirs = t.uploaderOf(f.group, m.versions)
+	m.there, m.canTrash = livingOf(to.group.names[m.raw]), t.cfg.CanTrash
+	m.canDelete = m.canDelete || m.canTrash && m.theirs == ""
 	return m
 }
 
@@ -262,6 +276,8 @@ type moved struct {
 	plan
 	row     *sdk.Entry  // what was recorded for it under the name, if anything was
 	renamed []sdk.Entry // its uploads, as they were before the service renamed them
+
+	replaced *File // had the name; nil = nothing that the ledger was asked about
 }
 
 // applyMove gives the file its name. Needs Tree.mu.
@@ -273,7 +289,11 @@ func (t *Tree) applyMove(m moved) (notices []notice) {
 	}
 	left, was := t.leave(m)
 	var freed *versions
-	if old, ok := to.children[shown].(*File); ok && old != f {
+	old, ok := to.children[shown].(*File)
+	if !ok {
+		old = m.replaced // its uploads are in the trash already
+	}
+	if old != nil && old != f {
 		freed, _ = t.drop(old, to, shown) // the kernel knows of this name
 	}
 	to.setChanged(t.now())

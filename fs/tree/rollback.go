@@ -32,13 +32,26 @@ func (t *Tree) continued(g *group, listed []sdk.Entry) ([]sdk.Entry, error) {
 		case known == nil && e.Seq <= g.after:
 			return nil, rolledBack(g, "record %d has appeared where there was none", e.Seq)
 		case known != nil && known.Seq != 0 && (known.Uploader != e.Uploader || !known.Time.Equal(e.Time) || known.Size >= 0 && e.Size >= 0 && known.Size != e.Size ||
-			known.Deleted != nil && e.Deleted == nil && g.here[e.Ref] == 0):
+			g.here[e.Ref] == 0 && !mayFollow(known, e)):
 			return nil, rolledBack(g, "record %d says something else of a file than before", e.ChangedSeq)
 		case known != nil && (known.Hash != e.Hash || known.Seq != 0 && known.Seq != e.Seq):
 			return nil, rolledBack(g, "record %d is not the one it told before", e.Seq)
 		}
 	}
 	return slices.DeleteFunc(listed, func(e sdk.Entry) bool { return e.ChangedSeq <= g.after }), nil
+}
+
+// mayFollow tells whether the record e can come after the known one: nothing follows a
+// deletion, and only a later record brings back what was removed.
+func mayFollow(known, e *sdk.Entry) bool {
+	switch {
+	case known.Deleted == nil:
+		return true
+	case known.Deleted.InTrash:
+		return e.Deleted != nil || e.ChangedSeq > known.ChangedSeq
+	default:
+		return e.Deleted != nil && !e.Deleted.InTrash
+	}
 }
 
 func rolledBack(g *group, format string, args ...any) error {

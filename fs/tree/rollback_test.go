@@ -82,3 +82,44 @@ func TestThreat6HonestListings(t *testing.T) {
 		t.Errorf("group lists %v", got)
 	}
 }
+
+// E3, W9: a file that was removed and comes back with a later record is no rollback, and
+// a program that has it open keeps reading it. A file that comes back without a later
+// record, or after its destruction, is a rollback.
+func TestE3RemovedAndBroughtBack(t *testing.T) {
+	w := team()
+	f := w.Put("team", alice, "f", []byte("content"))
+	m := mount(t, w, bob)
+	h := m.open("/team/f", OpenFlags{Read: true})
+	defer h.Release()
+	for range 2 {
+		ok(t, w.As(alice).RemoveVersions(t.Context(), "team", w.Rows("team")))
+		m.refresh()
+		if got := m.names("/team"); len(got) != 0 {
+			t.Errorf("after the removal the group lists %v", got)
+		}
+		got := make([]byte, 7)
+		if n, err := h.ReadAt(t.Context(), got, 0); err != nil || string(got[:n]) != "content" {
+			t.Errorf("who has it open reads %q, %v", got, err)
+		}
+		ok(t, w.As(alice).RestoreVersions(t.Context(), "team", w.Rows("team")))
+		m.refresh()
+		m.wantContent("/team/f", "content")
+	}
+	ok(t, w.As(alice).RemoveVersions(t.Context(), "team", w.Rows("team")))
+	m.refresh()
+	removed := w.Rows("team")
+	inTrash := removed[0].Deleted
+	w.Edit("team", f.Ref, func(e *sdk.Entry) { e.Deleted = nil })
+	wantClass(t, m.Refresh(t.Context()), ClassCorrupt)
+	w.Rewrite("team", removed)
+	w.Shred("team", f.Ref)
+	m.refresh()
+	if _, err := h.ReadAt(t.Context(), make([]byte, 7), 0); err == nil {
+		t.Error("who has it open reads on after the destruction")
+	}
+	for _, back := range []*sdk.Deletion{nil, inTrash} {
+		w.Edit("team", f.Ref, func(e *sdk.Entry) { e.Deleted, e.ChangedSeq = back, e.ChangedSeq+10 })
+		wantClass(t, m.Refresh(t.Context()), ClassCorrupt)
+	}
+}

@@ -45,6 +45,7 @@ type Config struct {
 	MaxUploadBytes  int64         // largest file that can be uploaded, see [sdk.Client.MaxUpload]; 0 = MaxFileBytes
 	ReadOnly        bool          // every change is refused
 	AllowMkdir      bool          // mkdir in the root registers a group, which costs
+	CanTrash        bool          // the service keeps removed names in a trash (W9)
 	AllowDelete     bool          // unlink of an uploaded file destroys its key; the service offers it (W9)
 	CanRename       bool          // the service renames uploads (W8)
 	MetadataTimeout time.Duration // for a listing to begin or to move on

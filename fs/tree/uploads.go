@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/wire"
 )
 
 // livingOf returns copies of the uploads of a name that are not deleted, oldest first:
@@ -74,6 +75,45 @@ func (g *group) mergeRenamed(list []sdk.Entry, rename func(old string) string) m
 		v.base = max(v.base, v.saved) // moving history about is no conflict
 	}
 	return touched
+}
+
+// removes reports whether uploaded files can be removed.
+func (t *Tree) removes() bool { return t.cfg.AllowDelete || t.cfg.CanTrash }
+
+// trashUploads puts all versions of a file into the trash of its group (W9).
+func (t *Tree) trashUploads(ctx context.Context, f *File) error {
+	t.mu.RLock()
+	g := f.group
+	list := livingOf(g.names[f.raw])
+	t.mu.RUnlock()
+	return t.trashVersions(ctx, g, list)
+}
+
+// trashVersions puts the versions of a name into the trash, with one request. The
+// service knows whether every writer may.
+func (t *Tree) trashVersions(ctx context.Context, g *group, list []sdk.Entry) error {
+	if len(list) == 0 {
+		return nil
+	}
+	err := t.spend(sdk.EventRemoved, func() (sdk.Amount, error) {
+		return sdk.Amount{}, t.remote.RemoveVersions(ctx, g.id, list)
+	})
+	if sdk.KindOf(err) == sdk.ErrNotAuthorized {
+		t.mu.RLock()
+		theirs := t.uploaderOf(g, list)
+		t.mu.RUnlock()
+		if theirs != "" {
+			return uploadedBy(theirs, "remove")
+		}
+	}
+	if err != nil {
+		return err
+	}
+	for i := range list {
+		list[i].Deleted = &sdk.Deletion{Time: t.now(), By: t.remote.Account(), Reason: wire.ReasonOwnerRequest, InTrash: true}
+		t.tell(t.applyDeleted(g, list[i]))
+	}
+	return nil
 }
 
 // deleteUploads destroys the keys of all versions of a file (W9).

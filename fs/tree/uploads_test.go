@@ -214,3 +214,99 @@ func TestR6ChangesCountAgainstTheBudget(t *testing.T) {
 		t.Errorf("lists %v", got)
 	}
 }
+
+func trashes(c *Config) { c.CanRename, c.CanTrash = true, true }
+
+// W9: where the service has a trash, a name goes with all its versions by one request,
+// for everybody, and no key is destroyed: a program that has the file open reads on.
+func TestW9RemovedToTheTrash(t *testing.T) {
+	w := team()
+	w.Put("team", alice, "d/f", []byte("one"))
+	w.Put("team", alice, "d/f", []byte("two"))
+	w.Put("team", bob, "bobs", []byte("bob's"))
+	m, other := mount(t, w, alice, trashes), mount(t, w, bob, trashes)
+	h, theirs := m.open("/team/d/f", OpenFlags{Read: true}), other.open("/team/d/f", OpenFlags{Read: true})
+	defer h.Release()
+	defer theirs.Release()
+	ok(t, m.dir("/team/d").Unlink(t.Context(), "f"))
+	other.refresh()
+	for who, h := range map[string]*Handle{"here": h, "elsewhere": theirs} {
+		got := make([]byte, 3)
+		if _, err := h.ReadAt(t.Context(), got, 0); err != nil || string(got) != "two" {
+			t.Errorf("who has it open %s reads %q, %v", who, got, err)
+		}
+	}
+	if got := other.names("/team"); !slices.Equal(got, []string{"bobs"}) {
+		t.Errorf("others list %v", got)
+	}
+	if got := m.names("/team"); !slices.Equal(got, []string{"bobs", "d"}) { // rmdir finds it
+		t.Errorf("lists %v", got)
+	}
+	ok(t, m.dir("/team").Rmdir(t.Context(), "d"))
+	for _, e := range w.Rows("team") {
+		if e.Name == "d/f" && (e.Deleted == nil || !e.Deleted.InTrash || w.Content(e.Ref) == nil) {
+			t.Errorf("it is %+v", e.Deleted)
+		}
+	}
+	if n := w.Begun("remove"); n != 1 {
+		t.Errorf("%d requests", n)
+	}
+	ok(t, m.save("/team/d2", "again")) // other names are not concerned
+	m.refresh()
+	if got := m.names("/team"); !slices.Equal(got, []string{"bobs", "d2"}) {
+		t.Errorf("lists %v", got)
+	}
+}
+
+// W9: who may not remove a file is told so at once, and nothing changes; every writer
+// may where the group is set so.
+func TestW9RemovedByOthers(t *testing.T) {
+	w := team()
+	w.Put("team", alice, "f", []byte("one"))
+	m := mount(t, w, bob, trashes)
+	if w.Owner("team") == bob {
+		t.Fatal("bob owns the group")
+	}
+	wantClass(t, m.dir("/team").Unlink(t.Context(), "f"), ClassByDesign)
+	m.wantContent("/team/f", "one")
+	w.EveryWriterRemoves = true
+	ok(t, m.dir("/team").Unlink(t.Context(), "f"))
+	if got := m.names("/team"); len(got) != 0 {
+		t.Errorf("lists %v", got)
+	}
+}
+
+// W8: a file takes the name of a later upload, which goes to the trash.
+func TestW8OntoALaterUpload(t *testing.T) {
+	w := team()
+	w.Put("team", alice, "old", []byte("old"))
+	w.Put("team", alice, "new", []byte("new"))
+	m := mount(t, w, alice, trashes)
+	h := m.open("/team/new", OpenFlags{Read: true})
+	defer h.Release()
+	ok(t, m.rename("old", "new"))
+	for range 2 {
+		m.wantContent("/team/new", "old")
+		if got := m.names("/team"); !slices.Equal(got, []string{"new"}) {
+			t.Errorf("lists %v", got)
+		}
+		m.refresh()
+	}
+	got := make([]byte, 3)
+	if _, err := h.ReadAt(t.Context(), got, 0); err != nil || string(got) != "new" {
+		t.Errorf("who has it open reads %q, %v", got, err)
+	}
+}
+
+// W8: across groups mv copies and removes, unless it could not remove in the end.
+func TestW8AcrossGroupsWithATrash(t *testing.T) {
+	w := team()
+	w.Member("other", alice)
+	w.Put("team", alice, "f", []byte("one"))
+	w.Put("team", bob, "bobs", []byte("two"))
+	m := mount(t, w, alice, trashes)
+	wantClass(t, m.dir("/team").Rename(t.Context(), "f", m.dir("/other"), "f", false), ClassCrossDevice)
+	if w.Owner("team") != alice {
+		wantClass(t, m.dir("/team").Rename(t.Context(), "bobs", m.dir("/other"), "bobs", false), ClassByDesign)
+	}
+}

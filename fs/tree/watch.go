@@ -57,7 +57,7 @@ func (t *Tree) applyEvent(ctx context.Context, e sdk.Event) error {
 			return nil
 		}
 		return t.refreshGroups(ctx)
-	case sdk.EventUploaded, sdk.EventDeleted, sdk.EventRenamed:
+	case sdk.EventUploaded, sdk.EventDeleted, sdk.EventRenamed, sdk.EventRemoved, sdk.EventRestored:
 		t.mu.RLock()
 		g := t.groups[e.Group]
 		news := g != nil && g.loaded && !g.knows(e)

@@ -169,8 +169,8 @@ type RenameRequest struct {
 // NameRequest is the body of remove_file and restore_file, which act on all versions
 // of a name. remove_file puts the living ones into the trash, restore_file brings
 // back those in the trash that the caller may bring back. Both leave alone what
-// changed after Seq: so a request that is repeated after a lost answer changes
-// nothing that came between. Extension "trash".
+// changed after Seq, but for its name: so a request that is repeated after a lost answer
+// changes nothing that came between. Extension "trash".
 type NameRequest struct {
 	GroupID  string `json:"group_id"`
 	Filename string `json:"filename,omitempty"`  // as recorded

@@ -39,7 +39,7 @@ func mayRemove(g groups.Group, role wire.Role, account, uploader string) bool {
 // caller may remove but not delete waits for the owner of the group.
 func (f *Files) Remove(ctx context.Context, account string, req wire.NameRequest) (out wire.NameResult, err error) {
 	err = f.store.Write(ctx, func(tx *store.Tx) error {
-		g, list, err := f.versions(ctx, tx, account, req, "trash_ns IS NULL")
+		g, list, err := f.versions(ctx, tx, account, req, removable)
 		if err != nil {
 			return err
 		}
@@ -53,9 +53,9 @@ func (f *Files) Remove(ctx context.Context, account string, req wire.NameRequest
 		}
 		now := f.ledger.Now()
 		ends := now.Add(max(time.Duration(g.TrashDays)*24*time.Hour, f.options.DestructionDelay)).UnixNano()
-		for _, t := range list {
+		for i, t := range list {
 			until := sql.NullInt64{Int64: ends, Valid: account == t.uploader || account == g.Owner}
-			if err := f.putInTrash(ctx, tx, t, account, until); err != nil {
+			if err := f.putInTrash(ctx, tx, t, account, until, i == 0); err != nil {
 				return err
 			}
 			out.Until = cmp.Or(out.Until, untilText(until))
@@ -81,8 +81,8 @@ func untilText(until sql.NullInt64) string {
 	return strconv.FormatInt(until.Int64, 10)
 }
 
-func (f *Files) putInTrash(ctx context.Context, tx *store.Tx, t target, account string, until sql.NullInt64) error {
-	r, err := f.ledger.Charge(ctx, tx, chain.KindRemove, trashRecord(chain.KindRemove, t, account, untilText(until)))
+func (f *Files) putInTrash(ctx context.Context, tx *store.Tx, t target, account string, until sql.NullInt64, isFirst bool) error {
+	r, err := f.recordVersion(ctx, tx, trashRecord(chain.KindRemove, t, account, untilText(until)), isFirst)
 	if err != nil {
 		return err
 	}
@@ -91,6 +91,18 @@ func (f *Files) putInTrash(ctx context.Context, tx *store.Tx, t target, account 
 		return fmt.Errorf("put into the trash: %w", err)
 	}
 	return nil
+}
+
+// recordVersion appends the record of one version. Where the kind has a price, a name
+// costs it once; each record counts as a change.
+func (f *Files) recordVersion(ctx context.Context, tx *store.Tx, r chain.Record, isFirst bool) (chain.Row, error) {
+	if isFirst {
+		return f.ledger.Charge(ctx, tx, r.Kind, r)
+	}
+	if err := f.ledger.CountFree(ctx, tx, r.Account); err != nil {
+		return chain.Row{}, err
+	}
+	return f.ledger.Append(ctx, tx, r)
 }
 
 func trashRecord(kind string, t target, account, detail string) chain.Record {
@@ -102,7 +114,7 @@ func trashRecord(kind string, t target, account, detail string) chain.Record {
 // each with a record. Where the name has a living file, they become older versions.
 func (f *Files) Restore(ctx context.Context, account string, req wire.NameRequest) (out wire.NameResult, err error) {
 	err = f.store.Write(ctx, func(tx *store.Tx) error {
-		g, list, err := f.versions(ctx, tx, account, req, "trash_ns IS NOT NULL")
+		g, list, err := f.versions(ctx, tx, account, req, restorable)
 		if err != nil {
 			return err
 		}
@@ -116,7 +128,7 @@ func (f *Files) Restore(ctx context.Context, account string, req wire.NameReques
 				refused = fault.New(wire.CodeNotAuthorized, "User not authorized: only %s, who uploaded it, and the owner of group %q can bring it back", t.uploader, g.ID)
 				continue
 			}
-			if err := f.takeFromTrash(ctx, tx, t, account); err != nil {
+			if err := f.takeFromTrash(ctx, tx, t, account, out.Files == 0); err != nil {
 				return err
 			}
 			out.Files++
@@ -129,8 +141,8 @@ func (f *Files) Restore(ctx context.Context, account string, req wire.NameReques
 	return out, err
 }
 
-func (f *Files) takeFromTrash(ctx context.Context, tx *store.Tx, t target, account string) error {
-	r, err := f.ledger.Charge(ctx, tx, chain.KindRestore, trashRecord(chain.KindRestore, t, account, ""))
+func (f *Files) takeFromTrash(ctx context.Context, tx *store.Tx, t target, account string, isFirst bool) error {
+	r, err := f.recordVersion(ctx, tx, trashRecord(chain.KindRestore, t, account, ""), isFirst)
 	if err != nil {
 		return err
 	}
@@ -141,9 +153,16 @@ func (f *Files) takeFromTrash(ctx context.Context, tx *store.Tx, t target, accou
 	return nil
 }
 
+// Versions that fulfil these did not change after the sequence, their two arguments,
+// that the request names. A new name is no such change: the request names it, and who
+// gave it knows no sequence of it.
+const (
+	removable  = "trash_ns IS NULL AND (changed_seq <= ? OR seq <= ? AND (SELECT kind FROM ledger WHERE ledger.seq = files.changed_seq) = '" + chain.KindRename + "')"
+	restorable = "trash_ns IS NOT NULL AND changed_seq <= ? AND seq <= ?"
+)
+
 // versions returns at most one more than [nameBatch] files of a name that are not
-// deleted, oldest first, for a writer of the group: those that fulfil where, and did
-// not change after req.Seq. None is no error as long as the group has the name.
+// deleted, oldest first, for a writer of the group: those that fulfil where. None is no error as long as the group has the name.
 func (f *Files) versions(ctx context.Context, tx *store.Tx, account string, req wire.NameRequest, where store.Query) (g groups.Group, list []target, err error) {
 	if req.Filename == "" && req.IPFSHash == "" || req.Seq <= 0 {
 		return g, nil, fault.New(wire.CodeValidation, "Required: filename, or ipfs_hash of a file without a recorded name, and seq")
@@ -158,7 +177,7 @@ func (f *Files) versions(ctx context.Context, tx *store.Tx, account string, req 
 		args = append(args, req.IPFSHash)
 	}
 	list, err = store.List(ctx, tx, "list versions", (*target).fields, "SELECT "+targetColumns+" FROM files WHERE group_id = ? AND "+named+
-		" AND deleted_ns IS NULL AND "+where+" AND changed_seq <= ? ORDER BY seq LIMIT ?", append(args, req.Seq, nameBatch+1)...)
+		" AND deleted_ns IS NULL AND "+where+" ORDER BY seq LIMIT ?", append(args, req.Seq, req.Seq, nameBatch+1)...)
 	if err != nil {
 		return g, nil, err
 	}

@@ -26,6 +26,8 @@ type System interface {
 	Put(name, data string) // by another member, and then a look at the ledger
 	Shred(nth int)         // the nth upload, and then a look at the ledger
 	Moved(nth int, name string)
+	Removed(name string) // by another member, and then a look at the ledger
+	Restored(name string)
 	Member(on bool) // whether the account is one, and then a look at the ledger
 	Uploads() int   // charged to this mount
 }
@@ -76,6 +78,8 @@ func Run(t *rapid.T, sys System, allows Allows) {
 		"put":      x.put,
 		"shred":    x.shred,
 		"moved":    x.moved,
+		"removed":  x.removed,
+		"restored": x.restored,
 		"revoke":   x.revoke,
 	})
 }
@@ -253,11 +257,24 @@ func (x *machine) moved(t *rapid.T) {
 		t.Skip("nothing is uploaded")
 	}
 	i, name := rapid.IntRange(0, len(x.m.ledger)-1).Draw(t, "nth"), recorded().Draw(t, "name")
-	if x.m.ledger[i].dead {
+	if !x.m.ledger[i].lives() {
 		t.Skip("it is deleted")
 	}
 	x.sys.Moved(i, name)
 	x.m.moved(x.m.ledger[i], name)
+}
+
+// removed is a name put into the trash by somebody else, restored what comes back.
+func (x *machine) removed(t *rapid.T) {
+	name := recorded().Draw(t, "name")
+	x.sys.Removed(name)
+	x.m.remove(name)
+}
+
+func (x *machine) restored(t *rapid.T) {
+	name := recorded().Draw(t, "name")
+	x.sys.Restored(name)
+	x.m.restore(name)
 }
 
 // revoke loses the group: what is open fails, nothing is listed. Then it is back.

@@ -26,7 +26,8 @@ const MaxBytes = 1 << 20
 // version is an upload.
 type version struct {
 	name, data string
-	dead       bool
+	dead       bool // its key is destroyed
+	trashed    bool // it was removed, and can be brought back
 }
 
 // node is a file as this mount sees it.
@@ -42,6 +43,8 @@ type node struct {
 	opens         int
 }
 
+func (v *version) lives() bool { return !v.dead && !v.trashed }
+
 // gone reports content that was deleted and can be read no more.
 func (n *node) gone() bool { return !n.staged && n.ver != nil && n.ver.dead }
 
@@ -56,7 +59,7 @@ type model struct {
 }
 
 // Allows is what the service offers to the owner of the group, who mounts it.
-type Allows struct{ Rename, Delete bool }
+type Allows struct{ Rename, Delete, Trash bool }
 
 func newModel(allows Allows) *model {
 	return &model{allows: allows, names: map[string]*node{}, folders: map[string]bool{}, hidden: map[string]*version{}}
@@ -68,7 +71,7 @@ func isScratch(name string) bool {
 
 func (m *model) newest(name string) *version {
 	for i := len(m.ledger) - 1; i >= 0; i-- {
-		if v := m.ledger[i]; v.name == name && !v.dead {
+		if v := m.ledger[i]; v.name == name && v.lives() {
 			return v
 		}
 	}
@@ -169,7 +172,7 @@ func (m *model) renameFolder(from, to string) string {
 	}
 	var uploads []*version
 	for _, v := range m.ledger {
-		if folderOf(v.name) == from && !v.dead {
+		if folderOf(v.name) == from && v.lives() {
 			uploads = append(uploads, v)
 		}
 	}
@@ -374,14 +377,44 @@ func (m *model) unlink(name string) string {
 	switch {
 	case n == nil:
 		return NoEntry
-	case n.ver != nil && !n.scratch && name == n.main && !m.allows.Delete:
-		return Refused
-	case n.ver != nil && !n.scratch && name == n.main:
+	case n.ver == nil || n.scratch || name != n.main:
+		m.keepFolder(name)
+	case m.allows.Delete:
+		m.keepFolder(name)
 		m.deleteAll(name)
+	case m.allows.Trash:
+		m.keepFolder(name)
+		m.remove(name)
+	default:
+		return Refused
 	}
 	m.dropName(n, name)
-	m.prune(name)
 	return OK
+}
+
+// keepFolder lets the folder of a name stay until it is removed itself.
+func (m *model) keepFolder(name string) {
+	if at := folderOf(name); at != "" {
+		m.folders[at] = true
+	}
+}
+
+// remove is W9 with a trash: every version goes there.
+func (m *model) remove(name string) {
+	for _, v := range m.living(name) {
+		v.trashed = true
+	}
+	m.place(name)
+}
+
+// restore brings every version of a name back, seen.
+func (m *model) restore(name string) {
+	for _, v := range m.ledger {
+		if v.name == name {
+			v.trashed = false
+		}
+	}
+	m.place(name)
 }
 
 // deleteAll is W9 with deletion: every version goes.
@@ -394,7 +427,7 @@ func (m *model) deleteAll(name string) {
 
 func (m *model) living(name string) (list []*version) {
 	for _, v := range m.ledger {
-		if v.name == name && !v.dead {
+		if v.name == name && v.lives() {
 			list = append(list, v)
 		}
 	}
@@ -515,7 +548,12 @@ func (m *model) mayRecord(n *node, to string) string {
 	case len(versions) == 0:
 		return NoEntry
 	case there != nil && m.index(there) > m.index(versions[len(versions)-1]):
-		return Refused
+		if !m.allows.Trash {
+			return Refused
+		}
+		for _, v := range m.living(to) {
+			v.trashed = true
+		}
 	}
 	return OK
 }

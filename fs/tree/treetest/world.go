@@ -24,6 +24,11 @@ type World struct {
 	readers map[sdk.GroupID]map[sdk.AccountID]bool // of the members
 	owners  map[sdk.GroupID]sdk.AccountID
 
+	renamed map[sdk.Ref]sdk.Seq // the newest record of that kind
+
+	// EveryWriterRemoves what others uploaded, too.
+	EveryWriterRemoves bool
+
 	retrieves, uploads, hanging int
 	begun                       map[string]int   // by operation, also those under way
 	fail                        map[string]error // by operation
@@ -33,7 +38,7 @@ type World struct {
 
 // NewWorld returns a service without groups.
 func NewWorld() *World {
-	return &World{rows: map[sdk.GroupID][]sdk.Entry{}, content: map[sdk.Ref][]byte{}, fail: map[string]error{}, begun: map[string]int{},
+	return &World{rows: map[sdk.GroupID][]sdk.Entry{}, content: map[sdk.Ref][]byte{}, renamed: map[sdk.Ref]sdk.Seq{}, fail: map[string]error{}, begun: map[string]int{},
 		pause: map[string]time.Duration{}, hold: map[string]chan struct{}{}, members: map[sdk.GroupID]map[sdk.AccountID]bool{}, readers: map[sdk.GroupID]map[sdk.AccountID]bool{}, owners: map[sdk.GroupID]sdk.AccountID{}}
 }
 
@@ -291,7 +296,7 @@ func (p Person) change(ctx context.Context, op string, g sdk.GroupID, ref sdk.Re
 }
 
 func (p Person) RenameFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref, name string) error {
-	return p.change(ctx, "rename", g, ref, func(e *sdk.Entry) { e.Name = name })
+	return p.change(ctx, "rename", g, ref, func(e *sdk.Entry) { e.Name, p.renamed[ref] = name, e.ChangedSeq })
 }
 
 func (p Person) DeleteFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref) error {
@@ -299,6 +304,50 @@ func (p Person) DeleteFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref) erro
 		e.Deleted = &sdk.Deletion{By: p.id, Reason: "OwnerRequest"}
 		delete(p.content, ref)
 	})
+}
+
+// RemoveVersions puts what is as it was seen into the trash.
+func (p Person) RemoveVersions(ctx context.Context, g sdk.GroupID, versions []sdk.Entry) error {
+	return p.changeName(ctx, "remove", g, versions, func(e *sdk.Entry) bool { return e.Deleted == nil }, func() *sdk.Deletion {
+		return &sdk.Deletion{By: p.id, Reason: "OwnerRequest", InTrash: true}
+	})
+}
+
+// RestoreVersions takes what is as it was seen out of the trash.
+func (p Person) RestoreVersions(ctx context.Context, g sdk.GroupID, versions []sdk.Entry) error {
+	return p.changeName(ctx, "restore", g, versions, func(e *sdk.Entry) bool { return e.Deleted != nil && e.Deleted.InTrash }, func() *sdk.Deletion { return nil })
+}
+
+// Named returns the records of a name.
+func (w *World) Named(g sdk.GroupID, name string) []sdk.Entry {
+	return slices.DeleteFunc(w.Rows(g), func(e sdk.Entry) bool { return e.Name != name })
+}
+
+func (p Person) changeName(ctx context.Context, op string, g sdk.GroupID, versions []sdk.Entry, is func(*sdk.Entry) bool, becomes func() *sdk.Deletion) error {
+	if err := p.begin(ctx, op); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var chosen []*sdk.Entry
+	for i := range p.rows[g] {
+		e := &p.rows[g][i]
+		seen := slices.ContainsFunc(versions, func(v sdk.Entry) bool {
+			return v.Name == e.Name && (v.ChangedSeq >= e.ChangedSeq || v.Seq >= e.Seq && p.renamed[e.Ref] == e.ChangedSeq)
+		})
+		if !seen || !is(e) {
+			continue
+		}
+		if p.mayWrite(g) != nil || e.Uploader != p.id && p.owners[g] != p.id && !p.EveryWriterRemoves {
+			return &sdk.Error{Op: op, Group: g, Kind: sdk.ErrNotAuthorized, Err: fmt.Errorf("only the uploader and the owner can")}
+		}
+		chosen = append(chosen, e)
+	}
+	for _, e := range chosen {
+		p.seq++
+		e.ChangedSeq, e.Deleted = p.seq, becomes()
+	}
+	return nil
 }
 
 func (p Person) GroupMembers(ctx context.Context, g sdk.GroupID) ([]sdk.AccountID, error) {
