@@ -194,9 +194,7 @@ func TestAgentScripts(t *testing.T) {
 func refOf(t *testing.T, a *agent, name string) string {
 	t.Helper()
 	var rows []wire.TransactionRow
-	if err := json.Unmarshal(a.want(agentDone, "list_group_transactions.sh", "team").out, &rows); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, json.Unmarshal(a.want(agentDone, "list_group_transactions.sh", "team").out, &rows))
 	for _, row := range slices.Backward(rows) {
 		if row.Filename != nil && *row.Filename == name {
 			return row.IPFSHash
@@ -263,9 +261,7 @@ func TestAgentScriptsRefuseDeleted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Group("team").Delete(t.Context(), receipt.Ref); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, c.Group("team").Delete(t.Context(), receipt.Ref))
 	a := newAgent(t, s.URL, alice.ID, alice.Key.Reveal())
 	if got := a.want(agentMissing, "retrieve_and_decrypt.sh", "team", string(receipt.Ref)); !strings.Contains(got.err, "deleted") || s.Hits(wire.PathTools+wire.OpPrepareRetrieve) != 0 {
 		t.Error(got.err)
@@ -329,9 +325,7 @@ func TestAgentHelperReadsFrozenSamples(t *testing.T) {
 				SHA256 string          `json:"sha256"`
 				Result string          `json:"result"`
 			}
-			if err := json.Unmarshal(read(t, path), &sample); err != nil {
-				t.Fatal(err)
-			}
+			ok(t, json.Unmarshal(read(t, path), &sample))
 			answer, err := json.Marshal(map[string]any{"result": map[string]any{"key": sample.Key, "encrypted_b64": sample.Blob, "format": sample.Format}})
 			if err != nil {
 				t.Fatal(err)

@@ -191,9 +191,7 @@ func listPackages(t *testing.T) graph {
 		}
 		for dec := json.NewDecoder(strings.NewReader(string(out))); dec.More(); {
 			var p listed
-			if err := dec.Decode(&p); err != nil {
-				t.Fatal(err)
-			}
+			ok(t, dec.Decode(&p))
 			if !strings.Contains(p.ImportPath, " [") && !strings.HasSuffix(p.ImportPath, ".test") { // as tests are linked
 				packages[p.ImportPath] = p
 			}

@@ -104,9 +104,7 @@ f = open('x', 'r+b'); fcntl.flock(f, fcntl.LOCK_EX); m = mmap.mmap(f.fileno(), 0
 	} {
 		t.Run(tc.statement, func(t *testing.T) {
 			here := fmt.Sprintf("c%02d", i)
-			if err := os.Mkdir(a.path("team", here), 0o700); err != nil {
-				t.Fatal(err)
-			}
+			ok(t, os.Mkdir(a.path("team", here), 0o700))
 			for _, name := range []string{"x", "y", "z"} {
 				write(t, a.path("team", here, name), []byte(here+name))
 			}

@@ -75,9 +75,7 @@ func newCluster(t *testing.T, processes int) *cluster {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := os.WriteFile(filepath.Join(m.data, "master.key"), key, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			ok(t, os.WriteFile(filepath.Join(m.data, "master.key"), key, 0o600))
 		}
 		c.processes = append(c.processes, m)
 		c.start(m)
@@ -102,9 +100,7 @@ func (c *cluster) start(m *member) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	if err := m.cmd.Start(); err != nil {
-		c.t.Fatal(err)
-	}
+	ok(c.t, m.cmd.Start())
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil || !strings.HasPrefix(line, "listening on ") {
 		c.t.Fatalf("svcd said %q, %v\n%s", line, err, m.log)

@@ -19,9 +19,7 @@ func TestMountHelperOfFstab(t *testing.T) {
 	needFuse(t)
 	w, alice, _ := team(t)
 	helper := filepath.Join(w.dir, "mount.svcfs")
-	if err := os.Symlink(filepath.Join(w.bin, "svcfs"), helper); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.Symlink(filepath.Join(w.bin, "svcfs"), helper))
 	file := filepath.Join(w.dir, "f")
 	write(t, file, []byte("x"))
 	alice.must("put", "team", file)
@@ -141,9 +139,7 @@ func TestHangupRefreshes(t *testing.T) {
 	a := alice.mount("a")
 	write(t, a.path("team/f"), []byte("x"))
 	w.stop()
-	if err := a.cmd.Process.Signal(syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, a.cmd.Process.Signal(syscall.SIGHUP))
 	proctest.Eventually(t, "a look at the ledger", func() bool { return strings.Contains(a.log.String(), "refresh: ") })
 	if got := string(read(t, a.path("team/f"))); got != "x" {
 		t.Errorf("afterwards f holds %q", got)
@@ -168,15 +164,11 @@ func TestServiceManagerIsTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, cmd.Start())
 	told := func(want string) {
 		t.Helper()
 		message := make([]byte, 1000)
-		if err := socket.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, socket.SetReadDeadline(time.Now().Add(30*time.Second)))
 		n, err := socket.Read(message)
 		if err != nil || !strings.HasPrefix(string(message[:n]), want) {
 			t.Errorf("told %q, %v; want %s\n%s", message[:n], err, want, log)
@@ -186,9 +178,7 @@ func TestServiceManagerIsTold(t *testing.T) {
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || !strings.HasPrefix(line, "mounted ") {
 		t.Errorf("said %q, %v", line, err)
 	}
-	if err := cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, cmd.Process.Signal(os.Interrupt))
 	told("STOPPING=1")
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("%v\n%s", err, log)

@@ -164,13 +164,9 @@ func (c *crashing) during(t *testing.T, f func()) {
 func (c *crashing) crash(s step, point string, expected bool) {
 	t := c.t
 	if expected {
-		if err := os.WriteFile(c.armed, []byte(point), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, os.WriteFile(c.armed, []byte(point), 0o600))
 		status, out := s.do()
-		if err := os.Remove(c.armed); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, os.Remove(c.armed))
 		if status != 0 {
 			t.Errorf("the service answers %d %v instead of dying at %s", status, out, point)
 		} else {

@@ -106,9 +106,7 @@ func TestR4FileManager(t *testing.T) {
 		shell(t, w.dir, "convert shot.png -colors 128 -strip '"+kept+"'")
 	}
 	seen := read(t, d.shot)
-	if err := os.Mkdir(b.path("team/made meanwhile"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.Mkdir(b.path("team/made meanwhile"), 0o700))
 	proctest.Eventually(t, "a folder made meanwhile shows", func() bool {
 		d.screenshot()
 		return !bytes.Equal(read(t, d.shot), seen)
@@ -220,9 +218,7 @@ func newDesktop(t *testing.T, w *world) *desktop {
 func (d *desktop) start(cmd *exec.Cmd) {
 	d.t.Helper()
 	cmd.SysProcAttr, cmd.WaitDelay = &syscall.SysProcAttr{Setpgid: true}, 5*time.Second
-	if err := cmd.Start(); err != nil {
-		d.t.Fatal(err)
-	}
+	ok(d.t, cmd.Start())
 	d.t.Cleanup(func() {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)
 		_ = cmd.Wait()

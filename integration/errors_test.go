@@ -32,9 +32,7 @@ func (m *mount) wantError(err error, want syscall.Errno, path, sentence string) 
 
 func TestEWrongKeyIsRefusedBeforeMounting(t *testing.T) {
 	w, alice, _ := team(t)
-	if err := os.WriteFile(alice.keyFile, []byte("svc_sk_"+strings.Repeat("A", 43)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.WriteFile(alice.keyFile, []byte("svc_sk_"+strings.Repeat("A", 43)), 0o600))
 	out, code := alice.try("mount", w.mkdir("m"))
 	if code != 1 || !strings.Contains(out, "Invalid API key") || !strings.Contains(out, "hint: ") {
 		t.Errorf("exit %d\n%s", code, out)
@@ -186,9 +184,7 @@ func damage(t *testing.T, w *world, ref string) {
 	path := filepath.Join(w.data, "blobs", id[:2], id)
 	raw := read(t, path)
 	raw[len(raw)/2] ^= 1
-	if err := os.WriteFile(path, raw, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.WriteFile(path, raw, 0o600))
 }
 
 // smallDisk returns a directory on a file system of 8 MiB: one made here, or for
@@ -229,9 +225,7 @@ func TestEFullDiskOfTheService(t *testing.T) {
 	shell(t, small, "head -c 20000000 /dev/zero >filler || true")
 	err := os.WriteFile(a.path("team/second"), make([]byte, 2<<20), 0o600)
 	a.wantError(err, unix.ENOSPC, "team/second", "storage is full")
-	if err := os.Remove(big); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.Remove(big))
 	if err := os.WriteFile(a.path("team/third"), make([]byte, 1<<20), 0o600); err != nil {
 		t.Errorf("after making room: %v", err)
 	}
@@ -319,9 +313,7 @@ func TestE2HungServiceCanBeInterrupted(t *testing.T) {
 		_, err := os.Stat(b.path("team/f"))
 		return err == nil
 	})
-	if err := w.service.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, w.service.Process.Signal(syscall.SIGSTOP))
 	defer func() { _ = w.service.Process.Signal(syscall.SIGCONT) }()
 	cat := exec.Command("timeout", "--signal=INT", "--kill-after=20", "1", "cat", b.path("team/f"))
 	if out, _ := cat.CombinedOutput(); cat.ProcessState.ExitCode() == 137 {

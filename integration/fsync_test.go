@@ -29,9 +29,7 @@ func TestSyncOrderOfAnUpload(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.service.Start(); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, w.service.Start())
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 		t.Fatalf("svcd under strace said %q, %v\n%s", line, err, w.log)
 	}

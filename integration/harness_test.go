@@ -99,9 +99,7 @@ func (w *world) start() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if err := w.service.Start(); err != nil {
-		w.t.Fatal(err)
-	}
+	ok(w.t, w.service.Start())
 	line, err := bufio.NewReader(out).ReadString('\n')
 	url, ok := strings.CutPrefix(strings.TrimSpace(line), "listening on ")
 	if err != nil || !ok {
@@ -162,9 +160,7 @@ func (w *world) person(name, shown string) *person {
 		w.t.Fatalf("account %s: %v: %s", name, err, shown)
 	}
 	p := &person{w: w, id: made.ID, key: made.Key, keyFile: filepath.Join(w.mkdir("keys"), name)}
-	if err := os.WriteFile(p.keyFile, []byte(made.Key+"\n"), 0o600); err != nil {
-		w.t.Fatal(err)
-	}
+	ok(w.t, os.WriteFile(p.keyFile, []byte(made.Key+"\n"), 0o600))
 	return p
 }
 
@@ -330,9 +326,7 @@ func needRoot(t *testing.T) {
 
 func write(t *testing.T, path string, data []byte) {
 	t.Helper()
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.WriteFile(path, data, 0o600))
 }
 
 func read(t *testing.T, path string) []byte {
@@ -368,4 +362,12 @@ func teamOn(t *testing.T, stores ...string) (w *world, alice, bob *person) {
 	alice.must("group", "create", "team")
 	alice.must("group", "add", "team", bob.id)
 	return w, alice, bob
+}
+
+// ok ends the test unless a step of it went well.
+func ok(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -77,9 +77,7 @@ func TestJavaScriptSDK(t *testing.T) {
 		Tx   string `json:"trans_id"`
 		Hash string `json:"file_hash"`
 	}
-	if err := json.Unmarshal([]byte(must(alice, "team", "upload", file, "from-js.bin")), &uploaded); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, json.Unmarshal([]byte(must(alice, "team", "upload", file, "from-js.bin")), &uploaded))
 	if len(uploaded.Hash) != 64 || len(uploaded.Tx) != 64 || !strings.HasPrefix(uploaded.CID, "bafy") {
 		t.Errorf("upload returned %+v", uploaded)
 	}

@@ -67,9 +67,7 @@ func TestLegacyFilesForEveryClient(t *testing.T) {
 		if again := w.importLegacy("team", file, "--cid-version", fmt.Sprint(version)); again[0].CID != refs[version] {
 			t.Errorf("imported twice: %+v", again)
 		}
-		if err := os.Rename(file, file+".second"); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, os.Rename(file, file+".second"))
 		file += ".second"
 		write(t, empty+".second", nil)
 		empty += ".second"
@@ -172,9 +170,7 @@ func TestImportLegacyUsage(t *testing.T) {
 	write(t, file, []byte("x"))
 	loose := filepath.Join(w.dir, "loose.key")
 	write(t, loose, bytes.Repeat([]byte{1}, 32))
-	if err := os.Chmod(loose, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.Chmod(loose, 0o644))
 	for _, tc := range []struct {
 		word string
 		args []string

@@ -124,9 +124,7 @@ func TestThreat5LyingListsOfARealService(t *testing.T) {
 	alice.must("group", "add", "board", bob.id)
 	for _, f := range [][2]string{{"payroll.txt", "version 1\n"}, {"draft.txt", "DRAFT: pay Mallory 999999\n"}, {"payroll.txt", "version 2\n"}} {
 		path := w.mkdir("in") + "/" + f[0]
-		if err := os.WriteFile(path, []byte(f[1]), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, os.WriteFile(path, []byte(f[1]), 0o600))
 		alice.must("put", "board", path)
 	}
 	l, proxied := newLiar(t, w.url)

@@ -127,9 +127,7 @@ func TestW1RandomWritesAppendTruncateMmap(t *testing.T) {
 		chunk := bytes.Repeat([]byte{byte(rnd.Uint32())}, n)
 		switch rnd.IntN(5) {
 		case 0:
-			if err := f.Truncate(int64(off)); err != nil {
-				t.Fatal(err)
-			}
+			ok(t, f.Truncate(int64(off)))
 			model = resized(model, off)
 		default:
 			if _, err := f.WriteAt(chunk, int64(off)); err != nil {
@@ -146,9 +144,7 @@ func TestW1RandomWritesAppendTruncateMmap(t *testing.T) {
 	if _, u := a.charges(); u != 0 {
 		t.Errorf("W1: %d uploads before close", u)
 	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, f.Close())
 	appendTo(t, path, "the end")
 	model = append(model, "the end"...)
 	if got := read(t, b.path("team/f")); !bytes.Equal(got, model) {
@@ -190,9 +186,7 @@ func appendTo(t *testing.T, path, text string) {
 	if _, err := f.WriteString(text); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, f.Close())
 }
 
 // W4: a truncating open does not retrieve. The shell closes a duplicate of the

@@ -37,9 +37,7 @@ func TestThreat15PlantedRepositoriesRunNothing(t *testing.T) {
 	ran := filepath.Join(w.dir, "ran")
 	program := filepath.Join(w.dir, "monitor")
 	write(t, program, []byte("#!/bin/sh\ntouch "+ran+"\n"))
-	if err := os.Chmod(program, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.Chmod(program, 0o700))
 	git := func(dir string, args ...string) string {
 		cmd := exec.Command("git", args...)
 		cmd.Dir = dir
@@ -110,9 +108,7 @@ func TestThreat15PlantedEnvironmentsRunNothing(t *testing.T) {
 		out, _ := cmd.CombinedOutput()
 		return string(out)
 	}
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.Mkdir(dir, 0o700))
 	write(t, filepath.Join(dir, ".envrc"), []byte("export MINE=yes\n"))
 	if out := direnv("allow") + direnv("export", "bash"); !strings.Contains(out, "MINE=$'yes'") {
 		t.Fatalf("one's own: %s", out)

@@ -164,9 +164,7 @@ func TestPrograms(t *testing.T) {
 		t.Run(p.name, func(t *testing.T) {
 			need(t, p.tool)
 			dir := a.path("team", fmt.Sprintf("p%02d", i))
-			if err := os.Mkdir(dir, 0o700); err != nil {
-				t.Fatal(err)
-			}
+			ok(t, os.Mkdir(dir, 0o700))
 			write(t, filepath.Join(dir, "f"), []byte("one\n"))
 			_, before := a.charges()
 			refusals := a.control("errors")

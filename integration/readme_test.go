@@ -167,9 +167,7 @@ func startShell(t *testing.T, home, bin string) *readmeShell {
 	cmd.Dir = home
 	cmd.Env = []string{"HOME=" + home, "PATH=" + bin + ":" + os.Getenv("PATH"), "LC_ALL=C.UTF-8", "TMPDIR=" + t.TempDir()}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = read, log, log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, cmd.Start())
 	t.Cleanup(func() {
 		_, _ = write.WriteString("\nkill $(jobs -p) 2>/dev/null; wait; exit\n")
 		_ = write.Close()

@@ -63,9 +63,7 @@ func TestM6LargeGroup(t *testing.T) {
 	for i := range files {
 		dir := filepath.Join(src, fmt.Sprintf("folder-%03d", i/perFolder))
 		if i%perFolder == 0 {
-			if err := os.Mkdir(dir, 0o700); err != nil {
-				t.Fatal(err)
-			}
+			ok(t, os.Mkdir(dir, 0o700))
 		}
 		write(t, filepath.Join(dir, fmt.Sprintf("file-%06d.txt", i)), fmt.Appendf(nil, "%d", i))
 	}
@@ -237,13 +235,9 @@ func TestThousandOpenFiles(t *testing.T) {
 func raiseFileLimit(t *testing.T) {
 	t.Helper()
 	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
 	limit.Cur = limit.Max
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit))
 }
 
 // Content that was read stays within --cache-size, content that is written within
@@ -285,9 +279,7 @@ func TestThreat8BombsOnAMount(t *testing.T) {
 	for i := range bombs {
 		name := filepath.Join(src, fmt.Sprint(i))
 		write(t, name, nil)
-		if err := os.Truncate(name, size); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, os.Truncate(name, size))
 	}
 	alice.must("put", "--deflate", "team", src)
 	b := bob.mount("b", "--cache-size", fmt.Sprint(cacheSize))

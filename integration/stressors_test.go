@@ -106,9 +106,7 @@ func stressorsOf(t *testing.T, class string) []string {
 
 func (s stressor) run(t *testing.T, m *mount, extent []string) {
 	dir := m.path("team", s.name)
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.Mkdir(dir, 0o700))
 	before := m.control("errors")
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()

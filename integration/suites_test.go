@@ -45,9 +45,7 @@ func TestSuites(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			need(t, s.tool)
 			dir := m.path("team", strings.ReplaceAll(s.name, " ", "-"))
-			if err := os.Mkdir(dir, 0o700); err != nil {
-				t.Fatal(err)
-			}
+			ok(t, os.Mkdir(dir, 0o700))
 			limit := 2 * time.Minute
 			if long() {
 				limit = 30 * time.Minute

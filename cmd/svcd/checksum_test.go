@@ -82,9 +82,7 @@ func TestChecksumCanBeComputedWithoutSvcd(t *testing.T) {
 		AccountID string `json:"account_id"`
 		APIKey    string `json:"api_key"`
 	}
-	if err := json.Unmarshal([]byte(mustRun(t, "account", "create", "alice", "--data", dir)), &made); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, json.Unmarshal([]byte(mustRun(t, "account", "create", "alice", "--data", dir)), &made))
 	mustRun(t, "account", "create", "bob", "--data", dir)
 	svc, err := service.Open(t.Context(), service.Config{DataDir: dir, PublicURL: "http://127.0.0.1:1"})
 	if err != nil {
@@ -143,9 +141,7 @@ func (o *owner) checksum(group string) string {
 	var answer struct {
 		Result struct{ Result []uint16 }
 	}
-	if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
-		o.t.Fatal(err)
-	}
+	ok(o.t, json.Unmarshal(w.Body.Bytes(), &answer))
 	raw := make([]byte, len(answer.Result.Result))
 	for i, b := range answer.Result.Result {
 		raw[i] = byte(b)

@@ -38,9 +38,7 @@ func isConfined(t *testing.T, p *process) {
 // stop ends a service, which must not have needed what it may not open.
 func (p *process) stop(t *testing.T) {
 	t.Helper()
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, p.cmd.Process.Signal(syscall.SIGTERM))
 	if err := p.cmd.Wait(); err != nil {
 		t.Errorf("%v\n%s", err, &p.log)
 	}
@@ -105,9 +103,7 @@ func TestThreat19ConfinedServiceHasAClientSecret(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			const secret = "a-secret-that-no-log-shows"
 			file := filepath.Join(t.TempDir(), "oidc")
-			if err := os.WriteFile(file, []byte(secret+"\n"), mode); err != nil {
-				t.Fatal(err)
-			}
+			ok(t, os.WriteFile(file, []byte(secret+"\n"), mode))
 			if name == "credential" {
 				t.Setenv(ownfile.EnvCredentials, filepath.Dir(file))
 			}
@@ -158,17 +154,13 @@ func TestThreat19ConfinedServiceReachesPostgreSQL(t *testing.T) {
 		ID  string `json:"account_id"`
 		Key string `json:"api_key"`
 	}
-	if err := json.Unmarshal([]byte(mustRun(t, "account", "create", "alice", "--data", p.data, "--db", database)), &made); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, json.Unmarshal([]byte(mustRun(t, "account", "create", "alice", "--data", p.data, "--db", database)), &made))
 	call[string](t, p, made.ID, made.Key, wire.OpRegisterGroup, map[string]string{"group_id": "before"})
 	server.Stop()
 	server.Restart(t)
 	proctest.Eventually(t, "health recovers", func() bool {
 		resp, err := http.Get(p.url + wire.PathHealth)
-		if err := errors.Join(err, resp.Body.Close()); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, errors.Join(err, resp.Body.Close()))
 		return resp.StatusCode == http.StatusOK
 	})
 	call[string](t, p, made.ID, made.Key, wire.OpRegisterGroup, map[string]string{"group_id": "after"})

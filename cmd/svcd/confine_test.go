@@ -47,9 +47,7 @@ func actConfined(t *testing.T, dir string) {
 	cfg := service.Config{TLSCert: filepath.Join(dir, "tls/cert"), TLSKey: filepath.Join(dir, "tls/key")}
 	cfg.MasterKey.File = filepath.Join(dir, "keys/master.key")
 	for _, folder := range []string{"data", "blobs/tmp", "tls", "tls-store", "keys", "other", "elsewhere"} {
-		if err := os.MkdirAll(filepath.Join(dir, folder), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, os.MkdirAll(filepath.Join(dir, folder), 0o700))
 	}
 	write := func(name string) error { return os.WriteFile(filepath.Join(dir, name), []byte("x"), 0o600) }
 	read := func(name string) error {
@@ -60,9 +58,7 @@ func actConfined(t *testing.T, dir string) {
 		os.Symlink("../tls-store/key1", cfg.TLSKey), os.Symlink("../elsewhere", filepath.Join(s.cfg.DataDir, "tlog"))); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.confine(cfg); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, s.confine(cfg))
 	for what, err := range map[string]error{
 		"data":                  errors.Join(write("data/new"), os.Rename(filepath.Join(dir, "data/new"), filepath.Join(dir, "data/f")), read("data/f")),
 		"a blob":                errors.Join(write("blobs/tmp/new"), os.Rename(filepath.Join(dir, "blobs/tmp/new"), filepath.Join(dir, "blobs/f")), read("blobs/f")),
@@ -105,9 +101,7 @@ func TestThreat19ConfinedServiceGoesOn(t *testing.T) {
 	put := func(age time.Duration) (der []byte) {
 		t.Helper()
 		writePair(t, cert+".new", key+".new", time.Now().Add(age))
-		if err := errors.Join(os.Rename(cert+".new", cert), os.Rename(key+".new", key)); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, errors.Join(os.Rename(cert+".new", cert), os.Rename(key+".new", key)))
 		text, err := os.ReadFile(cert)
 		if err != nil {
 			t.Fatal(err)
@@ -122,14 +116,10 @@ func TestThreat19ConfinedServiceGoesOn(t *testing.T) {
 		ID  string `json:"account_id"`
 		Key string `json:"api_key"`
 	}
-	if err := json.Unmarshal([]byte(mustRun(t, "account", "create", "alice", "--data", p.data)), &made); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, json.Unmarshal([]byte(mustRun(t, "account", "create", "alice", "--data", p.data)), &made))
 
 	renewed := put(2 * time.Hour)
-	if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, p.cmd.Process.Signal(syscall.SIGHUP))
 	address := strings.TrimPrefix(p.url, "https://")
 	proctest.Eventually(t, "the renewed certificate is shown", func() bool {
 		conn, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true}) // compared below

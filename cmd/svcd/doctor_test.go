@@ -163,9 +163,7 @@ func writePair(t *testing.T, cert, key string, notAfter time.Time) {
 		t.Fatal(err)
 	}
 	for path, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der}, key: {Type: "PRIVATE KEY", Bytes: raw}} {
-		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, os.WriteFile(path, pem.EncodeToMemory(block), 0o600))
 	}
 }
 
@@ -212,9 +210,7 @@ func TestBackupRestoreExportImportCommands(t *testing.T) {
 	bad(exitUsage, "not empty", "backup", backup, "--data", dir)
 	bad(exitUsage, "master key is needed", "restore", backup, "--data", restored)
 	other := filepath.Join(tmp, "other")
-	if err := errors.Join(os.Mkdir(other, 0o700), os.WriteFile(filepath.Join(other, "master.key"), make([]byte, 32), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, errors.Join(os.Mkdir(other, 0o700), os.WriteFile(filepath.Join(other, "master.key"), make([]byte, 32), 0o600)))
 	bad(exitOther, "backup.json, which names the master key \"", "restore", backup, "--data", other)
 	if out := good(root, "restore", filepath.Join(tmp, "with-key"), "--data", restored); !strings.Contains(out, "svcfs accept-rollback --forget-key") {
 		t.Errorf("the next step is missing: %s", out)
@@ -222,17 +218,13 @@ func TestBackupRestoreExportImportCommands(t *testing.T) {
 	good("chain intact", "audit", "--data", restored)
 	good(root, "export", stream, "--data", dir)
 	bad(exitUsage, "exists already", "export", stream, "--data", dir)
-	if err := os.Mkdir(imported, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.Mkdir(imported, 0o700))
 	bad(exitUsage, "master.key", "import", stream, "--data", imported)
 	key, err := os.ReadFile(filepath.Join(dir, "master.key"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(imported, "master.key"), key, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.WriteFile(filepath.Join(imported, "master.key"), key, 0o600))
 	good(root, "import", stream, "--data", imported)
 	good("imported before, and completely", "import", stream, "--data", imported)
 	bad(exitOther, "holds accounts already", "import", stream, "--data", dir)
@@ -253,17 +245,11 @@ func TestVerifyNamesOrphans(t *testing.T) {
 	old, young := strings.Repeat("ab", 16), strings.Repeat("cd", 16)
 	for _, id := range []string{old, young} {
 		file := filepath.Join(dir, "blobs", id[:2], id)
-		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, make([]byte, 100), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, os.MkdirAll(filepath.Dir(file), 0o700))
+		ok(t, os.WriteFile(file, make([]byte, 100), 0o600))
 		if id == old {
 			hourAgo := time.Now().Add(-time.Hour)
-			if err := os.Chtimes(file, hourAgo, hourAgo); err != nil {
-				t.Fatal(err)
-			}
+			ok(t, os.Chtimes(file, hourAgo, hourAgo))
 		}
 	}
 	out, errs, code := execute(t, "verify", "--data", dir)

@@ -17,9 +17,7 @@ func TestEveryCommandClosesItsProcess(t *testing.T) {
 		{"account", "list"}, {"audit"}, {"verify"}, {"retention", "--dry-run"}, {"doctor"},
 		{"backup", filepath.Join(work, "backup"), "--with-master-key"}, {"export", filepath.Join(work, "export")}, {"config"},
 	} {
-		if err := unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0))
 		_, _, _ = execute(t, append(line, "--data", dir)...)
 		if dumpable, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0); err != nil || dumpable != 0 {
 			t.Errorf("svcd %v: dumpable %d, %v", line, dumpable, err)
@@ -34,8 +32,6 @@ func makeData(t *testing.T, dir string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := svc.Close(); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, svc.Close())
 	return dir
 }

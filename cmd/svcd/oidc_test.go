@@ -11,9 +11,7 @@ func TestClientSecretOfTheProvider(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name string, mode os.FileMode) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte("from-the-file\n"), mode); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, os.WriteFile(path, []byte("from-the-file\n"), mode))
 		return path
 	}
 	const issuer = "https://id.example.org"

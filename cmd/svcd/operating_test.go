@@ -65,9 +65,7 @@ func TestOperatingGuide(t *testing.T) {
 		script += replaced.Replace(b[1])
 	}
 	work := t.TempDir()
-	if err := os.Mkdir(filepath.Join(work, "backup"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.Mkdir(filepath.Join(work, "backup"), 0o700))
 	cmd := bash(t, script, append(s3test.Env(), "PATH="+bin+":"+os.Getenv("PATH"), "DATA="+filepath.Join(work, "data"), "BACKUP="+filepath.Join(work, "backup"),
 		"ADMIN_DB="+server.URL())...)
 	out, err := cmd.CombinedOutput()
@@ -121,9 +119,7 @@ svcfs get team file2 -o back
 cmp back file2
 `
 	work := t.TempDir()
-	if err := os.Mkdir(filepath.Join(work, "backup"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.Mkdir(filepath.Join(work, "backup"), 0o700))
 	restore := strings.ReplaceAll(block[1], "postgres://svcd@db.example.org/restored?sslmode=verify-full", "postgres://svcd@"+admin.Host+"/restored")
 	cmd := bash(t, `cd "$WORK"`+before+restore+after, append(s3test.Env(), "PATH="+bin+":"+os.Getenv("PATH"), "WORK="+work, "DATA="+filepath.Join(work, "data"),
 		"BACKUP="+filepath.Join(work, "backup"), "ADMIN_DB="+server.URL(), "PGPASSWORD=secret", "SVCD_DB=postgres://svcd@"+admin.Host+"/svcd",
@@ -188,9 +184,7 @@ func TestExampleUnit(t *testing.T) {
 	}
 	for _, text := range [][]byte{raw, withCredential} {
 		unit := filepath.Join(t.TempDir(), "svcd@8001.service")
-		if err := os.WriteFile(unit, text, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, os.WriteFile(unit, text, 0o644))
 		out, err := exec.Command(analyze, "verify", "--man=no", unit).CombinedOutput()
 		if err != nil || bytes.Contains(out, []byte(filepath.Base(unit))) {
 			t.Errorf("%v\n%s", err, out)
@@ -216,12 +210,8 @@ func TestExampleNginx(t *testing.T) {
 	conf := fmt.Sprintf("daemon off;\nuser root;\npid %[1]s/pid;\nerror_log %[1]s/error.log;\nevents {}\nhttp {\n"+
 		"client_body_temp_path %[1]s/body; proxy_temp_path %[1]s/proxy; fastcgi_temp_path %[1]s/f; uwsgi_temp_path %[1]s/u; scgi_temp_path %[1]s/s;\n"+
 		"include %[2]s;\n}\n", work, example)
-	if err := os.Mkdir(filepath.Join(work, "svcd"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(work, "nginx.conf"), []byte(conf), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.Mkdir(filepath.Join(work, "svcd"), 0o700))
+	ok(t, os.WriteFile(filepath.Join(work, "nginx.conf"), []byte(conf), 0o600))
 	const script = `
 trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT
 ip link set lo up

@@ -110,9 +110,7 @@ func TestTerminationFinishesAnUpload(t *testing.T) {
 	if _, err := answer.ReadString('\n'); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, p.cmd.Process.Signal(syscall.SIGTERM))
 	proctest.Eventually(t, "no new connection is taken", func() bool {
 		probe, err := net.Dial("tcp", conn.RemoteAddr().String())
 		if err == nil {
@@ -147,18 +145,14 @@ func TestThreat3KeysAreLocked(t *testing.T) {
 // A service whose certificate is replaced goes on; SIGHUP does not end it.
 func TestHangupReloads(t *testing.T) {
 	p := startServe(t)
-	if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, p.cmd.Process.Signal(syscall.SIGHUP))
 	resp, err := http.Get(p.url + wire.PathHealth)
 	if err != nil || resp.StatusCode != http.StatusOK {
 		t.Fatal(resp, err)
 	}
 	_ = resp.Body.Close()
 	http.DefaultClient.CloseIdleConnections()
-	if err := p.cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, p.cmd.Process.Signal(os.Interrupt))
 	if err := p.cmd.Wait(); err != nil {
 		t.Error(err)
 	}
@@ -173,5 +167,13 @@ func TestOperatorCommandsHaveARequestID(t *testing.T) {
 	out, errs, code := execute(t, "export", "-", "--data", dir)
 	if code != exitOK || !strings.Contains(out, `"request":"operator-`) {
 		t.Errorf("exit %d %s", code, errs)
+	}
+}
+
+// ok ends the test unless a step of it went well.
+func ok(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -222,9 +222,7 @@ func reachBeforeSignIn(t *testing.T) {
 	a := attack(t, "--tls-cert", cert, "--tls-key", key)
 	handshake := func(from string, protocols ...string) net.Conn {
 		conn := tls.Client(a.dial(from), &tls.Config{InsecureSkipVerify: true, NextProtos: protocols}) // signed by itself
-		if err := conn.HandshakeContext(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, conn.HandshakeContext(t.Context()))
 		return conn
 	}
 	for i := range 8 {

@@ -19,9 +19,7 @@ func TestRetentionDryRunListsWhatWaits(t *testing.T) {
 		ID  string `json:"account_id"`
 		Key string `json:"api_key"`
 	}
-	if err := json.Unmarshal([]byte(mustRun(t, "account", "create", "alice", "--data", dir, "--balance", "100")), &made); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, json.Unmarshal([]byte(mustRun(t, "account", "create", "alice", "--data", dir, "--balance", "100")), &made))
 	cfg := sdk.Config{URL: url, APIKey: sdk.NewSecret(made.Key)}
 	c, err := sdk.New(sdk.AccountID(made.ID), cfg)
 	if err != nil {

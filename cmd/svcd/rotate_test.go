@@ -22,9 +22,7 @@ func refused(t *testing.T, code int, want string, args ...string) {
 
 func TestRotateMasterKeyCommand(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.Mkdir(dir, 0o700))
 	mustRun(t, "account", "create", "alice", "--data", dir)
 	mustRun(t, "backup", filepath.Join(dir, "..", "before"), "--data", dir)
 	out := mustRun(t, "rotate-master-key", "--data", dir)
@@ -49,9 +47,7 @@ func TestRotateMasterKeyCommand(t *testing.T) {
 
 	// A backup from before wants the key from before.
 	restored := filepath.Join(t.TempDir(), "restored")
-	if err := os.Mkdir(restored, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.Mkdir(restored, 0o700))
 	put := func(from string) {
 		t.Helper()
 		raw, err := os.ReadFile(from)
@@ -71,13 +67,9 @@ func TestRotateMasterKeyCommand(t *testing.T) {
 // systemd gives the key as a file in a directory that it names.
 func TestMasterKeyAsACredential(t *testing.T) {
 	dir, credentials := filepath.Join(t.TempDir(), "data"), t.TempDir()
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.Mkdir(dir, 0o700))
 	key := filepath.Join(credentials, vault.FileName)
-	if err := os.WriteFile(key, bytes.Repeat([]byte{7}, 32), 0o400); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.WriteFile(key, bytes.Repeat([]byte{7}, 32), 0o400))
 	t.Setenv(ownfile.EnvCredentials, credentials)
 	mustRun(t, "account", "create", "alice", "--data", dir)
 	if _, err := os.Stat(filepath.Join(dir, vault.FileName)); err == nil {

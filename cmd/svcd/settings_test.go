@@ -26,9 +26,7 @@ func execute(t *testing.T, args ...string) (stdout, stderr string, code int) {
 func configFile(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "svcd.toml")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 

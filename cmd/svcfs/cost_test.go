@@ -32,12 +32,8 @@ func TestCostRefusesWhatIsNoPrice(t *testing.T) {
 			var err error
 			for _, price := range tc.prices {
 				path := filepath.Join(t.TempDir(), "f")
-				if err := os.WriteFile(path, nil, 0o600); err != nil {
-					t.Fatal(err)
-				}
-				if err := unix.Setxattr(path, "user.svcfs.price", []byte(price), 0); err != nil {
-					t.Fatal(err)
-				}
+				ok(t, os.WriteFile(path, nil, 0o600))
+				ok(t, unix.Setxattr(path, "user.svcfs.price", []byte(price), 0))
 				if err == nil {
 					err = doc.add(path, &total)
 				}
@@ -57,12 +53,8 @@ func TestTakeLeft(t *testing.T) {
 		t.Errorf("without a report: %v, %v", left, err)
 	}
 	path := a.leftPath(1)
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte("damaged"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.MkdirAll(filepath.Dir(path), 0o700))
+	ok(t, os.WriteFile(path, []byte("damaged"), 0o600))
 	_, err := a.takeLeft(1)
 	if err == nil || !strings.HasPrefix(err.Error(), "read "+path+": ") || exitCodeOf(err) != exitOther || hintFor(err) == "" {
 		t.Errorf("%v, exit %d, hint %q", err, exitCodeOf(err), hintFor(err))

@@ -16,9 +16,7 @@ import (
 // A log stays within its limit, keeps the newest records and is nobody else's.
 func TestLogFileRotates(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mount.log")
-	if err := os.WriteFile(path, []byte("from an earlier run\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.WriteFile(path, []byte("from an earlier run\n"), 0o644))
 	const limit, writers, records = 1000, 4, 100
 	l, err := openLogFile(path, limit)
 	if err != nil {
@@ -66,9 +64,7 @@ func TestLogFileRotates(t *testing.T) {
 
 func TestLogFileFollowsNoLink(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.Symlink(filepath.Join(dir, "elsewhere"), filepath.Join(dir, "log")); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.Symlink(filepath.Join(dir, "elsewhere"), filepath.Join(dir, "log")))
 	if _, err := openLogFile(filepath.Join(dir, "log"), 1000); err == nil {
 		t.Error("a link was followed")
 	}
@@ -77,9 +73,7 @@ func TestLogFileFollowsNoLink(t *testing.T) {
 // A log that is no regular file keeps its mode: /dev/null belongs to everybody.
 func TestLogFileLeavesDevicesAlone(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
-	if err := errors.Join(unix.Mkfifo(pipe, 0o600), os.Chmod(pipe, 0o666)); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, errors.Join(unix.Mkfifo(pipe, 0o600), os.Chmod(pipe, 0o666)))
 	reader, err := os.OpenFile(pipe, os.O_RDWR, 0) // a writer would wait for it
 	if err != nil {
 		t.Fatal(err)

@@ -15,9 +15,7 @@ import (
 func TestManual(t *testing.T) {
 	dir := t.TempDir()
 	a := newApp(strings.NewReader(""), io.Discard, io.Discard, environment{lookup: func(string) (string, bool) { return "", false }})
-	if err := a.writeManual(dir); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, a.writeManual(dir))
 	var check func(cmd *cobra.Command)
 	check = func(cmd *cobra.Command) {
 		if cmd.Hidden {

@@ -145,9 +145,7 @@ func TestSystemdVerifiesTheSamples(t *testing.T) {
 		if as == "" {
 			as = name
 		}
-		if err := os.WriteFile(filepath.Join(dir, as), []byte(strings.ReplaceAll(string(text), "/usr/local/bin/svcfs", program)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, os.WriteFile(filepath.Join(dir, as), []byte(strings.ReplaceAll(string(text), "/usr/local/bin/svcfs", program)), 0o600))
 	}
 	for _, args := range [][]string{{"--user", "svcfs@team.service"}, {"mnt-team.mount", "mnt-team.automount"}} {
 		cmd := exec.Command(analyze, append([]string{"verify", "--man=no"}, args...)...)

@@ -70,9 +70,7 @@ func openTerminal(t *testing.T, columns uint16) *pseudoTerminal {
 }
 
 func (p *pseudoTerminal) resize(columns uint16) {
-	if err := unix.IoctlSetWinsize(int(p.master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: columns}); err != nil {
-		p.t.Fatal(err)
-	}
+	ok(p.t, unix.IoctlSetWinsize(int(p.master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: columns}))
 }
 
 func (p *pseudoTerminal) shown() string {
@@ -176,9 +174,7 @@ func newBarWorld(t *testing.T) *barWorld {
 		t.Fatal(err)
 	}
 	w := &barWorld{server: s, ref: receipt.Ref, dir: t.TempDir()}
-	if err := os.WriteFile(filepath.Join(w.dir, "a-file-with-a-name-that-is-rather-long-for-a-terminal.bin"), content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.WriteFile(filepath.Join(w.dir, "a-file-with-a-name-that-is-rather-long-for-a-terminal.bin"), content, 0o600))
 	w.env = append(os.Environ(), envURL+"="+s.URL, envAccount+"="+string(alice.ID), envKey+"="+alice.Key.Reveal())
 	return w
 }
@@ -204,9 +200,7 @@ func TestProgressOnATerminal(t *testing.T) {
 			screen := openTerminal(t, narrow)
 			var out bytes.Buffer
 			cmd := w.command(t, &out, screen.slave, tc.args...)
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
+			ok(t, cmd.Start())
 			_ = screen.slave.Close()
 			screen.until("^"+tc.verb+" ", func() {})
 			screen.until(`[1-9]\S* MiB`, slow.part)
@@ -277,9 +271,7 @@ func TestNoProgressWithoutATerminal(t *testing.T) {
 		}
 		screen := openTerminal(t, 80)
 		cmd := w.command(t, &out, screen.slave, append(args, "--json")...)
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, cmd.Start())
 		_ = screen.slave.Close()
 		if err := cmd.Wait(); err != nil {
 			t.Error(err)
@@ -310,9 +302,7 @@ func TestMountSaysWhatItWaitsFor(t *testing.T) {
 		screen := openTerminal(t, 100)
 		cmd := w.command(t, io.Discard, screen.slave, append(args, t.TempDir())...)
 		cmd.Env = append(cmd.Env, "HOME="+t.TempDir())
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, cmd.Start())
 		_ = screen.slave.Close()
 		<-asked
 		screen.until("^waiting for "+regexp.QuoteMeta(w.server.URL)+"$", func() {})

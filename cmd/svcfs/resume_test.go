@@ -65,12 +65,8 @@ func TestPutAndGetAllGoOnAfterAnInterruption(t *testing.T) {
 			w := &barWorld{server: s, dir: dir, env: append(os.Environ(), envURL+"="+s.URL, envAccount+"="+string(alice.ID), envKey+"="+alice.Key.Reveal())}
 			for i := range resumeFiles {
 				name := filepath.Join(dir, "docs", fmt.Sprintf("folder %d", i%3), fmt.Sprintf("file %d", i))
-				if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(name, bytes.Repeat([]byte{byte(i)}, 1000+i), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				ok(t, os.MkdirAll(filepath.Dir(name), 0o700))
+				ok(t, os.WriteFile(name, bytes.Repeat([]byte{byte(i)}, 1000+i), 0o600))
 			}
 			w.must(t, "group", "create", "team")
 
@@ -129,14 +125,10 @@ func (w *barWorld) interrupt(t *testing.T, path string, pass int32, signal sysca
 	defer w.server.Disturb(path, nil)
 	var out, errs bytes.Buffer
 	cmd := w.command(t, &out, &errs, args...)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, cmd.Start())
 	<-g.held
 	g.answered.Wait()
-	if err := cmd.Process.Signal(signal); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, cmd.Process.Signal(signal))
 	if err := cmd.Wait(); err == nil {
 		t.Errorf("%v ended well", args)
 	}

@@ -46,6 +46,14 @@ type runner struct{ *testing.M }
 
 func (r runner) Run() int { return programs.Run(r.M) }
 
+// ok ends the test unless a step of it went well.
+func ok(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestScript runs the command lines of testdata/script with the real programs,
 // each script with a home of its own. Commands beside those of testscript:
 //

@@ -22,9 +22,7 @@ func testApp(t *testing.T, env map[string]string, stdin string) *app {
 func writeFile(t *testing.T, name, content string, mode os.FileMode) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(content), mode); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.WriteFile(path, []byte(content), mode))
 	return path
 }
 

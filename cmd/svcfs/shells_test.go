@@ -53,9 +53,7 @@ func startTypist(t *testing.T, env []string, program string, args ...string) typ
 	cmd.Dir, cmd.Env = t.TempDir(), append(env, "PS1=ready> ")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = screen.slave, screen.slave, screen.slave
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, cmd.Start())
 	_ = screen.slave.Close()
 	t.Cleanup(func() {
 		cancel()

@@ -46,9 +46,7 @@ func TestThreat7PrintedTextIsEscaped(t *testing.T) {
 		t.Errorf("printed %q", text)
 	}
 	out.Reset()
-	if err := a.printJSON([]string{hostile, "\U000e0041 100% \x7f"}); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, a.printJSON([]string{hostile, "\U000e0041 100% \x7f"}))
 	if strings.ContainsFunc(strings.ReplaceAll(out.String(), "\n", ""), names.IsUnsafe) {
 		t.Errorf("printed %q", out.String())
 	}

@@ -48,9 +48,7 @@ func TestWholeFiles(t *testing.T) {
 			dir := openRoot(t)
 			w := &wholeFiles{dir: dir, named: named}
 			for _, content := range []string{"first", "the second, which is longer", ""} {
-				if err := w.write("f", bytes.NewReader([]byte(content)), true); err != nil {
-					t.Fatal(err)
-				}
+				ok(t, w.write("f", bytes.NewReader([]byte(content)), true))
 				got, err := dir.ReadFile("f")
 				if err != nil || string(got) != content {
 					t.Errorf("%q, %v", got, err)
@@ -68,18 +66,14 @@ func TestWholeFiles(t *testing.T) {
 			if info, err := dir.Stat("f"); err != nil || info.Mode() != 0o600 {
 				t.Errorf("%v, %v", info, err)
 			}
-			if err := dir.Mkdir("taken", 0o700); err != nil {
-				t.Fatal(err)
-			}
+			ok(t, dir.Mkdir("taken", 0o700))
 			if err := w.write("taken", bytes.NewReader([]byte("x")), true); !errors.Is(err, fs.ErrExist) && !errors.Is(err, unix.EISDIR) {
 				t.Errorf("over a folder: %v", err)
 			}
 			if err := w.write("none/f", new(bytes.Buffer), true); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("in no folder: %v", err)
 			}
-			if err := dir.Symlink("/tmp", "out"); err != nil {
-				t.Fatal(err)
-			}
+			ok(t, dir.Symlink("/tmp", "out"))
 			if err := w.write("out/f", new(bytes.Buffer), true); err == nil {
 				t.Error("it left its folder")
 			}
@@ -99,16 +93,10 @@ func TestWholeFilesRemoveWhatIsAbandoned(t *testing.T) {
 	}
 	defer live.Close()
 	for _, abandoned := range []string{wholePrefix + "DEAD", wholePrefix} {
-		if err := dir.WriteFile(abandoned, []byte("half"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, dir.WriteFile(abandoned, []byte("half"), 0o600))
 	}
-	if err := dir.WriteFile(".svcfs-other", nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := writeWhole(dir, "f", strings.NewReader("x")); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, dir.WriteFile(".svcfs-other", nil, 0o600))
+	ok(t, writeWhole(dir, "f", strings.NewReader("x")))
 	if left := leftovers(t, dir.Name()); len(left) != 1 || filepath.Base(left[0]) != name {
 		t.Errorf("left: %v, want only %s", left, name)
 	}
@@ -156,15 +144,11 @@ func TestGetKilledWhileWriting(t *testing.T) {
 		before := n%2 == 1 // every other time there is an older file
 		_ = os.Remove(out)
 		if before {
-			if err := os.WriteFile(out, []byte("older"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			ok(t, os.WriteFile(out, []byte("older"), 0o600))
 		}
 		cmd := exec.CommandContext(t.Context(), "svcfs", "get", "team", string(receipt.Ref), "-o", out)
 		cmd.Env = append(os.Environ(), envURL+"="+s.URL, envAccount+"="+string(alice.ID), envKey+"="+alice.Key.Reveal())
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, cmd.Start())
 		ended := make(chan struct{})
 		go func() { _ = cmd.Wait(); close(ended) }()
 		if writingIn(cmd.Process.Pid, dir, ended) {
