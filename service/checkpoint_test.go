@@ -342,24 +342,26 @@ func TestCheckpointsAreAFunctionOfTheLedger(t *testing.T) {
 	register(5)
 	other := r.again()
 	register(3)
-	_, one := r.get("/tlog/checkpoint")
-	if _, two := other.get("/tlog/checkpoint"); one != two || one == "" {
-		t.Errorf("two processes sign\n%s\n%s", one, two)
-	}
-	if r.database != "" { // another machine has the master key and the database
-		there := *r
-		there.dir = t.TempDir()
-		key, err := os.ReadFile(filepath.Join(r.dir, "master.key"))
-		if err == nil {
-			err = os.WriteFile(filepath.Join(there.dir, "master.key"), key, 0o600)
+	t.Run("all processes sign the same", func(t *testing.T) {
+		_, one := r.get("/tlog/checkpoint")
+		if _, two := other.get("/tlog/checkpoint"); one != two || one == "" {
+			t.Errorf("two processes sign\n%s\n%s", one, two)
 		}
-		if err != nil {
-			t.Fatal(err)
+		if r.database != "" { // another machine has the master key and the database
+			there := *r
+			there.dir = t.TempDir()
+			key, err := os.ReadFile(filepath.Join(r.dir, "master.key"))
+			if err == nil {
+				err = os.WriteFile(filepath.Join(there.dir, "master.key"), key, 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, three := there.again().get("/tlog/checkpoint"); three != one {
+				t.Errorf("another machine signs\n%s\n%s", three, one)
+			}
 		}
-		if _, three := there.again().get("/tlog/checkpoint"); three != one {
-			t.Errorf("another machine signs\n%s\n%s", three, one)
-		}
-	}
+	})
 	dir := filepath.Join(r.dir, checkpoint.Dir)
 	before, err := os.ReadFile(filepath.Join(dir, "hashes"))
 	if err != nil {
@@ -446,50 +448,55 @@ func TestRecordsOfAGroup(t *testing.T) {
 	alice.retrieve("g", ref)
 	must[string](alice, wire.OpAddGroupMember, object{"group_id": "g", "member_id": "bob"})
 	must[string](alice, wire.OpRevokeGroupMember, object{"group_id": "g", "member_id": "bob"})
-
-	hashes := r.hashes()
 	all := must[[]wire.TransactionRow](alice, wire.OpGetGroupTransactions, object{"group_id": "g", "kinds": "all", "layouts": layouts()})
-	before, number := strings.Repeat("0", 64), int64(0) // in the group's chain
-	var kinds []string
-	for _, row := range all {
-		kinds = append(kinds, row.Kind)
-		raw, err := hex.DecodeString(row.Hash)
-		if err != nil || !bytes.Equal(raw, hashes[row.Seq]) || (row.Chain == "group:g") != (row.Kind != chain.KindClaim) {
-			t.Errorf("row %d: hash %s in chain %s: %v", row.Seq, row.Hash, row.Chain, err)
-		}
-		if row.Chain == "group:g" {
-			if row.PrevHash != before || row.Number != number+1 {
-				t.Errorf("row %d: number %d after %s, want %d after %s", row.Seq, row.Number, row.PrevHash, number+1, before)
+	t.Run("each has its hash and place in the chain", func(t *testing.T) {
+		hashes := r.hashes()
+		before, number := strings.Repeat("0", 64), int64(0) // in the group's chain
+		var kinds []string
+		for _, row := range all {
+			kinds = append(kinds, row.Kind)
+			raw, err := hex.DecodeString(row.Hash)
+			if err != nil || !bytes.Equal(raw, hashes[row.Seq]) || (row.Chain == "group:g") != (row.Kind != chain.KindClaim) {
+				t.Errorf("row %d: hash %s in chain %s: %v", row.Seq, row.Hash, row.Chain, err)
 			}
-			before, number = row.Hash, row.Number
+			if row.Chain == "group:g" {
+				if row.PrevHash != before || row.Number != number+1 {
+					t.Errorf("row %d: number %d after %s, want %d after %s", row.Seq, row.Number, row.PrevHash, number+1, before)
+				}
+				before, number = row.Hash, row.Number
+			}
+			if sum := sumOf(t, row); sum != row.Hash {
+				t.Errorf("row %d: its fields give %s, not %s", row.Seq, sum, row.Hash)
+			}
 		}
-		if sum := sumOf(t, row); sum != row.Hash {
-			t.Errorf("row %d: its fields give %s, not %s", row.Seq, sum, row.Hash)
+		want := []string{"register_group", "open_hackathon_join", "record_transaction", "claim_token", "add_group_member", "revoke_group_member", "rotate_group_key"}
+		if !slices.Equal(kinds, want) {
+			t.Errorf("kinds %q, want %q", kinds, want)
 		}
-	}
-	want := []string{"register_group", "open_hackathon_join", "record_transaction", "claim_token", "add_group_member", "revoke_group_member", "rotate_group_key"}
-	if !slices.Equal(kinds, want) {
-		t.Errorf("kinds %q, want %q", kinds, want)
-	}
-	var paged []wire.TransactionRow
-	for after := int64(0); ; after = paged[len(paged)-1].Seq {
-		page := must[[]wire.TransactionRow](alice, wire.OpGetGroupTransactions, object{"group_id": "g", "kinds": "all", "layouts": layouts(), "after_seq": after, "limit": 4})
-		if len(page) == 0 {
-			break
+	})
+	t.Run("by pages", func(t *testing.T) {
+		var paged []wire.TransactionRow
+		for after := int64(0); ; after = paged[len(paged)-1].Seq {
+			page := must[[]wire.TransactionRow](alice, wire.OpGetGroupTransactions, object{"group_id": "g", "kinds": "all", "layouts": layouts(), "after_seq": after, "limit": 4})
+			if len(page) == 0 {
+				break
+			}
+			paged = append(paged, page...)
 		}
-		paged = append(paged, page...)
-	}
-	if len(paged) != len(all) {
-		t.Errorf("%d rows by pages, %d at once", len(paged), len(all))
-	}
-	for request, want := range map[string]int{`{"group_id":"g","kinds":"all"}`: 403, `{"group_id":"g"}`: 200, `{"group_id":"","kinds":"all"}`: 404} {
-		if status, body := bob.tool(wire.OpGetGroupTransactions, []byte(request)); status != want {
-			t.Errorf("bob asks %s: %d %s", request, status, body)
+		if len(paged) != len(all) {
+			t.Errorf("%d rows by pages, %d at once", len(paged), len(all))
 		}
-	}
-	if status, body := alice.tool(wire.OpGetGroupTransactions, object{"group_id": "g", "kinds": "some"}); status != http.StatusBadRequest {
-		t.Errorf("unknown kinds: %d %s", status, body)
-	}
+	})
+	t.Run("others see only rows", func(t *testing.T) {
+		for request, want := range map[string]int{`{"group_id":"g","kinds":"all"}`: 403, `{"group_id":"g"}`: 200, `{"group_id":"","kinds":"all"}`: 404} {
+			if status, body := bob.tool(wire.OpGetGroupTransactions, []byte(request)); status != want {
+				t.Errorf("bob asks %s: %d %s", request, status, body)
+			}
+		}
+		if status, body := alice.tool(wire.OpGetGroupTransactions, object{"group_id": "g", "kinds": "some"}); status != http.StatusBadRequest {
+			t.Errorf("unknown kinds: %d %s", status, body)
+		}
+	})
 }
 
 // sumOf computes the hash of a listed record as service/LEDGER.md says.

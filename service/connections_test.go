@@ -51,49 +51,51 @@ func TestThreat31WhichConnectionGoes(t *testing.T) {
 		}
 	}
 	signIn := func(conn *end) { c.signedIn(c.context(context.Background(), conn)) }
-
-	a1, a2, a3 := open("192.0.2.1"), open("192.0.2.1"), open("192.0.2.1")
-	busy(a1, a3)
-	a4 := instead("192.0.2.1", a2) // idle, of the same address
-	busy(a4)
-	instead("192.0.2.1", nil) // all of the address are busy
-	b1 := open("2001:db8::1")
-	b2 := open("2001:db8::2") // the same 64 bits
-	b3 := open("2001:db8::3")
-	busy(b1, b2, b3)
-	instead("2001:db8::4", nil)
-	signIn(a1)
-	d1 := instead("192.0.2.4", a3) // busy longest and not signed in
-	signIn(d1)
-	busy(d1)
-	c.note(b1, http.StateIdle)
-	instead("192.0.2.5", b1) // idle goes first
-	c.note(a1, http.StateClosed)
-	open("192.0.2.6")
-	if len(c.all) != 6 || c.ofAddress[netip.MustParseAddr("192.0.2.1")] != 1 {
-		t.Errorf("%d are open, %v", len(c.all), c.ofAddress)
-	}
-
-	// Whoever connects anew has the time in which all others would have to be replaced.
-	c = newConnections(6, 6, nil)
-	var busyOnes []*end
-	for range 6 {
-		busyOnes = append(busyOnes, open("192.0.2.1"))
-		busy(busyOnes[len(busyOnes)-1])
-	}
-	honest := instead("192.0.2.2", busyOnes[0])
-	for i := range 5 {
-		busy(instead("192.0.2.3", busyOnes[i+1]))
-	}
-	instead("192.0.2.4", honest)
-
-	c = newConnections(6, 3, []netip.Prefix{netip.PrefixFrom(proxy, 32)})
-	for range 6 { // many clients
-		conn := open("10.0.0.1")
-		busy(conn)
-		signIn(conn)
-	}
-	instead("192.0.2.1", nil)
+	t.Run("idle before busy, and of strangers before those who signed in", func(t *testing.T) {
+		a1, a2, a3 := open("192.0.2.1"), open("192.0.2.1"), open("192.0.2.1")
+		busy(a1, a3)
+		a4 := instead("192.0.2.1", a2) // idle, of the same address
+		busy(a4)
+		instead("192.0.2.1", nil) // all of the address are busy
+		b1 := open("2001:db8::1")
+		b2 := open("2001:db8::2") // the same 64 bits
+		b3 := open("2001:db8::3")
+		busy(b1, b2, b3)
+		instead("2001:db8::4", nil)
+		signIn(a1)
+		d1 := instead("192.0.2.4", a3) // busy longest and not signed in
+		signIn(d1)
+		busy(d1)
+		c.note(b1, http.StateIdle)
+		instead("192.0.2.5", b1) // idle goes first
+		c.note(a1, http.StateClosed)
+		open("192.0.2.6")
+		if len(c.all) != 6 || c.ofAddress[netip.MustParseAddr("192.0.2.1")] != 1 {
+			t.Errorf("%d are open, %v", len(c.all), c.ofAddress)
+		}
+	})
+	t.Run("a new one stays for the time in which all others would go", func(t *testing.T) {
+		c = newConnections(6, 6, nil)
+		var busyOnes []*end
+		for range 6 {
+			busyOnes = append(busyOnes, open("192.0.2.1"))
+			busy(busyOnes[len(busyOnes)-1])
+		}
+		honest := instead("192.0.2.2", busyOnes[0])
+		for i := range 5 {
+			busy(instead("192.0.2.3", busyOnes[i+1]))
+		}
+		instead("192.0.2.4", honest)
+	})
+	t.Run("clients behind a proxy are many", func(t *testing.T) {
+		c = newConnections(6, 3, []netip.Prefix{netip.PrefixFrom(proxy, 32)})
+		for range 6 { // many clients
+			conn := open("10.0.0.1")
+			busy(conn)
+			signIn(conn)
+		}
+		instead("192.0.2.1", nil)
+	})
 }
 
 // The smallest memory.max of a control group and those above it counts.

@@ -62,13 +62,17 @@ func TestLegacyImportAndRotation(t *testing.T) {
 			refs = append(refs, done.CID)
 		}
 	}
-	if got := alice.balance(); got != before {
-		t.Errorf("importing cost something: %s of %s are left", got, before)
-	}
-	row := alice.row("g", refs[1])
-	if *row.Backend != "Ipfs" || *row.Filename != "0-1" || *row.OriginalSize != int64(len(contents[1])) || row.UserID != alice.id {
-		t.Errorf("listed as %+v", row)
-	}
+	t.Run("importing costs nothing", func(t *testing.T) {
+		if got := alice.balance(); got != before {
+			t.Errorf("importing cost something: %s of %s are left", got, before)
+		}
+	})
+	t.Run("it is listed as an old file", func(t *testing.T) {
+		row := alice.row("g", refs[1])
+		if *row.Backend != "Ipfs" || *row.Filename != "0-1" || *row.OriginalSize != int64(len(contents[1])) || row.UserID != alice.id {
+			t.Errorf("listed as %+v", row)
+		}
+	})
 	first := alice.prepared("g", refs[1])
 	if string(first.Format) != "null" {
 		t.Errorf("format %s", first.Format)
@@ -82,32 +86,40 @@ func TestLegacyImportAndRotation(t *testing.T) {
 	}
 
 	must[string](alice, wire.OpRevokeGroupMember, object{"group_id": "g", "member_id": bob.id})
-	for i, ref := range refs {
-		alice.reads(ref, string(contents[i%len(contents)]))
-	}
-	if _, problem := bob.retrieve("g", refs[1]); !strings.Contains(problem, "not authorized") {
-		t.Errorf("a revoked member: %s", problem)
-	}
-	later, err := r.svc.ImportPlain(t.Context(), service.LegacyFile{Group: "g", Name: "later"}, []byte("later"), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if alice.prepared("g", later.CID).Key == first.Key {
-		t.Error("a file imported after the rotation has the key of before")
-	}
-	if alice.upload("g", "new", []byte("x")).CID == "" || *alice.row("g", alice.upload("g", "n", []byte("x")).CID).Backend != "FastFS" {
-		t.Error("a new file is no FastFS file")
-	}
-	if n, err := r.svc.Verify(t.Context(), true, func(ref string, err error) { t.Error(ref, err) }); err != nil || n != len(refs)+3 {
-		t.Errorf("verify: %d, %v", n, err)
-	}
-	if _, err := r.svc.Audit(t.Context()); err != nil {
-		t.Error(err)
-	}
-	must[string](alice, "delete_file", object{"group_id": "g", "ipfs_hash": refs[1]})
-	if _, problem := alice.retrieve("g", refs[1]); !strings.Contains(problem, "deleted") {
-		t.Errorf("a deleted legacy file: %s", problem)
-	}
+	t.Run("after a rotation members read, and nobody else", func(t *testing.T) {
+		for i, ref := range refs {
+			alice.reads(ref, string(contents[i%len(contents)]))
+		}
+		if _, problem := bob.retrieve("g", refs[1]); !strings.Contains(problem, "not authorized") {
+			t.Errorf("a revoked member: %s", problem)
+		}
+	})
+	t.Run("what is imported after a rotation has the new key", func(t *testing.T) {
+		later, err := r.svc.ImportPlain(t.Context(), service.LegacyFile{Group: "g", Name: "later"}, []byte("later"), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if alice.prepared("g", later.CID).Key == first.Key {
+			t.Error("a file imported after the rotation has the key of before")
+		}
+		if alice.upload("g", "new", []byte("x")).CID == "" || *alice.row("g", alice.upload("g", "n", []byte("x")).CID).Backend != "FastFS" {
+			t.Error("a new file is no FastFS file")
+		}
+	})
+	t.Run("all is verified", func(t *testing.T) {
+		if n, err := r.svc.Verify(t.Context(), true, func(ref string, err error) { t.Error(ref, err) }); err != nil || n != len(refs)+3 {
+			t.Errorf("verify: %d, %v", n, err)
+		}
+		if _, err := r.svc.Audit(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("it is deleted", func(t *testing.T) {
+		must[string](alice, "delete_file", object{"group_id": "g", "ipfs_hash": refs[1]})
+		if _, problem := alice.retrieve("g", refs[1]); !strings.Contains(problem, "deleted") {
+			t.Errorf("a deleted legacy file: %s", problem)
+		}
+	})
 }
 
 // oldKey is a group key of another service, in a file.
@@ -160,54 +172,59 @@ func TestLegacyCiphertext(t *testing.T) {
 	content := []byte("sealed long ago")
 	sealed := sealWith(t, outside, content)
 	text := []byte(base64.StdEncoding.EncodeToString(sealed))
-	for name, data := range map[string][]byte{"bytes": sealed, "base64": text, "base64 with newline": append(text[:len(text):len(text)], '\n')} {
-		id := legacy.Sum(data, legacy.Default(0)).String()
-		for _, want := range []string{id, ""} {
-			done, err := r.svc.ImportSealed(t.Context(), l, data, want, 0)
-			if err != nil || done.CID != id || done.FileHash != hash(content) || done.Known != (want == "") {
-				t.Fatalf("%s: %+v, %v", name, done, err)
+	t.Run("as bytes and as base64", func(t *testing.T) {
+		for name, data := range map[string][]byte{"bytes": sealed, "base64": text, "base64 with newline": append(text[:len(text):len(text)], '\n')} {
+			id := legacy.Sum(data, legacy.Default(0)).String()
+			for _, want := range []string{id, ""} {
+				done, err := r.svc.ImportSealed(t.Context(), l, data, want, 0)
+				if err != nil || done.CID != id || done.FileHash != hash(content) || done.Known != (want == "") {
+					t.Fatalf("%s: %+v, %v", name, done, err)
+				}
 			}
+			alice.reads(id, string(content))
 		}
-		alice.reads(id, string(content))
-	}
-	id := legacy.Sum(sealed, legacy.Default(0)).String()
-	for _, tc := range []struct {
-		name string
-		file service.LegacyFile
-		data []byte
-		cid  string
-		word string
-	}{
-		{"other bytes than the id names", l, text, id, "not those that"},
-		{"not a content id", l, sealed, "bafy.svc.testnet/x", "not a content id"},
-		{"the group's own key", service.LegacyFile{Group: "g"}, sealWith(t, outside, []byte("more")), "", "--key-file"},
-		{"changed bytes", l, append(bytes.Clone(sealed[:len(sealed)-1]), sealed[len(sealed)-1]^1), "", "--key-file"},
-		{"too short", l, sealed[:20], "", "no ciphertext"},
-		{"another group", service.LegacyFile{Group: "other", Key: key}, sealed, id, "recorded already"},
-		{"no such group", service.LegacyFile{Group: "nobody", Key: key}, sealed, id, "Group not found"},
-		{"no such account", service.LegacyFile{Group: "g", Key: key, Account: "nobody"}, sealWith(t, outside, nil), "", "not found"},
-	} {
-		refused(t, tc.name, errOf(r.svc.ImportSealed(t.Context(), tc.file, tc.data, tc.cid, 1)), tc.word)
-	}
-	if blobs := countFiles(t, filepath.Join(r.dir, "blobs")); blobs != 3 {
-		t.Errorf("%d blobs for 3 files", blobs)
-	}
-	// Ciphertext that this service sealed before a rotation, back from elsewhere.
-	plain, err := r.svc.ImportPlain(t.Context(), service.LegacyFile{Group: "g"}, []byte("ours"), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ours, err := base64.StdEncoding.DecodeString(alice.prepared("g", plain.CID).EncryptedB64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	must[string](alice, wire.OpAddGroupMember, object{"group_id": "g", "member_id": "x"})
-	must[string](alice, wire.OpRevokeGroupMember, object{"group_id": "g", "member_id": "x"})
-	done, err := r.svc.ImportSealed(t.Context(), service.LegacyFile{Group: "g"}, ours, "", 1) // the other version: another reference
-	if err != nil || done.Known {
-		t.Fatal(done, err)
-	}
-	alice.reads(done.CID, "ours")
+	})
+	t.Run("anything else is refused", func(t *testing.T) {
+		id := legacy.Sum(sealed, legacy.Default(0)).String()
+		for _, tc := range []struct {
+			name string
+			file service.LegacyFile
+			data []byte
+			cid  string
+			word string
+		}{
+			{"other bytes than the id names", l, text, id, "not those that"},
+			{"not a content id", l, sealed, "bafy.svc.testnet/x", "not a content id"},
+			{"the group's own key", service.LegacyFile{Group: "g"}, sealWith(t, outside, []byte("more")), "", "--key-file"},
+			{"changed bytes", l, append(bytes.Clone(sealed[:len(sealed)-1]), sealed[len(sealed)-1]^1), "", "--key-file"},
+			{"too short", l, sealed[:20], "", "no ciphertext"},
+			{"another group", service.LegacyFile{Group: "other", Key: key}, sealed, id, "recorded already"},
+			{"no such group", service.LegacyFile{Group: "nobody", Key: key}, sealed, id, "Group not found"},
+			{"no such account", service.LegacyFile{Group: "g", Key: key, Account: "nobody"}, sealWith(t, outside, nil), "", "not found"},
+		} {
+			refused(t, tc.name, errOf(r.svc.ImportSealed(t.Context(), tc.file, tc.data, tc.cid, 1)), tc.word)
+		}
+		if blobs := countFiles(t, filepath.Join(r.dir, "blobs")); blobs != 3 {
+			t.Errorf("%d blobs for 3 files", blobs)
+		}
+	})
+	t.Run("ciphertext of this service from before a rotation, back from elsewhere", func(t *testing.T) {
+		plain, err := r.svc.ImportPlain(t.Context(), service.LegacyFile{Group: "g"}, []byte("ours"), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ours, err := base64.StdEncoding.DecodeString(alice.prepared("g", plain.CID).EncryptedB64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		must[string](alice, wire.OpAddGroupMember, object{"group_id": "g", "member_id": "x"})
+		must[string](alice, wire.OpRevokeGroupMember, object{"group_id": "g", "member_id": "x"})
+		done, err := r.svc.ImportSealed(t.Context(), service.LegacyFile{Group: "g"}, ours, "", 1) // the other version: another reference
+		if err != nil || done.Known {
+			t.Fatal(done, err)
+		}
+		alice.reads(done.CID, "ours")
+	})
 }
 
 // gatewayFor serves one file in one of several ways.
@@ -287,73 +304,81 @@ func TestThreat30Gateway(t *testing.T) {
 	if err != nil || done.CID != ref {
 		t.Fatal(done, err)
 	}
-	if again, err := r.svc.ImportReference(t.Context(), l, ref, hash(content)); err != nil || !again.Known {
-		t.Errorf("once more: %+v, %v", again, err)
-	}
-	refused(t, "with another hash", errOf(r.svc.ImportReference(t.Context(), l, ref, hash([]byte("x")))), "recorded already")
-	refused(t, "an address", errOf(r.svc.ImportReference(t.Context(), l, "http://127.0.0.1/x", hash(nil))), "not a content id")
-	if n, err := r.svc.Verify(t.Context(), true, func(ref string, err error) { t.Error(ref, err) }); err != nil || n != 1 {
-		t.Errorf("verify: %d, %v", n, err)
-	}
-	refused(t, "its place", errOf(r.svc.BlobPath(t.Context(), ref)), "not kept here")
-	if row := alice.row("g", ref); *row.Backend != "Ipfs" || row.OriginalSize != nil {
-		t.Errorf("listed as %+v", row)
-	}
-	for _, other := range []string{server.URL + "/ipfs/x", "QmT78zSuBmuS4z925WZfrqQ1qHaJ56DQaTfyMUF7F8ff5o", ref + "/../x"} {
-		if _, problem := alice.retrieve("g", other); !strings.Contains(problem, "not found") {
-			t.Errorf("%s: %s", other, problem)
+	t.Run("a reference is recorded once, and nothing is kept of it", func(t *testing.T) {
+		if again, err := r.svc.ImportReference(t.Context(), l, ref, hash(content)); err != nil || !again.Known {
+			t.Errorf("once more: %+v, %v", again, err)
 		}
-	}
-	if _, problem := bob.retrieve("g", ref); !strings.Contains(problem, "not authorized") {
-		t.Errorf("a stranger: %s", problem)
-	}
-	if n := gateway.asked.Load(); n != 0 {
-		t.Errorf("the gateway was asked %d times for what nobody may have", n)
-	}
-
-	before := alice.balance()
-	for mode, code := range map[string]string{"redirect": wire.CodeUnavailable, "endless": wire.CodeTooLarge, "wrong bytes": wire.CodeBlobCorrupt,
-		"longer": wire.CodeBlobCorrupt, "nothing": wire.CodeBlobCorrupt, "short": wire.CodeBlobCorrupt, "broken base64": wire.CodeBlobCorrupt, "cut": wire.CodeUnavailable,
-		"html": wire.CodeBlobCorrupt, "missing": wire.CodeFileNotFound, "failing": wire.CodeUnavailable} {
-		gateway.set(mode)
-		if _, problem := alice.retrieve("g", ref); !strings.Contains(problem, `"`+code+`"`) {
-			t.Errorf("a gateway in mode %q: %s, want %s", mode, problem, code)
+		refused(t, "with another hash", errOf(r.svc.ImportReference(t.Context(), l, ref, hash([]byte("x")))), "recorded already")
+		refused(t, "an address", errOf(r.svc.ImportReference(t.Context(), l, "http://127.0.0.1/x", hash(nil))), "not a content id")
+		if n, err := r.svc.Verify(t.Context(), true, func(ref string, err error) { t.Error(ref, err) }); err != nil || n != 1 {
+			t.Errorf("verify: %d, %v", n, err)
 		}
-	}
-	if n := gateway.foreign.Load(); n != 0 {
-		t.Errorf("a redirect was followed %d times", n)
-	}
-	if got := alice.balance(); got != before {
-		t.Errorf("lies cost something: %s of %s are left", got, before)
-	}
-	if blobs := countFiles(t, filepath.Join(r.dir, "blobs")); blobs != 0 {
-		t.Errorf("lies left %d blobs", blobs)
-	}
-
-	gateway.set("compressed")
-	asked := gateway.asked.Load()
-	var all sync.WaitGroup
-	for range 10 {
-		all.Go(func() {
-			alice.reads(ref, string(content))
-		})
-	}
-	all.Wait()
-	if n := gateway.asked.Load() - asked; n != 1 {
-		t.Errorf("the gateway was asked %d times for one file", n)
-	}
-	if row := alice.row("g", ref); row.OriginalSize == nil || *row.OriginalSize != int64(len(content)) {
-		t.Errorf("now listed as %+v", row)
-	}
-	server.Close()
-	alice.reads(ref, string(content))
-	answer := must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": ref, "transfer": "raw"})
-	if status, body := alice.fetch(answer.DataURL, ""); status != http.StatusOK || !bytes.Equal(body, gateway.data) {
-		t.Errorf("raw: %d, %d bytes", status, len(body))
-	}
-	if blobs := countFiles(t, filepath.Join(r.dir, "blobs")); blobs != 1 {
-		t.Errorf("%d blobs for one file", blobs)
-	}
+		refused(t, "its place", errOf(r.svc.BlobPath(t.Context(), ref)), "not kept here")
+		if row := alice.row("g", ref); *row.Backend != "Ipfs" || row.OriginalSize != nil {
+			t.Errorf("listed as %+v", row)
+		}
+	})
+	t.Run("the gateway is not asked for what nobody may have", func(t *testing.T) {
+		for _, other := range []string{server.URL + "/ipfs/x", "QmT78zSuBmuS4z925WZfrqQ1qHaJ56DQaTfyMUF7F8ff5o", ref + "/../x"} {
+			if _, problem := alice.retrieve("g", other); !strings.Contains(problem, "not found") {
+				t.Errorf("%s: %s", other, problem)
+			}
+		}
+		if _, problem := bob.retrieve("g", ref); !strings.Contains(problem, "not authorized") {
+			t.Errorf("a stranger: %s", problem)
+		}
+		if n := gateway.asked.Load(); n != 0 {
+			t.Errorf("the gateway was asked %d times for what nobody may have", n)
+		}
+	})
+	t.Run("lies of the gateway are refused, cost nothing and leave nothing", func(t *testing.T) {
+		before := alice.balance()
+		for mode, code := range map[string]string{"redirect": wire.CodeUnavailable, "endless": wire.CodeTooLarge, "wrong bytes": wire.CodeBlobCorrupt,
+			"longer": wire.CodeBlobCorrupt, "nothing": wire.CodeBlobCorrupt, "short": wire.CodeBlobCorrupt, "broken base64": wire.CodeBlobCorrupt, "cut": wire.CodeUnavailable,
+			"html": wire.CodeBlobCorrupt, "missing": wire.CodeFileNotFound, "failing": wire.CodeUnavailable} {
+			gateway.set(mode)
+			if _, problem := alice.retrieve("g", ref); !strings.Contains(problem, `"`+code+`"`) {
+				t.Errorf("a gateway in mode %q: %s, want %s", mode, problem, code)
+			}
+		}
+		if n := gateway.foreign.Load(); n != 0 {
+			t.Errorf("a redirect was followed %d times", n)
+		}
+		if got := alice.balance(); got != before {
+			t.Errorf("lies cost something: %s of %s are left", got, before)
+		}
+		if blobs := countFiles(t, filepath.Join(r.dir, "blobs")); blobs != 0 {
+			t.Errorf("lies left %d blobs", blobs)
+		}
+	})
+	t.Run("it is asked once for one file", func(t *testing.T) {
+		gateway.set("compressed")
+		asked := gateway.asked.Load()
+		var all sync.WaitGroup
+		for range 10 {
+			all.Go(func() {
+				alice.reads(ref, string(content))
+			})
+		}
+		all.Wait()
+		if n := gateway.asked.Load() - asked; n != 1 {
+			t.Errorf("the gateway was asked %d times for one file", n)
+		}
+		if row := alice.row("g", ref); row.OriginalSize == nil || *row.OriginalSize != int64(len(content)) {
+			t.Errorf("now listed as %+v", row)
+		}
+	})
+	t.Run("then the file is kept here", func(t *testing.T) {
+		server.Close()
+		alice.reads(ref, string(content))
+		answer := must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": ref, "transfer": "raw"})
+		if status, body := alice.fetch(answer.DataURL, ""); status != http.StatusOK || !bytes.Equal(body, gateway.data) {
+			t.Errorf("raw: %d, %d bytes", status, len(body))
+		}
+		if blobs := countFiles(t, filepath.Join(r.dir, "blobs")); blobs != 1 {
+			t.Errorf("%d blobs for one file", blobs)
+		}
+	})
 }
 
 // A reference without a gateway says what the operator can do; importing its

@@ -208,39 +208,42 @@ func TestMasterKeyRotationInterrupted(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	next := begin()
-	reads()
-	r.rotated()
-	if !bytes.Equal(masterOf(t, key), next) {
-		t.Error("the prepared key was not taken")
-	}
-	reads()
-
-	// The new key was lost before it came to its place.
-	begin()
-	ok(t, os.Remove(key+".new"))
-	svc, err := r.beside(service.MasterKey{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if next, err := svc.MasterKeyNextStep(t.Context()); err != nil || !strings.Contains(next, "run it again: svcd rotate-master-key") {
-		t.Errorf("the next step: %q, %v", next, err)
-	}
-	refused(t, "went on without the key", errOf(svc.RotateMasterKey(t.Context(), "")), "--cancel")
-	refused(t, "finished without the key", errOf(svc.FinishMasterKey(t.Context(), false)), "bring the new one to its place")
-	if _, err := svc.FinishMasterKey(t.Context(), true); err != nil {
-		t.Error(err)
-	}
-	refused(t, "cancelled twice", errOf(svc.FinishMasterKey(t.Context(), true)), "no other master key")
-	reads()
-	put(old)
-	if _, err := r.beside(service.MasterKey{}); err == nil || !strings.Contains(err.Error(), "another master key") {
-		t.Errorf("the first key opens the database: %v", err)
-	}
-	put(next)
-	if content, _ := alice.retrieve("g", up.CID); string(content) != "kept" {
-		t.Errorf("%q", content)
-	}
+	t.Run("before the new key is in its place", func(t *testing.T) {
+		next := begin()
+		reads()
+		r.rotated()
+		if !bytes.Equal(masterOf(t, key), next) {
+			t.Error("the prepared key was not taken")
+		}
+		reads()
+	})
+	t.Run("the new key was lost before it came to its place", func(t *testing.T) {
+		current := masterOf(t, key)
+		begin()
+		ok(t, os.Remove(key+".new"))
+		svc, err := r.beside(service.MasterKey{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if next, err := svc.MasterKeyNextStep(t.Context()); err != nil || !strings.Contains(next, "run it again: svcd rotate-master-key") {
+			t.Errorf("the next step: %q, %v", next, err)
+		}
+		refused(t, "went on without the key", errOf(svc.RotateMasterKey(t.Context(), "")), "--cancel")
+		refused(t, "finished without the key", errOf(svc.FinishMasterKey(t.Context(), false)), "bring the new one to its place")
+		if _, err := svc.FinishMasterKey(t.Context(), true); err != nil {
+			t.Error(err)
+		}
+		refused(t, "cancelled twice", errOf(svc.FinishMasterKey(t.Context(), true)), "no other master key")
+		reads()
+		put(old)
+		if _, err := r.beside(service.MasterKey{}); err == nil || !strings.Contains(err.Error(), "another master key") {
+			t.Errorf("the first key opens the database: %v", err)
+		}
+		put(current)
+		if content, _ := alice.retrieve("g", up.CID); string(content) != "kept" {
+			t.Errorf("%q", content)
+		}
+	})
 }
 
 // The master key comes from a command, as base64 or 32 bytes, and another one

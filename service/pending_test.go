@@ -44,50 +44,55 @@ func TestThreat45ShortRetentionWaits(t *testing.T) {
 		t.Helper()
 		return must[wire.PendingResult](bob, wire.OpGetPending, object{"group_id": "g"})
 	}
-	seq := bob.watch(0, 0).Seq
-	for range 2 { // again is neither sooner nor later
-		if text := must[string](alice, wire.OpSetGroupRetention, object{"group_id": "g", "retention_days": 0}); !strings.Contains(text, "svcfs group keep") {
-			t.Errorf("it says %q", text)
+	t.Run("it waits, and members are told", func(t *testing.T) {
+		seq := bob.watch(0, 0).Seq
+		for range 2 { // again is neither sooner nor later
+			if text := must[string](alice, wire.OpSetGroupRetention, object{"group_id": "g", "retention_days": 0}); !strings.Contains(text, "svcfs group keep") {
+				t.Errorf("it says %q", text)
+			}
+			r.removes(0)
 		}
+		first := waiting()
+		if first.RetentionDays == nil || *first.RetentionDays != 0 || !inADay(first.RetentionAt) {
+			t.Errorf("members are shown %+v", first)
+		}
+		if got := r.view("get_group_retention", object{"group_id": "g"}); got != "null" {
+			t.Errorf("the window counts already: %s", got)
+		}
+		if events := bob.watch(seq, time.Second).Events; len(events) == 0 || events[0].Kind != chain.KindPending || events[0].GroupID != "g" {
+			t.Errorf("bob is told %+v", events)
+		}
+		if status, body := bob.tool(wire.OpKeepFiles, object{"group_id": "g"}); status != http.StatusForbidden {
+			t.Errorf("a member keeps the files: %d %s", status, body)
+		}
+	})
+	t.Run("the owner keeps the files", func(t *testing.T) {
+		must[string](alice, wire.OpKeepFiles, object{"group_id": "g"})
+		r.dueNow()
 		r.removes(0)
-	}
-	first := waiting()
-	if first.RetentionDays == nil || *first.RetentionDays != 0 || !inADay(first.RetentionAt) {
-		t.Errorf("members are shown %+v", first)
-	}
-	if got := r.view("get_group_retention", object{"group_id": "g"}); got != "null" {
-		t.Errorf("the window counts already: %s", got)
-	}
-	if events := bob.watch(seq, time.Second).Events; len(events) == 0 || events[0].Kind != chain.KindPending || events[0].GroupID != "g" {
-		t.Errorf("bob is told %+v", events)
-	}
-	if status, body := bob.tool(wire.OpKeepFiles, object{"group_id": "g"}); status != http.StatusForbidden {
-		t.Errorf("a member keeps the files: %d %s", status, body)
-	}
-	must[string](alice, wire.OpKeepFiles, object{"group_id": "g"})
-	r.dueNow()
-	r.removes(0)
-	if left := waiting(); left.RetentionDays != nil {
-		t.Errorf("kept, and there waits %+v", left)
-	}
-
-	alice.retention("g", 3)
-	alice.retention("g", 7) // counts at once, and takes the other back
-	r.dueNow()
-	r.removes(0)
-	if got := r.view("get_group_retention", object{"group_id": "g"}); got != "7" {
-		t.Errorf("retention is %s, want 7", got)
-	}
-	alice.retention("g", 3)
-	r.dueNow()
-	r.removes(1)
-	if got := r.view("get_group_retention", object{"group_id": "g"}); got != "3" {
-		t.Errorf("retention is %s, want 3", got)
-	}
-	alice.retention("g", 5) // longer than it is
-	if got := r.view("get_group_retention", object{"group_id": "g"}); got != "5" {
-		t.Errorf("retention is %s, want 5", got)
-	}
+		if left := waiting(); left.RetentionDays != nil {
+			t.Errorf("kept, and there waits %+v", left)
+		}
+	})
+	t.Run("longer ones count at once", func(t *testing.T) {
+		alice.retention("g", 3)
+		alice.retention("g", 7) // counts at once, and takes the other back
+		r.dueNow()
+		r.removes(0)
+		if got := r.view("get_group_retention", object{"group_id": "g"}); got != "7" {
+			t.Errorf("retention is %s, want 7", got)
+		}
+		alice.retention("g", 3)
+		r.dueNow()
+		r.removes(1)
+		if got := r.view("get_group_retention", object{"group_id": "g"}); got != "3" {
+			t.Errorf("retention is %s, want 3", got)
+		}
+		alice.retention("g", 5) // longer than it is
+		if got := r.view("get_group_retention", object{"group_id": "g"}); got != "5" {
+			t.Errorf("retention is %s, want 5", got)
+		}
+	})
 	r.age(ref, -6*24*time.Hour)
 	if n, err := r.svc.Audit(t.Context()); err != nil || n == 0 {
 		t.Errorf("audit: %d, %v", n, err)
@@ -134,57 +139,61 @@ func TestThreat45DeletionsInBulkWait(t *testing.T) {
 			t.Errorf("there waits %+v, want %d files", got, want)
 		}
 	}
-	waits(5)
-	if got, problem := alice.retrieve("g", late[0]); len(got) != 1 {
-		t.Errorf("what waits is not read: %s", problem)
-	}
-	if status, body := remove(alice, alice.upload("g", "another", []byte("x")).Location); status != http.StatusOK {
-		t.Errorf("another account: %d %s", status, body)
-	}
-	must[string](alice, wire.OpKeepFiles, object{"group_id": "g"})
-	waits(0)
-	r.dueNow()
-	r.removes(0)
-
-	remove(bob, late[0])
-	remove(bob, late[1])
-	waits(2)
-	r.dueNow()
-	r.removes(2)
-	var gone *wire.Deleted
-	for _, row := range alice.rows("g") {
-		if row.IPFSHash == late[0] {
-			gone = row.Deleted
+	t.Run("others read, and the owner keeps the files", func(t *testing.T) {
+		waits(5)
+		if got, problem := alice.retrieve("g", late[0]); len(got) != 1 {
+			t.Errorf("what waits is not read: %s", problem)
 		}
-	}
-	if gone == nil || gone.DeletedBy != bob.id || gone.Reason != wire.ReasonOwnerRequest {
-		t.Errorf("the record says %+v", gone)
-	}
-
-	remove(bob, late[2])
-	alice.gives(bob, "g", "reader")
-	waits(0)
-	alice.gives(bob, "g", "writer")
-	remove(bob, late[2])
-	if _, err := r.svc.DisableAccount(t.Context(), "bob"); err != nil {
-		t.Fatal(err)
-	}
-	waits(0)
-	if _, err := r.svc.EnableAccount(t.Context(), "bob"); err != nil {
-		t.Fatal(err)
-	}
-	bob.login()
-	if n, err := r.svc.Audit(t.Context()); err != nil || n == 0 {
-		t.Errorf("audit: %d, %v", n, err)
-	}
-	remove(bob, late[2])
-	must[string](alice, wire.OpRevokeGroupMember, object{"group_id": "g", "member_id": bob.id})
-	waits(0)
-	r.dueNow()
-	r.removes(0)
-	if got, problem := alice.retrieve("g", late[2]); len(got) != 1 {
-		t.Errorf("what a revoked member wanted deleted: %s", problem)
-	}
+		if status, body := remove(alice, alice.upload("g", "another", []byte("x")).Location); status != http.StatusOK {
+			t.Errorf("another account: %d %s", status, body)
+		}
+		must[string](alice, wire.OpKeepFiles, object{"group_id": "g"})
+		waits(0)
+		r.dueNow()
+		r.removes(0)
+	})
+	t.Run("after a day they are gone, by whom is recorded", func(t *testing.T) {
+		remove(bob, late[0])
+		remove(bob, late[1])
+		waits(2)
+		r.dueNow()
+		r.removes(2)
+		var gone *wire.Deleted
+		for _, row := range alice.rows("g") {
+			if row.IPFSHash == late[0] {
+				gone = row.Deleted
+			}
+		}
+		if gone == nil || gone.DeletedBy != bob.id || gone.Reason != wire.ReasonOwnerRequest {
+			t.Errorf("the record says %+v", gone)
+		}
+	})
+	t.Run("what somebody without a right wanted deleted stays", func(t *testing.T) {
+		remove(bob, late[2])
+		alice.gives(bob, "g", "reader")
+		waits(0)
+		alice.gives(bob, "g", "writer")
+		remove(bob, late[2])
+		if _, err := r.svc.DisableAccount(t.Context(), "bob"); err != nil {
+			t.Fatal(err)
+		}
+		waits(0)
+		if _, err := r.svc.EnableAccount(t.Context(), "bob"); err != nil {
+			t.Fatal(err)
+		}
+		bob.login()
+		if n, err := r.svc.Audit(t.Context()); err != nil || n == 0 {
+			t.Errorf("audit: %d, %v", n, err)
+		}
+		remove(bob, late[2])
+		must[string](alice, wire.OpRevokeGroupMember, object{"group_id": "g", "member_id": bob.id})
+		waits(0)
+		r.dueNow()
+		r.removes(0)
+		if got, problem := alice.retrieve("g", late[2]); len(got) != 1 {
+			t.Errorf("what a revoked member wanted deleted: %s", problem)
+		}
+	})
 }
 
 // Threat 45: a window that would end many files at once waits also when it is long,

@@ -102,38 +102,45 @@ func TestThreat25RolesAreGivenByTheOwnerAlone(t *testing.T) {
 	want(alice, wire.RoleOwner)
 	want(bob, wire.RoleReader)
 	want(carol, wire.RoleWriter)
-	for what, request := range map[string]object{
-		"again, without a role": {"group_id": "g", "member_id": bob.id},
-		"again, with its role":  {"group_id": "g", "member_id": bob.id, "role": "reader"},
-		"the owner":             {"group_id": "g", "member_id": alice.id, "role": "reader"},
-	} {
-		if status, body := alice.tool(wire.OpAddGroupMember, request); status != http.StatusConflict || !strings.Contains(body, "already a member") {
-			t.Errorf("%s: %d %s", what, status, body)
+	t.Run("neither a member again nor an unknown role", func(t *testing.T) {
+		for what, request := range map[string]object{
+			"again, without a role": {"group_id": "g", "member_id": bob.id},
+			"again, with its role":  {"group_id": "g", "member_id": bob.id, "role": "reader"},
+			"the owner":             {"group_id": "g", "member_id": alice.id, "role": "reader"},
+		} {
+			if status, body := alice.tool(wire.OpAddGroupMember, request); status != http.StatusConflict || !strings.Contains(body, "already a member") {
+				t.Errorf("%s: %d %s", what, status, body)
+			}
 		}
-	}
-	for _, role := range []string{"owner", "admin", "Reader", " "} {
-		if status, body := alice.tool(wire.OpAddGroupMember, object{"group_id": "g", "member_id": "dave", "role": role}); status != http.StatusBadRequest {
-			t.Errorf("role %q: %d %s", role, status, body)
+		for _, role := range []string{"owner", "admin", "Reader", " "} {
+			if status, body := alice.tool(wire.OpAddGroupMember, object{"group_id": "g", "member_id": "dave", "role": role}); status != http.StatusBadRequest {
+				t.Errorf("role %q: %d %s", role, status, body)
+			}
 		}
-	}
-	if status, body := bob.tool(wire.OpAddGroupMember, object{"group_id": "g", "member_id": bob.id, "role": "writer"}); status != http.StatusForbidden {
-		t.Errorf("a reader raises itself: %d %s", status, body)
-	}
-	want(bob, wire.RoleReader)
-
-	before, paid := alice.watch(0, 0).Seq, alice.balance()
-	alice.gives(bob, "g", "writer")
-	want(bob, wire.RoleWriter)
-	if alice.balance() != paid {
-		t.Error("a change of a role costs something")
-	}
-	events := bob.watch(before, time.Second).Events
-	if len(events) != 1 || events[0].Kind != chain.KindRole || events[0].Account != bob.id {
-		t.Errorf("bob is told %+v", events)
-	}
-	must[string](alice, wire.OpRevokeGroupMember, object{"group_id": "g", "member_id": carol.id})
-	alice.gives(carol, "g", "reader")
-	want(carol, wire.RoleReader)
+	})
+	t.Run("a reader does not raise itself", func(t *testing.T) {
+		if status, body := bob.tool(wire.OpAddGroupMember, object{"group_id": "g", "member_id": bob.id, "role": "writer"}); status != http.StatusForbidden {
+			t.Errorf("a reader raises itself: %d %s", status, body)
+		}
+		want(bob, wire.RoleReader)
+	})
+	t.Run("a change costs nothing and is told", func(t *testing.T) {
+		before, paid := alice.watch(0, 0).Seq, alice.balance()
+		alice.gives(bob, "g", "writer")
+		want(bob, wire.RoleWriter)
+		if alice.balance() != paid {
+			t.Error("a change of a role costs something")
+		}
+		events := bob.watch(before, time.Second).Events
+		if len(events) != 1 || events[0].Kind != chain.KindRole || events[0].Account != bob.id {
+			t.Errorf("bob is told %+v", events)
+		}
+	})
+	t.Run("who comes back has the role that is given then", func(t *testing.T) {
+		must[string](alice, wire.OpRevokeGroupMember, object{"group_id": "g", "member_id": carol.id})
+		alice.gives(carol, "g", "reader")
+		want(carol, wire.RoleReader)
+	})
 	if n, err := r.svc.Audit(t.Context()); err != nil || n == 0 {
 		t.Errorf("audit: %d, %v", n, err)
 	}

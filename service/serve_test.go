@@ -508,21 +508,25 @@ func TestMetrics(t *testing.T) {
 		}
 		return true
 	})
-	guide, err := os.ReadFile("OPERATING.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range regexp.MustCompile(`svcd_[a-z_]+`).FindAllString(string(guide), -1) {
-		if name != "svcd_ledger" && !strings.Contains(text, name) { // that is a database role
-			t.Errorf("OPERATING.md speaks of %s, which is not there", name)
+	t.Run("the guide speaks of what is there", func(t *testing.T) {
+		guide, err := os.ReadFile("OPERATING.md")
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	if strings.Contains(text, alice.token) || strings.Contains(text, alice.id) {
-		t.Error("the metrics name an account or a token")
-	}
-	if status, _ := s.post("/metrics", nil, object{}); status != 404 {
-		t.Errorf("the public address answers /metrics with %d", status)
-	}
+		for _, name := range regexp.MustCompile(`svcd_[a-z_]+`).FindAllString(string(guide), -1) {
+			if name != "svcd_ledger" && !strings.Contains(text, name) { // that is a database role
+				t.Errorf("OPERATING.md speaks of %s, which is not there", name)
+			}
+		}
+	})
+	t.Run("they name nobody, and the public address has none", func(t *testing.T) {
+		if strings.Contains(text, alice.token) || strings.Contains(text, alice.id) {
+			t.Error("the metrics name an account or a token")
+		}
+		if status, _ := s.post("/metrics", nil, object{}); status != 404 {
+			t.Errorf("the public address answers /metrics with %d", status)
+		}
+	})
 }
 
 // writePair makes a self-signed certificate.
@@ -565,16 +569,18 @@ func TestTLS(t *testing.T) {
 		defer conn.Close()
 		return conn.ConnectionState(), nil
 	}
-	state, err := handshake(&tls.Config{NextProtos: []string{"h2", "http/1.1"}})
-	if err != nil || state.NegotiatedProtocol != "h2" || state.Version != tls.VersionTLS13 {
-		t.Fatalf("%v, protocol %q, version %x", err, state.NegotiatedProtocol, state.Version)
-	}
-	if _, err := handshake(&tls.Config{MaxVersion: tls.VersionTLS11, MinVersion: tls.VersionTLS10}); err == nil {
-		t.Error("TLS 1.1 is spoken")
-	}
-	if _, err := handshake(&tls.Config{MaxVersion: tls.VersionTLS12}); err != nil {
-		t.Error(err)
-	}
+	t.Run("from 1.2, HTTP/2 first", func(t *testing.T) {
+		state, err := handshake(&tls.Config{NextProtos: []string{"h2", "http/1.1"}})
+		if err != nil || state.NegotiatedProtocol != "h2" || state.Version != tls.VersionTLS13 {
+			t.Fatalf("%v, protocol %q, version %x", err, state.NegotiatedProtocol, state.Version)
+		}
+		if _, err := handshake(&tls.Config{MaxVersion: tls.VersionTLS11, MinVersion: tls.VersionTLS10}); err == nil {
+			t.Error("TLS 1.1 is spoken")
+		}
+		if _, err := handshake(&tls.Config{MaxVersion: tls.VersionTLS12}); err != nil {
+			t.Error(err)
+		}
+	})
 	name := func() string {
 		state, err := handshake(&tls.Config{})
 		if err != nil {
@@ -582,24 +588,26 @@ func TestTLS(t *testing.T) {
 		}
 		return state.PeerCertificates[0].Subject.CommonName
 	}
-	ok(t, os.WriteFile(cert, []byte("half written"), 0o600))
-	s.svc.Reload()
-	if got := name(); got != "first" {
-		t.Errorf("a broken file replaced the certificate: %q", got)
-	}
-	writePair(t, dir, "second")
-	s.svc.Reload()
-	if got := name(); got != "second" {
-		t.Errorf("after a reload the certificate is %q", got)
-	}
-	writePair(t, dir, "third")
-	proctest.Eventually(t, "the third certificate", func() bool { return name() == "third" })
-
-	ok(t, os.Chmod(key, 0o644))
-	_, err = service.Open(t.Context(), service.Config{DataDir: filepath.Join(dir, "data"), TLSCert: cert, TLSKey: key})
-	if !errors.Is(err, ownfile.ErrReadable) {
-		t.Errorf("a key that others may read: %v", err)
-	}
+	t.Run("a new certificate replaces the old, a broken one does not", func(t *testing.T) {
+		ok(t, os.WriteFile(cert, []byte("half written"), 0o600))
+		s.svc.Reload()
+		if got := name(); got != "first" {
+			t.Errorf("a broken file replaced the certificate: %q", got)
+		}
+		writePair(t, dir, "second")
+		s.svc.Reload()
+		if got := name(); got != "second" {
+			t.Errorf("after a reload the certificate is %q", got)
+		}
+		writePair(t, dir, "third")
+		proctest.Eventually(t, "the third certificate", func() bool { return name() == "third" })
+	})
+	t.Run("a key that others may read is refused", func(t *testing.T) {
+		ok(t, os.Chmod(key, 0o644))
+		if _, err := service.Open(t.Context(), service.Config{DataDir: filepath.Join(dir, "data"), TLSCert: cert, TLSKey: key}); !errors.Is(err, ownfile.ErrReadable) {
+			t.Errorf("a key that others may read: %v", err)
+		}
+	})
 }
 
 // What needs no account is bounded by address, generously: whoever verifies the

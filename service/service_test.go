@@ -750,15 +750,17 @@ func TestRawTransfer(t *testing.T) {
 		status, _ := r.do(req)
 		return status
 	}
-	if got := put(bob, blob); got != 403 {
-		t.Errorf("somebody else's upload was taken: %d", got)
-	}
-	if got := put(alice, make([]byte, 2<<20)); got != 413 {
-		t.Errorf("too large: %d", got)
-	}
-	if got := put(alice, blob[:20]); got != 400 {
-		t.Errorf("too short: %d", got)
-	}
+	t.Run("only its account sends it, and only so much", func(t *testing.T) {
+		if got := put(bob, blob); got != 403 {
+			t.Errorf("somebody else's upload was taken: %d", got)
+		}
+		if got := put(alice, make([]byte, 2<<20)); got != 413 {
+			t.Errorf("too large: %d", got)
+		}
+		if got := put(alice, blob[:20]); got != 400 {
+			t.Errorf("too short: %d", got)
+		}
+	})
 	if got := put(alice, blob); got != 204 {
 		t.Fatalf("put: %d", got)
 	}
@@ -778,18 +780,22 @@ func TestRawTransfer(t *testing.T) {
 		}
 		return r.do(req)
 	}
-	if status, body := fetch(alice, got.DataURL, ""); status != 200 || !bytes.Equal(body, blob) {
-		t.Errorf("fetched %d bytes: %d", len(body), status)
-	}
-	if status, body := fetch(alice, got.DataURL, "bytes=5-9"); status != 206 || !bytes.Equal(body, blob[5:10]) {
-		t.Errorf("range: %d %x", status, body)
-	}
-	if status, _ := fetch(bob, got.DataURL, ""); status != 404 {
-		t.Errorf("another account used the ticket: %d", status)
-	}
-	if status, _ := fetch(alice, got.DataURL[:len(got.DataURL)-2]+"AA", ""); status != 404 {
-		t.Errorf("a forged ticket: %d", status)
-	}
+	t.Run("whole and in ranges", func(t *testing.T) {
+		if status, body := fetch(alice, got.DataURL, ""); status != 200 || !bytes.Equal(body, blob) {
+			t.Errorf("fetched %d bytes: %d", len(body), status)
+		}
+		if status, body := fetch(alice, got.DataURL, "bytes=5-9"); status != 206 || !bytes.Equal(body, blob[5:10]) {
+			t.Errorf("range: %d %x", status, body)
+		}
+	})
+	t.Run("another account and a forged ticket get nothing", func(t *testing.T) {
+		if status, _ := fetch(bob, got.DataURL, ""); status != 404 {
+			t.Errorf("another account used the ticket: %d", status)
+		}
+		if status, _ := fetch(alice, got.DataURL[:len(got.DataURL)-2]+"AA", ""); status != 404 {
+			t.Errorf("a forged ticket: %d", status)
+		}
+	})
 }
 
 // Threat 26: the audit names the first bad row. Threat 34's base: rows cannot be

@@ -71,42 +71,49 @@ func TestThreat6WitnessSignsOneHistory(t *testing.T) {
 	if !ok || !strings.Contains(first, "\n3\n") {
 		t.Fatalf("the witness did not sign %q", first)
 	}
-	rows, proof := alice.at(there).chain("two", nil)
-	if _, err := note.Open([]byte(proof.Checkpoint), note.VerifierList(verifier)); err != nil || len(rows) != 1 {
-		t.Errorf("a listing comes with %q: %v", proof.Checkpoint, err)
-	}
-
-	away = true
-	must[string](alice.at(there), wire.OpRegisterGroup, object{"group_id": "three"})
-	if again, _ := published(); again != first {
-		t.Errorf("without the witness %q was published", again)
-	}
-	if status, health := there.get("/health"); status != http.StatusOK || !strings.Contains(health, "degraded") || !strings.Contains(health, "not signed") || strings.Contains(health, "127.0.0.1") {
-		t.Errorf("without the witness: %d %s", status, health)
-	}
-	away = false
-	if raw, ok := published(); !ok || !strings.Contains(raw, "\n4\n") {
-		t.Errorf("the witness is back, and did not sign %q", raw)
-	}
-	if _, health := there.get("/health"); strings.Contains(health, "degraded") {
-		t.Errorf("the witness is back: %s", health)
-	}
-	restarted := r.witnessed(server.URL, w.Key())
-	must[string](alice.at(restarted), wire.OpRegisterGroup, object{"group_id": "four"})
-	if _, raw := restarted.get("/tlog/checkpoint"); !strings.Contains(raw, "\n5\n") {
-		t.Errorf("after a restart: %q", raw)
-	}
-
-	// The operator forks: the same log with another history.
-	if _, err := r.openDatabase().Exec(r.withoutTriggers() + "UPDATE ledger SET fee = '0' WHERE seq = 2"); err != nil {
-		t.Fatal(err)
-	}
-	r.forgeChain()
-	if err := os.RemoveAll(filepath.Join(r.dir, checkpoint.Dir)); err != nil {
-		t.Fatal(err)
-	}
-	forked := r.witnessed(server.URL, w.Key())
-	if status, raw := forked.get("/tlog/checkpoint"); status != http.StatusServiceUnavailable {
-		t.Errorf("the witness signed a second history: %q", raw)
-	}
+	t.Run("a listing comes with what the witness signed", func(t *testing.T) {
+		rows, proof := alice.at(there).chain("two", nil)
+		if _, err := note.Open([]byte(proof.Checkpoint), note.VerifierList(verifier)); err != nil || len(rows) != 1 {
+			t.Errorf("a listing comes with %q: %v", proof.Checkpoint, err)
+		}
+	})
+	t.Run("without the witness nothing new is published", func(t *testing.T) {
+		away = true
+		must[string](alice.at(there), wire.OpRegisterGroup, object{"group_id": "three"})
+		if again, _ := published(); again != first {
+			t.Errorf("without the witness %q was published", again)
+		}
+		if status, health := there.get("/health"); status != http.StatusOK || !strings.Contains(health, "degraded") || !strings.Contains(health, "not signed") || strings.Contains(health, "127.0.0.1") {
+			t.Errorf("without the witness: %d %s", status, health)
+		}
+	})
+	t.Run("the witness is back", func(t *testing.T) {
+		away = false
+		if raw, ok := published(); !ok || !strings.Contains(raw, "\n4\n") {
+			t.Errorf("the witness is back, and did not sign %q", raw)
+		}
+		if _, health := there.get("/health"); strings.Contains(health, "degraded") {
+			t.Errorf("the witness is back: %s", health)
+		}
+	})
+	t.Run("after a restart", func(t *testing.T) {
+		restarted := r.witnessed(server.URL, w.Key())
+		must[string](alice.at(restarted), wire.OpRegisterGroup, object{"group_id": "four"})
+		if _, raw := restarted.get("/tlog/checkpoint"); !strings.Contains(raw, "\n5\n") {
+			t.Errorf("after a restart: %q", raw)
+		}
+	})
+	t.Run("the same log with another history is not signed", func(t *testing.T) {
+		if _, err := r.openDatabase().Exec(r.withoutTriggers() + "UPDATE ledger SET fee = '0' WHERE seq = 2"); err != nil {
+			t.Fatal(err)
+		}
+		r.forgeChain()
+		if err := os.RemoveAll(filepath.Join(r.dir, checkpoint.Dir)); err != nil {
+			t.Fatal(err)
+		}
+		forked := r.witnessed(server.URL, w.Key())
+		if status, raw := forked.get("/tlog/checkpoint"); status != http.StatusServiceUnavailable {
+			t.Errorf("the witness signed a second history: %q", raw)
+		}
+	})
 }
