@@ -463,38 +463,45 @@ func TestImportRefusesEverythingButAWholeExport(t *testing.T) {
 		_, err := tc.into.svc.Import(t.Context(), bytes.NewReader(tc.stream))
 		refused(t, tc.name, err, tc.want)
 	}
-	for cut := 0; cut < b.Len()-1024; cut += 997 { // the last 1024 bytes are tar's own end
-		if _, err := target.svc.Import(t.Context(), bytes.NewReader(b.Bytes()[:cut])); err == nil {
-			t.Errorf("a stream cut at byte %d was accepted", cut)
+	t.Run("cut anywhere", func(t *testing.T) {
+		for cut := 0; cut < b.Len()-1024; cut += 997 { // the last 1024 bytes are tar's own end
+			if _, err := target.svc.Import(t.Context(), bytes.NewReader(b.Bytes()[:cut])); err == nil {
+				t.Errorf("a stream cut at byte %d was accepted", cut)
+			}
 		}
-	}
-	if list, err := target.svc.Accounts(t.Context()); err != nil || len(list) != 0 {
-		t.Errorf("a refused import left accounts: %v %v", list, err)
-	}
-	if n := countFiles(t, filepath.Join(target.dir, "blobs")); n != 0 {
-		t.Errorf("a refused import left %d blobs", n)
-	}
-	if _, err := target.svc.Import(t.Context(), bytes.NewReader(b.Bytes())); err != nil {
-		t.Fatal(err) // after all this the target still takes the whole one
-	}
-	target.clean(len(contents) + 1)
-	// Whoever starts it again, because it was killed before it could say so, is told.
-	blobs := countFiles(t, filepath.Join(target.dir, "blobs"))
-	if sum, err := target.svc.Import(t.Context(), bytes.NewReader(b.Bytes())); !errors.Is(err, archive.ErrImported) || sum.Blobs != int64(blobs) {
-		t.Errorf("imported again: %+v, %v", sum, err)
-	}
-	if n := countFiles(t, filepath.Join(target.dir, "blobs")); n != blobs {
-		t.Errorf("importing again left %d blobs of %d", n, blobs)
-	}
-	b.Reset()
-	if _, err := source.svc.Export(t.Context(), &b); err != nil { // made at another time
-		t.Fatal(err)
-	}
-	for name, stream := range map[string][]byte{"another export": b.Bytes(), "a cut one": b.Bytes()[:b.Len()/2], "no export": []byte("x"), "a changed one": change("rows/accounts", `"balance":"`, `"balance":"9`)} {
-		if _, err := target.svc.Import(t.Context(), bytes.NewReader(stream)); err == nil || errors.Is(err, archive.ErrImported) {
-			t.Errorf("%s into a full service: %v", name, err)
+	})
+	t.Run("nothing is left of what was refused", func(t *testing.T) {
+		if list, err := target.svc.Accounts(t.Context()); err != nil || len(list) != 0 {
+			t.Errorf("a refused import left accounts: %v %v", list, err)
 		}
-	}
+		if n := countFiles(t, filepath.Join(target.dir, "blobs")); n != 0 {
+			t.Errorf("a refused import left %d blobs", n)
+		}
+	})
+	t.Run("the whole one is taken afterwards", func(t *testing.T) {
+		if _, err := target.svc.Import(t.Context(), bytes.NewReader(b.Bytes())); err != nil {
+			t.Fatal(err) // after all this the target still takes the whole one
+		}
+		target.clean(len(contents) + 1)
+	})
+	t.Run("who starts it again, because it was killed before it could say so, is told", func(t *testing.T) {
+		blobs := countFiles(t, filepath.Join(target.dir, "blobs"))
+		if sum, err := target.svc.Import(t.Context(), bytes.NewReader(b.Bytes())); !errors.Is(err, archive.ErrImported) || sum.Blobs != int64(blobs) {
+			t.Errorf("imported again: %+v, %v", sum, err)
+		}
+		if n := countFiles(t, filepath.Join(target.dir, "blobs")); n != blobs {
+			t.Errorf("importing again left %d blobs of %d", n, blobs)
+		}
+		b.Reset()
+		if _, err := source.svc.Export(t.Context(), &b); err != nil { // made at another time
+			t.Fatal(err)
+		}
+		for name, stream := range map[string][]byte{"another export": b.Bytes(), "a cut one": b.Bytes()[:b.Len()/2], "no export": []byte("x"), "a changed one": change("rows/accounts", `"balance":"`, `"balance":"9`)} {
+			if _, err := target.svc.Import(t.Context(), bytes.NewReader(stream)); err == nil || errors.Is(err, archive.ErrImported) {
+				t.Errorf("%s into a full service: %v", name, err)
+			}
+		}
+	})
 }
 
 const headerPrefix = "header.json"

@@ -142,24 +142,26 @@ func TestRequestsOf12(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
-	expect("registerGroup", alice.message("register_group", object{"group_id": "team"}), "Group 'team' registered successfully")
-	expect("addGroupMember", alice.message("add_group_member", object{"group_id": "team", "member_id": bob.id}), "Added bob.svc.testnet to group 'team'")
-	expect("setGroupRetention", alice.message("set_group_retention", object{"group_id": "team", "retention_days": 30}), "Set retention for group 'team' to 30 days")
-	expect("setGroupRetention clear", alice.message("set_group_retention", object{"group_id": "team", "retention_days": nil}), "Cleared retention window for group 'team'")
-	expect("open", alice.message("create_hackathon_group", object{"group_id": "open", "expires_at": fmt.Sprint(time.Now().Add(time.Hour).UnixNano()), "max_uses": nil}),
-		"Opened join window for group 'open'")
-	expect("joinGroup", bob.message("join_group", object{"group_id": "open"}), "Joined group 'open'")
-	expect("close", alice.message("close_hackathon_join", object{"group_id": "open"}), "Closed join window for group 'open'")
-	for name, wants := range map[string]string{
-		"register twice": alice.message("register_group", object{"group_id": "team"}) + "|Group exists",
-		"add twice":      alice.message("add_group_member", object{"group_id": "team", "member_id": bob.id}) + "|already a member",
-		"not the owner":  bob.message("add_group_member", object{"group_id": "team", "member_id": "x"}) + "|Only group owner",
-		"closed":         (&sdk12{user: r.user("carol", "1")}).message("join_group", object{"group_id": "team"}) + "|not open for join",
-	} {
-		if text, word, _ := strings.Cut(wants, "|"); !strings.Contains(text, word) {
-			t.Errorf("%s: %q holds no %q", name, text, word)
+	t.Run("groups and their refusals", func(t *testing.T) {
+		expect("registerGroup", alice.message("register_group", object{"group_id": "team"}), "Group 'team' registered successfully")
+		expect("addGroupMember", alice.message("add_group_member", object{"group_id": "team", "member_id": bob.id}), "Added bob.svc.testnet to group 'team'")
+		expect("setGroupRetention", alice.message("set_group_retention", object{"group_id": "team", "retention_days": 30}), "Set retention for group 'team' to 30 days")
+		expect("setGroupRetention clear", alice.message("set_group_retention", object{"group_id": "team", "retention_days": nil}), "Cleared retention window for group 'team'")
+		expect("open", alice.message("create_hackathon_group", object{"group_id": "open", "expires_at": fmt.Sprint(time.Now().Add(time.Hour).UnixNano()), "max_uses": nil}),
+			"Opened join window for group 'open'")
+		expect("joinGroup", bob.message("join_group", object{"group_id": "open"}), "Joined group 'open'")
+		expect("close", alice.message("close_hackathon_join", object{"group_id": "open"}), "Closed join window for group 'open'")
+		for name, wants := range map[string]string{
+			"register twice": alice.message("register_group", object{"group_id": "team"}) + "|Group exists",
+			"add twice":      alice.message("add_group_member", object{"group_id": "team", "member_id": bob.id}) + "|already a member",
+			"not the owner":  bob.message("add_group_member", object{"group_id": "team", "member_id": "x"}) + "|Only group owner",
+			"closed":         (&sdk12{user: r.user("carol", "1")}).message("join_group", object{"group_id": "team"}) + "|not open for join",
+		} {
+			if text, word, _ := strings.Cut(wants, "|"); !strings.Contains(text, word) {
+				t.Errorf("%s: %q holds no %q", name, text, word)
+			}
 		}
-	}
+	})
 
 	// upload: prepare, encrypt, finalize with format
 	content := []byte("from 1.2.x")
@@ -179,49 +181,52 @@ func TestRequestsOf12(t *testing.T) {
 	if ref == "" || f["cid"] != ref || f["file_hash"] != hash(content) || len(f["trans_id"].(string)) != 64 {
 		t.Errorf("upload: %v", f)
 	}
-
-	// retrieve: the ciphertext once, the format as it was sent
-	got, problem := bob.call("prepare_retrieve", object{"group_id": "team", "ipfs_hash": ref})
-	if problem != "" {
-		t.Fatal(problem)
-	}
-	g := got.(object)
-	meta, _ := g["format"].(object)
-	if g["ipfs_hash"] != ref || g["group_id"] != "team" || meta["version"] != 1.0 || meta["original_size"] != float64(len(content)) {
-		t.Errorf("retrieve: %v", g)
-	}
-	key, err := format.ParseKey(g["key"].(string))
-	if err != nil {
-		t.Fatal(err)
-	}
-	blob, err := base64.StdEncoding.DecodeString(g["encrypted_b64"].(string))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if plain, err := format.OpenBlob(key, blob); err != nil || !bytes.Equal(plain, content) {
-		t.Errorf("retrieve: %q %v", plain, err)
-	}
-
-	expect("getOwnedGroups", fmt.Sprint(first(alice.call("get_owned_groups", object{}))), "[open team]")
-	expect("getMemberGroups", fmt.Sprint(first(bob.call("get_member_groups", object{}))), "[open team]")
-	expect("getGroupMembers", fmt.Sprint(first(bob.call("get_group_members", object{"group_id": "team"}))), "[alice.svc.testnet bob.svc.testnet]")
-	rows := first(bob.call("get_group_transactions", object{"group_id": "team"})).([]any)
-	row := rows[0].(object)
-	if len(rows) != 1 || row["ipfs_hash"] != ref || row["backend"] != "FastFS" || row["user_id"] != alice.id || row["deleted"] != nil {
-		t.Errorf("getTransactionsForGroup: %v", rows)
-	}
-	status := first(bob.call("auth_status", object{"group_id": "team"})).(object)
-	if status["authenticated"] != true || status["near_account_id"] != bob.id || status["authorized_for_group"] != true {
-		t.Errorf("authStatus: %v", status)
-	}
-	if _, has := first(bob.call("auth_status", object{"group_id": "default"})).(object)["authorized_for_group"]; has {
-		t.Error("authStatus of default speaks of a group")
-	}
+	t.Run("retrieve gives the ciphertext once and the format as it was sent", func(t *testing.T) {
+		got, problem := bob.call("prepare_retrieve", object{"group_id": "team", "ipfs_hash": ref})
+		if problem != "" {
+			t.Fatal(problem)
+		}
+		g := got.(object)
+		meta, _ := g["format"].(object)
+		if g["ipfs_hash"] != ref || g["group_id"] != "team" || meta["version"] != 1.0 || meta["original_size"] != float64(len(content)) {
+			t.Errorf("retrieve: %v", g)
+		}
+		key, err := format.ParseKey(g["key"].(string))
+		if err != nil {
+			t.Fatal(err)
+		}
+		blob, err := base64.StdEncoding.DecodeString(g["encrypted_b64"].(string))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if plain, err := format.OpenBlob(key, blob); err != nil || !bytes.Equal(plain, content) {
+			t.Errorf("retrieve: %q %v", plain, err)
+		}
+	})
+	t.Run("lists and status", func(t *testing.T) {
+		expect("getOwnedGroups", fmt.Sprint(first(alice.call("get_owned_groups", object{}))), "[open team]")
+		expect("getMemberGroups", fmt.Sprint(first(bob.call("get_member_groups", object{}))), "[open team]")
+		expect("getGroupMembers", fmt.Sprint(first(bob.call("get_group_members", object{"group_id": "team"}))), "[alice.svc.testnet bob.svc.testnet]")
+		rows := first(bob.call("get_group_transactions", object{"group_id": "team"})).([]any)
+		row := rows[0].(object)
+		if len(rows) != 1 || row["ipfs_hash"] != ref || row["backend"] != "FastFS" || row["user_id"] != alice.id || row["deleted"] != nil {
+			t.Errorf("getTransactionsForGroup: %v", rows)
+		}
+		status := first(bob.call("auth_status", object{"group_id": "team"})).(object)
+		if status["authenticated"] != true || status["near_account_id"] != bob.id || status["authorized_for_group"] != true {
+			t.Errorf("authStatus: %v", status)
+		}
+		if _, has := first(bob.call("auth_status", object{"group_id": "default"})).(object)["authorized_for_group"]; has {
+			t.Error("authStatus of default speaks of a group")
+		}
+	})
 	alice.views(t, bob)
-	expect("revokeGroupMember", alice.message("revoke_group_member", object{"group_id": "team", "member_id": bob.id}), "Revoked bob.svc.testnet from group 'team' (key rotated)")
-	if _, problem := bob.call("prepare_retrieve", object{"group_id": "team", "ipfs_hash": ref}); !strings.Contains(problem, "not authorized") || !strings.Contains(problem, "Unauthorized") {
-		t.Errorf("revoked: %q", problem)
-	}
+	t.Run("revocation", func(t *testing.T) {
+		expect("revokeGroupMember", alice.message("revoke_group_member", object{"group_id": "team", "member_id": bob.id}), "Revoked bob.svc.testnet from group 'team' (key rotated)")
+		if _, problem := bob.call("prepare_retrieve", object{"group_id": "team", "ipfs_hash": ref}); !strings.Contains(problem, "not authorized") || !strings.Contains(problem, "Unauthorized") {
+			t.Errorf("revoked: %q", problem)
+		}
+	})
 }
 
 // views reads the ledger by JSON-RPC.

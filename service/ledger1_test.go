@@ -118,31 +118,31 @@ func TestThreat26OldLedgerContinues(t *testing.T) {
 	if got := again.checkpoint(); got != now {
 		t.Errorf("after a restart: %+v, before %+v", got, now)
 	}
-
-	// It moves with both layouts, as a stream and as a backup.
-	var stream bytes.Buffer
-	if _, err := r.svc.Export(t.Context(), &stream); err != nil {
-		t.Fatal(err)
-	}
-	moved := runWith(t, service.Config{DataDir: masterKeyOnly(t, dir)})
-	if _, err := moved.svc.Import(t.Context(), &stream); err != nil {
-		t.Fatal(err)
-	}
-	backup := filepath.Join(t.TempDir(), "backup")
-	if _, err := r.svc.Backup(t.Context(), backup, false); err != nil {
-		t.Fatal(err)
-	}
-	home := masterKeyOnly(t, dir)
-	if _, err := service.Restore(t.Context(), backup, home, service.MasterKey{}); err != nil {
-		t.Fatal(err)
-	}
-	for name, there := range map[string]*running{"imported": moved, "restored": runWith(t, service.Config{DataDir: home})} {
-		if got, err := there.svc.Audit(t.Context()); err != nil || got != size+3 {
-			t.Errorf("%s: audit: %d records, %v", name, got, err)
+	t.Run("it moves with both layouts, as a stream and as a backup", func(t *testing.T) {
+		var stream bytes.Buffer
+		if _, err := r.svc.Export(t.Context(), &stream); err != nil {
+			t.Fatal(err)
 		}
-		alice := &user{running: there, id: alice.id, key: alice.key}
-		alice.login()
-		rows, proof := alice.chain("team", nil)
-		there.verifies("team", rows, proof)
-	}
+		moved := runWith(t, service.Config{DataDir: masterKeyOnly(t, dir)})
+		if _, err := moved.svc.Import(t.Context(), &stream); err != nil {
+			t.Fatal(err)
+		}
+		backup := filepath.Join(t.TempDir(), "backup")
+		if _, err := r.svc.Backup(t.Context(), backup, false); err != nil {
+			t.Fatal(err)
+		}
+		home := masterKeyOnly(t, dir)
+		if _, err := service.Restore(t.Context(), backup, home, service.MasterKey{}); err != nil {
+			t.Fatal(err)
+		}
+		for name, there := range map[string]*running{"imported": moved, "restored": runWith(t, service.Config{DataDir: home})} {
+			if got, err := there.svc.Audit(t.Context()); err != nil || got != size+3 {
+				t.Errorf("%s: audit: %d records, %v", name, got, err)
+			}
+			alice := &user{running: there, id: alice.id, key: alice.key}
+			alice.login()
+			rows, proof := alice.chain("team", nil)
+			there.verifies("team", rows, proof)
+		}
+	})
 }

@@ -62,38 +62,45 @@ func TestThreat31BytesKept(t *testing.T) {
 			}
 		}
 	}
-	status, body := alice.tool(wire.OpPrepareUpload, object{"group_id": "g"})
-	refused("before the bytes are sent", status, body, "account alice.svc.testnet is full: it keeps 30084 bytes", "--max-account-bytes")
-	status, body = alice.tool(wire.OpFinalizeUpload, late)
-	refused("prepared before", status, body)
-	if status, body := alice.put(begun, bytes.NewReader(make([]byte, sealed))); status != http.StatusNoContent {
-		t.Errorf("the same once more instead: %d %s", status, body)
-	}
-	if got, problem := alice.retrieve("g", first.CID); problem != "" || !bytes.Equal(got, content) {
-		t.Errorf("reading: %s", problem)
-	}
-
-	bob.upload("g", "b", content)
-	bob.upload("g", "b", content)
-	status, body = bob.tool(wire.OpPrepareUpload, object{"group_id": "g", "size": sealed})
-	refused("the group", status, body, `group \"g\" is full: it keeps 40112 bytes`, "--max-group-bytes")
-	must[string](alice, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": first.CID})
-	bob.upload("g", "b", content)
-	if _, err := r.openDatabase().Exec("UPDATE uploads SET expires_ns = 1 WHERE result IS NULL"); err != nil {
-		t.Fatal(err)
-	}
-	serve(t, func(c *service.Config) { c.DataDir, c.Database = r.dir, r.database }) // sweeps
-	proctest.Eventually(t, "what expired counts no more", func() bool { return alice.stored("").Account.Bytes == sealed })
-	if s := alice.stored(""); s.Group != nil || *s.Left != 2*sealed {
-		t.Errorf("afterwards: %+v", s)
-	}
-	if err := r.svc.CheckStored(t.Context(), func(what string, err error) { t.Error(what, err) }); err != nil {
-		t.Error(err)
-	}
-	unbounded := r.againWith(service.Config{MaxAccountBytes: -1, MaxGroupBytes: -1})
-	if s := alice.at(unbounded).stored("g"); s.Account.Max != 0 || s.Group.Max != 0 {
-		t.Errorf("without bounds: %+v", s)
-	}
+	t.Run("an account that is full", func(t *testing.T) {
+		status, body := alice.tool(wire.OpPrepareUpload, object{"group_id": "g"})
+		refused("before the bytes are sent", status, body, "account alice.svc.testnet is full: it keeps 30084 bytes", "--max-account-bytes")
+		status, body = alice.tool(wire.OpFinalizeUpload, late)
+		refused("prepared before", status, body)
+		if status, body := alice.put(begun, bytes.NewReader(make([]byte, sealed))); status != http.StatusNoContent {
+			t.Errorf("the same once more instead: %d %s", status, body)
+		}
+		if got, problem := alice.retrieve("g", first.CID); problem != "" || !bytes.Equal(got, content) {
+			t.Errorf("reading: %s", problem)
+		}
+	})
+	t.Run("a group that is full", func(t *testing.T) {
+		bob.upload("g", "b", content)
+		bob.upload("g", "b", content)
+		status, body := bob.tool(wire.OpPrepareUpload, object{"group_id": "g", "size": sealed})
+		refused("the group", status, body, `group \"g\" is full: it keeps 40112 bytes`, "--max-group-bytes")
+	})
+	t.Run("what is deleted or expires counts no more", func(t *testing.T) {
+		must[string](alice, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": first.CID})
+		bob.upload("g", "b", content)
+		if _, err := r.openDatabase().Exec("UPDATE uploads SET expires_ns = 1 WHERE result IS NULL"); err != nil {
+			t.Fatal(err)
+		}
+		serve(t, func(c *service.Config) { c.DataDir, c.Database = r.dir, r.database }) // sweeps
+		proctest.Eventually(t, "what expired counts no more", func() bool { return alice.stored("").Account.Bytes == sealed })
+		if s := alice.stored(""); s.Group != nil || *s.Left != 2*sealed {
+			t.Errorf("afterwards: %+v", s)
+		}
+		if err := r.svc.CheckStored(t.Context(), func(what string, err error) { t.Error(what, err) }); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("without bounds", func(t *testing.T) {
+		unbounded := r.againWith(service.Config{MaxAccountBytes: -1, MaxGroupBytes: -1})
+		if s := alice.at(unbounded).stored("g"); s.Account.Max != 0 || s.Group.Max != 0 {
+			t.Errorf("without bounds: %+v", s)
+		}
+	})
 }
 
 // Threat 31: what arrives at the same time does not pass the bound together.
