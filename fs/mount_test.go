@@ -321,47 +321,55 @@ func TestW10AttributesOfCopyingTools(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	wantErrno(t, "chown to another user", os.Chown(path, os.Getuid()+1, os.Getgid()), unix.EPERM)
-	wantErrno(t, "chown to another group", os.Chown(path, os.Getuid(), os.Getgid()+1), unix.EPERM)
-	if err := unix.Setxattr(path, "user.svcfs.ref", []byte("x"), 0); err != nil {
-		t.Errorf("our own xattr, as cp -a sets it: %v", err)
-	}
-	ref := make([]byte, 20)
-	if n, err := unix.Getxattr(path, "user.svcfs.ref", ref); err != nil || string(ref[:n]) != "ref/1" {
-		t.Errorf("our own xattr is %q afterwards, %v", ref[:max(n, 0)], err)
-	}
-	trusted := unix.EOPNOTSUPP
-	if os.Geteuid() != 0 {
-		trusted = unix.ENODATA // the kernel does not even ask for who may not see it
-	}
-	for name, want := range map[string]unix.Errno{"user.comment": unix.ENODATA, "user.svcfs.none": unix.ENODATA, "security.selinux": unix.EOPNOTSUPP,
-		"system.posix_acl_access": unix.EOPNOTSUPP, "trusted.overlay.opaque": trusted} {
-		for _, at := range []string{path, m.path("team")} {
-			_, err := unix.Getxattr(at, name, nil)
-			wantErrno(t, name+" afterwards", err, want)
+	t.Run("files go to nobody else", func(t *testing.T) {
+		wantErrno(t, "chown to another user", os.Chown(path, os.Getuid()+1, os.Getgid()), unix.EPERM)
+		wantErrno(t, "chown to another group", os.Chown(path, os.Getuid(), os.Getgid()+1), unix.EPERM)
+	})
+	t.Run("extended attributes are taken and not kept", func(t *testing.T) {
+		if err := unix.Setxattr(path, "user.svcfs.ref", []byte("x"), 0); err != nil {
+			t.Errorf("our own xattr, as cp -a sets it: %v", err)
 		}
-	}
-	for name, want := range map[string]iofs.FileMode{"team/f": 0o700, "team/new": 0o600, "team": 0o700 | iofs.ModeDir, ".svcfs/status": 0o400, ".svcfs": 0o500 | iofs.ModeDir} {
-		if info, err := os.Stat(m.path(name)); err != nil || info.Mode() != want {
-			t.Errorf("%s: %v, %v, want %v", name, info.Mode(), err, want)
+		ref := make([]byte, 20)
+		if n, err := unix.Getxattr(path, "user.svcfs.ref", ref); err != nil || string(ref[:n]) != "ref/1" {
+			t.Errorf("our own xattr is %q afterwards, %v", ref[:max(n, 0)], err)
 		}
-	}
-	info, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	st := info.Sys().(*syscall.Stat_t)
-	if !info.ModTime().Equal(when) || st.Uid != theirUID() || st.Nlink != 1 || st.Blocks == 0 {
-		t.Errorf("stat shows %+v", st)
-	}
-	src := filepath.Join(t.TempDir(), "tool.sh")
-	ok(t, os.WriteFile(src, []byte("#!/bin/sh\n"), 0o755))
-	if out, err := exec.Command("cp", "-a", src, m.path("team/")).CombinedOutput(); err != nil || len(out) > 0 {
-		t.Errorf("cp -a: %v %s", err, out)
-	}
-	if info, err := os.Stat(m.path("team/tool.sh")); err != nil || info.Mode() != 0o700 {
-		t.Errorf("a copied program: %v, %v", info, err)
-	}
+		trusted := unix.EOPNOTSUPP
+		if os.Geteuid() != 0 {
+			trusted = unix.ENODATA // the kernel does not even ask for who may not see it
+		}
+		for name, want := range map[string]unix.Errno{"user.comment": unix.ENODATA, "user.svcfs.none": unix.ENODATA, "security.selinux": unix.EOPNOTSUPP,
+			"system.posix_acl_access": unix.EOPNOTSUPP, "trusted.overlay.opaque": trusted} {
+			for _, at := range []string{path, m.path("team")} {
+				_, err := unix.Getxattr(at, name, nil)
+				wantErrno(t, name+" afterwards", err, want)
+			}
+		}
+	})
+	t.Run("modes and times are kept", func(t *testing.T) {
+		for name, want := range map[string]iofs.FileMode{"team/f": 0o700, "team/new": 0o600, "team": 0o700 | iofs.ModeDir, ".svcfs/status": 0o400, ".svcfs": 0o500 | iofs.ModeDir} {
+			if info, err := os.Stat(m.path(name)); err != nil || info.Mode() != want {
+				t.Errorf("%s: %v, %v, want %v", name, info.Mode(), err, want)
+			}
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		st := info.Sys().(*syscall.Stat_t)
+		if !info.ModTime().Equal(when) || st.Uid != theirUID() || st.Nlink != 1 || st.Blocks == 0 {
+			t.Errorf("stat shows %+v", st)
+		}
+	})
+	t.Run("cp -a copies a program", func(t *testing.T) {
+		src := filepath.Join(t.TempDir(), "tool.sh")
+		ok(t, os.WriteFile(src, []byte("#!/bin/sh\n"), 0o755))
+		if out, err := exec.Command("cp", "-a", src, m.path("team/")).CombinedOutput(); err != nil || len(out) > 0 {
+			t.Errorf("cp -a: %v %s", err, out)
+		}
+		if info, err := os.Stat(m.path("team/tool.sh")); err != nil || info.Mode() != 0o700 {
+			t.Errorf("a copied program: %v, %v", info, err)
+		}
+	})
 	m.wantCharges(0, 2)
 }
 

@@ -265,37 +265,45 @@ func TestThreat31FullDiskLocksNobodyOut(t *testing.T) {
 	stored := fill(a, "team", size, "storage of account alice.svc.testnet is full")
 	fill(b, "other", size, "the service's storage is full")
 	fill(b, "other", 1000, "the service's storage is full")
-	var shown unix.Statfs_t
-	if err := unix.Statfs(bob.mount("df").path("other"), &shown); err != nil || shown.Blocks*uint64(shown.Bsize) > 4<<20 || shown.Bavail*uint64(shown.Bsize) > size {
-		t.Errorf("df shows %d blocks of %d, %d of them free, %v", shown.Blocks, shown.Bsize, shown.Bavail, err)
-	}
-	if out, _ := w.svcd("doctor"); !strings.Contains(out, "plan for more room") && !strings.Contains(out, "make room") {
-		t.Errorf("svcd doctor:\n%s", out)
-	}
-	want := make([][]byte, stored)
-	for i := range want {
-		want[i] = bytes.Repeat([]byte{byte(i)}, size)
-	}
-	for round := range 3 { // each time it costs records
-		m := bob.mount(fmt.Sprint("reader", round))
+	t.Run("df and doctor tell", func(t *testing.T) {
+		var shown unix.Statfs_t
+		if err := unix.Statfs(bob.mount("df").path("other"), &shown); err != nil || shown.Blocks*uint64(shown.Bsize) > 4<<20 || shown.Bavail*uint64(shown.Bsize) > size {
+			t.Errorf("df shows %d blocks of %d, %d of them free, %v", shown.Blocks, shown.Bsize, shown.Bavail, err)
+		}
+		if out, _ := w.svcd("doctor"); !strings.Contains(out, "plan for more room") && !strings.Contains(out, "make room") {
+			t.Errorf("svcd doctor:\n%s", out)
+		}
+	})
+	t.Run("members read on", func(t *testing.T) {
+		want := make([][]byte, stored)
 		for i := range want {
-			if got := read(t, m.path("team", fmt.Sprintf("f%d-%d", size, i))); !bytes.Equal(got, want[i]) {
-				t.Errorf("f%d: %d other bytes", i, len(got))
+			want[i] = bytes.Repeat([]byte{byte(i)}, size)
+		}
+		for round := range 3 { // each time it costs records
+			m := bob.mount(fmt.Sprint("reader", round))
+			for i := range want {
+				if got := read(t, m.path("team", fmt.Sprintf("f%d-%d", size, i))); !bytes.Equal(got, want[i]) {
+					t.Errorf("f%d: %d other bytes", i, len(got))
+				}
+			}
+			m.unmount()
+		}
+	})
+	t.Run("members come and go", func(t *testing.T) {
+		carol := w.account("carol", "10")
+		alice.must("group", "add", "team", carol.id)
+		alice.must("group", "revoke", "team", carol.id)
+	})
+	t.Run("removing makes room", func(t *testing.T) {
+		for i := range stored / 2 {
+			if err := os.Remove(a.path("team", fmt.Sprintf("f%d-%d", size, i))); err != nil {
+				t.Errorf("rm: %v", err)
 			}
 		}
-		m.unmount()
-	}
-	carol := w.account("carol", "10")
-	alice.must("group", "add", "team", carol.id)
-	alice.must("group", "revoke", "team", carol.id)
-	for i := range stored / 2 {
-		if err := os.Remove(a.path("team", fmt.Sprintf("f%d-%d", size, i))); err != nil {
-			t.Errorf("rm: %v", err)
+		if err := os.WriteFile(a.path("team/after"), make([]byte, size), 0o600); err != nil {
+			t.Errorf("after making room: %v", err)
 		}
-	}
-	if err := os.WriteFile(a.path("team/after"), make([]byte, size), 0o600); err != nil {
-		t.Errorf("after making room: %v", err)
-	}
+	})
 	if out, err := w.svcd("verify", "--read-data"); err != nil || !strings.Contains(out, "0 bad") {
 		t.Errorf("svcd verify: %v\n%s", err, out)
 	}

@@ -85,72 +85,79 @@ func TestJavaScriptSDK(t *testing.T) {
 	if got := read(t, b.path("team/from-js.bin")); !bytes.Equal(got, content) {
 		t.Error("the mount reads something else than JavaScript uploaded")
 	}
-	for name, content := range map[string][]byte{"small.txt": []byte("from the mount"), "empty": {}, "large.bin": bytes.Repeat(content, 20)} {
-		write(t, b.path("team", name), content)
-		proctest.Eventually(t, fmt.Sprintf("%s has a reference", name), func() bool { // an empty file may take 2 s (W5)
-			ref := make([]byte, 300)
-			n, err := unix.Getxattr(b.path("team", name), "user.svcfs.ref", ref)
-			if err != nil {
-				return false
-			}
-			back := filepath.Join(w.dir, "back")
-			must(alice, "team", "retrieve", string(ref[:n]), back)
-			if got, err := os.ReadFile(back); err != nil || !bytes.Equal(got, content) {
-				t.Errorf("%s: JavaScript reads %d bytes, want %d", name, len(got), len(content))
-			}
-			return true
-		})
-	}
-
-	must(alice, "js-group", "register")
-	must(alice, "js-group", "add", bob.id)
-	if got := must(alice, "js-group", "authorized", bob.id); got != "true" {
-		t.Errorf("isAuthorized: %s", got)
-	}
-	must(alice, "js-group", "revoke", bob.id)
-	for command, want := range map[string]string{"owner": `"alice.svc.testnet"`, "status": `"authorized_for_group":true`} {
-		if got := must(alice, "js-group", command); !strings.Contains(got, want) {
-			t.Errorf("%s: %s, want %s", command, got, want)
+	t.Run("it reads what a mount saved", func(t *testing.T) {
+		for name, content := range map[string][]byte{"small.txt": []byte("from the mount"), "empty": {}, "large.bin": bytes.Repeat(content, 20)} {
+			write(t, b.path("team", name), content)
+			proctest.Eventually(t, fmt.Sprintf("%s has a reference", name), func() bool { // an empty file may take 2 s (W5)
+				ref := make([]byte, 300)
+				n, err := unix.Getxattr(b.path("team", name), "user.svcfs.ref", ref)
+				if err != nil {
+					return false
+				}
+				back := filepath.Join(w.dir, "back")
+				must(alice, "team", "retrieve", string(ref[:n]), back)
+				if got, err := os.ReadFile(back); err != nil || !bytes.Equal(got, content) {
+					t.Errorf("%s: JavaScript reads %d bytes, want %d", name, len(got), len(content))
+				}
+				return true
+			})
 		}
-	}
-	if got := must(alice, "js-group", "fee", "register_group"); got != `"640000000000000000000000"` {
-		t.Errorf("estimateFee: %s", got)
-	}
-	if got := must(alice, "js-group", "checksum"); len(got) != 66 {
-		t.Errorf("checksum: %s", got)
-	}
-	if got := must(alice, "js-group", "balance"); !strings.HasSuffix(got, `000"`) {
-		t.Errorf("balance: %s", got)
-	}
-	if got := must(alice, "team", "composite", file, "twice.bin"); got != "true" {
-		t.Errorf("compositeUpload and compositeRetrieve: %s", got)
-	}
-	if got := must(alice, "team", "hash", file); strings.Count(got, uploaded.Hash) != 2 {
-		t.Errorf("computeHash: %s, want %s", got, uploaded.Hash)
-	}
-	wantInReadme(t, filepath.Join(w.dir, "js/node_modules/nova-sdk-js/dist/index.d.ts"))
-	if got := must(alice, "team", "network"); !strings.Contains(got, `"networkId":"testnet"`) {
-		t.Errorf("getNetworkInfo: %s", got)
-	}
-	if got := must(alice, "team", "token"); got != "" && got != "null" {
-		t.Errorf("refreshToken: %s", got)
-	}
-	if _, problem := js(alice, "team", "transactions"); !strings.Contains(problem, "Unauthorized") {
-		t.Errorf("getTransactionsForGroup of a closed group by the free view: %q", problem)
-	}
-	for _, tc := range []struct{ name, group, command, arg, word string }{
-		{"not a member", "js-group", "retrieve", uploaded.CID, "not authorized"},
-		{"wrong group", "team", "add", alice.id, "Only group owner"},
-		{"absent", "team", "retrieve", "bafyNothing", "not found"},
-	} {
-		if _, problem := js(bob, tc.group, tc.command, tc.arg, filepath.Join(w.dir, "x")); !strings.Contains(problem, tc.word) {
-			t.Errorf("%s: %q holds no %q", tc.name, problem, tc.word)
+	})
+	t.Run("groups, fees and balances", func(t *testing.T) {
+		must(alice, "js-group", "register")
+		must(alice, "js-group", "add", bob.id)
+		if got := must(alice, "js-group", "authorized", bob.id); got != "true" {
+			t.Errorf("isAuthorized: %s", got)
 		}
-	}
-	stranger := &person{w: w, id: "stranger.svc.testnet", key: alice.key}
-	if _, problem := js(stranger, "team", "status"); !strings.Contains(problem, "not found") {
-		t.Errorf("unknown account: %q", problem)
-	}
+		must(alice, "js-group", "revoke", bob.id)
+		for command, want := range map[string]string{"owner": `"alice.svc.testnet"`, "status": `"authorized_for_group":true`} {
+			if got := must(alice, "js-group", command); !strings.Contains(got, want) {
+				t.Errorf("%s: %s, want %s", command, got, want)
+			}
+		}
+		if got := must(alice, "js-group", "fee", "register_group"); got != `"640000000000000000000000"` {
+			t.Errorf("estimateFee: %s", got)
+		}
+		if got := must(alice, "js-group", "checksum"); len(got) != 66 {
+			t.Errorf("checksum: %s", got)
+		}
+		if got := must(alice, "js-group", "balance"); !strings.HasSuffix(got, `000"`) {
+			t.Errorf("balance: %s", got)
+		}
+	})
+	t.Run("what its client does by itself", func(t *testing.T) {
+		if got := must(alice, "team", "composite", file, "twice.bin"); got != "true" {
+			t.Errorf("compositeUpload and compositeRetrieve: %s", got)
+		}
+		if got := must(alice, "team", "hash", file); strings.Count(got, uploaded.Hash) != 2 {
+			t.Errorf("computeHash: %s, want %s", got, uploaded.Hash)
+		}
+		wantInReadme(t, filepath.Join(w.dir, "js/node_modules/nova-sdk-js/dist/index.d.ts"))
+		if got := must(alice, "team", "network"); !strings.Contains(got, `"networkId":"testnet"`) {
+			t.Errorf("getNetworkInfo: %s", got)
+		}
+		if got := must(alice, "team", "token"); got != "" && got != "null" {
+			t.Errorf("refreshToken: %s", got)
+		}
+	})
+	t.Run("refusals", func(t *testing.T) {
+		if _, problem := js(alice, "team", "transactions"); !strings.Contains(problem, "Unauthorized") {
+			t.Errorf("getTransactionsForGroup of a closed group by the free view: %q", problem)
+		}
+		for _, tc := range []struct{ name, group, command, arg, word string }{
+			{"not a member", "js-group", "retrieve", uploaded.CID, "not authorized"},
+			{"wrong group", "team", "add", alice.id, "Only group owner"},
+			{"absent", "team", "retrieve", "bafyNothing", "not found"},
+		} {
+			if _, problem := js(bob, tc.group, tc.command, tc.arg, filepath.Join(w.dir, "x")); !strings.Contains(problem, tc.word) {
+				t.Errorf("%s: %q holds no %q", tc.name, problem, tc.word)
+			}
+		}
+		stranger := &person{w: w, id: "stranger.svc.testnet", key: alice.key}
+		if _, problem := js(stranger, "team", "status"); !strings.Contains(problem, "not found") {
+			t.Errorf("unknown account: %q", problem)
+		}
+	})
 }
 
 // wantInReadme checks that the table in sdk/README.md names every public method

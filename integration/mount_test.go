@@ -150,21 +150,23 @@ func TestW1RandomWritesAppendTruncateMmap(t *testing.T) {
 	if got := read(t, b.path("team/f")); !bytes.Equal(got, model) {
 		t.Error("the other account reads something else")
 	}
-	mapped, err := os.Open(b.path("team/f"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer mapped.Close()
-	mem, err := unix.Mmap(int(mapped.Fd()), 0, len(model), unix.PROT_READ, unix.MAP_PRIVATE)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(mem, model) {
-		t.Error("mmap shows something else")
-	}
-	if err := unix.Munmap(mem); err != nil {
-		t.Error(err)
-	}
+	t.Run("mmap shows it", func(t *testing.T) {
+		mapped, err := os.Open(b.path("team/f"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer mapped.Close()
+		mem, err := unix.Mmap(int(mapped.Fd()), 0, len(model), unix.PROT_READ, unix.MAP_PRIVATE)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(mem, model) {
+			t.Error("mmap shows something else")
+		}
+		if err := unix.Munmap(mem); err != nil {
+			t.Error(err)
+		}
+	})
 	if _, u := a.charges(); u != 2 {
 		t.Errorf("%d uploads for two saves", u)
 	}
@@ -269,33 +271,43 @@ func TestRefusalsByDesign(t *testing.T) {
 		{"absent", func() error { _, err := os.Stat(a.path("team/none")); return err }, unix.ENOENT},
 		{"unknown group", func() error { _, err := os.ReadDir(a.path("nobody")); return err }, unix.ENOENT},
 	} {
-		if err := tc.do(); !errors.Is(err, tc.want) {
-			t.Errorf("%s: %v, want %v", tc.name, err, tc.want)
+		t.Run(tc.name, func(t *testing.T) {
+			if err := tc.do(); !errors.Is(err, tc.want) {
+				t.Errorf("%v, want %v", err, tc.want)
+			}
+		})
+	}
+	t.Run("W10 what copying tools set is taken", func(t *testing.T) {
+		for name, err := range map[string]error{
+			"chmod":  os.Chmod(a.path("team/f"), 0o640),
+			"utimes": os.Chtimes(a.path("team/f"), time.Unix(1_600_000_000, 0), time.Unix(1_600_000_000, 0)),
+			"xattr":  unix.Setxattr(a.path("team/f"), "user.comment", []byte("x"), 0),
+			"chown":  os.Chown(a.path("team/f"), os.Getuid(), os.Getgid()),
+			"mkdir":  os.Mkdir(a.path("team/folder"), 0o700),
+			"rmdir":  os.Remove(a.path("team/folder")),
+		} {
+			if err != nil {
+				t.Errorf("W10: %s: %v", name, err)
+			}
 		}
-	}
-	for name, err := range map[string]error{
-		"chmod":  os.Chmod(a.path("team/f"), 0o640),
-		"utimes": os.Chtimes(a.path("team/f"), time.Unix(1_600_000_000, 0), time.Unix(1_600_000_000, 0)),
-		"xattr":  unix.Setxattr(a.path("team/f"), "user.comment", []byte("x"), 0),
-		"chown":  os.Chown(a.path("team/f"), os.Getuid(), os.Getgid()),
-		"mkdir":  os.Mkdir(a.path("team/folder"), 0o700),
-		"rmdir":  os.Remove(a.path("team/folder")),
-	} {
-		if err != nil {
-			t.Errorf("W10: %s: %v", name, err)
+	})
+	t.Run("E1 every refusal left a line", func(t *testing.T) {
+		if text := a.control("errors"); !strings.Contains(text, "svcfs group create") || !strings.Contains(text, "unlink") {
+			t.Errorf("E1: errors holds %q", text)
 		}
-	}
-	if text := a.control("errors"); !strings.Contains(text, "svcfs group create") || !strings.Contains(text, "unlink") {
-		t.Errorf("E1: errors holds %q", text)
-	}
-	var stat unix.Statfs_t
-	if err := unix.Statfs(a.path("team"), &stat); err != nil || stat.Bfree > stat.Blocks || stat.Bavail == 0 {
-		t.Errorf("A3: statfs %+v, %v", stat, err)
-	}
-	ref := make([]byte, 300)
-	if n, err := unix.Getxattr(a.path("team/f"), "user.svcfs.ref", ref); err != nil || !strings.HasPrefix(string(ref[:n]), "bafy") {
-		t.Errorf("A2: user.svcfs.ref is %q, %v", ref[:max(n, 0)], err)
-	}
+	})
+	t.Run("A3 statfs", func(t *testing.T) {
+		var stat unix.Statfs_t
+		if err := unix.Statfs(a.path("team"), &stat); err != nil || stat.Bfree > stat.Blocks || stat.Bavail == 0 {
+			t.Errorf("A3: statfs %+v, %v", stat, err)
+		}
+	})
+	t.Run("A2 attributes", func(t *testing.T) {
+		ref := make([]byte, 300)
+		if n, err := unix.Getxattr(a.path("team/f"), "user.svcfs.ref", ref); err != nil || !strings.HasPrefix(string(ref[:n]), "bafy") {
+			t.Errorf("A2: user.svcfs.ref is %q, %v", ref[:max(n, 0)], err)
+		}
+	})
 }
 
 // M1: a bad mountpoint is refused before any secret is asked for.

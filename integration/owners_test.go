@@ -55,41 +55,44 @@ func TestThreat15PlantedRepositoriesRunNothing(t *testing.T) {
 	if out := git(mine, "add", "f") + git(mine, "commit", "-qm", "one") + git(mine, "status", "--short"); out != "" {
 		t.Fatalf("working in it: %s", out)
 	}
-
-	bob.plant(repository(".git/", program))
-	bob.plant(repository("deep/bare/", program))
-	bob.plant(map[string]string{"mine/.git/config": repository("", program)["config"], ".envrc": "touch " + ran + "\n", "deep/f": "x"})
-	alice.must("refresh", a.dir)
-	for _, dir := range []string{"team", "team/deep", "team/deep/bare", "team/mine"} {
-		out := git(a.path(dir), "status")
-		if _, err := os.Stat(ran); err == nil {
-			t.Fatalf("%s: git ran the program of another account: %s", dir, out)
+	t.Run("git trusts no repository of another account", func(t *testing.T) {
+		bob.plant(repository(".git/", program))
+		bob.plant(repository("deep/bare/", program))
+		bob.plant(map[string]string{"mine/.git/config": repository("", program)["config"], ".envrc": "touch " + ran + "\n", "deep/f": "x"})
+		alice.must("refresh", a.dir)
+		for _, dir := range []string{"team", "team/deep", "team/deep/bare", "team/mine"} {
+			out := git(a.path(dir), "status")
+			if _, err := os.Stat(ran); err == nil {
+				t.Fatalf("%s: git ran the program of another account: %s", dir, out)
+			}
+			if !strings.Contains(out, "dubious ownership") {
+				t.Errorf("%s: git status: %s", dir, out)
+			}
 		}
-		if !strings.Contains(out, "dubious ownership") {
-			t.Errorf("%s: git status: %s", dir, out)
+		info, err := os.Stat(a.path("team/.envrc"))
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	info, err := os.Stat(a.path("team/.envrc"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if owner := info.Sys().(*syscall.Stat_t).Uid; owner == uint32(os.Getuid()) {
-		t.Error(".envrc belongs to the user who mounted")
-	}
-
-	if got := string(read(t, a.path("team/.envrc"))); !strings.Contains(got, "touch") {
-		t.Errorf("reading: %q", got)
-	}
-	write(t, a.path("team/.envrc"), []byte("mine"))
-	write(t, a.path("team/deep/new"), []byte("mine"))
-
-	trusting := alice.mount("b", "--own-all")
-	if out := git(trusting.path("team"), "status"); strings.Contains(out, "dubious") {
-		t.Errorf("--own-all: %s", out)
-	}
-	if _, err := os.Stat(ran); err != nil {
-		t.Error("--own-all: git did not run it, so that this test shows nothing")
-	}
+		if owner := info.Sys().(*syscall.Stat_t).Uid; owner == uint32(os.Getuid()) {
+			t.Error(".envrc belongs to the user who mounted")
+		}
+	})
+	t.Run("their files are read and written all the same", func(t *testing.T) {
+		if got := string(read(t, a.path("team/.envrc"))); !strings.Contains(got, "touch") {
+			t.Errorf("reading: %q", got)
+		}
+		write(t, a.path("team/.envrc"), []byte("mine"))
+		write(t, a.path("team/deep/new"), []byte("mine"))
+	})
+	t.Run("with --own-all it would", func(t *testing.T) {
+		trusting := alice.mount("b", "--own-all")
+		if out := git(trusting.path("team"), "status"); strings.Contains(out, "dubious") {
+			t.Errorf("--own-all: %s", out)
+		}
+		if _, err := os.Stat(ran); err != nil {
+			t.Error("--own-all: git did not run it, so that this test shows nothing")
+		}
+	})
 }
 
 // Threat 15: direnv obeys an .envrc that its user allowed, and nothing that another

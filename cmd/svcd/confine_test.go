@@ -117,20 +117,20 @@ func TestThreat19ConfinedServiceGoesOn(t *testing.T) {
 		Key string `json:"api_key"`
 	}
 	ok(t, json.Unmarshal([]byte(mustRun(t, "account", "create", "alice", "--data", p.data)), &made))
-
-	renewed := put(2 * time.Hour)
-	ok(t, p.cmd.Process.Signal(syscall.SIGHUP))
-	address := strings.TrimPrefix(p.url, "https://")
-	proctest.Eventually(t, "the renewed certificate is shown", func() bool {
-		conn, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true}) // compared below
-		if err != nil {
-			t.Fatal(err)
-		}
-		shown := conn.ConnectionState().PeerCertificates[0].Raw
-		_ = conn.Close()
-		return bytes.Equal(shown, renewed)
+	t.Run("a renewed certificate is shown", func(t *testing.T) {
+		renewed := put(2 * time.Hour)
+		ok(t, p.cmd.Process.Signal(syscall.SIGHUP))
+		address := strings.TrimPrefix(p.url, "https://")
+		proctest.Eventually(t, "the renewed certificate is shown", func() bool {
+			conn, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true}) // compared below
+			if err != nil {
+				t.Fatal(err)
+			}
+			shown := conn.ConnectionState().PeerCertificates[0].Raw
+			_ = conn.Close()
+			return bytes.Equal(shown, renewed)
+		})
 	})
-
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
 	register := func(group string) {
 		t.Helper()

@@ -93,14 +93,8 @@ func TestDoctorNamesWhatIsWrong(t *testing.T) {
 			return []string{"--data", dir}
 		}
 	}
-	must := func(t *testing.T, err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	chmod := func(name string, mode os.FileMode) func(t *testing.T, dir string) {
-		return func(t *testing.T, dir string) { must(t, os.Chmod(filepath.Join(dir, name), mode)) }
+		return func(t *testing.T, dir string) { ok(t, os.Chmod(filepath.Join(dir, name), mode)) }
 	}
 	elsewhere := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(elsewhere.Close)
@@ -117,11 +111,11 @@ func TestDoctorNamesWhatIsWrong(t *testing.T) {
 		}, "settings", "SVCD_DB"},
 		{"directory for all", broken(chmod("", 0o755)), "data directory", "chmod 700"},
 		{"key for all", broken(chmod("master.key", 0o644)), "master key", "chmod 600"},
-		{"no key", broken(func(t *testing.T, dir string) { must(t, os.Remove(filepath.Join(dir, "master.key"))) }), "master key", "saved copy"},
+		{"no key", broken(func(t *testing.T, dir string) { ok(t, os.Remove(filepath.Join(dir, "master.key"))) }), "master key", "saved copy"},
 		{"file store gone", broken(func(t *testing.T, dir string) {
-			must(t, os.Remove(filepath.Join(dir, "blobs", "tmp")))
-			must(t, os.Remove(filepath.Join(dir, "blobs")))
-			must(t, os.WriteFile(filepath.Join(dir, "blobs"), nil, 0o600))
+			ok(t, os.Remove(filepath.Join(dir, "blobs", "tmp")))
+			ok(t, os.Remove(filepath.Join(dir, "blobs")))
+			ok(t, os.WriteFile(filepath.Join(dir, "blobs"), nil, 0o600))
 		}), "service", "which part"},
 		{"nobody answers", func(t *testing.T) []string {
 			dir, _ := serving(t)
