@@ -869,12 +869,12 @@ func TestM3BusyMountNamesItsUsers(t *testing.T) {
 	if err != nil || i < 0 || mounts[i].Source != "svcfs:alice.svc.testnet" || mounts[i].Type != "fuse.svcfs" {
 		t.Errorf("%+v, %v", mounts, err)
 	}
-	m.unmountsOnceUnused()
+	m.wantUnmountedOnceUnused()
 }
 
-// unmountsOnceUnused checks that a mount which a program uses stays and names it, and
+// wantUnmountedOnceUnused checks that a mount which a program uses stays and names it, and
 // that it is gone when the program is.
-func (m *mount) unmountsOnceUnused() {
+func (m *mount) wantUnmountedOnceUnused() {
 	t := m.t
 	t.Helper()
 	user := exec.Command("sleep", "1000")

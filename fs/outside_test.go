@@ -16,7 +16,7 @@ func confined(p *plan) { p.Confine = true }
 func TestThreat19ConfinedMountUnmounts(t *testing.T) {
 	m := mounting(t, confined)
 	m.write("team/f", "x")
-	m.unmountsOnceUnused()
+	m.wantUnmountedOnceUnused()
 }
 
 // Threat 19: W2 in a confined mount.

@@ -385,4 +385,7 @@ func TestM3DeadMountIsCleared(t *testing.T) {
 	_ = a.cmd.Wait()
 	again := alice.mount("a")
 	write(t, again.path("team/f"), []byte("x"))
+	if got := read(t, a.path("team/f")); string(got) != "x" {
+		t.Errorf("the mount that took its place shows %q", got)
+	}
 }
