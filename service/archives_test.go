@@ -353,8 +353,8 @@ func writeStream(t *testing.T, list []entry) []byte {
 	return b.Bytes()
 }
 
-// withDigest returns the entries with the digest in the trailer that fits them, as
-// somebody computes it who does not have the master key.
+// withDigest returns the entries with a matching digest in the trailer, as an attacker
+// without the master key can compute it.
 func withDigest(t *testing.T, list []entry) []byte {
 	t.Helper()
 	digest, last := sha256.New(), len(list)-1

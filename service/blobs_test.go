@@ -147,9 +147,9 @@ func (u *user) fetch(target, ranges string) (int, []byte) {
 	return u.do(req)
 }
 
-// Row 39: the bucket goes away under load. Answers are 503 with Retry-After,
-// /health names the part, nobody is charged for what did not happen, and it is
-// over by itself within 10 s of the bucket's return.
+// Row 39: the bucket goes away under load. Answers are 503 with Retry-After, /health
+// names the part, failed requests are not charged, and the service recovers within 10 s
+// of the bucket's return.
 func TestThreat39BucketGoneUnderLoad(t *testing.T) {
 	r, server, _, _ := onS3(t)
 	alice := r.owner()

@@ -22,7 +22,7 @@ import (
 
 const nonce = "n0nce"
 
-// chain lists a group's chain, with what else the request has.
+// chain lists a group's chain, with further fields of the request.
 func (u *user) chain(group string, more object) ([]wire.TransactionRow, wire.ChainProof) {
 	u.t.Helper()
 	request := object{"group_id": group, "kinds": wire.KindsChain, "layouts": layouts(), "nonce": nonce}
@@ -110,7 +110,7 @@ func (r *running) verifies(group string, rows []wire.TransactionRow, proof wire.
 	return tlog.Tree{N: size, Hash: all}
 }
 
-// signed checks what the service signed of a chain.
+// signed checks the signed parts of a chain.
 func (r *running) signed(got wire.ChainHead, want chain.Statement, text func(chain.Statement) []byte) {
 	r.t.Helper()
 	parts := strings.SplitN(r.key(), "+", 3)
@@ -137,8 +137,8 @@ func tag(row wire.TransactionRow, name string) string {
 	return (&chain.Record{Tags: tags}).Tag(name)
 }
 
-// Every record of a group's chain is complete by itself, linked, and proven by a
-// signed head and a checkpoint; retrievals are not among them.
+// Every record of a group's chain is complete, linked, and proven by a signed head and a
+// checkpoint; retrievals are not in the chain.
 func TestThreat26ChainOfAGroupIsProven(t *testing.T) {
 	r := run(t)
 	alice, bob := r.user("alice", "10"), r.user("bob", "10")
@@ -179,7 +179,8 @@ func TestThreat26ChainOfAGroupIsProven(t *testing.T) {
 	r.verifies("open", open, proof)
 }
 
-// Pages come with proofs of their own; an answer continues what the client knows.
+// Pages come with proofs of their own; an answer continues the checkpoint that the
+// client knows.
 func TestThreat26ChainProofContinuesWhatIsKnown(t *testing.T) {
 	r, alice := runWithGroup(t)
 	rows, proof := alice.chain("g", nil)

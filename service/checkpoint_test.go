@@ -194,8 +194,8 @@ func (r *running) hashes() map[int64][]byte {
 // layouts are those of records that a client of today understands.
 func layouts() []string { return []string{chain.Layout1, chain.Layout2} }
 
-// forgeChain makes the chains valid again after rows were changed, as somebody
-// with the whole database could.
+// forgeChain makes the chains valid again after a change of rows, as an attacker with
+// the whole database could.
 func (r *running) forgeChain() {
 	r.t.Helper()
 	db := r.openDatabase()
@@ -287,7 +287,7 @@ func TestThreat26RewrittenHistoryContradictsTheCheckpoint(t *testing.T) {
 	}
 }
 
-// Whoever rewrites database and tree, but has no key, is betrayed by the root.
+// The root betrays a rewritten database and tree, because the attacker lacks the key.
 func TestThreat26RewrittenTreeContradictsTheCheckpoint(t *testing.T) {
 	r := run(t)
 	alice := r.user("alice", "10")
@@ -436,8 +436,8 @@ func TestCheckpointsGoOnUnderAnotherAddress(t *testing.T) {
 	}
 }
 
-// Members, and nobody else, see every record of their group with all that its
-// hash covers, page by page.
+// Only members see every record of their group with everything that its hash covers,
+// page by page.
 func TestRecordsOfAGroup(t *testing.T) {
 	r := run(t)
 	alice, bob := r.user("alice", "10"), r.user("bob", "10")

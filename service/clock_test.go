@@ -12,8 +12,8 @@ import (
 	"github.com/svcfs/svcfs/service"
 )
 
-// One clock decides what is old, open or expired: a retention window, the delay of
-// destruction, a window for joining and an upload id end when it says so.
+// One clock decides the age of everything: a retention window, the delay of destruction,
+// a join window and an upload id end by it.
 func TestOneClockDecides(t *testing.T) {
 	began := time.Now()
 	var later atomic.Int64 // ns

@@ -18,8 +18,8 @@ import (
 	"github.com/svcfs/svcfs/service/store/pgtest"
 )
 
-// TestThreat39AnswerOfACommitIsLost cuts the connection to the database between
-// a commit and its answer: what was recorded keeps its bytes.
+// TestThreat39AnswerOfACommitIsLost cuts the connection to the database between a commit
+// and its answer: the recorded file keeps its bytes.
 func TestThreat39AnswerOfACommitIsLost(t *testing.T) {
 	if os.Getenv(postgresVar) != "" {
 		return // ran already

@@ -144,7 +144,7 @@ func TestDeleteIsIdempotentAndTheFirstRecordWins(t *testing.T) {
 	}
 }
 
-// Who may delete and rename: the uploader and the owner, while they are members.
+// The uploader and the owner may delete and rename, while they are members.
 func TestThreat25DeleteAndRename(t *testing.T) {
 	r := run(t)
 	owner, uploader, member, outsider := r.user("owner", "10"), r.user("uploader", "10"), r.user("member", "10"), r.user("outsider", "10")

@@ -11,7 +11,7 @@ import (
 	"github.com/svcfs/svcfs/service/ledger"
 )
 
-// told is a service whose ledger speaks of every table, and three of its files.
+// told is a service whose ledger derives rows of every table, and three of its files.
 type told struct {
 	*running
 	named, renamed, deleted, removed string
@@ -65,8 +65,8 @@ func tellOfEveryTable(t *testing.T) told {
 	return told{r, named, renamed, deleted, removed.Location}
 }
 
-// Threat 26: whoever changes a row that the ledger speaks of, and not the ledger,
-// is found out: the audit names table, row, column and both values.
+// Threat 26: the audit finds a changed row of a derived table, and names table, row,
+// column and both values.
 func TestThreat26AuditComparesEveryTableWithTheLedger(t *testing.T) {
 	r := tellOfEveryTable(t)
 	named, renamed, deleted, removed := r.named, r.renamed, r.deleted, r.removed
@@ -165,7 +165,7 @@ func TestThreat26AuditComparesEveryTableWithTheLedger(t *testing.T) {
 	}
 }
 
-// Threat 26: so is whoever invents a row, or takes one away.
+// Threat 26: the audit finds an invented and a missing row too.
 func TestThreat26AuditFindsInventedAndMissingRows(t *testing.T) {
 	r := tellOfEveryTable(t)
 	named, db := r.named, r.openDatabase()

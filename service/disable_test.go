@@ -9,8 +9,8 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
-// Threat 44: nothing of a disabled account is answered from the moment the command
-// returns; what it owns stays for others, and enabling brings the key back alone.
+// Threat 44: once the command returns, the account gets no answer. Its groups and files
+// stay for others. Enabling brings back only the key.
 func TestThreat44DisabledAccount(t *testing.T) {
 	r, alice, bob := runWithMember(t)
 	ref := alice.upload("g", "f", []byte("content")).Location

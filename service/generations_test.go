@@ -49,8 +49,8 @@ func (s *sdk12) call(tool string, args object) (any, string) {
 	return body, ""
 }
 
-// message is what the SDK returns for operations that answer a sentence: its
-// fallback, unless the result has a message; a null result throws there.
+// message is the sentence that the SDK returns for an operation: its fallback, unless
+// the result has a message; a null result throws there.
 func (s *sdk12) message(tool string, args object) string {
 	s.t.Helper()
 	result, problem := s.call(tool, args)
@@ -292,7 +292,7 @@ func wireAmount(tokens string) string {
 	return amount.String()
 }
 
-// TestPricedChanges: an operator may price what is free by default, and a
+// TestPricedChanges: an operator may price changes that are free by default, and a
 // revocation is followed by a record of the group's new key.
 func TestPricedChanges(t *testing.T) {
 	fees := ledger.DefaultFees()
@@ -359,8 +359,8 @@ func TestThreat27Transfer(t *testing.T) {
 	}
 }
 
-// Who does not say that he knows the format, as nova-sdk-js 1.0.3, is refused compressed
-// content, before the fee; everybody else gets it.
+// A client that does not name the format, as nova-sdk-js 1.0.3, is refused compressed
+// content before the fee; every other client gets it.
 func TestCompressedContentOf10(t *testing.T) {
 	_, alice := runWithGroup(t)
 	request := alice.finalize("g", "f", []byte("zlib"))

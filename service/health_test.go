@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// A part that hangs, even one that ignores its context, makes nobody wait longer
-// than a second, is asked once, and is the only one that is down.
+// A part that hangs, even one that ignores its context, delays no caller longer than a
+// second, is asked once, and is the only one that is down.
 func TestHealthOfAHangingPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int32

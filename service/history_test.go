@@ -162,7 +162,7 @@ func partition(key func(input any) string) func([]porcupine.Operation) [][]porcu
 type content struct {
 	name string
 	op   string // write, read, list or delete
-	sum  string // of what is written
+	sum  string // of the written content
 }
 
 const (
@@ -170,9 +170,9 @@ const (
 	deleted = "deleted"
 )
 
-// TestHistoryOfContent: the bytes behind a reference are written once. Clients
-// race to finish the same upload with different bytes; whoever comes second is
-// told what was written, and nobody ever reads anything else, until the deletion.
+// TestHistoryOfContent: the bytes behind a reference are written once. Clients race to
+// finish the same upload with different bytes. The second gets the answer of the first,
+// and no reader ever gets other bytes, until the deletion.
 func TestHistoryOfContent(t *testing.T) {
 	r, alice := runWithGroup(t)
 	processes := []*running{r, r.again()}
@@ -278,8 +278,8 @@ type money struct {
 	amount int64
 }
 
-// TestHistoryOfBalance: a balance is a counter that never goes below zero and
-// refuses exactly what it cannot cover.
+// TestHistoryOfBalance: a balance is a counter that never goes below zero and refuses
+// exactly the charges above it.
 func TestHistoryOfBalance(t *testing.T) {
 	r := run(t)
 	alice := r.user("alice", "2")

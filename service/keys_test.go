@@ -41,7 +41,7 @@ func (r *running) openVault() *vault.Vault {
 	return v
 }
 
-// serviceKey is a key of the service, as who has the master key reads it.
+// serviceKey is a key of the service, as the holder of the master key reads it.
 func (r *running) serviceKey(purpose string) []byte {
 	r.t.Helper()
 	key, err := r.openVault().Key(purpose)
@@ -160,8 +160,8 @@ func TestDerivedKeysGoOn(t *testing.T) {
 	}
 }
 
-// The keys of a new service are its own: nobody computes them from the master
-// key without the database.
+// The keys of a new service are random: the master key alone, without the database, does
+// not give them.
 func TestThreat33ServiceKeysAreNotDerived(t *testing.T) {
 	r := run(t)
 	master, err := os.ReadFile(filepath.Join(r.dir, "master.key"))

@@ -55,9 +55,9 @@ func unpack(t *testing.T, archive string) (dir string) {
 	}
 }
 
-// A data directory from before there were chains opens, is whole, and goes on: the
-// first record of a chain counts the old ones in it and holds them fast, old and
-// new ones are proven together, and what was signed before is continued.
+// A data directory that is older than chains opens, is intact, and continues. The first
+// record of a chain counts and fixes the old ones in it. Old and new records are proven
+// together, and the signed history is continued.
 func TestThreat26OldLedgerContinues(t *testing.T) {
 	if newDatabase(t) != "" {
 		return // it is a SQLite database

@@ -22,7 +22,7 @@ import (
 	"github.com/svcfs/svcfs/service/vault"
 )
 
-// prepared is what prepare_retrieve answers.
+// prepared is the answer of prepare_retrieve.
 func (u *user) prepared(group, ref string) wire.PrepareRetrieveResult {
 	u.t.Helper()
 	return must[wire.PrepareRetrieveResult](u, wire.OpPrepareRetrieve, object{"group_id": group, "ipfs_hash": ref})
@@ -286,9 +286,9 @@ func (g *gatewayFor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Threat 30, the gateway's part: it is asked only for references an operator
-// recorded, its answers are bounded, checked, and paid for only when right; a
-// redirect leads nowhere; what was fetched once is kept.
+// Threat 30, for the gateway: the service asks it only for references that an operator
+// recorded. Its answers are bounded and checked, and a retrieval is charged only for a
+// right one. A redirect leads nowhere; fetched bytes are kept.
 func TestThreat30Gateway(t *testing.T) {
 	key, outside := oldKey(t)
 	content := bytes.Repeat([]byte("elsewhere "), 60_000)
@@ -381,8 +381,8 @@ func TestThreat30Gateway(t *testing.T) {
 	})
 }
 
-// A reference without a gateway says what the operator can do; importing its
-// bytes later fills it.
+// The refusal of a reference without a gateway names the next step of the operator;
+// importing its bytes later fills it.
 func TestLegacyReferenceIsFilledLater(t *testing.T) {
 	r, alice := runWithGroup(t)
 	key, outside := oldKey(t)

@@ -74,7 +74,7 @@ func TestThreat31RequestsPerAccount(t *testing.T) {
 	}
 }
 
-// Threat 31: what is too large, too deep or cannot be recorded is refused.
+// Threat 31: a field that is too large, too deep or cannot be recorded is refused.
 func TestThreat31SizeOfRequests(t *testing.T) {
 	_, alice := runWithGroup(t)
 	file := alice.upload("g", "f", []byte("x"))
@@ -114,7 +114,7 @@ func TestThreat31SizeOfRequests(t *testing.T) {
 	}
 }
 
-// Threat 31: accounts that somebody makes up are not remembered at any length.
+// Threat 31: the memory of made-up accounts is bounded.
 func TestThreat31MadeUpAccountsTakeLittleMemory(t *testing.T) {
 	r := run(t)
 	inUse := func() uint64 {
@@ -136,7 +136,7 @@ func TestThreat31MadeUpAccountsTakeLittleMemory(t *testing.T) {
 	}
 }
 
-// Threat 31: a view that anybody may ask for answers so many files and no more.
+// Threat 31: a view without an account answers a bounded number of files.
 func TestThreat31ViewsAreBounded(t *testing.T) {
 	r := runAtOnce(t)
 	alice := r.user("alice", "10")
@@ -161,8 +161,8 @@ func TestThreat31ViewsAreBounded(t *testing.T) {
 	}
 }
 
-// Threat 31: what an account uploads and does not pay for is bounded, in all
-// processes together, and the bound is free again when uploads are finished or end.
+// Threat 31: unpaid uploads of an account are bounded in all processes together, and the
+// bound is free again when uploads are finished or end.
 func TestThreat31BytesOfOpenUploads(t *testing.T) {
 	const file = 256 << 10
 	cfg := service.Config{Database: newDatabase(t), MaxFileBytes: file, MaxOpenBytes: 3 * file}
@@ -215,7 +215,7 @@ func TestThreat31BytesOfOpenUploads(t *testing.T) {
 	}
 }
 
-// Threat 31: what is sent at the same time does not pass the bound together.
+// Threat 31: uploads at the same time do not pass the bound together.
 func TestThreat31BytesOfOpenUploadsAtOnce(t *testing.T) {
 	const file = 64 << 10
 	cfg := service.Config{Database: newDatabase(t), MaxFileBytes: file, MaxOpenBytes: 3 * file}
@@ -245,7 +245,7 @@ func TestThreat31BytesOfOpenUploadsAtOnce(t *testing.T) {
 	}
 }
 
-// Threat 31: what is on its way counts, at its largest when nobody tells how long it is.
+// Threat 31: arriving bytes count, at the largest size while their length is unknown.
 func TestThreat31BytesOnTheirWay(t *testing.T) {
 	const file = 64 << 10
 	r := runWith(t, service.Config{Database: newDatabase(t), MaxFileBytes: file, MaxOpenBytes: 3 * file})
@@ -291,8 +291,8 @@ func (u *user) put(up wire.PrepareUploadResult, content io.Reader) (int, string)
 	return status, string(body)
 }
 
-// Threat 31: changes that cost nothing are bounded by the day, in all processes
-// together; what was paid for can be read and deleted nevertheless.
+// Threat 31: free changes are bounded by the day, in all processes together; paid files
+// can be read and deleted nevertheless.
 func TestThreat31FreeChanges(t *testing.T) {
 	noon := time.Now().UTC().Truncate(24 * time.Hour).Add(36 * time.Hour) // not before now
 	var later atomic.Int64                                                // ns
@@ -404,7 +404,7 @@ func TestThreat31StalledFilesInsideJSON(t *testing.T) {
 	}
 }
 
-// What an honest program sends at the same time inside JSON is taken, as ever.
+// An honest program can send several files at the same time inside JSON, as before.
 func TestManyFilesInsideJSONAtOnce(t *testing.T) {
 	_, alice := runWithGroup(t)
 	var all sync.WaitGroup
@@ -553,7 +553,7 @@ func TestThreat31AnswersThatStandStill(t *testing.T) {
 	conn := dial()
 	fmt.Fprintf(conn, "POST /rpc HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(view), view)
 	piece, total := make([]byte, 64<<10), 0
-	for err == nil && total < 64<<20 { // 64 KiB in 100 ms: five times the pace of whoever is signed in
+	for err == nil && total < 64<<20 { // 64 KiB in 100 ms: five times the pace of a signed-in client
 		time.Sleep(100 * time.Millisecond)
 		var n int
 		n, err = io.ReadFull(conn, piece)
@@ -645,8 +645,8 @@ func TestThreat31OneRangeAtATime(t *testing.T) {
 	}
 }
 
-// Threat 31: a list of any length is sent as it is read, and ends with the
-// membership of the one who reads it.
+// Threat 31: a list of any length is sent as it is read, and ends with the membership of
+// its reader.
 func TestThreat31LongListsAreSentInPieces(t *testing.T) {
 	r := run(t)
 	owner, reader := r.user("owner", "10"), r.user("reader", "10")

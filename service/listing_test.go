@@ -86,8 +86,8 @@ func TestListingsInParts(t *testing.T) {
 	}
 }
 
-// Who read what is told to the owner of a group alone, also in an open group that
-// anybody joins; everybody is told what they read themselves.
+// Only the owner of the group sees the retrievals of others, in an open group too; every
+// member sees its own.
 func TestThreat32WhoReadWhatIsTheOwnersToKnow(t *testing.T) {
 	r := run(t)
 	alice, bob, carol := r.user("alice", "10"), r.user("bob", "10"), r.user("carol", "10")

@@ -12,7 +12,7 @@ import (
 	"github.com/svcfs/svcfs/service"
 )
 
-// told reads what the log tells below its address.
+// told reads an answer of the log below its address.
 func (r *running) told(path string) string {
 	r.t.Helper()
 	req, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, r.url+wire.PathTlog+path, nil)
@@ -84,8 +84,8 @@ func TestThreat26LogKeyRotation(t *testing.T) {
 	}
 }
 
-// Threat 33: what signs session tokens is replaced too, so that who stole it, or the
-// master key that gave it, makes none any more.
+// Threat 33: the key of session tokens is replaced too, so that a thief of that key, or
+// of the master key that gave it, makes no tokens any more.
 func TestThreat33TokenKeyRotation(t *testing.T) {
 	was, first := openOld(t)
 	was.asBefore(first)

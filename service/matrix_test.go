@@ -14,7 +14,7 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
-// role is one who calls; several of them may stand in one column of the matrix.
+// role is a caller; several may stand in one column of the matrix.
 type role struct {
 	name   string
 	column int // of matrixRow.want
@@ -104,7 +104,7 @@ func rows() []matrixRow {
 			request["upload_id"] = must[wire.PrepareUploadResult](r.user, wire.OpPrepareUpload, object{"group_id": "g"}).UploadID
 		case "revoked", "reader":
 			request["upload_id"] = m.late[r.name]
-		default: // somebody else's
+		default: // of another account
 			request["upload_id"] = must[wire.PrepareUploadResult](m.owner, wire.OpPrepareUpload, object{"group_id": "g"}).UploadID
 		}
 		return request
@@ -121,7 +121,7 @@ func rows() []matrixRow {
 		{wire.OpRegisterGroup, func(m *matrix, _ role) object { return object{"group_id": m.unique("new")} }, anybody},
 		{wire.OpAddGroupMember, func(m *matrix, _ role) object { return object{"group_id": "g", "member_id": m.unique("somebody")} }, owners},
 		{wire.OpRevokeGroupMember, freshMember, owners},
-		{wire.OpJoinGroup, inGroup, members}, // who belongs to it already is told so
+		{wire.OpJoinGroup, inGroup, members}, // a member gets the answer that it belongs already
 		{wire.OpJoinGroup, inOpenGroup, anybody},
 		{wire.OpCreateHackathonGroup, func(*matrix, role) object {
 			return object{"group_id": "open", "expires_at": strconv.FormatInt(time.Now().Add(time.Hour).UnixNano(), 10)}
@@ -187,7 +187,7 @@ func TestRoleOperationMatrix(t *testing.T) {
 	other := m.again() // each process counts failed sign-ins for itself
 	for i, row := range rows() {
 		called[row.op] = true
-		for _, r := range slices.Backward(roles) { // the owner last: what he does may change the group
+		for _, r := range slices.Backward(roles) { // the owner last: its calls may change the group
 			request := row.request(m, r)
 			caller := r.user
 			if row.want[r.column] == who && i%2 == 1 {

@@ -34,8 +34,8 @@ func inADay(ns string) bool {
 	return err == nil && left > 23*time.Hour && left <= 24*time.Hour
 }
 
-// Threat 45: a short retention window waits, members see it, the owner takes it
-// back, and nobody hastens it.
+// Threat 45: a short retention window waits, members see it, the owner can cancel it,
+// and no call hastens it.
 func TestThreat45ShortRetentionWaits(t *testing.T) {
 	r, alice, bob := runWithMember(t)
 	ref := alice.upload("g", "f", []byte("content")).Location
@@ -108,8 +108,8 @@ func (u *user) many(group string, n int) (refs []string) {
 	return refs
 }
 
-// Threat 45: the first hundred deletions of an hour are as ever; more wait, and what
-// waits ends with the right of who asked.
+// Threat 45: the first hundred deletions of an hour happen at once. More wait, and are
+// dropped when the account loses the right to delete.
 func TestThreat45DeletionsInBulkWait(t *testing.T) {
 	r := run(t)
 	alice, bob, carol := r.user("alice", "100"), r.user("bob", "100"), r.user("carol", "100")

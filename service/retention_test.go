@@ -134,7 +134,7 @@ func TestRetention(t *testing.T) {
 	if n, err := r.svc.RemoveExpired(t.Context()); err != nil || n != 0 {
 		t.Errorf("removed again: %d, %v", n, err)
 	}
-	r.exec("UPDATE files SET time_ns = (SELECT time_ns FROM ledger WHERE ledger.seq = files.seq)") // what age changed
+	r.exec("UPDATE files SET time_ns = (SELECT time_ns FROM ledger WHERE ledger.seq = files.seq)") // undoes the change of age
 	if _, err := r.svc.Audit(t.Context()); err != nil {
 		t.Error(err)
 	}

@@ -38,8 +38,8 @@ func (u *user) listed(op string, request any) map[string]wire.Role {
 
 func later() string { return strconv.FormatInt(time.Now().Add(time.Hour).UnixNano(), 10) }
 
-// Threat 25: what a reader had begun as a writer ends with the demotion, in every
-// way of sending it; reading goes on.
+// Threat 25: uploads that a reader began as a writer end with the demotion, in every way
+// of sending them; reading continues.
 func TestThreat25ReaderChangesNothing(t *testing.T) {
 	r := run(t)
 	alice, bob := r.user("alice", "10"), r.user("bob", "10")
@@ -80,7 +80,7 @@ func TestThreat25ReaderChangesNothing(t *testing.T) {
 	}
 }
 
-// Threat 25: nobody is raised silently, and only the owner gives roles.
+// Threat 25: no member gets a higher role silently, and only the owner gives roles.
 func TestThreat25RolesAreGivenByTheOwnerAlone(t *testing.T) {
 	r := run(t)
 	alice, bob, carol := r.user("alice", "10"), r.user("bob", "10"), r.user("carol", "10")
@@ -146,8 +146,8 @@ func TestThreat25RolesAreGivenByTheOwnerAlone(t *testing.T) {
 	}
 }
 
-// Threat 25: who joins by itself becomes what the owner said, also when the group
-// is opened again by a client that knows no roles.
+// Threat 25: an account that joins gets the role that the owner set, even when a client
+// that knows no roles opens the group again.
 func TestThreat25OpenGroupOfReaders(t *testing.T) {
 	r := run(t)
 	alice, bob, carol, dave := r.user("alice", "10"), r.user("bob", "10"), r.user("carol", "10"), r.user("dave", "10")
@@ -161,7 +161,7 @@ func TestThreat25OpenGroupOfReaders(t *testing.T) {
 	}
 	joins := func(u *user, role wire.Role) {
 		t.Helper()
-		must[string](u, wire.OpJoinGroup, object{"group_id": "g", "role": "writer"}) // what it asks for does not count
+		must[string](u, wire.OpJoinGroup, object{"group_id": "g", "role": "writer"}) // the requested role does not count
 		if got := u.listed(wire.OpGetMemberGroups, object{})["g"]; got != role {
 			t.Errorf("%s joined as %q, want %q", u.id, got, role)
 		}

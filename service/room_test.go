@@ -26,14 +26,14 @@ import (
 	"github.com/svcfs/svcfs/service/store/pgtest"
 )
 
-// stored asks what is kept.
+// stored returns the stored bytes.
 func (u *user) stored(group string) wire.StorageResult {
 	u.t.Helper()
 	return must[wire.StorageResult](u, wire.OpGetStorage, object{"group_id": group})
 }
 
 // Threat 31: one account, or one group, does not fill the store alone. Versions and
-// unfinished uploads count; what is deleted or ended counts no more.
+// unfinished uploads count; deleted files and ended uploads do not.
 func TestThreat31BytesKept(t *testing.T) {
 	const file = 10_000
 	const sealed = file + format.Overhead
@@ -103,7 +103,7 @@ func TestThreat31BytesKept(t *testing.T) {
 	})
 }
 
-// Threat 31: what arrives at the same time does not pass the bound together.
+// Threat 31: uploads that arrive at the same time do not pass the bound together.
 func TestThreat31BytesKeptAtOnce(t *testing.T) {
 	const sealed = 5000 + format.Overhead
 	cfg := service.Config{Database: newDatabase(t), MaxAccountBytes: 3 * sealed}
@@ -146,8 +146,8 @@ func TestVerifyComparesStoredBytes(t *testing.T) {
 	}
 }
 
-// Fault "the database server's disk is full": uploads are refused; reading, removing
-// and administration use what was held back.
+// Fault "the database server's disk is full": uploads are refused; reading, removing and
+// administration use the reserve.
 func TestFullDiskOfTheDatabaseServer(t *testing.T) {
 	if os.Getenv(postgresVar) != "" {
 		return // it has a server of its own
@@ -283,8 +283,8 @@ func TestFullBucket(t *testing.T) {
 	must[wire.FinalizeUploadResult](alice, wire.OpFinalizeUpload, late)
 }
 
-// fullBucket is a bucket that takes nothing more while full is set, counts what is
-// put, and lets everything else through.
+// fullBucket is a bucket that refuses puts while full is set, counts puts, and passes on
+// everything else.
 func fullBucket(t *testing.T, location string) (full *atomic.Bool, puts *atomic.Int64, at string) {
 	t.Helper()
 	full, puts = new(atomic.Bool), new(atomic.Int64)
@@ -319,8 +319,8 @@ func fullBucket(t *testing.T, location string) (full *atomic.Bool, puts *atomic.
 	return full, puts, u.String()
 }
 
-// Threat 31: what is held back is refused to uploads of every kind before their bytes
-// are taken, also to those prepared before, and to nothing else.
+// Threat 31: uploads of every kind are refused the reserve before their bytes are taken,
+// even those prepared before; nothing else is refused it.
 func TestThreat31ReserveIsKept(t *testing.T) {
 	r := run(t)
 	alice, bob := r.user("alice", "10"), r.user("bob", "10")
@@ -365,8 +365,8 @@ func TestThreat31ReserveIsKept(t *testing.T) {
 	}
 }
 
-// Threat 31: a file inside JSON counts while it comes, though nothing else is known of
-// it: beside what the account may keep, one such request may come.
+// Threat 31: a file inside JSON counts while it arrives, when its upload is not known
+// yet: one such request may come beside the storage of the account.
 func TestThreat31BytesArrivingInsideJSON(t *testing.T) {
 	const file = 900_000
 	s := serve(t, func(c *service.Config) { c.MaxAccountBytes, c.MaxFileBytes = 2*file, file })
@@ -393,9 +393,9 @@ func TestThreat31BytesArrivingInsideJSON(t *testing.T) {
 	}
 }
 
-// Threat 31: what is being sent counts as well: neither many uploads at once, nor
-// ones that stall, nor ones that do not say how long they are, take more of the disk
-// than the account, or all in a group, may keep.
+// Threat 31: arriving bytes count as well. Neither many uploads at once, nor stalled
+// ones, nor ones of unknown length take more of the disk than the account, or all of a
+// group, may keep.
 func TestThreat31BytesArriving(t *testing.T) {
 	const sealed = 1_000_000
 	s := serve(t, func(c *service.Config) { c.MaxAccountBytes, c.MaxGroupBytes = 3*sealed, 4*sealed })

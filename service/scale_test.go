@@ -124,8 +124,8 @@ func middleOf(tb testing.TB, db *sql.DB, group string, n int) (seq int64) {
 	return seq
 }
 
-// BenchmarkList lists a group of 100 000 files page by page: as a plain list, and
-// as its chain with what proves it.
+// BenchmarkList lists a group of 100 000 files page by page: as a plain list, and as its
+// chain with the proof.
 func BenchmarkList(b *testing.B) {
 	const files = 100_000
 	r := runOn(b, "")

@@ -308,7 +308,7 @@ func (s *slowly) Read(p []byte) (int, error) {
 	return s.conn.Read(p[:min(len(p), 256<<10)])
 }
 
-// The drain: what is under way finishes, nothing new begins, Serve ends well.
+// The drain: requests under way finish, no new one begins, and Serve returns nil.
 func TestDrainFinishesAnUpload(t *testing.T) {
 	s := serve(t, nil)
 	alice := s.user("alice", "10")
@@ -610,8 +610,8 @@ func TestTLS(t *testing.T) {
 	})
 }
 
-// What needs no account is bounded by address, generously: whoever verifies the
-// ledger passes, whoever asks without end is told to wait.
+// Requests without an account are bounded by address, generously: verifying the ledger
+// is possible, and an endless flood is told to wait.
 func TestLooksWithoutAccountAreBoundedByAddress(t *testing.T) {
 	svc := run(t).svc
 	ask := func(method, path, client string) *httptest.ResponseRecorder {
@@ -684,7 +684,7 @@ func TestForwardedAddressLimitsTheClient(t *testing.T) {
 		return list[len(list)-1]["client"] == "203.0.113.8"
 	})
 	clear(seen)
-	for i := range 150 { // who asks for accounts that do not exist is a guesser too
+	for i := range 150 { // asking for accounts that do not exist is guessing too
 		status, _ := s.post(wire.PathSessionToken, http.Header{"X-Forwarded-For": {"203.0.113.9"}, wire.HeaderAPIKey: {fmt.Sprintf("svc_sk_%043d", i)}},
 			wire.SessionTokenRequest{AccountID: fmt.Sprint("nobody", i)})
 		seen[status]++
@@ -693,7 +693,7 @@ func TestForwardedAddressLimitsTheClient(t *testing.T) {
 		t.Errorf("answers %v", seen)
 	}
 	clear(seen)
-	for i := range 150 { // whoever has one IPv6 address has 2^64 of them
+	for i := range 150 { // an IPv6 subscriber has 2^64 addresses
 		seen[try(fmt.Sprintf("2001:db8:0:1::%x", i+1))]++
 	}
 	if seen[401] < 100 || seen[401] > 110 || seen[429] < 40 || try("2001:db8:0:2::1") != 401 {
@@ -701,8 +701,8 @@ func TestForwardedAddressLimitsTheClient(t *testing.T) {
 	}
 }
 
-// A proxy that is not trusted is one client, also on the same machine: the log says
-// so once. Nobody is locked out by others who fail to sign in from the same address.
+// A proxy that is not trusted is one client, on the same machine too, and the log says
+// so once. Failed sign-ins from the same address lock nobody else out.
 func TestThreat31UntrustedProxyIsOneClient(t *testing.T) {
 	log := &lockedBuffer{}
 	s := serve(t, func(c *service.Config) { c.Logger = slog.New(slog.NewJSONHandler(log, nil)) })

@@ -115,7 +115,8 @@ func runOn(t testing.TB, database string) *running {
 	return runWith(t, service.Config{Database: database})
 }
 
-// runWith runs a service of this configuration; what every test needs is added.
+// runWith runs a service of this configuration, completed with the settings of every
+// test.
 func runWith(t testing.TB, cfg service.Config) *running {
 	t.Helper()
 	dir := cmp.Or(cfg.DataDir, filepath.Join(t.TempDir(), "data"))
@@ -941,7 +942,7 @@ func TestOpenGroups(t *testing.T) {
 	}
 }
 
-// Threat 24: an open window is no way back for somebody who was revoked.
+// Threat 24: an open window is no way back for a revoked member.
 func TestThreat24RevokedDoesNotJoinAgain(t *testing.T) {
 	r := run(t)
 	owner, guest := r.user("owner", "10"), r.user("guest", "1")
@@ -971,7 +972,7 @@ func TestThreat24RevokedDoesNotJoinAgain(t *testing.T) {
 	}
 	must[string](owner, wire.OpAddGroupMember, object{"group_id": "h", "member_id": guest.id})
 	must[wire.PrepareUploadResult](guest, wire.OpPrepareUpload, object{"group_id": "h"})
-	must[string](other, wire.OpJoinGroup, object{"group_id": "h"}) // nobody else is kept out
+	must[string](other, wire.OpJoinGroup, object{"group_id": "h"}) // others can still join
 }
 
 // Threat 28: no new name can be taken for another one.

@@ -30,8 +30,8 @@ func (l *signInLog) String() string {
 	return l.text.String()
 }
 
-// Threat 32: the log tells who signed in and who could not, and no secret, also
-// none that was sent in the wrong place.
+// Threat 32: the log names sign-ins and failed ones, and no secret, even one that was
+// sent in the wrong place.
 func TestThreat32SignInsAreLogged(t *testing.T) {
 	var log signInLog
 	r := runWith(t, service.Config{SignInLogger: slog.New(slog.NewTextHandler(&log, nil)), Database: newDatabase(t)})

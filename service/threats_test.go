@@ -18,8 +18,8 @@ import (
 	"github.com/svcfs/svcfs/service"
 )
 
-// Threat 35: an ex-member keeps what he saw, but gets no key for old or new
-// files from the service, and new files are wrapped by another key.
+// Threat 35: an ex-member keeps the content it saw, but gets no key for old or new files
+// from the service, and new files are wrapped by another key.
 func TestThreat35ExMemberGetsNoKey(t *testing.T) {
 	r, alice, bob := runWithMember(t)
 	old := alice.upload("g", "old", []byte("old"))
@@ -189,7 +189,7 @@ func TestThreat29EveryFieldIsOnlyAValue(t *testing.T) {
 				request := maps.Clone(honest)
 				request[field] = evil
 				if op == wire.OpDeleteFile && field != "ipfs_hash" && field != "group_id" || op == wire.OpRevokeGroupMember {
-					continue // would do what they say
+					continue // these requests would succeed
 				}
 				if status, body := alice.tool(op, request); status >= 500 || status == http.StatusTooManyRequests || status >= 400 && strings.Contains(body, "SQL") {
 					t.Errorf("%s with %s %q: %d %.300s", op, field, evil, status, body)

@@ -71,7 +71,7 @@ func (u *user) lastSeq() (seq int64) {
 	return seq
 }
 
-// deletedOf is what a listing tells of a reference.
+// deletedOf is the deletion of a reference in a listing.
 func (u *user) deletedOf(ref string) *wire.Deleted {
 	u.t.Helper()
 	for _, row := range u.rows("g") {
@@ -203,7 +203,7 @@ func TestRemoveWithoutAName(t *testing.T) {
 	}
 }
 
-// Nobody removes a name below which somebody else's version lies.
+// A name with a version of another account below it is not removed.
 func TestRemoveNeedsEveryVersion(t *testing.T) {
 	g := runTrash(t)
 	g.alice.upload("g", "doc", []byte("alice's"))
@@ -238,7 +238,7 @@ func TestThreat46TrashEnds(t *testing.T) {
 	}
 	before := must[wire.StorageResult](g.alice, wire.OpGetStorage, object{}).Account.Bytes
 	g.alice.removes("doc", up.Seq)
-	must[string](g.owner, wire.OpSetGroupTrash, object{"group_id": "g", "days": 1}) // of what is removed from now on
+	must[string](g.owner, wire.OpSetGroupTrash, object{"group_id": "g", "days": 1}) // of files removed from now on
 	g.wait(2.9)
 	g.running.removes(0)
 	if now := must[wire.StorageResult](g.alice, wire.OpGetStorage, object{}).Account.Bytes; now != before {
@@ -263,8 +263,8 @@ func TestThreat46TrashEnds(t *testing.T) {
 	g.audits()
 }
 
-// Threat 46: what somebody removes who may not destroy it, or may not any more, waits
-// for the owner of the group.
+// Threat 46: a file removed by a member that may not destroy it, or may not any more,
+// waits for the owner of the group.
 func TestThreat46TheEndWaitsForTheOwner(t *testing.T) {
 	g := runTrash(t)
 	alices, bobs := g.alice.upload("g", "alice's", []byte("a")), g.bob.upload("g", "bob's", []byte("b"))
@@ -314,8 +314,8 @@ func TestTrashAndOtherDestruction(t *testing.T) {
 	}
 }
 
-// Who asks by change and knows no chains would take a file that comes back for a
-// rollback: it never leaves that list.
+// A client that lists by change and knows no chains would call a file that comes back a
+// rollback: such a file never leaves that list.
 func TestTrashInTheListByChange(t *testing.T) {
 	g := runTrash(t)
 	up := g.alice.upload("g", "doc", []byte("content"))

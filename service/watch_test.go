@@ -85,7 +85,7 @@ func TestWatchTellsWhatConcernsTheCaller(t *testing.T) {
 	}
 }
 
-// Threat 24: a revocation is the last that is told of a group.
+// Threat 24: the revocation is the last event of the group that a revoked member gets.
 func TestThreat24WatchEndsWithTheRevocation(t *testing.T) {
 	r := run(t)
 	owner, member := r.user("owner", "10"), r.user("member", "10")
@@ -133,7 +133,7 @@ func receive(t *testing.T, from <-chan wire.WatchResult) wire.WatchResult {
 	}
 }
 
-// Whoever waits is told at once, also what another process records.
+// A waiting call returns at once on an event, also of another process.
 func TestWatchWaits(t *testing.T) {
 	r := run(t)
 	alice, bob := r.user("alice", "10"), r.user("bob", "10")
@@ -164,7 +164,7 @@ func TestWatchWaits(t *testing.T) {
 	}
 }
 
-// A watch asks again who is calling before it tells what happened while it waited.
+// A watch checks the caller again before it returns events from its wait.
 func TestWatchEndsWithTheKey(t *testing.T) {
 	r, alice, bob := runWithMember(t)
 	seq := bob.watch(0, 0).Seq
@@ -182,7 +182,7 @@ func TestWatchEndsWithTheKey(t *testing.T) {
 	}
 }
 
-// Threat 31: an account holds only so many watches, which is nobody else's loss.
+// Threat 31: an account holds a bounded number of watches, at no cost for others.
 func TestThreat31WatchesAreBounded(t *testing.T) {
 	r := run(t)
 	alice, bob := r.user("alice", "10"), r.user("bob", "10")
@@ -244,7 +244,7 @@ func TestThreat31WatchFromAnySequence(t *testing.T) {
 	}
 }
 
-// The end of the service does not wait for those who watch.
+// The end of the service does not wait for waiting calls.
 func TestWatchEndsAtShutdown(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -285,8 +285,7 @@ func TestWatchEndsAtShutdown(t *testing.T) {
 	}
 }
 
-// Who watches stands still because it was told to, and is not one of the slow
-// clients that are cut off.
+// A waiting call is silent on purpose, and is not cut off as a slow client.
 func TestWatchOutlastsTheClientTimeout(t *testing.T) {
 	r := run(t)
 	alice := r.user("alice", "10")

@@ -35,8 +35,8 @@ func (r *running) witnessed(url, key string) *running {
 	return &running{t: r.t, svc: svc, dir: r.dir, url: server.URL, database: r.database}
 }
 
-// A service with a witness publishes what the witness signed too, and nothing
-// else; the witness signs no second history.
+// A service with a witness publishes only checkpoints that the witness signed too; the
+// witness signs no second history.
 func TestThreat6WitnessSignsOneHistory(t *testing.T) {
 	r, alice := runWithGroup(t)
 	w, err := witness.Open(t.TempDir(), "witness.example.org", []string{r.key()})

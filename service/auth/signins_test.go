@@ -12,8 +12,8 @@ import (
 	"github.com/svcfs/svcfs/service/auth"
 )
 
-// Whatever strangers do, the log of sign-ins grows by a few lines a minute, and
-// they take no room from those who sign in.
+// Strangers add only a few lines a minute to the log of sign-ins, and take no room from
+// those of accounts.
 func TestThreat32SignInLogIsBounded(t *testing.T) {
 	var log bytes.Buffer
 	now := time.Unix(1_700_000_000, 0)

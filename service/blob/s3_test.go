@@ -65,7 +65,7 @@ func TestParseLocation(t *testing.T) {
 	}
 }
 
-// What cannot work is refused at the start, with what to do about it.
+// A wrong configuration is refused at the start, with the next step.
 func TestOpenS3Refusals(t *testing.T) {
 	server := s3test.Start(t)
 	s3test.SetEnv(t)
@@ -202,7 +202,7 @@ func TestOpenS3FindsLies(t *testing.T) {
 }
 
 // A put whose answer is lost is repeated, refused because the name is taken, and
-// recognised as done: nobody is told of a failure that was none.
+// recognised as done: the caller sees no failure.
 func TestLostAnswers(t *testing.T) {
 	s3test.SetEnv(t)
 	fake := newLyingServer("")
@@ -255,8 +255,8 @@ func TestLostAnswerOfALargePut(t *testing.T) {
 	}
 }
 
-// Row 39 of the reliability table, the store's part: an outage is told as such,
-// also under load, and is over when the server is back.
+// Row 39 of the reliability table, for the store: an outage is reported as one, under
+// load too, and ends when the server is back.
 func TestThreat39BucketGone(t *testing.T) {
 	server := s3test.Start(t)
 	s3test.SetEnv(t)
@@ -374,8 +374,8 @@ func TestReadSurvivesRestart(t *testing.T) {
 	}
 }
 
-// A bucket that disappears is an outage, not a missing file: nobody may conclude
-// that the file is gone.
+// A missing bucket is an outage, not a missing file: no caller may conclude that the
+// file is gone.
 func TestMissingBucketIsAnOutage(t *testing.T) {
 	server := s3test.Start(t)
 	s3test.SetEnv(t)
@@ -396,7 +396,7 @@ func TestMissingBucketIsAnOutage(t *testing.T) {
 	}
 }
 
-// client is another S3 client, for what our own never does.
+// client is another S3 client, for requests that our own never sends.
 func client(t *testing.T, server *s3test.Server) minio.Core {
 	t.Helper()
 	endpoint, err := url.Parse(server.Endpoint())
@@ -412,8 +412,8 @@ func client(t *testing.T, server *s3test.Server) minio.Core {
 	return *core
 }
 
-// What a killed process left in the bucket is removed once it is old: parts of
-// an upload and probes. What is not ours stays.
+// The leftovers of a killed process in the bucket are removed once they are old: parts
+// of an upload and probes. Foreign objects stay.
 func TestSweepOfInterruptedUploads(t *testing.T) {
 	server := s3test.Start(t)
 	s3test.SetEnv(t)

@@ -117,7 +117,7 @@ func get(s blob.Store, id string) ([]byte, error) {
 	return data, err
 }
 
-// files counts the plain files below a folder: what a store leaves on the disk.
+// files counts the regular files below a folder.
 func files(t *testing.T, dir string) (n int) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {
@@ -160,7 +160,7 @@ func testReadWhole(t *testing.T, b backend) {
 func testRoundTrip(t *testing.T, b backend) {
 	s := b.open(t)
 	const part = 5 << 20
-	const piece = 256 << 10 // what a folder writes at once
+	const piece = 256 << 10 // bytes that one write of a folder store has
 	for _, n := range []int{0, 1, 28, 4095, 4096, 70_000, piece - 1, piece, piece + 1, 2 * piece, 2*piece + 1, part - 1, part, part + 1, 2*part + 12_345} {
 		data := content(n)
 		info := put(t, s, data)
@@ -251,7 +251,7 @@ func testInterrupted(t *testing.T, b backend) {
 	for i, n := range []int{0, 1, 100_000, 10 << 20, 20 << 20} {
 		broken := errors.New("the sender is gone")
 		if i%2 == 1 {
-			broken = io.ErrUnexpectedEOF // what a body that was cut ends with; not its end
+			broken = io.ErrUnexpectedEOF // the error of a cut body, not its end
 		}
 		_, err := s.Put(t.Context(), io.MultiReader(bytes.NewReader(content(n)), failing{broken}), 1<<30)
 		if !errors.Is(err, broken) || errors.Is(err, blob.ErrUnavailable) {
@@ -369,7 +369,7 @@ func testHostileIDs(t *testing.T, b backend) {
 	}
 }
 
-// What somebody planted in the directory under a blob's name is not followed.
+// A file planted in the directory under a blob's name is not followed.
 func TestThreat28PlantedLinks(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "blobs")
 	s := backend{dir, dir}.open(t)

@@ -94,7 +94,7 @@ func TestTreesGrowInSteps(t *testing.T) {
 	}
 }
 
-// What makes a request fail for a moment does not stop the checkpoints.
+// A passing fault does not stop the checkpoints.
 func TestFaultsThatPass(t *testing.T) {
 	s, dir := ledgerOf(t, 5)
 	l := open(t, s, dir)
@@ -118,7 +118,7 @@ func TestFaultsThatPass(t *testing.T) {
 	}
 }
 
-// Run ends with its context and signs what comes meanwhile.
+// Run ends with its context and signs the records that come meanwhile.
 func TestRun(t *testing.T) {
 	s, dir := ledgerOf(t, 5)
 	l := open(t, s, dir)

@@ -7,8 +7,7 @@ import (
 	"github.com/svcfs/svcfs/service/store/plantest"
 )
 
-// Threat 31: a page of an account's history does not make the service read what
-// others recorded.
+// Threat 31: a page of an account's history reads no records of others.
 func TestThreat31HistoryReadsOnlyTheAccountsRecords(t *testing.T) {
 	got := plantest.Steps(t, "ledger", selectHistory, "a", 0, 9, "a", 0, 9, "a", 100)
 	want := []string{"SEARCH ledger USING INDEX ledger_by_account (account=? AND seq>? AND seq<?)", "SEARCH ledger USING INDEX ledger_by_group (group_id=? AND seq>? AND seq<?)"}
@@ -17,8 +16,7 @@ func TestThreat31HistoryReadsOnlyTheAccountsRecords(t *testing.T) {
 	}
 }
 
-// Threat 31: a caller who watches from the beginning does not make the service
-// read what others recorded.
+// Threat 31: a watch from the beginning reads no records of others.
 func TestThreat31WatchReadsOnlyTheCallersRecords(t *testing.T) {
 	got := plantest.Steps(t, "ledger", selectEvents, "a", 0, 9, "a", 0, 9, 100)
 	want := []string{"SEARCH ledger USING INDEX ledger_by_group (group_id=? AND seq>? AND seq<?)", "SEARCH ledger USING INDEX ledger_revocations (detail=?)"}
@@ -27,7 +25,7 @@ func TestThreat31WatchReadsOnlyTheCallersRecords(t *testing.T) {
 	}
 }
 
-// Threat 31: the poller reads what is new and nothing else.
+// Threat 31: the poller reads only new records.
 func TestThreat31ThePollerReadsNewRecords(t *testing.T) {
 	got := plantest.Steps(t, "ledger", selectConcerns, 0, 9)
 	if want := []string{"SEARCH ledger USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"}; !slices.Equal(got, want) {

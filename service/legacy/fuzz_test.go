@@ -9,7 +9,7 @@ import (
 	"github.com/svcfs/svcfs/service/legacy"
 )
 
-// What is read as a content id is written again the same, and names a file.
+// A text that is read as a content id is written again the same, and names a file.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{"QmT78zSuBmuS4z925WZfrqQ1qHaJ56DQaTfyMUF7F8ff5o", "bafkreifzjut3te2nhyekklss27nh3k72ysco7y32koao5eei66wof36n5e",
 		"bafybeihdwdcefgh4dqkjv67uzcmw7ojee6xedzdetojuzjevtenxquvyku", "bafkqaaa", "http://127.0.0.1/", "\x00"} {

@@ -51,7 +51,7 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// What is under way counts until it is written, and no longer.
+// Bytes under way count until they are written, and no longer.
 func TestRoomOfUploadsUnderWay(t *testing.T) {
 	database, files := int64(1000), int64(1000)
 	k := keeper(0, &database, &files)

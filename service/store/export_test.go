@@ -8,7 +8,7 @@ import (
 // SetWriteTimeout shortens how long a write may take.
 func (s *Store) SetWriteTimeout(d time.Duration) { s.timeout = d }
 
-// LetLogGrow keeps SQLite from moving its write-ahead log into the database by itself.
+// LetLogGrow keeps SQLite from moving its write-ahead log into the database.
 func (s *Store) LetLogGrow(ctx context.Context) error {
 	_, err := s.write.ExecContext(ctx, "PRAGMA wal_autocheckpoint = 0")
 	return err

@@ -12,8 +12,9 @@ import (
 	"github.com/svcfs/svcfs/service/store/pgtest"
 )
 
-// TestThreat39MachineGoneWhileItWrites: the machine of one process loses power in
-// a transaction, and PostgreSQL is not told. The others' turn comes nevertheless.
+// TestThreat39MachineGoneWhileItWrites: the machine of one process loses power in a
+// transaction, and PostgreSQL does not notice. The other processes get their turn
+// nevertheless.
 func TestThreat39MachineGoneWhileItWrites(t *testing.T) {
 	direct := pgtest.Start(t).NewDatabase(t)
 	ours := open(t, func() (*store.Store, error) { return store.Open(t.Context(), "", direct) })
@@ -44,7 +45,7 @@ func TestThreat39MachineGoneWhileItWrites(t *testing.T) {
 	<-over
 }
 
-// freezable is a proxy that stops passing anything on when it is told to.
+// freezable is a proxy that can stop passing anything on.
 func freezable(t *testing.T, database string) (freeze func(), address string) {
 	t.Helper()
 	u, err := url.Parse(database)
@@ -69,7 +70,7 @@ func freezable(t *testing.T, database string) (freeze func(), address string) {
 			stopped := frozen
 			mu.Unlock()
 			if err != nil || stopped {
-				return // and neither side is told
+				return // and neither side notices
 			}
 			if _, err := to.Write(buf[:n]); err != nil {
 				return

@@ -11,8 +11,8 @@ import (
 	"github.com/svcfs/svcfs/service/store"
 )
 
-// Fault "the disk of SQLite is full": the write-ahead log gives back what it took, so
-// that writes which change what is there go on.
+// Fault "the disk of SQLite is full": the write-ahead log gives its space back, so that
+// writes that only change rows continue.
 func TestWritesOnAFullDisk(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("mounts a small disk: root only")

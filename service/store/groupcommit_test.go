@@ -115,8 +115,8 @@ func testManyTogether(t *testing.T, opener func() (*store.Store, error)) {
 	}
 }
 
-// testLeaveInside: a caller who leaves while its write runs breaks neither it nor
-// those that share its commit.
+// testLeaveInside: a caller that leaves while its write runs breaks neither that write
+// nor those that share its commit.
 func testLeaveInside(t *testing.T, opener func() (*store.Store, error)) {
 	s := open(t, opener)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -181,7 +181,8 @@ func testSameTextTwice(t *testing.T, opener func() (*store.Store, error)) {
 	}
 }
 
-// TestThreat39DatabaseGoneWithSeveralWrites: all that share a commit are told.
+// TestThreat39DatabaseGoneWithSeveralWrites: every write of the commit returns the
+// outage.
 func TestThreat39DatabaseGoneWithSeveralWrites(t *testing.T) {
 	server := pgtest.Start(t)
 	s, err := store.Open(t.Context(), "", server.NewDatabase(t))

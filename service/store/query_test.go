@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Threat 29: the compiler refuses a statement that is not a constant, as long as
-// nobody converts one: outside this package there is no conversion.
+// Threat 29: the compiler refuses a statement that is not a constant, unless it is
+// converted: outside this package there is no conversion.
 func TestThreat29NoStatementIsMadeOfInput(t *testing.T) {
 	conversion := regexp.MustCompile(`store\.Query\(|\bsql\.(Open|Conn|DB)\b`)
 	files := 0

@@ -304,8 +304,8 @@ func testScrub(t *testing.T, opener func() (*store.Store, error)) {
 	}
 }
 
-// TestThreat39DatabaseGone: a server that goes away gives a typed error, and the
-// store recovers by itself when it is back.
+// TestThreat39DatabaseGone: a server that goes away gives a typed error, and the store
+// recovers when the server is back.
 func TestThreat39DatabaseGone(t *testing.T) {
 	server := pgtest.Start(t)
 	s, err := store.Open(t.Context(), "", server.NewDatabase(t))

@@ -60,7 +60,7 @@ func TestThreat31Slots(t *testing.T) {
 	other()
 }
 
-// Threat 31: what an answer of some size costs has to be waited for.
+// Threat 31: a caller waits for the cost of a large answer.
 func TestThreat31LargeAnswersCount(t *testing.T) {
 	l := New[string](1, 10)
 	if !l.Allow("a") {

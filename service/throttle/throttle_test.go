@@ -28,8 +28,8 @@ func TestEachCallerHasItsOwnBound(t *testing.T) {
 	})
 }
 
-// Threat 31: made-up callers take so much memory and no more, and while there is
-// room for those who rest nobody who is refused is forgotten.
+// Threat 31: the memory of made-up callers is bounded. While resting callers can be
+// forgotten instead, no refused caller is.
 func TestThreat31Memory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		th := New[int](1, 2)

@@ -106,7 +106,7 @@ func (w *world) record(kind, account, group string) (seq int64) {
 
 func stillThere() error { return nil }
 
-// follower watches until ctx ends and keeps what it was told.
+// follower watches until ctx ends and keeps the events it got.
 type follower struct {
 	mu   sync.Mutex
 	seqs []int64
@@ -139,7 +139,7 @@ func (f *follower) told() ([]int64, error) {
 	return slices.Clone(f.seqs), f.err
 }
 
-// waiting returns who waits, by account, when all do.
+// waiting returns the waiters by account, once all are waiting.
 func waiting(t *testing.T, w *Watch, accounts int) (all map[string]*waiter) {
 	t.Helper()
 	proctest.Eventually(t, "all wait", func() bool {
@@ -154,8 +154,8 @@ func waiting(t *testing.T, w *Watch, accounts int) (all map[string]*waiter) {
 	return all
 }
 
-// An event wakes those whom it concerns: the members of its group, whoever became
-// one or is none any more, and nobody else.
+// An event wakes the accounts that it concerns, and no others: the members of its group,
+// and an account that became or stopped being a member.
 func TestAnEventWakesWhomItConcerns(t *testing.T) {
 	w := newWorld(t, "")
 	watch := w.watch(w.store)
@@ -232,7 +232,7 @@ func headNow(t testing.TB, w *Watch) int64 {
 	return got.Seq
 }
 
-// Whoever belongs to more groups than a waiter remembers is told of each of them.
+// An account in more groups than a waiter remembers gets the events of each of them.
 func TestThreat31MemberOfManyGroups(t *testing.T) {
 	w := newWorld(t, "")
 	watch := w.watch(w.store)
@@ -273,8 +273,8 @@ func TestThreat31MemberOfManyGroups(t *testing.T) {
 	}
 }
 
-// A poller that is ahead of a caller lets it look once more: what lies between
-// was told to those who waited then.
+// A poller that is ahead of a caller makes the caller look once more: the events between
+// them went to earlier waiters.
 func TestAWaiterWhomThePollerOvertook(t *testing.T) {
 	w := newWorld(t, "")
 	watch := w.watch(w.store)
@@ -305,9 +305,9 @@ func TestAWaiterWhomThePollerOvertook(t *testing.T) {
 	}
 }
 
-// Nobody misses an event: many accounts wait in several processes while members
-// come, go and upload. Each is told at least what whoever looks at the end sees,
-// and at most what whoever had looked after every single event would have seen.
+// No event is missed: many accounts wait in several processes while members come, go and
+// upload. Each account gets at least the events that a look at the end shows, and at
+// most those that a look after every single event would have shown.
 func TestWatchMissesNothing(t *testing.T) {
 	server := pgtest.Start(t)
 	for name, database := range map[string]string{"sqlite": "", "postgres": server.NewDatabase(t)} {
@@ -351,7 +351,7 @@ func missesNothing(t *testing.T, w *world, events, pace int) {
 			continue
 		}
 		for _, id := range ids {
-			must := may[id] // nobody was late
+			must := may[id] // no waiter was late
 			if pace > 1 {
 				must, _ = seen(t, reference, id, 0)
 			}
@@ -368,8 +368,7 @@ func missesNothing(t *testing.T, w *world, events, pace int) {
 	}
 }
 
-// change does something that members are told about: with many groups at first
-// none, so that they come to be.
+// change makes an event for members. It opens a group that does not exist yet.
 func (w *world) change(random *rand.Rand, ids []string) {
 	w.t.Helper()
 	ctx := w.t.Context()
@@ -396,7 +395,7 @@ func (w *world) change(random *rand.Rand, ids []string) {
 	}
 }
 
-// seen is what an account sees now of what happened after a sequence.
+// seen returns the events after a sequence that an account sees now.
 func seen(t *testing.T, w *Watch, account string, after int64) (seqs []int64, upTo int64) {
 	t.Helper()
 	for {
@@ -422,7 +421,7 @@ func containsAll(all, some []int64) bool {
 	return true
 }
 
-// What one upload costs the database while 200 accounts wait, each for a group of
+// The cost of one upload for the database while 200 accounts wait, each for a group of
 // its own.
 func BenchmarkUploadAmong200Watchers(b *testing.B) {
 	w := newWorld(b, "")

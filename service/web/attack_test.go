@@ -33,7 +33,7 @@ func attacker(t *testing.T, html string) (port string) {
 	return port
 }
 
-// attacks are what a page of another origin can try with the cookies of the
+// attacks are the requests that a page of another origin can try with the cookies of the
 // browser; each resolves when the browser is done with it.
 const attacks = `
 	const api = %[1]q + "/account/api/";

@@ -15,7 +15,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// patience is how long a test waits for what the page should show.
+// patience is how long a test waits for the page.
 const patience = 30 * time.Second
 
 // chromium is one real browser for all tests; each tab has cookies of its own.
@@ -42,8 +42,8 @@ var startChromium = sync.OnceValues(func() (*chromium, error) {
 	return &chromium{ctx, func() { _ = chromedp.Cancel(ctx); stop() }}, nil
 })
 
-// tab is a page in a fresh profile. What its console says that a test did not
-// announce fails the test: refusals by the content security policy are there too.
+// tab is a page in a fresh profile. A message on its console that the test did not
+// announce fails the test, including refusals by the content security policy.
 type tab struct {
 	t   *testing.T
 	ctx context.Context
@@ -209,7 +209,7 @@ func (b *tab) press(keys ...string) {
 	}
 }
 
-// focused is the accessible name of what has the focus.
+// focused is the accessible name of the focused element.
 func (b *tab) focused() string {
 	b.t.Helper()
 	return eval[string](b, `(document.activeElement.getAttribute("aria-label") ?? document.activeElement.textContent).trim()`)
@@ -227,7 +227,7 @@ func (b *tab) tabTo(name string) {
 	b.t.Fatalf("Tab never reaches %q; the page shows: %.600s", name, b.body())
 }
 
-// browse opens the page of a user who has just signed in.
+// browse opens the page of a user with a fresh session.
 func (u *user) browse() *tab {
 	u.t.Helper()
 	b := open(u.t, u.link())

@@ -30,8 +30,8 @@ const (
 	clientSecret = "a-client-secret-that-no-log-shows"
 )
 
-// idp is an OpenID Connect provider with a real key. It approves everybody, as
-// the person its claims name; lie changes what it says.
+// idp is an OpenID Connect provider with a real key. It approves every sign-in, with its
+// claims; lie changes its answers.
 type idp struct {
 	*httptest.Server
 	issuer string
@@ -47,7 +47,7 @@ type idp struct {
 type lie struct {
 	claims  map[string]any                                     // of the ID token; nil removes
 	sign    func(o *idp, header, claims map[string]any) string // instead of RS256 by the published key
-	back    func(q url.Values)                                 // what the browser carries back
+	back    func(q url.Values)                                 // changes the query that the browser carries back
 	tokens  func(w http.ResponseWriter, answer map[string]any) // instead of the token answer
 	issuer  string                                             // in the discovery document
 	consume bool                                               // forget the code before it is used

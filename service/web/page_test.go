@@ -351,7 +351,7 @@ func TestVerifyInTheBrowser(t *testing.T) {
 	large := random(300_000)
 	files := []struct {
 		name, verdict string
-		content       []byte // what a good file holds
+		content       []byte // of the good file
 		stored        []byte
 		format        any
 		sum           string
@@ -509,7 +509,7 @@ func TestSessionEndsWhileThePageIsOpen(t *testing.T) {
 	b.sees("Ask the operator of this service for a sign-in link")
 }
 
-// What is no name of a file, such as the name of a group, is escaped in the page by
+// A name that is no file name, such as the name of a group, is escaped in the page by
 // the rules of package names.
 func TestThreat36PageEscapesAsTheMount(t *testing.T) {
 	s := serve(t)

@@ -51,7 +51,7 @@ func Start(t testing.TB) *Server {
 	return startWith(t, "-c", "fsync=off")
 }
 
-// StartSyncing starts a server as it runs elsewhere, for what is measured.
+// StartSyncing starts a server that syncs as in production, for measurements.
 func StartSyncing(t testing.TB) *Server {
 	t.Helper()
 	return startWith(t)
