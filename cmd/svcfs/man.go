@@ -16,14 +16,11 @@ func (a *app) manCommand() *cobra.Command {
 		Short:  "Write the manual pages into DIR",
 		Hidden: true,
 		Args:   exactly(1, "one DIR"),
-		RunE:   a.simple(func(_ context.Context, args []string) error { return a.writeManual(args[0]) }),
+		RunE: a.simple(func(_ context.Context, args []string) error {
+			if err := os.MkdirAll(args[0], 0o755); err != nil {
+				return refuse(exitUsage, "name a folder you can write", err)
+			}
+			return cli.WriteManual(a.rootCommand(), args[0])
+		}),
 	}
-}
-
-// writeManual makes the pages from the same texts as the help.
-func (a *app) writeManual(dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return refuse(exitUsage, "name a folder you can write", err)
-	}
-	return cli.WriteManual(a.rootCommand(), dir)
 }

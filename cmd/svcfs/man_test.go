@@ -15,7 +15,9 @@ import (
 func TestManual(t *testing.T) {
 	dir := t.TempDir()
 	a := newApp(strings.NewReader(""), io.Discard, io.Discard, environment{lookup: func(string) (string, bool) { return "", false }})
-	ok(t, a.writeManual(dir))
+	if code := a.execute(t.Context(), []string{"man", dir}); code != exitOK {
+		t.Fatal(code)
+	}
 	var check func(cmd *cobra.Command)
 	check = func(cmd *cobra.Command) {
 		if cmd.Hidden {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -175,7 +176,7 @@ func (a *app) startMount(ctx context.Context, p mountPlan) (m *liveMount, err er
 	if p.flags.allowOther {
 		a.ui.notice("other users of this machine can see %s as far as its modes permit", p.dir)
 	}
-	server, err := fs.Mount(p.dir, t, fs.Options{Account: p.sourceName(c.Account()), AllowOther: p.flags.allowOther, ReadOnly: p.readOnly, Umask: p.umask,
+	server, err := fs.Mount(p.dir, t, fs.Options{Account: cmp.Or(p.flags.volumeName, string(c.Account())), AllowOther: p.flags.allowOther, ReadOnly: p.readOnly, Umask: p.umask,
 		UID: p.uid, GID: p.gid, ForeignUID: p.foreignUID, OwnAll: p.flags.ownAll, NoExec: p.noExec, Reads: p.flags.reads, NoXattr: p.flags.noXattr, Logger: logger, Outside: p.outside})
 	if err != nil {
 		_ = t.Close()

@@ -216,11 +216,3 @@ func parseBudget(flag, text string) (sdk.Amount, error) {
 	}
 	return amount, nil
 }
-
-// sourceName is what the kernel shows as the mount's source, after "svcfs:".
-func (p mountPlan) sourceName(account sdk.AccountID) string {
-	if p.flags.volumeName != "" {
-		return p.flags.volumeName
-	}
-	return string(account)
-}

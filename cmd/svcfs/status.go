@@ -104,13 +104,6 @@ func pendingWords(n int) string {
 	return fmt.Sprintf("%d not uploaded", n)
 }
 
-func sendingWords(n int) string {
-	if n == 0 {
-		return ""
-	}
-	return fmt.Sprintf(", %d being sent", n)
-}
-
 func (a *app) statusOf(ctx context.Context, path string) error {
 	dir, err := mountAt(path)
 	if err != nil {
@@ -139,6 +132,10 @@ func (a *app) statusOf(ctx context.Context, path string) error {
 	if !s.Reachable {
 		reachable = "no"
 	}
+	pending := pendingWords(s.Pending)
+	if s.Sending > 0 {
+		pending += fmt.Sprintf(", %d being sent", s.Sending)
+	}
 	charged := plural(int(s.Retrieves), "retrieval") + ", " + plural(int(s.Uploads), "upload")
 	if s.Looks > 0 {
 		charged += ", " + plural(int(s.Looks), "look") + " at the ledger"
@@ -146,7 +143,7 @@ func (a *app) statusOf(ctx context.Context, path string) error {
 	pairs := [][2]string{
 		{"mountpoint", escapeName(dir)}, {"state", m.State}, {"account", escapeName(s.Account)}, {"process", itoa(s.PID)},
 		{"since", s.Started.UTC().Format(time.RFC3339)}, {"service reachable", reachable}, {"last look", lastLookWords(s)}, {"groups", itoa(s.Groups)}, {"proofs", cmp.Or(s.Proofs, "not told")}, {"confined by", cmp.Or(s.Confined, "nothing")},
-		{"pending", pendingWords(s.Pending) + sendingWords(s.Sending)}, {"cached", fmt.Sprintf("%d of %d bytes", s.Cached, s.CacheLimit)},
+		{"pending", pending}, {"cached", fmt.Sprintf("%d of %d bytes", s.Cached, s.CacheLimit)},
 		{"charged", charged},
 		{"spent", spent + " tokens"}, {"errors", fmt.Sprint(s.Errors)},
 	}
