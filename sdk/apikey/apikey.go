@@ -1,10 +1,11 @@
-// Package apikey finds an account's API key where a program may keep one: the
-// environment, a file closed to others, the output of a command, the system
-// keyring. There is no way to take it from a command line, which every user of a
-// machine can read.
+// Package apikey reads the API key of an account from a place where a program may
+// keep it: the environment, a file closed to other users, the output of a
+// command, the system keyring, or a file of stored keys. It does not take a key
+// from the command line, which every user of a machine can read.
 //
-// Errors are [*sdk.Error]: [sdk.ErrInvalid] for a place that must not be used as
-// it is, [sdk.ErrUnauthenticated] where no key came from it. No error holds a key.
+// Errors are [*sdk.Error]: [sdk.ErrInvalid] for a place that must not be used in
+// its present state, [sdk.ErrUnauthenticated] for a place without a key. No error
+// holds a key.
 package apikey
 
 import (
@@ -23,22 +24,24 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
-// maxBytes bounds what is read in search of a key, in bytes.
+// maxBytes is the largest input that is searched for a key, in bytes.
 const maxBytes = 4096
 
-// ErrNone says that a place holds no key; [First] goes on to the next.
+// ErrNone means that a place holds no key. [First] then tries the next place.
 var ErrNone = errors.New("no key is stored")
 
-// ErrDamaged says, after its path, that a file of keys is not what [KeyFile] wrote.
+// ErrDamaged means that a file of keys does not have the form that [KeyFile] writes. The
+// path stands before it in the error.
 var ErrDamaged = errors.New("is damaged")
 
-// Source is a place where a key may be. It tells in words where the key was, fit
-// for a message. Without a key there the error is [ErrNone].
+// Source reads the key from one place. from describes the place for a message. The error is
+// [ErrNone] if there is no key.
 type Source func(ctx context.Context) (key sdk.Secret, from string, err error)
 
-// First returns the key of the first source that has one, and where it was. A
-// source that cannot be used as it is ends the search: it is never passed over
-// in silence. Without any key the error is [sdk.ErrUnauthenticated] and [ErrNone].
+// First returns the key of the first source that has one, and the description of that
+// source. If a source cannot be used in its present state, First returns its error and
+// tries no further source. If no source has a key, the error is [sdk.ErrUnauthenticated]
+// and [ErrNone].
 func First(ctx context.Context, sources ...Source) (key sdk.Secret, from string, err error) {
 	for _, source := range sources {
 		if key, from, err = source(ctx); !errors.Is(err, ErrNone) {
@@ -48,8 +51,8 @@ func First(ctx context.Context, sources ...Source) (key sdk.Secret, from string,
 	return sdk.Secret{}, "", none("", ErrNone)
 }
 
-// Env takes the key from an environment variable, which it removes: no child
-// process inherits it.
+// Env returns the source of an environment variable. It removes the variable, so that no
+// child process inherits the key.
 func Env(variable string) Source {
 	return func(context.Context) (sdk.Secret, string, error) {
 		text, found := os.LookupEnv(variable)
@@ -64,7 +67,7 @@ func Env(variable string) Source {
 	}
 }
 
-// File takes the key from the first line of a file. See [ReadFile].
+// File returns the source of the first line of a file, see [ReadFile].
 func File(path string) Source {
 	return func(context.Context) (sdk.Secret, string, error) {
 		key, err := ReadFile(path)
@@ -72,8 +75,7 @@ func File(path string) Source {
 	}
 }
 
-// Command takes the key from the first line that a command prints. See
-// [RunCommand].
+// Command returns the source of the first line that a command prints, see [RunCommand].
 func Command(command string, stderr io.Writer) Source {
 	return func(ctx context.Context) (sdk.Secret, string, error) {
 		key, err := RunCommand(ctx, command, stderr)
@@ -81,7 +83,7 @@ func Command(command string, stderr io.Writer) Source {
 	}
 }
 
-// Stored takes the key from where it was stored for an account at an address.
+// Stored returns the source of the key that a store holds for an account at an address.
 func Stored(in Store, address string, account sdk.AccountID) Source {
 	return func(context.Context) (sdk.Secret, string, error) {
 		key, err := in.Get(address, account)
@@ -89,8 +91,8 @@ func Stored(in Store, address string, account sdk.AccountID) Source {
 	}
 }
 
-// ReadFile reads the key from the first line of the file at path, under the rules
-// of package ownfile for secrets; a pipe, as the shell's <(…) makes, has none.
+// ReadFile reads the key from the first line of the file at path. The file must keep the
+// rules of package ownfile for secrets. A pipe, such as <(…) of a shell, has no rules.
 func ReadFile(path string) (sdk.Secret, error) {
 	f, err := ownfile.Open(path, ownfile.Secret)
 	if err != nil {
@@ -100,7 +102,7 @@ func ReadFile(path string) (sdk.Secret, error) {
 	return Read(f, path)
 }
 
-// Read reads the key from the first line of r; from names r in messages.
+// Read reads the key from the first line of r. from describes r in messages.
 func Read(r io.Reader, from string) (sdk.Secret, error) {
 	line, err := bufio.NewReader(io.LimitReader(r, maxBytes+1)).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -112,8 +114,8 @@ func Read(r io.Reader, from string) (sdk.Secret, error) {
 	return Parse(line, from)
 }
 
-// RunCommand runs command by /bin/sh; the first line it prints is the key, and
-// what it says on standard error goes to stderr (nil: nowhere).
+// RunCommand runs command with /bin/sh and returns the first line of its output as the key.
+// The command's standard error goes to stderr; nil discards it.
 func RunCommand(ctx context.Context, command string, stderr io.Writer) (sdk.Secret, error) {
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", command)
 	cmd.Stderr = stderr
@@ -125,7 +127,8 @@ func RunCommand(ctx context.Context, command string, stderr io.Writer) (sdk.Secr
 	return Read(bytes.NewReader(out), "the key command")
 }
 
-// Parse refuses what cannot be a key; from says in messages where it was.
+// Parse returns text as a key. It refuses text that cannot be a key. from describes the
+// place in messages.
 func Parse(text, from string) (sdk.Secret, error) {
 	text = strings.TrimSpace(text)
 	if text == "" {
@@ -137,15 +140,15 @@ func Parse(text, from string) (sdk.Secret, error) {
 	return sdk.NewSecret(text), nil
 }
 
-// Op is the [sdk.Error].Op of every error of this package.
+// Op is the Op of every [sdk.Error] of this package.
 const Op = "read API key"
 
-// invalid is a place that must not be used as it is.
+// invalid returns the error for a place that must not be used in its present state.
 func invalid(code string, err error) error {
 	return &sdk.Error{Op: Op, Kind: sdk.ErrInvalid, Code: code, Err: err}
 }
 
-// none is a place that gives no key.
+// none returns the error for a place without a key.
 func none(code string, err error) error {
 	return &sdk.Error{Op: Op, Kind: sdk.ErrUnauthenticated, Code: code, Err: err}
 }

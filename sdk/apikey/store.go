@@ -14,28 +14,27 @@ import (
 	"github.com/svcfs/svcfs/sdk/ownfile"
 )
 
-// Store keeps keys between runs, each for the address where it is valid
-// ([sdk.NetworkInfo].AuthURL) and an account. [ErrNone]: it holds none for them.
+// Store keeps keys between runs, each for an account and the address where the key is valid
+// (AuthURL of [sdk.NetworkInfo]).
 type Store interface {
-	// Name tells in words where the keys are, for messages.
+	// Name describes the store in messages.
 	Name() string
 	// Get returns the key, or ErrNone.
 	Get(address string, account sdk.AccountID) (sdk.Secret, error)
-	// Set stores the key in place of the one before.
+	// Set stores the key and replaces the one before.
 	Set(address string, account sdk.AccountID, key sdk.Secret) error
-	// Remove forgets the key; ErrNone when there was none.
+	// Remove deletes the key, or returns ErrNone.
 	Remove(address string, account sdk.AccountID) error
 }
 
-// keyringLimit bounds how long a keyring may take, which may have to ask the
-// user to unlock it.
+// keyringLimit bounds a call of a keyring, which may ask the user to unlock it.
 const keyringLimit = 60 * time.Second
 
 type systemKeyring struct{ getenv func(string) string }
 
-// Keyring returns the desktop's keyring: Secret Service, Keychain or Credential
-// Manager. One that cannot be reached holds no key. getenv reads the environment
-// that tells where it is; nil means [os.Getenv].
+// Keyring returns the keyring of the desktop: Secret Service, Keychain or Credential
+// Manager. A keyring that cannot be reached holds no key. getenv reads the environment
+// variables that name the keyring; nil means [os.Getenv].
 func Keyring(getenv func(string) string) Store {
 	if getenv == nil {
 		getenv = os.Getenv
@@ -45,8 +44,8 @@ func Keyring(getenv func(string) string) Store {
 
 func (systemKeyring) Name() string { return "system keyring" }
 
-// reach runs f unless no keyring can be there: without a session bus the library
-// would start one.
+// reach runs f, unless no keyring can exist: without a session bus the library would start
+// one.
 func (k systemKeyring) reach(f func() error) error {
 	if k.getenv("DBUS_SESSION_BUS_ADDRESS") == "" && !isSocket(filepath.Join(k.getenv("XDG_RUNTIME_DIR"), "bus")) {
 		return errors.New("no session bus, so no keyring")
@@ -66,7 +65,7 @@ func isSocket(path string) bool {
 	return err == nil && info.Mode().Type() == os.ModeSocket
 }
 
-// service names our entries, one name per address.
+// service returns the name of our entries in a keyring, one for each address.
 func service(address string) string { return "svcfs " + address }
 
 func (k systemKeyring) Get(address string, account sdk.AccountID) (sdk.Secret, error) {
@@ -96,8 +95,8 @@ func (k systemKeyring) Remove(address string, account sdk.AccountID) error {
 
 type fileStore struct{ path string }
 
-// KeyFile returns a store in a JSON file, mode 0600, for machines without a
-// keyring. It is made when a key is set; its directory too.
+// KeyFile returns a store in a JSON file with mode 0600, for machines without a keyring.
+// Set creates the file and its directory.
 func KeyFile(path string) Store { return fileStore{path} }
 
 func (s fileStore) Name() string { return s.path }
@@ -105,7 +104,7 @@ func (s fileStore) Name() string { return s.path }
 // storedKeys are keys by address and account.
 type storedKeys map[string]map[sdk.AccountID]string
 
-// maxStoreBytes bounds the file, in bytes.
+// maxStoreBytes is the largest file, in bytes.
 const maxStoreBytes = 1 << 20
 
 func (s fileStore) read() (storedKeys, error) {
@@ -124,7 +123,7 @@ func (s fileStore) read() (storedKeys, error) {
 	return keys, nil
 }
 
-// write replaces the file as a whole.
+// write replaces the whole file.
 func (s fileStore) write(keys storedKeys) error {
 	text, err := json.MarshalIndent(keys, "", "  ")
 	if err != nil {

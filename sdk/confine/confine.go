@@ -1,7 +1,6 @@
-// Package confine takes away from this process what it will not need any more:
-// landlock(7) leaves it the files it names, and no_new_privs keeps every program it
-// might start from gaining rights. Neither can be undone. What runs already, and
-// files that are open, stay as they are.
+// Package confine removes rights from this process for good. landlock(7) leaves
+// it only the named files, and no_new_privs keeps every program that it starts
+// from gaining rights. Running processes and open files are not affected.
 package confine
 
 import (
@@ -11,23 +10,23 @@ import (
 	"path/filepath"
 )
 
-// Limits are the files that a confined process may go on opening. Folders stand for
-// all that is below them. It may run no program at all.
+// Limits are the files that a confined process may still open. A folder stands for
+// everything below it. A confined process may start no program.
 type Limits struct {
 	Read  []string // files and folders to read
-	Write []string // and to write, make, rename and remove in
+	Write []string // files to write, and folders to create, rename and remove files in
 }
 
-// ErrUnsupported means that this kernel has no landlock, or that it was not enabled
+// ErrUnsupported means that the kernel has no landlock, or that landlock was not enabled
 // when the machine started.
 var ErrUnsupported = errors.New("this kernel has no landlock")
 
-// System returns what nearly every program reads: the machine's settings, name
+// System returns the files that nearly every program reads: settings of the machine, name
 // resolution, certificates of authorities, time zones, libraries, and /proc.
 func System() []string {
 	list := []string{"/etc", "/proc", "/usr/share", "/usr/local/share", "/usr/lib", "/lib", "/lib64", "/var/lib/ca-certificates", "/dev/null", "/dev/urandom",
 		"/run/systemd/resolve"}
-	// The resolver's file is often a link into another folder, and replaced there.
+	// The file of the resolver is often a link into another folder, where it is replaced.
 	if real, err := filepath.EvalSymlinks("/etc/resolv.conf"); err == nil {
 		list = append(list, filepath.Dir(real))
 	}
@@ -39,8 +38,8 @@ func System() []string {
 	return list
 }
 
-// WithTarget returns the folder of the file at path, and the folder of what it is a
-// link to: where the file is put when it is replaced.
+// WithTarget returns the folder of the file at path. If the file is a link, it also returns
+// the folder of the target, where a replacement appears.
 func WithTarget(path string) []string {
 	full, err := filepath.Abs(path)
 	if err != nil {
@@ -53,9 +52,9 @@ func WithTarget(path string) []string {
 	return list
 }
 
-// Apply confines this process, all its threads and what it starts from now on. Paths
-// that are not there are left out. Without landlock in the kernel only no_new_privs
-// holds, and the error is [ErrUnsupported].
+// Apply confines this process, all its threads and every later child process. It skips
+// paths that do not exist. If the kernel has no landlock, only no_new_privs applies, and
+// the error is [ErrUnsupported].
 func (l Limits) Apply() error {
 	if err := l.apply(); err != nil {
 		return fmt.Errorf("confine this process: %w", err)

@@ -14,14 +14,14 @@ const (
 	readFile  = landlock.AccessFSSet(ll.AccessFSReadFile)
 	readDir   = readFile | landlock.AccessFSSet(ll.AccessFSReadDir)
 	writeFile = readFile | landlock.AccessFSSet(ll.AccessFSWriteFile|ll.AccessFSTruncate)
-	// refer is renaming and linking from one folder to another.
+	// refer allows renaming and linking from one folder to another.
 	writeDir = readDir | writeFile | landlock.AccessFSSet(ll.AccessFSMakeReg|ll.AccessFSMakeDir|ll.AccessFSRemoveFile|ll.AccessFSRemoveDir|ll.AccessFSRefer)
 )
 
-// leastABI is the first version of landlock that lets files move between folders.
+// leastABI is the first version of landlock that can allow moves between folders.
 const leastABI = 2
 
-// Supported tells the version of landlock in this kernel, or [ErrUnsupported].
+// Supported returns the version of landlock in this kernel, or [ErrUnsupported].
 func Supported() (version int, err error) {
 	version, err = ll.LandlockGetABIVersion()
 	if err != nil || version < leastABI {
@@ -38,7 +38,7 @@ func (l Limits) apply() error {
 		return err
 	}
 	rules := append(grant(l.Read, readFile, readDir), grant(l.Write, writeFile, writeDir)...)
-	// Which sockets it may speak to is left alone: a service has its database there.
+	// Sockets are not restricted: a service may have its database behind one.
 	return landlock.V7.BestEffort().RestrictPaths(rules...)
 }
 

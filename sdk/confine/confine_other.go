@@ -2,7 +2,7 @@
 
 package confine
 
-// Supported tells the version of landlock in this kernel, or [ErrUnsupported].
+// Supported returns the version of landlock in this kernel, or [ErrUnsupported].
 func Supported() (version int, err error) { return 0, ErrUnsupported }
 
 func (l Limits) apply() error { return ErrUnsupported }

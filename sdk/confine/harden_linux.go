@@ -6,13 +6,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Harden keeps this process out of core dumps and closes its memory to other
-// processes of the same user (M4, threat 3). Call it before a secret is loaded.
+// Harden excludes this process from core dumps and closes its memory to other processes of
+// the same user (M4, threat 3). Call it before a secret is loaded.
 //
-// It does not hinder mounting as an ordinary user: fusermount3 is a process of
-// its own, exec makes it dumpable by its own rights, and it is told where to
-// mount by arguments and a socket, never by looking into us. What it does take
-// away from an ordinary user is this process's /proc/self/fd, environ and mem.
+// Harden does not prevent an ordinary user from mounting. fusermount3 is a process of its
+// own, which exec makes dumpable by its own rights. It gets the mountpoint from arguments
+// and a socket, and never looks into this process. An ordinary user loses access to
+// /proc/self/fd, environ and mem of this process.
 func Harden() error {
 	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
 		return fmt.Errorf("set core size to zero: %w", err)

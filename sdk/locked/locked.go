@@ -1,6 +1,6 @@
-// Package locked keeps long-lived keys in memory that the kernel does not write to a
-// swap device. Copies that a call makes, such as the header of a request, are not in
-// it: they last as long as the call.
+// Package locked keeps long-lived keys in memory that the kernel does not swap
+// out. Copies that a call makes, such as the header of a request, are in ordinary
+// memory and last as long as the call.
 package locked
 
 import (
@@ -9,10 +9,10 @@ import (
 	"log/slog"
 )
 
-// Bytes are a secret in pages of its own, which are locked as far as the limit of
-// locked memory (RLIMIT_MEMLOCK) lets them; what does not fit is kept unlocked. The
-// pages are cleared and unlocked when nobody can reach them any more. It prints as
-// "redacted". The zero value is empty.
+// Bytes is a secret in pages of its own. The pages are locked as far as the limit of locked
+// memory (RLIMIT_MEMLOCK) allows; beyond the limit they stay unlocked. The pages are
+// cleared and unlocked when the secret is garbage. It prints as "redacted". The zero value
+// is empty.
 type Bytes struct {
 	redacted
 	memory []byte
@@ -33,14 +33,15 @@ func (Redacted) MarshalText() ([]byte, error) { return []byte("redacted"), nil }
 // LogValue gives "redacted" to slog.
 func (Redacted) LogValue() slog.Value { return slog.StringValue("redacted") }
 
-// Copy returns a copy of secret in locked memory. The caller clears the original.
+// Copy returns a copy of secret in locked memory. The caller clears secret, which stays the
+// caller's.
 func Copy(secret []byte) Bytes {
 	b := New(len(secret))
 	copy(b.memory, secret)
 	return b
 }
 
-// New returns n bytes of zeros in locked memory, to be filled.
+// New returns n zero bytes in locked memory, for the caller to fill.
 func New(n int) Bytes {
 	if n == 0 {
 		return Bytes{}
@@ -48,5 +49,5 @@ func New(n int) Bytes {
 	return Bytes{memory: allocate(n)}
 }
 
-// Slice returns the secret itself, which must not leave the call.
+// Slice returns the secret itself, not a copy. The caller must not keep it.
 func (b Bytes) Slice() []byte { return b.memory }

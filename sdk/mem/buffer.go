@@ -1,7 +1,8 @@
-// Package mem holds the plaintext of files outside the Go heap: left out of core
-// dumps, and wiped before it is used again. A program that manages the memory of its
-// files itself, as the mount does, gives such buffers to [sdk.Group.Upload] and
-// [sdk.Group.Retrieve]; any other needs only the readers of package sdk.
+// Package mem keeps the plaintext of files outside the Go heap. The memory is
+// excluded from core dumps, and wiped before it is used again. A program that
+// manages the memory of its files itself, such as the mount, passes buffers to
+// [sdk.Group.Upload] and [sdk.Group.Retrieve]. Other programs need only the
+// readers of package sdk.
 package mem
 
 import (
@@ -12,22 +13,22 @@ import (
 )
 
 const (
-	// sealRoom is what AES-GCM appends when a buffer is sealed in place, in bytes.
+	// sealRoom is the room for the tag that AES-GCM appends, in bytes.
 	sealRoom = 16
-	// smallestCell and largestCell bound the cells that share an arena, in
-	// bytes; larger buffers have a mapping of their own, so that a cache full of
-	// small files does not use up the kernel's limit of mappings.
+	// smallestCell and largestCell bound the cells that share an arena, in bytes. A larger
+	// buffer has a mapping of its own. Small files share mappings, because the kernel
+	// limits their number.
 	smallestCell = 512
 	largestCell  = 128 << 10
 	arenaBytes   = 1 << 20
 )
 
-// Pool hands out buffers for plaintext. Their memory lies outside the Go heap,
-// is left out of core dumps and is wiped before it is used again or returned to
-// the system. A Pool is safe for concurrent use; the zero value is not usable.
+// Pool allocates buffers for plaintext. Their memory is outside the Go heap, excluded from
+// core dumps, and wiped before it is used again or returned to the system. A Pool is safe
+// for concurrent use. The zero value is not usable, see [NewPool].
 type Pool struct {
 	mu     sync.Mutex
-	free   map[int][][]byte // by cell size; wiped
+	free   map[int][][]byte // wiped cells, by size in bytes
 	arenas [][]byte
 	closed bool
 }
@@ -35,13 +36,13 @@ type Pool struct {
 // NewPool returns an empty pool.
 func NewPool() *Pool { return &Pool{free: make(map[int][][]byte)} }
 
-// Get returns a buffer whose content is size bytes, all zero, which the caller
-// owns until [Buffer.Release]. It fails when the system has no memory for it.
+// Get returns a buffer of size zero bytes. The caller owns the buffer until
+// [Buffer.Release]. It fails if the system has no memory.
 func (p *Pool) Get(size int64) (*Buffer, error) { return p.get(size, false) }
 
-// GetShared is [Pool.Get] for content that others will read: [Buffer.Share] works
-// once the buffer is large enough for a mapping of its own, where the system can.
-// Such memory is slower to fill: few systems give it huge pages.
+// GetShared is [Pool.Get] for content that other processes will read with [Buffer.Share].
+// Sharing works for a buffer with a mapping of its own, on a system that can. Such memory
+// is slower to fill, because few systems give it huge pages.
 func (p *Pool) GetShared(size int64) (*Buffer, error) { return p.get(size, true) }
 
 func (p *Pool) get(size int64, shared bool) (*Buffer, error) {
@@ -52,7 +53,7 @@ func (p *Pool) get(size int64, shared bool) (*Buffer, error) {
 	return b, nil
 }
 
-// Close returns the arenas to the system. Every buffer must have been released.
+// Close returns the arenas to the system. All buffers must have been released.
 func (p *Pool) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -68,8 +69,7 @@ func (p *Pool) Close() error {
 	return first
 }
 
-// cellSize returns the size class for need bytes, or 0 when it wants a mapping
-// of its own.
+// cellSize returns the cell size for need bytes, or 0 for a mapping of its own.
 func cellSize(need int) int {
 	if need > largestCell {
 		return 0
@@ -81,7 +81,7 @@ func cellSize(need int) int {
 	return size
 }
 
-// cell returns wiped memory of the size class.
+// cell returns a wiped cell.
 func (p *Pool) cell(size int) ([]byte, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -112,48 +112,49 @@ func (p *Pool) putCell(cell []byte) {
 	}
 }
 
-// Buffer is a resizable run of bytes for one file's plaintext, with room behind
-// it so that AES-GCM seals in place. It is not safe for concurrent use: its
-// owner serialises. Its text form never shows content.
+// Buffer is a resizable byte slice for the plaintext of one file, with room after it for
+// the tag of AES-GCM, which seals in place. It is not safe for concurrent use. Its text
+// form never shows content.
 type Buffer struct {
 	pool *Pool
 	mem  []byte // whole cell or mapping; nil after Release
 	own  bool   // mem is a mapping of its own
-	file int    // descriptor behind mem, which closes with it; -1 = none
+	file int    // descriptor of the file behind mem, closed with it; -1 = none
 	size int
 
-	shared bool // a mapping of its own shall have a file behind it
+	shared bool // a mapping of its own gets a file behind it
 
-	take  func(bytes int64) error // see Within; may be nil
-	taken int64                   // what it was asked for, bytes
-	most  int64                   // length that is not expected to be exceeded; 0 = not known
+	take  func(bytes int64) error // function of Within; may be nil
+	taken int64                   // bytes that take has granted
+	most  int64                   // expected largest length, in bytes; 0 = unknown
 
-	cut atomic.Bool // the file ends with the content
+	cut atomic.Bool // the file is cut to the content
 
 	background background
 }
 
-// FootprintOf tells the memory that a file of a known size occupies once it is
-// retrieved, sealed or open, in bytes.
+// FootprintOf returns the memory that a retrieved file of size bytes occupies, sealed or
+// open, in bytes.
 func FootprintOf(size int64) int64 {
 	const page = 4096
-	need := size + 2*sealRoom // it comes with a tag, and with room to seal it again
+	need := size + 2*sealRoom // the tag that came with it, and room for another
 	if cell := cellSize(int(min(need, largestCell+1))); cell != 0 {
 		return int64(cell)
 	}
 	return (need + page - 1) / page * page
 }
 
-// Within makes b ask take before it maps memory of its own, in bytes, and tell it
-// with a negative number what it has given back. take may wait; its error is that of
-// [Buffer.Resize]. Buffers of at most 128 KiB share memory, and do not ask. nil ends it.
+// Within limits the memory of b. Before b maps memory of its own, it calls take with the
+// number of bytes, and after it has freed that memory, with the negative number. take may
+// block. Its error becomes the error of [Buffer.Resize]. A buffer of at most 128 KiB shares
+// memory and does not call take. nil removes the limit.
 func (b *Buffer) Within(take func(bytes int64) error) { b.take, b.taken = take, 0 }
 
-// Expect tells the length that is not expected to be exceeded, so that no more is taken
-// than that needs; 0 ends it.
+// Expect sets the expected largest length, in bytes, so that a growing buffer takes no more
+// memory than that needs. 0 means unknown.
 func (b *Buffer) Expect(size int64) { b.most = size }
 
-// Copy returns a buffer of its own with the content of b, within the same bounds. The
+// Copy returns another buffer with the content of b and the limit of [Buffer.Within]. The
 // caller releases it.
 func (b *Buffer) Copy() (*Buffer, error) {
 	c := &Buffer{pool: b.pool, file: -1, take: b.take}
@@ -164,11 +165,11 @@ func (b *Buffer) Copy() (*Buffer, error) {
 	return c, nil
 }
 
-// Changed tells that the content was changed by somebody who has [Buffer.Bytes], so
-// that what was hashed before is forgotten.
+// Changed must be called after a change of the content through [Buffer.Bytes]. It discards
+// the hash of the earlier content.
 func (b *Buffer) Changed() { b.forgetHash(true) }
 
-// ask takes room for memory of need bytes in all.
+// ask calls take for a total of need bytes.
 func (b *Buffer) ask(need int) error {
 	more := int64(need) - b.taken
 	if b.take == nil || more <= 0 {
@@ -181,20 +182,20 @@ func (b *Buffer) ask(need int) error {
 	return nil
 }
 
-// Len returns the content's length in bytes.
+// Len returns the length of the content, in bytes.
 func (b *Buffer) Len() int64 { return int64(b.size) }
 
-// Bytes returns the content, with a capacity of 16 bytes more for sealing. The
-// slice is valid until the next Resize or Release and belongs to the buffer.
+// Bytes returns the content itself, not a copy, with a capacity of 16 bytes more for
+// sealing. The slice is valid until the next Resize or Release.
 func (b *Buffer) Bytes() []byte {
 	return b.mem[: b.size : b.size+sealRoom]
 }
 
-// Footprint returns the memory the buffer occupies, in bytes.
+// Footprint returns the memory that the buffer occupies, in bytes.
 func (b *Buffer) Footprint() int64 { return int64(len(b.mem)) }
 
-// Resize sets the content's length to size bytes. What is cut off is wiped;
-// what is added reads as zero. On error the buffer is unchanged.
+// Resize sets the length of the content, in bytes. It wipes what it cuts off. Added bytes
+// are zero. On error the buffer is unchanged.
 func (b *Buffer) Resize(size int64) error {
 	if size < 0 || size > maxBufferBytes {
 		return fmt.Errorf("buffer of %d bytes: want 0 to %d", size, maxBufferBytes)
@@ -217,14 +218,14 @@ func (b *Buffer) Resize(size int64) error {
 	if n < b.size {
 		clear(b.mem[n : b.size+sealRoom])
 	} else {
-		clear(b.mem[b.size : b.size+sealRoom]) // a tag left by sealing
+		clear(b.mem[b.size : b.size+sealRoom]) // sealing may have left a tag
 	}
 	b.size = n
 	return nil
 }
 
-// grow replaces the memory by at least need bytes, keeping the content. A
-// buffer that outgrows its memory doubles, so that appending is linear.
+// grow replaces the memory by at least need bytes and keeps the content. A growing buffer
+// doubles its memory, so that appending takes linear time.
 func (b *Buffer) grow(need int) error {
 	b.background.mu.Lock()
 	defer b.background.mu.Unlock()
@@ -268,7 +269,7 @@ func (b *Buffer) grow(need int) error {
 	return nil
 }
 
-// mapping returns memory of its own and the file behind it, -1 when it has none.
+// mapping returns a mapping, and the file behind it, -1 for none.
 func mapping(size int, shared bool) (mem []byte, file int, err error) {
 	if shared {
 		if mem, file, err = mapFile(size); err == nil {
@@ -279,9 +280,9 @@ func mapping(size int, shared bool) (mem []byte, file int, err error) {
 	return mem, -1, err
 }
 
-// Share returns a new descriptor of memory that holds exactly the content, which
-// the caller closes; false where there is none. Release empties the file whoever
-// else has it. Until then the content may not be changed.
+// Share returns a new descriptor of a file in memory that holds exactly the content. The
+// caller closes the descriptor. It returns false if the buffer has no file. Release empties
+// the file for all holders of a descriptor. Until then the content must not change.
 func (b *Buffer) Share() (*os.File, bool) {
 	if b.mem == nil || b.file < 0 {
 		return nil, false
@@ -301,7 +302,7 @@ func (b *Buffer) replace(mem []byte, own bool) {
 	b.mem, b.own = mem, own
 }
 
-// drop wipes the memory and gives it back.
+// drop wipes and frees the memory.
 func (b *Buffer) drop() {
 	if b.mem == nil {
 		return
@@ -312,7 +313,7 @@ func (b *Buffer) drop() {
 		b.cut.Store(false)
 	}
 	if b.own {
-		_ = unmapMemory(b.mem) // the kernel zeroes pages before anybody gets them again
+		_ = unmapMemory(b.mem) // the kernel zeroes pages before it maps them again
 	} else {
 		clear(b.mem)
 		b.pool.putCell(b.mem)
@@ -320,26 +321,26 @@ func (b *Buffer) drop() {
 	b.mem = nil
 }
 
-// Release wipes the content and gives the memory back. Releasing twice is
-// allowed; any other use after Release is not.
+// Release wipes the content and frees the memory. A second Release does nothing. No other
+// method may be called after Release.
 func (b *Buffer) Release() {
 	b.background.mu.Lock()
 	defer b.background.mu.Unlock()
 	b.drop()
 	b.own, b.size = false, 0
 	if b.take != nil && b.taken > 0 {
-		_ = b.take(-b.taken) // giving back cannot fail
+		_ = b.take(-b.taken) // returning memory cannot fail
 		b.taken = 0
 	}
 }
 
-// Format prints the length only, whatever the verb.
+// Format prints only the length, for every verb.
 func (b *Buffer) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "buffer of %d bytes", b.size) }
 
 const (
-	// maxBufferBytes bounds one buffer: a file is one AES-GCM message, which may
-	// not exceed 2^36-32 bytes (NIST SP 800-38D, section 5.2.1.1).
+	// maxBufferBytes bounds one buffer. A file is one AES-GCM message, which has at most
+	// 2^36-32 bytes (NIST SP 800-38D, section 5.2.1.1).
 	maxBufferBytes = 1<<36 - 32
-	// maxGrowAhead bounds how much a growing buffer takes in advance, in bytes.
+	// maxGrowAhead bounds how much memory a growing buffer takes in advance, in bytes.
 	maxGrowAhead = 64 << 20
 )

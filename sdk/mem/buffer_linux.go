@@ -21,7 +21,7 @@ func mapMemory(size int) ([]byte, error) {
 	return mem, nil
 }
 
-// remapMemory grows a mapping to size bytes, moving it when needed.
+// remapMemory resizes a mapping to size bytes, and may move it.
 func remapMemory(mem []byte, size int) ([]byte, error) {
 	return unix.Mremap(mem, size, unix.MREMAP_MAYMOVE)
 }
@@ -30,18 +30,18 @@ func unmapMemory(mem []byte) error { return unix.Munmap(mem) }
 
 func advise(mem []byte) error {
 	if len(mem) >= hugePageBytes {
-		// Only speed: a kernel without huge pages refuses, and that is fine.
+		// A kernel without huge pages refuses, which costs speed only.
 		_ = unix.Madvise(mem, unix.MADV_HUGEPAGE)
 	}
 	return unix.Madvise(mem, unix.MADV_DONTDUMP)
 }
 
-// prefault makes the kernel provide the memory now. Only speed: where it cannot,
-// it does so when the memory is first written to.
+// prefault asks the kernel for the memory now. A kernel that cannot provides it at the
+// first write, which costs speed only.
 func prefault(mem []byte) { _ = unix.Madvise(mem, unix.MADV_POPULATE_WRITE) }
 
-// mapFile is mapMemory with a file of memory behind it, which never touches a
-// disk. The file is sealed: nobody writes to it but through the mapping returned here.
+// mapFile is mapMemory with a file in memory behind it, which never touches a disk. The
+// file is sealed: only the returned mapping can write to it.
 func mapFile(size int) (mem []byte, file int, err error) {
 	file, err = unix.MemfdCreate("svcfs", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
@@ -67,9 +67,9 @@ func mapFile(size int) (mem []byte, file int, err error) {
 
 func resizeFile(file, size int) error { return unix.Ftruncate(file, int64(size)) }
 
-// closeFile empties the file first: others may have it open.
+// closeFile empties the file before it closes it, because others may have the file open.
 func closeFile(file int) {
-	_ = unix.Ftruncate(file, 0) // shrinking takes nothing that could be missing
+	_ = unix.Ftruncate(file, 0) // shrinking needs no memory, and cannot fail
 	_ = unix.Close(file)
 }
 

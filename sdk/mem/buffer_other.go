@@ -7,8 +7,7 @@ import (
 	"os"
 )
 
-// On systems other than Linux buffers live on the Go heap and are wiped when
-// they are released.
+// On systems other than Linux buffers are on the Go heap. Release wipes them.
 
 func mapMemory(size int) ([]byte, error) { return make([]byte, size), nil }
 

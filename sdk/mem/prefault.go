@@ -8,33 +8,34 @@ import (
 )
 
 const (
-	// hashStep is how much is hashed before somebody else may have the buffer, in
-	// bytes: a fraction of a millisecond.
+	// hashStep is how many bytes are hashed before the lock is released: a fraction of a
+	// millisecond.
 	hashStep = 256 << 10
 	// prefaultStep is how much memory is prefaulted at a time, and prefaultAhead how far
-	// ahead of the writer, in bytes. A quarter of what there is already is enough for less than that.
+	// ahead of the writer, in bytes. For a small buffer, a quarter of its content is far
+	// enough.
 	prefaultStep  = 2 << 20
 	prefaultAhead = 4 << 20
 	pageBytes     = 4 << 10
 )
 
-// background is work on a buffer that another processor does while content is
-// appended: it takes memory for what comes next, which the kernel fills with zeros
-// first, and hashes what has come.
+// background is work on a buffer that another processor does while content is appended. It
+// prefaults the memory for the next content, which the kernel fills with zeros first, and
+// hashes the content so far.
 type background struct {
-	appended atomic.Int64 // bytes that came one after the other, from the first on
+	appended atomic.Int64 // bytes that were appended in order, from the first on
 	running  atomic.Bool
 
-	mu         sync.Mutex // held while the memory is used here, and by the owner while it is moved or taken away
-	sum        hash.Hash  // of the first summed bytes; nil = there is none
+	mu         sync.Mutex // held while the memory is used here, and while the owner moves or frees it
+	sum        hash.Hash  // hash of the first summed bytes; nil = none
 	summed     int
 	prefaulted int
-	off        bool // content is not appended, but changed in place
+	off        bool // content is changed in place, not appended
 }
 
-// WriteAt writes p at off, and makes the buffer larger where needed. Content that
-// is written from the first byte to the last is hashed meanwhile, see
-// [Buffer.Hash]; once that was begun it may be changed by WriteAt and Resize only.
+// WriteAt copies p to off and grows the buffer if needed. Content that is written in order
+// is hashed in the background, see [Buffer.Hash]. From then on only WriteAt and Resize may
+// change it.
 func (b *Buffer) WriteAt(p []byte, off int64) (n int, err error) {
 	end := off + int64(len(p))
 	if end > b.Len() {
@@ -55,8 +56,8 @@ func (b *Buffer) WriteAt(p []byte, off int64) (n int, err error) {
 	return n, nil
 }
 
-// Hash returns the SHA-256 of the content. What was hashed already while it was
-// written is not hashed again.
+// Hash returns the SHA-256 of the content. It hashes only what was not hashed in the
+// background.
 func (b *Buffer) Hash() [sha256.Size]byte {
 	a := &b.background
 	a.mu.Lock()
@@ -70,15 +71,16 @@ func (b *Buffer) Hash() [sha256.Size]byte {
 	return [sha256.Size]byte(a.sum.Sum(nil))
 }
 
-// startHash makes arrived hash, too. Content arrives from the first byte on.
+// startHash starts hashing in the background. Content must be appended from the first byte
+// on.
 func (b *Buffer) startHash() {
 	b.background.mu.Lock()
 	defer b.background.mu.Unlock()
 	b.background.sum, b.background.summed = sha256.New(), 0
 }
 
-// forgetHash ends hashing ahead, because what was hashed is about to change;
-// inPlace = content is not appended any more, so that it does not begin again.
+// forgetHash discards the hash, because content is about to change. inPlace means that no
+// more content will be appended, so that hashing does not start again.
 func (b *Buffer) forgetHash(inPlace bool) {
 	a := &b.background
 	a.mu.Lock()
@@ -87,7 +89,7 @@ func (b *Buffer) forgetHash(inPlace bool) {
 	a.appended.Store(0)
 }
 
-// arrived tells that the content up to end is there, and nothing behind it.
+// arrived reports that the content up to end is complete, and nothing follows it.
 func (b *Buffer) arrived(end int64) {
 	before := b.background.appended.Swap(end)
 	if end/hashStep != before/hashStep && b.own && !b.background.running.Swap(true) {
@@ -100,8 +102,8 @@ func (b *Buffer) work() {
 	}
 }
 
-// workStep does a small part of the work; false = there is none left. The next
-// arrival begins anew.
+// workStep does a small part of the work. It returns false if none is left; the next call
+// of arrived starts the work again.
 func (b *Buffer) workStep() bool {
 	a := &b.background
 	a.mu.Lock()

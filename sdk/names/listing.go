@@ -7,26 +7,27 @@ import (
 	"strings"
 )
 
-// File is what a listing needs to know of one upload.
+// File is one upload, as a listing needs it.
 type File struct {
-	Recorded string // what [Recorded] returns
+	Recorded string // result of [Recorded]
 	Ref      string
-	Seq      int64 // of the upload, in the ledger
-	Age      int64 // where in the ledger the upload got its name
+	Seq      int64 // ledger sequence of the upload
+	Age      int64 // ledger sequence of the record that gave the upload its name
 	Deleted  bool
 }
 
-// Listing is the files of a group under the names that a mount shows which sees all
-// of them for the first time: one file per recorded name, its newest upload that is
-// not deleted (N2). Of names that collide the one that is older in the ledger keeps
-// its own (N3).
+// Listing is the files of a group under the names of a mount that sees all files for the
+// first time. It shows one file for each recorded name: the newest upload that is not
+// deleted (N2). If names collide, the name that is older in the ledger stays unchanged
+// (N3).
 type Listing struct {
 	files  []File
 	newest map[string]int    // recorded name → index of the newest upload that is not deleted
-	paths  map[string]string // recorded name → as shown; only where there is a newest
+	paths  map[string]string // recorded name → shown path; only for names in newest
 }
 
-// List makes the listing of all uploads of a group, from what names each.
+// List returns the listing of all uploads of a group. named returns what the listing needs
+// of an upload.
 func List[Entry any](entries []Entry, named func(*Entry) File) *Listing {
 	files := make([]File, len(entries))
 	for i := range entries {
@@ -51,7 +52,7 @@ func List[Entry any](entries []Entry, named func(*Entry) File) *Listing {
 	return l
 }
 
-// Names returns the recorded names of the listing, in the order of letters.
+// Names returns the recorded names of the listing, in alphabetical order.
 func (l *Listing) Names() []string { return slices.Sorted(maps.Keys(l.newest)) }
 
 // Newest returns the index of the file that a recorded name shows, or -1.
@@ -62,12 +63,13 @@ func (l *Listing) Newest(recorded string) (i int, ok bool) {
 	return i, ok
 }
 
-// Shown returns the path of a recorded name below its group's directory.
+// Shown returns the path of a recorded name, below the directory of its group.
 func (l *Listing) Shown(recorded string) string { return l.paths[recorded] }
 
-// Resolve returns the recorded name that somebody means who read path in a list or
-// in a mount: the one shown so, else the one recorded so, else one that a mount shows
-// so which met the files in another order. Any other path is returned as it is.
+// Resolve returns the recorded name for a path that a person read in a list or in a mount:
+// the name that this listing shows so, else the name recorded so, else the name that a
+// mount shows so after it saw the files in another order. It returns any other path
+// unchanged.
 func (l *Listing) Resolve(path string) string {
 	for name, shown := range l.paths {
 		if shown == path {
@@ -77,7 +79,7 @@ func (l *Listing) Resolve(path string) string {
 	if _, ok := l.newest[path]; ok {
 		return path
 	}
-	for _, f := range l.files { // a mount keeps the suffix of the version it met first
+	for _, f := range l.files { // a mount keeps the suffix of the version that it saw first
 		if _, lives := l.newest[f.Recorded]; lives && mayShow(f.Recorded, f.Ref, path) {
 			return f.Recorded
 		}
@@ -85,11 +87,11 @@ func (l *Listing) Resolve(path string) string {
 	return path
 }
 
-// Show returns the path of a recorded name with which no other collides.
+// Show returns the path of a recorded name that collides with no other.
 func Show(recorded, ref string) string { return show(recorded, ref, make(map[string]string)) }
 
-// show gives a recorded name a path that is free, and takes it and the folders on
-// the way.
+// show returns a free path for a recorded name, and marks the path and its folders as
+// taken.
 func show(recorded, ref string, taken map[string]string) string {
 	parts := strings.Split(recorded, "/")
 	at, upTo := "", ""
@@ -112,8 +114,8 @@ func show(recorded, ref string, taken map[string]string) string {
 	return at
 }
 
-// mayShow reports whether path is a recorded name with or without the suffixes that
-// it gets where others were first.
+// mayShow reports whether path is a recorded name, with or without the suffixes that the
+// name gets after a collision.
 func mayShow(recorded, ref, path string) bool {
 	parts, shown := strings.Split(recorded, "/"), strings.Split(path, "/")
 	if len(parts) != len(shown) {
@@ -124,7 +126,7 @@ func mayShow(recorded, ref, path string) bool {
 		if i == len(parts)-1 {
 			seed = ref
 		}
-		seeds := []string{seed, seed + "/", seed + "//"} // as [Free] takes them
+		seeds := []string{seed, seed + "/", seed + "//"} // as [Free] uses them
 		plain := Component(part)
 		if shown[i] != plain && !slices.ContainsFunc(seeds, func(seed string) bool { return shown[i] == WithSuffix(plain, seed) }) {
 			return false

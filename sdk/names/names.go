@@ -1,6 +1,6 @@
-// Package names says under which name an entry of a group is shown: by the mount, by
-// the commands and by the account page alike (fs/SEMANTICS.md, N1 to N3). What is
-// recorded comes from others and may be hostile; what is shown is not.
+// Package names decides under which name an entry of a group is shown. The mount,
+// the commands and the account page show the same names (fs/SEMANTICS.md, N1 to
+// N3). Recorded names are hostile input; shown names are safe.
 package names
 
 import (
@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// MaxBytes is the longest name a directory entry may have (NAME_MAX).
+	// MaxBytes is the longest name of a directory entry, in bytes (NAME_MAX).
 	MaxBytes = 255
 	// Control is the hidden directory of control files, in a mount and in each group.
 	Control = ".svcfs"
-	// HashDigits is how much of its hash names a file without a name.
+	// HashDigits is how many hex digits of its hash name a file without a name.
 	HashDigits = 12
 
 	hexDigits = "0123456789ABCDEF"
 )
 
-// Recorded returns the name a file is listed under: the one that the ledger holds,
-// else one made of its hash and content type, the same on every machine. A name is a
+// Recorded returns the name under which a file is listed: the name in the ledger, else a
+// name made of its hash and content type, which is the same on every machine. A name is a
 // path: slashes divide folders.
 func Recorded(name, contentType string, hash [sha256.Size]byte) string {
 	if name != "" {
@@ -32,8 +32,8 @@ func Recorded(name, contentType string, hash [sha256.Size]byte) string {
 	return hex.EncodeToString(hash[:])[:HashDigits] + extension(contentType)
 }
 
-// extension returns the usual ending of names of a media type, "" when there is none
-// that everybody knows. The tables of a machine are not asked: they differ.
+// extension returns the usual extension of a media type, "" if there is no common one. It
+// does not use the tables of the machine, which differ.
 func extension(contentType string) string {
 	kind, _, _ := strings.Cut(contentType, ";")
 	return map[string]string{
@@ -44,9 +44,10 @@ func extension(contentType string) string {
 	}[strings.ToLower(strings.TrimSpace(kind))]
 }
 
-// Component returns one component of a recorded name as it is shown (N3). A safe component is shown as it is. In any other, unsafe bytes and the
-// percent sign become %XX, so that it can be read back; the empty component
-// becomes %2F, which no component can hold otherwise.
+// Component returns one component of a recorded name in its shown form (N3). A safe
+// component stays unchanged. In any other component, unsafe bytes and the percent sign
+// become %XX, so that the form can be reversed. The empty component becomes %2F, which no
+// other component gives.
 func Component(raw string) string {
 	switch raw {
 	case "":
@@ -64,11 +65,11 @@ func Component(raw string) string {
 	return Escape(raw, "%/")
 }
 
-// Escape returns s with %XX for the bytes of what [IsUnsafe] says, for bytes that
-// are not UTF-8, and for the characters of also.
+// Escape returns s with %XX for unsafe characters ([IsUnsafe]), for bytes that are not
+// UTF-8, and for the characters of also.
 func Escape(s, also string) string {
 	var b strings.Builder
-	done := 0 // bytes of s that b has; most names need none
+	done := 0 // bytes of s that are in b; most names need no escapes
 	for i := 0; i < len(s); {
 		r, size := utf8.DecodeRuneInString(s[i:])
 		if IsUnsafe(r) || r == utf8.RuneError && size <= 1 || strings.ContainsRune(also, r) {
@@ -89,24 +90,25 @@ func Escape(s, also string) string {
 	return b.String()
 }
 
-// IsSafe reports whether a component can be shown as it is.
+// IsSafe reports whether a component holds no slash, no unsafe character and only UTF-8.
 func IsSafe(raw string) bool {
 	return utf8.ValidString(raw) && !strings.ContainsFunc(raw, func(r rune) bool { return r == '/' || IsUnsafe(r) })
 }
 
-// IsUnsafe reports what a terminal or a reader could be tricked with: control
-// characters, ends of lines, and what is not seen or turns the text around. Marks
-// that choose how the character before them looks are none: emoji have them.
+// IsUnsafe reports whether a character could trick a terminal or a reader: control
+// characters, line ends, invisible characters, and characters that change the direction of
+// text. Variation selectors are safe: emoji contain them.
 func IsUnsafe(r rune) bool {
 	return unicode.IsControl(r) || r > unicode.MaxLatin1 && unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Other_Default_Ignorable_Code_Point) || r == '\u00ad'
 }
 
-// groupEscapes are escaped in every group's name, so that no name looks like the
-// escapes of another, nor like one with a suffix.
+// groupEscapes are the characters that are escaped in every group name, so that no name
+// looks like the escapes, or like the suffix, of another.
 const groupEscapes = "%/~"
 
-// Group returns the directory name of a group, which [Free] may have to change. One that looks like another group has its owner's name behind its own, or
-// a suffix where the owner is not known.
+// Group returns the directory name of a group; [Free] may change it. A name that looks like
+// the name of another group gets the name of its owner as a suffix, or another suffix if
+// the owner is not known.
 func Group(id, owner string, isAlike bool) string {
 	name := Escape(id, groupEscapes)
 	if name == "" || name == "." || name == ".." || name == Control {
@@ -122,19 +124,19 @@ func Group(id, owner string, isAlike bool) string {
 	}
 }
 
-// Free returns name, or the first that is free of those that WithSuffix makes of
-// it, where it is too long or taken.
+// Free returns name. If name is too long or taken, it returns the first free one of the
+// names that WithSuffix makes of it.
 func Free(name, ref string, isFree func(string) bool) string {
 	free := name
 	for len(free) > MaxBytes || !isFree(free) {
 		free = WithSuffix(name, ref)
-		ref += "/" // no reference ends so
+		ref += "/" // no reference ends with a slash
 	}
 	return free
 }
 
-// WithSuffix makes name unique by eight hex digits of the hash of ref, before
-// the extension, and cuts it to the longest name allowed.
+// WithSuffix inserts eight hex digits of the hash of ref before the extension, and shortens
+// the result to MaxBytes.
 func WithSuffix(name, ref string) string {
 	sum := sha256.Sum256([]byte(ref))
 	suffix := "~" + hex.EncodeToString(sum[:4])

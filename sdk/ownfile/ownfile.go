@@ -1,11 +1,11 @@
 // Package ownfile opens the files that a program obeys or keeps secrets in: keys,
-// settings, its own state. The rules are those of ssh for its files: a file belongs
-// to root or to whoever runs the program, nobody else may write to it, and it is no
-// symbolic link. Whoever runs as root also wants that nobody else can replace the
-// file, so every folder above it is looked at too.
+// settings, its own state. The rules are those of ssh. A file belongs to root or
+// to the user who runs the program, no other user may write to it, and it is no
+// symbolic link. For root, no other user may be able to replace the file, so that
+// every folder above it is checked too.
 //
-// What is checked is the file that was opened, never a name that somebody may give
-// to another file in between.
+// The check is made on the opened file, never on a name that another user could
+// give to another file in between.
 package ownfile
 
 import (
@@ -22,25 +22,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Kind is what a file is for.
+// Kind is the purpose of a file.
 type Kind int
 
 // Kinds of files.
 const (
-	Settings Kind = iota // others may read it
-	Secret               // nobody but its owner may read it
-	// Managed is a secret that another program keeps, such as the key of a
-	// certificate: those that renew certificates put it behind a symbolic link and
-	// let a group read it, so both are allowed.
+	Settings Kind = iota // other users may read it
+	Secret               // only its owner may read it
+	// Managed is a secret that another program keeps, such as the key of a certificate.
+	// Programs that renew certificates put the key behind a symbolic link and let a group
+	// read it, so that both are allowed.
 	Managed
 )
 
-// EnvCredentials names the folder in which systemd gives a service its secrets.
+// EnvCredentials is the environment variable with the folder in which systemd gives a
+// service its secrets.
 const EnvCredentials = "CREDENTIALS_DIRECTORY"
 
-// SecretKind returns the kind of a file with a secret: Managed for one that systemd
-// gave this service alone, else Secret. systemd lets one user in by an access list,
-// which shows as a bit of the group.
+// SecretKind returns the kind of a file with a secret: Managed for a credential that
+// systemd gave to this service alone, else Secret. systemd grants access by an access list,
+// which shows as a permission of the group.
 func SecretKind(path string) Kind {
 	if dir := os.Getenv(EnvCredentials); dir != "" && filepath.Dir(path) == filepath.Clean(dir) {
 		return Managed
@@ -48,7 +49,7 @@ func SecretKind(path string) Kind {
 	return Secret
 }
 
-// Reasons of an [*Error].
+// The reasons of an [*Error].
 var (
 	ErrOwner    = errors.New("it belongs to another user")
 	ErrWritable = errors.New("others may write to it")
@@ -56,12 +57,12 @@ var (
 	ErrLink     = errors.New("it is a symbolic link")
 )
 
-// Error says why a file is not used, and which command mends that.
+// Error says why a file is refused, and which command corrects that.
 type Error struct {
 	Path   string // the file, or a folder above it
 	Reason error  // one of the reasons above
 	Detail string // such as "mode 0644"
-	Mend   string // a command line for sh
+	Mend   string // command line for sh that corrects it
 }
 
 // Error returns the file and the reason.
@@ -76,7 +77,7 @@ func (e *Error) Error() string {
 // Unwrap returns the reason.
 func (e *Error) Unwrap() error { return e.Reason }
 
-// MendOf returns the command that mends what err refused, or "".
+// MendOf returns the command that corrects what err refused, or "".
 func MendOf(err error) string {
 	var refused *Error
 	if errors.As(err, &refused) {
@@ -85,14 +86,14 @@ func MendOf(err error) string {
 	return ""
 }
 
-// Open opens the file at path for reading. A refusal is an [*Error]; a file that
-// is not there is [fs.ErrNotExist]. Paths such as /dev/fd/3, which a shell makes
-// for <(…), stand for what the program was given open: a pipe is taken as it is.
+// Open opens the file at path for reading; the caller closes it. A refusal is an [*Error].
+// A missing file is [fs.ErrNotExist]. A path such as /dev/fd/3, which a shell makes for
+// <(…), stands for a file that the program inherited: a pipe is accepted without a check.
 func Open(path string, kind Kind) (*os.File, error) {
 	if fd, ok := descriptor(path); ok {
 		return openGiven(fd, path, kind)
 	}
-	path = filepath.Clean(path) // as checkFolders reads it
+	path = filepath.Clean(path) // the form that CheckFolders uses
 	if err := CheckFolders(path); err != nil {
 		return nil, err
 	}
@@ -114,8 +115,8 @@ func Open(path string, kind Kind) (*os.File, error) {
 	return f, nil
 }
 
-// Read returns the content of the file at path, at most limit bytes; a longer file
-// is an error. It refuses what [Open] does.
+// Read returns the content of the file at path. A file longer than limit bytes is an error.
+// Read refuses what [Open] refuses.
 func Read(path string, kind Kind, limit int64) ([]byte, error) {
 	f, err := Open(path, kind)
 	if err != nil {
@@ -132,7 +133,7 @@ func Read(path string, kind Kind, limit int64) ([]byte, error) {
 	return raw, nil
 }
 
-// Check refuses an open file that breaks the rules. A refusal is an [*Error].
+// Check refuses an open file that breaks the rules, with an [*Error].
 func Check(f *os.File, kind Kind) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -140,19 +141,19 @@ func Check(f *os.File, kind Kind) error {
 	}
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
-		return nil // a system without owners
+		return nil // the system has no owners of files
 	}
 	return judge(f.Name(), info.Mode(), int(st.Uid), kind)
 }
 
-// judge applies the rules to the owner and the mode of a file.
+// judge checks the owner and the mode of a file.
 func judge(path string, mode fs.FileMode, owner int, kind Kind) error {
 	me := os.Geteuid()
 	if owner != 0 && owner != me {
 		return notMine(path, owner)
 	}
 	if !mode.IsRegular() {
-		kind = Settings // what is in a pipe is gone once it was read
+		kind = Settings // the content of a pipe is gone after one read
 	}
 	var bad fs.FileMode
 	var mend string
@@ -161,7 +162,7 @@ func judge(path string, mode fs.FileMode, owner int, kind Kind) error {
 		bad, mend = 0o077, "chmod 600 "
 	case kind == Settings:
 		bad, mend = 0o022, "chmod go-w "
-	default: // also a secret of root's, who may have let a group of ours read it
+	default: // root may let a group of this user read a secret of root's
 		bad, mend = 0o027, "chmod g-w,o-rwx "
 	}
 	reason := ErrReadable
@@ -174,7 +175,8 @@ func judge(path string, mode fs.FileMode, owner int, kind Kind) error {
 	return &Error{path, reason, fmt.Sprintf("mode %04o", mode.Perm()), mend + quote(path)}
 }
 
-// notMine tells root to act as the owner, and others to own what they use.
+// notMine returns the reason for a wrong owner: root must act as the owner, other users
+// must own the file.
 func notMine(path string, owner int) error {
 	detail := fmt.Sprintf("uid %d", owner)
 	if os.Geteuid() == 0 {
@@ -183,12 +185,12 @@ func notMine(path string, owner int) error {
 	return &Error{path, ErrOwner, detail, "sudo chown " + strconv.Itoa(os.Geteuid()) + " " + quote(path)}
 }
 
-// maxLinks bounds the symbolic links on the way to a file, as the kernel does.
+// maxLinks bounds the symbolic links in a path, as the kernel does.
 const maxLinks = 40
 
-// CheckFolders refuses, as root, a path on which another user could put another
-// file: a folder or a link that is not root's, or where others may write and take
-// away what is not theirs.
+// CheckFolders refuses, for root only, a path on which another user could put another file:
+// through a folder or link that is not root's, or a folder in which others may write and
+// remove files of other users.
 func CheckFolders(path string) error {
 	if os.Geteuid() != 0 {
 		return nil
@@ -209,7 +211,7 @@ func CheckFolders(path string) error {
 		rest = rest[1:]
 		next := filepath.Join(at, name)
 		target, err := os.Readlink(next)
-		if err != nil { // no link; what is missing is told by who opens the file
+		if err != nil { // no link; opening the file reports what is missing
 			at = next
 			continue
 		}
@@ -226,7 +228,7 @@ func CheckFolders(path string) error {
 	}
 }
 
-// checkFolder looks at a folder, or at a link to one.
+// checkFolder checks one folder, or one link to a folder.
 func checkFolder(dir string) error {
 	info, err := os.Lstat(dir)
 	if err != nil {
@@ -245,7 +247,7 @@ func checkFolder(dir string) error {
 	return nil
 }
 
-// descriptor reads a path that stands for an open file of this process.
+// descriptor returns the number of the open file that a path such as /dev/fd/3 stands for.
 func descriptor(path string) (fd int, ok bool) {
 	if path == "/dev/stdin" {
 		return 0, true
@@ -259,7 +261,8 @@ func descriptor(path string) (fd int, ok bool) {
 	return 0, false
 }
 
-// openGiven takes what the program was given: a file must keep the rules.
+// openGiven opens a file that the program inherited. Anything but a pipe must keep the
+// rules.
 func openGiven(fd int, path string, kind Kind) (*os.File, error) {
 	again, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
@@ -282,7 +285,7 @@ func isLink(path string) bool {
 	return err == nil && info.Mode()&fs.ModeSymlink != 0
 }
 
-// quote writes a path for sh.
+// quote quotes a path for sh.
 func quote(path string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-+", r)

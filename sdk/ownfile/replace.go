@@ -9,17 +9,17 @@ import (
 	"syscall"
 )
 
-// Pending is a file, mode 0600, that gets the name it is meant for when all is in it:
-// after a crash there is what was there before or the new file, whole. Only a file is
-// replaced; what else is there, such as a link or a device, stays, and is an error
-// when the name is given.
+// Pending is a new file with mode 0600 that gets its name once it is complete. After a
+// crash the name has the earlier file or the new one, whole. Only a regular file is
+// replaced: anything else with that name, such as a link or a device, stays, and is an
+// error.
 type Pending struct {
 	*os.File
 	path string
 }
 
-// New makes a file that is to have the name path. The caller discards it in every
-// case; one that got its name stays.
+// New creates a file for the name path. The caller must call Discard in every case; a file
+// that got its name stays.
 func New(path string) (*Pending, error) {
 	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // mode 0600
 	if err != nil {
@@ -28,7 +28,7 @@ func New(path string) (*Pending, error) {
 	return &Pending{f, path}, nil
 }
 
-// Replace makes the file durable and gives it its name; a file of that name is gone.
+// Replace makes the file durable and gives it its name. It replaces a file of that name.
 func (p *Pending) Replace() error {
 	return p.place(func(from, to string) error {
 		if err := Replaceable(to); err != nil {
@@ -38,9 +38,9 @@ func (p *Pending) Replace() error {
 	})
 }
 
-// Create makes the file durable and gives it its name, unless there is anything of
-// that name, also a link or a folder: [fs.ErrExist]. Where the file system has no hard
-// links, a crash may leave an empty file of that name.
+// Create makes the file durable and gives it its name. If the name exists in any form, also
+// as a link or a folder, the error is [fs.ErrExist]. On a file system without hard links, a
+// crash may leave an empty file of that name.
 func (p *Pending) Create() error {
 	return p.place(func(from, to string) error {
 		err := os.Link(from, to)
@@ -51,7 +51,7 @@ func (p *Pending) Create() error {
 	})
 }
 
-// reserve gives a file a name that is free, without a hard link: it takes the name first.
+// reserve gives a file a free name without a hard link: it creates the name first.
 func reserve(from, to string) error {
 	taken, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -73,17 +73,18 @@ func (p *Pending) place(bring func(from, to string) error) error {
 	return SyncFolder(filepath.Dir(p.path))
 }
 
-// Discard removes what has no name of its own.
+// Discard removes the file, unless it got its name.
 func (p *Pending) Discard() {
 	_ = p.Close()
 	_ = os.Remove(p.Name())
 }
 
-// Replace puts content in the place of the file at path, as [Pending.Replace] does.
+// Replace writes content to a file at path and replaces the file that is there, as
+// [Pending.Replace] does.
 func Replace(path string, content []byte) error { return write(path, content, (*Pending).Replace) }
 
-// Create puts content at path, unless there is anything, as [Pending.Create] does:
-// [fs.ErrExist].
+// Create writes content to a new file at path, as [Pending.Create] does. If path exists,
+// the error is [fs.ErrExist].
 func Create(path string, content []byte) error { return write(path, content, (*Pending).Create) }
 
 func write(path string, content []byte, place func(*Pending) error) error {
@@ -98,7 +99,7 @@ func write(path string, content []byte, place func(*Pending) error) error {
 	return place(p)
 }
 
-// SyncFolder makes names in a folder durable.
+// SyncFolder makes the names in a folder durable.
 func SyncFolder(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -107,8 +108,8 @@ func SyncFolder(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// Replaceable tells why what is at path may not be replaced; a path where nothing is
-// may be taken.
+// Replaceable returns why the file at path may not be replaced, or nil. A path without a
+// file may be used.
 func Replaceable(path string) error {
 	info, err := os.Lstat(path)
 	switch {

@@ -14,19 +14,20 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire/cosign"
 )
 
-// Log is whose checkpoints are believed.
+// Log is a log of which checkpoints are believed: its key, and the witness that is
+// required.
 type Log struct {
 	key     string
 	signer  note.Verifier
-	earlier []note.Verifier // whose checkpoints this machine believed before
-	witness note.Verifier   // nil = none is required
+	earlier []note.Verifier // keys of the log before, for Reopen
+	witness note.Verifier   // nil = no witness is required
 }
 
 // NewLog returns the log with a verifier key, NAME+HASH+KEY as in
-// golang.org/x/mod/sumdb/note. With a witness, the verifier key of a cosigner
-// (c2sp.org/tlog-cosignature), a checkpoint is believed only when the witness
-// signed it too; "" asks for none. Keys that the log had earlier verify what was
-// believed then, see [Log.Reopen].
+// golang.org/x/mod/sumdb/note. witness is the verifier key of a cosigner
+// (c2sp.org/tlog-cosignature): then a checkpoint is believed only if the witness signed it
+// too. "" requires no witness. earlier are the keys that the log had before, for
+// [Log.Reopen].
 func NewLog(key, witness string, earlier ...string) (*Log, error) {
 	signer, err := note.NewVerifier(key)
 	if err != nil {
@@ -48,7 +49,7 @@ func NewLog(key, witness string, earlier ...string) (*Log, error) {
 	return l, nil
 }
 
-// CheckKey says what is wrong with the text of a log's verifier key, or nothing.
+// CheckKey returns what is wrong with the text of a log's verifier key, or nil.
 func CheckKey(key string) error {
 	_, err := NewLog(key, "")
 	return err
@@ -57,18 +58,19 @@ func CheckKey(key string) error {
 // Key returns the verifier key.
 func (l *Log) Key() string { return l.key }
 
-// Origin is the log's name.
+// Origin returns the name of the log.
 func (l *Log) Origin() string { return l.signer.Name() }
 
-// Checkpoint is one that was verified.
+// Checkpoint is a verified checkpoint.
 type Checkpoint struct {
 	tlog.Tree
 	Chains    chain.Hash // root of the tree of chains
-	HasChains bool       // false in checkpoints from before there were chains
-	Note      string     // as it was signed
+	HasChains bool       // false in a checkpoint that is older than chains
+	Note      string     // the signed text with its signatures
 }
 
-// maxRecords bounds a tree: package tlog does not end for sizes near 2^63.
+// maxRecords bounds the size of a tree: package tlog does not terminate for sizes near
+// 2^63.
 const maxRecords = 1 << 48
 
 // Open verifies a checkpoint.
@@ -83,19 +85,19 @@ func (l *Log) Open(raw string) (Checkpoint, error) {
 	return c, nil
 }
 
-// Reopen verifies a checkpoint that was believed before, maybe when no witness was
-// required or the log had another key.
+// Reopen verifies a checkpoint that was believed before, perhaps when no witness was
+// required or when the log had another key.
 func (l *Log) Reopen(raw string) (c Checkpoint, err error) {
 	return l.read(raw, append(l.earlier[:len(l.earlier):len(l.earlier)], l.signer)...)
 }
 
-// read verifies a checkpoint that one of these keys signed.
+// read verifies a checkpoint that one of the keys signed.
 func (l *Log) read(raw string, by ...note.Verifier) (c Checkpoint, err error) {
 	opened, err := note.Open([]byte(raw), note.VerifierList(by...))
 	if err != nil {
 		return c, refuse(0, "the checkpoint was not signed with the key %s: %v", l.key, err)
 	}
-	// As c2sp.org/tlog-checkpoint: the log's own name, size, root, and lines of
+	// The lines are those of c2sp.org/tlog-checkpoint: name of the log, size, root,
 	// extensions.
 	lines := strings.Split(strings.TrimSuffix(opened.Text, "\n"), "\n")
 	if len(lines) < 3 || lines[0] != l.signer.Name() {
@@ -119,9 +121,9 @@ func (l *Log) read(raw string, by ...note.Verifier) (c Checkpoint, err error) {
 	return c, nil
 }
 
-// Continues checks that c continues a checkpoint that was verified before, by the
-// hashes that prove it (RFC 6962 section 2.1.2). The zero checkpoint is continued
-// by every other.
+// Continues checks that c continues the checkpoint before, which was verified before.
+// hashes is the proof (RFC 6962 section 2.1.2), in base64. Every checkpoint continues the
+// zero checkpoint.
 func (c Checkpoint) Continues(before Checkpoint, hashes []string) error {
 	switch {
 	case before.N == 0:

@@ -6,9 +6,9 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
-// Successor returns the verifier key with which a log goes on that had the given
-// one: each step is a statement that the key before and the key after it signed.
-// Without one it is the given key itself. The name of a log never changes.
+// Successor returns the key that replaced key. Each statement is one replacement, which
+// both keys signed. Without a valid statement it returns key itself. The name of a log
+// never changes.
 func Successor(key string, statements []string) string {
 	for _, raw := range statements {
 		if next, ok := succeeds(key, raw); ok {
@@ -18,7 +18,7 @@ func Successor(key string, statements []string) string {
 	return key
 }
 
-// succeeds reads one statement about key.
+// succeeds returns the key that replaced key by one statement.
 func succeeds(key, raw string) (next string, ok bool) {
 	v, err := note.NewVerifier(key)
 	if err != nil {
@@ -36,7 +36,7 @@ func succeeds(key, raw string) (next string, ok bool) {
 	if err != nil || w.Name() != v.Name() {
 		return "", false
 	}
-	if _, err := note.Open([]byte(raw), note.VerifierList(w)); err != nil { // the later key signed too
+	if _, err := note.Open([]byte(raw), note.VerifierList(w)); err != nil { // the new key must have signed too
 		return "", false
 	}
 	return after, true

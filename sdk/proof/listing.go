@@ -10,28 +10,28 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 )
 
-// Cursor is how far a chain was verified, and where the next listing of it goes
-// on. The zero value stands before the first record.
+// Cursor says how far a chain was verified, and where the next listing continues. The zero
+// value is before the first record.
 type Cursor struct {
-	chain.Place       // of the newest record
-	Seq         int64 // its number in the whole ledger
-	now         bool  // it has layout 2; no older one may follow
+	chain.Place       // place of the newest record
+	Seq         int64 // ledger sequence of the newest record
+	now         bool  // the newest record has layout 2; no record of layout 1 may follow
 
-	// What no checkpoint has held yet, oldest first; the newest is at Place. It is
-	// short, for the service has [chain.MaxMergeDelaySeconds].
+	// young are the records that no checkpoint has held yet, the oldest first; the newest
+	// is at Place. The list is short, because the service has only
+	// [chain.MaxMergeDelaySeconds].
 	young  []young
 	signed int64 // time of the newest head, in ns since the epoch
 }
 
-// young is a record that only a signed head holds.
+// young is a record that no checkpoint holds yet, only a signed head.
 type young struct {
 	hash   chain.Hash
 	timeNS int64
 	seen   time.Time
 }
 
-// Listing verifies the records of one chain, which come in pages and are put
-// after a cursor.
+// Listing verifies the records of one chain, page by page, after a cursor.
 type Listing struct {
 	chain string
 	from  chain.Place
@@ -40,29 +40,28 @@ type Listing struct {
 	now   time.Time
 }
 
-// Past is what was seen of a chain before, by whatever program of this account. The
-// zero value is nothing.
+// Past is what any program of this account has seen of a chain before. The zero value is
+// nothing.
 type Past struct {
-	chain.Place           // that the chain went through
-	Proven      int64     // up to which number a checkpoint held it
+	chain.Place           // place that the chain has passed
+	Proven      int64     // number of the last record that a checkpoint held
 	Since       time.Time // when a later record was first seen; zero = there is none
 }
 
-// NewListing begins after a cursor.
+// NewListing returns a listing of the chain name that starts after a cursor.
 func NewListing(name string, after Cursor, must Past, now time.Time) *Listing {
 	after.young = append([]young(nil), after.young...)
 	return &Listing{chain: name, from: after.Place, at: after, must: must, now: now}
 }
 
-// Proven is up to which number of the chain a checkpoint holds it, once End has
-// returned.
+// Proven returns the number of the last record that a checkpoint holds. It is right once
+// End has returned.
 func (c Cursor) Proven() int64 { return c.Number - int64(len(c.young)) }
 
-// Cursor is where the records so far end.
+// Cursor returns the end of the records so far.
 func (l *Listing) Cursor() Cursor { return l.at }
 
-// Add puts a record behind those before. It fills in what a list leaves out: the
-// hash of the record before.
+// Add verifies the next record. It sets r.Prev, which a list leaves out.
 func (l *Listing) Add(r *chain.Record) error {
 	switch {
 	case r.Seq <= l.at.Seq:
@@ -88,9 +87,9 @@ func (l *Listing) Add(r *chain.Record) error {
 	return nil
 }
 
-// End verifies what came beside the last page: that the records are all that the
-// service signed for the chain, and that its history continues the one seen
-// before. nonce is the one of the request.
+// End verifies the proof of the last page: the records are all that the service signed for
+// the chain, and the history continues the checkpoint before. nonce is the nonce of the
+// request.
 func (l *Listing) End(log *Log, before Checkpoint, p wire.ChainProof, nonce string) (Checkpoint, error) {
 	if err := l.checkHead(log, p.Head, nonce); err != nil {
 		return Checkpoint{}, err
@@ -108,7 +107,7 @@ func (l *Listing) End(log *Log, before Checkpoint, p wire.ChainProof, nonce stri
 	return c, l.checkInclusion(c, p.Chain)
 }
 
-// ReadHead reads a signed statement about a chain.
+// ReadHead parses a signed statement about a chain. It does not verify the signature.
 func ReadHead(h wire.ChainHead, log *Log, name string) (s chain.Statement, signature []byte, err error) {
 	s = chain.Statement{Origin: log.Origin(), Chain: name, Place: chain.Place{Number: h.Number}}
 	if err := decodeHex(h.Hash, &s.Hash); err != nil {
@@ -152,8 +151,8 @@ func (l *Listing) checkHead(log *Log, head wire.ChainHead, nonce string) error {
 	return nil
 }
 
-// checkInclusion checks that the checkpoint holds the chain, but for what is too
-// young, and drops from the cursor what needs no more proof.
+// checkInclusion checks that the checkpoint holds the chain, except records that are too
+// young. It removes the held records from the young ones.
 func (l *Listing) checkInclusion(c Checkpoint, in *wire.ChainInclusion) error {
 	var held chain.Place
 	if in != nil {
@@ -175,7 +174,7 @@ func (l *Listing) checkInclusion(c Checkpoint, in *wire.ChainInclusion) error {
 	if !l.must.Since.IsZero() && held.Number <= l.must.Proven && l.now.Sub(l.must.Since) > delay {
 		return refuse(0, "record %d of this group has been in no signed checkpoint since %s", l.must.Proven+1, l.must.Since.UTC().Format(time.RFC3339))
 	}
-	proven := l.at.Number - int64(len(l.at.young)) // by checkpoints so far
+	proven := l.at.Number - int64(len(l.at.young)) // proven by earlier checkpoints
 	if held.Number > l.at.Number {
 		return refuse(0, "the signed checkpoint holds %d records of this group, and %d are listed", held.Number, l.at.Number)
 	}
@@ -195,8 +194,8 @@ func (l *Listing) checkInclusion(c Checkpoint, in *wire.ChainInclusion) error {
 	return nil
 }
 
-// CheckReceipt verifies the service's word that a record is in its chain. The
-// record has its hash of the one before.
+// CheckReceipt verifies a receipt: the signed statement that the record r is in its chain.
+// r.Prev must be set.
 func CheckReceipt(log *Log, r *chain.Record, receipt wire.ChainHead) (chain.Place, error) {
 	s, signature, err := ReadHead(receipt, log, r.Chain)
 	switch {

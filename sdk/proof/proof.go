@@ -1,10 +1,10 @@
 // Package proof checks what a service says about the history of a group against
-// what it signed: every record is what it was when it was signed, none was left
-// out, and the history only ever grew. It trusts nothing but a pinned key and what
-// was seen before. service/LEDGER.md describes the formats.
+// what the service signed: no record was changed, no record was left out, and the
+// history only grew. It trusts only a pinned key and what was seen before.
+// service/LEDGER.md describes the formats.
 //
-// What it cannot know: whether the service shows two people two histories, unless
-// a witness signed the one shown ([NewLog]).
+// It cannot know whether the service shows two people two histories, unless a
+// witness signed the one shown ([NewLog]).
 package proof
 
 import (
@@ -18,13 +18,13 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 )
 
-// Refusal is a history that must not be believed.
+// Refusal is the error for a history that must not be believed.
 type Refusal struct {
-	Row  int64 // number of the first bad record in the ledger; 0 when the fault has none
+	Row  int64 // ledger sequence of the first bad record; 0 = the fault is in no single record
 	Text string
 }
 
-// Error names the record and what is wrong with it.
+// Error returns the record and what is wrong with it.
 func (r *Refusal) Error() string {
 	if r.Row == 0 {
 		return r.Text
@@ -36,24 +36,24 @@ func refuse(row int64, format string, args ...any) error {
 	return &Refusal{Row: row, Text: fmt.Sprintf(format, args...)}
 }
 
-// Fetch reads "checkpoint", "key" or "tile/…" of a service's log.
+// Fetch reads "checkpoint", "key" or "tile/…" of the log of a service.
 type Fetch func(ctx context.Context, path string) ([]byte, error)
 
 // Checker checks records one by one against the tree of the whole ledger.
 type Checker struct {
 	Fetch Fetch
 	Log   *Log
-	// Patience is how long a checkpoint may lag behind rows that were listed.
+	// Patience is how long Check waits for a checkpoint that holds all listed rows.
 	Patience time.Duration
 }
 
-// lagPause is between two looks at a checkpoint that lags.
+// lagPause is the pause between two requests for such a checkpoint.
 const lagPause = 200 * time.Millisecond
 
-// Check verifies that each of rows, ascending by number, gives its hash and is in
-// the tree of a checkpoint that continues before. A [*Refusal] means that the
-// service does not tell the truth, or not the truth it told before; any other
-// error that it could not be asked.
+// Check verifies rows, which ascend by sequence. Each row must give its hash, and must be
+// in the tree of a checkpoint that continues before. It returns that checkpoint. A
+// [*Refusal] means that the service lies now, or lied before. Any other error means that
+// the service could not be asked.
 func (c Checker) Check(ctx context.Context, before Checkpoint, rows []chain.Row) (Checkpoint, error) {
 	needed := before.N
 	last := int64(0)
@@ -74,12 +74,13 @@ func (c Checker) Check(ctx context.Context, before Checkpoint, rows []chain.Row)
 	return now, c.compare(ctx, now, before, rows)
 }
 
-// ErrUnsigned means that the newest checkpoint does not hold what was listed yet,
-// such as while a witness is away.
+// ErrUnsigned means that the newest checkpoint does not hold all listed rows yet, for
+// example while a witness is away.
 var ErrUnsigned = errors.New("the newest records are in no signed checkpoint yet: ask again in a moment")
 
-// checkpoint fetches a checkpoint of at least so many records. One of fewer than
-// before takes history back.
+// checkpoint fetches a checkpoint of at least needed records, and waits for it up to
+// c.Patience. A checkpoint of fewer records than before is a refusal: the history lost
+// records.
 func (c Checker) checkpoint(ctx context.Context, needed, before int64) (Checkpoint, error) {
 	for deadline := time.Now().Add(c.Patience); ; {
 		raw, err := c.Fetch(ctx, "checkpoint")
@@ -107,9 +108,9 @@ func (c Checker) checkpoint(ctx context.Context, needed, before int64) (Checkpoi
 	}
 }
 
-// compare proves that now continues before, and that every row is in it.
+// compare proves that now continues before, and that every row is in now.
 func (c Checker) compare(ctx context.Context, now, before Checkpoint, rows []chain.Row) error {
-	if now.N == 0 { // then nothing was seen, and nothing is listed
+	if now.N == 0 { // an empty tree: before and rows are empty too
 		return nil
 	}
 	source := &tiles{ctx: ctx, fetch: c.Fetch, have: map[tlog.Tile][]byte{}}

@@ -14,19 +14,19 @@ const (
 	parallel = 8 // tiles fetched at once
 )
 
-// tiles fetches each tile once. What it returns is checked by x/mod against the
-// signed root before it is used.
+// tiles fetches each tile once. Package tlog checks a tile against the signed root before
+// it uses the tile.
 type tiles struct {
 	ctx   context.Context
 	fetch Fetch
-	have  map[tlog.Tile][]byte // verified
-	fault error                // of fetching
+	have  map[tlog.Tile][]byte // verified tiles
+	fault error                // of the first failed fetch
 }
 
-// Height is fixed by the format.
+// Height returns the height of a tile, which the format fixes.
 func (*tiles) Height() int { return height }
 
-// ReadTiles fetches what is not there yet.
+// ReadTiles returns tiles and fetches the missing ones.
 func (t *tiles) ReadTiles(list []tlog.Tile) ([][]byte, error) {
 	data := make([][]byte, len(list))
 	group, ctx := errgroup.WithContext(t.ctx)
@@ -54,14 +54,15 @@ func (t *tiles) ReadTiles(list []tlog.Tile) ([][]byte, error) {
 	return data, nil
 }
 
-// SaveTiles keeps what was verified.
+// SaveTiles keeps verified tiles.
 func (t *tiles) SaveTiles(list []tlog.Tile, data [][]byte) {
 	for i, tile := range list {
 		t.have[tile] = data[i]
 	}
 }
 
-// blame tells a service that lies from one that did not answer.
+// blame returns a refusal for a service that lies, and the error of the fetch for a service
+// that did not answer.
 func (t *tiles) blame(err error) error {
 	if t.fault != nil {
 		return t.fault
@@ -69,7 +70,7 @@ func (t *tiles) blame(err error) error {
 	return refuse(0, "the tiles do not give the signed root: %v", err)
 }
 
-// path is where c2sp.org/tlog-tiles puts a tile, which has no height in it.
+// path returns the path of a tile by c2sp.org/tlog-tiles, which has no height in it.
 func path(t tlog.Tile) string {
 	return strings.Replace(t.Path(), fmt.Sprintf("tile/%d/", height), "tile/", 1)
 }

@@ -1,8 +1,8 @@
-// Package trust remembers what an account has seen of a service, so that every
-// mount and every command holds the service to it: the key of its log, the newest
-// signed checkpoint, what it offered, and how far each group had come. It is one
-// small file for each service and account. Groups are in it as keyed hashes, never
-// by name, and nothing of any file.
+// Package trust remembers what an account has seen of a service: the key of its
+// log, the newest signed checkpoint, the extensions it offered, and how far each
+// group had come. Every mount and every command of the account holds the service
+// to that. There is one small file for each service and account. The file holds
+// groups as keyed hashes, never by name, and nothing of any file.
 package trust
 
 import (
@@ -31,57 +31,57 @@ import (
 const (
 	version   = 1
 	saltBytes = 32
-	// maxFileBytes bounds the file; a group takes some 150 bytes.
+	// maxFileBytes bounds the file, in bytes. A group takes about 150.
 	maxFileBytes = 64 << 20
-	// saveDelay is how long what was learned waits to be written with what follows.
+	// saveDelay is how long a change waits, so that later changes are written with it.
 	saveDelay = 5 * time.Second
 )
 
-// ErrDamaged means that the file cannot be read. Nothing is believed without it.
+// ErrDamaged means that the file cannot be read. Without it no service is believed.
 var ErrDamaged = errors.New("what was seen of the service before cannot be read")
 
-// ErrContradiction means that another command of this machine was shown another
+// ErrContradiction means that the service showed another program of this account another
 // history.
 var ErrContradiction = errors.New("the service showed this machine two histories")
 
-// contents are what is in the file.
+// contents is the content of the file.
 type contents struct {
 	Version    int             `json:"version"`
 	Salt       []byte          `json:"salt"`
 	Key        string          `json:"key,omitempty"`        // verifier key of the log
-	Earlier    []string        `json:"earlier,omitempty"`    // keys that it replaced, as both said, the oldest first
-	Checkpoint string          `json:"checkpoint,omitempty"` // newest that was verified, as signed
-	Size       int64           `json:"size,omitempty"`       // records in it
-	Offered    []string        `json:"offered,omitempty"`    // extensions the service must go on offering, ascending
-	Epoch      int64           `json:"epoch,omitempty"`      // how often what was seen was given up
-	Next       int64           `json:"next,omitempty"`       // order of the next group
+	Earlier    []string        `json:"earlier,omitempty"`    // keys that Key replaced by signed statements, the oldest first
+	Checkpoint string          `json:"checkpoint,omitempty"` // newest verified checkpoint, as signed
+	Size       int64           `json:"size,omitempty"`       // records in Checkpoint
+	Offered    []string        `json:"offered,omitempty"`    // extensions that the service must keep offering, ascending
+	Epoch      int64           `json:"epoch,omitempty"`      // how often the history was forgotten
+	Next       int64           `json:"next,omitempty"`       // number of groups that have an Order
 	Groups     map[string]seen `json:"groups,omitempty"`     // by keyed hash
 }
 
-// seen is how far a group had come.
+// seen says how far a group had come.
 type seen struct {
-	Number int64  `json:"number,omitempty"` // of its newest record in its chain
+	Number int64  `json:"number,omitempty"` // of its newest record, in its chain
 	Hash   string `json:"hash,omitempty"`   // hex
-	Proven int64  `json:"proven,omitempty"` // up to which number a checkpoint held it
+	Proven int64  `json:"proven,omitempty"` // number of the last record that a checkpoint held
 	Since  int64  `json:"since,omitempty"`  // when a later record was first seen, in s since the epoch; 0 = there is none
-	Order  int64  `json:"order,omitempty"`  // the how many-th group it was that this machine saw
+	Order  int64  `json:"order,omitempty"`  // see [Memory.Order]
 }
 
-// Memory is what is remembered. It is safe for concurrent use.
+// Memory is the content of one file. It is safe for concurrent use.
 type Memory struct {
-	path string // "" = nothing is written
+	path string // "" = nothing is saved
 
 	mu      sync.Mutex
 	now     contents
 	changed bool
 	timer   *time.Timer
-	failed  error // of the last save
+	failed  error // error of the last save, or a contradiction
 	closed  bool
 }
 
-// Open reads a file, or makes it. With path "" everything is forgotten at
-// [Memory.Close]. Errors: [ErrDamaged]. A file that cannot be made is an error of
-// [Memory.Save].
+// Open reads the file at path, or creates it. With path "" the memory lasts until
+// [Memory.Close]. Errors: [ErrDamaged]. If the file cannot be created, [Memory.Save]
+// returns the error.
 func Open(path string) (*Memory, error) {
 	m := &Memory{path: path}
 	found, isNew, err := read(path)
@@ -89,7 +89,7 @@ func Open(path string) (*Memory, error) {
 		return nil, err
 	}
 	m.now = found
-	if isNew && path != "" { // others that begin at the same time must find one salt
+	if isNew && path != "" { // programs that start at the same time must find one salt
 		_ = m.begin()
 		if found, isNew, err = read(path); err == nil && !isNew {
 			m.now = found
@@ -98,7 +98,7 @@ func Open(path string) (*Memory, error) {
 	return m, nil
 }
 
-// read returns what is in a file, and whether there was none.
+// read returns the content of a file. isNew means that there was no file.
 func read(path string) (c contents, isNew bool, err error) {
 	empty := contents{Version: version, Groups: map[string]seen{}}
 	if path == "" {
@@ -127,9 +127,9 @@ func (c contents) salted() contents {
 	return c
 }
 
-// Adopt takes key and checkpoint from the file that svcfs 0.x kept of a service for
-// 'ledger --verify', where there is one and no key is pinned yet. Errors:
-// [ErrDamaged].
+// Adopt reads the key and the checkpoint from the file that svcfs 0.x kept of a service for
+// 'ledger --verify'. It does nothing if that file does not exist, or if a key is pinned
+// already. Errors: [ErrDamaged].
 func (m *Memory) Adopt(path string) error {
 	if key, _ := m.Log(); key != "" || m.path == "" {
 		return nil
@@ -145,7 +145,7 @@ func (m *Memory) Adopt(path string) error {
 	if err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrDamaged, path, err)
 	}
-	// The size is the second line of a checkpoint; who uses it verifies all of it.
+	// The size is the second line of a checkpoint. Later use verifies the whole checkpoint.
 	size := int64(0)
 	if lines := strings.SplitN(old.Checkpoint, "\n", 3); len(lines) == 3 {
 		size, _ = strconv.ParseInt(lines[1], 10, 64)
@@ -157,22 +157,22 @@ func (m *Memory) Adopt(path string) error {
 	return nil
 }
 
-// Log returns the verifier key of the service's log, "" when none is pinned, and
-// the newest checkpoint that was verified, "" for none.
+// Log returns the verifier key of the service's log, "" if none is pinned, and the newest
+// verified checkpoint, "" for none.
 func (m *Memory) Log() (key, checkpoint string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.now.Key, m.now.Checkpoint
 }
 
-// Size returns how many records the newest checkpoint has.
+// Size returns the number of records in the newest checkpoint.
 func (m *Memory) Size() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.now.Size
 }
 
-// Problem returns why the last save failed, or nil.
+// Problem returns why the last save failed, or the contradiction that was found, or nil.
 func (m *Memory) Problem() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -189,7 +189,7 @@ func (m *Memory) Pin(key string) {
 	}
 }
 
-// Succeed remembers that key replaced the one that was pinned.
+// Succeed remembers that key replaced the pinned key.
 func (m *Memory) Succeed(key string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -200,7 +200,8 @@ func (m *Memory) Succeed(key string) {
 	}
 }
 
-// Earlier returns the keys that the pinned one replaced, the oldest first.
+// Earlier returns the keys that the pinned key replaced, the oldest first. The slice
+// belongs to the caller.
 func (m *Memory) Earlier() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -217,8 +218,8 @@ func (m *Memory) Checkpoint(note string, size int64) {
 	}
 }
 
-// Offer compares what a service offers with what it offered before, of the names
-// in lasting, and remembers it. It returns what is missing.
+// Offer compares the extensions that a service offers with those it offered before, for the
+// names in lasting, and remembers them. It returns the missing names.
 func (m *Memory) Offer(features, lasting []string) (missing []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -236,8 +237,7 @@ func (m *Memory) Offer(features, lasting []string) (missing []string) {
 	return missing
 }
 
-// IsHeldTo tells whether the service offered an extension that it must go on
-// offering.
+// IsHeldTo reports whether the service must keep offering an extension.
 func (m *Memory) IsHeldTo(feature string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -251,8 +251,8 @@ func (m *Memory) Group(name string) chain.Place {
 	return m.now.Groups[m.now.keyed(name)].place()
 }
 
-// SawGroup remembers how far a group has come, and up to which number a checkpoint
-// held it at that time, now.
+// SawGroup remembers the place of a group. proven is the number of the last record that a
+// checkpoint held at the time now.
 func (m *Memory) SawGroup(name string, p chain.Place, proven int64, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -278,8 +278,8 @@ func (m *Memory) SawGroup(name string, p chain.Place, proven int64, now time.Tim
 	}
 }
 
-// Waiting tells since when a group has a record that no checkpoint held, and up to
-// which number one did; the zero time when there is none.
+// Waiting returns the number of the last record of a group that a checkpoint held, and
+// since when a later record has been known. since is zero if there is no later record.
 func (m *Memory) Waiting(name string) (proven int64, since time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -290,8 +290,8 @@ func (m *Memory) Waiting(name string) (proven int64, since time.Time) {
 	return s.Proven, time.Unix(s.Since, 0)
 }
 
-// Order returns the how many-th group of this machine and account a group was, and
-// counts it when it is new.
+// Order returns the number of a group in the order in which this account and machine asked
+// for groups, from 1. It gives a new group the next number.
 func (m *Memory) Order(name string) int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -306,9 +306,8 @@ func (m *Memory) Order(name string) int64 {
 	return s.Order
 }
 
-// Forget gives up what was seen of the service's history, as after an honest
-// restore of a backup; the order of groups stays, and with keepKey the key of the
-// log.
+// Forget forgets the history of the service, for example after the honest restore of a
+// backup. The order of groups stays. With keepKey the key of the log stays too.
 func (m *Memory) Forget(keepKey bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -331,14 +330,15 @@ func (s seen) place() (p chain.Place) {
 	return p
 }
 
-// keyed hides a name from who reads the file and guesses.
+// keyed returns the keyed hash of a name, which hides the name from readers of the file who
+// guess names.
 func (c contents) keyed(name string) string {
 	h := hmac.New(sha256.New, c.Salt)
 	h.Write([]byte(name))
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// touch has the file written soon. Needs mu.
+// touch schedules a save. The caller holds mu.
 func (m *Memory) touch() {
 	m.changed = true
 	if m.path != "" && m.timer == nil && !m.closed {
@@ -346,9 +346,9 @@ func (m *Memory) touch() {
 	}
 }
 
-// Save writes what was learned, together with what other programs wrote
-// meanwhile. Errors: [ErrDamaged], [ErrContradiction], and those of writing the
-// file; what was learned is then kept for the next time.
+// Save writes what changed, merged with what other programs wrote meanwhile. Errors:
+// [ErrDamaged], [ErrContradiction], and those of writing the file. After an error the
+// changes stay in memory for the next Save.
 func (m *Memory) Save() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -363,7 +363,7 @@ func (m *Memory) Save() error {
 	return m.failed
 }
 
-// Close saves.
+// Close saves, see [Memory.Save].
 func (m *Memory) Close() error {
 	m.mu.Lock()
 	m.closed = true
@@ -371,7 +371,7 @@ func (m *Memory) Close() error {
 	return m.Save()
 }
 
-// begin makes the file unless another program just did.
+// begin creates the file, unless another program just did.
 func (m *Memory) begin() error {
 	if err := os.MkdirAll(filepath.Dir(m.path), 0o700); err != nil {
 		return err
@@ -422,17 +422,17 @@ func (m *Memory) save() error {
 	return nil
 }
 
-// merge joins ours with what is in the file. A newer epoch replaces what was seen
-// in an older one.
+// merge merges our content with the content of the file. The newer epoch replaces the
+// history of the older one.
 func merge(ours, file contents) (contents, error) {
 	switch {
 	case !bytes.Equal(ours.Salt, file.Salt):
 		return ours, fmt.Errorf("%w: another file was put in its place", ErrDamaged)
 	case ours.Epoch < file.Epoch:
-		return file, nil // what we saw was given up meanwhile
+		return file, nil // another program has forgotten our history
 	case ours.Epoch > file.Epoch:
 		return ours, nil
-	case ours.Key != "" && slices.Contains(file.Earlier, ours.Key): // the file knows what replaced ours
+	case ours.Key != "" && slices.Contains(file.Earlier, ours.Key): // another program knows the key that replaced ours
 		ours.Key, ours.Earlier = file.Key, file.Earlier
 	case file.Key != "" && slices.Contains(ours.Earlier, file.Key):
 	case ours.Key != "" && file.Key != "" && ours.Key != file.Key:
@@ -477,7 +477,7 @@ func merge(ours, file contents) (contents, error) {
 		if s.Number <= s.Proven {
 			s.Since = 0
 		}
-		if theirs.Order != 0 { // the file was first
+		if theirs.Order != 0 { // the number in the file is older
 			s.Order = theirs.Order
 		}
 		out.Groups[id] = s
@@ -485,8 +485,8 @@ func merge(ours, file contents) (contents, error) {
 	return out, nil
 }
 
-// lock keeps other programs from saving at the same time. The file stays: if it were
-// removed, one program could hold it and another one a new file of that name.
+// lock keeps other programs from saving at the same time. The lock file stays: if it were
+// removed, one program could hold it while another locks a new file of that name.
 func lock(path string) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW|syscall.O_CLOEXEC, 0o600)
 	if err != nil {

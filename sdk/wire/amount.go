@@ -17,7 +17,7 @@ const AmountDecimals = 24
 // ==; on the wire it is a decimal string of yocto.
 type Amount struct{ hi, lo uint64 }
 
-// ParseAmount reads decimal digits of yocto, as balances and fees come.
+// ParseAmount parses decimal digits of yocto, the form of balances and fees on the wire.
 func ParseAmount(yocto string) (Amount, error) {
 	if yocto == "" || strings.Trim(yocto, "0123456789") != "" || len(yocto) > 64 {
 		return Amount{}, fmt.Errorf("amount %.64q: want decimal digits of yocto", yocto)
@@ -26,7 +26,7 @@ func ParseAmount(yocto string) (Amount, error) {
 	return amountFromBig(v)
 }
 
-// ParseTokens reads a decimal number of whole tokens such as "0.64" or "12".
+// ParseTokens parses a decimal number of whole tokens, such as "0.64" or "12".
 func ParseTokens(tokens string) (Amount, error) {
 	whole, frac, _ := strings.Cut(tokens, ".")
 	if whole == "" || len(frac) > AmountDecimals || strings.HasSuffix(tokens, ".") || strings.Trim(whole+frac, "0123456789") != "" {
@@ -74,7 +74,7 @@ func (a Amount) Cmp(b Amount) int {
 	return 1
 }
 
-// IsZero reports whether a is nothing.
+// IsZero reports whether a is 0.
 func (a Amount) IsZero() bool { return a == Amount{} }
 
 // String returns the decimal digits of yocto.

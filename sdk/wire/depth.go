@@ -2,8 +2,7 @@ package wire
 
 import "iter"
 
-// structure yields the bytes of a JSON document that lie in no string, without
-// decoding it.
+// structure yields the bytes of a JSON document outside its strings, without decoding it.
 func structure(raw []byte) iter.Seq[byte] {
 	return func(yield func(byte) bool) {
 		inString, escaped := false, false
@@ -23,8 +22,8 @@ func structure(raw []byte) iter.Seq[byte] {
 	}
 }
 
-// DeeperThan reports whether JSON nests arrays and objects deeper than limit,
-// without decoding it: a decoder would take memory for each level.
+// DeeperThan reports whether JSON nests arrays and objects deeper than limit. It does not
+// decode, because a decoder allocates memory for each level.
 func DeeperThan(raw []byte, limit int) bool {
 	depth := 0
 	for b := range structure(raw) {
@@ -40,8 +39,9 @@ func DeeperThan(raw []byte, limit int) bool {
 	return false
 }
 
-// CountItems returns how many items a list has, without decoding it: the commas of
-// its own level, and one. Raw is valid JSON; what is no list has some number.
+// CountItems returns the number of items of a list, without decoding it: one more than the
+// commas of its own level. raw must be valid JSON. For anything but a list the number has
+// no meaning.
 func CountItems(raw []byte) int {
 	items, depth := 1, 0
 	for b := range structure(raw) {

@@ -17,10 +17,10 @@ const (
 const (
 	HeaderAPIKey    = "X-Api-Key"
 	HeaderAccountID = "X-Account-Id"
-	// HeaderWalletID repeats the account id. Every JavaScript SDK from 1.1.1 on
-	// sends it, 1.0.3 never does: a service may tell the generations apart by it.
+	// HeaderWalletID repeats the account id. Every JavaScript SDK from 1.1.1 on sends it;
+	// 1.0.3 does not. A service may tell the generations apart by it.
 	HeaderWalletID  = "X-Wallet-Id"
-	HeaderRequestID = "X-Request-Id" // response, extension: also in the service's log
+	HeaderRequestID = "X-Request-Id" // of an answer; extension. It is also in the log of the service
 )
 
 // Operation names below [PathTools].
@@ -54,71 +54,72 @@ const (
 
 // Capability names in [Capabilities].Features.
 const (
-	// CapRows: rows of get_group_transactions carry filename, original_size,
-	// content_type and seq.
+	// CapRows: rows of get_group_transactions have filename, original_size, content_type
+	// and seq.
 	CapRows = "rows"
-	// CapPaging: get_group_transactions understands after_seq and limit.
+	// CapPaging: get_group_transactions has after_seq and limit.
 	CapPaging = "paging"
-	// CapGroupPaging: get_owned_groups and get_member_groups understand after and
-	// limit, see [NamesRequest].
+	// CapGroupPaging: get_owned_groups and get_member_groups have after and limit, see
+	// [NamesRequest].
 	CapGroupPaging = "group-paging"
 	// CapRaw: ciphertext may travel as raw bytes beside the JSON, see
 	// [PrepareUploadResult].UploadURL and [PrepareRetrieveRequest].Transfer.
 	CapRaw = "raw"
-	// CapIdempotentFinalize: finalize_upload repeated with the same upload id
-	// gives the first answer again and takes no second fee.
+	// CapIdempotentFinalize: a repeated finalize_upload with the same upload id returns the
+	// first answer again and charges no second fee.
 	CapIdempotentFinalize = "idempotent-finalize"
-	// CapIdempotentRetrieve: prepare_retrieve repeated with the same claim_id
-	// takes no second fee.
+	// CapIdempotentRetrieve: a repeated prepare_retrieve with the same claim_id charges no
+	// second fee.
 	CapIdempotentRetrieve = "idempotent-retrieve"
-	// CapLateName: an upload that was prepared without a filename has the one in the
-	// format of finalize_upload, so that it can be prepared before it is known.
+	// CapLateName: an upload may be prepared without a filename; the format of
+	// finalize_upload then has the filename.
 	CapLateName = "late-name"
-	// CapWatch: the operation watch waits for what happens, see [WatchRequest].
+	// CapWatch: the operation watch waits for events, see [WatchRequest].
 	CapWatch  = "watch"
 	CapDelete = "delete"
 	CapRename = "rename"
-	// CapCheckpoints: signed checkpoints of the ledger below [PathTlog], as
-	// service/LEDGER.md describes them.
+	// CapCheckpoints: signed checkpoints of the ledger are below [PathTlog], see
+	// service/LEDGER.md.
 	CapCheckpoints = "checkpoints"
-	// CapChains: records have chain.Layout2, get_group_transactions lists a group's
-	// chain with its proof ([KindsChain]), and uploads are answered with a receipt.
+	// CapChains: records have chain.Layout2, get_group_transactions lists the chain of a
+	// group with its proof ([KindsChain]), and the answer to an upload has a receipt.
 	CapChains = "chains"
-	// CapRoles: members have roles, see [Role]. Requests that name one are obeyed,
-	// and lists of groups and of members have "roles" beside "result".
+	// CapRoles: members have roles, see [Role]. Requests may name a role, and lists of
+	// groups and of members have "roles" beside "result".
 	CapRoles = "roles"
-	// CapDelay: what would destroy many files waits, see [PendingResult].
+	// CapDelay: a change that would destroy many files is delayed, see [PendingResult].
 	CapDelay = "destruction-delay"
-	// CapStorage: the operation get_storage tells how many bytes are kept and may be.
+	// CapStorage: the operation get_storage returns how many bytes are stored and how many
+	// may be.
 	CapStorage = "storage"
-	// CapTrash: a removed name can be brought back until its trash time is over, see
-	// [NameRequest]. To a client without this extension a file in the trash is deleted.
+	// CapTrash: a removed name can be restored until its trash time is over, see
+	// [NameRequest]. A client without this extension sees a file in the trash as deleted.
 	CapTrash = "trash"
 )
 
-// Role is what a member of a group may do. Extension "roles"; without it members
-// are writers.
+// Role is the role of a member in a group. Extension "roles"; without it members are
+// writers.
 type Role string
 
-// Values of [Role]; "" is who is not a member.
+// Values of [Role]. "" means no member.
 const (
-	RoleOwner  = "owner"  // everything; one for each group, and for ever
-	RoleWriter = "writer" // reads, uploads, renames and deletes what it uploaded
-	RoleReader = "reader" // reads, and changes nothing
+	RoleOwner  = "owner"  // may do everything; each group has one owner, which never changes
+	RoleWriter = "writer" // may read and upload, and rename and delete its own uploads
+	RoleReader = "reader" // may read, and change nothing
 )
 
-// Limits both sides know.
+// Limits that both sides know.
 const (
-	// MaxJSONBytes bounds an answer that carries no file content, in bytes.
+	// MaxJSONBytes bounds an answer without file content, in bytes.
 	MaxJSONBytes = 16 << 20
-	// InlineBlobBytes is the largest ciphertext, in bytes, that travels inside
-	// the JSON although raw transfer is available: one round trip instead of two.
+	// InlineBlobBytes is the largest ciphertext, in bytes, that stays inside the JSON
+	// although raw transfer is available: one round trip instead of two.
 	InlineBlobBytes = 64 << 10
 	// MaxPageRows is the largest page of get_group_transactions, in rows.
 	MaxPageRows = 5000
 	// MaxPageNames is the largest page of groups, in names.
 	MaxPageNames = 1000
-	// MaxWatchMillis is the longest that watch waits, in ms.
+	// MaxWatchMillis is how long a watch request may wait, in ms.
 	MaxWatchMillis = 30_000
 )
 
@@ -136,23 +137,23 @@ type Capabilities struct {
 
 // Error is the body of every answer that is not 2xx.
 type Error struct {
-	Error string `json:"error"`          // readable text; classes are recognised by words in it
-	Code  string `json:"code,omitempty"` // one of the Code… constants; absent on the hosted service
+	Error string `json:"error"`          // text for people; clients of the hosted service look for words in it
+	Code  string `json:"code,omitempty"` // a Code… constant; the hosted service sends none
 }
 
 // Machine-readable codes beside the text. Append only.
 const (
-	CodeAuthRequired   = "AUTH_REQUIRED"      // 401 nothing sent
+	CodeAuthRequired   = "AUTH_REQUIRED"      // 401 no credentials were sent
 	CodeInvalidToken   = "INVALID_TOKEN"      // 401 bad, expired or superseded session token
 	CodeAudience       = "AUDIENCE"           // 401 token made for another address
 	CodeInvalidKey     = "INVALID_API_KEY"    // 401
-	CodeDisabled       = "ACCOUNT_DISABLED"   // 401 by the operator
+	CodeDisabled       = "ACCOUNT_DISABLED"   // 401 the operator disabled the account
 	CodeAccountUnknown = "ACCOUNT_NOT_FOUND"  // 404
 	CodeNotAuthorized  = "UNAUTHORIZED"       // 403 not a member, or not the owner
-	CodeReadOnly       = "READ_ONLY"          // 403 a reader wants to change something
+	CodeReadOnly       = "READ_ONLY"          // 403 a reader may change nothing
 	CodeGroupNotFound  = "GROUP_NOT_FOUND"    // 404
 	CodeGroupExists    = "GROUP_EXISTS"       // 409
-	CodePending        = "PENDING"            // 409 noted, and carried out later
+	CodePending        = "PENDING"            // 409 recorded, and carried out later
 	CodeConflict       = "CONFLICT"           // 409 already a member, not a member, …
 	CodeFileNotFound   = "FILE_KEY_NOT_FOUND" // 404 no such reference in this group
 	CodeFileDeleted    = "FILE_DELETED"       // 404 key destroyed
@@ -169,14 +170,14 @@ const (
 	CodeInternal       = "INTERNAL"           // 500
 )
 
-// Codes of what a client refuses or finds out itself; no service sends them.
+// Codes of errors that a client detects itself. No service sends them.
 const (
-	CodeOwnerOnly    = "OWNER_ONLY"      // only the owner of the group may
-	CodeUploaderOnly = "UPLOADER_ONLY"   // only the uploader, while a writer, and the owner of the group may
-	CodeHistory      = "HISTORY_CHANGED" // the service takes back what it showed or promised before
+	CodeOwnerOnly    = "OWNER_ONLY"      // only the owner of the group may do this
+	CodeUploaderOnly = "UPLOADER_ONLY"   // only the uploader, while a writer, and the owner of the group may do this
+	CodeHistory      = "HISTORY_CHANGED" // the service contradicts its earlier history, or lacks an extension it offered before
 	CodeLogKey       = "LOG_KEY_CHANGED" // the service signs with another key than the pinned one
-	CodeAddress      = "ADDRESS"         // the configuration holds no address that keys may be sent to
-	CodeVerifierKey  = "VERIFIER_KEY"    // the configuration holds no verifier key
-	CodeReceipt      = "RECEIPT"         // the service confirms an upload without a good receipt
-	CodeState        = "STATE"           // what was seen of the service before cannot be read or written
+	CodeAddress      = "ADDRESS"         // an address in the configuration is wrong, or must not receive keys
+	CodeVerifierKey  = "VERIFIER_KEY"    // a verifier key in the configuration is wrong
+	CodeReceipt      = "RECEIPT"         // the service confirmed an upload without a valid receipt
+	CodeState        = "STATE"           // the file that remembers the history of the service cannot be read or written
 )

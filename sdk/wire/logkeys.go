@@ -2,27 +2,28 @@ package wire
 
 import "strings"
 
-// TlogKeys is below [PathTlog]: GET answers [LogKeys].
+// TlogKeys is the path of [LogKeys] below [PathTlog].
 const TlogKeys = "keys"
 
-// LogKeys tells how the key of a log was replaced. Extension "checkpoints"; a
-// service that knows no such path never replaced one.
+// LogKeys lists the replacements of the key of a log. Extension "checkpoints". A service
+// without this path never replaced a key.
 type LogKeys struct {
-	// Statements are signed notes (c2sp.org/signed-note), the oldest first, whose
-	// text is a [LogKeyStatement] and which both keys signed.
+	// Statements are signed notes (c2sp.org/signed-note), the oldest first. The text of
+	// each is a [LogKeyStatement], signed with both keys.
 	Statements []string `json:"statements"`
 }
 
-// logKeyLine begins a statement. No checkpoint, head or receipt begins so.
+// logKeyLine is the first line of a statement. No checkpoint, head or receipt begins with
+// it.
 const logKeyLine = "svcfs log key 1"
 
-// LogKeyStatement is the text with which the key before and the key after it say
-// that a log goes on with the latter. Keys are verifier keys, NAME+HASH+KEY.
+// LogKeyStatement returns the text that both keys sign when the second replaces the first.
+// Keys are verifier keys, NAME+HASH+KEY.
 func LogKeyStatement(before, after string) string {
 	return logKeyLine + "\n" + before + "\n" + after + "\n"
 }
 
-// ParseLogKeyStatement reads a [LogKeyStatement].
+// ParseLogKeyStatement parses a [LogKeyStatement].
 func ParseLogKeyStatement(text string) (before, after string, ok bool) {
 	lines := strings.Split(text, "\n")
 	if len(lines) != 4 || lines[0] != logKeyLine || lines[3] != "" {

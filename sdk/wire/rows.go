@@ -38,12 +38,12 @@ func ParseRows(raw []byte, free, least int) (rows []TransactionRow, proof ChainP
 	return rows, proof, p.at == len(raw)
 }
 
-// rowParser walks through a document. Its methods report whether they found what
-// they look for; after the first that did not, the document is given up.
+// rowParser walks through a document. Its methods report whether they found what they
+// expect. After the first false the fast path gives the document up.
 type rowParser struct {
 	raw  []byte
 	at   int
-	last *TransactionRow // to share what repeats
+	last *TransactionRow // to share repeated values
 
 	free, least int
 }
@@ -54,7 +54,7 @@ func (p *rowParser) space() {
 	}
 }
 
-// take steps over one byte of structure.
+// take skips white space and reads one byte of structure.
 func (p *rowParser) take(want byte) bool {
 	p.space()
 	if p.at < len(p.raw) && p.raw[p.at] == want {
@@ -88,7 +88,7 @@ func (p *rowParser) rows() ([]TransactionRow, bool) {
 			return nil, false
 		}
 		p.last = row
-		if len(rows) == 1 { // the others are about as long as the first
+		if len(rows) == 1 { // the other rows are probably about as long
 			rows = append(make([]TransactionRow, 0, 1+len(p.raw)/max(p.at, p.least)), *row)
 		}
 		if p.take(']') {
@@ -100,8 +100,8 @@ func (p *rowParser) rows() ([]TransactionRow, bool) {
 	}
 }
 
-// row reads one object. A field that is unknown, spelled otherwise or repeated is
-// for encoding/json.
+// row reads one object. It leaves an object with an unknown, differently spelled or
+// repeated field to encoding/json.
 func (p *rowParser) row(row *TransactionRow) bool {
 	return p.object(func(name []byte) (field int, ok bool) {
 		last := p.last
@@ -179,7 +179,8 @@ func (p *rowParser) deleted(into **Deleted) bool {
 	})
 }
 
-// object reads fields; read gets the value of one and returns its number.
+// object reads the fields of an object. read reads the value of a field and returns the
+// number of the field.
 func (p *rowParser) object(read func(name []byte) (field int, ok bool)) bool {
 	if !p.take('{') {
 		return false
@@ -206,8 +207,8 @@ func (p *rowParser) object(read func(name []byte) (field int, ok bool)) bool {
 	}
 }
 
-// quoted returns what lies between the quotes of a string, and whether that is
-// its content: printable ASCII without escapes.
+// quoted returns the text between the quotes of a string. plain means that the text is the
+// content: printable ASCII without escapes.
 func (p *rowParser) quoted() (text []byte, plain, ok bool) {
 	if !p.take('"') {
 		return nil, false, false
@@ -240,8 +241,8 @@ func (p *rowParser) quoted() (text []byte, plain, ok bool) {
 	}
 }
 
-// text reads a string, or null, which leaves the field as it is. What equals last
-// is shared with it.
+// text reads a string, or null, which leaves the field unchanged. A value equal to last
+// shares its memory.
 func (p *rowParser) text(into *string, last string) bool {
 	if p.literal("null") {
 		return true
@@ -260,8 +261,8 @@ func (p *rowParser) text(into *string, last string) bool {
 	return true
 }
 
-// texts reads a list of strings, sharing with last what equals it at the same
-// place.
+// texts reads a list of strings. An item equal to the item of last at the same place shares
+// its memory.
 func (p *rowParser) texts(into *[]string, last []string) bool {
 	if p.literal("null") {
 		return true
@@ -287,7 +288,7 @@ func (p *rowParser) texts(into *[]string, last []string) bool {
 	return true
 }
 
-// maxTexts bounds a list of strings in a row; a longer one is for encoding/json.
+// maxTexts bounds a list of strings in a row. A longer list is left to encoding/json.
 const maxTexts = 64
 
 func (p *rowParser) optional(into **string, last *string) bool {
@@ -308,10 +309,10 @@ func (p *rowParser) optional(into **string, last *string) bool {
 	return true
 }
 
-// maxDigits are few enough that no number overflows.
+// maxDigits is few enough that no number overflows.
 const maxDigits = 18
 
-// number reads an integer, or null, which leaves the field as it is.
+// number reads an integer, or null, which leaves the field unchanged.
 func (p *rowParser) number(into *int64) bool {
 	p.space()
 	begin := p.at
@@ -331,7 +332,7 @@ func (p *rowParser) number(into *int64) bool {
 	}
 	n, err := strconv.ParseInt(string(p.raw[begin:p.at]), 10, 64)
 	*into = n
-	return err == nil // a fraction or an exponent follows as something unexpected
+	return err == nil // a fraction or an exponent fails at the next byte
 }
 
 func (p *rowParser) optionalNumber(into **int64, last *int64) bool {

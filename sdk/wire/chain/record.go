@@ -1,7 +1,7 @@
-// Package chain is what client and service must agree on to the byte about the
-// ledger: the hash of a record, the chains that records form, the tree over the
+// Package chain is the part of the ledger on which client and service must agree
+// to the byte: the hash of a record, the chains of records, the tree over the
 // heads of all chains, and what the service signs about them. service/LEDGER.md
-// describes the same for outsiders. It does nothing but compute.
+// describes the same for outsiders. The package only computes.
 package chain
 
 import (
@@ -13,30 +13,30 @@ import (
 	"strings"
 )
 
-// Layouts of records, by the text their hash begins with.
+// Layouts of records. The hash of a record begins with the name of its layout.
 const (
 	Layout1 = "svc-ledger-1" // numbered and linked through the whole ledger
 	Layout2 = "svc-ledger-2" // numbered and linked in their chain
 )
 
-// Tags of records of [Layout2]. A record may have others: every tag is hashed,
-// and one that is unknown is ignored.
+// Tags of records of [Layout2]. A record may have other tags: the hash covers every tag,
+// and readers ignore unknown ones.
 const (
 	TagAfter     = "after"     // hex hash of the last record of layout 1, in the first record of layout 2 in the ledger
-	TagContinues = "continues" // how many records of layout 1 the chain had, in its first record of layout 2
+	TagContinues = "continues" // number of records of layout 1 in the chain, in its first record of layout 2
 	TagSize      = "size"      // of the plaintext in bytes
 	TagType      = "type"      // media type of the plaintext
-	TagUploader  = "uploader"  // in a later record about a file: who uploaded it
-	TagUploaded  = "uploaded"  // …, when, in ns since the epoch
-	TagUpload    = "upload"    // …, the number of the upload's record in the ledger
-	TagName      = "name"      // …, the name it had
-	TagMaxUses   = "max_uses"  // of a window for joining: how many may; absent = any number
+	TagUploader  = "uploader"  // in a later record about a file: its uploader
+	TagUploaded  = "uploaded"  // … the time of the upload, in ns since the epoch
+	TagUpload    = "upload"    // … the Seq of the upload's record
+	TagName      = "name"      // … its name before
+	TagMaxUses   = "max_uses"  // of a window for joining: how many accounts may join; absent = any number
 )
 
 // Hash is a SHA-256.
 type Hash = [sha256.Size]byte
 
-// Tag is one fact of a record.
+// Tag is a named value of a record.
 type Tag struct{ Name, Value string }
 
 // Record is one record of the ledger with every field that its hash covers.
@@ -45,11 +45,11 @@ type Record struct {
 	TimeNS   int64
 	Tx       string
 	Kind     string
-	Account  string // who acted
+	Account  string // the account that acted
 	Group    string
 	Ref      string
 	FileHash string
-	Detail   string // what else the kind needs: the name, the member, the amount, …
+	Detail   string // depends on the kind: the name, the member, the amount, …
 	Fee      string // yocto, decimal
 	Request  string // id of the request, as in the service's log
 	Prev     Hash   // hash of the record before: in the ledger in layout 1, in the chain in layout 2
@@ -59,19 +59,19 @@ type Record struct {
 	Tags   []Tag  // ascending by name, none twice
 }
 
-// Row is a record with the hash that it is said to have.
+// Row is a record with the hash that the service states for it.
 type Row struct {
 	Record
 	Hash Hash
 }
 
-// IsOld tells that the record has [Layout1].
+// IsOld reports whether the record has [Layout1].
 func (r *Record) IsOld() bool { return r.Chain == "" }
 
 // Sum computes the hash of a record from its fields. service/LEDGER.md has both
 // layouts byte by byte; neither ever changes.
 func (r *Record) Sum() Hash {
-	b := make([]byte, 0, 1024) // nearly every record fits, so that none is taken from the heap
+	b := make([]byte, 0, 1024) // nearly every record fits, so that the buffer stays on the stack
 	text := func(s string) {
 		b = binary.BigEndian.AppendUint64(b, uint64(len(s)))
 		b = append(b, s...)
@@ -100,7 +100,7 @@ func (r *Record) Sum() Hash {
 	return sha256.Sum256(b)
 }
 
-// Tag returns the value of a tag, "" when the record lacks it.
+// Tag returns the value of a tag, "" if the record lacks the tag.
 func (r *Record) Tag(name string) string {
 	for _, tag := range r.Tags {
 		if tag.Name == name {
@@ -110,7 +110,7 @@ func (r *Record) Tag(name string) string {
 	return ""
 }
 
-// FlattenTags writes tags as names and values in turns.
+// FlattenTags returns tags as name, value, name, value, ….
 func FlattenTags(tags []Tag) []string {
 	flat := make([]string, 0, 2*len(tags))
 	for _, tag := range tags {
@@ -119,8 +119,7 @@ func FlattenTags(tags []Tag) []string {
 	return flat
 }
 
-// ParseTags reads what [FlattenTags] wrote, and refuses tags that are not in
-// order.
+// ParseTags reverses [FlattenTags]. It refuses tags that are not ascending by name.
 func ParseTags(flat []string) ([]Tag, error) {
 	if len(flat) == 0 {
 		return nil, nil
@@ -138,9 +137,10 @@ func ParseTags(flat []string) ([]Tag, error) {
 	return tags, nil
 }
 
-// Of names the chain of a record. Files, names, members and settings of a group
-// are in the group's; all else, retrievals too, in that of the account that
-// acted: who lists a group learns nothing of what others read.
+// Of returns the name of the chain of a record. Records of files, names, members and
+// settings of a group are in the chain of the group. All other records, also retrievals,
+// are in the chain of the account that acted, so that a list of a group does not show who
+// read what.
 func Of(kind, account, group string) string {
 	if group != "" && kind != KindClaim {
 		return OfGroup(group)
@@ -148,22 +148,22 @@ func Of(kind, account, group string) string {
 	return OfAccount(account)
 }
 
-// OfGroup names the chain of a group.
+// OfGroup returns the name of the chain of a group.
 func OfGroup(group string) string { return "group:" + group }
 
-// OfAccount names the chain of an account.
+// OfAccount returns the name of the chain of an account.
 func OfAccount(account string) string { return "account:" + account }
 
-// Place is where a chain ends, or a point in it. The zero value stands before the
-// first record.
+// Place is a place in a chain: the number and the hash of a record. The zero value is
+// before the first record.
 type Place struct {
 	Number int64
 	Hash   Hash
 }
 
-// Next is the place of r, which follows p, in the chain that r belongs to. In a
-// chain of old records the hash is a running one over their hashes, so that the
-// first new record holds all of them fast.
+// Next returns the place of r, which follows p, in the chain of r. In a chain of layout 1
+// the hash of a place is a running hash over the hashes of the records, so that the first
+// record of layout 2 fixes all of them.
 func (p Place) Next(r *Record) Place {
 	sum := r.Sum()
 	if r.IsOld() {
@@ -178,7 +178,7 @@ func (p Place) nextOld(sum Hash) Place {
 	return Place{Number: p.Number + 1, Hash: sha256.Sum256(append(b, sum[:]...))}
 }
 
-// After is [Place.Next] for a record of which only layout and hash are known.
+// After is [Place.Next] for a record of which only the layout and the hash are known.
 func (p Place) After(old bool, sum Hash) Place {
 	if old {
 		return p.nextOld(sum)
@@ -186,21 +186,21 @@ func (p Place) After(old bool, sum Hash) Place {
 	return Place{Number: p.Number + 1, Hash: sum}
 }
 
-// Statement is what the service signs of a chain: a head, bound to the request
-// that asked for it, or the receipt of a record.
+// Statement is what the service signs about a chain: a head, bound to the request that
+// asked for it, or the receipt of a record.
 type Statement struct {
 	Origin string // of the log, as in its checkpoints
 	Chain  string
 	Place
-	TimeNS int64 // when it was signed
+	TimeNS int64 // time of the signature
 }
 
-// HeadText is signed to say that a chain ends at a place now. nonce is of the
-// request.
+// HeadText returns the signed text of a head: the chain ends at Place now. nonce is the
+// nonce of the request.
 func (s Statement) HeadText(nonce string) []byte { return s.text("svc-head-1", nonce) }
 
-// ReceiptText is signed to say that a record is in a chain, and will be in the log
-// at the latest [MaxMergeDelaySeconds] later.
+// ReceiptText returns the signed text of a receipt: the record is in the chain, and will be
+// in the log within [MaxMergeDelaySeconds].
 func (s Statement) ReceiptText() []byte { return s.text("svc-receipt-1", "") }
 
 func (s Statement) text(domain, nonce string) []byte {
@@ -208,5 +208,5 @@ func (s Statement) text(domain, nonce string) []byte {
 		strconv.FormatInt(s.TimeNS, 10), nonce, ""}, "\n"))
 }
 
-// MaxMergeDelaySeconds is how long after its record a checkpoint may lack it.
+// MaxMergeDelaySeconds is how long after a record a checkpoint may lack it.
 const MaxMergeDelaySeconds = 10

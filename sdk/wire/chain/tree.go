@@ -5,14 +5,13 @@ import (
 	"encoding/binary"
 )
 
-// Tree holds the newest place of every chain. It is a binary trie over the
-// SHA-256 of the chains' names, in which a branch with one chain is that chain's
-// leaf: the same places give the same root, in whatever order they came. A tree
-// never changes; [Tree.With] makes another that shares all it can. The zero value
-// is empty.
+// Tree holds the newest place of every chain. It is a binary trie over the SHA-256 of the
+// names of chains. A branch with one chain is the leaf of that chain, so that the same
+// places give the same root in any order. A Tree never changes: [Tree.With] returns another
+// one, which shares most of its memory. The zero value is empty.
 type Tree struct{ root *node }
 
-// node is a leaf or has two branches, of which one may be nil.
+// node is a leaf, or has two branches; one of them may be nil.
 type node struct {
 	hash     Hash
 	branches [2]*node
@@ -50,10 +49,10 @@ func innerHash(left, right Hash) Hash {
 	return sha256.Sum256(append(b, right[:]...))
 }
 
-// bit returns bit i of a key, the first being the highest of the first byte.
+// bit returns bit i of a key. Bit 0 is the highest bit of the first byte.
 func bit(key Hash, i int) int { return int(key[i/8]>>(7-i%8)) & 1 }
 
-// With returns a tree in which the chain ends at a place.
+// With returns a tree in which a chain ends at a place.
 func (t Tree) With(chain string, p Place) Tree {
 	return Tree{insert(t.root, &leaf{sha256.Sum256([]byte(chain)), p}, 0)}
 }
@@ -62,7 +61,7 @@ func insert(n *node, l *leaf, depth int) *node {
 	switch {
 	case n == nil, n.leaf != nil && n.leaf.key == l.key:
 		return newLeaf(l)
-	case n.leaf != nil: // two leaves move down until they part
+	case n.leaf != nil: // move both leaves down until they differ
 		var branches [2]*node
 		branches[bit(n.leaf.key, depth)] = n
 		n = newInner(branches)
@@ -73,11 +72,11 @@ func insert(n *node, l *leaf, depth int) *node {
 	return newInner(branches)
 }
 
-// Root is the hash over all chains; zero for an empty tree.
+// Root returns the hash over all chains, zero for an empty tree.
 func (t Tree) Root() Hash { return t.root.sum() }
 
-// Find returns where a chain ends and what proves it: the hash of the other branch
-// at each fork, from the root on. Without the chain it returns false.
+// Find returns the end of a chain and its proof: the hash of the other branch at each fork,
+// from the root on. It returns false if the tree lacks the chain.
 func (t Tree) Find(chain string) (p Place, path []Hash, ok bool) {
 	key := sha256.Sum256([]byte(chain))
 	n := t.root
@@ -92,7 +91,7 @@ func (t Tree) Find(chain string) (p Place, path []Hash, ok bool) {
 	return n.leaf.Place, path, true
 }
 
-// Contains checks that a tree with this root says that the chain ends at p.
+// Contains reports whether path proves that the tree with this root ends the chain at p.
 func Contains(root Hash, chain string, p Place, path []Hash) bool {
 	key := sha256.Sum256([]byte(chain))
 	if len(path) > 8*len(key) {

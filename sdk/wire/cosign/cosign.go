@@ -1,5 +1,5 @@
-// Package cosign is how a witness signs checkpoints: c2sp.org/tlog-cosignature,
-// version 1, with Ed25519. It does nothing but compute.
+// Package cosign makes and verifies the signatures of a witness on checkpoints:
+// c2sp.org/tlog-cosignature, version 1, with Ed25519. The package only computes.
 package cosign
 
 import (
@@ -22,7 +22,7 @@ import (
 // Numbers of c2sp.org/tlog-cosignature.
 const (
 	algorithm  = 0x04 // of an Ed25519 key that cosigns
-	stampBytes = 8    // the time before the signature, in s since the epoch, big-endian
+	stampBytes = 8    // length of the time before the signature: s since the epoch, big-endian
 )
 
 // Verifier verifies the signatures of a witness. It is a [note.Verifier].
@@ -34,8 +34,8 @@ type Verifier struct {
 
 var _ note.Verifier = (*Verifier)(nil)
 
-// NewVerifier reads the verifier key of a witness: NAME+HASH+KEY, where KEY is
-// base64 of the byte 4 and an Ed25519 key.
+// NewVerifier parses the verifier key of a witness: NAME+HASH+KEY, where KEY is base64 of
+// the byte 4 and an Ed25519 key.
 func NewVerifier(text string) (*Verifier, error) {
 	name, rest, _ := strings.Cut(text, "+")
 	hash16, key64, _ := strings.Cut(rest, "+")
@@ -56,7 +56,7 @@ func keyHash(name string, key ed25519.PublicKey) uint32 {
 	return binary.BigEndian.Uint32(sum[:])
 }
 
-// Name returns the witness's name.
+// Name returns the name of the witness.
 func (v *Verifier) Name() string { return v.name }
 
 // KeyHash returns the hash of name and key.
@@ -91,8 +91,7 @@ type redacted = locked.Redacted
 
 var _ note.Signer = (*Signer)(nil)
 
-// NewSigner returns the signer of a witness with a name: text without spaces and
-// plus signs.
+// NewSigner returns the signer of a witness. name is text without spaces and plus signs.
 func NewSigner(name string, key ed25519.PrivateKey, now func() time.Time) (*Signer, error) {
 	if name == "" || strings.ContainsRune(name, '+') || strings.ContainsFunc(name, unicode.IsSpace) {
 		return nil, errors.New("name of a witness: want text without spaces and plus signs, such as witness.example.org")
@@ -101,7 +100,7 @@ func NewSigner(name string, key ed25519.PrivateKey, now func() time.Time) (*Sign
 	return &Signer{redacted{}, &Verifier{name, keyHash(name, public), public}, key, now}, nil
 }
 
-// Sign cosigns a checkpoint's text with the time.
+// Sign signs the text of a checkpoint and the present time.
 func (s *Signer) Sign(text []byte) ([]byte, error) {
 	stamp := uint64(s.now().Unix())
 	return append(binary.BigEndian.AppendUint64(nil, stamp), ed25519.Sign(s.key, signed(stamp, text))...), nil
