@@ -2,14 +2,14 @@ package fs
 
 import gofs "github.com/hanwen/go-fuse/v2/fs"
 
-// What the kernel can ask of us. Refused on purpose, by not being here:
+// The requests of the kernel that are served. Left out on purpose:
 //
 //   - NodeReadlinker: there are no symbolic links. NodeSymlinker and NodeMknoder
 //     are here to answer EPERM at once and to note why (N5).
 //   - NodeTmpfiler (O_TMPFILE): a file without a name cannot be recorded;
-//     programs are told EOPNOTSUPP and use a named temporary file.
+//     programs get EOPNOTSUPP and use a named temporary file.
 //   - NodeAllocater, NodeCopyFileRanger: programs fall back to ordinary writes,
-//     which is what would happen here as well.
+//     which would also be the work here.
 //   - NodeLseeker: go-fuse answers from the size; there are no holes.
 //   - NodeGetlker, NodeSetlker, NodeSetlkwer: the kernel keeps locks itself,
 //     which holds inside one mount (W13).

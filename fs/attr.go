@@ -14,7 +14,7 @@ import (
 const (
 	// permBits are the bits of a mode that mean something here: no set-id bits.
 	permBits = 0o777
-	// writeBits are what a read-only inode is shown without.
+	// writeBits are the bits that a read-only inode never shows.
 	writeBits = 0o222
 	// groupBits are the permissions of the group.
 	groupBits = 0o070
@@ -24,20 +24,20 @@ const (
 	maxName = 255
 )
 
-// fillEntry writes what a look-up shows.
+// fillEntry writes the answer to a look-up.
 func (m *mounted) fillEntry(a tree.Attr, out *fuse.EntryOut) {
 	m.fill(a, &out.Attr)
 	out.SetAttrTimeout(m.believed(a))
 }
 
-// fillAttr writes what stat shows.
+// fillAttr writes the answer to stat.
 func (m *mounted) fillAttr(a tree.Attr, out *fuse.AttrOut) {
 	m.fill(a, &out.Attr)
 	out.SetTimeout(m.believed(a))
 }
 
-// believed is how long the kernel may believe attributes: not at all those that
-// the next look may change, a size that nobody has told and the owner of a group.
+// believed is how long the kernel may believe attributes. An unknown size and the owner
+// of a group are not to be believed: the next look may change them.
 func (m *mounted) believed(a tree.Attr) time.Duration {
 	if a.Unsized || a.Unsure {
 		return 0
@@ -73,8 +73,8 @@ func (m *mounted) mode(a tree.Attr) uint32 {
 	return kind | perm
 }
 
-// perm returns the permissions: 0600 and 0700, or what chmod set, never more than
-// the umask of the mount leaves (W10).
+// perm returns the permissions: 0600 and 0700, or those that chmod set, always without
+// the bits of the umask of the mount (W10).
 func (m *mounted) perm(a tree.Attr) uint32 {
 	perm := uint32(0o666)
 	if a.Dir {
@@ -135,9 +135,9 @@ func treeHandle(fh gofs.FileHandle) *tree.Handle {
 	return nil
 }
 
-// sameOwner reports whether a chown is to an owner that is shown here. It changes
-// nothing: copying tools set what they found on another file of the mount, and
-// whose a file is follows from its record.
+// sameOwner reports whether a chown is to an owner that is shown here. Such a chown
+// changes nothing: copying tools set the owner of another file of the mount, and the
+// owner of a file follows from its record.
 func (m *mounted) sameOwner(in *fuse.SetAttrIn) bool {
 	uid, setsUID := in.GetUID()
 	gid, setsGID := in.GetGID()

@@ -10,10 +10,11 @@ import (
 	"strings"
 )
 
-// ErrBusy means that some program has a file open or stands in the mount.
+// ErrBusy means that some program has a file open or works in the mount.
 var ErrBusy = errors.New("the mount is in use")
 
-// BusyError is [ErrBusy] with who uses it, as far as this user may know.
+// BusyError is [ErrBusy] with the programs that use the mount, as far as this user may
+// know them.
 type BusyError struct {
 	Dir     string
 	Holders []Holder
@@ -50,8 +51,8 @@ func NameHolders(list []Holder) string {
 // Unwrap returns [ErrBusy].
 func (e *BusyError) Unwrap() error { return ErrBusy }
 
-// Holders looks through /proc for processes that stand in dir or have something
-// open there. It reads links only, which asks nothing of the mount.
+// Holders looks through /proc for processes that have their working directory or
+// something open in dir. It reads links only, which asks nothing of the mount.
 func Holders(dir string) []Holder {
 	processes, err := os.ReadDir("/proc")
 	if err != nil {
@@ -76,7 +77,7 @@ func Holders(dir string) []Holder {
 	return list
 }
 
-// held returns what the process beneath proc holds in dir.
+// held returns one path in dir that the process of the folder proc uses.
 func held(proc, dir string) (string, bool) {
 	links := []string{filepath.Join(proc, "cwd"), filepath.Join(proc, "root"), filepath.Join(proc, "exe")}
 	for _, table := range []string{"fd", "map_files"} {

@@ -74,8 +74,8 @@ func (h *dirHandle) snapshot(ctx context.Context) syscall.Errno {
 	return 0
 }
 
-// parentIno is what ".." shows; the root is its own parent, as programs see the
-// number of the directory beneath the mount themselves.
+// parentIno is the inode number of "..". The root is its own parent: programs find the
+// number of the directory beneath the mount without this process.
 func (n *dirNode) parentIno() uint64 {
 	if _, parent := n.Parent(); parent != nil {
 		return parent.StableAttr().Ino
@@ -95,7 +95,7 @@ func (h *dirHandle) Readdirent(context.Context) (*fuse.DirEntry, syscall.Errno) 
 	return &e, 0
 }
 
-// Seekdir continues at an offset that Readdirent told; 0 is rewinddir, which
+// Seekdir continues at an offset that Readdirent returned. 0 is rewinddir, which
 // shows the names as they are now.
 func (h *dirHandle) Seekdir(ctx context.Context, off uint64) syscall.Errno {
 	if off == 0 {
@@ -111,7 +111,7 @@ func (h *dirHandle) Seekdir(ctx context.Context, off uint64) syscall.Errno {
 }
 
 // Fsyncdir records the empty files that still wait (W5); all other names were
-// recorded before a program was told so.
+// recorded when the program closed the file.
 func (h *dirHandle) Fsyncdir(ctx context.Context, _ uint32) syscall.Errno {
 	ctx, done := patiently(ctx)
 	defer done()
@@ -219,8 +219,8 @@ func (n *dirNode) Symlink(_ context.Context, _, name string, _ *fuse.EntryOut) (
 	return nil, n.m.refuse(tree.ClassByDesign, "symlink", n.path(name), "the ledger holds files, not symbolic links", copyHint)
 }
 
-// Mknod makes an empty regular file, as tar does before it sets attributes. What
-// else it could make is refused at once: no device nodes, pipes or sockets (N5).
+// Mknod makes an empty regular file, as tar does before it sets attributes. Device
+// nodes, pipes and sockets are refused at once (N5).
 func (n *dirNode) Mknod(ctx context.Context, name string, mode, _ uint32, out *fuse.EntryOut) (*gofs.Inode, syscall.Errno) {
 	if kind := mode & unix.S_IFMT; kind != unix.S_IFREG && kind != 0 {
 		return nil, n.m.refuse(tree.ClassByDesign, "mknod", n.path(name), "the ledger holds files, not devices, pipes or sockets", copyHint)

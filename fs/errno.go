@@ -10,7 +10,7 @@ import (
 	"github.com/svcfs/svcfs/fs/tree"
 )
 
-// errnoOf is the one table from what the tree says to what a program is told
+// errnoOf is the one table from the classes of the tree to the errors of programs
 // (E). A class without a line of its own is an I/O error.
 func errnoOf(class tree.Class) syscall.Errno {
 	table := [...]syscall.Errno{
@@ -39,7 +39,7 @@ func errnoOf(class tree.Class) syscall.Errno {
 		tree.ClassNoSpace:     unix.ENOSPC,
 		tree.ClassBusy:        unix.EBUSY,
 		tree.ClassUnsupported: unix.ENOTSUP,
-		tree.ClassConflict:    unix.EIO, // told in /.svcfs/errors, never returned
+		tree.ClassConflict:    unix.EIO, // only in /.svcfs/errors, never returned
 	}
 	if int(class) < len(table) && table[class] != 0 {
 		return table[class]

@@ -37,7 +37,7 @@ func (n *fileNode) Open(ctx context.Context, flags uint32) (gofs.FileHandle, uin
 	return fh, n.m.openReply(fh, want), 0
 }
 
-// Read lends the kernel what lies in the cache.
+// Read answers with the bytes in the cache, without a copy.
 func (fh *fileHandle) Read(ctx context.Context, dest []byte, off int64) (fuse.ReadResult, syscall.Errno) {
 	if fh.h.Waits() {
 		patient, done := patiently(ctx)
@@ -48,7 +48,7 @@ func (fh *fileHandle) Read(ctx context.Context, dest []byte, off int64) (fuse.Re
 	if err != nil {
 		return nil, errno(err)
 	}
-	if len(v.Bytes) == 0 { // of an empty answer go-fuse does not tell when it is done
+	if len(v.Bytes) == 0 { // go-fuse does not call Done for an empty answer
 		v.Done()
 		return fuse.ReadResultData(nil), 0
 	}
@@ -65,11 +65,11 @@ func (fh *fileHandle) Write(ctx context.Context, data []byte, off int64) (uint32
 	return uint32(n), 0
 }
 
-// Flush commits what was written, at close (W2). The context ends when the
-// program is interrupted; what that means for an upload the tree decides. A
-// child that closes what it inherited leaves the upload to the process that
+// Flush saves the file at close (W2). The context ends when the program is
+// interrupted; the tree decides what that means for an upload. A child that
+// closes an inherited descriptor leaves the upload to the process that
 // opened the file, as long as that has it open for writing: "{ a; b; } >f" is one
-// save, not three. What a killed program leaves is no save (W15).
+// save, not three. A killed program saves nothing (W15).
 func (fh *fileHandle) Flush(ctx context.Context) syscall.Errno {
 	caller, known := fuse.FromContext(ctx)
 	if known && fh.opener != 0 && caller.Pid != fh.opener && fh.outside.isHeldBy(fh.opener, caller.Pid, fh.h.File().Attr().Ino) {
@@ -77,21 +77,21 @@ func (fh *fileHandle) Flush(ctx context.Context) syscall.Errno {
 	}
 	if known && fh.h.Unsaved() && fh.outside.isKilled(caller.Pid) {
 		fh.h.Abandon()
-		return 0 // nobody hears of an error
+		return 0 // no program is left that could see an error
 	}
 	ctx, done := patiently(ctx)
 	defer done()
 	return errno(fh.h.Flush(ctx))
 }
 
-// Fsync commits what was written; 0 means recorded on the ledger.
+// Fsync saves the file; 0 means that the ledger has the record.
 func (fh *fileHandle) Fsync(ctx context.Context, _ uint32) syscall.Errno {
 	ctx, done := patiently(ctx)
 	defer done()
 	return errno(fh.h.Fsync(ctx))
 }
 
-// Release gives the handle up; nobody hears of an error here.
+// Release closes the handle. The kernel passes no error of it to a program.
 func (fh *fileHandle) Release(context.Context) syscall.Errno {
 	fh.h.Release()
 	if fh.memory != nil {

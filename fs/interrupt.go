@@ -11,12 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// signalPoll is how often a program that was disturbed while it waits is looked
-// at again: the kernel tells of the first signal only.
+// signalPoll is the time between checks of a waiting program that got a signal: the
+// kernel reports the first signal only.
 const signalPoll = 50 * time.Millisecond
 
-// patiently returns a context that ends when the program that asks is to stop,
-// not whenever any signal reaches it. The kernel tells of every signal, and some
+// patiently returns a context that ends when the calling program is to stop, not
+// whenever any signal reaches it. The kernel reports every signal, and some
 // arrive all the time: the Go runtime sends SIGURG to its own threads, children
 // end, windows change their size. A close that failed for one of those would look
 // like lost data. The caller must call done.
@@ -75,9 +75,9 @@ func isToStop(thread uint32) bool {
 func stops(pending, blocked, ignored, caught signalSet) bool {
 	// By default these do nothing, or pause (signal(7)).
 	harmless := signals(unix.SIGCHLD, unix.SIGCONT, unix.SIGURG, unix.SIGWINCH, unix.SIGSTOP, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU)
-	// Caught, these still ask to stop what is under way; others may be anything.
+	// Caught, these still ask to stop the operation; others may mean anything.
 	meant := signals(unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGALRM)
-	if pending&signals(unix.SIGKILL) != 0 { // also what any other fatal signal becomes
+	if pending&signals(unix.SIGKILL) != 0 { // the kernel turns any other fatal signal into it
 		return true
 	}
 	pending &^= blocked | ignored

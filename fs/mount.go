@@ -1,5 +1,5 @@
-// Package fs shows a tree to the Linux kernel through FUSE. It only translates:
-// what names mean, what things cost and how they fail is decided in fs/tree.
+// Package fs shows a tree to the Linux kernel through FUSE. It only translates: fs/tree
+// decides the meaning of names, the costs and the errors.
 package fs
 
 import (
@@ -43,10 +43,10 @@ type Options struct {
 	Account    string        // shown as the source of the mount, svcfs:ACCOUNT
 	AllowOther bool          // let other users in, by permission bits
 	ReadOnly   bool          // the kernel answers EROFS to every change
-	Umask      uint32        // bits no mode shows, whatever chmod said; 0 = 077
-	UID, GID   uint32        // owner shown, who may do everything; both 0 = whoever runs this process
-	ForeignUID uint32        // owner shown of what other accounts uploaded (A5); 0 = nobody
-	OwnAll     bool          // UID owns that too, and programs trust it
+	Umask      uint32        // bits that no mode shows, not even after chmod; 0 = 077
+	UID, GID   uint32        // owner that is shown, and may do everything; both 0 = the user of this process
+	ForeignUID uint32        // owner that is shown of files of other accounts (A5); 0 = the user nobody
+	OwnAll     bool          // UID owns those files too, and programs trust them
 	NoExec     bool          // the kernel runs no program from the mount
 	Timeout    time.Duration // how long the kernel believes names and attributes; 0 = 1 s, negative = not at all
 	Logger     *slog.Logger  // nil = no log
@@ -56,14 +56,14 @@ type Options struct {
 	Debug      bool          // log every request at debug level: names, never content
 }
 
-// mounted is what all nodes of a mount share.
+// mounted is shared by all nodes of a mount.
 type mounted struct {
 	*notifier
 	tree *tree.Tree
 	opt  Options
 	used atomic.Int64 // when a program last asked for something, ns since the epoch
 
-	lends atomic.Bool // the kernel takes memory to read by itself
+	lends atomic.Bool // the kernel reads memory of this process without asking
 }
 
 // Server is a mount that is up. Its methods are safe for concurrent use.
@@ -76,9 +76,8 @@ type Server struct {
 }
 
 // Mount mounts t on dir and returns when programs can use it. Check dir with
-// [CheckMountpoint] before. The caller drains and closes the tree; whoever it
-// is must not use the mount itself: a process that waits for its own answers
-// can wait for ever.
+// [CheckMountpoint] before. The caller drains and closes the tree, and must not use the
+// mount itself: a process that waits for its own answers can wait for ever.
 func Mount(dir string, t *tree.Tree, opt Options) (*Server, error) {
 	opt = withDefaults(opt)
 	if !opt.Outside.mounts() {
@@ -125,7 +124,7 @@ func Mount(dir string, t *tree.Tree, opt Options) (*Server, error) {
 	return &Server{dir: dir, fuse: server, m: m}, nil
 }
 
-// check refuses what this process may not do.
+// check refuses a mount that this process may not make.
 func (opt Options) check() error {
 	if err := CheckSupport(); err != nil {
 		return err
@@ -136,7 +135,8 @@ func (opt Options) check() error {
 	return nil
 }
 
-// place is where go-fuse mounts: dir, or the descriptor of what a mounter mounted there.
+// place returns the place where go-fuse mounts: dir, or the descriptor of the mount that
+// a mounter made there.
 func (m *mounted) place(dir string) (string, error) {
 	if !m.opt.Outside.mounts() {
 		return dir, nil
@@ -148,7 +148,7 @@ func (m *mounted) place(dir string) (string, error) {
 	return fmt.Sprintf("/dev/fd/%d", fd), nil
 }
 
-// source is what the kernel shows as the source of the mount.
+// source returns the source of the mount as the kernel shows it.
 func (m *mounted) source() string {
 	return sourcePrefix + strings.NewReplacer(",", "_", "\\", "_").Replace(m.opt.Account)
 }
@@ -178,7 +178,7 @@ func (m *mounted) mountOptions() fuse.MountOptions {
 		MaxWrite: maxTransfer, MaxReadAhead: maxTransfer, MaxBackground: maxBackground,
 		AllowOther: m.opt.AllowOther, Debug: m.opt.Debug, DisableXAttrs: m.opt.NoXattr, Logger: m.fuseLog(), PanicHandler: m.panicked,
 		// Content of an inode changes only through the kernel, and where it must be
-		// forgotten we say so: a new time alone is no reason to read it all again.
+		// forgotten we send a notice: a new time alone is no reason to read it all again.
 		ExplicitDataCacheControl: true,
 		// O_TRUNC arrives with open, so that a truncating open retrieves nothing
 		// (W4). We never show set-id bits or capabilities, so none need killing: the
@@ -234,11 +234,11 @@ func (w logWriter) Write(p []byte) (int, error) {
 // use notes that a program asked for something.
 func (m *mounted) use() { m.used.Store(time.Now().UnixNano()) }
 
-// LastUse tells when a program last looked a name up, listed a directory, opened,
+// LastUse returns when a program last looked a name up, listed a directory, opened,
 // read or wrote a file. The files of /.svcfs do not count.
 func (s *Server) LastUse() time.Time { return time.Unix(0, s.m.used.Load()) }
 
-// Wait returns when the mount is gone, whoever took it away.
+// Wait returns when the mount is gone.
 func (s *Server) Wait() {
 	s.fuse.Wait()
 	s.m.tree.SetKernel(nil)
@@ -246,7 +246,7 @@ func (s *Server) Wait() {
 }
 
 // Unmount ends the mount, or leaves it as it is and returns a [*BusyError] that
-// names who uses it. It never waits for the service, and not beyond ctx.
+// names the programs that use it. It never waits for the service, and not beyond ctx.
 func (s *Server) Unmount(ctx context.Context) error {
 	done := make(chan error, 1)
 	go func() {
@@ -287,7 +287,7 @@ func (s *Server) unmountError(err error) error {
 		return nil
 	}
 	if points, listErr := mountpoints(); listErr == nil && !isMounted(points, s.dir) {
-		return nil // somebody else was faster
+		return nil // another process was faster
 	}
 	if holders := s.m.opt.Outside.holders(s.dir); len(holders) > 0 || errors.Is(err, unix.EBUSY) {
 		return &BusyError{Dir: s.dir, Holders: holders}
@@ -299,7 +299,7 @@ func (s *Server) unmountError(err error) error {
 const helperLimit = 10 * time.Second
 
 // UnmountLazily takes dir out of the namespace at once; programs that still use
-// it keep what they have open until they close it. It also clears a dead mount.
+// it keep their open files until they close them. It also clears a dead mount.
 func UnmountLazily(dir string) error {
 	if os.Geteuid() == 0 {
 		if err := unix.Unmount(dir, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {

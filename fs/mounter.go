@@ -14,15 +14,15 @@ import (
 	"github.com/svcfs/svcfs/sdk/ownfile"
 )
 
-// MountFor is what a mounter may do: mount on one directory, once, for one user.
+// MountFor limits a mounter: it mounts on one directory, once, for one user.
 type MountFor struct {
 	Dir              string
-	UID, GID         uint32 // whose processes may enter
+	UID, GID         uint32 // user and group whose processes may enter
 	AllowOther       bool   // other users may be let in, also without user_allow_other in /etc/fuse.conf
-	ReadOnly, NoExec bool   // whatever is asked for
+	ReadOnly, NoExec bool   // set, also when the request does not ask for it
 }
 
-// mountRequest is what the kernel is told of a mount.
+// mountRequest holds the options of a mount.
 type mountRequest struct {
 	Source                       string
 	AllowOther, ReadOnly, NoExec bool
@@ -30,17 +30,16 @@ type mountRequest struct {
 
 // Descriptors of a mounter's program, after the socket.
 const (
-	mounterDir    = 4 // what is mounted on; closed once it is
-	mounterParent = 5 // the folder it lies in, whatever that is called by now
+	mounterDir    = 4 // the directory, closed once it is mounted on
+	mounterParent = 5 // the folder in which the directory lies
 )
 
-// StartMounter makes a process that stays root, mounts for a user who may not, and
-// takes that mount away again. It reads nothing of the user's and speaks to nobody
-// else. The caller gives the socket it returns to the user's process, which passes it
-// to [StartOutside]; when all have closed it, the mounter takes away a mount that is
-// still there, and ends. The directory must be the user's, or root's where nobody else
-// can put a link in its way: give it as root named it. Check it with [CheckMountpoint]
-// before.
+// StartMounter starts a process that stays root, mounts for a user who may not mount, and
+// unmounts again. The process reads no file of the user's and does nothing else. The caller
+// gives the returned socket to the user's process, which passes it to [StartOutside]. When
+// all have closed the socket, the mounter unmounts a mount that is still there, and ends.
+// The directory must be the user's, or root's where no other user can put a link in its
+// way: give it as root named it. Check it with [CheckMountpoint] before.
 func StartMounter(m MountFor) (*os.File, error) {
 	named := m.Dir
 	fail := func(err error) (*os.File, error) {
@@ -75,7 +74,7 @@ func StartMounter(m MountFor) (*os.File, error) {
 }
 
 // checkMountpointOwner refuses a directory that a link of the user's may have led to:
-// root would hide what lies there from everybody.
+// root would hide its files from everybody.
 func checkMountpointOwner(dir *os.File, named string, uid uint32) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
@@ -118,7 +117,7 @@ func newMounter(may MountFor) *mounter {
 	return &mounter{may: may, place: fmt.Sprintf("/proc/self/fd/%d/%s", mounterParent, filepath.Base(may.Dir))}
 }
 
-// answer does what was asked for.
+// answer carries a request out.
 func (m *mounter) answer(r outsideRequest) outsideAnswer {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -184,8 +183,8 @@ func (m *mounter) mount(r mountRequest) (fd int, err error) {
 	return fd, nil
 }
 
-// checkPlace refuses a directory that lost its name: nobody would find the mount to
-// take it away.
+// checkPlace refuses a directory that lost its name: no user would find the mount to
+// unmount it.
 func (m *mounter) checkPlace() error {
 	now, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", mounterDir))
 	if err != nil {
@@ -198,8 +197,8 @@ func (m *mounter) checkPlace() error {
 	return err
 }
 
-// path is the place as the kernel names it now. Nothing looks at what is there: that
-// would wait where systemd mounts on demand.
+// path returns the place as the kernel names it now. It does not look at the place
+// itself: that would wait where systemd mounts on demand.
 func (m *mounter) path() (string, error) {
 	parent, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", mounterParent))
 	return filepath.Join(parent, filepath.Base(m.place)), err
@@ -212,13 +211,13 @@ func (m *mounter) unmount(flags int) error {
 		return err
 	}
 	if m.id == 0 || id != m.id {
-		return unix.EINVAL // as the kernel says of what is not mounted
+		return unix.EINVAL // the kernel's error where nothing is mounted
 	}
 	return unix.Unmount(m.place, flags|unix.UMOUNT_NOFOLLOW)
 }
 
-// end cleans what the user's process left mounted when it was killed: root, who may not
-// enter, cannot tell later that it is dead.
+// end unmounts what the user's process left mounted when it was killed. Root may not
+// enter the mount, and so could not find out later that it is dead.
 func (m *mounter) end() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

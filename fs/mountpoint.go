@@ -22,10 +22,10 @@ var (
 	ErrOwnState      = errors.New("svcfs keeps its own files there")
 )
 
-// MountpointError says why a directory cannot be mounted on, and what to do.
+// MountpointError is the reason why a directory cannot be mounted on, with the next step.
 type MountpointError struct {
 	Dir  string
-	Err  error  // one of the reasons above, or what the system said
+	Err  error  // one of the reasons above, or an error of the system
 	Hint string // the next step
 }
 
@@ -36,8 +36,8 @@ func (e *MountpointError) Error() string { return e.Dir + ": " + e.Err.Error() }
 func (e *MountpointError) Unwrap() error { return e.Err }
 
 // CheckMountpoint refuses a directory that cannot or should not be mounted on
-// (M1). It asks for nothing secret, changes nothing, and does not wait for a
-// mount that hangs. keepOut are directories of our own: state, configuration.
+// (M1). It asks for no secret, changes nothing, and does not wait for a mount that
+// does not answer. keepOut are directories of svcfs itself: state, configuration.
 // A refusal is a [*MountpointError].
 func CheckMountpoint(dir string, keepOut ...string) error {
 	full, err := Resolve(dir)
@@ -62,8 +62,8 @@ func CheckMountpoint(dir string, keepOut ...string) error {
 	return nil
 }
 
-// Resolve makes dir absolute without symbolic links. It does not ask what may be
-// mounted on dir itself.
+// Resolve makes dir absolute without symbolic links. It asks nothing of a mount on dir
+// itself.
 func Resolve(dir string) (string, error) {
 	full, err := filepath.Abs(dir)
 	if err != nil {
@@ -111,7 +111,7 @@ func refuseMounted(dir string, at MountInfo) error {
 // probeLimit is how long a mount may take to show that it lives.
 const probeLimit = 2 * time.Second
 
-// isDead reports a mount whose process is gone. One that does not answer in time
+// isDead reports a mount whose process is gone. A mount that does not answer in time
 // is not dead: its process is still there.
 func isDead(dir string) bool {
 	answer := make(chan error, 1)
@@ -157,10 +157,10 @@ func isOwn(info os.FileInfo) bool {
 // mayWrite are the permissions to write to a directory.
 const mayWrite = 0o222
 
-// covered is the directory under a mount. While it is covered, and from then on,
-// nobody may write to it: what a program saves there once the mount has ended is
-// refused, instead of lying on the disk in the clear (M7). Modes do not stop root,
-// so root's directories stay as they are.
+// covered is the directory under a mount. Once it is mounted on, no user may write to it,
+// also after the mount has ended: a program that saves late is refused, and leaves no
+// plaintext on the disk (M7). Modes do not stop root, so root's directories stay as they
+// are.
 type covered struct {
 	dir    *os.File // nil: the mode stays
 	before os.FileMode
@@ -172,13 +172,13 @@ func coverable(dir string) (covered, error) {
 		return covered{}, nil
 	}
 	if points, err := mountpoints(); err == nil {
-		if at, _ := mountAt(points, dir); at.Type == autoFS { // who looks waits until it is mounted on
+		if at, _ := mountAt(points, dir); at.Type == autoFS { // any look at it waits until it is mounted on
 			return covered{}, nil
 		}
 	}
 	f, err := os.Open(dir)
 	if errors.Is(err, os.ErrPermission) {
-		return covered{}, nil // of root's, who mounts for this user
+		return covered{}, nil // root's directory, and root mounts for this user
 	}
 	if err != nil {
 		return covered{}, err

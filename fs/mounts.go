@@ -12,10 +12,10 @@ type MountInfo struct {
 	Dir    string // mountpoint
 	Type   string // such as fuse.svcfs
 	Source string // svcfs:ACCOUNT
-	id     int    // of the kernel's
+	id     int    // number in the kernel's list
 }
 
-// autoFS is the type of what systemd puts where something is mounted on demand.
+// autoFS is the type of the mount with which systemd waits to mount on demand.
 const autoFS = "autofs"
 
 // Mounts lists the svcfs mounts this process can see, dead ones too.
@@ -35,7 +35,7 @@ func Mounts() ([]MountInfo, error) {
 
 func (i MountInfo) isOurs() bool { return i.Type == "fuse."+fsType }
 
-// mountpoints reads the kernel's list; it asks nothing of what is mounted.
+// mountpoints reads the kernel's list of mounts, and asks none of them anything.
 func mountpoints() ([]MountInfo, error) {
 	list, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
@@ -56,7 +56,7 @@ func readMountinfo(r io.Reader) ([]MountInfo, error) {
 	return list, err
 }
 
-// mountAt returns what shows at dir.
+// mountAt returns the mount that shows at dir.
 func mountAt(points []MountInfo, dir string) (MountInfo, bool) {
 	for i := len(points) - 1; i >= 0; i-- {
 		if points[i].Dir == dir {

@@ -47,7 +47,7 @@ type fileHandle struct {
 	outside *Outside
 }
 
-// newHandle remembers who opened the file if it can be written through h.
+// newHandle remembers the thread that opened the file if it can be written through h.
 func (m *mounted) newHandle(ctx context.Context, h *tree.Handle, flags tree.OpenFlags) *fileHandle {
 	fh := &fileHandle{h: h, outside: m.opt.Outside}
 	if caller, ok := fuse.FromContext(ctx); ok && flags.Write {
@@ -70,7 +70,7 @@ func (n *dirNode) child(ctx context.Context, node tree.Node, out *fuse.EntryOut)
 	attr := node.Attr()
 	inode := n.NewInode(ctx, n.m.embedder(node), stable(attr))
 	if d, ok := inode.Operations().(*dirNode); ok {
-		n.m.knowDir(d) // before its owner is told, so that a change is not missed
+		n.m.knowDir(d) // before its owner is read, so that a change is not missed
 		attr = node.Attr()
 	}
 	n.m.fillEntry(attr, out)
@@ -85,11 +85,10 @@ func stable(attr tree.Attr) gofs.StableAttr {
 	return gofs.StableAttr{Mode: mode, Ino: attr.Ino, Gen: attr.Gen}
 }
 
-// OnForget drops what notifications needed: the kernel has let go of the inode.
+// OnForget ends notifications: the kernel has forgotten the inode.
 func (n *dirNode) OnForget() { n.m.forgetDir(n) }
 
-// OnForget drops what notifications needed: the kernel has let go of the inode,
-// and of its pages.
+// OnForget ends notifications: the kernel has forgotten the inode and its pages.
 func (n *fileNode) OnForget() { n.m.forgetFile(n) }
 
 // refuse notes a refusal that this package decides and returns its errno (E1).
@@ -103,7 +102,7 @@ func (n *dirNode) path(name string) string {
 	return strings.TrimSuffix(n.d.Path(), "/") + "/" + name
 }
 
-// openFlags translates what a program asked for.
+// openFlags translates the flags of open(2).
 func (m *mounted) openFlags(ctx context.Context, flags uint32) tree.OpenFlags {
 	access := flags & unix.O_ACCMODE
 	of := tree.OpenFlags{Read: access != unix.O_WRONLY, Write: access != unix.O_RDONLY,

@@ -13,9 +13,9 @@ import (
 // sent must not hold up the others.
 const contentWorkers = 4
 
-// notifier tells the kernel what it must forget. It only queues, and workers of
-// its own tell: the kernel may hold a directory or a page until a request of
-// ours is answered. Names and content have workers apart, because the kernel
+// notifier makes the kernel forget names and content. It only queues notices, and its
+// workers deliver them: the kernel may hold a directory or a page until a request of
+// ours is answered. Names and content have separate workers, because the kernel
 // holds a directory for as long as a rename in it takes, and content must be
 // gone within seconds (M5).
 type notifier struct {
@@ -25,7 +25,7 @@ type notifier struct {
 	names    map[nameNotice]struct{}  // queued
 	contents map[*gofs.Inode]struct{} // queued: pages and attributes
 	wake     *sync.Cond
-	telling  int // notices being told now
+	telling  int // notices being delivered now
 	ended    bool
 	workers  sync.WaitGroup
 }
@@ -42,7 +42,7 @@ func newNotifier() *notifier {
 	return k
 }
 
-// start begins to tell; the mount is up.
+// start starts the workers; the mount is up.
 func (k *notifier) start() {
 	k.workers.Go(func() { deliver(k, k.names, tellName) })
 	for range contentWorkers {
@@ -59,8 +59,8 @@ func (k *notifier) stop() {
 	k.workers.Wait()
 }
 
-// deliver tells one notice after the other until the notifier is stopped. Their
-// order does not matter: each only makes the kernel ask again.
+// deliver delivers one notice after the other until the notifier is stopped. The
+// order of notices does not matter: each only makes the kernel ask again.
 func deliver[N comparable](k *notifier, queue map[N]struct{}, tell func(N)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -108,7 +108,7 @@ func (k *notifier) EntryChanged(d *tree.Dir, name string) {
 }
 
 // ContentChanged makes the kernel drop pages and attributes, also of a file
-// that nobody has open any more.
+// that is no longer open.
 func (k *notifier) ContentChanged(f *tree.File) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -125,7 +125,7 @@ func (k *notifier) drop(n *gofs.Inode) {
 	}
 }
 
-// OwnerChanged makes the kernel ask again whose the directory is (A5).
+// OwnerChanged makes the kernel ask for the owner of the directory again (A5).
 func (k *notifier) OwnerChanged(d *tree.Dir) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

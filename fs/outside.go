@@ -18,17 +18,17 @@ import (
 // OutsideCommand is the one argument with which a program runs [ServeOutside].
 const OutsideCommand = "outside-of-the-mount"
 
-// Outside is a process that was made before the one that mounts confines itself, and
-// does for it the few things that a confined process cannot: take the mount away,
-// and look at who uses it. It holds no secret, knows one directory, and ends with the
-// process that made it. Its methods are safe for concurrent use. A nil Outside does
+// Outside is a process that is started before the mounting process confines itself. It
+// does the few things that a confined process cannot: unmount, and look at the programs
+// that use the mount. It holds no secret, knows one directory, and ends with the
+// process that started it. Its methods are safe for concurrent use. A nil Outside does
 // the same in this process.
 type Outside struct {
 	socket  int
 	mounter *Outside // mounts and unmounts instead; nil = none, see [StartMounter]
 }
 
-// outsideSetup is what an Outside is told at its start, and never again.
+// outsideSetup is sent to an Outside once, at its start.
 type outsideSetup struct {
 	Dir string
 	For *MountFor // it is a mounter
@@ -61,7 +61,7 @@ type outsideAnswer struct {
 	file    int // that goes with it, to be closed; 0 = none
 }
 
-// outsideError is what went wrong outside; it is the errno it had there.
+// outsideError is an error of the other process, with its errno.
 type outsideError struct {
 	text  string
 	errno syscall.Errno
@@ -208,7 +208,7 @@ func fileOf(rights []byte) int {
 	return files[0]
 }
 
-// unmount takes the mount away; lazily, also from programs that use it.
+// unmount unmounts; lazily, also while programs use the mount.
 func (o *Outside) unmount(lazily bool) error {
 	if o.mounter != nil {
 		return o.mounter.unmount(lazily)
@@ -314,7 +314,7 @@ func send(socket int, answer outsideAnswer) {
 	if err != nil {
 		return
 	}
-	_ = unix.Sendmsg(socket, raw, rights, nil, unix.MSG_NOSIGNAL) // who asked may be gone
+	_ = unix.Sendmsg(socket, raw, rights, nil, unix.MSG_NOSIGNAL) // the other process may be gone
 }
 
 func failure(err error) outsideAnswer {
@@ -323,7 +323,7 @@ func failure(err error) outsideAnswer {
 	return a
 }
 
-// answer does what was asked for.
+// answer carries a request out.
 func (s outsideSetup) answer(r outsideRequest) outsideAnswer {
 	var err error
 	switch r.Do {
@@ -358,7 +358,7 @@ func unmount(dir string) error {
 		err := runHelper("-u", "--", dir)
 		points, listErr := mountpoints()
 		if errors.As(err, new(*exec.ExitError)) && listErr == nil && isMounted(points, dir) {
-			return &outsideError{err.Error(), unix.EBUSY} // the helper ran, and does not say why in another way
+			return &outsideError{err.Error(), unix.EBUSY} // the helper ran, and gives no other reason
 		}
 		return err
 	})

@@ -12,15 +12,15 @@ import (
 )
 
 // Files of other accounts belong to Options.ForeignUID (A5), and yet the mounting
-// user reads, writes and renames them. Without AllowOther nobody else is there, and
-// the kernel leaves the question to us. With it the kernel decides by mode and by
+// user reads, writes and renames them. Without AllowOther there is no other user, and
+// the kernel leaves the question to this package. With it the kernel decides by mode and by
 // an access list (acl(5)), which names the mounting user: a list, because the
 // group's bits would let everybody of the group in.
 
 // nobody is the user that by convention owns nothing and runs little.
 const nobody = 65534
 
-// defaultForeignUID is nobody, unless that is who mounts.
+// defaultForeignUID is nobody, or the number before for a mount by nobody.
 func defaultForeignUID(mounting uint32) uint32 {
 	if mounting == nobody {
 		return nobody - 1
@@ -38,9 +38,9 @@ func (m *mounted) owner(a tree.Attr) fuse.Owner {
 	return fuse.Owner{Uid: m.opt.UID, Gid: m.opt.GID}
 }
 
-// Access answers access(2) and chdir(2) where the kernel does not check by itself.
-// Then only the mounting user is there, whom the owner's bits bind, whoever is shown
-// as owner; and root, who reads and writes all, and runs what somebody may run.
+// Access answers access(2) and chdir(2) where the kernel does not check. Then there is
+// only the mounting user, for whom the owner's bits count, also at files that show another
+// owner; and root, which reads and writes all, and runs a file that any user may run.
 func (n *node) Access(ctx context.Context, mask uint32) syscall.Errno {
 	return n.m.access(ctx, n.shows.Attr(), mask)
 }
@@ -60,9 +60,9 @@ func (m *mounted) access(ctx context.Context, a tree.Attr, mask uint32) syscall.
 	return 0
 }
 
-// isStranger reports whether a process asks for more than others may have that runs
-// as the owner which is shown for other accounts' files. To the kernel it is the
-// owner; here that user has no right of its own. want is in bits of others.
+// isStranger reports whether a process runs as the owner that is shown of other
+// accounts' files, and asks for more than others may have. To the kernel that user is the
+// owner; here it has no right of its own. want is in bits of others.
 func (m *mounted) isStranger(ctx context.Context, a tree.Attr, want uint32) bool {
 	caller, ok := fuse.FromContext(ctx)
 	return ok && m.listed(a) && caller.Uid == m.opt.ForeignUID && m.mode(a)&want != want
@@ -78,7 +78,7 @@ const (
 	asOwner = permBits // to chmod and chown; no umask leaves others so much
 )
 
-// toOpen is what opening a file takes.
+// toOpen returns the permissions that opening a file takes.
 func toOpen(flags tree.OpenFlags) (bits uint32) {
 	if flags.Read {
 		bits |= toRead

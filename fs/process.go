@@ -129,8 +129,8 @@ func isHeldBy(opener, caller uint32, ino uint64) bool {
 	return false
 }
 
-// isWritable reports whether a file of /proc/PID/fdinfo tells of a descriptor
-// on the inode that can be written through.
+// isWritable reports whether a file of /proc/PID/fdinfo describes a descriptor of the
+// inode that can be written through.
 func isWritable(info string, ino uint64) bool {
 	number, ok := procField(info, "ino")
 	if !ok || number != strconv.FormatUint(ino, 10) {

@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// SupportError says what this machine lacks for mounting, and what to do.
+// SupportError names a part that this machine lacks for mounting, with the next step.
 type SupportError struct {
 	Part string // "fuse", or the name of a program
 	Err  error
 	Hint string // the next step
 }
 
-// Error returns what is lacking.
+// Error names the part that is lacking.
 func (e *SupportError) Error() string {
 	if e.Part == helperName {
 		return e.Part + ": " + e.Err.Error()
@@ -26,7 +26,8 @@ func (e *SupportError) Error() string {
 // Unwrap returns the reason.
 func (e *SupportError) Unwrap() error { return e.Err }
 
-// CheckSupport reports what this machine lacks for mounting, as a [*SupportError].
+// CheckSupport checks that this machine can mount; otherwise the error is a
+// [*SupportError].
 func CheckSupport() error {
 	if err := CheckDevice(); err != nil {
 		return err
@@ -51,8 +52,8 @@ func CheckDevice() error {
 const (
 	// helperName is the program that mounts and unmounts for an ordinary user.
 	helperName = "fusermount3"
-	// mountTable is what it wants to read before it unmounts; a chroot or a small
-	// container may lack it.
+	// mountTable is the file that it reads before it unmounts; a chroot or a small
+	// container may lack the file.
 	mountTable = "/etc/mtab"
 )
 
@@ -87,7 +88,7 @@ func helper() (string, error) {
 // ErrAllowOther means that this machine does not let an ordinary user share a mount.
 var ErrAllowOther = errors.New("/etc/fuse.conf does not allow --allow-other: an administrator adds the line user_allow_other there")
 
-// checkAllowOther says before mounting what the helper would say less clearly.
+// checkAllowOther refuses before mounting: the message of the helper would be less clear.
 func checkAllowOther() error {
 	text, err := os.ReadFile("/etc/fuse.conf")
 	if err != nil {

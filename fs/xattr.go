@@ -36,8 +36,8 @@ func (n *fileNode) Getxattr(_ context.Context, attr string, dest []byte) (uint32
 }
 
 // noXattr answers for an attribute that is never there. Programs ask every file
-// for security labels, capabilities and ACLs; those that hear that there are none
-// of the kind, as ls does, ask no more on this device.
+// for security labels, capabilities and ACLs. A program such as ls that gets "not
+// supported" asks no more on this device.
 func noXattr(attr string) syscall.Errno {
 	if strings.HasPrefix(attr, userPrefix) {
 		return unix.ENODATA
@@ -58,7 +58,7 @@ func (n *fileNode) Listxattr(ctx context.Context, dest []byte) (uint32, syscall.
 }
 
 // copyOut follows the protocol of xattr calls: too little room answers ERANGE
-// with the size that is needed; go-fuse tells the size to who asked with none.
+// with the size that is needed. go-fuse returns the size to a caller without room.
 func copyOut(dest, value []byte) (uint32, syscall.Errno) {
 	if len(dest) < len(value) {
 		return uint32(len(value)), unix.ERANGE

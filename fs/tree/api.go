@@ -9,7 +9,7 @@ import (
 	"github.com/svcfs/svcfs/sdk/mem"
 )
 
-// Remote is what the tree asks of the world. [Client] implements it.
+// Remote is the service as the tree uses it. [Client] implements it.
 type Remote interface {
 	Account() sdk.AccountID
 	// Groups lists the caller's groups. See [Config].ReadPrice.
@@ -24,8 +24,8 @@ type Remote interface {
 	Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.Buffer) (sdk.Receipt, error)
 	// RegisterGroup creates a group. Costs one registration.
 	RegisterGroup(ctx context.Context, g sdk.GroupID) error
-	// GroupMembers, GroupOwner and GroupChecksum tell about a group. Asking for the
-	// members costs what listing does, the others are free.
+	// GroupMembers, GroupOwner and GroupChecksum describe a group. The members cost as
+	// much as a listing, the others are free.
 	GroupMembers(ctx context.Context, g sdk.GroupID) ([]sdk.AccountID, error)
 	GroupOwner(ctx context.Context, g sdk.GroupID) (sdk.AccountID, error)
 	GroupChecksum(ctx context.Context, g sdk.GroupID) (string, error)
@@ -49,15 +49,15 @@ type Node interface {
 	SetTimes(mtime time.Time)
 }
 
-// Attr is what stat shows. Reading it never blocks and never spends.
+// Attr holds the attributes that stat shows. Reading them never blocks and never spends.
 type Attr struct {
 	Ino, Gen uint64 // (Ino, Gen) never names two inodes during the life of a Tree
 	Dir      bool
 	ReadOnly bool // mode without write bits: control files, old versions
 	Control  bool // of a .svcfs directory: looking at it is not using the mount
-	Unsized  bool // nobody has told the size yet; Size is 0
+	Unsized  bool // the size is not known yet; Size is 0
 	Foreign  bool // another account's: see owner.go
-	Unsure   bool // of a group that nobody looked into yet: Foreign may change with the first look
+	Unsure   bool // of a group that was not listed yet: Foreign may change with the first listing
 	Size     int64
 	Blocks   int64 // of 512 bytes
 	Nlink    uint32
@@ -73,7 +73,7 @@ type DirEntry struct {
 	Node Node
 }
 
-// OpenFlags say what an open wants.
+// OpenFlags are the flags of an open.
 type OpenFlags struct {
 	Read, Write, Append, Truncate bool
 	NoAtime                       bool // the caller does not count this as an access
@@ -84,7 +84,7 @@ type OpenFlags struct {
 // Caller is the process behind a request.
 type Caller = policy.Caller
 
-// Class says why the tree refused or failed; package fs maps it to an errno.
+// Class is the class of an error; package fs maps it to an errno.
 type Class uint8
 
 // The classes, with the errno that package fs gives them.
@@ -114,7 +114,7 @@ const (
 	ClassNoSpace                  // ENOSPC: the service's storage is full
 	ClassBusy                     // EBUSY
 	ClassUnsupported              // ENOTSUP
-	ClassConflict                 // told, never returned: two wrote the same name (W11)
+	ClassConflict                 // reported, never returned: two wrote the same name (W11)
 )
 
 // Error is the one error type of this package.
@@ -132,11 +132,11 @@ func (e *Error) Error() string { return e.Op + " " + e.Path + ": " + e.Err.Error
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Kernel is told when something the kernel may have cached is no longer true.
+// Kernel is notified when something that the kernel may have cached is no longer true.
 // Methods are called without any lock of the tree held and may block briefly.
 type Kernel interface {
-	// EntryChanged: name in d vanished or points at another inode. Names that
-	// appear are not told: the kernel may not remember that one is absent.
+	// EntryChanged: name in d vanished or points at another inode. There is no
+	// notice for names that appear: the kernel may not remember that a name is absent.
 	EntryChanged(d *Dir, name string)
 	// ContentChanged: cached pages and attributes of f are stale.
 	ContentChanged(f *File)

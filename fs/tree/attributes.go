@@ -12,7 +12,7 @@ import (
 // content is copied, nor hold up look-ups with every write.
 type attributes struct {
 	lock  sync.Mutex // guards the fields below; no other lock is taken under it
-	size  int64      // of a file; [sdk.SizeUnknown] until the ledger or a retrieval tells
+	size  int64      // of a file; [sdk.SizeUnknown] while neither the ledger nor a retrieval has shown it
 	mtime time.Time
 	mode  uint32 // where moded
 	moded bool   // a program set the mode

@@ -6,8 +6,8 @@ import (
 	"github.com/svcfs/svcfs/sdk"
 )
 
-// charge runs do within the budget (R6): price is set aside before, and what do says
-// was charged is booked.
+// charge runs do within the budget (R6): price is set aside before, and the charge that do
+// returns is booked.
 func (t *Tree) charge(price sdk.Amount, do func() (charged sdk.Amount, err error)) error {
 	if err := t.spent.Reserve(t.now(), price); err != nil {
 		return &Error{Class: ClassBudget, Err: err, Hint: "Mount again with a larger --budget or --budget-per-hour."}

@@ -7,8 +7,8 @@ import (
 	"github.com/svcfs/svcfs/sdk/mem"
 )
 
-// Client is a client as a tree asks it: [Remote], [GroupMemory], and what [Config]
-// wants to know of prices and storage.
+// Client makes a client of the service the [Remote] and [GroupMemory] of a tree, with the
+// prices and the storage for [Config].
 type Client struct{ *sdk.Client }
 
 // IsAuthorized is [sdk.Group.IsAuthorized].

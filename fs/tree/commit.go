@@ -51,7 +51,7 @@ func (h *Handle) save(ctx context.Context, when commitWhen) error {
 	return h.f.commit(ctx, when)
 }
 
-// commit records what is staged under the file's name. It returns nil when there
+// commit records the staged content under the file's name. It returns nil when there
 // is nothing to record: no stage, nothing new, a scratch name, a file without a
 // name, or identical content. On failure the bytes stay staged and pending.
 func (f *File) commit(ctx context.Context, when commitWhen) error {
@@ -75,7 +75,7 @@ func (f *File) commit(ctx context.Context, when commitWhen) error {
 	return err
 }
 
-// commitAs records what is staged under a name in a group. It returns the row that holds
+// commitAs records the staged content under a name in a group. It returns the row that holds
 // the content now, or nil when there was nothing to record. Needs nameGate.
 func (f *File) commitAs(ctx context.Context, when commitWhen, g *group, raw string) (*sdk.Entry, error) {
 	row, err := f.commitStage(ctx, when, g, raw)
@@ -156,8 +156,8 @@ func (f *File) send(ctx context.Context, s *stage, g *group, raw string) (*sdk.E
 	return f.t.ownRecord(g, raw, receipt, s.base), nil
 }
 
-// ownRecord makes the ledger's row of what this mount has just saved, and remembers base,
-// the upload it was made from. Takes Tree.mu.
+// ownRecord makes the row of an upload that this mount has just made, and remembers base,
+// the upload that it was made from. Takes Tree.mu.
 func (t *Tree) ownRecord(g *group, raw string, r sdk.Receipt, base sdk.Seq) *sdk.Entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -12,17 +12,17 @@ import (
 	"github.com/svcfs/svcfs/sdk/mem"
 )
 
-// state is where a file's content stands. What was recorded never changes: programs
-// change a copy in memory, the stage, until that is recorded in turn. There is one in
-// every state but committed. See [state.steps] for the ways from one to another.
+// state is the state of a file's content. Recorded content never changes: programs
+// change a copy in memory, the stage, until the copy is recorded in turn. There is a stage
+// in every state but committed. See [state.steps] for the ways from one to another.
 type state uint32
 
 const (
-	stateCommitted state = iota // what the record says, or nothing yet
-	stateCopied                 // the stage equals what is committed
+	stateCommitted state = iota // as recorded, or nothing yet
+	stateCopied                 // the stage equals the committed content
 	stateChanged                // the stage holds something that the ledger has not recorded
 	stateWaiting                // changed: an empty file that was closed, until its moment comes (W5)
-	stateSending                // changed: it is being sealed and sent, and nobody touches the bytes
+	stateSending                // changed: the stage is being sealed and sent, and belongs to the upload
 )
 
 // step is a way from one state to another, and when it is taken.
@@ -64,12 +64,12 @@ func (s state) leadsTo(to state) bool {
 	return false
 }
 
-// content is what a file holds, committed and staged.
+// content is the committed and the staged content of a file.
 type content struct {
 	now atomic.Uint32 // the state; changed by [File.move] only
 
-	// mu guards what follows. It is held while bytes are copied, never while the
-	// service is asked: then the state is sending, and stage.sent tells when it ends.
+	// mu guards the fields below. It is held while bytes are copied, never while the
+	// service is asked: then the state is sending, until stage.sent is closed.
 	mu    sync.Mutex
 	opens int          // handles
 	lease *cache.Lease // committed content, while handles are open
@@ -86,17 +86,17 @@ type stage struct {
 	failed   *Error        // of the last attempt to record it; nil when none failed
 	sent     chan struct{} // closed when sending ends
 	base     sdk.Seq       // newest upload of the name when the change began (W11)
-	kept     int64         // length of what is committed
-	replaces bool          // something of what is committed was overwritten, or cut off
+	kept     int64         // length of the committed content
+	replaces bool          // committed content was overwritten, or cut off
 }
 
 // is reports the state. Without content.mu the answer may be out of date at once.
 func (c *content) is(s state) bool { return state(c.now.Load()) == s }
 
-// isStaged reports whether there is a copy that may differ from what is committed.
+// isStaged reports whether there is a stage, which may differ from the committed content.
 func (c *content) isStaged() bool { return !c.is(stateCommitted) }
 
-// move takes a step. Needs content.mu, but for a file that nobody else has yet.
+// move takes a step. Needs content.mu, except for a file that no other goroutine has yet.
 func (f *File) move(to state) {
 	from := state(f.now.Swap(uint32(to)))
 	if !from.leadsTo(to) {
@@ -109,8 +109,8 @@ func (f *File) move(to state) {
 	}
 }
 
-// mistake reports what cannot be: an error of this program. Tests with the race
-// detector end there.
+// mistake reports an error of this program. With the race detector it panics, so that
+// tests fail.
 func (t *Tree) mistake(text string) {
 	t.log.Error("please report this mistake of the program", "what", text)
 	if raceEnabled {
@@ -118,9 +118,9 @@ func (t *Tree) mistake(text string) {
 	}
 }
 
-// isLeftover reports whether nobody has the file open, something in it is not
-// recorded, and nobody was told so: an interrupted close, or pages of a mapping
-// that came late. Needs content.mu.
+// isLeftover reports whether a file that is closed has content that is not recorded, and
+// no program got an error for that: a close was interrupted, or pages of a mapping came
+// late. Needs content.mu.
 func (f *File) isLeftover() bool {
 	return f.opens == 0 && f.half == nil && (f.is(stateChanged) || f.is(stateSending)) && f.isKind(fileReal) && (f.stage.failed == nil || f.stage.failed.Class == ClassInterrupted)
 }
@@ -143,8 +143,8 @@ func (f *File) quiet(ctx context.Context) (*stage, error) {
 	}
 }
 
-// addStage makes an empty stage of size bytes. Needs content.mu, but for a file that
-// nobody else has yet.
+// addStage makes an empty stage of size bytes. Needs content.mu, except for a file that
+// no other goroutine has yet.
 func (f *File) addStage(size int64, becomes state) *Error {
 	buf, err := f.t.pool.Get(0)
 	if err != nil {
@@ -193,7 +193,7 @@ func (f *File) dropUnused() {
 	f.dropUseless()
 }
 
-// discard wipes staged content, whoever has it open, once it is not being sent.
+// discard wipes staged content, also of a file that is open, once it is not being sent.
 func (f *File) discard() {
 	if s, err := f.quiet(context.Background()); err == nil {
 		if s != nil {
@@ -203,8 +203,8 @@ func (f *File) discard() {
 	}
 }
 
-// length is that of the content. Needs content.mu and a stage or a lease, but for a file
-// that was never written.
+// length returns the length of the content. Needs content.mu and a stage or a lease, except
+// for a file that was never written.
 func (f *File) length() int64 {
 	switch {
 	case f.stage != nil:
@@ -230,7 +230,7 @@ func (f *File) copyIn() *Error {
 	return nil
 }
 
-// resize changes the staged length within the budget; what is refused leaves the
+// resize changes the staged length within the budget. A refused change leaves the
 // content as it was (W12). Needs content.mu.
 func (f *File) resize(size int64) *Error {
 	s := f.stage
@@ -306,8 +306,8 @@ func (f *File) touched() {
 
 // Truncate sets the length. To zero it needs no content; to anything else of an
 // uploaded file it retrieves it first, which costs one claim. Without a handle (h
-// is nil) the change is committed at once, unless somebody is writing to the file:
-// closing it commits both.
+// is nil) the change is saved at once, unless a program is writing to the file: its close
+// saves both changes.
 func (f *File) Truncate(ctx context.Context, size int64, h *Handle) error {
 	if f.show != nil {
 		return f.failed("truncate", controlOnly())

@@ -32,8 +32,8 @@ type Pending struct {
 	Open  bool      `json:"open"`            // some program still has it open
 }
 
-// Pending lists what would be lost if the mount ended now, by path. Scratch
-// files do not count.
+// Pending lists the files whose content would be lost if the mount ended now, by path.
+// Scratch files do not count.
 func (t *Tree) Pending() []Pending {
 	var list []Pending
 	for _, f := range t.stagedFiles() {
@@ -65,8 +65,8 @@ func (f *File) pending() (Pending, bool) {
 	return p, true
 }
 
-// Drain commits everything staged, also of files that are still open, and
-// returns what stayed behind.
+// Drain commits everything staged, also of files that are still open, and returns the
+// files that are still pending.
 func (t *Tree) Drain(ctx context.Context) []Pending {
 	for _, f := range t.stagedFiles() {
 		if _, ok := f.pending(); !ok {
@@ -79,7 +79,7 @@ func (t *Tree) Drain(ctx context.Context) []Pending {
 	return t.Pending()
 }
 
-// retryPending commits what could not be sent while the service was away.
+// retryPending commits the content that could not be sent while the service was away.
 func (t *Tree) retryPending(ctx context.Context) {
 	for _, f := range t.stagedFiles() {
 		if !f.isUnsent() {
@@ -94,15 +94,15 @@ func (t *Tree) retryPending(ctx context.Context) {
 // hasUnsent reports whether something waits for the service to come back.
 func (t *Tree) hasUnsent() bool { return slices.ContainsFunc(t.stagedFiles(), (*File).isUnsent) }
 
-// isUnsent reports whether the file could not be sent because the service was away,
-// and nobody will try by closing it.
+// isUnsent reports whether the file could not be sent because the service was away, and
+// no open handle is left whose close would try again.
 func (f *File) isUnsent() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.stage != nil && f.half == nil && f.stage.failed != nil && f.stage.failed.Class.isAway() && f.opens == 0
 }
 
-// Status is what /.svcfs/status shows, as JSON.
+// Status is the content of /.svcfs/status, as JSON.
 type Status struct {
 	PID        int       `json:"pid"`
 	Version    string    `json:"version"`
@@ -126,14 +126,14 @@ type Status struct {
 	Refreshed  time.Time `json:"refreshed"`        // when the ledger was last looked at with success
 	Sending    int       `json:"sending"`          // of Pending, being sent now
 	Open       int       `json:"open"`             // handles of files, of all programs
-	Proofs     string    `json:"proofs,omitempty"` // what the service proves, in words
-	Confined   string    `json:"confined"`         // what keeps the process from the rest of the machine
+	Proofs     string    `json:"proofs,omitempty"` // the proofs of the service, in words
+	Confined   string    `json:"confined"`         // how the process is confined
 	// FailedLook is the newest failure among the last looks at the list of groups and
 	// at each group; nil when all succeeded.
 	FailedLook *FailedLook `json:"failed_look,omitempty"`
 }
 
-// Status tells how the mount is doing.
+// Status returns the state of the mount.
 func (t *Tree) Status() Status {
 	cached := t.cache.Stats()
 	s := Status{

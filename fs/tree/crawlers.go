@@ -13,15 +13,15 @@ func (f *File) mayPeek(flags OpenFlags) bool {
 		!flags.Caller.MayPeek(flags.NoAtime, f.t.isForeign(f.entry.Load())) {
 		return false
 	}
-	f.copier.CompareAndSwap(flags.Caller.PID, 0) // what it copied before
+	f.copier.CompareAndSwap(flags.Caller.PID, 0) // an earlier copy does not count
 	return true
 }
 
 // AttributesAsked notes that a thread asked which extended attributes there are.
 func (f *File) AttributesAsked(thread uint32) { f.copier.Store(thread) }
 
-// loadPeeked retrieves what opening did not, once n bytes from off are more than a
-// look at the type.
+// loadPeeked retrieves the content that opening left out, once n bytes from off are more
+// than a look at the type.
 func (h *Handle) loadPeeked(ctx context.Context, off int64, n int) error {
 	copies := h.f.copier.Load() == h.flags.Caller.PID
 	if !copies && policy.IsPeek(off, n) && !h.f.isCached() {

@@ -108,7 +108,7 @@ func join(dir, name string) string {
 	return dir + "/" + name
 }
 
-// Attr returns what stat shows.
+// Attr returns the attributes that stat shows.
 func (d *Dir) Attr() Attr {
 	d.t.mu.RLock()
 	defer d.t.mu.RUnlock()
@@ -151,7 +151,7 @@ func (d *Dir) Lookup(ctx context.Context, name string) (Node, error) {
 	return nil, absent
 }
 
-// prepare brings what a control directory shows for name up to date.
+// prepare brings the file of that name in a control directory up to date.
 func (d *Dir) prepare(ctx context.Context, name string) error {
 	switch {
 	case d.kind == dirControl && d.group != nil:
@@ -319,7 +319,7 @@ func (d *Dir) createHere(name string, flags OpenFlags) (*File, *Handle, error) {
 	return f, f.newHandle(flags), nil
 }
 
-// unlink takes the name shown in d from f. What that hid (W8) or kept from showing
+// unlink takes the name shown in d from f. An upload that f hid (W8), or whose name f had,
 // shows again. A folder stays until it is removed itself, as programs expect that
 // remove a tree.
 func (t *Tree) unlink(f *File, d *Dir, shown string) {
@@ -454,8 +454,8 @@ func (d *Dir) Fsync(ctx context.Context) error {
 	return nil
 }
 
-// Unlink removes a name. Staged and scratch files go with their last name; what
-// has them open keeps them until it closes them. An uploaded file is refused at
+// Unlink removes a name. Staged and scratch files go with their last name; a handle
+// that is open keeps the file until it is closed. An uploaded file is refused at
 // once (W9).
 func (d *Dir) Unlink(ctx context.Context, name string) error {
 	if err := d.changeable("unlink", name); err != nil {
@@ -526,8 +526,8 @@ func (d *Dir) namesScratch(name string) bool {
 	return false
 }
 
-// checkNewName refuses names that the ledger cannot hold. name is what the
-// kernel passed: no slash, no NUL.
+// checkNewName refuses names that the ledger cannot hold. name comes from the kernel: it
+// has no slash and no NUL.
 func checkNewName(name string) *Error {
 	if len(name) > names.MaxBytes {
 		return &Error{Class: ClassNameTooLong, Err: errors.New("the name is longer than 255 bytes")}

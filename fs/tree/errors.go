@@ -31,7 +31,7 @@ func (c Class) String() string {
 	return names[ClassOther]
 }
 
-// classOf maps what the service said to what a program is told.
+// classOf maps an error of the service to the class of the error that a program gets.
 func classOf(kind sdk.Kind) Class {
 	switch kind {
 	case sdk.ErrAudience, sdk.ErrUnauthenticated:
@@ -157,7 +157,7 @@ func (t *Tree) Note(err *Error) {
 		"reason", err.Err.Error(), "hint", hint)
 }
 
-// hint is the next step of err: its own, or what [Config.Hint] says of its cause.
+// hint returns the next step after err: its own, or that of [Config.Hint] for its cause.
 func (t *Tree) hint(err *Error) string {
 	if err.Hint == "" && t.cfg.Hint != nil {
 		return t.cfg.Hint(err.Err)

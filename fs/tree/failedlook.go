@@ -13,9 +13,9 @@ type FailedLook struct {
 	class Class
 }
 
-// noteLooking keeps what came of a look for [Status]. A look that the service refused,
-// or that must not be believed, is told in /.svcfs/errors, once until another succeeds
-// or fails in another way.
+// noteLooking keeps the outcome of a look for [Status]. When the service refuses a look,
+// or its answer cannot be believed, /.svcfs/errors gets a line; the next line follows when a
+// look fails in another way, or fails again after one succeeded.
 func (t *Tree) noteLooking(s *source, err error) {
 	var failed *Error
 	if err != nil && (!asError(err, &failed) || failed.Class == ClassInterrupted || t.life.Err() != nil) {

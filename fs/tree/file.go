@@ -38,7 +38,7 @@ type File struct {
 	attributes
 }
 
-// fileKind says what a file is to programs. It decides whether a save is recorded.
+// fileKind is the kind of a file. It decides whether a save is recorded.
 type fileKind uint32
 
 const (
@@ -64,7 +64,7 @@ func (k fileKind) String() string {
 func (f *File) isKind(k fileKind) bool { return fileKind(f.kind.Load()) == k }
 
 // become changes the kind. A removed file, a version and a control file stay what they
-// are. Needs Tree.mu, but for a file that nobody else has yet.
+// are. Needs Tree.mu, except for a file that no other goroutine has yet.
 func (f *File) become(to fileKind) {
 	from := fileKind(f.kind.Swap(uint32(to)))
 	if from != to && from > fileScratch {
@@ -114,7 +114,7 @@ func (f *File) Path() string {
 	return join(f.dir.path(), f.name)
 }
 
-// Attr returns what stat shows. It never blocks on the service.
+// Attr returns the attributes that stat shows. It never waits for the service.
 func (f *File) Attr() Attr {
 	if f.show != nil {
 		size := int64(len(f.show()))
@@ -130,8 +130,8 @@ func (f *File) Attr() Attr {
 	return f.fill(Attr{Ino: f.ino, Gen: f.generation(), Foreign: f.t.isForeign(f.entry.Load()), ReadOnly: readOnly, Control: f.isKind(fileVersion), Nlink: names})
 }
 
-// PriceAttribute tells what opening a file, or a look at a group, would cost now, in
-// tokens.
+// PriceAttribute is the extended attribute with the price of opening a file, or of a look
+// at a group, in tokens.
 const PriceAttribute = "user.svcfs.price"
 
 // Xattrs returns the read-only attributes (A2). Free.
@@ -158,7 +158,7 @@ func (f *File) Xattrs() map[string]string {
 	return x
 }
 
-// state tells where the content is: staged, scratch, cached or remote.
+// state returns where the content is: staged, scratch, cached or remote.
 func (f *File) state() string {
 	switch {
 	case f.isKind(fileScratch):
@@ -177,7 +177,7 @@ func (f *File) isCached() bool {
 	return e != nil && f.t.cache.Contains(f.key(e))
 }
 
-// openPrice tells what opening the file for reading would cost now.
+// openPrice returns the price of opening the file for reading now.
 func (f *File) openPrice() (sdk.Amount, bool) {
 	if f.isStaged() || f.isCached() {
 		return sdk.Amount{}, true
@@ -352,8 +352,8 @@ func (f *File) retrieve(ctx context.Context, e *sdk.Entry, room *cache.Room) (ca
 	return buf, nil
 }
 
-// reserve waits until the content of a file fits beside what is open and on its way
-// (threat 8), before it is paid for. Where the size is unknown, the bytes wait as they
+// reserve waits until the content of a file fits beside files that are open or on their
+// way (threat 8), before it is paid for. Where the size is unknown, the bytes wait as they
 // come.
 func reserve(ctx context.Context, room *cache.Room, size int64) error {
 	if size == sdk.SizeUnknown {
@@ -374,9 +374,8 @@ func await(ctx context.Context, bytes int64, take func(context.Context, int64) e
 		Hint: "Close other files first, or mount with a larger --cache-size."}
 }
 
-// noteWrong remembers an upload whose content is not what its uploader recorded, so
-// that it is paid for once. Another version is another upload, and [Tree.Refresh]
-// forgets.
+// noteWrong remembers an upload whose content differs from its record, so that it is paid
+// for once. Another version is another upload, and [Tree.Refresh] forgets.
 func (t *Tree) noteWrong(g *group, ref sdk.Ref, err error) {
 	if !errors.Is(err, sdk.ErrWrongContent) {
 		return
@@ -389,7 +388,7 @@ func (t *Tree) noteWrong(g *group, ref sdk.Ref, err error) {
 	g.wrong[ref] = err
 }
 
-// knownWrong refuses what noteWrong remembers.
+// knownWrong refuses an upload that noteWrong remembers.
 func (t *Tree) knownWrong(g *group, ref sdk.Ref) error {
 	t.mu.RLock()
 	defer t.mu.RUnlock()

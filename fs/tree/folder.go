@@ -60,8 +60,8 @@ type folderMove struct {
 	canRename bool // the service renames uploads
 
 	uploads  []sdk.Entry   // living, beneath the folder, in the order of the ledger
-	theirs   sdk.AccountID // uploaded one of them, which the service does not rename for us; "" = nobody
-	old, new string        // what recorded names beneath begin with
+	theirs   sdk.AccountID // uploader of one that the service does not rename for this account; "" = none
+	old, new string        // prefixes of the recorded names beneath, before and after
 }
 
 // plan decides (N5, W8). It looks at nothing but m.
@@ -166,7 +166,7 @@ func (d *Dir) isIn(other *Dir) bool {
 	return false
 }
 
-// takeOver takes what is in another folder into d. Needs Tree.mu.
+// takeOver moves the entries of another folder into d. Needs Tree.mu.
 func (d *Dir) takeOver(other *Dir) {
 	d.foreign = d.foreign || other.foreign
 	for name, n := range other.children {

@@ -16,8 +16,8 @@ import (
 // is asked again.
 const infoInterval = 5 * time.Second
 
-// groupInfo is what GROUP/.svcfs shows of a group beside its files. It is asked
-// for when one of its names is looked up, and shown as it was then.
+// groupInfo holds the contents of GROUP/.svcfs: facts about a group beside its files. The
+// service is asked when a program looks one of the names up.
 type groupInfo struct {
 	asking gate
 
@@ -82,7 +82,7 @@ func (t *Tree) infoAge(g *group, name string) time.Duration {
 	return infoInterval
 }
 
-// ask brings what the control file name of g shows up to date.
+// ask brings the control file of that name up to date.
 func (t *Tree) ask(ctx context.Context, g *group, name string) error {
 	if name != infoMembers && name != infoOwner && name != infoChecksum {
 		return nil

@@ -96,7 +96,7 @@ func (t *Tree) ownersOf(ctx context.Context, groups []sdk.GroupID) map[sdk.Group
 	return owners
 }
 
-// applyGroups shows what was listed. alike holds the owners of newcomers that look
+// applyGroups shows the listed groups. alike holds the owners of newcomers that look
 // like another group.
 func (t *Tree) applyGroups(listed, newcomers []sdk.Group, alike map[sdk.GroupID]sdk.AccountID) []notice {
 	var notices []notice
@@ -129,7 +129,7 @@ func (t *Tree) applyGroups(listed, newcomers []sdk.Group, alike map[sdk.GroupID]
 	return notices
 }
 
-// addGroup shows a group under name, or what is free of it. Needs Tree.mu.
+// addGroup shows a group under name, with a suffix if the name is taken. Needs Tree.mu.
 func (t *Tree) addGroup(listed sdk.Group, name string) {
 	g := &group{id: listed.ID, owned: listed.Owned, role: listed.Role, listing: newGate(),
 		names: make(map[string]*versions), byRef: make(map[sdk.Ref]*sdk.Entry), own: make(map[sdk.Ref]struct{}),
@@ -169,7 +169,7 @@ func (t *Tree) use(ctx context.Context, g *group, maxAge time.Duration) error {
 	}
 }
 
-// refreshGroup lists what changed in g, unless somebody else just did.
+// refreshGroup lists the changes in g, unless another caller just did.
 func (t *Tree) refreshGroup(ctx context.Context, g *group, maxAge time.Duration) (err error) {
 	if err := g.listing.enter(ctx); err != nil {
 		return wrapRemote("list", g.dir.Path(), err)
@@ -187,7 +187,7 @@ func (t *Tree) refreshGroup(ctx context.Context, g *group, maxAge time.Duration)
 			return err
 		}
 	}
-	return nil // what stayed open is listed next time
+	return nil // the next listing brings the rest
 }
 
 // maxListings bounds how often a group is listed at once because this mount
@@ -286,9 +286,9 @@ func (t *Tree) isGone(g *group) bool {
 	return g.gone
 }
 
-// applyListed merges the records of the number-th listing and returns what the
-// kernel must forget. Our renames and deletions since that listing began win over it,
-// and again asks for another listing: this one may be older than they are.
+// applyListed merges the records of the number-th listing and returns the notices for the
+// kernel. Renames and deletions of this mount since that listing began win over it. again
+// asks for another listing, because this one may be older than they are.
 func (t *Tree) applyListed(g *group, entries []sdk.Entry, number int) (notices []notice, again bool) {
 	t.mu.Lock()
 	for i := range entries {
@@ -327,7 +327,7 @@ func (t *Tree) applyDeleted(g *group, e sdk.Entry) []notice {
 }
 
 // mergeEntries merges file records into the namespace, which keeps them, and
-// returns what the kernel must forget. Needs Tree.mu.
+// returns the notices for the kernel. Needs Tree.mu.
 func (t *Tree) mergeEntries(g *group, entries []sdk.Entry) []notice {
 	g.loaded, g.listedAt = true, t.now()
 	touched := make(map[*versions]bool, len(entries))

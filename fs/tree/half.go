@@ -2,8 +2,8 @@ package tree
 
 import "errors"
 
-// half is why what programs wrote is not a whole save, and so not recorded as one (W15).
-// By content.mu.
+// half is the reason why written content is not a whole save, and not recorded (W15). By
+// content.mu.
 type half struct {
 	err      *Error
 	killed   bool  // the program that wrote it was; else a write was refused

@@ -14,7 +14,7 @@ type Handle struct {
 	group    *group // counts it, also once a rename took the file to another
 	flags    OpenFlags
 	direct   bool         // the size was not known when it was opened
-	late     bool         // the content is loaded by what changes it, or reads it
+	late     bool         // the content is loaded by the first write, or read
 	peeks    bool         // of a program that may want no more than to know the type
 	control  []byte       // content of a control file
 	lent     *cache.Lease // content that the kernel reads itself through this handle; nil = none
@@ -55,8 +55,8 @@ func (h *Handle) ReadAt(ctx context.Context, p []byte, off int64) (n int, err er
 // Waits reports whether a read may have to wait for a retrieval.
 func (h *Handle) Waits() bool { return h.peeks }
 
-// View returns what ReadAt would read: where the content is committed, as it lies
-// in the cache, else copied into p. The caller must call Done soon.
+// View returns the bytes that ReadAt would read: of committed content those in the cache,
+// else a copy in p. The caller must call Done soon.
 func (h *Handle) View(ctx context.Context, p []byte, off int64) (cache.View, error) {
 	if h.f.show != nil {
 		if off >= int64(len(h.control)) {
@@ -143,7 +143,7 @@ func (h *Handle) WriteAt(ctx context.Context, p []byte, off int64) (n int, err e
 	return len(p), nil
 }
 
-// loadLate retrieves what opening did not.
+// loadLate retrieves the content that opening left out.
 func (h *Handle) loadLate(ctx context.Context) error {
 	if !h.late {
 		return nil
@@ -151,9 +151,9 @@ func (h *Handle) loadLate(ctx context.Context) error {
 	return h.f.load(ctx, h)
 }
 
-// Release gives the handle up. What an interrupted close or a late page left
-// uncommitted is committed in the background; a failure is noted and the bytes
-// stay pending.
+// Release closes the handle. Content that an interrupted close or a late page left
+// uncommitted is committed in the background; a failure is noted, and the bytes stay
+// pending.
 func (h *Handle) Release() {
 	if h.released.Swap(true) || h.f.show != nil {
 		return
@@ -180,7 +180,7 @@ func (h *Handle) Release() {
 	if leftover {
 		f.t.inBackground(func(ctx context.Context) {
 			f.mu.Lock()
-			still := f.isLeftover() // else somebody opened it, and closing it will tell
+			still := f.isLeftover() // else a program opened it, and its close saves the file
 			f.mu.Unlock()
 			if !still {
 				return

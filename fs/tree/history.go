@@ -11,8 +11,7 @@ import (
 
 // past is a directory of GROUP/.svcfs/history: one for each component of the
 // names that were ever recorded, with the versions of the name that ends there.
-// It is made when somebody looks, and then kept, so that its inodes stay. By
-// Tree.mu.
+// It is made at the first look, and then kept, so that its inodes stay. By Tree.mu.
 type past struct {
 	dir   *Dir             // nil until it is looked at
 	under map[string]*past // by component as shown
@@ -64,7 +63,7 @@ func (p *past) lives() bool {
 	return false
 }
 
-// refreshPast makes the children of a history directory what the ledger says now:
+// refreshPast brings the children of a history directory up to date with the ledger:
 // one directory per component, one file per version that is not deleted.
 func (t *Tree) refreshPast(d *Dir) {
 	t.mu.Lock()
@@ -121,7 +120,7 @@ func (t *Tree) pastFiles(d *Dir) map[string]*File {
 }
 
 // versionName names a version by sequence, date and uploader, with the extension
-// that programs know its kind by. i stands in where the ledger tells no sequence.
+// from which programs know its type. i is used where the ledger has no sequence.
 func versionName(i int, e *sdk.Entry) string {
 	seq := int64(e.Seq)
 	if seq == 0 {

@@ -13,7 +13,7 @@ const (
 	// memory answers.
 	lookPatience = time.Second
 	// longestPause is the longest time between looks at the ledger that cost, while
-	// somebody goes on looking.
+	// programs go on asking for names.
 	longestPause = time.Minute
 	// longestProbe is the longest time between attempts to reach a service that is away.
 	longestProbe = 8 * time.Second
@@ -22,7 +22,7 @@ const (
 )
 
 // source is a list on the ledger that a mount shows: the groups, or the records of one.
-// By Tree.mu, but for what never changes.
+// By Tree.mu, except for the first three fields, which never change.
 type source struct {
 	group   sdk.GroupID                                // "" for the groups
 	path    string                                     // of the directory that shows it
@@ -42,7 +42,7 @@ func (s *source) isWanted(now time.Time) bool {
 	return s.usedAt.After(s.pacing.Asked) && s.pacing.IsDue(now)
 }
 
-// lookPrice is what one look costs, as far as it is known. By Tree.mu.
+// lookPrice is the price of one look, as far as it is known. By Tree.mu.
 type lookPrice struct {
 	amount sdk.Amount
 	until  time.Time
@@ -68,7 +68,7 @@ func (t *Tree) paid(ctx context.Context, s *source, look func() error) error {
 	})
 }
 
-// readPrice asks what a look costs, unless that is known.
+// readPrice asks for the price of a look, unless it is known.
 func (t *Tree) readPrice(ctx context.Context, s *source) sdk.Amount {
 	if t.cfg.ReadPrice == nil {
 		return sdk.Amount{}
@@ -185,7 +185,7 @@ func (t *Tree) lookAt(s *source, maxAge time.Duration) *asking {
 	return t.begin(&s.asking, func(ctx context.Context) error { return s.refresh(ctx, maxAge) }, t.noteLooked)
 }
 
-// noteLooked remembers what a look says about the service.
+// noteLooked remembers whether the service answered a look.
 func (t *Tree) noteLooked(err error) {
 	if err == nil || isAway(err) {
 		t.noteReached(err)
@@ -207,9 +207,9 @@ func (g *group) isLoaded() bool {
 	return g.loaded
 }
 
-// fromMemory lets what is known answer while the service is away, or the budget is
-// used up: what was listed stays listed, and new files can be begun. Closing them
-// tells. A budget that ended is told once.
+// fromMemory lets memory answer while the service is away, or once the budget is used up:
+// listed names stay, and programs can begin new files. A close then fails. The end of the
+// budget is reported once.
 func (t *Tree) fromMemory(s *source, err error) error {
 	var failed *Error
 	if !asError(err, &failed) {
@@ -232,7 +232,7 @@ func (t *Tree) fromMemory(s *source, err error) error {
 	}
 }
 
-// tick is what the mount does by itself every refresh interval.
+// tick runs every refresh interval.
 func (t *Tree) tick(ctx context.Context) {
 	now := t.now()
 	if t.watched.Load() {
@@ -271,8 +271,8 @@ func (t *Tree) groupsWith(match func(*group) bool) (list []*group) {
 	return list
 }
 
-// probe looks whether a service that was away is back, if somebody looked since or
-// something waits to be sent, and then sends that.
+// probe checks whether a service that was away is back, if a program looked since or
+// content waits to be sent. When the service is back, probe sends that content.
 func (t *Tree) probe(now time.Time) {
 	waits := t.hasUnsent()
 	t.mu.Lock()
@@ -293,7 +293,7 @@ func (t *Tree) probe(now time.Time) {
 }
 
 // checkMember asks the ledger whether the account still belongs to g, which costs
-// nothing, and believes a no once the list of groups says so too (M5).
+// nothing. It believes a no only when the list of groups agrees (M5).
 func (t *Tree) checkMember(g *group) *asking {
 	return t.begin(&g.checking, func(ctx context.Context) error {
 		asked, cancel := t.metadata(ctx)
@@ -319,8 +319,8 @@ func (t *Tree) checkMember(g *group) *asking {
 	}, nil)
 }
 
-// stillMember checks, before content in memory is handed out, that the account was not
-// revoked, where the service does not report that by itself (M5).
+// stillMember checks that the account was not revoked, before content in memory is handed
+// out, where the service does not announce changes (M5).
 func (t *Tree) stillMember(ctx context.Context, g *group) error {
 	t.mu.RLock()
 	fresh := t.now().Sub(g.memberAt) < t.cfg.RefreshInterval

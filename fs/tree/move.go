@@ -46,7 +46,7 @@ func (d *Dir) Rename(ctx context.Context, name string, to *Dir, newName string, 
 	return d.renameFile(ctx, name, n.(*File), to, newName, replaced)
 }
 
-// renameFile renames f once no commit of it or of what it replaces is under way.
+// renameFile renames f once no save of f, or of the file that it replaces, is under way.
 func (d *Dir) renameFile(ctx context.Context, name string, f *File, to *Dir, newName string, replaced *File) error {
 	leave, err := enterBoth(ctx, f, replaced)
 	if err != nil {
@@ -153,8 +153,8 @@ func (t *Tree) moveFile(ctx context.Context, f *File, from *link, to *Dir, newNa
 	return nil
 }
 
-// move is what is known of a file that is to get a name, as far as the answer depends
-// on it.
+// move holds the facts about a file that is to get a name, as far as the answer depends
+// on them.
 type move struct {
 	gone      bool // it has no name any more, or the folder it goes to has none
 	link      bool // the names it has stay
@@ -166,7 +166,7 @@ type move struct {
 	crosses   bool // to another group
 	toScratch bool // the name it gets is a scratch name
 	back      bool // that name is the recorded one
-	newest    bool // its upload is what the recorded name shows
+	newest    bool // the recorded name shows its upload
 	overtaken bool // the name it gets has a later upload
 	canRename bool // the service renames uploads
 	canDelete bool // the mount removes them
@@ -175,7 +175,7 @@ type move struct {
 	raw      string        // the name it gets, as it would be recorded
 	versions []sdk.Entry   // the living uploads of its recorded name
 	there    []sdk.Entry   // the living uploads of the name it gets
-	theirs   sdk.AccountID // uploaded one of them, which the service does not rename for us; "" = nobody
+	theirs   sdk.AccountID // uploader of a version that the service does not rename for this account; "" = none
 }
 
 // plan is how a file gets a name. Nothing has been changed yet.
@@ -185,7 +185,7 @@ type plan struct {
 	aside   bool     // the name is one more beside the main one, and the file stays of its kind
 }
 
-// ledgerStep is what has to be recorded before a name is given.
+// ledgerStep is the record that is needed before a name is given.
 type ledgerStep uint8
 
 const (
@@ -274,7 +274,7 @@ type moved struct {
 	name string // as a program wrote it
 	raw  string // as it was recorded
 	plan
-	row     *sdk.Entry  // what was recorded for it under the name, if anything was
+	row     *sdk.Entry  // the record of its content under the name, if one was needed
 	renamed []sdk.Entry // its uploads, as they were before the service renamed them
 
 	replaced *File // had the name; nil = nothing that the ledger was asked about
@@ -391,7 +391,7 @@ func (f *File) record() *sdk.Entry {
 	return e
 }
 
-// isNewest reports whether e is what its name shows. Needs Tree.mu.
+// isNewest reports whether its name shows e. Needs Tree.mu.
 func (t *Tree) isNewest(e *sdk.Entry) bool {
 	g := t.groups[e.Group]
 	if g == nil || g.names[recordedName(e)] == nil {

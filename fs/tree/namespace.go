@@ -11,8 +11,8 @@ import (
 )
 
 // attach gives n the name in d, as it is shown; nothing else may have that. It is the
-// main name of a file, see [Dir.attachLink] for others. It returns what the kernel must
-// forget. Needs Tree.mu.
+// main name of a file, see [Dir.attachLink] for others. It returns the notices for the
+// kernel. Needs Tree.mu.
 func (d *Dir) attach(name string, n Node) []notice {
 	d.children[name] = n
 	switch n := n.(type) {
@@ -33,7 +33,7 @@ func (d *Dir) attachLink(name string, f *File) {
 }
 
 // detach takes the name in d from n, if n still has it. A file that loses its main name
-// shows its recorded name no more. It returns what the kernel must forget. Needs
+// shows its recorded name no more. It returns the notices for the kernel. Needs
 // Tree.mu.
 func (d *Dir) detach(name string, n Node) []notice {
 	if d.children[name] != n {
@@ -131,13 +131,13 @@ type versions struct {
 	// hidden: a program renamed the file to a scratch name in this mount (W8),
 	// so the name is free here until a newer upload arrives.
 	hidden sdk.Ref // "" when none is
-	// saved is the last upload of this name by this mount, and base what it was
-	// made from: an upload by others between the two is a conflict (W11).
+	// saved is the last upload of this name by this mount, and base the upload that it
+	// was made from: an upload by others between the two is a conflict (W11).
 	saved, base sdk.Seq
 }
 
-// overtook returns an upload by somebody else that our last save did not know of, and
-// reports each once. Needs Tree.mu.
+// overtook returns an upload by another account that the last save of this mount did not
+// know of, and reports each upload once. Needs Tree.mu.
 func (v *versions) overtook(own map[sdk.Ref]struct{}) *sdk.Entry {
 	for _, e := range v.entries {
 		if _, ours := own[e.Ref]; !ours && e.Seq > v.base && e.Seq < v.saved {
@@ -148,7 +148,7 @@ func (v *versions) overtook(own map[sdk.Ref]struct{}) *sdk.Entry {
 	return nil
 }
 
-// conflict tells the second of two writers (W11). Needs Tree.mu.
+// conflict notifies the second of two writers (W11). Needs Tree.mu.
 func (t *Tree) conflict(g *group, v *versions) []notice {
 	e := v.overtook(g.own)
 	if e == nil {
@@ -205,7 +205,7 @@ func sortEntries(list []*sdk.Entry) {
 	slices.SortStableFunc(list, func(a, b *sdk.Entry) int { return cmp.Compare(a.Seq, b.Seq) })
 }
 
-// learn keeps the facts that only reading the file could tell.
+// learn keeps the facts that a new record lacks, and an earlier one had.
 func learn(e, known *sdk.Entry) {
 	if e.Name == "" {
 		e.Name = known.Name
@@ -226,7 +226,7 @@ func (g *group) version(raw string) *versions {
 	return v
 }
 
-// placeMerged places the names that a merge touched, and tells of conflicts. Needs
+// placeMerged places the names that a merge touched, and reports conflicts. Needs
 // Tree.mu.
 func (t *Tree) placeMerged(g *group, touched map[*versions]bool) []notice {
 	for v := range touched {
@@ -239,9 +239,9 @@ func (t *Tree) placeMerged(g *group, touched map[*versions]bool) []notice {
 	return notices
 }
 
-// placeAll places many names: what appears before what vanishes, so that a rename
-// inside a folder does not take the folder away, but for a file that gets the
-// name of a folder. Of names that collide the older one is first, and keeps it
+// placeAll places many names. Names that appear come before names that vanish, so that a
+// rename inside a folder does not take the folder away; a file that gets the name of a
+// folder comes last. Of names that collide, the older one comes first, and keeps the name
 // (N3). Needs Tree.mu.
 func (t *Tree) placeAll(g *group, touched map[*versions]bool) (notices []notice) {
 	type aged struct {
@@ -280,8 +280,8 @@ func (t *Tree) placeAll(g *group, touched map[*versions]bool) (notices []notice)
 
 // place makes the tree show the newest upload of v. A file with staged content
 // keeps showing that until it is committed. A newer upload is another file of the same
-// inode number and the next generation. The kernel is not told of a name that only appears:
-// telling it late would throw a program out of a folder it has entered by then. Needs
+// inode number and the next generation. The kernel gets no notice of a name that only appears:
+// a late notice would throw a program out of a folder that it has entered by then. Needs
 // Tree.mu.
 func (t *Tree) place(g *group, v *versions) []notice {
 	if g.gone || v.shown != nil && v.shown.isStaged() {
@@ -323,8 +323,9 @@ func (t *Tree) place(g *group, v *versions) []notice {
 	return append(dir.attach(name, f), notices...)
 }
 
-// slot finds the directory and the free name for a recorded name, and makes the
-// folders on the way (N2, N3). The first to have a name keeps it: a later file gets a suffix made of ref, and a folder one made of its name. Needs Tree.mu.
+// slot finds the directory and the free name for a recorded name, and makes the folders
+// on the way (N2, N3). The first file or folder with a name keeps it: a later file gets a
+// suffix made of ref, and a later folder one made of its recorded name. Needs Tree.mu.
 func (t *Tree) slot(g *group, raw, ref string) (*Dir, string) {
 	parts := strings.Split(raw, "/")
 	dir := g.dir

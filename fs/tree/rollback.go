@@ -8,11 +8,10 @@ import (
 	"github.com/svcfs/svcfs/sdk"
 )
 
-// continued refuses a listing that does not continue the ones before it: one
-// that lost the newest change this mount knows, has a record where there was
-// none, or another one in its place. Records that were refused change nothing in
-// the mount. It returns what is new. Only a service that numbers its records can
-// be held to it. Needs g.listing.
+// continued returns the new records of a listing. It refuses a listing that does not
+// continue the ones before: the newest change that this mount knows is missing, or a
+// record has appeared or changed in the past. A refused listing changes nothing in the
+// mount. The check needs a service that numbers its records. Needs g.listing.
 func (t *Tree) continued(g *group, listed []sdk.Entry) ([]sdk.Entry, error) {
 	if g.after == 0 {
 		return listed, nil

@@ -11,12 +11,12 @@ import (
 // storageAge is how old the answer of statfs may be before the service is asked again.
 const storageAge = 10 * time.Second
 
-// storageWait is how long statfs waits for that. A service that does not answer in
-// this time makes nobody wait again before storageAge is over.
+// storageWait is how long statfs waits for the service. After a service has not answered
+// in this time, no program waits again before storageAge is over.
 const storageWait = 250 * time.Millisecond
 
-// room is what the service said of the space for files, of a group or under "" of the
-// account. By Tree.mu.
+// room is the last answer of the service about the space for files: of a group, or under ""
+// of the account. By Tree.mu.
 type room struct {
 	known   bool
 	said    sdk.Storage
@@ -24,8 +24,8 @@ type room struct {
 	asking  *asking
 }
 
-// roomOf is the room that is known for a group, or else for the account. The
-// service is asked in the background when that is old.
+// roomOf returns the room that is known for a group, or else for the account. When the
+// answer is old, the service is asked in the background.
 func (t *Tree) roomOf(g sdk.GroupID) (said sdk.Storage, known bool) {
 	if t.cfg.Storage == nil {
 		return said, false
@@ -76,15 +76,15 @@ func (t *Tree) askRoom(g sdk.GroupID) *asking {
 	}, nil)
 }
 
-// StatFS is what statfs shows.
+// StatFS is the answer to statfs.
 type StatFS struct{ TotalBytes, FreeBytes, Files, FreeFiles int64 }
 
 // shownCapacity is the size that a mount claims where the service states none:
-// copy programs refuse to start when they see less than they need.
+// copying programs do not start when they see less room than they need.
 const shownCapacity int64 = 1 << 40
 
-// StatFS answers from memory, for a node: what its group keeps and may still take,
-// in the root the account; free is never above total (A3).
+// StatFS answers from memory, for a node: the bytes that its group stores and may still
+// store, in the root those of the account. Free is never above total (A3).
 func (t *Tree) StatFS(n Node) StatFS {
 	t.mu.RLock()
 	var s StatFS

@@ -30,7 +30,7 @@ const (
 	roomPatience = time.Minute
 	// missInterval is how often a look-up of an unknown name may ask the ledger.
 	missInterval = 500 * time.Millisecond
-	// idleAfter is how long a group nobody looks at is still polled.
+	// idleAfter is how long a group is polled after a program last used it.
 	idleAfter = 5 * time.Minute
 )
 
@@ -55,27 +55,27 @@ type Config struct {
 	Budget          sdk.Amount    // most to spend while mounted; zero = no limit
 	BudgetPerHour   sdk.Amount    // most to spend in any hour; zero = no limit
 	AllowCrawlers   bool          // thumbnailers and indexers may spend (R5)
-	// Price tells an action's price ("upload", "retrieve") where it is known; may be nil.
+	// Price returns the price of an action ("upload", "retrieve") where it is known; may be nil.
 	Price func(action string) (sdk.Amount, bool)
-	// ReadPrice tells what one look at the records of a group costs, or with "" at the
-	// list of groups, see [Client.ReadPrice]; nil = nothing.
+	// ReadPrice returns the price of one look at the records of a group, or with "" at the
+	// list of groups, see [Client.ReadPrice]; nil = looks are free.
 	ReadPrice func(ctx context.Context, g sdk.GroupID) (sdk.Amount, error)
-	// Watch delivers what happens, see [sdk.Client.Watch]; may be nil, and fail
-	// where the service does not offer it.
+	// Watch delivers events, see [sdk.Client.Watch]; may be nil, and fail where the
+	// service does not offer it.
 	Watch  func(ctx context.Context, from sdk.Seq) (iter.Seq2[sdk.Event, error], error)
 	Known  GroupMemory // which of groups that look alike keeps its name; nil = the one this mount sees first
 	Kernel Kernel      // may be nil, and set later
-	// Storage tells what is kept and what may be, of a group or with "" of the
-	// account, see [Client.Storage]; nil where the service does not offer it.
+	// Storage returns the bytes that are stored and may be stored, of a group or with "" of
+	// the account, see [Client.Storage]; nil where the service does not offer it.
 	Storage    func(ctx context.Context, g sdk.GroupID) (sdk.Storage, error)
 	Logger     *slog.Logger
 	Version    string // shown in /.svcfs/version
 	Mountpoint string // shown in /.svcfs/status
-	Confined   string // shown there too: what keeps the process from the rest of the machine
-	// Proofs tells in words what the service proves of its lists, for
-	// /.svcfs/status; may be nil.
+	Confined   string // shown there too: how the process is confined
+	// Proofs describes the proofs of the service for its lists, for /.svcfs/status; may be
+	// nil.
 	Proofs func() string
-	// Hint says in words what a user does next about an error of the service; may be nil.
+	// Hint returns the next step of a user after an error of the service; may be nil.
 	Hint func(err error) string
 
 	clock func() time.Time // of tests, which then also call tick themselves
@@ -127,14 +127,14 @@ type Tree struct {
 
 	delayed gate        // how many empty files are being uploaded (W5)
 	listing gate        // one listing of the groups at a time
-	watched atomic.Bool // the service tells of changes by itself
+	watched atomic.Bool // the service announces changes
 	// refreshedAt: the last complete look at the ledger. Tree.mu.
 	refreshedAt time.Time
 	reached     atomic.Bool // the last look at the ledger succeeded
 	polledAt    time.Time   // tick looked at a ledger that is watched
 
 	list     source        // the groups
-	lookedAt time.Time     // somebody looked at anything; Tree.mu
+	lookedAt time.Time     // a program looked at anything; Tree.mu
 	probing  policy.Pacing // of a service that is away; Tree.mu
 
 	stop context.CancelFunc
@@ -147,7 +147,7 @@ type counters struct {
 }
 
 // New lists the groups once, and fails when the service cannot be asked or does
-// not know the account. Close ends what it started.
+// not know the account. Close stops the goroutines of the tree.
 func New(ctx context.Context, cfg Config) (*Tree, error) {
 	cfg = withDefaults(cfg)
 	t := &Tree{
@@ -208,7 +208,7 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// SetKernel says whom to tell about changes. Call it before serving.
+// SetKernel sets the kernel that is notified of changes. Call it before serving.
 func (t *Tree) SetKernel(k Kernel) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -218,8 +218,8 @@ func (t *Tree) SetKernel(k Kernel) {
 // Root returns the root directory.
 func (t *Tree) Root() *Dir { return t.root }
 
-// Close stops looking at the ledger and wipes what is cached and staged. Drain
-// first: whatever is still staged is lost.
+// Close stops looking at the ledger, and wipes cached and staged content. Drain first:
+// content that is still staged is lost.
 func (t *Tree) Close() error {
 	t.stop()
 	t.done.Wait()
@@ -304,7 +304,7 @@ func (g gate) enter(ctx context.Context) error {
 
 func (g gate) leave() { <-g }
 
-// notice tells the kernel, or the reader of /.svcfs/errors, of a change, once no lock is
+// notice is a change that the kernel, or /.svcfs/errors, is notified of once no lock is
 // held.
 type notice func(Kernel)
 
@@ -318,7 +318,7 @@ func ownerChanged(d *Dir) notice { return func(k Kernel) { k.OwnerChanged(d) } }
 
 func (t *Tree) noted(err *Error) notice { return func(Kernel) { t.Note(err) } }
 
-// change changes names under Tree.mu, and then tells the kernel what it must forget.
+// change changes names under Tree.mu, and then delivers the notices to the kernel.
 func (t *Tree) change(do func() []notice) {
 	t.mu.Lock()
 	notices := do()
@@ -335,7 +335,7 @@ func (t *Tree) tell(notices []notice) {
 	}
 }
 
-// noKernel is the kernel of a tree that nobody mounted.
+// noKernel is the kernel of a tree that is not mounted.
 type noKernel struct{}
 
 func (noKernel) EntryChanged(*Dir, string)    {}

@@ -23,8 +23,8 @@ func livingOf(v *versions) (list []sdk.Entry) {
 	return list
 }
 
-// uploaderOf returns the account whose upload the service would not rename or delete for
-// us, or "": it obeys the uploader and the owner of the group. Needs Tree.mu.
+// uploaderOf returns an account whose upload the service would not rename or delete for
+// this account, or "". The service obeys the uploader and the owner of the group. Needs Tree.mu.
 func (t *Tree) uploaderOf(g *group, list []sdk.Entry) sdk.AccountID {
 	me := t.remote.Account()
 	i := slices.IndexFunc(list, func(e sdk.Entry) bool { return !g.owned && e.Uploader != me })

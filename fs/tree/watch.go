@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// watchedInterval is the time between looks at the ledger while the service
-	// tells of changes by itself; it bounds what a lost event costs.
+	// watchedInterval is the time between looks at the ledger while the service announces
+	// changes; after it, the mount has seen also a change whose event was lost.
 	watchedInterval = 30 * time.Second
 	// watchRestart is the time before a watch that ended is begun again.
 	watchRestart = time.Minute
 )
 
-// watch applies what the service tells until the tree is closed. Where it tells
-// nothing, poll does the work alone.
+// watch applies the events of the service until the tree is closed. While there are none
+// to have, poll does the work alone.
 func (t *Tree) watch() {
 	defer t.done.Done()
 	for {
@@ -33,8 +33,7 @@ func (t *Tree) watch() {
 	}
 }
 
-// follow applies events until there are no more. What happened before the first
-// one is listed.
+// follow applies events until there are no more. It first lists the changes before them.
 func (t *Tree) follow(events iter.Seq2[sdk.Event, error]) {
 	t.noteReached(t.refresh(t.life))
 	t.watched.Store(true)
@@ -90,15 +89,15 @@ func (t *Tree) warnPending(e sdk.Event) {
 	}
 }
 
-// knows reports whether what happened to a file is known already: most often it is
-// an upload of this mount. Needs Tree.mu.
+// knows reports whether an event of a file is known already: most events are uploads of
+// this mount. Needs Tree.mu.
 func (g *group) knows(e sdk.Event) bool {
 	known := g.byRef[e.Ref]
 	return known != nil && known.ChangedSeq >= e.Seq
 }
 
-// hasListed reports whether g was listed up to a record already: of many
-// uploads in a row one listing tells.
+// hasListed reports whether g was listed up to a record already: one listing shows many
+// uploads in a row.
 func (t *Tree) hasListed(ctx context.Context, g *group, seq sdk.Seq) bool {
 	if g.listing.enter(ctx) != nil {
 		return false
@@ -107,8 +106,8 @@ func (t *Tree) hasListed(ctx context.Context, g *group, seq sdk.Seq) bool {
 	return g.after >= seq
 }
 
-// noteReached remembers whether the service answers, and sends what waited for
-// it when it does again.
+// noteReached remembers whether the service answers. When the service is back, noteReached
+// sends the content that waited.
 func (t *Tree) noteReached(err error) {
 	if was := t.reached.Swap(err == nil); was == (err == nil) || t.life.Err() != nil {
 		return

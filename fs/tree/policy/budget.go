@@ -8,8 +8,8 @@ import (
 	"github.com/svcfs/svcfs/sdk"
 )
 
-// Budget adds up what a mount was charged and what it is about to be (R6). It is safe
-// for concurrent use.
+// Budget adds up the charges of a mount, those under way included (R6). It is safe for
+// concurrent use.
 type Budget struct {
 	Limit  sdk.Amount // in all; zero = none
 	Hourly sdk.Amount // in any hour; zero = none
@@ -53,7 +53,7 @@ func allows(limit, used, price sdk.Amount) bool {
 	return limit.IsZero() || plus(used, price).Cmp(limit) <= 0 && (!price.IsZero() || used.Cmp(limit) < 0)
 }
 
-// Settle ends a reservation of price; fee is what was charged in the end.
+// Settle ends a reservation of price; fee is the final charge.
 func (b *Budget) Settle(now time.Time, price, fee sdk.Amount) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -75,7 +75,7 @@ func (b *Budget) lastHour(now time.Time) (sum sdk.Amount) {
 	return sum
 }
 
-// Spent returns what was charged.
+// Spent returns the sum of all charges.
 func (b *Budget) Spent() sdk.Amount {
 	b.mu.Lock()
 	defer b.mu.Unlock()

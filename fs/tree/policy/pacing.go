@@ -2,8 +2,8 @@ package policy
 
 import "time"
 
-// Pacing says when the next request may be made, where requests cost or may fail: at once
-// after a long pause, then ever more rarely while nothing new comes. The caller locks it.
+// Pacing limits requests that cost or may fail: the next one may be made at once after a
+// long pause, then ever more rarely while nothing new comes. The caller locks it.
 type Pacing struct {
 	Asked time.Time     // when the last request was made
 	pause time.Duration // after it, before the next one

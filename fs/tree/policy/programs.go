@@ -8,12 +8,12 @@ import (
 // Caller is the process behind a request. The zero value is unknown.
 type Caller struct {
 	PID uint32
-	// Name tells the program's name, at most 15 bytes as in /proc/PID/comm, ""
-	// when unknown. It is called only when something hangs on it; may be nil.
+	// Name returns the program's name, at most 15 bytes as in /proc/PID/comm, "" when
+	// unknown. It is called only when a decision depends on it; may be nil.
 	Name func() string
-	// Thread tells the name of the thread that asks, in the same way.
+	// Thread returns the name of the calling thread, in the same way.
 	Thread func() string
-	// Loaded tells whether the program has loaded a library or plugin, by a part of
+	// Loaded reports whether the program has loaded a library or plugin, given a part of
 	// its path. Like Name.
 	Loaded func(library string) bool
 }
@@ -32,8 +32,8 @@ func (c Caller) MayPeek(noAtime, foreign bool) bool {
 // IsPeek reports whether a read is such a look at the type.
 func IsPeek(off int64, n int) bool { return off == 0 && n <= libfmPeek }
 
-// Crawls reports whether the program reads by itself, for a preview or an index, not
-// because it was asked to (R5).
+// Crawls reports whether the program reads for a preview or an index, and no user asked
+// it to read (R5).
 func (c Caller) Crawls(noAtime bool) bool {
 	if c.Name == nil {
 		return false
@@ -64,32 +64,31 @@ func crawlers() []string {
 		"gnome-font-thum", "gsf-office-thum", "papers-thumbnai", "raw-thumbnailer", "webp-pixbuf-thu", "thumbnail", "kioslave-thumb"}
 }
 
-// fileManagers list folders (R4), and for that look into files whose names do not
-// tell their type, with O_NOATIME, as GIO does. The same programs copy files when
-// they are asked to, without it. So does the file dialog of every GTK program; it
-// is known by its library, which backup programs, that use the flag too, do not load.
-// The kernel lets only a file's owner use the flag, and GIO then looks without it:
-// 4 KiB, as libfm below, where its copies read more or ask for attributes first.
+// fileManagers list folders (R4). To learn the type of a file whose name does not show it,
+// they read the file with O_NOATIME, as GIO does; to copy a file they read without the
+// flag. The file dialog of every GTK program does the same; such a program is recognised by
+// its library, which backup programs, the other users of the flag, do not load. The kernel
+// lets only a file's owner use the flag. At files of others GIO reads 4 KiB without it, as
+// libfm below, while its copies read more or ask for attributes first.
 func fileManagers() []string {
 	return []string{libfmManager, "nautilus", "nemo", "caja", "thunar", "Thunar", "xdg-desktop-por", "gio"}
 }
 
 const libGIO = "/libgio-2.0.so"
 
-// kdeManagers look in their first thread, which has the program's name, and that
-// does nothing else with files. Copies and previews are made by workers: threads
-// with a name of their own, or processes that load what they are started for.
+// kdeManagers look into files in their first thread, which has the program's name and does
+// nothing else with files. Workers make copies and previews: threads with other names, or
+// processes that load a library for their task.
 func kdeManagers() []string { return []string{"dolphin", "konqueror", "krusader", "plasmashell"} }
 
 func kdeWorkers() []string { return []string{"kioslave5", "kioworker"} }
 
 const kdePreview = "/kio/thumbnail.so"
 
-// The file manager of libfm also looks by itself, as it copies: it reads 4 KiB,
-// and copying more, but for a file that is not longer. What sets the copy apart then
-// is that GIO first asks for the extended attributes, which go along, in the thread
-// that opened the file. It makes previews of small pictures itself, in a thread of
-// this name.
+// The file manager of libfm reads 4 KiB to learn a file's type. Its copies read more, unless
+// the file is not longer; such a copy is recognised because GIO first asks for the extended
+// attributes, which are copied too, in the thread that opened the file. The file manager
+// makes previews of small pictures itself, in a thread named libfmPreview.
 const (
 	libfmManager = "pcmanfm"
 	libfmPeek    = 4 << 10

@@ -175,7 +175,7 @@ func (x *machine) close(t *rapid.T) {
 	equal(t, "close "+o.n.main, o.h.Close(), x.m.close(o.n))
 }
 
-// save is what programs do: create, write, close, rename.
+// save is the way in which programs save: create, write, close, rename.
 func (x *machine) save(t *rapid.T) {
 	text, to := data().Draw(t, "data"), name().Draw(t, "to")
 	h, got := x.sys.Create("t.tmp")
@@ -251,7 +251,7 @@ func (x *machine) shred(t *rapid.T) {
 	x.m.shred(x.m.ledger[i])
 }
 
-// moved is a rename of one upload by somebody else.
+// moved is a rename of one upload by another member.
 func (x *machine) moved(t *rapid.T) {
 	if len(x.m.ledger) == 0 {
 		t.Skip("nothing is uploaded")
@@ -277,7 +277,8 @@ func (x *machine) restored(t *rapid.T) {
 	x.m.restore(name)
 }
 
-// revoke loses the group: what is open fails, nothing is listed. Then it is back.
+// revoke takes the group away: open files fail, and nothing is listed. Then the group is
+// back.
 func (x *machine) revoke(t *rapid.T) {
 	if rapid.IntRange(0, 9).Draw(t, "rarely") > 0 {
 		t.Skip("not now")

@@ -33,12 +33,12 @@ type version struct {
 // node is a file as this mount sees it.
 type node struct {
 	main          string   // its name, the recorded one unless scratch
-	data          string   // what reading shows
+	data          string   // that programs read
 	ver           *version // committed content; nil while never uploaded
 	staged, dirty bool
 	scratch       bool
 	unlinked      bool // written content belongs to no name
-	half          bool // a write was refused, and nobody changed it since (W15)
+	half          bool // a write was refused, and no program changed the file since (W15)
 	waits         bool // it is empty, was closed, and is uploaded in a moment (W5)
 	opens         int
 }
@@ -58,7 +58,8 @@ type model struct {
 	allows  Allows
 }
 
-// Allows is what the service offers to the owner of the group, who mounts it.
+// Allows holds the extensions that the service offers to the owner of the group, whose mount
+// this is.
 type Allows struct{ Rename, Delete, Trash bool }
 
 func newModel(allows Allows) *model {
@@ -130,7 +131,7 @@ func (m *model) isEmpty(folder string) bool {
 	return true
 }
 
-// list is what all listings together show.
+// list returns the names that all listings together show.
 func (m *model) list() []string {
 	list := slices.Collect(maps.Keys(m.names))
 	for folder := range m.folders {
@@ -159,7 +160,7 @@ func (m *model) rmdir(name string) string {
 	return OK
 }
 
-// renameFolder is N5: what is uploaded beneath it has to be renamed by the service.
+// renameFolder is N5: the service has to rename the uploads beneath the folder.
 func (m *model) renameFolder(from, to string) string {
 	_, ok := m.folders[from]
 	switch _, taken := m.folders[to]; {
@@ -260,8 +261,8 @@ func (n *node) change(data string) {
 	n.data, n.staged, n.dirty, n.waits, n.half = data, true, true, false, false
 }
 
-// touch opens a file for writing only, and closes it: what is not needed is not
-// retrieved, so that it does not matter whether it is gone.
+// touch opens a file for writing only, and closes it. Nothing is retrieved, so it does not
+// matter whether the content is gone.
 func (m *model) touch(name string) string {
 	n := m.names[name]
 	if n != nil {
@@ -272,8 +273,8 @@ func (m *model) touch(name string) string {
 	return m.close(n)
 }
 
-// resize truncates by name, which saves at once, unless somebody is writing: then
-// the close of that one does.
+// resize truncates by name, which saves at once, unless a program is writing to the file:
+// then its close saves.
 func (m *model) resize(name string, size int) string {
 	n := m.names[name]
 	if n == nil || n.gone() && size > 0 {
@@ -294,7 +295,7 @@ func resized(s string, size int) string {
 	return s + strings.Repeat("\x00", size-len(s))
 }
 
-// commit records what is staged. now is fsync; at close an empty file waits (W5).
+// commit records the staged content. now is fsync; at close an empty file waits (W5).
 func (m *model) commit(n *node, now bool) string {
 	if n.scratch || n.unlinked || !n.staged || !n.dirty {
 		return OK
@@ -511,8 +512,8 @@ func (m *model) rename(from, to string) string {
 	return OK
 }
 
-// record is what n was uploaded as, nil when it has no record of its name: others
-// may have renamed it while it was changed here.
+// record returns the upload of n, nil when none has its name: others may have renamed the
+// upload while the file was changed here.
 func (n *node) record() *version {
 	if n.ver != nil && n.staged && !n.scratch && n.ver.name != n.main {
 		return nil
@@ -572,7 +573,7 @@ func (m *model) leave(n *node, from string, toScratch bool) {
 	}
 }
 
-// replace takes the name to from what has it, for another file.
+// replace takes the name to from the node that has it, for another node.
 func (m *model) replace(target *node, to string) {
 	switch {
 	case target == nil:
@@ -585,19 +586,19 @@ func (m *model) replace(target *node, to string) {
 	}
 }
 
-// put is an upload by somebody else, seen.
+// put is an upload by another member, which the mount has seen.
 func (m *model) put(name, data string) {
 	m.ledger = append(m.ledger, &version{name: name, data: data})
 	m.place(name)
 }
 
-// shred deletes an upload, seen.
+// shred deletes an upload, which the mount has seen.
 func (m *model) shred(v *version) {
 	v.dead = true
 	m.place(v.name)
 }
 
-// moved is a rename by somebody else, seen.
+// moved is a rename by another member, which the mount has seen.
 func (m *model) moved(v *version, name string) {
 	old := v.name
 	v.name = name

@@ -14,7 +14,7 @@ import (
 )
 
 // World is a service in memory that several mounts share. Every charge is
-// counted, and it can be told to fail.
+// counted, and tests can make operations fail.
 type World struct {
 	mu      sync.Mutex
 	seq     sdk.Seq
@@ -75,14 +75,14 @@ func (w *World) Fail(op string, err error) {
 	w.fail[op] = err
 }
 
-// Slow lets an operation take a while.
+// Slow delays an operation.
 func (w *World) Slow(op string, pause time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.pause[op] = pause
 }
 
-// Stall lets an operation hang until release.
+// Stall makes an operation wait until release.
 func (w *World) Stall(op string) (release func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -122,7 +122,7 @@ func (w *World) Role(g sdk.GroupID, a sdk.AccountID, role sdk.Role) {
 	w.readers[g] = map[sdk.AccountID]bool{a: role == sdk.RoleReader}
 }
 
-// mayWrite is allowed for what readers may not.
+// mayWrite is allowed for operations that readers may not do.
 func (p Person) mayWrite(g sdk.GroupID) error {
 	if err := p.allowed(g); err != nil || !p.readers[g][p.id] {
 		return err
@@ -171,7 +171,7 @@ func (w *World) Begun(op string) int {
 	return w.begun[op]
 }
 
-// Charged returns what was charged for.
+// Charged returns the numbers of charged operations.
 func (w *World) Charged() (retrieves, uploads int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -403,14 +403,14 @@ func (w *World) Rows(g sdk.GroupID) []sdk.Entry {
 	return slices.Clone(w.rows[g])
 }
 
-// Rewrite makes the service tell another history of a group.
+// Rewrite replaces the history of a group.
 func (w *World) Rewrite(g sdk.GroupID, rows []sdk.Entry) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.rows[g] = rows
 }
 
-// Edit changes what is recorded of an upload.
+// Edit changes the record of an upload.
 func (w *World) Edit(g sdk.GroupID, ref sdk.Ref, change func(e *sdk.Entry)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -428,7 +428,7 @@ func (w *World) Content(ref sdk.Ref) []byte {
 	return slices.Clone(w.content[ref])
 }
 
-// Owner returns who made a group.
+// Owner returns the account that made a group.
 func (w *World) Owner(g sdk.GroupID) sdk.AccountID {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -442,7 +442,7 @@ func (w *World) HasMember(g sdk.GroupID, a sdk.AccountID) bool {
 	return w.members[g][a]
 }
 
-// Events is a watch that tells what a channel tells, and ends with it.
+// Events is a watch that yields the events of a channel, and ends with it.
 func Events(told <-chan sdk.Event) iter.Seq2[sdk.Event, error] {
 	return func(yield func(sdk.Event, error) bool) {
 		for e := range told {
