@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -54,6 +55,9 @@ type groupState struct {
 }
 
 type memberKey struct{ group, account string }
+
+// String is the key in messages.
+func (k memberKey) String() string { return k.group + "/" + k.account }
 
 type memberState struct {
 	since int64
@@ -279,179 +283,146 @@ func pointed(n *int64) any {
 	return *n
 }
 
-// differ names the first fact that is not as the ledger says.
-func differ(table, key string, facts []fact) error {
-	for _, f := range facts {
-		if f.has != f.want {
-			return fmt.Errorf("table %s, %q: %w: %s is %v, and the ledger says %v", table, key, ErrBroken, f.column, shown(f.has), shown(f.want))
-		}
+// compareTable compares the rows of a table with those that follow from the ledger. scan
+// reads a row and returns its key, and the facts to compare with a state.
+func compareTable[K comparable, V any](ctx context.Context, tx *store.Tx, table string, query store.Query, want map[K]V, scan func(*sql.Rows) (K, func(V) []fact, error)) error {
+	missing, err := compareRows(ctx, tx, table, query, want, scan)
+	if err != nil || len(missing) == 0 {
+		return err
 	}
-	return nil
+	var keys []string
+	for key := range missing {
+		keys = append(keys, fmt.Sprint(key))
+	}
+	return fmt.Errorf("table %s, %q: %w: it is missing", table, slices.Min(keys), ErrBroken)
 }
 
-// eachRow passes rows to each, which scans one and returns its key and facts, or known =
-// false when the ledger has no such row. missing names a row that was expected and is
-// not there.
-func eachRow(ctx context.Context, tx *store.Tx, table string, query store.Query, expected int, each func(rows *sql.Rows) (key string, known bool, facts []fact, err error),
-	missing func() string) error {
-	n := 0
+// compareRows is compareTable, but returns missing rows.
+func compareRows[K comparable, V any](ctx context.Context, tx *store.Tx, table string, query store.Query, want map[K]V, scan func(*sql.Rows) (K, func(V) []fact, error)) (missing map[K]V, err error) {
+	missing = maps.Clone(want)
 	for rows, err := range tx.Rows(ctx, query) {
 		if err != nil {
-			return fmt.Errorf("read table %s: %w", table, err)
+			return nil, fmt.Errorf("read table %s: %w", table, err)
 		}
-		key, known, facts, err := each(rows)
+		key, facts, err := scan(rows)
+		state, known := want[key]
+		broken := func(format string, args ...any) error {
+			return fmt.Errorf("table %s, %q: %w: %s", table, fmt.Sprint(key), ErrBroken, fmt.Sprintf(format, args...))
+		}
 		switch {
 		case ctx.Err() != nil:
-			return ctx.Err()
+			return nil, ctx.Err()
 		case err != nil:
-			return fmt.Errorf("table %s, %q: %w: a field has the wrong type", table, key, ErrBroken)
+			return nil, broken("a field has the wrong type")
 		case !known:
-			return fmt.Errorf("table %s, %q: %w: the ledger knows nothing of it", table, key, ErrBroken)
+			return nil, broken("the ledger knows nothing of it")
 		}
-		if err := differ(table, key, facts); err != nil {
-			return err
+		for _, f := range facts(state) {
+			if f.has != f.want {
+				return nil, broken("%s is %v, and the ledger says %v", f.column, shown(f.has), shown(f.want))
+			}
 		}
-		n++
+		delete(missing, key)
 	}
-	if n < expected {
-		return fmt.Errorf("table %s, %q: %w: it is missing", table, missing(), ErrBroken)
-	}
-	return nil
+	return missing, nil
 }
-
-// unseen returns the first key that was not seen.
-func unseen[K comparable, V any](all map[K]V, seen map[K]bool, text func(K) string) string {
-	first := ""
-	for key := range all {
-		if t := text(key); !seen[key] && (first == "" || t < first) {
-			first = t
-		}
-	}
-	return first
-}
-
-func same(text string) string { return text }
 
 func (s *State) compareAccounts(ctx context.Context, tx *store.Tx) error {
-	seen := make(map[string]bool)
-	each := func(rows *sql.Rows) (id string, known bool, facts []fact, err error) {
-		var balance string
-		var generation int64
-		var disabled bool
-		err = rows.Scan(&id, &balance, &generation, &disabled)
-		a := s.accounts[id]
-		if err != nil || a == nil {
-			return id, false, nil, err
-		}
-		seen[id] = true
-		want := a.generations[0]
-		if generation == a.generations[1] {
-			want = generation
-		}
-		return id, true, []fact{{"balance", balance, a.balance.String()}, {"key_generation", generation, want}, {"disabled_ns IS NOT NULL", disabled, a.disabled}}, nil
-	}
-	return eachRow(ctx, tx, "accounts", "SELECT id, balance, key_generation, disabled_ns IS NOT NULL FROM accounts ORDER BY id", len(s.accounts), each,
-		func() string { return unseen(s.accounts, seen, same) })
+	return compareTable(ctx, tx, "accounts", "SELECT id, balance, key_generation, disabled_ns IS NOT NULL FROM accounts ORDER BY id", s.accounts,
+		func(rows *sql.Rows) (id string, facts func(*accountState) []fact, err error) {
+			var balance string
+			var generation int64
+			var disabled bool
+			err = rows.Scan(&id, &balance, &generation, &disabled)
+			return id, func(a *accountState) []fact {
+				want := a.generations[0]
+				if generation == a.generations[1] {
+					want = generation
+				}
+				return []fact{{"balance", balance, a.balance.String()}, {"key_generation", generation, want}, {"disabled_ns IS NOT NULL", disabled, a.disabled}}
+			}, err
+		})
 }
 
 func (s *State) compareGroups(ctx context.Context, tx *store.Tx) error {
-	seen := make(map[string]bool)
-	each := func(rows *sql.Rows) (id string, known bool, facts []fact, err error) {
-		var owner, joinRole, trashWho string
-		var trashDays int64
-		var joinable bool
-		var expires, maxUses, retention, pending, pendingNS sql.NullInt64
-		var uses, keyVersion int64
-		err = rows.Scan(&id, &owner, &joinable, &expires, &maxUses, &uses, &retention, &keyVersion, &joinRole, &pending, &pendingNS, &trashDays, &trashWho)
-		g := s.groups[id]
-		if err != nil || g == nil {
-			return id, false, nil, err
-		}
-		seen[id] = true
-		facts = []fact{{"owner", owner, g.owner}, {"joinable", joinable, g.joinable}, {"join_expires", null(expires), pointed(g.expires)}, {"join_uses", uses, g.uses},
-			{"retention_days", null(retention), pointed(g.retention)}, {"key_version", keyVersion, g.keyVersion},
-			{"pending_retention", null(pending), pointed(g.pending)}, {"pending_retention_ns", null(pendingNS), pointed(g.pendingNS)}, {"join_role", joinRole, g.joinRole},
-			{"trash_days", trashDays, g.trashDays}, {"trash_who", trashWho, g.trashWho}}
-		if g.knowsMaxUses {
-			facts = append(facts, fact{"join_max_uses", null(maxUses), pointed(g.maxUses)})
-		}
-		return id, true, facts, nil
-	}
-	return eachRow(ctx, tx, "groups", `SELECT id, owner, joinable, join_expires, join_max_uses, join_uses, retention_days, key_version, join_role,
-		pending_retention, pending_retention_ns, trash_days, trash_who FROM groups ORDER BY id`,
-		len(s.groups), each, func() string { return unseen(s.groups, seen, same) })
+	return compareTable(ctx, tx, "groups", `SELECT id, owner, joinable, join_expires, join_max_uses, join_uses, retention_days, key_version, join_role,
+		pending_retention, pending_retention_ns, trash_days, trash_who FROM groups ORDER BY id`, s.groups,
+		func(rows *sql.Rows) (id string, facts func(*groupState) []fact, err error) {
+			var has groupState
+			var expires, maxUses, retention, pending, pendingNS sql.NullInt64
+			err = rows.Scan(&id, &has.owner, &has.joinable, &expires, &maxUses, &has.uses, &retention, &has.keyVersion, &has.joinRole, &pending, &pendingNS,
+				&has.trashDays, &has.trashWho)
+			return id, func(g *groupState) []fact {
+				facts := []fact{{"owner", has.owner, g.owner}, {"joinable", has.joinable, g.joinable}, {"join_expires", null(expires), pointed(g.expires)},
+					{"join_uses", has.uses, g.uses}, {"retention_days", null(retention), pointed(g.retention)}, {"key_version", has.keyVersion, g.keyVersion},
+					{"pending_retention", null(pending), pointed(g.pending)}, {"pending_retention_ns", null(pendingNS), pointed(g.pendingNS)},
+					{"join_role", has.joinRole, g.joinRole}, {"trash_days", has.trashDays, g.trashDays}, {"trash_who", has.trashWho, g.trashWho}}
+				if g.knowsMaxUses {
+					facts = append(facts, fact{"join_max_uses", null(maxUses), pointed(g.maxUses)})
+				}
+				return facts
+			}, err
+		})
 }
 
 func (s *State) compareMembers(ctx context.Context, tx *store.Tx) error {
-	seen := make(map[memberKey]bool)
-	text := func(k memberKey) string { return k.group + "/" + k.account }
-	each := func(rows *sql.Rows) (key string, known bool, facts []fact, err error) {
-		var k memberKey
-		var has memberState
-		err = rows.Scan(&k.group, &k.account, &has.since, &has.role)
-		m := s.members[k]
-		if err != nil || m == nil {
-			return text(k), false, nil, err
-		}
-		seen[k] = true
-		return text(k), true, []fact{{"since", has.since, m.since}, {"role", has.role, m.role}}, nil
-	}
-	return eachRow(ctx, tx, "members", "SELECT group_id, account, since, role FROM members ORDER BY group_id, account", len(s.members), each,
-		func() string { return unseen(s.members, seen, text) })
+	return compareTable(ctx, tx, "members", "SELECT group_id, account, since, role FROM members ORDER BY group_id, account", s.members,
+		func(rows *sql.Rows) (k memberKey, facts func(*memberState) []fact, err error) {
+			var has memberState
+			err = rows.Scan(&k.group, &k.account, &has.since, &has.role)
+			return k, func(m *memberState) []fact { return []fact{{"since", has.since, m.since}, {"role", has.role, m.role}} }, err
+		})
 }
 
 func (s *State) compareFiles(ctx context.Context, tx *store.Tx) error {
-	seen := make(map[string]bool)
-	each := func(rows *sql.Rows) (ref string, known bool, facts []fact, err error) {
-		var has fileState
-		var size, deletedNS, trashNS, trashUntil sql.NullInt64
-		var by, why, trashBy sql.NullString
-		var isLegacy, hasKey bool
-		err = rows.Scan(&ref, &has.group, &has.seq, &has.changed, &has.txID, &has.uploader, &has.hash, &has.timeNS, &has.name, &size, &has.contentType,
-			&deletedNS, &by, &why, &trashNS, &trashBy, &trashUntil, &isLegacy, &hasKey)
-		f := s.files[ref]
-		if err != nil || f == nil {
-			return ref, false, nil, err
-		}
-		seen[ref] = true
-		deleted := chain.Row{}
-		if f.deleted != nil {
-			deleted = *f.deleted
-		}
-		facts = []fact{{"group_id", has.group, f.group}, {"seq", has.seq, f.seq}, {"changed_seq", has.changed, f.changed}, {"tx_id", has.txID, f.txID},
-			{"uploader", has.uploader, f.uploader}, {"file_hash", has.hash, f.hash}, {"time_ns", has.timeNS, f.timeNS},
-			{"deleted_ns IS NOT NULL", deletedNS.Valid, f.deleted != nil}, {"deleted_ns", deletedNS.Int64, deleted.TimeNS}, {"deleted_by", by.String, deleted.Account}, {"deleted_why", why.String, deleted.Detail},
-			{"key_id IS NOT NULL", hasKey, f.deleted == nil}}
-		trash := trashState{}
-		if f.trash != nil {
-			trash = *f.trash
-		}
-		facts = append(facts, fact{"trash_ns IS NOT NULL", trashNS.Valid, f.trash != nil}, fact{"trash_ns", trashNS.Int64, trash.since},
-			fact{"trash_by", trashBy.String, trash.by}, fact{"trash_until_ns", null(trashUntil), pointed(trash.until)})
-		if f.knowsName {
-			facts = append(facts, fact{"filename", has.name, f.name})
-		}
-		if !f.isOld {
-			facts = append(facts, fact{"content_type", has.contentType, f.contentType})
-		}
-		if !f.isOld && (f.size != nil || !isLegacy) { // the bytes of a legacy file may come later
-			facts = append(facts, fact{"original_size", null(size), pointed(f.size)})
-		}
-		return ref, true, facts, nil
-	}
-	return eachRow(ctx, tx, "files", `SELECT ref, group_id, seq, changed_seq, tx_id, uploader, file_hash, time_ns, filename, original_size, content_type,
-		deleted_ns, deleted_by, deleted_why, trash_ns, trash_by, trash_until_ns, backend = 'Ipfs', key_id IS NOT NULL FROM files ORDER BY seq, ref`, len(s.files), each,
-		func() string { return unseen(s.files, seen, same) })
+	return compareTable(ctx, tx, "files", `SELECT ref, group_id, seq, changed_seq, tx_id, uploader, file_hash, time_ns, filename, original_size, content_type,
+		deleted_ns, deleted_by, deleted_why, trash_ns, trash_by, trash_until_ns, backend = 'Ipfs', key_id IS NOT NULL FROM files ORDER BY seq, ref`, s.files,
+		func(rows *sql.Rows) (ref string, facts func(*fileState) []fact, err error) {
+			var has fileState
+			var size, deletedNS, trashNS, trashUntil sql.NullInt64
+			var by, why, trashBy sql.NullString
+			var isLegacy, hasKey bool
+			err = rows.Scan(&ref, &has.group, &has.seq, &has.changed, &has.txID, &has.uploader, &has.hash, &has.timeNS, &has.name, &size, &has.contentType,
+				&deletedNS, &by, &why, &trashNS, &trashBy, &trashUntil, &isLegacy, &hasKey)
+			return ref, func(f *fileState) []fact {
+				var deleted chain.Row
+				if f.deleted != nil {
+					deleted = *f.deleted
+				}
+				var trash trashState
+				if f.trash != nil {
+					trash = *f.trash
+				}
+				facts := []fact{{"group_id", has.group, f.group}, {"seq", has.seq, f.seq}, {"changed_seq", has.changed, f.changed}, {"tx_id", has.txID, f.txID},
+					{"uploader", has.uploader, f.uploader}, {"file_hash", has.hash, f.hash}, {"time_ns", has.timeNS, f.timeNS},
+					{"deleted_ns IS NOT NULL", deletedNS.Valid, f.deleted != nil}, {"deleted_ns", deletedNS.Int64, deleted.TimeNS},
+					{"deleted_by", by.String, deleted.Account}, {"deleted_why", why.String, deleted.Detail}, {"key_id IS NOT NULL", hasKey, f.deleted == nil},
+					{"trash_ns IS NOT NULL", trashNS.Valid, f.trash != nil}, {"trash_ns", trashNS.Int64, trash.since}, {"trash_by", trashBy.String, trash.by},
+					{"trash_until_ns", null(trashUntil), pointed(trash.until)}}
+				if f.knowsName {
+					facts = append(facts, fact{"filename", has.name, f.name})
+				}
+				if !f.isOld {
+					facts = append(facts, fact{"content_type", has.contentType, f.contentType})
+				}
+				if !f.isOld && (f.size != nil || !isLegacy) { // the bytes of a legacy file may come later
+					facts = append(facts, fact{"original_size", null(size), pointed(f.size)})
+				}
+				return facts
+			}, err
+		})
 }
 
 // comparePending compares the pending deletions: the ledger must have a request for
 // each. A deletion that was cancelled has no row.
 func (s *State) comparePending(ctx context.Context, tx *store.Tx) error {
-	each := func(rows *sql.Rows) (ref string, known bool, facts []fact, err error) {
-		var has pendingState
-		err = rows.Scan(&ref, &has.group, &has.account, &has.due)
-		p, known := s.pending[ref]
-		return ref, known, []fact{{"group_id", has.group, p.group}, {"account", has.account, p.account}, {"due_ns", has.due, p.due}}, err
-	}
-	return eachRow(ctx, tx, "pending_deletions", "SELECT ref, group_id, account, due_ns FROM pending_deletions ORDER BY ref", 0, each, nil)
+	_, err := compareRows(ctx, tx, "pending_deletions", "SELECT ref, group_id, account, due_ns FROM pending_deletions ORDER BY ref", s.pending,
+		func(rows *sql.Rows) (ref string, facts func(pendingState) []fact, err error) {
+			var has pendingState
+			err = rows.Scan(&ref, &has.group, &has.account, &has.due)
+			return ref, func(p pendingState) []fact {
+				return []fact{{"group_id", has.group, p.group}, {"account", has.account, p.account}, {"due_ns", has.due, p.due}}
+			}, err
+		})
+	return err
 }
