@@ -153,11 +153,11 @@ func (f *Files) takeFromTrash(ctx context.Context, tx *store.Tx, t target, accou
 	return nil
 }
 
-// Versions that fulfil these did not change after the sequence, their two arguments,
-// that the request names. A new name is no such change: the request names it, and who
-// gave it knows no sequence of it.
+// Conditions for versions that did not change after the sequence in the request, their
+// two arguments. A new name is no such change: the request names it, and the account
+// that gave the name does not know the sequence of that record.
 const (
-	removable  = "trash_ns IS NULL AND (changed_seq <= ? OR seq <= ? AND (SELECT kind FROM ledger WHERE ledger.seq = files.changed_seq) = '" + chain.KindRename + "')"
+	removable  = "trash_ns IS NULL AND (changed_seq <= ? OR seq <= ? AND " + ledger.KindAt + "files.changed_seq) = '" + chain.KindRename + "')"
 	restorable = "trash_ns IS NOT NULL AND changed_seq <= ? AND seq <= ?"
 )
 
