@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,6 +23,7 @@ import (
 	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service"
+	"github.com/svcfs/svcfs/service/blob"
 	"github.com/svcfs/svcfs/service/blob/s3test"
 	"github.com/svcfs/svcfs/service/store/pgtest"
 )
@@ -397,7 +399,7 @@ func TestThreat31BytesArrivingInsideJSON(t *testing.T) {
 // ones, nor ones of unknown length take more of the disk than the account, or all of a
 // group, may keep.
 func TestThreat31BytesArriving(t *testing.T) {
-	const sealed = 1_000_000
+	const sealed = 1 << 20 // a store writes whole pieces
 	s := serve(t, func(c *service.Config) { c.MaxAccountBytes, c.MaxGroupBytes = 3*sealed, 4*sealed })
 	alice, bob := s.user("alice", "10"), s.user("bob", "10")
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
@@ -415,7 +417,16 @@ func TestThreat31BytesArriving(t *testing.T) {
 	for range 3 {
 		stalled = append(stalled, send(alice, "g", known, "x"))
 	}
-	proctest.Eventually(t, "the stalled uploads", func() bool { return s.metric(inFlight) == 3 })
+	arriving := func() (sizes []int64) { // of files that are reserved
+		files, _ := os.ReadDir(filepath.Join(s.dir, "blobs", blob.TmpDir))
+		for _, file := range files {
+			if info, err := file.Info(); err == nil {
+				sizes = append(sizes, info.Size())
+			}
+		}
+		return sizes
+	}
+	proctest.Eventually(t, "the stalled uploads", func() bool { return len(arriving()) == 3 })
 	refused := func(what string, conn net.Conn, word string) {
 		t.Helper()
 		if status, body := reply(t, conn); status != http.StatusInsufficientStorage || !strings.Contains(body, word) {
@@ -425,7 +436,7 @@ func TestThreat31BytesArriving(t *testing.T) {
 	refused("one more", send(alice, "g", known, "x"), "account "+alice.id)
 	refused("one that does not say how long it is", send(alice, "g", "Transfer-Encoding: chunked", "40\r\n"+strings.Repeat("x", 64)+"\r\n0\r\n\r\n"), "account "+alice.id)
 	stalled = append(stalled, send(bob, "g", "Transfer-Encoding: chunked", fmt.Sprintf("%x\r\n%s", sealed, strings.Repeat("x", sealed))))
-	proctest.Eventually(t, "bob's", func() bool { return s.metric(inFlight) == 4 })
+	proctest.Eventually(t, "bob's", func() bool { return slices.Contains(arriving(), sealed) })
 	refused("the group's", send(bob, "g", "Transfer-Encoding: chunked", "40\r\n"+strings.Repeat("x", 64)+"\r\n0\r\n\r\n"), `group \"g\"`)
 	if got := bob.uploadRaw("other", "f", make([]byte, sealed)); got.CID == "" {
 		t.Error("another group")
