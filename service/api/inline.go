@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"crypto/rand"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -220,19 +219,4 @@ func (s *server) cutOff(r *http.Request, what string, err error) {
 		s.Logger.Warn(what+" cut off", "request", ledger.RequestID(r.Context()), "cause", err.Error())
 	}
 	panic(http.ErrAbortHandler)
-}
-
-// retrieved is the answer of a retrieval, without content.
-func retrieved(req wire.PrepareRetrieveRequest, stored files.Stored) wire.PrepareRetrieveResult {
-	return wire.PrepareRetrieveResult{Key: stored.Key.Base64(), IPFSHash: req.IPFSHash, Location: req.IPFSHash, GroupID: req.GroupID,
-		Format: stored.Format, Fee: stored.Fee.String()}
-}
-
-// resultOf encodes the answer of a retrieval for the generation that asks.
-func resultOf(r *http.Request, out wire.PrepareRetrieveResult) []byte {
-	raw, _ := json.Marshal(out)                  // strings and JSON that was stored
-	if r.Header.Get(wire.HeaderWalletID) != "" { // every SDK from 1.1.1 on: the ciphertext once
-		return bytes.Join([][]byte{[]byte(`{"result":`), raw, []byte("}")}, nil)
-	}
-	return bytes.Join(bothForms(raw), nil)
 }

@@ -101,3 +101,17 @@ func hold(r *http.Request, budget *throttle.Bytes, owner string, n int64, patien
 	traceOf(r.Context()).atEnd(release)
 	return nil
 }
+
+// workPerCore bounds, per core, the requests that keep a core busy for long: the
+// checksum of a large file, the length of a long view. Others wait for their turn, so
+// that a small request such as /health gets a core at once.
+const workPerCore = 4
+
+// turn waits until a request may keep a core busy. The request calls done afterwards,
+// and before it waits for a client.
+func (s *server) turn(ctx context.Context) (done func(), err error) {
+	if err := s.work.Acquire(ctx, 1); err != nil {
+		return nil, err
+	}
+	return func() { s.work.Release(1) }, nil
+}

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/files"
 )
 
 // finalize records an upload, with the ciphertext inside the JSON or sent before.
@@ -149,4 +151,19 @@ func (s *server) getBlob(w http.ResponseWriter, r *http.Request) error {
 	}
 	http.ServeContent(w, r, "", time.Time{}, f)
 	return nil
+}
+
+// retrieved is the answer of a retrieval, without content.
+func retrieved(req wire.PrepareRetrieveRequest, stored files.Stored) wire.PrepareRetrieveResult {
+	return wire.PrepareRetrieveResult{Key: stored.Key.Base64(), IPFSHash: req.IPFSHash, Location: req.IPFSHash, GroupID: req.GroupID,
+		Format: stored.Format, Fee: stored.Fee.String()}
+}
+
+// resultOf encodes the answer of a retrieval for the generation that asks.
+func resultOf(r *http.Request, out wire.PrepareRetrieveResult) []byte {
+	raw, _ := json.Marshal(out)                  // strings and JSON that was stored
+	if r.Header.Get(wire.HeaderWalletID) != "" { // every SDK from 1.1.1 on: the ciphertext once
+		return bytes.Join([][]byte{[]byte(`{"result":`), raw, []byte("}")}, nil)
+	}
+	return bytes.Join(bothForms(raw), nil)
 }

@@ -5,22 +5,16 @@ package auth
 import (
 	"context"
 	"crypto/sha256"
-	"crypto/subtle"
 	"database/sql"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 	"time"
-
-	"golang.org/x/time/rate"
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/fault"
-	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
-	"github.com/svcfs/svcfs/service/throttle"
 )
 
 const (
@@ -42,78 +36,6 @@ type APIKey = Secret
 
 // newKey returns a random key.
 func newKey() APIKey { return SecretFrom(keyPrefix + newSecret().text) }
-
-// Accounts makes and checks accounts.
-type Accounts struct {
-	store     *store.Store
-	ledger    *ledger.Ledger
-	contract  string
-	failures  *throttle.Throttle[string] // by account
-	rotations *throttle.Throttle[string] // by account, on the page
-	signIns   *SignIns
-	equal     func(x, y []byte) int // in constant time; a test counts its calls
-}
-
-// NewAccounts returns the accounts of a service whose ledger contract has the
-// given id: account NAME becomes NAME.CONTRACT. signIns may be nil.
-func NewAccounts(s *store.Store, l *ledger.Ledger, contract string, signIns *SignIns) *Accounts {
-	return &Accounts{store: s, ledger: l, contract: contract, signIns: signIns, equal: subtle.ConstantTimeCompare,
-		failures:  throttle.New[string](rate.Every(time.Minute/failuresPerMinute), failuresPerMinute),
-		rotations: throttle.New[string](rate.Every(time.Minute), rotationsAtOnce)}
-}
-
-// maxName is the longest name of an account, in bytes, without the contract.
-const maxName = 64
-
-var nameForm = regexp.MustCompile(`^[a-z0-9_-]{2,64}$`)
-
-// lower lowers ASCII letters only. In Unicode, other letters become ASCII letters too,
-// such as the Kelvin sign.
-func lower(name string) string {
-	return strings.Map(func(r rune) rune {
-		if 'A' <= r && r <= 'Z' {
-			r += 'a' - 'A'
-		}
-		return r
-	}, name)
-}
-
-// FullID completes a bare name and checks its form.
-func (a *Accounts) FullID(name string) (string, error) {
-	id := lower(strings.TrimSpace(name))
-	bare := strings.TrimSuffix(id, "."+a.contract)
-	if !strings.Contains(id, ".") {
-		id += "." + a.contract
-	}
-	if !nameForm.MatchString(bare) && !foreignForm.MatchString(id) {
-		return "", fault.New(wire.CodeValidation, "Invalid username format: %.80q: use 2 to 64 of a-z, 0-9, _ and -", name)
-	}
-	return id, nil
-}
-
-// foreignForm is any ledger account id: members need not have an account here.
-var foreignForm = regexp.MustCompile(`^[a-z0-9_-]{1,64}(\.[a-z0-9_-]{1,64}){1,8}$`)
-
-// Create makes an account and returns its key, which is never shown again.
-func (a *Accounts) Create(ctx context.Context, name string, balance wire.Amount) (id string, key APIKey, err error) {
-	if id, err = a.FullID(name); err != nil {
-		return "", key, err
-	}
-	key = newKey()
-	err = a.store.Write(ctx, func(tx *store.Tx) error {
-		result, err := tx.ExecContext(ctx, `INSERT INTO accounts (id, key_hash, key_generation, balance, created_ns) VALUES (?, ?, 1, ?, ?)
-			ON CONFLICT DO NOTHING`, id, hashOf(key.text), balance.String(), a.ledger.Now().UnixNano())
-		if err != nil {
-			return fmt.Errorf("insert account: %w", err)
-		}
-		if n, _ := result.RowsAffected(); n == 0 {
-			return fault.New(wire.CodeConflict, "account %s exists already: replace its key with: svcd account rotate-key %s", id, name)
-		}
-		_, err = a.ledger.Append(ctx, tx, chain.Record{Kind: chain.KindCreateAccount, Account: id, Detail: balance.String()})
-		return err
-	})
-	return id, key, err
-}
 
 // Rotate replaces the key of an account. When it returns, the old key, tokens made with
 // it and sign-in links are dead. So are page sessions, because they could make a key
@@ -141,197 +63,6 @@ func (a *Accounts) Rotate(ctx context.Context, name, session string) (id string,
 		return err
 	})
 	return id, key, err
-}
-
-func unknownAccount(id string) error {
-	return fault.New(wire.CodeAccountUnknown, "account %.80s not found: create it with: svcd account create NAME", id)
-}
-
-// Fund adds tokens to an account and returns its balance.
-func (a *Accounts) Fund(ctx context.Context, name string, amount wire.Amount) (balance wire.Amount, err error) {
-	id, err := a.FullID(name)
-	if err != nil {
-		return balance, err
-	}
-	err = a.store.Write(ctx, func(tx *store.Tx) error {
-		if err := mustExist(ctx, tx, id); err != nil {
-			return err
-		}
-		balance, err = a.ledger.Fund(ctx, tx, id, amount)
-		return err
-	})
-	return balance, err
-}
-
-// Transfer moves tokens between two accounts and returns the rest of the payer.
-func (a *Accounts) Transfer(ctx context.Context, from, to string, amount wire.Amount) (left wire.Amount, err error) {
-	payer, err1 := a.FullID(from)
-	receiver, err2 := a.FullID(to)
-	if err := errors.Join(err1, err2); err != nil {
-		return left, err
-	}
-	err = a.store.Write(ctx, func(tx *store.Tx) error {
-		if err := mustExist(ctx, tx, payer, receiver); err != nil {
-			return err
-		}
-		left, err = a.ledger.Transfer(ctx, tx, payer, receiver, amount)
-		return err
-	})
-	return left, err
-}
-
-// MemberOf returns how many groups an account belongs to. The account need not exist:
-// owners may add a member before.
-func (a *Accounts) MemberOf(ctx context.Context, id string) (n int64, err error) {
-	err = a.store.Read(ctx, func(tx *store.Tx) error {
-		return tx.QueryRowContext(ctx, "SELECT count(*) FROM members WHERE account = ?", id).Scan(&n)
-	})
-	if err != nil {
-		return 0, fmt.Errorf("count groups: %w", err)
-	}
-	return n, nil
-}
-
-// mustExist refuses accounts that do not exist.
-func mustExist(ctx context.Context, tx *store.Tx, ids ...string) error {
-	for _, id := range ids {
-		switch exists, err := Exists(ctx, tx, id); {
-		case err != nil:
-			return err
-		case !exists:
-			return unknownAccount(id)
-		}
-	}
-	return nil
-}
-
-// Exists reports whether there is an account, inside a transaction.
-func Exists(ctx context.Context, tx *store.Tx, id string) (exists bool, err error) {
-	if err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM accounts WHERE id = ?)", id).Scan(&exists); err != nil {
-		return false, fmt.Errorf("look for account: %w", err)
-	}
-	return exists, nil
-}
-
-// Disable blocks an account until [Accounts.Enable]. When it returns, the key, tokens,
-// sign-in links and page sessions of the account are refused; the tokens, links and
-// sessions stay dead for good. Groups, files and balance stay. Destruction that the
-// account asked for and that still waits is cancelled.
-func (a *Accounts) Disable(ctx context.Context, name string) (id string, err error) {
-	return a.setDisabled(ctx, name, chain.KindDisable, a.ledger.Now().UnixNano(), "account %s is disabled already")
-}
-
-// Enable lets a disabled account be used again, with the key it had.
-func (a *Accounts) Enable(ctx context.Context, name string) (id string, err error) {
-	return a.setDisabled(ctx, name, chain.KindEnable, nil, "account %s is not disabled")
-}
-
-// setDisabled notes since when an account is disabled, nil for enabled. The new
-// generation of the key ends the tokens; generation 0 means that the account never had a
-// key.
-func (a *Accounts) setDisabled(ctx context.Context, name, kind string, since any, already string) (id string, err error) {
-	if id, err = a.FullID(name); err != nil {
-		return "", err
-	}
-	err = a.store.Write(ctx, func(tx *store.Tx) error {
-		disabled, err := isDisabled(ctx, tx, id)
-		if err != nil {
-			return err
-		}
-		if disabled == (since != nil) {
-			return fault.New(wire.CodeConflict, already, id)
-		}
-		_, err = tx.ExecContext(ctx, `UPDATE accounts SET disabled_ns = ?, key_generation = CASE key_generation WHEN 0 THEN 0 ELSE key_generation + 1 END
-			WHERE id = ?`, since, id)
-		if err != nil {
-			return fmt.Errorf("disable account: %w", err)
-		}
-		if err := endSignIns(ctx, tx, id, ""); err != nil {
-			return err
-		}
-		if err := forgetDestruction(ctx, tx, id); err != nil {
-			return err
-		}
-		_, err = a.ledger.Append(ctx, tx, chain.Record{Kind: kind, Account: id})
-		return err
-	})
-	return id, err
-}
-
-// forgetDestruction cancels the destruction that the account asked for and that waits:
-// it may be the reason for disabling the account.
-func forgetDestruction(ctx context.Context, tx *store.Tx, id string) error {
-	if _, err := tx.ExecContext(ctx, "DELETE FROM pending_deletions WHERE account = ?", id); err != nil {
-		return fmt.Errorf("forget deletions: %w", err)
-	}
-	if _, err := tx.ExecContext(ctx, "UPDATE groups SET pending_retention = NULL, pending_retention_ns = NULL WHERE owner = ? AND pending_retention_ns IS NOT NULL", id); err != nil {
-		return fmt.Errorf("forget retention: %w", err)
-	}
-	return nil
-}
-
-func isDisabled(ctx context.Context, tx *store.Tx, id string) (disabled bool, err error) {
-	err = tx.QueryRowContext(ctx, "SELECT disabled_ns IS NOT NULL FROM accounts WHERE id = ?", id).Scan(&disabled)
-	if errors.Is(err, sql.ErrNoRows) {
-		return false, unknownAccount(id)
-	}
-	if err != nil {
-		return false, fmt.Errorf("read account: %w", err)
-	}
-	return disabled, nil
-}
-
-// requireEnabled refuses an account that is disabled or does not exist.
-func requireEnabled(ctx context.Context, tx *store.Tx, id string) error {
-	disabled, err := isDisabled(ctx, tx, id)
-	if err == nil && disabled {
-		err = accountDisabled(id)
-	}
-	return err
-}
-
-func accountDisabled(id string) error {
-	return fault.New(wire.CodeDisabled, "Auth failed: account %s is disabled: ask the operator", id)
-}
-
-// Listed is one account as the operator sees it.
-type Listed struct {
-	AccountID string      `json:"account_id"`
-	Balance   wire.Amount `json:"balance"`
-	Bytes     int64       `json:"bytes"` // of ciphertext that is kept for it
-	Disabled  bool        `json:"disabled"`
-}
-
-// List returns all accounts by id.
-func (a *Accounts) List(ctx context.Context) (list []Listed, err error) {
-	err = a.store.Read(ctx, func(tx *store.Tx) error {
-		for rows, err := range tx.Rows(ctx, `SELECT id, balance, COALESCE(bytes, 0), disabled_ns IS NOT NULL FROM accounts
-			LEFT JOIN stored_bytes ON kind = 'account' AND name = id ORDER BY id`) {
-			var l Listed
-			var balance string
-			if err == nil {
-				err = rows.Scan(&l.AccountID, &balance, &l.Bytes, &l.Disabled)
-			}
-			if err != nil {
-				return fmt.Errorf("list accounts: %w", err)
-			}
-			if l.Balance, err = wire.ParseAmount(balance); err != nil {
-				return err
-			}
-			list = append(list, l)
-		}
-		return nil
-	})
-	return list, err
-}
-
-// Balance returns the balance of an account.
-func (a *Accounts) Balance(ctx context.Context, id string) (balance wire.Amount, err error) {
-	err = a.store.Look(ctx, func(tx *store.Tx) error {
-		balance, err = ledger.Balance(ctx, tx, id)
-		return err
-	})
-	return balance, err
 }
 
 // CheckKey verifies an API key and returns its generation. After too many wrong keys for
@@ -402,4 +133,11 @@ func (a *Accounts) keyOf(ctx context.Context, id string) (storedKey, error) {
 		return storedKey{}, fmt.Errorf("read key hash: %w", err)
 	}
 	return k, nil
+}
+
+// HasKey reports whether the account ever had an API key. An account made for an
+// identity has none at first.
+func (a *Accounts) HasKey(ctx context.Context, id string) (bool, error) {
+	key, err := a.keyOf(ctx, id)
+	return key.generation > 0, err
 }

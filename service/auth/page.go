@@ -191,10 +191,3 @@ func (a *Accounts) EndSession(ctx context.Context, session string) error {
 		return nil
 	})
 }
-
-// HasKey reports whether the account ever had an API key. An account made for an
-// identity has none at first.
-func (a *Accounts) HasKey(ctx context.Context, id string) (bool, error) {
-	key, err := a.keyOf(ctx, id)
-	return key.generation > 0, err
-}
