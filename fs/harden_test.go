@@ -178,7 +178,7 @@ func mountPrivateDevice(device string) error {
 }
 
 // M4, M2: an ordinary user can mount, through fusermount3, from a hardened process.
-// Nobody else can enter, not even root, unless the user and the machine allow it.
+// No other user can enter, not even root, unless the user and the machine allow it.
 func TestM4OrdinaryUserCanMount(t *testing.T) {
 	needFuse(t)
 	needRoot(t)

@@ -32,7 +32,7 @@ const (
 	envPlan = "SVCFS_FS_TEST_PLAN"
 	// envRoot is the directory beneath which every mountpoint lies.
 	envRoot = "SVCFS_FS_TEST_ROOT"
-	// hangLimit is how long anything may take that must not hang.
+	// hangLimit is how long an operation may take that must not wait for the service.
 	hangLimit = 20 * time.Second
 )
 
@@ -260,7 +260,7 @@ func (s *server) obey(o order) (a answer) {
 	return a
 }
 
-// isQuiet reports whether the kernel was told everything.
+// isQuiet reports whether the kernel has got all notices.
 func (k *notifier) isQuiet() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -425,7 +425,7 @@ func (m *mount) wantCharges(retrieves, uploads int) {
 	}
 }
 
-// inTime limits what must not hang.
+// inTime limits an operation that must not wait for the service.
 func inTime(t *testing.T, what string, do func() error) error {
 	t.Helper()
 	done := make(chan error, 1)

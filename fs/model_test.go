@@ -61,7 +61,7 @@ type modelSystem struct {
 	group  sdk.GroupID
 	before int // uploads when it began
 
-	watched bool // the mount is told what others do
+	watched bool // the mount gets events of others
 	open    int  // files
 }
 
@@ -125,7 +125,7 @@ func (s *modelSystem) Rename(from, to string) string {
 	return outcome(err)
 }
 
-// Unlink may delete for good; then the kernel is told within seconds (M5).
+// Unlink may delete for good; then the kernel gets a notice within seconds (M5).
 func (s *modelSystem) Unlink(name string) string {
 	err := os.Remove(s.path(name))
 	s.m.must(order{Do: "settle"})
@@ -170,8 +170,8 @@ func (s *modelSystem) listBeneath(folder string) (names []string) {
 	return names
 }
 
-// look makes the mount see what others did, unless it was told, and waits until the
-// kernel knows.
+// look makes the mount see the changes of others, unless it got events, and waits until
+// the kernel has all notices.
 func (s *modelSystem) look() {
 	if !s.watched {
 		s.m.order(order{Do: "refresh"})

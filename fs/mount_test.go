@@ -243,7 +243,7 @@ func TestW7RenameOverSavesOnce(t *testing.T) {
 	m.wantCharges(0, 1)
 }
 
-// N5, W9: what is refused is refused at once, with a line that says why.
+// N5, W9: a refused operation is refused at once, with a line that gives the reason.
 func TestN5SpecialFilesAreRefused(t *testing.T) {
 	m := mounting(t)
 	m.put("f", "x")
@@ -571,7 +571,7 @@ func TestA2Xattrs(t *testing.T) {
 	m.wantCharges(0, 0)
 }
 
-// A2: the state tells where the content is, and what opening costs hangs on it.
+// A2: the state shows where the content is, and the price of opening depends on it.
 func TestA2State(t *testing.T) {
 	m := mounting(t)
 	m.put("f", "hello")
@@ -655,7 +655,7 @@ func TestA3Statfs(t *testing.T) {
 }
 
 // An open directory is a snapshot: removing while listing skips nothing, and
-// rewinding shows what is there now.
+// rewinding shows the present names.
 func TestA4ListingWhileRemoving(t *testing.T) {
 	m := mounting(t)
 	const many = 2500
@@ -750,7 +750,8 @@ func (m *mount) waitFor(n int) {
 	proctest.Eventually(m.t, fmt.Sprintf("%d requests hang", n), func() bool { return m.must(order{Do: "counts"}).Counts.Waiting == n })
 }
 
-// E2: Ctrl-C ends a program that waits for a service that hangs, and nobody else waits.
+// E2: Ctrl-C ends a program that waits for a service without an answer, and no other program
+// waits.
 func TestE2InterruptEndsHungPrograms(t *testing.T) {
 	m := mounting(t)
 	m.put("f", "x")
@@ -858,7 +859,7 @@ func TestM2AllowOtherChecksPermissions(t *testing.T) {
 	}
 }
 
-// M1, M3: what is mounted is refused; a mount in use says who uses it.
+// M1, M3: a directory that is mounted on is refused; a mount in use names its users.
 func TestM3BusyMountNamesItsUsers(t *testing.T) {
 	m := mounting(t)
 	if err := CheckMountpoint(m.dir); !errors.Is(err, ErrMounted) {
@@ -910,7 +911,7 @@ func TestM3DeadMountIsCleaned(t *testing.T) {
 	}
 }
 
-// A mount that hangs is not waited for, and not taken for a dead one.
+// The check does not wait for a mount that does not answer, and does not call it dead.
 func TestM1HungMountIsNotWaitedFor(t *testing.T) {
 	m := mounting(t)
 	ok(t, m.cmd.Process.Signal(unix.SIGSTOP))
@@ -920,13 +921,13 @@ func TestM1HungMountIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// longMount makes the kernel believe what it was told for an hour, so that only
+// longMount makes the kernel believe answers for an hour, so that only
 // a notification can change its mind.
 func longMount(t *testing.T) *mount {
 	return mounting(t, func(p *plan) { p.Options.Timeout = time.Hour })
 }
 
-// A change elsewhere is seen at once; who has the old version open keeps it (R3).
+// A change elsewhere is seen at once; open descriptors keep the old version (R3).
 func TestR3NewVersionIsSeenAtOnce(t *testing.T) {
 	m := longMount(t)
 	m.put("f", "one")
@@ -956,8 +957,8 @@ func TestR3NewVersionIsSeenAtOnce(t *testing.T) {
 	}
 }
 
-// M5: after a revocation no byte of content is handed out: not by name, not
-// through what is open, not from the kernel's pages.
+// M5: after a revocation no byte of content is handed out: not by name, not through open
+// descriptors, not from the kernel's pages.
 func TestM5RevocationDropsPages(t *testing.T) {
 	m := longMount(t)
 	content := pattern(3 * 4096)
@@ -1093,7 +1094,7 @@ func TestW5FsyncOfADirectory(t *testing.T) {
 	m.wantCharges(0, 1)
 }
 
-// W9: what is unlinked or replaced stays readable and writable until it is closed.
+// W9: an unlinked or replaced file stays readable and writable until it is closed.
 func TestW9UnlinkedFilesStayOpen(t *testing.T) {
 	m := mounting(t)
 	m.write("team/x.tmp", pattern(10_000))
@@ -1215,8 +1216,8 @@ func TestA1AttributesBeforeReading(t *testing.T) {
 	m.wantCharges(0, 0)
 }
 
-// E3, threat 6: a service that takes back what it told is not believed. Programs
-// are told when they ask for news; what is known can still be read.
+// E3, threat 6: a listing that takes records back is refused. Programs get the error when
+// they ask for news; known files can still be read.
 func TestE3ServiceThatTakesRecordsBack(t *testing.T) {
 	m := mounting(t)
 	m.put("f", "one")

@@ -122,7 +122,7 @@ func TestThreat19MounterOfAMovedFolderMountsNothing(t *testing.T) {
 	}
 }
 
-// Threat 19: nothing is mounted on what is not an empty folder, whatever it was before.
+// Threat 19: a mounter mounts on an empty folder only, also when the folder was empty before.
 func TestThreat19MounterWantsAnEmptyFolder(t *testing.T) {
 	dir := place(t)
 	ok(t, os.WriteFile(filepath.Join(dir, "f"), nil, 0o600))

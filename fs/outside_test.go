@@ -11,8 +11,8 @@ import (
 
 func confined(p *plan) { p.Confine = true }
 
-// Threat 19: a mount that confined itself is still taken away, says who uses it, and
-// knows what other processes have open.
+// Threat 19: a mount that confined itself can still be unmounted, names its users, and knows
+// the open files of other processes.
 func TestThreat19ConfinedMountUnmounts(t *testing.T) {
 	m := mounting(t, confined)
 	m.write("team/f", "x")
@@ -34,8 +34,8 @@ func TestThreat19ConfinedMountKnowsDescriptors(t *testing.T) {
 	}
 }
 
-// The process outside answers who asks while another waits, refuses what it was not
-// made for, and ends with the process that made it.
+// The process outside answers one request while another waits, refuses requests that are
+// not its task, and ends with the process that started it.
 func TestOutside(t *testing.T) {
 	o, err := StartOutside(place(t), -1)
 	if err != nil {

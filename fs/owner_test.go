@@ -18,7 +18,7 @@ import (
 // theirUID is whose the files of other accounts are.
 func theirUID() uint32 { return defaultForeignUID(uint32(os.Getuid())) }
 
-// ownerOf tells whose a path is, as programs ask before they trust it.
+// ownerOf returns the owner of a path, as programs ask before they trust the path.
 func ownerOf(t *testing.T, path string) uint32 {
 	t.Helper()
 	info, err := os.Stat(path)
@@ -28,8 +28,8 @@ func ownerOf(t *testing.T, path string) uint32 {
 	return info.Sys().(*syscall.Stat_t).Uid
 }
 
-// A5: what another account uploaded is another user's, with every folder above it;
-// what is saved here is the mounting user's.
+// A5: a file of another account is another user's, with every folder above it; a file that
+// is saved here is the mounting user's.
 func TestA5OwnersOnAMount(t *testing.T) {
 	m := mounting(t)
 	own := uint32(os.Getuid())
@@ -61,7 +61,7 @@ func TestA5OwnersOnAMount(t *testing.T) {
 	}
 }
 
-// A5: a group is listed before a program is told whose its directory is.
+// A5: a group is listed before a program sees the owner of its directory.
 func TestA5FirstLookIntoAGroup(t *testing.T) {
 	m := mounting(t, func(p *plan) { p.Theirs = []string{"HEAD", "config"} })
 	before := ownerOf(t, m.path("team"))
@@ -85,8 +85,8 @@ func TestA5ForeignUIDAndOwnAll(t *testing.T) {
 	}
 }
 
-// A5, W10: access(2) answers by the mode: the owner's bits bind the mounting user,
-// also at what belongs to nobody. Root reads and writes all, and runs what somebody
+// A5, W10: access(2) answers by the mode: the owner's bits count for the mounting user, also
+// at files of the user nobody. Root reads and writes all, and runs a file that any user
 // may run.
 func TestA5AccessFollowsTheMode(t *testing.T) {
 	const user, read, write, run = 12345, unix.R_OK, unix.W_OK, unix.X_OK
@@ -153,8 +153,8 @@ func TestA5ChownToOwnersThatAreShown(t *testing.T) {
 	}
 }
 
-// M2, A5: with AllowOther the mounting user goes on reading, writing and renaming
-// what belongs to nobody. Neither the user's group nor who runs as nobody gains by it.
+// M2, A5: with AllowOther the mounting user still reads, writes and renames files of the
+// user nobody. Neither the user's group nor processes of nobody gain by it.
 func TestM2AllowOtherWithFilesOfOthers(t *testing.T) {
 	needRoot(t)
 	const user, sameGroup = 12345, 12346

@@ -38,7 +38,7 @@ func posixRefusals() map[string]struct{ says, why string } {
 	}
 }
 
-// go-fuse's own suite of what programs expect, without what is refused by design.
+// go-fuse's own suite of expected behaviour, without operations that are refused by design.
 func TestPosix(t *testing.T) {
 	refused := posixRefusals()
 	if dir := os.Getenv(envPosix); dir != "" {

@@ -126,8 +126,8 @@ func TestW15TellsOfKill(t *testing.T) {
 	}
 }
 
-// W2: the last who has the file open saves it, also when who opened it is gone
-// or has closed it.
+// W2: the last process that has the file open saves it, also when the process that opened
+// it is gone or has closed it.
 func TestW2OrphanedDescriptorsAreSaved(t *testing.T) {
 	m := mounting(t)
 	for _, script := range []string{
@@ -147,8 +147,8 @@ func TestW2OrphanedDescriptorsAreSaved(t *testing.T) {
 	}
 }
 
-// W2: who reads a file that a child still writes does not keep the child's close
-// from saving it.
+// W2: a process that reads a file which a child still writes does not keep the child's
+// close from saving it.
 func TestW2ReadersDoNotHoldUpTheSave(t *testing.T) {
 	m := mounting(t)
 	cmd := exec.Command("bash", "-c", "exec 5>f 6<f; coproc sh -c 'read x; exec /bin/echo late >&5' 5>&5; exec 5>&-; echo go >&${COPROC[1]}; wait; echo closed; read x")
@@ -184,7 +184,7 @@ func ignoreExit(err error) error {
 	return err
 }
 
-// W2: another thread than the one that opened the file closes it, and is told.
+// W2: another thread than the one that opened the file closes it, and gets the error.
 func TestW2ClosingThreadIsTold(t *testing.T) {
 	m := mounting(t)
 	kind := sdk.ErrUnavailable

@@ -12,8 +12,8 @@ import (
 
 const alice, bob sdk.AccountID = "alice.svc.testnet", "bob.svc.testnet"
 
-// world is a service in memory as alice sees it, who owns its groups; bob puts there
-// what others do.
+// world is a service in memory as alice sees it, who owns its groups; bob is the other
+// member.
 type world struct {
 	treetest.Person
 	goOn   map[string]func() // of the operations that hang

@@ -11,9 +11,9 @@ import (
 	"github.com/svcfs/svcfs/sdk"
 )
 
-// E2: while the service does not answer, what is known is shown from memory: the
-// first time after a second, then at once, and it is seen when it is back. All in
-// the time of a bubble, in which nothing else takes time.
+// E2: while the service does not answer, known names are shown from memory: the first
+// time after a second, then at once; and the mount notices when the service is back. The
+// clock is that of a bubble, in which nothing else takes time.
 func TestE2KnownNamesWhileTheServiceIsAway(t *testing.T) {
 	for name, watch := range map[string]func(context.Context, sdk.Seq) (iter.Seq2[sdk.Event, error], error){
 		"without a watch": nil,
@@ -74,7 +74,7 @@ func duration(do func()) time.Duration {
 	return time.Since(began)
 }
 
-// What could not be sent is sent once the service is back, also when nobody looks.
+// Content that could not be sent is sent once the service is back, also in an idle mount.
 func TestUnsentFilesAreSentWithoutAWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := team()

@@ -50,7 +50,7 @@ func TestStepsOfContent(t *testing.T) {
 		ok(t, s.m.dir("/team").Unlink(t.Context(), "new"))
 		s.h.Release()
 	}
-	// send looks at the file while an upload hangs, and lets it end.
+	// send looks at the file while an upload waits, and lets the upload end.
 	send := func(t *testing.T, s *scene) {
 		t.Helper()
 		goOn, done := s.w.Stall("upload"), make(chan struct{})
@@ -104,7 +104,7 @@ func TestStepsOfContent(t *testing.T) {
 	}
 }
 
-// A step that the table lacks is a mistake of the program, which is told.
+// A step that the table lacks is reported as a mistake of the program.
 func TestOtherStepsOfContentAreMistakes(t *testing.T) {
 	var log bytes.Buffer
 	m := mount(t, team(), alice, func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
@@ -119,7 +119,7 @@ func TestOtherStepsOfContentAreMistakes(t *testing.T) {
 	f.move(stateCopied)
 }
 
-// What was removed stays removed, and what is shown of the past or of the mount stays so.
+// Removed files stay removed; versions and control files stay what they are.
 func TestKindsOfFilesThatStay(t *testing.T) {
 	for _, tc := range []struct {
 		from, to fileKind
@@ -145,7 +145,7 @@ func TestKindsOfFilesThatStay(t *testing.T) {
 }
 
 // W2: a program that is killed while it closes a file gives its handle up before the
-// close has ended. Nobody is told of the failure, so the file is saved all the same.
+// close has ended. No program gets an error, so the file is saved all the same.
 func TestW2KilledInTheMiddleOfAClose(t *testing.T) {
 	w := team()
 	m := mount(t, w, alice)

@@ -11,7 +11,7 @@ import (
 	"github.com/svcfs/svcfs/sdk"
 )
 
-// N4: what a group tells about itself is free, hidden and read-only.
+// N4: the control files of a group are free, hidden and read-only.
 func TestN4GroupControlFiles(t *testing.T) {
 	w := team()
 	w.Put("team", alice, "a", []byte("x"))
@@ -122,7 +122,7 @@ func TestN4History(t *testing.T) {
 	}
 }
 
-// M6: 100,000 files take little memory, also when somebody looks at their history.
+// M6: 100,000 files take little memory, also when a program looks at their history.
 // How long the first listing takes is a figure of make scale.
 func TestM6ManyFiles(t *testing.T) {
 	const files = 100_000

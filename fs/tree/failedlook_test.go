@@ -8,8 +8,8 @@ import (
 	"github.com/svcfs/svcfs/sdk"
 )
 
-// E1: a look at the ledger that is refused is told in the status, with the next step,
-// and once in the errors, until another succeeds. The service did answer.
+// E1: a look at the ledger that is refused appears in status, with the next step, and
+// once in errors, until another look succeeds. The service did answer.
 func TestE1FailedLookIsTold(t *testing.T) {
 	w := team()
 	w.Put("team", alice, "f", []byte("x"))

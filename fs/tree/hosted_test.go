@@ -18,7 +18,7 @@ import (
 )
 
 // hosted is a mount of bob's at the stand-in of the hosted network, which does not
-// tell of changes by itself, beside alice's client. They share the group team.
+// announce changes, beside alice's client. They share the group team.
 func hosted(t *testing.T, s *sdktest.Server, change ...func(*Config)) (*mounted, *sdk.Client) {
 	t.Helper()
 	alice, bob := s.Client(t, s.Account("alice", "10")), s.Client(t, s.Account("bob", "10"))
@@ -100,9 +100,9 @@ func amount(t *testing.T, tokens string) sdk.Amount {
 	return a
 }
 
-// R4 and N1 at a service that does not tell of changes: who looks is answered, ever
-// more rarely by the ledger while nothing new is there; who does not, costs nothing;
-// and what it costs is counted.
+// R4 and N1 at a service that does not announce changes: a mount that is looked at asks the
+// ledger ever more rarely while nothing new is there; an idle mount costs nothing; and the
+// costs are counted.
 func TestR4LooksWithoutAWatch(t *testing.T) {
 	for _, flavour := range []sdktest.Flavour{sdktest.GenA, sdktest.GenB} {
 		t.Run(flavour.String(), func(t *testing.T) {
@@ -158,7 +158,7 @@ func TestR4LooksWithoutAWatch(t *testing.T) {
 	}
 }
 
-// R6: looks count against the budget; what is known is shown without them.
+// R6: looks count against the budget; known names are shown without them.
 func TestR6LooksCountAgainstTheBudget(t *testing.T) {
 	s := sdktest.NewServer(t, sdktest.GenB)
 	var c clock
@@ -188,7 +188,7 @@ func TestR6LooksCountAgainstTheBudget(t *testing.T) {
 	}
 }
 
-// A ledger that does not tell its prices keeps nobody from looking.
+// A ledger that does not state its prices prevents no look.
 func TestLooksGoOnWithoutAPrice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := team()
@@ -213,8 +213,8 @@ func TestLooksGoOnWithoutAPrice(t *testing.T) {
 	})
 }
 
-// M5 and threat 14 at a service that does not tell of changes: who was revoked reads
-// no byte more, from an open file or from memory, and asking that costs nothing.
+// M5 and threat 14 at a service that does not announce changes: a revoked member reads no
+// further byte, from an open file or from memory, and the check costs nothing.
 func TestM5RevokedWithoutAWatch(t *testing.T) {
 	for name, open := range map[string]bool{"open": true, "in memory": false} {
 		t.Run(name, func(t *testing.T) {
@@ -259,7 +259,7 @@ func TestM5RevokedWithoutAWatch(t *testing.T) {
 	}
 }
 
-// A ledger that errs about who is a member takes nothing away, and costs ever less.
+// A ledger with a wrong answer about a member takes nothing away, and costs ever less.
 func TestM5DoubtsAboutAMember(t *testing.T) {
 	w := team()
 	w.Put("team", alice, "f", []byte("content"))

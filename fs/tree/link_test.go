@@ -34,7 +34,7 @@ func TestN5LinkOntoARealNameIsTheSave(t *testing.T) {
 	m.wantCharges(0, 1)
 }
 
-// N5: scratch names may be linked among each other; each goes by itself.
+// N5: scratch names may be linked among each other; each is removed separately.
 func TestN5LinksBetweenScratchNames(t *testing.T) {
 	w := team()
 	m := mount(t, w, alice)

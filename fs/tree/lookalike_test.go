@@ -8,7 +8,7 @@ import (
 	"github.com/svcfs/svcfs/sdk"
 )
 
-// N1, N3, threat 17: nobody takes a group's name: neither with escapes that give it,
+// N1, N3, threat 17: no other group takes a group's name: neither with escapes that give it,
 // nor with one that looks like it, nor in a mount that comes later.
 func TestThreat17GroupsKeepTheirNames(t *testing.T) {
 	const carol sdk.AccountID = "carol.svc.testnet"
@@ -45,7 +45,7 @@ func TestThreat17GroupsKeepTheirNames(t *testing.T) {
 		t.Errorf("%d saves went to the group, %d to the one with its name in escapes", got, len(w.Rows("a%2Fb")))
 	}
 
-	// Without an owner, and without a memory, they are told apart as well.
+	// Without an owner, and without a memory, they get different names as well.
 	w.Fail("members", &sdk.Error{Kind: sdk.ErrUnavailable})
 	first := mount(t, w, alice)
 	names := first.names("/")

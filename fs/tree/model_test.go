@@ -14,8 +14,8 @@ import (
 	"github.com/svcfs/svcfs/sdk"
 )
 
-// Random operations, of this mount and of others, against a small model. What
-// others do is seen by looking at the ledger, or told by events of the watch.
+// Random operations, of this mount and of others, against a small model. The mount learns
+// of the others' by looking at the ledger, or from events of the watch.
 func TestModel(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -189,8 +189,8 @@ func (s *modelSystem) List() (list []string) {
 	return list
 }
 
-// happened makes the tree see what another account did: it is told, and has acted
-// on that once it takes the next event; or it looks at the ledger.
+// happened makes the tree see a change by another account: it gets an event, and has applied
+// that once it takes the next event; or it looks at the ledger.
 func (s *modelSystem) happened(kind string) {
 	if s.events == nil {
 		_ = s.m.Refresh(context.Background())

@@ -80,8 +80,8 @@ func TestW9UnlinkedFilesLiveUntilTheyAreClosed(t *testing.T) {
 	}
 }
 
-// What a name shows is never older than what the ledger says and never less than
-// what was saved: a save that equals an overtaken version is a new version.
+// A name shows nothing older than the ledger's newest version, and loses no save: a save
+// that equals an overtaken version is a new version.
 func TestW11UnchangedSaveAfterAnotherUploadIsAVersion(t *testing.T) {
 	w := team()
 	w.Put("team", alice, "f", []byte("one"))
@@ -157,7 +157,7 @@ func TestW9UnlinkDuringUploadIsRefused(t *testing.T) {
 	m.wantContent("/team/a", "data")
 }
 
-// watcher is a Kernel that notes what a name shows when it is told of a change.
+// watcher is a Kernel that notes which file a name shows when it is notified of a change.
 type watcher struct {
 	m    *mounted
 	seen []string
@@ -172,8 +172,8 @@ func (k *watcher) ContentChanged(*File)         {}
 func (k *watcher) ContentGone(func(*File) bool) {}
 func (k *watcher) OwnerChanged(*Dir)            {}
 
-// W7: a save by rename never shows the old version again, and who has the file
-// open has what the name shows.
+// W7: a save by rename never shows the old version again, and open handles have the file
+// that the name shows.
 func TestW7SaveByRenameKeepsTheOpenFile(t *testing.T) {
 	w := team()
 	w.Put("team", alice, "f", []byte("old content"))
@@ -265,7 +265,7 @@ func TestM5RevokedDuringUpload(t *testing.T) {
 	}
 }
 
-// R6: what is under way counts, so that parallel openers do not overspend.
+// R6: charges under way count, so that parallel openers do not overspend.
 func TestR6ParallelOpenersStayWithinTheBudget(t *testing.T) {
 	w := team()
 	const files = 8
@@ -301,8 +301,8 @@ func TestR6ParallelOpenersStayWithinTheBudget(t *testing.T) {
 	m.wantCharges(1, 0)
 }
 
-// R6: a refused or failed charge gives back what was set aside, and the hour's
-// budget is one of its own.
+// R6: a refused or failed charge gives its reservation back, and the budget of an hour is
+// a limit of its own.
 func TestR6FailedChargesAreGivenBack(t *testing.T) {
 	w := team()
 	w.Put("team", alice, "f", []byte("x"))
@@ -449,8 +449,8 @@ func TestR4FileManagersCopySmallFiles(t *testing.T) {
 	m.wantCharges(1, 0)
 }
 
-// R4, R5: who looks at a file for a folder is told from who copies or shows it by
-// the thread that asks, by how it opens, and by what its program has loaded.
+// R4, R5: programs that look at a file to list its folder differ from programs that copy
+// or show it by the calling thread, by the flags of open, and by loaded libraries.
 func TestR4WhoLooksForAFolder(t *testing.T) {
 	for _, tc := range []struct {
 		what, name, thread, loaded string
@@ -491,7 +491,7 @@ func TestR4WhoLooksForAFolder(t *testing.T) {
 	}
 }
 
-// R5: who asks is looked up only when a charge hangs on it.
+// R5: the calling program is looked up only when a charge depends on it.
 func TestR5CallersAreNamedLazily(t *testing.T) {
 	w := team()
 	w.Put("team", alice, "f", []byte("x"))
@@ -565,7 +565,8 @@ func TestW10ModeZeroIsAMode(t *testing.T) {
 	}
 }
 
-// W11: the second of two writers is told, whichever way the records arrive.
+// W11: the second of two writers gets a line in errors, in whichever order the records
+// arrive.
 func TestW11SecondWriterIsTold(t *testing.T) {
 	for name, late := range map[string]bool{"the other upload is known": false, "it is learned later": true} {
 		t.Run(name, func(t *testing.T) {
@@ -646,8 +647,8 @@ func TestM5PagesOfOldVersionsAreDropped(t *testing.T) {
 	}
 }
 
-// W5: an empty file that waits is not sent before its time because somebody opened
-// it again: what is being written is one save.
+// W5: an empty file that waits is not sent before its time because a program opened it
+// again: the write that follows is one save.
 func TestW5ReopenedEmptyFileIsOneSave(t *testing.T) {
 	w := team()
 	m := mount(t, w, alice)
@@ -683,8 +684,8 @@ func TestW10TimesSurviveTheSave(t *testing.T) {
 	}
 }
 
-// W11: what one mount does by itself is no conflict: removing and making again,
-// renaming about, two files of one name.
+// W11: changes by one mount alone are no conflict: removing and creating, renaming back
+// and forth, two files of one name.
 func TestW11OneMountHasNoConflicts(t *testing.T) {
 	w := team()
 	m := mount(t, w, alice, deletes, renames)
@@ -717,7 +718,8 @@ func TestW11OneMountHasNoConflicts(t *testing.T) {
 	}
 }
 
-// E: what is deleted while it is fetched is not there, and what is lost is revoked.
+// E: a file that is deleted while it is fetched is not found; one whose group is lost is
+// revoked.
 func TestEDeletedOrRevokedWhileItIsFetched(t *testing.T) {
 	for _, tc := range []struct {
 		name   string

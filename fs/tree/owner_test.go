@@ -75,8 +75,8 @@ func TestA5FoldersThatMove(t *testing.T) {
 	m.wantForeign("a file moved", []string{"/team/other", "/team/other/f"}, "/team/other")
 }
 
-// A5: whose a group is may change with the first look into it, and the kernel is
-// told not to believe before.
+// A5: the owner of a group may change with the first look into it, so before that the
+// kernel is not to believe the owner.
 func TestA5GroupsNobodyLookedInto(t *testing.T) {
 	w := team()
 	w.Put("team", bob, "f", []byte("x"))
@@ -90,9 +90,9 @@ func TestA5GroupsNobodyLookedInto(t *testing.T) {
 	}
 }
 
-// N3, threat 17: who uploads beneath the name of a file does not turn it into a
+// N3, threat 17: an upload beneath the name of a file does not turn the file into a
 // folder, neither in a mount that knows the file nor in a later one, nor with an
-// older upload of theirs that they renamed. Nor does a file take a folder's name.
+// older upload that is renamed. Nor does a file take a folder's name.
 func TestThreat17FoldersGiveWayToOlderFiles(t *testing.T) {
 	w := team()
 	old := w.Put("team", bob, "old", []byte("planted"))

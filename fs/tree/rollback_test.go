@@ -9,8 +9,8 @@ import (
 	"github.com/svcfs/svcfs/sdk"
 )
 
-// A service that tells less than before, or something else, is not believed, and
-// what was known stays; when it tells the truth again, all is well.
+// A listing that lacks earlier records, or changes them, is refused, and the known names
+// stay. A later listing that is true is accepted.
 func TestThreat6RolledBackListing(t *testing.T) {
 	for _, tc := range []struct {
 		name string

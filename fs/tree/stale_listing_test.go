@@ -129,8 +129,8 @@ func TestW8RenameByOthersAfterOurs(t *testing.T) {
 	}
 }
 
-// N5, W8: a listing that tells of a rename before its own answer comes loses no
-// file of a folder.
+// N5, W8: a listing that shows a rename before the answer to that rename loses no file of
+// a folder.
 func TestN5ListingInTheMiddleOfARename(t *testing.T) {
 	for name, tc := range map[string]struct {
 		rename func(m *mounted) error

@@ -12,8 +12,8 @@ import (
 	"github.com/svcfs/svcfs/sdk"
 )
 
-// A3: statfs shows what the service says, of the group or in the root of the
-// account, asks at most once in ten seconds, and waits for nobody.
+// A3: statfs shows the figures of the service, of the group or in the root of the account,
+// asks at most once in ten seconds, and does not wait for a slow answer.
 func TestA3StatfsShowsWhatMayBeKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := team()

@@ -393,8 +393,8 @@ func TestW1NothingLeavesBeforeClose(t *testing.T) {
 	}
 }
 
-// W2: a length that is set by name is recorded when the call returns, whoever reads
-// the file or closed it a moment ago; who is writing to it saves both.
+// W2: a length that is set by name is recorded when the call returns, also while the file
+// is read, or just closed; while a program writes to the file, its close saves both.
 func TestW2LengthSetByName(t *testing.T) {
 	m := mount(t, team(), alice)
 	ok(t, m.save("/team/f", "hello world"))
@@ -484,7 +484,7 @@ func TestW4TruncatingOpenDoesNotRetrieve(t *testing.T) {
 	other.wantContent("/team/f", "newer")
 }
 
-// W4: who can only write retrieves when writing, not when opening.
+// W4: a handle that can only write retrieves at the first write, not at open.
 func TestW4WriteOnlyOpenRetrievesWithTheFirstWrite(t *testing.T) {
 	w := team()
 	for _, name := range []string{"touched", "written", "cut", "emptied", "deleted"} {
@@ -631,8 +631,8 @@ func TestW12LimitsRefuseAtWriteTime(t *testing.T) {
 	}
 }
 
-// W12: also what only the service limits is refused when it is written, and what is
-// larger, from times of a larger limit, can be read.
+// W12: a write beyond the limit of the service is refused as well, and a file that was
+// uploaded under a larger limit can be read.
 func TestW12LimitOfTheService(t *testing.T) {
 	w := team()
 	w.Put("team", alice, "old", make([]byte, 2000))
@@ -744,8 +744,8 @@ func TestW14ReaderChangesNothing(t *testing.T) {
 	}
 }
 
-// W14: what was begun as a writer is refused as in a read-only mount, from the
-// first refusal on also what is begun then; a new role counts as soon as it is known.
+// W14: a save begun as a writer is refused as in a read-only mount, and after the first
+// refusal so is every change; a new role counts as soon as the mount knows of it.
 func TestW14RoleChangesUnderTheMount(t *testing.T) {
 	w := team()
 	m := mount(t, w, bob)
@@ -784,7 +784,7 @@ func TestERevokedThenGone(t *testing.T) {
 	wantClass(t, err, ClassRevoked)
 }
 
-// M5: nothing of a group that was lost stays in memory, also not what is open.
+// M5: nothing of a group that was lost stays in memory, not even open files.
 func TestM5RevocationWipesTheCache(t *testing.T) {
 	w := team()
 	w.Put("team", alice, "f", []byte("secret"))
@@ -839,7 +839,7 @@ func TestR6BudgetEndsInRefusal(t *testing.T) {
 	m.wantCharges(1, 0)
 }
 
-// E2: while a retrieval and an upload hang, everything else goes on.
+// E2: while a retrieval and an upload wait for the service, everything else goes on.
 func TestE2SlowServiceDoesNotBlockOtherPaths(t *testing.T) {
 	w := team()
 	w.Put("team", alice, "slow", []byte("x"))
@@ -875,7 +875,7 @@ func TestE2SlowServiceDoesNotBlockOtherPaths(t *testing.T) {
 	}
 }
 
-// E2: what hangs ends with the time limit.
+// E2: a request without an answer ends with the time limit.
 func TestE2SlowServiceTimesOut(t *testing.T) {
 	s := sdktest.NewServer(t, sdktest.GenB)
 	client := s.Client(t, s.Account("alice", "10"))
@@ -898,8 +898,8 @@ func TestE2SlowServiceTimesOut(t *testing.T) {
 	wantClass(t, m.save("/team/new", "z"), ClassTimeout)
 }
 
-// E2: a transfer that moves is waited for, however long it takes; who sends and
-// fetches knows whether it moves, and the tree has no time limit of its own.
+// E2: the tree waits for a transfer however long it takes: the client knows whether bytes
+// move, and the tree has no time limit of its own.
 func TestE2MovingTransfersAreWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := team()

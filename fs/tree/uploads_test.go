@@ -94,7 +94,7 @@ func TestW8RenameWhileOthersOpen(t *testing.T) {
 	}
 }
 
-// N5: a folder is renamed file by file, with what is not uploaded yet.
+// N5: a folder is renamed file by file, and staged files go along.
 func TestN5ServiceRenamesFolders(t *testing.T) {
 	w := team()
 	w.Put("team", alice, "d/a", []byte("a"))
@@ -258,8 +258,8 @@ func TestW9RemovedToTheTrash(t *testing.T) {
 	}
 }
 
-// W9: who may not remove a file is told so at once, and nothing changes; every writer
-// may where the group is set so.
+// W9: a removal that this account may not make is refused at once, and changes nothing;
+// where the group is set so, every writer may remove.
 func TestW9RemovedByOthers(t *testing.T) {
 	w := team()
 	w.Put("team", alice, "f", []byte("one"))

@@ -13,7 +13,7 @@ import (
 	"github.com/svcfs/svcfs/sdk"
 )
 
-// told mounts alice without polling: what the test sends is all she is told.
+// told mounts alice without polling: she gets the events that the test sends, and no others.
 func told(t *testing.T, w *world) (*mounted, chan<- sdk.Event) {
 	t.Helper()
 	events := make(chan sdk.Event)
@@ -66,8 +66,8 @@ func TestEventsShowAtOnce(t *testing.T) {
 	}
 }
 
-// Threats 14 and 34: who watches does not keep what was taken away until the
-// next look at the ledger.
+// Threats 14 and 34: a mount that watches loses a group with the event, before the next
+// look at the ledger.
 func TestEventsTakeAwayAtOnce(t *testing.T) {
 	for name, take := range map[string]func(*world, sdk.Entry) sdk.Event{
 		"deleted": func(w *world, e sdk.Entry) sdk.Event {
@@ -105,7 +105,7 @@ func TestEventsTakeAwayAtOnce(t *testing.T) {
 	}
 }
 
-// Without a watch, and after its end, who looks is shown what is new soon.
+// Without a watch, and after its end, a program that looks soon sees changes.
 func TestLooksShowNewsWithoutAWatch(t *testing.T) {
 	for name, begin := range map[string]func() (iter.Seq2[sdk.Event, error], error){
 		"not offered": func() (iter.Seq2[sdk.Event, error], error) { return nil, sdk.ErrUnsupported },
@@ -137,7 +137,7 @@ func TestLooksShowNewsWithoutAWatch(t *testing.T) {
 	}
 }
 
-// While the service tells of changes it is not asked all the time.
+// While the service announces changes, it is not asked all the time.
 func TestWatchedTreesPollSeldom(t *testing.T) {
 	w := treetest.NewWorld()
 	w.Member("g", alice)
