@@ -113,6 +113,13 @@ func (a *app) withClient(run func(ctx context.Context, c *sdk.Client, args []str
 	})
 }
 
+// withGroup is withClient for a command whose first argument is a group.
+func (a *app) withGroup(run func(ctx context.Context, g sdk.Group, args []string) error) func(*cobra.Command, []string) error {
+	return a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
+		return run(ctx, c.Group(sdk.GroupID(args[0])), args)
+	})
+}
+
 // closeClient ends a client. What could not be remembered of the service is said;
 // that the service showed another client another history is an error.
 func (a *app) closeClient(c *sdk.Client) error {

@@ -67,7 +67,7 @@ func (a *app) completeGroupThen(then completion) completion {
 // completeName offers names of files in the group that is the first argument.
 func (a *app) completeName(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 	return a.ask(cmd, toComplete, func(ctx context.Context, c *sdk.Client) ([]string, error) {
-		entries, err := allEntries(ctx, c, sdk.GroupID(args[0]))
+		entries, err := allEntries(ctx, c.Group(sdk.GroupID(args[0])))
 		_, paths := listingOf(entries).current()
 		return paths, err
 	})
@@ -76,7 +76,7 @@ func (a *app) completeName(cmd *cobra.Command, args []string, toComplete string)
 // completeRemoved offers names in the trash of the group that is the first argument.
 func (a *app) completeRemoved(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 	return a.ask(cmd, toComplete, func(ctx context.Context, c *sdk.Client) ([]string, error) {
-		entries, err := allEntries(ctx, c, sdk.GroupID(args[0]))
+		entries, err := allEntries(ctx, c.Group(sdk.GroupID(args[0])))
 		_, paths := trashListingOf(entries).current()
 		return paths, err
 	})

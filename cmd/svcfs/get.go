@@ -44,10 +44,11 @@ name, or in a hidden folder, that other accounts uploaded come only with
 		},
 		PreRunE: first(func([]string) error { return a.checkGet(f) }),
 		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
+			g := c.Group(sdk.GroupID(args[0]))
 			if f.all {
-				return a.getAll(ctx, c, sdk.GroupID(args[0]), f)
+				return a.getAll(ctx, c, g, f)
 			}
-			return a.get(ctx, c, sdk.GroupID(args[0]), args[1], f)
+			return a.get(ctx, g, args[1], f)
 		}),
 		ValidArgsFunction: a.completeGroupThen(a.completeName),
 	}
@@ -112,8 +113,8 @@ const (
 	stateFailed  = "failed"
 )
 
-func (a *app) get(ctx context.Context, c *sdk.Client, group sdk.GroupID, what string, f getFlags) error {
-	entry, err := findEntry(ctx, c.Group(group), what)
+func (a *app) get(ctx context.Context, g sdk.Group, what string, f getFlags) error {
+	entry, err := findEntry(ctx, g, what)
 	if err != nil {
 		return err
 	}
@@ -121,7 +122,7 @@ func (a *app) get(ctx context.Context, c *sdk.Client, group sdk.GroupID, what st
 	defer a.ui.progress("")
 	flying := progress.start(what, entry.Size)
 	defer flying.end()
-	file, err := c.Group(group).OpenEntry(ctx, entry, sdk.Progress(flying.report))
+	file, err := g.OpenEntry(ctx, entry, sdk.Progress(flying.report))
 	if err != nil {
 		return err
 	}

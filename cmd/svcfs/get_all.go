@@ -13,8 +13,8 @@ import (
 
 // getAll fetches the newest version of every file into the folder of -o. One
 // that fails does not stop the others.
-func (a *app) getAll(ctx context.Context, c *sdk.Client, group sdk.GroupID, f getFlags) error {
-	all, err := allEntries(ctx, c, group)
+func (a *app) getAll(ctx context.Context, c *sdk.Client, group sdk.Group, f getFlags) error {
+	all, err := allEntries(ctx, group)
 	if err != nil {
 		return err
 	}
@@ -31,7 +31,7 @@ func (a *app) getAll(ctx context.Context, c *sdk.Client, group sdk.GroupID, f ge
 	for _, e := range entries {
 		total += max(e.Size, 0)
 	}
-	g := &getting{app: a, client: c, dir: dir, files: &wholeFiles{dir: dir}, flags: f, bar: a.newBar("fetching", len(entries), total)}
+	g := &getting{app: a, account: c.Account(), group: group, dir: dir, files: &wholeFiles{dir: dir}, flags: f, bar: a.newBar("fetching", len(entries), total)}
 	defer a.ui.progress("")
 	work := func(ctx context.Context, i int) (outcome, error) { return g.one(ctx, entries[i], paths[i]), ctx.Err() }
 	if err := inOrder(ctx, f.jobs, len(entries), work, g.took); err != nil {
@@ -63,11 +63,12 @@ func (a *app) getAll(ctx context.Context, c *sdk.Client, group sdk.GroupID, f ge
 // getting is one run of get --all.
 type getting struct {
 	*app
-	client *sdk.Client
-	dir    *os.Root // everything is written below it, whatever the names say
-	files  *wholeFiles
-	flags  getFlags
-	bar    *bar
+	account sdk.AccountID // who fetches
+	group   sdk.Group
+	dir     *os.Root // everything is written below it, whatever the names say
+	files   *wholeFiles
+	flags   getFlags
+	bar     *bar
 
 	fetched, equal, kept, hidden, failed int
 	first                                error
@@ -91,7 +92,7 @@ func (g *getting) one(ctx context.Context, e sdk.Entry, path string) outcome {
 	flying := g.bar.start(path, e.Size)
 	defer flying.end()
 	doc := fetched{Name: path, Path: filepath.Join(g.flags.output, path), CID: e.Ref, FileHash: e.Hash.String(), Size: e.Size, State: stateEqual}
-	if isHidden(path) && e.Uploader != g.client.Account() && !g.flags.hidden {
+	if isHidden(path) && e.Uploader != g.account && !g.flags.hidden {
 		doc.Path, doc.State = "", stateHidden
 		return outcome{doc: doc}
 	}
@@ -108,7 +109,7 @@ func (g *getting) one(ctx context.Context, e sdk.Entry, path string) outcome {
 			return outcome{doc: doc}
 		}
 	}
-	file, err := g.client.Group(e.Group).OpenEntry(ctx, e, sdk.Progress(flying.report))
+	file, err := g.group.OpenEntry(ctx, e, sdk.Progress(flying.report))
 	if err != nil {
 		return outcome{doc, err}
 	}

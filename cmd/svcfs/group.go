@@ -39,8 +39,8 @@ reader the member only reads. --role also changes the role of a present member,
 which is free; without --role a present member keeps the role.`,
 		Example: "  svcfs group add team bob.svc.testnet\n  svcfs group add team carol.svc.testnet --role reader",
 		Args:    exactly(2, "a GROUP and an ACCOUNT"),
-		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
-			done, err := c.Group(sdk.GroupID(args[0])).Add(ctx, sdk.AccountID(args[1]), sdk.As(role))
+		RunE: a.withGroup(func(ctx context.Context, g sdk.Group, args []string) error {
+			done, err := g.Add(ctx, sdk.AccountID(args[1]), sdk.As(role))
 			if err != nil {
 				return err
 			}
@@ -62,8 +62,8 @@ func (a *app) groupRevokeCommand() *cobra.Command {
 		Short:   "Remove a member; the group key is rotated",
 		Example: "  svcfs group revoke team bob.svc.testnet",
 		Args:    exactly(2, "a GROUP and an ACCOUNT"),
-		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
-			done, err := c.Group(sdk.GroupID(args[0])).Revoke(ctx, sdk.AccountID(args[1]))
+		RunE: a.withGroup(func(ctx context.Context, g sdk.Group, args []string) error {
+			done, err := g.Revoke(ctx, sdk.AccountID(args[1]))
 			if err != nil {
 				return err
 			}
@@ -162,11 +162,10 @@ pending'.`,
 			days = &n
 			return nil
 		}),
-		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
-			group := c.Group(sdk.GroupID(args[0]))
-			set := group.ClearRetention
+		RunE: a.withGroup(func(ctx context.Context, g sdk.Group, args []string) error {
+			set := g.ClearRetention
 			if days != nil {
-				set = func(ctx context.Context) (sdk.Change, error) { return group.SetRetention(ctx, *days) }
+				set = func(ctx context.Context) (sdk.Change, error) { return g.SetRetention(ctx, *days) }
 			}
 			change, err := set(ctx)
 			if err != nil {
@@ -185,8 +184,8 @@ func (a *app) groupMembersCommand() *cobra.Command {
 		Short:             "List the members of a group and their roles",
 		Example:           "  svcfs group members team\n  svcfs group members team --json --roles",
 		Args:              exactly(1, "one GROUP"),
-		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
-			members, err := c.Group(sdk.GroupID(args[0])).Members(ctx)
+		RunE: a.withGroup(func(ctx context.Context, g sdk.Group, args []string) error {
+			members, err := g.Members(ctx)
 			if err != nil {
 				return err
 			}
@@ -322,8 +321,8 @@ func roleText(g sdk.Group) string {
 func (a *app) groupChangeCommand(use, short, example string, change func(sdk.Group, context.Context) (sdk.Change, error)) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Example: example, Args: exactly(1, "one GROUP"),
-		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
-			done, err := change(c.Group(sdk.GroupID(args[0])), ctx)
+		RunE: a.withGroup(func(ctx context.Context, g sdk.Group, args []string) error {
+			done, err := change(g, ctx)
 			if err != nil {
 				return err
 			}

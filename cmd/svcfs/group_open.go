@@ -58,19 +58,18 @@ that way can be opened and closed.`,
 		}
 		return f.check()
 	})
-	cmd.RunE = a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
-		group := sdk.GroupID(args[0])
+	cmd.RunE = a.withGroup(func(ctx context.Context, g sdk.Group, args []string) error {
 		if !open {
-			change, err := c.Group(group).Register(ctx)
+			change, err := g.Register(ctx)
 			if err != nil {
 				return err
 			}
 			return a.printMessage(groupChange{Group: args[0], Message: change.Message})
 		}
-		if err := mustBeNew(ctx, c, group); err != nil {
+		if err := mustBeNew(ctx, g); err != nil {
 			return err
 		}
-		return a.openGroup(ctx, c, group, f)
+		return a.openGroup(ctx, g, f)
 	})
 	cmd.Flags().BoolVar(&open, "open", false, "let accounts join by themselves")
 	f.register(cmd)
@@ -79,15 +78,15 @@ that way can be opened and closed.`,
 }
 
 // mustBeNew refuses a group that exists: opening it would not create it.
-func mustBeNew(ctx context.Context, c *sdk.Client, group sdk.GroupID) error {
-	_, err := c.Group(group).Owner(ctx)
+func mustBeNew(ctx context.Context, g sdk.Group) error {
+	_, err := g.Owner(ctx)
 	if errors.Is(err, sdk.ErrNotFound) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	return refuse(exitOther, "open it with: svcfs group open "+escapeName(string(group)), fmt.Errorf("group %s exists already", escapeName(string(group))))
+	return refuse(exitOther, "open it with: svcfs group open "+escapeName(string(g.ID)), fmt.Errorf("group %s exists already", escapeName(string(g.ID))))
 }
 
 func (a *app) groupOpenCommand() *cobra.Command {
@@ -100,16 +99,15 @@ made with 'svcfs group create --open'; only its owner can open it.`,
 		Example: "  svcfs group open submissions --for 7d --uses 100",
 		Args:    exactly(1, "one GROUP"),
 		PreRunE: first(func([]string) error { return f.check() }),
-		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
-			group := sdk.GroupID(args[0])
-			_, err := c.Group(group).Owner(ctx) // opening would register it, which costs
+		RunE: a.withGroup(func(ctx context.Context, g sdk.Group, args []string) error {
+			_, err := g.Owner(ctx) // opening would register it, which costs
 			if errors.Is(err, sdk.ErrNotFound) {
 				return refuse(exitNotFound, "make it with: svcfs group create "+escapeName(args[0])+" --open", err)
 			}
 			if err != nil {
 				return err
 			}
-			return a.openGroup(ctx, c, group, f)
+			return a.openGroup(ctx, g, f)
 		}),
 		ValidArgsFunction: a.completeGroup,
 	}
@@ -117,17 +115,17 @@ made with 'svcfs group create --open'; only its owner can open it.`,
 	return cmd
 }
 
-func (a *app) openGroup(ctx context.Context, c *sdk.Client, group sdk.GroupID, f openFlags) error {
+func (a *app) openGroup(ctx context.Context, g sdk.Group, f openFlags) error {
 	until := time.Now().Add(time.Duration(f.span)).UTC().Truncate(time.Second)
 	opts := []sdk.Option{sdk.As(f.role)}
 	if f.uses > 0 {
 		opts = append(opts, sdk.AtMost(f.uses))
 	}
-	opened, err := c.Group(group).OpenJoin(ctx, until, opts...)
+	opened, err := g.OpenJoin(ctx, until, opts...)
 	if err != nil {
 		return err
 	}
-	return a.printMessage(groupChange{Group: string(group), Role: f.role, Until: &until, Uses: f.uses, Message: opened.Message})
+	return a.printMessage(groupChange{Group: string(g.ID), Role: f.role, Until: &until, Uses: f.uses, Message: opened.Message})
 }
 
 func (a *app) groupCloseCommand() *cobra.Command {

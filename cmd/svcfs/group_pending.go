@@ -27,8 +27,8 @@ files in an hour or 500 in a day. The owner of the group cancels them with
 'svcfs group keep'.`,
 		Example: "  svcfs group pending team",
 		Args:    exactly(1, "one GROUP"),
-		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
-			p, err := c.Group(sdk.GroupID(args[0])).Pending(ctx)
+		RunE: a.withGroup(func(ctx context.Context, g sdk.Group, args []string) error {
+			p, err := g.Pending(ctx)
 			if err != nil {
 				return err
 			}

@@ -25,11 +25,11 @@ history was altered, shortened or forked, the command says what was proven false
 the exit code is 6.`,
 		Example: "  svcfs ledger team\n  svcfs ledger team --json\n  svcfs ledger team --verify",
 		Args:    exactly(1, "one GROUP"),
-		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
+		RunE: a.withGroup(func(ctx context.Context, g sdk.Group, args []string) error {
 			if verify {
-				return a.verifyLedger(ctx, c, sdk.GroupID(args[0]))
+				return a.verifyLedger(ctx, g)
 			}
-			entries, err := allEntries(ctx, c, sdk.GroupID(args[0]))
+			entries, err := allEntries(ctx, g)
 			if err != nil {
 				return err
 			}
@@ -67,11 +67,11 @@ func (a *app) printLedger(entries []sdk.Entry, paths []string) {
 
 // verifyLedger checks every record of a group. A history that must not be believed
 // ends with exit code 6.
-func (a *app) verifyLedger(ctx context.Context, c *sdk.Client, group sdk.GroupID) error {
-	report, err := c.Group(group).Verify(ctx)
+func (a *app) verifyLedger(ctx context.Context, g sdk.Group) error {
+	report, err := g.Verify(ctx)
 	if errors.Is(err, sdk.ErrCorrupt) {
 		return refuse(exitOther, "show this to the other members and the operator, who can run 'svcd audit'; after an honest restore of a backup: svcfs accept-rollback",
-			fmt.Errorf("the history of group %q must not be believed: %w", group, err))
+			fmt.Errorf("the history of group %q must not be believed: %w", g.ID, err))
 	}
 	if err != nil {
 		return err

@@ -15,8 +15,8 @@ import (
 )
 
 // allEntries lists every record of a group, one per reference, in upload order.
-func allEntries(ctx context.Context, c *sdk.Client, g sdk.GroupID) ([]sdk.Entry, error) {
-	listed, err := c.Group(g).Entries(ctx)
+func allEntries(ctx context.Context, g sdk.Group) ([]sdk.Entry, error) {
+	listed, err := g.Entries(ctx)
 	if err != nil {
 		return nil, err
 	}

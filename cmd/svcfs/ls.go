@@ -22,7 +22,7 @@ func (a *app) lsCommand() *cobra.Command {
 			if len(args) == 0 {
 				return a.listGroups(ctx, c, long)
 			}
-			entries, err := allEntries(ctx, c, sdk.GroupID(args[0]))
+			entries, err := allEntries(ctx, c.Group(sdk.GroupID(args[0])))
 			if err != nil {
 				return err
 			}

@@ -25,19 +25,19 @@ can rename files.`,
 			}
 			return nil
 		}),
-		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
-			return a.mv(ctx, c, sdk.GroupID(args[0]), args[1], args[2])
+		RunE: a.withGroup(func(ctx context.Context, g sdk.Group, args []string) error {
+			return a.mv(ctx, g, args[1], args[2])
 		}),
 		ValidArgsFunction: a.completeGroupThen(a.completeName),
 	}
 }
 
-func (a *app) mv(ctx context.Context, c *sdk.Client, group sdk.GroupID, what, name string) error {
-	entries, err := allEntries(ctx, c, group)
+func (a *app) mv(ctx context.Context, g sdk.Group, what, name string) error {
+	entries, err := allEntries(ctx, g)
 	if err != nil {
 		return err
 	}
-	versions, err := versionsOf(group, entries, what, lives)
+	versions, err := versionsOf(g.ID, entries, what, lives)
 	if err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func (a *app) mv(ctx context.Context, c *sdk.Client, group sdk.GroupID, what, na
 		return refuse(exitOther, "choose another name, or remove that file first", errors.New(escapeName(name)+" is in use"))
 	}
 	for _, e := range versions {
-		if err := c.Group(group).Rename(ctx, e.Ref, name); err != nil {
+		if err := g.Rename(ctx, e.Ref, name); err != nil {
 			return err
 		}
 		f := changedFile{Name: shownName(&e), NewName: names.Show(name, string(e.Ref)), CID: e.Ref, FileHash: e.Hash.String()}

@@ -57,7 +57,7 @@ this pays. JavaScript clients older than 1.2 cannot read compressed files.`,
 				return err
 			}
 			defer c.Close()
-			return a.put(ctx, c, sdk.GroupID(args[0]), files, f)
+			return a.put(ctx, c, c.Group(sdk.GroupID(args[0])), files, f)
 		}),
 		ValidArgsFunction: a.completeGroupThen(completeFiles),
 	}
@@ -192,10 +192,10 @@ type receipt struct {
 }
 
 // put sends the files, several at a time, and prints their receipts in order.
-func (a *app) put(ctx context.Context, c *sdk.Client, group sdk.GroupID, files []localFile, f putFlags) error {
+func (a *app) put(ctx context.Context, c *sdk.Client, g sdk.Group, files []localFile, f putFlags) error {
 	there := listingOf(nil)
 	if f.update {
-		entries, err := allEntries(ctx, c, group)
+		entries, err := allEntries(ctx, g)
 		if err != nil {
 			return err
 		}
@@ -218,7 +218,7 @@ func (a *app) put(ctx context.Context, c *sdk.Client, group sdk.GroupID, files [
 		if f.deflate {
 			opts = append(opts, sdk.Compress())
 		}
-		return a.putOne(ctx, c, group, files[i], entry, opts...)
+		return a.putOne(ctx, c, g, files[i], entry, opts...)
 	}, func(r receipt) error { return a.printReceipt(r, len(files) > 1) })
 	if err != nil && ctx.Err() != nil {
 		return interruption("run the same command with --update: what was recorded is not sent again")
@@ -227,7 +227,7 @@ func (a *app) put(ctx context.Context, c *sdk.Client, group sdk.GroupID, files [
 }
 
 // putOne sends one file, unless it equals what is there.
-func (a *app) putOne(ctx context.Context, c *sdk.Client, group sdk.GroupID, file localFile, there sdk.Entry, opts ...sdk.Option) (receipt, error) {
+func (a *app) putOne(ctx context.Context, c *sdk.Client, g sdk.Group, file localFile, there sdk.Entry, opts ...sdk.Option) (receipt, error) {
 	limit, err := c.MaxUpload(ctx)
 	if err != nil {
 		return receipt{}, fmt.Errorf("%s: %w", file.path, err)
@@ -250,7 +250,7 @@ func (a *app) putOne(ctx context.Context, c *sdk.Client, group sdk.GroupID, file
 			return receipt{}, fmt.Errorf("%s: %w", file.path, err)
 		}
 	}
-	got, err := c.Group(group).Put(ctx, file.name, content, opts...)
+	got, err := g.Put(ctx, file.name, content, opts...)
 	if err != nil {
 		return receipt{}, fmt.Errorf("%s: %w", file.path, err)
 	}

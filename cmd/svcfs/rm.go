@@ -24,11 +24,11 @@ With --trash no key is destroyed: all versions of NAME go to the trash of the gr
 group trash' shows. Then the keys are destroyed.`,
 		Example: "  svcfs rm team old-report.pdf\n  svcfs rm team notes/a.txt notes/b.txt\n  svcfs rm --trash team draft.txt",
 		Args:    between(2, -1, "a GROUP and at least one REF or NAME"),
-		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
+		RunE: a.withGroup(func(ctx context.Context, g sdk.Group, args []string) error {
 			if trash {
-				return a.rmToTrash(ctx, c, sdk.GroupID(args[0]), args[1:])
+				return a.rmToTrash(ctx, g, args[1:])
 			}
-			return a.rm(ctx, c, sdk.GroupID(args[0]), args[1:])
+			return a.rm(ctx, g, args[1:])
 		}),
 		ValidArgsFunction: a.completeGroupThen(a.completeName),
 	}
@@ -45,15 +45,15 @@ type changedFile struct {
 	Pending  bool    `json:"pending,omitempty"` // deleted later
 }
 
-func (a *app) rm(ctx context.Context, c *sdk.Client, group sdk.GroupID, wanted []string) error {
-	entries, err := allEntries(ctx, c, group)
+func (a *app) rm(ctx context.Context, g sdk.Group, wanted []string) error {
+	entries, err := allEntries(ctx, g)
 	if err != nil {
 		return err
 	}
 	mayGo := func(e *sdk.Entry) bool { return lives(e) || inTrash(e) }
 	var chosen []sdk.Entry // all are found before the first is destroyed
 	for _, what := range wanted {
-		versions, err := versionsOf(group, entries, what, mayGo)
+		versions, err := versionsOf(g.ID, entries, what, mayGo)
 		if err != nil {
 			return err
 		}
@@ -62,7 +62,7 @@ func (a *app) rm(ctx context.Context, c *sdk.Client, group sdk.GroupID, wanted [
 	var waits error // the service deletes some later: the others go on
 	for _, e := range chosen {
 		verb := "deleted"
-		err := c.Group(group).Delete(ctx, e.Ref)
+		err := g.Delete(ctx, e.Ref)
 		if errors.Is(err, sdk.ErrPending) {
 			waits, verb = err, "waits"
 		} else if err != nil {

@@ -16,12 +16,11 @@ type trashedName struct {
 }
 
 // rmToTrash puts names into the trash.
-func (a *app) rmToTrash(ctx context.Context, c *sdk.Client, group sdk.GroupID, wanted []string) error {
-	entries, err := allEntries(ctx, c, group)
+func (a *app) rmToTrash(ctx context.Context, g sdk.Group, wanted []string) error {
+	entries, err := allEntries(ctx, g)
 	if err != nil {
 		return err
 	}
-	g := c.Group(group)
 	return eachName(g, entries, wanted, lives, func(name string, versions []sdk.Entry) error {
 		done, err := g.RemoveVersions(ctx, versions)
 		if err != nil {
@@ -44,8 +43,7 @@ uploader and the owner of the group can, and every writer where the owner lets
 every writer remove files. 'svcfs ls --trash GROUP' lists what can be brought back.`,
 		Example: "  svcfs undelete team draft.txt\n  svcfs ls --trash -l team",
 		Args:    between(2, -1, "a GROUP and at least one NAME"),
-		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
-			g := c.Group(sdk.GroupID(args[0]))
+		RunE: a.withGroup(func(ctx context.Context, g sdk.Group, args []string) error {
 			trash, err := g.Trash(ctx)
 			if err != nil {
 				return err
@@ -112,8 +110,7 @@ then on; with --who writers every writer removes and brings back files of others
 and such a file stays in the trash until the owner destroys it with 'svcfs rm'.`,
 		Example: "  svcfs group trash team\n  svcfs group trash team --days 90\n  svcfs group trash team --who writers",
 		Args:    exactly(1, "one GROUP"),
-		RunE: a.withClient(func(ctx context.Context, c *sdk.Client, args []string) error {
-			g := c.Group(sdk.GroupID(args[0]))
+		RunE: a.withGroup(func(ctx context.Context, g sdk.Group, args []string) error {
 			if days != 0 || who != "" {
 				if _, err := g.SetTrash(ctx, days, who); err != nil {
 					return err
