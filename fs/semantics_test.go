@@ -32,7 +32,7 @@ func TestSemanticsHaveTests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	there := testsOf(t, ".", "tree", "../cache", "../integration", "../cmd/svcfs", "../sdk")
+	there := testsOf(t, ".", "tree", "tree/policy", "../cache", "../integration", "../cmd/svcfs", "../sdk")
 	named := regexp.MustCompile("`(Test[A-Za-z0-9_]+)`")
 	sections := make(map[string]string)
 	for _, part := range regexp.MustCompile(`(?m)^\*\*`).Split(string(text), -1) {
