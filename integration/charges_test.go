@@ -124,6 +124,7 @@ func TestChargesOfAllowedChanges(t *testing.T) {
 	m := alice.mount("m", "--allow-mkdir", "--allow-delete")
 	write(t, m.path("team/f"), []byte("one"))
 	write(t, m.path("team/f"), []byte("two"))
+	write(t, m.path("team/h"), []byte("h"))
 	for _, tc := range []struct {
 		statement, action string
 		records           int
@@ -134,7 +135,7 @@ func TestChargesOfAllowedChanges(t *testing.T) {
 		{"N5 mkdir", "register_group", 1, func() error { return os.Mkdir(m.path("bought"), 0o700) }, nil},
 		{"N5 mkdir of what is there", "register_group", 0, func() error { return os.Mkdir(m.path("bought"), 0o700) }, unix.EEXIST},
 		{"W8 rename of two versions", "rename_file", 2, func() error { return os.Rename(m.path("team/f"), m.path("team/g")) }, nil},
-		{"W9 remove without --allow-delete", "tombstone_transaction", 0, func() error { return os.Remove(plain.path("team/g")) }, unix.EPERM},
+		{"W9 remove to the trash", "remove_file", 1, func() error { return os.Remove(plain.path("team/h")) }, nil},
 		{"W9 remove", "tombstone_transaction", 2, func() error { return os.Remove(m.path("team/g")) }, nil},
 	} {
 		t.Run(tc.statement, func(t *testing.T) {

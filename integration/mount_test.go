@@ -249,17 +249,18 @@ func TestW7EditorsSaveOnce(t *testing.T) {
 
 // N5, W9, W10: what is refused, and what succeeds without effect.
 func TestRefusalsByDesign(t *testing.T) {
-	_, alice, _ := team(t)
+	_, alice, bob := team(t)
 	alice.must("group", "create", "other")
-	a := alice.mount("a")
+	a, b := alice.mount("a"), bob.mount("b")
 	write(t, a.path("team/f"), []byte("x"))
+	read(t, b.path("team/f"))
 	for _, tc := range []struct {
 		name string
 		do   func() error
 		want syscall.Errno
 	}{
-		{"W9 unlink", func() error { return os.Remove(a.path("team/f")) }, unix.EPERM},
-		{"W8 rename to another group", func() error { return os.Rename(a.path("team/f"), a.path("other/f")) }, unix.EPERM},
+		{"W9 unlink of another's file", func() error { return os.Remove(b.path("team/f")) }, unix.EPERM},
+		{"W8 rename to another group", func() error { return os.Rename(a.path("team/f"), a.path("other/f")) }, unix.EXDEV},
 		{"N5 rename of a group", func() error { return os.Rename(a.path("other"), a.path("others")) }, unix.EPERM},
 		{"N5 mkdir in the root", func() error { return os.Mkdir(a.path("new"), 0o700) }, unix.EPERM},
 		{"N5 symlink", func() error { return os.Symlink("f", a.path("team/l")) }, unix.EPERM},
@@ -292,7 +293,10 @@ func TestRefusalsByDesign(t *testing.T) {
 		}
 	})
 	t.Run("E1 every refusal left a line", func(t *testing.T) {
-		if text := a.control("errors"); !strings.Contains(text, "svcfs group create") || !strings.Contains(text, "unlink") {
+		if text := a.control("errors"); !strings.Contains(text, "svcfs group create") {
+			t.Errorf("E1: errors holds %q", text)
+		}
+		if text := b.control("errors"); !strings.Contains(text, "unlink") || !strings.Contains(text, "can remove it") {
 			t.Errorf("E1: errors holds %q", text)
 		}
 	})

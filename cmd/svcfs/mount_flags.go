@@ -67,7 +67,7 @@ func (f *mountFlags) register(cmd *cobra.Command) {
 	flags.IntVar(&f.mounterFD, mounterFlag, -1, "have the process on this descriptor mount")
 	flags.StringVar(&f.logFile, "log-file", "", "file for the log, instead of standard error; rotated at 4 MiB, three old ones are kept")
 	flags.BoolVar(&f.allowMkdir, "allow-mkdir", false, "let mkdir in the root register a group, which costs")
-	flags.BoolVar(&f.allowDelete, "allow-delete", false, "let rm destroy the key of an uploaded file, for everybody and for ever")
+	flags.BoolVar(&f.allowDelete, "allow-delete", false, "let rm destroy the key of an uploaded file at once, for everybody and for ever; without it rm puts the file into the trash of its group, where the service has one")
 	flags.BoolVar(&f.allowCrawlers, "allow-crawlers", false, "let programs that make previews and indexes open files; each retrieval costs")
 	flags.BoolVar(&f.allowOther, "allow-other", false, "let other users of this machine enter the mount, as far as the modes permit")
 	flags.StringSliceVarP(&f.options, "options", "o", nil, "mount options: "+knownOptions+" (environment and configuration: "+envMountOptions+")")
