@@ -3,6 +3,7 @@
 package fs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -103,7 +104,7 @@ func Mount(dir string, t *tree.Tree, opt Options) (*Server, error) {
 		})
 	}
 	if err != nil && at != dir {
-		err = errors.Join(err, opt.Outside.unmount(true))
+		err = errors.Join(err, opt.Outside.unmount(dir, true))
 	}
 	if closing := under.close(err == nil); closing != nil {
 		opt.Logger.Warn("the directory under the mount stays writable", "error", closing)
@@ -154,21 +155,13 @@ func (m *mounted) source() string {
 }
 
 func withDefaults(opt Options) Options {
-	if opt.Umask == 0 {
-		opt.Umask = defaultUmask
-	}
-	if opt.Timeout == 0 {
-		opt.Timeout = defaultTimeout
-	}
+	opt.Umask = cmp.Or(opt.Umask, defaultUmask)
+	opt.Timeout = cmp.Or(opt.Timeout, defaultTimeout)
 	if opt.UID == 0 && opt.GID == 0 {
 		opt.UID, opt.GID = uint32(os.Getuid()), uint32(os.Getgid())
 	}
-	if opt.ForeignUID == 0 {
-		opt.ForeignUID = defaultForeignUID(opt.UID)
-	}
-	if opt.Logger == nil {
-		opt.Logger = slog.New(slog.DiscardHandler)
-	}
+	opt.ForeignUID = cmp.Or(opt.ForeignUID, defaultForeignUID(opt.UID))
+	opt.Logger = cmp.Or(opt.Logger, slog.New(slog.DiscardHandler))
 	return opt
 }
 
@@ -252,7 +245,11 @@ func (s *Server) Unmount(ctx context.Context) error {
 	go func() {
 		s.unmounting.Lock()
 		defer s.unmounting.Unlock()
-		done <- s.takeAway()
+		err := s.m.opt.Outside.unmount(s.dir, false)
+		if err == nil {
+			s.fuse.Wait()
+		}
+		done <- err
 	}()
 	select {
 	case err := <-done:
@@ -262,25 +259,8 @@ func (s *Server) Unmount(ctx context.Context) error {
 	}
 }
 
-func (s *Server) takeAway() error {
-	takeAway := func() error { return unmount(s.dir) }
-	if s.m.opt.Outside != nil {
-		takeAway = func() error { return s.m.opt.Outside.unmount(false) }
-	}
-	if err := takeAway(); err != nil {
-		return err
-	}
-	s.fuse.Wait()
-	return nil
-}
-
 // UnmountLazily is [UnmountLazily] for this mount.
-func (s *Server) UnmountLazily() error {
-	if s.m.opt.Outside == nil {
-		return UnmountLazily(s.dir)
-	}
-	return s.m.opt.Outside.unmount(true)
-}
+func (s *Server) UnmountLazily() error { return s.m.opt.Outside.unmount(s.dir, true) }
 
 func (s *Server) unmountError(err error) error {
 	if err == nil {

@@ -46,7 +46,7 @@ func TestThreat19MounterDoesOneThing(t *testing.T) {
 		}
 	}
 	ok(t, unix.Mount("x", dir, "tmpfs", 0, ""))
-	refused("somebody else's mount", o.unmount(true), unix.EINVAL)
+	refused("somebody else's mount", o.unmount(dir, true), unix.EINVAL)
 	ok(t, unix.Unmount(dir, 0))
 	_, err := o.mount(mountRequest{Source: "/dev/sda1"})
 	refused("another source", err, unix.EINVAL)
@@ -76,18 +76,18 @@ func TestThreat19MounterDoesOneThing(t *testing.T) {
 	refused("a look at processes", err, unix.EPERM)
 
 	ok(t, unix.Mount("x", dir, "tmpfs", 0, ""))
-	refused("what was mounted over it", o.unmount(true), unix.EINVAL)
+	refused("what was mounted over it", o.unmount(dir, true), unix.EINVAL)
 	ok(t, unix.Unmount(dir, 0))
 	if err := os.Rename(above, above+"2"); err != nil { // it is found all the same
 		t.Fatal(err)
 	}
-	if err := o.unmount(false); err != nil {
+	if err := o.unmount(dir, false); err != nil {
 		t.Error(err)
 	}
 	if got := shown(filepath.Join(above+"2", "m")); got != "" {
 		t.Errorf("still mounted: %s", got)
 	}
-	refused("unmounting again", o.unmount(true), unix.EINVAL)
+	refused("unmounting again", o.unmount(dir, true), unix.EINVAL)
 }
 
 // Threat 19: a mounter mounts nothing on a folder that was moved away meanwhile.
@@ -117,7 +117,7 @@ func TestThreat19MounterOfAMovedFolderMountsNothing(t *testing.T) {
 	if _, err := o.mount(mountRequest{Source: "svcfs:x"}); !errors.Is(err, unix.EPERM) {
 		t.Errorf("a second mount: %v, want EPERM", err)
 	}
-	if err := o.unmount(true); err != nil {
+	if err := o.unmount(dir, true); err != nil {
 		t.Error(err)
 	}
 }

@@ -208,10 +208,15 @@ func fileOf(rights []byte) int {
 	return files[0]
 }
 
-// unmount unmounts; lazily, also while programs use the mount.
-func (o *Outside) unmount(lazily bool) error {
-	if o.mounter != nil {
-		return o.mounter.unmount(lazily)
+// unmount unmounts dir; lazily, also while programs use the mount.
+func (o *Outside) unmount(dir string, lazily bool) error {
+	switch {
+	case o == nil && lazily:
+		return UnmountLazily(dir)
+	case o == nil:
+		return unmount(dir)
+	case o.mounter != nil:
+		return o.mounter.unmount(dir, lazily)
 	}
 	do := askUnmount
 	if lazily {

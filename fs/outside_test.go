@@ -44,7 +44,7 @@ func TestOutside(t *testing.T) {
 	if o.hasLoaded(uint32(os.Getpid()), "no such library") {
 		t.Error("a library is loaded that there is not")
 	}
-	if err := o.unmount(false); err == nil || errors.Is(err, errOutside) {
+	if err := o.unmount(t.TempDir(), false); err == nil || errors.Is(err, errOutside) {
 		t.Errorf("unmounted what is not mounted: %v", err)
 	}
 	if list := o.holders(""); list != nil {

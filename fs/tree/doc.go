@@ -9,8 +9,9 @@
 // it. Writes go to a staged copy in memory that belongs to the File and is
 // committed (sealed, uploaded, recorded) by Flush and Fsync.
 //
-// content.go holds the states of a file's content and the steps between them, commit.go
-// how it is recorded; namespace.go how names are attached to folders, detached, and
-// placed as the ledger says; move.go the plan of a rename or a link; look.go when the
-// ledger is looked at; package policy the decisions that know nothing of files.
+// Where to begin: content.go has the states of a file's content and the steps between
+// them, commit.go a save from close to record; namespace.go how names are attached to
+// folders, detached, and placed as the ledger has them; move.go and folder.go the plans of
+// renames and links; look.go when the tree looks at the ledger; tree.go the order of all
+// locks; package policy the decisions that need nothing of the files.
 package tree

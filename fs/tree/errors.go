@@ -177,6 +177,3 @@ func (t *Tree) fail(op, path string, err *Error) error {
 func plain(class Class, op, path, text string) error {
 	return &Error{Class: class, Op: op, Path: path, Err: errors.New(text)}
 }
-
-// asError finds the *Error in err's chain.
-func asError(err error, into **Error) bool { return errors.As(err, into) }

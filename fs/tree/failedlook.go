@@ -1,6 +1,9 @@
 package tree
 
-import "time"
+import (
+	"errors"
+	"time"
+)
 
 // FailedLook is a look at the ledger that failed.
 type FailedLook struct {
@@ -18,7 +21,7 @@ type FailedLook struct {
 // look fails in another way, or fails again after one succeeded.
 func (t *Tree) noteLooking(s *source, err error) {
 	var failed *Error
-	if err != nil && (!asError(err, &failed) || failed.Class == ClassInterrupted || t.life.Err() != nil) {
+	if err != nil && (!errors.As(err, &failed) || failed.Class == ClassInterrupted || t.life.Err() != nil) {
 		return
 	}
 	t.mu.Lock()

@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"errors"
 	"fmt"
 	"path"
 	"testing"
@@ -159,7 +160,7 @@ func (m *mounted) names(p string) []string {
 func wantClass(t testing.TB, err error, want Class) {
 	t.Helper()
 	var e *Error
-	if err == nil || !asError(err, &e) || e.Class != want {
+	if err == nil || !errors.As(err, &e) || e.Class != want {
 		t.Errorf("got error %v, want class %q", err, want)
 	}
 }

@@ -2,6 +2,7 @@ package tree
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/svcfs/svcfs/fs/tree/policy"
@@ -212,7 +213,7 @@ func (g *group) isLoaded() bool {
 // budget is reported once.
 func (t *Tree) fromMemory(s *source, err error) error {
 	var failed *Error
-	if !asError(err, &failed) {
+	if !errors.As(err, &failed) {
 		return err
 	}
 	switch {

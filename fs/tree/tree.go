@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -178,16 +179,14 @@ func New(ctx context.Context, cfg Config) (*Tree, error) {
 }
 
 func withDefaults(cfg Config) Config {
-	setDefault(&cfg.CacheBytes, DefaultCacheBytes)
-	setDefault(&cfg.StagingBytes, DefaultStagingBytes)
-	setDefault(&cfg.MaxFileBytes, DefaultMaxFileBytes)
-	setDefault(&cfg.MaxUploadBytes, cfg.MaxFileBytes)
-	setDefault(&cfg.MetadataTimeout, DefaultMetadataTimeout)
-	setDefault(&cfg.RefreshInterval, DefaultRefreshInterval)
-	setDefault(&cfg.EmptyDelay, DefaultEmptyDelay)
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.CacheBytes = cmp.Or(cfg.CacheBytes, DefaultCacheBytes)
+	cfg.StagingBytes = cmp.Or(cfg.StagingBytes, DefaultStagingBytes)
+	cfg.MaxFileBytes = cmp.Or(cfg.MaxFileBytes, DefaultMaxFileBytes)
+	cfg.MaxUploadBytes = cmp.Or(cfg.MaxUploadBytes, cfg.MaxFileBytes)
+	cfg.MetadataTimeout = cmp.Or(cfg.MetadataTimeout, DefaultMetadataTimeout)
+	cfg.RefreshInterval = cmp.Or(cfg.RefreshInterval, DefaultRefreshInterval)
+	cfg.EmptyDelay = cmp.Or(cfg.EmptyDelay, DefaultEmptyDelay)
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	if cfg.Kernel == nil {
 		cfg.Kernel = noKernel{}
 	}
@@ -199,13 +198,6 @@ func withDefaults(cfg Config) Config {
 	}
 	cfg.Scratch = append(policy.ScratchNames(), cfg.Scratch...)
 	return cfg
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 // SetKernel sets the kernel that is notified of changes. Call it before serving.
