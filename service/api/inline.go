@@ -147,7 +147,7 @@ func (b *base64Reader) Read(p []byte) (int, error) {
 // where the client does not say that it knows formats, before anything is charged, and
 // returns its size.
 func (s *server) checkInline(r *http.Request, account string, req wire.PrepareRetrieveRequest) (size int64, err error) {
-	size, compressed, err := s.Files.Look(r.Context(), account, req)
+	size, compressed, err := s.Files.Stat(r.Context(), account, req)
 	if err != nil {
 		return 0, err
 	}

@@ -139,9 +139,9 @@ func (f *Files) recorded(ctx context.Context, account string, req wire.PrepareRe
 	return row, err
 }
 
-// Look returns how many bytes of ciphertext a member would retrieve, asking the
+// Stat returns how many bytes of ciphertext a member would retrieve, asking the
 // gateway for them if they are not kept here, and whether the content is compressed.
-func (f *Files) Look(ctx context.Context, account string, req wire.PrepareRetrieveRequest) (size int64, compressed bool, err error) {
+func (f *Files) Stat(ctx context.Context, account string, req wire.PrepareRetrieveRequest) (size int64, compressed bool, err error) {
 	row, err := f.find(ctx, account, req)
 	if err != nil {
 		return 0, false, err
@@ -179,7 +179,7 @@ func getFile(ctx context.Context, tx *store.Tx, account string, req wire.Prepare
 		return row, fault.New(wire.CodeFileDeleted, "File deleted: its key was destroyed")
 	}
 	if inTrash {
-		g, role, err := groups.Seen(ctx, tx, req.GroupID, account)
+		g, role, err := groups.GetFor(ctx, tx, req.GroupID, account)
 		if err == nil && !mayRemove(g, role, account, uploader) {
 			err = fault.New(wire.CodeFileDeleted, "File deleted: it is in the trash, and only those who may bring it back can read it")
 		}

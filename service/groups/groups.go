@@ -116,9 +116,9 @@ func Get(ctx context.Context, tx *store.Tx, id string) (Group, error) {
 const roleColumn = "COALESCE((SELECT CASE WHEN m.account = groups.owner THEN '" + wire.RoleOwner + `' ELSE m.role END
 	FROM members m WHERE m.group_id = groups.id AND m.account = ?), '')`
 
-// Seen reads a group inside a transaction, and the role of account in it, "" when
+// GetFor reads a group inside a transaction, and the role of account in it, "" when
 // it is not a member.
-func Seen(ctx context.Context, tx *store.Tx, id, account string) (g Group, role wire.Role, err error) {
+func GetFor(ctx context.Context, tx *store.Tx, id, account string) (g Group, role wire.Role, err error) {
 	g.ID = id
 	err = g.read(tx.QueryRowContext(ctx, "SELECT "+groupColumns+", "+roleColumn+" FROM groups WHERE id = ?", account, id), &role)
 	return g, role, err
@@ -126,7 +126,7 @@ func Seen(ctx context.Context, tx *store.Tx, id, account string) (g Group, role 
 
 // RequireMember returns the group, or refuses an account that is not a member.
 func RequireMember(ctx context.Context, tx *store.Tx, group, account string) (Group, error) {
-	g, role, err := Seen(ctx, tx, group, account)
+	g, role, err := GetFor(ctx, tx, group, account)
 	if err == nil && role == "" {
 		err = notMember(ctx, tx, group, account)
 	}
@@ -136,7 +136,7 @@ func RequireMember(ctx context.Context, tx *store.Tx, group, account string) (Gr
 // RequireWriter returns the group, or refuses an account that may not change its
 // files.
 func RequireWriter(ctx context.Context, tx *store.Tx, group, account string) (Group, error) {
-	g, role, err := Seen(ctx, tx, group, account)
+	g, role, err := GetFor(ctx, tx, group, account)
 	switch {
 	case err != nil:
 	case role == "":
@@ -150,7 +150,7 @@ func RequireWriter(ctx context.Context, tx *store.Tx, group, account string) (Gr
 // MayList refuses an account that may not list members and files: a group that is
 // not open to join is for its members.
 func MayList(ctx context.Context, tx *store.Tx, group, account string) error {
-	g, role, err := Seen(ctx, tx, group, account)
+	g, role, err := GetFor(ctx, tx, group, account)
 	if err == nil && role == "" && !g.Joinable {
 		err = notMember(ctx, tx, group, account)
 	}
@@ -252,7 +252,7 @@ func (gs *Groups) Add(ctx context.Context, account string, req wire.MemberReques
 		if _, err := requireOwner(ctx, tx, group, account, "add members"); err != nil {
 			return err
 		}
-		_, has, err := Seen(ctx, tx, group, member)
+		_, has, err := GetFor(ctx, tx, group, member)
 		if err != nil {
 			return err
 		}
@@ -363,7 +363,7 @@ func (gs *Groups) Join(ctx context.Context, account string, req wire.GroupReques
 	group := req.GroupID
 	text = fmt.Sprintf("Joined group '%s'", group)
 	err = gs.store.Write(ctx, func(tx *store.Tx) error {
-		g, role, err := Seen(ctx, tx, group, account)
+		g, role, err := GetFor(ctx, tx, group, account)
 		if err != nil || role != "" {
 			text = fmt.Sprintf("Already a member of '%s'", group)
 			return err
@@ -469,7 +469,7 @@ func (gs *Groups) CloseJoin(ctx context.Context, account string, req wire.GroupR
 // Public.
 func (gs *Groups) View(ctx context.Context, group, account string) (g Group, role wire.Role, err error) {
 	err = gs.store.Look(ctx, func(tx *store.Tx) error {
-		g, role, err = Seen(ctx, tx, group, account)
+		g, role, err = GetFor(ctx, tx, group, account)
 		return err
 	})
 	return g, role, err
