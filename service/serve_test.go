@@ -228,9 +228,8 @@ func TestSlowBigUploadSucceeds(t *testing.T) {
 	alice := s.user("alice", "10")
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
 	p := must[wire.PrepareUploadResult](alice, wire.OpPrepareUpload, wire.PrepareUploadRequest{GroupID: "g"})
-	blob := bytes.Repeat([]byte("b"), 40*(16<<10))
+	blob := bytes.Repeat([]byte("b"), 40*(16<<10)) // three times as long as the time-out
 	reader, writer := io.Pipe()
-	start := time.Now()
 	go func() {
 		tick := time.NewTicker(30 * time.Millisecond)
 		defer tick.Stop()
@@ -250,9 +249,6 @@ func TestSlowBigUploadSucceeds(t *testing.T) {
 	if status, body := s.do(req); status != http.StatusNoContent {
 		t.Errorf("%d %s", status, body)
 	}
-	if took := time.Since(start); took < 800*time.Millisecond {
-		t.Errorf("the upload took %s: too short to prove anything", took)
-	}
 }
 
 // A client that reads a long answer slowly, and a service that works long before
@@ -271,8 +267,8 @@ func TestSlowBigAnswerSucceeds(t *testing.T) {
 	} {
 		conn := s.dial()
 		fmt.Fprint(conn, request)
-		start := time.Now()
-		resp, err := http.ReadResponse(bufio.NewReaderSize(&slowly{conn: conn}, 256<<10), nil)
+		slow := &slowly{conn: conn}
+		resp, err := http.ReadResponse(bufio.NewReaderSize(slow, 256<<10), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -280,8 +276,8 @@ func TestSlowBigAnswerSucceeds(t *testing.T) {
 		if err != nil || n != resp.ContentLength || n < int64(len(content)) {
 			t.Errorf("%.30s: %d of %d bytes, %v", request, n, resp.ContentLength, err)
 		}
-		if took := time.Since(start); took < 500*time.Millisecond {
-			t.Errorf("%.30s took %s: too short to prove anything", request, took)
+		if slow.reads < 40 { // longer than the time-out
+			t.Errorf("%.30s: too short to prove anything: %d reads", request, slow.reads)
 		}
 		_ = resp.Body.Close()
 	}
@@ -301,9 +297,13 @@ func TestWaitingLongerThanTheClientTimeout(t *testing.T) {
 }
 
 // slowly reads at most 256 KiB in 15 ms.
-type slowly struct{ conn net.Conn }
+type slowly struct {
+	conn  net.Conn
+	reads int
+}
 
 func (s *slowly) Read(p []byte) (int, error) {
+	s.reads++
 	time.Sleep(15 * time.Millisecond)
 	return s.conn.Read(p[:min(len(p), 256<<10)])
 }
