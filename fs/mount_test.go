@@ -968,11 +968,7 @@ func TestM5RevocationDropsPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = f.Close() }()
-	mem, err := unix.Mmap(int(f.Fd()), 0, len(content), unix.PROT_READ, unix.MAP_SHARED)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = unix.Munmap(mem) }()
+	mem := mapped(t, f, len(content))
 	if string(mem) != content {
 		t.Fatal("the mapping holds something else")
 	}

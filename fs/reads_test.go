@@ -55,6 +55,17 @@ func openToRead(t *testing.T, path string) *os.File {
 	return f
 }
 
+// mapped is a shared mapping of an open file, for reading.
+func mapped(t *testing.T, f *os.File, size int) []byte {
+	t.Helper()
+	mem, err := unix.Mmap(int(f.Fd()), 0, size, unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Munmap(mem) })
+	return mem
+}
+
 // Shared memory is read while svcfs stands still.
 func TestPassthroughAsksNobody(t *testing.T) {
 	needRoot(t)
@@ -301,11 +312,7 @@ func TestM5RevocationEmptiesWhatWasLent(t *testing.T) {
 	content := pattern(sharedBytes)
 	m.put("f", content)
 	f := openToRead(t, m.path("team/f"))
-	mem, err := unix.Mmap(int(f.Fd()), 0, len(content), unix.PROT_READ, unix.MAP_SHARED)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = unix.Munmap(mem) }()
+	mem := mapped(t, f, len(content))
 	if string(mem) != content {
 		t.Fatal("the mapping holds something else")
 	}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk"
-	"github.com/svcfs/svcfs/sdk/mem"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -105,11 +104,7 @@ func TestThreat8MoreThanTheRecordedSize(t *testing.T) {
 			s := newServer(t)
 			s.tool(wire.OpPrepareRetrieve, tc.lie)
 			c := client(t, s.url)
-			b, err := mem.NewPool().Get(0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer b.Release()
+			b := buffer(t, 0)
 			_, err = c.Group(entry.Group).Retrieve(t.Context(), entry, b)
 			if !errors.Is(err, tc.want) || err == nil && b.Len() != entry.Size {
 				t.Errorf("%d bytes, %v", b.Len(), err)

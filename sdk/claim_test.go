@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/svcfs/svcfs/sdk"
-	"github.com/svcfs/svcfs/sdk/mem"
 	"github.com/svcfs/svcfs/sdk/sdktest"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
@@ -52,11 +51,7 @@ func TestFailedRetrievalsShareAClaim(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := putWrong(t, s, alice, "g", []byte("content"))
-	b, err := mem.NewPool().Get(0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Release()
+	b := buffer(t, 0)
 	for range 10 {
 		_, err := bob.Group(e.Group).Retrieve(t.Context(), e, b)
 		if !errors.Is(err, sdk.ErrWrongContent) || !errors.Is(err, sdk.ErrCorrupt) || strings.Contains(err.Error(), "content of") || b.Len() != 0 {

@@ -13,7 +13,6 @@ import (
 	"testing"
 
 	"github.com/svcfs/svcfs/sdk"
-	"github.com/svcfs/svcfs/sdk/mem"
 	"github.com/svcfs/svcfs/sdk/sdktest"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
@@ -72,11 +71,7 @@ func TestDeflate(t *testing.T) {
 			t.Run(flavour.String()+"/"+tc.name, func(t *testing.T) {
 				s, c := world(t, flavour)
 				seen := spy(s)
-				b, err := mem.NewPool().Get(int64(len(tc.content)))
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer b.Release()
+				b := buffer(t, int64(len(tc.content)))
 				copy(b.Bytes(), tc.content)
 				r, err := c.Group("g").Upload(t.Context(), "f.log", b, sdk.Compress())
 				if err != nil || r.Hash != sdk.ComputeHash(tc.content) || r.Size != int64(len(tc.content)) {

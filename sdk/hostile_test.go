@@ -19,6 +19,7 @@ import (
 
 	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/mem"
 	"github.com/svcfs/svcfs/sdk/sdktest"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
@@ -103,6 +104,17 @@ func client(t *testing.T, url string) *sdk.Client {
 	}
 	t.Cleanup(func() { _ = c.Close() })
 	return c
+}
+
+// buffer is released with the test.
+func buffer(t *testing.T, size int64) *mem.Buffer {
+	t.Helper()
+	b, err := mem.NewPool().Get(size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Release)
+	return b
 }
 
 // stored is a file as a service keeps it.

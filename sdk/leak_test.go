@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/sdk"
-	"github.com/svcfs/svcfs/sdk/mem"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
@@ -55,11 +54,7 @@ func TestEarlyAnswerNeverReceivesPlaintext(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			b, err := mem.NewPool().Get(int64(len(content)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer b.Release()
+			b := buffer(t, int64(len(content)))
 			copy(b.Bytes(), content)
 			if _, err := c.Group("g").Upload(t.Context(), "f", b); sdk.KindOf(err) != sdk.ErrTooLarge {
 				t.Errorf("upload: %v", err)
@@ -96,11 +91,7 @@ func TestThreat11RepeatedTransferIsTheSameMessage(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	b, err := mem.NewPool().Get(0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Release()
+	b := buffer(t, 0)
 	if _, err := b.WriteAt(content, 0); err != nil {
 		t.Fatal(err)
 	}

@@ -39,11 +39,7 @@ func TestInlineRetrieveHoldsTheFileOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	b, err := mem.NewPool().Get(0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Release()
+	b := buffer(t, 0)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	e := sdk.Entry{Group: "g", Ref: "ref", Hash: sdk.ComputeHash(content), Size: sdk.SizeUnknown}

@@ -188,11 +188,7 @@ func TestUploadThatStandsStill(t *testing.T) {
 		}
 		s.Disturb(wire.PathUploadBlob+"*", still)
 		s.Disturb(wire.PathTools+wire.OpFinalizeUpload, still)
-		b, err := mem.NewPool().Get(int64(size))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer b.Release()
+		b := buffer(t, int64(size))
 		b.Bytes()[0] = 'x'
 		if _, err := c.Group("h").Upload(t.Context(), "f", b); !errors.Is(err, sdk.ErrTimeout) {
 			t.Errorf("%d bytes: %v", size, err)

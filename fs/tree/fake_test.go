@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"testing"
 	"time"
 
@@ -128,6 +129,14 @@ func readAll(t testing.TB, h *Handle) (string, error) {
 	buf := make([]byte, h.f.Attr().Size+1)
 	n, err := h.ReadAt(t.Context(), buf, 0)
 	return string(buf[:n]), err
+}
+
+// wantNames checks what a directory lists.
+func (m *mounted) wantNames(p string, want ...string) {
+	m.t.Helper()
+	if got := m.names(p); !slices.Equal(got, want) {
+		m.t.Errorf("%s lists %v, want %v", p, got, want)
+	}
 }
 
 func (m *mounted) wantContent(p, want string) {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -108,9 +107,7 @@ func TestW3UnchangedSaveByRenameIsFree(t *testing.T) {
 	ok(t, m.rename("f.tmp", "f"))
 	m.wantContent("/team/f", "same")
 	m.wantCharges(0, 0)
-	if got := m.names("/team"); !slices.Equal(got, []string{"f"}) {
-		t.Errorf("lists %v", got)
-	}
+	m.wantNames("/team", "f")
 }
 
 // W8: a rename waits for an upload under way, and then the file has its name.
@@ -130,9 +127,7 @@ func TestW8RenameDuringUploadIsRefused(t *testing.T) {
 	}
 	wantClass(t, <-renamed, ClassByDesign)
 	h.Release()
-	if got := m.names("/team"); !slices.Equal(got, []string{"a"}) {
-		t.Errorf("lists %v", got)
-	}
+	m.wantNames("/team", "a")
 	m.wantContent("/team/a", "data")
 	m.wantCharges(0, 1)
 }
@@ -209,9 +204,7 @@ func TestW8RestoredBackupIsTheNewVersion(t *testing.T) {
 	ok(t, m.rename("f~", "f"))
 	m.wantContent("/team/f", "good")
 	m.wantCharges(1, 2)
-	if got := m.names("/team"); !slices.Equal(got, []string{"f"}) {
-		t.Errorf("lists %v", got)
-	}
+	m.wantNames("/team", "f")
 }
 
 // A1: a retrieval that ends after a truncating open does not set the old size.

@@ -125,9 +125,7 @@ func TestThreat17FoldersGiveWayToOlderFiles(t *testing.T) {
 				t.Errorf("the group lists %q", got)
 			}
 			folder := "/team/" + names.WithSuffix("report.pdf", "report.pdf")
-			if got := m.names(folder); !slices.Equal(got, []string{"x", "y", "z"}) {
-				t.Errorf("%s holds %q", folder, got)
-			}
+			m.wantNames(folder, "x", "y", "z")
 			must(m.save(folder+"/x", "changed by alice"))
 		}
 	}

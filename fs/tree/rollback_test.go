@@ -1,7 +1,6 @@
 package tree
 
 import (
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -44,9 +43,7 @@ func TestThreat6RolledBackListing(t *testing.T) {
 				w.Put("team", alice, name, []byte(name))
 			}
 			m := mount(t, w, bob)
-			if got := m.names("/team"); !slices.Equal(got, []string{"a", "b", "c"}) {
-				t.Fatalf("group lists %v", got)
-			}
+			m.wantNames("/team", "a", "b", "c")
 			truth := w.Rows("team")
 			w.Rewrite("team", tc.lie(w.Rows("team")))
 			err := m.Refresh(t.Context())
@@ -58,9 +55,7 @@ func TestThreat6RolledBackListing(t *testing.T) {
 			if err := m.Refresh(t.Context()); err != nil {
 				t.Error(err)
 			}
-			if got := m.names("/team"); !slices.Equal(got, []string{"a", "b", "c", "d"}) {
-				t.Errorf("afterwards the group lists %v", got)
-			}
+			m.wantNames("/team", "a", "b", "c", "d")
 		})
 	}
 }
@@ -78,9 +73,7 @@ func TestThreat6HonestListings(t *testing.T) {
 	for range 3 {
 		m.refresh()
 	}
-	if got := m.names("/team"); !slices.Equal(got, []string{"b", "own"}) {
-		t.Errorf("group lists %v", got)
-	}
+	m.wantNames("/team", "b", "own")
 }
 
 // E3, W9: a file that was removed and comes back with a later record is no rollback, and
@@ -95,9 +88,7 @@ func TestE3RemovedAndBroughtBack(t *testing.T) {
 	for range 2 {
 		ok(t, w.As(alice).RemoveVersions(t.Context(), "team", w.Rows("team")))
 		m.refresh()
-		if got := m.names("/team"); len(got) != 0 {
-			t.Errorf("after the removal the group lists %v", got)
-		}
+		m.wantNames("/team")
 		got := make([]byte, 7)
 		if n, err := h.ReadAt(t.Context(), got, 0); err != nil || string(got[:n]) != "content" {
 			t.Errorf("who has it open reads %q, %v", got, err)

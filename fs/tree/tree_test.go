@@ -40,19 +40,13 @@ func team() *world {
 func TestN1GroupsAppearAndVanish(t *testing.T) {
 	w := team()
 	m := mount(t, w, bob)
-	if got := m.names("/"); !slices.Equal(got, []string{"team"}) {
-		t.Fatalf("root lists %v", got)
-	}
+	m.wantNames("/", "team")
 	w.Member("photos", alice, bob)
 	m.refresh()
-	if got := m.names("/"); !slices.Equal(got, []string{"photos", "team"}) {
-		t.Errorf("after joining, root lists %v", got)
-	}
+	m.wantNames("/", "photos", "team")
 	w.Revoke("photos", bob)
 	m.refresh()
-	if got := m.names("/"); !slices.Equal(got, []string{"team"}) {
-		t.Errorf("after losing it, root lists %v", got)
-	}
+	m.wantNames("/", "team")
 }
 
 func TestN2NewestUploadOfANameIsShownAndSlashesAreFolders(t *testing.T) {
@@ -63,9 +57,7 @@ func TestN2NewestUploadOfANameIsShownAndSlashesAreFolders(t *testing.T) {
 	gone := w.Put("team", alice, "c.txt", []byte("c"))
 	w.Shred("team", gone.Ref)
 	m := mount(t, w, bob)
-	if got := m.names("/team"); !slices.Equal(got, []string{"a.txt", "docs"}) {
-		t.Errorf("group lists %v", got)
-	}
+	m.wantNames("/team", "a.txt", "docs")
 	m.wantContent("/team/a.txt", "new")
 	m.wantContent("/team/docs/deep/b.txt", "b")
 }
@@ -208,9 +200,7 @@ func TestN5FoldersAreLocal(t *testing.T) {
 	if err := team.Rmdir(t.Context(), "still empty"); err != nil {
 		t.Error(err)
 	}
-	if got := m.names("/team"); len(got) > 0 {
-		t.Errorf("in the end there is %q", got)
-	}
+	m.wantNames("/team")
 }
 
 // N5: a file saved in a folder has the folder in its recorded name.
@@ -557,9 +547,7 @@ func TestW7SaveByRenameIsOneUpload(t *testing.T) {
 		ok(t, dir.Rename(t.Context(), scratch, dir, "f", false))
 		m.wantCharges(0, i+1)
 		m.wantContent("/team/f", content)
-		if got := m.names("/team"); !slices.Equal(got, []string{"f"}) {
-			t.Errorf("%s: left %v", scratch, got)
-		}
+		m.wantNames("/team", "f")
 	}
 	m.wantCharges(0, 5)
 }
@@ -777,9 +765,7 @@ func TestERevokedThenGone(t *testing.T) {
 	w.Revoke("team", bob)
 	_, err = g.Open(t.Context(), OpenFlags{Read: true})
 	wantClass(t, err, ClassRevoked)
-	if got := m.names("/"); len(got) != 0 {
-		t.Errorf("the directory is still listed: %v", got)
-	}
+	m.wantNames("/")
 	_, err = readAll(t, h)
 	wantClass(t, err, ClassRevoked)
 }
@@ -855,9 +841,7 @@ func TestE2SlowServiceDoesNotBlockOtherPaths(t *testing.T) {
 	go func() { ended <- m.save("/team/new", "z") }()
 	proctest.Eventually(t, "both hang", func() bool { return w.Begun("retrieve") > 1 && w.Begun("upload") > 0 })
 	m.wantContent("/team/quick", "y")
-	if got := m.names("/team"); !slices.Equal(got, []string{"new", "quick", "slow"}) {
-		t.Errorf("lists %v", got)
-	}
+	m.wantNames("/team", "new", "quick", "slow")
 	if err := m.save("/team/scratch.tmp", "z"); err != nil {
 		t.Error(err)
 	}

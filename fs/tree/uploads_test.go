@@ -29,9 +29,7 @@ func TestW8ServiceRenamesAllVersions(t *testing.T) {
 	ok(t, h.Flush(t.Context()))
 	h.Release()
 	for range 2 {
-		if got := m.names("/team"); !slices.Equal(got, []string{"d", "g"}) {
-			t.Errorf("lists %v", got)
-		}
+		m.wantNames("/team", "d", "g")
 		m.wantContent("/team/g", "TWO!")
 		m.refresh()
 	}
@@ -46,9 +44,7 @@ func TestW8ServiceRenamesAllVersions(t *testing.T) {
 	t.Run("onto an older upload", func(t *testing.T) {
 		ok(t, m.dir("/team").Rename(t.Context(), "g", m.dir("/team/d"), "old", false))
 		m.wantContent("/team/d/old", "TWO!")
-		if got := m.names("/team"); !slices.Equal(got, []string{"d"}) {
-			t.Errorf("lists %v", got)
-		}
+		m.wantNames("/team", "d")
 	})
 	t.Run("onto a newer upload", func(t *testing.T) {
 		ok(t, m.save("/team/newer", "x"))
@@ -149,9 +145,7 @@ func TestW9UnlinkDeletesWhereAllowed(t *testing.T) {
 	defer h.Release()
 	ok(t, m.dir("/team").Unlink(t.Context(), "f"))
 	wantClass(t, m.dir("/team").Unlink(t.Context(), "g"), ClassByDesign)
-	if got := m.names("/team"); !slices.Equal(got, []string{"g"}) {
-		t.Errorf("lists %v", got)
-	}
+	m.wantNames("/team", "g")
 	_, err := readAll(t, h)
 	wantClass(t, err, ClassRevoked)
 	for _, e := range w.Rows("team") {
@@ -210,9 +204,7 @@ func TestR6ChangesCountAgainstTheBudget(t *testing.T) {
 	}
 	wantClass(t, d.Unlink(t.Context(), "h"), ClassBudget)
 	wantClass(t, m.rename("h", "y"), ClassBudget)
-	if got := m.names("/team"); !slices.Equal(got, []string{"h", "x"}) {
-		t.Errorf("lists %v", got)
-	}
+	m.wantNames("/team", "h", "x")
 }
 
 func trashes(c *Config) { c.CanRename, c.CanTrash = true, true }
@@ -236,9 +228,7 @@ func TestW9RemovedToTheTrash(t *testing.T) {
 			t.Errorf("who has it open %s reads %q, %v", who, got, err)
 		}
 	}
-	if got := other.names("/team"); !slices.Equal(got, []string{"bobs"}) {
-		t.Errorf("others list %v", got)
-	}
+	other.wantNames("/team", "bobs")
 	if got := m.names("/team"); !slices.Equal(got, []string{"bobs", "d"}) { // rmdir finds it
 		t.Errorf("lists %v", got)
 	}
@@ -253,9 +243,7 @@ func TestW9RemovedToTheTrash(t *testing.T) {
 	}
 	ok(t, m.save("/team/d2", "again")) // other names are not concerned
 	m.refresh()
-	if got := m.names("/team"); !slices.Equal(got, []string{"bobs", "d2"}) {
-		t.Errorf("lists %v", got)
-	}
+	m.wantNames("/team", "bobs", "d2")
 }
 
 // W9: a removal that this account may not make is refused at once, and changes nothing;
@@ -271,9 +259,7 @@ func TestW9RemovedByOthers(t *testing.T) {
 	m.wantContent("/team/f", "one")
 	w.EveryWriterRemoves = true
 	ok(t, m.dir("/team").Unlink(t.Context(), "f"))
-	if got := m.names("/team"); len(got) != 0 {
-		t.Errorf("lists %v", got)
-	}
+	m.wantNames("/team")
 }
 
 // W8: a file takes the name of a later upload, which goes to the trash.
@@ -287,9 +273,7 @@ func TestW8OntoALaterUpload(t *testing.T) {
 	ok(t, m.rename("old", "new"))
 	for range 2 {
 		m.wantContent("/team/new", "old")
-		if got := m.names("/team"); !slices.Equal(got, []string{"new"}) {
-			t.Errorf("lists %v", got)
-		}
+		m.wantNames("/team", "new")
 		m.refresh()
 	}
 	got := make([]byte, 3)
