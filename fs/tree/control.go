@@ -55,7 +55,7 @@ func (f *File) pending() (Pending, bool) {
 	if f.is(stateCommitted) || f.is(stateCopied) {
 		return Pending{}, false
 	}
-	p := Pending{Path: path, Size: f.fill(Attr{}).Size, Since: f.stage.since, Open: f.opens > 0}
+	p := Pending{Path: path, Size: f.Attr().Size, Since: f.stage.since, Open: f.opens > 0}
 	if f.stage.failed != nil {
 		p.Error = f.stage.failed.Err.Error()
 	}

@@ -165,11 +165,14 @@ func (t *Tree) hint(err *Error) string {
 	return err.Hint
 }
 
-// fail notes err and returns it. Names that are merely absent or present are
-// everyday answers and are not noted.
+// fail returns err, and notes it unless it is an everyday answer about names (E1).
 func (t *Tree) fail(op, path string, err *Error) error {
 	err.Op, err.Path = op, path
-	t.Note(err)
+	switch err.Class {
+	case ClassNotDir, ClassIsDir, ClassNotEmpty:
+	default:
+		t.Note(err)
+	}
 	return err
 }
 

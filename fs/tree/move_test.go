@@ -164,6 +164,27 @@ func TestN5FolderWithALinkOfAnotherFile(t *testing.T) {
 	m.wantContent("/team/e/f~", "ours")
 }
 
+// E1: a folder that cannot take a name because of what has it leaves no line.
+func TestE1TakenNamesOfFoldersLeaveNoLine(t *testing.T) {
+	m := mount(t, team(), alice)
+	top := m.dir("/team")
+	for _, name := range []string{"d", "full"} {
+		if _, err := top.Mkdir(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, p := range []string{"/team/full/f", "/team/f"} {
+		if err := m.save(p, "x"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantClass(t, top.Rename(t.Context(), "d", top, "full", false), ClassNotEmpty)
+	wantClass(t, top.Rename(t.Context(), "d", top, "f", false), ClassNotDir)
+	if got := m.Status().Errors; got != 0 {
+		t.Errorf("%d lines in errors", got)
+	}
+}
+
 // W8: a backup may replace an older backup that is the only other file of its folder.
 func TestW8BackupReplacesABackup(t *testing.T) {
 	w := team()

@@ -148,6 +148,6 @@ func (t *Tree) deleteUpload(ctx context.Context, g *group, e *sdk.Entry) error {
 	if err != nil && sdk.KindOf(err) != sdk.ErrDeleted {
 		return err
 	}
-	e.Deleted = &sdk.Deletion{Time: t.now(), By: t.remote.Account(), Reason: "OwnerRequest"}
+	e.Deleted = &sdk.Deletion{Time: t.now(), By: t.remote.Account(), Reason: wire.ReasonOwnerRequest}
 	return nil
 }
