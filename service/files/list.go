@@ -100,6 +100,15 @@ func (f *Files) Newest(ctx context.Context, account, group string, before int64,
 	return rows, err
 }
 
+// Trash returns a page of the files in the trash of a group, as [Files.Newest] does.
+func (f *Files) Trash(ctx context.Context, account, group string, before int64, limit int) ([]wire.TransactionRow, error) {
+	if before <= 0 {
+		before = math.MaxInt64
+	}
+	rows, _, err := f.rows(ctx, account, group, math.MaxInt, limit, selectRows+" AND trash_ns IS NOT NULL AND seq < ? ORDER BY seq DESC LIMIT ?", before)
+	return rows, err
+}
+
 // rows runs a query that begins with selectRows, for an account that may list the group,
 // and returns whether there may be more rows.
 func (f *Files) rows(ctx context.Context, account, group string, maxBytes, limit int, query store.Query, bound int64) (list []wire.TransactionRow, more bool, err error) {

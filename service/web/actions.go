@@ -34,7 +34,7 @@ const (
 // reads are the free questions of the page.
 func (p *page) reads() map[string]action {
 	return map[string]action{
-		"groups": p.listGroups, "group": p.group, "files": p.listFiles, "ledger": p.history, "costs": p.costs,
+		"groups": p.listGroups, "group": p.group, "files": listFiles(p.Files.Newest), "trash": listFiles(p.Files.Trash), "ledger": p.history, "costs": p.costs,
 	}
 }
 
@@ -44,7 +44,8 @@ func (p *page) actions() map[string]action {
 		"key": with(p.newKey), "retrieve": with(p.retrieve),
 		"groups/create": with(p.createGroup), "groups/open": with(p.openWindow), "groups/add": with(p.addMember),
 		"groups/revoke": said(p.Groups.Revoke), "groups/join": said(p.Groups.Join), "groups/close": said(p.Groups.CloseJoin),
-		"groups/keep": said(p.Groups.Keep), "groups/retention": said(p.Groups.SetRetention),
+		"groups/keep": said(p.Groups.Keep), "groups/trash": said(p.Groups.SetTrash), "restore": with(p.restore),
+		"groups/retention": said(p.Groups.SetRetention),
 	}
 }
 
@@ -167,8 +168,12 @@ func (p *page) group(r *http.Request, account string) (any, error) {
 		return nil, err
 	}
 	var pending wire.PendingResult
+	var trash wire.TrashResult
 	if role != "" {
 		if pending, err = p.Groups.Pending(r.Context(), account, asked); err != nil {
+			return nil, err
+		}
+		if trash, err = p.Groups.Trash(r.Context(), account, asked); err != nil {
 			return nil, err
 		}
 	}
@@ -177,7 +182,8 @@ func (p *page) group(r *http.Request, account string) (any, error) {
 		MemberIDs   []string           `json:"member_ids"`
 		MemberRoles []wire.Role        `json:"member_roles"` // in the same order
 		Pending     wire.PendingResult `json:"pending"`
-	}{viewGroup(groups.Summary{Group: g, Role: role, Members: int64(len(members.Names))}, p.Ledger.Now()), members.Names, members.Roles, pending}, nil
+		Trash       wire.TrashResult   `json:"trash"`
+	}{viewGroup(groups.Summary{Group: g, Role: role, Members: int64(len(members.Names))}, p.Ledger.Now()), members.Names, members.Roles, pending, trash}, nil
 }
 
 // windowHours is a join window in a request.
@@ -238,21 +244,28 @@ func firstOf[T any](list []T, n int) (page []T, more bool) {
 	return list[:min(len(list), n)], len(list) > n
 }
 
-func (p *page) listFiles(r *http.Request, account string) (any, error) {
-	from, err := before(r)
-	if err != nil {
-		return nil, err
+// listFiles answers with a page of file records that list reads.
+func listFiles(list func(ctx context.Context, account, group string, before int64, limit int) ([]wire.TransactionRow, error)) action {
+	return func(r *http.Request, account string) (any, error) {
+		from, err := before(r)
+		if err != nil {
+			return nil, err
+		}
+		rows, err := list(r.Context(), account, r.FormValue("group"), from, pageRows+1)
+		if err != nil {
+			return nil, err
+		}
+		rows, more := firstOf(rows, pageRows)
+		views := make([]fileView, 0, len(rows))
+		for _, row := range rows {
+			views = append(views, viewFile(row))
+		}
+		return map[string]any{"files": views, "more": more}, nil
 	}
-	rows, err := p.Files.Newest(r.Context(), account, r.FormValue("group"), from, pageRows+1)
-	if err != nil {
-		return nil, err
-	}
-	rows, more := firstOf(rows, pageRows)
-	views := make([]fileView, 0, len(rows))
-	for _, row := range rows {
-		views = append(views, viewFile(row))
-	}
-	return map[string]any{"files": views, "more": more}, nil
+}
+
+func (p *page) restore(r *http.Request, account string, req wire.NameRequest) (any, error) {
+	return p.Files.Restore(r.Context(), account, req)
 }
 
 // fileView is a file record as the page shows it.

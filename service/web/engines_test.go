@@ -141,14 +141,16 @@ func TestPageRulesOnBothEngines(t *testing.T) {
 			"groups/open":      {"group_id": "open", "hours": 1, "max_uses": nil},
 			"groups/close":     {"group_id": "open"},
 			"groups/retention": {"group_id": "open", "retention_days": nil},
+			"groups/trash":     {"group_id": "open", "days": 7},
 			"groups/join":      {"group_id": "closed"},
+			"restore":          {"group_id": "closed", "filename": "x", "seq": 9},
 			"retrieve":         {"group_id": "closed", "ipfs_hash": "x"},
 		} {
 			if status, body := do(t, b, s.page(http.MethodPost, path, body)); status != http.StatusForbidden {
 				t.Errorf("%s by a member: %d %s", path, status, body)
 			}
 		}
-		for _, path := range []string{"group?group=closed", "files?group=closed", "blob?group=closed&ref=x"} {
+		for _, path := range []string{"group?group=closed", "files?group=closed", "trash?group=closed", "blob?group=closed&ref=x"} {
 			if status, body := do(t, b, s.page(http.MethodGet, path, nil)); status != http.StatusForbidden {
 				t.Errorf("%s by an outsider: %d %s", path, status, body)
 			}

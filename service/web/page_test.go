@@ -245,6 +245,44 @@ func TestGroupsOnThePage(t *testing.T) {
 	})
 }
 
+// Threat 46: removed files are listed apart, and those who may bring them back do so.
+func TestThreat46TrashOnThePage(t *testing.T) {
+	s := serve(t)
+	alice, bob := s.user("alice", "10"), s.user("bob", "10")
+	alice.register("team")
+	alice.add("team", bob.id)
+	var last int64
+	for _, text := range []string{"one", "two"} {
+		last = alice.upload("team", "notes.txt", []byte(text), nil, "").Seq
+	}
+	unnamed := alice.upload("team", "", []byte("no name"), nil, "")
+	var removed wire.NameResult
+	alice.must(wire.OpRemoveFile, wire.NameRequest{GroupID: "team", Filename: "notes.txt", Seq: last}, &removed)
+	alice.must(wire.OpRemoveFile, wire.NameRequest{GroupID: "team", IPFSHash: unnamed.CID, Seq: unnamed.Seq}, &removed)
+
+	b := bob.browse()
+	b.js("location.hash = '#/groups/team'")
+	b.sees("its uploader and the owner can")
+	b.fits("trash")
+	b = alice.browse()
+	b.js("location.hash = '#/groups/team'")
+	b.sees("3 versions are there")
+	b.click("Bring back notes.txt")
+	b.sees("1 version is there")
+	for _, e := range alice.files("team") {
+		if name := e.Filename; e.Deleted != nil && name != nil {
+			t.Errorf("%s is %+v", *name, e.Deleted)
+		}
+	}
+	b.js(`document.querySelector('[aria-labelledby="trash-title"] button').click()`)
+	b.sees("0 versions are there")
+	b.await(`!document.getElementById("trash-title") && !/null|undefined|false|NaN/.test(document.querySelector("main").textContent)`)
+	b.click("Change trash")
+	b.fill("days", "3")
+	b.click("Set trash")
+	b.sees("Removed files can be brought back for 3 days.")
+}
+
 func TestOpenGroupOnThePage(t *testing.T) {
 	s := serve(t)
 	alice, bob := s.user("alice", "10"), s.user("bob", "10")

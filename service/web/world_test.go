@@ -238,3 +238,10 @@ func decode(t *testing.T, body string) object {
 	}
 	return v
 }
+
+// files lists the records of a group.
+func (u *user) files(group string) (list []wire.TransactionRow) {
+	u.t.Helper()
+	u.must(wire.OpGetGroupTransactions, wire.TransactionsRequest{GroupID: group}, &list)
+	return list
+}

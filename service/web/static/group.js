@@ -7,7 +7,7 @@ import { bytes, date, nsToMS, plural, price, reason, visible } from "./text.js";
 import { isFree, verify } from "./verify.js";
 
 export async function groupView(draw, session, id) {
-	const [g, page] = await Promise.all([get("group", { group: id }), get("files", { group: id })]);
+	const [g, page, trash] = await Promise.all([get("group", { group: id }), get("files", { group: id }), get("trash", { group: id })]);
 	document.title = `${visible(id)} · svcfs`;
 	const again = (text) => {
 		announce(text);
@@ -18,6 +18,7 @@ export async function groupView(draw, session, id) {
 		h("div", { class: "title" }, h("h1", { tabindex: "-1" }, visible(id)), h("span", { class: "badges" }, badges(g))),
 		pendingCard(g, again),
 		filesSection(g, session, page),
+		trash.files.length > 0 && trashSection(g, session, trash, again),
 		membersSection(g, session, again),
 		g.role === "owner" && settings(g, again),
 		about(g));
@@ -60,6 +61,42 @@ function filesSection(g, session, page) {
 		slot, h("p", null, more));
 }
 
+// trashSection lists removed files by name; those who may bring one back can.
+function trashSection(g, session, { files, more }, again) {
+	const names = new Map();
+	for (const f of files) {
+		const versions = names.get(f.shown) ?? [];
+		names.set(f.shown, [...versions, f]);
+	}
+	const slot = h("div");
+	const head = ["Name", "Size", "Removed", "Kept until", "Bring back"].map((t) => h("th", { scope: "col" }, t));
+	const rows = [...names].map(([name, versions]) => h("tr", null,
+		h("th", { scope: "row", class: "file-name" }, name),
+		cell("Size", bytes(versions[0].original_size)),
+		cell("Removed", `${date(nsToMS(versions[0].deleted.deleted_at))}, by ${versions[0].deleted.deleted_by}`),
+		cell("Kept until", keptUntil(versions[0])),
+		cell("Bring back", restoreButton(g, session, name, versions, slot, again))));
+	return h("section", { "aria-labelledby": "trash-title" }, h("h2", { id: "trash-title" }, "Trash"),
+		h("table", { class: "files" }, h("thead", null, h("tr", null, head)), h("tbody", null, rows)), slot,
+		more && h("p", { class: "hint" }, "Only the newest removed files are shown; all of them:", h("pre", null, `svcfs ls --trash ${shellWord(g.id)}`)));
+}
+
+function keptUntil(f) {
+	return f.deleted.until ? date(nsToMS(f.deleted.until)) : "the owner decides";
+}
+
+function restoreButton(g, session, name, versions, slot, again) {
+	const may = (f) => g.role === "owner" || g.role === "writer" && (f.user_id === session.account_id || g.trash.who === "writers");
+	if (!versions.some(may)) return h("span", { class: "hint" }, "its uploader and the owner can");
+	const { filename = "", ipfs_hash } = versions.find(may);
+	const seq = Math.max(...versions.map((f) => f.changed_seq));
+	const button = h("button", { type: "button", class: "small", "aria-label": `Bring back ${name}` }, "Bring back");
+	button.addEventListener("click", async () => {
+		if (await busy(button, slot, () => post("restore", { group_id: g.id, filename, ipfs_hash: filename ? "" : ipfs_hash, seq }))) await again(`${name} is back`);
+	});
+	return button;
+}
+
 function shellWord(text) {
 	return /^[\w.-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
@@ -76,11 +113,14 @@ function fileRow(g, session, f) {
 		cell("Uploader", mono(f.user_id, 28)),
 		cell("Date", f.timestamp ? date(nsToMS(f.timestamp)) : "unknown"),
 		cell("Status", status(f)),
-		cell("Integrity", f.deleted ? h("span", { class: "hint" }, "key destroyed") : integrity(g, session, f, name)));
+		cell("Integrity", f.deleted ? h("span", { class: "hint" }, f.deleted.trash ? "in the trash" : "key destroyed") : integrity(g, session, f, name)));
 }
 
 function status(f) {
 	if (!f.deleted) return [badge("active", "accent-line"), f.backend === "Ipfs" && badge("legacy")];
+	if (f.deleted.trash) {
+		return [badge("removed"), h("p", { class: "hint" }, `By ${f.deleted.deleted_by}, ${date(nsToMS(f.deleted.deleted_at))}; kept until ${keptUntil(f)}`)];
+	}
 	return [badge("deleted", "bad"), h("p", { class: "hint" },
 		`Because ${reason(f.deleted.reason)}; by ${f.deleted.deleted_by || "the service"}, ${date(nsToMS(f.deleted.deleted_at))}`)];
 }
@@ -191,7 +231,7 @@ function warnNobody(g, id) {
 
 function settings(g, again) {
 	return h("section", { "aria-labelledby": "settings-title" }, h("h2", { id: "settings-title" }, "Settings"),
-		h("div", { class: "grid" }, g.joinable && windowCard(g, again), retentionCard(g, again)));
+		h("div", { class: "grid" }, g.joinable && windowCard(g, again), retentionCard(g, again), trashCard(g, again)));
 }
 
 function windowCard(g, again) {
@@ -234,6 +274,26 @@ function retentionCard(g, again) {
 	return h("div", { class: "card" }, h("h3", null, "Retention"),
 		h("p", null, g.retention_days === null ? "Files are kept for ever." : `Files are kept for ${plural(g.retention_days, "day")}.`),
 		h("div", { class: "actions" }, h("button", { type: "button", onclick: change }, "Change retention")));
+}
+
+function trashCard(g, again) {
+	const change = async () => {
+		const who = h("select", { name: "who" }, h("option", { value: "uploader" }, "the uploader and the owner"), h("option", { value: "writers" }, "every writer"));
+		who.value = g.trash.who;
+		const done = await askForm({
+			title: "Trash", yes: "Set trash",
+			fields: [
+				field("Keep removed files for how many days", "For what is removed from now on. Then its key is destroyed.",
+					h("input", { name: "days", type: "number", min: 1, max: 3650, value: g.trash.days, required: true, autofocus: true })),
+				field("Files are removed by", "What a writer removes of others stays until the owner decides.", who),
+			],
+			submit: (data) => post("groups/trash", { group_id: g.id, days: Number(data.get("days")), who: data.get("who") }),
+		});
+		if (done) await again("Trash set");
+	};
+	return h("div", { class: "card" }, h("h3", null, "Trash"),
+		h("p", null, `Removed files can be brought back for ${plural(g.trash.days, "day")}. ${plural(g.trash.files, "version is", "versions are")} there, ${bytes(g.trash.bytes)}.`),
+		h("div", { class: "actions" }, h("button", { type: "button", onclick: change }, "Change trash")));
 }
 
 function about(g) {
