@@ -105,12 +105,12 @@ func (c *Client) groupPages(ctx context.Context, op string) (all roleList[GroupI
 		}
 		last := string(page.names[len(page.names)-1])
 		if last == request.After || len(all.names) >= maxGroups {
-			return all, malformed(errors.New("it does not end"))
+			return all, malformed(errors.New("the list has no end"))
 		}
 		request.After = last
 	}
 	if len(all.roles) != 0 && len(all.roles) != len(all.names) {
-		return all, malformed(errors.New("it does not list a role for each name"))
+		return all, malformed(errors.New("the list lacks a role for some name"))
 	}
 	return all, nil
 }

@@ -17,7 +17,7 @@ const (
 	freeItems = 4096
 )
 
-var errShortItems = errors.New("it lists more than its size can hold")
+var errShortItems = errors.New("it lists more items than its size can hold")
 
 // recordList, eventList and nameList decode like the slices they are, and refuse items that
 // are too short.
@@ -61,7 +61,7 @@ func (l *roleList[T]) readBeside(e envelope) error {
 		return err
 	}
 	if len(l.roles) != len(l.names) {
-		return malformed(errors.New("it does not list a role for each name"))
+		return malformed(errors.New("the list lacks a role for some name"))
 	}
 	return nil
 }

@@ -171,7 +171,7 @@ func (f *folding) take(row *wire.TransactionRow, listing *proof.Listing) error {
 			return err
 		}
 		if e := &f.entries[i]; !r.IsOld() && (r.FileHash != e.Hash.String() || r.Tag(chain.TagUploader) != string(e.Uploader)) {
-			return &proof.Refusal{Row: r.Seq, Text: "it names another content or uploader than the upload it is about"}
+			return &proof.Refusal{Row: r.Seq, Text: "its content or uploader differs from the upload that it names"}
 		}
 		f.change(&f.entries[i], &r)
 		f.changed = i
@@ -241,11 +241,11 @@ func uploadEntry(r *chain.Record, row *wire.TransactionRow) Entry {
 func changedEntry(r *chain.Record) (Entry, error) {
 	upload, err := strconv.ParseInt(r.Tag(chain.TagUpload), 10, 64)
 	if err != nil || upload <= 0 || upload >= r.Seq {
-		return Entry{}, errors.New("it does not say which upload it is about")
+		return Entry{}, errors.New("it does not name its upload")
 	}
 	uploaded, err := strconv.ParseInt(r.Tag(chain.TagUploaded), 10, 64)
 	if err != nil {
-		return Entry{}, errors.New("it does not say when its file was uploaded")
+		return Entry{}, errors.New("it lacks the time of its upload")
 	}
 	e := Entry{Ref: Ref(r.Ref), Uploader: AccountID(r.Tag(chain.TagUploader)), Time: timeOf(uploaded), Seq: Seq(upload), Name: r.Tag(chain.TagName),
 		Size: sizeOf(r.Tag(chain.TagSize)), ContentType: r.Tag(chain.TagType)}
@@ -312,7 +312,7 @@ func (c *Client) checkReceipt(ctx context.Context, g GroupID, name string, after
 	size := sizeOf(r.Tag(chain.TagSize))
 	if r.Kind != EventUploaded || r.Chain != chain.OfGroup(string(g)) || r.Group != string(g) || r.Account != string(c.account) || r.Ref != string(e.Ref) ||
 		r.FileHash != e.Hash.String() || r.Detail != name || size != SizeUnknown && size != e.Size {
-		return malformed(errors.New("its receipt is of another record than the one of this upload"))
+		return malformed(errors.New("its receipt is for another record"))
 	}
 	place, err := retryWithNewKey(ctx, c, func() (chain.Place, error) {
 		log, _, err := c.trustedLog(ctx)
@@ -331,7 +331,7 @@ func (c *Client) checkReceipt(ctx context.Context, g GroupID, name string, after
 		return err
 	}
 	if place.Number <= after {
-		return c.distrust(fmt.Errorf("the receipt says that the record is number %d of its group, which had %d before it was sent", place.Number, after))
+		return c.distrust(fmt.Errorf("the receipt gives the record the number %d in its group, which had %d records before", place.Number, after))
 	}
 	c.memory.SawGroup(string(g), place, 0, time.Now())
 	return nil

@@ -114,12 +114,12 @@ func (c Config) resolve() (Config, error) {
 func (c Config) checkKeys() error {
 	if c.LogKey != "" {
 		if err := proof.CheckKey(c.LogKey); err != nil {
-			return fmt.Errorf("the log key that is required: %w", err)
+			return fmt.Errorf("the required log key: %w", err)
 		}
 	}
 	if c.Witness != "" {
 		if err := proof.CheckWitness(c.Witness); err != nil {
-			return fmt.Errorf("the witness that is required: %w", err)
+			return fmt.Errorf("the required witness: %w", err)
 		}
 	}
 	return nil

@@ -150,7 +150,7 @@ func (g Group) OpenJoin(ctx context.Context, until time.Time, opts ...Option) (C
 	request := wire.OpenJoinRequest{GroupID: string(g.ID), ExpiresAt: strconv.FormatInt(until.UnixNano(), 10)}
 	o, err := resolve(opts, "As", "AtMost")
 	if err == nil && (!until.After(time.Now()) || o.uses != nil && *o.uses < 1) {
-		err = &Error{Op: "open", Group: g.ID, Kind: ErrInvalid, Err: errors.New("the end must lie ahead, and at least one account be able to join")}
+		err = &Error{Op: "open", Group: g.ID, Kind: ErrInvalid, Err: errors.New("the end must be in the future, and at least one account must be able to join")}
 	}
 	if err == nil && o.role != "" {
 		request.Role = o.role
@@ -200,7 +200,7 @@ func (g Group) Retention(ctx context.Context) (days int64, set bool, err error) 
 		return 0, false, g.wrap("ask retention", err)
 	}
 	if *told < 0 {
-		return 0, false, g.wrap("ask retention", malformed(errors.New("files are kept less than no time")))
+		return 0, false, g.wrap("ask retention", malformed(errors.New("the retention is negative")))
 	}
 	return *told, true, nil
 }

@@ -199,7 +199,7 @@ func TestThreat6ReceiptOfAnOldPlace(t *testing.T) {
 		}
 		return true
 	}))
-	if _, err := c.Group(d.Group).Put(t.Context(), "new.txt", bytes.NewReader([]byte("new"))); sdk.KindOf(err) != sdk.ErrCorrupt || !strings.Contains(err.Error(), "had 7 before") {
+	if _, err := c.Group(d.Group).Put(t.Context(), "new.txt", bytes.NewReader([]byte("new"))); sdk.KindOf(err) != sdk.ErrCorrupt || !strings.Contains(err.Error(), "had 7 records before") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -178,7 +178,7 @@ func (c *Client) send(req *http.Request) (*http.Response, error) {
 }
 
 // errTooMuch means that an answer is over its limit.
-var errTooMuch = errors.New("the answer is larger than it may be")
+var errTooMuch = errors.New("the answer is too large")
 
 // maxAnnounced bounds the memory that is allocated for an answer before it arrives, in
 // bytes.

@@ -57,7 +57,7 @@ func (c *Client) retrieve(ctx context.Context, g GroupID, e Entry, b *mem.Buffer
 		return retrieved{}, &Error{Op: "check", Kind: ErrDeleted, Err: errors.New("the file was deleted and its key destroyed")}
 	}
 	if e.Hash == (Digest{}) { // costs no claim: no content could match
-		return retrieved{}, malformed(errors.New("the ledger record has no hash that can be read"))
+		return retrieved{}, malformed(errors.New("the ledger record has no readable hash"))
 	}
 	if err := checkSize(e.Size, c.cfg.MaxFileBytes); err != nil {
 		return retrieved{}, err
@@ -174,7 +174,7 @@ func (c *Client) openAnswer(ctx context.Context, e Entry, a retrieveAnswer, sink
 	case a.DataURL == "":
 		err = malformed(errors.New("no encrypted data"))
 	case meta.Compression == "" && e.Size != SizeUnknown && a.DataSize != e.Size+format.Overhead:
-		err = malformed(fmt.Errorf("data of %d bytes: the ledger recorded a file of %d", a.DataSize, e.Size))
+		err = malformed(fmt.Errorf("data of %d bytes, and the ledger recorded a file of %d", a.DataSize, e.Size))
 	default:
 		err = c.fetchBlob(ctx, a.DataURL, a.DataSize, sink)
 	}
@@ -194,7 +194,7 @@ func (c *Client) openAnswer(ctx context.Context, e Entry, a retrieveAnswer, sink
 	}
 	if meta.Compression == format.CompressionDeflate {
 		if e.Size != SizeUnknown && meta.OriginalSize != e.Size {
-			return retrieved{}, fmt.Errorf("%w: it has %d bytes, recorded were %d", ErrWrongContent, meta.OriginalSize, e.Size)
+			return retrieved{}, fmt.Errorf("%w: it has %d bytes, and the ledger recorded %d", ErrWrongContent, meta.OriginalSize, e.Size)
 		}
 		err := c.inflate(meta, b)
 		if errors.Is(err, format.ErrCorrupt) { // its uploader sealed it like this
@@ -211,10 +211,10 @@ func (c *Client) openAnswer(ctx context.Context, e Entry, a retrieveAnswer, sink
 // only the hash proves that they are this file.
 func (c *Client) verify(e Entry, meta format.Metadata, fee string, b *mem.Buffer) (retrieved, error) {
 	if hash := ComputeHash(b.Bytes()); hash != e.Hash {
-		return retrieved{}, fmt.Errorf("%w: its hash is %s, recorded was %s", ErrWrongContent, hash, e.Hash)
+		return retrieved{}, fmt.Errorf("%w: its hash is %s, and the ledger recorded %s", ErrWrongContent, hash, e.Hash)
 	}
 	if e.Size != SizeUnknown && e.Size != b.Len() {
-		return retrieved{}, fmt.Errorf("%w: it has %d bytes, recorded were %d", ErrWrongContent, b.Len(), e.Size)
+		return retrieved{}, fmt.Errorf("%w: it has %d bytes, and the ledger recorded %d", ErrWrongContent, b.Len(), e.Size)
 	}
 	got := retrieved{sealed: meta}
 	if fee != "" {
@@ -260,7 +260,7 @@ func (c *Client) fetchBlob(ctx context.Context, target string, size int64, sink 
 			}
 			return c.transfer(ctx, http.MethodGet, target, token, outgoing{received: sink.report}, func(resp *http.Response, in io.Reader) error {
 				if resp.ContentLength >= 0 && resp.ContentLength != size {
-					return malformed(fmt.Errorf("data of %d bytes, announced were %d", resp.ContentLength, size))
+					return malformed(fmt.Errorf("data of %d bytes, and %d were announced", resp.ContentLength, size))
 				}
 				return sink.read(in, size)
 			})

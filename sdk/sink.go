@@ -109,7 +109,7 @@ func (s *blobSink) finish() error {
 		return malformed(errNotBase64)
 	}
 	if s.have < len(s.nonce) || s.buf.Len() < format.TagBytes {
-		return malformed(errors.New("encrypted data is missing, or too short to be any"))
+		return malformed(errors.New("encrypted data is missing or too short"))
 	}
 	return nil
 }

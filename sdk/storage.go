@@ -2,7 +2,7 @@ package sdk
 
 import (
 	"context"
-	"fmt"
+	"errors"
 
 	"github.com/svcfs/svcfs/sdk/wire"
 )
@@ -26,7 +26,7 @@ func (c *Client) Storage(ctx context.Context) (Storage, error) { return c.storag
 func (g Group) Storage(ctx context.Context) (Storage, error) { return g.c.storage(ctx, g.ID) }
 
 func (c *Client) storage(ctx context.Context, g GroupID) (Storage, error) {
-	if err := c.need(ctx, wire.CapStorage, "tell what is stored"); err != nil {
+	if err := c.need(ctx, wire.CapStorage, "report stored bytes"); err != nil {
 		return Storage{}, c.wrap("ask storage", g, "", err)
 	}
 	var a wire.StorageResult
@@ -45,7 +45,7 @@ func (c *Client) storage(ctx context.Context, g GroupID) (Storage, error) {
 		s.Left = *a.Left
 	}
 	if of == nil || s.Bytes < 0 || s.Max < 0 || a.Left != nil && s.Left < 0 {
-		err := &Error{Kind: ErrCorrupt, Err: fmt.Errorf("the service answers no sizes")}
+		err := &Error{Kind: ErrCorrupt, Err: errors.New("the answer has no sizes")}
 		return Storage{}, c.wrap("ask storage", g, "", err)
 	}
 	return s, nil

@@ -115,7 +115,7 @@ func (c *Client) fetchToken(ctx context.Context) (Secret, time.Duration, error) 
 		return Secret{}, 0, withCode(ErrNotFound, wire.CodeAccountUnknown, c.wrap(opSignIn, "", "", err))
 	}
 	if answer.Token == "" || !fitsHeader(answer.Token) {
-		return Secret{}, 0, &Error{Op: opSignIn, Kind: ErrUnauthenticated, Err: errors.New("the answer holds no token, or one that cannot be sent")}
+		return Secret{}, 0, &Error{Op: opSignIn, Kind: ErrUnauthenticated, Err: errors.New("the answer has no valid token")}
 	}
 	life := lifetime(answer.ExpiresIn)
 	if exp, ok := expiryOf(answer.Token); ok {

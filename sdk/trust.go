@@ -99,7 +99,7 @@ func (c *Client) demandsProofs() bool {
 // extensions that the service offers.
 func (c *Client) checkOffers(caps wire.Capabilities) error {
 	if (c.cfg.LogKey != "" || c.cfg.Witness != "") && !offered(caps, wire.CapChains) {
-		return c.distrust(errors.New("the service does not prove what it lists, and its log key or a witness is required"))
+		return c.distrust(errors.New("the service does not prove what it lists, although a log key or a witness is required"))
 	}
 	if missing := c.memory.Offer(caps.Features, lasting); len(missing) > 0 {
 		return c.distrust(fmt.Errorf("the service offered %s before, and does not any more", strings.Join(missing, ", ")))
@@ -135,7 +135,7 @@ func (c *Client) logKey(ctx context.Context) (string, error) {
 	case c.cfg.LogKey != "" && slices.Contains(c.memory.Earlier(), c.cfg.LogKey):
 		return pinned, nil // it replaced the required key, and both keys signed the change
 	case c.cfg.LogKey != "" && pinned != "" && c.cfg.LogKey != pinned:
-		return "", c.distrust(errors.New("the log key that is required is not the one that this machine has seen"))
+		return "", c.distrust(errors.New("the required log key is not the one that this machine saw before"))
 	case c.cfg.LogKey != "":
 		c.memory.Pin(c.cfg.LogKey)
 		return c.cfg.LogKey, nil
@@ -206,7 +206,7 @@ func (c *Client) keyChanged(ctx context.Context, log *proof.Log) error {
 	if key := strings.TrimSuffix(string(raw), "\n"); err != nil || key == log.Key() {
 		return nil
 	}
-	return &Error{Op: "verify", Kind: ErrCorrupt, Code: wire.CodeLogKey, Err: errors.New("the service signs with another key than the one that is pinned")}
+	return &Error{Op: "verify", Kind: ErrCorrupt, Code: wire.CodeLogKey, Err: errors.New("the service signs with another key than the pinned one")}
 }
 
 func (c *Client) needCheckpoints(ctx context.Context) error {

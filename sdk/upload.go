@@ -79,7 +79,7 @@ func (c *Client) maxUpload(caps wire.Capabilities) int64 {
 // checkSize returns [ErrTooLarge] if size is over a limit, both in bytes.
 func checkSize(size, limit int64) error {
 	if size > limit {
-		return &Error{Op: "check size", Kind: ErrTooLarge, Err: fmt.Errorf("the file has %d bytes, allowed are %d", size, limit)}
+		return &Error{Op: "check size", Kind: ErrTooLarge, Err: fmt.Errorf("the file has %d bytes, and %d are allowed", size, limit)}
 	}
 	return nil
 }
@@ -360,7 +360,7 @@ func (c *Client) unconfirmed(err error) error {
 		kind = own.Kind
 	}
 	return &Error{Op: "check the receipt", Kind: kind, Code: wire.CodeReceipt,
-		Err: c.scrubbed(fmt.Errorf("the service says that it recorded the file, but does not prove it, so the file may be recorded or not: %w", withoutURL(err)))}
+		Err: c.scrubbed(fmt.Errorf("the service confirmed the upload without proof, so that the file may be recorded or not: %w", withoutURL(err)))}
 }
 
 // receipt checks the confirmation of the service (threat 13).
@@ -371,7 +371,7 @@ func (u *uploading) receipt(ctx context.Context, a wire.FinalizeUploadResult, si
 	}
 	digest, err := parseDigest(a.FileHash)
 	if err != nil || digest != u.key.digest || ref == "" {
-		return Receipt{}, malformed(errors.New("it acknowledges another file than the one that was sent"))
+		return Receipt{}, malformed(errors.New("it confirms another file than the one sent"))
 	}
 	r := Receipt{Ref: Ref(ref), Tx: strings.Trim(a.TransID, `"`), Hash: digest, Size: size, Seq: Seq(a.Seq), Time: parseTime(a.Time)}
 	if r.Time.IsZero() {
@@ -379,7 +379,7 @@ func (u *uploading) receipt(ctx context.Context, a wire.FinalizeUploadResult, si
 	}
 	if u.offers(wire.CapChains) {
 		if a.Record == nil || a.Record.Timestamp == nil || a.Seq != a.Record.Seq || !parseTime(*a.Record.Timestamp).Equal(r.Time) || r.Tx != a.Record.TransID {
-			return Receipt{}, malformed(errors.New("its receipt is of another record"))
+			return Receipt{}, malformed(errors.New("its receipt is for another record"))
 		}
 		if err := u.c.checkReceipt(ctx, u.key.group, u.key.name, u.ticket.after, Entry{Ref: r.Ref, Hash: digest, Size: size}, a); err != nil {
 			return Receipt{}, err

@@ -155,7 +155,7 @@ func (u *uploader) noteKey(key *format.Key, uploadID string) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if other, ok := u.keys[print]; ok && other != uploadID {
-		return malformed(errors.New("it hands out the key of another upload"))
+		return malformed(errors.New("it issued the key of another upload"))
 	}
 	if len(u.keys) >= keptKeys {
 		clear(u.keys)

@@ -111,11 +111,11 @@ func confirm(rows []chain.Row, name string, view chain.Place) error {
 		}
 		at = at.Next(r)
 		if at.Number == view.Number && at != view {
-			return &proof.Refusal{Row: r.Seq, Text: "it, or one before it, is not the one that mount, ls and get are shown"}
+			return &proof.Refusal{Row: r.Seq, Text: "this record, or an earlier one, is not the one from which the files are listed"}
 		}
 	}
 	if at.Number < view.Number {
-		return &proof.Refusal{Text: fmt.Sprintf("%d records are listed, and mount, ls and get are shown %d", at.Number, view.Number)}
+		return &proof.Refusal{Text: fmt.Sprintf("%d records are listed here, and the files are listed from %d", at.Number, view.Number)}
 	}
 	return nil
 }
@@ -127,7 +127,7 @@ func proofRow(row wire.TransactionRow) (r chain.Row, err error) {
 		return r, err
 	}
 	if row.PrevHash == "" {
-		return r, errors.New("it has no hash of the record before")
+		return r, errors.New("it lacks the hash of the record before")
 	}
 	return r, decodeHash(row.Hash, &r.Hash)
 }

@@ -60,7 +60,7 @@ func Env(variable string) Source {
 			return sdk.Secret{}, "", ErrNone
 		}
 		if err := os.Unsetenv(variable); err != nil {
-			return sdk.Secret{}, "", invalid("", fmt.Errorf("take %s out of the environment: %w", variable, err))
+			return sdk.Secret{}, "", invalid("", fmt.Errorf("remove %s from the environment: %w", variable, err))
 		}
 		key, err := Parse(text, variable)
 		return key, variable, err
@@ -135,7 +135,7 @@ func Parse(text, from string) (sdk.Secret, error) {
 		return sdk.Secret{}, none(wire.CodeAuthRequired, fmt.Errorf("the API key from %s is empty", from))
 	}
 	if strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return sdk.Secret{}, invalid(wire.CodeInvalidKey, fmt.Errorf("the API key from %s holds characters no key has", from))
+		return sdk.Secret{}, invalid(wire.CodeInvalidKey, fmt.Errorf("the API key from %s holds characters that no key has", from))
 	}
 	return sdk.NewSecret(text), nil
 }

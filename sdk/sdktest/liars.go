@@ -126,7 +126,7 @@ func Liars() []Liar {
 		{"checkpoints are not offered any more", "does not any more", false, 6, func(d *Deceit) {
 			d.Disturb(wire.PathCapabilities, func(http.Handler) http.Handler { return http.NotFoundHandler() })
 		}},
-		{"another key signs", "another key than the one that is pinned", false, 6, func(d *Deceit) {
+		{"another key signs", "another key than the pinned one", false, 6, func(d *Deceit) {
 			other := newLog(Proving)
 			for _, r := range d.Log().records {
 				other.append(r)

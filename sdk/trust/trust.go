@@ -38,7 +38,7 @@ const (
 )
 
 // ErrDamaged means that the file cannot be read. Without it no service is believed.
-var ErrDamaged = errors.New("what was seen of the service before cannot be read")
+var ErrDamaged = errors.New("the remembered history of the service cannot be read")
 
 // ErrContradiction means that the service showed another program of this account another
 // history.
@@ -113,7 +113,7 @@ func read(path string) (c contents, isNew bool, err error) {
 	}
 	c = empty
 	if err := json.Unmarshal(raw, &c); err != nil || c.Version != version || len(c.Salt) != saltBytes {
-		return empty, false, fmt.Errorf("%w: %s is not what svcfs wrote", ErrDamaged, path)
+		return empty, false, fmt.Errorf("%w: svcfs did not write %s", ErrDamaged, path)
 	}
 	if c.Groups == nil {
 		c.Groups = map[string]seen{}
@@ -398,11 +398,11 @@ func (m *Memory) write(c contents) error {
 func (m *Memory) save() error {
 	dir := filepath.Dir(m.path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("remember what was seen: %w", err)
+		return fmt.Errorf("save the history of the service: %w", err)
 	}
 	unlock, err := lock(m.path + ".lock")
 	if err != nil {
-		return fmt.Errorf("remember what was seen: %w", err)
+		return fmt.Errorf("save the history of the service: %w", err)
 	}
 	defer unlock()
 	others, isNew, err := read(m.path)
@@ -416,7 +416,7 @@ func (m *Memory) save() error {
 		}
 	}
 	if err := m.write(merged); err != nil {
-		return fmt.Errorf("remember what was seen: %w", err)
+		return fmt.Errorf("save the history of the service: %w", err)
 	}
 	m.now, m.changed = merged, false
 	return nil
