@@ -94,33 +94,38 @@ func TestBackupUnderLoadRestoresClean(t *testing.T) {
 	if problem != nil {
 		t.Fatal(problem)
 	}
-	for name, want := range map[string]bool{"svc.db": true, "backup.json": true, "blobs": true, "master.key": false, "svc.db-wal": false} {
-		info, err := os.Stat(filepath.Join(backup, name))
-		if (err == nil) != want {
-			t.Errorf("%s in the backup: %v", name, err)
+	t.Run("the backup is its owner's alone and has no master key", func(t *testing.T) {
+		for name, want := range map[string]bool{"svc.db": true, "backup.json": true, "blobs": true, "master.key": false, "svc.db-wal": false} {
+			info, err := os.Stat(filepath.Join(backup, name))
+			if (err == nil) != want {
+				t.Errorf("%s in the backup: %v", name, err)
+			}
+			if err == nil && info.Mode().Perm()&0o077 != 0 {
+				t.Errorf("%s may be read by others: %v", name, info.Mode())
+			}
 		}
-		if err == nil && info.Mode().Perm()&0o077 != 0 {
-			t.Errorf("%s may be read by others: %v", name, info.Mode())
+	})
+	t.Run("it is not restored without the master key", func(t *testing.T) {
+		empty := filepath.Join(t.TempDir(), "data")
+		if _, err := service.Restore(t.Context(), backup, empty, service.MasterKey{}); err == nil || !strings.Contains(err.Error(), "master key is needed") {
+			t.Errorf("restored without a master key: %v", err)
 		}
-	}
-	empty := filepath.Join(t.TempDir(), "data")
-	if _, err := service.Restore(t.Context(), backup, empty, service.MasterKey{}); err == nil || !strings.Contains(err.Error(), "master key is needed") {
-		t.Errorf("restored without a master key: %v", err)
-	}
-	dir := masterKeyOnly(t, r.dir)
-	if _, err := service.Restore(t.Context(), backup, dir, service.MasterKey{}); err != nil {
-		t.Fatal(err)
-	}
-	restored := runWith(t, service.Config{DataDir: dir})
-	restored.clean(-1)
-	again := &user{running: restored, id: alice.id, key: alice.key}
-	again.login()
-	for ref, content := range before {
-		again.reads(ref, string(content))
-	}
-	again.upload("g", "after", []byte("after"))
-	restored.clean(-1)
-	r.clean(-1) // blobs of the backup are links: the service still has its own
+	})
+	t.Run("restored, it has what was there, and goes on", func(t *testing.T) {
+		dir := masterKeyOnly(t, r.dir)
+		if _, err := service.Restore(t.Context(), backup, dir, service.MasterKey{}); err != nil {
+			t.Fatal(err)
+		}
+		restored := runWith(t, service.Config{DataDir: dir})
+		restored.clean(-1)
+		again := alice.signsInAt(restored)
+		for ref, content := range before {
+			again.reads(ref, string(content))
+		}
+		again.upload("g", "after", []byte("after"))
+		restored.clean(-1)
+		r.clean(-1) // blobs of the backup are links: the service still has its own
+	})
 }
 
 func TestBackupAndRestoreRefusals(t *testing.T) {
@@ -213,8 +218,7 @@ func TestBackupOfABucket(t *testing.T) {
 	}
 	restored := runWith(t, service.Config{DataDir: dir})
 	restored.clean(1)
-	again := &user{running: restored, id: alice.id, key: alice.key}
-	again.login()
+	again := alice.signsInAt(restored)
 	again.reads(ref, "content")
 }
 
@@ -277,8 +281,7 @@ func TestExportMovesTheServiceBetweenStoresAndBack(t *testing.T) {
 	check := func(r *running) {
 		t.Helper()
 		r.clean(len(contents) + 1)
-		u := &user{running: r, id: owner.id, key: owner.key}
-		u.login()
+		u := owner.signsInAt(r)
 		rows := must[[]wire.TransactionRow](u, wire.OpGetGroupTransactions, object{"group_id": "g"})
 		if len(rows) != len(contents)+2 { // one is deleted, one elsewhere
 			t.Errorf("%d rows", len(rows))

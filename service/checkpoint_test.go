@@ -105,6 +105,13 @@ func (u *user) at(r *running) *user {
 	return &there
 }
 
+// signsInAt is at with a token of that service.
+func (u *user) signsInAt(r *running) *user {
+	there := u.at(r)
+	there.login()
+	return there
+}
+
 // tiles reads the service's tiles for x/mod, which checks them.
 type tiles struct{ *running }
 

@@ -139,8 +139,7 @@ func TestThreat26OldLedgerContinues(t *testing.T) {
 			if got, err := there.svc.Audit(t.Context()); err != nil || got != size+3 {
 				t.Errorf("%s: audit: %d records, %v", name, got, err)
 			}
-			alice := &user{running: there, id: alice.id, key: alice.key}
-			alice.login()
+			alice := alice.signsInAt(there)
 			rows, proof := alice.chain("team", nil)
 			there.verifies("team", rows, proof)
 		}

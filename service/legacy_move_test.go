@@ -41,8 +41,7 @@ func TestLegacyFilesMove(t *testing.T) {
 	check := func(r *running) {
 		t.Helper()
 		r.clean(2)
-		u := &user{running: r, id: alice.id, key: alice.key}
-		u.login()
+		u := alice.signsInAt(r)
 		for _, ref := range []string{here.CID, elsewhere} {
 			u.reads(ref, "here")
 		}

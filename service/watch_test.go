@@ -66,23 +66,27 @@ func TestWatchTellsWhatConcernsTheCaller(t *testing.T) {
 			t.Errorf("%s sees again %+v", tc.u.id, again)
 		}
 	}
-	for _, e := range owner.watch(start.Seq, 0).Events {
-		if isFile := e.Kind == chain.KindRecord || e.Kind == chain.KindTombstone || e.Kind == chain.KindRename; isFile != (e.Ref != "") {
-			t.Errorf("event %+v", e)
+	t.Run("events of files name the file", func(t *testing.T) {
+		for _, e := range owner.watch(start.Seq, 0).Events {
+			if isFile := e.Kind == chain.KindRecord || e.Kind == chain.KindTombstone || e.Kind == chain.KindRename; isFile != (e.Ref != "") {
+				t.Errorf("event %+v", e)
+			}
+			if e.Kind == chain.KindRecord && e.Ref != up.CID && e.Ref != before.CID || e.Time == "" {
+				t.Errorf("event %+v", e)
+			}
 		}
-		if e.Kind == chain.KindRecord && e.Ref != up.CID && e.Ref != before.CID || e.Time == "" {
-			t.Errorf("event %+v", e)
+	})
+	t.Run("what is asked wrongly is refused", func(t *testing.T) {
+		if got := owner.watch(1_000_000, 0); len(got.Events) > 0 || got.Seq >= 1_000_000 {
+			t.Errorf("a sequence that is not reached yet gives %+v", got)
 		}
-	}
-	if got := owner.watch(1_000_000, 0); len(got.Events) > 0 || got.Seq >= 1_000_000 {
-		t.Errorf("a sequence that is not reached yet gives %+v", got)
-	}
-	if status, body := (&user{running: r, id: owner.id, token: "x"}).tool(wire.OpWatch, object{}); status != 401 {
-		t.Errorf("without credentials: %d %s", status, body)
-	}
-	if status, body := owner.tool(wire.OpWatch, object{"after_seq": "x"}); status != 400 {
-		t.Errorf("no number: %d %s", status, body)
-	}
+		if status, body := (&user{running: r, id: owner.id, token: "x"}).tool(wire.OpWatch, object{}); status != 401 {
+			t.Errorf("without credentials: %d %s", status, body)
+		}
+		if status, body := owner.tool(wire.OpWatch, object{"after_seq": "x"}); status != 400 {
+			t.Errorf("no number: %d %s", status, body)
+		}
+	})
 }
 
 // Threat 24: the revocation is the last event of the group that a revoked member gets.

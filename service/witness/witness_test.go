@@ -157,17 +157,18 @@ func TestWitnessAnswers(t *testing.T) {
 			}
 		}
 	}
-	// It remembers, and keeps its key.
-	again, err := witness.Open(dir, "w.example.org", []string{l.key})
-	if err != nil || again.Key() != w.Key() {
-		t.Fatalf("opened again: key %s, %v", again.Key(), err)
-	}
-	if _, err := again.Add("old 0\n\n" + nine); err == nil {
-		t.Error("after a restart it signs another history")
-	}
-	if info, err := os.Stat(filepath.Join(dir, "witness.key")); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("the key: %v, %v", info, err)
-	}
+	t.Run("it remembers, and keeps its key", func(t *testing.T) {
+		again, err := witness.Open(dir, "w.example.org", []string{l.key})
+		if err != nil || again.Key() != w.Key() {
+			t.Fatalf("opened again: key %s, %v", again.Key(), err)
+		}
+		if _, err := again.Add("old 0\n\n" + nine); err == nil {
+			t.Error("after a restart it signs another history")
+		}
+		if info, err := os.Stat(filepath.Join(dir, "witness.key")); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("the key: %v, %v", info, err)
+		}
+	})
 }
 
 // Witnesses that start at the same time in a new directory have one key.
