@@ -100,28 +100,29 @@ func TestOpenS3Refusals(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", "")
 	t.Setenv("HOME", t.TempDir())
 	refused("no credentials", server.Location(bucket), "AWS_SHARED_CREDENTIALS_FILE")
-
-	file := filepath.Join(t.TempDir(), "credentials")
-	entries := map[string]string{}
-	for _, entry := range s3test.Env() {
-		name, value, _ := strings.Cut(entry, "=")
-		entries[name] = value
-	}
-	text := "[default]\naws_access_key_id = " + entries["AWS_ACCESS_KEY_ID"] + "\naws_secret_access_key = " + entries["AWS_SECRET_ACCESS_KEY"] + "\n"
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", file)
-	s, err := blob.Open(t.Context(), server.Location(bucket))
-	if err != nil {
-		t.Fatalf("credentials in a file: %v", err)
-	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
-	if left := files(t, server.Dir(bucket)); left != 0 {
-		t.Errorf("the probe left %d objects", left)
-	}
+	t.Run("credentials in a file are taken", func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "credentials")
+		entries := map[string]string{}
+		for _, entry := range s3test.Env() {
+			name, value, _ := strings.Cut(entry, "=")
+			entries[name] = value
+		}
+		text := "[default]\naws_access_key_id = " + entries["AWS_ACCESS_KEY_ID"] + "\naws_secret_access_key = " + entries["AWS_SECRET_ACCESS_KEY"] + "\n"
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv("AWS_SHARED_CREDENTIALS_FILE", file)
+		s, err := blob.Open(t.Context(), server.Location(bucket))
+		if err != nil {
+			t.Fatalf("credentials in a file: %v", err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		if left := files(t, server.Dir(bucket)); left != 0 {
+			t.Errorf("the probe left %d objects", left)
+		}
+	})
 }
 
 // lyingServer is an S3 server in memory that lies in one way, or fails.
@@ -306,15 +307,17 @@ func TestThreat39BucketGone(t *testing.T) {
 	proctest.Eventually(t, "puts succeed", func() bool { return puts() > 10 })
 	server.Kill()
 	proctest.Eventually(t, "the outage is told", func() bool { return failures() > 4 })
-	if err := s.Check(t.Context()); !errors.Is(err, blob.ErrUnavailable) {
-		t.Errorf("check during the outage: %v", err)
-	}
-	if err := s.Delete(t.Context(), kept.ID); !errors.Is(err, blob.ErrUnavailable) {
-		t.Errorf("delete during the outage: %v", err)
-	}
-	if err := s.Sweep(t.Context(), 0, func(string) error { return nil }); !errors.Is(err, blob.ErrUnavailable) {
-		t.Errorf("sweep during the outage: %v", err)
-	}
+	t.Run("everything else is refused as unavailable", func(t *testing.T) {
+		if err := s.Check(t.Context()); !errors.Is(err, blob.ErrUnavailable) {
+			t.Errorf("check during the outage: %v", err)
+		}
+		if err := s.Delete(t.Context(), kept.ID); !errors.Is(err, blob.ErrUnavailable) {
+			t.Errorf("delete during the outage: %v", err)
+		}
+		if err := s.Sweep(t.Context(), 0, func(string) error { return nil }); !errors.Is(err, blob.ErrUnavailable) {
+			t.Errorf("sweep during the outage: %v", err)
+		}
+	})
 	server.Restart(t)
 	before := puts()
 	proctest.Eventually(t, "puts succeed again", func() bool { return puts() > before+10 })

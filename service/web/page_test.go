@@ -204,31 +204,32 @@ func TestGroupsOnThePage(t *testing.T) {
 	if status, body := bob.tool(wire.OpPrepareUpload, wire.PrepareUploadRequest{GroupID: "team"}); status != http.StatusForbidden {
 		t.Errorf("a reader begins an upload: %d %s", status, body)
 	}
-
-	b.click("Change retention")
-	b.fill("days", "0")
-	b.click("Set retention")
-	b.sees("Files wait to be destroyed")
-	b.sees("Files are kept for ever.")
-	b.click("Keep the files")
-	b.await(`!document.getElementById("pending-title") && !/null|undefined|false/.test(document.querySelector("main").textContent)`)
-	b.click("Change retention")
-	b.fill("days", "30")
-	b.click("Set retention")
-	b.sees("Files are kept for 30 days.")
-
-	before := eval[string](b, "document.querySelector('dd code').title")
-	b.click("Revoke " + bob.id)
-	b.sees("What was already read cannot be taken back.")
-	b.click("Yes, revoke for 0.001 tokens")
-	b.sees("Members (1)")
-	if after := eval[string](b, "document.querySelectorAll('dd code')[1].title"); after == before || after == "" {
-		t.Errorf("the checksum did not change: %q", after)
-	}
-	if status, body := bob.tool(wire.OpPrepareUpload, wire.PrepareUploadRequest{GroupID: "team"}); status != http.StatusForbidden {
-		t.Errorf("revoked member: %d %s", status, body)
-	}
-
+	t.Run("retention", func(t *testing.T) {
+		b.click("Change retention")
+		b.fill("days", "0")
+		b.click("Set retention")
+		b.sees("Files wait to be destroyed")
+		b.sees("Files are kept for ever.")
+		b.click("Keep the files")
+		b.await(`!document.getElementById("pending-title") && !/null|undefined|false/.test(document.querySelector("main").textContent)`)
+		b.click("Change retention")
+		b.fill("days", "30")
+		b.click("Set retention")
+		b.sees("Files are kept for 30 days.")
+	})
+	t.Run("revocation", func(t *testing.T) {
+		before := eval[string](b, "document.querySelector('dd code').title")
+		b.click("Revoke " + bob.id)
+		b.sees("What was already read cannot be taken back.")
+		b.click("Yes, revoke for 0.001 tokens")
+		b.sees("Members (1)")
+		if after := eval[string](b, "document.querySelectorAll('dd code')[1].title"); after == before || after == "" {
+			t.Errorf("the checksum did not change: %q", after)
+		}
+		if status, body := bob.tool(wire.OpPrepareUpload, wire.PrepareUploadRequest{GroupID: "team"}); status != http.StatusForbidden {
+			t.Errorf("revoked member: %d %s", status, body)
+		}
+	})
 	t.Run("with too little money", func(t *testing.T) {
 		poor := s.user("poor", "0.1")
 		poor.site = &site{t, s.svc, s.dir, s.url}
@@ -495,46 +496,48 @@ func TestKeyboardAlone(t *testing.T) {
 	}
 	b.press(kb.Enter)
 	b.await("document.getElementById('account')")
-
-	b.tabTo("Rotate this key")
-	b.press(kb.Enter)
-	b.await(button("Yes, rotate key"))
-	if got := b.focused(); got != "Cancel" {
-		t.Errorf("a dangerous dialog begins at %q", got)
-	}
-	for range 4 { // the focus stays in the dialog, or in the browser's own controls
-		b.press(kb.Tab)
-		if eval[bool](b, `document.activeElement !== document.body && !document.activeElement.closest("dialog")`) {
-			t.Errorf("Tab left the dialog to %q", b.focused())
+	t.Run("a dangerous dialog", func(t *testing.T) {
+		b.tabTo("Rotate this key")
+		b.press(kb.Enter)
+		b.await(button("Yes, rotate key"))
+		if got := b.focused(); got != "Cancel" {
+			t.Errorf("a dangerous dialog begins at %q", got)
 		}
-	}
-	b.press(kb.Escape)
-	b.await("!document.querySelector('dialog')")
-	if got := b.focused(); got != "Rotate this key" {
-		t.Errorf("after Escape the focus is on %q", got)
-	}
-	b.press(kb.Enter)
-	b.await(button("Yes, rotate key"))
-	b.tabTo("Yes, rotate key")
-	b.press(kb.Enter)
-	b.await("document.getElementById('api-key')")
-	b.await(`document.getElementById("status").textContent.includes("Save it now")`)
-
-	b.js("document.activeElement.blur()")
-	b.tabTo("Groups")
-	b.press(kb.Enter)
-	b.sees("You own no group yet")
-	if got := b.focused(); got != "Groups" || eval[string](b, "document.activeElement.tagName") != "H1" {
-		t.Errorf("a new view begins at %q", got)
-	}
-	b.tabTo("Create group")
-	b.press(kb.Enter)
-	b.await("document.activeElement.id === 'f-name'")
-	b.press("team", kb.Enter)
-	b.sees("No files yet")
-	b.tabTo("Sign out")
-	b.press(kb.Enter)
-	b.sees("Ask the operator of this service for a sign-in link")
+		for range 4 { // the focus stays in the dialog, or in the browser's own controls
+			b.press(kb.Tab)
+			if eval[bool](b, `document.activeElement !== document.body && !document.activeElement.closest("dialog")`) {
+				t.Errorf("Tab left the dialog to %q", b.focused())
+			}
+		}
+		b.press(kb.Escape)
+		b.await("!document.querySelector('dialog')")
+		if got := b.focused(); got != "Rotate this key" {
+			t.Errorf("after Escape the focus is on %q", got)
+		}
+		b.press(kb.Enter)
+		b.await(button("Yes, rotate key"))
+		b.tabTo("Yes, rotate key")
+		b.press(kb.Enter)
+		b.await("document.getElementById('api-key')")
+		b.await(`document.getElementById("status").textContent.includes("Save it now")`)
+	})
+	t.Run("a group, and the way out", func(t *testing.T) {
+		b.js("document.activeElement.blur()")
+		b.tabTo("Groups")
+		b.press(kb.Enter)
+		b.sees("You own no group yet")
+		if got := b.focused(); got != "Groups" || eval[string](b, "document.activeElement.tagName") != "H1" {
+			t.Errorf("a new view begins at %q", got)
+		}
+		b.tabTo("Create group")
+		b.press(kb.Enter)
+		b.await("document.activeElement.id === 'f-name'")
+		b.press("team", kb.Enter)
+		b.sees("No files yet")
+		b.tabTo("Sign out")
+		b.press(kb.Enter)
+		b.sees("Ask the operator of this service for a sign-in link")
+	})
 }
 
 func TestSessionEndsWhileThePageIsOpen(t *testing.T) {
