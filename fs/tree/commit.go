@@ -82,8 +82,9 @@ func (f *File) commitAs(ctx context.Context, when commitWhen, g *group, raw stri
 	if err != nil && wrapRemote("", "", err).Class == ClassAccess {
 		return nil, f.t.failedInGroup(ctx, g, "close", f.Path(), err)
 	}
-	if row != nil {
-		f.t.dropIfLost(g, f.key(row))
+	if row != nil && f.t.isGone(g) { // the group was lost during the upload (M5)
+		sent := f.key(row)
+		f.t.cache.Purge(func(k cache.Key) bool { return k == sent })
 	}
 	return row, err
 }
@@ -204,14 +205,6 @@ func (t *Tree) record(f *File, g *group, raw string, row *sdk.Entry) []notice {
 		v.shown, v.hidden = f, ""
 	}
 	return t.placeMerged(g, touched)
-}
-
-// dropIfLost keeps content out of the cache that was sent while its group was
-// taken away (M5).
-func (t *Tree) dropIfLost(g *group, key cache.Key) {
-	if t.isGone(g) {
-		t.cache.Purge(func(k cache.Key) bool { return k == key })
-	}
 }
 
 // delayedUploads is how many empty files are uploaded at a time once their moment

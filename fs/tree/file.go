@@ -396,7 +396,7 @@ func (t *Tree) knownWrong(g *group, ref sdk.Ref) error {
 		return nil
 	}
 	return &Error{Class: ClassCorrupt, Err: g.wrong[ref],
-		Hint: "Ask who uploaded it to save it again. It was fetched once and is not paid for again; 'svcfs refresh' allows another try."}
+		Hint: "Ask the uploader to save the file again. This version is not fetched and paid for again; 'svcfs refresh' allows another attempt."}
 }
 
 // Changeable refuses to change anything of a file in a read-only mount, and where

@@ -689,7 +689,7 @@ func TestW9RemovingInBulkWaits(t *testing.T) {
 	for range 2 {
 		ok(t, m.applyEvent(t.Context(), sdk.Event{Kind: sdk.EventPending, Group: "team", Account: bob}))
 	}
-	if n := strings.Count(string(m.errors.text()), "wants files of this group destroyed"); n != 1 {
+	if n := strings.Count(string(m.errors.text()), "asked to destroy files of this group"); n != 1 {
 		t.Errorf("it is told %d times, want once", n)
 	}
 }

@@ -84,8 +84,8 @@ func (t *Tree) warnPending(e sdk.Event) {
 	}
 	t.mu.Unlock()
 	if warn {
-		_ = t.fail("destroy", g.dir.Path(), &Error{Class: ClassBusy, Err: errors.New(string(e.Account) + " wants files of this group destroyed; that waits, and its owner can take it back"),
-			Hint: "See what and when with: svcfs group pending GROUP"})
+		_ = t.fail("destroy", g.dir.Path(), &Error{Class: ClassBusy, Err: errors.New(string(e.Account) + " asked to destroy files of this group; the service waits, and the owner of the group can keep the files"),
+			Hint: "List the files and their dates with: svcfs group pending GROUP"})
 	}
 }
 
