@@ -167,7 +167,7 @@ func (n *dirNode) Rmdir(ctx context.Context, name string) syscall.Errno {
 	return errno(n.d.Rmdir(ctx, name))
 }
 
-// Unlink removes staged and scratch files (W9).
+// Unlink removes a file, or puts an uploaded one into the trash (W9).
 func (n *dirNode) Unlink(ctx context.Context, name string) syscall.Errno {
 	if n.m.isStranger(ctx, n.d.Attr(), toWrite) {
 		return unix.EACCES

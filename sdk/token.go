@@ -27,32 +27,32 @@ const (
 // tokenSource keeps a session token until shortly before its expiry. It fetches a new token
 // once for all callers that wait.
 type tokenSource struct {
-	client   *Client
-	renewals singleflight.Group
+	client    *Client
+	refreshes singleflight.Group
 
-	mu      sync.Mutex
-	token   Secret
-	old     Secret // the previous token, which calls in progress may still carry
-	renewAt time.Time
+	mu        sync.Mutex
+	token     Secret
+	old       Secret // the previous token, which calls in progress may still carry
+	refreshAt time.Time
 }
 
 // get returns a token that does not expire soon. stale, unless zero, is a token that the
-// service refused: get replaces it even if it looks valid. A renewal continues when the
+// service refused: get replaces it even if it looks valid. A refresh continues when the
 // caller that started it gives up.
 func (s *tokenSource) get(ctx context.Context, stale Secret) (Secret, error) {
 	if token, good := s.kept(stale); good {
 		return token, nil
 	}
-	renewed := s.renewals.DoChan("", func() (any, error) {
-		if token, good := s.kept(stale); good { // another caller renewed it just now
+	renewed := s.refreshes.DoChan("", func() (any, error) {
+		if token, good := s.kept(stale); good { // another caller refreshed it just now
 			return token, nil
 		}
-		return s.renew(context.WithoutCancel(ctx))
+		return s.refresh(context.WithoutCancel(ctx))
 	})
 	select {
 	case r := <-renewed:
 		token, _ := r.Val.(Secret)
-		return token, r.Err // even if its life is so short that its renewal is due
+		return token, r.Err // even if its life is so short that its refresh is due
 	case <-ctx.Done():
 		return Secret{}, ended(ctx)
 	}
@@ -62,10 +62,10 @@ func (s *tokenSource) get(ctx context.Context, stale Secret) (Secret, error) {
 func (s *tokenSource) kept(stale Secret) (Secret, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.token, !s.token.IsZero() && s.token != stale && time.Now().Before(s.renewAt)
+	return s.token, !s.token.IsZero() && s.token != stale && time.Now().Before(s.refreshAt)
 }
 
-func (s *tokenSource) renew(ctx context.Context) (Secret, error) {
+func (s *tokenSource) refresh(ctx context.Context) (Secret, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.client.cfg.Timeout)
 	defer cancel()
 	var token Secret
@@ -82,7 +82,7 @@ func (s *tokenSource) renew(ctx context.Context) (Secret, error) {
 	if !s.token.IsZero() && s.token.Reveal() != token.Reveal() {
 		s.old = s.token
 	}
-	s.token, s.renewAt = token, time.Now().Add(life-min(refreshMargin, life/5))
+	s.token, s.refreshAt = token, time.Now().Add(life-min(refreshMargin, life/5))
 	return token, nil
 }
 
@@ -152,7 +152,7 @@ func lifetime(raw json.RawMessage) time.Duration {
 }
 
 // expiryOf returns the life of a token from its claims exp and iat. The client cannot
-// verify the token, and need not: a forged life only makes the next renewal earlier. The
+// verify the token, and need not: a forged life only makes the next refresh earlier. The
 // local clock is not used, so that a wrong clock does no harm.
 func expiryOf(token string) (time.Duration, bool) {
 	var claims jwt.RegisteredClaims
@@ -163,7 +163,7 @@ func expiryOf(token string) (time.Duration, bool) {
 	return life, life > 0
 }
 
-// RefreshToken forces a new session token. It is rarely needed: every call renews a
+// RefreshToken forces a new session token. It is rarely needed: every call refreshes a
 // token that is about to expire. Free; needs the API key. Errors: [ErrUnauthenticated],
 // [ErrNotFound] with the code [wire.CodeAccountUnknown] for an account that does not
 // exist, [ErrUnavailable], [ErrTimeout]. Specification 4.2 (refreshToken).

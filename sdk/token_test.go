@@ -65,11 +65,11 @@ func TestTokensAreRenewedBeforeTheirEnd(t *testing.T) {
 			if n := fetched.Load(); n != 1 {
 				t.Errorf("%d tokens for three calls", n)
 			}
-			if at := c.tokens.renewAt; at.Before(before.Add(tc.want)) || at.After(after.Add(tc.want)) {
+			if at := c.tokens.refreshAt; at.Before(before.Add(tc.want)) || at.After(after.Add(tc.want)) {
 				t.Errorf("renewed in %s, want %s", at.Sub(before), tc.want)
 			}
 			c.tokens.mu.Lock()
-			c.tokens.renewAt = time.Now() // its time has come
+			c.tokens.refreshAt = time.Now() // its time has come
 			c.tokens.mu.Unlock()
 			var all sync.WaitGroup
 			for range 10 {

@@ -131,7 +131,7 @@ func TestThreat33MasterKeyRotation(t *testing.T) {
 
 // unwrapWith unwraps with the keys a thief has, without the database.
 func unwrapWith(v *vault.Vault, ref string, wrapped []byte) error {
-	_, _, err := v.UnwrapKnown(vault.Binding{Group: "g", Ref: ref, Version: 1}, wrapped)
+	_, _, err := v.UnwrapFileKeyOffline(vault.Binding{Group: "g", Ref: ref, Version: 1}, wrapped)
 	return err
 }
 

@@ -474,7 +474,7 @@ func (d *Dir) Unlink(ctx context.Context, name string) error {
 	}
 	defer f.nameGate().leave()
 	if f.entry.Load() != nil && f.isKind(fileReal) && !f.isLink(d, names.Component(name)) {
-		if !d.t.removes() {
+		if !d.t.canRemove() {
 			return d.refuse(ClassByDesign, "unlink", name, "the file is uploaded, and removing it would destroy its key for everybody",
 				"Upload another file of this name to replace what is shown, or mount with --allow-delete.")
 		}

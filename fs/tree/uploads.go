@@ -77,8 +77,8 @@ func (g *group) mergeRenamed(list []sdk.Entry, rename func(old string) string) m
 	return touched
 }
 
-// removes reports whether uploaded files can be removed.
-func (t *Tree) removes() bool { return t.cfg.AllowDelete || t.cfg.CanTrash }
+// canRemove reports whether uploaded files can be removed.
+func (t *Tree) canRemove() bool { return t.cfg.AllowDelete || t.cfg.CanTrash }
 
 // trashUploads puts all versions of a file into the trash of its group (W9).
 func (t *Tree) trashUploads(ctx context.Context, f *File) error {

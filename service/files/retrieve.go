@@ -79,7 +79,7 @@ func (f *Files) retrieve(ctx context.Context, account string, req wire.PrepareRe
 		if err != nil {
 			return err
 		}
-		if s.Key, _, err = f.vault.Unwrap(ctx, tx, vault.Binding{Group: req.GroupID, Ref: req.IPFSHash, Version: row.keyVersion}, row.wrapped); err != nil {
+		if s.Key, _, err = f.vault.UnwrapFileKey(ctx, tx, vault.Binding{Group: req.GroupID, Ref: req.IPFSHash, Version: row.keyVersion}, row.wrapped); err != nil {
 			return err
 		}
 		s.Fee, err = f.claim(ctx, tx, account, req)

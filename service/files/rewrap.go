@@ -63,7 +63,7 @@ func (f *Files) rewrapPage(ctx context.Context, tx *store.Tx, rows []wrappedRow)
 		return 0, 0, err
 	}
 	for _, r := range rows {
-		key, root, err := f.vault.Unwrap(ctx, tx, r.binding, r.wrapped)
+		key, root, err := f.vault.UnwrapFileKey(ctx, tx, r.binding, r.wrapped)
 		if err != nil {
 			bad++ // svcd verify names it
 			continue

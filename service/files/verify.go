@@ -59,7 +59,7 @@ func (f *Files) lives(ctx context.Context, ref string) bool {
 
 func (f *Files) verify(ctx context.Context, group, ref string, row file, readData bool) error {
 	err := f.store.Look(ctx, func(tx *store.Tx) error {
-		_, _, err := f.vault.Unwrap(ctx, tx, vault.Binding{Group: group, Ref: ref, Version: row.keyVersion}, row.wrapped)
+		_, _, err := f.vault.UnwrapFileKey(ctx, tx, vault.Binding{Group: group, Ref: ref, Version: row.keyVersion}, row.wrapped)
 		return err
 	})
 	if err != nil {

@@ -128,7 +128,7 @@ func GetFor(ctx context.Context, tx *store.Tx, id, account string) (g Group, rol
 func RequireMember(ctx context.Context, tx *store.Tx, group, account string) (Group, error) {
 	g, role, err := GetFor(ctx, tx, group, account)
 	if err == nil && role == "" {
-		err = notMember(ctx, tx, group, account)
+		err = refuseNonMember(ctx, tx, group, account)
 	}
 	return g, err
 }
@@ -140,7 +140,7 @@ func RequireWriter(ctx context.Context, tx *store.Tx, group, account string) (Gr
 	switch {
 	case err != nil:
 	case role == "":
-		err = notMember(ctx, tx, group, account)
+		err = refuseNonMember(ctx, tx, group, account)
 	case role != wire.RoleOwner && role != wire.RoleWriter:
 		err = fault.New(wire.CodeReadOnly, "User not authorized: %s is a reader of group %q and cannot change its files", account, group)
 	}
@@ -152,14 +152,14 @@ func RequireWriter(ctx context.Context, tx *store.Tx, group, account string) (Gr
 func MayList(ctx context.Context, tx *store.Tx, group, account string) error {
 	g, role, err := GetFor(ctx, tx, group, account)
 	if err == nil && role == "" && !g.Joinable {
-		err = notMember(ctx, tx, group, account)
+		err = refuseNonMember(ctx, tx, group, account)
 	}
 	return err
 }
 
-// notMember is the refusal of an account that is not a member, or was revoked.
+// refuseNonMember is the refusal of an account that was revoked, or never was a member.
 // Older clients look for its words "not authorized" and "not a member".
-func notMember(ctx context.Context, tx *store.Tx, group, account string) error {
+func refuseNonMember(ctx context.Context, tx *store.Tx, group, account string) error {
 	revoked, err := wasRevoked(ctx, tx, group, account)
 	if err != nil {
 		return err

@@ -55,8 +55,8 @@ func (m Master) wrap(k serviceKey) ([]byte, error) {
 	return aead.Seal(nil, nil, k.raw.Slice(), k.bytes()), nil
 }
 
-// unwrap fills in a key from its wrapped form.
-func (m Master) unwrap(k *serviceKey, wrapped []byte) error {
+// unwrapServiceKey fills in a key from its wrapped form.
+func (m Master) unwrapServiceKey(k *serviceKey, wrapped []byte) error {
 	aead, err := m.aead()
 	if err != nil {
 		return err
@@ -92,7 +92,7 @@ func (m Master) load(ctx context.Context, tx *store.Tx) (list []serviceKey, err 
 			others = true
 			continue
 		}
-		if err := m.unwrap(&k, wrapped); err != nil {
+		if err := m.unwrapServiceKey(&k, wrapped); err != nil {
 			return nil, err
 		}
 		list = append(list, k)

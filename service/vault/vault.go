@@ -97,21 +97,22 @@ func (v *Vault) root(version int64) (serviceKey, bool) {
 	return serviceKey{}, false
 }
 
-// Unwrap returns the key wrapped for exactly this binding, and the version of the
+// UnwrapFileKey returns the key wrapped for exactly this binding, and the version of the
 // root that wraps it.
-func (v *Vault) Unwrap(ctx context.Context, tx *store.Tx, b Binding, wrapped []byte) (*format.Key, int64, error) {
-	key, root, err := v.UnwrapKnown(b, wrapped)
+func (v *Vault) UnwrapFileKey(ctx context.Context, tx *store.Tx, b Binding, wrapped []byte) (*format.Key, int64, error) {
+	key, root, err := v.UnwrapFileKeyOffline(b, wrapped)
 	if err == nil {
 		return key, root, nil
 	}
 	if err := v.Reload(ctx, tx); err != nil { // another process may have made a root
 		return nil, 0, err
 	}
-	return v.UnwrapKnown(b, wrapped)
+	return v.UnwrapFileKeyOffline(b, wrapped)
 }
 
-// UnwrapKnown is [Vault.Unwrap] with the roots that were read so far.
-func (v *Vault) UnwrapKnown(b Binding, wrapped []byte) (key *format.Key, version int64, err error) {
+// UnwrapFileKeyOffline is [Vault.UnwrapFileKey] with the roots that were read so far,
+// without the database.
+func (v *Vault) UnwrapFileKeyOffline(b Binding, wrapped []byte) (key *format.Key, version int64, err error) {
 	for _, root := range v.versions(purposeFiles) {
 		aead, err := groupKey(root, b.Group, b.Version)
 		if err != nil {
