@@ -28,15 +28,14 @@ func newLog(s *store.Store, v *vault.Vault, cfg Config) (*checkpoint.Log, error)
 		}
 		host = u.Host
 	}
-	log := checkpoint.New(s, cfg.DataDir, checkpoint.Origin(host, cfg.ContractID), logKeys(v), cfg.Logger, cfg.Now)
+	var w *witness.Client
 	if cfg.Witness != "" {
-		w, err := witness.NewClient(cfg.Witness, cfg.WitnessKey)
-		if err != nil {
+		var err error
+		if w, err = witness.NewClient(cfg.Witness, cfg.WitnessKey); err != nil {
 			return nil, err
 		}
-		log.RequireWitness(w)
 	}
-	return log, nil
+	return checkpoint.New(s, cfg.DataDir, checkpoint.Origin(host, cfg.ContractID), logKeys(v), w, cfg.Logger, cfg.Now), nil
 }
 
 // logKeys gives the log's keys from the vault, which never loses one.

@@ -97,15 +97,12 @@ type Log struct {
 	behind bool       // the last attempt to sign failed, and the next may succeed
 }
 
-// New returns the log of a data directory. origin names it in checkpoints; now is
-// the clock of the ledger's records.
-func New(s *store.Store, dataDir, origin string, keys Keys, logger *slog.Logger, now func() time.Time) *Log {
-	return &Log{store: s, dir: filepath.Join(dataDir, Dir), origin: origin, keys: keys, logger: logger, now: now, turn: make(chan struct{}, 1)}
+// New returns the log of a data directory. origin names it in checkpoints; now is the
+// clock of the ledger's records. With a witness, nil for none, the log publishes only
+// checkpoints that the witness signed too.
+func New(s *store.Store, dataDir, origin string, keys Keys, w *witness.Client, logger *slog.Logger, now func() time.Time) *Log {
+	return &Log{store: s, dir: filepath.Join(dataDir, Dir), origin: origin, keys: keys, witness: w, logger: logger, now: now, turn: make(chan struct{}, 1)}
 }
-
-// RequireWitness makes the log publish only checkpoints that a witness signed too. It is
-// called before the log is used.
-func (l *Log) RequireWitness(c *witness.Client) { l.witness = c }
 
 // Origin names the log of a contract at a public address, as
 // c2sp.org/tlog-checkpoint recommends: host/contract.

@@ -64,7 +64,7 @@ func open(t testing.TB, s *store.Store, dir string) *checkpoint.Log {
 	keys := func(context.Context, *store.Tx) ([]ed25519.PrivateKey, error) {
 		return []ed25519.PrivateKey{ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))}, nil
 	}
-	l := checkpoint.New(s, dir, checkpoint.Origin("files.example.org", "svc.testnet"), keys, slog.New(slog.DiscardHandler), time.Now)
+	l := checkpoint.New(s, dir, checkpoint.Origin("files.example.org", "svc.testnet"), keys, nil, slog.New(slog.DiscardHandler), time.Now)
 	t.Cleanup(func() {
 		if err := l.Close(); err != nil {
 			t.Error(err)
