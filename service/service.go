@@ -190,9 +190,9 @@ func (s *Service) open(ctx context.Context, master vault.Master) (err error) {
 	s.observeParts()
 	s.ledger = ledger.New(cfg.Fees, cfg.FreeChanges, cfg.Now)
 	s.accounts = auth.NewAccounts(s.store, s.ledger, cfg.ContractID, s.signIns)
-	s.files = files.New(s.store, s.ledger, s.log, s.vault, measuredBlobs{s.blobs, s}, cfg.ContractID, cfg.MaxFileBytes,
-		files.Options{PlainRefs: cfg.PlainRefs, Gateway: gateway, DestructionDelay: cfg.DestructionDelay, MaxOpenBytes: cfg.MaxOpenBytes,
-			MaxAccountBytes: quota(cfg.MaxAccountBytes, cfg), MaxGroupBytes: quota(cfg.MaxGroupBytes, cfg), Space: s.space})
+	s.files = files.New(s.store, s.ledger, s.log, s.vault, measuredBlobs{s.blobs, s}, files.Config{
+		ContractID: cfg.ContractID, MaxFileBytes: cfg.MaxFileBytes, PlainRefs: cfg.PlainRefs, Gateway: gateway, DestructionDelay: cfg.DestructionDelay,
+		MaxOpenBytes: cfg.MaxOpenBytes, MaxAccountBytes: quota(cfg.MaxAccountBytes, cfg), MaxGroupBytes: quota(cfg.MaxGroupBytes, cfg), Space: s.space})
 	return nil
 }
 

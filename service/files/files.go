@@ -59,9 +59,7 @@ type Files struct {
 	log      *checkpoint.Log
 	vault    *vault.Vault
 	blobs    Blobs
-	contract string
-	maxBytes int64
-	options  Options
+	config   Config
 	fetching singleflight.Group // of bytes behind a legacy reference
 	coming   coming
 
@@ -69,8 +67,10 @@ type Files struct {
 	traces    atomic.Bool // keys were destroyed since the last scrub, or may have been
 }
 
-// Options are the choices of the operator; the zero value is the default.
-type Options struct {
+// Config configures the files of a service.
+type Config struct {
+	ContractID       string
+	MaxFileBytes     int64           // of plaintext
 	PlainRefs        bool            // references of new files do not start with bafy
 	Gateway          *legacy.Gateway // asked for the bytes of legacy references that are not kept here; nil = none
 	DestructionDelay time.Duration   // of deletions in bulk; 0 or less = none
@@ -82,11 +82,11 @@ type Options struct {
 }
 
 // New returns the files of a service.
-func New(s *store.Store, l *ledger.Ledger, log *checkpoint.Log, v *vault.Vault, b Blobs, contract string, maxBytes int64, o Options) *Files {
-	f := &Files{store: s, ledger: l, log: log, vault: v, blobs: b, contract: contract, maxBytes: maxBytes, options: o}
-	if f.options.MaxOpenBytes <= 0 {
-		f.options.MaxOpenBytes = max(OpenBytes, OpenFiles*(maxBytes+format.Overhead))
+func New(s *store.Store, l *ledger.Ledger, log *checkpoint.Log, v *vault.Vault, b Blobs, c Config) *Files {
+	if c.MaxOpenBytes <= 0 {
+		c.MaxOpenBytes = max(OpenBytes, OpenFiles*(c.MaxFileBytes+format.Overhead))
 	}
+	f := &Files{store: s, ledger: l, log: log, vault: v, blobs: b, config: c}
 	f.traces.Store(true) // of a process that ended before it could scrub
 	return f
 }
@@ -95,12 +95,12 @@ func New(s *store.Store, l *ledger.Ledger, log *checkpoint.Log, v *vault.Vault, 
 // constant per group. SDK 1.0.3 accepts only references that start with "bafy", so they
 // do unless the operator turns that off. References are looked up, never parsed.
 func (f *Files) newRef(group string) string {
-	sum := sha256.Sum256([]byte("svc-location\x00" + f.contract + "\x00" + group))
+	sum := sha256.Sum256([]byte("svc-location\x00" + f.config.ContractID + "\x00" + group))
 	prefix := "bafy."
-	if f.options.PlainRefs {
+	if f.config.PlainRefs {
 		prefix = ""
 	}
-	return prefix + f.contract + "/fastfs." + f.contract + "/" + hex.EncodeToString(sum[:]) + "/" + newUUID()
+	return prefix + f.config.ContractID + "/fastfs." + f.config.ContractID + "/" + hex.EncodeToString(sum[:]) + "/" + newUUID()
 }
 
 // newUUID begins with the time (RFC 9562 version 7), so that rows made together are

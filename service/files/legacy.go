@@ -54,7 +54,7 @@ type Imported struct {
 // records it under its content id, version 0 or 1. The same content under the
 // same name is recorded once. Free of charge.
 func (f *Files) ImportPlain(ctx context.Context, l LegacyFile, plain []byte, cidVersion int) (out Imported, err error) {
-	if int64(len(plain)) > f.maxBytes {
+	if int64(len(plain)) > f.config.MaxFileBytes {
 		return out, f.tooLarge()
 	}
 	sum := sha256.Sum256(plain)
@@ -283,7 +283,7 @@ func (f *Files) keepBytes(ctx context.Context, tx *store.Tx, ref string, info bl
 // fetchOnce asks the gateway for the bytes of a file; calls for one file share the
 // answer.
 func (f *Files) fetchOnce(ctx context.Context, account string, req wire.PrepareRetrieveRequest) error {
-	if f.options.Gateway == nil {
+	if f.config.Gateway == nil {
 		return fault.New(wire.CodeFileNotFound, "file not found: its bytes are not kept here; the operator can import them with svcd import-legacy, "+
 			"or name a gateway with svcd serve --gateway")
 	}
@@ -312,7 +312,7 @@ func (f *Files) fetch(ctx context.Context, ref string) error {
 		return &fault.Error{Code: wire.CodeUnavailable, Text: "the gateway for old references does not answer: nothing was charged; try again in a moment",
 			RetryAfter: 5 * time.Second, Err: err}
 	}
-	body, err := f.options.Gateway.Open(ctx, id)
+	body, err := f.config.Gateway.Open(ctx, id)
 	if errors.Is(err, legacy.ErrNotThere) {
 		return &fault.Error{Code: wire.CodeFileNotFound, Text: "file not found: the gateway does not have its bytes", Err: err}
 	}
@@ -321,13 +321,13 @@ func (f *Files) fetch(ctx context.Context, ref string) error {
 	}
 	defer body.Close()
 	v := legacy.NewVerifier(id)
-	arriving, err := f.options.Space.Begin(0)
+	arriving, err := f.config.Space.Begin(0)
 	if err != nil {
 		return err
 	}
 	defer arriving.End()
 	source := &watched{r: arriving.Reader(body)}
-	info, err := f.blobs.Put(ctx, legacy.Decoded(io.TeeReader(source, v)), f.maxBytes+format.Overhead)
+	info, err := f.blobs.Put(ctx, legacy.Decoded(io.TeeReader(source, v)), f.config.MaxFileBytes+format.Overhead)
 	var badText base64.CorruptInputError
 	switch {
 	case errors.Is(err, blob.ErrTooLarge):

@@ -27,7 +27,7 @@ const (
 // returns when it is carried out; the zero time means now. Asking again does not change
 // that time.
 func (f *Files) pend(ctx context.Context, tx *store.Tx, t target, account string) (due time.Time, err error) {
-	if f.options.DestructionDelay <= 0 {
+	if f.config.DestructionDelay <= 0 {
 		return due, nil
 	}
 	var dueNS int64
@@ -43,7 +43,7 @@ func (f *Files) pend(ctx context.Context, tx *store.Tx, t target, account string
 	if err != nil || !tooMany {
 		return due, err
 	}
-	due = now.Add(f.options.DestructionDelay)
+	due = now.Add(f.config.DestructionDelay)
 	_, err = tx.ExecContext(ctx, "INSERT INTO pending_deletions (ref, group_id, account, due_ns) VALUES (?, ?, ?, ?)", t.ref, t.group, account, due.UnixNano())
 	if err != nil {
 		return due, fmt.Errorf("note deletion: %w", err)

@@ -17,7 +17,7 @@ const QuotaShare = 2
 // stored returns the bytes that are kept for an account and for a group, "" for none.
 // Triggers of the database count them, see the table stored_bytes.
 func (f *Files) stored(ctx context.Context, tx *store.Tx, account, group string) (byAccount, byGroup wire.StoredBytes, err error) {
-	byAccount.Max, byGroup.Max = f.options.MaxAccountBytes, f.options.MaxGroupBytes
+	byAccount.Max, byGroup.Max = f.config.MaxAccountBytes, f.config.MaxGroupBytes
 	err = tx.QueryRowContext(ctx, `SELECT COALESCE((SELECT bytes FROM stored_bytes WHERE kind = 'account' AND name = ?), 0),
 		COALESCE((SELECT bytes FROM stored_bytes WHERE kind = 'group' AND name = ?), 0)`, account, group).Scan(&byAccount.Bytes, &byGroup.Bytes)
 	if err != nil {
@@ -72,7 +72,7 @@ func (f *Files) Storage(ctx context.Context, account string, req wire.GroupReque
 	if err != nil {
 		return out, err
 	}
-	left := f.options.Space.Left()
+	left := f.config.Space.Left()
 	for _, s := range []*wire.StoredBytes{&out.Account, out.Group} {
 		if s != nil && s.Max > 0 && (left < 0 || s.Max-s.Bytes < left) {
 			left = max(0, s.Max-s.Bytes)

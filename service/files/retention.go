@@ -130,7 +130,7 @@ func (f *Files) removeBatch(ctx context.Context, holder string) (removed int, mo
 			return err
 		}
 		for _, e := range old {
-			if err := f.shredPaid(ctx, tx, e.target, f.contract, wire.ReasonRetentionPolicy); err != nil {
+			if err := f.shredPaid(ctx, tx, e.target, f.config.ContractID, wire.ReasonRetentionPolicy); err != nil {
 				return err
 			}
 			shredded = append(shredded, e.target)

@@ -52,7 +52,7 @@ func (f *Files) Remove(ctx context.Context, account string, req wire.NameRequest
 			list = list[:nameBatch]
 		}
 		now := f.ledger.Now()
-		ends := now.Add(max(time.Duration(g.TrashDays)*24*time.Hour, f.options.DestructionDelay)).UnixNano()
+		ends := now.Add(max(time.Duration(g.TrashDays)*24*time.Hour, f.config.DestructionDelay)).UnixNano()
 		for i, t := range list {
 			until := sql.NullInt64{Int64: ends, Valid: account == t.uploader || account == g.Owner}
 			if err := f.putInTrash(ctx, tx, t, account, until, i == 0); err != nil {

@@ -64,7 +64,7 @@ func openBytes(ctx context.Context, tx *store.Tx, account, except string) (sum i
 
 func (f *Files) tooManyBytes() error {
 	return &fault.Error{Code: wire.CodeRateLimited, RetryAfter: time.Minute, Text: fmt.Sprintf("too many requests: the account would have more than %d bytes in uploads "+
-		"that are not finished: finish them, or wait: each ends %.0f minutes after it began or bytes of it came", f.options.MaxOpenBytes, UploadLife.Minutes())}
+		"that are not finished: finish them, or wait: each ends %.0f minutes after it began or bytes of it came", f.config.MaxOpenBytes, UploadLife.Minutes())}
 }
 
 // bound is how many bytes may be coming at a time for an account or a group.

@@ -31,10 +31,10 @@ func (f *Files) Prepare(ctx context.Context, account string, req wire.PrepareUpl
 	if err := checkName(req.Filename); err != nil {
 		return out, err
 	}
-	if req.Size > f.maxBytes+format.Overhead {
+	if req.Size > f.config.MaxFileBytes+format.Overhead {
 		return out, f.tooLarge()
 	}
-	if err := f.options.Space.Room(req.Size); err != nil {
+	if err := f.config.Space.Room(req.Size); err != nil {
 		return out, err
 	}
 	ref := f.newRef(req.GroupID)
@@ -71,7 +71,7 @@ func (f *Files) Prepare(ctx context.Context, account string, req wire.PrepareUpl
 }
 
 func (f *Files) tooLarge() error {
-	return fault.New(wire.CodeTooLarge, "file too large: at most %d bytes are accepted", f.maxBytes)
+	return fault.New(wire.CodeTooLarge, "file too large: at most %d bytes are accepted", f.config.MaxFileBytes)
 }
 
 // upload is a row of the uploads table.
@@ -131,12 +131,12 @@ func (f *Files) discard(ctx context.Context, id string) {
 // put stores ciphertext of so many bytes, 0 for an unknown size, unless the upload would
 // use the reserve of the disk.
 func (f *Files) put(ctx context.Context, r io.Reader, size int64) (blob.Info, error) {
-	arriving, err := f.options.Space.Begin(size)
+	arriving, err := f.config.Space.Begin(size)
 	if err != nil {
 		return blob.Info{}, err
 	}
 	defer arriving.End()
-	info, err := f.blobs.Put(ctx, arriving.Reader(r), f.maxBytes+format.Overhead)
+	info, err := f.blobs.Put(ctx, arriving.Reader(r), f.config.MaxFileBytes+format.Overhead)
 	faultpoint.Hit("blob.stored")
 	switch {
 	case errors.Is(err, blob.ErrTooLarge):
@@ -184,7 +184,7 @@ func (f *Files) renew(ctx context.Context, account, uploadID string) {
 // and group are bounded over all processes; each process also bounds the bytes that are
 // coming.
 func (f *Files) PutBlob(ctx context.Context, account, uploadID string, r io.Reader, size int64) error {
-	if size > f.maxBytes+format.Overhead {
+	if size > f.config.MaxFileBytes+format.Overhead {
 		return f.tooLarge()
 	}
 	var open int64
@@ -214,9 +214,9 @@ func (f *Files) PutBlob(ctx context.Context, account, uploadID string, r io.Read
 	}
 	known := max(size, 0)
 	if size < 0 {
-		size = f.maxBytes + format.Overhead
+		size = f.config.MaxFileBytes + format.Overhead
 	}
-	unfinished := bound{"unfinished " + account, f.options.MaxOpenBytes - open, f.tooManyBytes()}
+	unfinished := bound{"unfinished " + account, f.config.MaxOpenBytes - open, f.tooManyBytes()}
 	if err := f.coming.begin(size, unfinished); err != nil {
 		return err
 	}
@@ -258,7 +258,7 @@ func (f *Files) replaceBlob(ctx context.Context, tx *store.Tx, account, uploadID
 	if err != nil {
 		return "", err
 	}
-	if open+info.Size > f.options.MaxOpenBytes {
+	if open+info.Size > f.config.MaxOpenBytes {
 		return "", f.tooManyBytes()
 	}
 	if err := f.mayKeep(ctx, tx, account, u.group, info.Size-u.blobSize()); err != nil {
