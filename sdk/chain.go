@@ -98,7 +98,7 @@ func (c *Client) past(g GroupID) proof.Past {
 	return p
 }
 
-// learn keeps what was verified, unless another call got further.
+// learn keeps the verified place of a chain, unless another call got further.
 func (c *Client) learn(g GroupID, checkpoint proof.Checkpoint, now verified) {
 	c.memory.Checkpoint(checkpoint.Note, checkpoint.N)
 	c.mu.Lock()

@@ -160,9 +160,10 @@ func parseTime(ns string) time.Time {
 	return time.Unix(0, n)
 }
 
-// Named returns what names e in a listing. A rename makes a name as young as itself,
-// and a deletion by request too, so that nobody takes an older name than theirs; a
-// retention window does not, because it takes old versions from every name.
+// Named returns what names.List needs of e. Local, free. The age of a name counts from the
+// record that gave it: the upload, the newest rename or a deletion by request. So no
+// account gets an older name than its own by renaming or deleting. A deletion by retention
+// does not count, because retention takes old versions from every name.
 func (e *Entry) Named() names.File {
 	f := names.File{Recorded: names.Recorded(e.Name, e.ContentType, e.Hash), Ref: string(e.Ref), Seq: int64(e.Seq), Age: int64(e.ChangedSeq), Deleted: e.Deleted != nil}
 	if f.Deleted && e.Deleted.Reason == wire.ReasonRetentionPolicy {

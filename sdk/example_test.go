@@ -65,7 +65,7 @@ func ExampleNew_refused() {
 	// Output: true
 }
 
-// counting counts what is sent.
+// counting is a transport that counts requests.
 type counting struct {
 	http.RoundTripper
 	n int
@@ -187,7 +187,8 @@ func ExampleFile() {
 	})
 }
 
-// Compression is opt in: old JavaScript clients cannot read what was compressed.
+// Compression is off by default, because old JavaScript clients cannot read compressed
+// files.
 func ExampleCompress() {
 	team, _, done := share()
 	defer done()
@@ -216,7 +217,7 @@ func ExampleProgress() {
 	// Output: true
 }
 
-// Listing is free; with [sdk.Since] only what is new is asked for.
+// A list is free. With [sdk.Since] it holds only what changed since then.
 func ExampleGroup_List() {
 	team, _, done := share()
 	defer done()
@@ -325,7 +326,7 @@ func ExampleClient_Groups() {
 	// Output: team false alice.svc.testnet <nil>
 }
 
-// What anybody may ask about a group, without a key and without cost.
+// Questions about a group that need neither a key nor tokens.
 func ExampleGroup_Owner() {
 	team, bob, done := share()
 	defer done()
@@ -410,8 +411,8 @@ func ExampleGroup_Rename() {
 	// Output: true <nil>
 }
 
-// What happens in the groups of an account is told at once, where the service
-// offers that; elsewhere a program asks from time to time.
+// Watch returns events as they happen, where the service offers it. Elsewhere a program
+// lists from time to time.
 func ExampleClient_Watch() {
 	team, bob, done := share()
 	defer done()
@@ -443,8 +444,8 @@ func ExampleClient_Watch() {
 	// record_transaction team alice.svc.testnet
 }
 
-// What a service offers beyond the protocol of the hosted one, what it charges
-// and where it is.
+// Capabilities returns the extensions of a service, Price its prices, and NetworkInfo its
+// addresses.
 func ExampleClient_Capabilities() {
 	alice, _, done := connect()
 	defer done()
@@ -475,7 +476,7 @@ func ExampleComputeHashReader() {
 	// Output: 2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824 <nil>
 }
 
-// Classes of errors are told apart with errors.Is, never by their text.
+// errors.Is finds the kind of an error. Never match its text.
 func ExampleError() {
 	alice, _, done := connect()
 	defer done()
@@ -527,7 +528,7 @@ func ExampleKindOf() {
 	// Output: 404
 }
 
-// An account that does not exist, told apart from a file that does not.
+// An account that does not exist differs by its code from a file that does not exist.
 func ExampleError_signIn() {
 	alice, _, done := connect()
 	defer done()

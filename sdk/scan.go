@@ -182,7 +182,8 @@ func (s *answerScanner) data(where place) error {
 
 var errOpenString = errors.New("a string without an end")
 
-// base64 hands the pieces of a string, whose opening quote was read, to into.
+// base64 gives the content of a string to into, piece by piece. The opening quote was read
+// before.
 func (s *answerScanner) base64(into func([]byte) error) error {
 	for {
 		if _, err := s.in.Peek(1); err != nil {

@@ -641,7 +641,7 @@ func watch(t *testing.T, s *suite) {
 	_, err = s.bob.Group(s.group + "-bob").Register(ctx)
 	ok(t, "register", err)
 	expect(t, "bob, no longer a member,", events, sdk.Event{Kind: sdk.EventRegistered, Group: s.group + "-bob", Account: s.world.Bob.ID})
-	again, err := s.bob.Watch(ctx, added.Seq) // what he may not see any more is not told again
+	again, err := s.bob.Watch(ctx, added.Seq) // events that he may no longer see are not repeated
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 )
 
-// Surface is what a lie is told about.
+// Surface is the operation that a lie is about.
 type Surface string
 
 // The surfaces.

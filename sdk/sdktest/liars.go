@@ -19,7 +19,7 @@ import (
 // what can be signed is signed with its own key.
 type Liar struct {
 	Name string
-	// Proven are words of the sentence that says what was proven false.
+	// Proven is a part of the error message: what the client proved false.
 	Proven string
 	// Fresh tells that a client which remembers nothing finds it out too. The other
 	// lies are histories of which nothing was seen before: a witness finds those
@@ -146,7 +146,7 @@ func leaveOut(content string) func(*chain.Record) bool {
 	return func(r *chain.Record) bool { return r.FileHash != hash }
 }
 
-// forged is the record of a file that nobody uploaded.
+// forged returns the record of a file that no account uploaded.
 func forged() chain.Record {
 	return chain.Record{Kind: chain.KindRecord, Account: "alice." + ContractID, Group: "board", Ref: "bafyforged" + time.Now().String(), FileHash: sdk.ComputeHash([]byte("FORGED")).String(),
 		Detail: "payroll.txt", Tags: []chain.Tag{{Name: chain.TagSize, Value: "6"}}}
@@ -174,7 +174,7 @@ func swapNames(list []any) []any {
 	u := uploads(list)
 	if len(u) > 1 {
 		u[0]["detail"], u[1]["detail"] = u[1]["detail"], u[0]["detail"]
-	} else if len(u) == 1 { // a list of what is new
+	} else if len(u) == 1 { // an incremental list
 		u[0]["detail"] = "draft.txt"
 	}
 	return list
@@ -213,7 +213,7 @@ func inventRow(list []any) []any {
 	return list
 }
 
-// repeated answers what it once answered to somebody.
+// repeated answers with a head that was signed for an earlier request.
 func repeated(d *Deceit) {
 	d.Disturb(wire.PathTools+wire.OpGetGroupTransactions, func(next http.Handler) http.Handler {
 		return altered(next, func(answer map[string]any) {

@@ -28,7 +28,7 @@ type Log struct {
 
 	// Lag is how many of the newest records no checkpoint holds yet.
 	Lag int
-	// Freshness is added to the time of what is signed.
+	// Freshness is added to the time of every signature.
 	Freshness time.Duration
 	// Cosign, where it is set, has a witness sign a checkpoint too.
 	Cosign func(note []byte) []byte
@@ -140,7 +140,7 @@ func (l *Log) Rewritten(change func(*chain.Record) (keep bool)) *Log {
 	return other
 }
 
-// Invent adds a record that nobody made, in this log only.
+// Invent adds a record that no account made, to this log only.
 func (l *Log) Invent(r chain.Record) *Log {
 	l.append(r)
 	return l

@@ -94,7 +94,7 @@ func asked[T any](s *state, run func(call, T) (any, error)) func(call) (any, err
 	}
 }
 
-// refusal is an error a caller is told.
+// refusal is an error answer.
 type refusal struct {
 	status     int
 	code, text string
