@@ -47,6 +47,10 @@ func TestW9TrashOnAMount(t *testing.T) {
 			t.Errorf("%s reads %q", name, text)
 		}
 	}
+	if got := shell(t, b.path("team"), "rm -r h d; ls .svcfs/trash .svcfs/trash/d; mv .svcfs/trash/h .; mv .svcfs/trash/d d; cat h d/f d/e/g; ls .svcfs/trash; stat -c %F h d"); got !=
+		".svcfs/trash:\nd\nh\n\n.svcfs/trash/d:\ne\nf\nhers\ntwo\ndeep\nregular file\ndirectory\n" {
+		t.Errorf("through .svcfs/trash bob sees %q", got)
+	}
 	if text := a.control("errors"); strings.Contains(text, "corrupt") {
 		t.Errorf("the return was taken for a rollback: %s", text)
 	}

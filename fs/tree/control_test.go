@@ -151,3 +151,49 @@ func heap() uint64 {
 	runtime.ReadMemStats(&s)
 	return s.HeapAlloc
 }
+
+// N4, W9: GROUP/.svcfs/trash shows what can be brought back, and a name that is moved
+// from there to where it was comes back with all its versions.
+func TestN4Trash(t *testing.T) {
+	w := team()
+	w.Put("team", alice, "d/f.txt", []byte("one"))
+	w.Put("team", alice, "d/f.txt", []byte("two"))
+	w.Put("team", alice, "g", []byte("g"))
+	w.Put("team", bob, "bobs", []byte("b"))
+	m := mount(t, w, alice, trashes)
+	m.wantNames("/team/.svcfs/trash")
+	for _, name := range []string{"g", "bobs"} {
+		ok(t, m.dir("/team").Unlink(t.Context(), name))
+	}
+	ok(t, m.dir("/team/d").Unlink(t.Context(), "f.txt"))
+	m.wantNames("/team/.svcfs/trash", "bobs", "d", "g")
+	m.wantNames("/team/.svcfs/history")
+	first := m.names("/team/.svcfs/trash/d/f.txt")[0]
+	m.wantContent("/team/.svcfs/trash/d/f.txt/"+first, "one")
+	trash := m.dir("/team/.svcfs/trash")
+	wantClass(t, trash.Unlink(t.Context(), "g"), ClassByDesign)
+	wantClass(t, trash.Rename(t.Context(), "g", m.dir("/team"), "other", false), ClassByDesign)
+	wantClass(t, trash.Rename(t.Context(), "g", trash, "g", false), ClassByDesign)
+	wantClass(t, trash.Rename(t.Context(), "none", m.dir("/team"), "none", false), ClassNotExist)
+	wantClass(t, m.dir("/team").Rename(t.Context(), "d", trash, "d", false), ClassByDesign)
+	ok(t, m.dir("/team").Rmdir(t.Context(), "d"))
+	ok(t, trash.Rename(t.Context(), "d", m.dir("/team"), "d", false))
+	m.wantContent("/team/d/f.txt", "two")
+	m.wantNames("/team/.svcfs/history/d/f.txt", m.names("/team/.svcfs/history/d/f.txt")...)
+	if n := len(m.names("/team/.svcfs/history/d/f.txt")); n != 2 {
+		t.Errorf("%d versions came back", n)
+	}
+	ok(t, trash.Rename(t.Context(), "g", m.dir("/team"), "g", false))
+	m.wantContent("/team/g", "g")
+	m.wantNames("/team/.svcfs/trash", "bobs")
+	ok(t, m.dir("/team").Unlink(t.Context(), "g"))
+	m.refresh()
+	m.wantNames("/team/.svcfs/trash", "bobs", "g")
+
+	other := mount(t, w, bob, trashes)
+	other.wantNames("/team/.svcfs/trash", "bobs", "g")
+	wantClass(t, other.dir("/team/.svcfs/trash").Rename(t.Context(), "g", other.dir("/team"), "g", false), ClassByDesign)
+	if _, err := mount(t, w, bob).lookup("/team/.svcfs/trash"); err == nil {
+		t.Error("a service without a trash has one")
+	}
+}

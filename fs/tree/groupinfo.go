@@ -44,6 +44,12 @@ func (t *Tree) addGroupControl(g *group) {
 	g.history.dir = t.newDir(dir, "history", dirHistory)
 	g.history.dir.past = g.history
 	dir.attach("history", g.history.dir)
+	g.trash = &past{trash: true}
+	if t.cfg.CanTrash {
+		g.trash.dir = t.newDir(dir, "trash", dirHistory)
+		g.trash.dir.past = g.trash
+		dir.attach("trash", g.trash.dir)
+	}
 }
 
 // addControlFile needs Tree.mu.

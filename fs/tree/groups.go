@@ -45,7 +45,8 @@ type group struct {
 
 	info      groupInfo
 	history   *past
-	unlearned []*versions // names that history does not have yet
+	trash     *past
+	unlearned []*versions // names that history and trash do not have yet
 }
 
 // refreshGroups lists the groups; ones that appeared or vanished show at once.

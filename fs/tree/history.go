@@ -3,6 +3,7 @@ package tree
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/svcfs/svcfs/sdk"
@@ -10,7 +11,8 @@ import (
 )
 
 // past is a directory of GROUP/.svcfs/history: one for each component of the
-// names that were ever recorded, with the versions of the name that ends there.
+// names that were ever recorded, with the versions of the name that ends there. In
+// GROUP/.svcfs/trash it is the same for the versions that are in the trash.
 // It is made at the first look, and then kept, so that its inodes stay. By Tree.mu.
 type past struct {
 	dir   *Dir             // nil until it is looked at
@@ -18,17 +20,27 @@ type past struct {
 	raw   string           // recorded component
 	v     *versions        // of the name that ends here; nil when none does
 	files map[sdk.Ref]*File
+	trash bool
+}
+
+// shows reports whether a version is in the directory of its name.
+func (p *past) shows(e *sdk.Entry) bool {
+	if p.trash {
+		return e.Deleted != nil && e.Deleted.InTrash
+	}
+	return e.Deleted == nil
 }
 
 // learnPast puts the names of the group that are not in its history yet there.
 // Needs Tree.mu for writing.
 func (g *group) learnPast() {
 	for _, v := range g.unlearned {
-		at := g.history
-		for _, part := range strings.Split(v.raw, "/") {
-			at = at.step(part)
+		for _, at := range []*past{g.history, g.trash} {
+			for _, part := range strings.Split(v.raw, "/") {
+				at = at.step(part)
+			}
+			at.v = v
 		}
-		at.v = v
 	}
 	g.unlearned = nil
 }
@@ -41,7 +53,7 @@ func (p *past) step(raw string) *past {
 	}
 	next := p.under[shown]
 	if next == nil {
-		next = &past{raw: raw}
+		next = &past{raw: raw, trash: p.trash}
 		if p.under == nil {
 			p.under = make(map[string]*past)
 		}
@@ -50,9 +62,9 @@ func (p *past) step(raw string) *past {
 	return next
 }
 
-// lives reports whether a version at p or beneath can still be read.
+// lives reports whether a version shows at p or beneath.
 func (p *past) lives() bool {
-	if p.v != nil && p.v.newest() != nil {
+	if p.v != nil && slices.ContainsFunc(p.v.entries, p.shows) {
 		return true
 	}
 	for _, next := range p.under {
@@ -64,7 +76,7 @@ func (p *past) lives() bool {
 }
 
 // refreshPast brings the children of a history directory up to date with the ledger:
-// one directory per component, one file per version that is not deleted.
+// one directory per component, one file per version that it shows.
 func (t *Tree) refreshPast(d *Dir) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -102,7 +114,7 @@ func (t *Tree) pastFiles(d *Dir) map[string]*File {
 	}
 	files := make(map[sdk.Ref]*File)
 	for i, e := range p.v.entries {
-		if e.Deleted != nil {
+		if !p.shows(e) {
 			continue
 		}
 		f := p.files[e.Ref]

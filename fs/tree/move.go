@@ -16,6 +16,9 @@ import (
 // name, in this mount, as editors do for a backup, and its own name back; any
 // other name needs a service that renames (W8).
 func (d *Dir) Rename(ctx context.Context, name string, to *Dir, newName string, noReplace bool) error {
+	if d.kind == dirHistory && d.past.trash {
+		return d.bringBack(ctx, name, to, newName)
+	}
 	if err := d.changeable("rename", name); err != nil {
 		return err
 	}
