@@ -185,34 +185,40 @@ func TestThreat31BytesOfOpenUploads(t *testing.T) {
 	last := begin()
 	small := func() io.Reader { return bytes.NewReader(make([]byte, 100)) }
 	unknown := func() io.Reader { return io.MultiReader(small()) } // sent in pieces
-	for _, at := range []*user{alice, elsewhere} {
-		for _, content := range []io.Reader{small(), unknown()} {
-			if status, body := at.put(last, content); status != http.StatusTooManyRequests || !strings.Contains(body, "finish them, or wait") {
-				t.Errorf("one too many: %d %s", status, body)
+	t.Run("one too many is refused by every process, the same once more is not", func(t *testing.T) {
+		for _, at := range []*user{alice, elsewhere} {
+			for _, content := range []io.Reader{small(), unknown()} {
+				if status, body := at.put(last, content); status != http.StatusTooManyRequests || !strings.Contains(body, "finish them, or wait") {
+					t.Errorf("one too many: %d %s", status, body)
+				}
+			}
+			if status, body := at.put(ups[0], bytes.NewReader(make([]byte, file))); status != http.StatusNoContent {
+				t.Errorf("once more instead: %d %s", status, body)
 			}
 		}
-		if status, body := at.put(ups[0], bytes.NewReader(make([]byte, file))); status != http.StatusNoContent {
-			t.Errorf("once more instead: %d %s", status, body)
+	})
+	t.Run("others have room of their own, and what is finished gives its room back", func(t *testing.T) {
+		bob.uploadRaw("g", "f", make([]byte, file/2))
+		must[wire.FinalizeUploadResult](alice, wire.OpFinalizeUpload, object{"upload_id": ups[0].UploadID, "file_hash": hash(nil)})
+		if status, body := elsewhere.put(last, small()); status != http.StatusNoContent {
+			t.Errorf("after one was finished: %d %s", status, body)
 		}
-	}
-	bob.uploadRaw("g", "f", make([]byte, file/2))
-	must[wire.FinalizeUploadResult](alice, wire.OpFinalizeUpload, object{"upload_id": ups[0].UploadID, "file_hash": hash(nil)})
-	if status, body := elsewhere.put(last, small()); status != http.StatusNoContent {
-		t.Errorf("after one was finished: %d %s", status, body)
-	}
-	if status, body := elsewhere.put(begin(), bytes.NewReader(make([]byte, file))); status != http.StatusTooManyRequests {
-		t.Errorf("there is no room for so much: %d %s", status, body)
-	}
-	if _, err := r.openDatabase().Exec("UPDATE uploads SET expires_ns = 1 WHERE result IS NULL"); err != nil {
-		t.Fatal(err)
-	}
-	blobs := filepath.Join(r.dir, "blobs")
-	before := countFiles(t, blobs)
-	serve(t, func(c *service.Config) { c.DataDir, c.Database = r.dir, r.database }) // sweeps
-	proctest.Eventually(t, "the bytes of what expired are gone", func() bool { return countFiles(t, blobs) == before-3 })
-	if status, body := alice.put(begin(), bytes.NewReader(make([]byte, file))); status != http.StatusNoContent {
-		t.Errorf("after the others ended: %d %s", status, body)
-	}
+		if status, body := elsewhere.put(begin(), bytes.NewReader(make([]byte, file))); status != http.StatusTooManyRequests {
+			t.Errorf("there is no room for so much: %d %s", status, body)
+		}
+	})
+	t.Run("what expired is removed and counts no more", func(t *testing.T) {
+		if _, err := r.openDatabase().Exec("UPDATE uploads SET expires_ns = 1 WHERE result IS NULL"); err != nil {
+			t.Fatal(err)
+		}
+		blobs := filepath.Join(r.dir, "blobs")
+		before := countFiles(t, blobs)
+		serve(t, func(c *service.Config) { c.DataDir, c.Database = r.dir, r.database }) // sweeps
+		proctest.Eventually(t, "the bytes of what expired are gone", func() bool { return countFiles(t, blobs) == before-3 })
+		if status, body := alice.put(begin(), bytes.NewReader(make([]byte, file))); status != http.StatusNoContent {
+			t.Errorf("after the others ended: %d %s", status, body)
+		}
+	})
 }
 
 // Threat 31: uploads at the same time do not pass the bound together.

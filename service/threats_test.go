@@ -125,19 +125,23 @@ func TestThreat32NothingLeaks(t *testing.T) {
 	if !strings.Contains(log.String(), "claims") || !strings.Contains(answers.String(), wire.CodeInternal) {
 		t.Error("the failures that were made did not happen")
 	}
-	for _, secret := range secrets {
-		if strings.Contains(log.String(), secret) {
-			t.Errorf("the log holds %.12s…", secret)
+	t.Run("neither log nor answer holds a secret", func(t *testing.T) {
+		for _, secret := range secrets {
+			if strings.Contains(log.String(), secret) {
+				t.Errorf("the log holds %.12s…", secret)
+			}
+			if strings.Contains(answers.String(), secret) && secret != p.Key {
+				t.Errorf("an answer holds %.12s…", secret)
+			}
 		}
-		if strings.Contains(answers.String(), secret) && secret != p.Key {
-			t.Errorf("an answer holds %.12s…", secret)
+	})
+	t.Run("no answer tells of the inside", func(t *testing.T) {
+		for _, inside := range []string{r.dir, "SELECT", "INSERT", "sqlite", "SQLSTATE", "goroutine", ".go:", "pgx", "Go struct", "Go value"} {
+			if strings.Contains(answers.String(), inside) {
+				t.Errorf("an answer holds %q:\n%s", inside, answers.String())
+			}
 		}
-	}
-	for _, inside := range []string{r.dir, "SELECT", "INSERT", "sqlite", "SQLSTATE", "goroutine", ".go:", "pgx", "Go struct", "Go value"} {
-		if strings.Contains(answers.String(), inside) {
-			t.Errorf("an answer holds %q:\n%s", inside, answers.String())
-		}
-	}
+	})
 }
 
 // Threat 31: a file that is too large for an answer of JSON is refused before it
