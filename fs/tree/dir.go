@@ -228,8 +228,7 @@ func (d *Dir) failed(op, name string, err error) error {
 	if name != "" {
 		path = join(path, name)
 	}
-	wrapped := wrapRemote(op, path, err)
-	return d.t.fail(op, path, wrapped)
+	return d.t.fail(op, path, wrapRemote(op, path, err))
 }
 
 // refuse notes a refusal by a rule of ours.
@@ -246,16 +245,24 @@ func (d *Dir) Changeable(op string) error {
 	return nil
 }
 
-// changeable refuses changes where nothing may change.
-func (d *Dir) changeable(op, name string) error {
-	if refused := d.t.readOnlyIn(d.group); refused != nil {
-		return d.t.fail(op, join(d.Path(), name), refused)
+// changeable refuses changes where nothing may change, and lists the group first if it was
+// not listed yet.
+func (d *Dir) changeable(ctx context.Context, op, name string) error {
+	refused := d.t.readOnlyIn(d.group)
+	if refused == nil && d.isControl() {
+		refused = controlOnly()
 	}
-	if d.isControl() {
-		return d.t.fail(op, join(d.Path(), name), controlOnly())
+	if refused == nil {
+		refused = checkNewName(name)
 	}
-	if err := checkNewName(name); err != nil {
-		return d.t.fail(op, join(d.Path(), name), err)
+	if refused != nil {
+		return d.failed(op, name, refused)
+	}
+	if d.group == nil {
+		return nil
+	}
+	if err := d.t.use(ctx, d.group, -1); err != nil {
+		return d.failed(op, name, err)
 	}
 	return nil
 }
@@ -263,15 +270,12 @@ func (d *Dir) changeable(op, name string) error {
 // Create makes a file for writing, or opens the one that is there. Free until
 // it is closed.
 func (d *Dir) Create(ctx context.Context, name string, exclusive bool, flags OpenFlags) (*File, *Handle, error) {
-	if err := d.changeable("create", name); err != nil {
+	if err := d.changeable(ctx, "create", name); err != nil {
 		return nil, nil, err
 	}
 	if d.group == nil {
 		return nil, nil, d.refuse(ClassByDesign, "create", name, "files live in groups, and this is the list of groups",
 			"Create the file inside one of the directories, or make a group with: svcfs group create NAME")
-	}
-	if err := d.t.use(ctx, d.group, -1); err != nil {
-		return nil, nil, d.failed("create", name, err)
 	}
 	f, h, err := d.createHere(name, flags)
 	if err != nil || f != nil {
@@ -337,14 +341,11 @@ func (t *Tree) unlink(f *File, d *Dir, shown string) {
 // Mkdir makes a folder of this mount inside a group, free; in the root it
 // registers a group where that is allowed, which costs one registration (N5).
 func (d *Dir) Mkdir(ctx context.Context, name string) (*Dir, error) {
-	if err := d.changeable("mkdir", name); err != nil {
+	if err := d.changeable(ctx, "mkdir", name); err != nil {
 		return nil, err
 	}
 	if d.kind == dirRoot {
 		return d.mkGroup(ctx, name)
-	}
-	if err := d.t.use(ctx, d.group, -1); err != nil {
-		return nil, d.failed("mkdir", name, err)
 	}
 	d.t.mu.Lock()
 	defer d.t.mu.Unlock()
@@ -392,13 +393,8 @@ func (d *Dir) mkGroup(ctx context.Context, name string) (*Dir, error) {
 	return made.dir, nil
 }
 
-// existing returns the node of name, listing the group first if need be.
-func (d *Dir) existing(ctx context.Context, op, name string) (Node, error) {
-	if d.group != nil {
-		if err := d.t.use(ctx, d.group, -1); err != nil {
-			return nil, d.failed(op, name, err)
-		}
-	}
+// existing returns the node of name.
+func (d *Dir) existing(op, name string) (Node, error) {
 	if n := d.child(name); n != nil {
 		return n, nil
 	}
@@ -407,10 +403,10 @@ func (d *Dir) existing(ctx context.Context, op, name string) (Node, error) {
 
 // Rmdir removes an empty folder of this mount.
 func (d *Dir) Rmdir(ctx context.Context, name string) error {
-	if err := d.changeable("rmdir", name); err != nil {
+	if err := d.changeable(ctx, "rmdir", name); err != nil {
 		return err
 	}
-	n, err := d.existing(ctx, "rmdir", name)
+	n, err := d.existing("rmdir", name)
 	if err != nil {
 		return err
 	}
@@ -458,10 +454,10 @@ func (d *Dir) Fsync(ctx context.Context) error {
 // that is open keeps the file until it is closed. An uploaded file is refused at
 // once (W9).
 func (d *Dir) Unlink(ctx context.Context, name string) error {
-	if err := d.changeable("unlink", name); err != nil {
+	if err := d.changeable(ctx, "unlink", name); err != nil {
 		return err
 	}
-	n, err := d.existing(ctx, "unlink", name)
+	n, err := d.existing("unlink", name)
 	if err != nil {
 		return err
 	}

@@ -411,8 +411,7 @@ func (f *File) Changeable(op string) error {
 // failed notes why an operation on f failed.
 func (f *File) failed(op string, err error) error {
 	path := f.Path()
-	wrapped := wrapRemote(op, path, err)
-	return f.t.fail(op, path, wrapped)
+	return f.t.fail(op, path, wrapRemote(op, path, err))
 }
 
 func controlOnly() *Error {

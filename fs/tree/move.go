@@ -19,16 +19,16 @@ func (d *Dir) Rename(ctx context.Context, name string, to *Dir, newName string, 
 	if d.kind == dirHistory && d.past.trash {
 		return d.bringBack(ctx, name, to, newName)
 	}
-	if err := d.changeable("rename", name); err != nil {
+	if err := d.changeable(ctx, "rename", name); err != nil {
 		return err
 	}
-	if err := to.changeable("rename", newName); err != nil {
+	if err := to.changeable(ctx, "rename", newName); err != nil {
 		return err
 	}
 	if d.group == nil || to.group == nil {
 		return d.refuse(ClassByDesign, "rename", name, "groups have the name they were registered under", "Make another group: svcfs group create NAME")
 	}
-	n, err := d.existing(ctx, "rename", name)
+	n, err := d.existing("rename", name)
 	if err != nil {
 		return err
 	}
@@ -70,14 +70,11 @@ func (d *Dir) renameFile(ctx context.Context, name string, f *File, to *Dir, new
 // until they are unlinked. A staged file with a real name may be given scratch
 // names. An uploaded file has one name.
 func (d *Dir) Link(ctx context.Context, f *File, name string) error {
-	if err := d.changeable("link", name); err != nil {
+	if err := d.changeable(ctx, "link", name); err != nil {
 		return err
 	}
 	if d.group == nil || !f.isOf(d.group) {
 		return d.refuse(ClassByDesign, "link", name, "a link stays inside its group", "Copy the file instead.")
-	}
-	if err := d.t.use(ctx, d.group, -1); err != nil {
-		return d.failed("link", name, err)
 	}
 	if d.child(name) != nil {
 		return plain(ClassExist, "link", join(d.Path(), name), "the name exists")

@@ -12,7 +12,7 @@ import (
 // bringBack takes a name of GROUP/.svcfs/trash, or all names beneath a folder of it,
 // out of the trash, when a program moves it to where it was (W9).
 func (d *Dir) bringBack(ctx context.Context, name string, to *Dir, newName string) error {
-	if err := to.changeable("rename", newName); err != nil {
+	if err := to.changeable(ctx, "rename", newName); err != nil {
 		return err
 	}
 	g := d.group
