@@ -239,7 +239,7 @@ func (f *File) resize(size int64) *Error {
 		if total := f.t.staging.Add(need - s.reserved); total > f.t.cfg.StagingBytes {
 			f.t.staging.Add(s.reserved - need)
 			return &Error{Class: ClassNoMemory, Err: errors.New("files being written already hold " + byteText(total-need+s.reserved) +
-				" of the " + byteText(f.t.cfg.StagingBytes) + " allowed"), Hint: "Close other files first, or mount with a larger --staging-size."}
+				" of the " + byteText(f.t.cfg.StagingBytes) + " allowed"), Hint: "Close other files first, remove unfinished ones that .svcfs/pending lists, or mount with a larger --staging-size."}
 		}
 		s.reserved = need
 	}
