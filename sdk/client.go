@@ -75,6 +75,8 @@ type Client struct {
 	uploads *uploader
 	asking  singleflight.Group // the request for capabilities
 
+	gap gap
+
 	memory *trust.Memory
 	mu     sync.Mutex
 	caps   *wire.Capabilities   // nil until asked

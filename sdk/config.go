@@ -67,6 +67,11 @@ type Config struct {
 	MaxFileBytes int64         // largest plaintext of a file, in bytes; 0 = 4 GiB
 	Timeout      time.Duration // for a request without file content; 0 = 15 s
 
+	// Patience is how long an upload or a retrieval goes on trying while connections to
+	// the service are refused or break, counted from the first of them. The wait ends
+	// with the call's context. With 0 it tries four times at most, within a second.
+	Patience time.Duration
+
 	// Transport sends the requests, which carry the key and session tokens. It must not
 	// change the bodies of requests. Redirects are never followed. nil is a transport of
 	// the client's own, which uses the environment's proxy for https only.

@@ -50,7 +50,7 @@ func (c *Client) read(ctx context.Context, op string, request, result any) error
 // because the outcome of an abandoned request is unknown, and the request may have been
 // paid. It repeats only requests that the service was too busy to look at.
 func (c *Client) change(ctx context.Context, op string, request, result any) error {
-	return retryWhen(ctx, refusedBusy, func(ctx context.Context) error {
+	return c.retryWhen(ctx, refusedBusy, func(ctx context.Context) error {
 		return c.tool(ctx, op, transferPatience*c.cfg.Timeout, request, result)
 	})
 }
@@ -58,6 +58,10 @@ func (c *Client) change(ctx context.Context, op string, request, result any) err
 // authorized runs send with a token. If the service refuses the token, it runs send again
 // with a new one.
 func (c *Client) authorized(ctx context.Context, send func(Secret) error) error {
+	return c.untilSent(ctx, func() error { return c.authorizedOnce(ctx, send) })
+}
+
+func (c *Client) authorizedOnce(ctx context.Context, send func(Secret) error) error {
 	token, err := c.tokens.get(ctx, Secret{})
 	if err != nil {
 		return err
@@ -164,8 +168,12 @@ func (c *Client) answerLimit(path string) int64 {
 func (c *Client) send(req *http.Request) (*http.Response, error) {
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return nil, whyEnded(req.Context(), err)
+		if err = whyEnded(req.Context(), err); isConnectionLost(err) {
+			c.gap.failed(time.Now())
+		}
+		return nil, err
 	}
+	c.gap.over()
 	if moves, ok := req.Context().Value(patienceKey{}).(func()); ok {
 		moves()
 	}
@@ -295,27 +303,38 @@ func textOf(raw json.RawMessage) (text string) {
 
 // retry runs send, and again after temporary faults. Repeating the request must do no harm.
 func (c *Client) retry(ctx context.Context, send func(context.Context) error) error {
-	return retryWhen(ctx, passing, send)
+	return c.retryWhen(ctx, passing, send)
 }
 
 // retryWhen runs send, and again after faults that may reports as repeatable.
-func retryWhen(ctx context.Context, may func(error) (pause time.Duration, again bool), send func(context.Context) error) error {
+func (c *Client) retryWhen(ctx context.Context, may func(error) (pause time.Duration, again bool), send func(context.Context) error) error {
+	b := bridge{c: c}
 	pause := firstPause
 	for try := 1; ; try++ {
 		err := send(ctx)
 		wait, passes := may(err)
-		if err == nil || !passes || try == maxTries || ctx.Err() != nil {
+		if holds := b.holds(ctx, err); err == nil || !passes || ctx.Err() != nil || try >= maxTries && !holds {
 			return err
 		}
 		if wait == 0 {
-			wait = pause/2 + rand.N(pause)
-			pause *= 2
+			wait = jittered(pause)
+			pause = min(2*pause, longestPause)
 		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return fmt.Errorf("%w while waiting to repeat: %v", ended(ctx), err)
+		if err := rest(ctx, wait, err); err != nil {
+			return err
 		}
+	}
+}
+
+func jittered(pause time.Duration) time.Duration { return pause/2 + rand.N(pause) }
+
+// rest waits before a request that failed with err is repeated.
+func rest(ctx context.Context, wait time.Duration, err error) error {
+	select {
+	case <-time.After(wait):
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w while waiting to repeat: %v", ended(ctx), err)
 	}
 }
 

@@ -53,6 +53,7 @@ func (g Group) retrieve(ctx context.Context, e Entry, b *mem.Buffer, o options) 
 }
 
 func (c *Client) retrieve(ctx context.Context, g GroupID, e Entry, b *mem.Buffer, report reporter) (retrieved, error) {
+	ctx = bridging(ctx)
 	if e.Deleted != nil && !e.Deleted.InTrash { // who may bring it back reads it
 		return retrieved{}, &Error{Op: "check", Kind: ErrDeleted, Err: errors.New("the file was deleted and its key destroyed")}
 	}

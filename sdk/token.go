@@ -66,7 +66,7 @@ func (s *tokenSource) kept(stale Secret) (Secret, bool) {
 }
 
 func (s *tokenSource) refresh(ctx context.Context) (Secret, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.client.cfg.Timeout)
+	ctx, cancel := context.WithTimeout(notBridging(ctx), s.client.cfg.Timeout)
 	defer cancel()
 	var token Secret
 	var life time.Duration

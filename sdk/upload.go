@@ -37,6 +37,7 @@ func (g Group) Upload(ctx context.Context, name string, b *mem.Buffer, opts ...O
 
 // upload uploads b and remembers that the caller knows the record.
 func (c *Client) upload(ctx context.Context, g GroupID, name string, b *mem.Buffer, o options) (Receipt, error) {
+	ctx = bridging(ctx)
 	caps, err := c.Capabilities(ctx)
 	if err != nil {
 		return Receipt{}, err

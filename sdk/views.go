@@ -47,7 +47,7 @@ func (c *Client) query(ctx context.Context, params, result any) error {
 		Error  *rpcError       `json:"error"`
 	}
 	request := rpcRequest{Version: "2.0", ID: 1, Method: "query", Params: params}
-	err := retryWhen(ctx, passingView, func(ctx context.Context) error {
+	err := c.retryWhen(ctx, passingView, func(ctx context.Context) error {
 		raw, err := c.post(ctx, c.cfg.RPCURL, c.cfg.Timeout, nil, request)
 		if err != nil {
 			return err

@@ -1,0 +1,173 @@
+package sdk_test
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/mem"
+	"github.com/svcfs/svcfs/sdk/sdktest"
+	"github.com/svcfs/svcfs/sdk/wire"
+)
+
+// gone is a transport through which the service cannot be reached for some requests.
+type gone struct {
+	http.RoundTripper
+	mu    sync.Mutex
+	path  string // of the requests; "" = all
+	left  int    // requests that fail still; negative = all
+	op    string // "dial" or "read"
+	cause error
+	tries int
+}
+
+func (g *gone) RoundTrip(r *http.Request) (*http.Response, error) {
+	g.mu.Lock()
+	fails := g.left != 0 && strings.HasPrefix(r.URL.Path, g.path)
+	if fails {
+		g.left--
+		g.tries++
+	}
+	g.mu.Unlock()
+	if !fails {
+		return g.RoundTripper.RoundTrip(r)
+	}
+	if r.Body != nil {
+		_ = r.Body.Close()
+	}
+	return nil, &net.OpError{Op: g.op, Net: "tcp", Err: g.cause}
+}
+
+func (g *gone) fail(path, op string, cause error, times int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.path, g.op, g.cause, g.left, g.tries = path, op, cause, times, 0
+}
+
+func (g *gone) tried() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.tries
+}
+
+// gapClient has one uploaded file "f" in the group "g".
+func gapClient(t *testing.T, flavour sdktest.Flavour, patience time.Duration) (sdk.Group, *gone) {
+	t.Helper()
+	s, away := sdktest.NewServer(t, flavour), &gone{RoundTripper: http.DefaultTransport}
+	alice := s.Client(t, s.Account("alice", "10"), func(c *sdk.Config) { c.Transport, c.Patience = away, patience })
+	g := alice.Group("g")
+	if _, err := g.Register(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := put(t.Context(), g, "f"); err != nil {
+		t.Fatal(err)
+	}
+	return g, away
+}
+
+func put(ctx context.Context, g sdk.Group, name string) error {
+	_, err := g.Put(ctx, name, bytes.NewReader([]byte("content of "+name)))
+	return err
+}
+
+func get(ctx context.Context, g sdk.Group) error {
+	list, err := g.Entries(ctx)
+	if err != nil {
+		return err
+	}
+	pool := mem.NewPool()
+	b, err := pool.Get(0)
+	if err != nil {
+		return err
+	}
+	defer b.Release()
+	_, err = g.Retrieve(ctx, list[0], b)
+	return err
+}
+
+// more tries than there are without patience
+const manyTries = 5
+
+// What was not sent is sent once the service takes connections again; what was lost on
+// the way only where that is free.
+func TestPatienceBridgesAGap(t *testing.T) {
+	for _, flavour := range []sdktest.Flavour{sdktest.GenB, sdktest.Extended, sdktest.Proving} {
+		for _, op := range []string{"dial", "read"} {
+			t.Run(flavour.String()+" "+op, func(t *testing.T) {
+				t.Parallel()
+				g, away := gapClient(t, flavour, time.Hour)
+				cause := map[string]error{"dial": syscall.ECONNREFUSED, "read": syscall.ECONNRESET}[op]
+				away.fail(wire.PathTools+wire.OpPrepareRetrieve, op, cause, manyTries)
+				if err := get(t.Context(), g); err != nil {
+					t.Errorf("retrieving: %v", err)
+				}
+				away.fail(wire.PathTools+wire.OpPrepareUpload, op, cause, manyTries)
+				if err := put(t.Context(), g, "new"); err != nil {
+					t.Errorf("uploading: %v", err)
+				}
+			})
+		}
+	}
+}
+
+// What may have been charged is not sent again by itself.
+func TestPatiencePaysOnce(t *testing.T) {
+	g, away := gapClient(t, sdktest.GenB, time.Hour)
+	away.fail(wire.PathTools+wire.OpFinalizeUpload, "read", syscall.ECONNRESET, manyTries)
+	if err := put(t.Context(), g, "new"); sdk.KindOf(err) != sdk.ErrUnavailable || away.tried() != 1 {
+		t.Errorf("a finalize that may have arrived: %v after %d tries", err, away.tried())
+	}
+}
+
+// A service that answers and breaks off every answer is not waited for without end.
+func TestPatienceEndsWithAServiceThatBreaksOff(t *testing.T) {
+	s := sdktest.NewServer(t, sdktest.Extended)
+	alice := s.Client(t, s.Account("alice", "10"), func(c *sdk.Config) { c.Patience = time.Second })
+	g := alice.Group("g")
+	if _, err := g.Register(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := put(t.Context(), g, "f"); err != nil {
+		t.Fatal(err)
+	}
+	s.Disturb(wire.PathTools+wire.OpPrepareRetrieve, func(http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "1000")
+			_, _ = w.Write([]byte("{"))
+		})
+	})
+	if err := get(t.Context(), g); sdk.KindOf(err) != sdk.ErrUnavailable {
+		t.Errorf("breaking off: %v", err)
+	}
+}
+
+func TestPatienceEnds(t *testing.T) {
+	g, away := gapClient(t, sdktest.Extended, time.Millisecond)
+	away.fail("", "dial", syscall.ECONNREFUSED, -1)
+	if err := get(t.Context(), g); sdk.KindOf(err) != sdk.ErrUnavailable {
+		t.Errorf("after the patience: %v", err)
+	}
+
+	g, away = gapClient(t, sdktest.Extended, time.Hour)
+	away.fail("", "dial", syscall.ECONNREFUSED, -1)
+	ctx, interrupt := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- put(ctx, g, "new") }()
+	for away.tried() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	interrupt()
+	if err := <-ended; sdk.KindOf(err) != sdk.ErrCanceled {
+		t.Errorf("interrupted: %v", err)
+	}
+	if _, err := g.Members(t.Context()); sdk.KindOf(err) != sdk.ErrUnavailable {
+		t.Errorf("a listing: %v", err)
+	}
+}
