@@ -118,6 +118,94 @@ func TestEEmptyBalance(t *testing.T) {
 	}
 }
 
+// inBackground does what may wait.
+func inBackground(do func() error) (ended chan error) {
+	ended = make(chan error, 1)
+	go func() { ended <- do() }()
+	return ended
+}
+
+// A service that is started anew makes no program fail: opening and closing wait for it.
+func TestE5ShortGapsAreWaitedFor(t *testing.T) {
+	w, alice, bob := team(t)
+	a, b := alice.mount("a", "--patience", "10m"), bob.mount("b", "--patience", "10m")
+	write(t, a.path("team/old"), []byte("old"))
+	proctest.Eventually(t, "b sees the file", func() bool {
+		_, err := os.Stat(b.path("team/old"))
+		return err == nil
+	})
+	for what, end := range map[string]func(){"stopped": w.stop, "killed": w.kill} {
+		end()
+		saved := inBackground(func() error { return os.WriteFile(a.path("team/"+what), []byte(what), 0o600) })
+		proctest.Eventually(t, "the save waits", func() bool { return strings.Contains(a.control("status"), `"sending": 1`) })
+		opened := inBackground(func() error {
+			_, err := os.ReadFile(b.path("team/old"))
+			return err
+		})
+		select {
+		case err := <-saved:
+			t.Errorf("%s: the save did not wait: %v", what, err)
+		default:
+		}
+		w.start()
+		if err := errors.Join(<-saved, <-opened); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		if got := a.control("pending"); got != "" {
+			t.Errorf("%s: pending is %q", what, got)
+		}
+	}
+	if got := string(read(t, a.path("team/stopped"))) + string(read(t, a.path("team/killed"))); got != "stoppedkilled" {
+		t.Errorf("saved was %q", got)
+	}
+}
+
+// Whoever waits for the service can be interrupted, and what was to be saved is sent later.
+func TestE5WaitCanBeInterrupted(t *testing.T) {
+	w, alice, bob := team(t)
+	a, b := alice.mount("a", "--patience", "10m"), bob.mount("b", "--patience", "10m")
+	write(t, a.path("team/old"), []byte("old"))
+	proctest.Eventually(t, "b sees the file", func() bool {
+		_, err := os.Stat(b.path("team/old"))
+		return err == nil
+	})
+	w.stop()
+	for _, tc := range []struct {
+		m          *mount
+		line, told string // told by the status while it waits
+	}{{b, "exec cat <" + b.path("team/old"), `"open": 1`}, {a, "echo new >" + a.path("team/new"), `"sending": 1`}} {
+		cmd := exec.Command("sh", "-c", tc.line)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ended := inBackground(cmd.Wait)
+		proctest.Eventually(t, "it waits in the mount", func() bool { return strings.Contains(tc.m.control("status"), tc.told) })
+		if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+			t.Fatal(err)
+		}
+		var exit *exec.ExitError
+		if err := <-ended; !errors.As(err, &exit) {
+			t.Errorf("%s: %v", tc.line, err)
+		}
+	}
+	w.start()
+	proctest.Eventually(t, "nothing is pending", func() bool { return a.control("pending") == "" })
+}
+
+// A service that is gone for longer is waited for by nobody.
+func TestE5LongGapsEnd(t *testing.T) {
+	w, alice, _ := team(t)
+	a := alice.mount("a", "--patience", "1s")
+	a.lost = true
+	w.stop()
+	for i := range 5 {
+		err := os.WriteFile(a.path(fmt.Sprint("team/", i)), []byte("x"), 0o600)
+		a.wantError(err, unix.EHOSTUNREACH, fmt.Sprint("team/", i), "connection refused")
+	}
+	w.start()
+	proctest.Eventually(t, "nothing is pending", func() bool { return a.control("pending") == "" })
+}
+
 func TestEStoppedService(t *testing.T) {
 	w, alice, bob := team(t)
 	a, b := alice.mount("a"), bob.mount("b")

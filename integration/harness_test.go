@@ -191,12 +191,13 @@ func (p *person) must(args ...string) string {
 	return out
 }
 
-// mount mounts the account and unmounts it with the test.
+// mount mounts the account and unmounts it with the test. A service that is stopped is
+// not waited for, unless flags say so.
 func (p *person) mount(name string, flags ...string) *mount {
 	p.w.t.Helper()
 	needFuse(p.w.t)
 	m := &mount{p: p, dir: p.w.mkdir(name), log: &safeBuffer{}}
-	m.cmd = p.command(append([]string{"mount", m.dir}, flags...)...)
+	m.cmd = p.command(append([]string{"mount", m.dir, "--patience", "0"}, flags...)...)
 	m.cmd.Stderr = m.log
 	out, err := m.cmd.StdoutPipe()
 	if err != nil {

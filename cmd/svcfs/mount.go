@@ -22,7 +22,7 @@ import (
 
 func (a *app) mountCommand() *cobra.Command {
 	f := &mountFlags{readyFD: -1, mounterFD: -1, cacheSize: byteSize(tree.DefaultCacheBytes), maxFileSize: byteSize(tree.DefaultMaxFileBytes),
-		stagingSize: byteSize(tree.DefaultStagingBytes)}
+		stagingSize: byteSize(tree.DefaultStagingBytes), patience: defaultPatience}
 	cmd := &cobra.Command{
 		Use:   "mount DIR",
 		Short: "Mount the groups of the account on the empty folder DIR",
@@ -141,7 +141,7 @@ const checkTimeout = 30 * time.Second
 
 // startMount asks the service who we are, and mounts.
 func (a *app) startMount(ctx context.Context, p mountPlan) (m *liveMount, err error) {
-	c, _, err := a.client(ctx)
+	c, _, err := a.patientClient(ctx, p.flags.patience)
 	if err != nil {
 		return nil, err
 	}

@@ -39,6 +39,7 @@ type mountFlags struct {
 	logLevel      string
 	scratch       []string
 	idle          time.Duration
+	patience      time.Duration
 	volumeName    string
 	reads         fs.Reads
 	noXattr       bool
@@ -46,6 +47,9 @@ type mountFlags struct {
 	foreignUID    string
 	cpuProfile    string
 }
+
+// defaultPatience is long enough for a service that is started anew.
+const defaultPatience = 15 * time.Second
 
 // mountPlan is what the flags mean.
 type mountPlan struct {
@@ -80,6 +84,7 @@ func (f *mountFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.logLevel, "log-level", "warn", "debug, info, warn or error")
 	flags.StringArrayVar(&f.scratch, "scratch", nil, "more names that stay in memory and are never uploaded, such as *.bak")
 	flags.DurationVar(&f.idle, "idle-unmount", 0, "unmount when no program has used the mount for this long, such as 10m")
+	flags.DurationVar(&f.patience, "patience", f.patience, "how long opening and closing wait while connections to the service are refused or break")
 	flags.StringVar(&f.volumeName, "volume-name", "", "source of the mount in df and findmnt, after svcfs: (default the account)")
 	flags.Var(&f.reads, "kernel-cache", "keep: the kernel caches pages; passthrough: the kernel reads large files from the memory of svcfs, root only; plain: the kernel asks svcfs for every read")
 	flags.BoolVar(&f.noXattr, "no-xattr", false, "show no extended attributes, not even user.svcfs.*; saves one request for each file when ls lists attributes")
@@ -131,6 +136,9 @@ func (f *mountFlags) plan(dir string, settled []string) (mountPlan, error) {
 	}
 	if staging := cmp.Or(f.stagingSize, byteSize(tree.DefaultStagingBytes)); f.sized && !p.readOnly && f.maxFileSize > staging {
 		return p, usage("raise --staging-size as well", fmt.Sprintf("a file of %s (--max-file-size) could not be written: --staging-size is %s", &f.maxFileSize, &staging))
+	}
+	if f.patience < 0 {
+		return p, usage("use a time such as 15s, or 0 for none", fmt.Sprintf("patience %s", f.patience))
 	}
 	if f.idle < 0 || f.idle > 0 && f.idle < time.Second {
 		return p, usage("use a time such as 10m", fmt.Sprintf("idle time %s", f.idle))
