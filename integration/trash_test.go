@@ -3,6 +3,7 @@ package integration
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -50,6 +51,15 @@ func TestW9TrashOnAMount(t *testing.T) {
 	if got := shell(t, b.path("team"), "rm -r h d; ls .svcfs/trash .svcfs/trash/d; mv .svcfs/trash/h .; mv .svcfs/trash/d d; cat h d/f d/e/g; ls .svcfs/trash; stat -c %F h d"); got !=
 		".svcfs/trash:\nd\nh\n\n.svcfs/trash/d:\ne\nf\nhers\ntwo\ndeep\nregular file\ndirectory\n" {
 		t.Errorf("through .svcfs/trash bob sees %q", got)
+	}
+	if _, err := exec.LookPath("gio"); err == nil {
+		shell(t, b.path("team"), "gio trash h d")
+		if list := bob.must("ls", "--trash", "team"); list != "d/e/g\nd/f\nh\n" {
+			t.Errorf("after gio trash the trash holds %q", list)
+		}
+		if retrieves, uploads := b.charges(); retrieves > 4 || uploads > 4 {
+			t.Errorf("a wastebasket costs: %d retrievals, %d uploads", retrieves, uploads)
+		}
 	}
 	if text := a.control("errors"); strings.Contains(text, "corrupt") {
 		t.Errorf("the return was taken for a rollback: %s", text)

@@ -367,6 +367,9 @@ func (d *Dir) mkGroup(ctx context.Context, name string) (*Dir, error) {
 	if d.child(name) != nil {
 		return nil, plain(ClassExist, "mkdir", join("/", name), "the group exists")
 	}
+	if d.t.cfg.CanTrash && policy.IsWastebasket(name) {
+		return d.t.addWastebasket(name), nil
+	}
 	if d.isScratch(name) { // file managers make a wastebasket where there is none
 		return nil, d.refuse(ClassByDesign, "mkdir", name, "registering a group costs tokens, and this is the name of something temporary",
 			"Use: svcfs group create NAME, if a group of this name is meant.")
@@ -511,6 +514,9 @@ func (d *Dir) isScratch(name string) bool {
 
 // namesScratch is isScratch for a caller that holds Tree.mu.
 func (d *Dir) namesScratch(name string) bool {
+	if d.group != nil && d.group.waste {
+		return true
+	}
 	if policy.Matches(d.t.cfg.Scratch, name) {
 		return true
 	}

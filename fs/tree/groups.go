@@ -18,6 +18,7 @@ type group struct {
 	id    sdk.GroupID
 	dir   *Dir
 	owned bool
+	waste bool     // no group of the service: a wastebasket in the root, of this mount alone
 	role  sdk.Role // Tree.mu; "" where the service has no roles
 
 	listing gate    // one listing at a time; guards after and marked
@@ -154,6 +155,9 @@ func (t *Tree) removeGroup(g *group) []notice {
 
 // use makes sure that g was listed within maxAge; negative means ever.
 func (t *Tree) use(ctx context.Context, g *group, maxAge time.Duration) error {
+	if g.waste {
+		return nil
+	}
 	t.mu.Lock()
 	known, gone := g.loaded, g.gone
 	t.noteUse(&g.source)

@@ -32,6 +32,9 @@ func (d *Dir) Rename(ctx context.Context, name string, to *Dir, newName string, 
 	if err != nil {
 		return err
 	}
+	if to.group.waste && !d.group.waste && holdsUploads(n) {
+		return d.throwAway(ctx, name, n, to, newName)
+	}
 	target := to.child(newName)
 	if target != nil && noReplace {
 		return plain(ClassExist, "rename", join(to.Path(), newName), "the name exists")

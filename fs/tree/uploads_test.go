@@ -294,3 +294,42 @@ func TestW8AcrossGroupsWithATrash(t *testing.T) {
 		wantClass(t, m.dir("/team").Rename(t.Context(), "bobs", m.dir("/other"), "bobs", false), ClassByDesign)
 	}
 }
+
+// W9: a wastebasket is of this mount alone; what is moved there goes to the trash of its
+// group, a folder with all beneath it.
+func TestW9Wastebasket(t *testing.T) {
+	w := team()
+	w.Put("team", alice, "f", []byte("one"))
+	w.Put("team", alice, "d/a", []byte("a"))
+	w.Put("team", alice, "d/e/b", []byte("b"))
+	w.Put("team", bob, "bobs", []byte("bob's"))
+	m := mount(t, w, bob, trashes, func(c *Config) { c.AllowMkdir = true })
+	alices := mount(t, w, alice, trashes)
+	for _, m := range []*mounted{m, alices} {
+		_, err := m.Root().Mkdir(t.Context(), ".Trash-1000")
+		ok(t, err)
+		for _, name := range []string{"files", "info"} {
+			_, err := m.dir("/.Trash-1000").Mkdir(t.Context(), name)
+			ok(t, err)
+		}
+		ok(t, m.save("/.Trash-1000/info/f.trashinfo", "[Trash Info]"))
+	}
+	if _, uploads := w.Charged(); uploads > 0 || w.Begun("register") > 0 {
+		t.Error("the wastebasket costs")
+	}
+	wantClass(t, m.dir("/team").Rename(t.Context(), "f", m.dir("/.Trash-1000/files"), "f", false), ClassByDesign)
+	ok(t, m.dir("/team").Rename(t.Context(), "bobs", m.dir("/.Trash-1000/files"), "bobs", false))
+	alices.names("/team")
+	ok(t, alices.dir("/team").Rename(t.Context(), "f", alices.dir("/.Trash-1000/files"), "f", false))
+	ok(t, alices.save("/team/d/.new.swp", "x"))
+	wantClass(t, alices.dir("/team").Rename(t.Context(), "d", alices.dir("/.Trash-1000/files"), "d", false), ClassByDesign)
+	alices.wantContent("/team/d/a", "a")
+	ok(t, alices.dir("/team/d").Unlink(t.Context(), ".new.swp"))
+	ok(t, alices.dir("/team").Rename(t.Context(), "d", alices.dir("/.Trash-1000/files"), "d", false))
+	alices.refresh()
+	alices.wantNames("/team")
+	alices.wantNames("/team/.svcfs/trash", "bobs", "d", "f")
+	alices.wantNames("/.Trash-1000/files")
+	ok(t, alices.dir("/.Trash-1000/info").Unlink(t.Context(), "f.trashinfo"))
+	alices.refresh()
+}

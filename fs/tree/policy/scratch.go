@@ -18,6 +18,10 @@ func GitNames() []string {
 	return []string{"*.lock", "tmp_*", ".tmp-*", "packed-refs.new"}
 }
 
+// IsWastebasket reports whether a folder of that name in the root of a file system is
+// where file managers throw away.
+func IsWastebasket(folder string) bool { return strings.HasPrefix(folder, ".Trash-") }
+
 // IsGit reports whether a folder of that name is git's.
 func IsGit(folder string) bool { return strings.HasSuffix(folder, ".git") }
 

@@ -1,0 +1,86 @@
+package tree
+
+import (
+	"context"
+	"errors"
+
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/names"
+)
+
+// addWastebasket makes the folder of the root into which file managers throw away. What
+// they write there lives in this mount alone, as under a scratch name (W6).
+func (t *Tree) addWastebasket(name string) *Dir {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	g := &group{owned: true, waste: true, loaded: true, listing: newGate(), names: make(map[string]*versions), byRef: make(map[sdk.Ref]*sdk.Entry),
+		own: make(map[sdk.Ref]struct{}), here: make(map[sdk.Ref]int)}
+	g.dir = t.newDir(t.root, names.Component(name), dirGroup)
+	g.dir.group = g
+	t.root.attach(g.dir.name, g.dir)
+	t.root.setChanged(t.now())
+	return g.dir
+}
+
+// holdsUploads reports whether n is an uploaded file or a folder.
+func holdsUploads(n Node) bool {
+	f, isFile := n.(*File)
+	return !isFile || f.entry.Load() != nil && f.isKind(fileReal)
+}
+
+// throwAway puts an uploaded file, or all files of a folder, into the trash of their
+// group when a program moves them to a wastebasket (W9). They do not show there: the
+// group's own trash does.
+func (d *Dir) throwAway(ctx context.Context, name string, n Node, to *Dir, newName string) error {
+	var err error
+	switch n := n.(type) {
+	case *File:
+		err = d.Unlink(ctx, name)
+	case *Dir:
+		err = n.throwAwayAll(ctx)
+		if err == nil {
+			err = d.Rmdir(ctx, name)
+		}
+	}
+	if err == nil {
+		d.t.tell([]notice{entryChanged(to, newName)}) // the kernel moves what it knew as the name
+	}
+	return err
+}
+
+// throwAwayAll empties a folder of the group. It refuses before anything is removed when
+// a file beneath it is not uploaded.
+func (d *Dir) throwAwayAll(ctx context.Context) error {
+	var files, folders []string
+	d.t.mu.Lock()
+	for _, f := range d.files(nil) {
+		if !holdsUploads(f) {
+			d.t.mu.Unlock()
+			return d.refuse(ClassByDesign, "rename", f.name, "the folder holds a file that is not uploaded", "Remove or save that file first.")
+		}
+	}
+	d.local = true
+	for name, child := range d.children {
+		if _, isFolder := child.(*Dir); isFolder {
+			folders = append(folders, name)
+		} else {
+			files = append(files, name)
+		}
+	}
+	d.t.mu.Unlock()
+	for _, name := range folders {
+		folder, isFolder := d.child(name).(*Dir)
+		if !isFolder {
+			continue // others removed it meanwhile
+		}
+		if err := errors.Join(folder.throwAwayAll(ctx), d.Rmdir(ctx, name)); err != nil {
+			return err
+		}
+	}
+	for _, name := range files {
+		if err := d.Unlink(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
