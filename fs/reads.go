@@ -12,7 +12,7 @@ import (
 	"github.com/svcfs/svcfs/fs/tree"
 )
 
-// Reads says how the kernel serves what was decrypted.
+// Reads is the way in which the kernel serves decrypted content.
 type Reads uint8
 
 const (

@@ -7,13 +7,13 @@ import "errors"
 type half struct {
 	err      *Error
 	killed   bool  // the program that wrote it was; else a write was refused
-	mended   bool  // what was refused was written later, or cut off
+	mended   bool  // the refused bytes were written later, or cut off
 	open     int   // handles that were refused a write, and are open
 	from, to int64 // bytes that were refused
 }
 
-// note remembers that a write of bytes from off to end failed. A program that was only
-// interrupted writes again, and nobody writes to a file that is gone.
+// note remembers that a write of bytes from off to end failed. An interrupted program
+// writes again, and a file that is gone takes no save.
 func (h *Handle) note(failed *Error, off, end int64) {
 	switch failed.Class {
 	case ClassInterrupted, ClassRevoked, ClassReadOnly:
@@ -36,7 +36,7 @@ func (h *Handle) note(failed *Error, off, end int64) {
 }
 
 // wrote notes that bytes from off to end were written through h. A program that writes
-// what was refused has made the save whole, and so has one that changes the file later.
+// the refused bytes makes the save whole, and so does any change after the program closed it.
 // Needs content.mu.
 func (h *Handle) wrote(off, end int64) {
 	f := h.change()
@@ -51,16 +51,16 @@ func (h *Handle) wrote(off, end int64) {
 	}
 }
 
-// cut notes that the length was set through h. A program that cuts off what was refused has
-// decided what the file holds. Needs content.mu.
+// cut notes that the length was set through h. A program that cuts the refused bytes off
+// makes the save whole. Needs content.mu.
 func (h *Handle) cut(size int64) {
 	if f := h.change(); f.half != nil && (f.half.open == 0 || size <= f.half.from) {
 		f.mend()
 	}
 }
 
-// change notes that something was written through h; what is refused of that concerns
-// every save from now on. Needs content.mu.
+// change notes a write through h: from now on its refused writes concern every save of the
+// file. Needs content.mu.
 func (h *Handle) change() *File {
 	h.changed = true
 	if h.half != nil && !h.half.mended {
@@ -102,8 +102,8 @@ func (h *Handle) Unsaved() bool {
 	return h.changed && h.f.is(stateChanged)
 }
 
-// Abandon is Flush for a program that was killed: what it wrote may be half of what
-// it would have written, and is not recorded before somebody asks for that.
+// Abandon is Flush for a program that was killed: its content may be half a save, and is not
+// recorded before a user or a program asks for that.
 func (h *Handle) Abandon() {
 	f := h.f
 	f.mu.Lock()

@@ -76,7 +76,7 @@ func (h *Handle) View(ctx context.Context, p []byte, off int64) (cache.View, err
 	return v, nil
 }
 
-// view reads what was lent where anything was, so that a handle shows one content.
+// view reads lent content where there is any, so that a handle shows one content.
 func (h *Handle) view(ctx context.Context, p []byte, off int64) (cache.View, error) {
 	if h.lent == nil {
 		return h.f.view(ctx, p, off)

@@ -15,7 +15,7 @@ import (
 type Lending struct {
 	mu     sync.Mutex
 	paged  bool
-	memory *cache.Lease // shows what was lent, also once it is released; nil = nothing
+	memory *cache.Lease // the lent content, also once it is released; nil = none
 }
 
 // Page decides for pages. It reports false where memory was lent.
@@ -26,7 +26,7 @@ func (l *Lending) Page() bool {
 	return l.paged
 }
 
-// Size returns the length of what was lent, if anything was.
+// Size returns the length of the lent content, if there is any.
 func (l *Lending) Size() (size int64, lent bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -59,7 +59,7 @@ func (h *Handle) Lend(l *Lending) (memory *os.File, stale bool) {
 }
 
 // lendable returns a descriptor of the committed content and a lease of it, where h
-// only reads it, it has memory of its own, and it is what was lent before, if anything was.
+// only reads it, it has memory of its own, and no other content was lent before.
 func (h *Handle) lendable(before *cache.Lease) (*os.File, *cache.Lease) {
 	f := h.f
 	if f.show != nil || h.flags.Write || h.flags.Truncate || h.direct || h.peeks {

@@ -40,8 +40,8 @@ func (t *Tree) continued(g *group, listed []sdk.Entry) ([]sdk.Entry, error) {
 	return slices.DeleteFunc(listed, func(e sdk.Entry) bool { return e.ChangedSeq <= g.after }), nil
 }
 
-// mayFollow tells whether the record e can come after the known one: nothing follows a
-// deletion, and only a later record brings back what was removed.
+// mayFollow reports whether the record e can come after the known one: nothing follows a
+// deletion, and only a later record brings a removed file back.
 func mayFollow(known, e *sdk.Entry) bool {
 	switch {
 	case known.Deleted == nil:

@@ -264,7 +264,7 @@ func (x *machine) moved(t *rapid.T) {
 	x.m.moved(x.m.ledger[i], name)
 }
 
-// removed is a name put into the trash by somebody else, restored what comes back.
+// removed is a removal to the trash by another member, and restored the way back.
 func (x *machine) removed(t *rapid.T) {
 	name := recorded().Draw(t, "name")
 	x.sys.Removed(name)

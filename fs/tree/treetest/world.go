@@ -306,14 +306,14 @@ func (p Person) DeleteFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref) erro
 	})
 }
 
-// RemoveVersions puts what is as it was seen into the trash.
+// RemoveVersions puts versions into the trash, unless they changed since they were seen.
 func (p Person) RemoveVersions(ctx context.Context, g sdk.GroupID, versions []sdk.Entry) error {
 	return p.changeName(ctx, "remove", g, versions, func(e *sdk.Entry) bool { return e.Deleted == nil }, func() *sdk.Deletion {
 		return &sdk.Deletion{By: p.id, Reason: "OwnerRequest", InTrash: true}
 	})
 }
 
-// RestoreVersions takes what is as it was seen out of the trash.
+// RestoreVersions takes versions out of the trash, unless they changed since they were seen.
 func (p Person) RestoreVersions(ctx context.Context, g sdk.GroupID, versions []sdk.Entry) error {
 	return p.changeName(ctx, "restore", g, versions, func(e *sdk.Entry) bool { return e.Deleted != nil && e.Deleted.InTrash }, func() *sdk.Deletion { return nil })
 }
