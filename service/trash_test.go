@@ -292,6 +292,32 @@ func TestThreat46TheEndWaitsForTheOwner(t *testing.T) {
 	g.audits()
 }
 
+// Threat 46: a stolen account removes everything with the shortest trash time. Once the
+// operator has disabled the account, nothing is destroyed.
+func TestThreat46DisabledAccountDestroysNothing(t *testing.T) {
+	g := runTrash(t)
+	up := g.owner.upload("g", "doc", []byte("content"))
+	must[string](g.owner, wire.OpSetGroupTrash, object{"group_id": "g", "days": 1})
+	g.owner.removes("doc", up.Seq)
+	if _, err := g.svc.DisableAccount(t.Context(), "owner"); err != nil {
+		t.Fatal(err)
+	}
+	g.audits()
+	g.ahead.Add(int64(100 * 24 * time.Hour))
+	g.running.removes(0)
+	if _, err := g.svc.EnableAccount(t.Context(), "owner"); err != nil {
+		t.Fatal(err)
+	}
+	g.wait(1)
+	g.running.removes(0)
+	g.audits()
+	if n := g.owner.restores("doc", g.owner.lastSeq()).Files; n != 1 {
+		t.Errorf("brought back %d", n)
+	}
+	g.owner.reads(up.CID, "content")
+	g.audits()
+}
+
 // Retention wins over trash time, and the delay of deletions in bulk too.
 func TestTrashAndOtherDestruction(t *testing.T) {
 	g := runTrash(t)

@@ -208,13 +208,17 @@ func (a *Accounts) setDisabled(ctx context.Context, name, kind string, since any
 }
 
 // forgetDestruction cancels the destruction that the account asked for and that waits:
-// it may be the reason for disabling the account.
+// it may be the reason for disabling the account. Files that the account removed stay in
+// the trash until the owner of their group decides.
 func forgetDestruction(ctx context.Context, tx *store.Tx, id string) error {
 	if _, err := tx.ExecContext(ctx, "DELETE FROM pending_deletions WHERE account = ?", id); err != nil {
 		return fmt.Errorf("forget deletions: %w", err)
 	}
 	if _, err := tx.ExecContext(ctx, "UPDATE groups SET pending_retention = NULL, pending_retention_ns = NULL WHERE owner = ? AND pending_retention_ns IS NOT NULL", id); err != nil {
 		return fmt.Errorf("forget retention: %w", err)
+	}
+	if _, err := tx.ExecContext(ctx, "UPDATE files SET trash_until_ns = NULL WHERE trash_by = ? AND trash_until_ns IS NOT NULL", id); err != nil {
+		return fmt.Errorf("hold removed files: %w", err)
 	}
 	return nil
 }

@@ -22,8 +22,8 @@ type State struct {
 	groups   map[string]*groupState
 	members  map[memberKey]*memberState
 	files    map[string]*fileState
-	pending  map[string]pendingState // deletions that wait, by reference
-	trash    map[string]*fileState   // of the files, those in the trash
+	pending  map[string]pendingState             // deletions that wait, by reference
+	trash    map[memberKey]map[string]*fileState // of the files, those in the trash whose time ends, by the account that removed them, then by reference
 }
 
 type pendingState struct {
@@ -83,7 +83,7 @@ type trashState struct {
 // because no row fits it.
 func (s *State) Apply(r *chain.Row) {
 	if s.accounts == nil {
-		*s = State{map[string]*accountState{}, map[string]*groupState{}, map[memberKey]*memberState{}, map[string]*fileState{}, map[string]pendingState{}, map[string]*fileState{}}
+		*s = State{map[string]*accountState{}, map[string]*groupState{}, map[memberKey]*memberState{}, map[string]*fileState{}, map[string]pendingState{}, map[memberKey]map[string]*fileState{}}
 	}
 	s.applyToAccounts(r)
 	s.applyToGroup(r)
@@ -122,6 +122,11 @@ func (s *State) applyToAccounts(r *chain.Row) {
 				a.generations[i]++
 			}
 		}
+		for k := range s.trash {
+			if k.account == r.Account {
+				s.holdTrash(k)
+			}
+		}
 	}
 }
 
@@ -153,12 +158,12 @@ func (s *State) applyToGroup(r *chain.Row) {
 			m.role = role
 		}
 		if role == string(wire.RoleReader) {
-			s.holdTrash(r.Group, member)
+			s.holdTrash(memberKey{r.Group, member})
 		}
 	case chain.KindRevoke:
 		delete(s.members, memberKey{r.Group, r.Detail})
 		g.keyVersion++
-		s.holdTrash(r.Group, r.Detail)
+		s.holdTrash(memberKey{r.Group, r.Detail})
 	case chain.KindOpenJoin:
 		until, role, said := strings.Cut(r.Detail, " ")
 		if !said {
@@ -188,12 +193,21 @@ func (s *State) applyToGroup(r *chain.Row) {
 }
 
 // holdTrash keeps the files that a member removed until the owner of the group decides.
-func (s *State) holdTrash(group, member string) {
-	for _, f := range s.trash {
-		if f.group == group && f.trash.by == member {
-			f.trash.until = nil
-		}
+// A file is held once, so that an owner who changes roles all day does not make the
+// replay slow.
+func (s *State) holdTrash(k memberKey) {
+	for _, f := range s.trash[k] {
+		f.trash.until = nil
 	}
+	delete(s.trash, k)
+}
+
+// leaveTrash takes a file out of the trash, if it is there.
+func (s *State) leaveTrash(ref string, f *fileState) {
+	if f.trash != nil {
+		delete(s.trash[memberKey{f.group, f.trash.by}], ref)
+	}
+	f.trash = nil
 }
 
 // number reads an integer; nil is none.
@@ -218,14 +232,19 @@ func (s *State) applyToFile(r *chain.Row) {
 	case chain.KindRename:
 		f.name, f.knowsName, f.changed = r.Detail, true, r.Seq
 	case chain.KindTombstone:
-		f.deleted, f.trash, f.changed = r, nil, r.Seq
-		delete(s.trash, r.Ref)
+		s.leaveTrash(r.Ref, f)
+		f.deleted, f.changed = r, r.Seq
 	case chain.KindRemove:
+		s.leaveTrash(r.Ref, f)
 		f.trash, f.changed = &trashState{r.TimeNS, r.Account, number(r.Detail)}, r.Seq
-		s.trash[r.Ref] = f
+		k := memberKey{f.group, r.Account}
+		if s.trash[k] == nil {
+			s.trash[k] = map[string]*fileState{}
+		}
+		s.trash[k][r.Ref] = f
 	case chain.KindRestore:
-		f.trash, f.changed = nil, r.Seq
-		delete(s.trash, r.Ref)
+		s.leaveTrash(r.Ref, f)
+		f.changed = r.Seq
 	case chain.KindPending:
 		if due := number(r.Detail); due != nil {
 			s.pending[r.Ref] = pendingState{r.Group, r.Account, *due}
