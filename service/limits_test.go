@@ -338,6 +338,29 @@ func TestThreat31FreeChanges(t *testing.T) {
 	}
 }
 
+// Threat 31: who used up the free changes of an account, to remove its files, does not
+// keep the account from bringing them back while that can be done.
+func TestThreat31FilesComeBackBeyondTheFreeChanges(t *testing.T) {
+	r := runWith(t, service.Config{Database: newDatabase(t), FreeChanges: 3})
+	alice := r.user("alice", "10")
+	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
+	alice.upload("g", "doc", []byte("one"))
+	alice.upload("g", "doc", []byte("two"))
+	alice.upload("g", "other", []byte("three"))
+	alice.removes("doc", alice.lastSeq())
+	alice.removes("other", alice.lastSeq())
+	if status, body := alice.tool(wire.OpSetGroupTrash, object{"group_id": "g", "days": 1}); status != http.StatusTooManyRequests {
+		t.Errorf("the free changes are not used up: %d %s", status, body)
+	}
+	if n := alice.restores("doc", alice.lastSeq()).Files + alice.restores("other", alice.lastSeq()).Files; n != 3 {
+		t.Errorf("brought back %d", n)
+	}
+	if status, body := alice.tool(wire.OpRemoveFile, object{"group_id": "g", "filename": "doc", "seq": alice.lastSeq()}); status != http.StatusTooManyRequests {
+		t.Errorf("removed again: %d %s", status, body)
+	}
+	r.audits()
+}
+
 // Threat 31: a change that has a price is bounded by it alone, and an operator may
 // leave the rest unbounded.
 func TestThreat31PricedChanges(t *testing.T) {

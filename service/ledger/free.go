@@ -13,12 +13,16 @@ import (
 
 // countFree counts a change that costs nothing and stays in the ledger. Uploads,
 // retrievals and deletions do not count: a deletion is bounded by its paid upload,
-// because a file is deleted once.
+// because a file is deleted once. A return from the trash does not count either: it is
+// bounded by the removal before it, and who used up the changes of an account must not
+// keep the account from bringing files back.
 func (l *Ledger) countFree(ctx context.Context, tx *store.Tx, account, action string) error {
-	if action == ActionUpload || action == ActionRetrieve || action == chain.KindTombstone {
+	switch action {
+	case ActionUpload, ActionRetrieve, chain.KindTombstone, chain.KindRestore:
 		return nil
+	default:
+		return l.CountFree(ctx, tx, account)
 	}
-	return l.CountFree(ctx, tx, account)
 }
 
 // CountFree counts a free change of an account, or refuses it when the account made too
