@@ -301,6 +301,44 @@ func TestN5MknodMakesAFile(t *testing.T) {
 	m.wantCharges(0, 1)
 }
 
+// N3: a name that is longer than names can be is that to every operation.
+func TestN3LongNamesAreRefusedEverywhere(t *testing.T) {
+	m := mounting(t, func(p *plan) { p.Renames, p.Deletes = true, true })
+	m.put("f", "x")
+	for _, size := range []int{256, 1000} {
+		long := m.path("team/" + strings.Repeat("n", size))
+		_, stat := os.Lstat(long)
+		_, open := os.Open(long)
+		for what, err := range map[string]error{"stat": stat, "open": open, "create": os.WriteFile(long, nil, 0o600), "chmod": os.Chmod(long, 0o600),
+			"truncate": os.Truncate(long, 1), "unlink": unix.Unlink(long), "rmdir": unix.Rmdir(long), "mkdir": os.Mkdir(long, 0o700), "rename": os.Rename(long, m.path("team/g")),
+			"rename to it": os.Rename(m.path("team/f"), long), "link": os.Link(m.path("team/f"), long), "times": os.Chtimes(long, time.Now(), time.Now())} {
+			wantErrno(t, what, err, unix.ENAMETOOLONG)
+		}
+	}
+	m.wantCharges(0, 0)
+}
+
+// W10: a copy of a file with the access list of the mount succeeds, and gives nobody rights.
+func TestW10AccessListsOfCopies(t *testing.T) {
+	needRoot(t)
+	m := mounting(t, func(p *plan) { p.Options.AllowOther, p.Options.ForeignUID = true, 65534 })
+	m.put("f", "x")
+	list := make([]byte, 200)
+	n, err := unix.Getxattr(m.path("team/f"), "system.posix_acl_access", list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.write("team/copy", "x")
+	if err := unix.Setxattr(m.path("team/copy"), "system.posix_acl_access", list[:n], 0); err != nil {
+		t.Errorf("the list of the mount: %v", err)
+	}
+	list[4+8+4] = 77 // the user of the second entry
+	wantErrno(t, "a list for another user", unix.Setxattr(m.path("team/copy"), "system.posix_acl_access", list[:n], 0), unix.EOPNOTSUPP)
+	if out, err := exec.Command("cp", "-a", m.path("team/f"), m.path("team/again")).CombinedOutput(); err != nil {
+		t.Errorf("cp -a: %v %s", err, out)
+	}
+}
+
 // W10: what copying tools set succeeds, and shows no more than the umask leaves.
 func TestW10AttributesOfCopyingTools(t *testing.T) {
 	m := mounting(t)
@@ -343,6 +381,18 @@ func TestW10AttributesOfCopyingTools(t *testing.T) {
 				_, err := unix.Getxattr(at, name, nil)
 				wantErrno(t, name+" afterwards", err, want)
 			}
+		}
+	})
+	t.Run("rights are not taken", func(t *testing.T) {
+		toSomebody := []byte{2, 0, 0, 0, 1, 0, 6, 0, 255, 255, 255, 255, 2, 0, 6, 0, 57, 48, 0, 0, 4, 0, 0, 0, 255, 255, 255, 255,
+			16, 0, 6, 0, 255, 255, 255, 255, 32, 0, 0, 0, 255, 255, 255, 255}
+		for _, at := range []string{path, m.path("team")} {
+			wantErrno(t, "an access list", unix.Setxattr(at, "system.posix_acl_access", toSomebody, 0), unix.EOPNOTSUPP)
+		}
+		wantErrno(t, "a list for what comes", unix.Setxattr(m.path("team"), "system.posix_acl_default", toSomebody, 0), unix.EOPNOTSUPP)
+		if os.Geteuid() == 0 {
+			raw := []byte{1, 0, 0, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+			wantErrno(t, "capabilities", unix.Setxattr(path, "security.capability", raw, 0), unix.EOPNOTSUPP)
 		}
 	})
 	t.Run("modes and times are kept", func(t *testing.T) {

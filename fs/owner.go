@@ -125,6 +125,27 @@ func (m *mounted) acl(a tree.Attr) []byte {
 	return list
 }
 
+// isOwnList reports a list as [mounted.acl] makes them, for whatever mode: copying tools
+// set what they found on another file of the mount.
+func (m *mounted) isOwnList(list []byte) bool {
+	const head, entry = 4, 8
+	if len(list) < head {
+		return false
+	}
+	for list = list[head:]; len(list) >= entry; list = list[entry:] {
+		switch binary.LittleEndian.Uint16(list) {
+		case aclUserObj, aclGroupObj, aclMask, aclOther:
+		case aclUser:
+			if binary.LittleEndian.Uint32(list[4:]) != m.opt.UID {
+				return false
+			}
+		default: // a group
+			return false
+		}
+	}
+	return len(list) == 0
+}
+
 // getACL answers for the access list.
 func (m *mounted) getACL(a tree.Attr, dest []byte) (uint32, syscall.Errno) {
 	if !m.listed(a) {

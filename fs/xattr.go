@@ -67,9 +67,26 @@ func copyOut(dest, value []byte) (uint32, syscall.Errno) {
 }
 
 // Setxattr succeeds without effect, as copying tools expect (W10): they also set
-// the attributes that they found on a file of a mount.
-func (n *node) Setxattr(context.Context, string, []byte, uint32) syscall.Errno {
+// the attributes that they found on a file of a mount. It refuses what gives rights to
+// somebody.
+func (n *node) Setxattr(_ context.Context, attr string, value []byte, _ uint32) syscall.Errno {
+	if n.m.grants(attr, value) {
+		return unix.EOPNOTSUPP
+	}
 	return errno(n.shows.Changeable("set attribute"))
+}
+
+// grants reports an attribute that gives rights to somebody and is not kept: an access
+// list, or the capabilities of a program.
+func (m *mounted) grants(attr string, value []byte) bool {
+	switch attr {
+	case "security.capability", "system.posix_acl_default":
+		return true
+	case aclName:
+		return !m.lists() || !m.isOwnList(value)
+	default:
+		return false
+	}
 }
 
 // Removexattr succeeds without effect (W10).

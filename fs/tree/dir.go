@@ -122,6 +122,9 @@ func (d *Dir) isControl() bool { return d.kind == dirControl || d.kind == dirHis
 // Lookup finds a name. A name that is not there makes the tree look at the
 // ledger once more, at most twice a second. Free.
 func (d *Dir) Lookup(ctx context.Context, name string) (Node, error) {
+	if len(name) > names.MaxBytes {
+		return nil, plain(ClassNameTooLong, "look up", d.Path(), nameTooLong)
+	}
 	if d.group != nil {
 		if err := d.t.use(ctx, d.group, -1); err != nil {
 			return nil, d.failed("look up", name, err)
@@ -528,11 +531,13 @@ func (d *Dir) namesScratch(name string) bool {
 	return false
 }
 
+const nameTooLong = "the name is longer than 255 bytes"
+
 // checkNewName refuses names that the ledger cannot hold. name comes from the kernel: it
 // has no slash and no NUL.
 func checkNewName(name string) *Error {
 	if len(name) > names.MaxBytes {
-		return &Error{Class: ClassNameTooLong, Err: errors.New("the name is longer than 255 bytes")}
+		return &Error{Class: ClassNameTooLong, Err: errors.New(nameTooLong)}
 	}
 	if !utf8.ValidString(name) {
 		return &Error{Class: ClassInvalid, Err: errors.New("the name is not UTF-8 and the ledger holds only text"),

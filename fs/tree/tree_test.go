@@ -77,6 +77,14 @@ func TestN3HostileNamesStayInsideAndApart(t *testing.T) {
 	}
 }
 
+func TestN3LongNamesAreNotLookedUp(t *testing.T) {
+	m := mount(t, team(), alice)
+	_, err := m.lookup("/team/" + strings.Repeat("n", 256))
+	wantClass(t, err, ClassNameTooLong)
+	_, err = m.lookup("/team/" + strings.Repeat("n", 255))
+	wantClass(t, err, ClassNotExist)
+}
+
 // Whatever is recorded in whatever order: a mount that sees everything at once shows
 // what the commands show, and what any mount shows is found again by it.
 func TestN3ShownNamesAreFoundAgain(t *testing.T) {
