@@ -34,7 +34,7 @@ type refreshed struct {
 	Time time.Time `json:"refreshed"`
 }
 
-// refresh signals the mount and waits until it has looked since.
+// refresh signals the mount and waits until a look that began afterwards has ended.
 func (a *app) refresh(ctx context.Context, path string) error {
 	dir, err := mountAt(path)
 	if err != nil {
@@ -44,7 +44,7 @@ func (a *app) refresh(ctx context.Context, path string) error {
 	if m.Status == nil || !isOurProcess(m.Status.PID) {
 		return refuse(exitOther, "see: svcfs status "+dir, fmt.Errorf("the mount on %s does not answer", dir))
 	}
-	before := m.Status
+	before, asked := m.Status, time.Now()
 	if err := syscall.Kill(m.Status.PID, syscall.SIGHUP); err != nil {
 		return refuse(exitOther, "do it as the user who mounted it", fmt.Errorf("tell process %d: %w", m.Status.PID, err))
 	}
@@ -52,7 +52,7 @@ func (a *app) refresh(ctx context.Context, path string) error {
 	defer cancel()
 	for {
 		m := inspect(ctx, dir)
-		if m.Status != nil && m.Status.Refreshed.After(before.Refreshed) {
+		if m.Status != nil && !m.Status.Refreshed.Before(asked) {
 			if a.asJSON {
 				return a.printJSON(refreshed{dir, m.Status.Refreshed})
 			}

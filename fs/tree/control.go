@@ -123,7 +123,7 @@ type Status struct {
 	Spent      string    `json:"spent"` // tokens
 	Budget     string    `json:"budget,omitempty"`
 	Errors     int64     `json:"errors"`           // lines ever added to /.svcfs/errors
-	Refreshed  time.Time `json:"refreshed"`        // when the ledger was last looked at with success
+	Refreshed  time.Time `json:"refreshed"`        // when the last look at the ledger that succeeded began
 	Sending    int       `json:"sending"`          // of Pending, being sent now
 	Open       int       `json:"open"`             // handles of files, of all programs
 	Proofs     string    `json:"proofs,omitempty"` // the proofs of the service, in words

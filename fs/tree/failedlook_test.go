@@ -4,7 +4,9 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk"
 )
 
@@ -42,5 +44,25 @@ func TestE1FailedLookIsTold(t *testing.T) {
 	m.noteReached(m.Tree.refresh(t.Context()))
 	if s := m.Status(); s.FailedLook != nil || !s.Reachable {
 		t.Errorf("afterwards: %+v", s)
+	}
+}
+
+// What a look missed because it began too early is not counted as seen by it.
+func TestRefreshedIsWhenALookBegan(t *testing.T) {
+	w := team()
+	m := mount(t, w, alice)
+	goOn, ended := w.Stall("groups"), make(chan error)
+	defer goOn()
+	go func() { ended <- m.Refresh(t.Context()) }()
+	proctest.Eventually(t, "it looks", func() bool { return w.Hanging() > 0 })
+	between := time.Now()
+	goOn()
+	ok(t, <-ended)
+	if at := m.Status().Refreshed; !at.Before(between) {
+		t.Errorf("a look that began before %v says %v", between, at)
+	}
+	ok(t, m.Refresh(t.Context()))
+	if at := m.Status().Refreshed; at.Before(between) {
+		t.Errorf("a look that began after %v says %v", between, at)
 	}
 }

@@ -129,7 +129,7 @@ type Tree struct {
 	delayed gate        // how many empty files are being uploaded (W5)
 	listing gate        // one listing of the groups at a time
 	watched atomic.Bool // the service announces changes
-	// refreshedAt: the last complete look at the ledger. Tree.mu.
+	// refreshedAt: when the last complete look at the ledger began. Tree.mu.
 	refreshedAt time.Time
 	reached     atomic.Bool // the last look at the ledger succeeded
 	polledAt    time.Time   // tick looked at a ledger that is watched
@@ -261,19 +261,19 @@ func (t *Tree) Refresh(ctx context.Context) error {
 }
 
 func (t *Tree) refresh(ctx context.Context) error {
+	began := t.now()
 	if err := t.refreshGroups(ctx); err != nil {
 		return err
 	}
 	var failed []error
-	now := t.now()
-	for _, g := range t.groupsWith(func(g *group) bool { return g.loaded && now.Sub(g.usedAt) < idleAfter }) {
+	for _, g := range t.groupsWith(func(g *group) bool { return g.loaded && began.Sub(g.usedAt) < idleAfter }) {
 		if err := t.refreshGroup(ctx, g, 0); err != nil {
 			failed = append(failed, err)
 		}
 	}
 	if failed == nil {
 		t.mu.Lock()
-		t.refreshedAt = t.now()
+		t.refreshedAt = began
 		t.mu.Unlock()
 	}
 	return errors.Join(failed...)
