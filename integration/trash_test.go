@@ -43,6 +43,7 @@ func TestW9TrashOnAMount(t *testing.T) {
 	}
 	bob.must("undelete", "team", "d/f", "d/e/g")
 	alice.must("refresh", a.dir)
+	bob.must("refresh", b.dir)
 	for name, want := range map[string]string{"d/f": "two\n", "d/e/g": "deep\n"} {
 		if text := string(read(t, a.path("team/"+name))); text != want {
 			t.Errorf("%s reads %q", name, text)
