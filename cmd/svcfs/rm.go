@@ -79,8 +79,9 @@ func (a *app) rm(ctx context.Context, g sdk.Group, wanted []string) error {
 // that are as they must be.
 func versionsOf(group sdk.GroupID, entries []sdk.Entry, what string, must func(*sdk.Entry) bool) ([]sdk.Entry, error) {
 	var versions []sdk.Entry
-	gone, name := false, listingOf(entries).Resolve(what)
-	if name == what {
+	list := listingOf(entries)
+	gone, name := false, list.Resolve(what)
+	if _, lives := list.Newest(name); !lives { // a removed file that is shown so comes after a living one
 		name = trashListingOf(entries).Resolve(what)
 	}
 	for _, e := range entries {
