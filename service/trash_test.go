@@ -26,7 +26,7 @@ func runTrash(t *testing.T) *trashGroup {
 	t.Helper()
 	ahead := new(atomic.Int64)
 	g := &trashGroup{ahead: ahead}
-	g.running = runWith(t, service.Config{Database: newDatabase(t), Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }})
+	g.running = runWith(t, service.Config{Database: newDatabase(t), RequestRate: -1, Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }})
 	g.owner, g.alice, g.bob, g.visitor = g.user("owner", "10"), g.user("alice", "10"), g.user("bob", "10"), g.user("visitor", "10")
 	must[string](g.owner, wire.OpRegisterGroup, object{"group_id": "g"})
 	g.owner.gives(g.alice, "g", "writer")
@@ -218,6 +218,43 @@ func TestRemoveNeedsEveryVersion(t *testing.T) {
 	}
 	if n := g.bob.restores("doc", g.bob.lastSeq()).Files; n != 1 {
 		t.Errorf("bob brought back %d, and has one", n)
+	}
+}
+
+// A file of another account that got the name after the client looked stays.
+func TestRemoveLeavesWhatOthersGaveTheNameLater(t *testing.T) {
+	g := runTrash(t)
+	bobs := g.bob.upload("g", "draft", []byte("bob's"))
+	g.alice.upload("g", "doc", []byte("alice's"))
+	seen := g.owner.lastSeq()
+	must[string](g.bob, wire.OpRenameFile, object{"group_id": "g", "ipfs_hash": bobs.CID, "filename": "doc"})
+	if n := g.owner.removes("doc", seen).Files; n != 1 {
+		t.Errorf("removed %d, and has seen one", n)
+	}
+	g.alice.reads(bobs.CID, "bob's")
+}
+
+// Versions of others do not become invisible behind many of one's own, nor keep one's own
+// away.
+func TestRemoveAndRestoreBeyondOneRequest(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a thousand uploads")
+	}
+	g := runTrash(t)
+	carol := g.user("carol", "100")
+	g.owner.gives(carol, "g", "writer")
+	for range 1001 {
+		carol.upload("g", "doc", []byte("a"))
+	}
+	g.bob.upload("g", "doc", []byte("b"))
+	if status, body := carol.tool(wire.OpRemoveFile, object{"group_id": "g", "filename": "doc", "seq": carol.lastSeq()}); status != 403 {
+		t.Errorf("carol removes the name of bob's version: %d %s", status, body)
+	}
+	seq := g.owner.lastSeq()
+	for g.owner.removes("doc", seq).More {
+	}
+	if out := g.bob.restores("doc", g.bob.lastSeq()); out.Files != 1 || out.More {
+		t.Errorf("bob brought back %+v", out)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -32,14 +33,13 @@ func mayRemove(g groups.Group, role wire.Role, account, uploader string) bool {
 	}
 }
 
-// Remove puts all living versions of a name into the trash, the oldest first, each with
-// a record. Members do not see them any more; no key is destroyed. The caller must be
+// Remove puts all living versions of a name into the trash, each with a record. Members do not see them any more; no key is destroyed. The caller must be
 // allowed to remove every one of them. The keys are destroyed when the trash time is
 // over, which is never shorter than the delay of deletions in bulk. A file that the
 // caller may remove but not delete waits for the owner of the group.
 func (f *Files) Remove(ctx context.Context, account string, req wire.NameRequest) (out wire.NameResult, err error) {
 	err = f.store.Write(ctx, func(tx *store.Tx) error {
-		g, list, err := f.versions(ctx, tx, account, req, removable)
+		g, list, err := f.versions(ctx, tx, account, req, removable, req.Seq, req.Seq, account, account)
 		if err != nil {
 			return err
 		}
@@ -113,22 +113,22 @@ func trashRecord(kind string, t target, account, detail string) chain.Record {
 }
 
 // Restore takes those versions of a name out of the trash that account may remove,
-// each with a record. Where the name has a living file, they become older versions.
+// each with a record. Where the name has a living file, they become versions of it, in
+// the order of their uploads.
 func (f *Files) Restore(ctx context.Context, account string, req wire.NameRequest) (out wire.NameResult, err error) {
 	err = f.store.Write(ctx, func(tx *store.Tx) error {
-		g, list, err := f.versions(ctx, tx, account, req, restorable)
+		g, list, err := f.versions(ctx, tx, account, req, restorable, req.Seq, req.Seq, account)
 		if err != nil {
 			return err
 		}
 		var refused error
 		for i, t := range list {
-			if i == nameBatch {
-				out.More = true
-				break
-			}
 			if !mayRemove(g, roleIn(g, account), account, t.uploader) {
 				refused = fault.New(wire.CodeNotAuthorized, "User not authorized: only %s, who uploaded it, and the owner of group %q can bring it back", t.uploader, g.ID)
-				continue
+				break // only those of others follow
+			}
+			if out.More = i == nameBatch; out.More {
+				break
 			}
 			if err := f.takeFromTrash(ctx, tx, t, account, out.Files == 0); err != nil {
 				return err
@@ -155,17 +155,20 @@ func (f *Files) takeFromTrash(ctx context.Context, tx *store.Tx, t target, accou
 	return nil
 }
 
-// Conditions for versions that did not change after the sequence in the request, their
-// two arguments. A new name is no such change: the request names it, and the account
-// that gave the name does not know the sequence of that record.
+// Which versions a request changes, and in which order: those that did not change after
+// its sequence, the first two arguments. A new name from the same account is no such
+// change: the request names it, and the account does not know the sequence of that
+// record. Where a name has more versions than one request changes, those of others come
+// first to refuse the removal as a whole, and last so that they keep none from returning.
 const (
-	removable  = "trash_ns IS NULL AND (changed_seq <= ? OR seq <= ? AND " + ledger.KindAt + "files.changed_seq) = '" + chain.KindRename + "')"
-	restorable = "trash_ns IS NOT NULL AND changed_seq <= ? AND seq <= ?"
+	removable  = "trash_ns IS NULL AND (changed_seq <= ? OR seq <= ? AND " + ledger.RenamedBy + "files.changed_seq)) ORDER BY uploader = ?, seq"
+	restorable = "trash_ns IS NOT NULL AND changed_seq <= ? AND seq <= ? ORDER BY uploader <> ?, seq"
 )
 
 // versions returns at most one more than [nameBatch] files of a name that are not
-// deleted, oldest first, for a writer of the group: those that fulfil where. None is no error as long as the group has the name.
-func (f *Files) versions(ctx context.Context, tx *store.Tx, account string, req wire.NameRequest, where store.Query) (g groups.Group, list []target, err error) {
+// deleted, for a writer of the group: those that are chosen, see [removable]. None is no
+// error as long as the group has the name.
+func (f *Files) versions(ctx context.Context, tx *store.Tx, account string, req wire.NameRequest, chosen store.Query, choice ...any) (g groups.Group, list []target, err error) {
 	if req.Filename == "" && req.IPFSHash == "" || req.Seq <= 0 {
 		return g, nil, fault.New(wire.CodeValidation, "Required: filename, or ipfs_hash of a file without a recorded name, and seq")
 	}
@@ -179,7 +182,7 @@ func (f *Files) versions(ctx context.Context, tx *store.Tx, account string, req 
 		args = append(args, req.IPFSHash)
 	}
 	list, err = store.List(ctx, tx, "list versions", (*target).fields, "SELECT "+targetColumns+" FROM files WHERE group_id = ? AND "+named+
-		" AND deleted_ns IS NULL AND "+where+" ORDER BY seq LIMIT ?", append(args, req.Seq, req.Seq, nameBatch+1)...)
+		" AND deleted_ns IS NULL AND "+chosen+" LIMIT ?", append(append(slices.Clone(args), choice...), nameBatch+1)...)
 	if err != nil {
 		return g, nil, err
 	}

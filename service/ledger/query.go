@@ -78,9 +78,10 @@ func WasNamed(ctx context.Context, tx *store.Tx, account string) (was bool, err 
 // bracket.
 const WasRevoked = "EXISTS (SELECT 1 FROM ledger r WHERE r.kind = '" + chain.KindRevoke + "' AND r.detail = ? AND r.group_id = "
 
-// KindAt is part of a query: the kind of the record with a sequence. The caller adds the
-// column of the sequence and a bracket.
-const KindAt = "(SELECT kind FROM ledger WHERE ledger.seq = "
+// RenamedBy is part of a query: true when the record with a sequence is a new name that
+// an account, its argument, gave. The caller adds the column of the sequence and a
+// bracket.
+const RenamedBy = "EXISTS (SELECT 1 FROM ledger WHERE kind = '" + chain.KindRename + "' AND ledger.account = ? AND ledger.seq = "
 
 // Viewer is the account that reads the records of a group. Only the owner of the group
 // sees the retrievals of others.
