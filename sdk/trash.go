@@ -88,10 +88,13 @@ func (g Group) Restore(ctx context.Context, name string) (Removal, error) {
 	if err != nil {
 		return Removal{}, err
 	}
-	versions := versionsOf(trash, func(e *Entry) bool {
+	list := names.List(trash, func(e *Entry) names.File {
 		f := e.Named()
-		return f.Recorded == name || names.Show(f.Recorded, f.Ref) == name
+		f.Deleted = false
+		return f
 	})
+	recorded := list.Resolve(name) // one name: another account may have removed a file that is shown so too
+	versions := versionsOf(trash, func(e *Entry) bool { return e.Named().Recorded == recorded })
 	if len(versions) == 0 {
 		return Removal{}, g.absent("name " + quote(name) + " in the trash")
 	}
@@ -154,22 +157,27 @@ func versionsOf(entries []Entry, is func(*Entry) bool) (list []Entry) {
 	return list
 }
 
-// changeVersions sends one request for each recorded name of versions. There is more than
-// one name only if an upload without a name shows as a name that another upload has.
+// changeVersions sends one request for each recorded name of versions, or each content
+// without a name. There is more than one only if an upload without a name shows as a name
+// that another upload has.
 func (g Group) changeVersions(ctx context.Context, op, does string, versions []Entry) (done Removal, err error) {
 	if err := g.needTrash(ctx, does); err != nil {
 		return done, err
 	}
 	var seen Seq
-	requests := map[string]*wire.NameRequest{}
+	type recorded struct {
+		name, contentType string
+		hash              Digest
+	}
+	requests := map[recorded]*wire.NameRequest{}
 	for i := range versions {
 		e := &versions[i]
 		seen = max(seen, e.ChangedSeq)
-		request := &wire.NameRequest{GroupID: string(g.ID), Filename: e.Name}
-		if e.Name == "" {
-			request.IPFSHash = string(e.Ref)
+		what, request := recorded{name: e.Name}, &wire.NameRequest{GroupID: string(g.ID), Filename: e.Name}
+		if e.Name == "" { // a name made of a part of the hash may show another content too
+			what, request.IPFSHash = recorded{hash: e.Hash, contentType: e.ContentType}, string(e.Ref)
 		}
-		requests[e.Name] = request
+		requests[what] = request
 	}
 	for _, request := range requests {
 		request.Seq = int64(seen)

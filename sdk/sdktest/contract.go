@@ -37,7 +37,7 @@ func Run(t *testing.T, factory func(testing.TB) World) {
 	}{
 		{"Operations", operations}, {"Credentials", credentials}, {"GroupLife", groupLife}, {"OpenGroup", openGroup}, {"Roles", roles}, {"Retention", retention},
 		{"Files", files}, {"Versions", versions}, {"Listing", listing}, {"Outsiders", outsiders}, {"Revoked", revoked},
-		{"Money", money}, {"Parallel", parallel}, {"DeleteAndRename", deleteAndRename}, {"Trash", trash}, {"Watch", watch},
+		{"Money", money}, {"Parallel", parallel}, {"DeleteAndRename", deleteAndRename}, {"Trash", trash}, {"TrashNames", trashNames}, {"Watch", watch},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := factory(t)
@@ -606,6 +606,47 @@ func trash(t *testing.T, s *suite) {
 	}
 	ok(t, "delete from the trash", g.Delete(ctx, newest.Ref))
 	is(t, "retrieve what was destroyed", retrieve(ctx, t, s.alice, inTrash[1]), sdk.ErrDeleted)
+}
+
+// trashNames removes and brings back names that are shown like others.
+func trashNames(t *testing.T, s *suite) {
+	ctx := t.Context()
+	if !s.offers(t, wire.CapTrash) {
+		return
+	}
+	g := s.alice.Group(s.group)
+	t.Run("one of two that are shown alike comes back", func(t *testing.T) {
+		for _, name := range []string{"y\n", "y%0A"} { // the second is as young as its removal, and gets a suffix
+			s.upload(t, s.alice, name, []byte(name))
+			_, err := g.RemoveVersions(ctx, named(t, g, name))
+			ok(t, "remove", err)
+		}
+		done, err := g.Restore(ctx, "y%0A")
+		if err != nil || done.Versions != 1 || len(named(t, g, "y\n")) != 1 {
+			t.Errorf("brought back %+v, %v", done, err)
+		}
+	})
+	t.Run("two contents without a name, of one begin of a hash", func(t *testing.T) {
+		var receipts []sdk.Receipt
+		for _, content := range []string{"content 4794129", "content 6279270"} {
+			receipts = append(receipts, s.upload(t, s.alice, "", []byte(content)))
+		}
+		if a, b := receipts[0].Hash.String(), receipts[1].Hash.String(); a[:12] != b[:12] {
+			t.Fatalf("%s and %s", a, b)
+		}
+		done, err := g.RemoveVersions(ctx, named(t, g, ""))
+		if err != nil || done.Versions != 2 {
+			t.Errorf("removed %+v, %v", done, err)
+		}
+	})
+}
+
+// named are the living versions that are recorded under a name.
+func named(t *testing.T, g sdk.Group, name string) []sdk.Entry {
+	t.Helper()
+	entries, err := g.Entries(t.Context())
+	ok(t, "list", err)
+	return slices.DeleteFunc(entries, func(e sdk.Entry) bool { return e.Name != name || e.Deleted != nil })
 }
 
 func watch(t *testing.T, s *suite) {
