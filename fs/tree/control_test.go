@@ -190,6 +190,13 @@ func TestN4Trash(t *testing.T) {
 	m.refresh()
 	m.wantNames("/team/.svcfs/trash", "bobs", "g")
 
+	w.Put("team", alice, "e\n/..", []byte("escaped"))
+	m.refresh()
+	ok(t, m.dir("/team/e%0A").Unlink(t.Context(), "%2E%2E"))
+	ok(t, m.dir("/team").Rmdir(t.Context(), "e%0A"))
+	ok(t, trash.Rename(t.Context(), "e%0A", m.dir("/team"), "e%0A", false))
+	m.wantContent("/team/e%0A/%2E%2E", "escaped")
+
 	other := mount(t, w, bob, trashes)
 	other.wantNames("/team/.svcfs/trash", "bobs", "g")
 	wantClass(t, other.dir("/team/.svcfs/trash").Rename(t.Context(), "g", other.dir("/team"), "g", false), ClassByDesign)

@@ -53,6 +53,9 @@ func (d *Dir) removedNames(name string, to *Dir, newName string) (list [][]sdk.E
 	}
 	target := ""
 	if to.group == d.group {
+		if newName == name { // as it is shown, which may be with escapes
+			newName = next.raw
+		}
 		target = to.rawPath(newName)
 	}
 	for _, v := range next.all(nil) {
