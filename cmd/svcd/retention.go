@@ -55,7 +55,11 @@ func (s *settings) listWaiting(ctx context.Context, svc *service.Service) error 
 	if err != nil {
 		return err
 	}
+	waiting := 0
 	for _, w := range list {
+		if !w.InTrash {
+			waiting++
+		}
 		due := w.Due.UTC().Format(time.RFC3339)
 		if w.Ref == "" {
 			fmt.Fprintf(s.stdout, "%q\tretention\t%d days\tfrom %s\n", w.Group, w.Days, due)
@@ -63,8 +67,11 @@ func (s *settings) listWaiting(ctx context.Context, svc *service.Service) error 
 			fmt.Fprintf(s.stdout, "%q\t%s\t%q\tat %s\n", w.Group, w.Ref, w.Name, due)
 		}
 	}
-	if len(list) > 0 {
-		fmt.Fprintf(s.stdout, "waiting: %d; until then the owner of the group takes it back with: svcfs group keep GROUP\n", len(list))
+	if waiting > 0 {
+		fmt.Fprintf(s.stdout, "waiting: %d; until then the owner of the group takes it back with: svcfs group keep GROUP\n", waiting)
+	}
+	if removed := len(list) - waiting; removed > 0 {
+		fmt.Fprintf(s.stdout, "in the trash: %d; until then uploader and owner bring them back with: svcfs undelete GROUP NAME\n", removed)
 	}
 	return nil
 }

@@ -57,4 +57,11 @@ func TestRetentionDryRunListsWhatWaits(t *testing.T) {
 	if out := mustRun(t, "retention", "--dry-run", "--data", dir); out != "files: 0 would be deleted\n" {
 		t.Errorf("after all was taken back it says %q", out)
 	}
+	if _, err := c.Group("g").Remove(t.Context(), "file\t100"); err != nil {
+		t.Fatal(err)
+	}
+	want = regexp.MustCompile(`^files: 0 would be deleted\n"g"\t\S+\t"file\\t100"\tat ` + at + `in the trash: 1; .* svcfs undelete GROUP NAME\n$`)
+	if out := mustRun(t, "retention", "--dry-run", "--data", dir); !want.MatchString(out) {
+		t.Errorf("with a file in the trash it says\n%s", out)
+	}
 }

@@ -92,18 +92,19 @@ type Waiting struct {
 	Group, Ref, Name string
 	Days             int64 // of the window
 	Due              time.Time
+	InTrash          bool // it is not taken back by keeping files, but by bringing it back
 }
 
 // Waiting lists the destructions that wait, by group and time.
 func (f *Files) Waiting(ctx context.Context) (list []Waiting, err error) {
 	err = f.store.Read(ctx, func(tx *store.Tx) error {
-		for rows, err := range tx.Rows(ctx, `SELECT p.group_id, p.ref, f.filename, 0, p.due_ns FROM pending_deletions p JOIN files f ON f.ref = p.ref
-			UNION ALL SELECT group_id, ref, filename, 0, trash_until_ns FROM files WHERE trash_until_ns IS NOT NULL
-			UNION ALL SELECT id, '', '', pending_retention, pending_retention_ns FROM groups WHERE pending_retention_ns IS NOT NULL ORDER BY 1, 5, 2`) {
+		for rows, err := range tx.Rows(ctx, `SELECT p.group_id, p.ref, f.filename, 0, p.due_ns, 0 FROM pending_deletions p JOIN files f ON f.ref = p.ref
+			UNION ALL SELECT group_id, ref, filename, 0, trash_until_ns, 1 FROM files WHERE trash_until_ns IS NOT NULL
+			UNION ALL SELECT id, '', '', pending_retention, pending_retention_ns, 0 FROM groups WHERE pending_retention_ns IS NOT NULL ORDER BY 1, 5, 2`) {
 			var w Waiting
 			var dueNS int64
 			if err == nil {
-				err = rows.Scan(&w.Group, &w.Ref, &w.Name, &w.Days, &dueNS)
+				err = rows.Scan(&w.Group, &w.Ref, &w.Name, &w.Days, &dueNS, &w.InTrash)
 			}
 			if err != nil {
 				return fmt.Errorf("list what waits: %w", err)
