@@ -2,6 +2,7 @@ package service_test
 
 import (
 	"bytes"
+	"crypto/rand"
 	"net/http"
 	"strconv"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service"
+	"github.com/svcfs/svcfs/service/files"
 )
 
 // trashGroup is a group of an owner, two writers and a reader, with a clock that
@@ -375,6 +377,29 @@ func TestTrashAndOtherDestruction(t *testing.T) {
 	if until, err := strconv.ParseInt(out.Until, 10, 64); err != nil || time.Until(time.Unix(0, until)) < 99*24*time.Hour {
 		t.Errorf("it ends at %q, before the delay of deletions in bulk is over: %v", out.Until, err)
 	}
+}
+
+// The longest names that are recorded are removed and brought back like others, also
+// when nothing of them can be compressed.
+func TestLongestNamesInTheTrash(t *testing.T) {
+	g := runTrash(t)
+	long := func() (name string) {
+		for len(name) < files.MaxFilename {
+			name += rand.Text()
+		}
+		return name[:files.MaxFilename]
+	}
+	name := long()
+	up := g.alice.upload("g", long(), []byte("content"))
+	must[string](g.alice, wire.OpRenameFile, object{"group_id": "g", "ipfs_hash": up.CID, "filename": name})
+	if n := g.alice.removes(name, g.alice.lastSeq()).Files; n != 1 {
+		t.Errorf("removed %d", n)
+	}
+	if n := g.alice.restores(name, g.alice.lastSeq()).Files; n != 1 {
+		t.Errorf("brought back %d", n)
+	}
+	g.alice.reads(up.CID, "content")
+	g.audits()
 }
 
 // A client that lists by change and knows no chains would call a file that comes back a

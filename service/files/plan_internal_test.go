@@ -18,3 +18,11 @@ func TestExpiredFilesAreFoundByGroup(t *testing.T) {
 		t.Errorf("%q", sorts)
 	}
 }
+
+// A name is found by its index, however many files the group has.
+func TestVersionsAreFoundByName(t *testing.T) {
+	got := plantest.Steps(t, "files", "SELECT 1 FROM files WHERE group_id = ? AND deleted_ns IS NULL AND "+selectNamed, "g", "name", "name")
+	if len(got) != 1 || !strings.HasPrefix(got[0], "SEARCH files USING INDEX files_by_name (group_id=? AND <expr>=?)") {
+		t.Errorf("%q", got)
+	}
+}

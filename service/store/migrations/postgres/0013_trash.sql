@@ -4,7 +4,7 @@
 ALTER TABLE files ADD COLUMN trash_ns       BIGINT;
 ALTER TABLE files ADD COLUMN trash_by       TEXT COLLATE "C";
 ALTER TABLE files ADD COLUMN trash_until_ns BIGINT;
-CREATE INDEX files_by_name ON files (group_id, filename) WHERE deleted_ns IS NULL;
+-- The index files_by_name follows in 0015.
 CREATE INDEX files_in_trash ON files (group_id, trash_by) WHERE trash_ns IS NOT NULL;
 CREATE INDEX files_by_trash_end ON files (trash_until_ns) WHERE trash_until_ns IS NOT NULL;
 
