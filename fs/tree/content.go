@@ -143,7 +143,8 @@ func (f *File) quiet(ctx context.Context) (*stage, error) {
 	}
 }
 
-// addStage makes an empty stage of size bytes. Needs content.mu, except for a file that
+// addStage makes a stage of size zero bytes, of which committed content may then take the
+// place. Needs content.mu, except for a file that
 // no other goroutine has yet.
 func (f *File) addStage(size int64, becomes state) *Error {
 	buf, err := f.t.pool.Get(0)
@@ -153,7 +154,7 @@ func (f *File) addStage(size int64, becomes state) *Error {
 	f.stage = &stage{buf: buf, since: f.t.now()}
 	if e := f.entry.Load(); e != nil {
 		f.stage.base = e.Seq
-		f.stage.kept, f.stage.replaces = e.Size, e.Size != 0 && size == 0
+		f.stage.kept, f.stage.replaces = size, e.Size != 0 && size == 0
 	}
 	f.move(becomes)
 	if err := f.resize(size); err != nil {

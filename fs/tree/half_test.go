@@ -3,6 +3,8 @@ package tree
 import (
 	"strings"
 	"testing"
+
+	"github.com/svcfs/svcfs/sdk"
 )
 
 // writes writes p at off, which is refused with class, or with -1 is not.
@@ -151,9 +153,10 @@ func TestW15KilledProgramIsNoSave(t *testing.T) {
 		after func(m *mounted) error
 		want  string // recorded in the end
 	}{
-		"overwritten, unmounted": {OpenFlags{Write: true, Truncate: true}, "half", 0, nil, "whole"},
-		"changed, unmounted":     {OpenFlags{Write: true, Read: true}, "HALF", 0, nil, "whole"},
-		"appended, unmounted":    {OpenFlags{Write: true, Append: true}, " and more", 5, nil, "whole and more"},
+		"of unknown size, changed, unmounted": {OpenFlags{Write: true, Read: true}, "HALF", 0, nil, "whole"},
+		"overwritten, unmounted":              {OpenFlags{Write: true, Truncate: true}, "half", 0, nil, "whole"},
+		"changed, unmounted":                  {OpenFlags{Write: true, Read: true}, "HALF", 0, nil, "whole"},
+		"appended, unmounted":                 {OpenFlags{Write: true, Append: true}, " and more", 5, nil, "whole and more"},
 		"synced": {OpenFlags{Write: true, Truncate: true}, "half", 0, func(m *mounted) error {
 			h := m.open("/team/f", OpenFlags{Read: true})
 			defer h.Release()
@@ -167,7 +170,10 @@ func TestW15KilledProgramIsNoSave(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := team()
-			w.Put("team", alice, "f", []byte("whole"))
+			e := w.Put("team", alice, "f", []byte("whole"))
+			if strings.HasPrefix(name, "of unknown size") {
+				w.Edit("team", e.Ref, func(e *sdk.Entry) { e.Size = sdk.SizeUnknown })
+			}
 			m := mount(t, w, alice)
 			h := m.open("/team/f", tc.flags)
 			m.write(h, tc.write, tc.at)
