@@ -6,6 +6,7 @@ import (
 	"errors"
 	"hash/fnv"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -55,8 +56,19 @@ func (t *Tree) newDir(parent *Dir, name string, kind dirKind) *Dir {
 			d.setChanged(t.now())
 		}
 	}
-	d.ino, d.gen = inodeOf(d.path()), t.gens.Add(1)
+	d.gen = t.gens.Add(1)
+	d.ino = t.freeInode(d.path(), d.gen)
 	return d
+}
+
+// freeInode is inodeOf for a new file or folder: a renamed one may have taken the number
+// of the path along. Needs Tree.mu.
+func (t *Tree) freeInode(path string, gen uint64) uint64 {
+	ino := inodeOf(path)
+	if t.carried[ino] {
+		ino = inodeOf(path + "\x00" + strconv.FormatUint(gen, 10))
+	}
+	return ino
 }
 
 // inodeOf gives a path the same inode number in every mount (A4). Generations

@@ -81,10 +81,7 @@ type link struct {
 // newFile makes a file that is not yet in the directory where it belongs. Needs Tree.mu.
 func (t *Tree) newFile(dir *Dir, name string) *File {
 	f := &File{t: t, name: name, attributes: attributes{mtime: t.now()}, gen: t.gens.Add(1)}
-	f.ino = inodeOf(join(dir.path(), name))
-	if t.carried[f.ino] {
-		f.ino = inodeOf(join(dir.path(), name) + "\x00" + strconv.FormatUint(f.gen, 10))
-	}
+	f.ino = t.freeInode(join(dir.path(), name), f.gen)
 	return f
 }
 

@@ -129,6 +129,7 @@ func (t *Tree) applyFolderMove(dir, to *Dir, newName string, m *folderMove) []no
 	if dir.parent != nil {
 		dir.parent.detach(dir.name, dir) // the kernel knows
 	}
+	t.carry(dir)
 	shown := names.Component(newName)
 	if there, ok := to.children[shown].(*Dir); ok {
 		dir.takeOver(there) // a listing may have put files there meanwhile
@@ -164,6 +165,19 @@ func (d *Dir) isIn(other *Dir) bool {
 		}
 	}
 	return false
+}
+
+// carry notes that a folder takes its inode number, and those beneath it, along. Needs Tree.mu.
+func (t *Tree) carry(d *Dir) {
+	t.carried[d.ino] = true
+	for _, n := range d.children {
+		switch n := n.(type) {
+		case *File:
+			t.carried[n.ino] = true
+		case *Dir:
+			t.carry(n)
+		}
+	}
 }
 
 // takeOver moves the entries of another folder into d. Needs Tree.mu.

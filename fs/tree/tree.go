@@ -119,8 +119,8 @@ type Tree struct {
 	kernel Kernel
 	root   *Dir
 	groups map[sdk.GroupID]*group
-	// carried holds inode numbers that renamed files took along: a new file of
-	// the old name must not share one with them.
+	// carried holds inode numbers that renamed files and folders took along: a new
+	// file or folder of the old name must not share one with them.
 	carried map[uint64]bool
 	rooms   map[sdk.GroupID]*room
 

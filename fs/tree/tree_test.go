@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -1024,6 +1025,39 @@ func TestA4RenamedFilesShareNoInode(t *testing.T) {
 	}
 	if m.node("/team/f").Attr().Ino == m.node("/team/f~").Attr().Ino {
 		t.Error("the file and its backup share an inode number")
+	}
+}
+
+// A folder that is renamed takes its number, and those beneath it, along: what is made under
+// the old name has others. Else find takes a folder in a folder for a loop, and cp two
+// files for one.
+func TestA4RenamedFoldersShareNoInode(t *testing.T) {
+	m := mount(t, team(), alice, trashes)
+	dir, numbers := m.dir("/team"), make(map[uint64]string)
+	made := []string{"A/d/f", "B/d/f", "C/d/f"}
+	for _, p := range []string{"C", "B", "A"} {
+		for _, name := range []string{"A", "A/d"} {
+			at, base := path.Split("/team/" + name)
+			_, err := m.dir(strings.TrimSuffix(at, "/")).Mkdir(t.Context(), base)
+			ok(t, err)
+		}
+		if p == "C" {
+			defer m.create("/team/A/d/f").Release() // the folder moves by itself
+		} else {
+			ok(t, m.save("/team/A/d/f", "x")) // the service renames it
+		}
+		if p != "A" {
+			ok(t, dir.Rename(t.Context(), "A", dir, p, false))
+		}
+	}
+	for _, p := range made {
+		for at := "/team/" + p; at != "/team"; at = path.Dir(at) {
+			ino := m.node(at).Attr().Ino
+			if other := numbers[ino]; other != "" {
+				t.Errorf("%s and %s share an inode number", at, other)
+			}
+			numbers[ino] = at
+		}
 	}
 }
 
