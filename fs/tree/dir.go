@@ -472,6 +472,15 @@ func (d *Dir) Fsync(ctx context.Context) error {
 // that is open keeps the file until it is closed. An uploaded file is refused at
 // once (W9).
 func (d *Dir) Unlink(ctx context.Context, name string) error {
+	remove := d.t.trashUploads
+	if d.t.cfg.AllowDelete {
+		remove = d.t.deleteUploads
+	}
+	return d.unlink(ctx, name, remove)
+}
+
+// unlink is Unlink with a way to remove uploads.
+func (d *Dir) unlink(ctx context.Context, name string, remove func(context.Context, *File) error) error {
 	if err := d.changeable(ctx, "unlink", name); err != nil {
 		return err
 	}
@@ -492,7 +501,7 @@ func (d *Dir) Unlink(ctx context.Context, name string) error {
 			return d.refuse(ClassByDesign, "unlink", name, "the file is uploaded, and removing it would destroy its key for everybody",
 				"Upload another file of this name to replace what is shown, or mount with --allow-delete.")
 		}
-		if err := d.removeUploads(ctx, f); err != nil {
+		if err := d.removeUploads(ctx, f, remove); err != nil {
 			return d.failed("unlink", name, err)
 		}
 	}
@@ -502,15 +511,11 @@ func (d *Dir) Unlink(ctx context.Context, name string) error {
 }
 
 // removeUploads takes the uploads of f from everybody; the folder stays.
-func (d *Dir) removeUploads(ctx context.Context, f *File) error {
+func (d *Dir) removeUploads(ctx context.Context, f *File, remove func(context.Context, *File) error) error {
 	d.t.mu.Lock()
 	wasLocal := d.local
 	d.local = true
 	d.t.mu.Unlock()
-	remove := d.t.trashUploads
-	if d.t.cfg.AllowDelete {
-		remove = d.t.deleteUploads
-	}
 	err := remove(ctx, f)
 	if err != nil {
 		d.t.mu.Lock()

@@ -333,3 +333,32 @@ func TestW9Wastebasket(t *testing.T) {
 	ok(t, alices.dir("/.Trash-1000/info").Unlink(t.Context(), "f.trashinfo"))
 	alices.refresh()
 }
+
+// W9: a wastebasket destroys no key, also where rm does, and no change that is not saved.
+func TestW9WastebasketLosesNothing(t *testing.T) {
+	w := team()
+	w.Put("team", alice, "f", []byte("one"))
+	w.Put("team", alice, "d/f", []byte("one"))
+	w.Put("team", alice, "changed/f", []byte("one"))
+	m := mount(t, w, alice, trashes, func(c *Config) { c.AllowDelete = true })
+	_, err := m.Root().Mkdir(t.Context(), ".Trash-1000")
+	ok(t, err)
+	throwAway := func(from *Dir, name string) error {
+		return from.Rename(t.Context(), name, m.dir("/.Trash-1000"), name, false)
+	}
+	h := m.open("/team/changed/f", OpenFlags{Write: true, Truncate: true})
+	m.write(h, "two", 0)
+	wantClass(t, throwAway(m.dir("/team/changed"), "f"), ClassCrossDevice) // mv copies it, as it is now
+	wantClass(t, throwAway(m.dir("/team"), "changed"), ClassByDesign)
+	ok(t, h.Flush(t.Context()))
+	h.Release()
+	m.wantContent("/team/changed/f", "two")
+	for _, name := range []string{"f", "d", "changed"} {
+		ok(t, throwAway(m.dir("/team"), name))
+	}
+	for _, e := range w.Rows("team") {
+		if e.Deleted == nil || !e.Deleted.InTrash || w.Content(e.Ref) == nil {
+			t.Errorf("%s is %+v", e.Name, e.Deleted)
+		}
+	}
+}

@@ -22,20 +22,21 @@ func (t *Tree) addWastebasket(name string) *Dir {
 	return g.dir
 }
 
-// holdsUploads reports whether n is an uploaded file or a folder.
+// holdsUploads reports whether n is a folder, or an uploaded file without changes: the trash
+// keeps what is recorded, and changes would be lost.
 func holdsUploads(n Node) bool {
 	f, isFile := n.(*File)
-	return !isFile || f.entry.Load() != nil && f.isKind(fileReal)
+	return !isFile || f.entry.Load() != nil && f.isKind(fileReal) && !f.is(stateChanged)
 }
 
 // throwAway puts an uploaded file, or all files of a folder, into the trash of their
-// group when a program moves them to a wastebasket (W9). They do not show there: the
-// group's own trash does.
+// group when a program moves them to a wastebasket (W9), also in a mount whose unlink
+// destroys keys. They do not show there: the group's own trash does.
 func (d *Dir) throwAway(ctx context.Context, name string, n Node, to *Dir, newName string) error {
 	var err error
 	switch n := n.(type) {
 	case *File:
-		err = d.Unlink(ctx, name)
+		err = d.unlink(ctx, name, d.t.trashUploads)
 	case *Dir:
 		err = n.throwAwayAll(ctx)
 		if err == nil {
@@ -56,7 +57,7 @@ func (d *Dir) throwAwayAll(ctx context.Context) error {
 	for _, f := range d.files(nil) {
 		if !holdsUploads(f) {
 			d.t.mu.Unlock()
-			return d.refuse(ClassByDesign, "rename", f.name, "the folder holds a file that is not uploaded", "Remove or save that file first.")
+			return d.refuse(ClassByDesign, "rename", f.name, "the folder holds a file that is not uploaded as it is now", "Remove or save that file first.")
 		}
 	}
 	d.local = true
@@ -78,7 +79,7 @@ func (d *Dir) throwAwayAll(ctx context.Context) error {
 		}
 	}
 	for _, name := range files {
-		if err := d.Unlink(ctx, name); err != nil {
+		if err := d.unlink(ctx, name, d.t.trashUploads); err != nil {
 			return err
 		}
 	}
