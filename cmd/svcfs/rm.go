@@ -51,26 +51,48 @@ func (a *app) rm(ctx context.Context, g sdk.Group, wanted []string) error {
 		return err
 	}
 	mayGo := func(e *sdk.Entry) bool { return lives(e) || inTrash(e) }
-	var chosen []sdk.Entry // all are found before the first is destroyed
-	for _, what := range wanted {
-		versions, err := versionsOf(g.ID, entries, what, mayGo)
-		if err != nil {
+	chosen := make([][]sdk.Entry, len(wanted)) // all are found before the first is destroyed
+	for i, what := range wanted {
+		if chosen[i], err = versionsOf(g.ID, entries, what, mayGo); err != nil {
 			return err
 		}
-		chosen = append(chosen, versions...)
 	}
 	var waits error // the service deletes some later: the others go on
-	for _, e := range chosen {
+	for _, versions := range chosen {
+		if err := a.rmVersions(ctx, g, versions); errors.Is(err, sdk.ErrPending) {
+			waits = err
+		} else if err != nil {
+			return err
+		}
+	}
+	return waits
+}
+
+// rmVersions destroys the keys of the versions of one name. It passes over versions in
+// the trash that this account may not destroy, unless there are no others: nobody sees
+// them under the name.
+func (a *app) rmVersions(ctx context.Context, g sdk.Group, versions []sdk.Entry) error {
+	var waits, refused error
+	left := 0
+	for _, e := range versions {
 		verb := "deleted"
 		err := g.Delete(ctx, e.Ref)
-		if errors.Is(err, sdk.ErrPending) {
+		switch {
+		case errors.Is(err, sdk.ErrPending):
 			waits, verb = err, "waits"
-		} else if err != nil {
+		case errors.Is(err, sdk.ErrNotAuthorized) && inTrash(&e):
+			refused = err
+			left++
+			continue
+		case err != nil:
 			return err
 		}
 		if err := a.printChanged(changedFile{Name: shownName(&e), CID: e.Ref, FileHash: e.Hash.String(), Pending: verb == "waits"}, verb); err != nil {
 			return err
 		}
+	}
+	if left == len(versions) {
+		return refused
 	}
 	return waits
 }
