@@ -1,6 +1,7 @@
 package fs
 
 import (
+	"slices"
 	"sync"
 
 	gofs "github.com/hanwen/go-fuse/v2/fs"
@@ -20,10 +21,10 @@ const contentWorkers = 4
 // gone within seconds (M5).
 type notifier struct {
 	mu       sync.Mutex
-	dirs     map[*tree.Dir]*dirNode   // that the kernel looked into
-	files    map[*tree.File]*fileNode // that were opened: only these have pages
-	names    map[nameNotice]struct{}  // queued
-	contents map[*gofs.Inode]struct{} // queued: pages and attributes
+	dirs     map[*tree.Dir]*dirNode     // that the kernel looked into
+	files    map[*tree.File][]*fileNode // that were opened: only these have pages
+	names    map[nameNotice]struct{}    // queued
+	contents map[*gofs.Inode]struct{}   // queued: pages and attributes
 	wake     *sync.Cond
 	telling  int // notices being delivered now
 	ended    bool
@@ -36,7 +37,7 @@ type nameNotice struct {
 }
 
 func newNotifier() *notifier {
-	k := &notifier{dirs: make(map[*tree.Dir]*dirNode), files: make(map[*tree.File]*fileNode),
+	k := &notifier{dirs: make(map[*tree.Dir]*dirNode), files: make(map[*tree.File][]*fileNode),
 		names: make(map[nameNotice]struct{}), contents: make(map[*gofs.Inode]struct{})}
 	k.wake = sync.NewCond(&k.mu)
 	return k
@@ -112,7 +113,7 @@ func (k *notifier) EntryChanged(d *tree.Dir, name string) {
 func (k *notifier) ContentChanged(f *tree.File) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if file := k.files[f]; file != nil {
+	for _, file := range k.files[f] {
 		k.drop(&file.Inode)
 	}
 }
@@ -143,7 +144,9 @@ func (k *notifier) knowDir(n *dirNode) {
 func (k *notifier) knowFile(n *fileNode) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.files[n.f] = n
+	if !slices.Contains(k.files[n.f], n) {
+		k.files[n.f] = append(k.files[n.f], n)
+	}
 }
 
 func (k *notifier) forgetDir(n *dirNode) {
@@ -157,7 +160,8 @@ func (k *notifier) forgetDir(n *dirNode) {
 func (k *notifier) forgetFile(n *fileNode) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.files[n.f] == n {
+	nodes := slices.DeleteFunc(k.files[n.f], func(known *fileNode) bool { return known == n })
+	if k.files[n.f] = nodes; len(nodes) == 0 {
 		delete(k.files, n.f)
 	}
 }
@@ -166,8 +170,11 @@ func (k *notifier) forgetFile(n *fileNode) {
 func (k *notifier) ContentGone(match func(*tree.File) bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for f, node := range k.files {
-		if match(f) {
+	for f, nodes := range k.files {
+		if !match(f) {
+			continue
+		}
+		for _, node := range nodes {
 			k.drop(&node.Inode)
 		}
 	}

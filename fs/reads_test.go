@@ -328,6 +328,29 @@ func TestM5RevocationEmptiesWhatWasLent(t *testing.T) {
 	}
 }
 
+// M5: a file that was lent has two inodes while a program writes to it, and the pages of both
+// go, whichever was opened last.
+func TestM5PagesOfAWriterBesideAReader(t *testing.T) {
+	needRoot(t)
+	m := mounting(t, passthrough)
+	content := pattern(sharedBytes)
+	m.put("f", content)
+	reader := openToRead(t, m.path("team/f"))
+	writer, err := os.OpenFile(m.path("team/f"), os.O_RDWR, 0)
+	ok(t, err)
+	defer writer.Close()
+	mem := mapFile(t, writer, len(content), unix.PROT_READ|unix.PROT_WRITE)
+	if string(mem) != content {
+		t.Fatal("the mapping holds something else")
+	}
+	again := openToRead(t, fmt.Sprintf("/proc/self/fd/%d", reader.Fd()))
+	lent := mapped(t, again, len(content))
+	m.must(order{Do: "member", Group: "team"})
+	m.refresh()
+	proctest.Eventually(t, "the writer's mapping is gone", func() bool { return faults(mem) })
+	proctest.Eventually(t, "the reader's mapping is gone", func() bool { return faults(lent) })
+}
+
 func TestNoXattr(t *testing.T) {
 	m := mounting(t, func(p *plan) { p.Options.NoXattr = true })
 	m.put("f", "text")
