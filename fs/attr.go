@@ -24,10 +24,15 @@ const (
 	maxName = 255
 )
 
-// fillEntry writes the answer to a look-up.
+// fillEntry writes the answer to a look-up. The kernel believes no name in .svcfs: when one
+// is moved out of the trash (W9), the kernel takes the folder of its versions along, and
+// has to ask what is there.
 func (m *mounted) fillEntry(a tree.Attr, out *fuse.EntryOut) {
 	m.fill(a, &out.Attr)
 	out.SetAttrTimeout(m.believed(a))
+	if !a.Control {
+		out.SetEntryTimeout(max(m.opt.Timeout, 0))
+	}
 }
 
 // fillAttr writes the answer to stat.

@@ -89,7 +89,7 @@ func Mount(dir string, t *tree.Tree, opt Options) (*Server, error) {
 	m := &mounted{notifier: newNotifier(), tree: t, opt: opt}
 	root := m.embedder(t.Root())
 	rootAttr := stable(t.Root().Attr())
-	timeout, none := max(opt.Timeout, 0), time.Duration(0)
+	none := time.Duration(0)
 	under, err := coverable(dir)
 	if err != nil {
 		return nil, fmt.Errorf("mount %s: %w", dir, err)
@@ -99,7 +99,7 @@ func Mount(dir string, t *tree.Tree, opt Options) (*Server, error) {
 	at, err := m.place(dir)
 	if err == nil {
 		server, err = gofs.Mount(at, root, &gofs.Options{
-			MountOptions: m.mountOptions(), EntryTimeout: &timeout, NegativeTimeout: &none,
+			MountOptions: m.mountOptions(), NegativeTimeout: &none,
 			RootStableAttr: &rootAttr, NullPermissions: true, UID: opt.UID, GID: opt.GID, Logger: m.fuseLog(),
 		})
 	}

@@ -1330,3 +1330,17 @@ func TestN3HostileNamesOnTheMount(t *testing.T) {
 	}
 	m.wantCharges(len(names), 0)
 }
+
+// W9: what comes back from the trash is the file at once, not the folder of its versions.
+func TestW9ComesBackAtOnce(t *testing.T) {
+	m := mounting(t, func(p *plan) { p.Trashes = true })
+	for i := range 20 {
+		name := fmt.Sprint(i)
+		m.write("team/"+name, "text")
+		ok(t, os.Remove(m.path("team/"+name)))
+		ok(t, os.Rename(m.path("team/.svcfs/trash/"+name), m.path("team/"+name)))
+		if got := m.read("team/" + name); got != "text" {
+			t.Errorf("reads %q", got)
+		}
+	}
+}
