@@ -318,6 +318,60 @@ func TestN3LongNamesAreRefusedEverywhere(t *testing.T) {
 	m.wantCharges(0, 0)
 }
 
+// W10: times of changes move as POSIX says.
+func TestW10TimesOfChanges(t *testing.T) {
+	m := mounting(t, func(p *plan) { p.Renames, p.Deletes = true, true })
+	old := time.Unix(1_000_000_000, 0)
+	stat := func(name string) (mtime, ctime time.Time) {
+		t.Helper()
+		var st unix.Stat_t
+		if err := unix.Stat(m.path(name), &st); err != nil {
+			t.Fatal(err)
+		}
+		return time.Unix(st.Mtim.Unix()), time.Unix(st.Ctim.Unix())
+	}
+	m.put("uploaded", "x")
+	m.write("team/f", "x")
+	for _, tc := range []struct {
+		what, file string // whose ctime moves; "" = of none
+		folder     bool   // the folder's mtime moves
+		do         func() error
+	}{
+		{"chmod", "team/f", false, func() error { return os.Chmod(m.path("team/f"), 0o700) }},
+		{"utimes", "team/f", false, func() error { return os.Chtimes(m.path("team/f"), old, old) }},
+		{"write", "team/f", false, func() error { return os.WriteFile(m.path("team/f"), []byte("y"), 0o600) }},
+		{"rename", "team/g", true, func() error { return os.Rename(m.path("team/f"), m.path("team/g")) }},
+		{"rename back", "team/f", true, func() error { return os.Rename(m.path("team/g"), m.path("team/f")) }},
+		{"create", "", true, func() error { return os.WriteFile(m.path("team/new"), nil, 0o600) }},
+		{"replace", "team/f", true, func() error { return os.Rename(m.path("team/new"), m.path("team/f")) }},
+		{"mkdir", "", true, func() error { return os.Mkdir(m.path("team/d"), 0o700) }},
+		{"move a folder", "team/e", true, func() error { return os.Rename(m.path("team/d"), m.path("team/e")) }},
+		{"rmdir", "", true, func() error { return os.Remove(m.path("team/e")) }},
+		{"unlink", "", true, func() error { return os.Remove(m.path("team/uploaded")) }},
+		{"chmod of the folder", "team", false, func() error { return os.Chmod(m.path("team"), 0o750) }},
+	} {
+		ok(t, os.Chtimes(m.path("team"), old, old))
+		_, folder := stat("team")
+		time.Sleep(2 * time.Millisecond) // clocks tell milliseconds at least
+		begun := time.Now()
+		time.Sleep(2 * time.Millisecond)
+		ok(t, tc.do())
+		mtime, ctime := stat("team")
+		if tc.folder != mtime.After(begun) || tc.folder && ctime.Before(folder) {
+			t.Errorf("%s: the folder has mtime %v, ctime %v", tc.what, mtime, ctime)
+		}
+		if tc.file == "" {
+			continue
+		}
+		if _, ctime := stat(tc.file); ctime.Before(begun) {
+			t.Errorf("%s: the ctime is %v, before %v", tc.what, ctime, begun)
+		}
+	}
+	if mtime, _ := stat("team/f"); mtime.Before(old) {
+		t.Errorf("the mtime is %v", mtime)
+	}
+}
+
 // W10: a copy of a file with the access list of the mount succeeds, and gives nobody rights.
 func TestW10AccessListsOfCopies(t *testing.T) {
 	needRoot(t)

@@ -14,16 +14,17 @@ type attributes struct {
 	lock  sync.Mutex // guards the fields below; no other lock is taken under it
 	size  int64      // of a file; [sdk.SizeUnknown] while neither the ledger nor a retrieval has shown it
 	mtime time.Time
-	mode  uint32 // where moded
-	moded bool   // a program set the mode
-	timed bool   // a program set mtime, and the content is as it was then
+	ctime time.Time // of the last change in this mount; zero = none
+	mode  uint32    // where moded
+	moded bool      // a program set the mode
+	timed bool      // a program set mtime, and the content is as it was then
 }
 
 // SetMode keeps permission bits for this mount only (W10).
 func (a *attributes) SetMode(mode uint32) {
 	a.lock.Lock()
 	defer a.lock.Unlock()
-	a.mode, a.moded = mode, true
+	a.mode, a.moded, a.ctime = mode, true, time.Now()
 }
 
 // SetTimes keeps a modification time for this mount only, until the content
@@ -31,14 +32,21 @@ func (a *attributes) SetMode(mode uint32) {
 func (a *attributes) SetTimes(mtime time.Time) {
 	a.lock.Lock()
 	defer a.lock.Unlock()
-	a.mtime, a.timed = mtime, true
+	a.mtime, a.timed, a.ctime = mtime, true, time.Now()
 }
 
 // setChanged makes now the modification time.
 func (a *attributes) setChanged(now time.Time) {
 	a.lock.Lock()
 	defer a.lock.Unlock()
-	a.mtime, a.timed = now, false
+	a.mtime, a.timed, a.ctime = now, false, now
+}
+
+// setMoved notes that a name of the inode came or went.
+func (a *attributes) setMoved(now time.Time) {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	a.ctime = now
 }
 
 // setRecorded takes size and time from a record.
@@ -71,6 +79,9 @@ func (a *attributes) fill(into Attr) Attr {
 	defer a.lock.Unlock()
 	into.Unsized, into.Size = a.size == sdk.SizeUnknown, max(a.size, 0)
 	into.Blocks = (into.Size + blockBytes - 1) / blockBytes
-	into.Mtime, into.Ctime, into.Mode, into.HasMode = a.mtime, a.mtime, a.mode, a.moded
+	into.Mtime, into.Ctime, into.Mode, into.HasMode = a.mtime, a.ctime, a.mode, a.moded
+	if a.ctime.IsZero() || !a.timed && a.mtime.After(a.ctime) {
+		into.Ctime = a.mtime // of the record
+	}
 	return into
 }

@@ -506,6 +506,7 @@ func (d *Dir) unlink(ctx context.Context, name string, remove func(context.Conte
 		}
 	}
 	d.t.unlink(f, d, names.Component(name))
+	d.setChanged(d.t.now())
 	f.dropUnused()
 	return nil
 }

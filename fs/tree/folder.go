@@ -127,9 +127,12 @@ func (t *Tree) applyFolderMove(dir, to *Dir, newName string, m *folderMove) []no
 		return t.placeAll(g, g.mergeRenamed(m.uploads, m.rename))
 	}
 	if dir.parent != nil {
+		dir.parent.setChanged(t.now())
 		dir.parent.detach(dir.name, dir) // the kernel knows
 	}
 	t.carry(dir)
+	to.setChanged(t.now())
+	dir.setMoved(t.now())
 	shown := names.Component(newName)
 	if there, ok := to.children[shown].(*Dir); ok {
 		dir.takeOver(there) // a listing may have put files there meanwhile

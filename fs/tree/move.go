@@ -300,6 +300,7 @@ func (t *Tree) applyMove(m moved) (notices []notice) {
 		freed, _ = t.drop(old, to, shown) // the kernel knows of this name
 	}
 	to.setChanged(t.now())
+	f.setMoved(t.now())
 	if m.aside {
 		to.attachLink(shown, f)
 	} else {

@@ -71,6 +71,7 @@ func (d *Dir) prune() (notices []notice) {
 // link takes the place of a main name; without any name f is unlinked. It returns the
 // recorded name that f showed, or hid, which is to be placed. Needs Tree.mu.
 func (t *Tree) drop(f *File, d *Dir, name string) (*versions, []notice) {
+	f.setMoved(t.now())
 	if slices.Contains(f.links, link{d, name}) {
 		return nil, d.detach(name, f)
 	}

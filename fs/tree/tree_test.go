@@ -78,6 +78,33 @@ func TestN3HostileNamesStayInsideAndApart(t *testing.T) {
 	}
 }
 
+func TestW10ChangesMoveTheCtime(t *testing.T) {
+	w := team()
+	recorded := w.Put("team", alice, "f", []byte("x")).Time
+	m := mount(t, w, alice)
+	f := m.node("/team/f").(*File)
+	if got := f.Attr().Ctime; !got.Equal(recorded) {
+		t.Errorf("before any change the ctime is %v, want %v of the record", got, recorded)
+	}
+	for _, tc := range []struct {
+		what   string
+		change func() error
+	}{
+		{"chmod", func() error { f.SetMode(0o700); return nil }},
+		{"times", func() error { f.SetTimes(recorded); return nil }},
+		{"rename", func() error { return m.rename("f", "f~") }},
+		{"unlink", func() error { return m.dir("/team").Unlink(t.Context(), "f~") }},
+	} {
+		before := time.Now()
+		if err := tc.change(); err != nil {
+			t.Errorf("%s: %v", tc.what, err)
+		}
+		if got := f.Attr().Ctime; got.Before(before) {
+			t.Errorf("%s leaves the ctime %v, before %v", tc.what, got, before)
+		}
+	}
+}
+
 func TestN3LongNamesAreNotLookedUp(t *testing.T) {
 	m := mount(t, team(), alice)
 	_, err := m.lookup("/team/" + strings.Repeat("n", 256))
