@@ -142,7 +142,7 @@ func runWith(t testing.TB, cfg service.Config) *running {
 // openDatabase opens the service's database beside it, as an operator can.
 func (r *running) openDatabase() *sql.DB {
 	r.t.Helper()
-	driver, address := "sqlite", filepath.Join(r.dir, store.FileName)
+	driver, address := "sqlite", "file:"+filepath.Join(r.dir, store.FileName)+"?_pragma=busy_timeout(10000)" // the service has it open
 	if r.database != "" {
 		driver, address = "pgx", r.database
 	}
