@@ -189,13 +189,24 @@ func (c *Client) Capabilities(ctx context.Context) (wire.Capabilities, error) {
 	if known != nil {
 		return *known, nil
 	}
-	asked := c.asking.DoChan("", func() (any, error) { return c.askCapabilities(context.WithoutCancel(ctx)) })
+	var caps wire.Capabilities
+	err := c.repeatInGap(ctx, isConnectionLost, func() (err error) {
+		caps, err = c.sharedCapabilities(ctx)
+		return err
+	})
+	return caps, c.wrap("ask capabilities", "", "", err)
+}
+
+// sharedCapabilities asks once for all callers that wait. Each of them waits for a lost
+// connection by itself, or not at all.
+func (c *Client) sharedCapabilities(ctx context.Context) (wire.Capabilities, error) {
+	asked := c.asking.DoChan("", func() (any, error) { return c.askCapabilities(notBridging(context.WithoutCancel(ctx))) })
 	select {
 	case r := <-asked:
 		caps, _ := r.Val.(wire.Capabilities)
-		return caps, c.wrap("ask capabilities", "", "", r.Err)
+		return caps, r.Err
 	case <-ctx.Done():
-		return wire.Capabilities{}, c.wrap("ask capabilities", "", "", ended(ctx))
+		return wire.Capabilities{}, ended(ctx)
 	}
 }
 

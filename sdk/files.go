@@ -127,7 +127,7 @@ func (g Group) put(ctx context.Context, name string, r io.Reader, opts []Option)
 		return Receipt{}, err
 	}
 	defer b.Release()
-	if err := g.c.fill(ctx, b, r, lengthOf(r)); err != nil {
+	if err := g.c.fill(bridging(ctx), b, r, lengthOf(r)); err != nil {
 		return Receipt{}, err
 	}
 	return g.c.upload(ctx, g.ID, name, b, o)

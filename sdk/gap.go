@@ -69,12 +69,13 @@ func (b *bridge) holds(ctx context.Context, err error) bool {
 	return now.Sub(b.c.gap.failed(now)) < b.c.cfg.Patience && now.Sub(b.began) < b.c.cfg.Patience
 }
 
-// untilSent repeats a request that may not be sent twice while no connection can be made.
-func (c *Client) untilSent(ctx context.Context, send func() error) error {
+// repeatInGap runs send, and again while the connection is lost with errors that may
+// reports as repeatable.
+func (c *Client) repeatInGap(ctx context.Context, may func(error) bool, send func() error) error {
 	b := bridge{c: c}
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		err := send()
-		if err == nil || !isUnsent(err) || !b.holds(ctx, err) {
+		if err == nil || !may(err) || !b.holds(ctx, err) {
 			return err
 		}
 		if err := rest(ctx, jittered(pause), err); err != nil {

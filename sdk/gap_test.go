@@ -171,3 +171,29 @@ func TestPatienceEnds(t *testing.T) {
 		t.Errorf("a listing: %v", err)
 	}
 }
+
+// A listing does not wait for an upload that asks the service for its extensions.
+func TestPatienceIsNotShared(t *testing.T) {
+	s, away := sdktest.NewServer(t, sdktest.Extended), &gone{RoundTripper: http.DefaultTransport}
+	alice := s.Client(t, s.Account("alice", "10"), func(c *sdk.Config) { c.Transport, c.Patience = away, time.Hour })
+	away.fail(wire.PathCapabilities, "dial", syscall.ECONNREFUSED, -1)
+	ctx, interrupt := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- put(ctx, alice.Group("g"), "new") }()
+	for away.tried() < manyTries {
+		time.Sleep(time.Millisecond)
+	}
+	listing, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if _, err := alice.Group("g").Entries(listing); sdk.KindOf(err) != sdk.ErrUnavailable {
+		t.Errorf("a listing: %v", err)
+	}
+	for before := away.tried(); away.tried() == before; {
+		time.Sleep(time.Millisecond)
+	}
+	interrupt() // the upload still waits
+	if err := <-ended; sdk.KindOf(err) != sdk.ErrCanceled {
+		t.Errorf("interrupted: %v", err)
+	}
+	_, _ = alice.Capabilities(t.Context()) // ends with the question that the upload shared
+}

@@ -58,7 +58,7 @@ func (c *Client) change(ctx context.Context, op string, request, result any) err
 // authorized runs send with a token. If the service refuses the token, it runs send again
 // with a new one.
 func (c *Client) authorized(ctx context.Context, send func(Secret) error) error {
-	return c.untilSent(ctx, func() error { return c.authorizedOnce(ctx, send) })
+	return c.repeatInGap(ctx, isUnsent, func() error { return c.authorizedOnce(ctx, send) })
 }
 
 func (c *Client) authorizedOnce(ctx context.Context, send func(Secret) error) error {
