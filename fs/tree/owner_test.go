@@ -134,6 +134,21 @@ func TestThreat17FoldersGiveWayToOlderFiles(t *testing.T) {
 	}
 }
 
+// N3, threat 17: a name that was removed reserves nothing, until it is uploaded again.
+func TestThreat17ARemovedNameIsNotOlder(t *testing.T) {
+	w := team()
+	w.Put("team", bob, "plan/x", []byte("planted"))
+	ok(t, w.As(bob).RemoveVersions(t.Context(), "team", w.Named("team", "plan/x")))
+	deleted := w.Put("team", bob, "plan/y", []byte("planted"))
+	ok(t, w.As(bob).DeleteFile(t.Context(), "team", deleted.Ref))
+	w.Put("team", alice, "plan", []byte("the plan"))
+	w.Put("team", bob, "plan/x", []byte("planted"))
+	w.Put("team", bob, "plan/y", []byte("planted"))
+	m := mount(t, w, alice, trashes)
+	m.wantContent("/team/plan", "the plan")
+	m.wantNames("/team/"+names.WithSuffix("plan", "plan"), "x", "y")
+}
+
 // N3: folders whose names are shown alike stay apart, and so do a file and a folder
 // that have the name which another would get.
 func TestN3CollisionsOfFolders(t *testing.T) {
