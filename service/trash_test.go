@@ -14,6 +14,7 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service"
 	"github.com/svcfs/svcfs/service/files"
+	"github.com/svcfs/svcfs/service/groups"
 )
 
 // trashGroup is a group of an owner, two writers and a reader, with a clock that
@@ -377,6 +378,25 @@ func TestTrashAndOtherDestruction(t *testing.T) {
 	if until, err := strconv.ParseInt(out.Until, 10, 64); err != nil || time.Until(time.Unix(0, until)) < 99*24*time.Hour {
 		t.Errorf("it ends at %q, before the delay of deletions in bulk is over: %v", out.Until, err)
 	}
+}
+
+// Bringing a file back takes back a deletion of it that waits: else it would be destroyed
+// among the living files.
+func TestRestoreCancelsADeletionThatWaits(t *testing.T) {
+	g := runTrash(t)
+	up := g.alice.upload("g", "doc", []byte("content"))
+	g.alice.removes("doc", up.Seq)
+	for _, ref := range g.alice.many("g", groups.BulkFiles) {
+		must[string](g.alice, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": ref})
+	}
+	if status, body := g.alice.tool(wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": up.CID}); status == http.StatusOK || !strings.Contains(body, wire.CodePending) {
+		t.Fatalf("the deletion does not wait: %d %s", status, body)
+	}
+	g.alice.restores("doc", g.alice.lastSeq())
+	g.dueNow()
+	g.running.removes(0)
+	g.alice.reads(up.CID, "content")
+	g.audits()
 }
 
 // The longest names that are recorded are removed and brought back like others, also

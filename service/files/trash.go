@@ -143,6 +143,7 @@ func (f *Files) Restore(ctx context.Context, account string, req wire.NameReques
 	return out, err
 }
 
+// takeFromTrash also takes back a deletion that waits, see [Files.pend].
 func (f *Files) takeFromTrash(ctx context.Context, tx *store.Tx, t target, account string, isFirst bool) error {
 	r, err := f.recordVersion(ctx, tx, trashRecord(chain.KindRestore, t, account, ""), isFirst)
 	if err != nil {
@@ -151,6 +152,9 @@ func (f *Files) takeFromTrash(ctx context.Context, tx *store.Tx, t target, accou
 	_, err = tx.ExecContext(ctx, "UPDATE files SET trash_ns = NULL, trash_by = NULL, trash_until_ns = NULL, changed_seq = ? WHERE ref = ?", r.Seq, t.ref)
 	if err != nil {
 		return fmt.Errorf("take from the trash: %w", err)
+	}
+	if _, err := tx.ExecContext(ctx, "DELETE FROM pending_deletions WHERE ref = ?", t.ref); err != nil {
+		return fmt.Errorf("forget a deletion that waits: %w", err)
 	}
 	return nil
 }
