@@ -183,21 +183,30 @@ func (t *Tree) carry(d *Dir) {
 	}
 }
 
-// takeOver moves the entries of another folder into d. Needs Tree.mu.
+// takeOver moves the entries of another folder into d. Of entries that collide, those of d
+// keep their names (N3). Needs Tree.mu.
 func (d *Dir) takeOver(other *Dir) {
 	d.foreign = d.foreign || other.foreign
 	for name, n := range other.children {
-		mine := d.children[name]
-		if theirs, ok := n.(*Dir); ok && mine != nil {
+		mine, ref := d.children[name], name
+		switch n := n.(type) {
+		case *Dir:
 			if mine, ok := mine.(*Dir); ok {
-				mine.takeOver(theirs)
+				mine.takeOver(n)
 				continue
+			}
+			ref = n.raw
+		case *File:
+			if mine, ok := mine.(*File); ok && mine.isKind(fileReal) { // it is being changed here, and gets the record
+				other.detach(name, n)
+				continue
+			}
+			if e := n.entry.Load(); e != nil {
+				ref = string(e.Ref)
 			}
 		}
 		other.detach(name, n)
-		if mine == nil { // else it is being changed here, and gets the record
-			d.attach(name, n)
-		}
+		d.attach(names.Free(name, ref, func(name string) bool { return d.children[name] == nil }), n)
 	}
 }
 

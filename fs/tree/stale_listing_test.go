@@ -199,3 +199,24 @@ func TestW8FolderEmptiedByOthersMeanwhile(t *testing.T) {
 		}
 	}
 }
+
+// N5: files that others upload beneath the new name of a folder while it is renamed stay
+// visible, whatever of it has their names.
+func TestN5UploadsIntoAFolderThatIsRenamed(t *testing.T) {
+	w := team()
+	w.Put("team", alice, "d/a", []byte("a"))
+	w.Put("team", alice, "d/e/b", []byte("b"))
+	m, r := race(t, w)
+	m.wantFiles("d/a", "d/e/b")
+	ok(t, m.save("/team/d/x~", "of this mount alone"))
+	r.afterRename = func() {
+		for _, name := range []string{"n/a/below", "n/e", "n/x~"} {
+			w.Put("team", bob, name, []byte("bob's"))
+		}
+		m.refresh()
+	}
+	ok(t, m.rename("d", "n"))
+	if files := allFiles(t, m.dir("/team"), ""); len(files) != 6 {
+		t.Errorf("shows %q", files)
+	}
+}
