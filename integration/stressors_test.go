@@ -28,11 +28,11 @@ type stressor struct {
 func stressRefusals() map[string]stressor {
 	return map[string]stressor{
 		"dirdeep":  {refused: []string{"link refused by design", "symlink refused by design"}, why: "N5: no links"},
-		"dirmany":  {options: "--dirmany-ops 300", refused: []string{"create name too long"}, why: "N3; W5: empty files are uploaded after two seconds, so that removing thousands takes minutes"},
+		"dirmany":  {options: "--dirmany-ops 300", why: "W5: empty files are uploaded after two seconds, so that removing thousands takes minutes"},
 		"dup":      {refused: []string{"mknod refused by design"}, why: "N5: no pipes"},
 		"fanotify": {may: "open not found", why: "E: the kernel opens files for its listeners that are deleted by then"},
 		"fiemap":   {says: "FS_IOC_FIEMAP not supported", why: "content lies on no disk"},
-		"filename": {refused: []string{"create invalid", "create name too long"}, why: "N3: names are text of at most 255 bytes"},
+		"filename": {refused: []string{"create invalid"}, why: "N3: names are text"},
 		"fsize":    {refused: []string{"write too large"}, why: "W12: it writes at the end of the largest file there can be"},
 		"iomix":    {options: "--iomix-bytes 64m", why: "W12: else it writes beyond the largest file"},
 		"link":     {says: "link calls not allowed", refused: []string{"link refused by design"}, why: "N5: an uploaded file has one name"},
