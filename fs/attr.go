@@ -100,6 +100,25 @@ func (n *node) Getattr(_ context.Context, _ gofs.FileHandle, out *fuse.AttrOut) 
 	return 0
 }
 
+// Getattr answers from memory. An inode that is lent and that no look-up shows any more
+// has the size of what was lent.
+func (n *fileNode) Getattr(_ context.Context, _ gofs.FileHandle, out *fuse.AttrOut) syscall.Errno {
+	attr := n.f.Attr()
+	if size, lent := n.lending.Size(); lent && attr.Gen != n.StableAttr().Gen {
+		attr.Size = size
+	}
+	n.m.fillAttr(attr, out)
+	return 0
+}
+
+// Setattr is that of all nodes, with the size of Getattr.
+func (n *fileNode) Setattr(ctx context.Context, fh gofs.FileHandle, in *fuse.SetAttrIn, out *fuse.AttrOut) syscall.Errno {
+	if errno := n.node.Setattr(ctx, fh, in, out); errno != 0 {
+		return errno
+	}
+	return n.Getattr(ctx, fh, out)
+}
+
 // Setattr truncates a file, and keeps mode and times for this mount (W10).
 func (n *node) Setattr(ctx context.Context, fh gofs.FileHandle, in *fuse.SetAttrIn, out *fuse.AttrOut) syscall.Errno {
 	if n.m.isStranger(ctx, n.shows.Attr(), asOwner) {

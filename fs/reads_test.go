@@ -256,6 +256,30 @@ func TestR3WritersOfLentFiles(t *testing.T) {
 	})
 }
 
+// R3: who reads a lent file sees the size that it had at open, whatever is saved since.
+func TestR3SizeOfALentFileStays(t *testing.T) {
+	needRoot(t)
+	m := mounting(t, passthrough)
+	content := pattern(sharedBytes)
+	m.put("f", content)
+	reader := openToRead(t, m.path("team/f"))
+	wantSize := func(what string) {
+		t.Helper()
+		var st unix.Statx_t
+		ok(t, unix.Statx(int(reader.Fd()), "", unix.AT_EMPTY_PATH|unix.AT_STATX_FORCE_SYNC, unix.STATX_SIZE, &st))
+		if st.Size != uint64(len(content)) {
+			t.Errorf("%s: what was open shows %d bytes, want %d", what, st.Size, len(content))
+		}
+	}
+	m.write("team/f", "short")
+	wantSize("truncated and written")
+	ok(t, reader.Chmod(0o600))
+	wantSize("mode set")
+	if info, err := os.Stat(m.path("team/f")); err != nil || info.Size() != 5 {
+		t.Errorf("the name shows %v, %v", info, err)
+	}
+}
+
 // Readers and writers who open a file at the same moment all get it.
 func TestR3ReadersAndWritersAtOnce(t *testing.T) {
 	everyReads(t, func(t *testing.T, _ Reads, m *mount) {
