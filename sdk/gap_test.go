@@ -124,6 +124,15 @@ func TestPatiencePaysOnce(t *testing.T) {
 	if err := put(t.Context(), g, "new"); sdk.KindOf(err) != sdk.ErrUnavailable || away.tried() != 1 {
 		t.Errorf("a finalize that may have arrived: %v after %d tries", err, away.tried())
 	}
+	// The next upload looks in the list for the first. The hosted service charges for it.
+	away.fail(wire.PathTools+wire.OpGetGroupTransactions, "read", syscall.ECONNRESET, manyTries)
+	if err := put(t.Context(), g, "new"); sdk.KindOf(err) != sdk.ErrUnavailable || away.tried() >= manyTries {
+		t.Errorf("a list that may have been charged: %v after %d tries", err, away.tried())
+	}
+	away.fail(wire.PathTools+wire.OpGetGroupTransactions, "dial", syscall.ECONNREFUSED, manyTries)
+	if err := put(t.Context(), g, "new"); err != nil {
+		t.Errorf("a list that was not asked for: %v", err)
+	}
 }
 
 // A service that answers and breaks off every answer is not waited for without end.

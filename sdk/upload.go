@@ -147,7 +147,11 @@ func (u *uploading) resume(ctx context.Context) (r Receipt, done bool, err error
 // caller knows yet.
 func (u *uploading) findRecorded(ctx context.Context, since time.Time) (Receipt, bool, error) {
 	c, k := u.c, u.key
-	entries, err := c.entries(ctx, k.group, 0)
+	var entries []Entry
+	err := c.repeatInGap(ctx, isUnsent, func() (err error) { // the list may be charged
+		entries, err = c.entries(notBridging(ctx), k.group, 0)
+		return err
+	})
 	if err != nil {
 		return Receipt{}, false, err
 	}
