@@ -216,3 +216,17 @@ func TestM8MountFlags(t *testing.T) {
 		}
 	}
 }
+
+// W14: where nothing may change, that is the answer to access lists, too.
+func TestW14AccessListsWhereNothingChanges(t *testing.T) {
+	w := newWorld()
+	shown, err := tree.New(t.Context(), tree.Config{Remote: w, ReadOnly: true})
+	ok(t, err)
+	defer shown.Close()
+	n := node{m: &mounted{tree: shown}, shows: shown.Root()}
+	for _, name := range []string{aclName, "security.capability", "user.any"} {
+		if got := n.Setxattr(t.Context(), name, []byte("x"), 0); got != unix.EROFS {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

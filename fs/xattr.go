@@ -70,10 +70,13 @@ func copyOut(dest, value []byte) (uint32, syscall.Errno) {
 // the attributes that they found on a file of a mount. It refuses what gives rights to
 // somebody.
 func (n *node) Setxattr(_ context.Context, attr string, value []byte, _ uint32) syscall.Errno {
+	if err := n.shows.Changeable("set attribute"); err != nil {
+		return errno(err)
+	}
 	if n.m.grants(attr, value) {
 		return unix.EOPNOTSUPP
 	}
-	return errno(n.shows.Changeable("set attribute"))
+	return 0
 }
 
 // grants reports an attribute that gives rights to somebody and is not kept: an access
