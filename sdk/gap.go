@@ -48,34 +48,50 @@ func notBridging(ctx context.Context) context.Context {
 	return context.WithValue(ctx, bridgedKey{}, false)
 }
 
+func isBridging(ctx context.Context) bool {
+	is, _ := ctx.Value(bridgedKey{}).(bool)
+	return is
+}
+
 // bridge is the wait of one call.
 type bridge struct {
 	c     *Client
+	start time.Time
 	began time.Time // zero: nothing failed yet
 }
 
+func (c *Client) bridge() bridge { return bridge{c: c, start: time.Now()} }
+
 // holds reports whether the call goes on trying after err: the connection was lost, and
 // neither the service nor this call fails for too long. A service that answers and then
-// breaks every connection ends no gap.
-func (b *bridge) holds(ctx context.Context, err error) bool {
-	waits, _ := ctx.Value(bridgedKey{}).(bool)
-	if !waits || !isConnectionLost(err) || ctx.Err() != nil {
-		return false
+// breaks every connection ends no gap. spent means that the call has waited through a gap
+// for all of the patience.
+func (b *bridge) holds(ctx context.Context, err error) (holds, spent bool) {
+	patience := b.c.cfg.Patience
+	if patience <= 0 || !isBridging(ctx) || !isConnectionLost(err) || ctx.Err() != nil {
+		return false, false
 	}
 	now := time.Now()
 	if b.began.IsZero() {
 		b.began = now
 	}
-	return now.Sub(b.c.gap.failed(now)) < b.c.cfg.Patience && now.Sub(b.began) < b.c.cfg.Patience
+	gap := b.c.gap.failed(now)
+	if now.Sub(gap) >= patience {
+		return false, gap.After(b.start)
+	}
+	return now.Sub(b.began) < patience, false
 }
 
 // repeatInGap runs send, and again while the connection is lost with errors that may
 // reports as repeatable.
 func (c *Client) repeatInGap(ctx context.Context, may func(error) bool, send func() error) error {
-	b := bridge{c: c}
+	b := c.bridge()
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		err := send()
-		if err == nil || !may(err) || !b.holds(ctx, err) {
+		if err == nil || !may(err) {
+			return err
+		}
+		if holds, _ := b.holds(ctx, err); !holds {
 			return err
 		}
 		if err := rest(ctx, jittered(pause), err); err != nil {

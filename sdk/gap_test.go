@@ -21,9 +21,10 @@ import (
 type gone struct {
 	http.RoundTripper
 	mu    sync.Mutex
-	path  string // of the requests; "" = all
-	left  int    // requests that fail still; negative = all
-	op    string // "dial" or "read"
+	path  string        // of the requests; "" = all
+	left  int           // requests that fail still; negative = all
+	op    string        // "dial" or "read"
+	lasts time.Duration // of a request that fails
 	cause error
 	tries int
 }
@@ -42,6 +43,7 @@ func (g *gone) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Body != nil {
 		_ = r.Body.Close()
 	}
+	time.Sleep(g.lasts)
 	return nil, &net.OpError{Op: g.op, Net: "tcp", Err: g.cause}
 }
 
@@ -205,4 +207,15 @@ func TestPatienceIsNotShared(t *testing.T) {
 		t.Errorf("interrupted: %v", err)
 	}
 	_, _ = alice.Capabilities(t.Context()) // ends with the question that the upload shared
+}
+
+// Where each attempt takes long, as when packets are dropped, the end of the patience is
+// the end.
+func TestPatienceEndsOnce(t *testing.T) {
+	g, away := gapClient(t, sdktest.Extended, 500*time.Millisecond)
+	away.lasts = 300 * time.Millisecond
+	away.fail(wire.PathTools+wire.OpPrepareRetrieve, "dial", syscall.ETIMEDOUT, -1)
+	if err := get(t.Context(), g); err == nil || away.tried() > 3 {
+		t.Errorf("%v after %d tries", err, away.tried())
+	}
 }

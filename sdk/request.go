@@ -308,12 +308,12 @@ func (c *Client) retry(ctx context.Context, send func(context.Context) error) er
 
 // retryWhen runs send, and again after faults that may reports as repeatable.
 func (c *Client) retryWhen(ctx context.Context, may func(error) (pause time.Duration, again bool), send func(context.Context) error) error {
-	b := bridge{c: c}
+	b := c.bridge()
 	pause := firstPause
 	for try := 1; ; try++ {
 		err := send(ctx)
 		wait, passes := may(err)
-		if holds := b.holds(ctx, err); err == nil || !passes || ctx.Err() != nil || try >= maxTries && !holds {
+		if holds, spent := b.holds(ctx, err); err == nil || !passes || spent || ctx.Err() != nil || try >= maxTries && !holds {
 			return err
 		}
 		if wait == 0 {
