@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/svcfs/svcfs/integration/proctest"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/mem"
 	"github.com/svcfs/svcfs/sdk/sdktest"
@@ -171,9 +172,7 @@ func TestPatienceEnds(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- put(ctx, g, "new") }()
-	for away.tried() == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	proctest.Eventually(t, "the upload is tried", func() bool { return away.tried() > 0 })
 	interrupt()
 	if err := <-ended; sdk.KindOf(err) != sdk.ErrCanceled {
 		t.Errorf("interrupted: %v", err)
@@ -191,18 +190,15 @@ func TestPatienceIsNotShared(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- put(ctx, alice.Group("g"), "new") }()
-	for away.tried() < manyTries {
-		time.Sleep(time.Millisecond)
-	}
+	proctest.Eventually(t, "the upload is tried often", func() bool { return away.tried() >= manyTries })
 	listing, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	if _, err := alice.Group("g").Entries(listing); sdk.KindOf(err) != sdk.ErrUnavailable {
 		t.Errorf("a listing: %v", err)
 	}
-	for before := away.tried(); away.tried() == before; {
-		time.Sleep(time.Millisecond)
-	}
-	interrupt() // the upload still waits
+	before := away.tried()
+	proctest.Eventually(t, "the upload still waits", func() bool { return away.tried() > before })
+	interrupt()
 	if err := <-ended; sdk.KindOf(err) != sdk.ErrCanceled {
 		t.Errorf("interrupted: %v", err)
 	}
