@@ -319,7 +319,18 @@ func classify(err error) Kind {
 func isConnectionLost(err error) bool {
 	var dial *net.OpError
 	return errors.As(err, &dial) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
-		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || isClosedIdle(err)
+}
+
+// isClosedIdle reports that the service closed a connection as the request began on it.
+// net/http does not export this error.
+func isClosedIdle(err error) bool {
+	for ; err != nil; err = errors.Unwrap(err) {
+		if err.Error() == "http: server closed idle connection" {
+			return true
+		}
+	}
+	return false
 }
 
 // withoutURL removes the method and address that net/http puts in front. The address may

@@ -236,6 +236,10 @@ func (t *Tree) fromMemory(s *source, err error) error {
 // tick runs every refresh interval.
 func (t *Tree) tick(ctx context.Context) {
 	now := t.now()
+	if t.hasUnsent() {
+		t.probe(now)
+		return
+	}
 	if t.watched.Load() {
 		if !t.reached.Load() || now.Sub(t.polledAt) >= watchedInterval {
 			t.polledAt = now
@@ -246,7 +250,7 @@ func (t *Tree) tick(ctx context.Context) {
 	for _, g := range t.groupsWith(func(g *group) bool { return g.opens.Load() > 0 }) {
 		t.checkMember(g)
 	}
-	if !t.reached.Load() || t.hasUnsent() {
+	if !t.reached.Load() {
 		t.probe(now)
 		return
 	}

@@ -159,3 +159,25 @@ func TestWatchedTreesPollSeldom(t *testing.T) {
 		t.Errorf("asked %d times in 50 intervals", n)
 	}
 }
+
+// A save that failed in an outage which no look at the ledger saw, and which the watch
+// outlived, is sent by itself.
+func TestWatchedTreesSendWhatWaits(t *testing.T) {
+	w := treetest.NewWorld()
+	w.Member("g", alice)
+	events := make(chan sdk.Event)
+	m := mount(t, w, alice, func(c *Config) {
+		c.RefreshInterval = time.Millisecond
+		c.Watch = func(context.Context, sdk.Seq) (iter.Seq2[sdk.Event, error], error) {
+			return treetest.Events(events), nil
+		}
+	})
+	t.Cleanup(func() { close(events) })
+	proctest.Eventually(t, "the watch runs", m.watched.Load)
+	w.Fail("upload", sdk.ErrUnavailable)
+	if err := m.save("/g/new", "kept"); err == nil {
+		t.Fatal("the service is away, and the save succeeded")
+	}
+	w.Fail("upload", nil)
+	proctest.Eventually(t, "the save is recorded", func() bool { return len(w.Named("g", "new")) == 1 })
+}
