@@ -118,7 +118,7 @@ func (g Group) Put(ctx context.Context, name string, r io.Reader, opts ...Option
 }
 
 func (g Group) put(ctx context.Context, name string, r io.Reader, opts []Option) (Receipt, error) {
-	o, err := resolve(opts, "Compress", "Progress")
+	o, err := resolve(opts, "Compress", "Progress", "WithAttributes")
 	if err != nil {
 		return Receipt{}, err
 	}

@@ -18,6 +18,7 @@ type options struct {
 	since    Seq
 	role     Role
 	uses     *int64 // nil = any number
+	attrs    Attributes
 }
 
 // Compress makes [Group.Put] and [Group.Upload] compress content before encryption, if a
@@ -25,6 +26,13 @@ type options struct {
 // 1.1 return the compressed bytes as content, without an error. The hash in the ledger
 // stays the hash of the content.
 func Compress() Option { return Option{"Compress", func(o *options) { o.compress = true }} }
+
+// WithAttributes makes [Group.Put] and [Group.Upload] record a with the file, at a service
+// with the extension "attributes"; other services ignore a. With a target the file is a
+// symbolic link, whose content must be the target.
+func WithAttributes(a Attributes) Option {
+	return Option{"WithAttributes", func(o *options) { o.attrs = a }}
+}
 
 // Progress makes [Group.Put], [Group.Open] and their variants report how many bytes of the
 // content were transferred. The counts are bytes on the wire, where JSON takes a third more

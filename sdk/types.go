@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk/locked"
 	"github.com/svcfs/svcfs/sdk/wire"
 )
@@ -28,6 +29,10 @@ type Seq int64
 // Amount is an exact quantity of the native token, in yocto (10^-24). [wire.ParseTokens]
 // and [wire.ParseAmount] parse one.
 type Amount = wire.Amount
+
+// Attributes are what programs keep beside the content of a file: its time, whether it may
+// be executed, the target of a symbolic link, and extended attributes.
+type Attributes = format.Attributes
 
 // Digest is the SHA-256 of the plaintext of a file, 32 bytes.
 type Digest [sha256.Size]byte
@@ -127,6 +132,7 @@ type Entry struct {
 	Name        string
 	Size        int64 // plaintext bytes, or SizeUnknown
 	ContentType string
+	Attributes  *Attributes // shared by copies of the entry: do not change them; nil = none were recorded
 
 	Deleted *Deletion // nil while the file lives and is not in the trash
 }

@@ -27,7 +27,7 @@ import (
 // Upload costs one upload, needs the API key, and takes the options of [Group.Put]. Errors:
 // those of [Group.Put].
 func (g Group) Upload(ctx context.Context, name string, b *mem.Buffer, opts ...Option) (Receipt, error) {
-	o, err := resolve(opts, "Compress", "Progress")
+	o, err := resolve(opts, "Compress", "Progress", "WithAttributes")
 	var receipt Receipt
 	if err == nil {
 		receipt, err = g.c.upload(ctx, g.ID, name, b, o)

@@ -21,7 +21,10 @@ type Remote interface {
 	// Retrieve fetches and verifies one file. Costs one claim.
 	Retrieve(ctx context.Context, e sdk.Entry, into *mem.Buffer) (fee sdk.Amount, err error)
 	// Upload records one file. Costs one upload; never twice for one content.
-	Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.Buffer) (sdk.Receipt, error)
+	Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.Buffer, a sdk.Attributes) (sdk.Receipt, error)
+	// SetAttributes records other attributes of one upload. Free. Only with
+	// Config.CanAttributes.
+	SetAttributes(ctx context.Context, g sdk.GroupID, ref sdk.Ref, a sdk.Attributes) error
 	// RegisterGroup creates a group. Costs one registration.
 	RegisterGroup(ctx context.Context, g sdk.GroupID) error
 	// GroupMembers, GroupOwner and GroupChecksum describe a group. The members cost as

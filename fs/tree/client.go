@@ -27,8 +27,14 @@ func (c Client) Retrieve(ctx context.Context, e sdk.Entry, into *mem.Buffer) (fe
 }
 
 // Upload is [sdk.Group.Upload].
-func (c Client) Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.Buffer) (sdk.Receipt, error) {
-	return c.Group(g).Upload(ctx, name, b)
+func (c Client) Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.Buffer, a sdk.Attributes) (sdk.Receipt, error) {
+	return c.Group(g).Upload(ctx, name, b, sdk.WithAttributes(a))
+}
+
+// SetAttributes is [sdk.Group.SetAttributes].
+func (c Client) SetAttributes(ctx context.Context, g sdk.GroupID, ref sdk.Ref, a sdk.Attributes) error {
+	_, err := c.Group(g).SetAttributes(ctx, ref, a)
+	return err
 }
 
 // RegisterGroup is [sdk.Group.Register].

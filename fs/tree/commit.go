@@ -141,7 +141,7 @@ func (f *File) send(ctx context.Context, s *stage, g *group, raw string) (*sdk.E
 	f.t.counts.sending.Add(1)
 	var receipt sdk.Receipt
 	err := f.t.spend("upload", func() (fee sdk.Amount, err error) {
-		receipt, err = f.t.remote.Upload(ctx, g.id, raw, s.buf)
+		receipt, err = f.t.remote.Upload(ctx, g.id, raw, s.buf, sdk.Attributes{})
 		return receipt.Fee, err
 	})
 	f.t.counts.sending.Add(-1)

@@ -39,9 +39,9 @@ func (r *racing) RenameFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref, nam
 	return err
 }
 
-func (r *racing) Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.Buffer) (sdk.Receipt, error) {
+func (r *racing) Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.Buffer, a sdk.Attributes) (sdk.Receipt, error) {
 	once(&r.beforeUpload)
-	return r.Person.Upload(ctx, g, name, b)
+	return r.Person.Upload(ctx, g, name, b, a)
 }
 
 // race mounts alice on such a service.

@@ -49,6 +49,7 @@ type Config struct {
 	CanTrash        bool          // the service keeps removed names in a trash (W9)
 	AllowDelete     bool          // unlink of an uploaded file destroys its key; the service offers it (W9)
 	CanRename       bool          // the service renames uploads (W8)
+	CanAttributes   bool          // the service records attributes of files
 	MetadataTimeout time.Duration // for a listing to begin or to move on
 	RefreshInterval time.Duration // between looks at the ledger
 	EmptyDelay      time.Duration // before an empty file is uploaded (W5)

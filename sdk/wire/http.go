@@ -42,6 +42,7 @@ const (
 	OpGetGroupTransactions = "get_group_transactions"
 	OpDeleteFile           = "delete_file"             // extension "delete"
 	OpRenameFile           = "rename_file"             // extension "rename"
+	OpSetAttributes        = "set_attributes"          // extension "attributes"
 	OpWatch                = "watch"                   // extension "watch"
 	OpGetPending           = "get_pending_destruction" // extension "destruction-delay"
 	OpKeepFiles            = "keep_files"              // extension "destruction-delay"
@@ -95,6 +96,10 @@ const (
 	// CapTrash: a removed name can be restored until its trash time is over, see
 	// [NameRequest]. A client without this extension sees a file in the trash as deleted.
 	CapTrash = "trash"
+	// CapAttributes: the field "attributes" of the format object of an upload is recorded
+	// with the file, and the operation set_attributes records others, see
+	// [AttributesRequest].
+	CapAttributes = "attributes"
 )
 
 // Role is the role of a member in a group. Extension "roles"; without it members are

@@ -165,6 +165,15 @@ type RenameRequest struct {
 	Filename string `json:"filename"`
 }
 
+// AttributesRequest is the body of set_attributes. Attributes replace all that were recorded,
+// except the target of a symbolic link, which must stay. Package format has their form.
+// Extension "attributes".
+type AttributesRequest struct {
+	GroupID    string          `json:"group_id"`
+	IPFSHash   string          `json:"ipfs_hash"`
+	Attributes json.RawMessage `json:"attributes"`
+}
+
 // NameRequest is the body of remove_file and restore_file, which act on all versions of a
 // name. remove_file moves the living versions to the trash. restore_file brings back the
 // versions in the trash that the caller may restore. Neither touches a version that changed

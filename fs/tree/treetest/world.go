@@ -260,7 +260,7 @@ func (p Person) Retrieve(ctx context.Context, e sdk.Entry, into *mem.Buffer) (sd
 	return sdk.Amount{}, nil
 }
 
-func (p Person) Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.Buffer) (sdk.Receipt, error) {
+func (p Person) Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.Buffer, a sdk.Attributes) (sdk.Receipt, error) {
 	if err := p.begin(ctx, "upload"); err != nil {
 		return sdk.Receipt{}, err
 	}
@@ -274,6 +274,9 @@ func (p Person) Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.B
 		return sdk.Receipt{}, err
 	}
 	e := p.Put(g, p.id, name, b.Bytes())
+	if !a.IsZero() {
+		p.Edit(g, e.Ref, func(e *sdk.Entry) { e.Attributes = &a })
+	}
 	return sdk.Receipt{Ref: e.Ref, Tx: e.Tx, Hash: e.Hash, Size: e.Size, Seq: e.Seq, Time: e.Time}, nil
 }
 
@@ -297,6 +300,10 @@ func (p Person) change(ctx context.Context, op string, g sdk.GroupID, ref sdk.Re
 
 func (p Person) RenameFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref, name string) error {
 	return p.change(ctx, "rename", g, ref, func(e *sdk.Entry) { e.Name, p.renamed[ref] = name, e.ChangedSeq })
+}
+
+func (p Person) SetAttributes(ctx context.Context, g sdk.GroupID, ref sdk.Ref, a sdk.Attributes) error {
+	return p.change(ctx, "set attributes", g, ref, func(e *sdk.Entry) { e.Attributes = &a })
 }
 
 func (p Person) DeleteFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref) error {

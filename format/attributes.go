@@ -1,0 +1,135 @@
+package format
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+const (
+	// AttributePrefix begins the name of every extended attribute.
+	AttributePrefix = "user."
+	// MaxAttributeBytes bounds names and values of all extended attributes of a file, in bytes.
+	MaxAttributeBytes = 4 << 10
+	// MaxTargetBytes is the longest target of a symbolic link, in bytes: as on Linux.
+	MaxTargetBytes = 4095
+	// maxAttributesText bounds the JSON text of attributes, in bytes. JSON may take six
+	// bytes for one of the target.
+	maxAttributesText = 6*MaxTargetBytes + 3*MaxAttributeBytes + 1<<10
+)
+
+// Attributes are what programs keep beside the content of a file. The zero value means that
+// none were recorded.
+type Attributes struct {
+	ModTime    time.Time         // of the content, to the nanosecond; zero = not recorded
+	Executable bool              // for everybody who may read the file
+	Target     string            // of a symbolic link, UTF-8 without NUL; "" = not a link
+	XAttrs     map[string]string // values by name; a name begins with [AttributePrefix]
+}
+
+// IsZero reports whether no attribute is set.
+func (a Attributes) IsZero() bool {
+	return a.ModTime.IsZero() && !a.Executable && a.Target == "" && len(a.XAttrs) == 0
+}
+
+// Equal reports whether a and b record the same.
+func (a Attributes) Equal(b Attributes) bool {
+	return a.ModTime.Equal(b.ModTime) && a.Executable == b.Executable && a.Target == b.Target && maps.Equal(a.XAttrs, b.XAttrs)
+}
+
+// attributesDocument is the JSON form. The order of the fields is part of the format.
+type attributesDocument struct {
+	ModTime    string            `json:"mtime,omitempty"` // ns since 1970, decimal
+	Executable bool              `json:"executable,omitempty"`
+	Target     string            `json:"target,omitempty"`
+	XAttrs     map[string][]byte `json:"xattrs,omitempty"` // base64
+}
+
+// Text returns the JSON form of a, "" for the zero value: always the same text for the same
+// attributes. The error is that of [Attributes.Check].
+func (a Attributes) Text() (string, error) {
+	if a.IsZero() {
+		return "", nil
+	}
+	if err := a.Check(); err != nil {
+		return "", err
+	}
+	d := attributesDocument{Executable: a.Executable, Target: a.Target}
+	if !a.ModTime.IsZero() {
+		d.ModTime = strconv.FormatInt(a.ModTime.UnixNano(), 10)
+	}
+	for name, value := range a.XAttrs {
+		if d.XAttrs == nil {
+			d.XAttrs = make(map[string][]byte, len(a.XAttrs))
+		}
+		d.XAttrs[name] = []byte(value)
+	}
+	var out bytes.Buffer
+	e := json.NewEncoder(&out)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(d); err != nil {
+		return "", fmt.Errorf("write attributes: %w", err)
+	}
+	return strings.TrimSuffix(out.String(), "\n"), nil
+}
+
+// Check returns an error that names the first attribute which cannot be recorded. The error
+// is [ErrTooLarge] if something is over its limit, else [ErrCorrupt].
+func (a Attributes) Check() error {
+	if !a.ModTime.IsZero() && !a.ModTime.Equal(time.Unix(0, a.ModTime.UnixNano())) {
+		return fmt.Errorf("the time %s is before 1678 or after 2261: %w", a.ModTime.UTC().Format(time.RFC3339), ErrCorrupt)
+	}
+	if len(a.Target) > MaxTargetBytes {
+		return fmt.Errorf("a link target of %d bytes: want at most %d: %w", len(a.Target), MaxTargetBytes, ErrTooLarge)
+	}
+	if !utf8.ValidString(a.Target) || strings.ContainsRune(a.Target, 0) {
+		return fmt.Errorf("the link target is not UTF-8 without NUL: %w", ErrCorrupt)
+	}
+	total := 0
+	for name, value := range a.XAttrs {
+		if rest, ok := strings.CutPrefix(name, AttributePrefix); !ok || rest == "" || !utf8.ValidString(name) || strings.ContainsRune(name, 0) {
+			return fmt.Errorf("the attribute name %.40q: want user. and a name: %w", name, ErrCorrupt)
+		}
+		total += len(name) + len(value)
+	}
+	if total > MaxAttributeBytes {
+		return fmt.Errorf("extended attributes of %d bytes: want at most %d: %w", total, MaxAttributeBytes, ErrTooLarge)
+	}
+	return nil
+}
+
+// ParseAttributes reads what [Attributes.Text] writes. It ignores unknown fields. Any other
+// text is [ErrCorrupt], or [ErrTooLarge] over a limit.
+func ParseAttributes(text string) (Attributes, error) {
+	if text == "" {
+		return Attributes{}, nil
+	}
+	if len(text) > maxAttributesText {
+		return Attributes{}, fmt.Errorf("attributes of %d bytes: want at most %d: %w", len(text), maxAttributesText, ErrTooLarge)
+	}
+	var d attributesDocument
+	if err := json.Unmarshal([]byte(text), &d); err != nil {
+		return Attributes{}, fmt.Errorf("parse attributes: %w", errors.Join(ErrCorrupt, err))
+	}
+	a := Attributes{Executable: d.Executable, Target: d.Target}
+	if d.ModTime != "" {
+		ns, err := strconv.ParseInt(d.ModTime, 10, 64)
+		if err != nil {
+			return Attributes{}, fmt.Errorf("mtime %.40q: want ns since 1970: %w", d.ModTime, ErrCorrupt)
+		}
+		a.ModTime = time.Unix(0, ns)
+	}
+	for name, value := range d.XAttrs {
+		if a.XAttrs == nil {
+			a.XAttrs = make(map[string]string, len(d.XAttrs))
+		}
+		a.XAttrs[name] = string(value)
+	}
+	return a, a.Check()
+}

@@ -1,0 +1,75 @@
+package format
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestAttributesText(t *testing.T) {
+	for _, c := range []struct {
+		a    Attributes
+		text string
+	}{
+		{Attributes{}, ""},
+		{Attributes{ModTime: time.Unix(0, 0)}, `{"mtime":"0"}`},
+		{Attributes{ModTime: time.Unix(-1, 5), Executable: true}, `{"mtime":"-999999995","executable":true}`},
+		{Attributes{Target: "../a<b>\n"}, `{"target":"../a<b>\n"}`},
+		{Attributes{XAttrs: map[string]string{"user.b": "", "user.a": "\x00\xff"}}, `{"xattrs":{"user.a":"AP8=","user.b":""}}`},
+	} {
+		text, err := c.a.Text()
+		if err != nil || text != c.text {
+			t.Errorf("%+v: %s, %v, want %s", c.a, text, err, c.text)
+		}
+		again, err := ParseAttributes(text)
+		if err != nil || !again.Equal(c.a) {
+			t.Errorf("%s: %+v, %v", text, again, err)
+		}
+	}
+}
+
+func TestAttributesRefused(t *testing.T) {
+	for _, c := range []struct {
+		a    Attributes
+		want error
+	}{
+		{Attributes{ModTime: time.Date(1600, 1, 1, 0, 0, 0, 0, time.UTC)}, ErrCorrupt},
+		{Attributes{Target: "a\x00b"}, ErrCorrupt},
+		{Attributes{Target: "\xff"}, ErrCorrupt},
+		{Attributes{Target: strings.Repeat("a", MaxTargetBytes+1)}, ErrTooLarge},
+		{Attributes{XAttrs: map[string]string{"trusted.a": ""}}, ErrCorrupt},
+		{Attributes{XAttrs: map[string]string{"user.": ""}}, ErrCorrupt},
+		{Attributes{XAttrs: map[string]string{"user.\xff": ""}}, ErrCorrupt},
+		{Attributes{XAttrs: map[string]string{"user.a": strings.Repeat("a", MaxAttributeBytes)}}, ErrTooLarge},
+	} {
+		if text, err := c.a.Text(); !errors.Is(err, c.want) {
+			t.Errorf("%+v: %s, %v, want %v", c.a, text, err, c.want)
+		}
+	}
+	for _, text := range []string{"{", "[]", `{"mtime":"x"}`, `{"mtime":1}`, `{"xattrs":{"user.a":"*"}}`, `{"xattrs":{"a":""}}`, `{"target":"a\u0000"}`} {
+		if a, err := ParseAttributes(text); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%s: %+v, %v, want corrupt", text, a, err)
+		}
+	}
+	if _, err := ParseAttributes(strings.Repeat(" ", maxAttributesText+1)); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("a long text: %v", err)
+	}
+}
+
+func FuzzAttributes(f *testing.F) {
+	f.Add(`{"mtime":"1","executable":true,"target":"a","xattrs":{"user.a":"AA=="},"later":1}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		a, err := ParseAttributes(text)
+		if err != nil {
+			return
+		}
+		text, err = a.Text()
+		if err != nil || len(text) > maxAttributesText {
+			t.Fatalf("%+v: %d bytes, %v", a, len(text), err)
+		}
+		if again, err := ParseAttributes(text); err != nil || !again.Equal(a) {
+			t.Fatalf("%s: %+v, %v, want %+v", text, again, err, a)
+		}
+	})
+}
