@@ -29,9 +29,8 @@ type dirNode struct {
 }
 
 // fileNode shows a file of the tree to the kernel. Committed content never
-// changes under it: a newer upload of the name is another node of the same
-// inode number and a new generation. A file that was lent has two while a program
-// writes to it.
+// changes under it: a newer upload of the name from elsewhere is another node. A file that
+// was lent has two, of one inode number, while a program writes to it.
 type fileNode struct {
 	node
 	f       *tree.File

@@ -200,11 +200,37 @@ func (t *Tree) record(f *File, g *group, raw string, row *sdk.Entry) []notice {
 	} else {
 		g.merge(row, touched)
 	}
-	if f.raw == raw && f.dir != nil && f.isKind(fileReal) {
-		v := g.version(raw)
-		v.shown, v.hidden = f, ""
+	var notices []notice
+	if v := g.version(raw); f.raw == raw && f.isKind(fileReal) {
+		if f.dir == nil {
+			notices = t.showAgain(f, g, v, row)
+		}
+		if f.dir != nil {
+			v.shown, v.hidden = f, ""
+		}
 	}
-	return t.placeMerged(g, touched)
+	return append(notices, t.placeMerged(g, touched)...)
+}
+
+// showAgain gives the name back to a file that lost it to an upload by others, and was saved
+// after that upload: programs that have the file open, and those that look the name up, see
+// one file. Needs Tree.mu.
+func (t *Tree) showAgain(f *File, g *group, v *versions, row *sdk.Entry) []notice {
+	sortEntries(v.entries)
+	if newest := v.newest(); g.gone || newest == nil || newest.Ref != row.Ref || len(f.links) > 0 {
+		return nil
+	}
+	old := v.shown
+	if old == nil {
+		dir, name := t.slot(g, v.raw, string(row.Ref))
+		return dir.attach(name, f)
+	}
+	if old.isStaged() {
+		return nil // that is saved after this one
+	}
+	dir, name := old.dir, old.name
+	notices := dir.detach(name, old)
+	return append(notices, dir.attach(name, f)...)
 }
 
 // delayedUploads is how many empty files are uploaded at a time once their moment

@@ -61,14 +61,33 @@ func (t *Tree) newDir(parent *Dir, name string, kind dirKind) *Dir {
 	return d
 }
 
-// freeInode is inodeOf for a new file or folder: a renamed one may have taken the number
-// of the path along. Needs Tree.mu.
+// freeInode is inodeOf for a new file or folder, unless another had that number in this
+// mount: a program may have it open still. Needs Tree.mu.
 func (t *Tree) freeInode(path string, gen uint64) uint64 {
 	ino := inodeOf(path)
-	if t.carried[ino] {
+	if _, given := t.given[ino]; given {
 		ino = inodeOf(path + "\x00" + strconv.FormatUint(gen, 10))
 	}
 	return ino
+}
+
+// spend keeps the number of name in d from what gets that name after n. Other numbers come
+// no second time. Needs Tree.mu.
+func (d *Dir) spend(name string, n Node) {
+	if ino := inodeOf(join(d.path(), name)); ino == inode(n) {
+		d.t.given[ino] = struct{}{}
+	}
+}
+
+// inode returns the number of a file or folder.
+func inode(n Node) uint64 {
+	switch n := n.(type) {
+	case *File:
+		return n.ino
+	case *Dir:
+		return n.ino
+	}
+	return 0
 }
 
 // inodeOf gives a path the same inode number in every mount (A4). Generations

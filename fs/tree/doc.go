@@ -4,9 +4,8 @@
 //
 // A [Dir] and a [File] are inodes. The name a directory holds points at a File;
 // its committed content never changes: when a newer upload of the same name
-// arrives from elsewhere, the name points at a new File with the same inode
-// number and a new generation, and handles that are open on the old File keep reading
-// it. Writes go to a staged copy in memory that belongs to the File and is
+// arrives from elsewhere, the name points at a new File with an inode number of its own,
+// and handles that are open on the old File keep reading it. Writes go to a staged copy in memory that belongs to the File and is
 // committed (sealed, uploaded, recorded) by Flush and Fsync.
 //
 // Where to begin: content.go has the states of a file's content and the steps between

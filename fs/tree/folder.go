@@ -127,10 +127,10 @@ func (t *Tree) applyFolderMove(dir, to *Dir, newName string, m *folderMove) []no
 		return t.placeAll(g, g.mergeRenamed(m.uploads, m.rename))
 	}
 	if dir.parent != nil {
+		dir.carry()
 		dir.parent.setChanged(t.now())
 		dir.parent.detach(dir.name, dir) // the kernel knows
 	}
-	t.carry(dir)
 	to.setChanged(t.now())
 	dir.setMoved(t.now())
 	shown := names.Component(newName)
@@ -170,15 +170,13 @@ func (d *Dir) isIn(other *Dir) bool {
 	return false
 }
 
-// carry notes that a folder takes its inode number, and those beneath it, along. Needs Tree.mu.
-func (t *Tree) carry(d *Dir) {
-	t.carried[d.ino] = true
-	for _, n := range d.children {
-		switch n := n.(type) {
-		case *File:
-			t.carried[n.ino] = true
-		case *Dir:
-			t.carry(n)
+// carry notes that what is beneath a folder keeps its inode numbers while the folder moves, or
+// goes. Needs Tree.mu.
+func (d *Dir) carry() {
+	for name, n := range d.children {
+		d.spend(name, n)
+		if beneath, ok := n.(*Dir); ok {
+			beneath.carry()
 		}
 	}
 }

@@ -150,6 +150,7 @@ func (t *Tree) removeGroup(g *group) []notice {
 	g.gone = true
 	delete(t.groups, g.id)
 	t.log.Warn("group is no longer ours", "group", string(g.id))
+	g.dir.carry()
 	return t.root.detach(g.dir.name, g.dir)
 }
 

@@ -57,7 +57,8 @@ func TestModel(t *testing.T) {
 type modelSystem struct {
 	m      *mounted
 	w      *world
-	events chan sdk.Event // of the watch; nil without one
+	events chan sdk.Event  // of the watch; nil without one
+	inodes map[uint64]Node // that a listing ever showed
 }
 
 type modelHandle struct{ h *Handle }
@@ -175,7 +176,9 @@ func (s *modelSystem) Read(name string) (string, string) {
 
 func (s *modelSystem) List() (list []string) {
 	for _, name := range s.m.names("/team") {
-		d, ok := s.m.node("/team/" + name).(*Dir)
+		n := s.m.node("/team/" + name)
+		list = append(list, s.shared(n)...)
+		d, ok := n.(*Dir)
 		if !ok {
 			list = append(list, name)
 			continue
@@ -183,10 +186,25 @@ func (s *modelSystem) List() (list []string) {
 		list = append(list, name+"/")
 		for _, beneath := range s.m.names(d.Path()) {
 			list = append(list, name+"/"+beneath)
+			list = append(list, s.shared(s.m.node(d.Path()+"/"+beneath))...)
 		}
 	}
 	slices.Sort(list)
 	return list
+}
+
+// shared is a name that no model has when another file ever had the inode number of n (A4).
+func (s *modelSystem) shared(n Node) []string {
+	ino := n.Attr().Ino
+	if s.inodes == nil {
+		s.inodes = make(map[uint64]Node)
+	}
+	other := s.inodes[ino]
+	s.inodes[ino] = n
+	if other == nil || other == n {
+		return nil
+	}
+	return []string{n.Path() + " has the inode number of another file"}
 }
 
 // happened makes the tree see a change by another account: it gets an event, and has applied

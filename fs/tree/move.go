@@ -304,7 +304,6 @@ func (t *Tree) applyMove(m moved) (notices []notice) {
 	if m.aside {
 		to.attachLink(shown, f)
 	} else {
-		t.carried[f.ino] = true
 		f.group, f.raw = to.group, to.rawPath(m.name)
 		f.become(m.becomes)
 		notices = to.attach(shown, f)

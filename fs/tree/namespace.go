@@ -40,6 +40,7 @@ func (d *Dir) detach(name string, n Node) []notice {
 		return nil
 	}
 	delete(d.children, name)
+	d.spend(name, n)
 	switch n := n.(type) {
 	case *File:
 		if n.dir != d || n.name != name {
@@ -280,8 +281,8 @@ func (t *Tree) placeAll(g *group, touched map[*versions]bool) (notices []notice)
 }
 
 // place makes the tree show the newest upload of v. A file with staged content
-// keeps showing that until it is committed. A newer upload is another file of the same
-// inode number and the next generation. The kernel gets no notice of a name that only appears:
+// keeps showing that until it is committed. An upload that this file did not save is another
+// file, with a number of its own (A4). The kernel gets no notice of a name that only appears:
 // a late notice would throw a program out of a folder that it has entered by then. Needs
 // Tree.mu.
 func (t *Tree) place(g *group, v *versions) []notice {
@@ -315,9 +316,6 @@ func (t *Tree) place(g *group, v *versions) []notice {
 		dir, name = t.slot(g, v.raw, string(newest.Ref))
 	}
 	f := t.newFile(dir, name)
-	if old != nil {
-		f.ino = old.ino
-	}
 	f.group, f.raw = g, v.raw
 	f.setEntry(newest)
 	v.shown = f

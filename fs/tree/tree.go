@@ -120,10 +120,10 @@ type Tree struct {
 	kernel Kernel
 	root   *Dir
 	groups map[sdk.GroupID]*group
-	// carried holds inode numbers that renamed files and folders took along: a new
-	// file or folder of the old name must not share one with them.
-	carried map[uint64]bool
-	rooms   map[sdk.GroupID]*room
+	// given holds the inode numbers of paths whose file or folder lost the name, or took it
+	// along: what gets such a name later is another file, with another number (A4).
+	given map[uint64]struct{}
+	rooms map[sdk.GroupID]*room
 
 	staged sync.Map // the files that have a stage, as keys
 
@@ -155,8 +155,8 @@ func New(ctx context.Context, cfg Config) (*Tree, error) {
 	t := &Tree{
 		cfg: cfg, remote: cfg.Remote, pool: cfg.Pool, log: cfg.Logger, kernel: cfg.Kernel,
 		cache: cache.New(cfg.CacheBytes), started: time.Now(), groups: make(map[sdk.GroupID]*group),
-		spent:   policy.Budget{Limit: cfg.Budget, Hourly: cfg.BudgetPerHour},
-		carried: make(map[uint64]bool), rooms: make(map[sdk.GroupID]*room), listing: newGate(), delayed: make(gate, delayedUploads),
+		spent: policy.Budget{Limit: cfg.Budget, Hourly: cfg.BudgetPerHour},
+		given: make(map[uint64]struct{}), rooms: make(map[sdk.GroupID]*room), listing: newGate(), delayed: make(gate, delayedUploads),
 	}
 	t.list = source{path: "/", refresh: func(ctx context.Context, _ time.Duration) error { return t.refreshGroups(ctx) }}
 	t.root = t.newDir(nil, "", dirRoot)

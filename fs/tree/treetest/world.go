@@ -277,6 +277,9 @@ func (p Person) Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.B
 	if !a.IsZero() {
 		p.Edit(g, e.Ref, func(e *sdk.Entry) { e.Attributes = &a })
 	}
+	if err := p.begin(ctx, "uploaded"); err != nil { // the record is there, the answer is on its way
+		return sdk.Receipt{}, err
+	}
 	return sdk.Receipt{Ref: e.Ref, Tx: e.Tx, Hash: e.Hash, Size: e.Size, Seq: e.Seq, Time: e.Time}, nil
 }
 
