@@ -308,11 +308,28 @@ func (m *model) commit(n *node, now bool) string {
 		return OK
 	}
 	m.record(n, n.main)
+	m.showAgain(n)
 	if m.names[n.main] == n {
 		delete(m.hidden, n.main)
 	}
 	m.place(n.main)
 	return OK
+}
+
+// showAgain gives a name back to a file that lost it to others and has the newest upload now (A4).
+func (m *model) showAgain(n *node) {
+	for _, other := range m.names {
+		if other == n {
+			return
+		}
+	}
+	if old := m.names[n.main]; m.newest(n.main) != n.ver || old != nil && old.staged {
+		return
+	}
+	if at := folderOf(n.main); at != "" && !m.hasFolderOf(n.main) {
+		m.folders[at] = false
+	}
+	m.names[n.main] = n
 }
 
 // record buys a version unless the name holds the bytes already (W3).
