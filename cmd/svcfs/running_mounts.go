@@ -109,25 +109,40 @@ func mountAt(dir string) (string, error) {
 	return path, nil
 }
 
-// mountHolding finds the mount that path lies in, and path below it.
+// mountHolding finds the mount that path lies in, and path below it. It asks a mount about
+// names only where path leads there through symbolic links.
 func mountHolding(path string) (dir, inside string, err error) {
-	abs, err := resolve(path)
-	if err != nil {
-		return "", "", err
-	}
 	dirs, err := findMounts()
 	if err != nil {
 		return "", "", err
 	}
-	for _, d := range slices.Backward(dirs) { // an inner mount sorts behind an outer one
-		if abs == d {
-			return d, "/", nil
-		}
-		if rest, ok := strings.CutPrefix(abs, d+"/"); ok {
-			return d, "/" + rest, nil
-		}
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return "", "", usage("give an absolute path", err.Error())
+	}
+	if dir, inside, ok := below(dirs, abs); ok {
+		return dir, inside, nil
+	}
+	if abs, err = resolve(path); err != nil {
+		return "", "", err
+	}
+	if dir, inside, ok := below(dirs, abs); ok {
+		return dir, inside, nil
 	}
 	return "", "", refuse(exitNotFound, "run 'svcfs status' for the mounts there are", fmt.Errorf("%s is in no mount of ours", abs))
+}
+
+// below finds the mount among dirs that abs lies in.
+func below(dirs []string, abs string) (dir, inside string, ok bool) {
+	for _, d := range slices.Backward(dirs) { // an inner mount sorts behind an outer one
+		if abs == d {
+			return d, "/", true
+		}
+		if rest, ok := strings.CutPrefix(abs, d+"/"); ok {
+			return d, "/" + rest, true
+		}
+	}
+	return "", "", false
 }
 
 // resolve is [fs.Resolve]. When a mount does not answer, path stays as it is.

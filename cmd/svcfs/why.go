@@ -2,24 +2,65 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
+	"path"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/svcfs/svcfs/fs/tree"
+	"github.com/svcfs/svcfs/fs/tree/policy"
 )
 
-// errorFields is how many tab-separated fields a line of /.svcfs/errors has:
-// time, path, operation, class, sentence and next step.
-const errorFields = 6
+// shownReasons is how many paths svcfs why prints in words; --json has all.
+const shownReasons = 20
 
 func (a *app) whyCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:     "why PATH",
-		Short:   "Explain the last error of a path in a mount",
-		Example: "  svcfs why ~/groups/team/report.pdf",
+		Use:   "why PATH",
+		Short: "Explain what failed at a path in a mount, and what is left there",
+		Long: `Explain the last error of PATH in a mount: what failed, which version is recorded,
+which bytes are only in the memory of the mount, and the commands that go on from there.
+Errors of a temporary name count too when a program saves PATH through it, such as
+.x.swp, x~ and x.tmp for x, and errors of the name before a rename. For a folder the
+command explains the last error of each path below it. PATH need not exist. The command
+asks the service for nothing.`,
+		Example: "  svcfs why ~/groups/team/report.pdf\n  svcfs why ~/groups/team",
 		Args:    exactly(1, "one PATH"),
 		RunE:    a.simple(func(ctx context.Context, args []string) error { return a.why(ctx, args[0]) }),
 	}
+}
+
+// reasonDoc is one path of svcfs why in JSON.
+type reasonDoc struct {
+	Time      string       `json:"time"`
+	Path      string       `json:"path"`
+	Name      string       `json:"name,omitempty"`
+	Operation string       `json:"operation"`
+	Class     string       `json:"class"`
+	Error     string       `json:"error"`
+	Hint      string       `json:"hint"`
+	Recorded  *recordedDoc `json:"recorded,omitempty"`
+	Staged    *tree.Staged `json:"staged,omitempty"`
+	Next      []nextStep   `json:"next"`
+}
+
+type recordedDoc struct {
+	Version  string `json:"version"`
+	Size     *int64 `json:"size"`
+	Time     string `json:"time"`
+	Uploader string `json:"uploader"`
+}
+
+// nextStep is a command that goes on from a failure.
+type nextStep struct {
+	Command string `json:"command"`
+	Does    string `json:"does"`
 }
 
 func (a *app) why(ctx context.Context, path string) error {
@@ -27,39 +68,215 @@ func (a *app) why(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	text, err := readControl(ctx, dir, "errors")
+	text, err := readControl(ctx, dir, "reasons")
+	if errors.Is(err, fs.ErrNotExist) {
+		return refuse(exitOther, "see what it remembers: cat "+shellWord(dir+"/.svcfs/errors"), fmt.Errorf("the mount on %s is of an older svcfs", dir))
+	}
 	if err != nil {
 		return err
 	}
-	var last, above []string // above: a look at a folder above that failed
+	var all []tree.Reason
 	for line := range strings.Lines(string(text)) {
-		fields := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
-		switch {
-		case len(fields) < errorFields-1:
-		case fields[1] == inside:
-			last = append(fields, "")
-		case strings.HasPrefix(fields[2], "list") && (fields[1] == "/" || strings.HasPrefix(inside, fields[1]+"/")):
-			above = append(fields, "")
+		var r tree.Reason
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			return fmt.Errorf("read what the mount remembers: %w", err)
 		}
+		all = append(all, r)
 	}
-	if last == nil {
-		last = above
-	}
-	if last == nil {
+	found := reasonsAbout(all, inside)
+	if len(found) == 0 {
 		return refuse(exitNotFound, "see all of them: cat "+dir+"/.svcfs/errors", fmt.Errorf("no error is recorded for %s", inside))
 	}
-	names := []string{"time", "path", "operation", "class", "error", "hint"}
-	doc := make(map[string]string)
-	var pairs [][2]string
-	for i, name := range names {
-		doc[name] = escapeText(last[i])
-		if last[i] != "" {
-			pairs = append(pairs, [2]string{name, escapeText(last[i])})
+	docs := each(found, func(r tree.Reason) reasonDoc { return docOf(dir, r) })
+	if a.asJSON {
+		return a.printJSON(struct {
+			reasonDoc
+			Others []reasonDoc `json:"others"`
+		}{docs[0], docs[1:]})
+	}
+	for i, r := range found[:min(len(found), shownReasons)] {
+		if i > 0 {
+			a.ui.printf("\n")
+		}
+		a.printPairs(reasonPairs(r, docs[i])...)
+	}
+	if more := len(found) - shownReasons; more > 0 {
+		a.ui.notice("%s more; all of them: svcfs why --json", plural(more, "path"))
+	}
+	return nil
+}
+
+// reasonsAbout selects the reasons that concern a path below the mount, the closest first
+// and the newest of those first: its own, of temporary names beside it, and of what is
+// below it; where there is none, of looks at a folder above it. A temporary name that tells
+// nothing may be of any file of its folder.
+func reasonsAbout(all []tree.Reason, inside string) []tree.Reason {
+	var groups [4][]tree.Reason
+	isOwn := func(r tree.Reason) bool { return r.Path == inside }
+	known := slices.ContainsFunc(all, isOwn)
+	for _, r := range slices.Backward(all) {
+		held := r.Staged != nil && r.Staged.State != tree.StagedWritten && r.Staged.State != tree.StagedScratch
+		switch {
+		case isOwn(r):
+			groups[0] = append(groups[0], r)
+		case r.Name == inside:
+			groups[1] = append(groups[1], r)
+		case path.Dir(r.Path) == path.Dir(inside) && policy.IsNameless(path.Base(r.Path)) && r.Name == "":
+			if held || !known {
+				groups[1] = append(groups[1], r)
+			}
+		case r.Error == "" && !held:
+		case isBelow(r.Path, inside) || isBelow(r.Name, inside):
+			groups[2] = append(groups[2], r)
+		case strings.HasPrefix(r.Operation, "list") && isBelow(inside, r.Path):
+			groups[3] = append(groups[3], r)
 		}
 	}
-	if a.asJSON {
-		return a.printJSON(doc)
+	if found := slices.Concat(groups[:3]...); len(found) > 0 {
+		return found
 	}
-	a.printPairs(pairs...)
-	return nil
+	return groups[3][:min(len(groups[3]), 1)]
+}
+
+func isBelow(inside, folder string) bool {
+	return strings.HasPrefix(inside, strings.TrimSuffix(folder, "/")+"/") && inside != folder
+}
+
+// docOf tells of one path; dir is the mount.
+func docOf(dir string, r tree.Reason) reasonDoc {
+	doc := reasonDoc{Time: r.Time.Format(time.RFC3339Nano), Path: r.Path, Name: r.Name, Operation: r.Operation, Class: r.Class, Error: r.Error,
+		Hint: r.Hint, Staged: r.Staged, Next: nextSteps(dir, r)}
+	if v := r.Recorded; v != nil {
+		doc.Recorded = &recordedDoc{Version: v.Version, Time: timeText(v.Time), Uploader: string(v.Uploader)}
+		if v.Size >= 0 {
+			doc.Recorded.Size = &v.Size
+		}
+	}
+	return doc
+}
+
+// reasonPairs tells of one path in words.
+func reasonPairs(r tree.Reason, doc reasonDoc) [][2]string {
+	var pairs [][2]string
+	for _, p := range [][2]string{{"time", doc.Time}, {"path", doc.Path}, {"meant for", doc.Name}, {"operation", doc.Operation},
+		{"class", doc.Class}, {"error", doc.Error}, {"hint", doc.Hint}, {"recorded", recordedWords(r)}, {"staged", stagedWords(r)}} {
+		if p[1] != "" {
+			pairs = append(pairs, p)
+		}
+	}
+	for _, step := range doc.Next {
+		pairs = append(pairs, [2]string{"next", step.Command + "   # " + step.Does})
+	}
+	return pairs
+}
+
+func recordedWords(r tree.Reason) string {
+	v := r.Recorded
+	if v == nil {
+		return "nothing under this name"
+	}
+	size := "of unknown size"
+	if v.Size >= 0 {
+		size = fmt.Sprintf("%d bytes", v.Size)
+	}
+	return fmt.Sprintf("%s of %s by %s: this version stays, and is what all others see", size, timeText(v.Time), v.Uploader)
+}
+
+func stagedWords(r tree.Reason) string {
+	s := r.Staged
+	if s == nil {
+		if savesContent(r.Operation) {
+			return "nothing: what this mount shows is recorded, or gone"
+		}
+		return ""
+	}
+	words := map[string]string{
+		tree.StagedHalf:    "not a whole save, because a write was refused; nothing of it is sent",
+		tree.StagedKilled:  "perhaps not a whole save, because its program was killed; nothing of it is sent before you ask",
+		tree.StagedFailed:  "a whole save that is not recorded",
+		tree.StagedAway:    "a whole save; it is sent by itself when the service is back",
+		tree.StagedWritten: "sent when its program closes it",
+		tree.StagedScratch: "under a temporary name, which is never sent",
+	}
+	return fmt.Sprintf("%d bytes at %s, only in the memory of this mount: %s", s.Size, s.Path, words[s.State])
+}
+
+// savesContent reports whether an operation brings content of a file to the service.
+func savesContent(op string) bool {
+	return slices.Contains([]string{"write", "truncate", "close", "fsync", "rename", "release", "retry", "drain"}, op)
+}
+
+// nextSteps returns the commands that go on: first the one that shows what stands in the
+// way, then what can be done with the bytes.
+func nextSteps(dir string, r tree.Reason) []nextStep {
+	steps := []nextStep{}
+	if step, ok := stepsOfClasses(dir, r.Path)[r.Class]; ok {
+		steps = append(steps, step)
+	}
+	s := r.Staged
+	if s == nil {
+		return steps
+	}
+	here := shellWord(dir + s.Path)
+	send := nextStep{"sync " + here, "sends it once the reason is gone"}
+	undo := nextStep{"rm " + here, "gives it up, and frees its memory"}
+	if v := r.Recorded; v != nil && s.State != tree.StagedScratch && (r.Name == "" || r.Name == s.Path) {
+		undo = nextStep{"cp " + shellWord(dir+v.Version) + " " + here, "gives it up, and goes back to the recorded version"}
+	}
+	switch s.State {
+	case tree.StagedHalf:
+		return append(steps, nextStep{"cp FILE " + here, "saves it whole, FILE being where you have it"}, undo)
+	case tree.StagedKilled:
+		send.Does = "sends it as it is"
+		return append(steps, send, undo)
+	case tree.StagedFailed:
+		return append(steps, send, nextStep{"cp " + here + " ~/", "keeps a copy outside: the mount forgets it when it ends"}, undo)
+	case tree.StagedAway:
+		send.Does = "sends it now, if the service is back"
+		return append(steps, send)
+	case tree.StagedWritten:
+		send.Does = "sends it now"
+		return append(steps, send)
+	}
+	return append(steps, undo)
+}
+
+// stepsOfClasses are the commands that show what stands in the way.
+func stepsOfClasses(dir, inside string) map[string]nextStep {
+	group, _, _ := strings.Cut(strings.TrimPrefix(inside, "/"), "/")
+	word := group
+	if shellWord(group) != group || group == "" || group[0] == '-' {
+		word = "GROUP"
+	}
+	rights := nextStep{"svcfs group members " + word + " --roles", "shows who may do what"}
+	money := nextStep{"svcfs balance", "shows what the account has; svcfs status " + shellWord(dir) + " shows the budget of the mount"}
+	reach := nextStep{"svcfs doctor", "shows what cannot be reached"}
+	return map[string]nextStep{
+		tree.ClassAccess.String(): rights, tree.ClassReadOnly.String(): rights,
+		tree.ClassBudget.String():      money,
+		tree.ClassNoSpace.String():     {"df " + shellWord(dir+"/"+group), "shows how much room there is"},
+		tree.ClassNoMemory.String():    {"svcfs status " + shellWord(dir), "shows the files that hold the memory"},
+		tree.ClassUnreachable.String(): reach, tree.ClassTimeout.String(): reach,
+		tree.ClassRevoked.String():  {"svcfs group list", "shows the groups that are left"},
+		tree.ClassRejected.String(): {"svcfs whoami", "shows which account and key are used"},
+		tree.ClassCorrupt.String():  {"svcfs refresh " + shellWord(dir), "looks at the ledger again"},
+		tree.ClassConflict.String(): {"ls -l " + shellWord(dir+historyOf(inside)), "lists all versions, also the other one"},
+	}
+}
+
+// historyOf returns the folder of the versions of a path, both below the mount.
+func historyOf(inside string) string {
+	group, rest, _ := strings.Cut(strings.TrimPrefix(inside, "/"), "/")
+	return "/" + group + "/.svcfs/history/" + rest
+}
+
+// shellWord returns a path as one word of a shell.
+func shellWord(s string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-+,:=@%", r)
+	}
+	if s != "" && s[0] != '-' && !strings.ContainsFunc(s, func(r rune) bool { return !plain(r) }) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }

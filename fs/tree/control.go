@@ -20,6 +20,7 @@ func (t *Tree) addControlDir() {
 	t.addControlFile(dir, "status", t.statusText)
 	t.addControlFile(dir, "pending", t.pendingText)
 	t.addControlFile(dir, "errors", t.errors.text)
+	t.addControlFile(dir, "reasons", t.reasonsText)
 	t.addControlFile(dir, "version", func() []byte { return []byte(t.cfg.Version + "\n") })
 }
 
@@ -46,21 +47,13 @@ func (t *Tree) Pending() []Pending {
 }
 
 func (f *File) pending() (Pending, bool) {
-	if !f.isKind(fileReal) {
+	s, err, ok := f.unsaved()
+	if !ok || !f.isKind(fileReal) {
 		return Pending{}, false
 	}
-	path := f.Path()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.is(stateCommitted) || f.is(stateCopied) {
-		return Pending{}, false
-	}
-	p := Pending{Path: path, Size: f.Attr().Size, Since: f.stage.since, Open: f.opens > 0}
-	if f.stage.failed != nil {
-		p.Error = f.stage.failed.Err.Error()
-	}
-	if f.half != nil {
-		p.Error = f.half.err.Err.Error()
+	p := Pending{Path: s.Path, Size: s.Size, Since: s.Since, Open: s.Open}
+	if err != nil {
+		p.Error = err.Err.Error()
 	}
 	return p, true
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -103,6 +104,7 @@ type errorRecord struct {
 	at   time.Time
 	err  *Error
 	hint string
+	name string // that a program gave the file later, or wanted to; empty = none
 }
 
 func (l *errorLog) add(at time.Time, err *Error, hint string) {
@@ -112,7 +114,41 @@ func (l *errorLog) add(at time.Time, err *Error, hint string) {
 	if len(l.recent) == keptErrors {
 		l.recent = append(l.recent[:0], l.recent[1:]...)
 	}
-	l.recent = append(l.recent, errorRecord{at, err, hint})
+	l.recent = append(l.recent, errorRecord{at: at, err: err, hint: hint})
+}
+
+// renamed notes that a program gave the file or folder at from the name to, or wanted to:
+// what failed at from concerns both. An err that is not remembered is an everyday answer
+// about names.
+func (l *errorLog) renamed(from, to string, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err != nil && !slices.ContainsFunc(l.recent, func(r errorRecord) bool { return error(r.err) == err }) {
+		return
+	}
+	for i := range l.recent {
+		r := &l.recent[i]
+		for _, at := range []string{r.err.Path, r.name} {
+			if rest, ok := strings.CutPrefix(at, from); ok && (rest == "" || rest[0] == '/') {
+				r.name = to + rest
+			}
+		}
+	}
+}
+
+// last returns the newest error of each path, the oldest first.
+func (l *errorLog) last() (list []errorRecord) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	seen := make(map[string]bool)
+	for _, r := range slices.Backward(l.recent) {
+		if !seen[r.err.Path] {
+			seen[r.err.Path] = true
+			list = append(list, r)
+		}
+	}
+	slices.Reverse(list)
+	return list
 }
 
 // text returns one line each: time, path, operation, class, sentence, next step.
@@ -127,12 +163,17 @@ func (l *errorLog) text() []byte {
 }
 
 func writeErrorLine(w io.Writer, r errorRecord) {
-	sentence := r.err.Err.Error()
+	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", r.at.UTC().Format(time.RFC3339Nano), oneLine(r.err.Path), r.err.Op,
+		r.err.Class, sentenceOf(r.err), oneLine(r.hint))
+}
+
+// sentenceOf returns what happened, on one line.
+func sentenceOf(err *Error) string {
+	sentence := err.Err.Error()
 	if len(sentence) > maxErrorText {
 		sentence = sentence[:maxErrorText] + "…"
 	}
-	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", r.at.UTC().Format(time.RFC3339Nano), oneLine(r.err.Path), r.err.Op,
-		r.err.Class, oneLine(sentence), oneLine(r.hint))
+	return oneLine(sentence)
 }
 
 func oneLine(s string) string {

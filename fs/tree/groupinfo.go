@@ -41,9 +41,9 @@ func (t *Tree) addGroupControl(g *group) {
 	}
 	t.addControlFile(dir, "ledger.jsonl", func() []byte { return t.ledgerText(g) })
 	g.history = &past{}
-	g.history.dir = t.newDir(dir, "history", dirHistory)
+	g.history.dir = t.newDir(dir, historyName, dirHistory)
 	g.history.dir.past = g.history
-	dir.attach("history", g.history.dir)
+	dir.attach(historyName, g.history.dir)
 	g.trash = &past{trash: true}
 	if t.cfg.CanTrash {
 		g.trash.dir = t.newDir(dir, "trash", dirHistory)

@@ -10,6 +10,9 @@ import (
 	"github.com/svcfs/svcfs/sdk/names"
 )
 
+// historyName is the folder of older versions in GROUP/.svcfs.
+const historyName = "history"
+
 // past is a directory of GROUP/.svcfs/history: one for each component of the
 // names that were ever recorded, with the versions of the name that ends there. In
 // GROUP/.svcfs/trash it is the same for the versions that are in the trash.
@@ -18,6 +21,7 @@ type past struct {
 	dir   *Dir             // nil until it is looked at
 	under map[string]*past // by component as shown
 	raw   string           // recorded component
+	name  string           // the component as shown
 	v     *versions        // of the name that ends here; nil when none does
 	files map[sdk.Ref]*File
 	trash bool
@@ -53,7 +57,7 @@ func (p *past) step(raw string) *past {
 	}
 	next := p.under[shown]
 	if next == nil {
-		next = &past{raw: raw, trash: p.trash}
+		next = &past{raw: raw, name: shown, trash: p.trash}
 		if p.under == nil {
 			p.under = make(map[string]*past)
 		}

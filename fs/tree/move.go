@@ -16,6 +16,15 @@ import (
 // name, in this mount, as editors do for a backup, and its own name back; any
 // other name needs a service that renames (W8).
 func (d *Dir) Rename(ctx context.Context, name string, to *Dir, newName string, noReplace bool) error {
+	from, wanted := join(d.Path(), name), join(to.Path(), newName)
+	err := d.rename(ctx, name, to, newName, noReplace)
+	if !to.isScratch(newName) { // else it is a backup, or still temporary
+		d.t.errors.renamed(from, wanted, err)
+	}
+	return err
+}
+
+func (d *Dir) rename(ctx context.Context, name string, to *Dir, newName string, noReplace bool) error {
 	if d.kind == dirHistory && d.past.trash {
 		return d.bringBack(ctx, name, to, newName)
 	}
@@ -73,6 +82,15 @@ func (d *Dir) renameFile(ctx context.Context, name string, f *File, to *Dir, new
 // until they are unlinked. A staged file with a real name may be given scratch
 // names. An uploaded file has one name.
 func (d *Dir) Link(ctx context.Context, f *File, name string) error {
+	from := f.Path()
+	err := d.link(ctx, f, name)
+	if !d.isScratch(name) {
+		d.t.errors.renamed(from, join(d.Path(), name), err)
+	}
+	return err
+}
+
+func (d *Dir) link(ctx context.Context, f *File, name string) error {
 	if err := d.changeable(ctx, "link", name); err != nil {
 		return err
 	}

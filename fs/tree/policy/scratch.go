@@ -35,6 +35,39 @@ func Matches(patterns []string, name string) bool {
 	return false
 }
 
+// Meant returns the name of the file that a program saves through a scratch name, as far
+// as the scratch name tells: notes.txt for .notes.txt.swp, notes.txt~ and .notes.txt.Ab12Cd.
+// A dot before the name may belong to either.
+func Meant(scratch string) (name string, ok bool) {
+	name = scratch
+	for _, prefix := range []string{".~lock.", ".#", "#", "._", "."} {
+		if rest, found := strings.CutPrefix(name, prefix); found {
+			name, ok = rest, prefix != "."
+			break
+		}
+	}
+	if isTempOfRsync(scratch) {
+		return name[:len(name)-len(".XXXXXX")], true
+	}
+	for _, suffix := range []string{".swp", ".swx", ".tmp", ".part", ".crdownload", "~", "#"} {
+		if rest, found := strings.CutSuffix(name, suffix); found {
+			name, ok = rest, true
+			break
+		}
+	}
+	if name == "" || !ok {
+		return "", false
+	}
+	return name, true
+}
+
+// IsNameless reports whether a program chose a scratch name that tells nothing of the file
+// that it saves.
+func IsNameless(scratch string) bool {
+	return scratch == "4913" || strings.HasPrefix(scratch, ".goutputstream-") || strings.HasPrefix(scratch, ".xdp-") ||
+		isRandom(scratch, "sed") || isRandom(scratch, "zi")
+}
+
 // IsTemp reports whether the program that creates a file of this name will rename
 // it. Other programs may choose such a name and mean it: sedan2024 is a car.
 func IsTemp(name string, caller Caller) bool {

@@ -75,3 +75,23 @@ func TestTemporaryNamesBelongToPrograms(t *testing.T) {
 		}
 	}
 }
+
+// E1: a scratch name tells which file a program saves through it, or nothing.
+func TestNamesMeant(t *testing.T) {
+	for scratch, want := range map[string]string{
+		".notes.txt.swp": "notes.txt", ".notes.txt.swx": "notes.txt", "notes.txt~": "notes.txt", "notes.txt.tmp": "notes.txt",
+		".notes.txt.tmp": "notes.txt", "film.part": "film", "setup.exe.crdownload": "setup.exe", ".~lock.a.odt#": "a.odt", "#notes#": "notes",
+		".#notes": "notes", "._notes": "notes", ".photo.jpg.aB3dE9": "photo.jpg",
+		"notes.txt": "", ".profile": "", "~": "", ".swp": "", ".goutputstream-ABC123": "", "4913": "", "": "", ".": "",
+	} {
+		if got, ok := Meant(scratch); got != want || ok != (want != "") {
+			t.Errorf("%q is meant for %q, %v", scratch, got, ok)
+		}
+	}
+	for scratch, want := range map[string]bool{".goutputstream-ABC123": true, "4913": true, "sedXy12Zz": true, "ziXy12Zz": true, ".xdp-f-abc": true,
+		"notes.txt~": false, "sedan": false} {
+		if got := IsNameless(scratch); got != want {
+			t.Errorf("%q is nameless: %v", scratch, got)
+		}
+	}
+}
