@@ -88,11 +88,27 @@ func take[N comparable](queue map[N]struct{}) (n N, ok bool) {
 }
 
 // tellName makes the kernel look a name up again. A name it never looked up is
-// left alone: the first listing of a large group brings one notice per file.
+// left alone: the first listing of a large group brings one notice per file. When the file
+// or folder that the kernel knows has no name any more, programs that watch it are told (R7).
 func tellName(n nameNotice) {
-	if n.dir.GetChild(n.name) != nil {
-		_ = n.dir.NotifyEntry(n.name) // forgotten meanwhile is fine
+	switch child := n.dir.GetChild(n.name); {
+	case child == nil:
+	case isGone(child):
+		_ = n.dir.NotifyDelete(n.name, child) // forgotten meanwhile is fine
+	default:
+		_ = n.dir.NotifyEntry(n.name)
 	}
+}
+
+// isGone reports whether no name shows the file or folder any more.
+func isGone(inode *gofs.Inode) bool {
+	switch n := inode.Operations().(type) {
+	case *fileNode:
+		return n.f.Attr().Nlink == 0
+	case *dirNode:
+		return n.d.IsGone()
+	}
+	return false
 }
 
 // tellContent drops an inode's pages and attributes from the kernel.

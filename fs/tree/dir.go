@@ -109,6 +109,13 @@ func (d *Dir) Path() string {
 	return d.path()
 }
 
+// IsGone reports whether the directory has no name any more.
+func (d *Dir) IsGone() bool {
+	d.t.mu.RLock()
+	defer d.t.mu.RUnlock()
+	return d.parent == nil && d.kind != dirRoot
+}
+
 // path needs Tree.mu.
 func (d *Dir) path() string {
 	if d.kind == dirRoot {
