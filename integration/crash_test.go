@@ -187,6 +187,7 @@ func (c *crashing) steps(group string) []step {
 	content := []byte("content of " + group)
 	var upload, second map[string]any
 	var ref string
+	var seen float64 // sequence of the newest upload
 	args := func(more ...any) map[string]any {
 		m := map[string]any{"group_id": group}
 		for i := 0; i < len(more); i += 2 {
@@ -209,6 +210,7 @@ func (c *crashing) steps(group string) []step {
 		status, out := c.tool(wire.OpFinalizeUpload, request)
 		if result, ok := out["result"].(map[string]any); ok {
 			ref, _ = result["location"].(string)
+			seen, _ = result["seq"].(float64)
 		}
 		return status, out
 	}
@@ -217,14 +219,14 @@ func (c *crashing) steps(group string) []step {
 			do: func() (int, map[string]any) { return c.tool(wire.OpRegisterGroup, args()) }},
 		{name: "add", points: commitPoints, settled: []int{200, 409},
 			do: func() (int, map[string]any) { return c.tool(wire.OpAddGroupMember, args("member_id", "bob")) }},
-		{name: "prepare", points: commitPoints, settled: []int{200}, do: prepare(&upload, "raw")},
+		{name: "prepare", points: commitPoints, settled: []int{200}, do: prepare(&upload, "dir/raw")},
 		{name: "put", points: append(append([]string{}, commitPoints...), append(blobPoints, directoryPoints...)...), settled: []int{204},
 			do: func() (int, map[string]any) {
 				status, _ := c.send(http.MethodPut, upload["upload_url"].(string), c.bearer(), c.seal(upload, content))
 				return status, nil
 			}},
 		{name: "finalize", points: commitPoints, settled: []int{200}, do: func() (int, map[string]any) { return finalize(&upload, nil) }},
-		{name: "prepare inline", settled: []int{200}, do: prepare(&second, "inline")},
+		{name: "prepare inline", settled: []int{200}, do: prepare(&second, "dir/inline")},
 		{name: "finalize inline", points: append(append([]string{}, commitPoints...), append(blobPoints, directoryPoints...)...), settled: []int{200},
 			do: func() (int, map[string]any) { return finalize(&second, c.seal(second, content)) }},
 		{name: "retrieve", points: commitPoints, settled: []int{200},
@@ -233,7 +235,15 @@ func (c *crashing) steps(group string) []step {
 			}},
 		{name: "rename", points: commitPoints, settled: []int{200},
 			do: func() (int, map[string]any) {
-				return c.tool(wire.OpRenameFile, args("ipfs_hash", ref, "filename", "other"))
+				return c.tool(wire.OpRenameFile, args("ipfs_hash", ref, "filename", "dir/other"))
+			}},
+		{name: "rename folder", points: commitPoints, settled: []int{200}, // the audit finds a folder that was renamed in part
+			do: func() (int, map[string]any) {
+				status, out := c.tool(wire.OpRenameFolder, args("folder", "dir", "new_folder", "moved", "seq", seen))
+				if result, ok := out["result"].(map[string]any); ok && result["files"] != 2.0 {
+					c.t.Errorf("renamed %v", result)
+				}
+				return status, out
 			}},
 		{name: "revoke", points: commitPoints, settled: []int{200, 409},
 			do: func() (int, map[string]any) { return c.tool(wire.OpRevokeGroupMember, args("member_id", "bob")) }},

@@ -87,6 +87,15 @@ func nameOf(uploader func(*matrix) *user, removed bool) func(*matrix, role) obje
 	}
 }
 
+// folderOf is a fresh folder with a file of one uploader.
+func folderOf(uploader func(*matrix) *user) func(*matrix, role) object {
+	return func(m *matrix, _ role) object {
+		folder := m.unique("folder")
+		seq := uploader(m).upload("g", folder+"/f", []byte("x")).Seq
+		return object{"group_id": "g", "folder": folder, "new_folder": folder + " renamed", "seq": seq}
+	}
+}
+
 func theOwner(m *matrix) *user { return m.owner }
 func aMember(m *matrix) *user  { return m.member }
 
@@ -146,6 +155,8 @@ func rows() []matrixRow {
 		{wire.OpRenameFile, fileOf(theOwner, object{"filename": "other"}), owners},
 		{wire.OpRenameFile, fileOf(aMember, object{"filename": "other"}), writers},
 		{wire.OpRenameFile, earlier(object{"filename": "other"}), owners},
+		{wire.OpRenameFolder, folderOf(theOwner), owners},
+		{wire.OpRenameFolder, folderOf(aMember), writers},
 		{wire.OpRemoveFile, nameOf(theOwner, false), owners},
 		{wire.OpRemoveFile, nameOf(aMember, false), writers},
 		{wire.OpRestoreFile, nameOf(theOwner, true), owners},

@@ -43,6 +43,7 @@ const (
 	OpDeleteFile           = "delete_file"             // extension "delete"
 	OpRenameFile           = "rename_file"             // extension "rename"
 	OpSetAttributes        = "set_attributes"          // extension "attributes"
+	OpRenameFolder         = "rename_folder"           // extension "rename-folder"
 	OpWatch                = "watch"                   // extension "watch"
 	OpGetPending           = "get_pending_destruction" // extension "destruction-delay"
 	OpKeepFiles            = "keep_files"              // extension "destruction-delay"
@@ -100,6 +101,9 @@ const (
 	// with the file, and the operation set_attributes records others, see
 	// [AttributesRequest].
 	CapAttributes = "attributes"
+	// CapRenameFolder: the operation rename_folder renames the files beneath a folder in
+	// one record, see [RenameFolderRequest].
+	CapRenameFolder = "rename-folder"
 )
 
 // Role is the role of a member in a group. Extension "roles"; without it members are
@@ -122,6 +126,10 @@ const (
 	InlineBlobBytes = 64 << 10
 	// MaxPageRows is the largest page of get_group_transactions, in rows.
 	MaxPageRows = 5000
+	// MaxFolderFiles is how many versions of files one rename_folder renames, at most. A page
+	// of get_group_transactions may be longer than its limit by so many rows, because they
+	// have one ChangedSeq.
+	MaxFolderFiles = 10_000
 	// MaxPageNames is the largest page of groups, in names.
 	MaxPageNames = 1000
 	// MaxWatchMillis is how long a watch request may wait, in ms.

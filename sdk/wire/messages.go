@@ -174,6 +174,26 @@ type AttributesRequest struct {
 	Attributes json.RawMessage `json:"attributes"`
 }
 
+// RenameFolderRequest is the body of rename_folder: all living versions of files whose
+// recorded name is Folder, a slash and a rest get the name NewFolder, a slash and the rest.
+// Files in the trash keep their names. Files uploaded after Seq are renamed too. If the
+// caller recorded the same rename after Seq, the request changes nothing and is answered
+// again: so it may be repeated after a lost answer. Extension "rename-folder".
+type RenameFolderRequest struct {
+	GroupID   string `json:"group_id"`
+	Folder    string `json:"folder"`     // as recorded, without a slash at its end
+	NewFolder string `json:"new_folder"` // the same
+	Seq       int64  `json:"seq"`        // of the newest record of the group that the caller has seen
+}
+
+// RenameFolderResult answers a [RenameFolderRequest]. Record is the record as [KindsChain]
+// lists it, with PrevHash; Receipt is as in [FinalizeUploadResult].
+type RenameFolderResult struct {
+	Files   int64           `json:"files"` // versions of files with new names
+	Record  *TransactionRow `json:"record"`
+	Receipt *ChainHead      `json:"receipt"`
+}
+
 // NameRequest is the body of remove_file and restore_file, which act on all versions of a
 // name. remove_file moves the living versions to the trash. restore_file brings back the
 // versions in the trash that the caller may restore. Neither touches a version that changed
@@ -261,7 +281,9 @@ type TransactionsRequest struct {
 	// with their proof. Every account that may list the group may ask.
 	Kinds string `json:"kinds,omitempty"`
 	// Layouts are the layouts of records that the client understands, by their names in
-	// package chain. Without the newest layout the service refuses rows with hashes.
+	// package chain. Without the newest layout the service refuses rows with hashes. With
+	// chain.ReadsFolders among them the client also applies records of renamed folders;
+	// without it the service refuses [KindsChain] with such a record.
 	Layouts []string `json:"layouts,omitempty"`
 	// Nonce is text of the client for this request, 1 to [MaxNonceBytes] letters and
 	// digits. The signature of the chain's head covers it. Extension "chains".

@@ -42,6 +42,7 @@ func (s *server) operations() map[string]tool {
 		wire.OpKeepFiles:            typed(s.Groups.Keep),
 		wire.OpDeleteFile:           typed(s.Files.Delete),
 		wire.OpRenameFile:           typed(s.Files.Rename),
+		wire.OpRenameFolder:         typed(s.Files.RenameFolder),
 		wire.OpGetStorage:           typed(s.Files.Storage),
 		wire.OpRemoveFile:           typed(s.Files.Remove),
 		wire.OpRestoreFile:          typed(s.Files.Restore),

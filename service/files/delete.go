@@ -184,17 +184,23 @@ func (f *Files) Rename(ctx context.Context, account string, req wire.RenameReque
 		if t.inTrash {
 			return fault.New(wire.CodeFileDeleted, "File deleted: it is in the trash: bring it back first")
 		}
-		r, err := f.ledger.Charge(ctx, tx, chain.KindRename, chain.Record{Kind: chain.KindRename, Account: account, Group: t.group, Ref: t.ref,
-			FileHash: t.hash, Detail: req.Filename, Tags: t.tags()})
-		if err != nil {
-			return err
-		}
-		if _, err := tx.ExecContext(ctx, "UPDATE files SET filename = ?, changed_seq = ? WHERE ref = ?", req.Filename, r.Seq, t.ref); err != nil {
-			return fmt.Errorf("write name: %w", err)
-		}
-		return nil
+		return f.recordRename(ctx, tx, t, account, req.Filename, func(ctx context.Context, tx *store.Tx, r chain.Record) (chain.Row, error) {
+			return f.ledger.Charge(ctx, tx, chain.KindRename, r)
+		})
 	})
 	return fmt.Sprintf("Renamed '%s' in group '%s'", req.IPFSHash, req.GroupID), err
+}
+
+// recordRename gives a file a name. add appends its record.
+func (f *Files) recordRename(ctx context.Context, tx *store.Tx, t target, account, name string, add func(context.Context, *store.Tx, chain.Record) (chain.Row, error)) error {
+	r, err := add(ctx, tx, chain.Record{Kind: chain.KindRename, Account: account, Group: t.group, Ref: t.ref, FileHash: t.hash, Detail: name, Tags: t.tags()})
+	if err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, "UPDATE files SET filename = ?, changed_seq = ? WHERE ref = ?", name, r.Seq, t.ref); err != nil {
+		return fmt.Errorf("write name: %w", err)
+	}
+	return nil
 }
 
 // checkName refuses names that cannot be recorded. Any other name is only a

@@ -40,29 +40,33 @@ const ListMemory = 2*pieceBytes + 64<<10
 // length is read in pieces, so that it is never in memory as a whole; every piece checks
 // the rights of the caller again.
 func (f *Files) List(ctx context.Context, account string, req wire.TransactionsRequest, each func([]wire.TransactionRow) error) error {
-	read, upTo := f.byChange, func(last wire.TransactionRow) int64 { return last.ChangedSeq }
+	read := f.byUpload
 	switch {
 	case req.Kinds == wire.KindsAll:
 		read = f.records
 	case req.Kinds != "":
 		return fault.New(wire.CodeValidation, "kinds %.60q: want %q, %q, or none for the files of the group", req.Kinds, wire.KindsChain, wire.KindsAll)
-	case req.Limit <= 0 && req.AfterSeq <= 0:
-		read, upTo = f.byUpload, func(last wire.TransactionRow) int64 { return last.Seq }
+	case req.Limit > 0 || req.AfterSeq > 0:
+		return f.listByChange(ctx, account, req, each)
 	}
 	return inPieces(ctx, req, func(ctx context.Context, after int64, limit int) ([]wire.TransactionRow, bool, error) {
 		return read(ctx, account, req, after, limit)
-	}, upTo, each)
+	}, each)
 }
 
-// inPieces reads a page or the whole list. read also returns whether there may be more
-// rows, and upTo where the next piece begins.
-func inPieces(ctx context.Context, req wire.TransactionsRequest, read func(ctx context.Context, after int64, limit int) ([]wire.TransactionRow, bool, error),
-	upTo func(last wire.TransactionRow) int64, each func([]wire.TransactionRow) error) error {
-	after, left := max(req.AfterSeq, 0), math.MaxInt
+// pageOf is how many rows a request asks for.
+func pageOf(req wire.TransactionsRequest) int {
 	if req.Limit > 0 {
-		left = min(req.Limit, wire.MaxPageRows)
+		return min(req.Limit, wire.MaxPageRows)
 	}
-	for {
+	return math.MaxInt
+}
+
+// inPieces reads a page or the whole list, in the order of Seq. read also returns whether
+// there may be more rows.
+func inPieces(ctx context.Context, req wire.TransactionsRequest, read func(ctx context.Context, after int64, limit int) ([]wire.TransactionRow, bool, error),
+	each func([]wire.TransactionRow) error) error {
+	for after, left := max(req.AfterSeq, 0), pageOf(req); ; {
 		rows, more, err := read(ctx, after, min(left, pieceRows))
 		if err != nil {
 			return err
@@ -71,22 +75,42 @@ func inPieces(ctx context.Context, req wire.TransactionsRequest, read func(ctx c
 		if err := each(rows); err != nil || !more || left <= 0 {
 			return err
 		}
-		after = upTo(rows[len(rows)-1])
+		after = rows[len(rows)-1].Seq
+	}
+}
+
+// listByChange passes rows in the order of change to each. The files of a renamed folder
+// have one ChangedSeq, and a client asks for what is behind it next: so a page ends with
+// the last of them, and has up to [wire.MaxFolderFiles] rows more than its limit.
+func (f *Files) listByChange(ctx context.Context, account string, req wire.TransactionsRequest, each func([]wire.TransactionRow) error) error {
+	changed, seq := max(req.AfterSeq, 0), int64(math.MaxInt64) // of the row before
+	for left := pageOf(req); ; {
+		upTo, limit := int64(math.MaxInt64), min(left, pieceRows)
+		if left <= 0 {
+			upTo, limit = changed, pieceRows
+		}
+		rows, more, err := f.rows(ctx, account, req.GroupID, pieceBytes, limit,
+			selectRows+" AND changed_seq >= ? AND changed_seq <= ? AND (changed_seq > ? OR seq > ?) ORDER BY changed_seq, seq LIMIT ?", changed, upTo, changed, seq)
+		if err != nil {
+			return err
+		}
+		for i := range rows {
+			if d := rows[i].Deleted; d != nil && d.Trash {
+				rows[i].Deleted = nil // such a client knows no chains, and would call a file that comes back a rollback
+			}
+		}
+		if len(rows) > 0 {
+			changed, seq = rows[len(rows)-1].ChangedSeq, rows[len(rows)-1].Seq
+		}
+		left -= len(rows)
+		if err := each(rows); err != nil || !more {
+			return err
+		}
 	}
 }
 
 func (f *Files) byUpload(ctx context.Context, account string, req wire.TransactionsRequest, after int64, limit int) ([]wire.TransactionRow, bool, error) {
 	return f.rows(ctx, account, req.GroupID, pieceBytes, limit, selectRows+" AND seq > ? ORDER BY seq LIMIT ?", after)
-}
-
-func (f *Files) byChange(ctx context.Context, account string, req wire.TransactionsRequest, after int64, limit int) ([]wire.TransactionRow, bool, error) {
-	rows, more, err := f.rows(ctx, account, req.GroupID, pieceBytes, limit, selectRows+" AND changed_seq > ? ORDER BY changed_seq LIMIT ?", after)
-	for i := range rows {
-		if d := rows[i].Deleted; d != nil && d.Trash {
-			rows[i].Deleted = nil // such a client knows no chains, and would call a file that comes back a rollback
-		}
-	}
-	return rows, more, err
 }
 
 // Newest returns a page of the file records of a group, the newest first: at most limit
@@ -110,15 +134,16 @@ func (f *Files) Trash(ctx context.Context, account, group string, before int64, 
 }
 
 // rows runs a query that begins with selectRows, for an account that may list the group,
-// and returns whether there may be more rows.
-func (f *Files) rows(ctx context.Context, account, group string, maxBytes, limit int, query store.Query, bound int64) (list []wire.TransactionRow, more bool, err error) {
+// and returns whether there may be more rows. bounds are the arguments of the query between
+// group and limit.
+func (f *Files) rows(ctx context.Context, account, group string, maxBytes, limit int, query store.Query, bounds ...any) (list []wire.TransactionRow, more bool, err error) {
 	list = []wire.TransactionRow{}
 	err = f.store.Read(ctx, func(tx *store.Tx) error {
 		if err := groups.MayList(ctx, tx, group, account); err != nil {
 			return err
 		}
 		size := 0
-		for rows, err := range tx.Rows(ctx, query, group, bound, limit) {
+		for rows, err := range tx.Rows(ctx, query, append(append([]any{group}, bounds...), limit)...) {
 			var row wire.TransactionRow
 			if err == nil {
 				row, err = scanRow(rows, group)

@@ -26,3 +26,22 @@ func TestVersionsAreFoundByName(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// A folder is found by the index of names, however many files are elsewhere, and so is
+// each name that is in use where it goes.
+func TestFoldersAreFoundByName(t *testing.T) {
+	in := inFolderArgs("folder")
+	got := plantest.Steps(t, "files", selectBeneath, append(append([]any{"g"}, in...), 9)...)
+	if len(got) != 1 || !strings.HasPrefix(got[0], "SEARCH files USING INDEX files_by_name (group_id=? AND <expr>>? AND <expr><?)") {
+		t.Errorf("beneath: %q", got)
+	}
+	args := append(append([]any{"g"}, in...), "from", 5, "from", 5)
+	got = plantest.Steps(t, "files", selectTaken, args...)
+	if len(got) != 1 || !strings.HasPrefix(got[0], "SEARCH files USING INDEX files_by_name (group_id=? AND <expr>>? AND <expr><?)") {
+		t.Errorf("in use: %q", got)
+	}
+	got = plantest.Steps(t, "old", selectTaken, args...)
+	if len(got) != 1 || !strings.HasPrefix(got[0], "SEARCH old EXISTS USING INDEX files_by_name (group_id=? AND <expr>=?)") {
+		t.Errorf("of it: %q", got)
+	}
+}

@@ -16,35 +16,43 @@ import (
 // because a file is deleted once. A return from the trash does not count either: it is
 // bounded by the removal before it, and who used up the changes of an account must not
 // keep the account from bringing files back.
-func (l *Ledger) countFree(ctx context.Context, tx *store.Tx, account, action string) error {
+func (l *Ledger) countFree(ctx context.Context, tx *store.Tx, account, action string, n int64) error {
 	switch action {
 	case ActionUpload, ActionRetrieve, chain.KindTombstone, chain.KindRestore:
 		return nil
 	default:
-		return l.CountFree(ctx, tx, account)
+		return l.countFreeTimes(ctx, tx, account, n)
 	}
 }
 
 // CountFree counts a free change of an account, or refuses it when the account made too
 // many on one day.
 func (l *Ledger) CountFree(ctx context.Context, tx *store.Tx, account string) error {
+	return l.countFreeTimes(ctx, tx, account, 1)
+}
+
+func (l *Ledger) countFreeTimes(ctx context.Context, tx *store.Tx, account string, n int64) error {
 	if l.freePerDay <= 0 {
 		return nil
 	}
 	now := l.now().UTC()
 	day := now.Unix() / int64(24*time.Hour/time.Second)
 	var made int64
-	err := tx.QueryRowContext(ctx, `INSERT INTO free_changes (account, day, made) VALUES (?, ?, 1) ON CONFLICT (account) DO UPDATE SET
-		made = CASE WHEN free_changes.day >= excluded.day THEN free_changes.made + 1 ELSE 1 END,
+	err := tx.QueryRowContext(ctx, `INSERT INTO free_changes (account, day, made) VALUES (?, ?, ?) ON CONFLICT (account) DO UPDATE SET
+		made = CASE WHEN free_changes.day >= excluded.day THEN free_changes.made + excluded.made ELSE excluded.made END,
 		day = CASE WHEN free_changes.day >= excluded.day THEN free_changes.day ELSE excluded.day END
-		RETURNING made`, account, day).Scan(&made)
+		RETURNING made`, account, day, n).Scan(&made)
 	if err != nil {
 		return fmt.Errorf("count free changes: %w", err)
 	}
 	if made > int64(l.freePerDay) {
 		midnight := now.Truncate(24 * time.Hour).Add(24 * time.Hour)
-		return &fault.Error{Code: wire.CodeRateLimited, RetryAfter: midnight.Sub(now).Round(time.Second), Text: fmt.Sprintf("too many requests: the account made %d free changes "+
-			"today, which is the limit: continue after midnight UTC, or ask the operator for a higher --free-changes", l.freePerDay)}
+		said := fmt.Sprintf("the account made %d free changes today, which is the limit", made)
+		if n > 1 {
+			said = fmt.Sprintf("this counts as %d free changes, and the account may make %d more today", n, int64(l.freePerDay)-(made-n))
+		}
+		return &fault.Error{Code: wire.CodeRateLimited, RetryAfter: midnight.Sub(now).Round(time.Second),
+			Text: "too many requests: " + said + ": continue after midnight UTC, or ask the operator for a higher --free-changes"}
 	}
 	return nil
 }

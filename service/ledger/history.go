@@ -77,20 +77,22 @@ func Costs(ctx context.Context, tx *store.Tx, account string, since time.Time) (
 		if err != nil {
 			return nil, fmt.Errorf("read costs: %w", err)
 		}
-		c.Fees = times(fee, c.Count)
+		c.Fees, _ = times(fee, c.Count) // they fitted into the balance of the account
 		list = append(list, c)
 	}
 	return list, nil
 }
 
-// times returns n times a by doubling. It cannot overflow for payments of an account:
-// they fitted into its balance.
-func times(a wire.Amount, n int64) (sum wire.Amount) {
-	for ; n > 0; n >>= 1 {
+// times returns n times a by doubling; ok is false for more than can be counted.
+func times(a wire.Amount, n int64) (sum wire.Amount, ok bool) {
+	ok = true
+	for ; ok && n > 0; n >>= 1 {
 		if n&1 == 1 {
-			sum, _ = sum.Add(a)
+			sum, ok = sum.Add(a)
 		}
-		a, _ = a.Add(a)
+		if ok && n > 1 {
+			a, ok = a.Add(a)
+		}
 	}
-	return sum
+	return sum, ok
 }

@@ -205,10 +205,19 @@ func txID(r *chain.Record) string {
 // Charge takes the price of action from the account and appends r with that fee. It
 // refuses a balance that is too low, and too many free changes, before anything changes.
 func (l *Ledger) Charge(ctx context.Context, tx *store.Tx, action string, r chain.Record) (row chain.Row, err error) {
-	fee := l.Fee(action)
+	return l.ChargeTimes(ctx, tx, action, 1, r)
+}
+
+// ChargeTimes is [Ledger.Charge] for n actions with one record. Its fee is n times the
+// price, and n free changes count. An error means that the transaction must not commit.
+func (l *Ledger) ChargeTimes(ctx context.Context, tx *store.Tx, action string, n int64, r chain.Record) (row chain.Row, err error) {
+	fee, ok := times(l.Fee(action), n)
+	if !ok {
+		return row, fault.New(wire.CodeInsufficient, "Insufficient balance: %d times %s costs more than can be counted", n, action)
+	}
 	r.Fee = fee.String()
 	if fee.IsZero() {
-		if err := l.countFree(ctx, tx, r.Account, action); err != nil {
+		if err := l.countFree(ctx, tx, r.Account, action, n); err != nil {
 			return row, err
 		}
 	} else {

@@ -81,7 +81,7 @@ const WasRevoked = "EXISTS (SELECT 1 FROM ledger r WHERE r.kind = '" + chain.Kin
 // RenamedBy is part of a query: true when the record with a sequence is a new name that
 // an account, its argument, gave. The caller adds the column of the sequence and a
 // bracket.
-const RenamedBy = "EXISTS (SELECT 1 FROM ledger WHERE kind = '" + chain.KindRename + "' AND ledger.account = ? AND ledger.seq = "
+const RenamedBy = "EXISTS (SELECT 1 FROM ledger WHERE kind IN ('" + chain.KindRename + "', '" + chain.KindRenameFolder + "') AND ledger.account = ? AND ledger.seq = "
 
 // Viewer is the account that reads the records of a group. Only the owner of the group
 // sees the retrievals of others.
@@ -137,6 +137,37 @@ func NewestLayout(ctx context.Context, tx *store.Tx, group string, v Viewer, aft
 	default:
 		return chain.Layout1, nil
 	}
+}
+
+// folderRenames are the records of renamed folders of a group after a sequence. The
+// condition on retrievals lets the index of the group's chain be used.
+const folderRenames = "FROM ledger WHERE group_id = ? AND seq > ? AND kind <> '" + chain.KindClaim + "' AND kind = '" + chain.KindRenameFolder + "'"
+
+// RenamesFolders reports whether a group has a record of a renamed folder after a
+// sequence.
+func RenamesFolders(ctx context.Context, tx *store.Tx, group string, after int64) (has bool, err error) {
+	if err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 "+folderRenames+")", group, after).Scan(&has); err != nil {
+		return false, fmt.Errorf("look for renamed folders: %w", err)
+	}
+	return has, nil
+}
+
+// FolderRenamed returns the record of a group after a sequence with which an account
+// renamed one folder to another; its Seq is 0 when there is none.
+func FolderRenamed(ctx context.Context, tx *store.Tx, group, account, before, after string, seq int64) (found chain.Row, err error) {
+	for rows, err := range tx.Rows(ctx, "SELECT "+columns+" "+folderRenames+" AND ledger.account = ? AND detail = ? ORDER BY seq", group, seq, account, after) {
+		var r chain.Row
+		if err == nil {
+			r, err = scan(rows)
+		}
+		if err != nil {
+			return found, fmt.Errorf("look for a renamed folder: %w", err)
+		}
+		if r.Tag(chain.TagFolder) == before {
+			return r, nil
+		}
+	}
+	return found, nil
 }
 
 // selectChain reads a page of a group's chain. Records of the old layout take missing
@@ -208,7 +239,7 @@ func (s *rowScan) next(rows *sql.Rows) (row wire.TransactionRow, err error) {
 // eventKinds are the records that concern members.
 const eventKinds = "'" + chain.KindRegister + "', '" + chain.KindAdd + "', '" + chain.KindJoin + "', '" + chain.KindRevoke + "', '" +
 	chain.KindRecord + "', '" + chain.KindTombstone + "', '" + chain.KindRename + "', '" + chain.KindRetention + "', '" + chain.KindRole + "', '" +
-	chain.KindPending + "', '" + chain.KindKeep + "', '" + chain.KindRemove + "', '" + chain.KindRestore + "', '" + chain.KindTrash + "'"
+	chain.KindPending + "', '" + chain.KindKeep + "', '" + chain.KindRemove + "', '" + chain.KindRestore + "', '" + chain.KindTrash + "', '" + chain.KindRenameFolder + "'"
 
 // selectEvents finds the events in the groups of a member since it became one, and its
 // own revocations. The query goes from the groups to their records (CROSS JOIN keeps

@@ -23,6 +23,7 @@ type State struct {
 	members  map[memberKey]*memberState
 	files    map[string]*fileState
 	pending  map[string]pendingState             // deletions that wait, by reference
+	names    map[string]*chain.Folders[string]   // of the living files, by group; nil = no folder was renamed so far
 	trash    map[memberKey]map[string]*fileState // of the files, those in the trash whose time ends, by the account that removed them, then by reference
 }
 
@@ -68,7 +69,7 @@ type fileState struct {
 	group, txID, uploader, hash, name, contentType string
 	seq, changed, timeNS                           int64
 	size                                           *int64
-	isOld, knowsName                               bool
+	isOld, knowsName, isNameless                   bool // isNameless: its first record states no name, see chain.Folders
 	deleted                                        *chain.Row
 	trash                                          *trashState // nil = it is not in the trash
 }
@@ -83,7 +84,8 @@ type trashState struct {
 // because no row fits it.
 func (s *State) Apply(r *chain.Row) {
 	if s.accounts == nil {
-		*s = State{map[string]*accountState{}, map[string]*groupState{}, map[memberKey]*memberState{}, map[string]*fileState{}, map[string]pendingState{}, map[memberKey]map[string]*fileState{}}
+		*s = State{accounts: map[string]*accountState{}, groups: map[string]*groupState{}, members: map[memberKey]*memberState{}, files: map[string]*fileState{},
+			pending: map[string]pendingState{}, trash: map[memberKey]map[string]*fileState{}}
 	}
 	s.applyToAccounts(r)
 	s.applyToGroup(r)
@@ -222,12 +224,18 @@ func number(text string) *int64 {
 func (s *State) applyToFile(r *chain.Row) {
 	if r.Kind == chain.KindRecord {
 		s.files[r.Ref] = &fileState{group: r.Group, txID: r.Tx, uploader: r.Account, hash: r.FileHash, name: r.Detail, contentType: r.Tag(chain.TagType),
-			seq: r.Seq, changed: r.Seq, timeNS: r.TimeNS, size: number(r.Tag(chain.TagSize)), isOld: r.IsOld(), knowsName: !r.IsOld() || r.Detail != ""}
+			seq: r.Seq, changed: r.Seq, timeNS: r.TimeNS, size: number(r.Tag(chain.TagSize)), isOld: r.IsOld(), knowsName: !r.IsOld() || r.Detail != "", isNameless: r.IsOld() && r.Detail == ""}
+	}
+	if r.Kind == chain.KindRenameFolder {
+		s.renameFolder(r)
+		return
 	}
 	f := s.files[r.Ref]
 	if f == nil {
 		return
 	}
+	s.leaveFolder(r.Ref, f)
+	defer func() { s.enterFolder(r.Ref, f) }()
 	switch r.Kind {
 	case chain.KindRename:
 		f.name, f.knowsName, f.changed = r.Detail, true, r.Seq
@@ -249,6 +257,40 @@ func (s *State) applyToFile(r *chain.Row) {
 		if due := number(r.Detail); due != nil {
 			s.pending[r.Ref] = pendingState{r.Group, r.Account, *due}
 		}
+	}
+}
+
+// renameFolder applies a record of a renamed folder.
+func (s *State) renameFolder(r *chain.Row) {
+	if s.names == nil {
+		s.names = map[string]*chain.Folders[string]{}
+		for ref, f := range s.files {
+			s.enterFolder(ref, f)
+		}
+	}
+	before, after, ok := chain.FolderOf(&r.Record)
+	names := s.names[r.Group]
+	if !ok || names == nil {
+		return
+	}
+	names.Rename(before, after, func(ref, name string) { s.files[ref].name, s.files[ref].changed = name, r.Seq })
+}
+
+// enterFolder adds a file to the names of its group that a renamed folder changes, if it
+// is one of them.
+func (s *State) enterFolder(ref string, f *fileState) {
+	if s.names == nil || f.isNameless || f.deleted != nil || f.trash != nil {
+		return
+	}
+	if s.names[f.group] == nil {
+		s.names[f.group] = &chain.Folders[string]{}
+	}
+	s.names[f.group].Put(ref, f.name)
+}
+
+func (s *State) leaveFolder(ref string, f *fileState) {
+	if names := s.names[f.group]; names != nil {
+		names.Drop(ref, f.name)
 	}
 }
 

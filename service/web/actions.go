@@ -337,7 +337,9 @@ type recordView struct {
 	Ref      string `json:"ref"`
 	FileHash string `json:"file_hash"`
 	Detail   string `json:"detail"`
-	Fee      string `json:"fee"` // tokens
+	Folder   string `json:"folder,omitempty"` // of a renamed folder: its name before
+	Files    string `json:"files,omitempty"`  // and how many versions of files it holds
+	Fee      string `json:"fee"`              // tokens
 	Hash     string `json:"hash"`
 }
 
@@ -358,7 +360,7 @@ func (p *page) history(r *http.Request, account string) (any, error) {
 	out := make([]recordView, 0, len(records))
 	for _, l := range records {
 		v := recordView{l.Seq, l.Tx, l.Kind, l.TimeNS / int64(time.Millisecond), l.Account, l.Group, l.Ref, l.FileHash, l.Detail,
-			tokens(l.Fee), hex.EncodeToString(l.Hash[:])}
+			l.Tag(chain.TagFolder), l.Tag(chain.TagFiles), tokens(l.Fee), hex.EncodeToString(l.Hash[:])}
 		if l.Kind == chain.KindFund || l.Kind == chain.KindCreateAccount {
 			v.Detail = tokens(l.Detail)
 		}

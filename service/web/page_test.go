@@ -63,6 +63,20 @@ func TestEveryViewIsQuietAndFits(t *testing.T) {
 	})
 }
 
+// A record of a renamed folder is told in words.
+func TestRenamedFolderInWords(t *testing.T) {
+	alice := serve(t).user("alice", "100")
+	alice.register("team")
+	up := alice.upload("team", "old <b>/a", []byte("a"), nil, "")
+	alice.upload("team", "old <b>/b", []byte("b"), nil, "")
+	var out wire.RenameFolderResult
+	alice.must(wire.OpRenameFolder, wire.RenameFolderRequest{GroupID: "team", Folder: "old <b>", NewFolder: "new", Seq: up.Seq}, &out)
+	b := alice.browse()
+	b.js("location.hash = '#/ledger'")
+	b.sees("Folder renamed")
+	b.sees("old <b> is new now, with 2 versions of files")
+}
+
 // fits checks that nothing makes the page scroll sideways, on a phone either.
 func (b *tab) fits(view string) {
 	b.t.Helper()

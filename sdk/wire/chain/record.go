@@ -19,6 +19,10 @@ const (
 	Layout2 = "svc-ledger-2" // numbered and linked in their chain
 )
 
+// ReadsFolders is what a reader of a chain states beside the layouts if it applies records
+// of [KindRenameFolder]. A reader that ignored such a record would show names of before.
+const ReadsFolders = KindRenameFolder
+
 // Tags of records of [Layout2]. A record may have other tags: the hash covers every tag,
 // and readers ignore unknown ones.
 const (
@@ -30,6 +34,8 @@ const (
 	TagUploaded  = "uploaded"  // … the time of the upload, in ns since the epoch
 	TagUpload    = "upload"    // … the Seq of the upload's record
 	TagName      = "name"      // … its name before
+	TagFolder    = "folder"    // of a renamed folder: the folder before
+	TagFiles     = "files"     // of a renamed folder: how many versions of files have new names
 	TagMaxUses   = "max_uses"  // of a window for joining: how many accounts may join; absent = any number
 )
 

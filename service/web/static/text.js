@@ -41,7 +41,7 @@ const actionNames = {
 	create_account: "Account created", disable_account: "Account disabled", enable_account: "Account enabled", fund: "Tokens added", transfer: "Tokens sent", rotate_api_key: "API key made", register_group: "Group created",
 	add_group_member: "Member added", revoke_group_member: "Member revoked", set_member_role: "Role given", rotate_group_key: "Group key rotated", join_group: "Group joined",
 	open_hackathon_join: "Join window opened", close_hackathon_join: "Join window closed", set_group_retention: "Retention set",
-	record_transaction: "File uploaded", claim_token: "File retrieved", tombstone_transaction: "File deleted", rename_file: "File renamed", pend_destruction: "Destruction waits", keep_files: "Files kept",
+	record_transaction: "File uploaded", claim_token: "File retrieved", tombstone_transaction: "File deleted", rename_file: "File renamed", rename_folder: "Folder renamed", pend_destruction: "Destruction waits", keep_files: "Files kept",
 	remove_file: "File removed", restore_file: "File brought back", set_group_trash: "Trash set",
 };
 
@@ -53,6 +53,7 @@ export function action(kind) {
 export function detail(record) {
 	switch (record.kind) {
 	case "fund": case "create_account": return `${record.detail} tokens`;
+	case "rename_folder": return `${record.folder} is ${record.detail} now, with ${plural(Number(record.files), "version")} of files`;
 	case "transfer": return `to ${record.detail.split(" ")[0]}`;
 	case "set_group_retention": return record.detail === "none" ? "for ever" : `${record.detail} days`;
 	case "remove_file": return record.detail ? `can be brought back until ${date(nsToMS(record.detail))}` : "can be brought back";

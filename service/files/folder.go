@@ -1,0 +1,146 @@
+package files
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
+	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/groups"
+	"github.com/svcfs/svcfs/service/ledger"
+	"github.com/svcfs/svcfs/service/store"
+)
+
+// RenameFolder gives all living files beneath a folder their new names, with one record:
+// all or none. The caller must be allowed to rename each, see [Files.Rename]. Price and free
+// changes are those of the renames that it stands for. A request that was carried out after
+// req.Seq is answered again.
+func (f *Files) RenameFolder(ctx context.Context, account string, req wire.RenameFolderRequest) (out wire.RenameFolderResult, err error) {
+	for _, name := range []string{req.Folder, req.NewFolder} {
+		if err := checkName(name); err != nil {
+			return out, err
+		}
+	}
+	if req.Seq <= 0 || !chain.IsFolderMove(req.Folder, req.NewFolder) {
+		return out, fault.New(wire.CodeValidation, "Required: folder and new_folder without a slash at the end, of which none lies in the other, and seq")
+	}
+	err = f.store.Write(ctx, func(tx *store.Tx) error {
+		g, err := groups.RequireWriter(ctx, tx, req.GroupID, account)
+		if err != nil {
+			return err
+		}
+		r, err := ledger.FolderRenamed(ctx, tx, g.ID, account, req.Folder, req.NewFolder, req.Seq)
+		if err != nil {
+			return err
+		}
+		if r.Seq == 0 {
+			if r, err = f.renameFolder(ctx, tx, g, account, req.Folder, req.NewFolder); err != nil {
+				return err
+			}
+		}
+		out.Receipt, err = f.log.Receipt(ctx, tx, r)
+		out.Record = recordRow(&r.Record)
+		out.Files, _ = strconv.ParseInt(r.Tag(chain.TagFiles), 10, 64)
+		return err
+	})
+	return out, err
+}
+
+// beneath is a living file in a folder.
+type beneath struct {
+	target
+	isNameless bool // its first record states no name, see [chain.Folders]
+}
+
+// inFolder is the condition for the living files beneath a folder; [inFolderArgs] are its
+// arguments. The index files_by_name holds the beginnings of names only.
+const inFolder = "deleted_ns IS NULL AND trash_ns IS NULL AND substr(filename, 1, 200) >= ? AND substr(filename, 1, 200) <= ? AND substr(filename, 1, ?) = ?"
+
+// indexedName is how many characters of a name the index files_by_name holds.
+const indexedName = 200
+
+func inFolderArgs(folder string) []any {
+	prefix := folder + "/"
+	first, last := prefix, folder+"0" // the byte after the slash
+	if runes := []rune(prefix); len(runes) > indexedName {
+		first = string(runes[:indexedName])
+		last = first
+	}
+	return []any{first, last, utf8.RuneCountInString(prefix), prefix}
+}
+
+// selectBeneath lists the living files beneath a folder.
+const selectBeneath = "SELECT " + targetColumns + `, EXISTS (SELECT 1 FROM ledger WHERE ledger.seq = files.seq AND chain = '' AND detail = '')
+	FROM files WHERE group_id = ? AND ` + inFolder + " ORDER BY seq LIMIT ?"
+
+// selectTaken finds a living name that a file beneath a folder would get.
+const selectTaken = "SELECT filename FROM files WHERE group_id = ? AND " + inFolder + ` AND EXISTS (SELECT 1 FROM files old WHERE old.group_id = files.group_id
+	AND old.deleted_ns IS NULL AND old.trash_ns IS NULL AND substr(old.filename, 1, 200) = substr(CAST(? AS TEXT) || substr(files.filename, ?), 1, 200)
+	AND old.filename = CAST(? AS TEXT) || substr(files.filename, ?)) LIMIT 1`
+
+func (f *Files) renameFolder(ctx context.Context, tx *store.Tx, g groups.Group, account, from, to string) (r chain.Row, err error) {
+	list, err := store.List(ctx, tx, "list a folder", func(b *beneath) []any { return append(b.fields(), &b.isNameless) },
+		selectBeneath, append(append([]any{g.ID}, inFolderArgs(from)...), wire.MaxFolderFiles+1)...)
+	switch {
+	case err != nil:
+		return r, err
+	case len(list) == 0:
+		return r, fault.New(wire.CodeFileNotFound, "file not found: no file is beneath that folder in group %q", g.ID)
+	case len(list) > wire.MaxFolderFiles:
+		return r, fault.New(wire.CodeTooLarge, "the folder holds more than %d versions of files: rename the folders beneath it one by one", wire.MaxFolderFiles)
+	}
+	for i := range list {
+		t := &list[i].target
+		t.group = g.ID
+		if account != t.uploader && account != g.Owner {
+			return r, fault.New(wire.CodeNotAuthorized, "User not authorized: only %s, who uploaded a file beneath the folder, and the owner of group %q can rename it", t.uploader, g.ID)
+		}
+		if err := checkName(to + strings.TrimPrefix(t.name, from)); err != nil {
+			return r, err
+		}
+	}
+	if err := notTaken(ctx, tx, g.ID, from, to); err != nil {
+		return r, err
+	}
+	return f.recordFolder(ctx, tx, g.ID, account, from, to, list)
+}
+
+// notTaken refuses a folder when the name of a file beneath it is in use where the file
+// would go.
+func notTaken(ctx context.Context, tx *store.Tx, group, from, to string) error {
+	rest := utf8.RuneCountInString(to) + 1
+	taken, err := store.List(ctx, tx, "look for names in use", func(name *string) []any { return []any{name} },
+		selectTaken, append(append([]any{group}, inFolderArgs(to)...), from, rest, from, rest)...)
+	if err != nil || len(taken) == 0 {
+		return err
+	}
+	return fault.New(wire.CodeConflict, "the name %.200q is in use in group %q: choose another folder, or remove that file first", taken[0], group)
+}
+
+// recordFolder appends the record and changes the rows. The files whose names no record
+// states get records of their own first.
+func (f *Files) recordFolder(ctx context.Context, tx *store.Tx, group, account, from, to string, list []beneath) (r chain.Row, err error) {
+	for i := range list {
+		if t := &list[i].target; list[i].isNameless {
+			if err := f.recordRename(ctx, tx, *t, account, to+strings.TrimPrefix(t.name, from), f.ledger.Append); err != nil {
+				return r, err
+			}
+		}
+	}
+	r, err = f.ledger.ChargeTimes(ctx, tx, chain.KindRename, int64(len(list)), chain.Record{Kind: chain.KindRenameFolder, Account: account, Group: group, Detail: to,
+		Tags: ledger.WithTags(nil, chain.Tag{Name: chain.TagFolder, Value: from}, chain.Tag{Name: chain.TagFiles, Value: strconv.Itoa(len(list))})})
+	if err != nil {
+		return r, err
+	}
+	rest := utf8.RuneCountInString(from) + 1
+	_, err = tx.ExecContext(ctx, "UPDATE files SET filename = CAST(? AS TEXT) || substr(filename, ?), changed_seq = ? WHERE group_id = ? AND "+inFolder,
+		append([]any{to, rest, r.Seq, group}, inFolderArgs(from)...)...)
+	if err != nil {
+		return r, fmt.Errorf("write names: %w", err)
+	}
+	return r, nil
+}

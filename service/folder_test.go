@@ -1,0 +1,324 @@
+package service_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
+	"github.com/svcfs/svcfs/service"
+	"github.com/svcfs/svcfs/service/ledger"
+)
+
+func (u *user) renamesFolder(from, to string, seq int64) wire.RenameFolderResult {
+	u.t.Helper()
+	return must[wire.RenameFolderResult](u, wire.OpRenameFolder, object{"group_id": "g", "folder": from, "new_folder": to, "seq": seq})
+}
+
+// named maps the references of a group to their names.
+func (u *user) named() map[string]string {
+	u.t.Helper()
+	names := map[string]string{}
+	for _, row := range u.rows("g") {
+		names[row.IPFSHash] = *row.Filename
+	}
+	return names
+}
+
+// A folder is renamed with one record: every living version beneath it, and nothing else.
+// The ledger gives the same names as the table.
+func TestRenameFolder(t *testing.T) {
+	g := runTrash(t)
+	alice := g.alice
+	long := strings.Repeat("ü", 250) // longer than the index of names
+	want := map[string]string{}
+	for name, renamed := range map[string]string{
+		"a/x": "b/x", "a/deep/x": "b/deep/x", "a/": "b/", "a/ü": "b/ü", "a/a/x": "b/a/x",
+		"a": "a", "a0": "a0", "a!": "a!", "ab/x": "ab/x", "b0": "b0", "c/a/x": "c/a/x", "A/x": "A/x",
+	} {
+		want[alice.upload("g", name, []byte(name)).CID] = renamed
+	}
+	want[alice.upload("g", "a/x", []byte("a second version")).CID] = "b/x"
+	removed := alice.upload("g", "a/removed", []byte("r"))
+	alice.removes("a/removed", removed.Seq)
+	deleted := alice.upload("g", "a/deleted", []byte("d"))
+	must[string](alice, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": deleted.CID})
+	want[removed.CID], want[deleted.CID] = "a/removed", "a/deleted"
+	seen := alice.lastSeq()
+
+	out := alice.renamesFolder("a", "b", seen)
+	if out.Files != 6 || out.Record == nil || out.Record.Kind != chain.KindRenameFolder || out.Record.Detail != "b" || tag(*out.Record, chain.TagFolder) != "a" ||
+		tag(*out.Record, chain.TagFiles) != "6" || out.Receipt == nil || out.Receipt.Number != out.Record.Number {
+		t.Errorf("answered %+v with the record %+v", out, out.Record)
+	}
+	if got := alice.named(); !maps.Equal(got, want) {
+		t.Errorf("names %v, want %v", got, want)
+	}
+	for _, row := range alice.rows("g") {
+		if isBeneath := strings.HasPrefix(*row.Filename, "b/"); isBeneath != (row.ChangedSeq == out.Record.Seq) {
+			t.Errorf("%s changed at %d, the record is %d", *row.Filename, row.ChangedSeq, out.Record.Seq)
+		}
+	}
+	if got := kinds(g.bob.watch(seen, time.Second).Events); got != "rename_folder g alice" {
+		t.Errorf("a member is told %q", got)
+	}
+	g.audits()
+
+	t.Run("what comes back, comes back to where it was", func(t *testing.T) {
+		alice.restores("a/removed", alice.lastSeq())
+		if again := alice.renamesFolder("a", "b", alice.lastSeq()); again.Files != 1 {
+			t.Errorf("then %+v", again)
+		}
+		want[removed.CID] = "b/removed"
+	})
+	t.Run("from and to long names", func(t *testing.T) {
+		for _, move := range [][2]string{{"b", long}, {long, long + "/" + long}, {long, long + "2"}, {long + "2", "b"}} {
+			status, body := alice.tool(wire.OpRenameFolder, object{"group_id": "g", "folder": move[0], "new_folder": move[1], "seq": alice.lastSeq()})
+			if inside := strings.HasPrefix(move[1], move[0]+"/"); (status == http.StatusOK) == inside {
+				t.Errorf("%.10q: %d %s", move, status, body)
+			}
+		}
+		if got := alice.named(); !maps.Equal(got, want) {
+			t.Errorf("names %v, want %v", got, want)
+		}
+	})
+	t.Run("a repetition undoes no later change", func(t *testing.T) {
+		seq := alice.lastSeq()
+		first := alice.renamesFolder("b", "d", seq)
+		late := alice.upload("g", "b/late", []byte("late")).CID
+		again := alice.renamesFolder("b", "d", seq)
+		if again.Record.Seq != first.Record.Seq || again.Files != first.Files {
+			t.Errorf("again %+v, first %+v", again.Record, first.Record)
+		}
+		if got := alice.named()[late]; got != "b/late" {
+			t.Errorf("a later upload is %q now", got)
+		}
+		if there := alice.renamesFolder("b", "d", alice.lastSeq()); there.Files != 1 || there.Record.Seq == first.Record.Seq {
+			t.Errorf("asked anew: %+v", there.Record)
+		}
+	})
+	t.Run("it moves to another service", func(t *testing.T) {
+		g.audits()
+		moved := g.moved()
+		moved.audits()
+		if got := alice.signsInAt(moved).named(); !maps.Equal(got, alice.named()) {
+			t.Errorf("names %v there", got)
+		}
+	})
+}
+
+// moved exports the service and imports it into another.
+func (r *running) moved() *running {
+	r.t.Helper()
+	t := r.t.(*testing.T)
+	cfg := service.Config{DataDir: masterKeyOnly(t, r.dir), Database: newDatabase(t)}
+	there := runWith(t, cfg)
+	stream := new(strings.Builder)
+	if _, err := r.svc.Export(t.Context(), stream); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := there.svc.Import(t.Context(), strings.NewReader(stream.String())); err != nil {
+		t.Fatal(err)
+	}
+	return there
+}
+
+// A refused rename of a folder changes nothing, and no record is left.
+func TestRenameFolderIsRefusedAsAWhole(t *testing.T) {
+	g := runTrash(t)
+	g.alice.upload("g", "mine/a", []byte("a"))
+	g.alice.upload("g", "mixed/a", []byte("a"))
+	g.bob.upload("g", "mixed/b", []byte("b"))
+	g.alice.upload("g", "taken/a", []byte("a"))
+	g.alice.upload("g", "beside/b", []byte("a"))
+	outsider := g.user("outsider", "10")
+	before, seq, head := g.owner.named(), g.owner.lastSeq(), g.owner.watch(0, 0).Seq
+	for name, tc := range map[string]struct {
+		u        *user
+		from, to string
+		seq      int64
+		status   int
+		says     string
+	}{
+		"files of others":      {g.alice, "mixed", "new", seq, 403, "not authorized: only bob"},
+		"none of one's own":    {g.bob, "mine", "new", seq, 403, "not authorized"},
+		"a reader":             {g.visitor, "mine", "new", seq, 403, wire.CodeReadOnly},
+		"an outsider":          {outsider, "mine", "new", seq, 403, "not authorized"},
+		"a name in use":        {g.alice, "mine", "taken", seq, 409, "taken/a"},
+		"no such folder":       {g.alice, "none", "new", seq, 404, "no file is beneath"},
+		"a file":               {g.alice, "mine/a", "new", seq, 404, "no file is beneath"},
+		"into itself":          {g.alice, "mine", "mine/deeper", seq, 400, "lies in the other"},
+		"above itself":         {g.alice, "mine/deeper", "mine", seq, 400, "lies in the other"},
+		"to itself":            {g.alice, "mine", "mine", seq, 400, "lies in the other"},
+		"nothing":              {g.alice, "", "new", seq, 400, "Required"},
+		"to nothing":           {g.alice, "mine", "", seq, 400, "Required"},
+		"a slash at the end":   {g.alice, "mine/", "new", seq, 400, "slash"},
+		"a slash at the front": {g.alice, "mine", "/new", seq, 400, "slash"},
+		"NUL":                  {g.alice, "mine", "a\x00b", seq, 400, "NUL"},
+		"a name too long":      {g.alice, "mine", strings.Repeat("x", 4095), seq, 400, "4096 bytes"},
+		"no sequence":          {g.alice, "mine", "new", 0, 400, "seq"},
+	} {
+		status, body := tc.u.tool(wire.OpRenameFolder, object{"group_id": "g", "folder": tc.from, "new_folder": tc.to, "seq": tc.seq})
+		if status != tc.status || !strings.Contains(body, tc.says) {
+			t.Errorf("%s: %d %s", name, status, body)
+		}
+	}
+	if got := g.owner.named(); !maps.Equal(got, before) || g.owner.watch(0, 0).Seq != head {
+		t.Errorf("names %v, before %v", got, before)
+	}
+	if out := g.owner.renamesFolder("mixed", "all", seq); out.Files != 2 {
+		t.Errorf("the owner renamed %+v", out)
+	}
+	g.audits()
+}
+
+// Threat 31: one request renames a bounded number of files, and counts like the renames
+// that it stands for.
+func TestThreat31RenamedFoldersAreBounded(t *testing.T) {
+	r := runWith(t, service.Config{Database: newDatabase(t), FreeChanges: 5})
+	alice := r.owner()
+	for i := range 3 {
+		alice.upload("g", fmt.Sprint("a/", i), []byte("x"))
+	}
+	alice.renamesFolder("a", "b", alice.lastSeq())
+	status, body := alice.tool(wire.OpRenameFolder, object{"group_id": "g", "folder": "b", "new_folder": "c", "seq": alice.lastSeq()})
+	if status != http.StatusTooManyRequests || !strings.Contains(body, "counts as 3 free changes, and the account may make 2 more") {
+		t.Errorf("beyond the free changes: %d %s", status, body)
+	}
+	if got := slices.Sorted(maps.Values(alice.named())); !slices.Equal(got, []string{"b/0", "b/1", "b/2"}) {
+		t.Errorf("names %v", got)
+	}
+	r.audits()
+
+	t.Run("a price is that of each file", func(t *testing.T) {
+		fees := ledger.DefaultFees()
+		price, err1 := wire.ParseTokens("0.1")
+		all, err2 := wire.ParseTokens("0.3")
+		if err := errors.Join(err1, err2); err != nil {
+			t.Fatal(err)
+		}
+		fees[chain.KindRename] = price
+		r := runWith(t, service.Config{Database: newDatabase(t), Fees: fees})
+		bob := r.user("bob", "0.64") // and nothing for renames
+		must[string](bob, wire.OpRegisterGroup, object{"group_id": "g"})
+		bob.recorded("g", 3, func(i int) string { return fmt.Sprint("a/", i) })
+		if status, body := bob.tool(wire.OpRenameFolder, object{"group_id": "g", "folder": "a", "new_folder": "b", "seq": 9}); status != http.StatusPaymentRequired {
+			t.Errorf("without tokens: %d %s", status, body)
+		}
+		if _, err := r.svc.Fund(t.Context(), "bob", all); err != nil {
+			t.Fatal(err)
+		}
+		if out := bob.renamesFolder("a", "b", 9); out.Record.Fee != all.String() || bob.balance() != "0" {
+			t.Errorf("fee %s, left %s", out.Record.Fee, bob.balance())
+		}
+	})
+	t.Run("more files than one request renames", func(t *testing.T) {
+		r := run(t)
+		alice := r.owner()
+		alice.recorded("g", wire.MaxFolderFiles+1, func(i int) string { return fmt.Sprint("a/", i%2, "/", i) })
+		status, body := alice.tool(wire.OpRenameFolder, object{"group_id": "g", "folder": "a", "new_folder": "b", "seq": alice.lastSeq()})
+		if status != http.StatusRequestEntityTooLarge || !strings.Contains(body, "folders beneath it one by one") {
+			t.Errorf("%d %s", status, body)
+		}
+		after := alice.lastSeq()
+		if out := alice.renamesFolder("a/0", "b", after); out.Files != wire.MaxFolderFiles/2+1 {
+			t.Errorf("half of it: %+v", out)
+		}
+		pagesByChange(t, alice, after, wire.MaxFolderFiles/2+1)
+	})
+}
+
+// pagesByChange lists what changed after a sequence in pages, as clients without chains do,
+// and wants so many files, each once.
+func pagesByChange(t *testing.T, u *user, after int64, want int) {
+	t.Helper()
+	seen := map[string]bool{}
+	for range 10 {
+		page := must[[]wire.TransactionRow](u, wire.OpGetGroupTransactions, object{"group_id": "g", "after_seq": after, "limit": 100})
+		for _, row := range page {
+			if seen[row.IPFSHash] {
+				t.Fatalf("%s comes twice", row.IPFSHash)
+			}
+			seen[row.IPFSHash], after = true, row.ChangedSeq
+		}
+		if len(page) < 100 {
+			break
+		}
+	}
+	if len(seen) != want {
+		t.Errorf("%d of %d files", len(seen), want)
+	}
+}
+
+// A client that pages by change gets all files of a renamed folder, although they have one
+// sequence and more follow.
+func TestPagesHoldRenamedFoldersAsAWhole(t *testing.T) {
+	_, alice := runWithGroup(t)
+	alice.recorded("g", 250, func(i int) string { return fmt.Sprint([]string{"a/", "b/", ""}[i%3], i) })
+	after := alice.lastSeq()
+	alice.renamesFolder("a", "c", after)
+	alice.renamesFolder("b", "d", after)
+	alice.upload("g", "last", []byte("x"))
+	pagesByChange(t, alice, after, 84+83+1)
+}
+
+// A client of chains that does not apply records of renamed folders is refused such a
+// chain, and told what to do. It lists what comes after.
+func TestOlderClientsAreRefusedRenamedFolders(t *testing.T) {
+	_, alice := runWithGroup(t)
+	alice.upload("g", "a/x", []byte("x"))
+	old := object{"layouts": []string{chain.Layout1, chain.Layout2}}
+	before, _ := alice.chain("g", old)
+	r := alice.renamesFolder("a", "b", alice.lastSeq())
+	alice.upload("g", "c", []byte("x"))
+	if all, _ := alice.chain("g", nil); len(all) != len(before)+2 {
+		t.Errorf("a client of today lists %d records", len(all))
+	}
+	status, body := alice.tool(wire.OpGetGroupTransactions, object{"group_id": "g", "kinds": wire.KindsChain, "nonce": nonce, "layouts": old["layouts"], "after_seq": before[len(before)-1].Seq})
+	if status != http.StatusBadRequest || !strings.Contains(body, "update svcfs") {
+		t.Errorf("an older client: %d %s", status, body)
+	}
+	old["after_seq"] = r.Record.Seq
+	if rows, _ := alice.chain("g", old); len(rows) != 1 {
+		t.Errorf("after the record it lists %d", len(rows))
+	}
+	if rows := alice.rows("g"); *rows[0].Filename != "b/x" {
+		t.Errorf("a client without chains sees %q", *rows[0].Filename)
+	}
+}
+
+// A file whose name no record states gets a record of its own, so that everybody computes
+// the same names.
+func TestRenameFolderOfTheOldLayout(t *testing.T) {
+	if newDatabase(t) != "" {
+		return // it is a SQLite database
+	}
+	dir := unpack(t, filepath.Join("testdata", "ledger-1.tar.gz"))
+	r := runWith(t, service.Config{DataDir: dir})
+	account, err := r.svc.RotateKey(t.Context(), "alice") // owns the group
+	if err != nil {
+		t.Fatal(err)
+	}
+	alice := &user{running: r, id: account.AccountID, key: account.APIKey.Reveal()}
+	alice.login()
+	r.exec("UPDATE files SET filename = 'a/' || filename WHERE filename = 'late.txt'") // as an earlier rename would
+	out := must[wire.RenameFolderResult](alice, wire.OpRenameFolder, object{"group_id": "team", "folder": "a", "new_folder": "b", "seq": 1000})
+	rows, proof := alice.chain("team", nil)
+	r.verifies("team", rows, proof)
+	last := rows[len(rows)-2:]
+	if out.Files != 1 || last[0].Kind != chain.KindRename || last[0].Detail != "b/late.txt" || last[1].Kind != chain.KindRenameFolder {
+		t.Errorf("%+v, then %+v", last[0], last[1])
+	}
+	r.audits()
+	r.exec("UPDATE files SET filename = 'b/other' WHERE filename = 'b/late.txt'")
+	if _, err := r.svc.Audit(t.Context()); err == nil {
+		t.Error("the audit finds no difference")
+	}
+}
