@@ -4,8 +4,7 @@ import gofs "github.com/hanwen/go-fuse/v2/fs"
 
 // The requests of the kernel that are served. Left out on purpose:
 //
-//   - NodeReadlinker: there are no symbolic links. NodeSymlinker and NodeMknoder
-//     are here to answer EPERM at once and to note why (N5).
+//   - NodeMknoder is here to answer EPERM at once and to note why (N5).
 //   - NodeTmpfiler (O_TMPFILE): a file without a name cannot be recorded;
 //     programs get EOPNOTSUPP and use a named temporary file.
 //   - NodeAllocater, NodeCopyFileRanger: programs fall back to ordinary writes,
@@ -41,6 +40,7 @@ var (
 	_ gofs.FileFsyncdirer   = (*dirHandle)(nil)
 
 	_ gofs.NodeOpener        = (*fileNode)(nil)
+	_ gofs.NodeReadlinker    = (*fileNode)(nil)
 	_ gofs.NodeAccesser      = (*fileNode)(nil)
 	_ gofs.NodeGetattrer     = (*fileNode)(nil)
 	_ gofs.NodeSetattrer     = (*fileNode)(nil)

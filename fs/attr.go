@@ -69,8 +69,11 @@ func shownTime(t time.Time) time.Time {
 // are its mask.
 func (m *mounted) mode(a tree.Attr) uint32 {
 	kind, perm := uint32(fuse.S_IFREG), m.perm(a)
-	if a.Dir {
+	switch {
+	case a.Dir:
 		kind = fuse.S_IFDIR
+	case a.Link:
+		return fuse.S_IFLNK | permBits // nobody asks for permission at a link
 	}
 	if m.listed(a) {
 		perm |= perm >> 3 & groupBits

@@ -214,9 +214,25 @@ func (n *dirNode) Link(ctx context.Context, target gofs.InodeEmbedder, name stri
 // copyHint is the next step after a refused special file.
 const copyHint = "Copy the file that is meant, for example with: cp -L"
 
-// Symlink is refused at once: the ledger has no links (N5).
-func (n *dirNode) Symlink(_ context.Context, _, name string, _ *fuse.EntryOut) (*gofs.Inode, syscall.Errno) {
-	return nil, n.m.refuse(tree.ClassByDesign, "symlink", n.path(name), "the ledger holds files, not symbolic links", copyHint)
+// Symlink makes a symbolic link where the service records links (N6).
+func (n *dirNode) Symlink(ctx context.Context, target, name string, out *fuse.EntryOut) (*gofs.Inode, syscall.Errno) {
+	if n.m.isStranger(ctx, n.d.Attr(), toWrite) {
+		return nil, unix.EACCES
+	}
+	ctx, done := patiently(ctx)
+	defer done()
+	f, err := n.d.Symlink(ctx, target, name)
+	if err != nil {
+		return nil, errno(err)
+	}
+	return n.child(ctx, f, out), 0
+}
+
+// Readlink answers from memory. The kernel asks every time, so that a link of another
+// account ends at once where it has become unsafe (N6).
+func (n *fileNode) Readlink(context.Context) ([]byte, syscall.Errno) {
+	target, err := n.f.Readlink()
+	return []byte(target), errno(err)
 }
 
 // Mknod makes an empty regular file, as tar does before it sets attributes. Device

@@ -96,6 +96,7 @@ type plan struct {
 	Deletes bool     // and deletes, and the mount may
 	Trashes bool     // and keeps what is removed
 	Watches bool     // the service tells what others do
+	Links   bool     // the service records attributes of files, so also links
 	Theirs  []string // what another account uploaded before, one line each
 }
 
@@ -175,7 +176,7 @@ func startServer() (*server, error) {
 		w.put("team", name, []byte("theirs\n"), int64(len("theirs\n")))
 	}
 	cfg := tree.Config{Remote: w, Passthrough: p.Options.Reads == ReadsPassthrough, RefreshInterval: time.Hour, MetadataTimeout: time.Hour, EmptyDelay: time.Hour,
-		MaxFileBytes: p.MaxFile, CanRename: p.Renames, AllowDelete: p.Deletes, CanTrash: p.Trashes, ReadOnly: p.Options.ReadOnly, Logger: log}
+		MaxFileBytes: p.MaxFile, CanRename: p.Renames, AllowDelete: p.Deletes, CanTrash: p.Trashes, CanAttributes: p.Links, ReadOnly: p.Options.ReadOnly, Logger: log}
 	if p.Watches {
 		w.events = make(chan sdk.Event)
 		cfg.Watch = w.watch
@@ -208,6 +209,9 @@ func (s *server) obey(o order) (a answer) {
 	switch o.Do {
 	case "put":
 		s.world.put(o.Group, o.Name, o.Data, o.Size)
+		s.world.told(sdk.EventUploaded, o.Group)
+	case "link": // whose target is the data
+		s.world.putLink(o.Group, o.Name, string(o.Data))
 		s.world.told(sdk.EventUploaded, o.Group)
 	case "stall":
 		s.world.stall(o.Name, o.On)

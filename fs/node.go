@@ -78,8 +78,11 @@ func (n *dirNode) child(ctx context.Context, node tree.Node, out *fuse.EntryOut)
 
 func stable(attr tree.Attr) gofs.StableAttr {
 	mode := uint32(fuse.S_IFREG)
-	if attr.Dir {
+	switch {
+	case attr.Dir:
 		mode = fuse.S_IFDIR
+	case attr.Link:
+		mode = fuse.S_IFLNK
 	}
 	return gofs.StableAttr{Mode: mode, Ino: attr.Ino, Gen: attr.Gen}
 }

@@ -28,11 +28,8 @@ func posixRefusals() map[string]struct{ says, why string } {
 		"Link":                       {eperm, "N5: uploaded files have one name"},
 		"LinkUnlinkRename":           {eperm, "N5: uploaded files have one name"},
 		"NlinkZero":                  {eperm, "W8: an uploaded file is not renamed"},
-		"OpenSymlinkRace":            {eperm, "N5: no symbolic links"},
 		"RenameOverwriteDestExist":   {eperm, "W8: an uploaded file is not renamed"},
 		"RenameOverwriteDestNoExist": {eperm, "W8: an uploaded file is not renamed"},
-		"SetattrSymlink":             {eperm, "N5: no symbolic links"},
-		"SymlinkReadlink":            {eperm, "N5: no symbolic links"},
 		"XAttr":                      {`not found: "user.xattrtest"`, "W10: attributes that programs set have no effect"},
 		"XAttrLarge":                 {"no data available", "W10: attributes that programs set have no effect"},
 	}
@@ -52,7 +49,7 @@ func TestPosix(t *testing.T) {
 			continue // it skips itself: O_TMPFILE is refused, a file without a name cannot be recorded
 		}
 		t.Run(name, func(t *testing.T) {
-			m := mounting(t, func(p *plan) { p.Options.Umask = 0o022 })
+			m := mounting(t, func(p *plan) { p.Options.Umask, p.Links = 0o022, true })
 			refusal, ok := refused[name]
 			if !ok {
 				posixtest.All[name](t, m.path("team"))

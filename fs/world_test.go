@@ -69,6 +69,12 @@ func (w *world) put(g sdk.GroupID, name string, data []byte, size int64) {
 	w.Edit(g, e.Ref, func(e *sdk.Entry) { e.Size = size })
 }
 
+// putLink records a symbolic link of bob's.
+func (w *world) putLink(g sdk.GroupID, name, target string) {
+	e := w.Put(g, bob, name, []byte(target))
+	w.Edit(g, e.Ref, func(e *sdk.Entry) { e.Attributes = &sdk.Attributes{Target: target} })
+}
+
 // shred deletes the nth upload of a group.
 func (w *world) shred(g sdk.GroupID, nth int) { w.Shred(g, w.Rows(g)[nth].Ref) }
 

@@ -50,6 +50,9 @@ func (n *fileNode) Listxattr(ctx context.Context, dest []byte) (uint32, syscall.
 	if caller, ok := fuse.FromContext(ctx); ok {
 		n.f.AttributesAsked(caller.Pid)
 	}
+	if n.f.IsLink() {
+		return 0, 0 // as on Linux: links have none of the namespace user
+	}
 	var list []byte
 	for _, name := range slices.Sorted(maps.Keys(n.f.Xattrs())) {
 		list = append(append(list, name...), 0)

@@ -56,6 +56,7 @@ type Node interface {
 type Attr struct {
 	Ino, Gen uint64 // (Ino, Gen) never names two inodes during the life of a Tree
 	Dir      bool
+	Link     bool // a symbolic link; Size is the length of its target
 	ReadOnly bool // mode without write bits: control files, old versions
 	Control  bool // of a .svcfs directory: looking at it is not using the mount
 	Unsized  bool // the size is not known yet; Size is 0
@@ -117,6 +118,7 @@ const (
 	ClassNoSpace                  // ENOSPC: the service's storage is full
 	ClassBusy                     // EBUSY
 	ClassUnsupported              // ENOTSUP
+	ClassStale                    // ESTALE: the kernel looks the name up again
 	ClassConflict                 // reported, never returned: two wrote the same name (W11)
 )
 

@@ -2,6 +2,7 @@ package tree
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/svcfs/svcfs/cache"
@@ -101,11 +102,11 @@ func (f *File) commitStage(ctx context.Context, when commitWhen, g *group, raw s
 	if err := f.heldBack(when); err != nil {
 		return nil, err
 	}
-	if s.buf.Len() == 0 && when == commitOnClose {
+	if f.mayWait(s) && when == commitOnClose {
 		f.delay(s)
 		return nil, nil
 	}
-	row := f.t.holding(s, g, raw)
+	row := f.t.holding(s, g, raw, f.target)
 	if row == nil {
 		if row, err = f.send(ctx, s, g, raw); err != nil {
 			return nil, err
@@ -116,15 +117,15 @@ func (f *File) commitStage(ctx context.Context, when commitWhen, g *group, raw s
 }
 
 // holding returns the newest upload of the name when it holds exactly the staged
-// bytes: saving them again would buy nothing (W3). Needs the file's mu.
-func (t *Tree) holding(s *stage, g *group, raw string) *sdk.Entry {
+// bytes, as a link or as a file: saving them again would buy nothing (W3). Needs the file's mu.
+func (t *Tree) holding(s *stage, g *group, raw, target string) *sdk.Entry {
 	t.mu.RLock()
 	var newest *sdk.Entry
 	if v := g.names[raw]; v != nil {
 		newest = v.newest()
 	}
 	t.mu.RUnlock()
-	if newest == nil || newest.Size != s.buf.Len() || s.buf.Hash() != newest.Hash {
+	if newest == nil || newest.Size != s.buf.Len() || targetOf(newest) != target || s.buf.Hash() != newest.Hash {
 		return nil
 	}
 	return newest
@@ -140,8 +141,9 @@ func (f *File) send(ctx context.Context, s *stage, g *group, raw string) (*sdk.E
 
 	f.t.counts.sending.Add(1)
 	var receipt sdk.Receipt
+	attributes := sdk.Attributes{Target: f.target}
 	err := f.t.spend("upload", func() (fee sdk.Amount, err error) {
-		receipt, err = f.t.remote.Upload(ctx, g.id, raw, s.buf, sdk.Attributes{})
+		receipt, err = f.t.remote.Upload(ctx, g.id, raw, s.buf, attributes)
 		return receipt.Fee, err
 	})
 	f.t.counts.sending.Add(-1)
@@ -154,12 +156,12 @@ func (f *File) send(ctx context.Context, s *stage, g *group, raw string) (*sdk.E
 		return nil, err
 	}
 	f.t.counts.uploads.Add(1)
-	return f.t.ownRecord(g, raw, receipt, s.base), nil
+	return f.t.ownRecord(g, raw, receipt, s.base, attributes), nil
 }
 
 // ownRecord makes the row of an upload that this mount has just made, and remembers base,
 // the upload that it was made from. Takes Tree.mu.
-func (t *Tree) ownRecord(g *group, raw string, r sdk.Receipt, base sdk.Seq) *sdk.Entry {
+func (t *Tree) ownRecord(g *group, raw string, r sdk.Receipt, base sdk.Seq, a sdk.Attributes) *sdk.Entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	v := g.version(raw)
@@ -168,8 +170,12 @@ func (t *Tree) ownRecord(g *group, raw string, r sdk.Receipt, base sdk.Seq) *sdk
 	}
 	v.saved, v.base = r.Seq, base
 	g.own[r.Ref] = struct{}{}
-	return &sdk.Entry{Group: g.id, Ref: r.Ref, Tx: r.Tx, Hash: r.Hash, Uploader: t.remote.Account(), Time: r.Time,
+	e := &sdk.Entry{Group: g.id, Ref: r.Ref, Tx: r.Tx, Hash: r.Hash, Uploader: t.remote.Account(), Time: r.Time,
 		Seq: r.Seq, ChangedSeq: r.Seq, Name: raw, Size: r.Size}
+	if !a.IsZero() {
+		e.Attributes = &a
+	}
+	return e
 }
 
 // settle turns the stage into the committed content of e and keeps it cached
@@ -195,6 +201,9 @@ func (f *File) settle(s *stage, e *sdk.Entry) {
 // upload of the name came from elsewhere meanwhile. Needs Tree.mu.
 func (t *Tree) record(f *File, g *group, raw string, row *sdk.Entry) []notice {
 	touched := map[*versions]bool{g.version(raw): true}
+	if slices.ContainsFunc(g.version(raw).entries, isLink) { // others that led over it may be safe by now
+		t.noteLinks(g, f.dir)
+	}
 	if known := g.byRef[row.Ref]; known != nil { // the poller was faster, or it is an old row
 		f.entry.Store(known)
 	} else {
@@ -233,11 +242,15 @@ func (t *Tree) showAgain(f *File, g *group, v *versions, row *sdk.Entry) []notic
 	return append(notices, dir.attach(name, f)...)
 }
 
-// delayedUploads is how many empty files are uploaded at a time once their moment
+// mayWait reports whether the stage is uploaded a moment after it was closed, because a
+// program may change or remove the file first: an empty file (W5), or a link (N6).
+func (f *File) mayWait(s *stage) bool { return f.IsLink() || s.buf.Len() == 0 }
+
+// delayedUploads is how many such files are uploaded at a time once their moment
 // has come. A program may have made thousands at once.
 const delayedUploads = 8
 
-// delay uploads an empty file later, unless it is written to before (W5). Needs
+// delay uploads a file that may wait later, unless it is written to before. Needs
 // File.mu.
 func (f *File) delay(s *stage) {
 	if f.is(stateWaiting) {

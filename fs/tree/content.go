@@ -21,7 +21,7 @@ const (
 	stateCommitted state = iota // as recorded, or nothing yet
 	stateCopied                 // the stage equals the committed content
 	stateChanged                // the stage holds something that the ledger has not recorded
-	stateWaiting                // changed: an empty file that was closed, until its moment comes (W5)
+	stateWaiting                // changed: an empty file that was closed, or a link, until its moment comes (W5)
 	stateSending                // changed: the stage is being sealed and sent, and belongs to the upload
 )
 
@@ -39,7 +39,7 @@ func (s state) steps() []step {
 	case stateCopied:
 		return []step{{stateChanged, "written, or to be recorded again"}, {stateCommitted, "closed without a write, or given up"}}
 	case stateChanged:
-		return []step{{stateSending, "closed, synced, renamed or linked"}, {stateWaiting, "closed while it is empty"},
+		return []step{{stateSending, "closed, synced, renamed or linked"}, {stateWaiting, "closed while it is empty, or made as a link"},
 			{stateCommitted, "the ledger has the same bytes already, or nobody can reach them any more"}}
 	case stateWaiting:
 		return []step{{stateChanged, "written, or its moment has come"}, {stateSending, "synced, renamed or linked"},

@@ -327,6 +327,9 @@ func (d *Dir) Create(ctx context.Context, name string, exclusive bool, flags Ope
 		if exclusive {
 			return nil, nil, plain(ClassExist, "create", n.Path(), "the file exists")
 		}
+		if n.IsLink() { // it was made just now: the kernel follows links itself
+			return nil, nil, plain(ClassStale, "create", n.Path(), "it is a symbolic link by now")
+		}
 		h, err := n.Open(ctx, flags)
 		return n, h, err
 	case *Dir:
@@ -472,7 +475,7 @@ func (d *Dir) Rmdir(ctx context.Context, name string) error {
 	return nil
 }
 
-// Fsync records the empty files that wait in the directory for their moment: after
+// Fsync records the empty files and links that wait in the directory for their moment: after
 // it, every name that was closed here is on the ledger (W5).
 func (d *Dir) Fsync(ctx context.Context) error {
 	d.t.mu.RLock()
@@ -484,7 +487,7 @@ func (d *Dir) Fsync(ctx context.Context) error {
 	}
 	d.t.mu.RUnlock()
 	for _, f := range files {
-		if empty := f.Attr().Size == 0; !f.is(stateWaiting) && !(empty && f.is(stateSending)) {
+		if empty := f.Attr().Size == 0; !f.IsLink() && !f.is(stateWaiting) && !(empty && f.is(stateSending)) {
 			continue
 		}
 		if err := f.commit(ctx, commitNow); err != nil {

@@ -21,6 +21,7 @@ type File struct {
 	ino, gen uint64
 	group    *group                    // nil for control files
 	show     func() []byte             // content of a control file, else nil
+	target   string                    // of what is shown as a symbolic link, else ""
 	entry    atomic.Pointer[sdk.Entry] // committed content; nil while never uploaded
 
 	// By Tree.mu.
@@ -124,7 +125,7 @@ func (f *File) Attr() Attr {
 	}
 	readOnly := f.isKind(fileVersion) || f.group.isReader()
 	f.t.mu.RUnlock()
-	return f.fill(Attr{Ino: f.ino, Gen: f.generation(), Foreign: f.t.isForeign(f.entry.Load()), ReadOnly: readOnly, Control: f.isKind(fileVersion), Nlink: names})
+	return f.fill(Attr{Ino: f.ino, Gen: f.generation(), Link: f.IsLink(), Foreign: f.t.isForeign(f.entry.Load()), ReadOnly: readOnly, Control: f.isKind(fileVersion), Nlink: names})
 }
 
 // PriceAttribute is the extended attribute with the price of opening a file, or of a look
@@ -148,6 +149,9 @@ func (f *File) Xattrs() map[string]string {
 	x["user.svcfs.tx"] = string(e.Tx)
 	x["user.svcfs.sha256"] = e.Hash.String()
 	x["user.svcfs.uploader"] = string(e.Uploader)
+	if fault := f.linkFault(); fault != "" {
+		x[LinkAttribute] = "not shown as a link: " + fault
+	}
 	x["user.svcfs.seq"] = strconv.FormatInt(int64(e.Seq), 10)
 	if !e.Time.IsZero() {
 		x["user.svcfs.time"] = e.Time.UTC().Format(time.RFC3339Nano)
@@ -171,7 +175,7 @@ func (f *File) state() string {
 
 func (f *File) isCached() bool {
 	e := f.entry.Load()
-	return e != nil && f.t.cache.Contains(f.key(e))
+	return e != nil && (targetOf(e) != "" || f.t.cache.Contains(f.key(e)))
 }
 
 // openPrice returns the price of opening the file for reading now.
@@ -211,6 +215,9 @@ func (f *File) Open(ctx context.Context, flags OpenFlags) (*Handle, error) {
 	}
 	if f.isLost() {
 		return nil, f.failed("open", outOfGroup())
+	}
+	if f.IsLink() {
+		return nil, plain(ClassInvalid, "open", f.Path(), "it is a symbolic link")
 	}
 	h := f.newHandle(flags)
 	if flags.Truncate {
@@ -314,6 +321,9 @@ func isPurged(lease *cache.Lease) bool {
 
 // retrieve fetches e. It runs once for all openers that wait for it.
 func (f *File) retrieve(ctx context.Context, e *sdk.Entry, room *cache.Room) (cache.Buffer, error) {
+	if targetOf(e) != "" {
+		return f.t.targetBuffer(e)
+	}
 	if e.Size > f.t.cfg.MaxFileBytes {
 		return nil, &Error{Class: ClassTooBig, Err: errors.New("the file is larger than this mount allows"),
 			Hint: "Mount again with a larger --max-file-size."}

@@ -27,16 +27,18 @@ type group struct {
 	loaded  bool    // Tree.mu
 
 	// By Tree.mu.
-	source        // its records
-	gone     bool // no longer ours
-	warned   bool // it was reported that files wait to be destroyed
-	names    map[string]*versions
-	byRef    map[sdk.Ref]*sdk.Entry
-	own      map[sdk.Ref]struct{} // uploads of this mount
-	listings int                  // counts listings begun
-	here     map[sdk.Ref]int      // what this mount renamed or deleted, by the listings begun until then
-	changes  int                  // counts changes of names and byRef
-	wrong    map[sdk.Ref]error    // uploads that hold something else than was recorded
+	source      // its records
+	gone   bool // no longer ours
+	warned bool // it was reported that files wait to be destroyed
+	names  map[string]*versions
+	// theirLinks are the names whose newest upload is a link of another account; nil without any
+	theirLinks map[*versions]bool
+	byRef      map[sdk.Ref]*sdk.Entry
+	own        map[sdk.Ref]struct{} // uploads of this mount
+	listings   int                  // counts listings begun
+	here       map[sdk.Ref]int      // what this mount renamed or deleted, by the listings begun until then
+	changes    int                  // counts changes of names and byRef
+	wrong      map[sdk.Ref]error    // uploads that hold something else than was recorded
 
 	checking *asking       // whether we are still a member
 	memberAt time.Time     // the service last said so
@@ -340,7 +342,7 @@ func (t *Tree) mergeEntries(g *group, entries []sdk.Entry) []notice {
 	for i := range entries {
 		g.merge(&entries[i], touched)
 	}
-	return t.placeMerged(g, touched)
+	return append(t.placeMerged(g, touched), t.relinkAll()...)
 }
 
 // wipeDeleted takes the content of deleted uploads from the cache and from the

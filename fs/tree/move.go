@@ -183,6 +183,8 @@ type move struct {
 	scratch   bool // it has no real name
 	staged    bool // it holds changes that are not recorded
 	uploaded  bool // it was uploaded
+	symlink   bool // it is a symbolic link
+	canLink   bool // the service records links
 	recorded  bool // it was, and others gave it no other name since
 	crosses   bool // to another group
 	toScratch bool // the name it gets is a scratch name
@@ -221,6 +223,10 @@ func (m *move) plan() (plan, *Error) {
 	switch {
 	case m.gone:
 		return plan{}, &Error{Class: ClassNotExist, Err: errors.New("the file is gone")}
+	case m.symlink && m.link:
+		return plan{}, &Error{Class: ClassByDesign, Err: errors.New("a symbolic link has one name"), Hint: "Make another link with: ln -s"}
+	case m.symlink && !m.toScratch && !m.canLink:
+		return plan{}, noLinks()
 	case m.further && (!m.toScratch || m.crosses), m.link && !m.toScratch && (m.uploaded || !m.scratch), m.link && m.uploaded && !m.scratch:
 		return plan{}, &Error{Class: ClassByDesign, Err: errors.New("a file of the ledger has one name"), Hint: "Copy the file instead."}
 	case m.further, m.link && m.toScratch:
@@ -260,6 +266,7 @@ func keepsName(why string) *Error {
 // moveOf gathers the facts before f gets a name. Needs Tree.mu.
 func (t *Tree) moveOf(f *File, from *link, to *Dir, newName string) *move {
 	m := &move{gone: f.isKind(fileRemoved) || from == nil && f.dir == nil || to.parent == nil, link: from == nil, scratch: f.isKind(fileScratch), staged: f.isStaged(), uploaded: f.entry.Load() != nil, crosses: f.group != to.group,
+		symlink: f.IsLink(), canLink: t.cfg.CanAttributes,
 		toScratch: to.namesScratch(newName), raw: to.rawPath(newName), canRename: t.cfg.CanRename, canDelete: t.cfg.AllowDelete}
 	m.further = from != nil && !m.scratch && slices.Contains(f.links, *from)
 	e := f.record()

@@ -18,9 +18,11 @@ func (d *Dir) attach(name string, n Node) []notice {
 	switch n := n.(type) {
 	case *File:
 		n.dir, n.name = d, name
+		d.t.noteLinks(d.group, n)
 		return d.t.disown(d, d.t.isForeign(n.entry.Load()))
 	case *Dir:
 		n.parent, n.name = d, name
+		d.t.noteLinks(d.group, n)
 		return d.t.disown(d, n.foreign)
 	}
 	return nil
@@ -41,6 +43,7 @@ func (d *Dir) detach(name string, n Node) []notice {
 	}
 	delete(d.children, name)
 	d.spend(name, n)
+	d.t.noteLinks(d.group, n)
 	switch n := n.(type) {
 	case *File:
 		if n.dir != d || n.name != name {
@@ -302,21 +305,28 @@ func (t *Tree) place(g *group, v *versions) []notice {
 		dir := old.dir
 		notices := append(dir.detach(old.name, old), dir.prune()...)
 		return append(notices, contentChanged(old))
-	case old != nil && old.entry.Load() != nil && old.entry.Load().Ref == newest.Ref:
+	case old != nil && old.entry.Load() != nil && old.entry.Load().Ref == newest.Ref && old.target == t.shownTarget(old.dir, newest):
 		old.entry.Store(newest)
 		return t.disown(old.dir, t.isForeign(newest))
 	}
 	var dir *Dir
 	var name string
+	var target string
 	var notices []notice
 	if old != nil {
 		dir, name = old.dir, old.name
+		target = t.shownTarget(dir, newest) // before the name is gone: a link may lead to itself
 		notices = dir.detach(name, old)
 	} else {
 		dir, name = t.slot(g, v.raw, string(newest.Ref))
+		target = t.shownTarget(dir, newest)
 	}
 	f := t.newFile(dir, name)
+	f.target = target
 	f.group, f.raw = g, v.raw
+	if targetOf(newest) != "" && t.isForeign(newest) {
+		g.noteTheirLink(v)
+	}
 	f.setEntry(newest)
 	v.shown = f
 	return append(dir.attach(name, f), notices...)

@@ -122,8 +122,9 @@ type Tree struct {
 	groups map[sdk.GroupID]*group
 	// given holds the inode numbers of paths whose file or folder lost the name, or took it
 	// along: what gets such a name later is another file, with another number (A4).
-	given map[uint64]struct{}
-	rooms map[sdk.GroupID]*room
+	given  map[uint64]struct{}
+	rooms  map[sdk.GroupID]*room
+	relink []*group // with links that may lead elsewhere by now, see noteLinks
 
 	staged sync.Map // the files that have a stage, as keys
 
@@ -314,7 +315,7 @@ func (t *Tree) noted(err *Error) notice { return func(Kernel) { t.Note(err) } }
 // change changes names under Tree.mu, and then delivers the notices to the kernel.
 func (t *Tree) change(do func() []notice) {
 	t.mu.Lock()
-	notices := do()
+	notices := append(do(), t.relinkAll()...)
 	t.mu.Unlock()
 	t.tell(notices)
 }
