@@ -15,6 +15,14 @@ import (
 const (
 	// AttributePrefix begins the name of every extended attribute.
 	AttributePrefix = "user."
+	// ReservedPrefix begins the names of what a mount itself shows of a file. No file has
+	// attributes with such names.
+	ReservedPrefix = "user.svcfs."
+	// MaxAttributeName is the longest name of an extended attribute, in bytes: as on Linux.
+	MaxAttributeName = 255
+	// TypeSymlink is the content type of a symbolic link, and of nothing else. The content
+	// of a link is its target.
+	TypeSymlink = "inode/symlink"
 	// MaxAttributeBytes bounds names and values of all extended attributes of a file, in bytes.
 	MaxAttributeBytes = 4 << 10
 	// MaxTargetBytes is the longest target of a symbolic link, in bytes: as on Linux.
@@ -95,6 +103,12 @@ func (a Attributes) Check() error {
 	for name, value := range a.XAttrs {
 		if rest, ok := strings.CutPrefix(name, AttributePrefix); !ok || rest == "" || !utf8.ValidString(name) || strings.ContainsRune(name, 0) {
 			return fmt.Errorf("the attribute name %.40q: want user. and a name: %w", name, ErrCorrupt)
+		}
+		if strings.HasPrefix(name, ReservedPrefix) {
+			return fmt.Errorf("the attribute name %.40q: names that begin with %s belong to the mount: %w", name, ReservedPrefix, ErrCorrupt)
+		}
+		if len(name) > MaxAttributeName {
+			return fmt.Errorf("an attribute name of %d bytes: want at most %d: %w", len(name), MaxAttributeName, ErrTooLarge)
 		}
 		total += len(name) + len(value)
 	}

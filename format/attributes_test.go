@@ -40,6 +40,8 @@ func TestAttributesRefused(t *testing.T) {
 		{Attributes{Target: strings.Repeat("a", MaxTargetBytes+1)}, ErrTooLarge},
 		{Attributes{XAttrs: map[string]string{"trusted.a": ""}}, ErrCorrupt},
 		{Attributes{XAttrs: map[string]string{"user.": ""}}, ErrCorrupt},
+		{Attributes{XAttrs: map[string]string{"user.svcfs.ref": ""}}, ErrCorrupt},
+		{Attributes{XAttrs: map[string]string{"user." + strings.Repeat("a", MaxAttributeName): ""}}, ErrTooLarge},
 		{Attributes{XAttrs: map[string]string{"user.\xff": ""}}, ErrCorrupt},
 		{Attributes{XAttrs: map[string]string{"user.a": strings.Repeat("a", MaxAttributeBytes)}}, ErrTooLarge},
 	} {

@@ -33,6 +33,7 @@ type Metadata struct {
 	ContentType  string
 	Compression  string // "" or CompressionDeflate
 	Filename     string // our addition; others ignore it
+	Attributes   string // JSON of [Attributes], not checked; "" = none. Our addition; others ignore it
 }
 
 // NewMetadata returns version 1 without compression for a file of size bytes.
@@ -54,6 +55,7 @@ type document struct {
 	ContentType  string          `json:"content_type,omitempty"`
 	Compression  string          `json:"compression,omitempty"`
 	Filename     string          `json:"filename,omitempty"`
+	Attributes   json.RawMessage `json:"attributes,omitempty"`
 }
 
 // MarshalJSON writes null for version 0.
@@ -62,7 +64,7 @@ func (m Metadata) MarshalJSON() ([]byte, error) {
 		return []byte("null"), nil
 	}
 	d := document{Version: json.RawMessage(fmt.Sprint(m.Version)), Backend: m.Backend, Encryption: m.Encryption,
-		Wrapping: m.Wrapping, ContentType: m.ContentType, Compression: m.Compression, Filename: m.Filename}
+		Wrapping: m.Wrapping, ContentType: m.ContentType, Compression: m.Compression, Filename: m.Filename, Attributes: json.RawMessage(m.Attributes)}
 	if m.OriginalSize != SizeUnknown {
 		d.OriginalSize = &m.OriginalSize
 	}
@@ -72,7 +74,7 @@ func (m Metadata) MarshalJSON() ([]byte, error) {
 // ParseMetadata reads a format object by the reader rules of SPEC.md: nothing,
 // null or no version means version 0; unknown fields are ignored; a version or
 // compression that is not known is [ErrUnsupported]; anything else that does not
-// fit is [ErrCorrupt].
+// fit is [ErrCorrupt]. Attributes may hold any JSON: a reader of the content needs none.
 func ParseMetadata(raw []byte) (Metadata, error) {
 	if len(raw) > maxMetadataBytes {
 		return Metadata{}, fmt.Errorf("format of %d bytes: want at most %d: %w", len(raw), maxMetadataBytes, ErrCorrupt)
@@ -86,6 +88,9 @@ func ParseMetadata(raw []byte) (Metadata, error) {
 	}
 	m := Metadata{Backend: d.Backend, Encryption: d.Encryption, Wrapping: d.Wrapping, OriginalSize: SizeUnknown,
 		ContentType: d.ContentType, Compression: d.Compression, Filename: d.Filename}
+	if attributes := string(d.Attributes); attributes != "null" {
+		m.Attributes = attributes
+	}
 	if d.OriginalSize != nil {
 		m.OriginalSize = *d.OriginalSize
 		if m.OriginalSize < 0 || m.OriginalSize > maxSize {

@@ -156,7 +156,7 @@ func (f *folding) take(row *wire.TransactionRow, listing *proof.Listing) error {
 			return &proof.Refusal{Row: r.Seq, Text: "its reference was recorded before"}
 		}
 		f.add(uploadEntry(&r, row))
-	case EventRenamed, EventDeleted, EventRemoved, EventRestored:
+	case EventRenamed, EventDeleted, EventRemoved, EventRestored, EventAttributes:
 		i, known := f.at[Ref(r.Ref)]
 		if !known {
 			earlier, err := changedEntry(&r)
@@ -188,7 +188,7 @@ func (f *folding) mayFollow(r *chain.Record, gone *Deletion, known bool) error {
 	case r.IsOld():
 	case gone != nil && !gone.InTrash:
 		text = "its file was deleted before"
-	case gone != nil && (r.Kind == EventRenamed || r.Kind == EventRemoved):
+	case gone != nil && r.Kind != EventDeleted && r.Kind != EventRestored:
 		text = "its file was removed before"
 	case gone == nil && known && r.Kind == EventRestored:
 		text = "its file was not removed before"
@@ -202,6 +202,9 @@ func (f *folding) mayFollow(r *chain.Record, gone *Deletion, known bool) error {
 func (f *folding) change(e *Entry, r *chain.Record) {
 	e.ChangedSeq = Seq(r.Seq)
 	switch r.Kind {
+	case EventAttributes:
+		e.Attributes = attributesOf(r.Tag(chain.TagAttributes), e)
+		return
 	case EventRenamed:
 		e.Name = r.Detail
 		return
@@ -222,6 +225,7 @@ func uploadEntry(r *chain.Record, row *wire.TransactionRow) Entry {
 		ChangedSeq: Seq(r.Seq), Name: r.Detail, Size: sizeOf(r.Tag(chain.TagSize)), ContentType: r.Tag(chain.TagType)}
 	e.Hash, _ = parseDigest(r.FileHash)
 	if !r.IsOld() {
+		e.Attributes = attributesOf(r.Tag(chain.TagAttributes), &e)
 		return e
 	}
 	if row.Filename != nil && e.Name == "" {
@@ -250,6 +254,7 @@ func changedEntry(r *chain.Record) (Entry, error) {
 	e := Entry{Ref: Ref(r.Ref), Uploader: AccountID(r.Tag(chain.TagUploader)), Time: timeOf(uploaded), Seq: Seq(upload), Name: r.Tag(chain.TagName),
 		Size: sizeOf(r.Tag(chain.TagSize)), ContentType: r.Tag(chain.TagType)}
 	e.Hash, _ = parseDigest(r.FileHash)
+	e.Attributes = attributesOf(r.Tag(chain.TagAttributes), &e)
 	return e, nil
 }
 
@@ -313,6 +318,9 @@ func (c *Client) checkReceipt(ctx context.Context, g GroupID, name string, after
 	if r.Kind != EventUploaded || r.Chain != chain.OfGroup(string(g)) || r.Group != string(g) || r.Account != string(c.account) || r.Ref != string(e.Ref) ||
 		r.FileHash != e.Hash.String() || r.Detail != name || size != SizeUnknown && size != e.Size {
 		return malformed(errors.New("its receipt is for another record"))
+	}
+	if recorded := uploadEntry(&r, a.Record); e.Attributes != nil && !recorded.attributes().Equal(*e.Attributes) {
+		return malformed(errors.New("its receipt is for a file with other attributes"))
 	}
 	place, err := retryWithNewKey(ctx, c, func() (chain.Place, error) {
 		log, _, err := c.trustedLog(ctx)

@@ -76,7 +76,10 @@ func (c *Client) eachPage(ctx context.Context, request wire.TransactionsRequest,
 // textBytes returns the length of the longest texts of a record, in bytes.
 func textBytes(row wire.TransactionRow) int64 {
 	n := len(row.TransID) + len(row.UserID) + len(row.FileHash) + len(row.IPFSHash) + len(row.Detail) + len(row.Request)
-	for _, text := range []*string{row.Filename, row.ContentType} {
+	for _, text := range row.Tags {
+		n += len(text)
+	}
+	for _, text := range []*string{row.Filename, row.ContentType, row.Attributes} {
 		if text != nil {
 			n += len(*text)
 		}
@@ -144,6 +147,9 @@ func entryOf(g GroupID, row wire.TransactionRow) Entry {
 	}
 	if row.ContentType != nil {
 		e.ContentType = *row.ContentType
+	}
+	if row.Attributes != nil {
+		e.Attributes = attributesOf(*row.Attributes, &e)
 	}
 	if row.Deleted != nil {
 		e.Deleted = &Deletion{Time: parseTime(row.Deleted.DeletedAt), By: AccountID(row.Deleted.DeletedBy), Reason: row.Deleted.Reason,

@@ -323,25 +323,6 @@ func (g Group) Delete(ctx context.Context, ref Ref) error {
 	return withCode(ErrNotAuthorized, wire.CodeUploaderOnly, g.c.wrap("delete", g.ID, ref, err))
 }
 
-// SetAttributes records other attributes of a file, in place of all that were recorded.
-// Content, name and reference stay, and the target of a symbolic link must. It is free, and
-// the same accounts may call it as [Group.Delete]; it needs the API key. Errors:
-// [ErrUnsupported] at a service without the extension (nothing is sent), [ErrInvalid],
-// [ErrTooLarge], [ErrNotFound], [ErrNotAuthorized], [ErrDeleted]. Our extension.
-func (g Group) SetAttributes(ctx context.Context, ref Ref, a Attributes) (Change, error) {
-	err := g.c.need(ctx, wire.CapAttributes, "change the attributes of files")
-	if err != nil {
-		return Change{}, g.c.wrap("set attributes", g.ID, ref, err)
-	}
-	text, err := a.Text()
-	if err != nil {
-		return Change{}, g.c.wrap("set attributes", g.ID, ref, err)
-	}
-	request := wire.AttributesRequest{GroupID: string(g.ID), IPFSHash: string(ref), Attributes: json.RawMessage(cmp.Or(text, "{}"))}
-	done, err := g.change(ctx, wire.OpSetAttributes, request, "")
-	return done, withCode(ErrNotAuthorized, wire.CodeUploaderOnly, g.c.wrap("set attributes", g.ID, ref, err))
-}
-
 // Rename records another name for a file. Content and reference stay. The price is that of
 // [Group.Delete]: mostly free. The same accounts may call it; it needs the API key. Errors:
 // those of [Group.Delete], [ErrDeleted]. Our extension.

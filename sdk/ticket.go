@@ -18,9 +18,11 @@ type ticket struct {
 	since      time.Time
 	lost       time.Time // when an answer last failed to arrive
 	state      uploadState
-	compressed bool  // the sealed content is compressed
-	prefetched bool  // issued before it was needed; the service may have forgotten it since
-	after      int64 // known number of records in the group before the first finalize
+	compressed bool   // the sealed content is compressed
+	prefetched bool   // issued before it was needed; the service may have forgotten it since
+	attributes string // of the newest finalize
+	mixed      bool   // the finalizes had different attributes; any of them may be recorded
+	after      int64  // known number of records in the group before the first finalize
 }
 
 // uploadState is the state of an upload.

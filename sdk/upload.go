@@ -45,7 +45,10 @@ func (c *Client) upload(ctx context.Context, g GroupID, name string, b *mem.Buff
 	if err := checkSize(b.Len(), c.maxUpload(caps)); err != nil {
 		return Receipt{}, err
 	}
-	u := &uploading{c: c, caps: caps, key: uploadKey{g, name, b.Hash()}, buf: b, options: o}
+	u := &uploading{c: c, caps: caps, key: uploadKey{group: g, name: name, digest: b.Hash()}, buf: b, options: o}
+	if err := u.useAttributes(); err != nil {
+		return Receipt{}, err
+	}
 	done, err := c.uploads.exclusive(ctx, u.key)
 	if err != nil {
 		return Receipt{}, err
@@ -93,6 +96,9 @@ type uploading struct {
 	buf    *mem.Buffer // the content
 	body   *mem.Buffer // what is encrypted: buf, or the compressed content
 	ticket *ticket
+	// attributes is what finalize sends. Uploads with other attributes have the same key:
+	// a repetition is the same upload, and the attributes of the newest attempt count.
+	attributes string
 	options
 }
 
@@ -158,8 +164,11 @@ func (u *uploading) findRecorded(ctx context.Context, since time.Time) (Receipt,
 	const clockSkew = 5 * time.Minute
 	for i := len(entries) - 1; i >= 0; i-- {
 		e := entries[i]
-		if e.Hash == k.digest && e.Uploader == c.account && e.Deleted == nil && (e.Name == "" || e.Name == k.name) && !c.uploads.wasReported(e.Ref) &&
+		if e.Hash == k.digest && e.isLink() == k.link && e.Uploader == c.account && e.Deleted == nil && (e.Name == "" || e.Name == k.name) && !c.uploads.wasReported(e.Ref) &&
 			(e.Time.IsZero() || e.Time.After(since.Add(-clockSkew))) {
+			if err := u.settleFound(ctx, &e); err != nil {
+				return Receipt{}, false, err
+			}
 			r := Receipt{Ref: e.Ref, Tx: e.Tx, Hash: e.Hash, Size: u.buf.Len(), Seq: e.Seq, Time: e.Time}
 			if r.Time.IsZero() {
 				r.Time = time.Now()
@@ -207,6 +216,8 @@ func (u *uploading) send(ctx context.Context, b *blob, size int64) (Receipt, err
 	if u.ticket.state != uploadUnsure { // a repeated finalize may return the record of the first
 		u.ticket.after = u.c.memory.Group(string(u.key.group)).Number
 	}
+	u.ticket.mixed = u.ticket.mixed || u.ticket.state == uploadUnsure && u.ticket.attributes != u.attributes
+	u.ticket.attributes = u.attributes
 	u.ticket.step(stepFinalize)
 	var answer wire.FinalizeUploadResult
 	finalize := func(ctx context.Context) error {
@@ -229,6 +240,12 @@ func (u *uploading) send(ctx context.Context, b *blob, size int64) (Receipt, err
 	if err != nil {
 		u.ticket.step(stepNoAnswer)
 		return Receipt{}, u.c.unconfirmed(err)
+	}
+	if u.ticket.mixed {
+		if err := u.settle(ctx, r.Ref); err != nil {
+			u.ticket.step(stepNoAnswer) // the next attempt settles again
+			return Receipt{}, err
+		}
 	}
 	u.ticket.step(stepRecorded)
 	return r, nil
@@ -286,6 +303,9 @@ func (u *uploading) put(ctx context.Context, b *blob) error {
 // joined.
 func (u *uploading) finalize(ctx context.Context, b *blob, size int64, raw bool, answer *wire.FinalizeUploadResult) error {
 	facts := format.NewMetadata(size, contentType(u.key.name), u.key.name)
+	if facts.Attributes = u.attributes; u.key.link {
+		facts.ContentType = format.TypeSymlink
+	}
 	if u.ticket.compressed {
 		facts.Compression = format.CompressionDeflate
 	}
@@ -386,7 +406,11 @@ func (u *uploading) receipt(ctx context.Context, a wire.FinalizeUploadResult, si
 		if a.Record == nil || a.Record.Timestamp == nil || a.Seq != a.Record.Seq || !parseTime(*a.Record.Timestamp).Equal(r.Time) || r.Tx != a.Record.TransID {
 			return Receipt{}, malformed(errors.New("its receipt is for another record"))
 		}
-		if err := u.c.checkReceipt(ctx, u.key.group, u.key.name, u.ticket.after, Entry{Ref: r.Ref, Hash: digest, Size: size}, a); err != nil {
+		sent := Entry{Ref: r.Ref, Hash: digest, Size: size}
+		if !u.ticket.mixed && u.attributes != "" {
+			sent.Attributes = &u.attrs
+		}
+		if err := u.c.checkReceipt(ctx, u.key.group, u.key.name, u.ticket.after, sent, a); err != nil {
 			return Receipt{}, err
 		}
 	}

@@ -27,11 +27,13 @@ const (
 )
 
 // uploadKey identifies an upload until it is recorded: the same content under the same name
-// in the same group is the same upload.
+// in the same group is the same upload. A symbolic link is another upload than a file with
+// the target as its content.
 type uploadKey struct {
 	group  GroupID
 	name   string
 	digest Digest
+	link   bool
 }
 
 // uploader is the state that all uploads of a client share.

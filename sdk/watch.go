@@ -27,6 +27,7 @@ const (
 	EventRemoved    = chain.KindRemove  // into the trash
 	EventRestored   = chain.KindRestore // out of it
 	EventTrash      = chain.KindTrash   // its settings
+	EventAttributes = chain.KindAttributes
 )
 
 // Event says that something changed in a group of the caller. For the present state ask

@@ -170,7 +170,7 @@ func TestThreat25DeleteAndRename(t *testing.T) {
 		{"nothing", owner, "", "", 404},
 		{"dead token", &user{running: r, id: owner.id, token: "x"}, "g", ref, 401},
 	} {
-		for op, more := range map[string]object{wire.OpDeleteFile: {}, wire.OpRenameFile: {"filename": "new"}} {
+		for op, more := range map[string]object{wire.OpDeleteFile: {}, wire.OpRenameFile: {"filename": "new"}, wire.OpSetAttributes: {"attributes": object{"mtime": "1"}}} {
 			more["group_id"], more["ipfs_hash"] = tc.group, tc.ref
 			if status, body := tc.u.tool(op, more); status != tc.status {
 				t.Errorf("%s as %s: %d, want %d: %s", op, tc.name, status, tc.status, body)

@@ -33,6 +33,7 @@ func tellOfEveryTable(t *testing.T) told {
 	renamed := alice.upload("g", "before", []byte("content")).Location
 	deleted := alice.upload("g", "deleted", []byte("content")).Location
 	must[string](alice, wire.OpRenameFile, object{"group_id": "g", "ipfs_hash": renamed, "filename": "after"})
+	must[string](alice, wire.OpSetAttributes, attributesRequest(named, `{"mtime":"1"}`))
 	must[string](alice, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": deleted})
 	removed := alice.upload("g", "removed", []byte("content"))
 	must[string](alice, wire.OpSetGroupTrash, object{"group_id": "g", "days": 7})
@@ -139,6 +140,7 @@ func TestThreat26AuditComparesEveryTableWithTheLedger(t *testing.T) {
 		{"files", "filename", file(renamed), "'before'", renamed},
 		{"files", "filename", file(named), "'\x1b]0;x\a\u202e'", named},
 		{"files", "original_size", file(named), "1", named},
+		{"files", "attributes", file(named), "''", named},
 		{"files", "content_type", file(named), "'text/html'", named},
 		{"files", "deleted_ns", file(deleted), "NULL", deleted},
 		{"files", "deleted_by", file(deleted), "'bob.svc.testnet'", deleted},

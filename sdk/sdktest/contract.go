@@ -37,7 +37,7 @@ func Run(t *testing.T, factory func(testing.TB) World) {
 	}{
 		{"Operations", operations}, {"Credentials", credentials}, {"GroupLife", groupLife}, {"OpenGroup", openGroup}, {"Roles", roles}, {"Retention", retention},
 		{"Files", files}, {"Versions", versions}, {"Listing", listing}, {"Outsiders", outsiders}, {"Revoked", revoked},
-		{"Money", money}, {"Parallel", parallel}, {"DeleteAndRename", deleteAndRename}, {"Trash", trash}, {"TrashNames", trashNames}, {"Watch", watch},
+		{"Money", money}, {"Parallel", parallel}, {"DeleteAndRename", deleteAndRename}, {"Trash", trash}, {"TrashNames", trashNames}, {"Watch", watch}, {"Attributes", attributes},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := factory(t)
@@ -542,6 +542,76 @@ func others(t *testing.T, s *suite) {
 	ok(t, "rename as the uploader", s.bob.Group(s.group).Rename(ctx, bobs.Ref, "still bob's"))
 	ok(t, "delete as the owner", s.alice.Group(s.group).Delete(ctx, bobs.Ref))
 	is(t, "delete what is not there", s.alice.Group(s.group).Delete(ctx, "bafy-no-such-reference"), sdk.ErrNotFound)
+}
+
+// attributes are recorded with an upload, and changed alone.
+func attributes(t *testing.T, s *suite) {
+	ctx := t.Context()
+	g := s.alice.Group(s.group)
+	sent := sdk.Attributes{ModTime: time.Unix(0, -5), Executable: true, XAttrs: map[string]string{"user.a": "\x00<\xff"}}
+	r, err := g.Put(ctx, "f", strings.NewReader("content"), sdk.WithAttributes(sent))
+	ok(t, "put", err)
+	link, err := g.Put(ctx, "l", strings.NewReader("a/<b>"), sdk.WithAttributes(sdk.Attributes{Target: "a/<b>"}))
+	ok(t, "put a link", err)
+	_, err = g.Put(ctx, "l", strings.NewReader("other"), sdk.WithAttributes(sdk.Attributes{Target: "a/b"}))
+	is(t, "put a link to something else than its content", err, sdk.ErrInvalid)
+	_, err = g.Put(ctx, "f", strings.NewReader("x"), sdk.WithAttributes(sdk.Attributes{XAttrs: map[string]string{"user.svcfs.a": ""}}))
+	is(t, "put a name of the mount", err, sdk.ErrInvalid)
+	if !s.offers(t, wire.CapAttributes) {
+		is(t, "set", second(g.SetAttributes(ctx, r.Ref, sent)), sdk.ErrUnsupported)
+		if e := entry(t, g, r.Ref); e.Attributes != nil {
+			t.Errorf("attributes %+v", *e.Attributes)
+		}
+		return
+	}
+	listed := func(what string, want sdk.Attributes, ref sdk.Ref) {
+		t.Helper()
+		if e := entry(t, g, ref); e.Attributes == nil || !e.Attributes.Equal(want) {
+			t.Errorf("%s: %+v, want %+v", what, e.Attributes, want)
+		}
+	}
+	listed("put", sent, r.Ref)
+	listed("put a link", sdk.Attributes{Target: "a/<b>"}, link.Ref)
+	before := entry(t, g, r.Ref)
+	sent.ModTime, sent.Executable = time.Unix(1<<40, 0).Round(0), false
+	is(t, "set a time after 2261", second(g.SetAttributes(ctx, r.Ref, sent)), sdk.ErrInvalid)
+	sent.ModTime = time.Unix(1<<33, 1)
+	for range 2 {
+		ok(t, "set", second(g.SetAttributes(ctx, r.Ref, sent)))
+		listed("set", sent, r.Ref)
+	}
+	is(t, "set a target", second(g.SetAttributes(ctx, r.Ref, sdk.Attributes{Target: "content"})), sdk.ErrInvalid)
+	is(t, "take a target", second(g.SetAttributes(ctx, link.Ref, sdk.Attributes{})), sdk.ErrInvalid)
+	changed, err := g.Entries(ctx, sdk.Since(before.ChangedSeq))
+	ok(t, "list changes", err)
+	changed = slices.DeleteFunc(changed, func(e sdk.Entry) bool { return e.Ref == link.Ref })
+	if len(changed) != 1 || changed[0].Ref != r.Ref || changed[0].Seq != r.Seq || changed[0].Name != "f" || changed[0].Attributes == nil || !changed[0].Attributes.Equal(sent) {
+		t.Errorf("changes: %+v", changed)
+	}
+	ok(t, "rename", g.Rename(ctx, r.Ref, "g"))
+	listed("rename", sent, r.Ref)
+	is(t, "set as a stranger", second(s.bob.Group(s.group).SetAttributes(ctx, r.Ref, sent)), sdk.ErrNotAuthorized)
+	is(t, "set what is not there", second(g.SetAttributes(ctx, "bafy-no-such-reference", sent)), sdk.ErrNotFound)
+	ok(t, "unset", second(g.SetAttributes(ctx, r.Ref, sdk.Attributes{})))
+	if e := entry(t, g, r.Ref); e.Attributes != nil {
+		t.Errorf("unset: %+v", *e.Attributes)
+	}
+	ok(t, "delete", g.Delete(ctx, r.Ref))
+	is(t, "set what is deleted", second(g.SetAttributes(ctx, r.Ref, sent)), sdk.ErrDeleted)
+}
+
+// entry is the entry of a reference in a new listing.
+func entry(t *testing.T, g sdk.Group, ref sdk.Ref) sdk.Entry {
+	t.Helper()
+	entries, err := g.Entries(t.Context())
+	ok(t, "list", err)
+	for _, e := range entries {
+		if e.Ref == ref {
+			return e
+		}
+	}
+	t.Errorf("%s is not listed", ref)
+	return sdk.Entry{}
 }
 
 // trash removes a name with two versions and brings it back.

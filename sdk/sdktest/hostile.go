@@ -136,8 +136,11 @@ func (h *Hostile) keep(content []byte, name string) sdk.Entry {
 		h.state.groups[string(h.Group)] = &group{owner: string(h.Alice.ID), members: []string{string(h.Alice.ID)}}
 	}
 	hash := sdk.ComputeHash(content)
-	f := h.state.record(&pending{account: string(h.Alice.ID), group: string(h.Group), name: name, key: raw},
+	f, err := h.state.record(&pending{account: string(h.Alice.ID), group: string(h.Group), name: name, key: raw},
 		wire.FinalizeUploadRequest{FileHash: hash.String(), Format: meta}, blob)
+	if err != nil {
+		panic(err)
+	}
 	return sdk.Entry{Group: h.Group, Ref: sdk.Ref(f.row.IPFSHash), Hash: hash, Size: sdk.SizeUnknown, Uploader: h.Alice.ID}
 }
 

@@ -90,6 +90,9 @@ func Liars() []Liar {
 		{"uploader changed in the list", "uploader", true, 5, rows(func(list []any) []any { return each(list, "user_id", "ceo.svc.testnet") })},
 		{"time changed in the list", "a time", true, 5, rows(func(list []any) []any { return each(list, "timestamp", "999999999000000000") })},
 		{"size changed in the list", "was changed", true, 5, rows(func(list []any) []any { return each(list, "tags", []any{"size", "1", "type", "text/plain"}) })},
+		{"attributes added in the list", "was changed", true, 5, rows(func(list []any) []any {
+			return each(list, "tags", []any{"attributes", `{"executable":true}`, "size", "9", "type", "text/plain"})
+		})},
 		{"file invented outside the ledger", "recorded before", true, 5, rows(inventRow)},
 		{"numbers of the ledger swapped", "listed after", true, 5, rows(swapNumbers)},
 		// Everything is signed again, for another history.

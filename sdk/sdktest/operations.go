@@ -182,6 +182,13 @@ func moreOperations(member []sdk.Kind) []operation {
 			}
 			return c.Group(s.group).Rename(ctx, ref, "changed")
 		}, member, wire.CapRename},
+		{"setAttributes", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
+			ref, err := upload(ctx, s)
+			if err != nil {
+				return err
+			}
+			return second(c.Group(s.group).SetAttributes(ctx, ref, sdk.Attributes{Executable: true}))
+		}, member, wire.CapAttributes},
 		{"remove", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			if _, err := upload(ctx, s); err != nil {
 				return err

@@ -286,10 +286,11 @@ func (s *Server) table() map[string]route {
 	if st.extended() {
 		t[wire.PathTools+wire.OpDeleteFile] = route{run: asked(st, st.delete)}
 		t[wire.PathTools+wire.OpRenameFile] = route{run: asked(st, st.rename)}
+		t[wire.PathTools+wire.OpSetAttributes] = route{run: asked(st, st.setAttributes)}
 		t[wire.PathTools+wire.OpWatch] = route{run: st.watch}
 		t[wire.PathCapabilities] = route{open: true, bare: true, run: func(call) (any, error) {
 			features := []string{wire.CapRows, wire.CapPaging, wire.CapRaw, wire.CapIdempotentFinalize, wire.CapIdempotentRetrieve, wire.CapLateName,
-				wire.CapDelete, wire.CapRename, wire.CapWatch}
+				wire.CapDelete, wire.CapRename, wire.CapWatch, wire.CapAttributes}
 			if s.flavour == Proving {
 				features = append(features, wire.CapCheckpoints, wire.CapChains)
 			}

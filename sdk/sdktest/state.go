@@ -404,7 +404,10 @@ func (s *state) finalize(c call, req wire.FinalizeUploadRequest) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := s.record(u, req, blob)
+	f, err := s.record(u, req, blob)
+	if err != nil {
+		return nil, err
+	}
 	out := &wire.FinalizeUploadResult{Location: f.row.IPFSHash, CID: f.row.IPFSHash, TransID: f.row.TransID, FileHash: req.FileHash}
 	if s.extended() {
 		u.result = out // repeated, the same answer
@@ -420,7 +423,15 @@ func (s *state) finalize(c call, req wire.FinalizeUploadRequest) (any, error) {
 }
 
 // record writes the ledger row. The caller holds the lock.
-func (s *state) record(u *pending, req wire.FinalizeUploadRequest, blob []byte) *file {
+func (s *state) record(u *pending, req wire.FinalizeUploadRequest, blob []byte) (*file, error) {
+	meta, err := format.ParseMetadata(req.Format)
+	if err != nil {
+		meta = format.Metadata{OriginalSize: format.SizeUnknown}
+	}
+	attributes, err := attributesText(meta.Attributes)
+	if err != nil && s.extended() {
+		return nil, err
+	}
 	at := time.Now().UnixNano()
 	now := strconv.FormatInt(at, 10)
 	id := make([]byte, 32)
@@ -431,20 +442,52 @@ func (s *state) record(u *pending, req wire.FinalizeUploadRequest, blob []byte) 
 		UserID: u.account, FileHash: req.FileHash, IPFSHash: ref, Timestamp: &now}}
 	if s.extended() {
 		size := int64(len(blob) - format.Overhead)
-		meta, err := format.ParseMetadata(req.Format)
-		if err == nil && meta.OriginalSize != format.SizeUnknown {
+		if meta.OriginalSize != format.SizeUnknown {
 			size = meta.OriginalSize
 		}
 		if u.name == "" {
 			u.name = meta.Filename
 		}
 		f.row.Filename, f.row.OriginalSize, f.row.ContentType = &u.name, &size, &meta.ContentType
-		f.row.Seq, f.row.ChangedSeq = s.seq, s.seq
+		f.row.Attributes, f.row.Seq, f.row.ChangedSeq = attributes, s.seq, s.seq
 		s.sign(chain.Record{Kind: chain.KindRecord, TimeNS: at, Account: u.account, Group: u.group, Tx: f.row.TransID, Ref: ref, FileHash: req.FileHash, Detail: u.name,
-			Tags: []chain.Tag{{Name: chain.TagSize, Value: strconv.FormatInt(size, 10)}, {Name: chain.TagType, Value: meta.ContentType}}})
+			Tags: withAttributes(attributes, chain.Tag{Name: chain.TagSize, Value: strconv.FormatInt(size, 10)}, chain.Tag{Name: chain.TagType, Value: meta.ContentType})})
 	}
 	s.files = append(s.files, f)
-	return f
+	return f, nil
+}
+
+// attributesText is how attributes are recorded, nil for none.
+func attributesText(raw string) (*string, error) {
+	a, err := format.ParseAttributes(raw)
+	if err != nil {
+		return nil, refuse(http.StatusBadRequest, wire.CodeValidation, "attributes are not understood")
+	}
+	text, err := a.Text()
+	if err != nil || text == "" {
+		return nil, err
+	}
+	return &text, nil
+}
+
+// target is that of a symbolic link, "" without one.
+func target(text *string) string {
+	if text == nil {
+		return ""
+	}
+	a, err := format.ParseAttributes(*text)
+	if err != nil {
+		panic(err) // our own text
+	}
+	return a.Target
+}
+
+// withAttributes adds the tag of attributes, if there are any.
+func withAttributes(attributes *string, tags ...chain.Tag) []chain.Tag {
+	if attributes != nil {
+		tags = append(tags, chain.Tag{Name: chain.TagAttributes, Value: *attributes})
+	}
+	return tags
 }
 
 // file finds a file for a member. The caller holds the lock.
@@ -563,6 +606,28 @@ func (s *state) rename(c call, req wire.RenameRequest) (any, error) {
 	s.sign(f.later(chain.KindRename, c.account, req.Filename))
 	f.row.ChangedSeq, f.row.Filename = s.seq, &req.Filename
 	return "Renamed", nil
+}
+
+func (s *state) setAttributes(c call, req wire.AttributesRequest) (any, error) {
+	f, err := s.ownFile(c.account, req.GroupID, req.IPFSHash)
+	if err == nil {
+		err = f.living()
+	}
+	var text *string
+	if err == nil {
+		text, err = attributesText(string(req.Attributes))
+	}
+	if err == nil && target(text) != target(f.row.Attributes) {
+		err = refuse(http.StatusBadRequest, wire.CodeValidation, "the target cannot change")
+	}
+	if err != nil || text == f.row.Attributes || text != nil && f.row.Attributes != nil && *text == *f.row.Attributes {
+		return "Set", err
+	}
+	s.note(chain.KindAttributes, req.GroupID, req.IPFSHash, c.account)
+	f.row.Attributes = text
+	s.sign(f.later(chain.KindAttributes, c.account, ""))
+	f.row.ChangedSeq = s.seq
+	return "Set", nil
 }
 
 // ownFile is file for its uploader or the owner of the group.

@@ -355,6 +355,7 @@ type TransactionRow struct {
 	Filename     *string `json:"filename,omitempty"`
 	OriginalSize *int64  `json:"original_size,omitempty"` // plaintext bytes
 	ContentType  *string `json:"content_type,omitempty"`
+	Attributes   *string `json:"attributes,omitempty"`  // extension "attributes": their canonical text, see package format
 	Seq          int64   `json:"seq,omitempty"`         // ledger sequence of the upload, ascending, 0 = unknown
 	ChangedSeq   int64   `json:"changed_seq,omitempty"` // of the newest record about this file
 

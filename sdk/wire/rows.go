@@ -150,6 +150,8 @@ func (p *rowParser) row(row *TransactionRow) bool {
 			return 20, p.number(&row.Number)
 		case "tags":
 			return 21, p.texts(&row.Tags, last.Tags)
+		case "attributes":
+			return 22, p.optional(&row.Attributes, last.Attributes)
 		}
 		return 0, false
 	})

@@ -43,6 +43,7 @@ func (s *server) operations() map[string]tool {
 		wire.OpDeleteFile:           typed(s.Files.Delete),
 		wire.OpRenameFile:           typed(s.Files.Rename),
 		wire.OpRenameFolder:         typed(s.Files.RenameFolder),
+		wire.OpSetAttributes:        typed(s.Files.SetAttributes),
 		wire.OpGetStorage:           typed(s.Files.Storage),
 		wire.OpRemoveFile:           typed(s.Files.Remove),
 		wire.OpRestoreFile:          typed(s.Files.Restore),

@@ -22,24 +22,29 @@ import (
 // target is a file that is about to change, with the facts that a record about it holds.
 type target struct {
 	group, ref, hash, uploader, blobID string
-	name, contentType                  string
+	name, contentType, attributes      string
 	seq, timeNS                        int64 // of the upload
 	size                               *int64
 	deleted, inTrash                   bool
 }
 
 // targetColumns are the columns of files that [target.fields] reads.
-const targetColumns = "ref, file_hash, uploader, blob_id, filename, content_type, seq, time_ns, original_size"
+const targetColumns = "ref, file_hash, uploader, blob_id, filename, content_type, seq, time_ns, original_size, attributes"
 
 func (t *target) fields() []any {
-	return []any{&t.ref, &t.hash, &t.uploader, &t.blobID, &t.name, &t.contentType, &t.seq, &t.timeNS, &t.size}
+	return []any{&t.ref, &t.hash, &t.uploader, &t.blobID, &t.name, &t.contentType, &t.seq, &t.timeNS, &t.size, &t.attributes}
 }
 
 // tags repeat the facts of the upload, so that a record about the file is complete
 // without the record of the upload.
 func (t *target) tags() []chain.Tag {
-	return ledger.WithTags(contentTags(t.size, t.contentType), chain.Tag{Name: chain.TagUploader, Value: t.uploader},
+	return ledger.WithTags(contentTags(t.size, t.contentType, t.attributes), chain.Tag{Name: chain.TagUploader, Value: t.uploader},
 		chain.Tag{Name: chain.TagUploaded, Value: strconv.FormatInt(t.timeNS, 10)}, chain.Tag{Name: chain.TagUpload, Value: strconv.FormatInt(t.seq, 10)})
+}
+
+// namedTags are the tags of a record whose detail is not the name of the file.
+func (t *target) namedTags() []chain.Tag {
+	return ledger.WithTags(t.tags(), chain.Tag{Name: chain.TagName, Value: t.name})
 }
 
 // Delete destroys the key of a file, in one transaction with the record. Afterwards it
@@ -85,7 +90,22 @@ func deletedText(t target) string {
 	return fmt.Sprintf("Deleted '%s' from group '%s': its key is destroyed", t.ref, t.group)
 }
 
-// changeable returns a file that account may delete or rename.
+// living returns a file that account may rename or give attributes.
+func living(ctx context.Context, tx *store.Tx, account, group, ref, action string) (target, error) {
+	t, err := changeable(ctx, tx, account, group, ref, action)
+	switch {
+	case err != nil:
+		return t, err
+	case t.deleted:
+		return t, fault.New(wire.CodeFileDeleted, "File deleted: its key was destroyed")
+	case t.inTrash:
+		return t, fault.New(wire.CodeFileDeleted, "File deleted: it is in the trash: bring it back first")
+	default:
+		return t, nil
+	}
+}
+
+// changeable returns a file that account may delete, rename or give attributes.
 func changeable(ctx context.Context, tx *store.Tx, account, group, ref, action string) (t target, err error) {
 	g, err := groups.RequireWriter(ctx, tx, group, account)
 	if err != nil {
@@ -125,7 +145,7 @@ func (f *Files) shredPaid(ctx context.Context, tx *store.Tx, t target, by, reaso
 
 func tombstone(t target, by, reason string) chain.Record {
 	return chain.Record{Kind: chain.KindTombstone, Account: by, Group: t.group, Ref: t.ref, FileHash: t.hash, Detail: reason,
-		Tags: ledger.WithTags(t.tags(), chain.Tag{Name: chain.TagName, Value: t.name})}
+		Tags: t.namedTags()}
 }
 
 // shredded destroys the key of a file whose deletion has the record r.
@@ -174,15 +194,9 @@ func (f *Files) Rename(ctx context.Context, account string, req wire.RenameReque
 		return "", err
 	}
 	err := f.store.Write(ctx, func(tx *store.Tx) error {
-		t, err := changeable(ctx, tx, account, req.GroupID, req.IPFSHash, "rename")
+		t, err := living(ctx, tx, account, req.GroupID, req.IPFSHash, "rename")
 		if err != nil {
 			return err
-		}
-		if t.deleted {
-			return fault.New(wire.CodeFileDeleted, "File deleted: its key was destroyed")
-		}
-		if t.inTrash {
-			return fault.New(wire.CodeFileDeleted, "File deleted: it is in the trash: bring it back first")
 		}
 		return f.recordRename(ctx, tx, t, account, req.Filename, func(ctx context.Context, tx *store.Tx, r chain.Record) (chain.Row, error) {
 			return f.ledger.Charge(ctx, tx, chain.KindRename, r)

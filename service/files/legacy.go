@@ -221,7 +221,7 @@ func (f *Files) recordLegacy(ctx context.Context, tx *store.Tx, row legacyRow) (
 		return out, err
 	}
 	size := plainSize(meta, row.info)
-	r, err := f.ledger.Append(ctx, tx, uploadRecord(u, row.hash, size, meta.ContentType))
+	r, err := f.ledger.Append(ctx, tx, uploadRecord(u, row.hash, size, meta))
 	if err != nil {
 		return out, err
 	}

@@ -20,7 +20,7 @@ const (
 )
 
 const selectRows = `SELECT ref, seq, changed_seq, tx_id, uploader, file_hash, time_ns, filename, original_size, content_type,
-	backend, ` + selectGone + ` FROM files WHERE group_id = ?`
+	backend, attributes, ` + selectGone + ` FROM files WHERE group_id = ?`
 
 const (
 	// pieceRows and pieceBytes bound the part of a list that is in memory at a time: the
@@ -152,7 +152,7 @@ func (f *Files) rows(ctx context.Context, account, group string, maxBytes, limit
 				return fmt.Errorf("list files: %w", err)
 			}
 			list = append(list, row)
-			if size += rowBytes + lengthOf(row.Filename) + lengthOf(row.ContentType); size >= maxBytes {
+			if size += rowBytes + lengthOf(row.Filename) + lengthOf(row.ContentType) + lengthOf(row.Attributes); size >= maxBytes {
 				break
 			}
 		}
@@ -172,17 +172,20 @@ func lengthOf(text *string) int {
 func scanRow(rows *sql.Rows, group string) (wire.TransactionRow, error) {
 	row := wire.TransactionRow{GroupID: group}
 	var timeNS int64
-	var name, contentType, backend string
+	var name, contentType, backend, attributes string
 	var size sql.NullInt64
 	var gone goneColumns
 	err := rows.Scan(append([]any{&row.IPFSHash, &row.Seq, &row.ChangedSeq, &row.TransID, &row.UserID, &row.FileHash, &timeNS, &name, &size, &contentType,
-		&backend}, gone.fields()...)...)
+		&backend, &attributes}, gone.fields()...)...)
 	if err != nil {
 		return row, err
 	}
 	stamp := strconv.FormatInt(timeNS, 10)
 	row.Backend, row.Timestamp = &backend, &stamp
 	fileFacts(&row, name, size, contentType)
+	if attributes != "" {
+		row.Attributes = &attributes
+	}
 	row.Deleted = gone.deletion()
 	return row, nil
 }

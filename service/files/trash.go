@@ -109,7 +109,7 @@ func (f *Files) recordVersion(ctx context.Context, tx *store.Tx, r chain.Record,
 
 func trashRecord(kind string, t target, account, detail string) chain.Record {
 	return chain.Record{Kind: kind, Account: account, Group: t.group, Ref: t.ref, FileHash: t.hash, Detail: detail,
-		Tags: ledger.WithTags(t.tags(), chain.Tag{Name: chain.TagName, Value: t.name})}
+		Tags: t.namedTags()}
 }
 
 // Restore takes those versions of a name out of the trash that account may remove,

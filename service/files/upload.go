@@ -289,14 +289,16 @@ func (f *Files) Finalize(ctx context.Context, account string, req wire.FinalizeU
 	}
 	meta, err := format.ParseMetadata(req.Format)
 	if err != nil {
-		reason, _, _ := strings.Cut(err.Error(), "\n") // the next line is the decoder's, with names of this program
-		return out, fault.New(wire.CodeValidation, "format is not understood: %s", reason)
+		return out, fault.New(wire.CodeValidation, "format is not understood: %s", reason(err))
 	}
 	if err := checkName(meta.Filename); err != nil {
 		return out, err
 	}
 	if len(meta.ContentType) > maxContentType || strings.ContainsRune(meta.ContentType, 0) {
 		return out, fault.New(wire.CodeValidation, "content_type must be at most %d bytes without NUL", maxContentType)
+	}
+	if meta.Attributes, err = uploadAttributes(meta, req.FileHash); err != nil {
+		return out, err
 	}
 	var own *blob.Info // only ours until the record commits
 	if data != nil {
@@ -315,6 +317,13 @@ func (f *Files) Finalize(ctx context.Context, account string, req wire.FinalizeU
 		f.discard(ctx, own.ID) // the sweep repeats it
 	}
 	return out, err
+}
+
+// reason is the first line of an error of package format. The next line is that of the
+// decoder, with names of this program.
+func reason(err error) string {
+	text, _, _ := strings.Cut(err.Error(), "\n")
+	return text
 }
 
 // record is the transaction of a finalize. The blob is own, or that of the raw transfer.
@@ -348,7 +357,7 @@ func (f *Files) record(ctx context.Context, tx *store.Tx, account string, req wi
 		u.filename = meta.Filename
 	}
 	size := plainSize(meta, *info)
-	r, err := f.ledger.Charge(ctx, tx, ledger.ActionUpload, uploadRecord(u, req.FileHash, size, meta.ContentType))
+	r, err := f.ledger.Charge(ctx, tx, ledger.ActionUpload, uploadRecord(u, req.FileHash, size, meta))
 	if err != nil {
 		return out, false, err
 	}
@@ -400,15 +409,15 @@ func plainSize(meta format.Metadata, info blob.Info) *int64 {
 }
 
 // uploadRecord is the record of an upload, with every fact that a listing shows.
-func uploadRecord(u upload, fileHash string, size *int64, contentType string) chain.Record {
+func uploadRecord(u upload, fileHash string, size *int64, meta format.Metadata) chain.Record {
 	return chain.Record{Kind: chain.KindRecord, Account: u.account, Group: u.group, Ref: u.ref, FileHash: fileHash, Detail: u.filename,
-		Tags: ledger.WithTags(nil, contentTags(size, contentType)...)}
+		Tags: ledger.WithTags(nil, contentTags(size, meta.ContentType, meta.Attributes)...)}
 }
 
 // contentTags are those of every record about a file; one without a value is left
 // out of it.
-func contentTags(size *int64, contentType string) []chain.Tag {
-	tags := []chain.Tag{{Name: chain.TagType, Value: contentType}}
+func contentTags(size *int64, contentType, attributes string) []chain.Tag {
+	tags := []chain.Tag{{Name: chain.TagType, Value: contentType}, {Name: chain.TagAttributes, Value: attributes}}
 	if size != nil {
 		tags = append(tags, chain.Tag{Name: chain.TagSize, Value: strconv.FormatInt(*size, 10)})
 	}
@@ -422,9 +431,9 @@ func insertFile(ctx context.Context, tx *store.Tx, u upload, backend string, req
 		raw = "null"
 	}
 	_, err := tx.ExecContext(ctx, `INSERT INTO files (ref, group_id, seq, changed_seq, tx_id, uploader, file_hash, time_ns, filename, original_size,
-		content_type, format, blob_id, blob_size, blob_sum, key_version, key_id, backend) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		content_type, format, blob_id, blob_size, blob_sum, key_version, key_id, backend, attributes) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		u.ref, u.group, r.Seq, r.Seq, r.Tx, u.account, req.FileHash, r.TimeNS, u.filename, size, meta.ContentType, raw,
-		info.ID, info.Size, info.Sum[:], u.keyVersion, u.keyID, backend)
+		info.ID, info.Size, info.Sum[:], u.keyVersion, u.keyID, backend, meta.Attributes)
 	if err != nil {
 		return fmt.Errorf("insert file: %w", err)
 	}

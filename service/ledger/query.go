@@ -78,10 +78,10 @@ func WasNamed(ctx context.Context, tx *store.Tx, account string) (was bool, err 
 // bracket.
 const WasRevoked = "EXISTS (SELECT 1 FROM ledger r WHERE r.kind = '" + chain.KindRevoke + "' AND r.detail = ? AND r.group_id = "
 
-// RenamedBy is part of a query: true when the record with a sequence is a new name that
-// an account, its argument, gave. The caller adds the column of the sequence and a
+// RenamedBy is part of a query: true when the record with a sequence is a new name, or new
+// attributes, that an account, its argument, gave. The caller adds the column of the sequence and a
 // bracket.
-const RenamedBy = "EXISTS (SELECT 1 FROM ledger WHERE kind IN ('" + chain.KindRename + "', '" + chain.KindRenameFolder + "') AND ledger.account = ? AND ledger.seq = "
+const RenamedBy = "EXISTS (SELECT 1 FROM ledger WHERE kind IN ('" + chain.KindRename + "', '" + chain.KindRenameFolder + "', '" + chain.KindAttributes + "') AND ledger.account = ? AND ledger.seq = "
 
 // Viewer is the account that reads the records of a group. Only the owner of the group
 // sees the retrievals of others.
@@ -239,7 +239,8 @@ func (s *rowScan) next(rows *sql.Rows) (row wire.TransactionRow, err error) {
 // eventKinds are the records that concern members.
 const eventKinds = "'" + chain.KindRegister + "', '" + chain.KindAdd + "', '" + chain.KindJoin + "', '" + chain.KindRevoke + "', '" +
 	chain.KindRecord + "', '" + chain.KindTombstone + "', '" + chain.KindRename + "', '" + chain.KindRetention + "', '" + chain.KindRole + "', '" +
-	chain.KindPending + "', '" + chain.KindKeep + "', '" + chain.KindRemove + "', '" + chain.KindRestore + "', '" + chain.KindTrash + "', '" + chain.KindRenameFolder + "'"
+	chain.KindPending + "', '" + chain.KindKeep + "', '" + chain.KindRemove + "', '" + chain.KindRestore + "', '" + chain.KindTrash + "', '" + chain.KindRenameFolder + "', '" +
+	chain.KindAttributes + "'"
 
 // selectEvents finds the events in the groups of a member since it became one, and its
 // own revocations. The query goes from the groups to their records (CROSS JOIN keeps

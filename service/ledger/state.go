@@ -66,12 +66,12 @@ type memberState struct {
 }
 
 type fileState struct {
-	group, txID, uploader, hash, name, contentType string
-	seq, changed, timeNS                           int64
-	size                                           *int64
-	isOld, knowsName, isNameless                   bool // isNameless: its first record states no name, see chain.Folders
-	deleted                                        *chain.Row
-	trash                                          *trashState // nil = it is not in the trash
+	group, txID, uploader, hash, name, contentType, attributes string
+	seq, changed, timeNS                                       int64
+	size                                                       *int64
+	isOld, knowsName, isNameless                               bool // isNameless: its first record states no name, see chain.Folders
+	deleted                                                    *chain.Row
+	trash                                                      *trashState // nil = it is not in the trash
 }
 
 type trashState struct {
@@ -223,7 +223,7 @@ func number(text string) *int64 {
 
 func (s *State) applyToFile(r *chain.Row) {
 	if r.Kind == chain.KindRecord {
-		s.files[r.Ref] = &fileState{group: r.Group, txID: r.Tx, uploader: r.Account, hash: r.FileHash, name: r.Detail, contentType: r.Tag(chain.TagType),
+		s.files[r.Ref] = &fileState{group: r.Group, txID: r.Tx, uploader: r.Account, hash: r.FileHash, name: r.Detail, contentType: r.Tag(chain.TagType), attributes: r.Tag(chain.TagAttributes),
 			seq: r.Seq, changed: r.Seq, timeNS: r.TimeNS, size: number(r.Tag(chain.TagSize)), isOld: r.IsOld(), knowsName: !r.IsOld() || r.Detail != "", isNameless: r.IsOld() && r.Detail == ""}
 	}
 	if r.Kind == chain.KindRenameFolder {
@@ -239,6 +239,8 @@ func (s *State) applyToFile(r *chain.Row) {
 	switch r.Kind {
 	case chain.KindRename:
 		f.name, f.knowsName, f.changed = r.Detail, true, r.Seq
+	case chain.KindAttributes:
+		f.attributes, f.changed = r.Tag(chain.TagAttributes), r.Seq
 	case chain.KindTombstone:
 		s.leaveTrash(r.Ref, f)
 		f.deleted, f.changed = r, r.Seq
@@ -437,14 +439,14 @@ func (s *State) compareMembers(ctx context.Context, tx *store.Tx) error {
 
 func (s *State) compareFiles(ctx context.Context, tx *store.Tx) error {
 	return compareTable(ctx, tx, "files", `SELECT ref, group_id, seq, changed_seq, tx_id, uploader, file_hash, time_ns, filename, original_size, content_type,
-		deleted_ns, deleted_by, deleted_why, trash_ns, trash_by, trash_until_ns, backend = 'Ipfs', key_id IS NOT NULL FROM files ORDER BY seq, ref`, s.files,
+		deleted_ns, deleted_by, deleted_why, trash_ns, trash_by, trash_until_ns, backend = 'Ipfs', key_id IS NOT NULL, attributes FROM files ORDER BY seq, ref`, s.files,
 		func(rows *sql.Rows) (ref string, facts func(*fileState) []fact, err error) {
 			var has fileState
 			var size, deletedNS, trashNS, trashUntil sql.NullInt64
 			var by, why, trashBy sql.NullString
 			var isLegacy, hasKey bool
 			err = rows.Scan(&ref, &has.group, &has.seq, &has.changed, &has.txID, &has.uploader, &has.hash, &has.timeNS, &has.name, &size, &has.contentType,
-				&deletedNS, &by, &why, &trashNS, &trashBy, &trashUntil, &isLegacy, &hasKey)
+				&deletedNS, &by, &why, &trashNS, &trashBy, &trashUntil, &isLegacy, &hasKey, &has.attributes)
 			return ref, func(f *fileState) []fact {
 				var deleted chain.Row
 				if f.deleted != nil {
@@ -459,7 +461,7 @@ func (s *State) compareFiles(ctx context.Context, tx *store.Tx) error {
 					{"deleted_ns IS NOT NULL", deletedNS.Valid, f.deleted != nil}, {"deleted_ns", deletedNS.Int64, deleted.TimeNS},
 					{"deleted_by", by.String, deleted.Account}, {"deleted_why", why.String, deleted.Detail}, {"key_id IS NOT NULL", hasKey, f.deleted == nil},
 					{"trash_ns IS NOT NULL", trashNS.Valid, f.trash != nil}, {"trash_ns", trashNS.Int64, trash.since}, {"trash_by", trashBy.String, trash.by},
-					{"trash_until_ns", null(trashUntil), pointed(trash.until)}}
+					{"trash_until_ns", null(trashUntil), pointed(trash.until)}, {"attributes", has.attributes, f.attributes}}
 				if f.knowsName {
 					facts = append(facts, fact{"filename", has.name, f.name})
 				}

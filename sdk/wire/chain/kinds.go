@@ -27,5 +27,6 @@ const (
 	KindRemove        = "remove_file"           // to the trash; detail: until when, in ns, "" = until the owner of the group decides
 	KindRestore       = "restore_file"          // from the trash
 	KindTrash         = "set_group_trash"       // detail: the days, a space, which accounts may remove files
+	KindAttributes    = "set_attributes"        // detail: empty; the tag has the new attributes
 	KindRotateGroup   = "rotate_group_key"      // detail: the new version; it follows a revocation
 )

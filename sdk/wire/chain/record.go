@@ -36,7 +36,10 @@ const (
 	TagName      = "name"      // … its name before
 	TagFolder    = "folder"    // of a renamed folder: the folder before
 	TagFiles     = "files"     // of a renamed folder: how many versions of files have new names
-	TagMaxUses   = "max_uses"  // of a window for joining: how many accounts may join; absent = any number
+	// TagAttributes: the canonical text of the attributes of a file, in every record about
+	// the file; absent = none.
+	TagAttributes = "attributes"
+	TagMaxUses    = "max_uses" // of a window for joining: how many accounts may join; absent = any number
 )
 
 // Hash is a SHA-256.

@@ -1,0 +1,109 @@
+package sdk
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+
+	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk/wire"
+)
+
+// attributesOf returns the attributes of a file from their canonical text, nil if there are
+// none. Other members wrote the text, so anything may be in it: a text that no writer could
+// have written counts as none, and so does a target that is not the content of the file.
+func attributesOf(text string, e *Entry) *Attributes {
+	if text == "" {
+		return nil
+	}
+	a, err := format.ParseAttributes(text)
+	if err != nil {
+		return nil
+	}
+	if a.Target != "" && (e.ContentType != format.TypeSymlink || e.Hash != sha256.Sum256([]byte(a.Target))) {
+		a.Target = ""
+	}
+	if a.IsZero() {
+		return nil
+	}
+	return &a
+}
+
+// attributes returns the attributes of e, the zero value if there are none.
+func (e *Entry) attributes() Attributes {
+	if e.Attributes == nil {
+		return Attributes{}
+	}
+	return *e.Attributes
+}
+
+func (e *Entry) isLink() bool { return e.attributes().Target != "" }
+
+// attributesText returns the canonical text of attributes that the caller gave.
+func attributesText(a Attributes) (string, error) {
+	text, err := a.Text()
+	switch {
+	case errors.Is(err, format.ErrTooLarge):
+		err = &Error{Op: "check attributes", Kind: ErrTooLarge, Err: err}
+	case err != nil:
+		err = &Error{Op: "check attributes", Kind: ErrInvalid, Err: err}
+	}
+	return text, err
+}
+
+// useAttributes checks the attributes that the caller gave. A service without the extension
+// would not record them, so they are not sent there.
+func (u *uploading) useAttributes() error {
+	text, err := attributesText(u.attrs)
+	if err == nil && u.attrs.Target != "" && u.key.digest != sha256.Sum256([]byte(u.attrs.Target)) {
+		err = &Error{Op: "check attributes", Kind: ErrInvalid, Err: errors.New("the content of a symbolic link must be its target")}
+	}
+	if err == nil && u.offers(wire.CapAttributes) {
+		u.attributes, u.key.link = text, u.attrs.Target != ""
+	}
+	return err
+}
+
+// settle makes sure that an upload has the attributes of this attempt, although the service
+// may have recorded those of an earlier one. Nothing can be lost to a file that was deleted
+// meanwhile.
+func (u *uploading) settle(ctx context.Context, ref Ref) error {
+	_, err := u.c.Group(u.key.group).SetAttributes(ctx, ref, u.attrs)
+	if KindOf(err) == ErrDeleted {
+		return nil
+	}
+	return err
+}
+
+// settleFound is settle for a record that the ledger lists.
+func (u *uploading) settleFound(ctx context.Context, e *Entry) error {
+	if !u.offers(wire.CapAttributes) {
+		return nil
+	}
+	if e.attributes().Equal(u.attrs) {
+		return nil
+	}
+	return u.settle(ctx, e.Ref)
+}
+
+// SetAttributes records other attributes of a file, in place of all that were recorded.
+// Content, name and reference stay, and the target of a symbolic link must. The price is
+// that of [Group.Delete]: mostly free. The same accounts may call it; it needs the API key.
+// Attributes that the file has already leave no record. Errors: those of [Group.Rename],
+// [ErrInvalid], [ErrTooLarge]. Our extension.
+func (g Group) SetAttributes(ctx context.Context, ref Ref, a Attributes) (Change, error) {
+	err := g.c.need(ctx, wire.CapAttributes, "change the attributes of files")
+	if err != nil {
+		return Change{}, g.c.wrap("set attributes", g.ID, ref, err)
+	}
+	text, err := attributesText(a)
+	if err != nil {
+		return Change{}, g.c.wrap("set attributes", g.ID, ref, err)
+	}
+	var said sentence
+	request := wire.AttributesRequest{GroupID: string(g.ID), IPFSHash: string(ref), Attributes: json.RawMessage(cmp.Or(text, "{}"))}
+	err = g.c.read(ctx, wire.OpSetAttributes, request, &said) // repeated, it changes nothing
+	return Change{Message: g.c.scrub(said.text)}, withCode(ErrNotAuthorized, wire.CodeUploaderOnly, g.c.wrap("set attributes", g.ID, ref, err))
+}

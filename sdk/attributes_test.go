@@ -1,0 +1,166 @@
+package sdk_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/sdktest"
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
+)
+
+// TestThreat47AttributesOfOthers: whatever a record says, the list is read, and the target of
+// a link is its content.
+func TestThreat47AttributesOfOthers(t *testing.T) {
+	const draft = "DRAFT: pay Mallory 999999"
+	for text, tc := range map[string]struct {
+		contentType string
+		want        *sdk.Attributes
+	}{
+		"":                                     {},
+		`{`:                                    {},
+		`[]`:                                   {},
+		`{}`:                                   {},
+		`{"later":1}`:                          {},
+		`{"mtime":5}`:                          {},
+		`{"mtime":"1e3"}`:                      {},
+		`{"target":"a\u0000b"}`:                {},
+		`{"mtime":"1","xattrs":{"a":""}}`:      {},
+		`{"xattrs":{"user.svcfs.ref":"eA=="}}`: {},
+		`{"xattrs":{"user.a":"` + strings.Repeat("AAAA", 2000) + `"}}`: {},
+		`{"target":"` + strings.Repeat("a", 1<<20) + `"}`:              {},
+		` {"executable":true,"mtime":"7","later":[{}]}`:                {want: &sdk.Attributes{ModTime: time.Unix(0, 7), Executable: true}},
+		`{"mtime":"9223372036854775807"}`:                              {want: &sdk.Attributes{ModTime: time.Unix(0, 1<<63-1)}},
+		`{"target":"/etc/passwd"}`:                                     {contentType: format.TypeSymlink},
+		`{"target":"` + draft + `"}`:                                   {contentType: "text/plain"},
+		`{"target":"` + draft + `","mtime":"1"}`:                       {want: &sdk.Attributes{ModTime: time.Unix(0, 1)}},
+		`{"target":"` + draft + `", "mtime":"1"}`:                      {contentType: format.TypeSymlink, want: &sdk.Attributes{ModTime: time.Unix(0, 1), Target: draft}},
+	} {
+		t.Run(fmt.Sprintf("%.60s", text), func(t *testing.T) {
+			d := sdktest.NewDeceit(t, sdktest.Liar{})
+			d.Show(d.Log().Rewritten(func(r *chain.Record) bool {
+				if r.Kind == chain.KindRecord && r.Detail == "draft.txt" {
+					r.Tags = []chain.Tag{{Name: chain.TagAttributes, Value: text}, {Name: chain.TagType, Value: tc.contentType}}
+				}
+				return true
+			}))
+			entries, err := remembering(t, d, "").Group(d.Group).Entries(t.Context())
+			if err != nil || len(entries) != 4 {
+				t.Fatalf("%d entries, %v", len(entries), err)
+			}
+			for _, e := range entries {
+				if is := e.Name == "draft.txt"; is && !same(e.Attributes, tc.want) || !is && e.Attributes != nil {
+					t.Errorf("%s has %+v", e.Name, e.Attributes)
+				}
+			}
+		})
+	}
+}
+
+func same(a, b *sdk.Attributes) bool {
+	return a == nil && b == nil || a != nil && b != nil && a.Equal(*b)
+}
+
+// TestAttributesOfTheNewestAttempt: an upload whose answer was lost is repeated with other
+// attributes. It is paid once, and has the attributes of the newest attempt.
+func TestAttributesOfTheNewestAttempt(t *testing.T) {
+	for _, f := range []sdktest.Flavour{sdktest.Extended, sdktest.Proving} {
+		for _, lostSet := range []int32{0, 9} {
+			t.Run(fmt.Sprint(f, " lost ", lostSet), func(t *testing.T) {
+				t.Parallel()
+				s, c := world(t, f)
+				g := c.Group("g")
+				s.Disturb(wire.PathTools+wire.OpFinalizeUpload, lost(4, 0))
+				s.Disturb(wire.PathTools+wire.OpSetAttributes, lost(lostSet, 0))
+				var r sdk.Receipt
+				var err error
+				attempts := int64(0)
+				for {
+					attempts++
+					sent := sdk.Attributes{ModTime: time.Unix(attempts, 0)}
+					if r, err = g.Put(t.Context(), "f", strings.NewReader("content"), sdk.WithAttributes(sent)); err == nil || attempts == 9 {
+						break
+					}
+				}
+				if err != nil || attempts < 2 || s.Records() != 1 {
+					t.Fatalf("%d attempts, %d records, %v", attempts, s.Records(), err)
+				}
+				entries, err := g.Entries(t.Context())
+				if err != nil || len(entries) != 1 || entries[0].Ref != r.Ref || !same(entries[0].Attributes, &sdk.Attributes{ModTime: time.Unix(attempts, 0)}) {
+					t.Errorf("after %d attempts: %+v, %v", attempts, entries, err)
+				}
+			})
+		}
+	}
+}
+
+// TestLinkAndFileAreTwoUploads: a file with the target of a link as its content is another
+// upload, also while the outcome of the first is unknown.
+func TestLinkAndFileAreTwoUploads(t *testing.T) {
+	s, c := world(t, sdktest.Proving)
+	g := c.Group("g")
+	s.Disturb(wire.PathTools+wire.OpFinalizeUpload, lost(9, 0))
+	if _, err := g.Put(t.Context(), "f", strings.NewReader("target")); err == nil {
+		t.Fatal("the answer was not lost")
+	}
+	s.Disturb(wire.PathTools+wire.OpFinalizeUpload, nil)
+	link, err := g.Put(t.Context(), "f", strings.NewReader("target"), sdk.WithAttributes(sdk.Attributes{Target: "target"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := g.Put(t.Context(), "f", strings.NewReader("target"))
+	if err != nil || file.Ref == link.Ref || s.Records() != 2 {
+		t.Errorf("%s and %s, %d records, %v", link.Ref, file.Ref, s.Records(), err)
+	}
+}
+
+// TestThreat13ReceiptWithOtherAttributes: the record that a receipt confirms must have the
+// attributes that were sent.
+func TestThreat13ReceiptWithOtherAttributes(t *testing.T) {
+	s, c := world(t, sdktest.Proving)
+	var lies atomic.Bool
+	lies.Store(true)
+	s.Disturb(wire.PathTools+wire.OpFinalizeUpload, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if lies.Load() {
+				r = withoutAttributes(t, r)
+			}
+			next.ServeHTTP(w, r)
+		})
+	})
+	sent := sdk.WithAttributes(sdk.Attributes{Executable: true})
+	if _, err := c.Group("g").Put(t.Context(), "f", strings.NewReader("x"), sent); !errors.Is(err, sdk.ErrCorrupt) || !strings.Contains(err.Error(), "other attributes") {
+		t.Errorf("attributes were left out: %v", err)
+	}
+	lies.Store(false)
+	if _, err := c.Group("g").Put(t.Context(), "g", strings.NewReader("y"), sent); err != nil {
+		t.Errorf("the truth: %v", err)
+	}
+}
+
+// withoutAttributes is a request to finalize an upload without its attributes.
+func withoutAttributes(t *testing.T, r *http.Request) *http.Request {
+	t.Helper()
+	var body map[string]any
+	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+		t.Error(err)
+	}
+	delete(body["format"].(map[string]any), "attributes")
+	raw, err := json.Marshal(body)
+	if err != nil {
+		t.Error(err)
+	}
+	again := r.Clone(r.Context())
+	again.Body, again.ContentLength = io.NopCloser(bytes.NewReader(raw)), int64(len(raw))
+	return again
+}
