@@ -128,6 +128,9 @@ func (t *Tree) holding(s *stage, g *group, raw, target string) *sdk.Entry {
 	if newest == nil || newest.Size != s.buf.Len() || targetOf(newest) != target || s.buf.Hash() != newest.Hash {
 		return nil
 	}
+	if target != "" && t.isForeign(newest) {
+		return nil // a link of this account may lead where theirs may not
+	}
 	return newest
 }
 
