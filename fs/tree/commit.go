@@ -102,11 +102,11 @@ func (f *File) commitStage(ctx context.Context, when commitWhen, g *group, raw s
 	if err := f.heldBack(when); err != nil {
 		return nil, err
 	}
-	if f.mayWait(s) && when == commitOnClose {
+	row := f.t.holding(s, g, raw, f.target)
+	if row == nil && f.mayWait(s) && when == commitOnClose {
 		f.delay(s)
 		return nil, nil
 	}
-	row := f.t.holding(s, g, raw, f.target)
 	if row == nil {
 		if row, err = f.send(ctx, s, g, raw); err != nil {
 			return nil, err
