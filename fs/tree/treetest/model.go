@@ -304,7 +304,8 @@ func resized(s string, size int) string {
 	return s + strings.Repeat("\x00", size-len(s))
 }
 
-// commit records the staged content. now is fsync; at close an empty file waits (W5).
+// commit records the staged content. now is fsync; at close an empty file waits (W5), unless
+// it is recorded as empty.
 func (m *model) commit(n *node, now bool) string {
 	if n.scratch || n.unlinked || !n.staged || !n.dirty {
 		return OK
@@ -312,7 +313,7 @@ func (m *model) commit(n *node, now bool) string {
 	if n.half {
 		return TooBig
 	}
-	if n.data == "" && !now {
+	if newest := m.newest(n.main); n.data == "" && !now && (newest == nil || newest.data != "") {
 		n.waits = true
 		return OK
 	}
