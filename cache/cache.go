@@ -65,11 +65,13 @@ type Stats struct {
 // entry is one buffer. It is wiped when it is out of the store and nobody
 // leases it, or at once by a purge.
 type entry struct {
+	key     Key
 	buf     Buffer
 	size    int64 // footprint, as it was when the entry was made
 	leases  int   // by Store.mu
 	stored  bool  // by Store.mu: in recency
 	dropped bool  // by Store.mu: no longer in the statistics
+	retired bool  // by Store.mu: it goes with its last lease
 
 	counted, over, pins bool // by Store.mu: see [Room]
 
@@ -255,7 +257,7 @@ func (s *Store) Add(k Key, b Buffer) *Lease {
 
 // store makes an entry for b under k. Needs Store.mu.
 func (s *Store) store(k Key, b Buffer) *entry {
-	e := &entry{buf: b, size: b.Footprint()}
+	e := &entry{key: k, buf: b, size: b.Footprint()}
 	s.stats.Bytes += e.size
 	s.stats.Entries++
 	if s.closed {
@@ -298,7 +300,12 @@ func (s *Store) evict() []*entry {
 func (s *Store) unlease(e *entry) []*entry {
 	e.leases--
 	s.recount(e)
-	if e.leases == 0 && e.stored {
+	switch {
+	case e.leases > 0 || !e.stored:
+	case e.retired:
+		s.recency.Remove(e.key)
+		e.stored = false
+	default:
 		return s.evict()
 	}
 	return s.drop(e)
@@ -366,6 +373,27 @@ func (s *Store) Purge(match func(Key) bool) (n int) {
 	s.mu.Unlock()
 	wipeAll(wipe)
 	return len(wipe)
+}
+
+// Retire drops and wipes every entry that match selects as soon as nobody leases it. Live
+// leases keep reading, and a purge still ends them. match must not call the cache.
+func (s *Store) Retire(match func(Key) bool) {
+	s.mu.Lock()
+	var wipe []*entry
+	for _, k := range s.recency.Keys() {
+		e, _ := s.recency.Peek(k)
+		if !match(k) {
+			continue
+		}
+		if e.retired = true; e.leases > 0 {
+			continue
+		}
+		s.recency.Remove(k)
+		e.stored = false
+		wipe = append(wipe, s.drop(e)...)
+	}
+	s.mu.Unlock()
+	wipeAll(wipe)
 }
 
 // Close purges everything; loads under way are cancelled and fail.

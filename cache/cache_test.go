@@ -373,3 +373,34 @@ func TestPurgeWaitsForViews(t *testing.T) {
 		t.Errorf("a view after the purge: %v, wiped %d times", err, b.wiped.Load())
 	}
 }
+
+// A retired entry goes at once when nobody leases it, else with the last lease; a purge
+// still ends that lease.
+func TestRetire(t *testing.T) {
+	s := New(100)
+	defer s.Close()
+	idle, read, other := content("idle"), content("read"), content("other")
+	mustGet(t, s, "idle", idle).Release()
+	mustGet(t, s, "other", other).Release()
+	first, second := mustGet(t, s, "read", read), mustGet(t, s, "read", nil)
+	s.Retire(func(k Key) bool { return k != key("other") })
+	if idle.wiped.Load() != 1 || s.Contains(key("idle")) || read.wiped.Load() != 0 || !s.Contains(key("other")) {
+		t.Errorf("wiped %d and %d", idle.wiped.Load(), read.wiped.Load())
+	}
+	first.Release()
+	if got, err := text(second); got != "read" || err != nil {
+		t.Errorf("a lease reads %q, %v", got, err)
+	}
+	second.Release()
+	if read.wiped.Load() != 1 || s.Contains(key("read")) || s.Stats().Bytes != 5 {
+		t.Errorf("wiped %d times, %+v", read.wiped.Load(), s.Stats())
+	}
+	again := content("again")
+	l := mustGet(t, s, "again", again)
+	defer l.Release()
+	s.Retire(func(k Key) bool { return k == key("again") })
+	s.Purge(func(Key) bool { return true })
+	if _, err := text(l); !errors.Is(err, ErrPurged) || again.wiped.Load() != 1 {
+		t.Errorf("after a purge: %v, wiped %d times", err, again.wiped.Load())
+	}
+}

@@ -106,6 +106,9 @@ func (g Group) absent(what string) error {
 // [Client.MaxUpload]. If r has a Len or a Stat method, as an *os.File has, Put allocates
 // the memory at once.
 //
+// The upload is the newest version of its name. Where the owner of the group chose so,
+// later uploads of the name end it, see [Group.SetVersions].
+//
 // Put costs one upload. After an error with an unknown outcome, call Put again with the
 // same content: it looks for the record first, so that the upload is paid once. Put needs
 // the API key and membership. Errors: those of r, which errors.Is finds,

@@ -211,6 +211,10 @@ type Pending struct {
 	RetentionAt   time.Time // when that window begins; zero = no window is delayed
 	Files         int64     // delayed deletions of files
 	FilesAt       time.Time // when the first of them happens; zero = none is delayed
+
+	VersionsKeep Keep      // delayed setting, see [Group.SetVersions]
+	VersionsAt   time.Time // when that setting begins; zero = none is delayed
+	Versions     int64     // older versions that go within the delay, by the present setting
 }
 
 // Pending returns the destruction that is delayed. A service delays a change that would
@@ -230,10 +234,19 @@ func (g Group) Pending(ctx context.Context) (Pending, error) {
 	if told.RetentionDays != nil {
 		p.RetentionDays, p.RetentionAt = *told.RetentionDays, parseTime(told.RetentionAt)
 	}
+	if told.VersionsKeep != "" {
+		next, err := settingsOf(told.VersionsKeep, told.VersionsKeep, told.VersionsAt)
+		if err != nil {
+			return Pending{}, g.wrap("ask what waits", err)
+		}
+		p.VersionsKeep, p.VersionsAt = next.Next, next.NextAt
+	}
+	p.Versions = max(told.Versions, 0)
 	return p, nil
 }
 
-// Keep cancels all delayed destruction, see [Group.Pending]. It is free unless the operator
+// Keep cancels all delayed destruction, see [Group.Pending], and makes a group that takes
+// older versions away keep all versions, see [Group.SetVersions]. It is free unless the operator
 // set a price. Only the owner may call it; it needs the API key. Errors: [ErrUnsupported]
 // at a service without delays, [ErrNotFound], [ErrNotAuthorized]. Our extension.
 func (g Group) Keep(ctx context.Context) (Change, error) {

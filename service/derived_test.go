@@ -38,6 +38,7 @@ func tellOfEveryTable(t *testing.T) told {
 	removed := alice.upload("g", "removed", []byte("content"))
 	must[string](alice, wire.OpSetGroupTrash, object{"group_id": "g", "days": 7})
 	must[wire.NameResult](alice, wire.OpRemoveFile, object{"group_id": "g", "filename": "removed", "seq": removed.Seq})
+	must[string](alice, wire.OpSetGroupVersions, object{"group_id": "g", "keep": "9"})
 	alice.retrieve("g", named)
 	amount, err := wire.ParseTokens("1.5")
 	if err != nil {
@@ -121,6 +122,10 @@ func TestThreat26AuditComparesEveryTableWithTheLedger(t *testing.T) {
 		{"groups", "key_version", "id = 'g'", "1", "g"},
 		{"groups", "trash_days", "id = 'g'", "1", "g"},
 		{"groups", "trash_who", "id = 'g'", "'writers'", "g"},
+		{"groups", "versions", "id = 'g'", "'8'", "g"},
+		{"groups", "pending_versions", "id = 'g'", "'8'", "g"},
+		{"groups", "pending_versions_ns", "id = 'g'", "1", "g"},
+		{"files", "versioned", file(named), other["joinable"], named},
 		{"files", "trash_ns", file(removed), "NULL", removed},
 		{"files", "trash_ns", file(removed), "7", removed},
 		{"files", "trash_by", file(removed), "'bob.svc.testnet'", removed},

@@ -364,6 +364,9 @@ func (s *Service) Expired(ctx context.Context) ([]files.Expired, error) {
 	return s.files.Expired(ctx, "", -1)
 }
 
+// Surplus lists the older versions that their groups keep no longer.
+func (s *Service) Surplus(ctx context.Context) ([]files.Surplus, error) { return s.files.Surplus(ctx) }
+
 // Waiting lists the destructions that wait; see [files.Files.Waiting].
 func (s *Service) Waiting(ctx context.Context) ([]files.Waiting, error) { return s.files.Waiting(ctx) }
 

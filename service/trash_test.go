@@ -22,6 +22,7 @@ import (
 type trashGroup struct {
 	*running
 	ahead                      *atomic.Int64
+	tick                       atomic.Pointer[func()] // is called whenever the service asks for the time
 	owner, alice, bob, visitor *user
 }
 
@@ -29,7 +30,12 @@ func runTrash(t *testing.T) *trashGroup {
 	t.Helper()
 	ahead := new(atomic.Int64)
 	g := &trashGroup{ahead: ahead}
-	g.running = runWith(t, service.Config{Database: newDatabase(t), RequestRate: -1, Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }})
+	g.running = runWith(t, service.Config{Database: newDatabase(t), RequestRate: -1, Now: func() time.Time {
+		if tick := g.tick.Load(); tick != nil {
+			(*tick)()
+		}
+		return time.Now().Add(time.Duration(ahead.Load()))
+	}})
 	g.owner, g.alice, g.bob, g.visitor = g.user("owner", "10"), g.user("alice", "10"), g.user("bob", "10"), g.user("visitor", "10")
 	must[string](g.owner, wire.OpRegisterGroup, object{"group_id": "g"})
 	g.owner.gives(g.alice, "g", "writer")

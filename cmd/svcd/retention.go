@@ -14,14 +14,24 @@ func newRetention(s *settings) *cobra.Command {
 	var dryRun bool
 	cmd := &cobra.Command{
 		Use: "retention", Short: "Delete the files that are older than the retention of their group", Args: noArgs,
-		Long: `Delete the files that are older than the retention of their group, and the files
-whose delayed deletion is due. Deleting destroys the key of a file. svcd serve does
+		Long: `Delete the files that are older than the retention of their group, older versions
+that their group keeps no longer, and the files whose delayed deletion is due. Deleting destroys the key of a file. svcd serve does
 the same once a minute.
 
 With --dry-run nothing is deleted. The command lists the files that it would delete
-(group, reference, name, age), then the deletions that wait (group, reference, name,
-time).`,
+(group, reference, name, age or "older version"), then the deletions that wait (group, reference, name,
+time). An older version goes by the --destruction-delay of this command: give it the
+value of svcd serve.`,
 		Example: "  svcd retention --data ./data --dry-run",
+		PreRunE: func(*cobra.Command, []string) error {
+			switch {
+			case s.cfg.DestructionDelay < 0:
+				return usageError{fmt.Errorf("--destruction-delay %s: want 0 or more", s.cfg.DestructionDelay)}
+			case s.cfg.DestructionDelay == 0:
+				s.cfg.DestructionDelay = -1 // none
+			}
+			return nil
+		},
 		RunE: s.run(func(ctx context.Context, svc *service.Service, _ []string) error {
 			if dryRun {
 				return s.listExpired(ctx, svc)
@@ -31,6 +41,7 @@ time).`,
 			return err
 		}),
 	}
+	s.registerDelay(cmd.Flags())
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "list what would be deleted, and delete nothing")
 	return cmd
 }
@@ -42,10 +53,17 @@ func (s *settings) listExpired(ctx context.Context, svc *service.Service) error 
 	if err != nil {
 		return err
 	}
+	older, err := svc.Surplus(ctx)
+	if err != nil {
+		return err
+	}
 	for _, e := range list {
 		fmt.Fprintf(s.stdout, "%q\t%s\t%q\t%s\n", e.Group, e.Ref, e.Name, e.Age.Round(time.Second))
 	}
-	fmt.Fprintf(s.stdout, "files: %d would be deleted\n", len(list))
+	for _, e := range older {
+		fmt.Fprintf(s.stdout, "%q\t%s\t%q\tolder version\n", e.Group, e.Ref, e.Name)
+	}
+	fmt.Fprintf(s.stdout, "files: %d would be deleted\n", len(list)+len(older))
 	return s.listWaiting(ctx, svc)
 }
 
@@ -61,7 +79,9 @@ func (s *settings) listWaiting(ctx context.Context, svc *service.Service) error 
 			waiting++
 		}
 		due := w.Due.UTC().Format(time.RFC3339)
-		if w.Ref == "" {
+		if w.Keep != "" {
+			fmt.Fprintf(s.stdout, "%q\tversions\t%s\tfrom %s\n", w.Group, w.Keep, due)
+		} else if w.Ref == "" {
 			fmt.Fprintf(s.stdout, "%q\tretention\t%d days\tfrom %s\n", w.Group, w.Days, due)
 		} else {
 			fmt.Fprintf(s.stdout, "%q\t%s\t%q\tat %s\n", w.Group, w.Ref, w.Name, due)

@@ -52,9 +52,15 @@ func (s *settings) registerServing(set *pflag.FlagSet) {
 	set.StringVar(&s.cfg.Witness, "witness", "", "address of a witness (c2sp.org/tlog-witness) that must sign every checkpoint of the ledger before svcd publishes it, see svcd witness")
 	set.StringVar(&s.cfg.WitnessKey, "witness-key", "", "verifier key of that witness, which svcd witness prints: NAME+HASH+KEY")
 	set.DurationVar(&s.cfg.ClientTimeout, "client-timeout", service.DefaultClientTimeout, "how long a client may stall within a request or answer")
+	s.registerDelay(set)
+	s.oidc.register(set)
+}
+
+// registerDelay adds the delay of destruction, which is one of the service and of each
+// command that destroys.
+func (s *settings) registerDelay(set *pflag.FlagSet) {
 	set.DurationVar(&s.cfg.DestructionDelay, "destruction-delay", service.DefaultDestructionDelay, "delay before a change destroys many files, in which the owner of the group can cancel the change; "+
 		"0 = no delay")
-	s.oidc.register(set)
 }
 
 // serviceConfig checks the settings of a running service.

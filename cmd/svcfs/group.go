@@ -24,7 +24,7 @@ func (a *app) groupCommand() *cobra.Command {
 	}
 	cmd.AddCommand(a.groupCreateCommand(), a.groupAddCommand(), a.groupRevokeCommand(), a.groupMembersCommand(), a.groupListCommand(),
 		a.groupJoinCommand(), a.groupOpenCommand(), a.groupCloseCommand(), a.groupRetentionCommand(),
-		a.groupPendingCommand(), a.groupKeepCommand(), a.groupTrashCommand())
+		a.groupPendingCommand(), a.groupKeepCommand(), a.groupTrashCommand(), a.groupVersionsCommand())
 	return cmd
 }
 
@@ -237,7 +237,10 @@ type listedGroup struct {
 	Owner sdk.AccountID `json:"owner,omitempty"` // where the service tells
 
 	Retention *int64 `json:"retention_days,omitempty"`
-	Pending   bool   `json:"pending,omitempty"` // something waits to be destroyed
+	Versions  string `json:"versions,omitempty"` // which versions are kept, "" = all
+	Pending   bool   `json:"pending,omitempty"`  // something waits to be destroyed
+
+	keep sdk.Keep
 }
 
 // keeping tells how long a group keeps files, "" for ever.
@@ -245,6 +248,9 @@ func (g listedGroup) keeping() string {
 	var parts []string
 	if g.Retention != nil {
 		parts = append(parts, "keeps files "+plural(int(*g.Retention), "day"))
+	}
+	if g.Versions != "" {
+		parts = append(parts, "keeps "+keepText(g.keep))
 	}
 	if g.Pending {
 		parts = append(parts, "destruction waits: svcfs group pending "+escapeName(string(g.ID)))
@@ -283,6 +289,9 @@ func (a *app) listGroups(ctx context.Context, c *sdk.Client, long bool) error {
 	return nil
 }
 
+// manyVersions is how many older versions of a group go in a day without a warning.
+const manyVersions = 100
+
 // groupJobs is how many groups are asked about at a time.
 const groupJobs = 8
 
@@ -300,8 +309,11 @@ func describe(ctx context.Context, c *sdk.Client, g sdk.Group, long bool) listed
 	if days, set, err := g.Retention(ctx); err == nil && set {
 		l.Retention = &days
 	}
+	if kept, err := g.VersionSettings(ctx); err == nil && !kept.Keep.KeepsAll() {
+		l.keep, l.Versions = kept.Keep, kept.Keep.String()
+	}
 	waits, err := g.Pending(ctx)
-	l.Pending = err == nil && (!waits.RetentionAt.IsZero() || waits.Files > 0)
+	l.Pending = err == nil && (!waits.RetentionAt.IsZero() || waits.Files > 0 || !waits.VersionsAt.IsZero() || waits.Versions > manyVersions)
 	return l
 }
 

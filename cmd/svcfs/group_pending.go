@@ -15,6 +15,9 @@ type pendingDestruction struct {
 	RetentionAt   *time.Time `json:"retention_at,omitempty"`
 	Files         int64      `json:"files"`
 	FilesAt       *time.Time `json:"files_at,omitempty"`
+	VersionsKeep  string     `json:"versions_keep,omitempty"`
+	VersionsAt    *time.Time `json:"versions_at,omitempty"`
+	Versions      int64      `json:"versions,omitempty"`
 }
 
 func (a *app) groupPendingCommand() *cobra.Command {
@@ -22,9 +25,10 @@ func (a *app) groupPendingCommand() *cobra.Command {
 		Use:   "pending GROUP",
 		Short: "Show the deletions that are pending in a group",
 		Long: `Show what waits to be destroyed in a group. A service that delays destruction
-delays a retention window below 7 days, and deletions of one account beyond 100
-files in an hour or 500 in a day. The owner of the group cancels them with
-'svcfs group keep'.`,
+delays a retention window below 7 days, deletions of one account beyond 100 files
+in an hour or 500 in a day, and keeping fewer versions, which also tells how many
+older versions go in that time. The owner of the group cancels them with 'svcfs
+group keep'.`,
 		Example: "  svcfs group pending team",
 		Args:    exactly(1, "one GROUP"),
 		RunE: a.withGroup(func(ctx context.Context, g sdk.Group, args []string) error {
@@ -37,9 +41,14 @@ files in an hour or 500 in a day. The owner of the group cancels them with
 				days = &p.RetentionDays
 			}
 			if a.asJSON {
-				return a.printJSON(pendingDestruction{args[0], days, timeOrNil(p.RetentionAt), p.Files, timeOrNil(p.FilesAt)})
+				doc := pendingDestruction{Group: args[0], RetentionDays: days, RetentionAt: timeOrNil(p.RetentionAt), Files: p.Files, FilesAt: timeOrNil(p.FilesAt),
+					VersionsAt: timeOrNil(p.VersionsAt), Versions: p.Versions}
+				if doc.VersionsAt != nil {
+					doc.VersionsKeep = p.VersionsKeep.String()
+				}
+				return a.printJSON(doc)
 			}
-			if days == nil && p.Files == 0 {
+			if days == nil && p.Files == 0 && p.VersionsAt.IsZero() && p.Versions == 0 {
 				a.ui.printf("nothing waits to be destroyed\n")
 				return nil
 			}
@@ -49,6 +58,12 @@ files in an hour or 500 in a day. The owner of the group cancels them with
 			if p.Files > 0 {
 				a.ui.printf("%s to be deleted, the first at %s\n", plural(int(p.Files), "file"), timeText(p.FilesAt))
 			}
+			if !p.VersionsAt.IsZero() {
+				a.ui.printf("kept from %s on: %s\n", timeText(p.VersionsAt), keepText(p.VersionsKeep))
+			}
+			if p.Versions > 0 {
+				a.ui.printf("%s to go because newer ones replaced them\n", plural(int(p.Versions), "older version"))
+			}
 			return nil
 		}),
 		ValidArgsFunction: a.completeGroup,
@@ -56,5 +71,5 @@ files in an hour or 500 in a day. The owner of the group cancels them with
 }
 
 func (a *app) groupKeepCommand() *cobra.Command {
-	return a.groupChangeCommand("keep GROUP", "Cancel all pending deletions of a group", "  svcfs group keep team", sdk.Group.Keep)
+	return a.groupChangeCommand("keep GROUP", "Cancel all pending deletions of a group, and keep all versions", "  svcfs group keep team", sdk.Group.Keep)
 }

@@ -195,7 +195,7 @@ func serviceCmd(ts *testscript.TestScript, svcd string, args []string) {
 		listen = strings.TrimPrefix(url, "http://")
 	}
 	ts.Setenv("SVCD", svcd)
-	cmd := exec.Command(svcd, "serve", "--data", ts.MkAbs("service"), "--listen", listen)
+	cmd := exec.Command(svcd, append([]string{"serve", "--data", ts.MkAbs("service"), "--listen", listen}, args...)...)
 	var log bytes.Buffer
 	cmd.Stderr = &log
 	out, err := cmd.StdoutPipe()

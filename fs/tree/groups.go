@@ -11,6 +11,7 @@ import (
 	"github.com/svcfs/svcfs/fs/tree/policy"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/names"
+	"github.com/svcfs/svcfs/sdk/wire"
 )
 
 // group is one group the account owns or belongs to.
@@ -346,13 +347,21 @@ func (t *Tree) mergeEntries(g *group, entries []sdk.Entry) []notice {
 }
 
 // wipeDeleted takes the content of deleted uploads from the cache and from the
-// kernel.
+// kernel. Who has a removed file open keeps it, and so does who reads a version that newer
+// ones replaced.
 func (t *Tree) wipeDeleted(g *group, entries []sdk.Entry) []notice {
-	shredded := make(map[sdk.Ref]bool)
+	shredded, replaced := make(map[sdk.Ref]bool), make(map[sdk.Ref]bool)
 	for i := range entries {
-		if d := entries[i].Deleted; d != nil && !d.InTrash { // who has a removed file open keeps it
+		switch d := entries[i].Deleted; {
+		case d == nil || d.InTrash:
+		case d.Reason == wire.ReasonVersionPolicy:
+			replaced[entries[i].Ref] = true
+		default:
 			shredded[entries[i].Ref] = true
 		}
+	}
+	if len(replaced) > 0 {
+		t.cache.Retire(func(k cache.Key) bool { return k.Group == string(g.id) && replaced[sdk.Ref(k.Ref)] })
 	}
 	if len(shredded) == 0 {
 		return nil

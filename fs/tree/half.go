@@ -120,25 +120,16 @@ func (h *Handle) Abandon() {
 
 // heldBack returns why the stage may not be recorded now. Needs content.mu and a stage.
 func (f *File) heldBack(when commitWhen) error {
-	switch h := f.half; {
+	h := f.half
+	switch {
 	case h == nil:
 		return nil
-	case !h.lets(when, f.stage):
-		return h.err
-	case when != commitLast:
+	case h.killed && when == commitNow:
 		f.half = nil
+		return nil
+	case h.killed && when == commitLast && !f.stage.replaces:
+		return nil
+	default:
+		return h.err
 	}
-	return nil
-}
-
-// lets reports whether content that a killed program left may be recorded now: when
-// somebody asks for it, and at unmount when it replaces nothing.
-func (h *half) lets(when commitWhen, s *stage) bool {
-	switch when {
-	case commitNow, commitSynced, commitAhead:
-		return h.killed
-	case commitLast:
-		return h.killed && !s.replaces
-	}
-	return false
 }

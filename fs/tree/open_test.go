@@ -640,6 +640,38 @@ func TestM5PagesOfOldVersionsAreDropped(t *testing.T) {
 	}
 }
 
+// N4: a version that newer ones replaced, as the owner of the group chose, leaves the
+// history without an error. Who reads it keeps it; then it is not in memory any more.
+func TestN4ReplacedVersionsLeave(t *testing.T) {
+	w := team()
+	one, two := w.Put("team", alice, "f", []byte("one")), w.Put("team", alice, "f", []byte("two"))
+	w.Put("team", alice, "f", []byte("three"))
+	m := mount(t, w, bob)
+	listed := m.names("/team/.svcfs/history/f")
+	path := "/team/.svcfs/history/f/" + listed[0]
+	m.wantContent("/team/.svcfs/history/f/"+listed[1], "two")
+	stale := m.node(path).(*File)
+	reader := m.open(path, OpenFlags{Read: true})
+	kernel := &pages{known: []*File{stale}, gone: map[*File]bool{}}
+	m.SetKernel(kernel)
+	for _, e := range []sdk.Entry{one, two} {
+		w.Shred("team", e.Ref)
+		w.Edit("team", e.Ref, func(e *sdk.Entry) { e.Deleted.Reason = wire.ReasonVersionPolicy })
+	}
+	m.refresh()
+	wantOpen(t, reader, "one")
+	if kernel.gone[stale] {
+		t.Error("the pages of a reader were dropped")
+	}
+	m.wantNames("/team/.svcfs/history/f", listed[2])
+	_, err := m.lookup(path)
+	wantClass(t, err, ClassNotExist)
+	m.wantContent("/team/f", "three")
+	reader.Release()
+	_, err = stale.Open(t.Context(), OpenFlags{Read: true})
+	wantClass(t, err, ClassNotExist)
+}
+
 // W5: an empty file that waits is not sent before its time because a program opened it
 // again: the write that follows is one save.
 func TestW5ReopenedEmptyFileIsOneSave(t *testing.T) {

@@ -37,7 +37,7 @@ func Run(t *testing.T, factory func(testing.TB) World) {
 	}{
 		{"Operations", operations}, {"Credentials", credentials}, {"GroupLife", groupLife}, {"OpenGroup", openGroup}, {"Roles", roles}, {"Retention", retention},
 		{"Files", files}, {"Versions", versions}, {"Listing", listing}, {"Outsiders", outsiders}, {"Revoked", revoked},
-		{"Money", money}, {"Parallel", parallel}, {"DeleteAndRename", deleteAndRename}, {"Folders", folders}, {"Trash", trash}, {"TrashNames", trashNames}, {"Watch", watch}, {"Attributes", attributes},
+		{"Money", money}, {"Parallel", parallel}, {"DeleteAndRename", deleteAndRename}, {"Trash", trash}, {"TrashNames", trashNames}, {"Watch", watch}, {"Attributes", attributes}, {"KeptVersions", keptVersions},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := factory(t)
@@ -527,69 +527,6 @@ func deleteAndRename(t *testing.T, s *suite) {
 	others(t, s)
 }
 
-// folders renames a folder, which is one record for every client.
-func folders(t *testing.T, s *suite) {
-	ctx := t.Context()
-	g := s.alice.Group(s.group)
-	var newest sdk.Receipt
-	for _, name := range []string{"a/x", "a/deep/y", "a/x", "ab", "a", "b/z"} {
-		newest = s.upload(t, s.alice, name, []byte(name))
-	}
-	_, err := g.RenameFolder(ctx, "a", "c", newest.Seq)
-	if !s.offers(t, wire.CapRenameFolder) {
-		is(t, "rename a folder", err, sdk.ErrUnsupported)
-		return
-	}
-	ok(t, "rename a folder", err)
-	names := func(c *sdk.Client, want ...string) (entries []sdk.Entry) {
-		t.Helper()
-		entries, err := c.Group(s.group).Entries(ctx)
-		ok(t, "list", err)
-		var got []string
-		for _, e := range entries {
-			got = append(got, e.Name)
-		}
-		if !slices.Equal(got, want) {
-			t.Errorf("the names are %q, want %q", got, want)
-		}
-		return entries
-	}
-	entries := names(s.alice, "c/x", "c/deep/y", "c/x", "ab", "a", "b/z")
-	at := entries[0].ChangedSeq
-	for i, e := range entries {
-		if isMoved := i < 3; isMoved != (e.ChangedSeq == at) || isMoved && at <= newest.Seq {
-			t.Errorf("%s changed at %d, uploaded were all at %d", e.Name, e.ChangedSeq, newest.Seq)
-		}
-	}
-	is(t, "rename it once more, from an old list", second(g.RenameFolder(ctx, "a", "c", newest.Seq)), sdk.ErrConflict)
-	is(t, "a folder without files", second(g.RenameFolder(ctx, "a", "c", at)), sdk.ErrNotFound)
-	is(t, "a file", second(g.RenameFolder(ctx, "ab", "d", at)), sdk.ErrNotFound)
-	is(t, "into itself", second(g.RenameFolder(ctx, "c", "c/deep", at)), sdk.ErrInvalid)
-	is(t, "no folder", second(g.RenameFolder(ctx, "c/", "d", at)), sdk.ErrInvalid)
-	s.upload(t, s.alice, "taken/x", []byte("x"))
-	is(t, "a name in use", second(g.RenameFolder(ctx, "c", "taken", at)), sdk.ErrConflict)
-	if _, err := g.Add(ctx, s.world.Bob.ID); err != nil {
-		t.Fatal(err)
-	}
-	bobs := s.upload(t, s.bob, "c/bob", []byte("bob"))
-	is(t, "files of others", second(s.bob.Group(s.group).RenameFolder(ctx, "c", "d", bobs.Seq)), sdk.ErrNotAuthorized)
-	done, err := g.RenameFolder(ctx, "c", "d/e", bobs.Seq) // the owner may
-	if err != nil || done.Versions != 4 {
-		t.Errorf("renamed %+v, %v", done, err)
-	}
-	ok(t, "rename one", g.Rename(ctx, entries[1].Ref, "d/e/one"))
-	ok(t, "delete one", g.Delete(ctx, entries[0].Ref))
-	_, err = g.RenameFolder(ctx, "d", "f", done.Seq)
-	ok(t, "rename a folder above", err)
-	for _, c := range []*sdk.Client{s.alice, s.bob} {
-		names(c, "d/e/x", "f/e/one", "f/e/x", "ab", "a", "b/z", "taken/x", "f/e/bob")
-	}
-	news, err := s.bob.Group(s.group).Entries(ctx, sdk.Since(done.Seq))
-	if err != nil || len(news) != 4 {
-		t.Errorf("%d entries changed since, %v", len(news), err)
-	}
-}
-
 // others may neither delete nor rename, members as little as strangers.
 func others(t *testing.T, s *suite) {
 	ctx := t.Context()
@@ -772,6 +709,55 @@ func trashNames(t *testing.T, s *suite) {
 			t.Errorf("removed %+v, %v", done, err)
 		}
 	})
+}
+
+// keptVersions asks and sets which older versions stay. The setting may be delayed.
+func keptVersions(t *testing.T, s *suite) {
+	ctx := t.Context()
+	g, bobs := s.alice.Group(s.group), s.bob.Group(s.group)
+	newest := s.upload(t, s.alice, "saved", []byte("first"))
+	for _, content := range []string{"second", "third"} {
+		newest = s.upload(t, s.alice, "saved", []byte(content))
+	}
+	if !s.offers(t, wire.CapVersions) {
+		is(t, "set", second(g.SetVersions(ctx, sdk.Keep{Last: 1})), sdk.ErrUnsupported)
+		is(t, "ask", second(g.VersionSettings(ctx)), sdk.ErrUnsupported)
+		is(t, "try", second(g.TryVersions(ctx, sdk.Keep{Last: 1}, "")), sdk.ErrUnsupported)
+		return
+	}
+	_, err := g.Add(ctx, s.world.Bob.ID)
+	ok(t, "add", err)
+	is(t, "set as a member", second(bobs.SetVersions(ctx, sdk.Keep{Last: 1})), sdk.ErrNotAuthorized)
+	is(t, "try as a member", second(bobs.TryVersions(ctx, sdk.Keep{Last: 1}, "")), sdk.ErrNotAuthorized)
+	is(t, "keep too many", second(g.SetVersions(ctx, sdk.Keep{Last: 1 << 40})), sdk.ErrInvalid)
+	would, err := g.TryVersions(ctx, sdk.Keep{Last: 1}, "")
+	if err != nil || would.Files != 1 || would.Versions != 2 || would.Bytes <= 0 || len(would.Names) != 1 || would.Names[0].Name != "saved" {
+		t.Errorf("it would take %+v, %v", would, err)
+	}
+	if would, err = g.TryVersions(ctx, sdk.Keep{Last: 1}, "saved"); err != nil || would.Versions != 2 || len(would.Names) != 0 {
+		t.Errorf("after the last name it would take %+v, %v", would, err)
+	}
+	if was, err := bobs.VersionSettings(ctx); err != nil || was != (sdk.VersionSettings{}) {
+		t.Errorf("the default is %+v, %v", was, err)
+	}
+	_, err = g.SetVersions(ctx, sdk.Keep{Last: 2})
+	ok(t, "set", err)
+	is2 := sdk.Keep{Last: 2}
+	if set, err := bobs.VersionSettings(ctx); err != nil || set.Keep != is2 && (set.Next != is2 || set.NextAt.IsZero()) {
+		t.Errorf("the setting is %+v, %v", set, err)
+	}
+	if p, err := bobs.Pending(ctx); s.offers(t, wire.CapDelay) && (err != nil || p.VersionsKeep != is2 || p.VersionsAt.IsZero()) {
+		t.Errorf("there waits %+v, %v", p, err)
+	}
+	_, err = g.SetVersions(ctx, sdk.Keep{})
+	ok(t, "keep all", err)
+	if set, err := bobs.VersionSettings(ctx); err != nil || set != (sdk.VersionSettings{}) {
+		t.Errorf("after all are kept: %+v, %v", set, err)
+	}
+	e, err := bobs.Stat(ctx, "saved")
+	if err != nil || e.Ref != newest.Ref {
+		t.Errorf("the newest version is %+v, %v", e, err)
+	}
 }
 
 // named are the living versions that are recorded under a name.

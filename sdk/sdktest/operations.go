@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -190,13 +189,6 @@ func moreOperations(member []sdk.Kind) []operation {
 			}
 			return second(c.Group(s.group).SetAttributes(ctx, ref, sdk.Attributes{Executable: true}))
 		}, member, wire.CapAttributes},
-		{"renameFolder", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
-			r, err := s.alice.Group(s.group).Put(ctx, "folder/f", bytes.NewReader([]byte("content")))
-			if err != nil {
-				return err
-			}
-			return second(c.Group(s.group).RenameFolder(ctx, "folder", "folder "+strconv.FormatInt(int64(r.Seq), 10), r.Seq))
-		}, member, wire.CapRenameFolder},
 		{"remove", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			if _, err := upload(ctx, s); err != nil {
 				return err
@@ -212,6 +204,15 @@ func moreOperations(member []sdk.Kind) []operation {
 		{"setTrash", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			return second(c.Group(s.group).SetTrash(ctx, 30, ""))
 		}, member, wire.CapTrash},
+		{"versionSettings", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
+			return second(c.Group(s.group).VersionSettings(ctx))
+		}, member, wire.CapVersions},
+		{"setVersions", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
+			return second(c.Group(s.group).SetVersions(ctx, sdk.Keep{}))
+		}, member, wire.CapVersions},
+		{"tryVersions", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
+			return second(c.Group(s.group).TryVersions(ctx, sdk.Keep{Last: 3}, ""))
+		}, member, wire.CapVersions},
 		{"watch", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			ctx, cancel := context.WithCancel(ctx)
 			events, err := c.Watch(ctx, 0)

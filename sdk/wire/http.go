@@ -52,6 +52,9 @@ const (
 	OpRestoreFile          = "restore_file"            // extension "trash"
 	OpSetGroupTrash        = "set_group_trash"         // extension "trash"
 	OpGetTrash             = "get_trash"               // extension "trash"
+	OpSetGroupVersions     = "set_group_versions"      // extension "versions"
+	OpGetGroupVersions     = "get_group_versions"      // extension "versions"
+	OpTryGroupVersions     = "try_group_versions"      // extension "versions"
 )
 
 // Capability names in [Capabilities].Features.
@@ -104,6 +107,9 @@ const (
 	// CapRenameFolder: the operation rename_folder renames the files beneath a folder in
 	// one record, see [RenameFolderRequest].
 	CapRenameFolder = "rename-folder"
+	// CapVersions: the owner of a group chooses which older versions of its names stay, see
+	// [Keep]. Only uploads with [FinalizeUploadRequest].Versioned ever go.
+	CapVersions = "versions"
 )
 
 // Role is the role of a member in a group. Extension "roles"; without it members are

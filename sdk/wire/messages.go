@@ -103,6 +103,10 @@ type FinalizeUploadRequest struct {
 	EncryptedData string          `json:"encrypted_data,omitempty"`
 	FileHash      string          `json:"file_hash"`
 	Format        json.RawMessage `json:"format,omitempty"`
+	// Versioned (extension "versions") says that the client knows that a name has versions:
+	// a later upload of the name may end this one, see [Keep]. Without it the file stays,
+	// because the client may hold the reference.
+	Versioned bool `json:"versioned,omitempty"`
 }
 
 // FinalizeUploadResult answers a [FinalizeUploadRequest]. Location and CID are the same
@@ -230,6 +234,42 @@ type TrashResult struct {
 	Files int64  `json:"files"` // versions of files in the trash
 	Bytes int64  `json:"bytes"` // their ciphertext, in bytes
 	Held  int64  `json:"held"`  // versions among Files that only the owner of the group can delete
+}
+
+// SetVersionsRequest is the body of set_group_versions and try_group_versions. Extension
+// "versions".
+type SetVersionsRequest struct {
+	GroupID string `json:"group_id"`
+	Keep    string `json:"keep"` // text of a [Keep]
+	// After is for try_group_versions: it lists the names after this one.
+	After string `json:"after,omitempty"`
+}
+
+// VersionsResult answers get_group_versions, a [GroupRequest], for members. Extension
+// "versions".
+type VersionsResult struct {
+	Keep string `json:"keep"` // text of a [Keep]
+	// Next is the setting that is delayed, "" if none is; At is when it begins, in ns since
+	// the epoch, decimal.
+	Next string `json:"next,omitempty"`
+	At   string `json:"at,omitempty"`
+}
+
+// TryVersionsResult answers try_group_versions, for the owner: what the first thinning
+// would destroy if the setting were made now and nothing else changed.
+type TryVersionsResult struct {
+	Files    int64         `json:"files"`    // names that would lose versions
+	Versions int64         `json:"versions"` // that would be destroyed, of all names
+	Bytes    int64         `json:"bytes"`    // their ciphertext
+	Names    []ThinnedName `json:"names"`    // in byte order, at most [MaxPageNames]
+	More     bool          `json:"more,omitempty"`
+}
+
+// ThinnedName is a name that would lose versions.
+type ThinnedName struct {
+	Filename string `json:"filename"`
+	Versions int64  `json:"versions"`
+	Bytes    int64  `json:"bytes"`
 }
 
 // Which accounts may remove files: the uploader and the owner of the group, or also every
@@ -393,6 +433,12 @@ type PendingResult struct {
 	RetentionAt   string `json:"retention_at,omitempty"` // ns since the epoch, decimal
 	Files         int64  `json:"files"`                  // delayed deletions
 	FilesAt       string `json:"files_at,omitempty"`     // when the first of them happens, ns since the epoch, decimal
+	// Extension "versions": the setting that is delayed, as [VersionsResult] has it, and how
+	// many older versions go within the delay by the present setting. Names beyond the first
+	// [MaxPageNames] that changed are not counted.
+	VersionsKeep string `json:"versions_keep,omitempty"`
+	VersionsAt   string `json:"versions_at,omitempty"`
+	Versions     int64  `json:"versions,omitempty"`
 }
 
 // WatchRequest is the body of watch, which returns the events after AfterSeq that concern
@@ -448,4 +494,5 @@ const (
 	ReasonOwnerRequest      = "OwnerRequest"
 	ReasonRetentionPolicy   = "RetentionPolicy"
 	ReasonComplianceRequest = "ComplianceRequest"
+	ReasonVersionPolicy     = "VersionPolicy" // newer versions of the name replaced it, see [Keep]; extension "versions"
 )

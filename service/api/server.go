@@ -129,6 +129,6 @@ func (s *server) capabilities(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, wire.Capabilities{Service: "svcd", Version: s.Version, ContractID: s.ContractID,
 		Features: []string{wire.CapRows, wire.CapPaging, wire.CapGroupPaging, wire.CapRaw, wire.CapIdempotentFinalize, wire.CapIdempotentRetrieve, wire.CapLateName,
 			wire.CapDelete, wire.CapRename, wire.CapWatch, wire.CapCheckpoints, wire.CapRoles, wire.CapDelay, wire.CapStorage,
-			wire.CapChains, wire.CapTrash, wire.CapRenameFolder, wire.CapAttributes},
+			wire.CapChains, wire.CapTrash, wire.CapRenameFolder, wire.CapAttributes, wire.CapVersions},
 		MaxFileBytes: s.MaxFileBytes, Fees: s.Ledger.Fees()})
 }

@@ -49,6 +49,9 @@ func (s *server) operations() map[string]tool {
 		wire.OpRestoreFile:          typed(s.Files.Restore),
 		wire.OpGetTrash:             typed(s.Groups.Trash),
 		wire.OpSetGroupTrash:        typed(s.Groups.SetTrash),
+		wire.OpGetGroupVersions:     typed(s.Groups.KeptVersions),
+		wire.OpSetGroupVersions:     typed(s.Groups.SetVersions),
+		wire.OpTryGroupVersions:     typed(s.Groups.TryVersions),
 	}
 }
 

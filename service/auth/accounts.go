@@ -214,8 +214,9 @@ func forgetDestruction(ctx context.Context, tx *store.Tx, id string) error {
 	if _, err := tx.ExecContext(ctx, "DELETE FROM pending_deletions WHERE account = ?", id); err != nil {
 		return fmt.Errorf("forget deletions: %w", err)
 	}
-	if _, err := tx.ExecContext(ctx, "UPDATE groups SET pending_retention = NULL, pending_retention_ns = NULL WHERE owner = ? AND pending_retention_ns IS NOT NULL", id); err != nil {
-		return fmt.Errorf("forget retention: %w", err)
+	if _, err := tx.ExecContext(ctx, `UPDATE groups SET pending_retention = NULL, pending_retention_ns = NULL, pending_versions = NULL, pending_versions_ns = NULL
+		WHERE owner = ? AND (pending_retention_ns IS NOT NULL OR pending_versions_ns IS NOT NULL)`, id); err != nil {
+		return fmt.Errorf("forget settings that wait: %w", err)
 	}
 	if _, err := tx.ExecContext(ctx, "UPDATE files SET trash_until_ns = NULL WHERE trash_by = ? AND trash_until_ns IS NOT NULL", id); err != nil {
 		return fmt.Errorf("hold removed files: %w", err)

@@ -221,11 +221,11 @@ func (f *Files) recordLegacy(ctx context.Context, tx *store.Tx, row legacyRow) (
 		return out, err
 	}
 	size := plainSize(meta, row.info)
-	r, err := f.ledger.Append(ctx, tx, uploadRecord(u, row.hash, size, meta))
+	req := wire.FinalizeUploadRequest{FileHash: row.hash, Format: json.RawMessage("null")}
+	r, err := f.ledger.Append(ctx, tx, uploadRecord(u, req, size, meta))
 	if err != nil {
 		return out, err
 	}
-	req := wire.FinalizeUploadRequest{FileHash: row.hash, Format: json.RawMessage("null")}
 	out = Imported{CID: row.ref, TransID: r.Tx, FileHash: row.hash, Filename: row.Name}
 	return out, insertFile(ctx, tx, u, backendLegacy, req, meta, row.info, size, r)
 }

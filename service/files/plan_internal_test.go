@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/svcfs/svcfs/service/groups"
+	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/store/plantest"
 )
 
@@ -21,7 +23,7 @@ func TestExpiredFilesAreFoundByGroup(t *testing.T) {
 
 // A name is found by its index, however many files the group has.
 func TestVersionsAreFoundByName(t *testing.T) {
-	got := plantest.Steps(t, "files", "SELECT 1 FROM files WHERE group_id = ? AND deleted_ns IS NULL AND "+selectNamed, "g", "name", "name")
+	got := plantest.Steps(t, "files", "SELECT 1 FROM files WHERE group_id = ? AND deleted_ns IS NULL AND "+groups.SelectNamed, "g", "name", "name")
 	if len(got) != 1 || !strings.HasPrefix(got[0], "SEARCH files USING INDEX files_by_name (group_id=? AND <expr>=?)") {
 		t.Errorf("%q", got)
 	}
@@ -43,5 +45,26 @@ func TestFoldersAreFoundByName(t *testing.T) {
 	got = plantest.Steps(t, "old", selectTaken, args...)
 	if len(got) != 1 || !strings.HasPrefix(got[0], "SEARCH old EXISTS USING INDEX files_by_name (group_id=? AND <expr>=?)") {
 		t.Errorf("of it: %q", got)
+	}
+}
+
+// What the sweep and an upload look for of a name is found in order, however many versions
+// the name has that stay for ever.
+func TestOlderVersionsAreFoundByName(t *testing.T) {
+	for index, query := range map[string]store.Query{
+		"files_to_thin": "SELECT 1 FROM files WHERE " + groups.SelectSurplus,
+		"files_by_name": groups.SelectOldestKept,
+	} {
+		got := plantest.Steps(t, "files", query, "g", "name", "name", 9, 9)
+		if len(got) != 1 || !strings.HasPrefix(got[0], "SEARCH files USING INDEX "+index+" (group_id=? AND <expr>=?") {
+			t.Errorf("%q", got)
+		}
+		if sorts := plantest.Steps(t, "ORDER", query, "g", "name", "name", 9, 9); len(sorts) > 0 {
+			t.Errorf("%q", sorts)
+		}
+	}
+	got := plantest.Steps(t, "files", groups.SelectChanges, "g", 1, 9, 2, 1, 100)
+	if len(got) != 1 || !strings.HasPrefix(got[0], "SEARCH files USING INDEX files_by_change (group_id=? AND changed_seq>? AND changed_seq<?)") {
+		t.Errorf("%q", got)
 	}
 }

@@ -67,8 +67,8 @@ func expired(ctx context.Context, tx *store.Tx, group string, now time.Time, lim
 }
 
 // RemoveExpired deletes, as [Files.Delete] does, the files that are older than their
-// groups keep files, those whose deletion has waited, and those whose trash time is
-// over. It returns how many it deleted. One process at a time does it; the others get
+// groups keep files, those whose deletion has waited, those whose trash time is over, and
+// older versions that their groups keep no longer. It returns how many it deleted. One process at a time does it; the others get
 // [ErrRetentionBusy].
 func (f *Files) RemoveExpired(ctx context.Context) (removed int, err error) {
 	if any, err := f.anyExpired(ctx); err != nil || !any {
@@ -94,6 +94,10 @@ func (f *Files) anyExpired(ctx context.Context) (any bool, err error) {
 		if any, err = anyDue(ctx, tx, f.ledger.Now()); err != nil || any {
 			return err
 		}
+		work, err := groups.Thinnings(ctx, tx, f.ledger, f.config.DestructionDelay)
+		if any = len(work) > 0; err != nil || any {
+			return err
+		}
 		found, err := expired(ctx, tx, "", f.ledger.Now(), 1)
 		any = len(found) > 0
 		return err
@@ -102,7 +106,7 @@ func (f *Files) anyExpired(ctx context.Context) (any bool, err error) {
 }
 
 // removeBatch shreds one batch of files in one transaction: deletions that have waited,
-// files whose trash time is over, then expired files. more reports that there may be
+// files whose trash time is over, expired files, then older versions. more reports that there may be
 // others, even when removed is 0.
 func (f *Files) removeBatch(ctx context.Context, holder string) (removed int, more bool, err error) {
 	var shredded []target
@@ -114,7 +118,7 @@ func (f *Files) removeBatch(ctx context.Context, holder string) (removed int, mo
 		if !held {
 			return ErrRetentionBusy
 		}
-		if err := groups.BeginWindows(ctx, tx, f.ledger); err != nil {
+		if err := groups.BeginSettings(ctx, tx, f.ledger); err != nil {
 			return err
 		}
 		if shredded, more, err = f.deleteDue(ctx, tx, f.ledger.Now(), expiredBatch); err != nil {
@@ -135,7 +139,12 @@ func (f *Files) removeBatch(ctx context.Context, holder string) (removed int, mo
 			}
 			shredded = append(shredded, e.target)
 		}
-		return nil
+		if len(shredded) == expiredBatch {
+			return nil
+		}
+		thinned, moreThin, err := f.thin(ctx, tx, expiredBatch-len(shredded))
+		shredded, more = append(shredded, thinned...), more || moreThin
+		return err
 	})
 	if err != nil {
 		return 0, false, err

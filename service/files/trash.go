@@ -169,10 +169,6 @@ const (
 	restorable = "trash_ns IS NOT NULL AND changed_seq <= ? AND seq <= ? ORDER BY uploader <> ?, seq"
 )
 
-// selectNamed is the condition for a name, which is its two arguments. The index
-// files_by_name holds the beginnings of names only.
-const selectNamed = "substr(filename, 1, 200) = substr(?, 1, 200) AND filename = ?"
-
 // versions returns at most one more than [nameBatch] files of a name that are not
 // deleted, for a writer of the group: those that are chosen, see [removable]. None is no
 // error as long as the group has the name.
@@ -183,7 +179,7 @@ func (f *Files) versions(ctx context.Context, tx *store.Tx, account string, req 
 	if g, err = groups.RequireWriter(ctx, tx, req.GroupID, account); err != nil {
 		return g, nil, err
 	}
-	var named store.Query = selectNamed
+	var named store.Query = groups.SelectNamed
 	args := []any{g.ID, req.Filename, req.Filename}
 	if req.Filename == "" { // the same content without a name is the same name to a client
 		named += " AND (file_hash, content_type) = (SELECT n.file_hash, n.content_type FROM files n WHERE n.ref = ? AND n.group_id = files.group_id)"

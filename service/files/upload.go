@@ -357,7 +357,7 @@ func (f *Files) record(ctx context.Context, tx *store.Tx, account string, req wi
 		u.filename = meta.Filename
 	}
 	size := plainSize(meta, *info)
-	r, err := f.ledger.Charge(ctx, tx, ledger.ActionUpload, uploadRecord(u, req.FileHash, size, meta))
+	r, err := f.ledger.Charge(ctx, tx, ledger.ActionUpload, uploadRecord(u, req, size, meta))
 	if err != nil {
 		return out, false, err
 	}
@@ -409,9 +409,13 @@ func plainSize(meta format.Metadata, info blob.Info) *int64 {
 }
 
 // uploadRecord is the record of an upload, with every fact that a listing shows.
-func uploadRecord(u upload, fileHash string, size *int64, meta format.Metadata) chain.Record {
-	return chain.Record{Kind: chain.KindRecord, Account: u.account, Group: u.group, Ref: u.ref, FileHash: fileHash, Detail: u.filename,
-		Tags: ledger.WithTags(nil, contentTags(size, meta.ContentType, meta.Attributes)...)}
+func uploadRecord(u upload, req wire.FinalizeUploadRequest, size *int64, meta format.Metadata) chain.Record {
+	versioned := chain.Tag{Name: chain.TagVersioned}
+	if req.Versioned {
+		versioned.Value = chain.Versioned
+	}
+	return chain.Record{Kind: chain.KindRecord, Account: u.account, Group: u.group, Ref: u.ref, FileHash: req.FileHash, Detail: u.filename,
+		Tags: ledger.WithTags(contentTags(size, meta.ContentType, meta.Attributes), versioned)}
 }
 
 // contentTags are those of every record about a file; one without a value is left
@@ -431,9 +435,9 @@ func insertFile(ctx context.Context, tx *store.Tx, u upload, backend string, req
 		raw = "null"
 	}
 	_, err := tx.ExecContext(ctx, `INSERT INTO files (ref, group_id, seq, changed_seq, tx_id, uploader, file_hash, time_ns, filename, original_size,
-		content_type, format, blob_id, blob_size, blob_sum, key_version, key_id, backend, attributes) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		content_type, format, blob_id, blob_size, blob_sum, key_version, key_id, backend, attributes, versioned) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		u.ref, u.group, r.Seq, r.Seq, r.Tx, u.account, req.FileHash, r.TimeNS, u.filename, size, meta.ContentType, raw,
-		info.ID, info.Size, info.Sum[:], u.keyVersion, u.keyID, backend, meta.Attributes)
+		info.ID, info.Size, info.Sum[:], u.keyVersion, u.keyID, backend, meta.Attributes, req.Versioned)
 	if err != nil {
 		return fmt.Errorf("insert file: %w", err)
 	}

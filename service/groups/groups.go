@@ -78,6 +78,10 @@ type Group struct {
 
 	PendingDays  sql.NullInt64 // the window that waits
 	PendingUntil sql.NullInt64 // ns
+
+	Versions             string         // which older versions stay: the text of a wire.Keep
+	PendingVersions      sql.NullString // the setting that waits
+	PendingVersionsUntil sql.NullInt64  // ns
 }
 
 // unknown is the refusal for a group that does not exist.
@@ -85,11 +89,12 @@ func unknown(id string) error {
 	return fault.New(wire.CodeGroupNotFound, "Group not found: %q", id)
 }
 
-const groupColumns = "owner, joinable, join_expires, join_max_uses, join_uses, retention_days, key_version, join_role, trash_days, trash_who, pending_retention, pending_retention_ns"
+const groupColumns = "owner, joinable, join_expires, join_max_uses, join_uses, retention_days, key_version, join_role, trash_days, trash_who, pending_retention, pending_retention_ns, versions, pending_versions, pending_versions_ns"
 
 // fields are where groupColumns go.
 func (g *Group) fields() []any {
-	return []any{&g.Owner, &g.Joinable, &g.JoinExpires, &g.JoinMaxUses, &g.JoinUses, &g.RetentionDays, &g.KeyVersion, &g.JoinRole, &g.TrashDays, &g.TrashWho, &g.PendingDays, &g.PendingUntil}
+	return []any{&g.Owner, &g.Joinable, &g.JoinExpires, &g.JoinMaxUses, &g.JoinUses, &g.RetentionDays, &g.KeyVersion, &g.JoinRole, &g.TrashDays, &g.TrashWho, &g.PendingDays, &g.PendingUntil,
+		&g.Versions, &g.PendingVersions, &g.PendingVersionsUntil}
 }
 
 // read scans groupColumns, and the further columns of the query into more.

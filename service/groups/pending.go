@@ -67,8 +67,16 @@ func setWindow(ctx context.Context, tx *store.Tx, group string, days *int64) err
 	return nil
 }
 
-// BeginWindows begins the retention windows that are due.
-func BeginWindows(ctx context.Context, tx *store.Tx, l *ledger.Ledger) error {
+// BeginSettings begins the settings that have waited: retention windows and versions.
+func BeginSettings(ctx context.Context, tx *store.Tx, l *ledger.Ledger) error {
+	if err := beginWindows(ctx, tx, l); err != nil {
+		return err
+	}
+	return beginVersions(ctx, tx, l)
+}
+
+// beginWindows begins the retention windows that are due.
+func beginWindows(ctx context.Context, tx *store.Tx, l *ledger.Ledger) error {
 	due, err := store.List(ctx, tx, "list retention windows that wait", func(g *Group) []any { return []any{&g.ID, &g.Owner, &g.PendingDays} },
 		"SELECT id, owner, pending_retention FROM groups WHERE pending_retention_ns <= ? ORDER BY id", l.Now().UnixNano())
 	if err != nil {
@@ -146,12 +154,17 @@ func (gs *Groups) Pending(ctx context.Context, account string, req wire.GroupReq
 		if out.Files > 0 {
 			out.FilesAt = strconv.FormatInt(first, 10)
 		}
-		return nil
+		if g.PendingVersions.Valid {
+			out.VersionsKeep, out.VersionsAt = g.PendingVersions.String, strconv.FormatInt(g.PendingVersionsUntil.Int64, 10)
+		}
+		out.Versions, err = gs.versionsThatGo(ctx, tx, g)
+		return err
 	})
 	return out, err
 }
 
-// Keep cancels every destruction that waits in a group. Owner only.
+// Keep cancels every destruction that waits in a group. Older versions are always waiting
+// in a group that thins them: from then on it keeps all. Owner only.
 func (gs *Groups) Keep(ctx context.Context, account string, req wire.GroupRequest) (text string, err error) {
 	group := req.GroupID
 	err = gs.store.Write(ctx, func(tx *store.Tx) error {
@@ -164,16 +177,23 @@ func (gs *Groups) Keep(ctx context.Context, account string, req wire.GroupReques
 			return fmt.Errorf("keep files: %w", err)
 		}
 		n, _ := result.RowsAffected()
-		if n == 0 && !g.PendingDays.Valid {
+		thins := !g.keep().KeepsAll() || g.PendingVersions.Valid
+		if n == 0 && !g.PendingDays.Valid && !thins {
 			text = fmt.Sprintf("Nothing waits to be destroyed in group '%s'", group)
 			return nil
 		}
 		if _, err := tx.ExecContext(ctx, "UPDATE groups SET pending_retention = NULL, pending_retention_ns = NULL WHERE id = ?", group); err != nil {
 			return fmt.Errorf("keep files: %w", err)
 		}
+		if err := setVersions(ctx, tx, group, wire.Keep{}); err != nil {
+			return err
+		}
 		text = fmt.Sprintf("Kept what was to be destroyed in group '%s': %d deletions were taken back", group, n)
 		if g.PendingDays.Valid {
 			text += ", and the shorter retention window too"
+		}
+		if thins {
+			text += "; all versions are kept from now on"
 		}
 		_, err = gs.ledger.Charge(ctx, tx, chain.KindKeep, chain.Record{Kind: chain.KindKeep, Account: account, Group: group})
 		return err

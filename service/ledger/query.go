@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"sort"
 	"strconv"
 	"time"
 
@@ -82,6 +83,26 @@ const WasRevoked = "EXISTS (SELECT 1 FROM ledger r WHERE r.kind = '" + chain.Kin
 // attributes, that an account, its argument, gave. The caller adds the column of the sequence and a
 // bracket.
 const RenamedBy = "EXISTS (SELECT 1 FROM ledger WHERE kind IN ('" + chain.KindRename + "', '" + chain.KindRenameFolder + "', '" + chain.KindAttributes + "') AND ledger.account = ? AND ledger.seq = "
+
+// SeqAt returns the sequence of the newest record that is not younger than t, 0 when there
+// is none. Times never go back, so that it reads few records of a long ledger.
+func SeqAt(ctx context.Context, tx *store.Tx, t time.Time) (seq int64, err error) {
+	last, err := Head(ctx, tx)
+	if err != nil {
+		return 0, err
+	}
+	n := sort.Search(int(last), func(i int) bool { // records have no gaps
+		var at int64
+		if err == nil {
+			err = tx.QueryRowContext(ctx, "SELECT time_ns FROM ledger WHERE seq = ?", i+1).Scan(&at)
+		}
+		return at > t.UnixNano()
+	})
+	if err != nil {
+		return 0, fmt.Errorf("read the time of a record: %w", err)
+	}
+	return int64(n), nil
+}
 
 // Viewer is the account that reads the records of a group. Only the owner of the group
 // sees the retrievals of others.
@@ -240,7 +261,7 @@ func (s *rowScan) next(rows *sql.Rows) (row wire.TransactionRow, err error) {
 const eventKinds = "'" + chain.KindRegister + "', '" + chain.KindAdd + "', '" + chain.KindJoin + "', '" + chain.KindRevoke + "', '" +
 	chain.KindRecord + "', '" + chain.KindTombstone + "', '" + chain.KindRename + "', '" + chain.KindRetention + "', '" + chain.KindRole + "', '" +
 	chain.KindPending + "', '" + chain.KindKeep + "', '" + chain.KindRemove + "', '" + chain.KindRestore + "', '" + chain.KindTrash + "', '" + chain.KindRenameFolder + "', '" +
-	chain.KindAttributes + "'"
+	chain.KindAttributes + "', '" + chain.KindVersions + "'"
 
 // selectEvents finds the events in the groups of a member since it became one, and its
 // own revocations. The query goes from the groups to their records (CROSS JOIN keeps

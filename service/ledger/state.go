@@ -53,6 +53,9 @@ type groupState struct {
 	joinRole           string
 	trashDays          int64
 	trashWho           string
+	versions           wire.Keep
+	nextVersions       string // the setting that waits, "" = none
+	nextVersionsNS     *int64
 }
 
 type memberKey struct{ group, account string }
@@ -69,7 +72,7 @@ type fileState struct {
 	group, txID, uploader, hash, name, contentType, attributes string
 	seq, changed, timeNS                                       int64
 	size                                                       *int64
-	isOld, knowsName, isNameless                               bool // isNameless: its first record states no name, see chain.Folders
+	isOld, knowsName, isNameless, versioned                    bool // isNameless: its first record states no name, see chain.Folders
 	deleted                                                    *chain.Row
 	trash                                                      *trashState // nil = it is not in the trash
 }
@@ -129,6 +132,11 @@ func (s *State) applyToAccounts(r *chain.Row) {
 				s.holdTrash(k)
 			}
 		}
+		for _, g := range s.groups {
+			if g.owner == r.Account {
+				g.forgetPending()
+			}
+		}
 	}
 }
 
@@ -178,9 +186,15 @@ func (s *State) applyToGroup(r *chain.Row) {
 		g.expires = nil
 	case chain.KindRetention:
 		g.retention, g.pending, g.pendingNS = number(r.Detail), nil, nil
+	case chain.KindVersions:
+		g.versions, _ = wire.ParseKeep(r.Detail) // else all, which destroys nothing
+		g.nextVersions, g.nextVersionsNS = "", nil
 	case chain.KindPending:
-		if days, due, ok := strings.Cut(strings.TrimPrefix(r.Detail, "retention "), " "); ok {
-			g.pending, g.pendingNS = number(days), number(due)
+		switch words := strings.Fields(r.Detail); {
+		case len(words) == 3 && words[0] == "retention":
+			g.pending, g.pendingNS = number(words[1]), number(words[2])
+		case len(words) == 3 && words[0] == "versions":
+			g.nextVersions, g.nextVersionsNS = words[1], number(words[2])
 		}
 	case chain.KindTrash:
 		days, who, _ := strings.Cut(r.Detail, " ")
@@ -189,9 +203,15 @@ func (s *State) applyToGroup(r *chain.Row) {
 		}
 		g.trashWho = who
 	case chain.KindKeep:
-		g.pending, g.pendingNS = nil, nil
+		g.forgetPending()
+		g.versions = wire.Keep{}
 		maps.DeleteFunc(s.pending, func(_ string, p pendingState) bool { return p.group == r.Group })
 	}
+}
+
+// forgetPending drops the settings that wait.
+func (g *groupState) forgetPending() {
+	g.pending, g.pendingNS, g.nextVersions, g.nextVersionsNS = nil, nil, "", nil
 }
 
 // holdTrash keeps the files that a member removed until the owner of the group decides.
@@ -224,7 +244,8 @@ func number(text string) *int64 {
 func (s *State) applyToFile(r *chain.Row) {
 	if r.Kind == chain.KindRecord {
 		s.files[r.Ref] = &fileState{group: r.Group, txID: r.Tx, uploader: r.Account, hash: r.FileHash, name: r.Detail, contentType: r.Tag(chain.TagType), attributes: r.Tag(chain.TagAttributes),
-			seq: r.Seq, changed: r.Seq, timeNS: r.TimeNS, size: number(r.Tag(chain.TagSize)), isOld: r.IsOld(), knowsName: !r.IsOld() || r.Detail != "", isNameless: r.IsOld() && r.Detail == ""}
+			seq: r.Seq, changed: r.Seq, timeNS: r.TimeNS, size: number(r.Tag(chain.TagSize)), isOld: r.IsOld(), knowsName: !r.IsOld() || r.Detail != "", isNameless: r.IsOld() && r.Detail == "",
+			versioned: r.Tag(chain.TagVersioned) == chain.Versioned}
 	}
 	if r.Kind == chain.KindRenameFolder {
 		s.renameFolder(r)
@@ -409,17 +430,20 @@ func (s *State) compareAccounts(ctx context.Context, tx *store.Tx) error {
 
 func (s *State) compareGroups(ctx context.Context, tx *store.Tx) error {
 	return compareTable(ctx, tx, "groups", `SELECT id, owner, joinable, join_expires, join_max_uses, join_uses, retention_days, key_version, join_role,
-		pending_retention, pending_retention_ns, trash_days, trash_who FROM groups ORDER BY id`, s.groups,
+		pending_retention, pending_retention_ns, trash_days, trash_who, versions, COALESCE(pending_versions, ''), pending_versions_ns FROM groups ORDER BY id`, s.groups,
 		func(rows *sql.Rows) (id string, facts func(*groupState) []fact, err error) {
 			var has groupState
-			var expires, maxUses, retention, pending, pendingNS sql.NullInt64
+			var expires, maxUses, retention, pending, pendingNS, nextVersionsNS sql.NullInt64
+			var versions string
 			err = rows.Scan(&id, &has.owner, &has.joinable, &expires, &maxUses, &has.uses, &retention, &has.keyVersion, &has.joinRole, &pending, &pendingNS,
-				&has.trashDays, &has.trashWho)
+				&has.trashDays, &has.trashWho, &versions, &has.nextVersions, &nextVersionsNS)
 			return id, func(g *groupState) []fact {
 				facts := []fact{{"owner", has.owner, g.owner}, {"joinable", has.joinable, g.joinable}, {"join_expires", null(expires), pointed(g.expires)},
 					{"join_uses", has.uses, g.uses}, {"retention_days", null(retention), pointed(g.retention)}, {"key_version", has.keyVersion, g.keyVersion},
 					{"pending_retention", null(pending), pointed(g.pending)}, {"pending_retention_ns", null(pendingNS), pointed(g.pendingNS)},
-					{"join_role", has.joinRole, g.joinRole}, {"trash_days", has.trashDays, g.trashDays}, {"trash_who", has.trashWho, g.trashWho}}
+					{"join_role", has.joinRole, g.joinRole}, {"trash_days", has.trashDays, g.trashDays}, {"trash_who", has.trashWho, g.trashWho},
+					{"versions", versions, g.versions.String()}, {"pending_versions", has.nextVersions, g.nextVersions},
+					{"pending_versions_ns", null(nextVersionsNS), pointed(g.nextVersionsNS)}}
 				if g.knowsMaxUses {
 					facts = append(facts, fact{"join_max_uses", null(maxUses), pointed(g.maxUses)})
 				}
@@ -439,14 +463,14 @@ func (s *State) compareMembers(ctx context.Context, tx *store.Tx) error {
 
 func (s *State) compareFiles(ctx context.Context, tx *store.Tx) error {
 	return compareTable(ctx, tx, "files", `SELECT ref, group_id, seq, changed_seq, tx_id, uploader, file_hash, time_ns, filename, original_size, content_type,
-		deleted_ns, deleted_by, deleted_why, trash_ns, trash_by, trash_until_ns, backend = 'Ipfs', key_id IS NOT NULL, attributes FROM files ORDER BY seq, ref`, s.files,
+		deleted_ns, deleted_by, deleted_why, trash_ns, trash_by, trash_until_ns, backend = 'Ipfs', key_id IS NOT NULL, attributes, versioned FROM files ORDER BY seq, ref`, s.files,
 		func(rows *sql.Rows) (ref string, facts func(*fileState) []fact, err error) {
 			var has fileState
 			var size, deletedNS, trashNS, trashUntil sql.NullInt64
 			var by, why, trashBy sql.NullString
 			var isLegacy, hasKey bool
 			err = rows.Scan(&ref, &has.group, &has.seq, &has.changed, &has.txID, &has.uploader, &has.hash, &has.timeNS, &has.name, &size, &has.contentType,
-				&deletedNS, &by, &why, &trashNS, &trashBy, &trashUntil, &isLegacy, &hasKey, &has.attributes)
+				&deletedNS, &by, &why, &trashNS, &trashBy, &trashUntil, &isLegacy, &hasKey, &has.attributes, &has.versioned)
 			return ref, func(f *fileState) []fact {
 				var deleted chain.Row
 				if f.deleted != nil {
@@ -461,7 +485,8 @@ func (s *State) compareFiles(ctx context.Context, tx *store.Tx) error {
 					{"deleted_ns IS NOT NULL", deletedNS.Valid, f.deleted != nil}, {"deleted_ns", deletedNS.Int64, deleted.TimeNS},
 					{"deleted_by", by.String, deleted.Account}, {"deleted_why", why.String, deleted.Detail}, {"key_id IS NOT NULL", hasKey, f.deleted == nil},
 					{"trash_ns IS NOT NULL", trashNS.Valid, f.trash != nil}, {"trash_ns", trashNS.Int64, trash.since}, {"trash_by", trashBy.String, trash.by},
-					{"trash_until_ns", null(trashUntil), pointed(trash.until)}, {"attributes", has.attributes, f.attributes}}
+					{"trash_until_ns", null(trashUntil), pointed(trash.until)}, {"attributes", has.attributes, f.attributes},
+					{"versioned", has.versioned, f.versioned}}
 				if f.knowsName {
 					facts = append(facts, fact{"filename", has.name, f.name})
 				}

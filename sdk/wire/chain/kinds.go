@@ -17,7 +17,7 @@ const (
 	KindOpenJoin      = "open_hackathon_join"
 	KindCloseJoin     = "close_hackathon_join"
 	KindRetention     = "set_group_retention"
-	KindPending       = "pend_destruction" // detail: when, in ns; before it the days of a retention window, "retention DAYS "
+	KindPending       = "pend_destruction" // detail: when, in ns; before it a setting that is delayed, "retention DAYS " or "versions KEEP "
 	KindKeep          = "keep_files"       // cancels all delayed destruction in the group
 	KindRecord        = "record_transaction"
 	KindClaim         = "claim_token"
@@ -28,5 +28,6 @@ const (
 	KindRestore       = "restore_file"          // from the trash
 	KindTrash         = "set_group_trash"       // detail: the days, a space, which accounts may remove files
 	KindAttributes    = "set_attributes"        // detail: empty; the tag has the new attributes
+	KindVersions      = "set_group_versions"    // detail: the text of a wire.Keep
 	KindRotateGroup   = "rotate_group_key"      // detail: the new version; it follows a revocation
 )

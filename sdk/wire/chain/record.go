@@ -39,8 +39,12 @@ const (
 	// TagAttributes: the canonical text of the attributes of a file, in every record about
 	// the file; absent = none.
 	TagAttributes = "attributes"
-	TagMaxUses    = "max_uses" // of a window for joining: how many accounts may join; absent = any number
+	TagVersioned  = "versioned" // of an upload: [Versioned] if its client knows that a name has versions
+	TagMaxUses    = "max_uses"  // of a window for joining: how many accounts may join; absent = any number
 )
+
+// Versioned is the value of [TagVersioned].
+const Versioned = "yes"
 
 // Hash is a SHA-256.
 type Hash = [sha256.Size]byte

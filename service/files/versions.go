@@ -1,0 +1,122 @@
+package files
+
+import (
+	"context"
+	"math"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/groups"
+	"github.com/svcfs/svcfs/service/store"
+)
+
+// thinLook is for how many changed files one transaction looks for older versions.
+const thinLook = 200
+
+// surplus returns at most limit versions of a name that a thinning takes away.
+func surplus(ctx context.Context, tx *store.Tx, th groups.Thinning, name string, limit int) ([]target, error) {
+	args, err := th.Surplus(ctx, tx, name)
+	if err != nil || args == nil {
+		return nil, err
+	}
+	list, err := store.List(ctx, tx, "list older versions", (*target).fields, "SELECT "+targetColumns+" FROM files WHERE "+groups.SelectSurplus+" LIMIT ?", append(args, limit)...)
+	for i := range list {
+		list[i].group = th.Group
+	}
+	return list, err
+}
+
+// thin destroys the keys of at most limit versions that their groups keep no longer. It
+// looks at the names of files that changed since it looked before, and only at some of
+// them. It returns what it shredded, and whether there may be more.
+func (f *Files) thin(ctx context.Context, tx *store.Tx, limit int) (shredded []target, more bool, err error) {
+	work, err := groups.Thinnings(ctx, tx, f.ledger, f.config.DestructionDelay)
+	if err != nil {
+		return nil, false, err
+	}
+	looks := thinLook
+	for _, th := range work {
+		if looks <= 0 || len(shredded) >= limit {
+			return shredded, true, nil
+		}
+		changes, err := th.Changes(ctx, tx, looks)
+		if err != nil {
+			return nil, false, err
+		}
+		found, seen, err := f.thinChanged(ctx, tx, th, changes, limit-len(shredded))
+		if err != nil {
+			return nil, false, err
+		}
+		shredded = append(shredded, found...)
+		switch {
+		case seen == len(changes) && len(changes) < looks:
+			err = th.AllSeen(ctx, tx)
+		case seen > 0:
+			err = th.Seen(ctx, tx, changes[seen-1])
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		looks -= len(changes)
+	}
+	return shredded, looks <= 0, nil
+}
+
+// thinChanged shreds at most limit versions of the names of changed files. It returns how
+// many of the files it is done with.
+func (f *Files) thinChanged(ctx context.Context, tx *store.Tx, th groups.Thinning, changes []groups.Change, limit int) (shredded []target, seen int, err error) {
+	looked := map[string]bool{"": true}
+	for i, c := range changes {
+		if looked[c.Name] {
+			continue
+		}
+		looked[c.Name] = true
+		found, err := surplus(ctx, tx, th, c.Name, limit-len(shredded))
+		if err != nil {
+			return nil, 0, err
+		}
+		for _, t := range found {
+			if err := f.shredPaid(ctx, tx, t, f.config.ContractID, wire.ReasonVersionPolicy); err != nil {
+				return nil, 0, err
+			}
+		}
+		if shredded = append(shredded, found...); len(shredded) >= limit {
+			return shredded, i, nil // the name may have more: it is looked at again
+		}
+	}
+	return shredded, len(changes), nil
+}
+
+// Surplus is an older version that [Files.RemoveExpired] would remove.
+type Surplus struct{ Group, Ref, Name string }
+
+// Surplus lists the older versions that [Files.RemoveExpired] would remove.
+func (f *Files) Surplus(ctx context.Context) (list []Surplus, err error) {
+	err = f.store.Read(ctx, func(tx *store.Tx) error {
+		work, err := groups.Thinnings(ctx, tx, f.ledger, f.config.DestructionDelay)
+		if err != nil {
+			return err
+		}
+		for _, th := range work {
+			changes, err := th.Changes(ctx, tx, math.MaxInt)
+			if err != nil {
+				return err
+			}
+			looked := map[string]bool{}
+			for _, c := range changes {
+				if looked[c.Name] {
+					continue
+				}
+				looked[c.Name] = true
+				found, err := surplus(ctx, tx, th, c.Name, math.MaxInt)
+				if err != nil {
+					return err
+				}
+				for _, t := range found {
+					list = append(list, Surplus{th.Group, t.ref, t.name})
+				}
+			}
+		}
+		return nil
+	})
+	return list, err
+}
