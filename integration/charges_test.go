@@ -77,7 +77,7 @@ func TestChargesOfTheLedger(t *testing.T) {
 		{"N4 control files are free", "cat ../.svcfs/members ../.svcfs/owner ../.svcfs/checksum ../.svcfs/ledger.jsonl ../../.svcfs/* >/dev/null; ls -lR ../.svcfs/history >/dev/null", 0, 0},
 		{"N4 a version costs what a file costs", "cat ../.svcfs/history/HERE/x/* >/dev/null; cat x >/dev/null", 1, 0},
 		{"N5 folders are free", "mkdir -p d/e; rmdir d/e; mv d g; rmdir g", 0, 0},
-		{"N5 refusals are free", "! mkdir ../../bought && ! ln -s x l && ! ln x l && ! mkfifo p", 0, 0},
+		{"N5 refusals are free", "! mkdir ../../bought && ! ln x l && ! mkfifo p", 0, 0},
 		{"R1 opening retrieves", "exec 3<x; exec 3<&-", 1, 0},
 		{"R3 what was read is free", "cat x; cat x; head -c 1 x; exec 3<x; exec 3<&-", 1, 0},
 		{"R4 looking is free", "ls -l; find . -newer x; du -s .; stat x; file --mime-type /dev/null; compgen -f .", 0, 0},

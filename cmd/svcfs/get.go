@@ -27,14 +27,16 @@ func (a *app) getCommand() *cobra.Command {
 		Long: `Fetch a file, decrypt it here and verify it against the ledger; costs one
 retrieval. NAME means the newest version of that name. The content goes to
 standard output, or with -o into a file (mode 0600) that appears only when it
-is complete and verified.
+is complete and verified. FILE gets the time that was recorded with the file, and may
+be executed if that was recorded and you uploaded the file.
 
 With --all the newest version of every file of the group goes into the folder
 of -o. Local files that are equal already cost nothing, so running the same
 command again finishes an interrupted one. Local files that differ are kept
 unless --force is given. Files with a hidden
 name, or in a hidden folder, that other accounts uploaded come only with
---hidden: shells, git and others obey such files.`,
+--hidden: shells, git and others obey such files. Links are made as links, free; a
+link that another account uploaded only if its target is in the folder.`,
 		Example: "  svcfs get team report.pdf -o report.pdf\n  svcfs get team notes/todo.txt | less\n  svcfs get team --all -o team\n  svcfs get team --all --force -o team",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if f.all {
@@ -48,7 +50,7 @@ name, or in a hidden folder, that other accounts uploaded come only with
 			if f.all {
 				return a.getAll(ctx, c, g, f)
 			}
-			return a.get(ctx, g, args[1], f)
+			return a.get(ctx, c, g, args[1], f)
 		}),
 		ValidArgsFunction: a.completeGroupThen(a.completeName),
 	}
@@ -110,10 +112,11 @@ const (
 	stateEqual   = "equal"   // was there already
 	stateKept    = "differs" // another one was there already, and stays
 	stateHidden  = "hidden"  // of another account, and left out
+	stateOutside = "outside" // a link of another account that leads out of the folder, and was left out
 	stateFailed  = "failed"
 )
 
-func (a *app) get(ctx context.Context, g sdk.Group, what string, f getFlags) error {
+func (a *app) get(ctx context.Context, c *sdk.Client, g sdk.Group, what string, f getFlags) error {
 	entry, err := findEntry(ctx, g, what)
 	if err != nil {
 		return err
@@ -139,7 +142,7 @@ func (a *app) get(ctx context.Context, g sdk.Group, what string, f getFlags) err
 		return refuse(exitOther, "name a file in a folder that you may read and write", err)
 	}
 	defer dir.Close()
-	if err := writeWhole(dir, filepath.Base(f.output), file); err != nil {
+	if err := writeWhole(dir, filepath.Base(f.output), file, marksOf(&entry, c.Account())); err != nil {
 		return refuse(exitOther, "name a file in a folder that you may write to and that has room", fmt.Errorf("write %s: %w", f.output, err))
 	}
 	if a.asJSON {

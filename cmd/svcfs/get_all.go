@@ -31,7 +31,10 @@ func (a *app) getAll(ctx context.Context, c *sdk.Client, group sdk.Group, f getF
 	for _, e := range entries {
 		total += max(e.Size, 0)
 	}
-	g := &getting{app: a, account: c.Account(), group: group, dir: dir, files: &wholeFiles{dir: dir}, flags: f, bar: a.newBar("fetching", len(entries), total)}
+	g := &getting{app: a, account: c.Account(), group: group, dir: dir, files: &wholeFiles{dir: dir}, flags: f, bar: a.newBar("fetching", len(entries), total), links: map[string]bool{}}
+	for i := range entries {
+		g.links[paths[i]] = linkOf(&entries[i]) != ""
+	}
 	defer a.ui.progress("")
 	work := func(ctx context.Context, i int) (outcome, error) { return g.one(ctx, entries[i], paths[i]), ctx.Err() }
 	if err := inOrder(ctx, f.jobs, len(entries), work, g.took); err != nil {
@@ -47,6 +50,9 @@ func (a *app) getAll(ctx context.Context, c *sdk.Client, group sdk.Group, f getF
 		}
 		if g.hidden > 0 {
 			a.ui.printf(", %d hidden left out, of other accounts (--hidden brings them)", g.hidden)
+		}
+		if g.outside > 0 {
+			a.ui.printf(", %d links left out, of other accounts, that lead out of the folder", g.outside)
 		}
 		a.ui.printf("\n")
 	}
@@ -70,8 +76,10 @@ type getting struct {
 	flags   getFlags
 	bar     *bar
 
-	fetched, equal, kept, hidden, failed int
-	first                                error
+	links map[string]bool // paths that are links in the listing
+
+	fetched, equal, kept, hidden, outside, failed int
+	first                                         error
 }
 
 // outcome is what became of one file.
@@ -96,6 +104,9 @@ func (g *getting) one(ctx context.Context, e sdk.Entry, path string) outcome {
 		doc.Path, doc.State = "", stateHidden
 		return outcome{doc: doc}
 	}
+	if target := linkOf(&e); target != "" {
+		return g.link(e, path, target, doc)
+	}
 	there, same, err := g.holds(path, e.Hash)
 	if err != nil {
 		return outcome{doc, err}
@@ -119,7 +130,7 @@ func (g *getting) one(ctx context.Context, e sdk.Entry, path string) outcome {
 			return outcome{doc, err}
 		}
 	}
-	if err := g.files.write(path, file, g.flags.force); err != nil {
+	if err := g.files.write(path, file, marksOf(&e, g.account), g.flags.force); err != nil {
 		if errors.Is(err, os.ErrExist) && !g.flags.force { // it came meanwhile
 			doc.State = stateKept
 			return outcome{doc: doc}
@@ -127,6 +138,73 @@ func (g *getting) one(ctx context.Context, e sdk.Entry, path string) outcome {
 		return outcome{doc, err}
 	}
 	return outcome{doc: fetchedFrom(e, file, doc.Path)}
+}
+
+// link makes a symbolic link, unless the same one is there, or something different without
+// --force. The record has the target: the service is not asked for the content.
+func (g *getting) link(e sdk.Entry, path, target string, doc fetched) outcome {
+	if e.Uploader != g.account {
+		if problem := g.leadsOut(path, target); problem != "" {
+			doc.Path, doc.State = "", stateOutside
+			g.ui.notice("left out, a link of %s: %s: %s", escapeName(string(e.Uploader)), problem, path)
+			return outcome{doc: doc}
+		}
+	}
+	if info, err := g.dir.Lstat(path); err == nil && info.IsDir() {
+		return outcome{doc, fmt.Errorf("%s is there already and is a folder", doc.Path)}
+	}
+	if there, err := g.dir.Readlink(path); err == nil && there == target {
+		return outcome{doc: doc}
+	}
+	if parent := filepath.Dir(path); parent != "." {
+		if err := g.dir.MkdirAll(parent, 0o700); err != nil {
+			return outcome{doc, err}
+		}
+	}
+	doc.State = stateFetched
+	err := g.files.link(path, target, g.flags.force)
+	if errors.Is(err, os.ErrExist) {
+		doc.State, err = stateKept, nil
+	}
+	return outcome{doc, err}
+}
+
+// leadsOut returns why a link of another account is not made at a path, "" if it may be.
+// Whoever follows it must stay in the folder, whatever the links on the way are or become:
+// so ".." may only come first, and nothing on the way may be a link.
+func (g *getting) leadsOut(link, target string) string {
+	if strings.HasPrefix(target, "/") {
+		return "its target is an absolute path"
+	}
+	at, below := filepath.Dir(link), false
+	if problem := g.crossesLink(at); problem != "" {
+		return problem
+	}
+	for part := range strings.SplitSeq(target, "/") {
+		switch {
+		case part == "" || part == ".":
+		case part == ".." && below:
+			return "its target goes up again"
+		case part == ".." && at == ".":
+			return "its target is outside"
+		case part == "..":
+			at = filepath.Dir(at)
+		default:
+			at, below = filepath.Join(at, part), true
+		}
+	}
+	return g.crossesLink(at)
+}
+
+// crossesLink says which component of a path is a link, "" if none is.
+func (g *getting) crossesLink(at string) string {
+	for ; at != "."; at = filepath.Dir(at) {
+		info, err := g.dir.Lstat(at)
+		if g.links[at] || err == nil && info.Mode()&os.ModeSymlink != 0 {
+			return "it leads over the link " + escapeText(at)
+		}
+	}
+	return ""
 }
 
 // holds tells of the file at path, nil when there is none, and whether it has that
@@ -166,6 +244,8 @@ func (g *getting) took(o outcome) error {
 		g.kept++
 	case o.doc.State == stateHidden:
 		g.hidden++
+	case o.doc.State == stateOutside:
+		g.outside++
 	default:
 		g.fetched++
 	}

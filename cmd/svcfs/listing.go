@@ -111,9 +111,16 @@ type listedEntry struct {
 	TransID     string         `json:"trans_id"`
 	FileHash    string         `json:"file_hash"`
 	ContentType string         `json:"content_type,omitempty"`
+	Modified    *time.Time     `json:"modified,omitempty"`
+	Executable  bool           `json:"executable,omitempty"`
+	Target      string         `json:"target,omitempty"`
+	XAttrs      listedXAttrs   `json:"xattrs,omitempty"`
 	Seq         sdk.Seq        `json:"seq,omitempty"`
 	Deleted     *listedDeleted `json:"deleted,omitempty"`
 }
+
+// listedXAttrs are extended attributes by name.
+type listedXAttrs map[string][]byte
 
 type listedDeleted struct {
 	Time   time.Time     `json:"time"`
@@ -133,6 +140,15 @@ func listed(e sdk.Entry, name string) listedEntry {
 	if !e.Time.IsZero() {
 		utc := e.Time.UTC()
 		l.Time = &utc
+	}
+	if a := e.Attributes; a != nil {
+		l.Modified, l.Executable, l.Target = timeOrNil(a.ModTime), a.Executable, a.Target
+		for name, value := range a.XAttrs {
+			if l.XAttrs == nil {
+				l.XAttrs = listedXAttrs{}
+			}
+			l.XAttrs[name] = []byte(value)
+		}
 	}
 	if e.Deleted != nil {
 		l.Deleted = &listedDeleted{e.Deleted.Time.UTC(), e.Deleted.By, e.Deleted.Reason, e.Deleted.InTrash, timeOrNil(e.Deleted.Until)}

@@ -34,7 +34,7 @@ func (a *app) lsCommand() *cobra.Command {
 		}),
 		ValidArgsFunction: a.completeGroup,
 	}
-	cmd.Flags().BoolVarP(&long, "long", "l", false, "also size, uploader and time; of groups role, owner and how long files are kept")
+	cmd.Flags().BoolVarP(&long, "long", "l", false, "also size, uploader and time, * of a program, and the target of a link; of groups role, owner and how long files are kept")
 	cmd.Flags().BoolVar(&trash, "trash", false, "list the removed files of GROUP that can be brought back; with -l also size, who removed them and until when they stay")
 	return cmd
 }
@@ -68,6 +68,7 @@ func (a *app) printFiles(entries []sdk.Entry, paths []string, long bool) error {
 	for i, e := range entries {
 		name := paths[i]
 		if long {
+			name += attributesMark(&e)
 			rows = append(rows, []string{sizeText(e), escapeName(string(e.Uploader)), timeText(e.Time), name})
 		} else {
 			rows = append(rows, []string{name})

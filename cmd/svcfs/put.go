@@ -10,10 +10,13 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/names"
+	"github.com/svcfs/svcfs/sdk/wire"
 )
 
 // putFlags are the flags of put.
@@ -33,9 +36,14 @@ func (a *app) putCommand() *cobra.Command {
 prints cid, trans_id and file_hash of a file once the ledger has recorded the file.
 
 A folder is uploaded with everything in it, under its own name: put team docs makes
-docs/a.txt. Links and devices in a folder are left out, with a notice. FILE - reads
-standard input and needs --name. With --update a file is left out when its newest
-version in the group has the same content: a second run uploads only what is missing.
+docs/a.txt. Devices in a folder are left out, with a notice. FILE - reads standard
+input and needs --name. With --update a file is left out when its newest version in
+the group has the same content: a second run uploads only what is missing.
+
+Where the service records attributes, the time of a file, and whether it may be
+executed, are recorded with it, and a link in a folder is recorded as a link; other
+services get no links. --update brings the attributes of files that you uploaded up to
+date, free.
 
 With --deflate content is compressed before it is encrypted, if a sample shows that
 this pays. JavaScript clients older than 1.2 cannot read compressed files.`,
@@ -84,6 +92,7 @@ type localFile struct {
 	path string // "-" is standard input
 	name string // in the group
 	size int64  // or sdk.SizeUnknown
+	link string // target of a symbolic link, else ""
 }
 
 // findLocal lists what the arguments name. It refuses what cannot work before a
@@ -159,25 +168,44 @@ func (a *app) findBelow(dir, name string) ([]localFile, error) {
 		if d.IsDir() {
 			return nil
 		}
-		if !d.Type().IsRegular() {
+		if d.Type()&^fs.ModeSymlink != 0 {
 			a.ui.notice("left out, because it is not a file: %s", at)
 			return nil
 		}
-		info, err := d.Info()
+		file, err := findIn(dir, at, d)
 		if err != nil {
 			return refuse(exitNotFound, "do not change the folder meanwhile", err)
 		}
-		below, err := filepath.Rel(dir, at)
-		if err != nil {
-			return err
+		if err := (sdk.Attributes{Target: file.link}).Check(); err != nil {
+			a.ui.notice("left out, %v: %s", err, at)
+			return nil
 		}
-		files = append(files, localFile{path: at, name: path.Join(name, filepath.ToSlash(below)), size: info.Size()})
+		file.name = path.Join(name, file.name)
+		files = append(files, file)
 		return nil
 	})
 	if err == nil && len(files) == 0 {
 		a.ui.notice("there is no file in %s", dir)
 	}
 	return files, err
+}
+
+// findIn describes a file or link in dir. Its name is that below dir.
+func findIn(dir, at string, d fs.DirEntry) (file localFile, err error) {
+	info, err := d.Info()
+	if err != nil {
+		return file, err
+	}
+	below, err := filepath.Rel(dir, at)
+	if err != nil {
+		return file, err
+	}
+	file = localFile{path: at, name: filepath.ToSlash(below), size: info.Size()}
+	if d.Type() == fs.ModeSymlink {
+		file.link, err = os.Readlink(at)
+		file.size = int64(len(file.link))
+	}
+	return file, err
 }
 
 // receipt is what put prints as JSON, one document per file.
@@ -193,6 +221,18 @@ type receipt struct {
 
 // put sends the files, several at a time, and prints their receipts in order.
 func (a *app) put(ctx context.Context, c *sdk.Client, g sdk.Group, files []localFile, f putFlags) error {
+	caps, err := c.Capabilities(ctx)
+	if err != nil {
+		return err
+	}
+	records := slices.Contains(caps.Features, wire.CapAttributes)
+	files = slices.DeleteFunc(files, func(file localFile) bool {
+		leave := file.link != "" && !records
+		if leave {
+			a.ui.notice("left out, because the service records no links: %s", file.path)
+		}
+		return leave
+	})
 	there := listingOf(nil)
 	if f.update {
 		entries, err := allEntries(ctx, g)
@@ -207,7 +247,7 @@ func (a *app) put(ctx context.Context, c *sdk.Client, g sdk.Group, files []local
 	}
 	progress := a.newBar("uploading", len(files), total)
 	defer a.ui.progress("")
-	err := inOrder(ctx, f.jobs, len(files), func(ctx context.Context, i int) (receipt, error) {
+	err = inOrder(ctx, f.jobs, len(files), func(ctx context.Context, i int) (receipt, error) {
 		flying := progress.start(files[i].name, files[i].size)
 		defer flying.end()
 		var entry sdk.Entry
@@ -218,7 +258,7 @@ func (a *app) put(ctx context.Context, c *sdk.Client, g sdk.Group, files []local
 		if f.deflate {
 			opts = append(opts, sdk.Compress())
 		}
-		return a.putOne(ctx, c, g, files[i], entry, opts...)
+		return a.putOne(ctx, c, g, files[i], entry, records, opts...)
 	}, func(r receipt) error { return a.printReceipt(r, len(files) > 1) })
 	if err != nil && ctx.Err() != nil {
 		return interruption("run the same command with --update: what was recorded is not sent again")
@@ -226,31 +266,36 @@ func (a *app) put(ctx context.Context, c *sdk.Client, g sdk.Group, files []local
 	return err
 }
 
-// putOne sends one file, unless it equals what is there.
-func (a *app) putOne(ctx context.Context, c *sdk.Client, g sdk.Group, file localFile, there sdk.Entry, opts ...sdk.Option) (receipt, error) {
+// putOne sends one file, unless it equals what is there. records: the service records
+// attributes.
+func (a *app) putOne(ctx context.Context, c *sdk.Client, g sdk.Group, file localFile, there sdk.Entry, records bool, opts ...sdk.Option) (receipt, error) {
 	limit, err := c.MaxUpload(ctx)
 	if err != nil {
 		return receipt{}, fmt.Errorf("%s: %w", file.path, err)
 	}
-	content, err := a.open(file.path, there.Ref != "", limit)
+	content, err := a.open(file, there.Ref != "", limit)
 	if err != nil {
 		return receipt{}, err
 	}
 	defer content.Close()
+	attributes := attributesOf(file, content)
 	if there.Ref != "" {
 		hash, err := sdk.ComputeHashReader(content)
 		if err != nil {
 			return receipt{}, fmt.Errorf("%s: %w", file.path, err)
 		}
 		size, err := content.Seek(0, io.SeekCurrent)
-		if err == nil && hash == there.Hash {
-			return receipt{Name: file.name, CID: there.Ref, TransID: there.Tx, FileHash: hash.String(), Size: size, Unchanged: true}, nil
+		if err == nil && hash == there.Hash && linkOf(&there) == file.link {
+			if records && there.Uploader == c.Account() {
+				err = bringUpToDate(ctx, g, &there, attributes)
+			}
+			return receipt{Name: file.name, CID: there.Ref, TransID: there.Tx, FileHash: hash.String(), Size: size, Unchanged: true}, err
 		}
 		if _, err := content.Seek(0, io.SeekStart); err != nil {
 			return receipt{}, fmt.Errorf("%s: %w", file.path, err)
 		}
 	}
-	got, err := g.Put(ctx, file.name, content, opts...)
+	got, err := g.Put(ctx, file.name, content, append(opts, sdk.WithAttributes(attributes))...)
 	if err != nil {
 		return receipt{}, fmt.Errorf("%s: %w", file.path, err)
 	}
@@ -277,9 +322,13 @@ func (a *app) printReceipt(r receipt, several bool) error {
 	return nil
 }
 
-// open opens a file of at most limit bytes, or standard input. With twice set, standard
-// input can be read twice.
-func (a *app) open(file string, twice bool, limit int64) (io.ReadSeekCloser, error) {
+// open opens a file of at most limit bytes, or standard input, or the target of a link.
+// With twice set, standard input can be read twice.
+func (a *app) open(local localFile, twice bool, limit int64) (io.ReadSeekCloser, error) {
+	file := local.path
+	if local.link != "" {
+		return sectionCloser{io.NewSectionReader(strings.NewReader(local.link), 0, int64(len(local.link)))}, nil
+	}
 	if file == "-" && twice {
 		content, err := io.ReadAll(io.LimitReader(a.stdin, limit+1))
 		return sectionCloser{io.NewSectionReader(bytes.NewReader(content), 0, int64(len(content)))}, err

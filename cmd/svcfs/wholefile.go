@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -30,13 +31,13 @@ type wholeFiles struct {
 }
 
 // writeWhole writes one file.
-func writeWhole(dir *os.Root, path string, content io.WriterTo) error {
-	return (&wholeFiles{dir: dir}).write(path, content, true)
+func writeWhole(dir *os.Root, path string, content io.WriterTo, as marks) error {
+	return (&wholeFiles{dir: dir}).write(path, content, as, true)
 }
 
-// write makes path hold content, or leaves it as it was. A file that is there is
+// write makes path hold content, with some marks, or leaves it as it was. A file that is there is
 // replaced only if replace is set; else the error is [os.ErrExist].
-func (w *wholeFiles) write(path string, content io.WriterTo, replace bool) error {
+func (w *wholeFiles) write(path string, content io.WriterTo, as marks, replace bool) error {
 	folder, err := w.dir.Open(filepath.Dir(path))
 	if err != nil {
 		return err
@@ -50,7 +51,7 @@ func (w *wholeFiles) write(path string, content io.WriterTo, replace bool) error
 		return fmt.Errorf("create a temporary file: %w", err)
 	}
 	defer f.Close()
-	if err := writeSynced(f, content); err != nil {
+	if err := writeSynced(f, content, as); err != nil {
 		discard(folder, name)
 		return err
 	}
@@ -82,11 +83,39 @@ func rename(folder int, from, to string, replace bool) error {
 	return unix.Renameat(folder, from, folder, to)
 }
 
-func writeSynced(f *os.File, content io.WriterTo) error {
+func writeSynced(f *os.File, content io.WriterTo, as marks) error {
 	if _, err := content.WriteTo(f); err != nil {
 		return err
 	}
+	if as.executable {
+		if err := f.Chmod(0o700); err != nil {
+			return err
+		}
+	}
+	if !as.modTime.IsZero() {
+		if err := os.Chtimes(fmt.Sprintf("/proc/self/fd/%d", f.Fd()), time.Time{}, as.modTime); err != nil {
+			return fmt.Errorf("set the time: %w", err)
+		}
+	}
 	return f.Sync()
+}
+
+// link makes path a symbolic link, or leaves it as it was. What is there, and is no folder,
+// is replaced only if replace is set; else the error is [os.ErrExist].
+func (w *wholeFiles) link(path, target string, replace bool) error {
+	err := w.dir.Symlink(target, path)
+	if !replace || !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	name := filepath.Join(filepath.Dir(path), wholePrefix+rand.Text())
+	if err := w.dir.Symlink(target, name); err != nil {
+		return err
+	}
+	if err := w.dir.Rename(name, path); err != nil {
+		_ = w.dir.Remove(name)
+		return err
+	}
+	return nil
 }
 
 // discard removes a temporary name; an anonymous file has none.

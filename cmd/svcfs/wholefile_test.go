@@ -48,33 +48,33 @@ func TestWholeFiles(t *testing.T) {
 			dir := openRoot(t)
 			w := &wholeFiles{dir: dir, named: named}
 			for _, content := range []string{"first", "the second, which is longer", ""} {
-				ok(t, w.write("f", bytes.NewReader([]byte(content)), true))
+				ok(t, w.write("f", bytes.NewReader([]byte(content)), marks{}, true))
 				got, err := dir.ReadFile("f")
 				if err != nil || string(got) != content {
 					t.Errorf("%q, %v", got, err)
 				}
 			}
-			if err := w.write("f", bytes.NewReader([]byte("another")), false); !errors.Is(err, fs.ErrExist) {
+			if err := w.write("f", bytes.NewReader([]byte("another")), marks{}, false); !errors.Is(err, fs.ErrExist) {
 				t.Errorf("over a file that is to stay: %v", err)
 			}
 			if got, err := dir.ReadFile("f"); err != nil || len(got) > 0 {
 				t.Errorf("a file that was to stay holds %q, %v", got, err)
 			}
-			if err := w.write("new", bytes.NewReader([]byte("x")), false); err != nil {
+			if err := w.write("new", bytes.NewReader([]byte("x")), marks{}, false); err != nil {
 				t.Error(err)
 			}
 			if info, err := dir.Stat("f"); err != nil || info.Mode() != 0o600 {
 				t.Errorf("%v, %v", info, err)
 			}
 			ok(t, dir.Mkdir("taken", 0o700))
-			if err := w.write("taken", bytes.NewReader([]byte("x")), true); !errors.Is(err, fs.ErrExist) && !errors.Is(err, unix.EISDIR) {
+			if err := w.write("taken", bytes.NewReader([]byte("x")), marks{}, true); !errors.Is(err, fs.ErrExist) && !errors.Is(err, unix.EISDIR) {
 				t.Errorf("over a folder: %v", err)
 			}
-			if err := w.write("none/f", new(bytes.Buffer), true); !errors.Is(err, fs.ErrNotExist) {
+			if err := w.write("none/f", new(bytes.Buffer), marks{}, true); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("in no folder: %v", err)
 			}
 			ok(t, dir.Symlink("/tmp", "out"))
-			if err := w.write("out/f", new(bytes.Buffer), true); err == nil {
+			if err := w.write("out/f", new(bytes.Buffer), marks{}, true); err == nil {
 				t.Error("it left its folder")
 			}
 			if left := leftovers(t, dir.Name()); len(left) > 0 {
@@ -96,7 +96,7 @@ func TestWholeFilesRemoveWhatIsAbandoned(t *testing.T) {
 		ok(t, dir.WriteFile(abandoned, []byte("half"), 0o600))
 	}
 	ok(t, dir.WriteFile(".svcfs-other", nil, 0o600))
-	ok(t, writeWhole(dir, "f", strings.NewReader("x")))
+	ok(t, writeWhole(dir, "f", strings.NewReader("x"), marks{}))
 	if left := leftovers(t, dir.Name()); len(left) != 1 || filepath.Base(left[0]) != name {
 		t.Errorf("left: %v, want only %s", left, name)
 	}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk"
+)
+
+// linkOf returns the target of a symbolic link, "" for a file.
+func linkOf(e *sdk.Entry) string {
+	if e.Attributes == nil {
+		return ""
+	}
+	return e.Attributes.Target
+}
+
+// attributesMark is what ls -l shows behind a name.
+func attributesMark(e *sdk.Entry) string {
+	switch {
+	case linkOf(e) != "":
+		return " -> " + linkOf(e)
+	case e.Attributes != nil && e.Attributes.Executable:
+		return "*"
+	default:
+		return ""
+	}
+}
+
+// attributesOf returns what put records with a local file: its time, whether its owner may
+// execute it, and the target of a link. Extended attributes stay here: they tell where a
+// file came from.
+func attributesOf(local localFile, content io.ReadSeekCloser) (a sdk.Attributes) {
+	var info fs.FileInfo
+	var err error = fs.ErrNotExist
+	if local.link != "" {
+		info, err = os.Lstat(local.path)
+	} else if f, ok := content.(*os.File); ok {
+		info, err = f.Stat()
+	}
+	a.Target = local.link
+	if err != nil {
+		return a
+	}
+	a.Executable = info.Mode().IsRegular() && info.Mode()&0o100 != 0
+	if at := (sdk.Attributes{ModTime: info.ModTime()}); at.Check() == nil {
+		a.ModTime = at.ModTime
+	}
+	return a
+}
+
+// bringUpToDate records the time and the execute bit of a local file with its newest
+// version, which has the same content.
+func bringUpToDate(ctx context.Context, g sdk.Group, e *sdk.Entry, local sdk.Attributes) error {
+	var recorded sdk.Attributes
+	if e.Attributes != nil {
+		recorded = *e.Attributes
+	}
+	if local.ModTime.IsZero() || recorded.ModTime.Equal(local.ModTime) && recorded.Executable == local.Executable {
+		return nil
+	}
+	local.XAttrs = recorded.XAttrs
+	_, err := g.SetAttributes(ctx, e.Ref, local)
+	return err
+}
+
+// marks are the attributes that a fetched file gets.
+type marks struct {
+	modTime    time.Time // zero = now
+	executable bool
+}
+
+// marksOf returns what get restores of e. A program of another account must not become
+// executable here.
+func marksOf(e *sdk.Entry, account sdk.AccountID) marks {
+	if e.Attributes == nil {
+		return marks{}
+	}
+	return marks{e.Attributes.ModTime, e.Attributes.Executable && e.Uploader == account}
+}
