@@ -38,7 +38,7 @@ const (
 
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == OutsideCommand {
-		if err := ServeOutside(); err != nil {
+		if err := ServeOutside(readTestKey); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

@@ -20,8 +20,9 @@ const OutsideCommand = "outside-of-the-mount"
 
 // Outside is a process that is started before the mounting process confines itself. It
 // does the few things that a confined process cannot: unmount, and look at the programs
-// that use the mount. It holds no secret, knows one directory, and ends with the
-// process that started it. Its methods are safe for concurrent use. A nil Outside does
+// that use the mount, and reads the account's key again when the service refuses it. It
+// knows one directory and one place of a key, keeps no secret, and ends with the process
+// that started it. Its methods are safe for concurrent use. A nil Outside does
 // the same in this process.
 type Outside struct {
 	socket  int
@@ -43,6 +44,9 @@ const (
 	askHeldBy  = "held by"
 	askLoaded  = "loaded"
 	askKilled  = "killed"
+
+	askKeyPlace = "keep the place of the key"
+	askKey      = "read the key"
 )
 
 type outsideRequest struct {
@@ -51,6 +55,7 @@ type outsideRequest struct {
 	Ino            uint64
 	Part           string
 	Mount          mountRequest
+	Place          []byte // of the key
 }
 
 type outsideAnswer struct {
@@ -58,6 +63,7 @@ type outsideAnswer struct {
 	Errno   syscall.Errno
 	Yes     bool
 	Holders []Holder
+	Key     []byte
 	file    int // that goes with it, to be closed; 0 = none
 }
 
@@ -165,6 +171,7 @@ func (o *Outside) ask(r outsideRequest) (answer outsideAnswer, err error) {
 	if err == nil {
 		err = json.Unmarshal(raw, &answer)
 	}
+	clear(raw) // it may hold a key
 	if err != nil {
 		return answer, fmt.Errorf("%w: %w", errOutside, err)
 	}
@@ -266,8 +273,8 @@ func (o *Outside) isKilled(thread uint32) bool {
 }
 
 // ServeOutside is the program of an [Outside]; its socket is descriptor 3. It
-// returns when the other end is closed.
-func ServeOutside() error {
+// returns when the other end is closed. readKey may be nil: then no key is read again.
+func ServeOutside(readKey ReadKey) error {
 	const socket = 3
 	if err := confine.Harden(); err != nil {
 		return err
@@ -283,7 +290,13 @@ func ServeOutside() error {
 	if err := json.Unmarshal(raw, &setup); err != nil {
 		return fmt.Errorf("not started by a mount: %w", err)
 	}
-	answer, end := setup.answer, func() {}
+	keys := &keeper{read: readKey}
+	answer, end := func(r outsideRequest) outsideAnswer {
+		if r.Do == askKeyPlace || r.Do == askKey {
+			return keys.answer(r)
+		}
+		return setup.answer(r)
+	}, func() {}
 	if setup.For != nil {
 		m := newMounter(*setup.For)
 		answer, end = m.answer, m.end
@@ -316,9 +329,11 @@ func send(socket int, answer outsideAnswer) {
 		defer unix.Close(answer.file)
 	}
 	raw, err := json.Marshal(answer)
+	clear(answer.Key)
 	if err != nil {
 		return
 	}
+	defer clear(raw)
 	_ = unix.Sendmsg(socket, raw, rights, nil, unix.MSG_NOSIGNAL) // the other process may be gone
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -61,6 +62,37 @@ func TestOutside(t *testing.T) {
 	}
 	if _, err := o.ask(outsideRequest{Do: askHolders}); !errors.Is(err, errOutside) {
 		t.Errorf("after its end: %v", err)
+	}
+}
+
+// readTestKey reads the key of tests: the whole of a file.
+func readTestKey(place []byte) ([]byte, error) { return os.ReadFile(string(place)) }
+
+// Threat 19: the process outside reads the key again from the place that it was told first, and
+// from no other, whatever becomes of the mount.
+func TestThreat19KeyIsReadFromOnePlace(t *testing.T) {
+	o, err := StartOutside(place(t), -1)
+	ok(t, err)
+	defer o.Close()
+	if _, err := o.Key(); err == nil || errors.Is(err, errOutside) {
+		t.Errorf("a key of no place: %v", err)
+	}
+	dir := t.TempDir()
+	at, other := filepath.Join(dir, "key"), filepath.Join(dir, "other")
+	ok(t, errors.Join(os.WriteFile(at, []byte("one"), 0o600), os.WriteFile(other, []byte("private"), 0o600), o.KeepKeyPlace([]byte(at))))
+	if err := o.KeepKeyPlace([]byte(other)); err == nil {
+		t.Error("another place is taken")
+	}
+	for _, want := range []string{"one", "two"} {
+		ok(t, os.WriteFile(at+".new", []byte(want), 0o600))
+		ok(t, os.Rename(at+".new", at))
+		if key, err := o.Key(); err != nil || string(key) != want {
+			t.Errorf("got %q, %v; want %q", key, err, want)
+		}
+	}
+	ok(t, os.Remove(at))
+	if _, err := o.Key(); err == nil {
+		t.Error("a key of a file that is gone")
 	}
 }
 

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -54,6 +55,44 @@ func TestERotatedKey(t *testing.T) {
 	}
 	_, err := os.ReadFile(b.path("team/f"))
 	b.wantError(err, unix.EKEYREJECTED, "team/f", "rotate-key")
+}
+
+// E6: a mount goes on once the new key is where the old one was, and takes no key of another
+// account.
+func TestE6NewKeyOfTheAccount(t *testing.T) {
+	w, alice, bob := team(t)
+	a, b := alice.mount("a"), bob.mount("b")
+	for _, name := range []string{"team/f", "team/g"} {
+		write(t, a.path(name), []byte("x"))
+	}
+	if got := string(read(t, b.path("team/f"))); got != "x" {
+		t.Fatalf("read %q", got)
+	}
+	replace := func(key string) {
+		ok(t, errors.Join(os.WriteFile(bob.keyFile+".new", []byte(key+"\n"), 0o600), os.Rename(bob.keyFile+".new", bob.keyFile)))
+	}
+	out, err := w.svcd("account", "rotate-key", "bob")
+	ok(t, err)
+	var made struct {
+		Key string `json:"api_key"`
+	}
+	ok(t, json.Unmarshal([]byte(out), &made))
+	replace(alice.key)
+	const sentence = "not one of bob.svc.testnet, or revoked too"
+	proctest.Eventually(t, sentence, func() bool {
+		_, err := os.ReadFile(b.path("team/g"))
+		return errors.Is(err, unix.EKEYREJECTED) && strings.Contains(b.control("errors"), sentence)
+	})
+	replace(made.Key)
+	proctest.Eventually(t, "the mount reads with the new key", func() bool {
+		text, err := os.ReadFile(b.path("team/g"))
+		return err == nil && string(text) == "x"
+	})
+	for _, key := range []string{alice.key, made.Key} {
+		if strings.Contains(b.control("errors")+b.log.String(), key) {
+			t.Error("a key is shown")
+		}
+	}
 }
 
 func TestEThreat14RevokedThenGone(t *testing.T) {

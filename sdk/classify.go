@@ -91,7 +91,7 @@ const maxAnswerText = 300
 // replaces control and format characters by spaces. The result has at most maxAnswerText
 // bytes.
 func (c *Client) scrub(text string) string {
-	for _, secret := range append(c.tokens.used(), c.cfg.APIKey) {
+	for _, secret := range c.tokens.used() {
 		for _, form := range formsOf(secret) {
 			text = strings.ReplaceAll(text, form, "redacted")
 		}

@@ -120,7 +120,7 @@ func New(account AccountID, cfg Config) (*Client, error) {
 		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	c.tokens.client = c
+	c.tokens.client, c.tokens.key = c, cfg.APIKey
 	return c, nil
 }
 

@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -41,7 +42,12 @@ const (
 // Config configures a [Client]. The zero value means the hosted service on the main
 // network, without a key. Without a key only reads that need no authentication work.
 type Config struct {
-	APIKey  Secret // the zero value = none
+	APIKey Secret // the zero value = none
+	// NewKey returns the API key that the account has now, from where the key is kept; nil =
+	// APIKey never changes. The client asks when the service refuses the key it has, once for
+	// all calls that wait, and at most every two seconds. A key that the service refuses for
+	// this account is not taken. The error must hold no key.
+	NewKey  func(context.Context) (Secret, error)
 	Network string // Mainnet (default) or Testnet; chooses the hosted addresses
 	// URL is the address of a self-hosted service. It is the default of AuthURL and MCPURL,
 	// and URL + "/rpc" is the default of RPCURL.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"sync"
@@ -18,7 +19,11 @@ import (
 const (
 	// refreshMargin is how long before its expiry a token is replaced. A short-lived token
 	// is replaced after four fifths of its life.
-	refreshMargin    = 5 * time.Minute
+	refreshMargin = 5 * time.Minute
+	// keyPause is the least time between two questions for a new API key.
+	keyPause = 2 * time.Second
+	// maxKeyPause is the longest time before a refused API key is tried again.
+	maxKeyPause      = time.Minute
 	unparsedLifetime = 23 * time.Hour // for an expires_in in an unknown form
 	absentLifetime   = 24 * time.Hour // without expires_in
 	longestLifetime  = 365 * 24 * time.Hour
@@ -34,6 +39,9 @@ type tokenSource struct {
 	token     Secret
 	old       Secret // the previous token, which calls in progress may still carry
 	refreshAt time.Time
+	key       Secret // the API key
+	oldKey    Secret // the previous one
+	refusal   refusal
 }
 
 // get returns a token that does not expire soon. stale, unless zero, is a token that the
@@ -68,12 +76,19 @@ func (s *tokenSource) kept(stale Secret) (Secret, bool) {
 func (s *tokenSource) refresh(ctx context.Context) (Secret, error) {
 	ctx, cancel := context.WithTimeout(notBridging(ctx), s.client.cfg.Timeout)
 	defer cancel()
+	key, refused := s.apiKey()
 	var token Secret
 	var life time.Duration
-	err := s.client.retry(ctx, func(ctx context.Context) (err error) {
-		token, life, err = s.client.fetchToken(ctx)
-		return err
-	})
+	var err error
+	if refused == nil {
+		token, life, err = s.fetch(ctx, key)
+		if KindOf(err) == ErrUnauthenticated && s.client.cfg.NewKey != nil {
+			refused = s.refuse(err)
+		}
+	}
+	if refused != nil {
+		key, token, life, err = s.fetchAnew(ctx, key, refused)
+	}
 	if err != nil {
 		return Secret{}, err
 	}
@@ -82,22 +97,127 @@ func (s *tokenSource) refresh(ctx context.Context) (Secret, error) {
 	if !s.token.IsZero() && s.token.Reveal() != token.Reveal() {
 		s.old = s.token
 	}
+	if key != s.key {
+		s.key, s.oldKey = key, s.key
+	}
+	s.refusal = refusal{}
 	s.token, s.refreshAt = token, time.Now().Add(life-min(refreshMargin, life/5))
 	return token, nil
 }
 
-// used returns the tokens that a hostile answer could repeat.
+// apiKey returns the key, and why it is not worth trying now.
+func (s *tokenSource) apiKey() (Secret, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Now().Before(s.refusal.until) {
+		return s.key, s.refusal.err
+	}
+	return s.key, nil
+}
+
+// fetch exchanges a key for a token.
+func (s *tokenSource) fetch(ctx context.Context, key Secret) (token Secret, life time.Duration, err error) {
+	err = s.client.retry(ctx, func(ctx context.Context) (err error) {
+		token, life, err = s.client.fetchToken(ctx, key)
+		return err
+	})
+	return token, life, err
+}
+
+// refusal is what a client with Config.NewKey remembers of keys that the service refused. It
+// tries them again after a pause only: a service makes an account wait after too many wrong keys.
+// The zero value means that the key is good, as far as is known.
+type refusal struct {
+	err   error         // of the key, and why no other was taken
+	cause error         // of the key alone
+	other Secret        // a key of Config.NewKey that was refused as well
+	until time.Time     // then they are tried again
+	pause time.Duration // before that
+	asked time.Time     // when Config.NewKey was asked last
+}
+
+// refuse remembers that the service refused the key.
+func (s *tokenSource) refuse(err error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := &s.refusal
+	r.pause = min(max(2*r.pause, keyPause), maxKeyPause)
+	r.err, r.cause, r.other, r.until = err, err, Secret{}, time.Now().Add(r.pause)
+	return err
+}
+
+// fetchAnew exchanges the key that the account has now for a token, after the service
+// refused the key that the client has. refused is the error if there is no other key.
+func (s *tokenSource) fetchAnew(ctx context.Context, key Secret, refused error) (taken, token Secret, life time.Duration, err error) {
+	other, due := s.askForKey()
+	if !due {
+		return key, Secret{}, 0, refused
+	}
+	now, why := s.client.cfg.NewKey(ctx)
+	switch {
+	case why != nil:
+	case now.IsZero() || now.Reveal() == key.Reveal():
+		why = errors.New("the same key is still there")
+	case !fitsHeader(now.Reveal()):
+		why = errors.New("what is there now is no API key")
+	default:
+		if now.Reveal() != other.Reveal() {
+			s.noteOther(now) // an answer could repeat it
+			token, life, err = s.fetch(ctx, now)
+			if KindOf(err) != ErrUnauthenticated {
+				s.noteOther(Secret{}) // not refused
+				return now, token, life, err
+			}
+		}
+		why = fmt.Errorf("the key that is there now is not one of %s, or revoked too", s.client.account)
+	}
+	return key, Secret{}, 0, s.explain(why)
+}
+
+// askForKey reports whether Config.NewKey is to be asked, and notes that it is. other is a
+// key that it gave before, and that was refused.
+func (s *tokenSource) askForKey() (other Secret, due bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if now.Sub(s.refusal.asked) < keyPause {
+		return Secret{}, false
+	}
+	s.refusal.asked = now
+	return s.refusal.other, true
+}
+
+func (s *tokenSource) noteOther(key Secret) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refusal.other = key
+}
+
+// explain adds to the refusal of the key why no other was taken.
+func (s *tokenSource) explain(why error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	code, cause := "", s.refusal.cause
+	var e *Error
+	if errors.As(cause, &e) && e.Err != nil {
+		code, cause = e.Code, e.Err
+	}
+	s.refusal.err = &Error{Op: opSignIn, Kind: ErrUnauthenticated, Code: code, Err: fmt.Errorf("%w; the key was read again: %w", cause, why)}
+	return s.refusal.err
+}
+
+// used returns the keys and tokens that a hostile answer could repeat.
 func (s *tokenSource) used() []Secret {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return []Secret{s.token, s.old}
+	return []Secret{s.token, s.old, s.key, s.oldKey, s.refusal.other}
 }
 
 const opSignIn = "get session token"
 
 // fetchToken exchanges the API key for a session token (specification 4.1).
-func (c *Client) fetchToken(ctx context.Context) (Secret, time.Duration, error) {
-	if c.cfg.APIKey.IsZero() {
+func (c *Client) fetchToken(ctx context.Context, key Secret) (Secret, time.Duration, error) {
+	if key.IsZero() {
 		return Secret{}, 0, &Error{Op: opSignIn, Kind: ErrUnauthenticated, Code: wire.CodeAuthRequired, Err: errors.New("no API key")}
 	}
 	var answer struct {
@@ -106,7 +226,7 @@ func (c *Client) fetchToken(ctx context.Context) (Secret, time.Duration, error) 
 		ExpiresIn json.RawMessage `json:"expires_in"`
 	}
 	header := http.Header{}
-	header.Set(wire.HeaderAPIKey, c.cfg.APIKey.Reveal())
+	header.Set(wire.HeaderAPIKey, key.Reveal())
 	raw, err := c.post(ctx, c.cfg.AuthURL+wire.PathSessionToken, c.cfg.Timeout, header, wire.SessionTokenRequest{AccountID: string(c.account)})
 	if err == nil {
 		err = decode(raw, &answer)

@@ -1,9 +1,12 @@
 package sdk
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -85,6 +88,103 @@ func TestTokensAreRenewedBeforeTheirEnd(t *testing.T) {
 			}
 			if err := c.RefreshToken(t.Context()); err != nil || fetched.Load() != 3 {
 				t.Errorf("a forced refresh: %d tokens, %v", fetched.Load(), err)
+			}
+		})
+	}
+}
+
+// keyed is a service where one key at a time is alice's.
+func keyed(t *testing.T, again func(context.Context) (Secret, error)) (c *Client, valid *atomic.Value, tried *atomic.Int32) {
+	t.Helper()
+	valid, tried = new(atomic.Value), new(atomic.Int32)
+	valid.Store("svc_sk_one")
+	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		now := valid.Load().(string)
+		switch {
+		case r.URL.Path == "/api/auth/session-token" && r.Header.Get("X-Api-Key") == now:
+			_ = json.NewEncoder(w).Encode(map[string]string{"token": "token-of-" + now})
+		case r.URL.Path == "/api/auth/session-token":
+			tried.Add(1)
+			w.WriteHeader(http.StatusUnauthorized)
+			_, _ = w.Write([]byte(`{"error":"the key ` + r.Header.Get("X-Api-Key") + ` is not valid"}`))
+		case r.Header.Get("Authorization") != "Bearer token-of-"+now && r.Header.Get("Authorization") != "":
+			w.WriteHeader(http.StatusUnauthorized)
+		default:
+			_, _ = w.Write([]byte(`{"result":[]}`))
+		}
+	}))
+	t.Cleanup(h.Close)
+	c, err := New("alice.svc.testnet", Config{URL: h.URL, APIKey: NewSecret("svc_sk_one"), NewKey: again})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c, valid, tried
+}
+
+// When the service refuses the key, the client takes the one that the account has now, if
+// the service takes it for this account.
+func TestNewKeyAfterARefusal(t *testing.T) {
+	for _, tc := range []struct {
+		name, there string // the key that is there now
+		fails       error  // of looking there
+		want        string // in the error; "" = the call succeeds
+	}{
+		{"the new one", "svc_sk_two", nil, ""},
+		{"the same one", "svc_sk_one", nil, "the same key is still there"},
+		{"one of another account", "svc_sk_bob", nil, "not one of alice.svc.testnet, or revoked too"},
+		{"none", "", nil, "the same key is still there"},
+		{"no key at all", "svc_sk_two\r\n", nil, "no API key"},
+		{"one that others may read", "", errors.New("others may read it"), "others may read it"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			asked := 0
+			c, valid, tried := keyed(t, func(context.Context) (Secret, error) {
+				asked++
+				return NewSecret(tc.there), tc.fails
+			})
+			if _, err := c.OwnedGroups(t.Context()); err != nil || asked > 0 {
+				t.Fatalf("before: asked %d times, %v", asked, err)
+			}
+			valid.Store("svc_sk_two")
+			for range 3 {
+				_, err := c.OwnedGroups(t.Context())
+				if tc.want == "" && err != nil || tc.want != "" && (KindOf(err) != ErrUnauthenticated || strings.Contains(err.Error(), "svc_sk_")) {
+					t.Fatal(err)
+				}
+				if tc.want != "" && asked > 0 && c.tokens.key.Reveal() != "svc_sk_one" {
+					t.Error("the key was taken")
+				}
+				if tc.want != "" && strings.Contains(err.Error(), "read again") && !strings.Contains(err.Error(), tc.want) {
+					t.Errorf("the error is %v", err)
+				}
+			}
+			if asked != 1 {
+				t.Errorf("asked %d times within a moment", asked)
+			}
+			c.tokens.mu.Lock()
+			c.tokens.refusal.asked = time.Time{} // a moment later
+			c.tokens.mu.Unlock()
+			_, err := c.OwnedGroups(t.Context())
+			if tc.want != "" && (asked != 2 || err == nil || !strings.Contains(err.Error(), tc.want)) {
+				t.Errorf("asked %d times: %v", asked, err)
+			}
+			if tc.want == "" && asked != 1 {
+				t.Errorf("asked %d times", asked)
+			}
+			wrong := int32(1) // the old one
+			if tc.there == "svc_sk_bob" {
+				wrong++
+			}
+			if tried.Load() != wrong {
+				t.Errorf("%d keys were tried in vain, want %d", tried.Load(), wrong)
+			}
+			c.tokens.mu.Lock()
+			c.tokens.refusal.until = time.Time{} // after the pause
+			c.tokens.mu.Unlock()
+			valid.Store("svc_sk_one")
+			if _, err := c.OwnedGroups(t.Context()); tc.want != "" && err != nil {
+				t.Errorf("the old key is good again: %v", err)
 			}
 		})
 	}

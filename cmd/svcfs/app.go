@@ -9,7 +9,6 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/svcfs/svcfs/cmd/internal/cli"
@@ -135,11 +134,6 @@ func (a *app) closeClient(c *sdk.Client) error {
 // client makes the client of the settings. Before anything secret is read the
 // process is closed to debuggers and core dumps.
 func (a *app) client(ctx context.Context) (*sdk.Client, settings, error) {
-	return a.patientClient(ctx, 0)
-}
-
-// patientClient is client for one that waits while the service cannot be reached.
-func (a *app) patientClient(ctx context.Context, patience time.Duration) (*sdk.Client, settings, error) {
 	s, err := a.accountSettings()
 	if err != nil {
 		return nil, settings{}, err
@@ -147,7 +141,6 @@ func (a *app) patientClient(ctx context.Context, patience time.Duration) (*sdk.C
 	if err := a.resolveKey(ctx, &s); err != nil {
 		return nil, settings{}, err
 	}
-	s.config.Patience = patience
 	c, err := a.newClient(s)
 	if err != nil {
 		return nil, settings{}, err

@@ -22,6 +22,8 @@ import (
 type hints struct {
 	account sdk.AccountID
 	service sdk.NetworkInfo
+
+	keyPlace string // where a running mount reads the key again; "" = nowhere
 }
 
 // of returns what to do about err, or "".
@@ -175,7 +177,11 @@ func hintsOfHosted() map[sdk.Kind]string {
 // ofMount is ofService for the errors that a mount records.
 func (h hints) ofMount(err error) string {
 	hint := h.ofService(err)
-	if sdk.KindOf(err) == sdk.ErrUnauthenticated {
+	switch {
+	case sdk.KindOf(err) != sdk.ErrUnauthenticated:
+	case h.keyPlace != "":
+		hint += " This mount takes a new key of the account within seconds once it is in " + h.keyPlace + "."
+	default:
 		hint += " This mount keeps the key it began with: after a new key was made, mount again."
 	}
 	return hint

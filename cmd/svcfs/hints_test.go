@@ -14,7 +14,7 @@ import (
 func hintFor(err error) string { return hints{}.of(err) }
 
 func TestEveryFailureClassHasANextStep(t *testing.T) {
-	h := hints{"alice.svc.testnet", sdk.NetworkInfo{MCPURL: "http://127.0.0.1:1"}}
+	h := hints{account: "alice.svc.testnet", service: sdk.NetworkInfo{MCPURL: "http://127.0.0.1:1"}}
 	for kind := sdk.ErrAudience; kind.Error() != sdk.ErrOther.Error(); kind++ {
 		if kind == sdk.ErrCanceled {
 			continue // the user knows
@@ -45,10 +45,10 @@ func TestEveryClassHasItsHandling(t *testing.T) {
 		{sdk.ErrUnauthenticated, "Manage Account", "svcd account rotate-key"},
 	} {
 		err := &sdk.Error{Op: "try", Group: "g", Kind: tc.kind}
-		if hint := (hints{"alice.near", sdk.NetworkInfo{AccountPage: page}}).of(err); !strings.Contains(hint, tc.hosted) || strings.Contains(hint, "svcd") {
+		if hint := (hints{account: "alice.near", service: sdk.NetworkInfo{AccountPage: page}}).of(err); !strings.Contains(hint, tc.hosted) || strings.Contains(hint, "svcd") {
 			t.Errorf("%s, hosted: hint %q, want %q in it", tc.kind, hint, tc.hosted)
 		}
-		if hint := (hints{"alice.near", sdk.NetworkInfo{}}).of(err); !strings.Contains(hint, tc.self) {
+		if hint := (hints{account: "alice.near"}).of(err); !strings.Contains(hint, tc.self) {
 			t.Errorf("%s, one's own: hint %q, want %q in it", tc.kind, hint, tc.self)
 		}
 	}

@@ -14,7 +14,7 @@ func run() exitCode {
 	a := newApp(os.Stdin, os.Stdout, os.Stderr, processEnv())
 	args := os.Args[1:]
 	if len(args) == 1 && args[0] == fs.OutsideCommand {
-		if err := fs.ServeOutside(); err != nil {
+		if err := fs.ServeOutside(readKeyAgain); err != nil {
 			a.ui.fail(err, a.hints.of(err))
 			return exitOther
 		}

@@ -141,7 +141,7 @@ const checkTimeout = 30 * time.Second
 
 // startMount asks the service who we are, and mounts.
 func (a *app) startMount(ctx context.Context, p mountPlan) (m *liveMount, err error) {
-	c, _, err := a.patientClient(ctx, p.flags.patience)
+	c, err := a.mountClient(ctx, p)
 	if err != nil {
 		return nil, err
 	}

@@ -123,6 +123,9 @@ func (a *app) mountInBackground(cmd *cobra.Command, p mountPlan) error {
 		return err
 	}
 	defer log.Close()
+	if place := a.keyPlace(s); place != "" {
+		args = append(args, "--"+keyPlaceFlag+"="+place)
+	}
 	child := mountChild{args: append(args, "--", p.dir), key: s.config.APIKey, log: log, attrs: &syscall.SysProcAttr{Setsid: true}}
 	if p.flags.mounterFD >= 0 {
 		child.mounter = os.NewFile(uintptr(p.flags.mounterFD), "mounter")
@@ -144,7 +147,7 @@ func (a *app) mountInBackground(cmd *cobra.Command, p mountPlan) error {
 func childArgs(set *pflag.FlagSet) (args []string, err error) {
 	set.Visit(func(f *pflag.Flag) {
 		switch f.Name {
-		case "background", "api-key-file", "api-key-command", "ready-fd", mounterFlag, "json":
+		case "background", "api-key-file", "api-key-command", "ready-fd", mounterFlag, keyPlaceFlag, "json":
 			return
 		}
 		values := []string{f.Value.String()}

@@ -46,6 +46,7 @@ type mountFlags struct {
 	ownAll        bool
 	foreignUID    string
 	cpuProfile    string
+	keyPlace      string // see [keyAgain]; of a background child, which has the key from a pipe
 }
 
 // defaultPatience is long enough for a service that is started anew.
@@ -91,7 +92,8 @@ func (f *mountFlags) register(cmd *cobra.Command) {
 	flags.BoolVar(&f.ownAll, "own-all", false, "show files that other accounts uploaded as your own, so that git, ssh and others trust them")
 	flags.StringVar(&f.foreignUID, "foreign-uid", "", "user, as a number, that files of other accounts belong to (default nobody)")
 	flags.StringVar(&f.cpuProfile, "cpuprofile", "", "write a CPU profile to this file")
-	for _, name := range []string{"ready-fd", mounterFlag, "cpuprofile"} {
+	flags.StringVar(&f.keyPlace, keyPlaceFlag, "", "where the key is read again")
+	for _, name := range []string{"ready-fd", mounterFlag, keyPlaceFlag, "cpuprofile"} {
 		_ = flags.MarkHidden(name) // exists
 	}
 }
