@@ -35,6 +35,7 @@ const (
 func (p *page) reads() map[string]action {
 	return map[string]action{
 		"groups": p.listGroups, "group": p.group, "files": listFiles(p.Files.Newest), "trash": listFiles(p.Files.Trash), "ledger": p.history, "costs": p.costs,
+		"versions": p.tryVersions,
 	}
 }
 
@@ -45,7 +46,7 @@ func (p *page) actions() map[string]action {
 		"groups/create": with(p.createGroup), "groups/open": with(p.openWindow), "groups/add": with(p.addMember),
 		"groups/revoke": said(p.Groups.Revoke), "groups/join": said(p.Groups.Join), "groups/close": said(p.Groups.CloseJoin),
 		"groups/keep": said(p.Groups.Keep), "groups/trash": said(p.Groups.SetTrash), "restore": with(p.restore),
-		"groups/retention": said(p.Groups.SetRetention),
+		"groups/retention": said(p.Groups.SetRetention), "groups/versions": said(p.Groups.SetVersions),
 	}
 }
 
@@ -113,6 +114,7 @@ type groupView struct {
 	Joinable      bool        `json:"joinable"`
 	Window        *windowView `json:"window"` // nil = closed
 	RetentionDays *int64      `json:"retention_days"`
+	Keep          string      `json:"keep"` // which older versions stay: the text of a wire.Keep
 	Checksum      string      `json:"checksum"`
 }
 
@@ -124,7 +126,7 @@ type windowView struct {
 
 func viewGroup(g groups.Summary, now time.Time) groupView {
 	v := groupView{ID: g.ID, Owner: g.Owner, Role: g.Role, JoinRole: g.JoinRole, Members: g.Members, Joinable: g.Joinable,
-		Checksum: vault.Checksum(g.ID, g.KeyVersion)}
+		Keep: g.Versions, Checksum: vault.Checksum(g.ID, g.KeyVersion)}
 	if g.JoinExpires.Valid && g.JoinExpires.Int64 > now.UnixNano() {
 		v.Window = &windowView{ExpiresMS: g.JoinExpires.Int64 / int64(time.Millisecond), Uses: g.JoinUses}
 		if g.JoinMaxUses.Valid {
@@ -262,6 +264,11 @@ func listFiles(list func(ctx context.Context, account, group string, before int6
 		}
 		return map[string]any{"files": views, "more": more}, nil
 	}
+}
+
+// tryVersions answers what a setting would destroy.
+func (p *page) tryVersions(r *http.Request, account string) (any, error) {
+	return p.Groups.TryVersions(r.Context(), account, wire.SetVersionsRequest{GroupID: r.FormValue("group"), Keep: r.FormValue("keep")})
 }
 
 func (p *page) restore(r *http.Request, account string, req wire.NameRequest) (any, error) {

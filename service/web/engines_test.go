@@ -142,6 +142,7 @@ func TestPageRulesOnBothEngines(t *testing.T) {
 			"groups/close":     {"group_id": "open"},
 			"groups/retention": {"group_id": "open", "retention_days": nil},
 			"groups/trash":     {"group_id": "open", "days": 7},
+			"groups/versions":  {"group_id": "open", "keep": "7"},
 			"groups/join":      {"group_id": "closed"},
 			"restore":          {"group_id": "closed", "filename": "x", "seq": 9},
 			"retrieve":         {"group_id": "closed", "ipfs_hash": "x"},
@@ -150,7 +151,7 @@ func TestPageRulesOnBothEngines(t *testing.T) {
 				t.Errorf("%s by a member: %d %s", path, status, body)
 			}
 		}
-		for _, path := range []string{"group?group=closed", "files?group=closed", "trash?group=closed", "blob?group=closed&ref=x"} {
+		for _, path := range []string{"group?group=closed", "files?group=closed", "trash?group=closed", "blob?group=closed&ref=x", "versions?group=closed&keep=1", "versions?group=open&keep=1"} {
 			if status, body := do(t, b, s.page(http.MethodGet, path, nil)); status != http.StatusForbidden {
 				t.Errorf("%s by an outsider: %d %s", path, status, body)
 			}

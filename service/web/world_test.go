@@ -150,6 +150,16 @@ func (u *user) upload(group, name string, content []byte, format any, sum string
 	return out
 }
 
+// saves uploads a version of a name, as a client that knows versions does.
+func (u *user) saves(group, name string, content []byte) {
+	u.t.Helper()
+	var prepared wire.PrepareUploadResult
+	u.must(wire.OpPrepareUpload, wire.PrepareUploadRequest{GroupID: group, Filename: name}, &prepared)
+	var out wire.FinalizeUploadResult
+	u.must(wire.OpFinalizeUpload, wire.FinalizeUploadRequest{UploadID: prepared.UploadID, FileHash: fmt.Sprintf("%x", sha256.Sum256(content)),
+		EncryptedData: seal(u.t, prepared.Key, content), Versioned: true}, &out)
+}
+
 func seal(t *testing.T, key string, content []byte) string {
 	t.Helper()
 	raw, err := base64.StdEncoding.DecodeString(key)

@@ -3,7 +3,7 @@
 import { get, post } from "./api.js";
 import { announce, ask, askForm, badge, busy, copyButton, empty, field, h, mono, notice, roleField } from "./dom.js";
 import { badges } from "./groups.js";
-import { bytes, date, nsToMS, plural, price, reason, visible } from "./text.js";
+import { bytes, date, keepText, nsToMS, plural, price, reason, visible } from "./text.js";
 import { isFree, verify } from "./verify.js";
 
 export async function groupView(draw, session, id) {
@@ -26,8 +26,8 @@ export async function groupView(draw, session, id) {
 
 // pendingCard tells what waits to be destroyed; the owner takes it back.
 function pendingCard(g, again) {
-	const { retention_days: days, retention_at: at, files, files_at: first } = g.pending;
-	if (days === null && !files) return false;
+	const { retention_days: days, retention_at: at, files, files_at: first, versions_keep: next, versions_at: from, versions = 0 } = g.pending;
+	if (days === null && !files && !next && !versions) return false;
 	const slot = h("div");
 	const keep = h("button", { type: "button", class: "primary" }, "Keep the files");
 	keep.addEventListener("click", async () => {
@@ -36,6 +36,8 @@ function pendingCard(g, again) {
 	return h("section", { class: "card", "aria-labelledby": "pending-title" }, h("h2", { id: "pending-title" }, "Files wait to be destroyed"),
 		days !== null && h("p", null, `From ${date(nsToMS(at))} on files are kept for ${plural(days, "day")} only.`),
 		files > 0 && h("p", null, `${plural(files, "file")} will be deleted, the first at ${date(nsToMS(first))}.`),
+		next && h("p", null, `From ${date(nsToMS(from))} on the group keeps ${keepText(next)}.`),
+		versions > 0 && h("p", null, `${plural(versions, "older version")} will go because newer ones replaced them.`),
 		g.role === "owner" ? h("div", { class: "actions" }, keep) : h("p", { class: "hint" }, `The owner can take this back: ${g.owner}`), slot);
 }
 
@@ -231,7 +233,7 @@ function warnNobody(g, id) {
 
 function settings(g, again) {
 	return h("section", { "aria-labelledby": "settings-title" }, h("h2", { id: "settings-title" }, "Settings"),
-		h("div", { class: "grid" }, g.joinable && windowCard(g, again), retentionCard(g, again), trashCard(g, again)));
+		h("div", { class: "grid" }, g.joinable && windowCard(g, again), retentionCard(g, again), trashCard(g, again), versionsCard(g, again)));
 }
 
 function windowCard(g, again) {
@@ -294,6 +296,45 @@ function trashCard(g, again) {
 	return h("div", { class: "card" }, h("h3", null, "Trash"),
 		h("p", null, `Removed files can be brought back for ${plural(g.trash.days, "day")}. ${plural(g.trash.files, "version is", "versions are")} there, ${bytes(g.trash.bytes)}.`),
 		h("div", { class: "actions" }, h("button", { type: "button", onclick: change }, "Change trash")));
+}
+
+function versionsCard(g, again) {
+	const slot = h("div");
+	const button = h("button", { type: "button" }, "Change versions");
+	button.addEventListener("click", async () => {
+		const [number] = g.keep.match(/^\d+/) ?? [""];
+		const kind = h("select", { name: "kind" }, h("option", { value: "all" }, "all versions"), h("option", { value: "" }, "the newest ones of each name"),
+			h("option", { value: "d" }, "older ones for some days"));
+		kind.value = g.keep === "all" ? "all" : g.keep.endsWith("d") ? "d" : "";
+		const asked = await askForm({
+			title: "Versions", yes: "See what would go",
+			fields: [
+				field("Keep", "Only versions that svcfs saved ever go. The reference of others may be in use.", kind),
+				field("How many versions, or days", "", h("input", { name: "number", type: "number", min: 1, max: 10000, value: number, autofocus: true })),
+			],
+			submit: async (data) => {
+				const keep = data.get("kind") === "all" ? "all" : `${data.get("number")}${data.get("kind")}`;
+				return { keep, would: await get("versions", { group: g.id, keep }) };
+			},
+		});
+		if (!asked || !await agreed(asked)) return;
+		if (await busy(button, slot, () => post("groups/versions", { group_id: g.id, keep: asked.keep }))) await again("Versions set");
+	});
+	return h("div", { class: "card" }, h("h3", null, "Versions"),
+		h("p", null, `Of each file the group keeps ${keepText(g.keep)}.`), slot, h("div", { class: "actions" }, button));
+}
+
+// agreed shows what a setting would destroy, and asks.
+function agreed({ keep, would }) {
+	if (keep === "all") return true;
+	const goes = would.versions === 0 ? "No version that is there now would go."
+		: `${plural(would.versions, "version")} of ${plural(would.files, "file")} would go for good, ${bytes(would.bytes)}:`;
+	return ask({
+		title: `Keep ${keepText(keep)}?`, yes: "Set versions", danger: would.versions > 0,
+		body: [h("p", null, goes),
+			h("ul", null, would.names.slice(0, 20).map((n) => h("li", null, `${visible(n.filename)}: ${plural(n.versions, "version")}`)), would.files > 20 && h("li", null, "and others")),
+			h("p", { class: "hint" }, "Later versions go in the same way. The newest version of a name always stays.")],
+	});
 }
 
 function about(g) {

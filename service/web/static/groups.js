@@ -2,7 +2,7 @@
 
 import { get, post } from "./api.js";
 import { announce, ask, askForm, badge, busy, empty, field, h, roleField } from "./dom.js";
-import { date, plural, price, visible } from "./text.js";
+import { date, keepText, plural, price, visible } from "./text.js";
 
 export async function groupsView(draw, session) {
 	const { mine, open } = await allGroups();
@@ -46,6 +46,7 @@ export function badges(g) {
 		badge(g.role || "not a member", g.role === "owner" ? "accent" : ""),
 		g.window ? badge("open to join", "accent-line") : g.joinable && badge("join window closed"),
 		g.retention_days !== null && badge(`keeps files ${plural(g.retention_days, "day")}`),
+		g.keep !== "all" && badge(`keeps ${keepText(g.keep)}`),
 	];
 }
 

@@ -42,7 +42,7 @@ const actionNames = {
 	add_group_member: "Member added", revoke_group_member: "Member revoked", set_member_role: "Role given", rotate_group_key: "Group key rotated", join_group: "Group joined",
 	open_hackathon_join: "Join window opened", close_hackathon_join: "Join window closed", set_group_retention: "Retention set",
 	record_transaction: "File uploaded", claim_token: "File retrieved", tombstone_transaction: "File deleted", rename_file: "File renamed", rename_folder: "Folder renamed", pend_destruction: "Destruction waits", keep_files: "Files kept",
-	remove_file: "File removed", restore_file: "File brought back", set_group_trash: "Trash set", set_attributes: "Attributes set",
+	remove_file: "File removed", restore_file: "File brought back", set_group_trash: "Trash set", set_group_versions: "Versions set", set_attributes: "Attributes set",
 };
 
 export function action(kind) {
@@ -58,6 +58,7 @@ export function detail(record) {
 	case "set_group_retention": return record.detail === "none" ? "for ever" : `${record.detail} days`;
 	case "remove_file": return record.detail ? `can be brought back until ${date(nsToMS(record.detail))}` : "can be brought back";
 	case "set_group_trash": return `${plural(Number(record.detail.split(" ")[0]), "day")}, by ${record.detail.split(" ")[1]}`;
+	case "set_group_versions": return keepText(record.detail);
 	case "open_hackathon_join": return openedUntil(...record.detail.split(" "));
 	case "pend_destruction": return pendingText(record.detail.split(" "));
 	case "set_member_role": return record.detail.replace(" ", " is a ");
@@ -68,7 +69,15 @@ export function detail(record) {
 
 function pendingText(words) {
 	const until = date(nsToMS(words.at(-1)));
-	return words.length === 3 ? `retention of ${plural(Number(words[1]), "day")}, until ${until}` : `until ${until}`;
+	if (words.length !== 3) return `until ${until}`;
+	return words[0] === "versions" ? `keeping ${keepText(words[1])}, until ${until}` : `retention of ${plural(Number(words[1]), "day")}, until ${until}`;
+}
+
+// keepText says which versions a setting keeps.
+export function keepText(keep) {
+	if (keep === "all") return "all versions";
+	if (keep.endsWith("d")) return `older versions for ${plural(Number(keep.slice(0, -1)), "day")}`;
+	return `the newest ${plural(Number(keep), "version")} of each name`;
 }
 
 function openedUntil(until, role) {
@@ -78,6 +87,7 @@ function openedUntil(until, role) {
 const reasons = {
 	MemberRevocation: "a member was revoked", OwnerRequest: "the owner asked for it",
 	RetentionPolicy: "the retention of the group ended", ComplianceRequest: "a compliance request",
+	VersionPolicy: "newer versions replaced it",
 };
 
 export function reason(code) {
