@@ -134,6 +134,23 @@ shutil.copy2('f', 'g'); shutil.move('g', 'h')"; cat h`, want: "one\n one", uploa
 		{name: "LibreOffice, Save", tool: unoModule,
 			script: "cp f doc.txt; " + fmt.Sprintf(officeConvert, "odt doc.txt") + "; " + fmt.Sprintf(officeSave, "doc.odt two") + "; ls -A",
 			want:   "locked writable\nunlocked\ndoc.odt\ndoc.txt\nf\n one", uploads: 3, note: "its lock file stays in the mount"},
+		{name: "ln -s, ln -sf", tool: "ln",
+			script: "ln -s nowhere l; ln -sf f l; readlink l; cat l; ln -s f m; rm m; sync .; mkdir d; ln -s d e; ls e/; find -L . -samefile f | sort; rm -r e",
+			want:   "f\none\n./f\n./l\n one", uploads: 1, note: "a link that does not stay costs nothing"},
+		{name: "cp -a, rsync, tar of links", tool: "rsync",
+			script: "mkdir d h; ln -s ../f d/l; cp -a d e; rsync -a d/ g/; tar -cf - d | tar -C h -xf -; rsync -a d/ g/; readlink e/l g/l h/d/l; sync d e g h/d",
+			want:   "../f\n../f\n../f\n one", uploads: 4},
+		{name: "git, links in a working copy", tool: "git",
+			script: `git clone -q $SRC/bare.git wc; cd wc; git config core.symlinks || echo on; git config user.name a; git config user.email a@example.org; ln -s one l
+			git add l; git commit -qm two; rm l; git checkout -q l; readlink l; git status --short; sync .`, want: "on\none\n one", uploads: -1},
+		{name: "python3 -m venv", tool: "python3",
+			script: `python3 -m venv --without-pip v; v/bin/python -c 'import sys; print(sys.prefix != sys.base_prefix)'; find v -type d -exec sync {} +`, want: "True\n one", uploads: -1,
+			note: "its links lead to the interpreter outside"},
+		{name: "npm install", tool: "npm",
+			script: `mkdir $OUT/tool; echo '{"name":"tool","version":"1.0.0","bin":"tool.js"}' >$OUT/tool/package.json; printf '#!/usr/bin/env node\nconsole.log("ran")\n' >$OUT/tool/tool.js
+			tar -C $OUT -czf $OUT/tool.tgz --transform s/tool/package/ tool/package.json tool/tool.js; echo '{}' >package.json
+			HOME=$OUT npm install --offline --no-audit --no-fund --silent $OUT/tool.tgz; readlink node_modules/.bin/tool; node_modules/.bin/tool; sync node_modules/.bin`,
+			want: "../tool/tool.js\nran\n one", uploads: -1, note: "node_modules/.bin holds links"},
 		{name: "touch, then writing", tool: "touch", script: "touch g; echo two >g; { echo a; echo b; } >h", want: "one", uploads: 2},
 	}
 }
@@ -221,7 +238,7 @@ func checkUploads(t *testing.T, p program, dir string, uploads int) {
 	t.Helper()
 	switch {
 	case p.uploads == -1:
-		files := strings.Count(inFolder(t, dir, "find . -type f", ""), "\n") - 1 // f was there
+		files := strings.Count(inFolder(t, dir, "find . -type f -o -type l", ""), "\n") - 1 // f was there
 		if uploads < files || uploads > 2*files {
 			t.Errorf("%d uploads for %d files", uploads, files)
 		}

@@ -219,8 +219,13 @@ func nextSteps(dir string, r tree.Reason) []nextStep {
 	}
 	here := shellWord(dir + s.Path)
 	send := nextStep{"sync " + here, "sends it once the reason is gone"}
+	keep := nextStep{"cp " + here + " ~/", "keeps a copy outside: the mount forgets it when it ends"}
+	if s.Link { // sync and cp would follow it
+		send.Command = "sync " + shellWord(dir+path.Dir(s.Path))
+		keep.Command = "cp -P " + here + " ~/"
+	}
 	undo := nextStep{"rm " + here, "gives it up, and frees its memory"}
-	if v := r.Recorded; v != nil && s.State != tree.StagedScratch && (r.Name == "" || r.Name == s.Path) {
+	if v := r.Recorded; v != nil && !s.Link && s.State != tree.StagedScratch && (r.Name == "" || r.Name == s.Path) {
 		undo = nextStep{"cp " + shellWord(dir+v.Version) + " " + here, "gives it up, and goes back to the recorded version"}
 	}
 	switch s.State {
@@ -230,7 +235,7 @@ func nextSteps(dir string, r tree.Reason) []nextStep {
 		send.Does = "sends it as it is"
 		return append(steps, send, undo)
 	case tree.StagedFailed:
-		return append(steps, send, nextStep{"cp " + here + " ~/", "keeps a copy outside: the mount forgets it when it ends"}, undo)
+		return append(steps, send, keep, undo)
 	case tree.StagedAway:
 		send.Does = "sends it now, if the service is back"
 		return append(steps, send)

@@ -22,6 +22,7 @@ func TestWhyNextSteps(t *testing.T) {
 		"half, new":         {tree.ClassTooBig, tree.StagedHalf, "/team/f", nil, []string{"cp FILE /m/team/f", "rm /m/team/f"}},
 		"half, recorded":    {tree.ClassTooBig, tree.StagedHalf, "/team/f 1", recorded, []string{"cp FILE '/m/team/f 1'", "cp '/m/team/.svcfs/history/f 1/000001-x' '/m/team/f 1'"}},
 		"full disk":         {tree.ClassNoSpace, tree.StagedFailed, "/team/f", nil, []string{"df /m/team", "sync /m/team/f", "cp /m/team/f ~/", "rm /m/team/f"}},
+		"link":              {tree.ClassNoSpace, tree.StagedFailed, "/team/d/link", nil, []string{"df /m/team", "sync /m/team/d", "cp -P /m/team/d/link ~/", "rm /m/team/d/link"}},
 		"memory":            {tree.ClassNoMemory, "", "/team/f", nil, []string{"svcfs status /m"}},
 		"price":             {tree.ClassBudget, "", "/team/f", nil, []string{"svcfs balance"}},
 		"rights":            {tree.ClassAccess, "", "/team/f", nil, []string{"svcfs group members team --roles"}},
@@ -35,7 +36,7 @@ func TestWhyNextSteps(t *testing.T) {
 	} {
 		r := tree.Reason{Path: tc.path, Class: tc.class.String(), Recorded: tc.before}
 		if tc.state != "" {
-			r.Staged = &tree.Staged{Path: tc.path, State: tc.state}
+			r.Staged = &tree.Staged{Path: tc.path, State: tc.state, Link: name == "link"}
 		}
 		var got []string
 		for _, step := range nextSteps("/m", r) {

@@ -37,11 +37,12 @@ type Recorded struct {
 // Staged is the content of a file that the ledger has not recorded. The only copy is in the
 // memory of the mount.
 type Staged struct {
-	Path  string    `json:"path"`  // where it can be read, below the mount
-	Size  int64     `json:"size"`  // bytes
-	Since time.Time `json:"since"` // when it was first changed
-	State string    `json:"state"` // one of the constants below
-	Open  bool      `json:"open"`  // some program has it open
+	Path  string    `json:"path"`           // where it can be read, below the mount
+	Size  int64     `json:"size"`           // bytes
+	Since time.Time `json:"since"`          // when it was first changed
+	State string    `json:"state"`          // one of the constants below
+	Open  bool      `json:"open"`           // some program has it open
+	Link  bool      `json:"link,omitempty"` // a symbolic link: its folder is synced to send it
 }
 
 // The states of staged content.
@@ -67,7 +68,7 @@ func (f *File) unsaved() (Staged, *Error, bool) {
 	if f.is(stateCommitted) || f.is(stateCopied) {
 		return Staged{}, nil, false
 	}
-	s := Staged{Path: path, Size: f.Attr().Size, Since: f.stage.since.UTC(), State: StagedWritten, Open: f.opens > 0}
+	s := Staged{Path: path, Size: f.Attr().Size, Since: f.stage.since.UTC(), State: StagedWritten, Open: f.opens > 0, Link: f.IsLink()}
 	switch {
 	case f.half != nil && f.half.killed:
 		s.State = StagedKilled

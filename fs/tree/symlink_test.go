@@ -207,6 +207,9 @@ func TestN6FailedLinksStayPending(t *testing.T) {
 	if p := m.Pending(); len(p) != 1 || p[0].Error == "" {
 		t.Errorf("pending: %+v", p)
 	}
+	if r := m.Reasons(); len(r) == 0 || r[0].Staged == nil || !r[0].Staged.Link {
+		t.Errorf("reasons: %+v", r)
+	}
 	m.wantShown("/team/l", "-> f")
 	w.Fail("upload", nil)
 	if left := m.Drain(t.Context()); len(left) > 0 {
