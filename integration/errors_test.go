@@ -181,6 +181,10 @@ func TestE5ShortGapsAreWaitedFor(t *testing.T) {
 			_, err := os.ReadFile(b.path("team/old"))
 			return err
 		})
+		proctest.Eventually(t, "the status tells it", func() bool { return a.status().Service == "reconnecting" })
+		if out := alice.must("status", a.dir); !strings.Contains(out, "reconnecting") {
+			t.Errorf("%s: svcfs status shows\n%s", what, out)
+		}
 		select {
 		case err := <-saved:
 			t.Errorf("%s: the save did not wait: %v", what, err)
@@ -241,8 +245,10 @@ func TestE5LongGapsEnd(t *testing.T) {
 		err := os.WriteFile(a.path(fmt.Sprint("team/", i)), []byte("x"), 0o600)
 		a.wantError(err, unix.EHOSTUNREACH, fmt.Sprint("team/", i), "connection refused")
 	}
+	proctest.Eventually(t, "the status tells it", func() bool { return a.status().Service == "unreachable" })
 	w.start()
 	proctest.Eventually(t, "nothing is pending", func() bool { return a.control("pending") == "" })
+	proctest.Eventually(t, "the status tells it", func() bool { return a.status().Service == "reachable" })
 }
 
 func TestEStoppedService(t *testing.T) {

@@ -266,11 +266,12 @@ func (m *mount) control(name string) string {
 
 // status is what a mount says of itself.
 type status struct {
-	Retrieves int `json:"retrieves"`
-	Uploads   int `json:"uploads"`
-	Cached    int `json:"cached_bytes"`
-	Staged    int `json:"staged_bytes"`
-	Open      int `json:"open"`
+	Retrieves int    `json:"retrieves"`
+	Uploads   int    `json:"uploads"`
+	Cached    int    `json:"cached_bytes"`
+	Staged    int    `json:"staged_bytes"`
+	Open      int    `json:"open"`
+	Service   string `json:"service"`
 }
 
 func (m *mount) status() (s status) {

@@ -38,6 +38,34 @@ func (g *gap) over() {
 	g.began, g.last = time.Time{}, time.Time{}
 }
 
+// Connection is how it stands with the connections to the service.
+type Connection uint8
+
+// The states of [Client.Connection].
+const (
+	Connected    Connection = iota // the last request was answered, or there was none for a minute
+	Reconnecting                   // connections are refused or break, for less than Config.Patience
+	Disconnected                   // they have been for longer
+)
+
+// Connection reports how it stands with the connections to the service. It asks nothing: the
+// requests of all calls count. A service that accepts connections and does not answer is
+// Connected. Local, free.
+func (c *Client) Connection() Connection { return c.gap.state(time.Now(), c.cfg.Patience) }
+
+func (g *gap) state(now time.Time, patience time.Duration) Connection {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case g.began.IsZero() || now.Sub(g.last) > forgottenGap:
+		return Connected
+	case now.Sub(g.began) < patience:
+		return Reconnecting
+	default:
+		return Disconnected
+	}
+}
+
 type bridgedKey struct{}
 
 // bridging returns a context for calls that wait for [Config].Patience.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/names"
 )
 
@@ -103,6 +104,7 @@ type Status struct {
 	Mountpoint string    `json:"mountpoint"`
 	Started    time.Time `json:"started"`
 	Reachable  bool      `json:"reachable"` // the service answered the last look at the ledger
+	Service    string    `json:"service"`   // one of the words below
 	Groups     int       `json:"groups"`
 	Pending    int       `json:"pending"` // files not yet recorded
 	Staged     int64     `json:"staged_bytes"`
@@ -126,6 +128,28 @@ type Status struct {
 	FailedLook *FailedLook `json:"failed_look,omitempty"`
 }
 
+// The words of Status.Service.
+const (
+	ServiceReachable    = "reachable"
+	ServiceReconnecting = "reconnecting" // connections are refused or break, and opening and closing wait (E5)
+	ServiceUnreachable  = "unreachable"  // and no longer wait; or the service did not answer the last look
+)
+
+// service returns the word for the service.
+func (t *Tree) service(reachable bool) string {
+	connection := sdk.Connected
+	if t.cfg.Connection != nil {
+		connection = t.cfg.Connection()
+	}
+	switch {
+	case connection == sdk.Reconnecting:
+		return ServiceReconnecting
+	case connection == sdk.Disconnected || !reachable:
+		return ServiceUnreachable
+	}
+	return ServiceReachable
+}
+
 // Status returns the state of the mount.
 func (t *Tree) Status() Status {
 	cached := t.cache.Stats()
@@ -147,6 +171,7 @@ func (t *Tree) Status() Status {
 	s.FailedLook = t.failedLook()
 	t.mu.RUnlock()
 	s.Reachable = s.Reachable || s.FailedLook != nil && !s.FailedLook.class.isAway()
+	s.Service = t.service(s.Reachable)
 	t.errors.mu.Lock()
 	s.Errors = t.errors.total
 	t.errors.mu.Unlock()

@@ -47,6 +47,35 @@ func TestE1FailedLookIsTold(t *testing.T) {
 	}
 }
 
+// E5: the status tells a service that is waited for from one that is not.
+func TestE5StateOfTheService(t *testing.T) {
+	w, now := team(), sdk.Connected
+	m := mount(t, w, bob, func(c *Config) { c.Connection = func() sdk.Connection { return now } })
+	for _, tc := range []struct {
+		connection sdk.Connection
+		answers    bool
+		want       string
+	}{
+		{sdk.Connected, true, ServiceReachable},
+		{sdk.Reconnecting, true, ServiceReconnecting},
+		{sdk.Reconnecting, false, ServiceReconnecting},
+		{sdk.Disconnected, false, ServiceUnreachable},
+		{sdk.Disconnected, true, ServiceUnreachable},
+		{sdk.Connected, false, ServiceUnreachable}, // it hangs
+		{sdk.Connected, true, ServiceReachable},
+	} {
+		now = tc.connection
+		w.Fail("groups", nil)
+		if !tc.answers {
+			w.Fail("groups", &sdk.Error{Op: "list", Kind: sdk.ErrTimeout, Err: errors.New("no answer")})
+		}
+		m.noteReached(m.Tree.refresh(t.Context()))
+		if got := m.Status(); got.Service != tc.want || got.Reachable != tc.answers {
+			t.Errorf("%d, answers %v: the service is %s, reachable %v", tc.connection, tc.answers, got.Service, got.Reachable)
+		}
+	}
+}
+
 // What a look missed because it began too early is not counted as seen by it.
 func TestRefreshedIsWhenALookBegan(t *testing.T) {
 	w := team()

@@ -74,6 +74,9 @@ type Config struct {
 	Version    string // shown in /.svcfs/version
 	Mountpoint string // shown in /.svcfs/status
 	Confined   string // shown there too: how the process is confined
+	// Connection tells how it stands with the connections to the service, for
+	// /.svcfs/status; nil = not known.
+	Connection func() sdk.Connection
 	// Proofs describes the proofs of the service for its lists, for /.svcfs/status; may be
 	// nil.
 	Proofs func() string
