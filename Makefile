@@ -108,10 +108,12 @@ scale: require-fuse
 	SVCFS_LONG=1 $(GO) test -v -count=1 -timeout 2h -run '^Test(M6LargeGroup|LargeFile|ThousandOpenFiles|ByteBudgetsUnderPressure|Threat8BombsOnAMount|R1ManyReadersPayOnce|E2SlowLine)$$' ./integration
 
 # The long runs: KILLS kills of the service and of the mount each, many rounds of
-# many clients.
+# many clients, and many random operations on a file in each way of reading it.
 KILLS ?= 500
 ROUNDS ?= 50
+STEPS ?= 20000
 soak:
+	$(GO) test -count=1 -timeout 3h -run '^TestRandomIO$$' ./integration -steps $(STEPS)
 	SVCFS_KILLS=$(KILLS) $(GO) test -count=1 -timeout 6h -run KilledAtRandomMoments ./integration
 	SVCD_CLIENT_ROUNDS=$(ROUNDS) $(GO) test -count=1 -timeout 1h -run TestManyClients ./service
 

@@ -114,8 +114,12 @@ func (n *fileNode) Getattr(_ context.Context, _ gofs.FileHandle, out *fuse.AttrO
 	return 0
 }
 
-// Setattr is that of all nodes, with the size of Getattr.
+// Setattr is that of all nodes, with the size of Getattr. The length of an inode that is lent
+// does not change: as an open for writing, a new length needs another inode (R3).
 func (n *fileNode) Setattr(ctx context.Context, fh gofs.FileHandle, in *fuse.SetAttrIn, out *fuse.AttrOut) syscall.Errno {
+	if _, ok := in.GetSize(); ok && !n.page() {
+		return syscall.ESTALE // the kernel looks the name up again
+	}
 	if errno := n.node.Setattr(ctx, fh, in, out); errno != 0 {
 		return errno
 	}

@@ -14,6 +14,8 @@ import (
 
 // Lookup finds a name. Free.
 func (n *dirNode) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*gofs.Inode, syscall.Errno) {
+	ctx, done := patiently(ctx)
+	defer done()
 	n.m.knowDir(n)
 	node, err := n.d.Lookup(ctx, name)
 	if err != nil {
@@ -54,6 +56,8 @@ type dirHandle struct {
 }
 
 func (h *dirHandle) snapshot(ctx context.Context) syscall.Errno {
+	ctx, done := patiently(ctx)
+	defer done()
 	entries, err := h.n.d.Entries(ctx)
 	if err != nil {
 		return errno(err)

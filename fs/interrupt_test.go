@@ -97,3 +97,34 @@ func TestE2HarmlessSignalsDoNotEndAClose(t *testing.T) {
 		})
 	}
 }
+
+// Nor does a listing end with a signal that means nothing: the thread of a Go program that
+// reads a folder gets some all the time.
+func TestE2HarmlessSignalsDoNotEndAListing(t *testing.T) {
+	m := mounting(t)
+	m.must(order{Do: "member", Group: "other", On: true})
+	m.refresh()
+	m.must(order{Do: "stall", Name: "entries", On: true})
+	number, result := make(chan int), make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		number <- unix.Gettid()
+		fd, err := unix.Open(m.path("other"), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err == nil {
+			err = unix.Close(fd)
+		}
+		result <- err
+	}()
+	thread := <-number
+	m.waitFor(1)
+	for range 2 {
+		ok(t, unix.Tgkill(os.Getpid(), thread, unix.SIGURG))
+	}
+	// Whether it fails shows once the service answers, or the listing has waited enough.
+	time.Sleep(4 * signalPoll)
+	m.must(order{Do: "stall", Name: "entries"})
+	if err := inTime(t, "opening the folder", func() error { return <-result }); err != nil {
+		t.Errorf("opening the folder: %v", err)
+	}
+}

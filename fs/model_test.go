@@ -30,7 +30,7 @@ func TestModelOnAMount(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var p plan
 			change(&p)
-			limit := func(p *plan) { p.MaxFile = treetest.MaxBytes }
+			limit := func(p *plan) { p.MaxFile, p.Links = treetest.MaxBytes, true }
 			m, groups, allows := mounting(t, change, limit), 0, treetest.Allows{Rename: p.Renames, Delete: p.Deletes, Trash: p.Trashes}
 			rapid.Check(t, func(rt *rapid.T) {
 				groups++
@@ -136,6 +136,18 @@ func (s *modelSystem) Link(from, to string) string {
 	return outcome(os.Link(s.path(from), s.path(to)))
 }
 
+func (s *modelSystem) Symlink(target, name string) string {
+	return outcome(os.Symlink(target, s.path(name)))
+}
+
+func (s *modelSystem) Readlink(name string) string {
+	target, err := os.Readlink(s.path(name))
+	if err != nil && !errors.Is(err, unix.EINVAL) {
+		return err.Error()
+	}
+	return target
+}
+
 func (s *modelSystem) Mkdir(name string) string { return outcome(os.Mkdir(s.path(name), 0o700)) }
 
 func (s *modelSystem) Rmdir(name string) string { return outcome(unix.Rmdir(s.path(name))) }
@@ -181,6 +193,11 @@ func (s *modelSystem) look() {
 
 func (s *modelSystem) Put(name, data string) {
 	s.m.must(order{Do: "put", Group: s.group, Name: name, Data: []byte(data), Size: int64(len(data))})
+	s.look()
+}
+
+func (s *modelSystem) PutLink(name, target string) {
+	s.m.must(order{Do: "link", Group: s.group, Name: name, Data: []byte(target)})
 	s.look()
 }
 

@@ -281,6 +281,29 @@ func TestR3SizeOfALentFileStays(t *testing.T) {
 	}
 }
 
+// A new length by name is for the next open: a reader of lent memory keeps content and size.
+func TestR3LengthByNameOfALentFile(t *testing.T) {
+	needRoot(t)
+	m := mounting(t, passthrough)
+	content := pattern(sharedBytes)
+	m.put("f", content)
+	reader := openToRead(t, m.path("team/f"))
+	for _, size := range []int64{sharedBytes / 2, 0, 5} {
+		ok(t, os.Truncate(m.path("team/f"), size))
+		kept, err := reader.Stat()
+		ok(t, err)
+		if kept.Size() != sharedBytes {
+			t.Errorf("cut to %d by name: what was open shows %d bytes, want %d", size, kept.Size(), sharedBytes)
+		}
+		if got, err := io.ReadAll(io.NewSectionReader(reader, 0, 2*sharedBytes)); err != nil || string(got) != content {
+			t.Errorf("cut to %d by name: the reader got %d other bytes, %v", size, len(got), err)
+		}
+		if info, err := os.Stat(m.path("team/f")); err != nil || info.Size() != size {
+			t.Errorf("the name shows %v, %v; want %d bytes", info, err, size)
+		}
+	}
+}
+
 // Readers and writers who open a file at the same moment all get it.
 func TestR3ReadersAndWritersAtOnce(t *testing.T) {
 	everyReads(t, func(t *testing.T, _ Reads, m *mount) {

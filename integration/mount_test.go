@@ -263,6 +263,7 @@ func TestRefusalsByDesign(t *testing.T) {
 		{"W8 rename to another group", func() error { return os.Rename(a.path("team/f"), a.path("other/f")) }, unix.EXDEV},
 		{"N5 rename of a group", func() error { return os.Rename(a.path("other"), a.path("others")) }, unix.EPERM},
 		{"N5 mkdir in the root", func() error { return os.Mkdir(a.path("new"), 0o700) }, unix.EPERM},
+		{"N6 symlink in the root", func() error { return os.Symlink("team/f", a.path("l")) }, unix.EPERM},
 		{"N5 device", func() error { return unix.Mknod(a.path("team/d"), unix.S_IFIFO, 0) }, unix.EPERM},
 		{"N5 link", func() error { return os.Link(a.path("team/f"), a.path("team/h")) }, unix.EPERM},
 		{"file in the root", func() error { return os.WriteFile(a.path("x"), nil, 0o600) }, unix.EPERM},

@@ -27,7 +27,7 @@ type stressor struct {
 // shrink.
 func stressRefusals() map[string]stressor {
 	return map[string]stressor{
-		"dirdeep":  {refused: []string{"link refused by design", "symlink refused by design"}, why: "N5: no links"},
+		"dirdeep":  {refused: []string{"link refused by design"}, why: "N5: an uploaded file has one name"},
 		"dirmany":  {options: "--dirmany-ops 300", why: "W5: empty files are uploaded after two seconds, so that removing thousands takes minutes"},
 		"dup":      {refused: []string{"mknod refused by design"}, why: "N5: no pipes"},
 		"fanotify": {may: "open not found", why: "E: the kernel opens files for its listeners that are deleted by then"},
@@ -37,7 +37,6 @@ func stressRefusals() map[string]stressor {
 		"iomix":    {options: "--iomix-bytes 64m", why: "W12: else it writes beyond the largest file"},
 		"link":     {says: "link calls not allowed", refused: []string{"link refused by design"}, why: "N5: an uploaded file has one name"},
 		"mknod":    {refused: []string{"mknod refused by design"}, why: "N5: no devices, pipes or sockets"},
-		"symlink":  {says: "link calls not allowed", refused: []string{"symlink refused by design"}, why: "N5: no symbolic links"},
 		"verity":   {says: "verity is not supported", why: "the hash of the ledger is what verifies (R1)"},
 		"xattr":    {says: "fsetxattr succeeded unexpectedly", why: "W10: attributes that programs set have no effect"},
 	}
@@ -51,7 +50,7 @@ func elsewhere() []string { return []string{"bind-mount", "binderfs", "eventfd",
 // class, each for its time.
 func quickStressors() map[string]int {
 	return map[string]int{"access": 100, "chmod": 200, "dentry": 2048, "fcntl": 2000, "filename": 150, "flock": 100_000, "getdent": 2000, "link": 1,
-		"lockofd": 100_000, "mknod": 200, "open": 2000, "rename": 200, "symlink": 1, "touch": 2000, "utime": 2000, "verity": 1, "xattr": 1}
+		"lockofd": 100_000, "mknod": 200, "open": 2000, "rename": 200, "touch": 2000, "utime": 2000, "verity": 1, "xattr": 1}
 }
 
 // Every stressor of stress-ng's filesystem class passes on a mount that may

@@ -14,13 +14,14 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 )
 
-// layouts are the layouts of ledger records that this client understands.
-var layouts = []string{chain.Layout1, chain.Layout2}
+// layouts are the layouts of ledger records that this client understands. It also applies
+// records of renamed folders.
+var layouts = []string{chain.Layout1, chain.Layout2, chain.ReadsFolders}
 
 // verified says how far the chain of a group was verified.
 type verified struct {
 	proof.Cursor
-	last Entry // the file of the newest record about a file; zero = there is none
+	last []Entry // the files of the newest record about files; several for a folder
 }
 
 // chainEntries lists the file records of g with a ChangedSeq above after, from proven
@@ -34,15 +35,24 @@ func (c *Client) readEntries(ctx context.Context, g GroupID, after Seq) ([]Entry
 	from := c.chains[g]
 	c.mu.Unlock()
 	// A caller that wants the newest record again continues one record before it.
-	newest := from.last.ChangedSeq
+	var newest Seq
+	if len(from.last) > 0 {
+		newest = from.last[0].ChangedSeq
+	}
 	if after == 0 || newest == 0 || after != newest && after != newest-1 {
 		from = verified{}
 	}
-	fold := folding{group: g, at: map[Ref]int{}}
-	if from.last.Ref != "" {
-		fold.add(from.last)
+	fold := folding{group: g, at: map[Ref]int{}, isPart: from.Seq > 0}
+	for _, e := range from.last {
+		fold.add(e)
+		fold.renamed = e.ChangedSeq
 	}
-	if err := c.readChain(ctx, g, from, &fold); err != nil {
+	err := c.readChain(ctx, g, from, &fold)
+	if errors.Is(err, errNeedsAll) {
+		fold = folding{group: g, at: map[Ref]int{}}
+		err = c.readChain(ctx, g, verified{}, &fold)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return slices.DeleteFunc(fold.entries, func(e Entry) bool { return e.ChangedSeq <= after }), nil
@@ -114,8 +124,17 @@ type folding struct {
 	group   GroupID
 	entries []Entry // in the order of their first record
 	at      map[Ref]int
-	changed int // index of the newest changed one
+	changed int // index of one that the newest record changed
+
+	isPart   bool                // records before the first of these were verified earlier
+	nameless map[int]bool        // those whose first record states no name, see [chain.Folders]
+	folders  *chain.Folders[int] // of the others that live; nil = no folder was renamed so far
+	renamed  Seq                 // of the newest record that may have changed several
 }
+
+// errNeedsAll means that the records must be read from the first one on: a folder was
+// renamed, and the files in it are not known.
+var errNeedsAll = errors.New("a folder was renamed")
 
 // grow allocates for n more records, and for as many again if another page follows.
 func (f *folding) grow(n int, more bool) {
@@ -134,11 +153,23 @@ func (f *folding) add(e Entry) {
 	f.entries = append(f.entries, e)
 }
 
-func (f *folding) newest() Entry {
+// newest returns the entries that the newest record changed. Only a renamed folder changes
+// several.
+func (f *folding) newest() []Entry {
 	if len(f.entries) == 0 {
-		return Entry{}
+		return nil
 	}
-	return f.entries[f.changed]
+	at := f.entries[f.changed].ChangedSeq
+	if at != f.renamed {
+		return []Entry{f.entries[f.changed]}
+	}
+	var list []Entry
+	for _, e := range f.entries {
+		if e.ChangedSeq == at {
+			list = append(list, e)
+		}
+	}
+	return list
 }
 
 // take verifies the next record and applies it. Only records about files change entries.
@@ -151,11 +182,20 @@ func (f *folding) take(row *wire.TransactionRow, listing *proof.Listing) error {
 		return err
 	}
 	switch r.Kind {
+	case EventFolderRenamed:
+		return f.renameFolder(&r)
 	case EventUploaded:
 		if _, known := f.at[Ref(r.Ref)]; known || r.Ref == "" {
 			return &proof.Refusal{Row: r.Seq, Text: "its reference was recorded before"}
 		}
 		f.add(uploadEntry(&r, row))
+		if r.IsOld() && r.Detail == "" {
+			if f.nameless == nil {
+				f.nameless = make(map[int]bool)
+			}
+			f.nameless[f.changed] = true
+		}
+		f.enterFolder(f.changed)
 	case EventRenamed, EventDeleted, EventRemoved, EventRestored, EventAttributes:
 		i, known := f.at[Ref(r.Ref)]
 		if !known {
@@ -173,10 +213,44 @@ func (f *folding) take(row *wire.TransactionRow, listing *proof.Listing) error {
 		if e := &f.entries[i]; !r.IsOld() && (r.FileHash != e.Hash.String() || r.Tag(chain.TagUploader) != string(e.Uploader)) {
 			return &proof.Refusal{Row: r.Seq, Text: "its content or uploader differs from the upload that it names"}
 		}
+		if f.folders != nil {
+			f.folders.Drop(i, f.entries[i].Name)
+		}
 		f.change(&f.entries[i], &r)
 		f.changed = i
+		f.enterFolder(i)
 	}
 	return nil
+}
+
+// renameFolder gives the files beneath a folder their new names.
+func (f *folding) renameFolder(r *chain.Record) error {
+	before, after, ok := chain.FolderOf(r)
+	if !ok || r.IsOld() {
+		return &proof.Refusal{Row: r.Seq, Text: "it does not say which folder has which name now"}
+	}
+	if f.isPart {
+		return errNeedsAll
+	}
+	if f.folders == nil {
+		f.folders = &chain.Folders[int]{}
+		for i := range f.entries {
+			f.enterFolder(i)
+		}
+	}
+	f.renamed = Seq(r.Seq)
+	f.folders.Rename(before, after, func(i int, name string) {
+		f.entries[i].Name, f.entries[i].ChangedSeq = name, f.renamed
+		f.changed = i
+	})
+	return nil
+}
+
+// enterFolder adds an entry to those that the rename of a folder may concern.
+func (f *folding) enterFolder(i int) {
+	if e := &f.entries[i]; f.folders != nil && e.Deleted == nil && !f.nameless[i] {
+		f.folders.Put(i, e.Name)
+	}
 }
 
 // mayFollow refuses a record about a file that contradicts the records before it. Nothing
@@ -322,19 +396,7 @@ func (c *Client) checkReceipt(ctx context.Context, g GroupID, name string, after
 	if recorded := uploadEntry(&r, a.Record); e.Attributes != nil && !recorded.attributes().Equal(*e.Attributes) {
 		return malformed(errors.New("its receipt is for a file with other attributes"))
 	}
-	place, err := retryWithNewKey(ctx, c, func() (chain.Place, error) {
-		log, _, err := c.trustedLog(ctx)
-		if err != nil {
-			return chain.Place{}, err
-		}
-		place, err := proof.CheckReceipt(log, &r, *a.Receipt)
-		if err != nil {
-			if other := c.keyChanged(ctx, log); other != nil {
-				return place, other
-			}
-		}
-		return place, c.unproven(err)
-	})
+	place, err := retryWithNewKey(ctx, c, func() (chain.Place, error) { return c.openReceipt(ctx, &r, *a.Receipt) })
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -115,23 +116,28 @@ func TestThreat13FalseReceipts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := sdktest.NewDeceit(t, sdktest.Liar{})
-			d.Disturb(wire.PathTools+wire.OpFinalizeUpload, func(next http.Handler) http.Handler {
-				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					honest := httptest.NewRecorder()
-					next.ServeHTTP(honest, r)
-					var answer map[string]any
-					if err := json.Unmarshal(honest.Body.Bytes(), &answer); err != nil {
-						t.Error(err)
-					}
-					lie(answer["result"].(map[string]any))
-					_ = json.NewEncoder(w).Encode(answer)
-				})
-			})
+			d.Disturb(wire.PathTools+wire.OpFinalizeUpload, changing(t, lie))
 			_, err := remembering(t, d, "").Group(d.Group).Put(t.Context(), "new.txt", bytes.NewReader([]byte("new")))
 			var refused *sdk.Error
 			if !errors.As(err, &refused) || refused.Kind != sdk.ErrCorrupt || refused.Code != wire.CodeReceipt || !strings.Contains(err.Error(), "may be recorded or not") {
 				t.Errorf("got %v", err)
 			}
+		})
+	}
+}
+
+// changing lies about the result of an operation that succeeded.
+func changing(t *testing.T, lie func(result map[string]any)) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			honest := httptest.NewRecorder()
+			next.ServeHTTP(honest, r)
+			var answer map[string]any
+			if err := json.Unmarshal(honest.Body.Bytes(), &answer); err != nil {
+				t.Error(err)
+			}
+			lie(answer["result"].(map[string]any))
+			_ = json.NewEncoder(w).Encode(answer)
 		})
 	}
 }
@@ -419,5 +425,165 @@ func TestThreat46NoReturnWithoutARemoval(t *testing.T) {
 				t.Errorf("%d entries, %v", len(entries), err)
 			}
 		})
+	}
+}
+
+// Threats 5 and 6: which files a renamed folder concerns follows from the records before
+// it. A service cannot move others with it, hide it, or tell a client that runs other
+// names than one that begins.
+func TestThreat5Threat6FoldersMoveWhatTheyHold(t *testing.T) {
+	d := sdktest.NewDeceit(t, sdktest.Liar{})
+	alice := d.Client(t, d.Alice).Group(d.Group)
+	for _, name := range []string{"pay/may.txt", "pay/june.txt", "payments.txt", "pay/deleted.txt"} {
+		r, err := alice.Put(t.Context(), name, bytes.NewReader([]byte(name)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name == "pay/deleted.txt" {
+			if err := alice.Delete(t.Context(), r.Ref); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	before := d.Log().Rewritten(keepAll)
+	folder := func(from, to string) chain.Record {
+		return chain.Record{Kind: chain.KindRenameFolder, Account: string(d.Alice.ID), Group: string(d.Group), Detail: to, Tags: []chain.Tag{{Name: chain.TagFolder, Value: from}}}
+	}
+	for _, tc := range []struct {
+		name    string
+		records []chain.Record
+		want    string // names, or a part of the error
+	}{
+		{"a folder", []chain.Record{folder("pay", "old/pay")}, "payroll.txt draft.txt old.txt payroll.txt old/pay/may.txt old/pay/june.txt payments.txt pay/deleted.txt"},
+		{"a file", []chain.Record{folder("payroll.txt", "x")}, "payroll.txt draft.txt old.txt payroll.txt pay/may.txt pay/june.txt payments.txt pay/deleted.txt"},
+		{"there and back", []chain.Record{folder("pay", "x"), folder("x", "pay")}, "payroll.txt draft.txt old.txt payroll.txt pay/may.txt pay/june.txt payments.txt pay/deleted.txt"},
+		{"no folder", []chain.Record{folder("", "x")}, "which folder"},
+		{"to no folder", []chain.Record{folder("pay", "")}, "which folder"},
+		{"a prefix of names", []chain.Record{folder("pay/", "x")}, "which folder"},
+		{"into itself", []chain.Record{folder("pay", "pay/x")}, "which folder"},
+		{"without the folder before", []chain.Record{{Kind: chain.KindRenameFolder, Account: string(d.Alice.ID), Group: string(d.Group), Detail: "x"}}, "which folder"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			d.Show(before)
+			running := remembering(t, d, "")
+			listed(t, running, d.Group, 8)
+			log := before.Rewritten(keepAll)
+			for _, r := range tc.records {
+				log.Invent(r)
+			}
+			d.Show(log)
+			for who, c := range map[string]*sdk.Client{"a client that runs": running, "a client that begins": remembering(t, d, "")} {
+				entries, err := c.Group(d.Group).Entries(t.Context())
+				var names []string
+				for _, e := range entries {
+					names = append(names, e.Name)
+				}
+				if got := strings.Join(names, " "); tc.want != got && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+					t.Errorf("%s: %q, %v", who, got, err)
+				}
+			}
+		})
+	}
+	t.Run("the changes since then", func(t *testing.T) {
+		d.Show(before)
+		running := remembering(t, d, "")
+		entries, err := running.Group(d.Group).Entries(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		newest := entries[len(entries)-1].ChangedSeq // of the deletion
+		d.Show(before.Rewritten(keepAll).Invent(folder("pay", "x")))
+		for range 3 { // with the newest again, too
+			news, err := running.Group(d.Group).Entries(t.Context(), sdk.Since(newest))
+			if err != nil || len(news) != 2 || news[0].Name != "x/may.txt" || news[1].Name != "x/june.txt" || news[0].ChangedSeq != news[1].ChangedSeq {
+				t.Fatalf("%+v, %v", news, err)
+			}
+		}
+		news, err := running.Group(d.Group).Entries(t.Context(), sdk.Since(newest+1))
+		if err != nil || len(news) != 0 {
+			t.Errorf("%+v, %v", news, err)
+		}
+		d.Show(before)
+		if entries, err := running.Group(d.Group).Entries(t.Context()); sdk.KindOf(err) != sdk.ErrCorrupt {
+			t.Errorf("a hidden rename: %d entries, %v", len(entries), err)
+		}
+	})
+}
+
+// Threat 13: a folder is renamed when its own record is proven, and no other.
+func TestThreat13FalseReceiptsOfFolders(t *testing.T) {
+	for name, lie := range map[string]func(answer map[string]any){
+		"none":           func(a map[string]any) { delete(a, "receipt") },
+		"no record":      func(a map[string]any) { delete(a, "record") },
+		"nothing":        func(a map[string]any) { a["files"] = 0 },
+		"another folder": func(a map[string]any) { a["record"].(map[string]any)["detail"] = "other" },
+		"another before": func(a map[string]any) { a["record"].(map[string]any)["tags"] = []any{"files", "1", "folder", "other"} },
+		"another group":  func(a map[string]any) { a["record"].(map[string]any)["group_id"] = "other" },
+		"an old record":  func(a map[string]any) { a["record"].(map[string]any)["seq"] = 1 },
+		"another kind":   func(a map[string]any) { a["record"].(map[string]any)["kind"] = chain.KindRename },
+		"signature":      func(a map[string]any) { a["receipt"].(map[string]any)["signature"] = strings.Repeat("A", 86) + "==" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := sdktest.NewDeceit(t, sdktest.Liar{})
+			alice := d.Client(t, d.Alice).Group(d.Group)
+			r, err := alice.Put(t.Context(), "a/x", bytes.NewReader([]byte("x")))
+			if err != nil {
+				t.Fatal(err)
+			}
+			d.Disturb(wire.PathTools+wire.OpRenameFolder, changing(t, lie))
+			if done, err := alice.RenameFolder(t.Context(), "a", "b", r.Seq); sdk.KindOf(err) != sdk.ErrCorrupt {
+				t.Errorf("renamed %+v, %v", done, err)
+			}
+		})
+	}
+}
+
+// Threat 13: the record of an earlier rename of the same folder proves no new one, also
+// under another sequence, which no hash covers.
+func TestThreat13EarlierRenameOfAFolder(t *testing.T) {
+	d := sdktest.NewDeceit(t, sdktest.Liar{})
+	alice := d.Client(t, d.Alice).Group(d.Group)
+	r, err := alice.Put(t.Context(), "a/x", bytes.NewReader([]byte("x")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var first any // answer
+	d.Disturb(wire.PathTools+wire.OpRenameFolder, changing(t, func(a map[string]any) { first = maps.Clone(a) }))
+	if _, err := alice.RenameFolder(t.Context(), "a", "b", r.Seq); err != nil {
+		t.Fatal(err)
+	}
+	d.Disturb(wire.PathTools+wire.OpRenameFolder, nil)
+	back, err := alice.RenameFolder(t.Context(), "b", "a", r.Seq)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Disturb(wire.PathTools+wire.OpRenameFolder, changing(t, func(a map[string]any) {
+		maps.Copy(a, first.(map[string]any))
+		a["record"].(map[string]any)["seq"] = back.Seq + 1
+	}))
+	if done, err := alice.RenameFolder(t.Context(), "a", "b", back.Seq); sdk.KindOf(err) != sdk.ErrConflict {
+		t.Errorf("renamed %+v, %v", done, err)
+	}
+}
+
+// A rename of a folder whose answer is lost is repeated, and happens once.
+func TestRenameFolderAfterALostAnswer(t *testing.T) {
+	d := sdktest.NewDeceit(t, sdktest.Liar{})
+	alice := d.Client(t, d.Alice).Group(d.Group)
+	r, err := alice.Put(t.Context(), "a/x", bytes.NewReader([]byte("x")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Disturb(wire.PathTools+wire.OpRenameFolder, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			d.Disturb(wire.PathTools+wire.OpRenameFolder, nil)
+			next.ServeHTTP(httptest.NewRecorder(), r)
+			panic(http.ErrAbortHandler)
+		})
+	})
+	before := d.Log().Len()
+	done, err := alice.RenameFolder(t.Context(), "a", "b", r.Seq)
+	if err != nil || done.Versions != 1 || d.Log().Len() != before+1 {
+		t.Errorf("renamed %+v, %v, with %d records", done, err, d.Log().Len()-before)
 	}
 }

@@ -239,7 +239,7 @@ func (u *uploading) send(ctx context.Context, b *blob, size int64) (Receipt, err
 	r, err := u.receipt(ctx, answer, size)
 	if err != nil {
 		u.ticket.step(stepNoAnswer)
-		return Receipt{}, u.c.unconfirmed(err)
+		return Receipt{}, u.c.unconfirmed("upload", "file may be recorded", err)
 	}
 	if u.ticket.mixed {
 		if err := u.settle(ctx, r.Ref); err != nil {
@@ -377,15 +377,16 @@ func contentType(name string) string {
 	return kind
 }
 
-// unconfirmed returns the error for an upload that the service confirmed without proof.
-func (c *Client) unconfirmed(err error) error {
+// unconfirmed returns the error for a change that the service confirmed without proof.
+// maybe says what became of it.
+func (c *Client) unconfirmed(change, maybe string, err error) error {
 	kind := classify(err)
 	var own *Error
 	if errors.As(err, &own) {
 		kind = own.Kind
 	}
 	return &Error{Op: "check the receipt", Kind: kind, Code: wire.CodeReceipt,
-		Err: c.scrubbed(fmt.Errorf("the service confirmed the upload without proof, so that the file may be recorded or not: %w", withoutURL(err)))}
+		Err: c.scrubbed(fmt.Errorf("the service confirmed the %s without proof, so that the %s or not: %w", change, maybe, withoutURL(err)))}
 }
 
 // receipt checks the confirmation of the service (threat 13).

@@ -20,15 +20,17 @@ const (
 	EventUploaded   = chain.KindRecord
 	EventDeleted    = chain.KindTombstone
 	EventRenamed    = chain.KindRename
-	EventRetention  = chain.KindRetention
-	EventRole       = chain.KindRole
-	EventPending    = chain.KindPending
-	EventKept       = chain.KindKeep
-	EventRemoved    = chain.KindRemove  // into the trash
-	EventRestored   = chain.KindRestore // out of it
-	EventTrash      = chain.KindTrash   // its settings
-	EventAttributes = chain.KindAttributes
-	EventVersions   = chain.KindVersions
+	// EventFolderRenamed has no Ref: every file beneath a folder has a new name.
+	EventFolderRenamed = chain.KindRenameFolder
+	EventRetention     = chain.KindRetention
+	EventRole          = chain.KindRole
+	EventPending       = chain.KindPending
+	EventKept          = chain.KindKeep
+	EventRemoved       = chain.KindRemove  // into the trash
+	EventRestored      = chain.KindRestore // out of it
+	EventTrash         = chain.KindTrash   // its settings
+	EventAttributes    = chain.KindAttributes
+	EventVersions      = chain.KindVersions
 )
 
 // Event says that something changed in a group of the caller. For the present state ask

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/cache"
+	"github.com/svcfs/svcfs/fs/tree/policy"
 	"github.com/svcfs/svcfs/sdk"
 )
 
@@ -13,7 +14,9 @@ type commitWhen uint8
 
 const (
 	commitOnClose commitWhen = iota // an empty file may wait (W5)
-	commitNow                       // fsync, rename
+	commitNow                       // rename, fsync by a program that wrote nothing
+	commitSynced                    // fsync by a program that wrote to it
+	commitAhead                     // a journal, because its database is being recorded (W6)
 	commitLast                      // unmount
 )
 
@@ -44,6 +47,9 @@ func (h *Handle) Fsync(ctx context.Context) error {
 // save records the file, unless a write through h was refused (W15).
 func (h *Handle) save(ctx context.Context, when commitWhen) error {
 	h.f.mu.Lock()
+	if when == commitNow && h.changed {
+		when = commitSynced
+	}
 	h.changed = false
 	h.f.mu.Unlock()
 	if err := h.refusal(); err != nil {
@@ -58,6 +64,9 @@ func (h *Handle) save(ctx context.Context, when commitWhen) error {
 func (f *File) commit(ctx context.Context, when commitWhen) error {
 	if !f.isKind(fileReal) {
 		return nil
+	}
+	if err := f.recordJournal(ctx, when); err != nil {
+		return err
 	}
 	if err := f.nameGate().enter(ctx); err != nil {
 		return err
@@ -102,11 +111,14 @@ func (f *File) commitStage(ctx context.Context, when commitWhen, g *group, raw s
 	if err := f.heldBack(when); err != nil {
 		return nil, err
 	}
-	if f.mayWait(s) && when == commitOnClose {
-		f.delay(s)
+	if when != commitAhead && f.aid(raw) != policy.AidNone {
 		return nil, nil
 	}
 	row := f.t.holding(s, g, raw, f.target)
+	if row == nil && f.mayWait(s) && when == commitOnClose {
+		f.delay(s)
+		return nil, nil
+	}
 	if row == nil {
 		if row, err = f.send(ctx, s, g, raw); err != nil {
 			return nil, err
@@ -127,6 +139,9 @@ func (t *Tree) holding(s *stage, g *group, raw, target string) *sdk.Entry {
 	t.mu.RUnlock()
 	if newest == nil || newest.Size != s.buf.Len() || targetOf(newest) != target || s.buf.Hash() != newest.Hash {
 		return nil
+	}
+	if target != "" && t.isForeign(newest) {
+		return nil // a link of this account may lead where theirs may not
 	}
 	return newest
 }

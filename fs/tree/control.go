@@ -49,7 +49,7 @@ func (t *Tree) Pending() []Pending {
 
 func (f *File) pending() (Pending, bool) {
 	s, err, ok := f.unsaved()
-	if !ok || !f.isKind(fileReal) {
+	if !ok || !f.isKind(fileReal) || s.State == StagedScratch {
 		return Pending{}, false
 	}
 	p := Pending{Path: s.Path, Size: s.Size, Since: s.Since, Open: s.Open}

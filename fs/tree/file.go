@@ -321,8 +321,8 @@ func isPurged(lease *cache.Lease) bool {
 
 // retrieve fetches e. It runs once for all openers that wait for it.
 func (f *File) retrieve(ctx context.Context, e *sdk.Entry, room *cache.Room) (cache.Buffer, error) {
-	if targetOf(e) != "" {
-		return f.t.targetBuffer(e)
+	if isLink(e) {
+		return f.t.targetBuffer(f.groupNow(), e)
 	}
 	if e.Size > f.t.cfg.MaxFileBytes {
 		return nil, &Error{Class: ClassTooBig, Err: errors.New("the file is larger than this mount allows"),

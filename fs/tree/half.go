@@ -120,16 +120,25 @@ func (h *Handle) Abandon() {
 
 // heldBack returns why the stage may not be recorded now. Needs content.mu and a stage.
 func (f *File) heldBack(when commitWhen) error {
-	h := f.half
-	switch {
+	switch h := f.half; {
 	case h == nil:
 		return nil
-	case h.killed && when == commitNow:
-		f.half = nil
-		return nil
-	case h.killed && when == commitLast && !f.stage.replaces:
-		return nil
-	default:
+	case !h.lets(when, f.stage):
 		return h.err
+	case when != commitLast:
+		f.half = nil
 	}
+	return nil
+}
+
+// lets reports whether content that a killed program left may be recorded now: when
+// somebody asks for it, and at unmount when it replaces nothing.
+func (h *half) lets(when commitWhen, s *stage) bool {
+	switch when {
+	case commitNow, commitSynced, commitAhead:
+		return h.killed
+	case commitLast:
+		return h.killed && !s.replaces
+	}
+	return false
 }

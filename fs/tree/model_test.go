@@ -6,6 +6,7 @@ import (
 	"iter"
 	"path"
 	"slices"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -37,6 +38,7 @@ func TestModel(t *testing.T) {
 				s.m = mount(t, w, bob, func(c *Config) {
 					c.MaxFileBytes = treetest.MaxBytes
 					c.CanRename, c.AllowDelete, c.CanTrash = tc.allows.Rename, tc.allows.Delete, tc.allows.Trash
+					c.CanAttributes = true
 					if tc.watches {
 						s.events = make(chan sdk.Event)
 						c.Watch = func(context.Context, sdk.Seq) (iter.Seq2[sdk.Event, error], error) {
@@ -72,7 +74,7 @@ func outcome(err error) string {
 		return err.Error()
 	}
 	switch e.Class {
-	case ClassNotExist:
+	case ClassNotExist, ClassStale: // the kernel follows the link, which leads nowhere
 		return treetest.NoEntry
 	case ClassExist:
 		return treetest.Exists
@@ -112,11 +114,11 @@ func (s *modelSystem) Create(name string) (treetest.Handle, string) {
 }
 
 func (s *modelSystem) Open(name string) (treetest.Handle, string) {
-	n, err := s.m.lookup("/team/" + name)
+	n, err := s.follow(name)
 	if err != nil {
 		return nil, outcome(err)
 	}
-	h, err := n.(*File).Open(context.Background(), OpenFlags{Read: true, Write: true})
+	h, err := n.Open(context.Background(), OpenFlags{Read: true, Write: true})
 	return modelHandle{h}, outcome(err)
 }
 
@@ -129,11 +131,11 @@ func (s *modelSystem) Touch(name string) string {
 }
 
 func (s *modelSystem) Resize(name string, size int) string {
-	n, err := s.m.lookup("/team/" + name)
+	n, err := s.follow(name)
 	if err != nil {
 		return outcome(err)
 	}
-	return outcome(n.(*File).Truncate(context.Background(), int64(size), nil))
+	return outcome(n.Truncate(context.Background(), int64(size), nil))
 }
 
 func (s *modelSystem) Rename(from, to string) string {
@@ -169,7 +171,38 @@ func (s *modelSystem) Rmdir(name string) string {
 	return s.in(name, func(d *Dir, base string) error { return d.Rmdir(context.Background(), base) })
 }
 
+// follow finds a file as the kernel does: behind a link there is none.
+func (s *modelSystem) follow(name string) (*File, error) {
+	n, err := s.m.lookup("/team/" + name)
+	if err != nil {
+		return nil, err
+	}
+	if n.Attr().Link {
+		return nil, plain(ClassNotExist, "follow", name, "it leads nowhere")
+	}
+	return n.(*File), nil
+}
+
+func (s *modelSystem) Symlink(target, name string) string {
+	return s.in(name, func(d *Dir, base string) error {
+		_, err := d.Symlink(context.Background(), target, base)
+		return err
+	})
+}
+
+func (s *modelSystem) Readlink(name string) string {
+	n, err := s.m.lookup("/team/" + name)
+	if err != nil || !n.Attr().Link {
+		return ""
+	}
+	target, err := n.(*File).Readlink()
+	return target + strings.TrimPrefix(outcome(err), treetest.OK)
+}
+
 func (s *modelSystem) Read(name string) (string, string) {
+	if _, err := s.follow(name); err != nil {
+		return "", outcome(err)
+	}
 	got, err := s.m.read("/team/" + name)
 	return got, outcome(err)
 }
@@ -220,6 +253,11 @@ func (s *modelSystem) happened(kind string) {
 
 func (s *modelSystem) Put(name, data string) {
 	s.w.Put("team", alice, name, []byte(data))
+	s.happened(sdk.EventUploaded)
+}
+
+func (s *modelSystem) PutLink(name, target string) {
+	putLink(s.w, alice, name, target)
 	s.happened(sdk.EventUploaded)
 }
 

@@ -52,7 +52,7 @@ const (
 	StagedFailed  = "failed"  // whole, but the last attempt to send it failed
 	StagedAway    = "away"    // the same, and it is sent by itself once the service is back
 	StagedWritten = "written" // it is sent when it is closed, or is being sent
-	StagedScratch = "scratch" // it is not sent under this name (W6)
+	StagedScratch = "scratch" // it is not sent under this name, or not without its database (W6)
 )
 
 // unsaved returns the staged content of a file that has a name, with the reason why it is
@@ -76,7 +76,7 @@ func (f *File) unsaved() (Staged, *Error, bool) {
 	case f.half != nil:
 		s.State = StagedHalf
 		return s, f.half.err, true
-	case scratch:
+	case scratch || f.aid(f.rawName()) != policy.AidNone:
 		s.State = StagedScratch
 	case f.stage.failed != nil:
 		s.State = StagedFailed

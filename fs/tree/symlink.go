@@ -127,7 +127,13 @@ func (f *File) stageTarget() *Error {
 }
 
 // targetBuffer returns the content of a recorded link, without asking the service.
-func (t *Tree) targetBuffer(e *sdk.Entry) (*mem.Buffer, error) {
+func (t *Tree) targetBuffer(g *group, e *sdk.Entry) (*mem.Buffer, error) {
+	t.mu.RLock()
+	now := g.byRef[e.Ref]
+	t.mu.RUnlock()
+	if now != nil && now.Deleted != nil && !now.Deleted.InTrash {
+		return nil, &Error{Class: ClassNotExist, Err: errors.New("the file was deleted")}
+	}
 	target := targetOf(e)
 	if sdk.ComputeHash([]byte(target)) != e.Hash {
 		return nil, &Error{Class: ClassCorrupt, Err: errors.New("the recorded target of the link differs from its hash in the ledger")}

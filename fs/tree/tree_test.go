@@ -571,6 +571,23 @@ func TestW5EmptyFilesWait(t *testing.T) {
 	slow.wantCharges(0, 2)
 }
 
+// Emptying what is recorded as empty is no save that could wait, and hide what another
+// account saves meanwhile.
+func TestW5EmptiedEmptyFileDoesNotWait(t *testing.T) {
+	w := team()
+	w.Put("team", alice, "f", nil)
+	m := mount(t, w, alice)
+	f := m.node("/team/f").(*File)
+	ok(t, f.Truncate(t.Context(), 0, nil))
+	if list := m.Pending(); len(list) != 0 {
+		t.Errorf("pending: %v", list)
+	}
+	w.Put("team", bob, "f", []byte("newer"))
+	ok(t, m.Refresh(t.Context()))
+	m.wantContent("/team/f", "newer")
+	m.wantCharges(1, 0)
+}
+
 func TestW7SaveByRenameIsOneUpload(t *testing.T) {
 	w := team()
 	w.Put("team", alice, "f", []byte("old"))

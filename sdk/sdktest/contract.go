@@ -37,7 +37,7 @@ func Run(t *testing.T, factory func(testing.TB) World) {
 	}{
 		{"Operations", operations}, {"Credentials", credentials}, {"GroupLife", groupLife}, {"OpenGroup", openGroup}, {"Roles", roles}, {"Retention", retention},
 		{"Files", files}, {"Versions", versions}, {"Listing", listing}, {"Outsiders", outsiders}, {"Revoked", revoked},
-		{"Money", money}, {"Parallel", parallel}, {"DeleteAndRename", deleteAndRename}, {"Trash", trash}, {"TrashNames", trashNames}, {"Watch", watch}, {"Attributes", attributes}, {"KeptVersions", keptVersions},
+		{"Money", money}, {"Parallel", parallel}, {"DeleteAndRename", deleteAndRename}, {"Folders", folders}, {"Trash", trash}, {"TrashNames", trashNames}, {"Watch", watch}, {"Attributes", attributes}, {"KeptVersions", keptVersions},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := factory(t)
@@ -525,6 +525,69 @@ func deleteAndRename(t *testing.T, s *suite) {
 	}
 	is(t, "rename what is deleted", s.alice.Group(s.group).Rename(ctx, r.Ref, "x"), sdk.ErrDeleted)
 	others(t, s)
+}
+
+// folders renames a folder, which is one record for every client.
+func folders(t *testing.T, s *suite) {
+	ctx := t.Context()
+	g := s.alice.Group(s.group)
+	var newest sdk.Receipt
+	for _, name := range []string{"a/x", "a/deep/y", "a/x", "ab", "a", "b/z"} {
+		newest = s.upload(t, s.alice, name, []byte(name))
+	}
+	_, err := g.RenameFolder(ctx, "a", "c", newest.Seq)
+	if !s.offers(t, wire.CapRenameFolder) {
+		is(t, "rename a folder", err, sdk.ErrUnsupported)
+		return
+	}
+	ok(t, "rename a folder", err)
+	names := func(c *sdk.Client, want ...string) (entries []sdk.Entry) {
+		t.Helper()
+		entries, err := c.Group(s.group).Entries(ctx)
+		ok(t, "list", err)
+		var got []string
+		for _, e := range entries {
+			got = append(got, e.Name)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("the names are %q, want %q", got, want)
+		}
+		return entries
+	}
+	entries := names(s.alice, "c/x", "c/deep/y", "c/x", "ab", "a", "b/z")
+	at := entries[0].ChangedSeq
+	for i, e := range entries {
+		if isMoved := i < 3; isMoved != (e.ChangedSeq == at) || isMoved && at <= newest.Seq {
+			t.Errorf("%s changed at %d, uploaded were all at %d", e.Name, e.ChangedSeq, newest.Seq)
+		}
+	}
+	is(t, "rename it once more, from an old list", second(g.RenameFolder(ctx, "a", "c", newest.Seq)), sdk.ErrConflict)
+	is(t, "a folder without files", second(g.RenameFolder(ctx, "a", "c", at)), sdk.ErrNotFound)
+	is(t, "a file", second(g.RenameFolder(ctx, "ab", "d", at)), sdk.ErrNotFound)
+	is(t, "into itself", second(g.RenameFolder(ctx, "c", "c/deep", at)), sdk.ErrInvalid)
+	is(t, "no folder", second(g.RenameFolder(ctx, "c/", "d", at)), sdk.ErrInvalid)
+	s.upload(t, s.alice, "taken/x", []byte("x"))
+	is(t, "a name in use", second(g.RenameFolder(ctx, "c", "taken", at)), sdk.ErrConflict)
+	if _, err := g.Add(ctx, s.world.Bob.ID); err != nil {
+		t.Fatal(err)
+	}
+	bobs := s.upload(t, s.bob, "c/bob", []byte("bob"))
+	is(t, "files of others", second(s.bob.Group(s.group).RenameFolder(ctx, "c", "d", bobs.Seq)), sdk.ErrNotAuthorized)
+	done, err := g.RenameFolder(ctx, "c", "d/e", bobs.Seq) // the owner may
+	if err != nil || done.Versions != 4 {
+		t.Errorf("renamed %+v, %v", done, err)
+	}
+	ok(t, "rename one", g.Rename(ctx, entries[1].Ref, "d/e/one"))
+	ok(t, "delete one", g.Delete(ctx, entries[0].Ref))
+	_, err = g.RenameFolder(ctx, "d", "f", done.Seq)
+	ok(t, "rename a folder above", err)
+	for _, c := range []*sdk.Client{s.alice, s.bob} {
+		names(c, "d/e/x", "f/e/one", "f/e/x", "ab", "a", "b/z", "taken/x", "f/e/bob")
+	}
+	news, err := s.bob.Group(s.group).Entries(ctx, sdk.Since(done.Seq))
+	if err != nil || len(news) != 4 {
+		t.Errorf("%d entries changed since, %v", len(news), err)
+	}
 }
 
 // others may neither delete nor rename, members as little as strangers.

@@ -146,6 +146,9 @@ func (l *Log) Invent(r chain.Record) *Log {
 	return l
 }
 
+// Len is how many records the log has.
+func (l *Log) Len() int { return len(l.records) }
+
 // signed is how many records the newest checkpoint has.
 func (l *Log) signed() int64 { return int64(max(len(l.records)-l.Lag, 0)) }
 
@@ -244,9 +247,12 @@ func (l *Log) sign(s chain.Statement, text []byte) wire.ChainHead {
 
 // receipt is that of the newest record.
 func (l *Log) receipt() (*wire.TransactionRow, *wire.ChainHead) {
-	r := l.records[len(l.records)-1]
-	row := hashedRow(&r)
-	s := l.statement(r.Chain, l.heads[r.Chain])
+	return l.receiptOf(&l.records[len(l.records)-1])
+}
+
+func (l *Log) receiptOf(r *chain.Record) (*wire.TransactionRow, *wire.ChainHead) {
+	row := hashedRow(r)
+	s := l.statement(r.Chain, chain.Place{Number: r.Number, Hash: r.Sum()})
 	head := l.sign(s, s.ReceiptText())
 	return &row, &head
 }

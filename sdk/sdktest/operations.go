@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -189,6 +190,13 @@ func moreOperations(member []sdk.Kind) []operation {
 			}
 			return second(c.Group(s.group).SetAttributes(ctx, ref, sdk.Attributes{Executable: true}))
 		}, member, wire.CapAttributes},
+		{"renameFolder", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
+			r, err := s.alice.Group(s.group).Put(ctx, "folder/f", bytes.NewReader([]byte("content")))
+			if err != nil {
+				return err
+			}
+			return second(c.Group(s.group).RenameFolder(ctx, "folder", "folder "+strconv.FormatInt(int64(r.Seq), 10), r.Seq))
+		}, member, wire.CapRenameFolder},
 		{"remove", true, func(ctx context.Context, c *sdk.Client, s *suite) error {
 			if _, err := upload(ctx, s); err != nil {
 				return err

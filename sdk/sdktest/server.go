@@ -292,12 +292,13 @@ func (s *Server) table() map[string]route {
 			features := []string{wire.CapRows, wire.CapPaging, wire.CapRaw, wire.CapIdempotentFinalize, wire.CapIdempotentRetrieve, wire.CapLateName,
 				wire.CapDelete, wire.CapRename, wire.CapWatch, wire.CapAttributes}
 			if s.flavour == Proving {
-				features = append(features, wire.CapCheckpoints, wire.CapChains)
+				features = append(features, wire.CapCheckpoints, wire.CapChains, wire.CapRenameFolder)
 			}
 			return wire.Capabilities{Service: "sdktest", Version: "1", ContractID: ContractID, Fees: st.fees(), MaxFileBytes: 64 << 20, Features: features}, nil
 		}}
 	}
 	if s.flavour == Proving {
+		t[wire.PathTools+wire.OpRenameFolder] = route{run: asked(st, st.renameFolder)}
 		for _, path := range []string{"key", "checkpoint", wire.TlogKeys} {
 			t[wire.PathTlog+path] = route{open: true, bare: true, run: func(call) (any, error) { return st.tlog(path), nil }}
 		}

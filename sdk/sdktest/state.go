@@ -630,6 +630,59 @@ func (s *state) setAttributes(c call, req wire.AttributesRequest) (any, error) {
 	return "Set", nil
 }
 
+// renameFolder needs a log, which says what a folder is.
+func (s *state) renameFolder(c call, req wire.RenameFolderRequest) (any, error) {
+	if _, err := s.member(c.account, req.GroupID); err != nil {
+		return nil, err
+	}
+	if !chain.IsFolderMove(req.Folder, req.NewFolder) || req.Seq <= 0 {
+		return nil, refuse(http.StatusBadRequest, wire.CodeValidation, "folder, new_folder, seq")
+	}
+	for i := range s.log.records { // a repetition
+		r := &s.log.records[i]
+		if before, after, ok := chain.FolderOf(r); ok && r.Seq > req.Seq && r.Group == req.GroupID && r.Account == c.account && before == req.Folder && after == req.NewFolder {
+			return s.folderRenamed(r), nil
+		}
+	}
+	var list []*file
+	taken := map[string]bool{}
+	for _, f := range s.files {
+		switch {
+		case f.row.GroupID != req.GroupID || f.row.Deleted != nil:
+		case strings.HasPrefix(*f.row.Filename, req.Folder+"/"):
+			list = append(list, f)
+		default:
+			taken[*f.row.Filename] = true
+		}
+	}
+	if len(list) == 0 {
+		return nil, refuse(http.StatusNotFound, wire.CodeFileNotFound, "file not found: no file is beneath that folder")
+	}
+	rename := func(f *file) string { return req.NewFolder + strings.TrimPrefix(*f.row.Filename, req.Folder) }
+	for _, f := range list {
+		if _, err := s.ownFile(c.account, req.GroupID, f.row.IPFSHash); err != nil {
+			return nil, err
+		}
+		if taken[rename(f)] {
+			return nil, refuse(http.StatusConflict, wire.CodeConflict, "the name is in use")
+		}
+	}
+	s.note(chain.KindRenameFolder, req.GroupID, "", c.account)
+	s.sign(chain.Record{Kind: chain.KindRenameFolder, Account: c.account, Group: req.GroupID, Detail: req.NewFolder,
+		Tags: []chain.Tag{{Name: chain.TagFolder, Value: req.Folder}, {Name: chain.TagFiles, Value: strconv.Itoa(len(list))}}})
+	for _, f := range list {
+		name := rename(f)
+		f.row.ChangedSeq, f.row.Filename = s.seq, &name
+	}
+	return s.folderRenamed(&s.log.records[len(s.log.records)-1]), nil
+}
+
+func (s *state) folderRenamed(r *chain.Record) wire.RenameFolderResult {
+	files, _ := strconv.ParseInt(r.Tag(chain.TagFiles), 10, 64)
+	record, receipt := s.log.receiptOf(r)
+	return wire.RenameFolderResult{Files: files, Record: record, Receipt: receipt}
+}
+
 // ownFile is file for its uploader or the owner of the group.
 func (s *state) ownFile(id, g, ref string) (*file, error) {
 	f, err := s.file(id, g, ref)

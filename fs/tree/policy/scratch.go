@@ -15,7 +15,7 @@ func ScratchNames() []string {
 // GitNames returns the names beneath a folder of git's that git renames or links to
 // the real ones. Elsewhere they may be anything: Cargo.lock is no lock.
 func GitNames() []string {
-	return []string{"*.lock", "tmp_*", ".tmp-*", "packed-refs.new"}
+	return []string{"*.lock", "tmp_*", ".tmp-*", "packed-refs.new", "gc.pid"}
 }
 
 // IsWastebasket reports whether a folder of that name in the root of a file system is
@@ -77,6 +77,8 @@ func IsTemp(name string, caller Caller) bool {
 		program = "rsync"
 	case isRandom(name, "sed"): // sed -i
 		program = "sed"
+	case isTempOfRestic(name):
+		program = "restic"
 	case isRandom(name, "zi"): // zip, when it changes an archive
 		program = "zip"
 	default:
@@ -94,6 +96,13 @@ func isTempOfRsync(name string) bool {
 		return false
 	}
 	return isRandomSuffix(name[dot+1:])
+}
+
+// isTempOfRestic recognises NAME-tmp-DIGITS, the name that restic writes a file of a
+// repository to.
+func isTempOfRestic(name string) bool {
+	i := strings.LastIndex(name, "-tmp-")
+	return i > 0 && i+len("-tmp-") < len(name) && strings.Trim(name[i+len("-tmp-"):], "0123456789") == ""
 }
 
 // isRandom recognises a name of mkstemp(3): prefix and six random characters.

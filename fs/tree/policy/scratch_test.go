@@ -25,6 +25,7 @@ func TestScratchNames(t *testing.T) {
 		{GitNames(), "index.lock", true},
 		{GitNames(), "tmp_obj_AbCdEf", true},
 		{GitNames(), "packed-refs", false},
+		{GitNames(), "gc.pid", true},
 		{[]string{"[broken"}, "[broken", false},
 		{nil, "notes.swp", false},
 	} {
@@ -64,6 +65,11 @@ func TestTemporaryNamesBelongToPrograms(t *testing.T) {
 		{".config.backup", "rsync", false},
 		{".photo.jpg.aB3dE", "rsync", false},
 		{"..aB3dE9", "rsync", false}, // no name before the suffix
+		{"0a1b2c-tmp-3141592", "restic", true},
+		{"0a1b2c-tmp-3141592", "cp", false},
+		{"0a1b2c-tmp-", "restic", false},
+		{"-tmp-3141592", "restic", false},
+		{"a-tmp-b", "restic", false},
 		{"notes.txt", "sed", false},
 	} {
 		var caller Caller

@@ -18,13 +18,16 @@ type System interface {
 	Rename(from, to string) string
 	Unlink(name string) string
 	Link(from, to string) string
+	Symlink(target, name string) string
+	Readlink(name string) string // "" when it is no link
 	Mkdir(name string) string
 	Rmdir(name string) string
 	Read(name string) (string, string)
 	List() []string // also of folders, whose own names end with a slash
 
 	Put(name, data string) // by another member, and then a look at the ledger
-	Shred(nth int)         // the nth upload, and then a look at the ledger
+	PutLink(name, target string)
+	Shred(nth int) // the nth upload, and then a look at the ledger
 	Moved(nth int, name string)
 	Removed(name string) // by another member, and then a look at the ledger
 	Restored(name string)
@@ -72,6 +75,8 @@ func Run(t *rapid.T, sys System, allows Allows) {
 		"half":     x.half,
 		"unlink":   x.unlink,
 		"link":     x.link,
+		"symlink":  x.symlink,
+		"putlink":  x.putLink,
 		"mkdir":    x.mkdir,
 		"rmdir":    x.rmdir,
 		"movedir":  x.renameFolder,
@@ -110,7 +115,7 @@ func recorded() *rapid.Generator[string] { return rapid.SampledFrom([]string{"a"
 func folder() *rapid.Generator[string] { return rapid.SampledFrom([]string{"d", "e"}) }
 
 func data() *rapid.Generator[string] {
-	return rapid.SampledFrom([]string{"", "x", "yy", "content", "more content"})
+	return rapid.SampledFrom([]string{"", "x", "yy", "content", "more content", inside})
 }
 
 func (x *machine) create(t *rapid.T) {
@@ -179,8 +184,11 @@ func (x *machine) close(t *rapid.T) {
 func (x *machine) save(t *rapid.T) {
 	text, to := data().Draw(t, "data"), name().Draw(t, "to")
 	h, got := x.sys.Create("t.tmp")
-	equal(t, "create", got, OK)
-	n, _ := x.m.create("t.tmp")
+	n, want := x.m.create("t.tmp")
+	equal(t, "create", got, want)
+	if n == nil {
+		return // the name is that of a link
+	}
 	equal(t, "write", h.Write(text, 0), x.m.write(n, text, 0))
 	equal(t, "close", h.Close(), x.m.close(n))
 	equal(t, "rename to "+to, x.sys.Rename("t.tmp", to), x.m.rename("t.tmp", to))
@@ -221,6 +229,23 @@ func (x *machine) link(t *rapid.T) {
 	equal(t, "link "+from+" to "+to, x.sys.Link(from, to), x.m.link(from, to))
 }
 
+// Targets of symbolic links lead nowhere: a program that follows one finds no file. A link
+// of others is safe only with the first.
+const inside, outside = "nowhere/x", "/nowhere/x"
+
+func target() *rapid.Generator[string] { return rapid.SampledFrom([]string{inside, outside}) }
+
+func (x *machine) symlink(t *rapid.T) {
+	target, name := target().Draw(t, "target"), name().Draw(t, "name")
+	equal(t, "symlink "+name, x.sys.Symlink(target, name), x.m.symlink(target, name))
+}
+
+func (x *machine) putLink(t *rapid.T) {
+	target, name := target().Draw(t, "target"), recorded().Draw(t, "name")
+	x.sys.PutLink(name, target)
+	x.m.put(name, target, true)
+}
+
 func (x *machine) mkdir(t *rapid.T) {
 	name := folder().Draw(t, "name")
 	equal(t, "mkdir "+name, x.sys.Mkdir(name), x.m.mkdir(name))
@@ -239,7 +264,7 @@ func (x *machine) renameFolder(t *rapid.T) {
 func (x *machine) put(t *rapid.T) {
 	name, text := recorded().Draw(t, "name"), data().Draw(t, "data")
 	x.sys.Put(name, text)
-	x.m.put(name, text)
+	x.m.put(name, text, false)
 }
 
 func (x *machine) shred(t *rapid.T) {
@@ -308,6 +333,12 @@ func (x *machine) check(t *rapid.T) {
 	for _, name := range slices.Sorted(maps.Keys(x.m.names)) {
 		n := x.m.names[name]
 		got, how := x.sys.Read(name)
+		if n.link {
+			equal(t, "reading through "+name, how, NoEntry)
+			equal(t, name+" leads to", x.sys.Readlink(name), n.data)
+			continue
+		}
+		equal(t, name+" is a link to", x.sys.Readlink(name), "")
 		if n.gone() {
 			equal(t, "reading "+name, how, NoEntry)
 			continue

@@ -26,6 +26,8 @@ const MaxBytes = 1 << 20
 // version is an upload.
 type version struct {
 	name, data string
+	link       bool // its data is the target of a symbolic link
+	theirs     bool // another account uploaded it
 	dead       bool // its key is destroyed
 	trashed    bool // it was removed, and can be brought back
 }
@@ -37,6 +39,7 @@ type node struct {
 	ver           *version // committed content; nil while never uploaded
 	staged, dirty bool
 	scratch       bool
+	link          bool // it is a symbolic link to its data
 	unlinked      bool // written content belongs to no name
 	half          bool // a write was refused, and no program changed the file since (W15)
 	waits         bool // it is empty, was closed, and is uploaded in a moment (W5)
@@ -44,6 +47,10 @@ type node struct {
 }
 
 func (v *version) lives() bool { return !v.dead && !v.trashed }
+
+// isLink reports whether the mount shows a link: those of others only where they are safe. The
+// machine makes links that lead nowhere, so that no program can open them.
+func (v *version) isLink() bool { return v.link && !(v.theirs && strings.HasPrefix(v.data, "/")) }
 
 // gone reports content that was deleted and can be read no more.
 func (n *node) gone() bool { return !n.staged && n.ver != nil && n.ver.dead }
@@ -102,7 +109,7 @@ func (m *model) place(name string) {
 		if at := folderOf(name); at != "" && !m.hasFolderOf(name) {
 			m.folders[at] = false
 		}
-		m.names[name] = &node{main: name, data: newest.data, ver: newest}
+		m.names[name] = &node{main: name, data: newest.data, ver: newest, link: newest.isLink()}
 	}
 }
 
@@ -215,6 +222,8 @@ func (m *model) create(name string) (*node, string) {
 	}
 	n := m.names[name]
 	switch {
+	case n != nil && n.link:
+		return nil, NoEntry
 	case n == nil:
 		n = &node{main: name, scratch: isScratch(name), staged: true, dirty: true}
 		m.names[name] = n
@@ -230,7 +239,7 @@ func (m *model) create(name string) (*node, string) {
 
 func (m *model) open(name string) (*node, string) {
 	n := m.names[name]
-	if n == nil || n.gone() {
+	if n == nil || n.link || n.gone() {
 		return nil, NoEntry
 	}
 	n.opens++
@@ -265,7 +274,7 @@ func (n *node) change(data string) {
 // matter whether the content is gone.
 func (m *model) touch(name string) string {
 	n := m.names[name]
-	if n != nil {
+	if n != nil && !n.link {
 		n.opens++
 	} else if n, _ = m.create(name); n == nil {
 		return NoEntry
@@ -277,7 +286,7 @@ func (m *model) touch(name string) string {
 // then its close saves.
 func (m *model) resize(name string, size int) string {
 	n := m.names[name]
-	if n == nil || n.gone() && size > 0 {
+	if n == nil || n.link || n.gone() && size > 0 {
 		return NoEntry
 	}
 	later := n.opens > 0 && n.dirty && !n.waits
@@ -295,7 +304,8 @@ func resized(s string, size int) string {
 	return s + strings.Repeat("\x00", size-len(s))
 }
 
-// commit records the staged content. now is fsync; at close an empty file waits (W5).
+// commit records the staged content. now is fsync; at close an empty file waits (W5), unless
+// it is recorded as empty.
 func (m *model) commit(n *node, now bool) string {
 	if n.scratch || n.unlinked || !n.staged || !n.dirty {
 		return OK
@@ -303,7 +313,7 @@ func (m *model) commit(n *node, now bool) string {
 	if n.half {
 		return TooBig
 	}
-	if n.data == "" && !now {
+	if newest := m.newest(n.main); n.data == "" && !now && (newest == nil || newest.data != "") {
 		n.waits = true
 		return OK
 	}
@@ -334,14 +344,26 @@ func (m *model) showAgain(n *node) {
 
 // record buys a version unless the name holds the bytes already (W3).
 func (m *model) record(n *node, name string) {
-	if newest := m.newest(name); newest != nil && newest.data == n.data {
+	if newest := m.newest(name); newest != nil && newest.data == n.data && newest.link == n.link && !(n.link && newest.theirs) {
 		n.ver = newest
 	} else {
-		n.ver = &version{name: name, data: n.data}
+		n.ver = &version{name: name, data: n.data, link: n.link}
 		m.ledger = append(m.ledger, n.ver)
 		m.uploads++
 	}
 	n.staged, n.dirty = false, false
+}
+
+// symlink makes a link, which waits as an empty file does.
+func (m *model) symlink(target, name string) string {
+	switch {
+	case !m.hasFolderOf(name):
+		return NoEntry
+	case m.names[name] != nil:
+		return Exists
+	}
+	m.names[name] = &node{main: name, data: target, link: true, scratch: isScratch(name), staged: true, dirty: true, waits: true}
+	return OK
 }
 
 func (m *model) close(n *node) string {
@@ -460,6 +482,8 @@ func (m *model) link(from, to string) string {
 		return NoEntry
 	case m.names[to] != nil:
 		return Exists
+	case n.link:
+		return Refused
 	case n.ver != nil && (real || !n.scratch), real && !n.scratch:
 		return Refused
 	}
@@ -604,8 +628,8 @@ func (m *model) replace(target *node, to string) {
 }
 
 // put is an upload by another member, which the mount has seen.
-func (m *model) put(name, data string) {
-	m.ledger = append(m.ledger, &version{name: name, data: data})
+func (m *model) put(name, data string, link bool) {
+	m.ledger = append(m.ledger, &version{name: name, data: data, link: link, theirs: true})
 	m.place(name)
 }
 

@@ -1,0 +1,74 @@
+package tree
+
+import (
+	"context"
+	"path"
+
+	"github.com/svcfs/svcfs/fs/tree/policy"
+)
+
+// An upload replaces a database as a whole, so SQLite's journal is needed beside a recorded
+// version only when that version was recorded in the middle of a transaction. See W6.
+
+// aid tells whether a staged file, to be recorded as raw, is one that SQLite keeps beside a
+// database of the same folder. An aid that was recorded is a file like others. Needs
+// content.mu and a stage.
+func (f *File) aid(raw string) policy.Aid {
+	database, ok := policy.DatabaseOf(path.Base(raw))
+	if !ok || f.entry.Load() != nil {
+		return policy.AidNone
+	}
+	content := f.stage.buf.Bytes()
+	kind := policy.AidOf(path.Base(raw), content[:min(len(content), policy.AidHead)])
+	if kind == policy.AidNone || f.sibling(database) == nil {
+		return policy.AidNone
+	}
+	return kind
+}
+
+// sibling returns the file called name in the folder of f, or nil.
+func (f *File) sibling(name string) *File {
+	f.t.mu.RLock()
+	defer f.t.mu.RUnlock()
+	if f.dir == nil {
+		return nil
+	}
+	beside, _ := f.dir.find(name).(*File)
+	if beside == nil || !beside.isKind(fileReal) {
+		return nil
+	}
+	return beside
+}
+
+// recordJournal records the journal that a database needs because it is about to be recorded
+// in the middle of a transaction, for all that is known.
+func (f *File) recordJournal(ctx context.Context, when commitWhen) error {
+	if when == commitSynced || when == commitAhead || !f.willSend(when) {
+		return nil
+	}
+	journal := f.sibling(policy.JournalOf(path.Base(f.rawName())))
+	if journal == nil || !journal.isHot() {
+		return nil
+	}
+	return journal.commit(ctx, commitAhead)
+}
+
+// willSend reports whether a commit would send something.
+func (f *File) willSend(when commitWhen) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.is(stateChanged) && f.stage.buf.Len() > 0 && (f.half == nil || f.half.killed && f.half.lets(when, f.stage))
+}
+
+func (f *File) isHot() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.is(stateChanged) && f.aid(f.rawName()) == policy.AidHot
+}
+
+// rawName returns the name as it is recorded, or to be recorded.
+func (f *File) rawName() string {
+	f.t.mu.RLock()
+	defer f.t.mu.RUnlock()
+	return f.raw
+}
