@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"strconv"
+	"strings"
 )
 
 // ParseRows reads an answer of get_group_transactions: {"result": [rows]}, the same with
@@ -253,12 +254,29 @@ func (p *rowParser) text(into *string, last string) bool {
 	switch {
 	case !ok:
 		return false
+	case !plain && isPlainButQuotes(raw):
+		*into = strings.ReplaceAll(string(raw), `\"`, `"`)
 	case !plain:
 		return json.Unmarshal(p.raw[p.at-len(raw)-2:p.at], into) == nil
 	case string(raw) == last:
 		*into = last
 	default:
 		*into = string(raw)
+	}
+	return true
+}
+
+// isPlainButQuotes reports whether a text is printable ASCII without escapes but those of
+// quotes, as the attributes of files are.
+func isPlainButQuotes(raw []byte) bool {
+	for i := 0; i < len(raw); i++ {
+		if raw[i] == '\\' {
+			if i++; raw[i] != '"' { // quoted found no escape at the end
+				return false
+			}
+		} else if raw[i] >= 0x80 {
+			return false
+		}
 	}
 	return true
 }

@@ -39,13 +39,14 @@ func byJSON(raw []byte) (rows []wire.TransactionRow, err error) {
 
 func TestParseRowsReadsWhatServicesWrite(t *testing.T) {
 	for name, text := range map[string]string{
-		"svcd":    string(manyRows(t, 100)),
-		"bare":    `[{"trans_id":"\"t\"","group_id":"g","user_id":"u","file_hash":"00","ipfs_hash":"r","backend":null,"timestamp":null,"deleted":null}]`,
-		"none":    `{"result":[]}`,
-		"spaced":  " {\n \"result\" : [ { \"seq\" : 7 , \"filename\" : \"\\u0026 \u00fc \\\\\\\" \\ud800\" } , { } ] } \n",
-		"extreme": `[{"seq":-0,"changed_seq":999999999999999999,"original_size":-5,"filename":""},{"filename":"` + "\xff" + `","seq":null}]`,
-		"records": `{"result":[{"kind":"register_group","detail":"","fee":"0","request":"r","prev_hash":"p","hash":"h","trans_id":"t"}]}`,
-		"chain":   `{"result":[{"chain":"group:g","number":7,"tags":["size","14","type","text/plain"]},{"chain":"group:g","number":8,"tags":["size","15"]},{"tags":[]},{"tags":null}]}`,
+		"svcd":       string(manyRows(t, 100)),
+		"bare":       `[{"trans_id":"\"t\"","group_id":"g","user_id":"u","file_hash":"00","ipfs_hash":"r","backend":null,"timestamp":null,"deleted":null}]`,
+		"none":       `{"result":[]}`,
+		"spaced":     " {\n \"result\" : [ { \"seq\" : 7 , \"filename\" : \"\\u0026 \u00fc \\\\\\\" \\ud800\" } , { } ] } \n",
+		"extreme":    `[{"seq":-0,"changed_seq":999999999999999999,"original_size":-5,"filename":""},{"filename":"` + "\xff" + `","seq":null}]`,
+		"records":    `{"result":[{"kind":"register_group","detail":"","fee":"0","request":"r","prev_hash":"p","hash":"h","trans_id":"t"}]}`,
+		"chain":      `{"result":[{"chain":"group:g","number":7,"tags":["size","14","type","text/plain"]},{"chain":"group:g","number":8,"tags":["size","15"]},{"tags":[]},{"tags":null}]}`,
+		"attributes": `{"result":[{"attributes":"{\"mtime\":\"5\"}","tags":["attributes","{\"mtime\":\"5\"}","b","\\\"","c","\"ü\"","d","\"\\"]},{"attributes":"{\"mtime\":\"5\"}"},{"attributes":null},{}]}`,
 	} {
 		got, _, ok := wire.ParseRows([]byte(text), 100, 100)
 		want, err := byJSON([]byte(text))
@@ -88,7 +89,8 @@ func TestParseRowsReadsTheProof(t *testing.T) {
 func FuzzRows(f *testing.F) {
 	f.Add(manyRows(f, 3))
 	for _, seed := range []string{`{"result":[{"trans_id":"\"t\"","seq":5,"deleted":{"deleted_at":"1","deleted_by":"b","reason":"r"}},{"filename":"\u00e9\ud83d\ude00","original_size":0}]}`,
-		`[{"backend":"FastFS"},{"backend":"FastFS","timestamp":"1"},{"backend":null}]`, ` [ { } ] `, `[{"kind":"k","detail":"d","fee":"1"}]`} {
+		`[{"backend":"FastFS"},{"backend":"FastFS","timestamp":"1"},{"backend":null}]`, ` [ { } ] `, `[{"kind":"k","detail":"d","fee":"1"}]`,
+		`[{"attributes":"{\"mtime\":\"5\"}","tags":["attributes","{\"mtime\":\"5\"}","b","\\\""]}]`} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {

@@ -88,9 +88,21 @@ func splitTags(text string) (flat []string, err error) {
 	if text == "" {
 		return nil, nil
 	}
-	// Without escapes every quote is a border. A listing reads a hundred thousand.
-	if inner, ok := strings.CutPrefix(text, `["`); ok && strings.HasSuffix(inner, `"]`) && !strings.Contains(inner, `\`) {
-		return strings.Split(strings.TrimSuffix(inner, `"]`), `","`), nil
+	// Without escapes but those of quotes, which attributes have, every quote is a border. A
+	// listing reads a hundred thousand.
+	if inner, ok := strings.CutPrefix(text, `["`); ok && strings.HasSuffix(inner, `"]`) {
+		inner = strings.TrimSuffix(inner, `"]`)
+		escapes := strings.Count(inner, `\`)
+		if escapes == 0 {
+			return strings.Split(inner, `","`), nil
+		}
+		if escapes == strings.Count(inner, `\"`) && !strings.Contains(inner, `\","`) {
+			flat = strings.Split(inner, `","`)
+			for i := range flat {
+				flat[i] = strings.ReplaceAll(flat[i], `\"`, `"`)
+			}
+			return flat, nil
+		}
 	}
 	if err := json.Unmarshal([]byte(text), &flat); err != nil {
 		return nil, errors.New("its tags are not written as the ledger writes them")
