@@ -17,6 +17,7 @@ func TestAttributesText(t *testing.T) {
 		{Attributes{ModTime: time.Unix(-1, 5), Executable: true}, `{"mtime":"-999999995","executable":true}`},
 		{Attributes{Target: "../a<b>\n"}, `{"target":"../a<b>\n"}`},
 		{Attributes{XAttrs: map[string]string{"user.b": "", "user.a": "\x00\xff"}}, `{"xattrs":{"user.a":"AP8=","user.b":""}}`},
+		{Attributes{Target: "../a<b>", XAttrs: map[string]string{"user.b": "", "user.a": "\x00\xff"}}, `{"target":"../a<b>","xattrs":{"user.a":"AP8=","user.b":""}}`}, // of SPEC.md
 	} {
 		text, err := c.a.Text()
 		if err != nil || text != c.text {

@@ -88,8 +88,12 @@ func ParseMetadata(raw []byte) (Metadata, error) {
 	}
 	m := Metadata{Backend: d.Backend, Encryption: d.Encryption, Wrapping: d.Wrapping, OriginalSize: SizeUnknown,
 		ContentType: d.ContentType, Compression: d.Compression, Filename: d.Filename}
-	if attributes := string(d.Attributes); attributes != "null" {
-		m.Attributes = attributes
+	if len(d.Attributes) > 0 && string(d.Attributes) != "null" {
+		compact, err := json.Marshal(d.Attributes)
+		if err != nil {
+			return Metadata{}, fmt.Errorf("parse format: %w", errors.Join(ErrCorrupt, err))
+		}
+		m.Attributes = string(compact)
 	}
 	if d.OriginalSize != nil {
 		m.OriginalSize = *d.OriginalSize

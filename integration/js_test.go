@@ -103,6 +103,24 @@ func TestJavaScriptSDK(t *testing.T) {
 			})
 		}
 	})
+	t.Run("it reads a file with attributes, and a link as its target", func(t *testing.T) {
+		tree := w.mkdir("tree")
+		ok(t, os.WriteFile(filepath.Join(tree, "run"), []byte("#!/bin/sh"), 0o700))
+		ok(t, os.Symlink("run", filepath.Join(tree, "link")))
+		list := json.NewDecoder(strings.NewReader(alice.must("put", "team", tree, "--json", "--jobs", "1")))
+		for _, want := range []string{"run", "#!/bin/sh"} {
+			var put struct{ CID string }
+			ok(t, list.Decode(&put))
+			back := filepath.Join(w.dir, "back")
+			must(alice, "team", "retrieve", put.CID, back)
+			if got, err := os.ReadFile(back); err != nil || string(got) != want {
+				t.Errorf("JavaScript reads %q, %v, want %q", got, err, want)
+			}
+		}
+		if got := alice.must("ls", "-l", "team"); !strings.Contains(got, "tree/link -> run\n") || !strings.Contains(got, "tree/run*\n") {
+			t.Errorf("listed:\n%s", got)
+		}
+	})
 	t.Run("groups, fees and balances", func(t *testing.T) {
 		must(alice, "js-group", "register")
 		must(alice, "js-group", "add", bob.id)
