@@ -348,6 +348,9 @@ type recordView struct {
 	Files    string `json:"files,omitempty"`  // and how many versions of files it holds
 	Fee      string `json:"fee"`              // tokens
 	Hash     string `json:"hash"`
+
+	Name       string `json:"name,omitempty"`       // of a file, where Detail tells something else
+	Attributes string `json:"attributes,omitempty"` // of a file: their canonical text
 }
 
 func (p *page) history(r *http.Request, account string) (any, error) {
@@ -367,7 +370,7 @@ func (p *page) history(r *http.Request, account string) (any, error) {
 	out := make([]recordView, 0, len(records))
 	for _, l := range records {
 		v := recordView{l.Seq, l.Tx, l.Kind, l.TimeNS / int64(time.Millisecond), l.Account, l.Group, l.Ref, l.FileHash, l.Detail,
-			l.Tag(chain.TagFolder), l.Tag(chain.TagFiles), tokens(l.Fee), hex.EncodeToString(l.Hash[:])}
+			l.Tag(chain.TagFolder), l.Tag(chain.TagFiles), tokens(l.Fee), hex.EncodeToString(l.Hash[:]), l.Tag(chain.TagName), l.Tag(chain.TagAttributes)}
 		if l.Kind == chain.KindFund || l.Kind == chain.KindCreateAccount {
 			v.Detail = tokens(l.Detail)
 		}

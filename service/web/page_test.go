@@ -77,6 +77,27 @@ func TestRenamedFolderInWords(t *testing.T) {
 	b.sees("old <b> is new now, with 2 versions of files")
 }
 
+// Attributes are told in words, and a link is only text.
+func TestThreat48AttributesOnThePage(t *testing.T) {
+	alice := serve(t).user("alice", "100")
+	alice.register("team")
+	const target = "javascript:alert(1)//<b>\u202egpj"
+	alice.upload("team", "link", []byte(target), map[string]any{"version": 1, "content_type": "inode/symlink", "attributes": map[string]any{"target": target}}, "")
+	up := alice.upload("team", "run", []byte("x"), map[string]any{"version": 1, "attributes": map[string]any{"executable": true, "mtime": "9223372036854775807"}}, "")
+	b := alice.browse()
+	b.js("location.hash = '#/groups/team'")
+	b.sees("link to javascript:alert(1)//<b>%E2%80%AEgpj")
+	b.sees("program, changed ")
+	if n := eval[int](b, "document.querySelectorAll('b, a[href^=javascript]').length"); n != 0 {
+		t.Errorf("%d elements of the target", n)
+	}
+	var said string
+	alice.must(wire.OpSetAttributes, wire.AttributesRequest{GroupID: "team", IPFSHash: up.CID, Attributes: json.RawMessage(`{"xattrs":{"user.a":"","user.b":""}}`)}, &said)
+	b.js("location.hash = '#/ledger'")
+	b.sees("Attributes set")
+	b.sees("run: 2 extended attributes")
+}
+
 // fits checks that nothing makes the page scroll sideways, on a phone either.
 func (b *tab) fits(view string) {
 	b.t.Helper()

@@ -3,7 +3,7 @@
 import { get, post } from "./api.js";
 import { announce, ask, askForm, badge, busy, copyButton, empty, field, h, mono, notice, roleField } from "./dom.js";
 import { badges } from "./groups.js";
-import { bytes, date, keepText, nsToMS, plural, price, reason, visible } from "./text.js";
+import { attributes, bytes, date, keepText, nsToMS, plural, price, reason, visible } from "./text.js";
 import { isFree, verify } from "./verify.js";
 
 export async function groupView(draw, session, id) {
@@ -110,7 +110,7 @@ function cell(label, ...children) {
 function fileRow(g, session, f) {
 	const name = f.shown;
 	return h("tr", { class: f.deleted ? "gone" : undefined },
-		h("th", { scope: "row", class: "file-name" }, name),
+		h("th", { scope: "row", class: "file-name" }, name, f.attributes && h("p", { class: "hint" }, attributes(f.attributes))),
 		cell("Size", bytes(f.original_size)),
 		cell("Uploader", mono(f.user_id, 28)),
 		cell("Date", f.timestamp ? date(nsToMS(f.timestamp)) : "unknown"),

@@ -57,6 +57,7 @@ export function detail(record) {
 	case "transfer": return `to ${record.detail.split(" ")[0]}`;
 	case "set_group_retention": return record.detail === "none" ? "for ever" : `${record.detail} days`;
 	case "remove_file": return record.detail ? `can be brought back until ${date(nsToMS(record.detail))}` : "can be brought back";
+	case "set_attributes": return `${record.name}: ${attributes(record.attributes) || "none"}`;
 	case "set_group_trash": return `${plural(Number(record.detail.split(" ")[0]), "day")}, by ${record.detail.split(" ")[1]}`;
 	case "set_group_versions": return keepText(record.detail);
 	case "open_hackathon_join": return openedUntil(...record.detail.split(" "));
@@ -65,6 +66,13 @@ export function detail(record) {
 	case "tombstone_transaction": return `because ${reason(record.detail)}`;
 	default: return record.detail;
 	}
+}
+
+// attributes tells in words what is recorded beside the content of a file.
+export function attributes(text) {
+	const { mtime, executable, target, xattrs } = text ? JSON.parse(text) : {};
+	return [target && `link to ${visible(target)}`, executable && "program", mtime && `changed ${date(nsToMS(mtime))}`,
+		xattrs && plural(Object.keys(xattrs).length, "extended attribute")].filter(Boolean).join(", ");
 }
 
 function pendingText(words) {
