@@ -159,7 +159,7 @@ func TestN6FileBecomesLinkOnAMount(t *testing.T) {
 
 // N6, threat 48: no link of others leads a program out of the group, also when a name on its way
 // changes under the kernel.
-func TestThreat48LinksOfOthersOnAMount(t *testing.T) {
+func TestThreat47LinksOfOthersOnAMount(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret")
 	ok(t, os.WriteFile(secret, []byte("secret"), 0o600))
 	m := mounting(t, links, func(p *plan) { p.Renames, p.Options.Timeout = true, time.Hour })

@@ -272,7 +272,7 @@ func TestN6LinksInTheTrash(t *testing.T) {
 }
 
 // N6, threat 48: which links of others are shown as links, wherever the folders come from.
-func TestThreat48LinksOfOthers(t *testing.T) {
+func TestThreat47LinksOfOthers(t *testing.T) {
 	const file, link = false, true
 	for _, tc := range []struct {
 		at, target string
@@ -356,7 +356,7 @@ func TestThreat48LinksOfOthers(t *testing.T) {
 
 // N6, threat 48: what is safe is decided anew with every change of names, and once more when the
 // kernel asks where a link leads.
-func TestThreat48LinksOfOthersWhenNamesChange(t *testing.T) {
+func TestThreat47LinksOfOthersWhenNamesChange(t *testing.T) {
 	w := team()
 	w.Put("team", alice, "d/x", []byte("x"))
 	putLink(w, bob, "l", "d/x")
@@ -421,7 +421,7 @@ func TestThreat48LinksOfOthersWhenNamesChange(t *testing.T) {
 }
 
 // N6, threat 48: saving or moving a link of others.
-func TestThreat48ChangingLinksOfOthers(t *testing.T) {
+func TestThreat47ChangingLinksOfOthers(t *testing.T) {
 	w := team()
 	putLink(w, bob, "bad", "/etc/passwd")
 	putLink(w, bob, "good", "d/f")
@@ -457,7 +457,7 @@ func TestThreat48ChangingLinksOfOthers(t *testing.T) {
 }
 
 // Threat 48: thousands of links of others hold up nobody.
-func TestThreat48ManyLinksOfOthers(t *testing.T) {
+func TestThreat47ManyLinksOfOthers(t *testing.T) {
 	w := team()
 	const many = 5_000
 	for i := range many {
