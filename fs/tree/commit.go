@@ -217,7 +217,7 @@ func (f *File) settle(s *stage, e *sdk.Entry) {
 func (t *Tree) record(f *File, g *group, raw string, row *sdk.Entry) []notice {
 	touched := map[*versions]bool{g.version(raw): true}
 	if slices.ContainsFunc(g.version(raw).entries, isLink) { // others that led over it may be safe by now
-		t.noteLinks(g, f.dir)
+		t.noteLink(g)
 	}
 	if known := g.byRef[row.Ref]; known != nil { // the poller was faster, or it is an old row
 		f.entry.Store(known)

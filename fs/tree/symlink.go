@@ -26,6 +26,9 @@ import (
 // is shown as a file.
 const LinkAttribute = "user.svcfs.link"
 
+// maxTheirSlashes bounds the work for a link of another account, which is checked often.
+const maxTheirSlashes = 128
+
 // targetOf returns the target that was recorded with e, "" if e is no link.
 func targetOf(e *sdk.Entry) string {
 	if e == nil || e.Attributes == nil {
@@ -177,6 +180,9 @@ func (d *Dir) fault(target string) string {
 	if strings.HasPrefix(target, "/") {
 		return "the target is an absolute path"
 	}
+	if strings.Count(target, "/") > maxTheirSlashes {
+		return "the target has too many components"
+	}
 	at, missing := d, 0 // missing: components below at that do not exist
 	for part := range strings.SplitSeq(target, "/") {
 		switch {
@@ -246,13 +252,25 @@ func (g *group) noteTheirLink(v *versions) {
 }
 
 // noteLinks notes that links of other accounts in a group may lead elsewhere by now, because
-// n got or lost a name. g is nil above the groups. Needs Tree.mu.
+// n got or lost a name: a link, or a folder with something in it. g is nil above the groups. Needs Tree.mu.
 func (t *Tree) noteLinks(g *group, n Node) {
-	f, isFile := n.(*File)
-	if g == nil || g.theirLinks == nil || isFile && !f.recordsLink() || slices.Contains(t.relink, g) {
-		return
+	matters := false
+	switch n := n.(type) {
+	case *File:
+		matters = n.recordsLink()
+	case *Dir:
+		matters = len(n.children) > 0
 	}
-	t.relink = append(t.relink, g)
+	if matters && g != nil {
+		t.noteLink(g)
+	}
+}
+
+// noteLink is noteLinks where a link came or went. Needs Tree.mu.
+func (t *Tree) noteLink(g *group) {
+	if g.theirLinks != nil && !slices.Contains(t.relink, g) {
+		t.relink = append(t.relink, g)
+	}
 }
 
 // relinkAll shows the links of other accounts as what they are now, in the groups that

@@ -293,6 +293,8 @@ func TestThreat47LinksOfOthers(t *testing.T) {
 		{"l", "theirs", link, ""},
 		{"l", "a%0Ab/f", link, ""}, // as shown
 		{"l", "...", link, ""},
+		{"l", strings.Repeat("./", 128) + "f", link, ""},
+		{"l", strings.Repeat("./", 129) + "f", file, "too many components"},
 		{"l", "/etc/passwd", file, "absolute"},
 		{"l", "//", file, "absolute"},
 		{"l", "..", file, "leaves the group"},
@@ -413,6 +415,16 @@ func TestThreat47LinksOfOthersWhenNamesChange(t *testing.T) {
 	m.refresh()
 	shown("a file on the way", "-> d/x")
 
+	_, err := dir.Mkdir(t.Context(), "made") // a folder that takes the place brings a link along
+	ok(t, err)
+	ok(t, m.symlink("/home/alice", "/team/made/secret"))
+	putLink(w, bob, "l", "there/secret/x")
+	m.refresh()
+	shown("no folder there", "-> there/secret/x")
+	ok(t, dir.Rename(t.Context(), "made", dir, "there", false))
+	changed("a folder with a link there")
+	shown("a folder with a link there", "there/secret/x")
+
 	m.wantShown("/team/deep/er/up", "-> ../../d/x") // a folder that moves takes its links out of the group
 	ok(t, m.dir("/team/deep").Rename(t.Context(), "er", dir, "up", false))
 	m.wantShown("/team/up/up", "../../d/x")
@@ -435,8 +447,12 @@ func TestThreat47ChangingLinksOfOthers(t *testing.T) {
 	_, err := m.node("/team/moved~").(*File).Readlink()
 	wantClass(t, err, ClassStale)
 
+	putLink(w, bob, "over", "bad/../f")
+	m.refresh()
+	m.wantShown("/team/over", "bad/../f")
 	ok(t, m.save("/team/bad", "text")) // an ordinary file from now on, and ours
 	m.wantContent("/team/bad", "text")
+	m.wantShown("/team/over", "-> bad/../f")
 	m.refresh()
 	m.wantContent("/team/bad", "text")
 	putLink(w, bob, "bad", "d2/f")
