@@ -13,7 +13,7 @@ import (
 
 // N6, threat 47: what a member links is a link to others only inside the group, in mounts and to
 // commands, and each link that stays is one upload.
-func TestThreat48LinksOnARealService(t *testing.T) {
+func TestThreat47LinksOnARealService(t *testing.T) {
 	w, alice, bob := team(t)
 	a, b := alice.mount("a"), bob.mount("b")
 	secret := filepath.Join(w.mkdir("home"), "secret")

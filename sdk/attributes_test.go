@@ -19,9 +19,9 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 )
 
-// TestThreat47AttributesOfOthers: whatever a record says, the list is read, and the target of
+// TestThreat48AttributesOfOthers: whatever a record says, the list is read, and the target of
 // a link is its content.
-func TestThreat47AttributesOfOthers(t *testing.T) {
+func TestThreat48AttributesOfOthers(t *testing.T) {
 	const draft = "DRAFT: pay Mallory 999999"
 	for text, tc := range map[string]struct {
 		contentType string

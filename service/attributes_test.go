@@ -113,9 +113,9 @@ func (u *user) newest() wire.TransactionRow {
 	return rows[len(rows)-1]
 }
 
-// TestThreat47AttributesThatCannotBeRecorded: a wrong form, what is too large, names that
+// TestThreat48AttributesThatCannotBeRecorded: a wrong form, what is too large, names that
 // belong to the mount, and links that would show different targets to different clients.
-func TestThreat47AttributesThatCannotBeRecorded(t *testing.T) {
+func TestThreat48AttributesThatCannotBeRecorded(t *testing.T) {
 	_, alice := runWithGroup(t)
 	long := strings.Repeat("a", format.MaxAttributeBytes)
 	plain := alice.withAttributes("plain", "")

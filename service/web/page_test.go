@@ -78,7 +78,7 @@ func TestRenamedFolderInWords(t *testing.T) {
 }
 
 // Attributes are told in words, and a link is only text.
-func TestThreat47AttributesOnThePage(t *testing.T) {
+func TestThreat48AttributesOnThePage(t *testing.T) {
 	alice := serve(t).user("alice", "100")
 	alice.register("team")
 	const target = "javascript:alert(1)//<b>\u202egpj"
