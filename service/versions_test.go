@@ -165,6 +165,15 @@ func TestThreat45ReferencesOfOtherClientsStay(t *testing.T) {
 // Versions go when they were replaced long enough ago, and the newest never does.
 func TestVersionsOfATime(t *testing.T) {
 	g := runTrash(t)
+	soon := []string{g.alice.saves("soon", "a"), g.alice.saves("soon", "b")}
+	for keep, want := range map[string]int64{"1d": 1, "2d": 0} { // when the setting begins
+		if would := g.owner.tries(keep); would.Versions != want {
+			t.Errorf("%s would take %+v", keep, would)
+		}
+	}
+	for _, ref := range soon {
+		must[string](g.alice, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": ref})
+	}
 	g.alice.saves("doc", "0")
 	g.owner.keeps("3d")
 	g.wait(10)
@@ -232,6 +241,14 @@ func TestThreat45PushedOutVersionsWait(t *testing.T) {
 	g.wait(0.6)
 	g.running.removes(1)
 	g.lives("doc", "xz")
+	g.alice.saves("doc", "1")
+	g.alice.saves("doc", "2")
+	g.bob.saves("doc", "3")
+	g.owner.removes("doc", g.owner.lastSeq())
+	g.alice.restores("doc", g.alice.lastSeq()) // bob's stay in the trash, older and newer ones
+	g.wait(2)
+	g.running.removes(0)
+	g.lives("doc", "12")
 	g.audits()
 }
 

@@ -372,14 +372,19 @@ func TestReleasedSchemaOpens(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer s.Close()
-			var backend string
+			var backend, versions string
+			var versioned bool
 			var byAccount, byGroup int64
 			err = s.Read(t.Context(), func(tx *store.Tx) error {
 				return tx.QueryRowContext(t.Context(), `SELECT backend, (SELECT bytes FROM stored_bytes WHERE kind = 'account' AND name = uploader),
-					(SELECT bytes FROM stored_bytes WHERE kind = 'group' AND name = group_id) FROM files WHERE filename = 'old.txt'`).Scan(&backend, &byAccount, &byGroup)
+					(SELECT bytes FROM stored_bytes WHERE kind = 'group' AND name = group_id), versioned, (SELECT versions FROM groups WHERE id = group_id)
+					FROM files WHERE filename = 'old.txt'`).Scan(&backend, &byAccount, &byGroup, &versioned, &versions)
 			})
 			if err != nil || backend != "FastFS" || byAccount != 28 || byGroup != 28 {
 				t.Errorf("the old file: backend %q, %d bytes of the account, %d of the group, %v", backend, byAccount, byGroup, err)
+			}
+			if versioned || versions != "all" {
+				t.Errorf("after the upgrade the group keeps %q, and the file is versioned: %v", versions, versioned)
 			}
 		})
 	}

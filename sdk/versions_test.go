@@ -1,0 +1,94 @@
+package sdk_test
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/svcfs/svcfs/sdk"
+	"github.com/svcfs/svcfs/sdk/sdktest"
+	"github.com/svcfs/svcfs/sdk/wire"
+)
+
+// What a service says of versions is told as it is, and refused where it cannot be.
+func TestVersionsOfALyingService(t *testing.T) {
+	keeps := sdk.VersionSettings{Keep: sdk.Keep{Last: 5}}
+	for said, want := range map[string]sdk.VersionSettings{
+		`{"keep":"5"}`:                           keeps,
+		`{"keep":"all"}`:                         {},
+		`{"keep":""}`:                            {},
+		`{"keep":"-5"}`:                          {},
+		`{"keep":"5","next":"1"}`:                {},
+		`{"keep":"5","next":"many","at":"1000"}`: {},
+		`{"keep":7}`:                             {},
+	} {
+		s := newServer(t)
+		s.lie(wire.PathCapabilities, answer(200, wire.Capabilities{Features: []string{wire.CapVersions}}))
+		s.tool(wire.OpGetGroupVersions, answer(200, `{"result":`+said+`}`))
+		got, err := client(t, s.url).Group("g").VersionSettings(t.Context())
+		isLie := want == (sdk.VersionSettings{}) && said != `{"keep":"all"}`
+		if got != want || isLie != (sdk.KindOf(err) == sdk.ErrCorrupt) || !isLie && err != nil {
+			t.Errorf("%s: %+v, %v", said, got, err)
+		}
+	}
+	for said, isLie := range map[string]bool{
+		`{"files":1,"versions":2,"bytes":9,"names":[{"filename":"b","versions":2,"bytes":9}]}`: false,
+		`{"files":9,"versions":9,"bytes":9,"names":[]}`:                                        false,
+		`{"files":9,"versions":9,"bytes":9,"names":[],"more":true}`:                            true, // for ever
+		`{"files":2,"versions":1,"bytes":9,"names":[]}`:                                        true,
+		`{"files":0,"versions":1,"bytes":-9,"names":[]}`:                                       true,
+		`{"files":1,"versions":2,"bytes":9,"names":[{"filename":"a","versions":2,"bytes":9}]}`: true, // not after a
+		`{"files":1,"versions":2,"bytes":9,"names":[{"filename":"b","versions":0,"bytes":9}]}`: true,
+		`{"files":0,"versions":2,"bytes":9,"names":[{"filename":"b","versions":1,"bytes":9}]}`: true,
+	} {
+		s := newServer(t)
+		s.lie(wire.PathCapabilities, answer(200, wire.Capabilities{Features: []string{wire.CapVersions}}))
+		s.tool(wire.OpTryGroupVersions, answer(200, `{"result":`+said+`}`))
+		if got, err := client(t, s.url).Group("g").TryVersions(t.Context(), sdk.Keep{Last: 1}, "a"); isLie != (sdk.KindOf(err) == sdk.ErrCorrupt) || !isLie && err != nil {
+			t.Errorf("%s: %+v, %v", said, got, err)
+		}
+	}
+}
+
+// An upload says that its client knows versions where the service asks, and nowhere else.
+func TestUploadsSayThatTheyAreVersions(t *testing.T) {
+	for _, offers := range []bool{true, false} {
+		s := sdktest.NewServer(t, sdktest.Extended)
+		if offers {
+			s.Disturb(wire.PathCapabilities, func(http.Handler) http.Handler {
+				return answer(200, wire.Capabilities{Features: []string{wire.CapVersions}})
+			})
+		}
+		var sent []byte
+		s.Disturb(wire.PathTools+wire.OpFinalizeUpload, func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				sent, _ = io.ReadAll(r.Body)
+				r.Body = io.NopCloser(bytes.NewReader(sent))
+				next.ServeHTTP(w, r)
+			})
+		})
+		c := s.Client(t, s.Account("alice", "100"))
+		if _, err := c.Group("g").Register(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Group("g").Put(t.Context(), "f", strings.NewReader("content")); err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Contains(sent, []byte(`"versioned":true`)) != offers || bytes.Contains(sent, []byte("versioned")) != offers {
+			t.Errorf("offered %v, and it sent %s", offers, sent)
+		}
+	}
+}
+
+// A version that a newer one ended keeps its name old, as one that retention ended does:
+// nobody takes the name of a file because the file has changed.
+func TestEndedVersionsKeepTheirName(t *testing.T) {
+	for reason, keeps := range map[string]bool{wire.ReasonVersionPolicy: true, wire.ReasonRetentionPolicy: true, wire.ReasonOwnerRequest: false} {
+		e := sdk.Entry{Seq: 3, ChangedSeq: 9, Deleted: &sdk.Deletion{Reason: reason}}
+		if age := e.Named().Age; (age == 3) != keeps {
+			t.Errorf("%s: the age is %d", reason, age)
+		}
+	}
+}
