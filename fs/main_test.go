@@ -93,6 +93,7 @@ type plan struct {
 	Confine bool // with a process outside
 	MaxFile int64
 	Renames bool     // the service renames
+	Folders bool     // and folders as a whole
 	Deletes bool     // and deletes, and the mount may
 	Trashes bool     // and keeps what is removed
 	Watches bool     // the service tells what others do
@@ -176,7 +177,7 @@ func startServer() (*server, error) {
 		w.put("team", name, []byte("theirs\n"), int64(len("theirs\n")))
 	}
 	cfg := tree.Config{Remote: w, Passthrough: p.Options.Reads == ReadsPassthrough, RefreshInterval: time.Hour, MetadataTimeout: time.Hour, EmptyDelay: time.Hour,
-		MaxFileBytes: p.MaxFile, CanRename: p.Renames, AllowDelete: p.Deletes, CanTrash: p.Trashes, CanAttributes: p.Links, ReadOnly: p.Options.ReadOnly, Logger: log}
+		MaxFileBytes: p.MaxFile, CanRename: p.Renames, CanRenameFolders: p.Folders, AllowDelete: p.Deletes, CanTrash: p.Trashes, CanAttributes: p.Links, ReadOnly: p.Options.ReadOnly, Logger: log}
 	if p.Watches {
 		w.events = make(chan sdk.Event)
 		cfg.Watch = w.watch
@@ -230,6 +231,9 @@ func (s *server) obey(o order) (a answer) {
 	case "moved":
 		_ = s.world.rename(o.Group, int(o.Size), o.Name)
 		s.world.told(sdk.EventRenamed, o.Group)
+	case "moved folder": // to what the data says; refused where a name is in use
+		_, _ = s.world.RenameFolder(context.Background(), o.Group, o.Name, string(o.Data), s.world.Seq())
+		s.world.told(sdk.EventFolderRenamed, o.Group)
 	case "removed":
 		_ = s.world.RemoveVersions(context.Background(), o.Group, s.world.Named(o.Group, o.Name))
 		s.world.told(sdk.EventRemoved, o.Group)

@@ -25,13 +25,14 @@ func TestModelOnAMount(t *testing.T) {
 		"names remembered":           func(*plan) {},
 		"renames and deletes":        func(p *plan) { p.Renames, p.Deletes = true, true },
 		"renames and removes":        func(p *plan) { p.Renames, p.Trashes = true, true },
+		"renames folders":            func(p *plan) { p.Renames, p.Folders, p.Trashes = true, true, true },
 		"told by events":             func(p *plan) { p.Renames, p.Deletes, p.Watches = true, true, true },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var p plan
 			change(&p)
 			limit := func(p *plan) { p.MaxFile, p.Links = treetest.MaxBytes, true }
-			m, groups, allows := mounting(t, change, limit), 0, treetest.Allows{Rename: p.Renames, Delete: p.Deletes, Trash: p.Trashes}
+			m, groups, allows := mounting(t, change, limit), 0, treetest.Allows{Rename: p.Renames, Delete: p.Deletes, Trash: p.Trashes, Folders: p.Folders}
 			rapid.Check(t, func(rt *rapid.T) {
 				groups++
 				s := &modelSystem{m: m, group: sdk.GroupID(fmt.Sprint("group", groups)), watched: p.Watches}
@@ -208,6 +209,11 @@ func (s *modelSystem) Shred(nth int) {
 
 func (s *modelSystem) Moved(nth int, name string) {
 	s.m.must(order{Do: "moved", Group: s.group, Name: name, Size: int64(nth)})
+	s.look()
+}
+
+func (s *modelSystem) MovedFolder(from, to string) {
+	s.m.must(order{Do: "moved folder", Group: s.group, Name: from, Data: []byte(to)})
 	s.look()
 }
 

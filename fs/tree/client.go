@@ -68,6 +68,12 @@ func (c Client) RenameFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref, name
 	return c.Group(g).Rename(ctx, ref, name)
 }
 
+// RenameFolder is [sdk.Group.RenameFolder].
+func (c Client) RenameFolder(ctx context.Context, g sdk.GroupID, folder, to string, seen sdk.Seq) (sdk.Amount, error) {
+	done, err := c.Group(g).RenameFolder(ctx, folder, to, seen)
+	return done.Fee, err
+}
+
 // RemoveVersions is [sdk.Group.RemoveVersions].
 func (c Client) RemoveVersions(ctx context.Context, g sdk.GroupID, versions []sdk.Entry) error {
 	_, err := c.Group(g).RemoveVersions(ctx, versions)

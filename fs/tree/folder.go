@@ -9,10 +9,11 @@ import (
 
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/names"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
 )
 
-// renameFolder moves a folder: as it is while nothing beneath it is uploaded, file
-// by file where the service can rename (N5).
+// renameFolder moves a folder: as it is while nothing beneath it is uploaded, with one
+// record where the service can rename folders, else file by file (N5).
 func (d *Dir) renameFolder(ctx context.Context, dir, to *Dir, newName string) error {
 	t := d.t
 	var m *folderMove
@@ -36,7 +37,7 @@ func (d *Dir) renameFolder(ctx context.Context, dir, to *Dir, newName string) er
 	if len(m.uploads) == 0 {
 		return nil
 	}
-	if err := t.renameUploads(ctx, dir.group, m.uploads, m.rename); err != nil {
+	if err := t.renameBeneath(ctx, dir.group, m); err != nil {
 		t.change(func() []notice {
 			dir.local = stays
 			return dir.prune()
@@ -45,6 +46,47 @@ func (d *Dir) renameFolder(ctx context.Context, dir, to *Dir, newName string) er
 	}
 	t.change(func() []notice { return t.applyFolderMove(dir, to, newName, m) })
 	return nil
+}
+
+// renameBeneath has the service rename the uploads beneath a folder.
+func (t *Tree) renameBeneath(ctx context.Context, g *group, m *folderMove) error {
+	if !m.whole {
+		return t.renameUploads(ctx, g, m.uploads, m.rename)
+	}
+	var seen sdk.Seq
+	var price sdk.Amount
+	one := t.price(sdk.EventRenamed, sdk.Amount{})
+	for i := range m.uploads {
+		seen = max(seen, m.uploads[i].ChangedSeq)
+		var ok bool
+		if price, ok = price.Add(one); !ok {
+			return &Error{Class: ClassBudget, Err: errors.New("the price of renaming so many files is beyond all budgets")}
+		}
+	}
+	err := t.charge(price, func() (sdk.Amount, error) {
+		return t.remote.RenameFolder(ctx, g.id, strings.TrimSuffix(m.old, "/"), strings.TrimSuffix(m.new, "/"), seen)
+	})
+	switch sdk.KindOf(err) {
+	case sdk.ErrConflict, sdk.ErrNotFound, sdk.ErrNotAuthorized: // others changed one of the folders
+		_ = t.refreshGroup(ctx, g, 0)
+		t.mu.RLock()
+		theirs := t.uploaderOf(g, g.beneath(m.old))
+		t.mu.RUnlock()
+		if theirs != "" {
+			return uploadedBy(theirs, "rename")
+		}
+	}
+	return err
+}
+
+// beneath returns the living uploads whose names begin with a prefix. Needs Tree.mu.
+func (g *group) beneath(prefix string) (list []sdk.Entry) {
+	for raw, v := range g.names {
+		if strings.HasPrefix(raw, prefix) {
+			list = append(list, livingOf(v)...)
+		}
+	}
+	return list
 }
 
 // folderMove holds the facts about a folder that is to get a name, as far as the answer
@@ -58,6 +100,8 @@ type folderMove struct {
 	overFull  bool // a folder has the name, and is not empty
 	overtaken bool // a file beneath would get a name that has a later upload
 	canRename bool // the service renames uploads
+	canRemove bool // the mount removes what is beneath
+	whole     bool // it renames all of these with one record
 
 	uploads  []sdk.Entry   // living, beneath the folder, in the order of the ledger
 	theirs   sdk.AccountID // uploader of one that the service does not rename for this account; "" = none
@@ -67,10 +111,12 @@ type folderMove struct {
 // plan decides (N5, W8). It looks at nothing but m.
 func (m *folderMove) plan() *Error {
 	switch {
-	case m.fixed, m.crosses:
-		return &Error{Class: ClassByDesign, Err: errors.New("a folder moves only inside its group"), Hint: "Copy it, if a second upload of its files is wanted."}
-	case m.gone:
+	case m.gone && !m.fixed:
 		return &Error{Class: ClassNotExist, Err: errors.New("the folder is gone")}
+	case m.crosses && !m.fixed && m.canRemove:
+		return &Error{Class: ClassCrossDevice, Err: errors.New("groups are sealed with different keys"), Hint: "mv copies the folder and removes the original."}
+	case m.fixed, m.crosses:
+		return &Error{Class: ClassByDesign, Err: errors.New("a folder moves only inside its group, while what is beneath it cannot be removed"), Hint: "Copy it, if a second upload of its files is wanted."}
 	case m.overFile:
 		return &Error{Class: ClassNotDir, Err: errors.New("a file has the new name")}
 	case m.overFull:
@@ -96,7 +142,12 @@ func (m *folderMove) rename(name string) string { return m.new + strings.TrimPre
 // folderMoveOf gathers the facts before a folder gets a name. Needs Tree.mu.
 func (t *Tree) folderMoveOf(dir, to *Dir, newName string) *folderMove {
 	m := &folderMove{fixed: dir.kind != dirFolder, crosses: dir.group != to.group, gone: dir.parent == nil || to.parent == nil, canRename: t.cfg.CanRename}
-	if m.fixed || m.crosses || m.gone {
+	if m.fixed || m.gone {
+		return m
+	}
+	if m.crosses {
+		uploads := dir.group.beneath(dir.parent.rawPath(dir.raw) + "/")
+		m.canRemove = len(uploads) == 0 || t.canRemove() && t.uploaderOf(dir.group, uploads) == ""
 		return m
 	}
 	switch target := to.find(newName).(type) {
@@ -108,12 +159,18 @@ func (t *Tree) folderMoveOf(dir, to *Dir, newName string) *folderMove {
 	m.beneath = to.isIn(dir)
 	g := dir.group
 	m.old, m.new = dir.parent.rawPath(dir.raw)+"/", to.rawPath(newName)+"/"
+	m.whole = t.cfg.CanRenameFolders && chain.IsFolderMove(strings.TrimSuffix(m.old, "/"), strings.TrimSuffix(m.new, "/"))
 	for raw, v := range g.names {
-		if strings.HasPrefix(raw, m.old) {
-			m.uploads = append(m.uploads, livingOf(v)...)
-			m.overtaken = m.overtaken || g.names[m.rename(raw)].isLaterThan(v)
+		living := livingOf(v)
+		if len(living) == 0 || !strings.HasPrefix(raw, m.old) {
+			continue
 		}
+		m.uploads = append(m.uploads, living...)
+		there := g.names[m.rename(raw)]
+		m.overtaken = m.overtaken || there.isLaterThan(v)
+		m.whole = m.whole && (there == nil || there.newest() == nil) && !slices.ContainsFunc(living, func(e sdk.Entry) bool { return e.Name != raw })
 	}
+	m.whole = m.whole && len(m.uploads) <= sdk.MaxFolderFiles
 	slices.SortFunc(m.uploads, func(a, b sdk.Entry) int { return cmp.Compare(a.Seq, b.Seq) })
 	m.theirs = t.uploaderOf(g, m.uploads)
 	return m

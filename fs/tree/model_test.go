@@ -27,6 +27,8 @@ func TestModel(t *testing.T) {
 		{"renames", treetest.Allows{Rename: true}, false},
 		{"renames and deletes", treetest.Allows{Rename: true, Delete: true}, false},
 		{"renames and removes", treetest.Allows{Rename: true, Trash: true}, false},
+		{"renames folders", treetest.Allows{Rename: true, Trash: true, Folders: true}, false},
+		{"renames folders, watched", treetest.Allows{Rename: true, Delete: true, Folders: true}, true},
 		{"removes, watched", treetest.Allows{Trash: true}, true},
 		{"watched", treetest.Allows{Rename: true, Delete: true}, true},
 	} {
@@ -39,6 +41,7 @@ func TestModel(t *testing.T) {
 					c.MaxFileBytes = treetest.MaxBytes
 					c.CanRename, c.AllowDelete, c.CanTrash = tc.allows.Rename, tc.allows.Delete, tc.allows.Trash
 					c.CanAttributes = true
+					c.CanRenameFolders = tc.allows.Folders
 					if tc.watches {
 						s.events = make(chan sdk.Event)
 						c.Watch = func(context.Context, sdk.Seq) (iter.Seq2[sdk.Event, error], error) {
@@ -269,6 +272,11 @@ func (s *modelSystem) Shred(nth int) {
 func (s *modelSystem) Moved(nth int, name string) {
 	_ = s.w.As(bob).RenameFile(context.Background(), "team", s.w.Rows("team")[nth].Ref, name)
 	s.happened(sdk.EventRenamed)
+}
+
+func (s *modelSystem) MovedFolder(from, to string) {
+	_, _ = s.w.As(bob).RenameFolder(context.Background(), "team", from, to, s.w.Seq()) // refused where a name is in use
+	s.happened(sdk.EventFolderRenamed)
 }
 
 func (s *modelSystem) Removed(name string) {

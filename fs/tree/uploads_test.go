@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/wire"
@@ -118,6 +119,107 @@ func TestN5ServiceRenamesFolders(t *testing.T) {
 	}
 }
 
+func renamesFolders(c *Config) { c.CanRename, c.CanRenameFolders = true, true }
+
+// N5: where the service renames folders, a folder with all its versions is renamed by one
+// request; what is only here goes along.
+func TestN5FolderIsRenamedByOneRequest(t *testing.T) {
+	w := team()
+	for _, name := range []string{"d/a", "d/e/b", "d/e/b", "deep"} {
+		w.Put("team", alice, name, []byte(name))
+	}
+	m, other := mount(t, w, alice, renamesFolders), mount(t, w, bob)
+	m.wantNames("/team", "d", "deep")
+	ok(t, m.save("/team/d/c.tmp", "scratch"))
+	_, err := m.dir("/team/d").Mkdir(t.Context(), "empty")
+	ok(t, err)
+	h := m.open("/team/d/a", OpenFlags{Read: true})
+	defer h.Release()
+	before := w.Seq()
+	ok(t, m.rename("d", "n"))
+	if w.Begun("rename folder") != 1 || w.Begun("rename") != 0 || w.Seq() != before+1 {
+		t.Errorf("%d requests for the folder, %d for files, %d records", w.Begun("rename folder"), w.Begun("rename"), w.Seq()-before)
+	}
+	for range 2 {
+		m.wantFiles("deep", "n/a", "n/c.tmp", "n/e/b")
+		m.wantNames("/team/n", "a", "c.tmp", "e", "empty")
+		m.refresh()
+	}
+	if n := m.node("/team/n/a"); n != Node(h.File()) {
+		t.Error("an open file is another one after the rename")
+	}
+	other.refresh()
+	other.wantFiles("deep", "n/a", "n/e/b")
+}
+
+// N5: while the service does not answer, a folder keeps its name as a whole, also when
+// the answer alone was lost; the next look shows what became of it.
+func TestN5FolderIsRenamedAsAWholeOrNot(t *testing.T) {
+	w := team()
+	w.Put("team", alice, "d/a", []byte("a"))
+	w.Put("team", alice, "d/b", []byte("b"))
+	m := mount(t, w, alice, renamesFolders)
+	m.wantFiles("d/a", "d/b")
+	w.Fail("rename folder", &sdk.Error{Op: "rename folder", Kind: sdk.ErrUnavailable})
+	wantClass(t, m.rename("d", "n"), ClassUnreachable)
+	m.wantFiles("d/a", "d/b")
+	w.Fail("rename folder", nil)
+	if _, err := w.As(alice).RenameFolder(t.Context(), "team", "d", "n", w.Seq()); err != nil { // the service did it
+		t.Fatal(err)
+	}
+	m.wantFiles("d/a", "d/b")
+	m.refresh()
+	m.wantFiles("n/a", "n/b")
+	m.wantNames("/team", "n")
+}
+
+// N5: what others uploaded into one of the folders meanwhile, the rename takes along or is
+// refused for, as a whole; the mount shows it afterwards.
+func TestN5FolderThatOthersChangedMeanwhile(t *testing.T) {
+	for name, tc := range map[string]struct {
+		as   sdk.AccountID // alice owns the group
+		puts sdk.AccountID
+		put  string
+		how  Class
+		then []string
+	}{
+		"the owner takes theirs along": {alice, bob, "d/theirs", 0, []string{"n/a", "n/theirs"}},
+		"a member may not":             {bob, alice, "d/theirs", ClassByDesign, []string{"d/a", "d/theirs"}},
+		"a name is in use":             {alice, bob, "n/a", ClassExist, []string{"d/a", "n/a"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := team()
+			w.Put("team", tc.as, "d/a", []byte("a"))
+			m := mount(t, w, tc.as, renamesFolders, func(c *Config) { c.RefreshInterval = time.Hour })
+			m.wantFiles("d/a")
+			w.Put("team", tc.puts, tc.put, []byte("theirs"))
+			if err := m.rename("d", "n"); tc.how == 0 {
+				ok(t, err)
+				m.refresh()
+			} else {
+				wantClass(t, err, tc.how)
+			}
+			m.wantFiles(tc.then...)
+		})
+	}
+}
+
+// N5: a folder goes file by file where one request would do something else: onto a name
+// with earlier uploads, which a backup left free, and with files that have no recorded name.
+func TestN5FolderGoesFileByFileOntoEarlierUploads(t *testing.T) {
+	w := team()
+	w.Put("team", alice, "n/a", []byte("earlier"))
+	w.Put("team", alice, "d/a", []byte("later"))
+	m := mount(t, w, alice, renamesFolders)
+	ok(t, m.dir("/team/n").Rename(t.Context(), "a", m.dir("/team"), "a~", false))
+	ok(t, m.dir("/team").Rmdir(t.Context(), "n"))
+	ok(t, m.rename("d", "n"))
+	if w.Begun("rename folder") != 0 || w.Begun("rename") != 1 {
+		t.Errorf("%d requests for the folder, %d for files", w.Begun("rename folder"), w.Begun("rename"))
+	}
+	m.wantContent("/team/n/a", "later")
+}
+
 // N5, W8: what the service would refuse for one file is refused before any is changed.
 func TestW8RenameOfOthersUploadsChangesNothing(t *testing.T) {
 	w := team()
@@ -181,6 +283,41 @@ func TestW8AcrossGroups(t *testing.T) {
 	m.wantContent("/other/new", "y")
 }
 
+// W8: a folder goes to another group by copy and removal, where all beneath it can be
+// removed; elsewhere nothing is copied in vain.
+func TestW8FoldersAcrossGroups(t *testing.T) {
+	for name, tc := range map[string]struct {
+		as     sdk.AccountID // alice owns the group
+		folder string
+		change func(*Config)
+		class  Class
+	}{
+		"own files and a trash":       {bob, "bobs", trashes, ClassCrossDevice},
+		"own files and deletion":      {bob, "bobs", deletes, ClassCrossDevice},
+		"the owner":                   {alice, "mixed", trashes, ClassCrossDevice},
+		"files of others":             {bob, "mixed", trashes, ClassByDesign},
+		"files of others, deletion":   {bob, "mixed", deletes, ClassByDesign},
+		"nothing is ever removed":     {alice, "mixed", renames, ClassByDesign},
+		"nothing beneath is uploaded": {bob, "empty", renames, ClassCrossDevice},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := team()
+			w.Member("other", alice, bob)
+			w.Put("team", bob, "bobs/e/f", []byte("x"))
+			w.Put("team", bob, "mixed/e/f", []byte("x"))
+			w.Put("team", alice, "mixed/g", []byte("x"))
+			m := mount(t, w, tc.as, tc.change)
+			_, err := m.dir("/team").Mkdir(t.Context(), "empty")
+			ok(t, err)
+			wantClass(t, m.dir("/team").Rename(t.Context(), tc.folder, m.dir("/other"), tc.folder, false), tc.class)
+			m.wantNames("/other")
+			if w.Begun("rename")+w.Begun("remove")+w.Begun("delete") > 0 {
+				t.Error("the service was asked for a change")
+			}
+		})
+	}
+}
+
 // R6: renames and deletions count too, where the service has a price for them, under
 // the names of its price list.
 func TestR6ChangesCountAgainstTheBudget(t *testing.T) {
@@ -205,6 +342,26 @@ func TestR6ChangesCountAgainstTheBudget(t *testing.T) {
 	wantClass(t, d.Unlink(t.Context(), "h"), ClassBudget)
 	wantClass(t, m.rename("h", "y"), ClassBudget)
 	m.wantNames("/team", "h", "x")
+}
+
+// R6: a folder costs what its renames cost, and the whole price must be left.
+func TestR6FoldersCountAgainstTheBudget(t *testing.T) {
+	w := team()
+	for _, name := range []string{"d/a", "d/b", "d/c"} {
+		w.Put("team", alice, name, []byte(name))
+	}
+	one, _ := wire.ParseTokens("1")
+	m := mount(t, w, alice, renamesFolders, func(c *Config) {
+		c.Budget, _ = wire.ParseTokens("5")
+		c.Price = func(action string) (sdk.Amount, bool) { return one, action == sdk.EventRenamed }
+	})
+	w.RenamePrice = one
+	ok(t, m.rename("d", "n"))
+	wantClass(t, m.rename("n", "k"), ClassBudget)
+	if w.Begun("rename folder") != 1 {
+		t.Errorf("asked %d times", w.Begun("rename folder"))
+	}
+	ok(t, m.dir("/team/n").Rename(t.Context(), "a", m.dir("/team"), "k", false))
 }
 
 func trashes(c *Config) { c.CanRename, c.CanTrash = true, true }

@@ -29,7 +29,8 @@ type System interface {
 	PutLink(name, target string)
 	Shred(nth int) // the nth upload, and then a look at the ledger
 	Moved(nth int, name string)
-	Removed(name string) // by another member, and then a look at the ledger
+	MovedFolder(from, to string) // by another member, and then a look at the ledger
+	Removed(name string)         // by another member, and then a look at the ledger
 	Restored(name string)
 	Member(on bool) // whether the account is one, and then a look at the ledger
 	Uploads() int   // charged to this mount
@@ -84,6 +85,7 @@ func Run(t *rapid.T, sys System, allows Allows) {
 		"shred":    x.shred,
 		"moved":    x.moved,
 		"removed":  x.removed,
+		"movedall": x.movedFolder,
 		"restored": x.restored,
 		"revoke":   x.revoke,
 	})
@@ -287,6 +289,13 @@ func (x *machine) moved(t *rapid.T) {
 	}
 	x.sys.Moved(i, name)
 	x.m.moved(x.m.ledger[i], name)
+}
+
+// movedFolder is a rename of a folder by another member.
+func (x *machine) movedFolder(t *rapid.T) {
+	from, to := folder().Draw(t, "from"), folder().Draw(t, "to")
+	x.sys.MovedFolder(from, to)
+	x.m.movedFolder(from, to)
 }
 
 // removed is a removal to the trash by another member, and restored the way back.

@@ -67,7 +67,10 @@ type model struct {
 
 // Allows holds the extensions that the service offers to the owner of the group, whose mount
 // this is.
-type Allows struct{ Rename, Delete, Trash bool }
+type Allows struct {
+	Rename, Delete, Trash bool
+	Folders               bool // as a whole; it makes no difference while the service answers
+}
 
 func newModel(allows Allows) *model {
 	return &model{allows: allows, names: map[string]*node{}, folders: map[string]bool{}, hidden: map[string]*version{}}
@@ -645,6 +648,32 @@ func (m *model) moved(v *version, name string) {
 	v.name = name
 	m.place(old)
 	m.place(name)
+}
+
+// movedFolder is a rename of a folder by another member, which the mount has seen: one
+// record, whole or not at all.
+func (m *model) movedFolder(from, to string) {
+	renamed := func(name string) string { return to + strings.TrimPrefix(name, from) }
+	var uploads []*version
+	for _, v := range m.ledger {
+		if folderOf(v.name) == from && v.lives() {
+			uploads = append(uploads, v)
+		}
+	}
+	for _, v := range uploads {
+		if from == to || m.newest(renamed(v.name)) != nil {
+			return
+		}
+	}
+	olds := map[string]bool{}
+	for _, v := range uploads {
+		olds[v.name] = true
+		v.name = renamed(v.name)
+	}
+	for old := range olds {
+		m.place(renamed(old))
+		m.place(old)
+	}
 }
 
 // forget is losing the group and getting it back: only the ledger is left.

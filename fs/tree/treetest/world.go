@@ -6,6 +6,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,6 +27,8 @@ type World struct {
 
 	renamed map[sdk.Ref]sdk.Seq // the newest record of that kind
 
+	// RenamePrice is the fee of a renamed folder for each upload.
+	RenamePrice sdk.Amount
 	// EveryWriterRemoves what others uploaded, too.
 	EveryWriterRemoves bool
 
@@ -303,6 +306,45 @@ func (p Person) change(ctx context.Context, op string, g sdk.GroupID, ref sdk.Re
 
 func (p Person) RenameFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref, name string) error {
 	return p.change(ctx, "rename", g, ref, func(e *sdk.Entry) { e.Name, p.renamed[ref] = name, e.ChangedSeq })
+}
+
+// RenameFolder renames all uploads beneath a folder, or none, as the service does.
+func (p Person) RenameFolder(ctx context.Context, g sdk.GroupID, folder, to string, seen sdk.Seq) (fee sdk.Amount, err error) {
+	if err := p.begin(ctx, "rename folder"); err != nil {
+		return sdk.Amount{}, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	refuse := func(kind sdk.Kind) (sdk.Amount, error) {
+		return sdk.Amount{}, &sdk.Error{Op: "rename folder", Group: g, Kind: kind, Err: fmt.Errorf("%s to %s", folder, to)}
+	}
+	var list []*sdk.Entry
+	taken := map[string]bool{}
+	for i := range p.rows[g] {
+		e := &p.rows[g][i]
+		switch {
+		case e.Deleted != nil:
+		case !strings.HasPrefix(e.Name, folder+"/"):
+			taken[e.Name] = true
+		case p.mayWrite(g) != nil || e.Uploader != p.id && p.owners[g] != p.id:
+			return refuse(sdk.ErrNotAuthorized)
+		default:
+			list = append(list, e)
+		}
+	}
+	rename := func(name string) string { return to + strings.TrimPrefix(name, folder) }
+	switch {
+	case len(list) == 0:
+		return refuse(sdk.ErrNotFound)
+	case slices.ContainsFunc(list, func(e *sdk.Entry) bool { return taken[rename(e.Name)] }):
+		return refuse(sdk.ErrConflict)
+	}
+	p.seq++
+	for _, e := range list {
+		e.Name, e.ChangedSeq, p.renamed[e.Ref] = rename(e.Name), p.seq, p.seq
+		fee, _ = fee.Add(p.RenamePrice)
+	}
+	return fee, nil
 }
 
 func (p Person) SetAttributes(ctx context.Context, g sdk.GroupID, ref sdk.Ref, a sdk.Attributes) error {
