@@ -157,7 +157,7 @@ func TestN6FileBecomesLinkOnAMount(t *testing.T) {
 	}
 }
 
-// N6, threat 48: no link of others leads a program out of the group, also when a name on its way
+// N6, threat 47: no link of others leads a program out of the group, also when a name on its way
 // changes under the kernel.
 func TestThreat47LinksOfOthersOnAMount(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret")

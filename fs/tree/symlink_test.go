@@ -271,7 +271,7 @@ func TestN6LinksInTheTrash(t *testing.T) {
 	m.wantCharges(0, 0)
 }
 
-// N6, threat 48: which links of others are shown as links, wherever the folders come from.
+// N6, threat 47: which links of others are shown as links, wherever the folders come from.
 func TestThreat47LinksOfOthers(t *testing.T) {
 	const file, link = false, true
 	for _, tc := range []struct {
@@ -356,7 +356,7 @@ func TestThreat47LinksOfOthers(t *testing.T) {
 	}
 }
 
-// N6, threat 48: what is safe is decided anew with every change of names, and once more when the
+// N6, threat 47: what is safe is decided anew with every change of names, and once more when the
 // kernel asks where a link leads.
 func TestThreat47LinksOfOthersWhenNamesChange(t *testing.T) {
 	w := team()
@@ -432,7 +432,7 @@ func TestThreat47LinksOfOthersWhenNamesChange(t *testing.T) {
 	m.wantShown("/team/away/er/up", "-> ../../d/x")
 }
 
-// N6, threat 48: saving or moving a link of others.
+// N6, threat 47: saving or moving a link of others.
 func TestThreat47ChangingLinksOfOthers(t *testing.T) {
 	w := team()
 	putLink(w, bob, "bad", "/etc/passwd")
@@ -472,7 +472,7 @@ func TestThreat47ChangingLinksOfOthers(t *testing.T) {
 	}
 }
 
-// Threat 48: thousands of links of others hold up nobody.
+// Threat 47: thousands of links of others hold up nobody.
 func TestThreat47ManyLinksOfOthers(t *testing.T) {
 	w := team()
 	const many = 5_000
