@@ -41,8 +41,8 @@ func (m *mounted) fillAttr(a tree.Attr, out *fuse.AttrOut) {
 	out.SetTimeout(m.believed(a))
 }
 
-// believed is how long the kernel may believe attributes. An unknown size and the owner
-// of a group are not to be believed: the next look may change them.
+// believed is how long the kernel may believe attributes. An unknown size, the owner of a
+// group, and the times of a file that is about to be saved are not to be believed.
 func (m *mounted) believed(a tree.Attr) time.Duration {
 	if a.Unsized || a.Unsure {
 		return 0
@@ -81,11 +81,11 @@ func (m *mounted) mode(a tree.Attr) uint32 {
 	return kind | perm
 }
 
-// perm returns the permissions: 0600 and 0700, or those that chmod set, always without
-// the bits of the umask of the mount (W10).
+// perm returns the permissions: 0600, or 0700 of folders and of files that may be executed, or
+// those that chmod set, always without the bits of the umask of the mount (W10).
 func (m *mounted) perm(a tree.Attr) uint32 {
 	perm := uint32(0o666)
-	if a.Dir {
+	if a.Dir || a.Executable {
 		perm = permBits
 	}
 	if a.HasMode {
@@ -126,7 +126,7 @@ func (n *fileNode) Setattr(ctx context.Context, fh gofs.FileHandle, in *fuse.Set
 	return n.Getattr(ctx, fh, out)
 }
 
-// Setattr truncates a file, and keeps mode and times for this mount (W10).
+// Setattr truncates a file, and keeps mode and times (W10, W16).
 func (n *node) Setattr(ctx context.Context, fh gofs.FileHandle, in *fuse.SetAttrIn, out *fuse.AttrOut) syscall.Errno {
 	if n.m.isStranger(ctx, n.shows.Attr(), asOwner) {
 		return syscall.EPERM

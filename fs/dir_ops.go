@@ -134,9 +134,7 @@ func (n *dirNode) Create(ctx context.Context, name string, flags uint32, mode ui
 	if err != nil {
 		return nil, nil, 0, errno(err)
 	}
-	if !f.Attr().HasMode { // else it was there already, and is opened
-		f.SetMode(mode & permBits)
-	}
+	f.SetFirstMode(mode & permBits)
 	inode := n.child(ctx, f, out)
 	if node, ok := inode.Operations().(*fileNode); ok && !node.page() {
 		inode = n.child(ctx, f, out)

@@ -40,6 +40,7 @@ func errnoOf(class tree.Class) syscall.Errno {
 		tree.ClassBusy:        unix.EBUSY,
 		tree.ClassUnsupported: unix.ENOTSUP,
 		tree.ClassStale:       unix.ESTALE,
+		tree.ClassNoAttribute: unix.ENODATA,
 		tree.ClassConflict:    unix.EIO, // only in /.svcfs/errors, never returned
 	}
 	if int(class) < len(table) && table[class] != 0 {

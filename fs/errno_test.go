@@ -22,7 +22,7 @@ func TestEErrnoTableIsComplete(t *testing.T) {
 		tree.ClassInterrupted: unix.EINTR, tree.ClassTooBig: unix.EFBIG, tree.ClassNoMemory: unix.ENOMEM, tree.ClassReadOnly: unix.EROFS,
 		tree.ClassCrossDevice: unix.EXDEV, tree.ClassInvalid: unix.EINVAL, tree.ClassNameTooLong: unix.ENAMETOOLONG,
 		tree.ClassBadHandle: unix.EBADF, tree.ClassNoSpace: unix.ENOSPC, tree.ClassBusy: unix.EBUSY,
-		tree.ClassUnsupported: unix.ENOTSUP, tree.ClassStale: unix.ESTALE, tree.ClassConflict: unix.EIO, // never returned
+		tree.ClassUnsupported: unix.ENOTSUP, tree.ClassNoAttribute: unix.ENODATA, tree.ClassStale: unix.ESTALE, tree.ClassConflict: unix.EIO, // never returned
 	}
 	classes := 0
 	for c := tree.ClassOther; c == tree.ClassOther || c.String() != tree.ClassOther.String(); c++ {

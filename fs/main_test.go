@@ -96,8 +96,9 @@ type plan struct {
 	Folders bool     // and folders as a whole
 	Deletes bool     // and deletes, and the mount may
 	Trashes bool     // and keeps what is removed
+	Clock   bool     // records have the time of day
 	Watches bool     // the service tells what others do
-	Links   bool     // the service records attributes of files, so also links
+	Records bool     // the service records attributes of files, so also links
 	Theirs  []string // what another account uploaded before, one line each
 }
 
@@ -111,6 +112,8 @@ type order struct {
 	On    bool
 	Kind  *sdk.Kind
 	Limit time.Duration
+
+	Attributes *sdk.Attributes
 }
 
 type answer struct {
@@ -118,6 +121,8 @@ type answer struct {
 	Busy    []Holder
 	Counts  counts
 	Pending []tree.Pending
+
+	Attributes *sdk.Attributes
 }
 
 // server is what the role "serve" holds.
@@ -173,11 +178,15 @@ func startServer() (*server, error) {
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	w := newWorld()
+	if p.Clock {
+		w.Clock = time.Now
+	}
 	for _, name := range p.Theirs {
 		w.put("team", name, []byte("theirs\n"), int64(len("theirs\n")))
 	}
 	cfg := tree.Config{Remote: w, Passthrough: p.Options.Reads == ReadsPassthrough, RefreshInterval: time.Hour, MetadataTimeout: time.Hour, EmptyDelay: time.Hour,
-		MaxFileBytes: p.MaxFile, CanRename: p.Renames, CanRenameFolders: p.Folders, AllowDelete: p.Deletes, CanTrash: p.Trashes, CanAttributes: p.Links, ReadOnly: p.Options.ReadOnly, Logger: log}
+		AttributesDelay: time.Hour,
+		MaxFileBytes:    p.MaxFile, CanRename: p.Renames, CanRenameFolders: p.Folders, AllowDelete: p.Deletes, CanTrash: p.Trashes, CanAttributes: p.Records, ReadOnly: p.Options.ReadOnly, Logger: log}
 	if p.Watches {
 		w.events = make(chan sdk.Event)
 		cfg.Watch = w.watch
@@ -240,6 +249,13 @@ func (s *server) obey(o order) (a answer) {
 	case "restored":
 		_ = s.world.RestoreVersions(context.Background(), o.Group, s.world.Named(o.Group, o.Name))
 		s.world.told(sdk.EventRestored, o.Group)
+	case "attributes": // by another account
+		rows := s.world.Named(o.Group, o.Name)
+		a.setError(s.world.As(bob).SetAttributes(context.Background(), o.Group, rows[len(rows)-1].Ref, *o.Attributes))
+	case "drain":
+		a.Pending = s.tree.Drain(context.Background())
+		rows := s.world.Named(o.Group, o.Name)
+		a.Attributes = rows[len(rows)-1].Attributes
 	case "settle":
 		for !s.mount.m.isQuiet() {
 			time.Sleep(time.Millisecond)

@@ -31,7 +31,7 @@ func TestModelOnAMount(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var p plan
 			change(&p)
-			limit := func(p *plan) { p.MaxFile, p.Links = treetest.MaxBytes, true }
+			limit := func(p *plan) { p.MaxFile, p.Records = treetest.MaxBytes, true }
 			m, groups, allows := mounting(t, change, limit), 0, treetest.Allows{Rename: p.Renames, Delete: p.Deletes, Trash: p.Trashes, Folders: p.Folders}
 			rapid.Check(t, func(rt *rapid.T) {
 				groups++

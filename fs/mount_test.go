@@ -320,7 +320,7 @@ func TestN3LongNamesAreRefusedEverywhere(t *testing.T) {
 
 // W10: times of changes move as POSIX says.
 func TestW10TimesOfChanges(t *testing.T) {
-	m := mounting(t, func(p *plan) { p.Renames, p.Deletes = true, true })
+	m := mounting(t, func(p *plan) { p.Renames, p.Deletes, p.Clock = true, true, true })
 	old := time.Unix(1_000_000_000, 0)
 	stat := func(name string) (mtime, ctime time.Time) {
 		t.Helper()
@@ -404,10 +404,6 @@ func TestW10AttributesOfCopyingTools(t *testing.T) {
 		"times":              os.Chtimes(path, when, when),
 		"chmod":              os.Chmod(path, 0o755),
 		"chmod of a folder":  os.Chmod(m.path("team"), 0o750),
-		"user xattr":         unix.Setxattr(path, "user.comment", []byte("x"), 0),
-		"security xattr":     unix.Setxattr(m.path("team/new"), "security.selinux", []byte("x"), 0),
-		"xattr of a folder":  unix.Setxattr(m.path("team"), "user.comment", []byte("x"), 0),
-		"remove xattr":       unix.Removexattr(path, "user.comment"),
 	} {
 		if err != nil {
 			t.Errorf("%s: %v", what, err)
@@ -417,10 +413,17 @@ func TestW10AttributesOfCopyingTools(t *testing.T) {
 		wantErrno(t, "chown to another user", os.Chown(path, os.Getuid()+1, os.Getgid()), unix.EPERM)
 		wantErrno(t, "chown to another group", os.Chown(path, os.Getuid(), os.Getgid()+1), unix.EPERM)
 	})
-	t.Run("extended attributes are taken and not kept", func(t *testing.T) {
-		if err := unix.Setxattr(path, "user.svcfs.ref", []byte("x"), 0); err != nil {
-			t.Errorf("our own xattr, as cp -a sets it: %v", err)
+	t.Run("extended attributes would be lost", func(t *testing.T) {
+		for what, err := range map[string]error{
+			"ours, as cp -a sets it": unix.Setxattr(path, "user.svcfs.ref", []byte("x"), 0),
+			"user xattr":             unix.Setxattr(path, "user.comment", []byte("x"), 0),
+			"security xattr":         unix.Setxattr(m.path("team/new"), "security.selinux", []byte("x"), 0),
+			"xattr of a folder":      unix.Setxattr(m.path("team"), "user.comment", []byte("x"), 0),
+		} {
+			wantErrno(t, what, err, unix.EOPNOTSUPP)
 		}
+		ok(t, unix.Removexattr(path, "user.svcfs.ref")) // rsync -X does so
+		wantErrno(t, "removal of one from a folder", unix.Removexattr(m.path("team"), "user.comment"), unix.ENODATA)
 		ref := make([]byte, 20)
 		if n, err := unix.Getxattr(path, "user.svcfs.ref", ref); err != nil || string(ref[:n]) != "ref/1" {
 			t.Errorf("our own xattr is %q afterwards, %v", ref[:max(n, 0)], err)
@@ -1390,4 +1393,73 @@ func TestW9ComesBackAtOnce(t *testing.T) {
 			t.Errorf("reads %q", got)
 		}
 	}
+}
+
+// W16: what programs set through the kernel is recorded, and shows as on other file
+// systems.
+func TestW16AttributesOnAMount(t *testing.T) {
+	m := mounting(t, func(p *plan) { p.Records = true })
+	when := time.Unix(1_500_000_000, 123_456_789)
+	m.put("theirs", "x")
+	m.write("team/f", "#!/bin/sh\necho it runs\n")
+	for _, name := range []string{"team/f", "team/theirs"} {
+		path := m.path(name)
+		ok(t, os.Chmod(path, 0o755))
+		ok(t, unix.Setxattr(path, "user.note", []byte("one"), unix.XATTR_CREATE))
+		ok(t, unix.Setxattr(path, "user.note", []byte("two"), unix.XATTR_REPLACE))
+		wantErrno(t, "one that is there", unix.Setxattr(path, "user.note", nil, unix.XATTR_CREATE), unix.EEXIST)
+		wantErrno(t, "one that is not", unix.Setxattr(path, "user.none", nil, unix.XATTR_REPLACE), unix.ENODATA)
+		wantErrno(t, "one that is too large", unix.Setxattr(path, "user.large", make([]byte, 5000), 0), unix.ENOSPC)
+		wantErrno(t, "one of the mount", unix.Setxattr(path, "user.svcfs.ref", []byte("x"), 0), unix.ENOTSUP)
+		wantErrno(t, "a label", unix.Setxattr(path, "security.selinux", []byte("x"), 0), unix.ENOTSUP)
+		ok(t, unix.Setxattr(path, "user.gone", []byte("x"), 0))
+		ok(t, unix.Removexattr(path, "user.gone"))
+		wantErrno(t, "removing it again", unix.Removexattr(path, "user.gone"), unix.ENODATA)
+		ok(t, os.Chtimes(path, when, when))
+		value, small := make([]byte, 10), make([]byte, 2)
+		if n, err := unix.Getxattr(path, "user.note", value); err != nil || string(value[:n]) != "two" {
+			t.Errorf("user.note is %q, %v", value[:max(n, 0)], err)
+		}
+		if n, err := unix.Getxattr(path, "user.note", nil); err != nil || n != 3 {
+			t.Errorf("the size of user.note is %d, %v", n, err)
+		}
+		_, err := unix.Getxattr(path, "user.note", small)
+		wantErrno(t, "too little room", err, unix.ERANGE)
+		list := make([]byte, 1000)
+		if n, err := unix.Listxattr(path, list); err != nil || !strings.Contains(string(list[:n]), "user.note\x00") || strings.Contains(string(list[:n]), "gone") {
+			t.Errorf("listed are %q, %v", list[:max(n, 0)], err)
+		}
+		want := sdk.Attributes{ModTime: when, Executable: true, XAttrs: map[string]string{"user.note": "two"}}
+		if a := m.must(order{Do: "drain", Group: "team", Name: filepath.Base(name)}); a.Attributes == nil || !a.Attributes.Equal(want) {
+			t.Errorf("recorded are %+v, want %+v", a.Attributes, want)
+		}
+	}
+	if out, err := exec.Command(m.path("team/f")).Output(); err != nil || string(out) != "it runs\n" {
+		t.Errorf("running it: %s, %v", out, err)
+	}
+	wantErrno(t, "an attribute of a folder", unix.Setxattr(m.path("team"), "user.note", nil, 0), unix.ENOTSUP)
+	if c := m.must(order{Do: "counts"}).Counts; c.Requests != 2 || c.Uploads != 1 {
+		t.Errorf("it took %+v", c)
+	}
+}
+
+// W16: what others change shows, also at a file that the kernel knows.
+func TestW16AttributesOfOthersOnAMount(t *testing.T) {
+	m := mounting(t, func(p *plan) { p.Records, p.Options.Timeout = true, time.Hour })
+	m.put("f", "x")
+	before, err := os.Stat(m.path("team/f"))
+	ok(t, err)
+	when := time.Unix(1_500_000_000, 0)
+	m.must(order{Do: "attributes", Group: "team", Name: "f", Attributes: &sdk.Attributes{ModTime: when, Executable: true, XAttrs: map[string]string{"user.note": "x"}}})
+	m.refresh()
+	m.must(order{Do: "settle"})
+	after, err := os.Stat(m.path("team/f"))
+	ok(t, err)
+	if !os.SameFile(before, after) || !after.ModTime().Equal(when) || after.Mode() != 0o700 {
+		t.Errorf("shown are %v, %v", after.ModTime(), after.Mode())
+	}
+	if n, err := unix.Getxattr(m.path("team/f"), "user.note", nil); err != nil || n != 1 {
+		t.Errorf("user.note has %d bytes, %v", n, err)
+	}
+	m.wantCharges(0, 0)
 }

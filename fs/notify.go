@@ -32,8 +32,9 @@ type notifier struct {
 }
 
 type nameNotice struct {
-	dir  *dirNode
-	name string
+	dir        *dirNode
+	name       string
+	attributes bool // of the file alone: the name stays
 }
 
 func newNotifier() *notifier {
@@ -93,6 +94,8 @@ func take[N comparable](queue map[N]struct{}) (n N, ok bool) {
 func tellName(n nameNotice) {
 	switch child := n.dir.GetChild(n.name); {
 	case child == nil:
+	case n.attributes:
+		_ = child.NotifyContent(attributesOnly, 0)
 	case isGone(child):
 		_ = n.dir.NotifyDelete(n.name, child) // forgotten meanwhile is fine
 	default:
@@ -111,15 +114,23 @@ func isGone(inode *gofs.Inode) bool {
 	return false
 }
 
+// attributesOnly is the offset with which the kernel drops no page.
+const attributesOnly = -1
+
 // tellContent drops an inode's pages and attributes from the kernel.
 func tellContent(n *gofs.Inode) { _ = n.NotifyContent(0, 0) } // forgotten meanwhile is fine
 
 // EntryChanged makes the kernel look the name up again.
-func (k *notifier) EntryChanged(d *tree.Dir, name string) {
+func (k *notifier) EntryChanged(d *tree.Dir, name string) { k.changed(d, name, false) }
+
+// AttributesChanged makes the kernel ask for the attributes of the file again.
+func (k *notifier) AttributesChanged(d *tree.Dir, name string) { k.changed(d, name, true) }
+
+func (k *notifier) changed(d *tree.Dir, name string, attributes bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if dir := k.dirs[d]; dir != nil && !k.ended {
-		k.names[nameNotice{dir, name}] = struct{}{}
+		k.names[nameNotice{dir, name, attributes}] = struct{}{}
 		k.wake.Broadcast()
 	}
 }

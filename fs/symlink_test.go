@@ -15,7 +15,7 @@ import (
 	"github.com/svcfs/svcfs/sdk"
 )
 
-func links(p *plan) { p.Links = true }
+func links(p *plan) { p.Records = true }
 
 // putLink uploads a symbolic link as bob, which the mount then has seen.
 func (m *mount) putLink(name, target string) {

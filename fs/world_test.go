@@ -20,7 +20,7 @@ type world struct {
 	events chan sdk.Event    // of a watch; nil without one
 }
 
-type counts struct{ Retrieves, Uploads, Waiting int }
+type counts struct{ Retrieves, Uploads, Waiting, Requests int }
 
 var _ tree.Remote = (*world)(nil)
 
@@ -96,5 +96,5 @@ func (w *world) join(g sdk.GroupID, member bool) {
 
 func (w *world) charged() counts {
 	retrieves, uploads := w.Charged()
-	return counts{retrieves, uploads, w.Hanging()}
+	return counts{retrieves, uploads, w.Hanging(), w.Begun("set attributes")}
 }

@@ -25,10 +25,13 @@ func (n *fileNode) Getxattr(_ context.Context, attr string, dest []byte) (uint32
 	if attr == aclName && n.m.lists() {
 		return n.m.getACL(n.f.Attr(), dest)
 	}
+	if value, ok := n.f.Xattr(attr); ok {
+		return copyOut(dest, []byte(value))
+	}
 	if !strings.HasPrefix(attr, xattrPrefix) {
 		return 0, noXattr(attr)
 	}
-	value, ok := n.f.Xattrs()[attr]
+	value, ok := n.f.OwnXattrs()[attr]
 	if !ok {
 		return 0, unix.ENODATA
 	}
@@ -45,7 +48,7 @@ func noXattr(attr string) syscall.Errno {
 	return unix.EOPNOTSUPP
 }
 
-// Listxattr names our own attributes.
+// Listxattr names our own attributes, and those that programs set.
 func (n *fileNode) Listxattr(ctx context.Context, dest []byte) (uint32, syscall.Errno) {
 	if caller, ok := fuse.FromContext(ctx); ok {
 		n.f.AttributesAsked(caller.Pid)
@@ -69,35 +72,52 @@ func copyOut(dest, value []byte) (uint32, syscall.Errno) {
 	return uint32(copy(dest, value)), 0
 }
 
-// Setxattr succeeds without effect, as copying tools expect (W10): they also set
-// the attributes that they found on a file of a mount. It refuses what gives rights to
-// somebody.
+// Setxattr refuses all that nothing would keep (W10): access lists, capabilities, labels,
+// and the attributes of directories. An access list that the mount itself shows (A5) changes nothing.
 func (n *node) Setxattr(_ context.Context, attr string, value []byte, _ uint32) syscall.Errno {
 	if err := n.shows.Changeable("set attribute"); err != nil {
 		return errno(err)
 	}
-	if n.m.grants(attr, value) {
-		return unix.EOPNOTSUPP
+	if attr == aclName && n.m.lists() && n.m.isOwnList(value) {
+		return 0
+	}
+	return unix.EOPNOTSUPP
+}
+
+// Setxattr keeps attributes of the namespace user (W16).
+func (n *fileNode) Setxattr(ctx context.Context, attr string, value []byte, flags uint32) syscall.Errno {
+	if !strings.HasPrefix(attr, userPrefix) {
+		return n.node.Setxattr(ctx, attr, value, flags)
+	}
+	how := tree.XattrSet
+	switch flags {
+	case unix.XATTR_CREATE:
+		how = tree.XattrCreate
+	case unix.XATTR_REPLACE:
+		how = tree.XattrReplace
+	}
+	return errno(n.f.SetXattr(attr, string(value), how))
+}
+
+// Removexattr succeeds outside the namespace user: there is none, or it is an access list,
+// which follows from the mode.
+func (n *node) Removexattr(_ context.Context, attr string) syscall.Errno {
+	if err := n.shows.Changeable("remove attribute"); err != nil {
+		return errno(err)
+	}
+	if strings.HasPrefix(attr, userPrefix) && !strings.HasPrefix(attr, xattrPrefix) {
+		return unix.ENODATA
 	}
 	return 0
 }
 
-// grants reports an attribute that gives rights to somebody and is not kept: an access
-// list, or the capabilities of a program.
-func (m *mounted) grants(attr string, value []byte) bool {
-	switch attr {
-	case "security.capability", "system.posix_acl_default":
-		return true
-	case aclName:
-		return !m.lists() || !m.isOwnList(value)
-	default:
-		return false
+// Removexattr removes attributes of the namespace user. Those that the mount makes stay: rsync
+// -X wants all to go that the original lacks.
+func (n *fileNode) Removexattr(ctx context.Context, attr string) syscall.Errno {
+	if !strings.HasPrefix(attr, userPrefix) || strings.HasPrefix(attr, xattrPrefix) {
+		return n.node.Removexattr(ctx, attr)
 	}
-}
-
-// Removexattr succeeds without effect (W10).
-func (n *node) Removexattr(context.Context, string) syscall.Errno {
-	return errno(n.shows.Changeable("remove attribute"))
+	return errno(n.f.RemoveXattr(attr))
 }
 
 // Getxattr: directories have none but an access list, and where looking at the

@@ -282,7 +282,6 @@ func TestRefusalsByDesign(t *testing.T) {
 		for name, err := range map[string]error{
 			"chmod":  os.Chmod(a.path("team/f"), 0o640),
 			"utimes": os.Chtimes(a.path("team/f"), time.Unix(1_600_000_000, 0), time.Unix(1_600_000_000, 0)),
-			"xattr":  unix.Setxattr(a.path("team/f"), "user.comment", []byte("x"), 0),
 			"chown":  os.Chown(a.path("team/f"), os.Getuid(), os.Getgid()),
 			"mkdir":  os.Mkdir(a.path("team/folder"), 0o700),
 			"rmdir":  os.Remove(a.path("team/folder")),

@@ -73,6 +73,8 @@ type Attr struct {
 	Ctime    time.Time
 	Mode     uint32 // permission bits set by chmod or create, where HasMode
 	HasMode  bool
+	// Executable is the execute bit of a file, with which Mode agrees.
+	Executable bool
 }
 
 // DirEntry is one name of a directory.
@@ -123,6 +125,7 @@ const (
 	ClassBusy                     // EBUSY
 	ClassUnsupported              // ENOTSUP
 	ClassStale                    // ESTALE: the kernel looks the name up again
+	ClassNoAttribute              // ENODATA: no such extended attribute
 	ClassConflict                 // reported, never returned: two wrote the same name (W11)
 )
 
@@ -149,6 +152,8 @@ type Kernel interface {
 	EntryChanged(d *Dir, name string)
 	// ContentChanged: cached pages and attributes of f are stale.
 	ContentChanged(f *File)
+	// AttributesChanged: cached attributes of the file that name in d points at are stale.
+	AttributesChanged(d *Dir, name string)
 	// OwnerChanged: from now on d is Foreign.
 	OwnerChanged(d *Dir)
 	// ContentGone: no page of the files that match selects may be shown again,

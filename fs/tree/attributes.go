@@ -1,38 +1,66 @@
 package tree
 
 import (
+	"maps"
+	"math"
 	"sync"
 	"time"
 
 	"github.com/svcfs/svcfs/sdk"
 )
 
-// attributes are the size, time and mode that stat shows of an inode. They have a lock
+// attributes are what stat and the extended attributes show of an inode. They have a lock
 // of their own, which is held for a few assignments only: stat must not wait while
 // content is copied, nor hold up look-ups with every write.
+//
+// Of a file, the modification time, the execute bit and the extended attributes are recorded
+// where the service can (W16): with the save, or by a request of their own, see keep.go.
+// What is not recorded lasts as long as the mount.
 type attributes struct {
 	lock  sync.Mutex // guards the fields below; no other lock is taken under it
 	size  int64      // of a file; [sdk.SizeUnknown] while neither the ledger nor a retrieval has shown it
 	mtime time.Time
-	ctime time.Time // of the last change in this mount; zero = none
+	ctime time.Time // of the last change in this mount that came after the record; zero = none
 	mode  uint32    // where moded
 	moded bool      // a program set the mode
-	timed bool      // a program set mtime, and the content is as it was then
+	timed bool      // mtime is not that of the record, and the content is as it was then
+	runs  bool      // a file may be executed; where moded, mode agrees
+
+	xattrs   map[string]string // never changed in place
+	recorded *sdk.Attributes   // what the record has; nil = nothing
+	unkept   *unkept           // nil = nothing waits to be recorded
 }
 
-// SetMode keeps permission bits for this mount only (W10).
-func (a *attributes) SetMode(mode uint32) {
+const (
+	ownerRuns = 0o100
+	anyReads  = 0o444
+	anyRuns   = 0o111
+)
+
+// setMode keeps permission bits. Only the owner's execute bit is ever recorded.
+func (a *attributes) setMode(mode uint32) {
 	a.lock.Lock()
 	defer a.lock.Unlock()
-	a.mode, a.moded, a.ctime = mode, true, time.Now()
+	a.mode, a.moded, a.runs, a.ctime = mode, true, mode&ownerRuns != 0, time.Now()
 }
 
-// SetTimes keeps a modification time for this mount only, until the content
-// changes (W10): copying tools compare it the next time.
-func (a *attributes) SetTimes(mtime time.Time) {
+// setTimes keeps a modification time until the content changes: copying tools compare it
+// the next time. A time that cannot be recorded becomes the nearest that can.
+func (a *attributes) setTimes(mtime time.Time) {
 	a.lock.Lock()
 	defer a.lock.Unlock()
-	a.mtime, a.timed, a.ctime = mtime, true, time.Now()
+	a.mtime, a.timed, a.ctime = recordable(mtime), true, time.Now()
+}
+
+// recordable returns the nearest time that a record can hold.
+func recordable(t time.Time) time.Time {
+	if first := time.Unix(0, math.MinInt64); t.Before(first) {
+		return first
+	}
+	if last := time.Unix(0, math.MaxInt64); t.After(last) {
+		return last
+	}
+	return t
 }
 
 // setChanged makes now the modification time.
@@ -49,14 +77,119 @@ func (a *attributes) setMoved(now time.Time) {
 	a.ctime = now
 }
 
-// setRecorded takes size and time from a record.
+// setRecorded takes size and attributes from a record.
 func (a *attributes) setRecorded(e *sdk.Entry) {
+	a.setSize(e.Size)
+	a.learn(e)
+}
+
+// learn takes from a record the attributes that no program has changed here since the
+// record before. It reports whether something else shows now.
+func (a *attributes) learn(e *sdk.Entry) (changed bool) {
 	a.lock.Lock()
 	defer a.lock.Unlock()
-	a.size = e.Size
-	if !a.timed {
-		a.mtime = e.Time
+	was, now := valueOf(a.recorded), valueOf(e.Attributes)
+	a.recorded = e.Attributes
+	if a.runs == was.Executable && a.runs != now.Executable {
+		a.setRuns(now.Executable)
+		changed = true
 	}
+	if maps.Equal(a.xattrs, was.XAttrs) {
+		a.xattrs = now.XAttrs
+	}
+	mtime := now.ModTime
+	if mtime.IsZero() {
+		mtime = e.Time
+	}
+	if a.timed = a.timed && !a.mtime.Equal(mtime); !a.timed {
+		changed = changed || !a.mtime.Equal(mtime)
+		a.mtime = mtime
+	}
+	return changed
+}
+
+// setRuns changes the execute bits as the record says: everybody who may read may execute.
+// Needs lock.
+func (a *attributes) setRuns(runs bool) {
+	a.runs = runs
+	a.mode &^= anyRuns
+	if runs {
+		a.mode |= a.mode & anyReads >> 2
+	}
+}
+
+// setSaved notes that a record has the attributes sent. With whole it has the content,
+// too, and its time is that of the last change.
+func (a *attributes) setSaved(sent *sdk.Attributes, whole bool) {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	a.recorded = sent
+	if whole {
+		a.ctime = time.Time{}
+	}
+}
+
+// setSavedBefore notes that the content equals that of the record, which is older than the
+// change: mtime stays. With fresh the inode had no record before, and nothing of this one's
+// attributes is its own.
+func (a *attributes) setSavedBefore(e *sdk.Entry, fresh bool) {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	a.timed = true
+	if fresh {
+		a.recorded = e.Attributes
+	}
+}
+
+func valueOf(a *sdk.Attributes) sdk.Attributes {
+	if a == nil {
+		return sdk.Attributes{}
+	}
+	return *a
+}
+
+// wanted returns the attributes that the next record is to have, and whether the record
+// differs. A save always records its time.
+func (a *attributes) wanted(save bool) (want sdk.Attributes, differs bool) {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	want = valueOf(a.recorded) // with the target of a link, which never changes
+	want.Executable, want.XAttrs = a.runs, a.xattrs
+	if save || a.timed || !want.ModTime.IsZero() {
+		want.ModTime = a.mtime
+	}
+	return want, !want.Equal(valueOf(a.recorded))
+}
+
+// xattr returns an extended attribute that a program set.
+func (a *attributes) xattr(name string) (value string, ok bool) {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	value, ok = a.xattrs[name]
+	return value, ok
+}
+
+// setXattrs replaces the extended attributes by what change makes of a copy of them.
+func (a *attributes) setXattrs(change func(all map[string]string) *Error) *Error {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	all := maps.Clone(a.xattrs)
+	if all == nil {
+		all = make(map[string]string)
+	}
+	if err := change(all); err != nil {
+		return err
+	}
+	a.xattrs, a.ctime = all, time.Now()
+	return nil
+}
+
+// xattrBytes is what extended attributes take of [format.MaxAttributeBytes].
+func xattrBytes(all map[string]string) (n int) {
+	for name, value := range all {
+		n += len(name) + len(value)
+	}
+	return n
 }
 
 func (a *attributes) setSize(size int64) {
@@ -73,15 +206,19 @@ func (a *attributes) isSized() bool {
 
 const blockBytes = 512
 
-// fill writes the attributes into those of an inode.
-func (a *attributes) fill(into Attr) Attr {
+// fill writes the attributes into those of an inode. recorded is when the record was made;
+// zero = there is none.
+func (a *attributes) fill(into Attr, recorded time.Time) Attr {
 	a.lock.Lock()
 	defer a.lock.Unlock()
 	into.Unsized, into.Size = a.size == sdk.SizeUnknown, max(a.size, 0)
 	into.Blocks = (into.Size + blockBytes - 1) / blockBytes
-	into.Mtime, into.Ctime, into.Mode, into.HasMode = a.mtime, a.ctime, a.mode, a.moded
-	if a.ctime.IsZero() || !a.timed && a.mtime.After(a.ctime) {
-		into.Ctime = a.mtime // of the record
+	into.Mtime, into.Ctime, into.Mode, into.HasMode, into.Executable = a.mtime, a.ctime, a.mode, a.moded, a.runs
+	if into.Ctime.IsZero() {
+		into.Ctime = recorded
+	}
+	if into.Ctime.IsZero() {
+		into.Ctime = a.mtime
 	}
 	return into
 }

@@ -33,12 +33,17 @@ func (h *Handle) Flush(ctx context.Context) error {
 	return nil
 }
 
-// Fsync saves like Flush, also an empty file: nil means that the ledger has the record.
+// Fsync saves like Flush, also an empty file and attributes alone: nil means that the
+// ledger has the record.
 func (h *Handle) Fsync(ctx context.Context) error {
 	if h.f.show != nil {
 		return nil
 	}
-	if err := h.save(ctx, commitNow); err != nil {
+	err := h.save(ctx, commitNow)
+	if _, waits := h.f.t.unkept.Load(h.f); err == nil && waits {
+		err = h.f.keepNow(ctx)
+	}
+	if err != nil {
 		return h.f.failed("fsync", err)
 	}
 	return nil
@@ -65,6 +70,7 @@ func (f *File) commit(ctx context.Context, when commitWhen) error {
 	if !f.isKind(fileReal) {
 		return nil
 	}
+	defer f.keep() // what changed while it was sent
 	if err := f.recordJournal(ctx, when); err != nil {
 		return err
 	}
@@ -119,7 +125,9 @@ func (f *File) commitStage(ctx context.Context, when commitWhen, g *group, raw s
 		f.delay(s)
 		return nil, nil
 	}
-	if row == nil {
+	if row != nil {
+		f.setSavedBefore(row, f.entry.Load() == nil)
+	} else {
 		if row, err = f.send(ctx, s, g, raw); err != nil {
 			return nil, err
 		}
@@ -156,9 +164,13 @@ func (f *File) send(ctx context.Context, s *stage, g *group, raw string) (*sdk.E
 
 	f.t.counts.sending.Add(1)
 	var receipt sdk.Receipt
-	attributes := sdk.Attributes{Target: f.target}
+	var sent sdk.Attributes
+	if f.t.cfg.CanAttributes {
+		sent, _ = f.wanted(true)
+	}
+	sent.Target = f.target
 	err := f.t.spend("upload", func() (fee sdk.Amount, err error) {
-		receipt, err = f.t.remote.Upload(ctx, g.id, raw, s.buf, attributes)
+		receipt, err = f.t.remote.Upload(ctx, g.id, raw, s.buf, sent)
 		return receipt.Fee, err
 	})
 	f.t.counts.sending.Add(-1)
@@ -171,7 +183,9 @@ func (f *File) send(ctx context.Context, s *stage, g *group, raw string) (*sdk.E
 		return nil, err
 	}
 	f.t.counts.uploads.Add(1)
-	return f.t.ownRecord(g, raw, receipt, s.base, attributes), nil
+	row := f.t.ownRecord(g, raw, receipt, s.base, sent)
+	f.setSaved(row.Attributes, true)
+	return row, nil
 }
 
 // ownRecord makes the row of an upload that this mount has just made, and remembers base,
@@ -220,7 +234,7 @@ func (t *Tree) record(f *File, g *group, raw string, row *sdk.Entry) []notice {
 		t.noteLink(g)
 	}
 	if known := g.byRef[row.Ref]; known != nil { // the poller was faster, or it is an old row
-		f.entry.Store(known)
+		f.take(known)
 	} else {
 		g.merge(row, touched)
 	}

@@ -25,21 +25,28 @@ func (t *Tree) addControlDir() {
 	t.addControlFile(dir, "version", func() []byte { return []byte(t.cfg.Version + "\n") })
 }
 
-// Pending is a file whose staged content the ledger has not recorded.
+// Pending is a file whose staged content, or whose attributes, the ledger has not recorded.
 type Pending struct {
 	Path  string    `json:"path"`
 	Size  int64     `json:"size"`            // bytes
 	Since time.Time `json:"since"`           // when it was first changed
 	Error string    `json:"error,omitempty"` // of the last attempt to upload it
 	Open  bool      `json:"open"`            // some program still has it open
+	// Attributes: only times, execute bit or extended attributes are left to record.
+	Attributes bool `json:"attributes,omitempty"`
 }
 
-// Pending lists the files whose content would be lost if the mount ended now, by path.
+// Pending lists the files whose content, or attributes, would be lost if the mount ended now, by path.
 // Scratch files do not count.
 func (t *Tree) Pending() []Pending {
 	var list []Pending
 	for _, f := range t.stagedFiles() {
 		if p, ok := f.pending(); ok {
+			list = append(list, p)
+		}
+	}
+	for _, f := range t.unkeptFiles() {
+		if p, ok := f.pendingAttributes(); ok {
 			list = append(list, p)
 		}
 	}
@@ -59,8 +66,32 @@ func (f *File) pending() (Pending, bool) {
 	return p, true
 }
 
-// Drain commits everything staged, also of files that are still open, and returns the
-// files that are still pending.
+// pendingAttributes is pending for a file whose content is recorded.
+func (f *File) pendingAttributes() (Pending, bool) {
+	f.t.mu.RLock()
+	_, ok := f.isKept()
+	f.t.mu.RUnlock()
+	if !ok || f.isChanging() {
+		return Pending{}, false
+	}
+	p := Pending{Path: f.Path(), Attributes: true}
+	f.mu.Lock()
+	p.Open = f.opens > 0
+	f.mu.Unlock()
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	if f.unkept == nil {
+		return Pending{}, false
+	}
+	p.Size, p.Since = f.size, f.unkept.since
+	if f.unkept.failed != nil {
+		p.Error = f.unkept.failed.Err.Error()
+	}
+	return p, true
+}
+
+// Drain commits everything staged, also of files that are still open, and the attributes
+// that wait. It returns the files that are still pending.
 func (t *Tree) Drain(ctx context.Context) []Pending {
 	for _, f := range t.stagedFiles() {
 		if _, ok := f.pending(); !ok {
@@ -70,10 +101,12 @@ func (t *Tree) Drain(ctx context.Context) []Pending {
 			_ = f.failed("drain", err)
 		}
 	}
+	t.keepAll(ctx, t.unkeptFiles())
 	return t.Pending()
 }
 
-// retryPending commits the content that could not be sent while the service was away.
+// retryPending commits the content, and the attributes, that could not be sent while the
+// service was away.
 func (t *Tree) retryPending(ctx context.Context) {
 	for _, f := range t.stagedFiles() {
 		if !f.isUnsent() {
@@ -83,10 +116,13 @@ func (t *Tree) retryPending(ctx context.Context) {
 			_ = f.failed("retry", err)
 		}
 	}
+	t.keepAll(ctx, slices.DeleteFunc(t.unkeptFiles(), func(f *File) bool { return !f.isUnkept() }))
 }
 
 // hasUnsent reports whether something waits for the service to come back.
-func (t *Tree) hasUnsent() bool { return slices.ContainsFunc(t.stagedFiles(), (*File).isUnsent) }
+func (t *Tree) hasUnsent() bool {
+	return slices.ContainsFunc(t.stagedFiles(), (*File).isUnsent) || slices.ContainsFunc(t.unkeptFiles(), (*File).isUnkept)
+}
 
 // isUnsent reports whether the file could not be sent because the service was away, and
 // no open handle is left whose close would try again.

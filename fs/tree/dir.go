@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/svcfs/svcfs/fs/tree/policy"
@@ -151,7 +152,7 @@ func (d *Dir) Attr() Attr {
 	d.t.mu.RLock()
 	defer d.t.mu.RUnlock()
 	return d.fill(Attr{Ino: d.ino, Gen: d.gen, Dir: true, ReadOnly: d.isControl() || d.group.isReader(), Control: d.isControl(), Nlink: 2,
-		Foreign: d.isForeign(), Unsure: d.kind == dirGroup && !d.group.loaded})
+		Foreign: d.isForeign(), Unsure: d.kind == dirGroup && !d.group.loaded}, time.Time{})
 }
 
 // isControl reports whether d is a .svcfs directory or lies in one.
@@ -475,17 +476,29 @@ func (d *Dir) Rmdir(ctx context.Context, name string) error {
 	return nil
 }
 
-// Fsync records the empty files and links that wait in the directory for their moment: after
-// it, every name that was closed here is on the ledger (W5).
+// Fsync records the empty files, links and attributes that wait in the directory for their
+// moment: after it, every name that was closed here is on the ledger (W5, W16).
 func (d *Dir) Fsync(ctx context.Context) error {
 	d.t.mu.RLock()
-	var files []*File
+	var files, unkept []*File
 	for _, n := range d.children {
-		if f, ok := n.(*File); ok && f.isStaged() && f.isKind(fileReal) {
+		f, ok := n.(*File)
+		if !ok || !f.isKind(fileReal) {
+			continue
+		}
+		if f.isStaged() {
 			files = append(files, f)
+		}
+		if _, waits := d.t.unkept.Load(f); waits {
+			unkept = append(unkept, f)
 		}
 	}
 	d.t.mu.RUnlock()
+	for _, f := range unkept {
+		if err := f.keepNow(ctx); err != nil {
+			return f.failed("fsync", err)
+		}
+	}
 	for _, f := range files {
 		if empty := f.Attr().Size == 0; !f.IsLink() && !f.is(stateWaiting) && !(empty && f.is(stateSending)) {
 			continue

@@ -24,7 +24,7 @@ func (c Class) String() string {
 		ClassUnreachable: "unreachable", ClassTimeout: "timeout", ClassInterrupted: "interrupted", ClassTooBig: "too large",
 		ClassNoMemory: "no memory", ClassReadOnly: "read-only", ClassCrossDevice: "across groups", ClassInvalid: "invalid",
 		ClassNameTooLong: "name too long", ClassBadHandle: "bad handle", ClassNoSpace: "storage full", ClassBusy: "busy",
-		ClassUnsupported: "unsupported", ClassStale: "stale", ClassConflict: "conflict",
+		ClassUnsupported: "unsupported", ClassStale: "stale", ClassNoAttribute: "no attribute", ClassConflict: "conflict",
 	}
 	if int(c) < len(names) {
 		return names[c]

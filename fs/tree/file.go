@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -125,15 +126,37 @@ func (f *File) Attr() Attr {
 	}
 	readOnly := f.isKind(fileVersion) || f.group.isReader()
 	f.t.mu.RUnlock()
-	return f.fill(Attr{Ino: f.ino, Gen: f.generation(), Link: f.IsLink(), Foreign: f.t.isForeign(f.entry.Load()), ReadOnly: readOnly, Control: f.isKind(fileVersion), Nlink: names})
+	e := f.entry.Load()
+	var recorded time.Time
+	if e != nil {
+		recorded = e.Time
+	}
+	return f.fill(Attr{Ino: f.ino, Gen: f.generation(), Link: f.IsLink(), Foreign: f.t.isForeign(e), ReadOnly: readOnly, Control: f.isKind(fileVersion), Nlink: names,
+		Unsure: f.isKind(fileReal) && f.isChanging()}, recorded)
 }
 
 // PriceAttribute is the extended attribute with the price of opening a file, or of a look
 // at a group, in tokens.
 const PriceAttribute = "user.svcfs.price"
 
-// Xattrs returns the read-only attributes (A2). Free.
+// Xattrs returns the attributes that programs set, and the read-only ones (A2). Free.
 func (f *File) Xattrs() map[string]string {
+	if f.show != nil {
+		return nil
+	}
+	x := f.OwnXattrs()
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	for name, value := range f.xattrs {
+		if !strings.HasPrefix(name, reservedPrefix) {
+			x[name] = value
+		}
+	}
+	return x
+}
+
+// OwnXattrs returns the read-only attributes alone.
+func (f *File) OwnXattrs() map[string]string {
 	if f.show != nil {
 		return nil
 	}

@@ -37,7 +37,7 @@ type group struct {
 	byRef      map[sdk.Ref]*sdk.Entry
 	own        map[sdk.Ref]struct{} // uploads of this mount
 	listings   int                  // counts listings begun
-	here       map[sdk.Ref]int      // what this mount renamed or deleted, by the listings begun until then
+	here       map[sdk.Ref]int      // what this mount renamed, deleted or gave attributes, by the listings begun until then
 	changes    int                  // counts changes of names and byRef
 	wrong      map[sdk.Ref]error    // uploads that hold something else than was recorded
 
@@ -296,7 +296,7 @@ func (t *Tree) isGone(g *group) bool {
 }
 
 // applyListed merges the records of the number-th listing and returns the notices for the
-// kernel. Renames and deletions of this mount since that listing began win over it. again
+// kernel. Renames, deletions and attributes of this mount since that listing began win over it. again
 // asks for another listing, because this one may be older than they are.
 func (t *Tree) applyListed(g *group, entries []sdk.Entry, number int) (notices []notice, again bool) {
 	t.mu.Lock()
@@ -311,8 +311,8 @@ func (t *Tree) applyListed(g *group, entries []sdk.Entry, number int) (notices [
 			continue
 		}
 		known := g.byRef[e.Ref]
-		again = again || e.Name != known.Name || e.Deleted == nil && known.Deleted != nil
-		e.Name = known.Name
+		again = again || e.Name != known.Name || e.Deleted == nil && known.Deleted != nil || !valueOf(e.Attributes).Equal(valueOf(known.Attributes))
+		e.Name, e.Attributes = known.Name, known.Attributes
 		if known.Deleted != nil {
 			e.Deleted = known.Deleted
 		}

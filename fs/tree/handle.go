@@ -171,6 +171,7 @@ func (h *Handle) Release() {
 	}
 	leftover := f.isLeftover()
 	f.mu.Unlock()
+	f.keep()
 	if lease != nil {
 		lease.Release()
 	}

@@ -128,7 +128,7 @@ func (t *Tree) pastFiles(d *Dir) map[string]*File {
 			f.become(fileVersion)
 			f.setEntry(e)
 		}
-		f.entry.Store(e)
+		f.take(e)
 		files[e.Ref], named[f.name] = f, f
 	}
 	p.files = files

@@ -74,6 +74,7 @@ func (d *Dir) renameFile(ctx context.Context, name string, f *File, to *Dir, new
 	if replaced != nil {
 		replaced.dropUnused()
 	}
+	f.keep()
 	return nil
 }
 
@@ -107,6 +108,7 @@ func (d *Dir) link(ctx context.Context, f *File, name string) error {
 	if err := d.t.moveFile(ctx, f, nil, d, name); err != nil {
 		return d.failed("link", name, err)
 	}
+	f.keep()
 	return nil
 }
 
@@ -325,7 +327,9 @@ func (t *Tree) applyMove(m moved) (notices []notice) {
 		freed, _ = t.drop(old, to, shown) // the kernel knows of this name
 	}
 	to.setChanged(t.now())
-	f.setMoved(t.now())
+	if m.row == nil { // else the record is newer
+		f.setMoved(t.now())
+	}
 	if m.aside {
 		to.attachLink(shown, f)
 	} else {

@@ -306,7 +306,9 @@ func (t *Tree) place(g *group, v *versions) []notice {
 		notices := append(dir.detach(old.name, old), dir.prune()...)
 		return append(notices, contentChanged(old))
 	case old != nil && old.entry.Load() != nil && old.entry.Load().Ref == newest.Ref && old.target == t.shownTarget(old.dir, newest):
-		old.entry.Store(newest)
+		if old.take(newest) {
+			return append(t.disown(old.dir, t.isForeign(newest)), attributesChanged(old.dir, old.name))
+		}
 		return t.disown(old.dir, t.isForeign(newest))
 	}
 	var dir *Dir

@@ -163,9 +163,10 @@ func (k *watcher) EntryChanged(d *Dir, name string) {
 		k.seen = append(k.seen, fmt.Sprintf("%s %d", name, f.Attr().Size))
 	}
 }
-func (k *watcher) ContentChanged(*File)         {}
-func (k *watcher) ContentGone(func(*File) bool) {}
-func (k *watcher) OwnerChanged(*Dir)            {}
+func (k *watcher) ContentChanged(*File)           {}
+func (k *watcher) ContentGone(func(*File) bool)   {}
+func (k *watcher) AttributesChanged(*Dir, string) {}
+func (k *watcher) OwnerChanged(*Dir)              {}
 
 // W7: a save by rename never shows the old version again, and open handles have the file
 // that the name shows.
@@ -596,9 +597,10 @@ type pages struct {
 	gone  map[*File]bool
 }
 
-func (k *pages) EntryChanged(*Dir, string) {}
-func (*pages) OwnerChanged(*Dir)           {}
-func (k *pages) ContentChanged(f *File)    { k.gone[f] = true }
+func (k *pages) EntryChanged(*Dir, string)    {}
+func (*pages) OwnerChanged(*Dir)              {}
+func (*pages) AttributesChanged(*Dir, string) {}
+func (k *pages) ContentChanged(f *File)       { k.gone[f] = true }
 func (k *pages) ContentGone(match func(*File) bool) {
 	for _, f := range k.known {
 		if match(f) {

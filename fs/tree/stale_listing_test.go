@@ -45,10 +45,10 @@ func (r *racing) Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.
 }
 
 // race mounts alice on such a service.
-func race(t *testing.T, w *world) (*mounted, *racing) {
+func race(t *testing.T, w *world, change ...func(*Config)) (*mounted, *racing) {
 	t.Helper()
 	r := &racing{Person: w.As(alice)}
-	return mount(t, w, alice, renames, deletes, func(c *Config) { c.Remote = r }), r
+	return mount(t, w, alice, append(change, renames, deletes, func(c *Config) { c.Remote = r })...), r
 }
 
 func (m *mounted) refresh() {

@@ -24,6 +24,7 @@ const (
 	DefaultMetadataTimeout       = 5 * time.Second
 	DefaultRefreshInterval       = 2 * time.Second
 	DefaultEmptyDelay            = 2 * time.Second
+	DefaultAttributesDelay       = 2 * time.Second
 )
 
 const (
@@ -50,10 +51,11 @@ type Config struct {
 	AllowDelete      bool          // unlink of an uploaded file destroys its key; the service offers it (W9)
 	CanRename        bool          // the service renames uploads (W8)
 	CanRenameFolders bool          // with CanRename: all uploads of a folder with one record (N5)
-	CanAttributes    bool          // the service records attributes of files
+	CanAttributes    bool          // the service records attributes of files (W16)
 	MetadataTimeout  time.Duration // for a listing to begin or to move on
 	RefreshInterval  time.Duration // between looks at the ledger
 	EmptyDelay       time.Duration // before an empty file is uploaded (W5)
+	AttributesDelay  time.Duration // before attributes are recorded that changed without the content (W16)
 	Scratch          []string      // more names that live in memory only, path.Match patterns
 	Budget           sdk.Amount    // most to spend while mounted; zero = no limit
 	BudgetPerHour    sdk.Amount    // most to spend in any hour; zero = no limit
@@ -94,7 +96,7 @@ type Config struct {
 // context. Mutexes are held while memory is read or changed, never longer. Whoever takes
 // several takes them in this order:
 //
-//  1. Tree.delayed, a few empty files at a time
+//  1. Tree.delayed and Tree.keeping, a few empty files, or attributes, at a time
 //  2. File.nameGate, one save, rename, link or removal of a file; of two files the one
 //     with the smaller generation first
 //  3. group.listing and groupInfo.asking, one request for records, or for members, of a group
@@ -131,10 +133,13 @@ type Tree struct {
 	relink []*group // with links that may lead elsewhere by now, see noteLinks
 
 	staged sync.Map // the files that have a stage, as keys
+	unkept sync.Map // the files whose attributes wait to be recorded, as keys
 
-	delayed gate        // how many empty files are being uploaded (W5)
-	listing gate        // one listing of the groups at a time
-	watched atomic.Bool // the service announces changes
+	delayed   gate        // how many empty files are being uploaded (W5)
+	keeping   gate        // how many requests record attributes (W16)
+	keepsFail atomic.Bool // the last of them found the service away
+	listing   gate        // one listing of the groups at a time
+	watched   atomic.Bool // the service announces changes
 	// refreshedAt: when the last complete look at the ledger began. Tree.mu.
 	refreshedAt time.Time
 	reached     atomic.Bool // the last look at the ledger succeeded
@@ -161,7 +166,7 @@ func New(ctx context.Context, cfg Config) (*Tree, error) {
 		cfg: cfg, remote: cfg.Remote, pool: cfg.Pool, log: cfg.Logger, kernel: cfg.Kernel,
 		cache: cache.New(cfg.CacheBytes), started: time.Now(), groups: make(map[sdk.GroupID]*group),
 		spent: policy.Budget{Limit: cfg.Budget, Hourly: cfg.BudgetPerHour},
-		given: make(map[uint64]struct{}), rooms: make(map[sdk.GroupID]*room), listing: newGate(), delayed: make(gate, delayedUploads),
+		given: make(map[uint64]struct{}), rooms: make(map[sdk.GroupID]*room), listing: newGate(), delayed: make(gate, delayedUploads), keeping: make(gate, delayedRequests),
 	}
 	t.list = source{path: "/", refresh: func(ctx context.Context, _ time.Duration) error { return t.refreshGroups(ctx) }}
 	t.root = t.newDir(nil, "", dirRoot)
@@ -192,6 +197,7 @@ func withDefaults(cfg Config) Config {
 	cfg.MetadataTimeout = cmp.Or(cfg.MetadataTimeout, DefaultMetadataTimeout)
 	cfg.RefreshInterval = cmp.Or(cfg.RefreshInterval, DefaultRefreshInterval)
 	cfg.EmptyDelay = cmp.Or(cfg.EmptyDelay, DefaultEmptyDelay)
+	cfg.AttributesDelay = cmp.Or(cfg.AttributesDelay, DefaultAttributesDelay)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	if cfg.Kernel == nil {
 		cfg.Kernel = noKernel{}
@@ -308,6 +314,10 @@ type notice func(Kernel)
 
 func entryChanged(d *Dir, name string) notice { return func(k Kernel) { k.EntryChanged(d, name) } }
 
+func attributesChanged(d *Dir, name string) notice {
+	return func(k Kernel) { k.AttributesChanged(d, name) }
+}
+
 func contentChanged(f *File) notice { return func(k Kernel) { k.ContentChanged(f) } }
 
 func contentGone(match func(*File) bool) notice { return func(k Kernel) { k.ContentGone(match) } }
@@ -336,7 +346,8 @@ func (t *Tree) tell(notices []notice) {
 // noKernel is the kernel of a tree that is not mounted.
 type noKernel struct{}
 
-func (noKernel) EntryChanged(*Dir, string)    {}
-func (noKernel) ContentChanged(*File)         {}
-func (noKernel) OwnerChanged(*Dir)            {}
-func (noKernel) ContentGone(func(*File) bool) {}
+func (noKernel) EntryChanged(*Dir, string)      {}
+func (noKernel) AttributesChanged(*Dir, string) {}
+func (noKernel) ContentChanged(*File)           {}
+func (noKernel) OwnerChanged(*Dir)              {}
+func (noKernel) ContentGone(func(*File) bool)   {}

@@ -29,6 +29,9 @@ type World struct {
 
 	// RenamePrice is the fee of a renamed folder for each upload.
 	RenamePrice sdk.Amount
+	// Clock gives the times of records; nil = seconds from 1_700_000_000.
+	Clock func() time.Time
+
 	// EveryWriterRemoves what others uploaded, too.
 	EveryWriterRemoves bool
 
@@ -141,6 +144,9 @@ func (w *World) Put(g sdk.GroupID, by sdk.AccountID, name string, data []byte) s
 	e := sdk.Entry{Group: g, Ref: sdk.Ref(fmt.Sprintf("ref/%d", w.seq)), Tx: fmt.Sprintf("tx%d", w.seq),
 		Hash: sdk.ComputeHash(data), Uploader: by, Time: time.Unix(1700000000+int64(w.seq), 0), Seq: w.seq, ChangedSeq: w.seq,
 		Name: name, Size: int64(len(data))}
+	if w.Clock != nil {
+		e.Time = w.Clock()
+	}
 	w.rows[g] = append(w.rows[g], e)
 	w.content[e.Ref] = append([]byte(nil), data...)
 	return e
