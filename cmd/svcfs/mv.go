@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/svcfs/svcfs/sdk"
@@ -11,14 +12,15 @@ import (
 
 func (a *app) mvCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "mv GROUP REF|NAME NEWNAME",
-		Short: "Give a file another name; its content and reference stay",
-		Long: `Give a file another name; its content and reference stay. NAME means all versions of
-that name, REF means one version. A name that is in use is refused. Only the uploader
-of a file and the owner of the group may rename the file, and only where the service
-can rename files.`,
-		Example: "  svcfs mv team draft.txt final.txt\n  svcfs mv team notes.txt archive/2026/notes.txt",
-		Args:    exactly(3, "a GROUP, a REF or NAME, and a NEWNAME"),
+		Use:   "mv GROUP REF|NAME|FOLDER NEWNAME",
+		Short: "Give a file or folder another name; content and references stay",
+		Long: `Give a file or folder another name; content and references stay. NAME means all
+versions of that name, REF means one version, FOLDER means all files beneath it, whole
+or not at all. A name that is in use is refused. Only the uploader of a file and the
+owner of the group may rename the file, and only where the service can rename files,
+or folders. One command renames at most 10,000 versions in a folder.`,
+		Example: "  svcfs mv team draft.txt final.txt\n  svcfs mv team notes.txt archive/2026/notes.txt\n  svcfs mv team drafts archive/drafts",
+		Args:    exactly(3, "a GROUP, a REF, NAME or FOLDER, and a NEWNAME"),
 		PreRunE: first(func(args []string) error {
 			if args[2] == "" {
 				return usage("give a name", "the new name is empty")
@@ -37,12 +39,16 @@ func (a *app) mv(ctx context.Context, g sdk.Group, what, name string) error {
 	if err != nil {
 		return err
 	}
+	list := listingOf(entries)
 	versions, err := versionsOf(g.ID, entries, what, lives)
 	if err != nil {
+		if folder, is := list.Folder(strings.TrimSuffix(what, "/")); is {
+			return a.mvFolder(ctx, g, list, folder, strings.TrimSuffix(name, "/"))
+		}
 		return err
 	}
-	if _, isUsed := listingOf(entries).Newest(name); isUsed {
-		return refuse(exitOther, "choose another name, or remove that file first", errors.New(escapeName(name)+" is in use"))
+	if _, isUsed := list.Newest(name); isUsed {
+		return inUse(name, "file")
 	}
 	for _, e := range versions {
 		if err := g.Rename(ctx, e.Ref, name); err != nil {
@@ -53,5 +59,42 @@ func (a *app) mv(ctx context.Context, g sdk.Group, what, name string) error {
 			return err
 		}
 	}
+	return nil
+}
+
+func inUse(name, what string) error {
+	return refuse(exitOther, "choose another name, or remove that "+what+" first", errors.New(escapeName(name)+" is in use"))
+}
+
+// renamedFolder is what mv prints as JSON for a folder.
+type renamedFolder struct {
+	Folder    string `json:"folder"`
+	NewFolder string `json:"new_folder"`
+	Versions  int64  `json:"versions"`
+}
+
+// mvFolder renames all that lives beneath a recorded folder, or nothing.
+func (a *app) mvFolder(ctx context.Context, g sdk.Group, list listing, folder, to string) error {
+	if _, isUsed := list.Newest(to); isUsed {
+		return inUse(to, "file")
+	}
+	if _, isUsed := list.Folder(to); isUsed && !strings.HasPrefix(to, folder+"/") {
+		return inUse(to, "folder")
+	}
+	var seen sdk.Seq
+	for _, e := range list.entries {
+		if strings.HasPrefix(e.Name, folder+"/") {
+			seen = max(seen, e.ChangedSeq)
+		}
+	}
+	done, err := g.RenameFolder(ctx, folder, to, seen)
+	if err != nil {
+		return err
+	}
+	shown, now := names.Show(folder, ""), names.Show(to, "")
+	if a.asJSON {
+		return a.printJSON(renamedFolder{shown, now, done.Versions})
+	}
+	a.ui.printf("renamed %s to %s, with %s of files\n", shown, now, plural(int(done.Versions), "version"))
 	return nil
 }

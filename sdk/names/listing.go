@@ -87,6 +87,24 @@ func (l *Listing) Resolve(path string) string {
 	return path
 }
 
+// Folder returns the recorded folder for the path of a folder that a person read in a list
+// or in a mount: the folder that this listing shows so, else the folder recorded so. ok is
+// false if nothing lives beneath either.
+func (l *Listing) Folder(path string) (recorded string, ok bool) {
+	depth := strings.Count(path, "/") + 1
+	for name, shown := range l.paths {
+		if strings.HasPrefix(shown, path+"/") {
+			return strings.Join(strings.Split(name, "/")[:depth], "/"), true
+		}
+	}
+	for name := range l.newest {
+		if strings.HasPrefix(name, path+"/") {
+			return path, true
+		}
+	}
+	return path, false
+}
+
 // Show returns the path of a recorded name that collides with no other.
 func Show(recorded, ref string) string { return show(recorded, ref, make(map[string]string)) }
 

@@ -1,6 +1,7 @@
 package names_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -60,6 +61,27 @@ func TestListing(t *testing.T) {
 	for path, recorded := range otherOrder {
 		if got := list.Resolve(path); got != recorded {
 			t.Errorf("%q, as another mount shows it, means %q, want %q", path, got, recorded)
+		}
+	}
+}
+
+// A person names a folder as it is shown, or as it is recorded.
+func TestFolderAsShownOrRecorded(t *testing.T) {
+	var files []names.File
+	for i, name := range []string{"a", "a/in", "o\n/x", "o%0A/y", "deep/er/f", "gone/f"} { // a file and a folder of one name, and two folders that are shown alike
+		files = append(files, names.File{Recorded: name, Ref: fmt.Sprint("ref", i), Seq: int64(i), Age: int64(i), Deleted: name == "gone/f"})
+	}
+	l := names.List(files, func(f *names.File) names.File { return *f })
+	for _, name := range []string{"a/in", "o\n/x", "o%0A/y", "deep/er/f"} {
+		want, _, _ := strings.Cut(name, "/")
+		shown, _, _ := strings.Cut(l.Shown(name), "/")
+		if got, ok := l.Folder(shown); got != want || !ok {
+			t.Errorf("%q, which is shown as %q: %q %v", want, shown, got, ok)
+		}
+	}
+	for path, want := range map[string]string{"o\n": "o\n", "deep/er": "deep/er", "deep": "deep", "gone": "", "deep/er/f": "", "dee": "", "": "", "none": ""} {
+		if got, ok := l.Folder(path); ok != (want != "") || ok && got != want {
+			t.Errorf("%q: %q %v", path, got, ok)
 		}
 	}
 }
