@@ -81,8 +81,8 @@ func (h *dirHandle) snapshot(ctx context.Context) syscall.Errno {
 // parentIno is the inode number of "..". The root is its own parent: programs find the
 // number of the directory beneath the mount without this process.
 func (n *dirNode) parentIno() uint64 {
-	if _, parent := n.Parent(); parent != nil {
-		return parent.StableAttr().Ino
+	if parent, _ := n.d.Parent(); parent != nil {
+		return parent.Attr().Ino
 	}
 	return n.StableAttr().Ino
 }

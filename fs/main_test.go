@@ -260,6 +260,10 @@ func (s *server) obey(o order) (a answer) {
 		for !s.mount.m.isQuiet() {
 			time.Sleep(time.Millisecond)
 		}
+	case "known": // how many files and folders the kernel knows, of those that it notes
+		s.mount.m.mu.Lock()
+		a.Counts.Waiting = len(s.mount.m.files) + len(s.mount.m.dirs)
+		s.mount.m.mu.Unlock()
 	case "closed": // what programs closed is given up a moment later
 		for s.tree.Status().Open > int(o.Size) {
 			time.Sleep(time.Millisecond)

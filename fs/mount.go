@@ -100,7 +100,7 @@ func Mount(dir string, t *tree.Tree, opt Options) (*Server, error) {
 	if err == nil {
 		server, err = gofs.Mount(at, root, &gofs.Options{
 			MountOptions: m.mountOptions(), NegativeTimeout: &none,
-			RootStableAttr: &rootAttr, NullPermissions: true, UID: opt.UID, GID: opt.GID, Logger: m.fuseLog(),
+			RootStableAttr: &rootAttr, ExternalNodeID: m.opt.keepsHandles(), NullPermissions: true, UID: opt.UID, GID: opt.GID, Logger: m.fuseLog(),
 		})
 	}
 	if err != nil && at != dir {
@@ -177,6 +177,9 @@ func (m *mounted) mountOptions() fuse.MountOptions {
 		// (W4). We never show set-id bits or capabilities, so none need killing: the
 		// kernel then saves asking for them before every write.
 		ExtraCapabilities: fuse.CAP_ATOMIC_O_TRUNC | fuse.CAP_HANDLE_KILLPRIV_V2,
+	}
+	if m.opt.keepsHandles() {
+		o.ExtraCapabilities |= fuse.CAP_EXPORT_SUPPORT
 	}
 	if m.opt.Reads == ReadsPlain {
 		o.ExtraCapabilities |= fuse.CAP_DIRECT_IO_ALLOW_MMAP // else nothing can be mapped shared

@@ -17,7 +17,7 @@ func statements() (list []string) {
 	for _, s := range []struct {
 		letter string
 		last   int
-	}{{"N", 6}, {"R", 7}, {"W", 16}, {"A", 5}, {"E", 6}, {"M", 8}} {
+	}{{"N", 6}, {"R", 8}, {"W", 16}, {"A", 5}, {"E", 6}, {"M", 8}} {
 		for i := 1; i <= s.last; i++ {
 			list = append(list, fmt.Sprint(s.letter, i))
 		}

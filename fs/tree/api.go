@@ -51,6 +51,7 @@ type Remote interface {
 type Node interface {
 	Attr() Attr
 	Path() string
+	Parent() (*Dir, string)
 	Changeable(op string) error
 	SetMode(mode uint32)
 	SetTimes(mtime time.Time)

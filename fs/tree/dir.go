@@ -3,8 +3,10 @@ package tree
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
-	"hash/fnv"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -91,16 +93,57 @@ func inode(n Node) uint64 {
 	return 0
 }
 
-// inodeOf gives a path the same inode number in every mount (A4). Generations
-// keep inodes apart should two paths share a number.
+// inodeOf gives a path the same inode number in every mount (A4). Nobody can choose a name
+// that has the number of another: programs would take the two for one file.
 func inodeOf(path string) uint64 {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(path))
-	ino := h.Sum64()
-	if ino <= rootIno {
-		ino += 2
+	sum := sha256.Sum256([]byte(path))
+	ino := binary.LittleEndian.Uint64(sum[:])
+	if ino <= rootIno || ino == math.MaxUint64 { // the library's own
+		ino = rootIno + 1
 	}
 	return ino
+}
+
+// NodeOf returns the file or folder with an inode number, and a name that it has; nil when
+// no name shows one. It looks at every name of the mount.
+func (t *Tree) NodeOf(ino uint64) Node {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.root.nodeOf(ino)
+}
+
+// nodeOf needs Tree.mu.
+func (d *Dir) nodeOf(ino uint64) Node {
+	if d.ino == ino {
+		return d
+	}
+	for _, names := range []map[string]Node{d.children, d.hidden} {
+		for _, n := range names {
+			if beneath, ok := n.(*Dir); ok {
+				if found := beneath.nodeOf(ino); found != nil {
+					return found
+				}
+			} else if inode(n) == ino {
+				return n
+			}
+		}
+	}
+	return nil
+}
+
+// Parent returns the folder that shows d, and the name there; nil for the root and a folder
+// that is gone.
+func (d *Dir) Parent() (*Dir, string) {
+	d.t.mu.RLock()
+	defer d.t.mu.RUnlock()
+	return d.parent, d.name
+}
+
+// Parent returns the folder that shows the file, and the name there; nil when none does.
+func (f *File) Parent() (*Dir, string) {
+	f.t.mu.RLock()
+	defer f.t.mu.RUnlock()
+	return f.dir, f.name
 }
 
 // Path returns the directory's place below the mount, such as "/team/photos".

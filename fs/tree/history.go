@@ -131,6 +131,11 @@ func (t *Tree) pastFiles(d *Dir) map[string]*File {
 		f.take(e)
 		files[e.Ref], named[f.name] = f, f
 	}
+	for ref, f := range p.files {
+		if files[ref] == nil {
+			d.spend(f.name, f) // it may be open still when it comes back
+		}
+	}
 	p.files = files
 	return named
 }
