@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -62,6 +64,34 @@ func TestThreat48AttributesOfOthers(t *testing.T) {
 				if is := e.Name == "draft.txt"; is && !same(e.Attributes, tc.want) || !is && e.Attributes != nil {
 					t.Errorf("%s has %+v", e.Name, e.Attributes)
 				}
+			}
+		})
+	}
+}
+
+// TestThreat17AttributesWithoutTheAgeOfTheName: a record of new attributes says which record
+// gave the file its name, or the list is refused.
+func TestThreat17AttributesWithoutTheAgeOfTheName(t *testing.T) {
+	d := sdktest.NewDeceit(t, sdktest.Liar{})
+	before := d.Log().Rewritten(keepAll)
+	c := remembering(t, d, "")
+	entries, err := c.Group(d.Group).Entries(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := about(t, d, "draft.txt", chain.KindAttributes, "")
+	last := entries[len(entries)-1].ChangedSeq
+	for named, want := range map[string]bool{"": false, "x": false, "1": false, strconv.FormatInt(int64(last)+9, 10): false, r.Tag(chain.TagUpload): true} {
+		t.Run(named, func(t *testing.T) {
+			d.Show(before.Rewritten(keepAll))
+			c := remembering(t, d, "")
+			listed(t, c, d.Group, 4)
+			r := r
+			r.Tags = append(slices.Clone(r.Tags), chain.Tag{Name: chain.TagNamed, Value: named})
+			slices.SortFunc(r.Tags, func(a, b chain.Tag) int { return strings.Compare(a.Name, b.Name) })
+			d.Show(before.Rewritten(keepAll).Invent(r))
+			if _, err := c.Group(d.Group).Entries(t.Context(), sdk.Since(last)); (err == nil) != want || !want && !errors.Is(err, sdk.ErrCorrupt) {
+				t.Errorf("a list that begins with it: %v", err)
 			}
 		})
 	}

@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -240,7 +241,7 @@ func (f *folding) renameFolder(r *chain.Record) error {
 	}
 	f.renamed = Seq(r.Seq)
 	f.folders.Rename(before, after, func(i int, name string) {
-		f.entries[i].Name, f.entries[i].ChangedSeq = name, f.renamed
+		f.entries[i].Name, f.entries[i].ChangedSeq, f.entries[i].NamedSeq = name, f.renamed, 0
 		f.changed = i
 	})
 	return nil
@@ -274,9 +275,14 @@ func (f *folding) mayFollow(r *chain.Record, gone *Deletion, known bool) error {
 }
 
 func (f *folding) change(e *Entry, r *chain.Record) {
+	before := e.ChangedSeq
 	e.ChangedSeq = Seq(r.Seq)
+	if r.Kind != EventAttributes {
+		e.NamedSeq = 0
+	}
 	switch r.Kind {
 	case EventAttributes:
+		e.NamedSeq = cmp.Or(e.NamedSeq, before)
 		e.Attributes = attributesOf(r.Tag(chain.TagAttributes), e)
 		return
 	case EventRenamed:
@@ -329,6 +335,13 @@ func changedEntry(r *chain.Record) (Entry, error) {
 		Size: sizeOf(r.Tag(chain.TagSize)), ContentType: r.Tag(chain.TagType)}
 	e.Hash, _ = parseDigest(r.FileHash)
 	e.Attributes = attributesOf(r.Tag(chain.TagAttributes), &e)
+	if r.Kind == EventAttributes {
+		named, err := strconv.ParseInt(r.Tag(chain.TagNamed), 10, 64)
+		if err != nil || named < upload || named >= r.Seq {
+			return Entry{}, errors.New("it does not say which record gave the file its name")
+		}
+		e.NamedSeq = Seq(named)
+	}
 	return e, nil
 }
 

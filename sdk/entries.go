@@ -168,12 +168,13 @@ func parseTime(ns string) time.Time {
 }
 
 // Named returns what names.List needs of e. Local, free. The age of a name counts from the
-// record that gave it: the upload, the newest rename or the return from the trash. A version
+// record that gave it: the upload, the newest rename or the return from the trash. New
+// attributes do not make a name younger: it would be lost to any other file. A version
 // that was deleted or removed by request makes no name old: an account would keep a name so,
 // out of sight, and take it later from the file of another. A version that retention or a
 // newer version ended still does, because they take old versions from every name.
 func (e *Entry) Named() names.File {
-	f := names.File{Recorded: names.Recorded(e.Name, e.ContentType, e.Hash), Ref: string(e.Ref), Seq: int64(e.Seq), Age: int64(e.ChangedSeq), Deleted: e.Deleted != nil}
+	f := names.File{Recorded: names.Recorded(e.Name, e.ContentType, e.Hash), Ref: string(e.Ref), Seq: int64(e.Seq), Age: int64(cmp.Or(e.NamedSeq, e.ChangedSeq)), Deleted: e.Deleted != nil}
 	switch {
 	case !f.Deleted:
 	case e.Deleted.Reason == wire.ReasonRetentionPolicy || e.Deleted.Reason == wire.ReasonVersionPolicy:

@@ -327,7 +327,13 @@ func TestProvenListGoesOn(t *testing.T) {
 // aboutPayroll is a record about the newest version of payroll.txt.
 func aboutPayroll(t *testing.T, d *sdktest.Deceit, kind, detail string) chain.Record {
 	t.Helper()
-	e, err := remembering(t, d, "").Group(d.Group).Stat(t.Context(), "payroll.txt")
+	return about(t, d, "payroll.txt", kind, detail)
+}
+
+// about is a record about the newest version of a name.
+func about(t *testing.T, d *sdktest.Deceit, name, kind, detail string) chain.Record {
+	t.Helper()
+	e, err := remembering(t, d, "").Group(d.Group).Stat(t.Context(), name)
 	if err != nil {
 		t.Fatal(err)
 	}

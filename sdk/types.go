@@ -126,6 +126,7 @@ type Entry struct {
 	Time       time.Time // of the ledger record; zero when unknown
 	Seq        Seq       // of the upload; entries of a group ascend by it
 	ChangedSeq Seq       // of the newest record about this file, for [Since]
+	NamedSeq   Seq       // of the record that gave the name, if newer ones only changed attributes; 0 = ChangedSeq
 
 	// Only a service with the extension "rows" tells these. Name is hostile input: it may
 	// be empty, contain slashes, or anything else.

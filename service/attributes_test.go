@@ -2,6 +2,7 @@ package service_test
 
 import (
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -94,6 +95,9 @@ func TestAttributesAreRecorded(t *testing.T) {
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("records:\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if named := tag(rows[2], chain.TagNamed); named != strconv.FormatInt(rows[1].Seq, 10) {
+		t.Errorf("named by record %s", named)
 	}
 	if tag(rows[2], chain.TagName) != "f" || rows[2].Detail != "" || tag(rows[2], chain.TagUpload) == "" {
 		t.Errorf("the record %+v", rows[2])
@@ -193,6 +197,27 @@ func TestRemovalAfterAChangeOfAttributes(t *testing.T) {
 	if done := alice.removes("f", seen); done.Files != 1 {
 		t.Errorf("removed %+v", done)
 	}
+}
+
+// TestThreat17AttributesDoNotMakeNamesYounger: a name that two files want stays with the
+// older, also after several changes of attributes.
+func TestThreat17AttributesDoNotMakeNamesYounger(t *testing.T) {
+	_, alice := runWithGroup(t)
+	ref := alice.withAttributes("f", "")
+	named := func(mtime, want string) {
+		t.Helper()
+		must[string](alice, wire.OpSetAttributes, attributesRequest(ref, `{"mtime":"`+mtime+`"}`))
+		if got := tag(alice.newest(), chain.TagNamed); got != want {
+			t.Errorf("named by record %s, want %s", got, want)
+		}
+	}
+	upload := strconv.FormatInt(alice.newest().Seq, 10)
+	named("1", upload)
+	named("2", upload)
+	must[string](alice, wire.OpRenameFile, object{"group_id": "g", "ipfs_hash": ref, "filename": "g"})
+	renamed := strconv.FormatInt(alice.newest().Seq, 10)
+	named("3", renamed)
+	named("4", renamed)
 }
 
 // TestThreat31ChangesOfAttributesAreBounded: they are free changes. One that changes nothing

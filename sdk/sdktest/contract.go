@@ -648,11 +648,21 @@ func attributes(t *testing.T, s *suite) {
 	changed, err := g.Entries(ctx, sdk.Since(before.ChangedSeq))
 	ok(t, "list changes", err)
 	changed = slices.DeleteFunc(changed, func(e sdk.Entry) bool { return e.Ref == link.Ref })
+	if s.offers(t, wire.CapChains) { // also where the list begins with the changes, a name is as old as it was
+		for _, e := range append(slices.Clone(changed), entry(t, g, r.Ref)) {
+			if e.NamedSeq != r.Seq || e.Named().Age != int64(r.Seq) {
+				t.Errorf("the name is of record %d, with the age %d, want %d", e.NamedSeq, e.Named().Age, r.Seq)
+			}
+		}
+	}
 	if len(changed) != 1 || changed[0].Ref != r.Ref || changed[0].Seq != r.Seq || changed[0].Name != "f" || changed[0].Attributes == nil || !changed[0].Attributes.Equal(sent) {
 		t.Errorf("changes: %+v", changed)
 	}
 	ok(t, "rename", g.Rename(ctx, r.Ref, "g"))
 	listed("rename", sent, r.Ref)
+	if e := entry(t, g, r.Ref); e.NamedSeq != 0 || e.Named().Age != int64(e.ChangedSeq) {
+		t.Errorf("a new name is as old as %d, its record is %d", e.Named().Age, e.ChangedSeq)
+	}
 	is(t, "set as a stranger", second(s.bob.Group(s.group).SetAttributes(ctx, r.Ref, sent)), sdk.ErrNotAuthorized)
 	is(t, "set what is not there", second(g.SetAttributes(ctx, "bafy-no-such-reference", sent)), sdk.ErrNotFound)
 	ok(t, "unset", second(g.SetAttributes(ctx, r.Ref, sdk.Attributes{})))

@@ -1,6 +1,7 @@
 package sdktest
 
 import (
+	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
@@ -57,6 +58,7 @@ type file struct {
 	key    []byte
 	blob   []byte
 	format json.RawMessage
+	named  int64 // sequence of the record that gave the name, if only attributes changed since; else 0
 }
 
 type pending struct {
@@ -604,7 +606,7 @@ func (s *state) rename(c call, req wire.RenameRequest) (any, error) {
 	}
 	s.note(chain.KindRename, req.GroupID, req.IPFSHash, c.account)
 	s.sign(f.later(chain.KindRename, c.account, req.Filename))
-	f.row.ChangedSeq, f.row.Filename = s.seq, &req.Filename
+	f.row.ChangedSeq, f.row.Filename, f.named = s.seq, &req.Filename, 0
 	return "Renamed", nil
 }
 
@@ -625,7 +627,10 @@ func (s *state) setAttributes(c call, req wire.AttributesRequest) (any, error) {
 	}
 	s.note(chain.KindAttributes, req.GroupID, req.IPFSHash, c.account)
 	f.row.Attributes = text
-	s.sign(f.later(chain.KindAttributes, c.account, ""))
+	r := f.later(chain.KindAttributes, c.account, "")
+	r.Tags = append(r.Tags, chain.Tag{Name: chain.TagNamed, Value: strconv.FormatInt(cmp.Or(f.named, f.row.ChangedSeq), 10)})
+	f.named = cmp.Or(f.named, f.row.ChangedSeq)
+	s.sign(r)
 	f.row.ChangedSeq = s.seq
 	return "Set", nil
 }
@@ -672,7 +677,7 @@ func (s *state) renameFolder(c call, req wire.RenameFolderRequest) (any, error) 
 		Tags: []chain.Tag{{Name: chain.TagFolder, Value: req.Folder}, {Name: chain.TagFiles, Value: strconv.Itoa(len(list))}}})
 	for _, f := range list {
 		name := rename(f)
-		f.row.ChangedSeq, f.row.Filename = s.seq, &name
+		f.row.ChangedSeq, f.row.Filename, f.named = s.seq, &name, 0
 	}
 	return s.folderRenamed(&s.log.records[len(s.log.records)-1]), nil
 }

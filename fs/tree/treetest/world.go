@@ -1,6 +1,7 @@
 package treetest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -302,7 +303,11 @@ func (p Person) change(ctx context.Context, op string, g sdk.GroupID, ref sdk.Re
 	for i := range p.rows[g] {
 		if e := &p.rows[g][i]; e.Ref == ref && p.mayWrite(g) == nil && (e.Uploader == p.id || p.owners[g] == p.id) {
 			p.seq++
-			e.ChangedSeq = p.seq
+			named := cmp.Or(e.NamedSeq, e.ChangedSeq)
+			e.ChangedSeq, e.NamedSeq = p.seq, 0
+			if op == setAttributes {
+				e.NamedSeq = named
+			}
 			do(e)
 			return nil
 		}
@@ -353,8 +358,10 @@ func (p Person) RenameFolder(ctx context.Context, g sdk.GroupID, folder, to stri
 	return fee, nil
 }
 
+const setAttributes = "set attributes"
+
 func (p Person) SetAttributes(ctx context.Context, g sdk.GroupID, ref sdk.Ref, a sdk.Attributes) error {
-	return p.change(ctx, "set attributes", g, ref, func(e *sdk.Entry) { e.Attributes = &a })
+	return p.change(ctx, setAttributes, g, ref, func(e *sdk.Entry) { e.Attributes = &a })
 }
 
 func (p Person) DeleteFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref) error {
@@ -403,7 +410,7 @@ func (p Person) changeName(ctx context.Context, op string, g sdk.GroupID, versio
 	}
 	for _, e := range chosen {
 		p.seq++
-		e.ChangedSeq, e.Deleted = p.seq, becomes()
+		e.ChangedSeq, e.NamedSeq, e.Deleted = p.seq, 0, becomes()
 	}
 	return nil
 }
