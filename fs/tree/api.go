@@ -88,6 +88,7 @@ type DirEntry struct {
 type OpenFlags struct {
 	Read, Write, Append, Truncate bool
 	NoAtime                       bool // the caller does not count this as an access
+	NoWait                        bool // the caller does not wait for the content (O_NONBLOCK)
 	// Caller describes the process that asks, for messages and crawler rules.
 	Caller Caller
 }

@@ -223,7 +223,8 @@ func (f *File) key(e *sdk.Entry) cache.Key {
 // Open opens the file. Opening for reading, or for modification without
 // Truncate, retrieves and verifies the content unless it is cached or staged;
 // that costs one retrieve claim (R1, W4). A handle that can only write retrieves with
-// the first write: touch opens files and changes nothing in them.
+// the first write: touch opens files and changes nothing in them. So does one that was opened without
+// waiting with the first read: rsync opens files so to change their modes.
 func (f *File) Open(ctx context.Context, flags OpenFlags) (*Handle, error) {
 	if f.show != nil {
 		return f.openControl(flags)
@@ -261,10 +262,17 @@ func (f *File) Open(ctx context.Context, flags OpenFlags) (*Handle, error) {
 	return h, nil
 }
 
-// mayLoadLate reports whether the content is not needed before the first write.
-// An appending open always writes, so it loads now and fails at open.
+// mayLoadLate reports whether the content is not needed before the first write, or read.
+// An appending open always writes, so it loads now and fails at open. Content that is to be lent
+// is needed at open.
 func (f *File) mayLoadLate(flags OpenFlags) bool {
-	return flags.Write && !flags.Read && !flags.Append && f.isSized()
+	if !f.isSized() {
+		return false
+	}
+	if !flags.Write {
+		return flags.NoWait && !f.t.cfg.Passthrough
+	}
+	return !flags.Read && !flags.Append
 }
 
 // isLost reports whether the group is no longer ours.
@@ -306,7 +314,9 @@ func (f *File) load(ctx context.Context, h *Handle) error {
 	if err := f.refuseCrawler(h.flags); err != nil {
 		return err
 	}
-	h.direct = !f.isSized()
+	if !f.isSized() {
+		h.direct = true
+	}
 	lease, err := f.t.cache.Get(ctx, f.key(e), func(ctx context.Context, room *cache.Room) (cache.Buffer, error) {
 		return f.retrieve(ctx, e, room)
 	})

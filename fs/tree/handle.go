@@ -53,7 +53,10 @@ func (h *Handle) ReadAt(ctx context.Context, p []byte, off int64) (n int, err er
 }
 
 // Waits reports whether a read may have to wait for a retrieval.
-func (h *Handle) Waits() bool { return h.peeks }
+func (h *Handle) Waits() bool { return h.peeks || h.readsLate() }
+
+// readsLate reports whether the first read retrieves the content.
+func (h *Handle) readsLate() bool { return h.late && !h.peeks && !h.flags.Write }
 
 // View returns the bytes that ReadAt would read: of committed content those in the cache,
 // else a copy in p. The caller must call Done soon.
@@ -66,6 +69,11 @@ func (h *Handle) View(ctx context.Context, p []byte, off int64) (cache.View, err
 	}
 	if h.peeks {
 		if err := h.loadPeeked(ctx, off, len(p)); err != nil {
+			return cache.View{}, h.f.failed("read", err)
+		}
+	}
+	if h.readsLate() {
+		if err := h.loadLate(ctx); err != nil {
 			return cache.View{}, h.f.failed("read", err)
 		}
 	}

@@ -418,3 +418,28 @@ func TestW16ListingFromBeforeAChange(t *testing.T) {
 }
 
 var _ Kernel = (*toldOf)(nil)
+
+// R1: a program that opens a file without waiting, as rsync does to change its mode,
+// retrieves with the first read.
+func TestR1OpenWithoutWaiting(t *testing.T) {
+	w := team()
+	w.Put("team", alice, "f", []byte("content"))
+	m := mount(t, w, alice, keeps)
+	h := m.open("/team/f", OpenFlags{Read: true, NoWait: true})
+	defer h.Release()
+	h.File().SetMode(0o755)
+	m.wantCharges(0, 0)
+	w.Fail("retrieve", &sdk.Error{Op: "retrieve", Kind: sdk.ErrUnavailable})
+	_, err := readAll(t, h)
+	wantClass(t, err, ClassUnreachable)
+	w.Fail("retrieve", nil)
+	for range 2 {
+		if got, err := readAll(t, h); got != "content" || err != nil {
+			t.Errorf("it reads %q, %v", got, err)
+		}
+	}
+	m.wantCharges(1, 0)
+	if !h.Waits() {
+		t.Error("a read that may wait is taken for one that does not")
+	}
+}
