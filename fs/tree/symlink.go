@@ -293,7 +293,7 @@ func (t *Tree) relinkOne(g *group, v *versions) []notice {
 		delete(g.theirLinks, v)
 		return nil
 	}
-	if f == nil || f.isStaged() || f.target == t.shownTarget(f.dir, newest) {
+	if f == nil || f.target == t.shownTarget(f.dir, newest) {
 		return nil
 	}
 	return t.place(g, v)

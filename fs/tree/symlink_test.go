@@ -212,7 +212,8 @@ func TestN6FailedLinksStayPending(t *testing.T) {
 	}
 	m.wantShown("/team/l", "-> f")
 	w.Fail("upload", nil)
-	if left := m.Drain(t.Context()); len(left) > 0 {
+	ok(t, m.dir("/team").Fsync(t.Context()))
+	if left := m.Pending(); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
 	m.wantCharges(0, 1)
@@ -458,7 +459,20 @@ func TestThreat47ChangingLinksOfOthers(t *testing.T) {
 	putLink(w, bob, "bad", "d2/f")
 	m.refresh()
 	m.wantShown("/team/bad", "-> d2/f")
-	w.Edit("team", w.Rows("team")[0].Ref, func(*sdk.Entry) {})
+	gone := putLink(w, bob, "gone", "/etc/passwd")
+	m.refresh()
+	ok(t, dir.Rename(t.Context(), "gone", dir, "gone~", false))
+	m.wantContent("/team/gone~", "/etc/passwd")
+	w.Shred("team", gone.Ref)
+	m.refresh()
+	_, err = m.read("/team/gone~")
+	wantClass(t, err, ClassNotExist)
+	putLink(w, bob, "same", "/etc/passwd") // our own link to the same is another record
+	m.refresh()
+	ok(t, m.symlink("/etc/passwd", "/team/new"))
+	ok(t, dir.Rename(t.Context(), "new", dir, "same", false))
+	m.refresh()
+	m.wantShown("/team/same", "-> /etc/passwd")
 	lying := putLink(w, bob, "lying", "/true")
 	w.Edit("team", lying.Ref, func(e *sdk.Entry) { e.Attributes = &sdk.Attributes{Target: "/lie"} })
 	m.refresh()
