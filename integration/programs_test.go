@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/svcfs/svcfs/integration/proctest"
 )
 
 // program is something people run on a mount. The script runs in a folder of its
@@ -213,9 +215,7 @@ func TestPrograms(t *testing.T) {
 			}
 		})
 	}
-	if text := a.control("pending"); text != "" {
-		t.Errorf("pending: %s", text)
-	}
+	proctest.Eventually(t, "nothing is pending", func() bool { return a.control("pending") == "" }) // attributes wait a moment (W16)
 	_, uploads := a.charges()
 	if rows := strings.Count(string(read(t, a.path("team/.svcfs/ledger.jsonl"))), "\n"); rows != uploads {
 		t.Errorf("the ledger has %d uploads, the mount was charged for %d", rows, uploads)

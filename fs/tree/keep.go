@@ -255,8 +255,11 @@ func (f *File) isUnkept() bool {
 }
 
 // SetMode keeps permission bits for this mount. The owner's execute bit is recorded, where the
-// service can and the account may (W16). Free.
+// service can and the account may (W16). The mode of a link never changes (N6). Free.
 func (f *File) SetMode(mode uint32) {
+	if f.IsLink() {
+		return
+	}
 	f.setMode(mode)
 	f.keep()
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/svcfs/svcfs/sdk"
 )
@@ -195,6 +196,30 @@ func TestN6LinksAreNotOpened(t *testing.T) {
 	ok(t, m.save("/team/f", "x"))
 	_, err := m.node("/team/f").(*File).Readlink()
 	wantClass(t, err, ClassInvalid)
+}
+
+// N6, W16: a link has times of its own, which are recorded beside its target, and no mode.
+func TestN6TimesOfLinks(t *testing.T) {
+	w := team()
+	m := mount(t, w, alice, links)
+	ok(t, m.symlink("f", "/team/l"))
+	f := m.node("/team/l").(*File)
+	for i, when := range []time.Time{time.Unix(1000, 1), time.Unix(2000, 2)} { // with the save, and after it
+		f.SetMode(0o755)
+		f.SetTimes(when)
+		ok(t, m.dir("/team").Fsync(t.Context()))
+		ok(t, f.keepNow(t.Context()))
+		want := sdk.Attributes{Target: "f", ModTime: when}
+		if a := w.Rows("team")[0].Attributes; a == nil || !a.Equal(want) {
+			t.Errorf("%d: recorded %+v, want %+v", i, a, want)
+		}
+	}
+	later := mount(t, w, alice)
+	later.wantShown("/team/l", "-> f")
+	if attr := later.node("/team/l").Attr(); !attr.Mtime.Equal(time.Unix(2000, 2)) || attr.HasMode || attr.Executable {
+		t.Errorf("in a later mount: %+v", attr)
+	}
+	m.wantCharges(0, 1)
 }
 
 // N6, W2: a link that could not be uploaded stays pending, and is sent later.
