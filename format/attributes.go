@@ -27,9 +27,9 @@ const (
 	MaxAttributeBytes = 4 << 10
 	// MaxTargetBytes is the longest target of a symbolic link, in bytes: as on Linux.
 	MaxTargetBytes = 4095
-	// maxAttributesText bounds the JSON text of attributes, in bytes. JSON may take six
-	// bytes for one of the target.
-	maxAttributesText = 6*MaxTargetBytes + 3*MaxAttributeBytes + 1<<10
+	// MaxAttributesText bounds the JSON text of attributes, in bytes: enough for the longest
+	// target and the most extended attributes, unless they are full of control characters.
+	MaxAttributesText = 16 << 10
 )
 
 // Attributes are what programs keep beside the content of a file. The zero value means that
@@ -65,7 +65,7 @@ func (a Attributes) Text() (string, error) {
 	if a.IsZero() {
 		return "", nil
 	}
-	if err := a.Check(); err != nil {
+	if err := a.check(); err != nil {
 		return "", err
 	}
 	d := attributesDocument{Executable: a.Executable, Target: a.Target}
@@ -84,12 +84,25 @@ func (a Attributes) Text() (string, error) {
 	if err := e.Encode(d); err != nil {
 		return "", fmt.Errorf("write attributes: %w", err)
 	}
+	if out.Len()-1 > MaxAttributesText {
+		return "", tooLong(out.Len() - 1)
+	}
 	return strings.TrimSuffix(out.String(), "\n"), nil
+}
+
+func tooLong(n int) error {
+	return fmt.Errorf("attributes of %d bytes: want at most %d: %w", n, MaxAttributesText, ErrTooLarge)
 }
 
 // Check returns an error that names the first attribute which cannot be recorded. The error
 // is [ErrTooLarge] if something is over its limit, else [ErrCorrupt].
 func (a Attributes) Check() error {
+	_, err := a.Text()
+	return err
+}
+
+// check is Check without the length of the text.
+func (a Attributes) check() error {
 	if !a.ModTime.IsZero() && !a.ModTime.Equal(time.Unix(0, a.ModTime.UnixNano())) {
 		return fmt.Errorf("the time %s is before 1678 or after 2261: %w", a.ModTime.UTC().Format(time.RFC3339), ErrCorrupt)
 	}
@@ -142,8 +155,8 @@ func ParseAttributes(text string) (Attributes, error) {
 	if text == "" {
 		return Attributes{}, nil
 	}
-	if len(text) > maxAttributesText {
-		return Attributes{}, fmt.Errorf("attributes of %d bytes: want at most %d: %w", len(text), maxAttributesText, ErrTooLarge)
+	if len(text) > MaxAttributesText {
+		return Attributes{}, tooLong(len(text))
 	}
 	if a, ok := parseTime(text); ok {
 		return a, nil
@@ -166,5 +179,5 @@ func ParseAttributes(text string) (Attributes, error) {
 		}
 		a.XAttrs[name] = string(value)
 	}
-	return a, a.Check()
+	return a, a.check()
 }

@@ -352,7 +352,7 @@ func (p Person) RenameFolder(ctx context.Context, g sdk.GroupID, folder, to stri
 	}
 	p.seq++
 	for _, e := range list {
-		e.Name, e.ChangedSeq, p.renamed[e.Ref] = rename(e.Name), p.seq, p.seq
+		e.Name, e.ChangedSeq, e.NamedSeq, p.renamed[e.Ref] = rename(e.Name), p.seq, 0, p.seq
 		fee, _ = fee.Add(p.RenamePrice)
 	}
 	return fee, nil
