@@ -60,7 +60,7 @@ func (a *app) printLedger(entries []sdk.Entry, paths []string) {
 		case e.Deleted != nil:
 			state = "deleted:" + escapeText(e.Deleted.Reason)
 		}
-		rows = append(rows, []string{timeText(e.Time), escapeName(string(e.Uploader)), sizeText(e), state, escapeText(string(e.Ref)), paths[i]})
+		rows = append(rows, []string{timeText(e.Time), escapeName(string(e.Uploader)), sizeText(e), state, escapeText(string(e.Ref)), paths[i] + attributesMark(&e)})
 	}
 	a.printTable(rows)
 }
