@@ -99,7 +99,8 @@ func (g Group) absent(what string) error {
 }
 
 // Put reads r to its end and uploads the content under name. It returns once the service
-// has confirmed the record. It takes the options [Compress] and [Progress].
+// has confirmed the record. It takes the options [Compress], [Progress] and
+// [WithAttributes].
 //
 // The whole content is in memory once, outside the garbage-collected heap, because a file
 // is sealed as a whole. Put stops reading after the largest allowed size, see

@@ -27,9 +27,12 @@ type options struct {
 // stays the hash of the content.
 func Compress() Option { return Option{"Compress", func(o *options) { o.compress = true }} }
 
-// WithAttributes makes [Group.Put] and [Group.Upload] record a with the file, at a service
-// with the extension "attributes"; other services ignore a. With a target the file is a
-// symbolic link, whose content must be the target.
+// WithAttributes makes [Group.Put] and [Group.Upload] record a with the file. They return
+// [ErrInvalid] or [ErrTooLarge] for attributes that cannot be recorded, see
+// [Attributes.Check]. With a target the file is a symbolic link, whose content must be the
+// target. a is not sent to a service without the extension "attributes"; look at
+// [Client.Capabilities] first if the file would be wrong without, as a link is. An upload
+// that is repeated after a lost answer gets the attributes of the newest attempt.
 func WithAttributes(a Attributes) Option {
 	return Option{"WithAttributes", func(o *options) { o.attrs = a }}
 }

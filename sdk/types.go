@@ -31,7 +31,9 @@ type Seq int64
 type Amount = wire.Amount
 
 // Attributes are what programs keep beside the content of a file: its time, whether it may
-// be executed, the target of a symbolic link, and extended attributes.
+// be executed, the target of a symbolic link, and extended attributes. Those of an [Entry]
+// are as its uploader, or the owner of the group, chose them: a target may lead anywhere, and
+// a time be far off. But a target always is the content of its file.
 type Attributes = format.Attributes
 
 // Digest is the SHA-256 of the plaintext of a file, 32 bytes.
