@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -591,5 +592,37 @@ func TestRenameFolderAfterALostAnswer(t *testing.T) {
 	done, err := alice.RenameFolder(t.Context(), "a", "b", r.Seq)
 	if err != nil || done.Versions != 1 || d.Log().Len() != before+1 {
 		t.Errorf("renamed %+v, %v, with %d records", done, err, d.Log().Len()-before)
+	}
+}
+
+// Threat 13: a service that renames another folder, or to another name, confirms nothing,
+// although its record is signed.
+func TestThreat13AnotherRenameThanAsked(t *testing.T) {
+	for name, other := range map[string]wire.RenameFolderRequest{
+		"another folder": {Folder: "c", NewFolder: "b"}, "another name": {Folder: "a", NewFolder: "c2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := sdktest.NewDeceit(t, sdktest.Liar{})
+			alice := d.Client(t, d.Alice).Group(d.Group)
+			for _, name := range []string{"a/x", "c/x"} {
+				if _, err := alice.Put(t.Context(), name, bytes.NewReader([]byte("x"))); err != nil {
+					t.Fatal(err)
+				}
+			}
+			d.Disturb(wire.PathTools+wire.OpRenameFolder, func(next http.Handler) http.Handler {
+				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					other.GroupID, other.Seq = string(d.Group), 1
+					raw, err := json.Marshal(other)
+					if err != nil {
+						t.Error(err)
+					}
+					r.Body = io.NopCloser(bytes.NewReader(raw))
+					next.ServeHTTP(w, r)
+				})
+			})
+			if done, err := alice.RenameFolder(t.Context(), "a", "b", 1); sdk.KindOf(err) != sdk.ErrCorrupt {
+				t.Errorf("renamed %+v, %v", done, err)
+			}
+		})
 	}
 }

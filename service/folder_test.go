@@ -71,6 +71,12 @@ func TestRenameFolder(t *testing.T) {
 	}
 	g.audits()
 
+	t.Run("who renamed a folder removes a file of it, with the list from before", func(t *testing.T) {
+		if out := alice.removes("b/ü", seen); out.Files != 1 {
+			t.Errorf("removed %+v", out)
+		}
+		alice.restores("b/ü", alice.lastSeq())
+	})
 	t.Run("what comes back, comes back to where it was", func(t *testing.T) {
 		alice.restores("a/removed", alice.lastSeq())
 		if again := alice.renamesFolder("a", "b", alice.lastSeq()); again.Files != 1 {
