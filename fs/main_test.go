@@ -99,7 +99,7 @@ type plan struct {
 	Clock   bool     // records have the time of day
 	Watches bool     // the service tells what others do
 	Records bool     // the service records attributes of files, so also links
-	Theirs  []string // what another account uploaded before, one line each
+	Theirs  []string // what another account uploaded before, one line each; "NAME -> TARGET" is a link
 }
 
 // order is a line to a serving process, and answer its line back.
@@ -182,6 +182,10 @@ func startServer() (*server, error) {
 		w.Clock = time.Now
 	}
 	for _, name := range p.Theirs {
+		if link, target, isLink := strings.Cut(name, " -> "); isLink {
+			w.putLink("team", link, target)
+			continue
+		}
 		w.put("team", name, []byte("theirs\n"), int64(len("theirs\n")))
 	}
 	cfg := tree.Config{Remote: w, Passthrough: p.Options.Reads == ReadsPassthrough, RefreshInterval: time.Hour, MetadataTimeout: time.Hour, EmptyDelay: time.Hour,

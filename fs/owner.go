@@ -65,7 +65,8 @@ func (m *mounted) access(ctx context.Context, a tree.Attr, mask uint32) syscall.
 // owner; here it has no right of its own. want is in bits of others.
 func (m *mounted) isStranger(ctx context.Context, a tree.Attr, want uint32) bool {
 	caller, ok := fuse.FromContext(ctx)
-	return ok && m.listed(a) && caller.Uid == m.opt.ForeignUID && m.mode(a)&want != want
+	mayAll := !(a.Link && want == asOwner) // a link has the mode 0777
+	return ok && m.listed(a) && caller.Uid == m.opt.ForeignUID && !(mayAll && m.mode(a)&want == want)
 }
 
 // Permissions in bits of others.
@@ -148,7 +149,7 @@ func (m *mounted) isOwnList(list []byte) bool {
 
 // getACL answers for the access list.
 func (m *mounted) getACL(a tree.Attr, dest []byte) (uint32, syscall.Errno) {
-	if !m.listed(a) {
+	if !m.listed(a) || a.Link {
 		return 0, unix.ENODATA
 	}
 	return copyOut(dest, m.acl(a))

@@ -184,10 +184,15 @@ func TestM2AllowOtherWithFilesOfOthers(t *testing.T) {
 		{0o022, nobody, "chmod 777 d", false},
 		{0o022, nobody, "rm -f d/f", false},
 		{0o022, nobody, "truncate -s 0 d/f", false},
+		{0o077, user, "cat d/l && readlink d/l && mv d/l d/new && cat d/new", true},
+		{0o022, sameGroup, "cat d/l && readlink d/l", true},
+		{0o066, sameGroup, "cat d/l", false},
+		{0o022, nobody, "touch -h d/l", false},
+		{0o022, nobody, "mv d/l d/new", false},
 	} {
 		m := mounting(t, func(p *plan) {
-			p.Options, p.Theirs, p.Renames = Options{AllowOther: true, Umask: tc.umask, UID: user, GID: user}, []string{"d/f", "other/g"}, true
-			p.Deletes = true
+			p.Options, p.Theirs, p.Renames = Options{AllowOther: true, Umask: tc.umask, UID: user, GID: user}, []string{"d/f", "other/g", "d/l -> f"}, true
+			p.Deletes, p.Records = true, true
 		})
 		cmd := asUID(tc.uid, exec.Command("sh", "-c", tc.script))
 		cmd.SysProcAttr.Credential.Gid = map[bool]uint32{true: nobody, false: user}[tc.uid == nobody]
