@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -84,7 +83,7 @@ keep' cancels both.`,
 				a.showThinning(*would)
 			}
 			if text != "" && !dryRun {
-				if err := a.mustAgree(sure || keep.KeepsAll()); err != nil {
+				if err := a.mustAgree(ctx, sure || keep.KeepsAll()); err != nil {
 					return err
 				}
 				if _, err := g.SetVersions(ctx, keep); err != nil {
@@ -145,8 +144,9 @@ func (a *app) showThinning(t sdk.Thinning) {
 	}
 }
 
-// mustAgree asks the user, unless that is settled. Without a terminal it refuses.
-func (a *app) mustAgree(sure bool) error {
+// mustAgree asks the user, unless that is settled, until the end of the line or of ctx.
+// Without a terminal it refuses.
+func (a *app) mustAgree(ctx context.Context, sure bool) error {
 	if sure {
 		return nil
 	}
@@ -155,14 +155,20 @@ func (a *app) mustAgree(sure bool) error {
 		return usage("if that is what you want, repeat the command with --yes", "nothing was changed")
 	}
 	fmt.Fprint(a.ui.err, "Shall these and later ones go, and their keys be destroyed? Type yes: ")
-	line, err := bufio.NewReader(io.LimitReader(f, 100)).ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("ask the terminal: %w", err)
+	answer := make(chan string, 1)
+	go func() { // a terminal cannot be read with an end
+		line, _ := bufio.NewReader(io.LimitReader(f, 100)).ReadString('\n') // an error is no yes
+		answer <- strings.TrimSpace(line)
+	}()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case line := <-answer:
+		if line != "yes" {
+			return usage("type yes to change it", "nothing was changed")
+		}
+		return nil
 	}
-	if strings.TrimSpace(line) != "yes" {
-		return usage("", "nothing was changed")
-	}
-	return nil
 }
 
 func keepText(k sdk.Keep) string {
