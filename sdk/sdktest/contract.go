@@ -635,6 +635,11 @@ func attributes(t *testing.T, s *suite) {
 	}
 	listed("put", sent, r.Ref)
 	listed("put a link", sdk.Attributes{Target: "a/<b>"}, link.Ref)
+	target := strings.Repeat("a/", format.MaxTargetBytes/2) + "a"
+	most := sdk.Attributes{ModTime: time.Unix(0, 1), Executable: true, Target: target, XAttrs: map[string]string{"user.big": strings.Repeat("\xff", format.MaxAttributeBytes-len("user.big"))}}
+	full, err := g.Put(ctx, strings.Repeat("é", 2048), strings.NewReader(target), sdk.WithAttributes(most))
+	ok(t, "put the most", err)
+	listed("put the most", most, full.Ref)
 	before := entry(t, g, r.Ref)
 	sent.ModTime, sent.Executable = time.Unix(1<<40, 0).Round(0), false
 	is(t, "set a time after 2261", second(g.SetAttributes(ctx, r.Ref, sent)), sdk.ErrInvalid)
@@ -647,7 +652,7 @@ func attributes(t *testing.T, s *suite) {
 	is(t, "take a target", second(g.SetAttributes(ctx, link.Ref, sdk.Attributes{})), sdk.ErrInvalid)
 	changed, err := g.Entries(ctx, sdk.Since(before.ChangedSeq))
 	ok(t, "list changes", err)
-	changed = slices.DeleteFunc(changed, func(e sdk.Entry) bool { return e.Ref == link.Ref })
+	changed = slices.DeleteFunc(changed, func(e sdk.Entry) bool { return e.Ref == link.Ref || e.Ref == full.Ref })
 	if s.offers(t, wire.CapChains) { // also where the list begins with the changes, a name is as old as it was
 		for _, e := range append(slices.Clone(changed), entry(t, g, r.Ref)) {
 			if e.NamedSeq != r.Seq || e.Named().Age != int64(r.Seq) {

@@ -619,6 +619,7 @@ func listModes() []Mode {
 			"list: numbers": said(200, `{"result":[1,2]}`), "list: HTML": said(200, page),
 			"list: hash a number": said(200, `{"result":[{"ipfs_hash":"r","file_hash":7}]}`), "list: size a string": row(`"original_size":"7"`),
 			"list: deleted a string": row(`"deleted":"yes"`), "list: name an object": row(`"filename":{}`),
+			"list: attributes an object": row(`"attributes":{"mtime":"5"}`),
 		}),
 		modes(OnList, 8, sdk.ErrCorrupt, lies{
 			"list: size 2^70":         row(`"original_size":1180591620717411303424`),
@@ -634,6 +635,8 @@ func listModes() []Mode {
 		passing(OnList, 7, lies{
 			"list: hash not hex": row(`"file_hash":"zz"`), "list: null rows": said(200, `{"result":[null,{}]}`), "list: size negative": row(`"original_size":-5`),
 			"list: times not numbers": row(`"timestamp":"tomorrow","deleted":{"deleted_at":"x"}`), "list: evil name": row(`"filename":"../../etc/passwd\u0000"`),
+			"list: attributes of no form": row(`"attributes":"{\"mtime\":5}"`), "list: attributes with NUL": row(`"content_type":"inode/symlink","attributes":"{\"target\":\"a\\u0000\"}"`),
+			"list: attributes without end": row(`"attributes":"` + strings.Repeat("[", 1<<20) + `"`), "list: link to other content": row(`"content_type":"inode/symlink","attributes":"{\"target\":\"/etc/passwd\"}"`),
 		}))
 }
 
