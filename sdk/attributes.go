@@ -68,10 +68,10 @@ func (u *uploading) useAttributes() error {
 
 // settle makes sure that an upload has the attributes of this attempt, although the service
 // may have recorded those of an earlier one. Nothing can be lost to a file that was deleted
-// meanwhile.
+// meanwhile, or at a service that records attributes no more.
 func (u *uploading) settle(ctx context.Context, ref Ref) error {
 	_, err := u.c.Group(u.key.group).SetAttributes(ctx, ref, u.attrs)
-	if KindOf(err) == ErrDeleted {
+	if kind := KindOf(err); kind == ErrDeleted || kind == ErrUnsupported {
 		return nil
 	}
 	return err

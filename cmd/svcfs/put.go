@@ -42,8 +42,8 @@ the group has the same content: a second run uploads only what is missing.
 
 Where the service records attributes, the time of a file, and whether it may be
 executed, are recorded with it, and a link in a folder is recorded as a link; other
-services get no links. --update brings the attributes of files that you uploaded up to
-date, free.
+services get no links. A link that is named as FILE is followed. --update brings the
+attributes of files that you uploaded up to date, free.
 
 With --deflate content is compressed before it is encrypted, if a sample shows that
 this pays. JavaScript clients older than 1.2 cannot read compressed files.`,
