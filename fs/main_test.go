@@ -260,6 +260,14 @@ func (s *server) obey(o order) (a answer) {
 		a.Pending = s.tree.Drain(context.Background())
 		rows := s.world.Named(o.Group, o.Name)
 		a.Attributes = rows[len(rows)-1].Attributes
+	case "keep":
+		s.tree.KeepAttributes(context.Background())
+	case "recorded":
+		for _, e := range s.world.Named(o.Group, o.Name) {
+			if e.Deleted == nil {
+				a.Attributes = e.Attributes
+			}
+		}
 	case "settle":
 		for !s.mount.m.isQuiet() {
 			time.Sleep(time.Millisecond)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
@@ -85,6 +86,8 @@ func outcome(err error) string {
 		return treetest.Refused
 	case errors.Is(err, unix.EKEYREVOKED):
 		return treetest.Revoked
+	case errors.Is(err, unix.ENODATA):
+		return treetest.NoAttr
 	case errors.Is(err, unix.EFBIG):
 		return treetest.TooBig
 	default:
@@ -190,6 +193,41 @@ func (s *modelSystem) look() {
 		s.m.order(order{Do: "refresh"})
 	}
 	s.m.must(order{Do: "settle"})
+}
+
+func (s *modelSystem) Chmod(name string, runs bool) string {
+	return outcome(os.Chmod(s.path(name), map[bool]os.FileMode{false: 0o600, true: 0o700}[runs]))
+}
+
+func (s *modelSystem) Times(name string, when int64) string {
+	return outcome(os.Chtimes(s.path(name), time.Unix(when, 0), time.Unix(when, 0)))
+}
+
+func (s *modelSystem) Note(name, value string) string {
+	if value == "" {
+		return outcome(unix.Removexattr(s.path(name), "user.note"))
+	}
+	return outcome(unix.Setxattr(s.path(name), "user.note", []byte(value), 0))
+}
+
+func (s *modelSystem) Shown(name string) treetest.Shown {
+	info, err := os.Stat(s.path(name))
+	if err != nil {
+		return treetest.Shown{Note: err.Error()}
+	}
+	note := make([]byte, 10)
+	n, _ := unix.Getxattr(s.path(name), "user.note", note)
+	return treetest.Shown{Runs: info.Mode()&0o100 != 0, Note: string(note[:max(n, 0)]), When: info.ModTime().Unix()}
+}
+
+func (s *modelSystem) Keep() { s.m.must(order{Do: "keep"}) }
+
+func (s *modelSystem) Recorded(name string) (shown treetest.Shown) {
+	a := s.m.must(order{Do: "recorded", Group: s.group, Name: name}).Attributes
+	if a == nil {
+		return shown
+	}
+	return treetest.Shown{Runs: a.Executable, Note: a.XAttrs["user.note"], When: a.ModTime.Unix()}
 }
 
 func (s *modelSystem) Put(name, data string) {

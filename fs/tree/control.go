@@ -101,7 +101,7 @@ func (t *Tree) Drain(ctx context.Context) []Pending {
 			_ = f.failed("drain", err)
 		}
 	}
-	t.keepAll(ctx, t.unkeptFiles())
+	t.KeepAttributes(ctx)
 	return t.Pending()
 }
 

@@ -219,6 +219,9 @@ func (t *Tree) unkeptFiles() []*File {
 	return files
 }
 
+// KeepAttributes records the attributes that wait (W16). Free.
+func (t *Tree) KeepAttributes(ctx context.Context) { t.keepAll(ctx, t.unkeptFiles()) }
+
 // keepAll records the attributes of files, a few at a time. It ends early when the
 // service does not answer.
 func (t *Tree) keepAll(ctx context.Context, files []*File) {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -40,7 +41,7 @@ func TestModel(t *testing.T) {
 				s.m = mount(t, w, bob, func(c *Config) {
 					c.MaxFileBytes = treetest.MaxBytes
 					c.CanRename, c.AllowDelete, c.CanTrash = tc.allows.Rename, tc.allows.Delete, tc.allows.Trash
-					c.CanAttributes = true
+					keeps(c)
 					c.CanRenameFolders = tc.allows.Folders
 					if tc.watches {
 						s.events = make(chan sdk.Event)
@@ -89,6 +90,8 @@ func outcome(err error) string {
 		return treetest.Revoked
 	case ClassTooBig:
 		return treetest.TooBig
+	case ClassNoAttribute:
+		return treetest.NoAttr
 	default:
 		return err.Error()
 	}
@@ -252,6 +255,48 @@ func (s *modelSystem) happened(kind string) {
 	}
 	s.events <- sdk.Event{Kind: kind, Group: "team", Account: bob, Seq: s.w.Seq()}
 	s.events <- sdk.Event{Kind: "of no concern"}
+}
+
+func (s *modelSystem) on(name string, do func(f *File) error) string {
+	f, err := s.follow(name)
+	if err != nil {
+		return outcome(err)
+	}
+	return outcome(do(f))
+}
+
+func (s *modelSystem) Chmod(name string, runs bool) string {
+	mode := map[bool]uint32{false: 0o600, true: 0o700}[runs]
+	return s.on(name, func(f *File) error { f.SetMode(mode); return nil })
+}
+
+func (s *modelSystem) Times(name string, when int64) string {
+	return s.on(name, func(f *File) error { f.SetTimes(time.Unix(when, 0)); return nil })
+}
+
+func (s *modelSystem) Note(name, value string) string {
+	return s.on(name, func(f *File) error {
+		if value == "" {
+			return f.RemoveXattr("user.note")
+		}
+		return f.SetXattr("user.note", value, XattrSet)
+	})
+}
+
+func (s *modelSystem) Shown(name string) treetest.Shown { return shown(s.m, name) }
+
+func shown(m *mounted, name string) treetest.Shown {
+	f := m.file("/team/" + name)
+	note, _ := f.Xattr("user.note")
+	return treetest.Shown{Runs: f.Attr().Executable, Note: note, When: f.Attr().Mtime.Unix()}
+}
+
+func (s *modelSystem) Keep() { s.m.KeepAttributes(context.Background()) }
+
+func (s *modelSystem) Recorded(name string) treetest.Shown {
+	m := mount(s.m.t, s.w, alice, keeps)
+	defer func() { _ = m.Close() }()
+	return shown(m, name)
 }
 
 func (s *modelSystem) Put(name, data string) {

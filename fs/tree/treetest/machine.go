@@ -25,6 +25,13 @@ type System interface {
 	Read(name string) (string, string)
 	List() []string // also of folders, whose own names end with a slash
 
+	Chmod(name string, runs bool) string
+	Times(name string, when int64) string
+	Note(name, value string) string // "" removes it
+	Shown(name string) Shown
+	Keep()                      // records the attributes that wait
+	Recorded(name string) Shown // as another member sees it, who has just mounted
+
 	Put(name, data string) // by another member, and then a look at the ledger
 	PutLink(name, target string)
 	Shred(nth int) // the nth upload, and then a look at the ledger
@@ -76,6 +83,10 @@ func Run(t *rapid.T, sys System, allows Allows) {
 		"half":     x.half,
 		"unlink":   x.unlink,
 		"link":     x.link,
+		"chmod":    x.chmod,
+		"times":    x.times,
+		"note":     x.note,
+		"again":    x.again,
 		"symlink":  x.symlink,
 		"putlink":  x.putLink,
 		"mkdir":    x.mkdir,
@@ -173,7 +184,11 @@ func (x *machine) resize(t *rapid.T) {
 
 func (x *machine) sync(t *rapid.T) {
 	o, _ := x.handle(t)
-	equal(t, "fsync "+o.n.main, o.h.Sync(), x.m.commit(o.n, true))
+	want := x.m.commit(o.n, true)
+	if want == OK {
+		x.m.keep(o.n)
+	}
+	equal(t, "fsync "+o.n.main, o.h.Sync(), want)
 }
 
 func (x *machine) close(t *rapid.T) {
@@ -291,6 +306,48 @@ func (x *machine) moved(t *rapid.T) {
 	x.m.moved(x.m.ledger[i], name)
 }
 
+func (x *machine) chmod(t *rapid.T) {
+	name, runs := name().Draw(t, "name"), rapid.Bool().Draw(t, "runs")
+	equal(t, "chmod "+name, x.sys.Chmod(name, runs), x.m.setAttribute(name, func(s *Shown) string { s.Runs = runs; return OK }))
+}
+
+func (x *machine) times(t *rapid.T) {
+	name, when := name().Draw(t, "name"), rapid.Int64Range(1, 3).Draw(t, "when")
+	equal(t, "times of "+name, x.sys.Times(name, when), x.m.setAttribute(name, func(s *Shown) string { s.When = when; return OK }))
+}
+
+func (x *machine) note(t *rapid.T) {
+	name, value := name().Draw(t, "name"), rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "value")
+	equal(t, "note of "+name, x.sys.Note(name, value), x.m.setAttribute(name, func(s *Shown) string {
+		if value == "" && s.Note == "" {
+			return NoAttr
+		}
+		s.Note = value
+		return OK
+	}))
+}
+
+// again is another member who mounts now.
+func (x *machine) again(t *rapid.T) {
+	x.sys.Keep()
+	for _, n := range x.m.names {
+		x.m.keep(n)
+	}
+	for _, name := range []string{"a", "b", "d/a", "e/a"} {
+		if v := x.m.newest(name); v != nil && !v.link {
+			equal(t, "attributes of "+name+" to others", v.shown.without(x.sys.Recorded(name)), v.shown)
+		}
+	}
+}
+
+// without leaves out of other what the model does not know.
+func (s Shown) without(other Shown) Shown {
+	if s.When == 0 {
+		other.When = 0
+	}
+	return other
+}
+
 // movedFolder is a rename of a folder by another member.
 func (x *machine) movedFolder(t *rapid.T) {
 	from, to := folder().Draw(t, "from"), folder().Draw(t, "to")
@@ -348,6 +405,7 @@ func (x *machine) check(t *rapid.T) {
 			continue
 		}
 		equal(t, name+" is a link to", x.sys.Readlink(name), "")
+		equal(t, "attributes of "+name, n.shown.without(x.sys.Shown(name)), n.shown)
 		if n.gone() {
 			equal(t, "reading "+name, how, NoEntry)
 			continue

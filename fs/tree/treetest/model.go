@@ -18,6 +18,7 @@ const (
 	Refused = "refused by design"
 	Revoked = "revoked"
 	TooBig  = "too large"
+	NoAttr  = "no such attribute"
 )
 
 // MaxBytes is the largest file of the mount.
@@ -28,8 +29,16 @@ type version struct {
 	name, data string
 	link       bool // its data is the target of a symbolic link
 	theirs     bool // another account uploaded it
+	shown      Shown
 	dead       bool // its key is destroyed
 	trashed    bool // it was removed, and can be brought back
+}
+
+// Shown are the attributes of a file.
+type Shown struct {
+	Runs bool   // it may be executed
+	Note string // of its one extended attribute; "" = none
+	When int64  // modification time, in seconds; 0 = any
 }
 
 // node is a file as this mount sees it.
@@ -39,10 +48,12 @@ type node struct {
 	ver           *version // committed content; nil while never uploaded
 	staged, dirty bool
 	scratch       bool
-	link          bool // it is a symbolic link to its data
-	unlinked      bool // written content belongs to no name
-	half          bool // a write was refused, and no program changed the file since (W15)
-	waits         bool // it is empty, was closed, and is uploaded in a moment (W5)
+	link          bool  // it is a symbolic link to its data
+	unlinked      bool  // written content belongs to no name
+	half          bool  // a write was refused, and no program changed the file since (W15)
+	shown, base   Shown // its attributes, and those of the upload that it was made from
+	timed         bool  // a program set the time, or saved bytes that were recorded before
+	waits         bool  // it is empty, was closed, and is uploaded in a moment (W5)
 	opens         int
 }
 
@@ -112,8 +123,46 @@ func (m *model) place(name string) {
 		if at := folderOf(name); at != "" && !m.hasFolderOf(name) {
 			m.folders[at] = false
 		}
-		m.names[name] = &node{main: name, data: newest.data, ver: newest, link: newest.isLink()}
+		m.names[name] = &node{main: name, data: newest.data, ver: newest, link: newest.isLink(), shown: newest.shown, base: newest.shown}
+	case newest != nil:
+		old.learn()
 	}
+}
+
+// learn takes the attributes of the upload that were not changed here (W16).
+func (n *node) learn() {
+	was, now := n.base, n.ver.shown
+	n.base = now
+	if n.shown.Runs == was.Runs {
+		n.shown.Runs = now.Runs
+	}
+	if n.shown.Note == was.Note {
+		n.shown.Note = now.Note
+	}
+	if n.timed = n.timed && (n.shown.When == 0 || n.shown.When != now.When); !n.timed {
+		n.shown.When = now.When
+	}
+}
+
+// keep records the attributes of a file, unless the next save has them.
+func (m *model) keep(n *node) {
+	if m.names[n.main] != n || n.scratch || n.unlinked || n.ver == nil || !n.ver.lives() || n.staged && n.dirty {
+		return
+	}
+	n.learn()
+	n.ver.shown, n.base, n.timed = n.shown, n.shown, false
+}
+
+// setAttribute is chmod, utimes, setxattr or removexattr.
+func (m *model) setAttribute(name string, set func(s *Shown) string) string {
+	n := m.names[name]
+	if n == nil || n.link {
+		return NoEntry
+	}
+	was := n.shown.When
+	how := set(&n.shown)
+	n.timed = n.timed || n.shown.When != was
+	return how
 }
 
 func folderOf(name string) string {
@@ -271,6 +320,7 @@ func (m *model) truncate(n *node, size int) string {
 
 func (n *node) change(data string) {
 	n.data, n.staged, n.dirty, n.waits, n.half = data, true, true, false, false
+	n.shown.When, n.timed = 0, false
 }
 
 // touch opens a file for writing only, and closes it. Nothing is retrieved, so it does not
@@ -348,9 +398,14 @@ func (m *model) showAgain(n *node) {
 // record buys a version unless the name holds the bytes already (W3).
 func (m *model) record(n *node, name string) {
 	if newest := m.newest(name); newest != nil && newest.data == n.data && newest.link == n.link && !(n.link && newest.theirs) {
-		n.ver = newest
+		if n.ver == nil {
+			n.base = newest.shown
+		}
+		n.ver, n.timed = newest, true
+		n.learn()
 	} else {
-		n.ver = &version{name: name, data: n.data, link: n.link}
+		n.ver = &version{name: name, data: n.data, link: n.link, shown: n.shown}
+		n.base, n.timed = n.shown, false
 		m.ledger = append(m.ledger, n.ver)
 		m.uploads++
 	}

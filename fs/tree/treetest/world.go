@@ -26,7 +26,7 @@ type World struct {
 	readers map[sdk.GroupID]map[sdk.AccountID]bool // of the members
 	owners  map[sdk.GroupID]sdk.AccountID
 
-	renamed map[sdk.Ref]sdk.Seq // the newest record of that kind
+	renamed map[sdk.Ref]sdk.Seq // the newest new name, or attributes
 
 	// RenamePrice is the fee of a renamed folder for each upload.
 	RenamePrice sdk.Amount
@@ -361,7 +361,7 @@ func (p Person) RenameFolder(ctx context.Context, g sdk.GroupID, folder, to stri
 const setAttributes = "set attributes"
 
 func (p Person) SetAttributes(ctx context.Context, g sdk.GroupID, ref sdk.Ref, a sdk.Attributes) error {
-	return p.change(ctx, setAttributes, g, ref, func(e *sdk.Entry) { e.Attributes = &a })
+	return p.change(ctx, setAttributes, g, ref, func(e *sdk.Entry) { e.Attributes, p.renamed[ref] = &a, e.ChangedSeq })
 }
 
 func (p Person) DeleteFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref) error {
