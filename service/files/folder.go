@@ -74,8 +74,7 @@ func inFolderArgs(folder string) []any {
 }
 
 // selectBeneath lists the living files beneath a folder.
-const selectBeneath = "SELECT " + targetColumns + `, EXISTS (SELECT 1 FROM ledger WHERE ledger.seq = files.seq AND chain = '' AND detail = '')
-	FROM files WHERE group_id = ? AND ` + inFolder + " ORDER BY seq LIMIT ?"
+const selectBeneath = "SELECT " + targetColumns + ", " + ledger.IsNameless + " FROM files WHERE group_id = ? AND " + inFolder + " ORDER BY seq LIMIT ?"
 
 // selectTaken finds a living name that a file beneath a folder would get.
 const selectTaken = "SELECT filename FROM files WHERE group_id = ? AND " + inFolder + ` AND EXISTS (SELECT 1 FROM files old WHERE old.group_id = files.group_id

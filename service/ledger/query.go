@@ -79,6 +79,10 @@ func WasNamed(ctx context.Context, tx *store.Tx, account string) (was bool, err 
 // bracket.
 const WasRevoked = "EXISTS (SELECT 1 FROM ledger r WHERE r.kind = '" + chain.KindRevoke + "' AND r.detail = ? AND r.group_id = "
 
+// IsNameless is part of a query of files: true for a file whose upload has a record of the
+// old layout without a name.
+const IsNameless = "EXISTS (SELECT 1 FROM ledger WHERE ledger.seq = files.seq AND chain = '' AND detail = '')"
+
 // RenamedBy is part of a query: true when the record with a sequence is a new name, or new
 // attributes, that an account, its argument, gave. The caller adds the column of the sequence and a
 // bracket.
