@@ -14,6 +14,10 @@ import (
 
 // Lookup finds a name. Free.
 func (n *dirNode) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*gofs.Inode, syscall.Errno) {
+	then, tells := n.asks(ctx, name)
+	if then != nil {
+		return n.lookupToTell(ctx, then, out)
+	}
 	ctx, done := patiently(ctx)
 	defer done()
 	n.m.knowDir(n)
@@ -21,7 +25,7 @@ func (n *dirNode) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (
 	if err != nil {
 		return nil, errno(err)
 	}
-	if !node.Attr().Control {
+	if !node.Attr().Control && !tells {
 		n.m.use()
 	}
 	return n.child(ctx, node, out), 0
@@ -124,6 +128,10 @@ func (h *dirHandle) Fsyncdir(ctx context.Context, _ uint32) syscall.Errno {
 
 // Create makes or opens a file for writing. Nothing is sent.
 func (n *dirNode) Create(ctx context.Context, name string, flags uint32, mode uint32, out *fuse.EntryOut) (*gofs.Inode, gofs.FileHandle, uint32, syscall.Errno) {
+	if then, tells := n.asks(ctx, name); tells {
+		inode, no := n.makeToTell(ctx, then, out)
+		return inode, toldHandle{}, fuse.FOPEN_DIRECT_IO | fuse.FOPEN_NOFLUSH, no
+	}
 	if n.m.isStranger(ctx, n.d.Attr(), toWrite) {
 		return nil, nil, 0, unix.EACCES
 	}
@@ -148,6 +156,9 @@ func (n *dirNode) Create(ctx context.Context, name string, flags uint32, mode ui
 
 // Mkdir makes a folder, or registers a group where that is allowed (N5).
 func (n *dirNode) Mkdir(ctx context.Context, name string, mode uint32, out *fuse.EntryOut) (*gofs.Inode, syscall.Errno) {
+	if then, tells := n.asks(ctx, name); tells {
+		return n.makeToTell(ctx, then, out)
+	}
 	if n.m.isStranger(ctx, n.d.Attr(), toWrite) {
 		return nil, unix.EACCES
 	}
@@ -163,6 +174,9 @@ func (n *dirNode) Mkdir(ctx context.Context, name string, mode uint32, out *fuse
 
 // Rmdir removes an empty folder of this mount.
 func (n *dirNode) Rmdir(ctx context.Context, name string) syscall.Errno {
+	if then, tells := n.asks(ctx, name); tells {
+		return removeToTell(then)
+	}
 	if n.m.isStranger(ctx, n.d.Attr(), toWrite) {
 		return unix.EACCES
 	}
@@ -171,6 +185,9 @@ func (n *dirNode) Rmdir(ctx context.Context, name string) syscall.Errno {
 
 // Unlink removes a file, or puts an uploaded one into the trash (W9).
 func (n *dirNode) Unlink(ctx context.Context, name string) syscall.Errno {
+	if then, tells := n.asks(ctx, name); tells {
+		return removeToTell(then)
+	}
 	if n.m.isStranger(ctx, n.d.Attr(), toWrite) {
 		return unix.EACCES
 	}
@@ -218,6 +235,9 @@ const copyHint = "Copy the file that is meant, for example with: cp -L"
 
 // Symlink makes a symbolic link where the service records links (N6).
 func (n *dirNode) Symlink(ctx context.Context, target, name string, out *fuse.EntryOut) (*gofs.Inode, syscall.Errno) {
+	if then, tells := n.asks(ctx, name); tells {
+		return n.makeToTell(ctx, then, out)
+	}
 	if n.m.isStranger(ctx, n.d.Attr(), toWrite) {
 		return nil, unix.EACCES
 	}

@@ -269,9 +269,11 @@ func (s *server) obey(o order) (a answer) {
 			}
 		}
 	case "settle":
-		for !s.mount.m.isQuiet() {
+		for !s.mount.m.isQuiet() || !s.mount.m.teller.isQuiet() {
 			time.Sleep(time.Millisecond)
 		}
+	case "teller": // pretends that the thread of that number tells of changes
+		s.mount.m.teller.thread.Store(uint32(o.Size))
 	case "known": // how many files and folders the kernel knows, of those that it notes
 		s.mount.m.mu.Lock()
 		a.Counts.Waiting = len(s.mount.m.files) + len(s.mount.m.dirs)
@@ -305,6 +307,13 @@ func (k *notifier) isQuiet() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return len(k.names) == 0 && len(k.contents) == 0 && k.telling == 0
+}
+
+// isQuiet reports whether all changes by others were told.
+func (t *teller) isQuiet() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.queue) == 0 && !t.busy
 }
 
 func (a *answer) setError(err error) {

@@ -27,7 +27,7 @@ func TestModelOnAMount(t *testing.T) {
 		"renames and deletes":        func(p *plan) { p.Renames, p.Deletes = true, true },
 		"renames and removes":        func(p *plan) { p.Renames, p.Trashes = true, true },
 		"renames folders":            func(p *plan) { p.Renames, p.Folders, p.Trashes = true, true, true },
-		"told by events":             func(p *plan) { p.Renames, p.Deletes, p.Watches = true, true, true },
+		"told by events":             func(p *plan) { p.Renames, p.Deletes, p.Watches, p.Confine = true, true, true, true },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var p plan

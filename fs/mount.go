@@ -64,6 +64,8 @@ type mounted struct {
 	opt  Options
 	used atomic.Int64 // when a program last asked for something, ns since the epoch
 
+	teller *teller
+
 	lends atomic.Bool // the kernel reads memory of this process without asking
 }
 
@@ -86,7 +88,10 @@ func Mount(dir string, t *tree.Tree, opt Options) (*Server, error) {
 			return nil, err
 		}
 	}
-	m := &mounted{notifier: newNotifier(), tree: t, opt: opt}
+	m := &mounted{notifier: newNotifier(), tree: t, opt: opt, teller: newTeller(opt.Outside)}
+	if !opt.ReadOnly { // the kernel refuses every change there
+		m.teller.begin()
+	}
 	root := m.embedder(t.Root())
 	rootAttr := stable(t.Root().Attr())
 	none := time.Duration(0)
@@ -122,6 +127,7 @@ func Mount(dir string, t *tree.Tree, opt Options) (*Server, error) {
 	}
 	m.use()
 	m.start()
+	m.workers.Go(m.teller.run)
 	return &Server{dir: dir, fuse: server, m: m}, nil
 }
 
@@ -238,6 +244,7 @@ func (s *Server) LastUse() time.Time { return time.Unix(0, s.m.used.Load()) }
 func (s *Server) Wait() {
 	s.fuse.Wait()
 	s.m.tree.SetKernel(nil)
+	s.m.teller.end()
 	s.m.stop()
 }
 

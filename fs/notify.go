@@ -207,4 +207,4 @@ func (k *notifier) ContentGone(match func(*tree.File) bool) {
 	}
 }
 
-var _ tree.Kernel = (*notifier)(nil)
+var _ tree.Kernel = (*mounted)(nil)

@@ -47,6 +47,9 @@ const (
 
 	askKeyPlace = "keep the place of the key"
 	askKey      = "read the key"
+
+	askTeller = "which thread tells of changes"
+	askTell   = "tell of a change"
 )
 
 type outsideRequest struct {
@@ -56,6 +59,7 @@ type outsideRequest struct {
 	Part           string
 	Mount          mountRequest
 	Place          []byte // of the key
+	Tell           tellRequest
 }
 
 type outsideAnswer struct {
@@ -64,6 +68,7 @@ type outsideAnswer struct {
 	Yes     bool
 	Holders []Holder
 	Key     []byte
+	Thread  uint32
 	file    int // that goes with it, to be closed; 0 = none
 }
 
@@ -290,10 +295,13 @@ func ServeOutside(readKey ReadKey) error {
 	if err := json.Unmarshal(raw, &setup); err != nil {
 		return fmt.Errorf("not started by a mount: %w", err)
 	}
-	keys := &keeper{read: readKey}
+	keys, told := &keeper{read: readKey}, newTold(setup.Dir)
 	answer, end := func(r outsideRequest) outsideAnswer {
-		if r.Do == askKeyPlace || r.Do == askKey {
+		switch r.Do {
+		case askKeyPlace, askKey:
 			return keys.answer(r)
+		case askTeller, askTell:
+			return told.answer(r)
 		}
 		return setup.answer(r)
 	}, func() {}

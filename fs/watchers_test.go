@@ -1,7 +1,10 @@
 package fs
 
 import (
+	"errors"
 	"os"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -62,43 +65,120 @@ func (w *watcher) events() []string {
 	return w.seen
 }
 
-// R7: what programs that watch with inotify learn of what others do.
+// R7: programs that watch with inotify learn of what others do, once, and nothing comes of
+// that.
 func TestR7WatchersOfOthersChanges(t *testing.T) {
-	m := mounting(t, remembers, func(p *plan) { p.Renames, p.Trashes = true, true })
-	for _, name := range []string{"replaced", "renamed", "removed", "folder/removed", "here"} {
+	m := mounting(t, remembers, confined, func(p *plan) { p.Renames, p.Trashes = true, true })
+	for _, name := range []string{"replaced", "renamed", "removed", "folder/removed", "open"} {
 		m.put(name, "one")
 		m.inode("team/" + name)
 	}
+	m.must(order{Do: "settle"})
+	before := m.must(order{Do: "counts"}).Counts
 	for _, tc := range []struct {
 		name  string
-		watch string
+		watch string // beside the folder of the group
 		do    func()
-		want  string
+		want  []string // in any order
 	}{
-		{"a version", "team/replaced", func() { m.put("replaced", "two") }, "team/replaced: delete self"},
-		{"a rename", "team/renamed", func() { m.must(order{Do: "moved", Group: "team", Size: 1, Name: "other"}) }, "team/renamed: delete self"},
-		{"a removal", "team/removed", func() { m.must(order{Do: "removed", Group: "team", Name: "removed"}) }, "team/removed: delete self"},
-		{"the last file of a folder", "team/folder", func() { m.must(order{Do: "removed", Group: "team", Name: "folder/removed"}) }, "team/folder: delete self"},
+		{"a new file", "team", func() { m.put("new", "one") }, []string{"team: create new", "team: close write new"}},
+		{"a new folder", "team", func() { m.put("made/deep/f", "one") }, []string{"team: create made"}},
+		{"a version", "team/replaced", func() { m.put("replaced", "two") }, []string{"team: create replaced", "team: close write replaced", "team: delete replaced", "team/replaced: delete self"}},
+		{"a rename", "team/renamed", func() { m.must(order{Do: "moved", Group: "team", Size: 1, Name: "other"}) },
+			[]string{"team: create other", "team: close write other", "team: delete renamed", "team/renamed: delete self"}},
+		{"a removal", "team/removed", func() { m.must(order{Do: "removed", Group: "team", Name: "removed"}) }, []string{"team: delete removed", "team/removed: delete self"}},
+		{"the last file of a folder", "team/folder", func() { m.must(order{Do: "removed", Group: "team", Name: "folder/removed"}) }, []string{"team: delete folder", "team/folder: delete self"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			of, in := watch(m, tc.watch), watch(m, "team")
+			in, of := watch(m, "team"), watch(m, tc.watch)
 			tc.do()
-			proctest.Eventually(t, tc.want, func() bool { return slices.Contains(of.events(), tc.want) })
-			if got := in.events(); len(got) > 0 {
-				t.Errorf("who watches the folder is told %q: the statement can promise more", got)
+			for _, want := range tc.want {
+				proctest.Eventually(t, want, func() bool { return slices.Contains(in.events(), want) || slices.Contains(of.events(), want) })
+			}
+			m.must(order{Do: "settle"})
+			for _, got := range in.events() {
+				if !slices.Contains(tc.want, got) {
+					t.Errorf("watchers are told of %q", got)
+				}
 			}
 		})
 	}
-	in, of := watch(m, "team"), watch(m, "team/here")
-	m.put("new", "one")
-	m.write("team/here", "two")
-	m.must(order{Do: "settle"})
-	ok(t, os.Remove(m.path("team/here")))
-	proctest.Eventually(t, "what happens here is told", func() bool { return slices.Contains(in.events(), "team: delete here") })
-	if got := in.events(); slices.Contains(got, "team: create new") {
-		t.Errorf("who watches the folder is told of a new file: the statement can promise more")
+	held, err := os.Open(m.path("team/open"))
+	ok(t, err)
+	before.Retrieves++
+	in, of := watch(m, "team"), watch(m, "team/open")
+	m.must(order{Do: "removed", Group: "team", Name: "open"})
+	proctest.Eventually(t, "the removal is told", func() bool { return slices.Contains(in.events(), "team: delete open") })
+	ok(t, held.Close()) // at the latest then
+	proctest.Eventually(t, "the file is gone", func() bool { return slices.Contains(of.events(), "team/open: delete self") })
+	if got := m.must(order{Do: "counts"}).Counts; got != before {
+		t.Errorf("telling cost %+v, before %+v", got, before)
 	}
-	if got := of.events(); !slices.Contains(got, "team/here: modify") {
-		t.Errorf("a save here told only %q", got)
+	for name, want := range map[string]string{"replaced": "two", "other": "one", "new": "one", "made/deep/f": "one"} {
+		if got := m.read("team/" + name); got != want {
+			t.Errorf("%s holds %q, want %q", name, got, want)
+		}
+	}
+	for _, name := range []string{"renamed", "removed", "folder"} {
+		if _, err := os.Lstat(m.path("team/" + name)); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s is there: %v", name, err)
+		}
+	}
+	in = watch(m, "team")
+	m.write("team/here", "three")
+	ok(t, os.Remove(m.path("team/here")))
+	m.put("last", "one")
+	proctest.Eventually(t, "the last change is told", func() bool { return slices.Contains(in.events(), "team: close write last") })
+	if got := in.events(); !slices.Equal(got, []string{"team: create here", "team: modify here", "team: close write here", "team: delete here", "team: create last", "team: close write last"}) {
+		t.Errorf("of changes here and there watchers are told %q", got)
+	}
+}
+
+// R7: nothing is told of a read-only mount, but that a watched file is gone.
+func TestR7WatchersOfAReadOnlyMount(t *testing.T) {
+	m := mounting(t, remembers, confined, func(p *plan) { p.Options.ReadOnly = true })
+	m.put("f", "one")
+	m.inode("team/f")
+	in, of := watch(m, "team"), watch(m, "team/f")
+	m.put("f", "two")
+	proctest.Eventually(t, "the old file is gone", func() bool { return slices.Contains(of.events(), "team/f: delete self") })
+	m.put("new", "one")
+	m.must(order{Do: "settle"})
+	if got := in.events(); len(got) > 0 {
+		t.Errorf("who watches the folder is told %q: the statement can promise more", got)
+	}
+}
+
+// Threat 19: the process outside makes events in the mount and nothing anywhere else, and what
+// it asks the mount for changes nothing.
+func TestThreat19EventsChangeNothing(t *testing.T) {
+	dir := place(t)
+	o, err := StartOutside(dir, -1)
+	ok(t, err)
+	defer o.Close()
+	ok(t, os.WriteFile(filepath.Join(dir, "f"), []byte("x"), 0o600))
+	for _, r := range []tellRequest{{Dir: "/", Name: "f", Do: tellUnlink}, {Dir: "/", Name: "new", Do: tellCreate}, {Dir: "/..", Name: "new", Do: tellMkdir}, {Dir: "/", Name: "../x", Do: tellCreate}} {
+		if _, err := o.ask(outsideRequest{Do: askTell, Tell: r}); err == nil || errors.Is(err, errOutside) {
+			t.Errorf("%+v, where nothing is mounted: %v", r, err)
+		}
+	}
+	if list, err := os.ReadDir(dir); err != nil || len(list) != 1 {
+		t.Errorf("%v, %v", list, err)
+	}
+
+	m := mounting(t, confined)
+	m.write("team/f", "x")
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	m.must(order{Do: "teller", Size: int64(unix.Gettid())}) // as if a request came late
+	wantErrno(t, "unlink", unix.Unlink(m.path("team/f")), unix.EPERM)
+	wantErrno(t, "mkdir", unix.Mkdir(m.path("team/d"), 0o700), unix.EPERM)
+	wantErrno(t, "rmdir", unix.Rmdir(m.path("team")), unix.EPERM)
+	wantErrno(t, "symlink", unix.Symlink("x", m.path("team/l")), unix.EPERM)
+	_, err = unix.Open(m.path("team/new"), unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY, 0o600)
+	wantErrno(t, "create", err, unix.EPERM)
+	m.must(order{Do: "teller", Size: 1})
+	if list, err := os.ReadDir(m.path("team")); err != nil || len(list) != 1 {
+		t.Errorf("%v, %v", list, err)
 	}
 }

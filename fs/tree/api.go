@@ -158,6 +158,8 @@ type Kernel interface {
 	AttributesChanged(d *Dir, name string)
 	// OwnerChanged: from now on d is Foreign.
 	OwnerChanged(d *Dir)
+	// ChangedByOthers: a listing brought changes that programs may watch for.
+	ChangedByOthers(list []Change)
 	// ContentGone: no page of the files that match selects may be shown again,
 	// also of files that no name points at any more (M5).
 	ContentGone(match func(f *File) bool)

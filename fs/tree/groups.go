@@ -317,7 +317,9 @@ func (t *Tree) applyListed(g *group, entries []sdk.Entry, number int) (notices [
 			e.Deleted = known.Deleted
 		}
 	}
+	was, made := t.before(g, entries), t.gens.Load()
 	notices = t.mergeEntries(g, entries)
+	notices = append(notices, t.changedByOthers(g, was, made)...)
 	t.mu.Unlock()
 	return append(t.wipeDeleted(g, entries), notices...), again
 }

@@ -156,6 +156,7 @@ func TestW9UnlinkDuringUploadIsRefused(t *testing.T) {
 type watcher struct {
 	m    *mounted
 	seen []string
+	told []Change
 }
 
 func (k *watcher) EntryChanged(d *Dir, name string) {
@@ -167,6 +168,7 @@ func (k *watcher) ContentChanged(*File)           {}
 func (k *watcher) ContentGone(func(*File) bool)   {}
 func (k *watcher) AttributesChanged(*Dir, string) {}
 func (k *watcher) OwnerChanged(*Dir)              {}
+func (k *watcher) ChangedByOthers(list []Change)  { k.told = append(k.told, list...) }
 
 // W7: a save by rename never shows the old version again, and open handles have the file
 // that the name shows.
@@ -599,6 +601,7 @@ type pages struct {
 
 func (k *pages) EntryChanged(*Dir, string)    {}
 func (*pages) OwnerChanged(*Dir)              {}
+func (*pages) ChangedByOthers([]Change)       {}
 func (*pages) AttributesChanged(*Dir, string) {}
 func (k *pages) ContentChanged(f *File)       { k.gone[f] = true }
 func (k *pages) ContentGone(match func(*File) bool) {

@@ -350,4 +350,5 @@ func (noKernel) EntryChanged(*Dir, string)      {}
 func (noKernel) AttributesChanged(*Dir, string) {}
 func (noKernel) ContentChanged(*File)           {}
 func (noKernel) OwnerChanged(*Dir)              {}
+func (noKernel) ChangedByOthers([]Change)       {}
 func (noKernel) ContentGone(func(*File) bool)   {}
