@@ -53,7 +53,7 @@ func (p *person) kinds(group string) (list []string) {
 func TestN5FolderIsOneRecordOnAMount(t *testing.T) {
 	w, alice, bob := team(t)
 	a, b := alice.mount("a"), bob.mount("b")
-	shell(t, a.path("team"), "mkdir -p d/e/empty; for i in 1 2 3 4 5; do echo $i >d/$i; echo $i >d/e/$i; done; echo again >>d/1; mv d n")
+	shell(t, a.path("team"), "mkdir -p d/e/empty; for i in 1 2 3 4 5; do echo $i >d/$i; echo $i >d/e/$i; done; echo again >>d/1; mv d n; mv n d; mv d n")
 	want := []string{"n/", "n/1", "n/2", "n/3", "n/4", "n/5", "n/e/", "n/e/1", "n/e/2", "n/e/3", "n/e/4", "n/e/5"}
 	proctest.Eventually(t, "the other mount shows the new names", func() bool { return slices.Equal(beneath(t, b.path("team")), want) })
 	if got := string(read(t, b.path("team/n/1"))); got != "1\nagain\n" {
@@ -62,7 +62,7 @@ func TestN5FolderIsOneRecordOnAMount(t *testing.T) {
 	renames := func() (list []string) {
 		return slices.DeleteFunc(alice.kinds("team"), func(kind string) bool { return !strings.HasPrefix(kind, "rename") })
 	}
-	if got := renames(); !slices.Equal(got, []string{"rename_folder"}) {
+	if got := renames(); !slices.Equal(got, []string{"rename_folder", "rename_folder", "rename_folder"}) {
 		t.Errorf("the ledger has %v", got)
 	}
 	for i, names := range [][2]string{{"n", "m"}, {"m", "k"}} {

@@ -37,7 +37,7 @@ type Remote interface {
 	// RenameFolder records other names for all uploads beneath a folder, or for none; seen is
 	// the newest record that is known of them. It costs what renaming each costs. Only with
 	// Config.CanRenameFolders.
-	RenameFolder(ctx context.Context, g sdk.GroupID, folder, to string, seen sdk.Seq) (fee sdk.Amount, err error)
+	RenameFolder(ctx context.Context, g sdk.GroupID, folder, to string, seen sdk.Seq) (sdk.FolderRename, error)
 	// RemoveVersions puts the versions of a name into the trash. Only with
 	// Config.CanTrash.
 	RemoveVersions(ctx context.Context, g sdk.GroupID, versions []sdk.Entry) error

@@ -69,9 +69,8 @@ func (c Client) RenameFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref, name
 }
 
 // RenameFolder is [sdk.Group.RenameFolder].
-func (c Client) RenameFolder(ctx context.Context, g sdk.GroupID, folder, to string, seen sdk.Seq) (sdk.Amount, error) {
-	done, err := c.Group(g).RenameFolder(ctx, folder, to, seen)
-	return done.Fee, err
+func (c Client) RenameFolder(ctx context.Context, g sdk.GroupID, folder, to string, seen sdk.Seq) (sdk.FolderRename, error) {
+	return c.Group(g).RenameFolder(ctx, folder, to, seen)
 }
 
 // RemoveVersions is [sdk.Group.RemoveVersions].

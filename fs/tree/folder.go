@@ -64,7 +64,9 @@ func (t *Tree) renameBeneath(ctx context.Context, g *group, m *folderMove) error
 		}
 	}
 	err := t.charge(price, func() (sdk.Amount, error) {
-		return t.remote.RenameFolder(ctx, g.id, strings.TrimSuffix(m.old, "/"), strings.TrimSuffix(m.new, "/"), seen)
+		done, err := t.remote.RenameFolder(ctx, g.id, strings.TrimSuffix(m.old, "/"), strings.TrimSuffix(m.new, "/"), seen)
+		m.seq = done.Seq
+		return done.Fee, err
 	})
 	switch sdk.KindOf(err) {
 	case sdk.ErrConflict, sdk.ErrNotFound, sdk.ErrNotAuthorized: // others changed one of the folders
@@ -105,6 +107,7 @@ type folderMove struct {
 
 	uploads  []sdk.Entry   // living, beneath the folder, in the order of the ledger
 	theirs   sdk.AccountID // uploader of one that the service does not rename for this account; "" = none
+	seq      sdk.Seq       // of the record, once the service made one for all
 	old, new string        // prefixes of the recorded names beneath, before and after
 }
 
@@ -181,7 +184,7 @@ func (t *Tree) folderMoveOf(dir, to *Dir, newName string) *folderMove {
 func (t *Tree) applyFolderMove(dir, to *Dir, newName string, m *folderMove) []notice {
 	g, to := dir.group, t.remade(to, strings.TrimSuffix(m.new, "/"))
 	if to.isIn(dir) { // another rename was faster
-		return t.placeAll(g, g.mergeRenamed(m.uploads, m.rename))
+		return t.placeAll(g, g.mergeRenamed(m.uploads, m.rename, m.seq))
 	}
 	if dir.parent != nil {
 		dir.carry()
@@ -214,7 +217,7 @@ func (t *Tree) applyFolderMove(dir, to *Dir, newName string, m *folderMove) []no
 			v.hidden, g.version(m.rename(e.Name)).hidden = "", e.Ref
 		}
 	}
-	return append(notices, t.placeAll(g, g.mergeRenamed(m.uploads, m.rename))...)
+	return append(notices, t.placeAll(g, g.mergeRenamed(m.uploads, m.rename, m.seq))...)
 }
 
 // isIn reports whether d is the other folder, or lies beneath it. Needs Tree.mu.

@@ -391,7 +391,7 @@ func (t *Tree) showMoved(m moved) []notice {
 	case m.row != nil:
 		return t.record(m.f, g, m.f.raw, m.row)
 	case m.renamed != nil:
-		return t.placeAll(g, g.mergeRenamed(m.renamed, func(string) string { return m.f.raw }))
+		return t.placeAll(g, g.mergeRenamed(m.renamed, func(string) string { return m.f.raw }, 0))
 	default:
 		return t.place(g, v)
 	}

@@ -47,7 +47,7 @@ func (t *Tree) renameUploads(ctx context.Context, g *group, list []sdk.Entry, re
 			return sdk.Amount{}, t.remote.RenameFile(ctx, g.id, list[i].Ref, rename(list[i].Name))
 		})
 		if err != nil {
-			t.change(func() []notice { return t.placeAll(g, g.mergeRenamed(list[:i], rename)) })
+			t.change(func() []notice { return t.placeAll(g, g.mergeRenamed(list[:i], rename, 0)) })
 			return err
 		}
 	}
@@ -56,9 +56,10 @@ func (t *Tree) renameUploads(ctx context.Context, g *group, list []sdk.Entry, re
 
 // mergeRenamed merges the names that this mount gave uploads, which are as they
 // were before, and returns the names it touches. An upload that a listing shows
-// under a third name by now was renamed by others as well, and the listing wins. Needs
-// Tree.mu.
-func (g *group) mergeRenamed(list []sdk.Entry, rename func(old string) string) map[*versions]bool {
+// under a third name by now was renamed by others as well, and the listing wins. at is the
+// sequence of the record, 0 where it is not known: a later rename of a folder states it as
+// seen. Needs Tree.mu.
+func (g *group) mergeRenamed(list []sdk.Entry, rename func(old string) string, at sdk.Seq) map[*versions]bool {
 	touched := make(map[*versions]bool)
 	for i := range list {
 		row, name := *g.byRef[list[i].Ref], rename(list[i].Name)
@@ -66,7 +67,7 @@ func (g *group) mergeRenamed(list []sdk.Entry, rename func(old string) string) m
 			touched[g.version(row.Name)], touched[g.version(name)] = true, true
 			continue
 		}
-		row.Name = name
+		row.Name, row.ChangedSeq = name, max(row.ChangedSeq, at)
 		g.here[row.Ref] = g.listings
 		g.merge(&row, touched)
 	}

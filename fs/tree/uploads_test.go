@@ -152,6 +152,24 @@ func TestN5FolderIsRenamedByOneRequest(t *testing.T) {
 	other.wantFiles("deep", "n/a", "n/e/b")
 }
 
+// N5: a folder goes there, back and there again before the mount looks at the ledger: none of
+// the renames is taken for a repetition of an earlier one.
+func TestN5FolderThereAndBack(t *testing.T) {
+	w := team()
+	w.Put("team", alice, "d/a", []byte("a"))
+	m := mount(t, w, alice, renamesFolders, func(c *Config) { c.RefreshInterval = time.Hour })
+	m.wantFiles("d/a")
+	for range 3 {
+		ok(t, m.rename("d", "n"))
+		ok(t, m.rename("n", "d"))
+	}
+	ok(t, m.rename("d", "n"))
+	for range 2 {
+		m.wantFiles("n/a")
+		m.refresh()
+	}
+}
+
 // N5: while the service does not answer, a folder keeps its name as a whole, also when
 // the answer alone was lost; the next look shows what became of it.
 func TestN5FolderIsRenamedAsAWholeOrNot(t *testing.T) {

@@ -27,6 +27,7 @@ type World struct {
 	owners  map[sdk.GroupID]sdk.AccountID
 
 	renamed map[sdk.Ref]sdk.Seq // the newest new name, or attributes
+	folders []folderRename
 
 	// RenamePrice is the fee of a renamed folder for each upload.
 	RenamePrice sdk.Amount
@@ -41,6 +42,14 @@ type World struct {
 	fail                        map[string]error // by operation
 	hold                        map[string]chan struct{}
 	pause                       map[string]time.Duration // before an operation is done
+}
+
+// folderRename is a record of a renamed folder.
+type folderRename struct {
+	by       sdk.AccountID
+	group    sdk.GroupID
+	from, to string
+	seq      sdk.Seq
 }
 
 // NewWorld returns a service without groups.
@@ -320,14 +329,14 @@ func (p Person) RenameFile(ctx context.Context, g sdk.GroupID, ref sdk.Ref, name
 }
 
 // RenameFolder renames all uploads beneath a folder, or none, as the service does.
-func (p Person) RenameFolder(ctx context.Context, g sdk.GroupID, folder, to string, seen sdk.Seq) (fee sdk.Amount, err error) {
+func (p Person) RenameFolder(ctx context.Context, g sdk.GroupID, folder, to string, seen sdk.Seq) (done sdk.FolderRename, err error) {
 	if err := p.begin(ctx, "rename folder"); err != nil {
-		return sdk.Amount{}, err
+		return done, err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	refuse := func(kind sdk.Kind) (sdk.Amount, error) {
-		return sdk.Amount{}, &sdk.Error{Op: "rename folder", Group: g, Kind: kind, Err: fmt.Errorf("%s to %s", folder, to)}
+	refuse := func(kind sdk.Kind) (sdk.FolderRename, error) {
+		return sdk.FolderRename{}, &sdk.Error{Op: "rename folder", Group: g, Kind: kind, Err: fmt.Errorf("%s to %s", folder, to)}
 	}
 	var list []*sdk.Entry
 	taken := map[string]bool{}
@@ -345,17 +354,23 @@ func (p Person) RenameFolder(ctx context.Context, g sdk.GroupID, folder, to stri
 	}
 	rename := func(name string) string { return to + strings.TrimPrefix(name, folder) }
 	switch {
+	case slices.ContainsFunc(p.folders, func(r folderRename) bool {
+		return r.by == p.id && r.group == g && r.from == folder && r.to == to && r.seq > seen
+	}): // it would be the answer to a repetition
+		return refuse(sdk.ErrConflict)
 	case len(list) == 0:
 		return refuse(sdk.ErrNotFound)
 	case slices.ContainsFunc(list, func(e *sdk.Entry) bool { return taken[rename(e.Name)] }):
 		return refuse(sdk.ErrConflict)
 	}
 	p.seq++
+	p.folders = append(p.folders, folderRename{p.id, g, folder, to, p.seq})
+	done = sdk.FolderRename{Versions: int64(len(list)), Seq: p.seq}
 	for _, e := range list {
 		e.Name, e.ChangedSeq, e.NamedSeq, p.renamed[e.Ref] = rename(e.Name), p.seq, 0, p.seq
-		fee, _ = fee.Add(p.RenamePrice)
+		done.Fee, _ = done.Fee.Add(p.RenamePrice)
 	}
-	return fee, nil
+	return done, nil
 }
 
 const setAttributes = "set attributes"
