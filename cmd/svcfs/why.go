@@ -85,6 +85,9 @@ func (a *app) why(ctx context.Context, path string) error {
 	}
 	found := reasonsAbout(all, inside)
 	if len(found) == 0 {
+		found = reasonsAbout(all, withoutLinks(dir, path, inside))
+	}
+	if len(found) == 0 {
 		return refuse(exitNotFound, "see all of them: cat "+dir+"/.svcfs/errors", fmt.Errorf("no error is recorded for %s", inside))
 	}
 	docs := each(found, func(r tree.Reason) reasonDoc { return docOf(dir, r) })
@@ -104,6 +107,19 @@ func (a *app) why(ctx context.Context, path string) error {
 		a.ui.notice("%s more; all of them: svcfs why --json", plural(more, "path"))
 	}
 	return nil
+}
+
+// withoutLinks returns where a path below the mount leads over symbolic links of the mount;
+// inside when it leads elsewhere, or the mount does not answer.
+func withoutLinks(dir, path, inside string) string {
+	full, err := resolve(path)
+	if err != nil {
+		return inside
+	}
+	if _, there, ok := below([]string{dir}, full); ok {
+		return there
+	}
+	return inside
 }
 
 // reasonsAbout selects the reasons that concern a path below the mount, the closest first

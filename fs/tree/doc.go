@@ -11,6 +11,6 @@
 // Where to begin: content.go has the states of a file's content and the steps between
 // them, commit.go a save from close to record; namespace.go how names are attached to
 // folders, detached, and placed as the ledger has them; move.go and folder.go the plans of
-// renames and links; look.go when the tree looks at the ledger; tree.go the order of all
+// renames and links; symlink.go which symbolic links are shown as such; look.go when the tree looks at the ledger; tree.go the order of all
 // locks; package policy the decisions that need nothing of the files.
 package tree
