@@ -122,7 +122,7 @@ func (m *liveMount) finish(left []tree.Pending, err error) error {
 func (m *liveMount) list(title string, left []tree.Pending) {
 	m.app.ui.notice("%s:", title)
 	for _, p := range left {
-		m.app.ui.notice("  %s  %d bytes  %s", p.Path, p.Size, p.Error)
+		m.app.ui.notice("  %s  %s  %s", p.Path, p.What(), p.Error)
 	}
 }
 

@@ -176,7 +176,7 @@ func (a *app) reportLeft(dir string, left []tree.Pending) error {
 		return nil
 	}
 	for _, p := range left {
-		a.ui.notice("lost: %s  %d bytes  %s", p.Path, p.Size, p.Error)
+		a.ui.notice("lost: %s  %s  %s", p.Path, p.What(), p.Error)
 	}
 	return refuse(exitOther, "mount again and save them again", fmt.Errorf("%s was unmounted with %s not uploaded", dir, plural(len(left), "file")))
 }

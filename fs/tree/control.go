@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -34,6 +35,14 @@ type Pending struct {
 	Open  bool      `json:"open"`            // some program still has it open
 	// Attributes: only times, execute bit or extended attributes are left to record.
 	Attributes bool `json:"attributes,omitempty"`
+}
+
+// What says in words what of the file is not recorded.
+func (p Pending) What() string {
+	if p.Attributes {
+		return "times and attributes only"
+	}
+	return fmt.Sprintf("%d bytes", p.Size)
 }
 
 // Pending lists the files whose content, or attributes, would be lost if the mount ended now, by path.
@@ -225,7 +234,11 @@ func (t *Tree) statusText() []byte {
 func (t *Tree) pendingText() []byte {
 	var b strings.Builder
 	for _, p := range t.Pending() {
-		fmt.Fprintf(&b, "%s\t%d\t%s\t%s\n", p.Since.UTC().Format(time.RFC3339), p.Size, p.Path, oneLine(p.Error))
+		what := strconv.FormatInt(p.Size, 10)
+		if p.Attributes {
+			what = "attributes"
+		}
+		fmt.Fprintf(&b, "%s\t%s\t%s\t%s\n", p.Since.UTC().Format(time.RFC3339), what, p.Path, oneLine(p.Error))
 	}
 	return []byte(b.String())
 }

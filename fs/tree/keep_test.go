@@ -160,6 +160,9 @@ func TestW16RequestsAreGathered(t *testing.T) {
 	if p := m.Pending(); len(p) != 1 || !p[0].Attributes || p[0].Path != "/team/f" {
 		t.Errorf("pending: %+v", p)
 	}
+	if got := string(m.pendingText()); !strings.HasSuffix(got, "Z\tattributes\t/team/f\t\n") {
+		t.Errorf("pending says %q", got)
+	}
 	proctest.Eventually(t, "nothing waits", func() bool { return len(m.Pending()) == 0 })
 	m.wantRequests(1)
 	m.wantCharges(0, 1)
