@@ -91,6 +91,7 @@ func (f *File) unsaved() (Staged, *Error, bool) {
 // first. It asks the service for nothing.
 func (t *Tree) Reasons() []Reason {
 	staged := make(map[string]Staged)
+	told := make(map[string]bool) // paths with an error, and the names they were for
 	var list []Reason
 	for _, r := range t.errors.last() {
 		name := r.name
@@ -98,6 +99,7 @@ func (t *Tree) Reasons() []Reason {
 			name = t.meant(r.err.Path)
 		}
 		list = append(list, reasonOf(r.at, r.err, oneLine(r.hint), name))
+		told[oneLine(r.err.Path)], told[name] = true, true
 	}
 	for _, f := range t.stagedFiles() {
 		s, err, ok := f.unsaved()
@@ -105,8 +107,7 @@ func (t *Tree) Reasons() []Reason {
 			continue
 		}
 		staged[s.Path] = s
-		known := func(r Reason) bool { return r.Path == s.Path || r.Name == s.Path }
-		if slices.ContainsFunc(list, known) || err == nil && s.State == StagedScratch {
+		if told[s.Path] || err == nil && s.State == StagedScratch {
 			continue
 		}
 		r := Reason{Time: s.Since, Path: s.Path, Name: t.meant(s.Path)}
@@ -115,12 +116,16 @@ func (t *Tree) Reasons() []Reason {
 		}
 		list = append(list, r)
 	}
+	paths := make(map[string]bool)
+	for _, r := range list {
+		paths[r.Path] = true
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i := range list {
 		r := &list[i]
 		s, ok := staged[r.Path]
-		if !ok && !slices.ContainsFunc(list, func(other Reason) bool { return other.Path == r.Name }) { // else that one tells of it
+		if !ok && !paths[r.Name] { // else that one tells of it
 			s, ok = staged[r.Name]
 		}
 		if ok {
@@ -142,7 +147,7 @@ func reasonOf(at time.Time, err *Error, hint, name string) Reason {
 func (t *Tree) meant(path string) string {
 	i := strings.LastIndexByte(path, '/')
 	name, ok := policy.Meant(path[i+1:])
-	if !ok {
+	if !ok || i < 0 { // its name points elsewhere by now
 		return ""
 	}
 	t.mu.RLock()

@@ -2,6 +2,7 @@ package tree
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -84,6 +85,9 @@ func TestE1ReasonsTellWhatIsLeft(t *testing.T) {
 			wantClass(m.t, m.save("/team/f.txt", "much"), ClassBudget)
 			ok(m.t, m.rename("f.txt", "f.txt~"))
 		}, []string{"/team/f.txt, budget" + version, "/team/f.txt~ > /team/f.txt, budget" + version + ", scratch 4 at /team/f.txt~"}},
+		"of a file whose name is another file's by now": {func(m *mounted, _ *world) {
+			m.Note(&Error{Class: ClassOther, Op: "close", Path: "f.txt.tmp", Err: errors.New("late")})
+		}, []string{"f.txt.tmp, other"}},
 		"being written": {func(m *mounted, _ *world) {
 			m.write(m.create("/team/new.txt"), "part", 0)
 		}, []string{"/team/new.txt, , written 4 at /team/new.txt"}},
