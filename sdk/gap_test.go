@@ -185,19 +185,22 @@ func TestPatienceEnds(t *testing.T) {
 // The client tells a gap that it waits through from one that is too long.
 func TestConnection(t *testing.T) {
 	for patience, want := range map[time.Duration]sdk.Connection{time.Hour: sdk.Reconnecting, time.Millisecond: sdk.Disconnected, 0: sdk.Disconnected} {
-		s, away := sdktest.NewServer(t, sdktest.Extended), &gone{RoundTripper: http.DefaultTransport}
-		alice := s.Client(t, s.Account("alice", "10"), func(c *sdk.Config) { c.Transport, c.Patience = away, patience })
-		for range 2 {
-			if _, err := alice.OwnedGroups(t.Context()); err != nil || alice.Connection() != sdk.Connected {
-				t.Errorf("patience %s: %v, %v", patience, alice.Connection(), err)
+		t.Run(patience.String(), func(t *testing.T) {
+			t.Parallel()
+			s, away := sdktest.NewServer(t, sdktest.Extended), &gone{RoundTripper: http.DefaultTransport}
+			alice := s.Client(t, s.Account("alice", "10"), func(c *sdk.Config) { c.Transport, c.Patience = away, patience })
+			for range 2 {
+				if _, err := alice.OwnedGroups(t.Context()); err != nil || alice.Connection() != sdk.Connected {
+					t.Errorf("%v, %v", alice.Connection(), err)
+				}
+				away.fail("", "dial", syscall.ECONNREFUSED, -1)
+				if _, err := alice.OwnedGroups(t.Context()); err == nil {
+					t.Error("it is reached")
+				}
+				proctest.Eventually(t, "the gap is known", func() bool { return alice.Connection() == want })
+				away.fail("", "", nil, 0)
 			}
-			away.fail("", "dial", syscall.ECONNREFUSED, -1)
-			if _, err := alice.OwnedGroups(t.Context()); err == nil {
-				t.Error("it is reached")
-			}
-			proctest.Eventually(t, "the gap is known", func() bool { return alice.Connection() == want })
-			away.fail("", "", nil, 0)
-		}
+		})
 	}
 }
 
