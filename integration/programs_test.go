@@ -121,7 +121,7 @@ func programsTable() []program {
 			script: "7zz a -bso0 -bsp0 s.7z f; cp $SRC/x x; 7zz a -bso0 -bsp0 s.7z x; 7zz e -so s.7z f x; ls",
 			want:   "one\nxx\nf\ns.7z\nx\n one", uploads: 3, files: 2, note: "the archive, twice: two commands"},
 		{name: "overlayfs, the upper layer", tool: "unshare", refused: "EINVAL",
-			script: `mkdir up work merged low; unshare -m --map-root-user mount -t overlay overlay -o lowerdir=low,upperdir=up,workdir=work merged 2>&1 | grep -o 'wrong fs type'; rmdir low merged`,
+			script: `mkdir up work merged low; unshare -m $([ $(id -u) = 0 ] || echo --map-root-user) mount -t overlay overlay -o lowerdir=low,upperdir=up,workdir=work merged 2>&1 | grep -o 'wrong fs type'; rmdir low merged`,
 			want:   "wrong fs type\n one", note: "the kernel asks an upper layer for RENAME_WHITEOUT, which is a device; a mount can be the lower layer"},
 		{name: "pipes, sockets, hard links", tool: "mkfifo", refused: "EPERM",
 			script: `mkfifo p 2>&1 | grep -o 'Operation not permitted'; ln f g 2>&1 | grep -o 'Operation not permitted'
