@@ -23,6 +23,10 @@ var layouts = []string{chain.Layout1, chain.Layout2, chain.ReadsFolders}
 type verified struct {
 	proof.Cursor
 	last []Entry // the files of the newest record about files; several for a folder
+	// all holds every file of a group with a renamed folder, so that the next such record
+	// does not need the chain from its beginning. One call at a time has it: nil meanwhile.
+	// It takes some 400 bytes for each file.
+	all *folding
 }
 
 // chainEntries lists the file records of g with a ChangedSeq above after, from proven
@@ -34,7 +38,18 @@ func (c *Client) chainEntries(ctx context.Context, g GroupID, after Seq) ([]Entr
 func (c *Client) readEntries(ctx context.Context, g GroupID, after Seq) ([]Entry, error) {
 	c.mu.Lock()
 	from := c.chains[g]
+	if from.all != nil {
+		lent := from
+		lent.all = nil
+		c.chains[g] = lent
+	}
 	c.mu.Unlock()
+	if from.all != nil && after > 0 {
+		if err := c.readChain(ctx, g, from, from.all); err != nil {
+			return nil, err // all is lost with it: it may hold records that are not proven
+		}
+		return c.keepAll(from.all, after), nil
+	}
 	// A caller that wants the newest record again continues one record before it.
 	var newest Seq
 	if len(from.last) > 0 {
@@ -43,20 +58,36 @@ func (c *Client) readEntries(ctx context.Context, g GroupID, after Seq) ([]Entry
 	if after == 0 || newest == 0 || after != newest && after != newest-1 {
 		from = verified{}
 	}
-	fold := folding{group: g, at: map[Ref]int{}, isPart: from.Seq > 0}
+	fold := &folding{group: g, at: map[Ref]int{}, isPart: from.Seq > 0}
 	for _, e := range from.last {
 		fold.add(e)
 		fold.renamed = e.ChangedSeq
 	}
-	err := c.readChain(ctx, g, from, &fold)
+	err := c.readChain(ctx, g, from, fold)
 	if errors.Is(err, errNeedsAll) {
-		fold = folding{group: g, at: map[Ref]int{}}
-		err = c.readChain(ctx, g, verified{}, &fold)
+		fold = &folding{group: g, at: map[Ref]int{}}
+		err = c.readChain(ctx, g, verified{}, fold)
 	}
 	if err != nil {
 		return nil, err
 	}
+	if fold.folders != nil {
+		return c.keepAll(fold, after), nil
+	}
 	return slices.DeleteFunc(fold.entries, func(e Entry) bool { return e.ChangedSeq <= after }), nil
+}
+
+// keepAll returns the entries of a whole chain that changed above after, and keeps the rest
+// of them for the next call.
+func (c *Client) keepAll(all *folding, after Seq) []Entry {
+	list := versionsOf(all.entries, func(e *Entry) bool { return e.ChangedSeq > after })
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now := c.chains[all.group]; now.Place == all.upTo { // no other call got further
+		now.all = all
+		c.chains[all.group] = now
+	}
+	return list
 }
 
 // readChain gives the records of a group after from to fold. It returns once all of them
@@ -97,7 +128,8 @@ func (c *Client) readChain(ctx context.Context, g GroupID, from verified, fold *
 			}
 			return c.unproven(err)
 		}
-		c.learn(g, checkpoint, verified{listing.Cursor(), fold.newest()})
+		fold.upTo = listing.Cursor().Place
+		c.learn(g, checkpoint, verified{Cursor: listing.Cursor(), last: fold.newest()})
 		return nil
 	}
 }
@@ -130,6 +162,7 @@ type folding struct {
 	isPart   bool                // records before the first of these were verified earlier
 	nameless map[int]bool        // those whose first record states no name, see [chain.Folders]
 	folders  *chain.Folders[int] // of the others that live; nil = no folder was renamed so far
+	upTo     chain.Place         // where the records end, once all are proven
 	renamed  Seq                 // of the newest record that may have changed several
 }
 

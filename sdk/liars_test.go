@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -625,4 +626,78 @@ func TestThreat13AnotherRenameThanAsked(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A client that applied a renamed folder reads only new records from then on, also of the
+// next renamed folder, and gives the same names as a client that begins.
+func TestRenamedFoldersAreReadOnce(t *testing.T) {
+	d := sdktest.NewDeceit(t, sdktest.Liar{})
+	alice := d.Client(t, d.Alice).Group(d.Group)
+	var seen sdk.Seq
+	for _, name := range []string{"a/x", "a/y", "b/z"} {
+		r, err := alice.Put(t.Context(), name, bytes.NewReader([]byte(name)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen = r.Seq
+	}
+	running := remembering(t, d, "")
+	listed(t, running, d.Group, 7)
+	var most int // records in one answer
+	d.Disturb(wire.PathTools+wire.OpGetGroupTransactions, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			answer := httptest.NewRecorder()
+			next.ServeHTTP(answer, r)
+			most = max(most, strings.Count(answer.Body.String(), `"trans_id"`))
+			_, _ = w.Write(answer.Body.Bytes())
+		})
+	})
+	names := map[sdk.Ref]string{}
+	for i, move := range [][2]string{{"a", "c"}, {"c", "d"}, {"b", "d/e"}, {"d", "a"}} {
+		done, err := alice.RenameFolder(t.Context(), move[0], move[1], seen)
+		if err != nil {
+			t.Fatal(err)
+		}
+		most = 0
+		for range 2 {
+			news, err := running.Group(d.Group).Entries(t.Context(), sdk.Since(seen))
+			if err != nil || len(news) == 0 || int64(len(news)) < done.Versions {
+				t.Fatalf("%+v, %v", news, err)
+			}
+			for _, e := range news {
+				names[e.Ref] = e.Name
+			}
+		}
+		if i > 0 && most > 1 {
+			t.Errorf("rename %d reads %d records again", i, most)
+		}
+		seen = done.Seq
+	}
+	d.Disturb(wire.PathTools+wire.OpGetGroupTransactions, nil)
+	fresh, err := remembering(t, d, "").Group(d.Group).Entries(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range fresh {
+		if name, ok := names[e.Ref]; ok && name != e.Name {
+			t.Errorf("a client that runs says %q, one that begins %q", name, e.Name)
+		}
+	}
+	if len(names) != 3 {
+		t.Errorf("%d files were renamed: %v", len(names), names)
+	}
+	var all sync.WaitGroup // calls at the same time share nothing that changes
+	for range 4 {
+		all.Go(func() {
+			for range 5 {
+				if news, err := running.Group(d.Group).Entries(t.Context(), sdk.Since(seen-1)); err != nil || len(news) < 3 || len(news) > 4 {
+					t.Errorf("%d entries, %v", len(news), err)
+				}
+			}
+		})
+	}
+	if _, err := alice.Put(t.Context(), "f", bytes.NewReader([]byte("f"))); err != nil {
+		t.Fatal(err)
+	}
+	all.Wait()
 }
