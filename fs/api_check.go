@@ -45,6 +45,7 @@ var (
 	_ gofs.NodeGetattrer     = (*fileNode)(nil)
 	_ gofs.NodeSetattrer     = (*fileNode)(nil)
 	_ gofs.NodeStatfser      = (*fileNode)(nil)
+	_ gofs.NodeLseeker       = (*fileNode)(nil)
 	_ gofs.NodeGetxattrer    = (*fileNode)(nil)
 	_ gofs.NodeListxattrer   = (*fileNode)(nil)
 	_ gofs.NodeSetxattrer    = (*fileNode)(nil)

@@ -153,6 +153,8 @@ func (n *node) Setattr(ctx context.Context, fh gofs.FileHandle, in *fuse.SetAttr
 	}
 	if mtime, ok := in.GetMTime(); ok {
 		n.shows.SetTimes(mtime)
+	} else if _, ok := in.GetATime(); ok {
+		n.shows.SetAccessed()
 	}
 	n.m.fillAttr(n.shows.Attr(), out)
 	return 0

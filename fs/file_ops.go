@@ -84,6 +84,11 @@ func (fh *fileHandle) Flush(ctx context.Context) syscall.Errno {
 	return errno(fh.h.Flush(ctx))
 }
 
+// Lseek leaves holes and data to the kernel, which knows the size: a file is all data.
+func (n *fileNode) Lseek(context.Context, gofs.FileHandle, uint64, uint32) (uint64, syscall.Errno) {
+	return 0, syscall.ENOSYS
+}
+
 // Fsync saves the file; 0 means that the ledger has the record.
 func (fh *fileHandle) Fsync(ctx context.Context, _ uint32) syscall.Errno {
 	ctx, done := patiently(ctx)

@@ -318,6 +318,50 @@ func TestN3LongNamesAreRefusedEverywhere(t *testing.T) {
 	m.wantCharges(0, 0)
 }
 
+// A file is all data, up to its end (R4).
+func TestR4SeekingForHolesAndData(t *testing.T) {
+	everyReads(t, func(t *testing.T, _ Reads, m *mount) {
+		content := pattern(sharedBytes)
+		m.put("f", content)
+		m.put("empty", "")
+		for _, c := range []struct {
+			name   string
+			whence int
+			from   int64
+			want   int64
+			err    error
+		}{
+			{"f", unix.SEEK_DATA, 0, 0, nil}, {"f", unix.SEEK_DATA, 7, 7, nil}, {"f", unix.SEEK_DATA, sharedBytes, 0, unix.ENXIO},
+			{"f", unix.SEEK_HOLE, 0, sharedBytes, nil}, {"f", unix.SEEK_HOLE, sharedBytes, 0, unix.ENXIO},
+			{"empty", unix.SEEK_DATA, 0, 0, unix.ENXIO}, {"empty", unix.SEEK_HOLE, 0, 0, unix.ENXIO},
+		} {
+			f, err := os.Open(m.path("team/" + c.name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := unix.Seek(int(f.Fd()), c.from, c.whence); err != c.err || err == nil && got != c.want {
+				t.Errorf("%s, whence %d from %d: %d, %v; want %d, %v", c.name, c.whence, c.from, got, err, c.want, c.err)
+			}
+			ok(t, f.Close())
+		}
+	})
+}
+
+// Setting the access time alone changes nothing else, and that is a change of the status.
+func TestW10AccessTimeMovesTheCtime(t *testing.T) {
+	m := mounting(t)
+	m.put("f", "text")
+	for _, name := range []string{"team/f", "team"} {
+		var before, after unix.Stat_t
+		ok(t, unix.Stat(m.path(name), &before))
+		ok(t, unix.UtimesNanoAt(unix.AT_FDCWD, m.path(name), []unix.Timespec{{Sec: 1}, {Nsec: unix.UTIME_OMIT}}, 0))
+		ok(t, unix.Stat(m.path(name), &after))
+		if after.Ctim.Nano() <= before.Ctim.Nano() || after.Mtim != before.Mtim {
+			t.Errorf("%s: ctime %v, then %v; mtime %v, then %v", name, before.Ctim, after.Ctim, before.Mtim, after.Mtim)
+		}
+	}
+}
+
 // W10: times of changes move as POSIX says.
 func TestW10TimesOfChanges(t *testing.T) {
 	m := mounting(t, func(p *plan) { p.Renames, p.Deletes, p.Clock = true, true, true })

@@ -55,6 +55,7 @@ type Node interface {
 	Changeable(op string) error
 	SetMode(mode uint32)
 	SetTimes(mtime time.Time)
+	SetAccessed()
 }
 
 // Attr holds the attributes that stat shows. Reading them never blocks and never spends.

@@ -52,6 +52,10 @@ func (a *attributes) setTimes(mtime time.Time) {
 	a.mtime, a.timed, a.ctime = recordable(mtime), true, time.Now()
 }
 
+// SetAccessed notes that a program set the access time alone, which nothing keeps: the status
+// changed (W10).
+func (a *attributes) SetAccessed() { a.setMoved(time.Now()) }
+
 // recordable returns the nearest time that a record can hold.
 func recordable(t time.Time) time.Time {
 	if first := time.Unix(0, math.MinInt64); t.Before(first) {
