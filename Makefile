@@ -100,8 +100,13 @@ bench:
 	BENCH="$(BENCH)" ./bin/bench $(BENCHFLAGS)
 
 # The long forms of other people's suites on a mount: fio, postmark, dbench, bonnie++, stress-ng.
+# PJDFSTEST=DIR and XFSTESTS=DIR name suites that were built there, and run those instead,
+# as root: integration/SUITES.md.
+PJDFSTEST ?=
+XFSTESTS ?=
 suites: require-fuse
-	SVCFS_LONG=1 $(GO) test -v -count=1 -timeout 3h -run '^Test(Suites|Stressors)$$' ./integration
+	SVCFS_LONG=1 PJDFSTEST="$(PJDFSTEST)" XFSTESTS="$(XFSTESTS)" $(GO) test -v -count=1 -timeout 3h \
+		-run '^Test$(if $(PJDFSTEST)$(XFSTESTS),SuitesOfOthers,(Suites|Stressors))$$' ./integration
 
 # 100,000 files in a group, 1 GiB, 4 GiB through small budgets: the figures.
 scale: require-fuse
@@ -113,7 +118,7 @@ KILLS ?= 500
 ROUNDS ?= 50
 STEPS ?= 20000
 soak:
-	$(GO) test -count=1 -timeout 3h -run '^TestRandomIO$$' ./integration -steps $(STEPS)
+	$(GO) test -count=1 -timeout 3h -run '^TestRandomIO$$' ./integration -seed 0 -steps $(STEPS)
 	SVCFS_KILLS=$(KILLS) $(GO) test -count=1 -timeout 6h -run KilledAtRandomMoments ./integration
 	SVCD_CLIENT_ROUNDS=$(ROUNDS) $(GO) test -count=1 -timeout 1h -run TestManyClients ./service
 
