@@ -821,11 +821,12 @@ func keptVersions(t *testing.T, s *suite) {
 	_, err = g.SetVersions(ctx, sdk.Keep{Last: 2})
 	ok(t, "set", err)
 	is2 := sdk.Keep{Last: 2}
-	if set, err := bobs.VersionSettings(ctx); err != nil || set.Keep != is2 && (set.Next != is2 || set.NextAt.IsZero()) {
+	set, err := bobs.VersionSettings(ctx)
+	if err != nil || set.Keep != is2 && (set.Next != is2 || set.NextAt.IsZero()) {
 		t.Errorf("the setting is %+v, %v", set, err)
 	}
-	if p, err := bobs.Pending(ctx); s.offers(t, wire.CapDelay) && (err != nil || p.VersionsKeep != is2 || p.VersionsAt.IsZero()) {
-		t.Errorf("there waits %+v, %v", p, err)
+	if p, err := bobs.Pending(ctx); s.offers(t, wire.CapDelay) && (err != nil || p.VersionsKeep != set.Next || !p.VersionsAt.Equal(set.NextAt)) {
+		t.Errorf("there waits %+v, %v, of %+v", p, err, set)
 	}
 	_, err = g.SetVersions(ctx, sdk.Keep{})
 	ok(t, "keep all", err)
