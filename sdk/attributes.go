@@ -89,8 +89,9 @@ func (u *uploading) settleFound(ctx context.Context, e *Entry) error {
 }
 
 // SetAttributes records other attributes of a file, in place of all that were recorded.
-// Content, name and reference stay, and the target of a symbolic link must. The price is
-// that of [Group.Delete]: mostly free. The same accounts may call it; it needs the API key.
+// Content, name and reference stay, and the target of a symbolic link must. SetAttributes is
+// free unless the operator set a price. The accounts of [Group.Delete] may call it; it needs
+// the API key.
 // Attributes that the file has already leave no record. Errors: those of [Group.Rename],
 // [ErrInvalid], [ErrTooLarge]. Our extension.
 func (g Group) SetAttributes(ctx context.Context, ref Ref, a Attributes) (Change, error) {
