@@ -50,10 +50,11 @@ func (f *Files) RenameFolder(ctx context.Context, account string, req wire.Renam
 	return out, err
 }
 
-// beneath is a living file in a folder.
+// beneath is a living file in a folder: little of each, because there may be
+// [wire.MaxFolderFiles].
 type beneath struct {
-	target
-	isNameless bool // its first record states no name, see [chain.Folders]
+	ref, uploader, name string
+	isNameless          bool // its first record states no name, see [chain.Folders]
 }
 
 // inFolder is the condition for the living files beneath a folder; [inFolderArgs] are its
@@ -74,15 +75,16 @@ func inFolderArgs(folder string) []any {
 }
 
 // selectBeneath lists the living files beneath a folder.
-const selectBeneath = "SELECT " + targetColumns + ", " + ledger.IsNameless + " FROM files WHERE group_id = ? AND " + inFolder + " ORDER BY seq LIMIT ?"
+const selectBeneath = "SELECT ref, uploader, filename, " + ledger.IsNameless + " FROM files WHERE group_id = ? AND " + inFolder + " ORDER BY seq LIMIT ?"
 
-// selectTaken finds a living name that a file beneath a folder would get.
+// selectTaken finds a file beneath a folder whose new name is that of a living file. It
+// begins with the files that are renamed: their number is bounded.
 const selectTaken = "SELECT filename FROM files WHERE group_id = ? AND " + inFolder + ` AND EXISTS (SELECT 1 FROM files old WHERE old.group_id = files.group_id
 	AND old.deleted_ns IS NULL AND old.trash_ns IS NULL AND substr(old.filename, 1, 200) = substr(CAST(? AS TEXT) || substr(files.filename, ?), 1, 200)
 	AND old.filename = CAST(? AS TEXT) || substr(files.filename, ?)) LIMIT 1`
 
 func (f *Files) renameFolder(ctx context.Context, tx *store.Tx, g groups.Group, account, from, to string) (r chain.Row, err error) {
-	list, err := store.List(ctx, tx, "list a folder", func(b *beneath) []any { return append(b.fields(), &b.isNameless) },
+	list, err := store.List(ctx, tx, "list a folder", func(b *beneath) []any { return []any{&b.ref, &b.uploader, &b.name, &b.isNameless} },
 		selectBeneath, append(append([]any{g.ID}, inFolderArgs(from)...), wire.MaxFolderFiles+1)...)
 	switch {
 	case err != nil:
@@ -92,9 +94,7 @@ func (f *Files) renameFolder(ctx context.Context, tx *store.Tx, g groups.Group, 
 	case len(list) > wire.MaxFolderFiles:
 		return r, fault.New(wire.CodeTooLarge, "the folder holds more than %d versions of files: rename the folders beneath it one by one", wire.MaxFolderFiles)
 	}
-	for i := range list {
-		t := &list[i].target
-		t.group = g.ID
+	for _, t := range list {
 		if account != t.uploader && account != g.Owner {
 			return r, fault.New(wire.CodeNotAuthorized, "User not authorized: only %s, who uploaded a file beneath the folder, and the owner of group %q can rename it", t.uploader, g.ID)
 		}
@@ -111,23 +111,28 @@ func (f *Files) renameFolder(ctx context.Context, tx *store.Tx, g groups.Group, 
 // notTaken refuses a folder when the name of a file beneath it is in use where the file
 // would go.
 func notTaken(ctx context.Context, tx *store.Tx, group, from, to string) error {
-	rest := utf8.RuneCountInString(to) + 1
+	rest := utf8.RuneCountInString(from) + 1
 	taken, err := store.List(ctx, tx, "look for names in use", func(name *string) []any { return []any{name} },
-		selectTaken, append(append([]any{group}, inFolderArgs(to)...), from, rest, from, rest)...)
+		selectTaken, append(append([]any{group}, inFolderArgs(from)...), to, rest, to, rest)...)
 	if err != nil || len(taken) == 0 {
 		return err
 	}
-	return fault.New(wire.CodeConflict, "the name %.200q is in use in group %q: choose another folder, or remove that file first", taken[0], group)
+	return fault.New(wire.CodeConflict, "the name %.200q is in use in group %q: choose another folder, or remove that file first", to+strings.TrimPrefix(taken[0], from), group)
 }
 
 // recordFolder appends the record and changes the rows. The files whose names no record
 // states get records of their own first.
 func (f *Files) recordFolder(ctx context.Context, tx *store.Tx, group, account, from, to string, list []beneath) (r chain.Row, err error) {
-	for i := range list {
-		if t := &list[i].target; list[i].isNameless {
-			if err := f.recordRename(ctx, tx, *t, account, to+strings.TrimPrefix(t.name, from), f.ledger.Append); err != nil {
-				return r, err
-			}
+	for _, b := range list {
+		if !b.isNameless {
+			continue
+		}
+		t := target{group: group}
+		if err := tx.QueryRowContext(ctx, "SELECT "+targetColumns+" FROM files WHERE ref = ?", b.ref).Scan(t.fields()...); err != nil {
+			return r, fmt.Errorf("read file: %w", err)
+		}
+		if err := f.recordRename(ctx, tx, t, account, to+strings.TrimPrefix(t.name, from), f.ledger.Append); err != nil {
+			return r, err
 		}
 	}
 	r, err = f.ledger.ChargeTimes(ctx, tx, chain.KindRename, int64(len(list)), chain.Record{Kind: chain.KindRenameFolder, Account: account, Group: group, Detail: to,
