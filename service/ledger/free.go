@@ -47,9 +47,9 @@ func (l *Ledger) countFreeTimes(ctx context.Context, tx *store.Tx, account strin
 	}
 	if made > int64(l.freePerDay) {
 		midnight := now.Truncate(24 * time.Hour).Add(24 * time.Hour)
-		said := fmt.Sprintf("the account made %d free changes today, which is the limit", made)
+		said := fmt.Sprintf("the account made %d free changes today, which is the limit", l.freePerDay)
 		if n > 1 {
-			said = fmt.Sprintf("this counts as %d free changes, and the account may make %d more today", n, int64(l.freePerDay)-(made-n))
+			said = fmt.Sprintf("this counts as %d free changes, and the account may make %d more today", n, max(int64(l.freePerDay)-(made-n), 0))
 		}
 		return &fault.Error{Code: wire.CodeRateLimited, RetryAfter: midnight.Sub(now).Round(time.Second),
 			Text: "too many requests: " + said + ": continue after midnight UTC, or ask the operator for a higher --free-changes"}
