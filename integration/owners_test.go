@@ -169,6 +169,45 @@ func TestThreat16GetAllIntoAHome(t *testing.T) {
 	}
 }
 
+// Threat 16: a link of another account is no way to where programs find what they obey:
+// neither a link that get --all made before, nor one of the user.
+func TestThreat16GetAllOverLinks(t *testing.T) {
+	w, alice, bob := team(t)
+	home := w.mkdir("alice")
+	if err := os.MkdirAll(filepath.Join(home, ".config/mine"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(".config", filepath.Join(home, "settings")); err != nil {
+		t.Fatal(err)
+	}
+	tree := w.mkdir("tree")
+	for link, target := range map[string]string{"docs": ".config", "notes": "plain/.ssh"} {
+		if err := os.Symlink(target, filepath.Join(tree, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bob.must("put", "team", tree, "--name", "x")
+	for _, name := range []string{"docs", "notes"} {
+		bob.must("mv", "team", "x/"+name, name)
+	}
+	if out := alice.must("get", "team", "--all", "-o", home); !strings.Contains(out, "2 links left out") {
+		t.Error(out)
+	}
+	alice.must("get", "team", "--all", "-o", home, "--hidden")
+	if got, err := os.Readlink(filepath.Join(home, "docs")); err != nil || got != ".config" {
+		t.Errorf("asked for: %q, %v", got, err)
+	}
+	bob.must("rm", "team", "docs")
+	bob.plant(map[string]string{"docs/autostart/a.desktop": "planted\n", "settings/fish/config.fish": "planted\n", "plain.txt": "plain\n"})
+	out, _ := alice.try("get", "team", "--all", "-o", home)
+	if !strings.Contains(out, "1 file fetched") || !strings.Contains(out, "2 failed") {
+		t.Error(out)
+	}
+	if entries, err := os.ReadDir(filepath.Join(home, ".config")); err != nil || len(entries) != 1 {
+		t.Errorf("the hidden folder has %v, %v", entries, err)
+	}
+}
+
 // Threat 17, N1: the group that this machine saw first keeps its name, in later
 // mounts too; one that looks like it shows its owner, in a mount and in lists.
 func TestThreat17LookAlikeGroupsInALaterMount(t *testing.T) {

@@ -1,6 +1,7 @@
 package service_test
 
 import (
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -235,4 +236,29 @@ func TestThreat31ChangesOfAttributesAreBounded(t *testing.T) {
 			t.Errorf("%s: %d %s", tc.attributes, status, body)
 		}
 	}
+}
+
+// TestThreat31LongAttributesCountMore: every record about a file repeats its attributes, and
+// stays in the ledger.
+func TestThreat31LongAttributesCountMore(t *testing.T) {
+	r := runWith(t, service.Config{Database: newDatabase(t), FreeChanges: 12})
+	alice := r.owner()
+	ref := alice.withAttributes("f", "")
+	long := fmt.Sprintf(`{"xattrs":{"user.a":"%s"}}`, strings.Repeat("A", 5000))
+	for _, tc := range []struct {
+		op      string
+		request object
+		want    int
+	}{
+		{wire.OpSetAttributes, attributesRequest(ref, long), 200}, // 5
+		{wire.OpRenameFile, object{"group_id": "g", "ipfs_hash": ref, "filename": "g"}, 200},
+		{wire.OpSetAttributes, attributesRequest(ref, `{"mtime":"1"}`), 200}, // 1
+		{wire.OpSetAttributes, attributesRequest(ref, long), 429},
+		{wire.OpSetAttributes, attributesRequest(ref, `{"mtime":"2"}`), 200},
+	} {
+		if status, body := alice.tool(tc.op, tc.request); status != tc.want {
+			t.Errorf("%s %.40v: %d %s", tc.op, tc.request, status, body)
+		}
+	}
+	r.audits()
 }

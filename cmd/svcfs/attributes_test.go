@@ -35,6 +35,9 @@ func TestThreat16LinksOfOthers(t *testing.T) {
 		{"a/l", "../out/f", "over the link out"},
 		{"l", "listed", "over the link listed"},
 		{"l", "a/new/f", "over the link a/new"},
+		{"l", ".ssh/id", "hidden"},
+		{"a/b/l", "../../.git", "hidden"},
+		{"a/b/l", "../.", ""},
 		{"a/b/up/l", "../f", "over the link a/b/up"},
 		{"a/new/l", "f", "over the link a/new"},
 	} {

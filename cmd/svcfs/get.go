@@ -112,7 +112,7 @@ const (
 	stateEqual   = "equal"   // was there already
 	stateKept    = "differs" // another one was there already, and stays
 	stateHidden  = "hidden"  // of another account, and left out
-	stateOutside = "outside" // a link of another account that leads out of the folder, and was left out
+	stateOutside = "outside" // a link of another account that leads out of the folder or to what is hidden, and was left out
 	stateFailed  = "failed"
 )
 

@@ -107,6 +107,11 @@ func (g *getting) one(ctx context.Context, e sdk.Entry, path string) outcome {
 	if target := linkOf(&e); target != "" {
 		return g.link(e, path, target, doc)
 	}
+	if e.Uploader != g.account {
+		if problem := g.crossesLink(filepath.Dir(path)); problem != "" { // it leads where isHidden does not look
+			return outcome{doc, fmt.Errorf("%s, and the file is of %s: put a folder in the place of the link, or fetch the file alone with svcfs get", problem, escapeName(string(e.Uploader)))}
+		}
+	}
 	there, same, err := g.holds(path, e.Hash)
 	if err != nil {
 		return outcome{doc, err}
@@ -171,7 +176,8 @@ func (g *getting) link(e sdk.Entry, path, target string, doc fetched) outcome {
 
 // leadsOut returns why a link of another account is not made at a path, "" if it may be.
 // Whoever follows it must stay in the folder, whatever the links on the way are or become:
-// so ".." may only come first, and nothing on the way may be a link.
+// so ".." may only come first, and nothing on the way may be a link. Nor may it show what is
+// hidden under a name that is not.
 func (g *getting) leadsOut(link, target string) string {
 	if strings.HasPrefix(target, "/") {
 		return "its target is an absolute path"
@@ -192,6 +198,9 @@ func (g *getting) leadsOut(link, target string) string {
 		default:
 			at, below = filepath.Join(at, part), true
 		}
+	}
+	if at != "." && isHidden(at) && !g.flags.hidden {
+		return "its target is hidden (--hidden brings the link)"
 	}
 	return g.crossesLink(at)
 }

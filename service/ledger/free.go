@@ -11,6 +11,10 @@ import (
 	"github.com/svcfs/svcfs/service/store"
 )
 
+// FreeBytes is how many bytes of attributes in a record count as a free change more: every
+// record about a file repeats its attributes.
+const FreeBytes = 1 << 10
+
 // countFree counts a change that costs nothing and stays in the ledger. Uploads,
 // retrievals and deletions do not count: a deletion is bounded by its paid upload,
 // because a file is deleted once. A return from the trash does not count either: it is

@@ -221,7 +221,8 @@ func (l *Ledger) Charge(ctx context.Context, tx *store.Tx, action string, r chai
 }
 
 // ChargeTimes is [Ledger.Charge] for n actions with one record. Its fee is n times the
-// price, and n free changes count. An error means that the transaction must not commit.
+// price, and n free changes count, with one more for each [FreeBytes] of attributes in the
+// record. An error means that the transaction must not commit.
 func (l *Ledger) ChargeTimes(ctx context.Context, tx *store.Tx, action string, n int64, r chain.Record) (row chain.Row, err error) {
 	fee, ok := times(l.Fee(action), n)
 	if !ok {
@@ -229,7 +230,7 @@ func (l *Ledger) ChargeTimes(ctx context.Context, tx *store.Tx, action string, n
 	}
 	r.Fee = fee.String()
 	if fee.IsZero() {
-		if err := l.countFree(ctx, tx, r.Account, action, n); err != nil {
+		if err := l.countFree(ctx, tx, r.Account, action, n+int64(len(r.Tag(chain.TagAttributes)))/FreeBytes); err != nil {
 			return row, err
 		}
 	} else {
