@@ -113,8 +113,11 @@ func (c *Client) readChain(ctx context.Context, g GroupID, from verified, fold *
 			if err := fold.take(row, listing); err != nil {
 				return c.unproven(err)
 			}
+			if room < fold.moved {
+				break
+			}
 		}
-		if room < 0 {
+		if room < fold.moved {
 			return malformed(errors.New("its pages have no end"))
 		}
 		if more {
@@ -164,7 +167,12 @@ type folding struct {
 	folders  *chain.Folders[int] // of the others that live; nil = no folder was renamed so far
 	upTo     chain.Place         // where the records end, once all are proven
 	renamed  Seq                 // of the newest record that may have changed several
+	moved    int64               // what new names by folders took of the room for a list, in bytes
 }
+
+// movedBytes is what a file that gets a new name with its folder takes of the room for a
+// list, beside the name: short records could make the work of very many.
+const movedBytes = 64
 
 // errNeedsAll means that the records must be read from the first one on: a folder was
 // renamed, and the files in it are not known.
@@ -273,10 +281,14 @@ func (f *folding) renameFolder(r *chain.Record) error {
 		}
 	}
 	f.renamed = Seq(r.Seq)
-	f.folders.Rename(before, after, func(i int, name string) {
+	few := f.folders.Rename(before, after, MaxFolderFiles, func(i int, name string) {
 		f.entries[i].Name, f.entries[i].ChangedSeq, f.entries[i].NamedSeq = name, f.renamed, 0
 		f.changed = i
+		f.moved += movedBytes + int64(len(name))
 	})
+	if !few {
+		return &proof.Refusal{Row: r.Seq, Text: fmt.Sprintf("it renames more than %d files", MaxFolderFiles)}
+	}
 	return nil
 }
 

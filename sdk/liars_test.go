@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -516,6 +517,46 @@ func TestThreat5Threat6FoldersMoveWhatTheyHold(t *testing.T) {
 			t.Errorf("a hidden rename: %d entries, %v", len(entries), err)
 		}
 	})
+}
+
+// Threat 8: short records of folders make neither more names nor more work than a list may
+// have.
+func TestThreat8FoldersOfManyFiles(t *testing.T) {
+	d := sdktest.NewDeceit(t, sdktest.Liar{})
+	log := d.Log().Rewritten(keepAll)
+	upload := func(i int) {
+		log.Invent(chain.Record{Kind: chain.KindRecord, Account: string(d.Alice.ID), Group: string(d.Group), Ref: fmt.Sprint("r", i), FileHash: strings.Repeat("ab", 32), Detail: fmt.Sprint("a/", i)})
+	}
+	folder := func(from, to string) {
+		log.Invent(chain.Record{Kind: chain.KindRenameFolder, Account: string(d.Alice.ID), Group: string(d.Group), Detail: to, Tags: []chain.Tag{{Name: chain.TagFolder, Value: from}}})
+	}
+	list := func(want string) {
+		t.Helper()
+		d.Show(log)
+		c := remembering(t, d, "", func(c *sdk.Config) { c.MaxFileBytes = 1 << 20 })
+		entries, err := c.Group(d.Group).Entries(t.Context())
+		if want == "" && err != nil || want != "" && (sdk.KindOf(err) != sdk.ErrCorrupt || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%d entries, %v, want %q", len(entries), err, want)
+		}
+	}
+	for i := range sdk.MaxFolderFiles {
+		upload(i)
+	}
+	folder("a", "b")
+	folder("b", "a")
+	list("")
+	honest := log
+	log = honest.Rewritten(keepAll)
+	for range 2 {
+		folder("a", strings.Repeat("b", 4096))
+		folder(strings.Repeat("b", 4096), strings.Repeat("a", 4096))
+		folder(strings.Repeat("a", 4096), "a")
+	}
+	list("have no end")
+	log = honest
+	upload(sdk.MaxFolderFiles)
+	folder("a", "b")
+	list("more than 10000 files")
 }
 
 // Threat 13: a folder is renamed when its own record is proven, and no other.

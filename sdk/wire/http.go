@@ -134,7 +134,7 @@ const (
 	MaxPageRows = 5000
 	// MaxFolderFiles is how many versions of files one rename_folder renames, at most. A page
 	// of get_group_transactions may be longer than its limit by so many rows, because they
-	// have one ChangedSeq.
+	// have one ChangedSeq. Clients refuse a record of more.
 	MaxFolderFiles = 10_000
 	// MaxPageNames is the largest page of groups, in names.
 	MaxPageNames = 1000

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -296,7 +297,7 @@ func (s *State) renameFolder(r *chain.Row) {
 	if !ok || names == nil {
 		return
 	}
-	names.Rename(before, after, func(ref, name string) { s.files[ref].name, s.files[ref].changed = name, r.Seq })
+	names.Rename(before, after, math.MaxInt, func(ref, name string) { s.files[ref].name, s.files[ref].changed = name, r.Seq })
 }
 
 // enterFolder adds a file to the names of its group that a renamed folder changes, if it

@@ -25,6 +25,9 @@ func (n named[K]) compare(other named[K]) int {
 	return cmp.Or(strings.Compare(n.name, other.name), cmp.Compare(n.file, other.file))
 }
 
+// maxFolder is the longest name of a folder, in bytes: that of a file.
+const maxFolder = 4096
+
 // longestPiece bounds what one Put or Drop moves in memory, in files.
 const longestPiece = 512
 
@@ -36,10 +39,10 @@ func FolderOf(r *Record) (before, after string, ok bool) {
 }
 
 // IsFolderMove reports whether one folder may be renamed to another: both have names
-// without a slash at either end, and none lies in the other.
+// of at most 4096 bytes without a slash at either end, and none lies in the other.
 func IsFolderMove(before, after string) bool {
 	for _, name := range []string{before, after} {
-		if name == "" || strings.HasPrefix(name, "/") || strings.HasSuffix(name, "/") {
+		if name == "" || len(name) > maxFolder || strings.HasPrefix(name, "/") || strings.HasSuffix(name, "/") {
 			return false
 		}
 	}
@@ -92,12 +95,13 @@ func (f *Folders[K]) Drop(file K, name string) {
 }
 
 // Rename gives all files beneath a folder their new names, and calls each with file and new
-// name, in the order of the names. each must not use f.
-func (f *Folders[K]) Rename(before, after string, each func(file K, name string)) {
+// name, in the order of the names. each must not use f. It returns false and changes nothing
+// if there are more than most.
+func (f *Folders[K]) Rename(before, after string, most int, each func(file K, name string)) bool {
 	prefix := before + "/"
 	var moved []named[K]
 	var zero K
-	for i, at, _ := f.seek(named[K]{prefix, zero}); i < len(f.pieces); i, at = i+1, 0 {
+	for i, at, _ := f.seek(named[K]{prefix, zero}); i < len(f.pieces) && len(moved) <= most; i, at = i+1, 0 {
 		rest := f.pieces[i][at:]
 		end := slices.IndexFunc(rest, func(n named[K]) bool { return !strings.HasPrefix(n.name, prefix) })
 		if end >= 0 {
@@ -105,6 +109,9 @@ func (f *Folders[K]) Rename(before, after string, each func(file K, name string)
 			break
 		}
 		moved = append(moved, rest...)
+	}
+	if len(moved) > most {
+		return false
 	}
 	for _, m := range moved {
 		f.Drop(m.file, m.name)
@@ -114,4 +121,5 @@ func (f *Folders[K]) Rename(before, after string, each func(file K, name string)
 		f.Put(m.file, name)
 		each(m.file, name)
 	}
+	return true
 }

@@ -40,7 +40,7 @@ func TestFoldersRenameWhatIsBeneath(t *testing.T) {
 				continue
 			}
 			got := map[int]string{}
-			f.Rename(before, after, func(file int, name string) { got[file] = name })
+			f.Rename(before, after, 3*longestPiece, func(file int, name string) { got[file] = name })
 			expected := map[int]string{}
 			for file, name := range want {
 				if rest, is := strings.CutPrefix(name, before+"/"); is {
@@ -67,7 +67,9 @@ func TestFoldersAreKeptInPieces(t *testing.T) {
 			t.Errorf("piece %d has %d files", i, len(p))
 		}
 	}
-	f.Rename("f", "g", func(int, string) {})
+	if f.Rename("f", "h", 20*longestPiece-1, func(int, string) { t.Error("one of too many is renamed") }) || !f.Rename("f", "g", 20*longestPiece, func(int, string) {}) {
+		t.Error("most does not bound it")
+	}
 	for i := range 20 * longestPiece {
 		f.Drop(i, "g/"+strconv.Itoa(i))
 	}
@@ -79,6 +81,7 @@ func TestFoldersAreKeptInPieces(t *testing.T) {
 func TestFoldersOfARecord(t *testing.T) {
 	for move, want := range map[[2]string]bool{
 		{"a", "b"}: true, {"a/b", "c"}: true, {"a", "ab"}: true, {"a//b", "c"}: true,
+		{"a", strings.Repeat("b", 4096)}: true, {"a", strings.Repeat("b", 4097)}: false,
 		{"", "b"}: false, {"a", ""}: false, {"a/", "b"}: false, {"a", "/b"}: false, {"a", "a"}: false, {"a", "a/b"}: false, {"a/b", "a"}: false,
 	} {
 		r := Record{Kind: KindRenameFolder, Detail: move[1], Tags: []Tag{{TagFolder, move[0]}}}
