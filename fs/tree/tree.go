@@ -163,11 +163,12 @@ type counters struct {
 func New(ctx context.Context, cfg Config) (*Tree, error) {
 	cfg = withDefaults(cfg)
 	t := &Tree{
-		cfg: cfg, remote: cfg.Remote, pool: cfg.Pool, log: cfg.Logger, kernel: cfg.Kernel,
+		cfg: cfg, remote: cfg.Remote, pool: cfg.Pool, log: cfg.Logger,
 		cache: cache.New(cfg.CacheBytes), started: time.Now(), groups: make(map[sdk.GroupID]*group),
 		spent: policy.Budget{Limit: cfg.Budget, Hourly: cfg.BudgetPerHour},
 		given: make(map[uint64]struct{}), rooms: make(map[sdk.GroupID]*room), listing: newGate(), delayed: make(gate, delayedUploads), keeping: make(gate, delayedRequests),
 	}
+	t.SetKernel(cfg.Kernel)
 	t.list = source{path: "/", refresh: func(ctx context.Context, _ time.Duration) error { return t.refreshGroups(ctx) }}
 	t.root = t.newDir(nil, "", dirRoot)
 	t.root.ino = rootIno
@@ -199,9 +200,6 @@ func withDefaults(cfg Config) Config {
 	cfg.EmptyDelay = cmp.Or(cfg.EmptyDelay, DefaultEmptyDelay)
 	cfg.AttributesDelay = cmp.Or(cfg.AttributesDelay, DefaultAttributesDelay)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
-	if cfg.Kernel == nil {
-		cfg.Kernel = noKernel{}
-	}
 	if cfg.Pool == nil {
 		cfg.Pool = mem.NewPool()
 	}
@@ -212,8 +210,12 @@ func withDefaults(cfg Config) Config {
 	return cfg
 }
 
-// SetKernel sets the kernel that is notified of changes. Call it before serving.
+// SetKernel sets the kernel that is notified of changes. Call it before serving. nil = none,
+// as after the mount is gone: what waits may still be sent then, and looks go on.
 func (t *Tree) SetKernel(k Kernel) {
+	if k == nil {
+		k = noKernel{}
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.kernel = k

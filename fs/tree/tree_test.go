@@ -845,6 +845,23 @@ func TestM5RevocationWipesTheCache(t *testing.T) {
 	wantClass(t, err, ClassRevoked)
 }
 
+// M3: what is still sent when the mount is gone, and what others change meanwhile, needs no kernel.
+func TestM3NoKernelIsLeft(t *testing.T) {
+	w := team()
+	w.Put("team", alice, "f", []byte("one"))
+	m := mount(t, w, bob)
+	m.wantNames("/team", "f")
+	h := m.create("/team/g")
+	m.write(h, "x", 0)
+	m.SetKernel(nil)
+	w.Put("team", alice, "f", []byte("two"))
+	m.refresh()
+	if left := m.Drain(t.Context()); len(left) > 0 {
+		t.Errorf("lost: %+v", left)
+	}
+	m.wantContent("/team/f", "two")
+}
+
 func TestM5ShreddedWhileOpen(t *testing.T) {
 	w := team()
 	e := w.Put("team", alice, "f", []byte("x"))
