@@ -259,6 +259,29 @@ func TestM5RevokedWithoutAWatch(t *testing.T) {
 	}
 }
 
+// M5: a save that the service does not take holds up no look: without a watch at the members, with one
+// at the records, in case that an event was lost.
+func TestM5RevokedWhileASaveWaits(t *testing.T) {
+	w := team()
+	w.Put("team", alice, "f", []byte("content"))
+	var c clock
+	m := mount(t, w, bob, c.use, func(cfg *Config) { cfg.RefreshInterval = DefaultRefreshInterval })
+	h := m.open("/team/f", OpenFlags{Read: true})
+	defer h.Release()
+	w.Fail("upload", &sdk.Error{Op: "upload", Kind: sdk.ErrUnavailable})
+	if err := m.save("/team/waits", "x"); err == nil {
+		t.Fatal("saved")
+	}
+	c.pass(m, time.Minute, nil)
+	for before := w.Begun("groups"); w.Begun("groups") == before; { // the next is long after
+		c.pass(m, m.cfg.RefreshInterval, nil)
+	}
+	w.Revoke("team", bob)
+	c.pass(m, m.cfg.RefreshInterval, nil)
+	_, err := readAll(t, h)
+	wantClass(t, err, ClassRevoked)
+}
+
 // A ledger with a wrong answer about a member takes nothing away, and costs ever less.
 func TestM5DoubtsAboutAMember(t *testing.T) {
 	w := team()

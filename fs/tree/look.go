@@ -235,13 +235,12 @@ func (t *Tree) fromMemory(s *source, err error) error {
 
 // tick runs every refresh interval.
 func (t *Tree) tick(ctx context.Context) {
-	now := t.now()
-	if t.hasUnsent() {
-		t.probe(now)
-		return
-	}
+	now, unsent := t.now(), t.hasUnsent()
 	if t.watched.Load() {
-		if !t.reached.Load() || now.Sub(t.polledAt) >= watchedInterval {
+		if unsent {
+			t.probe(now)
+		}
+		if !unsent && !t.reached.Load() || now.Sub(t.polledAt) >= watchedInterval {
 			t.polledAt = now
 			t.noteReached(t.refresh(ctx))
 		}
@@ -250,7 +249,7 @@ func (t *Tree) tick(ctx context.Context) {
 	for _, g := range t.groupsWith(func(g *group) bool { return g.opens.Load() > 0 }) {
 		t.checkMember(g)
 	}
-	if !t.reached.Load() {
+	if unsent || !t.reached.Load() {
 		t.probe(now)
 		return
 	}

@@ -160,6 +160,24 @@ func TestWatchedTreesPollSeldom(t *testing.T) {
 	}
 }
 
+// An event that was lost is made up for, also while a save waits for the service.
+func TestWatchedTreesLookWhileASaveWaits(t *testing.T) {
+	w := team()
+	var c clock
+	m := mount(t, w, bob, c.use, func(cfg *Config) { cfg.RefreshInterval = DefaultRefreshInterval })
+	m.watched.Store(true)
+	m.names("/team")
+	w.Fail("upload", &sdk.Error{Op: "upload", Kind: sdk.ErrUnavailable})
+	if err := m.save("/team/waits", "x"); err == nil {
+		t.Fatal("saved")
+	}
+	w.Put("team", alice, "new", []byte("x"))
+	c.pass(m, watchedInterval, nil)
+	if !m.shows("/team", "new")() {
+		t.Error("nobody looked")
+	}
+}
+
 // A save that failed in an outage which no look at the ledger saw, and which the watch
 // outlived, is sent by itself.
 func TestWatchedTreesSendWhatWaits(t *testing.T) {
