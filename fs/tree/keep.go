@@ -250,8 +250,11 @@ func (t *Tree) keepAll(ctx context.Context, files []*File) {
 	workers.Wait()
 }
 
-// isUnkept reports whether attributes wait for the service to come back.
+// isUnkept reports whether attributes wait for the service to come back, and for nothing else.
 func (f *File) isUnkept() bool {
+	if f.isChanging() {
+		return false
+	}
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	return f.unkept != nil && !f.unkept.armed && f.unkept.failed != nil

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/svcfs/svcfs/format"
@@ -154,19 +155,48 @@ func TestW16AttributesAreRecorded(t *testing.T) {
 // W16: one request has what programs change within a moment, and sends itself.
 func TestW16RequestsAreGathered(t *testing.T) {
 	w := team()
-	m := mount(t, w, alice, func(c *Config) { c.CanAttributes, c.AttributesDelay = true, 50*time.Millisecond })
+	synctest.Test(t, func(t *testing.T) {
+		m := mount(t, w, alice, func(c *Config) { c.CanAttributes = true })
+		ok(t, m.save("/team/f", "x"))
+		give(t, m.file("/team/f"), someAttributes())
+		if p := m.Pending(); len(p) != 1 || !p[0].Attributes || p[0].Path != "/team/f" {
+			t.Errorf("pending: %+v", p)
+		}
+		if got := string(m.pendingText()); !strings.HasSuffix(got, "Z\tattributes\t/team/f\t\n") {
+			t.Errorf("pending says %q", got)
+		}
+		time.Sleep(DefaultAttributesDelay)
+		synctest.Wait()
+		if p := m.Pending(); len(p) > 0 {
+			t.Errorf("still pending: %+v", p)
+		}
+		m.wantRequests(1)
+		m.wantCharges(0, 1)
+	})
+	mount(t, w, bob, keeps).wantAttributes("/team/f", someAttributes())
+}
+
+// W16: attributes that the next save has make nobody look at the service.
+func TestW16AttributesWaitForAnOpenFile(t *testing.T) {
+	w := team()
+	m := mount(t, w, alice, keeps)
 	ok(t, m.save("/team/f", "x"))
 	give(t, m.file("/team/f"), someAttributes())
-	if p := m.Pending(); len(p) != 1 || !p[0].Attributes || p[0].Path != "/team/f" {
-		t.Errorf("pending: %+v", p)
+	w.Fail("set attributes", &sdk.Error{Op: "set attributes", Kind: sdk.ErrUnavailable})
+	m.KeepAttributes(t.Context())
+	if !m.hasUnsent() {
+		t.Error("attributes that the service did not take are forgotten")
 	}
-	if got := string(m.pendingText()); !strings.HasSuffix(got, "Z\tattributes\t/team/f\t\n") {
-		t.Errorf("pending says %q", got)
+	h := m.open("/team/f", OpenFlags{Read: true, Write: true})
+	m.write(h, "y", 0)
+	if m.hasUnsent() {
+		t.Error("the mount would ask again and again, although the file is being written")
 	}
-	proctest.Eventually(t, "nothing waits", func() bool { return len(m.Pending()) == 0 })
-	m.wantRequests(1)
-	m.wantCharges(0, 1)
-	mount(t, w, bob, keeps).wantAttributes("/team/f", someAttributes())
+	ok(t, h.Flush(t.Context()))
+	h.Release()
+	if p := m.Pending(); len(p) > 0 || m.hasUnsent() {
+		t.Errorf("after the save waits %+v", p)
+	}
 }
 
 // W16: fsync of the file and of its directory record what waits.
