@@ -155,37 +155,46 @@ func TestLinkAndFileAreTwoUploads(t *testing.T) {
 }
 
 // TestThreat13ReceiptWithOtherAttributes: the record that a receipt confirms must have the
-// attributes that were sent.
+// attributes that were sent, and no others.
 func TestThreat13ReceiptWithOtherAttributes(t *testing.T) {
-	s, c := world(t, sdktest.Proving)
-	var lies atomic.Bool
-	lies.Store(true)
-	s.Disturb(wire.PathTools+wire.OpFinalizeUpload, func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if lies.Load() {
-				r = withoutAttributes(t, r)
-			}
-			next.ServeHTTP(w, r)
+	executable := sdk.WithAttributes(sdk.Attributes{Executable: true})
+	for lie, tc := range map[string]struct {
+		sent []sdk.Option
+		lie  any
+	}{
+		"left out": {[]sdk.Option{executable}, nil},
+		"added":    {nil, map[string]any{"executable": true}},
+		"changed":  {[]sdk.Option{executable}, map[string]any{"mtime": "1"}},
+	} {
+		s, c := world(t, sdktest.Proving)
+		var lies atomic.Bool
+		lies.Store(true)
+		s.Disturb(wire.PathTools+wire.OpFinalizeUpload, func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if lies.Load() {
+					r = withAttributes(t, r, tc.lie)
+				}
+				next.ServeHTTP(w, r)
+			})
 		})
-	})
-	sent := sdk.WithAttributes(sdk.Attributes{Executable: true})
-	if _, err := c.Group("g").Put(t.Context(), "f", strings.NewReader("x"), sent); !errors.Is(err, sdk.ErrCorrupt) || !strings.Contains(err.Error(), "other attributes") {
-		t.Errorf("attributes were left out: %v", err)
-	}
-	lies.Store(false)
-	if _, err := c.Group("g").Put(t.Context(), "g", strings.NewReader("y"), sent); err != nil {
-		t.Errorf("the truth: %v", err)
+		if _, err := c.Group("g").Put(t.Context(), "f", strings.NewReader("x"), tc.sent...); !errors.Is(err, sdk.ErrCorrupt) || !strings.Contains(err.Error(), "other attributes") {
+			t.Errorf("%s: %v", lie, err)
+		}
+		lies.Store(false)
+		if _, err := c.Group("g").Put(t.Context(), "g", strings.NewReader("y"), tc.sent...); err != nil {
+			t.Errorf("%s, the truth: %v", lie, err)
+		}
 	}
 }
 
-// withoutAttributes is a request to finalize an upload without its attributes.
-func withoutAttributes(t *testing.T, r *http.Request) *http.Request {
+// withAttributes is a request to finalize an upload, with these attributes alone; nil = none.
+func withAttributes(t *testing.T, r *http.Request, attributes any) *http.Request {
 	t.Helper()
 	var body map[string]any
 	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
 		t.Error(err)
 	}
-	delete(body["format"].(map[string]any), "attributes")
+	body["format"].(map[string]any)["attributes"] = attributes
 	raw, err := json.Marshal(body)
 	if err != nil {
 		t.Error(err)

@@ -437,7 +437,8 @@ func decodeHash(text string, into *chain.Hash) error {
 }
 
 // checkReceipt verifies that the service recorded the upload, and that the record follows
-// the first after records of the group. It remembers that the group has come that far.
+// the first after records of the group. It remembers that the group has come that far. With
+// nil attributes e may have any.
 func (c *Client) checkReceipt(ctx context.Context, g GroupID, name string, after int64, e Entry, a wire.FinalizeUploadResult) error {
 	if a.Record == nil || a.Receipt == nil {
 		return malformed(errors.New("an upload without a receipt"))

@@ -408,8 +408,11 @@ func (u *uploading) receipt(ctx context.Context, a wire.FinalizeUploadResult, si
 			return Receipt{}, malformed(errors.New("its receipt is for another record"))
 		}
 		sent := Entry{Ref: r.Ref, Hash: digest, Size: size}
-		if !u.ticket.mixed && u.attributes != "" {
-			sent.Attributes = &u.attrs
+		if !u.ticket.mixed {
+			sent.Attributes = &Attributes{} // none were sent, so none may be recorded
+			if u.attributes != "" {
+				sent.Attributes = &u.attrs
+			}
 		}
 		if err := u.c.checkReceipt(ctx, u.key.group, u.key.name, u.ticket.after, sent, a); err != nil {
 			return Receipt{}, err
