@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -297,6 +298,31 @@ func TestOlderClientsAreRefusedRenamedFolders(t *testing.T) {
 	}
 	if rows := alice.rows("g"); *rows[0].Filename != "b/x" {
 		t.Errorf("a client without chains sees %q", *rows[0].Filename)
+	}
+}
+
+// A folder that is renamed while an older client lists the group is refused, too, or not in
+// the list: at whatever moment it happens.
+func TestOlderClientsNeverGetRenamedFolders(t *testing.T) {
+	g := runTrash(t)
+	for moment := int64(1); ; moment++ {
+		g.alice.upload("g", fmt.Sprint(moment, "/x"), []byte("x"))
+		after := g.alice.lastSeq()
+		var asked atomic.Int64
+		tick := func() {
+			if asked.Add(1) == moment {
+				g.alice.renamesFolder(fmt.Sprint(moment), fmt.Sprint("to", moment), after)
+			}
+		}
+		g.tick.Store(&tick)
+		status, body := g.bob.tool(wire.OpGetGroupTransactions, object{"group_id": "g", "kinds": wire.KindsChain, "nonce": nonce, "layouts": []string{chain.Layout1, chain.Layout2}, "after_seq": after - 1})
+		g.tick.Store(nil)
+		if status == http.StatusOK && strings.Contains(body, chain.KindRenameFolder) {
+			t.Errorf("renamed at moment %d, it lists %s", moment, body)
+		}
+		if asked.Load() < moment {
+			break
+		}
 	}
 }
 

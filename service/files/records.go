@@ -60,17 +60,15 @@ func understands(ctx context.Context, tx *store.Tx, req wire.TransactionsRequest
 
 // noFolders refuses a chain with a renamed folder to a client that does not apply such a
 // record: it would show names of before.
-func (f *Files) noFolders(ctx context.Context, account string, req wire.TransactionsRequest) error {
-	return f.store.Read(ctx, func(tx *store.Tx) error {
-		if err := groups.MayList(ctx, tx, req.GroupID, account); err != nil {
-			return err
-		}
-		has, err := ledger.RenamesFolders(ctx, tx, req.GroupID, max(req.AfterSeq, 0))
-		if err == nil && has {
-			err = fault.New(wire.CodeValidation, "a folder of group %q was renamed with one record (%s), which this program does not know: update svcfs", req.GroupID, chain.KindRenameFolder)
-		}
-		return err
-	})
+func noFolders(ctx context.Context, tx *store.Tx, req wire.TransactionsRequest) error {
+	if slices.Contains(req.Layouts, chain.ReadsFolders) {
+		return nil
+	}
+	has, err := ledger.RenamesFolders(ctx, tx, req.GroupID, max(req.AfterSeq, 0))
+	if err == nil && has {
+		err = fault.New(wire.CodeValidation, "a folder of group %q was renamed with one record (%s), which this program does not know: update svcfs", req.GroupID, chain.KindRenameFolder)
+	}
+	return err
 }
 
 // recordRow is a record that was just made, with the hash before it and its group.
@@ -84,16 +82,13 @@ func recordRow(r *chain.Record) *wire.TransactionRow {
 // Access is as in [Files.List].
 func (f *Files) ListChain(ctx context.Context, account string, req wire.TransactionsRequest, each func([]wire.TransactionRow) error) (proof wire.ChainProof, err error) {
 	question := checkpoint.Question{Group: req.GroupID, Nonce: req.Nonce, KnownSize: req.KnownSize}
-	if !slices.Contains(req.Layouts, chain.ReadsFolders) {
-		if err := f.noFolders(ctx, account, req); err != nil {
-			return proof, err
-		}
-	}
 	var list []wire.TransactionRow // of the piece; each is done with it before the next
 	read := func(ctx context.Context, after int64, limit int) (_ []wire.TransactionRow, more bool, err error) {
 		proof, err = f.log.Prove(ctx, question, func(tx *store.Tx) error {
-			list, more, err = chainRows(ctx, tx, list[:0], account, req.GroupID, after, limit)
-			return err
+			if list, more, err = chainRows(ctx, tx, list[:0], account, req.GroupID, after, limit); err != nil {
+				return err
+			}
+			return noFolders(ctx, tx, req)
 		})
 		return list, more, err
 	}
