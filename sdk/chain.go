@@ -98,6 +98,7 @@ func (c *Client) readChain(ctx context.Context, g GroupID, from verified, fold *
 		return err
 	}
 	name := chain.OfGroup(string(g))
+	fold.moved = 0 // of earlier calls
 	listing := proof.NewListing(name, from.Cursor, c.past(g), time.Now())
 	request := wire.TransactionsRequest{GroupID: string(g), Kinds: wire.KindsChain, Layouts: layouts, KnownSize: before.N, AfterSeq: from.Seq}
 	for room := max(maxListBytes, c.cfg.MaxFileBytes/2); ; {

@@ -547,12 +547,20 @@ func TestThreat8FoldersOfManyFiles(t *testing.T) {
 	list("")
 	honest := log
 	log = honest.Rewritten(keepAll)
-	for range 2 {
-		folder("a", strings.Repeat("b", 4096))
-		folder(strings.Repeat("b", 4096), strings.Repeat("a", 4096))
-		folder(strings.Repeat("a", 4096), "a")
+	running := remembering(t, d, "", func(c *sdk.Config) { c.MaxFileBytes = 1 << 20 })
+	a, b := strings.Repeat("a", 4096), strings.Repeat("b", 4096)
+	for _, move := range [][2]string{{"a", b}, {b, a}, {a, b}, {b, a}} {
+		d.Show(log)
+		if _, err := running.Group(d.Group).Entries(t.Context(), sdk.Since(1)); err != nil {
+			t.Errorf("little by little: %v", err)
+		}
+		folder(move[0], move[1])
 	}
 	list("have no end")
+	d.Show(log)
+	if _, err := running.Group(d.Group).Entries(t.Context(), sdk.Since(1)); err != nil {
+		t.Errorf("little by little: %v", err)
+	}
 	log = honest
 	upload(sdk.MaxFolderFiles)
 	folder("a", "b")
