@@ -27,7 +27,7 @@ const (
 	MaxAttributeBytes = 4 << 10
 	// MaxTargetBytes is the longest target of a symbolic link, in bytes: as on Linux.
 	MaxTargetBytes = 4095
-	// MaxAttributesText bounds the JSON text of attributes, in bytes: enough for the longest
+	// MaxAttributesText bounds the canonical text of attributes, in bytes: enough for the longest
 	// target and the most extended attributes, unless they are full of control characters.
 	MaxAttributesText = 16 << 10
 )
@@ -85,13 +85,9 @@ func (a Attributes) Text() (string, error) {
 		return "", fmt.Errorf("write attributes: %w", err)
 	}
 	if out.Len()-1 > MaxAttributesText {
-		return "", tooLong(out.Len() - 1)
+		return "", fmt.Errorf("attributes of %d bytes: want at most %d: %w", out.Len()-1, MaxAttributesText, ErrTooLarge)
 	}
 	return strings.TrimSuffix(out.String(), "\n"), nil
-}
-
-func tooLong(n int) error {
-	return fmt.Errorf("attributes of %d bytes: want at most %d: %w", n, MaxAttributesText, ErrTooLarge)
 }
 
 // Check returns an error that names the first attribute which cannot be recorded. The error
@@ -149,14 +145,23 @@ func parseTime(text string) (a Attributes, ok bool) {
 	return a, err == nil
 }
 
-// ParseAttributes reads what [Attributes.Text] writes. It ignores unknown fields. Any other
-// text is [ErrCorrupt], or [ErrTooLarge] over a limit.
+// ParseAttributes reads what [Attributes.Text] writes, and the same with other spaces and
+// escapes: encoders escape more on the way. It ignores unknown fields. Any other text is
+// [ErrCorrupt], or [ErrTooLarge] over a limit.
 func ParseAttributes(text string) (Attributes, error) {
+	a, err := parseAttributes(text)
+	if err == nil && len(text) > MaxAttributesText {
+		err = a.Check()
+	}
+	return a, err
+}
+
+func parseAttributes(text string) (Attributes, error) {
 	if text == "" {
 		return Attributes{}, nil
 	}
-	if len(text) > MaxAttributesText {
-		return Attributes{}, tooLong(len(text))
+	if len(text) > maxMetadataBytes {
+		return Attributes{}, fmt.Errorf("attributes of %d bytes: want at most %d: %w", len(text), maxMetadataBytes, ErrTooLarge)
 	}
 	if a, ok := parseTime(text); ok {
 		return a, nil

@@ -1,6 +1,7 @@
 package format
 
 import (
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -56,8 +57,38 @@ func TestAttributesRefused(t *testing.T) {
 			t.Errorf("%s: %+v, %v, want corrupt", text, a, err)
 		}
 	}
-	if _, err := ParseAttributes(strings.Repeat(" ", MaxAttributesText+1)); !errors.Is(err, ErrTooLarge) {
-		t.Errorf("a long text: %v", err)
+	for _, text := range []string{strings.Repeat(" ", maxMetadataBytes+1), `{"target":"` + strings.Repeat(`\u0001`, MaxAttributesText/6) + `"}`} {
+		if _, err := ParseAttributes(text); !errors.Is(err, ErrTooLarge) {
+			t.Errorf("a long text: %v", err)
+		}
+	}
+}
+
+// The metadata of a file escapes more than the canonical text. Attributes that can be
+// recorded arrive all the same.
+func TestAttributesInMetadata(t *testing.T) {
+	names := map[string]string{}
+	for i := range 16 {
+		names["user."+strings.Repeat("&", 230+i)] = ""
+	}
+	for _, want := range []Attributes{{Target: strings.Repeat("<", MaxTargetBytes)}, {XAttrs: names}} {
+		text, err := want.Text()
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := NewMetadata(1, TypeSymlink, "f")
+		m.Attributes = text
+		raw, err := json.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		read, err := ParseMetadata(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := ParseAttributes(read.Attributes); err != nil || !got.Equal(want) {
+			t.Errorf("%.40s became %.40s, %v", text, read.Attributes, err)
+		}
 	}
 }
 
