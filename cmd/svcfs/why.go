@@ -88,7 +88,7 @@ func (a *app) why(ctx context.Context, path string) error {
 		found = reasonsAbout(all, withoutLinks(dir, path, inside))
 	}
 	if len(found) == 0 {
-		return refuse(exitNotFound, "see all of them: cat "+dir+"/.svcfs/errors", fmt.Errorf("no error is recorded for %s", inside))
+		return refuse(exitNotFound, "see all of them: cat "+shellWord(dir+"/.svcfs/errors"), fmt.Errorf("no error is recorded for %s", inside))
 	}
 	docs := each(found, func(r tree.Reason) reasonDoc { return docOf(dir, r) })
 	if a.asJSON {
