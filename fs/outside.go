@@ -1,6 +1,7 @@
 package fs
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,6 +28,8 @@ const OutsideCommand = "outside-of-the-mount"
 type Outside struct {
 	socket  int
 	mounter *Outside // mounts and unmounts instead; nil = none, see [StartMounter]
+
+	limit time.Duration // of the wait for an answer, of tests; 0 = outsideLimit
 }
 
 // outsideSetup is sent to an Outside once, at its start.
@@ -89,8 +92,9 @@ func (e *outsideError) Unwrap() error {
 const (
 	// maxOutsideBytes bounds a request or an answer, in bytes.
 	maxOutsideBytes = 64 << 10
-	// outsideLimit bounds the wait for an answer.
+	// outsideLimit bounds the wait for an answer, but for one that waits for programs.
 	outsideLimit = helperLimit + 5*time.Second
+	noLimit      = 0
 )
 
 // errOutside means that the process outside is gone or answers nonsense.
@@ -154,6 +158,11 @@ func (o *Outside) Close() error {
 // ask sends a request with a socket of its own for the answer, so that a slow one
 // holds up no other.
 func (o *Outside) ask(r outsideRequest) (answer outsideAnswer, err error) {
+	return o.askFor(r, cmp.Or(o.limit, outsideLimit))
+}
+
+// askFor is ask with a limit for the wait. Also without one it ends with the process outside.
+func (o *Outside) askFor(r outsideRequest, wait time.Duration) (answer outsideAnswer, err error) {
 	raw, err := json.Marshal(r)
 	if err != nil {
 		return answer, err
@@ -168,7 +177,7 @@ func (o *Outside) ask(r outsideRequest) (answer outsideAnswer, err error) {
 	if err != nil {
 		return answer, fmt.Errorf("%w: %w", errOutside, err)
 	}
-	limit := unix.NsecToTimeval(outsideLimit.Nanoseconds())
+	limit := unix.NsecToTimeval(wait.Nanoseconds())
 	if err := unix.SetsockoptTimeval(pair[0], unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit); err != nil {
 		return answer, fmt.Errorf("%w: %w", errOutside, err)
 	}

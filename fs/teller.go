@@ -168,12 +168,13 @@ func (t *teller) tell(c tree.Change) bool {
 }
 
 // event makes one event. That the process outside could not is of no concern: the name has changed
-// again, or the mount is going.
+// again, or the mount is going. A program that saves a large file by a rename holds the folder, and
+// the event, for as long as the upload takes.
 func (t *teller) event(now telling, act tellAct) bool {
 	t.mu.Lock()
 	t.now = &now
 	t.mu.Unlock()
-	_, err := t.outside.ask(outsideRequest{Do: askTell, Tell: tellRequest{now.dir.Path(), now.name, now.ino(), act}})
+	_, err := t.outside.askFor(outsideRequest{Do: askTell, Tell: tellRequest{now.dir.Path(), now.name, now.ino(), act}}, noLimit)
 	t.mu.Lock()
 	t.now = nil
 	t.mu.Unlock()

@@ -8,10 +8,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/svcfs/svcfs/fs/tree"
 	"github.com/svcfs/svcfs/integration/proctest"
 )
 
@@ -146,6 +148,35 @@ func TestR7WatchersOfAReadOnlyMount(t *testing.T) {
 	m.must(order{Do: "settle"})
 	if got := in.events(); len(got) > 0 {
 		t.Errorf("who watches the folder is told %q: the statement can promise more", got)
+	}
+}
+
+// R7: a folder that a program holds for long, because a rename in it uploads, ends nothing.
+func TestR7TellingWaitsForPrograms(t *testing.T) {
+	shown, err := tree.New(t.Context(), tree.Config{Remote: newWorld()})
+	ok(t, err)
+	defer shown.Close()
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	ok(t, err)
+	o := &Outside{socket: pair[0], limit: time.Millisecond}
+	defer o.Close()
+	told := make(chan bool)
+	teller := newTeller(o)
+	go func() { told <- teller.tell(tree.Change{Dir: shown.Root(), Name: "f", Now: shown.Root()}) }()
+	_, reply, err := receive(pair[1])
+	ok(t, err)
+	if _, err := o.Key(); !errors.Is(err, errOutside) { // of which the limit has passed by then
+		t.Errorf("an answer that does not come: %v", err)
+	}
+	send(reply, outsideAnswer{})
+	if !<-told {
+		t.Error("nothing more would be told")
+	}
+	ok(t, unix.Close(reply))
+	go func() { told <- teller.tell(tree.Change{Dir: shown.Root(), Name: "f", Now: shown.Root()}) }()
+	ok(t, unix.Close(pair[1]))
+	if <-told {
+		t.Error("the process outside is gone, and telling goes on")
 	}
 }
 
