@@ -186,6 +186,35 @@ func TestRenameFolderIsRefusedAsAWhole(t *testing.T) {
 	g.audits()
 }
 
+// Names are told apart beyond what the index of names holds, 200 characters.
+func TestFoldersWithLongNames(t *testing.T) {
+	for _, n := range []int{199, 200, 201, 400} {
+		r := run(t)
+		alice := r.owner()
+		rest := strings.Repeat("ü", n-len("to/"))
+		alice.upload("g", "folder/"+rest, []byte("x"))
+		alice.upload("g", "to/"+rest+"y", []byte("x")) // begins alike
+		alice.upload("g", "other/"+rest, []byte("x"))
+		alice.renamesFolder("folder", "to", alice.lastSeq())
+		if status, body := alice.tool(wire.OpRenameFolder, object{"group_id": "g", "folder": "other", "new_folder": "to", "seq": alice.lastSeq()}); status != http.StatusConflict {
+			t.Errorf("%d characters: %d %s", n, status, body)
+		}
+		r.audits()
+	}
+}
+
+// Threat 31: a refused rename costs nothing, so it is little work, however many names begin
+// alike. Here it took a minute in which nobody could write.
+func TestThreat31FoldersOfNamesThatBeginAlike(t *testing.T) {
+	alice := run(t).owner()
+	long := strings.Repeat("x", 210)
+	alice.recorded("g", 9000, func(i int) string { return fmt.Sprint(long, "/a/", i) })
+	alice.upload("g", long+"/b/8999", []byte("x"))
+	if status, body := alice.tool(wire.OpRenameFolder, object{"group_id": "g", "folder": long + "/a", "new_folder": long + "/b", "seq": 1}); status != http.StatusConflict {
+		t.Errorf("%d %s", status, body)
+	}
+}
+
 // Threat 31: one request renames a bounded number of files, and counts like the renames
 // that it stands for.
 func TestThreat31RenamedFoldersAreBounded(t *testing.T) {

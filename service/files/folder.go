@@ -77,11 +77,14 @@ func inFolderArgs(folder string) []any {
 // selectBeneath lists the living files beneath a folder.
 const selectBeneath = "SELECT ref, uploader, filename, " + ledger.IsNameless + " FROM files WHERE group_id = ? AND " + inFolder + " ORDER BY seq LIMIT ?"
 
-// selectTaken finds a file beneath a folder whose new name is that of a living file. It
-// begins with the files that are renamed: their number is bounded.
-const selectTaken = "SELECT filename FROM files WHERE group_id = ? AND " + inFolder + ` AND EXISTS (SELECT 1 FROM files old WHERE old.group_id = files.group_id
-	AND old.deleted_ns IS NULL AND old.trash_ns IS NULL AND substr(old.filename, 1, 200) = substr(CAST(? AS TEXT) || substr(files.filename, ?), 1, 200)
-	AND old.filename = CAST(? AS TEXT) || substr(files.filename, ?)) LIMIT 1`
+// selectTaken finds a file beneath a folder whose new name is that of a living file, among
+// those whose new name the index holds as a whole. It begins with the files that are
+// renamed: their number is bounded.
+const selectTaken = "SELECT filename FROM files WHERE group_id = ? AND " + inFolder + ` AND length(filename) < ? AND EXISTS (SELECT 1 FROM files old WHERE old.group_id = files.group_id
+	AND old.deleted_ns IS NULL AND old.trash_ns IS NULL AND substr(old.filename, 1, 200) = CAST(? AS TEXT) || substr(files.filename, ?)) LIMIT 1`
+
+// selectBeginning lists the living names with a beginning.
+const selectBeginning = "SELECT filename FROM files WHERE group_id = ? AND deleted_ns IS NULL AND trash_ns IS NULL AND substr(filename, 1, 200) = ?"
 
 func (f *Files) renameFolder(ctx context.Context, tx *store.Tx, g groups.Group, account, from, to string) (r chain.Row, err error) {
 	list, err := store.List(ctx, tx, "list a folder", func(b *beneath) []any { return []any{&b.ref, &b.uploader, &b.name, &b.isNameless} },
@@ -102,7 +105,7 @@ func (f *Files) renameFolder(ctx context.Context, tx *store.Tx, g groups.Group, 
 			return r, err
 		}
 	}
-	if err := notTaken(ctx, tx, g.ID, from, to); err != nil {
+	if err := notTaken(ctx, tx, g.ID, from, to, list); err != nil {
 		return r, err
 	}
 	return f.recordFolder(ctx, tx, g.ID, account, from, to, list)
@@ -110,14 +113,48 @@ func (f *Files) renameFolder(ctx context.Context, tx *store.Tx, g groups.Group, 
 
 // notTaken refuses a folder when the name of a file beneath it is in use where the file
 // would go.
-func notTaken(ctx context.Context, tx *store.Tx, group, from, to string) error {
+func notTaken(ctx context.Context, tx *store.Tx, group, from, to string, list []beneath) error {
 	rest := utf8.RuneCountInString(from) + 1
+	longest := indexedName + rest - 1 - utf8.RuneCountInString(to)
 	taken, err := store.List(ctx, tx, "look for names in use", func(name *string) []any { return []any{name} },
-		selectTaken, append(append([]any{group}, inFolderArgs(from)...), to, rest, to, rest)...)
-	if err != nil || len(taken) == 0 {
+		selectTaken, append(append([]any{group}, inFolderArgs(from)...), longest, to, rest)...)
+	if err != nil {
 		return err
 	}
-	return fault.New(wire.CodeConflict, "the name %.200q is in use in group %q: choose another folder, or remove that file first", to+strings.TrimPrefix(taken[0], from), group)
+	if len(taken) > 0 {
+		return isTaken(group, to+strings.TrimPrefix(taken[0], from))
+	}
+	return longNotTaken(ctx, tx, group, from, to, list)
+}
+
+func isTaken(group, name string) error {
+	return fault.New(wire.CodeConflict, "the name %.200q is in use in group %q: choose another folder, or remove that file first", name, group)
+}
+
+// longNotTaken is notTaken for names that are longer than the index holds. Very many can
+// begin alike: each is read once for all the files that begin so.
+func longNotTaken(ctx context.Context, tx *store.Tx, group, from, to string, list []beneath) error {
+	moved, beginnings := map[string]bool{}, map[string]bool{} // names before
+	for _, b := range list {
+		if name := []rune(to + strings.TrimPrefix(b.name, from)); len(name) >= indexedName {
+			moved[b.name], beginnings[string(name[:indexedName])] = true, true
+		}
+	}
+	for beginning := range beginnings {
+		for rows, err := range tx.Rows(ctx, selectBeginning, group, beginning) {
+			var name string
+			if err == nil {
+				err = rows.Scan(&name)
+			}
+			if err != nil {
+				return fmt.Errorf("look for long names in use: %w", err)
+			}
+			if below, is := strings.CutPrefix(name, to+"/"); is && moved[from+"/"+below] {
+				return isTaken(group, name)
+			}
+		}
+	}
+	return nil
 }
 
 // recordFolder appends the record and changes the rows. The files whose names no record

@@ -37,7 +37,7 @@ func TestFoldersAreFoundByName(t *testing.T) {
 	if len(got) != 1 || !strings.HasPrefix(got[0], "SEARCH files USING INDEX files_by_name (group_id=? AND <expr>>? AND <expr><?)") {
 		t.Errorf("beneath: %q", got)
 	}
-	args := append(append([]any{"g"}, in...), "from", 5, "from", 5)
+	args := append(append([]any{"g"}, in...), 150, "from", 5)
 	got = plantest.Steps(t, "files", selectTaken, args...)
 	if len(got) != 1 || !strings.HasPrefix(got[0], "SEARCH files USING INDEX files_by_name (group_id=? AND <expr>>? AND <expr><?)") {
 		t.Errorf("in use: %q", got)
@@ -45,6 +45,10 @@ func TestFoldersAreFoundByName(t *testing.T) {
 	got = plantest.Steps(t, "old", selectTaken, args...)
 	if len(got) != 1 || !strings.HasPrefix(got[0], "SEARCH old EXISTS USING INDEX files_by_name (group_id=? AND <expr>=?)") {
 		t.Errorf("of it: %q", got)
+	}
+	got = plantest.Steps(t, "files", selectBeginning, "g", "beginning")
+	if len(got) != 1 || !strings.HasPrefix(got[0], "SEARCH files USING INDEX files_by_name (group_id=? AND <expr>=?)") {
+		t.Errorf("long names: %q", got)
 	}
 }
 

@@ -164,9 +164,9 @@ func NewestLayout(ctx context.Context, tx *store.Tx, group string, v Viewer, aft
 	}
 }
 
-// folderRenames are the records of renamed folders of a group after a sequence. The
-// condition on retrievals lets the index of the group's chain be used.
-const folderRenames = "FROM ledger WHERE group_id = ? AND seq > ? AND kind <> '" + chain.KindClaim + "' AND kind = '" + chain.KindRenameFolder + "'"
+// folderRenames are the records of renamed folders of a group after a sequence: the index
+// ledger_folders holds no others.
+const folderRenames = "FROM ledger WHERE group_id = ? AND seq > ? AND kind = '" + chain.KindRenameFolder + "'"
 
 // RenamesFolders reports whether a group has a record of a renamed folder after a
 // sequence.
