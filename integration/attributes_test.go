@@ -135,6 +135,29 @@ func TestW16NothingToDoAfterMountingAgain(t *testing.T) {
 	}
 }
 
+// M3: attributes that a program changes while the mount ends, because it has the file open still, are
+// recorded.
+func TestM3AttributesChangedWhileTheMountEnds(t *testing.T) {
+	_, alice, _ := team(t)
+	a := alice.mount("a")
+	write(t, a.path("team/f"), []byte("x"))
+	f, err := os.Open(a.path("team/f"))
+	ok(t, err)
+	ok(t, a.cmd.Process.Signal(unix.SIGTERM))
+	proctest.Eventually(t, "the mount is taken away", func() bool { return !isMounted(t, a.dir) })
+	ok(t, f.Chmod(0o700))
+	ok(t, f.Close())
+	a.gone = true
+	if err := a.cmd.Wait(); err != nil {
+		t.Errorf("svcfs mount: %v\n%s", err, a.log)
+	}
+	info, err := os.Stat(alice.mount("b").path("team/f"))
+	ok(t, err)
+	if info.Mode() != 0o700 {
+		t.Errorf("the file has the mode %v", info.Mode())
+	}
+}
+
 func wantSyscall(t *testing.T, what string, err, want error) {
 	t.Helper()
 	if err != want {

@@ -106,8 +106,12 @@ func (m *liveMount) unmount(gone <-chan struct{}, force bool) error {
 	return nil
 }
 
-// finish releases what the mount held and tells what was lost.
+// finish releases what the mount held and tells what was lost. What programs changed between the
+// last upload and the end of the mount is uploaded first, unless something was given up.
 func (m *liveMount) finish(left []tree.Pending, err error) error {
+	if len(left) == 0 {
+		left = m.drain(context.Background(), drainLimit)
+	}
 	_ = m.tree.Close()
 	err = errors.Join(err, m.app.closeClient(m.client))
 	if len(left) > 0 {

@@ -99,15 +99,22 @@ func (f *File) pendingAttributes() (Pending, bool) {
 	return p, true
 }
 
+// drainRounds is how often Drain looks for files, which programs make while it commits others.
+const drainRounds = 3
+
 // Drain commits everything staged, also of files that are still open, and the attributes
 // that wait. It returns the files that are still pending.
 func (t *Tree) Drain(ctx context.Context) []Pending {
-	for _, f := range t.stagedFiles() {
-		if _, ok := f.pending(); !ok {
-			continue
-		}
-		if err := f.commit(ctx, commitLast); err != nil {
-			_ = f.failed("drain", err)
+	tried := make(map[*File]bool)
+	for range drainRounds {
+		for _, f := range t.stagedFiles() {
+			if _, ok := f.pending(); !ok || tried[f] {
+				continue
+			}
+			tried[f] = true
+			if err := f.commit(ctx, commitLast); err != nil {
+				_ = f.failed("drain", err)
+			}
 		}
 	}
 	t.KeepAttributes(ctx)

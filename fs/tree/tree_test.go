@@ -862,6 +862,26 @@ func TestM3NoKernelIsLeft(t *testing.T) {
 	m.wantContent("/team/f", "two")
 }
 
+// M3: what programs make while the last uploads are under way is uploaded, too.
+func TestM3DrainSeesWhatComesMeanwhile(t *testing.T) {
+	w := team()
+	m := mount(t, w, bob, links, func(c *Config) { c.EmptyDelay = time.Hour })
+	h := m.create("/team/large")
+	defer h.Release()
+	m.write(h, "x", 0)
+	release := w.Stall("upload")
+	left := make(chan []Pending)
+	go func() { left <- m.Drain(t.Context()) }()
+	proctest.Eventually(t, "the upload is under way", func() bool { return w.Hanging() == 1 })
+	ok(t, m.save("/team/empty", ""))
+	_, err := m.dir("/team").Symlink(t.Context(), "empty", "link")
+	ok(t, err)
+	release()
+	if list := <-left; len(list) > 0 {
+		t.Errorf("lost: %+v", list)
+	}
+}
+
 func TestM5ShreddedWhileOpen(t *testing.T) {
 	w := team()
 	e := w.Put("team", alice, "f", []byte("x"))
