@@ -162,6 +162,36 @@ func TestThreat45ReferencesOfOtherClientsStay(t *testing.T) {
 	g.audits()
 }
 
+// Names are told apart beyond what the index of names holds, 200 characters.
+func TestVersionsOfLongNames(t *testing.T) {
+	g := runTrash(t)
+	var names []string
+	for _, n := range []int{199, 200, 201, 400} {
+		names = append(names, strings.Repeat("ü", n))
+	}
+	for i := range 4 {
+		for _, name := range names {
+			g.alice.saves(name, strconv.Itoa(i))
+		}
+	}
+	g.alice.upload("g", names[2], []byte("4"))
+	g.owner.keeps("2")
+	g.wait(0.9)
+	g.alice.saves(names[3], "4") // has not waited
+	g.wait(0.2)
+	g.running.removes(3 + 2 + 2 + 2)
+	for i, want := range []string{"23", "23", "34", "234"} {
+		g.lives(names[i], want)
+	}
+	g.audits()
+	g.alice.saves(names[1], "4")
+	g.alice.saves(names[3], "5")
+	g.owner.keeps("2")
+	if got := must[wire.PendingResult](g.alice, wire.OpGetPending, object{"group_id": "g"}); got.Versions != 1+2 {
+		t.Errorf("%d versions are announced", got.Versions)
+	}
+}
+
 // Versions go when they were replaced long enough ago, and the newest never does.
 func TestVersionsOfATime(t *testing.T) {
 	g := runTrash(t)

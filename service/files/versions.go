@@ -13,14 +13,14 @@ import (
 const thinLook = 200
 
 // surplus returns at most limit versions of a name that a thinning takes away.
-func surplus(ctx context.Context, tx *store.Tx, th groups.Thinning, name string, limit int) ([]target, error) {
-	args, err := th.Surplus(ctx, tx, name)
+func surplus(ctx context.Context, tx *store.Tx, look *groups.Look, name string, limit int) ([]target, error) {
+	args, err := look.Surplus(ctx, tx, name)
 	if err != nil || args == nil {
 		return nil, err
 	}
 	list, err := store.List(ctx, tx, "list older versions", (*target).fields, "SELECT "+targetColumns+" FROM files WHERE "+groups.SelectSurplus+" LIMIT ?", append(args, limit)...)
 	for i := range list {
-		list[i].group = th.Group
+		list[i].group = look.Group
 	}
 	return list, err
 }
@@ -64,13 +64,13 @@ func (f *Files) thin(ctx context.Context, tx *store.Tx, limit int) (shredded []t
 // thinChanged shreds at most limit versions of the names of changed files. It returns how
 // many of the files it is done with.
 func (f *Files) thinChanged(ctx context.Context, tx *store.Tx, th groups.Thinning, changes []groups.Change, limit int) (shredded []target, seen int, err error) {
-	looked := map[string]bool{"": true}
+	look, looked := th.Look(changes), map[string]bool{"": true}
 	for i, c := range changes {
 		if looked[c.Name] {
 			continue
 		}
 		looked[c.Name] = true
-		found, err := surplus(ctx, tx, th, c.Name, limit-len(shredded))
+		found, err := surplus(ctx, tx, look, c.Name, limit-len(shredded))
 		if err != nil {
 			return nil, 0, err
 		}
@@ -101,13 +101,13 @@ func (f *Files) Surplus(ctx context.Context) (list []Surplus, err error) {
 			if err != nil {
 				return err
 			}
-			looked := map[string]bool{}
+			look, looked := th.Look(changes), map[string]bool{}
 			for _, c := range changes {
 				if looked[c.Name] {
 					continue
 				}
 				looked[c.Name] = true
-				found, err := surplus(ctx, tx, th, c.Name, math.MaxInt)
+				found, err := surplus(ctx, tx, look, c.Name, math.MaxInt)
 				if err != nil {
 					return err
 				}

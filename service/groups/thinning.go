@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"time"
+	"unicode/utf8"
 
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/ledger"
@@ -127,6 +128,93 @@ func (th Thinning) Surplus(ctx context.Context, tx *store.Tx, name string) ([]an
 	return []any{th.Group, name, name, th.upTo, kept}, nil
 }
 
+// indexedName is how many characters of a name the index files_by_name holds.
+const indexedName = 200
+
+// selectAlike lists the versions of all names with a beginning.
+const selectAlike = "SELECT filename, seq, versioned FROM files WHERE group_id = ? AND substr(filename, 1, 200) = ? AND deleted_ns IS NULL AND trash_ns IS NULL AND changed_seq + 0 <= ? ORDER BY seq DESC"
+
+// Look looks for the versions that go of the names of some changes. Very many names can begin
+// alike, beyond what the index holds: they are read once for all of these.
+type Look struct {
+	Thinning
+	long map[string]*long // of the changes
+	read map[string]bool  // beginnings
+}
+
+// long is a name that is longer than the index holds.
+type long struct{ versions, kept, goes int64 }
+
+// Look begins to look.
+func (th Thinning) Look(changes []Change) *Look {
+	l := &Look{th, map[string]*long{}, map[string]bool{}}
+	for _, c := range changes {
+		if utf8.RuneCountInString(c.Name) >= indexedName {
+			l.long[c.Name] = &long{}
+		}
+	}
+	return l
+}
+
+// Surplus is [Thinning.Surplus] for the name of one of the changes.
+func (l *Look) Surplus(ctx context.Context, tx *store.Tx, name string) ([]any, error) {
+	n := l.long[name]
+	if n == nil {
+		return l.Thinning.Surplus(ctx, tx, name)
+	}
+	if beginning := string([]rune(name)[:indexedName]); !l.read[beginning] {
+		l.read[beginning] = true
+		if err := l.readAlike(ctx, tx, beginning); err != nil {
+			return nil, fmt.Errorf("look for long names: %w", err)
+		}
+	}
+	if n.goes == 0 {
+		return nil, nil
+	}
+	return []any{l.Group, name, name, l.upTo, n.kept}, nil
+}
+
+func (l *Look) readAlike(ctx context.Context, tx *store.Tx, beginning string) error {
+	for rows, err := range tx.Rows(ctx, selectAlike, l.Group, beginning, l.upTo) {
+		var name string
+		var seq int64
+		var versioned bool
+		if err == nil {
+			err = rows.Scan(&name, &seq, &versioned)
+		}
+		if err != nil {
+			return err
+		}
+		n := l.long[name]
+		if n == nil {
+			continue
+		}
+		n.versions++
+		switch {
+		case n.versions == l.stay:
+			n.kept = seq
+		case n.versions > l.stay && versioned:
+			n.goes++
+		}
+	}
+	return nil
+}
+
+// count returns how many versions of the name of one of the changes go.
+func (l *Look) count(ctx context.Context, tx *store.Tx, name string) (n int64, err error) {
+	args, err := l.Surplus(ctx, tx, name)
+	if err != nil || args == nil {
+		return 0, err
+	}
+	if long := l.long[name]; long != nil {
+		return long.goes, nil
+	}
+	if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM (SELECT 1 FROM files WHERE "+SelectSurplus+") AS s", args...).Scan(&n); err != nil {
+		return 0, fmt.Errorf("count versions that go: %w", err)
+	}
+	return n, nil
+}
+
 // versionsThatGo counts the versions of a group that go within the delay by the present
 // setting.
 func (gs *Groups) versionsThatGo(ctx context.Context, tx *store.Tx, g Group) (n int64, err error) {
@@ -148,22 +236,15 @@ func (gs *Groups) versionsThatGo(ctx context.Context, tx *store.Tx, g Group) (n 
 	if err != nil {
 		return 0, err
 	}
-	looked := map[string]bool{}
+	look, looked := th.Look(changes), map[string]bool{}
 	for _, c := range changes {
 		if looked[c.Name] {
 			continue
 		}
 		looked[c.Name] = true
-		args, err := th.Surplus(ctx, tx, c.Name)
+		more, err := look.count(ctx, tx, c.Name)
 		if err != nil {
 			return 0, err
-		}
-		if args == nil {
-			continue
-		}
-		var more int64
-		if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM (SELECT 1 FROM files WHERE "+SelectSurplus+") AS s", args...).Scan(&more); err != nil {
-			return 0, fmt.Errorf("count versions that go: %w", err)
 		}
 		n += more
 	}
