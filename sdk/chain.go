@@ -321,14 +321,11 @@ func (f *folding) mayFollow(r *chain.Record, gone *Deletion, known bool) error {
 }
 
 func (f *folding) change(e *Entry, r *chain.Record) {
-	before := e.ChangedSeq
-	e.ChangedSeq = Seq(r.Seq)
-	if r.Kind != EventAttributes {
-		e.NamedSeq = 0
-	}
+	named := cmp.Or(e.NamedSeq, e.ChangedSeq)
+	e.ChangedSeq, e.NamedSeq = Seq(r.Seq), 0
 	switch r.Kind {
 	case EventAttributes:
-		e.NamedSeq = cmp.Or(e.NamedSeq, before)
+		e.NamedSeq = named
 		e.Attributes = attributesOf(r.Tag(chain.TagAttributes), e)
 		return
 	case EventRenamed:
@@ -342,6 +339,9 @@ func (f *folding) change(e *Entry, r *chain.Record) {
 		return
 	}
 	e.Deleted = &Deletion{Time: timeOf(r.TimeNS), By: AccountID(r.Account), Reason: r.Detail}
+	if e.Deleted.isPolicy() {
+		e.NamedSeq = named
+	}
 }
 
 // uploadEntry returns the file of an upload record. A record of the old layout lacks size
@@ -381,8 +381,8 @@ func changedEntry(r *chain.Record) (Entry, error) {
 		Size: sizeOf(r.Tag(chain.TagSize)), ContentType: r.Tag(chain.TagType)}
 	e.Hash, _ = parseDigest(r.FileHash)
 	e.Attributes = attributesOf(r.Tag(chain.TagAttributes), &e)
-	if r.Kind == EventAttributes {
-		named, err := strconv.ParseInt(r.Tag(chain.TagNamed), 10, 64)
+	if text := r.Tag(chain.TagNamed); text != "" || r.Kind == EventAttributes {
+		named, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || named < upload || named >= r.Seq {
 			return Entry{}, errors.New("it does not say which record gave the file its name")
 		}

@@ -172,13 +172,14 @@ func parseTime(ns string) time.Time {
 // attributes do not make a name younger: it would be lost to any other file. A version
 // that was deleted or removed by request makes no name old: an account would keep a name so,
 // out of sight, and take it later from the file of another. A version that retention or a
-// newer version ended still does, because they take old versions from every name.
+// newer version ended still does, because they take old versions from every name: its age is
+// that from before its end, or that of its upload where no record tells.
 func (e *Entry) Named() names.File {
 	f := names.File{Recorded: names.Recorded(e.Name, e.ContentType, e.Hash), Ref: string(e.Ref), Seq: int64(e.Seq), Age: int64(cmp.Or(e.NamedSeq, e.ChangedSeq)), Deleted: e.Deleted != nil}
 	switch {
 	case !f.Deleted:
-	case e.Deleted.Reason == wire.ReasonRetentionPolicy || e.Deleted.Reason == wire.ReasonVersionPolicy:
-		f.Age = int64(e.Seq)
+	case e.Deleted.isPolicy():
+		f.Age = int64(cmp.Or(e.NamedSeq, e.Seq))
 	default:
 		f.Age = math.MaxInt64
 	}

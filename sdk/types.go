@@ -128,7 +128,7 @@ type Entry struct {
 	Time       time.Time // of the ledger record; zero when unknown
 	Seq        Seq       // of the upload; entries of a group ascend by it
 	ChangedSeq Seq       // of the newest record about this file, for [Since]
-	NamedSeq   Seq       // of the record that gave the name, if newer ones only changed attributes; 0 = ChangedSeq
+	NamedSeq   Seq       // of the record that gave the name, if newer ones only changed attributes or, by retention or newer versions, ended the file; else 0
 
 	// Only a service with the extension "rows" tells these. Name is hostile input: it may
 	// be empty, contain slashes, or anything else.
@@ -155,6 +155,11 @@ type Deletion struct {
 	// file.
 	InTrash bool
 	Until   time.Time
+}
+
+// isPolicy reports whether a setting of the group ended the file, and nobody asked for it.
+func (d *Deletion) isPolicy() bool {
+	return d.Reason == wire.ReasonRetentionPolicy || d.Reason == wire.ReasonVersionPolicy
 }
 
 // Receipt confirms an upload that the service has recorded.

@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"io"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/sdktest"
 	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
 )
 
 // What a service says of versions is told as it is, and refused where it cannot be.
@@ -91,4 +94,57 @@ func TestEndedVersionsKeepTheirName(t *testing.T) {
 			t.Errorf("%s: the age is %d", reason, age)
 		}
 	}
+}
+
+// A version that got its name late, and that a newer one ended, makes the name no older
+// than that: nobody takes the name of another file with an old upload.
+func TestEndedVersionsMakeNoNameOlder(t *testing.T) {
+	d := sdktest.NewDeceit(t, sdktest.Liar{})
+	alice := d.Client(t, d.Alice).Group(d.Group)
+	upload, err := alice.Put(t.Context(), "old upload", strings.NewReader("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := alice.Put(t.Context(), "name/of another", strings.NewReader("y"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := alice.Rename(t.Context(), upload.Ref, "name"); err != nil {
+		t.Fatal(err)
+	}
+	newest, err := alice.Put(t.Context(), "newest", strings.NewReader("z"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := about(t, d, "name", chain.KindTombstone, wire.ReasonVersionPolicy)
+	named := entryOf(t, remembering(t, d, ""), d, upload.Ref).ChangedSeq
+	end.Tags = slices.Insert(end.Tags, 1, chain.Tag{Name: chain.TagNamed, Value: strconv.FormatInt(int64(named), 10)}) // in the order of the names
+	running := remembering(t, d, "")
+	if _, err := running.Group(d.Group).Entries(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	d.Show(d.Log().Rewritten(keepAll).Invent(end))
+	for who, c := range map[string]*sdk.Client{"a client that runs": running, "a client that begins": remembering(t, d, "")} {
+		opts := []sdk.Option{}
+		if c == running {
+			opts = append(opts, sdk.Since(newest.Seq)) // then the record alone tells
+		}
+		if e := entryOf(t, c, d, upload.Ref, opts...); e.Deleted == nil || e.Named().Age != int64(named) || named <= before.Seq {
+			t.Errorf("%s: the name is as old as %d, want %d: %+v", who, e.Named().Age, named, e)
+		}
+	}
+}
+
+// entryOf lists the group of a deceit and returns one file.
+func entryOf(t *testing.T, c *sdk.Client, d *sdktest.Deceit, ref sdk.Ref, opts ...sdk.Option) sdk.Entry {
+	t.Helper()
+	entries, err := c.Group(d.Group).Entries(t.Context(), opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(entries, func(e sdk.Entry) bool { return e.Ref == ref })
+	if i < 0 {
+		t.Fatalf("%s is not listed: %+v", ref, entries)
+	}
+	return entries[i]
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -348,6 +349,35 @@ func TestThreat45StepByStep(t *testing.T) {
 		g.running.removes(0)
 	}
 	g.lives("doc", "12345678")
+}
+
+// The record of a version that went by a setting tells since when it had its name, so that
+// an old upload makes no name older.
+func TestEndedVersionsTellTheirName(t *testing.T) {
+	g := runTrash(t)
+	must[string](g.owner, wire.OpSetGroupRetention, object{"group_id": "g", "retention_days": 20})
+	first := g.alice.saves("elsewhere", "x")
+	named := []int64{g.alice.rename(first, "doc")}
+	second := g.alice.saves("doc", "y")
+	named = append(named, g.alice.lastSeq())
+	must[string](g.alice, wire.OpSetAttributes, object{"group_id": "g", "ipfs_hash": second, "attributes": object{"executable": true}})
+	g.owner.keeps("1")
+	g.wait(2.2)
+	g.running.removes(1)
+	g.wait(20)
+	g.running.removes(1)
+	var told []int64
+	rows, _ := g.alice.chain("g", nil)
+	for _, row := range rows {
+		if row.Kind == chain.KindTombstone {
+			seq, _ := strconv.ParseInt(tag(row, chain.TagNamed), 10, 64)
+			told = append(told, seq)
+		}
+	}
+	if !slices.Equal(told, named) {
+		t.Errorf("the names are of the records %v, want %v", told, named)
+	}
+	g.audits()
 }
 
 // More versions than one transaction takes, of more names than it looks at, go in as many

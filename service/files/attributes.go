@@ -46,8 +46,8 @@ func uploadAttributes(meta format.Metadata, fileHash string) (string, error) {
 	return text, nil
 }
 
-// namedBy returns the sequence of the record that gave a living file its name, in decimal:
-// the newest about the file that did not only change its attributes. A name must not become
+// namedBy returns the sequence of the record that gave a file its name, in decimal: the
+// newest about the file that did not only change its attributes. A name must not become
 // younger with them, because a name that two files want stays with the older.
 func namedBy(ctx context.Context, tx *store.Tx, ref string) (string, error) {
 	var changed int64

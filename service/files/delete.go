@@ -136,7 +136,23 @@ func (f *Files) shred(ctx context.Context, tx *store.Tx, t target, by, reason st
 
 // shredPaid is [Files.shred] for a deletion that was paid for before, or is free.
 func (f *Files) shredPaid(ctx context.Context, tx *store.Tx, t target, by, reason string) error {
-	r, err := f.ledger.Append(ctx, tx, tombstone(t, by, reason))
+	return f.shredRecord(ctx, tx, t, tombstone(t, by, reason))
+}
+
+// shredByPolicy is [Files.shredPaid] for what the service deletes by a setting of the group.
+// The record keeps the age of the name, so that the name stays where it is.
+func (f *Files) shredByPolicy(ctx context.Context, tx *store.Tx, t target, reason string) error {
+	named, err := namedBy(ctx, tx, t.ref)
+	if err != nil {
+		return err
+	}
+	r := tombstone(t, f.config.ContractID, reason)
+	r.Tags = ledger.WithTags(r.Tags, chain.Tag{Name: chain.TagNamed, Value: named})
+	return f.shredRecord(ctx, tx, t, r)
+}
+
+func (f *Files) shredRecord(ctx context.Context, tx *store.Tx, t target, record chain.Record) error {
+	r, err := f.ledger.Append(ctx, tx, record)
 	if err != nil {
 		return err
 	}

@@ -75,7 +75,7 @@ func (f *Files) thinChanged(ctx context.Context, tx *store.Tx, th groups.Thinnin
 			return nil, 0, err
 		}
 		for _, t := range found {
-			if err := f.shredPaid(ctx, tx, t, f.config.ContractID, wire.ReasonVersionPolicy); err != nil {
+			if err := f.shredByPolicy(ctx, tx, t, wire.ReasonVersionPolicy); err != nil {
 				return nil, 0, err
 			}
 		}

@@ -39,7 +39,7 @@ const (
 	// TagAttributes: the canonical text of the attributes of a file, in every record about
 	// the file; absent = none.
 	TagAttributes = "attributes"
-	TagNamed      = "named"     // with new attributes: the Seq of the record that gave the file its name
+	TagNamed      = "named"     // with new attributes, or an end by a setting of the group: the Seq of the record that gave the file its name
 	TagVersioned  = "versioned" // of an upload: [Versioned] if its client knows that a name has versions
 	TagMaxUses    = "max_uses"  // of a window for joining: how many accounts may join; absent = any number
 )
