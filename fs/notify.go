@@ -187,7 +187,8 @@ func (k *notifier) forgetDir(n *dirNode) {
 func (k *notifier) forgetFile(n *fileNode) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	nodes := slices.DeleteFunc(k.files[n.f], func(known *fileNode) bool { return known == n })
+	// go-fuse forgets no node in whose place it put another of the same inode: see makeToTell.
+	nodes := slices.DeleteFunc(k.files[n.f], func(known *fileNode) bool { return known.StableAttr() == n.StableAttr() })
 	if k.files[n.f] = nodes; len(nodes) == 0 {
 		delete(k.files, n.f)
 	}

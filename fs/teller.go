@@ -217,7 +217,22 @@ func (n *dirNode) makeToTell(ctx context.Context, then *telling, out *fuse.Entry
 	if then == nil || then.makes == nil {
 		return nil, unix.EPERM
 	}
-	return n.child(ctx, then.makes, out), 0
+	if n.m.opt.keepsHandles() { // the kernel knows it by its number
+		return n.child(ctx, then.makes, out), 0
+	}
+	return n.apart(ctx, then.makes, out), 0
+}
+
+// apart makes an inode of node for the process outside alone: other programs look the name up
+// again. go-fuse takes all that is made for new, so the kernel would have two inodes of a
+// file that a program has open by then, each with pages, a size and times of its own.
+func (n *dirNode) apart(ctx context.Context, node tree.Node, out *fuse.EntryOut) *gofs.Inode {
+	attr := node.Attr()
+	id := stable(attr)
+	id.Gen = n.m.tree.NewGeneration()
+	n.m.fillEntry(attr, out)
+	out.SetEntryTimeout(0)
+	return n.NewInode(ctx, n.m.embedder(node), id)
 }
 
 // removeToTell answers the process outside, which removes a name that is gone already.

@@ -136,6 +136,51 @@ func TestR7WatchersOfOthersChanges(t *testing.T) {
 	}
 }
 
+// R7: a new file that a program has open when its watchers are told stays one file, whose name and
+// descriptors show the same bytes.
+func TestR7ToldFileStaysOne(t *testing.T) {
+	for mode, name := range readsNames {
+		t.Run(name, func(t *testing.T) {
+			m := mounting(t, confined, func(p *plan) { p.Options.Reads, p.Options.Timeout, p.Deletes = Reads(mode), -1, true }) // the kernel asks for each name
+			in := watch(m, "team")
+			known := m.must(order{Do: "known"}).Counts.Waiting
+			m.put("f", "0123456789")
+			held, err := os.OpenFile(m.path("team/f"), os.O_RDWR, 0)
+			ok(t, err)
+			defer held.Close()
+			m.must(order{Do: "told", Group: "team", Name: "f"})
+			proctest.Eventually(t, "the new file is told", func() bool { return slices.Contains(in.events(), "team: close write f") })
+			m.must(order{Do: "settle"})
+			again, err := os.OpenFile(m.path("team/f"), os.O_RDWR|os.O_APPEND, 0)
+			ok(t, err)
+			defer again.Close()
+			want := func(what, content string) {
+				t.Helper()
+				for at, f := range map[string]*os.File{"before": held, "after": again} {
+					p := make([]byte, 100)
+					if n, _ := unix.Pread(int(f.Fd()), p, 0); string(p[:n]) != content {
+						t.Errorf("%s: what was opened %s the news reads %q, want %q", what, at, p[:n], content)
+					}
+				}
+			}
+			want("as recorded", "0123456789")
+			_, err = held.WriteAt([]byte("changed"), 0)
+			ok(t, err)
+			want("written", "changed789")
+			_, err = held.WriteAt([]byte("longer"), 10)
+			ok(t, err)
+			_, err = again.WriteString("!") // at the end, wherever that is by now
+			ok(t, err)
+			want("appended", "changed789longer!")
+			if info, err := os.Stat(m.path("team/f")); err != nil || info.Size() != 17 || inodeOf(t, held) != inodeOf(t, again) {
+				t.Errorf("the name shows %v, %v; the descriptors have the numbers %d and %d", info, err, inodeOf(t, held), inodeOf(t, again))
+			}
+			ok(t, errors.Join(held.Close(), again.Close(), os.Remove(m.path("team/f"))))
+			proctest.Eventually(t, "the mount forgets the file", func() bool { return m.must(order{Do: "known"}).Counts.Waiting <= known })
+		})
+	}
+}
+
 // R7: nothing is told of a read-only mount, but that a watched file is gone.
 func TestR7WatchersOfAReadOnlyMount(t *testing.T) {
 	m := mounting(t, remembers, confined, func(p *plan) { p.Options.ReadOnly = true })

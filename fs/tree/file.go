@@ -82,7 +82,7 @@ type link struct {
 
 // newFile makes a file that is not yet in the directory where it belongs. Needs Tree.mu.
 func (t *Tree) newFile(dir *Dir, name string) *File {
-	f := &File{t: t, name: name, attributes: attributes{mtime: t.now()}, gen: t.gens.Add(1)}
+	f := &File{t: t, name: name, attributes: attributes{mtime: t.now()}, gen: t.NewGeneration()}
 	f.ino = t.freeInode(join(dir.path(), name), f.gen)
 	return f
 }

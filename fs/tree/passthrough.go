@@ -95,8 +95,11 @@ func (f *File) Renew(seen uint64, paged bool) {
 	if seen == f.gen {
 		seen = 0
 	}
-	f.renewed.CompareAndSwap(seen, f.t.gens.Add(1))
+	f.renewed.CompareAndSwap(seen, f.t.NewGeneration())
 }
+
+// NewGeneration returns a generation that no inode has.
+func (t *Tree) NewGeneration() uint64 { return t.gens.Add(1) }
 
 // generation tells the kernel's inodes of the file apart.
 func (f *File) generation() uint64 {
