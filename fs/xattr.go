@@ -10,14 +10,8 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/fs/tree"
-)
-
-const (
-	// xattrPrefix is the namespace of our own attributes (A2).
-	xattrPrefix = "user.svcfs."
-	// userPrefix is the namespace in which there are attributes at all.
-	userPrefix = "user."
 )
 
 // Getxattr answers from memory.
@@ -28,7 +22,7 @@ func (n *fileNode) Getxattr(_ context.Context, attr string, dest []byte) (uint32
 	if value, ok := n.f.Xattr(attr); ok {
 		return copyOut(dest, []byte(value))
 	}
-	if !strings.HasPrefix(attr, xattrPrefix) {
+	if !strings.HasPrefix(attr, format.ReservedPrefix) {
 		return 0, noXattr(attr)
 	}
 	value, ok := n.f.OwnXattrs()[attr]
@@ -42,7 +36,7 @@ func (n *fileNode) Getxattr(_ context.Context, attr string, dest []byte) (uint32
 // for security labels, capabilities and ACLs. A program such as ls that gets "not
 // supported" asks no more on this device.
 func noXattr(attr string) syscall.Errno {
-	if strings.HasPrefix(attr, userPrefix) {
+	if strings.HasPrefix(attr, format.AttributePrefix) {
 		return unix.ENODATA
 	}
 	return unix.EOPNOTSUPP
@@ -86,7 +80,7 @@ func (n *node) Setxattr(_ context.Context, attr string, value []byte, _ uint32) 
 
 // Setxattr keeps attributes of the namespace user (W16).
 func (n *fileNode) Setxattr(ctx context.Context, attr string, value []byte, flags uint32) syscall.Errno {
-	if !strings.HasPrefix(attr, userPrefix) {
+	if !strings.HasPrefix(attr, format.AttributePrefix) {
 		return n.node.Setxattr(ctx, attr, value, flags)
 	}
 	how := tree.XattrSet
@@ -105,7 +99,7 @@ func (n *node) Removexattr(_ context.Context, attr string) syscall.Errno {
 	if err := n.shows.Changeable("remove attribute"); err != nil {
 		return errno(err)
 	}
-	if strings.HasPrefix(attr, userPrefix) && !strings.HasPrefix(attr, xattrPrefix) {
+	if strings.HasPrefix(attr, format.AttributePrefix) && !strings.HasPrefix(attr, format.ReservedPrefix) {
 		return unix.ENODATA
 	}
 	return 0
@@ -114,7 +108,7 @@ func (n *node) Removexattr(_ context.Context, attr string) syscall.Errno {
 // Removexattr removes attributes of the namespace user. Those that the mount makes stay: rsync
 // -X wants all to go that the original lacks.
 func (n *fileNode) Removexattr(ctx context.Context, attr string) syscall.Errno {
-	if !strings.HasPrefix(attr, userPrefix) || strings.HasPrefix(attr, xattrPrefix) {
+	if !strings.HasPrefix(attr, format.AttributePrefix) || strings.HasPrefix(attr, format.ReservedPrefix) {
 		return n.node.Removexattr(ctx, attr)
 	}
 	return errno(n.f.RemoveXattr(attr))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/svcfs/svcfs/cache"
+	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk"
 	"github.com/svcfs/svcfs/sdk/mem"
 )
@@ -148,7 +149,7 @@ func (f *File) Xattrs() map[string]string {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	for name, value := range f.xattrs {
-		if !strings.HasPrefix(name, reservedPrefix) {
+		if !strings.HasPrefix(name, format.ReservedPrefix) {
 			x[name] = value
 		}
 	}

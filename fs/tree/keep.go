@@ -306,7 +306,7 @@ const (
 
 // Xattr returns an extended attribute that a program set, here or in another mount.
 func (f *File) Xattr(name string) (value string, ok bool) {
-	if strings.HasPrefix(name, reservedPrefix) {
+	if strings.HasPrefix(name, format.ReservedPrefix) {
 		return "", false
 	}
 	return f.xattr(name)
@@ -367,17 +367,14 @@ func (f *File) changedXattr(op string, refused *Error) error {
 	}
 }
 
-// reservedPrefix begins the names of attributes that the mount makes (A2).
-const reservedPrefix = "user.svcfs."
-
 // mayChangeXattr refuses what nothing would keep. Copying tools set the attributes
 // that they found on a file of a mount: no line tells of those.
 func (f *File) mayChangeXattr(op, name string) error {
 	if err := f.Changeable(op); err != nil {
 		return err
 	}
-	if strings.HasPrefix(name, reservedPrefix) {
-		return plain(ClassUnsupported, op, f.Path(), "the mount makes the attributes "+reservedPrefix+"*")
+	if strings.HasPrefix(name, format.ReservedPrefix) {
+		return plain(ClassUnsupported, op, f.Path(), "the mount makes the attributes "+format.ReservedPrefix+"*")
 	}
 	if refused := f.losesXattr(name); refused != nil {
 		return f.failed(op, refused)

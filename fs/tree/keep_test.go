@@ -51,7 +51,7 @@ func (m *mounted) wantAttributes(p string, want sdk.Attributes) {
 	f := m.file(p)
 	a := f.Attr()
 	theirs := maps.Clone(f.Xattrs())
-	maps.DeleteFunc(theirs, func(name, _ string) bool { return strings.HasPrefix(name, reservedPrefix) })
+	maps.DeleteFunc(theirs, func(name, _ string) bool { return strings.HasPrefix(name, format.ReservedPrefix) })
 	got := sdk.Attributes{ModTime: a.Mtime, Executable: a.Executable, XAttrs: theirs}
 	if !got.Equal(want) {
 		m.t.Errorf("%s has %+v, want %+v", p, got, want)
