@@ -89,9 +89,6 @@ func Mount(dir string, t *tree.Tree, opt Options) (*Server, error) {
 		}
 	}
 	m := &mounted{notifier: newNotifier(), tree: t, opt: opt, teller: newTeller(opt.Outside)}
-	if !opt.ReadOnly { // the kernel refuses every change there
-		m.teller.begin()
-	}
 	root := m.embedder(t.Root())
 	rootAttr := stable(t.Root().Attr())
 	none := time.Duration(0)
@@ -127,6 +124,9 @@ func Mount(dir string, t *tree.Tree, opt Options) (*Server, error) {
 	}
 	m.use()
 	m.start()
+	if !opt.ReadOnly { // the kernel refuses every change there
+		m.teller.begin()
+	}
 	m.workers.Go(m.teller.run)
 	return &Server{dir: dir, fuse: server, m: m}, nil
 }

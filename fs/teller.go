@@ -79,7 +79,8 @@ func newTeller(outside *Outside) *teller {
 	return t
 }
 
-// begin finds out which thread asks. Nothing is told without a process outside.
+// begin finds out which thread asks, once the mount is there, which it remembers. Nothing is
+// told without a process outside.
 func (t *teller) begin() {
 	if t.outside == nil {
 		return
@@ -254,6 +255,7 @@ type told struct {
 	done  chan error
 	id    chan uint32
 	tid   uint32
+	mount string     // the device of the mount; "" = there was none
 	mu    sync.Mutex // one event at a time
 }
 
@@ -263,6 +265,10 @@ func newTold(dir string) *told {
 
 func (t *told) answer(r outsideRequest) outsideAnswer {
 	t.begin.Do(func() {
+		if root, err := unix.Open(t.dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err == nil {
+			t.mount = deviceOf(root)
+			_ = unix.Close(root)
+		}
 		go t.serve()
 		t.tid = <-t.id
 	})
@@ -287,6 +293,15 @@ func (t *told) serve() {
 	}
 }
 
+// deviceOf names the device of an open folder, "" if there is none. It asks nothing of the mount.
+func deviceOf(folder int) string {
+	var st unix.Statx_t
+	if err := unix.Statx(folder, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, 0, &st); err != nil {
+		return ""
+	}
+	return fmt.Sprint(st.Dev_major, ":", st.Dev_minor)
+}
+
 // errNoMount refuses to touch anything but the mount.
 var errNoMount = errors.New("the mount is gone")
 
@@ -304,8 +319,8 @@ func (t *told) act(r tellRequest) error {
 	if err := unix.Fstatfs(root, &fs); err != nil {
 		return err
 	}
-	if fs.Type != unix.FUSE_SUPER_MAGIC {
-		return errNoMount
+	if fs.Type != unix.FUSE_SUPER_MAGIC || t.mount == "" || deviceOf(root) != t.mount {
+		return errNoMount // another mount there would do what it is asked
 	}
 	below := strings.TrimPrefix(filepath.Clean("/"+r.Dir), "/")
 	if below == "" {

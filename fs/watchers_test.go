@@ -244,6 +244,14 @@ func TestThreat19EventsChangeNothing(t *testing.T) {
 
 	m := mounting(t, confined)
 	m.write("team/f", "x")
+	other := newTold(dir)
+	other.answer(outsideRequest{Do: askTeller})
+	other.dir = m.path("")
+	for _, r := range []tellRequest{{Dir: "/team", Name: "f", Do: tellUnlink}, {Dir: "/team", Name: "new", Do: tellCreate}} {
+		if err := other.act(r); !errors.Is(err, errNoMount) {
+			t.Errorf("%+v, in another mount: %v", r, err)
+		}
+	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	m.must(order{Do: "teller", Size: int64(unix.Gettid())}) // as if a request came late
