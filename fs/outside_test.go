@@ -125,7 +125,7 @@ func TestOutsideKeepsNoDescriptors(t *testing.T) {
 			_ = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit)
 			buf := make([]byte, maxOutsideBytes)
 			n, err := unix.Read(fd, buf)
-			if n > 0 { // the answer
+			for n > 0 || errors.Is(err, unix.EINTR) { // the answer, and signals of the Go runtime
 				n, err = unix.Read(fd, buf)
 			}
 			if n != 0 || err != nil {
