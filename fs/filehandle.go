@@ -44,7 +44,7 @@ func (m *mounted) parentOf(ctx context.Context, n *node, out *fuse.EntryOut) (*g
 	attr := parent.Attr()
 	inode := n.NewInode(ctx, m.embedder(parent), stable(attr))
 	if d, ok := inode.Operations().(*dirNode); ok {
-		m.knowDir(d)
+		m.meetDir(d)
 	}
 	m.fillEntry(attr, out)
 	return inode, name, 0

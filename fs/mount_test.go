@@ -1507,3 +1507,29 @@ func TestW16AttributesOfOthersOnAMount(t *testing.T) {
 	}
 	m.wantCharges(0, 0)
 }
+
+// W16: what others change shows at every descriptor of the file, also where the kernel has two inodes
+// of it.
+func TestW16AttributesOfOthersAtEveryDescriptor(t *testing.T) {
+	for mode, name := range readsNames {
+		t.Run(name, func(t *testing.T) {
+			m := mounting(t, func(p *plan) { p.Records, p.Options.Reads, p.Options.Timeout = true, Reads(mode), time.Hour })
+			m.put("f", pattern(sharedBytes))
+			reader := openToRead(t, m.path("team/f"))
+			writer, err := os.OpenFile(m.path("team/f"), os.O_RDWR, 0)
+			ok(t, err)
+			defer writer.Close()
+			when := time.Unix(1_500_000_000, 0)
+			for _, set := range []*sdk.Attributes{{ModTime: when.Add(time.Hour)}, {ModTime: when}} {
+				m.must(order{Do: "attributes", Group: "team", Name: "f", Attributes: set})
+				m.refresh()
+				m.must(order{Do: "settle"})
+				for what, f := range map[string]*os.File{"reader": reader, "writer": writer} {
+					if info, err := f.Stat(); err != nil || !info.ModTime().Equal(set.ModTime) {
+						t.Errorf("the %s shows %v, %v; want %v", what, info.ModTime(), err, set.ModTime)
+					}
+				}
+			}
+		})
+	}
+}

@@ -55,8 +55,8 @@ func (m *mounted) newHandle(ctx context.Context, h *tree.Handle, flags tree.Open
 	return fh
 }
 
-// embedder makes the kernel side of a node of the tree. go-fuse recognises by
-// inode number and generation that it knows the node, and then uses the old one.
+// embedder makes the kernel side of a node of the tree. go-fuse recognises by inode number and
+// generation that it knows the node, once it has the answer, and then uses the old one.
 func (m *mounted) embedder(n tree.Node) gofs.InodeEmbedder {
 	if d, ok := n.(*tree.Dir); ok {
 		return &dirNode{node: node{m: m, shows: d}, d: d}
@@ -69,7 +69,7 @@ func (n *dirNode) child(ctx context.Context, node tree.Node, out *fuse.EntryOut)
 	attr := node.Attr()
 	inode := n.NewInode(ctx, n.m.embedder(node), stable(attr))
 	if d, ok := inode.Operations().(*dirNode); ok {
-		n.m.knowDir(d) // before its owner is read, so that a change is not missed
+		n.m.meetDir(d) // before its owner is read, so that a change is not missed
 		attr = node.Attr()
 	}
 	n.m.fillEntry(attr, out)

@@ -46,7 +46,7 @@ func newNotifier() *notifier {
 
 // start starts the workers; the mount is up.
 func (k *notifier) start() {
-	k.workers.Go(func() { deliver(k, k.names, tellName) })
+	k.workers.Go(func() { deliver(k, k.names, k.tellName) })
 	for range contentWorkers {
 		k.workers.Go(func() { deliver(k, k.contents, tellContent) })
 	}
@@ -91,16 +91,35 @@ func take[N comparable](queue map[N]struct{}) (n N, ok bool) {
 // tellName makes the kernel look a name up again. A name it never looked up is
 // left alone: the first listing of a large group brings one notice per file. When the file
 // or folder that the kernel knows has no name any more, programs that watch it are told (R7).
-func tellName(n nameNotice) {
+func (k *notifier) tellName(n nameNotice) {
 	switch child := n.dir.GetChild(n.name); {
 	case child == nil:
 	case n.attributes:
-		_ = child.NotifyContent(attributesOnly, 0)
+		for _, inode := range k.inodesOf(child) {
+			_ = inode.NotifyContent(attributesOnly, 0)
+		}
 	case isGone(child):
 		_ = n.dir.NotifyDelete(n.name, child) // forgotten meanwhile is fine
 	default:
 		_ = n.dir.NotifyEntry(n.name)
 	}
+}
+
+// inodesOf returns an inode, and those of the same file that programs opened (R3).
+func (k *notifier) inodesOf(inode *gofs.Inode) []*gofs.Inode {
+	list := []*gofs.Inode{inode}
+	file, ok := inode.Operations().(*fileNode)
+	if !ok {
+		return list
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, n := range k.files[file.f] {
+		if &n.Inode != inode {
+			list = append(list, &n.Inode)
+		}
+	}
+	return list
 }
 
 // isGone reports whether no name shows the file or folder any more.
@@ -168,6 +187,16 @@ func (k *notifier) knowDir(n *dirNode) {
 	k.dirs[n.d] = n
 }
 
+// meetDir is knowDir for a node that is to be shown. Where the kernel knows the directory, go-fuse
+// keeps the node it has.
+func (k *notifier) meetDir(n *dirNode) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.dirs[n.d] == nil {
+		k.dirs[n.d] = n
+	}
+}
+
 func (k *notifier) knowFile(n *fileNode) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -179,7 +208,7 @@ func (k *notifier) knowFile(n *fileNode) {
 func (k *notifier) forgetDir(n *dirNode) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.dirs[n.d] == n {
+	if known := k.dirs[n.d]; known != nil && known.StableAttr() == n.StableAttr() {
 		delete(k.dirs, n.d)
 	}
 }

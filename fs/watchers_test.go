@@ -225,6 +225,17 @@ func TestR7TellingWaitsForPrograms(t *testing.T) {
 	}
 }
 
+// R7: the mount finds what the kernel knows beneath a folder also after the folder itself was looked up
+// again.
+func TestR7FolderLookedUpAgain(t *testing.T) {
+	m := mounting(t, func(p *plan) { p.Watches, p.Options.Timeout = true, -1 })
+	m.put("f", "one")
+	of := watch(m, "team/f")
+	m.inode("team")
+	m.put("f", "two")
+	proctest.Eventually(t, "the old file is gone", func() bool { return slices.Contains(of.events(), "team/f: delete self") })
+}
+
 // Threat 19: the process outside makes events in the mount and nothing anywhere else, and what
 // it asks the mount for changes nothing.
 func TestThreat19EventsChangeNothing(t *testing.T) {
