@@ -170,6 +170,7 @@ func TestVersionsOfLongNames(t *testing.T) {
 	for _, n := range []int{199, 200, 201, 400} {
 		names = append(names, strings.Repeat("ü", n))
 	}
+	g.alice.upload("g", names[2], []byte("s")) // by a client that knows no versions
 	for i := range 4 {
 		for _, name := range names {
 			g.alice.saves(name, strconv.Itoa(i))
@@ -181,14 +182,15 @@ func TestVersionsOfLongNames(t *testing.T) {
 	g.alice.saves(names[3], "4") // has not waited
 	g.wait(0.2)
 	g.running.removes(3 + 2 + 2 + 2)
-	for i, want := range []string{"23", "23", "34", "234"} {
+	for i, want := range []string{"23", "23", "s34", "234"} {
 		g.lives(names[i], want)
 	}
 	g.audits()
 	g.alice.saves(names[1], "4")
+	g.alice.saves(names[2], "5")
 	g.alice.saves(names[3], "5")
 	g.owner.keeps("2")
-	if got := must[wire.PendingResult](g.alice, wire.OpGetPending, object{"group_id": "g"}); got.Versions != 1+2 {
+	if got := must[wire.PendingResult](g.alice, wire.OpGetPending, object{"group_id": "g"}); got.Versions != 1+1+2 {
 		t.Errorf("%d versions are announced", got.Versions)
 	}
 }
