@@ -110,12 +110,11 @@ type ioFile struct {
 
 // ioOpen is a descriptor.
 type ioOpen struct {
-	file          *ioFile
-	fd            int
-	read, write   bool
-	append        bool
-	mapped        []byte
-	mappedToWrite bool
+	file        *ioFile
+	fd          int
+	read, write bool
+	append      bool
+	mapped      []byte
 
 	live bool   // may show the file as it is
 	then []byte // or as it was when it was opened; nil = no
