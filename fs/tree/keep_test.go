@@ -405,10 +405,7 @@ func TestW16ExtendedAttributes(t *testing.T) {
 // W16: a member cannot pass an attribute off as one of the mount's own.
 func TestW16AttributesOfOthersAreNotTheMounts(t *testing.T) {
 	w := team()
-	e := w.Put("team", alice, "f", []byte("x"))
-	w.Edit("team", e.Ref, func(e *sdk.Entry) {
-		e.Attributes = &sdk.Attributes{XAttrs: map[string]string{"user.svcfs.uploader": "bob", "user.svcfs.none": "x"}}
-	})
+	w.PutWith("team", alice, "f", []byte("x"), sdk.Attributes{XAttrs: map[string]string{"user.svcfs.uploader": "bob", "user.svcfs.none": "x"}})
 	f := mount(t, w, bob, keeps).file("/team/f")
 	if got := f.Xattrs(); got["user.svcfs.uploader"] != string(alice) || got["user.svcfs.none"] != "" {
 		t.Errorf("the attributes are %v", got)

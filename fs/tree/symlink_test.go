@@ -15,9 +15,7 @@ func links(c *Config) { c.CanAttributes = true }
 
 // putLink records a link, as another mount of the account does.
 func putLink(w *world, by sdk.AccountID, name, target string) sdk.Entry {
-	e := w.Put("team", by, name, []byte(target))
-	w.Edit("team", e.Ref, func(e *sdk.Entry) { e.Attributes = &sdk.Attributes{Target: target} })
-	return e
+	return w.PutWith("team", by, name, []byte(target), sdk.Attributes{Target: target})
 }
 
 // show says what a name is: "-> TARGET" for a link, else the content of the file.

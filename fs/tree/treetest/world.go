@@ -148,12 +148,20 @@ func (p Person) mayWrite(g sdk.GroupID) error {
 
 // Put records an upload, as [Person.Upload] does.
 func (w *World) Put(g sdk.GroupID, by sdk.AccountID, name string, data []byte) sdk.Entry {
+	return w.PutWith(g, by, name, data, sdk.Attributes{})
+}
+
+// PutWith is [World.Put] with attributes.
+func (w *World) PutWith(g sdk.GroupID, by sdk.AccountID, name string, data []byte, a sdk.Attributes) sdk.Entry {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.seq++
 	e := sdk.Entry{Group: g, Ref: sdk.Ref(fmt.Sprintf("ref/%d", w.seq)), Tx: fmt.Sprintf("tx%d", w.seq),
 		Hash: sdk.ComputeHash(data), Uploader: by, Time: time.Unix(1700000000+int64(w.seq), 0), Seq: w.seq, ChangedSeq: w.seq,
 		Name: name, Size: int64(len(data))}
+	if !a.IsZero() {
+		e.Attributes = &a
+	}
 	if w.Clock != nil {
 		e.Time = w.Clock()
 	}
@@ -292,10 +300,7 @@ func (p Person) Upload(ctx context.Context, g sdk.GroupID, name string, b *mem.B
 	if err != nil {
 		return sdk.Receipt{}, err
 	}
-	e := p.Put(g, p.id, name, b.Bytes())
-	if !a.IsZero() {
-		p.Edit(g, e.Ref, func(e *sdk.Entry) { e.Attributes = &a })
-	}
+	e := p.PutWith(g, p.id, name, b.Bytes(), a)
 	if err := p.begin(ctx, "uploaded"); err != nil { // the record is there, the answer is on its way
 		return sdk.Receipt{}, err
 	}
