@@ -248,8 +248,13 @@ func (s *Server) Wait() {
 	s.m.stop()
 }
 
+// endLimit bounds the wait for the kernel to end a mount that was taken away. The kernel
+// does not end it while another namespace of mounts has a copy, such as that of a container.
+const endLimit = 2 * time.Second
+
 // Unmount ends the mount, or leaves it as it is and returns a [*BusyError] that
-// names the programs that use it. It never waits for the service, and not beyond ctx.
+// names the programs that use it. It never waits for the service, and not beyond ctx. Copies
+// in other namespaces end with this process.
 func (s *Server) Unmount(ctx context.Context) error {
 	done := make(chan error, 1)
 	go func() {
@@ -257,7 +262,7 @@ func (s *Server) Unmount(ctx context.Context) error {
 		defer s.unmounting.Unlock()
 		err := s.m.opt.Outside.unmount(s.dir, false)
 		if err == nil {
-			s.fuse.Wait()
+			s.waitFor(endLimit)
 		}
 		done <- err
 	}()
@@ -266,6 +271,19 @@ func (s *Server) Unmount(ctx context.Context) error {
 		return s.unmountError(err)
 	case <-ctx.Done():
 		return fmt.Errorf("unmount %s: %w", s.dir, ctx.Err())
+	}
+}
+
+// waitFor waits until the kernel has ended the mount, but not longer than limit.
+func (s *Server) waitFor(limit time.Duration) {
+	ended := make(chan struct{})
+	go func() {
+		s.fuse.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(limit):
 	}
 }
 

@@ -101,7 +101,7 @@ func (m *liveMount) unmount(gone <-chan struct{}, force bool) error {
 	}
 	select {
 	case <-gone:
-	case <-time.After(5 * time.Second): // a program keeps a file open
+	case <-time.After(5 * time.Second): // a program keeps a file open, or another namespace has a copy
 	}
 	return nil
 }
