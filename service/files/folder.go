@@ -79,9 +79,11 @@ const selectBeneath = "SELECT ref, uploader, filename, " + ledger.IsNameless + "
 
 // selectTaken finds a file beneath a folder whose new name is that of a living file, among
 // those whose new name the index holds as a whole. It begins with the files that are
-// renamed: their number is bounded.
+// renamed: their number is bounded. The bounds of old names keep PostgreSQL, which may know
+// nothing of a new group, from reading all names for each.
 const selectTaken = "SELECT filename FROM files WHERE group_id = ? AND " + inFolder + ` AND length(filename) < ? AND EXISTS (SELECT 1 FROM files old WHERE old.group_id = files.group_id
-	AND old.deleted_ns IS NULL AND old.trash_ns IS NULL AND substr(old.filename, 1, 200) = CAST(? AS TEXT) || substr(files.filename, ?)) LIMIT 1`
+	AND old.deleted_ns IS NULL AND old.trash_ns IS NULL AND substr(old.filename, 1, 200) = CAST(? AS TEXT) || substr(files.filename, ?)
+	AND substr(old.filename, 1, 200) >= ? AND substr(old.filename, 1, 200) <= ?) LIMIT 1`
 
 // selectBeginning lists the living names with a beginning.
 const selectBeginning = "SELECT filename FROM files WHERE group_id = ? AND deleted_ns IS NULL AND trash_ns IS NULL AND substr(filename, 1, 200) = ?"
@@ -117,7 +119,7 @@ func notTaken(ctx context.Context, tx *store.Tx, group, from, to string, list []
 	rest := utf8.RuneCountInString(from) + 1
 	longest := indexedName + rest - 1 - utf8.RuneCountInString(to)
 	taken, err := store.List(ctx, tx, "look for names in use", func(name *string) []any { return []any{name} },
-		selectTaken, append(append([]any{group}, inFolderArgs(from)...), longest, to, rest)...)
+		selectTaken, append(append(append([]any{group}, inFolderArgs(from)...), longest, to, rest), inFolderArgs(to)[:2]...)...)
 	if err != nil {
 		return err
 	}

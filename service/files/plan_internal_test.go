@@ -37,7 +37,7 @@ func TestFoldersAreFoundByName(t *testing.T) {
 	if len(got) != 1 || !strings.HasPrefix(got[0], "SEARCH files USING INDEX files_by_name (group_id=? AND <expr>>? AND <expr><?)") {
 		t.Errorf("beneath: %q", got)
 	}
-	args := append(append([]any{"g"}, in...), 150, "from", 5)
+	args := append(append(append([]any{"g"}, in...), 150, "to", 5), inFolderArgs("to")[:2]...)
 	got = plantest.Steps(t, "files", selectTaken, args...)
 	if len(got) != 1 || !strings.HasPrefix(got[0], "SEARCH files USING INDEX files_by_name (group_id=? AND <expr>>? AND <expr><?)") {
 		t.Errorf("in use: %q", got)
