@@ -279,7 +279,7 @@ func runXfstests(t *testing.T, dir string, want suiteResults) suiteResults {
 	}
 	for _, tool := range []string{"unshare", "xfs_io", "getfattr", "getfacl", "/sbin/mount.fuse"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			t.Fatalf("XFSTESTS needs %s: apt-get install util-linux xfsprogs attr acl fuse3", tool)
+			t.Fatalf("XFSTESTS needs %s; the packages are util-linux, xfsprogs, attr, acl and fuse3", tool)
 		}
 	}
 	w := newWorld(t)
