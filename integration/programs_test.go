@@ -27,6 +27,7 @@ type program struct {
 	files   int    // that it leaves of what was uploaded, links too
 	most    int    // uploads for each of the files, where the versions of the program differ
 	refused string // errno, when the mount refuses something of it
+	asRoot  bool   // only root can run it
 	note    string // for the table; says why it saves a file more than once
 }
 
@@ -120,6 +121,7 @@ func programsTable() []program {
 		{name: "7zz, changing an archive", tool: "7zz",
 			script: "7zz a -bso0 -bsp0 s.7z f; cp $SRC/x x; 7zz a -bso0 -bsp0 s.7z x; 7zz e -so s.7z f x; ls",
 			want:   "one\nxx\nf\ns.7z\nx\n one", uploads: 3, files: 2, note: "the archive, twice: two commands"},
+		{name: "Samba: put, rename, get", tool: "/usr/sbin/smbd", script: "bash $TESTDATA/samba.sh", want: "xx\n one", uploads: 1, files: 1, asRoot: true, note: "smbd runs as root"},
 		{name: "overlayfs, the upper layer", tool: "unshare", refused: "EINVAL",
 			script: `mkdir up work merged low; unshare -m $([ $(id -u) = 0 ] || echo --map-root-user) mount -t overlay overlay -o lowerdir=low,upperdir=up,workdir=work merged 2>&1 | grep -o 'wrong fs type'; rmdir low merged`,
 			want:   "wrong fs type\n one", note: "the kernel asks an upper layer for RENAME_WHITEOUT, which is a device; a mount can be the lower layer"},
@@ -226,6 +228,9 @@ func TestPrograms(t *testing.T) {
 	for i, p := range programsTable() {
 		t.Run(p.name, func(t *testing.T) {
 			need(t, p.tool)
+			if p.asRoot {
+				needRoot(t)
+			}
 			dir := a.path("team", fmt.Sprintf("p%02d", i))
 			ok(t, os.Mkdir(dir, 0o700))
 			write(t, filepath.Join(dir, "f"), []byte("one\n"))
