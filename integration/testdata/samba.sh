@@ -1,3 +1,4 @@
+#!/usr/bin/env bash
 # Shares the working directory, and uses the share as a client does.
 set -eu
 port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
