@@ -235,6 +235,9 @@ func FuzzParseMetadata(f *testing.F) {
 	for _, s := range seeds(f) {
 		f.Add([]byte(s.Format))
 	}
+	for _, v := range vectors(f) {
+		f.Add([]byte(v.Format))
+	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		m, err := ParseMetadata(raw)
 		if err != nil || m.Version == 0 {

@@ -3,6 +3,8 @@ package format
 import (
 	"bytes"
 	"compress/zlib"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,7 +12,7 @@ import (
 )
 
 const (
-	// Version is what this package writes.
+	// Version is the version of files that are sealed whole.
 	Version = 1
 	// CompressionDeflate is a zlib stream (RFC 1950) inside the encryption.
 	CompressionDeflate = "deflate"
@@ -34,6 +36,11 @@ type Metadata struct {
 	Compression  string // "" or CompressionDeflate
 	Filename     string // our addition; others ignore it
 	Attributes   string // JSON of [Attributes], not checked; "" = none. Our addition; others ignore it
+
+	// Version 2 only.
+	BlockBytes int64             // plaintext of a block, see [Layout]
+	Root       Hash              // of the tree over the sealed blocks
+	KeyCheck   [sha256.Size]byte // see [KeyCheck]
 }
 
 // NewMetadata returns version 1 without compression for a file of size bytes.
@@ -55,7 +62,16 @@ type document struct {
 	ContentType  string          `json:"content_type,omitempty"`
 	Compression  string          `json:"compression,omitempty"`
 	Filename     string          `json:"filename,omitempty"`
-	Attributes   json.RawMessage `json:"attributes,omitempty"`
+	blocksDocument
+	Attributes json.RawMessage `json:"attributes,omitempty"`
+}
+
+// blocksDocument has the fields that only version 2 has. In other versions they are not
+// listed, so that readers ignore them, whatever their type.
+type blocksDocument struct {
+	BlockBytes json.RawMessage `json:"block_size,omitempty"`
+	Root       json.RawMessage `json:"root,omitempty"`
+	KeyCheck   json.RawMessage `json:"key_check,omitempty"`
 }
 
 // MarshalJSON writes null for version 0.
@@ -67,6 +83,10 @@ func (m Metadata) MarshalJSON() ([]byte, error) {
 		Wrapping: m.Wrapping, ContentType: m.ContentType, Compression: m.Compression, Filename: m.Filename, Attributes: json.RawMessage(m.Attributes)}
 	if m.OriginalSize != SizeUnknown {
 		d.OriginalSize = &m.OriginalSize
+	}
+	if m.Version == VersionBlocks {
+		quoted := func(hash [sha256.Size]byte) json.RawMessage { return fmt.Appendf(nil, `"%x"`, hash[:]) }
+		d.blocksDocument = blocksDocument{fmt.Append(nil, m.BlockBytes), quoted(m.Root), quoted(m.KeyCheck)}
 	}
 	return json.Marshal(d)
 }
@@ -107,6 +127,11 @@ func ParseMetadata(raw []byte) (Metadata, error) {
 		return m, nil
 	case "1":
 		m.Version = 1
+	case "2":
+		if err := m.parseBlocks(d.blocksDocument); err != nil {
+			return Metadata{}, err
+		}
+		return m, nil
 	default:
 		return Metadata{}, fmt.Errorf("file format version %.40s: %w", d.Version, ErrUnsupported)
 	}
@@ -114,6 +139,47 @@ func ParseMetadata(raw []byte) (Metadata, error) {
 		return Metadata{}, fmt.Errorf("compression %.40q: %w", m.Compression, ErrUnsupported)
 	}
 	return m, nil
+}
+
+// parseBlocks reads the fields of version 2.
+func (m *Metadata) parseBlocks(d blocksDocument) error {
+	m.Version = VersionBlocks
+	if m.Compression != "" {
+		return fmt.Errorf("compression %.40q in version 2: %w", m.Compression, ErrUnsupported)
+	}
+	if len(d.BlockBytes) > 0 {
+		if err := json.Unmarshal(d.BlockBytes, &m.BlockBytes); err != nil {
+			return fmt.Errorf("parse block_size: %w", errors.Join(ErrCorrupt, err))
+		}
+	}
+	if err := m.Layout().Check(); err != nil {
+		return err
+	}
+	for _, field := range []struct {
+		name string
+		raw  json.RawMessage
+		into []byte
+	}{{"root", d.Root, m.Root[:]}, {"key_check", d.KeyCheck, m.KeyCheck[:]}} {
+		var text string
+		if len(field.raw) > 0 {
+			if err := json.Unmarshal(field.raw, &text); err != nil {
+				return fmt.Errorf("parse %s: %w", field.name, errors.Join(ErrCorrupt, err))
+			}
+		}
+		raw, err := hex.DecodeString(text)
+		if err != nil || len(raw) != sha256.Size || hex.EncodeToString(raw) != text {
+			return fmt.Errorf("%s of %d characters: want 64 lower-case hex digits: %w", field.name, len(text), ErrCorrupt)
+		}
+		copy(field.into, raw)
+	}
+	return nil
+}
+
+// NewBlocksMetadata returns version 2 for a file with this layout.
+func NewBlocksMetadata(l Layout, root Hash, keyCheck [sha256.Size]byte, contentType, filename string) Metadata {
+	m := NewMetadata(l.Size, contentType, filename)
+	m.Version, m.BlockBytes, m.Root, m.KeyCheck = VersionBlocks, l.BlockBytes, root, keyCheck
+	return m
 }
 
 // Deflate returns plain as a zlib stream.

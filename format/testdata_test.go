@@ -233,7 +233,7 @@ func newSamples(t *testing.T) map[string]sample {
 		"size-fraction":    make1("original_size is no integer", text, text, v1("440.5", ""), "corrupt", nil),
 		"bomb":             make1("inflates to 4 MiB and says 440 bytes", bomb, text, v1("440", deflate), "corrupt", nil),
 		"bomb-honest":      make1("inflates to 4 MiB and says so: over the reader's limit", bomb, text, v1("4194304", deflate), "too large", nil),
-		"version-2":        make1("unknown version", text, text, `{"version":2}`, "unsupported", nil),
+		"version-3":        make1("unknown version", text, text, `{"version":3}`, "unsupported", nil),
 		"version-string":   make1("version is a string", text, text, `{"version":"1"}`, "unsupported", nil),
 		"version-float":    make1("version is 1.0", text, text, `{"version":1.0}`, "unsupported", nil),
 		"brotli":           make1("unknown compression", text, text, v1("440", `,"compression":"brotli"`), "unsupported", nil),

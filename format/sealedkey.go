@@ -1,0 +1,108 @@
+package format
+
+import (
+	"crypto/hpke"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+)
+
+// A sealed key is the key of a file, encrypted to the vault of a service (HPKE, RFC 9180,
+// base mode): MLKEM768-X25519, HKDF-SHA256, AES-256-GCM. Only the vault opens it, and only for
+// the account, the upload, the epoch and the ciphertext that it was sealed for.
+
+const (
+	// SealedKeyKEM is the identifier of MLKEM768-X25519 (draft-ietf-hpke-pq).
+	SealedKeyKEM = 0x647a
+	// VaultKeyBytes is the length of a public key of a vault, in bytes.
+	VaultKeyBytes = 1216
+	// SealedKeyBytes is the length of a sealed key, in bytes: the encapsulated key, then the
+	// encrypted key with its tag.
+	SealedKeyBytes = 1120 + KeyBytes + TagBytes
+
+	sealedKeyDomain = "svc-upload-1"
+)
+
+// SealedFor is what a sealed key is bound to.
+type SealedFor struct {
+	Service string // contract id of the service
+	Account string
+	Upload  string // id of the upload, chosen by the client
+	Epoch   int64  // number of the vault's key
+}
+
+func (f SealedFor) info() []byte {
+	out := []byte(sealedKeyDomain)
+	for _, s := range []string{f.Service, f.Account, f.Upload} {
+		out = binary.BigEndian.AppendUint64(out, uint64(len(s)))
+		out = append(out, s...)
+	}
+	return binary.BigEndian.AppendUint64(out, uint64(f.Epoch))
+}
+
+func sealedKeySuite() (hpke.KEM, hpke.KDF, hpke.AEAD) {
+	return hpke.MLKEM768X25519(), hpke.HKDFSHA256(), hpke.AES256GCM()
+}
+
+// SealKey encrypts the key of a file to a public key of a vault, of [VaultKeyBytes]. blob is the
+// SHA-256 of the ciphertext of the file. The result has [SealedKeyBytes] and belongs to the
+// caller. A public key that is none is [ErrCorrupt].
+func SealKey(vault []byte, to SealedFor, blob [sha256.Size]byte, key *Key) ([]byte, error) {
+	kem, kdf, aead := sealedKeySuite()
+	public, err := kem.NewPublicKey(vault)
+	if err != nil {
+		return nil, fmt.Errorf("read the key of the vault: %w: %w", ErrCorrupt, err)
+	}
+	if key.isZero() {
+		return nil, errZeroKey
+	}
+	enc, sender, err := hpke.NewSender(public, kdf, aead, to.info())
+	if err != nil {
+		return nil, fmt.Errorf("seal key: %w", err)
+	}
+	sealed, err := sender.Seal(blob[:], key.Bytes())
+	if err != nil {
+		return nil, fmt.Errorf("seal key: %w", err)
+	}
+	return append(enc, sealed...), nil
+}
+
+// VaultSecret is the secret half of a vault's key. It prints as "redacted".
+type VaultSecret struct {
+	private hpke.PrivateKey
+}
+
+// NewVaultSecret derives a key of a vault from a seed of 32 bytes, of which it keeps no copy.
+func NewVaultSecret(seed []byte) (*VaultSecret, error) {
+	private, err := hpke.MLKEM768X25519().DeriveKeyPair(seed)
+	if err != nil {
+		return nil, fmt.Errorf("derive the key of the vault: %w", err)
+	}
+	return &VaultSecret{private}, nil
+}
+
+// Public returns the public half, of [VaultKeyBytes].
+func (s *VaultSecret) Public() []byte { return s.private.PublicKey().Bytes() }
+
+// Format prints "redacted" for every verb.
+func (s VaultSecret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(redacted)) }
+
+// OpenKey decrypts a sealed key. Another secret, another binding and changed bytes are
+// [ErrAuthentication], another length is [ErrCorrupt].
+func (s *VaultSecret) OpenKey(from SealedFor, blob [sha256.Size]byte, sealed []byte) (*Key, error) {
+	if len(sealed) != SealedKeyBytes {
+		return nil, fmt.Errorf("sealed key of %d bytes: want %d: %w", len(sealed), SealedKeyBytes, ErrCorrupt)
+	}
+	_, kdf, aead := sealedKeySuite()
+	enc := len(sealed) - KeyBytes - TagBytes
+	recipient, err := hpke.NewRecipient(sealed[:enc], s.private, kdf, aead, from.info())
+	if err != nil {
+		return nil, fmt.Errorf("open sealed key: %w", ErrAuthentication)
+	}
+	raw, err := recipient.Open(blob[:], sealed[enc:])
+	if err != nil {
+		return nil, fmt.Errorf("open sealed key: %w", ErrAuthentication)
+	}
+	defer clear(raw)
+	return NewKey(raw)
+}
