@@ -8,6 +8,7 @@ import (
 	"errors"
 	"math"
 	"os"
+	"slices"
 	"sync"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
@@ -20,8 +21,19 @@ var (
 	ErrClosed   = errors.New("cache is closed")
 )
 
-// Key names the content of one file. Content under a key never changes.
-type Key struct{ Group, Ref string }
+// Key names the content of one file, or a block of it. Content under a key never changes.
+type Key struct {
+	Group, Ref string
+	Block      int64 // 0 = the file, else the number of a block and 1
+	BlockBytes int64 // 0 = the file, else how the file is cut
+}
+
+// BlockOf returns the key of a block, in blocks of so many bytes, of the file that k names; the
+// first is block 0.
+func (k Key) BlockOf(i, bytes int64) Key { return Key{k.Group, k.Ref, i + 1, bytes} }
+
+// IsOf reports whether k names the file, or a block of the file, that file names.
+func (k Key) IsOf(file Key) bool { return k.Group == file.Group && k.Ref == file.Ref }
 
 // Buffer is decrypted content. The cache calls Release exactly once, when the
 // content is dropped and no lease is left; Release must wipe it.
@@ -79,18 +91,23 @@ type entry struct {
 	gone bool
 }
 
-// load is one retrieval under way.
+// load is one retrieval under way, of one key or of several that are fetched together.
 type load struct {
-	key     Key
+	keys    []Key
 	room    Room
 	cancel  context.CancelFunc
-	waiters int  // by Store.mu
-	purged  bool // by Store.mu
-	ended   bool // by Store.mu: entry or err is set
+	waiters []int // by Store.mu: for each key, and behind them who began it for later
+	purged  bool  // by Store.mu
+	ended   bool  // by Store.mu: entries or err is set
 
-	done  chan struct{} // closed after ended is set
-	entry *entry
-	err   error
+	done    chan struct{} // closed after ended is set
+	entries []*entry
+	err     error
+}
+
+// isWanted reports whether anybody waits for l. Needs Store.mu.
+func (l *load) isWanted() bool {
+	return slices.ContainsFunc(l.waiters, func(n int) bool { return n > 0 })
 }
 
 // New returns an empty cache for budget bytes, which bound what lies in it together
@@ -124,22 +141,89 @@ func (s *Store) Get(ctx context.Context, k Key, fetch func(context.Context, *Roo
 	l := s.loads[k]
 	if l == nil {
 		s.stats.Misses++
-		l = s.start(ctx, k, fetch)
+		l = s.start(ctx, []Key{k}, func(ctx context.Context, room *Room) ([]Buffer, error) {
+			buf, err := fetch(ctx, room)
+			return []Buffer{buf}, err
+		})
 	}
-	l.waiters++
+	i := slices.Index(l.keys, k)
+	l.waiters[i]++
 	s.mu.Unlock()
-	return s.wait(ctx, l)
+	return s.wait(ctx, l, i)
 }
 
+// Begin begins to load the first of keys that are neither cached nor on their way, together, up to
+// the next that is. It returns how many of keys are cached, on their way or begun now, from the
+// first on, and the load, nil if none began. room is what each of them takes, in bytes: only as many are loaded as
+// find room at once, and what is loaded is leased to nobody. [Store.Get] of one of them waits for the load. fetch
+// loads n keys from place first on: all of them, or none. When the caller gives the load up and
+// nobody waits for it, it is cancelled.
+func (s *Store) Begin(ctx context.Context, keys []Key, room int64, fetch func(ctx context.Context, first, n int) ([]Buffer, error)) (upTo int, began *Loading) {
+	s.mu.Lock()
+	upTo, began = s.begin(ctx, keys, room, fetch)
+	wipe := s.evict()
+	s.mu.Unlock()
+	wipeAll(wipe)
+	return upTo, began
+}
+
+// begin needs Store.mu.
+func (s *Store) begin(ctx context.Context, keys []Key, room int64, fetch func(ctx context.Context, first, n int) ([]Buffer, error)) (upTo int, began *Loading) {
+	if s.closed {
+		return 0, nil
+	}
+	isThere := func(k Key) bool { return s.loads[k] != nil || s.recency.Contains(k) }
+	first := 0
+	for first < len(keys) && isThere(keys[first]) {
+		first++
+	}
+	upTo = first
+	for fits := first + int(max(0, s.budget-s.pinned-s.loading)/room); upTo < min(len(keys), fits) && !isThere(keys[upTo]); {
+		upTo++
+	}
+	n := upTo - first
+	if n == 0 {
+		return upTo, nil
+	}
+	s.stats.Misses += int64(n)
+	l := s.start(ctx, slices.Clone(keys[first:upTo]), func(ctx context.Context, _ *Room) ([]Buffer, error) { return fetch(ctx, first, n) })
+	s.loading += int64(n) * room
+	l.room.held = int64(n) * room
+	l.waiters[n]++
+	return upTo, &Loading{s, l}
+}
+
+// Loading is a load that [Store.Begin] began.
+type Loading struct {
+	store *Store
+	load  *load
+}
+
+// IsDone reports whether the load has ended.
+func (l *Loading) IsDone() bool {
+	select {
+	case <-l.load.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// GiveUp tells that the caller does not want what is loaded any more. Call it at most once.
+func (l *Loading) GiveUp() { l.store.leave(l.load, len(l.load.keys)) }
+
 // start begins a load. Needs Store.mu.
-func (s *Store) start(ctx context.Context, k Key, fetch func(context.Context, *Room) (Buffer, error)) *load {
+func (s *Store) start(ctx context.Context, keys []Key, fetch func(context.Context, *Room) ([]Buffer, error)) *load {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	l := &load{key: k, room: Room{store: s}, cancel: cancel, done: make(chan struct{})}
-	s.loads[k], s.running[l] = l, struct{}{}
+	l := &load{keys: keys, room: Room{store: s}, cancel: cancel, waiters: make([]int, len(keys)+1), done: make(chan struct{})}
+	for _, k := range keys {
+		s.loads[k] = l
+	}
+	s.running[l] = struct{}{}
 	go func() {
 		defer cancel()
-		buf, err := fetch(ctx, &l.room)
-		s.finish(l, buf, err)
+		bufs, err := fetch(ctx, &l.room)
+		s.finish(l, bufs, err)
 	}()
 	return l
 }
@@ -147,9 +231,9 @@ func (s *Store) start(ctx context.Context, k Key, fetch func(context.Context, *R
 // finish stores what was loaded and leases it to every waiter. Content that
 // came under the same key meanwhile stays: two entries under one key would leave
 // the first where neither eviction nor a purge finds it.
-func (s *Store) finish(l *load, buf Buffer, err error) {
-	var unused Buffer
-	var stored *entry
+func (s *Store) finish(l *load, bufs []Buffer, err error) {
+	var unused []Buffer
+	stored := make([]*entry, 0, len(l.keys))
 	s.mu.Lock()
 	s.detach(l)
 	delete(s.running, l)
@@ -157,28 +241,30 @@ func (s *Store) finish(l *load, buf Buffer, err error) {
 	case l.purged || s.closed:
 		l.err = ErrPurged
 		if err == nil {
-			unused = buf
+			unused = bufs
 		}
 	case err != nil:
 		l.err = err
 	default:
-		e, ok := s.recency.Get(l.key)
-		if ok {
-			unused = buf
-		} else {
-			e = s.store(l.key, buf)
-			stored = e
+		for i, k := range l.keys {
+			e, ok := s.recency.Get(k)
+			if ok {
+				unused = append(unused, bufs[i])
+			} else {
+				e = s.store(k, bufs[i])
+				stored = append(stored, e)
+			}
+			e.leases += l.waiters[i]
+			s.recount(e)
+			l.entries = append(l.entries, e)
 		}
-		e.leases += l.waiters
-		s.recount(e)
-		l.entry = e
 	}
 	l.ended = true
 	s.endRoom(&l.room, stored)
 	wipe := s.evict()
 	s.mu.Unlock()
-	if unused != nil {
-		unused.Release()
+	for _, buf := range unused {
+		buf.Release()
 	}
 	wipeAll(wipe)
 	close(l.done) // last: whoever has an answer may rely on the wiping
@@ -186,32 +272,35 @@ func (s *Store) finish(l *load, buf Buffer, err error) {
 
 // detach keeps further callers from joining l. Needs Store.mu.
 func (s *Store) detach(l *load) {
-	if s.loads[l.key] == l {
-		delete(s.loads, l.key)
+	for _, k := range l.keys {
+		if s.loads[k] == l {
+			delete(s.loads, k)
+		}
 	}
 }
 
-func (s *Store) wait(ctx context.Context, l *load) (*Lease, error) {
+// wait waits for the key at place i of a load.
+func (s *Store) wait(ctx context.Context, l *load, i int) (*Lease, error) {
 	select {
 	case <-l.done:
 	case <-ctx.Done():
-		s.leave(l)
+		s.leave(l, i)
 		return nil, ctx.Err()
 	}
 	if l.err != nil {
 		return nil, l.err
 	}
-	return &Lease{store: s, entry: l.entry}, nil
+	return &Lease{store: s, entry: l.entries[i]}, nil
 }
 
-// leave gives up one waiter's claim on a load.
-func (s *Store) leave(l *load) {
+// leave gives up one waiter's claim on the key at place i of a load.
+func (s *Store) leave(l *load, i int) {
 	s.mu.Lock()
 	var wipe []*entry
-	switch l.waiters--; {
-	case l.ended && l.entry != nil:
-		wipe = s.unlease(l.entry)
-	case !l.ended && l.waiters == 0:
+	switch l.waiters[i]--; {
+	case l.ended && i < len(l.entries):
+		wipe = s.unlease(l.entries[i])
+	case !l.ended && !l.isWanted():
 		l.cancel()
 		s.detach(l) // the next caller starts afresh
 	}
@@ -364,7 +453,7 @@ func (s *Store) Purge(match func(Key) bool) (n int) {
 		wipe = append(wipe, e)
 	}
 	for l := range s.running {
-		if match(l.key) {
+		if slices.ContainsFunc(l.keys, match) {
 			l.purged = true
 			l.cancel()
 			s.detach(l) // whoever asks from now on gets a load of their own
@@ -381,19 +470,49 @@ func (s *Store) Retire(match func(Key) bool) {
 	s.mu.Lock()
 	var wipe []*entry
 	for _, k := range s.recency.Keys() {
-		e, _ := s.recency.Peek(k)
-		if !match(k) {
-			continue
+		if match(k) {
+			wipe = append(wipe, s.retire(k)...)
 		}
-		if e.retired = true; e.leases > 0 {
-			continue
-		}
-		s.recency.Remove(k)
-		e.stored = false
-		wipe = append(wipe, s.drop(e)...)
 	}
 	s.mu.Unlock()
 	wipeAll(wipe)
+}
+
+// Move gives what is cached under a key another key, under which there is nothing. Leases stay as
+// they are. It reports whether it did.
+func (s *Store) Move(from, to Key) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e, ok := s.recency.Peek(from)
+	if !ok || e.retired || s.recency.Contains(to) || s.loads[to] != nil {
+		return false
+	}
+	s.recency.Remove(from)
+	e.key = to
+	s.recency.Add(to, e)
+	return true
+}
+
+// Drop is Retire for one key.
+func (s *Store) Drop(k Key) {
+	s.mu.Lock()
+	wipe := s.retire(k)
+	s.mu.Unlock()
+	wipeAll(wipe)
+}
+
+// retire needs Store.mu.
+func (s *Store) retire(k Key) []*entry {
+	e, ok := s.recency.Peek(k)
+	if !ok {
+		return nil
+	}
+	if e.retired = true; e.leases > 0 {
+		return nil
+	}
+	s.recency.Remove(k)
+	e.stored = false
+	return s.drop(e)
 }
 
 // Close purges everything; loads under way are cancelled and fail.
@@ -416,6 +535,14 @@ type Lease struct {
 	store    *Store
 	entry    *entry
 	released bool // by Store.mu
+}
+
+// Buffer returns the content itself, which may be more than bytes; false after a purge. It
+// may end at any moment.
+func (l *Lease) Buffer() (Buffer, bool) {
+	l.entry.mu.RLock()
+	defer l.entry.mu.RUnlock()
+	return l.entry.buf, !l.entry.gone
 }
 
 // Len returns the length of the content in bytes, 0 after a purge.
@@ -447,6 +574,7 @@ func (l *Lease) ReadAt(p []byte, off int64) (n int, err error) {
 type View struct {
 	Bytes []byte
 	entry *entry
+	owner *Lease // ends with the view; nil = none
 }
 
 // View returns at most n bytes from off as they lie in the cache; fewer only at
@@ -472,6 +600,20 @@ func (v View) Done() {
 	if v.entry != nil {
 		v.entry.mu.RUnlock()
 	}
+	if v.owner != nil {
+		v.owner.Release()
+	}
+}
+
+// ViewOnce is View of a lease that ends with the view, or with the error.
+func (l *Lease) ViewOnce(off int64, n int) (View, error) {
+	v, err := l.View(off, n)
+	if err != nil {
+		l.Release()
+		return v, err
+	}
+	v.owner = l
+	return v, nil
 }
 
 // sharer is a buffer whose memory has a descriptor. Its Release must empty the

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -167,7 +168,7 @@ func (s *Store) waiting(k Key) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l := s.loads[k]; l != nil {
-		return l.waiters
+		return l.waiters[slices.Index(l.keys, k)]
 	}
 	return 0
 }
@@ -403,4 +404,28 @@ func TestRetire(t *testing.T) {
 	if _, err := text(l); !errors.Is(err, ErrPurged) || again.wiped.Load() != 1 {
 		t.Errorf("after a purge: %v, wiped %d times", err, again.wiped.Load())
 	}
+}
+
+func TestMove(t *testing.T) {
+	s := New(100)
+	old, next, other := key("old"), key("next"), key("other")
+	a := content("aaaa")
+	lease := s.Add(old, a)
+	s.Add(other, content("bb")).Release()
+	if s.Move(old, other) || s.Move(key("none"), next) || s.Move(old, old) {
+		t.Error("moved over content, or nothing")
+	}
+	if !s.Move(old, next) || s.Contains(old) || !s.Contains(next) {
+		t.Fatal("not moved")
+	}
+	if got, err := text(lease); err != nil || got != "aaaa" {
+		t.Errorf("a lease reads %q, %v", got, err)
+	}
+	lease.Release()
+	wantStats(t, s, 6, 2)
+	if n := s.Purge(func(k Key) bool { return k == next }); n != 1 {
+		t.Errorf("purged %d entries by the new key", n)
+	}
+	wantWiped(t, a)
+	s.Close()
 }

@@ -91,13 +91,13 @@ func TestLeavingAfterTheLoadEnded(t *testing.T) {
 	for _, purge := range []bool{false, true} {
 		s := New(3)
 		buf := content("larger")
-		l := &load{key: key("a"), done: make(chan struct{}), waiters: 1, cancel: func() {}}
-		s.finish(l, buf, nil)
+		l := &load{keys: []Key{key("a")}, done: make(chan struct{}), waiters: []int{1, 0}, cancel: func() {}}
+		s.finish(l, []Buffer{buf}, nil)
 		wantStats(t, s, 6, 1)
 		if purge {
 			s.Purge(func(Key) bool { return true })
 		}
-		s.leave(l)
+		s.leave(l, 0)
 		wantStats(t, s, 0, 0)
 		wantWiped(t, buf)
 		s.Close()

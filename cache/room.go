@@ -76,23 +76,24 @@ func (s *Store) admit(r *Room, n int64) bool {
 	return true
 }
 
-// endRoom gives the room of a load up. e is what was stored of it, or nil. Needs
-// Store.mu.
-func (s *Store) endRoom(r *Room, e *entry) {
+// endRoom gives the room of a load up. stored is what was stored of it, at most one entry
+// if it is beyond the budget. Needs Store.mu.
+func (s *Store) endRoom(r *Room, stored []*entry) {
 	r.ended = true
 	switch {
 	case r.held == 0:
 	case !r.over:
 		s.loading -= r.held
-	case e != nil:
-		e.over, s.overEntry = true, e
+	case len(stored) > 0:
+		stored[0].over, s.overEntry = true, stored[0]
 	default:
 		s.over = false
 	}
-	if e != nil {
+	for _, e := range stored {
 		e.counted = r.held > 0
+		s.recount(e)
 	}
-	s.recount(e)
+	s.recount(nil)
 }
 
 // recount brings what e pins up to date, and lets those look again who wait for
