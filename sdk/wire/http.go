@@ -10,6 +10,10 @@ const (
 	PathRPC          = "/rpc"                    // POST, JSON-RPC of a self-hosted ledger
 	PathUploadBlob   = "/raw/upload/"            // PUT PathUploadBlob + upload id, extension "raw"
 	PathReadBlob     = "/raw/read/"              // GET PathReadBlob + ticket, extension "raw"
+	PathParts        = "/raw/parts/"             // GET PathParts + upload id, PUT PathParts + upload id + "/" + number or [ManifestPart]; extension "chunks"
+	PathBlocks       = "/raw/blocks/"            // GET PathBlocks + ticket, with ranges; extension "chunks"
+	PathTiles        = "/raw/tiles/"             // GET PathTiles + ticket + "/" + a path of package tlog, such as tile/8/0/000; extension "chunks"
+	PathManifest     = "/raw/manifest/"          // GET PathManifest + ticket, extension "chunks"
 	PathTlog         = "/tlog/"                  // GET checkpoint, key, tile/…; extension "checkpoints"
 )
 
@@ -21,6 +25,9 @@ const (
 	// 1.0.3 does not. A service may tell the generations apart by it.
 	HeaderWalletID  = "X-Wallet-Id"
 	HeaderRequestID = "X-Request-Id" // of an answer; extension. It is also in the log of the service
+	// HeaderPartKey is the wrapped key of a part ([format.WrapKey]), in standard base64. The
+	// service gives it back to a client that resumes, see [Part].
+	HeaderPartKey = "X-Part-Key"
 )
 
 // Operation names below [PathTools].
@@ -55,6 +62,8 @@ const (
 	OpSetGroupVersions     = "set_group_versions"      // extension "versions"
 	OpGetGroupVersions     = "get_group_versions"      // extension "versions"
 	OpTryGroupVersions     = "try_group_versions"      // extension "versions"
+	OpSetGroupFormat       = "set_group_format"        // extension "chunks"
+	OpGetGroupFormat       = "get_group_format"        // extension "chunks"
 )
 
 // Capability names in [Capabilities].Features.
@@ -110,6 +119,9 @@ const (
 	// CapVersions: the owner of a group chooses which older versions of its names stay, see
 	// [Keep]. Only uploads with [FinalizeUploadRequest].Versioned ever go.
 	CapVersions = "versions"
+	// CapChunks: files may have format version 2, see [PrepareUploadRequest].Formats and
+	// [PrepareRetrieveRequest].Formats. Their records have chain.TagContent.
+	CapChunks = "chunks"
 )
 
 // Role is the role of a member in a group. Extension "roles"; without it members are
@@ -138,6 +150,14 @@ const (
 	MaxFolderFiles = 10_000
 	// MaxPageNames is the largest page of groups, in names.
 	MaxPageNames = 1000
+	// WholeFileBytes is the largest file, in bytes of plaintext, that clients always seal
+	// whole (format version 1): every client reads it.
+	WholeFileBytes = 4 << 20
+	// PartBytes is the longest part of a file of format version 2, in bytes of sealed blocks:
+	// 32 blocks of 256 KiB.
+	PartBytes = 32 * (256<<10 + 28)
+	// InlineManifestBytes is the longest manifest, in bytes, that travels inside the JSON.
+	InlineManifestBytes = 64 << 10
 	// MaxWatchMillis is how long a watch request may wait, in ms.
 	MaxWatchMillis = 30_000
 )
@@ -148,10 +168,15 @@ type Capabilities struct {
 	Version      string   `json:"version"`                  // of the service
 	ContractID   string   `json:"contract_id"`              // ledger contract the service acts for
 	Features     []string `json:"features"`                 // Cap… names; unknown ones are ignored
-	MaxFileBytes int64    `json:"max_file_bytes,omitempty"` // largest plaintext accepted, in bytes; 0 = unstated
+	MaxFileBytes int64    `json:"max_file_bytes,omitempty"` // largest plaintext accepted in one piece, in bytes; 0 = unstated
+	// MaxBlocksBytes is the largest plaintext of a file of format version 2, in bytes; 0 =
+	// MaxFileBytes. Extension "chunks".
+	MaxBlocksBytes int64 `json:"max_blocks_bytes,omitempty"`
 	// Fees maps an action ("upload", "retrieve", "register_group", …) to its
 	// price in yocto (10^-24 of the native token) as a decimal string.
 	Fees map[string]string `json:"fees,omitempty"`
+	// Vault is the key that file keys are sealed to. Extension "sealed-upload".
+	Vault *VaultKey `json:"vault,omitempty"`
 }
 
 // Error is the body of every answer that is not 2xx.
@@ -187,6 +212,9 @@ const (
 	CodeBlobCorrupt    = "BLOB_CORRUPT"       // 500 stored ciphertext fails its checksum
 	CodeUnavailable    = "UNAVAILABLE"        // 503, with Retry-After
 	CodeInternal       = "INTERNAL"           // 500
+	CodeBase           = "BASE_UNUSABLE"      // 409 blocks of the base may not be taken over: send all blocks; extension "chunks"
+	CodeMissing        = "BLOCKS_MISSING"     // 409 the text lists blocks that the upload lacks; extension "chunks"
+	CodePartExists     = "PART_EXISTS"        // 412 the part has other content; extension "chunks"
 )
 
 // Codes of errors that a client detects itself. No service sends them.
@@ -198,5 +226,6 @@ const (
 	CodeAddress      = "ADDRESS"         // an address in the configuration is wrong, or must not receive keys
 	CodeVerifierKey  = "VERIFIER_KEY"    // a verifier key in the configuration is wrong
 	CodeReceipt      = "RECEIPT"         // the service confirmed an upload without a valid receipt
+	CodeVaultKey     = "VAULT_KEY"       // the service shows a key for uploads that must not be used
 	CodeState        = "STATE"           // the file that remembers the history of the service cannot be read or written
 )

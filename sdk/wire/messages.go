@@ -82,6 +82,18 @@ type PrepareUploadRequest struct {
 	// Size is the size of the ciphertext, in bytes, so that a service can refuse early. 0 =
 	// unstated. Extension.
 	Size int64 `json:"size,omitempty"`
+
+	// Extension "chunks". Formats are the format versions that the client writes; with 2 among
+	// them, and unless the group stays with version 1, the answer has PartsURL.
+	Formats []int `json:"formats,omitempty"`
+	// BlockSize is the plaintext of a block, in bytes, of an upload with PartsURL; 0 = 262144.
+	BlockSize int64 `json:"block_size,omitempty"`
+	// Base is the reference of a version of the name, of whose blocks the new version takes
+	// over those that did not change. The answer repeats it if that is possible.
+	Base string `json:"base,omitempty"`
+	// Resume is the id of an upload with PartsURL that the caller began and did not finish:
+	// the answer is that of its prepare_upload, with the same key. Else UPLOAD_NOT_FOUND.
+	Resume string `json:"resume,omitempty"`
 }
 
 // PrepareUploadResult answers a [PrepareUploadRequest]. Key is 32 bytes in standard base64
@@ -93,6 +105,37 @@ type PrepareUploadResult struct {
 	GroupID   string `json:"group_id"`
 	Filename  string `json:"filename"`
 	UploadURL string `json:"upload_url,omitempty"`
+
+	// Extension "chunks". PartsURL is a path on the MCP address. PUT PartsURL/N?blocks=0-31
+	// stores sealed blocks, in the order of their numbers, as part N of this upload (N from 0
+	// to 2^31-1, of the client's choice), at most PartBytes bytes of the listed blocks together; the
+	// answer is a [Part]. N that is taken is refused with 412, unless If-Match has its ETag:
+	// then the new content replaces it. Repr-Digest (sha-256) is compared if it is sent.
+	// [HeaderPartKey] is required. Of a request that was cut the service keeps the whole blocks.
+	// GET PartsURL returns a [PartsResult]. A PUT prolongs the upload to 24 hours from then, up to
+	// seven days from its beginning.
+	PartsURL  string `json:"parts_url,omitempty"`
+	PartBytes int64  `json:"part_bytes,omitempty"`
+	Base      string `json:"base,omitempty"` // as asked, if blocks of it may be taken over
+}
+
+// ManifestPart is the number under which a manifest of more than [InlineManifestBytes] is
+// PUT, before finalize_upload. It replaces an earlier one. Extension "chunks".
+const ManifestPart = "manifest"
+
+// Part is a part of an upload that is not finished. Extension "chunks".
+type Part struct {
+	ID     string `json:"id"`            // of the service's choice, 32 hex digits; the manifest names it
+	Number int64  `json:"number"`        // as in the request
+	Blocks string `json:"blocks"`        // the whole blocks that were stored, such as 0-31
+	ETag   string `json:"etag"`          // hex root of the tree (RFC 6962) over those blocks alone; the header has it in quotes
+	Key    string `json:"key,omitempty"` // of [HeaderPartKey]
+}
+
+// PartsResult answers GET [PrepareUploadResult].PartsURL: the parts in order of their
+// numbers. Extension "chunks".
+type PartsResult struct {
+	Parts []Part `json:"parts"`
 }
 
 // FinalizeUploadRequest is the body of finalize_upload. EncryptedData is the v0 blob (IV |
@@ -107,6 +150,12 @@ type FinalizeUploadRequest struct {
 	// a later upload of the name may end this one, see [Keep]. Without it the file stays,
 	// because the client may hold the reference.
 	Versioned bool `json:"versioned,omitempty"`
+	// Manifest (extension "chunks") is the manifest of a file of format version 2, in
+	// standard base64: its runs lie in parts of this upload, or, at the same place, in those of
+	// the Base of prepare_upload. Without it the one that was PUT is taken. FileHash may be empty
+	// if there is a Base. Refusals: 409 with the blocks that are missing; CodeBase if blocks
+	// of the base may not be taken over any more.
+	Manifest string `json:"manifest,omitempty"`
 }
 
 // FinalizeUploadResult answers a [FinalizeUploadRequest]. Location and CID are the same
@@ -124,6 +173,10 @@ type FinalizeUploadResult struct {
 	// within chain.MaxMergeDelaySeconds, in the log.
 	Record  *TransactionRow `json:"record,omitempty"`
 	Receipt *ChainHead      `json:"receipt,omitempty"`
+	// Extension "chunks", for a file of format version 2: as in [PrepareRetrieveResult]. Whoever
+	// made the content goes on reading it without a claim.
+	DataURL  string `json:"data_url,omitempty"`
+	TilesURL string `json:"tiles_url,omitempty"`
 }
 
 // PrepareRetrieveRequest is the body of prepare_retrieve.
@@ -136,6 +189,9 @@ type PrepareRetrieveRequest struct {
 	// ClaimID (extension "idempotent-retrieve") is a UUID of the client. A repetition
 	// within an hour with the same ClaimID charges no second fee.
 	ClaimID string `json:"claim_id,omitempty"`
+	// Formats (extension "chunks") are the format versions that the client reads. Without 2
+	// among them a file of version 2 is UNSUPPORTED.
+	Formats []int `json:"formats,omitempty"`
 }
 
 // TransferRaw is the value of [PrepareRetrieveRequest].Transfer.
@@ -154,6 +210,27 @@ type PrepareRetrieveResult struct {
 	DataURL      string          `json:"data_url,omitempty"`  // extension "raw"
 	DataSize     int64           `json:"data_size,omitempty"` // size of the answer of DataURL, in bytes
 	Fee          string          `json:"fee,omitempty"`       // yocto charged, decimal; extension
+
+	// Extension "chunks", for a file of format version 2. DataURL then returns all sealed
+	// blocks, one after the other, and honours Range; TilesURL + "/" + a path of package tlog the
+	// tiles of height 8 of the tree over them. Each request looks at the membership. Tiles
+	// holds those that prove the first and the last block, by path, in standard base64.
+	TilesURL    string            `json:"tiles_url,omitempty"`
+	Tiles       map[string]string `json:"tiles,omitempty"`
+	Manifest    string            `json:"manifest,omitempty"`     // in standard base64, up to InlineManifestBytes
+	ManifestURL string            `json:"manifest_url,omitempty"` // else
+}
+
+// FormatRequest is the body of set_group_format: uploads to the group have at most this
+// format version, 1 or 2. Only the owner; free. Extension "chunks".
+type FormatRequest struct {
+	GroupID string `json:"group_id"`
+	Format  int64  `json:"format"`
+}
+
+// FormatResult answers get_group_format, a [GroupRequest], for members. Extension "chunks".
+type FormatResult struct {
+	Format int64 `json:"format"`
 }
 
 // FileRequest is the body of delete_file. Extension "delete".
@@ -232,7 +309,7 @@ type TrashResult struct {
 	Days  int64  `json:"days"`
 	Who   string `json:"who"`
 	Files int64  `json:"files"` // versions of files in the trash
-	Bytes int64  `json:"bytes"` // their ciphertext, in bytes
+	Bytes int64  `json:"bytes"` // their ciphertext, in bytes; of parts (extension "chunks") those that no other file uses
 	Held  int64  `json:"held"`  // versions among Files that only the owner of the group can delete
 }
 
@@ -260,12 +337,14 @@ type VersionsResult struct {
 type TryVersionsResult struct {
 	Files    int64         `json:"files"`    // names that would lose versions
 	Versions int64         `json:"versions"` // that would be destroyed, of all names
-	Bytes    int64         `json:"bytes"`    // their ciphertext
+	Bytes    int64         `json:"bytes"`    // their ciphertext; see [ThinnedName]
 	Names    []ThinnedName `json:"names"`    // in byte order, at most [MaxPageNames]
 	More     bool          `json:"more,omitempty"`
 }
 
-// ThinnedName is a name that would lose versions.
+// ThinnedName is a name that would lose versions. Bytes are those that come free at once. A
+// part (extension "chunks") counts if only versions that go use it, and at the first of their names;
+// blocks in parts that others use come free too, a little later, and are not counted.
 type ThinnedName struct {
 	Filename string `json:"filename"`
 	Versions int64  `json:"versions"`
@@ -395,6 +474,7 @@ type TransactionRow struct {
 	Filename     *string `json:"filename,omitempty"`
 	OriginalSize *int64  `json:"original_size,omitempty"` // plaintext bytes
 	ContentType  *string `json:"content_type,omitempty"`
+	Content      *string `json:"content,omitempty"`     // extension "chunks": hex, of files of format version 2 only; see chain.TagContent
 	Attributes   *string `json:"attributes,omitempty"`  // extension "attributes": their canonical text, see package format
 	Seq          int64   `json:"seq,omitempty"`         // ledger sequence of the upload, ascending, 0 = unknown
 	ChangedSeq   int64   `json:"changed_seq,omitempty"` // of the newest record about this file

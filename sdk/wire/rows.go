@@ -153,6 +153,8 @@ func (p *rowParser) row(row *TransactionRow) bool {
 			return 21, p.texts(&row.Tags, last.Tags)
 		case "attributes":
 			return 22, p.optional(&row.Attributes, last.Attributes)
+		case "content":
+			return 23, p.optional(&row.Content, nil)
 		}
 		return 0, false
 	})

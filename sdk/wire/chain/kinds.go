@@ -28,6 +28,7 @@ const (
 	KindRestore       = "restore_file"          // from the trash
 	KindTrash         = "set_group_trash"       // detail: the days, a space, which accounts may remove files
 	KindAttributes    = "set_attributes"        // detail: empty; the tag has the new attributes
+	KindFormat        = "set_group_format"      // detail: the newest format version that uploads may have, 1 or 2
 	KindVersions      = "set_group_versions"    // detail: the text of a wire.Keep
 	KindRotateGroup   = "rotate_group_key"      // detail: the new version; it follows a revocation
 )

@@ -39,9 +39,13 @@ const (
 	// TagAttributes: the canonical text of the attributes of a file, in every record about
 	// the file; absent = none.
 	TagAttributes = "attributes"
-	TagNamed      = "named"     // with new attributes, or an end by a setting of the group: the Seq of the record that gave the file its name
-	TagVersioned  = "versioned" // of an upload: [Versioned] if its client knows that a name has versions
-	TagMaxUses    = "max_uses"  // of a window for joining: how many accounts may join; absent = any number
+	// TagContent: hex hash of a file of format version 2 ([format.Metadata.Content]), in every
+	// record about the file. A file with it must be read as version 2, one without as an
+	// earlier version; its record may lack the SHA-256 of the plaintext.
+	TagContent   = "content"
+	TagNamed     = "named"     // with new attributes, or an end by a setting of the group: the Seq of the record that gave the file its name
+	TagVersioned = "versioned" // of an upload: [Versioned] if its client knows that a name has versions
+	TagMaxUses   = "max_uses"  // of a window for joining: how many accounts may join; absent = any number
 )
 
 // Versioned is the value of [TagVersioned].
@@ -216,6 +220,21 @@ func (s Statement) HeadText(nonce string) []byte { return s.text("svc-head-1", n
 // ReceiptText returns the signed text of a receipt: the record is in the chain, and will be
 // in the log within [MaxMergeDelaySeconds].
 func (s Statement) ReceiptText() []byte { return s.text("svc-receipt-1", "") }
+
+// VaultKey is the key of a vault, which clients seal keys of files to, as the service signs it.
+type VaultKey struct {
+	Origin   string // of the log, as in its checkpoints
+	Epoch    int64
+	KEM      int    // identifier of RFC 9180
+	Public   []byte // encoded as the KEM says
+	NotAfter int64  // seconds since the epoch of Unix
+}
+
+// Text returns the signed text of the key. No checkpoint, head or receipt begins like it.
+func (k VaultKey) Text() []byte {
+	return []byte(strings.Join([]string{"svc-vault-key-1", k.Origin, strconv.FormatInt(k.Epoch, 10), strconv.Itoa(k.KEM), hex.EncodeToString(k.Public),
+		strconv.FormatInt(k.NotAfter, 10), ""}, "\n"))
+}
 
 func (s Statement) text(domain, nonce string) []byte {
 	return []byte(strings.Join([]string{domain, s.Origin, hex.EncodeToString([]byte(s.Chain)), strconv.FormatInt(s.Number, 10), hex.EncodeToString(s.Hash[:]),

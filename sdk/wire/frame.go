@@ -1,0 +1,121 @@
+package wire
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/svcfs/svcfs/format"
+)
+
+// ErrFrame means that bytes are not the beginning of a frame.
+var ErrFrame = errors.New("not a frame of a sealed upload")
+
+// maxHeadDepth bounds the nesting of a head.
+const maxHeadDepth = 64
+
+// AppendFrameHead appends the beginning of a frame to b: everything but the ciphertext, of
+// which BlobSize bytes must follow. Errors: [ErrFrame] for a head that [ReadFrameHead] would
+// refuse.
+func AppendFrameHead(b []byte, h *SealedHead) ([]byte, error) {
+	if err := h.Check(h.BlobSize); err != nil {
+		return b, err
+	}
+	raw, err := json.Marshal(h)
+	if err != nil {
+		return b, fmt.Errorf("encode the head of a frame: %w", err)
+	}
+	if len(raw) > MaxSealedHead {
+		return b, fmt.Errorf("%w: a head of %d bytes, want at most %d", ErrFrame, len(raw), MaxSealedHead)
+	}
+	return append(binary.BigEndian.AppendUint32(b, uint32(len(raw))), raw...), nil
+}
+
+// ReadFrameHead reads the beginning of a frame from r, and no byte of the ciphertext that
+// follows. most is the longest ciphertext that is accepted, in bytes. The memory that it takes
+// follows the bytes that arrive, up to [MaxSealedHead]. Errors: io.EOF before the first byte,
+// io.ErrUnexpectedEOF within the head, [ErrFrame], and those of r.
+func ReadFrameHead(r io.Reader, most int64) (*SealedHead, error) {
+	var length [4]byte
+	if _, err := io.ReadFull(r, length[:]); err != nil {
+		return nil, err
+	}
+	size := binary.BigEndian.Uint32(length[:])
+	if size > MaxSealedHead {
+		return nil, fmt.Errorf("%w: a head of %d bytes, want at most %d", ErrFrame, size, MaxSealedHead)
+	}
+	raw := make([]byte, size)
+	if _, err := io.ReadFull(r, raw); err != nil {
+		if err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
+		return nil, err
+	}
+	h := new(SealedHead)
+	if DeeperThan(raw, maxHeadDepth) || json.Unmarshal(raw, h) != nil {
+		return nil, fmt.Errorf("%w: the head is not the JSON that was expected", ErrFrame)
+	}
+	return h, h.Check(most)
+}
+
+// Check returns [ErrFrame] with the field that is wrong, or nil. most is the longest
+// ciphertext that is accepted, in bytes. Check looks at the form only: after it, the methods
+// [SealedHead.Key] and [SealedHead.Blob] return what the head says.
+func (h *SealedHead) Check(most int64) error {
+	wrong := ""
+	switch {
+	case !isHex(h.ID, UploadIDBytes):
+		wrong = fmt.Sprintf("id: want %d hex digits", 2*UploadIDBytes)
+	case h.Epoch <= 0:
+		wrong = "epoch: want 1 or more"
+	case len(h.Key()) != format.SealedKeyBytes:
+		wrong = fmt.Sprintf("sealed_key: want %d bytes in base64", format.SealedKeyBytes)
+	case h.GroupID == "":
+		wrong = "group_id: want a group"
+	case !isHex(h.FileHash, 32):
+		wrong = "file_hash: want 64 hex digits"
+	case len(h.Format) == 0 || h.Format[0] != '{' || !json.Valid(h.Format):
+		wrong = "format: want an object"
+	case !isHex(h.BlobHash, 32):
+		wrong = "blob_hash: want 64 hex digits"
+	case h.BlobSize < format.Overhead || h.BlobSize > most:
+		wrong = fmt.Sprintf("blob_size %d: want %d to %d bytes", h.BlobSize, format.Overhead, most)
+	default:
+		return nil
+	}
+	return fmt.Errorf("%w: %s", ErrFrame, wrong)
+}
+
+// Key returns the sealed key, nil if it is not base64. It belongs to the caller.
+func (h *SealedHead) Key() []byte {
+	raw, err := base64.StdEncoding.Strict().DecodeString(h.SealedKey)
+	if err != nil {
+		return nil
+	}
+	return raw
+}
+
+// Blob returns the SHA-256 of the ciphertext, zero if it is not 64 hex digits.
+func (h *SealedHead) Blob() (sum [32]byte) {
+	if isHex(h.BlobHash, len(sum)) {
+		_, _ = hex.Decode(sum[:], []byte(h.BlobHash)) // checked
+	}
+	return sum
+}
+
+// isHex reports whether text is n bytes in lower-case hex.
+func isHex(text string, n int) bool {
+	if len(text) != 2*n {
+		return false
+	}
+	for _, c := range []byte(text) {
+		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,106 @@
+package wire
+
+import "encoding/json"
+
+// Uploads in one request. Extension "sealed-upload": the client makes the file key, seals it to
+// the vault of the service ([VaultKey]), and sends everything in one PUT, under an id of its own.
+
+// CapSealedUpload: [Capabilities].Vault is set, PUT [PathSealed] records a file in one request,
+// finalize_uploads records many, and open_sealed_key gives an account the keys of its own.
+const CapSealedUpload = "sealed-upload"
+
+// Operations and paths of the extension "sealed-upload".
+const (
+	// PathSealed + id: PUT of one frame.
+	PathSealed = "/raw/sealed/"
+	// OpFinalizeUploads is POST [PathTools] + OpFinalizeUploads of at most [MaxSealedBatch]
+	// frames, one after the other, as application/octet-stream. They are recorded in their
+	// order, in one commit, each with its own answer.
+	OpFinalizeUploads = "finalize_uploads"
+	OpOpenSealedKey   = "open_sealed_key"
+)
+
+// Limits of the extension "sealed-upload".
+const (
+	// UploadIDBytes is the length of the id of a sealed upload, in bytes, written in hex. Clients
+	// begin it with 6 bytes of the time (ms since the epoch of Unix, big-endian), so that a service
+	// has ids that come together in one place; the rest is random.
+	UploadIDBytes = 16
+	// MaxSealedHead is the longest head of a frame, in bytes.
+	MaxSealedHead = 64 << 10
+	// MaxSealedBatch is how many frames one finalize_uploads has, at most, and
+	// MaxSealedBatchBytes how long they are together, in bytes.
+	MaxSealedBatch      = 64
+	MaxSealedBatchBytes = 4 << 20
+	// SealedBatchBlob is the longest ciphertext of a frame in finalize_uploads, in bytes.
+	SealedBatchBlob = InlineBlobBytes
+	// MaxSealedBlob is the longest ciphertext of a frame, in bytes: a whole file, its nonce and
+	// its tag.
+	MaxSealedBlob = WholeFileBytes + 28
+)
+
+// Codes of the extension "sealed-upload".
+const (
+	CodeEpoch = "EPOCH_ENDED"  // 409 the key was sealed for an epoch that ended: seal it again
+	CodeHead  = "HEAD_CHANGED" // 409 the newest version of the name is another than the one that SealedHead.Base names
+	CodeSpent = "ID_SPENT"     // 409 the id was used for another upload
+)
+
+// VaultKey is the public key of the vault, in [Capabilities]. Signature is Ed25519 by the key of
+// the ledger's log over its text, see package chain.
+type VaultKey struct {
+	Epoch     int64  `json:"epoch"`
+	KEM       int    `json:"kem"`        // identifier of RFC 9180, see format.SealedKeyKEM
+	PublicKey string `json:"public_key"` // standard base64
+	NotAfter  int64  `json:"not_after"`  // seconds since the epoch of Unix: sealed keys are opened until then
+	Signature string `json:"signature"`  // standard base64
+}
+
+// SealedHead is the head of a frame: 4 bytes of length (big-endian), the head as JSON, then
+// BlobSize bytes of ciphertext (format version 1).
+type SealedHead struct {
+	ID        string          `json:"id"` // hex of [UploadIDBytes]
+	Epoch     int64           `json:"epoch"`
+	SealedKey string          `json:"sealed_key"` // standard base64, see format.SealKey
+	GroupID   string          `json:"group_id"`
+	FileHash  string          `json:"file_hash"` // hex SHA-256 of the plaintext
+	Format    json.RawMessage `json:"format"`    // has the filename
+	BlobSize  int64           `json:"blob_size"` // bytes
+	BlobHash  string          `json:"blob_hash"` // hex SHA-256 of the ciphertext
+	Versioned bool            `json:"versioned,omitempty"`
+	// Base, if set, is the reference of the newest version of the name that the client knows,
+	// or [NoBase]. With another one the upload is CodeHead, and is not recorded.
+	Base string `json:"base,omitempty"`
+}
+
+// NoBase as [SealedHead].Base says that the name has no version yet.
+const NoBase = "none"
+
+// FinalizeUploadsResult answers finalize_uploads: one for each frame, in their order. The
+// frames after one that is refused are recorded all the same.
+type FinalizeUploadsResult struct {
+	Uploads []SealedAnswer `json:"uploads"`
+}
+
+// SealedAnswer is the answer to one frame: Result, or Error and Status.
+type SealedAnswer struct {
+	ID     string                `json:"id"`
+	Result *FinalizeUploadResult `json:"result,omitempty"`
+	Error  *Error                `json:"error,omitempty"`
+	Status int                   `json:"status,omitempty"` // HTTP status of Error
+}
+
+// OpenSealedKeyRequest asks for the file key of an upload of one's own that is not recorded yet,
+// for example after a restart. Members of the group only; free.
+type OpenSealedKeyRequest struct {
+	ID        string `json:"id"`
+	GroupID   string `json:"group_id"`
+	Epoch     int64  `json:"epoch"`
+	SealedKey string `json:"sealed_key"`
+	BlobHash  string `json:"blob_hash"`
+}
+
+// OpenSealedKeyResult answers an [OpenSealedKeyRequest].
+type OpenSealedKeyResult struct {
+	Key string `json:"key"` // standard base64
+}
