@@ -30,7 +30,7 @@ func onS3(t *testing.T) (*running, *s3test.Server, string, *lockedBuffer) {
 	s3test.SetEnv(t)
 	bucket := server.NewBucket(t)
 	log := &lockedBuffer{}
-	r := runWith(t, service.Config{Database: newDatabase(t), Blobs: server.Location(bucket + "/files"), MaxFileBytes: 20 << 20,
+	r := runWith(t, service.Config{Database: newDatabase(t), Blobs: server.Location(bucket + "/files"), MaxFileBytes: 20 << 20, SmallBytes: -1,
 		Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	return r, server, server.Dir(bucket), log
 }

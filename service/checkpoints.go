@@ -72,13 +72,19 @@ func (s *Service) RotateTokenKeys(ctx context.Context) error {
 	return s.replaceKeys(ctx, vault.PurposeTokens, vault.PurposeTickets, vault.PurposePage)
 }
 
+// RotateUploadKey gives the vault another key that clients seal file keys to. Keys sealed
+// to the one before are opened for [vault.EpochLife].
+func (s *Service) RotateUploadKey(ctx context.Context) error {
+	return s.replaceKeys(ctx, vault.PurposeUploads)
+}
+
 func (s *Service) replaceKeys(ctx context.Context, purposes ...string) error {
 	return s.store.Write(ctx, func(tx *store.Tx) error {
 		if pending, err := vault.NextMaster(ctx, tx); err != nil || pending != "" {
 			return errors.Join(err, fault.New(wire.CodeConflict, "another master key is being brought in: finish that first with svcd rotate-master-key"))
 		}
 		for _, purpose := range purposes {
-			if err := s.vault.Replace(ctx, tx, purpose); err != nil {
+			if err := s.vault.Replace(ctx, tx, purpose, s.cfg.Now()); err != nil {
 				return err
 			}
 		}

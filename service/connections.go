@@ -3,6 +3,7 @@ package service
 import (
 	"container/list"
 	"context"
+	"crypto/tls"
 	"net"
 	"net/http"
 	"net/netip"
@@ -10,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/svcfs/svcfs/service/throttle"
+	"golang.org/x/sys/unix"
 )
 
 // connections bounds the open connections, in all and from one address. At a bound, a
@@ -46,9 +48,30 @@ func newConnections(most, perAddress int, proxies []netip.Prefix) *connections {
 // connectionKey is where a request's context has its net.Conn.
 type connectionKey struct{}
 
+// unsentBytes is how much of an answer the kernel holds that it has not sent yet. By default that is
+// megabytes: a client on a slow line would take minutes to make room for the next piece, and look
+// as if it stood still.
+const unsentBytes = 128 << 10
+
 // context is the server's ConnContext.
 func (c *connections) context(ctx context.Context, conn net.Conn) context.Context {
+	holdLittle(conn)
 	return context.WithValue(ctx, connectionKey{}, conn)
+}
+
+func holdLittle(conn net.Conn) {
+	if over, ok := conn.(*tls.Conn); ok {
+		conn = over.NetConn()
+	}
+	tcp, ok := conn.(*net.TCPConn)
+	if !ok {
+		return
+	}
+	if raw, err := tcp.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) {
+			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, unsentBytes) //#nosec G115 -- a descriptor; without it only slow lines suffer
+		})
+	}
 }
 
 // signedIn notes a sign-in on the connection of a request.

@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"net/http"
@@ -9,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // end is a connection of which only the other end's address is known.
@@ -121,5 +124,30 @@ func TestMemoryOfTheControlGroup(t *testing.T) {
 	}
 	if got := groupMemory(filepath.Join(root, "none"), root, 10_000); got != 10_000 {
 		t.Errorf("without control groups: %d", got)
+	}
+}
+
+// The kernel holds little of an answer that it cannot send, also behind TLS: with megabytes there, a
+// client on a slow line makes no room for minutes, and is taken for one that stands still.
+func TestAnswersFillNoKernelBuffers(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	conn, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = newConnections(1, 1, nil).context(t.Context(), tls.Server(conn, &tls.Config{MinVersion: tls.VersionTLS12}))
+	raw, err := conn.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := 0
+	failed := raw.Control(func(fd uintptr) { got, err = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT) })
+	if failed != nil || err != nil || got != unsentBytes {
+		t.Errorf("the kernel may hold %d bytes, %v, %v", got, err, failed)
 	}
 }

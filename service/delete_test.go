@@ -39,7 +39,7 @@ func (u *user) rows(group string) []wire.TransactionRow {
 }
 
 func TestThreat34(t *testing.T) {
-	r, alice := runWithGroup(t)
+	r, alice := runInFiles(t)
 	up := alice.upload("g", "f", []byte("gone for good"))
 	kept := alice.upload("g", "kept", []byte("still here"))
 	file := object{"group_id": "g", "ipfs_hash": up.CID}

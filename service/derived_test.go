@@ -39,6 +39,7 @@ func tellOfEveryTable(t *testing.T) told {
 	must[string](alice, wire.OpSetGroupTrash, object{"group_id": "g", "days": 7})
 	must[wire.NameResult](alice, wire.OpRemoveFile, object{"group_id": "g", "filename": "removed", "seq": removed.Seq})
 	must[string](alice, wire.OpSetGroupVersions, object{"group_id": "g", "keep": "9"})
+	must[string](alice, wire.OpSetGroupFormat, object{"group_id": "g", "format": 1})
 	alice.retrieve("g", named)
 	amount, err := wire.ParseTokens("1.5")
 	if err != nil {
@@ -122,6 +123,8 @@ func TestThreat26AuditComparesEveryTableWithTheLedger(t *testing.T) {
 		{"groups", "key_version", "id = 'g'", "1", "g"},
 		{"groups", "trash_days", "id = 'g'", "1", "g"},
 		{"groups", "trash_who", "id = 'g'", "'writers'", "g"},
+		{"groups", "format", "id = 'g'", "2", "g"},
+		{"groups", "format", "id = 'open'", "1", "open"},
 		{"groups", "versions", "id = 'g'", "'8'", "g"},
 		{"groups", "pending_versions", "id = 'g'", "'8'", "g"},
 		{"groups", "pending_versions_ns", "id = 'g'", "1", "g"},
@@ -146,6 +149,7 @@ func TestThreat26AuditComparesEveryTableWithTheLedger(t *testing.T) {
 		{"files", "filename", file(named), "'\x1b]0;x\a\u202e'", named},
 		{"files", "original_size", file(named), "1", named},
 		{"files", "attributes", file(named), "''", named},
+		{"files", "content", file(named), "'00'", named},
 		{"files", "content_type", file(named), "'text/html'", named},
 		{"files", "deleted_ns", file(deleted), "NULL", deleted},
 		{"files", "deleted_by", file(deleted), "'bob.svc.testnet'", deleted},

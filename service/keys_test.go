@@ -34,7 +34,7 @@ func (r *running) openVault() *vault.Vault {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	v, err := vault.Open(r.t.Context(), s, source, master)
+	v, err := vault.Open(r.t.Context(), s, source, master, time.Now())
 	if err != nil {
 		r.t.Fatal(err)
 	}

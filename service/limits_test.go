@@ -161,11 +161,41 @@ func TestThreat31ViewsAreBounded(t *testing.T) {
 	}
 }
 
+// A file in one piece has a limit of its own, which older clients are told as the only one.
+func TestLimitOfWholeFiles(t *testing.T) {
+	r := runWith(t, service.Config{Database: newDatabase(t), MaxFileBytes: 3 << 20, MaxWholeBytes: 1 << 20})
+	alice := r.owner()
+	var caps wire.Capabilities
+	if _, body := r.get(wire.PathCapabilities); json.Unmarshal([]byte(body), &caps) != nil || caps.MaxFileBytes != 1<<20 || caps.MaxBlocksBytes != 3<<20 {
+		t.Errorf("%d and %d bytes are told", caps.MaxFileBytes, caps.MaxBlocksBytes)
+	}
+	for _, tc := range []struct {
+		name    string
+		request object
+		refusal string
+	}{
+		{"whole", object{"size": 1 << 20}, ""},
+		{"whole, too large", object{"size": 2 << 20}, "at most 1048576 bytes are accepted in one piece, and 3145728 in blocks"},
+		{"in blocks", object{"size": 2 << 20, "formats": []int{1, 2}}, ""},
+		{"in blocks, too large", object{"size": 4 << 20, "formats": []int{1, 2}}, "at most 3145728 bytes are accepted"},
+	} {
+		tc.request["group_id"] = "g"
+		status, body := alice.tool(wire.OpPrepareUpload, tc.request)
+		if want := tc.refusal != ""; (status != http.StatusOK) != want || !strings.Contains(body, tc.refusal) {
+			t.Errorf("%s: %d %s", tc.name, status, body)
+		}
+	}
+	up := must[wire.PrepareUploadResult](alice, wire.OpPrepareUpload, object{"group_id": "g"})
+	if status, body := alice.put(up, bytes.NewReader(make([]byte, 2<<20))); status != http.StatusRequestEntityTooLarge {
+		t.Errorf("sent in one piece: %d %s", status, body)
+	}
+}
+
 // Threat 31: unpaid uploads of an account are bounded in all processes together, and the
 // bound is free again when uploads are finished or end.
 func TestThreat31BytesOfOpenUploads(t *testing.T) {
 	const file = 256 << 10
-	cfg := service.Config{Database: newDatabase(t), MaxFileBytes: file, MaxOpenBytes: 3 * file}
+	cfg := service.Config{Database: newDatabase(t), SmallBytes: -1, MaxFileBytes: file, MaxOpenBytes: 3 * file}
 	r := runWith(t, cfg)
 	alice, bob := r.user("alice", "10"), r.user("bob", "10")
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
@@ -254,7 +284,7 @@ func TestThreat31BytesOfOpenUploadsAtOnce(t *testing.T) {
 // Threat 31: arriving bytes count, at the largest size while their length is unknown.
 func TestThreat31BytesOnTheirWay(t *testing.T) {
 	const file = 64 << 10
-	r := runWith(t, service.Config{Database: newDatabase(t), MaxFileBytes: file, MaxOpenBytes: 3 * file})
+	r := runWith(t, service.Config{Database: newDatabase(t), SmallBytes: -1, MaxFileBytes: file, MaxOpenBytes: 3 * file})
 	alice := r.owner()
 	var ups []wire.PrepareUploadResult
 	for range 3 {
@@ -466,7 +496,7 @@ func TestThreat31BrokenFileInsideJSON(t *testing.T) {
 
 // Threat 31: deleting a file that is deleted cleans nothing, and is counted.
 func TestThreat31DeletingWhatIsDeleted(t *testing.T) {
-	r := runWith(t, service.Config{Database: newDatabase(t), FreeChanges: 5})
+	r := runWith(t, service.Config{Database: newDatabase(t), FreeChanges: 5, SmallBytes: -1})
 	alice := r.owner()
 	file := object{"group_id": "g", "ipfs_hash": alice.upload("g", "f", []byte("x")).CID}
 	told := must[string](alice, wire.OpDeleteFile, file)
@@ -588,7 +618,7 @@ func TestThreat31AnswersThatStandStill(t *testing.T) {
 		n, err = io.ReadFull(conn, piece)
 		total += n
 	}
-	if err == nil || total < 1<<20 || strings.HasSuffix(strings.TrimRight(string(piece), "\x00"), "]}}\r\n0\r\n\r\n") {
+	if err == nil || total == 0 || strings.HasSuffix(strings.TrimRight(string(piece), "\x00"), "]}}\r\n0\r\n\r\n") {
 		t.Errorf("%d bytes came, %v: want a part", total, err)
 	}
 }

@@ -169,6 +169,8 @@ func rows() []matrixRow {
 		{wire.OpSetGroupVersions, func(*matrix, role) object { return object{"group_id": "g", "keep": "all"} }, owners},
 		{wire.OpTryGroupVersions, func(*matrix, role) object { return object{"group_id": "g", "keep": "3"} }, owners},
 		{wire.OpGetGroupVersions, inGroup, members},
+		{wire.OpSetGroupFormat, func(*matrix, role) object { return object{"group_id": "g", "format": 2} }, owners},
+		{wire.OpGetGroupFormat, inGroup, members},
 		{wire.OpGetStorage, inGroup, members},
 		{wire.OpGetStorage, nothing, anybody},
 		{wire.OpWatch, func(*matrix, role) object { return object{"after_seq": 0, "timeout_ms": 1} }, anybody},

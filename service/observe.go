@@ -52,7 +52,7 @@ func (s *Service) state() (metrics.State, error) {
 		}
 		return tx.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM uploads WHERE result IS NULL),
 			(SELECT count(*) FROM accounts), (SELECT count(*) FROM files WHERE deleted_ns IS NULL),
-			(SELECT coalesce(sum(blob_size), 0) FROM files WHERE deleted_ns IS NULL)`).
+			(SELECT coalesce(sum(blob_size), 0) FROM files WHERE deleted_ns IS NULL) + (SELECT coalesce(sum(blob_size), 0) FROM parts WHERE upload_id IS NULL)`).
 			Scan(&state.OpenUploads, &state.Accounts, &state.Files, &state.FileBytes)
 	})
 	return state, err
@@ -67,10 +67,22 @@ type measuredBlobs struct {
 func (m measuredBlobs) Put(ctx context.Context, r io.Reader, limit int64) (info blob.Info, err error) {
 	defer m.count("put", time.Now(), &err)
 	info, err = m.Blobs.Put(ctx, r, limit)
+	m.noteFull(err)
+	return info, err
+}
+
+func (m measuredBlobs) PutProved(ctx context.Context, r io.Reader, limit int64) (info blob.Info, err error) {
+	defer m.count("put", time.Now(), &err)
+	info, err = m.Blobs.PutProved(ctx, r, limit)
+	m.noteFull(err)
+	return info, err
+}
+
+// noteFull notes an error that says that the store has no room.
+func (m measuredBlobs) noteFull(err error) {
 	if errors.Is(err, blob.ErrFull) {
 		m.s.storeWasFull()
 	}
-	return info, err
 }
 
 func (m measuredBlobs) Open(ctx context.Context, id string) (r io.ReadSeekCloser, size int64, err error) {

@@ -108,7 +108,7 @@ func TestThreat31BytesKept(t *testing.T) {
 // Threat 31: uploads that arrive at the same time do not pass the bound together.
 func TestThreat31BytesKeptAtOnce(t *testing.T) {
 	const sealed = 5000 + format.Overhead
-	cfg := service.Config{Database: newDatabase(t), MaxAccountBytes: 3 * sealed}
+	cfg := service.Config{Database: newDatabase(t), MaxAccountBytes: 3 * sealed, SmallBytes: -1}
 	r := runWith(t, cfg)
 	alice := r.owner()
 	elsewhere := alice.at(r.againWith(cfg))
@@ -257,7 +257,7 @@ func TestFullBucket(t *testing.T) {
 	s3test.SetEnv(t)
 	direct := server.Location(server.NewBucket(t))
 	full, puts, at := fullBucket(t, direct)
-	r := runWith(t, service.Config{Database: newDatabase(t), Blobs: at})
+	r := runWith(t, service.Config{Database: newDatabase(t), Blobs: at, SmallBytes: -1})
 	alice := r.owner()
 	content := []byte("content")
 	kept := alice.upload("g", "kept", content)

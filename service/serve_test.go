@@ -469,7 +469,7 @@ func TestMetrics(t *testing.T) {
 	t.Cleanup(func() { cancel(); all.Wait() })
 	alice := s.user("alice", "10")
 	must[string](alice, wire.OpRegisterGroup, object{"group_id": "g"})
-	up := alice.upload("g", "f", []byte("content"))
+	up := alice.upload("g", "f", make([]byte, 20<<10))
 	alice.retrieve("g", up.CID)
 	alice.finalize("g", "open", []byte("x"))
 	if status, _ := alice.tool("no_such_operation_"+alice.token, object{}); status != 404 {

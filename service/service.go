@@ -9,12 +9,12 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/svcfs/svcfs/sdk/ownfile"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/api"
 	"github.com/svcfs/svcfs/service/auth"
@@ -39,7 +39,8 @@ const Version = "0.1.0"
 // Defaults of [Config].
 const (
 	DefaultContractID             = "svc.testnet"
-	DefaultMaxFileBytes     int64 = 4 << 30
+	DefaultMaxFileBytes     int64 = 64 << 30
+	DefaultMaxWholeBytes    int64 = 4 << 30
 	DefaultTokenLifetime          = auth.MaxTokenLifetime
 	DefaultMaxConnections         = 4096
 	DefaultRequestRate            = 500
@@ -62,7 +63,8 @@ type Config struct {
 	PublicURL        string           // address clients use; tokens are good for it alone
 	ContractID       string           // "" = DefaultContractID; account NAME is NAME.ContractID
 	MaxFileBytes     int64            // largest plaintext; 0 = DefaultMaxFileBytes
-	MaxOpenBytes     int64            // of the uploads an account has begun and not finished; 0 = files.OpenBytes, or files.OpenFiles of the largest
+	MaxWholeBytes    int64            // largest plaintext in one piece, at most MaxFileBytes; 0 = DefaultMaxWholeBytes
+	MaxOpenBytes     int64            // of the uploads an account has begun and not finished; 0 = see files.Config
 	RequestRate      int              // requests of one account per second, twice as many at once; 0 = DefaultRequestRate, negative = any number
 	FreeChanges      int              // that one account makes a day without paying; 0 = DefaultFreeChanges, negative = any number
 	DestructionDelay time.Duration    // of changes that destroy many files; 0 = DefaultDestructionDelay, negative = none
@@ -77,6 +79,7 @@ type Config struct {
 
 	Witness, WitnessKey string // address and verifier key of the witness without whose signature no checkpoint is published; "" = none
 
+	SmallBytes      int64 // the largest ciphertext that lies in the database; 0 = files.SmallBytes, negative = none does
 	MaxAccountBytes int64 // of ciphertext kept for an account; 0 = a files.QuotaShare-th of the disk, negative = any number
 	MaxGroupBytes   int64 // and for a group
 	ReserveBytes    int64 // of the disks that uploads leave alone, see space.New
@@ -133,7 +136,7 @@ type NewAccount struct {
 // Open opens the service in cfg.DataDir, making it at the first start.
 func Open(ctx context.Context, cfg Config) (*Service, error) {
 	cfg = withDefaults(cfg)
-	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
+	if err := ownfile.MakeFolder(cfg.DataDir); err != nil {
 		return nil, fmt.Errorf("make data directory: %w", err)
 	}
 	master, err := cfg.MasterKey.Read(ctx) // before anything else is made
@@ -171,7 +174,7 @@ func (s *Service) open(ctx context.Context, master vault.Master) (err error) {
 		return err
 	}
 	s.closeLater(s.store.Close)
-	if s.vault, err = openVault(ctx, s.store, cfg.MasterKey, master); err != nil {
+	if s.vault, err = openVault(ctx, s.store, cfg.MasterKey, master, cfg.Now()); err != nil {
 		return err
 	}
 	if err := ledger.FillChains(ctx, s.store); err != nil {
@@ -191,13 +194,13 @@ func (s *Service) open(ctx context.Context, master vault.Master) (err error) {
 	s.ledger = ledger.New(cfg.Fees, cfg.FreeChanges, cfg.Now)
 	s.accounts = auth.NewAccounts(s.store, s.ledger, cfg.ContractID, s.signIns)
 	s.files = files.New(s.store, s.ledger, s.log, s.vault, measuredBlobs{s.blobs, s}, files.Config{
-		ContractID: cfg.ContractID, MaxFileBytes: cfg.MaxFileBytes, PlainRefs: cfg.PlainRefs, Gateway: gateway, DestructionDelay: cfg.DestructionDelay,
-		MaxOpenBytes: cfg.MaxOpenBytes, MaxAccountBytes: quota(cfg.MaxAccountBytes, cfg), MaxGroupBytes: quota(cfg.MaxGroupBytes, cfg), Space: s.space})
+		ContractID: cfg.ContractID, MaxFileBytes: cfg.MaxFileBytes, MaxWholeBytes: cfg.MaxWholeBytes, PlainRefs: cfg.PlainRefs, Gateway: gateway, DestructionDelay: cfg.DestructionDelay,
+		MaxOpenBytes: cfg.MaxOpenBytes, SmallBytes: cfg.SmallBytes, MaxAccountBytes: quota(cfg.MaxAccountBytes, cfg), MaxGroupBytes: quota(cfg.MaxGroupBytes, cfg), Space: s.space})
 	return nil
 }
 
-func openVault(ctx context.Context, s *store.Store, source MasterKey, master vault.Master) (*vault.Vault, error) {
-	v, err := vault.Open(ctx, s, source, master)
+func openVault(ctx context.Context, s *store.Store, source MasterKey, master vault.Master, now time.Time) (*vault.Vault, error) {
+	v, err := vault.Open(ctx, s, source, master, now)
 	if errors.Is(err, vault.ErrOtherMaster) {
 		err = fmt.Errorf("%w: %s", err, source.WhereToPut())
 	}
@@ -216,7 +219,7 @@ func (s *Service) newHandler() (http.Handler, error) {
 	}
 	return api.New(api.Deps{
 		Deps: web.Deps{Store: s.store, Accounts: s.accounts, Groups: groups.New(s.store, s.ledger, s.accounts, cfg.DestructionDelay), Files: s.files,
-			Ledger: s.ledger, PublicURL: cfg.PublicURL, ContractID: cfg.ContractID, MaxFileBytes: cfg.MaxFileBytes, OIDC: cfg.OIDC, SealKey: pageKey, Logger: cfg.Logger},
+			Ledger: s.ledger, PublicURL: cfg.PublicURL, ContractID: cfg.ContractID, MaxFileBytes: cfg.MaxFileBytes, MaxWholeBytes: cfg.MaxWholeBytes, OIDC: cfg.OIDC, SealKey: pageKey, Logger: cfg.Logger},
 		Limits: api.Limits{RequestRate: cfg.RequestRate, TrustedProxies: cfg.TrustedProxies, ClientTimeout: cfg.ClientTimeout, Memory: cfg.Memory},
 		Tokens: auth.NewTokens(s.accounts, tokenKey, cfg.PublicURL, cfg.TokenLifetime, cfg.Now), Watch: s.watch, Checkpoints: s.log, Space: s.space,
 		Metrics: s.metrics, Health: s.health.check, SignedIn: s.connections.signedIn, Version: Version, TicketKey: ticketKey[:], Spool: spool, PutMemory: s.blobs.PutMemory,
@@ -231,7 +234,7 @@ func makeSpool(cfg Config) (string, error) {
 		dir = filepath.Join(cfg.DataDir, blobDir)
 	}
 	dir = filepath.Join(dir, blob.TmpDir)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := ownfile.MakeFolder(dir); err != nil {
 		return "", fmt.Errorf("make directory for uploads: %w", err)
 	}
 	return dir, nil
@@ -247,6 +250,10 @@ func withDefaults(cfg Config) Config {
 	if cfg.MaxFileBytes <= 0 {
 		cfg.MaxFileBytes = DefaultMaxFileBytes
 	}
+	if cfg.MaxWholeBytes <= 0 {
+		cfg.MaxWholeBytes = DefaultMaxWholeBytes
+	}
+	cfg.MaxWholeBytes = min(cfg.MaxWholeBytes, cfg.MaxFileBytes)
 	if cfg.RequestRate == 0 {
 		cfg.RequestRate = DefaultRequestRate
 	}
@@ -411,14 +418,22 @@ func (s *Service) uploader(name string) (string, error) {
 	return s.accounts.FullID(name)
 }
 
-// BlobPath returns the place of the ciphertext behind a reference: a file, or an s3://
-// address.
+// BlobBegin returns the first bytes of the ciphertext behind a reference, at most limit.
+func (s *Service) BlobBegin(ctx context.Context, ref string, limit int64) ([]byte, error) {
+	return s.files.BlobBegin(ctx, ref, limit)
+}
+
+// BlobPath returns the place of the ciphertext behind a reference: a file, an s3://
+// address, or a row of the database.
 func (s *Service) BlobPath(ctx context.Context, ref string) (string, error) {
 	id, err := s.files.BlobID(ctx, ref)
 	if err != nil {
 		return "", err
 	}
 	where := s.blobs.Where(id)
+	if row, ok := files.SmallRow(id); ok {
+		where = fmt.Sprintf("row %d of the table small_contents", row)
+	}
 	if where == "" {
 		return "", fault.New(wire.CodeFileNotFound, "file not found: its bytes are not kept here")
 	}

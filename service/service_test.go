@@ -101,6 +101,13 @@ func runWithGroup(t *testing.T) (r *running, alice *user) {
 	return r, r.owner()
 }
 
+// runInFiles is runWithGroup where small ciphertext lies in files of its own too.
+func runInFiles(t *testing.T) (r *running, alice *user) {
+	t.Helper()
+	r = runWith(t, service.Config{Database: newDatabase(t), SmallBytes: -1})
+	return r, r.owner()
+}
+
 // runWithMember is runWithGroup with a member, bob.
 func runWithMember(t *testing.T) (r *running, alice, bob *user) {
 	t.Helper()
@@ -176,7 +183,7 @@ func (r *running) databaseHolds(needle []byte) bool {
 	}
 	db, held := r.openDatabase(), false
 	defer db.Close()
-	for _, table := range []string{"meta", "accounts", "groups", "members", "uploads", "files", "file_keys", "claims", "ledger"} {
+	for _, table := range []string{"meta", "accounts", "groups", "members", "uploads", "files", "parts", "contents", "small_contents", "file_keys", "claims", "ledger"} {
 		var found bool
 		err := db.QueryRow("SELECT EXISTS (SELECT 1 FROM "+table+" t WHERE strpos(t::text, $1) > 0 OR strpos(t::text, $2) > 0)",
 			strings.ToValidUTF8(strings.ReplaceAll(string(needle), "\x00", ""), ""), hex.EncodeToString(needle)).Scan(&found)
@@ -686,7 +693,7 @@ func TestThreat24RevocationWinsEveryRace(t *testing.T) {
 }
 
 func TestFinalizeIsIdempotent(t *testing.T) {
-	r, alice := runWithGroup(t)
+	r, alice := runInFiles(t)
 	req := alice.finalize("g", "f", []byte("x"))
 	var first atomic.Pointer[string]
 	var all sync.WaitGroup

@@ -89,7 +89,7 @@ func TestThreat37WrongClock(t *testing.T) {
 // statement or stack.
 func TestThreat32NothingLeaks(t *testing.T) {
 	var log lockedBuffer
-	r := runWith(t, service.Config{Database: newDatabase(t), Logger: slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	r := runWith(t, service.Config{Database: newDatabase(t), SmallBytes: -1, Logger: slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	alice := r.owner()
 	secrets := []string{alice.key, alice.token}
 	var answers strings.Builder

@@ -41,7 +41,7 @@ const (
 // decoded.
 const inlineCopies = 2
 
-func (s *server) inlineLimit() int64 { return min(s.MaxFileBytes, maxInlineFile) }
+func (s *server) inlineLimit() int64 { return min(s.MaxWholeBytes, maxInlineFile) }
 
 // contentBody reads a JSON request that may hold a file. A small request is read into
 // memory. A larger one is received on the disk first and takes no memory while its
@@ -87,7 +87,7 @@ func (s *server) contentBody(w http.ResponseWriter, r *http.Request, account str
 	if err != nil {
 		return nil, noRoom(err)
 	}
-	if err := hold(r, s.memory.inline, account, inlineCopies*n, inlineWait); err != nil {
+	if err := hold(r.Context(), s.memory.inline, account, inlineCopies*n, inlineWait); err != nil {
 		return nil, err
 	}
 	raw := make([]byte, n)

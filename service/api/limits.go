@@ -86,24 +86,37 @@ func (s *server) holdMemory(r *http.Request, n int64) error {
 	budget, owner := s.memory.accounts, t.account
 	if owner == "" {
 		budget, owner = s.memory.open, throttle.Network(t.client).String()
+	} else {
+		t.held += max(n, 1)
 	}
-	return hold(r, budget, owner, n, memoryWait)
+	return hold(r.Context(), budget, owner, n, memoryWait)
+}
+
+// holdForFile is holdMemory for a request of an account that may hold memory already: with it
+// the request takes no more than the share of an account, or it would wait for itself.
+func (s *server) holdForFile(ctx context.Context, n int64) error {
+	t := traceOf(ctx)
+	if n = min(n, s.memory.accounts.Share()-t.held); n <= 0 {
+		return nil
+	}
+	t.held += n
+	return hold(ctx, s.memory.accounts, t.account, n, memoryWait)
 }
 
 // hold waits for memory.
-func hold(r *http.Request, budget *throttle.Bytes, owner string, n int64, patience time.Duration) error {
-	wait, cancel := context.WithTimeout(r.Context(), patience)
+func hold(ctx context.Context, budget *throttle.Bytes, owner string, n int64, patience time.Duration) error {
+	wait, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	release, ok := budget.Wait(wait, owner, n)
 	if !ok {
 		return &fault.Error{Code: wire.CodeUnavailable, Text: "the service has too many large requests under way: try again in a moment", RetryAfter: 2 * time.Second}
 	}
-	traceOf(r.Context()).atEnd(release)
+	traceOf(ctx).atEnd(release)
 	return nil
 }
 
 // workPerCore bounds, per core, the requests that keep a core busy for long: the
-// checksum of a large file, the length of a long view. Others wait for their turn, so
+// checksum of a large file, the root over its blocks, the length of a long view. Others wait for their turn, so
 // that a small request such as /health gets a core at once.
 const workPerCore = 4
 

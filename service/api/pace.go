@@ -157,16 +157,59 @@ func (w *countedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 // buffers hold less, so larger pieces save calls.
 const sendPiece = 1 << 20
 
-// ReadFrom keeps sendfile for blobs: it hands on a file, or a file with a limit, piece
-// by piece in a form that the net package knows.
+// fromFiles is a reader of content that lies in files one after the other, or elsewhere.
+type fromFiles interface {
+	io.Reader
+	// Next returns the file that the next bytes are read from, where it stands, and how many they
+	// are; nil if they do not lie in a file, or are over.
+	Next() (f *os.File, bytes int64, err error)
+	// Passed tells that so many of them were read from the file.
+	Passed(bytes int64) error
+}
+
+// ReadFrom keeps sendfile for blobs: it hands on a file, a file with a limit, or files one after
+// the other, piece by piece in a form that the net package knows.
 func (w *countedWriter) ReadFrom(r io.Reader) (total int64, err error) {
 	limited, ok := r.(*io.LimitedReader)
 	if !ok {
 		limited = &io.LimitedReader{R: r, N: 1<<63 - 1}
 	}
+	if files, ok := limited.R.(fromFiles); ok && w.plain {
+		return w.sendFiles(files, limited)
+	}
 	if _, ok := limited.R.(*os.File); !ok || !w.plain {
 		return io.Copy(struct{ io.Writer }{w}, limited)
 	}
+	return w.sendFile(limited)
+}
+
+// sendFiles sends what lies in files, and copies the rest.
+func (w *countedWriter) sendFiles(r fromFiles, limited *io.LimitedReader) (total int64, err error) {
+	for limited.N > 0 {
+		f, left, err := r.Next()
+		if err != nil {
+			return total, err
+		}
+		if f == nil {
+			n, err := io.Copy(struct{ io.Writer }{w}, limited)
+			return total + n, err
+		}
+		want := min(limited.N, left)
+		n, err := w.sendFile(&io.LimitedReader{R: f, N: want})
+		total += n
+		limited.N -= n
+		if err = errors.Join(err, r.Passed(n)); err == nil && n < want {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			return total, err
+		}
+	}
+	return total, nil
+}
+
+// sendFile sends a file with a limit.
+func (w *countedWriter) sendFile(limited *io.LimitedReader) (total int64, err error) {
 	w.begin()
 	w.forAccount()
 	for limited.N > 0 {

@@ -15,6 +15,8 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/auth"
 	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/files"
+	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/metrics"
 	"github.com/svcfs/svcfs/service/space"
 	"github.com/svcfs/svcfs/service/throttle"
@@ -89,12 +91,13 @@ func New(d Deps) (http.Handler, error) {
 	s := &server{Deps: d, limits: newLimits(d.RequestRate), clients: newClients(d.TrustedProxies, d.Logger),
 		memory: newMemory(d.Memory), underWay: throttle.NewSlots[string](underWayPerAccount), spools: throttle.NewSlots[string](spoolsPerAccount),
 		work: semaphore.NewWeighted(int64(workPerCore * runtime.GOMAXPROCS(0)))}
+	d.Files.Limit(files.Limits{Memory: s.holdForFile, Turn: s.turn})
 	page, err := web.New(d.Deps, s.refuse, s.admitPage)
 	if err != nil {
 		return nil, err
 	}
 	s.tools = s.operations()
-	s.special = map[string]handler{wire.OpFinalizeUpload: s.finalize, wire.OpPrepareRetrieve: s.retrieve, wire.OpWatch: s.watch,
+	s.special = map[string]handler{wire.OpFinalizeUpload: s.finalize, wire.OpFinalizeUploads: s.finalizeUploads, wire.OpPrepareRetrieve: s.retrieve, wire.OpWatch: s.watch,
 		wire.OpGetOwnedGroups: s.names(d.Groups.Owned), wire.OpGetMemberGroups: s.names(d.Groups.Of), wire.OpGetGroupTransactions: s.transactions}
 	mux := http.NewServeMux()
 	mux.Handle("POST "+wire.PathSessionToken, s.open(s.refusing(s.sessionToken)))
@@ -102,7 +105,14 @@ func New(d Deps) (http.Handler, error) {
 	mux.HandleFunc("POST "+wire.PathTools+"{op}", s.refusing(s.tool))
 	mux.HandleFunc("POST "+wire.PathFinalizeGenA, s.refusing(s.finalize))
 	mux.HandleFunc("PUT "+wire.PathUploadBlob+"{id}", s.refusing(s.putBlob))
+	mux.HandleFunc("PUT "+wire.PathSealed+"{id}", s.refusing(s.putSealed))
 	mux.HandleFunc("GET "+wire.PathReadBlob+"{ticket}", s.refusing(s.getBlob))
+	mux.HandleFunc("GET "+wire.PathParts+"{id}", s.refusing(s.getParts))
+	mux.HandleFunc("PUT "+wire.PathParts+"{id}/{number}", s.refusing(s.putPart))
+	mux.HandleFunc("PUT "+wire.PathParts+"{id}/"+wire.ManifestPart, s.refusing(s.putManifest))
+	mux.HandleFunc("GET "+wire.PathBlocks+"{ticket}", s.refusing(s.getBlocks))
+	mux.HandleFunc("GET "+wire.PathTiles+"{ticket}/{tile...}", s.refusing(s.getTile))
+	mux.HandleFunc("GET "+wire.PathManifest+"{ticket}", s.refusing(s.getManifest))
 	mux.HandleFunc("POST "+wire.PathRPC, s.rpc)
 	mux.HandleFunc("GET "+wire.PathCapabilities, s.capabilities)
 	mux.HandleFunc("GET "+wire.PathHealth, s.health)
@@ -125,10 +135,17 @@ func New(d Deps) (http.Handler, error) {
 	return s.observed(mux), nil
 }
 
-func (s *server) capabilities(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, wire.Capabilities{Service: "svcd", Version: s.Version, ContractID: s.ContractID,
+func (s *server) capabilities(w http.ResponseWriter, r *http.Request) {
+	out := wire.Capabilities{Service: "svcd", Version: s.Version, ContractID: s.ContractID,
 		Features: []string{wire.CapRows, wire.CapPaging, wire.CapGroupPaging, wire.CapRaw, wire.CapIdempotentFinalize, wire.CapIdempotentRetrieve, wire.CapLateName,
 			wire.CapDelete, wire.CapRename, wire.CapWatch, wire.CapCheckpoints, wire.CapRoles, wire.CapDelay, wire.CapStorage,
-			wire.CapChains, wire.CapTrash, wire.CapRenameFolder, wire.CapAttributes, wire.CapVersions},
-		MaxFileBytes: s.MaxFileBytes, Fees: s.Ledger.Fees()})
+			wire.CapChains, wire.CapTrash, wire.CapRenameFolder, wire.CapAttributes, wire.CapVersions, wire.CapChunks},
+		MaxFileBytes: s.MaxWholeBytes, MaxBlocksBytes: s.MaxFileBytes, Fees: s.Ledger.Fees()}
+	key, err := s.Files.VaultKey(r.Context())
+	if err == nil {
+		out.Vault, out.Features = key, append(out.Features, wire.CapSealedUpload)
+	} else { // clients can do without
+		s.Logger.Warn("sealed uploads are not offered", "request", ledger.RequestID(r.Context()), "cause", err.Error())
+	}
+	writeJSON(w, http.StatusOK, out)
 }

@@ -30,6 +30,7 @@ func (s *server) operations() map[string]tool {
 		wire.OpRegisterGroup: typed(func(ctx context.Context, account string, req wire.GroupRequest) (string, error) {
 			return s.Groups.Register(ctx, account, req.GroupID, false)
 		}),
+		wire.OpOpenSealedKey:        typed(s.Files.OpenSealedKey),
 		wire.OpAddGroupMember:       typed(s.Groups.Add),
 		wire.OpRevokeGroupMember:    typed(s.Groups.Revoke),
 		wire.OpJoinGroup:            typed(s.Groups.Join),
@@ -52,6 +53,8 @@ func (s *server) operations() map[string]tool {
 		wire.OpGetGroupVersions:     typed(s.Groups.KeptVersions),
 		wire.OpSetGroupVersions:     typed(s.Groups.SetVersions),
 		wire.OpTryGroupVersions:     typed(s.Groups.TryVersions),
+		wire.OpGetGroupFormat:       typed(s.Groups.Format),
+		wire.OpSetGroupFormat:       typed(s.Groups.SetFormat),
 	}
 }
 

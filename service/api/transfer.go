@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/fault"
 	"github.com/svcfs/svcfs/service/files"
@@ -37,6 +38,10 @@ func (s *server) finalize(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	s.Metrics.Uploads.Inc()
+	if meta, err := format.ParseMetadata(req.Format); err == nil && meta.Version == format.VersionBlocks && out.Record != nil {
+		ticket := s.ticket(account, out.Record.GroupID, out.Location, true)
+		out.DataURL, out.TilesURL = wire.PathBlocks+ticket, wire.PathTiles+ticket
+	}
 	result(w, out)
 	return nil
 }
@@ -65,10 +70,12 @@ func (s *server) retrieve(w http.ResponseWriter, r *http.Request) error {
 	}
 	s.Metrics.Retrieves.Inc()
 	out := retrieved(req, stored)
-	if stored.Inline != nil {
+	if stored.InBlocks != nil {
+		s.offerBlocks(account, req, stored.InBlocks, &out)
+	} else if stored.Inline != nil {
 		out.EncryptedB64 = base64.StdEncoding.EncodeToString(stored.Inline)
 	} else {
-		out.DataURL = wire.PathReadBlob + s.ticket(account, req.GroupID, req.IPFSHash)
+		out.DataURL = wire.PathReadBlob + s.ticket(account, req.GroupID, req.IPFSHash, false)
 		out.DataSize = stored.BlobSize
 	}
 	writeRaw(w, http.StatusOK, resultOf(r, out))
@@ -95,7 +102,11 @@ func (s *server) putBlob(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-const ticketLife = 5 * time.Minute
+// How long a ticket is good: for one transfer, and for the reads of an open file in blocks.
+const (
+	ticketLife       = 5 * time.Minute
+	ticketLifeBlocks = 7 * 24 * time.Hour
+)
 
 // ticketBody is the content of a raw transfer ticket. A ticket is signed, and good only
 // together with a session token of the same account.
@@ -104,10 +115,15 @@ type ticketBody struct {
 	Group   string `json:"g"`
 	Ref     string `json:"r"`
 	Expires int64  `json:"e"` // s since the epoch
+	Blocks  bool   `json:"b,omitempty"`
 }
 
-func (s *server) ticket(account, group, ref string) string {
-	raw, _ := json.Marshal(ticketBody{account, group, ref, s.Ledger.Now().Add(ticketLife).Unix()})
+func (s *server) ticket(account, group, ref string, inBlocks bool) string {
+	life := ticketLife
+	if inBlocks {
+		life = ticketLifeBlocks
+	}
+	raw, _ := json.Marshal(ticketBody{account, group, ref, s.Ledger.Now().Add(life).Unix(), inBlocks})
 	return base64.RawURLEncoding.EncodeToString(raw) + "." + base64.RawURLEncoding.EncodeToString(s.sign(raw))
 }
 
@@ -117,13 +133,13 @@ func (s *server) sign(raw []byte) []byte {
 	return mac.Sum(nil)
 }
 
-func (s *server) openTicket(text, account string) (ticketBody, error) {
+func (s *server) openTicket(text, account string, inBlocks bool) (ticketBody, error) {
 	var t ticketBody
 	body, mac, ok := strings.Cut(text, ".")
 	raw, err1 := base64.RawURLEncoding.Strict().DecodeString(body)
 	sum, err2 := base64.RawURLEncoding.Strict().DecodeString(mac)
 	if !ok || errors.Join(err1, err2) != nil || !hmac.Equal(sum, s.sign(raw)) || json.Unmarshal(raw, &t) != nil ||
-		t.Account != account || t.Expires < s.Ledger.Now().Unix() {
+		t.Account != account || t.Blocks != inBlocks || t.Expires < s.Ledger.Now().Unix() {
 		return t, fault.New(wire.CodeFileNotFound, "transfer not found: ask prepare_retrieve for a new address")
 	}
 	return t, nil
@@ -135,7 +151,7 @@ func (s *server) getBlob(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	t, err := s.openTicket(r.PathValue("ticket"), account)
+	t, err := s.openTicket(r.PathValue("ticket"), account, false)
 	if err != nil {
 		return err
 	}
@@ -146,11 +162,17 @@ func (s *server) getBlob(w http.ResponseWriter, r *http.Request) error {
 	defer f.Close()
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("ETag", strconv.Quote(hex.EncodeToString(info.Sum[:])))
-	if strings.Contains(r.Header.Get("Range"), ",") {
-		r.Header.Del("Range") // each would be a request to the bucket; RFC 9110 section 14.2 lets a server ignore it
-	}
+	oneRange(r)
 	http.ServeContent(w, r, "", time.Time{}, f)
 	return nil
+}
+
+// oneRange has several ranges ignored, as RFC 9110 section 14.2 lets a server do: each would
+// be a request to the bucket.
+func oneRange(r *http.Request) {
+	if strings.Contains(r.Header.Get("Range"), ",") {
+		r.Header.Del("Range")
+	}
 }
 
 // retrieved is the answer of a retrieval, without content.

@@ -2,7 +2,8 @@
 // writes and reads, or as a directory from which a service can be started.
 //
 // A stream is a tar file: header.json, then blobs/ID, then rows/TABLE/N.jsonl with a
-// JSON object per row, and trailer.json. The trailer proves that the stream is complete.
+// JSON object per row, and trailer.json. The header of the blob of a part says how long its sealed blocks
+// are, so that an import compares the part with its leaves. The trailer proves that the stream is complete.
 // It is sealed with the master key: anyone who could alter rows could become owner of a
 // group. A stream holds ciphertext, wrapped keys and hashes of API keys, but never the
 // master key.
@@ -15,10 +16,13 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 
+	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk/locked"
 	"github.com/svcfs/svcfs/service/blob"
+	"github.com/svcfs/svcfs/service/files"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
 )
@@ -31,6 +35,10 @@ const (
 	trailerName = "trailer.json"
 	blobPrefix  = "blobs/"
 	rowsPrefix  = "rows/"
+
+	// sealedRecord is in the header of a part's blob: the bytes of a full sealed block, so that an
+	// import can take its leaves while it arrives.
+	sealedRecord = "SVCD.sealed"
 )
 
 // Service is the service that is moved.
@@ -113,24 +121,59 @@ func (s Service) tables(ctx context.Context, tx *store.Tx) ([]store.Table, error
 
 // blobRow is a blob that the database refers to.
 type blobRow struct {
-	id  string
-	sum [sha256.Size]byte
+	id     string
+	sum    [sha256.Size]byte // SHA-256; of a part the root of its leaves
+	sealed int64             // of a part: bytes of a full sealed block; 0 = no part
+}
+
+// hasher hashes the bytes of a blob.
+type hasher interface {
+	io.Writer
+	Sum(b []byte) []byte
+}
+
+// newHasher returns the hash that proves a blob: SHA-256, or for a part the root of the leaves of sealed
+// blocks of so many bytes.
+func newHasher(sealed int64) hasher {
+	if sealed > 0 {
+		return format.NewRootHash(sealed)
+	}
+	return sha256.New()
+}
+
+// rootOf returns the root of the leaves in a row of parts, or of a damaged row a hash that no blob has.
+func rootOf(leaves []byte) format.Hash {
+	var tree format.Tree
+	if len(leaves)%sha256.Size != 0 {
+		return format.Hash{}
+	}
+	for leaf := range slices.Chunk(leaves, sha256.Size) {
+		tree.Add(format.Hash(leaf))
+	}
+	return tree.Root()
 }
 
 // livingBlobs lists the blobs of files that can be retrieved and of uploads under
-// way, without those of legacy references whose bytes are elsewhere.
+// way, without those of legacy references whose bytes are elsewhere, and without contents in
+// the database, which are rows.
 func livingBlobs(ctx context.Context, tx *store.Tx) (list []blobRow, err error) {
-	for rows, err := range tx.Rows(ctx, `SELECT blob_id, blob_sum FROM files WHERE deleted_ns IS NULL AND blob_id <> ref
-		UNION ALL SELECT blob_id, blob_sum FROM uploads WHERE blob_id IS NOT NULL ORDER BY 1`) {
+	for rows, err := range tx.Rows(ctx, `SELECT blob_id, blob_sum, 0 FROM files WHERE deleted_ns IS NULL AND blob_id <> ref AND blob_id NOT LIKE '`+files.SmallPrefix+`%'
+		UNION ALL SELECT blob_id, blob_sum, 0 FROM uploads WHERE blob_id IS NOT NULL AND blob_id NOT LIKE '`+files.SmallPrefix+`%'
+		UNION ALL SELECT blob_id, leaves, block_size FROM parts ORDER BY 1`) {
 		var r blobRow
-		var sum []byte
+		var proof []byte
+		var blockBytes int64
 		if err == nil {
-			err = rows.Scan(&r.id, &sum)
+			err = rows.Scan(&r.id, &proof, &blockBytes)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("list blobs: %w", err)
 		}
-		copy(r.sum[:], sum)
+		if blockBytes > 0 {
+			r.sum, r.sealed = rootOf(proof), blockBytes+format.Overhead
+		} else {
+			copy(r.sum[:], proof)
+		}
 		list = append(list, r)
 	}
 	return list, nil

@@ -95,7 +95,7 @@ func durableSum(path string) (string, error) {
 
 // takeEmpty makes a directory, or takes one that is empty except for a file named but.
 func takeEmpty(dir, but string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := ownfile.MakeFolder(dir); err != nil {
 		return fmt.Errorf("make directory: %w", err)
 	}
 	entries, err := os.ReadDir(dir)
@@ -163,7 +163,7 @@ func copyBlob(ctx context.Context, from blob.Store, target *blob.Dir, b blobRow)
 	if info, err := os.Stat(path); err == nil {
 		return info.Size(), nil
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+	if err := ownfile.MakeFolder(filepath.Dir(path)); err != nil {
 		return 0, err
 	}
 	if source, ok := from.(*blob.Dir); ok && os.Link(source.Where(b.id), path) == nil {
@@ -194,26 +194,25 @@ func copyChecked(ctx context.Context, from blob.Store, path string, b blobRow) (
 		return 0, err
 	}
 	defer r.Close()
-	sum, err := writeFile(path, r)
-	if err == nil && sum != b.sum {
+	content := newHasher(b.sealed)
+	err = writeFile(path, r, content)
+	if err == nil && [sha256.Size]byte(content.Sum(nil)) != b.sum {
 		err = errChanged
 	}
 	return size, err
 }
 
-// writeFile writes a new file with mode 0600 and makes it durable.
-func writeFile(path string, r io.Reader) (sum [sha256.Size]byte, err error) {
+// writeFile writes a new file with mode 0600, hashes its bytes, and makes it durable.
+func writeFile(path string, r io.Reader, content hasher) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
-		return sum, err
+		return err
 	}
-	content := sha256.New()
 	_, err = io.Copy(io.MultiWriter(f, content), r)
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return sum, errors.Join(err, os.Remove(path))
+		return errors.Join(err, os.Remove(path))
 	}
-	content.Sum(sum[:0])
-	return sum, ownfile.SyncFolder(filepath.Dir(path))
+	return ownfile.SyncFolder(filepath.Dir(path))
 }
 
 func writeManifest(dir string, m Manifest) error {
@@ -280,7 +279,7 @@ func restore(ctx context.Context, from, dir string, m Manifest) (err error) {
 	defer target.Close()
 	for _, b := range list {
 		path := target.Where(b.id)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		if err := ownfile.MakeFolder(filepath.Dir(path)); err != nil {
 			return err
 		}
 		_, err := copyChecked(ctx, source, path, b) // never linked: the backup stays as it is, whatever happens to the data directory
@@ -300,5 +299,7 @@ func copyFile(from, to string) (sum [sha256.Size]byte, err error) {
 		return sum, err
 	}
 	defer f.Close()
-	return writeFile(to, f)
+	content := sha256.New()
+	err = writeFile(to, f, content)
+	return [sha256.Size]byte(content.Sum(nil)), err
 }

@@ -13,6 +13,7 @@ import (
 	"hash"
 	"io"
 	"io/fs"
+	"strconv"
 	"time"
 
 	"github.com/svcfs/svcfs/service/store"
@@ -64,7 +65,14 @@ func (e *exporter) run(ctx context.Context) error {
 			return err
 		}
 	}
-	err = e.Store.Read(ctx, func(tx *store.Tx) error { return e.state(ctx, tx, tables) })
+	// A blob that vanishes meanwhile gives the state up before any row is written: another one
+	// lacks it. The import leaves out blobs that no row refers to.
+	for try := 1; ; try++ {
+		err = e.Store.Read(ctx, func(tx *store.Tx) error { return e.state(ctx, tx, tables) })
+		if !errors.Is(err, errGone) || try == snapshotTries {
+			break
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -98,7 +106,7 @@ func (e *exporter) state(ctx context.Context, tx *store.Tx, tables []store.Table
 	for _, b := range late {
 		err := e.blob(ctx, b)
 		if errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("blob %s is missing: if a file was deleted just now, run it again; else see svcd verify", b.id)
+			return fmt.Errorf("blob %s is missing, see svcd verify: %w", b.id, errGone)
 		}
 		if err != nil {
 			return err
@@ -123,11 +131,15 @@ func (e *exporter) blob(ctx context.Context, b blobRow) error {
 		return err
 	}
 	defer r.Close()
-	sum, err := e.entry(blobPrefix+b.id, size, r)
-	if err != nil {
+	content := newHasher(b.sealed)
+	var header map[string]string
+	if b.sealed > 0 {
+		header = map[string]string{sealedRecord: strconv.FormatInt(b.sealed, 10)}
+	}
+	if err := e.entry(blobPrefix+b.id, size, io.TeeReader(r, content), header); err != nil {
 		return fmt.Errorf("blob %s: %w", b.id, err)
 	}
-	if sum != b.sum {
+	if [sha256.Size]byte(content.Sum(nil)) != b.sum {
 		return fmt.Errorf("blob %s was changed since it was stored: svcd verify --read-data names its file", b.id)
 	}
 	e.sent[b.id] = true
@@ -142,7 +154,7 @@ func (e *exporter) table(ctx context.Context, tx *store.Tx, t store.Table) error
 	n := 0
 	flush := func() error {
 		n++
-		_, err := e.entry(fmt.Sprintf("%s%s/%06d.jsonl", rowsPrefix, t.Name, n), int64(chunk.Len()), &chunk)
+		err := e.entry(fmt.Sprintf("%s%s/%06d.jsonl", rowsPrefix, t.Name, n), int64(chunk.Len()), &chunk, nil)
 		chunk.Reset()
 		return err
 	}
@@ -185,7 +197,7 @@ func scanRow(rows *sql.Rows, t store.Table) (map[string]any, error) {
 		case store.KindBool:
 			into[i] = new(sql.NullBool)
 		default:
-			into[i] = new([]byte)
+			into[i] = new(sql.Null[[]byte]) // a plain slice would take no bytes for NULL
 		}
 	}
 	if err := rows.Scan(into...); err != nil {
@@ -204,8 +216,8 @@ func scanRow(rows *sql.Rows, t store.Table) (map[string]any, error) {
 				n = 1
 			}
 			row[c.Name] = orNull(v.Valid, n)
-		case *[]byte:
-			row[c.Name] = orNull(*v != nil, *v)
+		case *sql.Null[[]byte]:
+			row[c.Name] = orNull(v.Valid, append([]byte{}, v.V...))
 		}
 	}
 	return row, nil
@@ -223,22 +235,20 @@ func (e *exporter) json(name string, v any) error {
 	if err != nil {
 		return err
 	}
-	_, err = e.entry(name, int64(len(raw)), bytes.NewReader(raw))
-	return err
+	return e.entry(name, int64(len(raw)), bytes.NewReader(raw), nil)
 }
 
-// entry writes one entry and adds it to the digest.
-func (e *exporter) entry(name string, size int64, r io.Reader) (sum [sha256.Size]byte, err error) {
-	if err := e.tar.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size, Mode: 0o600, ModTime: e.now, Format: tar.FormatPAX}); err != nil {
-		return sum, err
+// entry writes one entry, with more records in its header, and adds it to the digest.
+func (e *exporter) entry(name string, size int64, r io.Reader, header map[string]string) error {
+	if err := e.tar.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size, Mode: 0o600, ModTime: e.now, Format: tar.FormatPAX, PAXRecords: header}); err != nil {
+		return err
 	}
 	content := sha256.New()
 	if _, err := io.Copy(io.MultiWriter(e.tar, content), r); err != nil {
-		return sum, err
+		return err
 	}
-	content.Sum(sum[:0])
-	addToDigest(e.digest, name, sum)
-	return sum, nil
+	addToDigest(e.digest, name, [sha256.Size]byte(content.Sum(nil)))
+	return nil
 }
 
 func addToDigest(h hash.Hash, name string, sum [sha256.Size]byte) {

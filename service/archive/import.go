@@ -15,15 +15,22 @@ import (
 	"hash"
 	"io"
 	"maps"
+	"strconv"
 	"strings"
 
+	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/service/blob"
 	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/files"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/vault"
 )
+
+// oldestSchema is the oldest schema whose exports are read: each later one only added
+// tables, and columns with a default.
+const oldestSchema = 18
 
 // maxJSON bounds an entry that is read into memory.
 const maxJSON = 64 << 20
@@ -35,7 +42,7 @@ var errCut = errors.New("the stream ends early: it is not a complete export")
 // [ErrImported] means that an earlier import of this very stream was complete, even if
 // it was killed before it could report that.
 func Import(ctx context.Context, r io.Reader, s Service) (Summary, error) {
-	i := &importer{Service: s, tar: tar.NewReader(r), digest: sha256.New(), blobs: make(map[string]blob.Info), used: make(map[string]bool),
+	i := &importer{Service: s, tar: tar.NewReader(r), digest: sha256.New(), blobs: make(map[string]arrived), used: make(map[string]bool),
 		sum: Summary{Rows: make(map[string]int64)}}
 	before, err := i.importedBefore(ctx)
 	if err == nil && before != "" {
@@ -57,9 +64,16 @@ type importer struct {
 	Service
 	tar    *tar.Reader
 	digest hash.Hash
-	blobs  map[string]blob.Info // by the id they had
-	used   map[string]bool      // ids they had
+	blobs  map[string]arrived // by the id they had
+	used   map[string]bool    // ids they had
+	older  bool               // the export lacks the columns of later schemas
 	sum    Summary
+}
+
+// arrived is a blob of a stream.
+type arrived struct {
+	blob.Info
+	root []byte // of the leaves of a part; nil = the stream does not say how long its blocks are
 }
 
 // entry is one entry of a stream; content is nil for a blob.
@@ -164,13 +178,14 @@ func (i *importer) accept(h Header) error {
 		return errors.New("this is no export of svcd")
 	case h.Version > formatVersion || h.Schema > schema:
 		return fmt.Errorf("the export was made by svcd %s, which is newer: install that version", h.Program)
-	case h.Schema < schema:
+	case h.Schema < oldestSchema:
 		return fmt.Errorf("the export was made by svcd %s, whose database is older (schema %d, here %d): upgrade that service, then export again", h.Program, h.Schema, schema)
 	case h.Contract != i.Contract:
 		return fmt.Errorf("the export is of contract %s, this service has %s: give --contract %s", h.Contract, i.Contract, h.Contract)
 	case h.MasterKey != i.MasterKey:
 		return errors.New("the export belongs to another master key: copy master.key of the exported service into the new data directory first, mode 0600")
 	}
+	i.older = h.Schema < schema
 	return nil
 }
 
@@ -217,14 +232,28 @@ func (i *importer) blob(ctx context.Context, h *tar.Header, id string) error {
 	if _, twice := i.blobs[id]; twice {
 		return fmt.Errorf("blob %.80q comes twice", id)
 	}
-	info, err := i.Blobs.Put(ctx, i.tar, h.Size)
+	var content io.Reader = i.tar
+	var root *format.RootHash
+	if text := h.PAXRecords[sealedRecord]; text != "" {
+		sealed, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || sealed < format.MinBlockBytes+format.Overhead || sealed > format.MaxBlockBytes+format.Overhead {
+			return fmt.Errorf("blob %.80q has blocks of %.20q bytes, which svcd does not write", id, text)
+		}
+		root = format.NewRootHash(sealed)
+		content = io.TeeReader(content, root)
+	}
+	info, err := i.Blobs.Put(ctx, content, h.Size)
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return errCut
 	}
 	if err != nil {
 		return err
 	}
-	i.blobs[id] = info
+	got := arrived{Info: info}
+	if root != nil {
+		got.root = root.Sum(nil)
+	}
+	i.blobs[id] = got
 	i.sum.Blobs++
 	i.sum.BlobBytes += info.Size
 	addToDigest(i.digest, h.Name, info.Sum)
@@ -267,11 +296,10 @@ func (i *importer) fill(ctx context.Context, tx *store.Tx, h Header, e entry) er
 
 // rows inserts the rows of one entry.
 func (i *importer) rows(ctx context.Context, tx *store.Tx, t store.Table, content []byte) error {
-	insert := t.Insert()
 	lines := bufio.NewScanner(bytes.NewReader(content))
 	lines.Buffer(nil, maxJSON)
 	for lines.Scan() {
-		row, err := decodeRow(lines.Bytes(), t)
+		row, has, err := decodeRow(lines.Bytes(), t, i.older)
 		if err != nil {
 			return err
 		}
@@ -279,41 +307,44 @@ func (i *importer) rows(ctx context.Context, tx *store.Tx, t store.Table, conten
 		if err := i.moveBlob(row); err != nil {
 			return err
 		}
-		values := make([]any, len(t.Columns))
-		for k, c := range t.Columns {
+		values := make([]any, len(has.Columns))
+		for k, c := range has.Columns {
 			values[k] = row[c.Name]
 		}
-		if _, err := tx.ExecContext(ctx, insert, values...); err != nil {
+		if _, err := tx.ExecContext(ctx, has.Insert(), values...); err != nil {
 			return fmt.Errorf("insert: %w", err)
 		}
 	}
 	return lines.Err()
 }
 
-// decodeRow reads a row for the columns of a table, all of which it must have.
-func decodeRow(line []byte, t store.Table) (map[string]any, error) {
+// decodeRow reads a row for the columns of a table, all of which it must have; an older one
+// lacks those that were added later. has are those that it has.
+func decodeRow(line []byte, t store.Table, older bool) (row map[string]any, has store.Table, err error) {
 	decoder := json.NewDecoder(bytes.NewReader(line))
 	decoder.UseNumber()
 	var given map[string]any
 	if err := decoder.Decode(&given); err != nil {
-		return nil, errors.New("a row is not JSON")
+		return nil, has, errors.New("a row is not JSON")
 	}
-	if len(given) != len(t.Columns) {
-		return nil, fmt.Errorf("a row has %d columns, the table %d", len(given), len(t.Columns))
-	}
-	row := make(map[string]any, len(given))
+	row, has.Name = make(map[string]any, len(given)), t.Name
 	for _, c := range t.Columns {
 		value, ok := given[c.Name]
+		if !ok && older {
+			continue
+		}
 		if !ok {
-			return nil, fmt.Errorf("a row has no %s", c.Name)
+			return nil, has, fmt.Errorf("a row has no %s", c.Name)
 		}
-		converted, err := convert(value, c.Kind)
-		if err != nil {
-			return nil, fmt.Errorf("column %s: %w", c.Name, err)
+		if row[c.Name], err = convert(value, c.Kind); err != nil {
+			return nil, has, fmt.Errorf("column %s: %w", c.Name, err)
 		}
-		row[c.Name] = converted
+		has.Columns = append(has.Columns, c)
 	}
-	return row, nil
+	if len(given) != len(has.Columns) {
+		return nil, has, fmt.Errorf("a row has %d columns, the table %d", len(given), len(has.Columns))
+	}
+	return row, has, nil
 }
 
 // convert turns a JSON value into a value of the column.
@@ -347,7 +378,7 @@ func convert(v any, kind store.Kind) (any, error) {
 // moveBlob gives a row the new id of its blob, after comparing the blob with the row.
 func (i *importer) moveBlob(row map[string]any) error {
 	id, ok := row["blob_id"].(string)
-	if !ok || row["ref"] == id { // none, or elsewhere: a legacy reference without bytes
+	if !ok || row["ref"] == id || strings.HasPrefix(id, files.SmallPrefix) { // none, or elsewhere: a legacy reference without bytes, or a row
 		return nil
 	}
 	info, ok := i.blobs[id]
@@ -357,13 +388,23 @@ func (i *importer) moveBlob(row map[string]any) error {
 		}
 		return fmt.Errorf("blob %s is not in the stream", id)
 	}
-	sum, _ := row["blob_sum"].([]byte)
-	if row["blob_size"] != info.Size || !bytes.Equal(sum, info.Sum[:]) {
+	if row["blob_size"] != info.Size || !info.isProvedBy(row) {
 		return fmt.Errorf("blob %s was changed on the way", id)
 	}
 	row["blob_id"] = info.ID
 	i.used[id] = true
 	return nil
+}
+
+// isProvedBy compares a blob with its row: that of a part by its leaves. An export from before leaves
+// proved parts has a SHA-256 of them, too.
+func (a *arrived) isProvedBy(row map[string]any) bool {
+	if leaves, ok := row["leaves"].([]byte); ok && a.root != nil {
+		root := rootOf(leaves)
+		return bytes.Equal(a.root, root[:])
+	}
+	sum, _ := row["blob_sum"].([]byte)
+	return bytes.Equal(sum, a.Sum[:])
 }
 
 // compare checks the trailer and its seal, the chain of the ledger, and that

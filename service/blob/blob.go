@@ -29,9 +29,9 @@ var (
 
 // Info describes one stored blob.
 type Info struct {
-	ID   string // 32 hex digits, made here
-	Size int64  // bytes
-	Sum  [sha256.Size]byte
+	ID   string            // 32 hex digits, made here
+	Size int64             // bytes
+	Sum  [sha256.Size]byte // SHA-256; zero after PutProved
 }
 
 // Store keeps blobs. Both kinds pass the suite in suite_test.go. It is safe for
@@ -42,6 +42,9 @@ type Store interface {
 	// leftovers without a name, which Sweep removes. An error of r is returned
 	// unchanged.
 	Put(ctx context.Context, r io.Reader, limit int64) (Info, error)
+	// PutProved is Put of bytes that the caller proves by hashes of its own: Sum stays
+	// zero. An [io.WriterTo] may write to the store itself.
+	PutProved(ctx context.Context, r io.Reader, limit int64) (Info, error)
 	// PutMemory bounds the memory of a Put of so many bytes; -1 is an unknown size.
 	PutMemory(size int64) int64
 	// Open opens a blob for reading until ctx ends; the caller closes it. A

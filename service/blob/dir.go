@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/svcfs/svcfs/sdk/ownfile"
 	"github.com/svcfs/svcfs/service/faultpoint"
 )
 
@@ -30,6 +31,9 @@ type Dir struct {
 	sync   func(*os.File) error
 	failed atomic.Bool // a sync
 
+	making  sync.Mutex
+	folders map[string]bool // whose names this process has made durable
+
 	buffers sync.Pool // of *[copyBytes]byte
 }
 
@@ -40,14 +44,14 @@ var errSyncFailed = fmt.Errorf("%w: a sync failed: stop the service, check the d
 
 // OpenDir opens or makes a directory store.
 func OpenDir(dir string) (*Dir, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := ownfile.MakeFolder(dir); err != nil {
 		return nil, fmt.Errorf("make blob directory: %w", err)
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, fmt.Errorf("open blob directory: %w", err)
 	}
-	d := &Dir{path: dir, root: root, sync: (*os.File).Sync, buffers: sync.Pool{New: func() any { return new([copyBytes]byte) }}}
+	d := &Dir{path: dir, root: root, sync: (*os.File).Sync, folders: map[string]bool{}, buffers: sync.Pool{New: func() any { return new([copyBytes]byte) }}}
 	if err := d.makeFolder(TmpDir); err != nil {
 		return nil, errors.Join(err, root.Close())
 	}
@@ -76,15 +80,22 @@ func (d *Dir) Where(id string) string {
 	return filepath.Join(d.path, filepath.FromSlash(place(id)))
 }
 
+// makeFolder makes a folder of the store, unless it exists, with a durable name.
 func (d *Dir) makeFolder(name string) error {
 	err := d.root.Mkdir(name, 0o700)
-	if errors.Is(err, fs.ErrExist) {
-		return nil
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return full(fmt.Errorf("make folder: %w", err))
 	}
-	return d.syncFolder(".")
+	d.making.Lock() // who finds the folder waits for who made it
+	defer d.making.Unlock()
+	if err != nil && d.folders[name] {
+		return nil
+	}
+	if err := d.syncFolder("."); err != nil {
+		return err
+	}
+	d.folders[name] = true
+	return nil
 }
 
 // synced syncs a file or a folder.
@@ -107,12 +118,28 @@ func (d *Dir) syncFolder(name string) error {
 // Put stores the bytes of r, at most limit, under a new name. When it returns, the bytes
 // and their name are on the disk. After an error nothing is left.
 func (d *Dir) Put(ctx context.Context, r io.Reader, limit int64) (Info, error) {
+	return d.put(limit, func(f *os.File, info *Info) (err error) {
+		info.Size, info.Sum, err = d.copyHashed(f, &contextReader{ctx: ctx, r: io.LimitReader(r, limit+1)})
+		return err
+	})
+}
+
+// PutProved is Put without a hash.
+func (d *Dir) PutProved(ctx context.Context, r io.Reader, limit int64) (Info, error) {
+	return d.put(limit, func(f *os.File, info *Info) (err error) {
+		info.Size, err = d.copyProved(ctx, f, r, limit)
+		return err
+	})
+}
+
+// put stores what fill writes, at most limit bytes, under a new name.
+func (d *Dir) put(limit int64, fill func(*os.File, *Info) error) (Info, error) {
 	if d.failed.Load() {
 		return Info{}, errSyncFailed
 	}
 	info := Info{ID: newID()}
 	tmp := path.Join(TmpDir, info.ID)
-	if err := d.write(ctx, tmp, r, limit, &info); err != nil {
+	if err := d.write(tmp, limit, &info, fill); err != nil {
 		_ = d.root.Remove(tmp)
 		return Info{}, full(fmt.Errorf("write blob: %w", err))
 	}
@@ -128,14 +155,13 @@ func (d *Dir) Put(ctx context.Context, r io.Reader, limit int64) (Info, error) {
 // PutMemory is two pieces at most: one that is written, one that is hashed.
 func (d *Dir) PutMemory(size int64) int64 { return max(atMost(size, 2*copyBytes), copyBytes) }
 
-func (d *Dir) write(ctx context.Context, name string, r io.Reader, limit int64, info *Info) error {
+func (d *Dir) write(name string, limit int64, info *Info, fill func(*os.File, *Info) error) error {
 	f, err := d.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	info.Size, info.Sum, err = d.copyHashed(f, &contextReader{ctx: ctx, r: io.LimitReader(r, limit+1)})
-	if err != nil {
+	if err := fill(f, info); err != nil {
 		return err
 	}
 	if info.Size > limit {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -55,5 +56,32 @@ func TestFailedSyncStopsUploads(t *testing.T) {
 		if err := errors.Join(r.Close(), d.Close()); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// A folder that another put or process has just made gets a durable name before a blob in
+// it counts as stored, once.
+func TestFoundFolderIsMadeDurable(t *testing.T) {
+	dir := t.TempDir()
+	d, err := OpenDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	var synced []string
+	d.sync = func(f *os.File) error {
+		synced = append(synced, f.Name())
+		return f.Sync()
+	}
+	if err := os.Mkdir(filepath.Join(dir, "ab"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := d.makeFolder("ab"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(synced) != 1 || filepath.Clean(synced[0]) != filepath.Clean(dir) {
+		t.Errorf("synced were %q", synced)
 	}
 }

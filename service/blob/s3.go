@@ -191,8 +191,25 @@ func (s *S3) PutMemory(size int64) int64 { return atMost(size, partBytes) }
 
 // Put stores the bytes of r, at most limit, under a new name.
 func (s *S3) Put(ctx context.Context, r io.Reader, limit int64) (Info, error) {
+	whole := sha256.New()
+	info, err := s.put(ctx, r, limit, whole)
+	if err == nil {
+		whole.Sum(info.Sum[:0])
+	}
+	return info, err
+}
+
+// PutProved is Put without a hash of the whole. The bucket still gets a hash with each
+// request, which it checks.
+func (s *S3) PutProved(ctx context.Context, r io.Reader, limit int64) (Info, error) {
+	return s.put(ctx, r, limit, nil)
+}
+
+// put stores the bytes of r, at most limit, under a new name, and hashes them with whole
+// unless it is nil.
+func (s *S3) put(ctx context.Context, r io.Reader, limit int64, whole hash.Hash) (Info, error) {
 	id := newID()
-	up := &upload{s: s, key: s.key(place(id)), limit: limit, hash: sha256.New(), source: contextReader{ctx: ctx, r: io.LimitReader(r, limit+1)}}
+	up := &upload{s: s, key: s.key(place(id)), limit: limit, whole: whole, source: contextReader{ctx: ctx, r: io.LimitReader(r, limit+1)}}
 	if err := up.run(ctx); err != nil {
 		if up.sent {
 			s.remove(ctx, up.key) // the sweep repeats it
@@ -202,9 +219,7 @@ func (s *S3) Put(ctx context.Context, r io.Reader, limit int64) (Info, error) {
 		}
 		return Info{}, s.kind(ctx, "put blob", err)
 	}
-	info := Info{ID: id, Size: up.size}
-	up.hash.Sum(info.Sum[:0])
-	return info, nil
+	return Info{ID: id, Size: up.size}, nil
 }
 
 // upload is one Put.
@@ -213,7 +228,7 @@ type upload struct {
 	key    string
 	limit  int64
 	source contextReader
-	hash   hash.Hash
+	whole  hash.Hash // nil = nobody wants it
 	size   int64
 	sent   bool // something may be in the bucket
 }
@@ -225,7 +240,7 @@ func (u *upload) run(ctx context.Context) error {
 	}
 	if last {
 		u.sent = true
-		return u.s.putPart(ctx, u.key, part, u.sum())
+		return u.s.putPart(ctx, u.key, part, u.sum(part))
 	}
 	select {
 	case u.s.large <- struct{}{}:
@@ -252,10 +267,7 @@ func (u *upload) parts(ctx context.Context, id string, part []byte) error {
 		if len(done) == maxParts {
 			return ErrTooLarge
 		}
-		digest := u.sum() // of the first part, which is all so far
-		if len(done) > 0 {
-			digest = sumOf(part)
-		}
+		digest := u.sum(part)
 		sent, err := u.s.core.PutObjectPart(ctx, u.s.location.Bucket, u.key, id, len(done)+1, bytes.NewReader(part), int64(len(part)),
 			minio.PutObjectPartOptions{Sha256Hex: digest, DisableContentSha256: true})
 		if err != nil {
@@ -306,12 +318,19 @@ func (u *upload) read(buf []byte) (part []byte, last bool, err error) {
 	if u.size > u.limit {
 		return nil, false, ErrTooLarge
 	}
-	u.hash.Write(buf)
+	if u.whole != nil {
+		u.whole.Write(buf)
+	}
 	return buf, last, nil
 }
 
-// sum is the SHA-256 of the bytes read so far, in hex.
-func (u *upload) sum() string { return hex.EncodeToString(u.hash.Sum(nil)) }
+// sum is the SHA-256 of the part that was read last, in hex.
+func (u *upload) sum(part []byte) string {
+	if u.whole != nil && u.size == int64(len(part)) { // it is the first
+		return hex.EncodeToString(u.whole.Sum(nil))
+	}
+	return sumOf(part)
+}
 
 func sumOf(data []byte) string {
 	sum := sha256.Sum256(data)

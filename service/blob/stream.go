@@ -1,6 +1,7 @@
 package blob
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"io"
@@ -46,6 +47,45 @@ func (d *Dir) copyHashed(f *os.File, source io.Reader) (size int64, sum [sha256.
 	close(received)
 	<-done // the buffers go back to the pool after that
 	return size, sum, err
+}
+
+// copyProved writes the bytes of source to f, at most limit, and returns their length.
+func (d *Dir) copyProved(ctx context.Context, f *os.File, source io.Reader, limit int64) (int64, error) {
+	buf := d.buffers.Get().(*[copyBytes]byte)
+	defer d.buffers.Put(buf)
+	w := &fileWriter{ctx: ctx, f: f, limit: limit}
+	if _, ok := source.(io.WriterTo); !ok {
+		source = io.LimitReader(source, limit+1)
+	}
+	_, err := io.CopyBuffer(w, source, buf[:])
+	if err == nil {
+		err = ctx.Err()
+	}
+	return w.size, err
+}
+
+// fileWriter writes to a file until ctx ends, and stops once there are more than limit bytes.
+type fileWriter struct {
+	ctx         context.Context
+	f           *os.File
+	size, limit int64
+	flushed     int64 // what the disk was told to write
+}
+
+func (w *fileWriter) Write(p []byte) (int, error) {
+	if err := w.ctx.Err(); err != nil {
+		return 0, err
+	}
+	if w.size > w.limit {
+		return 0, ErrTooLarge
+	}
+	n, err := w.f.Write(p)
+	w.size += int64(n)
+	if w.size-w.flushed >= flushBytes {
+		beginFlush(w.f, w.flushed, w.size-w.flushed)
+		w.flushed = w.size
+	}
+	return n, err
 }
 
 // writePieces writes piece and all that follow, and gives each to be hashed.

@@ -78,6 +78,7 @@ func suite(t *testing.T, start func(*testing.T) backend) {
 		"reading at any place":           testSeek,
 		"reading the whole at once":      testReadWhole,
 		"more than the limit is refused": testLimit,
+		"blobs that others prove":        testProved,
 		"an interrupted put":             testInterrupted,
 		"delete":                         testDelete,
 		"sweep":                          testSweep,
@@ -217,20 +218,47 @@ func testSeek(t *testing.T, b backend) {
 func testLimit(t *testing.T, b backend) {
 	s := b.open(t)
 	before := files(t, b.files)
-	for _, limit := range []int64{0, 10, 5_000, 9 << 20} {
-		endless := &counted{r: bytes.NewReader(content(20 << 20))}
-		if _, err := s.Put(t.Context(), endless, limit); !errors.Is(err, blob.ErrTooLarge) {
-			t.Errorf("limit %d: %v", limit, err)
+	for name, put := range puts(s) {
+		for _, limit := range []int64{0, 10, 5_000, 9 << 20} {
+			endless := &counted{r: bytes.NewReader(content(20 << 20))}
+			if _, err := put(t.Context(), endless, limit); !errors.Is(err, blob.ErrTooLarge) {
+				t.Errorf("%s: limit %d: %v", name, limit, err)
+			}
+			if endless.n > limit+1 {
+				t.Errorf("%s: limit %d: %d bytes were read", name, limit, endless.n)
+			}
+			if _, err := put(t.Context(), bytes.NewReader(content(20<<20)), limit); !errors.Is(err, blob.ErrTooLarge) {
+				t.Errorf("%s: limit %d, written by the source: %v", name, limit, err)
+			}
 		}
-		if endless.n > limit+1 {
-			t.Errorf("limit %d: %d bytes were read", limit, endless.n)
+		if _, err := put(t.Context(), bytes.NewReader(content(10)), 10); err != nil {
+			t.Errorf("%s: exactly the limit: %v", name, err)
 		}
 	}
-	if _, err := s.Put(t.Context(), bytes.NewReader(content(10)), 10); err != nil {
-		t.Errorf("exactly the limit: %v", err)
+	if left := files(t, b.files) - before; left != 2 {
+		t.Errorf("%d files for two blobs", left)
 	}
-	if left := files(t, b.files) - before; left != 1 {
-		t.Errorf("%d files for one blob", left)
+}
+
+// puts are the ways to put a blob.
+func puts(s blob.Store) map[string]func(context.Context, io.Reader, int64) (blob.Info, error) {
+	return map[string]func(context.Context, io.Reader, int64) (blob.Info, error){"put": s.Put, "put proved": s.PutProved}
+}
+
+// testProved puts blobs that others prove, of which no sum is taken.
+func testProved(t *testing.T, b backend) {
+	s := b.open(t)
+	for _, n := range []int{0, 1, 300_000, 17<<20 + 5} {
+		data := content(n)
+		for name, source := range map[string]io.Reader{"read": &counted{r: bytes.NewReader(data)}, "written by the source": bytes.NewReader(data)} {
+			info, err := s.PutProved(t.Context(), source, int64(n))
+			if err != nil || info.Size != int64(n) || info.Sum != [sha256.Size]byte{} {
+				t.Errorf("%d bytes, %s: %+v, %v", n, name, info, err)
+			}
+			if got, err := get(s, info.ID); err != nil || !bytes.Equal(got, data) {
+				t.Errorf("%d bytes, %s: %d came back, %v", n, name, len(got), err)
+			}
+		}
 	}
 }
 
@@ -248,19 +276,21 @@ func (c *counted) Read(p []byte) (int, error) {
 func testInterrupted(t *testing.T, b backend) {
 	s := b.open(t)
 	before := files(t, b.files)
-	for i, n := range []int{0, 1, 100_000, 10 << 20, 20 << 20} {
-		broken := errors.New("the sender is gone")
-		if i%2 == 1 {
-			broken = io.ErrUnexpectedEOF // the error of a cut body, not its end
-		}
-		_, err := s.Put(t.Context(), io.MultiReader(bytes.NewReader(content(n)), failing{broken}), 1<<30)
-		if !errors.Is(err, broken) || errors.Is(err, blob.ErrUnavailable) {
-			t.Errorf("after %d bytes: %v", n, err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		_, err = s.Put(ctx, io.MultiReader(bytes.NewReader(content(n)), calling{cancel}), 1<<30)
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("given up after %d bytes: %v", n, err)
+	for name, put := range puts(s) {
+		for i, n := range []int{0, 1, 100_000, 10 << 20, 20 << 20} {
+			broken := errors.New("the sender is gone")
+			if i%2 == 1 {
+				broken = io.ErrUnexpectedEOF // the error of a cut body, not its end
+			}
+			_, err := put(t.Context(), io.MultiReader(bytes.NewReader(content(n)), failing{broken}), 1<<30)
+			if !errors.Is(err, broken) || errors.Is(err, blob.ErrUnavailable) {
+				t.Errorf("%s: after %d bytes: %v", name, n, err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			_, err = put(ctx, io.MultiReader(bytes.NewReader(content(n)), calling{cancel}), 1<<30)
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: given up after %d bytes: %v", name, n, err)
+			}
 		}
 	}
 	if left := files(t, b.files) - before; left != 0 {

@@ -160,6 +160,16 @@ func (l *Log) Receipt(ctx context.Context, tx *store.Tx, r chain.Row) (*wire.Cha
 	return &head, nil
 }
 
+// SignVaultKey signs the key of the vault.
+func (l *Log) SignVaultKey(ctx context.Context, tx *store.Tx, k chain.VaultKey) (signature []byte, err error) {
+	keys, err := l.keys(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	k.Origin = l.origin
+	return ed25519.Sign(newest(keys), k.Text()), nil
+}
+
 // state signs a statement now.
 func (l *Log) state(key ed25519.PrivateKey, s chain.Statement, text func(chain.Statement) []byte) wire.ChainHead {
 	s.Origin, s.TimeNS = l.origin, l.now().UnixNano()

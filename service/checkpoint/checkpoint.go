@@ -247,7 +247,7 @@ func (l *Log) open(keys []ed25519.PrivateKey) error {
 	if _, file := l.newest(); file != nil {
 		return nil
 	}
-	if err := os.MkdirAll(l.dir, 0o700); err != nil {
+	if err := ownfile.MakeFolder(l.dir); err != nil {
 		return fmt.Errorf("make tree directory: %w", err)
 	}
 	found, err := l.load(keys)

@@ -50,8 +50,10 @@ func (e *Error) Status() int {
 		return http.StatusForbidden
 	case wire.CodeAccountUnknown, wire.CodeGroupNotFound, wire.CodeFileNotFound, wire.CodeFileDeleted, wire.CodeUploadUnknown, wire.CodeUnsupported:
 		return http.StatusNotFound
-	case wire.CodeGroupExists, wire.CodeConflict, wire.CodePending:
+	case wire.CodeGroupExists, wire.CodeConflict, wire.CodePending, wire.CodeBase, wire.CodeMissing, wire.CodeEpoch, wire.CodeHead, wire.CodeSpent:
 		return http.StatusConflict
+	case wire.CodePartExists:
+		return http.StatusPreconditionFailed
 	case wire.CodeInsufficient:
 		return http.StatusPaymentRequired
 	case wire.CodeTooLarge:

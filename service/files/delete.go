@@ -23,22 +23,24 @@ import (
 type target struct {
 	group, ref, hash, uploader, blobID string
 	name, contentType, attributes      string
-	seq, timeNS                        int64 // of the upload
+	content                            string // of format version 2, else ""
+	seq, timeNS                        int64  // of the upload
 	size                               *int64
 	deleted, inTrash                   bool
+	freed                              []string // blobs of parts that nothing uses once the file has ended
 }
 
 // targetColumns are the columns of files that [target.fields] reads.
-const targetColumns = "ref, file_hash, uploader, blob_id, filename, content_type, seq, time_ns, original_size, attributes"
+const targetColumns = "ref, file_hash, uploader, blob_id, filename, content_type, seq, time_ns, original_size, attributes, content"
 
 func (t *target) fields() []any {
-	return []any{&t.ref, &t.hash, &t.uploader, &t.blobID, &t.name, &t.contentType, &t.seq, &t.timeNS, &t.size, &t.attributes}
+	return []any{&t.ref, &t.hash, &t.uploader, &t.blobID, &t.name, &t.contentType, &t.seq, &t.timeNS, &t.size, &t.attributes, &t.content}
 }
 
 // tags repeat the facts of the upload, so that a record about the file is complete
 // without the record of the upload.
 func (t *target) tags() []chain.Tag {
-	return ledger.WithTags(contentTags(t.size, t.contentType, t.attributes), chain.Tag{Name: chain.TagUploader, Value: t.uploader},
+	return ledger.WithTags(contentTags(t.size, t.contentType, t.attributes, t.content), chain.Tag{Name: chain.TagUploader, Value: t.uploader},
 		chain.Tag{Name: chain.TagUploaded, Value: strconv.FormatInt(t.timeNS, 10)}, chain.Tag{Name: chain.TagUpload, Value: strconv.FormatInt(t.seq, 10)})
 }
 
@@ -69,7 +71,7 @@ func (f *Files) Delete(ctx context.Context, account string, req wire.FileRequest
 		if due, err = f.pend(ctx, tx, victim, account); err != nil || !due.IsZero() {
 			return err
 		}
-		return f.shred(ctx, tx, victim, account, wire.ReasonOwnerRequest)
+		return f.shred(ctx, tx, &victim, account, wire.ReasonOwnerRequest)
 	})
 	if err == nil && !due.IsZero() {
 		err = waits(req.GroupID, due)
@@ -126,7 +128,7 @@ func changeable(ctx context.Context, tx *store.Tx, account, group, ref, action s
 }
 
 // shred destroys the key of a file, charges for it and records the reason.
-func (f *Files) shred(ctx context.Context, tx *store.Tx, t target, by, reason string) error {
+func (f *Files) shred(ctx context.Context, tx *store.Tx, t *target, by, reason string) error {
 	r, err := f.ledger.Charge(ctx, tx, chain.KindTombstone, tombstone(t, by, reason))
 	if err != nil {
 		return err
@@ -135,13 +137,13 @@ func (f *Files) shred(ctx context.Context, tx *store.Tx, t target, by, reason st
 }
 
 // shredPaid is [Files.shred] for a deletion that was paid for before, or is free.
-func (f *Files) shredPaid(ctx context.Context, tx *store.Tx, t target, by, reason string) error {
+func (f *Files) shredPaid(ctx context.Context, tx *store.Tx, t *target, by, reason string) error {
 	return f.shredRecord(ctx, tx, t, tombstone(t, by, reason))
 }
 
 // shredByPolicy is [Files.shredPaid] for what the service deletes by a setting of the group.
 // The record keeps the age of the name, so that the name stays where it is.
-func (f *Files) shredByPolicy(ctx context.Context, tx *store.Tx, t target, reason string) error {
+func (f *Files) shredByPolicy(ctx context.Context, tx *store.Tx, t *target, reason string) error {
 	named, err := namedBy(ctx, tx, t.ref)
 	if err != nil {
 		return err
@@ -151,7 +153,7 @@ func (f *Files) shredByPolicy(ctx context.Context, tx *store.Tx, t target, reaso
 	return f.shredRecord(ctx, tx, t, r)
 }
 
-func (f *Files) shredRecord(ctx context.Context, tx *store.Tx, t target, record chain.Record) error {
+func (f *Files) shredRecord(ctx context.Context, tx *store.Tx, t *target, record chain.Record) error {
 	r, err := f.ledger.Append(ctx, tx, record)
 	if err != nil {
 		return err
@@ -159,13 +161,13 @@ func (f *Files) shredRecord(ctx context.Context, tx *store.Tx, t target, record 
 	return shredded(ctx, tx, t, r)
 }
 
-func tombstone(t target, by, reason string) chain.Record {
+func tombstone(t *target, by, reason string) chain.Record {
 	return chain.Record{Kind: chain.KindTombstone, Account: by, Group: t.group, Ref: t.ref, FileHash: t.hash, Detail: reason,
 		Tags: t.namedTags()}
 }
 
 // shredded destroys the key of a file whose deletion has the record r.
-func shredded(ctx context.Context, tx *store.Tx, t target, r chain.Row) error {
+func shredded(ctx context.Context, tx *store.Tx, t *target, r chain.Row) error {
 	if err := destroyKeys(ctx, tx, "SELECT key_id FROM files WHERE ref = ?", t.ref); err != nil {
 		return err
 	}
@@ -174,7 +176,10 @@ func shredded(ctx context.Context, tx *store.Tx, t target, r chain.Row) error {
 	if err != nil {
 		return fmt.Errorf("record deletion: %w", err)
 	}
-	return nil
+	if t.content != "" {
+		t.freed, err = endUses(ctx, tx, t.ref, r.Seq)
+	}
+	return err
 }
 
 // removeBlobs removes ciphertext whose key is destroyed. The sweep repeats what fails.
@@ -182,6 +187,7 @@ func (f *Files) removeBlobs(ctx context.Context, shredded ...target) {
 	f.traces.Store(true)
 	for _, t := range shredded {
 		_ = f.blobs.Delete(context.WithoutCancel(ctx), t.blobID)
+		f.release(ctx, t.freed)
 	}
 }
 

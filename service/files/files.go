@@ -45,6 +45,7 @@ const (
 // Blobs is where ciphertext is kept.
 type Blobs interface {
 	Put(ctx context.Context, r io.Reader, limit int64) (blob.Info, error)
+	PutProved(ctx context.Context, r io.Reader, limit int64) (blob.Info, error)
 	Open(ctx context.Context, id string) (io.ReadSeekCloser, int64, error)
 	Read(ctx context.Context, id string, size int64) ([]byte, error)
 	Delete(ctx context.Context, id string) error
@@ -58,10 +59,12 @@ type Files struct {
 	ledger   *ledger.Ledger
 	log      *checkpoint.Log
 	vault    *vault.Vault
-	blobs    Blobs
+	blobs    contentStore
 	config   Config
 	fetching singleflight.Group // of bytes behind a legacy reference
 	coming   coming
+	contents contents
+	limits   Limits
 
 	scrubbing sync.Mutex
 	traces    atomic.Bool // keys were destroyed since the last scrub, or may have been
@@ -70,12 +73,14 @@ type Files struct {
 // Config configures the files of a service.
 type Config struct {
 	ContractID       string
-	MaxFileBytes     int64           // of plaintext
+	MaxFileBytes     int64           // of plaintext, in blocks
+	MaxWholeBytes    int64           // of plaintext, in one piece (format version 1); 0 = MaxFileBytes
 	PlainRefs        bool            // references of new files do not start with bafy
 	Gateway          *legacy.Gateway // asked for the bytes of legacy references that are not kept here; nil = none
 	DestructionDelay time.Duration   // of deletions in bulk; 0 or less = none
-	MaxOpenBytes     int64           // of the uploads an account has begun and not finished; 0 = OpenBytes, or OpenFiles of the largest
+	MaxOpenBytes     int64           // of the uploads an account has begun and not finished; 0 = OpenBytes, OpenFiles of MaxWholeBytes or one of MaxFileBytes, whichever is most
 
+	SmallBytes      int64         // the largest ciphertext that lies in the database; 0 = SmallBytes, negative = none does
 	MaxAccountBytes int64         // of ciphertext that is kept for an account; 0 = any number
 	MaxGroupBytes   int64         // and for a group
 	Space           *space.Keeper // of the disks
@@ -83,12 +88,49 @@ type Config struct {
 
 // New returns the files of a service.
 func New(s *store.Store, l *ledger.Ledger, log *checkpoint.Log, v *vault.Vault, b Blobs, c Config) *Files {
-	if c.MaxOpenBytes <= 0 {
-		c.MaxOpenBytes = max(OpenBytes, OpenFiles*(c.MaxFileBytes+format.Overhead))
+	if c.MaxWholeBytes <= 0 {
+		c.MaxWholeBytes = c.MaxFileBytes
 	}
-	f := &Files{store: s, ledger: l, log: log, vault: v, blobs: b, config: c}
+	if c.MaxOpenBytes <= 0 {
+		inBlocks := format.Layout{Size: c.MaxFileBytes, BlockBytes: format.MinBlockBytes}
+		c.MaxOpenBytes = max(OpenBytes, OpenFiles*(c.MaxWholeBytes+format.Overhead), inBlocks.SealedBytes())
+	}
+	if c.SmallBytes == 0 {
+		c.SmallBytes = SmallBytes
+	}
+	f := &Files{store: s, ledger: l, log: log, vault: v, config: c}
+	f.blobs = contentStore{b, s, &f.traces}
 	f.traces.Store(true) // of a process that ended before it could scrub
 	return f
+}
+
+// Limits are those of the process on what single requests take. The zero value limits
+// nothing.
+type Limits struct {
+	// Memory takes so many bytes for the request of a context until it is answered, or
+	// refuses the request.
+	Memory func(ctx context.Context, bytes int64) error
+	// Turn waits until the request may keep a core busy; done ends that.
+	Turn func(ctx context.Context) (done func(), err error)
+}
+
+// Limit sets the limits, before the first request.
+func (f *Files) Limit(l Limits) { f.limits = l }
+
+// takeMemory asks [Limits].Memory.
+func (f *Files) takeMemory(ctx context.Context, bytes int64) error {
+	if f.limits.Memory == nil {
+		return nil
+	}
+	return f.limits.Memory(ctx, bytes)
+}
+
+// takeTurn asks [Limits].Turn.
+func (f *Files) takeTurn(ctx context.Context) (done func(), err error) {
+	if f.limits.Turn == nil {
+		return func() {}, nil
+	}
+	return f.limits.Turn(ctx)
 }
 
 // newRef makes a reference: three parts like those of the hosted service, the second

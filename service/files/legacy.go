@@ -54,8 +54,8 @@ type Imported struct {
 // records it under its content id, version 0 or 1. The same content under the
 // same name is recorded once. Free of charge.
 func (f *Files) ImportPlain(ctx context.Context, l LegacyFile, plain []byte, cidVersion int) (out Imported, err error) {
-	if int64(len(plain)) > f.config.MaxFileBytes {
-		return out, f.tooLarge()
+	if int64(len(plain)) > f.config.MaxWholeBytes {
+		return out, f.tooLargeWhole()
 	}
 	sum := sha256.Sum256(plain)
 	row := legacyRow{LegacyFile: l, hash: hex.EncodeToString(sum[:])}
@@ -327,7 +327,7 @@ func (f *Files) fetch(ctx context.Context, ref string) error {
 	}
 	defer arriving.End()
 	source := &watched{r: arriving.Reader(body)}
-	info, err := f.blobs.Put(ctx, legacy.Decoded(io.TeeReader(source, v)), f.config.MaxFileBytes+format.Overhead)
+	info, err := f.blobs.Put(ctx, legacy.Decoded(io.TeeReader(source, v)), f.config.MaxWholeBytes+format.Overhead)
 	var badText base64.CorruptInputError
 	switch {
 	case errors.Is(err, blob.ErrTooLarge):

@@ -20,7 +20,7 @@ const (
 )
 
 const selectRows = `SELECT ref, seq, changed_seq, tx_id, uploader, file_hash, time_ns, filename, original_size, content_type,
-	backend, attributes, ` + selectGone + ` FROM files WHERE group_id = ?`
+	backend, attributes, content, ` + selectGone + ` FROM files WHERE group_id = ?`
 
 const (
 	// pieceRows and pieceBytes bound the part of a list that is in memory at a time: the
@@ -172,11 +172,11 @@ func lengthOf(text *string) int {
 func scanRow(rows *sql.Rows, group string) (wire.TransactionRow, error) {
 	row := wire.TransactionRow{GroupID: group}
 	var timeNS int64
-	var name, contentType, backend, attributes string
+	var name, contentType, backend, attributes, content string
 	var size sql.NullInt64
 	var gone goneColumns
 	err := rows.Scan(append([]any{&row.IPFSHash, &row.Seq, &row.ChangedSeq, &row.TransID, &row.UserID, &row.FileHash, &timeNS, &name, &size, &contentType,
-		&backend, &attributes}, gone.fields()...)...)
+		&backend, &attributes, &content}, gone.fields()...)...)
 	if err != nil {
 		return row, err
 	}
@@ -185,6 +185,9 @@ func scanRow(rows *sql.Rows, group string) (wire.TransactionRow, error) {
 	fileFacts(&row, name, size, contentType)
 	if attributes != "" {
 		row.Attributes = &attributes
+	}
+	if content != "" {
+		row.Content = &content
 	}
 	row.Deleted = gone.deletion()
 	return row, nil

@@ -153,7 +153,7 @@ func (f *Files) deleteDue(ctx context.Context, tx *store.Tx, now time.Time, limi
 		if err != nil {
 			return nil, false, err
 		}
-		if err := f.shredPaid(ctx, tx, t, p.account, wire.ReasonOwnerRequest); err != nil {
+		if err := f.shredPaid(ctx, tx, &t, p.account, wire.ReasonOwnerRequest); err != nil {
 			return nil, false, err
 		}
 		shredded = append(shredded, t)

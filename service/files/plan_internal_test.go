@@ -1,6 +1,7 @@
 package files
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -70,5 +71,31 @@ func TestOlderVersionsAreFoundByName(t *testing.T) {
 	got := plantest.Steps(t, "files", groups.SelectChanges, "g", 1, 9, 2, 1, 100)
 	if len(got) != 1 || !strings.HasPrefix(got[0], "SEARCH files USING INDEX files_by_change (group_id=? AND changed_seq>? AND changed_seq<?)") {
 		t.Errorf("%q", got)
+	}
+}
+
+// What a version in blocks ends, and what the sweep does after it, is found by indexes,
+// however many parts there are.
+func TestPartsAreFoundByTheirUses(t *testing.T) {
+	for query, args := range map[store.Query][]any{
+		loosenParts: {9, "ref"}, removeLoose: {9}, removeOfUploads: {9, 9}, groups.SelectTrashedParts: {"g"}, selectLoose: {9, 9, "id", 9},
+	} {
+		steps := plantest.Steps(t, "parts", query, args...)
+		slow := func(step string) bool { return !strings.HasPrefix(step, "SEARCH parts USING") }
+		if len(steps) == 0 || slices.ContainsFunc(steps, slow) {
+			t.Errorf("%s: %q", query, steps)
+		}
+	}
+}
+
+// Each part that comes asks what its account has open, while all writers wait: no part is
+// read for that, however many there are.
+func TestOpenPartsAreNotCounted(t *testing.T) {
+	got := plantest.Steps(t, "uploads", selectOpen, "id", "account")
+	if len(got) != 1 || !strings.HasPrefix(got[0], "SEARCH uploads USING INDEX uploads_open (account=?)") {
+		t.Errorf("%q", got)
+	}
+	if parts := plantest.Steps(t, "parts", selectOpen, "id", "account"); len(parts) > 0 {
+		t.Errorf("%q", parts)
 	}
 }

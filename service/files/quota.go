@@ -94,6 +94,8 @@ func (f *Files) CheckStored(ctx context.Context, report func(what string, err er
 			UNION ALL SELECT 'group', group_id, 0, blob_size FROM files WHERE deleted_ns IS NULL AND blob_id <> ref
 			UNION ALL SELECT 'account', account, 0, blob_size FROM uploads WHERE blob_id IS NOT NULL
 			UNION ALL SELECT 'group', group_id, 0, blob_size FROM uploads WHERE blob_id IS NOT NULL
+			UNION ALL SELECT 'account', account, 0, blob_size FROM parts
+			UNION ALL SELECT 'group', group_id, 0, blob_size FROM parts
 			) compared GROUP BY kind, name HAVING sum(counted) <> sum(kept) ORDER BY kind, name`) {
 			var kind, name string
 			var counted, kept int64
@@ -105,6 +107,18 @@ func (f *Files) CheckStored(ctx context.Context, report func(what string, err er
 			}
 			report(kind+" "+name, fmt.Errorf("%d bytes are counted, %d are kept", counted, kept))
 		}
+		var rows, owners int64
+		if err := tx.QueryRowContext(ctx, selectSmallOwners).Scan(&rows, &owners); err != nil {
+			return fmt.Errorf("count small contents: %w", err)
+		}
+		if rows != owners {
+			report("small contents", fmt.Errorf("%d rows are in use, and %d files and uploads have one: svcd verify --read-data names files that lack theirs", rows, owners))
+		}
 		return nil
 	})
 }
+
+// selectSmallOwners counts the small contents, and who owns one.
+const selectSmallOwners = `SELECT (SELECT count(*) FROM small_contents WHERE NOT free),
+	(SELECT count(*) FROM files WHERE deleted_ns IS NULL AND substr(blob_id, 1, 4) = '` + SmallPrefix + `') +
+	(SELECT count(*) FROM uploads WHERE blob_id IS NOT NULL AND substr(blob_id, 1, 4) = '` + SmallPrefix + "')"

@@ -134,7 +134,7 @@ func (f *Files) removeBatch(ctx context.Context, holder string) (removed int, mo
 			return err
 		}
 		for _, e := range old {
-			if err := f.shredByPolicy(ctx, tx, e.target, wire.ReasonRetentionPolicy); err != nil {
+			if err := f.shredByPolicy(ctx, tx, &e.target, wire.ReasonRetentionPolicy); err != nil {
 				return err
 			}
 			shredded = append(shredded, e.target)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,6 +31,7 @@ type Stored struct {
 	BlobSize int64
 	Inline   []byte // the whole blob when it was asked for and small enough
 	Fee      wire.Amount
+	InBlocks *InBlocks // of format version 2; nil = it is one blob
 }
 
 // Retrieve hands out the key of a file to a member and charges the claim. A blob that is
@@ -71,7 +73,12 @@ func (f *Files) retrieve(ctx context.Context, account string, req wire.PrepareRe
 		return s, err
 	}
 	s = Stored{BlobID: row.blob.ID, BlobSize: row.blob.Size, Format: json.RawMessage(row.format)}
-	if err := read(&s, row.blob); err != nil {
+	if row.content != "" {
+		s.InBlocks, err = f.openWithEdges(ctx, account, req, row)
+	} else {
+		err = read(&s, row.blob)
+	}
+	if err != nil {
 		return s, f.unlessDeleted(ctx, account, req, err)
 	}
 	err = f.store.Write(ctx, func(tx *store.Tx) error {
@@ -112,16 +119,21 @@ func (f *Files) claim(ctx context.Context, tx *store.Tx, account string, req wir
 
 // file is the part of a row that a retrieval needs.
 type file struct {
-	blob       blob.Info
+	blob       blob.Info // of the manifest, if there is a content
 	format     string
+	content    string // of format version 2, else ""
 	keyVersion int64
 	wrapped    []byte
 }
 
-// find returns a file for a member, and first fetches bytes that are not kept here.
+// find returns a file for a member, and first fetches bytes that are not kept here. It
+// refuses a file in blocks to a client that does not read them.
 func (f *Files) find(ctx context.Context, account string, req wire.PrepareRetrieveRequest) (file, error) {
 	row, err := f.recorded(ctx, account, req)
-	if err != nil || row.blob.ID != req.IPFSHash {
+	if err == nil && row.content != "" && !slices.Contains(req.Formats, format.VersionBlocks) {
+		err = unsupported()
+	}
+	if err != nil || row.content != "" || row.blob.ID != req.IPFSHash {
 		return row, err
 	}
 	if err := f.fetchOnce(ctx, account, req); err != nil {
@@ -139,11 +151,11 @@ func (f *Files) recorded(ctx context.Context, account string, req wire.PrepareRe
 	return row, err
 }
 
-// Stat returns how many bytes of ciphertext a member would retrieve, asking the
+// Stat returns how many bytes of ciphertext a member would retrieve in one answer, asking the
 // gateway for them if they are not kept here, and whether the content is compressed.
 func (f *Files) Stat(ctx context.Context, account string, req wire.PrepareRetrieveRequest) (size int64, compressed bool, err error) {
 	row, err := f.find(ctx, account, req)
-	if err != nil {
+	if err != nil || row.content != "" { // an answer has no block of it
 		return 0, false, err
 	}
 	meta, err := format.ParseMetadata([]byte(row.format))
@@ -166,9 +178,9 @@ func getFile(ctx context.Context, tx *store.Tx, account string, req wire.Prepare
 	var sum []byte
 	var uploader string
 	var deleted, inTrash bool
-	err = tx.QueryRowContext(ctx, `SELECT blob_id, blob_size, blob_sum, format, key_version, wrapped_key, uploader, deleted_ns IS NOT NULL, trash_ns IS NOT NULL
+	err = tx.QueryRowContext(ctx, `SELECT blob_id, blob_size, blob_sum, format, key_version, wrapped_key, uploader, deleted_ns IS NOT NULL, trash_ns IS NOT NULL, content
 		FROM files LEFT JOIN file_keys ON file_keys.id = files.key_id WHERE ref = ? AND group_id = ?`,
-		req.IPFSHash, req.GroupID).Scan(&row.blob.ID, &row.blob.Size, &sum, &row.format, &row.keyVersion, &row.wrapped, &uploader, &deleted, &inTrash)
+		req.IPFSHash, req.GroupID).Scan(&row.blob.ID, &row.blob.Size, &sum, &row.format, &row.keyVersion, &row.wrapped, &uploader, &deleted, &inTrash, &row.content)
 	if errors.Is(err, sql.ErrNoRows) {
 		return row, fault.New(wire.CodeFileNotFound, "file not found: No key for this file in group %q", req.GroupID)
 	}
@@ -219,6 +231,16 @@ func (f *Files) checkSize(ctx context.Context, want blob.Info) error {
 
 // openBlob opens a blob that must have its size.
 func (f *Files) openBlob(ctx context.Context, want blob.Info) (io.ReadSeekCloser, error) {
+	if _, ok := SmallRow(want.ID); ok {
+		r, err := f.blobs.openSmall(ctx, want)
+		switch {
+		case errors.Is(err, blob.ErrSize):
+			return nil, damaged("cut or extended", err)
+		case err != nil:
+			return nil, damaged("missing or unreadable", err)
+		}
+		return r, nil
+	}
 	r, size, err := f.blobs.Open(ctx, want.ID)
 	if err != nil {
 		return nil, damaged("missing or unreadable", err)
@@ -232,7 +254,7 @@ func (f *Files) openBlob(ctx context.Context, want blob.Info) (io.ReadSeekCloser
 // damaged refuses to hand out damaged ciphertext; an outage of the store stays an
 // outage.
 func damaged(how string, cause error) error {
-	if errors.Is(cause, blob.ErrUnavailable) || errors.Is(cause, context.Canceled) {
+	if errors.Is(cause, blob.ErrUnavailable) || errors.Is(cause, store.ErrUnavailable) || errors.Is(cause, context.Canceled) {
 		return cause
 	}
 	return &fault.Error{Code: wire.CodeBlobCorrupt, Text: "stored ciphertext is corrupt (" + how + "): nothing was charged", Err: cause}
@@ -250,6 +272,23 @@ func (f *Files) OpenBlob(ctx context.Context, account, group, ref string) (io.Re
 		return nil, blob.Info{}, f.unlessDeleted(ctx, account, req, err)
 	}
 	return r, row.blob, nil
+}
+
+// BlobBegin returns the first bytes of the ciphertext behind a reference, for the operator.
+func (f *Files) BlobBegin(ctx context.Context, ref string, limit int64) (begins []byte, err error) {
+	var want blob.Info
+	err = f.store.Look(ctx, func(tx *store.Tx) error {
+		return tx.QueryRowContext(ctx, "SELECT blob_id, blob_size FROM files WHERE ref = ?", ref).Scan(&want.ID, &want.Size)
+	})
+	if err != nil {
+		return nil, err
+	}
+	r, err := f.openBlob(ctx, want)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	return io.ReadAll(io.LimitReader(r, limit))
 }
 
 // BlobID returns the id of the blob behind a reference, for the operator.

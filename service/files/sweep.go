@@ -2,48 +2,59 @@ package files
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/svcfs/svcfs/service/store"
 )
 
-// Sweep removes expired uploads and claims, blobs without a record, and old copies of
-// destroyed keys.
+// Sweep removes expired uploads and claims, blocks that no file uses, blobs without a
+// record, and old copies of destroyed keys.
 func (f *Files) Sweep(ctx context.Context) error {
 	now := f.ledger.Now()
-	var useless []string
-	err := f.store.Write(ctx, func(tx *store.Tx) (err error) {
-		if useless, err = deleteUploads(ctx, tx, now); err != nil {
+	for more := true; more; {
+		var useless []string
+		err := f.store.Write(ctx, func(tx *store.Tx) (err error) {
+			useless, more, err = deleteUploads(ctx, tx, now)
+			return err
+		})
+		if err != nil {
 			return err
 		}
+		f.release(ctx, useless)
+	}
+	err := f.store.Write(ctx, func(tx *store.Tx) error {
 		if _, err := tx.ExecContext(ctx, "DELETE FROM claims WHERE time_ns < ?", now.Add(-claimLife).UnixNano()); err != nil {
 			return fmt.Errorf("delete old claims: %w", err)
 		}
-		return nil
+		return f.vault.EndEpochs(ctx, tx, now)
 	})
 	if err != nil {
 		return err
 	}
-	for _, id := range useless {
-		f.discard(ctx, id) // a later sweep repeats what fails
-	}
 	if err := f.scrub(ctx); err != nil {
 		return err
 	}
-	return f.blobs.Sweep(ctx, orphanAge, func(id string) error {
+	tightened := f.tighten(ctx) // where that fails, the rest goes on
+	return errors.Join(tightened, f.blobs.Sweep(ctx, orphanAge, func(id string) error {
 		owned, err := f.isOwned(ctx, id)
 		if err != nil || owned {
 			return err
 		}
 		return f.blobs.Delete(ctx, id)
-	})
+	}))
 }
 
-// deleteUploads deletes uploads that expired before now, and returns their blobs.
-func deleteUploads(ctx context.Context, tx *store.Tx, now time.Time) (blobs []string, err error) {
+// deleteUploads deletes uploads that expired before now with their parts, and returns
+// their blobs. While more is true they have parts yet.
+func deleteUploads(ctx context.Context, tx *store.Tx, now time.Time) (blobs []string, more bool, err error) {
+	if blobs, err = endUploads(ctx, tx, now); err != nil || len(blobs) == releaseAtOnce {
+		return blobs, true, err
+	}
+	// With their uploads: the row of a destroyed key may be that of another key soon.
 	if err := destroyKeys(ctx, tx, "SELECT key_id FROM uploads WHERE expires_ns < ?", now.UnixNano()); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	for rows, err := range tx.Rows(ctx, "DELETE FROM uploads WHERE expires_ns < ? RETURNING COALESCE(blob_id, '')", now.UnixNano()) {
 		var id string
@@ -51,19 +62,20 @@ func deleteUploads(ctx context.Context, tx *store.Tx, now time.Time) (blobs []st
 			err = rows.Scan(&id)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("delete expired uploads: %w", err)
+			return nil, false, fmt.Errorf("delete expired uploads: %w", err)
 		}
 		if id != "" {
 			blobs = append(blobs, id)
 		}
 	}
-	return blobs, nil
+	return blobs, false, nil
 }
 
 func (f *Files) isOwned(ctx context.Context, blobID string) (owned bool, err error) {
 	err = f.store.Read(ctx, func(tx *store.Tx) error {
-		return tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM files WHERE blob_id = ? AND deleted_ns IS NULL UNION ALL SELECT 1 FROM uploads WHERE blob_id = ?)",
-			blobID, blobID).Scan(&owned)
+		return tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM files WHERE blob_id = ? AND substr(blob_id, 1, 4) <> 'row:' AND deleted_ns IS NULL UNION ALL SELECT 1 FROM uploads WHERE blob_id = ?
+			UNION ALL SELECT 1 FROM parts WHERE blob_id = ?)`,
+			blobID, blobID, blobID).Scan(&owned)
 	})
 	return owned, err
 }

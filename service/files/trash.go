@@ -222,7 +222,7 @@ func (f *Files) endTrash(ctx context.Context, tx *store.Tx, now time.Time, limit
 		return nil, err
 	}
 	for _, e := range ended {
-		if err := f.shredPaid(ctx, tx, e.target, e.by, wire.ReasonOwnerRequest); err != nil {
+		if err := f.shredPaid(ctx, tx, &e.target, e.by, wire.ReasonOwnerRequest); err != nil {
 			return nil, err
 		}
 		shredded = append(shredded, e.target)

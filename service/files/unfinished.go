@@ -20,8 +20,8 @@ import (
 const (
 	// maxOpenUploads bounds the uploads an account has begun and not finished.
 	maxOpenUploads = 10_000
-	// OpenBytes bounds the bytes in unfinished uploads of an account, or OpenFiles of
-	// the largest file if that is more, unless the operator sets a bound.
+	// OpenBytes bounds the bytes in unfinished uploads of an account, or OpenFiles of the largest
+	// whole file, or the largest file in blocks, if that is more, unless the operator sets a bound.
 	OpenBytes = 16 << 30
 	OpenFiles = 4
 )
@@ -52,19 +52,22 @@ func (f *Files) canPay(ctx context.Context, tx *store.Tx, account string) error 
 	return nil
 }
 
-// openBytes returns the bytes in unfinished uploads of an account, without one upload.
-func openBytes(ctx context.Context, tx *store.Tx, account, except string) (sum int64, err error) {
-	err = tx.QueryRowContext(ctx, "SELECT CAST(COALESCE(sum(blob_size), 0) AS BIGINT) FROM uploads WHERE account = ? AND result IS NULL AND id <> ?",
-		account, except).Scan(&sum)
-	if err != nil {
-		return 0, fmt.Errorf("count bytes of uploads: %w", err)
+// selectOpen counts the bytes in unfinished uploads of an account, without the blob of one
+// upload, and the parts of all of them. It reads no row of a part: each part that comes asks.
+const selectOpen = `SELECT CAST(COALESCE(sum(CASE WHEN id <> ? THEN blob_size END), 0) + COALESCE(sum(part_bytes), 0) AS BIGINT), CAST(COALESCE(sum(parts), 0) AS BIGINT)
+	FROM uploads WHERE account = ? AND result IS NULL`
+
+// openBytes runs selectOpen.
+func openBytes(ctx context.Context, tx *store.Tx, account, except string) (sum, parts int64, err error) {
+	if err := tx.QueryRowContext(ctx, selectOpen, except, account).Scan(&sum, &parts); err != nil {
+		return 0, 0, fmt.Errorf("count bytes of uploads: %w", err)
 	}
-	return sum, nil
+	return sum, parts, nil
 }
 
 func (f *Files) tooManyBytes() error {
 	return &fault.Error{Code: wire.CodeRateLimited, RetryAfter: time.Minute, Text: fmt.Sprintf("too many requests: the account would have more than %d bytes in uploads "+
-		"that are not finished: finish them, or wait: each ends %.0f minutes after it began or bytes of it came", f.config.MaxOpenBytes, UploadLife.Minutes())}
+		"that are not finished: finish them, or wait: each ends %.0f minutes after it began or bytes of it came, one in parts %.0f hours", f.config.MaxOpenBytes, UploadLife.Minutes(), PartsLife.Hours())}
 }
 
 // bound is how many bytes may be coming at a time for an account or a group.

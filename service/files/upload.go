@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -28,18 +29,25 @@ import (
 // Prepare makes the key of a file to be uploaded. Writers only; free, but the
 // balance must suffice for the upload.
 func (f *Files) Prepare(ctx context.Context, account string, req wire.PrepareUploadRequest) (out wire.PrepareUploadResult, err error) {
+	if req.Resume != "" {
+		return f.resume(ctx, account, req)
+	}
 	if err := checkName(req.Filename); err != nil {
 		return out, err
 	}
-	if req.Size > f.config.MaxFileBytes+format.Overhead {
-		return out, f.tooLarge()
+	most, refusal := f.config.MaxWholeBytes+format.Overhead, f.tooLargeWhole
+	if slices.Contains(req.Formats, format.VersionBlocks) {
+		most, refusal = f.layoutOf(format.MinBlockBytes).SealedBytes(), f.tooLarge
+	}
+	if req.Size > most {
+		return out, refusal()
 	}
 	if err := f.config.Space.Room(req.Size); err != nil {
 		return out, err
 	}
 	ref := f.newRef(req.GroupID)
-	out = wire.PrepareUploadResult{UploadID: newUUID(), GroupID: req.GroupID, Filename: req.Filename}
-	out.UploadURL = wire.PathUploadBlob + out.UploadID
+	u := upload{id: newUUID(), account: account, group: req.GroupID, ref: ref, filename: req.Filename}
+	out = wire.PrepareUploadResult{UploadID: u.id, GroupID: req.GroupID, Filename: req.Filename, UploadURL: wire.PathUploadBlob + u.id}
 	err = f.store.Write(ctx, func(tx *store.Tx) error {
 		g, err := groups.RequireWriter(ctx, tx, req.GroupID, account)
 		if err != nil {
@@ -51,6 +59,17 @@ func (f *Files) Prepare(ctx context.Context, account string, req wire.PrepareUpl
 		if err := f.mayKeep(ctx, tx, account, req.GroupID, max(req.Size, format.Overhead)); err != nil {
 			return err
 		}
+		now, life := f.ledger.Now(), UploadLife
+		u.keyVersion, u.base = g.KeyVersion, ""
+		if u.blockBytes, err = inBlocks(g, req); err != nil {
+			return err
+		}
+		if u.blockBytes > 0 {
+			life = PartsLife
+			if u.base, err = usableBase(ctx, tx, g, u, req.Base); err != nil {
+				return err
+			}
+		}
 		key, err := format.RandomKey()
 		if err != nil {
 			return err
@@ -60,11 +79,12 @@ func (f *Files) Prepare(ctx context.Context, account string, req wire.PrepareUpl
 		if err != nil {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, `INSERT INTO uploads (id, account, group_id, ref, filename, key_version, key_id, expires_ns)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?)`, out.UploadID, account, g.ID, ref, req.Filename, g.KeyVersion, keyID, f.ledger.Now().Add(UploadLife).UnixNano())
+		_, err = tx.ExecContext(ctx, `INSERT INTO uploads (id, account, group_id, ref, filename, key_version, key_id, expires_ns, base, block_size, began_ns)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, u.id, account, g.ID, ref, req.Filename, g.KeyVersion, keyID, now.Add(life).UnixNano(), u.base, u.blockBytes, now.UnixNano())
 		if err != nil {
 			return fmt.Errorf("insert upload: %w", err)
 		}
+		u.offerParts(&out)
 		return nil
 	})
 	return out, err
@@ -72,6 +92,15 @@ func (f *Files) Prepare(ctx context.Context, account string, req wire.PrepareUpl
 
 func (f *Files) tooLarge() error {
 	return fault.New(wire.CodeTooLarge, "file too large: at most %d bytes are accepted", f.config.MaxFileBytes)
+}
+
+// tooLargeWhole refuses a file of format version 1.
+func (f *Files) tooLargeWhole() error {
+	if f.config.MaxWholeBytes == f.config.MaxFileBytes {
+		return f.tooLarge()
+	}
+	return fault.New(wire.CodeTooLarge, "file too large: at most %d bytes are accepted in one piece, and %d in blocks, which newer programs send and group format 2 allows",
+		f.config.MaxWholeBytes, f.config.MaxFileBytes)
 }
 
 // upload is a row of the uploads table.
@@ -82,6 +111,11 @@ type upload struct {
 	blob                              *blob.Info // of a raw transfer
 	result                            []byte     // JSON once finalized, see answered
 	expires                           time.Time
+	content                           string // of format version 2, see [chain.TagContent]; not in the table
+	base                              string // of whose blocks it may take over, "" = none
+	blockBytes                        int64  // plaintext of a block of an upload that may have parts, else 0
+	beganNS                           int64  // of an upload that may have parts
+	parts, partBytes                  int64  // that it has, until it is finished
 }
 
 // blobSize is that of the raw transfer, 0 without one.
@@ -97,13 +131,13 @@ func (f *Files) getUpload(ctx context.Context, tx *store.Tx, account, id string)
 	var size sql.NullInt64
 	var sum []byte
 	var expires int64
-	err = tx.QueryRowContext(ctx, `SELECT id, account, group_id, ref, filename, key_version, key_id, blob_id, blob_size, blob_sum, result, expires_ns
-		FROM uploads WHERE id = ?`, id).Scan(&u.id, &u.account, &u.group, &u.ref, &u.filename, &u.keyVersion, &u.keyID, &blobID, &size, &sum, &result, &expires)
+	err = tx.QueryRowContext(ctx, `SELECT id, account, group_id, ref, filename, key_version, key_id, blob_id, blob_size, blob_sum, result, expires_ns, base, block_size, began_ns, parts, part_bytes
+		FROM uploads WHERE id = ?`, id).Scan(&u.id, &u.account, &u.group, &u.ref, &u.filename, &u.keyVersion, &u.keyID, &blobID, &size, &sum, &result, &expires, &u.base, &u.blockBytes, &u.beganNS, &u.parts, &u.partBytes)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return u, fmt.Errorf("read upload: %w", err)
 	}
 	if err != nil || expires < f.ledger.Now().UnixNano() {
-		return u, fault.New(wire.CodeUploadUnknown, "Invalid or expired upload_id")
+		return u, unknownUpload()
 	}
 	if u.account != account {
 		return u, fault.New(wire.CodeNotAuthorized, "User not authorized: Account mismatch - you do not own this upload")
@@ -114,6 +148,8 @@ func (f *Files) getUpload(ctx context.Context, tx *store.Tx, account, id string)
 	u.result, u.expires = []byte(result.String), time.Unix(0, expires)
 	return u, nil
 }
+
+func unknownUpload() error { return fault.New(wire.CodeUploadUnknown, "Invalid or expired upload_id") }
 
 // isRolledBack reports that the transaction that failed with err surely did not commit.
 // After any other failure it may have committed, and the sweep removes leftovers by the
@@ -136,18 +172,22 @@ func (f *Files) put(ctx context.Context, r io.Reader, size int64) (blob.Info, er
 		return blob.Info{}, err
 	}
 	defer arriving.End()
-	info, err := f.blobs.Put(ctx, arriving.Reader(r), f.config.MaxFileBytes+format.Overhead)
+	info, err := f.blobs.Put(ctx, arriving.Reader(r), f.config.MaxWholeBytes+format.Overhead)
 	faultpoint.Hit("blob.stored")
 	switch {
 	case errors.Is(err, blob.ErrTooLarge):
-		return info, f.tooLarge()
+		return info, f.tooLargeWhole()
 	case err != nil:
 		return info, err
 	case info.Size < format.Overhead:
 		f.discard(ctx, info.ID)
-		return info, fault.New(wire.CodeValidation, "encrypted data of %d bytes: at least %d are needed (IV and tag)", info.Size, format.Overhead)
+		return info, tooShort(info.Size)
 	}
 	return info, nil
+}
+
+func tooShort(size int64) error {
+	return fault.New(wire.CodeValidation, "encrypted data of %d bytes: at least %d are needed (IV and tag)", size, format.Overhead)
 }
 
 // lively reads the bytes of an upload, and renews the upload id while bytes come.
@@ -171,10 +211,11 @@ func (l *lively) Read(p []byte) (int, error) {
 // try again.
 func (f *Files) renew(ctx context.Context, account, uploadID string) {
 	_ = f.store.Write(ctx, func(tx *store.Tx) error {
-		if _, err := f.getUpload(ctx, tx, account, uploadID); err != nil {
+		u, err := f.getUpload(ctx, tx, account, uploadID)
+		if err != nil {
 			return err
 		}
-		_, err := tx.ExecContext(ctx, "UPDATE uploads SET expires_ns = ? WHERE id = ?", f.ledger.Now().Add(UploadLife).UnixNano(), uploadID)
+		_, err = tx.ExecContext(ctx, "UPDATE uploads SET expires_ns = ? WHERE id = ?", u.until(f.ledger.Now().Add(UploadLife)), uploadID)
 		return err
 	})
 }
@@ -184,8 +225,8 @@ func (f *Files) renew(ctx context.Context, account, uploadID string) {
 // and group are bounded over all processes; each process also bounds the bytes that are
 // coming.
 func (f *Files) PutBlob(ctx context.Context, account, uploadID string, r io.Reader, size int64) error {
-	if size > f.config.MaxFileBytes+format.Overhead {
-		return f.tooLarge()
+	if size > f.config.MaxWholeBytes+format.Overhead {
+		return f.tooLargeWhole()
 	}
 	var open int64
 	var keep []bound
@@ -207,14 +248,14 @@ func (f *Files) PutBlob(ctx context.Context, account, uploadID string, r io.Read
 		for i := range keep {
 			keep[i].left += u.blobSize()
 		}
-		open, err = openBytes(ctx, tx, account, uploadID)
+		open, _, err = openBytes(ctx, tx, account, uploadID)
 		return err
 	}); err != nil {
 		return err
 	}
 	known := max(size, 0)
 	if size < 0 {
-		size = f.config.MaxFileBytes + format.Overhead
+		size = f.config.MaxWholeBytes + format.Overhead
 	}
 	unfinished := bound{"unfinished " + account, f.config.MaxOpenBytes - open, f.tooManyBytes()}
 	if err := f.coming.begin(size, unfinished); err != nil {
@@ -226,17 +267,17 @@ func (f *Files) PutBlob(ctx context.Context, account, uploadID string, r io.Read
 	}
 	arriving := &counted{r: r, coming: &f.coming, bounds: keep, said: known}
 	defer arriving.end()
-	info, err := f.put(ctx, &lively{arriving, f.ledger.Now, func() { f.renew(ctx, account, uploadID) }, expires}, known)
+	came, err := f.arrive(ctx, &lively{arriving, f.ledger.Now, func() { f.renew(ctx, account, uploadID) }, expires}, known)
 	if err != nil {
 		return err
 	}
 	var useless string // the blob without an owner afterwards
 	err = f.store.Write(ctx, func(tx *store.Tx) error {
-		useless, err = f.replaceBlob(ctx, tx, account, uploadID, info)
+		useless, err = f.replaceBlob(ctx, tx, account, uploadID, &came)
 		return err
 	})
 	if isRolledBack(err) {
-		useless = info.ID
+		useless = came.ID
 	}
 	if useless != "" && (err == nil || isRolledBack(err)) {
 		f.discard(ctx, useless) // the sweep repeats it
@@ -246,28 +287,31 @@ func (f *Files) PutBlob(ctx context.Context, account, uploadID string, r io.Read
 
 // replaceBlob gives a blob to an upload and returns the blob without an owner, "" for
 // none: the earlier one of the upload, or this one when the upload is finished.
-func (f *Files) replaceBlob(ctx context.Context, tx *store.Tx, account, uploadID string, info blob.Info) (useless string, err error) {
+func (f *Files) replaceBlob(ctx context.Context, tx *store.Tx, account, uploadID string, came *arrived) (useless string, err error) {
 	u, err := f.getUpload(ctx, tx, account, uploadID)
 	if err != nil {
 		return "", err
 	}
 	if len(u.result) > 0 {
-		return info.ID, nil
+		return came.ID, nil
 	}
-	open, err := openBytes(ctx, tx, account, uploadID)
+	open, _, err := openBytes(ctx, tx, account, uploadID)
 	if err != nil {
 		return "", err
 	}
-	if open+info.Size > f.config.MaxOpenBytes {
+	if open+came.Size > f.config.MaxOpenBytes {
 		return "", f.tooManyBytes()
 	}
-	if err := f.mayKeep(ctx, tx, account, u.group, info.Size-u.blobSize()); err != nil {
+	if err := f.mayKeep(ctx, tx, account, u.group, came.Size-u.blobSize()); err != nil {
 		return "", err
 	}
 	if u.blob != nil {
 		useless = u.blob.ID
 	}
-	_, err = tx.ExecContext(ctx, "UPDATE uploads SET blob_id = ?, blob_size = ?, blob_sum = ? WHERE id = ?", info.ID, info.Size, info.Sum[:], uploadID)
+	if err := f.settle(ctx, tx, came); err != nil {
+		return "", err
+	}
+	_, err = tx.ExecContext(ctx, "UPDATE uploads SET blob_id = ?, blob_size = ?, blob_sum = ? WHERE id = ?", came.ID, came.Size, came.Sum[:], uploadID)
 	return useless, err
 }
 
@@ -284,40 +328,67 @@ func (f *Files) Finalize(ctx context.Context, account string, req wire.FinalizeU
 		return out, err
 	}
 	req.FileHash = strings.ToLower(req.FileHash)
-	if raw, err := hex.DecodeString(req.FileHash); err != nil || len(raw) != sha256.Size {
-		return out, fault.New(wire.CodeValidation, "file_hash must be 64-char hex (SHA-256)")
+	if !isHash(req.FileHash) && (req.FileHash != "" || u.base == "") {
+		return out, noHash()
 	}
-	meta, err := format.ParseMetadata(req.Format)
+	meta, err := parseMeta(req.Format, req.FileHash)
 	if err != nil {
-		return out, fault.New(wire.CodeValidation, "format is not understood: %s", reason(err))
-	}
-	if err := checkName(meta.Filename); err != nil {
 		return out, err
 	}
-	if len(meta.ContentType) > maxContentType || strings.ContainsRune(meta.ContentType, 0) {
-		return out, fault.New(wire.CodeValidation, "content_type must be at most %d bytes without NUL", maxContentType)
+	if meta.Version != format.VersionBlocks && req.FileHash == "" {
+		return out, noHash()
 	}
-	if meta.Attributes, err = uploadAttributes(meta, req.FileHash); err != nil {
-		return out, err
+	if meta.Version == format.VersionBlocks {
+		return f.finalizeBlocks(ctx, account, u, req, meta)
 	}
-	var own *blob.Info // only ours until the record commits
+	var own *arrived // only ours until the record commits
 	if data != nil {
-		stored, err := f.put(ctx, data, 0) // the content is on the disk already, or small
+		stored, err := f.arrive(ctx, data, 0) // the content is on the disk already, or small
 		if err != nil {
 			return out, err
 		}
 		own = &stored
 	}
 	kept := false
+	var useless []string
 	err = f.store.Write(ctx, func(tx *store.Tx) error {
-		out, kept, err = f.record(ctx, tx, account, req, meta, own)
+		if useless, err = f.withoutParts(ctx, tx, u); err == nil {
+			out, kept, err = f.record(ctx, tx, account, req, meta, own)
+		}
 		return err
 	})
-	if own != nil && (isRolledBack(err) || err == nil && !kept) {
-		f.discard(ctx, own.ID) // the sweep repeats it
+	if err != nil {
+		useless = nil
 	}
+	if own != nil && (isRolledBack(err) || err == nil && !kept) {
+		useless = append(useless, own.ID)
+	}
+	f.release(ctx, useless)
 	return out, err
 }
+
+// parseMeta reads the format object of an upload.
+func parseMeta(raw json.RawMessage, fileHash string) (meta format.Metadata, err error) {
+	if meta, err = format.ParseMetadata(raw); err != nil {
+		return meta, fault.New(wire.CodeValidation, "format is not understood: %s", reason(err))
+	}
+	if err := checkName(meta.Filename); err != nil {
+		return meta, err
+	}
+	if len(meta.ContentType) > maxContentType || strings.ContainsRune(meta.ContentType, 0) {
+		return meta, fault.New(wire.CodeValidation, "content_type must be at most %d bytes without NUL", maxContentType)
+	}
+	meta.Attributes, err = uploadAttributes(meta, fileHash)
+	return meta, err
+}
+
+// isHash reports whether a text is a SHA-256 in lower-case hex.
+func isHash(text string) bool {
+	raw, err := hex.DecodeString(text)
+	return err == nil && len(raw) == sha256.Size && hex.EncodeToString(raw) == text
+}
+
+func noHash() error { return fault.New(wire.CodeValidation, "file_hash must be 64-char hex (SHA-256)") }
 
 // reason is the first line of an error of package format. The next line is that of the
 // decoder, with names of this program.
@@ -329,7 +400,7 @@ func reason(err error) string {
 // record is the transaction of a finalize. The blob is own, or that of the raw transfer.
 // kept is true when the file owns the blob now, false when a concurrent finalize was
 // first.
-func (f *Files) record(ctx context.Context, tx *store.Tx, account string, req wire.FinalizeUploadRequest, meta format.Metadata, own *blob.Info) (out wire.FinalizeUploadResult, kept bool, err error) {
+func (f *Files) record(ctx context.Context, tx *store.Tx, account string, req wire.FinalizeUploadRequest, meta format.Metadata, own *arrived) (out wire.FinalizeUploadResult, kept bool, err error) {
 	u, err := f.getUpload(ctx, tx, account, req.UploadID)
 	if err != nil {
 		return out, false, err
@@ -343,7 +414,7 @@ func (f *Files) record(ctx context.Context, tx *store.Tx, account string, req wi
 	}
 	info := u.blob
 	if own != nil {
-		info = own
+		info = &own.Info
 	}
 	if info == nil {
 		return out, false, fault.New(wire.CodeValidation, "Required: encrypted_data, or a PUT to upload_url before")
@@ -361,21 +432,32 @@ func (f *Files) record(ctx context.Context, tx *store.Tx, account string, req wi
 	if err != nil {
 		return out, false, err
 	}
+	if own != nil {
+		if err := f.settle(ctx, tx, own); err != nil {
+			return out, false, err
+		}
+	}
 	if err := insertFile(ctx, tx, u, backendFastFS, req, meta, *info, size, r); err != nil {
 		return out, false, err
 	}
+	out, err = f.finished(ctx, tx, u, r)
+	return out, true, err
+}
+
+// finished notes the answer to a finalize.
+func (f *Files) finished(ctx context.Context, tx *store.Tx, u upload, r chain.Row) (out wire.FinalizeUploadResult, err error) {
 	receipt, err := f.log.Receipt(ctx, tx, r)
 	if err != nil {
-		return out, false, err
+		return out, err
 	}
 	out = u.answer(&r.Record, receipt)
 	result, err := json.Marshal(wire.FinalizeUploadResult{Seq: out.Seq, Receipt: out.Receipt})
 	if err != nil {
-		return out, false, err
+		return out, err
 	}
 	_, err = tx.ExecContext(ctx, "UPDATE uploads SET result = ?, key_id = NULL, blob_id = NULL, expires_ns = ? WHERE id = ?",
 		string(result), f.ledger.Now().Add(UploadLife).UnixNano(), u.id)
-	return out, true, err
+	return out, err
 }
 
 // answer is the answer to the finalize of u.
@@ -415,17 +497,17 @@ func uploadRecord(u upload, req wire.FinalizeUploadRequest, size *int64, meta fo
 		versioned.Value = chain.Versioned
 	}
 	return chain.Record{Kind: chain.KindRecord, Account: u.account, Group: u.group, Ref: u.ref, FileHash: req.FileHash, Detail: u.filename,
-		Tags: ledger.WithTags(contentTags(size, meta.ContentType, meta.Attributes), versioned)}
+		Tags: ledger.WithTags(contentTags(size, meta.ContentType, meta.Attributes, u.content), versioned)}
 }
 
 // contentTags are those of every record about a file; one without a value is left
 // out of it.
-func contentTags(size *int64, contentType, attributes string) []chain.Tag {
-	tags := []chain.Tag{{Name: chain.TagType, Value: contentType}, {Name: chain.TagAttributes, Value: attributes}}
+func contentTags(size *int64, contentType, attributes, content string) []chain.Tag {
+	tags := []chain.Tag{{Name: chain.TagType, Value: contentType}, {Name: chain.TagAttributes, Value: attributes}, {Name: chain.TagContent, Value: content}}
 	if size != nil {
 		tags = append(tags, chain.Tag{Name: chain.TagSize, Value: strconv.FormatInt(*size, 10)})
 	}
-	return tags
+	return ledger.WithTags(nil, tags...)
 }
 
 func insertFile(ctx context.Context, tx *store.Tx, u upload, backend string, req wire.FinalizeUploadRequest, meta format.Metadata, info blob.Info,
@@ -435,9 +517,9 @@ func insertFile(ctx context.Context, tx *store.Tx, u upload, backend string, req
 		raw = "null"
 	}
 	_, err := tx.ExecContext(ctx, `INSERT INTO files (ref, group_id, seq, changed_seq, tx_id, uploader, file_hash, time_ns, filename, original_size,
-		content_type, format, blob_id, blob_size, blob_sum, key_version, key_id, backend, attributes, versioned) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		content_type, format, blob_id, blob_size, blob_sum, key_version, key_id, backend, attributes, versioned, content) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		u.ref, u.group, r.Seq, r.Seq, r.Tx, u.account, req.FileHash, r.TimeNS, u.filename, size, meta.ContentType, raw,
-		info.ID, info.Size, info.Sum[:], u.keyVersion, u.keyID, backend, meta.Attributes, req.Versioned)
+		info.ID, info.Size, info.Sum[:], u.keyVersion, u.keyID, backend, meta.Attributes, req.Versioned, u.content)
 	if err != nil {
 		return fmt.Errorf("insert file: %w", err)
 	}

@@ -6,27 +6,33 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/service/blob"
 	"github.com/svcfs/svcfs/service/store"
 	"github.com/svcfs/svcfs/service/vault"
 )
 
 // Verify checks every living file: its blob has the right size, its key unwraps, and
-// with readData its bytes have their checksum. It calls report with each file that
-// fails.
+// with readData its bytes have their checksum. Of a file of format version 2 it also checks
+// that manifest and hashes lead to what the ledger has, and that each part is there, with its
+// size, and with readData with its blocks. It calls report with each file that fails.
 func (f *Files) Verify(ctx context.Context, readData bool, report func(ref string, err error)) (checked int, err error) {
 	type row struct {
-		ref, group string
+		ref, group, content string
 		file
 	}
 	var all []row
+	parts, err := f.verifyParts(ctx, readData)
+	if err != nil {
+		return 0, err
+	}
 	err = f.store.Read(ctx, func(tx *store.Tx) error {
-		for rows, err := range tx.Rows(ctx, `SELECT ref, group_id, blob_id, blob_size, blob_sum, key_version, wrapped_key
+		for rows, err := range tx.Rows(ctx, `SELECT ref, group_id, blob_id, blob_size, blob_sum, key_version, wrapped_key, CASE WHEN content <> '' THEN format ELSE '' END, content
 			FROM files LEFT JOIN file_keys ON file_keys.id = files.key_id WHERE deleted_ns IS NULL ORDER BY seq`) {
 			var r row
 			var sum []byte
 			if err == nil {
-				err = rows.Scan(&r.ref, &r.group, &r.blob.ID, &r.blob.Size, &sum, &r.keyVersion, &r.wrapped)
+				err = rows.Scan(&r.ref, &r.group, &r.blob.ID, &r.blob.Size, &sum, &r.keyVersion, &r.wrapped, &r.format, &r.content)
 			}
 			if err != nil {
 				return fmt.Errorf("list files: %w", err)
@@ -41,7 +47,7 @@ func (f *Files) Verify(ctx context.Context, readData bool, report func(ref strin
 			return checked, err
 		}
 		checked++
-		if err := f.verify(ctx, r.group, r.ref, r.file, readData); err != nil && f.lives(ctx, r.ref) {
+		if err := f.verify(ctx, r.group, r.ref, r.content, r.file, parts, readData); err != nil && f.lives(ctx, r.ref) {
 			report(r.ref, err)
 		}
 	}
@@ -57,13 +63,17 @@ func (f *Files) lives(ctx context.Context, ref string) bool {
 	return err != nil || lives
 }
 
-func (f *Files) verify(ctx context.Context, group, ref string, row file, readData bool) error {
-	err := f.store.Look(ctx, func(tx *store.Tx) error {
-		_, _, err := f.vault.UnwrapFileKey(ctx, tx, vault.Binding{Group: group, Ref: ref, Version: row.keyVersion}, row.wrapped)
+func (f *Files) verify(ctx context.Context, group, ref, content string, row file, parts damagedParts, readData bool) error {
+	var key *format.Key
+	err := f.store.Look(ctx, func(tx *store.Tx) (err error) {
+		key, _, err = f.vault.UnwrapFileKey(ctx, tx, vault.Binding{Group: group, Ref: ref, Version: row.keyVersion}, row.wrapped)
 		return err
 	})
 	if err != nil {
 		return err
+	}
+	if content != "" {
+		return f.verifyBlocks(ctx, ref, content, row.format, key, parts)
 	}
 	if row.blob.ID == ref {
 		return nil // a legacy reference whose bytes were not asked for yet

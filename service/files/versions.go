@@ -74,8 +74,8 @@ func (f *Files) thinChanged(ctx context.Context, tx *store.Tx, th groups.Thinnin
 		if err != nil {
 			return nil, 0, err
 		}
-		for _, t := range found {
-			if err := f.shredByPolicy(ctx, tx, t, wire.ReasonVersionPolicy); err != nil {
+		for i := range found {
+			if err := f.shredByPolicy(ctx, tx, &found[i], wire.ReasonVersionPolicy); err != nil {
 				return nil, 0, err
 			}
 		}

@@ -79,6 +79,8 @@ type Group struct {
 	PendingDays  sql.NullInt64 // the window that waits
 	PendingUntil sql.NullInt64 // ns
 
+	Format int64 // the newest format version of uploads, 1 or 2
+
 	Versions             string         // which older versions stay: the text of a wire.Keep
 	PendingVersions      sql.NullString // the setting that waits
 	PendingVersionsUntil sql.NullInt64  // ns
@@ -89,12 +91,12 @@ func unknown(id string) error {
 	return fault.New(wire.CodeGroupNotFound, "Group not found: %q", id)
 }
 
-const groupColumns = "owner, joinable, join_expires, join_max_uses, join_uses, retention_days, key_version, join_role, trash_days, trash_who, pending_retention, pending_retention_ns, versions, pending_versions, pending_versions_ns"
+const groupColumns = "owner, joinable, join_expires, join_max_uses, join_uses, retention_days, key_version, join_role, trash_days, trash_who, pending_retention, pending_retention_ns, versions, pending_versions, pending_versions_ns, format"
 
 // fields are where groupColumns go.
 func (g *Group) fields() []any {
 	return []any{&g.Owner, &g.Joinable, &g.JoinExpires, &g.JoinMaxUses, &g.JoinUses, &g.RetentionDays, &g.KeyVersion, &g.JoinRole, &g.TrashDays, &g.TrashWho, &g.PendingDays, &g.PendingUntil,
-		&g.Versions, &g.PendingVersions, &g.PendingVersionsUntil}
+		&g.Versions, &g.PendingVersions, &g.PendingVersionsUntil, &g.Format}
 }
 
 // read scans groupColumns, and the further columns of the query into more.

@@ -25,10 +25,20 @@ func (gs *Groups) Trash(ctx context.Context, account string, req wire.GroupReque
 		if err != nil {
 			return fmt.Errorf("read trash: %w", err)
 		}
+		var parts int64
+		if err := tx.QueryRowContext(ctx, SelectTrashedParts, req.GroupID).Scan(&parts); err != nil {
+			return fmt.Errorf("read trash: %w", err)
+		}
+		out.Bytes += parts
 		return nil
 	})
 	return out, err
 }
+
+// SelectTrashedParts is the size of the parts that only files in the trash of a group use.
+const SelectTrashedParts = `SELECT CAST(COALESCE(sum(blob_size), 0) AS BIGINT) FROM parts WHERE id IN
+	(SELECT u.part FROM files JOIN part_uses u ON u.ref = files.ref WHERE files.group_id = ? AND files.trash_ns IS NOT NULL)
+	AND NOT EXISTS (SELECT 1 FROM part_uses o JOIN files f ON f.ref = o.ref WHERE o.part = parts.id AND f.trash_ns IS NULL)`
 
 // SetTrash sets how many days removed files can be brought back, and which members
 // remove files. Files in the trash keep the time that they were given. Owner only.

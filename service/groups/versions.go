@@ -126,12 +126,21 @@ func beginVersions(ctx context.Context, tx *store.Tx, l *ledger.Ledger) error {
 	return nil
 }
 
-// selectTried finds the names of a group that would lose versions. The versions that would
-// stay are counted too, whichever client they came from.
-const selectTried = `SELECT filename, count(*), CAST(sum(blob_size) AS BIGINT) FROM (
-		SELECT filename, blob_size, versioned, row_number() OVER (PARTITION BY filename ORDER BY seq DESC) AS place FROM files
+// withTried finds the versions of a group that would go. The versions that would stay are
+// counted too, whichever client they came from.
+const withTried = `WITH gone AS (SELECT ref, filename, blob_size FROM (
+		SELECT ref, filename, blob_size, versioned, row_number() OVER (PARTITION BY filename ORDER BY seq DESC) AS place FROM files
 		WHERE group_id = ? AND filename <> '' AND deleted_ns IS NULL AND trash_ns IS NULL AND changed_seq <= ?) AS v
-	WHERE versioned AND place > ? GROUP BY filename ORDER BY filename`
+	WHERE versioned AND place > ?) `
+
+// selectTried finds the names that would lose versions. selectTriedParts finds the size of
+// the parts that only such versions use, by the first of their names.
+const (
+	selectTried      = withTried + `SELECT filename, count(*), CAST(sum(blob_size) AS BIGINT) FROM gone GROUP BY filename ORDER BY filename`
+	selectTriedParts = withTried + `SELECT name, CAST(sum(size) AS BIGINT) FROM (
+		SELECT min(gone.filename) AS name, parts.blob_size AS size FROM gone JOIN part_uses u ON u.ref = gone.ref JOIN parts ON parts.id = u.part
+		GROUP BY parts.id, parts.blob_size HAVING count(*) = (SELECT count(*) FROM part_uses o WHERE o.part = parts.id)) AS p GROUP BY name`
+)
 
 // TryVersions returns what the first thinning by a setting would destroy, as if the setting
 // were made now. Owner only: it reads the whole group.
@@ -154,11 +163,24 @@ func (gs *Groups) TryVersions(ctx context.Context, account string, req wire.SetV
 		if err != nil {
 			return err
 		}
+		parts := map[string]int64{} // bytes by name
+		for rows, err := range tx.Rows(ctx, selectTriedParts, g.ID, th.upTo, th.stay) {
+			var name string
+			var size int64
+			if err == nil {
+				err = rows.Scan(&name, &size)
+			}
+			if err != nil {
+				return fmt.Errorf("try which parts would go: %w", err)
+			}
+			parts[name] = size
+		}
 		for rows, err := range tx.Rows(ctx, selectTried, g.ID, th.upTo, th.stay) {
 			var n wire.ThinnedName
 			if err == nil {
 				err = rows.Scan(&n.Filename, &n.Versions, &n.Bytes)
 			}
+			n.Bytes += parts[n.Filename]
 			if err != nil {
 				return fmt.Errorf("try which versions would go: %w", err)
 			}

@@ -265,7 +265,7 @@ func (s *rowScan) next(rows *sql.Rows) (row wire.TransactionRow, err error) {
 const eventKinds = "'" + chain.KindRegister + "', '" + chain.KindAdd + "', '" + chain.KindJoin + "', '" + chain.KindRevoke + "', '" +
 	chain.KindRecord + "', '" + chain.KindTombstone + "', '" + chain.KindRename + "', '" + chain.KindRetention + "', '" + chain.KindRole + "', '" +
 	chain.KindPending + "', '" + chain.KindKeep + "', '" + chain.KindRemove + "', '" + chain.KindRestore + "', '" + chain.KindTrash + "', '" + chain.KindRenameFolder + "', '" +
-	chain.KindAttributes + "', '" + chain.KindVersions + "'"
+	chain.KindAttributes + "', '" + chain.KindVersions + "', '" + chain.KindFormat + "'"
 
 // selectEvents finds the events in the groups of a member since it became one, and its
 // own revocations. The query goes from the groups to their records (CROSS JOIN keeps

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/svcfs/svcfs/format"
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/store"
@@ -52,7 +53,7 @@ type groupState struct {
 	pending, pendingNS *int64
 	retention          *int64
 	joinRole           string
-	trashDays          int64
+	trashDays, format  int64
 	trashWho           string
 	versions           wire.Keep
 	nextVersions       string // the setting that waits, "" = none
@@ -71,6 +72,7 @@ type memberState struct {
 
 type fileState struct {
 	group, txID, uploader, hash, name, contentType, attributes string
+	content                                                    string // of format version 2, else ""
 	seq, changed, timeNS                                       int64
 	size                                                       *int64
 	isOld, knowsName, isNameless, versioned                    bool // isNameless: its first record states no name, see chain.Folders
@@ -150,7 +152,7 @@ func (a *accountState) add(amount string) {
 func (s *State) applyToGroup(r *chain.Row) {
 	if r.Kind == chain.KindRegister {
 		s.groups[r.Group] = &groupState{owner: r.Account, knowsMaxUses: true, keyVersion: 1, joinRole: string(wire.RoleWriter),
-			trashDays: wire.DefaultTrashDays, trashWho: wire.TrashUploader}
+			trashDays: wire.DefaultTrashDays, trashWho: wire.TrashUploader, format: format.VersionBlocks}
 		s.members[memberKey{r.Group, r.Account}] = &memberState{r.Seq, string(wire.RoleWriter)}
 	}
 	g := s.groups[r.Group]
@@ -203,6 +205,10 @@ func (s *State) applyToGroup(r *chain.Row) {
 			g.trashDays = *n
 		}
 		g.trashWho = who
+	case chain.KindFormat:
+		if n := number(r.Detail); n != nil {
+			g.format = *n
+		}
 	case chain.KindKeep:
 		g.forgetPending()
 		g.versions = wire.Keep{}
@@ -244,7 +250,7 @@ func number(text string) *int64 {
 
 func (s *State) applyToFile(r *chain.Row) {
 	if r.Kind == chain.KindRecord {
-		s.files[r.Ref] = &fileState{group: r.Group, txID: r.Tx, uploader: r.Account, hash: r.FileHash, name: r.Detail, contentType: r.Tag(chain.TagType), attributes: r.Tag(chain.TagAttributes),
+		s.files[r.Ref] = &fileState{group: r.Group, txID: r.Tx, uploader: r.Account, hash: r.FileHash, name: r.Detail, contentType: r.Tag(chain.TagType), attributes: r.Tag(chain.TagAttributes), content: r.Tag(chain.TagContent),
 			seq: r.Seq, changed: r.Seq, timeNS: r.TimeNS, size: number(r.Tag(chain.TagSize)), isOld: r.IsOld(), knowsName: !r.IsOld() || r.Detail != "", isNameless: r.IsOld() && r.Detail == "",
 			versioned: r.Tag(chain.TagVersioned) == chain.Versioned}
 	}
@@ -391,8 +397,8 @@ func compareRows[K comparable, V any](ctx context.Context, tx *store.Tx, table s
 		}
 		key, facts, err := scan(rows)
 		state, known := want[key]
-		broken := func(format string, args ...any) error {
-			return fmt.Errorf("table %s, %q: %w: %s", table, fmt.Sprint(key), ErrBroken, fmt.Sprintf(format, args...))
+		broken := func(text string, args ...any) error {
+			return fmt.Errorf("table %s, %q: %w: %s", table, fmt.Sprint(key), ErrBroken, fmt.Sprintf(text, args...))
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -431,20 +437,20 @@ func (s *State) compareAccounts(ctx context.Context, tx *store.Tx) error {
 
 func (s *State) compareGroups(ctx context.Context, tx *store.Tx) error {
 	return compareTable(ctx, tx, "groups", `SELECT id, owner, joinable, join_expires, join_max_uses, join_uses, retention_days, key_version, join_role,
-		pending_retention, pending_retention_ns, trash_days, trash_who, versions, COALESCE(pending_versions, ''), pending_versions_ns FROM groups ORDER BY id`, s.groups,
+		pending_retention, pending_retention_ns, trash_days, trash_who, versions, COALESCE(pending_versions, ''), pending_versions_ns, format FROM groups ORDER BY id`, s.groups,
 		func(rows *sql.Rows) (id string, facts func(*groupState) []fact, err error) {
 			var has groupState
 			var expires, maxUses, retention, pending, pendingNS, nextVersionsNS sql.NullInt64
 			var versions string
 			err = rows.Scan(&id, &has.owner, &has.joinable, &expires, &maxUses, &has.uses, &retention, &has.keyVersion, &has.joinRole, &pending, &pendingNS,
-				&has.trashDays, &has.trashWho, &versions, &has.nextVersions, &nextVersionsNS)
+				&has.trashDays, &has.trashWho, &versions, &has.nextVersions, &nextVersionsNS, &has.format)
 			return id, func(g *groupState) []fact {
 				facts := []fact{{"owner", has.owner, g.owner}, {"joinable", has.joinable, g.joinable}, {"join_expires", null(expires), pointed(g.expires)},
 					{"join_uses", has.uses, g.uses}, {"retention_days", null(retention), pointed(g.retention)}, {"key_version", has.keyVersion, g.keyVersion},
 					{"pending_retention", null(pending), pointed(g.pending)}, {"pending_retention_ns", null(pendingNS), pointed(g.pendingNS)},
 					{"join_role", has.joinRole, g.joinRole}, {"trash_days", has.trashDays, g.trashDays}, {"trash_who", has.trashWho, g.trashWho},
 					{"versions", versions, g.versions.String()}, {"pending_versions", has.nextVersions, g.nextVersions},
-					{"pending_versions_ns", null(nextVersionsNS), pointed(g.nextVersionsNS)}}
+					{"pending_versions_ns", null(nextVersionsNS), pointed(g.nextVersionsNS)}, {"format", has.format, g.format}}
 				if g.knowsMaxUses {
 					facts = append(facts, fact{"join_max_uses", null(maxUses), pointed(g.maxUses)})
 				}
@@ -464,14 +470,14 @@ func (s *State) compareMembers(ctx context.Context, tx *store.Tx) error {
 
 func (s *State) compareFiles(ctx context.Context, tx *store.Tx) error {
 	return compareTable(ctx, tx, "files", `SELECT ref, group_id, seq, changed_seq, tx_id, uploader, file_hash, time_ns, filename, original_size, content_type,
-		deleted_ns, deleted_by, deleted_why, trash_ns, trash_by, trash_until_ns, backend = 'Ipfs', key_id IS NOT NULL, attributes, versioned FROM files ORDER BY seq, ref`, s.files,
+		deleted_ns, deleted_by, deleted_why, trash_ns, trash_by, trash_until_ns, backend = 'Ipfs', key_id IS NOT NULL, attributes, versioned, content FROM files ORDER BY seq, ref`, s.files,
 		func(rows *sql.Rows) (ref string, facts func(*fileState) []fact, err error) {
 			var has fileState
 			var size, deletedNS, trashNS, trashUntil sql.NullInt64
 			var by, why, trashBy sql.NullString
 			var isLegacy, hasKey bool
 			err = rows.Scan(&ref, &has.group, &has.seq, &has.changed, &has.txID, &has.uploader, &has.hash, &has.timeNS, &has.name, &size, &has.contentType,
-				&deletedNS, &by, &why, &trashNS, &trashBy, &trashUntil, &isLegacy, &hasKey, &has.attributes, &has.versioned)
+				&deletedNS, &by, &why, &trashNS, &trashBy, &trashUntil, &isLegacy, &hasKey, &has.attributes, &has.versioned, &has.content)
 			return ref, func(f *fileState) []fact {
 				var deleted chain.Row
 				if f.deleted != nil {
@@ -486,7 +492,7 @@ func (s *State) compareFiles(ctx context.Context, tx *store.Tx) error {
 					{"deleted_ns IS NOT NULL", deletedNS.Valid, f.deleted != nil}, {"deleted_ns", deletedNS.Int64, deleted.TimeNS},
 					{"deleted_by", by.String, deleted.Account}, {"deleted_why", why.String, deleted.Detail}, {"key_id IS NOT NULL", hasKey, f.deleted == nil},
 					{"trash_ns IS NOT NULL", trashNS.Valid, f.trash != nil}, {"trash_ns", trashNS.Int64, trash.since}, {"trash_by", trashBy.String, trash.by},
-					{"trash_until_ns", null(trashUntil), pointed(trash.until)}, {"attributes", has.attributes, f.attributes},
+					{"trash_until_ns", null(trashUntil), pointed(trash.until)}, {"attributes", has.attributes, f.attributes}, {"content", has.content, f.content},
 					{"versioned", has.versioned, f.versioned}}
 				if f.knowsName {
 					facts = append(facts, fact{"filename", has.name, f.name})

@@ -132,9 +132,9 @@ func (postgresEngine) setVersion(ctx context.Context, tx queries, version int) e
 	return err
 }
 
-// scrub frees the rows that held wrapped keys.
+// scrub frees the rows that held wrapped keys and small contents.
 func (postgresEngine) scrub(ctx context.Context, db *sql.DB) error {
-	_, err := db.ExecContext(ctx, "VACUUM file_keys")
+	_, err := db.ExecContext(ctx, "VACUUM file_keys, small_contents")
 	return err
 }
 
@@ -143,15 +143,27 @@ func (postgresEngine) scrub(ctx context.Context, db *sql.DB) error {
 // the server refuses for want of space, and filled when there is room again.
 const heldRows = 40_000
 
-// makeRoom empties the table of filler, unless it is empty already.
+// makeRoom empties the table of filler, unless it is empty already. TRUNCATE is sure, but it
+// may need a page for the catalog, on a disk that has none. DELETE and VACUUM need none, as
+// holdBack has them make their maps of the table before, but they wait for readers.
 func (postgresEngine) makeRoom(ctx context.Context, db *sql.DB) bool {
 	var held bool
-	if err := db.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM held_back)").Scan(&held); err != nil || !held {
+	if err := db.QueryRowContext(ctx, "SELECT pg_relation_size('held_back') > 0").Scan(&held); err != nil || !held {
 		return false
 	}
-	_, err := db.ExecContext(ctx, "TRUNCATE held_back")
-	return err == nil
+	if _, err := db.ExecContext(ctx, "TRUNCATE held_back"); err == nil {
+		return true
+	}
+	for _, statement := range []string{"DELETE FROM held_back", vacuumHeld} {
+		if _, err := db.ExecContext(ctx, statement); err != nil {
+			return false
+		}
+	}
+	return true
 }
+
+// vacuumHeld cannot run in a transaction.
+const vacuumHeld = "VACUUM held_back"
 
 // holdBack fills the table again when there is room. The table is unlogged: after a
 // crash of the server it is empty and is filled anew.
@@ -161,6 +173,9 @@ func (postgresEngine) holdBack(ctx context.Context, db *sql.DB) (bool, error) {
 		return held, err
 	}
 	err := fillHeld(ctx, db)
+	if err == nil {
+		_, err = db.ExecContext(ctx, vacuumHeld) // the maps, see makeRoom
+	}
 	if (postgresEngine{}).kind(err) == ErrFull {
 		_, err = db.ExecContext(ctx, "TRUNCATE held_back") // the rows from before the failure
 		return false, err

@@ -37,6 +37,9 @@ func NewBytes(total int64) *Bytes {
 	return &Bytes{total: total, share: max(total/shares, min(total/2, leastShare), 1), all: semaphore.NewWeighted(total), own: make(map[string]*part)}
 }
 
+// Share is how many bytes a caller has at a time, at most.
+func (b *Bytes) Share() int64 { return b.share }
+
 // Wait takes n bytes as soon as they are free, first come, first served, and reports
 // false when ctx ends before. The caller gives them back with release, once. A caller
 // that wants much first waits for its own share, without delaying others.

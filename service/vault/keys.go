@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/svcfs/svcfs/sdk/locked"
 	"github.com/svcfs/svcfs/service/store"
@@ -21,12 +22,16 @@ const (
 	PurposeTickets = "transfer tickets"
 	PurposePage    = "sign-ins at an identity provider"
 
+	// PurposeUploads: seeds of the keys that clients seal file keys to. The version is the
+	// number of the epoch.
+	PurposeUploads = "uploads"
+
 	purposeFiles  = "file keys" // the root of the groups' keys
 	purposeLegacy = "legacy files"
 )
 
 func purposes() []string {
-	return []string{PurposeLog, PurposeTokens, PurposeTickets, PurposePage, purposeFiles, purposeLegacy}
+	return []string{PurposeLog, PurposeTokens, PurposeTickets, PurposePage, PurposeUploads, purposeFiles, purposeLegacy}
 }
 
 // Table is the table of the wrapped keys. An export holds the whole table.
@@ -39,7 +44,15 @@ var ErrOtherMaster = errors.New("the database was written under another master k
 type serviceKey struct {
 	purpose string
 	version int64
+	made    int64 // ns; 0 = before this was noted
 	raw     locked.Bytes
+}
+
+// newServiceKey makes a random key.
+func newServiceKey(purpose string, version int64, now time.Time) serviceKey {
+	k := serviceKey{purpose: purpose, version: version, made: now.UnixNano(), raw: locked.New(keyBytes)}
+	_, _ = rand.Read(k.raw.Slice()) // never fails
+	return k
 }
 
 func (k serviceKey) bytes() []byte {
@@ -78,12 +91,12 @@ func (m Master) load(ctx context.Context, tx *store.Tx) (list []serviceKey, err 
 		return nil, err
 	}
 	others := false
-	for rows, err := range tx.Rows(ctx, "SELECT purpose, version, master, wrapped FROM service_keys ORDER BY version, purpose") {
+	for rows, err := range tx.Rows(ctx, "SELECT purpose, version, master, made_ns, wrapped FROM service_keys ORDER BY version, purpose") {
 		var k serviceKey
 		var master string
 		var wrapped []byte
 		if err == nil {
-			err = rows.Scan(&k.purpose, &k.version, &master, &wrapped)
+			err = rows.Scan(&k.purpose, &k.version, &master, &k.made, &wrapped)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("read keys: %w", err)
@@ -118,7 +131,7 @@ func (m Master) store(ctx context.Context, tx *store.Tx, list []serviceKey) erro
 		if err != nil {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, "INSERT INTO service_keys (purpose, version, master, wrapped) VALUES (?, ?, ?, ?)", k.purpose, k.version, name, wrapped); err != nil {
+		if _, err := tx.ExecContext(ctx, "INSERT INTO service_keys (purpose, version, master, made_ns, wrapped) VALUES (?, ?, ?, ?, ?)", k.purpose, k.version, name, k.made, wrapped); err != nil {
 			return fmt.Errorf("store key for %s: %w", k.purpose, err)
 		}
 	}
@@ -128,7 +141,7 @@ func (m Master) store(ctx context.Context, tx *store.Tx, list []serviceKey) erro
 // begin makes the keys of a database without keys. An older database, which holds the
 // name of its master key, had its keys derived from the master key: begin keeps those,
 // so that nothing changes for clients.
-func (m Master) begin(ctx context.Context, tx *store.Tx) ([]serviceKey, error) {
+func (m Master) begin(ctx context.Context, tx *store.Tx, now time.Time) ([]serviceKey, error) {
 	var known string
 	err := tx.QueryRowContext(ctx, "SELECT value FROM meta WHERE name = 'master_key'").Scan(&known)
 	derived := err == nil
@@ -144,11 +157,10 @@ func (m Master) begin(ctx context.Context, tx *store.Tx) ([]serviceKey, error) {
 	}
 	var list []serviceKey
 	for _, purpose := range purposes() {
-		k := serviceKey{purpose: purpose, version: 1}
+		k := serviceKey{purpose: purpose, version: 1, made: now.UnixNano()}
 		switch {
-		case !derived:
-			k.raw = locked.New(keyBytes)
-			_, _ = rand.Read(k.raw.Slice()) // never fails
+		case !derived || purpose == PurposeUploads:
+			k = newServiceKey(purpose, 1, now)
 		case purpose == purposeFiles || purpose == purposeLegacy:
 			k.raw = m.raw
 		default:
@@ -169,7 +181,7 @@ func (m Master) begin(ctx context.Context, tx *store.Tx) ([]serviceKey, error) {
 
 // Open reads the keys of the service from its database, or makes them. master was read
 // from source.
-func Open(ctx context.Context, s *store.Store, source Source, master Master) (*Vault, error) {
+func Open(ctx context.Context, s *store.Store, source Source, master Master, now time.Time) (*Vault, error) {
 	var list []serviceKey
 	err := s.Read(ctx, func(tx *store.Tx) (err error) {
 		list, err = master.load(ctx, tx)
@@ -179,10 +191,13 @@ func Open(ctx context.Context, s *store.Store, source Source, master Master) (*V
 		err = s.Write(ctx, func(tx *store.Tx) (err error) {
 			list, err = master.load(ctx, tx) // another process may have been first
 			if errors.Is(err, sql.ErrNoRows) {
-				list, err = master.begin(ctx, tx)
+				list, err = master.begin(ctx, tx, now)
 			}
 			return err
 		})
+	}
+	if err == nil && !slices.ContainsFunc(list, func(k serviceKey) bool { return k.purpose == PurposeUploads }) {
+		list, err = master.addEpoch(ctx, s, now)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open vault: %w", err)
@@ -294,16 +309,15 @@ func (v *Vault) Current(ctx context.Context, tx *store.Tx, purpose string) error
 }
 
 // Replace makes another key for a purpose and keeps those from before.
-func (v *Vault) Replace(ctx context.Context, tx *store.Tx, purpose string) error {
+func (v *Vault) Replace(ctx context.Context, tx *store.Tx, purpose string, now time.Time) error {
 	if err := v.Reload(ctx, tx); err != nil {
 		return err
 	}
-	k := serviceKey{purpose: purpose, version: 1, raw: locked.New(keyBytes)}
+	version := int64(1)
 	if have := v.versions(purpose); len(have) > 0 {
-		k.version = have[0].version + 1
+		version = have[0].version + 1
 	}
-	_, _ = rand.Read(k.raw.Slice()) // never fails
-	return v.Master().store(ctx, tx, []serviceKey{k})
+	return v.Master().store(ctx, tx, []serviceKey{newServiceKey(purpose, version, now)})
 }
 
 // Master returns the master key in use.

@@ -37,9 +37,10 @@ const (
 type Vault struct {
 	source Source
 
-	mu     sync.RWMutex // guards the rest
-	master Master
-	keys   []serviceKey
+	mu      sync.RWMutex // guards the rest
+	master  Master
+	keys    []serviceKey
+	secrets map[int64]*format.VaultSecret // by epoch, as they are needed
 }
 
 // Binding is the owner of a wrapped key; the key cannot be unwrapped for another.

@@ -3,9 +3,9 @@ package web
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"io"
 	"net/http"
 	"strconv"
 	"time"
@@ -14,6 +14,7 @@ import (
 	"github.com/svcfs/svcfs/sdk/wire"
 	"github.com/svcfs/svcfs/sdk/wire/chain"
 	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/files"
 	"github.com/svcfs/svcfs/service/groups"
 	"github.com/svcfs/svcfs/service/ledger"
 	"github.com/svcfs/svcfs/service/store"
@@ -304,12 +305,19 @@ func (p *page) retrieve(r *http.Request, account string, req wire.PrepareRetriev
 	out := struct {
 		Key    string          `json:"key"`
 		Format json.RawMessage `json:"format"`
-		Inline string          `json:"inline,omitempty"` // base64; absent = ask for the blob
-		Size   int64           `json:"size"`
-		Fee    string          `json:"fee"` // tokens
-	}{stored.Key.Base64(), stored.Format, "", stored.BlobSize, stored.Fee.Tokens()}
-	if stored.Inline != nil {
-		out.Inline = base64.StdEncoding.EncodeToString(stored.Inline)
+		Inline []byte          `json:"inline,omitempty"` // absent = ask for the blob
+		Size   int64           `json:"size"`             // of the blob, or of all sealed blocks
+		Fee    string          `json:"fee"`              // tokens
+
+		// Of a file in blocks.
+		Manifest []byte            `json:"manifest,omitempty"` // absent = ask for it
+		Tiles    map[string][]byte `json:"tiles,omitempty"`    // some, by path
+	}{Key: stored.Key.Base64(), Format: stored.Format, Inline: stored.Inline, Size: stored.BlobSize, Fee: stored.Fee.Tokens()}
+	if b := stored.InBlocks; b != nil {
+		out.Size, out.Tiles = b.Size, b.Edges
+		if len(b.Manifest) <= wire.InlineManifestBytes {
+			out.Manifest = b.Manifest
+		}
 	}
 	return out, nil
 }
@@ -331,6 +339,65 @@ func (p *page) blob(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("ETag", strconv.Quote(hex.EncodeToString(info.Sum[:])))
 	r.Header.Del("Range") // the page asks for the whole
 	http.ServeContent(w, r, "", time.Time{}, f)
+}
+
+// inBlocks opens a file in blocks for a member.
+func (p *page) inBlocks(r *http.Request) (*files.InBlocks, error) {
+	account, err := p.caller(r)
+	if err != nil {
+		return nil, err
+	}
+	return p.Files.OpenBlocks(r.Context(), account, r.FormValue("group"), r.FormValue("ref"))
+}
+
+// bytesOf answers a part of what describes a file in blocks.
+func (p *page) bytesOf(read func(*http.Request, *files.InBlocks) ([]byte, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		b, err := p.inBlocks(r)
+		var raw []byte
+		if err == nil {
+			raw, err = read(r, b)
+		}
+		if err != nil {
+			p.refuse(w, r, err)
+			return
+		}
+		w.Header().Set("Content-Type", "application/octet-stream")
+		w.Header().Set("Content-Length", strconv.Itoa(len(raw)))
+		_, _ = w.Write(raw) // the caller may be gone
+	}
+}
+
+func manifest(_ *http.Request, b *files.InBlocks) ([]byte, error) { return b.Manifest, nil }
+
+func tile(r *http.Request, b *files.InBlocks) ([]byte, error) {
+	return b.Tile(r.Context(), r.FormValue("path"))
+}
+
+// blocks streams the sealed blocks of a file to a member, from the byte "from" on.
+func (p *page) blocks(w http.ResponseWriter, r *http.Request) {
+	b, err := p.inBlocks(r)
+	if err != nil {
+		p.refuse(w, r, err)
+		return
+	}
+	from, err := strconv.ParseInt(r.FormValue("from"), 10, 64)
+	if err != nil || from < 0 || from >= b.Size {
+		p.refuse(w, r, fault.New(wire.CodeValidation, "from must be a byte of the file"))
+		return
+	}
+	reader := b.Reader(r.Context())
+	defer reader.Close()
+	if _, err = reader.Seek(from, io.SeekStart); err == nil {
+		err = reader.Open()
+	}
+	if err != nil {
+		p.refuse(w, r, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/octet-stream")
+	w.Header().Set("Content-Length", strconv.FormatInt(b.Size-from, 10))
+	_, _ = io.Copy(w, reader) // an answer that is too short is asked for again
 }
 
 // recordView is a row of the ledger.

@@ -84,7 +84,7 @@ func TestThreat36PagesOfOtherOrigins(t *testing.T) {
 		"another port of this machine": "http://127.0.0.1:" + port,        // cookies: the same site, another origin
 	} {
 		t.Run(name, func(t *testing.T) {
-			u := &user{&site{t, s.svc, s.dir, s.url}, alice.id, alice.key}
+			u := &user{&site{t: t, svc: s.svc, dir: s.dir, url: s.url}, alice.id, alice.key}
 			b := u.browse()
 			for _, text := range []string{"status of 403", "status of 401", "status of 400", "status of 404", "blocked by CORS policy", "ERR_FAILED", "frame-ancestors",
 				"ERR_BLOCKED_BY_RESPONSE", "X-Frame-Options", "Refused to display", "chrome-error", "MIME type", "Cross-Origin"} {

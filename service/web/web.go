@@ -48,10 +48,12 @@ type Deps struct {
 	Ledger       *ledger.Ledger
 	PublicURL    string
 	ContractID   string
-	MaxFileBytes int64
-	OIDC         OIDC
-	SealKey      [32]byte // the same in every process of the service
-	Logger       *slog.Logger
+	MaxFileBytes int64 // largest plaintext
+
+	MaxWholeBytes int64 // largest plaintext in one piece
+	OIDC          OIDC
+	SealKey       [32]byte // the same in every process of the service
+	Logger        *slog.Logger
 }
 
 // Refuse answers an error as JSON and logs its cause.
@@ -104,6 +106,9 @@ func (p *page) routes(static map[string]http.HandlerFunc) http.Handler {
 	mux.HandleFunc("POST "+Path+"api/sign-out", p.change(p.signOut))
 	mux.HandleFunc("GET "+Path+"api/session", p.session)
 	mux.HandleFunc("GET "+Path+"api/blob", p.blob)
+	mux.HandleFunc("GET "+Path+"api/blocks", p.blocks)
+	mux.HandleFunc("GET "+Path+"api/manifest", p.bytesOf(manifest))
+	mux.HandleFunc("GET "+Path+"api/tile", p.bytesOf(tile))
 	if p.oidc != nil {
 		mux.HandleFunc("GET "+pathStart, p.startOIDC)
 		mux.HandleFunc("GET "+pathCallback, p.finishOIDC)

@@ -27,6 +27,9 @@ type site struct {
 	svc *service.Service
 	dir string
 	url string // http://127.0.0.1:PORT
+
+	// front, set before the first request, may answer in the place of the service, which is next.
+	front func(w http.ResponseWriter, r *http.Request, next http.Handler)
 }
 
 // serve starts a service; change may alter its configuration. With a public
@@ -44,7 +47,9 @@ func serve(t *testing.T, change ...func(*service.Config)) *site {
 	if s.svc, err = service.Open(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
-	server.Config.Handler = s.svc.Handler()
+	s.front = func(w http.ResponseWriter, r *http.Request, next http.Handler) { next.ServeHTTP(w, r) }
+	handler := s.svc.Handler()
+	server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.front(w, r, handler) })
 	if strings.HasPrefix(cfg.PublicURL, "https://") && strings.HasSuffix(cfg.PublicURL, s.url[strings.LastIndex(s.url, ":"):]) {
 		server.StartTLS()
 		s.url = cfg.PublicURL

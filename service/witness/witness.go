@@ -70,7 +70,7 @@ func Open(dir, name string, logs []string) (*Witness, error) {
 	for origin, list := range keys {
 		w.logs[origin] = note.VerifierList(list...)
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := ownfile.MakeFolder(dir); err != nil {
 		return nil, fmt.Errorf("make the witness's directory: %w", err)
 	}
 	seed, err := readSeed(filepath.Join(dir, keyFile))

@@ -38,6 +38,20 @@ export async function download(path, params, size, step) {
 	return bytes;
 }
 
+// fetchBytes fetches a short answer.
+export async function fetchBytes(path, params) {
+	const response = await send(`api/${path}?${new URLSearchParams(params)}`, {});
+	if (!response.ok) await read(response);
+	return new Uint8Array(await response.arrayBuffer());
+}
+
+// stream resolves to the reader of a long answer.
+export async function stream(path, params) {
+	const response = await send(`api/${path}?${new URLSearchParams(params)}`, {});
+	if (!response.ok) await read(response);
+	return response.body.getReader();
+}
+
 async function send(url, options) {
 	try {
 		return await fetch(url, { credentials: "same-origin", redirect: "error", cache: "no-store", ...options });

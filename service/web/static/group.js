@@ -4,7 +4,7 @@ import { get, post } from "./api.js";
 import { announce, ask, askForm, badge, busy, copyButton, empty, field, h, mono, notice, roleField } from "./dom.js";
 import { badges } from "./groups.js";
 import { attributes, bytes, date, keepText, nsToMS, plural, price, reason, visible } from "./text.js";
-import { isFree, verify } from "./verify.js";
+import { canSave, isFree, save, verify } from "./verify.js";
 
 export async function groupView(draw, session, id) {
 	const [g, page, trash] = await Promise.all([get("group", { group: id }), get("files", { group: id }), get("trash", { group: id })]);
@@ -134,9 +134,9 @@ function integrity(g, session, f, name) {
 	button.addEventListener("click", async () => {
 		if (!await confirmVerify(session, f, name)) return;
 		button.disabled = true;
-		const step = (text) => slot.replaceChildren(h("span", { class: "hint" }, text));
 		try {
-			slot.replaceChildren(...outcome(await verify(g.id, f, session.max_file_bytes, step)));
+			const found = await verify(g.id, f, session.max_file_bytes, stepIn(slot));
+			if (found) slot.replaceChildren(...outcome(g, f, found));
 		} catch (error) {
 			slot.replaceChildren(notice("bad", error.message));
 		}
@@ -145,27 +145,51 @@ function integrity(g, session, f, name) {
 	return [button, slot];
 }
 
+// stepIn shows how far something is; it stops when the view is left.
+function stepIn(slot) {
+	return (text) => {
+		slot.replaceChildren(h("span", { class: "hint" }, text));
+		return slot.isConnected;
+	};
+}
+
 function confirmVerify(session, f, name) {
 	const cost = isFree(f.ipfs_hash) ? "free" : price(session.fees.retrieve);
 	return ask({
 		title: `Verify ${name}?`, yes: cost === "free" ? "Verify, free" : `Verify for ${cost}`,
 		body: [
-			h("p", null, `This fetches the file (${bytes(f.original_size)}) into this browser, decrypts it here and compares it with the hash in the ledger.`),
+			h("p", null, f.content
+				? `This fetches the file (${bytes(f.original_size)}) block by block, decrypts each block here and compares it with the tree in the ledger. Nothing is kept.`
+				: `This fetches the file (${bytes(f.original_size)}) into this browser, decrypts it here and compares it with the hash in the ledger.`),
 			h("p", null, cost === "free" ? "It was paid a moment ago and costs nothing now." : `It costs one retrieval: ${cost}.`),
-			h("p", { class: "hint" }, "SHA-256 in the ledger: ", mono(f.file_hash, 24)),
+			f.content && h("p", { class: "hint" }, "Tree in the ledger: ", mono(f.content, 24)),
+			h("p", { class: "hint" }, "SHA-256 in the ledger: ", f.file_hash ? mono(f.file_hash, 24) : "none, because the uploader sent only what changed"),
 		],
 	});
 }
 
 // outcome shows the verdict; only what is byte-identical can be downloaded.
-function outcome({ identical, why, content, filename }) {
+function outcome(g, f, { identical, why, content, filename }) {
 	if (!identical) {
 		return [badge("byte-mismatched", "bad"), h("p", { class: "hint" }, `${why} Do not use this file; ask its uploader to save it again.`)];
 	}
+	if (!content) return [badge("byte-identical", "accent"), ...saving(g, f)];
 	const url = URL.createObjectURL(new Blob([content], { type: "application/octet-stream" }));
 	const link = h("a", { class: "button small", href: url, download: filename }, "Download");
 	link.addEventListener("click", () => setTimeout(() => URL.revokeObjectURL(url), 60000));
 	return [badge("byte-identical", "accent"), link];
+}
+
+// saving offers to write a file in blocks to the disk, where the browser can.
+function saving(g, f) {
+	if (!canSave()) return [h("p", { class: "hint" }, "To save it: ", h("code", null, `svcfs get ${shellWord(g.id)} ${shellWord(f.shown)}`))];
+	const slot = h("div");
+	const button = h("button", { type: "button", class: "small", "aria-label": `Save ${f.shown}` }, "Save");
+	button.addEventListener("click", async () => {
+		const saved = await busy(button, slot, () => save(g.id, f, stepIn(slot)));
+		if (saved !== undefined) slot.replaceChildren(h("span", { class: "hint" }, saved ? "Saved" : "Not saved"));
+	});
+	return [button, slot];
 }
 
 function membersSection(g, session, again) {

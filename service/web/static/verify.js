@@ -1,8 +1,11 @@
 // Verifying a file: fetch key and ciphertext, decrypt here, inflate if the
 // uploader compressed, and compare SHA-256 with the hash in the ledger
-// (format/SPEC.md, rules for readers).
+// (format/SPEC.md, rules for readers). A large file is read block by block and
+// never held.
 
-import { download, post, ServiceError } from "./api.js";
+import { download, fetchBytes, post, ServiceError, stream } from "./api.js";
+import { readBlocks } from "./blocks.js";
+import { fromBase64, hex, Mismatch } from "./bytes.js";
 
 const ivBytes = 12;
 const tagBytes = 16;
@@ -29,11 +32,18 @@ function claimOf(ref) {
 	return claim;
 }
 
-class Mismatch extends Error {}
-
-// verify resolves to {identical, why, content, filename}; it throws when the file
-// could not be fetched.
+// verify resolves to {identical, why, content, filename}; it throws when the file could not
+// be fetched. There is no content of a file in blocks: save fetches it again. step shows how far it is,
+// and returns false to stop; then verify resolves to null.
 export async function verify(group, file, maxFileBytes, step) {
+	if (file.content) {
+		try {
+			if (!await eachBlock(group, file, (percent) => step(`Verifying… ${percent} %`), () => {})) return null;
+			return { identical: true, filename: nameOf(file) };
+		} catch (error) {
+			return verdict(error);
+		}
+	}
 	const most = Math.min(mostBytes, maxFileBytes);
 	if ((file.original_size ?? 0) > most) {
 		throw new Error("This file is too large to verify in a browser; nothing was charged. Use: svcfs get");
@@ -46,19 +56,81 @@ export async function verify(group, file, maxFileBytes, step) {
 		step("Comparing…");
 		const sum = hex(new Uint8Array(await crypto.subtle.digest("SHA-256", content)));
 		if (sum !== file.file_hash) throw new Mismatch("It decrypts, but its SHA-256 is not the one in the ledger.");
-		return { identical: true, content, filename: file.shown.split("/").pop() };
+		return { identical: true, content, filename: nameOf(file) };
 	} catch (error) {
-		if (error instanceof Mismatch) return { identical: false, why: error.message };
-		if (error instanceof ServiceError && error.code === "BLOB_CORRUPT") return { identical: false, why: error.message };
+		return verdict(error);
+	}
+}
+
+// verdict makes a finding about the file of an error, or throws the error on.
+function verdict(error) {
+	if (error instanceof Mismatch || error instanceof ServiceError && error.code === "BLOB_CORRUPT") return { identical: false, why: error.message };
+	throw error;
+}
+
+function nameOf(file) {
+	return file.shown.split("/").pop();
+}
+
+// canSave reports whether this browser writes a file while it comes.
+export function canSave() {
+	return typeof window.showSaveFilePicker === "function";
+}
+
+// save verifies a file in blocks once more and writes each block that was proven. The file
+// appears at the end, or not at all. It resolves to whether there is one.
+export async function save(group, file, step) {
+	let handle;
+	try {
+		handle = await window.showSaveFilePicker({ suggestedName: nameOf(file) });
+	} catch (error) {
+		if (error.name === "AbortError") return false; // the user chose none
 		throw error;
 	}
+	const out = await handle.createWritable();
+	try {
+		if (await eachBlock(group, file, (percent) => step(`Saving… ${percent} %`), (plain) => out.write(plain))) {
+			await out.close();
+			return true;
+		}
+	} catch (error) {
+		await out.abort();
+		throw error;
+	}
+	await out.abort();
+	return false;
+}
+
+// eachBlock hands over the blocks of a file, proven. It resolves to false if step stopped it.
+async function eachBlock(group, file, step, use) {
+	step(0);
+	const ref = { group, ref: file.ipfs_hash };
+	const answer = await retrieve(group, file, [1, 2]);
+	const source = {
+		manifest: async () => answer.manifest !== undefined ? fromBase64(answer.manifest) : fetchBytes("manifest", ref),
+		tile: async (path) => path in (answer.tiles ?? {}) ? fromBase64(answer.tiles[path]) : fetchBytes("tile", { ...ref, path }),
+		stream: (from) => stream("blocks", { ...ref, from }),
+	};
+	let at = 0;
+	for await (const plain of readBlocks(file, answer, source)) {
+		await use(plain);
+		at += plain.length;
+		if (step(Math.floor(100 * at / answer.format.original_size)) === false) return false;
+	}
+	return true;
+}
+
+// retrieve pays for a file, once for each try within an hour.
+async function retrieve(group, file, formats) {
+	const claim = claimOf(file.ipfs_hash);
+	const answer = await post("retrieve", { group_id: group, ipfs_hash: file.ipfs_hash, claim_id: claim.id, formats });
+	claim.paid ||= Date.now();
+	return answer;
 }
 
 async function fetchSealed(group, file, most, step) {
 	step("Fetching…");
-	const claim = claimOf(file.ipfs_hash);
-	const answer = await post("retrieve", { group_id: group, ipfs_hash: file.ipfs_hash, claim_id: claim.id });
-	claim.paid ||= Date.now();
+	const answer = await retrieve(group, file);
 	if (answer.size > most + ivBytes + tagBytes) throw new Error("This file is too large to verify in a browser. Use: svcfs get");
 	const blob = answer.inline !== undefined ? fromBase64(answer.inline) : await download("blob", { group, ref: file.ipfs_hash }, answer.size,
 		(at) => step(`Fetching… ${Math.floor(100 * at / answer.size)} %`));
@@ -105,12 +177,4 @@ async function inflate(plain, format, most) {
 	}
 	if (at !== size) throw new Mismatch("It inflates to fewer bytes than were recorded.");
 	return out;
-}
-
-function fromBase64(text) {
-	return Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
-}
-
-function hex(bytes) {
-	return Array.from(bytes, (b) => b.toString(16).padStart(2, "0")).join("");
 }

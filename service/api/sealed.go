@@ -1,0 +1,168 @@
+package api
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/files"
+	"github.com/svcfs/svcfs/service/ledger"
+)
+
+// Uploads in one request, see [wire.CapSealedUpload].
+
+// frameLength is the length of a frame's head, in bytes.
+const frameLength = 4
+
+// smallFrame is how long a frame is, in bytes, whose content surely lies in the database.
+const smallFrame = files.SmallBytes
+
+// putSealed records an upload in one request.
+func (s *server) putSealed(w http.ResponseWriter, r *http.Request) error {
+	account, err := s.caller(r)
+	if err != nil {
+		return err
+	}
+	size := max(r.ContentLength, 0)
+	need := bodyCopies * min(size, wire.MaxSealedHead+wire.SealedBatchBlob) // a small one is in memory
+	if size > smallFrame {
+		need += s.PutMemory(size)
+	}
+	if err := s.holdMemory(r, need); err != nil {
+		return err
+	}
+	head, length, err := readHead(r.Body)
+	if err != nil {
+		return err
+	}
+	switch {
+	case head.ID != r.PathValue("id"):
+		return fault.New(wire.CodeValidation, "the id in the address is not that of the frame")
+	case r.ContentLength != length+head.BlobSize:
+		return fault.New(wire.CodeValidation, "Content-Length: want %d, the length of the frame", length+head.BlobSize)
+	}
+	traceOf(r.Context()).until(time.Time{}) // the content may take its time
+	out, err := s.Files.PutSealed(r.Context(), account, head, r.Body)
+	if err != nil {
+		return err
+	}
+	s.Metrics.Uploads.Inc()
+	result(w, out)
+	return nil
+}
+
+// batchCopies is how many copies of frames are in memory while they are recorded.
+const batchCopies = 2
+
+// finalizeUploads records many uploads, one frame after the other in the request.
+func (s *server) finalizeUploads(w http.ResponseWriter, r *http.Request) error {
+	account, err := s.caller(r)
+	if err != nil {
+		return err
+	}
+	if r.ContentLength > wire.MaxSealedBatchBytes {
+		return &http.MaxBytesError{Limit: wire.MaxSealedBatchBytes}
+	}
+	size := r.ContentLength
+	if size < 0 { // not known
+		size = wire.MaxSealedBatchBytes
+	}
+	if err := s.holdMemory(r, batchCopies*size); err != nil {
+		return err
+	}
+	traceOf(r.Context()).until(time.Time{})
+	var all bytes.Buffer
+	all.Grow(int(max(r.ContentLength, 0)) + bytes.MinRead)
+	if _, err := all.ReadFrom(http.MaxBytesReader(w, r.Body, wire.MaxSealedBatchBytes)); err != nil {
+		return err
+	}
+	frames, err := splitFrames(all.Bytes())
+	if err != nil {
+		return err
+	}
+	s.limits.Charge(account, len(frames)-1) // as if each had come alone
+	answers, err := s.Files.FinalizeSealed(r.Context(), account, frames)
+	if err != nil {
+		return err
+	}
+	out := wire.FinalizeUploadsResult{Uploads: make([]wire.SealedAnswer, len(answers))}
+	for i, a := range answers {
+		out.Uploads[i] = s.sealedAnswer(r, frames[i].ID, a)
+	}
+	result(w, out)
+	return nil
+}
+
+// sealedAnswer is the answer to one frame.
+func (s *server) sealedAnswer(r *http.Request, id string, a files.SealedAnswer) wire.SealedAnswer {
+	out := wire.SealedAnswer{ID: id}
+	if a.Err == nil {
+		s.Metrics.Uploads.Inc()
+		out.Result = &a.Result
+		return out
+	}
+	e, _ := refusal(a.Err)
+	if e.Err != nil {
+		s.Logger.Error("failed", "request", ledger.RequestID(r.Context()), "code", e.Code, "cause", e.Err.Error())
+	}
+	out.Error, out.Status = &wire.Error{Error: e.Text, Code: e.Code}, e.Status()
+	return out
+}
+
+// splitFrames splits a request into frames, whose contents lie in it.
+func splitFrames(raw []byte) (frames []files.Frame, err error) {
+	for rest := bytes.NewReader(raw); rest.Len() > 0; {
+		if len(frames) == wire.MaxSealedBatch {
+			return nil, fault.New(wire.CodeTooLarge, "at most %d uploads are recorded by one request", wire.MaxSealedBatch)
+		}
+		head, _, err := readHead(rest)
+		if err != nil {
+			return nil, err
+		}
+		if head.BlobSize < 0 || head.BlobSize > int64(rest.Len()) {
+			return nil, fault.New(wire.CodeValidation, "a frame ends before its content does")
+		}
+		at := len(raw) - rest.Len()
+		frames = append(frames, files.Frame{SealedHead: head, Content: raw[at : at+int(head.BlobSize)]})
+		_, _ = rest.Seek(head.BlobSize, io.SeekCurrent)
+	}
+	if len(frames) == 0 {
+		return nil, fault.New(wire.CodeValidation, "Required: 1 to %d frames", wire.MaxSealedBatch)
+	}
+	return frames, nil
+}
+
+// readHead reads the head of a frame, and returns the bytes that were read.
+func readHead(r io.Reader) (head wire.SealedHead, size int64, err error) {
+	var length [frameLength]byte
+	if _, err := io.ReadFull(r, length[:]); err != nil {
+		return head, 0, cutFrame(err)
+	}
+	n := binary.BigEndian.Uint32(length[:])
+	if n > wire.MaxSealedHead {
+		return head, 0, &http.MaxBytesError{Limit: wire.MaxSealedHead}
+	}
+	raw := make([]byte, n)
+	if _, err := io.ReadFull(r, raw); err != nil {
+		return head, 0, cutFrame(err)
+	}
+	if wire.DeeperThan(raw, maxDepth) || !json.Valid(raw) {
+		return head, 0, fault.New(wire.CodeInvalidJSON, "the head of the frame is not the JSON that was expected")
+	}
+	head, err = decode[wire.SealedHead](raw)
+	return head, frameLength + int64(n), err
+}
+
+// cutFrame is the refusal of a frame that ends too early; an error of the connection stays.
+func cutFrame(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return fault.New(wire.CodeValidation, "the frame ends before its head does")
+	}
+	return err
+}

@@ -1,0 +1,72 @@
+package files
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/svcfs/svcfs/service/store"
+)
+
+const (
+	// releaseAtOnce is how many blobs of parts a deletion or a finalize removes itself; the sweep removes
+	// the rest. A file of 8 GiB has as many.
+	releaseAtOnce = 1000
+	// releaseWorkers is how many of them it removes at a time.
+	releaseWorkers = 8
+)
+
+const (
+	loosenParts     = "UPDATE parts SET loose = ? WHERE id IN (SELECT part FROM part_uses WHERE ref = ?)"
+	removeLoose     = "DELETE FROM parts WHERE loose = ? AND upload_id IS NULL AND NOT EXISTS (SELECT 1 FROM part_uses WHERE part = parts.id) RETURNING blob_id"
+	removeOfUploads = "DELETE FROM parts WHERE id IN (SELECT parts.id FROM uploads JOIN parts ON parts.upload_id = uploads.id WHERE expires_ns < ? LIMIT ?) RETURNING blob_id"
+)
+
+// endUses ends what a file of format version 2 uses, since the record of a sequence ended the
+// file. It returns the blobs of the parts that no file uses any more. Parts that another
+// file uses are loose from then on, see [Files.tighten].
+func endUses(ctx context.Context, tx *store.Tx, ref string, seq int64) (blobs []string, err error) {
+	for _, step := range []struct {
+		query store.Query
+		args  []any
+	}{
+		{loosenParts, []any{seq, ref}},
+		{"DELETE FROM part_uses WHERE ref = ?", []any{ref}},
+		{"DELETE FROM contents WHERE ref = ?", []any{ref}},
+	} {
+		if _, err := tx.ExecContext(ctx, step.query, step.args...); err != nil {
+			return nil, fmt.Errorf("end the use of parts: %w", err)
+		}
+	}
+	return store.List(ctx, tx, "remove parts", func(id *string) []any { return []any{id} },
+		removeLoose, seq)
+}
+
+// endUploads removes parts of uploads that ended before a time, at most releaseAtOnce: all
+// writers wait meanwhile. It returns their blobs. Parts that a file uses belong to no upload
+// any more.
+func endUploads(ctx context.Context, tx *store.Tx, now time.Time) (blobs []string, err error) {
+	return store.List(ctx, tx, "remove parts of expired uploads", func(id *string) []any { return []any{id} },
+		removeOfUploads, now.UnixNano(), releaseAtOnce)
+}
+
+// release removes blobs that nothing refers to, some at a time, even when the caller has
+// left. The sweep repeats what fails, and removes what is more than a request waits for.
+func (f *Files) release(ctx context.Context, blobs []string) {
+	ctx = context.WithoutCancel(ctx)
+	next := make(chan string)
+	var workers sync.WaitGroup
+	for range min(releaseWorkers, len(blobs)) {
+		workers.Go(func() {
+			for id := range next {
+				_ = f.blobs.Delete(ctx, id)
+			}
+		})
+	}
+	for _, id := range blobs[:min(len(blobs), releaseAtOnce)] {
+		next <- id
+	}
+	close(next)
+	workers.Wait()
+}

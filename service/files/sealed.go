@@ -1,0 +1,523 @@
+package files
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/sdk/wire/chain"
+	"github.com/svcfs/svcfs/service/blob"
+	"github.com/svcfs/svcfs/service/fault"
+	"github.com/svcfs/svcfs/service/faultpoint"
+	"github.com/svcfs/svcfs/service/groups"
+	"github.com/svcfs/svcfs/service/ledger"
+	"github.com/svcfs/svcfs/service/store"
+	"github.com/svcfs/svcfs/service/vault"
+)
+
+// Uploads in one request, see [wire.CapSealedUpload]: the client chose the id and made the
+// key, which it sealed to the vault. One transaction records everything. The id is spent
+// from then on: the same upload again gives the first answer again, also after the file was
+// deleted, and any other is refused.
+
+// VaultKey returns the key that clients seal file keys to, signed by the log.
+func (f *Files) VaultKey(ctx context.Context) (*wire.VaultKey, error) {
+	var e vault.Epoch
+	var signature []byte
+	err := f.store.Read(ctx, func(tx *store.Tx) (err error) {
+		if e, err = f.vault.Epoch(ctx, tx, f.ledger.Now()); err != nil {
+			return err
+		}
+		signature, err = f.log.SignVaultKey(ctx, tx, chain.VaultKey{Epoch: e.Number, KEM: format.SealedKeyKEM, Public: e.Public, NotAfter: e.NotAfter.Unix()})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("publish the key of the vault: %w", err)
+	}
+	return &wire.VaultKey{Epoch: e.Number, KEM: format.SealedKeyKEM, PublicKey: base64.StdEncoding.EncodeToString(e.Public), NotAfter: e.NotAfter.Unix(),
+		Signature: base64.StdEncoding.EncodeToString(signature)}, nil
+}
+
+// sealed is an upload in one request, without its content.
+type sealed struct {
+	wire.SealedHead
+	account string
+	id      [wire.UploadIDBytes]byte
+	sum     [sha256.Size]byte // of the ciphertext
+	sealed  []byte            // key
+	meta    format.Metadata
+
+	key     *format.Key
+	came    arrived
+	invalid error // why it is refused by itself
+	result  wire.FinalizeUploadResult
+	refused error // why it was not recorded
+	kept    bool  // a file owns the content now
+}
+
+// parseSealed checks what a head says by itself.
+func (f *Files) parseSealed(account string, head wire.SealedHead) (s sealed, err error) {
+	s = sealed{SealedHead: head, account: account}
+	if s.id, err = uploadID(head.ID); err != nil {
+		return s, err
+	}
+	if s.sum, s.sealed, err = sealedKey(head.BlobHash, head.SealedKey); err != nil {
+		return s, err
+	}
+	if s.FileHash = strings.ToLower(head.FileHash); !isHash(s.FileHash) {
+		return s, noHash()
+	}
+	switch most := min(f.config.MaxWholeBytes, wire.WholeFileBytes) + format.Overhead; {
+	case head.BlobSize > most:
+		return s, fault.New(wire.CodeTooLarge, "file too large: at most %d bytes of ciphertext are accepted in one request", most)
+	case head.BlobSize < format.Overhead:
+		return s, tooShort(head.BlobSize)
+	}
+	if s.meta, err = parseMeta(s.Format, s.FileHash); err != nil {
+		return s, err
+	}
+	if s.meta.Version != format.Version || s.meta.Filename == "" {
+		return s, fault.New(wire.CodeValidation, "format: an upload in one request has version %d and a filename", format.Version)
+	}
+	return s, nil
+}
+
+func uploadID(text string) (id [wire.UploadIDBytes]byte, err error) {
+	raw, err := hex.DecodeString(text)
+	if err != nil || len(raw) != len(id) || hex.EncodeToString(raw) != text {
+		return id, fault.New(wire.CodeValidation, "id: want %d bytes in lower-case hex", len(id))
+	}
+	return [wire.UploadIDBytes]byte(raw), nil
+}
+
+// sealedKey decodes the hash of a ciphertext and the sealed key.
+func sealedKey(blobHash, key string) (sum [sha256.Size]byte, raw []byte, err error) {
+	hash, err := hex.DecodeString(blobHash)
+	if err != nil || len(hash) != len(sum) {
+		return sum, nil, fault.New(wire.CodeValidation, "blob_hash must be 64-char hex (SHA-256 of the ciphertext)")
+	}
+	raw, err = base64.StdEncoding.Strict().DecodeString(key)
+	if err != nil || len(raw) != format.SealedKeyBytes {
+		return sum, nil, fault.New(wire.CodeValidation, "sealed_key: want %d bytes in standard base64", format.SealedKeyBytes)
+	}
+	return [sha256.Size]byte(hash), raw, nil
+}
+
+// PutSealed records an upload in one request; body is its ciphertext. What can be refused
+// before a long body is read is. An upload that is recorded already gives its first answer
+// again.
+func (f *Files) PutSealed(ctx context.Context, account string, head wire.SealedHead, body io.Reader) (out wire.FinalizeUploadResult, err error) {
+	s, err := f.parseSealed(account, head)
+	if err != nil {
+		return out, err
+	}
+	if s.BlobSize <= wire.SealedBatchBlob {
+		content := make([]byte, s.BlobSize)
+		if _, err := io.ReadFull(body, content); err != nil {
+			return out, cutContent(err)
+		}
+		answers, err := f.FinalizeSealed(ctx, account, []Frame{{head, content}})
+		if err != nil {
+			return out, err
+		}
+		return answers[0].Result, answers[0].Err
+	}
+	if err := f.config.Space.Room(s.BlobSize); err != nil {
+		return out, err
+	}
+	var keep []bound
+	known := false
+	err = f.store.Read(ctx, func(tx *store.Tx) (err error) {
+		if out, known, err = f.spent(ctx, tx, &s); err != nil || known {
+			return err
+		}
+		if _, err := f.mayRecord(ctx, tx, &s); err != nil {
+			return err
+		}
+		byAccount, byGroup, err := f.stored(ctx, tx, account, s.GroupID)
+		keep = keepBounds(account, s.GroupID, byAccount, byGroup)
+		return err
+	})
+	if err == nil && known { // read, or the client may see a broken connection instead of the answer
+		_, err = io.CopyN(io.Discard, body, s.BlobSize)
+		return out, cutContent(err)
+	}
+	if err != nil {
+		return out, err
+	}
+	if s.key, err = f.openSealed(ctx, account, s.ID, s.Epoch, s.sum, s.sealed); err != nil {
+		return out, err
+	}
+	if err := f.coming.begin(s.BlobSize, keep...); err != nil {
+		return out, err
+	}
+	defer f.coming.end(s.BlobSize, keep...)
+	if s.came.Info, err = f.put(ctx, io.LimitReader(body, s.BlobSize), s.BlobSize); err != nil {
+		return out, err
+	}
+	if s.came.Size != s.BlobSize || s.came.Sum != s.sum {
+		f.discard(ctx, s.came.ID)
+		return out, otherContent()
+	}
+	if err := f.recordAll(ctx, []*sealed{&s}); err != nil {
+		return out, err
+	}
+	return s.result, s.refused
+}
+
+func cutContent(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return otherContent()
+	}
+	return err
+}
+
+func otherContent() error {
+	return fault.New(wire.CodeValidation, "the ciphertext is not the one that blob_size and blob_hash name: send it again")
+}
+
+// Frame is an upload in one request that is in memory.
+type Frame struct {
+	wire.SealedHead
+	Content []byte // ciphertext
+}
+
+// SealedAnswer is the answer to one frame.
+type SealedAnswer struct {
+	Result wire.FinalizeUploadResult
+	Err    error // of this frame alone
+}
+
+// FinalizeSealed records frames of an account, in their order, in one transaction. The answers
+// are in their order too. A frame that is refused does not stop the others. An error means that
+// none was recorded, or that it is not known.
+func (f *Files) FinalizeSealed(ctx context.Context, account string, frames []Frame) ([]SealedAnswer, error) {
+	size := int64(0)
+	for _, frame := range frames {
+		size += int64(len(frame.Content))
+	}
+	if err := f.config.Space.Room(size); err != nil {
+		return nil, err
+	}
+	done, err := f.takeTurn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]*sealed, len(frames))
+	for i, frame := range frames {
+		list[i] = f.openFrame(ctx, account, frame)
+	}
+	done()
+	if err := f.storeFrames(ctx, list, frames); err != nil {
+		return nil, err
+	}
+	if err := f.recordAll(ctx, list); err != nil {
+		return nil, err
+	}
+	answers := make([]SealedAnswer, len(list))
+	for i, s := range list {
+		answers[i] = SealedAnswer{s.result, s.refused}
+	}
+	return answers, nil
+}
+
+// openFrame checks a frame by itself, and opens its key.
+func (f *Files) openFrame(ctx context.Context, account string, frame Frame) *sealed {
+	s, err := f.parseSealed(account, frame.SealedHead)
+	switch {
+	case err != nil:
+		s.invalid = err
+	case frame.BlobSize > wire.SealedBatchBlob:
+		s.invalid = fault.New(wire.CodeTooLarge, "at most %d bytes of ciphertext are taken here: send the upload in a request of its own", wire.SealedBatchBlob)
+	case int64(len(frame.Content)) != s.BlobSize || sha256.Sum256(frame.Content) != s.sum:
+		s.invalid = otherContent()
+	default:
+		// An upload that is recorded is answered even where its key opens no more.
+		s.key, s.refused = f.openSealed(ctx, account, s.ID, s.Epoch, s.sum, s.sealed)
+	}
+	return &s
+}
+
+// storeFrames brings the contents of frames to the file store, but for small ones.
+func (f *Files) storeFrames(ctx context.Context, list []*sealed, frames []Frame) error {
+	var workers errgroup.Group
+	workers.SetLimit(releaseWorkers)
+	for i, s := range list {
+		if s.key == nil {
+			continue
+		}
+		if s.BlobSize <= f.config.SmallBytes {
+			s.came = arrived{blob.Info{Size: s.BlobSize, Sum: s.sum}, frames[i].Content}
+			continue
+		}
+		workers.Go(func() (err error) {
+			s.came.Info, err = f.put(ctx, bytes.NewReader(frames[i].Content), s.BlobSize)
+			return err
+		})
+	}
+	err := workers.Wait()
+	if err != nil {
+		f.discardUnused(ctx, list)
+	}
+	return err
+}
+
+// discardUnused removes the contents that no file owns. The sweep repeats it.
+func (f *Files) discardUnused(ctx context.Context, list []*sealed) {
+	var useless []string
+	for _, s := range list {
+		if s.came.ID != "" && !s.kept {
+			useless = append(useless, s.came.ID)
+		}
+	}
+	f.release(ctx, useless)
+}
+
+// recordAll records uploads in one transaction, or notes why one is refused. Their contents
+// are stored; those without a key may be repetitions.
+func (f *Files) recordAll(ctx context.Context, list []*sealed) error {
+	err := f.store.Write(ctx, func(tx *store.Tx) error {
+		for _, s := range list {
+			if err := f.recordSealed(ctx, tx, s); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	faultpoint.Hit("sealed.recorded")
+	if err == nil || isRolledBack(err) {
+		for _, s := range list {
+			s.kept = s.kept && err == nil
+		}
+		f.discardUnused(ctx, list)
+	}
+	return err
+}
+
+// recordSealed records one upload, or notes why it is refused. What may be refused is before
+// the first change, so that a refusal leaves no trace in the transaction. An error ends all.
+func (f *Files) recordSealed(ctx context.Context, tx *store.Tx, s *sealed) error {
+	s.kept = false
+	if s.invalid != nil {
+		s.refused = s.invalid
+		return nil
+	}
+	result, known, err := f.spent(ctx, tx, s)
+	if known {
+		s.result, s.refused = result, nil
+		return nil
+	}
+	if err == nil && s.key == nil {
+		return nil // as its key was refused
+	}
+	var g groups.Group
+	if err == nil {
+		g, err = f.mayRecord(ctx, tx, s)
+	}
+	if err == nil {
+		err = f.mayKeep(ctx, tx, s.account, g.ID, s.BlobSize)
+	}
+	var refused *fault.Error
+	if s.refused = nil; errors.As(err, &refused) {
+		s.refused = err
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := f.insertSealed(ctx, tx, s, g); err != nil {
+		if errors.As(err, &refused) { // too late: there are changes
+			err = errors.New("an upload was refused while it was recorded: " + refused.Text)
+		}
+		return err
+	}
+	s.kept = true
+	return nil
+}
+
+// mayRecord refuses an upload of somebody who may not write, has no money, or knows an older
+// version of the name.
+func (f *Files) mayRecord(ctx context.Context, tx *store.Tx, s *sealed) (g groups.Group, err error) {
+	if g, err = groups.RequireWriter(ctx, tx, s.GroupID, s.account); err != nil {
+		return g, err
+	}
+	if err := requireHead(ctx, tx, s); err != nil {
+		return g, err
+	}
+	fee := f.ledger.Fee(ledger.ActionUpload)
+	balance, err := ledger.Balance(ctx, tx, s.account)
+	if err == nil && balance.Cmp(fee) < 0 {
+		err = ledger.Insufficient(ledger.ActionUpload, fee, balance)
+	}
+	return g, err
+}
+
+// openSealed opens a sealed key of an account.
+func (f *Files) openSealed(ctx context.Context, account, id string, epoch int64, sum [sha256.Size]byte, key []byte) (*format.Key, error) {
+	opened, err := f.vault.OpenSealedKey(ctx, f.store, f.ledger.Now(), format.SealedFor{Service: f.config.ContractID, Account: account, Upload: id, Epoch: epoch}, sum, key)
+	switch {
+	case errors.Is(err, vault.ErrEpoch):
+		return nil, fault.New(wire.CodeEpoch, "the key was sealed for epoch %d, which the service does not open: seal it again for the key that %s shows", epoch, wire.PathCapabilities)
+	case errors.Is(err, format.ErrAuthentication), errors.Is(err, format.ErrCorrupt):
+		return nil, fault.New(wire.CodeValidation, "sealed_key does not open: it was sealed for another account, id, epoch or ciphertext, or for another service")
+	}
+	return opened, err
+}
+
+// insertSealed records an upload that is allowed.
+func (f *Files) insertSealed(ctx context.Context, tx *store.Tx, s *sealed, g groups.Group) error {
+	u := upload{account: s.account, group: g.ID, ref: f.newRef(g.ID), filename: s.meta.Filename, keyVersion: g.KeyVersion}
+	keyID, err := f.storeKey(ctx, tx, vault.Binding{Group: g.ID, Ref: u.ref, Version: g.KeyVersion}, s.key)
+	if err != nil {
+		return err
+	}
+	u.keyID = sql.NullInt64{Int64: keyID, Valid: true}
+	req := wire.FinalizeUploadRequest{FileHash: s.FileHash, Format: s.Format, Versioned: s.Versioned}
+	if err := f.settle(ctx, tx, &s.came); err != nil {
+		return err
+	}
+	size := plainSize(s.meta, s.came.Info)
+	r, err := f.ledger.Charge(ctx, tx, ledger.ActionUpload, uploadRecord(u, req, size, s.meta))
+	if err != nil {
+		return err
+	}
+	if err := insertFile(ctx, tx, u, backendFastFS, req, s.meta, s.came.Info, size, r); err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, "INSERT INTO spent_uploads (id, seq) VALUES (?, ?)", s.id[:], r.Seq); err != nil {
+		return fmt.Errorf("note the id of the upload: %w", err)
+	}
+	receipt, err := f.log.Receipt(ctx, tx, r)
+	s.result = u.answer(&r.Record, receipt)
+	return err
+}
+
+// spent returns the answer to an upload that is recorded already; known is false when its
+// id is not spent.
+func (f *Files) spent(ctx context.Context, tx *store.Tx, s *sealed) (out wire.FinalizeUploadResult, known bool, err error) {
+	seq, err := spentBy(ctx, tx, s.id)
+	if err != nil || seq == 0 {
+		return out, false, err
+	}
+	r, err := ledger.At(ctx, tx, seq)
+	if err != nil {
+		return out, false, err
+	}
+	var sum []byte
+	if err := tx.QueryRowContext(ctx, "SELECT blob_sum FROM files WHERE ref = ?", r.Ref).Scan(&sum); err != nil {
+		return out, false, fmt.Errorf("read file: %w", err)
+	}
+	if r.Account != s.account || r.Group != s.GroupID || [sha256.Size]byte(sum) != s.sum {
+		return out, false, isSpent()
+	}
+	receipt, err := f.log.Receipt(ctx, tx, r)
+	u := upload{ref: r.Ref}
+	return u.answer(&r.Record, receipt), true, err
+}
+
+// spentBy returns the sequence of the record that an upload made, 0 when its id is not spent.
+func spentBy(ctx context.Context, tx *store.Tx, id [wire.UploadIDBytes]byte) (seq int64, err error) {
+	err = tx.QueryRowContext(ctx, "SELECT seq FROM spent_uploads WHERE id = ?", id[:]).Scan(&seq)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return 0, fmt.Errorf("look for the id of the upload: %w", err)
+	}
+	return seq, nil
+}
+
+func isSpent() error {
+	return fault.New(wire.CodeSpent, "the id was used for another upload: send this one under a new id")
+}
+
+// OpenSealedKey returns the key of an upload of the account that is not recorded yet.
+func (f *Files) OpenSealedKey(ctx context.Context, account string, req wire.OpenSealedKeyRequest) (out wire.OpenSealedKeyResult, err error) {
+	id, err := uploadID(req.ID)
+	if err != nil {
+		return out, err
+	}
+	sum, sealed, err := sealedKey(req.BlobHash, req.SealedKey)
+	if err != nil {
+		return out, err
+	}
+	err = f.store.Read(ctx, func(tx *store.Tx) error {
+		if _, err := groups.RequireMember(ctx, tx, req.GroupID, account); err != nil {
+			return err
+		}
+		// A file that is recorded may have been deleted since then: its key is not given back.
+		if seq, err := spentBy(ctx, tx, id); err != nil || seq > 0 {
+			return errors.Join(err, fault.New(wire.CodeSpent, "the upload is recorded: read it as any file"))
+		}
+		return nil
+	})
+	if err != nil {
+		return out, err
+	}
+	key, err := f.openSealed(ctx, account, req.ID, req.Epoch, sum, sealed)
+	if err != nil {
+		return out, err
+	}
+	out.Key = key.Base64()
+	return out, nil
+}
+
+// requireHead refuses an upload whose name has another newest version than its client knew.
+func requireHead(ctx context.Context, tx *store.Tx, s *sealed) error {
+	if s.Base == "" {
+		return nil
+	}
+	head, err := headOf(ctx, tx, s.GroupID, s.meta.Filename)
+	if err != nil {
+		return err
+	}
+	if head == s.Base || head == "" && s.Base == wire.NoBase {
+		return nil
+	}
+	return fault.New(wire.CodeHead, "the name has a newer version than the upload knows: nothing was recorded; list the group, and send the upload again with the version that it follows")
+}
+
+// headOf returns the reference of the newest version of a name, "" without any: that which
+// got the name last, by its upload or by a later record.
+func headOf(ctx context.Context, tx *store.Tx, group, name string) (head string, err error) {
+	type version struct {
+		ref          string
+		seq, changed int64
+	}
+	list, err := store.List(ctx, tx, "look for the newest version of a name", func(v *version) []any { return []any{&v.ref, &v.seq, &v.changed} },
+		selectVersions, group, name, name)
+	newest := int64(0) // the record that gave head its name
+	for _, v := range list {
+		if v.changed <= newest {
+			break // all others got the name before
+		}
+		named := v.seq
+		if v.changed != v.seq {
+			text, err := namedBy(ctx, tx, v.ref)
+			if err != nil {
+				return "", err
+			}
+			if named, err = strconv.ParseInt(text, 10, 64); err != nil {
+				return "", fmt.Errorf("record that named %s: %w", v.ref, err)
+			}
+		}
+		if named > newest {
+			head, newest = v.ref, named
+		}
+	}
+	return head, err
+}
+
+// selectVersions finds the living versions of a name, those that changed last first. "+ 0" keeps
+// the database to the index of names.
+const selectVersions = "SELECT ref, seq, changed_seq FROM files WHERE group_id = ? AND " + groups.SelectNamed +
+	" AND deleted_ns IS NULL AND trash_ns IS NULL AND changed_seq + 0 > 0 ORDER BY changed_seq + 0 DESC"

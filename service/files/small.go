@@ -1,0 +1,162 @@
+package files
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/service/blob"
+	"github.com/svcfs/svcfs/service/store"
+)
+
+// Small ciphertext is a row of the database, so that a save is one commit. The row belongs to
+// the transaction that records its owner, and triggers destroy it with its owner; see the
+// migration 0023_small_contents.
+
+const (
+	// SmallBytes is the largest ciphertext that lies in the database, in bytes.
+	SmallBytes = 16 << 10
+	// smallStep: rows are so many bytes long, or a multiple, so that one that is free fits
+	// many contents.
+	smallStep = 256
+
+	// SmallPrefix begins the id of ciphertext in the database.
+	SmallPrefix = "row:"
+	smallDigits = 12
+)
+
+// SmallRow returns the row of an id; ok is false for the id of a blob.
+func SmallRow(id string) (row int64, ok bool) {
+	rest, ok := strings.CutPrefix(id, SmallPrefix)
+	if !ok || len(rest) < smallDigits {
+		return 0, false
+	}
+	row, err := strconv.ParseInt(rest[:smallDigits], 10, 64)
+	return row, err == nil
+}
+
+// arrived is ciphertext that came. Small is kept by [Files.settle], in the transaction of its
+// owner; else it is a blob already.
+type arrived struct {
+	blob.Info
+	small []byte // nil = it is a blob
+}
+
+// smallContent is ciphertext that is in memory.
+func smallContent(data []byte) arrived {
+	return arrived{blob.Info{Size: int64(len(data)), Sum: sha256.Sum256(data)}, data}
+}
+
+// settle keeps small ciphertext, and gives it its id.
+func (f *Files) settle(ctx context.Context, tx *store.Tx, a *arrived) error {
+	if a.small == nil {
+		return nil
+	}
+	padded := make([]byte, (len(a.small)+smallStep-1)/smallStep*smallStep)
+	copy(padded, a.small)
+	var row int64
+	err := tx.QueryRowContext(ctx, "SELECT id FROM small_contents WHERE free AND size = ? LIMIT 1", len(padded)).Scan(&row)
+	switch {
+	case err == nil:
+		_, err = tx.ExecContext(ctx, "UPDATE small_contents SET data = ?, free = ? WHERE id = ?", padded, false, row)
+	case errors.Is(err, sql.ErrNoRows):
+		err = tx.QueryRowContext(ctx, `INSERT INTO small_contents (id, size, data, free)
+			VALUES ((SELECT COALESCE(max(id), 0) + 1 FROM small_contents), ?, ?, ?) RETURNING id`, len(padded), padded, false).Scan(&row)
+	}
+	if err != nil {
+		return fmt.Errorf("keep small content: %w", err)
+	}
+	var unique [8]byte // rows are used again, ids are not
+	_, _ = rand.Read(unique[:])
+	a.ID = fmt.Sprintf("%s%0*d:%s", SmallPrefix, smallDigits, row, hex.EncodeToString(unique[:]))
+	return nil
+}
+
+// contentStore is the file store with the small contents of the database.
+type contentStore struct {
+	Blobs
+	store  *store.Store
+	traces *atomic.Bool // see [Files.scrub]
+}
+
+// Read returns a whole content.
+func (c contentStore) Read(ctx context.Context, id string, size int64) ([]byte, error) {
+	row, ok := SmallRow(id)
+	if !ok {
+		return c.Blobs.Read(ctx, id, size)
+	}
+	var data []byte
+	err := c.store.Look(ctx, func(tx *store.Tx) error {
+		return tx.QueryRowContext(ctx, "SELECT data FROM small_contents WHERE id = ?", row).Scan(&data)
+	})
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return nil, fmt.Errorf("read small content: %w", fs.ErrNotExist)
+	case err != nil:
+		return nil, fmt.Errorf("read small content: %w", err)
+	case int64(len(data)) < size || int64(len(data)) >= size+smallStep:
+		return nil, fmt.Errorf("read small content: %w: %d bytes, want %d", blob.ErrSize, len(data), size)
+	}
+	return data[:size], nil
+}
+
+// Delete removes a blob. Small content went with its owner, and leaves traces.
+func (c contentStore) Delete(ctx context.Context, id string) error {
+	if _, ok := SmallRow(id); ok {
+		c.traces.Store(true)
+		return nil
+	}
+	if id == "" { // small content whose owner was not recorded
+		return nil
+	}
+	return c.Blobs.Delete(ctx, id)
+}
+
+// openSmall opens a small content.
+func (c contentStore) openSmall(ctx context.Context, want blob.Info) (io.ReadSeekCloser, error) {
+	data, err := c.Read(ctx, want.ID, want.Size)
+	return inMemory{bytes.NewReader(data)}, err
+}
+
+// inMemory is an open content without a file.
+type inMemory struct{ *bytes.Reader }
+
+// Close does nothing.
+func (inMemory) Close() error { return nil }
+
+// arrive receives ciphertext of so many bytes, 0 for an unknown size, unless it would use the
+// reserve of the disk.
+func (f *Files) arrive(ctx context.Context, r io.Reader, size int64) (a arrived, err error) {
+	if f.config.SmallBytes <= 0 || size > f.config.SmallBytes {
+		a.Info, err = f.put(ctx, r, size)
+		return a, err
+	}
+	coming, err := f.config.Space.Begin(size)
+	if err != nil {
+		return a, err
+	}
+	defer coming.End()
+	var first bytes.Buffer
+	n, err := first.ReadFrom(io.LimitReader(coming.Reader(r), f.config.SmallBytes+1))
+	switch {
+	case err != nil:
+		return a, err
+	case n > f.config.SmallBytes:
+		a.Info, err = f.put(ctx, io.MultiReader(&first, r), size)
+		return a, err
+	case n < format.Overhead:
+		return a, tooShort(n)
+	}
+	return smallContent(first.Bytes()), nil
+}

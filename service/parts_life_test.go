@@ -1,0 +1,337 @@
+package service_test
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service"
+	"github.com/svcfs/svcfs/service/blob/s3test"
+	"github.com/svcfs/svcfs/service/store/pgtest"
+)
+
+const sealedBlock = block + format.Overhead
+
+// What the trash and a thinning would give back is what they do give back: parts that
+// versions share count once, and not at all while another version needs them.
+func TestBytesOfSharedParts(t *testing.T) {
+	g := runTrash(t)
+	first := g.alice.savesAll("f", contentOf("a", 9))
+	second := g.alice.savesBlock("f", first, 1)
+	third := g.alice.savesBlock("f", second, 1)
+	other := g.alice.savesAll("other", contentOf("b", 5))
+	whole := int64(8*sealedBlock + 1000 + format.Overhead)
+	stored := g.alice.stored("g").Group.Bytes
+	if want := whole + 2*sealedBlock + 4*sealedBlock + 1000 + format.Overhead; stored != want {
+		t.Errorf("%d bytes are stored, want %d", stored, want)
+	}
+	trash := func(want int64) {
+		t.Helper()
+		if got := must[wire.TrashResult](g.alice, wire.OpGetTrash, object{"group_id": "g"}); got.Bytes != want {
+			t.Errorf("the trash has %d bytes, want %d", got.Bytes, want)
+		}
+	}
+	would := g.owner.tries("1") // of the second version the part with block 1; the first shares all it has with the third
+	if would.Versions != 2 || would.Bytes != sealedBlock || would.Names[0].Bytes != sealedBlock {
+		t.Errorf("a thinning would take %+v", would)
+	}
+	trash(0)
+	must[string](g.alice, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": second.CID})
+	if got := g.alice.stored("g").Group.Bytes; got != stored-sealedBlock {
+		t.Errorf("%d bytes are stored, want %d", got, stored-sealedBlock)
+	}
+	must[wire.NameResult](g.alice, wire.OpRemoveFile, object{"group_id": "g", "filename": "f", "seq": g.alice.lastSeq()})
+	trash(whole + sealedBlock)
+	must[wire.NameResult](g.alice, wire.OpRestoreFile, object{"group_id": "g", "filename": "f", "seq": g.alice.lastSeq()})
+	trash(0)
+	g.alice.readsLarge(first, third, other)
+	must[wire.NameResult](g.alice, wire.OpRemoveFile, object{"group_id": "g", "filename": "f", "seq": g.alice.lastSeq()})
+	g.wait(31)
+	g.running.removes(2)
+	if got := g.alice.stored("g").Group.Bytes; got != 4*sealedBlock+1000+format.Overhead {
+		t.Errorf("after the trash time %d bytes are stored", got)
+	}
+	g.clean(1)
+	g.audits()
+}
+
+// Parts of an upload that nobody finishes count while it lives, and go with it.
+func TestAbandonedPartsGo(t *testing.T) {
+	g := runTrash(t)
+	base := g.alice.savesAll("f", contentOf("a", 6))
+	before := g.alice.stored("g")
+	s := g.alice.beginsLarge("g", "f", base.CID, changed(base.plain, 2, "new"))
+	s.puts("2")
+	if got := g.alice.stored("g").Group.Bytes; got != before.Group.Bytes+sealedBlock {
+		t.Errorf("%d bytes are stored with the upload, %d before", got, before.Group.Bytes)
+	}
+	g.ahead.Add(int64(23 * time.Hour))
+	g.sweeps()
+	g.keepsParts("0-3", "4-5", "2")
+	g.ahead.Add(int64(2 * time.Hour))
+	g.alice.login()
+	g.sweeps()
+	g.keepsParts("0-3", "4-5")
+	if got := g.alice.stored("g"); *got.Group != *before.Group || got.Account != before.Account {
+		t.Errorf("stored: %+v, before %+v", got.Group, before.Group)
+	}
+	if n := countFiles(t, filepath.Join(g.dir, "blobs")); n != 2 {
+		t.Errorf("%d blobs are there", n)
+	}
+	s.takes(base, "0-1,3-5")
+	s.refusedWith(wire.CodeUploadUnknown, s.manifest())
+	g.alice.readsLarge(base)
+	g.clean(1)
+}
+
+// Blocks that an upload sent twice, or sent and did not use, go with the next sweep.
+func TestBlocksThatNobodyUsesGo(t *testing.T) {
+	r := runAtOnce(t)
+	alice := r.owner()
+	s := alice.beginsLarge("g", "f", "", contentOf("a", 6))
+	s.puts("0-5")
+	s.puts("2,4") // changed again before the file was recorded
+	s.puts("4")
+	version := s.finishes()
+	r.keepsParts("0-5", "2,4", "4")
+	r.sweeps()
+	r.keepsParts("0-1,3,5", "2", "4")
+	alice.readsLarge(version)
+	r.clean(1)
+}
+
+// svcd verify follows a file from the ledger down to its blocks, and names every file that
+// a damaged part belongs to.
+func TestVerifyOfFilesInBlocks(t *testing.T) {
+	r := runWith(t, service.Config{Database: newDatabase(t), MaxFileBytes: 32 << 20})
+	alice := r.owner()
+	first := alice.savesAll("f", contentOf("a", 9))
+	second := alice.savesBlock("f", first, 8)
+	other := alice.savesAll("other", contentOf("b", 300))
+	db := r.openDatabase()
+	one := func(query string) (text string) {
+		t.Helper()
+		ok(t, db.QueryRow(query).Scan(&text))
+		return text
+	}
+	blob := func(part format.PartID) string {
+		id := one("SELECT blob_id FROM parts WHERE id = '" + part.String() + "'")
+		return filepath.Join(r.dir, "blobs", id[:2], id)
+	}
+	bad := func(what string, readData bool, want ...large) {
+		t.Helper()
+		found := map[string]string{}
+		n, err := r.svc.Verify(t.Context(), readData, func(ref string, err error) { found[ref] = err.Error() })
+		if err != nil || n != 3 || len(found) != len(want) {
+			t.Errorf("%s: %d files, %q, %v", what, n, found, err)
+		}
+		for _, v := range want {
+			if found[v.CID] == "" {
+				t.Errorf("%s: %s is not named", what, v.CID)
+			}
+		}
+	}
+	set := func(what, statement, undo string, want ...large) {
+		t.Helper()
+		for _, s := range []string{statement, undo} {
+			if _, err := db.Exec(s); err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+			if s == statement {
+				bad(what, false, want...)
+			}
+		}
+	}
+	r.clean(3)
+	shared, own := first.in[4], second.in[8]
+	flip(t, blob(shared), 3*sealedBlock-1)
+	bad("a changed block, not read", false)
+	bad("a changed block", true, first, second)
+	flip(t, blob(shared), 3*sealedBlock-1)
+	kept := blob(own)
+	raw, err := os.ReadFile(kept)
+	ok(t, err)
+	ok(t, os.Truncate(kept, 5))
+	bad("a part that was cut", false, second)
+	ok(t, os.Remove(kept))
+	bad("a part that is gone", false, second)
+	ok(t, os.WriteFile(kept, raw, 0o600))
+	empty := "x''"
+	if r.database != "" {
+		empty = `''::bytea`
+	}
+	if _, err := db.Exec("CREATE TABLE saved AS SELECT tops FROM contents WHERE ref = '" + other.CID + "'"); err != nil {
+		t.Fatal(err)
+	}
+	quoted := func(v large) string { return " WHERE ref = '" + v.CID + "'" }
+	set("the ledger has another content", "UPDATE files SET content = '00' || substr(content, 3)"+quoted(first),
+		"UPDATE files SET content = '"+one("SELECT content FROM files"+quoted(first))+"'"+quoted(first), first)
+	set("a use is missing", "DELETE FROM part_uses WHERE part = '"+own.String()+"'", "INSERT INTO part_uses (part, ref) VALUES ('"+own.String()+"', '"+second.CID+"')", second)
+	set("other blocks", "UPDATE parts SET blocks = '5-8' WHERE id = '"+shared.String()+"'", "UPDATE parts SET blocks = '4-7' WHERE id = '"+shared.String()+"'", first, second)
+	set("no hashes", "UPDATE contents SET tops = "+empty+quoted(other), "UPDATE contents SET tops = (SELECT tops FROM saved)"+quoted(other), other)
+	r.clean(3)
+}
+
+// Files in blocks with shared parts go round whole: to the other engine and store and back,
+// and with another master key.
+func TestFilesInBlocksMove(t *testing.T) {
+	if os.Getenv(postgresVar) != "" {
+		return // has both
+	}
+	server, bucket := pgtest.Start(t), s3test.Start(t)
+	s3test.SetEnv(t)
+	first := runWith(t, service.Config{DataDir: filepath.Join(t.TempDir(), "data"), DestructionDelay: -1})
+	alice := first.owner()
+	versions := []large{alice.savesAll("f", contentOf("a", 9))}
+	for i := range 4 {
+		versions = append(versions, alice.savesBlock("f", versions[i], int64(i)))
+	}
+	must[string](alice, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": versions[0].CID})
+	versions = versions[1:]
+	open := alice.beginsLarge("g", "f", versions[3].CID, changed(versions[3].plain, 7, "new"))
+	open.puts("7")
+	second := runWith(t, service.Config{DataDir: masterKeyOnly(t, first.dir), Database: server.NewDatabase(t), Blobs: bucket.Location(bucket.NewBucket(t)), DestructionDelay: -1})
+	third := runWith(t, service.Config{DataDir: masterKeyOnly(t, first.dir), DestructionDelay: -1})
+	for _, move := range [][2]*running{{first, second}, {second, third}} {
+		var stream bytes.Buffer
+		if _, err := move[0].svc.Export(t.Context(), &stream); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := move[1].svc.Import(t.Context(), &stream); err != nil {
+			t.Fatal(err)
+		}
+		move[1].clean(4)
+		alice.signsInAt(move[1]).readsLarge(versions...)
+	}
+	at := alice.signsInAt(third)
+	third.sweeps() // what the deletion left to do goes along
+	third.keepsParts("1-3", "4-7", "8", "0", "1", "2", "3", "7")
+	open.user = at // the upload goes on where the service is now
+	open.takes(versions[3], "0-6,8")
+	versions = append(versions, open.finishes())
+	if _, err := third.svc.RotateMasterKey(t.Context(), ""); err != nil {
+		t.Fatal(err)
+	}
+	at.readsLarge(versions...)
+	third.clean(5)
+	backup, dir := filepath.Join(t.TempDir(), "backup"), masterKeyOnly(t, third.dir)
+	if _, err := third.svc.Backup(t.Context(), backup, false); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := service.Restore(t.Context(), backup, dir, service.MasterKey{}); err != nil {
+		t.Fatal(err)
+	}
+	restored := runWith(t, service.Config{DataDir: dir})
+	restored.clean(5)
+	alice.signsInAt(restored).readsLarge(versions...)
+	for _, r := range []*running{second, restored} { // on the other engine, too, space comes back
+		u := alice.signsInAt(r)
+		for _, row := range u.rows("g") {
+			if row.Deleted == nil {
+				if status, body := u.tool(wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": row.IPFSHash}); status != http.StatusOK {
+					t.Fatal(body)
+				}
+				r.sweeps()
+				r.clean(-1)
+			}
+		}
+	}
+	restored.keepsParts()
+	second.keepsParts("7") // of the upload that nobody finished there
+}
+
+// Exports and backups are whole while versions are saved and deleted, and parts written anew.
+func TestFilesInBlocksMoveUnderLoad(t *testing.T) {
+	r := runAtOnce(t)
+	alice := r.owner()
+	stays := alice.savesAll("stays", contentOf("s", 6))
+	var stop atomic.Bool
+	var load sync.WaitGroup
+	load.Go(func() {
+		version := alice.savesAll("f", contentOf("a", 6))
+		for i := int64(0); !stop.Load(); i++ {
+			before := version
+			version = alice.savesBlock("f", before, i%6)
+			must[string](alice, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": before.CID})
+		}
+	})
+	load.Go(func() {
+		for !stop.Load() {
+			if err := r.svc.Sweep(context.WithoutCancel(t.Context())); err != nil {
+				t.Errorf("sweep: %v", err)
+			}
+		}
+	})
+	copies := map[string]func() *running{
+		"export": func() *running {
+			var stream bytes.Buffer
+			if _, err := r.svc.Export(t.Context(), &stream); err != nil {
+				t.Error(err)
+			}
+			target := runWith(t, service.Config{DataDir: masterKeyOnly(t, r.dir), Database: newDatabase(t)})
+			if _, err := target.svc.Import(t.Context(), &stream); err != nil {
+				t.Error(err)
+			}
+			return target
+		},
+		"backup": func() *running {
+			backup, dir := filepath.Join(t.TempDir(), "backup"), masterKeyOnly(t, r.dir)
+			if _, err := r.svc.Backup(t.Context(), backup, false); err != nil {
+				t.Error(err)
+			}
+			if _, err := service.Restore(t.Context(), backup, dir, service.MasterKey{}); err != nil {
+				t.Error(err)
+			}
+			return runWith(t, service.Config{DataDir: dir})
+		},
+	}
+	if r.database != "" {
+		delete(copies, "backup") // SQLite only
+	}
+	var made []*running
+	for _, c := range copies {
+		made = append(made, c(), c())
+	}
+	stop.Store(true)
+	load.Wait()
+	for _, m := range made {
+		m.clean(-1)
+		alice.signsInAt(m).readsLarge(stays)
+	}
+	r.clean(-1)
+}
+
+// A part that the sweep writes anew meanwhile is read all the same.
+func TestPartsAreWrittenAnewUnderReaders(t *testing.T) {
+	r := runAtOnce(t)
+	alice := r.owner()
+	version := alice.savesAll("f", contentOf("a", 9))
+	for i := range int64(5) {
+		before := version
+		version = alice.savesBlock("f", before, i)
+		answer := must[wire.PrepareRetrieveResult](alice, wire.OpPrepareRetrieve, object{"group_id": "g", "ipfs_hash": version.CID, "formats": []int{1, 2}})
+		must[string](alice, wire.OpDeleteFile, object{"group_id": "g", "ipfs_hash": before.CID})
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			r.sweeps()
+		}()
+		for range 5 {
+			if status, sealed := alice.fetch(answer.DataURL, ""); status != http.StatusOK || int64(len(sealed)) != answer.DataSize {
+				t.Errorf("%d, %d of %d bytes", status, len(sealed), answer.DataSize)
+			}
+		}
+		<-done
+		alice.readsLarge(version)
+	}
+	r.keepsParts("0", "1", "2", "3", "4", "5-7", "8")
+	r.clean(1)
+}

@@ -1,0 +1,109 @@
+package service_test
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service"
+)
+
+// BenchmarkSave records files of 4 KiB: prepared and finalized, in one request, and many in one
+// request; from one client, and from eight at once. It reports what the disk was given, and
+// the CPU of service and clients together (files are sealed before).
+func BenchmarkSave(b *testing.B) {
+	for _, clients := range []int{1, 8} {
+		b.Run(fmt.Sprintf("prepare and finalize/clients=%d", clients), func(b *testing.B) { benchmarkSave(b, clients, 0) })
+		for _, together := range []int{1, 8, 64} {
+			b.Run(fmt.Sprintf("sealed/clients=%d/together=%d", clients, together), func(b *testing.B) { benchmarkSave(b, clients, together) })
+		}
+	}
+}
+
+func benchmarkSave(b *testing.B, clients, together int) {
+	r := runWith(b, service.Config{RequestRate: -1})
+	alice := r.owner()
+	alice.give("100000000")
+	content := noise(4096)
+	frames := make([][]byte, b.N)
+	ids := make([]string, b.N)
+	if together > 0 {
+		for i := range frames {
+			item := alice.seals("g", fmt.Sprintf("folder/file-%d", i), content)
+			frames[i], ids[i] = item.frame(), item.ID
+		}
+	}
+	save := func(from, to int) {
+		switch {
+		case together == 0:
+			alice.upload("g", fmt.Sprintf("folder/file-%d", from), content)
+		case together == 1:
+			if status, body := alice.putsFrame(ids[from], frames[from]); status != http.StatusOK {
+				b.Error(status, body)
+			}
+		default:
+			if status, body := alice.post(wire.PathTools+wire.OpFinalizeUploads, alice.header(), bytes.Join(frames[from:to], nil)); status != http.StatusOK {
+				b.Error(status, string(body))
+			}
+		}
+	}
+	step := max(together, 1)
+	var next atomic.Int64
+	wrote, cpu := written(b), spent(b)
+	b.ResetTimer()
+	done := make(chan struct{})
+	for range clients {
+		go func() {
+			defer func() { done <- struct{}{} }()
+			for {
+				from := int(next.Add(int64(step))) - step
+				if from >= b.N {
+					return
+				}
+				save(from, min(from+step, b.N))
+			}
+		}()
+	}
+	for range clients {
+		<-done
+	}
+	b.StopTimer()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "saves/s")
+	b.ReportMetric((written(b)-wrote)/float64(b.N), "B-written/op")
+	b.ReportMetric((spent(b)-cpu).Seconds()*1000/float64(b.N), "ms-cpu/op")
+	b.ReportMetric(0, "ns/op")
+}
+
+// give gives an account tokens.
+func (u *user) give(tokens string) {
+	u.t.Helper()
+	amount, err := wire.ParseTokens(tokens)
+	ok(u.t, err)
+	ok(u.t, errOf(u.svc.Fund(u.t.Context(), strings.TrimSuffix(u.id, ".svc.testnet"), amount)))
+}
+
+// written is what this process gave to the disk, in bytes.
+func written(b *testing.B) (n float64) {
+	b.Helper()
+	raw, err := os.ReadFile("/proc/self/io")
+	ok(b, err)
+	_, rest, _ := strings.Cut(string(raw), "\nwrite_bytes: ")
+	_, err = fmt.Sscan(rest, &n)
+	ok(b, err)
+	return n
+}
+
+// spent is the CPU time of this process.
+func spent(b *testing.B) time.Duration {
+	b.Helper()
+	var usage syscall.Rusage
+	ok(b, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}

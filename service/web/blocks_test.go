@@ -1,0 +1,376 @@
+package web_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/svcfs/svcfs/format"
+	"github.com/svcfs/svcfs/format/formattest"
+	"github.com/svcfs/svcfs/sdk/wire"
+	"github.com/svcfs/svcfs/service"
+)
+
+// readVector is run in the page: it reads a vector as the page reads a file, and tells what came.
+const readVector = `(async (name) => {
+	const { readBlocks } = await import("/account/blocks.js");
+	const { fromBase64, hex } = await import("/account/bytes.js");
+	const { SHA256 } = await import("/account/sha256.js");
+	const v = await (await fetch("/vectors/" + name)).json();
+	const source = {
+		manifest: async () => fromBase64(v.manifest),
+		tile: async (path) => { if (!(path in v.tiles)) throw new Error("no such tile"); return fromBase64(v.tiles[path]); },
+		stream: async (from) => (await fetch("/vectors/" + name + "/data?from=" + from)).body.getReader(),
+	};
+	const sum = new SHA256();
+	let size = 0, why = "";
+	try {
+		for await (const plain of readBlocks(v, { key: v.key, format: v.format, size: v.size }, source)) { sum.update(plain); size += plain.length; }
+	} catch (error) { why = error.constructor.name + ": " + error.message; }
+	return { sum: hex(sum.digest()), size, why };
+})(%q)`
+
+// pageReasons match what the page says for a result.
+var pageReasons = map[string]string{"content": "describes another file", "key": "a key that is not the file's", "hash": "its uploader recorded another", "version": "another format",
+	"authentication": "tag does not fit", "unsupported": "does not know", "proof": "tree",
+	"corrupt": "Its manifest|key that is none|Its description|another length"}
+
+// The page reads every frozen vector of format version 2 as the library does, and uses no byte that was
+// not proven.
+func TestPageReadsFrozenVectors(t *testing.T) {
+	s := serve(t)
+	vectors := formattest.Read(t, os.DirFS("../../format/testdata/blocks"))
+	data := map[string][]byte{}
+	for name, v := range vectors {
+		data[name] = v.Bytes(t)
+	}
+	s.front = func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		rest, ok := strings.CutPrefix(r.URL.Path, "/vectors/")
+		if !ok {
+			next.ServeHTTP(w, r)
+			return
+		}
+		name, wantsData := strings.CutSuffix(rest, "/data")
+		v := vectors[name]
+		if wantsData {
+			var from int
+			_, _ = fmt.Sscan(r.FormValue("from"), &from)
+			_, _ = w.Write(data[name][from:])
+			return
+		}
+		_ = json.NewEncoder(w).Encode(object{"content": v.Content, "file_hash": v.FileHash, "key": v.Key, "format": v.Format, "manifest": v.Manifest, "tiles": v.Tiles, "size": len(data[name])})
+	}
+	b := open(t, s.url+"/account/")
+	proven := map[string]int64{"flip-iv": 0, "flip-tag": 0, "wrong-index": 65536, "wrong-index-recorded": 65536, "flip-last-block": 131072, "sealed-again": 0, "sealed-again-tile": 0,
+		"tile-flip": 0, "leaf-for-node": 0, "hash": 131172, "sealed-again-deep": 0}
+	for _, name := range slices.Sorted(maps.Keys(vectors)) {
+		v := vectors[name]
+		if v.Content == "" { // the page reads it as an earlier version
+			continue
+		}
+		got := eval[struct {
+			Sum, Why string
+			Size     int64
+		}](b, fmt.Sprintf(readVector, name))
+		if v.Result == "ok" {
+			if got.Why != "" || got.Sum != v.SHA256 {
+				t.Errorf("%s: %+v", name, got)
+			}
+			continue
+		}
+		want, some := proven[name]
+		early := v.Result != "proof" && v.Result != "authentication" && v.Result != "hash" && !strings.HasPrefix(name, "appended")
+		if name == "tile-absent" {
+			want, some, early = 0, true, false
+		} else if !strings.HasPrefix(got.Why, "Mismatch: ") || !regexp.MustCompile(pageReasons[v.Result]).MatchString(got.Why) {
+			t.Errorf("%s: %s: %+v", name, v.Result, got)
+		}
+		if got.Why == "" || some && got.Size != want || early && got.Size != 0 {
+			t.Errorf("%s: %s: %+v, want %d bytes", name, v.Result, got, want)
+		}
+	}
+}
+
+// sent are the blocks of an upload that were sent, and those of its base.
+type sent struct {
+	runs   map[int64]format.Run
+	leaves map[int64]format.Hash
+}
+
+// saveBlocks saves content in blocks of 64 KiB, some in a part: those of changed, the others from base.
+func (u *user) saveBlocks(group, name string, content []byte, base string, from *sent, changed []int64, sum string) (string, *sent) {
+	u.t.Helper()
+	var p wire.PrepareUploadResult
+	u.must(wire.OpPrepareUpload, wire.PrepareUploadRequest{GroupID: group, Filename: name, Formats: []int{1, 2}, BlockSize: format.MinBlockBytes, Base: base}, &p)
+	key, err := format.ParseKey(p.Key)
+	if err != nil || p.PartsURL == "" || p.Base != base {
+		u.t.Fatalf("prepare: %+v, %v", p, err)
+	}
+	out := &sent{map[int64]format.Run{}, map[int64]format.Hash{}}
+	keys := map[format.PartID]*format.Key{}
+	if from != nil {
+		maps.Copy(out.runs, from.runs)
+		maps.Copy(out.leaves, from.leaves)
+	}
+	for number, list := range slices.Collect(slices.Chunk(changed, max(2, len(changed)/3))) {
+		part, err1 := format.RandomKey()
+		wrapped, err2 := format.WrapKey(key, part)
+		c, err3 := format.NewBlockCipher(part)
+		if err1 != nil || err2 != nil || err3 != nil {
+			u.t.Fatal(err1, err2, err3)
+		}
+		var body []byte
+		var extents format.Extents
+		for _, i := range list {
+			at := len(body)
+			if body, err = c.Seal(body, i, content[i*format.MinBlockBytes:min((i+1)*format.MinBlockBytes, int64(len(content)))]); err != nil {
+				u.t.Fatal(err)
+			}
+			out.leaves[i], extents = format.Leaf(body[at:]), extents.Add(i)
+		}
+		req, err := http.NewRequest(http.MethodPut, fmt.Sprintf("%s%s/%d?blocks=%s", u.url, p.PartsURL, number, extents), bytes.NewReader(body))
+		if err != nil {
+			u.t.Fatal(err)
+		}
+		req.Header = http.Header{wire.HeaderAPIKey: {u.key}, wire.HeaderAccountID: {u.id}, wire.HeaderPartKey: {base64.StdEncoding.EncodeToString(wrapped[:])}}
+		status, answer := do(u.t, http.DefaultClient, req)
+		var stored wire.Part
+		if status != http.StatusOK || json.Unmarshal([]byte(answer), &stored) != nil {
+			u.t.Fatalf("part %d: %d %s", number, status, answer)
+		}
+		id, err := format.ParsePartID(stored.ID)
+		if err != nil {
+			u.t.Fatal(err)
+		}
+		keys[id] = part
+		for _, i := range list {
+			out.runs[i] = format.Run{Part: id, First: i, Count: 1, Key: wrapped}
+		}
+	}
+	if from != nil { // the keys of the base go on under the new file key
+		var answer wire.PrepareRetrieveResult
+		u.must(wire.OpPrepareRetrieve, wire.PrepareRetrieveRequest{GroupID: group, IPFSHash: base, Formats: []int{1, 2}}, &answer)
+		old, err := format.ParseKey(answer.Key)
+		if err != nil {
+			u.t.Fatal(err)
+		}
+		for i, run := range out.runs {
+			if keys[run.Part] != nil {
+				continue
+			}
+			part, err := format.UnwrapKey(old, run.Key)
+			if err != nil {
+				u.t.Fatal(err)
+			}
+			if run.Key, err = format.WrapKey(key, part); err != nil {
+				u.t.Fatal(err)
+			}
+			out.runs[i] = run
+		}
+	}
+	l := format.Layout{Size: int64(len(content)), BlockBytes: format.MinBlockBytes}
+	var m format.Manifest
+	var tree format.Tree
+	for i := range l.Blocks() {
+		m = append(m, out.runs[i])
+		tree.Add(out.leaves[i])
+	}
+	check, err := format.KeyCheck(key)
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	raw, err := json.Marshal(format.NewBlocksMetadata(l, tree.Root(), check, "", name))
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	var done wire.FinalizeUploadResult
+	u.must(wire.OpFinalizeUpload, wire.FinalizeUploadRequest{UploadID: p.UploadID, FileHash: sum, Format: raw, Manifest: base64.StdEncoding.EncodeToString(m.Encode()), Versioned: true}, &done)
+	return done.CID, out
+}
+
+func numbers(n int64) (list []int64) {
+	for i := range n {
+		list = append(list, i)
+	}
+	return list
+}
+
+// The largest file in the data directory is flipped in the middle.
+func (s *site) flipPart(holding []byte) {
+	s.t.Helper()
+	err := filepath.WalkDir(s.dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		raw, err := os.ReadFile(path)
+		if at := bytes.Index(raw, holding); err == nil && at >= 0 && !strings.Contains(path, ".db") {
+			raw[at] ^= 1
+			if err = os.Chmod(path, 0o600); err == nil {
+				err = os.WriteFile(path, raw, 0o600)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func TestVerifyLargeFilesInTheBrowser(t *testing.T) {
+	s := serve(t, func(cfg *service.Config) { cfg.MaxFileBytes = 64 << 20 })
+	var cuts atomic.Int32 // connections that break in the middle
+	s.front = func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if r.URL.Path == "/account/api/blocks" && cuts.Add(-1) >= 0 {
+			w = &cutWriter{w, 150_000}
+		}
+		next.ServeHTTP(w, r)
+	}
+	alice := s.user("alice", "10")
+	alice.register("team")
+	content := random(5*64<<10 + 77)
+	sum := func(b []byte) string { return fmt.Sprintf("%x", sumOf(b)) }
+	ref, blocks := alice.saveBlocks("team", "film.mkv", content, "", nil, numbers(6), sum(content))
+	alice.saveBlocks("team", "lie.bin", content, "", nil, numbers(6), sum([]byte("another")))
+	long := random(260 * 64 << 10)
+	alice.saveBlocks("team", "long.bin", long, "", nil, numbers(260), sum(long))
+	row := func(name string) string {
+		return fmt.Sprintf(`Array.from(document.querySelectorAll("tr")).find((r) => r.textContent.startsWith(%q))`, name)
+	}
+	b := alice.browse()
+	verify := func(name, price, verdict string) {
+		t.Helper()
+		b.click("Verify " + name)
+		b.sees("Nothing is kept.")
+		b.js(row(name) + `.querySelector(".result").replaceChildren()`)
+		b.click("Verify" + price)
+		b.await(row(name) + `?.querySelector(".result .badge")`)
+		if got := eval[string](b, row(name)+`.querySelector(".result").innerText`); !strings.HasPrefix(got, verdict) {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+	b.js("location.hash = '#/groups/team'")
+	verify("long.bin", " for 0.013 tokens", "byte-identical")
+	verify("lie.bin", " for 0.013 tokens", "byte-mismatched")
+	b.sees("its uploader recorded another")
+
+	// The browser's own dialog is not there for tests: a stub takes what is saved.
+	b.js(`window.saved = []; window.showSaveFilePicker = async ({ suggestedName }) => ({ createWritable: async () => ({
+		write: async (part) => { saved.push(part); }, close: async () => { saved.name = suggestedName; }, abort: async () => { saved.length = 0; saved.name = "aborted"; } }) })`)
+	b.expect("ERR_CONTENT_LENGTH_MISMATCH")
+	b.expect("ERR_INCOMPLETE_CHUNKED_ENCODING")
+	cuts.Store(2)
+	verify("film.mkv", " for 0.013 tokens", "byte-identical")
+	if cuts.Load() >= 0 {
+		t.Error("no connection broke")
+	}
+	b.click("Save film.mkv")
+	b.await(`saved.name === "film.mkv"`)
+	if got := eval[string](b, `new Blob(saved).arrayBuffer().then((all) => crypto.subtle.digest("SHA-256", all)).then((d) => Array.from(new Uint8Array(d), (x) => x.toString(16).padStart(2, "0")).join(""))`); got != sum(content) {
+		t.Errorf("saved is another content, of SHA-256 %s", got)
+	}
+
+	next := bytes.Clone(content)
+	copy(next[2*64<<10:], "changed")
+	alice.saveBlocks("team", "film.mkv", next, ref, blocks, []int64{2}, "")
+	b.js("location.hash = '#/ledger'")
+	b.sees("Spent in")
+	b.js("location.hash = '#/groups/team'")
+	b.click("Verify film.mkv")
+	b.sees("none, because the uploader sent only what changed")
+	b.click("Cancel")
+	verify("film.mkv", " for 0.013 tokens", "byte-identical")
+	b.js(`window.showSaveFilePicker = async () => ({ createWritable: async () => ({ write: async () => {}, close: async () => { window.finished = true; }, abort: async () => { window.aborted = true; } }) })`)
+	leaf := blocks.leaves[5]
+	s.flipPart(sealedWith(t, s, leaf))
+	b.click("Save film.mkv")
+	b.await("window.aborted === true && window.finished === undefined")
+	verify("film.mkv", ", free", "byte-mismatched")
+}
+
+// sealedWith returns the beginning of the stored block that has a leaf: the last one of a part.
+func sealedWith(t *testing.T, s *site, leaf format.Hash) (found []byte) {
+	t.Helper()
+	const last = 77 + format.Overhead
+	_ = filepath.WalkDir(s.dir, func(path string, _ os.DirEntry, err error) error {
+		if raw, err := os.ReadFile(path); err == nil && len(raw) > last && format.Leaf(raw[len(raw)-last:]) == leaf {
+			found = raw[len(raw)-last:][:40]
+		}
+		return err
+	})
+	if found == nil {
+		t.Fatalf("no stored block has the leaf %s", hex.EncodeToString(leaf[:]))
+	}
+	return found
+}
+
+// cutWriter breaks a connection after some bytes.
+type cutWriter struct {
+	http.ResponseWriter
+	left int
+}
+
+func (c *cutWriter) Write(p []byte) (int, error) {
+	if c.left -= len(p); c.left < 0 {
+		_, _ = c.ResponseWriter.Write(p[:max(0, len(p)+c.left)])
+		panic(http.ErrAbortHandler)
+	}
+	return c.ResponseWriter.Write(p)
+}
+
+// Blocks, tiles and manifests are for members, at each request.
+func TestBlocksOfThePageAreForMembers(t *testing.T) {
+	onBothEngines(t, func(t *testing.T, start func(...func(*service.Config)) *site) {
+		s := start()
+		alice, bob := s.user("alice", "10"), s.user("bob", "10")
+		alice.register("team")
+		alice.add("team", bob.id)
+		content := random(2*64<<10 + 1)
+		ref, _ := alice.saveBlocks("team", "f", content, "", nil, numbers(3), fmt.Sprintf("%x", sumOf(content)))
+		whole := alice.upload("team", "whole", []byte("x"), nil, "").CID
+		member, stranger, nobody := bob.signedIn(), s.user("carol", "10").signedIn(), client(t)
+		status := func(c *http.Client, query string) int {
+			code, _ := do(t, c, s.page(http.MethodGet, query, nil))
+			return code
+		}
+		of := func(ref string) []string {
+			q := "?group=team&ref=" + ref
+			return []string{"blocks" + q + "&from=0", "manifest" + q, "tile" + q + "&path=tile/8/0/000.p/3"}
+		}
+		for _, query := range of(ref) {
+			if got := []int{status(member, query), status(stranger, query), status(nobody, query)}; !slices.Equal(got, []int{200, 403, 401}) {
+				t.Errorf("%s: %v of a member, a stranger and nobody", query, got)
+			}
+		}
+		for _, query := range append(of(whole), "tile?group=team&ref="+ref+"&path=tile/8/0/000", "tile?group=team&ref="+ref, "blocks?group=team&ref=none&from=0") {
+			if got := status(member, query); got != http.StatusNotFound {
+				t.Errorf("%s: %d", query, got)
+			}
+		}
+		for _, from := range []string{"", "-1", "x", "131157", "9223372036854775808"} {
+			if got := status(member, "blocks?group=team&ref="+ref+"&from="+from); got != http.StatusBadRequest {
+				t.Errorf("from %q: %d", from, got)
+			}
+		}
+		code, last := do(t, member, s.page(http.MethodGet, "blocks?group=team&ref="+ref+"&from=131155", nil))
+		if _, all := do(t, member, s.page(http.MethodGet, of(ref)[0], nil)); code != http.StatusOK || len(all) != 131157 || last != all[131155:] {
+			t.Errorf("from a byte on: %d with %d of %d bytes", code, len(last), len(all))
+		}
+		s.post(alice.signedIn(), "groups/revoke", object{"group_id": "team", "member_id": bob.id})
+		for _, query := range of(ref) {
+			if got := status(member, query); got != http.StatusForbidden {
+				t.Errorf("%s after the revocation: %d", query, got)
+			}
+		}
+	})
+}

@@ -1,0 +1,229 @@
+// Reading a file of format version 2 block by block, each proven before it is used
+// (format/SPEC.md, rules for readers of version 2). At most a block is held.
+
+import { fromBase64, hex, join, Mismatch } from "./bytes.js";
+import { SHA256 } from "./sha256.js";
+
+const ivBytes = 12;
+const tagBytes = 16;
+const sealBytes = ivBytes + tagBytes;
+const keyBytes = 32;
+const hashBytes = 32;
+const tileHashes = 256; // of a whole tile of height 8
+const runBytes = 92;
+const mostManifest = 1 << 24;
+const mostSize = 2 ** 53 - 1; // numbers of this language
+const pauses = [500, 1000, 2000]; // ms before a further try
+
+// readBlocks yields the plaintext of each block. row has content and file_hash of the ledger;
+// answer has key, format and size. source fetches: manifest(), tile(path), and stream(from), the reader
+// of a stream of the sealed bytes from there on.
+export async function* readBlocks(row, answer, source) {
+	const meta = parseFormat(answer.format);
+	const manifest = await source.manifest();
+	if (manifest.length > mostManifest) throw new Mismatch("Its manifest is longer than any.");
+	const content = await digest(ascii("svc-content-2"), be(8, meta.size), be(4, meta.block), meta.root, await digest(manifest), meta.check);
+	if (hex(content) !== row.content) throw new Mismatch("The service describes another file than the one in the ledger.");
+	const key = fromBase64(answer.key);
+	if (key.length !== keyBytes || key.every((b) => b === 0)) throw new Mismatch("The service handed out a key that is none.");
+	if (hex(await keyCheck(key)) !== hex(meta.check)) throw new Mismatch("The service handed out a key that is not the file's.");
+	const fileKey = await aes(key);
+	const count = Math.ceil(meta.size / meta.block);
+	const runs = parseManifest(manifest, count);
+	if (answer.size !== meta.size + sealBytes * count) throw new Mismatch("The stored ciphertext has another length than the ledger recorded.");
+	const tree = await openTree(count, meta.root, source.tile);
+	const whole = new SHA256();
+	const stream = new Stream(source.stream);
+	try {
+		let i = 0;
+		for (const run of runs) {
+			const wrapped = manifest.subarray(run.at + 32, run.at + runBytes);
+			let partKey;
+			for (; i < run.end; i++) {
+				const sealed = await stream.read(Math.min(meta.block, meta.size - i * meta.block) + sealBytes);
+				if (!same(await digest(Uint8Array.of(0), sealed), await tree.hash(0, i))) throw new Mismatch("The stored ciphertext was changed: a block is not in the tree that the ledger recorded.");
+				partKey ??= await unwrap(fileKey, wrapped);
+				const plain = await open(partKey, sealed, join(ascii("svc-v2"), be(8, i)));
+				whole.update(plain);
+				yield plain;
+			}
+		}
+		await stream.end();
+	} finally {
+		stream.close();
+	}
+	if (row.file_hash && hex(whole.digest()) !== row.file_hash) throw new Mismatch("It decrypts, but its SHA-256 is not the one in the ledger: its uploader recorded another.");
+}
+
+function parseFormat(format) {
+	if (format === null || format.version !== 2) throw new Mismatch("The ledger recorded a file in blocks, and the service describes another format.");
+	if (![undefined, null, ""].includes(format.compression)) throw new Mismatch("It was saved in a format this page does not know.");
+	const { original_size: size, block_size: block } = format;
+	if (!Number.isSafeInteger(size) || size < 1 || size > mostSize || ![16, 17, 18, 19, 20].some((n) => block === 2 ** n)) throw new Mismatch("Its description has sizes that no file has.");
+	const [root, check] = [format.root, format.key_check].map((text) => {
+		if (typeof text !== "string" || !/^[0-9a-f]{64}$/.test(text)) throw new Mismatch("Its description lacks a hash.");
+		return Uint8Array.from(text.match(/../g), (digits) => parseInt(digits, 16));
+	});
+	return { size, block, root, check };
+}
+
+// parseManifest returns where each run is in the manifest, and which block comes after it.
+function parseManifest(manifest, count) {
+	const view = new DataView(manifest.buffer, manifest.byteOffset, manifest.length);
+	const runs = [];
+	let end = 0;
+	for (let at = 0; at + runBytes <= manifest.length; at += runBytes) {
+		const [first, blocks] = [Number(view.getBigUint64(at + 16)), Number(view.getBigUint64(at + 24))];
+		if (first !== end || blocks < 1 || blocks > count - end) throw new Mismatch("Its manifest does not fit its size.");
+		end += blocks;
+		runs.push({ at, end });
+	}
+	if (end !== count || manifest.length !== runs.length * runBytes) throw new Mismatch("Its manifest does not fit its size.");
+	return runs;
+}
+
+// openTree proves the partial tiles of all levels: together they make up the root. The tree that it
+// returns proves a whole tile by the level above, and holds one of each level.
+async function openTree(count, root, fetchTile) {
+	const counts = []; // hashes of each level
+	for (let n = count; n > 0; n = Math.floor(n / tileHashes)) counts.push(n);
+	const last = [], whole = [];
+	let subtrees = []; // complete ones, from the left: {leaves, hash}
+	for (let level = counts.length - 1; level >= 0; level--) {
+		const width = counts[level] % tileHashes;
+		if (width === 0) continue;
+		last[level] = await readTile(fetchTile, level, Math.floor(counts[level] / tileHashes), width);
+		for (let hash of last[level]) {
+			let leaves = tileHashes ** level;
+			for (; subtrees.at(-1)?.leaves === leaves; leaves *= 2) hash = await node(subtrees.pop().hash, hash);
+			subtrees.push({ leaves, hash });
+		}
+	}
+	let top = subtrees.pop().hash;
+	while (subtrees.length > 0) top = await node(subtrees.pop().hash, top);
+	if (!same(top, root)) throw new Mismatch("The service shows a tree of blocks that is not the one in the ledger.");
+	const hash = async (level, index) => {
+		const number = Math.floor(index / tileHashes);
+		if (number === Math.floor(counts[level] / tileHashes)) return last[level][index % tileHashes];
+		if (whole[level]?.number !== number) {
+			const above = await hash(level + 1, number);
+			const hashes = await readTile(fetchTile, level, number, tileHashes);
+			let row = hashes;
+			while (row.length > 1) row = await Promise.all(Array.from({ length: row.length / 2 }, (_, i) => node(row[2 * i], row[2 * i + 1])));
+			if (!same(row[0], above)) throw new Mismatch("The service shows a tree of blocks that is not the one in the ledger.");
+			whole[level] = { number, hashes };
+		}
+		return whole[level].hashes[index % tileHashes];
+	};
+	return { hash };
+}
+
+async function readTile(fetchTile, level, number, width) {
+	let digits = String(number % 1000).padStart(3, "0");
+	for (let n = Math.floor(number / 1000); n > 0; n = Math.floor(n / 1000)) digits = `x${String(n % 1000).padStart(3, "0")}/${digits}`;
+	const raw = await fetchTile(`tile/8/${level}/${digits}${width < tileHashes ? `.p/${width}` : ""}`);
+	if (raw.length !== width * hashBytes) throw new Mismatch("The service shows a tree of blocks of another size.");
+	return Array.from({ length: width }, (_, i) => raw.subarray(i * hashBytes, (i + 1) * hashBytes));
+}
+
+// Stream reads in order. A connection that breaks is made again from there.
+class Stream {
+	#open;
+	#reader = null;
+	#rest = new Uint8Array(0);
+	#at = 0; // bytes that were read
+
+	constructor(open) { this.#open = open; }
+
+	async read(count) {
+		const out = new Uint8Array(count);
+		for (let at = 0, tries = 0; at < count;) {
+			if (this.#rest.length === 0 && !await this.#fill()) {
+				if (tries === pauses.length) throw new Error("The connection broke, and again at each further try. Try again: it is not charged twice within an hour.");
+				await new Promise((resolve) => { setTimeout(resolve, pauses[tries]); });
+				tries++;
+				continue;
+			}
+			const part = this.#rest.subarray(0, count - at);
+			out.set(part, at);
+			at += part.length;
+			this.#at += part.length;
+			this.#rest = this.#rest.subarray(part.length);
+			tries = 0;
+		}
+		return out;
+	}
+
+	// fill reports whether more bytes came.
+	async #fill() {
+		try {
+			this.#reader ??= await this.#open(this.#at);
+			const { done, value } = await this.#reader.read();
+			if (!done) {
+				this.#rest = value;
+				return true;
+			}
+		} catch (error) {
+			if (error.status > 0) throw error; // the service refused
+		}
+		this.#reader = null;
+		return false;
+	}
+
+	async end() {
+		if (this.#rest.length > 0 || this.#reader && !(await this.#reader.read()).done) throw new Mismatch("The stored ciphertext is longer than the ledger recorded.");
+	}
+
+	close() { this.#reader?.cancel().catch(() => {}); }
+}
+
+async function keyCheck(key) {
+	const from = await crypto.subtle.importKey("raw", key, "HKDF", false, ["deriveBits"]);
+	const how = { name: "HKDF", hash: "SHA-256", salt: new Uint8Array(0), info: ascii("svc-v2 key check") };
+	return new Uint8Array(await crypto.subtle.deriveBits(how, from, 8 * hashBytes));
+}
+
+// aes imports a key and wipes it.
+async function aes(key) {
+	const imported = await crypto.subtle.importKey("raw", key, "AES-GCM", false, ["decrypt"]);
+	key.fill(0);
+	return imported;
+}
+
+async function unwrap(fileKey, wrapped) {
+	const key = await open(fileKey, wrapped, ascii("svc-v2 part key"));
+	if (key.every((b) => b === 0)) throw new Mismatch("A part of it has a key that is none.");
+	return aes(key);
+}
+
+async function open(key, sealed, additionalData) {
+	try {
+		const how = { name: "AES-GCM", iv: sealed.subarray(0, ivBytes), tagLength: 8 * tagBytes, additionalData };
+		return new Uint8Array(await crypto.subtle.decrypt(how, key, sealed.subarray(ivBytes)));
+	} catch {
+		throw new Mismatch("The stored ciphertext was changed: its authentication tag does not fit.");
+	}
+}
+
+async function digest(...parts) {
+	return new Uint8Array(await crypto.subtle.digest("SHA-256", join(...parts)));
+}
+
+function node(left, right) {
+	return digest(Uint8Array.of(1), left, right);
+}
+
+function same(a, b) {
+	return a.every((byte, i) => byte === b[i]);
+}
+
+function ascii(text) {
+	return Uint8Array.from(text, (c) => c.charCodeAt(0));
+}
+
+// be writes a number, the most significant byte first.
+function be(bytes, number) {
+	const view = new DataView(new ArrayBuffer(8));
+	view.setBigUint64(0, BigInt(number));
+	return new Uint8Array(view.buffer, 8 - bytes);
+}
